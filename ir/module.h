@@ -1,0 +1,70 @@
+/* A compiled model: what back ends and artifacts see.  No graph here: kernels, launches, memory. */
+#ifndef FUSEC_IR_MODULE_H
+#define FUSEC_IR_MODULE_H
+#include "ir/tile.h"
+#include "runtime/common/fusec.h"
+
+/* A kernel argument: `offset` bytes into a region, or into tensor `index`'s own memory. */
+typedef enum {
+    REGION_PARAM,  /* one block for all parameters; offset is the tensor's place in it */
+    REGION_STATE,  /* likewise */
+    REGION_GRAD,   /* likewise: gradients of entry grad, in order of production */
+    REGION_ARENA,  /* scratch, planned by `place` */
+    REGION_SCALAR, /* 4-byte slots: step (i32), seed (i32), then the hypers (f32) */
+    REGION_INPUT,  /* inputs[index], the caller's pointer; offset 0 */
+    REGION_OUTPUT  /* outputs[index] */
+} Region;
+enum { SCALAR_STEP, SCALAR_SEED, SCALAR_HYPER0 };
+
+typedef struct LaunchArg {
+    Region region;
+    int index;      /* INPUT, OUTPUT: which */
+    int64_t offset; /* bytes */
+} LaunchArg;
+
+typedef struct Launch {
+    int kernel;            /* index into Module.kernels */
+    int n_args;
+    LaunchArg *args;       /* one per kernel buffer */
+    uint64_t outputs;      /* infer: bit o set if output o needs it; run if any wanted output does; ~0: always */
+    Phase phase;
+    int n_after;           /* DAG: launches that must have finished */
+    int *after;
+} Launch;
+
+typedef struct ModuleTensor {
+    const char *name;
+    DType dtype;
+    Shape shape;
+    bool has_range;
+    int64_t lo, hi;
+    bool trainable;
+    int64_t offset;  /* bytes into its region: params, states, grads */
+    int64_t bytes;   /* dense at the bound */
+    SrcLoc loc;
+} ModuleTensor;
+
+typedef struct ModuleEntry {
+    bool present;
+    int64_t arena_bytes;      /* peak of REGION_ARENA */
+    VEC(Launch) launches;     /* in planned order */
+    /* what the peak consists of, for the report */
+    int64_t peak_saved, peak_gradients, peak_workspace;
+    SrcLoc peak_loc;          /* the program line live at the peak with most bytes */
+} ModuleEntry;
+
+typedef struct Module {
+    Arena *arena;
+    const char *name;
+    const char *source;       /* file name, no directory */
+    uint64_t hash;            /* of tensors and kernels; stored with weights */
+    int align;                /* of regions and tensors, bytes */
+    VEC(SymDecl) syms;
+    VEC(HyperDecl) hypers;
+    VEC(ModuleTensor) params, states, grads, inputs, outputs;
+    int64_t param_bytes, state_bytes, grad_bytes;
+    VEC(Kernel *) kernels;
+    ModuleEntry entry[ENTRY_COUNT];
+} Module;
+
+#endif

@@ -1,0 +1,56 @@
+/* The op table as types, and what both IRs share: source places, phases, entries, declarations. */
+#ifndef FUSEC_IR_OPS_H
+#define FUSEC_IR_OPS_H
+#include "ir/dtype.h"
+#include <stdint.h>
+
+enum { MAX_LOOPS = 16 }; /* loop indices of one contraction */
+
+typedef enum {
+#define OP(e, text, cls, arity, type, jac) OP_##e,
+#include "ir/ops.def"
+#undef OP
+    OP_COUNT
+} Op;
+
+typedef enum { CLASS_SOURCE, CLASS_ELEMENT, CLASS_MOVE, CLASS_REDUCE, CLASS_CONTRACT, CLASS_INDEXED, CLASS_SPECIAL } OpClass;
+typedef enum { TYPE_SAME, TYPE_SECOND, TYPE_BOOL, TYPE_I32, TYPE_ATTR } OpType;
+typedef enum { JAC_SOURCE, JAC_DIAGONAL, JAC_SUM, JAC_SELECT, JAC_MULTILINEAR, JAC_ZERO, JAC_NONE } Jacobian;
+
+typedef struct OpInfo {
+    const char *text;
+    OpClass cls;
+    int arity; /* -1: one or more */
+    OpType type;
+    Jacobian jacobian;
+} OpInfo;
+extern const OpInfo op_info[OP_COUNT];
+bool op_parse(const char *text, Op *out);
+
+/* A place in a source text; line and col count from 1, 0 means none. `file` indexes Model.files. */
+typedef struct SrcLoc {
+    int file, line, col, end_line, end_col;
+} SrcLoc;
+
+typedef enum { PHASE_FORWARD, PHASE_BACKWARD, PHASE_UPDATE } Phase;
+
+typedef enum { ENTRY_INIT, ENTRY_INFER, ENTRY_GRAD, ENTRY_STEP, ENTRY_COUNT } Entry;
+extern const char *const entry_name[ENTRY_COUNT];
+
+typedef struct HyperDecl {
+    const char *name;
+    double value; /* default */
+} HyperDecl;
+typedef struct SymDecl {
+    const char *name;
+    int64_t bound;
+} SymDecl;
+
+/* scalar.c: one elementwise op on doubles; the reference semantics of graph and Tile IR.
+ * `t` is the dtype computed in; integer ops wrap as two's complement 32 bit. */
+double scalar_op(Op op, DType t, const double *x);
+double scalar_round(DType t, double x); /* nearest value of dtype t */
+/* Philox-4x32-10 (Salmon et al., SC'11), first word >> 8 times 2^-24. */
+double scalar_philox(uint32_t key0, uint32_t key1, uint32_t counter0, uint32_t counter1);
+
+#endif

@@ -1,0 +1,47 @@
+/* Extents and shapes.
+ *
+ * A dimension is fixed, or follows a bounded symbol S (`dim S <= 4096`): its run-time extent is
+ * scale * S + offset, and `bound` is that value at the bound of S.  Memory is laid out at the
+ * bound (strides are constants); masks and loop bounds follow the run-time extent. */
+#ifndef FUSEC_IR_SHAPE_H
+#define FUSEC_IR_SHAPE_H
+#include "ir/arena.h"
+#include <stdbool.h>
+#include <stdint.h>
+
+enum { MAX_RANK = 10, NO_SYM = -1 };
+#define MAX_ELEMENTS ((int64_t)1 << 40) /* a tensor past this is refused with a diagnostic */
+
+typedef struct Dim {
+    int64_t bound;         /* the extent, or its largest value */
+    int sym;               /* NO_SYM, or index into Model.syms */
+    int64_t scale, offset; /* extent = scale * S + offset when sym != NO_SYM */
+    const char *name;      /* for messages only: "B"; may be NULL; ignored by dim_equal */
+} Dim;
+
+typedef struct Shape {
+    int rank;
+    Dim dim[MAX_RANK];
+} Shape;
+
+static inline Dim dim_fixed(int64_t n) { return (Dim){.bound = n, .sym = NO_SYM}; }
+bool dim_equal(Dim a, Dim b);
+static inline bool dim_is_fixed(Dim d) { return d.sym == NO_SYM; }
+/* scale and offset of an extent times / plus constants; of a product when one side is fixed. */
+Dim dim_mul_const(Dim d, int64_t k);
+Dim dim_add_const(Dim d, int64_t k);
+bool dim_mul(Dim a, Dim b, Dim *out);    /* false when both are bounded */
+bool dim_add(Dim a, Dim b, Dim *out);    /* false when they follow different symbols */
+int64_t dim_at(Dim d, const int64_t *syms); /* the extent under the symbols' run-time values */
+
+Shape shape_make(int rank, const Dim *dims);
+Shape shape_fixed(int rank, const int64_t *extents);
+static inline Shape shape_scalar(void) { return (Shape){.rank = 0}; }
+bool shape_equal(Shape a, Shape b);
+bool shape_is_fixed(Shape s);
+int64_t shape_elements(Shape s);              /* at the bound; 1 for a scalar */
+bool shape_elements_checked(Shape s, int64_t *out); /* false past MAX_ELEMENTS */
+/* "[B=32, 8, S<=4096]" with names where known; "[32,8,4096]" without. */
+char *shape_text(Arena *a, Shape s);
+
+#endif

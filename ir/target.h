@@ -1,0 +1,21 @@
+/* Targets, from targets.def. */
+#ifndef FUSEC_IR_TARGET_H
+#define FUSEC_IR_TARGET_H
+#include <stdint.h>
+
+typedef enum { BACKEND_NVPTX, BACKEND_HOST, BACKEND_C99 } Backend;
+typedef struct Target {
+    const char *name;
+    Backend backend;
+    double gflops_f32, gbytes_per_s;
+    int64_t fast_bytes;
+    int threads;       /* per program */
+    int vector_bytes;  /* widest useful access */
+    int max_tile;      /* most elements of one tile */
+} Target;
+extern const Target targets[];
+extern const int n_targets;
+const Target *target_find(const char *name); /* NULL if unknown */
+static inline double target_ridge(const Target *t) { return t->gflops_f32 / t->gbytes_per_s; } /* FLOP per byte */
+
+#endif

@@ -1,0 +1,209 @@
+/* Tile IR: one kernel language under all back ends.
+ *
+ * A kernel is a grid of independent programs.  Its index space is a set of named AXES.  A grid axis
+ * is divided among programs, a loop axis is walked in order, a span axis lies whole inside one tile.
+ * A tile value has a dtype and a set of axes; its element is identified by one index per axis, so
+ * that transposition and broadcasting need no instruction: operands of an elementwise instruction
+ * may have different axes, the result has their union.  Lanes past an axis's extent hold no value:
+ * loads skip them, stores skip them, reductions leave them out.
+ *
+ *   kernel @linear_relu(%x: f32[64,784], %w: f32[784,256], %b: f32[256], %y: f32[64,256] out)
+ *     grid m in 0..64 step 64
+ *     grid n in 0..256 step 64
+ *     %0 = full 0 : f32[m:64,n:64]
+ *     %5 = for k in 0..784 step 16 carry %1 = %0 {
+ *       %2 = load %x[m, k] : f32[m:64,k:16]
+ *       %3 = load %w[k, n] : f32[k:16,n:64]
+ *       %4 = dot %2, %3, %1 over k : f32[m:64,n:64]
+ *       yield %4
+ *     }
+ *     %6 = load %b[n] : f32[n:64]
+ *     %7 = add %5, %6 : f32[m:64,n:64]
+ *     %8 = max %7, 0 : ...
+ *     store %y[m, n], %8
+ *
+ * The scheduled level is the same text with decisions added: `stage %x -> shared`, `threads N` on the
+ * kernel, `lanes N` (threads along the axis) and `vector N` on axes. */
+#ifndef FUSEC_IR_TILE_H
+#define FUSEC_IR_TILE_H
+#include "ir/arena.h"
+#include "ir/ops.h"
+#include "ir/shape.h"
+#include "ir/vec.h"
+#include <stdio.h>
+
+enum { MAX_AXES = 24, MAX_TILE_AXES = MAX_LOOPS };
+
+/* ---- index expressions -------------------------------------------------------------------------
+ * value = c + sum coef_i * atom_i, kept sorted and merged; div and mod are floored (mod >= 0). */
+typedef enum {
+    ATOM_AXIS,   /* the index along axis `id`: program or loop base + lane */
+    ATOM_EXTENT, /* run-time value of symbol `id` */
+    ATOM_VALUE,  /* element of the i32 tile value `id` (a gather) */
+    ATOM_DIV,    /* floor(num / den) */
+    ATOM_MOD     /* num mod den */
+} AtomKind;
+typedef struct Index Index;
+typedef struct Atom {
+    AtomKind kind;
+    int id;
+    const Index *num, *den;
+} Atom;
+typedef struct Term {
+    int64_t coef;
+    Atom atom;
+} Term;
+struct Index {
+    int64_t c;
+    int n;
+    const Term *term;
+};
+
+/* ---- axes ---------------------------------------------------------------------------------------- */
+typedef enum { AXIS_GRID, AXIS_LOOP, AXIS_SPAN } AxisKind;
+typedef struct Axis {
+    const char *name;
+    AxisKind kind;
+    Dim extent;  /* 0 .. extent */
+    int step;    /* lanes of a tile along this axis, >= 1; a span has step >= extent.bound */
+    int lanes;   /* scheduled: threads along the axis (0: not decided) */
+    int vector;  /* scheduled: contiguous elements per access (0: not decided) */
+} Axis;
+
+/* ---- buffers: kernel parameters --------------------------------------------------------------------- */
+typedef struct Buffer {
+    const char *name;
+    DType dtype;
+    int rank;
+    Dim dim[MAX_RANK];        /* logical */
+    int64_t stride[MAX_RANK]; /* elements */
+    bool written;             /* out: stored to; may be read too (in place) */
+} Buffer;
+
+/* ---- instructions -------------------------------------------------------------------------------------- */
+typedef enum {
+    TI_CONST,   /* value; no axes */
+    TI_FULL,    /* value over type.axes (loop-carried starts) */
+    TI_INDEX,   /* i32 from `index[0]`; axes are those the expression mentions */
+    TI_LOAD,    /* buffer[index...]; in[0]: optional bool mask; `value` where the mask is false */
+    TI_STORE,   /* buffer[index...] <- in[0]; in[1]: optional bool mask */
+    TI_ELEMENT, /* `op` on in[] */
+    TI_REDUCE,  /* `op` (SUM RMAX RMIN PROD) of in[0] over `over` */
+    TI_DOT,     /* in[2] + sum over `over` of in[0] * in[1] */
+    TI_STAGE,   /* in[0], kept in `space` to be reused */
+    TI_FOR,     /* over loop axis `axis`: results = last yields; `body` */
+    TI_IF,      /* scalar bool in[0]; results = yields of `body`, or the inits when false */
+    TI_YIELD    /* ends a body */
+} TileOp;
+typedef enum { SPACE_REGISTER, SPACE_LOCAL, SPACE_SHARED } Space;
+
+typedef struct TileType {
+    DType dtype;
+    int n_axes;
+    int8_t axis[MAX_TILE_AXES]; /* indices into Kernel.axes, increasing */
+} TileType;
+
+typedef struct Inst Inst;
+typedef VEC(Inst *) Block;
+
+/* Values are numbered per kernel; Kernel.types[value] is a value's type. */
+struct Inst {
+    TileOp kind;
+    int result;            /* value, or -1 (FOR, IF: see results) */
+    TileType type;         /* of result */
+    Op op;                 /* ELEMENT, REDUCE */
+    int n_in;
+    int *in;               /* values */
+    double value;          /* CONST, FULL, LOAD's other */
+    int buffer;            /* LOAD, STORE: index into Kernel.buffers */
+    int n_index;
+    const Index **index;   /* LOAD, STORE: one per buffer dim; INDEX: one */
+    int n_over;
+    int8_t over[MAX_TILE_AXES]; /* REDUCE, DOT */
+    Space space;           /* STAGE */
+    int axis;              /* FOR */
+    int n_carry;           /* FOR, IF: init[i] enters as carry[i] (FOR only), leaves as results[i] */
+    int *init, *carry, *results;
+    Block body;            /* FOR, IF: ends with YIELD whose in[] are n_carry values */
+};
+
+typedef struct Kernel {
+    Arena *arena;
+    const char *name;      /* C identifier, unique in the module */
+    VEC(Axis) axes;
+    VEC(Buffer) buffers;
+    VEC(TileType) types;   /* by value */
+    Block body;
+    int n_syms;            /* run-time extents passed, by symbol index of the model */
+    const char *const *sym_names;
+    int threads;           /* scheduled, GPU: threads per program; 0: not decided */
+    const char *comment;   /* where it comes from: "digits.dsl:12 relu(conv2d(..))" */
+} Kernel;
+
+/* ---- building (tile_build.c) ------------------------------------------------------------------------------ */
+Kernel *kernel_new(Arena *a, const char *name);
+int kernel_axis(Kernel *k, const char *name, AxisKind kind, Dim extent, int step); /* unique-ifies the name */
+int kernel_buffer(Kernel *k, const char *name, DType t, Shape s, const int64_t *stride /* NULL: dense at the bound */, bool written);
+
+/* A builder appends to one block; bodies nest. */
+typedef struct Builder {
+    Kernel *k;
+    Block *block;
+} Builder;
+int tile_const(Builder *b, DType t, double v);
+int tile_full(Builder *b, TileType t, double v);
+int tile_index(Builder *b, const Index *e);
+int tile_load(Builder *b, int buffer, const Index **index, int mask /* -1: none */, double other);
+void tile_store(Builder *b, int buffer, const Index **index, int value, int mask /* -1: none */);
+int tile_element(Builder *b, Op op, DType t, int n, const int *in);
+int tile_reduce(Builder *b, Op op, int v, int n_over, const int8_t *over);
+int tile_dot(Builder *b, int x, int y, int acc, int n_over, const int8_t *over);
+int tile_stage(Builder *b, int v, Space space);
+/* Opens a body: *b then appends inside.  init[] enter; carry[] are the values inside the body. */
+Inst *tile_for_begin(Builder *b, int axis, int n, const int *init, int *carry, Builder *inside);
+void tile_for_end(Builder *inside, Inst *loop, const int *yield, int *results);
+Inst *tile_if_begin(Builder *b, int cond, int n, const int *init, Builder *inside);
+void tile_if_end(Builder *inside, Inst *iff, const int *yield, int *results);
+TileType tile_type_union(TileType a, TileType b);
+
+/* ---- index expressions (index.c): simplifying constructors ---------------------------------------------------
+ * They know axis extents, so that (a*E + b) / E becomes a when 0 <= b < E always holds. */
+const Index *index_const(Arena *a, int64_t c);
+const Index *index_axis(Kernel *k, int axis);
+const Index *index_extent(Kernel *k, Dim d); /* its run-time value */
+const Index *index_value(Kernel *k, int value, int64_t lo, int64_t hi); /* a gathered index, known in [lo, hi) */
+const Index *index_add(Kernel *k, const Index *x, const Index *y);
+const Index *index_scale(Kernel *k, const Index *x, int64_t c);
+const Index *index_div(Kernel *k, const Index *x, const Index *d); /* d > 0 */
+const Index *index_mod(Kernel *k, const Index *x, const Index *d);
+bool index_range(const Kernel *k, const Index *x, int64_t *lo, int64_t *hi); /* inclusive bounds; false: unknown */
+bool index_equal(const Index *x, const Index *y);
+/* x = coef * axis + rest and rest does not mention the axis; false if the axis stands inside div, mod or a value's axes. */
+bool index_affine_in(const Kernel *k, const Index *x, int axis, int64_t *coef);
+void index_axes(const Kernel *k, const Index *x, TileType *t); /* adds the axes it mentions, gathers included */
+bool index_is_const(const Index *x, int64_t *c);
+
+/* ---- text, verification, interpretation, cost -------------------------------------------------------------------- */
+void kernel_print(FILE *f, const Kernel *k);
+Kernel *kernel_parse(Arena *a, const char *text, const char **error); /* NULL and "line:col: message" */
+const char *kernel_verify(Arena *a, const Kernel *k);                 /* NULL, or the first violation */
+
+/* Runs every program in order on buffers of the kernel's dtypes.  Reports, as *error: out of bounds,
+ * reads of uninitialised bytes when `defined` maps are given, two programs writing one element. */
+typedef struct TileMemory {
+    void *data;
+    int64_t bytes;
+    uint8_t *defined; /* one per byte, may be NULL */
+} TileMemory;
+bool kernel_run(Arena *a, const Kernel *k, const TileMemory *buffers, const int64_t *syms, const char **error);
+
+int64_t kernel_programs(const Kernel *k, const int64_t *syms); /* size of the grid */
+typedef struct KernelCost {
+    double flops;               /* at the bounds: multiply-add counts 2, every other elementwise or reduce step 1 */
+    double bytes_read, bytes_written; /* each buffer element touched once per kernel */
+    double bytes_loaded;        /* by all programs, with repeats */
+} KernelCost;
+KernelCost kernel_cost(const Kernel *k);
+uint64_t kernel_hash(const Kernel *k); /* of the canonical text without name and comment: equal kernels are emitted once */
+
+#endif

@@ -1,0 +1,57 @@
+/* Passes and the pipeline.  passes.def lists them; pipeline.c is the whole order. */
+#ifndef FUSEC_PASSES_PASS_H
+#define FUSEC_PASSES_PASS_H
+#include "ir/graph.h"
+#include "ir/module.h"
+#include "ir/target.h"
+#include "passes/plan.h"
+
+typedef enum {
+#define PASS(name, summary, can_disable) PASS_##name,
+#include "passes/passes.def"
+#undef PASS
+    PASS_COUNT
+} PassId;
+typedef struct PassInfo {
+    const char *name, *summary;
+    bool can_disable;
+} PassInfo;
+extern const PassInfo pass_info[PASS_COUNT];
+
+typedef enum { CHECKPOINT_NONE, CHECKPOINT_SQRT } CheckpointMode;
+
+typedef struct PassContext {
+    Arena *arena;            /* results live here */
+    const Target *target;
+    CheckpointMode checkpoint;
+    bool disabled[PASS_COUNT];
+    bool print_after[PASS_COUNT];
+    FILE *print_to;
+    bool verify;             /* graph_verify / kernel_verify after every pass */
+    double seconds[PASS_COUNT]; /* --time-passes */
+    /* warnings ("gradient through argmax is zero") and errors; is_error stops the pipeline after the pass */
+    void (*report)(void *user, bool is_error, SrcLoc loc, const char *message, const char *help);
+    void *user;
+    bool failed;
+} PassContext;
+
+/* graph -> graph.  Each returns a new or edited graph. */
+Graph *pass_canonicalize(PassContext *c, Graph *g);
+Graph *pass_autodiff(PassContext *c, Graph *g);
+Graph *pass_jacobian_gemm(PassContext *c, Graph *g);
+Graph *pass_checkpoint(PassContext *c, Graph *g);
+
+/* graph -> plan */
+Plan *pass_fuse(PassContext *c, Graph *g);      /* kernels and homes; offsets unset */
+void pass_layout(PassContext *c, Plan *p);      /* strides and bytes of PlanBuffers */
+void pass_tile(PassContext *c, Plan *p);        /* abstract Tile IR with tile sizes, per kernel */
+void pass_schedule(PassContext *c, Plan *p);
+void pass_place(PassContext *c, Plan *p);
+const char *plan_verify(Arena *a, const Plan *p); /* independent check of order and placement; NULL if sound */
+/* Adds the entry's kernels and launches to the module. */
+void pass_emit(PassContext *c, Plan *p, Module *m);
+
+/* All entries whose graph is not NULL -> a module; NULL when `failed`. */
+Module *compile_module(PassContext *c, Graph *graphs[ENTRY_COUNT]);
+
+#endif

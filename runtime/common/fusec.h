@@ -1,0 +1,108 @@
+/* fusec runtime: what ships with every emitted model.  C99, no globals, no allocation here.
+ *
+ * MODEL.h includes or repeats this header.  Every call returns a fusec_status; nothing aborts. */
+#ifndef FUSEC_H
+#define FUSEC_H
+#include <stddef.h>
+#include <stdint.h>
+
+#define FUSEC_ABI_VERSION 1
+#define FUSEC_MAX_RANK 10
+
+typedef enum {
+    FUSEC_OK = 0,
+    FUSEC_E_ARGUMENT,   /* a NULL or misaligned pointer, an extent past its bound */
+    FUSEC_E_MEMORY,     /* a region is smaller than the model needs */
+    FUSEC_E_RANGE,      /* an integer input outside its declared range */
+    FUSEC_E_VERSION,    /* ABI version or model hash differs */
+    FUSEC_E_FILE,       /* a file cannot be opened, read or written */
+    FUSEC_E_FORMAT,     /* a weight file is truncated, corrupt, or misses a tensor */
+    FUSEC_E_DRIVER,     /* libcuda is absent, or a driver call failed */
+    FUSEC_E_DEVICE,     /* no device of a suitable architecture */
+    FUSEC_E_UNSUPPORTED /* an entry that was not compiled in */
+} fusec_status;
+const char *fusec_status_text(fusec_status s);
+
+typedef enum { FUSEC_BOOL, FUSEC_I32, FUSEC_F32, FUSEC_F64, FUSEC_F16, FUSEC_BF16 } fusec_dtype;
+
+/* One tensor of the model; `dim` at the bounds. */
+typedef struct fusec_tensor {
+    const char *name;
+    uint64_t offset; /* bytes into its region (params, states, grads); 0 for inputs, outputs */
+    uint64_t bytes;
+    int64_t lo, hi;  /* declared range [lo, hi) of an integer input; lo == hi: none */
+    int32_t dim[FUSEC_MAX_RANK];
+    int8_t sym[FUSEC_MAX_RANK];       /* extent d = scale[d] * syms[sym[d]] + shift[d]; -1: fixed */
+    int32_t scale[FUSEC_MAX_RANK], shift[FUSEC_MAX_RANK];
+    uint8_t dtype, rank, trainable;
+} fusec_tensor;
+
+enum { FUSEC_INIT, FUSEC_INFER, FUSEC_GRAD, FUSEC_STEP, FUSEC_ENTRIES };
+
+/* One argument of a launch; regions as in the planner. */
+typedef enum { FUSEC_R_PARAM, FUSEC_R_STATE, FUSEC_R_GRAD, FUSEC_R_ARENA, FUSEC_R_SCALAR, FUSEC_R_INPUT, FUSEC_R_OUTPUT } fusec_region;
+typedef struct fusec_arg {
+    uint64_t offset;
+    uint16_t index;
+    uint8_t region;
+} fusec_arg;
+
+typedef struct fusec_kernel {
+    const char *name;
+    /* programs = product over grid axes of ceil((scale*syms[sym]+shift) / step); sym -1: shift alone */
+    struct fusec_grid { int32_t sym, scale, shift, step; } grid[8];
+    uint8_t n_grid, n_args;
+    uint32_t threads;        /* GPU */
+    uint32_t shared_bytes;   /* GPU, dynamic */
+    double flops, bytes;     /* at the bounds */
+} fusec_kernel;
+
+typedef struct fusec_launch {
+    uint32_t kernel;         /* into manifest.kernels */
+    uint32_t first_arg;      /* into manifest.args; fusec_kernel.n_args of them */
+    uint64_t outputs;        /* infer: run if any of these outputs is wanted; ~0: always */
+} fusec_launch;
+
+typedef struct fusec_entry {
+    uint64_t arena_bytes;
+    uint32_t first_launch, n_launches; /* n_launches == 0 and !present: not compiled */
+    uint32_t present;
+} fusec_entry;
+
+typedef struct fusec_symbol { const char *name; int32_t bound; } fusec_symbol;
+typedef struct fusec_hyper { const char *name; float value; } fusec_hyper;
+
+/* Everything about a model, constant data. */
+typedef struct fusec_manifest {
+    uint32_t abi_version, align;
+    uint64_t hash;
+    const char *name;
+    uint64_t param_bytes, state_bytes, grad_bytes;
+    uint32_t n_params, n_states, n_grads, n_inputs, n_outputs, n_syms, n_hypers, n_kernels;
+    const fusec_tensor *params, *states, *grads, *inputs, *outputs;
+    const fusec_symbol *syms;
+    const fusec_hyper *hypers;
+    const fusec_kernel *kernels;
+    const fusec_launch *launches;
+    const fusec_arg *args;
+    fusec_entry entry[FUSEC_ENTRIES];
+} fusec_manifest;
+
+/* Memory a model works in; each block aligned to manifest.align.  On CUDA these are host-side
+ * requests and may be NULL: the launcher allocates device memory once, in init. */
+typedef struct fusec_memory {
+    void *params;  uint64_t param_bytes;
+    void *states;  uint64_t state_bytes;
+    void *grads;   uint64_t grad_bytes;  /* entry grad only */
+    void *arena;   uint64_t arena_bytes; /* the largest entry used */
+} fusec_memory;
+
+typedef struct fusec_options {
+    uint32_t seed;
+    int threads;   /* host: 0 = all cores */
+    /* host: replaces the thread pool; must call run(ctx, i) for all 0 <= i < n before returning */
+    void (*parallel_for)(void *user, int n, void (*run)(void *ctx, int i), void *ctx);
+    void *user;
+} fusec_options;
+
+#endif
