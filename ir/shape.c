@@ -1,0 +1,112 @@
+/* Extents: arithmetic on scale * S + offset, saturating far past every limit. */
+#include "ir/shape.h"
+#include <string.h>
+
+#define SATURATED ((int64_t)1 << 62)
+
+static int64_t mul(int64_t a, int64_t b) {
+    int64_t r;
+    if (__builtin_mul_overflow(a, b, &r) || r > SATURATED || r < -SATURATED) {
+        return (a < 0) == (b < 0) ? SATURATED : -SATURATED;
+    }
+    return r;
+}
+
+static int64_t add(int64_t a, int64_t b) {
+    int64_t r;
+    if (__builtin_add_overflow(a, b, &r) || r > SATURATED || r < -SATURATED) return a < 0 ? -SATURATED : SATURATED;
+    return r;
+}
+
+bool dim_equal(Dim a, Dim b) {
+    if (a.bound != b.bound || a.sym != b.sym) return false;
+    return a.sym == NO_SYM || (a.scale == b.scale && a.offset == b.offset);
+}
+
+Dim dim_mul_const(Dim d, int64_t k) {
+    if (k == 1) return d;
+    if (dim_is_fixed(d) || k == 0) return dim_fixed(mul(d.bound, k));
+    return (Dim){.bound = mul(d.bound, k), .sym = d.sym, .scale = mul(d.scale, k), .offset = mul(d.offset, k)};
+}
+
+Dim dim_add_const(Dim d, int64_t k) {
+    if (k == 0) return d;
+    if (dim_is_fixed(d)) return dim_fixed(add(d.bound, k));
+    return (Dim){.bound = add(d.bound, k), .sym = d.sym, .scale = d.scale, .offset = add(d.offset, k)};
+}
+
+bool dim_mul(Dim a, Dim b, Dim *out) {
+    if (!dim_is_fixed(a) && !dim_is_fixed(b)) return false;
+    *out = dim_is_fixed(b) ? dim_mul_const(a, b.bound) : dim_mul_const(b, a.bound);
+    return true;
+}
+
+bool dim_add(Dim a, Dim b, Dim *out) {
+    if (dim_is_fixed(b)) {
+        *out = dim_add_const(a, b.bound);
+    } else if (dim_is_fixed(a)) {
+        *out = dim_add_const(b, a.bound);
+    } else if (a.sym == b.sym) {
+        int64_t scale = add(a.scale, b.scale), offset = add(a.offset, b.offset);
+        *out = scale == 0 ? dim_fixed(offset)
+                          : (Dim){.bound = add(a.bound, b.bound), .sym = a.sym, .scale = scale, .offset = offset};
+    } else {
+        return false;
+    }
+    return true;
+}
+
+int64_t dim_at(Dim d, const int64_t *syms) {
+    return dim_is_fixed(d) ? d.bound : add(mul(d.scale, syms[d.sym]), d.offset);
+}
+
+Shape shape_make(int rank, const Dim *dims) {
+    Shape s = {.rank = rank};
+    for (int i = 0; i < rank; i++) s.dim[i] = dims[i];
+    return s;
+}
+
+Shape shape_fixed(int rank, const int64_t *extents) {
+    Shape s = {.rank = rank};
+    for (int i = 0; i < rank; i++) s.dim[i] = dim_fixed(extents[i]);
+    return s;
+}
+
+bool shape_equal(Shape a, Shape b) {
+    if (a.rank != b.rank) return false;
+    for (int i = 0; i < a.rank; i++) {
+        if (!dim_equal(a.dim[i], b.dim[i])) return false;
+    }
+    return true;
+}
+
+bool shape_is_fixed(Shape s) {
+    for (int i = 0; i < s.rank; i++) {
+        if (!dim_is_fixed(s.dim[i])) return false;
+    }
+    return true;
+}
+
+int64_t shape_elements(Shape s) {
+    int64_t n = 1;
+    for (int i = 0; i < s.rank; i++) n = mul(n, s.dim[i].bound);
+    return n;
+}
+
+bool shape_elements_checked(Shape s, int64_t *out) {
+    *out = shape_elements(s);
+    return *out <= MAX_ELEMENTS;
+}
+
+char *shape_text(Arena *a, Shape s) {
+    bool named = false;
+    for (int i = 0; i < s.rank; i++) named |= s.dim[i].name != NULL || !dim_is_fixed(s.dim[i]);
+    char *text = arena_strdup(a, "[");
+    for (int i = 0; i < s.rank; i++) {
+        Dim d = s.dim[i];
+        const char *between = i == 0 ? "" : named ? ", " : ",";
+        const char *relation = !dim_is_fixed(d) ? "<=" : d.name ? "=" : "";
+        text = arena_printf(a, "%s%s%s%s%lld", text, between, d.name ? d.name : "", relation, (long long)d.bound);
+    }
+    return arena_printf(a, "%s]", text);
+}

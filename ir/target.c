@@ -1,0 +1,20 @@
+/* The target table as data. */
+#include "ir/target.h"
+#include <stddef.h>
+#include <string.h>
+
+const Target targets[] = {
+#define TARGET(n, b, flops, bytes, fast, thr, vec, tile) \
+    {.name = #n, .backend = BACKEND_##b, .gflops_f32 = flops, .gbytes_per_s = bytes, .fast_bytes = fast, \
+     .threads = thr, .vector_bytes = vec, .max_tile = tile},
+#include "ir/targets.def"
+#undef TARGET
+};
+const int n_targets = sizeof targets / sizeof targets[0];
+
+const Target *target_find(const char *name) {
+    for (int i = 0; i < n_targets; i++) {
+        if (strcmp(targets[i].name, name) == 0) return &targets[i];
+    }
+    return NULL;
+}
