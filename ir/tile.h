@@ -10,8 +10,9 @@
  *   kernel @linear_relu(%x: f32[64,784], %w: f32[784,256], %b: f32[256], %y: f32[64,256] out)
  *     grid m in 0..64 step 64
  *     grid n in 0..256 step 64
+ *     loop k in 0..784 step 16
  *     %0 = full 0 : f32[m:64,n:64]
- *     %5 = for k in 0..784 step 16 carry %1 = %0 {
+ *     %5 = for k carry %1 = %0 {
  *       %2 = load %x[m, k] : f32[m:64,k:16]
  *       %3 = load %w[k, n] : f32[k:16,n:64]
  *       %4 = dot %2, %3, %1 over k : f32[m:64,n:64]
@@ -19,8 +20,9 @@
  *     }
  *     %6 = load %b[n] : f32[n:64]
  *     %7 = add %5, %6 : f32[m:64,n:64]
- *     %8 = max %7, 0 : ...
- *     store %y[m, n], %8
+ *     %8 = const 0 : f32
+ *     %9 = max %7, %8 : f32[m:64,n:64]
+ *     store %y[m, n], %9
  *
  * The scheduled level is the same text with decisions added: `stage %x -> shared`, `threads N` on the
  * kernel, `lanes N` (threads along the axis) and `vector N` on axes. */
@@ -48,6 +50,7 @@ typedef struct Atom {
     AtomKind kind;
     int id;
     const Index *num, *den;
+    int64_t lo, hi; /* VALUE: known to lie in [lo, hi); lo == hi: unknown */
 } Atom;
 typedef struct Term {
     int64_t coef;
@@ -136,6 +139,7 @@ typedef struct Kernel {
     Block body;
     int n_syms;            /* run-time extents passed, by symbol index of the model */
     const char *const *sym_names;
+    const int64_t *sym_bounds; /* [n_syms] largest values, for range analysis; NULL: unknown */
     int threads;           /* scheduled, GPU: threads per program; 0: not decided */
     const char *comment;   /* where it comes from: "digits.dsl:12 relu(conv2d(..))" */
 } Kernel;
@@ -164,11 +168,15 @@ Inst *tile_for_begin(Builder *b, int axis, int n, const int *init, int *carry, B
 void tile_for_end(Builder *inside, Inst *loop, const int *yield, int *results);
 Inst *tile_if_begin(Builder *b, int cond, int n, const int *init, Builder *inside);
 void tile_if_end(Builder *inside, Inst *iff, const int *yield, int *results);
-TileType tile_type_union(TileType a, TileType b);
+TileType tile_type_union(TileType a, TileType b); /* a's dtype, the axes of both (a bug past MAX_TILE_AXES) */
+/* The type rule of every instruction: its result's type (of FOR, IF, STORE, YIELD: no result, type unset)
+ * from its operands' types; false with a message in words when they do not fit. */
+bool tile_infer(const Kernel *k, const Inst *i, TileType *out, const char **why);
 
 /* ---- index expressions (index.c): simplifying constructors ---------------------------------------------------
  * They know axis extents, so that (a*E + b) / E becomes a when 0 <= b < E always holds. */
 const Index *index_const(Arena *a, int64_t c);
+const Index *index_make(Arena *a, int64_t c, int n, const Term *term); /* sorts and merges; no other simplification */
 const Index *index_axis(Kernel *k, int axis);
 const Index *index_extent(Kernel *k, Dim d); /* its run-time value */
 const Index *index_value(Kernel *k, int value, int64_t lo, int64_t hi); /* a gathered index, known in [lo, hi) */
