@@ -10,11 +10,11 @@ typedef enum {
     REGION_STATE,  /* likewise */
     REGION_GRAD,   /* likewise: gradients of entry grad, in order of production */
     REGION_ARENA,  /* scratch, planned by `place` */
-    REGION_SCALAR, /* 4-byte slots: step (i32), seed (i32), then the hypers (f32) */
+    REGION_SCALAR, /* 4-byte slots: step, seed, accumulate (i32), then the hypers (f32) */
     REGION_INPUT,  /* inputs[index], the caller's pointer; offset 0 */
     REGION_OUTPUT  /* outputs[index] */
 } Region;
-enum { SCALAR_STEP, SCALAR_SEED, SCALAR_HYPER0 };
+enum { SCALAR_STEP, SCALAR_SEED, SCALAR_ACCUMULATE, SCALAR_HYPER0 };
 
 typedef struct LaunchArg {
     Region region;

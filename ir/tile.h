@@ -80,7 +80,9 @@ typedef struct Buffer {
     int rank;
     Dim dim[MAX_RANK];        /* logical */
     int64_t stride[MAX_RANK]; /* elements */
-    bool written;             /* out: stored to; may be read too (in place) */
+    bool written;             /* out: stored to */
+    bool in_place;            /* may be the same memory as another in_place buffer: a program reads an element before it or
+                                 no one writes it */
 } Buffer;
 
 /* ---- instructions -------------------------------------------------------------------------------------- */

@@ -5,7 +5,21 @@
 #include "ir/graph.h"
 #include "ir/tile.h"
 
+/* How a node stands in its kernel's index space: axes 0 .. p.rank-1 are parallel (the grid), the
+ * next r.rank are the row that one program walks whole. */
+typedef enum { KERNEL_MAP, KERNEL_ROW, KERNEL_CONTRACT, KERNEL_SCAN, KERNEL_SCATTER } KernelKind;
+
+typedef struct PlanNode {
+    Node *node;
+    int8_t axis[MAX_RANK]; /* dim of the node -> axis of the kernel */
+    bool in_row;           /* some dim stands on a row axis */
+    bool stored;           /* written to memory: a result, or read by another kernel */
+} PlanNode;
+
 typedef struct PlanKernel {
+    KernelKind kind;
+    Shape p, r;          /* parallel dims; row dims (KERNEL_ROW only) */
+    VEC(PlanNode) nodes; /* computed once per program, in graph order; the rest is inlined */
     VEC(Node *) outputs; /* nodes it writes to memory, all over one iteration space */
     VEC(Node *) reads;   /* materialised nodes (or sources with memory) it reads */
     Kernel *tile;        /* after `tile`/`emit`; buffers in the order: reads, then outputs */
@@ -39,6 +53,9 @@ typedef struct Plan {
     Graph *graph;
     VEC(PlanKernel) kernels;
     PlanBuffer *buffer;  /* by node id */
+    int *kernel_of;      /* by node id: the kernel whose `nodes` hold it, or -1 (inlined, or a source) */
+    Node *accumulate;    /* entry grad: the ACCUMULATE scalar; read by every kernel that writes a gradient */
+    int buffer_cap;      /* room in `buffer`; 0: exactly the graph's nodes */
     int *order;          /* after schedule: kernel indices in execution order */
     int64_t arena_bytes; /* after place */
     int64_t lower_bound; /* after place: maximum of live bytes over the order */
