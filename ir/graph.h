@@ -51,11 +51,11 @@ typedef struct Attr {
     int axis;                 /* IOTA, SCAN, CONCAT */
     int stream;               /* RANDOM */
     DType dtype;              /* TYPE_ATTR ops: equals Node.dtype */
-    Dim extent;               /* EXTENT; SCATTER_ADD rows */
-    int n_axes;               /* TRANSPOSE BROADCAST; reductions */
+    Dim extent;               /* EXTENT; rows of SCATTER_ADD and of SLICE_AT's result */
+    int n_axes;               /* TRANSPOSE BROADCAST; reductions (axes strictly increasing, may be none) */
     int8_t axes[MAX_RANK];
     Dim lo[MAX_RANK];         /* SLICE start (at run time lo = scale*S+offset, may be a bounded Dim), PAD */
-    Dim hi[MAX_RANK];         /* PAD */
+    Dim hi[MAX_RANK];         /* PAD; SLICE: number of elements, the result's extents */
     int64_t step[MAX_RANK];   /* SLICE */
     ScanKind scan;
     bool reverse, exclusive;  /* SCAN */
@@ -136,7 +136,14 @@ Node *graph_contract(Graph *g, int n, Node *const *in, const Contract *c);
 Node *graph_iota(Graph *g, Shape s, int axis);
 void graph_result(Graph *g, ResultKind k, int decl, Node *value);
 
-/* Shape and dtype by the op's rule; false with a message (in arena) if the operands do not fit. */
+/* Shape and dtype by the op's rule; false with a message (in arena) if the operands do not fit.
+ * *shape is read as well where an op does not determine it: PARAM STATE INPUT CONST IOTA RANDOM have
+ * a shape of their own, RESHAPE and BROADCAST are asked for one.  graph_op takes all other ops.
+ * attr may be NULL where the op has none.
+ *
+ * RANDOM draws scalar_philox(seed, step, attr.stream, i), i the row-major index in the layout at the
+ * BOUND, so that an element does not depend on the run-time extents of the others.
+ * ARGMAX: a NaN counts as greatest, as for max.  SLICE must lie inside for every S in [1, bound]. */
 bool graph_infer(Arena *a, Op op, int n_in, Node *const *in, const Attr *attr, DType *dtype, Shape *shape, const char **why);
 
 /* users[first[n->id] .. first[n->id + 1]) are the nodes that read n, in order, once per operand. */

@@ -3,7 +3,8 @@
 #include <string.h>
 
 const OpInfo op_info[OP_COUNT] = {
-#define OP(e, txt, c, ar, ty, jac) {.text = txt, .cls = CLASS_##c, .arity = ar, .type = TYPE_##ty, .jacobian = JAC_##jac},
+#define OP(e, txt, c, ar, ty, jac) \
+    {.text = txt, .cls = CLASS_##c, .arity = ar, .type = TYPE_##ty, .jacobian = JAC_##jac},
 #include "ir/ops.def"
 #undef OP
 };

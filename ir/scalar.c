@@ -46,9 +46,7 @@ static double int_op(Op op, int64_t a, int64_t b) {
     }
 }
 
-static bool is_int_arithmetic(Op op) {
-    return op == OP_NEG || op == OP_ABS || (op >= OP_ADD && op <= OP_POW);
-}
+static bool is_int_arithmetic(Op op) { return op == OP_NEG || op == OP_ABS || (op >= OP_ADD && op <= OP_POW); }
 
 static double either_nan(double a, double b, double otherwise) { return isnan(a) || isnan(b) ? NAN : otherwise; }
 

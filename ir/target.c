@@ -5,8 +5,14 @@
 
 const Target targets[] = {
 #define TARGET(n, b, flops, bytes, fast, thr, vec, tile) \
-    {.name = #n, .backend = BACKEND_##b, .gflops_f32 = flops, .gbytes_per_s = bytes, .fast_bytes = fast, \
-     .threads = thr, .vector_bytes = vec, .max_tile = tile},
+    {.name = #n,                                         \
+     .backend = BACKEND_##b,                             \
+     .gflops_f32 = flops,                                \
+     .gbytes_per_s = bytes,                              \
+     .fast_bytes = fast,                                 \
+     .threads = thr,                                     \
+     .vector_bytes = vec,                                \
+     .max_tile = tile},
 #include "ir/targets.def"
 #undef TARGET
 };

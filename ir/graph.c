@@ -1,0 +1,138 @@
+/* Building and editing graphs. */
+#include "ir/graph.h"
+#include <assert.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+Graph *graph_new(Arena *a, Model *m, Entry e) {
+    Graph *g = ARENA_NEW(a, Graph);
+    *g = (Graph){.arena = a, .model = m, .entry = e};
+    return g;
+}
+
+Node *graph_node(Graph *g, Op op, int n_in, Node *const *in, const Attr *attr, DType dtype, Shape shape) {
+    static const Attr none = {0};
+    Node *n = ARENA_NEW(g->arena, Node);
+    *n = (Node){.id = g->nodes.n, .op = op, .dtype = dtype, .shape = shape, .n_in = n_in};
+    n->in = arena_dup(g->arena, in, sizeof *in * (size_t)n_in);
+    n->attr = attr ? arena_dup(g->arena, attr, sizeof *attr) : &none;
+    vec_push(g->arena, g->nodes, n);
+    return n;
+}
+
+static const Contract *contract_copy(Arena *a, const Contract *c) {
+    Contract *copy = arena_dup(a, c, sizeof *c);
+    copy->map = arena_dup(a, c->map, sizeof *c->map * (size_t)c->n_operands);
+    copy->guard = arena_dup(a, c->guard, sizeof *c->guard * (size_t)c->n_guards);
+    return copy;
+}
+
+/* By the op's rule, `shape` being the one asked for; a misuse is a bug of the caller. */
+static Node *inferred(Graph *g, Op op, int n_in, Node *const *in, const Attr *attr, Shape shape) {
+    DType dtype;
+    const char *why = NULL;
+    if (!graph_infer(g->arena, op, n_in, in, attr, &dtype, &shape, &why)) {
+        fprintf(stderr, "fusec: internal error: %s\n", why);
+        assert(!"graph built from operands that do not fit");
+        abort();
+    }
+    return graph_node(g, op, n_in, in, attr, dtype, shape);
+}
+
+static bool brings_own_shape(Op op) {
+    return op == OP_RESHAPE || op == OP_BROADCAST || op == OP_PARAM || op == OP_STATE || op == OP_INPUT ||
+           op == OP_CONST || op == OP_IOTA || op == OP_RANDOM;
+}
+
+Node *graph_op(Graph *g, Op op, int n_in, Node *const *in, const Attr *attr) {
+    assert(!brings_own_shape(op));
+    if (op == OP_CONTRACT) return graph_contract(g, n_in, in, attr->contract);
+    return inferred(g, op, n_in, in, attr, shape_scalar());
+}
+
+Node *graph_const(Graph *g, DType t, Shape s, double value) {
+    return inferred(g, OP_CONST, 0, NULL, &(Attr){.dtype = t, .value = value}, s);
+}
+
+Node *graph_unary(Graph *g, Op op, Node *a) { return graph_op(g, op, 1, &a, NULL); }
+
+Node *graph_binary(Graph *g, Op op, Node *a, Node *b) { return graph_op(g, op, 2, (Node *[]){a, b}, NULL); }
+
+Node *graph_select(Graph *g, Node *c, Node *a, Node *b) { return graph_op(g, OP_SELECT, 3, (Node *[]){c, a, b}, NULL); }
+
+Node *graph_cast(Graph *g, Node *a, DType t) { return graph_op(g, OP_CAST, 1, &a, &(Attr){.dtype = t}); }
+
+Node *graph_reshape(Graph *g, Node *a, Shape s) { return inferred(g, OP_RESHAPE, 1, &a, NULL, s); }
+
+Node *graph_transpose(Graph *g, Node *a, const int8_t *perm) {
+    Attr attr = {.n_axes = a->shape.rank};
+    for (int d = 0; d < attr.n_axes; d++) attr.axes[d] = perm[d];
+    return graph_op(g, OP_TRANSPOSE, 1, &a, &attr);
+}
+
+Node *graph_broadcast(Graph *g, Node *a, Shape s, const int8_t *axes) {
+    Attr attr = {.n_axes = a->shape.rank};
+    for (int d = 0; d < attr.n_axes; d++) attr.axes[d] = axes[d];
+    return inferred(g, OP_BROADCAST, 1, &a, &attr, s);
+}
+
+Node *graph_reduce(Graph *g, Op op, Node *a, int n_axes, const int8_t *axes) {
+    assert(n_axes >= 0 && n_axes <= MAX_RANK);
+    Attr attr = {.n_axes = n_axes};
+    for (int i = 0; i < n_axes; i++) { /* insertion: callers may give axes in any order */
+        int at = i;
+        for (; at > 0 && attr.axes[at - 1] > axes[i]; at--) attr.axes[at] = attr.axes[at - 1];
+        attr.axes[at] = axes[i];
+    }
+    return graph_op(g, op, 1, &a, &attr);
+}
+
+Node *graph_contract(Graph *g, int n, Node *const *in, const Contract *c) {
+    Attr attr = {.contract = contract_copy(g->arena, c)};
+    return inferred(g, OP_CONTRACT, n, in, &attr, shape_scalar());
+}
+
+Node *graph_iota(Graph *g, Shape s, int axis) {
+    return inferred(g, OP_IOTA, 0, NULL, &(Attr){.dtype = DT_I32, .axis = axis}, s);
+}
+
+void graph_result(Graph *g, ResultKind k, int decl, Node *value) {
+    vec_push(g->arena, g->results, (Result){.kind = k, .decl = decl, .value = value});
+}
+
+void graph_renumber(Graph *g) {
+    for (int i = 0; i < g->nodes.n; i++) g->nodes.at[i]->id = i;
+}
+
+Uses graph_uses(Arena *a, const Graph *g) {
+    int n = g->nodes.n;
+    Uses u = {.first = ARENA_ARRAY(a, int, n + 2)};
+    for (int i = 0; i < n; i++) { /* first[id + 2] counts, then becomes the place to fill */
+        const Node *x = g->nodes.at[i];
+        for (int k = 0; k < x->n_in; k++) u.first[x->in[k]->id + 2]++;
+    }
+    for (int i = 2; i <= n + 1; i++) u.first[i] += u.first[i - 1];
+    u.user = ARENA_ARRAY(a, Node *, u.first[n + 1]);
+    for (int i = 0; i < n; i++) {
+        Node *x = g->nodes.at[i];
+        for (int k = 0; k < x->n_in; k++) u.user[u.first[x->in[k]->id + 1]++] = x;
+    }
+    return u;
+}
+
+void graph_prune(Graph *g) {
+    graph_renumber(g);
+    bool *needed = ARENA_ARRAY(g->arena, bool, g->nodes.n);
+    for (int i = 0; i < g->results.n; i++) needed[g->results.at[i].value->id] = true;
+    for (int i = g->nodes.n - 1; i >= 0; i--) {
+        const Node *x = g->nodes.at[i];
+        for (int k = 0; needed[i] && k < x->n_in; k++) needed[x->in[k]->id] = true;
+    }
+    int kept = 0;
+    for (int i = 0; i < g->nodes.n; i++) {
+        if (needed[i]) g->nodes.at[kept++] = g->nodes.at[i];
+    }
+    g->nodes.n = kept;
+    graph_renumber(g);
+}
