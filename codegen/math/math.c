@@ -1,5 +1,6 @@
 /* exp, log, log1p, tanh, erf, rsqrt, Philox; and the table of what is built here. */
 #include "codegen/math/build.h"
+#include <stddef.h>
 
 const MathOpInfo math_op_info[MATH_OP_COUNT] = {
 #define MATH(e, operands, result, what) {#e, operands, result},
@@ -86,11 +87,11 @@ static V log1p_f32(B b, V x) {
 static V tanh_f32(B b, V x) {
     static const float c[] = {-5.70498872745e-3f, 2.06390887954e-2f, -5.37397155531e-2f, 1.33314422036e-1f,
                               -3.33332819422e-1f};
-    V a = magnitude(b, x), z = mul(b, x, x), one = fc(b, 1.0f), two = fc(b, 2.0f);
-    V small = mad(b, mul(b, polynomial(b, z, 5, c), z), x, x);
+    V a = magnitude(b, x), z = mul(b, a, a), one = fc(b, 1.0f), two = fc(b, 2.0f);
+    V small = mad(b, mul(b, polynomial(b, z, 5, c), z), a, a);
     V e = math_exp(b, add(b, a, a));
     V large = sub(b, one, quotient(b, two, add(b, e, one)));
-    return choose(b, lt(b, a, fc(b, 0.625f)), small, flip_sign(b, large, sign_bit(b, x)));
+    return flip_sign(b, choose(b, lt(b, a, fc(b, 0.625f)), small, large), sign_bit(b, x));
 }
 
 /* An odd polynomial below 0.9277, 1 - exp(polynomial) above. */
@@ -100,11 +101,11 @@ static V erf_f32(B b, V x) {
     static const float outer[] = {-1.72853470e-5f, 3.83197126e-4f,  -3.88396438e-3f, 2.42546219e-2f,
                                   -1.06777877e-1f, -6.34846687e-1f, -1.28717512e-1f};
     V a = magnitude(b, x), one = fc(b, 1.0f), four = fc(b, 4.0f);
-    V small = mad(b, polynomial(b, mul(b, x, x), 6, inner), x, x);
+    V small = mad(b, polynomial(b, mul(b, a, a), 6, inner), a, a);
     V t = choose(b, lt(b, four, a), four, a);
     V p = mul(b, polynomial(b, t, 7, outer), t);
     V large = sub(b, one, math_exp(b, sub(b, p, t)));
-    return choose(b, lt(b, a, fc(b, 0.927734375f)), small, flip_sign(b, large, sign_bit(b, x)));
+    return flip_sign(b, choose(b, lt(b, a, fc(b, 0.927734375f)), small, large), sign_bit(b, x));
 }
 
 /* Philox-4x32-10 with counter (counter0, counter1, 0, 0): the first word's upper 24 bits as a fraction. */

@@ -44,8 +44,8 @@ static V reduce(B b, V x_bits, V *q) {
     h = ixor(b, h, negative);
     l = ixor(b, l, negative);
     V top = mul(b, convert(b, iand(b, h, ic(b, 0xfff00000u))), fc(b, 0x1p-32f));
-    V rest = ior(b, shl(b, iand(b, h, ic(b, 0x000fffff)), ic(b, 11)), shr(b, l, ic(b, 21)));
-    V tail = mul(b, convert(b, rest), fc(b, 0x1p-43f));
+    V rest = mul(b, convert(b, iand(b, h, ic(b, 0x000fffff))), fc(b, 0x1p-32f));
+    V tail = mad(b, convert(b, shr(b, l, ic(b, 1))), fc(b, 0x1p-63f), rest);
     V product = mad(b, top, fc(b, 0x1.fb5444p-12f), mul(b, tail, fc(b, 0x1.921fb6p+0f)));
     V r = add(b, mul(b, top, fc(b, 0x1.92p+0f)), product);
     return flip_sign(b, r, iand(b, negative, ic(b, 0x80000000u)));
