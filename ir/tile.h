@@ -195,6 +195,8 @@ bool index_is_const(const Index *x, int64_t *c);
 
 /* ---- text, verification, interpretation, cost -------------------------------------------------------------------- */
 void kernel_print(FILE *f, const Kernel *k);
+/* The same with value, axis, buffer and symbol names replaced by their order; no kernel name, no comment. */
+void kernel_print_canonical(FILE *f, const Kernel *k);
 Kernel *kernel_parse(Arena *a, const char *text, const char **error); /* NULL and "line:col: message" */
 const char *kernel_verify(Arena *a, const Kernel *k);                 /* NULL, or the first violation */
 

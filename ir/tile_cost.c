@@ -1,0 +1,175 @@
+/* What a kernel does, counted at the bounds of its extents, and its identity.
+ *
+ * An instruction runs once per program and per trip of the loops around it.  Over the whole kernel
+ * it handles, along each axis: the whole extent if its tile has the axis, else as many times as the
+ * axis has tiles (grid and enclosing loops).  That product is exact.  Bodies of IF count as taken.
+ *
+ * bytes_read and bytes_written count distinct elements per access as the smaller of the number of
+ * lanes and the box that the indices span, once for accesses that span the same box, and at most the
+ * whole buffer.  Exact for affine accesses whose subscripts use one axis each; an upper bound otherwise. */
+#include "ir/tile.h"
+#include <math.h>
+#include <stdlib.h>
+
+static int64_t ceil_div(int64_t a, int64_t b) { return a <= 0 ? 0 : (a - 1) / b + 1; }
+
+int64_t kernel_programs(const Kernel *k, const int64_t *syms) {
+    int64_t n = 1;
+    for (int a = 0; a < k->axes.n; a++) {
+        const Axis *x = &k->axes.at[a];
+        if (x->kind != AXIS_GRID) continue;
+        if (__builtin_mul_overflow(n, ceil_div(dim_at(x->extent, syms), x->step), &n)) return INT64_MAX;
+    }
+    return n;
+}
+
+/* ---- distinct elements ------------------------------------------------------------------------------ */
+typedef struct Box {
+    int buffer;
+    bool written, bounded;
+    int64_t lo[MAX_RANK], hi[MAX_RANK];
+    double elements;
+} Box;
+
+typedef struct Counter {
+    const Kernel *k;
+    KernelCost cost;
+    bool repeated[MAX_AXES]; /* grid axes, and loops that enclose the instruction */
+    VEC(Box) boxes;
+    Arena *scratch;
+} Counter;
+
+static double extent_of(const Kernel *k, int axis) { return (double)k->axes.at[axis].extent.bound; }
+
+static bool has_axis(const TileType *t, int axis) {
+    for (int i = 0; i < t->n_axes; i++)
+        if (t->axis[i] == axis) return true;
+    return false;
+}
+
+/* Lanes handled over the whole kernel by an instruction with tiles over t's axes. */
+static double executions(const Counter *c, const TileType *t) {
+    double n = 1;
+    for (int a = 0; a < c->k->axes.n; a++) {
+        if (has_axis(t, a)) n *= extent_of(c->k, a);
+        else if (c->repeated[a]) n *= (double)ceil_div(c->k->axes.at[a].extent.bound, c->k->axes.at[a].step);
+    }
+    return n;
+}
+
+static double lanes_of(const Kernel *k, const TileType *t) {
+    double n = 1;
+    for (int i = 0; i < t->n_axes; i++) n *= extent_of(k, t->axis[i]);
+    return n;
+}
+
+/* Values that one subscript takes within [lo, hi], clipped to the dimension. */
+static double subscript_values(const Kernel *k, const Index *x, Dim dim, int64_t *lo, int64_t *hi, bool *bounded) {
+    TileType t = {0};
+    index_axes(k, x, &t);
+    if (!index_range(k, x, lo, hi)) {
+        *bounded = false;
+        *lo = 0;
+        *hi = dim.bound - 1;
+    }
+    if (*lo < 0) *lo = 0;
+    if (*hi >= dim.bound) *hi = dim.bound - 1;
+    return fmin(fmax(0, (double)*hi - (double)*lo + 1), lanes_of(k, &t));
+}
+
+static bool same_box(const Box *a, const Box *b, int rank) {
+    if (a->buffer != b->buffer || a->written != b->written || a->elements != b->elements) return false;
+    for (int d = 0; d < rank; d++)
+        if (a->lo[d] != b->lo[d] || a->hi[d] != b->hi[d]) return false;
+    return true;
+}
+
+static void count_access(Counter *c, const Inst *i) {
+    const Buffer *b = &c->k->buffers.at[i->buffer];
+    Box box = {.buffer = i->buffer, .written = i->kind == TI_STORE, .bounded = true, .elements = 1};
+    TileType all = {0};
+    for (int d = 0; d < i->n_index; d++) {
+        box.elements *= subscript_values(c->k, i->index[d], b->dim[d], &box.lo[d], &box.hi[d], &box.bounded);
+        index_axes(c->k, i->index[d], &all);
+    }
+    box.elements = fmin(box.elements, lanes_of(c->k, &all));
+    for (int n = 0; n < c->boxes.n; n++)
+        if (same_box(&c->boxes.at[n], &box, b->rank)) return;
+    vec_push(c->scratch, c->boxes, box);
+}
+
+static void sum_boxes(Counter *c) {
+    for (int b = 0; b < c->k->buffers.n; b++) {
+        const Buffer *buffer = &c->k->buffers.at[b];
+        double whole = 1, touched[2] = {0};
+        for (int d = 0; d < buffer->rank; d++) whole *= (double)buffer->dim[d].bound;
+        for (int n = 0; n < c->boxes.n; n++)
+            if (c->boxes.at[n].buffer == b) touched[c->boxes.at[n].written] += c->boxes.at[n].elements;
+        c->cost.bytes_read += fmin(touched[0], whole) * dtype_bytes(buffer->dtype);
+        c->cost.bytes_written += fmin(touched[1], whole) * dtype_bytes(buffer->dtype);
+    }
+}
+
+/* ---- instructions -------------------------------------------------------------------------------------- */
+static void count_block(Counter *c, const Block *b);
+
+static void count_inst(Counter *c, const Inst *i) {
+    switch (i->kind) {
+    case TI_LOAD:
+        c->cost.bytes_loaded += executions(c, &i->type) * dtype_bytes(i->type.dtype);
+        count_access(c, i);
+        break;
+    case TI_STORE: count_access(c, i); break;
+    case TI_ELEMENT: c->cost.flops += executions(c, &i->type); break;
+    case TI_REDUCE: c->cost.flops += executions(c, &c->k->types.at[i->in[0]]); break;
+    case TI_DOT: {
+        const TileType factors = tile_type_union(c->k->types.at[i->in[0]], c->k->types.at[i->in[1]]);
+        c->cost.flops += 2 * executions(c, &factors);
+        break;
+    }
+    case TI_FOR: {
+        const bool before = c->repeated[i->axis];
+        c->repeated[i->axis] = true;
+        count_block(c, &i->body);
+        c->repeated[i->axis] = before;
+        break;
+    }
+    case TI_IF: count_block(c, &i->body); break;
+    case TI_CONST:
+    case TI_FULL:
+    case TI_INDEX:
+    case TI_STAGE:
+    case TI_YIELD: break;
+    }
+}
+
+static void count_block(Counter *c, const Block *b) {
+    for (int n = 0; n < b->n; n++) count_inst(c, b->at[n]);
+}
+
+KernelCost kernel_cost(const Kernel *k) {
+    Counter c = {.k = k, .scratch = arena_new()};
+    for (int a = 0; a < k->axes.n; a++) c.repeated[a] = k->axes.at[a].kind == AXIS_GRID;
+    count_block(&c, &k->body);
+    sum_boxes(&c);
+    arena_free(c.scratch);
+    return c.cost;
+}
+
+/* ---- identity --------------------------------------------------------------------------------------------- */
+/* FNV-1a, 64 bit (Fowler, Noll, Vo), of the canonical text. */
+uint64_t kernel_hash(const Kernel *k) {
+    char *text = NULL;
+    size_t bytes = 0;
+    FILE *f = open_memstream(&text, &bytes);
+    if (!f) {
+        fputs("fusec: out of memory\n", stderr);
+        exit(3);
+    }
+    kernel_print_canonical(f, k);
+    fclose(f);
+    uint64_t h = 0xcbf29ce484222325u;
+    for (size_t n = 0; n < bytes; n++) h = (h ^ (unsigned char)text[n]) * 0x100000001b3u;
+    free(text);
+    return h;
+}

@@ -1,0 +1,358 @@
+/* Tile IR as text.  Prints any kernel, also one that the verifier refuses: references that lead
+ * nowhere print as `?`.  Index expressions print in the order of their terms, so that the parser
+ * rebuilds the very same structure. */
+#include "ir/tile.h"
+#include <inttypes.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+typedef struct Printer {
+    FILE *f;
+    const Kernel *k;
+    bool canonical;
+    int *number; /* canonical: number of each value, 0: none yet */
+    int used;
+} Printer;
+
+static void print_block(Printer *p, const Block *b, int depth);
+static void print_index(Printer *p, const Index *x);
+
+/* ---- names ---------------------------------------------------------------------------------------- */
+static void print_value(Printer *p, int v) {
+    if (v < 0 || v >= p->k->types.n) {
+        fputs("%?", p->f);
+    } else if (!p->canonical) {
+        fprintf(p->f, "%%%d", v);
+    } else {
+        if (!p->number[v]) p->number[v] = ++p->used;
+        fprintf(p->f, "%%%d", p->number[v] - 1);
+    }
+}
+
+static void print_values(Printer *p, int n, const int *v) {
+    for (int i = 0; i < n; i++) {
+        if (i) fputs(", ", p->f);
+        print_value(p, v[i]);
+    }
+}
+
+static void print_axis(Printer *p, int axis) {
+    if (axis < 0 || axis >= p->k->axes.n) fputc('?', p->f);
+    else if (p->canonical) fprintf(p->f, "a%d", axis);
+    else fputs(p->k->axes.at[axis].name, p->f);
+}
+
+static void print_buffer_name(Printer *p, int b) {
+    if (b < 0 || b >= p->k->buffers.n) fputs("%?", p->f);
+    else if (p->canonical) fprintf(p->f, "%%b%d", b);
+    else fprintf(p->f, "%%%s", p->k->buffers.at[b].name);
+}
+
+static void print_sym(Printer *p, int sym) {
+    if (p->canonical) fprintf(p->f, "s%d", sym);
+    else if (sym < 0 || sym >= p->k->n_syms || !p->k->sym_names) fputc('?', p->f);
+    else fputs(p->k->sym_names[sym], p->f);
+}
+
+static bool axis_named(const Kernel *k, const char *name) {
+    for (int i = 0; i < k->axes.n; i++)
+        if (strcmp(k->axes.at[i].name, name) == 0) return true;
+    return false;
+}
+
+/* ---- numbers, dimensions, types ------------------------------------------------------------------------ */
+/* The shortest text that reads back as the same double. */
+static void print_number(Printer *p, double v) {
+    char text[40];
+    if (isnan(v)) {
+        fputs("nan", p->f);
+        return;
+    }
+    for (int digits = 6; digits <= 17; digits++) {
+        snprintf(text, sizeof text, "%.*g", digits, v);
+        if (strtod(text, NULL) == v) break;
+    }
+    fputs(text, p->f);
+}
+
+static void print_dim(Printer *p, Dim d) {
+    if (dim_is_fixed(d)) {
+        fprintf(p->f, "%" PRId64, d.bound);
+        return;
+    }
+    if (d.scale != 1) fprintf(p->f, "%" PRId64 "*", d.scale);
+    print_sym(p, d.sym);
+    if (d.offset) fprintf(p->f, "%+" PRId64, d.offset);
+    fprintf(p->f, "<=%" PRId64, d.bound);
+}
+
+static void print_type(Printer *p, const TileType *t) {
+    fprintf(p->f, " : %s", dtype_name(t->dtype));
+    if (!t->n_axes) return;
+    for (int i = 0; i < t->n_axes; i++) {
+        const int a = t->axis[i];
+        fputc(i ? ',' : '[', p->f);
+        print_axis(p, a);
+        fprintf(p->f, ":%d", a >= 0 && a < p->k->axes.n ? p->k->axes.at[a].step : 0);
+    }
+    fputc(']', p->f);
+}
+
+/* ---- index expressions ------------------------------------------------------------------------------------ */
+/* Needs no parentheses beside `/` and `mod`. */
+static bool is_simple(const Index *x) {
+    if (x->n == 0) return x->c >= 0;
+    return x->n == 1 && x->c == 0 && x->term[0].coef == 1 && x->term[0].atom.kind < ATOM_DIV;
+}
+
+static void print_operand(Printer *p, const Index *x) {
+    const bool simple = is_simple(x);
+    if (!simple) fputc('(', p->f);
+    print_index(p, x);
+    if (!simple) fputc(')', p->f);
+}
+
+static void print_atom(Printer *p, const Atom *a) {
+    switch (a->kind) {
+    case ATOM_AXIS: print_axis(p, a->id); break;
+    case ATOM_EXTENT:
+        if (!p->canonical && p->k->sym_names && a->id >= 0 && a->id < p->k->n_syms &&
+            axis_named(p->k, p->k->sym_names[a->id]))
+            fputc('$', p->f);
+        print_sym(p, a->id);
+        break;
+    case ATOM_VALUE:
+        print_value(p, a->id);
+        if (a->lo < a->hi) fprintf(p->f, "{%" PRId64 "..%" PRId64 "}", a->lo, a->hi);
+        break;
+    case ATOM_DIV:
+    case ATOM_MOD:
+        print_operand(p, a->num);
+        fputs(a->kind == ATOM_DIV ? " / " : " mod ", p->f);
+        print_operand(p, a->den);
+        break;
+    }
+}
+
+static uint64_t magnitude(int64_t v) { return v < 0 ? 0 - (uint64_t)v : (uint64_t)v; }
+
+static void print_term(Printer *p, const Term *t) {
+    const uint64_t coef = magnitude(t->coef);
+    const bool wrap = coef != 1 && t->atom.kind >= ATOM_DIV;
+    if (coef != 1) fprintf(p->f, "%" PRIu64 "*", coef);
+    if (wrap) fputc('(', p->f);
+    print_atom(p, &t->atom);
+    if (wrap) fputc(')', p->f);
+}
+
+static void print_index(Printer *p, const Index *x) {
+    for (int i = 0; i < x->n; i++) {
+        if (i) fputs(x->term[i].coef < 0 ? " - " : " + ", p->f);
+        else if (x->term[i].coef < 0) fputc('-', p->f);
+        print_term(p, &x->term[i]);
+    }
+    if (x->n == 0) fprintf(p->f, "%" PRId64, x->c);
+    else if (x->c) fprintf(p->f, " %c %" PRIu64, x->c < 0 ? '-' : '+', magnitude(x->c));
+}
+
+/* ---- instructions --------------------------------------------------------------------------------------------- */
+static void print_access(Printer *p, const Inst *i) {
+    print_buffer_name(p, i->buffer);
+    fputc('[', p->f);
+    for (int d = 0; d < i->n_index; d++) {
+        if (d) fputs(", ", p->f);
+        print_index(p, i->index[d]);
+    }
+    fputc(']', p->f);
+}
+
+static void print_over(Printer *p, const Inst *i) {
+    fputs(" over ", p->f);
+    for (int o = 0; o < i->n_over; o++) {
+        if (o) fputs(", ", p->f);
+        print_axis(p, i->over[o]);
+    }
+}
+
+static void print_load(Printer *p, const Inst *i) {
+    fputs("load ", p->f);
+    print_access(p, i);
+    if (!i->n_in) return;
+    fputs(" if ", p->f);
+    print_value(p, i->in[0]);
+    fputs(" else ", p->f);
+    print_number(p, i->value);
+}
+
+static void print_store(Printer *p, const Inst *i) {
+    fputs("store ", p->f);
+    print_access(p, i);
+    fputs(", ", p->f);
+    print_values(p, i->n_in > 0, i->in);
+    if (i->n_in < 2) return;
+    fputs(" if ", p->f);
+    print_value(p, i->in[1]);
+}
+
+static void print_carries(Printer *p, const Inst *i) {
+    for (int c = 0; c < i->n_carry; c++) {
+        fputs(c ? ", " : i->kind == TI_FOR ? " carry " : " init ", p->f);
+        if (i->kind == TI_FOR) {
+            print_value(p, i->carry[c]);
+            fputs(" = ", p->f);
+        }
+        print_value(p, i->init[c]);
+    }
+}
+
+static void print_nested(Printer *p, const Inst *i, int depth) {
+    if (i->kind == TI_FOR) {
+        fputs("for ", p->f);
+        print_axis(p, i->axis);
+    } else {
+        fputs("if ", p->f);
+        print_values(p, i->n_in, i->in);
+    }
+    print_carries(p, i);
+    fputs(" {\n", p->f);
+    print_block(p, &i->body, depth + 1);
+    fprintf(p->f, "%*s}", 2 * depth, "");
+}
+
+static const char *const space_name[] = {"register", "local", "shared"};
+
+static void print_operation(Printer *p, const Inst *i, int depth) {
+    switch (i->kind) {
+    case TI_CONST:
+    case TI_FULL:
+        fputs(i->kind == TI_CONST ? "const " : "full ", p->f);
+        print_number(p, i->value);
+        break;
+    case TI_INDEX:
+        fputs("index ", p->f);
+        if (i->n_index) print_index(p, i->index[0]);
+        break;
+    case TI_LOAD: print_load(p, i); break;
+    case TI_STORE: print_store(p, i); break;
+    case TI_ELEMENT:
+    case TI_REDUCE:
+    case TI_DOT:
+        fprintf(p->f, "%s ", i->kind == TI_DOT ? "dot" : op_info[i->op].text);
+        print_values(p, i->n_in, i->in);
+        if (i->kind != TI_ELEMENT) print_over(p, i);
+        break;
+    case TI_STAGE:
+        fputs("stage ", p->f);
+        print_values(p, i->n_in, i->in);
+        fprintf(p->f, " -> %s", space_name[i->space]);
+        break;
+    case TI_FOR:
+    case TI_IF: print_nested(p, i, depth); break;
+    case TI_YIELD:
+        fputs(i->n_in ? "yield " : "yield", p->f);
+        print_values(p, i->n_in, i->in);
+        break;
+    }
+}
+
+static void print_block(Printer *p, const Block *b, int depth) {
+    for (int n = 0; n < b->n; n++) {
+        const Inst *i = b->at[n];
+        const bool nested = i->kind == TI_FOR || i->kind == TI_IF;
+        fprintf(p->f, "%*s", 2 * depth, "");
+        if (nested && i->n_carry) {
+            print_values(p, i->n_carry, i->results);
+            fputs(" = ", p->f);
+        } else if (!nested && i->kind != TI_STORE && i->kind != TI_YIELD) {
+            print_value(p, i->result);
+            fputs(" = ", p->f);
+        }
+        print_operation(p, i, depth);
+        if (!nested && i->kind != TI_STORE && i->kind != TI_YIELD) print_type(p, &i->type);
+        fputc('\n', p->f);
+    }
+}
+
+/* ---- the head ----------------------------------------------------------------------------------------------------- */
+static bool dense(const Buffer *b) {
+    int64_t want = 1;
+    for (int d = b->rank - 1; d >= 0; d--) {
+        if (b->stride[d] != want) return false;
+        if (b->dim[d].bound > 0 && __builtin_mul_overflow(want, b->dim[d].bound, &want)) want = MAX_ELEMENTS;
+    }
+    return true;
+}
+
+static void print_buffer(Printer *p, int n) {
+    const Buffer *b = &p->k->buffers.at[n];
+    print_buffer_name(p, n);
+    fprintf(p->f, ": %s[", dtype_name(b->dtype));
+    for (int d = 0; d < b->rank; d++) {
+        if (d) fputc(',', p->f);
+        print_dim(p, b->dim[d]);
+    }
+    fputc(']', p->f);
+    if (!dense(b)) {
+        for (int d = 0; d < b->rank; d++) fprintf(p->f, "%s%" PRId64, d ? "," : " strides [", b->stride[d]);
+        fputc(']', p->f);
+    }
+    if (b->written) fputs(" out", p->f);
+}
+
+static void print_syms(Printer *p) {
+    const Kernel *k = p->k;
+    for (int s = 0; s < k->n_syms; s++) {
+        fputs(s ? ", " : "<", p->f);
+        print_sym(p, s);
+        if (k->sym_bounds) fprintf(p->f, "<=%" PRId64, k->sym_bounds[s]);
+    }
+    if (k->n_syms) fputc('>', p->f);
+}
+
+static void print_axis_line(Printer *p, int n) {
+    static const char *const kind[] = {"grid", "loop", "span"};
+    const Axis *a = &p->k->axes.at[n];
+    fprintf(p->f, "  %s ", kind[a->kind]);
+    print_axis(p, n);
+    fputs(" in 0..", p->f);
+    print_dim(p, a->extent);
+    fprintf(p->f, " step %d", a->step);
+    if (a->lanes) fprintf(p->f, " lanes %d", a->lanes);
+    if (a->vector) fprintf(p->f, " vector %d", a->vector);
+    fputc('\n', p->f);
+}
+
+static void print_comment(FILE *f, const char *text) {
+    fputs("# ", f);
+    for (; *text; text++) fputc(*text == '\n' || *text == '\r' ? ' ' : *text, f);
+    fputc('\n', f);
+}
+
+static void print_kernel(Printer *p) {
+    const Kernel *k = p->k;
+    if (!p->canonical && k->comment) print_comment(p->f, k->comment);
+    fprintf(p->f, "kernel @%s", p->canonical ? "k" : k->name);
+    print_syms(p);
+    fputc('(', p->f);
+    for (int b = 0; b < k->buffers.n; b++) {
+        if (b) fputs(", ", p->f);
+        print_buffer(p, b);
+    }
+    fputs(")\n", p->f);
+    if (k->threads) fprintf(p->f, "  threads %d\n", k->threads);
+    for (int a = 0; a < k->axes.n; a++) print_axis_line(p, a);
+    print_block(p, &k->body, 1);
+}
+
+void kernel_print(FILE *f, const Kernel *k) { print_kernel(&(Printer){.f = f, .k = k}); }
+
+void kernel_print_canonical(FILE *f, const Kernel *k) {
+    int *number = calloc((size_t)k->types.n + 1, sizeof *number);
+    if (!number) {
+        fputs("fusec: out of memory\n", stderr);
+        exit(3);
+    }
+    print_kernel(&(Printer){.f = f, .k = k, .canonical = true, .number = number});
+    free(number);
+}
