@@ -26,6 +26,7 @@ typedef struct PlanKernel {
     int stored_kernel;   /* emit: index into Module.kernels */
     Phase phase;
     int64_t workspace;   /* bytes of arena it needs while it runs */
+    int64_t workspace_offset; /* after place; the tile kernel's buffer after the outputs, if workspace > 0 */
 } PlanKernel;
 
 /* Where a node's value lives. */

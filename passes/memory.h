@@ -1,0 +1,59 @@
+/* Liveness and placement: what schedule, place and emit share.  plan_verify deliberately uses none of it. */
+#ifndef FUSEC_PASSES_MEMORY_H
+#define FUSEC_PASSES_MEMORY_H
+#include "ir/target.h"
+#include "passes/pass.h"
+
+/* Alignment in bytes of regions, tensors and arena buffers. */
+static inline int target_align(const Target *t) { return t->backend == BACKEND_C99 ? 16 : 256; }
+static inline int64_t align_up(int64_t n, int64_t align) { return (n + align - 1) / align * align; }
+
+/* A block of arena memory, needed at positions [lower, upper) of the execution order. */
+typedef struct LiveBlock {
+    const Node *node; /* NULL: workspace of `kernel` */
+    int kernel;       /* who writes it */
+    int lower, upper;
+    int64_t bytes;    /* as asked for, not aligned */
+    int64_t offset;   /* workspace: set by place; buffers: PlanBuffer.offset */
+} LiveBlock;
+typedef struct Liveness {
+    int n;
+    LiveBlock *block; /* by position of the writer, a kernel's outputs before its workspace */
+} Liveness;
+Liveness plan_liveness(Arena *a, const Plan *p);
+
+/* Offsets, multiples of `align`, such that blocks whose half-open lifetimes [lower, upper) meet share no
+ * byte.  Sizes are rounded up to `align`.  Returns the bytes needed; *bound, if not NULL, is the largest
+ * live sum, which no placement beats.  Deterministic: the search is bounded by `work` steps, never by time. */
+int64_t arena_place(int n, const int *lower, const int *upper, const int64_t *size, int64_t align, int64_t work,
+                    int64_t *offset, int64_t *bound);
+
+/* After fuse, before layout: gives every result of the graph its home, and undoes homes that no order could
+ * honour.  Needs kernels with `reads` and `outputs`; results may still live in the arena or in a source.
+ * Keeps the kernels; appends copy kernels (one RESHAPE to the same shape) where a value cannot be computed
+ * straight into its home: a result that is a source or has two homes, an in-place update that reads the old
+ * value at other indices, updates that wait for each other (a <- b, b <- a), and an output of `infer` that
+ * other kernels need even when the caller does not want it. */
+void plan_settle(PassContext *c, Plan *p);
+
+/* Kernels as a DAG.  A hard edge: `to` reads what `from` writes.  A soft edge: `to` overwrites in place what
+ * `from` reads; soft edges may close cycles until plan_settle has run. */
+typedef struct KernelGraph {
+    int n;
+    int *first;        /* [n + 1] into succ */
+    int *succ;         /* to * 2 + soft */
+    int *hard, *soft;  /* number of edges into each kernel */
+} KernelGraph;
+KernelGraph kernel_graph(Arena *a, const Plan *p);
+
+/* Text of a plan after `fuse`: kernels in order, homes, offsets. */
+void plan_print(FILE *f, const Plan *p);
+
+/* For each kernel of the plan, by position in the order: earlier positions that must have finished. */
+typedef struct PlanDeps {
+    int *first; /* [kernels.n + 1] */
+    int *after;
+} PlanDeps;
+PlanDeps plan_deps(Arena *a, const Plan *p);
+
+#endif

@@ -1,0 +1,8 @@
+/* The pass table as data. */
+#include "passes/pass.h"
+
+const PassInfo pass_info[PASS_COUNT] = {
+#define PASS(name, summary, can_disable) [PASS_##name] = {#name, summary, can_disable},
+#include "passes/passes.def"
+#undef PASS
+};

@@ -1,0 +1,26 @@
+/* place: an offset in one arena for every HOME_ARENA buffer and every workspace.
+ *
+ * Needs the order of `schedule`.  Two blocks share bytes only if one is dead before the other is written;
+ * blocks of one kernel never share.  Zero-sized buffers get offset 0. */
+#include "passes/memory.h"
+
+enum { SEARCH_WORK = 20000000 }; /* steps of arena_place's search; about a tenth of a second */
+
+void pass_place(PassContext *c, Plan *p) {
+    Arena *scratch = arena_new();
+    Liveness l = plan_liveness(scratch, p);
+    int *lower = ARENA_ARRAY(scratch, int, l.n + 1), *upper = ARENA_ARRAY(scratch, int, l.n + 1);
+    int64_t *size = ARENA_ARRAY(scratch, int64_t, l.n + 1), *offset = ARENA_ARRAY(scratch, int64_t, l.n + 1);
+    for (int i = 0; i < l.n; i++) {
+        lower[i] = l.block[i].lower;
+        upper[i] = l.block[i].upper;
+        size[i] = l.block[i].bytes;
+    }
+    p->arena_bytes =
+        arena_place(l.n, lower, upper, size, target_align(c->target), SEARCH_WORK, offset, &p->lower_bound);
+    for (int i = 0; i < l.n; i++) {
+        if (l.block[i].node) p->buffer[l.block[i].node->id].offset = offset[i];
+        else p->kernels.at[l.block[i].kernel].workspace_offset = offset[i];
+    }
+    arena_free(scratch);
+}
