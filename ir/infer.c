@@ -376,7 +376,8 @@ static bool check_guards(Infer *f, const Contract *c) {
         if (g->kind != GUARD_RANGE && g->kind != GUARD_EQ) return fail(f, "unknown kind of guard %d", i);
         if (!check_affine(f, c, &g->e)) return false;
         if (g->kind == GUARD_EQ && g->e.divisor != 1) return fail(f, "an equality has no divisor");
-        if (g->kind == GUARD_RANGE && !is_small(g->hi)) return fail(f, "bad end of guard %d", i);
+        if (g->kind == GUARD_RANGE && (!is_small(g->hi) || !is_small(dim_fixed(g->lo))))
+            return fail(f, "bad end of guard %d", i);
     }
     return true;
 }
