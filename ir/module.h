@@ -57,7 +57,7 @@ typedef struct Module {
     Arena *arena;
     const char *name;
     const char *source;       /* file name, no directory */
-    uint64_t hash;            /* of tensors and kernels; stored with weights */
+    uint64_t hash;            /* of parameters and states (names, dtypes, shapes); stored with weights */
     int align;                /* of regions and tensors, bytes */
     VEC(SymDecl) syms;
     VEC(HyperDecl) hypers;

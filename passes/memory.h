@@ -28,12 +28,8 @@ Liveness plan_liveness(Arena *a, const Plan *p);
 int64_t arena_place(int n, const int *lower, const int *upper, const int64_t *size, int64_t align, int64_t work,
                     int64_t *offset, int64_t *bound);
 
-/* After fuse, before layout: gives every result of the graph its home, and undoes homes that no order could
- * honour.  Needs kernels with `reads` and `outputs`; results may still live in the arena or in a source.
- * Keeps the kernels; appends copy kernels (one RESHAPE to the same shape) where a value cannot be computed
- * straight into its home: a result that is a source or has two homes, an in-place update that reads the old
- * value at other indices, updates that wait for each other (a <- b, b <- a), and an output of `infer` that
- * other kernels need even when the caller does not want it. */
+/* After fuse, before layout: in-place updates that wait for each other (a <- b, b <- a) are computed aside
+ * and moved home by appended copy kernels, so that an order exists. */
 void plan_settle(PassContext *c, Plan *p);
 
 /* Kernels as a DAG.  A hard edge: `to` reads what `from` writes.  A soft edge: `to` overwrites in place what
@@ -55,5 +51,8 @@ typedef struct PlanDeps {
     int *after;
 } PlanDeps;
 PlanDeps plan_deps(Arena *a, const Plan *p);
+
+/* A module without entries: what all entries share, tensors and their offsets. */
+Module *module_new(PassContext *c, const Model *model);
 
 #endif

@@ -39,10 +39,11 @@ typedef struct PassContext {
 Graph *pass_canonicalize(PassContext *c, Graph *g);
 Graph *pass_autodiff(PassContext *c, Graph *g);
 Graph *pass_jacobian_gemm(PassContext *c, Graph *g);
-Graph *pass_checkpoint(PassContext *c, Graph *g);
 
 /* graph -> plan */
 Plan *pass_fuse(PassContext *c, Graph *g);      /* kernels and homes; offsets unset */
+/* The plan says which values are in memory; returns p->graph, or a new graph that recomputes and is to be fused. */
+Graph *pass_checkpoint(PassContext *c, Plan *p);
 void pass_layout(PassContext *c, Plan *p);      /* strides and bytes of PlanBuffers */
 void pass_tile(PassContext *c, Plan *p);        /* abstract Tile IR with tile sizes, per kernel */
 void pass_schedule(PassContext *c, Plan *p);

@@ -1,0 +1,108 @@
+/* The whole pipeline: one graph per entry in, one module out. */
+#include "passes/memory.h"
+#include <time.h>
+
+static double now(void) {
+    struct timespec t;
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
+}
+
+/* A violation found by a verifier is a bug in the pass before it, reported as an error that names it. */
+static void check(PassContext *c, PassId id, const char *violation) {
+    if (!violation) return;
+    const char *message = arena_printf(c->arena, "internal error after pass %s: %s", pass_info[id].name, violation);
+    c->report(c->user, true, (SrcLoc){0}, message, "please report this program; -fno-PASS may avoid it");
+    c->failed = true;
+}
+
+static void heading(const PassContext *c, PassId id, Entry e) {
+    fprintf(c->print_to, "# after %s, entry %s\n", pass_info[id].name, entry_name[e]);
+}
+
+static Graph *after_graph(PassContext *c, PassId id, double start, Graph *g) {
+    c->seconds[id] += now() - start;
+    if (!c->failed && c->verify) check(c, id, graph_verify(c->arena, g));
+    if (c->failed || !c->print_after[id]) return g;
+    heading(c, id, g->entry);
+    graph_print(c->print_to, g);
+    return g;
+}
+
+static Graph *run(PassContext *c, PassId id, Graph *pass(PassContext *, Graph *), Graph *g) {
+    if (c->failed || (c->disabled[id] && pass_info[id].can_disable)) return g;
+    double start = now();
+    return after_graph(c, id, start, pass(c, g));
+}
+
+static const char *verify_kernels(PassContext *c, const Plan *p) {
+    for (int k = 0; k < p->kernels.n; k++) {
+        const char *why = kernel_verify(c->arena, p->kernels.at[k].tile);
+        if (why) return arena_printf(c->arena, "kernel %s: %s", p->kernels.at[k].tile->name, why);
+    }
+    return NULL;
+}
+
+static void after_plan(PassContext *c, PassId id, double start, const Plan *p) {
+    c->seconds[id] += now() - start;
+    if (!c->failed && c->verify && id == PASS_tile) check(c, id, verify_kernels(c, p));
+    if (!c->failed && c->verify && id == PASS_place) check(c, id, plan_verify(c->arena, p));
+    if (c->failed || !c->print_after[id]) return;
+    heading(c, id, p->graph->entry);
+    if (id == PASS_tile)
+        for (int k = 0; k < p->kernels.n; k++) kernel_print(c->print_to, p->kernels.at[k].tile);
+    else plan_print(c->print_to, p);
+}
+
+/* Plan passes see `disabled` themselves: each has work that cannot be left out. */
+static void run_plan(PassContext *c, PassId id, void pass(PassContext *, Plan *), Plan *p) {
+    if (c->failed) return;
+    double start = now();
+    pass(c, p);
+    after_plan(c, id, start, p);
+}
+
+static Plan *run_fuse(PassContext *c, Graph *g) {
+    if (c->failed) return NULL;
+    double start = now();
+    Plan *p = pass_fuse(c, g);
+    if (!c->failed) plan_settle(c, p);
+    after_plan(c, PASS_fuse, start, p);
+    return p;
+}
+
+/* Recomputes under the fused regions, and fuses again if that changed the graph. */
+static Plan *run_checkpoint(PassContext *c, Plan *p) {
+    if (c->failed || c->checkpoint == CHECKPOINT_NONE || c->disabled[PASS_checkpoint]) return p;
+    double start = now();
+    Graph *g = after_graph(c, PASS_checkpoint, start, pass_checkpoint(c, p));
+    return g == p->graph ? p : run_fuse(c, g);
+}
+
+static void compile_entry(PassContext *c, Graph *g, Module *m) {
+    g = run(c, PASS_canonicalize, pass_canonicalize, g);
+    g = run(c, PASS_autodiff, pass_autodiff, g);
+    g = run(c, PASS_canonicalize, pass_canonicalize, g);
+    g = run(c, PASS_jacobian_gemm, pass_jacobian_gemm, g);
+    g = run(c, PASS_canonicalize, pass_canonicalize, g);
+    Plan *p = run_checkpoint(c, run_fuse(c, g));
+    run_plan(c, PASS_layout, pass_layout, p);
+    run_plan(c, PASS_tile, pass_tile, p);
+    run_plan(c, PASS_schedule, pass_schedule, p);
+    run_plan(c, PASS_place, pass_place, p);
+    if (c->failed) return;
+    double start = now();
+    pass_emit(c, p, m);
+    after_plan(c, PASS_emit, start, p);
+}
+
+Module *compile_module(PassContext *c, Graph *graphs[ENTRY_COUNT]) {
+    Module *m = NULL;
+    if (!c->print_to) c->print_to = stdout;
+    for (Entry e = 0; e < ENTRY_COUNT && !c->failed; e++) {
+        if (!graphs[e]) continue;
+        if (!m) m = module_new(c, graphs[e]->model);
+        compile_entry(c, graphs[e], m);
+    }
+    return c->failed ? NULL : m;
+}

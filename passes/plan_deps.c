@@ -1,0 +1,135 @@
+/* The DAG of a placed plan: data, overwriting in place, and arena bytes that are used again. */
+#include "passes/memory.h"
+#include <stdlib.h>
+#include <string.h>
+
+typedef VEC(int) IntList;
+
+enum { NOBODY = -1, MIXED = -2 };
+
+/* Who used each range of addresses last: a tree over the distinct ends of blocks; a node's owner holds for its
+ * whole range unless it is MIXED. */
+typedef struct OwnerTree {
+    int64_t *cut; /* sorted distinct ends; leaf i is [cut[i], cut[i + 1]) */
+    int n_cuts, leaves;
+    int *owner;
+} OwnerTree;
+
+typedef struct Deps {
+    Arena *arena;
+    const Plan *p;
+    const int *position;   /* kernel -> position */
+    OwnerTree tree;
+    IntList *users;        /* block -> positions that write or read it */
+    int *stamp;            /* position -> the last kernel that listed it */
+    IntList after;
+} Deps;
+
+static int by_int64(const void *x, const void *y) {
+    int64_t a = *(const int64_t *)x, b = *(const int64_t *)y;
+    return (a > b) - (a < b);
+}
+
+static int64_t block_offset(const Plan *p, const LiveBlock *b) {
+    return b->node ? p->buffer[b->node->id].offset : p->kernels.at[b->kernel].workspace_offset;
+}
+
+static OwnerTree tree_new(Arena *a, const Plan *p, const Liveness *l) {
+    OwnerTree t = {.cut = ARENA_ARRAY(a, int64_t, 2 * l->n + 2), .leaves = 1};
+    for (int i = 0; i < l->n; i++) {
+        t.cut[2 * i] = block_offset(p, &l->block[i]);
+        t.cut[2 * i + 1] = t.cut[2 * i] + l->block[i].bytes;
+    }
+    qsort(t.cut, (size_t)(2 * l->n), sizeof *t.cut, by_int64);
+    for (int i = 0; i < 2 * l->n; i++)
+        if (!t.n_cuts || t.cut[i] != t.cut[t.n_cuts - 1]) t.cut[t.n_cuts++] = t.cut[i];
+    while (t.leaves < t.n_cuts) t.leaves *= 2;
+    t.owner = ARENA_ARRAY(a, int, 2 * t.leaves);
+    for (int i = 0; i < 2 * t.leaves; i++) t.owner[i] = NOBODY;
+    return t;
+}
+
+static int cut_index(const OwnerTree *t, int64_t at) {
+    const int64_t *found = bsearch(&at, t->cut, (size_t)t->n_cuts, sizeof *t->cut, by_int64);
+    return (int)(found - t->cut);
+}
+
+static void must_follow(Deps *d, int position, int at) {
+    if (position == at || d->stamp[position] == at + 1) return;
+    d->stamp[position] = at + 1;
+    vec_push(d->arena, d->after, position);
+}
+
+/* Blocks that owned part of [from, to) are over: the kernel at `at` follows their users; `block` owns it now. */
+static void take_range(Deps *d, int node, int lo, int hi, int from, int to, int block, int at) {
+    OwnerTree *t = &d->tree;
+    if (to <= lo || hi <= from) return;
+    if (t->owner[node] >= 0) {
+        const IntList *users = &d->users[t->owner[node]];
+        for (int i = 0; i < users->n; i++) must_follow(d, users->at[i], at);
+    }
+    if (from <= lo && hi <= to && t->owner[node] != MIXED) {
+        t->owner[node] = block;
+        return;
+    }
+    if (t->owner[node] != MIXED) t->owner[2 * node] = t->owner[2 * node + 1] = t->owner[node];
+    int mid = (lo + hi) / 2;
+    take_range(d, 2 * node, lo, mid, from, to, block, at);
+    take_range(d, 2 * node + 1, mid, hi, from, to, block, at);
+    t->owner[node] = t->owner[2 * node] == t->owner[2 * node + 1] ? t->owner[2 * node] : MIXED;
+}
+
+/* Positions of the kernels that write or read each block. */
+static void collect_users(Deps *d, const Liveness *l) {
+    int *block_of = ARENA_ARRAY(d->arena, int, d->p->graph->nodes.n + 1);
+    d->users = ARENA_ARRAY(d->arena, IntList, l->n + 1);
+    for (int i = 0; i < l->n; i++) {
+        if (l->block[i].node) block_of[l->block[i].node->id] = i + 1;
+        vec_push(d->arena, d->users[i], l->block[i].lower);
+    }
+    for (int at = 0; at < d->p->kernels.n; at++) {
+        const PlanKernel *k = &d->p->kernels.at[d->p->order[at]];
+        for (int i = 0; i < k->reads.n; i++) {
+            int block = block_of[k->reads.at[i]->id] - 1;
+            if (block >= 0) vec_push(d->arena, d->users[block], at);
+        }
+    }
+}
+
+/* Data and in-place edges, turned around: position -> positions before it. */
+static IntList *collect_edges(Deps *d) {
+    int n = d->p->kernels.n;
+    IntList *before = ARENA_ARRAY(d->arena, IntList, n + 1);
+    KernelGraph g = kernel_graph(d->arena, d->p);
+    for (int k = 0; k < n; k++)
+        for (int i = g.first[k]; i < g.first[k + 1]; i++)
+            vec_push(d->arena, before[d->position[g.succ[i] / 2]], d->position[k]);
+    return before;
+}
+
+PlanDeps plan_deps(Arena *a, const Plan *p) {
+    int n = p->kernels.n;
+    Deps d = {.arena = arena_new(), .p = p};
+    int *position = ARENA_ARRAY(d.arena, int, n + 1);
+    for (int at = 0; at < n; at++) position[p->order[at]] = at;
+    d.position = position;
+    d.stamp = ARENA_ARRAY(d.arena, int, n + 1);
+    Liveness l = plan_liveness(d.arena, p);
+    collect_users(&d, &l);
+    d.tree = tree_new(d.arena, p, &l);
+    const IntList *before = collect_edges(&d);
+    PlanDeps deps = {.first = ARENA_ARRAY(a, int, n + 1)};
+    for (int at = 0, b = 0; at < n; at++) {
+        for (int i = 0; i < before[at].n; i++) must_follow(&d, before[at].at[i], at);
+        for (; b < l.n && l.block[b].lower == at; b++) {
+            if (!l.block[b].bytes) continue;
+            int64_t offset = block_offset(p, &l.block[b]);
+            take_range(&d, 1, 0, d.tree.leaves, cut_index(&d.tree, offset),
+                       cut_index(&d.tree, offset + l.block[b].bytes), b, at);
+        }
+        deps.first[at + 1] = d.after.n;
+    }
+    deps.after = arena_dup(a, d.after.at, sizeof(int) * (size_t)d.after.n);
+    arena_free(d.arena);
+    return deps;
+}

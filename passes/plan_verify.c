@@ -1,0 +1,159 @@
+/* An independent check of a finished plan: order, homes, addresses.  Shares nothing with schedule and place,
+ * so that a mistake in theirs cannot hide here. */
+#include "passes/pass.h"
+#include <inttypes.h>
+#include <string.h>
+
+typedef struct Extent {
+    int64_t at, end;
+    int last;        /* position of the last use */
+    const char *what;
+    int id;
+} Extent;
+
+typedef struct Check {
+    Arena *arena;
+    const Plan *p;
+    const char *why;
+    bool *written;                        /* by node id */
+    bool *param_gone, *state_gone;        /* the old value is overwritten */
+    bool *output_done, *grad_done;
+    int *last;                            /* by node id: position of the last use */
+    Extent *live;                         /* by address */
+    int n_live;
+} Check;
+
+#define FAIL(c, ...) ((c)->why ? (void)0 : (void)((c)->why = arena_printf((c)->arena, __VA_ARGS__)))
+
+static void check_order(Check *c) {
+    int n = c->p->kernels.n;
+    bool *seen = ARENA_ARRAY(c->arena, bool, n + 1);
+    for (int i = 0; i < n; i++) {
+        int k = c->p->order[i];
+        if (k < 0 || k >= n || seen[k]) {
+            FAIL(c, "position %d of the order holds %d, which is no kernel or stands there twice", i, k);
+            return;
+        }
+        seen[k] = true;
+    }
+}
+
+static void find_last_uses(Check *c) {
+    for (int at = c->p->kernels.n - 1; at >= 0; at--) {
+        const PlanKernel *k = &c->p->kernels.at[c->p->order[at]];
+        for (int i = 0; i < k->reads.n; i++)
+            if (c->last[k->reads.at[i]->id] < at) c->last[k->reads.at[i]->id] = at;
+        for (int i = 0; i < k->outputs.n; i++)
+            if (c->last[k->outputs.at[i]->id] < at) c->last[k->outputs.at[i]->id] = at;
+    }
+}
+
+static void check_read(Check *c, int kernel, const Node *x) {
+    const PlanBuffer *b = &c->p->buffer[x->id];
+    if (b->home == HOME_NONE) FAIL(c, "kernel %d reads %%%d, which has no memory", kernel, x->id);
+    if (b->home != HOME_SOURCE) {
+        if (!c->written[x->id]) FAIL(c, "kernel %d reads %%%d before it is written", kernel, x->id);
+        return;
+    }
+    if (op_info[x->op].cls != CLASS_SOURCE) FAIL(c, "%%%d is no source but has a source's home", x->id);
+    if ((x->op == OP_PARAM && c->param_gone[x->attr->decl]) || (x->op == OP_STATE && c->state_gone[x->attr->decl]))
+        FAIL(c, "kernel %d reads the old %%%d after it was overwritten", kernel, x->id);
+}
+
+/* Each tensor outside the arena is written at most once. */
+static void check_target(Check *c, int kernel, const PlanBuffer *b, int id) {
+    const Model *m = c->p->graph->model;
+    bool *done = NULL;
+    int n = 0;
+    switch (b->home) {
+    case HOME_OUTPUT: done = c->output_done, n = m->outputs.n; break;
+    case HOME_GRAD: done = c->grad_done, n = m->params.n; break;
+    case HOME_PARAM: done = c->param_gone, n = m->params.n; break;
+    case HOME_STATE: done = c->state_gone, n = m->states.n; break;
+    case HOME_ARENA: return;
+    case HOME_NONE:
+    case HOME_SOURCE: FAIL(c, "kernel %d writes %%%d, which has no home of its own", kernel, id); return;
+    }
+    if (b->decl < 0 || b->decl >= n) FAIL(c, "%%%d lives in declaration %d, which does not exist", id, b->decl);
+    else if (done[b->decl]) FAIL(c, "kernel %d writes %%%d over an earlier result", kernel, id);
+    else done[b->decl] = true;
+}
+
+static void check_write(Check *c, int kernel, const Node *x) {
+    const PlanBuffer *b = &c->p->buffer[x->id];
+    if (c->written[x->id]) FAIL(c, "kernel %d writes %%%d a second time", kernel, x->id);
+    if (b->writer != kernel) FAIL(c, "%%%d names kernel %d as its writer, but %d writes it", x->id, b->writer, kernel);
+    if (b->bytes < shape_elements(x->shape) * dtype_size(x->dtype))
+        FAIL(c, "%%%d has %" PRId64 " bytes, too few for its shape", x->id, b->bytes);
+    c->written[x->id] = true;
+    check_target(c, kernel, b, x->id);
+}
+
+/* Puts a range among the live ones, which are sorted and disjoint. */
+static void occupy(Check *c, Extent x) {
+    if (x.at < 0 || x.end > c->p->arena_bytes) {
+        FAIL(c, "%s %d lies outside the arena", x.what, x.id);
+        return;
+    }
+    int i = c->n_live;
+    while (i > 0 && c->live[i - 1].at > x.at) i--;
+    if (i > 0 && c->live[i - 1].end > x.at) FAIL(c, "%s %d overlaps %s %d", x.what, x.id, c->live[i - 1].what, c->live[i - 1].id);
+    if (i < c->n_live && c->live[i].at < x.end) FAIL(c, "%s %d overlaps %s %d", x.what, x.id, c->live[i].what, c->live[i].id);
+    memmove(&c->live[i + 1], &c->live[i], sizeof *c->live * (size_t)(c->n_live++ - i));
+    c->live[i] = x;
+}
+
+static void release(Check *c, int at) {
+    int n = 0;
+    for (int i = 0; i < c->n_live; i++)
+        if (c->live[i].last > at) c->live[n++] = c->live[i];
+    c->n_live = n;
+}
+
+static void check_kernel(Check *c, int at) {
+    int kernel = c->p->order[at];
+    const PlanKernel *k = &c->p->kernels.at[kernel];
+    for (int i = 0; i < k->reads.n; i++) check_read(c, kernel, k->reads.at[i]);
+    for (int i = 0; i < k->outputs.n; i++) check_write(c, kernel, k->outputs.at[i]);
+    for (int i = 0; i < k->outputs.n; i++) {
+        const Node *x = k->outputs.at[i];
+        const PlanBuffer *b = &c->p->buffer[x->id];
+        if (b->home == HOME_ARENA && b->bytes) occupy(c, (Extent){b->offset, b->offset + b->bytes, c->last[x->id], "%", x->id});
+    }
+    if (k->workspace)
+        occupy(c, (Extent){k->workspace_offset, k->workspace_offset + k->workspace, at, "the workspace of kernel", kernel});
+    release(c, at);
+}
+
+static void check_results(Check *c) {
+    static const Home home[] = {[RESULT_OUTPUT] = HOME_OUTPUT,
+                                [RESULT_GRAD] = HOME_GRAD,
+                                [RESULT_PARAM] = HOME_PARAM,
+                                [RESULT_STATE] = HOME_STATE};
+    for (int i = 0; i < c->p->graph->results.n; i++) {
+        const Result *r = &c->p->graph->results.at[i];
+        const PlanBuffer *b = &c->p->buffer[r->value->id];
+        if (b->home != home[r->kind] || b->decl != r->decl || !c->written[r->value->id])
+            FAIL(c, "result %d is not written to its home", i);
+    }
+}
+
+const char *plan_verify(Arena *a, const Plan *p) {
+    const Model *m = p->graph->model;
+    int n = p->graph->nodes.n, room = 0;
+    for (int k = 0; k < p->kernels.n; k++) room += p->kernels.at[k].outputs.n + 1;
+    Check c = {.arena = a, .p = p};
+    c.written = ARENA_ARRAY(a, bool, n + 1);
+    c.last = ARENA_ARRAY(a, int, n + 1);
+    c.param_gone = ARENA_ARRAY(a, bool, m->params.n + 1);
+    c.grad_done = ARENA_ARRAY(a, bool, m->params.n + 1);
+    c.state_gone = ARENA_ARRAY(a, bool, m->states.n + 1);
+    c.output_done = ARENA_ARRAY(a, bool, m->outputs.n + 1);
+    c.live = ARENA_ARRAY(a, Extent, room + 1);
+    check_order(&c);
+    if (c.why) return c.why;
+    find_last_uses(&c);
+    for (int at = 0; at < p->kernels.n && !c.why; at++) check_kernel(&c, at);
+    if (!c.why) check_results(&c);
+    return c.why;
+}
