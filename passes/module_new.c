@@ -10,7 +10,7 @@ static ModuleTensor tensor_of(const TensorDecl *d) {
                           .lo = d->lo,
                           .hi = d->hi,
                           .trainable = d->trainable,
-                          .bytes = shape_elements(d->shape) * dtype_size(d->dtype),
+                          .bytes = shape_elements(d->shape) * dtype_bytes(d->dtype),
                           .loc = d->loc};
 }
 

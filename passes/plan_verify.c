@@ -83,7 +83,7 @@ static void check_write(Check *c, int kernel, const Node *x) {
     const PlanBuffer *b = &c->p->buffer[x->id];
     if (c->written[x->id]) FAIL(c, "kernel %d writes %%%d a second time", kernel, x->id);
     if (b->writer != kernel) FAIL(c, "%%%d names kernel %d as its writer, but %d writes it", x->id, b->writer, kernel);
-    if (b->bytes < shape_elements(x->shape) * dtype_size(x->dtype))
+    if (b->bytes < shape_elements(x->shape) * dtype_bytes(x->dtype))
         FAIL(c, "%%%d has %" PRId64 " bytes, too few for its shape", x->id, b->bytes);
     c->written[x->id] = true;
     check_target(c, kernel, b, x->id);
