@@ -1,0 +1,71 @@
+/* From graph nodes to Tile IR: the state of one kernel being written. */
+#ifndef FUSEC_PASSES_EMITTER_H
+#define FUSEC_PASSES_EMITTER_H
+#include "ir/tile.h"
+#include "passes/access.h"
+#include "passes/pass.h"
+
+/* Tile sizes of one kernel, chosen in tile_size.c. */
+typedef struct TileSizes {
+    int p[MAX_RANK];        /* step along each parallel dim */
+    int r[MAX_RANK];        /* along each row dim */
+    bool row_span;          /* the row lies whole in one tile: no loops */
+    int k[MAX_LOOPS];       /* along each summed loop of the contraction, by loop index */
+} TileSizes;
+
+/* A value already computed in an open scope. */
+typedef struct Memo {
+    const Node *node;
+    const Index *const *idx;
+    int mask, value, below; /* below: the next older entry of the same node, or -1 */
+} Memo;
+
+typedef struct Emitter {
+    Arena *arena;
+    PassContext *context;
+    const Plan *plan;
+    const PlanKernel *pk;
+    Kernel *k;
+    Builder b;
+    TileSizes size;
+    int *buffer_of;              /* by node id: index into k->buffers or -1; shared by all kernels */
+    int *memo_of;                /* by node id: newest memo entry or -1; shared likewise */
+    VEC(Memo) memo;
+    const Index *p_index[MAX_RANK]; /* the element the program is at */
+    int p_axis[MAX_RANK];
+    const Index *r_index[MAX_RANK]; /* inside the row: span axes, or the open loops */
+    int r_axis[MAX_RANK];
+} Emitter;
+
+void tile_sizes(const Target *t, const PlanKernel *k, TileSizes *out);
+
+/* The value of node n at idx (one expression per dim) where mask holds (-1: everywhere). Lanes where
+ * the mask fails hold some value, never a fault. */
+int emit_value(Emitter *e, Node *n, const Index *const *idx, int mask);
+int emit_heavy(Emitter *e, Node *n, const Index *const *idx, int mask); /* reductions and contractions */
+void emit_scan(Emitter *e, Node *n);
+void emit_scatter(Emitter *e, Node *n);
+void emit_store(Emitter *e, const Node *n, const Index *const *idx, int value);
+
+/* ---- small instructions ---------------------------------------------------------------------------- */
+int emit_op(Emitter *e, Op op, DType t, int a, int b);    /* binary */
+int emit_select(Emitter *e, int c, int a, int b);
+int emit_and(Emitter *e, int a, int b);                   /* -1 stands for true */
+int emit_i32(Emitter *e, int64_t v);
+const Index *index_of_dim(Emitter *e, Dim d);
+/* lo <= x < extent as a mask, or -1 when it always holds. */
+int emit_in_range(Emitter *e, const Index *x, Dim extent);
+int emit_at_least(Emitter *e, const Index *x, int64_t lo);
+int emit_below(Emitter *e, const Index *x, Dim extent);
+
+/* ---- loops over several axes ------------------------------------------------------------------------- */
+/* Opens a loop per axis (spans need none); init[] enter, carry[] are the innermost values. */
+typedef struct Nest {
+    int n, n_carry, memo;
+    Inst *loop[MAX_LOOPS];
+    Builder outside[MAX_LOOPS];
+} Nest;
+void nest_begin(Emitter *e, Nest *nest, int n_axes, const int *axes, int n, const int *init, int *carry);
+void nest_end(Emitter *e, Nest *nest, const int *yield, int *results);
+
+#endif

@@ -1,0 +1,473 @@
+/* fuse: partitions the graph into kernels.
+ *
+ * Needs: a canonical graph without GRADIENT nodes.  Keeps: the graph, but for copies it appends where
+ * one value has two homes.  Gives: Plan.kernels (nodes, index space, reads, outputs) and homes.
+ *
+ * First, which nodes are CANDIDATES for memory: reductions and contractions; values with several
+ * readers that are dear to recompute; what a contraction reads again and again; results.  All
+ * others are inlined into whoever reads them.  Then every candidate, in graph order, joins the
+ * newest kernel it fits, or opens one.  A kernel's number is above those it reads from, so that the
+ * partition has no cycles.  A candidate that only its own kernel reads never reaches memory. */
+#include "passes/access.h"
+#include "passes/pass.h"
+#include <assert.h>
+#include <string.h>
+
+enum {
+    INLINE_COST = 48,  /* an inlined expression larger than this gets memory */
+    KERNEL_NODES = 48, /* most nodes of one kernel */
+    KERNEL_READS = 32, /* most buffers read by one kernel */
+    ROW_PARALLEL = 32, /* fewest rows for which a map turns into a row kernel */
+};
+
+typedef struct Fuse {
+    Arena *arena;
+    Plan *plan;
+    Graph *graph;
+    bool merge;          /* false: -fno-fuse, a kernel per candidate */
+    bool *candidate;     /* by node id */
+    bool *output;        /* is an OUTPUT result */
+    bool *result;
+    AccessList *access;  /* by node id, of candidates */
+    int *readers;        /* how many candidates read it */
+    int *last_reader;    /* newest kernel that reads it, or -1 */
+    int n;               /* nodes */
+} Fuse;
+
+/* ---- results: one home each --------------------------------------------------------------------- */
+static Node *append_copy(Graph *g, Node *v) {
+    Node *copy = graph_node(g, OP_RESHAPE, 1, &v, NULL, v->dtype, v->shape);
+    copy->phase = v->phase;
+    copy->loc = v->loc;
+    return copy;
+}
+
+/* A value that is a source, has another result, or is an output that others read too (the caller
+ * may not want the output: its pointer is NULL then) is copied into its further home. */
+static void separate_results(Graph *g, Arena *a) {
+    const Uses uses = graph_uses(a, g);
+    const int before = g->nodes.n;
+    bool *taken = ARENA_ARRAY(a, bool, before);
+    for (int i = 0; i < g->results.n; i++) {
+        Result *r = &g->results.at[i];
+        Node *v = r->value;
+        const bool read = uses.first[v->id + 1] > uses.first[v->id];
+        if (op_is_memory(v->op) || taken[v->id] || (r->kind == RESULT_OUTPUT && read)) r->value = append_copy(g, v);
+        else taken[v->id] = true;
+    }
+    graph_renumber(g);
+}
+
+/* ---- candidates --------------------------------------------------------------------------------------- */
+static bool is_heavy(const Node *n) {
+    return op_info[n->op].cls == CLASS_REDUCE || n->op == OP_SCATTER_ADD ||
+           (n->op == OP_CONTRACT && n->attr->contract->n_loops > n->attr->contract->n_out);
+}
+
+/* Contractions, scans and scatters read an operand element many times: it should be in memory. */
+static bool rereads(const Node *n) {
+    return (n->op == OP_CONTRACT && is_heavy(n)) || n->op == OP_SCATTER_ADD || n->op == OP_SCAN;
+}
+
+/* Recomputing costs about as much as reading: small and from at most one tensor in memory. */
+typedef struct Cone {
+    int cost;    /* instructions when inlined; saturates */
+    int tensors; /* distinct reads of non-scalar memory, at most 3 counted */
+    bool dear;   /* contains a transcendental or a division */
+} Cone;
+
+static bool is_dear(Op op) {
+    switch (op) {
+    case OP_EXP: case OP_LOG: case OP_LOG1P: case OP_SQRT: case OP_RSQRT: case OP_SIN: case OP_COS:
+    case OP_TANH: case OP_ERF: case OP_POW: case OP_DIV: return true;
+    default: return false;
+    }
+}
+
+static Cone cone_of(const Node *n, const Cone *cone, const bool *candidate) {
+    Cone c = {.cost = op_info[n->op].cls == CLASS_ELEMENT || n->op == OP_CONTRACT ? 1 : 0, .dear = is_dear(n->op)};
+    if (n->op == OP_RANDOM) c.cost = 8;
+    if (n->op == OP_CONCAT) c.cost = n->n_in;
+    for (int k = 0; k < n->n_in; k++) {
+        const Node *x = n->in[k];
+        if (op_is_memory(x->op) || candidate[x->id]) {
+            if (x->shape.rank > 0 && !(k && n->in[0] == x)) c.tensors++;
+        } else {
+            c.cost += cone[x->id].cost;
+            c.tensors += cone[x->id].tensors;
+            if (x->shape.rank > 0) c.dear |= cone[x->id].dear;
+        }
+    }
+    if (c.cost > INLINE_COST) c.cost = INLINE_COST + 1;
+    if (c.tensors > 3) c.tensors = 3;
+    return c;
+}
+
+static bool wants_memory(const Node *n, Cone c, int uses, bool reread) {
+    if (c.cost > INLINE_COST) return true;
+    if (op_info[n->op].cls != CLASS_ELEMENT && !(n->op == OP_CONTRACT && !node_is_view(n))) return false;
+    if (n->shape.rank == 0) return false;
+    if (reread) return c.tensors > 0;
+    if (uses < 2 || n->dtype == DT_BOOL) return false;
+    return c.dear || c.tensors > 1 || c.cost > 2;
+}
+
+static void choose_candidates(Fuse *f, const Graph *g) {
+    const Uses uses = graph_uses(f->arena, g);
+    bool *reread = ARENA_ARRAY(f->arena, bool, f->n);
+    Cone *cone = ARENA_ARRAY(f->arena, Cone, f->n);
+    for (int i = f->n - 1; i >= 0; i--)
+        for (int u = uses.first[i]; u < uses.first[i + 1]; u++) {
+            const Node *user = uses.user[u];
+            const bool passes = op_info[user->op].cls == CLASS_MOVE || node_is_view(user) || user->op == OP_GATHER;
+            reread[i] |= rereads(user) || (passes && reread[user->id]);
+        }
+    for (int i = 0; i < g->results.n; i++) {
+        f->result[g->results.at[i].value->id] = true;
+        f->output[g->results.at[i].value->id] |= g->results.at[i].kind == RESULT_OUTPUT;
+    }
+    for (int i = 0; i < f->n; i++) {
+        const Node *n = g->nodes.at[i];
+        if (op_is_memory(n->op)) continue;
+        cone[i] = cone_of(n, cone, f->candidate);
+        f->candidate[i] = f->result[i] || is_heavy(n) ||
+                          wants_memory(n, cone[i], uses.first[i + 1] - uses.first[i], reread[i]);
+    }
+}
+
+/* ---- joining a kernel ------------------------------------------------------------------------------------ */
+static const PlanNode *find_in(const PlanKernel *k, const Node *n) {
+    for (int i = 0; i < k->nodes.n; i++)
+        if (k->nodes.at[i].node == n) return &k->nodes.at[i];
+    return NULL;
+}
+
+static bool dims_equal(const Dim *a, const Dim *b, int n) {
+    for (int i = 0; i < n; i++)
+        if (!dim_equal(a[i], b[i])) return false;
+    return true;
+}
+
+static PlanNode plain(Node *n) {
+    PlanNode pn = {.node = n};
+    for (int d = 0; d < n->shape.rank; d++) pn.axis[d] = (int8_t)d;
+    return pn;
+}
+
+/* Every read of this kernel's own nodes must be at the element the program is at. */
+static bool reads_agree(const Fuse *f, const PlanKernel *k, const PlanNode *pn, const int8_t *axis) {
+    const AccessList *l = &f->access[pn->node->id];
+    for (int i = 0; i < l->n; i++) {
+        const PlanNode *a = find_in(k, l->at[i].node);
+        if (!a) continue;
+        for (int d = 0; d < a->node->shape.rank; d++) {
+            const int at = l->at[i].axis[d];
+            if (at < 0 || axis[at] != a->axis[d]) return false;
+        }
+    }
+    return true;
+}
+
+static bool reads_any(const Fuse *f, const PlanKernel *k, const Node *n) {
+    for (int i = 0; i < f->access[n->id].n; i++)
+        if (find_in(k, f->access[n->id].at[i].node)) return true;
+    return false;
+}
+
+/* An elementwise root over exactly the parallel dims. */
+static bool join_parallel(const Fuse *f, const PlanKernel *k, PlanNode *pn) {
+    if (!shape_equal(pn->node->shape, k->p)) return false;
+    if (k->kind == KERNEL_CONTRACT && !reads_any(f, k, pn->node)) return false;
+    *pn = plain(pn->node);
+    return reads_agree(f, k, pn, pn->axis);
+}
+
+/* An elementwise root over parallel and row dims: its dims find their axes through what it reads. */
+static bool join_row(const Fuse *f, const PlanKernel *k, PlanNode *pn) {
+    const Node *n = pn->node;
+    const int rank = n->shape.rank, np = k->p.rank;
+    int8_t axis[MAX_RANK];
+    if (k->kind != KERNEL_ROW || rank != np + k->r.rank || rank == 0) return false;
+    memset(axis, -1, sizeof axis);
+    bool found = false, used[2 * MAX_RANK] = {0};
+    for (int i = 0; i < f->access[n->id].n; i++) {
+        const Access *l = &f->access[n->id].at[i];
+        const PlanNode *a = find_in(k, l->node);
+        if (!a) continue;
+        found = true;
+        for (int d = 0; d < a->node->shape.rank; d++) {
+            if (l->axis[d] < 0) return false;
+            axis[l->axis[d]] = a->axis[d];
+        }
+    }
+    for (int d = 0; d < rank; d++)
+        if (axis[d] >= 0) {
+            if (used[axis[d]]) return false;
+            used[axis[d]] = true;
+        }
+    int next = found ? np : 0; /* with no read to go by, dims must stand in the kernel's order */
+    for (int d = 0; d < rank; d++) {
+        if (axis[d] >= 0) continue;
+        while (next < rank && used[next]) next++;
+        if (next == rank) return false;
+        axis[d] = (int8_t)next;
+        used[next++] = true;
+    }
+    for (int d = 0; d < rank; d++) {
+        const Dim e = axis[d] < np ? k->p.dim[axis[d]] : k->r.dim[axis[d] - np];
+        if (!used[d] || !dim_equal(e, n->shape.dim[d])) return false;
+    }
+    if (axis[rank - 1] < np) return false; /* the row must be contiguous */
+    memcpy(pn->axis, axis, sizeof axis);
+    pn->in_row = true;
+    return reads_agree(f, k, pn, axis);
+}
+
+/* A reduction with the kernel's rows and row dims. */
+static bool join_reduce(const Fuse *f, const PlanKernel *k, PlanNode *pn) {
+    const Shape r = access_reduced(pn->node);
+    int8_t local[2 * MAX_RANK];
+    if (k->kind != KERNEL_ROW || !shape_equal(pn->node->shape, k->p) || !shape_equal(r, k->r)) return false;
+    *pn = plain(pn->node);
+    for (int i = 0; i < 2 * MAX_RANK; i++) local[i] = (int8_t)i;
+    return reads_agree(f, k, pn, local);
+}
+
+/* A reduction of a map's values turns the map into a row kernel when the rows stay many and contiguous. */
+static bool map_to_row(const Fuse *f, PlanKernel *k, PlanNode *pn) {
+    const Node *n = pn->node;
+    const Shape r = access_reduced(n);
+    const int np = n->shape.rank;
+    if (k->kind != KERNEL_MAP || k->p.rank != np + r.rank || shape_elements(n->shape) < ROW_PARALLEL) return false;
+    const Access *via = NULL;
+    for (int i = 0; i < f->access[n->id].n; i++) {
+        const Access *l = &f->access[n->id].at[i];
+        if (!find_in(k, l->node)) continue;
+        if (via && memcmp(via->axis, l->axis, (size_t)k->p.rank)) return false;
+        via = l;
+    }
+    if (!via) return false;
+    bool used[2 * MAX_RANK] = {0};
+    for (int d = 0; d < k->p.rank; d++) {
+        if (via->axis[d] < 0 || used[via->axis[d]]) return false;
+        used[via->axis[d]] = true;
+    }
+    if (via->axis[k->p.rank - 1] < np) return false;
+    for (int i = 0; i < k->nodes.n; i++) {
+        if (f->output[k->nodes.at[i].node->id]) return false;
+        memcpy(k->nodes.at[i].axis, via->axis, (size_t)k->p.rank);
+        k->nodes.at[i].in_row = true;
+    }
+    k->kind = KERNEL_ROW;
+    k->p = n->shape;
+    k->r = r;
+    *pn = plain(pn->node);
+    return true;
+}
+
+/* The caller may leave an output out: a kernel that writes one writes nothing else. */
+static bool output_allows(const Fuse *f, const PlanKernel *k, const Node *n) {
+    for (int i = 0; i < k->nodes.n; i++) {
+        const Node *a = k->nodes.at[i].node;
+        if (f->output[a->id]) return false;
+        if (!f->output[n->id]) continue;
+        if (f->result[a->id]) return false;
+        int inside = 0;
+        for (int j = 0; j <= k->nodes.n; j++) {
+            const Node *b = j < k->nodes.n ? k->nodes.at[j].node : n;
+            for (int l = 0, seen = 0; l < f->access[b->id].n && !seen; l++)
+                seen = f->access[b->id].at[l].node == a, inside += seen;
+        }
+        if (inside < f->readers[a->id]) return false;
+    }
+    return true;
+}
+
+static bool try_join(const Fuse *f, PlanKernel *k, PlanNode *pn) {
+    const Node *n = pn->node;
+    if (k->nodes.n >= KERNEL_NODES || k->reads.n + f->access[n->id].n > KERNEL_READS) return false;
+    if (k->kind == KERNEL_SCAN || k->kind == KERNEL_SCATTER || !output_allows(f, k, n)) return false;
+    if (op_info[n->op].cls == CLASS_REDUCE) return join_reduce(f, k, pn) || map_to_row(f, k, pn);
+    return join_parallel(f, k, pn) || join_row(f, k, pn);
+}
+
+static PlanKernel new_kernel(const Node *n) {
+    PlanKernel k = {.kind = KERNEL_MAP, .p = n->shape, .phase = n->phase};
+    if (n->op == OP_SCAN) k.kind = KERNEL_SCAN;
+    else if (n->op == OP_SCATTER_ADD) k.kind = KERNEL_SCATTER;
+    else if (is_heavy(n) && n->op == OP_CONTRACT) k.kind = KERNEL_CONTRACT;
+    else if (op_info[n->op].cls == CLASS_REDUCE) k.kind = KERNEL_ROW, k.r = access_reduced(n);
+    return k;
+}
+
+static void add_read(Arena *a, PlanKernel *k, Node *n) {
+    for (int i = 0; i < k->reads.n; i++)
+        if (k->reads.at[i] == n) return;
+    vec_push(a, k->reads, n);
+}
+
+/* Kernels worth trying: those it reads from and those that read the same memory, newest first. */
+static int kernels_to_try(const Fuse *f, const Node *n, int *kernels, int most) {
+    const AccessList *l = &f->access[n->id];
+    int floor = -1, count = 0;
+    for (int i = 0; i < l->n; i++) {
+        const int k = f->plan->kernel_of[l->at[i].node->id];
+        if (k > floor) floor = k;
+    }
+    for (int i = 0; i < 2 * l->n && count < most; i++) {
+        const int id = l->at[i / 2].node->id;
+        const int k = i % 2 ? f->last_reader[id] : f->plan->kernel_of[id];
+        bool known = k < 0 || k < floor;
+        for (int j = 0; j < count; j++) known |= kernels[j] == k;
+        if (known) continue;
+        int at = count++;
+        while (at > 0 && kernels[at - 1] < k) kernels[at] = kernels[at - 1], at--;
+        kernels[at] = k;
+    }
+    return count;
+}
+
+static void assign(Fuse *f, Node *n) {
+    PlanNode pn = {.node = n};
+    int tries[16], k = -1;
+    const bool copy = n->op == OP_RESHAPE && f->result[n->id] && shape_equal(n->shape, n->in[0]->shape);
+    const bool alone = !f->merge || copy || (is_heavy(n) && op_info[n->op].cls != CLASS_REDUCE) || n->op == OP_SCAN;
+    const int count = alone ? 0 : kernels_to_try(f, n, tries, 16);
+    for (int i = 0; i < count && k < 0; i++) {
+        const PlanKernel *at = &f->plan->kernels.at[tries[i]];
+        if (at->phase <= n->phase && try_join(f, &f->plan->kernels.at[tries[i]], &pn)) k = tries[i];
+    }
+    if (k < 0) {
+        k = f->plan->kernels.n;
+        vec_push(f->arena, f->plan->kernels, new_kernel(n));
+        pn = plain(n);
+    }
+    PlanKernel *kernel = &f->plan->kernels.at[k];
+    vec_push(f->arena, kernel->nodes, pn);
+    f->plan->kernel_of[n->id] = k;
+    for (int i = 0; i < f->access[n->id].n; i++) {
+        Node *a = f->access[n->id].at[i].node;
+        f->last_reader[a->id] = k;
+        if (f->plan->kernel_of[a->id] != k) add_read(f->arena, kernel, a);
+    }
+}
+
+/* ---- homes ---------------------------------------------------------------------------------------------------- */
+/* In place is sound if the kernel reads the old value only at the element it writes. */
+static bool in_place_allowed(const Fuse *f, const PlanKernel *k, const PlanNode *v, Op source, int decl) {
+    for (int i = 0; i < k->nodes.n; i++) {
+        const PlanNode *pn = &k->nodes.at[i];
+        const bool reduces = op_info[pn->node->op].cls == CLASS_REDUCE;
+        for (int j = 0; j < f->access[pn->node->id].n; j++) {
+            const Access *a = &f->access[pn->node->id].at[j];
+            if (a->node->op != source || a->node->attr->decl != decl) continue;
+            for (int d = 0; d < a->node->shape.rank; d++) {
+                int at = a->axis[d];
+                if (at >= 0 && !reduces) at = pn->axis[at];
+                if (at != v->axis[d]) return false;
+            }
+        }
+    }
+    return true;
+}
+
+static void set_home(Fuse *f, const Result *r) {
+    static const Home homes[] = {[RESULT_OUTPUT] = HOME_OUTPUT, [RESULT_GRAD] = HOME_GRAD, [RESULT_PARAM] = HOME_PARAM,
+                                 [RESULT_STATE] = HOME_STATE};
+    PlanBuffer *b = &f->plan->buffer[r->value->id];
+    b->home = homes[r->kind];
+    b->decl = r->decl;
+}
+
+static bool result_in_place(const Fuse *f, const Result *r) {
+    if (r->kind != RESULT_PARAM && r->kind != RESULT_STATE) return true;
+    const PlanKernel *k = &f->plan->kernels.at[f->plan->kernel_of[r->value->id]];
+    const PlanNode *v = find_in(k, r->value);
+    return in_place_allowed(f, k, v, r->kind == RESULT_PARAM ? OP_PARAM : OP_STATE, r->decl);
+}
+
+static void choose_homes(Fuse *f) {
+    Plan *p = f->plan;
+    for (int i = 0; i < f->n; i++) {
+        const Node *n = f->graph->nodes.at[i];
+        p->buffer[i] = (PlanBuffer){.home = HOME_NONE, .decl = n->attr->decl, .writer = p->kernel_of[i]};
+        if (op_is_memory(n->op)) p->buffer[i].home = HOME_SOURCE;
+    }
+    for (int i = 0; i < f->graph->results.n; i++) set_home(f, &f->graph->results.at[i]);
+    for (int i = 0; i < p->kernels.n; i++)
+        for (int j = 0; j < p->kernels.at[i].reads.n; j++) {
+            PlanBuffer *b = &p->buffer[p->kernels.at[i].reads.at[j]->id];
+            if (b->home == HOME_NONE) b->home = HOME_ARENA;
+        }
+    for (int i = 0; i < p->kernels.n; i++) {
+        PlanKernel *k = &p->kernels.at[i];
+        bool grad = false;
+        for (int j = 0; j < k->nodes.n; j++) {
+            PlanNode *pn = &k->nodes.at[j];
+            pn->stored = p->buffer[pn->node->id].home != HOME_NONE;
+            grad |= p->buffer[pn->node->id].home == HOME_GRAD;
+            if (pn->stored) vec_push(f->arena, k->outputs, pn->node);
+        }
+        if (grad) add_read(f->arena, k, p->accumulate);
+    }
+}
+
+static void fuse_init(Fuse *f, PassContext *c, Graph *g) {
+    const int n = g->nodes.n;
+    Arena *a = c->arena;
+    *f = (Fuse){.arena = a, .graph = g, .merge = !c->disabled[PASS_fuse], .n = n, .plan = ARENA_NEW(a, Plan)};
+    f->candidate = ARENA_ARRAY(a, bool, n);
+    f->output = ARENA_ARRAY(a, bool, n);
+    f->result = ARENA_ARRAY(a, bool, n);
+    f->access = ARENA_ARRAY(a, AccessList, n);
+    f->readers = ARENA_ARRAY(a, int, n);
+    f->last_reader = ARENA_ARRAY(a, int, n);
+    f->plan->arena = a;
+    f->plan->graph = g;
+    f->plan->kernel_of = ARENA_ARRAY(a, int, n);
+    f->plan->buffer = ARENA_ARRAY(a, PlanBuffer, n);
+    for (int i = 0; i < n; i++) f->last_reader[i] = f->plan->kernel_of[i] = -1;
+}
+
+static void partition(Fuse *f, PassContext *c, Graph *g, Node *accumulate) {
+    fuse_init(f, c, g);
+    f->plan->accumulate = accumulate;
+    choose_candidates(f, g);
+    for (int i = 0; i < f->n; i++) {
+        if (!f->candidate[i]) continue;
+        access_collect(f->arena, f->candidate, g->nodes.at[i], &f->access[i]);
+        for (int j = 0; j < f->access[i].n; j++) {
+            const Node *read = f->access[i].at[j].node;
+            bool repeated = false;
+            for (int l = 0; l < j; l++) repeated |= f->access[i].at[l].node == read;
+            f->readers[read->id] += !repeated;
+        }
+    }
+    for (int i = 0; i < f->n; i++)
+        if (f->candidate[i]) assign(f, g->nodes.at[i]);
+}
+
+Plan *pass_fuse(PassContext *c, Graph *g) {
+    Fuse f;
+    Node *accumulate = NULL;
+    separate_results(g, c->arena);
+    for (int i = 0; i < g->nodes.n; i++)
+        if (g->nodes.at[i]->op == OP_ACCUMULATE) accumulate = g->nodes.at[i];
+    if (g->entry == ENTRY_GRAD && !accumulate)
+        accumulate = graph_node(g, OP_ACCUMULATE, 0, NULL, NULL, DT_I32, shape_scalar());
+    graph_renumber(g);
+    partition(&f, c, g, accumulate);
+    /* Updates that cannot go in place are computed aside and copied over; then all can. */
+    bool again = false;
+    for (int i = 0; i < g->results.n; i++)
+        if (!result_in_place(&f, &g->results.at[i])) {
+            g->results.at[i].value = append_copy(g, g->results.at[i].value);
+            again = true;
+        }
+    if (again) {
+        graph_renumber(g);
+        partition(&f, c, g, accumulate);
+    }
+    choose_homes(&f);
+    return f.plan;
+}

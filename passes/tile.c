@@ -1,0 +1,181 @@
+/* tile: the Tile IR of each kernel, with tile sizes from the target's limits.
+ *
+ * Needs: kernels, homes and strides (fuse, layout).  Keeps: the plan.  Gives: PlanKernel.tile, its buffers
+ * in the order of reads, then outputs.  All of a program's loads of an element come before its stores. */
+#include "passes/emitter.h"
+#include <assert.h>
+#include <string.h>
+
+static int n_sym_bounds(const Model *m) { return m->syms.n; }
+
+static Kernel *open_kernel(Emitter *e, int number) {
+    static const char *const kinds[] = {"map", "row", "contract", "scan", "scatter"};
+    const Model *m = e->plan->graph->model;
+    Kernel *k = kernel_new(e->arena, arena_printf(e->arena, "%s_%s_%d", entry_name[e->plan->graph->entry],
+                                                  kinds[e->pk->kind], number));
+    const char **names = ARENA_ARRAY(e->arena, const char *, n_sym_bounds(m) + 1);
+    int64_t *bounds = ARENA_ARRAY(e->arena, int64_t, n_sym_bounds(m) + 1);
+    for (int i = 0; i < m->syms.n; i++) names[i] = m->syms.at[i].name, bounds[i] = m->syms.at[i].bound;
+    k->n_syms = m->syms.n;
+    k->sym_names = names;
+    k->sym_bounds = bounds;
+    const SrcLoc loc = vec_last(e->pk->nodes).node->loc;
+    if (loc.line) {
+        const char *file = loc.file < m->files.n ? m->files.at[loc.file] : "";
+        const char *base = strrchr(file, '/');
+        k->comment = arena_printf(e->arena, "%s:%d", base ? base + 1 : file, loc.line);
+    }
+    return k;
+}
+
+static const char *buffer_name(Emitter *e, const Node *n) {
+    const Model *m = e->plan->graph->model;
+    const char *name = NULL;
+    switch (n->op) {
+    case OP_PARAM: name = m->params.at[n->attr->decl].name; break;
+    case OP_STATE: name = m->states.at[n->attr->decl].name; break;
+    case OP_INPUT: name = m->inputs.at[n->attr->decl].name; break;
+    case OP_HYPER: name = m->hypers.at[n->attr->decl].name; break;
+    case OP_STEP: case OP_SEED: case OP_ACCUMULATE: return op_info[n->op].text;
+    default: return arena_printf(e->arena, "t%d", n->id);
+    }
+    char *clean = arena_strdup(e->arena, name);
+    for (char *c = clean; *c; c++)
+        if (!((*c >= 'a' && *c <= 'z') || (*c >= 'A' && *c <= 'Z') || (*c >= '0' && *c <= '9'))) *c = '_';
+    return clean;
+}
+
+/* Does the kernel write this source's memory in place? */
+static bool overwritten(const Emitter *e, const Node *n) {
+    for (int i = 0; i < e->pk->outputs.n; i++) {
+        const PlanBuffer *b = &e->plan->buffer[e->pk->outputs.at[i]->id];
+        if ((b->home == HOME_PARAM && n->op == OP_PARAM && b->decl == n->attr->decl) ||
+            (b->home == HOME_STATE && n->op == OP_STATE && b->decl == n->attr->decl))
+            return true;
+    }
+    return false;
+}
+
+static bool overwrites_read(const Emitter *e, const Node *out) {
+    const PlanBuffer *b = &e->plan->buffer[out->id];
+    for (int i = 0; i < e->pk->reads.n; i++) {
+        const Node *r = e->pk->reads.at[i];
+        if ((b->home == HOME_PARAM && r->op == OP_PARAM && b->decl == r->attr->decl) ||
+            (b->home == HOME_STATE && r->op == OP_STATE && b->decl == r->attr->decl))
+            return true;
+    }
+    return false;
+}
+
+static void add_buffers(Emitter *e) {
+    const PlanKernel *pk = e->pk;
+    for (int i = 0; i < pk->reads.n + pk->outputs.n; i++) {
+        const bool out = i >= pk->reads.n;
+        const Node *n = out ? pk->outputs.at[i - pk->reads.n] : pk->reads.at[i];
+        const int b = kernel_buffer(e->k, buffer_name(e, n), n->dtype, n->shape, e->plan->buffer[n->id].stride, out);
+        e->k->buffers.at[b].in_place = out ? overwrites_read(e, n) : overwritten(e, n);
+        e->buffer_of[n->id] = b;
+    }
+}
+
+static void add_axes(Emitter *e) {
+    const PlanKernel *pk = e->pk;
+    static const char *const names[MAX_RANK] = {"i", "j", "l", "m", "n", "o", "p", "q", "u", "v"};
+    const int scan = pk->kind == KERNEL_SCAN ? pk->nodes.at[0].node->attr->axis : -1;
+    for (int d = 0; d < pk->p.rank; d++) {
+        const Dim extent = pk->p.dim[d];
+        const bool single = dim_is_fixed(extent) && extent.bound == 1;
+        e->p_axis[d] = single || d == scan ? -1 : kernel_axis(e->k, names[d], AXIS_GRID, extent, e->size.p[d]);
+        e->p_index[d] = e->p_axis[d] < 0 ? index_const(e->arena, 0) : index_axis(e->k, e->p_axis[d]);
+    }
+    if (pk->kind != KERNEL_ROW || !e->size.row_span) return;
+    for (int d = 0; d < pk->r.rank; d++) {
+        e->r_axis[d] = kernel_axis(e->k, "r", AXIS_SPAN, pk->r.dim[d], e->size.r[d]);
+        e->r_index[d] = index_axis(e->k, e->r_axis[d]);
+    }
+}
+
+static void place_of(const Emitter *e, const PlanNode *pn, const Index **idx) {
+    for (int d = 0; d < pn->node->shape.rank; d++)
+        idx[d] = pn->axis[d] < e->pk->p.rank ? e->p_index[pn->axis[d]] : e->r_index[pn->axis[d] - e->pk->p.rank];
+}
+
+static void value_at_home(Emitter *e, const PlanNode *pn, int *value) {
+    const Index *idx[MAX_RANK];
+    place_of(e, pn, idx);
+    *value = emit_value(e, pn->node, idx, -1);
+}
+
+static void store_at_home(Emitter *e, const PlanNode *pn, int value) {
+    const Index *idx[MAX_RANK];
+    place_of(e, pn, idx);
+    emit_store(e, pn->node, idx, value);
+}
+
+/* What is stored along the row: all values, then all stores, inside one nest of loops (or one span). */
+static void emit_rows(Emitter *e, int *value) {
+    const PlanKernel *pk = e->pk;
+    bool any = false;
+    for (int i = 0; i < pk->nodes.n; i++) any |= pk->nodes.at[i].stored && pk->nodes.at[i].in_row;
+    if (!any) return;
+    if (!e->size.row_span)
+        for (int d = 0; d < pk->r.rank; d++) {
+            e->r_axis[d] = kernel_axis(e->k, "c", AXIS_LOOP, pk->r.dim[d], e->size.r[d]);
+            e->r_index[d] = index_axis(e->k, e->r_axis[d]);
+        }
+    Nest nest;
+    nest_begin(e, &nest, pk->r.rank, e->r_axis, 0, NULL, NULL);
+    for (int i = 0; i < pk->nodes.n; i++)
+        if (pk->nodes.at[i].stored && pk->nodes.at[i].in_row) value_at_home(e, &pk->nodes.at[i], &value[i]);
+    for (int i = 0; i < pk->nodes.n; i++)
+        if (pk->nodes.at[i].stored && pk->nodes.at[i].in_row) store_at_home(e, &pk->nodes.at[i], value[i]);
+    nest_end(e, &nest, NULL, NULL);
+}
+
+static void emit_body(Emitter *e) {
+    const PlanKernel *pk = e->pk;
+    int *value = ARENA_ARRAY(e->arena, int, pk->nodes.n);
+    if (pk->kind == KERNEL_SCAN) {
+        emit_scan(e, pk->nodes.at[0].node);
+        return;
+    }
+    if (pk->kind == KERNEL_SCATTER) {
+        emit_scatter(e, pk->nodes.at[0].node);
+        return;
+    }
+    /* reductions and stored values once per program, before any row loop could repeat them */
+    for (int i = 0; i < pk->nodes.n; i++) {
+        const PlanNode *pn = &pk->nodes.at[i];
+        const OpClass cls = op_info[pn->node->op].cls;
+        if (!pn->in_row && (pn->stored || cls == CLASS_REDUCE || cls == CLASS_CONTRACT)) value_at_home(e, pn, &value[i]);
+    }
+    emit_rows(e, value);
+    for (int i = 0; i < pk->nodes.n; i++)
+        if (pk->nodes.at[i].stored && !pk->nodes.at[i].in_row) store_at_home(e, &pk->nodes.at[i], value[i]);
+}
+
+static void close_kernel(Emitter *e) {
+    while (e->memo.n) e->memo_of[e->memo.at[--e->memo.n].node->id] = -1;
+    for (int i = 0; i < e->pk->reads.n; i++) e->buffer_of[e->pk->reads.at[i]->id] = -1;
+    for (int i = 0; i < e->pk->outputs.n; i++) e->buffer_of[e->pk->outputs.at[i]->id] = -1;
+}
+
+void pass_tile(PassContext *c, Plan *p) {
+    Emitter e = {.arena = c->arena, .context = c, .plan = p};
+    e.buffer_of = ARENA_ARRAY(c->arena, int, p->graph->nodes.n);
+    e.memo_of = ARENA_ARRAY(c->arena, int, p->graph->nodes.n);
+    memset(e.buffer_of, -1, sizeof(int) * (size_t)p->graph->nodes.n);
+    memset(e.memo_of, -1, sizeof(int) * (size_t)p->graph->nodes.n);
+    for (int i = 0; i < p->kernels.n; i++) {
+        PlanKernel *pk = &p->kernels.at[i];
+        e.pk = pk;
+        e.k = open_kernel(&e, i);
+        e.b = (Builder){.k = e.k, .block = &e.k->body};
+        tile_sizes(c->target, pk, &e.size);
+        add_buffers(&e);
+        add_axes(&e);
+        emit_body(&e);
+        close_kernel(&e);
+        pk->tile = e.k;
+    }
+}

@@ -1,0 +1,114 @@
+/* Tile sizes, from the target's limits: enough lanes to fill its vectors or threads, small enough to
+ * stay in registers or the innermost cache. GPU tiles are powers of two. */
+#include "passes/emitter.h"
+#include <string.h>
+
+typedef struct Limits {
+    int map;       /* elements of a map tile */
+    int row_lanes; /* elements of a tile that walks contiguous rows */
+    int span;      /* longest row held whole */
+    int column;    /* lanes across rows that are not contiguous */
+    int m, n, k;   /* contraction tile */
+    bool pow2;
+} Limits;
+
+static Limits limits_of(const Target *t) {
+    switch (t->backend) {
+    case BACKEND_NVPTX:
+        return (Limits){.map = 1024, .row_lanes = 2048, .span = 4096, .column = 64, .m = 64, .n = 64, .k = 16, .pow2 = true};
+    case BACKEND_HOST:
+        return (Limits){.map = 8192, .row_lanes = 2048, .span = 8192, .column = 512, .m = 96, .n = 256, .k = 256};
+    default:
+        return (Limits){.map = 1 << 30, .row_lanes = 1, .span = 512, .column = 64, .m = 1, .n = 64, .k = 64};
+    }
+}
+
+/* Lanes along a dim: its extent, at most `most`, a power of two where the target wants one. */
+static int lanes(const Limits *l, Dim d, int64_t most) {
+    int64_t n = d.bound < 1 ? 1 : d.bound;
+    if (!l->pow2) return (int)(n < most ? n : most < 1 ? 1 : most);
+    int p = 1;
+    while (p < n && p * 2 <= most) p *= 2;
+    return p;
+}
+
+/* Fills dims from the innermost outwards until `budget` lanes are used. */
+static void fill(const Limits *l, const Shape *s, int *step, int64_t budget) {
+    for (int d = s->rank - 1; d >= 0; d--) {
+        step[d] = lanes(l, s->dim[d], budget);
+        budget /= step[d];
+    }
+}
+
+/* Does a reduction of the kernel walk memory in order (its last dim is a row dim)? */
+static bool rows_contiguous(const PlanKernel *k) {
+    for (int i = 0; i < k->nodes.n; i++) {
+        const PlanNode *pn = &k->nodes.at[i];
+        const Node *n = pn->node;
+        if (op_info[n->op].cls == CLASS_REDUCE && n->attr->n_axes > 0)
+            return n->attr->axes[n->attr->n_axes - 1] == n->in[0]->shape.rank - 1;
+        if (pn->in_row) return pn->axis[n->shape.rank - 1] >= k->p.rank;
+    }
+    return true;
+}
+
+static void row_sizes(const Limits *l, const PlanKernel *k, TileSizes *s) {
+    const bool contiguous = rows_contiguous(k);
+    int64_t row = 1;
+    Shape whole = k->r;
+    for (int d = 0; d < k->r.rank; d++) row *= lanes(l, k->r.dim[d], 1 << 30);
+    s->row_span = contiguous && row <= l->span;
+    if (s->row_span) {
+        fill(l, &whole, s->r, (int64_t)1 << 30);
+        fill(l, &k->p, s->p, row ? l->row_lanes / row : 1);
+    } else if (contiguous) {
+        fill(l, &whole, s->r, l->pow2 ? l->row_lanes : 4 * l->span);
+        fill(l, &k->p, s->p, 1);
+    } else {
+        fill(l, &k->p, s->p, l->column);
+        fill(l, &whole, s->r, l->pow2 ? 16 : 64);
+    }
+}
+
+/* Which operands mention each output loop. */
+static void contract_sizes(const Limits *l, const Node *n, TileSizes *s) {
+    const Contract *c = n->attr->contract;
+    int64_t m = l->m, cols = l->n, k = l->k;
+    bool first[MAX_LOOPS] = {0}, second[MAX_LOOPS] = {0}, any_n = false;
+    for (int i = 0; i < c->n_loops; i++)
+        for (int o = 0; o < c->n_operands; o++)
+            for (int d = 0; d < n->in[o]->shape.rank; d++)
+                if (c->map[o][d].coef[i]) *(o == 0 ? &first[i] : &second[i]) = true;
+    for (int i = 0; i < c->n_out; i++) any_n |= second[i] && !first[i];
+    for (int i = c->n_out - 1; i >= 0; i--) {
+        const bool is_n = second[i] && !first[i], is_m = first[i] && !second[i];
+        /* with no column dim, the innermost batch dim takes the columns' place (depthwise) */
+        int64_t *budget = is_n || (!any_n && !is_m) ? &cols : is_m ? &m : NULL;
+        s->p[i] = budget ? lanes(l, c->extent[i], *budget) : 1;
+        if (budget) *budget /= s->p[i];
+    }
+    for (int i = c->n_loops - 1; i >= c->n_out; i--) {
+        s->k[i] = lanes(l, c->extent[i], k);
+        k /= s->k[i];
+        if (k < 1) k = 1;
+    }
+}
+
+void tile_sizes(const Target *t, const PlanKernel *k, TileSizes *out) {
+    const Limits l = limits_of(t);
+    memset(out, 0, sizeof *out);
+    switch (k->kind) {
+    case KERNEL_ROW: row_sizes(&l, k, out); break;
+    case KERNEL_CONTRACT: contract_sizes(&l, k->nodes.at[0].node, out); break;
+    case KERNEL_SCAN:
+        fill(&l, &k->p, out->p, l.map < 256 ? l.map : 256);
+        break;
+    case KERNEL_SCATTER: {
+        Shape cols = k->p;
+        fill(&l, &cols, out->p, l.map < 1024 ? l.map : 1024);
+        if (out->p[0] > 64) out->p[0] = 64;
+        break;
+    }
+    default: fill(&l, &k->p, out->p, l.map); break;
+    }
+}
