@@ -66,7 +66,8 @@ typedef enum {
 
 struct Expr {
     ExprKind kind;
-    SrcLoc loc;        /* the whole expression */
+    SrcLoc loc;        /* the whole expression; end_col is one past its last byte */
+    int height;        /* of the tree: 1 without operands; at most 1000, so that walks may recurse */
     AstOp op;          /* UNARY BINARY */
     int64_t integer;   /* INT; BOOL: 0 or 1; FILL LIKE: 0 zeros, 1 ones */
     double number;     /* FLOAT; HYPER */
