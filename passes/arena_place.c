@@ -6,19 +6,17 @@
  *   sweep      as an allocator would, in time, lowest gap first; O(n gaps)
  *   first fit  the lowest gap among the blocks placed before; O(n^2)
  * If none meets the lower bound, a local search moves blocks that touch the top earlier in the order. */
+#include "passes/arena_search.h"
 #include "passes/memory.h"
 #include <stdlib.h>
 #include <string.h>
 
-typedef struct Item {
-    int lower, upper, id;
-    int64_t size;
-} Item;
+enum { EXACT_BLOCKS = 2000 }; /* most for the depth-first search */
 
 typedef struct Search {
     Arena *arena;
     int n, n_times;
-    Item *block;     /* lifetimes in compressed time 0 .. n_times-1 */
+    ArenaItem *block;     /* lifetimes in compressed time 0 .. n_times-1 */
     int64_t *offset;  /* of the placement at hand */
     int64_t *best, best_peak, bound;
     int64_t work;     /* steps left */
@@ -30,21 +28,21 @@ typedef struct Search {
 typedef int (*Compare)(const void *, const void *);
 
 static int compare_int64(int64_t a, int64_t b) { return (a > b) - (a < b); }
-static int64_t life(const Item *b) { return (int64_t)b->upper - b->lower; }
-static double area(const Item *b) { return (double)life(b) * (double)b->size; }
+static int64_t life(const ArenaItem *b) { return (int64_t)b->upper - b->lower; }
+static double area(const ArenaItem *b) { return (double)life(b) * (double)b->size; }
 
 static int by_lower(const void *x, const void *y) {
-    const Item *a = x, *b = y;
+    const ArenaItem *a = x, *b = y;
     if (a->lower != b->lower) return compare_int64(a->lower, b->lower);
     if (a->upper != b->upper) return compare_int64(b->upper, a->upper);
     return a->size != b->size ? compare_int64(b->size, a->size) : compare_int64(a->id, b->id);
 }
 static int by_life(const void *x, const void *y) {
-    const Item *a = x, *b = y;
+    const ArenaItem *a = x, *b = y;
     return life(a) != life(b) ? compare_int64(life(b), life(a)) : by_lower(x, y);
 }
 static int by_size(const void *x, const void *y) {
-    const Item *a = x, *b = y;
+    const ArenaItem *a = x, *b = y;
     return a->size != b->size ? compare_int64(b->size, a->size) : by_life(x, y);
 }
 static int by_area(const void *x, const void *y) {
@@ -126,14 +124,14 @@ static void tree_raise(HeightTree *t, int node, int lo, int hi, int from, int to
     tree_raise(t, 2 * node + 1, mid, hi, from, to, h);
 }
 
-static int64_t place_stack(Search *s, const Item *order) {
+static int64_t place_stack(Search *s, const ArenaItem *order) {
     HeightTree t = {.leaves = 1};
     while (t.leaves < s->n_times) t.leaves *= 2;
     Arena *scratch = arena_new();
     t.height = ARENA_ARRAY(scratch, int64_t, 2 * t.leaves);
     t.top = ARENA_ARRAY(scratch, int64_t, 2 * t.leaves);
     for (int i = 0; i < s->n; i++) {
-        const Item *b = &order[i];
+        const ArenaItem *b = &order[i];
         int64_t at = tree_max(&t, 1, 0, t.leaves, b->lower, b->upper);
         s->offset[b->id] = at;
         tree_raise(&t, 1, 0, t.leaves, b->lower, b->upper, at + b->size);
@@ -183,19 +181,19 @@ static int64_t free_list_take(FreeList *f, int64_t size) {
 }
 
 static int by_upper(const void *x, const void *y) {
-    const Item *a = x, *b = y;
+    const ArenaItem *a = x, *b = y;
     return a->upper != b->upper ? compare_int64(a->upper, b->upper) : compare_int64(a->id, b->id);
 }
 
-static int64_t place_sweep(Search *s, const Item *order) {
+static int64_t place_sweep(Search *s, const ArenaItem *order) {
     Arena *scratch = arena_new();
-    Item *ends = arena_dup(scratch, order, sizeof *ends * (size_t)s->n);
+    ArenaItem *ends = arena_dup(scratch, order, sizeof *ends * (size_t)s->n);
     qsort(ends, (size_t)s->n, sizeof *ends, by_upper);
     FreeList f = {ARENA_ARRAY(scratch, Gap, s->n + 2), 1};
     f.gap[0] = (Gap){0, INT64_MAX};
     int64_t peak = 0;
     for (int i = 0, e = 0; i < s->n; i++) {
-        const Item *b = &order[i];
+        const ArenaItem *b = &order[i];
         for (; ends[e].upper <= b->lower; e++)
             free_list_release(&f, s->offset[ends[e].id], s->offset[ends[e].id] + ends[e].size);
         s->offset[b->id] = free_list_take(&f, b->size);
@@ -206,14 +204,14 @@ static int64_t place_sweep(Search *s, const Item *order) {
 }
 
 /* ---- first fit and local search ------------------------------------------------------------------------------ */
-static int64_t place_first_fit(Search *s, const Item *order) {
+static int64_t place_first_fit(Search *s, const ArenaItem *order) {
     int64_t peak = 0;
     for (int i = 0; i < s->n; i++) {
-        const Item *b = &order[i];
+        const ArenaItem *b = &order[i];
         int64_t at = 0;
         int j = 0, before = -1; /* where in `placed` the block goes */
         for (; j < i; j++) {
-            const Item *x = &s->block[s->placed[j]];
+            const ArenaItem *x = &s->block[s->placed[j]];
             if (x->lower >= b->upper || b->lower >= x->upper) continue;
             int64_t from = s->offset[x->id];
             if (from >= at + b->size) break;
@@ -236,20 +234,20 @@ static uint32_t next_random(uint64_t *state) {
 }
 
 /* Moves a random block that ends at the peak to a random earlier place. */
-static void promote(const Search *s, Item *order, int64_t peak, uint64_t *seed) {
+static void promote(const Search *s, ArenaItem *order, int64_t peak, uint64_t *seed) {
     int n_top = 0, at = -1;
     for (int i = 0; i < s->n; i++)
         if (s->offset[order[i].id] + order[i].size == peak && next_random(seed) % (uint32_t)++n_top == 0) at = i;
     if (at <= 0) return;
     int to = (int)(next_random(seed) % (uint32_t)at);
-    Item b = order[at];
+    ArenaItem b = order[at];
     memmove(&order[to + 1], &order[to], sizeof *order * (size_t)(at - to));
     order[to] = b;
 }
 
-static void local_search(Search *s, Item *order, int64_t work) {
+static void local_search(Search *s, ArenaItem *order, int64_t work) {
     size_t bytes = sizeof *order * (size_t)s->n;
-    Item *trial = arena_dup(s->arena, order, bytes);
+    ArenaItem *trial = arena_dup(s->arena, order, bytes);
     int64_t *current_offset = ARENA_ARRAY(s->arena, int64_t, s->n);
     int64_t current = place_first_fit(s, order), stop = s->work - work;
     memcpy(current_offset, s->offset, sizeof(int64_t) * (size_t)s->n);
@@ -267,18 +265,33 @@ static void local_search(Search *s, Item *order, int64_t work) {
     }
 }
 
+/* Depth-first search for the bound, then for a little more, in several orders of preference. */
+static void exact_search(Search *s, ArenaItem *const *order, int64_t work) {
+    enum { LEVELS = 4 };
+    for (int level = 0; level < LEVELS; level++) {
+        int64_t capacity = s->bound + s->bound / 64 * level;
+        for (int o = 0; o < N_ORDERS && capacity < s->best_peak; o++) {
+            int64_t share = work / (LEVELS * N_ORDERS), left = share;
+            if (arena_search(s->arena, s->n, order[o], s->n_times, capacity, &left, s->offset))
+                keep_if_better(s, capacity);
+            s->work -= share - left;
+        }
+    }
+}
+
 static void search(Search *s) {
-    Item *order[N_ORDERS];
+    ArenaItem *order[N_ORDERS];
     for (int o = 0; o < N_ORDERS; o++) {
-        order[o] = arena_dup(s->arena, s->block, sizeof(Item) * (size_t)s->n);
-        qsort(order[o], (size_t)s->n, sizeof(Item), compares[o]);
+        order[o] = arena_dup(s->arena, s->block, sizeof(ArenaItem) * (size_t)s->n);
+        qsort(order[o], (size_t)s->n, sizeof(ArenaItem), compares[o]);
         keep_if_better(s, place_stack(s, order[o]));
         if (s->best_peak == s->bound) return;
     }
     keep_if_better(s, place_sweep(s, order[N_ORDERS - 1]));
     for (int o = 0; o < N_ORDERS && s->best_peak > s->bound; o++)
         if (s->work >= (int64_t)s->n * s->n) keep_if_better(s, place_first_fit(s, order[o]));
-    for (int o = 0; o < N_ORDERS && s->best_peak > s->bound; o++)
+    if (s->n <= EXACT_BLOCKS) exact_search(s, order, s->work / 2);
+    for (int o = 0; o < N_ORDERS && s->best_peak > s->bound && s->work >= (int64_t)s->n * s->n; o++)
         local_search(s, order[o], s->work / (N_ORDERS - o));
 }
 
@@ -286,7 +299,7 @@ int64_t arena_place(int n, const int *lower, const int *upper, const int64_t *si
                     int64_t work, int64_t *offset, int64_t *bound) {
     Arena *scratch = arena_new();
     Search s = {.arena = scratch, .best_peak = INT64_MAX, .work = work};
-    s.block = ARENA_ARRAY(scratch, Item, n + 1);
+    s.block = ARENA_ARRAY(scratch, ArenaItem, n + 1);
     s.offset = ARENA_ARRAY(scratch, int64_t, n + 1);
     s.best = ARENA_ARRAY(scratch, int64_t, n + 1);
     s.placed = ARENA_ARRAY(scratch, int, n + 1);
@@ -294,7 +307,7 @@ int64_t arena_place(int n, const int *lower, const int *upper, const int64_t *si
     for (int i = 0; i < n; i++) {
         offset[i] = 0;
         if (size[i] <= 0) continue;
-        s.block[s.n] = (Item){.lower = lower[i], .upper = upper[i], .id = s.n, .size = align_up(size[i], align)};
+        s.block[s.n] = (ArenaItem){.lower = lower[i], .upper = upper[i], .id = s.n, .size = align_up(size[i], align)};
         s.source[s.n++] = i;
     }
     compress_times(&s);
