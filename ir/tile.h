@@ -24,6 +24,13 @@
  *     %9 = max %7, %8 : f32[m:64,n:64]
  *     store %y[m, n], %9
  *
+ * Accesses may be masked (`load %x[m] where %3 else 0`, `store %y[m], %4 where %3`), subscripts are
+ * index expressions (`2*m + r - 1`, `(i + 3) / 4`, `i mod 8`, `%7{0..50}` for the element of an i32
+ * value known to lie in 0..50, `S` or, where an axis has the name, `$S` for a run-time extent);
+ * `%5 = if %4 init %0 { ... yield %3 }`.  Run-time extents stand after the name: `kernel @f<S<=64>(..)`,
+ * dimensions that follow them with their bound: `f32[2*S+1<=129,8]`; other strides than dense ones as
+ * `strides [96,1]`.  A `#` line above is the comment.
+ *
  * The scheduled level is the same text with decisions added: `stage %x -> shared`, `threads N` on the
  * kernel, `lanes N` (threads along the axis) and `vector N` on axes. */
 #ifndef FUSEC_IR_TILE_H

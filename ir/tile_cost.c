@@ -26,7 +26,7 @@ int64_t kernel_programs(const Kernel *k, const int64_t *syms) {
 /* ---- distinct elements ------------------------------------------------------------------------------ */
 typedef struct Box {
     int buffer;
-    bool written, bounded;
+    bool written;
     int64_t lo[MAX_RANK], hi[MAX_RANK];
     double elements;
 } Box;
@@ -64,11 +64,10 @@ static double lanes_of(const Kernel *k, const TileType *t) {
 }
 
 /* Values that one subscript takes within [lo, hi], clipped to the dimension. */
-static double subscript_values(const Kernel *k, const Index *x, Dim dim, int64_t *lo, int64_t *hi, bool *bounded) {
+static double subscript_values(const Kernel *k, const Index *x, Dim dim, int64_t *lo, int64_t *hi) {
     TileType t = {0};
     index_axes(k, x, &t);
     if (!index_range(k, x, lo, hi)) {
-        *bounded = false;
         *lo = 0;
         *hi = dim.bound - 1;
     }
@@ -86,10 +85,10 @@ static bool same_box(const Box *a, const Box *b, int rank) {
 
 static void count_access(Counter *c, const Inst *i) {
     const Buffer *b = &c->k->buffers.at[i->buffer];
-    Box box = {.buffer = i->buffer, .written = i->kind == TI_STORE, .bounded = true, .elements = 1};
+    Box box = {.buffer = i->buffer, .written = i->kind == TI_STORE, .elements = 1};
     TileType all = {0};
     for (int d = 0; d < i->n_index; d++) {
-        box.elements *= subscript_values(c->k, i->index[d], b->dim[d], &box.lo[d], &box.hi[d], &box.bounded);
+        box.elements *= subscript_values(c->k, i->index[d], b->dim[d], &box.lo[d], &box.hi[d]);
         index_axes(c->k, i->index[d], &all);
     }
     box.elements = fmin(box.elements, lanes_of(c->k, &all));

@@ -179,7 +179,7 @@ static void print_load(Printer *p, const Inst *i) {
     fputs("load ", p->f);
     print_access(p, i);
     if (!i->n_in) return;
-    fputs(" if ", p->f);
+    fputs(" where ", p->f);
     print_value(p, i->in[0]);
     fputs(" else ", p->f);
     print_number(p, i->value);
@@ -191,7 +191,7 @@ static void print_store(Printer *p, const Inst *i) {
     fputs(", ", p->f);
     print_values(p, i->n_in > 0, i->in);
     if (i->n_in < 2) return;
-    fputs(" if ", p->f);
+    fputs(" where ", p->f);
     print_value(p, i->in[1]);
 }
 
