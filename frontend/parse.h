@@ -60,7 +60,9 @@ typedef struct Parser {
     bool close_line; /* then a NEWLINE */
     int loop_depth;  /* brackets open at a `repeat` that waits for its `{`, -1: none waits */
     int line_indent; /* of the statement being read */
-    bool panic;      /* an error was reported: silence until the end of the line */
+    Token joint;     /* the last token outside brackets that a newline followed without ending a statement */
+    bool panic;      /* an error was reported: silence until the end of the line or a brace */
+    int muted_depth; /* silence even in the blocks of this statement, up to a NEWLINE at this depth; -1: none */
     bool refused;    /* a limit was passed: the rest of the file is not read */
 } Parser;
 
@@ -68,6 +70,9 @@ typedef struct Parser {
 int tokens_next(Parser *p, Token *token);
 /* The grammar could not use the last token: silence until the line ends, unless it just did. */
 void tokens_panic(Parser *p);
+/* The same for the blocks that the statement opens. */
+void tokens_mute(Parser *p);
+bool tokens_silent(const Parser *p);
 /* Reports that a limit was passed; what follows reads as the end of the file. */
 void tokens_refuse(Parser *p, SrcLoc loc, const char *what, int limit);
 bool token_ends_operand(int kind);

@@ -419,7 +419,7 @@ static int token_of_symbol(yysymbol_kind_t symbol) {
 }
 
 static int yyreport_syntax_error(const yypcontext_t *context, Parser *p) {
-    if (!p->panic && !p->refused) {
+    if (!tokens_silent(p)) {
         yysymbol_kind_t symbols[YYNTOKENS];
         int expected[YYNTOKENS];
         const int n = yypcontext_expected_tokens(context, symbols, YYNTOKENS);

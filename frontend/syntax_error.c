@@ -96,6 +96,7 @@ static bool missing_else(const Situation *s) {
 
 static bool braces_in_expression(const Situation *s) {
     if (s->found->kind != TOK_LBRACE || !expects(s, TOK_THEN)) return false;
+    tokens_mute(s->p);
     diag_report(s->diag, E0112, s->at, "this `if` is an expression: it needs `then`, not a block");
     diag_help(s->diag, "write `if c then a else b`");
     return true;
@@ -107,7 +108,7 @@ static bool stray_else(const Situation *s) {
     return true;
 }
 
-static bool missing_value(const Situation *s) {
+static bool scan_in_expression(const Situation *s) {
     if (s->previous->kind != TOK_ASSIGN && s->previous->kind != TOK_UPDATE) return false;
     if (!expects_expression(s) || s->found->kind != TOK_SCAN) return false;
     diag_report(s->diag, E0112, s->at, "`scan` stands only on the right of a statement `names = scan ...`");
@@ -186,20 +187,33 @@ static bool expression_statement(const Situation *s) {
     return true;
 }
 
+/* `x =` and nothing more on the line: the next line was taken for its value. */
+static bool missing_value(const Situation *s) {
+    const Token *joint = &s->p->joint;
+    if (!s->previous->first || s->previous->kind != TOK_NAME || s->found->kind != TOK_NAME || s->found->first)
+        return false;
+    if (joint->loc.line == 0 || joint->loc.line >= s->previous->loc.line) return false;
+    SrcLoc at = joint->loc;
+    at.col = at.end_col++;
+    diag_report(s->diag, E0112, at, "expected an expression after `%s`, found the end of the line", joint->text);
+    return true;
+}
+
 static bool second_statement(const Situation *s) {
     if (!expects(s, TOK_NEWLINE) || s->found->first || ends_line(s->found->kind)) return false;
     const int k = s->found->kind;
     if (!is_word(s->found) && (k < TOK_DIM || k > TOK_TRAIN)) return false;
-    if (s->previous->kind != TOK_RBRACE && !after_operand(s)) return false;
+    if (s->previous->kind != TOK_RBRACE && !after_operand(s) && !is_body_statement(s->found)) return false;
     diag_report(s->diag, E0125, s->at, "`%s` starts something new on the same line", s->found->text);
     diag_help(s->diag, "put each statement on a line of its own; between two values stands an operator or a comma");
     return true;
 }
 
 static bool (*const explanations[])(const Situation *) = {
-    unclosed_bracket,     reserved_name,        statement_at_top,   definition_in_block, expression_statement,
-    update_in_expression, assign_in_expression, chained_comparison, stray_range,         stray_else,
-    braces_in_expression, missing_else,         missing_value,      hyper_of_expression, second_statement,
+    unclosed_bracket,     reserved_name,        statement_at_top,     definition_in_block,
+    expression_statement, update_in_expression, assign_in_expression, chained_comparison,
+    stray_range,          stray_else,           braces_in_expression, missing_else,
+    scan_in_expression,   hyper_of_expression,  missing_value,        second_statement,
 };
 
 /* ---- what could have followed -------------------------------------------------------------------- */
@@ -236,8 +250,8 @@ static bool is_extension(const Situation *s, int kind) {
     switch (kind) {
     case TOK_LBRACKET:
     case TOK_LPAREN:
-    case TOK_LE:
-    case TOK_DOTS: return after_operand(s);
+    case TOK_LE: return after_operand(s);
+    case TOK_DOTS: return expects(s, TOK_COMMA);
     case TOK_COLON: return after_operand(s) && expects(s, TOK_COMMA);
     case TOK_RBRACE: return expects(s, TOK_NEWLINE);
     default: return false;
@@ -254,12 +268,15 @@ static int wanted(const Situation *s, const char *names[MAX_NAMED]) {
         if (expects(s, TOK_RBRACKET)) names[n++] = "`]`";
         return n;
     }
-    if (expects(s, TOK_INT))
+    if (expects(s, TOK_INT) && expects(s, TOK_LPAREN))
+        names[n++] = "a value";
+    else if (expects(s, TOK_INT))
         names[n++] = "a number";
     else if (expects(s, TOK_NAME))
         names[n++] = "a name";
     for (size_t i = 0; i < sizeof nameable / sizeof *nameable && n < MAX_NAMED; i++)
-        if (expects(s, nameable[i].kind) && !is_extension(s, nameable[i].kind)) names[n++] = nameable[i].text;
+        if (expects(s, nameable[i].kind) && !expects(s, TOK_INT) && !is_extension(s, nameable[i].kind))
+            names[n++] = nameable[i].text;
     return n;
 }
 
@@ -299,6 +316,9 @@ void syntax_error(Parser *p, const Token *previous, const Token *found, const in
                    .expected = expected,
                    .n_expected = n_expected,
                    .at = found->loc};
+    static const Token line_end = {.kind = TOK_NEWLINE};
+    if (found->first && previous->loc.line == p->joint.loc.line && previous->loc.col == p->joint.loc.col)
+        s.found = found = &line_end; /* the mistake is above: nothing follows an operator on its line */
     if (ends_line(found->kind) && previous->loc.line > 0) {
         s.at.line = s.at.end_line = previous->loc.end_line;
         s.at.col = previous->loc.end_col;

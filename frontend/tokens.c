@@ -127,7 +127,7 @@ static void take(Parser *p, Token *token) {
     if (p->has_peeked)
         *token = p->peeked;
     else
-        lexer_next(p->lexer, token, p->panic);
+        lexer_next(p->lexer, token, tokens_silent(p));
     p->has_peeked = false;
 }
 
@@ -138,7 +138,7 @@ static void hold(Parser *p, const Token *token) {
 }
 
 static const Token *peek(Parser *p) {
-    if (!p->has_peeked) lexer_next(p->lexer, &p->peeked, p->panic);
+    if (!p->has_peeked) lexer_next(p->lexer, &p->peeked, tokens_silent(p));
     p->has_peeked = true;
     return &p->peeked;
 }
@@ -168,6 +168,15 @@ static void pop_brackets(Parser *p) {
     while (in_bracket(p)) pop(p);
 }
 
+/* Where the text ends that `token` is the last of. */
+static SrcLoc end_of(const Token *token) {
+    SrcLoc loc = token->loc;
+    if (token->kind == TOK_NEWLINE || token->kind == TOK_DSLerror) return loc;
+    loc.line = loc.end_line;
+    loc.col = loc.end_col++;
+    return loc;
+}
+
 static void report_unclosed(Parser *p, SrcLoc at, const Token *open) {
     diag_report(p->diag, E0110, at, "missing `%s`: the `%s` of line %d is not closed", closer(open), open->text,
                 open->loc.line);
@@ -176,7 +185,7 @@ static void report_unclosed(Parser *p, SrcLoc at, const Token *open) {
 
 static void brace_in_bracket(Parser *p, Token *brace) {
     const Token open = vec_last(p->open).open;
-    if (!p->panic) {
+    if (!tokens_silent(p)) {
         diag_report(p->diag, E0109, brace->loc, "`%s` inside the `%s` of line %d", brace->text, open.text,
                     open.loc.line);
         diag_note(p->diag, open.loc, "it was opened here");
@@ -195,13 +204,13 @@ static void close_bracket(Parser *p, Token *token) {
         pop(p);
         return;
     }
-    if (!p->panic && in_bracket(p)) {
+    if (!tokens_silent(p) && in_bracket(p)) {
         const Token open = vec_last(p->open).open;
         diag_report(p->diag, E0111, token->loc, "`%s` cannot close the `%s` of line %d", token->text, open.text,
                     open.loc.line);
         diag_note(p->diag, open.loc, "it was opened here");
         diag_help(p->diag, "write `%s` first", closer(&open));
-    } else if (!p->panic) {
+    } else if (!tokens_silent(p)) {
         diag_report(p->diag, E0111, token->loc, "`%s` without a `%s` before it", token->text,
                     opener == TOK_LPAREN ? "(" : "[");
     }
@@ -221,12 +230,12 @@ static void suspect_brace(Parser *p, const Token *token) {
 }
 
 /* Reports the missing `}` and arranges for virtual ones, so that the grammar sees balanced text. */
-static void missing_braces(Parser *p, const Token *at) {
+static void missing_braces(Parser *p, const Token *found, SrcLoc at) {
     const Token *open = p->has_suspect ? &p->suspect.open : &vec_last(p->open).open;
-    report_unclosed(p, at->loc, open);
+    report_unclosed(p, at, open);
     p->closing = p->open.n;
     p->close_line = p->panic = true;
-    hold(p, at);
+    hold(p, found);
 }
 
 static bool give_closing(Parser *p, Token *token) {
@@ -253,7 +262,9 @@ static bool newline_counts(Parser *p) {
         if (!p->panic || p->peeked.indent > p->line_indent || next == TOK_RPAREN || next == TOK_RBRACKET) return false;
         pop_brackets(p);
     }
-    return p->panic || !wants_more(p->last.kind);
+    if (p->panic || !wants_more(p->last.kind)) return true;
+    if (p->last.kind != TOK_NEWLINE) p->joint = p->last;
+    return false;
 }
 
 /* ---- words ------------------------------------------------------------------------------------ */
@@ -297,8 +308,8 @@ static int word_kind(Parser *p, const Token *token) {
     for (size_t i = 0; i < sizeof contextual / sizeof *contextual; i++) {
         const struct Contextual *c = &contextual[i];
         if (!(c->where & where) || strcmp(c->word, token->text) != 0) continue;
-        if (starts && (follows_name(next) || (p->open.n == 0 && !(c->where & TOP_START)))) return TOK_NAME;
-        return c->kind;
+        if (starts && p->open.n == 0) return c->where & TOP_START ? c->kind : TOK_NAME;
+        return starts && follows_name(next) ? TOK_NAME : c->kind;
     }
     return TOK_NAME;
 }
@@ -330,6 +341,7 @@ static void take_if(Parser *p, Token *token) {
 static void end_line(Parser *p) {
     p->panic = false;
     p->loop_depth = -1;
+    if (p->open.n <= p->muted_depth) p->muted_depth = -1;
     if (p->open.n == 0) return;
     p->nesting -= vec_last(p->open).else_ifs;
     vec_last(p->open).else_ifs = 0;
@@ -347,7 +359,7 @@ static void take_brace(Parser *p, Token *token) {
         suspect_brace(p, token);
         pop(p);
     } else {
-        if (!p->panic) diag_report(p->diag, E0111, token->loc, "`}` without a `{` before it");
+        if (!tokens_silent(p)) diag_report(p->diag, E0111, token->loc, "`}` without a `{` before it");
         token->kind = TOK_DSLerror;
         p->panic = true;
         return;
@@ -356,14 +368,15 @@ static void take_brace(Parser *p, Token *token) {
 }
 
 static void end_file(Parser *p, Token *token) {
+    token->loc = end_of(&p->last);
     if (in_bracket(p)) {
-        if (!p->panic) report_unclosed(p, token->loc, &vec_last(p->open).open);
+        if (!tokens_silent(p)) report_unclosed(p, token->loc, &vec_last(p->open).open);
         pop_brackets(p);
         hold(p, token);
         p->panic = true;
         token->kind = TOK_DSLerror;
     } else if (p->open.n > 0) {
-        missing_braces(p, token);
+        missing_braces(p, token, token->loc);
         give_closing(p, token);
     } else if (p->last.kind != TOK_NEWLINE) {
         hold(p, token);
@@ -404,7 +417,7 @@ static void next(Parser *p, Token *token) {
     while (token->kind == TOK_NEWLINE && !newline_counts(p));
     classify(p, token);
     if (!starts_definition(p, token)) return;
-    missing_braces(p, token);
+    missing_braces(p, token, token->loc);
     give_closing(p, token);
 }
 
@@ -430,6 +443,10 @@ void tokens_panic(Parser *p) {
     /* the bracket may have been left open at the end of the line above */
     if (in_bracket(p) && p->last.first && p->last.indent <= p->line_indent) pop_brackets(p);
 }
+
+void tokens_mute(Parser *p) { p->muted_depth = p->open.n - (p->last.kind == TOK_LBRACE); }
+
+bool tokens_silent(const Parser *p) { return p->panic || p->refused || p->muted_depth >= 0; }
 
 void tokens_refuse(Parser *p, SrcLoc loc, const char *what, int limit) {
     if (p->refused) return;

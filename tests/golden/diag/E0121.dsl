@@ -1,0 +1,3 @@
+let fine = "a \" and a \\"
+let a = "tab\t"
+use "dir\file.dsl"

@@ -1,0 +1,6 @@
+let a = 1 let b = 2
+model m {
+    input x : f32[4] output y = x
+    y = relu x
+    repeat 2 { y = x } z = y
+}
