@@ -80,6 +80,7 @@ static void eval_source(EvalNode *e) {
         break;
     case OP_STEP: fill(e->out, (double)(int32_t)e->env->step); break;
     case OP_SEED: fill(e->out, (double)(int32_t)e->env->seed); break;
+    case OP_ACCUMULATE: fill(e->out, e->env->accumulate); break;
     case OP_EXTENT: fill(e->out, (double)dim_at(attr->extent, e->env->syms)); break;
     case OP_CONST: fill(e->out, attr->value); break;
     case OP_IOTA: eval_iota(e); break;

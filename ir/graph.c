@@ -16,7 +16,9 @@ Node *graph_node(Graph *g, Op op, int n_in, Node *const *in, const Attr *attr, D
     Node *n = ARENA_NEW(g->arena, Node);
     *n = (Node){.id = g->nodes.n, .op = op, .dtype = dtype, .shape = shape, .n_in = n_in};
     n->in = arena_dup(g->arena, in, sizeof *in * (size_t)n_in);
-    n->attr = attr ? arena_dup(g->arena, attr, sizeof *attr) : &none;
+    Attr *own = arena_dup(g->arena, attr ? attr : &none, sizeof *own);
+    if (op_info[op].type == TYPE_ATTR) own->dtype = dtype;
+    n->attr = own;
     vec_push(g->arena, g->nodes, n);
     return n;
 }

@@ -121,7 +121,7 @@ Graph *graph_new(Arena *a, Model *m, Entry e);
 
 /* ---- building: every function infers shape and dtype, folds nothing ------------------------
  * Operands must be legal (the front end has checked them; a violation is a bug and asserts). */
-Node *graph_node(Graph *g, Op op, int n_in, Node *const *in, const Attr *attr, DType dtype, Shape shape); /* raw */
+Node *graph_node(Graph *g, Op op, int n_in, Node *const *in, const Attr *attr, DType dtype, Shape shape); /* raw; copies attr, sets its dtype for TYPE_ATTR ops */
 Node *graph_op(Graph *g, Op op, int n_in, Node *const *in, const Attr *attr); /* infers by the table's shape rule */
 Node *graph_const(Graph *g, DType t, Shape s, double value);
 Node *graph_unary(Graph *g, Op op, Node *a);
@@ -176,6 +176,7 @@ typedef struct EvalEnv {
     const Tensor *params, *states, *inputs; /* by decl index */
     const double *hypers;
     int64_t step, seed;
+    bool accumulate;       /* what ACCUMULATE reads */
 } EvalEnv;
 int64_t tensor_elements(const Tensor *t);
 /* Values of all nodes (by id) or of the results only; NULL with *error on unsupported (GRADIENT). */

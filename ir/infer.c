@@ -36,6 +36,7 @@ static bool infer_source(Infer *f) {
     case OP_HYPER: f->shape = shape_scalar(); return dtype_is_float(f->dtype) || fail(f, "must be floating");
     case OP_STEP:
     case OP_SEED:
+    case OP_ACCUMULATE:
     case OP_EXTENT:
         f->shape = shape_scalar();
         return f->dtype == DT_I32 || fail(f, "must be i32, not %s", dtype_name(f->dtype));
