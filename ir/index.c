@@ -263,10 +263,14 @@ static const Index *div_reduced(Kernel *k, const Index *r, int64_t d) {
     const Index *big, *small;
     if (index_range(k, r, &lo, &hi) && floor_div(lo, d) == floor_div(hi, d)) return index_const(a, floor_div(lo, d));
     if (factor(k, r, d, &g, &big, &small)) return index_div(k, big, index_const(a, d / g));
+    for (int i = 0; i < r->n; i++) { /* (x/a + y)/b = (x + a*y)/(a*b) */
+        const Atom *q = &r->term[i].atom;
+        if (r->term[i].coef != 1 || q->kind != ATOM_DIV || !index_is_const(q->den, &inner) || inner <= 0) continue;
+        if (__builtin_mul_overflow(inner, d, &product)) continue;
+        const Index *y = combine(a, r, 1, index_atom(a, *q), -1);
+        return index_div(k, combine(a, q->num, 1, y, inner), index_const(a, product));
+    }
     const Atom *only = r->n == 1 && r->term[0].coef == 1 ? &r->term[0].atom : NULL;
-    if (only && only->kind == ATOM_DIV && index_is_const(only->den, &inner) && inner > 0 &&
-        !__builtin_mul_overflow(inner, d, &product)) /* (x/a + c)/b = (x + a*c)/(a*b) */
-        return index_div(k, plus_const(a, only->num, wrap_mul(inner, r->c)), index_const(a, product));
     if (only && only->kind == ATOM_MOD && r->c == 0 && index_is_const(only->den, &inner) && inner > 0 && inner % d == 0)
         /* (x mod (a*d)) / d = (x/d) mod a */
         return index_mod(k, index_div(k, only->num, index_const(a, d)), index_const(a, inner / d));
