@@ -55,6 +55,13 @@ static bool has_axis(const Emitter *e, int v, int axis) {
     return false;
 }
 
+/* The same value, with a lane for each index along the axis. */
+static int along(Emitter *e, int v, int axis) {
+    if (has_axis(e, v, axis)) return v;
+    const int always = emit_op(e, OP_GE, DT_BOOL, tile_index(&e->b, index_axis(e->k, axis)), emit_i32(e, 0));
+    return emit_select(e, always, v, v);
+}
+
 /* Reduces v over the axes; a value that is the same along one of them counts once per lane of it. */
 static int reduce_over(Emitter *e, Op op, int v, int n, const int *axes) {
     int8_t over[MAX_LOOPS];
@@ -62,9 +69,7 @@ static int reduce_over(Emitter *e, Op op, int v, int n, const int *axes) {
     for (int i = 0; i < n; i++) {
         if (axes[i] < 0) continue;
         over[n_over++] = (int8_t)axes[i];
-        if (has_axis(e, v, axes[i])) continue;
-        const int always = emit_op(e, OP_GE, DT_BOOL, tile_index(&e->b, index_axis(e->k, axes[i])), emit_i32(e, 0));
-        v = emit_select(e, always, v, v);
+        v = along(e, v, axes[i]);
     }
     return n_over ? tile_reduce(&e->b, op, v, n_over, over) : v;
 }
@@ -273,6 +278,8 @@ static int contract_body(Emitter *e, Node *n, const Index *const *loop, int mask
         if (n->n_in == 2 && n->dtype == DT_F32 && n_over) x[k] = stages(e) ? tile_stage(&e->b, y, SPACE_SHARED) : y;
         else v = v < 0 ? y : emit_op(e, OP_MUL, n->dtype, v, y);
     }
+    for (int i = 0; i < n_axes && v < 0; i++)
+        if (!has_axis(e, x[0], axes[i]) && !has_axis(e, x[1], axes[i])) x[0] = along(e, x[0], axes[i]);
     if (v < 0) return tile_dot(&e->b, x[0], x[1], carry, n_over, over);
     return emit_op(e, OP_ADD, n->dtype, carry, reduce_over(e, OP_SUM, v, n_axes, axes));
 }
@@ -281,7 +288,7 @@ static int emit_contract(Emitter *e, Node *n, const Index *const *idx, int mask)
     const Contract *c = n->attr->contract;
     if (c->n_loops == c->n_out) return emit_view(e, n, idx, mask);
     const Index *loop[MAX_LOOPS];
-    int axes[MAX_LOOPS], n_axes = 0, carry, result;
+    int axes[MAX_LOOPS] = {0}, n_axes = 0, carry, result;
     memcpy(loop, idx, sizeof *loop * (size_t)c->n_out);
     for (int l = c->n_out; l < c->n_loops; l++) {
         if (dim_is_fixed(c->extent[l]) && c->extent[l].bound == 1) {

@@ -142,12 +142,6 @@ static const PlanNode *find_in(const PlanKernel *k, const Node *n) {
     return NULL;
 }
 
-static bool dims_equal(const Dim *a, const Dim *b, int n) {
-    for (int i = 0; i < n; i++)
-        if (!dim_equal(a[i], b[i])) return false;
-    return true;
-}
-
 static PlanNode plain(Node *n) {
     PlanNode pn = {.node = n};
     for (int d = 0; d < n->shape.rank; d++) pn.axis[d] = (int8_t)d;
