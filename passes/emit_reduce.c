@@ -135,10 +135,13 @@ static int fold(Emitter *e, Node *n, Op op, DType t, const Index *const *idx, co
     Node like = *n;
     like.dtype = t;
     int carry, result;
+    bool loops = false;
+    for (int i = 0; i < n->attr->n_axes; i++) loops |= axes[i] >= 0 && e->k->axes.at[axes[i]].kind == AXIS_LOOP;
+    if (!loops) return reduce_over(e, op, body(e, n, in, mask, user), n->attr->n_axes, axes);
     const int start = full_over(e, &like, idx, mask, identity_of(op, t));
     nest_begin(e, &nest, n->attr->n_axes, axes, 1, &start, &carry);
     const int v = reduce_over(e, op, body(e, n, in, mask, user), n->attr->n_axes, axes);
-    const int next = nest.n ? emit_op(e, fold_op(op), t, carry, v) : v;
+    const int next = emit_op(e, fold_op(op), t, carry, v);
     nest_end(e, &nest, &next, &result);
     return result;
 }
