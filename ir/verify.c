@@ -132,7 +132,6 @@ static bool check_operands(Verify *v, const Node *n) {
 static bool check_attribute(Verify *v, const Node *n) {
     const Model *m = v->g->model;
     const Attr *a = n->attr;
-    if (op_info[n->op].type == TYPE_ATTR && a->dtype != n->dtype) return fail(v, "attr.dtype is not the node's dtype");
     switch (n->op) {
     case OP_PARAM: return matches_decl(v, m->params.at, m->params.n, a->decl, n);
     case OP_STATE: return matches_decl(v, m->states.at, m->states.n, a->decl, n);
