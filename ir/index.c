@@ -240,8 +240,10 @@ static bool factor(Kernel *k, const Index *r, int64_t d, int64_t *g, const Index
         int na = 0, ns = 0;
         for (int j = 0; j < r->n; j++) {
             const Term t = r->term[j];
-            if (t.coef % *g == 0) ta[na++] = (Term){t.coef / *g, t.atom};
-            else ts[ns++] = t;
+            if (t.coef % *g == 0)
+                ta[na++] = (Term){t.coef / *g, t.atom};
+            else
+                ts[ns++] = t;
         }
         int64_t lo, hi;
         *small = index_make(k->arena, floor_mod(r->c, *g), ns, ts);
@@ -318,8 +320,7 @@ static const Index *mod_reduced(Kernel *k, const Index *r, int64_t d) {
     const Index *big, *small;
     if (index_range(k, r, &lo, &hi) && floor_div(lo, d) == floor_div(hi, d))
         return plus_const(a, r, wrap_mul(-d, floor_div(lo, d)));
-    if (factor(k, r, d, &g, &big, &small))
-        return combine(a, index_mod(k, big, index_const(a, d / g)), g, small, 1);
+    if (factor(k, r, d, &g, &big, &small)) return combine(a, index_mod(k, big, index_const(a, d / g)), g, small, 1);
     return raw(k, ATOM_MOD, r, index_const(a, d));
 }
 
@@ -336,7 +337,8 @@ const Index *index_mod(Kernel *k, const Index *x, const Index *d) {
     return raw(k, ATOM_MOD, x, d);
 }
 
-/* ---- queries ------------------------------------------------------------------------------------------------------ */
+/* ---- queries ------------------------------------------------------------------------------------------------------
+ */
 static bool mentions(const Kernel *k, const Atom *a, int axis);
 
 static bool index_mentions(const Kernel *k, const Index *x, int axis) {
@@ -368,8 +370,10 @@ bool index_affine_in(const Kernel *k, const Index *x, int axis, int64_t *coef) {
     *coef = 0;
     for (int i = 0; i < x->n; i++) {
         const Atom *a = &x->term[i].atom;
-        if (a->kind == ATOM_AXIS && a->id == axis) *coef = x->term[i].coef;
-        else if (mentions(k, a, axis)) return false;
+        if (a->kind == ATOM_AXIS && a->id == axis)
+            *coef = x->term[i].coef;
+        else if (mentions(k, a, axis))
+            return false;
     }
     return true;
 }

@@ -210,7 +210,9 @@ bool tile_infer(const Kernel *k, const Inst *i, TileType *out, const char **why)
 }
 
 /* ---- instructions ------------------------------------------------------------------------------------------ */
-static int *dup_ints(Builder *b, int n, const int *v) { return n ? arena_dup(b->k->arena, v, sizeof *v * (size_t)n) : NULL; }
+static int *dup_ints(Builder *b, int n, const int *v) {
+    return n ? arena_dup(b->k->arena, v, sizeof *v * (size_t)n) : NULL;
+}
 
 static int new_value(Kernel *k, TileType t) {
     vec_push(k->arena, k->types, t);

@@ -51,8 +51,10 @@ static bool has_axis(const TileType *t, int axis) {
 static double executions(const Counter *c, const TileType *t) {
     double n = 1;
     for (int a = 0; a < c->k->axes.n; a++) {
-        if (has_axis(t, a)) n *= extent_of(c->k, a);
-        else if (c->repeated[a]) n *= (double)ceil_div(c->k->axes.at[a].extent.bound, c->k->axes.at[a].step);
+        if (has_axis(t, a))
+            n *= extent_of(c->k, a);
+        else if (c->repeated[a])
+            n *= (double)ceil_div(c->k->axes.at[a].extent.bound, c->k->axes.at[a].step);
     }
     return n;
 }

@@ -73,12 +73,14 @@ static bool check_buffer(Machine *m, int n) {
     for (int d = 0; d < b->rank; d++) {
         const int64_t extent = m->limit[n][d] = dim_at(b->dim[d], m->syms);
         int64_t reach;
-        if (extent <= 0) empty = true;
+        if (extent <= 0)
+            empty = true;
         else if (__builtin_mul_overflow(extent - 1, b->stride[d], &reach) || __builtin_add_overflow(last, reach, &last))
             return run_fail(m, "buffer %%%s is larger than memory", b->name);
     }
     if (empty) return true;
-    if (__builtin_mul_overflow(last, dtype_bytes(b->dtype), &bytes) || bytes > m->memory[n].bytes - dtype_bytes(b->dtype))
+    if (__builtin_mul_overflow(last, dtype_bytes(b->dtype), &bytes) ||
+        bytes > m->memory[n].bytes - dtype_bytes(b->dtype))
         return run_fail(m, "buffer %%%s needs more than the %" PRId64 " bytes given", b->name, m->memory[n].bytes);
     return true;
 }
@@ -175,7 +177,8 @@ static void cursor_evaluate(Machine *m, Cursor *c) {
 /* Moves to lane l of the row; lanes are visited in order. */
 static void cursor_move(Machine *m, Cursor *c, int inner, int l) {
     if (inner >= 0) m->lane[inner] = l;
-    if (l == 0 || !c->affine) cursor_evaluate(m, c);
+    if (l == 0 || !c->affine)
+        cursor_evaluate(m, c);
     else
         for (int d = 0; d < c->inst->n_index; d++) c->at[d] = wrap_add(c->at[d], c->step[d]);
 }
@@ -224,8 +227,7 @@ static bool write_element(Machine *m, int buffer, int64_t offset, double v) {
                         t->writer - 1);
     if (t->reader && t->reader != m->program)
         return run_fail(m, "store %%%s: element %" PRId64 " is read by another program", b->name, offset);
-    if (t->stamp == m->stamp)
-        return run_fail(m, "store %%%s: two lanes write element %" PRId64, b->name, offset);
+    if (t->stamp == m->stamp) return run_fail(m, "store %%%s: two lanes write element %" PRId64, b->name, offset);
     *t = (Touch){.writer = m->program, .reader = t->reader, .stamp = m->stamp};
     element_put(b->dtype, (char *)memory->data + offset * bytes, v);
     if (memory->defined) memset(memory->defined + offset * bytes, 1, (size_t)bytes);

@@ -283,9 +283,12 @@ static const Index *expression(Parser *p) {
         c = (int64_t)((uint64_t)c + (uint64_t)x->c);
         for (int i = 0; i < x->n; i++) vec_push(p->a, terms, x->term[i]);
         if (terms.n > MAX_TERMS) return fail(p, "the expression is too long"), NULL;
-        if (accept(p, "+")) sign = 1;
-        else if (accept(p, "-")) sign = -1;
-        else return index_make(p->a, c, terms.n, terms.at);
+        if (accept(p, "+"))
+            sign = 1;
+        else if (accept(p, "-"))
+            sign = -1;
+        else
+            return index_make(p->a, c, terms.n, terms.at);
     }
 }
 
@@ -295,7 +298,8 @@ static bool index_expression(Parser *p, Inst *i) {
     return (i->index[i->n_index++] = expression(p)) != NULL;
 }
 
-/* ---- instructions --------------------------------------------------------------------------------------------------- */
+/* ---- instructions ---------------------------------------------------------------------------------------------------
+ */
 static bool block(Parser *p, Block *b);
 
 static Inst *new_inst(Parser *p, TileOp kind) {
@@ -416,8 +420,10 @@ static bool typed(Parser *p, Inst *i) {
     const char *why = "";
     const bool has = accept(p, ":");
     if (has && !type(p, &stated)) return false;
-    if (has) i->type = stated;
-    else if (needs_type(i)) return fail(p, "expected `:` and a type");
+    if (has)
+        i->type = stated;
+    else if (needs_type(i))
+        return fail(p, "expected `:` and a type");
     if (!tile_infer(p->k, i, &i->type, &why)) return fail(p, why);
     return !has || same_type(&stated, &i->type) || fail(p, "the instruction gives another type");
 }
@@ -516,7 +522,8 @@ static bool block(Parser *p, Block *b) {
     return true;
 }
 
-/* ---- head --------------------------------------------------------------------------------------------------------------- */
+/* ---- head
+ * --------------------------------------------------------------------------------------------------------------- */
 static bool syms(Parser *p) {
     const char *name;
     int64_t bound;

@@ -38,21 +38,30 @@ static void print_values(Printer *p, int n, const int *v) {
 }
 
 static void print_axis(Printer *p, int axis) {
-    if (axis < 0 || axis >= p->k->axes.n) fputc('?', p->f);
-    else if (p->canonical) fprintf(p->f, "a%d", axis);
-    else fputs(p->k->axes.at[axis].name, p->f);
+    if (axis < 0 || axis >= p->k->axes.n)
+        fputc('?', p->f);
+    else if (p->canonical)
+        fprintf(p->f, "a%d", axis);
+    else
+        fputs(p->k->axes.at[axis].name, p->f);
 }
 
 static void print_buffer_name(Printer *p, int b) {
-    if (b < 0 || b >= p->k->buffers.n) fputs("%?", p->f);
-    else if (p->canonical) fprintf(p->f, "%%b%d", b);
-    else fprintf(p->f, "%%%s", p->k->buffers.at[b].name);
+    if (b < 0 || b >= p->k->buffers.n)
+        fputs("%?", p->f);
+    else if (p->canonical)
+        fprintf(p->f, "%%b%d", b);
+    else
+        fprintf(p->f, "%%%s", p->k->buffers.at[b].name);
 }
 
 static void print_sym(Printer *p, int sym) {
-    if (p->canonical) fprintf(p->f, "s%d", sym);
-    else if (sym < 0 || sym >= p->k->n_syms || !p->k->sym_names) fputc('?', p->f);
-    else fputs(p->k->sym_names[sym], p->f);
+    if (p->canonical)
+        fprintf(p->f, "s%d", sym);
+    else if (sym < 0 || sym >= p->k->n_syms || !p->k->sym_names)
+        fputc('?', p->f);
+    else
+        fputs(p->k->sym_names[sym], p->f);
 }
 
 static bool axis_named(const Kernel *k, const char *name) {
@@ -148,12 +157,16 @@ static void print_term(Printer *p, const Term *t) {
 
 static void print_index(Printer *p, const Index *x) {
     for (int i = 0; i < x->n; i++) {
-        if (i) fputs(x->term[i].coef < 0 ? " - " : " + ", p->f);
-        else if (x->term[i].coef < 0) fputc('-', p->f);
+        if (i)
+            fputs(x->term[i].coef < 0 ? " - " : " + ", p->f);
+        else if (x->term[i].coef < 0)
+            fputc('-', p->f);
         print_term(p, &x->term[i]);
     }
-    if (x->n == 0) fprintf(p->f, "%" PRId64, x->c);
-    else if (x->c) fprintf(p->f, " %c %" PRIu64, x->c < 0 ? '-' : '+', magnitude(x->c));
+    if (x->n == 0)
+        fprintf(p->f, "%" PRId64, x->c);
+    else if (x->c)
+        fprintf(p->f, " %c %" PRIu64, x->c < 0 ? '-' : '+', magnitude(x->c));
 }
 
 /* ---- instructions --------------------------------------------------------------------------------------------- */
@@ -274,10 +287,13 @@ static void print_block(Printer *p, const Block *b, int depth) {
     }
 }
 
-/* ---- the head ----------------------------------------------------------------------------------------------------- */
+/* ---- the head -----------------------------------------------------------------------------------------------------
+ */
+static int printed_rank(const Buffer *b) { return b->rank < MAX_RANK ? b->rank : MAX_RANK; }
+
 static bool dense(const Buffer *b) {
     int64_t want = 1;
-    for (int d = b->rank - 1; d >= 0; d--) {
+    for (int d = printed_rank(b) - 1; d >= 0; d--) {
         if (b->stride[d] != want) return false;
         if (b->dim[d].bound > 0 && __builtin_mul_overflow(want, b->dim[d].bound, &want)) want = MAX_ELEMENTS;
     }
@@ -288,13 +304,13 @@ static void print_buffer(Printer *p, int n) {
     const Buffer *b = &p->k->buffers.at[n];
     print_buffer_name(p, n);
     fprintf(p->f, ": %s[", dtype_name(b->dtype));
-    for (int d = 0; d < b->rank; d++) {
+    for (int d = 0; d < printed_rank(b); d++) {
         if (d) fputc(',', p->f);
         print_dim(p, b->dim[d]);
     }
     fputc(']', p->f);
     if (!dense(b)) {
-        for (int d = 0; d < b->rank; d++) fprintf(p->f, "%s%" PRId64, d ? "," : " strides [", b->stride[d]);
+        for (int d = 0; d < printed_rank(b); d++) fprintf(p->f, "%s%" PRId64, d ? "," : " strides [", b->stride[d]);
         fputc(']', p->f);
     }
     if (b->written) fputs(" out", p->f);

@@ -161,8 +161,9 @@ static void run_dot(Machine *m, const Inst *i) {
         const double *acc = tile_row(m, &r, i->in[2], &as);
         for (int l = 0; l < r.count; l++) {
             const double sum = out[l * step] + acc[l * as];
-            out[l * step] = i->type.dtype == DT_I32 && fabs(sum) < 0x1p53 ? (double)(int32_t)(uint32_t)(uint64_t)(int64_t)sum
-                                                                            : scalar_round(i->type.dtype, sum);
+            out[l * step] = i->type.dtype == DT_I32 && fabs(sum) < 0x1p53
+                                ? (double)(int32_t)(uint32_t)(uint64_t)(int64_t)sum
+                                : scalar_round(i->type.dtype, sum);
         }
     }
 }

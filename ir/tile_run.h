@@ -20,15 +20,15 @@ typedef struct Machine {
     const Kernel *k;
     const TileMemory *memory;
     const int64_t *syms;
-    const char *error;        /* the first one */
-    Tile *value;              /* by value number */
-    int64_t extent[MAX_AXES]; /* run-time */
-    int64_t base[MAX_AXES];   /* first index of the current tile */
-    int active[MAX_AXES];     /* its lanes that hold values */
-    int lane[MAX_AXES];       /* of the element being addressed */
+    const char *error;          /* the first one */
+    Tile *value;                /* by value number */
+    int64_t extent[MAX_AXES];   /* run-time */
+    int64_t base[MAX_AXES];     /* first index of the current tile */
+    int active[MAX_AXES];       /* its lanes that hold values */
+    int lane[MAX_AXES];         /* of the element being addressed */
     int64_t (*limit)[MAX_RANK]; /* run-time extents of the buffers */
-    Touch **touch;            /* by buffer; NULL: never written; shared by buffers with one address */
-    int32_t program;          /* + 1 */
+    Touch **touch;              /* by buffer; NULL: never written; shared by buffers with one address */
+    int32_t program;            /* + 1 */
     uint32_t stamp;
     bool bad_divisor;
 } Machine;
@@ -46,7 +46,7 @@ void rows_next(Machine *m, Rows *r);
 double *tile_row(const Machine *m, const Rows *r, int value, int64_t *step); /* first element and distance */
 
 bool run_fail(Machine *m, const char *fmt, ...) __attribute__((format(printf, 2, 3))); /* returns false */
-bool memory_prepare(Machine *m); /* checks the buffers, allocates the access maps */
+bool memory_prepare(Machine *m);                  /* checks the buffers, allocates the access maps */
 int64_t memory_index(Machine *m, const Index *x); /* at m->lane */
 bool memory_load(Machine *m, const Inst *i);
 bool memory_store(Machine *m, const Inst *i);

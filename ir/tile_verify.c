@@ -10,11 +10,11 @@ enum { MAX_INDEX_DEPTH = 64, MAX_BLOCK_DEPTH = 64 };
 typedef struct Verifier {
     Arena *a;
     const Kernel *k;
-    const char *error; /* the first */
-    bool *visible;     /* by value: in scope here */
-    bool *defined;     /* by value: anywhere so far */
+    const char *error;   /* the first */
+    bool *visible;       /* by value: in scope here */
+    bool *defined;       /* by value: anywhere so far */
     bool open[MAX_AXES]; /* loop axes whose loop encloses this place */
-    VEC(int) scope;    /* visible values, innermost last */
+    VEC(int) scope;      /* visible values, innermost last */
     int depth;
 } Verifier;
 
@@ -118,7 +118,8 @@ static bool check_type(Verifier *v, const TileType *t) {
 static bool check_use(Verifier *v, int value) {
     if (value < 0 || value >= v->k->types.n) return fail(v, "a value is used that the kernel has not");
     if (!v->visible[value])
-        return fail(v, v->defined[value] ? "%%%d is used outside its body" : "%%%d is used before it is defined", value);
+        return fail(v, v->defined[value] ? "%%%d is used outside its body" : "%%%d is used before it is defined",
+                    value);
     return true;
 }
 
@@ -163,7 +164,8 @@ static bool check_index_fits(Verifier *v, const Index *x, const TileType *t) {
 static bool define(Verifier *v, int value, const TileType *t) {
     if (value < 0 || value >= v->k->types.n) return fail(v, "a result has no value number");
     if (v->defined[value]) return fail(v, "%%%d is defined twice", value);
-    if (!same_type(t, &v->k->types.at[value])) return fail(v, "%%%d has another type than its instruction gives", value);
+    if (!same_type(t, &v->k->types.at[value]))
+        return fail(v, "%%%d has another type than its instruction gives", value);
     if (!check_type(v, t)) return false;
     v->defined[value] = v->visible[value] = true;
     vec_push(v->a, v->scope, value);
@@ -245,7 +247,8 @@ static bool check_inst(Verifier *v, const Inst *i) {
     const char *why = "";
     if (!check_operands(v, i)) return false;
     if (i->kind == TI_FOR || i->kind == TI_IF) return check_nested(v, i);
-    if (!tile_infer(v->k, i, &t, &why)) return i->result >= 0 ? fail(v, "%%%d: %s", i->result, why) : fail(v, "%s", why);
+    if (!tile_infer(v->k, i, &t, &why))
+        return i->result >= 0 ? fail(v, "%%%d: %s", i->result, why) : fail(v, "%s", why);
     if ((i->kind == TI_LOAD || i->kind == TI_STORE) && !check_access(v, i, &t)) return false;
     if (i->kind == TI_STORE) return true;
     if (!same_type(&t, &i->type)) return fail(v, "%%%d is stated to have another type than it has", i->result);

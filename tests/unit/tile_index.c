@@ -44,8 +44,10 @@ static int64_t value_at(const Index *x, int64_t i, int64_t j, int64_t s) {
     for (int n = 0; n < x->n; n++) {
         const Atom *a = &x->term[n].atom;
         int64_t t = 0;
-        if (a->kind == ATOM_AXIS) t = a->id == 0 ? i : a->id == 1 ? j : s;
-        else if (a->kind == ATOM_EXTENT) t = s + 1;
+        if (a->kind == ATOM_AXIS)
+            t = a->id == 0 ? i : a->id == 1 ? j : s;
+        else if (a->kind == ATOM_EXTENT)
+            t = s + 1;
         else {
             const int64_t num = value_at(a->num, i, j, s), den = value_at(a->den, i, j, s), q = floor_div(num, den);
             t = a->kind == ATOM_DIV ? q : num - q * den;

@@ -1,0 +1,189 @@
+/* The Tile IR verifier: one malformed kernel per rule. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <cmocka.h>
+#include "ir/tile.h"
+#include <stdlib.h>
+#include <string.h>
+
+#define HEAD                                                      \
+    "kernel @k<S<=8>(%x: f32[8], %ids: i32[8], %y: f32[8] out)\n" \
+    "  grid i in 0..8 step 4\n  loop j in 0..8 step 4\n  span c in 0..8 step 8\n"
+#define LOADED HEAD "  %0 = load %x[i]\n"
+
+static Kernel *parse(Arena *a, const char *text) {
+    const char *error = NULL;
+    Kernel *k = kernel_parse(a, text, &error);
+    if (!k) fail_msg("%s in:\n%s", error, text);
+    return k;
+}
+
+static void assert_violates(Arena *a, const Kernel *k, const char *want) {
+    const char *got = kernel_verify(a, k);
+    if (!got) fail_msg("accepted; wanted `%s`", want);
+    if (!strstr(got, want)) fail_msg("`%s` does not say `%s`", got, want);
+}
+
+/* Malformed kernels that the text can express. */
+static void test_texts(void **state) {
+    (void)state;
+    static const struct {
+        const char *text, *violation;
+    } wrong[] = {
+        {"kernel @k()\n  span c in 0..8 step 7\n", "span c of 8 does not fit in one tile of 7"},
+        {"kernel @k()\n  loop j in 0..8 step 4\n  grid i in 0..8 step 4\n", "grid axis i comes after"},
+        {"kernel @k(%i: f32[8])\n  grid i in 0..8 step 4\n", "an axis and a buffer are named i"},
+        {LOADED "  store %x[i], %0\n", "stores to %x, which is not declared out"},
+        {HEAD "  %0 = load %x[j]\n", "axis j is used outside its loop"},
+        {HEAD "  %0 = full 0 : f32[j:4]\n", "axis j is used outside its loop"},
+        {HEAD "  %0 = index j + 1\n", "axis j is used outside its loop"},
+        {HEAD "  for j {\n    %0 = load %x[j]\n    yield\n  }\n  %1 = neg %0\n", "%0 is used outside its body"},
+        {HEAD "  for j {\n    %0 = index j\n    yield\n  }\n  %1 = load %x[%0]\n", "%0 is used outside its body"},
+        {HEAD "  for i {\n    yield\n  }\n", "a loop runs over what is no loop axis"},
+        {HEAD "  for c {\n    yield\n  }\n", "a loop runs over what is no loop axis"},
+        {HEAD "  for j {\n    for j {\n      yield\n    }\n    yield\n  }\n", "a loop over j stands inside another"},
+        {HEAD "  for j {\n  }\n", "a body does not end with yield"},
+        {HEAD "  for j {\n    yield\n    yield\n  }\n", "yield stands elsewhere"},
+        {HEAD "  yield\n", "yield stands elsewhere"},
+        {LOADED "  %3 = for j carry %1 = %0 {\n    yield\n  }\n", "0 values are yielded for 1"},
+        {LOADED "  for j {\n    yield %0\n  }\n", "1 values are yielded for 0"},
+        {LOADED "  %3 = for j carry %1 = %0 {\n    %2 = sum %1 over i\n    yield %2\n  }\n",
+         "is yielded for %0 of another type"},
+        {LOADED "  %3 = for j carry %1 = %0 {\n    %2 = load %x[j]\n    yield %2\n  }\n",
+         "is yielded for %0 of another type"},
+        {LOADED "  %3 = for j carry %1 = %0 {\n    %2 = cast %1 : f16[i:4]\n    yield %2\n  }\n", "of another type"},
+        {LOADED "  if %0 {\n    yield\n  }\n", "a condition is not a scalar bool"},
+        {LOADED "  %1 = lt %0, %0\n  if %1 {\n    yield\n  }\n", "a condition is not a scalar bool"},
+        {LOADED "  %1 = load %x[%0]\n", "%0 is used as an index but is not i32"},
+        {HEAD "  %0 = load %x[i / 0]\n", "an index divides by zero"},
+        {HEAD "  %0 = load %x[i mod (1 - 3)]\n", "an index divides by zero"},
+    };
+    for (size_t n = 0; n < sizeof wrong / sizeof *wrong; n++) {
+        Arena *a = arena_new();
+        assert_violates(a, parse(a, wrong[n].text), wrong[n].violation);
+        arena_free(a);
+    }
+}
+
+#define GOOD                                                                                                      \
+    LOADED "  %1 = for j carry %2 = %0 {\n    %3 = load %x[j + S]\n    %4 = sum %3 over j\n    %5 = add %2, %4\n" \
+           "    yield %5\n  }\n  store %y[i], %1\n"
+
+/* A kernel broken by hand: what text cannot express. */
+typedef void Damage(Kernel *k);
+static Inst *loop_of(Kernel *k) { return k->body.at[1]; }
+
+static void axis_step(Kernel *k) { k->axes.at[0].step = 0; }
+static void axis_name(Kernel *k) { k->axes.at[1].name = "i"; }
+static void axis_symbol(Kernel *k) { k->axes.at[0].extent.sym = 3; }
+static void axis_extent(Kernel *k) { k->axes.at[0].extent.bound = -1; }
+static void axis_lanes(Kernel *k) { k->axes.at[0].lanes = -1; }
+static void buffer_rank(Kernel *k) { k->buffers.at[0].rank = MAX_RANK + 1; }
+static void buffer_stride(Kernel *k) { k->buffers.at[0].stride[0] = -1; }
+static void buffer_name(Kernel *k) { k->buffers.at[0].name = "h.3"; }
+static void kernel_name(Kernel *k) { k->name = "3k"; }
+static void operand_past(Kernel *k) { loop_of(k)->body.at[1]->in[0] = 99; }
+static void operand_later(Kernel *k) { loop_of(k)->body.at[1]->in[0] = 5; }
+static void result_twice(Kernel *k) { loop_of(k)->body.at[1]->result = 3; }
+static void result_type(Kernel *k) { k->types.at[4].dtype = DT_F64; }
+static void stated_type(Kernel *k) { loop_of(k)->body.at[1]->type.dtype = DT_F64; }
+static void axes_order(Kernel *k) {
+    k->types.at[0] = (TileType){.dtype = DT_F32, .n_axes = 2, .axis = {2, 0}};
+    k->body.at[0]->kind = TI_FULL;
+    k->body.at[0]->n_index = 0;
+    k->body.at[0]->type = k->types.at[0];
+}
+static void buffer_missing(Kernel *k) { k->body.at[0]->buffer = 7; }
+static void too_few_indices(Kernel *k) { k->body.at[0]->n_index = 0; }
+static void index_missing(Kernel *k) { k->body.at[0]->index[0] = NULL; }
+static void index_axis_missing(Kernel *k) {
+    k->body.at[0]->index[0] = index_make(k->arena, 0, 1, &(Term){.coef = 1, .atom = {.kind = ATOM_AXIS, .id = 9}});
+}
+static void index_symbol(Kernel *k) {
+    k->body.at[0]->index[0] = index_make(k->arena, 0, 1, &(Term){.coef = 1, .atom = {.kind = ATOM_EXTENT, .id = 4}});
+}
+static void elementwise(Kernel *k) { loop_of(k)->body.at[2]->op = OP_RESHAPE; }
+static void symbols_unnamed(Kernel *k) { k->sym_names = NULL; }
+static void carry_missing(Kernel *k) { loop_of(k)->carry = NULL; }
+static void mask_type(Kernel *k) {
+    Inst *store = k->body.at[2];
+    store->n_in = 2;
+    store->in = arena_dup(k->arena, (int[]){1, 1}, 2 * sizeof(int));
+}
+
+static void test_damage(void **state) {
+    (void)state;
+    static const struct {
+        Damage *damage;
+        const char *violation;
+    } wrong[] = {
+        {axis_step, "axis i has step 0"},
+        {axis_name, "two axes are named i"},
+        {axis_symbol, "follows a symbol that the kernel has not"},
+        {axis_extent, "impossible extent"},
+        {axis_lanes, "negative lanes"},
+        {buffer_rank, "has rank 11"},
+        {buffer_stride, "negative stride"},
+        {buffer_name, "a buffer has no name"},
+        {kernel_name, "its name is not an identifier"},
+        {operand_past, "a value is used that the kernel has not"},
+        {operand_later, "%5 is used before it is defined"},
+        {result_twice, "%3 is defined twice"},
+        {result_type, "%4 has another type than its instruction gives"},
+        {stated_type, "%4 is stated to have another type"},
+        {axes_order, "the axes of a value are not in order"},
+        {buffer_missing, "no such buffer"},
+        {too_few_indices, "as many indices"},
+        {index_missing, "an index is missing"},
+        {index_axis_missing, "an axis is used that the kernel has not"},
+        {index_symbol, "an index uses an unknown symbol"},
+        {elementwise, "not an elementwise operation"},
+        {symbols_unnamed, "its symbols have no names"},
+        {carry_missing, "a body's values are missing"},
+        {mask_type, "the mask is not bool"},
+    };
+    for (size_t n = 0; n < sizeof wrong / sizeof *wrong; n++) {
+        Arena *a = arena_new();
+        Kernel *k = parse(a, GOOD);
+        assert_null(kernel_verify(a, k));
+        wrong[n].damage(k);
+        assert_violates(a, k, wrong[n].violation);
+        char *text = NULL;
+        size_t bytes = 0;
+        FILE *f = open_memstream(&text, &bytes); /* a refused kernel still prints */
+        if (wrong[n].damage != index_missing) kernel_print(f, k);
+        fclose(f);
+        assert_true(wrong[n].damage == index_missing || bytes > 0);
+        free(text);
+        arena_free(a);
+    }
+}
+
+/* Two loops after each other may walk one axis; an access may reach MAX_TILE_AXES axes, not more. */
+static void test_limits(void **state) {
+    (void)state;
+    Arena *a = arena_new();
+    assert_null(kernel_verify(a, parse(a, HEAD "  for j {\n    yield\n  }\n  for j {\n    yield\n  }\n")));
+    Kernel *k = kernel_new(a, "wide");
+    const int x = kernel_buffer(k, "x", DT_F32, shape_fixed(1, (int64_t[]){40}), NULL, false);
+    const Index *sum = index_const(a, 0);
+    for (int i = 0; i < MAX_TILE_AXES; i++)
+        sum = index_add(k, sum, index_axis(k, kernel_axis(k, "a", AXIS_SPAN, dim_fixed(2), 2)));
+    Builder b = {k, &k->body};
+    tile_load(&b, x, &sum, -1, 0);
+    assert_null(kernel_verify(a, k));
+    sum = index_add(k, sum, index_axis(k, kernel_axis(k, "b", AXIS_SPAN, dim_fixed(2), 2)));
+    tile_load(&b, x, &sum, -1, 0);
+    assert_violates(a, k, "too many axes");
+    arena_free(a);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_texts),
+        cmocka_unit_test(test_damage),
+        cmocka_unit_test(test_limits),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
