@@ -1,0 +1,149 @@
+/* Movement in front of a contraction is absorbed into its index maps: a transpose, slice, pad, broadcast
+ * or change of unit dims costs no pass over memory.
+ *
+ * What the movement itself made out of range must stay out of range, so a subscript that is no longer
+ * read becomes a guard, unless it always holds.  A pad with zeros needs none: a term with a padded zero
+ * is left out (0 times infinity is 0 here, as stated for indexed sums). */
+#include "passes/affine.h"
+#include "passes/rewrite.h"
+#include <math.h>
+#include <string.h>
+
+typedef struct Absorb {
+    Rewriter *r;
+    const Contract *old;
+    Contract c;         /* under construction */
+    Affine *map;        /* of the operand at hand */
+    const Affine *from; /* its old map */
+} Absorb;
+
+/* The subscript e that was in [0, extent) by being a read is so by a guard. */
+static void keep_range(Absorb *b, const Affine *e, Dim extent) {
+    if (affine_always_in(b->old, e, 0, extent)) return;
+    b->c.guard[b->c.n_guards++] = (Guard){.kind = GUARD_RANGE, .e = *e, .hi = extent};
+}
+
+static bool absorb_transpose(Absorb *b, const Node *x) {
+    for (int d = 0; d < x->shape.rank; d++) b->map[x->attr->axes[d]] = b->from[d];
+    return true;
+}
+
+static bool absorb_broadcast(Absorb *b, const Node *x) {
+    bool is_new[MAX_RANK];
+    for (int d = 0; d < x->shape.rank; d++) is_new[d] = true;
+    for (int d = 0; d < x->attr->n_axes; d++) {
+        b->map[d] = b->from[x->attr->axes[d]];
+        is_new[x->attr->axes[d]] = false;
+    }
+    for (int d = 0; d < x->shape.rank; d++)
+        if (is_new[d]) keep_range(b, &b->from[d], x->shape.dim[d]);
+    return true;
+}
+
+static bool absorb_slice(Absorb *b, const Node *x) {
+    for (int d = 0; d < x->shape.rank; d++) {
+        if (!dim_is_fixed(x->attr->lo[d])) return false;
+        if (!affine_scale_add(&b->from[d], x->attr->step[d], x->attr->lo[d].bound, &b->map[d])) return false;
+        bool whole =
+            x->attr->step[d] == 1 && x->attr->lo[d].bound == 0 && dim_equal(x->shape.dim[d], x->in[0]->shape.dim[d]);
+        if (!whole) keep_range(b, &b->from[d], x->shape.dim[d]);
+    }
+    return true;
+}
+
+static bool absorb_pad(Absorb *b, const Node *x) {
+    if (x->attr->value != 0) return false;
+    for (int d = 0; d < x->shape.rank; d++)
+        if (!affine_scale_add(&b->from[d], 1, -x->attr->lo[d].bound, &b->map[d])) return false;
+    return true;
+}
+
+static bool is_unit(Dim d) { return dim_is_fixed(d) && d.bound == 1; }
+
+/* Only reshapes that add or remove dims of extent 1. */
+static bool absorb_reshape(Absorb *b, const Node *x) {
+    const Shape *in = &x->in[0]->shape, *out = &x->shape;
+    int i = 0, o = 0;
+    while (i < in->rank || o < out->rank) {
+        if (i < in->rank && o < out->rank && dim_equal(in->dim[i], out->dim[o])) {
+            b->map[i++] = b->from[o++];
+        } else if (i < in->rank && is_unit(in->dim[i])) {
+            b->map[i++] = (Affine){.divisor = 1};
+        } else if (o < out->rank && is_unit(out->dim[o])) {
+            keep_range(b, &b->from[o], out->dim[o]);
+            o++;
+        } else {
+            return false;
+        }
+    }
+    return true;
+}
+
+static bool absorb_operand(Absorb *b, const Node *x) {
+    switch (x->op) {
+    case OP_TRANSPOSE: return absorb_transpose(b, x);
+    case OP_BROADCAST: return absorb_broadcast(b, x);
+    case OP_SLICE: return absorb_slice(b, x);
+    case OP_PAD: return absorb_pad(b, x);
+    case OP_RESHAPE: return absorb_reshape(b, x);
+    default: return false;
+    }
+}
+
+/* A copy of the contraction of n with room for one more operand's worth of guards. */
+static Absorb start(Rewriter *r, const Node *n) {
+    Absorb b = {.r = r, .old = n->attr->contract, .c = *n->attr->contract};
+    b.c.map = arena_dup(r->scratch, b.old->map, sizeof *b.old->map * (size_t)b.old->n_operands);
+    b.c.guard = ARENA_ARRAY(r->scratch, Guard, b.old->n_guards + MAX_RANK);
+    if (b.old->n_guards) memcpy(b.c.guard, b.old->guard, sizeof(Guard) * (size_t)b.old->n_guards);
+    return b;
+}
+
+static Node *finish(Absorb *b, int n, Node *const *in) {
+    const Attr attr = {.contract = &b->c};
+    DType dtype;
+    Shape shape = {0};
+    const char *why;
+    if (!graph_infer(b->r->scratch, OP_CONTRACT, n, in, &attr, &dtype, &shape, &why)) return NULL; /* past a limit */
+    return rewrite_op(b->r, OP_CONTRACT, n, in, &attr);
+}
+
+/* A splat operand is a factor of the sum: it is multiplied once, after. */
+static Node *hoist_constant(Rewriter *r, const Node *n, int k) {
+    double value = n->in[k]->attr->value;
+    bool moderate = fabs(value) > 0x1p-40 && fabs(value) < 0x1p40 && n->dtype != DT_F16;
+    if (n->n_in == 1 || !(moderate || value == 1) || !dtype_is_float(n->dtype)) return NULL;
+    Absorb b = start(r, n);
+    Node **in = ARENA_ARRAY(r->scratch, Node *, n->n_in);
+    for (int d = 0; d < n->in[k]->shape.rank; d++) keep_range(&b, &b.old->map[k][d], n->in[k]->shape.dim[d]);
+    b.c.n_operands = 0;
+    for (int i = 0; i < n->n_in; i++) {
+        if (i == k) continue;
+        memcpy(b.c.map[b.c.n_operands], b.old->map[i], sizeof *b.c.map);
+        in[b.c.n_operands++] = n->in[i];
+    }
+    Node *sum = finish(&b, b.c.n_operands, in);
+    if (!sum || value == 1) return sum;
+    return rewrite_op(r, OP_MUL, 2, (Node *[]){sum, rewrite_const(r, n->dtype, n->shape, value)}, NULL);
+}
+
+Node *rule_absorb(Rewriter *r, const Node *n) {
+    for (int k = 0; k < n->n_in; k++) {
+        Node *x = n->in[k];
+        if (rewrite_seen(r, x, OP_CONST)) {
+            Node *hoisted = hoist_constant(r, n, k);
+            if (hoisted) return hoisted;
+        }
+        if (!rewrite_seen(r, x, x->op) || op_info[x->op].cls != CLASS_MOVE) continue;
+        Absorb b = start(r, n);
+        b.from = b.old->map[k];
+        b.map = b.c.map[k];
+        memset(b.map, 0, sizeof *b.c.map);
+        if (!absorb_operand(&b, x)) continue;
+        Node **in = arena_dup(r->scratch, n->in, sizeof *in * (size_t)n->n_in);
+        in[k] = x->in[0];
+        Node *done = finish(&b, n->n_in, in);
+        if (done) return done;
+    }
+    return NULL;
+}

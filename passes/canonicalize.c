@@ -1,0 +1,96 @@
+/* canonicalize: folding, algebra, common subexpressions, dead code.
+ *
+ * Needs: a legal graph.  Keeps: the results' values (rules.def says how exactly) and their derivatives;
+ * it may run before and after autodiff.  Running it twice changes nothing.  Rules are data (rules.def) or
+ * one function per op; this file lists which apply to what. */
+#include "passes/rewrite.h"
+
+/* An elementwise op of constants is a constant. */
+static Node *fold_constants(Rewriter *r, const Node *n) {
+    double x[4];
+    if (n->op == OP_PHILOX) return NULL;
+    for (int k = 0; k < n->n_in; k++) {
+        if (!rewrite_seen(r, n->in[k], OP_CONST)) return NULL;
+        x[k] = n->in[k]->attr->value;
+    }
+    DType t = n->op == OP_CAST ? n->dtype : n->in[n->n_in - 1]->dtype;
+    return rewrite_const(r, n->dtype, n->shape, scalar_op(n->op, t, x));
+}
+
+static Node *drop_cast(Rewriter *r, const Node *n) {
+    (void)r;
+    return n->op == OP_CAST && n->dtype == n->in[0]->dtype ? n->in[0] : NULL;
+}
+
+static bool same_spread(const Node *a, const Node *b) {
+    if (!shape_equal(a->in[0]->shape, b->in[0]->shape)) return false;
+    for (int d = 0; d < a->attr->n_axes; d++)
+        if (a->attr->axes[d] != b->attr->axes[d]) return false;
+    return true;
+}
+
+/* f(broadcast(a), broadcast(b)) = broadcast(f(a, b)): computed once per value, not once per copy. */
+static Node *compute_before_broadcast(Rewriter *r, const Node *n) {
+    const Node *spread = NULL;
+    for (int k = 0; k < n->n_in; k++) {
+        const Node *x = rewrite_seen(r, n->in[k], OP_BROADCAST);
+        if (!x && !rewrite_seen(r, n->in[k], OP_CONST)) return NULL;
+        if (x && spread && !same_spread(x, spread)) return NULL;
+        if (x) spread = x;
+    }
+    if (!spread) return NULL;
+    Node *in[4];
+    for (int k = 0; k < n->n_in; k++) {
+        const Node *x = rewrite_seen(r, n->in[k], OP_BROADCAST);
+        in[k] = x ? x->in[0] : rewrite_const(r, n->in[k]->dtype, spread->in[0]->shape, n->in[k]->attr->value);
+    }
+    return rewrite_broadcast(r, rewrite_op(r, n->op, n->n_in, in, n->attr), n->shape, spread->attr->axes);
+}
+
+/* What a fixed extent and an axis of one element are is known. */
+static Node *fold_source(Rewriter *r, const Node *n) {
+    if (n->op == OP_EXTENT && dim_is_fixed(n->attr->extent))
+        return rewrite_const(r, n->dtype, n->shape, (double)n->attr->extent.bound);
+    if (n->op != OP_IOTA) return NULL;
+    Dim extent = n->shape.dim[n->attr->axis];
+    return extent.bound <= 1 ? rewrite_const(r, n->dtype, n->shape, 0) : NULL;
+}
+
+static RewriteRule *const none[] = {NULL};
+static RewriteRule *const element_rules[] = {fold_constants, drop_cast, rule_patterns, compute_before_broadcast, NULL};
+static RewriteRule *const special_rules[] = {rule_patterns, NULL};
+static RewriteRule *const source_rules[] = {fold_source, NULL};
+
+static RewriteRule *const reshape_rules[] = {rule_reshape, NULL}, *const transpose_rules[] = {rule_transpose, NULL},
+                          *const broadcast_rules[] = {rule_broadcast, NULL}, *const slice_rules[] = {rule_slice, NULL},
+                          *const pad_rules[] = {rule_pad, NULL}, *const concat_rules[] = {rule_concat, NULL},
+                          *const sum_rules[] = {rule_sum, NULL}, *const extremum_rules[] = {rule_extremum, NULL},
+                          *const product_rules[] = {rule_product, NULL}, *const scan_rules[] = {rule_scan, NULL},
+                          *const contract_rules[] = {rule_absorb, NULL};
+
+static RewriteRule *const *const by_op[OP_COUNT] = {
+    [OP_RESHAPE] = reshape_rules,
+    [OP_TRANSPOSE] = transpose_rules,
+    [OP_BROADCAST] = broadcast_rules,
+    [OP_SLICE] = slice_rules,
+    [OP_PAD] = pad_rules,
+    [OP_CONCAT] = concat_rules,
+    [OP_SUM] = sum_rules,
+    [OP_RMAX] = extremum_rules,
+    [OP_RMIN] = extremum_rules,
+    [OP_PROD] = product_rules,
+    [OP_SCAN] = scan_rules,
+    [OP_CONTRACT] = contract_rules,
+};
+
+RewriteRule *const *canonical_rules(Op op) {
+    if (by_op[op]) return by_op[op];
+    switch (op_info[op].cls) {
+    case CLASS_ELEMENT: return element_rules;
+    case CLASS_SOURCE: return source_rules;
+    case CLASS_SPECIAL: return op == OP_STOP_GRADIENT ? special_rules : none;
+    default: return none;
+    }
+}
+
+Graph *pass_canonicalize(PassContext *c, Graph *g) { return rewrite_graph(c, g, canonical_rules); }

@@ -1,0 +1,41 @@
+#include "passes/contract_class.h"
+#include "passes/affine.h"
+
+static bool uses_loop(const Contract *c, int operand, int rank, int loop) {
+    for (int d = 0; d < rank; d++)
+        if (c->map[operand][d].coef[loop] != 0) return true;
+    return false;
+}
+
+static LoopClass class_of(const Contract *c, Node *const *in, int loop) {
+    if (c->n_operands != 2) return LOOP_OTHER;
+    bool a = uses_loop(c, 0, in[0]->shape.rank, loop), b = uses_loop(c, 1, in[1]->shape.rank, loop);
+    bool out = loop < c->n_out;
+    if (a && b) return out ? LOOP_BATCH : LOOP_K;
+    if (!out || (!a && !b)) return LOOP_OTHER;
+    return a ? LOOP_M : LOOP_N;
+}
+
+static bool is_plain(const Contract *c, Node *const *in) {
+    for (int k = 0; k < c->n_operands; k++) {
+        unsigned seen = 0;
+        for (int d = 0; d < in[k]->shape.rank; d++) {
+            int loop = affine_single_loop(c, &c->map[k][d]);
+            if (loop < 0 || seen >> loop & 1 || !dim_equal(c->extent[loop], in[k]->shape.dim[d])) return false;
+            seen |= 1u << loop;
+        }
+    }
+    return c->n_guards == 0;
+}
+
+ContractClass contract_classify(const Contract *c, Node *const *in) {
+    ContractClass r = {.batch = 1, .m = 1, .n = 1, .k = 1, .other = 1, .is_plain = is_plain(c, in)};
+    int64_t *const product[] = {
+        [LOOP_BATCH] = &r.batch, [LOOP_M] = &r.m, [LOOP_N] = &r.n, [LOOP_K] = &r.k, [LOOP_OTHER] = &r.other};
+    for (int l = 0; l < c->n_loops; l++) {
+        r.loop[l] = class_of(c, in, l);
+        int64_t *p = product[r.loop[l]];
+        if (__builtin_mul_overflow(*p, c->extent[l].bound, p)) *p = INT64_MAX;
+    }
+    return r;
+}

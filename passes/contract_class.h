@@ -1,0 +1,23 @@
+/* The role of each loop of a contraction of two operands, as a matrix product sees it. */
+#ifndef FUSEC_PASSES_CONTRACT_CLASS_H
+#define FUSEC_PASSES_CONTRACT_CLASS_H
+#include "ir/graph.h"
+
+typedef enum {
+    LOOP_BATCH, /* in both operands and the output */
+    LOOP_M,     /* in the first operand and the output */
+    LOOP_N,     /* in the second operand and the output */
+    LOOP_K,     /* summed, in both operands */
+    LOOP_OTHER  /* anything else; every loop of a contraction that has not two operands */
+} LoopClass;
+
+typedef struct ContractClass {
+    LoopClass loop[MAX_LOOPS];
+    int64_t batch, m, n, k, other; /* products of the extents at the bound; 1 for no such loop, saturating */
+    bool is_plain;                 /* every subscript is one whole loop, each at most once per operand, and no guards */
+} ContractClass;
+
+/* in: the operands, for their ranks. */
+ContractClass contract_classify(const Contract *c, Node *const *in);
+
+#endif

@@ -1,0 +1,166 @@
+/* jacobian_gemm: brings contractions into the form that maps onto few, large matrix products.
+ *
+ * Needs: a legal graph, best canonical.  Keeps: the results' values.  Per contraction: loops of extent 1
+ * and guards that always hold go; loops that run side by side through all operands and the result become
+ * one (batch and time fold into M, or into K of a weight gradient); the sum of a product of two spread
+ * operands becomes a contraction.  contract_class.h then names each loop's role. */
+#include "passes/affine.h"
+#include "passes/rewrite.h"
+#include <string.h>
+
+static bool is_unit(Dim d) { return dim_is_fixed(d) && d.bound == 1; }
+
+/* Deep enough a copy that maps and guards may be edited. */
+static Contract copy_contract(Rewriter *r, const Contract *c) {
+    Contract copy = *c;
+    copy.map = arena_dup(r->scratch, c->map, sizeof *c->map * (size_t)c->n_operands);
+    copy.guard = ARENA_ARRAY(r->scratch, Guard, c->n_guards);
+    if (c->n_guards) memcpy(copy.guard, c->guard, sizeof(Guard) * (size_t)c->n_guards);
+    return copy;
+}
+
+static Node *emit_contract(Rewriter *r, const Contract *c, Node *const *in) {
+    return rewrite_op(r, OP_CONTRACT, c->n_operands, in, &(Attr){.contract = c});
+}
+
+static Node *drop_guards(Rewriter *r, const Node *n) {
+    const Contract *c = n->attr->contract;
+    Contract kept = copy_contract(r, c);
+    kept.n_guards = 0;
+    for (int i = 0; i < c->n_guards; i++)
+        if (!guard_always_holds(c, &c->guard[i])) kept.guard[kept.n_guards++] = c->guard[i];
+    return kept.n_guards < c->n_guards ? emit_contract(r, &kept, n->in) : NULL;
+}
+
+/* ---- removing a loop ----------------------------------------------------------------------------- */
+static void remove_coef(Affine *e, int loop) {
+    memmove(&e->coef[loop], &e->coef[loop + 1], sizeof(int64_t) * (size_t)(MAX_LOOPS - 1 - loop));
+    e->coef[MAX_LOOPS - 1] = 0;
+}
+
+/* Takes the loop out as if its index were always 0. */
+static void remove_loop(Contract *c, Node *const *in, int loop) {
+    for (int k = 0; k < c->n_operands; k++)
+        for (int d = 0; d < in[k]->shape.rank; d++) remove_coef(&c->map[k][d], loop);
+    for (int i = 0; i < c->n_guards; i++) remove_coef(&c->guard[i].e, loop);
+    memmove(&c->extent[loop], &c->extent[loop + 1], sizeof(Dim) * (size_t)(MAX_LOOPS - 1 - loop));
+    c->n_loops--;
+    c->n_out -= loop < c->n_out;
+}
+
+static Node *drop_unit_loops(Rewriter *r, const Node *n) {
+    Contract c = copy_contract(r, n->attr->contract);
+    for (int l = c.n_loops - 1; l >= 0; l--)
+        if (is_unit(c.extent[l])) remove_loop(&c, n->in, l);
+    if (c.n_loops == n->attr->contract->n_loops) return NULL;
+    return rewrite_reshape(r, emit_contract(r, &c, n->in), n->shape);
+}
+
+/* ---- merging two loops ------------------------------------------------------------------------------ */
+static bool uses(const Affine *e, int u, int v) { return e->coef[u] != 0 || e->coef[v] != 0; }
+
+/* Where operand k has u and v as whole, neighbouring dims: the dim of u; -1: in no dim; -2: otherwise. */
+static int neighbours(const Contract *c, const Node *x, int k, int u, int v) {
+    int at = -1;
+    for (int d = 0; d < x->shape.rank; d++) {
+        if (!uses(&c->map[k][d], u, v)) continue;
+        bool pair = at < 0 && d + 1 < x->shape.rank && affine_single_loop(c, &c->map[k][d]) == u &&
+                    affine_single_loop(c, &c->map[k][d + 1]) == v && dim_equal(x->shape.dim[d], c->extent[u]) &&
+                    dim_equal(x->shape.dim[d + 1], c->extent[v]);
+        if (!pair) return -2;
+        at = d++;
+    }
+    return at;
+}
+
+/* A bounded inner extent is laid out at its bound, so that the pair is not one stretch of memory. */
+static bool can_merge(const Contract *c, Node *const *in, int u, int v) {
+    bool together = v < c->n_out ? v == u + 1 : u >= c->n_out;
+    if (!together || !dim_is_fixed(c->extent[v])) return false;
+    for (int i = 0; i < c->n_guards; i++)
+        if (uses(&c->guard[i].e, u, v)) return false;
+    int readers = 0;
+    for (int k = 0; k < c->n_operands; k++) {
+        int at = neighbours(c, in[k], k, u, v);
+        if (at == -2) return false;
+        readers += at >= 0;
+    }
+    return readers > 0;
+}
+
+static Shape merged_shape(Shape s, int d, Dim extent) {
+    s.dim[d] = extent;
+    s.rank--;
+    for (int i = d + 1; i < s.rank; i++) s.dim[i] = s.dim[i + 1];
+    return s;
+}
+
+static Node *merge_pair(Rewriter *r, const Node *n, int u, int v) {
+    const Contract *old = n->attr->contract;
+    Contract c = copy_contract(r, old);
+    Node **in = ARENA_ARRAY(r->scratch, Node *, n->n_in);
+    Dim both = dim_mul_const(old->extent[u], old->extent[v].bound);
+    for (int k = 0; k < n->n_in; k++) {
+        int at = neighbours(old, n->in[k], k, u, v), rank = n->in[k]->shape.rank;
+        in[k] = n->in[k];
+        if (at < 0) continue;
+        memmove(&c.map[k][at + 1], &c.map[k][at + 2], sizeof(Affine) * (size_t)(rank - at - 2));
+        memset(&c.map[k][rank - 1], 0, sizeof(Affine));
+        in[k] = rewrite_reshape(r, in[k], merged_shape(in[k]->shape, at, both));
+    }
+    c.extent[u] = both;
+    remove_loop(&c, in, v);
+    return rewrite_reshape(r, emit_contract(r, &c, in), n->shape);
+}
+
+static Node *merge_loops(Rewriter *r, const Node *n) {
+    const Contract *c = n->attr->contract;
+    for (int u = 0; u < c->n_loops; u++)
+        for (int v = 0; v < c->n_loops; v++)
+            if (u != v && can_merge(c, n->in, u, v)) return merge_pair(r, n, u, v);
+    return NULL;
+}
+
+/* ---- sum of a product ------------------------------------------------------------------------------- */
+/* Reads x through a broadcast: subscripts of the broadcast's operand. */
+static void map_spread(const Node *spread, const int *loop_of, Affine *map, unsigned *dims) {
+    for (int d = 0; d < spread->attr->n_axes; d++) {
+        map[d] = (Affine){.divisor = 1};
+        map[d].coef[loop_of[spread->attr->axes[d]]] = 1;
+        *dims |= 1u << spread->attr->axes[d];
+    }
+}
+
+/* sum(broadcast(a) * broadcast(b)) as a matrix product: where each has an output dim that the other lacks,
+ * the product would be larger than both. */
+static Node *sum_of_product(Rewriter *r, const Node *n) {
+    const Node *product = rewrite_seen(r, n->in[0], OP_MUL);
+    if (!product || !dtype_is_float(n->dtype)) return NULL;
+    const Node *a = rewrite_seen(r, product->in[0], OP_BROADCAST), *b = rewrite_seen(r, product->in[1], OP_BROADCAST);
+    if (!a || !b) return NULL;
+    unsigned summed = 0, in_a = 0, in_b = 0;
+    int loop_of[MAX_RANK];
+    Affine map[2][MAX_RANK] = {0};
+    Contract c = {.n_operands = 2, .map = map};
+    for (int i = 0; i < n->attr->n_axes; i++) summed |= 1u << n->attr->axes[i];
+    for (int pass = 0; pass < 2; pass++)
+        for (int d = 0; d < product->shape.rank; d++) {
+            if ((int)(summed >> d & 1) != pass) continue;
+            loop_of[d] = c.n_loops;
+            c.extent[c.n_loops++] = product->shape.dim[d];
+            c.n_out += pass == 0;
+        }
+    map_spread(a, loop_of, map[0], &in_a);
+    map_spread(b, loop_of, map[1], &in_b);
+    if (!(in_a & ~in_b & ~summed) || !(in_b & ~in_a & ~summed)) return NULL;
+    return emit_contract(r, &c, (Node *[]){a->in[0], b->in[0]});
+}
+
+static RewriteRule *const *gemm_rules(Op op) {
+    static RewriteRule *const contract_rules[] = {rule_absorb, drop_unit_loops, drop_guards, merge_loops, NULL};
+    static RewriteRule *const sum_rules[] = {rule_sum, sum_of_product, NULL};
+    if (op == OP_CONTRACT) return contract_rules;
+    return op == OP_SUM ? sum_rules : canonical_rules(op);
+}
+
+Graph *pass_jacobian_gemm(PassContext *c, Graph *g) { return rewrite_graph(c, g, gemm_rules); }

@@ -1,0 +1,201 @@
+/* The walk, the set of existing nodes, and the smart constructors. */
+#include "passes/rewrite.h"
+#include <assert.h>
+#include <string.h>
+
+/* ---- structural equality ------------------------------------------------------------------- */
+static uint64_t mix(uint64_t h, uint64_t x) {
+    h = (h ^ x) * 0x9E3779B97F4A7C15u;
+    return h ^ (h >> 29);
+}
+
+static uint64_t hash_affine(uint64_t h, const Affine *e, int n_loops) {
+    h = mix(mix(h, (uint64_t)e->c), (uint64_t)e->divisor);
+    for (int l = 0; l < n_loops; l++) h = mix(h, (uint64_t)e->coef[l]);
+    return h;
+}
+
+static uint64_t hash_node(const Node *n) {
+    uint64_t value, h = mix(mix(mix(0, (uint64_t)n->op), (uint64_t)n->dtype), (uint64_t)n->remat);
+    for (int k = 0; k < n->n_in; k++) h = mix(h, (uint64_t)n->in[k]->id);
+    for (int d = 0; d < n->shape.rank; d++) h = mix(h, (uint64_t)n->shape.dim[d].bound);
+    memcpy(&value, &n->attr->value, sizeof value);
+    h = mix(mix(mix(h, value), (uint64_t)n->attr->decl), (uint64_t)n->attr->axis);
+    for (int d = 0; d < n->attr->n_axes; d++) h = mix(h, (uint64_t)n->attr->axes[d]);
+    const Contract *c = n->attr->contract;
+    for (int k = 0; c && k < c->n_operands; k++)
+        for (int d = 0; d < n->in[k]->shape.rank; d++) h = hash_affine(h, &c->map[k][d], c->n_loops);
+    return h;
+}
+
+static bool affine_equal(const Affine *a, const Affine *b) {
+    return a->c == b->c && a->divisor == b->divisor && memcmp(a->coef, b->coef, sizeof a->coef) == 0;
+}
+
+static bool contract_equal(const Contract *a, const Contract *b, Node *const *in) {
+    if (!a || !b) return a == b;
+    if (a->n_loops != b->n_loops || a->n_out != b->n_out || a->n_operands != b->n_operands ||
+        a->n_guards != b->n_guards)
+        return false;
+    for (int l = 0; l < a->n_loops; l++)
+        if (!dim_equal(a->extent[l], b->extent[l])) return false;
+    for (int k = 0; k < a->n_operands; k++)
+        for (int d = 0; d < in[k]->shape.rank; d++)
+            if (!affine_equal(&a->map[k][d], &b->map[k][d])) return false;
+    for (int i = 0; i < a->n_guards; i++) {
+        const Guard *x = &a->guard[i], *y = &b->guard[i];
+        if (x->kind != y->kind || x->lo != y->lo || !dim_equal(x->hi, y->hi) || !affine_equal(&x->e, &y->e))
+            return false;
+    }
+    return true;
+}
+
+static bool attr_equal(const Node *a, const Node *b) {
+    const Attr *x = a->attr, *y = b->attr;
+    if (x == y) return true;
+    bool same = x->decl == y->decl && memcmp(&x->value, &y->value, sizeof x->value) == 0 && x->axis == y->axis &&
+                x->stream == y->stream && dim_equal(x->extent, y->extent) && x->n_axes == y->n_axes &&
+                memcmp(x->axes, y->axes, (size_t)x->n_axes) == 0 && x->scan == y->scan && x->reverse == y->reverse &&
+                x->exclusive == y->exclusive;
+    for (int d = 0; same && d < MAX_RANK; d++)
+        same = dim_equal(x->lo[d], y->lo[d]) && dim_equal(x->hi[d], y->hi[d]) && x->step[d] == y->step[d];
+    return same && contract_equal(x->contract, y->contract, a->in);
+}
+
+static bool node_equal(const Node *a, const Node *b) {
+    return a->op == b->op && a->dtype == b->dtype && a->remat == b->remat && a->n_in == b->n_in &&
+           memcmp(a->in, b->in, sizeof *a->in * (size_t)a->n_in) == 0 && shape_equal(a->shape, b->shape) &&
+           attr_equal(a, b);
+}
+
+/* ---- the set of nodes -------------------------------------------------------------------------- */
+static Node **slot_of(Rewriter *r, const Node *n) {
+    int i = (int)(hash_node(n) & (uint64_t)(r->table_size - 1));
+    while (r->table[i] && !node_equal(r->table[i], n)) i = (i + 1) & (r->table_size - 1);
+    return &r->table[i];
+}
+
+static void grow_table(Rewriter *r) {
+    Node **old = r->table;
+    int old_size = r->table_size;
+    r->table_size = old_size ? old_size * 2 : 256;
+    r->table = ARENA_ARRAY(r->scratch, Node *, r->table_size);
+    for (int i = 0; i < old_size; i++)
+        if (old[i]) *slot_of(r, old[i]) = old[i];
+}
+
+/* ---- constructors -------------------------------------------------------------------------------- */
+/* Attributes of the old graph live as long as this one and are shared; a rule's own are copied. */
+static Node *new_node(Rewriter *r, const Node *c) {
+    if (c->attr != r->at->attr) {
+        if (c->op == OP_CONTRACT) return graph_contract(r->g, c->n_in, c->in, c->attr->contract);
+        return graph_node(r->g, c->op, c->n_in, c->in, c->attr, c->dtype, c->shape);
+    }
+    Node *n = graph_node(r->g, c->op, c->n_in, c->in, NULL, c->dtype, c->shape);
+    n->attr = c->attr;
+    return n;
+}
+
+static Node *append(Rewriter *r, const Node *candidate, bool opaque) {
+    Node *n = new_node(r, candidate);
+    n->phase = r->at->phase;
+    n->remat = candidate->remat;
+    n->loc = r->at->loc;
+    vec_push(r->scratch, r->opaque, opaque);
+    return n;
+}
+
+static Node *make(Rewriter *r, const Node *candidate) {
+    for (RewriteRule *const *rule = r->rules(candidate->op); *rule; rule++) {
+        Node *n = (*rule)(r, candidate);
+        if (n) return n;
+    }
+    if (r->table_used * 2 >= r->table_size) grow_table(r);
+    Node **slot = slot_of(r, candidate);
+    if (!*slot) {
+        *slot = append(r, candidate, false);
+        r->table_used++;
+    }
+    return *slot;
+}
+
+Node *rewrite_node(Rewriter *r, Op op, int n_in, Node *const *in, const Attr *attr, DType dtype, Shape shape) {
+    static const Attr none = {0};
+    Node *operands[8];
+    Node candidate = {.op = op, .dtype = dtype, .shape = shape, .n_in = n_in, .remat = r->at->remat};
+    candidate.in = n_in <= 8 ? operands : ARENA_ARRAY(r->scratch, Node *, n_in);
+    candidate.attr = attr ? attr : &none;
+    if (n_in) memcpy(candidate.in, in, sizeof *in * (size_t)n_in);
+    return make(r, &candidate);
+}
+
+static Node *inferred(Rewriter *r, Op op, int n_in, Node *const *in, const Attr *attr, Shape shape) {
+    DType dtype;
+    const char *why;
+    bool legal = graph_infer(r->scratch, op, n_in, in, attr, &dtype, &shape, &why);
+    assert(legal && "a rewrite rule built an illegal node");
+    (void)legal;
+    return rewrite_node(r, op, n_in, in, attr, dtype, shape);
+}
+
+Node *rewrite_op(Rewriter *r, Op op, int n_in, Node *const *in, const Attr *attr) {
+    return inferred(r, op, n_in, in, attr, shape_scalar());
+}
+
+Node *rewrite_const(Rewriter *r, DType t, Shape s, double value) {
+    return rewrite_node(r, OP_CONST, 0, NULL, &(Attr){.dtype = t, .value = value}, t, s);
+}
+
+Node *rewrite_reshape(Rewriter *r, Node *a, Shape s) { return inferred(r, OP_RESHAPE, 1, &a, NULL, s); }
+
+Node *rewrite_broadcast(Rewriter *r, Node *a, Shape s, const int8_t *axes) {
+    Attr attr = {.n_axes = a->shape.rank};
+    for (int d = 0; d < attr.n_axes; d++) attr.axes[d] = axes[d];
+    return inferred(r, OP_BROADCAST, 1, &a, &attr, s);
+}
+
+Node *rewrite_reduce(Rewriter *r, Op op, Node *a, int n_axes, const int8_t *axes) {
+    Attr attr = {.n_axes = n_axes};
+    for (int d = 0; d < n_axes; d++) attr.axes[d] = axes[d];
+    return inferred(r, op, 1, &a, &attr, shape_scalar());
+}
+
+const Node *rewrite_seen(const Rewriter *r, const Node *n, Op op) {
+    return n->op == op && !r->opaque.at[n->id] ? n : NULL;
+}
+
+/* ---- the walk --------------------------------------------------------------------------------------- */
+static bool always_stays(Op op) { return op == OP_PARAM || op == OP_STATE || op == OP_INPUT || op == OP_HYPER; }
+
+/* Other values must not come to bypass a node that a gradient is taken by. */
+static bool *find_opaque(Arena *a, const Graph *g) {
+    bool *opaque = ARENA_ARRAY(a, bool, g->nodes.n);
+    for (int i = 0; i < g->nodes.n; i++) {
+        const Node *n = g->nodes.at[i];
+        if (n->op == OP_GRADIENT && !always_stays(n->in[1]->op)) opaque[n->in[1]->id] = true;
+    }
+    return opaque;
+}
+
+Graph *rewrite_graph(PassContext *c, Graph *g, RewriteRules *rules) {
+    Rewriter r = {.g = graph_new(c->arena, g->model, g->entry), .scratch = arena_new(), .rules = rules};
+    graph_renumber(g);
+    grow_table(&r);
+    Node **copy = ARENA_ARRAY(r.scratch, Node *, g->nodes.n);
+    const bool *opaque = find_opaque(r.scratch, g);
+    for (int i = 0; i < g->nodes.n; i++) {
+        const Node *n = g->nodes.at[i];
+        Node candidate = *n;
+        candidate.in = ARENA_ARRAY(r.scratch, Node *, n->n_in);
+        for (int k = 0; k < n->n_in; k++) candidate.in[k] = copy[n->in[k]->id];
+        r.at = n;
+        copy[i] = opaque[i] ? append(&r, &candidate, true) : make(&r, &candidate);
+    }
+    for (int i = 0; i < g->results.n; i++) {
+        const Result *result = &g->results.at[i];
+        graph_result(r.g, result->kind, result->decl, copy[result->value->id]);
+    }
+    graph_prune(r.g);
+    arena_free(r.scratch);
+    return r.g;
+}

@@ -1,0 +1,53 @@
+/* Rebuilding a graph through smart constructors: what canonicalize and jacobian_gemm share.
+ *
+ * rewrite_graph() walks the old graph in order and makes every node again with rewrite_node(), which
+ * tries the rules of its op and otherwise returns an equal node that exists, or a new one.  Rules look
+ * only down at operands, which are in their final form already, so that one walk reaches the fixed
+ * point and a second one changes nothing. */
+#ifndef FUSEC_PASSES_REWRITE_H
+#define FUSEC_PASSES_REWRITE_H
+#include "passes/pass.h"
+
+typedef struct Rewriter Rewriter;
+
+/* The replacement of candidate n, or NULL where the rule does not apply.  n is not in the graph yet; its
+ * operands are.  A rule never makes a program cost more, and what it emits lies closer to final form. */
+typedef Node *RewriteRule(Rewriter *r, const Node *n);
+
+/* NULL-terminated rules of an op in order of trial. */
+typedef RewriteRule *const *RewriteRules(Op op);
+
+struct Rewriter {
+    Graph *g; /* the new graph */
+    Arena *scratch;
+    RewriteRules *rules;
+    const Node *at;   /* the old node being made again: it gives phase, remat and place */
+    VEC(bool) opaque; /* by new id: a gradient is taken by it, so it is neither looked through nor merged */
+    Node **table;     /* open-addressing set of nodes by structure; size is a power of two */
+    int table_size, table_used;
+};
+
+/* The whole walk, in c->arena; results follow, dead nodes go. */
+Graph *rewrite_graph(PassContext *c, Graph *g, RewriteRules *rules);
+
+/* A node by its parts, simplified.  Shape and dtype must be what graph_infer says. */
+Node *rewrite_node(Rewriter *r, Op op, int n_in, Node *const *in, const Attr *attr, DType dtype, Shape shape);
+
+/* As graph_op and its kin, simplified; shape and dtype are inferred. */
+Node *rewrite_op(Rewriter *r, Op op, int n_in, Node *const *in, const Attr *attr);
+Node *rewrite_const(Rewriter *r, DType t, Shape s, double value);
+Node *rewrite_reshape(Rewriter *r, Node *a, Shape s);
+Node *rewrite_broadcast(Rewriter *r, Node *a, Shape s, const int8_t *axes);
+Node *rewrite_reduce(Rewriter *r, Op op, Node *a, int n_axes, const int8_t *axes);
+
+/* n if it was made by op and may be looked through, else NULL. */
+const Node *rewrite_seen(const Rewriter *r, const Node *n, Op op);
+
+/* Rules of canonicalize, by op; other passes may put their own before them. */
+RewriteRules canonical_rules;
+RewriteRule rule_patterns;                                                                   /* patterns.c: rules.def */
+RewriteRule rule_reshape, rule_transpose, rule_broadcast, rule_slice, rule_pad, rule_concat; /* canonical_move.c */
+RewriteRule rule_sum, rule_extremum, rule_product, rule_scan;
+RewriteRule rule_absorb; /* canonical_contract.c */
+
+#endif
