@@ -33,7 +33,7 @@ static void print_value(Printer *p, int v) {
 static void print_values(Printer *p, int n, const int *v) {
     for (int i = 0; i < n; i++) {
         if (i) fputs(", ", p->f);
-        print_value(p, v[i]);
+        print_value(p, v ? v[i] : -1);
     }
 }
 
@@ -156,6 +156,10 @@ static void print_term(Printer *p, const Term *t) {
 }
 
 static void print_index(Printer *p, const Index *x) {
+    if (!x) {
+        fputc('?', p->f);
+        return;
+    }
     for (int i = 0; i < x->n; i++) {
         if (i)
             fputs(x->term[i].coef < 0 ? " - " : " + ", p->f);
@@ -212,10 +216,10 @@ static void print_carries(Printer *p, const Inst *i) {
     for (int c = 0; c < i->n_carry; c++) {
         fputs(c ? ", " : i->kind == TI_FOR ? " carry " : " init ", p->f);
         if (i->kind == TI_FOR) {
-            print_value(p, i->carry[c]);
+            print_value(p, i->carry ? i->carry[c] : -1);
             fputs(" = ", p->f);
         }
-        print_value(p, i->init[c]);
+        print_value(p, i->init ? i->init[c] : -1);
     }
 }
 

@@ -152,9 +152,9 @@ static void test_damage(void **state) {
         char *text = NULL;
         size_t bytes = 0;
         FILE *f = open_memstream(&text, &bytes); /* a refused kernel still prints */
-        if (wrong[n].damage != index_missing) kernel_print(f, k);
+        kernel_print(f, k);
         fclose(f);
-        assert_true(wrong[n].damage == index_missing || bytes > 0);
+        assert_true(bytes > 0);
         free(text);
         arena_free(a);
     }
