@@ -17,15 +17,17 @@ static void print_kernel(FILE *f, const Plan *p, int k) {
     fprintf(f, "  k%d %s", k, phase_name[pk->phase]);
     print_ids(f, " reads", pk->reads.at, pk->reads.n);
     print_ids(f, " writes", pk->outputs.at, pk->outputs.n);
-    if (pk->workspace) fprintf(f, " workspace %" PRId64 " at %" PRId64, pk->workspace, pk->workspace_offset);
+    if (pk->workspace) fprintf(f, " workspace %" PRId64, pk->workspace);
+    if (pk->workspace && p->arena_bytes) fprintf(f, " at %" PRId64, pk->workspace_offset);
     fprintf(f, "\n");
 }
 
 static void print_buffer(FILE *f, const Plan *p, const Node *n) {
     const PlanBuffer *b = &p->buffer[n->id];
     fprintf(f, "  %%%d %s", n->id, home_name[b->home]);
-    if (b->home == HOME_ARENA) fprintf(f, " %" PRId64 " bytes at %" PRId64, b->bytes, b->offset);
+    if (b->home == HOME_ARENA) fprintf(f, " %" PRId64 " bytes", b->bytes);
     else fprintf(f, " %d", b->decl);
+    if (b->home == HOME_ARENA && p->arena_bytes) fprintf(f, " at %" PRId64, b->offset);
     if (n->remat) fprintf(f, " recomputation %d", n->remat);
     fprintf(f, "\n");
 }
@@ -36,5 +38,5 @@ void plan_print(FILE *f, const Plan *p) {
     fprintf(f, "buffers\n");
     for (int k = 0; k < p->kernels.n; k++)
         for (int i = 0; i < p->kernels.at[k].outputs.n; i++) print_buffer(f, p, p->kernels.at[k].outputs.at[i]);
-    fprintf(f, "arena %" PRId64 " bytes, at least %" PRId64 "\n", p->arena_bytes, p->lower_bound);
+    if (p->arena_bytes) fprintf(f, "arena %" PRId64 " bytes, at least %" PRId64 "\n", p->arena_bytes, p->lower_bound);
 }

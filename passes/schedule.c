@@ -11,7 +11,7 @@
 #include <string.h>
 
 typedef enum {
-    POLICY_EAGER,  /* program order, but what frees at least as much as it takes goes first */
+    POLICY_EAGER,  /* program order, but first what takes nothing, then what frees at least as much as it takes */
     POLICY_GREEDY, /* least growth first */
     POLICY_GIVEN,  /* program order */
     POLICY_COUNT
@@ -141,8 +141,8 @@ typedef struct Run {
 
 static int64_t rank_of(const Run *r, int k) {
     if (r->policy == POLICY_GREEDY) return r->growth[k];
-    bool first = r->policy == POLICY_EAGER && r->growth[k] <= 0;
-    return r->q->position[k] - (first ? r->q->n_kernels : 0);
+    int64_t first = r->policy != POLICY_EAGER || r->growth[k] > 0 ? 0 : r->q->taken[k] ? 1 : 2;
+    return r->q->position[k] - first * r->q->n_kernels;
 }
 
 /* A node has no open edges: kernels wait in the heap, barriers are done at once. */
