@@ -1,0 +1,202 @@
+#include "tools/fusec/cli.h"
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+typedef enum {
+    KIND_TEXT, KIND_FLAG, KIND_COUNT, KIND_DEFINE, KIND_ENTRY, KIND_CHECKPOINT, KIND_PRINT_AFTER, KIND_DISABLE,
+    KIND_LIST_PASSES, KIND_DATA, KIND_HYPER
+} Kind;
+
+typedef struct OptionInfo {
+    const char *flag, *argument;
+    Kind kind;
+    size_t offset, size;
+    const char *help;
+} OptionInfo;
+
+static const OptionInfo table[] = {
+#define OPTION(flag, argument, kind, field, help) \
+    {flag, argument, KIND_##kind, offsetof(Options, field), sizeof(((Options *)0)->field), help},
+#include "tools/fusec/options.def"
+#undef OPTION
+};
+enum { N_OPTIONS = sizeof table / sizeof *table };
+
+static void print_help(void) {
+    puts("usage: fusec MODEL.dsl -o FILE [options]     compile\n"
+         "       fusec check MODEL.dsl                 diagnostics only\n"
+         "       fusec report MODEL.dsl [options]      tensors, kernels, FLOPs, bytes, peak memory\n"
+         "       fusec run MODEL.dsl [options]         train or infer on this machine\n");
+    for (int i = 0; i < N_OPTIONS; i++) {
+        char left[64];
+        const bool joined = table[i].kind == KIND_DISABLE, wide = table[i].flag[1] == '-';
+        snprintf(left, sizeof left, "%s%s%s", table[i].flag, !table[i].argument || joined ? "" : wide ? "=" : " ",
+                 table[i].argument ? table[i].argument : "");
+        printf("  %-22s %s\n", left, table[i].help);
+    }
+    puts("  --help, --version\n\nThe language: docs/language.md.  Exit status: 0 done, 1 errors in the program or its data, 2 usage.");
+}
+
+static void print_passes(void) {
+    for (int i = 0; i < PASS_COUNT; i++)
+        printf("%-14s %s%s\n", pass_info[i].name, pass_info[i].summary, pass_info[i].can_disable ? "" : " (always)");
+}
+
+typedef struct Parse {
+    Arena *a;
+    Options *o;
+    int *status;
+    bool stop; /* help was printed */
+} Parse;
+
+static bool fail(Parse *p, const char *message, const char *what) {
+    fprintf(stderr, "fusec: %s%s%s\nTry 'fusec --help'.\n", message, what ? ": " : "", what ? what : "");
+    *p->status = EXIT_USAGE;
+    return false;
+}
+
+static int find_pass(const char *name) {
+    for (int i = 0; i < PASS_COUNT; i++)
+        if (!strcmp(pass_info[i].name, name)) return i;
+    return -1;
+}
+
+static bool set_pass(Parse *p, bool *flags, const char *name, bool disable) {
+    if (!disable && !strcmp(name, "all")) {
+        for (int i = 0; i < PASS_COUNT; i++) flags[i] = true;
+        return true;
+    }
+    const int id = find_pass(name);
+    if (id < 0) return fail(p, "no such pass (see --passes)", name);
+    if (disable && !pass_info[id].can_disable) return fail(p, "this pass cannot be left out", name);
+    flags[id] = true;
+    return true;
+}
+
+static bool set_entry(Parse *p, const char *name) {
+    for (int e = 0; e < ENTRY_COUNT; e++)
+        if (!strcmp(entry_name[e], name)) {
+            p->o->entry[e] = true;
+            p->o->run_entry = (Entry)e;
+            return true;
+        }
+    return fail(p, "no such entry (init, infer, grad, step)", name);
+}
+
+static bool parse_count(Parse *p, const OptionInfo *info, void *field, const char *text) {
+    char *end;
+    errno = 0;
+    const long long v = strtoll(text, &end, 10);
+    if (end == text || *end || errno || v < 0) return fail(p, "a whole number is needed", info->flag);
+    if (info->size == 8) *(int64_t *)field = v;
+    else if (v > INT32_MAX) return fail(p, "the number is too large", info->flag);
+    else *(int32_t *)field = (int32_t)v;
+    return true;
+}
+
+/* NAME=VALUE; the name must be there. */
+static bool parse_pair(Parse *p, const char *text, Override *out) {
+    const char *eq = strchr(text, '=');
+    if (!eq || eq == text) return fail(p, "NAME=VALUE is needed", text);
+    *out = (Override){arena_strndup(p->a, text, (size_t)(eq - text)), eq + 1};
+    return true;
+}
+
+static bool apply(Parse *p, const OptionInfo *info, const char *text) {
+    Options *o = p->o;
+    void *field = (char *)o + info->offset;
+    Override pair;
+    switch (info->kind) {
+    case KIND_TEXT: *(const char **)field = text; return true;
+    case KIND_FLAG: *(bool *)field = true; return true;
+    case KIND_COUNT: return parse_count(p, info, field, text);
+    case KIND_ENTRY: return set_entry(p, text);
+    case KIND_PRINT_AFTER: return set_pass(p, o->print_after, text, false);
+    case KIND_DISABLE: return set_pass(p, o->disabled, text, true);
+    case KIND_DATA: vec_push(p->a, o->data, text); return true;
+    case KIND_DEFINE:
+    case KIND_HYPER:
+        if (!parse_pair(p, text, &pair)) return false;
+        if (info->kind == KIND_DEFINE) vec_push(p->a, o->overrides, pair);
+        else vec_push(p->a, o->hypers, pair);
+        return true;
+    case KIND_CHECKPOINT:
+        if (strcmp(text, "none") && strcmp(text, "sqrt")) return fail(p, "--checkpoint takes none or sqrt", text);
+        o->checkpoint = strcmp(text, "sqrt") ? CHECKPOINT_NONE : CHECKPOINT_SQRT;
+        return true;
+    case KIND_LIST_PASSES:
+        print_passes();
+        p->stop = true;
+        return true;
+    }
+    return false;
+}
+
+/* The option that `arg` names, and its argument if it is joined to it (-DX=1, --seed=1, -fno-fuse). */
+static const OptionInfo *match(const char *arg, const char **text) {
+    for (int i = 0; i < N_OPTIONS; i++) {
+        const size_t n = strlen(table[i].flag);
+        if (strncmp(arg, table[i].flag, n)) continue;
+        const char *rest = arg + n;
+        const bool is_long = table[i].flag[1] == '-';
+        *text = NULL;
+        if (!*rest) return &table[i];
+        if (is_long && *rest == '=') *text = rest + 1;
+        else if (!is_long && table[i].argument) *text = rest;
+        else continue;
+        return &table[i];
+    }
+    return NULL;
+}
+
+static bool parse_command(Parse *p, const char *word) {
+    static const char *const names[] = {[COMMAND_CHECK] = "check", [COMMAND_REPORT] = "report", [COMMAND_RUN] = "run"};
+    for (int c = COMMAND_CHECK; c <= COMMAND_RUN; c++)
+        if (!strcmp(word, names[c])) {
+            p->o->command = (Command)c;
+            return true;
+        }
+    return false;
+}
+
+static bool parse_option(Parse *p, int argc, char **argv, int *i) {
+    const char *text;
+    const OptionInfo *info = match(argv[*i], &text);
+    if (!info) return fail(p, "unknown option", argv[*i]);
+    if (!info->argument && text) return fail(p, "this option takes no value", info->flag);
+    if (info->argument && !text) {
+        if (*i + 1 >= argc) return fail(p, "a value is missing after", info->flag);
+        text = argv[++*i];
+    }
+    return apply(p, info, text);
+}
+
+bool cli_parse(Arena *a, int argc, char **argv, Options *o, int *status) {
+    Parse p = {.a = a, .o = o, .status = status};
+    *status = EXIT_OK;
+    *o = (Options){.run_entry = ENTRY_COUNT};
+    for (int i = 1; i < argc; i++) {
+        const char *arg = argv[i];
+        if (!strcmp(arg, "--help") || !strcmp(arg, "-h")) {
+            print_help();
+            return false;
+        }
+        if (!strcmp(arg, "--version")) {
+            puts("fusec 0.1.0");
+            return false;
+        }
+        if (i == 1 && parse_command(&p, arg)) continue;
+        if (arg[0] == '-' && arg[1]) {
+            if (!parse_option(&p, argc, argv, &i)) return false;
+            if (p.stop) return false;
+        } else if (o->input) {
+            return fail(&p, "one input file at a time", arg);
+        } else {
+            o->input = arg;
+        }
+    }
+    if (!o->input) return fail(&p, "no input file", NULL);
+    if (o->command == COMMAND_COMPILE && !o->output) return fail(&p, "-o FILE is needed (or check, report, run)", NULL);
+    return true;
+}

@@ -1,0 +1,65 @@
+/* The command line: what was asked for, and the road from a file to a compiled module. */
+#ifndef FUSEC_TOOLS_CLI_H
+#define FUSEC_TOOLS_CLI_H
+#include "frontend/frontend.h"
+#include "passes/pass.h"
+
+typedef enum { COMMAND_COMPILE, COMMAND_CHECK, COMMAND_REPORT, COMMAND_RUN } Command;
+
+enum { EXIT_OK = 0, EXIT_ERROR = 1, EXIT_USAGE = 2 }; /* 3: out of memory */
+
+typedef struct Options {
+    Command command;
+    const char *input, *output;
+    const char *target;        /* host, c99, sm_80, sm_90; for run: host, c99, cuda, interp */
+    const char *arch;          /* host: the CPU to tune for; cuda: sm_80 or sm_90 */
+    const char *triple;        /* host: "aarch64-linux-gnu"; NULL: this machine */
+    const char *model;
+    VEC(Override) overrides;
+    bool entry[ENTRY_COUNT];   /* which to compile; none set: all */
+    Entry run_entry;
+    bool print_after[PASS_COUNT], disabled[PASS_COUNT];
+    CheckpointMode checkpoint;
+    bool time_passes, verify;
+    /* run */
+    VEC(const char *) data;    /* NAME=FILE or FILE.csv ... */
+    const char *params, *inputs, *outputs, *load, *save, *resume;
+    VEC(Override) hypers;
+    int64_t steps, epochs;
+    int threads;
+    uint32_t seed;
+    bool quiet, accumulate;
+    const char *rows, *test_rows; /* A:B of the data: trained on, tested on */
+} Options;
+
+/* False after a message on stderr (*status is then the exit status), or when --help and the like are done. */
+bool cli_parse(Arena *a, int argc, char **argv, Options *o, int *status);
+
+/* Everything one compile owns. */
+typedef struct Session {
+    Arena *arena;
+    Diag *diag;
+    Program *program;
+    Graph *graph[ENTRY_COUNT];
+    PassContext context;
+    double frontend_seconds;
+} Session;
+
+/* Text to graphs; diagnostics are collected, not printed. False on errors. */
+bool session_open(Session *s, Arena *a, const Options *o);
+/* Graphs to a module for a target; NULL on errors. */
+Module *session_compile(Session *s, const Options *o, const Target *t);
+/* Prints the diagnostics collected so far; returns EXIT_ERROR if there were errors. */
+int session_finish(Session *s);
+
+int command_compile(const Options *o);
+int command_check(const Options *o);
+int command_report(const Options *o);
+int command_run(const Options *o);
+
+/* Writes beside `path` and renames, so that a failure leaves no half-written file. `write` may fail
+ * (returns false). Message on stderr and false on any failure. */
+bool write_file(const char *path, bool (*write)(FILE *f, void *user), void *user);
+bool write_bytes(const char *path, const void *bytes, size_t n);
+
+#endif

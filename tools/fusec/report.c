@@ -1,0 +1,78 @@
+/* fusec report: what a model costs, known before it runs. */
+#include "tools/fusec/cli.h"
+#include <string.h>
+
+static void bytes_text(char *out, size_t n, double bytes) {
+    static const char *const units[] = {"B", "KiB", "MiB", "GiB", "TiB"};
+    int u = 0;
+    while (bytes >= 1024 && u < 4) bytes /= 1024, u++;
+    snprintf(out, n, u ? "%.2f %s" : "%.0f %s", bytes, units[u]);
+}
+
+static void print_tensors(Arena *a, const char *title, const ModuleTensor *t, int n) {
+    if (n) printf("%s\n", title);
+    for (int i = 0; i < n; i++) {
+        char b[32];
+        bytes_text(b, sizeof b, (double)t[i].bytes);
+        printf("  %-32s %s%-20s %12s%s\n", t[i].name, dtype_name(t[i].dtype), shape_text(a, t[i].shape), b,
+               t[i].trainable ? "" : !strcmp(title, "parameters") ? "  frozen" : "");
+    }
+}
+
+static void print_entry(const Module *m, Entry e, const Target *t) {
+    const ModuleEntry *entry = &m->entry[e];
+    double flops = 0, bytes = 0;
+    printf("entry %s: %d launches\n", entry_name[e], entry->launches.n);
+    printf("  %-28s %-8s %10s %10s %10s  %s\n", "kernel", "phase", "MFLOP", "MB", "FLOP/B", "bound, source");
+    for (int i = 0; i < entry->launches.n; i++) {
+        static const char *const phases[] = {"forward", "backward", "update"};
+        const Launch *l = &entry->launches.at[i];
+        const Kernel *k = m->kernels.at[l->kernel];
+        const KernelCost c = kernel_cost(k);
+        const double moved = c.bytes_read + c.bytes_written, intensity = moved > 0 ? c.flops / moved : 0;
+        flops += c.flops, bytes += moved;
+        printf("  %-28s %-8s %10.3f %10.3f %10.2f  %s%s%s\n", k->name, phases[l->phase], c.flops * 1e-6, moved * 1e-6,
+               intensity, intensity < target_ridge(t) ? "memory" : "compute", k->comment ? ", " : "", k->comment ? k->comment : "");
+    }
+    printf("  total %.3f MFLOP, %.3f MB, %.2f FLOP/B (ridge of %s: %.0f)\n", flops * 1e-6, bytes * 1e-6,
+           bytes > 0 ? flops / bytes : 0, t->name, target_ridge(t));
+}
+
+static void print_memory(const Module *m, Entry e) {
+    const ModuleEntry *x = &m->entry[e];
+    const int64_t grads = e == ENTRY_GRAD ? m->grad_bytes : 0;
+    printf("memory of %s, bytes\n", entry_name[e]);
+    printf("  parameters %lld\n  states %lld\n  gradients (caller's) %lld\n  arena %lld\n", (long long)m->param_bytes,
+           (long long)m->state_bytes, (long long)grads, (long long)x->arena_bytes);
+    printf("    at its peak: saved for the backward %lld, gradients and backward %lld, workspace and gaps %lld\n",
+           (long long)x->peak_saved, (long long)x->peak_gradients, (long long)x->peak_workspace);
+    if (x->peak_loc.line) printf("    most of it from line %d\n", x->peak_loc.line);
+    printf("  peak %lld\n", (long long)(m->param_bytes + m->state_bytes + grads + x->arena_bytes));
+}
+
+int command_report(const Options *o) {
+    Arena *a = arena_new();
+    Session s;
+    const Target *t = target_find(o->target ? o->target : "host");
+    Module *m = NULL;
+    if (!t) {
+        fprintf(stderr, "fusec: no such target: %s\n", o->target);
+        arena_free(a);
+        return EXIT_USAGE;
+    }
+    if (session_open(&s, a, o)) m = session_compile(&s, o, t);
+    if (m) {
+        printf("model %s for %s\n", m->name, t->name);
+        print_tensors(a, "parameters", m->params.at, m->params.n);
+        print_tensors(a, "states", m->states.at, m->states.n);
+        print_tensors(a, "inputs", m->inputs.at, m->inputs.n);
+        print_tensors(a, "outputs", m->outputs.at, m->outputs.n);
+        for (int e = 0; e < ENTRY_COUNT; e++)
+            if (m->entry[e].present && e != ENTRY_INIT) print_entry(m, (Entry)e, t);
+        for (int e = 0; e < ENTRY_COUNT; e++)
+            if (m->entry[e].present && e != ENTRY_INIT) print_memory(m, (Entry)e);
+    }
+    const int status = session_finish(&s);
+    arena_free(a);
+    return status;
+}

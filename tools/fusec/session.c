@@ -1,0 +1,58 @@
+#include "tools/fusec/cli.h"
+#include <string.h>
+#include <time.h>
+
+static double now(void) {
+    struct timespec t;
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
+}
+
+bool session_open(Session *s, Arena *a, const Options *o) {
+    const double start = now();
+    *s = (Session){.arena = a, .diag = diag_new(a)};
+    const FrontendOptions fo = {.overrides = o->overrides.at, .n_overrides = o->overrides.n, .model = o->model};
+    s->program = program_load(a, s->diag, o->input, &fo);
+    const bool ok = s->program && program_lower(a, s->diag, s->program, o->model, s->graph);
+    s->frontend_seconds = now() - start;
+    return ok && !diag_errors(s->diag);
+}
+
+static void report(void *user, bool is_error, SrcLoc loc, const char *message, const char *help) {
+    Session *s = user;
+    diag_report(s->diag, is_error ? E0501 : W0301, loc, "%s", message);
+    if (help) diag_help(s->diag, "%s", help);
+}
+
+static void print_times(const Session *s) {
+    fprintf(stderr, "%-14s %8.2f ms\n", "frontend", s->frontend_seconds * 1e3);
+    for (int i = 0; i < PASS_COUNT; i++) fprintf(stderr, "%-14s %8.2f ms\n", pass_info[i].name, s->context.seconds[i] * 1e3);
+}
+
+Module *session_compile(Session *s, const Options *o, const Target *t) {
+    s->context = (PassContext){.arena = s->arena, .target = t, .checkpoint = o->checkpoint, .verify = o->verify,
+                               .report = report, .user = s, .print_to = stdout};
+    memcpy(s->context.print_after, o->print_after, sizeof o->print_after);
+    memcpy(s->context.disabled, o->disabled, sizeof o->disabled);
+    bool some = false;
+    for (int e = 0; e < ENTRY_COUNT; e++) some |= o->entry[e];
+    for (int e = 0; e < ENTRY_COUNT; e++)
+        if (some && !o->entry[e] && e != ENTRY_INIT) s->graph[e] = NULL;
+    Module *m = compile_module(&s->context, s->graph);
+    if (o->time_passes) print_times(s);
+    return m;
+}
+
+int session_finish(Session *s) {
+    diag_print(s->diag, stderr);
+    return diag_errors(s->diag) ? EXIT_ERROR : EXIT_OK;
+}
+
+int command_check(const Options *o) {
+    Arena *a = arena_new();
+    Session s;
+    if (session_open(&s, a, o)) session_compile(&s, o, target_find("c99"));
+    const int status = session_finish(&s);
+    arena_free(a);
+    return status;
+}
