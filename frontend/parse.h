@@ -40,6 +40,7 @@ void lexer_close(Lexer *lexer);
 
 typedef struct Bracket {
     Token open;
+    bool binders; /* of a reduction: what follows them is its body */
     int else_ifs; /* of the `if` chain at this level, each of which nests the tree once more */
 } Bracket;
 
@@ -60,6 +61,7 @@ typedef struct Parser {
     bool close_line; /* then a NEWLINE */
     int loop_depth;  /* brackets open at a `repeat` that waits for its `{`, -1: none waits */
     int line_indent; /* of the statement being read */
+    bool binders_closed; /* the last token closed the binders of a reduction */
     Token joint;     /* the last token outside brackets that a newline followed without ending a statement */
     bool panic;      /* an error was reported: silence until the end of the line or a brace */
     int muted_depth; /* silence even in the blocks of this statement, up to a NEWLINE at this depth; -1: none */

@@ -152,7 +152,7 @@ static const char *closer(const Token *open) {
 }
 
 static void push(Parser *p, const Token *token) {
-    const Bracket bracket = {.open = *token};
+    const Bracket bracket = {.open = *token, .binders = p->last.kind == TOK_REDUCE};
     vec_push(p->arena, p->open, bracket);
     if (++p->nesting > MAX_NESTING) tokens_refuse(p, token->loc, "brackets and blocks nest", MAX_NESTING);
 }
@@ -201,6 +201,7 @@ static void brace_in_bracket(Parser *p, Token *brace) {
 static void close_bracket(Parser *p, Token *token) {
     const int opener = token->kind == TOK_RPAREN ? TOK_LPAREN : TOK_LBRACKET;
     if (in_bracket(p) && vec_last(p->open).open.kind == opener) {
+        p->binders_closed = vec_last(p->open).binders;
         pop(p);
         return;
     }
@@ -295,7 +296,7 @@ static bool is_reduction(const Parser *p, const Token *token) {
 
 static int word_kind(Parser *p, const Token *token) {
     const int next = peek(p)->kind;
-    const bool starts = at_line_start(p), operator_place = token_ends_operand(p->last.kind);
+    const bool starts = at_line_start(p), operator_place = token_ends_operand(p->last.kind) && !p->binders_closed;
     if (!starts && !operator_place) {
         if (is_reduction(p, token)) return TOK_REDUCE;
         if (strcmp(token->text, "hyper") == 0 && (next == TOK_INT || next == TOK_FLOAT)) return TOK_HYPER;
@@ -390,6 +391,7 @@ static void classify(Parser *p, Token *token) {
         token->kind = TOK_NAME;
     else if (token->kind == TOK_NAME && p->last.kind != TOK_DOT)
         token->kind = word_kind(p, token);
+    p->binders_closed = false;
     if (at_line_start(p)) p->line_indent = token->indent;
     switch (token->kind) {
     case 0: end_file(p, token); break;
