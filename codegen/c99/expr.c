@@ -1,0 +1,348 @@
+/* Values as C expressions; index expressions; elementwise operations. */
+#include "codegen/c99/internal.h"
+#include "codegen/math/math.h"
+#include <inttypes.h>
+#include <math.h>
+#include <stdarg.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { LONGEST_NESTED = 64 }; /* characters of an expression that needs no name */
+
+void c99_line(Printer *p, const char *format, ...) {
+    va_list ap;
+    va_start(ap, format);
+    fprintf(p->f, "%*s", 4 * p->depth, "");
+    vfprintf(p->f, format, ap);
+    fputc('\n', p->f);
+    va_end(ap);
+}
+
+const char *c99_type(DType t, bool in_memory) {
+    switch (t) {
+    case DT_BOOL: return in_memory ? "uint8_t" : "bool";
+    case DT_I32: return "int32_t";
+    case DT_F32: return "float";
+    case DT_F64: return "double";
+    default: return NULL;
+    }
+}
+
+static char *float_digits(Arena *a, DType t, double v) {
+    char *s = t == DT_F32 ? arena_printf(a, "%.9g", (double)(float)v) : arena_printf(a, "%.17g", v);
+    for (int digits = 1; digits < (t == DT_F32 ? 9 : 17); digits++) { /* the shortest that reads back */
+        char *shorter = arena_printf(a, "%.*g", digits, v);
+        const double back = strtod(shorter, NULL);
+        if (t == DT_F32 ? (float)back == (float)v : back == v) {
+            s = shorter;
+            break;
+        }
+    }
+    return strpbrk(s, ".en") ? s : arena_printf(a, "%s.0", s);
+}
+
+char *c99_literal(Arena *a, DType t, double v) {
+    if (t == DT_BOOL) return arena_strdup(a, v != 0 ? "true" : "false");
+    if (t == DT_I32) {
+        if (v <= -2147483648.0) return arena_strdup(a, "INT32_MIN");
+        return arena_printf(a, "%" PRId32, v >= 2147483647.0 || isnan(v) ? INT32_MAX : (int32_t)v);
+    }
+    const char *suffix = t == DT_F32 ? "f" : "";
+    if (t == DT_F32) v = (float)v;
+    if (isnan(v)) return arena_strdup(a, "FUSEC_NAN");
+    if (isinf(v)) return arena_strdup(a, v > 0 ? "FUSEC_INF" : "-FUSEC_INF");
+    return arena_printf(a, "%s%s", float_digits(a, t, v), suffix);
+}
+
+const char *c99_operand(Printer *p, Text t) { return t.compound ? arena_printf(p->arena, "(%s)", t.s) : t.s; }
+
+/* ---- index expressions ----------------------------------------------------------------------------------- */
+static bool never_negative(const Printer *p, const Index *x) {
+    int64_t lo, hi;
+    return index_range(p->k, x, &lo, &hi) && lo >= 0;
+}
+
+static bool fits_int32(const Printer *p, const Index *x) {
+    int64_t lo, hi;
+    return index_range(p->k, x, &lo, &hi) && lo > INT32_MIN && hi < INT32_MAX;
+}
+
+static Text atom_text(Printer *p, const Atom *a, bool wide) {
+    switch (a->kind) {
+    case ATOM_AXIS:
+        if (!p->axis[a->id].open) return (Text){"0", false};
+        return (Text){arena_printf(p->arena, "%s%s", wide ? "(int64_t)" : "", p->axis[a->id].index), false};
+    case ATOM_EXTENT: return (Text){arena_printf(p->arena, "%s%s", wide ? "(int64_t)" : "", p->sym[a->id]), false};
+    case ATOM_VALUE: {
+        const char *s = c99_operand(p, c99_value(p, a->id));
+        return (Text){arena_printf(p->arena, "%s%s", wide ? "(int64_t)" : "", s), false};
+    }
+    default: break;
+    }
+    bool nc, dc;
+    const bool plain = never_negative(p, a->num), div = a->kind == ATOM_DIV;
+    const Text num = {c99_index(p, a->num, wide, &nc), nc}, den = {c99_index(p, a->den, wide, &dc), dc};
+    if (plain) return (Text){arena_printf(p->arena, "(%s %c %s)", c99_operand(p, num), div ? '/' : '%', c99_operand(p, den)), false};
+    c99_use(p->unit, div ? C99_FLOOR_DIV : C99_FLOOR_MOD);
+    const char *cast = wide ? "" : "(int32_t)";
+    return (Text){arena_printf(p->arena, "%sfusec_floor_%s(%s, %s)", cast, div ? "div" : "mod", num.s, den.s), false};
+}
+
+/* An axis that has one index only stands for 0. */
+static bool is_zero(const Printer *p, const Atom *a) { return a->kind == ATOM_AXIS && !p->axis[a->id].open; }
+
+char *c99_index(Printer *p, const Index *x, bool wide, bool *compound) {
+    char *s = arena_strdup(p->arena, "");
+    int n = 0;
+    *compound = false;
+    for (int i = 0; i < x->n; i++) {
+        const int64_t coef = x->term[i].coef;
+        if (is_zero(p, &x->term[i].atom)) continue;
+        const char *atom = atom_text(p, &x->term[i].atom, wide).s;
+        const int64_t size = coef < 0 ? -coef : coef;
+        const char *sign = n ? (coef < 0 ? " - " : " + ") : coef < 0 ? "-" : "";
+        s = size == 1 ? arena_printf(p->arena, "%s%s%s", s, sign, atom)
+                      : arena_printf(p->arena, "%s%s%" PRId64 " * %s", s, sign, size, atom);
+        *compound |= size != 1 || coef < 0 || n > 0;
+        n++;
+    }
+    if (n == 0) {
+        *compound = x->c < 0;
+        return arena_printf(p->arena, "%" PRId64, x->c);
+    }
+    if (x->c == 0) return s;
+    *compound = true;
+    return arena_printf(p->arena, "%s %c %" PRId64, s, x->c < 0 ? '-' : '+', x->c < 0 ? -x->c : x->c);
+}
+
+char *c99_extent(Printer *p, Dim d) {
+    bool compound;
+    return c99_index(p, index_extent(p->k, d), false, &compound);
+}
+
+static bool is_wide(const Buffer *b) {
+    int64_t last = 0;
+    for (int d = 0; d < b->rank; d++) {
+        int64_t span;
+        if (__builtin_mul_overflow(b->stride[d], b->dim[d].bound, &span)) return true;
+        last += span < 0 ? -span : span;
+    }
+    return last >= (int64_t)1 << 30;
+}
+
+char *c99_element(Printer *p, const Inst *access) {
+    const Buffer *b = &p->k->buffers.at[access->buffer];
+    const Index *offset = index_const(p->k->arena, 0);
+    for (int d = 0; d < b->rank; d++) offset = index_add(p->k, offset, index_scale(p->k, access->index[d], b->stride[d]));
+    bool compound;
+    return arena_printf(p->arena, "%s[%s]", p->buffer[access->buffer], c99_index(p, offset, is_wide(b), &compound));
+}
+
+/* ---- elementwise ---------------------------------------------------------------------------------------------- */
+typedef enum { FORM_NONE, FORM_PREFIX, FORM_INFIX, FORM_CALL } Form;
+typedef struct Spelling {
+    Form form;
+    const char *text;
+    int helper; /* -1: none */
+} Spelling;
+
+static Spelling integer_spelling(Op op) {
+    switch (op) {
+    case OP_ADD: return (Spelling){FORM_CALL, "fusec_iadd", C99_IADD};
+    case OP_SUB: return (Spelling){FORM_CALL, "fusec_isub", C99_ISUB};
+    case OP_MUL: return (Spelling){FORM_CALL, "fusec_imul", C99_IMUL};
+    case OP_DIV: return (Spelling){FORM_CALL, "fusec_idiv", C99_IDIV};
+    case OP_MOD: return (Spelling){FORM_CALL, "fusec_imod", C99_IMOD};
+    case OP_POW: return (Spelling){FORM_CALL, "fusec_ipow", C99_IPOW};
+    case OP_MAX: return (Spelling){FORM_CALL, "fusec_imax", C99_IMAX};
+    case OP_MIN: return (Spelling){FORM_CALL, "fusec_imin", C99_IMIN};
+    case OP_FLOOR: case OP_CEIL: return (Spelling){FORM_PREFIX, "", -1};
+    default: return (Spelling){FORM_NONE, NULL, -1};
+    }
+}
+
+static Spelling float_spelling(Op op, bool f64) {
+    switch (op) {
+    case OP_NEG: return (Spelling){FORM_PREFIX, "-", -1};
+    case OP_ADD: return (Spelling){FORM_INFIX, "+", -1};
+    case OP_SUB: return (Spelling){FORM_INFIX, "-", -1};
+    case OP_MUL: return (Spelling){FORM_INFIX, "*", -1};
+    case OP_DIV: return (Spelling){FORM_INFIX, "/", -1};
+    case OP_MAX: return (Spelling){FORM_CALL, f64 ? "fusec_max_f64" : "fusec_max", f64 ? C99_DMAX : C99_MAX};
+    case OP_MIN: return (Spelling){FORM_CALL, f64 ? "fusec_min_f64" : "fusec_min", f64 ? C99_DMIN : C99_MIN};
+    default: break;
+    }
+    if (f64) return (Spelling){FORM_NONE, NULL, -1};
+    switch (op) {
+    case OP_ABS: return (Spelling){FORM_CALL, "fusec_abs", C99_ABS};
+    case OP_SIGN: return (Spelling){FORM_CALL, "fusec_sign", C99_SIGN};
+    case OP_SQRT: return (Spelling){FORM_CALL, "fusec_sqrt", C99_SQRT};
+    case OP_FLOOR: return (Spelling){FORM_CALL, "fusec_floor", C99_FLOOR};
+    case OP_CEIL: return (Spelling){FORM_CALL, "fusec_ceil", C99_CEIL};
+    case OP_MOD: return (Spelling){FORM_CALL, "fusec_mod", C99_FMOD};
+    default: return (Spelling){FORM_NONE, NULL, -1};
+    }
+}
+
+static Spelling logic_spelling(Op op) {
+    switch (op) {
+    case OP_EQ: return (Spelling){FORM_INFIX, "==", -1};
+    case OP_NE: return (Spelling){FORM_INFIX, "!=", -1};
+    case OP_LT: return (Spelling){FORM_INFIX, "<", -1};
+    case OP_LE: return (Spelling){FORM_INFIX, "<=", -1};
+    case OP_GT: return (Spelling){FORM_INFIX, ">", -1};
+    case OP_GE: return (Spelling){FORM_INFIX, ">=", -1};
+    case OP_AND: return (Spelling){FORM_INFIX, "&&", -1};
+    case OP_OR: return (Spelling){FORM_INFIX, "||", -1};
+    default: return (Spelling){FORM_NONE, NULL, -1};
+    }
+}
+
+static Text cast_text(Printer *p, DType from, DType to, Text x) {
+    if (from == to) return x;
+    if (to == DT_BOOL) return (Text){arena_printf(p->arena, "%s != 0", c99_operand(p, x)), true};
+    if (to == DT_I32 && from == DT_F32) {
+        c99_use(p->unit, C99_TO_INT);
+        return (Text){arena_printf(p->arena, "fusec_to_int(%s)", x.s), false};
+    }
+    return (Text){arena_printf(p->arena, "(%s)%s", c99_type(to, false), c99_operand(p, x)), true};
+}
+
+static Text math_call(Printer *p, Op op, const Text *in) {
+    p->unit->math[op] = true;
+    const uint64_t needs = c99_math_helpers(op);
+    for (int h = 0; h < C99_HELPERS; h++)
+        if (needs >> h & 1) c99_use(p->unit, (C99Helper)h);
+    char *args = arena_strdup(p->arena, in[0].s);
+    for (int i = 1; i < op_info[op].arity; i++) args = arena_printf(p->arena, "%s, %s", args, in[i].s);
+    return (Text){arena_printf(p->arena, "fusec_%s(%s)", op_info[op].text, args), false};
+}
+
+/* Integer negation and magnitude wrap at INT32_MIN. */
+static Text integer_unary(Printer *p, Op op, Text x) {
+    const char *s = c99_operand(p, x);
+    c99_use(p->unit, C99_ISUB);
+    if (op == OP_NEG) return (Text){arena_printf(p->arena, "fusec_isub(0, %s)", x.s), false};
+    if (op == OP_ABS) return (Text){arena_printf(p->arena, "%s < 0 ? fusec_isub(0, %s) : %s", s, x.s, s), true};
+    return (Text){arena_printf(p->arena, "(%s > 0) - (%s < 0)", s, s), true}; /* sign */
+}
+
+Text c99_operation(Printer *p, Op op, DType t, DType result, const Text *in) {
+    if (op == OP_CAST) return cast_text(p, t, result, in[0]);
+    if (op == OP_NOT) return (Text){arena_printf(p->arena, "!%s", c99_operand(p, in[0])), true};
+    if (op == OP_SELECT)
+        return (Text){arena_printf(p->arena, "%s ? %s : %s", c99_operand(p, in[0]), c99_operand(p, in[1]),
+                                   c99_operand(p, in[2])), true};
+    if (op == OP_PHILOX) return math_call(p, op, in);
+    if (t == DT_BOOL && (op == OP_MAX || op == OP_MIN)) op = op == OP_MAX ? OP_OR : OP_AND;
+    Spelling s = logic_spelling(op);
+    if (s.form == FORM_NONE && !dtype_is_float(t) && (op == OP_NEG || op == OP_ABS || op == OP_SIGN))
+        return integer_unary(p, op, in[0]);
+    if (s.form == FORM_NONE) s = dtype_is_float(t) ? float_spelling(op, t == DT_F64) : integer_spelling(op);
+    if (s.form == FORM_NONE && t == DT_F32 && math_expands(op)) return math_call(p, op, in);
+    if (s.form == FORM_NONE) {
+        p->failed = arena_printf(p->arena, "%s of %s has no form in C99", op_info[op].text, dtype_name(t));
+        return in[0];
+    }
+    if (s.helper >= 0) c99_use(p->unit, (C99Helper)s.helper);
+    if (s.form == FORM_PREFIX) return (Text){arena_printf(p->arena, "%s%s", s.text, c99_operand(p, in[0])), true};
+    if (s.form == FORM_INFIX)
+        return (Text){arena_printf(p->arena, "%s %s %s", c99_operand(p, in[0]), s.text, c99_operand(p, in[1])), true};
+    const bool two = op_info[op].arity == 2;
+    return (Text){arena_printf(p->arena, "%s(%s%s%s)", s.text, in[0].s, two ? ", " : "", two ? in[1].s : ""), false};
+}
+
+/* ---- values ------------------------------------------------------------------------------------------------------ */
+char *c99_place(Printer *p, int value) {
+    Val *v = &p->val[value];
+    int8_t axes[MAX_TILE_AXES];
+    char *s = arena_strdup(p->arena, v->storage);
+    const int n = c99_lane_axes(p, &v->storage_type, axes);
+    for (int i = 0; i < n; i++) {
+        const AxisName *a = &p->axis[axes[i]];
+        s = p->k->axes.at[axes[i]].kind == AXIS_SPAN ? arena_printf(p->arena, "%s[%s]", s, a->index)
+                                                     : arena_printf(p->arena, "%s[%s - %s]", s, a->index, a->base);
+    }
+    return s;
+}
+
+static Text load_text(Printer *p, const Inst *i) {
+    const Buffer *b = &p->k->buffers.at[i->buffer];
+    const Text mask = i->n_in ? c99_value(p, i->in[0]) : (Text){NULL, false};
+    const char *element = c99_element(p, i);
+    if (b->dtype == DT_BOOL) element = arena_printf(p->arena, "%s != 0", element);
+    if (!mask.s) return (Text){element, b->dtype == DT_BOOL};
+    const char *other = c99_literal(p->arena, b->dtype, i->value);
+    return (Text){arena_printf(p->arena, "%s ? %s : %s", c99_operand(p, mask), element, other), true};
+}
+
+static Text index_text(Printer *p, const Inst *i) {
+    bool compound;
+    if (fits_int32(p, i->index[0])) {
+        char *s = c99_index(p, i->index[0], false, &compound);
+        return (Text){s, compound};
+    }
+    char *s = c99_index(p, i->index[0], true, &compound);
+    return (Text){arena_printf(p->arena, "(int32_t)(uint32_t)(%s)", s), true};
+}
+
+Text c99_compute(Printer *p, const Inst *i) {
+    Text in[4];
+    switch (i->kind) {
+    case TI_CONST:
+    case TI_FULL: return (Text){c99_literal(p->arena, i->type.dtype, i->value), signbit(i->value) || isnan(i->value)};
+    case TI_INDEX: return index_text(p, i);
+    case TI_LOAD: return load_text(p, i);
+    case TI_REDUCE:
+    case TI_STAGE: return c99_value(p, i->in[0]);
+    default: break;
+    }
+    for (int o = 0; o < i->n_in && o < 4; o++) in[o] = c99_value(p, i->in[o]);
+    return c99_operation(p, i->op, p->k->types.at[i->in[i->op == OP_SELECT ? 1 : 0]].dtype, i->type.dtype, in);
+}
+
+static bool is_work(const Inst *i) { return i->kind == TI_LOAD || i->kind == TI_ELEMENT; }
+
+static Text name_it(Printer *p, int value, Text t) {
+    Val *v = &p->val[value];
+    v->temporary = arena_printf(p->arena, "v%d", value);
+    v->temporary_depth = p->depth;
+    p->n_scalars++;
+    c99_line(p, "const %s %s = %s;", c99_type(p->k->types.at[value].dtype, false), v->temporary, t.s);
+    return (Text){v->temporary, false};
+}
+
+Text c99_value(Printer *p, int value) {
+    Val *v = &p->val[value];
+    if (v->temporary) return (Text){v->temporary, false};
+    if (v->storage) return (Text){c99_place(p, value), false};
+    const Text t = c99_compute(p, v->def);
+    const bool name = is_work(v->def) ? v->uses > 1 || strlen(t.s) > LONGEST_NESTED
+                                      : v->def->kind == TI_INDEX && t.compound && (v->uses > 1 || strlen(t.s) > LONGEST_NESTED);
+    return name ? name_it(p, value, t) : t;
+}
+
+/* Are all the lanes of the value in scope? */
+static bool is_open(const Printer *p, int value) {
+    int8_t axes[MAX_TILE_AXES];
+    const int n = c99_lane_axes(p, &p->k->types.at[value], axes);
+    for (int i = 0; i < n; i++)
+        if (!p->axis[axes[i]].open) return false;
+    return true;
+}
+
+void c99_name(Printer *p, int value) {
+    const Text t = c99_compute(p, p->val[value].def);
+    if (!p->val[value].temporary) name_it(p, value, t);
+}
+
+void c99_prepare(Printer *p, int value) {
+    const Val *v = &p->val[value];
+    if (v->temporary || v->storage || !v->def) return;
+    if (is_work(v->def) && is_open(p, value)) {
+        c99_name(p, value);
+        return;
+    }
+    if (!c99_is_inline(p, v->def)) return;
+    for (int o = 0; o < v->def->n_in; o++) c99_prepare(p, v->def->in[o]);
+}

@@ -1,0 +1,441 @@
+/* One kernel as one C function: grid loops, then the block, each instruction that is not inline as a loop nest. */
+#include "codegen/c99/internal.h"
+#include <ctype.h>
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+
+static void print_block(Printer *p, const Block *b);
+
+/* ---- scopes -------------------------------------------------------------------------------------------- */
+static void close_scope(Printer *p) {
+    p->depth--;
+    c99_line(p, "}");
+    for (int v = 0; v < p->k->types.n; v++)
+        if (p->val[v].temporary && p->val[v].temporary_depth > p->depth) p->val[v].temporary = NULL;
+}
+
+static bool is_single(const Printer *p, int axis) {
+    const Dim d = p->k->axes.at[axis].extent;
+    return dim_is_fixed(d) && d.bound == 1;
+}
+
+/* A grid or loop axis: one index at a time, or tile by tile when lanes remain.  False if it needs no loop. */
+static bool open_axis(Printer *p, int axis) {
+    AxisName *a = &p->axis[axis];
+    const Dim d = p->k->axes.at[axis].extent;
+    if (is_single(p, axis)) return false;
+    const char *extent = c99_extent(p, d);
+    const bool lanes = c99_has_lanes(p, axis);
+    const char *name = lanes ? a->base : a->index;
+    if (a->step == 1) c99_line(p, "for (%s %s = 0; %s < %s; %s++) {", a->type, name, name, extent, name);
+    else c99_line(p, "for (%s %s = 0; %s < %s; %s += %d) {", a->type, name, name, extent, name, a->step);
+    p->depth++;
+    if (!lanes) a->open = true;
+    else if (dim_is_fixed(d) && d.bound % a->step == 0)
+        c99_line(p, "const %s %s = %s + %d;", a->type, a->end, a->base, a->step);
+    else
+        c99_line(p, "const %s %s = %s - %s < %d ? %s : %s + %d;", a->type, a->end, extent, a->base, a->step, extent,
+                 a->base, a->step);
+    return true;
+}
+
+static void close_axis(Printer *p, int axis, bool opened) {
+    if (!opened) return;
+    p->axis[axis].open = false;
+    close_scope(p);
+}
+
+static void open_lanes(Printer *p, int axis) {
+    AxisName *a = &p->axis[axis];
+    if (p->k->axes.at[axis].kind == AXIS_SPAN)
+        c99_line(p, "for (%s %s = 0; %s < %s; %s++) {", a->type, a->index, a->index,
+                 c99_extent(p, p->k->axes.at[axis].extent), a->index);
+    else c99_line(p, "for (%s %s = %s; %s < %s; %s++) {", a->type, a->index, a->base, a->index, a->end, a->index);
+    p->depth++;
+    a->open = true;
+}
+
+/* Opens lanes axes[from .. to), printing before each loop what does not change inside it. */
+static void open_nest(Printer *p, int from, int to, const int8_t *axes, int n, const int *values) {
+    for (int i = from; i < to; i++) {
+        for (int v = 0; v < n; v++) c99_prepare(p, values[v]);
+        open_lanes(p, axes[i]);
+    }
+}
+
+static void close_nest(Printer *p, int n, const int8_t *axes) {
+    for (int i = n - 1; i >= 0; i--) close_axis(p, axes[i], true);
+}
+
+/* ---- storage ------------------------------------------------------------------------------------------------ */
+static char *dimensions(Printer *p, const TileType *t) {
+    int8_t axes[MAX_TILE_AXES];
+    int64_t bytes = dtype_bytes(t->dtype);
+    char *s = arena_strdup(p->arena, "");
+    const int n = c99_lane_axes(p, t, axes);
+    for (int i = 0; i < n; i++) {
+        const Axis *x = &p->k->axes.at[axes[i]];
+        int64_t lanes = x->kind == AXIS_SPAN ? x->extent.bound : p->axis[axes[i]].step;
+        if (lanes < 1) lanes = 1;
+        s = arena_printf(p->arena, "%s[%" PRId64 "]", s, lanes);
+        if (__builtin_mul_overflow(bytes, lanes, &bytes)) bytes = INT64_MAX / 2;
+    }
+    if (n && __builtin_add_overflow(p->array_bytes, bytes, &p->array_bytes)) p->array_bytes = INT64_MAX / 2;
+    if (!n) p->n_scalars++;
+    return s;
+}
+
+/* Gives value a variable of its own; declares it unless it is to be declared with its first value. */
+static bool declare(Printer *p, int value) {
+    Val *v = &p->val[value];
+    v->storage = arena_printf(p->arena, "v%d", value);
+    v->storage_type = p->k->types.at[value];
+    const char *dims = dimensions(p, &v->storage_type);
+    if (!*dims) return false;
+    c99_line(p, "%s %s%s;", c99_type(v->storage_type.dtype, false), v->storage, dims);
+    return true;
+}
+
+/* value's storage <- source, lane by lane; a scalar is declared here. */
+static void declare_from(Printer *p, int value, int source) {
+    int8_t axes[MAX_TILE_AXES];
+    const int n = c99_lane_axes(p, &p->k->types.at[value], axes);
+    if (!declare(p, value)) {
+        const char *text = c99_value(p, source).s;
+        c99_line(p, "%s %s = %s;", c99_type(p->k->types.at[value].dtype, false), p->val[value].storage, text);
+        return;
+    }
+    open_nest(p, 0, n, axes, 1, &source);
+    const char *text = c99_value(p, source).s;
+    c99_line(p, "%s = %s;", c99_place(p, value), text);
+    close_nest(p, n, axes);
+}
+
+/* ---- instructions ------------------------------------------------------------------------------------------------ */
+static void print_named(Printer *p, const Inst *i) {
+    int8_t axes[MAX_TILE_AXES];
+    const int n = c99_lane_axes(p, &i->type, axes);
+    if (n == 0) {
+        c99_name(p, i->result);
+        return;
+    }
+    declare(p, i->result);
+    open_nest(p, 0, n, axes, i->n_in, i->in);
+    const char *text = c99_compute(p, i).s;
+    c99_line(p, "%s = %s;", c99_place(p, i->result), text);
+    close_nest(p, n, axes);
+}
+
+static void print_store(Printer *p, const Inst *i) {
+    int8_t axes[MAX_TILE_AXES];
+    const int n = c99_nest(p, i, axes);
+    open_nest(p, 0, n, axes, i->n_in, i->in);
+    const char *condition = i->n_in > 1 ? c99_value(p, i->in[1]).s : NULL;
+    const char *value = c99_value(p, i->in[0]).s, *element = c99_element(p, i);
+    if (condition) c99_line(p, "if (%s) %s = %s;", condition, element, value);
+    else c99_line(p, "%s = %s;", element, value);
+    close_nest(p, n, axes);
+}
+
+/* place op= x, by the op's own spelling where C has no such assignment */
+static void print_update(Printer *p, Op op, DType t, const char *place, Text x) {
+    if (dtype_is_float(t) && (op == OP_ADD || op == OP_MUL)) {
+        c99_line(p, "%s %c= %s;", place, op == OP_ADD ? '+' : '*', x.s);
+        return;
+    }
+    c99_line(p, "%s = %s;", place, c99_operation(p, op, t, t, (Text[]){{place, false}, x}).s);
+}
+
+/* The carry that the DOT may update in place, or -1. */
+static int carry_of(const Printer *p, const Inst *dot) {
+    if (!p->loop || p->loop->kind != TI_FOR) return -1;
+    const Inst *yield = vec_last(p->loop->body);
+    for (int c = 0; c < p->loop->n_carry; c++)
+        if (yield->in[c] == dot->result && c99_is_in_place(p, p->loop, c)) return p->loop->carry[c];
+    return -1;
+}
+
+static Text product(Printer *p, const Inst *dot) {
+    const DType t = p->k->types.at[dot->in[0]].dtype;
+    const Text x = c99_value(p, dot->in[0]), y = c99_value(p, dot->in[1]);
+    Text r = c99_operation(p, OP_MUL, t, t, (Text[]){x, y});
+    r.compound = false; /* stands alone on the right of an assignment */
+    return r;
+}
+
+static void print_dot(Printer *p, const Inst *i) {
+    int8_t axes[MAX_TILE_AXES], kept[MAX_TILE_AXES];
+    const int n = c99_nest(p, i, axes), n_kept = c99_lane_axes(p, &i->type, kept), carry = carry_of(p, i);
+    bool start = i->in[2] != carry;
+    if (carry >= 0) {
+        p->val[i->result].storage = p->val[carry].storage;
+        p->val[i->result].storage_type = p->val[carry].storage_type;
+    } else if (!declare(p, i->result)) {
+        const char *text = c99_value(p, i->in[2]).s;
+        c99_line(p, "%s %s = %s;", c99_type(i->type.dtype, false), p->val[i->result].storage, text);
+        start = false;
+    }
+    open_nest(p, 0, n_kept, axes, i->n_in, i->in);
+    const char *place = c99_place(p, i->result);
+    if (start) {
+        const char *text = c99_value(p, i->in[2]).s;
+        c99_line(p, "%s = %s;", place, text);
+    }
+    open_nest(p, n_kept, n, axes, 2, i->in);
+    const Text x = product(p, i);
+    print_update(p, OP_ADD, i->type.dtype, place, x);
+    close_nest(p, n, axes);
+}
+
+static Op step_op(Op reduce) {
+    return reduce == OP_SUM ? OP_ADD : reduce == OP_PROD ? OP_MUL : reduce == OP_RMAX ? OP_MAX : OP_MIN;
+}
+
+static const char *identity(Printer *p, Op reduce, DType t) {
+    const double v = reduce == OP_SUM ? 0 : reduce == OP_PROD ? 1 : reduce == OP_RMAX ? -(double)__builtin_inf() : (double)__builtin_inf();
+    return c99_literal(p->arena, t, v);
+}
+
+static void print_reduce(Printer *p, const Inst *i) {
+    int8_t axes[MAX_TILE_AXES], kept[MAX_TILE_AXES];
+    const int n = c99_nest(p, i, axes), n_kept = c99_lane_axes(p, &i->type, kept);
+    const char *start = identity(p, i->op, i->type.dtype);
+    const bool array = declare(p, i->result);
+    if (!array) c99_line(p, "%s %s = %s;", c99_type(i->type.dtype, false), p->val[i->result].storage, start);
+    open_nest(p, 0, n_kept, axes, 1, i->in);
+    const char *place = c99_place(p, i->result);
+    if (array) c99_line(p, "%s = %s;", place, start);
+    open_nest(p, n_kept, n, axes, 1, i->in);
+    const Text x = c99_value(p, i->in[0]);
+    print_update(p, step_op(i->op), i->type.dtype, place, x);
+    close_nest(p, n, axes);
+}
+
+/* ---- loops and conditions ------------------------------------------------------------------------------------------- */
+static void share_storage(Printer *p, int to, int from) {
+    p->val[to].storage = p->val[from].storage;
+    p->val[to].storage_type = p->val[from].storage_type;
+}
+
+static void use_results(Printer *p, const Inst *i) {
+    for (int c = 0; c < i->n_carry; c++)
+        if (p->val[i->results[c]].uses == 0) c99_line(p, "(void)%s;", p->val[i->results[c]].storage);
+}
+
+static void print_body(Printer *p, const Inst *i) {
+    const Inst *outer = p->loop;
+    p->loop = i;
+    print_block(p, &i->body);
+    p->loop = outer;
+}
+
+static void print_for(Printer *p, const Inst *i) {
+    for (int c = 0; c < i->n_carry; c++) declare_from(p, i->carry[c], i->init[c]);
+    const bool opened = open_axis(p, i->axis);
+    if (!opened) {
+        c99_line(p, "{");
+        p->depth++;
+    }
+    print_body(p, i);
+    p->axis[i->axis].open = false;
+    close_scope(p);
+    for (int c = 0; c < i->n_carry; c++) share_storage(p, i->results[c], i->carry[c]);
+    use_results(p, i);
+}
+
+static void print_if(Printer *p, const Inst *i) {
+    for (int c = 0; c < i->n_carry; c++) declare_from(p, i->results[c], i->init[c]);
+    const char *condition = c99_value(p, i->in[0]).s;
+    c99_line(p, "if (%s) {", condition);
+    p->depth++;
+    print_body(p, i);
+    close_scope(p);
+    use_results(p, i);
+}
+
+static int target_of(const Inst *loop, int c) { return loop->kind == TI_FOR ? loop->carry[c] : loop->results[c]; }
+
+static bool is_assigned(const Printer *p, const Inst *loop, const Inst *yield, int c) {
+    if (loop->kind != TI_FOR) return true;
+    return yield->in[c] != loop->carry[c] && !c99_is_in_place(p, loop, c);
+}
+
+/* Assigns, in one nest, all carries with the same lanes as carry `first`: all are computed before any changes. */
+static void print_yield_nest(Printer *p, const Inst *yield, int first, bool *done) {
+    int8_t axes[MAX_TILE_AXES], other[MAX_TILE_AXES];
+    const Inst *loop = p->loop;
+    int member[MAX_YIELDS], value[MAX_YIELDS], m = 0;
+    const int n = c99_lane_axes(p, &p->k->types.at[loop->results[first]], axes);
+    for (int c = first; c < loop->n_carry; c++) {
+        if (done[c] || c99_lane_axes(p, &p->k->types.at[loop->results[c]], other) != n || memcmp(axes, other, (size_t)n))
+            continue;
+        done[c] = true;
+        value[m] = yield->in[c];
+        member[m++] = c;
+    }
+    open_nest(p, 0, n, axes, m, value);
+    const char *text[MAX_YIELDS];
+    for (int j = 0; j < m; j++) {
+        text[j] = c99_value(p, value[j]).s;
+        if (m == 1 || p->val[value[j]].temporary) continue;
+        const char *next = arena_printf(p->arena, "next%d", target_of(loop, member[j]));
+        c99_line(p, "const %s %s = %s;", c99_type(p->k->types.at[value[j]].dtype, false), next, text[j]);
+        text[j] = next;
+    }
+    for (int j = 0; j < m; j++) c99_line(p, "%s = %s;", c99_place(p, target_of(loop, member[j])), text[j]);
+    close_nest(p, n, axes);
+}
+
+static void print_yield(Printer *p, const Inst *yield) {
+    int8_t axes[MAX_TILE_AXES];
+    const Inst *loop = p->loop;
+    if (!loop || loop->n_carry > MAX_YIELDS) {
+        p->failed = "a loop carries too many values";
+        return;
+    }
+    bool done[MAX_YIELDS];
+    for (int c = 0; c < loop->n_carry; c++) done[c] = !is_assigned(p, loop, yield, c);
+    for (int lanes = MAX_TILE_AXES; lanes >= 0; lanes--)
+        for (int c = 0; c < loop->n_carry; c++)
+            if (!done[c] && c99_lane_axes(p, &p->k->types.at[loop->results[c]], axes) == lanes)
+                print_yield_nest(p, yield, c, done);
+}
+
+static void print_inst(Printer *p, const Inst *i) {
+    if (i->result >= 0 && p->val[i->result].uses == 0) return; /* nothing reads it */
+    if (c99_is_inline(p, i)) {
+        if (p->val[i->result].hold == HOLD_NAMED) print_named(p, i);
+        return;
+    }
+    switch (i->kind) {
+    case TI_STORE: print_store(p, i); break;
+    case TI_REDUCE: print_reduce(p, i); break;
+    case TI_DOT: print_dot(p, i); break;
+    case TI_FOR: print_for(p, i); break;
+    case TI_IF: print_if(p, i); break;
+    case TI_YIELD: print_yield(p, i); break;
+    default: break;
+    }
+}
+
+static void print_block(Printer *p, const Block *b) {
+    for (int n = 0; n < b->n; n++) print_inst(p, b->at[n]);
+}
+
+/* ---- the function ------------------------------------------------------------------------------------------------------ */
+static void name_all(Printer *p) {
+    Kernel *k = p->k;
+    p->buffer = ARENA_ARRAY(p->arena, const char *, k->buffers.n + 1);
+    p->sym = ARENA_ARRAY(p->arena, const char *, k->n_syms + 1);
+    for (int i = 0; i < k->buffers.n; i++)
+        p->buffer[i] = c99_unique(p->arena, &p->names, c99_identifier(p->arena, k->buffers.at[i].name));
+    for (int i = 0; i < k->n_syms; i++)
+        p->sym[i] = c99_unique(p->arena, &p->names,
+                               k->sym_names ? c99_identifier(p->arena, k->sym_names[i]) : arena_printf(p->arena, "S%d", i));
+    for (int i = 0; i < k->axes.n; i++) {
+        AxisName *a = &p->axis[i];
+        a->index = c99_unique(p->arena, &p->names, c99_identifier(p->arena, k->axes.at[i].name));
+        a->base = c99_unique(p->arena, &p->names, arena_printf(p->arena, "%s_base", a->index));
+        a->end = c99_unique(p->arena, &p->names, arena_printf(p->arena, "%s_end", a->index));
+        a->type = k->axes.at[i].extent.bound > INT32_MAX - 65536 ? "int64_t" : "int32_t";
+    }
+}
+
+static bool mentions(const char *text, const char *name) {
+    const size_t n = strlen(name);
+    for (const char *at = text; (at = strstr(at, name)); at += n) {
+        const bool left = at > text && (isalnum((unsigned char)at[-1]) || at[-1] == '_');
+        const bool right = isalnum((unsigned char)at[n]) || at[n] == '_';
+        if (!left && !right) return true;
+    }
+    return false;
+}
+
+/* The body as text, from the grid loops inwards. */
+static char *print_grid(Printer *p) {
+    char *text = NULL;
+    size_t size = 0;
+    bool opened[MAX_AXES];
+    p->f = open_memstream(&text, &size);
+    if (!p->f) return NULL;
+    p->depth = 1;
+    for (int i = 0; i < p->k->axes.n; i++) opened[i] = p->k->axes.at[i].kind == AXIS_GRID && open_axis(p, i);
+    print_block(p, &p->k->body);
+    for (int i = p->k->axes.n - 1; i >= 0; i--) close_axis(p, i, opened[i]);
+    fclose(p->f);
+    return text;
+}
+
+static const char *check_types(const Kernel *k, Arena *a) {
+    for (int i = 0; i < k->types.n; i++)
+        if (!c99_type(k->types.at[i].dtype, false)) return arena_printf(a, "C99 has no type for %s", dtype_name(k->types.at[i].dtype));
+    for (int i = 0; i < k->buffers.n; i++)
+        if (!c99_type(k->buffers.at[i].dtype, true)) return arena_printf(a, "C99 has no type for %s", dtype_name(k->buffers.at[i].dtype));
+    return NULL;
+}
+
+/* A comment that cannot end early. */
+static void print_comment(FILE *f, const Kernel *k) {
+    if (!k->comment || !*k->comment) return;
+    fputs("/* ", f);
+    for (const char *c = k->comment; *c; c++) fputc(*c == '/' && c > k->comment && c[-1] == '*' ? '|' : *c < ' ' && *c >= 0 ? ' ' : *c, f);
+    fputs(" */\n", f);
+}
+
+static void print_signature(Printer *p, FILE *f, const char *name) {
+    const char *comma = "";
+    int column = fprintf(f, "static void %s(", name);
+    const int indent = column;
+    for (int i = 0; i < p->k->buffers.n + p->k->n_syms; i++) {
+        const Buffer *b = i < p->k->buffers.n ? &p->k->buffers.at[i] : NULL;
+        char *arg = b ? arena_printf(p->arena, "%s%s *%s%s", b->written ? "" : "const ", c99_type(b->dtype, true),
+                                     b->in_place ? "" : "restrict ", p->buffer[i])
+                      : arena_printf(p->arena, "int32_t %s", p->sym[i - p->k->buffers.n]);
+        if (*comma && column + (int)strlen(arg) > 116) {
+            fprintf(f, ",\n%*s", indent, "");
+            column = indent;
+            comma = "";
+        }
+        column += fprintf(f, "%s%s", comma, arg);
+        comma = ", ";
+    }
+    fputs(indent == column && !*comma ? "void) {\n" : ") {\n", f);
+}
+
+static int64_t stack_bytes(const Printer *p) {
+    /* every scalar, argument and index in a slot of its own, twice for spills, and a frame for the math functions */
+    const int64_t scalars = p->n_scalars + p->k->buffers.n + p->k->n_syms + 3 * p->k->axes.n;
+    return p->array_bytes + 16 * scalars + 320;
+}
+
+const char *c99_kernel(C99Unit *u, Kernel *k, const char *name) {
+    const char *why = check_types(k, u->arena);
+    if (why) return why;
+    Printer p = {.unit = u, .arena = u->arena, .k = k};
+    c99_unique(p.arena, &p.names, name);
+    name_all(&p);
+    c99_analyse(&p);
+    char *body = print_grid(&p), *text = NULL;
+    if (!body) return "out of memory";
+    size_t size = 0;
+    FILE *f = open_memstream(&text, &size);
+    if (f && !p.failed) {
+        print_comment(f, k);
+        print_signature(&p, f, name);
+        for (int i = 0; i < k->buffers.n; i++)
+            if (!mentions(body, p.buffer[i])) fprintf(f, "    (void)%s;\n", p.buffer[i]);
+        for (int i = 0; i < k->n_syms; i++)
+            if (!mentions(body, p.sym[i])) fprintf(f, "    (void)%s;\n", p.sym[i]);
+        fprintf(f, "%s}\n", body);
+    }
+    if (f) fclose(f);
+    if (!p.failed && f) {
+        vec_push(u->arena, u->kernels, arena_strdup(u->arena, text));
+        if (strstr(body, "FUSEC_INF") || strstr(body, "FUSEC_NAN")) c99_use(u, C99_FLOAT);
+        if (stack_bytes(&p) > u->stack) u->stack = stack_bytes(&p);
+    }
+    free(text);
+    free(body);
+    return f ? p.failed : "out of memory";
+}
