@@ -1,164 +1,21 @@
 /* Reads Tile IR text.  Index expressions are rebuilt as written, without simplification, so that
  * printing what was parsed gives the text back.  Scoping is the verifier's business: the parser only
  * makes sure that everything it builds can be looked at safely. */
-#include "ir/tile.h"
+#include "ir/tile_text.h"
 #include <ctype.h>
-#include <errno.h>
-#include <stdlib.h>
 #include <string.h>
 
-enum { MAX_VALUES = 1 << 20, MAX_DEPTH = 48, MAX_TERMS = 256, MAX_DIVISIONS = 48 };
+enum { MAX_DEPTH = 48, MAX_TERMS = 256, MAX_DIVISIONS = 48 };
 
-typedef struct Parser {
-    Arena *a;
-    const char *text, *at;
-    const char *error; /* the first */
-    Kernel *k;
-    VEC(char) defined; /* by value number */
-    VEC(const char *) sym_names;
-    VEC(int64_t) sym_bounds;
-    int depth, divisions; /* of parentheses and bodies; of the current index expression */
-} Parser;
-typedef VEC(int) Ints;
-
-/* ---- characters ------------------------------------------------------------------------------------- */
-static bool fail(Parser *p, const char *message) {
-    if (p->error) return false;
-    int line = 1, col = 1;
-    for (const char *c = p->text; c < p->at; c++) {
-        line += *c == '\n';
-        col = *c == '\n' ? 1 : col + 1;
-    }
-    p->error = arena_printf(p->a, "%d:%d: %s", line, col, message);
-    return false;
-}
-
-static bool fail_at(Parser *p, const char *start, const char *message) {
-    p->at = start;
-    return fail(p, message);
-}
-
-static void skip(Parser *p) {
-    for (;;) {
-        while (isspace((unsigned char)*p->at)) p->at++;
-        if (*p->at != '#') return;
-        while (*p->at && *p->at != '\n') p->at++;
-    }
-}
-
-static bool is_word(char c) { return isalnum((unsigned char)c) || c == '_'; }
-
-/* A word or punctuation. */
-static bool accept(Parser *p, const char *s) {
-    const size_t n = strlen(s);
-    skip(p);
-    if (strncmp(p->at, s, n) != 0 || (is_word(s[n - 1]) && is_word(p->at[n]))) return false;
-    p->at += n;
-    return true;
-}
-
-static bool expect(Parser *p, const char *s) {
-    if (p->error) return false;
-    return accept(p, s) || fail(p, arena_printf(p->a, "expected `%s`", s));
-}
-
-static bool word(Parser *p, const char **out) {
-    skip(p);
-    const char *start = p->at;
-    if (isdigit((unsigned char)*start) || !is_word(*start)) return fail(p, "expected a name");
-    while (is_word(*p->at)) p->at++;
-    *out = arena_strndup(p->a, start, (size_t)(p->at - start));
-    return true;
-}
-
-static bool integer(Parser *p, int64_t least, int64_t most, int64_t *out) {
-    char *end;
-    skip(p);
-    const char *digits = p->at + (*p->at == '-');
-    if (!isdigit((unsigned char)*digits)) return fail(p, "expected an integer");
-    errno = 0;
-    const long long v = strtoll(p->at, &end, 10);
-    if (errno || v < least || v > most) return fail(p, "the number is out of range");
-    p->at = end;
-    *out = v;
-    return true;
-}
-
-static bool small(Parser *p, int64_t least, int64_t most, int *out) {
-    int64_t v;
-    if (!integer(p, least, most, &v)) return false;
-    *out = (int)v;
-    return true;
-}
-
-static bool number(Parser *p, double *out) {
-    char *end;
-    skip(p);
-    *out = strtod(p->at, &end);
-    if (end == p->at || is_word(*end)) return fail(p, "expected a number");
-    p->at = end;
-    return true;
-}
-
-/* ---- names of things ------------------------------------------------------------------------------------ */
-static int find_axis(const Parser *p, const char *name) {
-    for (int i = 0; i < p->k->axes.n; i++)
-        if (strcmp(p->k->axes.at[i].name, name) == 0) return i;
-    return -1;
-}
-
-static int find_sym(const Parser *p, const char *name) {
-    for (int i = 0; i < p->sym_names.n; i++)
-        if (strcmp(p->sym_names.at[i], name) == 0) return i;
-    return -1;
-}
-
-static bool axis_name(Parser *p, int *out) {
-    const char *name;
-    skip(p);
-    const char *const start = p->at;
-    if (!word(p, &name)) return false;
-    *out = find_axis(p, name);
-    return *out >= 0 || fail_at(p, start, arena_printf(p->a, "no axis is named `%s`", name));
-}
-
-static bool buffer_name(Parser *p, int *out) {
-    const char *name;
-    skip(p);
-    const char *const start = p->at;
-    if (!expect(p, "%") || !word(p, &name)) return false;
-    for (*out = 0; *out < p->k->buffers.n; ++*out)
-        if (strcmp(p->k->buffers.at[*out].name, name) == 0) return true;
-    return fail_at(p, start, arena_printf(p->a, "no buffer is named `%s`", name));
-}
-
-static bool value_number(Parser *p, int *out) { return expect(p, "%") && small(p, 0, MAX_VALUES - 1, out); }
-
-static bool value(Parser *p, int *out) {
-    skip(p);
-    const char *const start = p->at;
-    if (!value_number(p, out)) return false;
-    if (*out < p->defined.n && p->defined.at[*out]) return true;
-    return fail_at(p, start, arena_printf(p->a, "%%%d is not defined yet", *out));
-}
-
+/* ---- values -------------------- */
 static bool define(Parser *p, int v, TileType t) {
     while (p->k->types.n <= v) {
         vec_push(p->a, p->k->types, (TileType){0});
         vec_push(p->a, p->defined, 0);
     }
-    if (p->defined.at[v]) return fail(p, arena_printf(p->a, "%%%d is defined twice", v));
+    if (p->defined.at[v]) return text_fail(p, arena_printf(p->a, "%%%d is defined twice", v));
     p->defined.at[v] = 1;
     p->k->types.at[v] = t;
-    return true;
-}
-
-static bool values(Parser *p, Ints *list) {
-    int v;
-    do {
-        if (!value(p, &v)) return false;
-        vec_push(p->a, *list, v);
-    } while (accept(p, ","));
     return true;
 }
 
@@ -167,41 +24,41 @@ static bool values(Parser *p, Ints *list) {
 static bool dim(Parser *p, Dim *out) {
     const char *name;
     *out = (Dim){.sym = NO_SYM, .scale = 1};
-    skip(p);
+    text_skip(p);
     if (isdigit((unsigned char)*p->at) || *p->at == '-') {
         int64_t n;
-        if (!integer(p, -MAX_ELEMENTS, MAX_ELEMENTS, &n)) return false;
-        if (!accept(p, "*")) {
+        if (!text_integer(p, -MAX_ELEMENTS, MAX_ELEMENTS, &n)) return false;
+        if (!text_accept(p, "*")) {
             out->bound = n;
             out->scale = 0;
-            return n >= 0 || fail(p, "a dimension is negative");
+            return n >= 0 || text_fail(p, "a dimension is negative");
         }
         out->scale = n;
     }
-    if (!word(p, &name)) return false;
-    out->sym = find_sym(p, name);
-    if (out->sym < 0) return fail(p, arena_printf(p->a, "no symbol is named `%s`", name));
-    if (accept(p, "+")) {
-        if (!integer(p, 0, MAX_ELEMENTS, &out->offset)) return false;
-    } else if (*p->at == '-' && !integer(p, -MAX_ELEMENTS, 0, &out->offset)) {
+    if (!text_word(p, &name)) return false;
+    out->sym = text_find_sym(p, name);
+    if (out->sym < 0) return text_fail(p, arena_printf(p->a, "no symbol is named `%s`", name));
+    if (text_accept(p, "+")) {
+        if (!text_integer(p, 0, MAX_ELEMENTS, &out->offset)) return false;
+    } else if (*p->at == '-' && !text_integer(p, -MAX_ELEMENTS, 0, &out->offset)) {
         return false;
     }
-    return expect(p, "<=") && integer(p, 0, MAX_ELEMENTS, &out->bound);
+    return text_expect(p, "<=") && text_integer(p, 0, MAX_ELEMENTS, &out->bound);
 }
 
 static bool dtype(Parser *p, DType *out) {
     const char *name;
-    skip(p);
+    text_skip(p);
     const char *const start = p->at;
-    if (!word(p, &name)) return false;
-    return dtype_parse(name, out) || fail_at(p, start, arena_printf(p->a, "no dtype is named `%s`", name));
+    if (!text_word(p, &name)) return false;
+    return dtype_parse(name, out) || text_fail_at(p, start, arena_printf(p->a, "no dtype is named `%s`", name));
 }
 
 static bool type_axis(Parser *p, TileType *t) {
     int axis, step;
-    if (!axis_name(p, &axis) || !expect(p, ":") || !small(p, 0, INT32_MAX, &step)) return false;
-    if (step != p->k->axes.at[axis].step) return fail(p, "the tile is not as long as the axis's step");
-    if (t->n_axes == MAX_TILE_AXES) return fail(p, "too many axes");
+    if (!text_axis_name(p, &axis) || !text_expect(p, ":") || !text_small(p, 0, INT32_MAX, &step)) return false;
+    if (step != p->k->axes.at[axis].step) return text_fail(p, "the tile is not as long as the axis's step");
+    if (t->n_axes == MAX_TILE_AXES) return text_fail(p, "too many axes");
     *t = tile_type_union(*t, (TileType){.n_axes = 1, .axis = {(int8_t)axis}});
     return true;
 }
@@ -209,11 +66,11 @@ static bool type_axis(Parser *p, TileType *t) {
 static bool type(Parser *p, TileType *t) {
     *t = (TileType){0};
     if (!dtype(p, &t->dtype)) return false;
-    if (!accept(p, "[")) return true;
+    if (!text_accept(p, "[")) return true;
     do {
         if (!type_axis(p, t)) return false;
-    } while (accept(p, ","));
-    return expect(p, "]");
+    } while (text_accept(p, ","));
+    return text_expect(p, "]");
 }
 
 /* ---- index expressions ------------------------------------------------------------------------------------------ */
@@ -223,12 +80,12 @@ static const Index *atom(Parser *p, Atom a) { return index_make(p->a, 0, 1, &(Te
 
 static const Index *gathered(Parser *p) {
     Atom a = {.kind = ATOM_VALUE};
-    if (!value(p, &a.id)) return NULL;
-    if (accept(p, "{")) {
-        if (!integer(p, INT64_MIN, INT64_MAX, &a.lo) || !expect(p, "..") || !integer(p, INT64_MIN, INT64_MAX, &a.hi) ||
-            !expect(p, "}"))
+    if (!text_value(p, &a.id)) return NULL;
+    if (text_accept(p, "{")) {
+        if (!text_integer(p, INT64_MIN, INT64_MAX, &a.lo) || !text_expect(p, "..") ||
+            !text_integer(p, INT64_MIN, INT64_MAX, &a.hi) || !text_expect(p, "}"))
             return NULL;
-        if (a.lo >= a.hi) return fail(p, "the range is empty"), NULL;
+        if (a.lo >= a.hi) return text_fail(p, "the range is empty"), NULL;
     }
     return atom(p, a);
 }
@@ -236,36 +93,37 @@ static const Index *gathered(Parser *p) {
 static const Index *factor(Parser *p) {
     const char *name;
     int64_t c;
-    skip(p);
-    if (isdigit((unsigned char)*p->at)) return integer(p, 0, INT64_MAX, &c) ? index_const(p->a, c) : NULL;
+    text_skip(p);
+    if (isdigit((unsigned char)*p->at)) return text_integer(p, 0, INT64_MAX, &c) ? index_const(p->a, c) : NULL;
     if (*p->at == '%') return gathered(p);
-    if (accept(p, "(")) {
-        if (++p->depth > MAX_DEPTH) return fail(p, "nested too deeply"), NULL;
+    if (text_accept(p, "(")) {
+        if (++p->depth > MAX_DEPTH) return text_fail(p, "nested too deeply"), NULL;
         const Index *x = expression(p);
         p->depth--;
-        return x && expect(p, ")") ? x : NULL;
+        return x && text_expect(p, ")") ? x : NULL;
     }
-    const bool symbol = accept(p, "$");
-    if (!word(p, &name)) return NULL;
-    const int axis = symbol ? -1 : find_axis(p, name), sym = find_sym(p, name);
+    const bool symbol = text_accept(p, "$");
+    if (!text_word(p, &name)) return NULL;
+    const int axis = symbol ? -1 : text_find_axis(p, name), sym = text_find_sym(p, name);
     if (axis >= 0) return atom(p, (Atom){.kind = ATOM_AXIS, .id = axis});
     if (sym >= 0) return atom(p, (Atom){.kind = ATOM_EXTENT, .id = sym});
-    return fail(p, arena_printf(p->a, "no axis or symbol is named `%s`", name)), NULL;
+    return text_fail(p, arena_printf(p->a, "no axis or symbol is named `%s`", name)), NULL;
 }
 
 static const Index *multiply(Parser *p, const Index *x, const Index *y) {
     int64_t c;
     if (index_is_const(x, &c)) return index_scale(p->k, y, c);
     if (index_is_const(y, &c)) return index_scale(p->k, x, c);
-    return fail(p, "one factor of a product is constant"), NULL;
+    return text_fail(p, "one factor of a product is constant"), NULL;
 }
 
 static const Index *product(Parser *p) {
     const Index *x = factor(p);
     while (x) {
-        const bool div = accept(p, "/"), mod = !div && accept(p, "mod"), mul = !div && !mod && accept(p, "*");
+        const bool div = text_accept(p, "/"), mod = !div && text_accept(p, "mod"),
+                   mul = !div && !mod && text_accept(p, "*");
         if (!div && !mod && !mul) break;
-        if (++p->divisions > MAX_DIVISIONS) return fail(p, "the expression is too long"), NULL;
+        if (++p->divisions > MAX_DIVISIONS) return text_fail(p, "the expression is too long"), NULL;
         const Index *y = factor(p);
         if (!y) return NULL;
         x = mul ? multiply(p, x, y) : atom(p, (Atom){.kind = div ? ATOM_DIV : ATOM_MOD, .num = x, .den = y});
@@ -275,17 +133,17 @@ static const Index *product(Parser *p) {
 
 static const Index *expression(Parser *p) {
     VEC(Term) terms = {0};
-    int64_t c = 0, sign = accept(p, "-") ? -1 : 1;
+    int64_t c = 0, sign = text_accept(p, "-") ? -1 : 1;
     for (;;) {
         const Index *x = product(p);
         if (!x) return NULL;
         x = index_scale(p->k, x, sign);
         c = (int64_t)((uint64_t)c + (uint64_t)x->c);
         for (int i = 0; i < x->n; i++) vec_push(p->a, terms, x->term[i]);
-        if (terms.n > MAX_TERMS) return fail(p, "the expression is too long"), NULL;
-        if (accept(p, "+"))
+        if (terms.n > MAX_TERMS) return text_fail(p, "the expression is too long"), NULL;
+        if (text_accept(p, "+"))
             sign = 1;
-        else if (accept(p, "-"))
+        else if (text_accept(p, "-"))
             sign = -1;
         else
             return index_make(p->a, c, terms.n, terms.at);
@@ -294,7 +152,7 @@ static const Index *expression(Parser *p) {
 
 static bool index_expression(Parser *p, Inst *i) {
     p->divisions = 0;
-    if (i->n_index == MAX_RANK) return fail(p, "too many indices");
+    if (i->n_index == MAX_RANK) return text_fail(p, "too many indices");
     return (i->index[i->n_index++] = expression(p)) != NULL;
 }
 
@@ -317,20 +175,20 @@ static void set_in(Inst *i, const Ints *list) {
 /* %x[i, j] */
 static bool access(Parser *p, Inst *i) {
     i->index = ARENA_ARRAY(p->a, const Index *, MAX_RANK);
-    if (!buffer_name(p, &i->buffer) || !expect(p, "[")) return false;
-    if (accept(p, "]")) return true;
+    if (!text_buffer_name(p, &i->buffer) || !text_expect(p, "[")) return false;
+    if (text_accept(p, "]")) return true;
     do {
         if (!index_expression(p, i)) return false;
-    } while (accept(p, ","));
-    return expect(p, "]");
+    } while (text_accept(p, ","));
+    return text_expect(p, "]");
 }
 
 static bool load(Parser *p, Inst *i) {
     Ints in = {0};
     int mask;
     if (!access(p, i)) return false;
-    if (!accept(p, "where")) return true;
-    if (!value(p, &mask) || !expect(p, "else") || !number(p, &i->value)) return false;
+    if (!text_accept(p, "where")) return true;
+    if (!text_value(p, &mask) || !text_expect(p, "else") || !text_number(p, &i->value)) return false;
     vec_push(p->a, in, mask);
     set_in(i, &in);
     return true;
@@ -339,10 +197,10 @@ static bool load(Parser *p, Inst *i) {
 static bool store(Parser *p, Inst *i) {
     Ints in = {0};
     int v;
-    if (!access(p, i) || !expect(p, ",") || !value(p, &v)) return false;
+    if (!access(p, i) || !text_expect(p, ",") || !text_value(p, &v)) return false;
     vec_push(p->a, in, v);
-    if (accept(p, "where")) {
-        if (!value(p, &v)) return false;
+    if (text_accept(p, "where")) {
+        if (!text_value(p, &v)) return false;
         vec_push(p->a, in, v);
     }
     set_in(i, &in);
@@ -351,30 +209,30 @@ static bool store(Parser *p, Inst *i) {
 
 static bool over(Parser *p, Inst *i) {
     int axis;
-    if (!expect(p, "over")) return false;
+    if (!text_expect(p, "over")) return false;
     do {
-        if (i->n_over == MAX_TILE_AXES) return fail(p, "too many axes");
-        if (!axis_name(p, &axis)) return false;
+        if (i->n_over == MAX_TILE_AXES) return text_fail(p, "too many axes");
+        if (!text_axis_name(p, &axis)) return false;
         i->over[i->n_over++] = (int8_t)axis;
-    } while (accept(p, ","));
+    } while (text_accept(p, ","));
     return true;
 }
 
 static bool stage(Parser *p, Inst *i) {
     static const char *const space[] = {"register", "local", "shared"};
     Ints in = {0};
-    if (!values(p, &in) || !expect(p, "->")) return false;
+    if (!text_values(p, &in) || !text_expect(p, "->")) return false;
     set_in(i, &in);
     for (int s = SPACE_REGISTER; s <= SPACE_SHARED; s++) {
         i->space = (Space)s;
-        if (accept(p, space[s])) return true;
+        if (text_accept(p, space[s])) return true;
     }
-    return fail(p, "expected register, local or shared");
+    return text_fail(p, "expected register, local or shared");
 }
 
 static bool operation(Parser *p, Inst *i) {
     Ints in = {0};
-    if (!values(p, &in)) return false;
+    if (!text_values(p, &in)) return false;
     set_in(i, &in);
     return i->kind == TI_ELEMENT || over(p, i);
 }
@@ -387,12 +245,12 @@ static bool index_value_inst(Parser *p, Inst *i) {
 /* What follows `%n =`, up to the type. */
 static bool operator(Parser *p, Inst *i) {
     const char *name;
-    skip(p);
+    text_skip(p);
     const char *const start = p->at;
-    if (!word(p, &name)) return false;
+    if (!text_word(p, &name)) return false;
     if (strcmp(name, "const") == 0 || strcmp(name, "full") == 0) {
         i->kind = *name == 'c' ? TI_CONST : TI_FULL;
-        return number(p, &i->value);
+        return text_number(p, &i->value);
     }
     if (strcmp(name, "index") == 0) return i->kind = TI_INDEX, index_value_inst(p, i);
     if (strcmp(name, "load") == 0) return i->kind = TI_LOAD, load(p, i);
@@ -402,7 +260,7 @@ static bool operator(Parser *p, Inst *i) {
         i->kind = op_info[i->op].cls == CLASS_ELEMENT ? TI_ELEMENT : TI_REDUCE;
         return operation(p, i);
     }
-    return fail_at(p, start, arena_printf(p->a, "no instruction is named `%s`", name));
+    return text_fail_at(p, start, arena_printf(p->a, "no instruction is named `%s`", name));
 }
 
 static bool same_type(const TileType *x, const TileType *y) {
@@ -418,14 +276,14 @@ static bool needs_type(const Inst *i) {
 static bool typed(Parser *p, Inst *i) {
     TileType stated;
     const char *why = "";
-    const bool has = accept(p, ":");
+    const bool has = text_accept(p, ":");
     if (has && !type(p, &stated)) return false;
     if (has)
         i->type = stated;
     else if (needs_type(i))
-        return fail(p, "expected `:` and a type");
-    if (!tile_infer(p->k, i, &i->type, &why)) return fail(p, why);
-    return !has || same_type(&stated, &i->type) || fail(p, "the instruction gives another type");
+        return text_fail(p, "expected `:` and a type");
+    if (!tile_infer(p->k, i, &i->type, &why)) return text_fail(p, why);
+    return !has || same_type(&stated, &i->type) || text_fail(p, "the instruction gives another type");
 }
 
 static bool plain(Parser *p, Block *b, int result) {
@@ -441,7 +299,7 @@ static bool store_inst(Parser *p, Block *b) {
     TileType unused;
     const char *why = "";
     if (!store(p, i)) return false;
-    if (!tile_infer(p->k, i, &unused, &why)) return fail(p, why);
+    if (!tile_infer(p->k, i, &unused, &why)) return text_fail(p, why);
     vec_push(p->a, *b, i);
     return true;
 }
@@ -449,8 +307,8 @@ static bool store_inst(Parser *p, Block *b) {
 static bool yield_inst(Parser *p, Block *b) {
     Inst *i = new_inst(p, TI_YIELD);
     Ints in = {0};
-    skip(p);
-    if (*p->at == '%' && !values(p, &in)) return false;
+    text_skip(p);
+    if (*p->at == '%' && !text_values(p, &in)) return false;
     set_in(i, &in);
     vec_push(p->a, *b, i);
     return true;
@@ -460,20 +318,20 @@ static bool yield_inst(Parser *p, Block *b) {
 static bool carries(Parser *p, Ints *carry, Ints *init) {
     int c, v;
     do {
-        if (!value_number(p, &c) || !expect(p, "=") || !value(p, &v)) return false;
+        if (!text_value_number(p, &c) || !text_expect(p, "=") || !text_value(p, &v)) return false;
         if (!define(p, c, p->k->types.at[v])) return false;
         vec_push(p->a, *carry, c);
         vec_push(p->a, *init, v);
-    } while (accept(p, ","));
+    } while (text_accept(p, ","));
     return true;
 }
 
 static bool body(Parser *p, Inst *i) {
-    if (!expect(p, "{")) return false;
-    if (++p->depth > MAX_DEPTH) return fail(p, "nested too deeply");
+    if (!text_expect(p, "{")) return false;
+    if (++p->depth > MAX_DEPTH) return text_fail(p, "nested too deeply");
     const bool ok = block(p, &i->body);
     p->depth--;
-    return ok && expect(p, "}");
+    return ok && text_expect(p, "}");
 }
 
 static bool nested(Parser *p, Block *b, TileOp kind, const Ints *results) {
@@ -481,12 +339,12 @@ static bool nested(Parser *p, Block *b, TileOp kind, const Ints *results) {
     Ints in = {0}, init = {0}, carry = {0};
     int cond;
     if (kind == TI_FOR) {
-        if (!axis_name(p, &i->axis) || (accept(p, "carry") && !carries(p, &carry, &init))) return false;
+        if (!text_axis_name(p, &i->axis) || (text_accept(p, "carry") && !carries(p, &carry, &init))) return false;
     } else {
-        if (!value(p, &cond) || (accept(p, "init") && !values(p, &init))) return false;
+        if (!text_value(p, &cond) || (text_accept(p, "init") && !text_values(p, &init))) return false;
         vec_push(p->a, in, cond);
     }
-    if (init.n != results->n) return fail(p, "as many results as carried values are needed");
+    if (init.n != results->n) return text_fail(p, "as many results as carried values are needed");
     set_in(i, &in);
     i->n_carry = init.n;
     i->init = init.at;
@@ -502,22 +360,22 @@ static bool nested(Parser *p, Block *b, TileOp kind, const Ints *results) {
 static bool statement(Parser *p, Block *b) {
     Ints results = {0};
     int v;
-    if (accept(p, "store")) return store_inst(p, b);
-    if (accept(p, "yield")) return yield_inst(p, b);
-    if (accept(p, "for")) return nested(p, b, TI_FOR, &results);
-    if (accept(p, "if")) return nested(p, b, TI_IF, &results);
+    if (text_accept(p, "store")) return store_inst(p, b);
+    if (text_accept(p, "yield")) return yield_inst(p, b);
+    if (text_accept(p, "for")) return nested(p, b, TI_FOR, &results);
+    if (text_accept(p, "if")) return nested(p, b, TI_IF, &results);
     do {
-        if (!value_number(p, &v)) return false;
+        if (!text_value_number(p, &v)) return false;
         vec_push(p->a, results, v);
-    } while (accept(p, ","));
-    if (!expect(p, "=")) return false;
-    if (accept(p, "for")) return nested(p, b, TI_FOR, &results);
-    if (accept(p, "if")) return nested(p, b, TI_IF, &results);
-    return results.n == 1 ? plain(p, b, results.at[0]) : fail(p, "one result is needed");
+    } while (text_accept(p, ","));
+    if (!text_expect(p, "=")) return false;
+    if (text_accept(p, "for")) return nested(p, b, TI_FOR, &results);
+    if (text_accept(p, "if")) return nested(p, b, TI_IF, &results);
+    return results.n == 1 ? plain(p, b, results.at[0]) : text_fail(p, "one result is needed");
 }
 
 static bool block(Parser *p, Block *b) {
-    for (skip(p); *p->at && *p->at != '}'; skip(p))
+    for (text_skip(p); *p->at && *p->at != '}'; text_skip(p))
         if (!statement(p, b)) return false;
     return true;
 }
@@ -527,27 +385,28 @@ static bool block(Parser *p, Block *b) {
 static bool syms(Parser *p) {
     const char *name;
     int64_t bound;
-    if (!accept(p, "<")) return true;
+    if (!text_accept(p, "<")) return true;
     do {
-        if (!word(p, &name)) return false;
-        if (find_sym(p, name) >= 0) return fail(p, "two symbols have one name");
+        if (!text_word(p, &name)) return false;
+        if (text_find_sym(p, name) >= 0) return text_fail(p, "two symbols have one name");
         vec_push(p->a, p->sym_names, name);
-        if (!accept(p, "<=")) continue;
-        if (!integer(p, 0, MAX_ELEMENTS, &bound)) return false;
+        if (!text_accept(p, "<=")) continue;
+        if (!text_integer(p, 0, MAX_ELEMENTS, &bound)) return false;
         vec_push(p->a, p->sym_bounds, bound);
-    } while (accept(p, ","));
-    if (p->sym_bounds.n && p->sym_bounds.n != p->sym_names.n) return fail(p, "all symbols have bounds or none has");
+    } while (text_accept(p, ","));
+    if (p->sym_bounds.n && p->sym_bounds.n != p->sym_names.n)
+        return text_fail(p, "all symbols have bounds or none has");
     p->k->n_syms = p->sym_names.n;
     p->k->sym_names = p->sym_names.at;
     p->k->sym_bounds = p->sym_bounds.at;
-    return expect(p, ">");
+    return text_expect(p, ">");
 }
 
 static bool strides(Parser *p, int64_t *stride, int rank) {
-    if (!expect(p, "[")) return false;
+    if (!text_expect(p, "[")) return false;
     for (int d = 0; d < rank; d++)
-        if ((d && !expect(p, ",")) || !integer(p, 0, MAX_ELEMENTS, &stride[d])) return false;
-    return expect(p, "]");
+        if ((d && !text_expect(p, ",")) || !text_integer(p, 0, MAX_ELEMENTS, &stride[d])) return false;
+    return text_expect(p, "]");
 }
 
 static bool buffer(Parser *p) {
@@ -555,39 +414,40 @@ static bool buffer(Parser *p) {
     DType t;
     Shape s = {0};
     int64_t stride[MAX_RANK];
-    if (!expect(p, "%") || !word(p, &name) || !expect(p, ":") || !dtype(p, &t) || !expect(p, "[")) return false;
+    if (!text_expect(p, "%") || !text_word(p, &name) || !text_expect(p, ":") || !dtype(p, &t) || !text_expect(p, "["))
+        return false;
     for (int b = 0; b < p->k->buffers.n; b++)
-        if (strcmp(p->k->buffers.at[b].name, name) == 0) return fail(p, "two buffers have one name");
-    while (!accept(p, "]")) {
-        if (s.rank == MAX_RANK) return fail(p, "too many dimensions");
-        if ((s.rank && !expect(p, ",")) || !dim(p, &s.dim[s.rank])) return false;
+        if (strcmp(p->k->buffers.at[b].name, name) == 0) return text_fail(p, "two buffers have one name");
+    while (!text_accept(p, "]")) {
+        if (s.rank == MAX_RANK) return text_fail(p, "too many dimensions");
+        if ((s.rank && !text_expect(p, ",")) || !dim(p, &s.dim[s.rank])) return false;
         s.rank++;
     }
-    const bool given = accept(p, "strides");
+    const bool given = text_accept(p, "strides");
     if (given && !strides(p, stride, s.rank)) return false;
-    const int n = kernel_buffer(p->k, name, t, s, given ? stride : NULL, accept(p, "out"));
+    const int n = kernel_buffer(p->k, name, t, s, given ? stride : NULL, text_accept(p, "out"));
     p->k->buffers.at[n].name = name;
     return true;
 }
 
 static bool buffers(Parser *p) {
-    if (!expect(p, "(")) return false;
-    if (accept(p, ")")) return true;
+    if (!text_expect(p, "(")) return false;
+    if (text_accept(p, ")")) return true;
     do {
         if (!buffer(p)) return false;
-    } while (accept(p, ","));
-    return expect(p, ")");
+    } while (text_accept(p, ","));
+    return text_expect(p, ")");
 }
 
 static bool axis(Parser *p, AxisKind kind) {
     Axis x = {.kind = kind};
-    if (p->k->axes.n == MAX_AXES) return fail(p, "too many axes");
-    if (!word(p, &x.name)) return false;
-    if (find_axis(p, x.name) >= 0) return fail(p, "two axes have one name");
-    if (!expect(p, "in") || !expect(p, "0") || !expect(p, "..") || !dim(p, &x.extent)) return false;
-    if (!expect(p, "step") || !small(p, 1, INT32_MAX / 2, &x.step)) return false;
-    if (accept(p, "lanes") && !small(p, 1, INT32_MAX / 2, &x.lanes)) return false;
-    if (accept(p, "vector") && !small(p, 1, INT32_MAX / 2, &x.vector)) return false;
+    if (p->k->axes.n == MAX_AXES) return text_fail(p, "too many axes");
+    if (!text_word(p, &x.name)) return false;
+    if (text_find_axis(p, x.name) >= 0) return text_fail(p, "two axes have one name");
+    if (!text_expect(p, "in") || !text_expect(p, "0") || !text_expect(p, "..") || !dim(p, &x.extent)) return false;
+    if (!text_expect(p, "step") || !text_small(p, 1, INT32_MAX / 2, &x.step)) return false;
+    if (text_accept(p, "lanes") && !text_small(p, 1, INT32_MAX / 2, &x.lanes)) return false;
+    if (text_accept(p, "vector") && !text_small(p, 1, INT32_MAX / 2, &x.vector)) return false;
     vec_push(p->a, p->k->axes, x);
     return true;
 }
@@ -597,7 +457,7 @@ static bool axes(Parser *p) {
     for (bool found = true; found;) {
         found = false;
         for (int k = AXIS_GRID; k <= AXIS_SPAN && !found; k++) {
-            found = accept(p, kind[k]);
+            found = text_accept(p, kind[k]);
             if (found && !axis(p, (AxisKind)k)) return false;
         }
     }
@@ -614,12 +474,12 @@ static void comment(Parser *p) {
 
 static bool kernel(Parser *p) {
     comment(p);
-    if (!expect(p, "kernel") || !expect(p, "@") || !word(p, &p->k->name)) return false;
+    if (!text_expect(p, "kernel") || !text_expect(p, "@") || !text_word(p, &p->k->name)) return false;
     if (!syms(p) || !buffers(p)) return false;
-    if (accept(p, "threads") && !small(p, 1, INT32_MAX / 2, &p->k->threads)) return false;
+    if (text_accept(p, "threads") && !text_small(p, 1, INT32_MAX / 2, &p->k->threads)) return false;
     if (!axes(p) || !block(p, &p->k->body)) return false;
-    skip(p);
-    return *p->at == 0 || fail(p, "unexpected text after the kernel");
+    text_skip(p);
+    return *p->at == 0 || text_fail(p, "unexpected text after the kernel");
 }
 
 Kernel *kernel_parse(Arena *a, const char *text, const char **error) {

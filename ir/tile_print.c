@@ -111,6 +111,7 @@ static void print_type(Printer *p, const TileType *t) {
 /* ---- index expressions ------------------------------------------------------------------------------------ */
 /* Needs no parentheses beside `/` and `mod`. */
 static bool is_simple(const Index *x) {
+    if (!x) return true;
     if (x->n == 0) return x->c >= 0;
     return x->n == 1 && x->c == 0 && x->term[0].coef == 1 && x->term[0].atom.kind < ATOM_DIV;
 }

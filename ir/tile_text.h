@@ -1,0 +1,38 @@
+/* The state of the Tile IR reader; private to tile_text.c (words and names) and tile_parse.c (grammar).
+ * Every function returns false (or NULL) after an error; the first error is kept. */
+#ifndef FUSEC_IR_TILE_TEXT_H
+#define FUSEC_IR_TILE_TEXT_H
+#include "ir/tile.h"
+
+enum { MAX_VALUES = 1 << 20 }; /* value numbers in a text */
+
+typedef struct Parser {
+    Arena *a;
+    const char *text, *at;
+    const char *error; /* the first */
+    Kernel *k;
+    VEC(char) defined; /* by value number */
+    VEC(const char *) sym_names;
+    VEC(int64_t) sym_bounds;
+    int depth, divisions; /* of parentheses and bodies; of the current index expression */
+} Parser;
+typedef VEC(int) Ints;
+
+bool text_fail(Parser *p, const char *message);                       /* here */
+bool text_fail_at(Parser *p, const char *start, const char *message); /* at an earlier place */
+void text_skip(Parser *p);                                            /* white space and comments */
+bool text_accept(Parser *p, const char *s);                           /* a word or punctuation, if it is next */
+bool text_expect(Parser *p, const char *s);
+bool text_word(Parser *p, const char **out);
+bool text_integer(Parser *p, int64_t least, int64_t most, int64_t *out);
+bool text_small(Parser *p, int64_t least, int64_t most, int *out); /* bounds within int */
+bool text_number(Parser *p, double *out);
+int text_find_axis(const Parser *p, const char *name); /* -1: none */
+int text_find_sym(const Parser *p, const char *name);
+bool text_axis_name(Parser *p, int *out);
+bool text_buffer_name(Parser *p, int *out);  /* %name */
+bool text_value_number(Parser *p, int *out); /* %n, defined or not */
+bool text_value(Parser *p, int *out);        /* %n, defined */
+bool text_values(Parser *p, Ints *list);     /* one or more */
+
+#endif
