@@ -3,7 +3,7 @@
 #include <ctype.h>
 #include <string.h>
 
-enum { MAX_ERRORS = 50 };
+enum { MAX_ERRORS = 50, MAX_MESSAGE = 500 };
 
 static const struct {
     const char *name;
@@ -37,6 +37,16 @@ int diag_files(const Diag *d) { return d->files.n; }
 int diag_errors(const Diag *d) { return d->errors; }
 int diag_warnings(const Diag *d) { return d->warnings; }
 
+/* A name may be as long as the file; a message is not. */
+static const char *formatted(Diag *d, const char *fmt, va_list ap) {
+    char *text = arena_vprintf(d->arena, fmt, ap);
+    if (strnlen(text, MAX_MESSAGE + 1) <= MAX_MESSAGE) return text;
+    size_t end = MAX_MESSAGE;
+    while (end > 0 && ((unsigned char)text[end] & 0xc0) == 0x80) end--; /* not inside a code point */
+    text[end] = '\0';
+    return arena_printf(d->arena, "%s...", text);
+}
+
 static bool same_place(SrcLoc a, SrcLoc b) { return a.file == b.file && a.line == b.line && a.col == b.col; }
 
 static bool is_duplicate(const Diag *d, DiagCode code, SrcLoc loc, const char *text) {
@@ -50,7 +60,7 @@ static bool is_duplicate(const Diag *d, DiagCode code, SrcLoc loc, const char *t
 void diag_report(Diag *d, DiagCode code, SrcLoc loc, const char *fmt, ...) {
     va_list ap;
     va_start(ap, fmt);
-    const char *text = arena_vprintf(d->arena, fmt, ap);
+    const char *text = formatted(d, fmt, ap);
     va_end(ap);
     d->last = -1; /* notes to what is dropped are dropped too */
     if (is_duplicate(d, code, loc, text)) return;
@@ -63,7 +73,7 @@ void diag_report(Diag *d, DiagCode code, SrcLoc loc, const char *fmt, ...) {
 
 static void add_remark(Diag *d, bool help, SrcLoc loc, const char *fmt, va_list ap) {
     if (d->last < 0) return;
-    const DiagRemark remark = {.help = help, .loc = loc, .text = arena_vprintf(d->arena, fmt, ap)};
+    const DiagRemark remark = {.help = help, .loc = loc, .text = formatted(d, fmt, ap)};
     vec_push(d->arena, d->items.at[d->last].remarks, remark);
 }
 

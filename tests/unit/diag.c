@@ -146,6 +146,23 @@ static void test_errors_are_counted_past_the_limit(void **state) {
     arena_free(x.arena);
 }
 
+static void test_long_messages_are_clipped(void **state) {
+    (void)state;
+    Fixture x = with_source("m.dsl", "a");
+    char name[3000] = "a";
+    for (int i = 0; i < 900; i++) strcat(name, "\xe2\x82\xac");
+    diag_report(x.diag, E0201, (SrcLoc){.file = -1}, "%s", name);
+    char *out = NULL;
+    size_t size = 0;
+    FILE *f = open_memstream(&out, &size);
+    diag_print(x.diag, f);
+    fclose(f);
+    assert_in_range(size, 490, 530);
+    assert_non_null(strstr(out, "\xe2\x82\xac... [E0201]"));
+    free(out);
+    arena_free(x.arena);
+}
+
 static void test_nearest(void **state) {
     (void)state;
     static const char *const names[] = {"softmax", "log_softmax", "relu", "gelu", "x", "matmul", "y2"};
@@ -171,6 +188,7 @@ int main(void) {
         cmocka_unit_test(test_places_without_a_line),
         cmocka_unit_test(test_long_lines_are_clipped),
         cmocka_unit_test(test_errors_are_counted_past_the_limit),
+        cmocka_unit_test(test_long_messages_are_clipped),
         cmocka_unit_test(test_nearest),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
