@@ -16,9 +16,13 @@ Node *graph_node(Graph *g, Op op, int n_in, Node *const *in, const Attr *attr, D
     Node *n = ARENA_NEW(g->arena, Node);
     *n = (Node){.id = g->nodes.n, .op = op, .dtype = dtype, .shape = shape, .n_in = n_in};
     n->in = arena_dup(g->arena, in, sizeof *in * (size_t)n_in);
-    Attr *own = arena_dup(g->arena, attr ? attr : &none, sizeof *own);
-    if (op_info[op].type == TYPE_ATTR) own->dtype = dtype;
-    n->attr = own;
+    bool carries_dtype = op_info[op].type == TYPE_ATTR;
+    n->attr = &none;
+    if (attr || carries_dtype) {
+        Attr *own = arena_dup(g->arena, attr ? attr : &none, sizeof *own);
+        if (carries_dtype) own->dtype = dtype;
+        n->attr = own;
+    }
     vec_push(g->arena, g->nodes, n);
     return n;
 }
