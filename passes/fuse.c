@@ -329,6 +329,7 @@ static void assign(Fuse *f, Node *n) {
     const int count = alone ? 0 : kernels_to_try(f, n, tries, 16);
     for (int i = 0; i < count && k < 0; i++) {
         const PlanKernel *at = &f->plan->kernels.at[tries[i]];
+        if (n->remat && at->nodes.at[0].node->remat != n->remat) continue; /* or it would be computed, and kept, too early */
         if (at->phase <= n->phase && try_join(f, &f->plan->kernels.at[tries[i]], &pn)) k = tries[i];
     }
     if (k < 0) {
