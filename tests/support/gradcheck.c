@@ -63,6 +63,79 @@ Node *trial_param(Trial *t, Shape s, double lo, double hi) {
     return graph_node(t->graph, OP_PARAM, 0, NULL, &(Attr){.decl = decl, .dtype = DT_F32}, DT_F32, s);
 }
 
+/* ---- operands behind movement: each step picks an op and asks for what it needs ------------------------ */
+static Node *behind_transpose(Trial *t, Shape s, double lo, double hi) {
+    int8_t perm[MAX_RANK];
+    Shape in = s;
+    for (int d = 0; d < s.rank; d++) perm[d] = (int8_t)d;
+    for (int d = s.rank - 1; d > 0; d--) {
+        int e = (int)rng_int(t->rng, 0, d);
+        int8_t kept = perm[d];
+        perm[d] = perm[e], perm[e] = kept;
+    }
+    for (int d = 0; d < s.rank; d++) in.dim[perm[d]] = s.dim[d];
+    return graph_transpose(t->graph, trial_operand(t, in, lo, hi), perm);
+}
+
+static Node *behind_broadcast(Trial *t, Shape s, double lo, double hi) {
+    int8_t axes[MAX_RANK];
+    Shape in = {0};
+    for (int d = 0; d < s.rank; d++) {
+        if (rng_chance(t->rng, 0.4)) continue;
+        axes[in.rank] = (int8_t)d;
+        in.dim[in.rank++] = s.dim[d];
+    }
+    return graph_broadcast(t->graph, trial_operand(t, in, lo, hi), s, axes);
+}
+
+static Node *behind_slice(Trial *t, Shape s, double lo, double hi) {
+    Attr attr = {0};
+    Shape in = s;
+    for (int d = 0; d < s.rank; d++) {
+        int64_t n = s.dim[d].bound, step = rng_chance(t->rng, 0.6) ? 1 : rng_int(t->rng, 1, 2);
+        int64_t before = rng_int(t->rng, 0, 1), after = rng_int(t->rng, 0, 2), last = n > 0 ? (n - 1) * step : 0;
+        bool back = n > 0 && rng_chance(t->rng, 0.3);
+        in.dim[d] = dim_fixed(before + last + 1 + after);
+        attr.lo[d] = dim_fixed(back ? before + last : before);
+        attr.hi[d] = s.dim[d];
+        attr.step[d] = back ? -step : step;
+    }
+    return graph_op(t->graph, OP_SLICE, 1, (Node *[]){trial_operand(t, in, lo, hi)}, &attr);
+}
+
+static Node *behind_pad(Trial *t, Shape s, double lo, double hi) {
+    Attr attr = {.value = lo > 0 ? lo : 0};
+    Shape in = s;
+    for (int d = 0; d < s.rank; d++) {
+        int64_t n = s.dim[d].bound, before = rng_int(t->rng, 0, n > 1), after = rng_int(t->rng, 0, n > 2);
+        attr.lo[d] = dim_fixed(before), attr.hi[d] = dim_fixed(after);
+        in.dim[d] = dim_fixed(n - before - after);
+    }
+    return graph_op(t->graph, OP_PAD, 1, (Node *[]){trial_operand(t, in, lo, hi)}, &attr);
+}
+
+static Node *behind_reshape(Trial *t, Shape s, double lo, double hi) {
+    Shape in = {0};
+    for (int d = 0; d < s.rank; d++) {
+        if (s.dim[d].bound == 1 && rng_chance(t->rng, 0.7)) continue;
+        if (in.rank < 6 && rng_chance(t->rng, 0.3)) in.dim[in.rank++] = dim_fixed(1);
+        in.dim[in.rank++] = s.dim[d];
+    }
+    return graph_reshape(t->graph, trial_operand(t, in, lo, hi), s);
+}
+
+Node *trial_operand(Trial *t, Shape s, double lo, double hi) {
+    static Node *(*const behind[])(Trial *, Shape, double, double) = {behind_transpose, behind_broadcast, behind_slice,
+                                                                      behind_pad, behind_reshape};
+    int moves = t->moves;
+    if (moves > 0 && rng_chance(t->rng, 0.1)) return graph_const(t->graph, DT_F32, s, rng_real(t->rng, lo, hi));
+    if (moves == 0 || !shape_is_fixed(s) || rng_chance(t->rng, 0.2)) return trial_param(t, s, lo, hi);
+    t->moves--;
+    Node *n = behind[rng_int(t->rng, 0, 4)](t, s, lo, hi);
+    t->moves = moves;
+    return n;
+}
+
 Node *trial_input(Trial *t, DType dtype, Shape s, double lo, double hi) {
     int decl = t->model->inputs.n;
     vec_push(t->arena, t->inputs, random_tensor(t, dtype, s, lo, hi));
@@ -165,6 +238,9 @@ const char *gradcheck(Trial *t, Node *loss, Graph *(*after)(PassContext *, Graph
     const char *error = NULL;
     Tensor *results = trial_eval(t, t->arena, t->graph, &error);
     if (!results) return error ? error : "evaluation failed";
+    double loss_before = loss_at(t, forward, &error), loss_after = results[0].data[0];
+    if (!(fabs(loss_before - loss_after) <= tolerance * (1 + fabs(loss_before))))
+        return arena_printf(t->arena, "the loss was %.9g and is %.9g", loss_before, loss_after);
     for (int p = 0; p < t->params.n; p++) {
         const char *why = compare_param(t, forward, p, &results[1 + p], tolerance);
         if (why) return why;
@@ -172,23 +248,79 @@ const char *gradcheck(Trial *t, Node *loss, Graph *(*after)(PassContext *, Graph
     return NULL;
 }
 
-const char *results_agree(const Trial *t, const Graph *a, const Graph *b, double tolerance) {
-    const char *error = NULL;
-    Tensor *x = trial_eval(t, t->arena, a, &error), *y = x ? trial_eval(t, t->arena, b, &error) : NULL;
-    if (!y) return error ? error : "evaluation failed";
-    if (a->results.n != b->results.n) return "different results";
-    for (int r = 0; r < a->results.n; r++) {
-        int64_t n = tensor_elements(&x[r]);
-        if (x[r].rank != y[r].rank || n != tensor_elements(&y[r]))
-            return arena_printf(t->arena, "result %d: shapes differ", r);
-        double scale = 1;
-        for (int64_t i = 0; i < n; i++)
-            if (fabs(x[r].data[i]) > scale) scale = fabs(x[r].data[i]);
-        for (int64_t i = 0; i < n; i++) {
-            double u = x[r].data[i], v = y[r].data[i];
-            bool same = u == v || (isnan(u) && isnan(v)) || fabs(u - v) <= tolerance * scale;
-            if (!same) return arena_printf(t->arena, "result %d element %d: %.9g and %.9g", r, (int)i, u, v);
-        }
+/* ---- comparing graphs ------------------------------------------------------------------------------------ */
+static Tensor random_of(Arena *a, const TensorDecl *decl, const int64_t *syms, Rng *r) {
+    Tensor x = {.rank = decl->shape.rank};
+    for (int d = 0; d < x.rank; d++) x.dim[d] = dim_at(decl->shape.dim[d], syms);
+    int64_t n = tensor_elements(&x);
+    x.data = ARENA_ARRAY(a, double, n + 1);
+    for (int64_t i = 0; i < n; i++) {
+        if (dtype_is_float(decl->dtype))
+            x.data[i] = (double)(float)rng_real(r, -1.5, 1.5);
+        else if (decl->dtype == DT_BOOL)
+            x.data[i] = (double)rng_chance(r, 0.5);
+        else
+            x.data[i] = (double)(decl->has_range ? rng_int(r, decl->lo, decl->hi - 1) : rng_int(r, -1, 4));
+    }
+    return x;
+}
+
+static Tensor *random_list(Arena *a, const TensorDecl *decl, int n, const int64_t *syms, Rng *r) {
+    Tensor *list = ARENA_ARRAY(a, Tensor, n + 1);
+    for (int i = 0; i < n; i++) list[i] = random_of(a, &decl[i], syms, r);
+    return list;
+}
+
+EvalEnv random_env(Arena *a, const Model *m, Rng *r) {
+    int64_t *syms = ARENA_ARRAY(a, int64_t, m->syms.n + 1);
+    double *hypers = ARENA_ARRAY(a, double, m->hypers.n + 1);
+    for (int i = 0; i < m->syms.n; i++) syms[i] = rng_int(r, 1, m->syms.at[i].bound);
+    for (int i = 0; i < m->hypers.n; i++) hypers[i] = m->hypers.at[i].value;
+    return (EvalEnv){.syms = syms,
+                     .params = random_list(a, m->params.at, m->params.n, syms, r),
+                     .states = random_list(a, m->states.at, m->states.n, syms, r),
+                     .inputs = random_list(a, m->inputs.at, m->inputs.n, syms, r),
+                     .hypers = hypers,
+                     .step = 3,
+                     .seed = 7};
+}
+
+static const char *tensors_agree(Arena *a, int result, const Tensor *x, const Tensor *y, double tolerance) {
+    int64_t n = tensor_elements(x);
+    if (x->rank != y->rank || n != tensor_elements(y)) return arena_printf(a, "result %d: shapes differ", result);
+    double scale = 1;
+    for (int64_t i = 0; i < n; i++)
+        if (isfinite(x->data[i]) && fabs(x->data[i]) > scale) scale = fabs(x->data[i]);
+    for (int64_t i = 0; i < n; i++) {
+        double u = x->data[i], v = y->data[i];
+        bool same = u == v || (isnan(u) && isnan(v)) || fabs(u - v) <= tolerance * scale;
+        if (!same) return arena_printf(a, "result %d element %d: %.9g and %.9g", result, (int)i, u, v);
     }
     return NULL;
+}
+
+const char *results_agree(Arena *a, const EvalEnv *env, const Graph *x, const Graph *y, double tolerance) {
+    const char *error = graph_verify(a, x);
+    if (!error) error = graph_verify(a, y);
+    if (error) return error;
+    Tensor *u = graph_eval(a, x, env, &error), *v = u ? graph_eval(a, y, env, &error) : NULL;
+    if (!v) return error ? error : "evaluation failed";
+    if (x->results.n != y->results.n) return "different results";
+    for (int i = 0; i < x->results.n; i++) {
+        const char *why =
+            tensors_agree(a, i, &u[x->results.at[i].value->id], &v[y->results.at[i].value->id], tolerance);
+        if (why) return why;
+    }
+    return NULL;
+}
+
+char *graph_text(Arena *a, const Graph *g) {
+    char *text = NULL;
+    size_t length = 0;
+    FILE *f = open_memstream(&text, &length);
+    graph_print(f, g);
+    fclose(f);
+    char *copy = arena_strndup(a, text, length);
+    free(text);
+    return copy;
 }
