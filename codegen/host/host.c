@@ -1,0 +1,159 @@
+/* From a module to objects, text, or code in this process. */
+#include "codegen/host/host.h"
+#include "codegen/host/kernel.h"
+#include "codegen/host/manifest.h"
+#include "codegen/llvm/machine.h"
+#include <llvm-c/LLJIT.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* The back end vectorises itself, so that LLVM has only to clean up: promote, hoist, combine. */
+static const char PIPELINE[] =
+    "function(sroa,early-cse<memssa>,instcombine<no-verify-fixpoint>,simplifycfg,loop-mssa(loop-rotate,licm),"
+    "gvn,instcombine<no-verify-fixpoint>,dse,simplifycfg),globaldce";
+
+static HostMachine describe(LLVMTargetMachineRef t) {
+    const bool wide = machine_has(t, "avx512f") && machine_has(t, "avx512bw") && machine_has(t, "avx512vl");
+    if (wide) return (HostMachine){.vector = 16, .registers = 32, .masks = true};
+    if (machine_has(t, "avx2") || machine_has(t, "avx")) return (HostMachine){.vector = 8, .registers = 16};
+    char *triple = LLVMGetTargetMachineTriple(t);
+    const bool arm = strncmp(triple, "aarch64", 7) == 0;
+    LLVMDisposeMessage(triple);
+    return (HostMachine){.vector = 4, .registers = arm ? 32 : 16};
+}
+
+typedef struct Build {
+    Emit e;
+    LLVMTargetMachineRef machine;
+    Arena *arena;
+} Build;
+
+static void build_free(Build *b) {
+    emit_free(&b->e);
+    LLVMDisposeTargetMachine(b->machine);
+    arena_free(b->arena);
+}
+
+static void emit_kernels(Build *b, const Module *m) {
+    const HostMachine machine = describe(b->machine);
+    char *cpu = LLVMGetTargetMachineCPU(b->machine), *features = LLVMGetTargetMachineFeatureString(b->machine);
+    LLVMValueRef *fn = ARENA_ARRAY(b->arena, LLVMValueRef, m->kernels.n + 1);
+    for (int i = 0; i < m->kernels.n; i++) {
+        Arena *a = arena_new();
+        fn[i] = host_emit_kernel(&b->e, a, m->kernels.at[i], &machine);
+        LLVMSetVisibility(fn[i], LLVMHiddenVisibility);
+        arena_free(a);
+    }
+    for (LLVMValueRef f = LLVMGetFirstFunction(b->e.module); f; f = LLVMGetNextFunction(f)) {
+        if (LLVMIsDeclaration(f)) continue;
+        emit_fn_text_attribute(&b->e, f, "target-cpu", cpu);
+        emit_fn_text_attribute(&b->e, f, "target-features", features);
+        if (machine.vector == 16) emit_fn_text_attribute(&b->e, f, "prefer-vector-width", "512");
+    }
+    manifest_emit(&b->e, b->arena, m);
+    manifest_emit_kernels(&b->e, b->arena, m, fn);
+    LLVMDisposeMessage(cpu);
+    LLVMDisposeMessage(features);
+}
+
+static bool build(Build *b, const Module *m, const HostOptions *o, char **error) {
+    static const HostOptions defaults = {0};
+    if (!o) o = &defaults;
+    LLVMTargetMachineRef machine = machine_new(o->triple, o->cpu, o->features, error);
+    if (!machine) return false;
+    *b = (Build){.machine = machine, .arena = arena_new()};
+    emit_init(&b->e, m->name);
+    machine_prepare(&b->e, machine);
+    emit_kernels(b, m);
+    if (machine_optimise(&b->e, machine, o->unoptimised ? "verify" : PIPELINE, error)) return true;
+    build_free(b);
+    return false;
+}
+
+bool host_emit_object(const Module *m, const HostOptions *o, void **bytes, size_t *n, char **error) {
+    Build b;
+    if (!build(&b, m, o, error)) return false;
+    const bool ok = machine_emit(&b.e, b.machine, LLVMObjectFile, bytes, n, error);
+    build_free(&b);
+    return ok;
+}
+
+bool host_emit_assembly(const Module *m, const HostOptions *o, char **text, char **error) {
+    Build b;
+    size_t n;
+    void *bytes = NULL;
+    if (!build(&b, m, o, error)) return false;
+    const bool ok = machine_emit(&b.e, b.machine, LLVMAssemblyFile, &bytes, &n, error);
+    build_free(&b);
+    *text = bytes;
+    return ok;
+}
+
+bool host_emit_ir_text(const Module *m, const HostOptions *o, char **text, char **error) {
+    Build b;
+    if (!build(&b, m, o, error)) return false;
+    *text = machine_ir_text(&b.e);
+    build_free(&b);
+    return true;
+}
+
+/* ---- in this process --------------------------------------------------------------------------------------- */
+struct HostJit {
+    LLVMOrcLLJITRef jit;
+    const fusec_manifest *manifest;
+    const fusec_host_kernel *kernels;
+};
+
+static bool failed(LLVMErrorRef e, char **error) {
+    if (!e) return false;
+    char *text = LLVMGetErrorMessage(e);
+    *error = strdup(text);
+    LLVMDisposeErrorMessage(text);
+    return true;
+}
+
+static const void *lookup(HostJit *j, const char *model, const char *what, char **error) {
+    char name[512];
+    LLVMOrcExecutorAddress at = 0;
+    snprintf(name, sizeof name, "%s_%s", model, what);
+    if (failed(LLVMOrcLLJITLookup(j->jit, &at, name), error)) return NULL;
+    return (const void *)(uintptr_t)at;
+}
+
+/* Symbols of this process: memcpy and libm, which the code may call. */
+static bool link_process(LLVMOrcLLJITRef jit, char **error) {
+    LLVMOrcDefinitionGeneratorRef process = NULL;
+    if (failed(LLVMOrcCreateDynamicLibrarySearchGeneratorForProcess(&process, LLVMOrcLLJITGetGlobalPrefix(jit), NULL, NULL), error))
+        return false;
+    LLVMOrcJITDylibAddGenerator(LLVMOrcLLJITGetMainJITDylib(jit), process);
+    return true;
+}
+
+HostJit *host_jit(const Module *m, const HostOptions *o, char **error) {
+    void *bytes = NULL;
+    size_t n = 0;
+    if (!host_emit_object(m, o, &bytes, &n, error)) return NULL;
+    HostJit *j = calloc(1, sizeof *j);
+    LLVMMemoryBufferRef object = LLVMCreateMemoryBufferWithMemoryRangeCopy(bytes, n, m->name);
+    free(bytes);
+    bool ok = j && !failed(LLVMOrcCreateLLJIT(&j->jit, LLVMOrcCreateLLJITBuilder()), error) && link_process(j->jit, error);
+    if (ok) ok = !failed(LLVMOrcLLJITAddObjectFile(j->jit, LLVMOrcLLJITGetMainJITDylib(j->jit), object), error);
+    else LLVMDisposeMemoryBuffer(object);
+    if (ok) j->manifest = lookup(j, m->name, "manifest", error);
+    if (ok && j->manifest) j->kernels = lookup(j, m->name, "kernels", error);
+    if (j && j->kernels) return j;
+    host_jit_free(j);
+    return NULL;
+}
+
+const fusec_manifest *host_jit_manifest(const HostJit *j) { return j->manifest; }
+const fusec_host_kernel *host_jit_kernels(const HostJit *j) { return j->kernels; }
+
+void host_jit_free(HostJit *j) {
+    if (!j) return;
+    if (j->jit) {
+        LLVMErrorRef e = LLVMOrcDisposeLLJIT(j->jit);
+        if (e) LLVMConsumeError(e);
+    }
+    free(j);
+}

@@ -1,0 +1,32 @@
+/* The host back end: a module as an object file, as LLVM IR, or as code in this process.
+ *
+ * The object defines, for a module NAME,
+ *     const fusec_manifest NAME_manifest;
+ *     void (*const NAME_kernels[])(void *const *buffers, const int64_t *syms, int64_t first, int64_t last);
+ * in the order of Module.kernels (runtime/host/host.h runs them); everything else in it is local. */
+#ifndef FUSEC_CODEGEN_HOST_H
+#define FUSEC_CODEGEN_HOST_H
+#include "ir/module.h"
+#include "runtime/common/fusec.h"
+#include "runtime/host/host.h"
+
+typedef struct HostOptions {
+    const char *triple;   /* NULL: this machine's; "aarch64-linux-gnu" */
+    const char *cpu;      /* NULL: this machine's, or the triple's baseline */
+    const char *features; /* LLVM's syntax, "+avx2,+fma"; NULL likewise */
+    bool unoptimised;     /* IR as first emitted */
+} HostOptions;
+
+/* false: *error is a message to be freed.  *bytes is malloc'd. */
+bool host_emit_object(const Module *m, const HostOptions *o, void **bytes, size_t *n, char **error);
+bool host_emit_ir_text(const Module *m, const HostOptions *o, char **text, char **error);
+bool host_emit_assembly(const Module *m, const HostOptions *o, char **text, char **error);
+
+/* Code in this process; valid until host_jit_free. */
+typedef struct HostJit HostJit;
+HostJit *host_jit(const Module *m, const HostOptions *o, char **error);
+const fusec_manifest *host_jit_manifest(const HostJit *j);
+const fusec_host_kernel *host_jit_kernels(const HostJit *j);
+void host_jit_free(HostJit *j); /* NULL is allowed */
+
+#endif

@@ -1,0 +1,18 @@
+/* One kernel as one function  void NAME(void *const *buffers, const int64_t *syms, int64_t first, int64_t last)
+ * that runs programs [first, last) of the grid, the last grid axis varying fastest. */
+#ifndef FUSEC_CODEGEN_HOST_KERNEL_H
+#define FUSEC_CODEGEN_HOST_KERNEL_H
+#include "codegen/host/nest.h"
+
+typedef struct HostMachine {
+    int vector;       /* f32 lanes of a vector register */
+    int registers;    /* vector registers */
+    bool masks;       /* masked vector accesses are cheap */
+} HostMachine;
+
+LLVMValueRef host_emit_kernel(const Emit *e, Arena *a, const Kernel *k, const HostMachine *m);
+
+/* dot.c: blocked matrix product on packed tiles; false (nothing emitted) if the dot has not that form. */
+bool dot_emit_blocked(KernelEmit *ke, const Inst *dot, int storage, const HostMachine *m);
+
+#endif

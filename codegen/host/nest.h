@@ -1,0 +1,59 @@
+/* Loop nests: how sinks over the same axes are evaluated on the host.
+ *
+ * The innermost axis is the one with the most contiguous accesses.  It is walked in whole vectors, then the
+ * rest in one masked vector (or lane by lane where masks are not cheap).  A value is emitted at the depth of
+ * its innermost axis, so that what does not depend on inner loops is evaluated outside them.  All results of
+ * an iteration are computed before any is written, which makes updates in place safe.
+ *
+ * A reduction along the innermost axis accumulates in a vector register (a fixed number of partial sums,
+ * combined in a fixed order); any other accumulates in its result's buffer. */
+#ifndef FUSEC_CODEGEN_HOST_NEST_H
+#define FUSEC_CODEGEN_HOST_NEST_H
+#include "codegen/host/values.h"
+#include "codegen/llvm/emit.h"
+
+typedef struct KernelEmit {
+    const Emit *e;
+    const Kernel *k;
+    Values *v;
+    Arena *arena;
+    bool masks;  /* masked vector accesses are cheap */
+    LLVMValueRef fn;
+    LLVMBasicBlockRef entry;   /* allocations only; open until the function is finished */
+    LLVMBasicBlockRef current; /* where code is appended */
+    LLVMValueRef *buffer, *extent;
+    /* Per axis, i64: index of lane 0; first lane and end of the lanes to evaluate. */
+    LLVMValueRef base[MAX_AXES], lo[MAX_AXES], hi[MAX_AXES];
+    LLVMValueRef *memory; /* by storage */
+} KernelEmit;
+
+typedef enum {
+    SINK_STORE,  /* inst */
+    SINK_KEEP,   /* value -> storage */
+    SINK_PACK,   /* value -> pointer + sum over axes (lane - lo) * pack_stride[axis], f32 */
+    SINK_REDUCE, /* inst -> storage */
+    SINK_DOT,    /* inst: storage += in[0] * in[1] */
+    SINK_READ    /* scalar value -> read */
+} SinkKind;
+
+typedef struct Sink {
+    SinkKind kind;
+    const Inst *inst;
+    int value, storage;
+    LLVMValueRef pack;
+    const LLVMValueRef *pack_stride; /* by axis */
+    LLVMValueRef read;               /* out */
+    /* while the nest is emitted */
+    bool in_register;
+    int depth;                                  /* of the result's innermost axis */
+    LLVMValueRef acc, acc_lane, place, computed;
+} Sink;
+
+/* Order of the axes of a nest, outermost first; returns their number. */
+int nest_order(const KernelEmit *ke, const TileType *axes, int n, const Sink *sinks, int8_t *order);
+void nest_emit(KernelEmit *ke, const TileType *axes, int n, Sink *sinks);
+
+LLVMValueRef nest_alloca(KernelEmit *ke, LLVMTypeRef type, int64_t n);
+LLVMTypeRef storage_type(const Emit *e, DType t);
+
+#endif

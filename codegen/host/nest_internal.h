@@ -1,0 +1,36 @@
+/* State of a nest under construction, shared by nest.c (loops, sinks) and nest_value.c (values). */
+#ifndef FUSEC_CODEGEN_HOST_NEST_INTERNAL_H
+#define FUSEC_CODEGEN_HOST_NEST_INTERNAL_H
+#include "codegen/host/nest.h"
+
+typedef struct Nest {
+    KernelEmit *ke;
+    const Emit *e;
+    const Kernel *k;
+    int n, inner;                /* inner: the innermost axis, -1 if there is none */
+    int8_t axis[MAX_TILE_AXES];
+    LLVMBasicBlockRef tail[MAX_TILE_AXES + 1]; /* code of each depth is appended here */
+    LLVMValueRef lane[MAX_AXES], at[MAX_AXES]; /* i64 */
+    int width;                   /* lanes of the innermost body; 0: scalar */
+    LLVMValueRef mask;           /* valid lanes; NULL: all */
+    LLVMValueRef *memo;          /* by value */
+    bool *pending;               /* kept values that this nest defines: evaluated, not read back */
+    bool spread;                 /* the innermost index is a vector (a gather), of `bits` */
+    int bits, depth;
+} Nest;
+
+void nest_position(Nest *t, int depth);
+int nest_depth(const Nest *t, const TileType *axes);
+LLVMValueRef nest_value(Nest *t, int value);
+/* Where a place in a storage, a pack or a buffer lies: a pointer, or a vector of them if not contiguous. */
+typedef struct Place {
+    LLVMValueRef pointer;
+    bool vector, contiguous; /* whole-vector access; neither: one element */
+} Place;
+Place nest_storage_place(Nest *t, int storage);
+Place nest_pack_place(Nest *t, const Sink *s, const TileType *axes);
+Place nest_buffer_place(Nest *t, const Inst *i, int depth);
+LLVMValueRef nest_read(Nest *t, Place p, LLVMTypeRef element, LLVMValueRef mask);
+void nest_write(Nest *t, Place p, LLVMValueRef v, LLVMValueRef mask);
+
+#endif

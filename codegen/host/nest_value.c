@@ -1,0 +1,272 @@
+/* Values and places inside a nest. */
+#include "codegen/host/nest_internal.h"
+#include <string.h>
+
+void nest_position(Nest *t, int depth) { LLVMPositionBuilderAtEnd(t->e->b, t->tail[depth]); }
+
+int nest_depth(const Nest *t, const TileType *axes) {
+    for (int d = t->n; d > 0; d--)
+        if (type_has(axes, t->axis[d - 1])) return d;
+    return 0;
+}
+
+static bool varies(const Nest *t, int depth) { return t->width && depth == t->n && t->n > 0; }
+
+/* ---- index arithmetic ----------------------------------------------------------------------------------- */
+static LLVMValueRef at_axis(Nest *t, int axis) {
+    if (!t->at[axis]) {
+        const TileType only = {.n_axes = 1, .axis = {(int8_t)axis}};
+        nest_position(t, nest_depth(t, &only));
+        t->at[axis] = t->lane[axis] ? LLVMBuildAdd(t->e->b, t->ke->base[axis], t->lane[axis], "") : t->ke->base[axis];
+    }
+    return t->at[axis];
+}
+
+static LLVMValueRef spread(Nest *t, LLVMValueRef start) {
+    LLVMTypeRef type = t->bits == 32 ? t->e->i32 : t->e->i64;
+    return emit_int_add(t->e, start, emit_lanes(t->e, type, t->width));
+}
+
+static LLVMValueRef source_axis(void *user, int axis) {
+    Nest *t = user;
+    LLVMBasicBlockRef here = LLVMGetInsertBlock(t->e->b);
+    LLVMValueRef v = at_axis(t, axis);
+    LLVMPositionBuilderAtEnd(t->e->b, here);
+    return axis == t->inner && t->spread && t->width ? spread(t, v) : v;
+}
+
+static LLVMValueRef source_extent(void *user, int sym) { return ((Nest *)user)->ke->extent[sym]; }
+
+static LLVMValueRef source_value(void *user, int value) {
+    Nest *t = user;
+    LLVMBasicBlockRef here = LLVMGetInsertBlock(t->e->b);
+    const bool was = t->spread;
+    const int bits = t->bits;
+    LLVMValueRef v = nest_value(t, value);
+    t->spread = was;
+    t->bits = bits;
+    LLVMPositionBuilderAtEnd(t->e->b, here);
+    return v;
+}
+
+static IndexSource source(Nest *t) {
+    return (IndexSource){.user = t, .kernel = t->k, .bits = t->bits, .axis = source_axis, .extent = source_extent, .value = source_value};
+}
+
+static int atom_depth(const Nest *t, const Atom *a) {
+    const Term term = {1, *a};
+    const Index x = {.n = 1, .term = &term};
+    TileType axes = {.n_axes = 0};
+    index_axes(t->k, &x, &axes);
+    return nest_depth(t, &axes);
+}
+
+/* sum + coef * terms, each term at its own depth: inner loops only add what changes in them. */
+static LLVMValueRef sum_terms(Nest *t, LLVMValueRef sum, int n, const Index *const *x, const int64_t *scale) {
+    const IndexSource s = source(t);
+    for (int d = 0; d <= t->n; d++)
+        for (int i = 0; i < n; i++)
+            for (int j = 0; j < x[i]->n; j++) {
+                const Term *term = &x[i]->term[j];
+                if (atom_depth(t, &term->atom) != d) continue;
+                nest_position(t, d);
+                LLVMValueRef v = emit_atom(t->e, &s, &term->atom);
+                sum = emit_int_add(t->e, sum, emit_int_scale(t->e, v, term->coef * scale[i]));
+            }
+    return sum;
+}
+
+/* Every quotient in x can be computed in 32 bits. */
+static bool fits_32(const Kernel *k, const Index *x) {
+    for (int i = 0; i < x->n; i++) {
+        const Atom *a = &x->term[i].atom;
+        int64_t lo, hi;
+        if (a->kind != ATOM_DIV && a->kind != ATOM_MOD) continue;
+        if (!index_range(k, a->num, &lo, &hi) || lo < INT32_MIN || hi > INT32_MAX) return false;
+        if (!fits_32(k, a->num) || !fits_32(k, a->den)) return false;
+    }
+    return true;
+}
+
+/* ---- places ------------------------------------------------------------------------------------------------ */
+static Place at_offset(Nest *t, LLVMValueRef base, LLVMTypeRef element, LLVMValueRef offset, bool contiguous) {
+    LLVMValueRef p = LLVMBuildGEP2(t->e->b, element, base, &offset, 1, "");
+    return (Place){.pointer = p, .vector = contiguous || emit_width(offset), .contiguous = contiguous};
+}
+
+Place nest_buffer_place(Nest *t, const Inst *i, int depth) {
+    const Buffer *b = &t->k->buffers.at[i->buffer];
+    const bool vector = varies(t, depth);
+    int64_t coef = 0, last = 0, constant = 0;
+    const bool contiguous = vector && access_affine(t->k, i, t->inner, &coef) && coef == 1;
+    bool narrow = true;
+    for (int d = 0; d < i->n_index; d++) {
+        constant += i->index[d]->c * b->stride[d];
+        last += (b->dim[d].bound > 0 ? b->dim[d].bound - 1 : 0) * (b->stride[d] < 0 ? -b->stride[d] : b->stride[d]);
+        narrow &= fits_32(t->k, i->index[d]);
+    }
+    t->spread = vector && !contiguous;
+    t->bits = narrow && last < INT32_MAX ? 32 : 64;
+    LLVMValueRef offset = sum_terms(t, emit_i64(t->e, constant), i->n_index, i->index, b->stride);
+    nest_position(t, depth);
+    if (t->spread && !emit_width(offset)) offset = emit_splat(t->e, offset, t->width);
+    t->spread = false;
+    return at_offset(t, t->ke->buffer[i->buffer], emit_memory_type(t->e, b->dtype), offset, contiguous);
+}
+
+Place nest_storage_place(Nest *t, int storage) {
+    const Storage *s = &t->ke->v->storage.at[storage];
+    LLVMValueRef offset = emit_i64(t->e, 0);
+    int64_t inner_stride = 0;
+    int depth = 0;
+    for (int d = 1; d <= t->n; d++)
+        for (int i = 0; i < s->n; i++) {
+            if (s->axis[i] != t->axis[d - 1]) continue;
+            nest_position(t, depth = d);
+            LLVMValueRef lane = t->lane[s->axis[i]];
+            if (s->axis[i] == t->inner) inner_stride = s->stride[i];
+            if (varies(t, d) && s->stride[i] != 1) {
+                t->bits = 32;
+                lane = spread(t, lane);
+            }
+            offset = emit_int_add(t->e, offset, emit_int_scale(t->e, lane, s->stride[i]));
+        }
+    nest_position(t, depth);
+    return at_offset(t, t->ke->memory[storage], storage_type(t->e, s->dtype), offset, t->width && inner_stride == 1);
+}
+
+Place nest_pack_place(Nest *t, const Sink *s, const TileType *axes) {
+    LLVMValueRef offset = emit_i64(t->e, 0);
+    bool contiguous = false;
+    for (int d = 1; d <= t->n; d++) {
+        const int a = t->axis[d - 1];
+        if (!type_has(axes, a)) continue;
+        nest_position(t, d);
+        LLVMValueRef lane = LLVMBuildSub(t->e->b, t->lane[a], t->ke->lo[a], ""), stride = s->pack_stride[a];
+        const bool unit = LLVMIsAConstantInt(stride) && LLVMConstIntGetSExtValue(stride) == 1;
+        contiguous |= varies(t, d) && unit;
+        if (varies(t, d) && !unit) {
+            t->bits = 64;
+            lane = spread(t, lane);
+            stride = emit_splat(t->e, stride, t->width);
+        }
+        LLVMValueRef step = unit ? lane : LLVMBuildMul(t->e->b, lane, stride, "");
+        offset = emit_int_add(t->e, offset, step);
+    }
+    nest_position(t, t->n);
+    return at_offset(t, s->pack, t->e->f32, offset, contiguous);
+}
+
+/* ---- accesses --------------------------------------------------------------------------------------------------- */
+static LLVMValueRef masked(const Emit *e, const char *name, LLVMTypeRef data, LLVMValueRef pointer, int n, LLVMValueRef *args) {
+    LLVMTypeRef types[2] = {data, LLVMTypeOf(pointer)};
+    LLVMValueRef fn = LLVMGetIntrinsicDeclaration(e->module, LLVMLookupIntrinsicID(name, strlen(name)), types, 2);
+    return emit_call(e, fn, n, args);
+}
+
+static unsigned natural_align(const Emit *e, LLVMTypeRef t) {
+    return t == e->f64 ? 8 : t == e->i8 || t == e->i1 ? 1 : t == e->half || t == e->i16 ? 2 : 4;
+}
+
+static LLVMValueRef all_lanes(const Emit *e, int width) { return LLVMConstAllOnes(LLVMVectorType(e->i1, (unsigned)width)); }
+
+LLVMValueRef nest_read(Nest *t, Place p, LLVMTypeRef element, LLVMValueRef mask) {
+    const Emit *e = t->e;
+    const unsigned align = natural_align(e, element);
+    const int width = p.vector ? t->width : mask ? 1 : 0;
+    LLVMTypeRef type = emit_vector_type(element, width);
+    if (!mask && (!p.vector || p.contiguous)) {
+        LLVMValueRef v = LLVMBuildLoad2(e->b, type, p.pointer, "");
+        LLVMSetAlignment(v, align);
+        return v;
+    }
+    LLVMValueRef m = mask ? emit_splat(e, mask, width) : all_lanes(e, width);
+    LLVMValueRef args[4] = {p.pointer, LLVMConstInt(e->i32, align, false), m, LLVMConstNull(type)};
+    const char *name = p.vector && !p.contiguous ? "llvm.masked.gather" : "llvm.masked.load";
+    LLVMValueRef v = masked(e, name, type, p.pointer, 4, args);
+    return p.vector ? v : LLVMBuildExtractElement(e->b, v, LLVMConstInt(e->i32, 0, false), "");
+}
+
+void nest_write(Nest *t, Place p, LLVMValueRef v, LLVMValueRef mask) {
+    const Emit *e = t->e;
+    if (p.vector) v = emit_splat(e, v, t->width);
+    LLVMTypeRef type = LLVMTypeOf(v), element = emit_width(v) ? LLVMGetElementType(type) : type;
+    const unsigned align = natural_align(e, element);
+    if (!mask && (!p.vector || p.contiguous)) {
+        LLVMSetAlignment(LLVMBuildStore(e->b, v, p.pointer), align);
+        return;
+    }
+    const int width = p.vector ? t->width : 1;
+    LLVMValueRef m = mask ? emit_splat(e, mask, width) : all_lanes(e, width);
+    v = emit_splat(e, v, width);
+    LLVMValueRef args[4] = {v, p.pointer, LLVMConstInt(e->i32, align, false), m};
+    masked(e, p.vector && !p.contiguous ? "llvm.masked.scatter" : "llvm.masked.store", LLVMTypeOf(v), p.pointer, 4, args);
+}
+
+/* ---- values --------------------------------------------------------------------------------------------------------- */
+static LLVMValueRef both_masks(Nest *t, LLVMValueRef x, LLVMValueRef y) {
+    if (!x || !y) return x ? x : y;
+    LLVMValueRef v[2] = {x, y};
+    emit_match(t->e, 2, v);
+    return LLVMBuildAnd(t->e->b, v[0], v[1], "");
+}
+
+static LLVMValueRef load(Nest *t, const Inst *i, int depth) {
+    const DType type = t->k->buffers.at[i->buffer].dtype;
+    LLVMValueRef wanted = i->n_in ? nest_value(t, i->in[0]) : NULL;
+    const Place p = nest_buffer_place(t, i, depth);
+    LLVMValueRef mask = p.vector ? both_masks(t, wanted, t->mask) : wanted;
+    LLVMValueRef v = emit_from_memory(t->e, type, nest_read(t, p, emit_memory_type(t->e, type), mask));
+    if (!wanted || i->value == 0) return v;
+    LLVMValueRef in[3] = {wanted, v, emit_const(t->e, type, i->value)};
+    return emit_element(t->e, OP_SELECT, type, type, 3, in);
+}
+
+static LLVMValueRef index_value32(Nest *t, const Inst *i, int depth) {
+    t->spread = varies(t, depth);
+    t->bits = fits_32(t->k, i->index[0]) ? 32 : 64;
+    LLVMValueRef v = sum_terms(t, emit_i64(t->e, i->index[0]->c), 1, i->index, (int64_t[]){1});
+    t->spread = false;
+    nest_position(t, depth);
+    return LLVMBuildIntCast2(t->e->b, v, emit_vector_type(t->e->i32, emit_width(v)), true, "");
+}
+
+static LLVMValueRef kept(Nest *t, int value, int depth) {
+    const int storage = t->ke->v->value[value].storage;
+    const DType type = t->k->types.at[value].dtype;
+    const Place p = nest_storage_place(t, storage);
+    nest_position(t, depth);
+    LLVMValueRef mask = p.vector && !p.contiguous ? t->mask : NULL;
+    LLVMValueRef v = nest_read(t, p, storage_type(t->e, type), mask);
+    return type == DT_BOOL ? emit_from_memory(t->e, type, v) : v;
+}
+
+static LLVMValueRef element(Nest *t, const Inst *i, int depth) {
+    LLVMValueRef in[4] = {0};
+    for (int n = 0; n < i->n_in; n++) in[n] = nest_value(t, i->in[n]);
+    nest_position(t, depth);
+    return emit_element(t->e, i->op, i->type.dtype, t->k->types.at[i->in[i->n_in - 1]].dtype, i->n_in, in);
+}
+
+static LLVMValueRef evaluate(Nest *t, int value) {
+    const ValueInfo *info = &t->ke->v->value[value];
+    const Inst *i = info->def;
+    const int depth = nest_depth(t, &t->k->types.at[value]);
+    if (info->kept && !t->pending[value]) return kept(t, value, depth);
+    switch (i->kind) {
+    case TI_CONST:
+    case TI_FULL: return emit_const(t->e, i->type.dtype, i->value);
+    case TI_INDEX: return index_value32(t, i, depth);
+    case TI_LOAD: return load(t, i, depth);
+    case TI_STAGE: return nest_value(t, i->in[0]);
+    default: return element(t, i, depth);
+    }
+}
+
+LLVMValueRef nest_value(Nest *t, int value) {
+    if (!t->memo[value]) {
+        LLVMValueRef v = evaluate(t, value);
+        t->memo[value] = v;
+    }
+    return t->memo[value];
+}

@@ -1,0 +1,487 @@
+/* See values.h for the rules. */
+#include "codegen/host/values.h"
+#include <string.h>
+
+bool axis_trivial(const Kernel *k, int axis) { return k->axes.at[axis].step == 1; }
+
+bool type_has(const TileType *t, int axis) {
+    for (int i = 0; i < t->n_axes; i++)
+        if (t->axis[i] == axis) return true;
+    return false;
+}
+
+bool access_affine(const Kernel *k, const Inst *i, int axis, int64_t *coef) {
+    const Buffer *b = &k->buffers.at[i->buffer];
+    int64_t sum = 0;
+    for (int d = 0; d < i->n_index; d++) {
+        int64_t c;
+        if (!index_affine_in(k, i->index[d], axis, &c)) return false;
+        sum += c * b->stride[d];
+    }
+    *coef = sum;
+    return true;
+}
+
+static TileType only_nontrivial(const Kernel *k, TileType t) {
+    TileType r = {.dtype = t.dtype};
+    for (int i = 0; i < t.n_axes; i++)
+        if (!axis_trivial(k, t.axis[i])) r.axis[r.n_axes++] = t.axis[i];
+    return r;
+}
+
+TileType sink_axes(const Kernel *k, const Inst *i) {
+    TileType t = {.dtype = DT_F32};
+    switch (i->kind) {
+    case TI_STORE:
+        for (int d = 0; d < i->n_index; d++) index_axes(k, i->index[d], &t);
+        for (int n = 0; n < i->n_in; n++) t = tile_type_union(t, k->types.at[i->in[n]]);
+        break;
+    case TI_REDUCE: t = k->types.at[i->in[0]]; break;
+    default: t = k->types.at[i->result]; break;
+    }
+    return only_nontrivial(k, t);
+}
+
+/* Evaluated in the nest of its consumers, unless kept. */
+static bool may_inline(const Inst *i) {
+    return i->kind == TI_CONST || i->kind == TI_FULL || i->kind == TI_INDEX || i->kind == TI_LOAD || i->kind == TI_ELEMENT;
+}
+
+bool is_sink(const Values *v, const Inst *i) { return !may_inline(i) || v->value[i->result].kept; }
+
+/* Sinks that are evaluated in groups. */
+static bool groups(const Inst *i) {
+    return may_inline(i) || i->kind == TI_STORE || i->kind == TI_REDUCE || i->kind == TI_STAGE;
+}
+
+/* ---- operands ------------------------------------------------------------------------------------------ */
+typedef void Visit(void *user, int value);
+
+static void visit_index(const Index *x, Visit *f, void *user) {
+    for (int i = 0; i < x->n; i++) {
+        const Atom *a = &x->term[i].atom;
+        if (a->kind == ATOM_VALUE) f(user, a->id);
+        if (a->kind != ATOM_DIV && a->kind != ATOM_MOD) continue;
+        visit_index(a->num, f, user);
+        visit_index(a->den, f, user);
+    }
+}
+
+static void visit_operands(const Inst *i, Visit *f, void *user) {
+    for (int n = 0; n < i->n_in; n++) f(user, i->in[n]);
+    for (int n = 0; n < i->n_index; n++) visit_index(i->index[n], f, user);
+    for (int n = 0; (i->kind == TI_FOR || i->kind == TI_IF) && n < i->n_carry; n++) f(user, i->init[n]);
+}
+
+/* ---- positions --------------------------------------------------------------------------------------------- */
+static void define(Values *v, int value, const Inst *def, int pos, int loop) {
+    if (value < 0) return;
+    v->value[value].def = def;
+    v->value[value].pos = pos;
+    v->value[value].loop = loop;
+}
+
+static void number(Values *v, const Block *b, int loop, int block) {
+    for (int n = 0; n < b->n; n++) {
+        const Inst *i = b->at[n];
+        const int pos = v->at.n;
+        const InstInfo info = {.inst = i, .end = pos, .loop = loop, .block = block, .group = -1};
+        vec_push(v->arena, v->at, info);
+        define(v, i->result, i, pos, loop);
+        if (i->kind != TI_FOR && i->kind != TI_IF) continue;
+        for (int c = 0; c < i->n_carry; c++) {
+            if (i->kind == TI_FOR) define(v, i->carry[c], i, pos, pos);
+            define(v, i->results[c], i, pos, loop);
+        }
+        number(v, &i->body, i->kind == TI_FOR ? pos : loop, pos);
+        v->at.at[pos].end = v->at.n - 1;
+    }
+}
+
+/* Where a use at `pos` of a value defined in `loop` ends: a loop around the use alone evaluates it again and again. */
+static int use_end(const Values *v, int pos, int loop) {
+    int end = pos;
+    for (int l = v->at.at[pos].loop; l != loop && l >= 0; l = v->at.at[l].loop) end = v->at.at[l].end;
+    return end;
+}
+
+static int last_use(const Values *v, int value) {
+    int last = v->value[value].pos;
+    for (int p = 0; p < v->at.n; p++)
+        if (bit_get(v->value[value].uses, p)) {
+            const int end = use_end(v, p, v->value[value].loop);
+            if (end > last) last = end;
+        }
+    return last;
+}
+
+/* ---- uses ------------------------------------------------------------------------------------------------------ */
+typedef struct UseVisit {
+    Values *v;
+    int pos, words;
+    const uint64_t *inherit; /* an inline value's own uses; NULL: the use is `pos` */
+} UseVisit;
+
+static void add_use(void *user, int value) {
+    UseVisit *u = user;
+    uint64_t *uses = u->v->value[value].uses;
+    if (!u->inherit) bit_set(uses, u->pos);
+    for (int w = 0; u->inherit && w < u->words; w++) uses[w] |= u->inherit[w];
+}
+
+static void find_uses(Values *v) {
+    const int words = (v->at.n + 63) / 64;
+    for (int i = 0; i < v->k->types.n; i++) {
+        if (!v->value[i].uses) v->value[i].uses = ARENA_ARRAY(v->arena, uint64_t, words);
+        memset(v->value[i].uses, 0, sizeof(uint64_t) * (size_t)words);
+    }
+    for (int p = v->at.n - 1; p >= 0; p--) {
+        const Inst *i = v->at.at[p].inst;
+        UseVisit u = {.v = v, .pos = p, .words = words, .inherit = is_sink(v, i) ? NULL : v->value[i->result].uses};
+        visit_operands(i, add_use, &u);
+    }
+}
+
+typedef struct ReadVisit {
+    Values *v;
+    uint64_t *reads;
+} ReadVisit;
+
+static void add_read(void *user, int value) {
+    ReadVisit *r = user;
+    if (bit_get(r->reads, value)) return;
+    bit_set(r->reads, value);
+    const ValueInfo *info = &r->v->value[value];
+    if (!info->kept && info->def) visit_operands(info->def, add_read, r);
+}
+
+static void find_reads(Values *v) {
+    const int words = (v->k->types.n + 63) / 64;
+    for (int p = 0; p < v->at.n; p++) {
+        InstInfo *info = &v->at.at[p];
+        if (!is_sink(v, info->inst)) continue;
+        if (!info->reads) info->reads = ARENA_ARRAY(v->arena, uint64_t, words);
+        memset(info->reads, 0, sizeof(uint64_t) * (size_t)words);
+        ReadVisit r = {v, info->reads};
+        visit_operands(info->inst, add_read, &r);
+        if (may_inline(info->inst)) bit_set(info->reads, info->inst->result);
+    }
+}
+
+/* ---- memory ------------------------------------------------------------------------------------------------------- */
+static bool may_overlap(const Kernel *k, int a, int b) {
+    return a == b || (k->buffers.at[a].in_place && k->buffers.at[b].in_place);
+}
+
+static bool same_place(const Kernel *k, const Inst *a, const Inst *b) {
+    const Buffer *x = &k->buffers.at[a->buffer], *y = &k->buffers.at[b->buffer];
+    if (a->n_index != b->n_index || x->dtype != y->dtype) return false;
+    for (int d = 0; d < a->n_index; d++)
+        if (x->stride[d] != y->stride[d] || !index_equal(a->index[d], b->index[d])) return false;
+    return true;
+}
+
+/* Does a load that `reader` evaluates forbid the store at `store` in the same nest? */
+static bool load_conflicts(const Values *v, int reader, int store) {
+    const Inst *s = v->at.at[store].inst;
+    for (int x = 0; x < v->k->types.n; x++) {
+        const Inst *l = v->value[x].def;
+        if (!bit_get(v->at.at[reader].reads, x) || !l || l->kind != TI_LOAD || (v->value[x].kept && reader != v->value[x].pos)) continue;
+        if (!may_overlap(v->k, l->buffer, s->buffer)) continue;
+        if (v->value[x].pos > store || !same_place(v->k, l, s)) return true;
+    }
+    return false;
+}
+
+static bool is_store(const Values *v, int pos) { return v->at.at[pos].inst->kind == TI_STORE; }
+
+static bool pair_fits(const Values *v, int member, int pos) {
+    const Inst *m = v->at.at[member].inst;
+    if (m->kind == TI_REDUCE && bit_get(v->at.at[pos].reads, m->result)) return false;
+    if (is_store(v, member) && load_conflicts(v, pos, member)) return false;
+    if (is_store(v, pos) && load_conflicts(v, member, pos)) return false;
+    return !(is_store(v, member) && is_store(v, pos) && may_overlap(v->k, m->buffer, v->at.at[pos].inst->buffer));
+}
+
+static bool same_axes(TileType a, TileType b) {
+    return a.n_axes == b.n_axes && memcmp(a.axis, b.axis, sizeof a.axis[0] * (size_t)a.n_axes) == 0;
+}
+
+static bool joins(const Values *v, int first, int pos) {
+    if (v->at.at[first].block != v->at.at[pos].block) return false;
+    if (!same_axes(sink_axes(v->k, v->at.at[first].inst), sink_axes(v->k, v->at.at[pos].inst))) return false;
+    for (int p = first; p < pos; p++)
+        if (v->at.at[p].group == first && !pair_fits(v, p, pos)) return false;
+    return true;
+}
+
+/* A group's number is the position of its first member. */
+static void find_groups(Values *v) {
+    int open = -1;
+    for (int p = 0; p < v->at.n; p++) {
+        InstInfo *info = &v->at.at[p];
+        info->group = -1;
+        if (!is_sink(v, info->inst)) continue;
+        if (!groups(info->inst)) {
+            open = -1;
+            continue;
+        }
+        if (open < 0 || !joins(v, open, p)) open = p;
+        info->group = open;
+    }
+}
+
+/* Rule 2: is the inline load x evaluated, for some sink, after its memory may have changed? */
+static bool overwritten(const Values *v, int x) {
+    const Inst *l = v->value[x].def;
+    for (int q = v->value[x].pos + 1; q < v->at.n; q++) {
+        if (!is_store(v, q) || !may_overlap(v->k, v->at.at[q].inst->buffer, l->buffer)) continue;
+        for (int s = 0; s < v->at.n; s++) {
+            if (!bit_get(v->value[x].uses, s)) continue;
+            const int end = use_end(v, s, v->value[x].loop);
+            if (q > end) continue;
+            const bool together = s == q || (v->at.at[s].group >= 0 && v->at.at[s].group == v->at.at[q].group);
+            if (!together || end != s || !same_place(v->k, l, v->at.at[q].inst)) return true;
+        }
+    }
+    return false;
+}
+
+/* ---- cost ------------------------------------------------------------------------------------------------------------ */
+static double own_cost(const Kernel *k, const Inst *i) {
+    switch (i->kind) {
+    case TI_ELEMENT: break;
+    case TI_LOAD:
+        for (int d = 0; d < i->n_index; d++)
+            for (int t = 0; t < i->index[d]->n; t++)
+                if (i->index[d]->term[t].atom.kind >= ATOM_VALUE) return 4;
+        return i->n_in ? 2 : 1;
+    default: return 0;
+    }
+    switch (i->op) {
+    case OP_EXP:
+    case OP_LOG:
+    case OP_LOG1P:
+    case OP_SIN:
+    case OP_COS:
+    case OP_TANH:
+    case OP_ERF: return 20;
+    case OP_POW:
+    case OP_PHILOX: return 50;
+    case OP_SQRT:
+    case OP_RSQRT:
+    case OP_DIV:
+    case OP_MOD: return k->types.at[i->result].dtype == DT_I32 ? 10 : 4;
+    default: return 1;
+    }
+}
+
+typedef struct CostVisit {
+    const double *cost;
+    double sum;
+} CostVisit;
+
+static void add_cost(void *user, int value) {
+    CostVisit *c = user;
+    c->sum += c->cost[value];
+}
+
+static void find_costs(const Values *v, double *cost) {
+    for (int p = 0; p < v->at.n; p++) {
+        const Inst *i = v->at.at[p].inst;
+        if (i->result < 0) continue;
+        CostVisit c = {cost, own_cost(v->k, i)};
+        if (!is_sink(v, i)) visit_operands(i, add_cost, &c);
+        cost[i->result] = is_sink(v, i) ? 1 : c.sum < 1e6 ? c.sum : 1e6;
+    }
+}
+
+/* Evaluations of x: nests that need it; a loop that it does not belong to, or axes that it has not, count again. */
+static int evaluations(const Values *v, int x) {
+    int n = 0, last_group = -2;
+    const TileType own = only_nontrivial(v->k, v->k->types.at[x]);
+    for (int p = 0; p < v->at.n; p++) {
+        if (!bit_get(v->value[x].uses, p)) continue;
+        const InstInfo *u = &v->at.at[p];
+        if (u->group < 0 || u->group != last_group) n++;
+        last_group = u->group;
+        if (use_end(v, p, v->value[x].loop) != p) n++;
+        if (own.n_axes && (u->inst->kind == TI_STORE || u->inst->result >= 0) && sink_axes(v->k, u->inst).n_axes > own.n_axes) n++;
+    }
+    return n;
+}
+
+/* ---- storage ------------------------------------------------------------------------------------------------------------ */
+static void count_votes(Values *v) {
+    for (int p = 0; p < v->at.n; p++) {
+        const Inst *i = v->at.at[p].inst;
+        if (i->kind != TI_LOAD && i->kind != TI_STORE) continue;
+        for (int x = 0; x < v->k->axes.n; x++) {
+            int64_t coef;
+            if (!axis_trivial(v->k, x) && access_affine(v->k, i, x, &coef) && coef == 1) v->votes[x] += i->kind == TI_STORE ? 8 : 1;
+        }
+    }
+}
+
+static int64_t round_up(int64_t n, int64_t to) { return (n + to - 1) / to * to; }
+
+static int favourite(const Values *v, const TileType *t) {
+    int best = -1;
+    for (int i = 0; i < t->n_axes; i++)
+        if (best < 0 || v->votes[t->axis[i]] >= v->votes[best]) best = t->axis[i];
+    return best;
+}
+
+/* 0: in both factors, 1: row, 2: column.  Columns are the axes of the factor that has `inner`. */
+static int dot_side(const Kernel *k, const Inst *dot, int inner, int axis) {
+    const TileType *x = &k->types.at[dot->in[0]], *y = &k->types.at[dot->in[1]];
+    if (axis == inner) return 3;
+    const bool in_x = type_has(x, axis), in_y = type_has(y, axis);
+    if (in_x == in_y) return 0;
+    return (type_has(y, inner) ? in_y : in_x) ? 2 : 1;
+}
+
+static Storage make_storage(const Values *v, const TileType *type, const Inst *dot) {
+    const Kernel *k = v->k;
+    const TileType t = only_nontrivial(k, *type);
+    Storage s = {.dtype = type->dtype};
+    const int inner = favourite(v, &t);
+    for (int side = 0; side <= 3; side++)
+        for (int i = 0; i < t.n_axes; i++) {
+            const int a = t.axis[i], at = dot ? dot_side(k, dot, inner, a) : a == inner ? 3 : 1;
+            if (at != side) continue;
+            s.axis[s.n++] = (int8_t)a;
+            s.n_columns += dot && side >= 2;
+        }
+    int64_t stride = 1;
+    for (int i = s.n - 1; i >= 0; i--) {
+        int64_t n = k->axes.at[s.axis[i]].step;
+        s.stride[i] = stride;
+        if (i == s.n - 1) n = round_up(n, dot && n > v->vector ? 2 * v->vector : v->vector);
+        stride *= n;
+    }
+    s.elements = stride;
+    return s;
+}
+
+static int64_t storage_bytes(const Storage *s) { return s->elements * dtype_bytes(s->dtype == DT_F64 ? DT_F64 : DT_F32); }
+
+static void keep(Values *v, int x) {
+    if (v->value[x].kept) return;
+    const Inst *def = v->value[x].def;
+    const Storage s = make_storage(v, &v->k->types.at[x], def && def->kind == TI_DOT ? def : NULL);
+    v->value[x].kept = true;
+    v->value[x].storage = v->storage.n;
+    vec_push(v->arena, v->storage, s);
+    v->stack_bytes += storage_bytes(&s);
+}
+
+/* ---- sharing -------------------------------------------------------------------------------------------------------------- */
+static void unite(Values *v, int older, int newer) {
+    int from = v->value[newer].storage, to = v->value[older].storage;
+    if (from == to) return;
+    if (v->storage.at[from].n_columns) { /* a dot's layout wins */
+        const Storage s = v->storage.at[from];
+        v->storage.at[from] = v->storage.at[to];
+        v->storage.at[to] = s;
+    }
+    v->stack_bytes -= storage_bytes(&v->storage.at[from]);
+    for (int i = 0; i < v->k->types.n; i++)
+        if (v->value[i].kept && v->value[i].storage == from) v->value[i].storage = to;
+    v->storage.at[from].elements = 0;
+}
+
+static bool same_type(const Kernel *k, int a, int b) {
+    const TileType *x = &k->types.at[a], *y = &k->types.at[b];
+    return x->dtype == y->dtype && same_axes(*x, *y);
+}
+
+static bool dies_by(const Values *v, int x, int pos, int end) {
+    return v->value[x].kept && v->value[x].loop == v->at.at[pos].loop && last_use(v, x) <= end;
+}
+
+static bool reads_value(Values *v, int root, int x) {
+    ReadVisit r = {v, ARENA_ARRAY(v->arena, uint64_t, (v->k->types.n + 63) / 64)};
+    add_read(&r, root);
+    return bit_get(r.reads, x);
+}
+
+static void share_dot(Values *v, const Inst *i, int pos) {
+    const int acc = i->in[2];
+    if (!same_type(v->k, acc, i->result) || !dies_by(v, acc, pos, pos)) return;
+    if (!reads_value(v, i->in[0], acc) && !reads_value(v, i->in[1], acc)) unite(v, acc, i->result);
+}
+
+static void share_starts(Values *v, const Inst *i, int pos) {
+    for (int c = 0; c < i->n_carry; c++) {
+        if (i->kind == TI_FOR) unite(v, i->carry[c], i->results[c]);
+        bool alone = true;
+        for (int o = 0; o < i->n_carry; o++) alone &= o == c || !reads_value(v, i->init[o], i->init[c]);
+        const int end = i->kind == TI_FOR ? pos : v->at.at[pos].end;
+        if (alone && same_type(v->k, i->init[c], i->results[c]) && dies_by(v, i->init[c], pos, end))
+            unite(v, i->init[c], i->results[c]);
+    }
+}
+
+static void share(Values *v) {
+    for (int p = 0; p < v->at.n; p++) {
+        const Inst *i = v->at.at[p].inst;
+        if (i->kind == TI_DOT) share_dot(v, i, p);
+        if (i->kind == TI_FOR || i->kind == TI_IF) share_starts(v, i, p);
+    }
+}
+
+/* ---- the plan ------------------------------------------------------------------------------------------------------------------ */
+static void keep_required(Values *v) {
+    for (int p = 0; p < v->at.n; p++) {
+        const Inst *i = v->at.at[p].inst;
+        if (i->kind == TI_REDUCE || i->kind == TI_DOT || i->kind == TI_STAGE) keep(v, i->result);
+        for (int c = 0; (i->kind == TI_FOR || i->kind == TI_IF) && c < i->n_carry; c++) {
+            if (i->kind == TI_FOR) keep(v, i->carry[c]);
+            keep(v, i->results[c]);
+        }
+    }
+}
+
+static void analyse(Values *v) {
+    find_uses(v);
+    find_reads(v);
+    find_groups(v);
+}
+
+static bool keep_overwritten(Values *v) {
+    for (int p = 0; p < v->at.n; p++) {
+        const Inst *i = v->at.at[p].inst;
+        if (i->kind != TI_LOAD || v->value[i->result].kept || !overwritten(v, i->result)) continue;
+        keep(v, i->result);
+        return true;
+    }
+    return false;
+}
+
+static bool keep_expensive(Values *v, double *cost) {
+    find_costs(v, cost);
+    for (int p = 0; p < v->at.n; p++) {
+        const Inst *i = v->at.at[p].inst;
+        if (is_sink(v, i) || cost[i->result] < KEEP_COST || evaluations(v, i->result) < 2) continue;
+        const Storage s = make_storage(v, &v->k->types.at[i->result], NULL);
+        if (v->stack_bytes + storage_bytes(&s) > STACK_BYTES) continue;
+        keep(v, i->result);
+        return true;
+    }
+    return false;
+}
+
+void values_plan(Values *v, Arena *a, const Kernel *k, int vector) {
+    *v = (Values){.arena = a, .k = k, .vector = vector, .value = ARENA_ARRAY(a, ValueInfo, k->types.n + 1)};
+    number(v, &k->body, -1, -1);
+    count_votes(v);
+    keep_required(v);
+    double *cost = ARENA_ARRAY(a, double, k->types.n + 1);
+    analyse(v);
+    share(v);
+    do {
+        do analyse(v);
+        while (keep_overwritten(v));
+    } while (keep_expensive(v, cost));
+}

@@ -1,0 +1,73 @@
+/* The MathBuilder of LLVM back ends: the transcendental functions become plain instructions. */
+#include "codegen/llvm/emit_math.h"
+#include "codegen/math/math.h"
+
+static MathValue math_f32(void *user, float value) {
+    const Emit *e = user;
+    return LLVMConstReal(e->f32, (double)value);
+}
+
+static MathValue math_i32(void *user, int32_t value) {
+    const Emit *e = user;
+    return LLVMConstInt(e->i32, (unsigned long long)(int64_t)value, true);
+}
+
+/* High word of an unsigned 32 x 32 bit product. */
+static LLVMValueRef mulhi(const Emit *e, LLVMValueRef x, LLVMValueRef y) {
+    LLVMTypeRef wide = emit_vector_type(e->i64, emit_width(x));
+    LLVMValueRef p = LLVMBuildMul(e->b, LLVMBuildZExt(e->b, x, wide, ""), LLVMBuildZExt(e->b, y, wide, ""), "");
+    LLVMValueRef shift = emit_splat(e, emit_i64(e, 32), emit_width(x));
+    return LLVMBuildTrunc(e->b, LLVMBuildLShr(e->b, p, shift, ""), LLVMTypeOf(x), "");
+}
+
+static LLVMValueRef as(const Emit *e, LLVMValueRef v, LLVMTypeRef element) {
+    return LLVMBuildBitCast(e->b, v, emit_vector_type(element, emit_width(v)), "");
+}
+
+static MathValue math_op(void *user, MathOp op, const MathValue *operands) {
+    const Emit *e = user;
+    LLVMBuilderRef b = e->b;
+    const int n = op == MATH_MAD || op == MATH_SELECT || op == MATH_ISELECT ? 3 : math_op_info[op].operands[1] ? 2 : 1;
+    LLVMValueRef v[3] = {0};
+    for (int i = 0; i < n; i++) v[i] = operands[i];
+    emit_match(e, n, v);
+    switch (op) {
+    case MATH_ADD: return LLVMBuildFAdd(b, v[0], v[1], "");
+    case MATH_SUB: return LLVMBuildFSub(b, v[0], v[1], "");
+    case MATH_MUL: return LLVMBuildFMul(b, v[0], v[1], "");
+    case MATH_DIV: return LLVMBuildFDiv(b, v[0], v[1], "");
+    case MATH_MAD: return emit_intrinsic(e, "llvm.fmuladd", 3, v);
+    case MATH_SQRT: return emit_intrinsic(e, "llvm.sqrt", 1, v);
+    case MATH_FLOOR: return emit_intrinsic(e, "llvm.floor", 1, v);
+    case MATH_LT: return LLVMBuildFCmp(b, LLVMRealOLT, v[0], v[1], "");
+    case MATH_EQ: return LLVMBuildFCmp(b, LLVMRealOEQ, v[0], v[1], "");
+    case MATH_ILT: return LLVMBuildICmp(b, LLVMIntSLT, v[0], v[1], "");
+    case MATH_IEQ: return LLVMBuildICmp(b, LLVMIntEQ, v[0], v[1], "");
+    case MATH_AND: return LLVMBuildAnd(b, v[0], v[1], "");
+    case MATH_OR: return LLVMBuildOr(b, v[0], v[1], "");
+    case MATH_SELECT:
+    case MATH_ISELECT: return LLVMBuildSelect(b, v[0], v[1], v[2], "");
+    case MATH_IADD: return LLVMBuildAdd(b, v[0], v[1], "");
+    case MATH_ISUB: return LLVMBuildSub(b, v[0], v[1], "");
+    case MATH_IMUL: return LLVMBuildMul(b, v[0], v[1], "");
+    case MATH_IMULHI: return mulhi(e, v[0], v[1]);
+    case MATH_IAND: return LLVMBuildAnd(b, v[0], v[1], "");
+    case MATH_IOR: return LLVMBuildOr(b, v[0], v[1], "");
+    case MATH_IXOR: return LLVMBuildXor(b, v[0], v[1], "");
+    case MATH_ISHL: return LLVMBuildShl(b, v[0], v[1], "");
+    case MATH_ISHR: return LLVMBuildLShr(b, v[0], v[1], "");
+    case MATH_ISAR: return LLVMBuildAShr(b, v[0], v[1], "");
+    case MATH_BITS: return as(e, v[0], e->i32);
+    case MATH_FLOAT: return as(e, v[0], e->f32);
+    case MATH_CONVERT: return LLVMBuildSIToFP(b, v[0], emit_vector_type(e->f32, emit_width(v[0])), "");
+    case MATH_OP_COUNT: break;
+    }
+    return NULL;
+}
+
+LLVMValueRef emit_math(const Emit *e, Op op, int n, const LLVMValueRef *in) {
+    MathBuilder b = {.user = (void *)e, .f32 = math_f32, .i32 = math_i32, .op = math_op};
+    MathValue operands[4] = {0};
+    for (int i = 0; i < n && i < 4; i++) operands[i] = in[i];
+    return math_expand(&b, op, operands);
+}
