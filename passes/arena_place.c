@@ -16,12 +16,12 @@ enum { EXACT_BLOCKS = 2000 }; /* most for the depth-first search */
 typedef struct Search {
     Arena *arena;
     int n, n_times;
-    ArenaItem *block;     /* lifetimes in compressed time 0 .. n_times-1 */
+    ArenaItem *block; /* lifetimes in compressed time 0 .. n_times-1 */
     int64_t *offset;  /* of the placement at hand */
     int64_t *best, best_peak, bound;
-    int64_t work;     /* steps left */
-    int *placed;      /* first fit: blocks by offset */
-    int *source;      /* block -> caller's index; empty blocks are left out */
+    int64_t work; /* steps left */
+    int *placed;  /* first fit: blocks by offset */
+    int *source;  /* block -> caller's index; empty blocks are left out */
 } Search;
 
 /* ---- orders -------------------------------------------------------------------------------------- */
@@ -59,8 +59,10 @@ static int index_of(const int *sorted, int n, int value) {
     int lo = 0;
     for (int hi = n; lo < hi;) {
         int mid = (lo + hi) / 2;
-        if (sorted[mid] < value) lo = mid + 1;
-        else hi = mid;
+        if (sorted[mid] < value)
+            lo = mid + 1;
+        else
+            hi = mid;
     }
     return lo;
 }
@@ -154,8 +156,10 @@ static void free_list_release(FreeList *f, int64_t at, int64_t end) {
     int lo = 0;
     for (int hi = f->n; lo < hi;) {
         int mid = (lo + hi) / 2;
-        if (f->gap[mid].at < at) lo = mid + 1;
-        else hi = mid;
+        if (f->gap[mid].at < at)
+            lo = mid + 1;
+        else
+            hi = mid;
     }
     bool joins_left = lo && f->gap[lo - 1].end == at, joins_right = lo < f->n && f->gap[lo].at == end;
     if (joins_left && joins_right) {
@@ -295,8 +299,8 @@ static void search(Search *s) {
         local_search(s, order[o], s->work / (N_ORDERS - o));
 }
 
-int64_t arena_place(int n, const int *lower, const int *upper, const int64_t *size, int64_t align,
-                    int64_t work, int64_t *offset, int64_t *bound) {
+int64_t arena_place(int n, const int *lower, const int *upper, const int64_t *size, int64_t align, int64_t work,
+                    int64_t *offset, int64_t *bound) {
     Arena *scratch = arena_new();
     Search s = {.arena = scratch, .best_peak = INT64_MAX, .work = work};
     s.block = ARENA_ARRAY(scratch, ArenaItem, n + 1);
@@ -312,8 +316,10 @@ int64_t arena_place(int n, const int *lower, const int *upper, const int64_t *si
     }
     compress_times(&s);
     find_bound(&s);
-    if (s.n) search(&s);
-    else s.best_peak = 0;
+    if (s.n)
+        search(&s);
+    else
+        s.best_peak = 0;
     for (int i = 0; i < s.n; i++) offset[s.source[i]] = s.best[i];
     if (bound) *bound = s.bound;
     arena_free(scratch);

@@ -26,11 +26,11 @@ typedef struct Search {
     int n, n_times;
     const ArenaItem *item;
     int64_t capacity, *work;
-    int64_t *lowest;      /* by item: lowest offset over the skyline; of placed items: their offset */
+    int64_t *lowest; /* by item: lowest offset over the skyline; of placed items: their offset */
     bool *placed;
-    int64_t *remaining;   /* by time: bytes still to be placed there */
-    int *next;            /* by time: where the next time without a floor may be found */
-    VEC(Move) moves;      /* of all levels */
+    int64_t *remaining; /* by time: bytes still to be placed there */
+    int *next;          /* by time: where the next time without a floor may be found */
+    VEC(Move) moves;    /* of all levels */
     VEC(Undo) trail;
 } Search;
 
@@ -55,7 +55,8 @@ static int find_next(int *next, int t) {
     return t;
 }
 
-/* Whether what remains still fits everywhere.  In order of offsets, the first item to cover a time is the lowest there. */
+/* Whether what remains still fits everywhere.  In order of offsets, the first item to cover a time is the lowest there.
+ */
 static bool fits(Search *s, const Move *move, int n) {
     for (int t = 0; t <= s->n_times; t++) s->next[t] = t;
     for (int i = 0; i < n; i++) {

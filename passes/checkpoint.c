@@ -30,13 +30,15 @@ static bool is_value(const Checkpoint *c, const Node *n) { return c->p->kernel_o
 
 /* Lives outside the arena anyway: a source, a new state, an output. */
 static bool is_free(const Checkpoint *c, const Node *n) {
-    return c->position[n->id] < 0 || (is_value(c, n) && c->p->buffer[n->id].home != HOME_ARENA &&
-                                      c->p->buffer[n->id].home != HOME_NONE);
+    return c->position[n->id] < 0 ||
+           (is_value(c, n) && c->p->buffer[n->id].home != HOME_ARENA && c->p->buffer[n->id].home != HOME_NONE);
 }
 
 static int64_t bytes_of(const Node *n) { return shape_elements(n->shape) * dtype_bytes(n->dtype); }
 
-static int64_t kept_bytes(const Checkpoint *c, const Node *n) { return !is_value(c, n) || is_free(c, n) ? 0 : bytes_of(n); }
+static int64_t kept_bytes(const Checkpoint *c, const Node *n) {
+    return !is_value(c, n) || is_free(c, n) ? 0 : bytes_of(n);
+}
 
 static void number_forward(Checkpoint *c) {
     for (int i = 0; i < c->g->nodes.n; i++) {
@@ -86,8 +88,10 @@ static int first_past(const Checkpoint *c, double bytes) {
     int lo = 0;
     for (int hi = c->n_forward; lo < hi;) {
         int mid = (lo + hi) / 2;
-        if ((double)c->saved[mid] < bytes) lo = mid + 1;
-        else hi = mid;
+        if ((double)c->saved[mid] < bytes)
+            lo = mid + 1;
+        else
+            hi = mid;
     }
     return lo;
 }
@@ -102,7 +106,8 @@ static Cuts cut_evenly(const Checkpoint *c, int segments) {
         for (int t = from; t < to; t++) {
             if (t <= 0 || (cuts.n && t <= vec_last(cuts))) continue;
             bool nearer = best >= 0 && abs(t - middle) < abs(best - middle);
-            if (best < 0 || c->crossing[t] < c->crossing[best] || (c->crossing[t] == c->crossing[best] && nearer)) best = t;
+            if (best < 0 || c->crossing[t] < c->crossing[best] || (c->crossing[t] == c->crossing[best] && nearer))
+                best = t;
         }
         if (best >= 0) vec_push(c->arena, cuts, best);
     }
@@ -130,8 +135,10 @@ static int64_t estimate(const Checkpoint *c, const Cuts *cuts) {
     for (int i = 0; i < c->g->nodes.n; i++) {
         const Node *n = c->g->nodes.at[i];
         if (c->position[i] < 0) continue;
-        if (is_frontier(c, n)) kept += kept_bytes(c, n);
-        else if (c->needed[i]) inside[c->segment[c->position[i]]] += kept_bytes(c, n);
+        if (is_frontier(c, n))
+            kept += kept_bytes(c, n);
+        else if (c->needed[i])
+            inside[c->segment[c->position[i]]] += kept_bytes(c, n);
     }
     for (int s = 0; s <= cuts->n; s++)
         if (inside[s] > largest) largest = inside[s];
@@ -141,7 +148,8 @@ static int64_t estimate(const Checkpoint *c, const Cuts *cuts) {
 /* About the square root of the number of saved values; neighbours by factors of 2^(1/2) are tried too. */
 static Cuts choose_cuts(const Checkpoint *c) {
     int n_saved = 0;
-    for (int i = 0; i < c->g->nodes.n; i++) n_saved += c->position[i] >= 0 && c->needed[i] && kept_bytes(c, c->g->nodes.at[i]);
+    for (int i = 0; i < c->g->nodes.n; i++)
+        n_saved += c->position[i] >= 0 && c->needed[i] && kept_bytes(c, c->g->nodes.at[i]);
     Cuts best = {0};
     int64_t least = c->saved[c->n_forward];
     for (int step = -4, before = 1; step <= 4; step++) {
@@ -157,19 +165,20 @@ static Cuts choose_cuts(const Checkpoint *c) {
     return best;
 }
 
-/* ---- cloning ------------------------------------------------------------------------------------------------------ */
+/* ---- cloning ------------------------------------------------------------------------------------------------------
+ */
 typedef VEC(const Node *) NodeList;
 
 typedef struct Rebuild {
     const Checkpoint *c;
     Graph *out;
-    Node **map;        /* old id -> new node */
-    Node **clone;      /* old id -> its newest clone, made for segment `clone_segment` (-1: none) */
+    Node **map;   /* old id -> new node */
+    Node **clone; /* old id -> its newest clone, made for segment `clone_segment` (-1: none) */
     int *clone_segment;
-    Node **own_clone;  /* old id -> its clone in its own segment, which backward nodes read */
-    int *mark;         /* old id -> segment + 1 while a segment's closure is collected */
-    bool *cloned;      /* by segment */
-    NodeList *wanted;  /* by segment: what backward nodes read of it */
+    Node **own_clone; /* old id -> its clone in its own segment, which backward nodes read */
+    int *mark;        /* old id -> segment + 1 while a segment's closure is collected */
+    bool *cloned;     /* by segment */
+    NodeList *wanted; /* by segment: what backward nodes read of it */
 } Rebuild;
 
 static Node *add_node(Rebuild *r, const Node *n, Node *const *in, Phase phase, int remat) {

@@ -142,8 +142,10 @@ static void mark_outputs(Arena *a, const Plan *p, Launch *launch) {
         for (int i = 0; i < k->outputs.n; i++) {
             const PlanBuffer *b = &p->buffer[k->outputs.at[i]->id];
             mask |= wanted[k->outputs.at[i]->id];
-            if (b->home == HOME_OUTPUT && b->decl < 64) mask |= (uint64_t)1 << b->decl;
-            else if (b->home != HOME_ARENA) mask = ~(uint64_t)0;
+            if (b->home == HOME_OUTPUT && b->decl < 64)
+                mask |= (uint64_t)1 << b->decl;
+            else if (b->home != HOME_ARENA)
+                mask = ~(uint64_t)0;
         }
         for (int i = 0; i < k->reads.n; i++) wanted[k->reads.at[i]->id] |= mask;
         launch[at].outputs = mask;
@@ -169,7 +171,8 @@ static void add_launches(Arena *scratch, const Plan *p, Module *m, ModuleEntry *
 static int peak_position(Arena *a, const Plan *p, const Liveness *l) {
     int64_t *delta = ARENA_ARRAY(a, int64_t, p->kernels.n + 2), live = 0, most = -1;
     int peak = 0;
-    for (int i = 0; i < l->n; i++) delta[l->block[i].lower] += l->block[i].bytes, delta[l->block[i].upper] -= l->block[i].bytes;
+    for (int i = 0; i < l->n; i++)
+        delta[l->block[i].lower] += l->block[i].bytes, delta[l->block[i].upper] -= l->block[i].bytes;
     for (int at = 0; at < p->kernels.n; at++) {
         live += delta[at];
         if (live > most) most = live, peak = at;

@@ -36,7 +36,9 @@ static EdgeList collect_edges(Arena *a, const Plan *p) {
         }
         for (int i = 0; i < pk->outputs.n; i++) {
             const PlanBuffer *b = &p->buffer[pk->outputs.at[i]->id];
-            const KernelList *l = b->home == HOME_PARAM ? &params[b->decl] : b->home == HOME_STATE ? &states[b->decl] : NULL;
+            const KernelList *l = b->home == HOME_PARAM   ? &params[b->decl]
+                                  : b->home == HOME_STATE ? &states[b->decl]
+                                                          : NULL;
             for (int j = 0; l && j < l->n; j++)
                 if (l->at[j] != k) vec_push(a, edges, ((Edge){l->at[j], k, true}));
         }

@@ -23,7 +23,8 @@ Liveness plan_liveness(Arena *a, const Plan *p) {
         for (int i = 0; i < k->outputs.n; i++) {
             const Node *n = k->outputs.at[i];
             const PlanBuffer *b = &p->buffer[n->id];
-            if (b->home == HOME_ARENA) l.block[l.n++] = (LiveBlock){n, kernel, at, last[n->id] + 1, b->bytes, b->offset};
+            if (b->home == HOME_ARENA)
+                l.block[l.n++] = (LiveBlock){n, kernel, at, last[n->id] + 1, b->bytes, b->offset};
         }
         if (k->workspace) l.block[l.n++] = (LiveBlock){NULL, kernel, at, at + 1, k->workspace, 0};
     }

@@ -13,8 +13,8 @@ typedef struct LiveBlock {
     const Node *node; /* NULL: workspace of `kernel` */
     int kernel;       /* who writes it */
     int lower, upper;
-    int64_t bytes;    /* as asked for, not aligned */
-    int64_t offset;   /* workspace: set by place; buffers: PlanBuffer.offset */
+    int64_t bytes;  /* as asked for, not aligned */
+    int64_t offset; /* workspace: set by place; buffers: PlanBuffer.offset */
 } LiveBlock;
 typedef struct Liveness {
     int n;
@@ -36,9 +36,9 @@ void plan_settle(PassContext *c, Plan *p);
  * `from` reads; soft edges may close cycles until plan_settle has run. */
 typedef struct KernelGraph {
     int n;
-    int *first;        /* [n + 1] into succ */
-    int *succ;         /* to * 2 + soft */
-    int *hard, *soft;  /* number of edges into each kernel */
+    int *first;       /* [n + 1] into succ */
+    int *succ;        /* to * 2 + soft */
+    int *hard, *soft; /* number of edges into each kernel */
 } KernelGraph;
 KernelGraph kernel_graph(Arena *a, const Plan *p);
 

@@ -51,7 +51,8 @@ static void after_plan(PassContext *c, PassId id, double start, const Plan *p) {
     heading(c, id, p->graph->entry);
     if (id == PASS_tile)
         for (int k = 0; k < p->kernels.n; k++) kernel_print(c->print_to, p->kernels.at[k].tile);
-    else plan_print(c->print_to, p);
+    else
+        plan_print(c->print_to, p);
 }
 
 /* Plan passes see `disabled` themselves: each has work that cannot be left out. */

@@ -19,8 +19,10 @@ void pass_place(PassContext *c, Plan *p) {
     p->arena_bytes =
         arena_place(l.n, lower, upper, size, target_align(c->target), SEARCH_WORK, offset, &p->lower_bound);
     for (int i = 0; i < l.n; i++) {
-        if (l.block[i].node) p->buffer[l.block[i].node->id].offset = offset[i];
-        else p->kernels.at[l.block[i].kernel].workspace_offset = offset[i];
+        if (l.block[i].node)
+            p->buffer[l.block[i].node->id].offset = offset[i];
+        else
+            p->kernels.at[l.block[i].kernel].workspace_offset = offset[i];
     }
     arena_free(scratch);
 }

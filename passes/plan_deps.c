@@ -18,10 +18,10 @@ typedef struct OwnerTree {
 typedef struct Deps {
     Arena *arena;
     const Plan *p;
-    const int *position;   /* kernel -> position */
+    const int *position; /* kernel -> position */
     OwnerTree tree;
-    IntList *users;        /* block -> positions that write or read it */
-    int *stamp;            /* position -> the last kernel that listed it */
+    IntList *users; /* block -> positions that write or read it */
+    int *stamp;     /* position -> the last kernel that listed it */
     IntList after;
 } Deps;
 

@@ -2,10 +2,11 @@
 #include "passes/memory.h"
 #include <inttypes.h>
 
-static const char *const phase_name[] = {[PHASE_FORWARD] = "forward", [PHASE_BACKWARD] = "backward", [PHASE_UPDATE] = "update"};
-static const char *const home_name[] = {[HOME_NONE] = "none",   [HOME_SOURCE] = "source", [HOME_ARENA] = "arena",
-                                        [HOME_OUTPUT] = "output", [HOME_GRAD] = "grad",     [HOME_PARAM] = "param",
-                                        [HOME_STATE] = "state"};
+static const char *const phase_name[] = {
+    [PHASE_FORWARD] = "forward", [PHASE_BACKWARD] = "backward", [PHASE_UPDATE] = "update"};
+static const char *const home_name[] = {
+    [HOME_NONE] = "none", [HOME_SOURCE] = "source", [HOME_ARENA] = "arena", [HOME_OUTPUT] = "output",
+    [HOME_GRAD] = "grad", [HOME_PARAM] = "param",   [HOME_STATE] = "state"};
 
 static void print_ids(FILE *f, const char *label, Node *const *nodes, int n) {
     fprintf(f, "%s", label);
@@ -25,8 +26,10 @@ static void print_kernel(FILE *f, const Plan *p, int k) {
 static void print_buffer(FILE *f, const Plan *p, const Node *n) {
     const PlanBuffer *b = &p->buffer[n->id];
     fprintf(f, "  %%%d %s", n->id, home_name[b->home]);
-    if (b->home == HOME_ARENA) fprintf(f, " %" PRId64 " bytes", b->bytes);
-    else fprintf(f, " %d", b->decl);
+    if (b->home == HOME_ARENA)
+        fprintf(f, " %" PRId64 " bytes", b->bytes);
+    else
+        fprintf(f, " %d", b->decl);
     if (b->home == HOME_ARENA && p->arena_bytes) fprintf(f, " at %" PRId64, b->offset);
     if (n->remat) fprintf(f, " recomputation %d", n->remat);
     fprintf(f, "\n");

@@ -6,7 +6,7 @@
 
 typedef struct Extent {
     int64_t at, end;
-    int last;        /* position of the last use */
+    int last; /* position of the last use */
     const char *what;
     int id;
 } Extent;
@@ -15,11 +15,11 @@ typedef struct Check {
     Arena *arena;
     const Plan *p;
     const char *why;
-    bool *written;                        /* by node id */
-    bool *param_gone, *state_gone;        /* the old value is overwritten */
+    bool *written;                 /* by node id */
+    bool *param_gone, *state_gone; /* the old value is overwritten */
     bool *output_done, *grad_done;
-    int *last;                            /* by node id: position of the last use */
-    Extent *live;                         /* by address */
+    int *last;    /* by node id: position of the last use */
+    Extent *live; /* by address */
     int n_live;
 } Check;
 
@@ -74,9 +74,12 @@ static void check_target(Check *c, int kernel, const PlanBuffer *b, int id) {
     case HOME_NONE:
     case HOME_SOURCE: FAIL(c, "kernel %d writes %%%d, which has no home of its own", kernel, id); return;
     }
-    if (b->decl < 0 || b->decl >= n) FAIL(c, "%%%d lives in declaration %d, which does not exist", id, b->decl);
-    else if (done[b->decl]) FAIL(c, "kernel %d writes %%%d over an earlier result", kernel, id);
-    else done[b->decl] = true;
+    if (b->decl < 0 || b->decl >= n)
+        FAIL(c, "%%%d lives in declaration %d, which does not exist", id, b->decl);
+    else if (done[b->decl])
+        FAIL(c, "kernel %d writes %%%d over an earlier result", kernel, id);
+    else
+        done[b->decl] = true;
 }
 
 static void check_write(Check *c, int kernel, const Node *x) {
@@ -97,8 +100,10 @@ static void occupy(Check *c, Extent x) {
     }
     int i = c->n_live;
     while (i > 0 && c->live[i - 1].at > x.at) i--;
-    if (i > 0 && c->live[i - 1].end > x.at) FAIL(c, "%s %d overlaps %s %d", x.what, x.id, c->live[i - 1].what, c->live[i - 1].id);
-    if (i < c->n_live && c->live[i].at < x.end) FAIL(c, "%s %d overlaps %s %d", x.what, x.id, c->live[i].what, c->live[i].id);
+    if (i > 0 && c->live[i - 1].end > x.at)
+        FAIL(c, "%s %d overlaps %s %d", x.what, x.id, c->live[i - 1].what, c->live[i - 1].id);
+    if (i < c->n_live && c->live[i].at < x.end)
+        FAIL(c, "%s %d overlaps %s %d", x.what, x.id, c->live[i].what, c->live[i].id);
     memmove(&c->live[i + 1], &c->live[i], sizeof *c->live * (size_t)(c->n_live++ - i));
     c->live[i] = x;
 }
@@ -118,10 +123,12 @@ static void check_kernel(Check *c, int at) {
     for (int i = 0; i < k->outputs.n; i++) {
         const Node *x = k->outputs.at[i];
         const PlanBuffer *b = &c->p->buffer[x->id];
-        if (b->home == HOME_ARENA && b->bytes) occupy(c, (Extent){b->offset, b->offset + b->bytes, c->last[x->id], "%", x->id});
+        if (b->home == HOME_ARENA && b->bytes)
+            occupy(c, (Extent){b->offset, b->offset + b->bytes, c->last[x->id], "%", x->id});
     }
     if (k->workspace)
-        occupy(c, (Extent){k->workspace_offset, k->workspace_offset + k->workspace, at, "the workspace of kernel", kernel});
+        occupy(c, (Extent){k->workspace_offset, k->workspace_offset + k->workspace, at, "the workspace of kernel",
+                           kernel});
     release(c, at);
 }
 

@@ -62,7 +62,8 @@ typedef struct Problem {
     int64_t *bytes;           /* by node id: arena bytes; 0 for other homes */
     int *n_readers;           /* by node id: kernels that read it */
     int64_t *reader_sum;      /* by node id: sum of those kernels, so that the last one left is known */
-    int64_t *taken, *freed;   /* by kernel: bytes that appear when it starts; that are gone after it, unread outputs and workspace */
+    int64_t *taken,
+        *freed; /* by kernel: bytes that appear when it starts; that are gone after it, unread outputs and workspace */
 } Problem;
 
 static void build_successors(Problem *q) {
@@ -131,8 +132,8 @@ static Problem problem_new(Arena *a, const Plan *p, int64_t align) {
 typedef struct Run {
     const Problem *q;
     Policy policy;
-    int *need, *left;       /* edges and readers still open */
-    int64_t *sum, *growth;  /* reader_sum of the open readers; live bytes after minus before, by kernel */
+    int *need, *left;      /* edges and readers still open */
+    int64_t *sum, *growth; /* reader_sum of the open readers; live bytes after minus before, by kernel */
     bool *ready, *done;
     Heap heap;
     int *order, n_order;

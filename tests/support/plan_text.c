@@ -35,8 +35,10 @@ static Node *read_operand(Reader *r, const char *word) {
 }
 
 static bool read_output(Reader *r, PlanKernel *k, char *word, int remat) {
-    static const struct { const char *text; Home home; } homes[] = {
-        {"out", HOME_OUTPUT}, {"p", HOME_PARAM}, {"s", HOME_STATE}, {"g", HOME_GRAD}};
+    static const struct {
+        const char *text;
+        Home home;
+    } homes[] = {{"out", HOME_OUTPUT}, {"p", HOME_PARAM}, {"s", HOME_STATE}, {"g", HOME_GRAD}};
     Home home = HOME_ARENA;
     int decl = 0;
     char *at = strchr(word, '@');
@@ -53,7 +55,9 @@ static bool read_output(Reader *r, PlanKernel *k, char *word, int remat) {
     r->p->buffer[n->id].writer = r->p->kernel_of[n->id] = r->p->kernels.n;
     vec_push(r->arena, k->outputs, n);
     vec_push(r->arena, r->values, n);
-    static const ResultKind kinds[] = {[HOME_OUTPUT] = RESULT_OUTPUT, [HOME_GRAD] = RESULT_GRAD, [HOME_PARAM] = RESULT_PARAM,
+    static const ResultKind kinds[] = {[HOME_OUTPUT] = RESULT_OUTPUT,
+                                       [HOME_GRAD] = RESULT_GRAD,
+                                       [HOME_PARAM] = RESULT_PARAM,
                                        [HOME_STATE] = RESULT_STATE};
     if (home != HOME_ARENA) graph_result(r->p->graph, kinds[home], decl, n);
     return true;
@@ -64,9 +68,12 @@ static bool read_kernel(Reader *r, char *word, char **rest) {
     int remat = !strncmp(word, "remat", 5) ? atoi(word + 5) : 0;
     bool writes = false;
     while ((word = strtok_r(NULL, " ,", rest))) {
-        if (!strcmp(word, "->")) writes = true;
-        else if (!strcmp(word, "workspace")) k.workspace = atoll(strtok_r(NULL, " ,", rest));
-        else if (writes && !read_output(r, &k, word, remat)) return false;
+        if (!strcmp(word, "->"))
+            writes = true;
+        else if (!strcmp(word, "workspace"))
+            k.workspace = atoll(strtok_r(NULL, " ,", rest));
+        else if (writes && !read_output(r, &k, word, remat))
+            return false;
         else if (!writes) {
             Node *n = read_operand(r, word);
             if (!n) return false;

@@ -23,16 +23,22 @@ static Node *declare(Graph *g, Op op, int64_t rows, int64_t cols) {
     Model *m = g->model;
     Shape s = shape_fixed(2, (int64_t[]){rows, cols});
     Attr attr = {.decl = op == OP_PARAM ? m->params.n : m->inputs.n, .dtype = DT_F32};
-    TensorDecl d = {.name = arena_printf(g->arena, "%s%d", op_info[op].text, attr.decl), .dtype = DT_F32, .shape = s, .trainable = true};
-    if (op == OP_PARAM) vec_push(g->arena, m->params, d);
-    else vec_push(g->arena, m->inputs, d);
+    TensorDecl d = {.name = arena_printf(g->arena, "%s%d", op_info[op].text, attr.decl),
+                    .dtype = DT_F32,
+                    .shape = s,
+                    .trainable = true};
+    if (op == OP_PARAM)
+        vec_push(g->arena, m->params, d);
+    else
+        vec_push(g->arena, m->inputs, d);
     return graph_node(g, op, 0, NULL, &attr, DT_F32, s);
 }
 
 /* [M, K] x [K, N] -> [M, N] */
 static Node *matmul(Graph *g, Node *x, Node *w) {
     Contract *c = ARENA_NEW(g->arena, Contract);
-    *c = (Contract){.n_loops = 3, .n_out = 2, .n_operands = 2, .extent = {x->shape.dim[0], w->shape.dim[1], w->shape.dim[0]}};
+    *c = (Contract){
+        .n_loops = 3, .n_out = 2, .n_operands = 2, .extent = {x->shape.dim[0], w->shape.dim[1], w->shape.dim[0]}};
     c->map = arena_alloc(g->arena, sizeof *c->map * 2);
     for (int o = 0; o < 2; o++)
         for (int d = 0; d < MAX_RANK; d++) c->map[o][d].divisor = 1;
@@ -52,7 +58,8 @@ static void finish(Graph *g, Node *x) {
     int n = g->nodes.n;
     for (int i = 0; i < n; i++) {
         Node *p = g->nodes.at[i];
-        if (p->op == OP_PARAM) graph_result(g, RESULT_GRAD, p->attr->decl, graph_op(g, OP_GRADIENT, 2, (Node *[]){loss, p}, NULL));
+        if (p->op == OP_PARAM)
+            graph_result(g, RESULT_GRAD, p->attr->decl, graph_op(g, OP_GRADIENT, 2, (Node *[]){loss, p}, NULL));
     }
 }
 
@@ -75,7 +82,8 @@ static Graph *skips(Arena *a, int depth) {
     Graph *g = graph_new(a, new_model(a), ENTRY_GRAD);
     Node *x = declare(g, OP_INPUT, B, D);
     Node **down = ARENA_ARRAY(a, Node *, depth);
-    for (int i = 0; i < depth; i++) x = down[i] = graph_unary(g, OP_TANH, scale(g, matmul(g, x, declare(g, OP_PARAM, D, D)), 0.3));
+    for (int i = 0; i < depth; i++)
+        x = down[i] = graph_unary(g, OP_TANH, scale(g, matmul(g, x, declare(g, OP_PARAM, D, D)), 0.3));
     for (int i = depth - 1; i >= 0; i--)
         x = graph_binary(g, OP_ADD, graph_unary(g, OP_SIN, matmul(g, x, declare(g, OP_PARAM, D, D))), down[i]);
     finish(g, x);
@@ -128,13 +136,17 @@ static double flops(const Module *m) {
 
 static void residual_layers(void **state) {
     (void)state;
-    static const struct { int layers; double ratio; } cases[] = {{1, 1.01}, {2, 1.01}, {3, 1.01}, {16, 0.6}, {100, 0.3}};
+    static const struct {
+        int layers;
+        double ratio;
+    } cases[] = {{1, 1.01}, {2, 1.01}, {3, 1.01}, {16, 0.6}, {100, 0.3}};
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         Arena *a = arena_new();
         Module *m[2];
         compare(a, residual, cases[i].layers, m);
         double memory = (double)m[1]->entry[ENTRY_GRAD].arena_bytes / (double)m[0]->entry[ENTRY_GRAD].arena_bytes;
-        print_message("%d layers: memory %.3f (%lld), work %.3f\n", cases[i].layers, memory, (long long)m[0]->entry[ENTRY_GRAD].arena_bytes, flops(m[1]) / flops(m[0]));
+        print_message("%d layers: memory %.3f (%lld), work %.3f\n", cases[i].layers, memory,
+                      (long long)m[0]->entry[ENTRY_GRAD].arena_bytes, flops(m[1]) / flops(m[0]));
         assert_true(memory <= cases[i].ratio);
         assert_true(flops(m[1]) <= flops(m[0]) * 4 / 3 + 1);
         arena_free(a);
@@ -182,7 +194,8 @@ static void reductions_and_maps(void **state) {
         Module *m[2];
         compare(a, norms, layers[i], m);
         double memory = (double)m[1]->entry[ENTRY_GRAD].arena_bytes / (double)m[0]->entry[ENTRY_GRAD].arena_bytes;
-        print_message("%d norms: memory %.3f (%lld)\n", layers[i], memory, (long long)m[0]->entry[ENTRY_GRAD].arena_bytes);
+        print_message("%d norms: memory %.3f (%lld)\n", layers[i], memory,
+                      (long long)m[0]->entry[ENTRY_GRAD].arena_bytes);
         assert_true(memory <= (layers[i] < 40 ? 1 : 0.5));
         arena_free(a);
     }

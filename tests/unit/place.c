@@ -45,7 +45,8 @@ static void check_sound(const Problem *q, int64_t align, int64_t peak) {
         int i = event[e].block;
         for (int j = 0; j < n_live; j++) {
             int x = live[j];
-            if (x == i) live[j--] = live[--n_live];
+            if (x == i)
+                live[j--] = live[--n_live];
             else if (event[e].is_start)
                 assert_true(q->offset[x] + q->size[x] <= q->offset[i] || q->offset[i] + q->size[i] <= q->offset[x]);
         }
@@ -83,7 +84,10 @@ static void read_problem(Problem *q, const char *name) {
 /* Feasible at 1048576 each; the most that the bounded search may need. */
 static void minimalloc_problems(void **state) {
     (void)state;
-    static const struct { const char *name; int64_t most; } known[] = {
+    static const struct {
+        const char *name;
+        int64_t most;
+    } known[] = {
         {"A", 1048576}, {"C", 1048576}, {"E", 1048576}, {"G", 1048576}, {"I", 1048576}, {"K", 1048576},
     };
     for (size_t i = 0; i < sizeof known / sizeof *known; i++) {

@@ -67,7 +67,8 @@ static void updates_that_wait_for_each_other(void **state) {
     PassContext c = plan_context(arena_new(), "host");
     Plan *p = plan_of(&c, "update s1 -> 64@s0\nupdate s0 -> 64@s1\n");
     assert_int_equal(p->kernels.n, 3);
-    p = plan_of(&c, "update s1 -> 64@s0\nupdate s2 -> 64@s1\nupdate s3 -> 64@s2\nupdate s0 -> 64@s3\nupdate s0 -> 64@s4\n");
+    p = plan_of(&c,
+                "update s1 -> 64@s0\nupdate s2 -> 64@s1\nupdate s3 -> 64@s2\nupdate s0 -> 64@s3\nupdate s0 -> 64@s4\n");
     assert_int_equal(p->kernels.n, 6);
     arena_free(c.arena);
 }
@@ -106,11 +107,14 @@ static char *random_plan(int kernels, uint32_t *seed, int reach) {
         at += sprintf(at, "%s", k * 3 < kernels ? "forward" : k * 3 < kernels * 2 ? "backward" : "update");
         for (int i = next_random(seed) % 4; i >= 0; i--) {
             int back = (int)(next_random(seed) % (uint32_t)reach) + 1;
-            if (values >= back && next_random(seed) % 8) at += sprintf(at, " %d", values - back);
-            else at += sprintf(at, " %c%d", "psi"[next_random(seed) % 3], (int)(next_random(seed) % 6));
+            if (values >= back && next_random(seed) % 8)
+                at += sprintf(at, " %d", values - back);
+            else
+                at += sprintf(at, " %c%d", "psi"[next_random(seed) % 3], (int)(next_random(seed) % 6));
         }
         if (!(next_random(seed) % 6)) at += sprintf(at, " workspace %d", (int)(next_random(seed) % 3000));
-        if (done < states && !(next_random(seed) % 4)) at += sprintf(at, " -> 64@s%d\n", done++), values++;
+        if (done < states && !(next_random(seed) % 4))
+            at += sprintf(at, " -> 64@s%d\n", done++), values++;
         else {
             at += sprintf(at, " -> %d", (int)(next_random(seed) % 9000));
             values++;

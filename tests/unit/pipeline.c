@@ -1,0 +1,164 @@
+/* compile_module as a whole: every subset of passes, any order the launch DAG allows, what modules promise. */
+#include "tests/support/oracle.h"
+#include "tests/support/random_graph.h"
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdlib.h>
+#include <string.h>
+#include <cmocka.h>
+
+static const Entry entries[] = {ENTRY_INFER, ENTRY_GRAD, ENTRY_STEP};
+static const RandomOptions options = {.ops = 30, .bounded = true, .empty = true};
+
+/* NULL when the program is one of the few that are refused with a diagnostic (a bounded dimension in the midst
+ * of a reshape); never because of a violation that a verifier found. */
+static void refused(void *user, bool is_error, SrcLoc loc, const char *message, const char *help) {
+    (void)user, (void)loc, (void)help;
+    if (is_error && strstr(message, "internal error")) fail_msg("%s", message);
+}
+
+static Module *compile(PassContext *c, Entry e, uint64_t seed) {
+    Graph *graphs[ENTRY_COUNT] = {NULL};
+    graphs[e] = random_graph(c->arena, e, seed, options);
+    c->report = refused;
+    return compile_module(c, graphs);
+}
+
+enum { MAX_REFUSED = 3 }; /* of a hundred programs */
+
+static void agrees(Arena *a, Entry e, uint64_t seed, const Module *m) {
+    Graph *g = random_graph(a, e, seed, options);
+    TestRandom r = {seed};
+    TestData d = test_data(a, m, g->model, &r);
+    const char *why = oracle_compare(a, g, m, &d, module_run, 1e-4);
+    if (why) fail_msg("seed %d: %s", (int)seed, why);
+}
+
+static void any_subset_of_passes(void **state) {
+    (void)state;
+    TestRandom r = {99};
+    int n_refused = 0;
+    for (uint64_t seed = 1; seed <= 100; seed++) {
+        Arena *a = arena_new();
+        PassContext c = test_context(a, seed % 2 ? "host" : "c99");
+        for (int p = 0; p < PASS_COUNT; p++) c.disabled[p] = pass_info[p].can_disable && test_below(&r, 3) == 0;
+        c.checkpoint = test_below(&r, 2) ? CHECKPOINT_SQRT : CHECKPOINT_NONE;
+        Module *m = compile(&c, entries[seed % 3], seed);
+        if (m)
+            agrees(a, entries[seed % 3], seed, m);
+        else
+            n_refused++;
+        arena_free(a);
+    }
+    assert_true(n_refused <= MAX_REFUSED);
+}
+
+/* Launches in a random order that keeps every `after`. */
+static void shuffle(Arena *a, ModuleEntry *e, TestRandom *r) {
+    int n = e->launches.n;
+    bool *done = ARENA_ARRAY(a, bool, n + 1);
+    Launch *order = ARENA_ARRAY(a, Launch, n + 1);
+    for (int placed = 0; placed < n;) {
+        int i = test_below(r, n);
+        bool ready = !done[i];
+        for (int k = 0; ready && k < e->launches.at[i].n_after; k++) ready = done[e->launches.at[i].after[k]];
+        if (!ready) continue;
+        done[i] = true;
+        order[placed++] = e->launches.at[i];
+    }
+    memcpy(e->launches.at, order, sizeof *order * (size_t)n);
+}
+
+static void any_order_the_dag_allows(void **state) {
+    (void)state;
+    TestRandom r = {5};
+    int n_refused = 0;
+    for (uint64_t seed = 200; seed < 300; seed++) {
+        Arena *a = arena_new();
+        PassContext c = test_context(a, "host");
+        Entry e = entries[seed % 3];
+        c.disabled[PASS_fuse] = seed % 2; /* more kernels, more reuse */
+        c.checkpoint = seed % 4 < 2 ? CHECKPOINT_SQRT : CHECKPOINT_NONE;
+        Module *m = compile(&c, e, seed);
+        if (m) {
+            shuffle(a, &m->entry[e], &r);
+            agrees(a, e, seed, m);
+        } else
+            n_refused++;
+        arena_free(a);
+    }
+    assert_true(n_refused <= MAX_REFUSED);
+}
+
+static void check_module(const Module *m, Entry entry) {
+    const ModuleEntry *e = &m->entry[entry];
+    assert_true(e->present);
+    assert_int_equal(e->peak_saved + e->peak_gradients + e->peak_workspace, e->arena_bytes);
+    for (int i = 0; i < m->kernels.n; i++)
+        for (int j = 0; j < i; j++) {
+            assert_string_not_equal(m->kernels.at[i]->name, m->kernels.at[j]->name);
+            assert_true(kernel_hash(m->kernels.at[i]) != kernel_hash(m->kernels.at[j]));
+        }
+    for (int i = 0; i < e->launches.n; i++) {
+        const Launch *l = &e->launches.at[i];
+        assert_int_equal(l->n_args, m->kernels.at[l->kernel]->buffers.n);
+        assert_true(l->outputs != 0);
+        for (int k = 0; k < l->n_args; k++)
+            assert_true(l->args[k].offset % (l->args[k].region == REGION_SCALAR ? 4 : m->align) == 0);
+    }
+    for (int i = 1; i < m->grads.n; i++)
+        assert_true(m->grads.at[i].offset >= m->grads.at[i - 1].offset + m->grads.at[i - 1].bytes);
+    for (int i = 1; i < m->params.n; i++)
+        assert_true(m->params.at[i].offset >= m->params.at[i - 1].offset + m->params.at[i - 1].bytes);
+}
+
+static void modules_keep_their_promises(void **state) {
+    (void)state;
+    int n_refused = 0;
+    for (uint64_t seed = 300; seed < 400; seed++) {
+        Arena *a = arena_new();
+        PassContext c = test_context(a, "host");
+        Module *m = compile(&c, entries[seed % 3], seed);
+        if (m)
+            check_module(m, entries[seed % 3]);
+        else
+            n_refused++;
+        arena_free(a);
+    }
+    assert_true(n_refused <= MAX_REFUSED);
+}
+
+/* Two compilations print the same text after every pass. */
+static void printing_and_determinism(void **state) {
+    (void)state;
+    char *text[2];
+    for (int round = 0; round < 2; round++) {
+        size_t bytes;
+        PassContext c = test_context(arena_new(), "host");
+        c.print_to = open_memstream(&text[round], &bytes);
+        c.checkpoint = CHECKPOINT_SQRT;
+        for (int p = 0; p < PASS_COUNT; p++) c.print_after[p] = true;
+        assert_non_null(compile(&c, ENTRY_STEP, 7));
+        fclose(c.print_to);
+        arena_free(c.arena);
+    }
+    assert_string_equal(text[0], text[1]);
+    for (int p = 0; p < PASS_COUNT; p++) {
+        char heading[64];
+        snprintf(heading, sizeof heading, "# after %s, entry step", pass_info[p].name);
+        assert_non_null(strstr(text[0], heading));
+    }
+    free(text[0]);
+    free(text[1]);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(any_subset_of_passes),
+        cmocka_unit_test(any_order_the_dag_allows),
+        cmocka_unit_test(modules_keep_their_promises),
+        cmocka_unit_test(printing_and_determinism),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
