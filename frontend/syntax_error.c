@@ -32,6 +32,13 @@ static bool is_word(const Token *t) { return t->kind == TOK_NAME || token_is_res
 static bool says(const Token *t, const char *word) { return t->text && strcmp(t->text, word) == 0; }
 static bool in_block(const Situation *s) { return s->p->open.n > 0; }
 
+static const char *described(Arena *a, const Token *t) {
+    if (t->kind == 0) return "the end of the file";
+    if (t->kind == TOK_NEWLINE) return "the end of the line";
+    if (t->kind == TOK_STRING) return "a string";
+    return arena_printf(a, strlen(t->text) > 40 ? "`%.40s...`" : "`%s`", t->text);
+}
+
 /* ---- the mistakes that have an explanation of their own ---------------------------------------- */
 
 static bool unclosed_bracket(const Situation *s) {
@@ -132,6 +139,17 @@ static bool is_body_statement(const Token *t) {
     return t->kind == TOK_RETURN || t->kind == TOK_EMIT || t->kind == TOK_REPEAT || t->kind == TOK_IF_STMT;
 }
 
+/* The word of this language for one of another, or NULL. */
+static const char *translated(const char *word) {
+    static const char *const words[][2] = {
+        {"def", "fn"},     {"func", "fn"},     {"function", "fn"}, {"const", "let"},   {"var", "let"},
+        {"import", "use"}, {"include", "use"}, {"from", "use"},    {"class", "layer"}, {"module", "layer"},
+    };
+    for (size_t i = 0; i < sizeof words / sizeof *words; i++)
+        if (strcmp(words[i][0], word) == 0) return words[i][1];
+    return NULL;
+}
+
 /* At the top level only definitions stand. */
 static bool statement_at_top(const Situation *s) {
     if (in_block(s) || s->previous->kind != TOK_NEWLINE || !expects(s, TOK_MODEL)) return false;
@@ -143,7 +161,8 @@ static bool statement_at_top(const Situation *s) {
     }
     diag_report(s->diag, E0124, s->at, "`%s` does not start a definition", t->text);
     static const char *const starts[] = {"dim", "let", "fn", "layer", "optimizer", "model", "use"};
-    const char *near = diag_nearest(t->text, starts, (int)(sizeof starts / sizeof *starts));
+    const char *near = translated(t->text);
+    if (!near) near = diag_nearest(t->text, starts, (int)(sizeof starts / sizeof *starts));
     if (near)
         diag_help(s->diag, "did you mean `%s`?", near);
     else
@@ -199,6 +218,45 @@ static bool missing_value(const Situation *s) {
     return true;
 }
 
+/* Statements that other languages have and this one writes differently. */
+static bool foreign_statement(const Situation *s) {
+    static const char *const known[][2] = {
+        {"for", "`repeat n { ... }` is unrolled; `scan x over xs { ... }` walks along a tensor"},
+        {"while", "`repeat n { ... }` is unrolled; `scan x over xs { ... }` walks along a tensor"},
+        {"elif", "write `else if`"},
+        {"def", "functions stand at the top level: `fn name(x) { ... }`"},
+        {"const", "write `name = value`"},
+        {"var", "write `name = value`"},
+    };
+    if (s->previous->kind != TOK_NAME || !expects(s, TOK_ASSIGN) || !expects(s, TOK_UPDATE)) return false;
+    for (size_t i = 0; i < sizeof known / sizeof *known; i++) {
+        if (!says(s->previous, known[i][0])) continue;
+        diag_report(s->diag, E0112, s->previous->loc, "`%s` starts no statement", s->previous->text);
+        diag_help(s->diag, "%s", known[i][1]);
+        return true;
+    }
+    return false;
+}
+
+/* `a if c else b` */
+static bool condition_last(const Situation *s) {
+    if (s->found->kind != TOK_IF || !after_operand(s) || s->found->first) return false;
+    diag_report(s->diag, E0112, s->at, "`if` after a value");
+    diag_help(s->diag, "write `if c then a else b`");
+    return true;
+}
+
+/* `x[0] = 1` */
+static bool element_assigned(const Situation *s) {
+    if (s->previous->kind != TOK_LBRACKET || !expects(s, TOK_NAME) || expects_expression(s)) return false;
+    if (s->p->open.n == 0 || vec_last(s->p->open).binders || vec_last(s->p->open).open.kind != TOK_LBRACKET)
+        return false;
+    diag_report(s->diag, E0112, s->at, "expected the name of an index after `[`, found %s",
+                described(s->p->arena, s->found));
+    diag_help(s->diag, "`y[i, j] = ...` defines the whole of y; `update(x, part, start)` replaces a part of x");
+    return true;
+}
+
 static bool second_statement(const Situation *s) {
     if (!expects(s, TOK_NEWLINE) || s->found->first || ends_line(s->found->kind)) return false;
     const int k = s->found->kind;
@@ -210,10 +268,10 @@ static bool second_statement(const Situation *s) {
 }
 
 static bool (*const explanations[])(const Situation *) = {
-    unclosed_bracket,     reserved_name,        statement_at_top,     definition_in_block,
-    expression_statement, update_in_expression, assign_in_expression, chained_comparison,
-    stray_range,          stray_else,           braces_in_expression, missing_else,
-    scan_in_expression,   hyper_of_expression,  missing_value,        second_statement,
+    unclosed_bracket,   reserved_name,       statement_at_top,     definition_in_block,  foreign_statement,
+    condition_last,     element_assigned,    expression_statement, update_in_expression, assign_in_expression,
+    chained_comparison, stray_range,         stray_else,           braces_in_expression, missing_else,
+    scan_in_expression, hyper_of_expression, missing_value,        second_statement,
 };
 
 /* ---- what could have followed -------------------------------------------------------------------- */
@@ -284,13 +342,6 @@ static const char *list(Arena *a, const char *const *names, int n) {
     const char *text = names[0];
     for (int i = 1; i < n; i++) text = arena_printf(a, "%s%s%s", text, i + 1 < n ? ", " : " or ", names[i]);
     return text;
-}
-
-static const char *described(Arena *a, const Token *t) {
-    if (t->kind == 0) return "the end of the file";
-    if (t->kind == TOK_NEWLINE) return "the end of the line";
-    if (t->kind == TOK_STRING) return "a string";
-    return arena_printf(a, strlen(t->text) > 40 ? "`%.40s...`" : "`%s`", t->text);
 }
 
 static void expectation(const Situation *s) {

@@ -8,8 +8,8 @@
  *               `hyper` is one before a number, `scan` after `=` and before a name, `sum[` on one line a reduction.
  *   brackets    are matched: the grammar never sees an unbalanced one, except after an error on the same line.
  *
- * After an error the rest of the line is read in silence (`panic`), up to a NEWLINE, a brace or, inside a bracket
- * that was never closed, a line that is not indented more than the statement was. */
+ * After an error the rest of the statement is read in silence (`panic`): its line and the lines below that are
+ * indented more, or up to a brace.  That also ends the reading of a bracket that was never closed. */
 #include "frontend/parse.h"
 #include "parser.h"
 #include <string.h>
@@ -259,8 +259,9 @@ static bool newline_counts(Parser *p) {
     while (peek(p)->kind == TOK_NEWLINE) p->has_peeked = false;
     const int next = p->peeked.kind;
     if (next == TOK_LBRACE || next == TOK_THEN || next == TOK_ELSE) return false;
-    if (in_bracket(p)) { /* after an error a bracket that was never closed must not swallow the file */
-        if (!p->panic || p->peeked.indent > p->line_indent || next == TOK_RPAREN || next == TOK_RBRACKET) return false;
+    if (p->panic && next != 0 && next != TOK_RBRACE && p->peeked.indent > p->line_indent) return false;
+    if (in_bracket(p)) {
+        if (!p->panic || next == TOK_RPAREN || next == TOK_RBRACKET) return false;
         pop_brackets(p);
     }
     if (p->panic || !wants_more(p->last.kind)) return true;
@@ -392,7 +393,7 @@ static void classify(Parser *p, Token *token) {
     else if (token->kind == TOK_NAME && p->last.kind != TOK_DOT)
         token->kind = word_kind(p, token);
     p->binders_closed = false;
-    if (at_line_start(p)) p->line_indent = token->indent;
+    if (at_line_start(p) && !p->panic) p->line_indent = token->indent;
     switch (token->kind) {
     case 0: end_file(p, token); break;
     case TOK_LPAREN:
@@ -436,10 +437,12 @@ int tokens_next(Parser *p, Token *token) {
 
 void tokens_panic(Parser *p) {
     switch (p->last.kind) {
-    case TOK_NEWLINE:
     case TOK_LBRACE:
     case TOK_RBRACE:
     case 0: return;
+    case TOK_NEWLINE: /* the lines below it that are indented more belong to the broken statement */
+        p->panic = peek(p)->kind != 0 && p->peeked.kind != TOK_RBRACE && p->peeked.indent > p->line_indent;
+        return;
     default: p->panic = true;
     }
     /* the bracket may have been left open at the end of the line above */
