@@ -207,8 +207,11 @@ void kernel_print_canonical(FILE *f, const Kernel *k);
 Kernel *kernel_parse(Arena *a, const char *text, const char **error); /* NULL and "line:col: message" */
 const char *kernel_verify(Arena *a, const Kernel *k);                 /* NULL, or the first violation */
 
-/* Runs every program in order on buffers of the kernel's dtypes.  Reports, as *error: out of bounds,
- * reads of uninitialised bytes when `defined` maps are given, two programs writing one element. */
+/* Verifies the kernel, then runs every program in order.  Values are rounded to their dtype after every
+ * instruction; sums and dots add in double, in index order, and round once.  Reported, as *error (in a):
+ * an index outside the buffer's run-time extents, a read of uninitialised bytes when `defined` maps are
+ * given, two lanes of one store or two programs writing one element, a program reading what another
+ * writes (buffers at one address are one memory).  The memory keeps what was stored until then. */
 typedef struct TileMemory {
     void *data;
     int64_t bytes;
