@@ -436,12 +436,14 @@ int tokens_next(Parser *p, Token *token) {
 }
 
 void tokens_panic(Parser *p) {
+    const Token *below;
     switch (p->last.kind) {
     case TOK_LBRACE:
     case TOK_RBRACE:
     case 0: return;
     case TOK_NEWLINE: /* the lines below it that are indented more belong to the broken statement */
-        p->panic = peek(p)->kind != 0 && p->peeked.kind != TOK_RBRACE && p->peeked.indent > p->line_indent;
+        below = p->has_held ? &p->held : peek(p);
+        p->panic = below->kind != 0 && below->kind != TOK_RBRACE && below->indent > p->line_indent;
         return;
     default: p->panic = true;
     }
