@@ -221,7 +221,7 @@ static Text math_call(Printer *p, Op op, const Text *in) {
 /* Integer negation and magnitude wrap at INT32_MIN. */
 static Text integer_unary(Printer *p, Op op, Text x) {
     const char *s = c99_operand(p, x);
-    c99_use(p->unit, C99_ISUB);
+    if (op != OP_SIGN) c99_use(p->unit, C99_ISUB);
     if (op == OP_NEG) return (Text){arena_printf(p->arena, "fusec_isub(0, %s)", x.s), false};
     if (op == OP_ABS) return (Text){arena_printf(p->arena, "%s < 0 ? fusec_isub(0, %s) : %s", s, x.s, s), true};
     return (Text){arena_printf(p->arena, "(%s > 0) - (%s < 0)", s, s), true}; /* sign */

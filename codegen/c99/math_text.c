@@ -108,7 +108,7 @@ uint64_t c99_math_helpers(Op op) {
     Step *result;
     const uint64_t helpers = expand(a, op, &result).helpers;
     arena_free(a);
-    return helpers | (uint64_t)1 << C99_FLOAT;
+    return helpers;
 }
 
 static void print_steps(FILE *f, Recorder *r, const Step *result) {

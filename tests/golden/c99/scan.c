@@ -1,0 +1,20 @@
+/* Compile with -ffp-contract=off (gcc contracts by default) and FLT_EVAL_METHOD 0: then the results are
+ * the same bits on every machine. */
+#include <stdbool.h>
+#include <stdint.h>
+
+#define FUSEC_INF fusec_float(0x7f800000u)
+#define FUSEC_NAN fusec_float(0x7fc00000u)
+
+/* reversed prefix sum: the loop counts up, the index down */
+static void reverse_scan(const float *restrict x, float *restrict y, int32_t S) {
+    for (int32_t m = 0; m < 4; m++) {
+        float v2 = 0.0f;
+        for (int32_t i = 0; i < S; i++) {
+            const float v5 = v2 + x[9 * m - i + S - 1];
+            y[9 * m - i + S - 1] = v5;
+            v2 = v5;
+        }
+        (void)v2;
+    }
+}
