@@ -360,6 +360,7 @@ static void take_brace(Parser *p, Token *token) {
     } else if (p->open.n > 0) {
         suspect_brace(p, token);
         pop(p);
+        if (p->open.n == 0) p->has_suspect = false; /* this definition is closed, however it is indented */
     } else {
         if (!tokens_silent(p)) diag_report(p->diag, E0111, token->loc, "`}` without a `{` before it");
         token->kind = TOK_DSLerror;

@@ -159,6 +159,17 @@ static void test_one_mistake_one_error(void **state) {
     }
 }
 
+static void test_which_brace_is_missing(void **state) {
+    (void)state;
+    Parsed p = parse("fn f(x) {\n    if x {\n        y = 1\n    return y\n}\nfn g(x) { return x }\n");
+    assert_true(reports(&p, "test.dsl:6:1: error: missing `}`: the `{` of line 2 is not closed [E0110]"));
+    assert_int_equal(p.ast->tops.n, 2);
+    arena_free(p.arena);
+    p = parse("fn f(x) {\n    if x {\n  }\n}\nfn g(x) {\n    return x\n");
+    assert_true(reports(&p, "test.dsl:6:13: error: missing `}`: the `{` of line 5 is not closed [E0110]"));
+    arena_free(p.arena);
+}
+
 /* `n` times `unit`, between `before` and `after` */
 static Parsed parse_repeated(const char *before, const char *unit, int n, const char *after) {
     const size_t length = strlen(before) + strlen(unit) * (size_t)n + strlen(after);
@@ -257,6 +268,7 @@ int main(void) {
         cmocka_unit_test(test_places),
         cmocka_unit_test(test_every_error_of_a_file),
         cmocka_unit_test(test_one_mistake_one_error),
+        cmocka_unit_test(test_which_brace_is_missing),
         cmocka_unit_test(test_nesting_is_limited),
         cmocka_unit_test(test_blocks_are_limited),
         cmocka_unit_test(test_what_is_within_limits),
