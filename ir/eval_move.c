@@ -31,7 +31,7 @@ static void read_view(EvalNode *e, const View *v, double outside) {
 }
 
 static View identity_view(int rank) {
-    View v;
+    View v = {0};
     for (int d = 0; d < rank; d++) {
         v.dim[d] = d;
         v.start[d] = 0;

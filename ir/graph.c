@@ -1,6 +1,5 @@
 /* Building and editing graphs. */
 #include "ir/graph.h"
-#include <assert.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -34,15 +33,17 @@ static const Contract *contract_copy(Arena *a, const Contract *c) {
     return copy;
 }
 
-/* By the op's rule, `shape` being the one asked for; a misuse is a bug of the caller. */
+/* A bug of the caller, in every build: going on would compile a wrong program. */
+static void misuse(Op op, const char *why) {
+    fprintf(stderr, "fusec: internal error: building %s: %s\n", op_info[op].text, why);
+    abort();
+}
+
+/* By the op's rule, `shape` being the one asked for. */
 static Node *inferred(Graph *g, Op op, int n_in, Node *const *in, const Attr *attr, Shape shape) {
     DType dtype;
     const char *why = NULL;
-    if (!graph_infer(g->arena, op, n_in, in, attr, &dtype, &shape, &why)) {
-        fprintf(stderr, "fusec: internal error: %s\n", why);
-        assert(!"graph built from operands that do not fit");
-        abort();
-    }
+    if (!graph_infer(g->arena, op, n_in, in, attr, &dtype, &shape, &why)) misuse(op, why);
     return graph_node(g, op, n_in, in, attr, dtype, shape);
 }
 
@@ -52,7 +53,7 @@ static bool brings_own_shape(Op op) {
 }
 
 Node *graph_op(Graph *g, Op op, int n_in, Node *const *in, const Attr *attr) {
-    assert(!brings_own_shape(op));
+    if (brings_own_shape(op)) misuse(op, "has a shape of its own");
     if (op == OP_CONTRACT) return graph_contract(g, n_in, in, attr->contract);
     return inferred(g, op, n_in, in, attr, shape_scalar());
 }
@@ -84,7 +85,7 @@ Node *graph_broadcast(Graph *g, Node *a, Shape s, const int8_t *axes) {
 }
 
 Node *graph_reduce(Graph *g, Op op, Node *a, int n_axes, const int8_t *axes) {
-    assert(n_axes >= 0 && n_axes <= MAX_RANK);
+    if (n_axes < 0 || n_axes > MAX_RANK) misuse(op, "too many axes");
     Attr attr = {.n_axes = n_axes};
     for (int i = 0; i < n_axes; i++) { /* insertion: callers may give axes in any order */
         int at = i;

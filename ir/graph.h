@@ -120,7 +120,7 @@ typedef struct Graph {
 Graph *graph_new(Arena *a, Model *m, Entry e);
 
 /* ---- building: every function infers shape and dtype, folds nothing ------------------------
- * Operands must be legal (the front end has checked them; a violation is a bug and asserts). */
+ * Operands must be legal (the front end has checked them; a violation is a bug and aborts). */
 /* Raw, nothing inferred; copies in[] and attr (NULL: none), and sets attr.dtype for TYPE_ATTR ops. */
 Node *graph_node(Graph *g, Op op, int n_in, Node *const *in, const Attr *attr, DType dtype, Shape shape);
 Node *graph_op(Graph *g, Op op, int n_in, Node *const *in, const Attr *attr); /* infers by the table's shape rule */

@@ -177,6 +177,7 @@ static void parse_sym(Parse *p) {
 
 static TensorDecl parse_decl(Parse *p, const char *name) {
     TensorDecl d = {.name = name};
+    lexer_expect(&p->lex, ':', "':' and a type");
     parse_type(p, &d.dtype, &d.shape);
     if (lexer_word(&p->lex, "in")) {
         d.has_range = true;
@@ -499,10 +500,10 @@ static void parse_statement(Parse *p) {
         return;
     }
     const char *name = lexer_string(&p->lex);
-    bool declares = lexer_take(&p->lex, ':');
+    bool declares = lexer_is(&p->lex, ':');
     if (token_is(&word, "hyper")) {
         parse_hyper(p, name);
-    } else if (token_is(&word, "input") && declares) {
+    } else if (token_is(&word, "input")) {
         vec_push(p->arena, p->model->inputs, parse_decl(p, name));
     } else if (token_is(&word, "output")) {
         if (declares) {

@@ -7,6 +7,8 @@
 #include <stddef.h>
 #include <stdint.h>
 #include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
 #include <cmocka.h>
 
 static void arenas(void **state) {
@@ -27,6 +29,23 @@ static void arenas(void **state) {
     assert_true(arena_bytes(a) > 300000);
     arena_free(a);
     arena_free(NULL);
+}
+
+/* Exit status 3 of a child, which says why. */
+static void out_of_memory(void **state) {
+    (void)state;
+    fflush(NULL);
+    pid_t child = fork();
+    assert_true(child >= 0);
+    if (child == 0) {
+        fclose(stderr);
+        arena_alloc(arena_new(), SIZE_MAX / 2);
+        _exit(0);
+    }
+    int status = 0;
+    assert_int_equal(waitpid(child, &status, 0), child);
+    assert_true(WIFEXITED(status));
+    assert_int_equal(WEXITSTATUS(status), 3);
 }
 
 static void vectors(void **state) {
@@ -242,9 +261,9 @@ static void reshapes(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(arenas),   cmocka_unit_test(vectors),  cmocka_unit_test(dims), cmocka_unit_test(shapes),
-        cmocka_unit_test(tables),   cmocka_unit_test(rounding), cmocka_unit_test(uses), cmocka_unit_test(pruning),
-        cmocka_unit_test(builders), cmocka_unit_test(reshapes),
+        cmocka_unit_test(arenas),  cmocka_unit_test(out_of_memory), cmocka_unit_test(vectors),  cmocka_unit_test(dims),
+        cmocka_unit_test(shapes),  cmocka_unit_test(tables),        cmocka_unit_test(rounding), cmocka_unit_test(uses),
+        cmocka_unit_test(pruning), cmocka_unit_test(builders),      cmocka_unit_test(reshapes),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
