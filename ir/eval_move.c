@@ -163,10 +163,10 @@ static void eval_argmax(EvalNode *e, const int64_t *kept, const int64_t *reduced
             place += index[d] * reduced[d];
         }
         double x = in->data[i];
-        if (!seen[to] || x > best[to] || (isnan(x) && !isnan(best[to]))) {
+        if (!seen[to] || x > best[to] || isnan(x)) {
             seen[to] = true;
             best[to] = x;
-            e->out->data[to] = (double)place;
+            e->out->data[to] = isnan(x) ? 0 : (double)place; /* nothing equals a NaN maximum, nothing exceeds it */
         }
         tensor_next(in, index);
     }

@@ -144,7 +144,7 @@ void graph_result(Graph *g, ResultKind k, int decl, Node *value);
  *
  * RANDOM draws scalar_philox(seed, step, attr.stream, i), i the row-major index in the layout at the
  * BOUND, so that an element does not depend on the run-time extents of the others.
- * ARGMAX: a NaN counts as greatest, as for max.  SLICE must lie inside for every S in [1, bound]. */
+ * ARGMAX is 0 where any value is NaN.  SLICE must lie inside for every S in [1, bound]. */
 bool graph_infer(Arena *a, Op op, int n_in, Node *const *in, const Attr *attr, DType *dtype, Shape *shape, const char **why);
 
 /* users[first[n->id] .. first[n->id + 1]) are the nodes that read n, in order, once per operand. */
