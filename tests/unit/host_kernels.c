@@ -1,0 +1,459 @@
+/* Kernels as host code: compiled in this process for vectors of 16, 8 and 4 lanes, run in two cuts of the grid,
+ * and compared with the interpreter.  f32 agrees to 2e-5 of the larger of 4 and the value (sums of up to a few
+ * hundred terms are taken in another order), everything else exactly; the two cuts agree to the bit. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <cmocka.h>
+#include "codegen/host/host.h"
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { MAX_TEXT = 1 << 16, MAX_BUFFERS = 16, GUARD = 4096 };
+
+static Kernel *parse(Arena *a, const char *text) {
+    const char *error = NULL;
+    Kernel *k = kernel_parse(a, text, &error);
+    if (!k) fail_msg("%s in:\n%s", error, text);
+    const char *violation = kernel_verify(a, k);
+    if (violation) fail_msg("%s in:\n%s", violation, text);
+    return k;
+}
+
+/* ---- data --------------------------------------------------------------------------------------------- */
+static int64_t buffer_bytes(const Buffer *b) {
+    int64_t last = 0;
+    for (int d = 0; d < b->rank; d++) last += (b->dim[d].bound > 0 ? b->dim[d].bound - 1 : 0) * llabs(b->stride[d]);
+    return (last + 1) * dtype_bytes(b->dtype);
+}
+
+static uint32_t random_state;
+static uint32_t random_bits(void) {
+    random_state = random_state * 1664525u + 1013904223u;
+    return random_state >> 8;
+}
+
+static void random_element(DType t, void *data, int64_t i) {
+    const uint32_t r = random_bits();
+    const double x = r % 16 == 0 ? (double)(r / 16 % 5) - 2 : (double)(r % 4001) / 1000 - 2;
+    switch (t) {
+    case DT_BOOL: ((uint8_t *)data)[i] = r & 1; break;
+    case DT_I32: ((int32_t *)data)[i] = (int32_t)(r % 4); break;
+    case DT_F64: ((double *)data)[i] = x; break;
+    case DT_F32: ((float *)data)[i] = (float)x; break;
+    case DT_BF16: ((uint16_t *)data)[i] = (uint16_t)(0x3f80 + r % 200); break;
+    default: ((uint16_t *)data)[i] = (uint16_t)(0x3c00 + r % 1000); break; /* f16 in [1, 2) */
+    }
+}
+
+/* Between two guards that nothing may touch. */
+static uint8_t *guarded(Arena *a, const void *data, int64_t bytes) {
+    uint8_t *p = arena_alloc(a, (size_t)bytes + 2 * GUARD);
+    memset(p, 0xa5, (size_t)bytes + 2 * GUARD);
+    memcpy(p + GUARD, data, (size_t)bytes);
+    return p + GUARD;
+}
+
+static void check_guards(const Kernel *k, int buffer, const uint8_t *p, int64_t bytes) {
+    for (int i = 0; i < GUARD; i++)
+        if (p[-1 - i] != 0xa5 || p[bytes + i] != 0xa5) fail_msg("@%s writes outside %%%s", k->name, k->buffers.at[buffer].name);
+}
+
+static double element(const Buffer *b, const void *data, int64_t i) {
+    switch (b->dtype) {
+    case DT_BOOL: return ((const uint8_t *)data)[i];
+    case DT_I32: return ((const int32_t *)data)[i];
+    case DT_F64: return ((const double *)data)[i];
+    case DT_F32: return ((const float *)data)[i];
+    default: return ((const uint16_t *)data)[i];
+    }
+}
+
+static void compare(const Kernel *k, const Buffer *b, const void *got, const void *want, const char *how) {
+    for (int64_t i = 0; i < buffer_bytes(b) / dtype_bytes(b->dtype); i++) {
+        const double x = element(b, got, i), y = element(b, want, i);
+        if (x == y || (isnan(x) && isnan(y))) continue;
+        const double larger = fabs(y) > 4 ? fabs(y) : 4;
+        const double tolerance = b->dtype == DT_F32 ? 2e-5 * larger : b->dtype == DT_F64 ? 1e-12 * larger : 0;
+        if (!(fabs(x - y) <= tolerance)) fail_msg("@%s (%s) %%%s[%d]: %.9g, not %.9g", k->name, how, b->name, (int)i, x, y);
+    }
+}
+
+/* ---- one kernel ------------------------------------------------------------------------------------------ */
+static const struct {
+    const char *name, *cpu, *features;
+} machines[] = {{"native", NULL, NULL}, {"avx2", "x86-64-v3", ""}, {"sse4", "x86-64-v2", ""}};
+
+static Module module_of(Arena *a, Kernel *k) {
+    Module m = {.arena = a, .name = "m", .source = "test", .align = 64};
+    vec_push(a, m.kernels, k);
+    return m;
+}
+
+static HostJit *jit(Arena *a, Kernel *k, size_t machine) {
+    const Module m = module_of(a, k);
+    const HostOptions o = {.cpu = machines[machine].cpu, .features = machines[machine].features};
+    char *error = NULL;
+    HostJit *j = host_jit(&m, &o, &error);
+    if (!j) fail_msg("@%s (%s): %s", k->name, machines[machine].name, error);
+    return j;
+}
+
+static void run_on(Arena *a, Kernel *k, size_t machine, const int64_t *syms, void *const *start, const TileMemory *want) {
+    HostJit *j = jit(a, k, machine);
+    const int64_t programs = kernel_programs(k, syms);
+    void *cut[2][MAX_BUFFERS];
+    for (int c = 0; c < 2; c++) {
+        for (int i = 0; i < k->buffers.n; i++) cut[c][i] = guarded(a, start[i], want[i].bytes);
+        const int64_t step = c ? 1 : programs;
+        for (int64_t p = 0; p < programs; p += step) host_jit_kernels(j)[0](cut[c], syms, p, p + step);
+    }
+    for (int i = 0; i < k->buffers.n; i++) {
+        compare(k, &k->buffers.at[i], cut[0][i], want[i].data, machines[machine].name);
+        if (memcmp(cut[0][i], cut[1][i], (size_t)want[i].bytes) != 0) fail_msg("@%s: the cut of the grid shows", k->name);
+        check_guards(k, i, cut[0][i], want[i].bytes);
+    }
+    host_jit_free(j);
+}
+
+static void run_everywhere(Arena *a, Kernel *k, const int64_t *syms) {
+    void *start[MAX_BUFFERS];
+    TileMemory want[MAX_BUFFERS];
+    assert_true(k->buffers.n <= MAX_BUFFERS);
+    for (int i = 0; i < k->buffers.n; i++) {
+        const Buffer *b = &k->buffers.at[i];
+        const int64_t bytes = buffer_bytes(b);
+        start[i] = arena_alloc(a, (size_t)bytes);
+        for (int64_t n = 0; n < bytes / dtype_bytes(b->dtype); n++) random_element(b->dtype, start[i], n);
+        want[i] = (TileMemory){.data = arena_dup(a, start[i], (size_t)bytes), .bytes = bytes};
+    }
+    const char *error = NULL;
+    if (!kernel_run(a, k, want, syms, &error)) fail_msg("@%s: %s", k->name, error);
+    for (size_t m = 0; m < sizeof machines / sizeof *machines; m++) run_on(a, k, m, syms, start, want);
+}
+
+/* At the bounds, at half of them, at 1. */
+static void check(const char *text) {
+    Arena *a = arena_new();
+    Kernel *k = parse(a, text);
+    for (int size = 0; size < (k->n_syms ? 3 : 1); size++) {
+        int64_t syms[8] = {0};
+        for (int i = 0; i < k->n_syms; i++) syms[i] = size == 0 ? k->sym_bounds[i] : size == 1 ? (k->sym_bounds[i] + 1) / 2 : 1;
+        run_everywhere(a, k, syms);
+    }
+    arena_free(a);
+}
+
+/* ---- the shared kernels ------------------------------------------------------------------------------------- */
+static char *read_file(Arena *a, const char *path) {
+    FILE *f = fopen(path, "r");
+    assert_non_null(f);
+    char *text = arena_alloc(a, MAX_TEXT);
+    assert_true(fread(text, 1, MAX_TEXT - 1, f) < MAX_TEXT - 1);
+    fclose(f);
+    return text;
+}
+
+static void each_tile_golden_runs(void **state) {
+    (void)state;
+    static const char *const names[] = {"conv", "gather", "gemm", "scan", "scatter", "softmax_loop", "softmax_span"};
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
+        Arena *a = arena_new();
+        check(read_file(a, arena_printf(a, "%s/tests/golden/tile/%s.tile", SOURCE_DIR, names[i])));
+        arena_free(a);
+    }
+}
+
+/* ---- every elementwise op ------------------------------------------------------------------------------------------ */
+static bool takes(Op op, DType t) {
+    switch (op) {
+    case OP_AND: case OP_OR: case OP_NOT: return t == DT_BOOL;
+    case OP_EQ: case OP_NE: case OP_LT: case OP_LE: case OP_GT: case OP_GE: case OP_ADD: case OP_SUB: case OP_MUL:
+    case OP_DIV: case OP_MOD: case OP_POW: case OP_MAX: case OP_MIN: case OP_NEG: case OP_ABS: case OP_SIGN:
+        return t != DT_BOOL;
+    default: return t == DT_F32 || t == DT_F64;
+    }
+}
+
+/* z[i] = op(x[i] - 1, y[i] - 2) (integers of both signs), of dtype t; logarithms and roots see |x|. */
+static void add_op(Arena *a, Module *m, Op op, DType t) {
+    const OpInfo *info = &op_info[op];
+    const char *type = dtype_name(t), *result = info->type == TYPE_BOOL ? "bool" : type;
+    const bool positive = op == OP_LOG || op == OP_LOG1P || op == OP_SQRT || op == OP_RSQRT || (op == OP_POW && t != DT_I32);
+    char *text = arena_printf(a, "kernel @op_%s_%s(%%x: %s[37], %%y: %s[37], %%z: %s[37] out)\n  grid i in 0..37 step 24\n"
+                                 "  %%0 = load %%x[i] : %s[i:24]\n  %%1 = load %%y[i] : %s[i:24]\n",
+                              info->text, type, type, type, result, type, type);
+    if (t == DT_I32)
+        text = arena_printf(a, "%s  %%4 = const 2 : i32\n  %%5 = sub %%0, %%4 : i32[i:24]\n  %%6 = sub %%1, %%4 : i32[i:24]\n", text);
+    if (positive) text = arena_printf(a, "%s  %%2 = abs %%0 : %s[i:24]\n", text, type);
+    const bool steps = op == OP_MOD && t != DT_I32; /* by a constant that no quotient comes near an integer with */
+    if (steps) text = arena_printf(a, "%s  %%7 = const 0.75 : %s\n", text, type);
+    const char *x = t == DT_I32 ? "%5" : positive ? "%2" : "%0", *y = t == DT_I32 ? "%6" : steps ? "%7" : "%1";
+    text = arena_printf(a, "%s  %%3 = %s %s%s%s : %s[i:24]\n  store %%z[i], %%3\n", text, info->text, x, info->arity == 2 ? ", " : "",
+                        info->arity == 2 ? y : "", result);
+    vec_push(a, m->kernels, parse(a, text));
+}
+
+static void run_op(Arena *a, const Kernel *k, fusec_host_kernel code, const char *how) {
+    void *got[3];
+    TileMemory want[3];
+    for (int i = 0; i < 3; i++) {
+        const int64_t bytes = buffer_bytes(&k->buffers.at[i]);
+        uint8_t data[37 * 8];
+        for (int n = 0; n < 37; n++) random_element(k->buffers.at[i].dtype, data, n);
+        got[i] = guarded(a, data, bytes);
+        want[i] = (TileMemory){.data = arena_dup(a, data, (size_t)bytes), .bytes = bytes};
+    }
+    const char *error = NULL;
+    if (!kernel_run(a, k, want, NULL, &error)) fail_msg("@%s: %s", k->name, error);
+    code(got, NULL, 0, 2);
+    compare(k, &k->buffers.at[2], got[2], want[2].data, how);
+    check_guards(k, 2, got[2], want[2].bytes);
+}
+
+static void every_elementwise_op_runs(void **state) {
+    (void)state;
+    Arena *a = arena_new();
+    Module m = {.arena = a, .name = "ops", .source = "test", .align = 64};
+    for (int op = 0; op < OP_COUNT; op++) {
+        if (op_info[op].cls != CLASS_ELEMENT || op == OP_CAST || op == OP_SELECT || op == OP_PHILOX) continue;
+        for (int t = DT_BOOL; t <= DT_F64; t++)
+            if (takes((Op)op, (DType)t)) add_op(a, &m, (Op)op, (DType)t);
+    }
+    for (size_t x = 0; x < sizeof machines / sizeof *machines; x++) {
+        const HostOptions o = {.cpu = machines[x].cpu, .features = machines[x].features};
+        char *error = NULL;
+        HostJit *j = host_jit(&m, &o, &error);
+        if (!j) fail_msg("%s", error);
+        assert_int_equal(host_jit_manifest(j)->n_kernels, m.kernels.n);
+        for (int i = 0; i < m.kernels.n; i++) run_op(a, m.kernels.at[i], host_jit_kernels(j)[i], machines[x].name);
+        host_jit_free(j);
+    }
+    arena_free(a);
+}
+
+static void casts_and_select(void **state) {
+    (void)state;
+    check("kernel @casts(%x: f32[9], %n: i32[9], %c: bool[9], %y: f32[9] out, %m: i32[9] out, %d: bool[9] out)\n"
+          "  grid i in 0..9 step 4\n"
+          "  %0 = load %x[i] : f32[i:4]\n  %1 = load %n[i] : i32[i:4]\n  %2 = load %c[i] : bool[i:4]\n"
+          "  %3 = cast %1 : f32[i:4]\n  %4 = select %2, %0, %3 : f32[i:4]\n  store %y[i], %4\n"
+          "  %5 = cast %0 : i32[i:4]\n  %6 = select %2, %5, %1 : i32[i:4]\n  store %m[i], %6\n"
+          "  %7 = cast %0 : bool[i:4]\n  store %d[i], %7\n");
+}
+
+static void narrow_floats(void **state) {
+    (void)state;
+    check("kernel @narrow(%x: f16[21], %b: bf16[21], %y: f16[21] out, %c: bf16[21] out)\n"
+          "  grid i in 0..21 step 16\n"
+          "  %0 = load %x[i] : f16[i:16]\n  %1 = load %b[i] : bf16[i:16]\n"
+          "  %2 = mul %0, %0 : f16[i:16]\n  store %y[i], %2\n  %3 = cast %0 : bf16[i:16]\n  %4 = add %1, %3 : bf16[i:16]\n"
+          "  store %c[i], %4\n");
+}
+
+static void special_values(void **state) {
+    (void)state;
+    Arena *a = arena_new();
+    Kernel *k = parse(a, "kernel @extremes(%x: f32[5], %y: f32[5], %a: f32[5] out, %b: f32[5] out, %n: i32[5] out, %m: f32[] out)\n"
+                         "  span i in 0..5 step 5\n  %0 = load %x[i] : f32[i:5]\n  %1 = load %y[i] : f32[i:5]\n"
+                         "  %2 = max %0, %1 : f32[i:5]\n  store %a[i], %2\n  %3 = min %0, %1 : f32[i:5]\n  store %b[i], %3\n"
+                         "  %4 = cast %0 : i32[i:5]\n  store %n[i], %4\n  %5 = rmax %0 over i : f32\n  store %m[], %5\n");
+    const float x[5] = {NAN, 1, 3e9f, -INFINITY, -7.9f}, y[5] = {1, NAN, 2, -INFINITY, 0};
+    for (size_t m = 0; m < sizeof machines / sizeof *machines; m++) {
+        HostJit *j = jit(a, k, m);
+        float max[5], min[5], top;
+        int32_t n[5];
+        void *buffers[6] = {(void *)x, (void *)y, max, min, n, &top};
+        host_jit_kernels(j)[0](buffers, NULL, 0, 1);
+        assert_true(isnan(max[0]) && isnan(max[1]) && isnan(min[0]) && isnan(min[1]) && isnan(top));
+        assert_true(max[2] == 3e9f && min[2] == 2 && max[3] == -INFINITY);
+        assert_true(n[0] == 0 && n[2] == INT32_MAX && n[3] == INT32_MIN && n[4] == -7);
+        host_jit_free(j);
+    }
+    arena_free(a);
+}
+
+static void philox_and_scalars(void **state) {
+    (void)state;
+    check("kernel @dropout(%x: f32[20], %seed: i32[], %step: i32[], %y: f32[20] out)\n"
+          "  grid i in 0..20 step 8\n"
+          "  %0 = load %seed[] : i32\n  %1 = load %step[] : i32\n  %2 = index i : i32[i:8]\n  %3 = const 7 : i32\n"
+          "  %4 = philox %0, %1, %3, %2 : f32[i:8]\n  %5 = const 0.5 : f32\n  %6 = lt %4, %5 : bool[i:8]\n"
+          "  %7 = load %x[i] : f32[i:8]\n  %8 = const 0 : f32\n  %9 = select %6, %7, %8 : f32[i:8]\n"
+          "  store %y[i], %9\n");
+}
+
+/* ---- reductions ---------------------------------------------------------------------------------------------------------- */
+static void reductions_in_every_direction(void **state) {
+    (void)state;
+    check("kernel @reduce<B<=13>(%x: f32[B<=13,5,70], %r: f32[B<=13,5] out, %c: f32[5,70] out, %b: f32[70] out, %a: f32[B<=13] out, %t: f32[5] out)\n"
+          "  span i in 0..B<=13 step 13\n  span j in 0..5 step 8\n  span k in 0..70 step 70\n"
+          "  %0 = load %x[i, j, k] : f32[i:13,j:8,k:70]\n"
+          "  %1 = sum %0 over k : f32[i:13,j:8]\n  %2 = rmax %0 over i : f32[j:8,k:70]\n  %3 = rmin %0 over i, j : f32[k:70]\n"
+          "  %4 = sum %0 over j, k : f32[i:13]\n  %5 = rmax %0 over i, k : f32[j:8]\n"
+          "  store %r[i, j], %1\n  store %c[j, k], %2\n  store %b[k], %3\n  store %a[i], %4\n  store %t[j], %5\n");
+    check("kernel @products(%x: i32[11,3], %c: bool[11,3], %p: i32[3] out, %s: i32[] out, %any: bool[3] out, %all: bool[] out)\n"
+          "  span i in 0..11 step 11\n  span j in 0..3 step 3\n  %0 = load %x[i, j] : i32[i:11,j:3]\n"
+          "  %1 = load %c[i, j] : bool[i:11,j:3]\n  %2 = prod %0 over i : i32[j:3]\n  %3 = sum %0 over i, j : i32\n"
+          "  %4 = rmax %1 over i : bool[j:3]\n  %5 = rmin %1 over i, j : bool\n"
+          "  store %p[j], %2\n  store %s[], %3\n  store %any[j], %4\n  store %all[], %5\n");
+}
+
+/* Mean, variance and normalised rows: reductions that depend on reductions, an expensive value used twice. */
+static void layer_norm(void **state) {
+    (void)state;
+    check("kernel @norm(%x: f32[9,100], %g: f32[100], %y: f32[9,100] out, %s: f32[9] out)\n"
+          "  grid m in 0..9 step 4\n  span n in 0..100 step 100\n"
+          "  %0 = load %x[m, n] : f32[m:4,n:100]\n  %1 = sum %0 over n : f32[m:4]\n  %2 = const 100 : f32\n  %3 = div %1, %2 : f32[m:4]\n"
+          "  %4 = sub %0, %3 : f32[m:4,n:100]\n  %5 = mul %4, %4 : f32[m:4,n:100]\n  %6 = sum %5 over n : f32[m:4]\n"
+          "  %7 = div %6, %2 : f32[m:4]\n  %8 = rsqrt %7 : f32[m:4]\n  %9 = mul %4, %8 : f32[m:4,n:100]\n"
+          "  %10 = load %g[n] : f32[n:100]\n  %11 = tanh %10 : f32[n:100]\n  %12 = mul %9, %11 : f32[m:4,n:100]\n"
+          "  store %y[m, n], %12\n  store %s[m], %8\n");
+}
+
+/* Softmax over streamed keys: carried maximum, sum and accumulator, rescaled. */
+static void online_softmax(void **state) {
+    (void)state;
+    check("kernel @attention<S<=40>(%s: f32[6,S<=40], %v: f32[S<=40,20], %o: f32[6,20] out)\n"
+          "  grid m in 0..6 step 4\n  loop j in 0..S<=40 step 16\n  span d in 0..20 step 20\n"
+          "  %0 = full -inf : f32[m:4]\n  %1 = full 0 : f32[m:4]\n  %2 = full 0 : f32[m:4,d:20]\n"
+          "  %20, %21, %22 = for j carry %3 = %0, %4 = %1, %5 = %2 {\n"
+          "    %6 = load %s[m, j] : f32[m:4,j:16]\n    %7 = rmax %6 over j : f32[m:4]\n    %8 = max %3, %7 : f32[m:4]\n"
+          "    %9 = sub %3, %8 : f32[m:4]\n    %10 = exp %9 : f32[m:4]\n    %11 = sub %6, %8 : f32[m:4,j:16]\n"
+          "    %12 = exp %11 : f32[m:4,j:16]\n    %13 = sum %12 over j : f32[m:4]\n    %14 = mul %4, %10 : f32[m:4]\n"
+          "    %15 = add %14, %13 : f32[m:4]\n    %16 = mul %5, %10 : f32[m:4,d:20]\n    %17 = load %v[j, d] : f32[j:16,d:20]\n"
+          "    %18 = dot %12, %17, %16 over j : f32[m:4,d:20]\n    yield %8, %15, %18\n  }\n"
+          "  %23 = div %22, %21 : f32[m:4,d:20]\n  store %o[m, d], %23\n");
+}
+
+/* ---- products ------------------------------------------------------------------------------------------------------------- */
+/* x[M,K] or its transpose, w[K,N] or its transpose, the output plain or transposed: all ragged. */
+static void products_in_every_layout(void **state) {
+    (void)state;
+    for (int layout = 0; layout < 8; layout++) {
+        Arena *a = arena_new();
+        const bool tx = layout & 1, tw = layout & 2, ty = layout & 4;
+        check(arena_printf(a, "kernel @gemm<M<=45>(%%x: f32[%s], %%w: f32[%s], %%b: f32[50], %%y: f32[%s] out)\n"
+                              "  grid m in 0..M<=45 step 20\n  grid n in 0..50 step 36\n  loop k in 0..70 step 32\n"
+                              "  %%0 = full 0 : f32[m:20,n:36]\n  %%5 = for k carry %%1 = %%0 {\n"
+                              "    %%2 = load %%x[%s] : f32[m:20,k:32]\n    %%6 = const 0 : f32\n    %%7 = max %%2, %%6 : f32[m:20,k:32]\n"
+                              "    %%3 = load %%w[%s] : f32[n:36,k:32]\n"
+                              "    %%4 = dot %%7, %%3, %%1 over k : f32[m:20,n:36]\n    yield %%4\n  }\n"
+                              "  %%8 = load %%b[n] : f32[n:36]\n  %%9 = add %%5, %%8 : f32[m:20,n:36]\n  store %%y[%s], %%9\n",
+                           tx ? "70,M<=45" : "M<=45,70", tw ? "50,70" : "70,50", ty ? "50,M<=45" : "M<=45,50", tx ? "k, m" : "m, k",
+                           tw ? "n, k" : "k, n", ty ? "n, m" : "m, n"));
+        arena_free(a);
+    }
+}
+
+/* Several axes in each group, a batch axis, and k long enough to be packed in parts. */
+static void products_of_many_axes(void **state) {
+    (void)state;
+    check("kernel @many(%x: f32[3,5,4,6], %w: f32[4,6,3,7], %y: f32[3,5,3,7] out)\n"
+          "  span a in 0..3 step 3\n  span b in 0..5 step 5\n  span r in 0..4 step 4\n  span s in 0..6 step 6\n"
+          "  span c in 0..3 step 3\n  span d in 0..7 step 7\n"
+          "  %0 = load %x[a, b, r, s] : f32[a:3,b:5,r:4,s:6]\n  %1 = load %w[r, s, c, d] : f32[r:4,s:6,c:3,d:7]\n"
+          "  %2 = full 0 : f32[a:3,b:5,c:3,d:7]\n  %3 = dot %0, %1, %2 over r, s : f32[a:3,b:5,c:3,d:7]\n  store %y[a, b, c, d], %3\n");
+    check("kernel @batch(%x: f32[3,9,8], %w: f32[3,8,17], %y: f32[3,9,17] out)\n"
+          "  span b in 0..3 step 3\n  span m in 0..9 step 9\n  span k in 0..8 step 8\n  span n in 0..17 step 17\n"
+          "  %0 = load %x[b, m, k] : f32[b:3,m:9,k:8]\n  %1 = load %w[b, k, n] : f32[b:3,k:8,n:17]\n"
+          "  %2 = full 1 : f32[b:3,m:9,n:17]\n  %3 = dot %0, %1, %2 over k : f32[b:3,m:9,n:17]\n  store %y[b, m, n], %3\n");
+    check("kernel @long(%x: f32[40,700], %w: f32[700,40], %y: f32[40,40] out)\n"
+          "  span m in 0..40 step 40\n  span k in 0..700 step 700\n  span n in 0..40 step 40\n"
+          "  %0 = load %x[m, k] : f32[m:40,k:700]\n  %1 = load %w[k, n] : f32[k:700,n:40]\n"
+          "  %2 = full 0 : f32[m:40,n:40]\n  %3 = dot %0, %1, %2 over k : f32[m:40,n:40]\n  store %y[m, n], %3\n");
+    check("kernel @vector(%x: f32[30], %w: f32[30,20], %y: f32[20] out, %z: f32[] out)\n"
+          "  span k in 0..30 step 30\n  span n in 0..20 step 20\n"
+          "  %0 = load %x[k] : f32[k:30]\n  %1 = load %w[k, n] : f32[k:30,n:20]\n  %2 = full 0 : f32[n:20]\n"
+          "  %3 = dot %0, %1, %2 over k : f32[n:20]\n  store %y[n], %3\n"
+          "  %4 = const 2 : f32\n  %5 = dot %0, %0, %4 over k : f32\n  store %z[], %5\n");
+}
+
+/* The accumulator is still needed after the dot: no sharing. */
+static void accumulators_that_live_on(void **state) {
+    (void)state;
+    check("kernel @live(%x: f32[8,8], %y: f32[8,8] out, %z: f32[8,8] out)\n"
+          "  span m in 0..8 step 8\n  span n in 0..8 step 8\n  span k in 0..8 step 8\n  loop t in 0..3 step 1\n"
+          "  %0 = load %x[m, k] : f32[m:8,k:8]\n  %1 = load %x[k, n] : f32[n:8,k:8]\n  %2 = full 1 : f32[m:8,n:8]\n"
+          "  %3 = dot %0, %1, %2 over k : f32[m:8,n:8]\n"
+          "  %10, %11 = for t carry %4 = %3, %5 = %3 {\n"
+          "    %6 = dot %0, %1, %4 over k : f32[m:8,n:8]\n    %7 = sub %6, %4 : f32[m:8,n:8]\n    %8 = add %5, %7 : f32[m:8,n:8]\n"
+          "    yield %8, %6\n  }\n  store %y[m, n], %10\n  %12 = add %11, %3 : f32[m:8,n:8]\n  store %z[m, n], %12\n");
+}
+
+/* ---- control and memory order ---------------------------------------------------------------------------------------------- */
+/* Rotating carries: all are computed before any changes. */
+static void carries_change_together(void **state) {
+    (void)state;
+    check("kernel @fibonacci(%x: f32[4], %y: f32[4] out, %z: f32[] out)\n  loop i in 0..7 step 1\n  span c in 0..4 step 4\n"
+          "  %0 = load %x[c] : f32[c:4]\n  %1 = full 1 : f32[c:4]\n  %2 = const 0 : f32\n"
+          "  %10, %11, %12 = for i carry %3 = %0, %4 = %1, %5 = %2 {\n"
+          "    %6 = add %3, %4 : f32[c:4]\n    %7 = sum %3 over c : f32\n    %8 = add %5, %7 : f32\n    yield %4, %6, %8\n  }\n"
+          "  %13 = mul %10, %11 : f32[c:4]\n  store %y[c], %13\n  store %z[], %12\n");
+}
+
+/* A tile is skipped where its condition says so; the accumulator passes through. */
+static void conditional_products(void **state) {
+    (void)state;
+    check("kernel @causal(%q: f32[24,24], %v: f32[24,16], %y: f32[24,16] out)\n"
+          "  grid m in 0..24 step 8\n  loop j in 0..24 step 8\n  span d in 0..16 step 16\n"
+          "  %0 = full 0 : f32[m:8,d:16]\n  %9 = for j carry %1 = %0 {\n"
+          "    %20 = index m : i32[m:8]\n    %21 = rmax %20 over m : i32\n    %22 = index j : i32[j:8]\n    %23 = rmin %22 over j : i32\n"
+          "    %2 = le %23, %21 : bool\n    %8 = if %2 init %1 {\n"
+          "      %3 = load %v[j, d] : f32[j:8,d:16]\n      %4 = load %q[m, j] : f32[m:8,j:8]\n"
+          "      %5 = dot %4, %3, %1 over j : f32[m:8,d:16]\n      yield %5\n    }\n    yield %8\n  }\n  store %y[m, d], %9\n");
+}
+
+/* The load comes before the store to the same memory, its use after. */
+static void loads_stay_before_stores(void **state) {
+    (void)state;
+    check("kernel @swap(%x: f32[8] out, %y: f32[8] out)\n  grid i in 0..8 step 4\n"
+          "  %0 = load %x[i] : f32[i:4]\n  %1 = load %y[i] : f32[i:4]\n  store %x[i], %1\n  store %y[i], %0\n");
+    check("kernel @reverse(%x: f32[36] out)\n  span i in 0..36 step 40\n"
+          "  %0 = load %x[-i + 35] : f32[i:40]\n  store %x[i], %0\n");
+    check("kernel @reread(%x: f32[20] out, %y: f32[20] out)\n  grid i in 0..20 step 20\n"
+          "  %0 = load %x[i] : f32[i:20]\n  %1 = add %0, %0 : f32[i:20]\n  store %x[i], %1\n"
+          "  %2 = load %x[i] : f32[i:20]\n  %3 = mul %2, %0 : f32[i:20]\n  store %y[i], %3\n");
+}
+
+/* A small optimiser step, in place over three buffers. */
+static void adam_in_place(void **state) {
+    (void)state;
+    check("kernel @adam(%w: f32[50] out, %m: f32[50] out, %v: f32[50] out, %g: f32[50], %rate: f32[])\n  grid i in 0..50 step 32\n"
+          "  %0 = load %w[i] : f32[i:32]\n  %1 = load %m[i] : f32[i:32]\n  %2 = load %v[i] : f32[i:32]\n  %3 = load %g[i] : f32[i:32]\n"
+          "  %4 = const 0.9 : f32\n  %5 = const 0.1 : f32\n  %6 = mul %1, %4 : f32[i:32]\n  %7 = mul %3, %5 : f32[i:32]\n"
+          "  %8 = add %6, %7 : f32[i:32]\n  store %m[i], %8\n  %9 = mul %3, %3 : f32[i:32]\n  %10 = abs %2 : f32[i:32]\n"
+          "  %11 = add %10, %9 : f32[i:32]\n  store %v[i], %11\n  %12 = sqrt %11 : f32[i:32]\n  %13 = const 0.01 : f32\n"
+          "  %14 = add %12, %13 : f32[i:32]\n  %15 = div %8, %14 : f32[i:32]\n  %16 = load %rate[] : f32\n"
+          "  %17 = mul %15, %16 : f32[i:32]\n  %18 = sub %0, %17 : f32[i:32]\n  store %w[i], %18\n");
+}
+
+/* Masked loads beside the edge, with another value; a transposed and a strided store. */
+static void masks_strides_quotients(void **state) {
+    (void)state;
+    check("kernel @shift(%x: f32[30], %y: f32[30] out)\n  grid i in 0..30 step 20\n"
+          "  %0 = index i - 1 : i32[i:20]\n  %1 = const 0 : i32\n  %2 = ge %0, %1 : bool[i:20]\n"
+          "  %3 = load %x[i - 1] where %2 else 7 : f32[i:20]\n  store %y[i], %3\n");
+    check("kernel @transpose(%x: f32[19,23], %y: f32[23,19] out, %z: f32[19,46] out)\n  grid i in 0..19 step 8\n  grid j in 0..23 step 16\n"
+          "  %0 = load %x[i, j] : f32[i:8,j:16]\n  store %y[j, i], %0\n  store %z[i, 2*j + 1], %0\n");
+    check("kernel @flat(%x: f32[5,6], %y: f32[30] out)\n  grid i in 0..30 step 16\n"
+          "  %0 = load %x[i / 6, i mod 6] : f32[i:16]\n  store %y[i], %0\n");
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(each_tile_golden_runs),     cmocka_unit_test(every_elementwise_op_runs),
+        cmocka_unit_test(casts_and_select),          cmocka_unit_test(narrow_floats),
+        cmocka_unit_test(special_values),            cmocka_unit_test(philox_and_scalars),
+        cmocka_unit_test(reductions_in_every_direction), cmocka_unit_test(layer_norm),
+        cmocka_unit_test(online_softmax),            cmocka_unit_test(products_in_every_layout),
+        cmocka_unit_test(products_of_many_axes),     cmocka_unit_test(accumulators_that_live_on),
+        cmocka_unit_test(carries_change_together),   cmocka_unit_test(conditional_products),
+        cmocka_unit_test(loads_stay_before_stores),  cmocka_unit_test(adam_in_place),
+        cmocka_unit_test(masks_strides_quotients),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
