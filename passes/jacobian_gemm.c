@@ -25,7 +25,8 @@ static Node *emit_contract(Rewriter *r, const Contract *c, Node *const *in) {
 
 static Node *drop_guards(Rewriter *r, const Node *n) {
     const Contract *c = n->attr->contract;
-    Contract kept = copy_contract(r, c);
+    Contract kept = *c;
+    kept.guard = ARENA_ARRAY(r->scratch, Guard, c->n_guards);
     kept.n_guards = 0;
     for (int i = 0; i < c->n_guards; i++)
         if (!guard_always_holds(c, &c->guard[i])) kept.guard[kept.n_guards++] = c->guard[i];
@@ -49,10 +50,12 @@ static void remove_loop(Contract *c, Node *const *in, int loop) {
 }
 
 static Node *drop_unit_loops(Rewriter *r, const Node *n) {
+    bool any = false;
+    for (int l = 0; l < n->attr->contract->n_loops; l++) any |= is_unit(n->attr->contract->extent[l]);
+    if (!any) return NULL;
     Contract c = copy_contract(r, n->attr->contract);
     for (int l = c.n_loops - 1; l >= 0; l--)
         if (is_unit(c.extent[l])) remove_loop(&c, n->in, l);
-    if (c.n_loops == n->attr->contract->n_loops) return NULL;
     return rewrite_reshape(r, emit_contract(r, &c, n->in), n->shape);
 }
 

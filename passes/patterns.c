@@ -44,10 +44,9 @@ static Token next_token(Match *m) {
         m->at = end;
         return t;
     }
-    size_t length = strspn(m->at, "abcdefghijklmnopqrstuvwxyz_KL0123456789");
-    assert(length < sizeof t.name);
-    memcpy(t.name, m->at, length);
-    m->at += length;
+    size_t length = 0;
+    for (; isalnum((unsigned char)*m->at) || *m->at == '_'; m->at++)
+        if (length + 1 < sizeof t.name) t.name[length++] = *m->at;
     t.call = *m->at == '(';
     m->at += t.call;
     return t;
@@ -85,7 +84,7 @@ static bool bind(Node **place, Node *n) {
 static bool match_node(Match *m, Node *n) {
     Token t = next_token(m);
     if (!t.name[0]) return match_constant(m, n, t.number);
-    if (t.call) return rewrite_seen(m->r, n, op_named(t.name)) && match_operands(m, n);
+    if (t.call) return strcmp(t.name, op_info[n->op].text) == 0 && rewrite_seen(m->r, n, n->op) && match_operands(m, n);
     if (t.name[0] == 'K' || t.name[0] == 'L')
         return rewrite_seen(m->r, n, OP_CONST) && bind(&m->constant[t.name[0] - 'K'], n);
     return bind(&m->letter[t.name[0] - 'a'], n);

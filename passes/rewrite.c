@@ -69,19 +69,29 @@ static bool node_equal(const Node *a, const Node *b) {
 }
 
 /* ---- the set of nodes -------------------------------------------------------------------------- */
-static Node **slot_of(Rewriter *r, const Node *n) {
-    int i = (int)(hash_node(n) & (uint64_t)(r->table_size - 1));
-    while (r->table[i] && !node_equal(r->table[i], n)) i = (i + 1) & (r->table_size - 1);
+struct NodeSlot {
+    uint64_t hash;
+    Node *node;
+};
+
+static struct NodeSlot *slot_of(Rewriter *r, const Node *n, uint64_t hash) {
+    int i = (int)(hash & (uint64_t)(r->table_size - 1));
+    while (r->table[i].node && (r->table[i].hash != hash || !node_equal(r->table[i].node, n)))
+        i = (i + 1) & (r->table_size - 1);
     return &r->table[i];
 }
 
-static void grow_table(Rewriter *r) {
-    Node **old = r->table;
+static void grow_table(Rewriter *r, int least) {
+    struct NodeSlot *old = r->table;
     int old_size = r->table_size;
-    r->table_size = old_size ? old_size * 2 : 256;
-    r->table = ARENA_ARRAY(r->scratch, Node *, r->table_size);
-    for (int i = 0; i < old_size; i++)
-        if (old[i]) *slot_of(r, old[i]) = old[i];
+    while (r->table_size <= least) r->table_size = r->table_size ? r->table_size * 2 : 256;
+    r->table = ARENA_ARRAY(r->scratch, struct NodeSlot, r->table_size);
+    for (int i = 0; i < old_size; i++) {
+        if (!old[i].node) continue;
+        int at = (int)(old[i].hash & (uint64_t)(r->table_size - 1));
+        while (r->table[at].node) at = (at + 1) & (r->table_size - 1);
+        r->table[at] = old[i];
+    }
 }
 
 /* ---- constructors -------------------------------------------------------------------------------- */
@@ -110,13 +120,14 @@ static Node *make(Rewriter *r, const Node *candidate) {
         Node *n = (*rule)(r, candidate);
         if (n) return n;
     }
-    if (r->table_used * 2 >= r->table_size) grow_table(r);
-    Node **slot = slot_of(r, candidate);
-    if (!*slot) {
-        *slot = append(r, candidate, false);
+    if (r->table_used * 2 >= r->table_size) grow_table(r, r->table_size);
+    uint64_t hash = hash_node(candidate);
+    struct NodeSlot *slot = slot_of(r, candidate, hash);
+    if (!slot->node) {
+        *slot = (struct NodeSlot){hash, append(r, candidate, false)};
         r->table_used++;
     }
-    return *slot;
+    return slot->node;
 }
 
 Node *rewrite_node(Rewriter *r, Op op, int n_in, Node *const *in, const Attr *attr, DType dtype, Shape shape) {
@@ -180,13 +191,14 @@ static bool *find_opaque(Arena *a, const Graph *g) {
 Graph *rewrite_graph(PassContext *c, Graph *g, RewriteRules *rules) {
     Rewriter r = {.g = graph_new(c->arena, g->model, g->entry), .scratch = arena_new(), .rules = rules};
     graph_renumber(g);
-    grow_table(&r);
+    grow_table(&r, 2 * g->nodes.n);
     Node **copy = ARENA_ARRAY(r.scratch, Node *, g->nodes.n);
     const bool *opaque = find_opaque(r.scratch, g);
     for (int i = 0; i < g->nodes.n; i++) {
         const Node *n = g->nodes.at[i];
         Node candidate = *n;
-        candidate.in = ARENA_ARRAY(r.scratch, Node *, n->n_in);
+        Node *operands[8];
+        candidate.in = n->n_in <= 8 ? operands : ARENA_ARRAY(r.scratch, Node *, n->n_in);
         for (int k = 0; k < n->n_in; k++) candidate.in[k] = copy[n->in[k]->id];
         r.at = n;
         copy[i] = opaque[i] ? append(&r, &candidate, true) : make(&r, &candidate);

@@ -21,9 +21,9 @@ struct Rewriter {
     Graph *g; /* the new graph */
     Arena *scratch;
     RewriteRules *rules;
-    const Node *at;   /* the old node being made again: it gives phase, remat and place */
-    VEC(bool) opaque; /* by new id: a gradient is taken by it, so it is neither looked through nor merged */
-    Node **table;     /* open-addressing set of nodes by structure; size is a power of two */
+    const Node *at;         /* the old node being made again: it gives phase, remat and place */
+    VEC(bool) opaque;       /* by new id: a gradient is taken by it, so it is neither looked through nor merged */
+    struct NodeSlot *table; /* open-addressing set of nodes by structure; size is a power of two */
     int table_size, table_used;
 };
 
