@@ -1,0 +1,215 @@
+/* Inside the front end: lowering is an abstract interpreter over the tree.  Values are constants or
+ * graph nodes; calls are inlined, `repeat` is unrolled, `if` on constants is decided.  It runs once
+ * per entry; after an error an expression yields a poison value that silences what follows. */
+#ifndef FUSEC_FRONTEND_LOWER_H
+#define FUSEC_FRONTEND_LOWER_H
+#include "frontend/program.h"
+
+enum {
+    MAX_REPEAT = 100000,   /* iterations of one repeat */
+    MAX_EVAL_DEPTH = 2000, /* expressions inside expressions, calls inlined */
+    MAX_LIST = 1 << 16
+};
+enum { MAX_NODES = 4000000, MAX_STATEMENTS = 5000000 }; /* per entry */
+
+/* ---- names of parameters and states (paths.c) ----------------------------------------------
+ * Built from the inside out: a body collects relative paths, and the call that ends adds its
+ * component.  Instances without `as` add none unless one of their paths is taken. */
+typedef struct PathEntry {
+    const char *path;
+    bool state;
+    int index; /* into Lower.params or Lower.states */
+    SrcLoc loc;
+} PathEntry;
+typedef struct PathScope {
+    VEC(PathEntry) entries;
+    NameMap taken;
+} PathScope;
+
+typedef struct Binding {
+    const char *name;
+    Value value;
+    int state; /* index into Lower.states, or -1 */
+} Binding;
+
+/* One running body: of a call, a model, an optimizer. */
+typedef struct Body Body;
+struct Body {
+    const Top *top; /* NULL for top-level expressions */
+    bool library;
+    Body *up;
+    VEC(Binding) bindings;
+    PathScope *paths;
+    bool returned, poisoned;
+    Value result;
+    int target; /* optimizer: index of the parameter updated, else -1 */
+    bool target_updated;
+    const struct IndexSpace *space; /* inside an indexed definition: values are per element */
+};
+
+typedef struct ParamRef {
+    const char *path;
+    Shape shape;
+    Node *node; /* PARAM; entry init: the initial value */
+    Node *next; /* step: the new value */
+    SrcLoc loc;
+    int decl;           /* index in the model's table */
+    VEC(Node *) random; /* init: their stream is the declaration's index */
+} ParamRef;
+typedef struct StateRef {
+    const char *path;
+    Node *node, *next; /* next: after the last `<-`, else NULL */
+    Node *init;
+    SrcLoc loc;
+    int decl;
+    bool optimizer;
+} StateRef;
+typedef struct OutputRef {
+    const char *name;
+    Node *node;
+    SrcLoc loc;
+} OutputRef;
+
+typedef struct Lower {
+    Arena *arena;
+    Diag *diag;
+    Program *program;
+    Model *model;
+    Graph *g;
+    Entry entry;
+    bool training;
+    bool declaring; /* the first run: fills the model's tables */
+    Phase phase;
+    SrcLoc loc; /* innermost user expression */
+    Body *body;
+    int depth, call_depth, index_depth;
+    int64_t statements;
+    bool stopped; /* a limit was hit: unwind quietly */
+    VEC(ParamRef) params;
+    VEC(StateRef) states;
+    VEC(OutputRef) outputs;
+    VEC(Node *) inputs; /* by declaration */
+    VEC(Node *) hypers;
+    VEC(Node *) dropouts; /* RANDOM nodes of the program, in order; streams follow the parameters' */
+    VEC(SrcLoc) reported; /* line and column of what was said, so that unrolling says it once */
+    const Stmt *train;
+    Value loss;
+    Node *step, *seed;
+} Lower;
+
+/* ---- diagnostics: `help` may be NULL; an error in library code is shown at the user's call ---- */
+Value lower_fail(Lower *L, DiagCode code, SrcLoc loc, const char *help, const char *fmt, ...)
+    __attribute__((format(printf, 5, 6)));
+void lower_warn(Lower *L, DiagCode code, SrcLoc loc, const char *help, const char *fmt, ...)
+    __attribute__((format(printf, 5, 6)));
+
+/* ---- expressions (lower_expr.c) and statements (lower_stmt.c) ------------------------------------ */
+Value lower_expr(Lower *L, const Expr *e);
+Value lower_named(Lower *L, const Expr *e, const char *name);                  /* the whole right side of `name =` */
+bool lower_const_int(Lower *L, const Expr *e, const char *what, int64_t *out); /* false: reported */
+Value lower_arg_value(Lower *L, const Expr *e);                                /* also ranges */
+Value lower_global(Lower *L, Global *g);
+void lower_block(Lower *L, const StmtList *body);
+Binding *body_find(Body *b, const char *name);
+void body_bind(Lower *L, const char *name, Value v);
+Value lower_tuple(Lower *L, int n, const Value *at, ValueKind kind);
+Value lower_results(Lower *L, const Expr *e);             /* may be a TUPLE, which lower_expr refuses */
+bool lower_condition(Lower *L, const Expr *e, bool *out); /* a constant boolean; false: reported */
+
+/* ---- calls (lower_call.c) ------------------------------------------------------------------------ */
+typedef struct ArgValue {
+    Name name; /* text NULL when positional */
+    Value value;
+    SrcLoc loc;
+} ArgValue;
+/* Evaluates one argument; `name` is the formal it is bound to, or NULL. */
+typedef Value (*ArgEval)(Lower *L, void *context, const Expr *e, const char *name);
+Value lower_call(Lower *L, const Expr *e, ArgEval eval, void *context);
+Value lower_plain_arg(Lower *L, void *context, const Expr *e, const char *name);
+/* Binds `first`, then the arguments, then defaults to the formals of `top` in `b`; false: reported. */
+bool lower_bind_formals(Lower *L, Body *b, const Top *top, int n_first, const Value *first, int n, const ArgValue *args,
+                        SrcLoc loc);
+/* The arguments of a call to a definition whose first `skip` formals are given otherwise. */
+ArgValue *lower_args(Lower *L, const Top *top, int skip, const ArgList *args, ArgEval eval, void *context);
+
+/* ---- constants (lower_const.c) ----------------------------------------------------------------- */
+Value const_binary(Lower *L, AstOp op, Value a, Value b, SrcLoc loc);
+Value const_unary(Lower *L, AstOp op, Value a, SrcLoc loc);
+bool val_is_const_number(Value v); /* INT FLOAT BOOL DIM */
+
+/* ---- tensors (lower_tensor.c) --------------------------------------------------------------------- */
+Node *t_node(Lower *L, Op op, int n, Node *const *in, const Attr *attr, DType t, Shape s); /* placed and counted */
+Node *t_const(Lower *L, DType t, Shape s, double v);
+Node *t_unary(Lower *L, Op op, Node *a);
+Node *t_binary(Lower *L, Op op, Node *a, Node *b); /* equal shapes */
+Node *t_select(Lower *L, Node *c, Node *a, Node *b);
+Node *t_cast(Lower *L, Node *a, DType t);
+Node *t_reshape(Lower *L, Node *a, Shape s);
+Node *t_transpose(Lower *L, Node *a, const int8_t *perm);
+Node *t_broadcast(Lower *L, Node *a, Shape s, const int8_t *axes);
+Node *t_expand(Lower *L, Node *a, Shape s); /* aligned at the right, extents of 1 repeat */
+Node *t_reduce(Lower *L, Op op, Node *a, int n, const int8_t *axes);
+Node *t_iota(Lower *L, Shape s, int axis);
+Node *t_extent(Lower *L, Dim d); /* i32 scalar */
+Node *t_slice(Lower *L, Node *a, const Dim *lo, const int64_t *step, Shape s);
+bool check_shape(Lower *L, Shape s, SrcLoc loc);            /* rank and size limits; false: reported */
+bool t_join_shapes(Lower *L, Shape a, Shape b, Shape *out); /* broadcasting; false when they disagree */
+/* A value as a tensor of dtype t (constants convert); NULL: reported. `like` DT_COUNT: by its own kind. */
+Node *value_node(Lower *L, Value v, DType t, SrcLoc loc);
+DType value_dtype(Value v);
+Value v_binary(Lower *L, AstOp op, Value a, Value b, SrcLoc loc);
+Value v_unary(Lower *L, AstOp op, Value a, SrcLoc loc);
+/* Brings n values to one dtype and shape; false: reported. */
+bool v_unify(Lower *L, int n, const Value *v, Node **out, const char *what, SrcLoc loc);
+Value v_pointwise(Lower *L, Op op, int n, const Value *v, const char *what, SrcLoc loc); /* tensors, one at least */
+Value v_matmul(Lower *L, Value a, Value b, SrcLoc loc);
+Value v_cast(Lower *L, Value v, DType t, SrcLoc loc);
+
+/* ---- shapes and subscripts (lower_shape.c) ---------------------------------------------------------- */
+bool lower_shape_list(Lower *L, const ExprList *list, Shape *out); /* [a, b, ..]; false: reported */
+bool value_shape(Lower *L, Value list, SrcLoc loc, Shape *out);
+/* An axis argument (INT, LIST, RANGE, ALL) as sorted axes; -1 when reported, else their number. */
+int value_axes(Lower *L, Value v, int rank, SrcLoc loc, int8_t *axes);
+Value lower_subscript(Lower *L, const Expr *e);
+Value v_gather(Lower *L, Node *table, int axis, Node *ids);
+
+/* ---- built-in functions (lower_builtin.c, lower_move.c) ------------------------------------------------ */
+typedef struct Builtin Builtin;
+typedef struct BuiltinCall {
+    const Builtin *builtin;
+    const Value *arg; /* one per formal, in order */
+    int n_more;       /* variadic: positional values */
+    const Value *more;
+    SrcLoc loc;
+} BuiltinCall;
+struct Builtin {
+    const char *name;
+    const char *formals; /* "x axis=all keep=false"; a leading "*" takes all positional arguments */
+    Value (*run)(Lower *L, const BuiltinCall *c);
+    Op op;
+    bool pointwise; /* may stand in an indexed definition */
+};
+const Builtin *builtin_find(const char *name);
+/* Formal i as text; false past the end.  `has_default` tells whether it may be left out. */
+bool builtin_formal(const Builtin *b, int i, char name[32], bool *variadic, bool *has_default, Value *value);
+int builtin_names(const char **out, int max);
+extern const Builtin builtins_math[], builtins_move[]; /* ended by a NULL name */
+
+/* ---- indexed definitions (lower_index.c) ---------------------------------------------------------------- */
+Value lower_indexed(Lower *L, const BinderList *left, const Expr *body, SrcLoc loc);
+Value lower_reduction(Lower *L, const Expr *e); /* sum[..] outside a definition: no left indices */
+
+/* ---- parameters, states, hypers (lower_param.c), paths (paths.c) ------------------------------------------- */
+Value lower_param(Lower *L, const Expr *e, const char *name);
+Value lower_hyper(Lower *L, const Expr *e, const char *name);
+void lower_state(Lower *L, const Stmt *s);
+void paths_add(Lower *L, PathScope *scope, const char *path, bool state, int index, SrcLoc loc);
+/* Moves what `inner` collected into `outer` under `as`, or under none, or under `fallback` when taken. */
+void paths_merge(Lower *L, PathScope *outer, const PathScope *inner, const char *as, const char *fallback, SrcLoc loc);
+
+/* ---- training (lower_train.c) --------------------------------------------------------------------------------- */
+/* After the model's body: gradients of the selected parameters and, in entry step, their updates.
+ * gradient[i] is that of params.at[i], NULL when it is not trained. */
+void lower_train(Lower *L, PathScope *paths, Node **gradient);
+
+#endif

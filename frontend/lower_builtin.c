@@ -1,0 +1,273 @@
+/* Built-in functions: the table's access, pointwise functions, reductions, random numbers. */
+#include "frontend/lower.h"
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+static const Builtin *const tables[] = {builtins_math, builtins_move};
+enum { N_TABLES = sizeof tables / sizeof *tables };
+
+const Builtin *builtin_find(const char *name) {
+    for (int t = 0; t < N_TABLES; t++)
+        for (const Builtin *b = tables[t]; b->name; b++)
+            if (strcmp(b->name, name) == 0) return b;
+    return NULL;
+}
+
+int builtin_names(const char **out, int max) {
+    int n = 0;
+    for (int t = 0; t < N_TABLES; t++)
+        for (const Builtin *b = tables[t]; b->name && n < max; b++) out[n++] = b->name;
+    return n;
+}
+
+static Value default_value(const char *text, size_t n) {
+    static const struct {
+        const char *text;
+        Value value;
+    } words[] = {{"all", {.kind = VAL_ALL}},
+                 {"none", {.kind = VAL_NONE}},
+                 {"true", {.kind = VAL_BOOL, .i = 1}},
+                 {"false", {.kind = VAL_BOOL, .i = 0}}};
+    for (size_t i = 0; i < sizeof words / sizeof *words; i++)
+        if (strlen(words[i].text) == n && strncmp(words[i].text, text, n) == 0) return words[i].value;
+    return val_int(strtoll(text, NULL, 10));
+}
+
+bool builtin_formal(const Builtin *b, int i, char name[32], bool *variadic, bool *has_default, Value *value) {
+    const char *p = b->formals;
+    for (; i > 0 && p; i--) {
+        p = strchr(p, ' ');
+        if (p) p++;
+    }
+    if (!p || !*p) return false;
+    *variadic = *p == '*';
+    if (*variadic) p++;
+    size_t n = strcspn(p, " "), key = strcspn(p, " =");
+    memcpy(name, p, key < 31 ? key : 31);
+    name[key < 31 ? key : 31] = '\0';
+    *has_default = p[key] == '=';
+    if (*has_default) *value = default_value(p + key + 1, n - key - 1);
+    return true;
+}
+
+/* ---- pointwise ----------------------------------------------------------------------------------- */
+
+/* Constants fold with the reference semantics of the op. */
+static Value run_unary(Lower *L, const BuiltinCall *c) {
+    Value x = c->arg[0];
+    if (x.kind == VAL_DIM) x = val_tensor(t_extent(L, x.dim));
+    if (x.kind == VAL_TENSOR) return v_pointwise(L, c->builtin->op, 1, &x, c->builtin->name, c->loc);
+    bool keeps_int = c->builtin->op == OP_ABS || c->builtin->op == OP_SIGN || c->builtin->op == OP_FLOOR ||
+                     c->builtin->op == OP_CEIL;
+    if (x.kind == VAL_INT && keeps_int) {
+        if (c->builtin->op == OP_FLOOR || c->builtin->op == OP_CEIL) return x;
+        if (c->builtin->op == OP_SIGN) return val_int((x.i > 0) - (x.i < 0));
+        return x.i < 0 ? const_unary(L, AST_NEG, x, c->loc) : x;
+    }
+    if (!val_is_number(x))
+        return lower_fail(L, E0204, c->loc, NULL, "'%s' needs a number or a tensor, not %s", c->builtin->name,
+                          val_describe(L->arena, x));
+    double in[4] = {val_number(x)};
+    return val_float(scalar_op(c->builtin->op, DT_F64, in));
+}
+
+static Value run_stop_gradient(Lower *L, const BuiltinCall *c) {
+    Value x = c->arg[0];
+    return x.kind == VAL_TENSOR ? val_tensor(t_unary(L, OP_STOP_GRADIENT, x.node)) : x;
+}
+
+static Value run_float(Lower *L, const BuiltinCall *c) { return v_cast(L, c->arg[0], DT_F32, c->loc); }
+static Value run_int(Lower *L, const BuiltinCall *c) { return v_cast(L, c->arg[0], DT_I32, c->loc); }
+
+static Value run_floor_div(Lower *L, const BuiltinCall *c) {
+    Value q = v_binary(L, AST_DIV, c->arg[0], c->arg[1], c->loc);
+    q.inexact = false;
+    if (q.kind == VAL_FLOAT) return val_float(floor(q.f));
+    if (q.kind == VAL_TENSOR && dtype_is_float(q.node->dtype)) return val_tensor(t_unary(L, OP_FLOOR, q.node));
+    return q;
+}
+
+static Value run_mod(Lower *L, const BuiltinCall *c) {
+    Value a = c->arg[0], b = c->arg[1];
+    if (a.kind == VAL_TENSOR || b.kind == VAL_TENSOR) return v_pointwise(L, OP_MOD, 2, c->arg, "mod", c->loc);
+    Value q = run_floor_div(L, c);
+    if (q.kind == VAL_POISON) return q;
+    return v_binary(L, AST_SUB, a, v_binary(L, AST_MUL, q, b, c->loc), c->loc);
+}
+
+static Value run_where(Lower *L, const BuiltinCall *c) {
+    Value cond = c->arg[0];
+    Node *branch[2];
+    if (cond.kind != VAL_TENSOR && cond.kind != VAL_BOOL)
+        return lower_fail(L, E0204, c->loc, "compare it, for instance x != 0",
+                          "the condition of 'where' must be boolean, not %s", val_describe(L->arena, cond));
+    if (cond.kind == VAL_BOOL && c->arg[1].kind != VAL_TENSOR && c->arg[2].kind != VAL_TENSOR)
+        return c->arg[cond.i ? 1 : 2];
+    if (value_dtype(cond) != DT_BOOL)
+        return lower_fail(L, E0204, c->loc, "compare it, for instance x != 0",
+                          "the condition of 'where' must be boolean, not %s", val_describe(L->arena, cond));
+    if (!v_unify(L, 2, &c->arg[1], branch, "where", c->loc)) return val_poison();
+    Node *mask = value_node(L, cond, DT_BOOL, c->loc);
+    Shape s;
+    if (!t_join_shapes(L, mask->shape, branch[0]->shape, &s))
+        return lower_fail(L, E0203, c->loc, NULL, "where: the condition %s does not fit the values %s",
+                          shape_text(L->arena, mask->shape), shape_text(L->arena, branch[0]->shape));
+    if (!check_shape(L, s, c->loc)) return val_poison();
+    return val_tensor(t_select(L, t_expand(L, mask, s), t_expand(L, branch[0], s), t_expand(L, branch[1], s)));
+}
+
+/* ---- reductions ------------------------------------------------------------------------------------- */
+
+static double identity_of(Op op, DType t) {
+    switch (op) {
+    case OP_SUM: return 0;
+    case OP_PROD: return 1;
+    case OP_RMIN: return t == DT_I32 ? INT32_MAX : INFINITY;
+    default: return t == DT_I32 ? INT32_MIN : -INFINITY;
+    }
+}
+
+/* Where the mask does not hold an element counts as the identity. */
+static Node *masked(Lower *L, const BuiltinCall *c, Op op, Node *x, Value where) {
+    if (where.kind == VAL_ALL) return x;
+    Node *mask = value_node(L, where, DT_BOOL, c->loc);
+    if (!mask) return NULL;
+    Shape s;
+    if (!t_join_shapes(L, mask->shape, x->shape, &s) || !shape_equal(s, x->shape)) {
+        lower_fail(L, E0203, c->loc, NULL, "%s: the mask %s does not fit %s", c->builtin->name,
+                   shape_text(L->arena, mask->shape), shape_text(L->arena, x->shape));
+        return NULL;
+    }
+    return t_select(L, t_expand(L, mask, s), x, t_const(L, x->dtype, s, identity_of(op, x->dtype)));
+}
+
+static Node *keep_axes(Lower *L, Node *r, Shape s, int n, const int8_t *axes) {
+    for (int i = 0; i < n; i++) s.dim[axes[i]] = dim_fixed(1);
+    return t_reshape(L, r, s);
+}
+
+static Value reduce(Lower *L, const BuiltinCall *c, Value x, const Value *rest) {
+    if (x.kind == VAL_POISON) return x;
+    if (x.kind != VAL_TENSOR || x.node->dtype == DT_BOOL)
+        return lower_fail(L, E0204, c->loc, x.kind == VAL_TENSOR ? "write int(x) or float(x)" : NULL,
+                          "'%s' needs a tensor of numbers, not %s", c->builtin->name, val_describe(L->arena, x));
+    int8_t axes[MAX_RANK];
+    int n = value_axes(L, rest[0], x.node->shape.rank, c->loc, axes);
+    if (n < 0) return val_poison();
+    if (rest[1].kind != VAL_BOOL)
+        return lower_fail(L, E0209, c->loc, NULL, "keep must be true or false, not %s",
+                          val_describe(L->arena, rest[1]));
+    Node *in = masked(L, c, c->builtin->op, x.node, rest[2]);
+    if (!in) return val_poison();
+    Node *r = t_reduce(L, c->builtin->op, in, n, axes);
+    return val_tensor(rest[1].i ? keep_axes(L, r, x.node->shape, n, axes) : r);
+}
+
+static Value run_reduce(Lower *L, const BuiltinCall *c) { return reduce(L, c, c->arg[0], &c->arg[1]); }
+
+/* max and min of several values are elementwise, of one tensor a reduction. */
+static Value run_extreme(Lower *L, const BuiltinCall *c) {
+    if (c->n_more == 1) return reduce(L, c, c->more[0], &c->arg[1]);
+    bool least = c->builtin->op == OP_RMIN;
+    if (c->n_more == 0) return lower_fail(L, E0202, c->loc, NULL, "'%s' needs an argument", c->builtin->name);
+    Value best = c->more[0];
+    for (int i = 1; i < c->n_more && best.kind != VAL_POISON; i++) {
+        Value pair[2] = {best, c->more[i]};
+        if (best.kind == VAL_TENSOR || pair[1].kind == VAL_TENSOR) {
+            best = v_pointwise(L, least ? OP_MIN : OP_MAX, 2, pair, c->builtin->name, c->loc);
+            continue;
+        }
+        Value first = const_binary(L, least ? AST_LE : AST_GE, pair[0], pair[1], c->loc);
+        best = first.kind == VAL_POISON ? first : first.i ? pair[0] : pair[1];
+    }
+    return best;
+}
+
+static Value run_scan(Lower *L, const BuiltinCall *c) {
+    int8_t axes[MAX_RANK];
+    Value x = c->arg[0];
+    if (x.kind != VAL_TENSOR || x.node->dtype == DT_BOOL)
+        return lower_fail(L, E0204, c->loc, NULL, "'%s' needs a tensor of numbers, not %s", c->builtin->name,
+                          val_describe(L->arena, x));
+    int n = value_axes(L, c->arg[1], x.node->shape.rank, c->loc, axes);
+    if (n < 0) return val_poison();
+    if (n != 1) return lower_fail(L, E0208, c->loc, NULL, "'%s' runs along one axis", c->builtin->name);
+    if (c->arg[2].kind != VAL_BOOL || c->arg[3].kind != VAL_BOOL)
+        return lower_fail(L, E0209, c->loc, NULL, "reverse and exclusive are true or false");
+    Attr attr = {.axis = axes[0], .reverse = c->arg[2].i, .exclusive = c->arg[3].i};
+    attr.scan = strcmp(c->builtin->name, "cumsum") == 0 ? SCAN_SUM : SCAN_PROD;
+    return val_tensor(t_node(L, OP_SCAN, 1, &x.node, &attr, x.node->dtype, x.node->shape));
+}
+
+/* How many elements the axes hold: a constant, or an i32 tensor when an extent is bounded. */
+static Value run_size(Lower *L, const BuiltinCall *c) {
+    Value x = c->arg[0];
+    int8_t axes[MAX_RANK];
+    if (x.kind != VAL_TENSOR) return lower_fail(L, E0204, c->loc, NULL, "'size' needs a tensor");
+    int n = value_axes(L, c->arg[1], x.node->shape.rank, c->loc, axes);
+    if (n < 0) return val_poison();
+    Value r = val_int(1);
+    for (int i = 0; i < n; i++) {
+        Value d = val_dim(x.node->shape.dim[axes[i]]);
+        if (d.kind == VAL_DIM) d = val_tensor(t_extent(L, d.dim));
+        r = v_binary(L, AST_MUL, r, d, c->loc);
+    }
+    return r;
+}
+
+/* ---- random numbers ------------------------------------------------------------------------------------ */
+
+static Value run_uniform(Lower *L, const BuiltinCall *c) {
+    Shape s;
+    if (c->arg[0].kind == VAL_TENSOR)
+        s = c->arg[0].node->shape;
+    else if (!value_shape(L, c->arg[0], c->loc, &s))
+        return val_poison();
+    if (!check_shape(L, s, c->loc)) return val_poison();
+    if (!L->seed) L->seed = t_node(L, OP_SEED, 0, NULL, &(Attr){.dtype = DT_I32}, DT_I32, shape_scalar());
+    Node *step = L->entry == ENTRY_INIT ? t_const(L, DT_I32, shape_scalar(), 0)
+                                        : t_node(L, OP_STEP, 0, NULL, &(Attr){.dtype = DT_I32}, DT_I32, shape_scalar());
+    Node *r = t_node(L, OP_RANDOM, 2, (Node *[]){L->seed, step}, &(Attr){.dtype = DT_F32}, DT_F32, s);
+    vec_push(L->arena, L->dropouts, r);
+    return val_tensor(r);
+}
+
+static Value run_later(Lower *L, const BuiltinCall *c) {
+    return lower_fail(L, E0217, c->loc, NULL, "%s(..) is not supported yet", c->builtin->name);
+}
+
+#define REDUCTION "x axis=all keep=false where=all"
+const Builtin builtins_math[] = {
+    {"abs", "x", run_unary, OP_ABS, true},
+    {"sign", "x", run_unary, OP_SIGN, true},
+    {"exp", "x", run_unary, OP_EXP, true},
+    {"log", "x", run_unary, OP_LOG, true},
+    {"log1p", "x", run_unary, OP_LOG1P, true},
+    {"sqrt", "x", run_unary, OP_SQRT, true},
+    {"rsqrt", "x", run_unary, OP_RSQRT, true},
+    {"sin", "x", run_unary, OP_SIN, true},
+    {"cos", "x", run_unary, OP_COS, true},
+    {"tanh", "x", run_unary, OP_TANH, true},
+    {"erf", "x", run_unary, OP_ERF, true},
+    {"floor", "x", run_unary, OP_FLOOR, true},
+    {"ceil", "x", run_unary, OP_CEIL, true},
+    {"stop_gradient", "x", run_stop_gradient, OP_STOP_GRADIENT, true},
+    {"float", "x", run_float, OP_CAST, true},
+    {"int", "x", run_int, OP_CAST, true},
+    {"floor_div", "a b", run_floor_div, OP_DIV, true},
+    {"mod", "a b", run_mod, OP_MOD, true},
+    {"where", "condition a b", run_where, OP_SELECT, true},
+    {"max", "*" REDUCTION, run_extreme, OP_RMAX, true},
+    {"min", "*" REDUCTION, run_extreme, OP_RMIN, true},
+    {"sum", REDUCTION, run_reduce, OP_SUM, false},
+    {"prod", REDUCTION, run_reduce, OP_PROD, false},
+    {"argmax", REDUCTION, run_reduce, OP_ARGMAX, false},
+    {"cumsum", "x axis=-1 reverse=false exclusive=false", run_scan, OP_SCAN, false},
+    {"cumprod", "x axis=-1 reverse=false exclusive=false", run_scan, OP_SCAN, false},
+    {"size", "x axis=all", run_size, OP_EXTENT, false},
+    {"uniform", "shape", run_uniform, OP_RANDOM, false},
+    {"jacobian", "y x batch=none", run_later, OP_GRADIENT, false},
+    {"jvp", "y x v", run_later, OP_GRADIENT, false},
+    {0},
+};

@@ -1,0 +1,258 @@
+/* Statements: bindings, updates, control that is decided here, a model's declarations. */
+#include "frontend/lower.h"
+#include <string.h>
+
+static Value not_built(Lower *L, SrcLoc loc, const char *what) {
+    return lower_fail(L, E0217, loc, NULL, "%s is not supported yet", what);
+}
+
+/* ---- binding ---------------------------------------------------------------------------------- */
+
+static void bind_all(Lower *L, const NameList *names, const Value *v) {
+    for (int i = 0; i < names->n; i++) body_bind(L, names->at[i].text, v ? v[i] : val_poison());
+}
+
+static void assign_results(Lower *L, const Stmt *s) {
+    Value v = lower_results(L, s->values.at[0]);
+    bool fits = v.kind == VAL_TUPLE && v.n == s->names.n;
+    if (!fits && v.kind != VAL_POISON)
+        lower_fail(L, E0211, s->loc, NULL, "%d names are bound to %d value%s", s->names.n,
+                   v.kind == VAL_TUPLE ? v.n : 1, v.kind == VAL_TUPLE && v.n != 1 ? "s" : "");
+    bind_all(L, &s->names, fits ? v.at : NULL);
+}
+
+static void lower_assign(Lower *L, const Stmt *s) {
+    if (s->scan) {
+        not_built(L, s->loc, "`scan`");
+        bind_all(L, &s->names, NULL);
+        return;
+    }
+    if (s->values.n == 1 && s->names.n > 1) {
+        assign_results(L, s);
+        return;
+    }
+    if (s->values.n != s->names.n) {
+        lower_fail(L, E0211, s->loc, NULL, "%d names are bound to %d values", s->names.n, s->values.n);
+        bind_all(L, &s->names, NULL);
+        return;
+    }
+    Value *v = ARENA_ARRAY(L->arena, Value, s->values.n);
+    for (int i = 0; i < s->values.n; i++) v[i] = lower_named(L, s->values.at[i], s->names.at[i].text);
+    bind_all(L, &s->names, v);
+}
+
+static void lower_return(Lower *L, const Stmt *s) {
+    Value *v = ARENA_ARRAY(L->arena, Value, s->values.n);
+    bool poison = false;
+    for (int i = 0; i < s->values.n; i++) {
+        v[i] = s->values.n == 1 ? lower_results(L, s->values.at[i]) : lower_expr(L, s->values.at[i]);
+        poison |= v[i].kind == VAL_POISON;
+    }
+    L->body->returned = true;
+    L->body->result = poison ? val_poison() : s->values.n == 1 ? v[0] : lower_tuple(L, s->values.n, v, VAL_TUPLE);
+}
+
+/* ---- `<-` ---------------------------------------------------------------------------------------- */
+
+/* A value in the dtype and shape of what it replaces; NULL: reported. */
+static Node *fit_update(Lower *L, const Stmt *s, Value v, const Node *old) {
+    Node *node = value_node(L, v, old->dtype, s->values.at[0]->loc);
+    if (!node) return NULL;
+    Shape joined;
+    if (t_join_shapes(L, node->shape, old->shape, &joined) && shape_equal(joined, old->shape))
+        return t_expand(L, node, joined);
+    lower_fail(L, E0203, s->loc, NULL, "'%s' is %s and cannot become %s", s->names.at[0].text,
+               shape_text(L->arena, old->shape), shape_text(L->arena, node->shape));
+    return NULL;
+}
+
+static void lower_update(Lower *L, const Stmt *s) {
+    const char *name = s->names.at[0].text;
+    Binding *b = body_find(L->body, name);
+    Body *body = L->body;
+    bool target = body->target >= 0 && strcmp(name, body->top->formals.at[0].name.text) == 0;
+    Value v = lower_expr(L, s->values.at[0]);
+    if (v.kind == VAL_POISON) return;
+    b = body_find(L->body, name);
+    if (!target && (!b || b->state < 0)) {
+        if (!b || b->value.kind != VAL_POISON)
+            lower_fail(L, E0305, s->names.at[0].loc, "declare it with `state NAME = ...`, or bind anew with `=`",
+                       "'%s' is not a state of this body", name);
+        return;
+    }
+    int state = target ? -1 : b->state;
+    Node *old = target ? L->params.at[body->target].node : L->states.at[state].node;
+    Node *next = fit_update(L, s, v, old);
+    if (!next) return;
+    b->value = val_tensor(next);
+    if (target) {
+        L->params.at[body->target].next = next;
+        body->target_updated = true;
+    } else {
+        L->states.at[state].next = next;
+    }
+}
+
+/* ---- control -------------------------------------------------------------------------------------- */
+
+static void lower_repeat(Lower *L, const Stmt *s) {
+    int64_t n;
+    if (!lower_const_int(L, s->values.at[0], "the count of `repeat`", &n)) return;
+    if (n < 0 || n > MAX_REPEAT) {
+        lower_fail(L, E0216, s->values.at[0]->loc, NULL, "`repeat` %lld times: the count must be in 0 .. %d",
+                   (long long)n, MAX_REPEAT);
+        return;
+    }
+    PathScope *outer = L->body->paths;
+    const char *as = s->as.text ? s->as.text : "repeat";
+    for (int64_t i = 0; i < n && !L->stopped && !L->body->returned; i++) {
+        PathScope inner = {0};
+        if (outer) L->body->paths = &inner;
+        lower_block(L, &s->body);
+        L->body->paths = outer;
+        if (outer) paths_merge(L, outer, &inner, arena_printf(L->arena, "%s.%lld", as, (long long)i), NULL, s->loc);
+    }
+}
+
+static void lower_if(Lower *L, const Stmt *s) {
+    bool c;
+    if (lower_condition(L, s->values.at[0], &c)) lower_block(L, c ? &s->body : &s->orelse);
+}
+
+/* ---- declarations of a model --------------------------------------------------------------------------- */
+
+static bool input_range(Lower *L, const Stmt *s, TensorDecl *t) {
+    if (!s->range) return true;
+    Value v = lower_arg_value(L, s->range);
+    if (v.kind == VAL_POISON) return false;
+    if (v.at[0].kind != VAL_INT || v.at[1].kind != VAL_INT || t->dtype != DT_I32) {
+        lower_fail(L, E0209, s->range->loc, NULL, "the range of an input needs constant integers and an i32 input");
+        return false;
+    }
+    t->has_range = true;
+    t->lo = v.at[0].i, t->hi = v.at[1].i;
+    if (t->lo < t->hi) return true;
+    lower_fail(L, E0208, s->range->loc, NULL, "the range %lld..%lld is empty", (long long)t->lo, (long long)t->hi);
+    return false;
+}
+
+static bool input_type(Lower *L, const Stmt *s, TensorDecl *t) {
+    const char *name = s->dtype.text;
+    if (!dtype_parse(name, &t->dtype)) {
+        lower_fail(L, E0204, s->dtype.loc, "inputs are f32, i32 or bool", "unknown element type '%s'", name);
+        return false;
+    }
+    if (t->dtype == DT_F32 || t->dtype == DT_I32 || t->dtype == DT_BOOL) return true;
+    not_built(L, s->dtype.loc, arena_printf(L->arena, "an input of type %s", name));
+    return false;
+}
+
+static int find_decl(const TensorDecl *at, int n, const char *name) {
+    for (int i = 0; i < n; i++)
+        if (strcmp(at[i].name, name) == 0) return i;
+    return -1;
+}
+
+static void lower_input(Lower *L, const Stmt *s) {
+    TensorDecl t = {.name = s->names.at[0].text, .loc = s->loc};
+    body_bind(L, t.name, val_poison());
+    if (!input_type(L, s, &t) || !lower_shape_list(L, &s->shape, &t.shape) || !input_range(L, s, &t)) return;
+    if (!check_shape(L, t.shape, s->loc)) return;
+    int i = find_decl(L->model->inputs.at, L->model->inputs.n, t.name);
+    if (i < 0) {
+        i = L->model->inputs.n;
+        vec_push(L->arena, L->model->inputs, t);
+    } else if (i < L->inputs.n && L->inputs.at[i]) {
+        lower_fail(L, E0207, s->names.at[0].loc, NULL, "the input '%s' is declared twice", t.name);
+        return;
+    }
+    while (L->inputs.n <= i) vec_push(L->arena, L->inputs, NULL);
+    Attr attr = {.decl = i, .dtype = t.dtype};
+    L->inputs.at[i] = t_node(L, OP_INPUT, 0, NULL, &attr, t.dtype, t.shape);
+    body_bind(L, t.name, val_tensor(L->inputs.at[i]));
+}
+
+static void lower_output(Lower *L, const Stmt *s) {
+    const char *name = s->names.at[0].text;
+    Binding *b = body_find(L->body, name);
+    Value v = val_poison();
+    if (s->values.n) {
+        v = lower_named(L, s->values.at[0], name);
+        body_bind(L, name, v);
+    } else if (b) {
+        v = b->value;
+    } else {
+        lower_fail(L, E0201, s->loc, NULL, "unknown name '%s'", name);
+    }
+    Node *node = value_node(L, v, v.kind == VAL_INT ? DT_F32 : DT_COUNT, s->loc);
+    if (!node) return;
+    for (int i = 0; i < L->outputs.n; i++)
+        if (strcmp(L->outputs.at[i].name, name) == 0) {
+            lower_fail(L, E0207, s->names.at[0].loc, NULL, "the output '%s' is declared twice", name);
+            return;
+        }
+    vec_push(L->arena, L->outputs, (OutputRef){name, node, s->loc});
+}
+
+static void lower_precision(Lower *L, const Stmt *s) {
+    static const char *const later[] = {"tf32", "bf16", "f16"};
+    const char *name = s->names.at[0].text;
+    if (strcmp(name, "f32") == 0) return;
+    for (int i = 0; i < 3; i++)
+        if (strcmp(name, later[i]) == 0) {
+            not_built(L, s->loc, arena_printf(L->arena, "precision %s", name));
+            return;
+        }
+    lower_fail(L, E0201, s->names.at[0].loc, "f32, tf32, bf16 or f16", "unknown precision '%s'", name);
+}
+
+static void lower_train_statement(Lower *L, const Stmt *s) {
+    if (L->train) {
+        lower_fail(L, E0207, s->loc, NULL, "a model has one `train`");
+        return;
+    }
+    L->train = s;
+    Binding *b = body_find(L->body, s->train->loss.text);
+    L->loss = b ? b->value : lower_fail(L, E0201, s->train->loss.loc, NULL, "unknown name '%s'", s->train->loss.text);
+    if (L->loss.kind == VAL_POISON) return;
+    bool scalar = L->loss.kind == VAL_TENSOR && L->loss.node->shape.rank == 0 && dtype_is_float(L->loss.node->dtype);
+    if (!scalar)
+        L->loss = lower_fail(L, E0303, s->train->loss.loc, "reduce it, for instance with mean(..)",
+                             "the loss must be a float scalar, not %s", val_describe(L->arena, L->loss));
+}
+
+static void lower_statement(Lower *L, const Stmt *s) {
+    switch (s->kind) {
+    case STMT_ASSIGN: lower_assign(L, s); break;
+    case STMT_INDEXED: body_bind(L, s->names.at[0].text, lower_indexed(L, &s->binders, s->values.at[0], s->loc)); break;
+    case STMT_UPDATE: lower_update(L, s); break;
+    case STMT_RETURN: lower_return(L, s); break;
+    case STMT_EMIT: not_built(L, s->loc, "`emit`"); break;
+    case STMT_IF: lower_if(L, s); break;
+    case STMT_REPEAT: lower_repeat(L, s); break;
+    case STMT_SCAN: not_built(L, s->loc, "`scan`"); break;
+    case STMT_CHECKPOINT: not_built(L, s->loc, "`checkpoint`"); break;
+    case STMT_SAVE: not_built(L, s->loc, "`save`"); break;
+    case STMT_RECOMPUTE: not_built(L, s->loc, "`recompute`"); break;
+    case STMT_STATE: lower_state(L, s); break;
+    case STMT_INPUT: lower_input(L, s); break;
+    case STMT_OUTPUT: lower_output(L, s); break;
+    case STMT_PRECISION: lower_precision(L, s); break;
+    case STMT_TRAIN: lower_train_statement(L, s); break;
+    }
+}
+
+void lower_block(Lower *L, const StmtList *body) {
+    for (int i = 0; i < body->n && !L->body->returned && !L->stopped; i++) {
+        const Stmt *s = body->at[i];
+        SrcLoc outer = L->loc;
+        if (!loc_in_library(L->diag, s->loc)) L->loc = s->loc;
+        if (++L->statements > MAX_STATEMENTS) {
+            lower_fail(L, E0216, s->loc, NULL, "the program unrolls to more than %d statements", MAX_STATEMENTS);
+            L->stopped = true;
+        } else {
+            lower_statement(L, s);
+        }
+        L->loc = outer;
+    }
+}

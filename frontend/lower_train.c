@@ -1,0 +1,145 @@
+/* `train`: which parameters, their gradients, clipping, and the optimizer's body for each. */
+#include "frontend/lower.h"
+#include <string.h>
+
+/* `*` matches any characters; linear in text for the last star, so no pattern is slow. */
+static bool path_matches(const char *pattern, const char *path) {
+    const char *star = NULL, *resume = NULL;
+    while (*path) {
+        if (*pattern == '*') {
+            star = pattern++;
+            resume = path;
+        } else if (*pattern == *path) {
+            pattern++, path++;
+        } else if (star) {
+            pattern = star + 1;
+            path = ++resume;
+        } else {
+            return false;
+        }
+    }
+    while (*pattern == '*') pattern++;
+    return *pattern == '\0';
+}
+
+static const char *nearest_path(Lower *L, const char *pattern) {
+    const char **names = ARENA_ARRAY(L->arena, const char *, L->params.n + 1);
+    for (int i = 0; i < L->params.n; i++) names[i] = L->params.at[i].path;
+    return diag_nearest(pattern, names, L->params.n);
+}
+
+static bool select_by(Lower *L, const Pick *pick, bool *selected) {
+    if (pick->sliced) {
+        lower_fail(L, E0217, pick->pattern.loc, NULL, "`only` with a slice is not supported yet");
+        return false;
+    }
+    bool any = false;
+    for (int i = 0; i < L->params.n; i++)
+        if (path_matches(pick->pattern.text, L->params.at[i].path)) any = selected[i] = true;
+    if (any) return true;
+    const char *near = nearest_path(L, pick->pattern.text);
+    lower_fail(L, E0304, pick->pattern.loc, near ? arena_printf(L->arena, "did you mean \"%s\"?", near) : NULL,
+               "no parameter matches \"%s\"", pick->pattern.text);
+    return false;
+}
+
+static bool select_parameters(Lower *L, const Train *t, bool *selected) {
+    bool ok = true;
+    for (int i = 0; i < L->params.n; i++) selected[i] = t->only.n == 0;
+    for (int i = 0; i < t->only.n; i++) ok &= select_by(L, &t->only.at[i], selected);
+    for (int i = 0; ok && L->declaring && i < L->params.n; i++)
+        L->model->params.at[L->params.at[i].decl].trainable = selected[i];
+    return ok;
+}
+
+static void make_gradients(Lower *L, const bool *selected, Node **gradient) {
+    L->phase = PHASE_BACKWARD;
+    for (int i = 0; i < L->params.n; i++) {
+        Node *p = L->params.at[i].node;
+        if (!selected[i]) continue;
+        L->loc = L->params.at[i].loc;
+        gradient[i] = L->entry == ENTRY_INIT
+                          ? t_const(L, p->dtype, p->shape, 0)
+                          : t_node(L, OP_GRADIENT, 2, (Node *[]){L->loss.node, p}, NULL, p->dtype, p->shape);
+    }
+    L->phase = PHASE_FORWARD;
+}
+
+static Node *sum_of_squares(Lower *L, Node *g) {
+    int8_t axes[MAX_RANK];
+    for (int d = 0; d < g->shape.rank; d++) axes[d] = (int8_t)d;
+    return t_reduce(L, OP_SUM, t_binary(L, OP_MUL, g, g), g->shape.rank, axes);
+}
+
+/* Scales all gradients by min(1, c / norm), the norm over all that are selected (Pascanu et al., 2013). */
+static void clip_gradients(Lower *L, const Expr *e, Node **gradient) {
+    Node *limit = value_node(L, lower_expr(L, e), DT_F32, e->loc), *total = NULL;
+    if (!limit) return;
+    if (limit->shape.rank) {
+        lower_fail(L, E0204, e->loc, NULL, "clip_norm must be a number, not a tensor %s",
+                   shape_text(L->arena, limit->shape));
+        return;
+    }
+    L->loc = e->loc;
+    for (int i = 0; i < L->params.n; i++) {
+        if (!gradient[i]) continue;
+        Node *s = sum_of_squares(L, gradient[i]);
+        total = total ? t_binary(L, OP_ADD, total, s) : s;
+    }
+    if (!total) return;
+    Shape scalar = shape_scalar();
+    Node *norm = t_binary(L, OP_ADD, t_unary(L, OP_SQRT, total), t_const(L, DT_F32, scalar, 1e-12));
+    Node *scale = t_binary(L, OP_MIN, t_const(L, DT_F32, scalar, 1), t_binary(L, OP_DIV, limit, norm));
+    for (int i = 0; i < L->params.n; i++)
+        if (gradient[i]) gradient[i] = t_binary(L, OP_MUL, gradient[i], t_expand(L, scale, gradient[i]->shape));
+}
+
+/* The optimizer's body on parameter i; its states are named PATH.NAME. */
+static bool update_parameter(Lower *L, const Top *top, int i, Node *g, int n, const ArgValue *args, PathScope *paths) {
+    PathScope inner = {0};
+    Body b = {.top = top, .library = loc_in_library(L->diag, top->loc), .up = L->body, .paths = &inner, .target = i};
+    const Value first[2] = {val_tensor(L->params.at[i].node), val_tensor(g)};
+    SrcLoc loc = L->train->loc;
+    if (!lower_bind_formals(L, &b, top, 2, first, n, args, loc)) return false;
+    L->body = &b;
+    L->loc = loc;
+    lower_block(L, &top->body);
+    L->body = b.up;
+    paths_merge(L, paths, &inner, L->params.at[i].path, NULL, loc);
+    if (b.poisoned) return false;
+    if (b.target_updated) return true;
+    lower_fail(L, E0309, loc, arena_printf(L->arena, "write %s <- ...", top->formals.at[0].name.text),
+               "the optimizer '%s' does not update its parameter", top->name.text);
+    return false;
+}
+
+static const Top *find_optimizer(Lower *L, const Train *t) {
+    const Top *top = program_function(L->program, t->optimizer.text, false);
+    if (top && top->kind == TOP_OPTIMIZER) return top;
+    lower_fail(L, E0201, t->optimizer.loc, NULL, top ? "'%s' is not an optimizer" : "unknown optimizer '%s'",
+               t->optimizer.text);
+    return NULL;
+}
+
+static void lower_step(Lower *L, const Train *t, const Top *top, PathScope *paths, Node **gradient) {
+    L->phase = PHASE_UPDATE;
+    ArgValue *args = lower_args(L, top, 2, &t->args, lower_plain_arg, NULL);
+    for (int i = 0; i < t->args.n; i++)
+        if (args[i].value.kind == VAL_POISON) return;
+    if (t->clip_norm) clip_gradients(L, t->clip_norm, gradient);
+    for (int i = 0; i < L->params.n && !L->stopped; i++)
+        if (gradient[i] && !update_parameter(L, top, i, gradient[i], t->args.n, args, paths)) return;
+}
+
+void lower_train(Lower *L, PathScope *paths, Node **gradient) {
+    const Train *t = L->train->train;
+    bool *selected = ARENA_ARRAY(L->arena, bool, L->params.n + 1);
+    const Top *top = find_optimizer(L, t);
+    if (!select_parameters(L, t, selected) || !top || L->loss.kind != VAL_TENSOR) return;
+    SrcLoc outer = L->loc;
+    make_gradients(L, selected, gradient);
+    L->loc = L->train->loc;
+    if (L->entry != ENTRY_GRAD) lower_step(L, t, top, paths, gradient);
+    L->phase = PHASE_FORWARD;
+    L->loc = outer;
+}

@@ -1,0 +1,56 @@
+/* Names of parameters and states, built from the inside out. */
+#include "frontend/lower.h"
+
+static const PathEntry *taken(const PathScope *scope, const char *path) { return names_get(&scope->taken, path); }
+
+static void add_entry(Lower *L, PathScope *scope, PathEntry e) {
+    const PathEntry *old = taken(scope, e.path);
+    if (old) {
+        lower_fail(L, E0302, e.loc, "give it another name with `as`; to share a value, bind it to a name and use that",
+                   "the %s path '%s' is used twice", e.state ? "state" : "parameter", e.path);
+        return;
+    }
+    vec_push(L->arena, scope->entries, e);
+    names_set(L->arena, &scope->taken, e.path, arena_dup(L->arena, &e, sizeof e));
+}
+
+void paths_add(Lower *L, PathScope *scope, const char *path, bool state, int index, SrcLoc loc) {
+    add_entry(L, scope, (PathEntry){.path = path, .state = state, .index = index, .loc = loc});
+}
+
+static const char *prefixed(Lower *L, const char *component, const char *path) {
+    return component ? arena_printf(L->arena, "%s.%s", component, path) : path;
+}
+
+/* The first of inner's paths that is taken in outer, with `component` before it. */
+static const char *first_clash(Lower *L, const PathScope *outer, const PathScope *inner, const char *component) {
+    for (int i = 0; i < inner->entries.n; i++) {
+        const char *path = prefixed(L, component, inner->entries.at[i].path);
+        if (taken(outer, path)) return path;
+    }
+    return NULL;
+}
+
+static const char *free_component(Lower *L, const PathScope *outer, const PathScope *inner, const char *base) {
+    const char *component = base;
+    for (int k = 1; first_clash(L, outer, inner, component); k++) component = arena_printf(L->arena, "%s_%d", base, k);
+    return component;
+}
+
+void paths_merge(Lower *L, PathScope *outer, const PathScope *inner, const char *as, const char *fallback, SrcLoc loc) {
+    const char *component = as;
+    const char *clash = as || !fallback ? NULL : first_clash(L, outer, inner, NULL);
+    if (clash) {
+        component = free_component(L, outer, inner, fallback);
+        if (L->declaring)
+            lower_warn(L, W0303, loc,
+                       "name the instance with `as`, so that its parameter paths stay when the program changes",
+                       "the path '%s' is taken: this instance of %s is named '%s'", clash, fallback, component);
+    }
+    for (int i = 0; i < inner->entries.n; i++) {
+        PathEntry e = inner->entries.at[i];
+        e.path = prefixed(L, component, e.path);
+        if (L->stopped) return;
+        add_entry(L, outer, e);
+    }
+}

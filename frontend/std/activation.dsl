@@ -1,0 +1,32 @@
+# Pointwise functions and softmax.
+
+fn relu(x) { return where(x > 0, x, 0) }
+fn sigmoid(x) { return 0.5 * tanh(0.5 * x) + 0.5 }
+fn silu(x) { return x * sigmoid(x) }
+
+# form "erf": x times the normal distribution function; "tanh": Hendrycks and Gimpel's approximation
+fn gelu(x, form = "erf") {
+    if form == "tanh" { return 0.5 * x * (1 + tanh(0.7978845608028654 * (x + 0.044715 * x^3))) }
+    return 0.5 * x * (1 + erf(x * 0.7071067811865476))
+}
+fn softplus(x) { return max(x, 0) + log1p(exp(-abs(x))) }
+fn clamp(x, lo, hi) { return min(max(x, lo), hi) }
+
+# The maximum cancels, so that no exponent overflows; a row that is -inf everywhere has maximum -inf,
+# raised here to a number from which -inf can be subtracted: its sum is 0, and so is its softmax.
+fn row_max(x, axis) { return stop_gradient(max(max(x, axis = axis, keep = true), -3e38)) }
+
+fn softmax(x, axis = -1) {
+    e = exp(x - row_max(x, axis))
+    return e / max(sum(e, axis = axis, keep = true), 1e-30)
+}
+fn log_softmax(x, axis = -1) {
+    z = x - row_max(x, axis)
+    return z - log(sum(exp(z), axis = axis, keep = true))
+}
+fn logsumexp(x, axis = -1, keep = false) {
+    m = row_max(x, axis)
+    s = m + log(sum(exp(x - m), axis = axis, keep = true))
+    if keep { return s }
+    return sum(s, axis = axis)
+}
