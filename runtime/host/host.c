@@ -1,0 +1,125 @@
+/* The launch table, walked on the host. */
+#include "runtime/host/host.h"
+#include <string.h>
+
+enum { HOST_STEP, HOST_SEED, HOST_ACCUMULATE, HOST_HYPER0, HOST_MAX_ARGS = 256 };
+
+/* Work below this many operations and bytes is not worth waking threads for. */
+#define HOST_SMALL 50000.0
+
+FUSEC_WEAK fusec_status fusec_host_init(fusec_host *h, const fusec_manifest *m, const fusec_host_kernel *kernels,
+                                        const fusec_memory *memory, const fusec_options *options) {
+    int threads;
+    if (!h || !m || !kernels || !memory) return FUSEC_E_ARGUMENT;
+    memset(h, 0, sizeof *h);
+    if (m->abi_version != FUSEC_ABI_VERSION) return FUSEC_E_VERSION;
+    if (m->n_syms > FUSEC_HOST_MAX_SYMS || m->n_hypers > FUSEC_HOST_MAX_HYPERS) return FUSEC_E_UNSUPPORTED;
+    h->manifest = m;
+    h->kernels = kernels;
+    h->memory = *memory;
+    if (options) h->options = *options;
+    threads = h->options.threads > 0 ? h->options.threads : fusec_pool_cores();
+    if (threads > FUSEC_HOST_PIECES) threads = FUSEC_HOST_PIECES;
+    if (h->options.parallel_for || threads == 1) return FUSEC_OK;
+    h->pool = fusec_pool_new(threads);
+    return h->pool ? FUSEC_OK : FUSEC_E_MEMORY;
+}
+
+FUSEC_WEAK void fusec_host_free(fusec_host *h) {
+    fusec_pool_free(h->pool);
+    h->pool = NULL;
+}
+
+/* ---- one launch ------------------------------------------------------------------------------------------ */
+typedef struct host_work {
+    fusec_host_kernel kernel;
+    void **buffers;
+    const int64_t *syms;
+    int64_t programs;
+    int pieces;
+} host_work;
+
+/* Piece i of the grid: by program number, whoever runs it. */
+static void host_piece(void *ctx, int i) {
+    const host_work *w = (const host_work *)ctx;
+    w->kernel(w->buffers, w->syms, w->programs * i / w->pieces, w->programs * (i + 1) / w->pieces);
+}
+
+static int64_t host_programs(const fusec_kernel *k, const int64_t *syms) {
+    int64_t n = 1;
+    for (int a = 0; a < k->n_grid; a++) {
+        const struct fusec_grid *g = &k->grid[a];
+        const int64_t extent = (g->sym < 0 ? 0 : (int64_t)g->scale * syms[g->sym]) + g->shift;
+        n *= extent > 0 ? (extent + g->step - 1) / g->step : 0;
+    }
+    return n;
+}
+
+/* Regions are bytes of the caller; inputs are only read. */
+static void *host_address(const fusec_host *h, const fusec_host_call *call, const fusec_arg *a) {
+    char *base = NULL;
+    switch (a->region) {
+    case FUSEC_R_PARAM: base = (char *)h->memory.params; break;
+    case FUSEC_R_STATE: base = (char *)h->memory.states; break;
+    case FUSEC_R_GRAD: base = (char *)h->memory.grads; break;
+    case FUSEC_R_ARENA: base = (char *)h->memory.arena; break;
+    case FUSEC_R_SCALAR: base = (char *)(uintptr_t)h->scalar; break;
+    case FUSEC_R_INPUT: base = (char *)(uintptr_t)call->inputs[a->index]; break;
+    default: base = (char *)call->outputs[a->index]; break;
+    }
+    return base ? base + a->offset : NULL;
+}
+
+static void host_launch(const fusec_host *h, const fusec_host_call *call, const fusec_launch *l, const int64_t *syms) {
+    const fusec_kernel *k = &h->manifest->kernels[l->kernel];
+    void *buffers[HOST_MAX_ARGS];
+    host_work w = {h->kernels[l->kernel], buffers, syms, host_programs(k, syms), FUSEC_HOST_PIECES};
+    for (int i = 0; i < k->n_args; i++) buffers[i] = host_address(h, call, &h->manifest->args[l->first_arg + (uint32_t)i]);
+    if (w.programs < w.pieces) w.pieces = (int)w.programs;
+    if (w.pieces > 1 && k->flops + k->bytes >= HOST_SMALL) {
+        if (h->options.parallel_for) {
+            h->options.parallel_for(h->options.user, w.pieces, host_piece, &w);
+            return;
+        }
+        if (h->pool) {
+            fusec_pool_run(h->pool, w.pieces, host_piece, &w);
+            return;
+        }
+    }
+    w.kernel(buffers, syms, 0, w.programs);
+}
+
+/* ---- one call -------------------------------------------------------------------------------------------- */
+static void host_scalars(fusec_host *h, const fusec_host_call *call, int accumulate) {
+    h->scalar[HOST_STEP] = (uint32_t)call->step;
+    h->scalar[HOST_SEED] = h->options.seed;
+    h->scalar[HOST_ACCUMULATE] = (uint32_t)accumulate;
+    for (uint32_t i = 0; i < h->manifest->n_hypers; i++) {
+        const float value = call->hypers ? call->hypers[i] : h->manifest->hypers[i].value;
+        memcpy(&h->scalar[HOST_HYPER0 + i], &value, sizeof value);
+    }
+}
+
+FUSEC_WEAK fusec_status fusec_host_run(fusec_host *h, int entry, const fusec_host_call *call) {
+    int32_t extents[FUSEC_HOST_MAX_SYMS];
+    int64_t syms[FUSEC_HOST_MAX_SYMS];
+    uint64_t wanted;
+    const int accumulate = (entry & FUSEC_ACCUMULATE) != 0;
+    fusec_status s;
+    if (!h || !h->manifest || !call) return FUSEC_E_ARGUMENT;
+    entry &= ~FUSEC_ACCUMULATE;
+    if (accumulate && entry != FUSEC_GRAD) return FUSEC_E_ARGUMENT;
+    for (uint32_t i = 0; i < h->manifest->n_syms; i++) {
+        extents[i] = call->syms ? call->syms[i] : h->manifest->syms[i].bound;
+        syms[i] = extents[i];
+    }
+    s = fusec_check(h->manifest, entry, &h->memory, call->inputs, call->outputs, extents, &wanted);
+    if (s != FUSEC_OK) return s;
+    host_scalars(h, call, accumulate);
+    for (uint32_t i = 0; i < h->manifest->entry[entry].n_launches; i++) {
+        const fusec_launch *l = &h->manifest->launches[h->manifest->entry[entry].first_launch + i];
+        if (entry == FUSEC_INFER && l->outputs != ~(uint64_t)0 && !(l->outputs & wanted)) continue;
+        host_launch(h, call, l, syms);
+    }
+    return FUSEC_OK;
+}
