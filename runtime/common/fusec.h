@@ -38,6 +38,7 @@ typedef struct fusec_tensor {
 } fusec_tensor;
 
 enum { FUSEC_INIT, FUSEC_INFER, FUSEC_GRAD, FUSEC_STEP, FUSEC_ENTRIES };
+#define FUSEC_ACCUMULATE 0x100 /* MODEL_run: FUSEC_GRAD | FUSEC_ACCUMULATE adds to the gradients already there */
 
 /* One argument of a launch; regions as in the planner. */
 typedef enum { FUSEC_R_PARAM, FUSEC_R_STATE, FUSEC_R_GRAD, FUSEC_R_ARENA, FUSEC_R_SCALAR, FUSEC_R_INPUT, FUSEC_R_OUTPUT } fusec_region;
@@ -104,5 +105,29 @@ typedef struct fusec_options {
     void (*parallel_for)(void *user, int n, void (*run)(void *ctx, int i), void *ctx);
     void *user;
 } fusec_options;
+
+/* A call is sound: memory large and aligned enough, symbols within their bounds, every input and output that a
+ * launch touches given, integer inputs in their declared ranges.  `wanted`: bit o set when outputs[o] is given. */
+fusec_status fusec_check(const fusec_manifest *m, int entry, const fusec_memory *memory, const void *const *inputs,
+                         void *const *outputs, const int32_t *syms, uint64_t *wanted);
+
+/* Weights as a safetensors file, through the caller's own storage.  Each callback returns 0 when all n bytes moved. */
+typedef struct fusec_io {
+    void *user;
+    int (*write)(void *user, const void *from, uint32_t n);               /* appends; save only */
+    int (*read)(void *user, uint64_t offset, void *to, uint32_t n);       /* load only; fails past the end */
+} fusec_io;
+/* Parameters under their paths, states as `state/PATH`, with a CRC-32 of the data in the metadata. */
+fusec_status fusec_save(const fusec_manifest *m, const fusec_memory *memory, const fusec_io *io);
+/* Nothing is written to memory unless names, dtypes, shapes and the CRC (where the file has one) are right.
+ * FUSEC_E_FORMAT: corrupt, a tensor missing, unknown, twice, or of another shape.  FUSEC_E_FILE: read failed. */
+fusec_status fusec_load(const fusec_manifest *m, const fusec_memory *memory, const fusec_io *io);
+/* CRC-32 (IEEE 802.3) continued from `crc`, 0 at the start. */
+uint32_t fusec_crc32(uint32_t crc, const void *data, uint64_t n);
+
+/* Emitted models define the functions above weakly: several models in one program share them. */
+#ifndef FUSEC_WEAK
+#define FUSEC_WEAK
+#endif
 
 #endif
