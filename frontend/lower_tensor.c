@@ -327,12 +327,13 @@ static Value integer_power(Lower *L, Node *x, int64_t n) {
 
 enum { MAX_UNROLLED_POWER = 64 };
 
+/* none, all and strings equal nothing but themselves, a tensor neither. */
+static bool is_word(Value v) { return v.kind == VAL_NONE || v.kind == VAL_ALL || v.kind == VAL_STRING; }
+
 Value v_binary(Lower *L, AstOp op, Value a, Value b, SrcLoc loc) {
     if (a.kind == VAL_POISON || b.kind == VAL_POISON) return val_poison();
     if (op == AST_MATMUL) return v_matmul(L, a, b, loc);
-    if ((op == AST_EQ || op == AST_NE) &&
-        (a.kind == VAL_NONE || a.kind == VAL_ALL || b.kind == VAL_NONE || b.kind == VAL_ALL))
-        return const_binary(L, op, a, b, loc);
+    if ((op == AST_EQ || op == AST_NE) && (is_word(a) || is_word(b))) return const_binary(L, op, a, b, loc);
     if (a.kind != VAL_TENSOR && b.kind != VAL_TENSOR) return const_binary(L, op, a, b, loc);
     bool power = op == AST_POW && b.kind == VAL_INT && b.i >= -MAX_UNROLLED_POWER && b.i <= MAX_UNROLLED_POWER;
     if (power && (dtype_is_float(a.node->dtype) || (a.node->dtype == DT_I32 && b.i >= 0)))

@@ -19,3 +19,6 @@ fn from_heads(x) { return reshape(transpose(x, [0, 2, 1, 3]), [x.dim(0), x.dim(2
 
 # [T, T]: row i may see columns j <= i
 fn causal(T) { return iota(T, axis = 1, rank = 2) <= iota(T, axis = 0, rank = 2) }
+
+# ids: i32[..] -> f32[.., n]
+fn one_hot(ids, n) { return float(expand_dims(ids, -1) == iota(n, axis = -1, rank = ids.rank + 1)) }
