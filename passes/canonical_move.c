@@ -125,32 +125,37 @@ static Node *reduce_once(Rewriter *r, const Node *n) {
     return rewrite_reduce(r, n->op, x->in[0], n_axes, axes);
 }
 
-/* reduce(broadcast(x)): the new axes of fixed extent need no pass over memory.  Returns the reduction of
- * what is left, and in *repeats how often each value stood there; NULL if no axis goes. */
+/* reduce(broadcast(x)) is a broadcast of a reduction of x: neither the copies nor the values that only
+ * copies follow are walked over.  In *repeats: how often each value stood along new axes of fixed extent;
+ * new axes of run-time extent are still reduced as they are.  NULL where nothing is gained. */
 static Node *reduce_before_broadcast(Rewriter *r, const Node *n, double *repeats) {
     const Node *x = rewrite_seen(r, n->in[0], OP_BROADCAST);
     if (!x) return NULL;
-    int in_dim[MAX_RANK];
-    bool reduced[MAX_RANK] = {false};
-    memset(in_dim, -1, sizeof in_dim);
-    for (int d = 0; d < x->attr->n_axes; d++) in_dim[x->attr->axes[d]] = d;
+    bool is_new[MAX_RANK], reduced[MAX_RANK] = {false};
+    for (int d = 0; d < x->shape.rank; d++) is_new[d] = true;
+    for (int d = 0; d < x->attr->n_axes; d++) is_new[x->attr->axes[d]] = false;
     for (int i = 0; i < n->attr->n_axes; i++) reduced[n->attr->axes[i]] = true;
-    Shape kept = {0};
-    int8_t kept_axes[MAX_RANK], axes[MAX_RANK];
-    int n_axes = 0, gone = 0, n_kept = 0;
-    for (int d = 0; d < x->shape.rank; d++) {
+    Shape spread = {0};
+    int8_t first[MAX_RANK], spread_axes[MAX_RANK], left[MAX_RANK];
+    int n_first = 0, n_left = 0, n_spread = 0, gone = 0;
+    for (int d = 0, in = 0; d < x->shape.rank; d++) {
         Dim extent = x->shape.dim[d];
-        if (reduced[d] && in_dim[d] < 0 && dim_is_fixed(extent) && extent.bound > 0) {
-            *repeats *= (double)extent.bound, gone++;
-            continue;
+        if (!is_new[d]) in++;
+        if (!is_new[d] && reduced[d]) {
+            first[n_first++] = (int8_t)(in - 1);
+        } else if (is_new[d] && reduced[d] && dim_is_fixed(extent) && extent.bound > 0) {
+            *repeats *= (double)extent.bound;
+            gone++;
+        } else {
+            if (reduced[d]) left[n_left++] = (int8_t)spread.rank;
+            if (!is_new[d]) spread_axes[n_spread++] = (int8_t)spread.rank;
+            spread.dim[spread.rank++] = extent;
         }
-        if (in_dim[d] >= 0) kept_axes[n_kept++] = (int8_t)kept.rank;
-        if (reduced[d]) axes[n_axes++] = (int8_t)kept.rank;
-        kept.dim[kept.rank++] = extent;
     }
-    if (gone == 0) return NULL;
-    Node *spread = rewrite_broadcast(r, x->in[0], kept, kept_axes);
-    return n_axes ? rewrite_reduce(r, n->op, spread, n_axes, axes) : spread;
+    if (gone + n_first == 0) return NULL;
+    Node *part = n_first ? rewrite_reduce(r, n->op, x->in[0], n_first, first) : x->in[0];
+    part = rewrite_broadcast(r, part, spread, spread_axes);
+    return n_left ? rewrite_reduce(r, n->op, part, n_left, left) : part;
 }
 
 /* What the reduced axes hold at fixed extents; false if one is bounded. */
