@@ -176,6 +176,7 @@ void pass_tile(PassContext *c, Plan *p) {
         add_axes(&e);
         emit_body(&e);
         close_kernel(&e);
+        if (c->target->backend == BACKEND_NVPTX) kernel_distribute(e.k, c->target);
         pk->tile = e.k;
     }
 }

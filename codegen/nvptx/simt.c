@@ -1,0 +1,256 @@
+/* A kernel for SIMT: one pass over its instructions, each emitted for every register of the calling thread.
+ *
+ * Loops and conditions depend on values that are the same in all threads of a program, so that barriers
+ * are met by all.  Values that only feed shared memory are evaluated where they are staged. */
+#include "codegen/nvptx/simt.h"
+#include <string.h>
+
+/* ---- values ---------------------------------------------------------------------------------------------- */
+typedef struct At {
+    Simt *s;
+    const Coords *c;
+} At;
+static LLVMValueRef axis_of(void *user, int axis) {
+    const At *at = user;
+    return simt_axis_index(at->s, at->c, axis);
+}
+static LLVMValueRef extent_of(void *user, int sym) { return ((const At *)user)->s->sym[sym]; }
+static LLVMValueRef value_of(void *user, int value) {
+    const At *at = user;
+    return simt_value(at->s, value, at->c);
+}
+
+LLVMValueRef simt_index(Simt *s, const Index *x, const Coords *c) {
+    At at = {s, c};
+    const IndexSource source = {.user = &at, .kernel = s->k, .bits = 64, .axis = axis_of, .extent = extent_of, .value = value_of};
+    return emit_index(s->e, &source, x);
+}
+
+static LLVMValueRef element(Simt *s, const Inst *i, const Coords *c) {
+    LLVMValueRef in[4];
+    for (int n = 0; n < i->n_in; n++) in[n] = simt_value(s, i->in[n], c);
+    return emit_element(s->e, i->op, i->type.dtype, s->k->types.at[i->in[i->n_in - 1]].dtype, i->n_in, in);
+}
+
+static LLVMValueRef evaluate(Simt *s, const Inst *i, const Coords *c) {
+    switch (i->kind) {
+    case TI_CONST:
+    case TI_FULL: return emit_const(s->e, i->type.dtype, i->value);
+    case TI_INDEX: return LLVMBuildTrunc(s->e->b, simt_index(s, i->index[0], c), s->e->i32, "");
+    case TI_LOAD: return simt_load(s, i, c);
+    default: return element(s, i, c);
+    }
+}
+
+LLVMValueRef simt_value(Simt *s, int value, const Coords *c) {
+    if (s->shared[value]) return simt_staged(s, value, c);
+    if (s->reg[value]) return s->reg[value][simt_slot(s, &s->k->types.at[value], c)];
+    return evaluate(s, s->def[value], c);
+}
+
+static LLVMValueRef *registers(Simt *s, const TileType *t) { return ARENA_ARRAY(s->arena, LLVMValueRef, simt_slots(s, t)); }
+
+static void eager(Simt *s, const Inst *i) {
+    const int n = simt_slots(s, &i->type);
+    LLVMValueRef *v = registers(s, &i->type);
+    for (int slot = 0; slot < n; slot++) {
+        Coords c = {0};
+        simt_coords(s, &i->type, slot, &c);
+        v[slot] = evaluate(s, i, &c);
+    }
+    s->reg[i->result] = v;
+}
+
+/* ---- structure ---------------------------------------------------------------------------------------------- */
+static void phis(Simt *s, const Inst *i, const int *values, LLVMValueRef **phi) {
+    for (int n = 0; n < i->n_carry; n++) {
+        const TileType *t = &s->k->types.at[values[n]];
+        phi[n] = registers(s, t);
+        for (int slot = 0; slot < simt_slots(s, t); slot++) phi[n][slot] = LLVMBuildPhi(s->e->b, emit_type(s->e, t->dtype), "");
+    }
+}
+
+static void incoming(Simt *s, const Inst *i, LLVMValueRef **phi, const int *values, LLVMBasicBlockRef *from) {
+    for (int n = 0; n < i->n_carry; n++) {
+        const TileType *t = &s->k->types.at[values[n]];
+        for (int slot = 0; slot < simt_slots(s, t); slot++) {
+            Coords c = {0};
+            simt_coords(s, t, slot, &c);
+            LLVMValueRef v = simt_value(s, values[n], &c);
+            *from = LLVMGetInsertBlock(s->e->b);
+            LLVMAddIncoming(phi[n][slot], &v, from, 1);
+        }
+    }
+    *from = LLVMGetInsertBlock(s->e->b);
+}
+
+static const Inst *yield_of(const Inst *i) { return i->body.at[i->body.n - 1]; }
+
+static void loop(Simt *s, const Inst *i) {
+    const Emit *e = s->e;
+    const Axis *axis = &s->k->axes.at[i->axis];
+    LLVMBasicBlockRef head = emit_block(e, s->fn, "loop"), body = emit_block(e, s->fn, "body"), done = emit_block(e, s->fn, "done");
+    LLVMBasicBlockRef from = LLVMGetInsertBlock(e->b);
+    LLVMValueRef **phi = ARENA_ARRAY(s->arena, LLVMValueRef *, i->n_carry + 1), zero = emit_i64(e, 0);
+    LLVMBuildBr(e->b, head);
+    LLVMPositionBuilderAtEnd(e->b, head);
+    LLVMValueRef at = LLVMBuildPhi(e->b, e->i64, "");
+    phis(s, i, i->init, phi);
+    LLVMPositionBuilderBefore(e->b, LLVMGetBasicBlockTerminator(from));
+    incoming(s, i, phi, i->init, &from);
+    LLVMAddIncoming(at, &zero, &from, 1);
+    LLVMPositionBuilderAtEnd(e->b, head);
+    LLVMBuildCondBr(e->b, LLVMBuildICmp(e->b, LLVMIntSLT, at, s->extent[i->axis], ""), body, done);
+    LLVMPositionBuilderAtEnd(e->b, body);
+    s->base[i->axis] = at;
+    for (int n = 0; n < i->n_carry; n++) s->reg[i->carry[n]] = phi[n];
+    s->shared_read = s->shared_written = true; /* by the iteration before */
+    simt_block(s, &i->body);
+    LLVMBasicBlockRef last;
+    incoming(s, i, phi, yield_of(i)->in, &last);
+    LLVMValueRef next = LLVMBuildAdd(e->b, at, emit_i64(e, axis->step), "");
+    LLVMBuildBr(e->b, head);
+    LLVMAddIncoming(at, &next, &last, 1);
+    LLVMPositionBuilderAtEnd(e->b, done);
+    for (int n = 0; n < i->n_carry; n++) s->reg[i->results[n]] = phi[n];
+    s->shared_read = s->shared_written = true;
+}
+
+static void condition(Simt *s, const Inst *i) {
+    const Emit *e = s->e;
+    Coords none = {0};
+    LLVMValueRef cond = simt_value(s, i->in[0], &none);
+    LLVMBasicBlockRef body = emit_block(e, s->fn, "then"), done = emit_block(e, s->fn, "endif");
+    LLVMValueRef **phi = ARENA_ARRAY(s->arena, LLVMValueRef *, i->n_carry + 1);
+    LLVMBasicBlockRef from = LLVMGetInsertBlock(e->b), last;
+    LLVMPositionBuilderAtEnd(e->b, done);
+    phis(s, i, i->results, phi);
+    LLVMPositionBuilderAtEnd(e->b, from);
+    incoming(s, i, phi, i->init, &from);
+    LLVMBuildCondBr(e->b, cond, body, done);
+    LLVMPositionBuilderAtEnd(e->b, body);
+    simt_block(s, &i->body);
+    incoming(s, i, phi, yield_of(i)->in, &last);
+    LLVMBuildBr(e->b, done);
+    LLVMPositionBuilderAtEnd(e->b, done);
+    for (int n = 0; n < i->n_carry; n++) s->reg[i->results[n]] = phi[n];
+    s->shared_read = s->shared_written = true;
+}
+
+static void instruction(Simt *s, const Inst *i) {
+    switch (i->kind) {
+    case TI_STORE: simt_store(s, i); break;
+    case TI_REDUCE: simt_reduce(s, i); break;
+    case TI_DOT: simt_dot(s, i); break;
+    case TI_STAGE: simt_stage(s, i); break;
+    case TI_FOR: loop(s, i); break;
+    case TI_IF: condition(s, i); break;
+    case TI_YIELD: break;
+    default:
+        if (!s->only[i->result]) eager(s, i);
+        break;
+    }
+}
+
+void simt_block(Simt *s, const Block *b) {
+    for (int n = 0; n < b->n; n++) instruction(s, b->at[n]);
+}
+
+/* ---- the kernel -------------------------------------------------------------------------------------------------- */
+static void define(Simt *s, const Block *b) {
+    for (int n = 0; n < b->n; n++) {
+        if (b->at[n]->result >= 0) s->def[b->at[n]->result] = b->at[n];
+        define(s, &b->at[n]->body);
+    }
+}
+
+static LLVMValueRef special_register(const Emit *e, const char *name) {
+    const unsigned id = LLVMLookupIntrinsicID(name, strlen(name));
+    LLVMValueRef fn = LLVMGetIntrinsicDeclaration(e->module, id, NULL, 0);
+    return LLVMBuildCall2(e->b, LLVMGlobalGetValueType(fn), fn, NULL, 0, "");
+}
+
+static LLVMValueRef run_time_extent(const Simt *s, Dim d) {
+    const Emit *e = s->e;
+    if (dim_is_fixed(d)) return emit_i64(e, d.bound);
+    return emit_int_add(e, emit_int_scale(e, s->sym[d.sym], d.scale), emit_i64(e, d.offset));
+}
+
+static bool spread_axes(Simt *s) {
+    int stride[MAX_AXES];
+    if (s->k->threads < 1 || !kernel_lane_strides(s->arena, s->k, stride)) return false;
+    for (int x = 0; x < s->k->axes.n; x++) {
+        const Axis *a = &s->k->axes.at[x];
+        AxisSpread *p = &s->axis[x];
+        *p = (AxisSpread){.lanes = a->lanes > 0 ? a->lanes : 1, .stride = stride[x], .vector = a->vector > 0 ? a->vector : 1};
+        p->regs = a->step / p->lanes;
+        p->exact = dim_is_fixed(a->extent) && a->extent.bound % a->step == 0;
+        if (p->regs * p->lanes != a->step || p->regs % p->vector) return false;
+    }
+    return true;
+}
+
+/* Lane offsets and, for grid axes, the program's place. */
+static void place_program(Simt *s) {
+    const Emit *e = s->e;
+    LLVMValueRef program = special_register(e, "llvm.nvvm.read.ptx.sreg.ctaid.x");
+    s->thread = special_register(e, "llvm.nvvm.read.ptx.sreg.tid.x");
+    for (int x = s->k->axes.n - 1; x >= 0; x--) {
+        const Axis *a = &s->k->axes.at[x];
+        LLVMValueRef lane = LLVMBuildUDiv(e->b, s->thread, LLVMConstInt(e->i32, (unsigned)s->axis[x].stride, false), "");
+        lane = LLVMBuildURem(e->b, lane, LLVMConstInt(e->i32, (unsigned)s->axis[x].lanes, false), "");
+        s->lane[x] = LLVMBuildMul(e->b, lane, LLVMConstInt(e->i32, (unsigned)s->axis[x].vector, false), "");
+        s->extent[x] = run_time_extent(s, a->extent);
+        s->base[x] = emit_i64(e, 0);
+        if (a->kind != AXIS_GRID) continue;
+        LLVMValueRef up = LLVMBuildAdd(e->b, s->extent[x], emit_i64(e, a->step - 1), "");
+        LLVMValueRef tiles = LLVMBuildTrunc(e->b, LLVMBuildUDiv(e->b, up, emit_i64(e, a->step), ""), e->i32, "");
+        LLVMValueRef at = LLVMBuildZExt(e->b, LLVMBuildURem(e->b, program, tiles, ""), e->i64, "");
+        s->base[x] = LLVMBuildMul(e->b, at, emit_i64(e, a->step), "");
+        program = LLVMBuildUDiv(e->b, program, tiles, "");
+    }
+}
+
+static void annotate(const Emit *e, LLVMValueRef fn, const char *what, int value) {
+    LLVMMetadataRef md[] = {LLVMValueAsMetadata(fn), LLVMMDStringInContext2(e->context, what, strlen(what)),
+                            LLVMValueAsMetadata(LLVMConstInt(e->i32, (unsigned)value, false))};
+    LLVMMetadataRef node = LLVMMDNodeInContext2(e->context, md, 3);
+    LLVMAddNamedMetadataOperand(e->module, "nvvm.annotations", LLVMMetadataAsValue(e->context, node));
+}
+
+static void open_function(Simt *s) {
+    const Emit *e = s->e;
+    const int nb = s->k->buffers.n, n = nb + s->k->n_syms;
+    LLVMTypeRef *params = ARENA_ARRAY(s->arena, LLVMTypeRef, n + 1);
+    for (int i = 0; i < n; i++) params[i] = i < nb ? LLVMPointerTypeInContext(e->context, SPACE_GLOBAL_PTR) : e->i32;
+    s->fn = LLVMAddFunction(e->module, s->k->name, LLVMFunctionType(e->none, params, (unsigned)n, false));
+    LLVMSetFunctionCallConv(s->fn, 71); /* ptx_kernel */
+    annotate(e, s->fn, "kernel", 1);
+    annotate(e, s->fn, "maxntidx", s->k->threads);
+    emit_fn_attribute(e, s->fn, "nounwind");
+    LLVMPositionBuilderAtEnd(e->b, emit_block(e, s->fn, ""));
+    for (int i = 0; i < nb; i++) {
+        s->buffer[i] = LLVMGetParam(s->fn, (unsigned)i);
+        emit_param_attribute(e, s->fn, i, "align", 16);
+        if (!s->k->buffers.at[i].in_place) emit_param_attribute(e, s->fn, i, "noalias", 0);
+    }
+    for (int i = 0; i < s->k->n_syms; i++) s->sym[i] = LLVMBuildSExt(e->b, LLVMGetParam(s->fn, (unsigned)(nb + i)), e->i64, "");
+}
+
+bool simt_kernel(const Emit *e, const Kernel *k, Arena *arena) {
+    Simt s = {.e = e, .k = k, .arena = arena};
+    s.buffer = ARENA_ARRAY(arena, LLVMValueRef, k->buffers.n + 1);
+    s.sym = ARENA_ARRAY(arena, LLVMValueRef, k->n_syms + 1);
+    s.only = ARENA_ARRAY(arena, bool, k->types.n + 1);
+    s.def = ARENA_ARRAY(arena, const Inst *, k->types.n + 1);
+    s.reg = ARENA_ARRAY(arena, LLVMValueRef *, k->types.n + 1);
+    s.shared = ARENA_ARRAY(arena, LLVMValueRef, k->types.n + 1);
+    kernel_staged_only(k, s.only);
+    define(&s, &k->body);
+    if (!spread_axes(&s)) return false;
+    open_function(&s);
+    place_program(&s);
+    simt_block(&s, &k->body);
+    LLVMBuildRetVoid(e->b);
+    return true;
+}
