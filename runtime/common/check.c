@@ -1,44 +1,45 @@
 /* Arguments of a call against the manifest. */
 #include "runtime/common/fusec.h"
 
-static fusec_status check_region(const void *p, uint64_t given, uint64_t needed, uint32_t align) {
+static fusec_status fusec_check_region(const void *p, uint64_t given, uint64_t needed, uint32_t align) {
     if (needed == 0) return FUSEC_OK;
     if (!p || (uintptr_t)p % align != 0) return FUSEC_E_ARGUMENT;
     return given >= needed ? FUSEC_OK : FUSEC_E_MEMORY;
 }
 
-static fusec_status check_memory(const fusec_manifest *m, int entry, const fusec_memory *memory) {
+static fusec_status fusec_check_memory(const fusec_manifest *m, int entry, const fusec_memory *memory) {
     const fusec_entry *e = &m->entry[entry];
-    fusec_status s = check_region(memory->params, memory->param_bytes, m->param_bytes, m->align);
-    if (s == FUSEC_OK) s = check_region(memory->states, memory->state_bytes, m->state_bytes, m->align);
-    if (s == FUSEC_OK && entry == FUSEC_GRAD) s = check_region(memory->grads, memory->grad_bytes, m->grad_bytes, m->align);
-    if (s == FUSEC_OK) s = check_region(memory->arena, memory->arena_bytes, e->arena_bytes, m->align);
+    fusec_status s = fusec_check_region(memory->params, memory->param_bytes, m->param_bytes, m->align);
+    if (s == FUSEC_OK) s = fusec_check_region(memory->states, memory->state_bytes, m->state_bytes, m->align);
+    if (s == FUSEC_OK && entry == FUSEC_GRAD)
+        s = fusec_check_region(memory->grads, memory->grad_bytes, m->grad_bytes, m->align);
+    if (s == FUSEC_OK) s = fusec_check_region(memory->arena, memory->arena_bytes, e->arena_bytes, m->align);
     return s;
 }
 
 /* The extent of dimension d under the symbols' values. */
-static int64_t extent(const fusec_tensor *t, int d, const int32_t *syms) {
+static int64_t fusec_extent(const fusec_tensor *t, int d, const int32_t *syms) {
     if (t->sym[d] < 0) return t->dim[d];
     return (int64_t)t->scale[d] * syms[t->sym[d]] + t->shift[d];
 }
 
-static int in_range(const fusec_tensor *t, const int32_t *values, const int32_t *syms) {
+static int fusec_in_range(const fusec_tensor *t, const int32_t *values, const int32_t *syms) {
     int32_t at[FUSEC_MAX_RANK] = {0};
     for (int d = 0; d < t->rank; d++)
-        if (extent(t, d, syms) <= 0) return 1;
+        if (fusec_extent(t, d, syms) <= 0) return 1;
     for (;;) {
         int64_t offset = 0;
         int d = t->rank - 1;
         for (int k = 0; k < t->rank; k++) offset = offset * t->dim[k] + at[k];
         if (values[offset] < t->lo || values[offset] >= t->hi) return 0;
-        while (d >= 0 && ++at[d] >= extent(t, d, syms)) at[d--] = 0;
+        while (d >= 0 && ++at[d] >= fusec_extent(t, d, syms)) at[d--] = 0;
         if (d < 0) return 1;
     }
 }
 
 /* Every input and output that a launch of this call touches must be there. */
-static fusec_status check_launch(const fusec_manifest *m, const fusec_launch *l, const void *const *inputs,
-                                 void *const *outputs) {
+static fusec_status fusec_check_launch(const fusec_manifest *m, const fusec_launch *l, const void *const *inputs,
+                                       void *const *outputs) {
     for (uint32_t i = 0; i < m->kernels[l->kernel].n_args; i++) {
         const fusec_arg *a = &m->args[l->first_arg + i];
         if (a->region == FUSEC_R_INPUT && !(inputs && inputs[a->index])) return FUSEC_E_ARGUMENT;
@@ -54,7 +55,7 @@ FUSEC_WEAK fusec_status fusec_check(const fusec_manifest *m, int entry, const fu
     *wanted = 0;
     if (!memory || entry < 0 || entry >= FUSEC_ENTRIES || (m->n_syms && !syms)) return FUSEC_E_ARGUMENT;
     if (!m->entry[entry].present) return FUSEC_E_UNSUPPORTED;
-    s = check_memory(m, entry, memory);
+    s = fusec_check_memory(m, entry, memory);
     if (s != FUSEC_OK) return s;
     for (uint32_t i = 0; i < m->n_syms; i++)
         if (syms[i] < 0 || syms[i] > m->syms[i].bound) return FUSEC_E_ARGUMENT;
@@ -63,12 +64,12 @@ FUSEC_WEAK fusec_status fusec_check(const fusec_manifest *m, int entry, const fu
     for (uint32_t i = 0; i < m->entry[entry].n_launches; i++) {
         const fusec_launch *l = &m->launches[m->entry[entry].first_launch + i];
         if (entry == FUSEC_INFER && l->outputs != ~(uint64_t)0 && !(l->outputs & *wanted)) continue;
-        s = check_launch(m, l, inputs, outputs);
+        s = fusec_check_launch(m, l, inputs, outputs);
         if (s != FUSEC_OK) return s;
     }
     for (uint32_t i = 0; inputs && entry != FUSEC_INIT && i < m->n_inputs; i++)
         if (inputs[i] && m->inputs[i].lo < m->inputs[i].hi && m->inputs[i].dtype == FUSEC_I32 &&
-            !in_range(&m->inputs[i], (const int32_t *)inputs[i], syms))
+            !fusec_in_range(&m->inputs[i], (const int32_t *)inputs[i], syms))
             return FUSEC_E_RANGE;
     return FUSEC_OK;
 }

@@ -3,116 +3,118 @@
  * checked before it is used, and nothing recurses. */
 #include "runtime/common/fusec.h"
 
-enum { LOAD_WINDOW = 64, LOAD_NAME = 256 };
-#define LOAD_MAX_HEADER 100000000u
+enum { FUSEC_LOAD_WINDOW = 64, FUSEC_LOAD_NAME = 256 };
+#define FUSEC_LOAD_MAX_HEADER 100000000u
 
-typedef struct loader {
+typedef struct fusec_loader {
     const fusec_manifest *m;
     const fusec_memory *memory;
     const fusec_io *io;
     uint64_t at, end; /* in the file: the next header byte, the header's end = start of the data */
-    uint8_t window[LOAD_WINDOW];
+    uint8_t window[FUSEC_LOAD_WINDOW];
     uint64_t window_at;
     uint32_t window_n;
     fusec_status failed;
     uint32_t crc, stored_crc;
     int has_crc;
-    uint64_t bytes;         /* of data seen */
+    uint64_t bytes;              /* of data seen */
     uint64_t seen, sum, squares; /* tensors found; of their numbers: tells duplicates from missing ones */
-} loader;
+} fusec_loader;
 
-static int load_fail(loader *l, fusec_status s) {
+static int fusec_load_fail(fusec_loader *l, fusec_status s) {
     if (l->failed == FUSEC_OK) l->failed = s;
     return 0;
 }
 
 /* The next byte of the header, or -1. */
-static int load_peek(loader *l) {
+static int fusec_load_peek(fusec_loader *l) {
     if (l->failed != FUSEC_OK || l->at >= l->end) return -1;
     if (l->at < l->window_at || l->at >= l->window_at + l->window_n) {
         const uint64_t left = l->end - l->at;
         l->window_at = l->at;
-        l->window_n = left < LOAD_WINDOW ? (uint32_t)left : LOAD_WINDOW;
+        l->window_n = left < FUSEC_LOAD_WINDOW ? (uint32_t)left : FUSEC_LOAD_WINDOW;
         if (l->io->read(l->io->user, l->at, l->window, l->window_n) != 0) {
             l->window_n = 0;
-            load_fail(l, FUSEC_E_FILE);
+            fusec_load_fail(l, FUSEC_E_FILE);
             return -1;
         }
     }
     return l->window[l->at - l->window_at];
 }
 
-static int load_next(loader *l) {
-    const int c = load_peek(l);
+static int fusec_load_next(fusec_loader *l) {
+    const int c = fusec_load_peek(l);
     l->at++;
     return c;
 }
 
-static void load_space(loader *l) {
-    int c = load_peek(l);
+static void fusec_load_space(fusec_loader *l) {
+    int c = fusec_load_peek(l);
     while (c == ' ' || c == '\t' || c == '\n' || c == '\r') {
         l->at++;
-        c = load_peek(l);
+        c = fusec_load_peek(l);
     }
 }
 
 /* 1 if the next token is c, which is then taken. */
-static int load_accept(loader *l, int c) {
-    load_space(l);
-    if (load_peek(l) != c) return 0;
+static int fusec_load_accept(fusec_loader *l, int c) {
+    fusec_load_space(l);
+    if (fusec_load_peek(l) != c) return 0;
     l->at++;
     return 1;
 }
 
-static int load_expect(loader *l, int c) { return load_accept(l, c) || load_fail(l, FUSEC_E_FORMAT); }
+static int fusec_load_expect(fusec_loader *l, int c) {
+    return fusec_load_accept(l, c) || fusec_load_fail(l, FUSEC_E_FORMAT);
+}
 
-/* A string into text[LOAD_NAME], ended by 0; longer ones and \u escapes do not name any tensor of ours. */
-static int load_string(loader *l, char *text) {
+/* A string into text[FUSEC_LOAD_NAME], ended by 0; longer ones and \u escapes do not name any tensor of ours. */
+static int fusec_load_string(fusec_loader *l, char *text) {
     uint32_t n = 0;
-    if (!load_expect(l, '"')) return 0;
+    if (!fusec_load_expect(l, '"')) return 0;
     for (;;) {
-        int c = load_next(l);
+        int c = fusec_load_next(l);
         if (c == '"') break;
-        if (c < ' ') return load_fail(l, FUSEC_E_FORMAT);
-        if (c == '\\') c = load_next(l);
-        if (c < 0) return load_fail(l, FUSEC_E_FORMAT);
-        if (n < LOAD_NAME - 1) text[n++] = (char)c;
+        if (c < ' ') return fusec_load_fail(l, FUSEC_E_FORMAT);
+        if (c == '\\') c = fusec_load_next(l);
+        if (c < 0) return fusec_load_fail(l, FUSEC_E_FORMAT);
+        if (n < FUSEC_LOAD_NAME - 1) text[n++] = (char)c;
     }
     text[n] = 0;
     return 1;
 }
 
-static int load_number(loader *l, uint64_t *x) {
+static int fusec_load_number(fusec_loader *l, uint64_t *x) {
     int c, digits = 0;
-    load_space(l);
+    fusec_load_space(l);
     *x = 0;
-    while ((c = load_peek(l)) >= '0' && c <= '9') {
-        if (*x > (UINT64_MAX - 9) / 10) return load_fail(l, FUSEC_E_FORMAT);
+    while ((c = fusec_load_peek(l)) >= '0' && c <= '9') {
+        if (*x > (UINT64_MAX - 9) / 10) return fusec_load_fail(l, FUSEC_E_FORMAT);
         *x = *x * 10 + (uint64_t)(c - '0');
         l->at++;
         digits++;
     }
-    return digits > 0 || load_fail(l, FUSEC_E_FORMAT);
+    return digits > 0 || fusec_load_fail(l, FUSEC_E_FORMAT);
 }
 
-static int load_same(const char *a, const char *b) {
+static int fusec_load_same(const char *a, const char *b) {
     while (*a && *a == *b) a++, b++;
     return *a == *b;
 }
 
 /* [n, n, ...] of at most `most` numbers. */
-static int load_list(loader *l, uint64_t *list, int most, int *n) {
+static int fusec_load_list(fusec_loader *l, uint64_t *list, int most, int *n) {
     *n = 0;
-    if (!load_expect(l, '[')) return 0;
-    if (load_accept(l, ']')) return 1;
+    if (!fusec_load_expect(l, '[')) return 0;
+    if (fusec_load_accept(l, ']')) return 1;
     do {
-        if (*n == most) return load_fail(l, FUSEC_E_FORMAT);
-        if (!load_number(l, &list[(*n)++])) return 0;
-    } while (load_accept(l, ','));
-    return load_expect(l, ']');
+        if (*n == most) return fusec_load_fail(l, FUSEC_E_FORMAT);
+        if (!fusec_load_number(l, &list[(*n)++])) return 0;
+    } while (fusec_load_accept(l, ','));
+    return fusec_load_expect(l, ']');
 }
 
-static int load_hex(const char *s, uint32_t *x) {
+static int fusec_load_hex(const char *s, uint32_t *x) {
     int n = 0;
     for (*x = 0; s[n] && n < 8; n++) {
         const char c = s[n];
@@ -124,22 +126,23 @@ static int load_hex(const char *s, uint32_t *x) {
 }
 
 /* {"key": "text", ...}: takes note of the CRC. */
-static int load_metadata(loader *l) {
-    char key[LOAD_NAME], text[LOAD_NAME];
-    if (!load_expect(l, '{')) return 0;
-    if (load_accept(l, '}')) return 1;
+static int fusec_load_metadata(fusec_loader *l) {
+    char key[FUSEC_LOAD_NAME], text[FUSEC_LOAD_NAME];
+    if (!fusec_load_expect(l, '{')) return 0;
+    if (fusec_load_accept(l, '}')) return 1;
     do {
-        if (!load_string(l, key) || !load_expect(l, ':') || !load_string(l, text)) return 0;
-        if (load_same(key, "crc32")) {
-            if (!load_hex(text, &l->stored_crc)) return load_fail(l, FUSEC_E_FORMAT);
+        if (!fusec_load_string(l, key) || !fusec_load_expect(l, ':') || !fusec_load_string(l, text)) return 0;
+        if (fusec_load_same(key, "crc32")) {
+            if (!fusec_load_hex(text, &l->stored_crc)) return fusec_load_fail(l, FUSEC_E_FORMAT);
             l->has_crc = 1;
         }
-    } while (load_accept(l, ','));
-    return load_expect(l, '}');
+    } while (fusec_load_accept(l, ','));
+    return fusec_load_expect(l, '}');
 }
 
-/* The tensor of that name and its number, parameters first; the search starts at `hint`, where our own files have it. */
-static const fusec_tensor *load_find(const fusec_manifest *m, const char *name, uint32_t hint, uint32_t *number) {
+/* The tensor of that name and its number, parameters first; the search starts at `hint`, where our own files have it.
+ */
+static const fusec_tensor *fusec_load_find(const fusec_manifest *m, const char *name, uint32_t hint, uint32_t *number) {
     static const char prefix[] = "state/";
     const uint32_t all = m->n_params + m->n_states;
     int is_state = 1;
@@ -148,80 +151,86 @@ static const fusec_tensor *load_find(const fusec_manifest *m, const char *name, 
         const uint32_t n = hint < all - i ? hint + i : hint + i - all;
         const fusec_tensor *t = n < m->n_params ? &m->params[n] : &m->states[n - m->n_params];
         *number = n;
-        if (n < m->n_params && load_same(t->name, name)) return t;
-        if (n >= m->n_params && is_state && load_same(t->name, name + 6)) return t;
+        if (n < m->n_params && fusec_load_same(t->name, name)) return t;
+        if (n >= m->n_params && is_state && fusec_load_same(t->name, name + 6)) return t;
     }
     return 0;
 }
 
 /* Checks the tensor's bytes [from, to) of the data, or with `copy` puts them in their place. */
-static int load_data(loader *l, const fusec_tensor *t, uint32_t number, uint64_t from, int copy) {
+static int fusec_load_data(fusec_loader *l, const fusec_tensor *t, uint32_t number, uint64_t from, int copy) {
     const int is_state = number >= l->m->n_params;
     char *to = (char *)(is_state ? l->memory->states : l->memory->params) + t->offset;
-    uint8_t part[LOAD_WINDOW];
+    uint8_t part[FUSEC_LOAD_WINDOW];
     for (uint64_t done = 0; done < t->bytes;) {
-        const uint64_t left = t->bytes - done, most = copy ? 0x40000000u : LOAD_WINDOW;
+        const uint64_t left = t->bytes - done, most = copy ? 0x40000000u : FUSEC_LOAD_WINDOW;
         const uint32_t n = (uint32_t)(left < most ? left : most);
         if (l->io->read(l->io->user, l->end + from + done, copy ? (void *)(to + done) : part, n) != 0)
-            return load_fail(l, FUSEC_E_FILE);
+            return fusec_load_fail(l, FUSEC_E_FILE);
         if (!copy) l->crc = fusec_crc32(l->crc, part, n);
         done += n;
     }
     return 1;
 }
 
-static int load_shape_is(const fusec_tensor *t, const char *dtype, const uint64_t *shape, int rank) {
+static int fusec_load_shape_is(const fusec_tensor *t, const char *dtype, const uint64_t *shape, int rank) {
     static const char *const names[] = {"BOOL", "I32", "F32", "F64", "F16", "BF16"};
-    if (rank != t->rank || !load_same(dtype, names[t->dtype])) return 0;
+    if (rank != t->rank || !fusec_load_same(dtype, names[t->dtype])) return 0;
     for (int d = 0; d < rank; d++)
         if (shape[d] != (uint64_t)t->dim[d]) return 0;
     return 1;
 }
 
 /* {"dtype": "F32", "shape": [..], "data_offsets": [from, to]}, in any order */
-static int load_tensor(loader *l, const char *name, int copy) {
-    char key[LOAD_NAME], dtype[LOAD_NAME] = "";
+static int fusec_load_tensor(fusec_loader *l, const char *name, int copy) {
+    char key[FUSEC_LOAD_NAME], dtype[FUSEC_LOAD_NAME] = "";
     uint64_t shape[FUSEC_MAX_RANK], span[2];
     int rank = -1, ends = 0;
     uint32_t number = 0;
-    const fusec_tensor *t = load_find(l->m, name, (uint32_t)(l->seen % ((uint64_t)l->m->n_params + l->m->n_states + 1)), &number);
-    if (!t) return load_fail(l, FUSEC_E_FORMAT);
-    if (!load_expect(l, '{')) return 0;
+    const fusec_tensor *t =
+        fusec_load_find(l->m, name, (uint32_t)(l->seen % ((uint64_t)l->m->n_params + l->m->n_states + 1)), &number);
+    if (!t) return fusec_load_fail(l, FUSEC_E_FORMAT);
+    if (!fusec_load_expect(l, '{')) return 0;
     do {
-        if (!load_string(l, key) || !load_expect(l, ':')) return 0;
-        if (load_same(key, "dtype")) load_string(l, dtype);
-        else if (load_same(key, "shape")) load_list(l, shape, FUSEC_MAX_RANK, &rank);
-        else if (load_same(key, "data_offsets")) load_list(l, span, 2, &ends);
-        else return load_fail(l, FUSEC_E_FORMAT);
+        if (!fusec_load_string(l, key) || !fusec_load_expect(l, ':')) return 0;
+        if (fusec_load_same(key, "dtype"))
+            fusec_load_string(l, dtype);
+        else if (fusec_load_same(key, "shape"))
+            fusec_load_list(l, shape, FUSEC_MAX_RANK, &rank);
+        else if (fusec_load_same(key, "data_offsets"))
+            fusec_load_list(l, span, 2, &ends);
+        else
+            return fusec_load_fail(l, FUSEC_E_FORMAT);
         if (l->failed != FUSEC_OK) return 0;
-    } while (load_accept(l, ','));
-    if (!load_expect(l, '}')) return 0;
-    if (ends != 2 || !load_shape_is(t, dtype, shape, rank) || span[1] < span[0] || span[1] - span[0] != t->bytes ||
-        span[1] > UINT64_MAX - l->end)
-        return load_fail(l, FUSEC_E_FORMAT);
+    } while (fusec_load_accept(l, ','));
+    if (!fusec_load_expect(l, '}')) return 0;
+    if (ends != 2 || !fusec_load_shape_is(t, dtype, shape, rank) || span[1] < span[0] ||
+        span[1] - span[0] != t->bytes || span[1] > UINT64_MAX - l->end)
+        return fusec_load_fail(l, FUSEC_E_FORMAT);
     l->seen++;
     l->sum += number;
     l->squares += (uint64_t)number * number;
     l->bytes += t->bytes;
-    return load_data(l, t, number, span[0], copy);
+    return fusec_load_data(l, t, number, span[0], copy);
 }
 
-static int load_header(loader *l, int copy) {
-    char name[LOAD_NAME];
-    if (!load_expect(l, '{')) return 0;
-    if (!load_accept(l, '}')) {
+static int fusec_load_header(fusec_loader *l, int copy) {
+    char name[FUSEC_LOAD_NAME];
+    if (!fusec_load_expect(l, '{')) return 0;
+    if (!fusec_load_accept(l, '}')) {
         do {
-            if (!load_string(l, name) || !load_expect(l, ':')) return 0;
-            if (load_same(name, "__metadata__") ? !load_metadata(l) : !load_tensor(l, name, copy)) return 0;
-        } while (load_accept(l, ','));
-        if (!load_expect(l, '}')) return 0;
+            if (!fusec_load_string(l, name) || !fusec_load_expect(l, ':')) return 0;
+            if (fusec_load_same(name, "__metadata__") ? !fusec_load_metadata(l) : !fusec_load_tensor(l, name, copy))
+                return 0;
+        } while (fusec_load_accept(l, ','));
+        if (!fusec_load_expect(l, '}')) return 0;
     }
-    load_space(l);
-    return l->at == l->end || load_fail(l, FUSEC_E_FORMAT);
+    fusec_load_space(l);
+    return l->at == l->end || fusec_load_fail(l, FUSEC_E_FORMAT);
 }
 
 /* Exactly the model's tensors, each once. */
-static int load_is_complete(const loader *l) {
+static int fusec_load_is_complete(const fusec_loader *l) {
     const uint64_t n = (uint64_t)l->m->n_params + l->m->n_states;
     uint64_t sum = 0, squares = 0;
     for (uint64_t i = 0; i < n; i++) {
@@ -231,16 +240,16 @@ static int load_is_complete(const loader *l) {
     return l->seen == n && l->sum == sum && l->squares == squares;
 }
 
-static fusec_status load_scan(loader *l, int copy) {
+static fusec_status fusec_load_scan(fusec_loader *l, int copy) {
     uint8_t length[8];
     uint64_t n = 0;
     if (l->io->read(l->io->user, 0, length, 8) != 0) return FUSEC_E_FORMAT;
     for (int i = 0; i < 8; i++) n |= (uint64_t)length[i] << 8 * i;
-    if (n < 2 || n > LOAD_MAX_HEADER) return FUSEC_E_FORMAT;
+    if (n < 2 || n > FUSEC_LOAD_MAX_HEADER) return FUSEC_E_FORMAT;
     l->at = 8;
     l->end = 8 + n;
-    if (!load_header(l, copy)) return l->failed;
-    if (!load_is_complete(l)) return FUSEC_E_FORMAT;
+    if (!fusec_load_header(l, copy)) return l->failed;
+    if (!fusec_load_is_complete(l)) return FUSEC_E_FORMAT;
     return !copy && l->has_crc && l->crc != l->stored_crc ? FUSEC_E_FORMAT : FUSEC_OK;
 }
 
@@ -248,10 +257,10 @@ FUSEC_WEAK fusec_status fusec_load(const fusec_manifest *m, const fusec_memory *
     if (!memory || !io || !io->read || (m->param_bytes && !memory->params) || (m->state_bytes && !memory->states))
         return FUSEC_E_ARGUMENT;
     if (memory->param_bytes < m->param_bytes || memory->state_bytes < m->state_bytes) return FUSEC_E_MEMORY;
-    loader check = {0}, copy = {0};
+    fusec_loader check = {0}, copy = {0};
     check.m = copy.m = m;
     check.memory = copy.memory = memory;
     check.io = copy.io = io;
-    const fusec_status s = load_scan(&check, 0);
-    return s != FUSEC_OK ? s : load_scan(&copy, 1);
+    const fusec_status s = fusec_load_scan(&check, 0);
+    return s != FUSEC_OK ? s : fusec_load_scan(&copy, 1);
 }

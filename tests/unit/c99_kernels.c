@@ -59,8 +59,11 @@ static char *print(Arena *a, const C99Unit *u) {
 
 /* The unit of one kernel and a function that calls it through arrays. */
 static char *program(Arena *a, const Kernel *k, const char *unit) {
-    char *s = arena_printf(a, "%s\nvoid run(void *const *buffers, const int32_t *syms);\n"
-                              "void run(void *const *buffers, const int32_t *syms) {\n    (void)buffers, (void)syms;\n    %s(", unit, k->name);
+    char *s =
+        arena_printf(a,
+                     "%s\nvoid run(void *const *buffers, const int32_t *syms);\n"
+                     "void run(void *const *buffers, const int32_t *syms) {\n    (void)buffers, (void)syms;\n    %s(",
+                     unit, k->name);
     for (int i = 0; i < k->buffers.n; i++) s = arena_printf(a, "%s%sbuffers[%d]", s, i ? ", " : "", i);
     for (int i = 0; i < k->n_syms; i++) s = arena_printf(a, "%s%ssyms[%d]", s, i || k->buffers.n ? ", " : "", i);
     return arena_printf(a, "%s);\n}\n", s);
@@ -69,10 +72,11 @@ static char *program(Arena *a, const Kernel *k, const char *unit) {
 typedef struct Compiler {
     const char *command, *options;
 } Compiler;
-static const Compiler compilers[] = {{"gcc", "-O2"},
-                                     {"gcc", "-O0 -DFUSEC_SOFT_SQRT"},
-                                     {"clang", "-O2"},
-                                     {"gcc", "-O1 -fsanitize=undefined -fno-sanitize-recover=undefined -fsanitize-undefined-trap-on-error"}};
+static const Compiler compilers[] = {
+    {"gcc", "-O2"},
+    {"gcc", "-O0 -DFUSEC_SOFT_SQRT"},
+    {"clang", "-O2"},
+    {"gcc", "-O1 -fsanitize=undefined -fno-sanitize-recover=undefined -fsanitize-undefined-trap-on-error"}};
 enum { COMPILERS = sizeof compilers / sizeof *compilers };
 
 static bool present(const char *command) {
@@ -136,7 +140,8 @@ static void compare(const Kernel *k, const Buffer *b, const void *got, const voi
         const double x = element(b, got, i), y = element(b, want, i);
         if (x == y || (isnan(x) && isnan(y))) continue;
         const double tolerance = b->dtype == DT_F32 ? 2e-6 * (4 + fabs(y)) : 0;
-        if (!(fabs(x - y) <= tolerance)) fail_msg("@%s %%%s[%d]: %.9g, not %.9g\n%s", k->name, b->name, (int)i, x, y, source);
+        if (!(fabs(x - y) <= tolerance))
+            fail_msg("@%s %%%s[%d]: %.9g, not %.9g\n%s", k->name, b->name, (int)i, x, y, source);
     }
 }
 
@@ -169,7 +174,8 @@ static void run_everywhere(Arena *a, Kernel *k, const int64_t *syms) {
             compare(k, &k->buffers.at[i], got[i], want[i].data, source);
             if (!first[i]) first[i] = got[i];
             if (memcmp(first[i], got[i], (size_t)buffer_bytes(&k->buffers.at[i])) != 0)
-                fail_msg("@%s %%%s: %s %s gives other bits", k->name, k->buffers.at[i].name, compilers[c].command, compilers[c].options);
+                fail_msg("@%s %%%s: %s %s gives other bits", k->name, k->buffers.at[i].name, compilers[c].command,
+                         compilers[c].options);
         }
         dlclose(library);
     }
@@ -201,7 +207,8 @@ static void texts_are_the_goldens(void **state) {
     (void)state;
     for (size_t i = 0; i < sizeof golden_names / sizeof *golden_names; i++) {
         Arena *a = arena_new();
-        Kernel *k = parse(a, read_file(a, arena_printf(a, "%s/tests/golden/tile/%s.tile", SOURCE_DIR, golden_names[i])));
+        Kernel *k =
+            parse(a, read_file(a, arena_printf(a, "%s/tests/golden/tile/%s.tile", SOURCE_DIR, golden_names[i])));
         const char *path = arena_printf(a, "%s/tests/golden/c99/%s.c", SOURCE_DIR, golden_names[i]);
         C99Unit *u = c99_unit(a);
         assert_null(c99_kernel(u, k, k->name));
@@ -214,13 +221,30 @@ static void texts_are_the_goldens(void **state) {
     }
 }
 
-/* ---- every elementwise op ------------------------------------------------------------------------------------------ */
+/* ---- every elementwise op ------------------------------------------------------------------------------------------
+ */
 static bool takes(Op op, DType t) {
     switch (op) {
-    case OP_AND: case OP_OR: case OP_NOT: return t == DT_BOOL;
-    case OP_EQ: case OP_NE: case OP_LT: case OP_LE: case OP_GT: case OP_GE: case OP_ADD: case OP_SUB: case OP_MUL:
-    case OP_DIV: case OP_MOD: case OP_POW: case OP_MAX: case OP_MIN: case OP_NEG: case OP_ABS: case OP_SIGN:
-        return t != DT_BOOL;
+    case OP_AND:
+    case OP_OR:
+    case OP_NOT: return t == DT_BOOL;
+    case OP_EQ:
+    case OP_NE:
+    case OP_LT:
+    case OP_LE:
+    case OP_GT:
+    case OP_GE:
+    case OP_ADD:
+    case OP_SUB:
+    case OP_MUL:
+    case OP_DIV:
+    case OP_MOD:
+    case OP_POW:
+    case OP_MAX:
+    case OP_MIN:
+    case OP_NEG:
+    case OP_ABS:
+    case OP_SIGN: return t != DT_BOOL;
     default: return t == DT_F32;
     }
 }
@@ -230,13 +254,16 @@ static void check_binary(Op op, DType t) {
     Arena *a = arena_new();
     const OpInfo *info = &op_info[op];
     const char *type = dtype_name(t), *result = info->type == TYPE_BOOL ? "bool" : type;
-    const bool positive = op == OP_LOG || op == OP_LOG1P || op == OP_SQRT || op == OP_RSQRT || (op == OP_POW && t == DT_F32);
-    char *text = arena_printf(a, "kernel @op_%s(%%x: %s[37], %%y: %s[37], %%z: %s[37] out)\n  grid i in 0..37 step 8\n"
-                                 "  %%0 = load %%x[i] : %s[i:8]\n", info->text, type, type, result, type);
+    const bool positive =
+        op == OP_LOG || op == OP_LOG1P || op == OP_SQRT || op == OP_RSQRT || (op == OP_POW && t == DT_F32);
+    char *text = arena_printf(a,
+                              "kernel @op_%s(%%x: %s[37], %%y: %s[37], %%z: %s[37] out)\n  grid i in 0..37 step 8\n"
+                              "  %%0 = load %%x[i] : %s[i:8]\n",
+                              info->text, type, type, result, type);
     text = arena_printf(a, "%s  %%1 = load %%y[i] : %s[i:8]\n", text, type);
     if (positive) text = arena_printf(a, "%s  %%2 = abs %%0 : f32[i:8]\n", text);
-    text = arena_printf(a, "%s  %%3 = %s %s%s : %s[i:8]\n  store %%z[i], %%3\n", text, info->text, positive ? "%2" : "%0",
-                        info->arity == 2 ? ", %1" : "", result);
+    text = arena_printf(a, "%s  %%3 = %s %s%s : %s[i:8]\n  store %%z[i], %%3\n", text, info->text,
+                        positive ? "%2" : "%0", info->arity == 2 ? ", %1" : "", result);
     check(text);
     arena_free(a);
 }
@@ -250,7 +277,8 @@ static void every_elementwise_op_runs(void **state) {
     }
 }
 
-/* ---- shapes of kernels that the goldens do not show ------------------------------------------------------------------ */
+/* ---- shapes of kernels that the goldens do not show
+ * ------------------------------------------------------------------ */
 static void casts_and_select(void **state) {
     (void)state;
     check("kernel @casts(%x: f32[9], %n: i32[9], %c: bool[9], %y: f32[9] out, %m: i32[9] out, %d: bool[9] out)\n"
@@ -281,7 +309,8 @@ static void online_softmax(void **state) {
           "    %6 = load %s[m, j] : f32[m:2,j:4]\n    %7 = rmax %6 over j : f32[m:2]\n    %8 = max %3, %7 : f32[m:2]\n"
           "    %9 = sub %3, %8 : f32[m:2]\n    %10 = exp %9 : f32[m:2]\n    %11 = sub %6, %8 : f32[m:2,j:4]\n"
           "    %12 = exp %11 : f32[m:2,j:4]\n    %13 = sum %12 over j : f32[m:2]\n    %14 = mul %4, %10 : f32[m:2]\n"
-          "    %15 = add %14, %13 : f32[m:2]\n    %16 = mul %5, %10 : f32[m:2,d:8]\n    %17 = load %v[j, d] : f32[j:4,d:8]\n"
+          "    %15 = add %14, %13 : f32[m:2]\n    %16 = mul %5, %10 : f32[m:2,d:8]\n    %17 = load %v[j, d] : "
+          "f32[j:4,d:8]\n"
           "    %18 = dot %12, %17, %16 over j : f32[m:2,d:8]\n    yield %8, %15, %18\n  }\n"
           "  %23 = div %22, %21 : f32[m:2,d:8]\n  store %o[m, d], %23\n");
 }
@@ -289,10 +318,12 @@ static void online_softmax(void **state) {
 /* Rotating carries: all are computed before any changes. */
 static void carries_change_together(void **state) {
     (void)state;
-    check("kernel @fibonacci(%x: f32[4], %y: f32[4] out, %z: f32[] out)\n  loop i in 0..7 step 1\n  span c in 0..4 step 4\n"
+    check("kernel @fibonacci(%x: f32[4], %y: f32[4] out, %z: f32[] out)\n  loop i in 0..7 step 1\n  span c in 0..4 "
+          "step 4\n"
           "  %0 = load %x[c] : f32[c:4]\n  %1 = full 1 : f32[c:4]\n  %2 = const 0 : f32\n"
           "  %10, %11, %12 = for i carry %3 = %0, %4 = %1, %5 = %2 {\n"
-          "    %6 = add %3, %4 : f32[c:4]\n    %7 = sum %3 over c : f32\n    %8 = add %5, %7 : f32\n    yield %4, %6, %8\n  }\n"
+          "    %6 = add %3, %4 : f32[c:4]\n    %7 = sum %3 over c : f32\n    %8 = add %5, %7 : f32\n    yield %4, %6, "
+          "%8\n  }\n"
           "  %13 = mul %10, %11 : f32[c:4]\n  store %y[c], %13\n  store %z[], %12\n");
 }
 
@@ -357,11 +388,11 @@ static int remove_folder(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(identifiers_are_safe),    cmocka_unit_test(each_tile_golden_runs),
-        cmocka_unit_test(texts_are_the_goldens),   cmocka_unit_test(casts_and_select),
-        cmocka_unit_test(philox_and_scalars),      cmocka_unit_test(online_softmax),
-        cmocka_unit_test(carries_change_together), cmocka_unit_test(loads_stay_before_stores),
-        cmocka_unit_test(names_that_c_reserves),   cmocka_unit_test(what_c_lacks_is_said),
+        cmocka_unit_test(identifiers_are_safe),      cmocka_unit_test(each_tile_golden_runs),
+        cmocka_unit_test(texts_are_the_goldens),     cmocka_unit_test(casts_and_select),
+        cmocka_unit_test(philox_and_scalars),        cmocka_unit_test(online_softmax),
+        cmocka_unit_test(carries_change_together),   cmocka_unit_test(loads_stay_before_stores),
+        cmocka_unit_test(names_that_c_reserves),     cmocka_unit_test(what_c_lacks_is_said),
         cmocka_unit_test(every_elementwise_op_runs),
     };
     return cmocka_run_group_tests(tests, make_folder, remove_folder);

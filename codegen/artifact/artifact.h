@@ -1,0 +1,40 @@
+/* What is emitted beside the kernels: MODEL.h, the manifest, and for c99 the whole MODEL.c.
+ *
+ * Every back end provides two symbols, of which MODEL.h makes the typed interface (static inline functions):
+ *
+ *     extern const fusec_manifest MODEL_manifest;
+ *     fusec_status MODEL_run(const fusec_memory *memory, int entry, const void *const *inputs, void *const *outputs,
+ *                            const float *hyper, int32_t step, uint32_t seed, const int32_t *syms);
+ *
+ * MODEL_run(): `entry` FUSEC_INIT .. FUSEC_STEP, FUSEC_GRAD may carry FUSEC_ACCUMULATE; inputs and outputs by manifest
+ * index (NULL where not used; entry infer computes the outputs given); hyper NULL for the defaults; step counts from 1;
+ * syms one per symbol.  Drivers that know a model by its manifest alone (dlopen) call it directly. */
+#ifndef FUSEC_CODEGEN_ARTIFACT_H
+#define FUSEC_CODEGEN_ARTIFACT_H
+#include "ir/module.h"
+#include "ir/target.h"
+
+/* Prefix of all names, from the module's name: "gpt2"; for macros "GPT2".  Both are C identifiers. */
+char *artifact_prefix(Arena *a, const Module *m);
+char *artifact_macro_prefix(Arena *a, const Module *m);
+
+/* MODEL.h, self-contained (it repeats runtime/common/fusec.h).  Kernels are printed on the side to bound the stack
+ * when backend is BACKEND_C99. */
+void artifact_header(FILE *f, const Module *m, Backend backend);
+
+/* `const fusec_manifest MODEL_manifest` and the static tables it points to, as C. */
+void artifact_manifest(FILE *f, const Module *m);
+
+/* MODEL.c of the C99 back end, to be compiled beside `header` ("model.h").  NULL, or why a kernel has no C form (then
+ * the text is incomplete). */
+const char *artifact_c99(FILE *f, const Module *m, const char *header);
+
+/* ---- for other emitters of the same data -------------------------------------------------------------- */
+/* Kernel k's grid as the manifest has it; false if it does not fit (more than 8 grid axes, or one past int32). */
+bool artifact_grid(const Kernel *k, struct fusec_grid grid[8], int *n);
+/* A runtime source file by base name ("check.c") with its quoted #includes removed; NULL if there is none. */
+char *artifact_runtime(Arena *a, const char *file);
+/* Text as a C string literal, quotes included. */
+char *artifact_string(Arena *a, const char *text);
+
+#endif

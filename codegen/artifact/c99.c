@@ -1,0 +1,166 @@
+/* MODEL.c of the C99 back end: runtime, kernels, one function per entry, the manifest. */
+#include "codegen/artifact/artifact.h"
+#include "codegen/c99/c99.h"
+#include <inttypes.h>
+
+typedef struct Model {
+    FILE *f;
+    Arena *a;
+    const Module *m;
+    const char *p;
+    const char **kernel; /* function names */
+} Model;
+
+static char *argument(const Model *x, const LaunchArg *arg, const Buffer *b) {
+    switch (arg->region) {
+    case REGION_PARAM: return arena_printf(x->a, "FUSEC_AT(memory->params, %" PRId64 ")", arg->offset);
+    case REGION_STATE: return arena_printf(x->a, "FUSEC_AT(memory->states, %" PRId64 ")", arg->offset);
+    case REGION_GRAD: return arena_printf(x->a, "FUSEC_AT(memory->grads, %" PRId64 ")", arg->offset);
+    case REGION_ARENA: return arena_printf(x->a, "FUSEC_AT(memory->arena, %" PRId64 ")", arg->offset);
+    case REGION_SCALAR:
+        return arena_printf(x->a, "&scalars[%" PRId64 "].%s", arg->offset / 4, dtype_is_float(b->dtype) ? "f" : "i");
+    case REGION_INPUT: return arena_printf(x->a, "inputs[%d]", arg->index);
+    case REGION_OUTPUT: return arena_printf(x->a, "outputs[%d]", arg->index);
+    }
+    return arena_strdup(x->a, "0");
+}
+
+static void launch(const Model *x, const Launch *l, bool conditional) {
+    const Kernel *k = x->m->kernels.at[l->kernel];
+    const char *comma = "";
+    int column = 4;
+    fputs("    ", x->f);
+    if (conditional) column += fprintf(x->f, "if (wanted & UINT64_C(0x%" PRIx64 ")) ", l->outputs);
+    column += fprintf(x->f, "%s(", x->kernel[l->kernel]);
+    for (int i = 0; i < l->n_args + k->n_syms; i++) {
+        const char *arg =
+            i < l->n_args ? argument(x, &l->args[i], &k->buffers.at[i]) : arena_printf(x->a, "syms[%d]", i - l->n_args);
+        if (column > 96) {
+            fprintf(x->f, ",\n        ");
+            comma = "";
+            column = 8;
+        }
+        column += fprintf(x->f, "%s%s", comma, arg);
+        comma = ", ";
+    }
+    fputs(");\n", x->f);
+}
+
+static void entry(const Model *x, Entry e) {
+    const ModuleEntry *n = &x->m->entry[e];
+    bool conditional = false;
+    for (int l = 0; l < n->launches.n; l++)
+        conditional |= e == ENTRY_INFER && n->launches.at[l].outputs != ~(uint64_t)0;
+    fprintf(x->f,
+            "static void %s_run_%s(const fusec_memory *memory, const void *const *inputs, void *const *outputs,\n"
+            "    const union %s_scalar *scalars, const int32_t *syms, uint64_t wanted) {\n"
+            "    (void)memory, (void)inputs, (void)outputs, (void)scalars, (void)syms, (void)wanted;\n",
+            x->p, entry_name[e], x->p);
+    static const char *const phase[] = {"forward", "backward", "update"};
+    int last = -1;
+    for (int l = 0; l < n->launches.n; l++) {
+        const Launch *at = &n->launches.at[l];
+        if (e != ENTRY_INIT && e != ENTRY_INFER && (int)at->phase != last)
+            fprintf(x->f, "    /* %s */\n", phase[at->phase]);
+        last = (int)at->phase;
+        launch(x, at, conditional && at->outputs != ~(uint64_t)0);
+    }
+    fputs("}\n\n", x->f);
+}
+
+static void run_function(const Model *x) {
+    const Module *m = x->m;
+    fprintf(
+        x->f,
+        "fusec_status %s_run(const fusec_memory *memory, int entry, const void *const *inputs, void *const *outputs,\n"
+        "    const float *hyper, int32_t step, uint32_t seed, const int32_t *syms) {\n"
+        "    union %s_scalar scalars[%d];\n    uint64_t wanted;\n"
+        "    const int accumulate = (entry & FUSEC_ACCUMULATE) != 0;\n",
+        x->p, x->p, SCALAR_HYPER0 + m->hypers.n);
+    fprintf(x->f,
+            "    const fusec_status status = fusec_check(&%s_manifest, entry & ~FUSEC_ACCUMULATE, memory, inputs, "
+            "outputs, syms, &wanted);\n"
+            "    if (status != FUSEC_OK) return status;\n"
+            "    scalars[%d].i = step;\n    scalars[%d].i = (int32_t)seed;\n    scalars[%d].i = accumulate;\n",
+            x->p, SCALAR_STEP, SCALAR_SEED, SCALAR_ACCUMULATE);
+    if (m->hypers.n)
+        fprintf(x->f,
+                "    for (int i = 0; i < %d; i++) scalars[%d + i].f = hyper ? hyper[i] : %s_table_hypers[i].value;\n",
+                m->hypers.n, SCALAR_HYPER0, x->p);
+    else
+        fputs("    (void)hyper;\n", x->f);
+    fputs("    switch (entry & ~FUSEC_ACCUMULATE) {\n", x->f);
+    static const char *const code[ENTRY_COUNT] = {"FUSEC_INIT", "FUSEC_INFER", "FUSEC_GRAD", "FUSEC_STEP"};
+    for (int e = 0; e < ENTRY_COUNT; e++)
+        if (m->entry[e].present)
+            fprintf(x->f, "    case %s: %s_run_%s(memory, inputs, outputs, scalars, syms, wanted); break;\n", code[e],
+                    x->p, entry_name[e]);
+    fputs("    default: return FUSEC_E_UNSUPPORTED;\n    }\n    return FUSEC_OK;\n}\n", x->f);
+}
+
+/* The runtime the model needs, defined weakly so that several models of one program share it. */
+static void runtime(const Model *x) {
+    static const char *const files[] = {"status.c", "crc32.c", "check.c", "save.c", "load.c"};
+    fputs(
+        "#undef FUSEC_WEAK\n#if defined(__GNUC__)\n#define FUSEC_WEAK __attribute__((weak))\n#else\n#define "
+        "FUSEC_WEAK\n#endif\n\n"
+        "/* ---- runtime; other models of this compiler bring the same: define FUSEC_NO_RUNTIME for all but one where\n"
+        " *      the compiler has no weak symbols ---- */\n#ifndef FUSEC_NO_RUNTIME\n",
+        x->f);
+    for (size_t i = 0; i < sizeof files / sizeof *files; i++) {
+        const char *text = artifact_runtime(x->a, files[i]);
+        fprintf(x->f, "%s\n", text ? text : "");
+    }
+    fputs("#endif\n\n", x->f);
+}
+
+static const char *kernels(Model *x) {
+    const Module *m = x->m;
+    C99Unit *u = c99_unit(x->a);
+    C99Names names = {0};
+    for (int e = 0; e < ENTRY_COUNT; e++)
+        c99_unique(x->a, &names, arena_printf(x->a, "%s_run_%s", x->p, entry_name[e]));
+    static const char *const used[] = {"run",  "manifest", "inputs", "outputs", "memory", "options", "hyper",
+                                       "init", "infer",    "grad",   "step",    "save",   "load",    "scalar"};
+    static const char *const tables[] = {"params", "states", "grads",   "inputs",   "outputs",
+                                         "syms",   "hypers", "kernels", "launches", "args"};
+    for (size_t i = 0; i < sizeof used / sizeof *used; i++)
+        c99_unique(x->a, &names, arena_printf(x->a, "%s_%s", x->p, used[i]));
+    for (size_t i = 0; i < sizeof tables / sizeof *tables; i++)
+        c99_unique(x->a, &names, arena_printf(x->a, "%s_table_%s", x->p, tables[i]));
+    c99_unique(x->a, &names, x->p);
+    x->kernel = ARENA_ARRAY(x->a, const char *, m->kernels.n + 1);
+    for (int i = 0; i < m->kernels.n; i++) {
+        x->kernel[i] = c99_unique(x->a, &names, c99_identifier(x->a, m->kernels.at[i]->name));
+        const char *why = c99_kernel(u, m->kernels.at[i], x->kernel[i]);
+        if (why) return arena_printf(m->arena, "kernel %s: %s", m->kernels.at[i]->name, why);
+    }
+    c99_print(x->f, u);
+    return NULL;
+}
+
+const char *artifact_c99(FILE *f, const Module *m, const char *header) {
+    Arena *a = arena_new();
+    Model x = {.f = f, .a = a, .m = m, .p = artifact_prefix(a, m)};
+    fprintf(f,
+            "/* %s: a model compiled by fusec%s%s.  Generated: freestanding C99, no allocation, no mutable globals. "
+            "*/\n#include %s\n\n",
+            x.p, m->source ? " from " : "", m->source ? m->source : "", artifact_string(a, header));
+    runtime(&x);
+    fputs("/* ---- kernels ---- */\n", f);
+    const char *why = kernels(&x);
+    if (!why) {
+        fputs("\n/* ---- manifest ---- */\n", f);
+        artifact_manifest(f, m);
+        fprintf(f,
+                "\n/* ---- entries: the kernels in planned order, at planned addresses ---- */\n#define "
+                "FUSEC_AT(block, offset) ((void *)((char *)(block) + (offset)))\n"
+                "union %s_scalar {\n    int32_t i;\n    float f;\n};\n\n",
+                x.p);
+        for (int e = 0; e < ENTRY_COUNT; e++)
+            if (m->entry[e].present) entry(&x, (Entry)e);
+        run_function(&x);
+    }
+    arena_free(a);
+    return why;
+}

@@ -1,0 +1,211 @@
+/* MODEL.h: sizes as macros, the typed interface over MODEL_run. */
+#include "codegen/artifact/artifact.h"
+#include "codegen/c99/c99.h"
+#include <ctype.h>
+#include <inttypes.h>
+#include <string.h>
+
+typedef struct Header {
+    FILE *f;
+    Arena *a;
+    const Module *m;
+    const char *p, *macro; /* gpt2, GPT2 */
+    Backend backend;
+} Header;
+
+/* Field names: identifiers, unique among one struct's. */
+static const char **field_names(Header *h, int n, const char *(*name)(const Module *, int), C99Names *names) {
+    const char **s = ARENA_ARRAY(h->a, const char *, n + 1);
+    for (int i = 0; i < n; i++) s[i] = c99_unique(h->a, names, c99_identifier(h->a, name(h->m, i)));
+    return s;
+}
+static const char *input_name(const Module *m, int i) { return m->inputs.at[i].name; }
+static const char *output_name(const Module *m, int i) { return m->outputs.at[i].name; }
+static const char *sym_name(const Module *m, int i) { return m->syms.at[i].name; }
+static const char *hyper_name(const Module *m, int i) { return m->hypers.at[i].name; }
+
+static const char *pointer_type(DType t) { return c99_type(t, true) ? c99_type(t, true) : "void"; }
+
+static char *shape_comment(Header *h, const ModuleTensor *t) {
+    char *s = shape_text(h->a, t->shape);
+    if (t->has_range) s = arena_printf(h->a, "%s in %" PRId64 "..%" PRId64, s, t->lo, t->hi);
+    return s;
+}
+
+static int64_t stack_bytes(const Header *h) {
+    C99Unit *u = c99_unit(h->a);
+    C99Names names = {0};
+    for (int i = 0; i < h->m->kernels.n; i++) {
+        Kernel *k = h->m->kernels.at[i];
+        c99_kernel(u, k, c99_unique(h->a, &names, c99_identifier(h->a, k->name)));
+    }
+    return c99_stack_bytes(u) + 256; /* the entry functions above the kernels */
+}
+
+static void offsets(Header *h, const char *what, const ModuleTensor *at, int n) {
+    C99Names names = {0};
+    for (int i = 0; i < n; i++) {
+        char *name = c99_identifier(h->a, at[i].name);
+        for (char *c = name; *c; c++) *c = (char)toupper((unsigned char)*c);
+        fprintf(h->f, "#define %s_%s_%s %" PRId64 " /* %s %s */\n", h->macro, what, c99_unique(h->a, &names, name),
+                at[i].offset, dtype_name(at[i].dtype), shape_text(h->a, at[i].shape));
+    }
+}
+
+static void macros(Header *h) {
+    const Module *m = h->m;
+    int64_t most = 0;
+    fprintf(h->f, "/* Sizes in bytes; every block is aligned to %s_ALIGN. */\n", h->macro);
+    fprintf(h->f, "#define %s_ABI_VERSION %d\n#define %s_HASH UINT64_C(0x%016" PRIx64 ")\n", h->macro,
+            FUSEC_ABI_VERSION, h->macro, m->hash);
+    fprintf(h->f, "#define %s_ALIGN %d\n#define %s_PARAM_BYTES %" PRId64 "\n", h->macro, m->align, h->macro,
+            m->param_bytes);
+    fprintf(h->f, "#define %s_STATE_BYTES %" PRId64 "\n#define %s_GRAD_BYTES %" PRId64 "\n", h->macro, m->state_bytes,
+            h->macro, m->grad_bytes);
+    for (int e = 0; e < ENTRY_COUNT; e++) {
+        if (!m->entry[e].present) continue;
+        char *name = arena_strdup(h->a, entry_name[e]);
+        for (char *c = name; *c; c++) *c = (char)toupper((unsigned char)*c);
+        fprintf(h->f, "#define %s_%s_ARENA_BYTES %" PRId64 "\n", h->macro, name, m->entry[e].arena_bytes);
+        if (m->entry[e].arena_bytes > most) most = m->entry[e].arena_bytes;
+    }
+    fprintf(h->f, "#define %s_ARENA_BYTES %" PRId64 " /* the largest of them */\n", h->macro, most);
+    if (h->backend == BACKEND_C99)
+        fprintf(h->f, "#define %s_STACK_BYTES %" PRId64 " /* no call needs more, from -O1 up */\n", h->macro,
+                stack_bytes(h));
+    fputs("\n/* Where each tensor lies in its block. */\n", h->f);
+    offsets(h, "PARAM", m->params.at, m->params.n);
+    offsets(h, "STATE", m->states.at, m->states.n);
+    offsets(h, "GRAD", m->grads.at, m->grads.n);
+}
+
+static void structs(Header *h, const char **in, const char **out, const char **syms, const char **hypers) {
+    const Module *m = h->m;
+    fprintf(h->f, "\n/* Tensors are dense, row-major, at their largest extents. */\ntypedef struct %s_inputs {\n",
+            h->p);
+    for (int i = 0; i < m->inputs.n; i++)
+        fprintf(h->f, "    const %s *%s; /* %s */\n", pointer_type(m->inputs.at[i].dtype), in[i],
+                shape_comment(h, &m->inputs.at[i]));
+    for (int i = 0; i < m->syms.n; i++)
+        fprintf(h->f, "    int32_t %s; /* at most %" PRId64 " */\n", syms[i], m->syms.at[i].bound);
+    if (!m->inputs.n && !m->syms.n) fputs("    int32_t unused;\n", h->f);
+    fprintf(h->f,
+            "} %s_inputs;\n\n/* infer computes what is not NULL; grad and step need every output they compute. "
+            "*/\ntypedef struct %s_outputs {\n",
+            h->p, h->p);
+    for (int i = 0; i < m->outputs.n; i++)
+        fprintf(h->f, "    %s *%s; /* %s */\n", pointer_type(m->outputs.at[i].dtype), out[i],
+                shape_comment(h, &m->outputs.at[i]));
+    if (!m->outputs.n) fputs("    int32_t unused;\n", h->f);
+    fprintf(h->f, "} %s_outputs;\n\ntypedef struct %s_hyper {\n", h->p, h->p);
+    for (int i = 0; i < m->hypers.n; i++)
+        fprintf(h->f, "    float %s; /* default %.9g */\n", hypers[i], m->hypers.at[i].value);
+    if (!m->hypers.n) fputs("    float unused;\n", h->f);
+    fprintf(h->f, "} %s_hyper;\n\ntypedef fusec_memory %s_memory;\ntypedef fusec_options %s_options;\n\n", h->p, h->p,
+            h->p);
+    fprintf(h->f,
+            "/* The caller's storage for one model; two contexts are independent. */\ntypedef struct %s {\n"
+            "    fusec_memory memory;\n    uint32_t seed;\n    int32_t step; /* steps taken */\n} %s;\n\n",
+            h->p, h->p);
+}
+
+/* The arrays that MODEL_run takes, filled from the structs. */
+static void gather(Header *h, const char **in, const char **out, const char **syms) {
+    const Module *m = h->m;
+    fprintf(h->f, "    const void *in[%d];\n    void *out[%d];\n    int32_t syms[%d];\n", m->inputs.n + 1,
+            m->outputs.n + 1, m->syms.n + 1);
+    fputs("    if (!model || !inputs || !outputs) return FUSEC_E_ARGUMENT;\n", h->f);
+    for (int i = 0; i < m->inputs.n; i++) fprintf(h->f, "    in[%d] = inputs->%s;\n", i, in[i]);
+    for (int i = 0; i < m->outputs.n; i++) fprintf(h->f, "    out[%d] = outputs->%s;\n", i, out[i]);
+    for (int i = 0; i < m->syms.n; i++) fprintf(h->f, "    syms[%d] = inputs->%s;\n", i, syms[i]);
+    fprintf(h->f, "    in[%d] = 0;\n    out[%d] = 0;\n    syms[%d] = 0;\n", m->inputs.n, m->outputs.n, m->syms.n);
+}
+
+static void init_function(Header *h) {
+    fprintf(h->f,
+            "/* Keeps `memory` and fills parameters and states from options->seed (NULL: seed 0). */\n"
+            "static inline fusec_status %s_init(%s *model, const %s_memory *memory, const %s_options *options) {\n"
+            "    int32_t syms[%d] = {0};\n"
+            "    if (!model || !memory) return FUSEC_E_ARGUMENT;\n"
+            "    model->memory = *memory;\n    model->seed = options ? options->seed : 0;\n    model->step = 0;\n",
+            h->p, h->p, h->p, h->p, h->m->syms.n + 1);
+    fprintf(h->f, "    return %s_run(&model->memory, FUSEC_INIT, 0, 0, 0, 0, model->seed, syms);\n}\n\n", h->p);
+}
+
+static void entry_function(Header *h, Entry e, const char **in, const char **out, const char **syms,
+                           const char **hypers) {
+    static const char *const comment[ENTRY_COUNT] = {
+        [ENTRY_INFER] = "Forward; parameters and states do not change unless the model says so.",
+        [ENTRY_GRAD] = "Forward and backward; gradients into memory->grads, added to what is there if `accumulate`.",
+        [ENTRY_STEP] = "Forward, backward and update; hyper NULL: the defaults."};
+    static const char *const code[ENTRY_COUNT] = {"FUSEC_INIT", "FUSEC_INFER", "FUSEC_GRAD", "FUSEC_STEP"};
+    if (!h->m->entry[e].present) return;
+    const char *extra = e == ENTRY_GRAD   ? ", bool accumulate"
+                        : e == ENTRY_STEP ? arena_printf(h->a, ", const %s_hyper *hyper", h->p)
+                                          : "";
+    fprintf(h->f,
+            "/* %s */\nstatic inline fusec_status %s_%s(%s *model, const %s_inputs *inputs, const %s_outputs "
+            "*outputs%s) {\n",
+            comment[e], h->p, entry_name[e], h->p, h->p, h->p, extra);
+    gather(h, in, out, syms);
+    const char *values = "0";
+    if (e == ENTRY_STEP && h->m->hypers.n) {
+        fprintf(h->f, "    float values[%d];\n", h->m->hypers.n);
+        for (int i = 0; i < h->m->hypers.n; i++)
+            fprintf(h->f, "    values[%d] = hyper ? hyper->%s : %s_manifest.hypers[%d].value;\n", i, hypers[i], h->p,
+                    i);
+        values = "values";
+    } else if (e == ENTRY_STEP)
+        fputs("    (void)hyper;\n", h->f);
+    const char *which = e == ENTRY_GRAD ? "accumulate ? FUSEC_GRAD | FUSEC_ACCUMULATE : FUSEC_GRAD" : code[e];
+    const char *call = arena_printf(h->a, "%s_run(&model->memory, %s, in, out, %s, model->step + 1, model->seed, syms)",
+                                    h->p, which, values);
+    if (e == ENTRY_STEP)
+        fprintf(h->f,
+                "    const fusec_status status = %s;\n    if (status == FUSEC_OK) model->step++;\n    return "
+                "status;\n}\n\n",
+                call);
+    else
+        fprintf(h->f, "    return %s;\n}\n\n", call);
+}
+
+static void save_and_load(Header *h) {
+    fprintf(h->f,
+            "/* Weights as a safetensors file through the caller's callbacks. */\n"
+            "static inline fusec_status %s_save(const %s *model, const fusec_io *io) {\n"
+            "    return model ? fusec_save(&%s_manifest, &model->memory, io) : FUSEC_E_ARGUMENT;\n}\n\n"
+            "static inline fusec_status %s_load(%s *model, const fusec_io *io) {\n"
+            "    return model ? fusec_load(&%s_manifest, &model->memory, io) : FUSEC_E_ARGUMENT;\n}\n\n",
+            h->p, h->p, h->p, h->p, h->p, h->p);
+}
+
+void artifact_header(FILE *f, const Module *m, Backend backend) {
+    Arena *a = arena_new();
+    Header h = {
+        .f = f, .a = a, .m = m, .p = artifact_prefix(a, m), .macro = artifact_macro_prefix(a, m), .backend = backend};
+    C99Names inputs = {0}, outputs = {0}, hyper = {0};
+    const char **in = field_names(&h, m->inputs.n, input_name, &inputs),
+               **syms = field_names(&h, m->syms.n, sym_name, &inputs);
+    const char **out = field_names(&h, m->outputs.n, output_name, &outputs);
+    const char **hypers = field_names(&h, m->hypers.n, hyper_name, &hyper);
+    const char *runtime = artifact_runtime(a, "fusec.h");
+    fprintf(f,
+            "/* %s: the interface of a model compiled by fusec%s%s.  Generated; C99 and C++. */\n#ifndef "
+            "%s_MODEL_H\n#define %s_MODEL_H\n"
+            "#include <stdbool.h>\n\n#ifdef __cplusplus\nextern \"C\" {\n#endif\n\n%s\n",
+            h.p, m->source ? " from " : "", m->source ? m->source : "", h.macro, h.macro, runtime ? runtime : "");
+    macros(&h);
+    structs(&h, in, out, syms, hypers);
+    fprintf(
+        f,
+        "extern const fusec_manifest %s_manifest;\n\n/* Any entry, by manifest indices; the functions below are this "
+        "with types. */\n"
+        "fusec_status %s_run(const fusec_memory *memory, int entry, const void *const *inputs, void *const *outputs,\n"
+        "    const float *hyper, int32_t step, uint32_t seed, const int32_t *syms);\n\n",
+        h.p, h.p);
+    init_function(&h);
+    for (int e = ENTRY_INFER; e < ENTRY_COUNT; e++) entry_function(&h, (Entry)e, in, out, syms, hypers);
+    save_and_load(&h);
+    fputs("#ifdef __cplusplus\n}\n#endif\n#endif\n", f);
+    arena_free(a);
+}

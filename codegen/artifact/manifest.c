@@ -1,0 +1,191 @@
+/* The manifest as C tables. */
+#include "codegen/artifact/artifact.h"
+#include "codegen/c99/c99.h"
+#include <float.h>
+#include <inttypes.h>
+
+static const char *const region_name[] = {"PARAM", "STATE", "GRAD", "ARENA", "SCALAR", "INPUT", "OUTPUT"};
+
+static fusec_dtype dtype_code(DType t) {
+    switch (t) {
+    case DT_BOOL: return FUSEC_BOOL;
+    case DT_I32: return FUSEC_I32;
+    case DT_F64: return FUSEC_F64;
+    case DT_F16: return FUSEC_F16;
+    case DT_BF16: return FUSEC_BF16;
+    default: return FUSEC_F32;
+    }
+}
+
+static void list(FILE *f, const char *field, const Shape *s, int64_t (*get)(const Dim *)) {
+    fprintf(f, ", .%s = {", field);
+    for (int d = 0; d < s->rank; d++) fprintf(f, "%s%" PRId64, d ? ", " : "", get(&s->dim[d]));
+    fputs("}", f);
+}
+
+static int64_t dim_bound(const Dim *d) { return d->bound; }
+static int64_t dim_sym(const Dim *d) { return d->sym; }
+static int64_t dim_scale(const Dim *d) { return dim_is_fixed(*d) ? 0 : d->scale; }
+static int64_t dim_shift(const Dim *d) { return dim_is_fixed(*d) ? d->bound : d->offset; }
+
+static void tensor(FILE *f, Arena *a, const ModuleTensor *t) {
+    fprintf(f,
+            "    {.name = %s, .offset = %" PRId64 "u, .bytes = %" PRId64 "u, .dtype = %d, .rank = %d, .trainable = %d",
+            artifact_string(a, t->name), t->offset, t->bytes, (int)dtype_code(t->dtype), t->shape.rank, t->trainable);
+    if (t->has_range) fprintf(f, ", .lo = %" PRId64 ", .hi = %" PRId64, t->lo, t->hi);
+    if (t->shape.rank) {
+        list(f, "dim", &t->shape, dim_bound);
+        list(f, "sym", &t->shape, dim_sym);
+        if (!shape_is_fixed(t->shape)) {
+            list(f, "scale", &t->shape, dim_scale);
+            list(f, "shift", &t->shape, dim_shift);
+        }
+    }
+    fputs("},\n", f);
+}
+
+static void tensors(FILE *f, Arena *a, const char *prefix, const char *what, const ModuleTensor *at, int n) {
+    if (!n) return;
+    fprintf(f, "static const fusec_tensor %s_table_%s[] = {\n", prefix, what);
+    for (int i = 0; i < n; i++) tensor(f, a, &at[i]);
+    fputs("};\n", f);
+}
+
+bool artifact_grid(const Kernel *k, struct fusec_grid grid[8], int *n) {
+    *n = 0;
+    for (int i = 0; i < k->axes.n; i++) {
+        const Axis *x = &k->axes.at[i];
+        const Dim d = x->extent;
+        if (x->kind != AXIS_GRID) continue;
+        if (*n == 8 || d.bound > INT32_MAX || d.scale > INT32_MAX || d.scale < INT32_MIN || d.offset > INT32_MAX ||
+            d.offset < INT32_MIN)
+            return false;
+        grid[(*n)++] = dim_is_fixed(d) ? (struct fusec_grid){NO_SYM, 0, (int32_t)d.bound, x->step}
+                                       : (struct fusec_grid){d.sym, (int32_t)d.scale, (int32_t)d.offset, x->step};
+    }
+    return true;
+}
+
+static void kernels(FILE *f, Arena *a, const char *prefix, const Module *m) {
+    if (!m->kernels.n) return;
+    fprintf(f, "static const fusec_kernel %s_table_kernels[] = {\n", prefix);
+    for (int i = 0; i < m->kernels.n; i++) {
+        const Kernel *k = m->kernels.at[i];
+        const KernelCost c = kernel_cost(k);
+        struct fusec_grid grid[8];
+        int n;
+        if (!artifact_grid(k, grid, &n)) n = 0;
+        fprintf(f, "    {.name = %s, .n_grid = %d, .n_args = %d, .threads = %d, .flops = %.17g, .bytes = %.17g",
+                artifact_string(a, k->name), n, k->buffers.n, k->threads, c.flops, c.bytes_read + c.bytes_written);
+        for (int g = 0; g < n; g++)
+            fprintf(f, "%s{%" PRId32 ", %" PRId32 ", %" PRId32 ", %" PRId32 "}%s", g ? ", " : ", .grid = {",
+                    grid[g].sym, grid[g].scale, grid[g].shift, grid[g].step, g == n - 1 ? "}" : "");
+        fputs("},\n", f);
+    }
+    fputs("};\n", f);
+}
+
+static int count_launches(const Module *m) {
+    int n = 0;
+    for (int e = 0; e < ENTRY_COUNT; e++) n += m->entry[e].present ? m->entry[e].launches.n : 0;
+    return n;
+}
+
+static int count_args(const Module *m) {
+    int n = 0;
+    for (int e = 0; e < ENTRY_COUNT; e++)
+        for (int l = 0; m->entry[e].present && l < m->entry[e].launches.n; l++) n += m->entry[e].launches.at[l].n_args;
+    return n;
+}
+
+static void launches(FILE *f, const char *prefix, const Module *m) {
+    if (!count_launches(m)) return;
+    int first = 0;
+    fprintf(f, "static const fusec_launch %s_table_launches[] = {\n", prefix);
+    for (int e = 0; e < ENTRY_COUNT; e++)
+        for (int l = 0; m->entry[e].present && l < m->entry[e].launches.n; l++) {
+            const Launch *x = &m->entry[e].launches.at[l];
+            fprintf(f, "    {%d, %d, 0x%" PRIx64 "u}, /* %s */\n", x->kernel, first, x->outputs, entry_name[e]);
+            first += x->n_args;
+        }
+    fputs("};\n", f);
+    if (!count_args(m)) return;
+    fprintf(f, "static const fusec_arg %s_table_args[] = {\n", prefix);
+    for (int e = 0; e < ENTRY_COUNT; e++)
+        for (int l = 0; m->entry[e].present && l < m->entry[e].launches.n; l++) {
+            const Launch *x = &m->entry[e].launches.at[l];
+            for (int i = 0; i < x->n_args; i++)
+                fprintf(f, "%s{%" PRId64 "u, %d, FUSEC_R_%s},%s", i ? " " : "    ", x->args[i].offset, x->args[i].index,
+                        region_name[x->args[i].region], i == x->n_args - 1 ? "\n" : "");
+        }
+    fputs("};\n", f);
+}
+
+/* A constant expression: what is not finite becomes the largest float, or 0 for NaN. */
+static char *constant(Arena *a, double v) {
+    if (v != v) v = 0;
+    return c99_literal(a, DT_F32, v > FLT_MAX ? FLT_MAX : v < -FLT_MAX ? -FLT_MAX : v);
+}
+
+static void symbols(FILE *f, Arena *a, const char *prefix, const Module *m) {
+    if (m->syms.n) {
+        fprintf(f, "static const fusec_symbol %s_table_syms[] = {\n", prefix);
+        for (int i = 0; i < m->syms.n; i++)
+            fprintf(f, "    {%s, %" PRId64 "},\n", artifact_string(a, m->syms.at[i].name), m->syms.at[i].bound);
+        fputs("};\n", f);
+    }
+    if (m->hypers.n) {
+        fprintf(f, "static const fusec_hyper %s_table_hypers[] = {\n", prefix);
+        for (int i = 0; i < m->hypers.n; i++)
+            fprintf(f, "    {%s, %s},\n", artifact_string(a, m->hypers.at[i].name), constant(a, m->hypers.at[i].value));
+        fputs("};\n", f);
+    }
+}
+
+/* `.n_params = 3, .params = digits_params,`, or zeros. */
+static void table(FILE *f, const char *prefix, const char *what, int n) {
+    if (n) fprintf(f, "    .n_%s = %d, .%s = %s_table_%s,\n", what, n, what, prefix, what);
+}
+
+void artifact_manifest(FILE *f, const Module *m) {
+    Arena *a = arena_new();
+    const char *p = artifact_prefix(a, m);
+    tensors(f, a, p, "params", m->params.at, m->params.n);
+    tensors(f, a, p, "states", m->states.at, m->states.n);
+    tensors(f, a, p, "grads", m->grads.at, m->grads.n);
+    tensors(f, a, p, "inputs", m->inputs.at, m->inputs.n);
+    tensors(f, a, p, "outputs", m->outputs.at, m->outputs.n);
+    symbols(f, a, p, m);
+    kernels(f, a, p, m);
+    launches(f, p, m);
+    fprintf(
+        f,
+        "\nconst fusec_manifest %s_manifest = {\n    .abi_version = FUSEC_ABI_VERSION, .align = %d, .hash = 0x%" PRIx64
+        "u,\n",
+        p, m->align, m->hash);
+    fprintf(f,
+            "    .name = %s,\n    .param_bytes = %" PRId64 "u, .state_bytes = %" PRId64 "u, .grad_bytes = %" PRId64
+            "u,\n",
+            artifact_string(a, m->name), m->param_bytes, m->state_bytes, m->grad_bytes);
+    table(f, p, "params", m->params.n);
+    table(f, p, "states", m->states.n);
+    table(f, p, "grads", m->grads.n);
+    table(f, p, "inputs", m->inputs.n);
+    table(f, p, "outputs", m->outputs.n);
+    table(f, p, "syms", m->syms.n);
+    table(f, p, "hypers", m->hypers.n);
+    table(f, p, "kernels", m->kernels.n);
+    if (count_launches(m)) fprintf(f, "    .launches = %s_table_launches,\n", p);
+    if (count_args(m)) fprintf(f, "    .args = %s_table_args,\n", p);
+    fputs("    .entry = {", f);
+    int first = 0;
+    for (int e = 0; e < ENTRY_COUNT; e++) {
+        const ModuleEntry *x = &m->entry[e];
+        const int n = x->present ? x->launches.n : 0;
+        fprintf(f, "%s{%" PRId64 "u, %d, %d, %d}", e ? ",\n              " : "", x->present ? x->arena_bytes : 0,
+                n ? first : 0, n, x->present);
+        first += n;
+    }
+    fputs("}};\n", f);
+    arena_free(a);
+}
