@@ -66,7 +66,8 @@ static Tensor *fill_list(Arena *a, const TensorDecl *decl, int n, const int64_t 
 }
 
 static void *poison(Arena *a, int64_t bytes) {
-    void *p = arena_alloc(a, (size_t)bytes + 64);
+    char *p = arena_alloc(a, (size_t)bytes + 512);
+    p += 256 - (uintptr_t)p % 256; /* what every target asks for */
     memset(p, 0xFF, (size_t)bytes);
     return p;
 }
