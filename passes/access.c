@@ -42,6 +42,14 @@ static void map_reshape(const Node *n, const int8_t *axis, int8_t *in) {
             in[i++] = axis[o++];
             continue;
         }
+        if (dim_is_fixed(a) && a.bound == 1) {
+            i++;
+            continue;
+        }
+        if (dim_is_fixed(b) && b.bound == 1) {
+            o++;
+            continue;
+        }
         int64_t pa = a.bound, pb = b.bound;
         i++, o++;
         while (pa != pb) {

@@ -87,6 +87,8 @@ static bool reshape_group(Emitter *e, const Node *n, int o0, int o1, int i0, int
     return true;
 }
 
+static bool is_unit(Dim d) { return dim_is_fixed(d) && d.bound == 1; }
+
 static int emit_reshape(Emitter *e, Node *n, const Index *const *idx, int mask) {
     const Shape *from = &n->in[0]->shape, *to = &n->shape;
     const Index *in[MAX_RANK];
@@ -98,7 +100,15 @@ static int emit_reshape(Emitter *e, Node *n, const Index *const *idx, int mask) 
             in[i++] = idx[o++];
             continue;
         }
-        /* the shortest runs with equal products; both non-empty unless the rest has product 1 */
+        if (i < from->rank && is_unit(from->dim[i])) {
+            in[i++] = index_const(e->arena, 0);
+            continue;
+        }
+        if (o < to->rank && is_unit(to->dim[o])) {
+            o++;
+            continue;
+        }
+        /* the shortest runs with equal products */
         int64_t pi = i < from->rank ? from->dim[i++].bound : 1, po = o < to->rank ? to->dim[o++].bound : 1;
         while (pi != po && (i < from->rank || o < to->rank)) {
             if ((pi < po && i < from->rank) || o == to->rank) pi *= from->dim[i++].bound;
