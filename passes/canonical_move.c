@@ -177,6 +177,10 @@ Node *rule_sum(Rewriter *r, const Node *n) {
     Node *once = drop_unit_axes(r, n);
     if (!once) once = reduce_once(r, n);
     if (once || !dtype_is_float(n->dtype)) return once;
+    if (rewrite_seen(r, n->in[0], OP_NEG)) {
+        Node *sum = rewrite_reduce(r, OP_SUM, n->in[0]->in[0], n->attr->n_axes, n->attr->axes);
+        return rewrite_op(r, OP_NEG, 1, &sum, NULL);
+    }
     Node *part = reduce_before_broadcast(r, n, &repeats);
     return part ? rewrite_op(r, OP_MUL, 2, (Node *[]){part, splat(r, part, repeats)}, NULL) : NULL;
 }

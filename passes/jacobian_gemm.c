@@ -5,6 +5,7 @@
  * one (batch and time fold into M, or into K of a weight gradient); the sum of a product of two spread
  * operands becomes a contraction.  contract_class.h then names each loop's role. */
 #include "passes/affine.h"
+#include "passes/contract_class.h"
 #include "passes/rewrite.h"
 #include <string.h>
 
@@ -76,10 +77,13 @@ static int neighbours(const Contract *c, const Node *x, int k, int u, int v) {
     return at;
 }
 
-/* A bounded inner extent is laid out at its bound, so that the pair is not one stretch of memory. */
-static bool can_merge(const Contract *c, Node *const *in, int u, int v) {
+/* Only rows, columns and sums of a matrix product grow by merging; a batch is one either way.  A bounded
+ * inner extent is laid out at its bound, so that the pair is not one stretch of memory. */
+static bool can_merge(const Contract *c, const ContractClass *roles, Node *const *in, int u, int v) {
     bool together = v < c->n_out ? v == u + 1 : u >= c->n_out;
-    if (!together || !dim_is_fixed(c->extent[v])) return false;
+    LoopClass role = roles->loop[u];
+    if (!together || !dim_is_fixed(c->extent[v]) || role != roles->loop[v]) return false;
+    if (role == LOOP_BATCH || role == LOOP_OTHER) return false;
     for (int i = 0; i < c->n_guards; i++)
         if (uses(&c->guard[i].e, u, v)) return false;
     int readers = 0;
@@ -118,9 +122,10 @@ static Node *merge_pair(Rewriter *r, const Node *n, int u, int v) {
 
 static Node *merge_loops(Rewriter *r, const Node *n) {
     const Contract *c = n->attr->contract;
+    const ContractClass roles = contract_classify(c, n->in);
     for (int u = 0; u < c->n_loops; u++)
         for (int v = 0; v < c->n_loops; v++)
-            if (u != v && can_merge(c, n->in, u, v)) return merge_pair(r, n, u, v);
+            if (u != v && can_merge(c, &roles, n->in, u, v)) return merge_pair(r, n, u, v);
     return NULL;
 }
 
@@ -159,11 +164,21 @@ static Node *sum_of_product(Rewriter *r, const Node *n) {
     return emit_contract(r, &c, (Node *[]){a->in[0], b->in[0]});
 }
 
+/* What canonicalize does comes first; then the op's own rules here. */
+static Node *canonical(Rewriter *r, const Node *n) {
+    for (RewriteRule *const *rule = canonical_rules(n->op); *rule; rule++) {
+        Node *simpler = (*rule)(r, n);
+        if (simpler) return simpler;
+    }
+    return NULL;
+}
+
 static RewriteRule *const *gemm_rules(Op op) {
-    static RewriteRule *const contract_rules[] = {rule_absorb, drop_unit_loops, drop_guards, merge_loops, NULL};
-    static RewriteRule *const sum_rules[] = {rule_sum, sum_of_product, NULL};
+    static RewriteRule *const contract_rules[] = {canonical, drop_unit_loops, drop_guards, merge_loops, NULL};
+    static RewriteRule *const sum_rules[] = {canonical, sum_of_product, rule_fold, NULL};
+    static RewriteRule *const other_rules[] = {canonical, rule_fold, NULL};
     if (op == OP_CONTRACT) return contract_rules;
-    return op == OP_SUM ? sum_rules : canonical_rules(op);
+    return op == OP_SUM ? sum_rules : other_rules;
 }
 
 Graph *pass_jacobian_gemm(PassContext *c, Graph *g) { return rewrite_graph(c, g, gemm_rules); }

@@ -49,5 +49,6 @@ RewriteRule rule_patterns;                                                      
 RewriteRule rule_reshape, rule_transpose, rule_broadcast, rule_slice, rule_pad, rule_concat; /* canonical_move.c */
 RewriteRule rule_sum, rule_extremum, rule_product, rule_scan;
 RewriteRule rule_absorb; /* canonical_contract.c */
+RewriteRule rule_fold; /* fold_reshape.c: for jacobian_gemm */
 
 #endif
