@@ -5,7 +5,8 @@
  *              By decreasing lifetime it is exact for nested lifetimes, as forward and backward passes have.
  *   sweep      as an allocator would, in time, lowest gap first; O(n gaps)
  *   first fit  the lowest gap among the blocks placed before; O(n^2)
- * If none meets the lower bound, a local search moves blocks that touch the top earlier in the order. */
+ * If none meets the lower bound, a depth-first search looks for placements at or near it (arena_search.c), and a
+ * local search moves blocks that touch the top earlier in the order. */
 #include "passes/arena_search.h"
 #include "passes/memory.h"
 #include <stdlib.h>
@@ -90,6 +91,13 @@ static void find_bound(Search *s) {
         live += delta[t];
         if (live > s->bound) s->bound = live;
     }
+}
+
+static int64_t highest_end(const Search *s) {
+    int64_t peak = 0;
+    for (int i = 0; i < s->n; i++)
+        if (s->offset[i] + s->block[i].size > peak) peak = s->offset[i] + s->block[i].size;
+    return peak;
 }
 
 static void keep_if_better(Search *s, int64_t peak) {
@@ -269,17 +277,12 @@ static void local_search(Search *s, ArenaItem *order, int64_t work) {
     }
 }
 
-/* Depth-first search for the bound, then for a little more, in several orders of preference. */
-static void exact_search(Search *s, ArenaItem *const *order, int64_t work) {
-    enum { LEVELS = 4 };
-    for (int level = 0; level < LEVELS; level++) {
-        int64_t capacity = s->bound + s->bound / 64 * level;
-        for (int o = 0; o < N_ORDERS && capacity < s->best_peak; o++) {
-            int64_t share = work / (LEVELS * N_ORDERS), left = share;
-            if (arena_search(s->arena, s->n, order[o], s->n_times, capacity, &left, s->offset))
-                keep_if_better(s, capacity);
-            s->work -= share - left;
-        }
+/* Depth-first search for a placement within `capacity`, in several orders of preference. */
+static void exact_search(Search *s, ArenaItem *const *order, int64_t capacity, int64_t work) {
+    for (int o = 0; o < N_ORDERS && capacity < s->best_peak; o++) {
+        int64_t share = work / N_ORDERS, left = share;
+        if (arena_search(s->n, order[o], s->n_times, capacity, &left, s->offset)) keep_if_better(s, highest_end(s));
+        s->work -= share - left;
     }
 }
 
@@ -294,7 +297,8 @@ static void search(Search *s) {
     keep_if_better(s, place_sweep(s, order[N_ORDERS - 1]));
     for (int o = 0; o < N_ORDERS && s->best_peak > s->bound; o++)
         if (s->work >= (int64_t)s->n * s->n) keep_if_better(s, place_first_fit(s, order[o]));
-    if (s->n <= EXACT_BLOCKS) exact_search(s, order, s->work / 2);
+    for (int step = 0; step < 4 && s->n <= EXACT_BLOCKS; step++) /* the bound itself, then a little more */
+        exact_search(s, order, s->bound + s->bound / 64 * step, step ? s->work / 8 : s->work * 3 / 4);
     for (int o = 0; o < N_ORDERS && s->best_peak > s->bound && s->work >= (int64_t)s->n * s->n; o++)
         local_search(s, order[o], s->work / (N_ORDERS - o));
 }

@@ -13,7 +13,6 @@ typedef struct ArenaItem {
 
 /* Looks for offsets (by id) under which no block ends above `capacity`.  `item` is the order of preference.
  * Takes at most *work steps and subtracts what it took; false: none found within them, or none exists. */
-bool arena_search(Arena *scratch, int n, const ArenaItem *item, int n_times, int64_t capacity, int64_t *work,
-                  int64_t *offset);
+bool arena_search(int n, const ArenaItem *item, int n_times, int64_t capacity, int64_t *work, int64_t *offset);
 
 #endif
