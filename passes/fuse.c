@@ -48,10 +48,12 @@ static void separate_results(Graph *g, Arena *a) {
     const Uses uses = graph_uses(a, g);
     const int before = g->nodes.n;
     bool *taken = ARENA_ARRAY(a, bool, before);
+    int *homes = ARENA_ARRAY(a, int, before);
+    for (int i = 0; i < g->results.n; i++) homes[g->results.at[i].value->id]++;
     for (int i = 0; i < g->results.n; i++) {
         Result *r = &g->results.at[i];
         Node *v = r->value;
-        const bool read = uses.first[v->id + 1] > uses.first[v->id];
+        const bool read = uses.first[v->id + 1] > uses.first[v->id] || homes[v->id] > 1;
         if (op_is_memory(v->op) || taken[v->id] || (r->kind == RESULT_OUTPUT && read)) r->value = append_copy(g, v);
         else taken[v->id] = true;
     }

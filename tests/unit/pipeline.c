@@ -129,6 +129,39 @@ static void modules_keep_their_promises(void **state) {
     assert_true(n_refused <= MAX_REFUSED);
 }
 
+/* Entry infer with a single output wanted leaves the same bytes there as with all of them; states too. */
+static void check_each_output(Arena *a, const Module *m, const Model *model, uint64_t seed) {
+    for (int o = 0; o < model->outputs.n; o++) {
+        TestData d[2];
+        for (int i = 0; i < 2; i++) {
+            TestRandom r = {seed};
+            const char *error = NULL;
+            d[i] = test_data(a, m, model, &r);
+            for (int k = 0; i && k < model->outputs.n; k++)
+                if (k != o) d[i].mem.outputs[k] = NULL;
+            if (!module_run(a, m, ENTRY_INFER, &d[i].mem, d[i].syms, &error)) fail_msg("seed %d: %s", (int)seed, error);
+        }
+        assert_memory_equal(d[0].mem.outputs[o], d[1].mem.outputs[o], (size_t)m->outputs.at[o].bytes);
+        assert_memory_equal(d[0].mem.states, d[1].mem.states, (size_t)m->state_bytes);
+    }
+}
+
+static void outputs_are_optional(void **state) {
+    (void)state;
+    int several = 0;
+    for (uint64_t seed = 1; seed <= 60; seed++) {
+        Arena *a = arena_new();
+        PassContext c = test_context(a, "host");
+        c.disabled[PASS_fuse] = seed % 3 == 0;
+        Module *m = compile(&c, ENTRY_INFER, seed);
+        const Model *model = random_graph(a, ENTRY_INFER, seed, options)->model;
+        if (m) check_each_output(a, m, model, seed);
+        several += model->outputs.n > 1;
+        arena_free(a);
+    }
+    assert_true(several >= 10);
+}
+
 /* Two compilations print the same text after every pass. */
 static void printing_and_determinism(void **state) {
     (void)state;
@@ -155,9 +188,8 @@ static void printing_and_determinism(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(any_subset_of_passes),
-        cmocka_unit_test(any_order_the_dag_allows),
-        cmocka_unit_test(modules_keep_their_promises),
+        cmocka_unit_test(any_subset_of_passes),        cmocka_unit_test(any_order_the_dag_allows),
+        cmocka_unit_test(modules_keep_their_promises), cmocka_unit_test(outputs_are_optional),
         cmocka_unit_test(printing_and_determinism),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
