@@ -32,6 +32,9 @@ const char *artifact_c99(FILE *f, const Module *m, const char *header);
 /* ---- for other emitters of the same data -------------------------------------------------------------- */
 /* Kernel k's grid as the manifest has it; false if it does not fit (more than 8 grid axes, or one past int32). */
 bool artifact_grid(const Kernel *k, struct fusec_grid grid[8], int *n);
+/* fusec_launch.outputs: bit o set if output o needs the launch, ~0 if it must always run.  Beyond what the planner says, a
+ * launch that writes to outputs alone is skipped, in every entry, when none of them is given. */
+uint64_t artifact_outputs(const Module *m, const Launch *l);
 /* A runtime source file by base name ("check.c") with its quoted #includes removed; NULL if there is none. */
 char *artifact_runtime(Arena *a, const char *file);
 /* Text as a C string literal, quotes included. */

@@ -25,12 +25,13 @@ static char *argument(const Model *x, const LaunchArg *arg, const Buffer *b) {
     return arena_strdup(x->a, "0");
 }
 
-static void launch(const Model *x, const Launch *l, bool conditional) {
+static void launch(const Model *x, const Launch *l) {
+    const uint64_t needed = artifact_outputs(x->m, l);
     const Kernel *k = x->m->kernels.at[l->kernel];
     const char *comma = "";
     int column = 4;
     fputs("    ", x->f);
-    if (conditional) column += fprintf(x->f, "if (wanted & UINT64_C(0x%" PRIx64 ")) ", l->outputs);
+    if (needed != ~(uint64_t)0) column += fprintf(x->f, "if (wanted & UINT64_C(0x%" PRIx64 ")) ", needed);
     column += fprintf(x->f, "%s(", x->kernel[l->kernel]);
     for (int i = 0; i < l->n_args + k->n_syms; i++) {
         const char *arg =
@@ -48,9 +49,6 @@ static void launch(const Model *x, const Launch *l, bool conditional) {
 
 static void entry(const Model *x, Entry e) {
     const ModuleEntry *n = &x->m->entry[e];
-    bool conditional = false;
-    for (int l = 0; l < n->launches.n; l++)
-        conditional |= e == ENTRY_INFER && n->launches.at[l].outputs != ~(uint64_t)0;
     fprintf(x->f,
             "static void %s_run_%s(const fusec_memory *memory, const void *const *inputs, void *const *outputs,\n"
             "    const union %s_scalar *scalars, const int32_t *syms, uint64_t wanted) {\n"
@@ -63,7 +61,7 @@ static void entry(const Model *x, Entry e) {
         if (e != ENTRY_INIT && e != ENTRY_INFER && (int)at->phase != last)
             fprintf(x->f, "    /* %s */\n", phase[at->phase]);
         last = (int)at->phase;
-        launch(x, at, conditional && at->outputs != ~(uint64_t)0);
+        launch(x, at);
     }
     fputs("}\n\n", x->f);
 }

@@ -89,10 +89,11 @@ static void structs(Header *h, const char **in, const char **out, const char **s
     for (int i = 0; i < m->syms.n; i++)
         fprintf(h->f, "    int32_t %s; /* at most %" PRId64 " */\n", syms[i], m->syms.at[i].bound);
     if (!m->inputs.n && !m->syms.n) fputs("    int32_t unused;\n", h->f);
-    fprintf(h->f,
-            "} %s_inputs;\n\n/* infer computes what is not NULL; grad and step need every output they compute. "
-            "*/\ntypedef struct %s_outputs {\n",
-            h->p, h->p);
+    fprintf(
+        h->f,
+        "} %s_inputs;\n\n/* What is NULL is not computed; a kernel that computes several results needs all of them. "
+        "*/\ntypedef struct %s_outputs {\n",
+        h->p, h->p);
     for (int i = 0; i < m->outputs.n; i++)
         fprintf(h->f, "    %s *%s; /* %s */\n", pointer_type(m->outputs.at[i].dtype), out[i],
                 shape_comment(h, &m->outputs.at[i]));

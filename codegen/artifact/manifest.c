@@ -66,6 +66,18 @@ bool artifact_grid(const Kernel *k, struct fusec_grid grid[8], int *n) {
     return true;
 }
 
+uint64_t artifact_outputs(const Module *m, const Launch *l) {
+    const Kernel *k = m->kernels.at[l->kernel];
+    uint64_t mask = 0;
+    if (l->outputs != ~(uint64_t)0) return l->outputs;
+    for (int i = 0; i < l->n_args; i++) {
+        if (!k->buffers.at[i].written) continue;
+        if (l->args[i].region != REGION_OUTPUT || l->args[i].index >= 64) return ~(uint64_t)0;
+        mask |= (uint64_t)1 << l->args[i].index;
+    }
+    return mask ? mask : ~(uint64_t)0;
+}
+
 static void kernels(FILE *f, Arena *a, const char *prefix, const Module *m) {
     if (!m->kernels.n) return;
     fprintf(f, "static const fusec_kernel %s_table_kernels[] = {\n", prefix);
@@ -105,7 +117,8 @@ static void launches(FILE *f, const char *prefix, const Module *m) {
     for (int e = 0; e < ENTRY_COUNT; e++)
         for (int l = 0; m->entry[e].present && l < m->entry[e].launches.n; l++) {
             const Launch *x = &m->entry[e].launches.at[l];
-            fprintf(f, "    {%d, %d, 0x%" PRIx64 "u}, /* %s */\n", x->kernel, first, x->outputs, entry_name[e]);
+            fprintf(f, "    {%d, %d, 0x%" PRIx64 "u}, /* %s */\n", x->kernel, first, artifact_outputs(m, x),
+                    entry_name[e]);
             first += x->n_args;
         }
     fputs("};\n", f);

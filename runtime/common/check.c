@@ -63,7 +63,7 @@ FUSEC_WEAK fusec_status fusec_check(const fusec_manifest *m, int entry, const fu
         if (outputs[i]) *wanted |= (uint64_t)1 << i;
     for (uint32_t i = 0; i < m->entry[entry].n_launches; i++) {
         const fusec_launch *l = &m->launches[m->entry[entry].first_launch + i];
-        if (entry == FUSEC_INFER && l->outputs != ~(uint64_t)0 && !(l->outputs & *wanted)) continue;
+        if (l->outputs != ~(uint64_t)0 && !(l->outputs & *wanted)) continue;
         s = fusec_check_launch(m, l, inputs, outputs);
         if (s != FUSEC_OK) return s;
     }

@@ -61,7 +61,7 @@ typedef struct fusec_kernel {
 typedef struct fusec_launch {
     uint32_t kernel;         /* into manifest.kernels */
     uint32_t first_arg;      /* into manifest.args; fusec_kernel.n_args of them */
-    uint64_t outputs;        /* infer: run if any of these outputs is wanted; ~0: always */
+    uint64_t outputs;        /* run if any of these outputs is wanted; ~0: always */
 } fusec_launch;
 
 typedef struct fusec_entry {
