@@ -1,0 +1,39 @@
+/* Shared by the files of this folder. */
+#ifndef FUSEC_CUDA_INTERNAL_H
+#define FUSEC_CUDA_INTERNAL_H
+#include "runtime/cuda/fusec_cuda.h"
+
+/* ---- cuda_driver.c -------------------------------------------------------------------------------------------- */
+fusec_status fusec_cuda_open(fusec_cuda *c, const char *library);
+void fusec_cuda_say(fusec_cuda *c, const char *text); /* appends to the log what fits */
+void fusec_cuda_say_number(fusec_cuda *c, int64_t n);
+/* FUSEC_OK if result is CUDA_SUCCESS; else the matching status, with `what` and the driver's words in the log. */
+fusec_status fusec_cuda_check(fusec_cuda *c, int result, const char *what);
+/* Every public call is between these: the log is emptied, the model's context is current. */
+fusec_status fusec_cuda_enter(fusec_cuda *c);
+void fusec_cuda_leave(fusec_cuda *c);
+
+/* ---- cuda_module.c ---------------------------------------------------------------------------------------------- */
+fusec_status fusec_cuda_load_module(fusec_cuda *c, const fusec_cuda_image *image);
+
+/* ---- cuda_device.c ---------------------------------------------------------------------------------------------- */
+fusec_status fusec_cuda_allocate(fusec_cuda *c);
+uint64_t fusec_cuda_address(const fusec_cuda *c, const fusec_arg *a);
+uint64_t fusec_cuda_round(uint64_t bytes);        /* up to FUSEC_CUDA_ALIGN */
+
+/* ---- cuda_graph.c ------------------------------------------------------------------------------------------------ */
+/* Parameters of one launch; `node` points into the other members. */
+typedef struct fusec_cuda_args {
+    fusec_cu_node node;
+    uint64_t address[256];
+    int32_t sym[FUSEC_CUDA_MAX_SYMS];
+    void *pointer[256 + FUSEC_CUDA_MAX_SYMS];
+} fusec_cuda_args;
+/* node.grid_x is 0 where an extent leaves no program.  FUSEC_E_ARGUMENT: more programs than a grid takes. */
+fusec_status fusec_cuda_prepare(fusec_cuda *c, const fusec_launch *l, const int32_t *syms, fusec_cuda_args *args);
+int fusec_cuda_needed(const fusec_launch *l, int entry, uint64_t wanted);
+/* A graph of the entry for these outputs and extents, made or updated; *g stays the model's. */
+fusec_status fusec_cuda_graph_for(fusec_cuda *c, int entry, uint64_t wanted, const int32_t *syms, fusec_cuda_graph **g);
+void fusec_cuda_graph_free(fusec_cuda *c, fusec_cuda_graph *g);
+
+#endif
