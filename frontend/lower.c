@@ -158,17 +158,23 @@ static void warn_unused(Lower *L) {
             lower_warn(L, W0302, L->inputs.at[i]->loc, NULL, "the input '%s' is not used", L->model->inputs.at[i].name);
 }
 
-/* The graph of initial values reads nothing but the seed. */
+static bool is_known_at_start(Op op) {
+    return op_info[op].cls != CLASS_SOURCE || op == OP_CONST || op == OP_IOTA || op == OP_RANDOM || op == OP_SEED;
+}
+
+/* Initial values read nothing but the seed.  Parameters never do otherwise; states may. */
 static void check_init(Lower *L) {
+    char *late = ARENA_ARRAY(L->arena, char, L->g->nodes.n + 1);
     for (int i = 0; i < L->g->nodes.n; i++) {
         const Node *n = L->g->nodes.at[i];
-        if (op_info[n->op].cls != CLASS_SOURCE || n->op == OP_CONST || n->op == OP_IOTA || n->op == OP_RANDOM ||
-            n->op == OP_SEED)
-            continue;
-        lower_fail(L, E0209, n->loc, NULL, "the initial value of a state cannot depend on %s",
-                   n->op == OP_INPUT ? "an input" : "what is known only at run time");
-        return;
+        late[i] = !is_known_at_start(n->op);
+        for (int k = 0; k < n->n_in; k++) late[i] |= late[n->in[k]->id];
     }
+    for (int i = 0; i < L->states.n; i++)
+        if (late[L->states.at[i].init->id])
+            lower_fail(L, E0209, L->states.at[i].loc, NULL,
+                       "the initial value of the state '%s' depends on what is known only at run time",
+                       L->states.at[i].path);
 }
 
 /* ---- runs ---------------------------------------------------------------------------------------------------- */
@@ -224,6 +230,11 @@ static const Top *pick_model(Diag *d, Program *p, const char *name) {
         diag_report(d, E0306, (SrcLoc){0}, "the program has no model");
     else
         diag_report(d, E0306, p->models.at[1]->name.loc, "the program has %d models: say which", p->models.n);
+    const char *names = NULL;
+    for (int i = 0; i < p->models.n && i < 20; i++)
+        names =
+            names ? arena_printf(p->arena, "%s, %s", names, p->models.at[i]->name.text) : p->models.at[i]->name.text;
+    if (names) diag_help(d, "models: %s", names);
     return NULL;
 }
 

@@ -10,7 +10,7 @@ enum {
     MAX_EVAL_DEPTH = 2000, /* expressions inside expressions, calls inlined */
     MAX_LIST = 1 << 16
 };
-enum { MAX_NODES = 4000000, MAX_STATEMENTS = 5000000 }; /* per entry */
+enum { MAX_NODES = 1 << 20, MAX_STATEMENTS = 5000000 }; /* per entry */
 
 /* ---- names of parameters and states (paths.c) ----------------------------------------------
  * Built from the inside out: a body collects relative paths, and the call that ends adds its
@@ -19,7 +19,6 @@ typedef struct PathEntry {
     const char *path;
     bool state;
     int index; /* into Lower.params or Lower.states */
-    SrcLoc loc;
 } PathEntry;
 typedef struct PathScope {
     VEC(PathEntry) entries;
@@ -95,6 +94,9 @@ typedef struct Lower {
     const Stmt *train;
     Value loss;
     Node *step, *seed;
+    Node **shared; /* by hash of what they compute (lower_share.c) */
+    uint64_t *shared_key;
+    int shared_n, shared_cap;
 } Lower;
 
 /* ---- diagnostics: `help` may be NULL; an error in library code is shown at the user's call ---- */
@@ -138,7 +140,9 @@ Value const_unary(Lower *L, AstOp op, Value a, SrcLoc loc);
 bool val_is_const_number(Value v); /* INT FLOAT BOOL DIM */
 
 /* ---- tensors (lower_tensor.c) --------------------------------------------------------------------- */
-Node *t_node(Lower *L, Op op, int n, Node *const *in, const Attr *attr, DType t, Shape s); /* placed and counted */
+Node *t_node(Lower *L, Op op, int n, Node *const *in, const Attr *attr, DType t, Shape s);     /* placed and counted */
+Node *t_new_node(Lower *L, Op op, int n, Node *const *in, const Attr *attr, DType t, Shape s); /* never shared */
+Node *shared_node(Lower *L, Op op, int n, Node *const *in, const Attr *attr, DType t, Shape s);
 Node *t_const(Lower *L, DType t, Shape s, double v);
 Node *t_unary(Lower *L, Op op, Node *a);
 Node *t_binary(Lower *L, Op op, Node *a, Node *b); /* equal shapes */

@@ -158,9 +158,11 @@ static bool match_builtin(Lower *L, const Builtin *b, int n, const ArgValue *arg
             continue;
         }
         if (at < 0 || !builtin_formal(b, at, name, &(bool){0}, &has_default, &(Value){0})) {
-            lower_fail(L, E0202, args[i].loc, NULL,
-                       args[i].name.text ? "'%s' has no argument '%s'" : "'%s' has too many arguments", b->name,
-                       args[i].name.text);
+            const char *unknown = args[i].name.text;
+            if (unknown)
+                lower_fail(L, E0202, args[i].name.loc, NULL, "'%s' has no argument '%s'", b->name, unknown);
+            else
+                lower_fail(L, E0202, args[i].loc, NULL, "'%s' has too many arguments", b->name);
             return false;
         }
         if (given[at]) {

@@ -3,18 +3,20 @@
 #include <math.h>
 #include <string.h>
 
-Node *t_node(Lower *L, Op op, int n, Node *const *in, const Attr *attr, DType t, Shape s) {
-    static const Attr none = {0};
+Node *t_new_node(Lower *L, Op op, int n, Node *const *in, const Attr *attr, DType t, Shape s) {
     if (L->g->nodes.n >= MAX_NODES && !L->stopped) {
         lower_fail(L, E0216, L->loc, "smaller repeat counts keep the graph in bounds",
                    "the program needs more than %d operations", MAX_NODES);
         L->stopped = true;
     }
-    Attr *own = arena_dup(L->arena, attr ? attr : &none, sizeof(Attr));
-    Node *node = graph_node(L->g, op, n, in, own, t, s);
+    Node *node = graph_node(L->g, op, n, in, attr, t, s);
     node->loc = L->loc;
     node->phase = L->phase;
     return node;
+}
+
+Node *t_node(Lower *L, Op op, int n, Node *const *in, const Attr *attr, DType t, Shape s) {
+    return shared_node(L, op, n, in, attr, t, s);
 }
 
 Node *t_const(Lower *L, DType t, Shape s, double v) {

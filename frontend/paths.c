@@ -3,10 +3,10 @@
 
 static const PathEntry *taken(const PathScope *scope, const char *path) { return names_get(&scope->taken, path); }
 
-static void add_entry(Lower *L, PathScope *scope, PathEntry e) {
-    const PathEntry *old = taken(scope, e.path);
-    if (old) {
-        lower_fail(L, E0302, e.loc, "give it another name with `as`; to share a value, bind it to a name and use that",
+/* `loc`: what names it here, a call or the declaration itself. */
+static void add_entry(Lower *L, PathScope *scope, PathEntry e, SrcLoc loc) {
+    if (taken(scope, e.path)) {
+        lower_fail(L, E0302, loc, "give it another name with `as`; to share a value, bind it to a name and use that",
                    "the %s path '%s' is used twice", e.state ? "state" : "parameter", e.path);
         return;
     }
@@ -15,7 +15,7 @@ static void add_entry(Lower *L, PathScope *scope, PathEntry e) {
 }
 
 void paths_add(Lower *L, PathScope *scope, const char *path, bool state, int index, SrcLoc loc) {
-    add_entry(L, scope, (PathEntry){.path = path, .state = state, .index = index, .loc = loc});
+    add_entry(L, scope, (PathEntry){.path = path, .state = state, .index = index}, loc);
 }
 
 static const char *prefixed(Lower *L, const char *component, const char *path) {
@@ -51,6 +51,6 @@ void paths_merge(Lower *L, PathScope *outer, const PathScope *inner, const char 
         PathEntry e = inner->entries.at[i];
         e.path = prefixed(L, component, e.path);
         if (L->stopped) return;
-        add_entry(L, outer, e);
+        add_entry(L, outer, e, loc);
     }
 }

@@ -9,7 +9,9 @@ trap 'rm -rf "$work"' EXIT
 fails=0
 
 check() { # NAME: its program is $work/run/NAME.dsl
-    (cd "$work/run" && "$FUSEC" check "$1.dsl") >"$work/out" 2>&1
+    options=$(sed -n '1s/^# fusec check //p' "$work/run/$1.dsl") # words without spaces in them
+    # shellcheck disable=SC2086
+    (cd "$work/run" && "$FUSEC" check $options "$1.dsl") >"$work/out" 2>&1
     status=$?
     if [ "$status" -gt 1 ]; then
         echo "FAIL $1: exit status $status"

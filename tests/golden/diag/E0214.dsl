@@ -1,0 +1,12 @@
+# Subscripts are affine, or reads of integer tensors.
+model m {
+    input x : f32[8]
+    input k : f32[8]
+    a[i in 0..3, j in 0..3] = x[i * j]
+    b[i in 0..3] = x[i ^ 2]
+    c[i in 0..3] = x[k[i]]
+    d[i in 0..3] = x[0:2]
+    e[i in 0..3] = x[i / 0]
+    f[i in 0..3] = x[4 / (i + 1)]
+    output x
+}

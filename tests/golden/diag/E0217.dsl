@@ -1,0 +1,21 @@
+# What is parsed but not built yet says so.
+layer last(xs) {
+    ys = scan x over xs axis 1, h = zeros [2] {
+        h = h + x
+        emit h
+    }
+    return ys
+}
+model m {
+    precision bf16
+    input x : f32[2, 3]
+    input q : f16[2]
+    checkpoint { y = x * 2 }
+    save x
+    recompute x
+    j = jacobian(x, x)
+    z = last(x)
+    w = param [2] init ones
+    loss = mean(w)
+    output loss
+}

@@ -1,0 +1,3 @@
+# Which model?
+model a { output x = ones [2] }
+model b { output x = ones [2] }
