@@ -45,14 +45,14 @@ int emit_in_range(Emitter *e, const Index *x, Dim extent) {
 /* ---- memory ------------------------------------------------------------------------------------------ */
 static int load(Emitter *e, const Node *n, const Index *const *idx, int mask) {
     const Index *at[MAX_RANK];
-    memcpy(at, idx, sizeof *at * (size_t)n->shape.rank);
+    for (int d = 0; d < n->shape.rank; d++) at[d] = idx[d];
     return tile_load(&e->b, e->buffer_of[n->id], at, mask, 0);
 }
 
 void emit_store(Emitter *e, const Node *n, const Index *const *idx, int value) {
     const int buffer = e->buffer_of[n->id];
     const Index *at[MAX_RANK];
-    memcpy(at, idx, sizeof *at * (size_t)n->shape.rank);
+    for (int d = 0; d < n->shape.rank; d++) at[d] = idx[d];
     if (e->plan->buffer[n->id].home == HOME_GRAD) {
         const int flag = tile_load(&e->b, e->buffer_of[e->plan->accumulate->id], NULL, -1, 0);
         const int adds = emit_op(e, OP_NE, DT_BOOL, flag, emit_i32(e, 0));
