@@ -142,6 +142,37 @@ static Node *merge_of_broadcast(Rewriter *r, const Node *n) {
     return rewrite_broadcast(r, rewrite_reshape(r, x->in[0], inner), *to, axes);
 }
 
+static bool is_whole(const Node *slice, int d) {
+    return dim_equal(slice->shape.dim[d], slice->in[0]->shape.dim[d]) && slice->attr->step[d] == 1 &&
+           dim_equal(slice->attr->lo[d], dim_fixed(0));
+}
+
+/* merge(slice(a)): where the merged dims are not sliced, the merge goes in front and slices meet slices. */
+static Node *merge_of_slice(Rewriter *r, const Node *n) {
+    const Node *x = rewrite_seen(r, n->in[0], OP_SLICE);
+    if (!x || n->shape.rank >= x->shape.rank) return NULL;
+    Shape merged = n->shape;
+    Attr attr = {0};
+    int d = 0;
+    for (int o = 0; o < n->shape.rank; o++) {
+        if (d == x->shape.rank) return NULL;
+        attr.lo[o] = x->attr->lo[d], attr.hi[o] = n->shape.dim[o], attr.step[o] = x->attr->step[d];
+        merged.dim[o] = x->in[0]->shape.dim[d];
+        Dim run = x->shape.dim[d++];
+        if (dim_equal(run, n->shape.dim[o])) continue;
+        bool whole = is_whole(x, d - 1);
+        while (whole && !dim_equal(run, n->shape.dim[o])) {
+            whole = d < x->shape.rank && is_whole(x, d) && dim_is_fixed(x->shape.dim[d]) &&
+                    run.bound < n->shape.dim[o].bound;
+            if (whole) run = dim_mul_const(run, x->shape.dim[d++].bound);
+        }
+        if (!whole) return NULL;
+        merged.dim[o] = n->shape.dim[o];
+    }
+    if (d != x->shape.rank) return NULL;
+    return rewrite_op(r, OP_SLICE, 1, (Node *[]){rewrite_reshape(r, x->in[0], merged)}, &attr);
+}
+
 /* Random numbers are drawn by linear index, which a reshape keeps. */
 static Node *reshape_of_random(Rewriter *r, const Node *n) {
     const Node *x = rewrite_seen(r, n->in[0], OP_RANDOM);
@@ -156,6 +187,7 @@ Node *rule_fold(Rewriter *r, const Node *n) {
     case OP_PAD: return below_window(r, n);
     case OP_RESHAPE: {
         Node *merged = merge_of_broadcast(r, n);
+        if (!merged) merged = merge_of_slice(r, n);
         return merged ? merged : reshape_of_random(r, n);
     }
     default: break;

@@ -1,9 +1,9 @@
 /* jacobian_gemm: brings contractions into the form that maps onto few, large matrix products.
  *
  * Needs: a legal graph, best canonical.  Keeps: the results' values.  Per contraction: loops of extent 1
- * and guards that always hold go; loops that run side by side through all operands and the result become
- * one (batch and time fold into M, or into K of a weight gradient); the sum of a product of two spread
- * operands becomes a contraction.  contract_class.h then names each loop's role. */
+ * and guards that always hold go; strided gradients are split by residue class; loops that run side by side through all
+ * operands and the result become one (batch and time fold into M, or into K of a weight gradient); the sum of a product
+ * of two spread operands becomes a contraction.  contract_class.h then names each loop's role. */
 #include "passes/affine.h"
 #include "passes/contract_class.h"
 #include "passes/rewrite.h"
@@ -174,7 +174,8 @@ static Node *canonical(Rewriter *r, const Node *n) {
 }
 
 static RewriteRule *const *gemm_rules(Op op) {
-    static RewriteRule *const contract_rules[] = {canonical, drop_unit_loops, drop_guards, merge_loops, NULL};
+    static RewriteRule *const contract_rules[] = {canonical,    drop_unit_loops, drop_guards,
+                                                  rule_residue, merge_loops,     NULL};
     static RewriteRule *const sum_rules[] = {canonical, sum_of_product, rule_fold, NULL};
     static RewriteRule *const other_rules[] = {canonical, rule_fold, NULL};
     if (op == OP_CONTRACT) return contract_rules;

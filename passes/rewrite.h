@@ -48,7 +48,8 @@ RewriteRules canonical_rules;
 RewriteRule rule_patterns;                                                                   /* patterns.c: rules.def */
 RewriteRule rule_reshape, rule_transpose, rule_broadcast, rule_slice, rule_pad, rule_concat; /* canonical_move.c */
 RewriteRule rule_sum, rule_extremum, rule_product, rule_scan;
-RewriteRule rule_absorb; /* canonical_contract.c */
-RewriteRule rule_fold; /* fold_reshape.c: for jacobian_gemm */
+RewriteRule rule_absorb;  /* canonical_contract.c */
+RewriteRule rule_fold;    /* fold_reshape.c: for jacobian_gemm, as the next */
+RewriteRule rule_residue; /* residue.c */
 
 #endif

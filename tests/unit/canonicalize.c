@@ -75,8 +75,63 @@ static void every_op(void **state) {
     }
 }
 
+/* y[i, p] = sum over n of A[i, (a p + b n + c) / D] K[n] and its like: what jacobian_gemm splits by residue. */
+static Node *strided(Trial *t) {
+    static const int64_t steps[] = {1, -1, 1, -1, 3, -3, 5};
+    Rng *r = t->rng;
+    int64_t divisor = rng_int(r, 2, 4), kernel = rng_int(r, 2, 6), out = rng_int(r, 1, 9), in = rng_int(r, 1, 7);
+    Affine map[2][MAX_RANK] = {{{.coef = {1}, .divisor = 1}, {.c = rng_int(r, -4, 6), .divisor = divisor}},
+                               {{.coef = {0, 0, 1}, .divisor = 1}}};
+    map[0][1].coef[1] = rng_chance(r, 0.5) ? 1 : -1;
+    map[0][1].coef[2] = steps[rng_int(r, 0, 6)];
+    if (rng_chance(r, 0.3)) map[0][1].coef[0] = divisor;
+    Guard guard = {
+        .kind = rng_chance(r, 0.3) ? GUARD_EQ : GUARD_RANGE, .e = {.coef = {1, -1, 1}, .divisor = 1}, .lo = -2};
+    guard.hi = dim_fixed(guard.kind == GUARD_EQ ? 0 : 4);
+    if (guard.kind == GUARD_EQ) guard.lo = 0;
+    const Contract c = {.n_loops = 3,
+                        .n_out = 2,
+                        .extent = {dim_fixed(2), dim_fixed(out), dim_fixed(kernel)},
+                        .n_operands = 2,
+                        .map = map,
+                        .n_guards = rng_chance(r, 0.3),
+                        .guard = &guard};
+    Node *a = trial_param(t, shape_fixed(2, (int64_t[]){2, in}), -1, 1);
+    Node *k = trial_param(t, shape_fixed(1, (int64_t[]){rng_chance(r, 0.3) ? kernel + 1 : kernel}), -1, 1);
+    return graph_contract(t->graph, 2, (Node *[]){a, k}, &c);
+}
+
+static int count_divisors(const Graph *g) {
+    int n = 0;
+    for (int i = 0; i < g->nodes.n; i++) {
+        const Node *x = g->nodes.at[i];
+        for (int k = 0; x->op == OP_CONTRACT && k < x->n_in; k++)
+            for (int d = 0; d < x->in[k]->shape.rank; d++) n += x->attr->contract->map[k][d].divisor > 1;
+    }
+    return n;
+}
+
+static void strided_gradients(void **state) {
+    (void)state;
+    int split = 0;
+    for (int i = 0; i < 300; i++) {
+        Rng rng = {.state = 4000 + (uint64_t)i};
+        Arena *a = arena_new();
+        Trial t;
+        trial_init(&t, a, &rng);
+        Node *y = strided(&t);
+        int before = count_divisors(t.graph);
+        const char *why = gradcheck(&t, trial_loss(&t, y), pass_jacobian_gemm, 1e-6);
+        if (why) fail_msg("trial %d: %s\n%s", i, why, graph_text(a, t.graph));
+        split += count_divisors(t.graph) < before;
+        arena_free(a);
+    }
+    assert_true(split > 100);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(strided_gradients),
         cmocka_unit_test(every_op),
         cmocka_unit_test(random_programs),
     };
