@@ -344,7 +344,7 @@ static void assign(Fuse *f, Node *n) {
     f->plan->kernel_of[n->id] = k;
     for (int i = 0; i < f->access[n->id].n; i++) {
         Node *a = f->access[n->id].at[i].node;
-        f->last_reader[a->id] = k;
+        if (a->shape.rank > 0) f->last_reader[a->id] = k; /* a shared scalar is no reason to be computed together */
         if (f->plan->kernel_of[a->id] != k) add_read(f->arena, kernel, a);
     }
 }
