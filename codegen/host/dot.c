@@ -289,17 +289,26 @@ static void multiply(const Dot *d, const Packed *p, LLVMValueRef c) {
 
 static void pack_and_multiply(const Dot *d, LLVMValueRef x_memory, LLVMValueRef y_memory, LLVMValueRef c) {
     const Packed p = pack_factors(d, x_memory, y_memory);
-    Counter some = open_counter(d->ke, emit_i64(d->ke->e, 0), p.count, INT64_MAX / 2); /* if count > 0 */
+    Counter some = open_counter(d->ke, emit_i64(d->ke->e, 0), p.count, INT32_MAX); /* once, if there is any k */
     multiply(d, &p, c);
     close_counter(d->ke, &some);
+}
+
+/* Dots follow one another, so that they can pack into the same memory. */
+static LLVMValueRef pack_memory(KernelEmit *ke, int which, int64_t n) {
+    if (ke->pack_size[which] < n) {
+        ke->pack[which] = nest_alloca(ke, ke->e->f32, n);
+        ke->pack_size[which] = n;
+    }
+    return ke->pack[which];
 }
 
 bool dot_emit_blocked(KernelEmit *ke, const Inst *inst, int storage, const HostMachine *m) {
     Dot d = {.ke = ke, .inst = inst, .machine = m, .c = &ke->v->storage.at[storage]};
     if (!classify(&d) || !all_f32(&d) || !measure(&d)) return false;
     const Emit *e = ke->e;
-    LLVMValueRef x = nest_alloca(ke, e->f32, (d.n_rows + d.row_block) * (d.n_over + 16));
-    LLVMValueRef y = nest_alloca(ke, e->f32, d.n_columns * (d.n_over + 16));
+    LLVMValueRef x = pack_memory(ke, 0, (d.n_rows + d.row_block) * (d.n_over + 16));
+    LLVMValueRef y = pack_memory(ke, 1, d.n_columns * (d.n_over + 16));
     LLVMPositionBuilderAtEnd(e->b, ke->current);
     if (d.parted < 0) {
         pack_and_multiply(&d, x, y, ke->memory[storage]);

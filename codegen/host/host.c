@@ -34,26 +34,38 @@ static void build_free(Build *b) {
     arena_free(b->arena);
 }
 
-static void emit_kernels(Build *b, const Module *m) {
+/* Threads have megabytes of stack, not more. */
+enum { MAX_STACK_BYTES = 4 << 20 };
+
+static bool emit_kernel(Build *b, const Module *m, const Kernel *k, const HostMachine *machine, LLVMValueRef *fn, char **error) {
+    Arena *a = arena_new();
+    int64_t stack = 0;
+    *fn = host_emit_kernel(&b->e, a, k, arena_printf(a, "%s.%s", m->name, k->name), machine, &stack);
+    arena_free(a);
+    if (stack <= MAX_STACK_BYTES) return true;
+    char text[256];
+    snprintf(text, sizeof text, "kernel %.100s: its tiles take %lld bytes of stack; at most %d are allowed", k->name, (long long)stack, MAX_STACK_BYTES);
+    *error = strdup(text);
+    return false;
+}
+
+static bool emit_kernels(Build *b, const Module *m, char **error) {
     const HostMachine machine = describe(b->machine);
     char *cpu = LLVMGetTargetMachineCPU(b->machine), *features = LLVMGetTargetMachineFeatureString(b->machine);
     LLVMValueRef *fn = ARENA_ARRAY(b->arena, LLVMValueRef, m->kernels.n + 1);
-    for (int i = 0; i < m->kernels.n; i++) {
-        Arena *a = arena_new();
-        fn[i] = host_emit_kernel(&b->e, a, m->kernels.at[i], &machine);
-        LLVMSetVisibility(fn[i], LLVMHiddenVisibility);
-        arena_free(a);
-    }
+    bool ok = true;
+    for (int i = 0; i < m->kernels.n && ok; i++) ok = emit_kernel(b, m, m->kernels.at[i], &machine, &fn[i], error);
     for (LLVMValueRef f = LLVMGetFirstFunction(b->e.module); f; f = LLVMGetNextFunction(f)) {
         if (LLVMIsDeclaration(f)) continue;
         emit_fn_text_attribute(&b->e, f, "target-cpu", cpu);
         emit_fn_text_attribute(&b->e, f, "target-features", features);
         if (machine.vector == 16) emit_fn_text_attribute(&b->e, f, "prefer-vector-width", "512");
     }
-    manifest_emit(&b->e, b->arena, m);
-    manifest_emit_kernels(&b->e, b->arena, m, fn);
+    if (ok) manifest_emit(&b->e, b->arena, m);
+    if (ok) manifest_emit_kernels(&b->e, b->arena, m, fn);
     LLVMDisposeMessage(cpu);
     LLVMDisposeMessage(features);
+    return ok;
 }
 
 static bool build(Build *b, const Module *m, const HostOptions *o, char **error) {
@@ -64,8 +76,7 @@ static bool build(Build *b, const Module *m, const HostOptions *o, char **error)
     *b = (Build){.machine = machine, .arena = arena_new()};
     emit_init(&b->e, m->name);
     machine_prepare(&b->e, machine);
-    emit_kernels(b, m);
-    if (machine_optimise(&b->e, machine, o->unoptimised ? "verify" : PIPELINE, error)) return true;
+    if (emit_kernels(b, m, error) && machine_optimise(&b->e, machine, o->unoptimised ? "verify" : PIPELINE, error)) return true;
     build_free(b);
     return false;
 }

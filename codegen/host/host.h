@@ -3,7 +3,8 @@
  * The object defines, for a module NAME,
  *     const fusec_manifest NAME_manifest;
  *     void (*const NAME_kernels[])(void *const *buffers, const int64_t *syms, int64_t first, int64_t last);
- * in the order of Module.kernels (runtime/host/host.h runs them); everything else in it is local. */
+ * in the order of Module.kernels (runtime/host/host.h runs them); everything else in it is local
+ * (kernels are called NAME.KERNEL, which no C name can be).  It calls memcpy and memset, and libm for f64. */
 #ifndef FUSEC_CODEGEN_HOST_H
 #define FUSEC_CODEGEN_HOST_H
 #include "ir/module.h"

@@ -43,12 +43,9 @@ static bool reads_storage(const Walk *w, int value, int storage, bool *seen) {
     if (info->kept) return info->storage == storage;
     for (int n = 0; info->def && n < info->def->n_in; n++)
         if (reads_storage(w, info->def->in[n], storage, seen)) return true;
-    for (int n = 0; info->def && n < info->def->n_index; n++) {
-        TileType axes = {.n_axes = 0};
+    for (int n = 0; info->def && n < info->def->n_index; n++)
         for (int t = 0; t < info->def->index[n]->n; t++)
             if (info->def->index[n]->term[t].atom.kind >= ATOM_VALUE) return true; /* a gather: not looked into */
-        (void)axes;
-    }
     return false;
 }
 
@@ -259,12 +256,12 @@ static void walk_programs(Walk *w) {
     LLVMBuildRetVoid(e->b);
 }
 
-LLVMValueRef host_emit_kernel(const Emit *e, Arena *a, const Kernel *k, const HostMachine *m) {
+LLVMValueRef host_emit_kernel(const Emit *e, Arena *a, const Kernel *k, const char *name, const HostMachine *m, int64_t *stack_bytes) {
     Values v;
     values_plan(&v, a, k, m->vector);
     Walk w = {.machine = m, .group = -1, .ke = {.e = e, .k = k, .v = &v, .arena = a, .masks = m->masks}};
     LLVMTypeRef params[4] = {e->ptr, e->ptr, e->i64, e->i64};
-    w.ke.fn = LLVMAddFunction(e->module, k->name, LLVMFunctionType(e->none, params, 4, false));
+    w.ke.fn = LLVMAddFunction(e->module, name, LLVMFunctionType(e->none, params, 4, false));
     w.ke.entry = emit_block(e, w.ke.fn, "entry");
     LLVMBasicBlockRef start = emit_block(e, w.ke.fn, "start");
     LLVMPositionBuilderAtEnd(e->b, start);
@@ -273,5 +270,7 @@ LLVMValueRef host_emit_kernel(const Emit *e, Arena *a, const Kernel *k, const Ho
     LLVMPositionBuilderAtEnd(e->b, w.ke.entry);
     LLVMBuildBr(e->b, start);
     emit_fn_attribute(e, w.ke.fn, "nounwind");
+    LLVMSetLinkage(w.ke.fn, LLVMInternalLinkage);
+    *stack_bytes = w.ke.stack_bytes;
     return w.ke.fn;
 }

@@ -25,6 +25,9 @@ typedef struct KernelEmit {
     /* Per axis, i64: index of lane 0; first lane and end of the lanes to evaluate. */
     LLVMValueRef base[MAX_AXES], lo[MAX_AXES], hi[MAX_AXES];
     LLVMValueRef *memory; /* by storage */
+    LLVMValueRef pack[2]; /* packed factors of a dot, used by one dot after another; of pack_size floats */
+    int64_t pack_size[2];
+    int64_t stack_bytes;
 } KernelEmit;
 
 typedef enum {
@@ -53,7 +56,7 @@ typedef struct Sink {
 int nest_order(const KernelEmit *ke, const TileType *axes, int n, const Sink *sinks, int8_t *order);
 void nest_emit(KernelEmit *ke, const TileType *axes, int n, Sink *sinks);
 
-LLVMValueRef nest_alloca(KernelEmit *ke, LLVMTypeRef type, int64_t n);
+LLVMValueRef nest_alloca(KernelEmit *ke, LLVMTypeRef type, int64_t n); /* n elements, 64-byte aligned, uninitialised */
 LLVMTypeRef storage_type(const Emit *e, DType t);
 
 #endif

@@ -275,7 +275,7 @@ static void other_machines(void **state) {
     free(bytes);
     assert_true(host_emit_ir_text(&m, &arm, &text, &error));
     assert_non_null(strstr(text, "@toy_kernels"));
-    assert_non_null(strstr(text, "define hidden void @forward"));
+    assert_non_null(strstr(text, "define internal void @toy.forward"));
     free(text);
     assert_false(host_emit_object(&m, &none, &bytes, &n, &error));
     assert_non_null(error);
