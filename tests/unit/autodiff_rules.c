@@ -300,6 +300,50 @@ static void warnings(void **state) {
     assert_int_equal(warnings_of(&f, p, p), 0);
 }
 
+/* Coefficients whose products pass the limit stay equations: slower, but right. */
+static void huge_coefficients(void **state) {
+    (void)state;
+    const int64_t big = (int64_t)1 << 35;
+    Arena *a = arena_new();
+    Rng rng = {.state = 5};
+    Trial t;
+    trial_init(&t, a, &rng);
+    Affine map[1][MAX_RANK] = {{{.coef = {big + 1, big}, .divisor = 1}, {.coef = {big, big - 1}, .divisor = 1}}};
+    const Contract c = {.n_loops = 2, .n_out = 1, .extent = {dim_fixed(3), dim_fixed(3)}, .n_operands = 1, .map = map};
+    Node *x = trial_param(&t, shape_fixed(2, (int64_t[]){2, 2}), -1, 1);
+    const char *why = gradcheck(&t, trial_loss(&t, graph_contract(t.graph, 1, &x, &c)), whole_pipeline, 1e-6);
+    if (why) fail_msg("%s\n%s", why, graph_text(a, t.graph));
+    assert_int_equal(t.errors, 0);
+    arena_free(a);
+}
+
+/* The gradient of this would need 26 loops: an error with a place, not a crash. */
+static void too_many_loops(void **state) {
+    (void)state;
+    Fixture f;
+    fixture(&f);
+    int64_t ones[MAX_RANK];
+    Affine map[2][MAX_RANK] = {0};
+    Contract c = {.n_loops = MAX_LOOPS, .n_out = 0, .n_operands = 2, .map = map};
+    for (int l = 0; l < MAX_LOOPS; l++) c.extent[l] = dim_fixed(2);
+    for (int d = 0; d < MAX_RANK; d++) {
+        ones[d] = 2;
+        map[0][d] = (Affine){.c = 1, .divisor = 1};
+        map[1][d] = (Affine){.divisor = 1};
+        map[1][d].coef[d] = 1;
+    }
+    Node *p = trial_param(&f.t, shape_fixed(MAX_RANK, ones), 0, 1),
+         *q = trial_param(&f.t, shape_fixed(MAX_RANK, ones), 0, 1);
+    Node *y = graph_contract(f.t.graph, 2, (Node *[]){p, q}, &c);
+    graph_result(f.t.graph, RESULT_GRAD, 0, gradient(&f, y, p));
+    PassContext context = trial_context(&f.t);
+    Graph *out = pass_autodiff(&context, f.t.graph);
+    assert_int_equal(f.t.errors, 1);
+    assert_true(context.failed);
+    assert_null(graph_verify(f.a, out));
+    arena_free(f.a);
+}
+
 /* ---- what is emitted -------------------------------------------------------------------------------------------- */
 static void frozen_parameters_cost_nothing(void **state) {
     (void)state;
@@ -374,6 +418,8 @@ int main(void) {
         cmocka_unit_test(by_an_inner_node),
         cmocka_unit_test(canonicalize_keeps_targets_of_gradients),
         cmocka_unit_test(warnings),
+        cmocka_unit_test(huge_coefficients),
+        cmocka_unit_test(too_many_loops),
         cmocka_unit_test(frozen_parameters_cost_nothing),
         cmocka_unit_test(phases_stand_in_order),
         cmocka_unit_test(no_path_gives_zeros),
