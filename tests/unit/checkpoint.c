@@ -232,12 +232,56 @@ static void random_programs(void **state) {
     assert_true(cut >= 10);
 }
 
+/* ---- goldens: tests/golden/checkpoint/NAME.graph, differentiated, becomes NAME.out; FUSEC_UPDATE=1 rewrites them --
+ */
+static char *read_file(Arena *a, const char *path) {
+    FILE *f = fopen(path, "r");
+    if (!f) return NULL;
+    char *text = arena_alloc(a, 1 << 16);
+    text[fread(text, 1, (1 << 16) - 1, f)] = 0;
+    fclose(f);
+    return text;
+}
+
+static void golden(const char *name) {
+    Arena *a = arena_new();
+    const char *stem = arena_printf(a, SOURCE_DIR "/tests/golden/checkpoint/%s", name), *error = NULL;
+    char *given = read_file(a, arena_printf(a, "%s.graph", stem)), *out = arena_printf(a, "%s.out", stem), *text = NULL;
+    size_t bytes;
+    assert_non_null(given);
+    Graph *g = graph_parse(a, given, &error);
+    if (!g) fail_msg("%s: %s", stem, error);
+    PassContext c = test_context(a, "host");
+    c.checkpoint = CHECKPOINT_SQRT;
+    g = pass_canonicalize(&c, pass_autodiff(&c, g));
+    g = pass_checkpoint(&c, pass_fuse(&c, g));
+    assert_null(graph_verify(a, g));
+    FILE *f = open_memstream(&text, &bytes);
+    graph_print(f, g);
+    fclose(f);
+    if (getenv("FUSEC_UPDATE")) {
+        f = fopen(out, "w");
+        assert_non_null(f);
+        fputs(text, f);
+        fclose(f);
+    }
+    assert_non_null(strstr(text, "remat"));
+    assert_non_null(read_file(a, out));
+    assert_string_equal(text, read_file(a, out));
+    free(text);
+    arena_free(a);
+}
+
+static void goldens(void **state) {
+    (void)state;
+    golden("chain");
+    golden("skip");
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(residual_layers),
-        cmocka_unit_test(skip_connections),
-        cmocka_unit_test(reductions_and_maps),
-        cmocka_unit_test(random_programs),
+        cmocka_unit_test(residual_layers), cmocka_unit_test(skip_connections), cmocka_unit_test(reductions_and_maps),
+        cmocka_unit_test(random_programs), cmocka_unit_test(goldens),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
