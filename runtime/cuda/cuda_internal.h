@@ -15,6 +15,7 @@ void fusec_cuda_leave(fusec_cuda *c);
 
 /* ---- cuda_module.c ---------------------------------------------------------------------------------------------- */
 fusec_status fusec_cuda_load_module(fusec_cuda *c, const fusec_cuda_image *image);
+fusec_status fusec_cuda_find_kernels(fusec_cuda *c); /* after fusec_cuda_allocate */
 
 /* ---- cuda_device.c ---------------------------------------------------------------------------------------------- */
 fusec_status fusec_cuda_allocate(fusec_cuda *c);
@@ -22,18 +23,19 @@ uint64_t fusec_cuda_address(const fusec_cuda *c, const fusec_arg *a);
 uint64_t fusec_cuda_round(uint64_t bytes);        /* up to FUSEC_CUDA_ALIGN */
 
 /* ---- cuda_graph.c ------------------------------------------------------------------------------------------------ */
+enum { FUSEC_CUDA_MAX_ARGS = 255 };
 /* Parameters of one launch; `node` points into the other members. */
 typedef struct fusec_cuda_args {
     fusec_cu_node node;
-    uint64_t address[256];
+    uint64_t address[FUSEC_CUDA_MAX_ARGS];
     int32_t sym[FUSEC_CUDA_MAX_SYMS];
-    void *pointer[256 + FUSEC_CUDA_MAX_SYMS];
+    void *pointer[FUSEC_CUDA_MAX_ARGS + FUSEC_CUDA_MAX_SYMS];
 } fusec_cuda_args;
 /* node.grid_x is 0 where an extent leaves no program.  FUSEC_E_ARGUMENT: more programs than a grid takes. */
 fusec_status fusec_cuda_prepare(fusec_cuda *c, const fusec_launch *l, const int32_t *syms, fusec_cuda_args *args);
 int fusec_cuda_needed(const fusec_launch *l, int entry, uint64_t wanted);
-/* A graph of the entry for these outputs and extents, made or updated; *g stays the model's. */
-fusec_status fusec_cuda_graph_for(fusec_cuda *c, int entry, uint64_t wanted, const int32_t *syms, fusec_cuda_graph **g);
+/* The graph of the entry for these outputs and extents, kept, updated or made; NULL: there is nothing to launch. */
+fusec_status fusec_cuda_graph_for(fusec_cuda *c, int entry, uint64_t wanted, const int32_t *syms, void **exec);
 void fusec_cuda_graph_free(fusec_cuda *c, fusec_cuda_graph *g);
 
 #endif

@@ -34,6 +34,7 @@ typedef struct fusec_cuda_options {
     uint32_t seed;
     int device;          /* ordinal, as the driver counts */
     const char *library; /* NULL: "libcuda.so.1" */
+    const fusec_cu_driver *driver; /* NULL: from the library; else functions to be called instead, copied */
     char *log;           /* NULL, or room for messages: why a call failed, what the JIT compiler said; NUL-terminated; */
     uint32_t log_bytes;  /* stays the caller's and must outlive the model */
 } fusec_cuda_options;
@@ -72,7 +73,8 @@ typedef struct fusec_cuda {
     fusec_cuda_layout layout;
     /* in pinned: */
     void **functions;             /* per kernel */
-    const void **inputs;          /* per input: given in this call, or where it was staged last */
+    const void **staged;          /* per input: where the value on the device was staged; NULL: none is there */
+    const void **inputs;          /* of the call being checked */
     void **outputs;
     uint64_t *input_at, *output_at; /* bytes into layout.inputs, layout.outputs */
     char *fetched;                /* outputs on their way back */

@@ -1,0 +1,157 @@
+/* Launches as graph nodes.  A graph is a chain in planned order; it is made once per entry and set of outputs and only
+ * its extents change. */
+#include "runtime/cuda/cuda_internal.h"
+#include <string.h>
+
+/* Programs of the grid; past what a grid takes, INT32_MAX + 1. */
+static int64_t cuda_programs(const fusec_kernel *k, const int32_t *syms) {
+    int64_t n = 1;
+    int too_many = 0;
+    for (int a = 0; a < k->n_grid; a++) {
+        const struct fusec_grid *g = &k->grid[a];
+        const int64_t extent = (g->sym < 0 ? 0 : (int64_t)g->scale * syms[g->sym]) + g->shift;
+        if (extent <= 0) return 0;
+        n *= (extent + g->step - 1) / g->step;
+        if (n <= INT32_MAX) continue;
+        too_many = 1;
+        n = 1;
+    }
+    return too_many ? (int64_t)INT32_MAX + 1 : n;
+}
+
+FUSEC_WEAK fusec_status fusec_cuda_prepare(fusec_cuda *c, const fusec_launch *l, const int32_t *syms, fusec_cuda_args *args) {
+    const fusec_manifest *m = c->manifest;
+    const fusec_kernel *k = &m->kernels[l->kernel];
+    const int64_t programs = cuda_programs(k, syms);
+    if (programs > INT32_MAX) {
+        fusec_cuda_say(c, k->name);
+        fusec_cuda_say(c, ": more programs than a grid takes\n");
+        return FUSEC_E_ARGUMENT;
+    }
+    for (uint32_t i = 0; i < k->n_args; i++) {
+        args->address[i] = fusec_cuda_address(c, &m->args[l->first_arg + i]);
+        args->pointer[i] = &args->address[i];
+    }
+    for (uint32_t i = 0; i < m->n_syms; i++) {
+        args->sym[i] = syms[i];
+        args->pointer[k->n_args + i] = &args->sym[i];
+    }
+    memset(&args->node, 0, sizeof args->node);
+    args->node.function = c->functions[l->kernel];
+    args->node.grid_x = (unsigned)programs;
+    args->node.grid_y = args->node.grid_z = args->node.block_y = args->node.block_z = 1;
+    args->node.block_x = k->threads ? k->threads : 1;
+    args->node.shared_bytes = k->shared_bytes;
+    args->node.params = args->pointer;
+    return FUSEC_OK;
+}
+
+FUSEC_WEAK int fusec_cuda_needed(const fusec_launch *l, int entry, uint64_t wanted) {
+    return entry != FUSEC_INFER || l->outputs == ~(uint64_t)0 || (l->outputs & wanted) != 0;
+}
+
+FUSEC_WEAK void fusec_cuda_graph_free(fusec_cuda *c, fusec_cuda_graph *g) {
+    if (g->exec) (void)c->driver.cuGraphExecDestroy(g->exec);
+    if (g->graph) (void)c->driver.cuGraphDestroy(g->graph);
+    g->exec = g->graph = NULL;
+}
+
+/* Nodes of the launches that have programs, each after the one before; *n of them. */
+static fusec_status cuda_add_nodes(fusec_cuda *c, fusec_cuda_graph *g, const int32_t *syms, uint32_t *n) {
+    const fusec_entry *e = &c->manifest->entry[g->entry];
+    void *last = NULL;
+    *n = 0;
+    for (uint32_t i = 0; i < e->n_launches; i++) {
+        const fusec_launch *l = &c->manifest->launches[e->first_launch + i];
+        fusec_cuda_args args;
+        fusec_status s;
+        g->nodes[i] = NULL;
+        if (!fusec_cuda_needed(l, g->entry, g->wanted)) continue;
+        s = fusec_cuda_prepare(c, l, syms, &args);
+        if (s == FUSEC_OK && args.node.grid_x)
+            s = fusec_cuda_check(c, c->driver.cuGraphAddKernelNode(&g->nodes[i], g->graph, &last, last != NULL, &args.node),
+                                 "cuGraphAddKernelNode");
+        if (s != FUSEC_OK) return s;
+        if (!g->nodes[i]) continue;
+        last = g->nodes[i];
+        ++*n;
+    }
+    return FUSEC_OK;
+}
+
+static void cuda_keep_syms(const fusec_cuda *c, fusec_cuda_graph *g, const int32_t *syms) {
+    if (c->manifest->n_syms) memcpy(g->syms, syms, sizeof *syms * c->manifest->n_syms);
+}
+
+/* Fills a free place; it stays free after a failure or when there is nothing to launch. */
+static fusec_status cuda_build(fusec_cuda *c, fusec_cuda_graph *g, const int32_t *syms) {
+    void *made = NULL;
+    uint32_t n = 0;
+    fusec_status s = fusec_cuda_check(c, c->driver.cuGraphCreate(&made, 0), "cuGraphCreate");
+    if (s != FUSEC_OK) return s;
+    g->graph = made;
+    s = cuda_add_nodes(c, g, syms, &n);
+    if (s == FUSEC_OK && n) {
+        s = fusec_cuda_check(c, c->driver.cuGraphInstantiateWithFlags(&made, g->graph, 0), "cuGraphInstantiate");
+        if (s == FUSEC_OK) g->exec = made;
+    }
+    if (!g->exec) fusec_cuda_graph_free(c, g);
+    cuda_keep_syms(c, g, syms);
+    return s;
+}
+
+/* New extents into the nodes.  *rebuild: a launch has got its first programs, or lost its last. */
+static fusec_status cuda_update(fusec_cuda *c, fusec_cuda_graph *g, const int32_t *syms, int *rebuild) {
+    const fusec_entry *e = &c->manifest->entry[g->entry];
+    *rebuild = 0;
+    for (uint32_t i = 0; i < e->n_launches; i++) {
+        const fusec_launch *l = &c->manifest->launches[e->first_launch + i];
+        fusec_cuda_args args;
+        fusec_status s;
+        if (!fusec_cuda_needed(l, g->entry, g->wanted)) continue;
+        s = fusec_cuda_prepare(c, l, syms, &args);
+        if (s != FUSEC_OK) return s;
+        *rebuild = (args.node.grid_x != 0) != (g->nodes[i] != NULL);
+        if (*rebuild) return FUSEC_OK;
+        if (!g->nodes[i]) continue;
+        s = fusec_cuda_check(c, c->driver.cuGraphExecKernelNodeSetParams(g->exec, g->nodes[i], &args.node),
+                             "cuGraphExecKernelNodeSetParams");
+        if (s != FUSEC_OK) return s;
+    }
+    cuda_keep_syms(c, g, syms);
+    return FUSEC_OK;
+}
+
+static int cuda_same_syms(const fusec_cuda *c, const fusec_cuda_graph *g, const int32_t *syms) {
+    for (uint32_t i = 0; i < c->manifest->n_syms; i++)
+        if (g->syms[i] != syms[i]) return 0;
+    return 1;
+}
+
+/* The graph that is kept for these, or a place for one. */
+static fusec_cuda_graph *cuda_place(fusec_cuda *c, int entry, uint64_t wanted) {
+    fusec_cuda_graph *oldest = &c->graphs[0];
+    for (int i = 0; i < FUSEC_CUDA_GRAPHS; i++) {
+        fusec_cuda_graph *g = &c->graphs[i];
+        if (g->exec && g->entry == entry && g->wanted == wanted) return g;
+        if (!g->exec ? oldest->exec != NULL : oldest->exec && g->used < oldest->used) oldest = g;
+    }
+    fusec_cuda_graph_free(c, oldest);
+    oldest->entry = entry;
+    oldest->wanted = wanted;
+    return oldest;
+}
+
+FUSEC_WEAK fusec_status fusec_cuda_graph_for(fusec_cuda *c, int entry, uint64_t wanted, const int32_t *syms, void **exec) {
+    fusec_cuda_graph *g = cuda_place(c, entry, entry == FUSEC_INFER ? wanted : ~(uint64_t)0);
+    fusec_status s = FUSEC_OK;
+    if (g->exec && !cuda_same_syms(c, g, syms)) {
+        int rebuild;
+        s = cuda_update(c, g, syms, &rebuild);
+        if (s != FUSEC_OK || rebuild) fusec_cuda_graph_free(c, g); /* half updated */
+    }
+    if (s == FUSEC_OK && !g->exec) s = cuda_build(c, g, syms);
+    g->used = ++c->clock;
+    *exec = g->exec;
+    return s;
+}
