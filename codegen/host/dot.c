@@ -5,9 +5,10 @@
  * Both factors are evaluated into packed buffers, with whatever prologue they carry: X as [k][rows] or
  * [rows][k], whichever its loads make contiguous, Y as [k][columns].  A micro-kernel, one per module and
  * width, keeps a block of C in registers while k runs.  Rows and columns past the tile's extent hold
- * arbitrary numbers that nothing reads; k runs over existing lanes only.  Long k is packed in parts. */
+ * arbitrary numbers that nothing reads; k runs over existing lanes only.  Where the loads of Y run along k,
+ * Y is packed as it comes and turned square by square.  Long k is packed in parts. */
 #include "codegen/host/kernel.h"
-#include <stdio.h>
+#include "codegen/host/micro.h"
 
 enum { PACK_BYTES = 160 << 10, MIN_COLUMNS = 8, MIN_ROWS = 3, ROW_BLOCK = 8 };
 
@@ -97,94 +98,8 @@ static bool measure(Dot *d) {
     return d->part >= 16;
 }
 
-/* ---- the micro-kernel ---------------------------------------------------------------------------------------- */
-typedef struct Micro {
-    const Emit *e;
-    LLVMValueRef fn, acc[16][4];
-    LLVMTypeRef vector;
-    int rows, vectors, lanes;
-} Micro;
-
-enum { ARG_X, ARG_ROW_STRIDE, ARG_K_STRIDE, ARG_Y, ARG_Y_STRIDE, ARG_C, ARG_C_STRIDE, ARG_COUNT, ARGS };
-
 static LLVMValueRef element_at(const Emit *e, LLVMValueRef p, LLVMValueRef offset) {
     return LLVMBuildGEP2(e->b, e->f32, p, &offset, 1, "");
-}
-
-static LLVMValueRef c_vector(const Micro *m, int row, int vector) {
-    const Emit *e = m->e;
-    LLVMValueRef offset = LLVMBuildMul(e->b, LLVMGetParam(m->fn, ARG_C_STRIDE), emit_i64(e, row), "");
-    offset = LLVMBuildAdd(e->b, offset, emit_i64(e, vector * m->lanes), "");
-    return element_at(e, LLVMGetParam(m->fn, ARG_C), offset);
-}
-
-/* One k: a row of Y against one element of each row of X. */
-static void micro_step(const Micro *m, LLVMValueRef x, LLVMValueRef y, LLVMValueRef next[16][4]) {
-    const Emit *e = m->e;
-    LLVMValueRef column[4];
-    for (int v = 0; v < m->vectors; v++) {
-        column[v] = LLVMBuildLoad2(e->b, m->vector, element_at(e, y, emit_i64(e, v * m->lanes)), "");
-        LLVMSetAlignment(column[v], 4);
-    }
-    for (int r = 0; r < m->rows; r++) {
-        LLVMValueRef offset = LLVMBuildMul(e->b, LLVMGetParam(m->fn, ARG_ROW_STRIDE), emit_i64(e, r), "");
-        LLVMValueRef one = LLVMBuildLoad2(e->b, e->f32, element_at(e, x, offset), "");
-        for (int v = 0; v < m->vectors; v++) next[r][v] = emit_fma(e, DT_F32, emit_splat(e, one, m->lanes), column[v], m->acc[r][v]);
-    }
-}
-
-static void micro_loop(Micro *m) {
-    const Emit *e = m->e;
-    LLVMBasicBlockRef entry = emit_block(e, m->fn, "entry"), body = emit_block(e, m->fn, "k"), done = emit_block(e, m->fn, "done");
-    LLVMValueRef start[16][4], next[16][4];
-    LLVMPositionBuilderAtEnd(e->b, entry);
-    for (int r = 0; r < m->rows; r++)
-        for (int v = 0; v < m->vectors; v++) LLVMSetAlignment(start[r][v] = LLVMBuildLoad2(e->b, m->vector, c_vector(m, r, v), ""), 4);
-    LLVMBuildBr(e->b, body);
-    LLVMPositionBuilderAtEnd(e->b, body);
-    LLVMValueRef k = LLVMBuildPhi(e->b, e->i64, ""), x = LLVMBuildPhi(e->b, e->ptr, ""), y = LLVMBuildPhi(e->b, e->ptr, "");
-    for (int r = 0; r < m->rows; r++)
-        for (int v = 0; v < m->vectors; v++) m->acc[r][v] = LLVMBuildPhi(e->b, m->vector, "");
-    micro_step(m, x, y, next);
-    LLVMBasicBlockRef from[2] = {entry, body};
-    LLVMValueRef k1 = LLVMBuildAdd(e->b, k, emit_i64(e, 1), "");
-    LLVMValueRef x1 = element_at(e, x, LLVMGetParam(m->fn, ARG_K_STRIDE)), y1 = element_at(e, y, LLVMGetParam(m->fn, ARG_Y_STRIDE));
-    LLVMBuildCondBr(e->b, LLVMBuildICmp(e->b, LLVMIntSLT, k1, LLVMGetParam(m->fn, ARG_COUNT), ""), body, done);
-    LLVMAddIncoming(k, (LLVMValueRef[]){emit_i64(e, 0), k1}, from, 2);
-    LLVMAddIncoming(x, (LLVMValueRef[]){LLVMGetParam(m->fn, ARG_X), x1}, from, 2);
-    LLVMAddIncoming(y, (LLVMValueRef[]){LLVMGetParam(m->fn, ARG_Y), y1}, from, 2);
-    LLVMPositionBuilderAtEnd(e->b, done);
-    for (int r = 0; r < m->rows; r++)
-        for (int v = 0; v < m->vectors; v++) {
-            LLVMAddIncoming(m->acc[r][v], (LLVMValueRef[]){start[r][v], next[r][v]}, from, 2);
-            LLVMSetAlignment(LLVMBuildStore(e->b, next[r][v], c_vector(m, r, v)), 4);
-        }
-    LLVMBuildRetVoid(e->b);
-}
-
-/* void fusec_block_RxV(x, row_stride, k_stride, y, y_stride, c, c_stride, k), k >= 1; strides in elements. */
-static LLVMValueRef micro_kernel(const Dot *d) {
-    const Emit *e = d->ke->e;
-    char name[64];
-    snprintf(name, sizeof name, "fusec_block_%dx%d", d->row_block, d->vectors * d->machine->vector);
-    LLVMValueRef known = LLVMGetNamedFunction(e->module, name);
-    if (known) return known;
-    LLVMTypeRef params[ARGS] = {e->ptr, e->i64, e->i64, e->ptr, e->i64, e->ptr, e->i64, e->i64};
-    Micro m = {.e = e, .rows = d->row_block, .vectors = d->vectors, .lanes = d->machine->vector,
-               .vector = LLVMVectorType(e->f32, (unsigned)d->machine->vector)};
-    m.fn = LLVMAddFunction(e->module, name, LLVMFunctionType(e->none, params, ARGS, false));
-    LLVMSetLinkage(m.fn, LLVMInternalLinkage);
-    emit_fn_attribute(e, m.fn, "noinline");
-    emit_fn_attribute(e, m.fn, "nounwind");
-    for (int i = ARG_X; i < ARGS; i++)
-        if (i == ARG_X || i == ARG_Y || i == ARG_C) {
-            emit_param_attribute(e, m.fn, i, "noalias", 0);
-            emit_param_attribute(e, m.fn, i, "nocapture", 0);
-        }
-    LLVMBasicBlockRef here = LLVMGetInsertBlock(e->b);
-    micro_loop(&m);
-    LLVMPositionBuilderAtEnd(e->b, here);
-    return m.fn;
 }
 
 /* ---- packing ------------------------------------------------------------------------------------------------------ */
@@ -243,46 +158,86 @@ typedef struct Packed {
     LLVMValueRef x, row_stride, k_stride, y, count;
 } Packed;
 
+/* Dots follow one another, so that they can pack into the same memory. */
+static LLVMValueRef pack_memory(KernelEmit *ke, int which, int64_t n) {
+    if (ke->pack_size[which] < n) {
+        ke->pack[which] = nest_alloca(ke, ke->e->f32, n);
+        ke->pack_size[which] = n;
+    }
+    return ke->pack[which];
+}
+
+/* Does the nest that evaluates `value` run along an axis of `group` innermost? */
+static bool runs_along(KernelEmit *ke, int value, const TileType *axes, const TileType *group, int8_t *order) {
+    const Sink probe = {.kind = SINK_PACK, .value = value};
+    const int n = nest_order(ke, axes, 1, &probe, order);
+    return n > 0 && type_has(group, order[n - 1]);
+}
+
+/* Y was packed as [columns][k], row_length apart: squares of it, turned, give [k][columns]. */
+static void turn(const Dot *d, LLVMValueRef from, int64_t row_length, LLVMValueRef to, LLVMValueRef count) {
+    KernelEmit *ke = d->ke;
+    const Emit *e = ke->e;
+    const int lanes = d->machine->vector;
+    LLVMValueRef fn = micro_transpose(e, lanes), length = emit_i64(e, row_length), columns = emit_i64(e, d->n_columns);
+    Counter n = open_counter(ke, emit_i64(e, 0), used(d, &d->columns, d->n_columns), lanes);
+    Counter k = open_counter(ke, emit_i64(e, 0), count, lanes);
+    LLVMValueRef source = LLVMBuildAdd(e->b, LLVMBuildMul(e->b, n.i, length, ""), k.i, "");
+    LLVMValueRef target = LLVMBuildAdd(e->b, LLVMBuildMul(e->b, k.i, columns, ""), n.i, "");
+    LLVMValueRef args[] = {element_at(e, from, source), length, element_at(e, to, target), columns};
+    emit_call(e, fn, sizeof args / sizeof *args, args);
+    close_counter(ke, &k);
+    close_counter(ke, &n);
+}
+
 /* Row and column numbers follow the storage of C, so that blocks need no further mapping. */
+static void pack_y(const Dot *d, LLVMValueRef memory, const LLVMValueRef *k_index, LLVMValueRef count) {
+    KernelEmit *ke = d->ke;
+    const Emit *e = ke->e;
+    const TileType axes = tile_type_union(d->over, d->columns);
+    LLVMValueRef stride[MAX_AXES] = {0};
+    int8_t order[MAX_TILE_AXES];
+    const bool turned = runs_along(ke, d->y, &axes, &d->over, order);
+    const int64_t length = d->n_over + d->machine->vector;
+    for (int i = 0; i < d->over.n_axes; i++)
+        stride[d->over.axis[i]] = LLVMBuildMul(e->b, k_index[d->over.axis[i]], emit_i64(e, turned ? 1 : d->n_columns), "");
+    for (int i = d->c->n - d->c->n_columns; i < d->c->n; i++)
+        stride[d->c->axis[i]] = emit_i64(e, d->c->stride[i] * (turned ? length : 1));
+    LLVMValueRef to = turned ? pack_memory(ke, 2, length * (d->n_columns + d->machine->vector)) : memory;
+    pack(ke, d->y, &axes, to, stride);
+    if (turned) turn(d, to, length, memory, count);
+}
+
+/* X as [k][rows] or [rows][k], as its loads run. */
 static Packed pack_factors(const Dot *d, LLVMValueRef x_memory, LLVMValueRef y_memory) {
     KernelEmit *ke = d->ke;
     const Emit *e = ke->e;
-    LLVMValueRef x_stride[MAX_AXES] = {0}, y_stride[MAX_AXES] = {0};
+    const TileType axes = tile_type_union(d->rows, d->over);
+    LLVMValueRef stride[MAX_AXES] = {0}, k_index[MAX_AXES] = {0};
     int8_t order[MAX_TILE_AXES];
-    const TileType x_axes = tile_type_union(d->rows, d->over), y_axes = tile_type_union(d->over, d->columns);
-    const Sink probe = {.kind = SINK_PACK, .value = d->x};
-    const int n = nest_order(ke, &x_axes, 1, &probe, order);
-    const bool rows_fast = type_has(&d->rows, order[n - 1]);
+    const bool rows_fast = runs_along(ke, d->x, &axes, &d->rows, order);
     Packed p = {.x = x_memory, .y = y_memory};
-    p.count = dense(ke, &d->over, n, order, emit_i64(e, 1), y_stride);
+    p.count = dense(ke, &d->over, axes.n_axes, order, emit_i64(e, 1), k_index);
     p.k_stride = emit_i64(e, rows_fast ? d->n_rows + d->row_block : 1);
     p.row_stride = emit_i64(e, rows_fast ? 1 : d->n_over);
-    for (int i = 0; i < d->over.n_axes; i++) {
-        const int a = d->over.axis[i];
-        x_stride[a] = LLVMBuildMul(e->b, y_stride[a], p.k_stride, "");
-        y_stride[a] = LLVMBuildMul(e->b, y_stride[a], emit_i64(e, d->n_columns), "");
-    }
-    for (int i = 0; i < d->c->n; i++) {
-        const bool column = i >= d->c->n - d->c->n_columns;
-        LLVMValueRef *stride = column ? y_stride : x_stride;
-        stride[d->c->axis[i]] = column ? emit_i64(e, d->c->stride[i])
-                                       : LLVMBuildMul(e->b, p.row_stride, emit_i64(e, d->c->stride[i] / d->n_columns), "");
-    }
-    pack(ke, d->x, &x_axes, x_memory, x_stride);
-    pack(ke, d->y, &y_axes, y_memory, y_stride);
+    for (int i = 0; i < d->over.n_axes; i++) stride[d->over.axis[i]] = LLVMBuildMul(e->b, k_index[d->over.axis[i]], p.k_stride, "");
+    for (int i = 0; i < d->c->n - d->c->n_columns; i++)
+        stride[d->c->axis[i]] = LLVMBuildMul(e->b, p.row_stride, emit_i64(e, d->c->stride[i] / d->n_columns), "");
+    pack(ke, d->x, &axes, x_memory, stride);
+    pack_y(d, y_memory, k_index, p.count);
     return p;
 }
 
 static void multiply(const Dot *d, const Packed *p, LLVMValueRef c) {
     KernelEmit *ke = d->ke;
     const Emit *e = ke->e;
-    LLVMValueRef columns = emit_i64(e, d->n_columns), fn = micro_kernel(d);
+    LLVMValueRef columns = emit_i64(e, d->n_columns), fn = micro_product(e, d->row_block, d->vectors, d->machine->vector);
     Counter q = open_counter(ke, emit_i64(e, 0), used(d, &d->columns, d->n_columns), d->vectors * d->machine->vector);
     Counter r = open_counter(ke, emit_i64(e, 0), used(d, &d->rows, d->n_rows), d->row_block);
     LLVMValueRef x = element_at(e, p->x, LLVMBuildMul(e->b, r.i, p->row_stride, ""));
     LLVMValueRef at = LLVMBuildAdd(e->b, LLVMBuildMul(e->b, r.i, columns, ""), q.i, "");
-    LLVMValueRef args[ARGS] = {x, p->row_stride, p->k_stride, element_at(e, p->y, q.i), columns, element_at(e, c, at), columns, p->count};
-    emit_call(e, fn, ARGS, args);
+    LLVMValueRef args[] = {x, p->row_stride, p->k_stride, element_at(e, p->y, q.i), columns, element_at(e, c, at), columns, p->count};
+    emit_call(e, fn, sizeof args / sizeof *args, args);
     close_counter(ke, &r);
     close_counter(ke, &q);
 }
@@ -292,15 +247,6 @@ static void pack_and_multiply(const Dot *d, LLVMValueRef x_memory, LLVMValueRef 
     Counter some = open_counter(d->ke, emit_i64(d->ke->e, 0), p.count, INT32_MAX); /* once, if there is any k */
     multiply(d, &p, c);
     close_counter(d->ke, &some);
-}
-
-/* Dots follow one another, so that they can pack into the same memory. */
-static LLVMValueRef pack_memory(KernelEmit *ke, int which, int64_t n) {
-    if (ke->pack_size[which] < n) {
-        ke->pack[which] = nest_alloca(ke, ke->e->f32, n);
-        ke->pack_size[which] = n;
-    }
-    return ke->pack[which];
 }
 
 bool dot_emit_blocked(KernelEmit *ke, const Inst *inst, int storage, const HostMachine *m) {

@@ -25,8 +25,8 @@ typedef struct KernelEmit {
     /* Per axis, i64: index of lane 0; first lane and end of the lanes to evaluate. */
     LLVMValueRef base[MAX_AXES], lo[MAX_AXES], hi[MAX_AXES];
     LLVMValueRef *memory; /* by storage */
-    LLVMValueRef pack[2]; /* packed factors of a dot, used by one dot after another; of pack_size floats */
-    int64_t pack_size[2];
+    LLVMValueRef pack[3]; /* packed factors of a dot, used by one dot after another; of pack_size floats */
+    int64_t pack_size[3];
     int64_t stack_bytes;
 } KernelEmit;
 
