@@ -17,7 +17,7 @@ typedef struct Place {
 typedef struct Use {
     int64_t root; /* place * ROOT_SLOTS + nest within it */
     const Inst *inst;
-    int last;     /* latest place */
+    int last; /* latest place */
     bool used, several, deeper;
 } Use;
 
@@ -25,7 +25,7 @@ typedef struct Analysis {
     Printer *p;
     VEC(Place) order; /* all instructions, as printed */
     Use *use;
-    int *place;       /* by value: place of its definition */
+    int *place; /* by value: place of its definition */
     const Block **block;
 } Analysis;
 
@@ -112,9 +112,19 @@ static void collect(Analysis *a, const Block *b) {
 
 static int op_cost(Op op) {
     switch (op) {
-    case OP_EXP: case OP_LOG: case OP_LOG1P: case OP_TANH: case OP_ERF: return 16;
-    case OP_SIN: case OP_COS: case OP_POW: case OP_PHILOX: return 32;
-    case OP_SQRT: case OP_RSQRT: case OP_DIV: case OP_MOD: return 4;
+    case OP_EXP:
+    case OP_LOG:
+    case OP_LOG1P:
+    case OP_TANH:
+    case OP_ERF: return 16;
+    case OP_SIN:
+    case OP_COS:
+    case OP_POW:
+    case OP_PHILOX: return 32;
+    case OP_SQRT:
+    case OP_RSQRT:
+    case OP_DIV:
+    case OP_MOD: return 4;
     default: return 1;
     }
 }
@@ -169,7 +179,8 @@ static const Inst *combines(const Analysis *a, const Inst *i, int carry, int axi
     if (i->kind != TI_ELEMENT || i->n_in != 2) return NULL;
     const int other = i->in[0] == carry ? i->in[1] : i->in[0];
     const Inst *r = definition(a, other);
-    if ((i->in[0] != carry && i->in[1] != carry) || !r || r->kind != TI_REDUCE || a->p->val[other].uses != 1) return NULL;
+    if ((i->in[0] != carry && i->in[1] != carry) || !r || r->kind != TI_REDUCE || a->p->val[other].uses != 1)
+        return NULL;
     if (!contains(r->n_over, r->over, axis)) return NULL;
     for (size_t o = 0; o < sizeof pair / sizeof *pair; o++)
         if (i->op == pair[o][0] && r->op == pair[o][1]) return r;
@@ -184,7 +195,7 @@ static const Inst *accumulation(const Analysis *a, int yield, int carry, int axi
     return combines(a, i, carry, axis);
 }
 
-static bool loop_collapses(const Analysis *a, const Inst *loop) {
+static bool loop_collapses(const Analysis *a, const Inst *loop, bool independent) {
     const Inst *sum[MAX_TILE_AXES];
     const Inst *yield = vec_last(loop->body);
     int n = 0;
@@ -195,6 +206,7 @@ static bool loop_collapses(const Analysis *a, const Inst *loop) {
     for (int b = 0; b < loop->body.n - 1; b++) {
         const Inst *i = loop->body.at[b];
         bool known = i->kind == TI_LOAD || i->kind == TI_INDEX || i->kind == TI_CONST || i->kind == TI_ELEMENT;
+        known |= i->kind == TI_STORE && independent;
         for (int s = 0; s < n; s++) known |= i == sum[s];
         if (!known) return false;
     }
@@ -214,7 +226,7 @@ static void collapse(Analysis *a) {
         const Inst *i = a->order.at[n].inst;
         if (i->kind != TI_FOR) continue;
         seen[i->axis] = true;
-        all[i->axis] &= loop_collapses(a, i);
+        all[i->axis] &= loop_collapses(a, i, independent);
     }
     for (int x = 0; x < p->k->axes.n; x++)
         if (p->k->axes.at[x].kind == AXIS_LOOP && seen[x] && all[x]) p->axis[x].step = 1;
@@ -264,7 +276,31 @@ bool c99_is_in_place(const Printer *p, const Inst *loop, int c) {
     return true;
 }
 
-/* ---- inline or named ------------------------------------------------------------------------------------------------ */
+static int uses_in(const Block *b, int value) {
+    int n = 0;
+    for (int i = 0; i < b->n; i++) {
+        for (int o = 0; o < b->at[i]->n_in; o++) n += b->at[i]->in[o] == value;
+        for (int c = 0; c < b->at[i]->n_carry; c++) n += b->at[i]->init[c] == value;
+        n += uses_in(&b->at[i]->body, value);
+    }
+    return n;
+}
+
+int c99_shared_slot(const Printer *p, const Inst *outer, int c, const Inst **inner) {
+    if (outer->kind != TI_FOR) return -1;
+    const int v = ((const Inst *)vec_last(outer->body))->in[c], carry = outer->carry[c];
+    const Inst *i = *inner = p->val[v].def;
+    if (!i || (i->kind != TI_FOR && i->kind != TI_IF) || p->val[v].uses != 1 || !same_lanes(p, v, carry)) return -1;
+    bool direct = false;
+    for (int b = 0; b < outer->body.n; b++) direct |= outer->body.at[b] == i;
+    for (int j = 0; direct && j < i->n_carry; j++)
+        if (i->results[j] == v && i->init[j] == carry)
+            return p->val[carry].uses == 1 + (i->kind == TI_IF ? uses_in(&i->body, carry) : 0) ? j : -1;
+    return -1;
+}
+
+/* ---- inline or named ------------------------------------------------------------------------------------------------
+ */
 static void note(Analysis *a, int value, Use u, const Block *block) {
     Use *to = &a->use[value];
     to->several |= u.several || (to->used && to->root != u.root);
@@ -307,8 +343,10 @@ static bool is_repeated(const Analysis *a, int value, const Inst *root) {
     if (root->kind == TI_FOR || root->kind == TI_IF || root->kind == TI_YIELD) return false;
     const int n = c99_nest(a->p, root, nest), m = c99_lane_axes(a->p, &a->p->k->types.at[value], own);
     for (int i = 0, found = 0; i < n && found < m; i++) {
-        if (contains(m, own, nest[i])) found++;
-        else return true;
+        if (contains(m, own, nest[i]))
+            found++;
+        else
+            return true;
     }
     return false;
 }
@@ -351,7 +389,8 @@ static void hold_yields(Analysis *a, const Inst *loop, const Inst *yield) {
         if (c99_lane_axes(a->p, &a->p->k->types.at[loop->results[c]], axes) == widest && first < 0) first = c;
         const Inst *def = definition(a, v);
         if (!def || !c99_is_inline(a->p, def) || def->kind == TI_CONST || def->kind == TI_FULL) continue;
-        if (first < 0 || !same_lanes(a->p, loop->results[c], loop->results[first]) || !same_lanes(a->p, v, loop->results[c]))
+        if (first < 0 || !same_lanes(a->p, loop->results[c], loop->results[first]) ||
+            !same_lanes(a->p, v, loop->results[c]))
             a->p->val[v].hold = HOLD_NAMED;
     }
 }
@@ -369,7 +408,8 @@ static void hold(Analysis *a) {
         if (i->result >= 0 && c99_is_inline(a->p, i)) {
             Val *v = &a->p->val[i->result];
             if (v->hold != HOLD_NAMED) v->hold = decide(a, i, n);
-            if (v->hold == HOLD_NAMED) note_operands(a, i, own, block);
+            if (v->hold == HOLD_NAMED)
+                note_operands(a, i, own, block);
             else if (a->use[i->result].used) {
                 Use u = a->use[i->result];
                 note_operands(a, i, u, u.deeper ? NULL : block);

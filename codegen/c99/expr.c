@@ -7,15 +7,27 @@
 #include <stdlib.h>
 #include <string.h>
 
+enum { LINE = 116 };
 enum { LONGEST_NESTED = 64 }; /* characters of an expression that needs no name */
 
+/* Breaks at the last space that fits; what follows is indented further. */
 void c99_line(Printer *p, const char *format, ...) {
     va_list ap;
     va_start(ap, format);
-    fprintf(p->f, "%*s", 4 * p->depth, "");
-    vfprintf(p->f, format, ap);
-    fputc('\n', p->f);
+    char *text = arena_vprintf(p->arena, format, ap);
     va_end(ap);
+    for (int indent = 4 * p->depth;; indent = 4 * p->depth + 8) {
+        size_t n = strlen(text);
+        const size_t room = indent < LINE - 40 ? (size_t)(LINE - indent) : 40;
+        if (n > room) {
+            size_t at = room;
+            while (at > 0 && text[at] != ' ') at--;
+            if (at > 0) n = at;
+        }
+        fprintf(p->f, "%*s%.*s\n", indent, "", (int)n, text);
+        if (!text[n]) return;
+        text += n + 1;
+    }
 }
 
 const char *c99_type(DType t, bool in_memory) {
@@ -54,7 +66,9 @@ char *c99_literal(Arena *a, DType t, double v) {
     return arena_printf(a, "%s%s", float_digits(a, t, v), suffix);
 }
 
-const char *c99_operand(Printer *p, Text t) { return t.compound ? arena_printf(p->arena, "(%s)", t.s) : t.s; }
+const char *c99_operand(Printer *p, Text t, Level most) {
+    return t.level > most ? arena_printf(p->arena, "(%s)", t.s) : t.s;
+}
 
 /* ---- index expressions ----------------------------------------------------------------------------------- */
 static bool never_negative(const Printer *p, const Index *x) {
@@ -68,56 +82,49 @@ static bool fits_int32(const Printer *p, const Index *x) {
 }
 
 static Text atom_text(Printer *p, const Atom *a, bool wide) {
-    switch (a->kind) {
-    case ATOM_AXIS:
-        if (!p->axis[a->id].open) return (Text){"0", false};
-        return (Text){arena_printf(p->arena, "%s%s", wide ? "(int64_t)" : "", p->axis[a->id].index), false};
-    case ATOM_EXTENT: return (Text){arena_printf(p->arena, "%s%s", wide ? "(int64_t)" : "", p->sym[a->id]), false};
-    case ATOM_VALUE: {
-        const char *s = c99_operand(p, c99_value(p, a->id));
-        return (Text){arena_printf(p->arena, "%s%s", wide ? "(int64_t)" : "", s), false};
-    }
-    default: break;
-    }
-    bool nc, dc;
+    const char *cast = wide ? "(int64_t)" : "", *name = NULL;
+    if (a->kind == ATOM_AXIS) name = p->axis[a->id].index;
+    if (a->kind == ATOM_EXTENT) name = p->sym[a->id];
+    if (a->kind == ATOM_VALUE) name = c99_operand(p, c99_value(p, a->id), LEVEL_ATOM);
+    if (name) return (Text){arena_printf(p->arena, "%s%s", cast, name), LEVEL_ATOM};
     const bool plain = never_negative(p, a->num), div = a->kind == ATOM_DIV;
-    const Text num = {c99_index(p, a->num, wide, &nc), nc}, den = {c99_index(p, a->den, wide, &dc), dc};
-    if (plain) return (Text){arena_printf(p->arena, "(%s %c %s)", c99_operand(p, num), div ? '/' : '%', c99_operand(p, den)), false};
+    const Text num = c99_index(p, a->num, wide), den = c99_index(p, a->den, wide);
+    if (plain) {
+        const char *x = c99_operand(p, num, LEVEL_ATOM), *y = c99_operand(p, den, LEVEL_ATOM);
+        return (Text){arena_printf(p->arena, "%s %c %s", x, div ? '/' : '%', y), LEVEL_PRODUCT};
+    }
     c99_use(p->unit, div ? C99_FLOOR_DIV : C99_FLOOR_MOD);
-    const char *cast = wide ? "" : "(int32_t)";
-    return (Text){arena_printf(p->arena, "%sfusec_floor_%s(%s, %s)", cast, div ? "div" : "mod", num.s, den.s), false};
+    const char *narrow = wide ? "" : "(int32_t)";
+    return (Text){arena_printf(p->arena, "%sfusec_floor_%s(%s, %s)", narrow, div ? "div" : "mod", num.s, den.s),
+                  LEVEL_UNARY};
 }
 
 /* An axis that has one index only stands for 0. */
 static bool is_zero(const Printer *p, const Atom *a) { return a->kind == ATOM_AXIS && !p->axis[a->id].open; }
 
-char *c99_index(Printer *p, const Index *x, bool wide, bool *compound) {
-    char *s = arena_strdup(p->arena, "");
-    int n = 0;
-    *compound = false;
+Text c99_index(Printer *p, const Index *x, bool wide) {
+    Text t = {"", LEVEL_ATOM};
     for (int i = 0; i < x->n; i++) {
-        const int64_t coef = x->term[i].coef;
+        const int64_t coef = x->term[i].coef, size = coef < 0 ? -coef : coef;
         if (is_zero(p, &x->term[i].atom)) continue;
-        const char *atom = atom_text(p, &x->term[i].atom, wide).s;
-        const int64_t size = coef < 0 ? -coef : coef;
-        const char *sign = n ? (coef < 0 ? " - " : " + ") : coef < 0 ? "-" : "";
-        s = size == 1 ? arena_printf(p->arena, "%s%s%s", s, sign, atom)
-                      : arena_printf(p->arena, "%s%s%" PRId64 " * %s", s, sign, size, atom);
-        *compound |= size != 1 || coef < 0 || n > 0;
-        n++;
+        const bool first = !*t.s;
+        const Text atom = atom_text(p, &x->term[i].atom, wide);
+        const char *sign = first ? (coef < 0 ? "-" : "") : coef < 0 ? " - " : " + ";
+        if (size != 1)
+            t.s = arena_printf(p->arena, "%s%s%" PRId64 " * %s", t.s, sign, size, c99_operand(p, atom, LEVEL_UNARY));
+        else
+            t.s = arena_printf(p->arena, "%s%s%s", t.s, sign,
+                               c99_operand(p, atom, coef < 0 ? LEVEL_UNARY : LEVEL_PRODUCT));
+        t.level = first && coef == 1 ? atom.level : first && coef > 0 ? LEVEL_PRODUCT : LEVEL_SUM;
     }
-    if (n == 0) {
-        *compound = x->c < 0;
-        return arena_printf(p->arena, "%" PRId64, x->c);
-    }
-    if (x->c == 0) return s;
-    *compound = true;
-    return arena_printf(p->arena, "%s %c %" PRId64, s, x->c < 0 ? '-' : '+', x->c < 0 ? -x->c : x->c);
+    if (!*t.s) return (Text){arena_printf(p->arena, "%" PRId64, x->c), x->c < 0 ? LEVEL_UNARY : LEVEL_ATOM};
+    if (x->c == 0) return t;
+    return (Text){arena_printf(p->arena, "%s %c %" PRId64, t.s, x->c < 0 ? '-' : '+', x->c < 0 ? -x->c : x->c),
+                  LEVEL_SUM};
 }
 
-char *c99_extent(Printer *p, Dim d) {
-    bool compound;
-    return c99_index(p, index_extent(p->k, d), false, &compound);
+const char *c99_extent(Printer *p, Dim d) {
+    return c99_operand(p, c99_index(p, index_extent(p->k, d), false), LEVEL_PRODUCT);
 }
 
 static bool is_wide(const Buffer *b) {
@@ -133,9 +140,9 @@ static bool is_wide(const Buffer *b) {
 char *c99_element(Printer *p, const Inst *access) {
     const Buffer *b = &p->k->buffers.at[access->buffer];
     const Index *offset = index_const(p->k->arena, 0);
-    for (int d = 0; d < b->rank; d++) offset = index_add(p->k, offset, index_scale(p->k, access->index[d], b->stride[d]));
-    bool compound;
-    return arena_printf(p->arena, "%s[%s]", p->buffer[access->buffer], c99_index(p, offset, is_wide(b), &compound));
+    for (int d = 0; d < b->rank; d++)
+        offset = index_add(p->k, offset, index_scale(p->k, access->index[d], b->stride[d]));
+    return arena_printf(p->arena, "%s[%s]", p->buffer[access->buffer], c99_index(p, offset, is_wide(b)).s);
 }
 
 /* ---- elementwise ---------------------------------------------------------------------------------------------- */
@@ -156,7 +163,8 @@ static Spelling integer_spelling(Op op) {
     case OP_POW: return (Spelling){FORM_CALL, "fusec_ipow", C99_IPOW};
     case OP_MAX: return (Spelling){FORM_CALL, "fusec_imax", C99_IMAX};
     case OP_MIN: return (Spelling){FORM_CALL, "fusec_imin", C99_IMIN};
-    case OP_FLOOR: case OP_CEIL: return (Spelling){FORM_PREFIX, "", -1};
+    case OP_FLOOR:
+    case OP_CEIL: return (Spelling){FORM_PREFIX, "", -1};
     default: return (Spelling){FORM_NONE, NULL, -1};
     }
 }
@@ -200,12 +208,13 @@ static Spelling logic_spelling(Op op) {
 
 static Text cast_text(Printer *p, DType from, DType to, Text x) {
     if (from == to) return x;
-    if (to == DT_BOOL) return (Text){arena_printf(p->arena, "%s != 0", c99_operand(p, x)), true};
+    if (to == DT_BOOL)
+        return (Text){arena_printf(p->arena, "%s != 0", c99_operand(p, x, LEVEL_RELATION)), LEVEL_EQUALITY};
     if (to == DT_I32 && from == DT_F32) {
         c99_use(p->unit, C99_TO_INT);
-        return (Text){arena_printf(p->arena, "fusec_to_int(%s)", x.s), false};
+        return (Text){arena_printf(p->arena, "fusec_to_int(%s)", x.s), LEVEL_ATOM};
     }
-    return (Text){arena_printf(p->arena, "(%s)%s", c99_type(to, false), c99_operand(p, x)), true};
+    return (Text){arena_printf(p->arena, "(%s)%s", c99_type(to, false), c99_operand(p, x, LEVEL_ATOM)), LEVEL_UNARY};
 }
 
 static Text math_call(Printer *p, Op op, const Text *in) {
@@ -215,24 +224,45 @@ static Text math_call(Printer *p, Op op, const Text *in) {
         if (needs >> h & 1) c99_use(p->unit, (C99Helper)h);
     char *args = arena_strdup(p->arena, in[0].s);
     for (int i = 1; i < op_info[op].arity; i++) args = arena_printf(p->arena, "%s, %s", args, in[i].s);
-    return (Text){arena_printf(p->arena, "fusec_%s(%s)", op_info[op].text, args), false};
+    return (Text){arena_printf(p->arena, "fusec_%s(%s)", op_info[op].text, args), LEVEL_ATOM};
 }
 
 /* Integer negation and magnitude wrap at INT32_MIN. */
 static Text integer_unary(Printer *p, Op op, Text x) {
-    const char *s = c99_operand(p, x);
+    const char *s = c99_operand(p, x, LEVEL_ATOM);
     if (op != OP_SIGN) c99_use(p->unit, C99_ISUB);
-    if (op == OP_NEG) return (Text){arena_printf(p->arena, "fusec_isub(0, %s)", x.s), false};
-    if (op == OP_ABS) return (Text){arena_printf(p->arena, "%s < 0 ? fusec_isub(0, %s) : %s", s, x.s, s), true};
-    return (Text){arena_printf(p->arena, "(%s > 0) - (%s < 0)", s, s), true}; /* sign */
+    if (op == OP_NEG) return (Text){arena_printf(p->arena, "fusec_isub(0, %s)", x.s), LEVEL_ATOM};
+    if (op == OP_ABS) return (Text){arena_printf(p->arena, "%s < 0 ? fusec_isub(0, %s) : %s", s, x.s, s), LEVEL_CHOICE};
+    return (Text){arena_printf(p->arena, "(%s > 0) - (%s < 0)", s, s), LEVEL_SUM}; /* sign */
+}
+
+static Text choice(Printer *p, Text condition, Text yes, Text no) {
+    const char *c = c99_operand(p, condition, LEVEL_OR), *y = c99_operand(p, yes, LEVEL_OR);
+    return (Text){arena_printf(p->arena, "%s ? %s : %s", c, y, c99_operand(p, no, LEVEL_OR)), LEVEL_CHOICE};
+}
+
+/* a op b; operators associate to the left, && inside || and comparisons of comparisons are parenthesised. */
+static Text infix(Printer *p, const char *op, Text a, Text b) {
+    static const struct {
+        const char *op;
+        Level level;
+    } levels[] = {{"*", LEVEL_PRODUCT},   {"/", LEVEL_PRODUCT},   {"+", LEVEL_SUM},  {"-", LEVEL_SUM},
+                  {"==", LEVEL_EQUALITY}, {"!=", LEVEL_EQUALITY}, {"&&", LEVEL_AND}, {"||", LEVEL_OR}};
+    Level level = LEVEL_RELATION;
+    for (size_t i = 0; i < sizeof levels / sizeof *levels; i++)
+        if (strcmp(levels[i].op, op) == 0) level = levels[i].level;
+    const bool logic = level == LEVEL_AND || level == LEVEL_OR,
+               compares = level == LEVEL_RELATION || level == LEVEL_EQUALITY;
+    const Level left = logic ? LEVEL_EQUALITY : compares ? LEVEL_SUM : level;
+    const Level right = logic && b.level == level ? level : logic ? LEVEL_EQUALITY : compares ? LEVEL_SUM : level - 1;
+    const char *x = c99_operand(p, a, a.level == level && logic ? level : left);
+    return (Text){arena_printf(p->arena, "%s %s %s", x, op, c99_operand(p, b, right)), level};
 }
 
 Text c99_operation(Printer *p, Op op, DType t, DType result, const Text *in) {
     if (op == OP_CAST) return cast_text(p, t, result, in[0]);
-    if (op == OP_NOT) return (Text){arena_printf(p->arena, "!%s", c99_operand(p, in[0])), true};
-    if (op == OP_SELECT)
-        return (Text){arena_printf(p->arena, "%s ? %s : %s", c99_operand(p, in[0]), c99_operand(p, in[1]),
-                                   c99_operand(p, in[2])), true};
+    if (op == OP_NOT) return (Text){arena_printf(p->arena, "!%s", c99_operand(p, in[0], LEVEL_ATOM)), LEVEL_UNARY};
+    if (op == OP_SELECT) return choice(p, in[0], in[1], in[2]);
     if (op == OP_PHILOX) return math_call(p, op, in);
     if (t == DT_BOOL && (op == OP_MAX || op == OP_MIN)) op = op == OP_MAX ? OP_OR : OP_AND;
     Spelling s = logic_spelling(op);
@@ -245,11 +275,12 @@ Text c99_operation(Printer *p, Op op, DType t, DType result, const Text *in) {
         return in[0];
     }
     if (s.helper >= 0) c99_use(p->unit, (C99Helper)s.helper);
-    if (s.form == FORM_PREFIX) return (Text){arena_printf(p->arena, "%s%s", s.text, c99_operand(p, in[0])), true};
-    if (s.form == FORM_INFIX)
-        return (Text){arena_printf(p->arena, "%s %s %s", c99_operand(p, in[0]), s.text, c99_operand(p, in[1])), true};
+    if (s.form == FORM_PREFIX)
+        return (Text){arena_printf(p->arena, "%s%s", s.text, c99_operand(p, in[0], LEVEL_ATOM)), LEVEL_UNARY};
+    if (s.form == FORM_INFIX) return infix(p, s.text, in[0], in[1]);
     const bool two = op_info[op].arity == 2;
-    return (Text){arena_printf(p->arena, "%s(%s%s%s)", s.text, in[0].s, two ? ", " : "", two ? in[1].s : ""), false};
+    return (Text){arena_printf(p->arena, "%s(%s%s%s)", s.text, in[0].s, two ? ", " : "", two ? in[1].s : ""),
+                  LEVEL_ATOM};
 }
 
 /* ---- values ------------------------------------------------------------------------------------------------------ */
@@ -268,29 +299,28 @@ char *c99_place(Printer *p, int value) {
 
 static Text load_text(Printer *p, const Inst *i) {
     const Buffer *b = &p->k->buffers.at[i->buffer];
-    const Text mask = i->n_in ? c99_value(p, i->in[0]) : (Text){NULL, false};
+    const Text mask = i->n_in ? c99_value(p, i->in[0]) : (Text){NULL, LEVEL_ATOM};
     const char *element = c99_element(p, i);
-    if (b->dtype == DT_BOOL) element = arena_printf(p->arena, "%s != 0", element);
-    if (!mask.s) return (Text){element, b->dtype == DT_BOOL};
+    const bool is_bool = b->dtype == DT_BOOL;
+    const Text x = {is_bool ? arena_printf(p->arena, "%s != 0", element) : element,
+                    is_bool ? LEVEL_EQUALITY : LEVEL_ATOM};
+    if (!mask.s) return x;
     const char *other = c99_literal(p->arena, b->dtype, i->value);
-    return (Text){arena_printf(p->arena, "%s ? %s : %s", c99_operand(p, mask), element, other), true};
+    return choice(p, mask, x, (Text){other, LEVEL_UNARY});
 }
 
 static Text index_text(Printer *p, const Inst *i) {
-    bool compound;
-    if (fits_int32(p, i->index[0])) {
-        char *s = c99_index(p, i->index[0], false, &compound);
-        return (Text){s, compound};
-    }
-    char *s = c99_index(p, i->index[0], true, &compound);
-    return (Text){arena_printf(p->arena, "(int32_t)(uint32_t)(%s)", s), true};
+    if (fits_int32(p, i->index[0])) return c99_index(p, i->index[0], false);
+    const char *s = c99_index(p, i->index[0], true).s;
+    return (Text){arena_printf(p->arena, "(int32_t)(uint32_t)(%s)", s), LEVEL_UNARY};
 }
 
 Text c99_compute(Printer *p, const Inst *i) {
     Text in[4];
     switch (i->kind) {
     case TI_CONST:
-    case TI_FULL: return (Text){c99_literal(p->arena, i->type.dtype, i->value), signbit(i->value) || isnan(i->value)};
+    case TI_FULL:
+        return (Text){c99_literal(p->arena, i->type.dtype, i->value), signbit(i->value) ? LEVEL_UNARY : LEVEL_ATOM};
     case TI_INDEX: return index_text(p, i);
     case TI_LOAD: return load_text(p, i);
     case TI_REDUCE:
@@ -309,16 +339,17 @@ static Text name_it(Printer *p, int value, Text t) {
     v->temporary_depth = p->depth;
     p->n_scalars++;
     c99_line(p, "const %s %s = %s;", c99_type(p->k->types.at[value].dtype, false), v->temporary, t.s);
-    return (Text){v->temporary, false};
+    return (Text){v->temporary, LEVEL_ATOM};
 }
 
 Text c99_value(Printer *p, int value) {
     Val *v = &p->val[value];
-    if (v->temporary) return (Text){v->temporary, false};
-    if (v->storage) return (Text){c99_place(p, value), false};
+    if (v->temporary) return (Text){v->temporary, LEVEL_ATOM};
+    if (v->storage) return (Text){c99_place(p, value), LEVEL_ATOM};
     const Text t = c99_compute(p, v->def);
     const bool name = is_work(v->def) ? v->uses > 1 || strlen(t.s) > LONGEST_NESTED
-                                      : v->def->kind == TI_INDEX && t.compound && (v->uses > 1 || strlen(t.s) > LONGEST_NESTED);
+                                      : v->def->kind == TI_INDEX && t.level > LEVEL_ATOM &&
+                                            (v->uses > 1 || strlen(t.s) > LONGEST_NESTED);
     return name ? name_it(p, value, t) : t;
 }
 

@@ -27,9 +27,9 @@ typedef enum {
 } Hold;
 
 typedef struct Val {
-    const Inst *def;       /* NULL: carried by a loop */
-    int uses;              /* operand positions, gathers included */
-    int cost;              /* steps to recompute one lane, inline operands included */
+    const Inst *def; /* NULL: carried by a loop */
+    int uses;        /* operand positions, gathers included */
+    int cost;        /* steps to recompute one lane, inline operands included */
     Hold hold;
     const char *storage;   /* NAMED, once declared: the variable or array */
     TileType storage_type; /* its lane axes are the array's dimensions */
@@ -71,23 +71,38 @@ bool c99_is_inline(const Printer *p, const Inst *i);
 /* Axes an instruction's own loop runs over, results' axes first, then the axes summed over. */
 int c99_nest(const Printer *p, const Inst *i, int8_t *axes);
 bool c99_is_in_place(const Printer *p, const Inst *loop, int c); /* the loop's carry c is updated by a DOT in place */
+/* outer's carry c enters an inner FOR or IF, whose result it becomes, and nothing else reads it: both can be one
+ * variable.  The inner instruction and its slot, or -1. */
+int c99_shared_slot(const Printer *p, const Inst *outer, int c, const Inst **inner);
 bool c99_mentions_carry(const Printer *p, int value, int carry); /* through inline values */
 
 /* ---- expr.c: values as C expressions -------------------------------------------------------------------- */
+/* Precedence of C's operators, tightest first. */
+typedef enum {
+    LEVEL_ATOM,
+    LEVEL_UNARY,
+    LEVEL_PRODUCT,
+    LEVEL_SUM,
+    LEVEL_RELATION,
+    LEVEL_EQUALITY,
+    LEVEL_AND,
+    LEVEL_OR,
+    LEVEL_CHOICE
+} Level;
 typedef struct Text {
     const char *s;
-    bool compound; /* needs parentheses as an operand */
+    Level level;
 } Text;
-Text c99_value(Printer *p, int value);              /* may print temporaries first */
-Text c99_compute(Printer *p, const Inst *i);        /* the expression of an inline instruction */
-void c99_name(Printer *p, int value);               /* prints the value as a temporary of the innermost block */
-void c99_prepare(Printer *p, int value);            /* prints temporaries whose axes are all open */
-char *c99_place(Printer *p, int value);             /* a NAMED value's variable or array element, as an lvalue */
-char *c99_element(Printer *p, const Inst *access);  /* LOAD, STORE: buffer[offset] */
+Text c99_value(Printer *p, int value);             /* may print temporaries first */
+Text c99_compute(Printer *p, const Inst *i);       /* the expression of an inline instruction */
+void c99_name(Printer *p, int value);              /* prints the value as a temporary of the innermost block */
+void c99_prepare(Printer *p, int value);           /* prints temporaries whose axes are all open */
+char *c99_place(Printer *p, int value);            /* a NAMED value's variable or array element, as an lvalue */
+char *c99_element(Printer *p, const Inst *access); /* LOAD, STORE: buffer[offset] */
 Text c99_operation(Printer *p, Op op, DType operand, DType result, const Text *in); /* elementwise */
-char *c99_index(Printer *p, const Index *x, bool wide, bool *compound);
-const char *c99_operand(Printer *p, Text t);        /* parenthesised if compound */
-char *c99_extent(Printer *p, Dim d);
+Text c99_index(Printer *p, const Index *x, bool wide);
+const char *c99_operand(Printer *p, Text t, Level most); /* parenthesised if it binds less than `most` */
+const char *c99_extent(Printer *p, Dim d);
 void c99_line(Printer *p, const char *format, ...) __attribute__((format(printf, 2, 3)));
 
 /* ---- math_text.c ------------------------------------------------------------------------------------------ */

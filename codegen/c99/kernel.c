@@ -28,10 +28,13 @@ static bool open_axis(Printer *p, int axis) {
     const char *extent = c99_extent(p, d);
     const bool lanes = c99_has_lanes(p, axis);
     const char *name = lanes ? a->base : a->index;
-    if (a->step == 1) c99_line(p, "for (%s %s = 0; %s < %s; %s++) {", a->type, name, name, extent, name);
-    else c99_line(p, "for (%s %s = 0; %s < %s; %s += %d) {", a->type, name, name, extent, name, a->step);
+    if (a->step == 1)
+        c99_line(p, "for (%s %s = 0; %s < %s; %s++) {", a->type, name, name, extent, name);
+    else
+        c99_line(p, "for (%s %s = 0; %s < %s; %s += %d) {", a->type, name, name, extent, name, a->step);
     p->depth++;
-    if (!lanes) a->open = true;
+    if (!lanes)
+        a->open = true;
     else if (dim_is_fixed(d) && d.bound % a->step == 0)
         c99_line(p, "const %s %s = %s + %d;", a->type, a->end, a->base, a->step);
     else
@@ -51,7 +54,8 @@ static void open_lanes(Printer *p, int axis) {
     if (p->k->axes.at[axis].kind == AXIS_SPAN)
         c99_line(p, "for (%s %s = 0; %s < %s; %s++) {", a->type, a->index, a->index,
                  c99_extent(p, p->k->axes.at[axis].extent), a->index);
-    else c99_line(p, "for (%s %s = %s; %s < %s; %s++) {", a->type, a->index, a->base, a->index, a->end, a->index);
+    else
+        c99_line(p, "for (%s %s = %s; %s < %s; %s++) {", a->type, a->index, a->base, a->index, a->end, a->index);
     p->depth++;
     a->open = true;
 }
@@ -133,8 +137,10 @@ static void print_store(Printer *p, const Inst *i) {
     open_nest(p, 0, n, axes, i->n_in, i->in);
     const char *condition = i->n_in > 1 ? c99_value(p, i->in[1]).s : NULL;
     const char *value = c99_value(p, i->in[0]).s, *element = c99_element(p, i);
-    if (condition) c99_line(p, "if (%s) %s = %s;", condition, element, value);
-    else c99_line(p, "%s = %s;", element, value);
+    if (condition)
+        c99_line(p, "if (%s) %s = %s;", condition, element, value);
+    else
+        c99_line(p, "%s = %s;", element, value);
     close_nest(p, n, axes);
 }
 
@@ -144,7 +150,7 @@ static void print_update(Printer *p, Op op, DType t, const char *place, Text x) 
         c99_line(p, "%s %c= %s;", place, op == OP_ADD ? '+' : '*', x.s);
         return;
     }
-    c99_line(p, "%s = %s;", place, c99_operation(p, op, t, t, (Text[]){{place, false}, x}).s);
+    c99_line(p, "%s = %s;", place, c99_operation(p, op, t, t, (Text[]){{place, LEVEL_ATOM}, x}).s);
 }
 
 /* The carry that the DOT may update in place, or -1. */
@@ -159,9 +165,7 @@ static int carry_of(const Printer *p, const Inst *dot) {
 static Text product(Printer *p, const Inst *dot) {
     const DType t = p->k->types.at[dot->in[0]].dtype;
     const Text x = c99_value(p, dot->in[0]), y = c99_value(p, dot->in[1]);
-    Text r = c99_operation(p, OP_MUL, t, t, (Text[]){x, y});
-    r.compound = false; /* stands alone on the right of an assignment */
-    return r;
+    return c99_operation(p, OP_MUL, t, t, (Text[]){x, y});
 }
 
 static void print_dot(Printer *p, const Inst *i) {
@@ -193,7 +197,10 @@ static Op step_op(Op reduce) {
 }
 
 static const char *identity(Printer *p, Op reduce, DType t) {
-    const double v = reduce == OP_SUM ? 0 : reduce == OP_PROD ? 1 : reduce == OP_RMAX ? -(double)__builtin_inf() : (double)__builtin_inf();
+    const double v = reduce == OP_SUM    ? 0
+                     : reduce == OP_PROD ? 1
+                     : reduce == OP_RMAX ? -(double)__builtin_inf()
+                                         : (double)__builtin_inf();
     return c99_literal(p->arena, t, v);
 }
 
@@ -212,7 +219,8 @@ static void print_reduce(Printer *p, const Inst *i) {
     close_nest(p, n, axes);
 }
 
-/* ---- loops and conditions ------------------------------------------------------------------------------------------- */
+/* ---- loops and conditions -------------------------------------------------------------------------------------------
+ */
 static void share_storage(Printer *p, int to, int from) {
     p->val[to].storage = p->val[from].storage;
     p->val[to].storage_type = p->val[from].storage_type;
@@ -230,8 +238,20 @@ static void print_body(Printer *p, const Inst *i) {
     p->loop = outer;
 }
 
+/* Slot j of the instruction starts as init[j], in the enclosing loop's own variable where it can. */
+static void start_slot(Printer *p, const Inst *i, int j) {
+    const int value = i->kind == TI_FOR ? i->carry[j] : i->results[j];
+    const Inst *inner;
+    for (int c = 0; p->loop && c < p->loop->n_carry; c++)
+        if (c99_shared_slot(p, p->loop, c, &inner) == j && inner == i) {
+            share_storage(p, value, p->loop->carry[c]);
+            return;
+        }
+    declare_from(p, value, i->init[j]);
+}
+
 static void print_for(Printer *p, const Inst *i) {
-    for (int c = 0; c < i->n_carry; c++) declare_from(p, i->carry[c], i->init[c]);
+    for (int c = 0; c < i->n_carry; c++) start_slot(p, i, c);
     const bool opened = open_axis(p, i->axis);
     if (!opened) {
         c99_line(p, "{");
@@ -245,7 +265,7 @@ static void print_for(Printer *p, const Inst *i) {
 }
 
 static void print_if(Printer *p, const Inst *i) {
-    for (int c = 0; c < i->n_carry; c++) declare_from(p, i->results[c], i->init[c]);
+    for (int c = 0; c < i->n_carry; c++) start_slot(p, i, c);
     const char *condition = c99_value(p, i->in[0]).s;
     c99_line(p, "if (%s) {", condition);
     p->depth++;
@@ -258,7 +278,16 @@ static int target_of(const Inst *loop, int c) { return loop->kind == TI_FOR ? lo
 
 static bool is_assigned(const Printer *p, const Inst *loop, const Inst *yield, int c) {
     if (loop->kind != TI_FOR) return true;
-    return yield->in[c] != loop->carry[c] && !c99_is_in_place(p, loop, c);
+    const Inst *inner;
+    return yield->in[c] != loop->carry[c] && !c99_is_in_place(p, loop, c) && c99_shared_slot(p, loop, c, &inner) < 0;
+}
+
+/* The value reads `target + something`, in just these words. */
+static bool adds_to(const Printer *p, int value, int target) {
+    const Val *v = &p->val[value];
+    const Inst *i = v->def;
+    return i && !v->temporary && !v->storage && i->kind == TI_ELEMENT && i->op == OP_ADD && i->in[0] == target &&
+           p->val[target].storage && dtype_is_float(i->type.dtype);
 }
 
 /* Assigns, in one nest, all carries with the same lanes as carry `first`: all are computed before any changes. */
@@ -268,7 +297,8 @@ static void print_yield_nest(Printer *p, const Inst *yield, int first, bool *don
     int member[MAX_YIELDS], value[MAX_YIELDS], m = 0;
     const int n = c99_lane_axes(p, &p->k->types.at[loop->results[first]], axes);
     for (int c = first; c < loop->n_carry; c++) {
-        if (done[c] || c99_lane_axes(p, &p->k->types.at[loop->results[c]], other) != n || memcmp(axes, other, (size_t)n))
+        if (done[c] || c99_lane_axes(p, &p->k->types.at[loop->results[c]], other) != n ||
+            memcmp(axes, other, (size_t)n))
             continue;
         done[c] = true;
         value[m] = yield->in[c];
@@ -283,7 +313,13 @@ static void print_yield_nest(Printer *p, const Inst *yield, int first, bool *don
         c99_line(p, "const %s %s = %s;", c99_type(p->k->types.at[value[j]].dtype, false), next, text[j]);
         text[j] = next;
     }
-    for (int j = 0; j < m; j++) c99_line(p, "%s = %s;", c99_place(p, target_of(loop, member[j])), text[j]);
+    for (int j = 0; j < m; j++) {
+        const char *place = c99_place(p, target_of(loop, member[j]));
+        if (m == 1 && adds_to(p, value[j], target_of(loop, member[j])))
+            c99_line(p, "%s += %s;", place, text[j] + strlen(place) + 3);
+        else
+            c99_line(p, "%s = %s;", place, text[j]);
+    }
     close_nest(p, n, axes);
 }
 
@@ -323,7 +359,8 @@ static void print_block(Printer *p, const Block *b) {
     for (int n = 0; n < b->n; n++) print_inst(p, b->at[n]);
 }
 
-/* ---- the function ------------------------------------------------------------------------------------------------------ */
+/* ---- the function
+ * ------------------------------------------------------------------------------------------------------ */
 static void name_all(Printer *p) {
     Kernel *k = p->k;
     p->buffer = ARENA_ARRAY(p->arena, const char *, k->buffers.n + 1);
@@ -331,8 +368,9 @@ static void name_all(Printer *p) {
     for (int i = 0; i < k->buffers.n; i++)
         p->buffer[i] = c99_unique(p->arena, &p->names, c99_identifier(p->arena, k->buffers.at[i].name));
     for (int i = 0; i < k->n_syms; i++)
-        p->sym[i] = c99_unique(p->arena, &p->names,
-                               k->sym_names ? c99_identifier(p->arena, k->sym_names[i]) : arena_printf(p->arena, "S%d", i));
+        p->sym[i] =
+            c99_unique(p->arena, &p->names,
+                       k->sym_names ? c99_identifier(p->arena, k->sym_names[i]) : arena_printf(p->arena, "S%d", i));
     for (int i = 0; i < k->axes.n; i++) {
         AxisName *a = &p->axis[i];
         a->index = c99_unique(p->arena, &p->names, c99_identifier(p->arena, k->axes.at[i].name));
@@ -369,9 +407,11 @@ static char *print_grid(Printer *p) {
 
 static const char *check_types(const Kernel *k, Arena *a) {
     for (int i = 0; i < k->types.n; i++)
-        if (!c99_type(k->types.at[i].dtype, false)) return arena_printf(a, "C99 has no type for %s", dtype_name(k->types.at[i].dtype));
+        if (!c99_type(k->types.at[i].dtype, false))
+            return arena_printf(a, "C99 has no type for %s", dtype_name(k->types.at[i].dtype));
     for (int i = 0; i < k->buffers.n; i++)
-        if (!c99_type(k->buffers.at[i].dtype, true)) return arena_printf(a, "C99 has no type for %s", dtype_name(k->buffers.at[i].dtype));
+        if (!c99_type(k->buffers.at[i].dtype, true))
+            return arena_printf(a, "C99 has no type for %s", dtype_name(k->buffers.at[i].dtype));
     return NULL;
 }
 
@@ -379,7 +419,8 @@ static const char *check_types(const Kernel *k, Arena *a) {
 static void print_comment(FILE *f, const Kernel *k) {
     if (!k->comment || !*k->comment) return;
     fputs("/* ", f);
-    for (const char *c = k->comment; *c; c++) fputc(*c == '/' && c > k->comment && c[-1] == '*' ? '|' : *c < ' ' && *c >= 0 ? ' ' : *c, f);
+    for (const char *c = k->comment; *c; c++)
+        fputc(*c == '/' && c > k->comment && c[-1] == '*' ? '|' : *c < ' ' && *c >= 0 ? ' ' : *c, f);
     fputs(" */\n", f);
 }
 

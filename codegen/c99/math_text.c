@@ -8,7 +8,7 @@
 enum { WIDTH = 88 };
 
 typedef struct Step {
-    MathOp op;        /* MATH_OP_COUNT: constant or argument, `text` alone */
+    MathOp op; /* MATH_OP_COUNT: constant or argument, `text` alone */
     const struct Step *in[3];
     int uses;
     char result;      /* 'f', 'i', 'c' */
@@ -45,17 +45,34 @@ static MathValue record_op(void *user, MathOp op, const MathValue *in) {
 }
 
 /* How each operation reads in C; a, b, c are its operands, parenthesised by the caller. */
-static const char *const spelling[MATH_OP_COUNT] = {
-    [MATH_ADD] = "a + b",           [MATH_SUB] = "a - b",        [MATH_MUL] = "a * b",
-    [MATH_DIV] = "a / b",           [MATH_MAD] = "a * b + c",    [MATH_SQRT] = "fusec_sqrt(a)",
-    [MATH_FLOOR] = "fusec_floor(a)", [MATH_LT] = "a < b",        [MATH_EQ] = "a == b",
-    [MATH_ILT] = "(int32_t)a < (int32_t)b", [MATH_IEQ] = "a == b", [MATH_AND] = "a && b",
-    [MATH_OR] = "a || b",           [MATH_SELECT] = "a ? b : c", [MATH_ISELECT] = "a ? b : c",
-    [MATH_IADD] = "a + b",          [MATH_ISUB] = "a - b",       [MATH_IMUL] = "a * b",
-    [MATH_IMULHI] = "(uint32_t)((uint64_t)a * b >> 32)",         [MATH_IAND] = "a & b",
-    [MATH_IOR] = "a | b",           [MATH_IXOR] = "a ^ b",       [MATH_ISHL] = "a << b",
-    [MATH_ISHR] = "a >> b",         [MATH_ISAR] = "fusec_sar(a, b)", [MATH_BITS] = "fusec_bits(a)",
-    [MATH_FLOAT] = "fusec_float(a)", [MATH_CONVERT] = "(float)(int32_t)a"};
+static const char *const spelling[MATH_OP_COUNT] = {[MATH_ADD] = "a + b",
+                                                    [MATH_SUB] = "a - b",
+                                                    [MATH_MUL] = "a * b",
+                                                    [MATH_DIV] = "a / b",
+                                                    [MATH_MAD] = "a * b + c",
+                                                    [MATH_SQRT] = "fusec_sqrt(a)",
+                                                    [MATH_FLOOR] = "fusec_floor(a)",
+                                                    [MATH_LT] = "a < b",
+                                                    [MATH_EQ] = "a == b",
+                                                    [MATH_ILT] = "(int32_t)a < (int32_t)b",
+                                                    [MATH_IEQ] = "a == b",
+                                                    [MATH_AND] = "a && b",
+                                                    [MATH_OR] = "a || b",
+                                                    [MATH_SELECT] = "a ? b : c",
+                                                    [MATH_ISELECT] = "a ? b : c",
+                                                    [MATH_IADD] = "a + b",
+                                                    [MATH_ISUB] = "a - b",
+                                                    [MATH_IMUL] = "a * b",
+                                                    [MATH_IMULHI] = "(uint32_t)((uint64_t)a * b >> 32)",
+                                                    [MATH_IAND] = "a & b",
+                                                    [MATH_IOR] = "a | b",
+                                                    [MATH_IXOR] = "a ^ b",
+                                                    [MATH_ISHL] = "a << b",
+                                                    [MATH_ISHR] = "a >> b",
+                                                    [MATH_ISAR] = "fusec_sar(a, b)",
+                                                    [MATH_BITS] = "fusec_bits(a)",
+                                                    [MATH_FLOAT] = "fusec_float(a)",
+                                                    [MATH_CONVERT] = "(float)(int32_t)a"};
 
 static uint64_t helper_of(MathOp op) {
     switch (op) {
@@ -93,7 +110,8 @@ static Recorder expand(Arena *a, Op op, Step **result) {
     MathValue args[4];
     const bool ints = op == OP_PHILOX;
     for (int i = 0; i < op_info[op].arity; i++)
-        args[i] = record(&r, (Step){.op = MATH_OP_COUNT, .result = ints ? 'i' : 'f',
+        args[i] = record(&r, (Step){.op = MATH_OP_COUNT,
+                                    .result = ints ? 'i' : 'f',
                                     .text = ints ? arena_printf(a, "(uint32_t)%s", int_args[i]) : float_args[i]});
     const MathBuilder b = {.user = &r, .f32 = record_f32, .i32 = record_i32, .op = record_op};
     *result = math_expand(&b, op, args);
@@ -125,7 +143,11 @@ static void print_steps(FILE *f, Recorder *r, const Step *result) {
         if (s == result) fprintf(f, "    return %s;\n", s->text);
         if (s == result || (s->uses == 1 && strlen(s->text) <= WIDTH / 2)) continue;
         const char *type = s->result == 'f' ? "float" : s->result == 'i' ? "uint32_t" : "bool";
-        const char *name = arena_printf(r->arena, "%c%d", s->result == 'f' ? 't' : s->result == 'i' ? 'i' : 'c', names++);
+        const char *name = arena_printf(r->arena, "%c%d",
+                                        s->result == 'f'   ? 't'
+                                        : s->result == 'i' ? 'i'
+                                                           : 'c',
+                                        names++);
         fprintf(f, "    const %s %s = %s;\n", type, name, s->text);
         s->text = name;
         s->op = MATH_OP_COUNT;

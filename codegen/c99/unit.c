@@ -51,14 +51,16 @@ void c99_print(FILE *f, const C99Unit *u) {
 
 /* ---- identifiers -------------------------------------------------------------------------------------------- */
 static const char *const reserved[] = {
-    "auto", "break", "case", "char", "const", "continue", "default", "do", "double", "else", "enum", "extern", "float",
-    "for", "goto", "if", "inline", "int", "long", "register", "restrict", "return", "short", "signed", "sizeof",
-    "static", "struct", "switch", "typedef", "union", "unsigned", "void", "volatile", "while", "_Bool", "_Complex",
-    "_Imaginary", "asm", "bool", "true", "false", "class", "delete", "new", "this", "template", "namespace", "operator",
-    "private", "protected", "public", "virtual", "typename", "try", "catch", "throw", "friend", "using", "export",
-    "explicit", "mutable", "and", "or", "not", "xor", "main", "NULL", "near", "far", "linux", "unix", "int8_t",
-    "int16_t", "int32_t", "int64_t", "uint8_t", "uint16_t", "uint32_t", "uint64_t", "size_t", "INT32_MIN", "INT32_MAX",
-    "memcpy", "memset", "memmove", "memcmp"};
+    "auto",       "break",     "case",     "char",     "const",     "continue", "default",  "do",       "double",
+    "else",       "enum",      "extern",   "float",    "for",       "goto",     "if",       "inline",   "int",
+    "long",       "register",  "restrict", "return",   "short",     "signed",   "sizeof",   "static",   "struct",
+    "switch",     "typedef",   "union",    "unsigned", "void",      "volatile", "while",    "_Bool",    "_Complex",
+    "_Imaginary", "asm",       "bool",     "true",     "false",     "class",    "delete",   "new",      "this",
+    "template",   "namespace", "operator", "private",  "protected", "public",   "virtual",  "typename", "try",
+    "catch",      "throw",     "friend",   "using",    "export",    "explicit", "mutable",  "and",      "or",
+    "not",        "xor",       "main",     "NULL",     "near",      "far",      "linux",    "unix",     "int8_t",
+    "int16_t",    "int32_t",   "int64_t",  "uint8_t",  "uint16_t",  "uint32_t", "uint64_t", "size_t",   "INT32_MIN",
+    "INT32_MAX",  "memcpy",    "memset",   "memmove",  "memcmp"};
 
 /* Names that the printer gives to values: v7, next7. */
 static bool is_generated(const char *s) {

@@ -336,6 +336,31 @@ static void loads_stay_before_stores(void **state) {
           "  %0 = load %x[-i + 5] : f32[i:8]\n  store %x[i], %0\n");
 }
 
+/* No function of the text, kernel or helper, has a frame past the bound that the unit states (gcc's own figures). */
+static void the_stack_bound_holds(void **state) {
+    (void)state;
+    for (size_t i = 0; i < sizeof golden_names / sizeof *golden_names; i++) {
+        Arena *a = arena_new();
+        Kernel *k =
+            parse(a, read_file(a, arena_printf(a, "%s/tests/golden/tile/%s.tile", SOURCE_DIR, golden_names[i])));
+        C99Unit *u = c99_unit(a);
+        assert_null(c99_kernel(u, k, k->name));
+        write_file(arena_printf(a, "%s/stack.c", folder), program(a, k, print(a, u)));
+        assert_int_equal(
+            system(arena_printf(a, "cd %s && gcc %s -O1 -fstack-usage -c stack.c -o stack.o", folder, flags)), 0);
+        char *usage = read_file(a, arena_printf(a, "%s/stack.su", folder));
+        assert_non_null(usage);
+        int64_t most = 0;
+        for (char *line = strtok(usage, "\n"); line; line = strtok(NULL, "\n")) {
+            const char *tab = strchr(line, '\t');
+            assert_non_null(tab);
+            if (atoll(tab) > most) most = atoll(tab);
+        }
+        assert_true(most > 0 && most <= c99_stack_bytes(u));
+        arena_free(a);
+    }
+}
+
 static void names_that_c_reserves(void **state) {
     (void)state;
     check("kernel @names<int<=3>(%restrict: f32[4], %v1: f32[4], %float: f32[4] out, %unused: f32[2])\n"
@@ -388,12 +413,12 @@ static int remove_folder(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(identifiers_are_safe),      cmocka_unit_test(each_tile_golden_runs),
-        cmocka_unit_test(texts_are_the_goldens),     cmocka_unit_test(casts_and_select),
-        cmocka_unit_test(philox_and_scalars),        cmocka_unit_test(online_softmax),
-        cmocka_unit_test(carries_change_together),   cmocka_unit_test(loads_stay_before_stores),
-        cmocka_unit_test(names_that_c_reserves),     cmocka_unit_test(what_c_lacks_is_said),
-        cmocka_unit_test(every_elementwise_op_runs),
+        cmocka_unit_test(identifiers_are_safe),    cmocka_unit_test(each_tile_golden_runs),
+        cmocka_unit_test(texts_are_the_goldens),   cmocka_unit_test(casts_and_select),
+        cmocka_unit_test(philox_and_scalars),      cmocka_unit_test(online_softmax),
+        cmocka_unit_test(carries_change_together), cmocka_unit_test(loads_stay_before_stores),
+        cmocka_unit_test(the_stack_bound_holds),   cmocka_unit_test(names_that_c_reserves),
+        cmocka_unit_test(what_c_lacks_is_said),    cmocka_unit_test(every_elementwise_op_runs),
     };
     return cmocka_run_group_tests(tests, make_folder, remove_folder);
 }

@@ -11,14 +11,13 @@ static void conv(const float *restrict x, const float *restrict k, float *restri
     for (int32_t p = 0; p < 24; p++) {
         float v5 = 0.0f;
         for (int32_t r = 0; r < 3; r++) {
-            float v7 = v5;
             for (int32_t s = 0; s < 3; s++) {
                 const int32_t v8 = r + 2 * ((p / 3) % 4) - 1;
                 const int32_t v9 = s + 2 * (p % 3) - 1;
-                const float v17 = (((v8 >= 0) && (v8 < 7)) && ((v9 >= 0) && (v9 < 6))) ? x[6 * r + s + 42 * (p / 12) + 2 * (p % 3) + 12 * ((p / 3) % 4) - 7] : 0.0f;
-                v7 += v17 * k[3 * r + s];
+                const float v17 = v8 >= 0 && v8 < 7 && v9 >= 0 && v9 < 6 ? x[6 * r + s + 42 * (p / 12) + 2 * (p % 3)
+                        + 12 * ((p / 3) % 4) - 7] : 0.0f;
+                v5 += v17 * k[3 * r + s];
             }
-            v5 = v7;
         }
         y[p] = v5;
     }

@@ -14,17 +14,10 @@ static void scatter_add(const float *restrict u, const int32_t *restrict ids, fl
             v3[c] = 0.0f;
         }
         for (int32_t n = 0; n < N; n++) {
-            float v7[3];
-            for (int32_t c = 0; c < 3; c++) {
-                v7[c] = v3[c];
-            }
             if (ids[n] == r) {
                 for (int32_t c = 0; c < 3; c++) {
-                    v7[c] = v3[c] + u[3 * n + c];
+                    v3[c] = v3[c] + u[3 * n + c];
                 }
-            }
-            for (int32_t c = 0; c < 3; c++) {
-                v3[c] = v7[c];
             }
         }
         for (int32_t c = 0; c < 3; c++) {

@@ -41,28 +41,15 @@ static float fusec_exp(float x) {
 static void softmax_loop(const float *restrict x, float *restrict y, int32_t S) {
     for (int32_t m = 0; m < 9; m++) {
         float v1 = -FUSEC_INF;
-        for (int32_t c_base = 0; c_base < S; c_base += 5) {
-            const int32_t c_end = S - c_base < 5 ? S : c_base + 5;
-            float v3 = -FUSEC_INF;
-            for (int32_t c = c_base; c < c_end; c++) {
-                v3 = fusec_max(v3, x[12 * m + c]);
-            }
-            v1 = fusec_max(v1, v3);
+        for (int32_t c = 0; c < S; c++) {
+            v1 = fusec_max(v1, x[12 * m + c]);
         }
         float v7 = 0.0f;
-        for (int32_t c_base = 0; c_base < S; c_base += 5) {
-            const int32_t c_end = S - c_base < 5 ? S : c_base + 5;
-            float v11 = 0.0f;
-            for (int32_t c = c_base; c < c_end; c++) {
-                v11 += fusec_exp(x[12 * m + c] - v1);
-            }
-            v7 = v7 + v11;
+        for (int32_t c = 0; c < S; c++) {
+            v7 += fusec_exp(x[12 * m + c] - v1);
         }
-        for (int32_t c_base = 0; c_base < S; c_base += 5) {
-            const int32_t c_end = S - c_base < 5 ? S : c_base + 5;
-            for (int32_t c = c_base; c < c_end; c++) {
-                y[12 * m + c] = fusec_exp(x[12 * m + c] - v1) / v7;
-            }
+        for (int32_t c = 0; c < S; c++) {
+            y[12 * m + c] = fusec_exp(x[12 * m + c] - v1) / v7;
         }
     }
 }
