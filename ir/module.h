@@ -28,6 +28,7 @@ typedef struct Launch {
     LaunchArg *args;       /* one per kernel buffer */
     uint64_t outputs;      /* infer: bit o set if output o needs it; run if any wanted output does; ~0: always */
     Phase phase;
+    int32_t constant[FUSEC_MAX_CONSTANTS]; /* values of the kernel's last n_constants symbols */
     int n_after;           /* DAG: launches that must have finished */
     int *after;
 } Launch;

@@ -48,7 +48,10 @@ static bool run_launch(Arena *scratch, const Runner *r, const Launch *l, const i
         mem[i] = locate(r, &l->args[i], &k->buffers.at[i]);
         if (!mem[i].data && mem[i].bytes > 0) return true; /* an output nobody asked for */
     }
-    return kernel_run(scratch, k, mem, syms, error);
+    int64_t *integers = ARENA_ARRAY(scratch, int64_t, k->n_syms + 1);
+    const int extents = k->n_syms - k->n_constants;
+    for (int i = 0; i < k->n_syms; i++) integers[i] = i < extents ? syms[i] : l->constant[i - extents];
+    return kernel_run(scratch, k, mem, integers, error);
 }
 
 bool module_run(Arena *a, const Module *m, Entry e, const ModuleMemory *mem, const int64_t *syms, const char **error) {

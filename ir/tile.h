@@ -146,7 +146,8 @@ typedef struct Kernel {
     VEC(Buffer) buffers;
     VEC(TileType) types;   /* by value */
     Block body;
-    int n_syms;            /* run-time extents passed, by symbol index of the model */
+    int n_syms;            /* integers passed: run-time extents by symbol index of the model, then the launch's constants */
+    int n_constants;       /* how many of them stand at the end: integers in which otherwise equal kernels differ */
     const char *const *sym_names;
     const int64_t *sym_bounds; /* [n_syms] largest values, for range analysis; NULL: unknown */
     int threads;           /* scheduled, GPU: threads per program; 0: not decided */

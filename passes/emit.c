@@ -126,6 +126,7 @@ static LaunchArg buffer_arg(const Module *m, const Plan *p, const int64_t *grad,
 
 static Launch make_launch(const Module *m, const Plan *p, const int64_t *grad, const PlanKernel *k) {
     Launch l = {.kernel = k->stored_kernel, .outputs = ~(uint64_t)0, .phase = k->phase};
+    memcpy(l.constant, k->constant, sizeof l.constant);
     l.args = ARENA_ARRAY(m->arena, LaunchArg, k->reads.n + k->outputs.n + 1);
     for (int i = 0; i < k->reads.n; i++) l.args[l.n_args++] = buffer_arg(m, p, grad, k->reads.at[i]);
     for (int i = 0; i < k->outputs.n; i++) l.args[l.n_args++] = buffer_arg(m, p, grad, k->outputs.at[i]);

@@ -20,6 +20,20 @@ const Index *index_of_dim(Emitter *e, Dim d) {
     return dim_is_fixed(d) ? index_const(e->arena, d.bound) : index_extent(e->k, d);
 }
 
+int emit_launch_constant(Emitter *e, int32_t v) {
+    Kernel *k = e->k;
+    int at = 0;
+    while (at < k->n_constants && e->constant[at] != v) at++;
+    if (at == FUSEC_MAX_CONSTANTS) return emit_i32(e, v);
+    if (at == k->n_constants) {
+        e->constant[at] = v;
+        k->n_constants++;
+        k->n_syms++;
+    }
+    const int sym = k->n_syms - k->n_constants + at;
+    return tile_index(&e->b, index_extent(k, (Dim){.bound = INT32_MAX, .sym = sym, .scale = 1}));
+}
+
 int emit_at_least(Emitter *e, const Index *x, int64_t lo) {
     int64_t least, most;
     if (index_range(e->k, x, &least, &most) && least >= lo) return -1;
@@ -224,7 +238,7 @@ static int emit_random(Emitter *e, const Node *n, const Index *const *idx) {
         stride *= n->shape.dim[d].bound;
     }
     const int in[4] = {emit_value(e, n->in[0], NULL, -1), emit_value(e, n->in[1], NULL, -1),
-                       emit_i32(e, n->attr->stream), tile_index(&e->b, linear)};
+                       emit_launch_constant(e, n->attr->stream), tile_index(&e->b, linear)};
     return tile_element(&e->b, OP_PHILOX, DT_F32, 4, in);
 }
 

@@ -31,6 +31,7 @@ typedef struct Emitter {
     int *buffer_of;              /* by node id: index into k->buffers or -1; shared by all kernels */
     int *memo_of;                /* by node id: newest memo entry or -1; shared likewise */
     VEC(Memo) memo;
+    int32_t constant[FUSEC_MAX_CONSTANTS]; /* k->n_constants of them */
     const Index *p_index[MAX_RANK]; /* the element the program is at */
     int p_axis[MAX_RANK];
     const Index *r_index[MAX_RANK]; /* inside the row: span axes, or the open loops */
@@ -53,6 +54,7 @@ int emit_op(Emitter *e, Op op, DType t, int a, int b);    /* binary */
 int emit_select(Emitter *e, int c, int a, int b);
 int emit_and(Emitter *e, int a, int b);                   /* -1 stands for true */
 int emit_i32(Emitter *e, int64_t v);
+int emit_launch_constant(Emitter *e, int32_t v); /* one that the launch gives, so that kernels that differ in it are one */
 const Index *index_of_dim(Emitter *e, Dim d);
 /* lo <= x < extent as a mask, or -1 when it always holds. */
 int emit_in_range(Emitter *e, const Index *x, Dim extent);

@@ -4,6 +4,7 @@
 #define FUSEC_PASSES_PLAN_H
 #include "ir/graph.h"
 #include "ir/tile.h"
+#include "runtime/common/fusec.h"
 
 /* How a node stands in its kernel's index space: axes 0 .. p.rank-1 are parallel (the grid), the
  * next r.rank are the row that one program walks whole. */
@@ -25,6 +26,7 @@ typedef struct PlanKernel {
     Kernel *tile;        /* after `tile`/`emit`; buffers in the order: reads, then outputs */
     int stored_kernel;   /* emit: index into Module.kernels */
     Phase phase;
+    int32_t constant[FUSEC_MAX_CONSTANTS]; /* of `tile`, for the launch */
     int64_t workspace;   /* bytes of arena it needs while it runs */
     int64_t workspace_offset; /* after place; the tile kernel's buffer after the outputs, if workspace > 0 */
 } PlanKernel;

@@ -6,16 +6,19 @@
 #include <assert.h>
 #include <string.h>
 
-static int n_sym_bounds(const Model *m) { return m->syms.n; }
-
 static Kernel *open_kernel(Emitter *e, int number) {
     static const char *const kinds[] = {"map", "row", "contract", "scan", "scatter"};
     const Model *m = e->plan->graph->model;
     Kernel *k = kernel_new(e->arena, arena_printf(e->arena, "%s_%s_%d", entry_name[e->plan->graph->entry],
                                                   kinds[e->pk->kind], number));
-    const char **names = ARENA_ARRAY(e->arena, const char *, n_sym_bounds(m) + 1);
-    int64_t *bounds = ARENA_ARRAY(e->arena, int64_t, n_sym_bounds(m) + 1);
+    const int room = m->syms.n + FUSEC_MAX_CONSTANTS;
+    const char **names = ARENA_ARRAY(e->arena, const char *, room);
+    int64_t *bounds = ARENA_ARRAY(e->arena, int64_t, room);
     for (int i = 0; i < m->syms.n; i++) names[i] = m->syms.at[i].name, bounds[i] = m->syms.at[i].bound;
+    for (int i = m->syms.n; i < room; i++) {
+        names[i] = arena_printf(e->arena, "constant%d", i - m->syms.n);
+        bounds[i] = INT32_MAX;
+    }
     k->n_syms = m->syms.n;
     k->sym_names = names;
     k->sym_bounds = bounds;
@@ -170,11 +173,13 @@ void pass_tile(PassContext *c, Plan *p) {
         PlanKernel *pk = &p->kernels.at[i];
         e.pk = pk;
         e.k = open_kernel(&e, i);
+        memset(e.constant, 0, sizeof e.constant);
         e.b = (Builder){.k = e.k, .block = &e.k->body};
         tile_sizes(c->target, pk, &e.size);
         add_buffers(&e);
         add_axes(&e);
         emit_body(&e);
+        memcpy(pk->constant, e.constant, sizeof e.constant);
         close_kernel(&e);
         if (c->target->backend == BACKEND_NVPTX) kernel_distribute(e.k, c->target);
         pk->tile = e.k;

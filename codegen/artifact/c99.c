@@ -25,6 +25,13 @@ static char *argument(const Model *x, const LaunchArg *arg, const Buffer *b) {
     return arena_strdup(x->a, "0");
 }
 
+/* Run-time extents come with the call, a launch's own constants are written out. */
+static char *integer(const Model *x, const Launch *l, const Kernel *k, int i) {
+    const int extents = k->n_syms - k->n_constants;
+    if (i < extents) return arena_printf(x->a, "syms[%d]", i);
+    return arena_printf(x->a, "%" PRId32, l->constant[i - extents]);
+}
+
 static void launch(const Model *x, const Launch *l) {
     const uint64_t needed = artifact_outputs(x->m, l);
     const Kernel *k = x->m->kernels.at[l->kernel];
@@ -35,7 +42,7 @@ static void launch(const Model *x, const Launch *l) {
     column += fprintf(x->f, "%s(", x->kernel[l->kernel]);
     for (int i = 0; i < l->n_args + k->n_syms; i++) {
         const char *arg =
-            i < l->n_args ? argument(x, &l->args[i], &k->buffers.at[i]) : arena_printf(x->a, "syms[%d]", i - l->n_args);
+            i < l->n_args ? argument(x, &l->args[i], &k->buffers.at[i]) : integer(x, l, k, i - l->n_args);
         if (column > 96) {
             fprintf(x->f, ",\n        ");
             comma = "";

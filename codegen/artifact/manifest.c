@@ -87,8 +87,8 @@ static void kernels(FILE *f, Arena *a, const char *prefix, const Module *m) {
         struct fusec_grid grid[8];
         int n;
         if (!artifact_grid(k, grid, &n)) n = 0;
-        fprintf(f, "    {.name = %s, .n_grid = %d, .n_args = %d, .threads = %d, .flops = %.17g, .bytes = %.17g",
-                artifact_string(a, k->name), n, k->buffers.n, k->threads, c.flops, c.bytes_read + c.bytes_written);
+        fprintf(f, "    {.name = %s, .n_grid = %d, .n_args = %d, .n_constants = %d, .threads = %d, .flops = %.17g, .bytes = %.17g",
+                artifact_string(a, k->name), n, k->buffers.n, k->n_constants, k->threads, c.flops, c.bytes_read + c.bytes_written);
         for (int g = 0; g < n; g++)
             fprintf(f, "%s{%" PRId32 ", %" PRId32 ", %" PRId32 ", %" PRId32 "}%s", g ? ", " : ", .grid = {",
                     grid[g].sym, grid[g].scale, grid[g].shift, grid[g].step, g == n - 1 ? "}" : "");
@@ -117,8 +117,9 @@ static void launches(FILE *f, const char *prefix, const Module *m) {
     for (int e = 0; e < ENTRY_COUNT; e++)
         for (int l = 0; m->entry[e].present && l < m->entry[e].launches.n; l++) {
             const Launch *x = &m->entry[e].launches.at[l];
-            fprintf(f, "    {%d, %d, 0x%" PRIx64 "u}, /* %s */\n", x->kernel, first, artifact_outputs(m, x),
-                    entry_name[e]);
+            fprintf(f, "    {%d, %d, 0x%" PRIx64 "u, {", x->kernel, first, artifact_outputs(m, x));
+            for (int c = 0; c < FUSEC_MAX_CONSTANTS; c++) fprintf(f, "%s%" PRId32, c ? ", " : "", x->constant[c]);
+            fprintf(f, "}}, /* %s */\n", entry_name[e]);
             first += x->n_args;
         }
     fputs("};\n", f);

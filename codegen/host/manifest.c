@@ -104,6 +104,7 @@ static LLVMValueRef kernel(const Data *d, const Kernel *k) {
     vec_push(d->a, f, grid(d, k, &n_grid));
     vec_push(d->a, f, integer(e->i8, (uint64_t)n_grid));
     vec_push(d->a, f, integer(e->i8, (uint64_t)k->buffers.n));
+    vec_push(d->a, f, integer(e->i8, (uint64_t)k->n_constants));
     vec_push(d->a, f, integer(e->i32, (uint64_t)k->threads));
     vec_push(d->a, f, integer(e->i32, 0));
     vec_push(d->a, f, LLVMConstReal(e->f64, cost.flops));
@@ -124,8 +125,11 @@ static void launches(const Data *d, Fields *rows, Fields *args, LLVMValueRef *en
         entries[n] = record(d, &f);
         for (int i = 0; i < entry->launches.n; i++) {
             const Launch *l = &entry->launches.at[i];
-            LLVMValueRef row[3] = {integer(e->i32, (uint64_t)l->kernel), integer(e->i32, (uint64_t)args->n), integer(e->i64, l->outputs)};
-            vec_push(d->a, *rows, LLVMConstStructInContext(e->context, row, 3, false));
+            int64_t constant[FUSEC_MAX_CONSTANTS];
+            for (int c = 0; c < FUSEC_MAX_CONSTANTS; c++) constant[c] = l->constant[c];
+            LLVMValueRef row[4] = {integer(e->i32, (uint64_t)l->kernel), integer(e->i32, (uint64_t)args->n), integer(e->i64, l->outputs),
+                                   int_array(e->i32, constant, FUSEC_MAX_CONSTANTS)};
+            vec_push(d->a, *rows, LLVMConstStructInContext(e->context, row, 4, false));
             for (int x = 0; x < l->n_args; x++) {
                 LLVMValueRef arg[3] = {integer(e->i64, (uint64_t)l->args[x].offset), integer(e->i16, (uint64_t)l->args[x].index),
                                        integer(e->i8, (uint64_t)l->args[x].region)};

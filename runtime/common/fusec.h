@@ -52,16 +52,19 @@ typedef struct fusec_kernel {
     const char *name;
     /* programs = product over grid axes of ceil((scale*syms[sym]+shift) / step); sym -1: shift alone */
     struct fusec_grid { int32_t sym, scale, shift, step; } grid[8];
-    uint8_t n_grid, n_args;
+    uint8_t n_grid, n_args, n_constants;
     uint32_t threads;        /* GPU */
     uint32_t shared_bytes;   /* GPU, dynamic */
     double flops, bytes;     /* at the bounds */
 } fusec_kernel;
 
+enum { FUSEC_MAX_CONSTANTS = 4 };
+/* A kernel takes its buffers, the model's extents, then `constant`: integers in which equal kernels differ. */
 typedef struct fusec_launch {
     uint32_t kernel;         /* into manifest.kernels */
     uint32_t first_arg;      /* into manifest.args; fusec_kernel.n_args of them */
     uint64_t outputs;        /* run if any of these outputs is wanted; ~0: always */
+    int32_t constant[FUSEC_MAX_CONSTANTS]; /* fusec_kernel.n_constants of them */
 } fusec_launch;
 
 typedef struct fusec_entry {

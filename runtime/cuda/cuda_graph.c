@@ -36,6 +36,10 @@ FUSEC_WEAK fusec_status fusec_cuda_prepare(fusec_cuda *c, const fusec_launch *l,
         args->sym[i] = syms[i];
         args->pointer[k->n_args + i] = &args->sym[i];
     }
+    for (uint32_t i = 0; i < k->n_constants; i++) {
+        args->sym[m->n_syms + i] = l->constant[i];
+        args->pointer[k->n_args + m->n_syms + i] = &args->sym[m->n_syms + i];
+    }
     memset(&args->node, 0, sizeof args->node);
     args->node.function = c->functions[l->kernel];
     args->node.grid_x = (unsigned)programs;

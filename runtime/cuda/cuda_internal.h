@@ -28,8 +28,8 @@ enum { FUSEC_CUDA_MAX_ARGS = 255 };
 typedef struct fusec_cuda_args {
     fusec_cu_node node;
     uint64_t address[FUSEC_CUDA_MAX_ARGS];
-    int32_t sym[FUSEC_CUDA_MAX_SYMS];
-    void *pointer[FUSEC_CUDA_MAX_ARGS + FUSEC_CUDA_MAX_SYMS];
+    int32_t sym[FUSEC_CUDA_MAX_SYMS + FUSEC_MAX_CONSTANTS];
+    void *pointer[FUSEC_CUDA_MAX_ARGS + FUSEC_CUDA_MAX_SYMS + FUSEC_MAX_CONSTANTS];
 } fusec_cuda_args;
 /* node.grid_x is 0 where an extent leaves no program.  FUSEC_E_ARGUMENT: more programs than a grid takes. */
 fusec_status fusec_cuda_prepare(fusec_cuda *c, const fusec_launch *l, const int32_t *syms, fusec_cuda_args *args);

@@ -70,9 +70,11 @@ static void *host_address(const fusec_host *h, const fusec_host_call *call, cons
     return base ? base + a->offset : NULL;
 }
 
-static void host_launch(const fusec_host *h, const fusec_host_call *call, const fusec_launch *l, const int64_t *syms) {
+/* syms has room for the launch's constants behind the extents. */
+static void host_launch(const fusec_host *h, const fusec_host_call *call, const fusec_launch *l, int64_t *syms) {
     const fusec_kernel *k = &h->manifest->kernels[l->kernel];
     void *buffers[HOST_MAX_ARGS];
+    for (int i = 0; i < k->n_constants; i++) syms[h->manifest->n_syms + (uint32_t)i] = l->constant[i];
     host_work w = {h->kernels[l->kernel], buffers, syms, host_programs(k, syms), FUSEC_HOST_PIECES};
     for (int i = 0; i < k->n_args; i++) buffers[i] = host_address(h, call, &h->manifest->args[l->first_arg + (uint32_t)i]);
     if (w.programs < w.pieces) w.pieces = (int)w.programs;
@@ -102,7 +104,7 @@ static void host_scalars(fusec_host *h, const fusec_host_call *call, int accumul
 
 FUSEC_WEAK fusec_status fusec_host_run(fusec_host *h, int entry, const fusec_host_call *call) {
     int32_t extents[FUSEC_HOST_MAX_SYMS];
-    int64_t syms[FUSEC_HOST_MAX_SYMS];
+    int64_t syms[FUSEC_HOST_MAX_SYMS + FUSEC_MAX_CONSTANTS];
     uint64_t wanted;
     const int accumulate = (entry & FUSEC_ACCUMULATE) != 0;
     fusec_status s;
