@@ -1,0 +1,56 @@
+/* measure RUNS COMMAND...: runs a command once to warm up, then RUNS times; prints the median wall time in
+ * seconds and the largest resident set in MiB, separated by a space.  Exit 1 if the command fails. */
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/resource.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+
+static double now(void) {
+    struct timespec t;
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
+}
+
+static int by_value(const void *a, const void *b) {
+    const double x = *(const double *)a, y = *(const double *)b;
+    return (x > y) - (x < y);
+}
+
+/* Seconds, or a negative number on failure. */
+static double run(char **argv, double *mib) {
+    const double start = now();
+    const pid_t pid = fork();
+    if (pid == 0) {
+        execvp(argv[0], argv);
+        _exit(127);
+    }
+    int status = 0;
+    struct rusage use;
+    if (pid < 0 || wait4(pid, &status, 0, &use) < 0 || status != 0) return -1;
+    if ((double)use.ru_maxrss / 1024 > *mib) *mib = (double)use.ru_maxrss / 1024;
+    return now() - start;
+}
+
+int main(int argc, char **argv) {
+    const int n = argc > 2 ? atoi(argv[1]) : 0;
+    if (n < 1) {
+        fprintf(stderr, "usage: measure RUNS COMMAND...\n");
+        return 2;
+    }
+    double *seconds = malloc(sizeof *seconds * (size_t)n), mib = 0;
+    if (!seconds) return 1;
+    for (int i = -1; i < n; i++) {
+        const double s = run(argv + 2, &mib);
+        if (s < 0) {
+            fprintf(stderr, "measure: %s failed\n", argv[2]);
+            return 1;
+        }
+        if (i >= 0) seconds[i] = s;
+    }
+    qsort(seconds, (size_t)n, sizeof *seconds, by_value);
+    printf("%.4f %.1f\n", seconds[n / 2], mib);
+    free(seconds);
+    return 0;
+}
