@@ -4,8 +4,8 @@
 #include <string.h>
 
 typedef enum {
-    KIND_TEXT, KIND_FLAG, KIND_COUNT, KIND_DEFINE, KIND_ENTRY, KIND_CHECKPOINT, KIND_PRINT_AFTER, KIND_DISABLE,
-    KIND_LIST_PASSES, KIND_DATA, KIND_HYPER
+    KIND_TEXT, KIND_FLAG, KIND_COUNT, KIND_LIST, KIND_PAIR, KIND_ENTRY, KIND_CHECKPOINT, KIND_PRINT_AFTER, KIND_DISABLE,
+    KIND_LIST_PASSES
 } Kind;
 
 typedef struct OptionInfo {
@@ -114,12 +114,10 @@ static bool apply(Parse *p, const OptionInfo *info, const char *text) {
     case KIND_ENTRY: return set_entry(p, text);
     case KIND_PRINT_AFTER: return set_pass(p, o->print_after, text, false);
     case KIND_DISABLE: return set_pass(p, o->disabled, text, true);
-    case KIND_DATA: vec_push(p->a, o->data, text); return true;
-    case KIND_DEFINE:
-    case KIND_HYPER:
+    case KIND_LIST: vec_push(p->a, *(Texts *)field, text); return true;
+    case KIND_PAIR:
         if (!parse_pair(p, text, &pair)) return false;
-        if (info->kind == KIND_DEFINE) vec_push(p->a, o->overrides, pair);
-        else vec_push(p->a, o->hypers, pair);
+        vec_push(p->a, *(Overrides *)field, pair);
         return true;
     case KIND_CHECKPOINT:
         if (strcmp(text, "none") && strcmp(text, "sqrt")) return fail(p, "--checkpoint takes none or sqrt", text);

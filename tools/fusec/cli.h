@@ -8,6 +8,9 @@ typedef enum { COMMAND_COMPILE, COMMAND_CHECK, COMMAND_REPORT, COMMAND_RUN } Com
 
 enum { EXIT_OK = 0, EXIT_ERROR = 1, EXIT_USAGE = 2 }; /* 3: out of memory */
 
+typedef VEC(Override) Overrides;
+typedef VEC(const char *) Texts;
+
 typedef struct Options {
     Command command;
     const char *input, *output;
@@ -15,16 +18,19 @@ typedef struct Options {
     const char *arch;          /* host: the CPU to tune for; cuda: sm_80 or sm_90 */
     const char *triple;        /* host: "aarch64-linux-gnu"; NULL: this machine */
     const char *model;
-    VEC(Override) overrides;
+    Overrides overrides;
     bool entry[ENTRY_COUNT];   /* which to compile; none set: all */
     Entry run_entry;
     bool print_after[PASS_COUNT], disabled[PASS_COUNT];
     CheckpointMode checkpoint;
     bool time_passes, verify;
     /* run */
-    VEC(const char *) data;    /* NAME=FILE or FILE.csv ... */
+    Overrides data;            /* input name, file */
+    Overrides extents;         /* dimension, run-time extent */
+    Texts wants;               /* outputs to compute; none: all */
+    const char *accuracy;      /* OUTPUT=INPUT */
     const char *params, *inputs, *outputs, *load, *save, *resume;
-    VEC(Override) hypers;
+    Overrides hypers;
     int64_t steps, epochs;
     int threads;
     uint32_t seed;

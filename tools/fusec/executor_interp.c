@@ -1,0 +1,40 @@
+/* The interpreter of Tile IR: slow, and checks every access. */
+#include "ir/module_run.h"
+#include "ir/target.h"
+#include "tools/fusec/executor.h"
+#include <string.h>
+
+typedef struct Interp {
+    Arena *arena;
+    const Module *m;
+    int32_t *scalars;
+    int64_t *syms;
+} Interp;
+
+static const char *target(const char *arch) {
+    if (!arch) return "host";
+    return target_find(arch) ? arch : NULL;
+}
+
+static void *open_interp(Arena *a, const Module *m, const ExecutorOptions *o, const char **error) {
+    (void)o, (void)error;
+    Interp *x = ARENA_NEW(a, Interp);
+    *x = (Interp){a, m, ARENA_ARRAY(a, int32_t, SCALAR_HYPER0 + m->hypers.n), ARENA_ARRAY(a, int64_t, m->syms.n + 1)};
+    return x;
+}
+
+static bool run(void *self, const fusec_memory *memory, const ExecutorCall *c, const char **error) {
+    Interp *x = self;
+    x->scalars[SCALAR_STEP] = c->step;
+    x->scalars[SCALAR_SEED] = (int32_t)c->seed;
+    x->scalars[SCALAR_ACCUMULATE] = c->accumulate;
+    memcpy(x->scalars + SCALAR_HYPER0, c->hypers, sizeof(float) * (size_t)x->m->hypers.n);
+    for (int i = 0; i < x->m->syms.n; i++) x->syms[i] = c->syms[i];
+    const ModuleMemory mem = {.params = memory->params, .states = memory->states, .grads = memory->grads, .arena = memory->arena,
+                              .scalars = x->scalars, .inputs = c->inputs, .outputs = c->outputs};
+    return module_run(x->arena, x->m, c->entry, &mem, x->syms, error);
+}
+
+static void close_interp(void *self) { (void)self; }
+
+const ExecutorKind executor_interp = {.name = "interp", .target = target, .open = open_interp, .run = run, .close = close_interp};

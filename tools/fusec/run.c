@@ -1,0 +1,89 @@
+/* fusec run: options to a compiled module and its executor. */
+#include "tools/fusec/run.h"
+#include <stdlib.h>
+#include <string.h>
+
+static bool number(const char *text, double *v) {
+    char *end;
+    *v = strtod(text, &end);
+    return end != text && !*end;
+}
+
+static bool set_hypers(Run *r) {
+    const Module *m = r->m;
+    const char **names = ARENA_ARRAY(r->arena, const char *, m->hypers.n + 1);
+    r->hypers = ARENA_ARRAY(r->arena, float, m->hypers.n + 1);
+    for (int i = 0; i < m->hypers.n; i++) {
+        names[i] = m->hypers.at[i].name;
+        r->hypers[i] = (float)m->hypers.at[i].value;
+    }
+    for (int i = 0; i < r->o->hypers.n; i++) {
+        const Override *x = &r->o->hypers.at[i];
+        int h = 0;
+        double v;
+        while (h < m->hypers.n && strcmp(names[h], x->name)) h++;
+        if (h == m->hypers.n)
+            return run_error("--hyper: %s has no %s%s; it has: %s", m->name, x->name, names_hint(r->arena, x->name, names, m->hypers.n),
+                             names_text(r->arena, names, m->hypers.n));
+        if (!number(x->value, &v)) return run_error("--hyper %s: not a number: %s", x->name, x->value);
+        r->hypers[h] = (float)v;
+    }
+    return true;
+}
+
+static bool set_extents(Run *r) {
+    const Module *m = r->m;
+    r->syms = ARENA_ARRAY(r->arena, int32_t, m->syms.n + 1);
+    for (int s = 0; s < m->syms.n; s++) r->syms[s] = (int32_t)m->syms.at[s].bound;
+    for (int i = 0; i < r->o->extents.n; i++) {
+        const Override *x = &r->o->extents.at[i];
+        int s = 0;
+        double v;
+        while (s < m->syms.n && strcmp(m->syms.at[s].name, x->name)) s++;
+        if (s == m->syms.n) return run_error("--extent: %s has no bounded dimension %s", m->name, x->name);
+        if (!number(x->value, &v) || v < 1 || v > (double)m->syms.at[s].bound || v != (double)(int32_t)v)
+            return run_error("--extent %s: a whole number from 1 to %lld is needed", x->name, (long long)m->syms.at[s].bound);
+        r->syms[s] = (int32_t)v;
+    }
+    return true;
+}
+
+static bool open_executor(Run *r) {
+    const ExecutorOptions eo = {.arch = r->o->arch, .threads = r->o->threads};
+    const char *error = "failed";
+    r->executor = r->kind->open(r->arena, r->m, &eo, &error);
+    return r->executor || run_error("%s: %s", r->kind->name, error);
+}
+
+bool run_open(Run *r, Arena *a, const Options *o, const bool entries[ENTRY_COUNT]) {
+    const char *name = o->target ? o->target : "host";
+    Options compile = *o;
+    *r = (Run){.arena = a, .o = o, .kind = executor_find(name), .seed = o->seed};
+    if (!r->kind) return run_error("run --target takes host, c99, cuda or interp, not %s", name);
+    const char *target = r->kind->target(o->arch);
+    if (!target) return run_error("no such arch: %s", o->arch);
+    memcpy(compile.entry, entries, sizeof compile.entry);
+    if (session_open(&r->session, a, o)) {
+        for (int e = 0; e < ENTRY_COUNT; e++)
+            if (entries[e] && !r->session.graph[e])
+                return run_error("%s has no entry %s: it needs a `train` statement", o->input, entry_name[e]);
+        r->m = session_compile(&r->session, &compile, target_find(target));
+    }
+    if (session_finish(&r->session) != EXIT_OK || !r->m) return false;
+    return set_hypers(r) && set_extents(r) && open_executor(r);
+}
+
+void run_close(Run *r) {
+    if (r->m) run_free(r);
+    if (r->executor) r->kind->close(r->executor);
+    r->executor = NULL;
+}
+
+int command_run(const Options *o) {
+    Arena *a = arena_new();
+    Run r = {.arena = a, .o = o};
+    const int status = o->data.n ? run_train(&r) : run_once(&r);
+    run_close(&r);
+    arena_free(a);
+    return status;
+}

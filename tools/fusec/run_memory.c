@@ -1,0 +1,103 @@
+/* The regions a module works in, and calls on them. */
+#include "tools/fusec/run.h"
+#include <stdlib.h>
+#include <string.h>
+
+void *run_block(Run *r, int64_t bytes) {
+    void *p = NULL;
+    if (posix_memalign(&p, (size_t)r->m->align, (size_t)(bytes > 0 ? bytes : 1)) != 0) {
+        run_error("out of memory: %lld bytes are needed", (long long)bytes);
+        return NULL;
+    }
+    memset(p, 0, (size_t)bytes);
+    return p;
+}
+
+static bool give(Run *r, int64_t bytes, void **at, uint64_t *n) {
+    *n = (uint64_t)bytes;
+    *at = run_block(r, bytes);
+    return *at != NULL;
+}
+
+static bool give_tensors(Run *r, const ModuleTensor *t, int n, void **at) {
+    for (int i = 0; i < n; i++)
+        if (!(at[i] = run_block(r, t[i].bytes))) return false;
+    return true;
+}
+
+bool run_allocate(Run *r, const bool entries[ENTRY_COUNT]) {
+    const Module *m = r->m;
+    fusec_memory *mem = &r->memory;
+    int64_t arena = 0;
+    for (int e = 0; e < ENTRY_COUNT; e++)
+        if (entries[e] && m->entry[e].arena_bytes > arena) arena = m->entry[e].arena_bytes;
+    r->inputs = ARENA_ARRAY(r->arena, void *, m->inputs.n + 1);
+    r->outputs = ARENA_ARRAY(r->arena, void *, m->outputs.n + 1);
+    return give(r, m->param_bytes, &mem->params, &mem->param_bytes) && give(r, m->state_bytes, &mem->states, &mem->state_bytes) &&
+           (!entries[ENTRY_GRAD] || give(r, m->grad_bytes, &mem->grads, &mem->grad_bytes)) &&
+           give(r, arena, &mem->arena, &mem->arena_bytes) && give_tensors(r, m->inputs.at, m->inputs.n, r->inputs) &&
+           give_tensors(r, m->outputs.at, m->outputs.n, r->outputs);
+}
+
+void run_free(Run *r) {
+    free(r->memory.params), free(r->memory.states), free(r->memory.grads), free(r->memory.arena);
+    for (int i = 0; r->inputs && i < r->m->inputs.n; i++) free(r->inputs[i]);
+    for (int i = 0; r->outputs && i < r->m->outputs.n; i++) free(r->outputs[i]);
+    r->memory = (fusec_memory){0};
+    r->inputs = r->outputs = NULL;
+}
+
+bool run_call(Run *r, Entry e, int64_t step, bool accumulate) {
+    const ExecutorCall c = {.entry = e, .accumulate = accumulate, .inputs = r->inputs, .outputs = r->outputs, .hypers = r->hypers,
+                            .step = (int32_t)step, .seed = r->seed, .syms = r->syms};
+    const char *error = "failed";
+    if (r->kind->run(r->executor, &r->memory, &c, &error)) return true;
+    return run_error("%s of %s on %s: %s", entry_name[e], r->m->name, r->kind->name, error);
+}
+
+bool run_init(Run *r) {
+    if (!r->m->entry[ENTRY_INIT].present) return true;
+    const fusec_memory all = r->memory;
+    r->memory.arena_bytes = (uint64_t)r->m->entry[ENTRY_INIT].arena_bytes;
+    r->memory.arena = run_block(r, r->m->entry[ENTRY_INIT].arena_bytes);
+    const bool ok = r->memory.arena && run_upload(r) && run_call(r, ENTRY_INIT, 1, false) && run_download(r);
+    free(r->memory.arena);
+    r->memory = all;
+    return ok;
+}
+
+bool run_upload(Run *r) {
+    const char *error;
+    return !r->kind->upload || r->kind->upload(r->executor, &r->memory, &error) || run_error("%s: %s", r->kind->name, error);
+}
+bool run_download(Run *r) {
+    const char *error;
+    return !r->kind->download || r->kind->download(r->executor, &r->memory, &error) || run_error("%s: %s", r->kind->name, error);
+}
+
+/* ---- which inputs a call needs --------------------------------------------------------------------------------- */
+static bool reads(const Launch *l, int input) {
+    for (int i = 0; i < l->n_args; i++)
+        if (l->args[i].region == REGION_INPUT && l->args[i].index == input) return true;
+    return false;
+}
+
+static bool needs(const Run *r, Entry e, uint64_t wanted, int input) {
+    const ModuleEntry *x = &r->m->entry[e];
+    for (int i = 0; i < x->launches.n; i++) {
+        const Launch *l = &x->launches.at[i];
+        if (e == ENTRY_INFER && l->outputs != ~(uint64_t)0 && !(l->outputs & wanted)) continue;
+        if (reads(l, input)) return true;
+    }
+    return false;
+}
+
+bool run_needs_input(const Run *r, Entry e, int input) {
+    uint64_t wanted = 0;
+    for (int o = 0; o < r->m->outputs.n && o < 64; o++)
+        if (r->outputs[o]) wanted |= (uint64_t)1 << o;
+    return needs(r, e, wanted, input);
+}
+bool run_output_needs(const Run *r, Entry e, int output, int input) {
+    return needs(r, e, output < 64 ? (uint64_t)1 << output : 0, input);
+}

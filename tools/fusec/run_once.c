@@ -1,0 +1,180 @@
+/* One call, or N with the same inputs: everything from and to safetensors. */
+#include "tools/fusec/run.h"
+#include <stdlib.h>
+#include <string.h>
+
+typedef struct Once {
+    Run *r;
+    Entry entry;
+    bool *given; /* by input */
+} Once;
+
+static const char *const *input_names(Run *r) {
+    const char **names = ARENA_ARRAY(r->arena, const char *, r->m->inputs.n + 1);
+    for (int i = 0; i < r->m->inputs.n; i++) names[i] = r->m->inputs.at[i].name;
+    return names;
+}
+
+static int find_input(Run *r, const char *name) {
+    for (int i = 0; i < r->m->inputs.n; i++)
+        if (!strcmp(r->m->inputs.at[i].name, name)) return i;
+    return -1;
+}
+
+static bool in_range(const Once *x, const ModuleTensor *t, const Array *from, const int32_t *values, int64_t n) {
+    if (!t->has_range || t->dtype != DT_I32) return true;
+    for (int64_t i = 0; i < n; i++)
+        if (values[i] < t->lo || values[i] >= t->hi)
+            return run_error("%s: %s: element %lld is %d, outside its declared range %lld..%lld", x->r->o->inputs, from->name,
+                             (long long)i, values[i], (long long)t->lo, (long long)t->hi);
+    return true;
+}
+
+/* The shape has been matched. */
+static bool take_input(Once *x, const Array *from, int input) {
+    Run *r = x->r;
+    const ModuleTensor *t = &r->m->inputs.at[input];
+    const int64_t n = array_elements(from);
+    void *dense = malloc((size_t)(n * dtype_bytes(t->dtype) + 1));
+    int64_t bad = 0;
+    if (!dense) return run_error("out of memory");
+    bool ok = element_convert(from->element, from->data, n, t->dtype, dense, &bad);
+    if (!ok)
+        run_error("%s: %s: element %lld, %g, is no %s", r->o->inputs, from->name, (long long)bad,
+                  element_get(from->element, from->data + bad * element_info[from->element].bytes), dtype_name(t->dtype));
+    ok = ok && in_range(x, t, from, dense, n);
+    if (ok) extents_spread(r, t, dense, r->inputs[input]);
+    free(dense);
+    x->given[input] = true;
+    return ok;
+}
+
+static bool take_inputs(Once *x) {
+    Run *r = x->r;
+    Arrays file = {0};
+    uint8_t *bytes;
+    size_t n;
+    bool ok = true;
+    const char **seen = ARENA_ARRAY(r->arena, const char *, r->m->syms.n + 1);
+    if (r->o->inputs && !weights_read(r, r->o->inputs, &file, &bytes, &n)) return false;
+    for (int i = 0; i < file.n; i++) {
+        const int input = find_input(r, file.at[i].name);
+        if (input < 0)
+            ok = run_error("%s: %s has no input %s%s", r->o->inputs, r->m->name, file.at[i].name,
+                           names_hint(r->arena, file.at[i].name, input_names(r), r->m->inputs.n));
+        else ok = extents_match(r, &r->m->inputs.at[input], file.at[i].rank, file.at[i].dim, seen) && ok;
+    }
+    for (int i = 0; i < file.n && ok; i++) ok = take_input(x, &file.at[i], find_input(r, file.at[i].name));
+    return ok;
+}
+
+/* Drops the outputs that are not asked for (infer only: the other entries compute all). */
+static bool choose_outputs(Once *x) {
+    Run *r = x->r;
+    const Module *m = r->m;
+    const char **names = ARENA_ARRAY(r->arena, const char *, m->outputs.n + 1);
+    bool *keep = ARENA_ARRAY(r->arena, bool, m->outputs.n + 1);
+    for (int i = 0; i < m->outputs.n; i++) names[i] = m->outputs.at[i].name;
+    for (int w = 0; w < r->o->wants.n; w++) {
+        int i = 0;
+        while (i < m->outputs.n && strcmp(names[i], r->o->wants.at[w])) i++;
+        if (i == m->outputs.n)
+            return run_error("--want: %s has no output %s%s", m->name, r->o->wants.at[w], names_hint(r->arena, r->o->wants.at[w], names, m->outputs.n));
+        keep[i] = true;
+    }
+    for (int i = 0; i < m->outputs.n && x->entry == ENTRY_INFER && r->o->wants.n; i++)
+        if (!keep[i]) {
+            free(r->outputs[i]);
+            r->outputs[i] = NULL;
+        }
+    return true;
+}
+
+static bool check_inputs(Once *x) {
+    Run *r = x->r;
+    Texts missing = {0}, possible = {0};
+    for (int i = 0; i < r->m->inputs.n; i++)
+        if (!x->given[i] && run_needs_input(r, x->entry, i)) vec_push(r->arena, missing, r->m->inputs.at[i].name);
+    if (!missing.n) return true;
+    for (int o = 0; o < r->m->outputs.n && x->entry == ENTRY_INFER; o++) {
+        bool can = true;
+        for (int i = 0; i < r->m->inputs.n && can; i++) can = x->given[i] || !run_output_needs(r, x->entry, o, i);
+        if (can) vec_push(r->arena, possible, r->m->outputs.at[o].name);
+    }
+    return run_error("missing input: %s (--inputs FILE)%s%s", names_text(r->arena, missing.at, missing.n),
+                     possible.n ? "; without it --want can have: " : "", possible.n ? names_text(r->arena, possible.at, possible.n) : "");
+}
+
+static bool take_params(Run *r) {
+    Arrays file = {0};
+    uint8_t *bytes;
+    size_t n;
+    if (!r->o->params) return true;
+    return weights_read(r, r->o->params, &file, &bytes, &n) && weights_load(r, &file, r->o->params, false);
+}
+
+/* ---- results ------------------------------------------------------------------------------------------------- */
+static void list_output(Run *r, const ModuleTensor *t, const void *bound, Arrays *out) {
+    Array y = {.name = t->name, .element = element_of(t->dtype), .rank = t->shape.rank};
+    const int64_t n = extents_at(r, t->shape, y.dim);
+    uint8_t *dense = arena_alloc(r->arena, (size_t)(n * dtype_bytes(t->dtype)) + 1);
+    extents_gather(r, t, bound, dense);
+    y.data = dense;
+    vec_push(r->arena, *out, y);
+}
+
+static void list_results(Once *x, Arrays *out) {
+    Run *r = x->r;
+    for (int i = 0; i < r->m->outputs.n; i++)
+        if (r->outputs[i]) list_output(r, &r->m->outputs.at[i], r->outputs[i], out);
+    for (int i = 0; i < r->m->grads.n && x->entry == ENTRY_GRAD; i++) {
+        const ModuleTensor *g = &r->m->grads.at[i];
+        Array y = {.name = arena_printf(r->arena, "grad/%s", g->name), .element = element_of(g->dtype), .rank = g->shape.rank,
+                   .data = (const uint8_t *)r->memory.grads + g->offset};
+        for (int d = 0; d < y.rank; d++) y.dim[d] = g->shape.dim[d].bound;
+        vec_push(r->arena, *out, y);
+    }
+    if (x->entry == ENTRY_STEP) weights_list(r, "param/", out);
+}
+
+static bool write_results(FILE *f, void *user) { return safetensors_write(f, user, NULL); }
+
+/* Without --outputs, scalars are shown. */
+static void print_scalars(const Run *r) {
+    for (int i = 0; i < r->m->outputs.n; i++) {
+        const ModuleTensor *t = &r->m->outputs.at[i];
+        if (r->outputs[i] && t->shape.rank == 0) printf("%s %.9g\n", t->name, element_get(element_of(t->dtype), r->outputs[i]));
+    }
+}
+
+static bool call(Once *x) {
+    Run *r = x->r;
+    const int64_t steps = r->o->steps > 0 ? r->o->steps : 1;
+    bool ok = run_upload(r);
+    for (int64_t s = 1; s <= steps && ok; s++) ok = run_call(r, x->entry, s, x->entry == ENTRY_GRAD && r->o->accumulate);
+    return ok && run_download(r);
+}
+
+static bool run_all(Once *x) {
+    Run *r = x->r;
+    const bool entries[ENTRY_COUNT] = {[ENTRY_INFER] = x->entry == ENTRY_INFER, [ENTRY_GRAD] = x->entry == ENTRY_GRAD, [ENTRY_STEP] = x->entry == ENTRY_STEP};
+    if (!run_open(r, r->arena, r->o, entries) || !run_allocate(r, entries)) return false;
+    x->given = ARENA_ARRAY(r->arena, bool, r->m->inputs.n + 1);
+    if (!take_inputs(x) || !choose_outputs(x) || !check_inputs(x) || !run_init(r) || !take_params(r) || !call(x)) return false;
+    if (!r->o->outputs) {
+        print_scalars(r);
+        return true;
+    }
+    Arrays out = {0};
+    list_results(x, &out);
+    return write_file(r->o->outputs, write_results, &out);
+}
+
+int run_once(Run *r) {
+    Once x = {.r = r, .entry = r->o->run_entry == ENTRY_COUNT ? ENTRY_INFER : r->o->run_entry};
+    if (x.entry == ENTRY_INIT) {
+        run_error("run --entry takes infer, grad or step");
+        return EXIT_USAGE;
+    }
+    return run_all(&x) ? EXIT_OK : EXIT_ERROR;
+}
