@@ -47,6 +47,21 @@ static Node *compute_before_broadcast(Rewriter *r, const Node *n) {
     return rewrite_broadcast(r, rewrite_op(r, n->op, n->n_in, in, n->attr), n->shape, spread->attr->axes);
 }
 
+/* f(reshape(a), reshape(b)) = reshape(f(a, b)): reshapes meet, and what is computed stays next to its source. */
+static Node *compute_before_reshape(Rewriter *r, const Node *n) {
+    const Node *first = NULL;
+    for (int k = 0; k < n->n_in; k++) {
+        const Node *x = rewrite_seen(r, n->in[k], OP_RESHAPE);
+        if (!x && !rewrite_seen(r, n->in[k], OP_CONST)) return NULL;
+        if (x && first && !shape_equal(x->in[0]->shape, first->in[0]->shape)) return NULL;
+        if (x && !first) first = x;
+    }
+    if (!first) return NULL;
+    Node *in[4];
+    for (int k = 0; k < n->n_in; k++) in[k] = rewrite_reshape(r, n->in[k], first->in[0]->shape);
+    return rewrite_reshape(r, rewrite_op(r, n->op, n->n_in, in, n->attr), n->shape);
+}
+
 /* What a fixed extent and an axis of one element are is known. */
 static Node *fold_source(Rewriter *r, const Node *n) {
     if (n->op == OP_EXTENT && dim_is_fixed(n->attr->extent))
@@ -57,7 +72,8 @@ static Node *fold_source(Rewriter *r, const Node *n) {
 }
 
 static RewriteRule *const none[] = {NULL};
-static RewriteRule *const element_rules[] = {fold_constants, drop_cast, rule_patterns, compute_before_broadcast, NULL};
+static RewriteRule *const element_rules[] = {fold_constants,         drop_cast, rule_patterns, compute_before_broadcast,
+                                             compute_before_reshape, NULL};
 static RewriteRule *const special_rules[] = {rule_patterns, NULL};
 static RewriteRule *const source_rules[] = {fold_source, NULL};
 

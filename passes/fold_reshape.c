@@ -37,14 +37,34 @@ static bool find_split(const Rewriter *r, const Node *x, Split *s) {
 
 static bool is_single(const Split *s, int group) { return s->first[group + 1] - s->first[group] == 1; }
 
-/* f(split(a), b) = split(f(a, merge(b))) */
+/* b in the merged shape where that takes no reshape, else NULL. */
+static Node *merged_freely(Rewriter *r, Node *b, Shape shape, int depth) {
+    Node *in[4];
+    bool element = op_info[b->op].cls == CLASS_ELEMENT && rewrite_seen(r, b, b->op) && b->n_in <= 4;
+    if (!element || depth == 0) {
+        Node *merged = rewrite_reshape(r, b, shape);
+        return merged->op == OP_RESHAPE && merged->in[0] == b ? NULL : merged;
+    }
+    for (int k = 0; k < b->n_in; k++) {
+        in[k] = merged_freely(r, b->in[k], shape, depth - 1);
+        if (!in[k]) return NULL;
+    }
+    return rewrite_op(r, b->op, b->n_in, in, b->attr);
+}
+
+/* f(split(a), b) = split(f(a, merge(b))).  A float b may cost a reshape, since it comes from where nothing is
+ * merged yet; a mask computed in the split shape is left there. */
 static Node *below_element(Rewriter *r, const Node *n) {
     Split s;
-    int k = 0;
-    while (k < n->n_in && !find_split(r, n->in[k], &s)) k++;
-    if (k == n->n_in || n->n_in > 4) return NULL;
+    int split = 0;
+    while (split < n->n_in && !find_split(r, n->in[split], &s)) split++;
+    if (split == n->n_in || n->n_in > 4) return NULL;
     Node *in[4];
-    for (int i = 0; i < n->n_in; i++) in[i] = rewrite_reshape(r, n->in[i], s.whole->shape);
+    for (int k = 0; k < n->n_in; k++) {
+        in[k] = merged_freely(r, n->in[k], s.whole->shape, 3);
+        if (!in[k] && !dtype_is_float(n->in[k]->dtype)) return NULL;
+        if (!in[k]) in[k] = rewrite_reshape(r, n->in[k], s.whole->shape);
+    }
     return rewrite_reshape(r, rewrite_op(r, n->op, n->n_in, in, n->attr), n->shape);
 }
 
