@@ -9,7 +9,10 @@ struct embedded {
 };
 extern const struct embedded runtime_sources[];
 
-char *artifact_prefix(Arena *a, const Module *m) { return c99_identifier(a, m->name); }
+char *artifact_prefix(Arena *a, const Module *m) {
+    char *s = c99_identifier(a, m->name);
+    return strcmp(s, "fusec") == 0 ? arena_strdup(a, "model_fusec") : s; /* fusec_memory and so on are taken */
+}
 
 char *artifact_macro_prefix(Arena *a, const Module *m) {
     char *s = artifact_prefix(a, m);

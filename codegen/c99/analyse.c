@@ -187,27 +187,32 @@ static const Inst *combines(const Analysis *a, const Inst *i, int carry, int axi
     return NULL;
 }
 
-/* The DOT or REDUCE through which `yield` adds the axis's lanes to the carry; NULL if it is anything else. */
+/* The instruction through which `yield` adds the axis's lanes to the carry: a DOT, a REDUCE, or an inner loop that
+ * takes the carry and gives it back; NULL if it is anything else. */
 static const Inst *accumulation(const Analysis *a, int yield, int carry, int axis) {
     const Inst *i = definition(a, yield);
     if (!i || a->p->val[yield].uses != 1 || a->p->val[carry].uses != 1) return NULL;
     if (i->kind == TI_DOT) return i->in[2] == carry && contains(i->n_over, i->over, axis) ? i : NULL;
+    for (int j = 0; i->kind == TI_FOR && j < i->n_carry; j++)
+        if (i->results[j] == yield) return i->init[j] == carry ? i : NULL;
     return combines(a, i, carry, axis);
 }
 
-static bool loop_collapses(const Analysis *a, const Inst *loop, bool independent) {
+/* Everything in the body treats the lanes of `axis` one by one, but for the carries, which add them up. */
+static bool loop_collapses(const Analysis *a, const Inst *loop, int axis, bool independent) {
     const Inst *sum[MAX_TILE_AXES];
     const Inst *yield = vec_last(loop->body);
     int n = 0;
     for (int c = 0; c < loop->n_carry; c++) {
         if (yield->in[c] == loop->carry[c]) continue;
-        if (n == MAX_TILE_AXES || !(sum[n++] = accumulation(a, yield->in[c], loop->carry[c], loop->axis))) return false;
+        if (n == MAX_TILE_AXES || !(sum[n++] = accumulation(a, yield->in[c], loop->carry[c], axis))) return false;
     }
     for (int b = 0; b < loop->body.n - 1; b++) {
         const Inst *i = loop->body.at[b];
         bool known = i->kind == TI_LOAD || i->kind == TI_INDEX || i->kind == TI_CONST || i->kind == TI_ELEMENT;
         known |= i->kind == TI_STORE && independent;
-        for (int s = 0; s < n; s++) known |= i == sum[s];
+        for (int s = 0; s < n; s++) known |= i == sum[s] && i->kind != TI_FOR;
+        if (i->kind == TI_FOR) known = loop_collapses(a, i, axis, independent);
         if (!known) return false;
     }
     return true;
@@ -226,7 +231,7 @@ static void collapse(Analysis *a) {
         const Inst *i = a->order.at[n].inst;
         if (i->kind != TI_FOR) continue;
         seen[i->axis] = true;
-        all[i->axis] &= loop_collapses(a, i, independent);
+        all[i->axis] &= loop_collapses(a, i, i->axis, independent);
     }
     for (int x = 0; x < p->k->axes.n; x++)
         if (p->k->axes.at[x].kind == AXIS_LOOP && seen[x] && all[x]) p->axis[x].step = 1;

@@ -253,13 +253,8 @@ static void start_slot(Printer *p, const Inst *i, int j) {
 static void print_for(Printer *p, const Inst *i) {
     for (int c = 0; c < i->n_carry; c++) start_slot(p, i, c);
     const bool opened = open_axis(p, i->axis);
-    if (!opened) {
-        c99_line(p, "{");
-        p->depth++;
-    }
     print_body(p, i);
-    p->axis[i->axis].open = false;
-    close_scope(p);
+    close_axis(p, i->axis, opened);
     for (int c = 0; c < i->n_carry; c++) share_storage(p, i->results[c], i->carry[c]);
     use_results(p, i);
 }
@@ -282,12 +277,12 @@ static bool is_assigned(const Printer *p, const Inst *loop, const Inst *yield, i
     return yield->in[c] != loop->carry[c] && !c99_is_in_place(p, loop, c) && c99_shared_slot(p, loop, c, &inner) < 0;
 }
 
-/* The value reads `target + something`, in just these words. */
+/* The value is `target + in[1]`, not computed yet and not needed elsewhere. */
 static bool adds_to(const Printer *p, int value, int target) {
     const Val *v = &p->val[value];
     const Inst *i = v->def;
-    return i && !v->temporary && !v->storage && i->kind == TI_ELEMENT && i->op == OP_ADD && i->in[0] == target &&
-           p->val[target].storage && dtype_is_float(i->type.dtype);
+    return i && !v->temporary && !v->storage && v->uses == 1 && i->kind == TI_ELEMENT && i->op == OP_ADD &&
+           dtype_is_float(i->type.dtype) && p->val[i->in[0]].storage == p->val[target].storage;
 }
 
 /* Assigns, in one nest, all carries with the same lanes as carry `first`: all are computed before any changes. */
@@ -306,6 +301,8 @@ static void print_yield_nest(Printer *p, const Inst *yield, int first, bool *don
     }
     open_nest(p, 0, n, axes, m, value);
     const char *text[MAX_YIELDS];
+    const bool adds = m == 1 && adds_to(p, value[0], target_of(loop, member[0]));
+    if (adds) value[0] = p->val[value[0]].def->in[1];
     for (int j = 0; j < m; j++) {
         text[j] = c99_value(p, value[j]).s;
         if (m == 1 || p->val[value[j]].temporary) continue;
@@ -315,10 +312,7 @@ static void print_yield_nest(Printer *p, const Inst *yield, int first, bool *don
     }
     for (int j = 0; j < m; j++) {
         const char *place = c99_place(p, target_of(loop, member[j]));
-        if (m == 1 && adds_to(p, value[j], target_of(loop, member[j])))
-            c99_line(p, "%s += %s;", place, text[j] + strlen(place) + 3);
-        else
-            c99_line(p, "%s = %s;", place, text[j]);
+        c99_line(p, "%s %s %s;", place, adds ? "+=" : "=", text[j]);
     }
     close_nest(p, n, axes);
 }

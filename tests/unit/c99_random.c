@@ -50,6 +50,14 @@ static void emit(Arena *a, const Module *m) {
     if (why) fail_msg("%s", why);
 }
 
+/* The 64 bytes after each block are the test's, and zero: what the model says it needs is what it touches. */
+static bool is_untouched(const void *block, int64_t bytes) {
+    const char *after = (const char *)block + bytes;
+    for (int i = 0; i < 64; i++)
+        if (after[i]) return false;
+    return true;
+}
+
 static bool run(Arena *a, const Module *m, Entry e, const ModuleMemory *mem, const int64_t *syms, const char **error) {
     fusec_status (*call)(const fusec_memory *, int, const void *const *, void *const *, const float *, int32_t,
                          uint32_t, const int32_t *);
@@ -70,6 +78,11 @@ static bool run(Arena *a, const Module *m, Entry e, const ModuleMemory *mem, con
     const fusec_status s = call(&memory, (int)e, (const void *const *)mem->inputs, mem->outputs, hyper,
                                 mem->scalars[SCALAR_STEP], (uint32_t)mem->scalars[SCALAR_SEED], small);
     *error = fusec_status_text(s);
+    int64_t most = 0; /* the arena was made for the largest entry */
+    for (int i = 0; i < ENTRY_COUNT; i++)
+        if (m->entry[i].arena_bytes > most) most = m->entry[i].arena_bytes;
+    assert_true(is_untouched(mem->params, m->param_bytes) && is_untouched(mem->states, m->state_bytes));
+    assert_true(is_untouched(mem->grads, m->grad_bytes) && is_untouched(mem->arena, most));
     return s == FUSEC_OK;
 }
 

@@ -16,7 +16,7 @@ static void scatter_add(const float *restrict u, const int32_t *restrict ids, fl
         for (int32_t n = 0; n < N; n++) {
             if (ids[n] == r) {
                 for (int32_t c = 0; c < 3; c++) {
-                    v3[c] = v3[c] + u[3 * n + c];
+                    v3[c] += u[3 * n + c];
                 }
             }
         }
