@@ -1,0 +1,135 @@
+/* The math functions as C text, compiled: within the bounds that codegen/math/math.h states, over all exponents; the
+ * software square root gives the machine's bits. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <cmocka.h>
+#include "codegen/c99/c99.h"
+#include <dirent.h>
+#include <dlfcn.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+enum { N = 1 << 17 };
+static char folder[] = "/tmp/fusec-math-XXXXXX";
+static const struct {
+    Op op;
+    double ulps;
+} bounds[] = {{OP_EXP, 1.1},  {OP_LOG, 1},   {OP_LOG1P, 1}, {OP_SQRT, 0.5}, {OP_RSQRT, 1.5}, {OP_SIN, 2}, {OP_COS, 2},
+              {OP_TANH, 1.5}, {OP_ERF, 1.5}, {OP_POW, 1.5}, {OP_FLOOR, 0},  {OP_CEIL, 0},    {OP_ABS, 0}, {OP_SIGN, 0}};
+enum { OPS = sizeof bounds / sizeof *bounds };
+
+static double reference(Op op, double x, double y) { return scalar_op(op, DT_F64, (double[]){x, y}); }
+
+static double ulps(float got, double want) {
+    if (isnan(want)) return isnan(got) ? 0 : HUGE_VAL;
+    const float nearest = (float)want;
+    if (got == nearest) return (double)got == want ? 0 : 0.5;
+    if (isinf(nearest) || isinf(got)) return isinf(nearest) && fabsf(got) >= 3.4028234e38f ? 1 : HUGE_VAL;
+    int e;
+    frexp(want, &e);
+    return fabs((double)got - want) / ldexp(1.0, (e < -125 ? -125 : e) - 24);
+}
+
+/* One kernel per op, and a function that runs op `which`. */
+static void write_source(Arena *a, const char *path) {
+    C99Unit *u = c99_unit(a);
+    char *calls = arena_strdup(a, "");
+    for (int i = 0; i < OPS; i++) {
+        const OpInfo *info = &op_info[bounds[i].op];
+        const char *error = NULL;
+        Kernel *k = kernel_parse(
+            a,
+            arena_printf(a,
+                         "kernel @op%d(%%x: f32[%d], %%y: f32[%d], %%z: f32[%d] out)\n  grid i in 0..%d step 64\n"
+                         "  %%0 = load %%x[i] : f32[i:64]\n  %%1 = load %%y[i] : f32[i:64]\n"
+                         "  %%2 = %s %%0%s : f32[i:64]\n  store %%z[i], %%2\n",
+                         i, N, N, N, N, info->text, info->arity == 2 ? ", %1" : ""),
+            &error);
+        if (!k) fail_msg("%s", error);
+        assert_null(c99_kernel(u, k, k->name));
+        calls = arena_printf(a, "%s    if (which == %d) op%d(x, y, z);\n", calls, i, i);
+    }
+    FILE *f = fopen(path, "w");
+    assert_non_null(f);
+    c99_print(f, u);
+    fprintf(f,
+            "void run(int which, const float *x, const float *y, float *z);\n"
+            "void run(int which, const float *x, const float *y, float *z) {\n%s}\n",
+            calls);
+    fclose(f);
+}
+
+static uint32_t random_state = 7;
+static uint32_t random_bits(void) {
+    random_state ^= random_state << 13;
+    random_state ^= random_state >> 17;
+    return random_state ^= random_state << 5;
+}
+
+static float x[N], y[N], z[N];
+
+/* All exponents evenly; for pow also bases near 1 and moderate pairs. */
+static void fill(Op op) {
+    for (int i = 0; i < N; i++) {
+        uint32_t bits = (uint32_t)i * (uint32_t)((1ull << 32) / N) + random_bits() % ((1ull << 32) / N),
+                 more = random_bits();
+        if (op == OP_POW && i % 2) bits = 0x3e000000 + bits % 0x04000000;
+        memcpy(&x[i], &bits, 4);
+        memcpy(&y[i], &more, 4);
+        if (op == OP_POW && i % 4 == 3) y[i] = (float)((int32_t)more % 4000) / 16;
+    }
+}
+
+static void check(Arena *a, const char *compiler) {
+    static int serial;
+    const char *c = arena_printf(a, "%s/math.c", folder), *so = arena_printf(a, "%s/math%d.so", folder, serial++);
+    write_source(a, c);
+    const char *command = arena_printf(
+        a, "%s -std=c99 -pedantic -Wall -Wextra -Werror -ffreestanding -ffp-contract=off -shared -fPIC -o %s %s",
+        compiler, so, c);
+    if (system(command) != 0) fail_msg("%s", command);
+    void *library = dlopen(so, RTLD_NOW | RTLD_LOCAL), *symbol = library ? dlsym(library, "run") : NULL;
+    if (!symbol) fail_msg("%s", dlerror());
+    void (*run)(int, const float *, const float *, float *);
+    memcpy(&run, &symbol, sizeof run);
+    for (int o = 0; o < OPS; o++) {
+        fill(bounds[o].op);
+        run(o, x, y, z);
+        for (int i = 0; i < N; i++) {
+            const double e = ulps(z[i], reference(bounds[o].op, x[i], y[i]));
+            if (e > bounds[o].ulps)
+                fail_msg("%s: %s(%a, %a) = %a: %.3f ulp", compiler, op_info[bounds[o].op].text, x[i], y[i], z[i], e);
+        }
+    }
+    dlclose(library);
+}
+
+static void functions_keep_their_bounds(void **state) {
+    (void)state;
+    Arena *a = arena_new();
+    check(a, "gcc -O2");
+    check(a, "gcc -O1 -DFUSEC_SOFT_SQRT");
+    if (system("clang --version >/dev/null 2>&1") == 0) check(a, "clang -O2");
+    arena_free(a);
+}
+
+static int make_folder(void **state) {
+    (void)state;
+    return mkdtemp(folder) ? 0 : -1;
+}
+static int remove_folder(void **state) {
+    (void)state;
+    DIR *d = opendir(folder);
+    for (struct dirent *e; d && (e = readdir(d));) unlinkat(dirfd(d), e->d_name, 0);
+    if (d) closedir(d);
+    return rmdir(folder);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {cmocka_unit_test(functions_keep_their_bounds)};
+    return cmocka_run_group_tests(tests, make_folder, remove_folder);
+}
