@@ -320,9 +320,10 @@ static bool constant(LLVMValueRef v, int64_t *c) {
     return true;
 }
 
+/* An edge to `then` always: its phi counts on it, and LLVM removes what is never taken. */
 static void branch_if_less(const Emit *e, LLVMValueRef lo, LLVMValueRef hi, LLVMBasicBlockRef then, LLVMBasicBlockRef otherwise) {
     int64_t a, b;
-    if (constant(lo, &a) && constant(hi, &b)) LLVMBuildBr(e->b, a < b ? then : otherwise);
+    if (constant(lo, &a) && constant(hi, &b) && a < b) LLVMBuildBr(e->b, then);
     else LLVMBuildCondBr(e->b, LLVMBuildICmp(e->b, LLVMIntSLT, lo, hi, ""), then, otherwise);
 }
 

@@ -2,7 +2,11 @@
 #include "codegen/host/values.h"
 #include <string.h>
 
-bool axis_trivial(const Kernel *k, int axis) { return k->axes.at[axis].step == 1; }
+/* A span may be empty; a program or an iteration has at least one lane. */
+bool axis_trivial(const Kernel *k, int axis) {
+    const Axis *x = &k->axes.at[axis];
+    return x->step == 1 && (x->kind != AXIS_SPAN || (dim_is_fixed(x->extent) && x->extent.bound == 1));
+}
 
 bool type_has(const TileType *t, int axis) {
     for (int i = 0; i < t->n_axes; i++)

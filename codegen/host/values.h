@@ -16,7 +16,7 @@
  * Storage is shared along chains of updates: a loop's start, its carried value and its result; a dot's
  * accumulator and result; an if's start and result; where the older value has no later use.
  *
- * An axis of step 1 has one lane and is left out of nests and storage (TRIVIAL). */
+ * An axis of step 1 that cannot be empty has one lane and is left out of nests and storage (TRIVIAL). */
 #ifndef FUSEC_CODEGEN_HOST_VALUES_H
 #define FUSEC_CODEGEN_HOST_VALUES_H
 #include "ir/tile.h"

@@ -302,6 +302,18 @@ static void reductions_in_every_direction(void **state) {
           "  store %p[j], %2\n  store %s[], %3\n  store %any[j], %4\n  store %all[], %5\n");
 }
 
+/* Spans without lanes: reductions give their identity, products their accumulator. */
+static void empty_spans(void **state) {
+    (void)state;
+    check("kernel @empty<S<=9>(%x: f32[4,S-8<=1], %w: f32[S-8<=1,20], %y: f32[4] out, %z: f32[4,20] out, %q: f32[] out)\n"
+          "  span m in 0..4 step 4\n  span k in 0..S-8<=1 step 1\n  span n in 0..20 step 20\n  span e in 0..0 step 1\n"
+          "  %0 = load %x[m, k] : f32[m:4,k:1]\n  %1 = sum %0 over k : f32[m:4]\n  store %y[m], %1\n"
+          "  %2 = load %w[k, n] : f32[k:1,n:20]\n  %3 = full 3 : f32[m:4,n:20]\n  %4 = dot %0, %2, %3 over k : f32[m:4,n:20]\n"
+          "  store %z[m, n], %4\n  %5 = full 1 : f32[e:1]\n  %6 = sum %5 over e : f32\n  store %q[], %6\n");
+    check("kernel @nothing(%x: f32[3,0,4], %y: f32[3,4] out)\n  span a in 0..3 step 3\n  span b in 0..0 step 1\n  span c in 0..4 step 4\n"
+          "  %0 = load %x[a, b, c] : f32[a:3,b:1,c:4]\n  %1 = rmax %0 over b : f32[a:3,c:4]\n  store %y[a, c], %1\n");
+}
+
 /* Mean, variance and normalised rows: reductions that depend on reductions, an expensive value used twice. */
 static void layer_norm(void **state) {
     (void)state;
@@ -448,7 +460,7 @@ int main(void) {
         cmocka_unit_test(each_tile_golden_runs),     cmocka_unit_test(every_elementwise_op_runs),
         cmocka_unit_test(casts_and_select),          cmocka_unit_test(narrow_floats),
         cmocka_unit_test(special_values),            cmocka_unit_test(philox_and_scalars),
-        cmocka_unit_test(reductions_in_every_direction), cmocka_unit_test(layer_norm),
+        cmocka_unit_test(reductions_in_every_direction), cmocka_unit_test(empty_spans),               cmocka_unit_test(layer_norm),
         cmocka_unit_test(online_softmax),            cmocka_unit_test(products_in_every_layout),
         cmocka_unit_test(products_of_many_axes),     cmocka_unit_test(accumulators_that_live_on),
         cmocka_unit_test(carries_change_together),   cmocka_unit_test(conditional_products),
