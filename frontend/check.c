@@ -20,6 +20,7 @@ typedef struct Checker {
     CallNode *node;            /* of the body being checked */
     NameMap bound;             /* names the body has bound so far */
     VEC(const char *) indices; /* of the indexed definitions and reductions around */
+    VEC(const char *) closed;  /* of reductions earlier in the statement */
     int loops, scans, nested;  /* repeat or checkpoint; scan; any block inside the body */
 } Checker;
 
@@ -46,6 +47,11 @@ static void unknown_name(Checker *c, const char *name, SrcLoc loc) {
     for (int i = 0; i < c->indices.n; i++) vec_push(c->arena, w, c->indices.at[i]);
     add_words(c, &w, &c->program->values[c->library]);
     diag_report(c->diag, E0201, loc, "unknown name '%s'", name);
+    for (int i = 0; i < c->closed.n; i++)
+        if (strcmp(c->closed.at[i], name) == 0) {
+            diag_help(c->diag, "the body of a reduction ends before + and -: put it in parentheses");
+            return;
+        }
     suggest(c, name, &w);
 }
 
@@ -155,6 +161,7 @@ static void check_binders(Checker *c, const BinderList *b, const Expr *body) {
         vec_push(c->arena, c->indices, b->at[i].name.text);
     }
     check_expr(c, body);
+    for (int i = outer; i < c->indices.n; i++) vec_push(c->arena, c->closed, c->indices.at[i]);
     c->indices.n = outer;
 }
 
@@ -248,6 +255,7 @@ static void check_train(Checker *c, const Train *t) {
 
 static void check_statement(Checker *c, const Stmt *s) {
     check_place(c, s);
+    c->closed.n = 0;
     if (s->kind == STMT_INDEXED) {
         check_binders(c, &s->binders, s->values.at[0]);
     } else {

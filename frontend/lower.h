@@ -10,7 +10,7 @@ enum {
     MAX_EVAL_DEPTH = 2000, /* expressions inside expressions, calls inlined */
     MAX_LIST = 1 << 16
 };
-enum { MAX_NODES = 1 << 20, MAX_STATEMENTS = 5000000 }; /* per entry */
+enum { MAX_NODES = 1 << 20, MAX_STATEMENTS = 2000000 }; /* per entry */
 
 /* ---- names of parameters and states (paths.c) ----------------------------------------------
  * Built from the inside out: a body collects relative paths, and the call that ends adds its

@@ -89,7 +89,9 @@ static bool any_poison(int n, const ArgValue *args) {
     return false;
 }
 
+/* Every call costs memory: it counts as some statements. */
 static bool enter(Lower *L, SrcLoc loc) {
+    L->statements += 8;
     if (L->call_depth < MAX_CALL_DEPTH) return true;
     lower_fail(L, E0216, loc, NULL, "calls are nested more than %d deep", MAX_CALL_DEPTH);
     L->stopped = true;

@@ -142,7 +142,7 @@ static bool open_loops(IndexContext *c, const BinderList *b, const Expr *body, b
     if (!ok || !infer_ranges(c, body, first, open)) return false;
     for (int i = first; i < first + b->n && ok; i++) {
         if (c->loops.at[i].ranged) continue;
-        lower_fail(L, E0212, c->loops.at[i].loc, arena_printf(L->arena, "write `%s in 0..n`", c->loops.at[i].name),
+        lower_fail(L, E0212, c->loops.at[i].loc, arena_printf(L->arena, "write `%s in 0..EXTENT`", c->loops.at[i].name),
                    "the index '%s' is never a whole subscript, so its range is not known", c->loops.at[i].name);
         ok = false;
     }
@@ -209,7 +209,7 @@ static Value index_reduce(IndexContext *c, const Expr *e) {
 /* ---- elements --------------------------------------------------------------------------------------- */
 
 static Value plain_element(IndexContext *c, const Expr *e) {
-    Value v = lower_expr(c->L, e);
+    Value v = index_base(c, e);
     if (v.kind == VAL_POISON || val_is_const_number(v) || v.kind == VAL_STRING) return v;
     if (v.kind == VAL_TENSOR && v.node->shape.rank == 0) return v;
     return lower_fail(c->L, E0204, e->loc, v.kind == VAL_TENSOR ? "subscript it with the indices" : NULL,

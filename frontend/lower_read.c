@@ -208,19 +208,23 @@ static Node *linear_node(IndexContext *c, const IndexSpace *s, const Linear *l) 
     return !sum ? k : l->c ? t_binary(L, OP_ADD, sum, k) : sum;
 }
 
-/* 0 <= l < d, and exact division. */
+/* 0 <= l < d, and exact division: computed over the loops of the subscript, then spread over the space. */
 static Node *subscript_mask(IndexContext *c, const IndexSpace *s, const Linear *l, Dim d) {
     Lower *L = c->L;
+    bool *used = ARENA_ARRAY(L->arena, bool, c->loops.n + 1);
     if (always_inside(c, l, d)) return NULL;
-    Shape shape = space_shape(c, s);
-    Node *x = linear_node(c, s, l), *zero = t_const(L, DT_I32, shape, 0), *mask = NULL;
+    for (int i = 0; i < l->n; i++) used[l->term[i].loop] = true;
+    IndexSpace part = used_part(s, used);
+    Shape shape = space_shape(c, &part);
+    Node *x = linear_node(c, &part, l), *zero = t_const(L, DT_I32, shape, 0), *mask = NULL;
     if (l->divisor != 1) {
         Node *k = t_const(L, DT_I32, shape, (double)l->divisor);
         mask = t_binary(L, OP_EQ, t_binary(L, OP_MOD, x, k), zero);
         x = t_binary(L, OP_DIV, x, k);
     }
     mask = and_masks(L, mask, t_binary(L, OP_GE, x, zero));
-    return and_masks(L, mask, t_binary(L, OP_LT, x, t_expand(L, t_extent(L, d), shape)));
+    mask = and_masks(L, mask, t_binary(L, OP_LT, x, t_expand(L, t_extent(L, d), shape)));
+    return space_lift(c, mask, &part, s);
 }
 
 Node *read_mask(IndexContext *c, const IndexSpace *s, const Read *r) {
@@ -474,10 +478,9 @@ static bool factor(IndexContext *c, const Expr *e, Factors *f) {
 bool product_contract(IndexContext *c, const Expr *body, const IndexSpace *out, Value *result) {
     Lower *L = c->L;
     Factors f = {0};
-    int before = L->dropouts.n;
     if (!mentions_index(c, body) || !factor(c, body, &f) || f.reads.n == 0 || out->n > MAX_RANK) {
         *result = val_poison();
-        return f.failed || L->dropouts.n != before;
+        return f.failed;
     }
     Node **in = ARENA_ARRAY(L->arena, Node *, f.reads.n);
     for (int i = 0; i < f.reads.n; i++) in[i] = f.reads.at[i].tensor;

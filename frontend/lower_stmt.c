@@ -27,7 +27,11 @@ static void lower_assign(Lower *L, const Stmt *s) {
         bind_all(L, &s->names, NULL);
         return;
     }
-    if (s->values.n == 1 && s->names.n > 1) {
+    if (s->values.n == 1 && s->names.n == 1) {
+        body_bind(L, s->names.at[0].text, lower_named(L, s->values.at[0], s->names.at[0].text));
+        return;
+    }
+    if (s->values.n == 1) {
         assign_results(L, s);
         return;
     }

@@ -69,7 +69,11 @@ static const Case cases[] = {
     {"vector by matrix", "", "a = reshape(float(iota(6)), [2, 3])\n y = float(iota(2)) @ a", 3, {3, 4, 5}},
     {"dot", "", "y = float(iota(4)) @ float(iota(4))", 1, {14}},
     {"batched", "", "a = reshape(float(iota(4)), [2, 1, 2])\n y = a @ ones [2, 1]", 2, {1, 5}},
-    {"indexed matmul", "", "a = reshape(float(iota(6)), [2, 3])\n y[i, j] = sum[k] a[i, k] * a[j, k] * 2", 4, {10, 28, 28, 100}},
+    {"indexed matmul",
+     "",
+     "a = reshape(float(iota(6)), [2, 3])\n y[i, j] = sum[k] a[i, k] * a[j, k] * 2",
+     4,
+     {10, 28, 28, 100}},
     {"index shift", "", "a = float(iota(4))\n y[i in 0..4] = a[i - 1]", 4, {0, 0, 1, 2}},
     {"index divisor", "", "a = float(iota(3)) + 1\n y[i in 0..6] = a[i / 2]", 6, {1, 0, 2, 0, 3, 0}},
     {"index floor", "", "a = float(iota(3)) + 1\n y[i in 0..6] = a[floor_div(i, 2)]", 6, {1, 1, 2, 2, 3, 3}},
@@ -89,19 +93,36 @@ static const Case cases[] = {
     {"gather", "", "t = reshape(float(iota(6)), [3, 2])\n y = t[2 - iota(3)]", 6, {4, 5, 2, 3, 0, 1}},
     {"gather outside", "", "t = ones [2, 1]\n y = t[iota(4) - 1]", 4, {0, 1, 1, 0}},
     {"gather axis 1", "", "t = reshape(float(iota(6)), [2, 3])\n y = t[:, 2 - iota(2)]", 4, {2, 1, 5, 4}},
-    {"indexed gather", "", "t = reshape(float(iota(6)), [3, 2])\n i = 2 - iota(3)\n y[n, c] = t[i[n], c] * 10", 6,
+    {"indexed gather",
+     "",
+     "t = reshape(float(iota(6)), [3, 2])\n i = 2 - iota(3)\n y[n, c] = t[i[n], c] * 10",
+     6,
      {40, 50, 20, 30, 0, 10}},
     {"gather along", "", "t = reshape(float(iota(6)), [3, 2])\n i = mod(iota(3), 2)\n y[n] = t[n, i[n]]", 3, {0, 3, 4}},
     {"two gathers", "", "t = reshape(float(iota(6)), [3, 2])\n i = iota(2)\n y[n] = t[i[n] + 1, i[n]]", 2, {2, 5}},
     {"gather in a sum", "", "t = float(iota(4)) + 1\n i = iota(3) * 2\n y = sum[n in 0..3] t[i[n]] * t[n]", 1, {7}},
     {"gather leaves out", "", "t = float(iota(4)) - 9\n i = iota(3) * 2\n y = max[n] t[i[n]]", 1, {-7}},
-    {"function of elements", "fn f(u) { v = u + 1\n return v * v }", "a = float(iota(3))\n y[i] = f(a[i])", 3, {1, 4, 9}},
-    {"where of elements", "", "a = float(iota(4))\n y[i, j in 0..4] = where(j <= i, a[i], -1)", 16,
+    {"function of elements",
+     "fn f(u) { v = u + 1\n return v * v }",
+     "a = float(iota(3))\n y[i] = f(a[i])",
+     3,
+     {1, 4, 9}},
+    {"where of elements",
+     "",
+     "a = float(iota(4))\n y[i, j in 0..4] = where(j <= i, a[i], -1)",
+     16,
      {0, -1, -1, -1, 1, 1, -1, -1, 2, 2, 2, -1, 3, 3, 3, 3}},
-    {"slices", "", "a = float(iota(10))\n y = concat(a[2:5], a[::4], a[-2:], a[5:1:-2], axis = 0)", 10,
+    {"slices",
+     "",
+     "a = float(iota(10))\n y = concat(a[2:5], a[::4], a[-2:], a[5:1:-2], axis = 0)",
+     10,
      {2, 3, 4, 0, 4, 8, 8, 9, 5, 3}},
     {"ellipsis", "", "a = reshape(float(iota(8)), [2, 2, 2])\n y = a[1, ..., 0]", 2, {4, 6}},
-    {"transpose list", "", "a = reshape(float(iota(6)), [1, 2, 3])\n y = transpose(a, [2, 0, 1])", 6, {0, 3, 1, 4, 2, 5}},
+    {"transpose list",
+     "",
+     "a = reshape(float(iota(6)), [1, 2, 3])\n y = transpose(a, [2, 0, 1])",
+     6,
+     {0, 3, 1, 4, 2, 5}},
     {"pad", "", "y = pad(float(iota(2)), [[1, 2]], value = 9)", 5, {9, 0, 1, 9, 9}},
     {"reverse", "", "y = reverse(reshape(iota(4), [2, 2]), 1)", 4, {1, 0, 3, 2}},
     {"split sizes", "", "a, b = split(float(iota(5)), [2, 3], axis = 0)\n y = sum(a) * 10 + sum(b)", 1, {19}},
@@ -122,9 +143,16 @@ static const Case cases[] = {
     {"relu at 0", "", "y = relu(float(iota(3)) - 1)", 3, {0, 0, 1}},
     {"huber", "", "y = huber(float(iota(3)))", 3, {0, 0.5, 1.5}},
     {"heads", "", "a = reshape(float(iota(8)), [1, 2, 4])\n y = to_heads(a, 2)", 8, {0, 1, 4, 5, 2, 3, 6, 7}},
-    {"heads back", "", "a = reshape(float(iota(8)), [1, 2, 4])\n y = from_heads(to_heads(a, 2))", 8, {0, 1, 2, 3, 4, 5, 6, 7}},
+    {"heads back",
+     "",
+     "a = reshape(float(iota(8)), [1, 2, 4])\n y = from_heads(to_heads(a, 2))",
+     8,
+     {0, 1, 2, 3, 4, 5, 6, 7}},
     {"max pool", "", "a = reshape(float(iota(9)), [1, 3, 3, 1])\n y = max_pool2d(a, 2, 1)", 4, {4, 5, 7, 8}},
-    {"avg pool same", "", "a = reshape(float(iota(9)), [1, 3, 3, 1])\n y = avg_pool2d(a, 2, 2, padding = \"same\")", 4,
+    {"avg pool same",
+     "",
+     "a = reshape(float(iota(9)), [1, 3, 3, 1])\n y = avg_pool2d(a, 2, 2, padding = \"same\")",
+     4,
      {2, 3.5, 6.5, 8}},
     {"mirrored", "", "y = mirrored(4, 2, 2)", 8, {2, 1, 0, 1, 2, 3, 2, 1}},
     {"slice at run time", "", "a = float(iota(5))\n y = slice(a, iota(1)[0] + 2, 2)", 2, {2, 3}},
@@ -194,7 +222,8 @@ static void convolutions(void **state) {
                         {.rank = 4, .dim = {2, 2, 1, 1}, .data = k},
                         {.rank = 4, .dim = {1, 1, 1, 2}, .data = pair}};
     EvalEnv env = {.params = params};
-    expect("same", result_of(a, g[ENTRY_INFER], &env, RESULT_OUTPUT, 0), 9, (double[]){8, 15, 12, 21, 36, 27, 20, 33, 24});
+    expect("same", result_of(a, g[ENTRY_INFER], &env, RESULT_OUTPUT, 0), 9,
+           (double[]){8, 15, 12, 21, 36, 27, 20, 33, 24});
     expect("valid", result_of(a, g[ENTRY_INFER], &env, RESULT_OUTPUT, 1), 4, (double[]){8, 12, 20, 24});
     expect("transposed", result_of(a, g[ENTRY_INFER], &env, RESULT_OUTPUT, 2), 16,
            (double[]){0, 0, 1, 2, 0, 0, 3, 4, 3, 6, 4, 8, 9, 12, 12, 16});
@@ -204,11 +233,12 @@ static void convolutions(void **state) {
     arena_free(a);
 }
 
-static const char *const trained = "layer pair(x) { return dense(dense(x) as a) }\n"
-                                   "layer dense(x) { w = param [x.dim(-1), 2] init normal(0.5)\n return x @ w }\n"
-                                   "model m {\n input x : f32[4, 2]\n repeat 2 as h { x = pair(x) }\n x = x * (param [2] init ones as g)\n"
-                                   " loss = mean(x^2)\n output loss\n"
-                                   " train loss with adam(lr = hyper 0.1) only \"h.0.*\", \"g\" clip_norm 2.0\n}\n";
+static const char *const trained =
+    "layer pair(x) { return dense(dense(x) as a) }\n"
+    "layer dense(x) { w = param [x.dim(-1), 2] init normal(0.5)\n return x @ w }\n"
+    "model m {\n input x : f32[4, 2]\n repeat 2 as h { x = pair(x) }\n x = x * (param [2] init ones as g)\n"
+    " loss = mean(x^2)\n output loss\n"
+    " train loss with adam(lr = hyper 0.1) only \"h.0.*\", \"g\" clip_norm 2.0\n}\n";
 
 static void training_tables(void **state) {
     (void)state;
@@ -242,11 +272,12 @@ static void initial_values(void **state) {
     (void)state;
     Arena *a = arena_new();
     Graph *g[ENTRY_COUNT];
-    must_lower(a,
-               "model m {\n a = param [50, 40] init normal(0.5)\n b = param [50, 40] init normal(0.5)\n"
-               " c = param [40, 10] init kaiming\n d = param [3] init constant(7)\n e = param [1000] init uniform(-1, 3)\n"
-               " state s = d + 1\n s <- s + 1\n output y = sum(a) + sum(b) + sum(c) + sum(d) + sum(e)\n}\n",
-               g);
+    must_lower(
+        a,
+        "model m {\n a = param [50, 40] init normal(0.5)\n b = param [50, 40] init normal(0.5)\n"
+        " c = param [40, 10] init kaiming\n d = param [3] init constant(7)\n e = param [1000] init uniform(-1, 3)\n"
+        " state s = d + 1\n s <- s + 1\n output y = sum(a) + sum(b) + sum(c) + sum(d) + sum(e)\n}\n",
+        g);
     EvalEnv env = {.seed = 5};
     const Tensor *p[5];
     double mean[5], square[5];
@@ -273,7 +304,8 @@ static void one_contraction(void **state) {
     Graph *g[ENTRY_COUNT];
     must_lower(a,
                "model m {\n input x : f32[2, 8, 8, 3]\n k = param [3, 3, 3, 4] init kaiming\n"
-               " y[n, h in 0..4, w in 0..4, f] = sum[r, s, c] x[n, 2*h + r - 1, 2*w + s - 1, c] * k[r, s, c, f]\n output y\n}\n",
+               " y[n, h in 0..4, w in 0..4, f] = sum[r, s, c] x[n, 2*h + r - 1, 2*w + s - 1, c] * k[r, s, c, f]\n "
+               "output y\n}\n",
                g);
     int contracts = 0;
     for (int i = 0; i < g[ENTRY_INFER]->nodes.n; i++) contracts += g[ENTRY_INFER]->nodes.at[i]->op == OP_CONTRACT;
@@ -298,8 +330,8 @@ static void places_are_the_users(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(evaluates_cases), cmocka_unit_test(bounded_extents), cmocka_unit_test(convolutions),
-        cmocka_unit_test(training_tables), cmocka_unit_test(initial_values),  cmocka_unit_test(one_contraction),
+        cmocka_unit_test(evaluates_cases),      cmocka_unit_test(bounded_extents), cmocka_unit_test(convolutions),
+        cmocka_unit_test(training_tables),      cmocka_unit_test(initial_values),  cmocka_unit_test(one_contraction),
         cmocka_unit_test(places_are_the_users),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
