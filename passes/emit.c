@@ -159,7 +159,9 @@ static void add_launches(Arena *scratch, const Plan *p, Module *m, ModuleEntry *
     PlanDeps deps = plan_deps(m->arena, p);
     for (int at = 0; at < p->kernels.n; at++) {
         PlanKernel *k = &p->kernels.at[p->order[at]];
-        k->stored_kernel = store_kernel(&table, k->tile);
+        PlanKernel *first = k->same_as ? &p->kernels.at[k->same_as - 1] : k;
+        if (!first->stored) first->stored_kernel = store_kernel(&table, first->tile), first->stored = true;
+        k->stored_kernel = first->stored_kernel;
         Launch l = make_launch(m, p, grad, k);
         l.n_after = deps.first[at + 1] - deps.first[at];
         l.after = &deps.after[deps.first[at]];

@@ -24,6 +24,8 @@ typedef struct PlanKernel {
     VEC(Node *) outputs; /* nodes it writes to memory, all over one iteration space */
     VEC(Node *) reads;   /* materialised nodes (or sources with memory) it reads */
     Kernel *tile;        /* after `tile`/`emit`; buffers in the order: reads, then outputs */
+    int same_as;         /* tile: 1 + an earlier kernel of the plan whose Tile IR this one shares, or 0 */
+    bool stored;         /* emit: stored_kernel is set */
     int stored_kernel;   /* emit: index into Module.kernels */
     Phase phase;
     int32_t constant[FUSEC_MAX_CONSTANTS]; /* of `tile`, for the launch */

@@ -50,16 +50,20 @@ static bool contract_equal(const Contract *a, const Contract *b, Node *const *in
     return true;
 }
 
-static bool attr_equal(const Node *a, const Node *b) {
+bool node_attr_similar(const Node *a, const Node *b) {
     const Attr *x = a->attr, *y = b->attr;
     if (x == y) return true;
-    bool same = x->decl == y->decl && memcmp(&x->value, &y->value, sizeof x->value) == 0 && x->axis == y->axis &&
-                x->stream == y->stream && dim_equal(x->extent, y->extent) && x->n_axes == y->n_axes &&
+    bool same = memcmp(&x->value, &y->value, sizeof x->value) == 0 && x->axis == y->axis &&
+                dim_equal(x->extent, y->extent) && x->n_axes == y->n_axes &&
                 memcmp(x->axes, y->axes, (size_t)x->n_axes) == 0 && x->scan == y->scan && x->reverse == y->reverse &&
                 x->exclusive == y->exclusive;
     for (int d = 0; same && d < MAX_RANK; d++)
         same = dim_equal(x->lo[d], y->lo[d]) && dim_equal(x->hi[d], y->hi[d]) && x->step[d] == y->step[d];
     return same && contract_equal(x->contract, y->contract, a->in);
+}
+
+static bool attr_equal(const Node *a, const Node *b) {
+    return a->attr->decl == b->attr->decl && a->attr->stream == b->attr->stream && node_attr_similar(a, b);
 }
 
 static bool node_equal(const Node *a, const Node *b) {

@@ -43,6 +43,9 @@ Node *rewrite_reduce(Rewriter *r, Op op, Node *a, int n_axes, const int8_t *axes
 /* n if it was made by op and may be looked through, else NULL. */
 const Node *rewrite_seen(const Rewriter *r, const Node *n, Op op);
 
+/* Equal attributes but for which tensor (decl) or random stream is meant; the ops and ranks are the same. */
+bool node_attr_similar(const Node *a, const Node *b);
+
 /* Rules of canonicalize, by op; other passes may put their own before them. */
 RewriteRules canonical_rules;
 RewriteRule rule_patterns;                                                                   /* patterns.c: rules.def */

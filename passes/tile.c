@@ -3,6 +3,7 @@
  * Needs: kernels, homes and strides (fuse, layout).  Keeps: the plan.  Gives: PlanKernel.tile, its buffers
  * in the order of reads, then outputs.  All of a program's loads of an element come before its stores. */
 #include "passes/emitter.h"
+#include "passes/same_kernel.h"
 #include <assert.h>
 #include <string.h>
 
@@ -163,25 +164,32 @@ static void close_kernel(Emitter *e) {
     for (int i = 0; i < e->pk->outputs.n; i++) e->buffer_of[e->pk->outputs.at[i]->id] = -1;
 }
 
+static Kernel *build_kernel(Emitter *e, PlanKernel *pk, int number) {
+    const Target *t = e->context->target;
+    e->pk = pk;
+    e->k = open_kernel(e, number);
+    memset(e->constant, 0, sizeof e->constant);
+    e->b = (Builder){.k = e->k, .block = &e->k->body};
+    tile_sizes(t, pk, &e->size);
+    add_buffers(e);
+    add_axes(e);
+    emit_body(e);
+    memcpy(pk->constant, e->constant, sizeof e->constant);
+    close_kernel(e);
+    if (t->backend == BACKEND_NVPTX) kernel_distribute(e->k, t);
+    return e->k;
+}
+
 void pass_tile(PassContext *c, Plan *p) {
     Emitter e = {.arena = c->arena, .context = c, .plan = p};
     e.buffer_of = ARENA_ARRAY(c->arena, int, p->graph->nodes.n);
     e.memo_of = ARENA_ARRAY(c->arena, int, p->graph->nodes.n);
     memset(e.buffer_of, -1, sizeof(int) * (size_t)p->graph->nodes.n);
     memset(e.memo_of, -1, sizeof(int) * (size_t)p->graph->nodes.n);
+    KernelFinder *finder = kernel_finder(c->arena, p);
     for (int i = 0; i < p->kernels.n; i++) {
         PlanKernel *pk = &p->kernels.at[i];
-        e.pk = pk;
-        e.k = open_kernel(&e, i);
-        memset(e.constant, 0, sizeof e.constant);
-        e.b = (Builder){.k = e.k, .block = &e.k->body};
-        tile_sizes(c->target, pk, &e.size);
-        add_buffers(&e);
-        add_axes(&e);
-        emit_body(&e);
-        memcpy(pk->constant, e.constant, sizeof e.constant);
-        close_kernel(&e);
-        if (c->target->backend == BACKEND_NVPTX) kernel_distribute(e.k, c->target);
-        pk->tile = e.k;
+        pk->same_as = kernel_find_same(finder, i) + 1;
+        pk->tile = pk->same_as ? p->kernels.at[pk->same_as - 1].tile : build_kernel(&e, pk, i);
     }
 }
