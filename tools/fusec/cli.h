@@ -53,6 +53,8 @@ typedef struct Session {
 
 /* Text to graphs; diagnostics are collected, not printed. False on errors. */
 bool session_open(Session *s, Arena *a, const Options *o);
+/* What passes work under; session_compile does it itself. */
+void session_prepare(Session *s, const Options *o, const Target *t);
 /* Graphs to a module for a target; NULL on errors. */
 Module *session_compile(Session *s, const Options *o, const Target *t);
 /* Prints the diagnostics collected so far; returns EXIT_ERROR if there were errors. */
@@ -66,6 +68,12 @@ int command_run(const Options *o);
 /* Writes beside `path` and renames, so that a failure leaves no half-written file. `write` may fail
  * (returns false). Message on stderr and false on any failure. */
 bool write_file(const char *path, bool (*write)(FILE *f, void *user), void *user);
-bool write_bytes(const char *path, const void *bytes, size_t n);
+/* Several files that belong together: all of them, or none. */
+typedef struct OutputFile {
+    const char *path;
+    const void *bytes;
+    size_t n;
+} OutputFile;
+bool write_files(const OutputFile *files, int n);
 
 #endif

@@ -29,7 +29,7 @@ static void print_times(const Session *s) {
     for (int i = 0; i < PASS_COUNT; i++) fprintf(stderr, "%-14s %8.2f ms\n", pass_info[i].name, s->context.seconds[i] * 1e3);
 }
 
-Module *session_compile(Session *s, const Options *o, const Target *t) {
+void session_prepare(Session *s, const Options *o, const Target *t) {
     s->context = (PassContext){.arena = s->arena, .target = t, .checkpoint = o->checkpoint, .verify = o->verify,
                                .report = report, .user = s, .print_to = stdout};
     memcpy(s->context.print_after, o->print_after, sizeof o->print_after);
@@ -38,6 +38,10 @@ Module *session_compile(Session *s, const Options *o, const Target *t) {
     for (int e = 0; e < ENTRY_COUNT; e++) some |= o->entry[e];
     for (int e = 0; e < ENTRY_COUNT; e++)
         if (some && !o->entry[e] && e != ENTRY_INIT) s->graph[e] = NULL;
+}
+
+Module *session_compile(Session *s, const Options *o, const Target *t) {
+    session_prepare(s, o, t);
     Module *m = compile_module(&s->context, s->graph);
     if (o->time_passes) print_times(s);
     return m;
