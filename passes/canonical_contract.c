@@ -20,6 +20,12 @@ typedef struct Absorb {
 /* The subscript e that was in [0, extent) by being a read is so by a guard. */
 static void keep_range(Absorb *b, const Affine *e, Dim extent) {
     if (affine_always_in(b->old, e, 0, extent)) return;
+    for (int i = 0; i < b->c.n_guards; i++) {
+        const Guard *g = &b->c.guard[i];
+        bool same = g->kind == GUARD_RANGE && g->lo == 0 && dim_equal(g->hi, extent) && g->e.c == e->c &&
+                    g->e.divisor == e->divisor && memcmp(g->e.coef, e->coef, sizeof e->coef) == 0;
+        if (same) return;
+    }
     b->c.guard[b->c.n_guards++] = (Guard){.kind = GUARD_RANGE, .e = *e, .hi = extent};
 }
 

@@ -119,11 +119,20 @@ static Node *append(Rewriter *r, const Node *candidate, bool opaque) {
     return n;
 }
 
+enum { DEEPEST_RULE = 300 };
+
+static Node *simplified(Rewriter *r, const Node *candidate) {
+    Node *n = NULL;
+    if (r->depth == DEEPEST_RULE) return NULL;
+    r->depth++;
+    for (RewriteRule *const *rule = r->rules(candidate->op); *rule && !n; rule++) n = (*rule)(r, candidate);
+    r->depth--;
+    return n;
+}
+
 static Node *make(Rewriter *r, const Node *candidate) {
-    for (RewriteRule *const *rule = r->rules(candidate->op); *rule; rule++) {
-        Node *n = (*rule)(r, candidate);
-        if (n) return n;
-    }
+    Node *simpler = simplified(r, candidate);
+    if (simpler) return simpler;
     if (r->table_used * 2 >= r->table_size) grow_table(r, r->table_size);
     uint64_t hash = hash_node(candidate);
     struct NodeSlot *slot = slot_of(r, candidate, hash);

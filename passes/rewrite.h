@@ -25,6 +25,7 @@ struct Rewriter {
     VEC(bool) opaque;       /* by new id: a gradient is taken by it, so it is neither looked through nor merged */
     struct NodeSlot *table; /* open-addressing set of nodes by structure; size is a power of two */
     int table_size, table_used;
+    int depth; /* of rules within rules; past a limit nodes are made as they are, so that no input exhausts the stack */
 };
 
 /* The whole walk, in c->arena; results follow, dead nodes go. */

@@ -129,8 +129,30 @@ static void strided_gradients(void **state) {
     assert_true(split > 100);
 }
 
+/* A contraction behind very many movements that do not meet: absorbed as far as is safe, never a crash. */
+static void long_chains(void **state) {
+    (void)state;
+    Arena *a = arena_new();
+    Rng rng = {.state = 1};
+    Trial t;
+    trial_init(&t, a, &rng);
+    Node *x = trial_param(&t, shape_fixed(1, (int64_t[]){4}), -1, 1);
+    for (int i = 0; i < 30000; i++) {
+        const Attr cut = {.lo = {dim_fixed(0)}, .hi = {dim_fixed(3)}, .step = {1}};
+        const Attr pad = {.lo = {dim_fixed(0)}, .hi = {dim_fixed(1)}};
+        x = graph_op(t.graph, OP_SLICE, 1, &x, &cut);
+        x = graph_op(t.graph, OP_PAD, 1, &x, &pad);
+    }
+    Affine map[1][MAX_RANK] = {{{.coef = {1}, .divisor = 1}}};
+    const Contract c = {.n_loops = 1, .n_out = 1, .extent = {dim_fixed(4)}, .n_operands = 1, .map = map};
+    const char *why = gradcheck(&t, trial_loss(&t, graph_contract(t.graph, 1, &x, &c)), pipeline, 1e-6);
+    if (why) fail_msg("%s", why);
+    arena_free(a);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(long_chains),
         cmocka_unit_test(strided_gradients),
         cmocka_unit_test(every_op),
         cmocka_unit_test(random_programs),
