@@ -41,8 +41,7 @@ static void launch(const Model *x, const Launch *l) {
     if (needed != ~(uint64_t)0) column += fprintf(x->f, "if (wanted & UINT64_C(0x%" PRIx64 ")) ", needed);
     column += fprintf(x->f, "%s(", x->kernel[l->kernel]);
     for (int i = 0; i < l->n_args + k->n_syms; i++) {
-        const char *arg =
-            i < l->n_args ? argument(x, &l->args[i], &k->buffers.at[i]) : integer(x, l, k, i - l->n_args);
+        const char *arg = i < l->n_args ? argument(x, &l->args[i], &k->buffers.at[i]) : integer(x, l, k, i - l->n_args);
         if (column > 96) {
             fprintf(x->f, ",\n        ");
             comma = "";
@@ -136,6 +135,8 @@ static const char *kernels(Model *x) {
     c99_unique(x->a, &names, x->p);
     x->kernel = ARENA_ARRAY(x->a, const char *, m->kernels.n + 1);
     for (int i = 0; i < m->kernels.n; i++) {
+        if (m->kernels.at[i]->buffers.n > UINT8_MAX)
+            return arena_printf(m->arena, "kernel %s has more than 255 arguments", m->kernels.at[i]->name);
         x->kernel[i] = c99_unique(x->a, &names, c99_identifier(x->a, m->kernels.at[i]->name));
         const char *why = c99_kernel(u, m->kernels.at[i], x->kernel[i]);
         if (why) return arena_printf(m->arena, "kernel %s: %s", m->kernels.at[i]->name, why);

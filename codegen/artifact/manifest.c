@@ -87,8 +87,11 @@ static void kernels(FILE *f, Arena *a, const char *prefix, const Module *m) {
         struct fusec_grid grid[8];
         int n;
         if (!artifact_grid(k, grid, &n)) n = 0;
-        fprintf(f, "    {.name = %s, .n_grid = %d, .n_args = %d, .n_constants = %d, .threads = %d, .flops = %.17g, .bytes = %.17g",
-                artifact_string(a, k->name), n, k->buffers.n, k->n_constants, k->threads, c.flops, c.bytes_read + c.bytes_written);
+        fprintf(f,
+                "    {.name = %s, .n_grid = %d, .n_args = %d, .n_constants = %d, .threads = %d, .flops = %.17g, .bytes "
+                "= %.17g",
+                artifact_string(a, k->name), n, k->buffers.n, k->n_constants, k->threads, c.flops,
+                c.bytes_read + c.bytes_written);
         for (int g = 0; g < n; g++)
             fprintf(f, "%s{%" PRId32 ", %" PRId32 ", %" PRId32 ", %" PRId32 "}%s", g ? ", " : ", .grid = {",
                     grid[g].sym, grid[g].scale, grid[g].shift, grid[g].step, g == n - 1 ? "}" : "");
