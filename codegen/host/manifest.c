@@ -1,5 +1,7 @@
 /* Structs are built field by field in the order of fusec.h; LLVM lays them out as C does. */
 #include "codegen/host/manifest.h"
+#include <assert.h>
+#include <llvm-c/Target.h>
 #include <string.h>
 
 typedef VEC(LLVMValueRef) Fields;
@@ -12,8 +14,16 @@ typedef struct Data {
 
 static LLVMValueRef integer(LLVMTypeRef t, uint64_t v) { return LLVMConstInt(t, v, false); }
 
-static LLVMValueRef record(const Data *d, const Fields *f) {
-    return LLVMConstStructInContext(d->e->context, f->at, (unsigned)f->n, false);
+/* `size` is C's: a header that has moved on does not pass unnoticed. */
+static LLVMValueRef sized(const Data *d, LLVMValueRef v, size_t size) {
+    const bool same = LLVMABISizeOfType(LLVMGetModuleDataLayout(d->e->module), LLVMTypeOf(v)) == size;
+    assert(same);
+    (void)same;
+    return v;
+}
+
+static LLVMValueRef record(const Data *d, const Fields *f, size_t size) {
+    return sized(d, LLVMConstStructInContext(d->e->context, f->at, (unsigned)f->n, false), size);
 }
 
 static LLVMValueRef global(const Data *d, LLVMValueRef init, const char *name, LLVMLinkage linkage) {
@@ -66,7 +76,7 @@ static LLVMValueRef tensor(const Data *d, const ModuleTensor *t) {
     vec_push(d->a, f, integer(e->i8, t->dtype));
     vec_push(d->a, f, integer(e->i8, (uint64_t)t->shape.rank));
     vec_push(d->a, f, integer(e->i8, t->trainable));
-    return record(d, &f);
+    return record(d, &f, sizeof(fusec_tensor));
 }
 
 static LLVMValueRef tensors(const Data *d, const ModuleTensor *t, int n, const char *name) {
@@ -105,11 +115,12 @@ static LLVMValueRef kernel(const Data *d, const Kernel *k) {
     vec_push(d->a, f, integer(e->i8, (uint64_t)n_grid));
     vec_push(d->a, f, integer(e->i8, (uint64_t)k->buffers.n));
     vec_push(d->a, f, integer(e->i8, (uint64_t)k->n_constants));
+    vec_push(d->a, f, integer(e->i8, (uint64_t)k->n_constants));
     vec_push(d->a, f, integer(e->i32, (uint64_t)k->threads));
     vec_push(d->a, f, integer(e->i32, 0));
     vec_push(d->a, f, LLVMConstReal(e->f64, cost.flops));
     vec_push(d->a, f, LLVMConstReal(e->f64, cost.bytes_read + cost.bytes_written));
-    return record(d, &f);
+    return record(d, &f, sizeof(fusec_kernel));
 }
 
 /* Launches of all entries and their arguments, one table each. */
@@ -122,18 +133,18 @@ static void launches(const Data *d, Fields *rows, Fields *args, LLVMValueRef *en
         vec_push(d->a, f, integer(e->i32, (uint64_t)rows->n));
         vec_push(d->a, f, integer(e->i32, (uint64_t)entry->launches.n));
         vec_push(d->a, f, integer(e->i32, entry->present));
-        entries[n] = record(d, &f);
+        entries[n] = record(d, &f, sizeof(fusec_entry));
         for (int i = 0; i < entry->launches.n; i++) {
             const Launch *l = &entry->launches.at[i];
             int64_t constant[FUSEC_MAX_CONSTANTS];
             for (int c = 0; c < FUSEC_MAX_CONSTANTS; c++) constant[c] = l->constant[c];
             LLVMValueRef row[4] = {integer(e->i32, (uint64_t)l->kernel), integer(e->i32, (uint64_t)args->n), integer(e->i64, l->outputs),
                                    int_array(e->i32, constant, FUSEC_MAX_CONSTANTS)};
-            vec_push(d->a, *rows, LLVMConstStructInContext(e->context, row, 4, false));
+            vec_push(d->a, *rows, sized(d, LLVMConstStructInContext(e->context, row, 4, false), sizeof(fusec_launch)));
             for (int x = 0; x < l->n_args; x++) {
                 LLVMValueRef arg[3] = {integer(e->i64, (uint64_t)l->args[x].offset), integer(e->i16, (uint64_t)l->args[x].index),
                                        integer(e->i8, (uint64_t)l->args[x].region)};
-                vec_push(d->a, *args, LLVMConstStructInContext(e->context, arg, 3, false));
+                vec_push(d->a, *args, sized(d, LLVMConstStructInContext(e->context, arg, 3, false), sizeof(fusec_arg)));
             }
         }
     }
@@ -194,7 +205,7 @@ void manifest_emit(const Emit *e, Arena *a, const Module *m) {
     vec_push(a, f, integer(e->i64, (uint64_t)m->grad_bytes));
     counts(&d, &f);
     tables(&d, &f);
-    global(&d, record(&d, &f), arena_printf(a, "%s_manifest", m->name), LLVMExternalLinkage);
+    global(&d, record(&d, &f, sizeof(fusec_manifest)), arena_printf(a, "%s_manifest", m->name), LLVMExternalLinkage);
 }
 
 void manifest_emit_kernels(const Emit *e, Arena *a, const Module *m, LLVMValueRef *fn) {

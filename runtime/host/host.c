@@ -76,6 +76,7 @@ static void host_launch(const fusec_host *h, const fusec_host_call *call, const 
     void *buffers[HOST_MAX_ARGS];
     for (int i = 0; i < k->n_constants; i++) syms[h->manifest->n_syms + (uint32_t)i] = l->constant[i];
     host_work w = {h->kernels[l->kernel], buffers, syms, host_programs(k, syms), FUSEC_HOST_PIECES};
+    for (int i = 0; i < k->n_constants; i++) syms[h->manifest->n_syms + (uint32_t)i] = l->constant[i];
     for (int i = 0; i < k->n_args; i++) buffers[i] = host_address(h, call, &h->manifest->args[l->first_arg + (uint32_t)i]);
     if (w.programs < w.pieces) w.pieces = (int)w.programs;
     if (w.pieces > 1 && k->flops + k->bytes >= HOST_SMALL) {
@@ -120,7 +121,7 @@ FUSEC_WEAK fusec_status fusec_host_run(fusec_host *h, int entry, const fusec_hos
     host_scalars(h, call, accumulate);
     for (uint32_t i = 0; i < h->manifest->entry[entry].n_launches; i++) {
         const fusec_launch *l = &h->manifest->launches[h->manifest->entry[entry].first_launch + i];
-        if (entry == FUSEC_INFER && l->outputs != ~(uint64_t)0 && !(l->outputs & wanted)) continue;
+        if (l->outputs != ~(uint64_t)0 && !(l->outputs & wanted)) continue;
         host_launch(h, call, l, syms);
     }
     return FUSEC_OK;

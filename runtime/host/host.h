@@ -8,7 +8,8 @@
 #define FUSEC_HOST_H
 #include "runtime/common/fusec.h"
 
-/* Runs programs [first, last) of a kernel's grid, the last grid axis varying fastest. */
+/* Runs programs [first, last) of a kernel's grid, the last grid axis varying fastest.  syms: the model's
+ * extents, then the launch's constants. */
 typedef void (*fusec_host_kernel)(void *const *buffers, const int64_t *syms, int64_t first, int64_t last);
 
 enum { FUSEC_HOST_MAX_SYMS = 64, FUSEC_HOST_MAX_HYPERS = 61, FUSEC_HOST_PIECES = 64 };
@@ -25,7 +26,7 @@ typedef struct fusec_host {
 } fusec_host;
 
 /* What one call works on.  inputs, outputs: one pointer per tensor of the manifest, dense at the bounds;
- * outputs[i] may be NULL in entry infer, whose kernels are skipped if only such outputs need them.
+ * kernels that only NULL outputs need are skipped.
  * syms: one run-time extent each; NULL: the bounds.  hypers: one each; NULL: the defaults. */
 typedef struct fusec_host_call {
     const void *const *inputs;
