@@ -30,7 +30,7 @@ static bool kernels(Arena *a, const Module *m, fusec_manifest *out) {
         const Kernel *x = m->kernels.at[i];
         const KernelCost cost = kernel_cost(x);
         int n;
-        k[i] = (fusec_kernel){.name = x->name, .n_args = (uint8_t)x->buffers.n, .threads = (uint32_t)x->threads,
+        k[i] = (fusec_kernel){.name = x->name, .n_args = (uint8_t)x->buffers.n, .n_constants = (uint8_t)x->n_constants, .threads = (uint32_t)x->threads,
                               .flops = cost.flops, .bytes = cost.bytes_read + cost.bytes_written};
         if (x->buffers.n > UINT8_MAX || !artifact_grid(x, k[i].grid, &n)) return false;
         k[i].n_grid = (uint8_t)n;
@@ -48,7 +48,8 @@ static void launches(Arena *a, const Module *m, fusec_manifest *out) {
                                       .n_launches = (uint32_t)x->launches.n, .present = x->present};
         for (int i = 0; i < x->launches.n; i++) {
             const Launch *l = &x->launches.at[i];
-            const fusec_launch row = {(uint32_t)l->kernel, (uint32_t)args.n, l->outputs};
+            fusec_launch row = {.kernel = (uint32_t)l->kernel, .first_arg = (uint32_t)args.n, .outputs = l->outputs};
+            memcpy(row.constant, l->constant, sizeof row.constant);
             vec_push(a, rows, row);
             for (int k = 0; k < l->n_args; k++) {
                 const fusec_arg arg = {(uint64_t)l->args[k].offset, (uint16_t)l->args[k].index, (uint8_t)l->args[k].region};
