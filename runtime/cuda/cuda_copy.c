@@ -41,7 +41,8 @@ FUSEC_WEAK fusec_status fusec_cuda_read(fusec_cuda *c, fusec_region region, uint
     return s;
 }
 
-FUSEC_WEAK fusec_status fusec_cuda_write(fusec_cuda *c, fusec_region region, uint64_t offset, const void *from, uint64_t n) {
+FUSEC_WEAK fusec_status fusec_cuda_write(fusec_cuda *c, fusec_region region, uint64_t offset, const void *from,
+                                         uint64_t n) {
     fusec_status s;
     if (!c || !c->manifest || (!from && n) || !cuda_span(c, region, offset, n)) return FUSEC_E_ARGUMENT;
     s = fusec_cuda_enter(c);
@@ -55,7 +56,8 @@ FUSEC_WEAK fusec_status fusec_cuda_write(fusec_cuda *c, fusec_region region, uin
 static fusec_status cuda_mirror(fusec_cuda *c, void **pinned, fusec_memory *memory) {
     const fusec_manifest *m = c->manifest;
     const uint64_t params = fusec_cuda_round(m->param_bytes);
-    const fusec_status s = fusec_cuda_check(c, c->driver.cuMemAllocHost_v2(pinned, (size_t)(params + m->state_bytes + 1)), "cuMemAllocHost");
+    const fusec_status s = fusec_cuda_check(
+        c, c->driver.cuMemAllocHost_v2(pinned, (size_t)(params + m->state_bytes + 1)), "cuMemAllocHost");
     if (s != FUSEC_OK) return s;
     memset(memory, 0, sizeof *memory);
     memory->params = *pinned;
@@ -103,7 +105,8 @@ FUSEC_WEAK fusec_status fusec_cuda_load(fusec_cuda *c, const fusec_io *io) {
     if (s != FUSEC_OK) return s;
     s = cuda_mirror(c, &pinned, &memory);
     if (s == FUSEC_OK) {
-        memset(pinned, 0, (size_t)(fusec_cuda_round(memory.param_bytes) + memory.state_bytes)); /* gaps between tensors */
+        memset(pinned, 0,
+               (size_t)(fusec_cuda_round(memory.param_bytes) + memory.state_bytes)); /* gaps between tensors */
         s = fusec_load(c->manifest, &memory, io);
         if (s == FUSEC_OK) s = cuda_put_weights(c, &memory);
         (void)c->driver.cuMemFreeHost(pinned);

@@ -67,8 +67,10 @@ static void cuda_carve_all(fusec_cuda *c) {
     c->outputs = (void **)cuda_carve(c, sizeof(void *) * m->n_outputs);
     c->input_at = (uint64_t *)cuda_carve(c, sizeof(uint64_t) * m->n_inputs);
     c->output_at = (uint64_t *)cuda_carve(c, sizeof(uint64_t) * m->n_outputs);
-    for (int i = 0; i < FUSEC_CUDA_GRAPHS; i++) c->graphs[i].nodes = (void **)cuda_carve(c, sizeof(void *) * cuda_most_launches(m));
-    for (int i = 0; i < FUSEC_CUDA_STAGES; i++) c->stage[i].memory = (char *)cuda_carve(c, c->layout.scalar_bytes + c->layout.input_bytes);
+    for (int i = 0; i < FUSEC_CUDA_GRAPHS; i++)
+        c->graphs[i].nodes = (void **)cuda_carve(c, sizeof(void *) * cuda_most_launches(m));
+    for (int i = 0; i < FUSEC_CUDA_STAGES; i++)
+        c->stage[i].memory = (char *)cuda_carve(c, c->layout.scalar_bytes + c->layout.input_bytes);
     c->fetched = (char *)cuda_carve(c, c->layout.output_bytes);
 }
 
@@ -123,7 +125,8 @@ static fusec_status cuda_open_device(fusec_cuda *c, int ordinal) {
 static fusec_status cuda_make(fusec_cuda *c, const fusec_cuda_image *image) {
     void *made = NULL;
     fusec_status s = fusec_cuda_load_module(c, image);
-    if (s == FUSEC_OK) s = fusec_cuda_check(c, c->driver.cuStreamCreate(&made, FUSEC_CU_STREAM_NON_BLOCKING), "cuStreamCreate");
+    if (s == FUSEC_OK)
+        s = fusec_cuda_check(c, c->driver.cuStreamCreate(&made, FUSEC_CU_STREAM_NON_BLOCKING), "cuStreamCreate");
     if (s == FUSEC_OK) c->stream = made;
     if (s == FUSEC_OK) s = fusec_cuda_allocate(c);
     if (s == FUSEC_OK) s = fusec_cuda_find_kernels(c);
@@ -136,7 +139,8 @@ static fusec_status cuda_make(fusec_cuda *c, const fusec_cuda_image *image) {
 
 static fusec_status cuda_check_manifest(const fusec_manifest *m) {
     if (m->abi_version != FUSEC_ABI_VERSION) return FUSEC_E_VERSION;
-    if (m->align > FUSEC_CUDA_ALIGN || m->n_syms > FUSEC_CUDA_MAX_SYMS || m->n_hypers > FUSEC_CUDA_MAX_HYPERS) return FUSEC_E_UNSUPPORTED;
+    if (m->align > FUSEC_CUDA_ALIGN || m->n_syms > FUSEC_CUDA_MAX_SYMS || m->n_hypers > FUSEC_CUDA_MAX_HYPERS)
+        return FUSEC_E_UNSUPPORTED;
     return FUSEC_OK;
 }
 
@@ -156,8 +160,10 @@ FUSEC_WEAK fusec_status fusec_cuda_init(fusec_cuda *c, const fusec_manifest *m, 
         c->log_bytes = options->log_bytes;
     }
     if (c->log && c->log_bytes) c->log[0] = 0;
-    if (options && options->driver) c->driver = *options->driver;
-    else s = fusec_cuda_open(c, options ? options->library : NULL);
+    if (options && options->driver)
+        c->driver = *options->driver;
+    else
+        s = fusec_cuda_open(c, options ? options->library : NULL);
     if (s == FUSEC_OK) s = cuda_open_device(c, options ? options->device : 0);
     if (s == FUSEC_OK) s = fusec_cuda_check(c, c->driver.cuCtxPushCurrent_v2(c->context), "cuCtxPushCurrent");
     if (s == FUSEC_OK) {

@@ -25,8 +25,10 @@ FUSEC_WEAK fusec_status fusec_cuda_check(fusec_cuda *c, int result, const char *
     if (result == 0) return FUSEC_OK;
     fusec_cuda_say(c, what);
     fusec_cuda_say(c, ": ");
-    if (c->driver.cuGetErrorName(result, &name) == 0 && name) fusec_cuda_say(c, name);
-    else fusec_cuda_say_number(c, result);
+    if (c->driver.cuGetErrorName(result, &name) == 0 && name)
+        fusec_cuda_say(c, name);
+    else
+        fusec_cuda_say_number(c, result);
     if (c->driver.cuGetErrorString(result, &text) == 0 && text) {
         fusec_cuda_say(c, ": ");
         fusec_cuda_say(c, text);
@@ -64,7 +66,8 @@ FUSEC_WEAK fusec_status fusec_cuda_open(fusec_cuda *c, const char *library) {
         fusec_cuda_say(c, "\n");
         return FUSEC_E_DRIVER;
     }
-#define CUDA_FIND(symbol, parameters) complete = complete && cuda_find(c, #symbol, &c->driver.symbol, sizeof c->driver.symbol);
+#define CUDA_FIND(symbol, parameters) \
+    complete = complete && cuda_find(c, #symbol, &c->driver.symbol, sizeof c->driver.symbol);
     FUSEC_CU_FUNCTIONS(CUDA_FIND)
 #undef CUDA_FIND
     if (complete) return FUSEC_OK;

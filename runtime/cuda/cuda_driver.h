@@ -18,63 +18,63 @@ typedef struct fusec_cu_node {
 } fusec_cu_node;
 
 enum { /* CUresult; others are only named by the driver */
-    FUSEC_CU_OUT_OF_MEMORY = 2,
-    FUSEC_CU_NO_DEVICE = 100,
-    FUSEC_CU_NO_BINARY_FOR_GPU = 209
+       FUSEC_CU_OUT_OF_MEMORY = 2,
+       FUSEC_CU_NO_DEVICE = 100,
+       FUSEC_CU_NO_BINARY_FOR_GPU = 209
 };
 enum { /* CUdevice_attribute, CUjit_option, CUstream_flags, CUevent_flags, CUfunction_attribute */
-    FUSEC_CU_CAPABILITY_MAJOR = 75,
-    FUSEC_CU_CAPABILITY_MINOR = 76,
-    FUSEC_CU_JIT_INFO_LOG = 3,
-    FUSEC_CU_JIT_INFO_LOG_BYTES = 4,
-    FUSEC_CU_JIT_ERROR_LOG = 5,
-    FUSEC_CU_JIT_ERROR_LOG_BYTES = 6,
-    FUSEC_CU_STREAM_NON_BLOCKING = 1,
-    FUSEC_CU_EVENT_DEFAULT = 0,
-    FUSEC_CU_EVENT_DISABLE_TIMING = 2,
-    FUSEC_CU_MAX_DYNAMIC_SHARED = 8
+       FUSEC_CU_CAPABILITY_MAJOR = 75,
+       FUSEC_CU_CAPABILITY_MINOR = 76,
+       FUSEC_CU_JIT_INFO_LOG = 3,
+       FUSEC_CU_JIT_INFO_LOG_BYTES = 4,
+       FUSEC_CU_JIT_ERROR_LOG = 5,
+       FUSEC_CU_JIT_ERROR_LOG_BYTES = 6,
+       FUSEC_CU_STREAM_NON_BLOCKING = 1,
+       FUSEC_CU_EVENT_DEFAULT = 0,
+       FUSEC_CU_EVENT_DISABLE_TIMING = 2,
+       FUSEC_CU_MAX_DYNAMIC_SHARED = 8
 };
 
 /* X(symbol, parameters): every function returns a CUresult. */
-#define FUSEC_CU_FUNCTIONS(X)                                                                                          \
-    X(cuInit, (unsigned flags))                                                                                        \
-    X(cuGetErrorName, (int result, const char **name))                                                                 \
-    X(cuGetErrorString, (int result, const char **text))                                                               \
-    X(cuDeviceGetCount, (int *count))                                                                                  \
-    X(cuDeviceGet, (int *device, int ordinal))                                                                         \
-    X(cuDeviceGetName, (char *name, int bytes, int device))                                                            \
-    X(cuDeviceGetAttribute, (int *value, int attribute, int device))                                                   \
-    X(cuDevicePrimaryCtxRetain, (void **context, int device))                                                          \
-    X(cuDevicePrimaryCtxRelease_v2, (int device))                                                                      \
-    X(cuCtxPushCurrent_v2, (void *context))                                                                            \
-    X(cuCtxPopCurrent_v2, (void **context))                                                                            \
-    X(cuModuleLoadDataEx, (void **module, const void *image, unsigned n, int *options, void **values))                 \
-    X(cuModuleUnload, (void *module))                                                                                  \
-    X(cuModuleGetFunction, (void **function, void *module, const char *name))                                          \
-    X(cuFuncSetAttribute, (void *function, int attribute, int value))                                                  \
-    X(cuMemAlloc_v2, (uint64_t *address, size_t bytes))                                                                \
-    X(cuMemFree_v2, (uint64_t address))                                                                                \
-    X(cuMemAllocHost_v2, (void **memory, size_t bytes))                                                                \
-    X(cuMemFreeHost, (void *memory))                                                                                   \
-    X(cuMemcpyHtoDAsync_v2, (uint64_t to, const void *from, size_t bytes, void *stream))                               \
-    X(cuMemcpyDtoHAsync_v2, (void *to, uint64_t from, size_t bytes, void *stream))                                     \
-    X(cuStreamCreate, (void **stream, unsigned flags))                                                                 \
-    X(cuStreamDestroy_v2, (void *stream))                                                                              \
-    X(cuStreamSynchronize, (void *stream))                                                                             \
-    X(cuEventCreate, (void **event, unsigned flags))                                                                   \
-    X(cuEventDestroy_v2, (void *event))                                                                                \
-    X(cuEventRecord, (void *event, void *stream))                                                                      \
-    X(cuEventSynchronize, (void *event))                                                                               \
-    X(cuEventElapsedTime, (float *milliseconds, void *start, void *end))                                               \
-    X(cuLaunchKernel, (void *function, unsigned grid_x, unsigned grid_y, unsigned grid_z, unsigned block_x,            \
-                       unsigned block_y, unsigned block_z, unsigned shared_bytes, void *stream, void **params,         \
-                       void **extra))                                                                                  \
-    X(cuGraphCreate, (void **graph, unsigned flags))                                                                   \
-    X(cuGraphDestroy, (void *graph))                                                                                   \
-    X(cuGraphAddKernelNode, (void **node, void *graph, void *const *after, size_t n_after, const fusec_cu_node *p))    \
-    X(cuGraphInstantiateWithFlags, (void **exec, void *graph, unsigned long long flags))                               \
-    X(cuGraphExecDestroy, (void *exec))                                                                                \
-    X(cuGraphExecKernelNodeSetParams, (void *exec, void *node, const fusec_cu_node *p))                                \
+#define FUSEC_CU_FUNCTIONS(X)                                                                                       \
+    X(cuInit, (unsigned flags))                                                                                     \
+    X(cuGetErrorName, (int result, const char **name))                                                              \
+    X(cuGetErrorString, (int result, const char **text))                                                            \
+    X(cuDeviceGetCount, (int *count))                                                                               \
+    X(cuDeviceGet, (int *device, int ordinal))                                                                      \
+    X(cuDeviceGetName, (char *name, int bytes, int device))                                                         \
+    X(cuDeviceGetAttribute, (int *value, int attribute, int device))                                                \
+    X(cuDevicePrimaryCtxRetain, (void **context, int device))                                                       \
+    X(cuDevicePrimaryCtxRelease_v2, (int device))                                                                   \
+    X(cuCtxPushCurrent_v2, (void *context))                                                                         \
+    X(cuCtxPopCurrent_v2, (void **context))                                                                         \
+    X(cuModuleLoadDataEx, (void **module, const void *image, unsigned n, int *options, void **values))              \
+    X(cuModuleUnload, (void *module))                                                                               \
+    X(cuModuleGetFunction, (void **function, void *module, const char *name))                                       \
+    X(cuFuncSetAttribute, (void *function, int attribute, int value))                                               \
+    X(cuMemAlloc_v2, (uint64_t * address, size_t bytes))                                                            \
+    X(cuMemFree_v2, (uint64_t address))                                                                             \
+    X(cuMemAllocHost_v2, (void **memory, size_t bytes))                                                             \
+    X(cuMemFreeHost, (void *memory))                                                                                \
+    X(cuMemcpyHtoDAsync_v2, (uint64_t to, const void *from, size_t bytes, void *stream))                            \
+    X(cuMemcpyDtoHAsync_v2, (void *to, uint64_t from, size_t bytes, void *stream))                                  \
+    X(cuStreamCreate, (void **stream, unsigned flags))                                                              \
+    X(cuStreamDestroy_v2, (void *stream))                                                                           \
+    X(cuStreamSynchronize, (void *stream))                                                                          \
+    X(cuEventCreate, (void **event, unsigned flags))                                                                \
+    X(cuEventDestroy_v2, (void *event))                                                                             \
+    X(cuEventRecord, (void *event, void *stream))                                                                   \
+    X(cuEventSynchronize, (void *event))                                                                            \
+    X(cuEventElapsedTime, (float *milliseconds, void *start, void *end))                                            \
+    X(cuLaunchKernel,                                                                                               \
+      (void *function, unsigned grid_x, unsigned grid_y, unsigned grid_z, unsigned block_x, unsigned block_y,       \
+       unsigned block_z, unsigned shared_bytes, void *stream, void **params, void **extra))                         \
+    X(cuGraphCreate, (void **graph, unsigned flags))                                                                \
+    X(cuGraphDestroy, (void *graph))                                                                                \
+    X(cuGraphAddKernelNode, (void **node, void *graph, void *const *after, size_t n_after, const fusec_cu_node *p)) \
+    X(cuGraphInstantiateWithFlags, (void **exec, void *graph, unsigned long long flags))                            \
+    X(cuGraphExecDestroy, (void *exec))                                                                             \
+    X(cuGraphExecKernelNodeSetParams, (void *exec, void *node, const fusec_cu_node *p))                             \
     X(cuGraphLaunch, (void *exec, void *stream))
 
 typedef struct fusec_cu_driver {

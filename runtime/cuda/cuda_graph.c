@@ -19,26 +19,24 @@ static int64_t cuda_programs(const fusec_kernel *k, const int32_t *syms) {
     return too_many ? (int64_t)INT32_MAX + 1 : n;
 }
 
-FUSEC_WEAK fusec_status fusec_cuda_prepare(fusec_cuda *c, const fusec_launch *l, const int32_t *syms, fusec_cuda_args *args) {
+FUSEC_WEAK fusec_status fusec_cuda_prepare(fusec_cuda *c, const fusec_launch *l, const int32_t *syms,
+                                           fusec_cuda_args *args) {
     const fusec_manifest *m = c->manifest;
     const fusec_kernel *k = &m->kernels[l->kernel];
-    const int64_t programs = cuda_programs(k, syms);
-    if (programs > INT32_MAX) {
-        fusec_cuda_say(c, k->name);
-        fusec_cuda_say(c, ": more programs than a grid takes\n");
-        return FUSEC_E_ARGUMENT;
-    }
+    int64_t programs;
     for (uint32_t i = 0; i < k->n_args; i++) {
         args->address[i] = fusec_cuda_address(c, &m->args[l->first_arg + i]);
         args->pointer[i] = &args->address[i];
     }
-    for (uint32_t i = 0; i < m->n_syms; i++) {
-        args->sym[i] = syms[i];
+    for (uint32_t i = 0; i < m->n_syms + k->n_constants; i++) {
+        args->sym[i] = i < m->n_syms ? syms[i] : l->constant[i - m->n_syms];
         args->pointer[k->n_args + i] = &args->sym[i];
     }
-    for (uint32_t i = 0; i < k->n_constants; i++) {
-        args->sym[m->n_syms + i] = l->constant[i];
-        args->pointer[k->n_args + m->n_syms + i] = &args->sym[m->n_syms + i];
+    programs = cuda_programs(k, args->sym);
+    if (programs > INT32_MAX) {
+        fusec_cuda_say(c, k->name);
+        fusec_cuda_say(c, ": more programs than a grid takes\n");
+        return FUSEC_E_ARGUMENT;
     }
     memset(&args->node, 0, sizeof args->node);
     args->node.function = c->functions[l->kernel];
@@ -50,8 +48,8 @@ FUSEC_WEAK fusec_status fusec_cuda_prepare(fusec_cuda *c, const fusec_launch *l,
     return FUSEC_OK;
 }
 
-FUSEC_WEAK int fusec_cuda_needed(const fusec_launch *l, int entry, uint64_t wanted) {
-    return entry != FUSEC_INFER || l->outputs == ~(uint64_t)0 || (l->outputs & wanted) != 0;
+FUSEC_WEAK int fusec_cuda_needed(const fusec_launch *l, uint64_t wanted) {
+    return l->outputs == ~(uint64_t)0 || (l->outputs & wanted) != 0;
 }
 
 FUSEC_WEAK void fusec_cuda_graph_free(fusec_cuda *c, fusec_cuda_graph *g) {
@@ -70,11 +68,12 @@ static fusec_status cuda_add_nodes(fusec_cuda *c, fusec_cuda_graph *g, const int
         fusec_cuda_args args;
         fusec_status s;
         g->nodes[i] = NULL;
-        if (!fusec_cuda_needed(l, g->entry, g->wanted)) continue;
+        if (!fusec_cuda_needed(l, g->wanted)) continue;
         s = fusec_cuda_prepare(c, l, syms, &args);
         if (s == FUSEC_OK && args.node.grid_x)
-            s = fusec_cuda_check(c, c->driver.cuGraphAddKernelNode(&g->nodes[i], g->graph, &last, last != NULL, &args.node),
-                                 "cuGraphAddKernelNode");
+            s = fusec_cuda_check(
+                c, c->driver.cuGraphAddKernelNode(&g->nodes[i], g->graph, &last, last != NULL, &args.node),
+                "cuGraphAddKernelNode");
         if (s != FUSEC_OK) return s;
         if (!g->nodes[i]) continue;
         last = g->nodes[i];
@@ -112,7 +111,7 @@ static fusec_status cuda_update(fusec_cuda *c, fusec_cuda_graph *g, const int32_
         const fusec_launch *l = &c->manifest->launches[e->first_launch + i];
         fusec_cuda_args args;
         fusec_status s;
-        if (!fusec_cuda_needed(l, g->entry, g->wanted)) continue;
+        if (!fusec_cuda_needed(l, g->wanted)) continue;
         s = fusec_cuda_prepare(c, l, syms, &args);
         if (s != FUSEC_OK) return s;
         *rebuild = (args.node.grid_x != 0) != (g->nodes[i] != NULL);
@@ -146,8 +145,9 @@ static fusec_cuda_graph *cuda_place(fusec_cuda *c, int entry, uint64_t wanted) {
     return oldest;
 }
 
-FUSEC_WEAK fusec_status fusec_cuda_graph_for(fusec_cuda *c, int entry, uint64_t wanted, const int32_t *syms, void **exec) {
-    fusec_cuda_graph *g = cuda_place(c, entry, entry == FUSEC_INFER ? wanted : ~(uint64_t)0);
+FUSEC_WEAK fusec_status fusec_cuda_graph_for(fusec_cuda *c, int entry, uint64_t wanted, const int32_t *syms,
+                                             void **exec) {
+    fusec_cuda_graph *g = cuda_place(c, entry, wanted);
     fusec_status s = FUSEC_OK;
     if (g->exec && !cuda_same_syms(c, g, syms)) {
         int rebuild;

@@ -20,7 +20,7 @@ fusec_status fusec_cuda_find_kernels(fusec_cuda *c); /* after fusec_cuda_allocat
 /* ---- cuda_device.c ---------------------------------------------------------------------------------------------- */
 fusec_status fusec_cuda_allocate(fusec_cuda *c);
 uint64_t fusec_cuda_address(const fusec_cuda *c, const fusec_arg *a);
-uint64_t fusec_cuda_round(uint64_t bytes);        /* up to FUSEC_CUDA_ALIGN */
+uint64_t fusec_cuda_round(uint64_t bytes); /* up to FUSEC_CUDA_ALIGN */
 
 /* ---- cuda_graph.c ------------------------------------------------------------------------------------------------ */
 enum { FUSEC_CUDA_MAX_ARGS = 255 };
@@ -33,7 +33,7 @@ typedef struct fusec_cuda_args {
 } fusec_cuda_args;
 /* node.grid_x is 0 where an extent leaves no program.  FUSEC_E_ARGUMENT: more programs than a grid takes. */
 fusec_status fusec_cuda_prepare(fusec_cuda *c, const fusec_launch *l, const int32_t *syms, fusec_cuda_args *args);
-int fusec_cuda_needed(const fusec_launch *l, int entry, uint64_t wanted);
+int fusec_cuda_needed(const fusec_launch *l, uint64_t wanted);
 /* The graph of the entry for these outputs and extents, kept, updated or made; NULL: there is nothing to launch. */
 fusec_status fusec_cuda_graph_for(fusec_cuda *c, int entry, uint64_t wanted, const int32_t *syms, void **exec);
 void fusec_cuda_graph_free(fusec_cuda *c, fusec_cuda_graph *g);

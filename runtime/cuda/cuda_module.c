@@ -48,7 +48,8 @@ static fusec_status cuda_read_file(fusec_cuda *c, const char *path, void **text)
     return s;
 }
 
-/* ---- architecture ------------------------------------------------------------------------------------------------- */
+/* ---- architecture -------------------------------------------------------------------------------------------------
+ */
 static void cuda_say_device(fusec_cuda *c, int capability) {
     char name[128] = "";
     fusec_cuda_say(c, "device ");
@@ -68,11 +69,14 @@ static fusec_status cuda_check_architecture(fusec_cuda *c, const char *image) {
     static const char directive[] = ".target sm_";
     int major = 0, minor = 0, needed = 0;
     const char *at = image[0] == 0x7f ? NULL : strstr(image, directive);
-    fusec_status s = fusec_cuda_check(c, c->driver.cuDeviceGetAttribute(&major, FUSEC_CU_CAPABILITY_MAJOR, c->device), "cuDeviceGetAttribute");
+    fusec_status s = fusec_cuda_check(c, c->driver.cuDeviceGetAttribute(&major, FUSEC_CU_CAPABILITY_MAJOR, c->device),
+                                      "cuDeviceGetAttribute");
     if (s == FUSEC_OK)
-        s = fusec_cuda_check(c, c->driver.cuDeviceGetAttribute(&minor, FUSEC_CU_CAPABILITY_MINOR, c->device), "cuDeviceGetAttribute");
+        s = fusec_cuda_check(c, c->driver.cuDeviceGetAttribute(&minor, FUSEC_CU_CAPABILITY_MINOR, c->device),
+                             "cuDeviceGetAttribute");
     if (s != FUSEC_OK || !at) return s;
-    for (at += sizeof directive - 1; *at >= '0' && *at <= '9' && needed < 10000; at++) needed = 10 * needed + (*at - '0');
+    for (at += sizeof directive - 1; *at >= '0' && *at <= '9' && needed < 10000; at++)
+        needed = 10 * needed + (*at - '0');
     if (*at == 'a' ? 10 * major + minor == needed : 10 * major + minor >= needed) return FUSEC_OK;
     fusec_cuda_say(c, "the kernels are for sm_");
     fusec_cuda_say_number(c, needed);
@@ -81,10 +85,12 @@ static fusec_status cuda_check_architecture(fusec_cuda *c, const char *image) {
     return FUSEC_E_DEVICE;
 }
 
-/* ---- loading --------------------------------------------------------------------------------------------------------- */
+/* ---- loading
+ * --------------------------------------------------------------------------------------------------------- */
 static fusec_status cuda_jit(fusec_cuda *c, const void *image) {
     char info[CUDA_JIT_LOG] = "", error[CUDA_JIT_LOG] = "";
-    int options[] = {FUSEC_CU_JIT_INFO_LOG, FUSEC_CU_JIT_INFO_LOG_BYTES, FUSEC_CU_JIT_ERROR_LOG, FUSEC_CU_JIT_ERROR_LOG_BYTES};
+    int options[] = {FUSEC_CU_JIT_INFO_LOG, FUSEC_CU_JIT_INFO_LOG_BYTES, FUSEC_CU_JIT_ERROR_LOG,
+                     FUSEC_CU_JIT_ERROR_LOG_BYTES};
     void *values[] = {info, (void *)(uintptr_t)(sizeof info - 1), error, (void *)(uintptr_t)(sizeof error - 1)};
     void *module = NULL;
     const int result = c->driver.cuModuleLoadDataEx(&module, image, 4, options, values);
@@ -102,8 +108,10 @@ FUSEC_WEAK fusec_status fusec_cuda_load_module(fusec_cuda *c, const fusec_cuda_i
     void *text = NULL;
     const char *data = (const char *)image->data;
     fusec_status s = FUSEC_OK;
-    if (image->path) s = cuda_read_file(c, image->path, &text);
-    else if (image->lines) s = cuda_join(c, image->lines, &text);
+    if (image->path)
+        s = cuda_read_file(c, image->path, &text);
+    else if (image->lines)
+        s = cuda_join(c, image->lines, &text);
     if (text) data = (const char *)text;
     if (s == FUSEC_OK) s = cuda_check_architecture(c, data);
     if (s == FUSEC_OK) s = cuda_jit(c, data);
@@ -115,10 +123,12 @@ FUSEC_WEAK fusec_status fusec_cuda_load_module(fusec_cuda *c, const fusec_cuda_i
 FUSEC_WEAK fusec_status fusec_cuda_find_kernels(fusec_cuda *c) {
     for (uint32_t i = 0; i < c->manifest->n_kernels; i++) {
         const fusec_kernel *k = &c->manifest->kernels[i];
-        fusec_status s = fusec_cuda_check(c, c->driver.cuModuleGetFunction(&c->functions[i], c->module, k->name), "cuModuleGetFunction");
+        fusec_status s = fusec_cuda_check(c, c->driver.cuModuleGetFunction(&c->functions[i], c->module, k->name),
+                                          "cuModuleGetFunction");
         if (s == FUSEC_OK && k->shared_bytes > CUDA_STATIC_SHARED)
-            s = fusec_cuda_check(c, c->driver.cuFuncSetAttribute(c->functions[i], FUSEC_CU_MAX_DYNAMIC_SHARED, (int)k->shared_bytes),
-                                 "cuFuncSetAttribute");
+            s = fusec_cuda_check(
+                c, c->driver.cuFuncSetAttribute(c->functions[i], FUSEC_CU_MAX_DYNAMIC_SHARED, (int)k->shared_bytes),
+                "cuFuncSetAttribute");
         if (s == FUSEC_OK) continue;
         fusec_cuda_say(c, "kernel ");
         fusec_cuda_say(c, k->name);

@@ -8,11 +8,12 @@ enum { CUDA_STEP, CUDA_SEED, CUDA_ACCUMULATE, CUDA_HYPER0, CUDA_BATCH = 64 };
 typedef struct cuda_work {
     const fusec_cuda_call *call;
     int entry, accumulate;
-    uint64_t wanted;
+    uint64_t wanted, written; /* outputs to be computed; outputs that launches write */
     int32_t syms[FUSEC_CUDA_MAX_SYMS];
 } cuda_work;
 
-/* ---- checks ------------------------------------------------------------------------------------------------------- */
+/* ---- checks -------------------------------------------------------------------------------------------------------
+ */
 /* The caller's memory is not touched, so that outputs may be NULL; the region blocks are the device's. */
 static fusec_memory cuda_regions(const fusec_cuda *c) {
     const fusec_cuda_layout *l = &c->layout;
@@ -28,13 +29,13 @@ static fusec_memory cuda_regions(const fusec_cuda *c) {
     return r;
 }
 
-/* Outputs that the launches of the entry write, as far as a mask tells. */
-static uint64_t cuda_written(const fusec_manifest *m, int entry) {
+/* Outputs below 64 that a launch of this call writes. */
+static uint64_t cuda_written(const fusec_manifest *m, int entry, uint64_t wanted) {
     const fusec_entry *e = &m->entry[entry];
     uint64_t mask = 0;
     for (uint32_t i = 0; i < e->n_launches; i++) {
         const fusec_launch *l = &m->launches[e->first_launch + i];
-        for (uint32_t a = 0; a < m->kernels[l->kernel].n_args; a++) {
+        for (uint32_t a = 0; a < m->kernels[l->kernel].n_args && fusec_cuda_needed(l, wanted); a++) {
             const fusec_arg *arg = &m->args[l->first_arg + a];
             if (arg->region == FUSEC_R_OUTPUT && arg->index < 64) mask |= (uint64_t)1 << arg->index;
         }
@@ -60,11 +61,12 @@ static fusec_status cuda_check_call(fusec_cuda *c, int entry, const fusec_cuda_c
     for (uint32_t i = 0; i < m->n_outputs; i++)
         c->outputs[i] = w->entry != FUSEC_INFER || cuda_asked(call, i) ? (void *)c->fetched : NULL;
     s = fusec_check(m, w->entry, &regions, c->inputs, c->outputs, w->syms, &w->wanted);
-    if (s == FUSEC_OK && w->entry != FUSEC_INFER) w->wanted = cuda_written(m, w->entry);
+    if (s == FUSEC_OK) w->written = cuda_written(m, w->entry, w->wanted);
     return s;
 }
 
-/* ---- staging ------------------------------------------------------------------------------------------------------ */
+/* ---- staging ------------------------------------------------------------------------------------------------------
+ */
 static void cuda_scalars(const fusec_cuda *c, const cuda_work *w, char *to) {
     const fusec_manifest *m = c->manifest;
     uint32_t scalar[CUDA_HYPER0];
@@ -84,8 +86,9 @@ static fusec_status cuda_stage_input(fusec_cuda *c, const cuda_work *w, char *me
     fusec_status s;
     if (!w->call->inputs || !w->call->inputs[i] || !bytes) return FUSEC_OK;
     memcpy(to, w->call->inputs[i], (size_t)bytes);
-    s = fusec_cuda_check(c, c->driver.cuMemcpyHtoDAsync_v2(c->memory + c->layout.inputs + c->input_at[i], to, (size_t)bytes, c->stream),
-                         "cuMemcpyHtoDAsync");
+    s = fusec_cuda_check(
+        c, c->driver.cuMemcpyHtoDAsync_v2(c->memory + c->layout.inputs + c->input_at[i], to, (size_t)bytes, c->stream),
+        "cuMemcpyHtoDAsync");
     c->staged[i] = s == FUSEC_OK ? to : NULL;
     return s;
 }
@@ -93,7 +96,9 @@ static fusec_status cuda_stage_input(fusec_cuda *c, const cuda_work *w, char *me
 static fusec_status cuda_stage_copies(fusec_cuda *c, const cuda_work *w, char *memory) {
     fusec_status s;
     cuda_scalars(c, w, memory);
-    s = fusec_cuda_check(c, c->driver.cuMemcpyHtoDAsync_v2(c->memory + c->layout.scalars, memory, (size_t)c->layout.scalar_bytes, c->stream),
+    s = fusec_cuda_check(c,
+                         c->driver.cuMemcpyHtoDAsync_v2(c->memory + c->layout.scalars, memory,
+                                                        (size_t)c->layout.scalar_bytes, c->stream),
                          "cuMemcpyHtoDAsync");
     for (uint32_t i = 0; i < c->manifest->n_inputs && s == FUSEC_OK; i++) s = cuda_stage_input(c, w, memory, i);
     return s;
@@ -114,12 +119,15 @@ static fusec_status cuda_stage(fusec_cuda *c, const cuda_work *w) {
     return s != FUSEC_OK ? s : recorded;
 }
 
-/* ---- outputs ------------------------------------------------------------------------------------------------------ */
+/* ---- outputs ------------------------------------------------------------------------------------------------------
+ */
 static fusec_status cuda_bring(fusec_cuda *c, uint32_t o) {
     const uint64_t bytes = c->manifest->outputs[o].bytes, at = c->output_at[o];
     if (!bytes) return FUSEC_OK;
-    return fusec_cuda_check(c, c->driver.cuMemcpyDtoHAsync_v2(c->fetched + at, c->memory + c->layout.outputs + at, (size_t)bytes, c->stream),
-                            "cuMemcpyDtoHAsync");
+    return fusec_cuda_check(
+        c,
+        c->driver.cuMemcpyDtoHAsync_v2(c->fetched + at, c->memory + c->layout.outputs + at, (size_t)bytes, c->stream),
+        "cuMemcpyDtoHAsync");
 }
 
 static fusec_status cuda_sync(fusec_cuda *c) {
@@ -127,7 +135,7 @@ static fusec_status cuda_sync(fusec_cuda *c) {
 }
 
 static int cuda_given(const cuda_work *w, uint32_t o) {
-    return w->call->outputs && w->call->outputs[o] && (o >= 64 || (w->wanted >> o & 1));
+    return w->call->outputs && w->call->outputs[o] && (o >= 64 || (w->written >> o & 1));
 }
 
 static fusec_status cuda_bring_outputs(fusec_cuda *c, const cuda_work *w) {
@@ -147,13 +155,14 @@ static fusec_status cuda_bring_outputs(fusec_cuda *c, const cuda_work *w) {
     return s;
 }
 
-/* ---- entries ------------------------------------------------------------------------------------------------------ */
+/* ---- entries ------------------------------------------------------------------------------------------------------
+ */
 static fusec_status cuda_launch(fusec_cuda *c, const cuda_work *w) {
     void *exec = NULL;
     fusec_status s = fusec_cuda_graph_for(c, w->entry, w->wanted, w->syms, &exec);
     if (s == FUSEC_OK) s = cuda_stage(c, w);
     if (s == FUSEC_OK && exec) s = fusec_cuda_check(c, c->driver.cuGraphLaunch(exec, c->stream), "cuGraphLaunch");
-    if (s == FUSEC_OK) c->computed |= w->wanted;
+    if (s == FUSEC_OK) c->computed |= w->written;
     return s;
 }
 
@@ -194,26 +203,32 @@ FUSEC_WEAK fusec_status fusec_cuda_fetch(fusec_cuda *c, uint32_t output, void *t
     return s;
 }
 
-/* ---- times of single kernels ---------------------------------------------------------------------------------------- */
+/* ---- times of single kernels ----------------------------------------------------------------------------------------
+ */
 /* Launches [first, last) with an event after each and one before all; then their times. */
-static fusec_status cuda_time_batch(fusec_cuda *c, const cuda_work *w, void **events, uint32_t first, uint32_t last, float *ms) {
+static fusec_status cuda_time_batch(fusec_cuda *c, const cuda_work *w, void **events, uint32_t first, uint32_t last,
+                                    float *ms) {
     const fusec_launch *l = &c->manifest->launches[c->manifest->entry[w->entry].first_launch];
     fusec_status s = fusec_cuda_check(c, c->driver.cuEventRecord(events[0], c->stream), "cuEventRecord"), waited;
     for (uint32_t i = first; i < last && s == FUSEC_OK; i++) {
         fusec_cuda_args x;
         x.node.grid_x = 0;
-        if (fusec_cuda_needed(&l[i], w->entry, w->wanted)) s = fusec_cuda_prepare(c, &l[i], w->syms, &x);
+        if (fusec_cuda_needed(&l[i], w->wanted)) s = fusec_cuda_prepare(c, &l[i], w->syms, &x);
         if (s == FUSEC_OK && x.node.grid_x)
-            s = fusec_cuda_check(c, c->driver.cuLaunchKernel(x.node.function, x.node.grid_x, 1, 1, x.node.block_x, 1, 1, x.node.shared_bytes,
-                                                             c->stream, x.node.params, NULL), "cuLaunchKernel");
-        if (s == FUSEC_OK) s = fusec_cuda_check(c, c->driver.cuEventRecord(events[i - first + 1], c->stream), "cuEventRecord");
+            s = fusec_cuda_check(c,
+                                 c->driver.cuLaunchKernel(x.node.function, x.node.grid_x, 1, 1, x.node.block_x, 1, 1,
+                                                          x.node.shared_bytes, c->stream, x.node.params, NULL),
+                                 "cuLaunchKernel");
+        if (s == FUSEC_OK)
+            s = fusec_cuda_check(c, c->driver.cuEventRecord(events[i - first + 1], c->stream), "cuEventRecord");
         ms[i] = s == FUSEC_OK && x.node.grid_x ? 1 : 0; /* 1: to be measured */
     }
     waited = cuda_sync(c);
     if (s == FUSEC_OK) s = waited;
     for (uint32_t i = first; i < last && s == FUSEC_OK; i++)
         if (ms[i] > 0)
-            s = fusec_cuda_check(c, c->driver.cuEventElapsedTime(&ms[i], events[i - first], events[i - first + 1]), "cuEventElapsedTime");
+            s = fusec_cuda_check(c, c->driver.cuEventElapsedTime(&ms[i], events[i - first], events[i - first + 1]),
+                                 "cuEventElapsedTime");
     return s;
 }
 
@@ -241,7 +256,7 @@ FUSEC_WEAK fusec_status fusec_cuda_profile(fusec_cuda *c, int entry, const fusec
     s = cuda_check_call(c, entry, call, &w);
     if (s == FUSEC_OK) s = cuda_time(c, &w, ms);
     if (s == FUSEC_OK) {
-        c->computed |= w.wanted;
+        c->computed |= w.written;
         s = cuda_bring_outputs(c, &w);
     }
     fusec_cuda_leave(c);

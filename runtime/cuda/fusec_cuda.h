@@ -2,11 +2,12 @@
  *
  * The caller owns fusec_cuda.  Device and pinned host memory are allocated once, in fusec_cuda_init, one block of each;
  * nothing else is allocated except what the driver needs when a graph is built (the first call of an entry, or of entry
- * infer with another set of outputs) and what fusec_cuda_save, fusec_cuda_load and fusec_cuda_profile take and give back.
+ * infer with another set of outputs) and what fusec_cuda_save, fusec_cuda_load and fusec_cuda_profile take and give
+ * back.
  *
- * A call copies its scalars and inputs through pinned memory, in two halves used by turns, and launches one graph on the
- * model's own stream.  It waits only if outputs are to be copied back, so that steps that leave the loss on the device
- * follow each other without a pause (fusec_cuda_fetch gets the loss when it is wanted).
+ * A call copies its scalars and inputs through pinned memory, in two halves used by turns, and launches one graph on
+ * the model's own stream.  It waits only if outputs are to be copied back, so that steps that leave the loss on the
+ * device follow each other without a pause (fusec_cuda_fetch gets the loss when it is wanted).
  *
  * One fusec_cuda may be used by one thread at a time; several may be used at once.  The current CUDA context of the
  * caller's thread is left as it was. */
@@ -32,11 +33,11 @@ typedef struct fusec_cuda_image {
 
 typedef struct fusec_cuda_options {
     uint32_t seed;
-    int device;          /* ordinal, as the driver counts */
-    const char *library; /* NULL: "libcuda.so.1" */
+    int device;                    /* ordinal, as the driver counts */
+    const char *library;           /* NULL: "libcuda.so.1" */
     const fusec_cu_driver *driver; /* NULL: from the library; else functions to be called instead, copied */
-    char *log;           /* NULL, or room for messages: why a call failed, what the JIT compiler said; NUL-terminated; */
-    uint32_t log_bytes;  /* stays the caller's and must outlive the model */
+    char *log;          /* NULL, or room for messages: why a call failed, what the JIT compiler said; NUL-terminated; */
+    uint32_t log_bytes; /* stays the caller's and must outlive the model */
 } fusec_cuda_options;
 
 /* Offsets in the one block of device memory; inputs and outputs follow each other, each aligned. */
@@ -67,27 +68,27 @@ typedef struct fusec_cuda {
     uint32_t log_bytes, log_used;
     int device, has_context;
     void *context, *module, *stream;
-    uint64_t memory;   /* on the device */
+    uint64_t memory; /* on the device */
     char *pinned;
     uint64_t pinned_bytes;
     fusec_cuda_layout layout;
     /* in pinned: */
-    void **functions;             /* per kernel */
-    const void **staged;          /* per input: where the value on the device was staged; NULL: none is there */
-    const void **inputs;          /* of the call being checked */
+    void **functions;    /* per kernel */
+    const void **staged; /* per input: where the value on the device was staged; NULL: none is there */
+    const void **inputs; /* of the call being checked */
     void **outputs;
     uint64_t *input_at, *output_at; /* bytes into layout.inputs, layout.outputs */
-    char *fetched;                /* outputs on their way back */
+    char *fetched;                  /* outputs on their way back */
     fusec_cuda_stage stage[FUSEC_CUDA_STAGES];
     uint32_t next_stage;
     fusec_cuda_graph graphs[FUSEC_CUDA_GRAPHS];
-    uint64_t clock;               /* of graph use */
-    uint64_t computed;            /* bit o: output o (below 64) has been computed */
+    uint64_t clock;    /* of graph use */
+    uint64_t computed; /* bit o: output o (below 64) has been computed */
 } fusec_cuda;
 
-/* What one call works on, as fusec_host_call.  inputs[i] NULL: what an earlier call gave.  outputs (may be NULL) [o] NULL:
- * not copied back.  Entry infer computes the outputs that have a pointer and those with their bit in `wanted`, to be
- * fetched later; the other entries compute all. */
+/* What one call works on, as fusec_host_call.  inputs[i] NULL: what an earlier call gave.  outputs (may be NULL) [o]
+ * NULL: not copied back.  Entry infer computes the outputs that have a pointer and those with their bit in `wanted`, to
+ * be fetched later; the other entries compute all. */
 typedef struct fusec_cuda_call {
     const void *const *inputs;
     void *const *outputs;
@@ -101,9 +102,9 @@ typedef struct fusec_cuda_call {
 void fusec_cuda_plan(const fusec_manifest *m, fusec_cuda_layout *layout);
 
 /* options may be NULL.  Parameters and states are undefined until entry init has run or they were written.
- * FUSEC_E_DRIVER: no libcuda, or a driver call failed, PTX refused among them; FUSEC_E_DEVICE: no such device, or one of
- * an older architecture than the PTX is for; FUSEC_E_MEMORY: the device or the host has too little; FUSEC_E_FILE: the image
- * cannot be read; FUSEC_E_VERSION, FUSEC_E_ARGUMENT, FUSEC_E_UNSUPPORTED: the manifest, as for the host.
+ * FUSEC_E_DRIVER: no libcuda, or a driver call failed, PTX refused among them; FUSEC_E_DEVICE: no such device, or one
+ * of an older architecture than the PTX is for; FUSEC_E_MEMORY: the device or the host has too little; FUSEC_E_FILE:
+ * the image cannot be read; FUSEC_E_VERSION, FUSEC_E_ARGUMENT, FUSEC_E_UNSUPPORTED: the manifest, as for the host.
  * After a failure nothing is held, and *c is all zero. */
 fusec_status fusec_cuda_init(fusec_cuda *c, const fusec_manifest *m, const fusec_cuda_image *image,
                              const fusec_cuda_options *options);

@@ -1,0 +1,46 @@
+/* A driver that keeps everything on the host, as unlike a quick one as its contract allows: work on a stream happens
+ * when somebody waits for it, not before; memory starts poisoned; every call can be made to fail.  For one thread. */
+#ifndef FUSEC_TESTS_FAKE_CUDA_H
+#define FUSEC_TESTS_FAKE_CUDA_H
+#include "runtime/cuda/cuda_driver.h"
+#include <stdbool.h>
+
+/* One entry per driver function, in the order of FUSEC_CU_FUNCTIONS. */
+enum {
+#define FAKE_INDEX(symbol, parameters) FAKE_##symbol,
+    FUSEC_CU_FUNCTIONS(FAKE_INDEX)
+#undef FAKE_INDEX
+        FAKE_FUNCTIONS
+};
+extern const char *const fake_names[FAKE_FUNCTIONS];
+
+/* A kernel: called once per launch with its parameters and the size of its grid. */
+typedef struct FakeKernel {
+    const char *name;
+    int n_params; /* how many 8-byte addresses come before the i32 extents */
+    void (*run)(void **params, unsigned programs);
+    int n_constants; /* i32 after the extents */
+} FakeKernel;
+
+typedef struct FakeCuda {
+    const FakeKernel *kernels; /* ended by a NULL name */
+    int n_syms;
+    int devices, capability;          /* 80: sm_80 */
+    const char *jit_info, *jit_error; /* what cuModuleLoadDataEx logs; an error makes it fail */
+    /* The fail_at-th call of function fail_function fails once; 0: none does. */
+    int fail_function, fail_at, failed;
+    int calls[FAKE_FUNCTIONS];
+    int live;              /* objects and references that are not given back yet */
+    int contexts;          /* depth of the context stack */
+    int misuse;            /* calls out of order: no context, unknown handle, ... */
+    int pageable;          /* asynchronous copies of memory that is not pinned */
+    uint64_t device_bytes; /* allocated now */
+} FakeCuda;
+extern FakeCuda fake;
+
+/* The functions; `fake` is reset to no kernels, one device of sm_80. */
+fusec_cu_driver fake_cuda_driver(void);
+/* Forgets everything, leaks included. */
+void fake_cuda_reset(void);
+
+#endif
