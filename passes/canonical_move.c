@@ -96,6 +96,7 @@ static Node *drop_unit_axes(Rewriter *r, const Node *n) {
     int8_t axes[MAX_RANK];
     Shape squeezed = {0};
     int left = 0, next = 0;
+    if (!shape_is_fixed(x->shape)) return n->attr->n_axes ? NULL : x; /* a reshape keeps bounded dims apart */
     for (int d = 0; d < x->shape.rank; d++) {
         bool reduced = next < n->attr->n_axes && n->attr->axes[next] == d;
         next += reduced;

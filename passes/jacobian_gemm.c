@@ -50,12 +50,14 @@ static void remove_loop(Contract *c, Node *const *in, int loop) {
     c->n_out -= loop < c->n_out;
 }
 
+/* Output loops go only where the result has fixed extents: a reshape keeps bounded dims apart. */
 static Node *drop_unit_loops(Rewriter *r, const Node *n) {
-    bool any = false;
-    for (int l = 0; l < n->attr->contract->n_loops; l++) any |= is_unit(n->attr->contract->extent[l]);
+    const Contract *old = n->attr->contract;
+    int first = shape_is_fixed(n->shape) ? 0 : old->n_out, any = 0;
+    for (int l = first; l < old->n_loops; l++) any |= is_unit(old->extent[l]);
     if (!any) return NULL;
-    Contract c = copy_contract(r, n->attr->contract);
-    for (int l = c.n_loops - 1; l >= 0; l--)
+    Contract c = copy_contract(r, old);
+    for (int l = c.n_loops - 1; l >= first; l--)
         if (is_unit(c.extent[l])) remove_loop(&c, n->in, l);
     return rewrite_reshape(r, emit_contract(r, &c, n->in), n->shape);
 }
