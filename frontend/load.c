@@ -11,7 +11,8 @@ struct embedded {
 };
 extern const struct embedded std_library[];
 
-enum { MAX_SOURCE_BYTES = 16 << 20, MAX_USED_FILES = 256 };
+/* The parser has its own, lower limit on text; this one bounds what is read at all. */
+enum { MAX_READ_BYTES = 64 << 20, MAX_USED_FILES = 256 };
 
 typedef struct Loader {
     Arena *arena;
@@ -45,7 +46,7 @@ static char *read_stream(Arena *a, FILE *f, size_t *length, const char **why) {
     char *text = malloc(cap);
     while (text) {
         n += fread(text + n, 1, cap - n, f);
-        if (n < cap || n > MAX_SOURCE_BYTES) break;
+        if (n < cap || n > MAX_READ_BYTES) break;
         char *more = realloc(text, cap *= 2);
         if (!more) free(text);
         text = more;
@@ -55,10 +56,10 @@ static char *read_stream(Arena *a, FILE *f, size_t *length, const char **why) {
         *why = "out of memory";
     else if (ferror(f))
         *why = strerror(errno);
-    else if (n > MAX_SOURCE_BYTES)
-        *why = "it is larger than 16 MiB";
+    else if (n > MAX_READ_BYTES)
+        *why = "it is larger than 64 MiB";
     else
-        out = arena_strndup(a, text, n), *length = n;
+        out = memcpy(arena_alloc(a, n + 1), text, n), *length = n;
     free(text);
     return out;
 }
@@ -142,10 +143,12 @@ static void load_file(Loader *l, const char *path, SrcLoc from) {
     size_t length = 0;
     const char *why = "";
     char *text = read_source(l->arena, path, &length, &why);
-    if (!text)
-        diag_report(l->diag, E0401, from, "cannot read %s: %s", path, why);
-    else
+    if (text) {
         load_text(l, strcmp(path, "-") == 0 ? "<stdin>" : path, text, length, false);
+        return;
+    }
+    if (!from.line) from.file = diag_file(l->diag, path, "", 0, false); /* the command line's own file */
+    diag_report(l->diag, E0401, from, "cannot read %s: %s", path, why);
 }
 
 static const char *nearest_value(Loader *l, const char *word) {
