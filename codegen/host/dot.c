@@ -17,12 +17,12 @@ typedef struct Dot {
     const Inst *inst;
     const HostMachine *machine;
     const Storage *c;
-    int x, y;                /* values: rows x k, k x columns */
+    int x, y; /* values: rows x k, k x columns */
     TileType rows, columns, over;
     int64_t n_rows, n_columns, n_over; /* at the steps, padded as the storage of C is */
-    int vectors;             /* of a block of C, per row */
+    int vectors;                       /* of a block of C, per row */
     int row_block;
-    int parted, part;        /* the k axis that is packed in parts of `part` lanes; -1: none */
+    int parted, part; /* the k axis that is packed in parts of `part` lanes; -1: none */
 } Dot;
 
 static bool in_over(const Inst *i, int axis) {
@@ -59,7 +59,8 @@ static bool classify(Dot *d) {
         if (!axis_trivial(k, axis)) add_axis(&d->over, axis);
     }
     for (int i = 0; i < x->n_axes; i++)
-        if (!axis_trivial(k, x->axis[i]) && !type_has(&d->rows, x->axis[i]) && !in_over(d->inst, x->axis[i])) return false;
+        if (!axis_trivial(k, x->axis[i]) && !type_has(&d->rows, x->axis[i]) && !in_over(d->inst, x->axis[i]))
+            return false;
     return true;
 }
 
@@ -102,10 +103,12 @@ static LLVMValueRef element_at(const Emit *e, LLVMValueRef p, LLVMValueRef offse
     return LLVMBuildGEP2(e->b, e->f32, p, &offset, 1, "");
 }
 
-/* ---- packing ------------------------------------------------------------------------------------------------------ */
+/* ---- packing ------------------------------------------------------------------------------------------------------
+ */
 /* Strides of an axis group laid out densely over existing lanes, the last axis of `order` fastest;
  * returns the number of elements. */
-static LLVMValueRef dense(KernelEmit *ke, const TileType *group, int n, const int8_t *order, LLVMValueRef unit, LLVMValueRef *stride) {
+static LLVMValueRef dense(KernelEmit *ke, const TileType *group, int n, const int8_t *order, LLVMValueRef unit,
+                          LLVMValueRef *stride) {
     LLVMValueRef next = unit;
     for (int i = n - 1; i >= 0; i--) {
         if (!type_has(group, order[i])) continue;
@@ -134,7 +137,8 @@ typedef struct Counter {
 /* for (i = start; i < end; i += step): the caller appends the body, then closes. */
 static Counter open_counter(KernelEmit *ke, LLVMValueRef start, LLVMValueRef end, int64_t step) {
     const Emit *e = ke->e;
-    Counter c = {.header = emit_block(e, ke->fn, "block"), .exit = emit_block(e, ke->fn, "blocked"), .end = end, .step = step};
+    Counter c = {
+        .header = emit_block(e, ke->fn, "block"), .exit = emit_block(e, ke->fn, "blocked"), .end = end, .step = step};
     LLVMBasicBlockRef pre = LLVMGetInsertBlock(e->b);
     LLVMBuildCondBr(e->b, LLVMBuildICmp(e->b, LLVMIntSLT, start, end, ""), c.header, c.exit);
     LLVMPositionBuilderAtEnd(e->b, c.header);
@@ -200,7 +204,8 @@ static void pack_y(const Dot *d, LLVMValueRef memory, const LLVMValueRef *k_inde
     const bool turned = runs_along(ke, d->y, &axes, &d->over, order);
     const int64_t length = d->n_over + d->machine->vector;
     for (int i = 0; i < d->over.n_axes; i++)
-        stride[d->over.axis[i]] = LLVMBuildMul(e->b, k_index[d->over.axis[i]], emit_i64(e, turned ? 1 : d->n_columns), "");
+        stride[d->over.axis[i]] =
+            LLVMBuildMul(e->b, k_index[d->over.axis[i]], emit_i64(e, turned ? 1 : d->n_columns), "");
     for (int i = d->c->n - d->c->n_columns; i < d->c->n; i++)
         stride[d->c->axis[i]] = emit_i64(e, d->c->stride[i] * (turned ? length : 1));
     LLVMValueRef to = turned ? pack_memory(ke, 2, length * (d->n_columns + d->machine->vector)) : memory;
@@ -220,7 +225,8 @@ static Packed pack_factors(const Dot *d, LLVMValueRef x_memory, LLVMValueRef y_m
     p.count = dense(ke, &d->over, axes.n_axes, order, emit_i64(e, 1), k_index);
     p.k_stride = emit_i64(e, rows_fast ? d->n_rows + d->row_block : 1);
     p.row_stride = emit_i64(e, rows_fast ? 1 : d->n_over);
-    for (int i = 0; i < d->over.n_axes; i++) stride[d->over.axis[i]] = LLVMBuildMul(e->b, k_index[d->over.axis[i]], p.k_stride, "");
+    for (int i = 0; i < d->over.n_axes; i++)
+        stride[d->over.axis[i]] = LLVMBuildMul(e->b, k_index[d->over.axis[i]], p.k_stride, "");
     for (int i = 0; i < d->c->n - d->c->n_columns; i++)
         stride[d->c->axis[i]] = LLVMBuildMul(e->b, p.row_stride, emit_i64(e, d->c->stride[i] / d->n_columns), "");
     pack(ke, d->x, &axes, x_memory, stride);
@@ -231,12 +237,14 @@ static Packed pack_factors(const Dot *d, LLVMValueRef x_memory, LLVMValueRef y_m
 static void multiply(const Dot *d, const Packed *p, LLVMValueRef c) {
     KernelEmit *ke = d->ke;
     const Emit *e = ke->e;
-    LLVMValueRef columns = emit_i64(e, d->n_columns), fn = micro_product(e, d->row_block, d->vectors, d->machine->vector);
+    LLVMValueRef columns = emit_i64(e, d->n_columns),
+                 fn = micro_product(e, d->row_block, d->vectors, d->machine->vector);
     Counter q = open_counter(ke, emit_i64(e, 0), used(d, &d->columns, d->n_columns), d->vectors * d->machine->vector);
     Counter r = open_counter(ke, emit_i64(e, 0), used(d, &d->rows, d->n_rows), d->row_block);
     LLVMValueRef x = element_at(e, p->x, LLVMBuildMul(e->b, r.i, p->row_stride, ""));
     LLVMValueRef at = LLVMBuildAdd(e->b, LLVMBuildMul(e->b, r.i, columns, ""), q.i, "");
-    LLVMValueRef args[] = {x, p->row_stride, p->k_stride, element_at(e, p->y, q.i), columns, element_at(e, c, at), columns, p->count};
+    LLVMValueRef args[] = {x,       p->row_stride,        p->k_stride, element_at(e, p->y, q.i),
+                           columns, element_at(e, c, at), columns,     p->count};
     emit_call(e, fn, sizeof args / sizeof *args, args);
     close_counter(ke, &r);
     close_counter(ke, &q);

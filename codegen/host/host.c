@@ -37,14 +37,16 @@ static void build_free(Build *b) {
 /* Threads have megabytes of stack, not more. */
 enum { MAX_STACK_BYTES = 4 << 20 };
 
-static bool emit_kernel(Build *b, const Module *m, const Kernel *k, const HostMachine *machine, LLVMValueRef *fn, char **error) {
+static bool emit_kernel(Build *b, const Module *m, const Kernel *k, const HostMachine *machine, LLVMValueRef *fn,
+                        char **error) {
     Arena *a = arena_new();
     int64_t stack = 0;
     *fn = host_emit_kernel(&b->e, a, k, arena_printf(a, "%s.%s", m->name, k->name), machine, &stack);
     arena_free(a);
     if (stack <= MAX_STACK_BYTES) return true;
     char text[256];
-    snprintf(text, sizeof text, "kernel %.100s: its tiles take %lld bytes of stack; at most %d are allowed", k->name, (long long)stack, MAX_STACK_BYTES);
+    snprintf(text, sizeof text, "kernel %.100s: its tiles take %lld bytes of stack; at most %d are allowed", k->name,
+             (long long)stack, MAX_STACK_BYTES);
     *error = strdup(text);
     return false;
 }
@@ -76,7 +78,8 @@ static bool build(Build *b, const Module *m, const HostOptions *o, char **error)
     *b = (Build){.machine = machine, .arena = arena_new()};
     emit_init(&b->e, m->name);
     machine_prepare(&b->e, machine);
-    if (emit_kernels(b, m, error) && machine_optimise(&b->e, machine, o->unoptimised ? "verify" : PIPELINE, error)) return true;
+    if (emit_kernels(b, m, error) && machine_optimise(&b->e, machine, o->unoptimised ? "verify" : PIPELINE, error))
+        return true;
     build_free(b);
     return false;
 }
@@ -134,7 +137,9 @@ static const void *lookup(HostJit *j, const char *model, const char *what, char 
 /* Symbols of this process: memcpy and libm, which the code may call. */
 static bool link_process(LLVMOrcLLJITRef jit, char **error) {
     LLVMOrcDefinitionGeneratorRef process = NULL;
-    if (failed(LLVMOrcCreateDynamicLibrarySearchGeneratorForProcess(&process, LLVMOrcLLJITGetGlobalPrefix(jit), NULL, NULL), error))
+    if (failed(LLVMOrcCreateDynamicLibrarySearchGeneratorForProcess(&process, LLVMOrcLLJITGetGlobalPrefix(jit), NULL,
+                                                                    NULL),
+               error))
         return false;
     LLVMOrcJITDylibAddGenerator(LLVMOrcLLJITGetMainJITDylib(jit), process);
     return true;
@@ -147,9 +152,12 @@ HostJit *host_jit(const Module *m, const HostOptions *o, char **error) {
     HostJit *j = calloc(1, sizeof *j);
     LLVMMemoryBufferRef object = LLVMCreateMemoryBufferWithMemoryRangeCopy(bytes, n, m->name);
     free(bytes);
-    bool ok = j && !failed(LLVMOrcCreateLLJIT(&j->jit, LLVMOrcCreateLLJITBuilder()), error) && link_process(j->jit, error);
-    if (ok) ok = !failed(LLVMOrcLLJITAddObjectFile(j->jit, LLVMOrcLLJITGetMainJITDylib(j->jit), object), error);
-    else LLVMDisposeMemoryBuffer(object);
+    bool ok =
+        j && !failed(LLVMOrcCreateLLJIT(&j->jit, LLVMOrcCreateLLJITBuilder()), error) && link_process(j->jit, error);
+    if (ok)
+        ok = !failed(LLVMOrcLLJITAddObjectFile(j->jit, LLVMOrcLLJITGetMainJITDylib(j->jit), object), error);
+    else
+        LLVMDisposeMemoryBuffer(object);
     if (ok) j->manifest = lookup(j, m->name, "manifest", error);
     if (ok && j->manifest) j->kernels = lookup(j, m->name, "kernels", error);
     if (j && j->kernels) return j;

@@ -5,8 +5,8 @@
 typedef struct Walk {
     KernelEmit ke;
     const HostMachine *machine;
-    int pos;               /* of the next instruction, as Values numbers them */
-    int group;             /* of the collected sinks */
+    int pos;   /* of the next instruction, as Values numbers them */
+    int group; /* of the collected sinks */
     VEC(Sink) sinks;
     TileType axes;
 } Walk;
@@ -115,11 +115,14 @@ static void enter_axis(Walk *w, int axis, LLVMValueRef base) {
     }
     LLVMValueRef args[2] = {LLVMBuildSub(e->b, extent_of(w, x->extent), base, ""), emit_i64(e, x->step)};
     int64_t known = LLVMIsAConstantInt(args[0]) ? LLVMConstIntGetSExtValue(args[0]) : -1;
-    if (known >= 0) w->ke.hi[axis] = emit_i64(e, known < x->step ? known : x->step);
-    else w->ke.hi[axis] = emit_intrinsic(e, "llvm.smin", 2, args);
+    if (known >= 0)
+        w->ke.hi[axis] = emit_i64(e, known < x->step ? known : x->step);
+    else
+        w->ke.hi[axis] = emit_intrinsic(e, "llvm.smin", 2, args);
 }
 
-/* ---- instructions ------------------------------------------------------------------------------------------------- */
+/* ---- instructions -------------------------------------------------------------------------------------------------
+ */
 static void walk_block(Walk *w, const Block *b);
 
 static const Inst *yield_of(const Inst *i) { return i->body.at[i->body.n - 1]; }
@@ -130,7 +133,8 @@ static void walk_for(Walk *w, const Inst *i) {
     assign(w, i->n_carry, i->init, i->carry);
     LLVMPositionBuilderAtEnd(e->b, w->ke.current);
     LLVMValueRef extent = extent_of(w, x->extent);
-    LLVMBasicBlockRef pre = LLVMGetInsertBlock(e->b), header = emit_block(e, w->ke.fn, x->name), exit = emit_block(e, w->ke.fn, "done");
+    LLVMBasicBlockRef pre = LLVMGetInsertBlock(e->b), header = emit_block(e, w->ke.fn, x->name),
+                      exit = emit_block(e, w->ke.fn, "done");
     LLVMBuildCondBr(e->b, LLVMBuildICmp(e->b, LLVMIntSGT, extent, emit_i64(e, 0), ""), header, exit);
     LLVMPositionBuilderAtEnd(e->b, header);
     LLVMValueRef base = LLVMBuildPhi(e->b, e->i64, x->name);
@@ -152,7 +156,8 @@ static void walk_if(Walk *w, const Inst *i) {
     Sink condition = {.kind = SINK_READ, .value = i->in[0], .storage = -1};
     const TileType none = {.n_axes = 0};
     nest_emit(&w->ke, &none, 1, &condition);
-    LLVMBasicBlockRef then = emit_block(e, w->ke.fn, "then"), otherwise = emit_block(e, w->ke.fn, "else"), join = emit_block(e, w->ke.fn, "join");
+    LLVMBasicBlockRef then = emit_block(e, w->ke.fn, "then"), otherwise = emit_block(e, w->ke.fn, "else"),
+                      join = emit_block(e, w->ke.fn, "join");
     LLVMBuildCondBr(e->b, condition.read, then, otherwise);
     LLVMPositionBuilderAtEnd(e->b, w->ke.current = then);
     walk_block(w, &i->body);
@@ -192,7 +197,8 @@ static void walk_block(Walk *w, const Block *b) {
     flush(w);
 }
 
-/* ---- the function --------------------------------------------------------------------------------------------------------- */
+/* ---- the function
+ * --------------------------------------------------------------------------------------------------------- */
 static void load_arguments(Walk *w) {
     KernelEmit *ke = &w->ke;
     const Emit *e = ke->e;
@@ -241,7 +247,8 @@ static void enter_program(Walk *w, LLVMValueRef program) {
 static void walk_programs(Walk *w) {
     const Emit *e = w->ke.e;
     LLVMValueRef first = LLVMGetParam(w->ke.fn, 2), last = LLVMGetParam(w->ke.fn, 3);
-    LLVMBasicBlockRef pre = LLVMGetInsertBlock(e->b), header = emit_block(e, w->ke.fn, "program"), exit = emit_block(e, w->ke.fn, "exit");
+    LLVMBasicBlockRef pre = LLVMGetInsertBlock(e->b), header = emit_block(e, w->ke.fn, "program"),
+                      exit = emit_block(e, w->ke.fn, "exit");
     LLVMBuildCondBr(e->b, LLVMBuildICmp(e->b, LLVMIntSLT, first, last, ""), header, exit);
     LLVMPositionBuilderAtEnd(e->b, header);
     LLVMValueRef program = LLVMBuildPhi(e->b, e->i64, "program");
@@ -256,7 +263,8 @@ static void walk_programs(Walk *w) {
     LLVMBuildRetVoid(e->b);
 }
 
-LLVMValueRef host_emit_kernel(const Emit *e, Arena *a, const Kernel *k, const char *name, const HostMachine *m, int64_t *stack_bytes) {
+LLVMValueRef host_emit_kernel(const Emit *e, Arena *a, const Kernel *k, const char *name, const HostMachine *m,
+                              int64_t *stack_bytes) {
     Values v;
     values_plan(&v, a, k, m->vector);
     Walk w = {.machine = m, .group = -1, .ke = {.e = e, .k = k, .v = &v, .arena = a, .masks = m->masks}};

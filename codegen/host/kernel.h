@@ -5,13 +5,14 @@
 #include "codegen/host/nest.h"
 
 typedef struct HostMachine {
-    int vector;       /* f32 lanes of a vector register */
-    int registers;    /* vector registers */
-    bool masks;       /* masked vector accesses are cheap */
+    int vector;    /* f32 lanes of a vector register */
+    int registers; /* vector registers */
+    bool masks;    /* masked vector accesses are cheap */
 } HostMachine;
 
 /* A local function `name`; *stack_bytes: what its tiles take. */
-LLVMValueRef host_emit_kernel(const Emit *e, Arena *a, const Kernel *k, const char *name, const HostMachine *m, int64_t *stack_bytes);
+LLVMValueRef host_emit_kernel(const Emit *e, Arena *a, const Kernel *k, const char *name, const HostMachine *m,
+                              int64_t *stack_bytes);
 
 /* dot.c: blocked matrix product on packed tiles; false (nothing emitted) if the dot has not that form. */
 bool dot_emit_blocked(KernelEmit *ke, const Inst *dot, int storage, const HostMachine *m);

@@ -95,8 +95,10 @@ static LLVMValueRef grid(const Data *d, const Kernel *k, int *count) {
         const Axis *x = &k->axes.at[a];
         if (x->kind != AXIS_GRID) continue;
         const bool fixed = dim_is_fixed(x->extent);
-        LLVMValueRef f[4] = {LLVMConstInt(i32, (uint64_t)(int64_t)x->extent.sym, true), integer(i32, fixed ? 0 : (uint64_t)x->extent.scale),
-                             LLVMConstInt(i32, (uint64_t)(fixed ? x->extent.bound : x->extent.offset), true), integer(i32, (uint64_t)x->step)};
+        LLVMValueRef f[4] = {LLVMConstInt(i32, (uint64_t)(int64_t)x->extent.sym, true),
+                             integer(i32, fixed ? 0 : (uint64_t)x->extent.scale),
+                             LLVMConstInt(i32, (uint64_t)(fixed ? x->extent.bound : x->extent.offset), true),
+                             integer(i32, (uint64_t)x->step)};
         rows[n++] = LLVMConstStructInContext(d->e->context, f, 4, false);
     }
     *count = n;
@@ -138,11 +140,12 @@ static void launches(const Data *d, Fields *rows, Fields *args, LLVMValueRef *en
             const Launch *l = &entry->launches.at[i];
             int64_t constant[FUSEC_MAX_CONSTANTS];
             for (int c = 0; c < FUSEC_MAX_CONSTANTS; c++) constant[c] = l->constant[c];
-            LLVMValueRef row[4] = {integer(e->i32, (uint64_t)l->kernel), integer(e->i32, (uint64_t)args->n), integer(e->i64, l->outputs),
-                                   int_array(e->i32, constant, FUSEC_MAX_CONSTANTS)};
+            LLVMValueRef row[4] = {integer(e->i32, (uint64_t)l->kernel), integer(e->i32, (uint64_t)args->n),
+                                   integer(e->i64, l->outputs), int_array(e->i32, constant, FUSEC_MAX_CONSTANTS)};
             vec_push(d->a, *rows, sized(d, LLVMConstStructInContext(e->context, row, 4, false), sizeof(fusec_launch)));
             for (int x = 0; x < l->n_args; x++) {
-                LLVMValueRef arg[3] = {integer(e->i64, (uint64_t)l->args[x].offset), integer(e->i16, (uint64_t)l->args[x].index),
+                LLVMValueRef arg[3] = {integer(e->i64, (uint64_t)l->args[x].offset),
+                                       integer(e->i16, (uint64_t)l->args[x].index),
                                        integer(e->i8, (uint64_t)l->args[x].region)};
                 vec_push(d->a, *args, sized(d, LLVMConstStructInContext(e->context, arg, 3, false), sizeof(fusec_arg)));
             }
@@ -170,7 +173,8 @@ static LLVMValueRef hypers(const Data *d) {
 
 static void counts(const Data *d, Fields *f) {
     const Module *m = d->m;
-    const int n[] = {m->params.n, m->states.n, m->grads.n, m->inputs.n, m->outputs.n, m->syms.n, m->hypers.n, m->kernels.n};
+    const int n[] = {m->params.n,  m->states.n, m->grads.n,  m->inputs.n,
+                     m->outputs.n, m->syms.n,   m->hypers.n, m->kernels.n};
     for (size_t i = 0; i < sizeof n / sizeof n[0]; i++) vec_push(d->a, *f, integer(d->e->i32, (uint64_t)n[i]));
 }
 
@@ -210,6 +214,7 @@ void manifest_emit(const Emit *e, Arena *a, const Module *m) {
 
 void manifest_emit_kernels(const Emit *e, Arena *a, const Module *m, LLVMValueRef *fn) {
     const Data d = {e, a, m};
-    LLVMValueRef none = LLVMConstNull(e->ptr), init = m->kernels.n ? LLVMConstArray2(e->ptr, fn, (uint64_t)m->kernels.n) : LLVMConstArray2(e->ptr, &none, 1);
+    LLVMValueRef none = LLVMConstNull(e->ptr), init = m->kernels.n ? LLVMConstArray2(e->ptr, fn, (uint64_t)m->kernels.n)
+                                                                   : LLVMConstArray2(e->ptr, &none, 1);
     global(&d, init, arena_printf(a, "%s_kernels", m->name), LLVMExternalLinkage);
 }

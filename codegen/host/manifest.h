@@ -4,7 +4,7 @@
 #include "codegen/llvm/emit.h"
 #include "ir/module.h"
 
-void manifest_emit(const Emit *e, Arena *a, const Module *m);                          /* NAME_manifest */
+void manifest_emit(const Emit *e, Arena *a, const Module *m);                           /* NAME_manifest */
 void manifest_emit_kernels(const Emit *e, Arena *a, const Module *m, LLVMValueRef *fn); /* NAME_kernels */
 
 #endif

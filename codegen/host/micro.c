@@ -47,26 +47,31 @@ static void micro_step(const Micro *m, LLVMValueRef x, LLVMValueRef y, LLVMValue
     for (int r = 0; r < m->rows; r++) {
         LLVMValueRef offset = LLVMBuildMul(e->b, LLVMGetParam(m->fn, ARG_ROW_STRIDE), emit_i64(e, r), "");
         LLVMValueRef one = LLVMBuildLoad2(e->b, e->f32, element_at(e, x, offset), "");
-        for (int v = 0; v < m->vectors; v++) next[r][v] = emit_fma(e, DT_F32, emit_splat(e, one, m->lanes), column[v], m->acc[r][v]);
+        for (int v = 0; v < m->vectors; v++)
+            next[r][v] = emit_fma(e, DT_F32, emit_splat(e, one, m->lanes), column[v], m->acc[r][v]);
     }
 }
 
 static void micro_loop(Micro *m) {
     const Emit *e = m->e;
-    LLVMBasicBlockRef entry = emit_block(e, m->fn, "entry"), body = emit_block(e, m->fn, "k"), done = emit_block(e, m->fn, "done");
+    LLVMBasicBlockRef entry = emit_block(e, m->fn, "entry"), body = emit_block(e, m->fn, "k"),
+                      done = emit_block(e, m->fn, "done");
     LLVMValueRef start[16][4], next[16][4];
     LLVMPositionBuilderAtEnd(e->b, entry);
     for (int r = 0; r < m->rows; r++)
-        for (int v = 0; v < m->vectors; v++) LLVMSetAlignment(start[r][v] = LLVMBuildLoad2(e->b, m->vector, c_vector(m, r, v), ""), 4);
+        for (int v = 0; v < m->vectors; v++)
+            LLVMSetAlignment(start[r][v] = LLVMBuildLoad2(e->b, m->vector, c_vector(m, r, v), ""), 4);
     LLVMBuildBr(e->b, body);
     LLVMPositionBuilderAtEnd(e->b, body);
-    LLVMValueRef k = LLVMBuildPhi(e->b, e->i64, ""), x = LLVMBuildPhi(e->b, e->ptr, ""), y = LLVMBuildPhi(e->b, e->ptr, "");
+    LLVMValueRef k = LLVMBuildPhi(e->b, e->i64, ""), x = LLVMBuildPhi(e->b, e->ptr, ""),
+                 y = LLVMBuildPhi(e->b, e->ptr, "");
     for (int r = 0; r < m->rows; r++)
         for (int v = 0; v < m->vectors; v++) m->acc[r][v] = LLVMBuildPhi(e->b, m->vector, "");
     micro_step(m, x, y, next);
     LLVMBasicBlockRef from[2] = {entry, body};
     LLVMValueRef k1 = LLVMBuildAdd(e->b, k, emit_i64(e, 1), "");
-    LLVMValueRef x1 = element_at(e, x, LLVMGetParam(m->fn, ARG_K_STRIDE)), y1 = element_at(e, y, LLVMGetParam(m->fn, ARG_Y_STRIDE));
+    LLVMValueRef x1 = element_at(e, x, LLVMGetParam(m->fn, ARG_K_STRIDE)),
+                 y1 = element_at(e, y, LLVMGetParam(m->fn, ARG_Y_STRIDE));
     LLVMBuildCondBr(e->b, LLVMBuildICmp(e->b, LLVMIntSLT, k1, LLVMGetParam(m->fn, ARG_COUNT), ""), body, done);
     LLVMAddIncoming(k, (LLVMValueRef[]){emit_i64(e, 0), k1}, from, 2);
     LLVMAddIncoming(x, (LLVMValueRef[]){LLVMGetParam(m->fn, ARG_X), x1}, from, 2);
@@ -86,7 +91,8 @@ LLVMValueRef micro_product(const Emit *e, int rows, int vectors, int lanes) {
     LLVMValueRef known = LLVMGetNamedFunction(e->module, name);
     if (known) return known;
     LLVMTypeRef params[ARGS] = {e->ptr, e->i64, e->i64, e->ptr, e->i64, e->ptr, e->i64, e->i64};
-    Micro m = {.e = e, .rows = rows, .vectors = vectors, .lanes = lanes, .vector = LLVMVectorType(e->f32, (unsigned)lanes)};
+    Micro m = {
+        .e = e, .rows = rows, .vectors = vectors, .lanes = lanes, .vector = LLVMVectorType(e->f32, (unsigned)lanes)};
     m.fn = function(e, name, ARGS, params);
     LLVMBasicBlockRef here = LLVMGetInsertBlock(e->b);
     micro_loop(&m);
@@ -126,12 +132,14 @@ LLVMValueRef micro_transpose(const Emit *e, int lanes) {
     LLVMBasicBlockRef here = LLVMGetInsertBlock(e->b);
     LLVMPositionBuilderAtEnd(e->b, emit_block(e, fn, "entry"));
     for (int i = 0; i < lanes; i++) {
-        LLVMValueRef at = element_at(e, LLVMGetParam(fn, 0), LLVMBuildMul(e->b, LLVMGetParam(fn, 1), emit_i64(e, i), ""));
+        LLVMValueRef at =
+            element_at(e, LLVMGetParam(fn, 0), LLVMBuildMul(e->b, LLVMGetParam(fn, 1), emit_i64(e, i), ""));
         LLVMSetAlignment(row[i] = LLVMBuildLoad2(e->b, vector, at, ""), 4);
     }
     transpose_rows(e, row, lanes);
     for (int i = 0; i < lanes; i++) {
-        LLVMValueRef at = element_at(e, LLVMGetParam(fn, 2), LLVMBuildMul(e->b, LLVMGetParam(fn, 3), emit_i64(e, i), ""));
+        LLVMValueRef at =
+            element_at(e, LLVMGetParam(fn, 2), LLVMBuildMul(e->b, LLVMGetParam(fn, 3), emit_i64(e, i), ""));
         LLVMSetAlignment(LLVMBuildStore(e->b, row[i], at), 4);
     }
     LLVMBuildRetVoid(e->b);

@@ -8,7 +8,8 @@ LLVMValueRef nest_alloca(KernelEmit *ke, LLVMTypeRef type, int64_t n) {
     const Emit *e = ke->e;
     LLVMBasicBlockRef here = LLVMGetInsertBlock(e->b);
     LLVMPositionBuilderAtEnd(e->b, ke->entry);
-    LLVMValueRef p = n == 1 ? LLVMBuildAlloca(e->b, type, "") : LLVMBuildAlloca(e->b, LLVMArrayType2(type, (uint64_t)n), "");
+    LLVMValueRef p =
+        n == 1 ? LLVMBuildAlloca(e->b, type, "") : LLVMBuildAlloca(e->b, LLVMArrayType2(type, (uint64_t)n), "");
     LLVMSetAlignment(p, 64);
     if (n > 1) ke->stack_bytes += n * (type == e->f64 ? 8 : type == e->i8 ? 1 : 4);
     if (here) LLVMPositionBuilderAtEnd(e->b, here);
@@ -58,10 +59,14 @@ int nest_order(const KernelEmit *ke, const TileType *axes, int n, const Sink *si
         const Inst *inst = sinks[i].inst;
         if (sinks[i].kind == SINK_KEEP && inst) /* defined here: its own operands */
             for (int o = 0; o < inst->n_in; o++) score_value(ke, inst->in[o], seen, s);
-        if (sinks[i].kind == SINK_KEEP && inst && inst->kind == TI_LOAD) score_access(ke, inst, 1, s);
-        else if (sinks[i].kind == SINK_KEEP || sinks[i].kind == SINK_PACK) score_value(ke, sinks[i].value, seen, s);
-        else for (int o = 0; inst && o < inst->n_in; o++) score_value(ke, inst->in[o], seen, s);
-        if (sinks[i].kind == SINK_KEEP || sinks[i].kind == SINK_DOT || sinks[i].kind == SINK_REDUCE) score_storage(ke, sinks[i].storage, 1, s);
+        if (sinks[i].kind == SINK_KEEP && inst && inst->kind == TI_LOAD)
+            score_access(ke, inst, 1, s);
+        else if (sinks[i].kind == SINK_KEEP || sinks[i].kind == SINK_PACK)
+            score_value(ke, sinks[i].value, seen, s);
+        else
+            for (int o = 0; inst && o < inst->n_in; o++) score_value(ke, inst->in[o], seen, s);
+        if (sinks[i].kind == SINK_KEEP || sinks[i].kind == SINK_DOT || sinks[i].kind == SINK_REDUCE)
+            score_storage(ke, sinks[i].storage, 1, s);
     }
     int count = 0;
     for (int i = 0; i < axes->n_axes; i++) {
@@ -115,7 +120,8 @@ static void fill(KernelEmit *ke, int storage, LLVMValueRef v) {
         return;
     }
     const int width = ke->v->vector;
-    LLVMBasicBlockRef pre = LLVMGetInsertBlock(e->b), body = emit_block(e, ke->fn, "fill"), after = emit_block(e, ke->fn, "filled");
+    LLVMBasicBlockRef pre = LLVMGetInsertBlock(e->b), body = emit_block(e, ke->fn, "fill"),
+                      after = emit_block(e, ke->fn, "filled");
     LLVMValueRef wide = emit_splat(e, v, width);
     LLVMBuildBr(e->b, body);
     LLVMPositionBuilderAtEnd(e->b, body);
@@ -222,7 +228,8 @@ static void reduce_in_memory(Nest *t, Sink *s) {
     s->computed = one_step(t, s, type == DT_BOOL ? emit_from_memory(e, type, old) : old);
 }
 
-/* ---- bodies ---------------------------------------------------------------------------------------------------------- */
+/* ---- bodies
+ * ---------------------------------------------------------------------------------------------------------- */
 static void compute(Nest *t, Sink *s) {
     switch (s->kind) {
     case SINK_STORE: s->computed = nest_value(t, s->inst->in[0]); break;
@@ -231,8 +238,10 @@ static void compute(Nest *t, Sink *s) {
     case SINK_READ: s->computed = nest_value(t, s->value); break;
     case SINK_REDUCE:
     case SINK_DOT:
-        if (s->in_register) reduce_in_register(t, s);
-        else reduce_in_memory(t, s);
+        if (s->in_register)
+            reduce_in_register(t, s);
+        else
+            reduce_in_memory(t, s);
         break;
     }
 }
@@ -282,7 +291,8 @@ static void body(Nest *t, int n, Sink *sinks) {
     }
 }
 
-/* ---- loops -------------------------------------------------------------------------------------------------------------- */
+/* ---- loops
+ * -------------------------------------------------------------------------------------------------------------- */
 /* Forgets what was evaluated in the innermost body. */
 static void forget_inner(Nest *t) {
     for (int v = 0; v < t->k->types.n; v++)
@@ -321,10 +331,13 @@ static bool constant(LLVMValueRef v, int64_t *c) {
 }
 
 /* An edge to `then` always: its phi counts on it, and LLVM removes what is never taken. */
-static void branch_if_less(const Emit *e, LLVMValueRef lo, LLVMValueRef hi, LLVMBasicBlockRef then, LLVMBasicBlockRef otherwise) {
+static void branch_if_less(const Emit *e, LLVMValueRef lo, LLVMValueRef hi, LLVMBasicBlockRef then,
+                           LLVMBasicBlockRef otherwise) {
     int64_t a, b;
-    if (constant(lo, &a) && constant(hi, &b) && a < b) LLVMBuildBr(e->b, then);
-    else LLVMBuildCondBr(e->b, LLVMBuildICmp(e->b, LLVMIntSLT, lo, hi, ""), then, otherwise);
+    if (constant(lo, &a) && constant(hi, &b) && a < b)
+        LLVMBuildBr(e->b, then);
+    else
+        LLVMBuildCondBr(e->b, LLVMBuildICmp(e->b, LLVMIntSLT, lo, hi, ""), then, otherwise);
 }
 
 static bool surely_not_less(LLVMValueRef lo, LLVMValueRef hi) {
@@ -332,7 +345,8 @@ static bool surely_not_less(LLVMValueRef lo, LLVMValueRef hi) {
     return constant(lo, &a) && constant(hi, &b) && a >= b;
 }
 
-static LLVMBasicBlockRef masked_rest(Nest *t, LLVMValueRef from, LLVMValueRef hi, int n, Sink *sinks, LLVMBasicBlockRef after) {
+static LLVMBasicBlockRef masked_rest(Nest *t, LLVMValueRef from, LLVMValueRef hi, int n, Sink *sinks,
+                                     LLVMBasicBlockRef after) {
     const Emit *e = t->e;
     LLVMBasicBlockRef rest = emit_block(e, t->ke->fn, "rest");
     LLVMPositionBuilderAtEnd(e->b, rest);
@@ -354,12 +368,14 @@ static LLVMBasicBlockRef innermost(Nest *t, int n, Sink *sinks) {
     const int d = t->n, width = t->width;
     LLVMValueRef lo = t->ke->lo[t->inner], hi = t->ke->hi[t->inner];
     nest_position(t, d - 1);
-    LLVMValueRef whole = LLVMBuildAnd(e->b, LLVMBuildSub(e->b, hi, lo, ""), emit_i64(e, -(int64_t)(width ? width : 1)), "");
+    LLVMValueRef whole =
+        LLVMBuildAnd(e->b, LLVMBuildSub(e->b, hi, lo, ""), emit_i64(e, -(int64_t)(width ? width : 1)), "");
     LLVMValueRef middle = LLVMBuildAdd(e->b, lo, whole, "");
     LLVMBasicBlockRef mid = emit_block(e, t->ke->fn, "mid"), after = emit_block(e, t->ke->fn, "after");
     LLVMBasicBlockRef main_loop = mid, rest = after;
     const bool may_fill = !width || t->k->axes.at[t->inner].step >= width;
-    if (may_fill && !surely_not_less(lo, middle)) main_loop = loop(t, d, t->tail[d - 1], lo, middle, width ? width : 1, n, sinks, mid);
+    if (may_fill && !surely_not_less(lo, middle))
+        main_loop = loop(t, d, t->tail[d - 1], lo, middle, width ? width : 1, n, sinks, mid);
     if (width && !surely_not_less(middle, hi)) {
         if (t->ke->masks) {
             rest = masked_rest(t, middle, hi, n, sinks, after);
@@ -370,8 +386,10 @@ static LLVMBasicBlockRef innermost(Nest *t, int n, Sink *sinks) {
         }
     }
     nest_position(t, d - 1);
-    if (may_fill) branch_if_less(e, lo, middle, main_loop, mid);
-    else LLVMBuildBr(e->b, mid);
+    if (may_fill)
+        branch_if_less(e, lo, middle, main_loop, mid);
+    else
+        LLVMBuildBr(e->b, mid);
     LLVMPositionBuilderAtEnd(e->b, mid);
     branch_if_less(e, middle, hi, rest, after);
     return after;
@@ -408,7 +426,11 @@ static int choose_width(const Nest *t, int n, const Sink *sinks) {
 
 void nest_emit(KernelEmit *ke, const TileType *axes, int n, Sink *sinks) {
     const Emit *e = ke->e;
-    Nest t = {.ke = ke, .e = e, .k = ke->k, .inner = -1, .memo = ARENA_ARRAY(ke->arena, LLVMValueRef, ke->k->types.n + 1),
+    Nest t = {.ke = ke,
+              .e = e,
+              .k = ke->k,
+              .inner = -1,
+              .memo = ARENA_ARRAY(ke->arena, LLVMValueRef, ke->k->types.n + 1),
               .pending = ARENA_ARRAY(ke->arena, bool, ke->k->types.n + 1)};
     t.n = nest_order(ke, axes, n, sinks, t.axis);
     if (t.n) {
@@ -420,7 +442,9 @@ void nest_emit(KernelEmit *ke, const TileType *axes, int n, Sink *sinks) {
     LLVMPositionBuilderAtEnd(e->b, ke->current);
     prepare(&t, n, sinks);
     t.tail[0] = ke->current;
-    if (t.n) ke->current = level(&t, 1, n, sinks);
-    else body(&t, n, sinks);
+    if (t.n)
+        ke->current = level(&t, 1, n, sinks);
+    else
+        body(&t, n, sinks);
     LLVMPositionBuilderAtEnd(e->b, ke->current);
 }

@@ -17,7 +17,7 @@ typedef struct KernelEmit {
     const Kernel *k;
     Values *v;
     Arena *arena;
-    bool masks;  /* masked vector accesses are cheap */
+    bool masks; /* masked vector accesses are cheap */
     LLVMValueRef fn;
     LLVMBasicBlockRef entry;   /* allocations only; open until the function is finished */
     LLVMBasicBlockRef current; /* where code is appended */
@@ -48,7 +48,7 @@ typedef struct Sink {
     LLVMValueRef read;               /* out */
     /* while the nest is emitted */
     bool in_register;
-    int depth;                                  /* of the result's innermost axis */
+    int depth; /* of the result's innermost axis */
     LLVMValueRef acc, acc_lane, place, computed;
 } Sink;
 

@@ -7,15 +7,15 @@ typedef struct Nest {
     KernelEmit *ke;
     const Emit *e;
     const Kernel *k;
-    int n, inner;                /* inner: the innermost axis, -1 if there is none */
+    int n, inner; /* inner: the innermost axis, -1 if there is none */
     int8_t axis[MAX_TILE_AXES];
     LLVMBasicBlockRef tail[MAX_TILE_AXES + 1]; /* code of each depth is appended here */
     LLVMValueRef lane[MAX_AXES], at[MAX_AXES]; /* i64 */
-    int width;                   /* lanes of the innermost body; 0: scalar */
-    LLVMValueRef mask;           /* valid lanes; NULL: all */
-    LLVMValueRef *memo;          /* by value */
-    bool *pending;               /* kept values that this nest defines: evaluated, not read back */
-    bool spread;                 /* the innermost index is a vector (a gather), of `bits` */
+    int width;                                 /* lanes of the innermost body; 0: scalar */
+    LLVMValueRef mask;                         /* valid lanes; NULL: all */
+    LLVMValueRef *memo;                        /* by value */
+    bool *pending;                             /* kept values that this nest defines: evaluated, not read back */
+    bool spread;                               /* the innermost index is a vector (a gather), of `bits` */
     int bits, depth;
 } Nest;
 

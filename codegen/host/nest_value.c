@@ -50,7 +50,12 @@ static LLVMValueRef source_value(void *user, int value) {
 }
 
 static IndexSource source(Nest *t) {
-    return (IndexSource){.user = t, .kernel = t->k, .bits = t->bits, .axis = source_axis, .extent = source_extent, .value = source_value};
+    return (IndexSource){.user = t,
+                         .kernel = t->k,
+                         .bits = t->bits,
+                         .axis = source_axis,
+                         .extent = source_extent,
+                         .value = source_value};
 }
 
 static int atom_depth(const Nest *t, const Atom *a) {
@@ -158,7 +163,8 @@ Place nest_pack_place(Nest *t, const Sink *s, const TileType *axes) {
 }
 
 /* ---- accesses --------------------------------------------------------------------------------------------------- */
-static LLVMValueRef masked(const Emit *e, const char *name, LLVMTypeRef data, LLVMValueRef pointer, int n, LLVMValueRef *args) {
+static LLVMValueRef masked(const Emit *e, const char *name, LLVMTypeRef data, LLVMValueRef pointer, int n,
+                           LLVMValueRef *args) {
     LLVMTypeRef types[2] = {data, LLVMTypeOf(pointer)};
     LLVMValueRef fn = LLVMGetIntrinsicDeclaration(e->module, LLVMLookupIntrinsicID(name, strlen(name)), types, 2);
     return emit_call(e, fn, n, args);
@@ -168,7 +174,9 @@ static unsigned natural_align(const Emit *e, LLVMTypeRef t) {
     return t == e->f64 ? 8 : t == e->i8 || t == e->i1 ? 1 : t == e->half || t == e->i16 ? 2 : 4;
 }
 
-static LLVMValueRef all_lanes(const Emit *e, int width) { return LLVMConstAllOnes(LLVMVectorType(e->i1, (unsigned)width)); }
+static LLVMValueRef all_lanes(const Emit *e, int width) {
+    return LLVMConstAllOnes(LLVMVectorType(e->i1, (unsigned)width));
+}
 
 LLVMValueRef nest_read(Nest *t, Place p, LLVMTypeRef element, LLVMValueRef mask) {
     const Emit *e = t->e;
@@ -200,10 +208,12 @@ void nest_write(Nest *t, Place p, LLVMValueRef v, LLVMValueRef mask) {
     LLVMValueRef m = mask ? emit_splat(e, mask, width) : all_lanes(e, width);
     v = emit_splat(e, v, width);
     LLVMValueRef args[4] = {v, p.pointer, LLVMConstInt(e->i32, align, false), m};
-    masked(e, p.vector && !p.contiguous ? "llvm.masked.scatter" : "llvm.masked.store", LLVMTypeOf(v), p.pointer, 4, args);
+    masked(e, p.vector && !p.contiguous ? "llvm.masked.scatter" : "llvm.masked.store", LLVMTypeOf(v), p.pointer, 4,
+           args);
 }
 
-/* ---- values --------------------------------------------------------------------------------------------------------- */
+/* ---- values ---------------------------------------------------------------------------------------------------------
+ */
 static LLVMValueRef both_masks(Nest *t, LLVMValueRef x, LLVMValueRef y) {
     if (!x || !y) return x ? x : y;
     LLVMValueRef v[2] = {x, y};

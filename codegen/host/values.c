@@ -48,7 +48,8 @@ TileType sink_axes(const Kernel *k, const Inst *i) {
 
 /* Evaluated in the nest of its consumers, unless kept. */
 static bool may_inline(const Inst *i) {
-    return i->kind == TI_CONST || i->kind == TI_FULL || i->kind == TI_INDEX || i->kind == TI_LOAD || i->kind == TI_ELEMENT;
+    return i->kind == TI_CONST || i->kind == TI_FULL || i->kind == TI_INDEX || i->kind == TI_LOAD ||
+           i->kind == TI_ELEMENT;
 }
 
 bool is_sink(const Values *v, const Inst *i) { return !may_inline(i) || v->value[i->result].kept; }
@@ -172,7 +173,8 @@ static void find_reads(Values *v) {
     }
 }
 
-/* ---- memory ------------------------------------------------------------------------------------------------------- */
+/* ---- memory -------------------------------------------------------------------------------------------------------
+ */
 static bool may_overlap(const Kernel *k, int a, int b) {
     return a == b || (k->buffers.at[a].in_place && k->buffers.at[b].in_place);
 }
@@ -190,7 +192,9 @@ static bool load_conflicts(const Values *v, int reader, int store) {
     const Inst *s = v->at.at[store].inst;
     for (int x = 0; x < v->k->types.n; x++) {
         const Inst *l = v->value[x].def;
-        if (!bit_get(v->at.at[reader].reads, x) || !l || l->kind != TI_LOAD || (v->value[x].kept && reader != v->value[x].pos)) continue;
+        if (!bit_get(v->at.at[reader].reads, x) || !l || l->kind != TI_LOAD ||
+            (v->value[x].kept && reader != v->value[x].pos))
+            continue;
         if (!may_overlap(v->k, l->buffer, s->buffer)) continue;
         if (v->value[x].pos > store || !same_place(v->k, l, s)) return true;
     }
@@ -251,7 +255,8 @@ static bool overwritten(const Values *v, int x) {
     return false;
 }
 
-/* ---- cost ------------------------------------------------------------------------------------------------------------ */
+/* ---- cost
+ * ------------------------------------------------------------------------------------------------------------ */
 static double own_cost(const Kernel *k, const Inst *i) {
     switch (i->kind) {
     case TI_ELEMENT: break;
@@ -310,19 +315,23 @@ static int evaluations(const Values *v, int x) {
         if (u->group < 0 || u->group != last_group) n++;
         last_group = u->group;
         if (use_end(v, p, v->value[x].loop) != p) n++;
-        if (own.n_axes && (u->inst->kind == TI_STORE || u->inst->result >= 0) && sink_axes(v->k, u->inst).n_axes > own.n_axes) n++;
+        if (own.n_axes && (u->inst->kind == TI_STORE || u->inst->result >= 0) &&
+            sink_axes(v->k, u->inst).n_axes > own.n_axes)
+            n++;
     }
     return n;
 }
 
-/* ---- storage ------------------------------------------------------------------------------------------------------------ */
+/* ---- storage
+ * ------------------------------------------------------------------------------------------------------------ */
 static void count_votes(Values *v) {
     for (int p = 0; p < v->at.n; p++) {
         const Inst *i = v->at.at[p].inst;
         if (i->kind != TI_LOAD && i->kind != TI_STORE) continue;
         for (int x = 0; x < v->k->axes.n; x++) {
             int64_t coef;
-            if (!axis_trivial(v->k, x) && access_affine(v->k, i, x, &coef) && coef == 1) v->votes[x] += i->kind == TI_STORE ? 8 : 1;
+            if (!axis_trivial(v->k, x) && access_affine(v->k, i, x, &coef) && coef == 1)
+                v->votes[x] += i->kind == TI_STORE ? 8 : 1;
         }
     }
 }
@@ -368,7 +377,9 @@ static Storage make_storage(const Values *v, const TileType *type, const Inst *d
     return s;
 }
 
-static int64_t storage_bytes(const Storage *s) { return s->elements * dtype_bytes(s->dtype == DT_F64 ? DT_F64 : DT_F32); }
+static int64_t storage_bytes(const Storage *s) {
+    return s->elements * dtype_bytes(s->dtype == DT_F64 ? DT_F64 : DT_F32);
+}
 
 static void keep(Values *v, int x) {
     if (v->value[x].kept) return;
@@ -380,7 +391,8 @@ static void keep(Values *v, int x) {
     v->stack_bytes += storage_bytes(&s);
 }
 
-/* ---- sharing -------------------------------------------------------------------------------------------------------------- */
+/* ---- sharing
+ * -------------------------------------------------------------------------------------------------------------- */
 static void unite(Values *v, int older, int newer) {
     int from = v->value[newer].storage, to = v->value[older].storage;
     if (from == to) return;
@@ -435,7 +447,8 @@ static void share(Values *v) {
     }
 }
 
-/* ---- the plan ------------------------------------------------------------------------------------------------------------------ */
+/* ---- the plan
+ * ------------------------------------------------------------------------------------------------------------------ */
 static void keep_required(Values *v) {
     for (int p = 0; p < v->at.n; p++) {
         const Inst *i = v->at.at[p].inst;

@@ -25,15 +25,15 @@ enum { STACK_BYTES = 256 << 10, KEEP_COST = 8 };
 
 typedef struct Storage {
     DType dtype;
-    int n;                       /* non-trivial axes, outermost first */
+    int n; /* non-trivial axes, outermost first */
     int8_t axis[MAX_TILE_AXES];
     int64_t stride[MAX_TILE_AXES], elements; /* the innermost is padded to whole vectors */
-    int n_columns;               /* dot result: how many trailing axes are columns; 0: not a dot's */
+    int n_columns;                           /* dot result: how many trailing axes are columns; 0: not a dot's */
 } Storage;
 
 typedef struct ValueInfo {
     const Inst *def;
-    int pos, loop;  /* of the definition: position, and that of the innermost FOR around it (-1: none) */
+    int pos, loop; /* of the definition: position, and that of the innermost FOR around it (-1: none) */
     bool kept;
     int storage;    /* kept: index into Values.storage */
     uint64_t *uses; /* positions of the sinks that evaluate it, one bit each */
@@ -50,7 +50,7 @@ typedef struct InstInfo {
 typedef struct Values {
     Arena *arena;
     const Kernel *k;
-    int vector; /* f32 lanes of a machine vector */
+    int vector;       /* f32 lanes of a machine vector */
     VEC(InstInfo) at; /* in program order, bodies in place */
     ValueInfo *value;
     VEC(Storage) storage;
@@ -62,7 +62,8 @@ void values_plan(Values *v, Arena *a, const Kernel *k, int vector);
 
 bool axis_trivial(const Kernel *k, int axis);
 bool type_has(const TileType *t, int axis);
-/* Axes of the nest that evaluates sink `i` (STORE: those of value, mask and place; others: of the operand or result). */
+/* Axes of the nest that evaluates sink `i` (STORE: those of value, mask and place; others: of the operand or result).
+ */
 TileType sink_axes(const Kernel *k, const Inst *i);
 bool is_sink(const Values *v, const Inst *i);
 /* Element offset of an access = coef * axis + rest; false if the axis occurs elsewhere. */

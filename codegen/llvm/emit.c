@@ -110,9 +110,9 @@ void emit_fn_attribute(const Emit *e, LLVMValueRef fn, const char *name) {
 }
 
 void emit_fn_text_attribute(const Emit *e, LLVMValueRef fn, const char *name, const char *value) {
-    LLVMAddAttributeAtIndex(fn, (LLVMAttributeIndex)LLVMAttributeFunctionIndex,
-                            LLVMCreateStringAttribute(e->context, name, (unsigned)strlen(name), value,
-                                                      (unsigned)strlen(value)));
+    LLVMAddAttributeAtIndex(
+        fn, (LLVMAttributeIndex)LLVMAttributeFunctionIndex,
+        LLVMCreateStringAttribute(e->context, name, (unsigned)strlen(name), value, (unsigned)strlen(value)));
 }
 
 void emit_param_attribute(const Emit *e, LLVMValueRef fn, int param, const char *name, uint64_t value) {

@@ -26,10 +26,10 @@ void emit_init(Emit *e, const char *module_name);
 void emit_free(Emit *e); /* the module too, unless *e no longer owns it (module == NULL) */
 
 /* ---- types ------------------------------------------------------------------------------------------ */
-LLVMTypeRef emit_type(const Emit *e, DType t);        /* of one element in a register */
-LLVMTypeRef emit_memory_type(const Emit *e, DType t); /* of one element in memory */
+LLVMTypeRef emit_type(const Emit *e, DType t);                /* of one element in a register */
+LLVMTypeRef emit_memory_type(const Emit *e, DType t);         /* of one element in memory */
 LLVMTypeRef emit_vector_type(LLVMTypeRef element, int width); /* width 0: the element itself */
-int emit_width(LLVMValueRef v);                       /* lanes of a vector, 0 for a scalar */
+int emit_width(LLVMValueRef v);                               /* lanes of a vector, 0 for a scalar */
 LLVMValueRef emit_const(const Emit *e, DType t, double value);
 LLVMValueRef emit_i64(const Emit *e, int64_t value);
 LLVMValueRef emit_splat(const Emit *e, LLVMValueRef v, int width); /* unchanged if v is a vector or width is 0 */

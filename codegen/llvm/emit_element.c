@@ -11,7 +11,9 @@ static LLVMValueRef with_flags(LLVMValueRef v, LLVMFastMathFlags flags) {
 
 static LLVMValueRef contract(LLVMValueRef v) { return with_flags(v, LLVMFastMathAllowContract); }
 
-static LLVMTypeRef like(const Emit *e, DType t, LLVMValueRef v) { return emit_vector_type(emit_type(e, t), emit_width(v)); }
+static LLVMTypeRef like(const Emit *e, DType t, LLVMValueRef v) {
+    return emit_vector_type(emit_type(e, t), emit_width(v));
+}
 
 static LLVMValueRef constant_like(const Emit *e, DType t, double value, LLVMValueRef v) {
     return emit_splat(e, emit_const(e, t, value), emit_width(v));
@@ -94,7 +96,8 @@ static LLVMValueRef floored(const Emit *e, bool quotient, LLVMValueRef a, LLVMVa
 /* x^n modulo 2^32 by squaring, 32 steps; a negative exponent truncates 1 / x^-n. */
 static LLVMValueRef int_pow(const Emit *e, LLVMValueRef x, LLVMValueRef n) {
     LLVMBuilderRef b = e->b;
-    LLVMValueRef zero = LLVMConstNull(LLVMTypeOf(x)), one = constant_like(e, DT_I32, 1, x), minus = constant_like(e, DT_I32, -1, x);
+    LLVMValueRef zero = LLVMConstNull(LLVMTypeOf(x)), one = constant_like(e, DT_I32, 1, x),
+                 minus = constant_like(e, DT_I32, -1, x);
     LLVMValueRef result = one, square = x, rest = n;
     for (int i = 0; i < 31; i++) {
         LLVMValueRef bit = LLVMBuildICmp(b, LLVMIntNE, LLVMBuildAnd(b, rest, one, ""), zero, "");
@@ -103,7 +106,8 @@ static LLVMValueRef int_pow(const Emit *e, LLVMValueRef x, LLVMValueRef n) {
         rest = LLVMBuildLShr(b, rest, one, "");
     }
     LLVMValueRef odd = LLVMBuildICmp(b, LLVMIntNE, LLVMBuildAnd(b, n, one, ""), zero, "");
-    LLVMValueRef unit = LLVMBuildSelect(b, LLVMBuildICmp(b, LLVMIntEQ, x, minus, ""), LLVMBuildSelect(b, odd, minus, one, ""), zero, "");
+    LLVMValueRef unit = LLVMBuildSelect(b, LLVMBuildICmp(b, LLVMIntEQ, x, minus, ""),
+                                        LLVMBuildSelect(b, odd, minus, one, ""), zero, "");
     unit = LLVMBuildSelect(b, LLVMBuildICmp(b, LLVMIntEQ, x, one, ""), one, unit, "");
     return LLVMBuildSelect(b, LLVMBuildICmp(b, LLVMIntSLT, n, zero, ""), unit, result, "");
 }
@@ -124,7 +128,8 @@ static LLVMValueRef int_element(const Emit *e, Op op, LLVMValueRef *v) {
         return LLVMBuildSelect(b, negative, LLVMBuildNeg(b, v[0], ""), v[0], "");
     }
     case OP_SIGN:
-        return sign_of(e, DT_I32, v[0], LLVMBuildICmp(b, LLVMIntSGT, v[0], zero, ""), LLVMBuildICmp(b, LLVMIntSLT, v[0], zero, ""));
+        return sign_of(e, DT_I32, v[0], LLVMBuildICmp(b, LLVMIntSGT, v[0], zero, ""),
+                       LLVMBuildICmp(b, LLVMIntSLT, v[0], zero, ""));
     case OP_ADD: return LLVMBuildAdd(b, v[0], v[1], "");
     case OP_SUB: return LLVMBuildSub(b, v[0], v[1], "");
     case OP_MUL: return LLVMBuildMul(b, v[0], v[1], "");
@@ -194,7 +199,7 @@ static LLVMValueRef transcendental(const Emit *e, Op op, DType t, int n, LLVMVal
 
 /* The first on ties, NaN if either is NaN. */
 static LLVMValueRef float_extreme(const Emit *e, LLVMRealPredicate wins, LLVMValueRef a, LLVMValueRef b) {
-    LLVMValueRef first = LLVMBuildFCmp(e->b, wins, a, b, "");       /* b not NaN and a wins, or a is NaN (unordered) */
+    LLVMValueRef first = LLVMBuildFCmp(e->b, wins, a, b, ""); /* b not NaN and a wins, or a is NaN (unordered) */
     LLVMValueRef b_nan = LLVMBuildFCmp(e->b, LLVMRealUNO, b, b, "");
     return LLVMBuildSelect(e->b, b_nan, b, LLVMBuildSelect(e->b, first, a, b, ""), "");
 }
@@ -206,7 +211,8 @@ static LLVMValueRef float_element(const Emit *e, Op op, DType t, int n, LLVMValu
     case OP_ABS: return emit_intrinsic(e, "llvm.fabs", 1, v);
     case OP_SIGN: {
         LLVMValueRef zero = LLVMConstNull(LLVMTypeOf(v[0]));
-        return sign_of(e, t, v[0], LLVMBuildFCmp(b, LLVMRealOGT, v[0], zero, ""), LLVMBuildFCmp(b, LLVMRealOLT, v[0], zero, ""));
+        return sign_of(e, t, v[0], LLVMBuildFCmp(b, LLVMRealOGT, v[0], zero, ""),
+                       LLVMBuildFCmp(b, LLVMRealOLT, v[0], zero, ""));
     }
     case OP_FLOOR: return emit_intrinsic(e, "llvm.floor", 1, v);
     case OP_CEIL: return emit_intrinsic(e, "llvm.ceil", 1, v);
@@ -231,9 +237,12 @@ static LLVMValueRef compare(const Emit *e, Op op, DType t, LLVMValueRef a, LLVMV
         LLVMRealPredicate real;
         LLVMIntPredicate sint, uint;
     } predicate[] = {
-        [OP_EQ - OP_EQ] = {LLVMRealOEQ, LLVMIntEQ, LLVMIntEQ},    [OP_NE - OP_EQ] = {LLVMRealUNE, LLVMIntNE, LLVMIntNE},
-        [OP_LT - OP_EQ] = {LLVMRealOLT, LLVMIntSLT, LLVMIntULT},  [OP_LE - OP_EQ] = {LLVMRealOLE, LLVMIntSLE, LLVMIntULE},
-        [OP_GT - OP_EQ] = {LLVMRealOGT, LLVMIntSGT, LLVMIntUGT},  [OP_GE - OP_EQ] = {LLVMRealOGE, LLVMIntSGE, LLVMIntUGE},
+        [OP_EQ - OP_EQ] = {LLVMRealOEQ, LLVMIntEQ, LLVMIntEQ},
+        [OP_NE - OP_EQ] = {LLVMRealUNE, LLVMIntNE, LLVMIntNE},
+        [OP_LT - OP_EQ] = {LLVMRealOLT, LLVMIntSLT, LLVMIntULT},
+        [OP_LE - OP_EQ] = {LLVMRealOLE, LLVMIntSLE, LLVMIntULE},
+        [OP_GT - OP_EQ] = {LLVMRealOGT, LLVMIntSGT, LLVMIntUGT},
+        [OP_GE - OP_EQ] = {LLVMRealOGE, LLVMIntSGE, LLVMIntUGE},
     };
     const int i = op - OP_EQ;
     if (dtype_is_float(t)) return LLVMBuildFCmp(e->b, predicate[i].real, a, b, "");
@@ -289,7 +298,8 @@ LLVMValueRef emit_element(const Emit *e, Op op, DType result, DType operand, int
     }
 }
 
-/* ---- reductions ----------------------------------------------------------------------------------------------------- */
+/* ---- reductions -----------------------------------------------------------------------------------------------------
+ */
 LLVMValueRef emit_identity(const Emit *e, Op op, DType t) {
     const bool real = dtype_is_float(t);
     switch (op) {

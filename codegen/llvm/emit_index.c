@@ -13,8 +13,10 @@ static LLVMValueRef convert(const Emit *e, LLVMValueRef v, LLVMTypeRef type, int
 }
 
 static void match(const Emit *e, LLVMValueRef *x, LLVMValueRef *y) {
-    if (emit_width(*x)) *y = convert(e, *y, element_of(*x), emit_width(*x));
-    else if (emit_width(*y)) *x = convert(e, *x, element_of(*y), emit_width(*y));
+    if (emit_width(*x))
+        *y = convert(e, *y, element_of(*x), emit_width(*x));
+    else if (emit_width(*y))
+        *x = convert(e, *x, element_of(*y), emit_width(*y));
 }
 
 LLVMValueRef emit_int_add(const Emit *e, LLVMValueRef x, LLVMValueRef y) {
@@ -32,7 +34,8 @@ LLVMValueRef emit_int_scale(const Emit *e, LLVMValueRef x, int64_t c) {
 static LLVMValueRef floored(const Emit *e, bool quotient, LLVMValueRef n, LLVMValueRef d) {
     LLVMValueRef r = LLVMBuildSRem(e->b, n, d, "");
     LLVMValueRef negative = LLVMBuildICmp(e->b, LLVMIntSLT, r, LLVMConstNull(LLVMTypeOf(r)), "");
-    if (!quotient) return LLVMBuildAdd(e->b, r, LLVMBuildSelect(e->b, negative, d, LLVMConstNull(LLVMTypeOf(r)), ""), "");
+    if (!quotient)
+        return LLVMBuildAdd(e->b, r, LLVMBuildSelect(e->b, negative, d, LLVMConstNull(LLVMTypeOf(r)), ""), "");
     LLVMValueRef q = LLVMBuildSDiv(e->b, n, d, "");
     return LLVMBuildAdd(e->b, q, LLVMBuildSExt(e->b, negative, LLVMTypeOf(q), ""), "");
 }
@@ -51,7 +54,9 @@ static LLVMValueRef divide(const Emit *e, const IndexSource *s, const Atom *a) {
         n = LLVMBuildIntCast2(e->b, n, narrow, true, "");
         d = LLVMBuildIntCast2(e->b, d, narrow, true, "");
     }
-    LLVMValueRef v = !natural ? floored(e, quotient, n, d) : quotient ? LLVMBuildUDiv(e->b, n, d, "") : LLVMBuildURem(e->b, n, d, "");
+    LLVMValueRef v = !natural   ? floored(e, quotient, n, d)
+                     : quotient ? LLVMBuildUDiv(e->b, n, d, "")
+                                : LLVMBuildURem(e->b, n, d, "");
     return LLVMBuildIntCast2(e->b, v, type, true, "");
 }
 

@@ -36,7 +36,8 @@ LLVMTargetMachineRef machine_new(const char *triple, const char *cpu, const char
     } else {
         cpu = cpu ? cpu : native ? host_cpu : "";
         features = features ? features : native ? host_features : "";
-        m = LLVMCreateTargetMachine(target, triple, cpu, features, LLVMCodeGenLevelDefault, LLVMRelocPIC, LLVMCodeModelDefault);
+        m = LLVMCreateTargetMachine(target, triple, cpu, features, LLVMCodeGenLevelDefault, LLVMRelocPIC,
+                                    LLVMCodeModelDefault);
         if (!m) *error = strdup("LLVM has no such machine");
     }
     LLVMDisposeMessage(own_triple);
@@ -83,7 +84,8 @@ bool machine_optimise(const Emit *e, LLVMTargetMachineRef m, const char *passes,
     return false;
 }
 
-bool machine_emit(const Emit *e, LLVMTargetMachineRef m, LLVMCodeGenFileType kind, void **bytes, size_t *n, char **error) {
+bool machine_emit(const Emit *e, LLVMTargetMachineRef m, LLVMCodeGenFileType kind, void **bytes, size_t *n,
+                  char **error) {
     LLVMMemoryBufferRef out = NULL;
     char *message = NULL;
     if (LLVMTargetMachineEmitToMemoryBuffer(m, e->module, kind, &message, &out)) {

@@ -12,7 +12,8 @@ void machine_prepare(const Emit *e, LLVMTargetMachineRef m);   /* triple and dat
 /* Verifies and optimises; false with *error (malloc'd).  `passes` in the syntax of LLVM's opt. */
 bool machine_optimise(const Emit *e, LLVMTargetMachineRef m, const char *passes, char **error);
 /* Object code or assembly; *bytes is malloc'd and also ends with a zero byte. */
-bool machine_emit(const Emit *e, LLVMTargetMachineRef m, LLVMCodeGenFileType kind, void **bytes, size_t *n, char **error);
+bool machine_emit(const Emit *e, LLVMTargetMachineRef m, LLVMCodeGenFileType kind, void **bytes, size_t *n,
+                  char **error);
 char *machine_ir_text(const Emit *e); /* malloc'd */
 
 #endif

@@ -21,7 +21,7 @@ typedef struct fusec_host {
     const fusec_host_kernel *kernels; /* by manifest.kernels */
     fusec_memory memory;
     fusec_options options;
-    fusec_pool *pool;                 /* NULL: run in the caller's thread, or by options.parallel_for */
+    fusec_pool *pool;                           /* NULL: run in the caller's thread, or by options.parallel_for */
     uint32_t scalar[3 + FUSEC_HOST_MAX_HYPERS]; /* REGION_SCALAR: step, seed, accumulate, hypers */
 } fusec_host;
 
@@ -39,9 +39,10 @@ typedef struct fusec_host_call {
 /* options may be NULL: all cores, seed 0.  FUSEC_E_ARGUMENT: a NULL pointer; FUSEC_E_VERSION: another ABI;
  * FUSEC_E_UNSUPPORTED: more symbols or hypers than the limits above; FUSEC_E_MEMORY: no thread can be made.
  * Memory is checked by fusec_host_run, against the entry that runs. */
-fusec_status fusec_host_init(fusec_host *h, const fusec_manifest *m, const fusec_host_kernel *kernels, const fusec_memory *memory,
-                             const fusec_options *options);
-/* entry: FUSEC_INIT .. FUSEC_STEP, FUSEC_GRAD | FUSEC_ACCUMULATE.  Errors as fusec_check() gives them; nothing has run then. */
+fusec_status fusec_host_init(fusec_host *h, const fusec_manifest *m, const fusec_host_kernel *kernels,
+                             const fusec_memory *memory, const fusec_options *options);
+/* entry: FUSEC_INIT .. FUSEC_STEP, FUSEC_GRAD | FUSEC_ACCUMULATE.  Errors as fusec_check() gives them; nothing has run
+ * then. */
 fusec_status fusec_host_run(fusec_host *h, int entry, const fusec_host_call *call);
 void fusec_host_free(fusec_host *h); /* h may be all zero */
 

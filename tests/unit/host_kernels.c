@@ -59,7 +59,8 @@ static uint8_t *guarded(Arena *a, const void *data, int64_t bytes) {
 
 static void check_guards(const Kernel *k, int buffer, const uint8_t *p, int64_t bytes) {
     for (int i = 0; i < GUARD; i++)
-        if (p[-1 - i] != 0xa5 || p[bytes + i] != 0xa5) fail_msg("@%s writes outside %%%s", k->name, k->buffers.at[buffer].name);
+        if (p[-1 - i] != 0xa5 || p[bytes + i] != 0xa5)
+            fail_msg("@%s writes outside %%%s", k->name, k->buffers.at[buffer].name);
 }
 
 static double element(const Buffer *b, const void *data, int64_t i) {
@@ -78,7 +79,8 @@ static void compare(const Kernel *k, const Buffer *b, const void *got, const voi
         if (x == y || (isnan(x) && isnan(y))) continue;
         const double larger = fabs(y) > 4 ? fabs(y) : 4;
         const double tolerance = b->dtype == DT_F32 ? 2e-5 * larger : b->dtype == DT_F64 ? 1e-12 * larger : 0;
-        if (!(fabs(x - y) <= tolerance)) fail_msg("@%s (%s) %%%s[%d]: %.9g, not %.9g", k->name, how, b->name, (int)i, x, y);
+        if (!(fabs(x - y) <= tolerance))
+            fail_msg("@%s (%s) %%%s[%d]: %.9g, not %.9g", k->name, how, b->name, (int)i, x, y);
     }
 }
 
@@ -102,7 +104,8 @@ static HostJit *jit(Arena *a, Kernel *k, size_t machine) {
     return j;
 }
 
-static void run_on(Arena *a, Kernel *k, size_t machine, const int64_t *syms, void *const *start, const TileMemory *want) {
+static void run_on(Arena *a, Kernel *k, size_t machine, const int64_t *syms, void *const *start,
+                   const TileMemory *want) {
     HostJit *j = jit(a, k, machine);
     const int64_t programs = kernel_programs(k, syms);
     void *cut[2][MAX_BUFFERS];
@@ -113,7 +116,8 @@ static void run_on(Arena *a, Kernel *k, size_t machine, const int64_t *syms, voi
     }
     for (int i = 0; i < k->buffers.n; i++) {
         compare(k, &k->buffers.at[i], cut[0][i], want[i].data, machines[machine].name);
-        if (memcmp(cut[0][i], cut[1][i], (size_t)want[i].bytes) != 0) fail_msg("@%s: the cut of the grid shows", k->name);
+        if (memcmp(cut[0][i], cut[1][i], (size_t)want[i].bytes) != 0)
+            fail_msg("@%s: the cut of the grid shows", k->name);
         check_guards(k, i, cut[0][i], want[i].bytes);
     }
     host_jit_free(j);
@@ -141,7 +145,8 @@ static void check(const char *text) {
     Kernel *k = parse(a, text);
     for (int size = 0; size < (k->n_syms ? 3 : 1); size++) {
         int64_t syms[8] = {0};
-        for (int i = 0; i < k->n_syms; i++) syms[i] = size == 0 ? k->sym_bounds[i] : size == 1 ? (k->sym_bounds[i] + 1) / 2 : 1;
+        for (int i = 0; i < k->n_syms; i++)
+            syms[i] = size == 0 ? k->sym_bounds[i] : size == 1 ? (k->sym_bounds[i] + 1) / 2 : 1;
         run_everywhere(a, k, syms);
     }
     arena_free(a);
@@ -167,13 +172,30 @@ static void each_tile_golden_runs(void **state) {
     }
 }
 
-/* ---- every elementwise op ------------------------------------------------------------------------------------------ */
+/* ---- every elementwise op ------------------------------------------------------------------------------------------
+ */
 static bool takes(Op op, DType t) {
     switch (op) {
-    case OP_AND: case OP_OR: case OP_NOT: return t == DT_BOOL;
-    case OP_EQ: case OP_NE: case OP_LT: case OP_LE: case OP_GT: case OP_GE: case OP_ADD: case OP_SUB: case OP_MUL:
-    case OP_DIV: case OP_MOD: case OP_POW: case OP_MAX: case OP_MIN: case OP_NEG: case OP_ABS: case OP_SIGN:
-        return t != DT_BOOL;
+    case OP_AND:
+    case OP_OR:
+    case OP_NOT: return t == DT_BOOL;
+    case OP_EQ:
+    case OP_NE:
+    case OP_LT:
+    case OP_LE:
+    case OP_GT:
+    case OP_GE:
+    case OP_ADD:
+    case OP_SUB:
+    case OP_MUL:
+    case OP_DIV:
+    case OP_MOD:
+    case OP_POW:
+    case OP_MAX:
+    case OP_MIN:
+    case OP_NEG:
+    case OP_ABS:
+    case OP_SIGN: return t != DT_BOOL;
     default: return t == DT_F32 || t == DT_F64;
     }
 }
@@ -182,18 +204,21 @@ static bool takes(Op op, DType t) {
 static void add_op(Arena *a, Module *m, Op op, DType t) {
     const OpInfo *info = &op_info[op];
     const char *type = dtype_name(t), *result = info->type == TYPE_BOOL ? "bool" : type;
-    const bool positive = op == OP_LOG || op == OP_LOG1P || op == OP_SQRT || op == OP_RSQRT || (op == OP_POW && t != DT_I32);
-    char *text = arena_printf(a, "kernel @op_%s_%s(%%x: %s[37], %%y: %s[37], %%z: %s[37] out)\n  grid i in 0..37 step 24\n"
-                                 "  %%0 = load %%x[i] : %s[i:24]\n  %%1 = load %%y[i] : %s[i:24]\n",
+    const bool positive =
+        op == OP_LOG || op == OP_LOG1P || op == OP_SQRT || op == OP_RSQRT || (op == OP_POW && t != DT_I32);
+    char *text = arena_printf(a,
+                              "kernel @op_%s_%s(%%x: %s[37], %%y: %s[37], %%z: %s[37] out)\n  grid i in 0..37 step 24\n"
+                              "  %%0 = load %%x[i] : %s[i:24]\n  %%1 = load %%y[i] : %s[i:24]\n",
                               info->text, type, type, type, result, type, type);
     if (t == DT_I32)
-        text = arena_printf(a, "%s  %%4 = const 2 : i32\n  %%5 = sub %%0, %%4 : i32[i:24]\n  %%6 = sub %%1, %%4 : i32[i:24]\n", text);
+        text = arena_printf(
+            a, "%s  %%4 = const 2 : i32\n  %%5 = sub %%0, %%4 : i32[i:24]\n  %%6 = sub %%1, %%4 : i32[i:24]\n", text);
     if (positive) text = arena_printf(a, "%s  %%2 = abs %%0 : %s[i:24]\n", text, type);
     const bool steps = op == OP_MOD && t != DT_I32; /* by a constant that no quotient comes near an integer with */
     if (steps) text = arena_printf(a, "%s  %%7 = const 0.75 : %s\n", text, type);
     const char *x = t == DT_I32 ? "%5" : positive ? "%2" : "%0", *y = t == DT_I32 ? "%6" : steps ? "%7" : "%1";
-    text = arena_printf(a, "%s  %%3 = %s %s%s%s : %s[i:24]\n  store %%z[i], %%3\n", text, info->text, x, info->arity == 2 ? ", " : "",
-                        info->arity == 2 ? y : "", result);
+    text = arena_printf(a, "%s  %%3 = %s %s%s%s : %s[i:24]\n  store %%z[i], %%3\n", text, info->text, x,
+                        info->arity == 2 ? ", " : "", info->arity == 2 ? y : "", result);
     vec_push(a, m->kernels, parse(a, text));
 }
 
@@ -250,17 +275,19 @@ static void narrow_floats(void **state) {
     check("kernel @narrow(%x: f16[21], %b: bf16[21], %y: f16[21] out, %c: bf16[21] out)\n"
           "  grid i in 0..21 step 16\n"
           "  %0 = load %x[i] : f16[i:16]\n  %1 = load %b[i] : bf16[i:16]\n"
-          "  %2 = mul %0, %0 : f16[i:16]\n  store %y[i], %2\n  %3 = cast %0 : bf16[i:16]\n  %4 = add %1, %3 : bf16[i:16]\n"
+          "  %2 = mul %0, %0 : f16[i:16]\n  store %y[i], %2\n  %3 = cast %0 : bf16[i:16]\n  %4 = add %1, %3 : "
+          "bf16[i:16]\n"
           "  store %c[i], %4\n");
 }
 
 static void special_values(void **state) {
     (void)state;
     Arena *a = arena_new();
-    Kernel *k = parse(a, "kernel @extremes(%x: f32[5], %y: f32[5], %a: f32[5] out, %b: f32[5] out, %n: i32[5] out, %m: f32[] out)\n"
-                         "  span i in 0..5 step 5\n  %0 = load %x[i] : f32[i:5]\n  %1 = load %y[i] : f32[i:5]\n"
-                         "  %2 = max %0, %1 : f32[i:5]\n  store %a[i], %2\n  %3 = min %0, %1 : f32[i:5]\n  store %b[i], %3\n"
-                         "  %4 = cast %0 : i32[i:5]\n  store %n[i], %4\n  %5 = rmax %0 over i : f32\n  store %m[], %5\n");
+    Kernel *k = parse(
+        a, "kernel @extremes(%x: f32[5], %y: f32[5], %a: f32[5] out, %b: f32[5] out, %n: i32[5] out, %m: f32[] out)\n"
+           "  span i in 0..5 step 5\n  %0 = load %x[i] : f32[i:5]\n  %1 = load %y[i] : f32[i:5]\n"
+           "  %2 = max %0, %1 : f32[i:5]\n  store %a[i], %2\n  %3 = min %0, %1 : f32[i:5]\n  store %b[i], %3\n"
+           "  %4 = cast %0 : i32[i:5]\n  store %n[i], %4\n  %5 = rmax %0 over i : f32\n  store %m[], %5\n");
     const float x[5] = {NAN, 1, 3e9f, -INFINITY, -7.9f}, y[5] = {1, NAN, 2, -INFINITY, 0};
     for (size_t m = 0; m < sizeof machines / sizeof *machines; m++) {
         HostJit *j = jit(a, k, m);
@@ -286,16 +313,20 @@ static void philox_and_scalars(void **state) {
           "  store %y[i], %9\n");
 }
 
-/* ---- reductions ---------------------------------------------------------------------------------------------------------- */
+/* ---- reductions
+ * ---------------------------------------------------------------------------------------------------------- */
 static void reductions_in_every_direction(void **state) {
     (void)state;
-    check("kernel @reduce<B<=13>(%x: f32[B<=13,5,70], %r: f32[B<=13,5] out, %c: f32[5,70] out, %b: f32[70] out, %a: f32[B<=13] out, %t: f32[5] out)\n"
+    check("kernel @reduce<B<=13>(%x: f32[B<=13,5,70], %r: f32[B<=13,5] out, %c: f32[5,70] out, %b: f32[70] out, %a: "
+          "f32[B<=13] out, %t: f32[5] out)\n"
           "  span i in 0..B<=13 step 13\n  span j in 0..5 step 8\n  span k in 0..70 step 70\n"
           "  %0 = load %x[i, j, k] : f32[i:13,j:8,k:70]\n"
-          "  %1 = sum %0 over k : f32[i:13,j:8]\n  %2 = rmax %0 over i : f32[j:8,k:70]\n  %3 = rmin %0 over i, j : f32[k:70]\n"
+          "  %1 = sum %0 over k : f32[i:13,j:8]\n  %2 = rmax %0 over i : f32[j:8,k:70]\n  %3 = rmin %0 over i, j : "
+          "f32[k:70]\n"
           "  %4 = sum %0 over j, k : f32[i:13]\n  %5 = rmax %0 over i, k : f32[j:8]\n"
           "  store %r[i, j], %1\n  store %c[j, k], %2\n  store %b[k], %3\n  store %a[i], %4\n  store %t[j], %5\n");
-    check("kernel @products(%x: i32[11,3], %c: bool[11,3], %p: i32[3] out, %s: i32[] out, %any: bool[3] out, %all: bool[] out)\n"
+    check("kernel @products(%x: i32[11,3], %c: bool[11,3], %p: i32[3] out, %s: i32[] out, %any: bool[3] out, %all: "
+          "bool[] out)\n"
           "  span i in 0..11 step 11\n  span j in 0..3 step 3\n  %0 = load %x[i, j] : i32[i:11,j:3]\n"
           "  %1 = load %c[i, j] : bool[i:11,j:3]\n  %2 = prod %0 over i : i32[j:3]\n  %3 = sum %0 over i, j : i32\n"
           "  %4 = rmax %1 over i : bool[j:3]\n  %5 = rmin %1 over i, j : bool\n"
@@ -305,12 +336,15 @@ static void reductions_in_every_direction(void **state) {
 /* Spans without lanes: reductions give their identity, products their accumulator. */
 static void empty_spans(void **state) {
     (void)state;
-    check("kernel @empty<S<=9>(%x: f32[4,S-8<=1], %w: f32[S-8<=1,20], %y: f32[4] out, %z: f32[4,20] out, %q: f32[] out)\n"
-          "  span m in 0..4 step 4\n  span k in 0..S-8<=1 step 1\n  span n in 0..20 step 20\n  span e in 0..0 step 1\n"
-          "  %0 = load %x[m, k] : f32[m:4,k:1]\n  %1 = sum %0 over k : f32[m:4]\n  store %y[m], %1\n"
-          "  %2 = load %w[k, n] : f32[k:1,n:20]\n  %3 = full 3 : f32[m:4,n:20]\n  %4 = dot %0, %2, %3 over k : f32[m:4,n:20]\n"
-          "  store %z[m, n], %4\n  %5 = full 1 : f32[e:1]\n  %6 = sum %5 over e : f32\n  store %q[], %6\n");
-    check("kernel @nothing(%x: f32[3,0,4], %y: f32[3,4] out)\n  span a in 0..3 step 3\n  span b in 0..0 step 1\n  span c in 0..4 step 4\n"
+    check(
+        "kernel @empty<S<=9>(%x: f32[4,S-8<=1], %w: f32[S-8<=1,20], %y: f32[4] out, %z: f32[4,20] out, %q: f32[] out)\n"
+        "  span m in 0..4 step 4\n  span k in 0..S-8<=1 step 1\n  span n in 0..20 step 20\n  span e in 0..0 step 1\n"
+        "  %0 = load %x[m, k] : f32[m:4,k:1]\n  %1 = sum %0 over k : f32[m:4]\n  store %y[m], %1\n"
+        "  %2 = load %w[k, n] : f32[k:1,n:20]\n  %3 = full 3 : f32[m:4,n:20]\n  %4 = dot %0, %2, %3 over k : "
+        "f32[m:4,n:20]\n"
+        "  store %z[m, n], %4\n  %5 = full 1 : f32[e:1]\n  %6 = sum %5 over e : f32\n  store %q[], %6\n");
+    check("kernel @nothing(%x: f32[3,0,4], %y: f32[3,4] out)\n  span a in 0..3 step 3\n  span b in 0..0 step 1\n  span "
+          "c in 0..4 step 4\n"
           "  %0 = load %x[a, b, c] : f32[a:3,b:1,c:4]\n  %1 = rmax %0 over b : f32[a:3,c:4]\n  store %y[a, c], %1\n");
 }
 
@@ -319,7 +353,8 @@ static void layer_norm(void **state) {
     (void)state;
     check("kernel @norm(%x: f32[9,100], %g: f32[100], %y: f32[9,100] out, %s: f32[9] out)\n"
           "  grid m in 0..9 step 4\n  span n in 0..100 step 100\n"
-          "  %0 = load %x[m, n] : f32[m:4,n:100]\n  %1 = sum %0 over n : f32[m:4]\n  %2 = const 100 : f32\n  %3 = div %1, %2 : f32[m:4]\n"
+          "  %0 = load %x[m, n] : f32[m:4,n:100]\n  %1 = sum %0 over n : f32[m:4]\n  %2 = const 100 : f32\n  %3 = div "
+          "%1, %2 : f32[m:4]\n"
           "  %4 = sub %0, %3 : f32[m:4,n:100]\n  %5 = mul %4, %4 : f32[m:4,n:100]\n  %6 = sum %5 over n : f32[m:4]\n"
           "  %7 = div %6, %2 : f32[m:4]\n  %8 = rsqrt %7 : f32[m:4]\n  %9 = mul %4, %8 : f32[m:4,n:100]\n"
           "  %10 = load %g[n] : f32[n:100]\n  %11 = tanh %10 : f32[n:100]\n  %12 = mul %9, %11 : f32[m:4,n:100]\n"
@@ -336,27 +371,32 @@ static void online_softmax(void **state) {
           "    %6 = load %s[m, j] : f32[m:4,j:16]\n    %7 = rmax %6 over j : f32[m:4]\n    %8 = max %3, %7 : f32[m:4]\n"
           "    %9 = sub %3, %8 : f32[m:4]\n    %10 = exp %9 : f32[m:4]\n    %11 = sub %6, %8 : f32[m:4,j:16]\n"
           "    %12 = exp %11 : f32[m:4,j:16]\n    %13 = sum %12 over j : f32[m:4]\n    %14 = mul %4, %10 : f32[m:4]\n"
-          "    %15 = add %14, %13 : f32[m:4]\n    %16 = mul %5, %10 : f32[m:4,d:20]\n    %17 = load %v[j, d] : f32[j:16,d:20]\n"
+          "    %15 = add %14, %13 : f32[m:4]\n    %16 = mul %5, %10 : f32[m:4,d:20]\n    %17 = load %v[j, d] : "
+          "f32[j:16,d:20]\n"
           "    %18 = dot %12, %17, %16 over j : f32[m:4,d:20]\n    yield %8, %15, %18\n  }\n"
           "  %23 = div %22, %21 : f32[m:4,d:20]\n  store %o[m, d], %23\n");
 }
 
-/* ---- products ------------------------------------------------------------------------------------------------------------- */
+/* ---- products
+ * ------------------------------------------------------------------------------------------------------------- */
 /* x[M,K] or its transpose, w[K,N] or its transpose, the output plain or transposed: all ragged. */
 static void products_in_every_layout(void **state) {
     (void)state;
     for (int layout = 0; layout < 8; layout++) {
         Arena *a = arena_new();
         const bool tx = layout & 1, tw = layout & 2, ty = layout & 4;
-        check(arena_printf(a, "kernel @gemm<M<=45>(%%x: f32[%s], %%w: f32[%s], %%b: f32[50], %%y: f32[%s] out)\n"
-                              "  grid m in 0..M<=45 step 20\n  grid n in 0..50 step 36\n  loop k in 0..70 step 32\n"
-                              "  %%0 = full 0 : f32[m:20,n:36]\n  %%5 = for k carry %%1 = %%0 {\n"
-                              "    %%2 = load %%x[%s] : f32[m:20,k:32]\n    %%6 = const 0 : f32\n    %%7 = max %%2, %%6 : f32[m:20,k:32]\n"
-                              "    %%3 = load %%w[%s] : f32[n:36,k:32]\n"
-                              "    %%4 = dot %%7, %%3, %%1 over k : f32[m:20,n:36]\n    yield %%4\n  }\n"
-                              "  %%8 = load %%b[n] : f32[n:36]\n  %%9 = add %%5, %%8 : f32[m:20,n:36]\n  store %%y[%s], %%9\n",
-                           tx ? "70,M<=45" : "M<=45,70", tw ? "50,70" : "70,50", ty ? "50,M<=45" : "M<=45,50", tx ? "k, m" : "m, k",
-                           tw ? "n, k" : "k, n", ty ? "n, m" : "m, n"));
+        check(arena_printf(
+            a,
+            "kernel @gemm<M<=45>(%%x: f32[%s], %%w: f32[%s], %%b: f32[50], %%y: f32[%s] out)\n"
+            "  grid m in 0..M<=45 step 20\n  grid n in 0..50 step 36\n  loop k in 0..70 step 32\n"
+            "  %%0 = full 0 : f32[m:20,n:36]\n  %%5 = for k carry %%1 = %%0 {\n"
+            "    %%2 = load %%x[%s] : f32[m:20,k:32]\n    %%6 = const 0 : f32\n    %%7 = max %%2, %%6 : "
+            "f32[m:20,k:32]\n"
+            "    %%3 = load %%w[%s] : f32[n:36,k:32]\n"
+            "    %%4 = dot %%7, %%3, %%1 over k : f32[m:20,n:36]\n    yield %%4\n  }\n"
+            "  %%8 = load %%b[n] : f32[n:36]\n  %%9 = add %%5, %%8 : f32[m:20,n:36]\n  store %%y[%s], %%9\n",
+            tx ? "70,M<=45" : "M<=45,70", tw ? "50,70" : "70,50", ty ? "50,M<=45" : "M<=45,50", tx ? "k, m" : "m, k",
+            tw ? "n, k" : "k, n", ty ? "n, m" : "m, n"));
         arena_free(a);
     }
 }
@@ -368,11 +408,13 @@ static void products_of_many_axes(void **state) {
           "  span a in 0..3 step 3\n  span b in 0..5 step 5\n  span r in 0..4 step 4\n  span s in 0..6 step 6\n"
           "  span c in 0..3 step 3\n  span d in 0..7 step 7\n"
           "  %0 = load %x[a, b, r, s] : f32[a:3,b:5,r:4,s:6]\n  %1 = load %w[r, s, c, d] : f32[r:4,s:6,c:3,d:7]\n"
-          "  %2 = full 0 : f32[a:3,b:5,c:3,d:7]\n  %3 = dot %0, %1, %2 over r, s : f32[a:3,b:5,c:3,d:7]\n  store %y[a, b, c, d], %3\n");
+          "  %2 = full 0 : f32[a:3,b:5,c:3,d:7]\n  %3 = dot %0, %1, %2 over r, s : f32[a:3,b:5,c:3,d:7]\n  store %y[a, "
+          "b, c, d], %3\n");
     check("kernel @batch(%x: f32[3,9,8], %w: f32[3,8,17], %y: f32[3,9,17] out)\n"
           "  span b in 0..3 step 3\n  span m in 0..9 step 9\n  span k in 0..8 step 8\n  span n in 0..17 step 17\n"
           "  %0 = load %x[b, m, k] : f32[b:3,m:9,k:8]\n  %1 = load %w[b, k, n] : f32[b:3,k:8,n:17]\n"
-          "  %2 = full 1 : f32[b:3,m:9,n:17]\n  %3 = dot %0, %1, %2 over k : f32[b:3,m:9,n:17]\n  store %y[b, m, n], %3\n");
+          "  %2 = full 1 : f32[b:3,m:9,n:17]\n  %3 = dot %0, %1, %2 over k : f32[b:3,m:9,n:17]\n  store %y[b, m, n], "
+          "%3\n");
     check("kernel @long(%x: f32[40,700], %w: f32[700,40], %y: f32[40,40] out)\n"
           "  span m in 0..40 step 40\n  span k in 0..700 step 700\n  span n in 0..40 step 40\n"
           "  %0 = load %x[m, k] : f32[m:40,k:700]\n  %1 = load %w[k, n] : f32[k:700,n:40]\n"
@@ -392,18 +434,22 @@ static void accumulators_that_live_on(void **state) {
           "  %0 = load %x[m, k] : f32[m:8,k:8]\n  %1 = load %x[k, n] : f32[n:8,k:8]\n  %2 = full 1 : f32[m:8,n:8]\n"
           "  %3 = dot %0, %1, %2 over k : f32[m:8,n:8]\n"
           "  %10, %11 = for t carry %4 = %3, %5 = %3 {\n"
-          "    %6 = dot %0, %1, %4 over k : f32[m:8,n:8]\n    %7 = sub %6, %4 : f32[m:8,n:8]\n    %8 = add %5, %7 : f32[m:8,n:8]\n"
+          "    %6 = dot %0, %1, %4 over k : f32[m:8,n:8]\n    %7 = sub %6, %4 : f32[m:8,n:8]\n    %8 = add %5, %7 : "
+          "f32[m:8,n:8]\n"
           "    yield %8, %6\n  }\n  store %y[m, n], %10\n  %12 = add %11, %3 : f32[m:8,n:8]\n  store %z[m, n], %12\n");
 }
 
-/* ---- control and memory order ---------------------------------------------------------------------------------------------- */
+/* ---- control and memory order
+ * ---------------------------------------------------------------------------------------------- */
 /* Rotating carries: all are computed before any changes. */
 static void carries_change_together(void **state) {
     (void)state;
-    check("kernel @fibonacci(%x: f32[4], %y: f32[4] out, %z: f32[] out)\n  loop i in 0..7 step 1\n  span c in 0..4 step 4\n"
+    check("kernel @fibonacci(%x: f32[4], %y: f32[4] out, %z: f32[] out)\n  loop i in 0..7 step 1\n  span c in 0..4 "
+          "step 4\n"
           "  %0 = load %x[c] : f32[c:4]\n  %1 = full 1 : f32[c:4]\n  %2 = const 0 : f32\n"
           "  %10, %11, %12 = for i carry %3 = %0, %4 = %1, %5 = %2 {\n"
-          "    %6 = add %3, %4 : f32[c:4]\n    %7 = sum %3 over c : f32\n    %8 = add %5, %7 : f32\n    yield %4, %6, %8\n  }\n"
+          "    %6 = add %3, %4 : f32[c:4]\n    %7 = sum %3 over c : f32\n    %8 = add %5, %7 : f32\n    yield %4, %6, "
+          "%8\n  }\n"
           "  %13 = mul %10, %11 : f32[c:4]\n  store %y[c], %13\n  store %z[], %12\n");
 }
 
@@ -413,10 +459,12 @@ static void conditional_products(void **state) {
     check("kernel @causal(%q: f32[24,24], %v: f32[24,16], %y: f32[24,16] out)\n"
           "  grid m in 0..24 step 8\n  loop j in 0..24 step 8\n  span d in 0..16 step 16\n"
           "  %0 = full 0 : f32[m:8,d:16]\n  %9 = for j carry %1 = %0 {\n"
-          "    %20 = index m : i32[m:8]\n    %21 = rmax %20 over m : i32\n    %22 = index j : i32[j:8]\n    %23 = rmin %22 over j : i32\n"
+          "    %20 = index m : i32[m:8]\n    %21 = rmax %20 over m : i32\n    %22 = index j : i32[j:8]\n    %23 = rmin "
+          "%22 over j : i32\n"
           "    %2 = le %23, %21 : bool\n    %8 = if %2 init %1 {\n"
           "      %3 = load %v[j, d] : f32[j:8,d:16]\n      %4 = load %q[m, j] : f32[m:8,j:8]\n"
-          "      %5 = dot %4, %3, %1 over j : f32[m:8,d:16]\n      yield %5\n    }\n    yield %8\n  }\n  store %y[m, d], %9\n");
+          "      %5 = dot %4, %3, %1 over j : f32[m:8,d:16]\n      yield %5\n    }\n    yield %8\n  }\n  store %y[m, "
+          "d], %9\n");
 }
 
 /* The load comes before the store to the same memory, its use after. */
@@ -434,13 +482,16 @@ static void loads_stay_before_stores(void **state) {
 /* A small optimiser step, in place over three buffers. */
 static void adam_in_place(void **state) {
     (void)state;
-    check("kernel @adam(%w: f32[50] out, %m: f32[50] out, %v: f32[50] out, %g: f32[50], %rate: f32[])\n  grid i in 0..50 step 32\n"
-          "  %0 = load %w[i] : f32[i:32]\n  %1 = load %m[i] : f32[i:32]\n  %2 = load %v[i] : f32[i:32]\n  %3 = load %g[i] : f32[i:32]\n"
-          "  %4 = const 0.9 : f32\n  %5 = const 0.1 : f32\n  %6 = mul %1, %4 : f32[i:32]\n  %7 = mul %3, %5 : f32[i:32]\n"
-          "  %8 = add %6, %7 : f32[i:32]\n  store %m[i], %8\n  %9 = mul %3, %3 : f32[i:32]\n  %10 = abs %2 : f32[i:32]\n"
-          "  %11 = add %10, %9 : f32[i:32]\n  store %v[i], %11\n  %12 = sqrt %11 : f32[i:32]\n  %13 = const 0.01 : f32\n"
-          "  %14 = add %12, %13 : f32[i:32]\n  %15 = div %8, %14 : f32[i:32]\n  %16 = load %rate[] : f32\n"
-          "  %17 = mul %15, %16 : f32[i:32]\n  %18 = sub %0, %17 : f32[i:32]\n  store %w[i], %18\n");
+    check(
+        "kernel @adam(%w: f32[50] out, %m: f32[50] out, %v: f32[50] out, %g: f32[50], %rate: f32[])\n  grid i in 0..50 "
+        "step 32\n"
+        "  %0 = load %w[i] : f32[i:32]\n  %1 = load %m[i] : f32[i:32]\n  %2 = load %v[i] : f32[i:32]\n  %3 = load "
+        "%g[i] : f32[i:32]\n"
+        "  %4 = const 0.9 : f32\n  %5 = const 0.1 : f32\n  %6 = mul %1, %4 : f32[i:32]\n  %7 = mul %3, %5 : f32[i:32]\n"
+        "  %8 = add %6, %7 : f32[i:32]\n  store %m[i], %8\n  %9 = mul %3, %3 : f32[i:32]\n  %10 = abs %2 : f32[i:32]\n"
+        "  %11 = add %10, %9 : f32[i:32]\n  store %v[i], %11\n  %12 = sqrt %11 : f32[i:32]\n  %13 = const 0.01 : f32\n"
+        "  %14 = add %12, %13 : f32[i:32]\n  %15 = div %8, %14 : f32[i:32]\n  %16 = load %rate[] : f32\n"
+        "  %17 = mul %15, %16 : f32[i:32]\n  %18 = sub %0, %17 : f32[i:32]\n  store %w[i], %18\n");
 }
 
 /* Masked loads beside the edge, with another value; a transposed and a strided store. */
@@ -449,7 +500,8 @@ static void masks_strides_quotients(void **state) {
     check("kernel @shift(%x: f32[30], %y: f32[30] out)\n  grid i in 0..30 step 20\n"
           "  %0 = index i - 1 : i32[i:20]\n  %1 = const 0 : i32\n  %2 = ge %0, %1 : bool[i:20]\n"
           "  %3 = load %x[i - 1] where %2 else 7 : f32[i:20]\n  store %y[i], %3\n");
-    check("kernel @transpose(%x: f32[19,23], %y: f32[23,19] out, %z: f32[19,46] out)\n  grid i in 0..19 step 8\n  grid j in 0..23 step 16\n"
+    check("kernel @transpose(%x: f32[19,23], %y: f32[23,19] out, %z: f32[19,46] out)\n  grid i in 0..19 step 8\n  grid "
+          "j in 0..23 step 16\n"
           "  %0 = load %x[i, j] : f32[i:8,j:16]\n  store %y[j, i], %0\n  store %z[i, 2*j + 1], %0\n");
     check("kernel @flat(%x: f32[5,6], %y: f32[30] out)\n  grid i in 0..30 step 16\n"
           "  %0 = load %x[i / 6, i mod 6] : f32[i:16]\n  store %y[i], %0\n");
@@ -457,14 +509,23 @@ static void masks_strides_quotients(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(each_tile_golden_runs),     cmocka_unit_test(every_elementwise_op_runs),
-        cmocka_unit_test(casts_and_select),          cmocka_unit_test(narrow_floats),
-        cmocka_unit_test(special_values),            cmocka_unit_test(philox_and_scalars),
-        cmocka_unit_test(reductions_in_every_direction), cmocka_unit_test(empty_spans),               cmocka_unit_test(layer_norm),
-        cmocka_unit_test(online_softmax),            cmocka_unit_test(products_in_every_layout),
-        cmocka_unit_test(products_of_many_axes),     cmocka_unit_test(accumulators_that_live_on),
-        cmocka_unit_test(carries_change_together),   cmocka_unit_test(conditional_products),
-        cmocka_unit_test(loads_stay_before_stores),  cmocka_unit_test(adam_in_place),
+        cmocka_unit_test(each_tile_golden_runs),
+        cmocka_unit_test(every_elementwise_op_runs),
+        cmocka_unit_test(casts_and_select),
+        cmocka_unit_test(narrow_floats),
+        cmocka_unit_test(special_values),
+        cmocka_unit_test(philox_and_scalars),
+        cmocka_unit_test(reductions_in_every_direction),
+        cmocka_unit_test(empty_spans),
+        cmocka_unit_test(layer_norm),
+        cmocka_unit_test(online_softmax),
+        cmocka_unit_test(products_in_every_layout),
+        cmocka_unit_test(products_of_many_axes),
+        cmocka_unit_test(accumulators_that_live_on),
+        cmocka_unit_test(carries_change_together),
+        cmocka_unit_test(conditional_products),
+        cmocka_unit_test(loads_stay_before_stores),
+        cmocka_unit_test(adam_in_place),
         cmocka_unit_test(masks_strides_quotients),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -43,15 +43,24 @@ static bool run(Arena *a, const Module *m, Entry e, const ModuleMemory *mem, con
     if (!j) fail_msg("%s", message);
     RegionCopy params = block(m, mem->params, m->param_bytes), states = block(m, mem->states, m->state_bytes);
     RegionCopy grads = block(m, mem->grads, m->grad_bytes), arena = block(m, mem->arena, m->entry[e].arena_bytes);
-    const fusec_memory memory = {.params = params.data, .param_bytes = params.bytes, .states = states.data, .state_bytes = states.bytes,
-                                 .grads = grads.data, .grad_bytes = grads.bytes, .arena = arena.data, .arena_bytes = arena.bytes};
+    const fusec_memory memory = {.params = params.data,
+                                 .param_bytes = params.bytes,
+                                 .states = states.data,
+                                 .state_bytes = states.bytes,
+                                 .grads = grads.data,
+                                 .grad_bytes = grads.bytes,
+                                 .arena = arena.data,
+                                 .arena_bytes = arena.bytes};
     const fusec_options options = {.seed = (uint32_t)mem->scalars[SCALAR_SEED], .threads = 2};
     int32_t *extents = ARENA_ARRAY(a, int32_t, m->syms.n + 1);
     for (int i = 0; i < m->syms.n; i++) extents[i] = (int32_t)syms[i];
     fusec_host h;
     fusec_status s = fusec_host_init(&h, host_jit_manifest(j), host_jit_kernels(j), &memory, &options);
-    const fusec_host_call call = {.inputs = (const void *const *)mem->inputs, .outputs = mem->outputs, .syms = extents,
-                                  .hypers = (const float *)(mem->scalars + SCALAR_HYPER0), .step = mem->scalars[SCALAR_STEP]};
+    const fusec_host_call call = {.inputs = (const void *const *)mem->inputs,
+                                  .outputs = mem->outputs,
+                                  .syms = extents,
+                                  .hypers = (const float *)(mem->scalars + SCALAR_HYPER0),
+                                  .step = mem->scalars[SCALAR_STEP]};
     const bool accumulate = e == ENTRY_GRAD && mem->scalars[SCALAR_ACCUMULATE];
     if (s == FUSEC_OK) s = fusec_host_run(&h, (int)e | (accumulate ? FUSEC_ACCUMULATE : 0), &call);
     fusec_host_free(&h);

@@ -33,8 +33,10 @@ typedef struct Gen {
 } Gen;
 
 static void keep(Gen *g, int v) {
-    if (g->n < MAX_POOL) g->pool[g->n++] = v;
-    else g->pool[below(MAX_POOL)] = v;
+    if (g->n < MAX_POOL)
+        g->pool[g->n++] = v;
+    else
+        g->pool[below(MAX_POOL)] = v;
 }
 static int pick(Gen *g) { return g->pool[chance(50) ? g->n - 1 - below(g->n < 4 ? g->n : 4) : below(g->n)]; }
 static const TileType *type_of(const Gen *g, int v) { return &g->k->types.at[v]; }
@@ -81,7 +83,8 @@ static int buffer_over(Gen *g, const TileType *t, DType type, bool written, cons
 static TileType random_axes(Gen *g) {
     TileType t = {.dtype = DT_F32};
     for (int i = 0; i < g->n_axes; i++)
-        if ((i != g->loop_axis || g->open) && t.n_axes < 3 && chance(i == g->loop_axis ? 70 : 40)) t.axis[t.n_axes++] = (int8_t)i;
+        if ((i != g->loop_axis || g->open) && t.n_axes < 3 && chance(i == g->loop_axis ? 70 : 40))
+            t.axis[t.n_axes++] = (int8_t)i;
     return t;
 }
 
@@ -96,7 +99,8 @@ static int make_load(Gen *g, Builder *b) {
     const int buffer = buffer_over(g, &t, DT_F32, false, index);
     int mask = -1;
     if (t.n_axes && chance(20)) {
-        const int i = tile_index(b, index_axis(g->k, t.axis[below(t.n_axes)])), limit = tile_const(b, DT_I32, below(12));
+        const int i = tile_index(b, index_axis(g->k, t.axis[below(t.n_axes)])),
+                  limit = tile_const(b, DT_I32, below(12));
         mask = tile_element(b, OP_LT, DT_BOOL, 2, (int[]){i, limit});
     }
     return tile_load(b, buffer, index, mask, mask >= 0 ? 0.5 : 0);
@@ -105,7 +109,8 @@ static int make_load(Gen *g, Builder *b) {
 static int union_size(const Gen *g, int x, int y) { return tile_type_union(*type_of(g, x), *type_of(g, y)).n_axes; }
 
 static int make_element(Gen *g, Builder *b) {
-    static const Op unary[] = {OP_TANH, OP_NEG, OP_ABS, OP_SIN, OP_TANH}, binary[] = {OP_ADD, OP_SUB, OP_MAX, OP_MIN, OP_MUL};
+    static const Op unary[] = {OP_TANH, OP_NEG, OP_ABS, OP_SIN, OP_TANH},
+                    binary[] = {OP_ADD, OP_SUB, OP_MAX, OP_MIN, OP_MUL};
     int x = pick(g), y = pick(g);
     if (chance(30)) return tile_element(b, unary[below(5)], DT_F32, 1, &x);
     if (union_size(g, x, y) > 4) return -1;
@@ -135,8 +140,10 @@ static int make_dot(Gen *g, Builder *b) {
     int n = 0;
     TileType t = tile_type_union(*tx, *ty), r = {.dtype = DT_F32};
     for (int i = 0; i < t.n_axes; i++)
-        if (has(tx, t.axis[i]) && has(ty, t.axis[i]) && chance(80)) over[n++] = t.axis[i];
-        else r.axis[r.n_axes++] = t.axis[i];
+        if (has(tx, t.axis[i]) && has(ty, t.axis[i]) && chance(80))
+            over[n++] = t.axis[i];
+        else
+            r.axis[r.n_axes++] = t.axis[i];
     if (!n || t.n_axes > 4) return -1;
     int acc = tile_full(b, r, 0.25);
     for (int tries = 0; tries < 4; tries++) { /* an existing value as the accumulator */
@@ -151,7 +158,8 @@ static void make_store(Gen *g, Builder *b, int v) {
     const Index *index[MAX_RANK];
     TileType t = *type_of(g, v);
     for (int i = 0; i < g->n_axes; i++)
-        if (g->k->axes.at[i].kind == AXIS_GRID && !has(&t, i)) t = tile_type_union(t, (TileType){.dtype = DT_F32, .n_axes = 1, .axis = {(int8_t)i}});
+        if (g->k->axes.at[i].kind == AXIS_GRID && !has(&t, i))
+            t = tile_type_union(t, (TileType){.dtype = DT_F32, .n_axes = 1, .axis = {(int8_t)i}});
     const int buffer = buffer_over(g, &t, DT_F32, true, index);
     const bool before = chance(30), after = chance(30);
     if (before) keep(g, tile_load(b, buffer, index, -1, 0));
@@ -191,8 +199,10 @@ static void make_region(Gen *g, Builder *b, bool loop) {
     make_body(g, &inside, 3 + below(5));
     for (int i = 0; i < n; i++) yield[i] = next_carry(g, &inside, carry[i]);
     g->depth--;
-    if (loop) tile_for_end(&inside, region, yield, results);
-    else tile_if_end(&inside, region, yield, results);
+    if (loop)
+        tile_for_end(&inside, region, yield, results);
+    else
+        tile_if_end(&inside, region, yield, results);
     if (loop) g->open = false;
     g->n = before;
     for (int i = 0; i < n; i++) keep(g, results[i]);
@@ -202,12 +212,18 @@ static void make_body(Gen *g, Builder *b, int steps) {
     for (int i = 0; i < steps; i++) {
         const int what = below(100);
         int v = -1;
-        if (what < 25) v = make_load(g, b);
-        else if (what < 55) v = make_element(g, b);
-        else if (what < 67) v = make_reduce(g, b);
-        else if (what < 82) v = make_dot(g, b);
-        else if (what < 90 && g->depth < 3 && g->n < MAX_POOL - 20) make_region(g, b, !g->open);
-        else if (g->depth == 0) make_store(g, b, pick(g));
+        if (what < 25)
+            v = make_load(g, b);
+        else if (what < 55)
+            v = make_element(g, b);
+        else if (what < 67)
+            v = make_reduce(g, b);
+        else if (what < 82)
+            v = make_dot(g, b);
+        else if (what < 90 && g->depth < 3 && g->n < MAX_POOL - 20)
+            make_region(g, b, !g->open);
+        else if (g->depth == 0)
+            make_store(g, b, pick(g));
         if (v >= 0) keep(g, v);
     }
 }
@@ -251,8 +267,10 @@ static void compare(Arena *a, const Kernel *k, fusec_host_kernel code, const cha
         want[i].bytes = elements(b) * dtype_bytes(b->dtype);
         want[i].data = arena_alloc(a, (size_t)want[i].bytes + 1);
         for (int64_t e = 0; e < elements(b); e++)
-            if (b->dtype == DT_BOOL) ((uint8_t *)want[i].data)[e] = bits() & 1;
-            else ((float *)want[i].data)[e] = (float)below(4001) / 2000 - 1;
+            if (b->dtype == DT_BOOL)
+                ((uint8_t *)want[i].data)[e] = bits() & 1;
+            else
+                ((float *)want[i].data)[e] = (float)below(4001) / 2000 - 1;
         got[i] = arena_dup(a, want[i].data, (size_t)want[i].bytes + 1);
     }
     const char *error = NULL;
@@ -270,7 +288,8 @@ static void compare(Arena *a, const Kernel *k, fusec_host_kernel code, const cha
 }
 
 static void random_kernels(void **state) {
-    static const HostOptions machines[] = {{0}, {.cpu = "x86-64-v3", .features = ""}, {.cpu = "x86-64-v2", .features = ""}};
+    static const HostOptions machines[] = {
+        {0}, {.cpu = "x86-64-v3", .features = ""}, {.cpu = "x86-64-v2", .features = ""}};
     static const char *const names[] = {"native", "avx2", "sse4"};
     int dots = 0, loops = 0;
     (void)state;
@@ -286,7 +305,8 @@ static void random_kernels(void **state) {
                 fail_msg("%s", violation);
             }
             vec_push(a, m.kernels, k);
-            for (int n = 0; n < k->body.n; n++) dots += k->body.at[n]->kind == TI_DOT, loops += k->body.at[n]->kind == TI_FOR;
+            for (int n = 0; n < k->body.n; n++)
+                dots += k->body.at[n]->kind == TI_DOT, loops += k->body.at[n]->kind == TI_FOR;
         }
         const int which = first / BATCH % 3;
         char *error = NULL;

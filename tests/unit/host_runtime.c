@@ -36,17 +36,24 @@ static void add_kernel(Module *m, const char *text) {
 }
 
 static ModuleTensor tensor(Arena *a, const char *name, DType t, Shape s) {
-    return (ModuleTensor){.name = arena_strdup(a, name), .dtype = t, .shape = s, .bytes = shape_elements(s) * dtype_bytes(t)};
+    return (ModuleTensor){
+        .name = arena_strdup(a, name), .dtype = t, .shape = s, .bytes = shape_elements(s) * dtype_bytes(t)};
 }
 
 static void add_launch(Module *m, int entry, int kernel, uint64_t outputs, int n, const LaunchArg *args) {
-    const Launch l = {.kernel = kernel, .n_args = n, .args = arena_dup(m->arena, args, sizeof *args * (size_t)n), .outputs = outputs};
+    const Launch l = {
+        .kernel = kernel, .n_args = n, .args = arena_dup(m->arena, args, sizeof *args * (size_t)n), .outputs = outputs};
     m->entry[entry].present = true;
     vec_push(m->arena, m->entry[entry].launches, l);
 }
 
 static Module make_module(Arena *a) {
-    Module m = {.arena = a, .name = "toy", .source = "toy.dsl", .hash = 0x1234567890abcdef, .align = 64, .param_bytes = 4 * COLUMNS};
+    Module m = {.arena = a,
+                .name = "toy",
+                .source = "toy.dsl",
+                .hash = 0x1234567890abcdef,
+                .align = 64,
+                .param_bytes = 4 * COLUMNS};
     const Dim batch = {.bound = ROWS, .sym = 0, .scale = 1};
     const Shape xy = shape_make(2, (Dim[]){batch, dim_fixed(COLUMNS)});
     vec_push(a, m.syms, (SymDecl){"B", ROWS});
@@ -62,7 +69,8 @@ static Module make_module(Arena *a) {
     add_kernel(&m, update);
     add_kernel(&m, copy);
     const LaunchArg x = {REGION_INPUT, 0, 0}, w = {REGION_PARAM, 0, 0}, h = {REGION_SCALAR, 0, 4 * SCALAR_HYPER0};
-    const LaunchArg y = {REGION_OUTPUT, 0, 0}, scratch = {REGION_ARENA, 0, 64}, step = {REGION_SCALAR, 0, 4 * SCALAR_STEP};
+    const LaunchArg y = {REGION_OUTPUT, 0, 0}, scratch = {REGION_ARENA, 0, 64},
+                    step = {REGION_SCALAR, 0, 4 * SCALAR_STEP};
     add_launch(&m, ENTRY_INFER, 0, 1, 4, (LaunchArg[]){x, w, h, y});
     add_launch(&m, ENTRY_INFER, 2, 2, 2, (LaunchArg[]){{REGION_INPUT, 1, 0}, {REGION_OUTPUT, 1, 0}});
     m.entry[ENTRY_STEP].arena_bytes = 64 + 4 * ROWS * COLUMNS;
@@ -102,7 +110,8 @@ static int set_up(void **state) {
     t->inputs[1] = t->ids;
     t->outputs[0] = t->y;
     t->outputs[1] = t->n;
-    t->memory = (fusec_memory){.params = t->w, .param_bytes = 4 * COLUMNS, .arena = t->arena, .arena_bytes = bytes + 64};
+    t->memory =
+        (fusec_memory){.params = t->w, .param_bytes = 4 * COLUMNS, .arena = t->arena, .arena_bytes = bytes + 64};
     *state = t;
     return 0;
 }
@@ -157,10 +166,12 @@ static void forward_at_several_extents(void **state) {
     const float bias = 2;
     for (int e = 0; e < 3; e++) {
         for (int i = 0; i < ROWS * COLUMNS; i++) t->y[i] = -1;
-        const fusec_host_call call = {.inputs = t->inputs, .outputs = t->outputs, .syms = &extents[e], .hypers = e ? &bias : NULL};
+        const fusec_host_call call = {
+            .inputs = t->inputs, .outputs = t->outputs, .syms = &extents[e], .hypers = e ? &bias : NULL};
         assert_int_equal(fusec_host_run(&h, FUSEC_INFER, &call), FUSEC_OK);
         for (int i = 0; i < ROWS * COLUMNS; i++) {
-            const float want = i / COLUMNS < extents[e] ? (float)(i % 7) * (float)(i % COLUMNS % 5) + (e ? 2 : 0.5f) : -1;
+            const float want =
+                i / COLUMNS < extents[e] ? (float)(i % 7) * (float)(i % COLUMNS % 5) + (e ? 2 : 0.5f) : -1;
             if (t->y[i] != want) fail_msg("y[%d] = %g, not %g", i, t->y[i], want);
         }
         assert_int_equal(t->n[4], 8);
