@@ -131,7 +131,7 @@ static void read_symbol(Lexer *l) {
     }
 }
 
-void lexer_next(Lexer *l) {
+void graph_lexer_next(Lexer *l) {
     if (l->error) {
         l->token.kind = TOKEN_END;
         return;
@@ -157,7 +157,7 @@ void lexer_next(Lexer *l) {
 
 Lexer lexer_start(Arena *a, const char *text) {
     Lexer l = {.arena = a, .at = text, .line = 1, .col = 1};
-    lexer_next(&l);
+    graph_lexer_next(&l);
     return l;
 }
 
@@ -165,17 +165,17 @@ bool token_is(const Token *t, const char *word) {
     return t->kind == TOKEN_NAME && strlen(word) == (size_t)t->length && memcmp(t->text, word, (size_t)t->length) == 0;
 }
 
-bool lexer_is(const Lexer *l, int kind) { return l->token.kind == kind; }
+bool graph_lexer_is(const Lexer *l, int kind) { return l->token.kind == kind; }
 
 bool lexer_word(Lexer *l, const char *word) {
     if (!token_is(&l->token, word)) return false;
-    lexer_next(l);
+    graph_lexer_next(l);
     return true;
 }
 
 bool lexer_take(Lexer *l, int kind) {
     if (l->token.kind != kind) return false;
-    lexer_next(l);
+    graph_lexer_next(l);
     return true;
 }
 
@@ -210,6 +210,6 @@ const char *lexer_string(Lexer *l) {
         }
         *to++ = c;
     }
-    lexer_next(l);
+    graph_lexer_next(l);
     return out;
 }

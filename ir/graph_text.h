@@ -41,9 +41,9 @@ typedef struct Lexer {
 } Lexer;
 
 Lexer lexer_start(Arena *a, const char *text); /* at the first token */
-void lexer_next(Lexer *l);
+void graph_lexer_next(Lexer *l);
 void lexer_fail(Lexer *l, const Token *where, const char *fmt, ...) __attribute__((format(printf, 3, 4)));
-bool lexer_is(const Lexer *l, int kind);
+bool graph_lexer_is(const Lexer *l, int kind);
 bool lexer_word(Lexer *l, const char *word);             /* takes it if it is there */
 bool lexer_take(Lexer *l, int kind);                     /* likewise */
 void lexer_expect(Lexer *l, int kind, const char *what); /* takes it or fails */

@@ -63,7 +63,7 @@ static void parse_term(Parse *p, Names names, bool negative, Sum *s) {
     bool named = t.kind != TOKEN_INTEGER;
     if (!named) {
         coef = t.integer;
-        lexer_next(&p->lex);
+        graph_lexer_next(&p->lex);
         named = lexer_take(&p->lex, '*');
         if (named) t = p->lex.token;
     }
@@ -151,7 +151,7 @@ static void parse_type(Parse *p, DType *t, Shape *s) {
     if (!p->lex.error && !dtype_parse(name, t)) lexer_fail(&p->lex, &where, "unknown element type '%s'", name);
     lexer_expect(&p->lex, '[', "'['");
     *s = shape_scalar();
-    while (!p->lex.error && !lexer_is(&p->lex, ']')) {
+    while (!p->lex.error && !graph_lexer_is(&p->lex, ']')) {
         if (s->rank == MAX_RANK) lexer_fail(&p->lex, &p->lex.token, "more than %d axes", MAX_RANK);
         if (s->rank > 0) lexer_expect(&p->lex, ',', "',' or ']'");
         Token at = p->lex.token;
@@ -226,7 +226,7 @@ static Node *parse_value(Parse *p) {
 }
 
 static void parse_operands(Parse *p, NodeList *in) {
-    if (!lexer_is(&p->lex, TOKEN_VALUE)) return;
+    if (!graph_lexer_is(&p->lex, TOKEN_VALUE)) return;
     do {
         Node *n = parse_value(p);
         if (n) vec_push(p->arena, *in, n);
@@ -236,7 +236,7 @@ static void parse_operands(Parse *p, NodeList *in) {
 /* [i:64, j:S]; appends to the loops of the contraction */
 static void parse_loops(Parse *p, Contract *c) {
     lexer_expect(&p->lex, '[', "'['");
-    for (bool first = true; !p->lex.error && !lexer_is(&p->lex, ']'); first = false) {
+    for (bool first = true; !p->lex.error && !graph_lexer_is(&p->lex, ']'); first = false) {
         if (!first) lexer_expect(&p->lex, ',', "',' or ']'");
         Token name = p->lex.token;
         lexer_expect(&p->lex, TOKEN_NAME, "a loop's name");
@@ -261,7 +261,7 @@ static void parse_contract_operand(Parse *p, NodeList *in, Contract *c) {
     Affine *map = c->map[in->n];
     lexer_expect(&p->lex, '[', "'['");
     int rank = 0;
-    while (!p->lex.error && !lexer_is(&p->lex, ']')) {
+    while (!p->lex.error && !graph_lexer_is(&p->lex, ']')) {
         if (rank > 0) lexer_expect(&p->lex, ',', "',' or ']'");
         if (rank == n->shape.rank) lexer_fail(&p->lex, &where, "%%%d has %d axes", n->id, rank);
         if (!p->lex.error) map[rank++] = parse_affine(p);
@@ -276,9 +276,9 @@ static Guard parse_guard(Parse *p) {
     Guard g = {.kind = GUARD_EQ};
     Lexer start = p->lex;
     bool negative = lexer_take(&p->lex, '-');
-    if (lexer_is(&p->lex, TOKEN_INTEGER)) {
+    if (graph_lexer_is(&p->lex, TOKEN_INTEGER)) {
         g.lo = negative ? -p->lex.token.integer : p->lex.token.integer;
-        lexer_next(&p->lex);
+        graph_lexer_next(&p->lex);
         if (lexer_take(&p->lex, TOKEN_LE)) g.kind = GUARD_RANGE;
     }
     if (g.kind == GUARD_RANGE) {
@@ -300,8 +300,8 @@ static const Contract *parse_contract(Parse *p, NodeList *in) {
     Contract *c = ARENA_NEW(p->arena, Contract);
     Lexer operands = p->lex;
     int n = 0;
-    for (; !lexer_is(&p->lex, TOKEN_ARROW) && !lexer_is(&p->lex, TOKEN_END); lexer_next(&p->lex)) {
-        n += lexer_is(&p->lex, TOKEN_VALUE);
+    for (; !graph_lexer_is(&p->lex, TOKEN_ARROW) && !graph_lexer_is(&p->lex, TOKEN_END); graph_lexer_next(&p->lex)) {
+        n += graph_lexer_is(&p->lex, TOKEN_VALUE);
     }
     c->map = arena_alloc(p->arena, sizeof *c->map * (size_t)(n + 1));
     p->n_loops = 0;
@@ -334,7 +334,7 @@ static const Contract *parse_contract(Parse *p, NodeList *in) {
 
 static void parse_axes(Parse *p, Attr *a) {
     lexer_expect(&p->lex, '[', "'['");
-    while (!p->lex.error && !lexer_is(&p->lex, ']')) {
+    while (!p->lex.error && !graph_lexer_is(&p->lex, ']')) {
         if (a->n_axes == MAX_RANK) lexer_fail(&p->lex, &p->lex.token, "more than %d axes", MAX_RANK);
         if (a->n_axes > 0) lexer_expect(&p->lex, ',', "',' or ']'");
         int axis = (int)parse_integer(p, 0, MAX_RANK - 1);
@@ -500,7 +500,7 @@ static void parse_statement(Parse *p) {
         return;
     }
     const char *name = lexer_string(&p->lex);
-    bool declares = lexer_is(&p->lex, ':');
+    bool declares = graph_lexer_is(&p->lex, ':');
     if (token_is(&word, "hyper")) {
         parse_hyper(p, name);
     } else if (token_is(&word, "input")) {
@@ -548,15 +548,15 @@ Graph *graph_parse(Arena *a, const char *text, const char **error) {
     p.graph = graph_new(a, p.model, ENTRY_INIT);
     parse_header(&p);
     lexer_expect(&p.lex, '{', "'{'");
-    while (!p.lex.error && !lexer_is(&p.lex, '}') && !lexer_is(&p.lex, TOKEN_END)) {
-        if (lexer_is(&p.lex, TOKEN_VALUE)) {
+    while (!p.lex.error && !graph_lexer_is(&p.lex, '}') && !graph_lexer_is(&p.lex, TOKEN_END)) {
+        if (graph_lexer_is(&p.lex, TOKEN_VALUE)) {
             parse_node(&p);
         } else {
             parse_statement(&p);
         }
     }
     lexer_expect(&p.lex, '}', "'}'");
-    if (!p.lex.error && !lexer_is(&p.lex, TOKEN_END)) lexer_fail(&p.lex, &p.lex.token, "text after the graph");
+    if (!p.lex.error && !graph_lexer_is(&p.lex, TOKEN_END)) lexer_fail(&p.lex, &p.lex.token, "text after the graph");
     *error = p.lex.error;
     return p.lex.error ? NULL : p.graph;
 }

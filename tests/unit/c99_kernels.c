@@ -1,5 +1,5 @@
 /* Kernels as C: compiled by every compiler at hand with the strictest flags, run and compared with the interpreter,
- * bit for bit among the compilers; the text against goldens (FUSEC_UPDATE=1 rewrites them). */
+ * bit for bit among the compilers; the text against goldens (UPDATE=1 rewrites them). */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -213,7 +213,7 @@ static void texts_are_the_goldens(void **state) {
         C99Unit *u = c99_unit(a);
         assert_null(c99_kernel(u, k, k->name));
         const char *got = print(a, u);
-        if (getenv("FUSEC_UPDATE")) write_file(path, got);
+        if (getenv("UPDATE")) write_file(path, got);
         const char *want = read_file(a, path);
         assert_non_null(want);
         assert_string_equal(got, want);

@@ -232,7 +232,7 @@ static void random_programs(void **state) {
     assert_true(cut >= 10);
 }
 
-/* ---- goldens: tests/golden/checkpoint/NAME.graph, differentiated, becomes NAME.out; FUSEC_UPDATE=1 rewrites them --
+/* ---- goldens: tests/golden/checkpoint/NAME.graph, differentiated, becomes NAME.out; UPDATE=1 rewrites them --
  */
 static char *read_file(Arena *a, const char *path) {
     FILE *f = fopen(path, "r");
@@ -259,7 +259,7 @@ static void golden(const char *name) {
     FILE *f = open_memstream(&text, &bytes);
     graph_print(f, g);
     fclose(f);
-    if (getenv("FUSEC_UPDATE")) {
+    if (getenv("UPDATE")) {
         f = fopen(out, "w");
         assert_non_null(f);
         fputs(text, f);

@@ -229,7 +229,7 @@ static void verifier_finds_violations(void **state) {
     arena_free(c.arena);
 }
 
-/* ---- goldens: NAME.plan in, NAME.txt out; FUSEC_UPDATE=1 rewrites them ----------------------------------------- */
+/* ---- goldens: NAME.plan in, NAME.txt out; UPDATE=1 rewrites them ----------------------------------------- */
 static char *read_file(Arena *a, const char *path) {
     FILE *f = fopen(path, "r");
     if (!f) return NULL;
@@ -255,7 +255,7 @@ static void golden(const char *pass, const char *name, bool placed) {
     FILE *f = open_memstream(&text, &bytes);
     plan_print(f, p);
     fclose(f);
-    if (getenv("FUSEC_UPDATE")) {
+    if (getenv("UPDATE")) {
         f = fopen(out, "w");
         assert_non_null(f);
         fputs(text, f);
