@@ -29,6 +29,17 @@ void artifact_manifest(FILE *f, const Module *m);
  * the text is incomplete). */
 const char *artifact_c99(FILE *f, const Module *m, const char *header);
 
+/* MODEL.c of the CUDA form, beside `header`, of BACKEND_NVPTX: the runtime, the manifest and where the kernels are: in the
+ * file named `ptx_file`, opened at run time, or in the text itself if `ptx` is not NULL.  It needs libc and -ldl.  There,
+ * MODEL_run takes the model (MODEL *) where the other forms take its memory.  NULL, or why the module does not fit. */
+const char *artifact_cuda(FILE *f, const Module *m, const char *header, const char *ptx_file, const char *ptx);
+
+/* ---- the CUDA form's part of MODEL.h ------------------------------------------------------------------ */
+int64_t artifact_device_bytes(const Module *m); /* what fusec_cuda_plan() says */
+void artifact_cuda_declarations(FILE *f, Arena *a);
+/* MODEL_run, init, save, load, fetch, free; `out`: the outputs' field names. */
+void artifact_cuda_functions(FILE *f, const Module *m, const char *prefix, const char *const *out);
+
 /* ---- for other emitters of the same data -------------------------------------------------------------- */
 /* Kernel k's grid as the manifest has it; false if it does not fit (more than 8 grid axes, or one past int32). */
 bool artifact_grid(const Kernel *k, struct fusec_grid grid[8], int *n);

@@ -70,6 +70,9 @@ static void macros(Header *h) {
         if (m->entry[e].arena_bytes > most) most = m->entry[e].arena_bytes;
     }
     fprintf(h->f, "#define %s_ARENA_BYTES %" PRId64 " /* the largest of them */\n", h->macro, most);
+    if (h->backend == BACKEND_NVPTX)
+        fprintf(h->f, "#define %s_DEVICE_BYTES %" PRId64 " /* all of the above, inputs, outputs and scalars */\n",
+                h->macro, artifact_device_bytes(m));
     if (h->backend == BACKEND_C99)
         fprintf(h->f, "#define %s_STACK_BYTES %" PRId64 " /* no call needs more, from -O1 up */\n", h->macro,
                 stack_bytes(h));
@@ -102,12 +105,13 @@ static void structs(Header *h, const char **in, const char **out, const char **s
     for (int i = 0; i < m->hypers.n; i++)
         fprintf(h->f, "    float %s; /* default %.9g */\n", hypers[i], m->hypers.at[i].value);
     if (!m->hypers.n) fputs("    float unused;\n", h->f);
-    fprintf(h->f, "} %s_hyper;\n\ntypedef fusec_memory %s_memory;\ntypedef fusec_options %s_options;\n\n", h->p, h->p,
-            h->p);
+    const bool cuda = h->backend == BACKEND_NVPTX;
+    fprintf(h->f, "} %s_hyper;\n\ntypedef fusec_memory %s_memory;\ntypedef fusec_%soptions %s_options;\n\n", h->p, h->p,
+            cuda ? "cuda_" : "", h->p);
     fprintf(h->f,
             "/* The caller's storage for one model; two contexts are independent. */\ntypedef struct %s {\n"
-            "    fusec_memory memory;\n    uint32_t seed;\n    int32_t step; /* steps taken */\n} %s;\n\n",
-            h->p, h->p);
+            "    %s;\n    uint32_t seed;\n    int32_t step; /* steps taken */\n} %s;\n\n",
+            h->p, cuda ? "fusec_cuda cuda" : "fusec_memory memory", h->p);
 }
 
 /* The arrays that MODEL_run takes, filled from the structs. */
@@ -159,8 +163,8 @@ static void entry_function(Header *h, Entry e, const char **in, const char **out
     } else if (e == ENTRY_STEP)
         fputs("    (void)hyper;\n", h->f);
     const char *which = e == ENTRY_GRAD ? "accumulate ? FUSEC_GRAD | FUSEC_ACCUMULATE : FUSEC_GRAD" : code[e];
-    const char *call = arena_printf(h->a, "%s_run(&model->memory, %s, in, out, %s, model->step + 1, model->seed, syms)",
-                                    h->p, which, values);
+    const char *call = arena_printf(h->a, "%s_run(%s, %s, in, out, %s, model->step + 1, model->seed, syms)", h->p,
+                                    h->backend == BACKEND_NVPTX ? "model" : "&model->memory", which, values);
     if (e == ENTRY_STEP)
         fprintf(h->f,
                 "    const fusec_status status = %s;\n    if (status == FUSEC_OK) model->step++;\n    return "
@@ -189,24 +193,30 @@ void artifact_header(FILE *f, const Module *m, Backend backend) {
                **syms = field_names(&h, m->syms.n, sym_name, &inputs);
     const char **out = field_names(&h, m->outputs.n, output_name, &outputs);
     const char **hypers = field_names(&h, m->hypers.n, hyper_name, &hyper);
+    const bool cuda = backend == BACKEND_NVPTX;
     const char *runtime = artifact_runtime(a, "fusec.h");
     fprintf(f,
             "/* %s: the interface of a model compiled by fusec%s%s.  Generated; C99 and C++. */\n#ifndef "
             "%s_MODEL_H\n#define %s_MODEL_H\n"
             "#include <stdbool.h>\n\n#ifdef __cplusplus\nextern \"C\" {\n#endif\n\n%s\n",
             h.p, m->source ? " from " : "", m->source ? m->source : "", h.macro, h.macro, runtime ? runtime : "");
+    if (cuda) artifact_cuda_declarations(f, a);
     macros(&h);
     structs(&h, in, out, syms, hypers);
-    fprintf(
-        f,
-        "extern const fusec_manifest %s_manifest;\n\n/* Any entry, by manifest indices; the functions below are this "
-        "with types. */\n"
-        "fusec_status %s_run(const fusec_memory *memory, int entry, const void *const *inputs, void *const *outputs,\n"
-        "    const float *hyper, int32_t step, uint32_t seed, const int32_t *syms);\n\n",
-        h.p, h.p);
-    init_function(&h);
+    if (cuda)
+        artifact_cuda_functions(f, m, h.p, out);
+    else
+        fprintf(f,
+                "extern const fusec_manifest %s_manifest;\n\n/* Any entry, by manifest indices; the functions below "
+                "are this "
+                "with types. */\n"
+                "fusec_status %s_run(const fusec_memory *memory, int entry, const void *const *inputs, void *const "
+                "*outputs,\n"
+                "    const float *hyper, int32_t step, uint32_t seed, const int32_t *syms);\n\n",
+                h.p, h.p);
+    if (!cuda) init_function(&h);
     for (int e = ENTRY_INFER; e < ENTRY_COUNT; e++) entry_function(&h, (Entry)e, in, out, syms, hypers);
-    save_and_load(&h);
+    if (!cuda) save_and_load(&h);
     fputs("#ifdef __cplusplus\n}\n#endif\n#endif\n", f);
     arena_free(a);
 }

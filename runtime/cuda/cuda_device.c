@@ -149,7 +149,9 @@ FUSEC_WEAK fusec_status fusec_cuda_init(fusec_cuda *c, const fusec_manifest *m, 
     fusec_status s;
     if (!c) return FUSEC_E_ARGUMENT;
     memset(c, 0, sizeof *c);
-    if (!m || !image || !image->data + !image->path + !image->lines != 2) return FUSEC_E_ARGUMENT;
+    const fusec_cuda_image file = {NULL, options ? options->image_path : NULL, NULL};
+    if (!image) image = &file;
+    if (!m || !image->data + !image->path + !image->lines != 2) return FUSEC_E_ARGUMENT;
     s = cuda_check_manifest(m);
     if (s != FUSEC_OK) return s;
     c->manifest = m;

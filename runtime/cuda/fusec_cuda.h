@@ -24,7 +24,8 @@ enum {
     FUSEC_CUDA_ALIGN = 256 /* of everything on the device */
 };
 
-/* The compiled kernels: exactly one of the three is given.  Only needed during fusec_cuda_init. */
+/* The compiled kernels: exactly one of the three is given, or none and options->image_path.  Only needed during
+ * fusec_cuda_init. */
 typedef struct fusec_cuda_image {
     const void *data;         /* PTX, NUL-terminated, or a cubin */
     const char *path;         /* a file with either */
@@ -34,10 +35,11 @@ typedef struct fusec_cuda_image {
 typedef struct fusec_cuda_options {
     uint32_t seed;
     int device;                    /* ordinal, as the driver counts */
+    const char *image_path;        /* the kernels' file, where fusec_cuda_init is given no image */
     const char *library;           /* NULL: "libcuda.so.1" */
     const fusec_cu_driver *driver; /* NULL: from the library; else functions to be called instead, copied */
-    char *log;          /* NULL, or room for messages: why a call failed, what the JIT compiler said; NUL-terminated; */
-    uint32_t log_bytes; /* stays the caller's and must outlive the model */
+    char *log;          /* NULL, or room for messages, NUL-terminated: why a call failed, what the JIT compiler */
+    uint32_t log_bytes; /* said; it stays the caller's and must outlive the model */
 } fusec_cuda_options;
 
 /* Offsets in the one block of device memory; inputs and outputs follow each other, each aligned. */
