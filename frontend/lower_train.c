@@ -73,7 +73,7 @@ static Node *sum_of_squares(Lower *L, Node *g) {
 
 /* Scales all gradients by min(1, c / norm), the norm over all that are selected (Pascanu et al., 2013). */
 static void clip_gradients(Lower *L, const Expr *e, Node **gradient) {
-    Node *limit = value_node(L, lower_expr(L, e), DT_F32, e->loc), *total = NULL;
+    Node *limit = value_node(L, lower_named(L, e, "clip_norm"), DT_F32, e->loc), *total = NULL;
     if (!limit) return;
     if (limit->shape.rank) {
         lower_fail(L, E0204, e->loc, NULL, "clip_norm must be a number, not a tensor %s",
