@@ -4,7 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-void lexer_fail(Lexer *l, const Token *where, const char *fmt, ...) {
+void graph_lexer_fail(Lexer *l, const Token *where, const char *fmt, ...) {
     if (!l->error) {
         va_list ap;
         va_start(ap, fmt);
@@ -69,14 +69,14 @@ static void read_number(Lexer *l) {
     t->length = number_length(t->text, &is_integer);
     t->kind = is_integer ? TOKEN_INTEGER : TOKEN_FLOAT;
     if (t->length > 400) {
-        lexer_fail(l, t, "number too long");
+        graph_lexer_fail(l, t, "number too long");
         return;
     }
     char copy[401] = {0};
     memcpy(copy, t->text, (size_t)t->length);
     t->number = strtod(copy, NULL);
     if (is_integer && t->number > 0x1p60) {
-        lexer_fail(l, t, "number too large");
+        graph_lexer_fail(l, t, "number too large");
     } else if (is_integer) {
         int zeros = (int)strspn(copy, "0");
         t->integer = read_integer(copy + zeros, t->length - zeros);
@@ -89,7 +89,7 @@ static void read_string(Lexer *l) {
     while (t->text[n] && t->text[n] != '"' && t->text[n] != '\n') n += t->text[n] == '\\' && t->text[n + 1] ? 2 : 1;
     t->kind = TOKEN_STRING;
     t->length = n + 1;
-    if (t->text[n] != '"') lexer_fail(l, t, "string is not closed");
+    if (t->text[n] != '"') graph_lexer_fail(l, t, "string is not closed");
 }
 
 static int name_length(const char *s) {
@@ -102,7 +102,7 @@ static void read_value(Lexer *l) {
     Token *t = &l->token;
     int n = digits(t->text + 1);
     if (n == 0 || n > 9) {
-        lexer_fail(l, t, "%% needs a number");
+        graph_lexer_fail(l, t, "%% needs a number");
         return;
     }
     t->kind = TOKEN_VALUE;
@@ -127,7 +127,7 @@ static void read_symbol(Lexer *l) {
         t->kind = *t->text;
         t->length = 1;
     } else {
-        lexer_fail(l, t, "unexpected character (code %d)", (unsigned char)*t->text);
+        graph_lexer_fail(l, t, "unexpected character (code %d)", (unsigned char)*t->text);
     }
 }
 
@@ -155,7 +155,7 @@ void graph_lexer_next(Lexer *l) {
     if (!l->error) advance(l, l->token.length);
 }
 
-Lexer lexer_start(Arena *a, const char *text) {
+Lexer graph_lexer_start(Arena *a, const char *text) {
     Lexer l = {.arena = a, .at = text, .line = 1, .col = 1};
     graph_lexer_next(&l);
     return l;
@@ -167,20 +167,20 @@ bool token_is(const Token *t, const char *word) {
 
 bool graph_lexer_is(const Lexer *l, int kind) { return l->token.kind == kind; }
 
-bool lexer_word(Lexer *l, const char *word) {
+bool graph_lexer_word(Lexer *l, const char *word) {
     if (!token_is(&l->token, word)) return false;
     graph_lexer_next(l);
     return true;
 }
 
-bool lexer_take(Lexer *l, int kind) {
+bool graph_lexer_take(Lexer *l, int kind) {
     if (l->token.kind != kind) return false;
     graph_lexer_next(l);
     return true;
 }
 
-void lexer_expect(Lexer *l, int kind, const char *what) {
-    if (!lexer_take(l, kind)) lexer_fail(l, &l->token, "expected %s", what);
+void graph_lexer_expect(Lexer *l, int kind, const char *what) {
+    if (!graph_lexer_take(l, kind)) graph_lexer_fail(l, &l->token, "expected %s", what);
 }
 
 static int hex(char c) {
@@ -188,10 +188,10 @@ static int hex(char c) {
     return at ? (int)(at - all) : -1;
 }
 
-const char *lexer_string(Lexer *l) {
+const char *graph_lexer_string(Lexer *l) {
     Token t = l->token;
     if (t.kind != TOKEN_STRING) {
-        lexer_fail(l, &t, "expected a name in quotes");
+        graph_lexer_fail(l, &t, "expected a name in quotes");
         return "";
     }
     char *out = arena_alloc(l->arena, (size_t)t.length), *to = out;
@@ -205,7 +205,7 @@ const char *lexer_string(Lexer *l) {
             c = t.text[++i];
         }
         if (c == 0) {
-            lexer_fail(l, &t, "bad escape in a name");
+            graph_lexer_fail(l, &t, "bad escape in a name");
             return "";
         }
         *to++ = c;

@@ -40,15 +40,15 @@ typedef struct Lexer {
     const char *error;
 } Lexer;
 
-Lexer lexer_start(Arena *a, const char *text); /* at the first token */
+Lexer graph_lexer_start(Arena *a, const char *text); /* at the first token */
 void graph_lexer_next(Lexer *l);
-void lexer_fail(Lexer *l, const Token *where, const char *fmt, ...) __attribute__((format(printf, 3, 4)));
+void graph_lexer_fail(Lexer *l, const Token *where, const char *fmt, ...) __attribute__((format(printf, 3, 4)));
 bool graph_lexer_is(const Lexer *l, int kind);
-bool lexer_word(Lexer *l, const char *word);             /* takes it if it is there */
-bool lexer_take(Lexer *l, int kind);                     /* likewise */
-void lexer_expect(Lexer *l, int kind, const char *what); /* takes it or fails */
+bool graph_lexer_word(Lexer *l, const char *word);             /* takes it if it is there */
+bool graph_lexer_take(Lexer *l, int kind);                     /* likewise */
+void graph_lexer_expect(Lexer *l, int kind, const char *what); /* takes it or fails */
 bool token_is(const Token *t, const char *word);
 /* A string token's characters; names with NUL or bad escapes fail. */
-const char *lexer_string(Lexer *l);
+const char *graph_lexer_string(Lexer *l);
 
 #endif

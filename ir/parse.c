@@ -32,7 +32,7 @@ static int find_name(Parse *p, Names names, const Token *t) {
     for (int i = 0; names == NAMES_SYMBOLS && i < p->model->syms.n; i++) {
         if (token_is(t, p->model->syms.at[i].name)) return i;
     }
-    lexer_fail(&p->lex, t, "unknown %s '%.*s'", names == NAMES_LOOPS ? "loop" : "dim", t->length, t->text);
+    graph_lexer_fail(&p->lex, t, "unknown %s '%.*s'", names == NAMES_LOOPS ? "loop" : "dim", t->length, t->text);
     return 0;
 }
 
@@ -42,7 +42,7 @@ static void sum_add(Parse *p, Sum *s, int id, int64_t coef, const Token *where) 
         int i = 0;
         while (i < s->n && s->term[i].id != id) i++;
         if (i == MAX_LOOPS) {
-            lexer_fail(&p->lex, where, "too many names in one sum");
+            graph_lexer_fail(&p->lex, where, "too many names in one sum");
             return;
         }
         if (i == s->n) {
@@ -52,7 +52,7 @@ static void sum_add(Parse *p, Sum *s, int id, int64_t coef, const Token *where) 
         }
         to = &s->term[i].coef;
     }
-    if (__builtin_add_overflow(*to, coef, to)) lexer_fail(&p->lex, where, "number too large");
+    if (__builtin_add_overflow(*to, coef, to)) graph_lexer_fail(&p->lex, where, "number too large");
 }
 
 /* 3, i, 3*i */
@@ -64,22 +64,22 @@ static void parse_term(Parse *p, Names names, bool negative, Sum *s) {
     if (!named) {
         coef = t.integer;
         graph_lexer_next(&p->lex);
-        named = lexer_take(&p->lex, '*');
+        named = graph_lexer_take(&p->lex, '*');
         if (named) t = p->lex.token;
     }
-    if (named) lexer_expect(&p->lex, TOKEN_NAME, "a number or a name");
+    if (named) graph_lexer_expect(&p->lex, TOKEN_NAME, "a number or a name");
     if (named && !p->lex.error) id = find_name(p, names, &t);
     if (!p->lex.error) sum_add(p, s, id, negative ? -coef : coef, &t);
 }
 
 static Sum parse_sum(Parse *p, Names names) {
     Sum s = {0};
-    bool negative = lexer_take(&p->lex, '-');
+    bool negative = graph_lexer_take(&p->lex, '-');
     for (;;) {
         parse_term(p, names, negative, &s);
-        if (lexer_take(&p->lex, '+')) {
+        if (graph_lexer_take(&p->lex, '+')) {
             negative = false;
-        } else if (lexer_take(&p->lex, '-')) {
+        } else if (graph_lexer_take(&p->lex, '-')) {
             negative = true;
         } else {
             return s;
@@ -95,22 +95,22 @@ static Dim parse_dim(Parse *p) {
         const SymDecl *sym = &p->model->syms.at[s.term[i].id];
         Dim one = {.bound = sym->bound, .sym = s.term[i].id, .scale = 1, .name = sym->name};
         Dim times = dim_mul_const(one, s.term[i].coef);
-        if (!dim_add(d, times, &d)) lexer_fail(&p->lex, &where, "an extent follows one dim only");
+        if (!dim_add(d, times, &d)) graph_lexer_fail(&p->lex, &where, "an extent follows one dim only");
     }
     return dim_add_const(d, s.c);
 }
 
 static Affine parse_affine(Parse *p) {
     Affine e = {.divisor = 1};
-    bool divided = lexer_take(&p->lex, '(');
+    bool divided = graph_lexer_take(&p->lex, '(');
     Sum s = parse_sum(p, NAMES_LOOPS);
     e.c = s.c;
     for (int i = 0; i < s.n; i++) e.coef[s.term[i].id] = s.term[i].coef;
     if (divided) {
-        lexer_expect(&p->lex, ')', "')'");
-        lexer_expect(&p->lex, '/', "'/'");
+        graph_lexer_expect(&p->lex, ')', "')'");
+        graph_lexer_expect(&p->lex, '/', "'/'");
         e.divisor = p->lex.token.integer;
-        lexer_expect(&p->lex, TOKEN_INTEGER, "a divisor");
+        graph_lexer_expect(&p->lex, TOKEN_INTEGER, "a divisor");
     }
     return e;
 }
@@ -119,47 +119,47 @@ static Affine parse_affine(Parse *p) {
 
 static int64_t parse_integer(Parse *p, int64_t least, int64_t most) {
     Token t = p->lex.token;
-    bool negative = lexer_take(&p->lex, '-');
+    bool negative = graph_lexer_take(&p->lex, '-');
     int64_t x = negative ? -p->lex.token.integer : p->lex.token.integer;
-    lexer_expect(&p->lex, TOKEN_INTEGER, "an integer");
-    if (!p->lex.error && (x < least || x > most)) lexer_fail(&p->lex, &t, "number out of range");
+    graph_lexer_expect(&p->lex, TOKEN_INTEGER, "an integer");
+    if (!p->lex.error && (x < least || x > most)) graph_lexer_fail(&p->lex, &t, "number out of range");
     return p->lex.error ? least : x;
 }
 
 static double parse_number(Parse *p) {
-    bool negative = lexer_take(&p->lex, '-');
+    bool negative = graph_lexer_take(&p->lex, '-');
     double x = p->lex.token.number;
-    if (lexer_word(&p->lex, "inf")) {
+    if (graph_lexer_word(&p->lex, "inf")) {
         x = INFINITY;
-    } else if (lexer_word(&p->lex, "nan")) {
+    } else if (graph_lexer_word(&p->lex, "nan")) {
         x = NAN;
-    } else if (!lexer_take(&p->lex, TOKEN_FLOAT)) {
-        lexer_expect(&p->lex, TOKEN_INTEGER, "a number");
+    } else if (!graph_lexer_take(&p->lex, TOKEN_FLOAT)) {
+        graph_lexer_expect(&p->lex, TOKEN_INTEGER, "a number");
     }
     return negative ? -x : x;
 }
 
 static const char *parse_name(Parse *p) {
     Token t = p->lex.token;
-    lexer_expect(&p->lex, TOKEN_NAME, "a name");
+    graph_lexer_expect(&p->lex, TOKEN_NAME, "a name");
     return p->lex.error ? "" : arena_strndup(p->arena, t.text, (size_t)t.length);
 }
 
 static void parse_type(Parse *p, DType *t, Shape *s) {
     Token where = p->lex.token;
     const char *name = parse_name(p);
-    if (!p->lex.error && !dtype_parse(name, t)) lexer_fail(&p->lex, &where, "unknown element type '%s'", name);
-    lexer_expect(&p->lex, '[', "'['");
+    if (!p->lex.error && !dtype_parse(name, t)) graph_lexer_fail(&p->lex, &where, "unknown element type '%s'", name);
+    graph_lexer_expect(&p->lex, '[', "'['");
     *s = shape_scalar();
     while (!p->lex.error && !graph_lexer_is(&p->lex, ']')) {
-        if (s->rank == MAX_RANK) lexer_fail(&p->lex, &p->lex.token, "more than %d axes", MAX_RANK);
-        if (s->rank > 0) lexer_expect(&p->lex, ',', "',' or ']'");
+        if (s->rank == MAX_RANK) graph_lexer_fail(&p->lex, &p->lex.token, "more than %d axes", MAX_RANK);
+        if (s->rank > 0) graph_lexer_expect(&p->lex, ',', "',' or ']'");
         Token at = p->lex.token;
         Dim d = parse_dim(p);
-        if (d.bound < 0 || d.bound > MAX_ELEMENTS) lexer_fail(&p->lex, &at, "bad extent");
+        if (d.bound < 0 || d.bound > MAX_ELEMENTS) graph_lexer_fail(&p->lex, &at, "bad extent");
         if (!p->lex.error) s->dim[s->rank++] = d;
     }
-    lexer_expect(&p->lex, ']', "']'");
+    graph_lexer_expect(&p->lex, ']', "']'");
 }
 
 /* ---- declarations -------------------------------------------------------------------------------------------- */
@@ -167,25 +167,25 @@ static void parse_type(Parse *p, DType *t, Shape *s) {
 static void parse_sym(Parse *p) {
     Token where = p->lex.token;
     const char *name = parse_name(p);
-    lexer_expect(&p->lex, TOKEN_LE, "'<='");
+    graph_lexer_expect(&p->lex, TOKEN_LE, "'<='");
     int64_t bound = parse_integer(p, 0, MAX_ELEMENTS);
     for (int i = 0; i < p->model->syms.n; i++) {
-        if (strcmp(p->model->syms.at[i].name, name) == 0) lexer_fail(&p->lex, &where, "dim '%s' again", name);
+        if (strcmp(p->model->syms.at[i].name, name) == 0) graph_lexer_fail(&p->lex, &where, "dim '%s' again", name);
     }
     vec_push(p->arena, p->model->syms, (SymDecl){.name = name, .bound = bound});
 }
 
 static TensorDecl parse_decl(Parse *p, const char *name) {
     TensorDecl d = {.name = name};
-    lexer_expect(&p->lex, ':', "':' and a type");
+    graph_lexer_expect(&p->lex, ':', "':' and a type");
     parse_type(p, &d.dtype, &d.shape);
-    if (lexer_word(&p->lex, "in")) {
+    if (graph_lexer_word(&p->lex, "in")) {
         d.has_range = true;
         d.lo = parse_integer(p, INT64_MIN, INT64_MAX);
-        lexer_expect(&p->lex, TOKEN_RANGE, "'..'");
+        graph_lexer_expect(&p->lex, TOKEN_RANGE, "'..'");
         d.hi = parse_integer(p, INT64_MIN, INT64_MAX);
     }
-    d.trainable = lexer_word(&p->lex, "trainable");
+    d.trainable = graph_lexer_word(&p->lex, "trainable");
     return d;
 }
 
@@ -206,7 +206,7 @@ static int find_hyper(const Model *m, const char *name) {
 }
 
 static void parse_hyper(Parse *p, const char *name) {
-    lexer_expect(&p->lex, '=', "'='");
+    graph_lexer_expect(&p->lex, '=', "'='");
     double value = parse_number(p);
     vec_push(p->arena, p->model->hypers, (HyperDecl){.name = name, .value = value});
 }
@@ -218,9 +218,9 @@ typedef VEC(Node *) NodeList;
 
 static Node *parse_value(Parse *p) {
     Token t = p->lex.token;
-    lexer_expect(&p->lex, TOKEN_VALUE, "a value");
+    graph_lexer_expect(&p->lex, TOKEN_VALUE, "a value");
     if (!p->lex.error && t.integer >= p->graph->nodes.n) {
-        lexer_fail(&p->lex, &t, "%%%d is not defined yet", (int)t.integer);
+        graph_lexer_fail(&p->lex, &t, "%%%d is not defined yet", (int)t.integer);
     }
     return p->lex.error ? NULL : p->graph->nodes.at[t.integer];
 }
@@ -230,67 +230,67 @@ static void parse_operands(Parse *p, NodeList *in) {
     do {
         Node *n = parse_value(p);
         if (n) vec_push(p->arena, *in, n);
-    } while (lexer_take(&p->lex, ','));
+    } while (graph_lexer_take(&p->lex, ','));
 }
 
 /* [i:64, j:S]; appends to the loops of the contraction */
 static void parse_loops(Parse *p, Contract *c) {
-    lexer_expect(&p->lex, '[', "'['");
+    graph_lexer_expect(&p->lex, '[', "'['");
     for (bool first = true; !p->lex.error && !graph_lexer_is(&p->lex, ']'); first = false) {
-        if (!first) lexer_expect(&p->lex, ',', "',' or ']'");
+        if (!first) graph_lexer_expect(&p->lex, ',', "',' or ']'");
         Token name = p->lex.token;
-        lexer_expect(&p->lex, TOKEN_NAME, "a loop's name");
+        graph_lexer_expect(&p->lex, TOKEN_NAME, "a loop's name");
         for (int l = 0; l < c->n_loops && !p->lex.error; l++) {
             bool same = p->loop[l].length == name.length && !memcmp(p->loop[l].text, name.text, (size_t)name.length);
-            if (same) lexer_fail(&p->lex, &name, "loop '%.*s' again", name.length, name.text);
+            if (same) graph_lexer_fail(&p->lex, &name, "loop '%.*s' again", name.length, name.text);
         }
-        if (c->n_loops == MAX_LOOPS) lexer_fail(&p->lex, &name, "more than %d loops", MAX_LOOPS);
-        lexer_expect(&p->lex, ':', "':'");
+        if (c->n_loops == MAX_LOOPS) graph_lexer_fail(&p->lex, &name, "more than %d loops", MAX_LOOPS);
+        graph_lexer_expect(&p->lex, ':', "':'");
         Dim d = parse_dim(p);
         if (p->lex.error) return;
         p->loop[c->n_loops] = name;
         c->extent[c->n_loops++] = d;
         p->n_loops = c->n_loops;
     }
-    lexer_expect(&p->lex, ']', "']'");
+    graph_lexer_expect(&p->lex, ']', "']'");
 }
 
 static void parse_contract_operand(Parse *p, NodeList *in, Contract *c) {
     Token where = p->lex.token;
     Node *n = parse_value(p);
     Affine *map = c->map[in->n];
-    lexer_expect(&p->lex, '[', "'['");
+    graph_lexer_expect(&p->lex, '[', "'['");
     int rank = 0;
     while (!p->lex.error && !graph_lexer_is(&p->lex, ']')) {
-        if (rank > 0) lexer_expect(&p->lex, ',', "',' or ']'");
-        if (rank == n->shape.rank) lexer_fail(&p->lex, &where, "%%%d has %d axes", n->id, rank);
+        if (rank > 0) graph_lexer_expect(&p->lex, ',', "',' or ']'");
+        if (rank == n->shape.rank) graph_lexer_fail(&p->lex, &where, "%%%d has %d axes", n->id, rank);
         if (!p->lex.error) map[rank++] = parse_affine(p);
     }
-    lexer_expect(&p->lex, ']', "']'");
+    graph_lexer_expect(&p->lex, ']', "']'");
     if (p->lex.error) return;
-    if (rank != n->shape.rank) lexer_fail(&p->lex, &where, "%%%d has %d axes", n->id, n->shape.rank);
+    if (rank != n->shape.rank) graph_lexer_fail(&p->lex, &where, "%%%d has %d axes", n->id, n->shape.rank);
     vec_push(p->arena, *in, n);
 }
 
 static Guard parse_guard(Parse *p) {
     Guard g = {.kind = GUARD_EQ};
     Lexer start = p->lex;
-    bool negative = lexer_take(&p->lex, '-');
+    bool negative = graph_lexer_take(&p->lex, '-');
     if (graph_lexer_is(&p->lex, TOKEN_INTEGER)) {
         g.lo = negative ? -p->lex.token.integer : p->lex.token.integer;
         graph_lexer_next(&p->lex);
-        if (lexer_take(&p->lex, TOKEN_LE)) g.kind = GUARD_RANGE;
+        if (graph_lexer_take(&p->lex, TOKEN_LE)) g.kind = GUARD_RANGE;
     }
     if (g.kind == GUARD_RANGE) {
         g.e = parse_affine(p);
-        lexer_expect(&p->lex, '<', "'<'");
+        graph_lexer_expect(&p->lex, '<', "'<'");
         g.hi = parse_dim(p);
         return g;
     }
     if (!p->lex.error) p->lex = start;
     g.lo = 0;
     g.e = parse_affine(p);
-    lexer_expect(&p->lex, TOKEN_EQ, "'=='");
+    graph_lexer_expect(&p->lex, TOKEN_EQ, "'=='");
     parse_integer(p, 0, 0);
     return g;
 }
@@ -305,27 +305,27 @@ static const Contract *parse_contract(Parse *p, NodeList *in) {
     }
     c->map = arena_alloc(p->arena, sizeof *c->map * (size_t)(n + 1));
     p->n_loops = 0;
-    lexer_expect(&p->lex, TOKEN_ARROW, "'->'");
+    graph_lexer_expect(&p->lex, TOKEN_ARROW, "'->'");
     parse_loops(p, c);
     c->n_out = c->n_loops;
-    if (lexer_word(&p->lex, "sum")) parse_loops(p, c);
+    if (graph_lexer_word(&p->lex, "sum")) parse_loops(p, c);
     if (p->lex.error) return c;
     Lexer after = p->lex;
     p->lex = operands;
     do {
-        if (in->n == n) lexer_fail(&p->lex, &p->lex.token, "expected '->'");
+        if (in->n == n) graph_lexer_fail(&p->lex, &p->lex.token, "expected '->'");
         if (!p->lex.error) parse_contract_operand(p, in, c);
-    } while (lexer_take(&p->lex, ','));
-    lexer_expect(&p->lex, TOKEN_ARROW, "',' or '->'");
+    } while (graph_lexer_take(&p->lex, ','));
+    graph_lexer_expect(&p->lex, TOKEN_ARROW, "',' or '->'");
     if (p->lex.error) return c;
     p->lex = after;
     c->n_operands = in->n;
     VEC(Guard) guards = {0};
-    if (lexer_word(&p->lex, "where")) {
+    if (graph_lexer_word(&p->lex, "where")) {
         do {
             Guard g = parse_guard(p);
             vec_push(p->arena, guards, g);
-        } while (lexer_take(&p->lex, ','));
+        } while (graph_lexer_take(&p->lex, ','));
     }
     c->guard = guards.at;
     c->n_guards = guards.n;
@@ -333,58 +333,58 @@ static const Contract *parse_contract(Parse *p, NodeList *in) {
 }
 
 static void parse_axes(Parse *p, Attr *a) {
-    lexer_expect(&p->lex, '[', "'['");
+    graph_lexer_expect(&p->lex, '[', "'['");
     while (!p->lex.error && !graph_lexer_is(&p->lex, ']')) {
-        if (a->n_axes == MAX_RANK) lexer_fail(&p->lex, &p->lex.token, "more than %d axes", MAX_RANK);
-        if (a->n_axes > 0) lexer_expect(&p->lex, ',', "',' or ']'");
+        if (a->n_axes == MAX_RANK) graph_lexer_fail(&p->lex, &p->lex.token, "more than %d axes", MAX_RANK);
+        if (a->n_axes > 0) graph_lexer_expect(&p->lex, ',', "',' or ']'");
         int axis = (int)parse_integer(p, 0, MAX_RANK - 1);
         if (!p->lex.error) a->axes[a->n_axes++] = (int8_t)axis;
     }
-    lexer_expect(&p->lex, ']', "']'");
+    graph_lexer_expect(&p->lex, ']', "']'");
 }
 
 static void parse_ranges(Parse *p, Attr *a, int rank) {
-    lexer_expect(&p->lex, '[', "'['");
+    graph_lexer_expect(&p->lex, '[', "'['");
     for (int d = 0; d < rank && !p->lex.error; d++) {
-        if (d) lexer_expect(&p->lex, ',', "','");
+        if (d) graph_lexer_expect(&p->lex, ',', "','");
         a->lo[d] = parse_dim(p);
-        lexer_expect(&p->lex, ':', "':'");
+        graph_lexer_expect(&p->lex, ':', "':'");
         a->hi[d] = parse_dim(p);
-        a->step[d] = lexer_take(&p->lex, ':') ? parse_integer(p, -MAX_ELEMENTS, MAX_ELEMENTS) : 1;
+        a->step[d] = graph_lexer_take(&p->lex, ':') ? parse_integer(p, -MAX_ELEMENTS, MAX_ELEMENTS) : 1;
     }
-    lexer_expect(&p->lex, ']', "']'");
+    graph_lexer_expect(&p->lex, ']', "']'");
 }
 
 static int parse_axis(Parse *p) {
-    if (!lexer_word(&p->lex, "axis")) lexer_fail(&p->lex, &p->lex.token, "expected 'axis'");
+    if (!graph_lexer_word(&p->lex, "axis")) graph_lexer_fail(&p->lex, &p->lex.token, "expected 'axis'");
     return (int)parse_integer(p, 0, MAX_RANK - 1);
 }
 
 static void parse_word(Parse *p, const char *word) {
-    if (!lexer_word(&p->lex, word)) lexer_fail(&p->lex, &p->lex.token, "expected '%s'", word);
+    if (!graph_lexer_word(&p->lex, word)) graph_lexer_fail(&p->lex, &p->lex.token, "expected '%s'", word);
 }
 
 static int parse_decl_name(Parse *p, Op op) {
     Token where = p->lex.token;
-    const char *name = lexer_string(&p->lex);
+    const char *name = graph_lexer_string(&p->lex);
     const Model *m = p->model;
     int i = op == OP_PARAM   ? FIND(m->params, name)
             : op == OP_STATE ? FIND(m->states, name)
             : op == OP_INPUT ? FIND(m->inputs, name)
                              : find_hyper(m, name);
-    if (i < 0) lexer_fail(&p->lex, &where, "unknown %s \"%s\"", op_info[op].text, name);
+    if (i < 0) graph_lexer_fail(&p->lex, &where, "unknown %s \"%s\"", op_info[op].text, name);
     return i;
 }
 
 static void parse_scan(Parse *p, Attr *a) {
-    if (lexer_word(&p->lex, "prod")) {
+    if (graph_lexer_word(&p->lex, "prod")) {
         a->scan = SCAN_PROD;
     } else {
         parse_word(p, "sum");
     }
     a->axis = parse_axis(p);
-    a->reverse = lexer_word(&p->lex, "reverse");
-    a->exclusive = lexer_word(&p->lex, "exclusive");
+    a->reverse = graph_lexer_word(&p->lex, "reverse");
+    a->exclusive = graph_lexer_word(&p->lex, "exclusive");
 }
 
 static void parse_attributes(Parse *p, Op op, const NodeList *in, Attr *a) {
@@ -427,15 +427,15 @@ static void parse_attributes(Parse *p, Op op, const NodeList *in, Attr *a) {
 }
 
 static void parse_marks(Parse *p, Node *n) {
-    if (lexer_take(&p->lex, '!')) {
+    if (graph_lexer_take(&p->lex, '!')) {
         Token where = p->lex.token;
         const char *name = parse_name(p);
         for (int i = PHASE_BACKWARD; i <= PHASE_UPDATE; i++) {
             if (strcmp(name, phase_text[i]) == 0) n->phase = (Phase)i;
         }
-        if (n->phase == PHASE_FORWARD) lexer_fail(&p->lex, &where, "unknown phase '%s'", name);
+        if (n->phase == PHASE_FORWARD) graph_lexer_fail(&p->lex, &where, "unknown phase '%s'", name);
     }
-    if (lexer_word(&p->lex, "remat")) n->remat = (int)parse_integer(p, 1, INT32_MAX);
+    if (graph_lexer_word(&p->lex, "remat")) n->remat = (int)parse_integer(p, 1, INT32_MAX);
 }
 
 /* Adds the node if its operands fit its op and the stated type is what comes out. */
@@ -443,15 +443,15 @@ static void finish_node(Parse *p, const Token *where, Op op, const NodeList *in,
     DType stated, dtype;
     Shape stated_shape, shape;
     const char *why = NULL;
-    lexer_expect(&p->lex, ':', "':' and a type");
+    graph_lexer_expect(&p->lex, ':', "':' and a type");
     parse_type(p, &stated, &stated_shape);
     if (p->lex.error) return;
     if (op_info[op].type == TYPE_ATTR) a->dtype = stated;
     shape = stated_shape;
     if (!graph_infer(p->arena, op, in->n, in->at, a, &dtype, &shape, &why)) {
-        lexer_fail(&p->lex, where, "%s", why);
+        graph_lexer_fail(&p->lex, where, "%s", why);
     } else if (dtype != stated || !shape_equal(shape, stated_shape)) {
-        lexer_fail(&p->lex, where, "the result is %s%s", dtype_name(dtype), shape_text(p->arena, shape));
+        graph_lexer_fail(&p->lex, where, "the result is %s%s", dtype_name(dtype), shape_text(p->arena, shape));
     } else {
         parse_marks(p, graph_node(p->graph, op, in->n, in->at, a, dtype, stated_shape));
     }
@@ -459,13 +459,13 @@ static void finish_node(Parse *p, const Token *where, Op op, const NodeList *in,
 
 static void parse_node(Parse *p) {
     Token where = p->lex.token;
-    if (where.integer != p->graph->nodes.n) lexer_fail(&p->lex, &where, "expected %%%d", p->graph->nodes.n);
-    lexer_expect(&p->lex, TOKEN_VALUE, "a value");
-    lexer_expect(&p->lex, '=', "'='");
+    if (where.integer != p->graph->nodes.n) graph_lexer_fail(&p->lex, &where, "expected %%%d", p->graph->nodes.n);
+    graph_lexer_expect(&p->lex, TOKEN_VALUE, "a value");
+    graph_lexer_expect(&p->lex, '=', "'='");
     Token name = p->lex.token;
     Op op = OP_COUNT;
     const char *text = parse_name(p);
-    if (!p->lex.error && !op_parse(text, &op)) lexer_fail(&p->lex, &name, "unknown op '%s'", text);
+    if (!p->lex.error && !op_parse(text, &op)) graph_lexer_fail(&p->lex, &name, "unknown op '%s'", text);
     if (p->lex.error) return;
     NodeList in = {0};
     Attr attr = {0};
@@ -486,7 +486,7 @@ static void parse_result(Parse *p, const Token *where, ResultKind kind, const ch
     int decl = kind == RESULT_OUTPUT  ? FIND(m->outputs, name)
                : kind == RESULT_STATE ? FIND(m->states, name)
                                       : FIND(m->params, name);
-    if (decl < 0) lexer_fail(&p->lex, where, "result for unknown \"%s\"", name);
+    if (decl < 0) graph_lexer_fail(&p->lex, where, "result for unknown \"%s\"", name);
     Node *value = parse_value(p);
     if (!p->lex.error) graph_result(p->graph, kind, decl, value);
 }
@@ -494,12 +494,12 @@ static void parse_result(Parse *p, const Token *where, ResultKind kind, const ch
 /* A declaration `WORD "name" : type` or a result `output "name" %1`, `WORD "name" <- %1`, `grad "name" = %1`. */
 static void parse_statement(Parse *p) {
     Token word = p->lex.token;
-    lexer_expect(&p->lex, TOKEN_NAME, "a declaration, a node or a result");
+    graph_lexer_expect(&p->lex, TOKEN_NAME, "a declaration, a node or a result");
     if (token_is(&word, "dim")) {
         parse_sym(p);
         return;
     }
-    const char *name = lexer_string(&p->lex);
+    const char *name = graph_lexer_string(&p->lex);
     bool declares = graph_lexer_is(&p->lex, ':');
     if (token_is(&word, "hyper")) {
         parse_hyper(p, name);
@@ -518,36 +518,36 @@ static void parse_statement(Parse *p) {
         } else if (declares) {
             vec_push(p->arena, p->model->states, parse_decl(p, name));
         } else {
-            lexer_expect(&p->lex, TOKEN_GETS, "':' or '<-'");
+            graph_lexer_expect(&p->lex, TOKEN_GETS, "':' or '<-'");
             parse_result(p, &word, is_param ? RESULT_PARAM : RESULT_STATE, name);
         }
     } else if (token_is(&word, "grad")) {
-        lexer_expect(&p->lex, '=', "'='");
+        graph_lexer_expect(&p->lex, '=', "'='");
         parse_result(p, &word, RESULT_GRAD, name);
     } else {
-        lexer_fail(&p->lex, &word, "expected a declaration, a node or a result");
+        graph_lexer_fail(&p->lex, &word, "expected a declaration, a node or a result");
     }
 }
 
 static void parse_header(Parse *p) {
     parse_word(p, "graph");
-    lexer_expect(&p->lex, '@', "'@'");
+    graph_lexer_expect(&p->lex, '@', "'@'");
     p->model->name = parse_name(p);
     parse_word(p, "entry");
-    lexer_expect(&p->lex, '=', "'='");
+    graph_lexer_expect(&p->lex, '=', "'='");
     Token where = p->lex.token;
     const char *entry = parse_name(p);
     int e = 0;
     while (e < ENTRY_COUNT && strcmp(entry, entry_name[e]) != 0) e++;
-    if (e == ENTRY_COUNT) lexer_fail(&p->lex, &where, "unknown entry '%s'", entry);
+    if (e == ENTRY_COUNT) graph_lexer_fail(&p->lex, &where, "unknown entry '%s'", entry);
     p->graph->entry = (Entry)(e % ENTRY_COUNT);
 }
 
 Graph *graph_parse(Arena *a, const char *text, const char **error) {
-    Parse p = {.lex = lexer_start(a, text), .arena = a, .model = ARENA_NEW(a, Model)};
+    Parse p = {.lex = graph_lexer_start(a, text), .arena = a, .model = ARENA_NEW(a, Model)};
     p.graph = graph_new(a, p.model, ENTRY_INIT);
     parse_header(&p);
-    lexer_expect(&p.lex, '{', "'{'");
+    graph_lexer_expect(&p.lex, '{', "'{'");
     while (!p.lex.error && !graph_lexer_is(&p.lex, '}') && !graph_lexer_is(&p.lex, TOKEN_END)) {
         if (graph_lexer_is(&p.lex, TOKEN_VALUE)) {
             parse_node(&p);
@@ -555,8 +555,8 @@ Graph *graph_parse(Arena *a, const char *text, const char **error) {
             parse_statement(&p);
         }
     }
-    lexer_expect(&p.lex, '}', "'}'");
-    if (!p.lex.error && !graph_lexer_is(&p.lex, TOKEN_END)) lexer_fail(&p.lex, &p.lex.token, "text after the graph");
+    graph_lexer_expect(&p.lex, '}', "'}'");
+    if (!p.lex.error && !graph_lexer_is(&p.lex, TOKEN_END)) graph_lexer_fail(&p.lex, &p.lex.token, "text after the graph");
     *error = p.lex.error;
     return p.lex.error ? NULL : p.graph;
 }
