@@ -24,6 +24,7 @@ typedef struct Options {
     bool print_after[PASS_COUNT], disabled[PASS_COUNT];
     CheckpointMode checkpoint;
     bool time_passes, verify;
+    bool embed;                /* .ptx: the launcher carries the kernels */
     /* run */
     Overrides data;            /* input name, file */
     Overrides extents;         /* dimension, run-time extent */

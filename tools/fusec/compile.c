@@ -19,6 +19,7 @@ typedef struct Compile {
     Module *m;
     OutputFile file[MAX_OUTPUTS];
     void *owned[MAX_OUTPUTS]; /* malloc'd contents */
+    const char *ptx;          /* the text of a .ptx output, one of them */
     int n;
 } Compile;
 
@@ -120,11 +121,18 @@ static bool ptx_text(const Compile *c, char **text) {
     return nvptx_emit_ptx(c->m, &no, text, &why) || back_end_failed(c, why);
 }
 
+/* The launcher beside the kernels; it opens their file, or with --embed carries the PTX. */
+static const char *print_cuda(FILE *f, Compile *c) {
+    return artifact_cuda(f, c->m, base_name(beside(c, ".h")), base_name(c->o->output), c->o->embed ? c->ptx : NULL);
+}
+static bool emit_launcher(Compile *c) { return add_text(c, beside(c, ".c"), print_cuda) && add_text(c, beside(c, ".h"), print_header); }
+
 static bool emit_ptx(Compile *c) {
     char *text;
     if (!ptx_text(c, &text)) return false;
     add(c, c->o->output, text, strlen(text));
-    return true;
+    c->ptx = text;
+    return emit_launcher(c);
 }
 
 static bool assemble(Compile *c, Scratch *s, const char *text, const char **error) {
@@ -157,7 +165,7 @@ static bool emit_cubin(Compile *c) {
     }
     free(text);
     if (!ok) return fail(".cubin needs ptxas of the CUDA toolkit on PATH (or write .ptx, which the driver assembles)", error);
-    return true;
+    return emit_launcher(c);
 }
 
 /* ---- the table ---------------------------------------------------------------------------------------------------- */
