@@ -132,14 +132,23 @@ static void load_text(Loader *l, const char *name, const char *text, size_t leng
     }
 }
 
+/* One name per file, however it is spelled. */
+static const char *canonical_path(Arena *a, const char *path) {
+    char *real = realpath(path, NULL);
+    const char *key = real ? arena_strdup(a, real) : path;
+    free(real);
+    return key;
+}
+
 static void load_file(Loader *l, const char *path, SrcLoc from) {
+    const char *key = canonical_path(l->arena, path);
     for (int i = 0; i < l->seen.n; i++)
-        if (strcmp(l->seen.at[i], path) == 0) return;
+        if (strcmp(l->seen.at[i], key) == 0) return;
     if (l->seen.n >= MAX_USED_FILES) {
         diag_report(l->diag, E0401, from, "more than %d files are used", MAX_USED_FILES);
         return;
     }
-    vec_push(l->arena, l->seen, path);
+    vec_push(l->arena, l->seen, key);
     size_t length = 0;
     const char *why = "";
     char *text = read_source(l->arena, path, &length, &why);

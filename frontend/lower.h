@@ -174,6 +174,8 @@ bool lower_shape_list(Lower *L, const ExprList *list, Shape *out); /* [a, b, ..]
 bool value_shape(Lower *L, Value list, SrcLoc loc, Shape *out);
 /* An axis argument (INT, LIST, RANGE, ALL) as sorted axes; -1 when reported, else their number. */
 int value_axes(Lower *L, Value v, int rank, SrcLoc loc, int8_t *axes);
+/* Whether start + length <= extent at every value of the bounded dimensions. */
+bool part_inside(Value start, Value length, Dim extent);
 Value lower_subscript(Lower *L, const Expr *e);
 Value v_gather(Lower *L, Node *table, int axis, Node *ids);
 

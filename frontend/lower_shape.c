@@ -154,17 +154,14 @@ static bool slice_bound(Lower *L, const Expr *e, int64_t n, int64_t missing, int
     return true;
 }
 
-/* On a bounded extent: `:`, or lo:hi with hi an extent of the same dimension. */
+/* Where an extent or a bound follows a bounded dimension: lo:hi must lie inside whatever its value. */
 static bool take_bounded(Lower *L, const Item *it, int d, Dim extent, Window *w) {
     Value lo = it->lo ? lower_expr(L, it->lo) : val_int(0), hi = it->hi ? lower_expr(L, it->hi) : val_dim(extent),
           length;
     if (lo.kind == VAL_POISON || hi.kind == VAL_POISON) return false;
-    bool ok =
-        !it->step && lo.kind == VAL_INT && lo.i >= 0 && (hi.kind == VAL_DIM || (hi.kind == VAL_INT && hi.i >= lo.i));
-    ok = ok && val_dim_combine(hi, 1, lo, -1, &length) && val_as_dim(length, &w->shape.dim[d]);
-    if (ok && hi.kind == VAL_INT && !dim_is_fixed(extent)) ok = false;
-    if (ok && hi.kind == VAL_DIM && hi.dim.bound > extent.bound) ok = false;
-    w->lo[d] = dim_fixed(lo.kind == VAL_INT ? lo.i : 0);
+    bool extents = (lo.kind == VAL_INT || lo.kind == VAL_DIM) && (hi.kind == VAL_INT || hi.kind == VAL_DIM);
+    bool ok = extents && !it->step && val_dim_combine(hi, 1, lo, -1, &length) && val_as_dim(length, &w->shape.dim[d]) &&
+              val_as_dim(lo, &w->lo[d]) && part_inside(lo, length, extent);
     if (!ok)
         lower_fail(L, E0218, it->loc, "use slice(x, start, length)",
                    "this slice is not known to lie inside the bounded dimension");

@@ -27,6 +27,13 @@ static bool lower_text(Arena *a, Diag *d, const char *text, Graph *graphs[ENTRY_
     return p && program_lower(a, d, p, NULL, graphs);
 }
 
+static void write_text(const char *path, const char *text) {
+    FILE *f = fopen(path, "w");
+    assert_non_null(f);
+    assert_true(fputs(text, f) >= 0);
+    assert_int_equal(fclose(f), 0);
+}
+
 static void must_lower(Arena *a, const char *text, Graph *graphs[ENTRY_COUNT]) {
     Diag *d = diag_new(a);
     if (!lower_text(a, d, text, graphs)) {
@@ -190,7 +197,9 @@ static void bounded_extents(void **state) {
     must_lower(a,
                "dim S <= 8\nmodel m {\n input x : f32[S, 2]\n output y = mean(x, axis = 0)\n"
                " output z = x[0:S] + float(iota(S, axis = 0, rank = 2))\n output w = mean(x)\n"
-               " output l = max[i] x[i, 0]\n output r = reverse(x, 0)\n}\n",
+               " output l = max[i] x[i, 0]\n output r = reverse(x, 0)\n e[i] = x[S - 1 - i, 0] - x[i, 1]\n output e\n"
+               " f[i in 0..2] = max[j in 0..3] (x[i + j, 0] - 1)\n output f\n output g = x[S - 1 : S]\n"
+               " p = reshape(pad(x, [[1, 0], [0, 0]]), [-1])\n output p\n}\n",
                g);
     double data[] = {-5, 2, -3, 4, -1, 6};
     Tensor x = {.rank = 2, .dim = {3, 2}, .data = data};
@@ -201,6 +210,10 @@ static void bounded_extents(void **state) {
     expect("mean", result_of(a, g[ENTRY_INFER], &env, RESULT_OUTPUT, 2), 1, (double[]){0.5});
     expect("max", result_of(a, g[ENTRY_INFER], &env, RESULT_OUTPUT, 3), 1, (double[]){-1});
     expect("reverse", result_of(a, g[ENTRY_INFER], &env, RESULT_OUTPUT, 4), 6, (double[]){-1, 6, -3, 4, -5, 2});
+    expect("mirrored read", result_of(a, g[ENTRY_INFER], &env, RESULT_OUTPUT, 5), 3, (double[]){-3, -7, -11});
+    expect("window past the end", result_of(a, g[ENTRY_INFER], &env, RESULT_OUTPUT, 6), 2, (double[]){-2, -2});
+    expect("last row", result_of(a, g[ENTRY_INFER], &env, RESULT_OUTPUT, 7), 2, (double[]){-1, 6});
+    expect("padded", result_of(a, g[ENTRY_INFER], &env, RESULT_OUTPUT, 8), 8, (double[]){0, 0, -5, 2, -3, 4, -1, 6});
     arena_free(a);
 }
 
@@ -267,6 +280,33 @@ static void training_tables(void **state) {
     arena_free(a);
 }
 
+/* Options and `use`: what -D says replaces values, a user's definition hides the library's for the user only. */
+static void files_and_overrides(void **state) {
+    (void)state;
+    Arena *a = arena_new();
+    Diag *d = diag_new(a);
+    Graph *g[ENTRY_COUNT];
+    char dir[] = "/tmp/fusec-use-XXXXXX";
+    assert_non_null(mkdtemp(dir));
+    const char *used = arena_printf(a, "%s/used.dsl", dir), *path = arena_printf(a, "%s/main.dsl", dir);
+    write_text(used, "use \"./main.dsl\"\nfn helper(x) { return exp(x) * k }\nlet k = 3.0\n");
+    write_text(path, "use \"used.dsl\"\ndim N = 2\nfn exp(x) { return x + 1 }\nmodel other { output z = ones [1] }\n"
+                     "model m {\n output y = helper(ones [N])\n output s = softmax(zeros [N])\n}\n");
+    const Override o[] = {{"N", "3"}, {"k", "5"}};
+    Program *p = program_load(a, d, path, &(FrontendOptions){.overrides = o, .n_overrides = 2, .model = "m"});
+    unlink(used), unlink(path), rmdir(dir);
+    assert_non_null(p);
+    assert_int_equal(program_models(p), 2);
+    assert_true(program_lower(a, d, p, NULL, g));
+    assert_null(g[ENTRY_STEP]);
+    assert_string_equal(g[ENTRY_INFER]->model->name, "m");
+    EvalEnv env = {0};
+    expect("override", result_of(a, g[ENTRY_INFER], &env, RESULT_OUTPUT, 0), 3, (double[]){10, 10, 10});
+    expect("library's own", result_of(a, g[ENTRY_INFER], &env, RESULT_OUTPUT, 1), 3,
+           (double[]){1 / 3.0, 1 / 3.0, 1 / 3.0});
+    arena_free(a);
+}
+
 /* The initial values: normal with the deviation asked for, each parameter another stream, states zero. */
 static void initial_values(void **state) {
     (void)state;
@@ -330,9 +370,9 @@ static void places_are_the_users(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(evaluates_cases),      cmocka_unit_test(bounded_extents), cmocka_unit_test(convolutions),
-        cmocka_unit_test(training_tables),      cmocka_unit_test(initial_values),  cmocka_unit_test(one_contraction),
-        cmocka_unit_test(places_are_the_users),
+        cmocka_unit_test(evaluates_cases), cmocka_unit_test(files_and_overrides),  cmocka_unit_test(bounded_extents),
+        cmocka_unit_test(convolutions),    cmocka_unit_test(training_tables),      cmocka_unit_test(initial_values),
+        cmocka_unit_test(one_contraction), cmocka_unit_test(places_are_the_users),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

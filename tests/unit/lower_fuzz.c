@@ -10,7 +10,7 @@
 #include <unistd.h>
 #include <cmocka.h>
 
-enum { ROUNDS = 400, MAX_WORDS = 1200 };
+enum { ROUNDS = 1000, MAX_WORDS = 1200 };
 
 static const char *const programs[] = {
     "dim B = 2, S <= 6\nlet width = 4, deep = 1 + 1\n"
