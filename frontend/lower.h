@@ -8,7 +8,8 @@
 enum {
     MAX_REPEAT = 100000,   /* iterations of one repeat */
     MAX_EVAL_DEPTH = 2000, /* expressions inside expressions, calls inlined */
-    MAX_LIST = 1 << 16
+    MAX_LIST = 1 << 16,
+    MAX_LIST_DEPTH = 8
 };
 enum { MAX_NODES = 1 << 20, MAX_STATEMENTS = 2000000 }; /* per entry */
 

@@ -1,5 +1,6 @@
 /* Expressions: names, constants, methods, fills; diagnostics of the interpreter. */
 #include "frontend/lower.h"
+#include <errno.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -66,8 +67,9 @@ void body_bind(Lower *L, const char *name, Value v) {
 /* The text of -D NAME=VALUE as a constant. */
 static bool parse_constant(const char *text, Value *out) {
     char *end;
+    errno = 0;
     long long i = strtoll(text, &end, 10);
-    if (*text && !*end) return *out = val_int(i), true;
+    if (*text && !*end && !errno) return *out = val_int(i), true;
     double f = strtod(text, &end);
     if (*text && !*end && isfinite(f)) return *out = val_float(f), true;
     if (strcmp(text, "true") == 0 || strcmp(text, "false") == 0) return *out = val_bool(text[0] == 't'), true;
@@ -187,11 +189,15 @@ Value lower_arg_value(Lower *L, const Expr *e) {
 
 static Value lower_list(Lower *L, const Expr *e) {
     Value *at = ARENA_ARRAY(L->arena, Value, e->list.n + 1);
+    int64_t depth = 1; /* a list shared at every level of a deep one would take ages to compare */
     for (int i = 0; i < e->list.n; i++) {
         at[i] = lower_expr(L, e->list.at[i]);
         if (at[i].kind == VAL_POISON) return at[i];
+        if (at[i].kind == VAL_LIST && at[i].i >= depth) depth = at[i].i + 1;
     }
-    return (Value){.kind = VAL_LIST, .n = e->list.n, .at = at};
+    if (depth > MAX_LIST_DEPTH)
+        return lower_fail(L, E0216, e->loc, NULL, "lists are nested more than %d deep", MAX_LIST_DEPTH);
+    return (Value){.kind = VAL_LIST, .n = e->list.n, .at = at, .i = depth};
 }
 
 static Value lower_dim_method(Lower *L, const Expr *e, Shape s) {

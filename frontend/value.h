@@ -23,7 +23,7 @@ typedef struct Value Value;
 struct Value {
     ValueKind kind;
     bool inexact;     /* INT: comes from a quotient with a remainder */
-    int64_t i;        /* INT BOOL */
+    int64_t i;        /* INT BOOL; LIST: how deep lists stand in lists */
     double f;         /* FLOAT */
     const char *text; /* STRING; INT: the dimension's name, or NULL */
     Dim dim;          /* DIM */
