@@ -74,7 +74,18 @@ static Node *formula_call(Formula *f, const char *name) {
     return graph_op(f->g, op, n, in, NULL);
 }
 
+static bool is_zero(const Node *n) { return n->op == OP_CONST && n->attr->value == 0; }
+
+/* y = select(x > 0, x, 0) is positive where x is: read off y, which is kept anyway, the condition does not make
+ * the backward keep x as well. */
+static Node *condition(const Formula *f) {
+    Node *n = f->n, *c = n->in[0];
+    if (c->op != OP_GT || c->in[0] != n->in[1] || !is_zero(c->in[1]) || !is_zero(n->in[2])) return c;
+    return graph_binary(f->g, OP_GT, n, n->in[2]);
+}
+
 static Node *formula_name(const Formula *f, char c) {
+    if (f->n->op == OP_SELECT && c == 'a') return condition(f);
     switch (c) {
     case 'g': return f->dy;
     case 'y': return f->n;
