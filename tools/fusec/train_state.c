@@ -24,8 +24,8 @@ typedef struct Saved {
 
 static bool get(const Saved *s, const char *key, int64_t *v) {
     const char *text = safetensors_metadata(s->r->arena, s->bytes, s->n, key);
-    char *end;
-    if (text) *v = strtoll(text, &end, 10);
+    char *end = NULL;
+    *v = text ? strtoll(text, &end, 10) : -1;
     return (text && end != text && !*end && *v >= 0) || run_error("%s: no %s: not saved by `fusec run --save`; --load takes weights alone", s->path, key);
 }
 
@@ -38,7 +38,7 @@ bool train_resume(Training *t, const char *path) {
     Arrays file = {0};
     uint8_t *bytes;
     size_t n;
-    int64_t seed, first, last, batch;
+    int64_t seed = 0, first = 0, last = 0, batch = 0;
     if (!weights_read(r, path, &file, &bytes, &n)) return false;
     const Saved s = {r, path, bytes, n};
     if (!get(&s, "step", &r->step) || !get(&s, "epoch", &t->epoch) || !get(&s, "row", &t->at) || !get(&s, "seed", &seed) ||
