@@ -2,7 +2,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { MAX_NODES = 16, MAX_PARAMS = 16, MAX_BLOCKS = 64, MAX_OBJECTS = 1024, MAX_WORK = 4096, POISON = 0xc3 };
+enum { MAX_NODES = 128, MAX_PARAMS = 64, MAX_BLOCKS = 64, MAX_OBJECTS = 1024, MAX_WORK = 4096, POISON = 0xc3 };
 
 FakeCuda fake;
 const char *const fake_names[FAKE_FUNCTIONS] = {
@@ -87,6 +87,7 @@ static int allocate(size_t bytes, bool pinned, char **memory) {
     memset(*memory, POISON, bytes);
     blocks[n_blocks++] = (FakeBlock){*memory, bytes, pinned};
     if (!pinned) fake.device_bytes += bytes;
+    if (fake.device_bytes > fake.most_device_bytes) fake.most_device_bytes = fake.device_bytes;
     fake.live++;
     return 0;
 }
@@ -115,7 +116,7 @@ static int release(char *memory, bool pinned) {
 static void run_node(const FakeNode *n) {
     void *params[MAX_PARAMS];
     for (int i = 0; i < MAX_PARAMS; i++) params[i] = (void *)(uintptr_t)&n->value[i];
-    n->kernel->run(params, n->programs);
+    n->kernel->run(n->kernel->user, params, n->programs);
 }
 
 static void do_work(int n) {
@@ -155,8 +156,9 @@ static int copy(void *to, const void *from, size_t bytes, const void *host, cons
 
 static FakeNode make_node(const FakeKernel *k, unsigned programs, void **params) {
     FakeNode n = {.kernel = k, .programs = programs};
-    for (int i = 0; i < k->n_params; i++) memcpy(&n.value[i], params[i], 8);
-    for (int i = k->n_params; i < k->n_params + fake.n_syms + k->n_constants; i++) memcpy(&n.value[i], params[i], 4);
+    const int all = k->n_addresses + k->n_integers;
+    if (all > MAX_PARAMS) abort();
+    for (int i = 0; i < all; i++) memcpy(&n.value[i], params[i], i < k->n_addresses ? 8 : 4);
     return n;
 }
 

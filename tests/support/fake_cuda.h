@@ -14,27 +14,26 @@ enum {
 };
 extern const char *const fake_names[FAKE_FUNCTIONS];
 
-/* A kernel: called once per launch with its parameters and the size of its grid. */
+/* A kernel: run once per launch, with one pointer per parameter and the size of the grid. */
 typedef struct FakeKernel {
     const char *name;
-    int n_params; /* how many 8-byte addresses come before the i32 extents */
-    void (*run)(void **params, unsigned programs);
-    int n_constants; /* i32 after the extents */
+    int n_addresses, n_integers; /* 8-byte parameters, then 4-byte ones */
+    void (*run)(const void *user, void **params, unsigned programs);
+    const void *user;
 } FakeKernel;
 
 typedef struct FakeCuda {
-    const FakeKernel *kernels; /* ended by a NULL name */
-    int n_syms;
+    const FakeKernel *kernels;        /* ended by a NULL name */
     int devices, capability;          /* 80: sm_80 */
     const char *jit_info, *jit_error; /* what cuModuleLoadDataEx logs; an error makes it fail */
     /* The fail_at-th call of function fail_function fails once; 0: none does. */
     int fail_function, fail_at, failed;
     int calls[FAKE_FUNCTIONS];
-    int live;              /* objects and references that are not given back yet */
-    int contexts;          /* depth of the context stack */
-    int misuse;            /* calls out of order: no context, unknown handle, ... */
-    int pageable;          /* asynchronous copies of memory that is not pinned */
-    uint64_t device_bytes; /* allocated now */
+    int live;                                 /* objects and references that are not given back yet */
+    int contexts;                             /* depth of the context stack */
+    int misuse;                               /* calls out of order: no context, unknown handle, ... */
+    int pageable;                             /* asynchronous copies of memory that is not pinned */
+    uint64_t device_bytes, most_device_bytes; /* allocated now, and at most so far */
 } FakeCuda;
 extern FakeCuda fake;
 

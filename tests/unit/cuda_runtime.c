@@ -108,7 +108,8 @@ static const fusec_manifest toy = {.abi_version = FUSEC_ABI_VERSION,
 
 #define ADDRESS(type, i) ((type *)(uintptr_t) * (uint64_t *)params_[i])
 #define EXTENT(i) (*(int32_t *)params_[i])
-static void k_init(void **params_, unsigned programs) {
+static void k_init(const void *user, void **params_, unsigned programs) {
+    (void)user;
     for (unsigned i = 0; i < ROWS * programs; i++) ADDRESS(float, 1)[i] = (float)(*ADDRESS(uint32_t, 0) + i);
     *ADDRESS(int32_t, 2) = 0;
 }
@@ -117,36 +118,43 @@ static int extent(void **params_, int i, unsigned programs) {
     fake.misuse += programs != ((unsigned)EXTENT(i) + 1) / 2;
     return EXTENT(i);
 }
-static void k_mul(void **params_, unsigned programs) {
+static void k_mul(const void *user, void **params_, unsigned programs) {
+    (void)user;
     for (int i = 0; i < extent(params_, 3, programs); i++)
         ADDRESS(float, 2)[i] = ADDRESS(float, 0)[i] * ADDRESS(float, 1)[i];
 }
-static void k_copy(void **params_, unsigned programs) {
+static void k_copy(const void *user, void **params_, unsigned programs) {
+    (void)user;
     for (int i = 0; i < extent(params_, 2, programs); i++) ADDRESS(float, 1)[i] = ADDRESS(float, 0)[i];
 }
-static void k_add(void **params_, unsigned programs) {
+static void k_add(const void *user, void **params_, unsigned programs) {
+    (void)user;
     const float one = (float)EXTENT(4); /* a constant */
     for (int i = 0; i < extent(params_, 3, programs); i++)
         ADDRESS(float, 2)[i] = one * ADDRESS(float, 0)[i] + ADDRESS(float, 1)[i];
 }
-static void k_loss(void **params_, unsigned programs) {
+static void k_loss(const void *user, void **params_, unsigned programs) {
+    (void)user;
     float sum = 1000 * (float)*ADDRESS(int32_t, 2) * (float)programs;
     for (int i = 0; i < EXTENT(4); i++) sum += ADDRESS(float, 0)[i] + (float)ADDRESS(int32_t, 1)[i];
     *ADDRESS(float, 3) = sum;
 }
-static void k_grad(void **params_, unsigned programs) {
+static void k_grad(const void *user, void **params_, unsigned programs) {
+    (void)user;
     for (int i = 0; i < ROWS; i++) {
         const float more = *ADDRESS(int32_t, 1) ? ADDRESS(float, 2)[i] : 0;
         ADDRESS(float, 2)[i] = more + (i < EXTENT(3) ? ADDRESS(float, 0)[i] * (float)programs : 0);
     }
 }
-static void k_update(void **params_, unsigned programs) {
+static void k_update(const void *user, void **params_, unsigned programs) {
+    (void)user;
     for (int i = 0; i < EXTENT(4); i++) ADDRESS(float, 2)[i] -= *ADDRESS(float, 1) * ADDRESS(float, 0)[i];
     *ADDRESS(int32_t, 3) += (int)programs;
 }
-static const FakeKernel code[] = {{"init", 3, k_init, 0},     {"mul", 3, k_mul, 0},   {"copy", 2, k_copy, 0},
-                                  {"add", 3, k_add, 1},       {"loss", 4, k_loss, 0}, {"grad", 3, k_grad, 0},
-                                  {"update", 4, k_update, 0}, {NULL, 0, NULL, 0}};
+static const FakeKernel code[] = {{"init", 3, 1, k_init, NULL},     {"mul", 3, 1, k_mul, NULL},
+                                  {"copy", 2, 1, k_copy, NULL},     {"add", 3, 2, k_add, NULL},
+                                  {"loss", 4, 1, k_loss, NULL},     {"grad", 3, 1, k_grad, NULL},
+                                  {"update", 4, 1, k_update, NULL}, {0}};
 
 static const char *const ptx[] = {".version 7.0\n", ".target sm_80\n", "// kernels\n", NULL};
 static char log_text[512];
@@ -154,7 +162,6 @@ static char log_text[512];
 static fusec_cu_driver driver(void) {
     const fusec_cu_driver d = fake_cuda_driver();
     fake.kernels = code;
-    fake.n_syms = 1;
     return d;
 }
 
