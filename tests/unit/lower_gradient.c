@@ -169,7 +169,51 @@ static void whole_programs(void **state) {
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) check_case(&cases[i]);
 }
 
+/* One update of w = 2 where the gradient of the loss w*w/2 is w, worked out by hand. */
+static void optimizer_steps(void **state) {
+    (void)state;
+    static const struct {
+        const char *with;
+        double want;
+    } updates[] = {
+        {"sgd(lr = 0.1)", 1.8},
+        {"momentum(lr = 0.1)", 1.8},
+        {"adam(lr = 0.1)", 1.9},
+        {"adamw(lr = 0.1, decay = 0.5)", 1.8},
+        {"sgd(lr = 0.1) clip_norm 1.0", 1.9},
+        {"sgd(lr = 0.1) clip_norm 3", 1.8},
+        {"sgd(lr = warmup_cosine(1.0, 10, 100))", 1.8},
+    };
+    for (size_t i = 0; i < sizeof updates / sizeof *updates; i++) {
+        Arena *a = arena_new();
+        Graph *g[ENTRY_COUNT];
+        unsigned seed = 1;
+        lower_text(a,
+                   arena_printf(a,
+                                "model m {\n w = param [1] init constant(2.0)\n loss = sum(w^2) / 2\n output loss\n "
+                                "train loss with %s\n}\n",
+                                updates[i].with),
+                   g);
+        EvalEnv env = start(a, g[ENTRY_INIT], &seed);
+        PassContext pass = {.arena = a};
+        Graph *step = pass_autodiff(&pass, g[ENTRY_STEP]);
+        const char *error = NULL;
+        Tensor *values = graph_eval(a, step, &env, &error);
+        if (!values) fail_msg("%s: %s", updates[i].with, error);
+        int seen = 0;
+        for (int r = 0; r < step->results.n; r++) {
+            if (step->results.at[r].kind != RESULT_PARAM) continue;
+            double got = values[step->results.at[r].value->id].data[0];
+            if (!(fabs(got - updates[i].want) < 1e-6))
+                fail_msg("%s: %.9g, not %.9g", updates[i].with, got, updates[i].want);
+            seen++;
+        }
+        assert_int_equal(seen, 1);
+        arena_free(a);
+    }
+}
+
 int main(void) {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(whole_programs)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(whole_programs), cmocka_unit_test(optimizer_steps)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
