@@ -139,12 +139,13 @@ static int make_dot(Gen *g, Builder *b) {
     int8_t over[MAX_TILE_AXES];
     int n = 0;
     TileType t = tile_type_union(*tx, *ty), r = {.dtype = DT_F32};
+    if (t.n_axes > 4) return -1;
     for (int i = 0; i < t.n_axes; i++)
         if (has(tx, t.axis[i]) && has(ty, t.axis[i]) && chance(80))
             over[n++] = t.axis[i];
         else
             r.axis[r.n_axes++] = t.axis[i];
-    if (!n || t.n_axes > 4) return -1;
+    if (!n) return -1;
     int acc = tile_full(b, r, 0.25);
     for (int tries = 0; tries < 4; tries++) { /* an existing value as the accumulator */
         const int v = pick(g);
