@@ -148,6 +148,21 @@ static int find_formal(const Builtin *b, const char *name) {
     return -1;
 }
 
+/* Formals that no argument names get their defaults; false: one has none. */
+static bool fill_defaults(Lower *L, const Builtin *b, const bool *given, Value *value, SrcLoc loc) {
+    char name[32];
+    bool variadic, has_default;
+    Value v;
+    for (int i = 0; builtin_formal(b, i, name, &variadic, &has_default, &v); i++) {
+        if (given[i] || variadic) continue;
+        value[i] = v;
+        if (has_default) continue;
+        lower_fail(L, E0202, loc, NULL, "'%s' needs the argument '%s'", b->name, name);
+        return false;
+    }
+    return true;
+}
+
 /* One value per formal, variadic positional ones apart; false: reported. */
 static bool match_builtin(Lower *L, const Builtin *b, int n, const ArgValue *args, Value *value, BuiltinCall *call) {
     bool given[MAX_BUILTIN_FORMALS] = {false}, variadic = b->formals[0] == '*', has_default;
@@ -175,16 +190,7 @@ static bool match_builtin(Lower *L, const Builtin *b, int n, const ArgValue *arg
         value[at] = args[i].value;
     }
     call->more = more;
-    Value v;
-    bool is_variadic;
-    for (int i = 0; builtin_formal(b, i, name, &is_variadic, &has_default, &v); i++) {
-        if (given[i] || is_variadic) continue;
-        value[i] = v;
-        if (has_default) continue;
-        lower_fail(L, E0202, call->loc, NULL, "'%s' needs the argument '%s'", b->name, name);
-        return false;
-    }
-    return true;
+    return fill_defaults(L, b, given, value, call->loc);
 }
 
 static bool per_element(const Builtin *b, int n, const ArgValue *args) {

@@ -363,12 +363,6 @@ Value v_cast(Lower *L, Value v, DType t, SrcLoc loc) {
 
 /* ---- matrix product ------------------------------------------------------------------------------- */
 
-typedef struct MatOperand {
-    Shape shape;
-    int batch;    /* leading dims */
-    int row, col; /* positions of the matrix dims; -1 when the operand is a vector */
-} MatOperand;
-
 static Value matmul_mismatch(Lower *L, Node *a, Node *b, const char *why, SrcLoc loc) {
     return lower_fail(L, E0203, loc, NULL, "@: shapes %s and %s do not fit: %s", shape_text(L->arena, a->shape),
                       shape_text(L->arena, b->shape), why);
@@ -388,18 +382,27 @@ static void map_dim(Affine *map, int loop) {
     map->coef[loop] = 1;
 }
 
+/* Two float tensors of one type, at least vectors, outside indexed definitions; false: reported. */
+static bool check_matmul(Lower *L, Value a, Value b, SrcLoc loc) {
+    if (a.kind != VAL_TENSOR || b.kind != VAL_TENSOR)
+        lower_fail(L, E0204, loc, "use * to multiply by a number", "@ needs two tensors, not %s",
+                   val_describe(L->arena, a.kind != VAL_TENSOR ? a : b));
+    else if (!dtype_is_float(a.node->dtype) || a.node->dtype != b.node->dtype)
+        lower_fail(L, E0204, loc, "write float(x)", "@ needs floats, not %s and %s", dtype_name(a.node->dtype),
+                   dtype_name(b.node->dtype));
+    else if (a.node->shape.rank == 0 || b.node->shape.rank == 0)
+        matmul_mismatch(L, a.node, b.node, "a scalar has no matrix product; use *", loc);
+    else if (L->body && L->body->space)
+        lower_fail(L, E0215, loc, "write the product as a sum over an index", "@ inside an indexed definition");
+    else
+        return true;
+    return false;
+}
+
 Value v_matmul(Lower *L, Value av, Value bv, SrcLoc loc) {
-    if (av.kind != VAL_TENSOR || bv.kind != VAL_TENSOR)
-        return lower_fail(L, E0204, loc, "use * to multiply by a number", "@ needs two tensors, not %s",
-                          val_describe(L->arena, av.kind != VAL_TENSOR ? av : bv));
+    if (!check_matmul(L, av, bv, loc)) return val_poison();
     Node *a = av.node, *b = bv.node;
-    if (!dtype_is_float(a->dtype) || a->dtype != b->dtype)
-        return lower_fail(L, E0204, loc, "write float(x)", "@ needs floats, not %s and %s", dtype_name(a->dtype),
-                          dtype_name(b->dtype));
     int ra = a->shape.rank, rb = b->shape.rank;
-    if (ra == 0 || rb == 0) return matmul_mismatch(L, a, b, "a scalar has no matrix product; use *", loc);
-    if (L->body && L->body->space)
-        return lower_fail(L, E0215, loc, "write the product as a sum over an index", "@ inside an indexed definition");
     int batch_a = ra > 2 ? ra - 2 : 0, batch_b = rb > 2 ? rb - 2 : 0;
     Shape sa = {.rank = batch_a}, sb = {.rank = batch_b}, out;
     memcpy(sa.dim, a->shape.dim, sizeof sa.dim);
