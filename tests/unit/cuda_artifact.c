@@ -90,15 +90,20 @@ static Module *compile(void) {
     return compile_module(&c, graphs);
 }
 
-static const char *emit(const char *embedded) {
-    FILE *f = fopen(arena_printf(arena, "%s/tiny.h", folder), "w");
+/* NAME.h and NAME.c */
+static const char *emit_as(const char *name, const char *embedded) {
+    const char *kept = module->name, *header = arena_printf(arena, "%s.h", name);
+    module->name = name;
+    FILE *f = fopen(arena_printf(arena, "%s/%s", folder, header), "w");
     artifact_header(f, module, BACKEND_NVPTX);
     fclose(f);
-    f = fopen(arena_printf(arena, "%s/tiny.c", folder), "w");
-    const char *why = artifact_cuda(f, module, "tiny.h", "tiny.ptx", embedded);
+    f = fopen(arena_printf(arena, "%s/%s.c", folder, name), "w");
+    const char *why = artifact_cuda(f, module, header, "tiny.ptx", embedded);
     fclose(f);
+    module->name = kept;
     return why;
 }
+static const char *emit(const char *embedded) { return emit_as("tiny", embedded); }
 
 static void shell(const char *command) {
     if (system(arena_printf(arena, "cd %s && %s", folder, command)) != 0) fail_msg("%s", command);
@@ -264,6 +269,19 @@ static void the_example_compiles(void **state) {
     if (system("c++ --version >/dev/null 2>&1") == 0) shell("c++ -Wall -Wextra -Werror -c main.cc -o main.o");
 }
 
+static void two_models_share_a_program(void **state) {
+    (void)state;
+    assert_null(emit(NULL));
+    assert_null(emit_as("other", ptx));
+    write_text(
+        "two.c",
+        "#include \"tiny.h\"\n#include \"other.h\"\n"
+        "int main(void) {\n    static tiny a;\n    static other b;\n    tiny_options o = {.library = "
+        "\"libcuda-of-nobody.so\"};\n"
+        "    return tiny_init(&a, 0, &o) == FUSEC_E_DRIVER && other_init(&b, 0, &o) == FUSEC_E_DRIVER ? 0 : 1;\n}\n");
+    shell(arena_printf(arena, "cc %s -o two two.c tiny.c other.c -ldl && ./two", flags));
+}
+
 static void what_does_not_fit_is_refused(void **state) {
     (void)state;
     const int align = module->align;
@@ -276,6 +294,7 @@ static void what_does_not_fit_is_refused(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(the_artifact_trains), cmocka_unit_test(kernels_come_from_their_file),
-        cmocka_unit_test(the_example_compiles), cmocka_unit_test(what_does_not_fit_is_refused)};
+        cmocka_unit_test(the_example_compiles), cmocka_unit_test(two_models_share_a_program),
+        cmocka_unit_test(what_does_not_fit_is_refused)};
     return cmocka_run_group_tests(tests, set_up, tear_down);
 }
