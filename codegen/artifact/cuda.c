@@ -156,7 +156,6 @@ static const char *too_large(const Module *m) {
     int n;
     if (m->align > FUSEC_CUDA_ALIGN) return "tensors are aligned to more than 256 bytes";
     if (m->syms.n > FUSEC_CUDA_MAX_SYMS) return "more than 64 run-time extents";
-    if (m->hypers.n > FUSEC_CUDA_MAX_HYPERS) return "more than 61 hyperparameters";
     for (int i = 0; i < m->kernels.n; i++) {
         const Kernel *k = m->kernels.at[i];
         if (k->buffers.n > UINT8_MAX) return arena_printf(m->arena, "kernel %s: more than 255 arguments", k->name);

@@ -139,8 +139,7 @@ static fusec_status cuda_make(fusec_cuda *c, const fusec_cuda_image *image) {
 
 static fusec_status cuda_check_manifest(const fusec_manifest *m) {
     if (m->abi_version != FUSEC_ABI_VERSION) return FUSEC_E_VERSION;
-    if (m->align > FUSEC_CUDA_ALIGN || m->n_syms > FUSEC_CUDA_MAX_SYMS || m->n_hypers > FUSEC_CUDA_MAX_HYPERS)
-        return FUSEC_E_UNSUPPORTED;
+    if (m->align > FUSEC_CUDA_ALIGN || m->n_syms > FUSEC_CUDA_MAX_SYMS) return FUSEC_E_UNSUPPORTED;
     return FUSEC_OK;
 }
 

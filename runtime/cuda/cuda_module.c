@@ -3,7 +3,7 @@
 #include <stdio.h>
 #include <string.h>
 
-enum { CUDA_JIT_LOG = 4096, CUDA_STATIC_SHARED = 48 << 10 };
+enum { CUDA_JIT_LOG = 4096, CUDA_STATIC_SHARED = 48 << 10, CUDA_MAX_IMAGE = 1 << 30 };
 
 /* ---- the image as one text, in pinned memory that is given back soon -------------------------------------------- */
 static fusec_status cuda_join(fusec_cuda *c, const char *const *lines, void **text) {
@@ -35,7 +35,7 @@ static fusec_status cuda_read_file(fusec_cuda *c, const char *path, void **text)
     long n = -1;
     fusec_status s = FUSEC_OK;
     if (f && fseek(f, 0, SEEK_END) == 0) n = ftell(f);
-    if (n <= 0 || fseek(f, 0, SEEK_SET) != 0) s = cuda_file_failed(c, path);
+    if (n <= 0 || n > CUDA_MAX_IMAGE || fseek(f, 0, SEEK_SET) != 0) s = cuda_file_failed(c, path);
     if (s == FUSEC_OK) {
         s = fusec_cuda_check(c, c->driver.cuMemAllocHost_v2(text, (size_t)n + 1), "cuMemAllocHost");
         if (s != FUSEC_OK) *text = NULL;

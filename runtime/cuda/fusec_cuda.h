@@ -18,7 +18,6 @@
 
 enum {
     FUSEC_CUDA_MAX_SYMS = 64,
-    FUSEC_CUDA_MAX_HYPERS = 61,
     FUSEC_CUDA_STAGES = 2, /* halves of the staging memory */
     FUSEC_CUDA_GRAPHS = 8, /* graphs kept; the least recently used makes room */
     FUSEC_CUDA_ALIGN = 256 /* of everything on the device */

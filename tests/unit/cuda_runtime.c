@@ -386,6 +386,9 @@ static void test_refused_starts(void **state) {
     assert_int_equal(try_init(&toy, &two, o), FUSEC_E_ARGUMENT);
     assert_int_equal(try_init(&toy, &absent, o), FUSEC_E_FILE);
     assert_string_equal(log_text, "/nonexistent/model.ptx: cannot be read\n");
+    assert_int_equal(try_init(&toy, NULL, (fusec_cuda_options){.driver = &d, .image_path = "/tmp"}), FUSEC_E_FILE);
+    assert_string_equal(log_text, "/tmp: cannot be read\n");
+    assert_int_equal(try_init(&toy, NULL, o), FUSEC_E_ARGUMENT);
     m.abi_version++;
     assert_int_equal(try_init(&m, &image, o), FUSEC_E_VERSION);
     m = toy;
