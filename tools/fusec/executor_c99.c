@@ -31,7 +31,7 @@ static bool write_sources(Arena *a, const Sources *s, const Module *m, const cha
     const char *why = c && h ? artifact_c99(c, m, "model.h") : NULL;
     if (h) artifact_header(h, m, BACKEND_C99);
     const bool written = c && h && !ferror(c) && !ferror(h);
-    const bool closed = (!c || fclose(c) == 0) & (!h || fclose(h) == 0);
+    const bool source_closed = !c || fclose(c) == 0, header_closed = !h || fclose(h) == 0, closed = source_closed && header_closed;
     if (why) *error = arena_printf(a, "no C form: %s", why);
     else if (!written || !closed) *error = arena_printf(a, "%s: %s", s->scratch.dir, strerror(errno));
     return !why && written && closed;
