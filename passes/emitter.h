@@ -39,7 +39,7 @@ typedef struct Emitter {
 } Emitter;
 
 void kernel_distribute(Kernel *k, const Target *t); /* distribute.c: GPU kernels over threads */
-void tile_sizes(const Target *t, const PlanKernel *k, TileSizes *out);
+void tile_sizes(const Target *t, const Plan *p, const PlanKernel *k, TileSizes *out);
 
 /* The value of node n at idx (one expression per dim) where mask holds (-1: everywhere). Lanes where
  * the mask fails hold some value, never a fault. */

@@ -170,7 +170,7 @@ static Kernel *build_kernel(Emitter *e, PlanKernel *pk, int number) {
     e->k = open_kernel(e, number);
     memset(e->constant, 0, sizeof e->constant);
     e->b = (Builder){.k = e->k, .block = &e->k->body};
-    tile_sizes(t, pk, &e->size);
+    tile_sizes(t, e->plan, pk, &e->size);
     add_buffers(e);
     add_axes(e);
     emit_body(e);
@@ -181,7 +181,7 @@ static Kernel *build_kernel(Emitter *e, PlanKernel *pk, int number) {
 }
 
 void pass_tile(PassContext *c, Plan *p) {
-    Emitter e = {.arena = c->arena, .context = c, .plan = p};
+    Emitter e = {.arena = c->kept ? c->kept : c->arena, .context = c, .plan = p};
     e.buffer_of = ARENA_ARRAY(c->arena, int, p->graph->nodes.n);
     e.memo_of = ARENA_ARRAY(c->arena, int, p->graph->nodes.n);
     memset(e.buffer_of, -1, sizeof(int) * (size_t)p->graph->nodes.n);

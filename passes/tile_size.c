@@ -70,6 +70,26 @@ static void row_sizes(const Limits *l, const PlanKernel *k, TileSizes *s) {
     }
 }
 
+/* Instructions per element of what is inlined into a node: transcendentals and random draws count for more.
+ * Walks at most `left` nodes. */
+static int weight_of(const Plan *p, const PlanKernel *k, const Node *n, int *left) {
+    if (--*left < 0 || op_is_memory(n->op)) return 0;
+    int w = n->op == OP_RANDOM ? 24 : n->op == OP_SIN || n->op == OP_COS || n->op == OP_POW ? 16 : 1;
+    for (int i = 0; i < n->n_in; i++) {
+        const int home = p->kernel_of[n->in[i]->id];
+        if (home < 0 || home == (int)(k - p->kernels.at)) w += weight_of(p, k, n->in[i], left);
+    }
+    return w;
+}
+
+/* A map of many instructions per element gets one element per thread: more would only make the code longer. */
+static int map_elements(const Target *t, const Plan *p, const PlanKernel *k, int elements) {
+    int weight = 0, left = 400;
+    if (t->backend != BACKEND_NVPTX) return elements;
+    for (int i = 0; i < k->nodes.n; i++) weight += weight_of(p, k, k->nodes.at[i].node, &left);
+    return weight > 48 ? t->threads : elements;
+}
+
 /* Which operands mention each output loop. */
 static void contract_sizes(const Limits *l, const Node *n, TileSizes *s) {
     const Contract *c = n->attr->contract;
@@ -94,7 +114,7 @@ static void contract_sizes(const Limits *l, const Node *n, TileSizes *s) {
     }
 }
 
-void tile_sizes(const Target *t, const PlanKernel *k, TileSizes *out) {
+void tile_sizes(const Target *t, const Plan *p, const PlanKernel *k, TileSizes *out) {
     const Limits l = limits_of(t);
     memset(out, 0, sizeof *out);
     switch (k->kind) {
@@ -109,6 +129,6 @@ void tile_sizes(const Target *t, const PlanKernel *k, TileSizes *out) {
         if (out->p[0] > 64) out->p[0] = 64;
         break;
     }
-    default: fill(&l, &k->p, out->p, l.map); break;
+    default: fill(&l, &k->p, out->p, map_elements(t, p, k, l.map)); break;
     }
 }

@@ -1,6 +1,7 @@
 #include "codegen/nvptx/nvptx.h"
 #include "codegen/llvm/machine.h"
 #include "codegen/nvptx/simt.h"
+#include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -10,56 +11,118 @@ static const char PIPELINE[] =
     "function(early-cse<memssa>,instcombine<no-verify-fixpoint>,simplifycfg,loop-mssa(loop-rotate,licm),"
     "gvn,instcombine<no-verify-fixpoint>,separate-const-offset-from-gep,early-cse,dse,simplifycfg),globaldce";
 
-typedef struct Build {
+/* Kernels do not call each other: a few LLVM modules are compiled side by side and their texts joined.  The
+ * division depends on the kernels alone, so that the text does not depend on the machine. */
+enum { PARTS = 4, KERNELS_PER_PART = 8 };
+
+typedef struct Part {
     Emit e;
     LLVMTargetMachineRef machine;
-    Arena *arena;
-} Build;
+    const Module *m;
+    int first, last; /* kernels */
+    bool unoptimised, as_ir;
+    char *text, *error;
+} Part;
 
-static void build_free(Build *b) {
-    emit_free(&b->e);
-    LLVMDisposeTargetMachine(b->machine);
-    arena_free(b->arena);
+static void part_free(Part *p) {
+    emit_free(&p->e);
+    LLVMDisposeTargetMachine(p->machine);
 }
 
-static bool build(Build *b, const Module *m, const NvptxOptions *o, char **error) {
-    const bool hopper = strcmp(o->arch, "sm_90") >= 0;
-    LLVMTargetMachineRef machine = machine_new("nvptx64-nvidia-cuda", o->arch, hopper ? "+ptx80" : "+ptx70", error);
-    if (!machine) return false;
-    *b = (Build){.machine = machine, .arena = arena_new()};
-    emit_init(&b->e, m->name);
-    machine_prepare(&b->e, machine);
-    for (int i = 0; i < m->kernels.n; i++) {
+static bool emit_kernels(Part *p) {
+    for (int i = p->first; i < p->last; i++) {
         Arena *a = arena_new();
-        const bool ok = simt_kernel(&b->e, m->kernels.at[i], a);
+        const bool ok = simt_kernel(&p->e, p->m->kernels.at[i], a);
         arena_free(a);
         if (ok) continue;
         char text[256];
-        snprintf(text, sizeof text, "kernel %s was not compiled for a GPU target", m->kernels.at[i]->name);
-        *error = strdup(text);
-        build_free(b);
+        snprintf(text, sizeof text, "kernel %s was not compiled for a GPU target", p->m->kernels.at[i]->name);
+        p->error = strdup(text);
         return false;
     }
-    if (machine_optimise(&b->e, machine, o->unoptimised ? "verify" : PIPELINE, error)) return true;
-    build_free(b);
-    return false;
+    return true;
 }
 
-bool nvptx_emit_ptx(const Module *m, const NvptxOptions *o, char **text, char **error) {
-    Build b;
+static void *compile_part(void *argument) {
+    Part *p = argument;
     void *bytes = NULL;
     size_t n = 0;
-    if (!build(&b, m, o, error)) return false;
-    const bool ok = machine_emit(&b.e, b.machine, LLVMAssemblyFile, &bytes, &n, error);
-    build_free(&b);
-    *text = bytes;
+    if (!emit_kernels(p) || !machine_optimise(&p->e, p->machine, p->unoptimised ? "verify" : PIPELINE, &p->error)) return NULL;
+    if (p->as_ir) {
+        p->text = machine_ir_text(&p->e);
+    } else if (machine_emit(&p->e, p->machine, LLVMAssemblyFile, &bytes, &n, &p->error)) {
+        p->text = bytes;
+    }
+    return NULL;
+}
+
+/* LLVM's registries are filled here, before threads start. */
+static bool part_new(Part *p, const NvptxOptions *o, char **error) {
+    const bool hopper = strcmp(o->arch, "sm_90") >= 0;
+    p->machine = machine_new("nvptx64-nvidia-cuda", o->arch, hopper ? "+ptx80" : "+ptx70", error);
+    if (!p->machine) return false;
+    emit_init(&p->e, p->m->name);
+    machine_prepare(&p->e, p->machine);
+    return true;
+}
+
+static void compile_parts(Part *part, int n) {
+    pthread_t thread[PARTS];
+    bool started[PARTS] = {false};
+    for (int i = 1; i < n; i++) started[i] = pthread_create(&thread[i], NULL, compile_part, &part[i]) == 0;
+    compile_part(&part[0]);
+    for (int i = 1; i < n; i++) {
+        if (started[i]) pthread_join(thread[i], NULL);
+        else compile_part(&part[i]);
+    }
+}
+
+/* The parts' texts after each other, with the directives that open a PTX text only once. */
+static char *join(const Part *part, int n) {
+    size_t total = 1;
+    for (int i = 0; i < n; i++) total += strlen(part[i].text);
+    char *all = malloc(total), *at = all;
+    for (int i = 0; all && i < n; i++) {
+        const char *from = part[i].text, *header = strstr(from, ".address_size");
+        if (i && header) from = strchr(header, '\n');
+        const size_t length = strlen(from);
+        memcpy(at, from, length);
+        at += length;
+    }
+    if (all) *at = 0;
+    return all;
+}
+
+static bool emit_text(const Module *m, const NvptxOptions *o, bool as_ir, char **text, char **error) {
+    Part part[PARTS] = {0};
+    int n = as_ir ? 1 : (m->kernels.n + KERNELS_PER_PART - 1) / KERNELS_PER_PART, ready = 0;
+    n = n < 1 ? 1 : n > PARTS ? PARTS : n;
+    bool ok = true;
+    for (; ready < n && ok; ready += ok) {
+        part[ready] = (Part){.m = m, .first = m->kernels.n * ready / n, .last = m->kernels.n * (ready + 1) / n,
+                             .unoptimised = o->unoptimised, .as_ir = as_ir};
+        ok = part_new(&part[ready], o, error);
+    }
+    if (ok) compile_parts(part, n);
+    for (int i = 0; i < n && ok; i++) {
+        if (part[i].text) continue;
+        *error = part[i].error ? part[i].error : strdup("LLVM gave no text");
+        part[i].error = NULL;
+        ok = false;
+    }
+    if (ok) *text = join(part, n);
+    for (int i = 0; i < ready; i++) {
+        free(part[i].text);
+        free(part[i].error);
+        part_free(&part[i]);
+    }
     return ok;
 }
 
+bool nvptx_emit_ptx(const Module *m, const NvptxOptions *o, char **text, char **error) {
+    return emit_text(m, o, false, text, error);
+}
+
 bool nvptx_emit_ir_text(const Module *m, const NvptxOptions *o, char **text, char **error) {
-    Build b;
-    if (!build(&b, m, o, error)) return false;
-    *text = machine_ir_text(&b.e);
-    build_free(&b);
-    return true;
+    return emit_text(m, o, true, text, error);
 }
