@@ -46,6 +46,7 @@ static bool find_accuracy(Evaluate *e) {
     const ModuleTensor *y = &m->outputs.at[e->accuracy_of], *x = &m->inputs.at[e->label];
     bool fits = y->shape.rank == x->shape.rank + 1 && x->dtype == DT_I32 && dim_is_fixed(y->shape.dim[y->shape.rank - 1]) && has_batch(e, y);
     for (int i = 0; i < x->shape.rank && fits; i++) fits = dim_equal(x->shape.dim[i], y->shape.dim[i]);
+    if (!e->r->wanted[e->accuracy_of]) return run_error("--accuracy %s: %s is not among the outputs wanted", text, y->name);
     return fits || run_error("--accuracy %s: %s has shape %s; %s must be i32 of that without the last axis, but is %s %s", text, y->name,
                              shape_text(e->r->arena, y->shape), x->name, dtype_name(x->dtype), shape_text(e->r->arena, x->shape));
 }
@@ -159,8 +160,7 @@ static bool write_collected(const Evaluate *e, const char *path) {
 static void choose(Evaluate *e, void **all) {
     for (int o = 0; o < e->r->m->outputs.n; o++) {
         const ModuleTensor *t = &e->r->m->outputs.at[o];
-        bool wanted = e->r->o->wants.n == 0;
-        for (int w = 0; w < e->r->o->wants.n; w++) wanted |= !strcmp(e->r->o->wants.at[w], t->name);
+        const bool wanted = e->r->wanted[o];
         all[o] = e->r->outputs[o];
         const bool used = o == e->accuracy_of || (wanted && (is_scalar(t) || (e->collect && is_collected(e, t))));
         if (!used) e->r->outputs[o] = NULL;

@@ -67,6 +67,7 @@ bool run_open(Run *r, Arena *a, const Options *o, const bool entries[ENTRY_COUNT
         for (int e = 0; e < ENTRY_COUNT; e++)
             if (entries[e] && !r->session.graph[e])
                 return run_error("%s has no entry %s: it needs a `train` statement", o->input, entry_name[e]);
+        if (entries[ENTRY_INFER] && !wants_apply(r, r->session.graph[ENTRY_INFER])) return false;
         r->m = session_compile(&r->session, &compile, target_find(target));
     }
     if (session_finish(&r->session) != EXIT_OK || !r->m) return false;

@@ -3,7 +3,8 @@
  * run.c        opens all of it          run_once.c   one call on given numbers
  * run_memory.c regions, calls           run_train.c  steps over data, evaluation
  * run_weights.c parameters and states from and to files
- * run_extents.c run-time extents, tensors at their bounds */
+ * run_extents.c run-time extents, tensors at their bounds
+ * run_wants.c  outputs that are computed */
 #ifndef FUSEC_TOOLS_RUN_H
 #define FUSEC_TOOLS_RUN_H
 #include "tools/fusec/array.h"
@@ -23,6 +24,8 @@ typedef struct Run {
     void **inputs, **outputs; /* at the bounds; NULL where not used */
     uint32_t seed;
     int64_t step;             /* steps done */
+    bool *wanted;             /* entry infer, by output */
+    bool *reads;              /* entry infer: output o depends on input i at [o * inputs + i] */
 } Run;
 
 /* "fusec: error: ..." on stderr; always false. */
@@ -45,8 +48,9 @@ bool run_download(Run *r); /* before they are read here */
 
 /* Whether entry e needs input i for the outputs that are not NULL. */
 bool run_needs_input(const Run *r, Entry e, int input);
-/* Whether it needs it for output o alone. */
-bool run_output_needs(const Run *r, Entry e, int output, int input);
+/* ---- run_wants.c ------------------------------------------------------------------------------------------- */
+/* Cuts the infer graph down to the outputs wanted, and sets r->wanted and r->reads. */
+bool wants_apply(Run *r, Graph *infer);
 
 /* ---- run_weights.c ----------------------------------------------------------------------------------------- */
 /* Parameters by path and `state/PATH`.  whole: every parameter must be there, and every state unless there is none

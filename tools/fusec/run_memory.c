@@ -82,22 +82,15 @@ static bool reads(const Launch *l, int input) {
     return false;
 }
 
-static bool needs(const Run *r, Entry e, uint64_t wanted, int input) {
+bool run_needs_input(const Run *r, Entry e, int input) {
     const ModuleEntry *x = &r->m->entry[e];
+    uint64_t wanted = 0;
+    for (int o = 0; o < r->m->outputs.n && o < 64; o++)
+        if (r->outputs[o]) wanted |= (uint64_t)1 << o;
     for (int i = 0; i < x->launches.n; i++) {
         const Launch *l = &x->launches.at[i];
         if (e == ENTRY_INFER && l->outputs != ~(uint64_t)0 && !(l->outputs & wanted)) continue;
         if (reads(l, input)) return true;
     }
     return false;
-}
-
-bool run_needs_input(const Run *r, Entry e, int input) {
-    uint64_t wanted = 0;
-    for (int o = 0; o < r->m->outputs.n && o < 64; o++)
-        if (r->outputs[o]) wanted |= (uint64_t)1 << o;
-    return needs(r, e, wanted, input);
-}
-bool run_output_needs(const Run *r, Entry e, int output, int input) {
-    return needs(r, e, output < 64 ? (uint64_t)1 << output : 0, input);
 }

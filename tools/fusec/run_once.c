@@ -68,26 +68,14 @@ static bool take_inputs(Once *x) {
     return ok;
 }
 
-/* Drops the outputs that are not asked for (infer only: the other entries compute all). */
-static bool choose_outputs(Once *x) {
+/* The other entries compute all outputs. */
+static void drop_unwanted(Once *x) {
     Run *r = x->r;
-    const Module *m = r->m;
-    const char **names = ARENA_ARRAY(r->arena, const char *, m->outputs.n + 1);
-    bool *keep = ARENA_ARRAY(r->arena, bool, m->outputs.n + 1);
-    for (int i = 0; i < m->outputs.n; i++) names[i] = m->outputs.at[i].name;
-    for (int w = 0; w < r->o->wants.n; w++) {
-        int i = 0;
-        while (i < m->outputs.n && strcmp(names[i], r->o->wants.at[w])) i++;
-        if (i == m->outputs.n)
-            return run_error("--want: %s has no output %s%s", m->name, r->o->wants.at[w], names_hint(r->arena, r->o->wants.at[w], names, m->outputs.n));
-        keep[i] = true;
-    }
-    for (int i = 0; i < m->outputs.n && x->entry == ENTRY_INFER && r->o->wants.n; i++)
-        if (!keep[i]) {
+    for (int i = 0; i < r->m->outputs.n && x->entry == ENTRY_INFER; i++)
+        if (!r->wanted[i]) {
             free(r->outputs[i]);
             r->outputs[i] = NULL;
         }
-    return true;
 }
 
 static bool check_inputs(Once *x) {
@@ -98,7 +86,7 @@ static bool check_inputs(Once *x) {
     if (!missing.n) return true;
     for (int o = 0; o < r->m->outputs.n && x->entry == ENTRY_INFER; o++) {
         bool can = true;
-        for (int i = 0; i < r->m->inputs.n && can; i++) can = x->given[i] || !run_output_needs(r, x->entry, o, i);
+        for (int i = 0; i < r->m->inputs.n && can; i++) can = x->given[i] || !r->reads[o * r->m->inputs.n + i];
         if (can) vec_push(r->arena, possible, r->m->outputs.at[o].name);
     }
     return run_error("missing input: %s (--inputs FILE)%s%s", names_text(r->arena, missing.at, missing.n),
@@ -160,7 +148,9 @@ static bool run_all(Once *x) {
     const bool entries[ENTRY_COUNT] = {[ENTRY_INFER] = x->entry == ENTRY_INFER, [ENTRY_GRAD] = x->entry == ENTRY_GRAD, [ENTRY_STEP] = x->entry == ENTRY_STEP};
     if (!run_open(r, r->arena, r->o, entries) || !run_allocate(r, entries)) return false;
     x->given = ARENA_ARRAY(r->arena, bool, r->m->inputs.n + 1);
-    if (!take_inputs(x) || !choose_outputs(x) || !check_inputs(x) || !run_init(r) || !take_params(r) || !call(x)) return false;
+    if (!take_inputs(x)) return false;
+    drop_unwanted(x);
+    if (!check_inputs(x) || !run_init(r) || !take_params(r) || !call(x)) return false;
     if (!r->o->outputs) {
         print_scalars(r);
         return true;
