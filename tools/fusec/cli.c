@@ -56,9 +56,16 @@ static bool fail(Parse *p, const char *message, const char *what) {
     return false;
 }
 
+/* A hyphen may stand for an underscore: -fno-jacobian-gemm. */
+static bool same_pass(const char *a, const char *b) {
+    for (; *a && *b; a++, b++)
+        if (*a != *b && !(*a == '_' && *b == '-')) return false;
+    return *a == *b;
+}
+
 static int find_pass(const char *name) {
     for (int i = 0; i < PASS_COUNT; i++)
-        if (!strcmp(pass_info[i].name, name)) return i;
+        if (same_pass(pass_info[i].name, name)) return i;
     return -1;
 }
 
