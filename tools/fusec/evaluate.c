@@ -23,7 +23,7 @@ static double scalar(const Run *r, int o) { return element_get(element_of(r->m->
 char *scalars_text(Arena *a, const Run *r, const double *sum, double n) {
     char *s = arena_strdup(a, "");
     for (int o = 0; o < r->m->outputs.n; o++)
-        if (is_scalar(&r->m->outputs.at[o])) s = arena_printf(a, "%s%s%s %.6g", s, *s ? "  " : "", r->m->outputs.at[o].name, n > 0 ? sum[o] / n : 0.0);
+        if (is_scalar(&r->m->outputs.at[o]) && r->outputs[o]) s = arena_printf(a, "%s%s%s %.6g", s, *s ? "  " : "", r->m->outputs.at[o].name, n > 0 ? sum[o] / n : 0.0);
     return s;
 }
 

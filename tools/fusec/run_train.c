@@ -101,6 +101,14 @@ static int64_t next_rows(const Training *t) {
     return left >= t->data.capacity ? t->data.capacity : t->data.partial ? left : 0;
 }
 
+/* After an epoch, but at most once a second; the end of the run saves in any case. */
+static bool save_sometimes(Training *t) {
+    const double now = progress_now();
+    if (!t->r->o->save || t->r->step >= t->steps || now - t->saved < 1) return true;
+    t->saved = now;
+    return train_save(t, t->r->o->save);
+}
+
 /* Steps to the end, an interruption, or a failure. */
 static bool train(Training *t, bool *interrupted) {
     Run *r = t->r;
@@ -124,7 +132,7 @@ static bool train(Training *t, bool *interrupted) {
         t->at = 0;
         if (t->epochs != INT64_MAX) report(t);
         data_order(r->seed, t->epoch, t->first, t->last - t->first, t->order);
-        if (r->o->save && r->step < t->steps && !train_save(t, r->o->save)) return false;
+        if (!save_sometimes(t)) return false;
     }
     report(t);
     progress_clear(&t->progress);

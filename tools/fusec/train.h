@@ -15,6 +15,7 @@ typedef struct Training {
     int64_t *order;                /* of this epoch */
     double *sum;                   /* per output: scalars of this epoch, times rows */
     int64_t rows_seen;
+    double saved;                  /* when, in seconds */
     Progress progress;
 } Training;
 

@@ -1,0 +1,90 @@
+#!/bin/sh
+# fusec run over data: a resumed run ends in the same bits, an interrupted one is saved, a partial batch counts its real
+# rows only, windows over text, and the memory used is the memory reported.
+set -eu
+export LC_ALL=C
+work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT
+cd "$work"
+die() { echo "$*"; exit 1; }
+
+awk 'BEGIN { srand(3); print "a,b,c,class"; for (i = 0; i < 110; i++) { a = rand(); b = rand(); c = rand(); print a "," b "," c "," (a + b > c + 0.5) + (a > b) } }' > d.csv
+cat > m.dsl <<'END'
+dim B = 16
+model m {
+    input x : f32[B, 3]
+    input class : i32[B] in 0..3
+    h = dropout(relu(batchnorm(linear(x, 16) as l1) as norm), 0.1)
+    logits = linear(h, 3) as l2
+    loss = mean(cross_entropy(logits, class))
+    output loss
+    output logits
+    train loss with adamw(lr = hyper 0.02)
+}
+END
+sed 's/dim B = 16/dim B <= 16/' m.dsl > bounded.dsl
+data="--data x=d.csv:1-3 --data class=d.csv:class"
+run() { m=$1; shift; "$FUSEC" run "$m" $data --rows 0:100 --quiet "$@"; }
+
+for m in m.dsl bounded.dsl; do
+    run $m --epochs 5 --save whole.safetensors
+    run $m --steps 9 --save part.safetensors              # in the middle of the second epoch
+    run $m --epochs 5 --resume part.safetensors --save part.safetensors
+    cmp whole.safetensors part.safetensors || die "$m: a resumed run differs"
+    run $m --epochs 5 --seed 1 --save other.safetensors
+    ! cmp -s whole.safetensors other.safetensors || die "$m: the seed does nothing"
+done
+run m.dsl --epochs 5 --save whole.safetensors
+run m.dsl --epochs 5 --threads 1 --save one.safetensors
+cmp whole.safetensors one.safetensors || die "the number of threads changes the result"
+
+# 6 whole batches of 16 and one of 4 that a fixed batch leaves out
+"$FUSEC" run m.dsl $data --rows 0:100 | grep -q '^step 6 ' || die "a fixed batch drops the last rows"
+"$FUSEC" run bounded.dsl $data --rows 0:100 | grep -q '^step 7 ' || die "a bounded batch takes the last rows"
+
+# the mean over 10 rows is the same whether the last batch is padded (16), partial (bounded), or never (-D B=1, B=5)
+evaluate() { m=$1; shift; run "$m" --entry infer --load whole.safetensors --rows 100:110 --accuracy logits=class "$@"; }
+first=$(evaluate m.dsl)
+for other in "bounded.dsl" "m.dsl -D B=1" "m.dsl -D B=5" "m.dsl -D B=7"; do
+    [ "$first" = "$(evaluate $other)" ] || die "evaluated differently: '$first' and, $other, '$(evaluate $other)'"
+done
+case $first in "infer: 10 rows  loss "*"  accuracy "*"% ("*" of 10)") ;; *) die "unexpected: $first" ;; esac
+
+# interrupted: saved, and continued to the same bits
+run m.dsl --epochs 20000 --save i.safetensors 2>log & pid=$!
+while [ ! -e i.safetensors ]; do sleep 0.05; done
+kill -TERM "$(ps -o pid= --ppid $pid 2>/dev/null | tr -d ' ' | grep . || echo $pid)"
+status=0; wait $pid || status=$?
+[ $status = 130 ] || die "exit status $status after an interrupt"
+grep -q 'interrupted after step [0-9]*; saved to i.safetensors' log || die "no word about the interrupt: $(cat log)"
+step=$(head -c 400 i.safetensors | tr -d '\0' | sed -n 's/.*"step":"\([0-9]*\)".*/\1/p' | head -n 1)
+steps=$((step + 10))
+run m.dsl --steps $steps --resume i.safetensors --save i.safetensors
+run m.dsl --steps $steps --save j.safetensors
+cmp i.safetensors j.safetensors || die "an interrupted run continues differently"
+
+# memory: reported before, allocated in the run
+reported=$("$FUSEC" report m.dsl --entry step | sed -n 's/^  peak \([0-9]*\)$/\1/p')
+used=$("$FUSEC" run m.dsl $data --rows 0:100 | sed -n 's/^memory: \([0-9]*\) bytes.*/\1/p')
+[ -n "$used" ] && [ "$reported" = "$used" ] || die "reported $reported bytes, used $used"
+
+# bytes in windows: the target of a byte is the one after it
+cat > t.dsl <<'END'
+dim B = 4, T = 6
+model t {
+    input now  : i32[B, T] in 0..128
+    input next : i32[B, T] in 0..128
+    output same = sum(float(now == next))
+    output gap = mean(float(next - now))
+    loss = mean((float(now) - (param [1] init zeros as p))^2)
+    output loss
+    train loss with sgd(lr = 0.1)
+}
+END
+printf 'ABCDEFGHIJKLMNOPQRSTUVWXYZ' > text
+[ "$("$FUSEC" run t.dsl --entry infer --data now=text --data next=text:+1 --want gap)" = "infer: 20 rows  gap 1" ] || die "windows"
+[ "$("$FUSEC" run t.dsl --entry infer --data now=text --data next=text:+3 --want gap)" = "infer: 18 rows  gap 3" ] || die "shifted windows"
+[ "$("$FUSEC" run t.dsl --entry infer --data now=text --data next=text --want gap)" = "infer: 21 rows  gap 0" ] || die "equal windows"
+gzip -c text > text.gz
+[ "$("$FUSEC" run t.dsl --entry infer --data now=text.gz --data next=text --want gap)" = "infer: 21 rows  gap 0" ] || die "gz"
+echo ok
