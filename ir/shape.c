@@ -18,11 +18,6 @@ static int64_t add(int64_t a, int64_t b) {
     return r;
 }
 
-bool dim_equal(Dim a, Dim b) {
-    if (a.bound != b.bound || a.sym != b.sym) return false;
-    return a.sym == NO_SYM || (a.scale == b.scale && a.offset == b.offset);
-}
-
 Dim dim_mul_const(Dim d, int64_t k) {
     if (k == 1) return d;
     if (dim_is_fixed(d) || k == 0) return dim_fixed(mul(d.bound, k));
@@ -70,14 +65,6 @@ Shape shape_fixed(int rank, const int64_t *extents) {
     Shape s = {.rank = rank};
     for (int i = 0; i < rank; i++) s.dim[i] = dim_fixed(extents[i]);
     return s;
-}
-
-bool shape_equal(Shape a, Shape b) {
-    if (a.rank != b.rank) return false;
-    for (int i = 0; i < a.rank; i++) {
-        if (!dim_equal(a.dim[i], b.dim[i])) return false;
-    }
-    return true;
 }
 
 bool shape_is_fixed(Shape s) {

@@ -25,7 +25,10 @@ typedef struct Shape {
 } Shape;
 
 static inline Dim dim_fixed(int64_t n) { return (Dim){.bound = n, .sym = NO_SYM}; }
-bool dim_equal(Dim a, Dim b);
+static inline bool dim_equal(Dim a, Dim b) {
+    if (a.bound != b.bound || a.sym != b.sym) return false;
+    return a.sym == NO_SYM || (a.scale == b.scale && a.offset == b.offset);
+}
 static inline bool dim_is_fixed(Dim d) { return d.sym == NO_SYM; }
 /* scale and offset of an extent times / plus constants; of a product when one side is fixed. */
 Dim dim_mul_const(Dim d, int64_t k);
@@ -37,7 +40,13 @@ int64_t dim_at(Dim d, const int64_t *syms); /* the extent under the symbols' run
 Shape shape_make(int rank, const Dim *dims);
 Shape shape_fixed(int rank, const int64_t *extents);
 static inline Shape shape_scalar(void) { return (Shape){.rank = 0}; }
-bool shape_equal(Shape a, Shape b);
+/* Inline, as shapes are large: compared where they lie, without copies. */
+static inline bool shape_equal(Shape a, Shape b) {
+    if (a.rank != b.rank) return false;
+    for (int i = 0; i < a.rank; i++)
+        if (!dim_equal(a.dim[i], b.dim[i])) return false;
+    return true;
+}
 bool shape_is_fixed(Shape s);
 int64_t shape_elements(Shape s);              /* at the bound; 1 for a scalar */
 bool shape_elements_checked(Shape s, int64_t *out); /* false past MAX_ELEMENTS */

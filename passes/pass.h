@@ -21,7 +21,8 @@ extern const PassInfo pass_info[PASS_COUNT];
 typedef enum { CHECKPOINT_NONE, CHECKPOINT_SQRT } CheckpointMode;
 
 typedef struct PassContext {
-    Arena *arena;            /* results live here */
+    Arena *arena;            /* results live here; compile_module: the module, and an entry's graphs and plan only while it is compiled */
+    Arena *kept;             /* kernels live here; NULL: in arena */
     const Target *target;
     CheckpointMode checkpoint;
     bool disabled[PASS_COUNT];

@@ -97,13 +97,24 @@ static void compile_entry(PassContext *c, Graph *g, Module *m) {
     after_plan(c, PASS_emit, start, p);
 }
 
+/* Graphs and plan of an entry are large and go with it; its kernels stay. */
+static void compile_entry_aside(PassContext *c, Graph *g, Module *m) {
+    Arena *const kept = c->kept, *const whole = c->arena;
+    c->kept = m->arena;
+    c->arena = arena_new();
+    compile_entry(c, g, m);
+    arena_free(c->arena);
+    c->kept = kept;
+    c->arena = whole;
+}
+
 Module *compile_module(PassContext *c, Graph *graphs[ENTRY_COUNT]) {
     Module *m = NULL;
     if (!c->print_to) c->print_to = stdout;
     for (Entry e = 0; e < ENTRY_COUNT && !c->failed; e++) {
         if (!graphs[e]) continue;
         if (!m) m = module_new(c, graphs[e]->model);
-        compile_entry(c, graphs[e], m);
+        compile_entry_aside(c, graphs[e], m);
     }
     return c->failed ? NULL : m;
 }
