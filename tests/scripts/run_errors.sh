@@ -1,0 +1,153 @@
+#!/bin/sh
+# What fusec run and fusec -o say about bad options, data, weights and places: the exact words, the exit status, and
+# that nothing is left behind.
+set -u
+export LC_ALL=C
+work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT
+cd "$work" || exit 1
+bad=0
+
+# says STATUS MESSAGE COMMAND..: the last line on stderr begins with the message
+says() {
+    want=$1 text=$2
+    shift 2
+    "$@" >out 2>err
+    got=$?
+    last=$(tail -n 1 err)
+    case $last in "$text"*) ;; *) echo "FAIL: $*"; echo "  expected: $text"; echo "  got:      $last"; bad=1 ;; esac
+    [ "$got" = "$want" ] || { echo "FAIL: $*: exit status $got, not $want"; bad=1; }
+}
+error() { text=$1; shift; says 1 "fusec: error: $text" "$FUSEC" "$@"; }
+
+# st HEADER BYTES > FILE
+st() { printf "\\$(printf %o $((${#1} % 256)))\\$(printf %o $((${#1} / 256)))\\0\\0\\0\\0\\0\\0%s$2" "$1"; }
+
+cat > m.dsl <<'END'
+dim B = 2, S <= 4
+model m {
+    input x : f32[B, 3]
+    input label : i32[B] in 0..3
+    input seq : f32[S]
+    input seq2 : f32[S]
+    logits = linear(x, 3) as f
+    loss = mean(cross_entropy(logits, label)) + 0 * sum(seq * seq2)
+    output loss
+    output logits
+    train loss with sgd(lr = hyper 0.1 as rate)
+}
+END
+sed '/seq/d; s/^    output loss/    loss = mean(cross_entropy(logits, label))\n    output loss/' m.dsl > d.dsl
+sed '/train/d' d.dsl > notrain.dsl
+
+# ---- options ----
+error 'run --target takes host, c99, cuda or interp, not gpu' run d.dsl --target gpu
+error '--hyper: m has no lr; it has: rate' run d.dsl --hyper lr=1
+error '--hyper rate: not a number: fast' run d.dsl --hyper rate=fast
+error '--extent: m has no bounded dimension T' run m.dsl --extent T=1
+error '--extent S: a whole number from 1 to 4 is needed' run m.dsl --extent S=5
+error '--want: m has no output logit (did you mean logits?); it has: loss, logits' run d.dsl --want logit
+error 'notrain.dsl has no entry step: it needs a `train` statement' run notrain.dsl --entry step
+says 2 'fusec: error: run --entry takes infer, grad or step' "$FUSEC" run d.dsl --entry init
+says 2 'fusec: error: run --data trains (--entry step) or infers (--entry infer)' "$FUSEC" run d.dsl --entry grad --data x=a.csv
+
+# ---- inputs ----
+error 'missing input: x, label (--inputs FILE)' run d.dsl
+st '{"x":{"dtype":"U8","shape":[2,3],"data_offsets":[0,6]}}' '\1\2\3\4\5\6' > x.safetensors
+error 'missing input: label (--inputs FILE); without it --want can have: logits' run d.dsl --inputs x.safetensors
+st '{"y":{"dtype":"U8","shape":[2,3],"data_offsets":[0,6]}}' '\1\2\3\4\5\6' > y.safetensors
+error 'y.safetensors: m has no input y' run d.dsl --inputs y.safetensors
+st '{"x":{"dtype":"U8","shape":[3,2],"data_offsets":[0,6]}}' '\1\2\3\4\5\6' > shape.safetensors
+error 'x has shape [3, 2], the model declares [B=2, 3]' run d.dsl --inputs shape.safetensors
+st '{"label":{"dtype":"U8","shape":[2],"data_offsets":[0,2]}}' '\1\3' > range.safetensors
+error 'range.safetensors: label: element 1 is 3, outside its declared range 0..3' run d.dsl --inputs range.safetensors
+st '{"label":{"dtype":"F32","shape":[2],"data_offsets":[0,8]}}' '\0\0\0\0\0\0\0\77' > half.safetensors
+error 'half.safetensors: label: element 1, 0.5, is no i32' run d.dsl --inputs half.safetensors
+st '{"seq":{"dtype":"U8","shape":[2],"data_offsets":[0,2]},"seq2":{"dtype":"U8","shape":[3],"data_offsets":[0,3]}}' '\1\2\3' > seq.safetensors
+error 'S is 2 in seq [2] but 3 in seq2 [3]' run m.dsl --inputs seq.safetensors
+error 'none.safetensors: No such file or directory' run d.dsl --inputs none.safetensors
+st '{"x":{"dtype":"F32","shape":[2,3],"data_offsets":[0,24]}}' '\1\2\3' > cut.safetensors
+error 'cut.safetensors: truncated: tensor x ends 21 bytes past the end of the file' run d.dsl --inputs cut.safetensors
+error 'm.dsl: not a safetensors file' run d.dsl --inputs m.dsl
+
+# ---- weights ----
+st '{"f.v":{"dtype":"U8","shape":[3],"data_offsets":[0,3]}}' '\1\2\3' > unknown.safetensors
+error 'unknown.safetensors: the model has no parameter f.v (did you mean f.w?)' run d.dsl --want logits --inputs x.safetensors --params unknown.safetensors
+st '{"f.b":{"dtype":"U8","shape":[4],"data_offsets":[0,4]}}' '\1\2\3\4' > misshapen.safetensors
+error 'misshapen.safetensors: f.b has shape [4], the model has [3]' run d.dsl --want logits --inputs x.safetensors --params misshapen.safetensors
+st '{"f.b":{"dtype":"U8","shape":[3],"data_offsets":[0,3]}}' '\1\2\3' > part.safetensors
+printf '1,2,3,0\n4,5,6,1\n7,8,9,2\n' > d.csv
+data="--data x=d.csv:1-3 --data label=d.csv:4"
+error 'part.safetensors: missing: f.w' run d.dsl $data --load part.safetensors
+error 'part.safetensors: no step: not saved by `fusec run --save`; --load takes weights alone' run d.dsl $data --resume part.safetensors
+"$FUSEC" run d.dsl $data --save w.safetensors --quiet || bad=1
+error 'w.safetensors: cannot continue: its batch was 2, now it is 1' run d.dsl $data --resume w.safetensors -D B=1
+n=$(wc -c < w.safetensors)
+{ head -c $((n - 1)) w.safetensors; printf '\252'; } > corrupt.safetensors
+error 'corrupt.safetensors: corrupt: the data'"'"'s CRC-32 is not' run d.dsl $data --load corrupt.safetensors
+head -c $((n - 1)) w.safetensors > cut.safetensors
+error 'cut.safetensors: truncated: tensor f.b ends 1 bytes past the end of the file' run d.dsl $data --load cut.safetensors
+
+# ---- data ----
+error '--data: m has no input y; it has: x, label' run d.dsl --data y=d.csv
+error '--data x is given twice' run d.dsl --data x=d.csv:1-3 --data x=d.csv:1-3
+error 'missing input: label (--data label=FILE)' run d.dsl --data x=d.csv:1-3
+error 'none.csv: No such file or directory' run d.dsl --data x=none.csv --data label=d.csv:4
+error 'd.csv: no columns 3-5: it has 1-4' run d.dsl --data x=d.csv:3-5 --data label=d.csv:4
+error 'd.csv: no column class; it has no header' run d.dsl --data x=d.csv:1-3 --data label=d.csv:class
+error 'd.csv: a row has 4 values, x [B=2, 3] takes 3' run d.dsl --data x=d.csv --data label=d.csv:4
+error '--rows 0:4: the data has rows 0:3' run d.dsl $data --rows 0:4
+error '--rows takes A:B, not 3' run d.dsl $data --rows 3
+error '1 rows are fewer than a batch of 2' run d.dsl $data --rows 0:1
+error '--accuracy logits=x: logits has shape [B=2, 3]; x must be i32 of that without the last axis, but is f32 [B=2, 3]' \
+    run d.dsl $data --test-rows 0:2 --accuracy logits=x --quiet
+printf '1,2,3,0\n4,nan,6,1\n7,8,9,3\n' > nan.csv
+error 'nan.csv: NaN in row 1, column 2 (rows count from 0, columns from 1)' run d.dsl --data x=nan.csv:1-3 --data label=nan.csv:4
+error 'nan.csv: 3 in row 2, column 4 (rows count from 0, columns from 1) is outside the range of label, 0..3' \
+    run d.dsl --data x=d.csv:1-3 --data label=nan.csv:4
+printf '1,2,3,0.5\n4,5,6,1\n' > half.csv
+error 'half.csv: 0.5 in row 0, column 4 (rows count from 0, columns from 1) is no 32-bit integer, which label needs' \
+    run d.dsl --data x=half.csv:1-3 --data label=half.csv:4
+error 'd.csv has 3 rows, half.csv has 2' run d.dsl --data x=d.csv:1-3 --data label=half.csv:4
+printf '1,2,3,0\n4,5,6\n' > ragged.csv
+error 'ragged.csv:2: 3 fields, where the first line has 4' run d.dsl --data x=ragged.csv:1-3 --data label=ragged.csv:4
+printf '1,2,3,0\n4,five,6,1\n' > word.csv
+error 'word.csv:2: column 2 is not a number: "five"' run d.dsl --data x=word.csv:1-3 --data label=word.csv:4
+gzip -c d.csv > d.csv.gz
+n=$(wc -c < d.csv.gz)
+head -c $((n - 4)) d.csv.gz > cut.csv.gz
+error 'cut.csv.gz: truncated' run d.dsl --data x=cut.csv.gz:1-3 --data label=d.csv:4
+printf '\223NUMPY\1\0\1\0' > short.npy
+error 'short.npy: truncated: the header ends past the end of the file' run d.dsl --data x=short.npy --data label=d.csv:4
+error 'm.dsl: not .csv, .npy or .safetensors; bytes are for integer inputs, x is f32' run d.dsl --data x=m.dsl --data label=d.csv:4
+
+# ---- places that cannot be written ----
+error 'cannot write /nowhere/o.safetensors: No such file or directory' run d.dsl --want logits --inputs x.safetensors --outputs /nowhere/o.safetensors
+error 'cannot write nodir/w.safetensors: No such file or directory' run d.dsl $data --save nodir/w.safetensors --quiet
+mkdir dir dir/m.h
+says 1 'fusec: error: cannot write dir/m.h: Is a directory' "$FUSEC" d.dsl -o dir/m.c
+says 1 'fusec: error: cannot write dir/none/m.c: No such file or directory' "$FUSEC" d.dsl -o dir/none/m.c
+[ "$(ls dir)" = m.h ] || { echo "FAIL: left behind: $(ls dir)"; bad=1; }
+[ -z "$(find . -name '*.tmp')" ] || { echo "FAIL: temporary files are left"; bad=1; }
+says 2 'fusec: d.xyz: what to write follows from the suffix: .ptx .cubin .o .c .ll .graph .tile' "$FUSEC" d.dsl -o d.xyz
+says 2 'fusec: a .c file is not made for target sm_80' "$FUSEC" d.dsl -o d.c --target sm_80
+
+# ---- targets that are not there ----
+(
+    PATH=/nonexistent CC=no-such-compiler
+    export PATH CC
+    "$FUSEC" run d.dsl --target c99 --want logits --inputs x.safetensors
+) 2>err
+grep -q '^fusec: error: c99: no-such-compiler cannot be run: No such file or directory' err || { echo "FAIL: no C compiler: $(cat err)"; bad=1; }
+(
+    PATH=/nonexistent
+    export PATH
+    "$FUSEC" d.dsl -o d.cubin
+) 2>err
+grep -q '^fusec: error: .cubin needs ptxas of the CUDA toolkit on PATH' err || { echo "FAIL: no ptxas: $(cat err)"; bad=1; }
+if ! ldconfig -p 2>/dev/null | grep -q 'libcuda\.so\.1'; then
+    LD_LIBRARY_PATH= "$FUSEC" run d.dsl --target cuda --want logits --inputs x.safetensors 2>err
+    grep -q '^no CUDA driver: libcuda.so.1' err || { echo "FAIL: no libcuda: $(cat err)"; bad=1; }
+fi
+[ $bad = 0 ] && echo ok
+exit $bad
