@@ -261,7 +261,7 @@ static uint8_t *mutate(const uint8_t *from, size_t *n, uint32_t *seed) {
         case 1: size = where; break;
         case 2: x[where] ^= (uint8_t)(1u << next(seed) % 8); break;
         case 3: memmove(x + where, x + where + 1, size - where - 1), size--; break;
-        default: memcpy(x + where, "9999,[{'\"-1e9" + next(seed) % 8, size - where < 5 ? size - where : 5);
+        default: memcpy(x + where, &"9999,[{'\"-1e9"[next(seed) % 8], size - where < 5 ? size - where : 5);
         }
     }
     uint8_t *exact = malloc(size ? size : 1);
