@@ -101,6 +101,12 @@ static int64_t next_rows(const Training *t) {
     return left >= t->data.capacity ? t->data.capacity : t->data.partial ? left : 0;
 }
 
+static void next_epoch(Training *t) {
+    t->epoch++;
+    t->at = 0;
+    data_order(t->r->seed, t->epoch, t->first, t->last - t->first, t->order);
+}
+
 /* After an epoch, but at most once a second; the end of the run saves in any case. */
 static bool save_sometimes(Training *t) {
     const double now = progress_now();
@@ -124,15 +130,10 @@ static bool train(Training *t, bool *interrupted) {
         }
         draw(t);
         *interrupted = interrupt_pending();
-        if (next_rows(t) > 0) {
-            if (t->epochs == INT64_MAX && r->step % per_line == 0) report(t);
-            continue;
-        }
-        t->epoch++;
-        t->at = 0;
-        if (t->epochs != INT64_MAX) report(t);
-        data_order(r->seed, t->epoch, t->first, t->last - t->first, t->order);
-        if (!save_sometimes(t)) return false;
+        const bool epoch_ends = next_rows(t) == 0;
+        if (epoch_ends) next_epoch(t);
+        if (t->epochs == INT64_MAX ? r->step % per_line == 0 : epoch_ends) report(t);
+        if (epoch_ends && !save_sometimes(t)) return false;
     }
     report(t);
     progress_clear(&t->progress);
