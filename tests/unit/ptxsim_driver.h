@@ -1,0 +1,75 @@
+/* The software GPU as a program sees it: libcuda.so.1 by dlopen, one context per test. */
+#pragma once
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <cmocka.h>
+#include "tools/ptxsim/cuda_api.h"
+#include <dlfcn.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+typedef struct Driver {
+    void *library;
+    CUcontext context;
+#define CUDA_EXPORT(name, since, symbol, parameters) CUresult(*symbol) parameters;
+#include "tools/ptxsim/cuda_exports.def"
+#undef CUDA_EXPORT
+} Driver;
+
+static Driver cu;
+
+static inline void driver_open(void) {
+    cu.library = dlopen(BUILD_DIR "/ptxsim/libcuda.so.1", RTLD_NOW | RTLD_LOCAL);
+    if (!cu.library) fail_msg("%s", dlerror());
+#define CUDA_EXPORT(name, since, symbol, parameters)                                                                   \
+    *(void **)&cu.symbol = dlsym(cu.library, #symbol);                                                                 \
+    assert_non_null(cu.symbol);
+#include "tools/ptxsim/cuda_exports.def"
+#undef CUDA_EXPORT
+    assert_int_equal(cu.cuInit(0), CUDA_SUCCESS);
+}
+
+static inline int context_setup(void **state) {
+    (void)state;
+    if (!cu.library) driver_open();
+    return cu.cuCtxCreate_v2(&cu.context, 0, 0);
+}
+
+static inline int context_teardown(void **state) {
+    (void)state;
+    return cu.cuCtxDestroy_v2(cu.context);
+}
+
+#define PTX_HEAD ".version 8.0\n.target sm_80\n.address_size 64\n"
+
+static inline CUfunction load_kernel(const char *text, const char *name) {
+    static char log[512];
+    int options[] = {CU_JIT_ERROR_LOG_BUFFER, CU_JIT_ERROR_LOG_BUFFER_SIZE_BYTES};
+    void *values[] = {log, (void *)sizeof log};
+    CUmodule module;
+    CUfunction f;
+    const CUresult r = cu.cuModuleLoadDataEx(&module, text, 2, options, values);
+    if (r) fail_msg("%d: %s\n%s", r, log, text);
+    assert_int_equal(cu.cuModuleGetFunction(&f, module, name), CUDA_SUCCESS);
+    return f;
+}
+
+static inline CUdeviceptr upload(const void *data, size_t bytes) {
+    CUdeviceptr p;
+    assert_int_equal(cu.cuMemAlloc_v2(&p, bytes), CUDA_SUCCESS);
+    if (data) assert_int_equal(cu.cuMemcpyHtoD_v2(p, data, bytes), CUDA_SUCCESS);
+    return p;
+}
+
+static inline CUresult launch1(CUfunction f, unsigned grid, unsigned block, void **params) {
+    return cu.cuLaunchKernel(f, grid, 1, 1, block, 1, 1, 0, NULL, params, NULL);
+}
+
+static inline uint64_t findings(void) {
+    uint64_t n = 0;
+    cu.ptxsim_findings(&n);
+    return n;
+}
