@@ -6,7 +6,7 @@
 
 Graph *graph_new(Arena *a, Model *m, Entry e) {
     Graph *g = ARENA_NEW(a, Graph);
-    *g = (Graph){.arena = a, .model = m, .entry = e};
+    *g = (Graph){.arena = a, .attrs = a, .model = m, .entry = e};
     return g;
 }
 
@@ -18,7 +18,7 @@ Node *graph_node(Graph *g, Op op, int n_in, Node *const *in, const Attr *attr, D
     bool carries_dtype = op_info[op].type == TYPE_ATTR;
     n->attr = &none;
     if (attr || carries_dtype) {
-        Attr *own = arena_dup(g->arena, attr ? attr : &none, sizeof *own);
+        Attr *own = arena_dup(g->attrs, attr ? attr : &none, sizeof *own);
         if (carries_dtype) own->dtype = dtype;
         n->attr = own;
     }
@@ -96,7 +96,7 @@ Node *graph_reduce(Graph *g, Op op, Node *a, int n_axes, const int8_t *axes) {
 }
 
 Node *graph_contract(Graph *g, int n, Node *const *in, const Contract *c) {
-    Attr attr = {.contract = contract_copy(g->arena, c)};
+    Attr attr = {.contract = contract_copy(g->attrs, c)};
     return inferred(g, OP_CONTRACT, n, in, &attr, shape_scalar());
 }
 

@@ -110,7 +110,8 @@ typedef struct Result {
 /* init: results are PARAM and STATE, of seed.  infer: OUTPUT and STATE.
  * grad: OUTPUT, STATE and GRAD.  step: OUTPUT, STATE, PARAM. */
 typedef struct Graph {
-    Arena *arena;
+    Arena *arena; /* of the nodes */
+    Arena *attrs; /* of the attributes: a pass shares them with the graph it makes anew; the same as `arena` at first */
     Model *model;
     Entry entry;
     VEC(Node *) nodes;

@@ -206,6 +206,7 @@ Graph *pass_autodiff(PassContext *c, Graph *g) {
                    .level = ARENA_ARRAY(scratch, int, n),
                    .inner = ARENA_ARRAY(scratch, bool, n),
                    .copy = ARENA_ARRAY(scratch, Node *, n)};
+    ad.g->attrs = g->attrs;
     int top = find_levels(&ad);
     for (int level = 0; level <= top; level++) {
         if (level > 0) expand_level(&ad, level);

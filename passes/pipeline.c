@@ -29,10 +29,17 @@ static Graph *after_graph(PassContext *c, PassId id, double start, Graph *g) {
     return g;
 }
 
-static Graph *run(PassContext *c, PassId id, Graph *pass(PassContext *, Graph *), Graph *g) {
+/* Each graph has an arena of its own, `*nodes`, and goes when the next one is made. */
+static Graph *run(PassContext *c, PassId id, Graph *pass(PassContext *, Graph *), Graph *g, Arena **nodes) {
     if (c->failed || (c->disabled[id] && pass_info[id].can_disable)) return g;
+    Arena *const whole = c->arena;
     double start = now();
-    return after_graph(c, id, start, pass(c, g));
+    c->arena = arena_new();
+    g = pass(c, g);
+    arena_free(*nodes);
+    *nodes = c->arena;
+    c->arena = whole;
+    return after_graph(c, id, start, g);
 }
 
 static const char *verify_kernels(PassContext *c, const Plan *p) {
@@ -80,12 +87,12 @@ static Plan *run_checkpoint(PassContext *c, Plan *p) {
     return g == p->graph ? p : run_fuse(c, g);
 }
 
-static void compile_entry(PassContext *c, Graph *g, Module *m) {
-    g = run(c, PASS_canonicalize, pass_canonicalize, g);
-    g = run(c, PASS_autodiff, pass_autodiff, g);
-    g = run(c, PASS_canonicalize, pass_canonicalize, g);
-    g = run(c, PASS_jacobian_gemm, pass_jacobian_gemm, g);
-    g = run(c, PASS_canonicalize, pass_canonicalize, g);
+static void compile_entry(PassContext *c, Graph *g, Module *m, Arena **nodes) {
+    g = run(c, PASS_canonicalize, pass_canonicalize, g, nodes);
+    g = run(c, PASS_autodiff, pass_autodiff, g, nodes);
+    g = run(c, PASS_canonicalize, pass_canonicalize, g, nodes);
+    g = run(c, PASS_jacobian_gemm, pass_jacobian_gemm, g, nodes);
+    g = run(c, PASS_canonicalize, pass_canonicalize, g, nodes);
     Plan *p = run_checkpoint(c, run_fuse(c, g));
     run_plan(c, PASS_layout, pass_layout, p);
     run_plan(c, PASS_tile, pass_tile, p);
@@ -98,11 +105,14 @@ static void compile_entry(PassContext *c, Graph *g, Module *m) {
 }
 
 /* Graphs and plan of an entry are large and go with it; its kernels stay. */
-static void compile_entry_aside(PassContext *c, Graph *g, Module *m) {
+static void compile_entry_aside(PassContext *c, const Graph *lowered, Module *m) {
     Arena *const kept = c->kept, *const whole = c->arena;
+    Arena *nodes = NULL;
+    Graph g = *lowered;
     c->kept = m->arena;
-    c->arena = arena_new();
-    compile_entry(c, g, m);
+    c->arena = g.attrs = arena_new();
+    compile_entry(c, &g, m, &nodes);
+    arena_free(nodes);
     arena_free(c->arena);
     c->kept = kept;
     c->arena = whole;
