@@ -58,7 +58,7 @@ static bool has_axis(const Emitter *e, int v, int axis) {
 /* The same value, with a lane for each index along the axis. */
 static int along(Emitter *e, int v, int axis) {
     if (has_axis(e, v, axis)) return v;
-    const int always = emit_op(e, OP_GE, DT_BOOL, tile_index(&e->b, index_axis(e->k, axis)), emit_i32(e, 0));
+    const int zero = emit_i32(e, 0), always = emit_op(e, OP_GE, DT_BOOL, tile_index(&e->b, index_axis(e->k, axis)), zero);
     return emit_select(e, always, v, v);
 }
 
@@ -173,7 +173,8 @@ static int index_if_greatest(Emitter *e, Node *n, const Index *const *in, int ma
     const int x = emit_value(e, n->in[0], in, mask);
     int hit = emit_op(e, OP_EQ, DT_BOOL, x, place->greatest);
     if (dtype_is_float(n->in[0]->dtype)) hit = emit_op(e, OP_OR, DT_BOOL, hit, emit_op(e, OP_NE, DT_BOOL, x, x));
-    return emit_select(e, hit, linear_index(e, n, place->axes), emit_i32(e, INT32_MAX));
+    const int none = emit_i32(e, INT32_MAX);
+    return emit_select(e, hit, linear_index(e, n, place->axes), none);
 }
 
 static int emit_argmax(Emitter *e, Node *n, const Index *const *idx, const Index *const *in, const int *axes, int mask) {
@@ -212,8 +213,10 @@ static const Index *subscript(Emitter *e, const Contract *c, const Affine *a, co
     if (a->divisor == 1) return x;
     const Index *d = index_const(e->arena, a->divisor), *rest = index_mod(e->k, x, d);
     int64_t r;
-    if (!index_is_const(rest, &r) || r != 0)
-        *mask = emit_and(e, *mask, emit_op(e, OP_EQ, DT_BOOL, tile_index(&e->b, rest), emit_i32(e, 0)));
+    if (!index_is_const(rest, &r) || r != 0) {
+        const int zero = emit_i32(e, 0);
+        *mask = emit_and(e, *mask, emit_op(e, OP_EQ, DT_BOOL, tile_index(&e->b, rest), zero));
+    }
     return index_div(e->k, x, d);
 }
 
@@ -222,8 +225,8 @@ static int guards(Emitter *e, const Contract *c, const Index *const *loop) {
     for (int g = 0; g < c->n_guards; g++) {
         const Guard *gd = &c->guard[g];
         if (gd->kind == GUARD_EQ) {
-            const int zero = emit_op(e, OP_EQ, DT_BOOL, tile_index(&e->b, affine(e, c, &gd->e, loop)), emit_i32(e, 0));
-            mask = emit_and(e, mask, zero);
+            const int zero = emit_i32(e, 0), value = tile_index(&e->b, affine(e, c, &gd->e, loop));
+            mask = emit_and(e, mask, emit_op(e, OP_EQ, DT_BOOL, value, zero));
             continue;
         }
         const Index *x = subscript(e, c, &gd->e, loop, &mask);
@@ -277,7 +280,8 @@ static int contract_body(Emitter *e, Node *n, const Index *const *loop, int mask
     int x[2];
     for (int k = 0; k < n->n_in; k++) {
         int own = k == 0 ? where : -1;
-        int y = cleared(e, read_operand(e, n, k, loop, mask, &own), own);
+        int y = read_operand(e, n, k, loop, mask, &own); /* sets own */
+        y = cleared(e, y, own);
         if (n->n_in == 2 && n->dtype == DT_F32 && n_over) x[k] = stages(e) ? tile_stage(&e->b, y, SPACE_SHARED) : y;
         else v = v < 0 ? y : emit_op(e, OP_MUL, n->dtype, v, y);
     }
@@ -363,7 +367,8 @@ void emit_scatter(Emitter *e, Node *n) {
     const int first = scalar_of(e, OP_RMIN, row), last = scalar_of(e, OP_RMAX, row);
     nest_begin(e, &nest, r, axes, 1, &start, &carry);
     const int id = scalar_of(e, OP_SUM, emit_value(e, ids, at, -1));
-    const int hits = emit_and(e, emit_op(e, OP_GE, DT_BOOL, id, first), emit_op(e, OP_LE, DT_BOOL, id, last));
+    const int to = emit_op(e, OP_LE, DT_BOOL, id, last), from = emit_op(e, OP_GE, DT_BOOL, id, first);
+    const int hits = emit_and(e, from, to);
     Builder inside, outside = e->b;
     const int memo = e->memo.n;
     Inst *iff = tile_if_begin(&e->b, hits, 1, &carry, &inside);
