@@ -1,0 +1,111 @@
+/* Random programs of every entry through the whole pipeline and every back end, against the float64 evaluation of
+ * the graph they came from: the interpreter, host code, C by the system's compiler, PTX on the software GPU.
+ *
+ * Tolerance: |x - y| <= t * (s + |y|), s the largest magnitude of the tensor, at least 1; t = 1e-4 in f32. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <cmocka.h>
+#include "tests/support/oracle.h"
+#include "tests/support/random_graph.h"
+#include "tools/fusec/executor.h"
+#include <dlfcn.h>
+#include <stdlib.h>
+#include <string.h>
+
+static const Entry entries[] = {ENTRY_INFER, ENTRY_GRAD, ENTRY_STEP};
+static const double TOLERANCE = 1e-4;
+
+/* The executor under test: TestRun has no room for it. */
+static const ExecutorKind *kind;
+static const char *arch;
+
+static bool run(Arena *a, const Module *m, Entry e, const ModuleMemory *mem, const int64_t *syms, const char **error) {
+    const ExecutorOptions options = {.arch = arch, .threads = 2};
+    void *self = kind->open(a, m, &options, error);
+    if (!self) return false;
+    const fusec_memory memory = {.params = mem->params, .param_bytes = (uint64_t)m->param_bytes, .states = mem->states,
+                                 .state_bytes = (uint64_t)m->state_bytes, .grads = mem->grads, .grad_bytes = (uint64_t)m->grad_bytes,
+                                 .arena = mem->arena, .arena_bytes = (uint64_t)m->entry[e].arena_bytes};
+    int32_t *extents = ARENA_ARRAY(a, int32_t, m->syms.n + 1);
+    for (int i = 0; i < m->syms.n; i++) extents[i] = (int32_t)syms[i];
+    float *hypers = ARENA_ARRAY(a, float, m->hypers.n + 1);
+    memcpy(hypers, &mem->scalars[SCALAR_HYPER0], sizeof *hypers * (size_t)m->hypers.n);
+    const ExecutorCall call = {.entry = e, .inputs = mem->inputs, .outputs = mem->outputs, .hypers = hypers, .syms = extents,
+                               .step = mem->scalars[SCALAR_STEP], .seed = (uint32_t)mem->scalars[SCALAR_SEED]};
+    bool ok = !kind->upload || kind->upload(self, &memory, error);
+    ok = ok && kind->run(self, &memory, &call, error);
+    ok = ok && (!kind->download || kind->download(self, &memory, error));
+    kind->close(self);
+    return ok;
+}
+
+/* One program: refused programs (bounded dims merged) are counted, anything else must agree. */
+static void check(Entry e, uint64_t seed, int *refused) {
+    Arena *a = arena_new();
+    const RandomOptions o = {.ops = 4 + (int)(seed % 22), .bounded = seed % 3 == 0, .empty = seed % 5 == 0};
+    Graph *g = random_graph(a, e, seed, o), *original = random_graph(a, e, seed, o);
+    const char *target = kind->target(arch);
+    PassContext c = test_context(a, target);
+    Graph *graphs[ENTRY_COUNT] = {0};
+    graphs[e] = g;
+    c.checkpoint = seed % 4 == 1 ? CHECKPOINT_SQRT : CHECKPOINT_NONE;
+    Module *m = compile_module(&c, graphs);
+    if (!m) {
+        ++*refused;
+        arena_free(a);
+        return;
+    }
+    TestRandom r = {seed + 77};
+    TestData d = test_data(a, m, original->model, &r);
+    const char *why = oracle_compare(a, original, m, &d, run, TOLERANCE);
+    if (why) fail_msg("%s, seed %llu: %s", kind->name, (unsigned long long)seed, why);
+    arena_free(a);
+}
+
+static void check_many(const char *name, const char *with_arch, int programs) {
+    int refused = 0;
+    kind = executor_find(name);
+    arch = with_arch;
+    assert_non_null(kind);
+    for (int i = 0; i < programs; i++) check(entries[i % 3], (uint64_t)(1000 + i), &refused);
+    assert_true(refused * 20 <= programs);
+}
+
+static void interpreter_agrees(void **state) {
+    (void)state;
+    check_many("interp", NULL, 500);
+}
+static void host_agrees(void **state) {
+    (void)state;
+    check_many("host", NULL, 500);
+}
+static void c99_agrees(void **state) {
+    (void)state;
+    if (system("cc --version >/dev/null 2>&1")) skip();
+    check_many("c99", NULL, 60);
+}
+
+/* The software GPU of this build, wherever LD_LIBRARY_PATH points: later loads by name find it. */
+static bool have_simulator(void) {
+    static void *library;
+    if (!library) library = dlopen(BUILD_DIR "/ptxsim/libcuda.so.1", RTLD_NOW | RTLD_GLOBAL);
+    return library != NULL;
+}
+static void ptx_agrees_sm_80(void **state) {
+    (void)state;
+    assert_true(have_simulator());
+    check_many("cuda", "sm_80", 300);
+}
+static void ptx_agrees_sm_90(void **state) {
+    (void)state;
+    assert_true(have_simulator());
+    check_many("cuda", "sm_90", 200);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {cmocka_unit_test(interpreter_agrees), cmocka_unit_test(host_agrees),
+                                       cmocka_unit_test(c99_agrees), cmocka_unit_test(ptx_agrees_sm_80),
+                                       cmocka_unit_test(ptx_agrees_sm_90)};
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
