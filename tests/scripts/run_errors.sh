@@ -50,6 +50,8 @@ error '--want: m has no output logit (did you mean logits?); it has: loss, logit
 error 'notrain.dsl has no entry step: it needs a `train` statement' run notrain.dsl --entry step
 says 2 'fusec: error: run --entry takes infer, grad or step' "$FUSEC" run d.dsl --entry init
 says 2 'fusec: error: run --data trains (--entry step) or infers (--entry infer)' "$FUSEC" run d.dsl --entry grad --data x=a.csv
+says 2 'fusec: error: --data and --inputs exclude each other' "$FUSEC" run d.dsl --data x=a.csv --inputs x.safetensors
+says 2 'fusec: error: --load and --resume exclude each other' "$FUSEC" run d.dsl --data x=a.csv --load a --resume b
 
 # ---- inputs ----
 error 'missing input: x, label (--inputs FILE)' run d.dsl
@@ -94,6 +96,10 @@ error '--data x is given twice' run d.dsl --data x=d.csv:1-3 --data x=d.csv:1-3
 error 'missing input: label (--data label=FILE)' run d.dsl --data x=d.csv:1-3
 error 'none.csv: No such file or directory' run d.dsl --data x=none.csv --data label=d.csv:4
 error 'd.csv: no columns 3-5: it has 1-4' run d.dsl --data x=d.csv:3-5 --data label=d.csv:4
+error 'd.csv: no columns 0-2: it has 1-4' run d.dsl --data x=d.csv:0-2 --data label=d.csv:4
+error 'd.csv: no columns 99999999999999999999: it has 1-4' run d.dsl --data x=d.csv:1-3 --data label=d.csv:99999999999999999999
+error '--data label: a shift is for windows over a sequence; d.csv has rows' run d.dsl --data x=d.csv:1-3 --data label=d.csv:4:+1
+error '--data d.csv:4:+x: a shift is +N, as in FILE:+1' run d.dsl --data x=d.csv:1-3 --data label=d.csv:4:+x
 error 'd.csv: no column class; it has no header' run d.dsl --data x=d.csv:1-3 --data label=d.csv:class
 error 'd.csv: a row has 4 values, x [B=2, 3] takes 3' run d.dsl --data x=d.csv --data label=d.csv:4
 error '--rows 0:4: the data has rows 0:3' run d.dsl $data --rows 0:4

@@ -47,6 +47,12 @@ file f.w U8 '[2,1]' '\001\001' f.b I32 '[1]' '\0\0\0\0' > p.safetensors
 
 targets="host interp"
 command -v "${CC:-cc}" >/dev/null && targets="$targets c99"
+# the software GPU, where it is built
+if [ -n "${BUILD:-}" ] && [ -e "$BUILD/ptxsim/libcuda.so.1" ]; then
+    LD_LIBRARY_PATH=$BUILD/ptxsim${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}
+    export LD_LIBRARY_PATH
+    targets="$targets cuda"
+fi
 for t in $targets; do
     run() { "$FUSEC" run m.dsl --target "$t" --params p.safetensors --inputs i.safetensors --outputs o.safetensors "$@"; }
     run --entry infer

@@ -47,14 +47,14 @@ static bool pick_columns(Open *x, const char *const *header, int64_t columns, in
     char *end;
     *from = 0, *n = columns;
     if (!x->spec) return true;
-    const long long a = strtoll(x->spec, &end, 10);
-    long long b = a;
-    const bool one = end != x->spec && !*end;
-    if (!one && end != x->spec && *end == '-') b = strtoll(end + 1, &end, 10);
+    const long long first = strtoll(x->spec, &end, 10);
+    long long last = first;
+    if (end != x->spec && *end == '-') last = strtoll(end + 1, &end, 10);
     if (end != x->spec && !*end) {
-        *from = a - 1, *n = b - a + 1;
-        return (a >= 1 && a <= b && b <= columns) ||
-               run_error("%s: no columns %s: it has 1-%lld", x->path, x->spec, (long long)columns);
+        if (first < 1 || first > last || last > columns)
+            return run_error("%s: no columns %s: it has 1-%lld", x->path, x->spec, (long long)columns);
+        *from = first - 1, *n = last - first + 1;
+        return true;
     }
     for (int64_t c = 0; header && c < columns; c++)
         if (!strcmp(header[c], x->spec)) {

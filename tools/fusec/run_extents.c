@@ -8,11 +8,11 @@ static char *dims_text(Arena *a, int rank, const int64_t *dim) {
     return array_shape_text(a, &x);
 }
 
-/* scale * S + offset = extent; false if no whole S within the bound gives it. */
+/* scale * S + offset = extent; false if no whole S from 1 to the bound gives it. */
 static bool solve(const Run *r, Dim d, int64_t extent, int64_t *s) {
     if (d.scale == 0 || (extent - d.offset) % d.scale) return false;
     *s = (extent - d.offset) / d.scale;
-    return *s >= 0 && *s <= r->m->syms.at[d.sym].bound;
+    return *s >= 1 && *s <= r->m->syms.at[d.sym].bound;
 }
 
 bool extents_match(Run *r, const ModuleTensor *t, int rank, const int64_t *dim, const char **seen) {

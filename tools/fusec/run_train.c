@@ -169,8 +169,8 @@ int run_train(Run *r) {
         run_error("run --data trains (--entry step) or infers (--entry infer)");
         return EXIT_USAGE;
     }
-    if (r->o->inputs) {
-        run_error("--data and --inputs exclude each other");
+    if (r->o->inputs || (r->o->load && r->o->resume)) {
+        run_error(r->o->inputs ? "--data and --inputs exclude each other" : "--load and --resume exclude each other");
         return EXIT_USAGE;
     }
     const bool entries[ENTRY_COUNT] = {[ENTRY_INFER] = entry == ENTRY_INFER || r->o->test_rows, [ENTRY_STEP] = entry == ENTRY_STEP};
