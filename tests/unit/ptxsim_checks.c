@@ -128,7 +128,7 @@ static void kernels(void **state) {
     setenv("PTXSIM_REPORT", path, 1);
     setenv("PTXSIM_MAX_STEPS", "100000", 1);
     for (int seed = 0; seed < 3; seed++) {
-        char text[8];
+        char text[16];
         snprintf(text, sizeof text, "%d", seed);
         setenv("PTXSIM_SEED", text, 1);
         for (size_t k = 0; k < sizeof CASES / sizeof *CASES; k++) run_case(&CASES[k], path);

@@ -65,7 +65,7 @@ static void reduction(void **state) {
     CUdeviceptr pi = upload(in, sizeof in), po = upload(NULL, sizeof out);
     CUfunction f = load_kernel(REDUCTION, "total");
     for (int seed = 0; seed < 4; seed++) {
-        char text[8];
+        char text[16];
         snprintf(text, sizeof text, "%d", seed);
         setenv("PTXSIM_SEED", text, 1);
         assert_int_equal(launch1(f, BLOCKS, 256, (void *[]){&pi, &po}), CUDA_SUCCESS);

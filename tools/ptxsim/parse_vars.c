@@ -171,7 +171,9 @@ static uint64_t initial_value(Parser *p, PtxType type) {
     if (t.kind == TOK_WORD && token_is(&t, "generic")) {
         parse_next(p);
         parse_expect(p, '(');
+        if (minus || ++p->operand_depth > MAX_NESTING) parse_fail(p, t, "generic() takes the name of a variable");
         const uint64_t v = initial_value(p, type);
+        p->operand_depth--;
         parse_expect(p, ')');
         return v;
     }
@@ -196,11 +198,14 @@ static uint64_t initial_value(Parser *p, PtxType type) {
 }
 
 static void parse_initial(Parser *p, const Declaration *d, uint8_t **data, uint64_t *bytes, size_t *capacity) {
+    const Token at = p->tok;
     if (parse_accept(p, '{')) {
+        if (++p->operand_depth > MAX_NESTING) parse_fail(p, at, "braces nested deeper than %d", MAX_NESTING);
         while (!parse_accept(p, '}')) {
             parse_initial(p, d, data, bytes, capacity);
             if (!parse_is(p, '}')) parse_expect(p, ',');
         }
+        p->operand_depth--;
         return;
     }
     const uint64_t v = initial_value(p, d->type);

@@ -1,0 +1,196 @@
+/* Conversions, rounding, saturation and odd operands: one instruction per lane of data, against values worked out by
+ * hand or by the host's own arithmetic. */
+#include "ptxsim_driver.h"
+#include <fenv.h>
+#include <math.h>
+#include <stdbool.h>
+
+/* Runs `body` on 64-bit words: %rd5, %r5 (low half), %h5 (low quarter), %f5, %d5 hold the input; the result is %rd6. */
+static void run(const char *body, const uint64_t *in, uint64_t *out, int n) {
+    char text[2048];
+    snprintf(text, sizeof text,
+             PTX_HEAD ".entry k(.param .u64 in, .param .u64 out)\n{\n"
+                      ".reg .b64 %%rd<9>; .reg .b32 %%r<9>; .reg .b16 %%h<9>; .reg .f32 %%f<9>; .reg .f64 %%d<9>; .reg .pred %%p<3>;\n"
+                      "ld.param.u64 %%rd1, [in]; ld.param.u64 %%rd2, [out]; mov.u32 %%r1, %%tid.x;\n"
+                      "mad.wide.u32 %%rd3, %%r1, 8, %%rd1; mad.wide.u32 %%rd4, %%r1, 8, %%rd2; ld.global.u64 %%rd5, [%%rd3];\n"
+                      "mov.b64 {%%r5, %%r6}, %%rd5; mov.b32 {%%h5, %%h6}, %%r5; mov.b32 %%f5, %%r5; mov.b32 %%f6, %%r6; mov.b64 %%d5, %%rd5;\n"
+                      "mov.u64 %%rd6, 0; mov.u32 %%r7, 0; mov.u32 %%r8, 0; mov.b32 {%%h7, %%h8}, %%r7;\n"
+                      "%s\nst.global.u64 [%%rd4], %%rd6;\nret;\n}\n",
+             body);
+    CUfunction f = load_kernel(text, "k");
+    CUdeviceptr pi = upload(in, (size_t)n * 8), po = upload(NULL, (size_t)n * 8);
+    assert_int_equal(launch1(f, 1, (unsigned)n, (void *[]){&pi, &po}), CUDA_SUCCESS);
+    cu.cuMemcpyDtoH_v2(out, po, (size_t)n * 8);
+    cu.cuMemFree_v2(pi);
+    cu.cuMemFree_v2(po);
+}
+
+typedef struct Known { const char *body; uint64_t in, want; } Known;
+static const Known KNOWN[] = {
+    /* f32 -> integer: rounding modes, clamping, NaN */
+    {"cvt.rni.s32.f32 %r7, %f5; cvt.u64.u32 %rd6, %r7;", 0x40200000, 2},          /* 2.5 */
+    {"cvt.rzi.s32.f32 %r7, %f5; cvt.u64.u32 %rd6, %r7;", 0xc0200000, 0xfffffffe}, /* -2.5 */
+    {"cvt.rmi.s32.f32 %r7, %f5; cvt.u64.u32 %rd6, %r7;", 0xc0200000, 0xfffffffd},
+    {"cvt.rpi.s32.f32 %r7, %f5; cvt.u64.u32 %rd6, %r7;", 0x40200000, 3},
+    {"cvt.rzi.s32.f32 %r7, %f5; cvt.u64.u32 %rd6, %r7;", 0x7f800000, 0x7fffffff}, /* infinity */
+    {"cvt.rzi.s32.f32 %r7, %f5; cvt.u64.u32 %rd6, %r7;", 0xff800000, 0x80000000},
+    {"cvt.rzi.s32.f32 %r7, %f5; cvt.u64.u32 %rd6, %r7;", 0x7fc00000, 0},
+    {"cvt.rzi.u32.f32 %r7, %f5; cvt.u64.u32 %rd6, %r7;", 0xbf800000, 0},
+    {"cvt.rzi.u8.f32 %r7, %f5; cvt.u64.u32 %rd6, %r7;", 0x44000000, 255}, /* 512 */
+    {"cvt.rzi.s8.f32 %r7, %f5; cvt.u64.u32 %rd6, %r7;", 0xc4000000, 0xffffff80},
+    {"cvt.rzi.s64.f32 %rd6, %f5;", 0x5f800000, 0x7fffffffffffffff},
+    /* integer -> f32: ties and directions at 2^24 + 1 and 2^24 + 3 */
+    {"cvt.rn.f32.u32 %f7, %r5; mov.b32 %r7, %f7; cvt.u64.u32 %rd6, %r7;", 0x1000001, 0x4b800000},
+    {"cvt.rn.f32.u32 %f7, %r5; mov.b32 %r7, %f7; cvt.u64.u32 %rd6, %r7;", 0x1000003, 0x4b800002},
+    {"cvt.rz.f32.u32 %f7, %r5; mov.b32 %r7, %f7; cvt.u64.u32 %rd6, %r7;", 0x1000003, 0x4b800001},
+    {"cvt.rp.f32.u32 %f7, %r5; mov.b32 %r7, %f7; cvt.u64.u32 %rd6, %r7;", 0x1000001, 0x4b800001},
+    {"cvt.rm.f32.s32 %f7, %r5; mov.b32 %r7, %f7; cvt.u64.u32 %rd6, %r7;", 0xfeffffff, 0xcb800001},
+    {"cvt.rn.f32.u64 %f7, %rd5; mov.b32 %r7, %f7; cvt.u64.u32 %rd6, %r7;", 0xffffffffffffffff, 0x5f800000},
+    {"cvt.rz.f32.u64 %f7, %rd5; mov.b32 %r7, %f7; cvt.u64.u32 %rd6, %r7;", 0xffffffffffffffff, 0x5f7fffff},
+    {"cvt.rn.f64.u64 %d7, %rd5; mov.b64 %rd6, %d7;", 0x20000000000001, 0x4340000000000000},
+    /* f32 -> f16: ties, subnormals, overflow, NaN */
+    {"cvt.rn.f16.f32 %h7, %f5; cvt.u64.u16 %rd6, %h7;", 0x3f801000, 0x3c00}, /* 1 + 2^-11 */
+    {"cvt.rn.f16.f32 %h7, %f5; cvt.u64.u16 %rd6, %h7;", 0x3f803000, 0x3c02}, /* 1 + 3 * 2^-11 */
+    {"cvt.rz.f16.f32 %h7, %f5; cvt.u64.u16 %rd6, %h7;", 0x3f803000, 0x3c01},
+    {"cvt.rn.f16.f32 %h7, %f5; cvt.u64.u16 %rd6, %h7;", 0x477ff000, 0x7c00}, /* 65520 */
+    {"cvt.rn.f16.f32 %h7, %f5; cvt.u64.u16 %rd6, %h7;", 0x477fefff, 0x7bff},
+    {"cvt.rz.f16.f32 %h7, %f5; cvt.u64.u16 %rd6, %h7;", 0x7f7fffff, 0x7bff},
+    {"cvt.rn.f16.f32 %h7, %f5; cvt.u64.u16 %rd6, %h7;", 0x33000000, 0x0000}, /* 2^-25: a tie to zero */
+    {"cvt.rn.f16.f32 %h7, %f5; cvt.u64.u16 %rd6, %h7;", 0x33000001, 0x0001},
+    {"cvt.rn.f16.f32 %h7, %f5; cvt.u64.u16 %rd6, %h7;", 0x7fc00001, 0x7fff},
+    {"cvt.f32.f16 %f7, %h5; mov.b32 %r7, %f7; cvt.u64.u32 %rd6, %r7;", 0x0001, 0x33800000},
+    {"cvt.f32.f16 %f7, %h5; mov.b32 %r7, %f7; cvt.u64.u32 %rd6, %r7;", 0xfbff, 0xc77fe000},
+    {"cvt.rn.bf16.f32 %h7, %f5; cvt.u64.u16 %rd6, %h7;", 0x3f808000, 0x3f80},
+    {"cvt.rn.bf16.f32 %h7, %f5; cvt.u64.u16 %rd6, %h7;", 0x3f818000, 0x3f82},
+    {"cvt.rna.tf32.f32 %r7, %f5; cvt.u64.u32 %rd6, %r7;", 0x3f801000, 0x3f802000},
+    {"cvt.rn.f16x2.f32 %r7, %f5, %f6; cvt.u64.u32 %rd6, %r7;", 0x400000003f800000, 0x3c004000},
+    {"cvt.rn.f32.f64 %f7, %d5; mov.b32 %r7, %f7; cvt.u64.u32 %rd6, %r7;", 0x3ff0000010000000, 0x3f800000},
+    {"cvt.rp.f32.f64 %f7, %d5; mov.b32 %r7, %f7; cvt.u64.u32 %rd6, %r7;", 0x3ff0000010000000, 0x3f800001},
+    {"cvt.sat.f32.f32 %f7, %f5; mov.b32 %r7, %f7; cvt.u64.u32 %rd6, %r7;", 0x40000000, 0x3f800000},
+    {"cvt.rni.f32.f32 %f7, %f5; mov.b32 %r7, %f7; cvt.u64.u32 %rd6, %r7;", 0x40600000, 0x40800000}, /* 3.5 */
+    /* integers: sign, width, saturation */
+    {"cvt.s32.s8 %r7, %r5; cvt.u64.u32 %rd6, %r7;", 0x80, 0xffffff80},
+    {"cvt.u32.u8 %r7, %r5; cvt.u64.u32 %rd6, %r7;", 0x1ff, 0xff},
+    {"cvt.sat.u8.s32 %r7, %r5; cvt.u64.u32 %rd6, %r7;", 0xffffff00, 0},
+    {"cvt.sat.s8.s32 %r7, %r5; cvt.u64.u32 %rd6, %r7;", 1000, 127},
+    {"cvt.sat.s16.u32 %h7, %r5; cvt.u64.u16 %rd6, %h7;", 0xffffffff, 0x7fff},
+    {"cvt.s64.s32 %rd6, %r5;", 0x80000000, 0xffffffff80000000},
+    /* flushing, min and max, saturation of arithmetic */
+    {"add.ftz.f32 %f7, %f5, 0f00000000; mov.b32 %r7, %f7; cvt.u64.u32 %rd6, %r7;", 0x80000001, 0x00000000},
+    {"mul.ftz.f32 %f7, %f5, 0f3F000000; mov.b32 %r7, %f7; cvt.u64.u32 %rd6, %r7;", 0x00800000, 0},
+    {"mul.f32 %f7, %f5, 0f3F000000; mov.b32 %r7, %f7; cvt.u64.u32 %rd6, %r7;", 0x00800000, 0x00400000},
+    {"max.f32 %f7, %f5, 0f00000000; mov.b32 %r7, %f7; cvt.u64.u32 %rd6, %r7;", 0x7fc00000, 0},
+    {"max.NaN.f32 %f7, %f5, 0f00000000; mov.b32 %r7, %f7; and.b32 %r7, %r7, 0x7fc00000; cvt.u64.u32 %rd6, %r7;", 0x7fc00000, 0x7fc00000},
+    {"max.f32 %f7, %f5, 0f00000000; mov.b32 %r7, %f7; cvt.u64.u32 %rd6, %r7;", 0x80000000, 0},
+    {"min.f32 %f7, %f5, 0f00000000; mov.b32 %r7, %f7; cvt.u64.u32 %rd6, %r7;", 0x80000000, 0x80000000},
+    {"add.sat.f32 %f7, %f5, %f5; mov.b32 %r7, %f7; cvt.u64.u32 %rd6, %r7;", 0x3f400000, 0x3f800000},
+    {"add.sat.s32 %r7, %r5, %r5; cvt.u64.u32 %rd6, %r7;", 0x60000000, 0x7fffffff},
+    {"add.rp.f32 %f7, %f5, 0f00000001; mov.b32 %r7, %f7; cvt.u64.u32 %rd6, %r7;", 0x3f800000, 0x3f800001},
+    {"div.rz.f32 %f7, 0f3F800000, %f5; mov.b32 %r7, %f7; cvt.u64.u32 %rd6, %r7;", 0x40400000, 0x3eaaaaaa},
+    {"div.rn.f32 %f7, 0f3F800000, %f5; mov.b32 %r7, %f7; cvt.u64.u32 %rd6, %r7;", 0x40400000, 0x3eaaaaab},
+    {"fma.rn.f32 %f7, %f5, %f5, 0fBF800000; mov.b32 %r7, %f7; cvt.u64.u32 %rd6, %r7;", 0x3f800003, 0x35400002}, /* unfused: ...00 */
+    {"add.f16 %h7, %h5, %h6; cvt.u64.u16 %rd6, %h7;", 0x10003c00, 0x3c00}, /* 1 + 2^-11: a tie */
+    {"fma.rn.f16x2 %r7, %r5, %r5, %r5; cvt.u64.u32 %rd6, %r7;", 0x40003c00, 0x46004000},
+    /* wide and high products, division, bits */
+    {"mul.hi.s32 %r7, %r5, %r6; cvt.u64.u32 %rd6, %r7;", 0xfffffffe80000000, 1},
+    {"mul.wide.s32 %rd6, %r5, %r6;", 0xffffffff7fffffff, 0xffffffff80000001},
+    {"mul.hi.u64 %rd6, %rd5, %rd5;", 0xffffffffffffffff, 0xfffffffffffffffe},
+    {"div.s32 %r7, %r5, %r6; cvt.u64.u32 %rd6, %r7;", 0x00000002fffffff9, 0xfffffffd}, /* -7 / 2 */
+    {"rem.s32 %r7, %r5, %r6; cvt.u64.u32 %rd6, %r7;", 0x00000002fffffff9, 0xffffffff},
+    {"div.s32 %r7, %r5, %r6; cvt.u64.u32 %rd6, %r7;", 0xffffffff80000000, 0x80000000},
+    {"shl.b32 %r7, %r5, %r6; cvt.u64.u32 %rd6, %r7;", 0x0000002000000001, 0},
+    {"shr.s32 %r7, %r5, %r6; cvt.u64.u32 %rd6, %r7;", 0x0000002080000000, 0xffffffff},
+    {"bfe.s32 %r7, %r5, 4, 8; cvt.u64.u32 %rd6, %r7;", 0xf80, 0xfffffff8},
+    {"bfe.u64 %rd6, %rd5, 60, 8;", 0xa000000000000000, 0xa},
+    {"bfi.b32 %r7, %r6, %r5, 8, 8; cvt.u64.u32 %rd6, %r7;", 0x000001abffffffff, 0xffffabff},
+    {"prmt.b32 %r7, %r5, %r6, 0xf170; cvt.u64.u32 %rd6, %r7;", 0x8070605004030201, 0xff028001},
+    {"shf.l.wrap.b32 %r7, %r5, %r6, 8; cvt.u64.u32 %rd6, %r7;", 0x1122334455667788, 0x22334455},
+    {"shf.r.clamp.b32 %r7, %r5, %r6, 40; cvt.u64.u32 %rd6, %r7;", 0x1122334455667788, 0x11223344},
+    {"lop3.b32 %r7, %r5, %r6, 0xff, 0xca; cvt.u64.u32 %rd6, %r7;", 0x123456780000ffff, 0x5678},
+    {"clz.b32 %r7, %r5; cvt.u64.u32 %rd6, %r7;", 0, 32},
+    {"popc.b64 %r7, %rd5; cvt.u64.u32 %rd6, %r7;", 0xf0f0, 8},
+    {"brev.b32 %r7, %r5; cvt.u64.u32 %rd6, %r7;", 1, 0x80000000},
+    {"bfind.s32 %r7, %r5; cvt.u64.u32 %rd6, %r7;", 0xffffffff, 0xffffffff},
+    {"add.cc.u32 %r7, %r5, %r5; addc.u32 %r8, %r6, 0; mov.b64 %rd6, {%r7, %r8};", 0x00000001ffffffff, 0x00000002fffffffe},
+    {"sub.cc.u32 %r7, %r5, 1; subc.u32 %r8, %r6, 0; mov.b64 %rd6, {%r7, %r8};", 0x0000000100000000, 0xffffffff},
+    {"setp.ltu.f32 %p1, %f5, 0f00000000; selp.u64 %rd6, 1, 0, %p1;", 0x7fc00000, 1},
+    {"setp.ne.f32 %p1, %f5, %f5; selp.u64 %rd6, 1, 0, %p1;", 0x7fc00000, 0},
+    {"setp.lt.xor.s32 %p1|%p2, %r5, 0, %p0; selp.u64 %rd6, 1, 0, %p2;", 5, 1},
+    {"slct.u64.f32 %rd6, 3, 4, %f5;", 0x80000000, 3},
+    {"set.gt.u32.s32 %r7, %r5, 3; cvt.u64.u32 %rd6, %r7;", 4, 0xffffffff},
+    {"testp.subnormal.f32 %p1, %f5; selp.u64 %rd6, 1, 0, %p1;", 1, 1},
+};
+
+static void known_values(void **state) {
+    (void)state;
+    for (size_t k = 0; k < sizeof KNOWN / sizeof *KNOWN; k++) {
+        uint64_t out = 0;
+        run(KNOWN[k].body, &KNOWN[k].in, &out, 1);
+        if (out != KNOWN[k].want)
+            fail_msg("%s of 0x%llx: 0x%llx instead of 0x%llx", KNOWN[k].body, (unsigned long long)KNOWN[k].in,
+                     (unsigned long long)out, (unsigned long long)KNOWN[k].want);
+    }
+}
+
+/* Random doubles near f32 values, in every direction, against the host's own conversion. */
+static void narrowing_agrees_with_the_host(void **state) {
+    (void)state;
+    static const struct { const char *body; int mode; } MODES[] = {
+        {"cvt.rn.f32.f64 %f7, %d5; mov.b32 %r7, %f7; cvt.u64.u32 %rd6, %r7;", FE_TONEAREST},
+        {"cvt.rz.f32.f64 %f7, %d5; mov.b32 %r7, %f7; cvt.u64.u32 %rd6, %r7;", FE_TOWARDZERO},
+        {"cvt.rm.f32.f64 %f7, %d5; mov.b32 %r7, %f7; cvt.u64.u32 %rd6, %r7;", FE_DOWNWARD},
+        {"cvt.rp.f32.f64 %f7, %d5; mov.b32 %r7, %f7; cvt.u64.u32 %rd6, %r7;", FE_UPWARD}};
+    enum { N = 1024 };
+    uint64_t in[N], out[N], s = 88172645463325252u;
+    for (int i = 0; i < N; i++) {
+        s ^= s << 13, s ^= s >> 7, s ^= s << 17;
+        const uint64_t exponent = 1023 - 152 + s % 290; /* from below the subnormals of f32 to above its range */
+        in[i] = (s & UINT64_C(0x800fffffe0000000)) | exponent << 52 | (i % 3 == 0 ? UINT64_C(0x10000000) : s % 5);
+    }
+    for (size_t m = 0; m < 4; m++) {
+        run(MODES[m].body, in, out, N);
+        fesetround(MODES[m].mode);
+        bool same = true;
+        for (int i = 0; i < N && same; i++) {
+            double d;
+            memcpy(&d, &in[i], sizeof d);
+            volatile float f = (float)d;
+            uint32_t bits;
+            memcpy(&bits, (const void *)&f, sizeof bits);
+            same = bits == out[i];
+        }
+        fesetround(FE_TONEAREST);
+        assert_true(same);
+    }
+}
+
+static void functions_are_close(void **state) {
+    (void)state;
+    static const struct { const char *body; double (*f)(double); } TABLE[] = {
+        {"ex2.approx.f32 %f7, %f5;", exp2}, {"lg2.approx.f32 %f7, %f5;", log2}, {"sin.approx.f32 %f7, %f5;", sin},
+        {"cos.approx.f32 %f7, %f5;", cos},  {"sqrt.rn.f32 %f7, %f5;", sqrt},    {"tanh.approx.f32 %f7, %f5;", tanh}};
+    enum { N = 32 };
+    uint64_t in[N], out[N];
+    for (int i = 0; i < N; i++) {
+        const float x = 0.07f * (float)(i + 1);
+        in[i] = 0;
+        memcpy(&in[i], &x, sizeof x);
+    }
+    for (size_t k = 0; k < sizeof TABLE / sizeof *TABLE; k++) {
+        char body[128];
+        snprintf(body, sizeof body, "%s mov.b32 %%r7, %%f7; cvt.u64.u32 %%rd6, %%r7;", TABLE[k].body);
+        run(body, in, out, N);
+        for (int i = 0; i < N; i++) {
+            float x, y;
+            memcpy(&x, &in[i], sizeof x);
+            memcpy(&y, &out[i], sizeof y);
+            assert_true(fabs(y - TABLE[k].f(x)) <= 1e-7 * fmax(1, fabs(TABLE[k].f(x))));
+        }
+    }
+}
+
+int main(void) {
+#define RUN(name) cmocka_unit_test_setup_teardown(name, context_setup, context_teardown)
+    const struct CMUnitTest tests[] = {RUN(known_values), RUN(narrowing_agrees_with_the_host), RUN(functions_are_close)};
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
