@@ -1,6 +1,6 @@
 #!/bin/sh
 # The documents are true: every ```dsl block of README.md and docs/*.md is compiled, every function of the library stands
-# in docs/language.md, every pass in docs/architecture.md, and links lead to files that exist.
+# in docs/language.md, every pass in docs/architecture.md, every option in docs/fusec.1, and links lead to files that exist.
 #
 # The words after ```dsl say what a block is:
 #   (none)      a program; without a `model` line it is top-level definitions, and a model that copies its input is added
@@ -102,5 +102,13 @@ for name in $functions; do
 done
 for pass in $("$FUSEC" --passes | sed 's/ .*//'); do
     grep -q "\`$pass\`" docs/architecture.md || fail "docs/architecture.md: the pass $pass is not described"
+done
+# The man page and --help know the same options.
+help_flags=$("$FUSEC" --help | sed -n 's/^  -\(fno-\)PASS.*/\1/p; s/^  -\([-a-zA-Z]*\)[ =,].*/\1/p; s/^  -\([-a-zA-Z]*\)$/\1/p' | grep -v '^fno-PASS$')
+for flag in $help_flags -version; do
+    grep -q "Fl $flag\( \|\$\)" docs/fusec.1 || fail "docs/fusec.1: the option -$flag is not described"
+done
+for flag in $(sed -n 's/^\.It Fl \([-a-zA-Z]*\).*/\1/p' docs/fusec.1) -help; do
+    "$FUSEC" --help | grep -q "^  -$flag" || fail "docs/fusec.1: there is no option -$flag"
 done
 [ "$fails" -eq 0 ]
