@@ -114,7 +114,8 @@ static Value run_where(Lower *L, const BuiltinCall *c) {
         return lower_fail(L, E0203, c->loc, NULL, "where: the condition %s does not fit the values %s",
                           shape_text(L->arena, mask->shape), shape_text(L->arena, branch[0]->shape));
     if (!check_shape(L, s, c->loc)) return val_poison();
-    return val_tensor(t_select(L, t_expand(L, mask, s), t_expand(L, branch[0], s), t_expand(L, branch[1], s)));
+    Node *no = t_expand(L, branch[1], s), *yes = t_expand(L, branch[0], s), *where = t_expand(L, mask, s);
+    return val_tensor(t_select(L, where, yes, no));
 }
 
 /* ---- reductions ------------------------------------------------------------------------------------- */
@@ -139,7 +140,8 @@ static Node *masked(Lower *L, const BuiltinCall *c, Op op, Node *x, Value where)
                    shape_text(L->arena, mask->shape), shape_text(L->arena, x->shape));
         return NULL;
     }
-    return t_select(L, t_expand(L, mask, s), x, t_const(L, x->dtype, s, identity_of(op, x->dtype)));
+    Node *identity = t_const(L, x->dtype, s, identity_of(op, x->dtype)), *kept = t_expand(L, mask, s);
+    return t_select(L, kept, x, identity);
 }
 
 static Node *keep_axes(Lower *L, Node *r, Shape s, int n, const int8_t *axes) {

@@ -88,8 +88,8 @@ static void clip_gradients(Lower *L, const Expr *e, Node **gradient) {
     }
     if (!total) return;
     Shape scalar = shape_scalar();
-    Node *norm = t_binary(L, OP_ADD, t_unary(L, OP_SQRT, total), t_const(L, DT_F32, scalar, 1e-12));
-    Node *scale = t_binary(L, OP_MIN, t_const(L, DT_F32, scalar, 1), t_binary(L, OP_DIV, limit, norm));
+    Node *tiny = t_const(L, DT_F32, scalar, 1e-12), *norm = t_binary(L, OP_ADD, t_unary(L, OP_SQRT, total), tiny);
+    Node *ratio = t_binary(L, OP_DIV, limit, norm), *scale = t_binary(L, OP_MIN, t_const(L, DT_F32, scalar, 1), ratio);
     for (int i = 0; i < L->params.n; i++)
         if (gradient[i]) gradient[i] = t_binary(L, OP_MUL, gradient[i], t_expand(L, scale, gradient[i]->shape));
 }

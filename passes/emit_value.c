@@ -37,7 +37,8 @@ int emit_launch_constant(Emitter *e, int32_t v) {
 int emit_at_least(Emitter *e, const Index *x, int64_t lo) {
     int64_t least, most;
     if (index_range(e->k, x, &least, &most) && least >= lo) return -1;
-    return emit_op(e, OP_GE, DT_BOOL, tile_index(&e->b, x), emit_i32(e, lo));
+    const int bound = emit_i32(e, lo);
+    return emit_op(e, OP_GE, DT_BOOL, tile_index(&e->b, x), bound);
 }
 
 static bool is_axis_of(const Emitter *e, const Index *x, Dim extent) {
@@ -49,11 +50,13 @@ int emit_below(Emitter *e, const Index *x, Dim extent) {
     int64_t least, most;
     if (is_axis_of(e, x, extent)) return -1;
     if (dim_is_fixed(extent) && index_range(e->k, x, &least, &most) && most < extent.bound) return -1;
-    return emit_op(e, OP_LT, DT_BOOL, tile_index(&e->b, x), tile_index(&e->b, index_of_dim(e, extent)));
+    const int bound = tile_index(&e->b, index_of_dim(e, extent));
+    return emit_op(e, OP_LT, DT_BOOL, tile_index(&e->b, x), bound);
 }
 
 int emit_in_range(Emitter *e, const Index *x, Dim extent) {
-    return emit_and(e, emit_at_least(e, x, 0), emit_below(e, x, extent));
+    const int below = emit_below(e, x, extent);
+    return emit_and(e, emit_at_least(e, x, 0), below);
 }
 
 /* ---- memory ------------------------------------------------------------------------------------------ */

@@ -163,7 +163,7 @@ static Node *place_along(Graph *g, Node *x, int axis, Dim start, Dim extent) {
     Node *part = graph_transpose(g, x, swap);
     Shape shape = part->shape;
     shape.dim[0] = extent;
-    Node *placed = update_at(g, graph_const(g, x->dtype, shape, 0), part, extent_value(g, start));
+    Node *at = extent_value(g, start), *zeros = graph_const(g, x->dtype, shape, 0), *placed = update_at(g, zeros, part, at);
     return graph_transpose(g, placed, swap);
 }
 
@@ -240,7 +240,8 @@ static Node *linear_index(Graph *g, Shape shape, int n_axes, const int8_t *axes)
     Node *index = graph_iota(g, shape, axes[0]);
     for (int i = 1; i < n_axes; i++) {
         Node *extent = graph_broadcast(g, extent_value(g, shape.dim[axes[i]]), shape, axes); /* of a scalar: no axes */
-        index = graph_binary(g, OP_ADD, graph_binary(g, OP_MUL, index, extent), graph_iota(g, shape, axes[i]));
+        Node *iota = graph_iota(g, shape, axes[i]);
+        index = graph_binary(g, OP_ADD, graph_binary(g, OP_MUL, index, extent), iota);
     }
     return index;
 }
@@ -253,7 +254,8 @@ static Node *jac_extremum(Graph *g, Node *n, int k, Node *dy) {
     Node *where =
         spread(g, graph_reduce(g, OP_ARGMAX, key, attr->n_axes, attr->axes), x->shape, attr->n_axes, attr->axes);
     Node *first = graph_binary(g, OP_EQ, linear_index(g, x->shape, attr->n_axes, attr->axes), where);
-    return graph_select(g, first, spread(g, dy, x->shape, attr->n_axes, attr->axes), zeros_like(g, x));
+    Node *zeros = zeros_like(g, x);
+    return graph_select(g, first, spread(g, dy, x->shape, attr->n_axes, attr->axes), zeros);
 }
 
 static Node *scan(Graph *g, Node *x, const Attr *attr) { return graph_op(g, OP_SCAN, 1, &x, attr); }

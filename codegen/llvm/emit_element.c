@@ -106,8 +106,8 @@ static LLVMValueRef int_pow(const Emit *e, LLVMValueRef x, LLVMValueRef n) {
         rest = LLVMBuildLShr(b, rest, one, "");
     }
     LLVMValueRef odd = LLVMBuildICmp(b, LLVMIntNE, LLVMBuildAnd(b, n, one, ""), zero, "");
-    LLVMValueRef unit = LLVMBuildSelect(b, LLVMBuildICmp(b, LLVMIntEQ, x, minus, ""),
-                                        LLVMBuildSelect(b, odd, minus, one, ""), zero, "");
+    LLVMValueRef sign = LLVMBuildSelect(b, odd, minus, one, "");
+    LLVMValueRef unit = LLVMBuildSelect(b, LLVMBuildICmp(b, LLVMIntEQ, x, minus, ""), sign, zero, "");
     unit = LLVMBuildSelect(b, LLVMBuildICmp(b, LLVMIntEQ, x, one, ""), one, unit, "");
     return LLVMBuildSelect(b, LLVMBuildICmp(b, LLVMIntSLT, n, zero, ""), unit, result, "");
 }
@@ -127,9 +127,10 @@ static LLVMValueRef int_element(const Emit *e, Op op, LLVMValueRef *v) {
         LLVMValueRef negative = LLVMBuildICmp(b, LLVMIntSLT, v[0], zero, "");
         return LLVMBuildSelect(b, negative, LLVMBuildNeg(b, v[0], ""), v[0], "");
     }
-    case OP_SIGN:
-        return sign_of(e, DT_I32, v[0], LLVMBuildICmp(b, LLVMIntSGT, v[0], zero, ""),
-                       LLVMBuildICmp(b, LLVMIntSLT, v[0], zero, ""));
+    case OP_SIGN: {
+        LLVMValueRef below = LLVMBuildICmp(b, LLVMIntSLT, v[0], zero, "");
+        return sign_of(e, DT_I32, v[0], LLVMBuildICmp(b, LLVMIntSGT, v[0], zero, ""), below);
+    }
     case OP_ADD: return LLVMBuildAdd(b, v[0], v[1], "");
     case OP_SUB: return LLVMBuildSub(b, v[0], v[1], "");
     case OP_MUL: return LLVMBuildMul(b, v[0], v[1], "");
@@ -211,8 +212,8 @@ static LLVMValueRef float_element(const Emit *e, Op op, DType t, int n, LLVMValu
     case OP_ABS: return emit_intrinsic(e, "llvm.fabs", 1, v);
     case OP_SIGN: {
         LLVMValueRef zero = LLVMConstNull(LLVMTypeOf(v[0]));
-        return sign_of(e, t, v[0], LLVMBuildFCmp(b, LLVMRealOGT, v[0], zero, ""),
-                       LLVMBuildFCmp(b, LLVMRealOLT, v[0], zero, ""));
+        LLVMValueRef below = LLVMBuildFCmp(b, LLVMRealOLT, v[0], zero, "");
+        return sign_of(e, t, v[0], LLVMBuildFCmp(b, LLVMRealOGT, v[0], zero, ""), below);
     }
     case OP_FLOOR: return emit_intrinsic(e, "llvm.floor", 1, v);
     case OP_CEIL: return emit_intrinsic(e, "llvm.ceil", 1, v);
