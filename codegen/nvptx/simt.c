@@ -218,6 +218,12 @@ static void annotate(const Emit *e, LLVMValueRef fn, const char *what, int value
     LLVMAddNamedMetadataOperand(e->module, "nvvm.annotations", LLVMMetadataAsValue(e->context, node));
 }
 
+static bool has_dot(const Block *b) {
+    bool found = false;
+    for (int n = 0; n < b->n && !found; n++) found = b->at[n]->kind == TI_DOT || has_dot(&b->at[n]->body);
+    return found;
+}
+
 static void open_function(Simt *s) {
     const Emit *e = s->e;
     const int nb = s->k->buffers.n, n = nb + s->k->n_syms;
@@ -227,6 +233,7 @@ static void open_function(Simt *s) {
     LLVMSetFunctionCallConv(s->fn, 71); /* ptx_kernel */
     annotate(e, s->fn, "kernel", 1);
     annotate(e, s->fn, "maxntidx", s->k->threads);
+    if (has_dot(&s->k->body)) annotate(e, s->fn, "minctasm", 2); /* accumulators want registers more than occupancy */
     emit_fn_attribute(e, s->fn, "nounwind");
     LLVMPositionBuilderAtEnd(e->b, emit_block(e, s->fn, ""));
     for (int i = 0; i < nb; i++) {
