@@ -42,7 +42,7 @@ small gpt2/gpt2 $gpt
 small unet/unet $unet
 
 digits="--data image=$x/digits/digits.csv.gz:1-64 --data label=$x/digits/digits.csv.gz:65"
-text=$SRC/README.md
+text=$SRC/LICENSE
 [ -e /usr/share/common-licenses/GPL-3 ] && text=/usr/share/common-licenses/GPL-3
 sequence="--data tokens=$text --data targets=$text:+1"
 falls digits/mlp 0.2 $digits --rows 0:1500 --epochs 5

@@ -84,6 +84,8 @@ error 'part.safetensors: missing: f.w' run d.dsl $data --load part.safetensors
 error 'part.safetensors: no step: not saved by `fusec run --save`; --load takes weights alone' run d.dsl $data --resume part.safetensors
 "$FUSEC" run d.dsl $data --save w.safetensors --quiet || bad=1
 error 'w.safetensors: cannot continue: its batch was 2, now it is 1' run d.dsl $data --resume w.safetensors -D B=1
+sed 's/"row":"0"/"row":"2"/' w.safetensors > row.safetensors
+error 'row.safetensors: corrupt: its position is outside the data' run d.dsl $data --resume row.safetensors
 n=$(wc -c < w.safetensors)
 { head -c $((n - 1)) w.safetensors; printf '\252'; } > corrupt.safetensors
 error 'corrupt.safetensors: corrupt: the data'"'"'s CRC-32 is not' run d.dsl $data --load corrupt.safetensors

@@ -49,7 +49,9 @@ static void test_safetensors(void **state) {
     const char *error = NULL;
     Arrays list = {0};
     size_t n;
-    uint8_t *file = safetensors("{\"__metadata__\":{\"step\":\"7\"},\"w\":{\"dtype\":\"F32\",\"shape\":[3],\"data_offsets\":[0,12]}}", values, 12, &n);
+    uint8_t *file = safetensors(
+        "{\"__metadata__\":{\"step\":\"7\"},\"w\":{\"dtype\":\"F32\",\"shape\":[3],\"data_offsets\":[0,12]}}", values,
+        12, &n);
     assert_true(safetensors_parse(a, "f", file, n, &list, &error));
     assert_int_equal(list.n, 1);
     const Array *w = arrays_find(&list, "w");
@@ -64,14 +66,17 @@ static void test_safetensors(void **state) {
 
 static void test_safetensors_refused(void **state) {
     (void)state;
-    refuses("{\"w\":{\"dtype\":\"F32\",\"shape\":[3],\"data_offsets\":[0,12]}}", 8, "truncated: tensor w ends 4 bytes past");
+    refuses("{\"w\":{\"dtype\":\"F32\",\"shape\":[3],\"data_offsets\":[0,12]}}", 8,
+            "truncated: tensor w ends 4 bytes past");
     refuses("{\"w\":{\"dtype\":\"F32\",\"shape\":[3],\"data_offsets\":[0,8]}}", 12, "do not span its 12 bytes");
     refuses("{\"w\":{\"dtype\":\"F33\",\"shape\":[3],\"data_offsets\":[0,12]}}", 12, "unknown dtype F33");
     refuses("{\"w\":{\"shape\":[3],\"data_offsets\":[0,12]}}", 12, "no dtype");
     refuses("{\"w\":{\"dtype\":\"F32\",\"shape\":[-3],\"data_offsets\":[0,12]}}", 12, "no count");
     refuses("{\"w\":{\"dtype\":\"F32\",\"shape\":[3]}}", 12, "no data_offsets");
-    refuses("{\"w\":{\"dtype\":\"F32\",\"shape\":[4611686018427387904,4611686018427387904],\"data_offsets\":[0,12]}}", 12, "too large");
-    refuses("{\"w\":{\"dtype\":\"F32\",\"shape\":[1,1,1,1,1,1,1,1,1,1,1],\"data_offsets\":[0,4]}}", 12, "more than 10 dimensions");
+    refuses("{\"w\":{\"dtype\":\"F32\",\"shape\":[4611686018427387904,4611686018427387904],\"data_offsets\":[0,12]}}",
+            12, "too large");
+    refuses("{\"w\":{\"dtype\":\"F32\",\"shape\":[1,1,1,1,1,1,1,1,1,1,1],\"data_offsets\":[0,4]}}", 12,
+            "more than 10 dimensions");
     refuses("{\"w\":", 0, "corrupt header");
     refuses("[1]", 0, "not an object");
     refuses("{\"w\":{},\"w\":{}}", 0, "duplicate");
@@ -92,8 +97,10 @@ static void test_write_reads_back(void **state) {
     static const double one = 0.1;
     const char *const metadata[] = {"a \"quoted\" key", "\xc3\xa9", NULL};
     Arrays list = {0}, back = {0};
-    vec_push(a, list, (Array){.name = "y", .element = ELEMENT_I32, .rank = 2, .dim = {2, 2}, .data = (const uint8_t *)labels});
-    vec_push(a, list, (Array){.name = "none", .element = ELEMENT_F32, .rank = 1, .dim = {0}, .data = (const uint8_t *)""});
+    vec_push(a, list,
+             (Array){.name = "y", .element = ELEMENT_I32, .rank = 2, .dim = {2, 2}, .data = (const uint8_t *)labels});
+    vec_push(a, list,
+             (Array){.name = "none", .element = ELEMENT_F32, .rank = 1, .dim = {0}, .data = (const uint8_t *)""});
     vec_push(a, list, (Array){.name = "s", .element = ELEMENT_F64, .data = (const uint8_t *)&one});
     char *text;
     size_t n;
@@ -145,7 +152,8 @@ static void test_npy(void **state) {
     file = npy("{'shape': (), 'fortran_order': False, 'descr': '|u1'}", 1, &n);
     assert_true(npy_parse(a, "f", file, n, &x, &error));
     assert_int_equal(x.rank, 0);
-    npy_refuses("{'descr': '<f4', 'fortran_order': False, 'shape': (3,), }", 11, "truncated: [3] needs 12 bytes, the file has 11");
+    npy_refuses("{'descr': '<f4', 'fortran_order': False, 'shape': (3,), }", 11,
+                "truncated: [3] needs 12 bytes, the file has 11");
     npy_refuses("{'descr': '>f4', 'fortran_order': False, 'shape': (3,), }", 12, "element type >f4");
     npy_refuses("{'descr': '<f4', 'fortran_order': True, 'shape': (3,), }", 12, "column-major");
     npy_refuses("{'descr': [('a', '<f4')], 'fortran_order': False, 'shape': (3,), }", 12, "records");
@@ -167,7 +175,7 @@ static Array csv(const char *text, const char *const **header) {
     return x;
 }
 static void csv_refuses(const char *text, const char *message) {
-    const char *error = NULL, *const *header;
+    const char *error = NULL, *const * header;
     Array x;
     assert_false(csv_parse(a, "f.csv", text, strlen(text), &x, &header, &error));
     assert_string_equal(error, message);
@@ -226,7 +234,10 @@ static void test_convert(void **state) {
 /* Every finite f16 and bf16 comes back from f32; halfway cases go to even. */
 static void test_halves(void **state) {
     (void)state;
-    static const struct { Element e; DType t; } types[] = {{ELEMENT_F16, DT_F16}, {ELEMENT_BF16, DT_BF16}};
+    static const struct {
+        Element e;
+        DType t;
+    } types[] = {{ELEMENT_F16, DT_F16}, {ELEMENT_BF16, DT_BF16}};
     int64_t bad;
     for (int k = 0; k < 2; k++)
         for (uint32_t bits = 0; bits < 65536; bits++) {
@@ -246,7 +257,8 @@ static void test_halves(void **state) {
     }
 }
 
-/* ---- any bytes ------------------------------------------------------------------------------------------------------ */
+/* ---- any bytes ------------------------------------------------------------------------------------------------------
+ */
 static uint32_t next(uint32_t *seed) { return (*seed = *seed * 1664525u + 1013904223u) >> 8; }
 
 /* A few random edits; the copy is exact, so that a read past its end is seen by the sanitizers. */
@@ -275,7 +287,8 @@ static uint8_t *mutate(const uint8_t *from, size_t *n, uint32_t *seed) {
 static double touch(const Array *x) {
     double sum = 0;
     const int64_t n = array_elements(x);
-    for (int64_t i = 0; i < n && i < 1000; i++) sum += element_get(x->element, x->data + i * element_info[x->element].bytes);
+    for (int64_t i = 0; i < n && i < 1000; i++)
+        sum += element_get(x->element, x->data + i * element_info[x->element].bytes);
     if (n > 0) sum += element_get(x->element, x->data + (n - 1) * element_info[x->element].bytes);
     return isnan(sum) ? 0 : sum;
 }
@@ -310,7 +323,8 @@ static void fuzz(const uint8_t *from, size_t n, Try *f) {
         uint8_t *x = mutate(from, &size, &seed);
         const char *error = NULL;
         a = arena_new();
-        if (f(x, size, &error)) accepted++;
+        if (f(x, size, &error))
+            accepted++;
         else {
             assert_non_null(error);
             assert_memory_equal(error, "f:", 2);
@@ -327,8 +341,10 @@ static void test_fuzz(void **state) {
     (void)state;
     static const uint8_t data[32] = {1, 2, 3};
     size_t n;
-    uint8_t *file = safetensors("{\"__metadata__\":{\"crc32\":\"00\"},\"a.w\":{\"dtype\":\"F32\",\"shape\":[2,3],\"data_offsets\":[0,24]},"
-                                "\"b\":{\"dtype\":\"I64\",\"shape\":[1],\"data_offsets\":[24,32]}}", data, 32, &n);
+    uint8_t *file = safetensors(
+        "{\"__metadata__\":{\"crc32\":\"00\"},\"a.w\":{\"dtype\":\"F32\",\"shape\":[2,3],\"data_offsets\":[0,24]},"
+        "\"b\":{\"dtype\":\"I64\",\"shape\":[1],\"data_offsets\":[24,32]}}",
+        data, 32, &n);
     fuzz(file, n, try_safetensors);
     file = npy("{'descr': '<f8', 'fortran_order': False, 'shape': (2, 2), }", 32, &n);
     fuzz(file, n, try_npy);

@@ -56,6 +56,7 @@ static void test_even(void **state) {
 }
 
 int main(void) {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_permutation), cmocka_unit_test(test_seed_and_epoch), cmocka_unit_test(test_even)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_permutation), cmocka_unit_test(test_seed_and_epoch),
+                                       cmocka_unit_test(test_even)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -9,26 +9,26 @@
 #include <stdio.h>
 
 /* ELEMENT(enum, safetensors, npy kind and size, bytes): all little-endian. */
-#define FILE_ELEMENTS(ELEMENT) \
+#define FILE_ELEMENTS(ELEMENT)     \
     ELEMENT(BOOL, "BOOL", "b1", 1) \
-    ELEMENT(U8, "U8", "u1", 1) \
-    ELEMENT(I8, "I8", "i1", 1) \
-    ELEMENT(U16, "U16", "u2", 2) \
-    ELEMENT(I16, "I16", "i2", 2) \
-    ELEMENT(U32, "U32", "u4", 4) \
-    ELEMENT(I32, "I32", "i4", 4) \
-    ELEMENT(U64, "U64", "u8", 8) \
-    ELEMENT(I64, "I64", "i8", 8) \
-    ELEMENT(F16, "F16", "f2", 2) \
-    ELEMENT(BF16, "BF16", "", 2) \
-    ELEMENT(F32, "F32", "f4", 4) \
+    ELEMENT(U8, "U8", "u1", 1)     \
+    ELEMENT(I8, "I8", "i1", 1)     \
+    ELEMENT(U16, "U16", "u2", 2)   \
+    ELEMENT(I16, "I16", "i2", 2)   \
+    ELEMENT(U32, "U32", "u4", 4)   \
+    ELEMENT(I32, "I32", "i4", 4)   \
+    ELEMENT(U64, "U64", "u8", 8)   \
+    ELEMENT(I64, "I64", "i8", 8)   \
+    ELEMENT(F16, "F16", "f2", 2)   \
+    ELEMENT(BF16, "BF16", "", 2)   \
+    ELEMENT(F32, "F32", "f4", 4)   \
     ELEMENT(F64, "F64", "f8", 8)
 
 typedef enum {
 #define ELEMENT(e, safetensors, npy, bytes) ELEMENT_##e,
     FILE_ELEMENTS(ELEMENT)
 #undef ELEMENT
-    ELEMENT_COUNT
+        ELEMENT_COUNT
 } Element;
 
 typedef struct ElementInfo {
@@ -69,7 +69,8 @@ bool safetensors_parse(Arena *a, const char *path, const uint8_t *bytes, size_t 
 bool npy_parse(Arena *a, const char *path, const uint8_t *bytes, size_t n, Array *out, const char **error);
 /* Rows of numbers separated by commas, semicolons, tabs or blanks -> F64 [rows, columns].  A first line without
  * any number is a header: *header has its names then (NULL otherwise). */
-bool csv_parse(Arena *a, const char *path, const char *text, size_t n, Array *out, const char *const **header, const char **error);
+bool csv_parse(Arena *a, const char *path, const char *text, size_t n, Array *out, const char *const **header,
+               const char **error);
 
 /* The value of a safetensors file's metadata key, NULL if absent; the file has been parsed without error. */
 const char *safetensors_metadata(Arena *a, const uint8_t *bytes, size_t n, const char *key);

@@ -4,7 +4,15 @@
 #include <string.h>
 
 typedef enum {
-    KIND_TEXT, KIND_FLAG, KIND_COUNT, KIND_LIST, KIND_PAIR, KIND_ENTRY, KIND_CHECKPOINT, KIND_PRINT_AFTER, KIND_DISABLE,
+    KIND_TEXT,
+    KIND_FLAG,
+    KIND_COUNT,
+    KIND_LIST,
+    KIND_PAIR,
+    KIND_ENTRY,
+    KIND_CHECKPOINT,
+    KIND_PRINT_AFTER,
+    KIND_DISABLE,
     KIND_LIST_PASSES
 } Kind;
 
@@ -31,11 +39,15 @@ static void print_help(void) {
     for (int i = 0; i < N_OPTIONS; i++) {
         char left[64];
         const bool joined = table[i].kind == KIND_DISABLE, wide = table[i].flag[1] == '-';
-        snprintf(left, sizeof left, "%s%s%s", table[i].flag, !table[i].argument || joined ? "" : wide ? "=" : " ",
+        snprintf(left, sizeof left, "%s%s%s", table[i].flag,
+                 !table[i].argument || joined ? ""
+                 : wide                       ? "="
+                                              : " ",
                  table[i].argument ? table[i].argument : "");
         printf("  %-22s %s\n", left, table[i].help);
     }
-    puts("  --help, --version\n\nThe language: docs/language.md.  Exit status: 0 done, 1 errors in the program or its data, 2 usage.");
+    puts("  --help, --version\n\nThe language: docs/language.md.  Exit status: 0 done, 1 errors in the program or its "
+         "data, 2 usage.");
 }
 
 static void print_passes(void) {
@@ -96,9 +108,12 @@ static bool parse_count(Parse *p, const OptionInfo *info, void *field, const cha
     errno = 0;
     const long long v = strtoll(text, &end, 10);
     if (end == text || *end || errno || v < 0) return fail(p, "a whole number is needed", info->flag);
-    if (info->size == 8) *(int64_t *)field = v;
-    else if (v > INT32_MAX) return fail(p, "the number is too large", info->flag);
-    else *(int32_t *)field = (int32_t)v;
+    if (info->size == 8)
+        *(int64_t *)field = v;
+    else if (v > INT32_MAX)
+        return fail(p, "the number is too large", info->flag);
+    else
+        *(int32_t *)field = (int32_t)v;
     return true;
 }
 
@@ -147,9 +162,12 @@ static const OptionInfo *match(const char *arg, const char **text) {
         const bool is_long = table[i].flag[1] == '-';
         *text = NULL;
         if (!*rest) return &table[i];
-        if (is_long && *rest == '=') *text = rest + 1;
-        else if (!is_long && table[i].argument) *text = rest;
-        else continue;
+        if (is_long && *rest == '=')
+            *text = rest + 1;
+        else if (!is_long && table[i].argument)
+            *text = rest;
+        else
+            continue;
         return &table[i];
     }
     return NULL;

@@ -14,22 +14,22 @@ typedef VEC(const char *) Texts;
 typedef struct Options {
     Command command;
     const char *input, *output;
-    const char *target;        /* host, c99, sm_80, sm_90; for run: host, c99, cuda, interp */
-    const char *arch;          /* host: the CPU to tune for; cuda: sm_80 or sm_90 */
-    const char *triple;        /* host: "aarch64-linux-gnu"; NULL: this machine */
+    const char *target; /* host, c99, sm_80, sm_90; for run: host, c99, cuda, interp */
+    const char *arch;   /* host: the CPU to tune for; cuda: sm_80 or sm_90 */
+    const char *triple; /* host: "aarch64-linux-gnu"; NULL: this machine */
     const char *model;
     Overrides overrides;
-    bool entry[ENTRY_COUNT];   /* which to compile; none set: all */
+    bool entry[ENTRY_COUNT]; /* which to compile; none set: all */
     Entry run_entry;
     bool print_after[PASS_COUNT], disabled[PASS_COUNT];
     CheckpointMode checkpoint;
     bool time_passes, verify;
-    bool embed;                /* .ptx: the launcher carries the kernels */
+    bool embed; /* .ptx: the launcher carries the kernels */
     /* run */
-    Overrides data;            /* input name, file */
-    Overrides extents;         /* dimension, run-time extent */
-    Texts wants;               /* outputs to compute; none: all */
-    const char *accuracy;      /* OUTPUT=INPUT */
+    Overrides data;       /* input name, file */
+    Overrides extents;    /* dimension, run-time extent */
+    Texts wants;          /* outputs to compute; none: all */
+    const char *accuracy; /* OUTPUT=INPUT */
     const char *params, *inputs, *outputs, *load, *save, *resume;
     Overrides hypers;
     int64_t steps, epochs;

@@ -97,7 +97,8 @@ static bool emit_ll(Compile *c) {
     const NvptxOptions no = {.arch = c->target->name};
     char *text, *why;
     const bool gpu = c->target->backend == BACKEND_NVPTX;
-    if (!(gpu ? nvptx_emit_ir_text(c->m, &no, &text, &why) : host_emit_ir_text(c->m, &ho, &text, &why))) return back_end_failed(c, why);
+    if (!(gpu ? nvptx_emit_ir_text(c->m, &no, &text, &why) : host_emit_ir_text(c->m, &ho, &text, &why)))
+        return back_end_failed(c, why);
     add(c, c->o->output, text, strlen(text));
     return true;
 }
@@ -113,7 +114,9 @@ static bool emit_object(Compile *c) {
 }
 
 static const char *print_c99(FILE *f, Compile *c) { return artifact_c99(f, c->m, base_name(beside(c, ".h"))); }
-static bool emit_c(Compile *c) { return add_text(c, c->o->output, print_c99) && add_text(c, beside(c, ".h"), print_header); }
+static bool emit_c(Compile *c) {
+    return add_text(c, c->o->output, print_c99) && add_text(c, beside(c, ".h"), print_header);
+}
 
 static bool ptx_text(const Compile *c, char **text) {
     const NvptxOptions no = {.arch = c->target->name};
@@ -125,7 +128,9 @@ static bool ptx_text(const Compile *c, char **text) {
 static const char *print_cuda(FILE *f, Compile *c) {
     return artifact_cuda(f, c->m, base_name(beside(c, ".h")), base_name(c->o->output), c->o->embed ? c->ptx : NULL);
 }
-static bool emit_launcher(Compile *c) { return add_text(c, beside(c, ".c"), print_cuda) && add_text(c, beside(c, ".h"), print_header); }
+static bool emit_launcher(Compile *c) {
+    return add_text(c, beside(c, ".c"), print_cuda) && add_text(c, beside(c, ".h"), print_header);
+}
 
 static bool emit_ptx(Compile *c) {
     char *text;
@@ -164,11 +169,14 @@ static bool emit_cubin(Compile *c) {
         scratch_close(&s);
     }
     free(text);
-    if (!ok) return fail(".cubin needs ptxas of the CUDA toolkit on PATH (or write .ptx, which the driver assembles)", error);
+    if (!ok)
+        return fail(".cubin needs ptxas of the CUDA toolkit on PATH (or write .ptx, which the driver assembles)",
+                    error);
     return emit_launcher(c);
 }
 
-/* ---- the table ---------------------------------------------------------------------------------------------------- */
+/* ---- the table ----------------------------------------------------------------------------------------------------
+ */
 typedef struct Form {
     const char *suffix, *target; /* the default target */
     bool gpu, host, c99;         /* which back ends it can be for */
@@ -177,9 +185,9 @@ typedef struct Form {
 } Form;
 
 static const Form forms[] = {
-    {".graph", "host", true, true, true, true, emit_graph},    {".tile", "host", true, true, true, false, emit_tile},
-    {".ll", "host", true, true, false, false, emit_ll},        {".o", "host", false, true, false, false, emit_object},
-    {".c", "c99", false, false, true, false, emit_c},          {".ptx", "sm_90", true, false, false, false, emit_ptx},
+    {".graph", "host", true, true, true, true, emit_graph},     {".tile", "host", true, true, true, false, emit_tile},
+    {".ll", "host", true, true, false, false, emit_ll},         {".o", "host", false, true, false, false, emit_object},
+    {".c", "c99", false, false, true, false, emit_c},           {".ptx", "sm_90", true, false, false, false, emit_ptx},
     {".cubin", "sm_90", true, false, false, false, emit_cubin},
 };
 
@@ -205,8 +213,10 @@ static const Target *find_target(const Options *o, const Form *form) {
 }
 
 static int compile(Compile *c, const Form *form) {
-    if (session_open(&c->session, c->arena, c->o) && !form->graphs_only) c->m = session_compile(&c->session, c->o, c->target);
-    const bool ok = !diag_errors(c->session.diag) && (form->graphs_only || c->m) && form->emit(c) && write_files(c->file, c->n);
+    if (session_open(&c->session, c->arena, c->o) && !form->graphs_only)
+        c->m = session_compile(&c->session, c->o, c->target);
+    const bool ok =
+        !diag_errors(c->session.diag) && (form->graphs_only || c->m) && form->emit(c) && write_files(c->file, c->n);
     const int status = session_finish(&c->session);
     for (int i = 0; i < c->n; i++) free(c->owned[i]);
     return ok ? status : EXIT_ERROR;
@@ -215,7 +225,8 @@ static int compile(Compile *c, const Form *form) {
 int command_compile(const Options *o) {
     const Form *form = find_form(o->output);
     if (!form) {
-        fprintf(stderr, "fusec: %s: what to write follows from the suffix: .ptx .cubin .o .c .ll .graph .tile\n", o->output);
+        fprintf(stderr, "fusec: %s: what to write follows from the suffix: .ptx .cubin .o .c .ll .graph .tile\n",
+                o->output);
         return EXIT_USAGE;
     }
     Compile c = {.o = o, .target = find_target(o, form)};

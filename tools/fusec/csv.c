@@ -93,12 +93,14 @@ static bool add_row(Reader *r, const Fields *f, int columns, Table *t) {
     for (int c = 0; c < columns; c++) {
         const Field x = f->at[c];
         if (x.n == 0) return fail(r, "column %d is empty", c + 1);
-        if (!number(x, &t->at[t->n++])) return fail(r, "column %d is not a number: \"%.*s\"", c + 1, (int)(x.n < 40 ? x.n : 40), x.at);
+        if (!number(x, &t->at[t->n++]))
+            return fail(r, "column %d is not a number: \"%.*s\"", c + 1, (int)(x.n < 40 ? x.n : 40), x.at);
     }
     return true;
 }
 
-bool csv_parse(Arena *a, const char *path, const char *text, size_t n, Array *out, const char *const **header, const char **error) {
+bool csv_parse(Arena *a, const char *path, const char *text, size_t n, Array *out, const char *const **header,
+               const char **error) {
     Reader r = {.a = a, .path = path, .at = text, .end = text + n, .error = error};
     Fields f = {0};
     Table t = {0};

@@ -11,8 +11,10 @@ static const uint8_t *row_at(const DataSource *s, int64_t row) {
 /* ---- checks ---------------------------------------------------------------------------------------------------- */
 /* "row 12, column 3"; of windows the element. */
 static char *place(Arena *a, const DataSource *s, int64_t row, int64_t i) {
-    if (s->windows) return arena_printf(a, "element %lld (counting from 0)", (long long)(row + i + s->first / s->stride));
-    return arena_printf(a, "row %lld, column %lld (rows count from 0, columns from 1)", (long long)row, (long long)(s->column + i));
+    if (s->windows)
+        return arena_printf(a, "element %lld (counting from 0)", (long long)(row + i + s->first / s->stride));
+    return arena_printf(a, "row %lld, column %lld (rows count from 0, columns from 1)", (long long)row,
+                        (long long)(s->column + i));
 }
 
 static bool check_value(const Run *r, const DataSource *s, int64_t row, int64_t i) {
@@ -20,12 +22,14 @@ static bool check_value(const Run *r, const DataSource *s, int64_t row, int64_t 
     const double v = element_get(s->element, row_at(s, row) + i * element_info[s->element].bytes);
     if (isnan(v)) return run_error("%s: NaN in %s", s->path, place(r->arena, s, row, i));
     if (t->dtype == DT_I32 && (v != floor(v) || v < INT32_MIN || v > INT32_MAX))
-        return run_error("%s: %g in %s is no 32-bit integer, which %s needs", s->path, v, place(r->arena, s, row, i), t->name);
+        return run_error("%s: %g in %s is no 32-bit integer, which %s needs", s->path, v, place(r->arena, s, row, i),
+                         t->name);
     if (t->dtype == DT_BOOL && v != 0 && v != 1)
-        return run_error("%s: %g in %s is neither 0 nor 1, which %s needs", s->path, v, place(r->arena, s, row, i), t->name);
+        return run_error("%s: %g in %s is neither 0 nor 1, which %s needs", s->path, v, place(r->arena, s, row, i),
+                         t->name);
     if (t->has_range && (v < (double)t->lo || v >= (double)t->hi))
-        return run_error("%s: %g in %s is outside the range of %s, %lld..%lld", s->path, v, place(r->arena, s, row, i), t->name,
-                         (long long)t->lo, (long long)t->hi);
+        return run_error("%s: %g in %s is outside the range of %s, %lld..%lld", s->path, v, place(r->arena, s, row, i),
+                         t->name, (long long)t->lo, (long long)t->hi);
     return true;
 }
 
@@ -48,7 +52,8 @@ static bool fill(Run *r, const DataSource *s, const int64_t *rows, int64_t n) {
     int64_t bad;
     bool ok = true;
     if (!dense) return run_error("out of memory");
-    for (int64_t i = 0; i < n && ok; i++) ok = element_convert(s->element, row_at(s, rows[i]), s->count, t->dtype, dense + i * bytes, &bad);
+    for (int64_t i = 0; i < n && ok; i++)
+        ok = element_convert(s->element, row_at(s, rows[i]), s->count, t->dtype, dense + i * bytes, &bad);
     if (ok) extents_spread(r, t, dense, r->inputs[s->input]);
     free(dense);
     return ok || run_error("%s: a value does not fit %s", s->path, t->name);

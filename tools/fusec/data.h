@@ -29,7 +29,7 @@ typedef struct Data {
     int batch_input; /* whose leading dimension is the batch */
     Dim batch;
     int64_t capacity; /* rows of a whole batch */
-    bool partial;    /* a batch may have fewer */
+    bool partial;     /* a batch may have fewer */
 } Data;
 
 /* Binds r->o->data to inputs.  False after messages. */

@@ -36,7 +36,8 @@ static bool take_shift(Open *x, char *text) {
     char *colon = strrchr(text, ':'), *end;
     if (!colon || colon[1] != '+') return true;
     const long long v = strtoll(colon + 2, &end, 10);
-    if (end == colon + 2 || *end || v < 0 || v > INT32_MAX) return run_error("--data %s: a shift is +N, as in FILE:+1", text);
+    if (end == colon + 2 || *end || v < 0 || v > INT32_MAX)
+        return run_error("--data %s: a shift is +N, as in FILE:+1", text);
     x->shift = v;
     *colon = 0;
     return true;
@@ -61,7 +62,8 @@ static bool pick_columns(Open *x, const char *const *header, int64_t columns, in
             *from = c, *n = 1;
             return true;
         }
-    return run_error("%s: no column %s%s", x->path, x->spec, header ? names_hint(x->r->arena, x->spec, header, (int)columns) : "; it has no header");
+    return run_error("%s: no column %s%s", x->path, x->spec,
+                     header ? names_hint(x->r->arena, x->spec, header, (int)columns) : "; it has no header");
 }
 
 static bool read_array(Open *x, Array *y, int64_t *column, int64_t *columns) {
@@ -92,7 +94,8 @@ static bool read_array(Open *x, Array *y, int64_t *column, int64_t *columns) {
     }
     if (x->spec) return run_error("%s: a file of bytes takes no :%s, only a shift, :+N", x->path, x->spec);
     if (x->input->dtype != DT_I32)
-        return run_error("%s: not .csv, .npy or .safetensors; bytes are for integer inputs, %s is %s", x->path, x->input->name, dtype_name(x->input->dtype));
+        return run_error("%s: not .csv, .npy or .safetensors; bytes are for integer inputs, %s is %s", x->path,
+                         x->input->name, dtype_name(x->input->dtype));
     *y = (Array){.element = ELEMENT_U8, .rank = 1, .dim = {(int64_t)n}, .data = bytes};
     return true;
 }
@@ -111,8 +114,8 @@ static bool make_windows(Open *x, int64_t length) {
     s->windows = true;
     s->first += x->shift * s->stride; /* one element is one row of a column */
     s->rows = length - x->shift - s->count + 1;
-    return s->rows > 0 || run_error("%s: %lld elements are too few for a window of %lld of %s", x->path, (long long)length,
-                                    (long long)s->count, x->input->name);
+    return s->rows > 0 || run_error("%s: %lld elements are too few for a window of %lld of %s", x->path,
+                                    (long long)length, (long long)s->count, x->input->name);
 }
 
 static bool make_rows(Open *x, const Array *y, int64_t column, int64_t columns) {
@@ -122,12 +125,20 @@ static bool make_rows(Open *x, const Array *y, int64_t column, int64_t columns) 
     for (int d = 1; d < y->rank; d++) whole *= y->dim[d];
     if (y->rank == 0) return run_error("%s: a single number has no rows", x->path);
     if (!columns) columns = whole;
-    *s = (DataSource){.input = s->input, .path = x->path, .element = y->element, .values = y->data, .first = column, .stride = whole,
-                      .count = wanted, .rows = y->dim[0], .column = column + 1};
+    *s = (DataSource){.input = s->input,
+                      .path = x->path,
+                      .element = y->element,
+                      .values = y->data,
+                      .first = column,
+                      .stride = whole,
+                      .count = wanted,
+                      .rows = y->dim[0],
+                      .column = column + 1};
     if (columns == 1 && whole == 1 && wanted > 1) return make_windows(x, y->dim[0]);
-    if (x->shift) return run_error("--data %s: a shift is for windows over a sequence; %s has rows", x->input->name, x->path);
-    return columns == wanted || run_error("%s: a row has %lld values, %s %s takes %lld", x->path, (long long)columns, x->input->name,
-                                          shape_text(x->r->arena, x->input->shape), (long long)wanted);
+    if (x->shift)
+        return run_error("--data %s: a shift is for windows over a sequence; %s has rows", x->input->name, x->path);
+    return columns == wanted || run_error("%s: a row has %lld values, %s %s takes %lld", x->path, (long long)columns,
+                                          x->input->name, shape_text(x->r->arena, x->input->shape), (long long)wanted);
 }
 
 static int find_input(Run *r, const char *name) {
@@ -135,8 +146,8 @@ static int find_input(Run *r, const char *name) {
         if (!strcmp(r->m->inputs.at[i].name, name)) return i;
     const char **names = ARENA_ARRAY(r->arena, const char *, r->m->inputs.n + 1);
     for (int i = 0; i < r->m->inputs.n; i++) names[i] = r->m->inputs.at[i].name;
-    run_error("--data: %s has no input %s%s; it has: %s", r->m->name, name, names_hint(r->arena, name, names, r->m->inputs.n),
-              names_text(r->arena, names, r->m->inputs.n));
+    run_error("--data: %s has no input %s%s; it has: %s", r->m->name, name,
+              names_hint(r->arena, name, names, r->m->inputs.n), names_text(r->arena, names, r->m->inputs.n));
     return -1;
 }
 
@@ -170,14 +181,17 @@ static bool agree(Run *r, Data *d) {
         const DataSource *s = &d->sources.at[i];
         const ModuleTensor *t = &r->m->inputs.at[s->input];
         if (!dim_equal(t->shape.dim[0], d->batch))
-            return run_error("--data: %s %s and %s %s have different batch dimensions", first->name, shape_text(r->arena, first->shape),
-                             t->name, shape_text(r->arena, t->shape));
+            return run_error("--data: %s %s and %s %s have different batch dimensions", first->name,
+                             shape_text(r->arena, first->shape), t->name, shape_text(r->arena, t->shape));
         if (!s->windows && table && s->rows != table->rows)
-            return run_error("%s has %lld rows, %s has %lld", table->path, (long long)table->rows, s->path, (long long)s->rows);
+            return run_error("%s has %lld rows, %s has %lld", table->path, (long long)table->rows, s->path,
+                             (long long)s->rows);
         if (!s->windows && !table) table = s;
         if (s->rows < d->rows) d->rows = s->rows;
     }
-    if (table && d->rows < table->rows) return run_error("%s has %lld rows, the windows beside it only %lld", table->path, (long long)table->rows, (long long)d->rows);
+    if (table && d->rows < table->rows)
+        return run_error("%s has %lld rows, the windows beside it only %lld", table->path, (long long)table->rows,
+                         (long long)d->rows);
     extents_at(r, first->shape, dim);
     d->capacity = dim[0];
     d->partial = !dim_is_fixed(d->batch) && d->batch.scale == 1 && d->batch.offset == 0;
@@ -208,5 +222,6 @@ bool data_range(const char *option, const char *text, int64_t rows, int64_t *fir
         *last = strtoll(colon + 1, &end, 10);
         if (*end) return run_error("%s takes A:B, not %s", option, text);
     }
-    return (*first >= 0 && *first < *last && *last <= rows) || run_error("%s %s: the data has rows 0:%lld", option, text, (long long)rows);
+    return (*first >= 0 && *first < *last && *last <= rows) ||
+           run_error("%s %s: the data has rows 0:%lld", option, text, (long long)rows);
 }

@@ -8,12 +8,12 @@
 typedef struct Evaluate {
     Run *r;
     const Data *d;
-    double *sum;                /* per output, of scalars */
-    int accuracy_of, label;     /* output, input; -1: none */
+    double *sum;            /* per output, of scalars */
+    int accuracy_of, label; /* output, input; -1: none */
     int64_t hits, decisions;
     bool collect;
-    uint8_t **rows;             /* per output: collected rows, or NULL */
-    int64_t n, done;            /* rows in all, collected */
+    uint8_t **rows;  /* per output: collected rows, or NULL */
+    int64_t n, done; /* rows in all, collected */
 } Evaluate;
 
 bool is_scalar(const ModuleTensor *t) { return t->shape.rank == 0; }
@@ -23,7 +23,8 @@ static double scalar(const Run *r, int o) { return element_get(element_of(r->m->
 char *scalars_text(Arena *a, const Run *r, const double *sum, double n) {
     char *s = arena_strdup(a, "");
     for (int o = 0; o < r->m->outputs.n; o++)
-        if (is_scalar(&r->m->outputs.at[o]) && r->outputs[o]) s = arena_printf(a, "%s%s%s %.6g", s, *s ? "  " : "", r->m->outputs.at[o].name, n > 0 ? sum[o] / n : 0.0);
+        if (is_scalar(&r->m->outputs.at[o]) && r->outputs[o])
+            s = arena_printf(a, "%s%s%s %.6g", s, *s ? "  " : "", r->m->outputs.at[o].name, n > 0 ? sum[o] / n : 0.0);
     return s;
 }
 
@@ -38,17 +39,23 @@ static bool find_accuracy(Evaluate *e) {
     e->accuracy_of = e->label = -1;
     if (!text) return true;
     for (int o = 0; eq && o < m->outputs.n; o++)
-        if (strlen(m->outputs.at[o].name) == (size_t)(eq - text) && !strncmp(m->outputs.at[o].name, text, (size_t)(eq - text))) e->accuracy_of = o;
+        if (strlen(m->outputs.at[o].name) == (size_t)(eq - text) &&
+            !strncmp(m->outputs.at[o].name, text, (size_t)(eq - text)))
+            e->accuracy_of = o;
     for (int i = 0; eq && i < m->inputs.n; i++)
         if (!strcmp(m->inputs.at[i].name, eq + 1)) e->label = i;
     if (e->accuracy_of < 0 || e->label < 0)
         return run_error("--accuracy %s: OUTPUT=INPUT is needed, names of %s's outputs and inputs", text, m->name);
     const ModuleTensor *y = &m->outputs.at[e->accuracy_of], *x = &m->inputs.at[e->label];
-    bool fits = y->shape.rank == x->shape.rank + 1 && x->dtype == DT_I32 && dim_is_fixed(y->shape.dim[y->shape.rank - 1]) && has_batch(e, y);
+    bool fits = y->shape.rank == x->shape.rank + 1 && x->dtype == DT_I32 &&
+                dim_is_fixed(y->shape.dim[y->shape.rank - 1]) && has_batch(e, y);
     for (int i = 0; i < x->shape.rank && fits; i++) fits = dim_equal(x->shape.dim[i], y->shape.dim[i]);
-    if (!e->r->wanted[e->accuracy_of]) return run_error("--accuracy %s: %s is not among the outputs wanted", text, y->name);
-    return fits || run_error("--accuracy %s: %s has shape %s; %s must be i32 of that without the last axis, but is %s %s", text, y->name,
-                             shape_text(e->r->arena, y->shape), x->name, dtype_name(x->dtype), shape_text(e->r->arena, x->shape));
+    if (!e->r->wanted[e->accuracy_of])
+        return run_error("--accuracy %s: %s is not among the outputs wanted", text, y->name);
+    return fits ||
+           run_error("--accuracy %s: %s has shape %s; %s must be i32 of that without the last axis, but is %s %s", text,
+                     y->name, shape_text(e->r->arena, y->shape), x->name, dtype_name(x->dtype),
+                     shape_text(e->r->arena, x->shape));
 }
 
 static int64_t elements_per_row(const ModuleTensor *t) {
@@ -59,7 +66,8 @@ static int64_t elements_per_row(const ModuleTensor *t) {
 
 static void count_hits(Evaluate *e, int64_t n) {
     const ModuleTensor *y = &e->r->m->outputs.at[e->accuracy_of];
-    const int64_t classes = y->shape.dim[y->shape.rank - 1].bound, labels = n * elements_per_row(&e->r->m->inputs.at[e->label]);
+    const int64_t classes = y->shape.dim[y->shape.rank - 1].bound,
+                  labels = n * elements_per_row(&e->r->m->inputs.at[e->label]);
     const Element type = element_of(y->dtype);
     const int bytes = element_info[type].bytes;
     const uint8_t *at = e->r->outputs[e->accuracy_of];
@@ -73,7 +81,8 @@ static void count_hits(Evaluate *e, int64_t n) {
     }
 }
 
-/* ---- batches --------------------------------------------------------------------------------------------------------- */
+/* ---- batches
+ * --------------------------------------------------------------------------------------------------------- */
 static bool infer(Evaluate *e, const int64_t *rows, int64_t n) {
     return data_fill(e->r, e->d, rows, n) && run_call(e->r, ENTRY_INFER, e->r->step > 0 ? e->r->step : 1, false);
 }
@@ -127,7 +136,8 @@ static bool evaluate_rows(Evaluate *e, int64_t first, int64_t last) {
     return ok;
 }
 
-/* ---- outputs ----------------------------------------------------------------------------------------------------------- */
+/* ---- outputs
+ * ----------------------------------------------------------------------------------------------------------- */
 /* Rows at the bounds: no dimension but the batch's follows a run-time extent. */
 static bool is_collected(const Evaluate *e, const ModuleTensor *t) {
     bool fixed = has_batch(e, t);
@@ -163,15 +173,18 @@ static void choose(Evaluate *e, void **all) {
         const bool wanted = e->r->wanted[o];
         all[o] = e->r->outputs[o];
         const bool used = o == e->accuracy_of || (wanted && (is_scalar(t) || (e->collect && is_collected(e, t))));
-        if (!used) e->r->outputs[o] = NULL;
-        else if (wanted && e->collect && is_collected(e, t)) e->rows[o] = malloc((size_t)(e->n * elements_per_row(t) * dtype_bytes(t->dtype)) + 1);
+        if (!used)
+            e->r->outputs[o] = NULL;
+        else if (wanted && e->collect && is_collected(e, t))
+            e->rows[o] = malloc((size_t)(e->n * elements_per_row(t) * dtype_bytes(t->dtype)) + 1);
     }
 }
 
 static bool check_inputs(const Evaluate *e) {
     Texts missing = {0};
     for (int i = 0; i < e->r->m->inputs.n; i++)
-        if (!data_has(e->d, i) && run_needs_input(e->r, ENTRY_INFER, i)) vec_push(e->r->arena, missing, e->r->m->inputs.at[i].name);
+        if (!data_has(e->d, i) && run_needs_input(e->r, ENTRY_INFER, i))
+            vec_push(e->r->arena, missing, e->r->m->inputs.at[i].name);
     return !missing.n || run_error("missing input: %s (--data NAME=FILE, or --want an output that does without)",
                                    names_text(e->r->arena, missing.at, missing.n));
 }
@@ -180,15 +193,20 @@ static void print(const Evaluate *e, const char *title) {
     char *text = scalars_text(e->r->arena, e->r, e->sum, (double)e->n);
     printf("%s: %lld rows%s%s", title, (long long)e->n, *text ? "  " : "", text);
     if (e->accuracy_of >= 0)
-        printf("  accuracy %.2f%% (%lld of %lld)", 100.0 * (double)e->hits / (double)(e->decisions ? e->decisions : 1), (long long)e->hits, (long long)e->decisions);
+        printf("  accuracy %.2f%% (%lld of %lld)", 100.0 * (double)e->hits / (double)(e->decisions ? e->decisions : 1),
+               (long long)e->hits, (long long)e->decisions);
     putchar('\n');
     fflush(stdout);
 }
 
 bool evaluate(Run *r, const Data *d, int64_t first, int64_t last, const char *title, const char *outputs) {
     const int n = r->m->outputs.n;
-    Evaluate e = {.r = r, .d = d, .sum = ARENA_ARRAY(r->arena, double, n + 1), .rows = ARENA_ARRAY(r->arena, uint8_t *, n + 1),
-                  .collect = outputs != NULL, .n = last - first};
+    Evaluate e = {.r = r,
+                  .d = d,
+                  .sum = ARENA_ARRAY(r->arena, double, n + 1),
+                  .rows = ARENA_ARRAY(r->arena, uint8_t *, n + 1),
+                  .collect = outputs != NULL,
+                  .n = last - first};
     void **all = ARENA_ARRAY(r->arena, void *, n + 1);
     if (!find_accuracy(&e)) return false;
     choose(&e, all);

@@ -31,16 +31,28 @@ static bool write_sources(Arena *a, const Sources *s, const Module *m, const cha
     const char *why = c && h ? artifact_c99(c, m, "model.h") : NULL;
     if (h) artifact_header(h, m, BACKEND_C99);
     const bool written = c && h && !ferror(c) && !ferror(h);
-    const bool source_closed = !c || fclose(c) == 0, header_closed = !h || fclose(h) == 0, closed = source_closed && header_closed;
-    if (why) *error = arena_printf(a, "no C form: %s", why);
-    else if (!written || !closed) *error = arena_printf(a, "%s: %s", s->scratch.dir, strerror(errno));
+    const bool source_closed = !c || fclose(c) == 0, header_closed = !h || fclose(h) == 0,
+               closed = source_closed && header_closed;
+    if (why)
+        *error = arena_printf(a, "no C form: %s", why);
+    else if (!written || !closed)
+        *error = arena_printf(a, "%s: %s", s->scratch.dir, strerror(errno));
     return !why && written && closed;
 }
 
 static bool compile(Sources *s, const char **error) {
     const char *cc = getenv("CC");
-    char *argv[] = {(char *)(uintptr_t)(cc && *cc ? cc : "cc"), "-std=c99", "-O2", "-ffp-contract=off", "-shared", "-fPIC", "-o",
-                    (char *)(uintptr_t)s->library, (char *)(uintptr_t)s->source, "-lm", NULL};
+    char *argv[] = {(char *)(uintptr_t)(cc && *cc ? cc : "cc"),
+                    "-std=c99",
+                    "-O2",
+                    "-ffp-contract=off",
+                    "-shared",
+                    "-fPIC",
+                    "-o",
+                    (char *)(uintptr_t)s->library,
+                    (char *)(uintptr_t)s->source,
+                    "-lm",
+                    NULL};
     return process_run(&s->scratch, argv, error);
 }
 
@@ -77,8 +89,8 @@ static void *open_c99(Arena *a, const Module *m, const ExecutorOptions *o, const
 
 static bool run(void *self, const fusec_memory *memory, const ExecutorCall *c, const char **error) {
     C99Executor *x = self;
-    const fusec_status s = x->run(memory, (int)c->entry | (c->accumulate ? FUSEC_ACCUMULATE : 0), (const void *const *)c->inputs,
-                                  c->outputs, c->hypers, c->step, c->seed, c->syms);
+    const fusec_status s = x->run(memory, (int)c->entry | (c->accumulate ? FUSEC_ACCUMULATE : 0),
+                                  (const void *const *)c->inputs, c->outputs, c->hypers, c->step, c->seed, c->syms);
     if (s != FUSEC_OK) *error = fusec_status_text(s);
     return s == FUSEC_OK;
 }

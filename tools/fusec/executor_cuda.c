@@ -52,8 +52,11 @@ static void *open_cuda(Arena *a, const Module *m, const ExecutorOptions *o, cons
 static bool run(void *self, const fusec_memory *memory, const ExecutorCall *c, const char **error) {
     CudaExecutor *x = self;
     (void)memory; /* the device has its own */
-    const fusec_cuda_call call = {.inputs = (const void *const *)c->inputs, .outputs = c->outputs, .syms = c->syms,
-                                  .hypers = c->hypers, .step = c->step};
+    const fusec_cuda_call call = {.inputs = (const void *const *)c->inputs,
+                                  .outputs = c->outputs,
+                                  .syms = c->syms,
+                                  .hypers = c->hypers,
+                                  .step = c->step};
     x->cuda.seed = c->seed;
     const fusec_status s = fusec_cuda_run(&x->cuda, (int)c->entry | (c->accumulate ? FUSEC_ACCUMULATE : 0), &call);
     if (s != FUSEC_OK) *error = explain(x, s);
@@ -74,9 +77,16 @@ static bool move(CudaExecutor *x, const fusec_memory *m, Move *f, const char **e
     return s == FUSEC_OK;
 }
 static bool upload(void *self, const fusec_memory *m, const char **error) { return move(self, m, put, error); }
-static bool download(void *self, const fusec_memory *m, const char **error) { return move(self, m, fusec_cuda_read, error); }
+static bool download(void *self, const fusec_memory *m, const char **error) {
+    return move(self, m, fusec_cuda_read, error);
+}
 
 static void close_cuda(void *self) { fusec_cuda_free(&((CudaExecutor *)self)->cuda); }
 
-const ExecutorKind executor_cuda = {.name = "cuda", .target = target, .open = open_cuda, .run = run, .upload = upload,
-                                    .download = download, .close = close_cuda};
+const ExecutorKind executor_cuda = {.name = "cuda",
+                                    .target = target,
+                                    .open = open_cuda,
+                                    .run = run,
+                                    .upload = upload,
+                                    .download = download,
+                                    .close = close_cuda};

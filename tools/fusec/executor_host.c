@@ -27,7 +27,8 @@ static void *open_host(Arena *a, const Module *m, const ExecutorOptions *o, cons
         free(why);
         return NULL;
     }
-    const fusec_status s = fusec_host_init(&x->host, host_jit_manifest(x->jit), host_jit_kernels(x->jit), &none, &options);
+    const fusec_status s =
+        fusec_host_init(&x->host, host_jit_manifest(x->jit), host_jit_kernels(x->jit), &none, &options);
     if (s == FUSEC_OK) return x;
     *error = fusec_status_text(s);
     host_jit_free(x->jit);
@@ -36,8 +37,11 @@ static void *open_host(Arena *a, const Module *m, const ExecutorOptions *o, cons
 
 static bool run(void *self, const fusec_memory *memory, const ExecutorCall *c, const char **error) {
     HostExecutor *x = self;
-    const fusec_host_call call = {.inputs = (const void *const *)c->inputs, .outputs = c->outputs, .syms = c->syms,
-                                  .hypers = c->hypers, .step = c->step};
+    const fusec_host_call call = {.inputs = (const void *const *)c->inputs,
+                                  .outputs = c->outputs,
+                                  .syms = c->syms,
+                                  .hypers = c->hypers,
+                                  .step = c->step};
     x->host.memory = *memory;
     x->host.options.seed = c->seed;
     const fusec_status s = fusec_host_run(&x->host, (int)c->entry | (c->accumulate ? FUSEC_ACCUMULATE : 0), &call);
@@ -51,4 +55,5 @@ static void close_host(void *self) {
     host_jit_free(x->jit);
 }
 
-const ExecutorKind executor_host = {.name = "host", .target = target, .open = open_host, .run = run, .close = close_host};
+const ExecutorKind executor_host = {
+    .name = "host", .target = target, .open = open_host, .run = run, .close = close_host};

@@ -30,11 +30,17 @@ static bool run(void *self, const fusec_memory *memory, const ExecutorCall *c, c
     x->scalars[SCALAR_ACCUMULATE] = c->accumulate;
     memcpy(x->scalars + SCALAR_HYPER0, c->hypers, sizeof(float) * (size_t)x->m->hypers.n);
     for (int i = 0; i < x->m->syms.n; i++) x->syms[i] = c->syms[i];
-    const ModuleMemory mem = {.params = memory->params, .states = memory->states, .grads = memory->grads, .arena = memory->arena,
-                              .scalars = x->scalars, .inputs = c->inputs, .outputs = c->outputs};
+    const ModuleMemory mem = {.params = memory->params,
+                              .states = memory->states,
+                              .grads = memory->grads,
+                              .arena = memory->arena,
+                              .scalars = x->scalars,
+                              .inputs = c->inputs,
+                              .outputs = c->outputs};
     return module_run(x->arena, x->m, c->entry, &mem, x->syms, error);
 }
 
 static void close_interp(void *self) { (void)self; }
 
-const ExecutorKind executor_interp = {.name = "interp", .target = target, .open = open_interp, .run = run, .close = close_interp};
+const ExecutorKind executor_interp = {
+    .name = "interp", .target = target, .open = open_interp, .run = run, .close = close_interp};

@@ -94,7 +94,8 @@ static bool read_field(Reader *r, Array *x, unsigned *seen) {
         if (k == 0) return read_type(r, x);
         if (k == 2) return read_shape(r, x);
         if (word(r, "False")) return true;
-        return fail(r, word(r, "True") ? "column-major order is not read; save numpy.ascontiguousarray(x)" : "corrupt header: fortran_order");
+        return fail(r, word(r, "True") ? "column-major order is not read; save numpy.ascontiguousarray(x)"
+                                       : "corrupt header: fortran_order");
     }
     return fail(r, "corrupt header: unknown key %.*s", (int)(n < 20 ? n : 20), key);
 }
@@ -128,7 +129,8 @@ bool npy_parse(Arena *a, const char *path, const uint8_t *bytes, size_t n, Array
     if (!array_size(out, &elements, &size)) return fail(&r, "the array is too large");
     const size_t left = n - prefix - length;
     if ((size_t)size > left)
-        return fail(&r, "truncated: %s needs %lld bytes, the file has %llu", array_shape_text(a, out), (long long)size, (unsigned long long)left);
+        return fail(&r, "truncated: %s needs %lld bytes, the file has %llu", array_shape_text(a, out), (long long)size,
+                    (unsigned long long)left);
     out->data = bytes + prefix + length;
     return true;
 }

@@ -20,8 +20,10 @@ double progress_speed(const Progress *p, int64_t done) {
 
 static void duration(char *out, size_t n, double seconds) {
     const long s = (long)(seconds + 0.5);
-    if (s >= 3600) snprintf(out, n, "%ld:%02ld:%02ld", s / 3600, s / 60 % 60, s % 60);
-    else snprintf(out, n, "%ld:%02ld", s / 60, s % 60);
+    if (s >= 3600)
+        snprintf(out, n, "%ld:%02ld:%02ld", s / 3600, s / 60 % 60, s % 60);
+    else
+        snprintf(out, n, "%ld:%02ld", s / 60, s % 60);
 }
 
 void progress_draw(Progress *p, int64_t done, const char *what, const char *value) {

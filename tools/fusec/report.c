@@ -15,7 +15,9 @@ static void print_tensors(Arena *a, const char *title, const ModuleTensor *t, in
         char b[32];
         bytes_text(b, sizeof b, (double)t[i].bytes);
         printf("  %-32s %s%-20s %12s%s\n", t[i].name, dtype_name(t[i].dtype), shape_text(a, t[i].shape), b,
-               t[i].trainable ? "" : !strcmp(title, "parameters") ? "  frozen" : "");
+               t[i].trainable                 ? ""
+               : !strcmp(title, "parameters") ? "  frozen"
+                                              : "");
     }
 }
 
@@ -32,7 +34,8 @@ static void print_entry(const Module *m, Entry e, const Target *t) {
         const double moved = c.bytes_read + c.bytes_written, intensity = moved > 0 ? c.flops / moved : 0;
         flops += c.flops, bytes += moved;
         printf("  %-28s %-8s %10.3f %10.3f %10.2f  %s%s%s\n", k->name, phases[l->phase], c.flops * 1e-6, moved * 1e-6,
-               intensity, intensity < target_ridge(t) ? "memory" : "compute", k->comment ? ", " : "", k->comment ? k->comment : "");
+               intensity, intensity < target_ridge(t) ? "memory" : "compute", k->comment ? ", " : "",
+               k->comment ? k->comment : "");
     }
     printf("  total %.3f MFLOP, %.3f MB, %.2f FLOP/B (ridge of %s: %.0f)\n", flops * 1e-6, bytes * 1e-6,
            bytes > 0 ? flops / bytes : 0, t->name, target_ridge(t));

@@ -23,7 +23,8 @@ static bool set_hypers(Run *r) {
         double v;
         while (h < m->hypers.n && strcmp(names[h], x->name)) h++;
         if (h == m->hypers.n)
-            return run_error("--hyper: %s has no %s%s; it has: %s", m->name, x->name, names_hint(r->arena, x->name, names, m->hypers.n),
+            return run_error("--hyper: %s has no %s%s; it has: %s", m->name, x->name,
+                             names_hint(r->arena, x->name, names, m->hypers.n),
                              names_text(r->arena, names, m->hypers.n));
         if (!number(x->value, &v)) return run_error("--hyper %s: not a number: %s", x->name, x->value);
         r->hypers[h] = (float)v;
@@ -42,7 +43,8 @@ static bool set_extents(Run *r) {
         while (s < m->syms.n && strcmp(m->syms.at[s].name, x->name)) s++;
         if (s == m->syms.n) return run_error("--extent: %s has no bounded dimension %s", m->name, x->name);
         if (!number(x->value, &v) || v < 1 || v > (double)m->syms.at[s].bound || v != (double)(int32_t)v)
-            return run_error("--extent %s: a whole number from 1 to %lld is needed", x->name, (long long)m->syms.at[s].bound);
+            return run_error("--extent %s: a whole number from 1 to %lld is needed", x->name,
+                             (long long)m->syms.at[s].bound);
         r->syms[s] = (int32_t)v;
     }
     return true;

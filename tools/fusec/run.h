@@ -18,14 +18,14 @@ typedef struct Run {
     Module *m;
     const ExecutorKind *kind;
     void *executor;
-    fusec_memory memory;      /* exactly the module's bytes */
+    fusec_memory memory; /* exactly the module's bytes */
     float *hypers;
     int32_t *syms;
     void **inputs, **outputs; /* at the bounds; NULL where not used */
     uint32_t seed;
-    int64_t step;             /* steps done */
-    bool *wanted;             /* entry infer, by output */
-    bool *reads;              /* entry infer: output o depends on input i at [o * inputs + i] */
+    int64_t step; /* steps done */
+    bool *wanted; /* entry infer, by output */
+    bool *reads;  /* entry infer: output o depends on input i at [o * inputs + i] */
 } Run;
 
 /* "fusec: error: ..." on stderr; always false. */
@@ -38,7 +38,8 @@ void run_close(Run *r);
 /* Parameters, states, gradients if `grads`; an arena for the largest of `entries`. */
 bool run_allocate(Run *r, const bool entries[ENTRY_COUNT]);
 void run_free(Run *r);
-void *run_block(Run *r, int64_t bytes); /* zeroed, aligned as the module asks, freed by the caller; NULL after a message */
+void *run_block(Run *r,
+                int64_t bytes); /* zeroed, aligned as the module asks, freed by the caller; NULL after a message */
 /* Parameters and states by entry init, which has an arena of its own for the time. */
 bool run_init(Run *r);
 /* One call; step counts from 1.  Inputs and outputs as they are in r. */
@@ -75,7 +76,7 @@ char *names_text(Arena *a, const char *const *names, int n);
 /* " (did you mean x?)" or "". */
 const char *names_hint(Arena *a, const char *word, const char *const *names, int n);
 
-int run_once(Run *r);  /* after run_open */
+int run_once(Run *r); /* after run_open */
 int run_train(Run *r);
 
 #endif

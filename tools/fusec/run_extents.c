@@ -31,7 +31,8 @@ bool extents_match(Run *r, const ModuleTensor *t, int rank, const int64_t *dim, 
         }
         const SymDecl *sym = &r->m->syms.at[x.sym];
         if (seen[x.sym] && r->syms[x.sym] != s)
-            return run_error("%s is %d in %s but %lld in %s %s", sym->name, r->syms[x.sym], seen[x.sym], (long long)s, t->name, given);
+            return run_error("%s is %d in %s but %lld in %s %s", sym->name, r->syms[x.sym], seen[x.sym], (long long)s,
+                             t->name, given);
         if (!seen[x.sym]) seen[x.sym] = arena_printf(r->arena, "%s %s", t->name, given);
         r->syms[x.sym] = (int32_t)s;
     }

@@ -33,7 +33,8 @@ bool run_allocate(Run *r, const bool entries[ENTRY_COUNT]) {
         if (entries[e] && m->entry[e].arena_bytes > arena) arena = m->entry[e].arena_bytes;
     r->inputs = ARENA_ARRAY(r->arena, void *, m->inputs.n + 1);
     r->outputs = ARENA_ARRAY(r->arena, void *, m->outputs.n + 1);
-    return give(r, m->param_bytes, &mem->params, &mem->param_bytes) && give(r, m->state_bytes, &mem->states, &mem->state_bytes) &&
+    return give(r, m->param_bytes, &mem->params, &mem->param_bytes) &&
+           give(r, m->state_bytes, &mem->states, &mem->state_bytes) &&
            (!entries[ENTRY_GRAD] || give(r, m->grad_bytes, &mem->grads, &mem->grad_bytes)) &&
            give(r, arena, &mem->arena, &mem->arena_bytes) && give_tensors(r, m->inputs.at, m->inputs.n, r->inputs) &&
            give_tensors(r, m->outputs.at, m->outputs.n, r->outputs);
@@ -48,8 +49,14 @@ void run_free(Run *r) {
 }
 
 bool run_call(Run *r, Entry e, int64_t step, bool accumulate) {
-    const ExecutorCall c = {.entry = e, .accumulate = accumulate, .inputs = r->inputs, .outputs = r->outputs, .hypers = r->hypers,
-                            .step = (int32_t)step, .seed = r->seed, .syms = r->syms};
+    const ExecutorCall c = {.entry = e,
+                            .accumulate = accumulate,
+                            .inputs = r->inputs,
+                            .outputs = r->outputs,
+                            .hypers = r->hypers,
+                            .step = (int32_t)step,
+                            .seed = r->seed,
+                            .syms = r->syms};
     const char *error = "failed";
     if (r->kind->run(r->executor, &r->memory, &c, &error)) return true;
     return run_error("%s of %s on %s: %s", entry_name[e], r->m->name, r->kind->name, error);
@@ -68,11 +75,13 @@ bool run_init(Run *r) {
 
 bool run_upload(Run *r) {
     const char *error;
-    return !r->kind->upload || r->kind->upload(r->executor, &r->memory, &error) || run_error("%s: %s", r->kind->name, error);
+    return !r->kind->upload || r->kind->upload(r->executor, &r->memory, &error) ||
+           run_error("%s: %s", r->kind->name, error);
 }
 bool run_download(Run *r) {
     const char *error;
-    return !r->kind->download || r->kind->download(r->executor, &r->memory, &error) || run_error("%s: %s", r->kind->name, error);
+    return !r->kind->download || r->kind->download(r->executor, &r->memory, &error) ||
+           run_error("%s: %s", r->kind->name, error);
 }
 
 /* ---- which inputs a call needs --------------------------------------------------------------------------------- */

@@ -25,8 +25,8 @@ static bool in_range(const Once *x, const ModuleTensor *t, const Array *from, co
     if (!t->has_range || t->dtype != DT_I32) return true;
     for (int64_t i = 0; i < n; i++)
         if (values[i] < t->lo || values[i] >= t->hi)
-            return run_error("%s: %s: element %lld is %d, outside its declared range %lld..%lld", x->r->o->inputs, from->name,
-                             (long long)i, values[i], (long long)t->lo, (long long)t->hi);
+            return run_error("%s: %s: element %lld is %d, outside its declared range %lld..%lld", x->r->o->inputs,
+                             from->name, (long long)i, values[i], (long long)t->lo, (long long)t->hi);
     return true;
 }
 
@@ -41,7 +41,8 @@ static bool take_input(Once *x, const Array *from, int input) {
     bool ok = element_convert(from->element, from->data, n, t->dtype, dense, &bad);
     if (!ok)
         run_error("%s: %s: element %lld, %g, is no %s", r->o->inputs, from->name, (long long)bad,
-                  element_get(from->element, from->data + bad * element_info[from->element].bytes), dtype_name(t->dtype));
+                  element_get(from->element, from->data + bad * element_info[from->element].bytes),
+                  dtype_name(t->dtype));
     ok = ok && in_range(x, t, from, dense, n);
     if (ok) extents_spread(r, t, dense, r->inputs[input]);
     free(dense);
@@ -62,7 +63,8 @@ static bool take_inputs(Once *x) {
         if (input < 0)
             ok = run_error("%s: %s has no input %s%s", r->o->inputs, r->m->name, file.at[i].name,
                            names_hint(r->arena, file.at[i].name, input_names(r), r->m->inputs.n));
-        else ok = extents_match(r, &r->m->inputs.at[input], file.at[i].rank, file.at[i].dim, seen) && ok;
+        else
+            ok = extents_match(r, &r->m->inputs.at[input], file.at[i].rank, file.at[i].dim, seen) && ok;
     }
     for (int i = 0; i < file.n && ok; i++) ok = take_input(x, &file.at[i], find_input(r, file.at[i].name));
     return ok;
@@ -90,7 +92,8 @@ static bool check_inputs(Once *x) {
         if (can) vec_push(r->arena, possible, r->m->outputs.at[o].name);
     }
     return run_error("missing input: %s (--inputs FILE)%s%s", names_text(r->arena, missing.at, missing.n),
-                     possible.n ? "; without it --want can have: " : "", possible.n ? names_text(r->arena, possible.at, possible.n) : "");
+                     possible.n ? "; without it --want can have: " : "",
+                     possible.n ? names_text(r->arena, possible.at, possible.n) : "");
 }
 
 static bool take_params(Run *r) {
@@ -117,7 +120,9 @@ static void list_results(Once *x, Arrays *out) {
         if (r->outputs[i]) list_output(r, &r->m->outputs.at[i], r->outputs[i], out);
     for (int i = 0; i < r->m->grads.n && x->entry == ENTRY_GRAD; i++) {
         const ModuleTensor *g = &r->m->grads.at[i];
-        Array y = {.name = arena_printf(r->arena, "grad/%s", g->name), .element = element_of(g->dtype), .rank = g->shape.rank,
+        Array y = {.name = arena_printf(r->arena, "grad/%s", g->name),
+                   .element = element_of(g->dtype),
+                   .rank = g->shape.rank,
                    .data = (const uint8_t *)r->memory.grads + g->offset};
         for (int d = 0; d < y.rank; d++) y.dim[d] = g->shape.dim[d].bound;
         vec_push(r->arena, *out, y);
@@ -131,7 +136,8 @@ static bool write_results(FILE *f, void *user) { return safetensors_write(f, use
 static void print_scalars(const Run *r) {
     for (int i = 0; i < r->m->outputs.n; i++) {
         const ModuleTensor *t = &r->m->outputs.at[i];
-        if (r->outputs[i] && t->shape.rank == 0) printf("%s %.9g\n", t->name, element_get(element_of(t->dtype), r->outputs[i]));
+        if (r->outputs[i] && t->shape.rank == 0)
+            printf("%s %.9g\n", t->name, element_get(element_of(t->dtype), r->outputs[i]));
     }
 }
 
@@ -139,13 +145,16 @@ static bool call(Once *x) {
     Run *r = x->r;
     const int64_t steps = r->o->steps > 0 ? r->o->steps : 1;
     bool ok = run_upload(r);
-    for (int64_t s = 1; s <= steps && ok; s++) ok = run_call(r, x->entry, s, x->entry == ENTRY_GRAD && r->o->accumulate);
+    for (int64_t s = 1; s <= steps && ok; s++)
+        ok = run_call(r, x->entry, s, x->entry == ENTRY_GRAD && r->o->accumulate);
     return ok && run_download(r);
 }
 
 static bool run_all(Once *x) {
     Run *r = x->r;
-    const bool entries[ENTRY_COUNT] = {[ENTRY_INFER] = x->entry == ENTRY_INFER, [ENTRY_GRAD] = x->entry == ENTRY_GRAD, [ENTRY_STEP] = x->entry == ENTRY_STEP};
+    const bool entries[ENTRY_COUNT] = {[ENTRY_INFER] = x->entry == ENTRY_INFER,
+                                       [ENTRY_GRAD] = x->entry == ENTRY_GRAD,
+                                       [ENTRY_STEP] = x->entry == ENTRY_STEP};
     if (!run_open(r, r->arena, r->o, entries) || !run_allocate(r, entries)) return false;
     x->given = ARENA_ARRAY(r->arena, bool, r->m->inputs.n + 1);
     if (!take_inputs(x)) return false;

@@ -13,7 +13,8 @@ static bool open_rows(Training *t) {
     const int64_t rows = t->data.rows;
     t->has_test = o->test_rows != NULL;
     return data_range("--rows", o->rows, rows, &t->first, &t->last) &&
-           data_range("--test-rows", o->test_rows, rows, &t->test_first, &t->test_last) && data_check(t->r, &t->data, t->first, t->last) &&
+           data_range("--test-rows", o->test_rows, rows, &t->test_first, &t->test_last) &&
+           data_check(t->r, &t->data, t->first, t->last) &&
            (!t->has_test || data_check(t->r, &t->data, t->test_first, t->test_last));
 }
 
@@ -27,17 +28,22 @@ static bool load_weights(Run *r, const char *path, bool whole) {
 static bool start(Training *t, Entry entry, const bool entries[ENTRY_COUNT]) {
     Run *r = t->r;
     const Options *o = r->o;
-    if (!run_open(r, r->arena, o, entries) || !data_open(r, &t->data) || !open_rows(t) || !run_allocate(r, entries)) return false;
+    if (!run_open(r, r->arena, o, entries) || !data_open(r, &t->data) || !open_rows(t) || !run_allocate(r, entries))
+        return false;
     if (entry == ENTRY_STEP && !t->data.partial && t->last - t->first < t->data.capacity)
-        return run_error("%lld rows are fewer than a batch of %lld", (long long)(t->last - t->first), (long long)t->data.capacity);
+        return run_error("%lld rows are fewer than a batch of %lld", (long long)(t->last - t->first),
+                         (long long)t->data.capacity);
     for (int i = 0; i < r->m->inputs.n && entry == ENTRY_STEP; i++)
-        if (!data_has(&t->data, i) && run_needs_input(r, entry, i)) return run_error("missing input: %s (--data %s=FILE)", r->m->inputs.at[i].name, r->m->inputs.at[i].name);
+        if (!data_has(&t->data, i) && run_needs_input(r, entry, i))
+            return run_error("missing input: %s (--data %s=FILE)", r->m->inputs.at[i].name, r->m->inputs.at[i].name);
     t->order = ARENA_ARRAY(r->arena, int64_t, t->last - t->first);
     t->sum = ARENA_ARRAY(r->arena, double, r->m->outputs.n + 1);
-    return run_init(r) && load_weights(r, o->params, false) && load_weights(r, o->load, true) && (!o->resume || train_resume(t, o->resume)) && run_upload(r);
+    return run_init(r) && load_weights(r, o->params, false) && load_weights(r, o->load, true) &&
+           (!o->resume || train_resume(t, o->resume)) && run_upload(r);
 }
 
-/* ---- steps --------------------------------------------------------------------------------------------------------- */
+/* ---- steps ---------------------------------------------------------------------------------------------------------
+ */
 static int64_t batches_per_epoch(const Training *t) {
     const int64_t rows = t->last - t->first, whole = rows / t->data.capacity;
     return whole + (t->data.partial && rows % t->data.capacity ? 1 : 0);
@@ -54,7 +60,9 @@ static void set_end(Training *t) {
 
 static bool finite_scalars(const Run *r) {
     for (int o = 0; o < r->m->outputs.n; o++)
-        if (is_scalar(&r->m->outputs.at[o]) && !isfinite(element_get(element_of(r->m->outputs.at[o].dtype), r->outputs[o]))) return false;
+        if (is_scalar(&r->m->outputs.at[o]) &&
+            !isfinite(element_get(element_of(r->m->outputs.at[o].dtype), r->outputs[o])))
+            return false;
     return true;
 }
 
@@ -65,7 +73,8 @@ static bool step(Training *t, int64_t n) {
     t->at += n;
     t->rows_seen += n;
     for (int o = 0; o < r->m->outputs.n; o++)
-        if (is_scalar(&r->m->outputs.at[o])) t->sum[o] += (double)n * element_get(element_of(r->m->outputs.at[o].dtype), r->outputs[o]);
+        if (is_scalar(&r->m->outputs.at[o]))
+            t->sum[o] += (double)n * element_get(element_of(r->m->outputs.at[o].dtype), r->outputs[o]);
     return true;
 }
 
@@ -73,8 +82,10 @@ static void draw(Training *t) {
     char what[48], value[128];
     if (!t->progress.shown) return;
     Arena *a = arena_new();
-    if (t->epochs == INT64_MAX) snprintf(what, sizeof what, "step %" PRId64 "/%" PRId64, t->r->step, t->steps);
-    else snprintf(what, sizeof what, "epoch %" PRId64 "/%" PRId64, t->epoch + 1, t->epochs);
+    if (t->epochs == INT64_MAX)
+        snprintf(what, sizeof what, "step %" PRId64 "/%" PRId64, t->r->step, t->steps);
+    else
+        snprintf(what, sizeof what, "epoch %" PRId64 "/%" PRId64, t->epoch + 1, t->epochs);
     snprintf(value, sizeof value, "%s", scalars_text(a, t->r, t->sum, (double)t->rows_seen));
     progress_draw(&t->progress, t->r->step, what, value);
     arena_free(a);
@@ -86,8 +97,8 @@ static void report(Training *t) {
     Arena *a = arena_new();
     if (t->rows_seen && !r->o->quiet) {
         progress_clear(&t->progress);
-        printf("step %" PRId64 "  epoch %" PRId64 "  %s  %.4g steps/s\n", r->step, t->epoch, scalars_text(a, r, t->sum, (double)t->rows_seen),
-               progress_speed(&t->progress, r->step));
+        printf("step %" PRId64 "  epoch %" PRId64 "  %s  %.4g steps/s\n", r->step, t->epoch,
+               scalars_text(a, r, t->sum, (double)t->rows_seen), progress_speed(&t->progress, r->step));
         fflush(stdout);
     }
     t->rows_seen = 0;
@@ -125,7 +136,9 @@ static bool train(Training *t, bool *interrupted) {
         if (!step(t, next_rows(t))) return false;
         if (!warned && !finite_scalars(r)) {
             progress_clear(&t->progress);
-            fprintf(stderr, "fusec: warning: step %" PRId64 ": an output is not finite; a smaller learning rate may help\n", r->step);
+            fprintf(stderr,
+                    "fusec: warning: step %" PRId64 ": an output is not finite; a smaller learning rate may help\n",
+                    r->step);
             warned = true;
         }
         draw(t);
@@ -154,12 +167,13 @@ static int train_all(Training *t) {
     if (!train(t, &interrupted)) return EXIT_ERROR;
     if (r->o->save && !train_save(t, r->o->save)) return EXIT_ERROR;
     if (interrupted) {
-        fprintf(stderr, "fusec: interrupted after step %" PRId64 "%s%s\n", r->step, r->o->save ? "; saved to " : "; nothing saved (--save)",
-                r->o->save ? r->o->save : "");
+        fprintf(stderr, "fusec: interrupted after step %" PRId64 "%s%s\n", r->step,
+                r->o->save ? "; saved to " : "; nothing saved (--save)", r->o->save ? r->o->save : "");
         return EXIT_INTERRUPTED;
     }
     if (!r->o->quiet) print_memory(r);
-    return !t->has_test || evaluate(r, &t->data, t->test_first, t->test_last, "test", r->o->outputs) ? EXIT_OK : EXIT_ERROR;
+    return !t->has_test || evaluate(r, &t->data, t->test_first, t->test_last, "test", r->o->outputs) ? EXIT_OK
+                                                                                                     : EXIT_ERROR;
 }
 
 int run_train(Run *r) {
@@ -173,9 +187,13 @@ int run_train(Run *r) {
         run_error(r->o->inputs ? "--data and --inputs exclude each other" : "--load and --resume exclude each other");
         return EXIT_USAGE;
     }
-    const bool entries[ENTRY_COUNT] = {[ENTRY_INFER] = entry == ENTRY_INFER || r->o->test_rows, [ENTRY_STEP] = entry == ENTRY_STEP};
+    const bool entries[ENTRY_COUNT] = {
+        [ENTRY_INFER] = entry == ENTRY_INFER || r->o->test_rows, [ENTRY_STEP] = entry == ENTRY_STEP};
     interrupt_hold();
     if (!start(&t, entry, entries)) return EXIT_ERROR;
     if (entry == ENTRY_STEP) return train_all(&t);
-    return evaluate(r, &t.data, t.has_test ? t.test_first : t.first, t.has_test ? t.test_last : t.last, "infer", r->o->outputs) ? EXIT_OK : EXIT_ERROR;
+    return evaluate(r, &t.data, t.has_test ? t.test_first : t.first, t.has_test ? t.test_last : t.last, "infer",
+                    r->o->outputs)
+               ? EXIT_OK
+               : EXIT_ERROR;
 }

@@ -14,13 +14,14 @@ static void mark(const Graph *g, const Node *value, bool *seen) {
 static void note_reads(Run *r, const Graph *g) {
     const int n_inputs = g->model->inputs.n;
     bool *seen = ARENA_ARRAY(r->arena, bool, g->nodes.n + 1);
-    r->reads = ARENA_ARRAY(r->arena, bool, g->model->outputs.n * n_inputs + 1);
+    r->reads = ARENA_ARRAY(r->arena, bool, g->model->outputs.n *n_inputs + 1);
     for (int i = 0; i < g->results.n; i++) {
         const Result *x = &g->results.at[i];
         if (x->kind != RESULT_OUTPUT) continue;
         mark(g, x->value, seen);
         for (int k = 0; k < g->nodes.n; k++)
-            if (seen[k] && g->nodes.at[k]->op == OP_INPUT) r->reads[x->decl * n_inputs + g->nodes.at[k]->attr->decl] = true;
+            if (seen[k] && g->nodes.at[k]->op == OP_INPUT)
+                r->reads[x->decl * n_inputs + g->nodes.at[k]->attr->decl] = true;
     }
 }
 
@@ -30,8 +31,8 @@ static int find_output(Run *r, const Model *m, const char *name) {
         names[i] = m->outputs.at[i].name;
         if (!strcmp(names[i], name)) return i;
     }
-    run_error("--want: %s has no output %s%s; it has: %s", m->name, name, names_hint(r->arena, name, names, m->outputs.n),
-              names_text(r->arena, names, m->outputs.n));
+    run_error("--want: %s has no output %s%s; it has: %s", m->name, name,
+              names_hint(r->arena, name, names, m->outputs.n), names_text(r->arena, names, m->outputs.n));
     return -1;
 }
 
@@ -49,7 +50,8 @@ bool wants_apply(Run *r, Graph *g) {
     }
     int kept = 0;
     for (int i = 0; i < g->results.n; i++)
-        if (g->results.at[i].kind != RESULT_OUTPUT || r->wanted[g->results.at[i].decl]) g->results.at[kept++] = g->results.at[i];
+        if (g->results.at[i].kind != RESULT_OUTPUT || r->wanted[g->results.at[i].decl])
+            g->results.at[kept++] = g->results.at[i];
     g->results.n = kept;
     graph_prune(g);
     return true;

@@ -10,7 +10,9 @@ static void *place(Run *r, bool is_state, const ModuleTensor *t) {
 }
 
 static void add(Run *r, Arrays *out, const char *prefix, bool is_state, const ModuleTensor *t) {
-    Array x = {.name = arena_printf(r->arena, "%s%s", prefix, t->name), .element = element_of(t->dtype), .rank = t->shape.rank,
+    Array x = {.name = arena_printf(r->arena, "%s%s", prefix, t->name),
+               .element = element_of(t->dtype),
+               .rank = t->shape.rank,
                .data = place(r, is_state, t)};
     for (int d = 0; d < x.rank; d++) x.dim[d] = t->shape.dim[d].bound;
     vec_push(r->arena, *out, x);
@@ -45,7 +47,8 @@ bool weights_save(Run *r, const char *path, const char *const *metadata) {
     weights_list(&here, "", &list);
     while (metadata && metadata[n]) n++;
     const char **all = ARENA_ARRAY(a, const char *, n + 5);
-    all[0] = "model", all[1] = r->m->name, all[2] = "crc32", all[3] = arena_printf(a, "%08x", (unsigned)checksum(&list));
+    all[0] = "model", all[1] = r->m->name, all[2] = "crc32",
+    all[3] = arena_printf(a, "%08x", (unsigned)checksum(&list));
     for (int i = 0; i < n; i++) all[4 + i] = metadata[i];
     Save s = {&list, all};
     const bool ok = write_file(path, write_weights, &s);
@@ -58,7 +61,8 @@ bool weights_read(Run *r, const char *path, Arrays *out, uint8_t **bytes, size_t
     if (!file_read(r->arena, path, bytes, n, &error) || !safetensors_parse(r->arena, path, *bytes, *n, out, &error))
         return run_error("%s", error);
     const char *stored = safetensors_metadata(r->arena, *bytes, *n, "crc32");
-    if (stored && strtoul(stored, NULL, 16) != checksum(out)) return run_error("%s: corrupt: the data's CRC-32 is not %s", path, stored);
+    if (stored && strtoul(stored, NULL, 16) != checksum(out))
+        return run_error("%s: corrupt: the data's CRC-32 is not %s", path, stored);
     return true;
 }
 
@@ -82,7 +86,8 @@ static bool load_tensor(Run *r, const Array *x, const ModuleTensor *t, bool is_s
     bool same = x->rank == t->shape.rank;
     for (int d = 0; d < x->rank && same; d++) same = x->dim[d] == t->shape.dim[d].bound;
     if (!same)
-        return run_error("%s: %s has shape %s, the model has %s", path, x->name, array_shape_text(r->arena, x), shape_text(r->arena, t->shape));
+        return run_error("%s: %s has shape %s, the model has %s", path, x->name, array_shape_text(r->arena, x),
+                         shape_text(r->arena, t->shape));
     int64_t bad = 0;
     if (element_convert(x->element, x->data, array_elements(x), t->dtype, place(r, is_state, t), &bad)) return true;
     return run_error("%s: %s: element %lld, %g, is no %s", path, x->name, (long long)bad,
@@ -113,11 +118,14 @@ bool weights_load(Run *r, const Arrays *file, const char *path, bool whole) {
     Names unknown = {0};
     for (int i = 0; i < file->n; i++) {
         bool is_state;
-        if (!find(r->m, file->at[i].name, &is_state)) vec_push(r->arena, unknown, file->at[i].name);
-        else any_state |= is_state;
+        if (!find(r->m, file->at[i].name, &is_state))
+            vec_push(r->arena, unknown, file->at[i].name);
+        else
+            any_state |= is_state;
     }
     if (unknown.n)
-        ok = run_error("%s: the model has no parameter %s%s", path, names_text(r->arena, unknown.at, unknown.n), hint(r, unknown.at[0]));
+        ok = run_error("%s: the model has no parameter %s%s", path, names_text(r->arena, unknown.at, unknown.n),
+                       hint(r, unknown.at[0]));
     const Names lost = missing(r, file, whole, whole && any_state);
     if (lost.n) ok = run_error("%s: missing: %s", path, names_text(r->arena, lost.at, lost.n));
     for (int i = 0; i < file->n; i++) {

@@ -1,5 +1,5 @@
-/* safetensors: u64 header length, a JSON header {"name": {"dtype", "shape", "data_offsets"}, "__metadata__": {..}}, data.
- * Format: github.com/huggingface/safetensors. */
+/* safetensors: u64 header length, a JSON header {"name": {"dtype", "shape", "data_offsets"}, "__metadata__": {..}},
+ * data. Format: github.com/huggingface/safetensors. */
 #include "tools/fusec/array.h"
 #include <jansson.h>
 #include <stdarg.h>
@@ -36,7 +36,8 @@ static bool read_shape(const Reader *r, const char *name, const json_t *shape, A
     x->rank = (int)json_array_size(shape);
     for (int d = 0; d < x->rank; d++) {
         const json_t *n = json_array_get(shape, (size_t)d);
-        if (!json_is_integer(n) || json_integer_value(n) < 0) return fail(r, "tensor %s has a dimension that is no count", name);
+        if (!json_is_integer(n) || json_integer_value(n) < 0)
+            return fail(r, "tensor %s has a dimension that is no count", name);
         x->dim[d] = json_integer_value(n);
     }
     return true;
@@ -45,8 +46,9 @@ static bool read_shape(const Reader *r, const char *name, const json_t *shape, A
 static bool read_tensor(const Reader *r, const char *name, const json_t *entry, Array *x) {
     const json_t *dtype = json_object_get(entry, "dtype"), *span = json_object_get(entry, "data_offsets");
     const int e = json_is_string(dtype) ? find_element(json_string_value(dtype)) : -1;
-    if (e < 0) return fail(r, "tensor %s has %s dtype%s%s", name, dtype ? "an unknown" : "no", dtype ? " " : "",
-                           json_is_string(dtype) ? json_string_value(dtype) : "");
+    if (e < 0)
+        return fail(r, "tensor %s has %s dtype%s%s", name, dtype ? "an unknown" : "no", dtype ? " " : "",
+                    json_is_string(dtype) ? json_string_value(dtype) : "");
     *x = (Array){.name = arena_strdup(r->a, name), .element = (Element)e};
     if (!read_shape(r, name, json_object_get(entry, "shape"), x)) return false;
     const json_t *from = json_array_get(span, 0), *to = json_array_get(span, 1);
@@ -57,7 +59,9 @@ static bool read_tensor(const Reader *r, const char *name, const json_t *entry, 
     if (!array_size(x, &elements, &bytes)) return fail(r, "tensor %s is too large", name);
     if (first < 0 || last < first || last - first != bytes)
         return fail(r, "tensor %s: its data_offsets do not span its %lld bytes", name, (long long)bytes);
-    if (last > r->bytes) return fail(r, "truncated: tensor %s ends %lld bytes past the end of the file", name, (long long)(last - r->bytes));
+    if (last > r->bytes)
+        return fail(r, "truncated: tensor %s ends %lld bytes past the end of the file", name,
+                    (long long)(last - r->bytes));
     x->data = r->data + first;
     return true;
 }
@@ -75,7 +79,8 @@ static json_t *read_header(const Reader *r, const uint8_t *bytes, size_t n, size
         return NULL;
     }
     if (length > n - 8) {
-        fail(r, "truncated: the header ends %llu bytes past the end of the file", (unsigned long long)(length - (n - 8)));
+        fail(r, "truncated: the header ends %llu bytes past the end of the file",
+             (unsigned long long)(length - (n - 8)));
         return NULL;
     }
     json_error_t why;
@@ -125,7 +130,8 @@ const char *safetensors_metadata(Arena *a, const uint8_t *bytes, size_t n, const
 static json_t *header_of(const Arrays *list, const char *const *metadata) {
     json_t *root = json_object(), *meta = json_object();
     int64_t at = 0;
-    for (int i = 0; metadata && metadata[i]; i += 2) json_object_set_new(meta, metadata[i], json_string(metadata[i + 1]));
+    for (int i = 0; metadata && metadata[i]; i += 2)
+        json_object_set_new(meta, metadata[i], json_string(metadata[i + 1]));
     json_object_set_new(root, "__metadata__", meta);
     for (int i = 0; i < list->n; i++) {
         const Array *x = &list->at[i];
@@ -149,7 +155,8 @@ bool safetensors_write(FILE *f, const Arrays *list, const char *const *metadata)
     const size_t n = strlen(text), padded = (n + 7) / 8 * 8; /* the data is aligned */
     uint8_t length[8];
     for (int i = 0; i < 8; i++) length[i] = (uint8_t)((uint64_t)padded >> 8 * i);
-    bool ok = fwrite(length, 1, 8, f) == 8 && fwrite(text, 1, n, f) == n && fprintf(f, "%*s", (int)(padded - n), "") >= 0;
+    bool ok =
+        fwrite(length, 1, 8, f) == 8 && fwrite(text, 1, n, f) == n && fprintf(f, "%*s", (int)(padded - n), "") >= 0;
     free(text);
     for (int i = 0; i < list->n && ok; i++) {
         const size_t bytes = (size_t)array_bytes(&list->at[i]);

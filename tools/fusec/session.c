@@ -26,12 +26,18 @@ static void report(void *user, bool is_error, SrcLoc loc, const char *message, c
 
 static void print_times(const Session *s) {
     fprintf(stderr, "%-14s %8.2f ms\n", "frontend", s->frontend_seconds * 1e3);
-    for (int i = 0; i < PASS_COUNT; i++) fprintf(stderr, "%-14s %8.2f ms\n", pass_info[i].name, s->context.seconds[i] * 1e3);
+    for (int i = 0; i < PASS_COUNT; i++)
+        fprintf(stderr, "%-14s %8.2f ms\n", pass_info[i].name, s->context.seconds[i] * 1e3);
 }
 
 void session_prepare(Session *s, const Options *o, const Target *t) {
-    s->context = (PassContext){.arena = s->arena, .target = t, .checkpoint = o->checkpoint, .verify = o->verify,
-                               .report = report, .user = s, .print_to = stdout};
+    s->context = (PassContext){.arena = s->arena,
+                               .target = t,
+                               .checkpoint = o->checkpoint,
+                               .verify = o->verify,
+                               .report = report,
+                               .user = s,
+                               .print_to = stdout};
     memcpy(s->context.print_after, o->print_after, sizeof o->print_after);
     memcpy(s->context.disabled, o->disabled, sizeof o->disabled);
     bool some = false;

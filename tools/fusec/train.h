@@ -10,12 +10,12 @@ typedef struct Training {
     int64_t first, last;           /* rows trained on */
     int64_t test_first, test_last; /* tested on, if has_test */
     bool has_test;
-    int64_t epoch, at;             /* where the run is: rows of this epoch already seen */
-    int64_t epochs, steps;         /* where it ends: whichever comes first */
-    int64_t *order;                /* of this epoch */
-    double *sum;                   /* per output: scalars of this epoch, times rows */
+    int64_t epoch, at;     /* where the run is: rows of this epoch already seen */
+    int64_t epochs, steps; /* where it ends: whichever comes first */
+    int64_t *order;        /* of this epoch */
+    double *sum;           /* per output: scalars of this epoch, times rows */
     int64_t rows_seen;
-    double saved;                  /* when, in seconds */
+    double saved; /* when, in seconds */
     Progress progress;
 } Training;
 

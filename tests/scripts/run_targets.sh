@@ -1,0 +1,42 @@
+#!/bin/sh
+# Three training steps of small versions of the examples: host code, emitted C, the interpreter and, where the software
+# GPU is built, emitted PTX give the same losses, to 1e-4 of the first.
+set -eu
+export LC_ALL=C
+: "${FUSEC:?the compiler to run}" "${SRC:?the source tree}"
+work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT
+cd "$work"
+x=$SRC/examples
+targets="host interp"
+command -v "${CC:-cc}" >/dev/null && targets="$targets c99"
+if [ -n "${BUILD:-}" ] && [ -e "$BUILD/ptxsim/libcuda.so.1" ]; then
+    LD_LIBRARY_PATH=$BUILD/ptxsim${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}
+    export LD_LIBRARY_PATH
+    targets="$targets cuda"
+fi
+
+agree() { # NAME OPTIONS
+    name=$1; shift
+    for t in $targets; do
+        "$FUSEC" run "$x/$name.dsl" "$@" --steps 3 --target "$t" > "$t.out" || { echo "$name fails on $t"; exit 1; }
+        sed -n 's/^step.*  loss \([^ ]*\).*/\1/p' "$t.out" > "$t.loss"
+        paste host.loss "$t.loss" | awk 'NR == 1 { scale = $1 } { d = $1 - $2; if (d < 0) d = -d; if (NF != 2 || !(d <= 1e-4 * scale)) bad = 1 }
+            END { exit bad || NR != 3 }' || { echo "$name: host and $t differ:"; paste host.loss "$t.loss"; exit 1; }
+    done
+    echo "$name: $(echo $(cat host.loss)) on $targets"
+}
+
+sh "$x/unet/discs.sh" 4 > discs.csv
+sh "$x/ecg/beats.sh" .
+sequence="--data tokens=$SRC/README.md --data targets=$SRC/README.md:+1"
+digits="--data image=$x/digits/digits.csv.gz:1-64 --data label=$x/digits/digits.csv.gz:65"
+agree digits/mlp -D B=8 $digits
+agree digits/cnn -D B=4 $digits
+agree gpt2/gpt2 -D B=2 -D T=8 -D V=256 -D C=16 -D H=2 -D L=2 $sequence
+agree unet/unet -D B=1 -D S=16 -D W=2 --data image=discs.csv:1-256 --data mask=discs.csv:257-512
+agree ecg/ecg -D B=4 --data beat=train.csv:1-64 --data wide=train.csv:65
+agree resnet50/resnet50 -D B=2 -D S=16 -D W=2 -D channels=1 -D classes=10 --hyper lr=0.001 --data image=discs.csv:1-256 --data label=discs.csv:300
+# the partial last batch of a bounded dimension: 8 + 3 rows, twice
+agree digits/mlp -D B=8 $digits --rows 0:11
+echo ok
