@@ -64,7 +64,7 @@ static void release(Block *b, Barrier *bar, int id) {
             deliver(&b->warp[w], bar);
             b->warp[w].state = WARP_READY;
         }
-    b->epoch++; /* a barrier of some warps orders all: it may hide a race, never invent one */
+    b->epoch = (b->epoch + 1) & INT32_MAX; /* a barrier of some warps orders all: it may hide a race, never invent one */
     *bar = (Barrier){0};
 }
 

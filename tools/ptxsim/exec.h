@@ -25,9 +25,8 @@ typedef enum WarpState { WARP_READY, WARP_AT_BARRIER, WARP_DONE } WarpState;
 
 /* Threads of a block that have touched a byte of shared memory since the last barrier of the whole block. */
 typedef struct SharedByte {
-    uint32_t epoch;
-    uint16_t writer, reader; /* linear thread + 1; 0: none; MANY_READERS */
-    bool written;            /* ever */
+    uint32_t epoch : 31, written : 1; /* of the last access; ever written */
+    uint16_t writer, reader;          /* linear thread + 1; 0: none; MANY_READERS */
 } SharedByte;
 enum { MANY_READERS = 0xffff };
 
