@@ -20,11 +20,17 @@ void driver_lock(void) { pthread_mutex_lock(&lock); }
 void driver_unlock(void) { pthread_mutex_unlock(&lock); }
 bool driver_ready(void) { return driver.ready; }
 
-const DeviceSpec *driver_device(void) {
+/* NULL when PTXSIM_DEVICE names no device of the table. */
+static const DeviceSpec *find_device(void) {
     const char *word = getenv("PTXSIM_DEVICE");
     for (size_t k = 0; word && k < sizeof DEVICES / sizeof *DEVICES; k++)
         if (strcmp(DEVICES[k].word, word) == 0) return &DEVICES[k];
     return word && *word ? NULL : &DEVICES[0];
+}
+
+const DeviceSpec *driver_device(void) {
+    const DeviceSpec *d = find_device();
+    return d ? d : &DEVICES[0]; /* cuInit has refused a wrong name */
 }
 
 static uint64_t device_memory(void) {
@@ -59,7 +65,7 @@ CUresult driver_leave(CUresult r) {
 /* ---- devices ------------------------------------------------------------------------------------------ */
 CUresult cuInit(unsigned flags) {
     if (flags) return CUDA_ERROR_INVALID_VALUE;
-    if (!driver_device()) return CUDA_ERROR_NO_DEVICE;
+    if (!find_device()) return CUDA_ERROR_NO_DEVICE;
     driver_lock();
     driver.ready = true;
     return driver_leave(CUDA_SUCCESS);

@@ -165,7 +165,7 @@ static void check_written(Warp *w, const Access *x, int lane, uint64_t address, 
 
 /* The place of a lane's access after all checks. */
 static Place checked_place(Warp *w, const Access *x, int lane, uint64_t address) {
-    if (address % (uint64_t)x->bytes) {
+    if (address & (x->bytes - 1u)) { /* sizes are powers of two */
         char note[64];
         snprintf(note, sizeof note, "an access of %d bytes needs that alignment", x->bytes);
         warp_report(w, REPORT_MISALIGNED, lane, address, x->bytes, note);
