@@ -1,5 +1,6 @@
-/* measure RUNS COMMAND...: runs a command once to warm up, then RUNS times; prints the median wall time in
- * seconds and the largest resident set in MiB, separated by a space.  Exit 1 if the command fails. */
+/* measure RUNS COMMAND...: runs a command once to warm up, then RUNS times; prints the median wall time and
+ * the median processor time in seconds, and the largest resident set in MiB, separated by spaces.  Exit 1 if the
+ * command fails. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <sys/resource.h>
@@ -18,8 +19,10 @@ static int by_value(const void *a, const void *b) {
     return (x > y) - (x < y);
 }
 
+static double seconds_of(struct timeval t) { return (double)t.tv_sec + 1e-6 * (double)t.tv_usec; }
+
 /* Seconds, or a negative number on failure. */
-static double run(char **argv, double *mib) {
+static double run(char **argv, double *processor, double *mib) {
     const double start = now();
     const pid_t pid = fork();
     if (pid == 0) {
@@ -30,7 +33,13 @@ static double run(char **argv, double *mib) {
     struct rusage use;
     if (pid < 0 || wait4(pid, &status, 0, &use) < 0 || status != 0) return -1;
     if ((double)use.ru_maxrss / 1024 > *mib) *mib = (double)use.ru_maxrss / 1024;
+    *processor = seconds_of(use.ru_utime) + seconds_of(use.ru_stime);
     return now() - start;
+}
+
+static double median(double *x, int n) {
+    qsort(x, (size_t)n, sizeof *x, by_value);
+    return x[n / 2];
 }
 
 int main(int argc, char **argv) {
@@ -39,18 +48,19 @@ int main(int argc, char **argv) {
         fprintf(stderr, "usage: measure RUNS COMMAND...\n");
         return 2;
     }
-    double *seconds = malloc(sizeof *seconds * (size_t)n), mib = 0;
-    if (!seconds) return 1;
+    double *seconds = malloc(sizeof *seconds * (size_t)n), *processor = malloc(sizeof *processor * (size_t)n), mib = 0;
+    if (!seconds || !processor) return 1;
     for (int i = -1; i < n; i++) {
-        const double s = run(argv + 2, &mib);
+        double used;
+        const double s = run(argv + 2, &used, &mib);
         if (s < 0) {
             fprintf(stderr, "measure: %s failed\n", argv[2]);
             return 1;
         }
-        if (i >= 0) seconds[i] = s;
+        if (i >= 0) seconds[i] = s, processor[i] = used;
     }
-    qsort(seconds, (size_t)n, sizeof *seconds, by_value);
-    printf("%.4f %.1f\n", seconds[n / 2], mib);
+    printf("%.4f %.4f %.1f\n", median(seconds, n), median(processor, n), mib);
     free(seconds);
+    free(processor);
     return 0;
 }
