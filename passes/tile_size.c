@@ -12,14 +12,23 @@ typedef struct Limits {
     bool pow2;
 } Limits;
 
+static int at_most(int n, int most) { return n < 1 ? 1 : n > most ? most : n; }
+
+/* Everything follows from the target's largest tile, so that tests with a small one meet every loop and edge. */
 static Limits limits_of(const Target *t) {
+    const int tile = t->max_tile;
     switch (t->backend) {
     case BACKEND_NVPTX:
-        return (Limits){.map = 1024, .row_lanes = 2048, .span = 4096, .column = 64, .m = 64, .n = 64, .k = 16, .pow2 = true};
+        return (Limits){.map = at_most(tile / 8, 1024), .row_lanes = at_most(tile / 4, 2048), .span = at_most(tile / 2, 4096),
+                        .column = at_most(tile / 128, 64), .m = at_most(tile / 128, 64), .n = at_most(tile / 128, 64),
+                        .k = at_most(tile / 512, 16), .pow2 = true};
     case BACKEND_HOST:
-        return (Limits){.map = 8192, .row_lanes = 2048, .span = 8192, .column = 512, .m = 96, .n = 256, .k = 256};
+        return (Limits){.map = at_most(tile / 8, 8192), .row_lanes = at_most(tile / 32, 2048), .span = at_most(tile / 8, 8192),
+                        .column = at_most(tile / 128, 512), .m = at_most(tile / 512, 96), .n = at_most(tile / 256, 256),
+                        .k = at_most(tile / 256, 256)};
     default:
-        return (Limits){.map = 1 << 30, .row_lanes = 1, .span = 512, .column = 64, .m = 1, .n = 64, .k = 64};
+        return (Limits){.map = 1 << 30, .row_lanes = 1, .span = at_most(tile / 8, 512), .column = at_most(tile / 64, 64), .m = 1,
+                        .n = at_most(tile / 64, 64), .k = at_most(tile / 64, 64)};
     }
 }
 
@@ -87,7 +96,7 @@ static int map_elements(const Target *t, const Plan *p, const PlanKernel *k, int
     int weight = 0, left = 400;
     if (t->backend != BACKEND_NVPTX) return elements;
     for (int i = 0; i < k->nodes.n; i++) weight += weight_of(p, k, k->nodes.at[i].node, &left);
-    return weight > 48 ? t->threads : elements;
+    return weight > 48 && t->threads < elements ? t->threads : elements;
 }
 
 /* Which operands mention each output loop. */

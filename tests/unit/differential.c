@@ -20,6 +20,15 @@ static const double TOLERANCE = 1e-4;
 static const ExecutorKind *kind;
 static const char *arch;
 
+/* Every third program is compiled for a target with tiny tiles, so that rows are walked in chunks, grids have many
+ * programs and every axis has an edge. */
+static const Target *target_for(uint64_t seed, Target *tiny) {
+    const Target *t = target_find(kind->target(arch));
+    *tiny = *t;
+    tiny->max_tile = t->backend == BACKEND_NVPTX ? 512 : 64 << seed % 5;
+    return seed % 3 == 2 ? tiny : t;
+}
+
 static bool run(Arena *a, const Module *m, Entry e, const ModuleMemory *mem, const int64_t *syms, const char **error) {
     const ExecutorOptions options = {.arch = arch, .threads = 2};
     void *self = kind->open(a, m, &options, error);
@@ -45,8 +54,9 @@ static void check(Entry e, uint64_t seed, int *refused) {
     Arena *a = arena_new();
     const RandomOptions o = {.ops = 4 + (int)(seed % 22), .bounded = seed % 3 == 0, .empty = seed % 5 == 0};
     Graph *g = random_graph(a, e, seed, o), *original = random_graph(a, e, seed, o);
-    const char *target = kind->target(arch);
-    PassContext c = test_context(a, target);
+    Target tiny;
+    PassContext c = test_context(a, kind->target(arch));
+    c.target = target_for(seed, &tiny);
     Graph *graphs[ENTRY_COUNT] = {0};
     graphs[e] = g;
     c.checkpoint = seed % 4 == 1 ? CHECKPOINT_SQRT : CHECKPOINT_NONE;
