@@ -72,20 +72,21 @@ if [ -z "$name" ]; then
     printf '%s\n' $names all
     exit 0
 fi
-cmake --build "$build" --target bench -- --no-print-directory -s >"$build/bench.log" || { cat "$build/bench.log" >&2; exit 1; }
-work=$(mktemp -d)
-trap 'rm -rf "$work"' EXIT
-case $name in
-all)
-    bench_compile
-    bench_checkpoint
-    bench_gpt2_host
-    ;;
-compile) bench_compile ;;
-checkpoint) bench_checkpoint ;;
-gpt2-host) bench_gpt2_host ;;
+case " $names all " in
+*" $name "*) ;;
 *)
     echo "bench: no benchmark '$name'; there are: $names all" >&2
     exit 2
     ;;
 esac
+cmake --build "$build" --target bench -- --no-print-directory -s >"$build/bench.log" || { cat "$build/bench.log" >&2; exit 1; }
+work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT
+[ "$name" = all ] || names=$name
+for each in $names; do
+    case $each in
+    compile) bench_compile ;;
+    checkpoint) bench_checkpoint ;;
+    gpt2-host) bench_gpt2_host ;;
+    esac
+done
