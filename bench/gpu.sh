@@ -21,6 +21,7 @@ while [ $# -gt 0 ]; do
     shift
 done
 archs='sm_80 sm_90'
+[ -z "$only" ] || archs=sm_90
 cc=${CC:-cc}
 
 say() { printf '%s\n' "$*" >&2; }
