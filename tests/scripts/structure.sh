@@ -1,0 +1,98 @@
+#!/bin/sh
+# The rules of the house that no compiler checks: which way the includes point, what the passes may know, what a
+# committed file may hold.  Each rule is first shown a tree that breaks it.
+: "${SRC:?the source tree}"
+export LC_ALL=C
+work=$(mktemp -d) || exit 1
+trap 'rm -rf "$work"' EXIT
+
+# Lines that break RULE in the tree TREE: FILE:LINE:TEXT.  Each rule prints nothing in a sound tree.
+sources() { find "$@" -name '*.[chly]' -o -name '*.def' | sort; }
+
+includes() { # PATTERN DIRECTORY...: the includes that match
+    pattern=$1
+    shift
+    sources "$@" | xargs grep -nE "^[[:space:]]*#[[:space:]]*include[[:space:]]*[\"<]($pattern)" /dev/null
+}
+
+rule_codegen_sees_no_graph() { includes '(ir/|\.\./)*graph\.h|passes/|frontend/|tools/' codegen; }
+
+rule_llvm_stays_in_codegen() { includes 'llvm' ir passes frontend runtime tools; }
+
+rule_runtime_stands_alone() {
+    sources runtime | xargs grep -nE '^[[:space:]]*#[[:space:]]*include[[:space:]]*"' /dev/null | grep -vE '"runtime/'
+}
+
+rule_ir_is_below_all() { includes 'passes/|frontend/|codegen/|tools/|runtime/(host|cuda|bare)/' ir; }
+
+rule_passes_and_frontend_are_apart() {
+    includes 'frontend/(ast|lower|check|tokens|value)|codegen/(host|nvptx|c99|llvm|artifact)/|tools/' passes
+    includes 'passes/|codegen/|tools/' frontend
+}
+
+rule_no_library_names() { # of functions that frontend/std/*.dsl defines, as C strings
+    names=$(sed -nE 's/^(fn|layer|optimizer|schedule) +([A-Za-z_0-9]+).*/\2/p' frontend/std/*.dsl | sort -u | paste -sd '|' -)
+    [ -n "$names" ] || echo "frontend/std:0: no definitions found"
+    sources passes frontend ir codegen | xargs grep -nE "\"($names)\"" /dev/null
+}
+
+rule_no_machine_paths() { # /tmp itself is a place that every machine has
+    git ls-files -z | xargs -0 grep -nIE '(^|[^A-Za-z0-9_.])/(work|root|home|Users|mnt|workspace)/[A-Za-z0-9_]' /dev/null
+}
+
+rule_nothing_left_open() {
+    sources ir passes frontend codegen runtime tools bench | xargs grep -nwE 'TODO|FIXME|XXX|HACK' /dev/null
+}
+
+rule_diagnostics_have_goldens() {
+    for code in $(sed -n 's/^DIAG(\([EW][0-9]*\),.*/\1/p' frontend/diag.def); do
+        cat tests/golden/diag/*.txt | grep -q "\[$code\]" || echo "frontend/diag.def:0:$code has no golden in tests/golden/diag"
+    done
+}
+
+rule_passes_have_files() { # one pass, one file: every name of the table has its .c
+    for pass in $(sed -nE 's/^PASS\(([a-z_]+),.*/\1/p' passes/passes.def); do
+        [ -f "passes/$pass.c" ] || echo "passes/passes.def:0:$pass has no passes/$pass.c"
+    done
+}
+
+# A tree that breaks each rule: what its file holds.
+bad_codegen_sees_no_graph() { mkdir -p codegen/host && echo '#include "ir/graph.h"' >codegen/host/x.c; }
+bad_llvm_stays_in_codegen() { mkdir -p ir passes frontend runtime tools && echo '#include <llvm-c/Core.h>' >passes/x.c; }
+bad_runtime_stands_alone() { mkdir -p runtime/host && echo '#include "ir/dtype.h"' >runtime/host/x.h; }
+bad_ir_is_below_all() { mkdir -p ir && echo '#include "passes/pass.h"' >ir/x.c; }
+bad_passes_and_frontend_are_apart() { mkdir -p passes frontend && echo '#include "passes/pass.h"' >frontend/x.c; }
+bad_no_library_names() {
+    mkdir -p passes frontend/std ir codegen
+    echo 'fn softmax(x) { return x }' >frontend/std/a.dsl
+    echo 'if (!strcmp(name, "softmax")) fuse();' >passes/x.c
+}
+bad_no_machine_paths() {
+    git init -q . && printf 'cd /%s/someone/project\n' home >x.sh && git add x.sh
+}
+bad_nothing_left_open() {
+    mkdir -p ir passes frontend codegen runtime tools bench && printf '/* TO%s: later */\n' DO >ir/x.c
+}
+bad_diagnostics_have_goldens() {
+    mkdir -p frontend tests/golden/diag && echo 'DIAG(E0999, "x")' >frontend/diag.def && : >tests/golden/diag/a.txt
+}
+bad_passes_have_files() { mkdir -p passes && sed -n '/^PASS(/{p;q;}' "$SRC/passes/passes.def" >passes/passes.def; }
+
+fails=0
+for rule in $(sed -n 's/^rule_\([a-z_]*\)().*/\1/p' "$0"); do
+    mkdir "$work/$rule"
+    if [ -z "$(cd "$work/$rule" && "bad_$rule" && "rule_$rule" 2>&1 | grep -E '^[^ ]+:[0-9]+:')" ]; then
+        echo "FAIL $rule: a tree that breaks it passes"
+        fails=$((fails + 1))
+    fi
+    if [ "$rule" = no_machine_paths ] && ! git -C "$SRC" rev-parse >/dev/null 2>&1; then
+        echo "note: not a git checkout: committed files are not searched"
+        continue
+    fi
+    broken=$(cd "$SRC" && "rule_$rule" 2>&1)
+    if [ -n "$broken" ]; then
+        printf 'FAIL %s:\n%s\n' "$rule" "$broken"
+        fails=$((fails + 1))
+    fi
+done
+[ "$fails" -eq 0 ]
