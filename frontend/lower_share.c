@@ -29,7 +29,7 @@ static bool same_attr(const Attr *a, const Attr *b) {
 }
 
 static bool same_node(const Node *x, Op op, int n, Node *const *in, const Attr *attr, DType t, Shape s) {
-    if (x->op != op || x->n_in != n || x->dtype != t || !shape_equal(x->shape, s)) return false;
+    if (x->op != op || x->n_in != n || x->dtype != t || !shape_same(&x->shape, &s)) return false;
     for (int i = 0; i < n; i++)
         if (x->in[i] != in[i]) return false;
     return !attr || same_attr(x->attr, attr);

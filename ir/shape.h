@@ -40,13 +40,14 @@ int64_t dim_at(Dim d, const int64_t *syms); /* the extent under the symbols' run
 Shape shape_make(int rank, const Dim *dims);
 Shape shape_fixed(int rank, const int64_t *extents);
 static inline Shape shape_scalar(void) { return (Shape){.rank = 0}; }
-/* Inline, as shapes are large: compared where they lie, without copies. */
-static inline bool shape_equal(Shape a, Shape b) {
-    if (a.rank != b.rank) return false;
-    for (int i = 0; i < a.rank; i++)
-        if (!dim_equal(a.dim[i], b.dim[i])) return false;
+/* Shapes are large: where many are compared, they are where they lie. */
+static inline bool shape_same(const Shape *a, const Shape *b) {
+    if (a->rank != b->rank) return false;
+    for (int i = 0; i < a->rank; i++)
+        if (!dim_equal(a->dim[i], b->dim[i])) return false;
     return true;
 }
+static inline bool shape_equal(Shape a, Shape b) { return shape_same(&a, &b); }
 bool shape_is_fixed(Shape s);
 int64_t shape_elements(Shape s);              /* at the bound; 1 for a scalar */
 bool shape_elements_checked(Shape s, int64_t *out); /* false past MAX_ELEMENTS */

@@ -9,7 +9,7 @@ static bool is_constant(const Rewriter *r, const Node *n) { return rewrite_seen(
 
 Node *rule_reshape(Rewriter *r, const Node *n) {
     Node *x = n->in[0];
-    if (shape_equal(x->shape, n->shape)) return x;
+    if (shape_same(&x->shape, &n->shape)) return x;
     if (is_constant(r, x)) return splat(r, n, x->attr->value);
     return rewrite_seen(r, x, OP_RESHAPE) ? rewrite_reshape(r, x->in[0], n->shape) : NULL;
 }
@@ -66,7 +66,7 @@ Node *rule_pad(Rewriter *r, const Node *n) {
     Node *x = n->in[0];
     const Attr *attr = n->attr;
     bool same_value = false;
-    if (shape_equal(x->shape, n->shape)) return x;
+    if (shape_same(&x->shape, &n->shape)) return x;
     if (is_constant(r, x) && x->attr->value == attr->value) return splat(r, n, attr->value);
     if (rewrite_seen(r, x, OP_PAD)) same_value = memcmp(&x->attr->value, &attr->value, sizeof attr->value) == 0;
     if (!same_value) return NULL;

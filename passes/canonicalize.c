@@ -23,7 +23,7 @@ static Node *drop_cast(Rewriter *r, const Node *n) {
 }
 
 static bool same_spread(const Node *a, const Node *b) {
-    if (!shape_equal(a->in[0]->shape, b->in[0]->shape)) return false;
+    if (!shape_same(&a->in[0]->shape, &b->in[0]->shape)) return false;
     for (int d = 0; d < a->attr->n_axes; d++)
         if (a->attr->axes[d] != b->attr->axes[d]) return false;
     return true;
@@ -53,7 +53,7 @@ static Node *compute_before_reshape(Rewriter *r, const Node *n) {
     for (int k = 0; k < n->n_in; k++) {
         const Node *x = rewrite_seen(r, n->in[k], OP_RESHAPE);
         if (!x && !rewrite_seen(r, n->in[k], OP_CONST)) return NULL;
-        if (x && first && !shape_equal(x->in[0]->shape, first->in[0]->shape)) return NULL;
+        if (x && first && !shape_same(&x->in[0]->shape, &first->in[0]->shape)) return NULL;
         if (x && !first) first = x;
     }
     if (!first) return NULL;

@@ -68,7 +68,7 @@ static bool attr_equal(const Node *a, const Node *b) {
 
 static bool node_equal(const Node *a, const Node *b) {
     return a->op == b->op && a->dtype == b->dtype && a->remat == b->remat && a->n_in == b->n_in &&
-           memcmp(a->in, b->in, sizeof *a->in * (size_t)a->n_in) == 0 && shape_equal(a->shape, b->shape) &&
+           memcmp(a->in, b->in, sizeof *a->in * (size_t)a->n_in) == 0 && shape_same(&a->shape, &b->shape) &&
            attr_equal(a, b);
 }
 

@@ -81,7 +81,7 @@ static bool overwrites(const Plan *p, const Node *out, const Node *read) {
 
 static bool same_memory(const Pair *x, const Node *a, const Node *b) {
     const Model *m = x->f->plan->graph->model;
-    if (a->dtype != b->dtype || !shape_equal(a->shape, b->shape) || !strides_equal(x->f->plan, a, b)) return false;
+    if (a->dtype != b->dtype || !shape_same(&a->shape, &b->shape) || !strides_equal(x->f->plan, a, b)) return false;
     if ((a->op == OP_INPUT) != (b->op == OP_INPUT)) return false;
     if (a->op != OP_INPUT) return true;
     const TensorDecl *da = &m->inputs.at[a->attr->decl], *db = &m->inputs.at[b->attr->decl];
@@ -108,7 +108,7 @@ static bool same_node(Pair *x, const Node *a, const Node *b) {
     if (f->stamp[a->id] == f->now) return f->partner[a->id] == b->id;
     f->stamp[a->id] = f->now;
     f->partner[a->id] = b->id;
-    if (a->op != b->op || a->dtype != b->dtype || a->n_in != b->n_in || !shape_equal(a->shape, b->shape)) return false;
+    if (a->op != b->op || a->dtype != b->dtype || a->n_in != b->n_in || !shape_same(&a->shape, &b->shape)) return false;
     if (op_is_memory(a->op) || !node_attr_similar(a, b)) return false;
     if (a->op == OP_RANDOM && !same_stream(x, a, b)) return false;
     for (int i = 0; i < a->n_in; i++)
@@ -136,7 +136,7 @@ static bool same_buffers(const Pair *x) {
 
 static bool same_kernel(KernelFinder *f, const PlanKernel *a, PlanKernel *b) {
     Pair x = {.f = f, .a = a, .b = b};
-    if (a->kind != b->kind || a->nodes.n != b->nodes.n || !shape_equal(a->p, b->p) || !shape_equal(a->r, b->r)) return false;
+    if (a->kind != b->kind || a->nodes.n != b->nodes.n || !shape_same(&a->p, &b->p) || !shape_same(&a->r, &b->r)) return false;
     if (!same_buffers(&x)) return false;
     f->now++;
     for (int i = 0; i < a->nodes.n; i++) {

@@ -32,7 +32,8 @@ char *c99_identifier(Arena *a, const char *text);
 
 /* Names in use; c99_unique() gives `wanted`, or with _2, _3, ... if that is taken, and takes it. */
 typedef struct C99Names {
-    VEC(const char *) taken;
+    const char **slot; /* a hash table; NULL: empty slot */
+    int n_slots, n;    /* a power of two; names in it */
 } C99Names;
 const char *c99_unique(Arena *a, C99Names *names, const char *wanted);
 

@@ -77,15 +77,28 @@ char *c99_identifier(Arena *a, const char *text) {
     return taken ? arena_printf(a, "%s_", s) : s;
 }
 
-static bool is_taken(const C99Names *names, const char *s) {
-    for (int i = 0; i < names->taken.n; i++)
-        if (strcmp(names->taken.at[i], s) == 0) return true;
-    return false;
+/* The slot that holds s, or the empty one where it goes. */
+static const char **slot_of(const C99Names *names, const char *s) {
+    uint64_t h = 0xcbf29ce484222325u; /* FNV-1a */
+    for (const char *c = s; *c; c++) h = (h ^ (unsigned char)*c) * 0x100000001b3u;
+    for (;; h++) {
+        const char **slot = &names->slot[h & (uint64_t)(names->n_slots - 1)];
+        if (!*slot || strcmp(*slot, s) == 0) return slot;
+    }
+}
+
+static void grow_names(Arena *a, C99Names *names) {
+    const C99Names old = *names;
+    names->n_slots = old.n_slots ? 2 * old.n_slots : 64;
+    names->slot = ARENA_ARRAY(a, const char *, names->n_slots);
+    for (int i = 0; i < old.n_slots; i++)
+        if (old.slot[i]) *slot_of(names, old.slot[i]) = old.slot[i];
 }
 
 const char *c99_unique(Arena *a, C99Names *names, const char *wanted) {
     const char *s = wanted;
-    for (int n = 2; is_taken(names, s); n++) s = arena_printf(a, "%s_%d", wanted, n);
-    vec_push(a, names->taken, s);
-    return s;
+    if (2 * names->n >= names->n_slots) grow_names(a, names);
+    for (int n = 2; *slot_of(names, s); n++) s = arena_printf(a, "%s_%d", wanted, n);
+    names->n++;
+    return *slot_of(names, s) = s;
 }
