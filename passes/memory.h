@@ -48,7 +48,7 @@ void plan_print(FILE *f, const Plan *p);
 /* For each kernel of the plan, by position in the order: earlier positions that must have finished. */
 typedef struct PlanDeps {
     int *first; /* [kernels.n + 1] */
-    int *after;
+    int *after; /* positions, latest first, none that follows from others */
 } PlanDeps;
 PlanDeps plan_deps(Arena *a, const Plan *p);
 

@@ -25,6 +25,8 @@ typedef struct Deps {
     IntList after;
 } Deps;
 
+static int latest_first(const void *x, const void *y) { return *(const int *)y - *(const int *)x; }
+
 static int by_int64(const void *x, const void *y) {
     int64_t a = *(const int64_t *)x, b = *(const int64_t *)y;
     return (a > b) - (a < b);
@@ -107,6 +109,28 @@ static IntList *collect_edges(Deps *d) {
     return before;
 }
 
+/* Without the edges that follow from others: of the predecessors, latest first, only those not yet reached. */
+static void leave_out_implied(Deps *d, int n, int *first) {
+    const size_t words = ((size_t)n + 63) / 64;
+    uint64_t *reach = ARENA_ARRAY(d->arena, uint64_t, words * (size_t)n + 1);
+    int kept = 0;
+    for (int at = 0, from = 0; at < n; at++) {
+        uint64_t *mine = &reach[words * (size_t)at];
+        const int to = first[at + 1];
+        qsort(&d->after.at[from], (size_t)(to - from), sizeof(int), latest_first);
+        for (int i = from; i < to; i++) {
+            const int p = d->after.at[i];
+            if (mine[p / 64] >> (p % 64) & 1) continue;
+            for (size_t w = 0; w < words; w++) mine[w] |= reach[words * (size_t)p + w];
+            mine[p / 64] |= (uint64_t)1 << (p % 64);
+            d->after.at[kept++] = p;
+        }
+        from = to;
+        first[at + 1] = kept;
+    }
+    d->after.n = kept;
+}
+
 PlanDeps plan_deps(Arena *a, const Plan *p) {
     int n = p->kernels.n;
     Deps d = {.arena = arena_new(), .p = p};
@@ -129,6 +153,7 @@ PlanDeps plan_deps(Arena *a, const Plan *p) {
         }
         deps.first[at + 1] = d.after.n;
     }
+    leave_out_implied(&d, n, deps.first);
     deps.after = arena_dup(a, d.after.at, sizeof(int) * (size_t)d.after.n);
     arena_free(d.arena);
     return deps;

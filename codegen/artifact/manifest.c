@@ -113,19 +113,41 @@ static int count_args(const Module *m) {
     return n;
 }
 
+static int count_after(const Module *m) {
+    int n = 0;
+    for (int e = 0; e < ENTRY_COUNT; e++)
+        for (int l = 0; m->entry[e].present && l < m->entry[e].launches.n; l++) n += m->entry[e].launches.at[l].n_after;
+    return n;
+}
+
+/* What each launch follows, counted back from it. */
+static void predecessors(FILE *f, const char *prefix, const Module *m) {
+    if (!count_after(m)) return;
+    fprintf(f, "static const uint32_t %s_table_after[] = {\n", prefix);
+    for (int e = 0; e < ENTRY_COUNT; e++)
+        for (int l = 0; m->entry[e].present && l < m->entry[e].launches.n; l++) {
+            const Launch *x = &m->entry[e].launches.at[l];
+            for (int i = 0; i < x->n_after; i++)
+                fprintf(f, "%s%d,%s", i ? " " : "    ", l - x->after[i], i == x->n_after - 1 ? "\n" : "");
+        }
+    fputs("};\n", f);
+}
+
 static void launches(FILE *f, const char *prefix, const Module *m) {
     if (!count_launches(m)) return;
-    int first = 0;
+    int first = 0, first_after = 0;
     fprintf(f, "static const fusec_launch %s_table_launches[] = {\n", prefix);
     for (int e = 0; e < ENTRY_COUNT; e++)
         for (int l = 0; m->entry[e].present && l < m->entry[e].launches.n; l++) {
             const Launch *x = &m->entry[e].launches.at[l];
             fprintf(f, "    {%d, %d, 0x%" PRIx64 "u, {", x->kernel, first, artifact_outputs(m, x));
             for (int c = 0; c < FUSEC_MAX_CONSTANTS; c++) fprintf(f, "%s%" PRId32, c ? ", " : "", x->constant[c]);
-            fprintf(f, "}}, /* %s */\n", entry_name[e]);
+            fprintf(f, "}, %d, %d}, /* %s */\n", first_after, x->n_after, entry_name[e]);
             first += x->n_args;
+            first_after += x->n_after;
         }
     fputs("};\n", f);
+    predecessors(f, prefix, m);
     if (!count_args(m)) return;
     fprintf(f, "static const fusec_arg %s_table_args[] = {\n", prefix);
     for (int e = 0; e < ENTRY_COUNT; e++)
@@ -194,6 +216,7 @@ void artifact_manifest(FILE *f, const Module *m) {
     table(f, p, "kernels", m->kernels.n);
     if (count_launches(m)) fprintf(f, "    .launches = %s_table_launches,\n", p);
     if (count_args(m)) fprintf(f, "    .args = %s_table_args,\n", p);
+    if (count_after(m)) fprintf(f, "    .after = %s_table_after,\n", p);
     fputs("    .entry = {", f);
     int first = 0;
     for (int e = 0; e < ENTRY_COUNT; e++) {

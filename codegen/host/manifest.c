@@ -125,8 +125,8 @@ static LLVMValueRef kernel(const Data *d, const Kernel *k) {
     return record(d, &f, sizeof(fusec_kernel));
 }
 
-/* Launches of all entries and their arguments, one table each. */
-static void launches(const Data *d, Fields *rows, Fields *args, LLVMValueRef *entries) {
+/* Launches of all entries, their arguments and predecessors, one table each. */
+static void launches(const Data *d, Fields *rows, Fields *args, Fields *after, LLVMValueRef *entries) {
     const Emit *e = d->e;
     for (int n = 0; n < ENTRY_COUNT; n++) {
         const ModuleEntry *entry = &d->m->entry[n];
@@ -140,9 +140,12 @@ static void launches(const Data *d, Fields *rows, Fields *args, LLVMValueRef *en
             const Launch *l = &entry->launches.at[i];
             int64_t constant[FUSEC_MAX_CONSTANTS];
             for (int c = 0; c < FUSEC_MAX_CONSTANTS; c++) constant[c] = l->constant[c];
-            LLVMValueRef row[4] = {integer(e->i32, (uint64_t)l->kernel), integer(e->i32, (uint64_t)args->n),
-                                   integer(e->i64, l->outputs), int_array(e->i32, constant, FUSEC_MAX_CONSTANTS)};
-            vec_push(d->a, *rows, sized(d, LLVMConstStructInContext(e->context, row, 4, false), sizeof(fusec_launch)));
+            LLVMValueRef row[6] = {
+                integer(e->i32, (uint64_t)l->kernel), integer(e->i32, (uint64_t)args->n),
+                integer(e->i64, l->outputs),          int_array(e->i32, constant, FUSEC_MAX_CONSTANTS),
+                integer(e->i32, (uint64_t)after->n),  integer(e->i32, (uint64_t)l->n_after)};
+            vec_push(d->a, *rows, sized(d, LLVMConstStructInContext(e->context, row, 6, false), sizeof(fusec_launch)));
+            for (int x = 0; x < l->n_after; x++) vec_push(d->a, *after, integer(e->i32, (uint64_t)(i - l->after[x])));
             for (int x = 0; x < l->n_args; x++) {
                 LLVMValueRef arg[3] = {integer(e->i64, (uint64_t)l->args[x].offset),
                                        integer(e->i16, (uint64_t)l->args[x].index),
@@ -187,13 +190,14 @@ static void tables(const Data *d, Fields *f) {
     vec_push(d->a, *f, tensors(d, m->outputs.at, m->outputs.n, "outputs"));
     vec_push(d->a, *f, symbols(d));
     vec_push(d->a, *f, hypers(d));
-    Fields kernels = {0}, rows = {0}, args = {0};
+    Fields kernels = {0}, rows = {0}, args = {0}, after = {0};
     for (int i = 0; i < m->kernels.n; i++) vec_push(d->a, kernels, kernel(d, m->kernels.at[i]));
     LLVMValueRef entries[ENTRY_COUNT];
-    launches(d, &rows, &args, entries);
+    launches(d, &rows, &args, &after, entries);
     vec_push(d->a, *f, table(d, &kernels, "kernels"));
     vec_push(d->a, *f, table(d, &rows, "launches"));
     vec_push(d->a, *f, table(d, &args, "args"));
+    vec_push(d->a, *f, table(d, &after, "after"));
     vec_push(d->a, *f, LLVMConstArray2(LLVMTypeOf(entries[0]), entries, ENTRY_COUNT));
 }
 

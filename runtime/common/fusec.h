@@ -65,6 +65,7 @@ typedef struct fusec_launch {
     uint32_t first_arg;      /* into manifest.args; fusec_kernel.n_args of them */
     uint64_t outputs;        /* run if any of these outputs is wanted; ~0: always */
     int32_t constant[FUSEC_MAX_CONSTANTS]; /* fusec_kernel.n_constants of them */
+    uint32_t first_after, n_after; /* into manifest.after: launches that must have finished */
 } fusec_launch;
 
 typedef struct fusec_entry {
@@ -89,6 +90,7 @@ typedef struct fusec_manifest {
     const fusec_kernel *kernels;
     const fusec_launch *launches;
     const fusec_arg *args;
+    const uint32_t *after; /* counted back from the launch: 1 is the one before it */
     fusec_entry entry[FUSEC_ENTRIES];
 } fusec_manifest;
 

@@ -67,6 +67,8 @@ static void cuda_carve_all(fusec_cuda *c) {
     c->outputs = (void **)cuda_carve(c, sizeof(void *) * m->n_outputs);
     c->input_at = (uint64_t *)cuda_carve(c, sizeof(uint64_t) * m->n_inputs);
     c->output_at = (uint64_t *)cuda_carve(c, sizeof(uint64_t) * m->n_outputs);
+    c->before = (void **)cuda_carve(c, sizeof(void *) * cuda_most_launches(m));
+    c->reached = (uint32_t *)cuda_carve(c, sizeof(uint32_t) * cuda_most_launches(m));
     for (int i = 0; i < FUSEC_CUDA_GRAPHS; i++)
         c->graphs[i].nodes = (void **)cuda_carve(c, sizeof(void *) * cuda_most_launches(m));
     for (int i = 0; i < FUSEC_CUDA_STAGES; i++)

@@ -1,5 +1,5 @@
-/* Launches as graph nodes.  A graph is a chain in planned order; it is made once per entry and set of outputs and only
- * its extents change. */
+/* Launches as graph nodes.  The edges are the plan's; a graph is made once per entry and set of outputs and only its
+ * extents change. */
 #include "runtime/cuda/cuda_internal.h"
 #include <string.h>
 
@@ -58,26 +58,54 @@ FUSEC_WEAK void fusec_cuda_graph_free(fusec_cuda *c, fusec_cuda_graph *g) {
     g->exec = g->graph = NULL;
 }
 
-/* Nodes of the launches that have programs, each after the one before; *n of them. */
+/* Takes note that launch `of` follows what launch i follows; how many launches were not noted before. */
+static uint32_t cuda_reach(const fusec_cuda *c, const fusec_launch *l, uint32_t i, uint32_t of) {
+    uint32_t found = 0;
+    for (uint32_t k = 0; k < l->n_after; k++) {
+        const uint32_t back = c->manifest->after[l->first_after + k];
+        if (back == 0 || back > i || c->reached[i - back] == of) continue;
+        c->reached[i - back] = of;
+        found++;
+    }
+    return found;
+}
+
+/* The nodes that launch i follows, into c->before; in place of one that is left out, what that one follows. */
+static uint32_t cuda_before(fusec_cuda *c, const fusec_cuda_graph *g, uint32_t i) {
+    const fusec_launch *launches = &c->manifest->launches[c->manifest->entry[g->entry].first_launch];
+    uint32_t n = 0, open = cuda_reach(c, &launches[i], i, i);
+    for (uint32_t k = i; open;) {
+        if (c->reached[--k] != i) continue;
+        open--;
+        if (g->nodes[k])
+            c->before[n++] = g->nodes[k];
+        else
+            open += cuda_reach(c, &launches[k], k, i);
+    }
+    return n;
+}
+
+/* Nodes of the launches that have programs; *n of them. */
 static fusec_status cuda_add_nodes(fusec_cuda *c, fusec_cuda_graph *g, const int32_t *syms, uint32_t *n) {
     const fusec_entry *e = &c->manifest->entry[g->entry];
-    void *last = NULL;
     *n = 0;
     for (uint32_t i = 0; i < e->n_launches; i++) {
         const fusec_launch *l = &c->manifest->launches[e->first_launch + i];
         fusec_cuda_args args;
         fusec_status s;
         g->nodes[i] = NULL;
+        c->reached[i] = 0; /* launch 0 follows nothing */
         if (!fusec_cuda_needed(l, g->wanted)) continue;
         s = fusec_cuda_prepare(c, l, syms, &args);
-        if (s == FUSEC_OK && args.node.grid_x)
+        if (s == FUSEC_OK && args.node.grid_x) {
+            const uint32_t before = cuda_before(c, g, i);
             s = fusec_cuda_check(
-                c, c->driver.cuGraphAddKernelNode(&g->nodes[i], g->graph, &last, last != NULL, &args.node),
+                c,
+                c->driver.cuGraphAddKernelNode(&g->nodes[i], g->graph, before ? c->before : NULL, before, &args.node),
                 "cuGraphAddKernelNode");
+        }
         if (s != FUSEC_OK) return s;
-        if (!g->nodes[i]) continue;
-        last = g->nodes[i];
-        ++*n;
+        *n += g->nodes[i] != NULL;
     }
     return FUSEC_OK;
 }

@@ -79,6 +79,8 @@ typedef struct fusec_cuda {
     const void **inputs; /* of the call being checked */
     void **outputs;
     uint64_t *input_at, *output_at; /* bytes into layout.inputs, layout.outputs */
+    void **before;                  /* building a graph: predecessors of one node */
+    uint32_t *reached;              /* building a graph: per launch, the last one that follows it */
     char *fetched;                  /* outputs on their way back */
     fusec_cuda_stage stage[FUSEC_CUDA_STAGES];
     uint32_t next_stage;

@@ -17,6 +17,7 @@ typedef struct FakeNode {
     const FakeKernel *kernel;
     unsigned programs;
     uint64_t value[MAX_PARAMS];
+    bool after[MAX_NODES];
 } FakeNode;
 typedef struct FakeGraph {
     FakeNode node[MAX_NODES];
@@ -119,13 +120,28 @@ static void run_node(const FakeNode *n) {
     n->kernel->run(n->kernel->user, params, n->programs);
 }
 
+/* Of the nodes that may run, the one made last: as far from the planned order as the edges allow. */
+static void run_graph(const FakeGraph *g) {
+    bool over[MAX_NODES] = {false};
+    for (int left = g->n; left > 0; left--) {
+        int next = -1;
+        for (int k = 0; k < g->n; k++) {
+            bool ready = !over[k];
+            for (int p = 0; p < k && ready; p++) ready = !g->node[k].after[p] || over[p];
+            if (ready) next = k;
+        }
+        over[next] = true;
+        run_node(&g->node[next]);
+    }
+}
+
 static void do_work(int n) {
     for (int i = 0; i < n; i++) {
         const FakeWork *w = &work[i];
         clock_ms += 0.5;
         if (w->from) memcpy(w->to, w->from, w->bytes);
         if (w->event) w->event->at = clock_ms;
-        for (int k = 0; w->graph && k < w->graph->n; k++) run_node(&w->graph->node[k]);
+        if (w->graph) run_graph(w->graph);
         free(w->graph);
     }
     memmove(work, work + n, sizeof *work * (size_t)(n_work - n));
@@ -373,8 +389,13 @@ static int fake_cuGraphAddKernelNode(void **node, void *graph, void *const *afte
     FAKE_IN_CONTEXT(cuGraphAddKernelNode);
     FakeGraph *g = graph;
     if (!node_is_sound(p) || g->n == MAX_NODES) return 1;
-    fake.misuse += n_after != (g->n > 0) || (g->n && after[0] != &g->node[g->n - 1]); /* a chain */
     g->node[g->n] = make_node(p->function, p->grid_x, p->params);
+    for (size_t i = 0; i < n_after; i++) {
+        const ptrdiff_t k = (FakeNode *)after[i] - g->node;
+        if (k < 0 || k >= g->n || g->node[g->n].after[k]) return 1; /* unknown, or twice */
+        g->node[g->n].after[k] = true;
+    }
+    fake.edges += (int)n_after;
     *node = &g->node[g->n++];
     return 0;
 }
@@ -400,7 +421,9 @@ static int fake_cuGraphExecKernelNodeSetParams(void *exec, void *node, const fus
     if (!node_is_sound(p)) return 1;
     for (int i = 0; i < e->own.n; i++) {
         if (node != &e->from->node[i]) continue;
-        e->own.node[i] = make_node(p->function, p->grid_x, p->params);
+        FakeNode changed = make_node(p->function, p->grid_x, p->params);
+        memcpy(changed.after, e->own.node[i].after, sizeof changed.after);
+        e->own.node[i] = changed;
         return 0;
     }
     fake.misuse++;

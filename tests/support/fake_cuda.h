@@ -31,6 +31,7 @@ typedef struct FakeCuda {
     int calls[FAKE_FUNCTIONS];
     int live;                                 /* objects and references that are not given back yet */
     int contexts;                             /* depth of the context stack */
+    int edges;                                /* of all graphs made */
     int misuse;                               /* calls out of order: no context, unknown handle, ... */
     int pageable;                             /* asynchronous copies of memory that is not pinned */
     uint64_t device_bytes, most_device_bytes; /* allocated now, and at most so far */

@@ -69,16 +69,19 @@ static const fusec_arg args[] = {
     W,
     {0, 0, FUSEC_R_STATE} /* 18: update */
 };
-#define LAUNCH(k, first, mask, ...)                                                   \
-    {                                                                                 \
-        .kernel = k, .first_arg = first, .outputs = mask, .constant = { __VA_ARGS__ } \
+#define LAUNCH(k, first, mask, constant_, first_after_, n_after_)                                               \
+    {                                                                                                           \
+        .kernel = k, .first_arg = first, .outputs = mask, .constant = {constant_}, .first_after = first_after_, \
+        .n_after = n_after_                                                                                     \
     }
+/* The loss of entry infer follows `copy`, which follows `mul`: without `copy`, the loss follows `mul`. */
+static const uint32_t after[] = {1, 2, 1, 1, 2};
 #define ALWAYS ~(uint64_t)0
 static const fusec_launch launches[] = {
-    LAUNCH(K_INIT, 0, ALWAYS, 0), LAUNCH(K_MUL, 3, Y | LOSS, 0),  LAUNCH(K_COPY, 6, Y, 0),
-    LAUNCH(K_ADD, 8, Z, 1),       LAUNCH(K_LOSS, 11, LOSS, 0),    LAUNCH(K_MUL, 3, ALWAYS, 0),
-    LAUNCH(K_LOSS, 11, LOSS, 0),  LAUNCH(K_GRAD, 15, ALWAYS, 0),  LAUNCH(K_MUL, 3, ALWAYS, 0),
-    LAUNCH(K_LOSS, 11, LOSS, 0),  LAUNCH(K_UPDATE, 18, ALWAYS, 0)};
+    LAUNCH(K_INIT, 0, ALWAYS, 0, 0, 0), LAUNCH(K_MUL, 3, Y | LOSS, 0, 0, 0),  LAUNCH(K_COPY, 6, Y, 0, 0, 1),
+    LAUNCH(K_ADD, 8, Z, 1, 0, 0),       LAUNCH(K_LOSS, 11, LOSS, 0, 1, 1),    LAUNCH(K_MUL, 3, ALWAYS, 0, 0, 0),
+    LAUNCH(K_LOSS, 11, LOSS, 0, 2, 1),  LAUNCH(K_GRAD, 15, ALWAYS, 0, 0, 0),  LAUNCH(K_MUL, 3, ALWAYS, 0, 0, 0),
+    LAUNCH(K_LOSS, 11, LOSS, 0, 3, 1),  LAUNCH(K_UPDATE, 18, ALWAYS, 0, 4, 1)};
 static const fusec_manifest toy = {.abi_version = FUSEC_ABI_VERSION,
                                    .align = 16,
                                    .hash = 99,
@@ -104,6 +107,7 @@ static const fusec_manifest toy = {.abi_version = FUSEC_ABI_VERSION,
                                    .kernels = kernels,
                                    .launches = launches,
                                    .args = args,
+                                   .after = after,
                                    .entry = {{0, 0, 1, 1}, {48, 1, 4, 1}, {48, 5, 3, 1}, {48, 8, 3, 1}}};
 
 #define ADDRESS(type, i) ((type *)(uintptr_t) * (uint64_t *)params_[i])
@@ -247,6 +251,24 @@ static void test_extents(void **state) {
     s = 4;
     assert_true(infer_loss(&c, &s) == 123);
     assert_int_equal(fake.calls[FAKE_cuGraphInstantiateWithFlags], built + 3);
+    close_model(&c);
+}
+
+/* Edges are the plan's, not a chain's; what a launch that is left out would have waited for is waited for. */
+static void test_edges(void **state) {
+    static const uint64_t wanted[] = {Z, Y | Z, LOSS, Y | LOSS};
+    static const int edges[] = {0, 1, 1, 2};
+    (void)state;
+    fusec_cu_driver d = driver();
+    fusec_cuda c;
+    open_model(&c, &d);
+    for (int i = 0; i < 4; i++) {
+        const int before = fake.edges;
+        const fusec_cuda_call call = {.inputs = in0, .wanted = wanted[i]};
+        assert_int_equal(fusec_cuda_run(&c, FUSEC_INFER, &call), FUSEC_OK);
+        assert_int_equal(fake.edges - before, edges[i]);
+    }
+    assert_true(infer_loss(&c, NULL) == 123);
     close_model(&c);
 }
 
@@ -643,6 +665,7 @@ int main(void) {
                                        cmocka_unit_test(test_extents),
                                        cmocka_unit_test(test_nothing_wanted),
                                        cmocka_unit_test(test_steps_do_not_wait),
+                                       cmocka_unit_test(test_edges),
                                        cmocka_unit_test(test_graphs_make_room),
                                        cmocka_unit_test(test_refused_calls),
                                        cmocka_unit_test(test_refused_starts),

@@ -50,6 +50,7 @@ static bool kernels(Arena *a, const Module *m, fusec_manifest *out) {
 static void launches(Arena *a, const Module *m, fusec_manifest *out) {
     VEC(fusec_launch) rows = {0};
     VEC(fusec_arg) args = {0};
+    VEC(uint32_t) after = {0};
     for (int e = 0; e < ENTRY_COUNT; e++) {
         const ModuleEntry *x = &m->entry[e];
         out->entry[e] = (fusec_entry){.arena_bytes = (uint64_t)x->arena_bytes,
@@ -58,7 +59,11 @@ static void launches(Arena *a, const Module *m, fusec_manifest *out) {
                                       .present = x->present};
         for (int i = 0; i < x->launches.n; i++) {
             const Launch *l = &x->launches.at[i];
-            fusec_launch row = {.kernel = (uint32_t)l->kernel, .first_arg = (uint32_t)args.n, .outputs = l->outputs};
+            fusec_launch row = {.kernel = (uint32_t)l->kernel,
+                                .first_arg = (uint32_t)args.n,
+                                .outputs = l->outputs,
+                                .first_after = (uint32_t)after.n,
+                                .n_after = (uint32_t)l->n_after};
             memcpy(row.constant, l->constant, sizeof row.constant);
             vec_push(a, rows, row);
             for (int k = 0; k < l->n_args; k++) {
@@ -66,10 +71,12 @@ static void launches(Arena *a, const Module *m, fusec_manifest *out) {
                                        (uint8_t)l->args[k].region};
                 vec_push(a, args, arg);
             }
+            for (int k = 0; k < l->n_after; k++) vec_push(a, after, (uint32_t)(i - l->after[k]));
         }
     }
     out->launches = rows.at;
     out->args = args.at;
+    out->after = after.at;
 }
 
 const fusec_manifest *manifest_of(Arena *a, const Module *m) {
