@@ -75,6 +75,8 @@ while read -r name oracle entries use model options; do
 done <"$pack/cases.txt"
 [ $bad = 0 ] || exit 1
 
+gzip -9 -r "$pack"/sm_* "$pack/expect"
+
 say "packed: $pack, $(du -sm "$pack" | cut -f 1) MB"
 [ -z "$only_pack" ] || exit 0
 if ! command -v nvidia-smi >/dev/null || ! nvidia-smi -L 2>/dev/null | grep -q GPU; then

@@ -23,6 +23,9 @@ typedef struct Expect {
 
 typedef VEC(Numbers) Results;
 
+/* How many elements of a tensor may be stored before samples stand for them. */
+static uint64_t whole_of(const Expect *x) { return x->float64 ? NUMBERS_WHOLE : NUMBERS_SAMPLES; }
+
 typedef struct Source {
     const fusec_tensor *t;
     const void *data;
@@ -78,10 +81,10 @@ static bool run_host(Expect *x, Entry e, bool disturbed, Results *r) {
     if (!run_init(&x->run)) return false;
     if (disturbed) disturb(x);
     if (!run_call(&x->run, e, 1, false)) return false;
-    for (uint32_t o = 0; o < m->n_outputs; o++) add(x, r, "", &m->outputs[o], x->run.outputs[o], NUMBERS_WHOLE);
+    for (uint32_t o = 0; o < m->n_outputs; o++) add(x, r, "", &m->outputs[o], x->run.outputs[o], whole_of(x));
     for (uint32_t i = 0; i < m->n_grads && e == ENTRY_GRAD; i++)
-        add(x, r, "grad/", &m->grads[i], (char *)x->run.memory.grads + m->grads[i].offset, NUMBERS_WHOLE);
-    if (e == ENTRY_STEP) add_weights(x, r, NUMBERS_WHOLE);
+        add(x, r, "grad/", &m->grads[i], (char *)x->run.memory.grads + m->grads[i].offset, whole_of(x));
+    if (e == ENTRY_STEP) add_weights(x, r, whole_of(x));
     return true;
 }
 
@@ -157,7 +160,7 @@ static bool run_float64(Expect *x, Entry e, Results *r) {
     for (int i = 0; value && i < g->results.n; i++) {
         const Tensor *v = &value[g->results.at[i].value->id];
         Numbers n;
-        numbers_take(&n, result_name(x, g->model, &g->results.at[i]), (uint64_t)tensor_elements(v), NUMBERS_WHOLE, from_double, v->data);
+        numbers_take(&n, result_name(x, g->model, &g->results.at[i]), (uint64_t)tensor_elements(v), whole_of(x), from_double, v->data);
         vec_push(x->arena, *r, n);
     }
     arena_free(a);
@@ -176,7 +179,7 @@ static bool open_model(Expect *x, const bool entries[ENTRY_COUNT]) {
 
 static bool expect_init(Expect *x) {
     Results r = {0};
-    add_weights(x, &r, x->float64 ? UINT64_MAX : NUMBERS_WHOLE);
+    add_weights(x, &r, x->float64 ? UINT64_MAX : whole_of(x));
     const bool ok = write_results(x, entry_name[ENTRY_INIT], &r);
     drop(&r);
     return ok;

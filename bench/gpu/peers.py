@@ -1,6 +1,6 @@
 """What PyTorch makes of the same work on the same card: its times, and its float64 as the judge of large results.
 
-    python3 peers.py --run fusec_gpu_run --pack PACK --dump DIR --times times.txt --seconds N
+    python3 peers.py --run fusec_gpu_run --pack PACK --arch sm_90 --dump DIR --times times.txt --seconds N
 
 Prints NAME<TAB>VALUE<TAB>UNIT:  peer.CASE.WHAT.HOW in ms,  ratio.CASE.WHAT.HOW our time over the peer's,
 check.CASE.torch the largest relative error; lines that begin with FAIL name tensors that differ.
@@ -71,7 +71,7 @@ def milliseconds(calls, seconds=0.6):
 
 def report(case, what, how, ms, ours):
     emit(f"peer.{case}.{what}.{how}", ms, "ms")
-    mine = ours.get(f"{case}.sm_90.{ {'fwd': 'infer', 'fwd_bwd': 'grad', 'step': 'step'}[what] }.call")
+    mine = ours.get((case, {"fwd": "infer", "fwd_bwd": "grad", "step": "step"}[what]))
     if mine:
         emit(f"ratio.{case}.{what}.{how}", mine / ms, "ours/peer")
 
@@ -126,7 +126,7 @@ def dump(args, case):
     """Our tensors of a case, as files: runs the case on the card."""
     shutil.rmtree(args.dump, ignore_errors=True)
     os.makedirs(args.dump)
-    subprocess.run([args.run, "dump", args.pack, "sm_90", case, args.dump], check=True, timeout=90)
+    subprocess.run([args.run, "dump", args.pack, args.arch, case, args.dump], check=True, timeout=90)
 
 
 def load(args, name, shape, dtype=torch.float64):
@@ -317,8 +317,9 @@ def our_times(path):
     with open(path) as f:
         for line in f:
             field = line.rstrip("\n").split("\t")
-            if len(field) >= 3 and field[2] == "ms":
-                ours[field[0]] = float(field[1])
+            part = field[0].split(".")  # CASE.ARCH.ENTRY.call
+            if len(field) >= 3 and len(part) == 4 and part[3] == "call":
+                ours[part[0], part[2]] = float(field[1])
     return ours
 
 
@@ -344,7 +345,7 @@ def one_case(args, name, kind, oracle, use, dims, ours, compiled):
 
 def main():
     parser = argparse.ArgumentParser()
-    for flag in ("--run", "--pack", "--dump", "--times"):
+    for flag in ("--run", "--pack", "--arch", "--dump", "--times"):
         parser.add_argument(flag, required=True)
     parser.add_argument("--seconds", type=float, default=150)
     args = parser.parse_args()

@@ -37,18 +37,19 @@ limit() {
 }
 say() { printf '%s\n' "$*" | tee -a "$out/summary.txt"; }
 fail() { failures=$((failures + 1)); say "FAIL $*"; }
-cases() { awk -v want="$1" '{ for (i = 1; i <= length(want); i++) if ($4 == substr(want, i, 1)) { print $1; next } }' cases.txt; }
+cases() { awk -v use="$1" 'index($4, use) { print $1 }' cases.txt; }
 entries() { awk -v name="$1" '$1 == name { gsub(",", " ", $3); print $3 }' cases.txt; }
 
 : >"$out/summary.txt"
 : >"$work/figures" # name<TAB>value<TAB>unit...
 
 # ---- the device, and a program that runs on this system -----------------------------------------------------------------
-gpu=software driver=software
+gpu=software driver=software capability=9.0
 if [ -z "$software" ]; then
     nvidia-smi >"$out/device.txt" 2>&1
     gpu=$(nvidia-smi --query-gpu=name --format=csv,noheader 2>/dev/null | head -n 1)
     driver=$(nvidia-smi --query-gpu=driver_version --format=csv,noheader 2>/dev/null | head -n 1)
+    capability=$(nvidia-smi --query-gpu=compute_cap --format=csv,noheader 2>/dev/null | head -n 1)
     uname -a >>"$out/device.txt"
 fi
 file=$(printf '%s' "${gpu:-gpu}" | tr '[:upper:] ' '[:lower:]-' | sed 's/^nvidia-//; s/[^a-z0-9._-]//g').json
@@ -62,11 +63,14 @@ json() {
         END { print "\n]" }' "$work/figures" >"$out/$file.new" && mv "$out/$file.new" "$out/$file"
 }
 
-run=$here/bin/fusec_gpu_run pack=$here
+best=sm_90 archs='sm_90 sm_80'
+case $capability in [0-8].*) best=sm_80 archs=sm_80 ;; esac
+[ -z "$software" ] || archs=sm_90
+
+run=$here/bin/fusec_gpu_run pack=$work/pack
+mkdir "$pack" && cp -r sm_* expect cases.txt "$pack/" && gunzip -r "$pack" || { fail "the pack cannot be unpacked into $pack"; exit 1; }
 if [ "$("$run" --version 2>/dev/null)" != "fusec_gpu_run 1" ]; then
     # built on another kind of system: build all of it here
-    pack=$work/pack
-    mkdir -p "$pack" && cp -r sm_* expect cases.txt "$pack/" || exit 1
     run=$work/fusec_gpu_run
     cc -O2 -Isrc -o "$run" src/bench/gpu/*.c src/runtime/common/*.c src/runtime/cuda/*.c -lm -ldl || { fail "no compiler builds the launcher"; exit 1; }
     for d in "$pack"/sm_*/*; do cc -O1 -shared -fPIC -o "$d/model.so" "$d/model.c" -ldl || fail "$d cannot be built"; done
@@ -85,11 +89,10 @@ for e in $(awk -v name="$name" '$1 == name { gsub(",", " ", $3); print "init " $
     timeout 30 "$RUN" locate "$PACK" "$arch" "$name" "$e" 2>>"$WORK/check.$arch.$name.err" || exit 0
 done
 END_CHECK
-RUN=$run PACK=$pack WORK=$work CHECK_SECONDS=90
-export RUN PACK WORK CHECK_SECONDS
+RUN=$run PACK=$pack WORK=$work BEST=$best CHECK_SECONDS=90
+export RUN PACK WORK BEST CHECK_SECONDS
 
 checked() { awk '$2 == "float64" || $2 == "host" { print $1 }' cases.txt; }
-[ -z "$software" ] && archs='sm_90 sm_80' || archs='sm_90'
 for arch in $archs; do checked | sed "s/^/$arch /"; done >"$work/list"
 n=$(limit 150) && timeout "$n" xargs -P "$jobs" -L 1 sh "$work/check" <"$work/list"
 : >"$out/check.txt"
@@ -117,7 +120,7 @@ export FUSEC_CUBIN
 : >"$out/times.txt"
 for name in $(cases t); do
     n=$(limit 40) || { say "no time left for the times of $name"; continue; }
-    timeout "$n" "$run" time "$pack" sm_90 "$name" >"$work/time" 2>>"$out/times.txt" || fail "times of $name: status $?"
+    timeout "$n" "$run" time "$pack" $best "$name" >"$work/time" 2>>"$out/times.txt" || fail "times of $name: status $?"
     cat "$work/time" >>"$out/times.txt"
     cat "$work/time" >>"$work/figures"
 done
@@ -127,7 +130,7 @@ json
 dump=$work/dump
 df -P /dev/shm 2>/dev/null | awk 'END { exit !($4 > 16e6) }' && dump=$(mktemp -d /dev/shm/fusec.XXXXXX) && trap 'rm -rf "$work" "$dump"' EXIT
 if n=$(limit 150) && python3 -c 'import torch' 2>/dev/null; then
-    timeout "$n" python3 -u peers.py --run "$run" --pack "$pack" --dump "$dump" --times "$out/times.txt" --seconds "$((n - 5))" >"$work/peers" 2>"$work/peers.err" ||
+    timeout "$n" python3 -u peers.py --run "$run" --pack "$pack" --arch $best --dump "$dump" --times "$out/times.txt" --seconds "$((n - 5))" >"$work/peers" 2>"$work/peers.err" ||
         fail "peers.py: status $? (peers.txt)"
     cat "$work/peers" "$work/peers.err" >"$out/peers.txt"
     grep "$(printf '\t')" "$work/peers" >>"$work/figures"
@@ -142,7 +145,7 @@ unset FUSEC_CUBIN
 if n=$(limit 110) && command -v compute-sanitizer >/dev/null; then
     cat >"$work/sanitize" <<'END_SANITIZE'
 tool=$1 name=$2
-timeout "$SANITIZE_SECONDS" compute-sanitizer --tool "$tool" --error-exitcode 9 --print-limit 20 "$RUN" check "$PACK" sm_90 "$name" >"$WORK/sanitizer.$tool.$name" 2>&1
+timeout "$SANITIZE_SECONDS" compute-sanitizer --tool "$tool" --error-exitcode 9 --print-limit 20 "$RUN" check "$PACK" $BEST "$name" >"$WORK/sanitizer.$tool.$name" 2>&1
 echo $? >"$WORK/sanitizer.$tool.$name.status"
 END_SANITIZE
     SANITIZE_SECONDS=60
@@ -180,7 +183,7 @@ if command -v ncu >/dev/null; then
     while read -r ms name entry kernel; do
         n=$(limit 45) || { say "no time left for the counters of $kernel"; continue; }
         echo "== $name $entry $kernel: $ms ms" >>"$out/ncu.txt"
-        timeout "$n" ncu --clock-control none --kernel-name "$kernel" --launch-count 1 --set full "$run" once "$pack" sm_90 "$name" "$entry" >>"$out/ncu.txt" 2>&1 ||
+        timeout "$n" ncu --clock-control none --kernel-name "$kernel" --launch-count 1 --set full "$run" once "$pack" $best "$name" "$entry" >>"$out/ncu.txt" 2>&1 ||
             say "ncu on $kernel: status $?"
     done <"$work/slowest"
 else
