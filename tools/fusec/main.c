@@ -1,13 +1,33 @@
 /* fusec: the compiler's command line. */
 #include "tools/fusec/cli.h"
+#include <errno.h>
+#include <fcntl.h>
 #include <limits.h>
 #include <malloc.h>
+#include <string.h>
+#include <unistd.h>
+
+/* A standard stream that is closed would lend its number to the next file opened, and messages would go there. */
+static void open_streams(void) {
+    for (int fd = 0; fd <= 2; fd++)
+        if (fcntl(fd, F_GETFD) < 0 && errno == EBADF && open("/dev/null", O_RDWR) != fd) _exit(EXIT_ERROR);
+}
+
+/* What was printed must have arrived: a full disk is an error. */
+static int flush_output(int status) {
+    const bool failed = ferror(stdout);
+    errno = 0;
+    if (fflush(stdout) == 0 && !failed) return status;
+    fprintf(stderr, "fusec: error: standard output cannot be written%s%s\n", errno ? ": " : "", errno ? strerror(errno) : "");
+    return status == EXIT_OK ? EXIT_ERROR : status;
+}
 
 int main(int argc, char **argv) {
     static int (*const commands[])(const Options *) = {[COMMAND_COMPILE] = command_compile,
                                                        [COMMAND_CHECK] = command_check,
                                                        [COMMAND_REPORT] = command_report,
                                                        [COMMAND_RUN] = command_run};
+    open_streams();
     /* Arenas come and go with the passes: memory that was paid for once is used again, not given back. */
     mallopt(M_MMAP_THRESHOLD, 1 << 28);
     mallopt(M_TRIM_THRESHOLD, INT_MAX);
@@ -16,5 +36,5 @@ int main(int argc, char **argv) {
     int status;
     if (cli_parse(a, argc, argv, &o, &status)) status = commands[o.command](&o);
     arena_free(a);
-    return status;
+    return flush_output(status);
 }
