@@ -32,32 +32,34 @@ static void dot_axes(const Kernel *k, const Block *b, bool *side) {
     }
 }
 
-/* Elements one thread takes in a row along an axis: 16 bytes where loads and stores along it are contiguous
- * and whole. */
-static bool contiguous(const Kernel *k, const Block *b, int axis, bool *seen) {
-    for (int n = 0; n < b->n; n++) {
-        const Inst *i = b->at[n];
-        if (!contiguous(k, &i->body, axis, seen)) return false;
-        if (i->kind != TI_LOAD && i->kind != TI_STORE) continue;
-        const Buffer *buf = &k->buffers.at[i->buffer];
-        for (int d = 0; d < i->n_index; d++) {
-            int64_t coef = 0;
-            if (!index_affine_in(k, i->index[d], axis, &coef)) return false;
-            if (coef == 0) continue;
-            if (coef != 1 || buf->stride[d] != 1 || dtype_bytes(buf->dtype) != 4) return false;
-            for (int o = 0; o < i->n_index; o++)
-                if (o != d && buf->stride[o] % 4) return false;
-            *seen = true;
-        }
+/* Is some load along the axis 16 bytes wide for four elements?  Loads alone decide: what else a kernel stores must
+ * not change in which order it sums. */
+static bool wide_load(const Kernel *k, const Inst *i, int axis) {
+    const Buffer *buf = &k->buffers.at[i->buffer];
+    bool wide = false;
+    for (int d = 0; d < i->n_index; d++) {
+        int64_t coef = 0;
+        if (!index_affine_in(k, i->index[d], axis, &coef)) return false;
+        if (coef == 1 && buf->stride[d] == 1 && dtype_bytes(buf->dtype) == 4) wide = true;
+        else if (coef || buf->stride[d] % 4) return false;
     }
-    return true;
+    return wide;
 }
 
+static bool any_wide_load(const Kernel *k, const Block *b, int axis) {
+    for (int n = 0; n < b->n; n++) {
+        const Inst *i = b->at[n];
+        if (i->kind == TI_LOAD && wide_load(k, i, axis)) return true;
+        if (any_wide_load(k, &i->body, axis)) return true;
+    }
+    return false;
+}
+
+/* Contiguous elements one thread takes along an axis: 16 bytes where that can be one access. */
 static int vector_of(const Kernel *k, int axis) {
     const Axis *a = &k->axes.at[axis];
-    bool seen = false;
     if (a->step % 4 || !dim_is_fixed(a->extent) || a->extent.bound % 4) return 1;
-    return contiguous(k, &k->body, axis, &seen) && seen ? 4 : 1;
+    return any_wide_load(k, &k->body, axis) ? 4 : 1;
 }
 
 void kernel_distribute(Kernel *k, const Target *t) {

@@ -50,9 +50,52 @@ static void score_value(const KernelEmit *ke, int value, bool *seen, AxisScore *
     for (int n = 0; n < info->def->n_in; n++) score_value(ke, info->def->in[n], seen, s);
 }
 
+static bool is_reduction(const Sink *s) { return s->kind == SINK_REDUCE || s->kind == SINK_DOT; }
+
+static bool reduces_axis(const Sink *s, int axis) {
+    for (int o = 0; o < s->inst->n_over; o++)
+        if (s->inst->over[o] == axis) return true;
+    return false;
+}
+
+/* Is some load of the kernel contiguous along the axis? */
+static bool loads_along(const KernelEmit *ke, const Block *b, int axis) {
+    int64_t coef;
+    for (int i = 0; i < b->n; i++) {
+        const Inst *inst = b->at[i];
+        if (inst->kind == TI_LOAD && access_affine(ke->k, inst, axis, &coef) && coef == 1) return true;
+        if (loads_along(ke, &inst->body, axis)) return true;
+    }
+    return false;
+}
+
+/* A nest that sums: the order of its additions must follow from the sum alone, not from what else the kernel keeps
+ * or stores, so that a value recomputed elsewhere is the same to the bit.  Axes stand as the kernel names them;
+ * innermost is the last summed axis that is contiguous in memory, else the last other one that is. */
+static int sum_order(const KernelEmit *ke, const TileType *axes, int n, const Sink *sinks, int8_t *order) {
+    int count = 0, best = -1;
+    bool best_summed = false;
+    for (int i = 0; i < axes->n_axes; i++) {
+        const int axis = axes->axis[i];
+        bool summed = false;
+        if (axis_trivial(ke->k, axis)) continue;
+        for (int k = 0; k < n; k++) summed |= is_reduction(&sinks[k]) && reduces_axis(&sinks[k], axis);
+        if (loads_along(ke, &ke->k->body, axis) && (summed || !best_summed)) best = count, best_summed = summed;
+        order[count++] = (int8_t)axis;
+    }
+    if (best >= 0) {
+        const int8_t inner = order[best];
+        memmove(order + best, order + best + 1, (size_t)(count - 1 - best));
+        order[count - 1] = inner;
+    }
+    return count;
+}
+
 int nest_order(const KernelEmit *ke, const TileType *axes, int n, const Sink *sinks, int8_t *order) {
     AxisScore s[MAX_AXES] = {0};
     bool *seen = ARENA_ARRAY(ke->arena, bool, ke->k->types.n + 1);
+    for (int i = 0; i < n; i++)
+        if (is_reduction(&sinks[i])) return sum_order(ke, axes, n, sinks, order);
     for (int i = 0; i < n; i++)
         if (sinks[i].kind == SINK_STORE) score_access(ke, sinks[i].inst, 4, s);
     for (int i = 0; i < n; i++) {
@@ -65,7 +108,7 @@ int nest_order(const KernelEmit *ke, const TileType *axes, int n, const Sink *si
             score_value(ke, sinks[i].value, seen, s);
         else
             for (int o = 0; inst && o < inst->n_in; o++) score_value(ke, inst->in[o], seen, s);
-        if (sinks[i].kind == SINK_KEEP || sinks[i].kind == SINK_DOT || sinks[i].kind == SINK_REDUCE)
+        if (sinks[i].kind == SINK_KEEP)
             score_storage(ke, sinks[i].storage, 1, s);
     }
     int count = 0;
@@ -87,14 +130,6 @@ int nest_order(const KernelEmit *ke, const TileType *axes, int n, const Sink *si
 }
 
 /* ---- reductions -------------------------------------------------------------------------------------------------- */
-static bool is_reduction(const Sink *s) { return s->kind == SINK_REDUCE || s->kind == SINK_DOT; }
-
-static bool reduces_axis(const Sink *s, int axis) {
-    for (int o = 0; o < s->inst->n_over; o++)
-        if (s->inst->over[o] == axis) return true;
-    return false;
-}
-
 static DType accumulator_type(const Nest *t, const Sink *s) { return t->k->types.at[s->inst->result].dtype; }
 
 static Op reduce_op(const Sink *s) { return s->kind == SINK_DOT ? OP_SUM : s->inst->op; }
@@ -418,10 +453,9 @@ static LLVMBasicBlockRef level(Nest *t, int d, int n, Sink *sinks) {
 /* Four vectors at once where a cheap sum along the innermost axis would wait for its own additions. */
 static int choose_width(const Nest *t, int n, const Sink *sinks) {
     const int vector = t->ke->v->vector, step = t->k->axes.at[t->inner].step;
-    bool sums = true;
-    for (int i = 0; i < n; i++) sums &= is_reduction(&sinks[i]) && reduces_axis(&sinks[i], t->inner);
-    if (sums && step >= 4 * vector && n == 1) return 4 * vector;
-    return vector;
+    bool sums = false;
+    for (int i = 0; i < n; i++) sums |= is_reduction(&sinks[i]) && reduces_axis(&sinks[i], t->inner);
+    return sums && step >= 4 * vector ? 4 * vector : vector;
 }
 
 void nest_emit(KernelEmit *ke, const TileType *axes, int n, Sink *sinks) {

@@ -40,8 +40,8 @@ LLVMValueRef emit_lanes(const Emit *e, LLVMTypeRef int_type, int width); /* 0, 1
 /* An intrinsic overloaded on one type, the type of its first argument. */
 LLVMValueRef emit_intrinsic(const Emit *e, const char *name, int n, LLVMValueRef *args);
 /* One ELEMENT op of the op table: `result` and `operand` are the dtypes of the result and of the last
- * operand (they differ in casts and comparisons).  Operations may be contracted to fma, never re-associated,
- * except that transcendental functions are built as codegen/math/math.h says. */
+ * operand (they differ in casts and comparisons).  Every operation rounds by itself: what is fused with what
+ * into a kernel never changes a result.  Transcendental functions are built as codegen/math/math.h says. */
 LLVMValueRef emit_element(const Emit *e, Op op, DType result, DType operand, int n, const LLVMValueRef *in);
 LLVMValueRef emit_from_memory(const Emit *e, DType t, LLVMValueRef v); /* memory form -> register form */
 LLVMValueRef emit_to_memory(const Emit *e, DType t, LLVMValueRef v);

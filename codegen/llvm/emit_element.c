@@ -4,13 +4,6 @@
 #include "codegen/math/math.h"
 #include <math.h>
 
-static LLVMValueRef with_flags(LLVMValueRef v, LLVMFastMathFlags flags) {
-    if (LLVMIsAInstruction(v) && LLVMCanValueUseFastMathFlags(v)) LLVMSetFastMathFlags(v, flags);
-    return v;
-}
-
-static LLVMValueRef contract(LLVMValueRef v) { return with_flags(v, LLVMFastMathAllowContract); }
-
 static LLVMTypeRef like(const Emit *e, DType t, LLVMValueRef v) {
     return emit_vector_type(emit_type(e, t), emit_width(v));
 }
@@ -217,9 +210,9 @@ static LLVMValueRef float_element(const Emit *e, Op op, DType t, int n, LLVMValu
     }
     case OP_FLOOR: return emit_intrinsic(e, "llvm.floor", 1, v);
     case OP_CEIL: return emit_intrinsic(e, "llvm.ceil", 1, v);
-    case OP_ADD: return contract(LLVMBuildFAdd(b, v[0], v[1], ""));
-    case OP_SUB: return contract(LLVMBuildFSub(b, v[0], v[1], ""));
-    case OP_MUL: return contract(LLVMBuildFMul(b, v[0], v[1], ""));
+    case OP_ADD: return LLVMBuildFAdd(b, v[0], v[1], "");
+    case OP_SUB: return LLVMBuildFSub(b, v[0], v[1], "");
+    case OP_MUL: return LLVMBuildFMul(b, v[0], v[1], "");
     case OP_DIV: return LLVMBuildFDiv(b, v[0], v[1], "");
     case OP_MOD: {
         LLVMValueRef q = LLVMBuildFDiv(b, v[0], v[1], "");

@@ -8,6 +8,7 @@
 #include <cmocka.h>
 #include "tests/support/oracle.h"
 #include "tests/support/random_graph.h"
+#include "frontend/frontend.h"
 #include "tools/fusec/executor.h"
 #include <dlfcn.h>
 #include <stdlib.h>
@@ -113,9 +114,63 @@ static void ptx_agrees_sm_90(void **state) {
     check_many("cuda", "sm_90", 200);
 }
 
+/* ---- recomputation changes no bit ------------------------------------------------------------------------------ */
+/* The gradients of a residual network with layer norms, by entry grad. */
+static const uint8_t *gradients(Arena *a, CheckpointMode mode, int64_t *bytes, int64_t *arena_bytes) {
+    static const Override overrides[] = {{"N", "12"}, {"W", "48"}, {"B", "8"}};
+    const FrontendOptions o = {.overrides = overrides, .n_overrides = 3};
+    Graph *graphs[ENTRY_COUNT] = {0};
+    Diag *d = diag_new(a);
+    Program *p = program_load(a, d, SOURCE_DIR "/bench/resmlp.dsl", &o);
+    assert_non_null(p);
+    assert_true(program_lower(a, d, p, NULL, graphs));
+    graphs[ENTRY_INIT] = graphs[ENTRY_INFER] = graphs[ENTRY_STEP] = NULL;
+    const Model *model = graphs[ENTRY_GRAD]->model;
+    PassContext c = test_context(a, kind->target(arch));
+    c.checkpoint = mode;
+    Module *m = compile_module(&c, graphs);
+    assert_non_null(m);
+    TestRandom r = {5};
+    TestData data = test_data(a, m, model, &r);
+    const char *error = NULL;
+    if (!run(a, m, ENTRY_GRAD, &data.mem, data.syms, &error)) fail_msg("%s: %s", kind->name, error);
+    *bytes = m->grad_bytes;
+    *arena_bytes = m->entry[ENTRY_GRAD].arena_bytes;
+    /* by parameter: the order in which gradients are produced may differ */
+    uint8_t *all = arena_alloc(a, (size_t)m->grad_bytes);
+    for (int i = 0, at = 0; i < m->params.n; i++)
+        for (int g = 0; g < m->grads.n; g++) {
+            if (strcmp(m->grads.at[g].name, m->params.at[i].name)) continue;
+            memcpy(all + at, (char *)data.mem.grads + m->grads.at[g].offset, (size_t)m->grads.at[g].bytes);
+            at += (int)m->grads.at[g].bytes;
+        }
+    return all;
+}
+
+static void same_bits(const char *name) {
+    Arena *a = arena_new();
+    int64_t n, kept, recomputed;
+    kind = executor_find(name);
+    arch = NULL;
+    const uint8_t *x = gradients(a, CHECKPOINT_NONE, &n, &kept), *y = gradients(a, CHECKPOINT_SQRT, &n, &recomputed);
+    assert_true(recomputed < kept);
+    assert_memory_equal(x, y, (size_t)n);
+    arena_free(a);
+}
+
+static void recomputing_changes_no_bit(void **state) {
+    (void)state;
+    same_bits("interp");
+    same_bits("host");
+    if (!system("cc --version >/dev/null 2>&1")) same_bits("c99");
+    assert_true(have_simulator());
+    same_bits("cuda");
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {cmocka_unit_test(interpreter_agrees), cmocka_unit_test(host_agrees),
                                        cmocka_unit_test(c99_agrees), cmocka_unit_test(ptx_agrees_sm_80),
-                                       cmocka_unit_test(ptx_agrees_sm_90)};
+                                       cmocka_unit_test(ptx_agrees_sm_90),
+                                       cmocka_unit_test(recomputing_changes_no_bit)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
