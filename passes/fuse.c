@@ -31,6 +31,7 @@ typedef struct Fuse {
     AccessList *access;  /* by node id, of candidates */
     int *readers;        /* how many candidates read it */
     int *last_reader;    /* newest kernel that reads it, or -1 */
+    uint64_t *wanted;    /* by node id, entry infer: the outputs that need it (64 and later share a bit) */
     int n;               /* nodes */
 } Fuse;
 
@@ -279,8 +280,24 @@ static bool output_allows(const Fuse *f, const PlanKernel *k, const Node *n) {
     return true;
 }
 
+/* Entry infer leaves out what only unwanted outputs need, and the inputs only that reads: what is computed together
+ * must be needed by the same outputs. */
+static void mark_wanted(Fuse *f, const Graph *g) {
+    for (int i = 0; i < g->results.n; i++) {
+        const Result *r = &g->results.at[i];
+        f->wanted[r->value->id] |= r->kind != RESULT_OUTPUT ? ~(uint64_t)0 : (uint64_t)1 << (r->decl < 63 ? r->decl : 63);
+    }
+    for (int i = f->n - 1; i >= 0; i--)
+        for (int k = 0; k < g->nodes.at[i]->n_in; k++) f->wanted[g->nodes.at[i]->in[k]->id] |= f->wanted[i];
+}
+
+static bool same_outputs(const Fuse *f, const PlanKernel *k, const Node *n) {
+    return f->graph->entry != ENTRY_INFER || f->wanted[k->nodes.at[0].node->id] == f->wanted[n->id];
+}
+
 static bool try_join(const Fuse *f, PlanKernel *k, PlanNode *pn) {
     const Node *n = pn->node;
+    if (!same_outputs(f, k, n)) return false;
     if (k->nodes.n >= KERNEL_NODES || k->reads.n + f->access[n->id].n > KERNEL_READS) return false;
     if (k->kind == KERNEL_SCAN || k->kind == KERNEL_SCATTER || !output_allows(f, k, n)) return false;
     if (op_info[n->op].cls == CLASS_REDUCE) return join_reduce(f, k, pn) || map_to_row(f, k, pn);
@@ -419,6 +436,8 @@ static void fuse_init(Fuse *f, PassContext *c, Graph *g) {
     f->access = ARENA_ARRAY(a, AccessList, n);
     f->readers = ARENA_ARRAY(a, int, n);
     f->last_reader = ARENA_ARRAY(a, int, n);
+    f->wanted = ARENA_ARRAY(a, uint64_t, n);
+    mark_wanted(f, g);
     f->plan->arena = a;
     f->plan->graph = g;
     f->plan->kernel_of = ARENA_ARRAY(a, int, n);
