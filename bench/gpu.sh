@@ -85,6 +85,9 @@ if ! command -v nvidia-smi >/dev/null || ! nvidia-smi -L 2>/dev/null | grep -q G
     say "there; it takes up to 8 minutes.  RESULTS/GPU.json belongs into bench/results/.  docs/gpu.md says more."
     exit 0
 fi
-sh "$pack/run.sh" "$src/build/gpu-results"
+status=0
+rm -rf "$src/build/gpu-results"
+sh "$pack/run.sh" "$src/build/gpu-results" || status=$?
 mkdir -p bench/results
 cp "$src"/build/gpu-results/*.json bench/results/
+exit $status

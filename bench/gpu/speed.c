@@ -5,9 +5,10 @@
 #include <string.h>
 #include <time.h>
 
-enum { COPIES = 16, KERNEL_RUNS = 9, STEP_RUNS = 7, MOST_CALLS = 200 };
+enum { COPIES = 16, RUNS = 9, FEW_RUNS = 3, MOST_CALLS = 200 };
 static const uint64_t BEYOND_CACHE = (uint64_t)320 << 20; /* bytes: several times the L2 of any GPU so far */
 static const double RUN_SECONDS = 0.15;                   /* about what one timed run of calls takes */
+static const double SLOW_SECONDS = 0.4;                   /* calls that take longer are timed only a few times */
 
 typedef struct Timed {
     GpuModel *copy;
@@ -70,23 +71,24 @@ static fusec_status time_calls(GpuModel *m, int entry, int calls, float *ms) {
     return s == FUSEC_OK && bad ? FUSEC_E_DRIVER : s;
 }
 
-/* How many calls one run has: a single one where copies take turns. */
-static int calls_of(Timed *t, int entry) {
+/* Seconds that one call takes, waiting included; 0 if it fails, which then shows where its times are wanted. */
+static double seconds_of(GpuModel *m, int entry) {
     const double start = now();
     float ms;
-    if (t->n > 1 || time_calls(t->copy, entry, 1, &ms) != FUSEC_OK) return 1;
-    const double once = now() - start;
-    return (int)fmin(fmax(RUN_SECONDS / fmax(once, 1e-6), 1), MOST_CALLS);
+    return time_calls(m, entry, 1, &ms) == FUSEC_OK ? now() - start : 0;
 }
 
-static bool time_entry(Timed *t, int entry) {
-    const int calls = calls_of(t, entry), runs = t->n > 1 ? 4 * t->n + 1 : STEP_RUNS;
-    float ms[4 * COPIES + 1];
+/* Where copies take turns, a run is a single call. */
+static bool time_entry(Timed *t, int entry, double once) {
+    const int calls = t->n > 1 ? 1 : (int)fmin(fmax(RUN_SECONDS / fmax(once, 1e-6), 1), MOST_CALLS);
+    const int runs = t->n > 1 ? 4 * t->n + 1 : once > SLOW_SECONDS ? FEW_RUNS : RUNS;
+    float ms[4 * COPIES + 1 > RUNS ? 4 * COPIES + 1 : RUNS];
     for (int i = 0; i < runs; i++) {
         GpuModel *m = &t->copy[i % t->n];
         if (!say(m, time_calls(m, entry, calls, &ms[i]))) return false;
     }
     printf("%s.%s.%s.call\t%.5g\tms\n", t->copy->name, t->copy->arch, entry_names[entry], (double)median(ms, runs));
+    fflush(stdout);
     return true;
 }
 
@@ -109,10 +111,10 @@ static void print_kernels(const GpuModel *m, int entry, const float *ms) {
     printf("%s.%s.%s.kernels\t%.5g\tms\n", m->name, m->arch, entry_names[entry], all);
 }
 
-static bool time_kernels(Timed *t, int entry) {
+static bool time_kernels(Timed *t, int entry, double once) {
     const uint32_t n = t->copy->manifest->entry[entry].n_launches;
-    const int runs = t->n > KERNEL_RUNS ? t->n : KERNEL_RUNS;
-    float *all = calloc((size_t)n * (size_t)runs + 1, sizeof *all), *one = calloc(n + 1, sizeof *one), of_launch[COPIES + KERNEL_RUNS];
+    const int runs = once > SLOW_SECONDS ? FEW_RUNS : t->n > RUNS ? t->n : RUNS;
+    float *all = calloc((size_t)n * (size_t)runs + 1, sizeof *all), *one = calloc(n + 1, sizeof *one), of_launch[COPIES + RUNS];
     bool ok = all && one;
     for (int r = 0; r < runs && ok; r++) {
         GpuModel *m = &t->copy[r % t->n];
@@ -147,7 +149,9 @@ bool model_time(const char *pack, const char *arch, const char *name, bool cubin
     bool ok = t.copy && open_copies(&t, pack, arch, name, cubin);
     for (int e = FUSEC_INFER; e < FUSEC_ENTRIES && ok; e++) {
         if (!t.copy->manifest->entry[e].present) continue;
-        ok = warm_up(&t, e) && time_entry(&t, e) && time_kernels(&t, e);
+        ok = warm_up(&t, e);
+        const double once = ok ? seconds_of(t.copy, e) : 0;
+        ok = ok && time_entry(&t, e, once) && time_kernels(&t, e, once);
         fflush(stdout);
     }
     for (int i = 0; i < t.n; i++) model_close(&t.copy[i]);
