@@ -1,6 +1,6 @@
 /* What is emitted beside the kernels: MODEL.h, the manifest, and for c99 the whole MODEL.c.
  *
- * Every back end provides two symbols, of which MODEL.h makes the typed interface (static inline functions):
+ * MODEL.h makes a typed interface (static inline functions) of two things, which the C99 form defines as symbols:
  *
  *     extern const fusec_manifest MODEL_manifest;
  *     fusec_status MODEL_run(const fusec_memory *memory, int entry, const void *const *inputs, void *const *outputs,
@@ -8,7 +8,10 @@
  *
  * MODEL_run(): `entry` FUSEC_INIT .. FUSEC_STEP, FUSEC_GRAD may carry FUSEC_ACCUMULATE; inputs and outputs by manifest
  * index (NULL where not used; entry infer computes the outputs given); hyper NULL for the defaults; step counts from 1;
- * syms one per symbol.  Drivers that know a model by its manifest alone (dlopen) call it directly. */
+ * syms one per symbol.  Drivers that know a model by its manifest alone (dlopen) call it directly.
+ *
+ * The CUDA form defines MODEL_manifest and MODEL_image, the host form (codegen/host) MODEL_manifest and MODEL_kernels; there,
+ * MODEL_run is a function of MODEL.h that takes the model (MODEL *) where the C99 form takes its memory. */
 #ifndef FUSEC_CODEGEN_ARTIFACT_H
 #define FUSEC_CODEGEN_ARTIFACT_H
 #include "ir/module.h"
@@ -18,20 +21,21 @@
 char *artifact_prefix(Arena *a, const Module *m);
 char *artifact_macro_prefix(Arena *a, const Module *m);
 
-/* MODEL.h, self-contained (it repeats runtime/common/fusec.h).  Kernels are printed on the side to bound the stack
+/* MODEL.h, self-contained (it repeats runtime/common/fusec.h and the runtime of its form).  Kernels are printed on the side to bound the stack
  * when backend is BACKEND_C99. */
 void artifact_header(FILE *f, const Module *m, Backend backend);
 
-/* `const fusec_manifest MODEL_manifest` and the static tables it points to, as C. */
-void artifact_manifest(FILE *f, const Module *m);
+/* `const fusec_manifest MODEL_manifest` and the static tables it points to, as C; kernels and launches only with
+ * `launches`. */
+void artifact_manifest(FILE *f, const Module *m, bool launches);
 
 /* MODEL.c of the C99 back end, to be compiled beside `header` ("model.h").  NULL, or why a kernel has no C form (then
  * the text is incomplete). */
 const char *artifact_c99(FILE *f, const Module *m, const char *header);
 
 /* MODEL.c of the CUDA form, beside `header`, of BACKEND_NVPTX: the runtime, the manifest and where the kernels are: in the
- * file named `ptx_file`, opened at run time, or in the text itself if `ptx` is not NULL.  It needs libc and -ldl.  There,
- * MODEL_run takes the model (MODEL *) where the other forms take its memory.  NULL, or why the module does not fit. */
+ * file named `ptx_file`, opened at run time, or in the text itself if `ptx` is not NULL.  It needs libc and -ldl.
+ * NULL, or why the module does not fit. */
 const char *artifact_cuda(FILE *f, const Module *m, const char *header, const char *ptx_file, const char *ptx);
 
 /* ---- the CUDA form's part of MODEL.h ------------------------------------------------------------------ */
@@ -39,6 +43,11 @@ int64_t artifact_device_bytes(const Module *m); /* what fusec_cuda_plan() says *
 void artifact_cuda_declarations(FILE *f, Arena *a);
 /* MODEL_run, init, save, load, fetch, free; `out`: the outputs' field names. */
 void artifact_cuda_functions(FILE *f, const Module *m, const char *prefix, const char *const *out);
+
+/* ---- the host form's part of MODEL.h: a program for its first comment, what it repeats, MODEL_run, init and free */
+void artifact_host_example(FILE *f, const Module *m, const char *prefix, const char *macro_prefix);
+void artifact_host_declarations(FILE *f, Arena *a);
+void artifact_host_functions(FILE *f, const Module *m, const char *prefix);
 
 /* ---- for other emitters of the same data -------------------------------------------------------------- */
 /* Kernel k's grid as the manifest has it; false if it does not fit (more than 8 grid axes, or one past int32). */

@@ -7,7 +7,7 @@ typedef struct Model {
     FILE *f;
     Arena *a;
     const Module *m;
-    const char *p;
+    const char *p, *macro;
     const char **kernel; /* function names */
 } Model;
 
@@ -53,23 +53,77 @@ static void launch(const Model *x, const Launch *l) {
     fputs(");\n", x->f);
 }
 
+/* The calls whose launches touch this tensor of the caller: *mask, or all of them. */
+static bool always_touched(const Model *x, Entry e, Region region, int index, uint64_t *mask) {
+    *mask = 0;
+    for (int l = 0; l < x->m->entry[e].launches.n; l++) {
+        const Launch *at = &x->m->entry[e].launches.at[l];
+        const uint64_t needed = artifact_outputs(x->m, at);
+        for (int i = 0; i < at->n_args; i++) {
+            if (at->args[i].region != region || at->args[i].index != index) continue;
+            if (needed == ~(uint64_t)0) return true;
+            *mask |= needed;
+        }
+    }
+    return false;
+}
+
+/* Refuses calls that lack an input or output; the other forms find that in their launch tables. */
+static void check_given(const Model *x, Entry e, Region region, const char *array, int n) {
+    for (int i = 0; i < n; i++) {
+        uint64_t mask;
+        const bool always = always_touched(x, e, region, i, &mask);
+        if (!always && !mask) continue;
+        fputs("    if (", x->f);
+        if (!always) fprintf(x->f, "(wanted & UINT64_C(0x%" PRIx64 ")) && ", mask);
+        fprintf(x->f, "%s!%s || !%s[%d]%s) return FUSEC_E_ARGUMENT;\n", always ? "" : "(", array, array, i,
+                always ? "" : ")");
+    }
+}
+
+/* The last launch of entry grad that touches gradient g; -1: none does. */
+static int last_use(const Module *m, int g) {
+    const ModuleTensor *t = &m->grads.at[g];
+    for (int l = m->entry[ENTRY_GRAD].launches.n - 1; l >= 0; l--) {
+        const Launch *at = &m->entry[ENTRY_GRAD].launches.at[l];
+        for (int i = 0; i < at->n_args; i++)
+            if (at->args[i].region == REGION_GRAD && at->args[i].offset >= t->offset &&
+                at->args[i].offset < t->offset + t->bytes)
+                return l;
+    }
+    return -1;
+}
+
+/* Gradients that are final after launch l, in their order; `next` is the first not reported so far. */
+static int gradients_ready(const Model *x, int next, int l) {
+    for (; next < x->m->grads.n && last_use(x->m, next) <= l; next++)
+        fprintf(x->f, "    %s_GRADIENT_READY(memory, %" PRId64 ", %" PRId64 ");\n", x->macro,
+                x->m->grads.at[next].offset, x->m->grads.at[next].bytes);
+    return next;
+}
+
 static void entry(const Model *x, Entry e) {
     const ModuleEntry *n = &x->m->entry[e];
-    fprintf(x->f,
-            "static void %s_run_%s(const fusec_memory *memory, const void *const *inputs, void *const *outputs,\n"
-            "    const union %s_scalar *scalars, const int32_t *syms, uint64_t wanted) {\n"
-            "    (void)memory, (void)inputs, (void)outputs, (void)scalars, (void)syms, (void)wanted;\n",
-            x->p, entry_name[e], x->p);
+    fprintf(
+        x->f,
+        "static fusec_status %s_run_%s(const fusec_memory *memory, const void *const *inputs, void *const *outputs,\n"
+        "    const union %s_scalar *scalars, const int32_t *syms, uint64_t wanted) {\n"
+        "    (void)memory, (void)inputs, (void)outputs, (void)scalars, (void)syms, (void)wanted;\n",
+        x->p, entry_name[e], x->p);
     static const char *const phase[] = {"forward", "backward", "update"};
-    int last = -1;
+    int last = -1, ready = 0;
+    check_given(x, e, REGION_INPUT, "inputs", x->m->inputs.n);
+    check_given(x, e, REGION_OUTPUT, "outputs", x->m->outputs.n);
     for (int l = 0; l < n->launches.n; l++) {
         const Launch *at = &n->launches.at[l];
         if (e != ENTRY_INIT && e != ENTRY_INFER && (int)at->phase != last)
             fprintf(x->f, "    /* %s */\n", phase[at->phase]);
         last = (int)at->phase;
         launch(x, at);
+        if (e == ENTRY_GRAD) ready = gradients_ready(x, ready, l);
     }
-    fputs("}\n\n", x->f);
+    if (e == ENTRY_GRAD) gradients_ready(x, ready, n->launches.n);
+    fputs("    return FUSEC_OK;\n}\n\n", x->f);
 }
 
 static void run_function(const Model *x) {
@@ -97,9 +151,9 @@ static void run_function(const Model *x) {
     static const char *const code[ENTRY_COUNT] = {"FUSEC_INIT", "FUSEC_INFER", "FUSEC_GRAD", "FUSEC_STEP"};
     for (int e = 0; e < ENTRY_COUNT; e++)
         if (m->entry[e].present)
-            fprintf(x->f, "    case %s: %s_run_%s(memory, inputs, outputs, scalars, syms, wanted); break;\n", code[e],
+            fprintf(x->f, "    case %s: return %s_run_%s(memory, inputs, outputs, scalars, syms, wanted);\n", code[e],
                     x->p, entry_name[e]);
-    fputs("    default: return FUSEC_E_UNSUPPORTED;\n    }\n    return FUSEC_OK;\n}\n", x->f);
+    fputs("    default: return FUSEC_E_UNSUPPORTED;\n    }\n}\n", x->f);
 }
 
 /* The runtime the model needs, defined weakly so that several models of one program share it. */
@@ -147,7 +201,7 @@ static const char *kernels(Model *x) {
 
 const char *artifact_c99(FILE *f, const Module *m, const char *header) {
     Arena *a = arena_new();
-    Model x = {.f = f, .a = a, .m = m, .p = artifact_prefix(a, m)};
+    Model x = {.f = f, .a = a, .m = m, .p = artifact_prefix(a, m), .macro = artifact_macro_prefix(a, m)};
     fprintf(f,
             "/* %s: a model compiled by fusec%s%s.  Generated: freestanding C99, no allocation, no mutable globals. "
             "*/\n#include %s\n\n",
@@ -157,12 +211,18 @@ const char *artifact_c99(FILE *f, const Module *m, const char *header) {
     const char *why = kernels(&x);
     if (!why) {
         fputs("\n/* ---- manifest ---- */\n", f);
-        artifact_manifest(f, m);
+        artifact_manifest(f, m, false);
         fprintf(f,
                 "\n/* ---- entries: the kernels in planned order, at planned addresses ---- */\n#define "
                 "FUSEC_AT(block, offset) ((void *)((char *)(block) + (offset)))\n"
                 "union %s_scalar {\n    int32_t i;\n    float f;\n};\n\n",
                 x.p);
+        if (m->entry[ENTRY_GRAD].present)
+            fprintf(f,
+                    "#ifdef %s_GRADIENT_READY\n"
+                    "void %s_GRADIENT_READY(const fusec_memory *memory, uint64_t offset, uint64_t bytes);\n"
+                    "#else\n#define %s_GRADIENT_READY(memory, offset, bytes) ((void)0)\n#endif\n\n",
+                    x.macro, x.macro, x.macro);
         for (int e = 0; e < ENTRY_COUNT; e++)
             if (m->entry[e].present) entry(&x, (Entry)e);
         run_function(&x);

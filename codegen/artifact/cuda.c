@@ -177,7 +177,7 @@ const char *artifact_cuda(FILE *f, const Module *m, const char *header, const ch
     fprintf(f, " */\n#include %s\n\n", artifact_string(a, header));
     runtime(f, a);
     fputs("/* ---- manifest ---- */\n", f);
-    artifact_manifest(f, m);
+    artifact_manifest(f, m, true);
     fputs("\n/* ---- kernels ---- */\n", f);
     if (ptx)
         embed(f, a, p, ptx);

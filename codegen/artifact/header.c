@@ -106,12 +106,14 @@ static void structs(Header *h, const char **in, const char **out, const char **s
         fprintf(h->f, "    float %s; /* default %.9g */\n", hypers[i], m->hypers.at[i].value);
     if (!m->hypers.n) fputs("    float unused;\n", h->f);
     const bool cuda = h->backend == BACKEND_NVPTX;
+    static const char *const context[] = {
+        [BACKEND_NVPTX] = "fusec_cuda cuda", [BACKEND_HOST] = "fusec_host host", [BACKEND_C99] = "fusec_memory memory"};
     fprintf(h->f, "} %s_hyper;\n\ntypedef fusec_memory %s_memory;\ntypedef fusec_%soptions %s_options;\n\n", h->p, h->p,
             cuda ? "cuda_" : "", h->p);
     fprintf(h->f,
             "/* The caller's storage for one model; two contexts are independent. */\ntypedef struct %s {\n"
             "    %s;\n    uint32_t seed;\n    int32_t step; /* steps taken */\n} %s;\n\n",
-            h->p, cuda ? "fusec_cuda cuda" : "fusec_memory memory", h->p);
+            h->p, context[h->backend], h->p);
 }
 
 /* The arrays that MODEL_run takes, filled from the structs. */
@@ -145,13 +147,20 @@ static void entry_function(Header *h, Entry e, const char **in, const char **out
         [ENTRY_STEP] = "Forward, backward and update; hyper NULL: the defaults."};
     static const char *const code[ENTRY_COUNT] = {"FUSEC_INIT", "FUSEC_INFER", "FUSEC_GRAD", "FUSEC_STEP"};
     if (!h->m->entry[e].present) return;
+    const char *ready = "";
+    if (h->backend == BACKEND_C99)
+        ready = arena_printf(h->a,
+                             "\n * Where MODEL.c is compiled with -D%s_GRADIENT_READY=NAME, it calls `void NAME(const "
+                             "fusec_memory *memory,\n * uint64_t offset, uint64_t bytes)` for each gradient, in their "
+                             "order, as soon as it is final.",
+                             h->macro);
     const char *extra = e == ENTRY_GRAD   ? ", bool accumulate"
                         : e == ENTRY_STEP ? arena_printf(h->a, ", const %s_hyper *hyper", h->p)
                                           : "";
     fprintf(h->f,
-            "/* %s */\nstatic inline fusec_status %s_%s(%s *model, const %s_inputs *inputs, const %s_outputs "
+            "/* %s%s */\nstatic inline fusec_status %s_%s(%s *model, const %s_inputs *inputs, const %s_outputs "
             "*outputs%s) {\n",
-            comment[e], h->p, entry_name[e], h->p, h->p, h->p, extra);
+            comment[e], e == ENTRY_GRAD ? ready : "", h->p, entry_name[e], h->p, h->p, h->p, extra);
     gather(h, in, out, syms);
     const char *values = "0";
     if (e == ENTRY_STEP && h->m->hypers.n) {
@@ -164,7 +173,7 @@ static void entry_function(Header *h, Entry e, const char **in, const char **out
         fputs("    (void)hyper;\n", h->f);
     const char *which = e == ENTRY_GRAD ? "accumulate ? FUSEC_GRAD | FUSEC_ACCUMULATE : FUSEC_GRAD" : code[e];
     const char *call = arena_printf(h->a, "%s_run(%s, %s, in, out, %s, model->step + 1, model->seed, syms)", h->p,
-                                    h->backend == BACKEND_NVPTX ? "model" : "&model->memory", which, values);
+                                    h->backend == BACKEND_C99 ? "&model->memory" : "model", which, values);
     if (e == ENTRY_STEP)
         fprintf(h->f,
                 "    const fusec_status status = %s;\n    if (status == FUSEC_OK) model->step++;\n    return "
@@ -175,13 +184,35 @@ static void entry_function(Header *h, Entry e, const char **in, const char **out
 }
 
 static void save_and_load(Header *h) {
+    const char *memory = h->backend == BACKEND_HOST ? "host.memory" : "memory";
     fprintf(h->f,
             "/* Weights as a safetensors file through the caller's callbacks. */\n"
             "static inline fusec_status %s_save(const %s *model, const fusec_io *io) {\n"
-            "    return model ? fusec_save(&%s_manifest, &model->memory, io) : FUSEC_E_ARGUMENT;\n}\n\n"
+            "    return model ? fusec_save(&%s_manifest, &model->%s, io) : FUSEC_E_ARGUMENT;\n}\n\n"
             "static inline fusec_status %s_load(%s *model, const fusec_io *io) {\n"
-            "    return model ? fusec_load(&%s_manifest, &model->memory, io) : FUSEC_E_ARGUMENT;\n}\n\n",
-            h->p, h->p, h->p, h->p, h->p, h->p);
+            "    return model ? fusec_load(&%s_manifest, &model->%s, io) : FUSEC_E_ARGUMENT;\n}\n\n",
+            h->p, h->p, h->p, memory, h->p, h->p, h->p, memory);
+}
+
+/* The context's functions: MODEL_run, init, save, load. */
+static void functions(Header *h, const char **out) {
+    if (h->backend == BACKEND_NVPTX) {
+        artifact_cuda_functions(h->f, h->m, h->p, out);
+        return;
+    }
+    if (h->backend == BACKEND_HOST)
+        artifact_host_functions(h->f, h->m, h->p);
+    else {
+        fprintf(h->f,
+                "extern const fusec_manifest %s_manifest;\n\n/* Any entry, by manifest indices; the functions below "
+                "are this "
+                "with types. */\n"
+                "fusec_status %s_run(const fusec_memory *memory, int entry, const void *const *inputs, void *const "
+                "*outputs,\n"
+                "    const float *hyper, int32_t step, uint32_t seed, const int32_t *syms);\n\n",
+                h->p, h->p);
+        init_function(h);
+    }
 }
 
 void artifact_header(FILE *f, const Module *m, Backend backend) {
@@ -193,30 +224,25 @@ void artifact_header(FILE *f, const Module *m, Backend backend) {
                **syms = field_names(&h, m->syms.n, sym_name, &inputs);
     const char **out = field_names(&h, m->outputs.n, output_name, &outputs);
     const char **hypers = field_names(&h, m->hypers.n, hyper_name, &hyper);
-    const bool cuda = backend == BACKEND_NVPTX;
     const char *runtime = artifact_runtime(a, "fusec.h");
     fprintf(f,
-            "/* %s: the interface of a model compiled by fusec%s%s.  Generated; C99 and C++. */\n#ifndef "
-            "%s_MODEL_H\n#define %s_MODEL_H\n"
+            "/* %s: the interface of a model compiled by fusec%s%s.  Generated; C99 and C++.",
+            h.p, m->source ? " from " : "", m->source ? m->source : "");
+    if (backend == BACKEND_HOST) {
+        fputs("\n", f);
+        artifact_host_example(f, m, h.p, h.macro);
+    }
+    fprintf(f,
+            " */\n#ifndef %s_MODEL_H\n#define %s_MODEL_H\n"
             "#include <stdbool.h>\n\n#ifdef __cplusplus\nextern \"C\" {\n#endif\n\n%s\n",
-            h.p, m->source ? " from " : "", m->source ? m->source : "", h.macro, h.macro, runtime ? runtime : "");
-    if (cuda) artifact_cuda_declarations(f, a);
+            h.macro, h.macro, runtime ? runtime : "");
+    if (backend == BACKEND_NVPTX) artifact_cuda_declarations(f, a);
+    if (backend == BACKEND_HOST) artifact_host_declarations(f, a);
     macros(&h);
     structs(&h, in, out, syms, hypers);
-    if (cuda)
-        artifact_cuda_functions(f, m, h.p, out);
-    else
-        fprintf(f,
-                "extern const fusec_manifest %s_manifest;\n\n/* Any entry, by manifest indices; the functions below "
-                "are this "
-                "with types. */\n"
-                "fusec_status %s_run(const fusec_memory *memory, int entry, const void *const *inputs, void *const "
-                "*outputs,\n"
-                "    const float *hyper, int32_t step, uint32_t seed, const int32_t *syms);\n\n",
-                h.p, h.p);
-    if (!cuda) init_function(&h);
+    functions(&h, out);
     for (int e = ENTRY_INFER; e < ENTRY_COUNT; e++) entry_function(&h, (Entry)e, in, out, syms, hypers);
-    if (!cuda) save_and_load(&h);
+    if (backend != BACKEND_NVPTX) save_and_load(&h);
     fputs("#ifdef __cplusplus\n}\n#endif\n#endif\n", f);
     arena_free(a);
 }

@@ -186,7 +186,7 @@ static void table(FILE *f, const char *prefix, const char *what, int n) {
     if (n) fprintf(f, "    .n_%s = %d, .%s = %s_table_%s,\n", what, n, what, prefix, what);
 }
 
-void artifact_manifest(FILE *f, const Module *m) {
+void artifact_manifest(FILE *f, const Module *m, bool with_launches) {
     Arena *a = arena_new();
     const char *p = artifact_prefix(a, m);
     tensors(f, a, p, "params", m->params.at, m->params.n);
@@ -195,8 +195,10 @@ void artifact_manifest(FILE *f, const Module *m) {
     tensors(f, a, p, "inputs", m->inputs.at, m->inputs.n);
     tensors(f, a, p, "outputs", m->outputs.at, m->outputs.n);
     symbols(f, a, p, m);
-    kernels(f, a, p, m);
-    launches(f, p, m);
+    if (with_launches) {
+        kernels(f, a, p, m);
+        launches(f, p, m);
+    }
     fprintf(
         f,
         "\nconst fusec_manifest %s_manifest = {\n    .abi_version = FUSEC_ABI_VERSION, .align = %d, .hash = 0x%" PRIx64
@@ -213,15 +215,15 @@ void artifact_manifest(FILE *f, const Module *m) {
     table(f, p, "outputs", m->outputs.n);
     table(f, p, "syms", m->syms.n);
     table(f, p, "hypers", m->hypers.n);
-    table(f, p, "kernels", m->kernels.n);
-    if (count_launches(m)) fprintf(f, "    .launches = %s_table_launches,\n", p);
-    if (count_args(m)) fprintf(f, "    .args = %s_table_args,\n", p);
-    if (count_after(m)) fprintf(f, "    .after = %s_table_after,\n", p);
+    table(f, p, "kernels", with_launches ? m->kernels.n : 0);
+    if (with_launches && count_launches(m)) fprintf(f, "    .launches = %s_table_launches,\n", p);
+    if (with_launches && count_args(m)) fprintf(f, "    .args = %s_table_args,\n", p);
+    if (with_launches && count_after(m)) fprintf(f, "    .after = %s_table_after,\n", p);
     fputs("    .entry = {", f);
     int first = 0;
     for (int e = 0; e < ENTRY_COUNT; e++) {
         const ModuleEntry *x = &m->entry[e];
-        const int n = x->present ? x->launches.n : 0;
+        const int n = with_launches && x->present ? x->launches.n : 0;
         fprintf(f, "%s{%" PRId64 "u, %d, %d, %d}", e ? ",\n              " : "", x->present ? x->arena_bytes : 0,
                 n ? first : 0, n, x->present);
         first += n;

@@ -77,7 +77,8 @@ typedef struct fusec_entry {
 typedef struct fusec_symbol { const char *name; int32_t bound; } fusec_symbol;
 typedef struct fusec_hyper { const char *name; float value; } fusec_hyper;
 
-/* Everything about a model, constant data. */
+/* Everything about a model, constant data.  In the C99 form, whose entries are plain calls, there are no kernels,
+ * launches, args and after. */
 typedef struct fusec_manifest {
     uint32_t abi_version, align;
     uint64_t hash;
@@ -109,6 +110,10 @@ typedef struct fusec_options {
     /* host: replaces the thread pool; must call run(ctx, i) for all 0 <= i < n before returning */
     void (*parallel_for)(void *user, int n, void (*run)(void *ctx, int i), void *ctx);
     void *user;
+    /* host runtime, entry grad: bytes [offset, offset + bytes) of memory.grads have their final value.  Once per gradient,
+     * in the order of the manifest, while later kernels are still to run: a peer's sum can begin.  NULL: not called.
+     * The C99 form has MODEL_GRADIENT_READY instead (MODEL.h says how); a CUDA graph completes as one. */
+    void (*gradient_ready)(void *user, uint64_t offset, uint64_t bytes);
 } fusec_options;
 
 /* A call is sound: memory large and aligned enough, symbols within their bounds, every input and output that a

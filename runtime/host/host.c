@@ -10,8 +10,9 @@ enum { HOST_STEP, HOST_SEED, HOST_ACCUMULATE, HOST_HYPER0, HOST_MAX_ARGS = 256 }
 FUSEC_WEAK fusec_status fusec_host_init(fusec_host *h, const fusec_manifest *m, const fusec_host_kernel *kernels,
                                         const fusec_memory *memory, const fusec_options *options) {
     int threads;
-    if (!h || !m || !kernels || !memory) return FUSEC_E_ARGUMENT;
-    memset(h, 0, sizeof *h);
+    if (!h) return FUSEC_E_ARGUMENT;
+    memset(h, 0, sizeof *h); /* before any error, so that fusec_host_free may follow one */
+    if (!m || !kernels || !memory) return FUSEC_E_ARGUMENT;
     if (m->abi_version != FUSEC_ABI_VERSION) return FUSEC_E_VERSION;
     if (m->n_syms > FUSEC_HOST_MAX_SYMS || m->n_hypers > FUSEC_HOST_MAX_HYPERS) return FUSEC_E_UNSUPPORTED;
     h->manifest = m;
@@ -104,6 +105,36 @@ static void host_scalars(fusec_host *h, const fusec_host_call *call, int accumul
     }
 }
 
+/* The next gradient to be reported, and the launch after which it is final. */
+typedef struct host_ready {
+    uint32_t gradient;
+    int64_t last;
+} host_ready;
+
+/* The last launch that touches gradient g; -1: none does. */
+static int64_t host_last_use(const fusec_manifest *m, uint32_t g) {
+    const fusec_tensor *t = &m->grads[g];
+    const fusec_entry *e = &m->entry[FUSEC_GRAD];
+    for (int64_t i = (int64_t)e->n_launches - 1; i >= 0; i--) {
+        const fusec_launch *l = &m->launches[e->first_launch + (uint64_t)i];
+        for (uint32_t k = 0; k < m->kernels[l->kernel].n_args; k++) {
+            const fusec_arg *a = &m->args[l->first_arg + k];
+            if (a->region == FUSEC_R_GRAD && a->offset >= t->offset && a->offset - t->offset < t->bytes) return i;
+        }
+    }
+    return -1;
+}
+
+/* After launch i: gradients that no later launch touches, in order. */
+static void host_report(const fusec_host *h, host_ready *r, int64_t i) {
+    const fusec_manifest *m = h->manifest;
+    while (r->gradient < m->n_grads && r->last <= i) {
+        const fusec_tensor *t = &m->grads[r->gradient++];
+        h->options.gradient_ready(h->options.user, t->offset, t->bytes);
+        if (r->gradient < m->n_grads) r->last = host_last_use(m, r->gradient);
+    }
+}
+
 FUSEC_WEAK fusec_status fusec_host_run(fusec_host *h, int entry, const fusec_host_call *call) {
     int32_t extents[FUSEC_HOST_MAX_SYMS];
     int64_t syms[FUSEC_HOST_MAX_SYMS + FUSEC_MAX_CONSTANTS];
@@ -120,10 +151,13 @@ FUSEC_WEAK fusec_status fusec_host_run(fusec_host *h, int entry, const fusec_hos
     s = fusec_check(h->manifest, entry, &h->memory, call->inputs, call->outputs, extents, &wanted);
     if (s != FUSEC_OK) return s;
     host_scalars(h, call, accumulate);
+    const int reports = entry == FUSEC_GRAD && h->options.gradient_ready != NULL;
+    host_ready ready = {0, reports && h->manifest->n_grads ? host_last_use(h->manifest, 0) : -1};
     for (uint32_t i = 0; i < h->manifest->entry[entry].n_launches; i++) {
         const fusec_launch *l = &h->manifest->launches[h->manifest->entry[entry].first_launch + i];
-        if (l->outputs != ~(uint64_t)0 && !(l->outputs & wanted)) continue;
-        host_launch(h, call, l, syms);
+        if (l->outputs == ~(uint64_t)0 || (l->outputs & wanted)) host_launch(h, call, l, syms);
+        if (reports) host_report(h, &ready, i);
     }
+    if (reports) host_report(h, &ready, h->manifest->entry[entry].n_launches);
     return FUSEC_OK;
 }

@@ -234,21 +234,16 @@ static void the_manifest_is_the_module(void **state) {
     assert_int_equal(manifest->abi_version, FUSEC_ABI_VERSION);
     assert_string_equal(manifest->name, "tiny.model");
     assert_true(manifest->hash == 0x123456789abcdef0u);
-    assert_int_equal(manifest->n_kernels, KERNELS);
+    assert_int_equal(manifest->n_kernels, 0); /* entries are plain calls: nothing that only a launcher reads */
     assert_string_equal(manifest->params[0].name, "fc.w");
     assert_int_equal(manifest->inputs[0].sym[0], 0);
     assert_int_equal(manifest->inputs[0].scale[0], 1);
     assert_int_equal(manifest->inputs[0].sym[1], -1);
     assert_int_equal(manifest->inputs[1].hi, 10);
     assert_int_equal(manifest->entry[FUSEC_STEP].arena_bytes, 96);
-    assert_int_equal(manifest->entry[FUSEC_STEP].n_launches, 5);
+    assert_int_equal(manifest->entry[FUSEC_STEP].n_launches, 0);
+    assert_true(manifest->entry[FUSEC_STEP].present && !manifest->launches && !manifest->args && !manifest->after);
     assert_true(manifest->hypers[0].value == 0.125f);
-    const fusec_launch *l = &manifest->launches[manifest->entry[FUSEC_STEP].first_launch + 4];
-    assert_int_equal(l->kernel, UPDATE);
-    assert_int_equal(manifest->args[l->first_arg + 1].region, FUSEC_R_SCALAR);
-    assert_int_equal(manifest->kernels[LINEAR].grid[0].sym, 0);
-    assert_int_equal(manifest->kernels[LINEAR].grid[0].step, 2);
-    assert_true(manifest->kernels[LINEAR].flops > 0);
 }
 
 static _Alignas(16) char params[32], grads[32], arena[96];
