@@ -450,14 +450,6 @@ static LLVMBasicBlockRef level(Nest *t, int d, int n, Sink *sinks) {
     return after;
 }
 
-/* Four vectors at once where a cheap sum along the innermost axis would wait for its own additions. */
-static int choose_width(const Nest *t, int n, const Sink *sinks) {
-    const int vector = t->ke->v->vector, step = t->k->axes.at[t->inner].step;
-    bool sums = false;
-    for (int i = 0; i < n; i++) sums |= is_reduction(&sinks[i]) && reduces_axis(&sinks[i], t->inner);
-    return sums && step >= 4 * vector ? 4 * vector : vector;
-}
-
 void nest_emit(KernelEmit *ke, const TileType *axes, int n, Sink *sinks) {
     const Emit *e = ke->e;
     Nest t = {.ke = ke,
@@ -469,7 +461,7 @@ void nest_emit(KernelEmit *ke, const TileType *axes, int n, Sink *sinks) {
     t.n = nest_order(ke, axes, n, sinks, t.axis);
     if (t.n) {
         t.inner = t.axis[t.n - 1];
-        t.width = choose_width(&t, n, sinks);
+        t.width = ke->v->vector;
     }
     for (int i = 0; i < n; i++)
         if (sinks[i].kind == SINK_KEEP && sinks[i].inst) t.pending[sinks[i].value] = true;
