@@ -1,5 +1,6 @@
 /* From a module to objects, text, or code in this process. */
 #include "codegen/host/host.h"
+#include "codegen/artifact/artifact.h"
 #include "codegen/host/kernel.h"
 #include "codegen/host/manifest.h"
 #include "codegen/llvm/machine.h"
@@ -149,6 +150,8 @@ HostJit *host_jit(const Module *m, const HostOptions *o, char **error) {
     void *bytes = NULL;
     size_t n = 0;
     if (!host_emit_object(m, o, &bytes, &n, error)) return NULL;
+    Arena *a = arena_new();
+    const char *name = artifact_prefix(a, m);
     HostJit *j = calloc(1, sizeof *j);
     LLVMMemoryBufferRef object = LLVMCreateMemoryBufferWithMemoryRangeCopy(bytes, n, m->name);
     free(bytes);
@@ -158,8 +161,9 @@ HostJit *host_jit(const Module *m, const HostOptions *o, char **error) {
         ok = !failed(LLVMOrcLLJITAddObjectFile(j->jit, LLVMOrcLLJITGetMainJITDylib(j->jit), object), error);
     else
         LLVMDisposeMemoryBuffer(object);
-    if (ok) j->manifest = lookup(j, m->name, "manifest", error);
-    if (ok && j->manifest) j->kernels = lookup(j, m->name, "kernels", error);
+    if (ok) j->manifest = lookup(j, name, "manifest", error);
+    if (ok && j->manifest) j->kernels = lookup(j, name, "kernels", error);
+    arena_free(a);
     if (j && j->kernels) return j;
     host_jit_free(j);
     return NULL;

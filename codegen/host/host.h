@@ -1,6 +1,6 @@
 /* The host back end: a module as an object file, as LLVM IR, or as code in this process.
  *
- * The object defines, for a module NAME,
+ * The object defines, NAME being the module's name as a C identifier (artifact_prefix()),
  *     const fusec_manifest NAME_manifest;
  *     void (*const NAME_kernels[])(void *const *buffers, const int64_t *syms, int64_t first, int64_t last);
  * in the order of Module.kernels (runtime/host/host.h runs them); everything else in it is local

@@ -1,5 +1,6 @@
 /* Structs are built field by field in the order of fusec.h; LLVM lays them out as C does. */
 #include "codegen/host/manifest.h"
+#include "codegen/artifact/artifact.h"
 #include <assert.h>
 #include <llvm-c/Target.h>
 #include <string.h>
@@ -117,7 +118,6 @@ static LLVMValueRef kernel(const Data *d, const Kernel *k) {
     vec_push(d->a, f, integer(e->i8, (uint64_t)n_grid));
     vec_push(d->a, f, integer(e->i8, (uint64_t)k->buffers.n));
     vec_push(d->a, f, integer(e->i8, (uint64_t)k->n_constants));
-    vec_push(d->a, f, integer(e->i8, (uint64_t)k->n_constants));
     vec_push(d->a, f, integer(e->i32, (uint64_t)k->threads));
     vec_push(d->a, f, integer(e->i32, 0));
     vec_push(d->a, f, LLVMConstReal(e->f64, cost.flops));
@@ -142,7 +142,7 @@ static void launches(const Data *d, Fields *rows, Fields *args, Fields *after, L
             for (int c = 0; c < FUSEC_MAX_CONSTANTS; c++) constant[c] = l->constant[c];
             LLVMValueRef row[6] = {
                 integer(e->i32, (uint64_t)l->kernel), integer(e->i32, (uint64_t)args->n),
-                integer(e->i64, l->outputs),          int_array(e->i32, constant, FUSEC_MAX_CONSTANTS),
+                integer(e->i64, artifact_outputs(d->m, l)), int_array(e->i32, constant, FUSEC_MAX_CONSTANTS),
                 integer(e->i32, (uint64_t)after->n),  integer(e->i32, (uint64_t)l->n_after)};
             vec_push(d->a, *rows, sized(d, LLVMConstStructInContext(e->context, row, 6, false), sizeof(fusec_launch)));
             for (int x = 0; x < l->n_after; x++) vec_push(d->a, *after, integer(e->i32, (uint64_t)(i - l->after[x])));
@@ -213,12 +213,12 @@ void manifest_emit(const Emit *e, Arena *a, const Module *m) {
     vec_push(a, f, integer(e->i64, (uint64_t)m->grad_bytes));
     counts(&d, &f);
     tables(&d, &f);
-    global(&d, record(&d, &f, sizeof(fusec_manifest)), arena_printf(a, "%s_manifest", m->name), LLVMExternalLinkage);
+    global(&d, record(&d, &f, sizeof(fusec_manifest)), arena_printf(a, "%s_manifest", artifact_prefix(a, m)), LLVMExternalLinkage);
 }
 
 void manifest_emit_kernels(const Emit *e, Arena *a, const Module *m, LLVMValueRef *fn) {
     const Data d = {e, a, m};
     LLVMValueRef none = LLVMConstNull(e->ptr), init = m->kernels.n ? LLVMConstArray2(e->ptr, fn, (uint64_t)m->kernels.n)
                                                                    : LLVMConstArray2(e->ptr, &none, 1);
-    global(&d, init, arena_printf(a, "%s_kernels", m->name), LLVMExternalLinkage);
+    global(&d, init, arena_printf(a, "%s_kernels", artifact_prefix(a, m)), LLVMExternalLinkage);
 }
