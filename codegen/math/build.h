@@ -67,4 +67,7 @@ V math_exp(B b, V x);
 V math_pow(B b, V x, V y);          /* pow.c */
 V math_sincos(B b, V x, bool cosine); /* trig.c */
 
+/* The function itself; see math_expand. */
+V math_formula(B b, Op op, const V *operands);
+
 #endif

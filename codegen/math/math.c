@@ -134,7 +134,7 @@ bool math_expands(Op op) {
     }
 }
 
-MathValue math_expand(const MathBuilder *b, Op op, const MathValue *operands) {
+V math_formula(B b, Op op, const V *operands) {
     V x = operands[0];
     switch (op) {
     case OP_EXP: return math_exp(b, x);
