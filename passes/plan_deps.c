@@ -117,7 +117,7 @@ static void leave_out_implied(Deps *d, int n, int *first) {
     for (int at = 0, from = 0; at < n; at++) {
         uint64_t *mine = &reach[words * (size_t)at];
         const int to = first[at + 1];
-        qsort(&d->after.at[from], (size_t)(to - from), sizeof(int), latest_first);
+        if (to > from) qsort(&d->after.at[from], (size_t)(to - from), sizeof(int), latest_first);
         for (int i = from; i < to; i++) {
             const int p = d->after.at[i];
             if (mine[p / 64] >> (p % 64) & 1) continue;

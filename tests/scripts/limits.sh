@@ -22,6 +22,7 @@ ends() {
     got=$?
     case " $want " in *" $got "*) ;; *) fail "$name: exit status $got, expected $want: $(head -c 300 err)" ;; esac
     [ "$got" -eq 0 ] || [ -s err ] || fail "$name: status $got and not a word"
+    grep -E 'runtime error:|Sanitizer' err && fail "$name: undefined behaviour"
     [ "$(wc -c <err)" -lt 200000 ] || fail "$name: $(wc -c <err) bytes of messages"
 }
 
