@@ -10,6 +10,11 @@ trap 'rm -rf "$work"' EXIT
 tensors=$BUILD/compare_safetensors
 targets="host interp"
 command -v "${CC:-cc}" >/dev/null && targets="$targets c99"
+if [ -e "$BUILD/ptxsim/libcuda.so.1" ]; then # the software GPU, found before a real one
+    targets="$targets cuda"
+    LD_LIBRARY_PATH=$BUILD/ptxsim${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}
+    export LD_LIBRARY_PATH
+fi
 failed=0
 
 tolerance() {
