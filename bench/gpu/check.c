@@ -1,7 +1,7 @@
 /* What the GPU computed against the expected numbers.
  *
  * The error of a tensor is |got - want| / |want| in 2-norms over the stored elements, 0 where the difference
- * is below FLOOR * sqrt(n), for tensors that are zero but for rounding; the 2-norm of the whole tensor must agree as
+ * is below FLOOR * sqrt(n), for tensors of zeros; the 2-norm of the whole tensor must agree as
  * well, and no element may be NaN.  Allowed is the entry's tolerance, or NOISE times what rounding was seen to do. */
 #include "bench/gpu/runner.h"
 #include <math.h>
@@ -10,7 +10,7 @@
 
 /* Relative.  step: an optimizer may divide by the size of a gradient, which magnifies the error of small ones. */
 static const double tolerance[FUSEC_ENTRIES] = {[FUSEC_INIT] = 1e-5, [FUSEC_INFER] = 1e-4, [FUSEC_GRAD] = 5e-4, [FUSEC_STEP] = 2e-3};
-static const double FLOOR = 1e-8, NOISE = 16;
+static const double FLOOR = 1e-12, NOISE = 16;
 
 typedef struct Place {
     const fusec_tensor *t;

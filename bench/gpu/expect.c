@@ -88,9 +88,13 @@ static bool run_host(Expect *x, Entry e, bool disturbed, Results *r) {
     return true;
 }
 
-static double noise_of(const Results *base, const Results *disturbed, const char *name) {
-    for (int i = 0; i < base->n; i++)
-        if (!strcmp(base->at[i].name, name)) return numbers_difference(&base->at[i], &disturbed->at[i]);
+/* What the disturbance changed in the tensor called as n, over |n|. */
+static double noise_of(const Results *base, const Results *disturbed, const Numbers *n) {
+    for (int i = 0; i < base->n; i++) {
+        if (strcmp(base->at[i].name, n->name) != 0) continue;
+        const double changed = numbers_distance(&base->at[i], &disturbed->at[i]), size = numbers_distance(n, NULL);
+        return changed > 0 ? changed / (size > 1e-30 ? size : 1e-30) : 0;
+    }
     return 0;
 }
 
@@ -189,7 +193,7 @@ static bool expect_entry(Expect *x, Entry e) {
     Results base = {0}, disturbed = {0}, exact = {0};
     bool ok = run_host(x, e, false, &base) && run_host(x, e, true, &disturbed) && (!x->float64 || run_float64(x, e, &exact));
     Results *r = x->float64 ? &exact : &base;
-    for (int i = 0; i < r->n && ok; i++) r->at[i].noise = noise_of(&base, &disturbed, r->at[i].name);
+    for (int i = 0; i < r->n && ok; i++) r->at[i].noise = noise_of(&base, &disturbed, &r->at[i]);
     ok = ok && write_results(x, entry_name[e], r);
     drop(&base), drop(&disturbed), drop(&exact);
     return ok;

@@ -62,14 +62,13 @@ void numbers_take(Numbers *n, const char *name, uint64_t count, uint64_t whole, 
         n->value[i] = (float)get(user, n->stored == count ? i : numbers_place(name, i, count));
 }
 
-double numbers_difference(const Numbers *a, const Numbers *b) {
-    double difference = 0, size = 0;
-    for (uint64_t i = 0; i < a->stored && i < b->stored; i++) {
-        const double d = (double)a->value[i] - (double)b->value[i];
-        difference += d * d;
-        size += (double)a->value[i] * (double)a->value[i];
+double numbers_distance(const Numbers *a, const Numbers *b) {
+    double squares = 0;
+    for (uint64_t i = 0; i < a->stored && (!b || i < b->stored); i++) {
+        const double d = (double)a->value[i] - (b ? (double)b->value[i] : 0);
+        squares += d * d;
     }
-    return difference > 0 ? sqrt(difference / fmax(size, 1e-60)) : 0;
+    return sqrt(squares);
 }
 
 bool numbers_write(FILE *f, const Numbers *n) {

@@ -31,8 +31,8 @@ double numbers_get(const fusec_tensor *t, const void *data, uint64_t i);
 typedef double NumbersGet(const void *user, uint64_t i);
 /* The stored elements and the norm: all elements if there are at most `whole` of them.  n->value is NULL without memory. */
 void numbers_take(Numbers *n, const char *name, uint64_t count, uint64_t whole, NumbersGet *get, const void *user);
-/* |a - b| / |a| over the stored elements of both. */
-double numbers_difference(const Numbers *a, const Numbers *b);
+/* |a - b| over the stored elements of both; of a alone if b is NULL. */
+double numbers_distance(const Numbers *a, const Numbers *b);
 /* Appends a record; false if it could not be written. */
 bool numbers_write(FILE *f, const Numbers *n);
 /* The next record; false at the end or when the file is damaged (*damaged). */

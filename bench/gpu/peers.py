@@ -254,8 +254,9 @@ def time_gpt2(args, name, dims, ours, hows):
     for how in hows:
         precision(how)
         torch.manual_seed(0)
+        torch.cuda.reset_peak_memory_stats()
         p = {n: torch.nn.Parameter(torch.randn(s, device="cuda") * 0.02) for n, s in gpt2_shapes(t).items()}
-        optimizer = torch.optim.AdamW(p.values(), lr=6e-4, weight_decay=0.1, fused=True)
+        optimizer = torch.optim.AdamW(list(p.values()), lr=6e-4, weight_decay=0.1, fused=True)
         tokens, targets = (torch.randint(0, V, (b, t), device="cuda") for _ in range(2))
         loss_of = torch.compile(gpt2_loss, dynamic=False) if how == "compile" else gpt2_loss
 
@@ -269,7 +270,7 @@ def time_gpt2(args, name, dims, ours, hows):
 
         def step():
             backward()
-            torch.nn.utils.clip_grad_norm_(p.values(), 1.0)
+            torch.nn.utils.clip_grad_norm_(list(p.values()), 1.0)
             optimizer.step()
 
         for what, call in (("fwd", forward), ("fwd_bwd", backward), ("step", step)):
