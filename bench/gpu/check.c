@@ -9,7 +9,8 @@
 #include <string.h>
 
 /* Relative.  step: an optimizer may divide by the size of a gradient, which magnifies the error of small ones. */
-static const double tolerance[FUSEC_ENTRIES] = {[FUSEC_INIT] = 1e-5, [FUSEC_INFER] = 1e-4, [FUSEC_GRAD] = 5e-4, [FUSEC_STEP] = 2e-3};
+static const double tolerance[FUSEC_ENTRIES] = {
+    [FUSEC_INIT] = 1e-5, [FUSEC_INFER] = 1e-4, [FUSEC_GRAD] = 5e-4, [FUSEC_STEP] = 2e-3};
 static const double FLOOR = 1e-12, NOISE = 16;
 
 typedef struct Place {
@@ -18,7 +19,8 @@ typedef struct Place {
     uint32_t index;
 } Place;
 
-static bool find_in(const char *name, const char *prefix, const fusec_tensor *t, uint32_t n, fusec_region region, Place *p) {
+static bool find_in(const char *name, const char *prefix, const fusec_tensor *t, uint32_t n, fusec_region region,
+                    Place *p) {
     const size_t skip = strlen(prefix);
     if (strncmp(name, prefix, skip) != 0) return false;
     for (uint32_t i = 0; i < n; i++)
@@ -59,7 +61,8 @@ static double error_of(const Numbers *want, const fusec_tensor *t, const void *d
     double difference = 0, stored = 0, all = 0;
     for (uint64_t i = 0; i < want->stored; i++) {
         const double w = want->value[i];
-        const double g = numbers_get(t, data, want->stored == want->count ? i : numbers_place(want->name, i, want->count));
+        const double g =
+            numbers_get(t, data, want->stored == want->count ? i : numbers_place(want->name, i, want->count));
         if (w == g && isinf(w)) continue;
         difference += square(g - w);
         stored += square(w);
@@ -82,7 +85,8 @@ static int check_one(GpuModel *m, int entry, const Numbers *want, double *worst)
     Place p;
     char kernels[600];
     if (!find(m->manifest, want->name, &p) || numbers_count(p.t) != want->count) {
-        fprintf(stderr, "%s %s: the model has no %s of %llu elements\n", m->name, m->arch, want->name, (unsigned long long)want->count);
+        fprintf(stderr, "%s %s: the model has no %s of %llu elements\n", m->name, m->arch, want->name,
+                (unsigned long long)want->count);
         return -1;
     }
     void *data = bring(m, &p);
@@ -94,8 +98,8 @@ static int check_one(GpuModel *m, int entry, const Numbers *want, double *worst)
     *worst = fmax(*worst, e * tolerance[entry] / allowed);
     if (e <= allowed) return written ? 0 : -1;
     model_kernels(m, entry, p.region, p.t->offset, p.t->bytes, p.index, kernels, sizeof kernels);
-    fprintf(stderr, "FAIL %s %s %s: %s: error %.3g, tolerance %.1e; kernels that touch it: %s\n", m->name, m->arch, entry_names[entry],
-            want->name, e, allowed, kernels);
+    fprintf(stderr, "FAIL %s %s %s: %s: error %.3g, tolerance %.1e; kernels that touch it: %s\n", m->name, m->arch,
+            entry_names[entry], want->name, e, allowed, kernels);
     return 1;
 }
 
@@ -109,7 +113,8 @@ static int check_file(GpuModel *m, int entry, FILE *f) {
         bad += result > 0;
         free(want.value);
     }
-    if (result >= 0 && damaged) fprintf(stderr, "%s: the expected numbers of %s are damaged\n", m->name, entry_names[entry]);
+    if (result >= 0 && damaged)
+        fprintf(stderr, "%s: the expected numbers of %s are damaged\n", m->name, entry_names[entry]);
     if (result < 0 || damaged) return -1;
     printf("check.%s.%s.%s\t%.3g\trelative_error%s\n", m->name, m->arch, entry_names[entry], worst, bad ? "_FAIL" : "");
     fflush(stdout);

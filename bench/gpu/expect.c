@@ -1,10 +1,10 @@
 /* gpu_expect DIR float64|host ENTRIES MODEL.dsl [NAME=VALUE ...]: what a model must compute on the GPU.
  *
- * Writes DIR/ENTRY.numbers for init and each of ENTRIES (infer,grad,step): outputs, `grad/PATH`, and after init and step
- * `param/PATH` and `state/PATH`.  Inputs are those of numbers_draw(), parameters and states those that entry init of
- * the host back end leaves (seed 0).  `float64` evaluates the graph before any pass but autodiff; `host` runs the host
- * back end.  What rounding may change is seen by running the host back end twice, the second time with every parameter
- * a little off.  With float64 the file of init is whole, for the GPU to start from the very same values. */
+ * Writes DIR/ENTRY.numbers for init and each of ENTRIES (infer,grad,step): outputs, `grad/PATH`, and after init and
+ * step `param/PATH` and `state/PATH`.  Inputs are those of numbers_draw(), parameters and states those that entry init
+ * of the host back end leaves (seed 0).  `float64` evaluates the graph before any pass but autodiff; `host` runs the
+ * host back end.  What rounding may change is seen by running the host back end twice, the second time with every
+ * parameter a little off.  With float64 the file of init is whole, for the GPU to start from the very same values. */
 #include "bench/gpu/numbers.h"
 #include "tools/fusec/manifest.h"
 #include "tools/fusec/run.h"
@@ -46,8 +46,10 @@ static void add(Expect *x, Results *to, const char *prefix, const fusec_tensor *
 
 static void add_weights(Expect *x, Results *to, uint64_t whole) {
     const fusec_manifest *m = x->manifest;
-    for (uint32_t i = 0; i < m->n_params; i++) add(x, to, "param/", &m->params[i], (char *)x->run.memory.params + m->params[i].offset, whole);
-    for (uint32_t i = 0; i < m->n_states; i++) add(x, to, "state/", &m->states[i], (char *)x->run.memory.states + m->states[i].offset, whole);
+    for (uint32_t i = 0; i < m->n_params; i++)
+        add(x, to, "param/", &m->params[i], (char *)x->run.memory.params + m->params[i].offset, whole);
+    for (uint32_t i = 0; i < m->n_states; i++)
+        add(x, to, "state/", &m->states[i], (char *)x->run.memory.states + m->states[i].offset, whole);
 }
 
 static bool write_results(const Expect *x, const char *entry, const Results *r) {
@@ -98,7 +100,8 @@ static double noise_of(const Results *base, const Results *disturbed, const Numb
     return 0;
 }
 
-/* ---- float64 ------------------------------------------------------------------------------------------------------ */
+/* ---- float64 ------------------------------------------------------------------------------------------------------
+ */
 static void silent(void *user, bool is_error, SrcLoc loc, const char *message, const char *help) {
     (void)user, (void)loc, (void)help;
     if (is_error) fprintf(stderr, "gpu_expect: %s\n", message);
@@ -138,14 +141,18 @@ static EvalEnv environment(const Expect *x, Arena *a) {
     double *hypers = ARENA_ARRAY(a, double, m->n_hypers + 1);
     for (uint32_t i = 0; i < m->n_syms; i++) syms[i] = m->syms[i].bound;
     for (uint32_t i = 0; i < m->n_hypers; i++) hypers[i] = m->hypers[i].value;
-    return (EvalEnv){.syms = syms, .hypers = hypers, .step = 1,
-                     .params = tensors(a, m->params, m->n_params, addresses(a, m->params, m->n_params, x->run.memory.params)),
-                     .states = tensors(a, m->states, m->n_states, addresses(a, m->states, m->n_states, x->run.memory.states)),
-                     .inputs = tensors(a, m->inputs, m->n_inputs, x->run.inputs)};
+    return (EvalEnv){
+        .syms = syms,
+        .hypers = hypers,
+        .step = 1,
+        .params = tensors(a, m->params, m->n_params, addresses(a, m->params, m->n_params, x->run.memory.params)),
+        .states = tensors(a, m->states, m->n_states, addresses(a, m->states, m->n_states, x->run.memory.states)),
+        .inputs = tensors(a, m->inputs, m->n_inputs, x->run.inputs)};
 }
 
 static const char *result_name(const Expect *x, const Model *model, const Result *r) {
-    static const char *const prefix[] = {[RESULT_OUTPUT] = "", [RESULT_GRAD] = "grad/", [RESULT_PARAM] = "param/", [RESULT_STATE] = "state/"};
+    static const char *const prefix[] = {
+        [RESULT_OUTPUT] = "", [RESULT_GRAD] = "grad/", [RESULT_PARAM] = "param/", [RESULT_STATE] = "state/"};
     const char *name = r->kind == RESULT_OUTPUT  ? x->manifest->outputs[r->decl].name
                        : r->kind == RESULT_STATE ? model->states.at[r->decl].name
                                                  : model->params.at[r->decl].name;
@@ -164,14 +171,16 @@ static bool run_float64(Expect *x, Entry e, Results *r) {
     for (int i = 0; value && i < g->results.n; i++) {
         const Tensor *v = &value[g->results.at[i].value->id];
         Numbers n;
-        numbers_take(&n, result_name(x, g->model, &g->results.at[i]), (uint64_t)tensor_elements(v), whole_of(x), from_double, v->data);
+        numbers_take(&n, result_name(x, g->model, &g->results.at[i]), (uint64_t)tensor_elements(v), whole_of(x),
+                     from_double, v->data);
         vec_push(x->arena, *r, n);
     }
     arena_free(a);
     return value != NULL;
 }
 
-/* ---- all of it ------------------------------------------------------------------------------------------------------ */
+/* ---- all of it ------------------------------------------------------------------------------------------------------
+ */
 static bool open_model(Expect *x, const bool entries[ENTRY_COUNT]) {
     if (!run_open(&x->run, x->arena, &x->options, entries) || !run_allocate(&x->run, entries)) return false;
     x->manifest = manifest_of(x->arena, x->run.m);
@@ -191,7 +200,8 @@ static bool expect_init(Expect *x) {
 
 static bool expect_entry(Expect *x, Entry e) {
     Results base = {0}, disturbed = {0}, exact = {0};
-    bool ok = run_host(x, e, false, &base) && run_host(x, e, true, &disturbed) && (!x->float64 || run_float64(x, e, &exact));
+    bool ok =
+        run_host(x, e, false, &base) && run_host(x, e, true, &disturbed) && (!x->float64 || run_float64(x, e, &exact));
     Results *r = x->float64 ? &exact : &base;
     for (int i = 0; i < r->n && ok; i++) r->at[i].noise = noise_of(&base, &disturbed, &r->at[i]);
     ok = ok && write_results(x, entry_name[e], r);

@@ -23,10 +23,12 @@ static bool write_raw(const GpuModel *m, const char *dir, const char *kind, cons
     return true;
 }
 
-static bool dump_region(GpuModel *m, const char *dir, const char *kind, fusec_region region, const fusec_tensor *t, uint32_t n) {
+static bool dump_region(GpuModel *m, const char *dir, const char *kind, fusec_region region, const fusec_tensor *t,
+                        uint32_t n) {
     for (uint32_t i = 0; i < n; i++) {
         void *data = malloc((size_t)t[i].bytes + 1);
-        const bool ok = data && fusec_cuda_read(&m->cuda, region, t[i].offset, data, t[i].bytes) == FUSEC_OK && write_raw(m, dir, kind, &t[i], data);
+        const bool ok = data && fusec_cuda_read(&m->cuda, region, t[i].offset, data, t[i].bytes) == FUSEC_OK &&
+                        write_raw(m, dir, kind, &t[i], data);
         free(data);
         if (!ok) return false;
     }
@@ -38,7 +40,8 @@ bool model_dump(GpuModel *m, const char *dir) {
     bool ok = dump_region(m, dir, "param.", FUSEC_R_PARAM, f->params, f->n_params) && model_run(m, FUSEC_GRAD) &&
               dump_region(m, dir, "grad.", FUSEC_R_GRAD, f->grads, f->n_grads);
     for (uint32_t i = 0; i < f->n_inputs && ok; i++) ok = write_raw(m, dir, "input.", &f->inputs[i], m->inputs[i]);
-    for (uint32_t i = 0; i < f->n_outputs && ok; i++) ok = write_raw(m, dir, "grad_output.", &f->outputs[i], m->outputs[i]);
+    for (uint32_t i = 0; i < f->n_outputs && ok; i++)
+        ok = write_raw(m, dir, "grad_output.", &f->outputs[i], m->outputs[i]);
     if (ok && f->entry[FUSEC_INFER].present) ok = model_run(m, FUSEC_INFER);
     for (uint32_t i = 0; i < f->n_outputs && ok; i++) ok = write_raw(m, dir, "output.", &f->outputs[i], m->outputs[i]);
     return ok;
@@ -59,7 +62,8 @@ static int on_model(GpuModel *m, const char *command, const char *argument) {
 int main(int argc, char **argv) {
     static const char *const commands[] = {"check", "locate", "time", "dump", "once"};
     bool known = false;
-    for (size_t i = 0; i < sizeof commands / sizeof *commands && argc > 1; i++) known = known || !strcmp(argv[1], commands[i]);
+    for (size_t i = 0; i < sizeof commands / sizeof *commands && argc > 1; i++)
+        known = known || !strcmp(argv[1], commands[i]);
     if (argc == 2 && !strcmp(argv[1], "--version")) {
         puts("fusec_gpu_run 1");
         return 0;
@@ -72,7 +76,8 @@ int main(int argc, char **argv) {
     const bool cubin = getenv("FUSEC_CUBIN") != NULL; /* else the driver compiles the PTX */
     if (!strcmp(command, "time")) return model_time(argv[2], argv[3], argv[4], cubin) ? 0 : 3;
     static GpuModel m;
-    const int status = model_open(&m, argv[2], argv[3], argv[4], cubin) ? on_model(&m, command, argc > 5 ? argv[5] : NULL) : 3;
+    const int status =
+        model_open(&m, argv[2], argv[3], argv[4], cubin) ? on_model(&m, command, argc > 5 ? argv[5] : NULL) : 3;
     model_close(&m);
     return status;
 }

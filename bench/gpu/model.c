@@ -82,7 +82,8 @@ void model_close(GpuModel *m) {
 }
 
 static fusec_cuda_call call_of(const GpuModel *m, int entry) {
-    return (fusec_cuda_call){.inputs = (const void *const *)m->inputs, .outputs = entry == FUSEC_INIT ? NULL : m->outputs, .step = 1};
+    return (fusec_cuda_call){
+        .inputs = (const void *const *)m->inputs, .outputs = entry == FUSEC_INIT ? NULL : m->outputs, .step = 1};
 }
 
 bool model_run(GpuModel *m, int entry) {
@@ -92,7 +93,8 @@ bool model_run(GpuModel *m, int entry) {
     return s == FUSEC_OK || failed(m, entry_names[entry], s);
 }
 
-void model_kernels(const GpuModel *m, int entry, fusec_region region, uint64_t offset, uint64_t n, uint32_t index, char *to, size_t room) {
+void model_kernels(const GpuModel *m, int entry, fusec_region region, uint64_t offset, uint64_t n, uint32_t index,
+                   char *to, size_t room) {
     const fusec_manifest *f = m->manifest;
     size_t used = 0;
     to[0] = 0;
@@ -101,7 +103,8 @@ void model_kernels(const GpuModel *m, int entry, fusec_region region, uint64_t o
         bool touches = false;
         for (uint32_t a = 0; a < f->kernels[l->kernel].n_args && !touches; a++) {
             const fusec_arg *x = &f->args[l->first_arg + a];
-            touches = x->region == region && (region == FUSEC_R_OUTPUT ? x->index == index : x->offset >= offset && x->offset < offset + n);
+            touches = x->region == region &&
+                      (region == FUSEC_R_OUTPUT ? x->index == index : x->offset >= offset && x->offset < offset + n);
         }
         if (!touches) continue;
         const int k = snprintf(to + used, room - used, "%s%s", used ? ", " : "", f->kernels[l->kernel].name);
@@ -123,7 +126,8 @@ bool model_locate(GpuModel *m, int entry) {
         m->cuda.manifest = whole;
         if (s == FUSEC_OK) continue;
         const fusec_launch *l = &whole->launches[whole->entry[entry].first_launch + i];
-        fprintf(stderr, "%s %s %s: launch %u, kernel %s\n", m->name, m->arch, entry_names[entry], i, whole->kernels[l->kernel].name);
+        fprintf(stderr, "%s %s %s: launch %u, kernel %s\n", m->name, m->arch, entry_names[entry], i,
+                whole->kernels[l->kernel].name);
         return failed(m, "it fails", s);
     }
     return true;

@@ -72,7 +72,8 @@ double numbers_distance(const Numbers *a, const Numbers *b) {
 }
 
 bool numbers_write(FILE *f, const Numbers *n) {
-    fprintf(f, "%s %llu %llu %.17g %.6g\n", n->name, (unsigned long long)n->count, (unsigned long long)n->stored, n->norm, n->noise);
+    fprintf(f, "%s %llu %llu %.17g %.6g\n", n->name, (unsigned long long)n->count, (unsigned long long)n->stored,
+            n->norm, n->noise);
     return fwrite(n->value, sizeof *n->value, (size_t)n->stored, f) == n->stored;
 }
 
@@ -82,7 +83,8 @@ bool numbers_read(FILE *f, Numbers *n, bool *damaged) {
     *damaged = false;
     if (!fgets(line, sizeof line, f)) return false;
     *damaged = true;
-    if (sscanf(line, "%199s %llu %llu %lf %lf", n->name, &count, &stored, &n->norm, &n->noise) != 5 || stored > count) return false;
+    if (sscanf(line, "%199s %llu %llu %lf %lf", n->name, &count, &stored, &n->norm, &n->noise) != 5 || stored > count)
+        return false;
     n->count = count;
     n->stored = stored;
     n->value = malloc(sizeof *n->value * (size_t)(stored + 1));

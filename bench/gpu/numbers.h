@@ -1,4 +1,5 @@
-/* Numbers that two programs on two machines agree on: inputs drawn from a hash, and expected values of tensors in a file.
+/* Numbers that two programs on two machines agree on: inputs drawn from a hash, and expected values of tensors in a
+ * file.
  *
  * The file is records, one per tensor: a line of text
  *     NAME COUNT STORED NORM NOISE
@@ -29,7 +30,8 @@ double numbers_get(const fusec_tensor *t, const void *data, uint64_t i);
 
 /* Element i of something. */
 typedef double NumbersGet(const void *user, uint64_t i);
-/* The stored elements and the norm: all elements if there are at most `whole` of them.  n->value is NULL without memory. */
+/* The stored elements and the norm: all elements if there are at most `whole` of them.  n->value is NULL without
+ * memory. */
 void numbers_take(Numbers *n, const char *name, uint64_t count, uint64_t whole, NumbersGet *get, const void *user);
 /* |a - b| over the stored elements of both; of a alone if b is NULL. */
 double numbers_distance(const Numbers *a, const Numbers *b);

@@ -8,7 +8,8 @@
 
 enum { MODEL_LOG = 16384, MODEL_PATH = 4096 };
 
-/* ARCH/CASE in the pack: model.so has the manifest; the kernels are model.cubin, if asked for and there, or model.ptx. */
+/* ARCH/CASE in the pack: model.so has the manifest; the kernels are model.cubin, if asked for and there, or model.ptx.
+ */
 typedef struct GpuModel {
     const char *pack, *arch, *name;
     void *library;
@@ -26,7 +27,8 @@ void model_close(GpuModel *m);
 bool model_run(GpuModel *m, int entry);
 /* "KERNEL, KERNEL": the launches of an entry that have bytes [offset, offset + n) of a region (outputs: index) among
  * their arguments.  Into `to`. */
-void model_kernels(const GpuModel *m, int entry, fusec_region region, uint64_t offset, uint64_t n, uint32_t index, char *to, size_t room);
+void model_kernels(const GpuModel *m, int entry, fusec_region region, uint64_t offset, uint64_t n, uint32_t index,
+                   char *to, size_t room);
 /* Runs an entry launch by launch, waiting after each; prints the first that fails. */
 bool model_locate(GpuModel *m, int entry);
 int entry_of(const char *name); /* -1: none */
@@ -41,7 +43,8 @@ int model_check(GpuModel *m);
 /* Times on stdout, name<TAB>value<TAB>unit: each entry's step by events, its kernels one by one. */
 bool model_time(const char *pack, const char *arch, const char *name, bool cubin);
 
-/* All tensors as raw files for another program to check: DIR/NAME.f32 or .i32, with "/" as "_", after infer and grad. */
+/* All tensors as raw files for another program to check: DIR/NAME.f32 or .i32, with "/" as "_", after infer and grad.
+ */
 bool model_dump(GpuModel *m, const char *dir);
 
 #endif

@@ -41,7 +41,8 @@ static bool say(GpuModel *m, fusec_status s) {
 static bool warm_up(Timed *t, int entry) {
     for (int i = 0; i < t->n; i++) {
         GpuModel *m = &t->copy[i];
-        const fusec_cuda_call first = {.inputs = (const void *const *)m->inputs, .step = 1, .wanted = 1}, next = resident(2);
+        const fusec_cuda_call first = {.inputs = (const void *const *)m->inputs, .step = 1, .wanted = 1},
+                              next = resident(2);
         fusec_status s = fusec_cuda_run(&m->cuda, entry, &first);
         if (s == FUSEC_OK) s = fusec_cuda_run(&m->cuda, entry, &next);
         if (s == FUSEC_OK) s = fusec_cuda_wait(&m->cuda);
@@ -50,7 +51,8 @@ static bool warm_up(Timed *t, int entry) {
     return true;
 }
 
-/* ---- whole calls --------------------------------------------------------------------------------------------------- */
+/* ---- whole calls ---------------------------------------------------------------------------------------------------
+ */
 /* `calls` calls of one model behind each other; milliseconds each. */
 static fusec_status time_calls(GpuModel *m, int entry, int calls, float *ms) {
     fusec_cuda *c = &m->cuda;
@@ -63,7 +65,8 @@ static fusec_status time_calls(GpuModel *m, int entry, int calls, float *ms) {
         const fusec_cuda_call call = resident(3 + i);
         s = fusec_cuda_run(c, entry, &call);
     }
-    bad = bad || d->cuEventRecord(event[1], c->stream) || d->cuEventSynchronize(event[1]) || d->cuEventElapsedTime(ms, event[0], event[1]);
+    bad = bad || d->cuEventRecord(event[1], c->stream) || d->cuEventSynchronize(event[1]) ||
+          d->cuEventElapsedTime(ms, event[0], event[1]);
     for (int i = 0; i < 2; i++)
         if (event[i]) (void)d->cuEventDestroy_v2(event[i]);
     (void)d->cuCtxPopCurrent_v2(&context);
@@ -92,7 +95,8 @@ static bool time_entry(Timed *t, int entry, double once) {
     return true;
 }
 
-/* ---- single kernels -------------------------------------------------------------------------------------------------- */
+/* ---- single kernels
+ * -------------------------------------------------------------------------------------------------- */
 /* Launches that run the same kernel, summed. */
 static void print_kernels(const GpuModel *m, int entry, const float *ms) {
     const fusec_manifest *f = m->manifest;
@@ -105,8 +109,9 @@ static void print_kernels(const GpuModel *m, int entry, const float *ms) {
             if (f->launches[e->first_launch + i].kernel == k && ms[i] > 0) sum += (double)ms[i], count++;
         if (!count) continue;
         all += sum;
-        printf("%s.%s.%s.kernel.%s\t%.5g\tms\tlaunches %d, TFLOP/s %.3f, GB/s %.1f\n", m->name, m->arch, entry_names[entry], f->kernels[k].name,
-               sum, count, f->kernels[k].flops * count / sum * 1e-9, f->kernels[k].bytes * count / sum * 1e-6);
+        printf("%s.%s.%s.kernel.%s\t%.5g\tms\tlaunches %d, TFLOP/s %.3f, GB/s %.1f\n", m->name, m->arch,
+               entry_names[entry], f->kernels[k].name, sum, count, f->kernels[k].flops * count / sum * 1e-9,
+               f->kernels[k].bytes * count / sum * 1e-6);
     }
     printf("%s.%s.%s.kernels\t%.5g\tms\n", m->name, m->arch, entry_names[entry], all);
 }
@@ -114,7 +119,8 @@ static void print_kernels(const GpuModel *m, int entry, const float *ms) {
 static bool time_kernels(Timed *t, int entry, double once) {
     const uint32_t n = t->copy->manifest->entry[entry].n_launches;
     const int runs = once > SLOW_SECONDS ? FEW_RUNS : t->n > RUNS ? t->n : RUNS;
-    float *all = calloc((size_t)n * (size_t)runs + 1, sizeof *all), *one = calloc(n + 1, sizeof *one), of_launch[COPIES + RUNS];
+    float *all = calloc((size_t)n * (size_t)runs + 1, sizeof *all), *one = calloc(n + 1, sizeof *one),
+          of_launch[COPIES + RUNS];
     bool ok = all && one;
     for (int r = 0; r < runs && ok; r++) {
         GpuModel *m = &t->copy[r % t->n];
@@ -131,7 +137,8 @@ static bool time_kernels(Timed *t, int entry, double once) {
     return ok;
 }
 
-/* ---- a model ----------------------------------------------------------------------------------------------------------- */
+/* ---- a model
+ * ----------------------------------------------------------------------------------------------------------- */
 static bool open_copies(Timed *t, const char *pack, const char *arch, const char *name, bool cubin) {
     const double start = now();
     if (!model_open(&t->copy[t->n++], pack, arch, name, cubin)) return false;
