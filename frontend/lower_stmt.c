@@ -235,7 +235,10 @@ static void lower_statement(Lower *L, const Stmt *s) {
     case STMT_IF: lower_if(L, s); break;
     case STMT_REPEAT: lower_repeat(L, s); break;
     case STMT_SCAN: not_built(L, s->loc, "`scan`"); break;
-    case STMT_CHECKPOINT: not_built(L, s->loc, "`checkpoint`"); break;
+    case STMT_CHECKPOINT:
+        not_built(L, s->loc, "`checkpoint`");
+        lower_block(L, &s->body); /* for its own errors, and the names that it binds */
+        break;
     case STMT_SAVE: not_built(L, s->loc, "`save`"); break;
     case STMT_RECOMPUTE: not_built(L, s->loc, "`recompute`"); break;
     case STMT_STATE: lower_state(L, s); break;

@@ -39,6 +39,10 @@ run() { # case entry target
     failed=1
 }
 
+for file in "$SRC"/tests/goldens/*.dsl; do # without --model: all that the file has
+    "$FUSEC" check "$file" || failed=1
+done
+
 cases=0
 for file in "$SRC"/tests/goldens/*.safetensors; do
     name=$(basename "$file" .safetensors)

@@ -58,10 +58,22 @@ int session_finish(Session *s) {
     return diag_errors(s->diag) ? EXIT_ERROR : EXIT_OK;
 }
 
+/* One model; false when it has errors of its own. */
+static bool check_model(Session *s, const Options *o, const char *model) {
+    memset(s->graph, 0, sizeof s->graph);
+    return program_lower(s->arena, s->diag, s->program, model, s->graph) && !diag_errors(s->diag) &&
+           session_compile(s, o, target_find("c99"));
+}
+
+/* Every model, unless one is named; the first with errors is the last looked at. */
 int command_check(const Options *o) {
     Arena *a = arena_new();
-    Session s;
-    if (session_open(&s, a, o)) session_compile(&s, o, target_find("c99"));
+    Session s = {.arena = a, .diag = diag_new(a)};
+    const FrontendOptions fo = {.overrides = o->overrides.at, .n_overrides = o->overrides.n, .model = o->model};
+    s.program = program_load(a, s.diag, o->input, &fo);
+    const int n = s.program ? program_models(s.program) : 0;
+    if (s.program && (o->model || n == 0)) check_model(&s, o, o->model);
+    for (int i = 0; !o->model && i < n && check_model(&s, o, program_model_name(s.program, i)); i++) continue;
     const int status = session_finish(&s);
     arena_free(a);
     return status;
