@@ -66,6 +66,7 @@ typedef struct Module {
     int64_t param_bytes, state_bytes, grad_bytes;
     VEC(Kernel *) kernels;
     ModuleEntry entry[ENTRY_COUNT];
+    const fusec_sum *selftest; /* as fusec_manifest.selftest */
 } Module;
 
 #endif

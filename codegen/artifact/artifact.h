@@ -38,6 +38,9 @@ const char *artifact_c99(FILE *f, const Module *m, const char *header);
  * NULL, or why the module does not fit. */
 const char *artifact_cuda(FILE *f, const Module *m, const char *header, const char *ptx_file, const char *ptx);
 
+/* MODEL_selftest() and MODEL_SELFTEST_BYTES of MODEL.h, if m->selftest. */
+void artifact_selftest(FILE *f, const Module *m, Backend backend, const char *prefix, const char *macro_prefix);
+
 /* ---- the CUDA form's part of MODEL.h ------------------------------------------------------------------ */
 int64_t artifact_device_bytes(const Module *m); /* what fusec_cuda_plan() says */
 void artifact_cuda_declarations(FILE *f, Arena *a);

@@ -158,14 +158,15 @@ static void run_function(const Model *x) {
 
 /* The runtime the model needs, defined weakly so that several models of one program share it. */
 static void runtime(const Model *x) {
-    static const char *const files[] = {"status.c", "crc32.c", "check.c", "save.c", "load.c"};
+    static const char *const files[] = {"status.c", "crc32.c", "check.c", "save.c", "load.c", "selftest.c"};
     fputs(
         "#undef FUSEC_WEAK\n#if defined(__GNUC__)\n#define FUSEC_WEAK __attribute__((weak))\n#else\n#define "
         "FUSEC_WEAK\n#endif\n\n"
         "/* ---- runtime; other models of this compiler bring the same: define FUSEC_NO_RUNTIME for all but one where\n"
         " *      the compiler has no weak symbols ---- */\n#ifndef FUSEC_NO_RUNTIME\n",
         x->f);
-    for (size_t i = 0; i < sizeof files / sizeof *files; i++) {
+    const size_t n = sizeof files / sizeof *files - !x->m->selftest;
+    for (size_t i = 0; i < n; i++) {
         const char *text = artifact_runtime(x->a, files[i]);
         fprintf(x->f, "%s\n", text ? text : "");
     }
@@ -178,10 +179,11 @@ static const char *kernels(Model *x) {
     C99Names names = {0};
     for (int e = 0; e < ENTRY_COUNT; e++)
         c99_unique(x->a, &names, arena_printf(x->a, "%s_run_%s", x->p, entry_name[e]));
-    static const char *const used[] = {"run",  "manifest", "inputs", "outputs", "memory", "options", "hyper",
-                                       "init", "infer",    "grad",   "step",    "save",   "load",    "scalar"};
-    static const char *const tables[] = {"params", "states", "grads",   "inputs",   "outputs",
-                                         "syms",   "hypers", "kernels", "launches", "args"};
+    static const char *const used[] = {"run",   "manifest", "inputs",   "outputs",      "memory",       "options",
+                                       "hyper", "init",     "infer",    "grad",         "step",         "save",
+                                       "load",  "scalar",   "selftest", "selftest_run", "selftest_read"};
+    static const char *const tables[] = {"params", "states",  "grads",    "inputs", "outputs", "syms",
+                                         "hypers", "kernels", "launches", "args",   "selftest"};
     for (size_t i = 0; i < sizeof used / sizeof *used; i++)
         c99_unique(x->a, &names, arena_printf(x->a, "%s_%s", x->p, used[i]));
     for (size_t i = 0; i < sizeof tables / sizeof *tables; i++)

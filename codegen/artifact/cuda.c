@@ -116,17 +116,19 @@ static void example(FILE *f, const Module *m, const char *p, const char *header)
             header, p, p, p, p, p, p, call, p);
 }
 
-static void runtime(FILE *f, Arena *a) {
+static void runtime(FILE *f, Arena *a, bool selftest) {
     static const char *const files[] = {"status.c",      "crc32.c",         "check.c",       "save.c",
                                         "load.c",        "cuda_internal.h", "cuda_driver.c", "cuda_module.c",
-                                        "cuda_device.c", "cuda_graph.c",    "cuda_run.c",    "cuda_copy.c"};
+                                        "cuda_device.c", "cuda_graph.c",    "cuda_run.c",    "cuda_copy.c",
+                                        "selftest.c"};
     fputs(
         "#undef FUSEC_WEAK\n#if defined(__GNUC__)\n#define FUSEC_WEAK __attribute__((weak))\n#else\n#define "
         "FUSEC_WEAK\n#endif\n\n"
         "/* ---- runtime; other models of this compiler bring the same: define FUSEC_NO_RUNTIME for all but one where\n"
         " *      the compiler has no weak symbols ---- */\n#ifndef FUSEC_NO_RUNTIME\n",
         f);
-    for (size_t i = 0; i < sizeof files / sizeof *files; i++) {
+    const size_t n = sizeof files / sizeof *files - !selftest;
+    for (size_t i = 0; i < n; i++) {
         const char *text = artifact_runtime(a, files[i]);
         fprintf(f, "%s\n", text ? text : "");
     }
@@ -175,7 +177,7 @@ const char *artifact_cuda(FILE *f, const Module *m, const char *header, const ch
             p, m->source ? " from " : "", m->source ? m->source : "");
     example(f, m, p, header);
     fprintf(f, " */\n#include %s\n\n", artifact_string(a, header));
-    runtime(f, a);
+    runtime(f, a, m->selftest != NULL);
     fputs("/* ---- manifest ---- */\n", f);
     artifact_manifest(f, m, true);
     fputs("\n/* ---- kernels ---- */\n", f);

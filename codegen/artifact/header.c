@@ -243,6 +243,7 @@ void artifact_header(FILE *f, const Module *m, Backend backend) {
     functions(&h, out);
     for (int e = ENTRY_INFER; e < ENTRY_COUNT; e++) entry_function(&h, (Entry)e, in, out, syms, hypers);
     if (backend != BACKEND_NVPTX) save_and_load(&h);
+    if (m->selftest) artifact_selftest(f, m, backend, h.p, h.macro);
     fputs("#ifdef __cplusplus\n}\n#endif\n#endif\n", f);
     arena_free(a);
 }

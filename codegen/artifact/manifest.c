@@ -181,6 +181,16 @@ static void symbols(FILE *f, Arena *a, const char *prefix, const Module *m) {
     }
 }
 
+static void selftest(FILE *f, Arena *a, const char *prefix, const Module *m) {
+    const int n = m->outputs.n + (m->entry[ENTRY_GRAD].present ? m->grads.n : 0);
+    if (!m->selftest) return;
+    fprintf(f, "static const fusec_sum %s_table_selftest[] = {\n", prefix);
+    for (int i = 0; i < n; i++)
+        fprintf(f, "    {%s, %s, %s},\n", constant(a, m->selftest[i].sum), constant(a, m->selftest[i].magnitude),
+                constant(a, m->selftest[i].slack));
+    fputs("};\n", f);
+}
+
 /* `.n_params = 3, .params = digits_params,`, or zeros. */
 static void table(FILE *f, const char *prefix, const char *what, int n) {
     if (n) fprintf(f, "    .n_%s = %d, .%s = %s_table_%s,\n", what, n, what, prefix, what);
@@ -195,6 +205,7 @@ void artifact_manifest(FILE *f, const Module *m, bool with_launches) {
     tensors(f, a, p, "inputs", m->inputs.at, m->inputs.n);
     tensors(f, a, p, "outputs", m->outputs.at, m->outputs.n);
     symbols(f, a, p, m);
+    selftest(f, a, p, m);
     if (with_launches) {
         kernels(f, a, p, m);
         launches(f, p, m);
@@ -219,6 +230,7 @@ void artifact_manifest(FILE *f, const Module *m, bool with_launches) {
     if (with_launches && count_launches(m)) fprintf(f, "    .launches = %s_table_launches,\n", p);
     if (with_launches && count_args(m)) fprintf(f, "    .args = %s_table_args,\n", p);
     if (with_launches && count_after(m)) fprintf(f, "    .after = %s_table_after,\n", p);
+    if (m->selftest) fprintf(f, "    .selftest = %s_table_selftest,\n", p);
     fputs("    .entry = {", f);
     int first = 0;
     for (int e = 0; e < ENTRY_COUNT; e++) {

@@ -141,9 +141,9 @@ static void launches(const Data *d, Fields *rows, Fields *args, Fields *after, L
             int64_t constant[FUSEC_MAX_CONSTANTS];
             for (int c = 0; c < FUSEC_MAX_CONSTANTS; c++) constant[c] = l->constant[c];
             LLVMValueRef row[6] = {
-                integer(e->i32, (uint64_t)l->kernel), integer(e->i32, (uint64_t)args->n),
+                integer(e->i32, (uint64_t)l->kernel),       integer(e->i32, (uint64_t)args->n),
                 integer(e->i64, artifact_outputs(d->m, l)), int_array(e->i32, constant, FUSEC_MAX_CONSTANTS),
-                integer(e->i32, (uint64_t)after->n),  integer(e->i32, (uint64_t)l->n_after)};
+                integer(e->i32, (uint64_t)after->n),        integer(e->i32, (uint64_t)l->n_after)};
             vec_push(d->a, *rows, sized(d, LLVMConstStructInContext(e->context, row, 6, false), sizeof(fusec_launch)));
             for (int x = 0; x < l->n_after; x++) vec_push(d->a, *after, integer(e->i32, (uint64_t)(i - l->after[x])));
             for (int x = 0; x < l->n_args; x++) {
@@ -174,6 +174,19 @@ static LLVMValueRef hypers(const Data *d) {
     return table(d, &rows, "hypers");
 }
 
+static LLVMValueRef selftest(const Data *d) {
+    const int n = d->m->outputs.n + (d->m->entry[ENTRY_GRAD].present ? d->m->grads.n : 0);
+    LLVMTypeRef f32 = d->e->f32;
+    Fields rows = {0};
+    for (int i = 0; d->m->selftest && i < n; i++) {
+        const fusec_sum *s = &d->m->selftest[i];
+        LLVMValueRef f[3] = {LLVMConstReal(f32, s->sum), LLVMConstReal(f32, s->magnitude),
+                             LLVMConstReal(f32, s->slack)};
+        vec_push(d->a, rows, sized(d, LLVMConstStructInContext(d->e->context, f, 3, false), sizeof(fusec_sum)));
+    }
+    return table(d, &rows, "selftest");
+}
+
 static void counts(const Data *d, Fields *f) {
     const Module *m = d->m;
     const int n[] = {m->params.n,  m->states.n, m->grads.n,  m->inputs.n,
@@ -198,6 +211,7 @@ static void tables(const Data *d, Fields *f) {
     vec_push(d->a, *f, table(d, &rows, "launches"));
     vec_push(d->a, *f, table(d, &args, "args"));
     vec_push(d->a, *f, table(d, &after, "after"));
+    vec_push(d->a, *f, selftest(d));
     vec_push(d->a, *f, LLVMConstArray2(LLVMTypeOf(entries[0]), entries, ENTRY_COUNT));
 }
 
@@ -213,7 +227,8 @@ void manifest_emit(const Emit *e, Arena *a, const Module *m) {
     vec_push(a, f, integer(e->i64, (uint64_t)m->grad_bytes));
     counts(&d, &f);
     tables(&d, &f);
-    global(&d, record(&d, &f, sizeof(fusec_manifest)), arena_printf(a, "%s_manifest", artifact_prefix(a, m)), LLVMExternalLinkage);
+    global(&d, record(&d, &f, sizeof(fusec_manifest)), arena_printf(a, "%s_manifest", artifact_prefix(a, m)),
+           LLVMExternalLinkage);
 }
 
 void manifest_emit_kernels(const Emit *e, Arena *a, const Module *m, LLVMValueRef *fn) {

@@ -19,7 +19,8 @@ typedef enum {
     FUSEC_E_FORMAT,     /* a weight file is truncated, corrupt, or misses a tensor */
     FUSEC_E_DRIVER,     /* libcuda is absent, or a driver call failed */
     FUSEC_E_DEVICE,     /* no device of a suitable architecture */
-    FUSEC_E_UNSUPPORTED /* an entry that was not compiled in */
+    FUSEC_E_UNSUPPORTED, /* an entry that was not compiled in */
+    FUSEC_E_SELFTEST    /* the self-test gave other numbers than the compiler */
 } fusec_status;
 const char *fusec_status_text(fusec_status s);
 
@@ -77,6 +78,10 @@ typedef struct fusec_entry {
 typedef struct fusec_symbol { const char *name; int32_t bound; } fusec_symbol;
 typedef struct fusec_hyper { const char *name; float value; } fusec_hyper;
 
+/* The self-test's result for one tensor: sum and sum of magnitudes of the elements, both weighted, and how far each may
+ * be off; slack < 0: not compared (integers, and what is not finite). */
+typedef struct fusec_sum { float sum, magnitude, slack; } fusec_sum;
+
 /* Everything about a model, constant data.  In the C99 form, whose entries are plain calls, there are no kernels,
  * launches, args and after. */
 typedef struct fusec_manifest {
@@ -92,6 +97,7 @@ typedef struct fusec_manifest {
     const fusec_launch *launches;
     const fusec_arg *args;
     const uint32_t *after; /* counted back from the launch: 1 is the one before it */
+    const fusec_sum *selftest; /* of outputs, then, with entry grad, of gradients; NULL: compiled without --selftest */
     fusec_entry entry[FUSEC_ENTRIES];
 } fusec_manifest;
 
@@ -134,6 +140,23 @@ fusec_status fusec_save(const fusec_manifest *m, const fusec_memory *memory, con
 fusec_status fusec_load(const fusec_manifest *m, const fusec_memory *memory, const fusec_io *io);
 /* CRC-32 (IEEE 802.3) continued from `crc`, 0 at the start. */
 uint32_t fusec_crc32(uint32_t crc, const void *data, uint64_t n);
+
+/* How the self-test runs a model: an entry at the extents' bounds, with hyperparameters at their defaults, and n bytes of
+ * the gradients after it. */
+typedef struct fusec_selftest_calls {
+    void *user;
+    fusec_status (*run)(void *user, int entry, const void *const *inputs, void *const *outputs, uint32_t seed,
+                        const int32_t *syms);
+    fusec_status (*read)(void *user, uint64_t offset, void *to, uint64_t n);
+} fusec_selftest_calls;
+enum { FUSEC_SELFTEST_SEED = 0x5e1f7e57, FUSEC_SELFTEST_PART = 4096 };
+/* Entry init, then entry grad (infer where there is none) on inputs made from Philox of seed, input and element: floats
+ * in [-1, 1), integers in their declared range or 0 .. 1.  FUSEC_E_SELFTEST: the results are not what
+ * the compiler stored.  At the end parameters and states are as entry init makes them from `seed`.  scratch:
+ * fusec_selftest_bytes(), aligned as the model's memory.  found, NULL but in the compiler: gets the sums instead. */
+fusec_status fusec_selftest(const fusec_manifest *m, const fusec_selftest_calls *c, uint32_t seed, void *scratch,
+                            fusec_sum *found);
+uint64_t fusec_selftest_bytes(const fusec_manifest *m);
 
 /* Emitted models define the functions above weakly: several models in one program share them. */
 #ifndef FUSEC_WEAK

@@ -12,6 +12,7 @@ FUSEC_WEAK const char *fusec_status_text(fusec_status s) {
     case FUSEC_E_FORMAT: return "a weight file is corrupt, or its tensors are not the model's";
     case FUSEC_E_DRIVER: return "the CUDA driver is absent, or a driver call failed";
     case FUSEC_E_DEVICE: return "no device of a suitable architecture";
+    case FUSEC_E_SELFTEST: return "the self-test gave other numbers than the compiler";
     case FUSEC_E_UNSUPPORTED: return "this entry was not compiled in";
     }
     return "unknown status";

@@ -25,6 +25,7 @@ typedef struct Options {
     CheckpointMode checkpoint;
     bool time_passes, verify;
     bool embed; /* .ptx: the launcher carries the kernels */
+    bool selftest; /* known results for MODEL_selftest */
     /* run */
     Overrides data;       /* input name, file */
     Overrides extents;    /* dimension, run-time extent */
@@ -58,6 +59,9 @@ bool session_open(Session *s, Arena *a, const Options *o);
 void session_prepare(Session *s, const Options *o, const Target *t);
 /* Graphs to a module for a target; NULL on errors. */
 Module *session_compile(Session *s, const Options *o, const Target *t);
+/* Compiles the program again for this machine, runs entry init and grad (infer where m has no grad) on made inputs and
+ * stores in m what comes out.  Takes the time and memory of one such call.  False after a message. */
+bool selftest_measure(Arena *a, const Options *o, Module *m);
 /* Prints the diagnostics collected so far; returns EXIT_ERROR if there were errors. */
 int session_finish(Session *s);
 

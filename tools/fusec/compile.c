@@ -215,8 +215,9 @@ static const Target *find_target(const Options *o, const Form *form) {
 static int compile(Compile *c, const Form *form) {
     if (session_open(&c->session, c->arena, c->o) && !form->graphs_only)
         c->m = session_compile(&c->session, c->o, c->target);
-    const bool ok =
-        !diag_errors(c->session.diag) && (form->graphs_only || c->m) && form->emit(c) && write_files(c->file, c->n);
+    const bool tested = !c->o->selftest || !c->m || selftest_measure(c->arena, c->o, c->m);
+    const bool ok = !diag_errors(c->session.diag) && (form->graphs_only || c->m) && tested && form->emit(c) &&
+                    write_files(c->file, c->n);
     const int status = session_finish(&c->session);
     for (int i = 0; i < c->n; i++) free(c->owned[i]);
     return ok ? status : EXIT_ERROR;

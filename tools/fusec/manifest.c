@@ -99,6 +99,7 @@ const fusec_manifest *manifest_of(Arena *a, const Module *m) {
                           .n_hypers = (uint32_t)m->hypers.n,
                           .n_kernels = (uint32_t)m->kernels.n,
                           .syms = syms,
+                          .selftest = m->selftest,
                           .hypers = hypers,
                           .params = tensors(a, m->params.at, m->params.n),
                           .states = tensors(a, m->states.at, m->states.n),
