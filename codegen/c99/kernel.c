@@ -289,7 +289,7 @@ static bool adds_to(const Printer *p, int value, int target) {
 static void print_yield_nest(Printer *p, const Inst *yield, int first, bool *done) {
     int8_t axes[MAX_TILE_AXES], other[MAX_TILE_AXES];
     const Inst *loop = p->loop;
-    int member[MAX_YIELDS], value[MAX_YIELDS], m = 0;
+    int member[MAX_YIELDS], value[MAX_YIELDS] = {0}, m = 0;
     const int n = c99_lane_axes(p, &p->k->types.at[loop->results[first]], axes);
     for (int c = first; c < loop->n_carry; c++) {
         if (done[c] || c99_lane_axes(p, &p->k->types.at[loop->results[c]], other) != n ||
