@@ -294,6 +294,11 @@ static void files_and_overrides(void **state) {
                      "model m {\n output y = helper(ones [N])\n output s = softmax(zeros [N])\n}\n");
     const Override o[] = {{"N", "3"}, {"k", "5"}};
     Program *p = program_load(a, d, path, &(FrontendOptions){.overrides = o, .n_overrides = 2, .model = "m"});
+    Diag *doubt = diag_new(a);
+    Program *either = program_load(a, doubt, path, &(FrontendOptions){0});
+    assert_non_null(either);
+    assert_false(program_lower(a, doubt, either, NULL, g)); /* which of the two? */
+    assert_int_equal(diag_errors(doubt), 1);
     unlink(used), unlink(path), rmdir(dir);
     assert_non_null(p);
     assert_int_equal(program_models(p), 2);
