@@ -1,0 +1,81 @@
+/* Every call by which the worker pool asks the system for something fails once: no pool, and nothing left behind.
+ * The linker hands those calls to the wrappers below (tests/CMakeLists.txt). */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <cmocka.h>
+#include <errno.h>
+#include <pthread.h>
+#include <stdbool.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include "runtime/host/host.h"
+
+static _Atomic int until_failure, live_threads;
+
+static bool fails(void) { return until_failure > 0 && --until_failure == 0; }
+
+void *__real_calloc(size_t n, size_t size);
+void *__wrap_calloc(size_t n, size_t size);
+void *__wrap_calloc(size_t n, size_t size) { return fails() ? NULL : __real_calloc(n, size); }
+
+#define WRAP(name, parameters, arguments)                                                                              \
+    int __real_##name parameters;                                                                                      \
+    int __wrap_##name parameters;                                                                                      \
+    int __wrap_##name parameters { return fails() ? EAGAIN : __real_##name arguments; }
+WRAP(pthread_mutex_init, (pthread_mutex_t * m, const pthread_mutexattr_t *a), (m, a))
+WRAP(pthread_cond_init, (pthread_cond_t * c, const pthread_condattr_t *a), (c, a))
+WRAP(pthread_attr_init, (pthread_attr_t * a), (a))
+WRAP(pthread_attr_setstacksize, (pthread_attr_t * a, size_t n), (a, n))
+
+int __real_pthread_create(pthread_t *t, const pthread_attr_t *a, void *(*f)(void *), void *x);
+int __wrap_pthread_create(pthread_t *t, const pthread_attr_t *a, void *(*f)(void *), void *x);
+int __wrap_pthread_create(pthread_t *t, const pthread_attr_t *a, void *(*f)(void *), void *x) {
+    if (fails()) return EAGAIN;
+    live_threads++;
+    return __real_pthread_create(t, a, f, x);
+}
+
+int __real_pthread_join(pthread_t t, void **result);
+int __wrap_pthread_join(pthread_t t, void **result);
+int __wrap_pthread_join(pthread_t t, void **result) {
+    live_threads--;
+    return __real_pthread_join(t, result);
+}
+
+enum { THREADS = 5, CALLS = 1 + 3 + 2 + THREADS - 1 }; /* memory, locks, attributes, threads */
+
+static void each_call_fails_once(void **state) {
+    (void)state;
+    for (int call = 1; call <= CALLS; call++) {
+        until_failure = call;
+        if (fusec_pool_new(THREADS)) fail_msg("call %d of %d fails, and there is a pool", call, CALLS);
+        assert_int_equal(until_failure, 0);
+        assert_int_equal(live_threads, 0);
+    }
+}
+
+static void count(void *context, int i) {
+    (void)i;
+    ++*(_Atomic int *)context;
+}
+
+static void no_call_is_left_out(void **state) { /* one more would not be reached, and the pool works */
+    (void)state;
+    until_failure = CALLS + 1;
+    fusec_pool *p = fusec_pool_new(THREADS);
+    assert_int_equal(until_failure, 1);
+    until_failure = 0;
+    assert_non_null(p);
+    assert_int_equal(live_threads, THREADS - 1);
+    _Atomic int calls = 0;
+    fusec_pool_run(p, 1000, count, &calls);
+    assert_int_equal(calls, 1000);
+    fusec_pool_free(p);
+    assert_int_equal(live_threads, 0);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {cmocka_unit_test(each_call_fails_once), cmocka_unit_test(no_call_is_left_out)};
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
