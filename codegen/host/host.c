@@ -112,6 +112,12 @@ bool host_emit_ir_text(const Module *m, const HostOptions *o, char **text, char 
     return true;
 }
 
+void host_llvm_version(char *text, size_t n) {
+    unsigned major = 0, minor = 0, patch = 0;
+    LLVMGetVersion(&major, &minor, &patch);
+    snprintf(text, n, "%u.%u.%u", major, minor, patch);
+}
+
 /* ---- in this process --------------------------------------------------------------------------------------- */
 struct HostJit {
     LLVMOrcLLJITRef jit;

@@ -23,6 +23,9 @@ bool host_emit_object(const Module *m, const HostOptions *o, void **bytes, size_
 bool host_emit_ir_text(const Module *m, const HostOptions *o, char **text, char **error);
 bool host_emit_assembly(const Module *m, const HostOptions *o, char **text, char **error);
 
+/* "19.1.7": the LLVM that makes the code; its version decides the exact text of PTX and objects. */
+void host_llvm_version(char *text, size_t n);
+
 /* Code in this process; valid until host_jit_free. */
 typedef struct HostJit HostJit;
 HostJit *host_jit(const Module *m, const HostOptions *o, char **error);

@@ -1,4 +1,5 @@
 #include "tools/fusec/cli.h"
+#include "codegen/host/host.h"
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
@@ -195,6 +196,12 @@ static bool parse_option(Parse *p, int argc, char **argv, int *i) {
     return apply(p, info, text);
 }
 
+static void print_version(void) {
+    char llvm[32];
+    host_llvm_version(llvm, sizeof llvm);
+    printf("fusec 0.1.0, LLVM %s\n", llvm);
+}
+
 bool cli_parse(Arena *a, int argc, char **argv, Options *o, int *status) {
     Parse p = {.a = a, .o = o, .status = status};
     *status = EXIT_OK;
@@ -206,7 +213,7 @@ bool cli_parse(Arena *a, int argc, char **argv, Options *o, int *status) {
             return false;
         }
         if (!strcmp(arg, "--version")) {
-            puts("fusec 0.1.0");
+            print_version();
             return false;
         }
         if (i == 1 && parse_command(&p, arg)) continue;
