@@ -96,7 +96,7 @@ fi
 
 if [ -e "$BUILD/ptxsim/libcuda.so.1" ]; then
     "$FUSEC" m.dsl -o gpu/m.ptx --arch sm_80 --selftest || exit 1
-    ${CC:-cc} $flags -Igpu main.c gpu/m.c -ldl -o gpu/run || exit 1
+    ${CC:-cc} $flags $san -Igpu main.c gpu/m.c -ldl -o gpu/run || exit 1
     cd gpu || exit 1
     LD_LIBRARY_PATH="$BUILD/ptxsim${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}"
     export LD_LIBRARY_PATH
