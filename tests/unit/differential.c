@@ -94,7 +94,7 @@ static void host_agrees(void **state) {
 static void c99_agrees(void **state) {
     (void)state;
     if (system("cc --version >/dev/null 2>&1")) skip();
-    check_many("c99", NULL, 60);
+    check_many("c99", NULL, 500);
 }
 
 /* The software GPU of this build, wherever LD_LIBRARY_PATH points: later loads by name find it. */
