@@ -146,8 +146,9 @@ static Node *permuted(IndexContext *c, const IndexSpace *s, const Read *r) {
     if (s->n != shape.rank) return NULL;
     for (int d = 0; d < shape.rank; d++) {
         int loop = whole_loop(c, &r->sub[d], shape.dim[d]);
-        if (loop < 0) return NULL;
-        perm[space_axis(s, loop)] = (int8_t)d;
+        const int axis = loop < 0 ? -1 : space_axis(s, loop);
+        if (axis < 0 || axis >= MAX_RANK) return NULL;
+        perm[axis] = (int8_t)d;
     }
     return t_transpose(c->L, r->tensor, perm); /* as many dims as loops, all used: a permutation */
 }
