@@ -163,7 +163,8 @@ static Node *place_along(Graph *g, Node *x, int axis, Dim start, Dim extent) {
     Node *part = graph_transpose(g, x, swap);
     Shape shape = part->shape;
     shape.dim[0] = extent;
-    Node *at = extent_value(g, start), *zeros = graph_const(g, x->dtype, shape, 0), *placed = update_at(g, zeros, part, at);
+    Node *at = extent_value(g, start), *zeros = graph_const(g, x->dtype, shape, 0),
+         *placed = update_at(g, zeros, part, at);
     return graph_transpose(g, placed, swap);
 }
 
@@ -283,8 +284,41 @@ static Node *jac_prod(Graph *g, Node *n, int k, Node *dy) {
     return dy;
 }
 
+/* out[p] = x[p + by] along one axis, 0 beyond its ends. */
+static Node *shift(Graph *g, Node *x, int axis, int64_t by) {
+    int64_t lo[MAX_RANK] = {0}, step[MAX_RANK];
+    for (int d = 0; d < MAX_RANK; d++) step[d] = 1;
+    lo[axis] = -by;
+    return spread_steps(g, x, lo, step, x->shape);
+}
+
+/* r_j = d_j + a_j r_{j+1} along an axis (r_{j-1} with a negative direction), 0 beyond its end: the affine
+ * maps of neighbours are composed pairwise, twice as many at each of the log2(extent) steps (Kogge and
+ * Stone, IEEE Trans. Comput. C-22, 1973). */
+static Node *linear_recurrence(Graph *g, Node *a, Node *d, int axis, int direction) {
+    for (int64_t by = 1; by < d->shape.dim[axis].bound; by *= 2) {
+        Node *next = graph_binary(g, OP_MUL, a, shift(g, d, axis, by * direction));
+        d = graph_binary(g, OP_ADD, d, next);
+        if (by * 2 < d->shape.dim[axis].bound) a = graph_binary(g, OP_MUL, a, shift(g, a, axis, by * direction));
+    }
+    return d;
+}
+
+/* y_i is the product of x_k over k <= i (k < i when exclusive): dx_j = E_j r_j, with E the exclusive product
+ * and r_j the sum over i of dy_i times the product of what lies between j and i, r_j = dy_j + x_{j+1} r_{j+1}.
+ * No division, so zeros are exact. */
+static Node *jac_scan_prod(Graph *g, Node *x, const Attr *attr, Node *dy) {
+    Attr exclusive = *attr;
+    exclusive.exclusive = true;
+    int direction = attr->reverse ? -1 : 1;
+    Node *after = shift(g, x, attr->axis, direction);
+    Node *sum = attr->exclusive ? shift(g, dy, attr->axis, direction) : dy;
+    sum = linear_recurrence(g, after, sum, attr->axis, direction);
+    return graph_binary(g, OP_MUL, scan(g, x, &exclusive), sum);
+}
+
 static Node *jac_scan(Graph *g, Node *n, int k, Node *dy) {
-    (void)k;
+    if (n->attr->scan == SCAN_PROD) return jac_scan_prod(g, n->in[k], n->attr, dy);
     Attr attr = *n->attr;
     attr.reverse = !attr.reverse;
     return scan(g, dy, &attr);
@@ -320,7 +354,6 @@ static JacobianRule *const rule[OP_COUNT] = {
 
 /* ---- the interface -------------------------------------------------------------------------------- */
 static bool has_rule(const Node *n, int k) {
-    if (n->op == OP_SCAN) return n->attr->scan == SCAN_SUM;
     return n->op == OP_CONTRACT || rule[n->op] || (k < 3 && derivative[n->op][k]);
 }
 

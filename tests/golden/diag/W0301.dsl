@@ -2,7 +2,7 @@
 model m {
     input x : f32[4]
     w = param [4] init ones
-    loss = mean(float(argmax(x * w)) * w) + sum(mod(w, 2))
+    loss = mean(float(argmax(x * w)) * w)
     output loss
     train loss with sgd(lr = 0.1)
 }
