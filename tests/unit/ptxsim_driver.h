@@ -5,7 +5,7 @@
 #include <stddef.h>
 #include <stdint.h>
 #include <cmocka.h>
-#include "tools/ptxsim/cuda_api.h"
+#include "tools/ptxsim/driver/cuda_api.h"
 #include <dlfcn.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -15,7 +15,7 @@ typedef struct Driver {
     void *library;
     CUcontext context;
 #define CUDA_EXPORT(name, since, symbol, parameters) CUresult(*symbol) parameters;
-#include "tools/ptxsim/cuda_exports.def"
+#include "tools/ptxsim/driver/cuda_exports.def"
 #undef CUDA_EXPORT
 } Driver;
 
@@ -27,7 +27,7 @@ static inline void driver_open(void) {
 #define CUDA_EXPORT(name, since, symbol, parameters)                                                                   \
     *(void **)&cu.symbol = dlsym(cu.library, #symbol);                                                                 \
     assert_non_null(cu.symbol);
-#include "tools/ptxsim/cuda_exports.def"
+#include "tools/ptxsim/driver/cuda_exports.def"
 #undef CUDA_EXPORT
     assert_int_equal(cu.cuInit(0), CUDA_SUCCESS);
 }

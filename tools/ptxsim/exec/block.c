@@ -1,0 +1,165 @@
+/* One block: its warps, its shared memory, its barriers. */
+#include "tools/ptxsim/exec/run.h"
+#include "tools/ptxsim/ptx/parse.h"
+#include <stdio.h>
+#include <stdlib.h>
+
+bool block_start(Block *b, Launch *k, uint64_t linear) {
+    const uint64_t threads = (uint64_t)k->block[0] * k->block[1] * k->block[2];
+    *b = (Block){.launch = k, .linear = linear, .epoch = 1};
+    b->id[0] = (uint32_t)(linear % k->grid[0]);
+    b->id[1] = (uint32_t)(linear / k->grid[0] % k->grid[1]);
+    b->id[2] = (uint32_t)(linear / k->grid[0] / k->grid[1]);
+    b->random = k->seed * UINT64_C(0x9e3779b97f4a7c15) + linear * UINT64_C(0xbf58476d1ce4e5b9) + 1;
+    b->shared_bytes = k->fn->shared_bytes + k->dynamic_shared;
+    b->shared = calloc(b->shared_bytes + 1, 1);
+    b->shared_state = calloc(b->shared_bytes + 1, sizeof *b->shared_state);
+    b->warps = (int)((threads + WARP - 1) / WARP);
+    b->warp = calloc((size_t)b->warps, sizeof *b->warp);
+    if (!b->shared || !b->shared_state || !b->warp) return false;
+    for (int w = 0; w < b->warps; w++)
+        if (!warp_start(&b->warp[w], b, w)) return false;
+    return true;
+}
+
+void block_end(Block *b) {
+    for (int w = 0; b->warp && w < b->warps; w++) {
+        const Counters *c = &b->warp[w].count;
+        b->count.thread_instructions += c->thread_instructions;
+        b->count.warp_instructions += b->warp[w].steps;
+        b->count.load_bytes += c->load_bytes;
+        b->count.store_bytes += c->store_bytes;
+        b->count.load_sectors += c->load_sectors;
+        b->count.store_sectors += c->store_sectors;
+        b->count.shared_accesses += c->shared_accesses;
+        b->count.shared_conflicts += c->shared_conflicts;
+        b->count.barriers += c->barriers;
+        warp_end(&b->warp[w]);
+    }
+    free(b->warp);
+    free(b->shared);
+    free(b->shared_state);
+}
+
+/* ---- barriers ----------------------------------------------------------------------------------------- */
+static uint32_t live_threads(const Block *b) {
+    uint32_t n = 0;
+    for (int w = 0; w < b->warps; w++) n += (uint32_t)__builtin_popcount(b->warp[w].live);
+    return n;
+}
+
+static void deliver(Warp *w, const Barrier *bar) {
+    const Inst *i = w->barrier_inst;
+    if (i->op != SYNC_RED) return;
+    for (int l = 0; l < WARP; l++) {
+        if (!(w->barrier_mask >> l & 1)) continue;
+        const uint64_t v = i->op2 == BOOL_POPC ? bar->popc : i->op2 == BOOL_AND ? bar->zeros == 0 : bar->ones != 0;
+        lane_set(w, &i->d, l, v);
+    }
+}
+
+static void release(Block *b, Barrier *bar, int id) {
+    for (int w = 0; w < b->warps; w++)
+        if (b->warp[w].state == WARP_AT_BARRIER && b->warp[w].barrier == id) {
+            deliver(&b->warp[w], bar);
+            b->warp[w].state = WARP_READY;
+        }
+    b->epoch = (b->epoch + 1) & INT32_MAX; /* a barrier of some warps orders all: it may hide a race, never invent one */
+    *bar = (Barrier){0};
+}
+
+static bool complete(const Block *b, const Barrier *bar) {
+    if (!bar->inst) return false;
+    const uint32_t live = live_threads(b);
+    return bar->expected ? bar->arrived >= bar->expected : bar->arrived >= live;
+}
+
+void barriers_settle(Block *b) {
+    for (int k = 0; k < BARRIERS; k++)
+        if (complete(b, &b->barrier[k])) release(b, &b->barrier[k], k);
+}
+
+static void reduce(Barrier *bar, const Warp *w, const Inst *i, uint32_t mask) {
+    if (i->op != SYNC_RED) return;
+    const uint32_t c = predicate_in(w, &i->c) & mask;
+    bar->popc += (uint32_t)__builtin_popcount(c);
+    bar->ones += (uint32_t)__builtin_popcount(c);
+    bar->zeros += (uint32_t)__builtin_popcount(mask & ~c);
+}
+
+void barrier_arrive(Warp *w, const Inst *i, uint32_t mask) {
+    Block *b = w->block;
+    const int lane = __builtin_ctz(mask);
+    const uint32_t id = (uint32_t)lane_bits(w, &i->a, lane), count = (uint32_t)lane_bits(w, &i->b, lane);
+    if (id >= BARRIERS || count % WARP || (count && count > (uint32_t)b->warps * WARP)) {
+        warp_report(w, REPORT_DEADLOCK, lane, 0, 0, "a barrier is 0 to 15, its thread count a multiple of 32 in the block");
+        b->stuck = true;
+        return;
+    }
+    Barrier *bar = &b->barrier[id];
+    if (bar->inst && bar->expected != count)
+        warp_report(w, REPORT_DIVERGENT, lane, 0, 0, "warps disagree on the thread count of a barrier");
+    bar->inst = i;
+    bar->expected = count;
+    bar->arrived += count ? WARP : (uint32_t)__builtin_popcount(mask); /* a counted barrier counts whole warps */
+    reduce(bar, w, i, mask);
+    w->count.barriers++;
+    if (i->op != SYNC_ARRIVE) {
+        w->state = WARP_AT_BARRIER;
+        w->barrier = (int)id;
+        w->barrier_mask = mask;
+        w->barrier_inst = i;
+    }
+    if (complete(b, bar)) release(b, bar, (int)id);
+}
+
+/* ---- scheduling --------------------------------------------------------------------------------------- */
+static uint64_t next_random(Block *b) {
+    b->random ^= b->random << 13;
+    b->random ^= b->random >> 7;
+    b->random ^= b->random << 17;
+    return b->random;
+}
+
+static void report_deadlock(Block *b) {
+    for (int k = 0; k < b->warps; k++) {
+        Warp *w = &b->warp[k];
+        if (w->state != WARP_AT_BARRIER) continue;
+        char note[120];
+        const Barrier *bar = &b->barrier[w->barrier];
+        const uint32_t want = bar->expected ? bar->expected : live_threads(b);
+        snprintf(note, sizeof note, "barrier %d waits for %u threads, %u arrived, no warp can go on", w->barrier, want,
+                 bar->arrived);
+        w->at = w->barrier_inst;
+        warp_report(w, REPORT_DEADLOCK, w->live ? __builtin_ctz(w->live) : 0, 0, 0, note);
+    }
+    b->stuck = true;
+}
+
+/* With a seed: any ready warp, for a few instructions.  Without: in turn, as long as it goes. */
+static Warp *pick(Block *b, int turn, uint64_t left, uint64_t *slice) {
+    const int first = b->launch->seed ? (int)(next_random(b) % (uint64_t)b->warps) : turn;
+    *slice = b->launch->seed ? 1 + next_random(b) % 64 : left;
+    for (int k = 0; k < b->warps; k++) {
+        Warp *w = &b->warp[(first + k) % b->warps];
+        if (w->state == WARP_READY) return w;
+    }
+    return NULL;
+}
+
+bool block_run(Block *b, uint64_t slice) {
+    uint64_t spent = 0;
+    for (int turn = 0; b->done < b->warps && !b->stuck; turn++) {
+        uint64_t part;
+        Warp *w = pick(b, turn % b->warps, slice, &part);
+        if (!w) {
+            report_deadlock(b);
+            break;
+        }
+        const uint64_t before = w->steps;
+        warp_run(w, part < slice ? part : slice);
+        spent += w->steps - before + 1;
+        if (spent >= slice * (uint64_t)b->warps) return b->done == b->warps || b->stuck;
+    }
+    return true;
+}

@@ -1,0 +1,193 @@
+/* Execution: a warp is 32 lanes in step; its registers are arrays of 32 values; a stack of paths, each with an active
+ * mask, runs divergent code and joins it again at immediate post-dominators. */
+#pragma once
+#include "tools/ptxsim/exec/memory.h"
+#include "tools/ptxsim/ptx/ptx.h"
+#include "tools/ptxsim/exec/report.h"
+#include <string.h>
+
+typedef struct Path {
+    int32_t pc, join; /* runs from pc until it reaches `join` */
+    uint32_t mask;
+    bool waiting;     /* at an aligned barrier, for lanes of its sibling path to leave */
+} Path;
+
+typedef struct Frame {
+    const Function *fn;
+    uint8_t *registers;
+    uint32_t local_base;
+    int first_path;
+    const CallSite *call; /* how this frame was entered; NULL for the kernel */
+    uint32_t mask;        /* lanes that entered */
+} Frame;
+
+typedef enum WarpState { WARP_READY, WARP_AT_BARRIER, WARP_DONE } WarpState;
+
+/* Threads of a block that have touched a byte of shared memory since the last barrier of the whole block. */
+typedef struct SharedByte {
+    uint32_t epoch : 31, written : 1; /* of the last access; ever written */
+    uint16_t writer, reader;          /* linear thread + 1; 0: none; MANY_READERS */
+} SharedByte;
+enum { MANY_READERS = 0xffff };
+
+typedef struct Counters {
+    uint64_t thread_instructions, warp_instructions;
+    uint64_t load_bytes, store_bytes, load_sectors, store_sectors; /* global memory */
+    uint64_t shared_accesses, shared_conflicts;
+    uint64_t barriers;
+} Counters;
+
+struct Block;
+typedef struct Warp {
+    uint8_t *base[BASE_COUNT];
+    struct Block *block;
+    int index;
+    WarpState state;
+    uint32_t live, carry; /* lanes not exited; condition-code bit of each lane */
+    Path *path;
+    int paths, path_capacity;
+    Frame *frame;
+    int frames, frame_capacity;
+    uint32_t tid[3][WARP];
+    uint8_t *local, *local_written; /* [lane][local_stride] */
+    uint32_t local_stride;
+    const Inst *at;                 /* being executed: reports name it */
+    uint64_t steps;
+    int barrier;                    /* WARP_AT_BARRIER: which, and for bar.red what it brings and wants */
+    uint32_t barrier_mask;
+    const Inst *barrier_inst;
+    const Allocation *recent;       /* last allocation touched */
+    Counters count;
+} Warp;
+
+enum { BARRIERS = 16 };
+typedef struct Barrier {
+    uint32_t arrived, expected; /* threads; expected 0: every live thread */
+    uint32_t popc, ones, zeros; /* bar.red over the arrivals */
+    const Inst *inst;
+    uint32_t waiting;           /* warps held here */
+} Barrier;
+
+typedef struct Launch Launch;
+typedef struct Block {
+    Launch *launch;
+    uint32_t id[3];
+    uint64_t linear;
+    Warp *warp;
+    int warps, done;
+    uint8_t *shared;
+    SharedByte *shared_state;
+    uint32_t shared_bytes, epoch;
+    Barrier barrier[BARRIERS];
+    uint64_t random;
+    Counters count;
+    bool stuck; /* a finding after which this block cannot go on */
+} Block;
+
+struct Launch {
+    const Function *fn;
+    uint32_t grid[3], block[3], dynamic_shared;
+    const uint8_t *params;
+    DeviceMemory *memory;
+    ReportSet *reports;
+    uint64_t seed, max_steps;
+    uint32_t checks;
+    bool stats;
+    int workers;
+    uint64_t sm_count;
+    Counters count;
+};
+
+/* Runs the whole grid; findings are in launch->reports.  False when the host ran out of memory. */
+bool launch_run(Launch *);
+
+/* ---- lanes -------------------------------------------------------------------------------------------- */
+static inline void *lane_out(const Warp *w, const Operand *o) { return w->base[o->base] + o->offset; }
+static inline const void *lane_in(const Warp *w, const Operand *o) { return w->base[o->base] + o->offset; }
+
+static inline uint32_t predicate_in(const Warp *w, const Operand *o) {
+    uint32_t m;
+    memcpy(&m, w->base[o->base] + o->offset, sizeof m);
+    return o->negated ? ~m : m;
+}
+
+static inline void predicate_out(const Warp *w, const Operand *o, uint32_t value, uint32_t mask) {
+    uint32_t old;
+    uint8_t *at = w->base[o->base] + o->offset;
+    memcpy(&old, at, sizeof old);
+    old = (old & ~mask) | (value & mask);
+    memcpy(at, &old, sizeof old);
+}
+
+/* Writes 32 computed lanes under a mask; `bytes` is a constant at every call. */
+static inline void lanes_put(void *to, const void *from, size_t bytes, uint32_t mask) {
+    if (mask == UINT32_MAX) {
+        memcpy(to, from, bytes * WARP);
+        return;
+    }
+    for (int l = 0; l < WARP; l++)
+        if (mask >> l & 1) memcpy((char *)to + (size_t)l * bytes, (const char *)from + (size_t)l * bytes, bytes);
+}
+
+/* One lane as an integer, zero-extended from the operand's width. */
+static inline uint64_t lane_bits(const Warp *w, const Operand *o, int lane) {
+    uint64_t v = 0;
+    const uint8_t *p = w->base[o->base] + o->offset;
+    switch (o->bytes) {
+    case 1: v = p[lane]; break;
+    case 2: { uint16_t x; memcpy(&x, p + lane * 2, 2); v = x; break; }
+    case 4: { uint32_t x; memcpy(&x, p + lane * 4, 4); v = x; break; }
+    case 8: memcpy(&v, p + lane * 8, 8); break;
+    default: { uint32_t m; memcpy(&m, p, 4); v = ((o->negated ? ~m : m) >> lane) & 1; break; }
+    }
+    return v;
+}
+
+static inline void lane_set(const Warp *w, const Operand *o, int lane, uint64_t v) {
+    uint8_t *p = w->base[o->base] + o->offset;
+    if (o->bytes) memcpy(p + lane * o->bytes, &v, o->bytes); /* little-endian hosts only, as the PTX memory model */
+    else predicate_out(w, o, v & 1 ? UINT32_MAX : 0, UINT32_C(1) << lane);
+}
+
+/* ---- handlers, found by the lowering ------------------------------------------------------------------ */
+ExecFn arith_handler(int op, PtxType);   /* exec_int.c, exec_float.c; NULL when the type does not exist */
+ExecFn int_handler(int op, PtxType);
+ExecFn float_handler(int op, PtxType);
+ExecFn half_handler(int op, PtxType);
+ExecFn mul_handler(int op, int half, PtxType); /* mul and mad: .hi and .wide; .lo is int_handler's */
+ExecFn compare_handler(PtxType);
+ExecFn move_handler(int bytes);
+ExecFn select_handler(int bytes);
+ExecFn convert_handler(PtxType to, PtxType from, int to_bytes, int from_bytes);
+void exec_rounded(Warp *, const Inst *, uint32_t);
+void exec_flush(Warp *, const Inst *, uint32_t);
+void exec_saturate(Warp *, const Inst *, uint32_t);
+void exec_relu(Warp *, const Inst *, uint32_t);
+void exec_carry(Warp *, const Inst *, uint32_t);
+void exec_add_sat(Warp *, const Inst *, uint32_t);
+void exec_lop3(Warp *, const Inst *, uint32_t);
+void exec_predicate_logic(Warp *, const Inst *, uint32_t);
+void exec_predicate_select(Warp *, const Inst *, uint32_t);
+void exec_set(Warp *, const Inst *, uint32_t);
+void exec_testp(Warp *, const Inst *, uint32_t);
+void exec_slct(Warp *, const Inst *, uint32_t);
+void exec_convert_pack(Warp *, const Inst *, uint32_t);
+void exec_pack(Warp *, const Inst *, uint32_t);
+void exec_unpack(Warp *, const Inst *, uint32_t);
+void exec_special(Warp *, const Inst *, uint32_t);
+void exec_load(Warp *, const Inst *, uint32_t);
+void exec_store(Warp *, const Inst *, uint32_t);
+void exec_atomic(Warp *, const Inst *, uint32_t);
+void exec_isspace(Warp *, const Inst *, uint32_t);
+void exec_nothing(Warp *, const Inst *, uint32_t);
+void exec_shuffle(Warp *, const Inst *, uint32_t);
+void exec_vote(Warp *, const Inst *, uint32_t);
+void exec_match(Warp *, const Inst *, uint32_t);
+void exec_redux(Warp *, const Inst *, uint32_t);
+void exec_activemask(Warp *, const Inst *, uint32_t);
+void exec_warp_barrier(Warp *, const Inst *, uint32_t);
+
+void special_fill(const Warp *, const Operand *to, Special, uint32_t mask);
+/* Lanes that a *.sync instruction may count on: reports lanes that it names and that do not come. */
+bool check_members(Warp *, uint32_t mask, uint32_t members);
+void warp_report(Warp *, ReportKind, int lane, uint64_t address, int bytes, const char *note);

@@ -1,0 +1,294 @@
+/* Integer and bit arithmetic.  Every handler computes all 32 lanes, so that the compiler vectorises it, and writes the
+ * active ones; expressions are total (no division by zero, no shift past the width). */
+#include "tools/ptxsim/exec/exec.h"
+#include "tools/ptxsim/ptx/parse.h"
+
+#define BINARY(NAME, D, A, B, EXPR)                                                                                    \
+    static void NAME(Warp *w, const Inst *i, uint32_t mask) {                                                          \
+        const A *a = lane_in(w, &i->a);                                                                                \
+        const B *b = lane_in(w, &i->b);                                                                                \
+        D r[WARP];                                                                                                     \
+        for (int l = 0; l < WARP; l++) {                                                                               \
+            const A x = a[l];                                                                                          \
+            const B y = b[l];                                                                                          \
+            r[l] = (D)(EXPR);                                                                                          \
+        }                                                                                                              \
+        lanes_put(lane_out(w, &i->d), r, sizeof(D), mask);                                                             \
+    }
+#define UNARY(NAME, D, A, EXPR)                                                                                        \
+    static void NAME(Warp *w, const Inst *i, uint32_t mask) {                                                          \
+        const A *a = lane_in(w, &i->a);                                                                                \
+        D r[WARP];                                                                                                     \
+        for (int l = 0; l < WARP; l++) {                                                                               \
+            const A x = a[l];                                                                                          \
+            r[l] = (D)(EXPR);                                                                                          \
+        }                                                                                                              \
+        lanes_put(lane_out(w, &i->d), r, sizeof(D), mask);                                                             \
+    }
+#define TERNARY(NAME, D, A, B, C, EXPR)                                                                                \
+    static void NAME(Warp *w, const Inst *i, uint32_t mask) {                                                          \
+        const A *a = lane_in(w, &i->a);                                                                                \
+        const B *b = lane_in(w, &i->b);                                                                                \
+        const C *c = lane_in(w, &i->c);                                                                                \
+        const uint8_t mode = i->op2;                                                                                   \
+        D r[WARP];                                                                                                     \
+        (void)mode;                                                                                                    \
+        for (int l = 0; l < WARP; l++) {                                                                               \
+            const A x = a[l];                                                                                          \
+            const B y = b[l];                                                                                          \
+            const C z = c[l];                                                                                          \
+            r[l] = (D)(EXPR);                                                                                          \
+        }                                                                                                              \
+        lanes_put(lane_out(w, &i->d), r, sizeof(D), mask);                                                             \
+    }
+
+/* Quotients and remainders by zero are unspecified in PTX; here all ones and the dividend, as hardware gives. */
+#define SIGNED_DIV(T, x, y) ((y) == 0 ? (T)-1 : (y) == -1 ? (T)(0 - (uint64_t)(x)) : (T)((x) / (y)))
+#define SIGNED_REM(T, x, y) ((y) == 0 ? (x) : (y) == -1 ? (T)0 : (T)((x) % (y)))
+
+#define INTEGER(N, U, S)                                                                                               \
+    BINARY(add##N, U, U, U, x + y)                                                                                     \
+    BINARY(sub##N, U, U, U, x - y)                                                                                     \
+    BINARY(mul##N, U, U, U, (uint64_t)x * y)                                                                           \
+    TERNARY(mad##N, U, U, U, U, (uint64_t)x * y + z)                                                                   \
+    BINARY(divu##N, U, U, U, y == 0 ? (U)-1 : x / y)                                                                   \
+    BINARY(divs##N, S, S, S, SIGNED_DIV(S, x, y))                                                                      \
+    BINARY(remu##N, U, U, U, y == 0 ? x : x % y)                                                                       \
+    BINARY(rems##N, S, S, S, SIGNED_REM(S, x, y))                                                                      \
+    BINARY(minu##N, U, U, U, x < y ? x : y)                                                                            \
+    BINARY(mins##N, S, S, S, x < y ? x : y)                                                                            \
+    BINARY(maxu##N, U, U, U, x > y ? x : y)                                                                            \
+    BINARY(maxs##N, S, S, S, x > y ? x : y)                                                                            \
+    TERNARY(sadu##N, U, U, U, U, z + (x < y ? y - x : x - y))                                                          \
+    TERNARY(sads##N, U, S, S, U, z + (x < y ? (U)y - (U)x : (U)x - (U)y))                                              \
+    UNARY(abs##N, U, S, x < 0 ? 0 - (U)x : (U)x)                                                                       \
+    UNARY(neg##N, U, U, 0 - x)                                                                                         \
+    BINARY(and##N, U, U, U, x & y)                                                                                     \
+    BINARY(or##N, U, U, U, x | y)                                                                                      \
+    BINARY(xor##N, U, U, U, x ^ y)                                                                                     \
+    UNARY(not##N, U, U, ~x)                                                                                            \
+    UNARY(cnot##N, U, U, x == 0)                                                                                       \
+    BINARY(shl##N, U, U, uint32_t, y >= N ? 0 : (uint64_t)x << y)                                                      \
+    BINARY(shru##N, U, U, uint32_t, y >= N ? 0 : x >> y)                                                               \
+    BINARY(shrs##N, S, S, uint32_t, x >> (y >= N ? N - 1 : y))
+INTEGER(16, uint16_t, int16_t)
+INTEGER(32, uint32_t, int32_t)
+INTEGER(64, uint64_t, int64_t)
+
+/* ---- products ----------------------------------------------------------------------------------------- */
+static uint64_t high64u(uint64_t x, uint64_t y) { return (uint64_t)((unsigned __int128)x * y >> 64); }
+static uint64_t high64s(int64_t x, int64_t y) { return (uint64_t)((unsigned __int128)((__int128)x * y) >> 64); }
+#define HIGH(N, U, S, HU, HS)                                                                                          \
+    BINARY(mulhiu##N, U, U, U, HU)                                                                                     \
+    BINARY(mulhis##N, U, S, S, HS)                                                                                     \
+    TERNARY(madhiu##N, U, U, U, U, (HU) + z)                                                                           \
+    TERNARY(madhis##N, U, S, S, U, (HS) + z)
+HIGH(16, uint16_t, int16_t, (uint32_t)x *y >> 16, (uint32_t)((int32_t)x * y) >> 16)
+HIGH(32, uint32_t, int32_t, (uint64_t)x *y >> 32, (uint64_t)((int64_t)x * y) >> 32)
+HIGH(64, uint64_t, int64_t, high64u(x, y), high64s(x, y))
+#define WIDE(N, U, S, WU, WS)                                                                                          \
+    BINARY(mulwideu##N, WU, U, U, (WU)x *y)                                                                            \
+    BINARY(mulwides##N, WU, S, S, (WS)x *y)                                                                            \
+    TERNARY(madwideu##N, WU, U, U, WU, (WU)x *y + z)                                                                   \
+    TERNARY(madwides##N, WU, S, S, WU, (WU)((WS)x * y) + z)
+WIDE(16, uint16_t, int16_t, uint32_t, int32_t)
+WIDE(32, uint32_t, int32_t, uint64_t, int64_t)
+
+static uint64_t low24(uint32_t x) { return x & 0xffffff; }
+static int64_t low24s(uint32_t x) { return (int64_t)(int32_t)(x << 8) >> 8; }
+BINARY(mul24u, uint32_t, uint32_t, uint32_t, low24(x) * low24(y))
+BINARY(mul24s, uint32_t, uint32_t, uint32_t, low24s(x) * low24s(y))
+BINARY(mul24hiu, uint32_t, uint32_t, uint32_t, low24(x) * low24(y) >> 16)
+BINARY(mul24his, uint32_t, uint32_t, uint32_t, low24s(x) * low24s(y) >> 16)
+TERNARY(mad24u, uint32_t, uint32_t, uint32_t, uint32_t, low24(x) * low24(y) + z)
+TERNARY(mad24s, uint32_t, uint32_t, uint32_t, uint32_t, (uint64_t)(low24s(x) * low24s(y)) + z)
+TERNARY(mad24hiu, uint32_t, uint32_t, uint32_t, uint32_t, (low24(x) * low24(y) >> 16) + z)
+TERNARY(mad24his, uint32_t, uint32_t, uint32_t, uint32_t, (uint64_t)(low24s(x) * low24s(y) >> 16) + z)
+
+ExecFn mul_handler(int op, int half, PtxType t) {
+    static const ExecFn MUL[4][T_COUNT] = {
+        [HALF_LO] = {[T_U16] = mul16, [T_S16] = mul16, [T_U32] = mul32, [T_S32] = mul32, [T_U64] = mul64, [T_S64] = mul64},
+        [HALF_HI] = {[T_U16] = mulhiu16, [T_S16] = mulhis16, [T_U32] = mulhiu32, [T_S32] = mulhis32,
+                     [T_U64] = mulhiu64, [T_S64] = mulhis64},
+        [HALF_WIDE] = {[T_U16] = mulwideu16, [T_S16] = mulwides16, [T_U32] = mulwideu32, [T_S32] = mulwides32},
+    };
+    static const ExecFn MAD[4][T_COUNT] = {
+        [HALF_LO] = {[T_U16] = mad16, [T_S16] = mad16, [T_U32] = mad32, [T_S32] = mad32, [T_U64] = mad64, [T_S64] = mad64},
+        [HALF_HI] = {[T_U16] = madhiu16, [T_S16] = madhis16, [T_U32] = madhiu32, [T_S32] = madhis32,
+                     [T_U64] = madhiu64, [T_S64] = madhis64},
+        [HALF_WIDE] = {[T_U16] = madwideu16, [T_S16] = madwides16, [T_U32] = madwideu32, [T_S32] = madwides32},
+    };
+    static const ExecFn SHORT[2][4][T_COUNT] = {
+        {[HALF_LO] = {[T_U32] = mul24u, [T_S32] = mul24s}, [HALF_HI] = {[T_U32] = mul24hiu, [T_S32] = mul24his}},
+        {[HALF_LO] = {[T_U32] = mad24u, [T_S32] = mad24s}, [HALF_HI] = {[T_U32] = mad24hiu, [T_S32] = mad24his}}};
+    switch (op) {
+    case OP_MUL: return MUL[half][t];
+    case OP_MAD: return MAD[half][t];
+    case OP_MUL24: return SHORT[0][half][t];
+    case OP_MAD24: return SHORT[1][half][t];
+    default: return NULL;
+    }
+}
+
+/* ---- bits --------------------------------------------------------------------------------------------- */
+static uint64_t reverse_bits(uint64_t x) {
+    x = (x >> 1 & UINT64_C(0x5555555555555555)) | (x & UINT64_C(0x5555555555555555)) << 1;
+    x = (x >> 2 & UINT64_C(0x3333333333333333)) | (x & UINT64_C(0x3333333333333333)) << 2;
+    x = (x >> 4 & UINT64_C(0x0f0f0f0f0f0f0f0f)) | (x & UINT64_C(0x0f0f0f0f0f0f0f0f)) << 4;
+    return __builtin_bswap64(x);
+}
+/* Highest bit that differs from the sign; all ones when there is none. */
+static uint32_t find_high(uint64_t x, bool shift_amount, int bits) {
+    if (!x) return UINT32_MAX;
+    const uint32_t at = 63 - (uint32_t)__builtin_clzll(x);
+    return shift_amount ? (uint32_t)bits - 1 - at : at;
+}
+/* pos and len are taken from the low 8 bits of their operands. */
+static uint64_t extract(uint64_t x, uint32_t pos, uint32_t len, int bits, bool is_signed) {
+    pos &= 255;
+    len &= 255;
+    const uint32_t top = (uint32_t)bits - 1, last = pos + len - 1 < top ? pos + len - 1 : top;
+    const bool sign = is_signed && len && (x >> last & 1);
+    uint64_t r = pos > top ? 0 : x >> pos;
+    if (len < 64) r &= (UINT64_C(1) << len) - 1;
+    if (len == 0) return 0;
+    const uint32_t have = pos > top ? 0 : top - pos + 1 < len ? top - pos + 1 : len;
+    if (sign && have < 64) r |= ~UINT64_C(0) << have;
+    return r;
+}
+static uint64_t insert(uint64_t field, uint64_t into, uint32_t pos, uint32_t len, int bits) {
+    pos &= 255;
+    len &= 255;
+    if (pos >= (uint32_t)bits || !len) return into;
+    const uint64_t m = (len >= 64 ? ~UINT64_C(0) : (UINT64_C(1) << len) - 1) << pos;
+    return (into & ~m) | ((field << pos) & m);
+}
+UNARY(popc32, uint32_t, uint32_t, __builtin_popcount(x))
+UNARY(popc64, uint32_t, uint64_t, __builtin_popcountll(x))
+UNARY(clz32, uint32_t, uint32_t, x ? __builtin_clz(x) : 32)
+UNARY(clz64, uint32_t, uint64_t, x ? __builtin_clzll(x) : 64)
+UNARY(brev32, uint32_t, uint32_t, reverse_bits(x) >> 32)
+UNARY(brev64, uint64_t, uint64_t, reverse_bits(x))
+UNARY(bfindu32, uint32_t, uint32_t, find_high(x, i->op2, 32))
+UNARY(bfinds32, uint32_t, int32_t, find_high((uint32_t)(x < 0 ? ~x : x), i->op2, 32))
+UNARY(bfindu64, uint32_t, uint64_t, find_high(x, i->op2, 64))
+UNARY(bfinds64, uint32_t, int64_t, find_high((uint64_t)(x < 0 ? ~x : x), i->op2, 64))
+TERNARY(bfeu32, uint32_t, uint32_t, uint32_t, uint32_t, extract(x, y, z, 32, false))
+TERNARY(bfes32, uint32_t, uint32_t, uint32_t, uint32_t, extract(x, y, z, 32, true))
+TERNARY(bfeu64, uint64_t, uint64_t, uint32_t, uint32_t, extract(x, y, z, 64, false))
+TERNARY(bfes64, uint64_t, uint64_t, uint32_t, uint32_t, extract(x, y, z, 64, true))
+TERNARY(bfi32, uint32_t, uint32_t, uint32_t, uint32_t, insert(x, y, z, ((const uint32_t *)lane_in(w, &i->e))[l], 32))
+TERNARY(bfi64, uint64_t, uint64_t, uint64_t, uint32_t, insert(x, y, z, ((const uint32_t *)lane_in(w, &i->e))[l], 64))
+
+/* The eight bytes of {b, a}, four of them chosen; the top bit of a selector copies the chosen byte's sign. */
+static uint32_t permute_by(uint64_t bytes, const uint8_t select[4]) {
+    uint32_t r = 0;
+    for (int k = 0; k < 4; k++) {
+        uint32_t byte = (uint32_t)(bytes >> 8 * (select[k] & 7)) & 255;
+        if (select[k] & 8) byte = byte & 128 ? 255 : 0;
+        r |= byte << 8 * k;
+    }
+    return r;
+}
+static uint32_t permute(uint32_t a, uint32_t b, uint32_t c, int mode) {
+    static const uint8_t TABLE[7][4][4] = {
+        [PERMUTE_F4E] = {{0, 1, 2, 3}, {1, 2, 3, 4}, {2, 3, 4, 5}, {3, 4, 5, 6}},
+        [PERMUTE_B4E] = {{0, 7, 6, 5}, {1, 0, 7, 6}, {2, 1, 0, 7}, {3, 2, 1, 0}},
+        [PERMUTE_RC8] = {{0, 0, 0, 0}, {1, 1, 1, 1}, {2, 2, 2, 2}, {3, 3, 3, 3}},
+        [PERMUTE_ECL] = {{0, 1, 2, 3}, {1, 1, 2, 3}, {2, 2, 2, 3}, {3, 3, 3, 3}},
+        [PERMUTE_ECR] = {{0, 0, 0, 0}, {0, 1, 1, 1}, {0, 1, 2, 2}, {0, 1, 2, 3}},
+        [PERMUTE_RC16] = {{0, 1, 0, 1}, {2, 3, 2, 3}, {0, 1, 0, 1}, {2, 3, 2, 3}},
+    };
+    const uint64_t bytes = (uint64_t)b << 32 | a;
+    if (mode) return permute_by(bytes, TABLE[mode][c & 3]);
+    const uint8_t select[4] = {c & 15, c >> 4 & 15, c >> 8 & 15, c >> 12 & 15};
+    return permute_by(bytes, select);
+}
+TERNARY(prmt32, uint32_t, uint32_t, uint32_t, uint32_t, permute(x, y, z, mode))
+
+/* A funnel shift of {b, a}. */
+static uint32_t funnel(uint32_t a, uint32_t b, uint32_t c, int mode) {
+    const uint64_t both = (uint64_t)b << 32 | a;
+    const uint32_t n = (mode >> 2) == WRAP_CLAMP ? (c < 32 ? c : 32) : c & 31;
+    return (mode & 3) == DIRECTION_LEFT ? (uint32_t)(both << n >> 32) : (uint32_t)(both >> n);
+}
+TERNARY(shf32, uint32_t, uint32_t, uint32_t, uint32_t, funnel(x, y, z, mode))
+
+/* Position of the n-th set bit at or beside `base`; n < 0 searches downwards; all ones when there is none. */
+static uint32_t find_nth(uint32_t x, uint32_t base, int32_t n) {
+    if (base > 31) return UINT32_MAX;
+    if (n == 0) return x >> base & 1 ? base : UINT32_MAX;
+    const int step = n > 0 ? 1 : -1;
+    int64_t left = n > 0 ? n : -(int64_t)n;
+    for (int at = (int)base; at >= 0 && at < 32; at += step)
+        if ((x >> at & 1) && --left == 0) return (uint32_t)at;
+    return UINT32_MAX;
+}
+TERNARY(fns32, uint32_t, uint32_t, uint32_t, int32_t, find_nth(x, y, z))
+
+#define SIGNED_AND_NOT(op, u, s)                                                                                       \
+    [op] = {[T_U16] = u##16, [T_U32] = u##32, [T_U64] = u##64, [T_S16] = s##16, [T_S32] = s##32, [T_S64] = s##64}
+#define BITWISE(op, f) [op] = {[T_B16] = f##16, [T_B32] = f##32, [T_B64] = f##64}
+ExecFn int_handler(int op, PtxType t) {
+    static const ExecFn TABLE[OP_COUNT][T_COUNT] = {
+        SIGNED_AND_NOT(OP_ADD, add, add),
+        SIGNED_AND_NOT(OP_SUB, sub, sub),
+        SIGNED_AND_NOT(OP_DIV, divu, divs),
+        SIGNED_AND_NOT(OP_REM, remu, rems),
+        SIGNED_AND_NOT(OP_MIN, minu, mins),
+        SIGNED_AND_NOT(OP_MAX, maxu, maxs),
+        SIGNED_AND_NOT(OP_SAD, sadu, sads),
+        [OP_ABS] = {[T_S16] = abs16, [T_S32] = abs32, [T_S64] = abs64},
+        [OP_NEG] = {[T_S16] = neg16, [T_S32] = neg32, [T_S64] = neg64},
+        BITWISE(OP_AND, and),
+        BITWISE(OP_OR, or),
+        BITWISE(OP_XOR, xor),
+        BITWISE(OP_NOT, not),
+        BITWISE(OP_CNOT, cnot),
+        BITWISE(OP_SHL, shl),
+        [OP_SHR] = {[T_B16] = shru16, [T_B32] = shru32, [T_B64] = shru64, [T_U16] = shru16, [T_U32] = shru32,
+                    [T_U64] = shru64, [T_S16] = shrs16, [T_S32] = shrs32, [T_S64] = shrs64},
+        [OP_POPC] = {[T_B32] = popc32, [T_B64] = popc64},
+        [OP_CLZ] = {[T_B32] = clz32, [T_B64] = clz64},
+        [OP_BREV] = {[T_B32] = brev32, [T_B64] = brev64},
+        [OP_BFIND] = {[T_U32] = bfindu32, [T_S32] = bfinds32, [T_U64] = bfindu64, [T_S64] = bfinds64},
+        [OP_BFE] = {[T_U32] = bfeu32, [T_S32] = bfes32, [T_U64] = bfeu64, [T_S64] = bfes64},
+        [OP_BFI] = {[T_B32] = bfi32, [T_B64] = bfi64},
+        [OP_PRMT] = {[T_B32] = prmt32},
+        [OP_SHF] = {[T_B32] = shf32},
+        [OP_FNS] = {[T_B32] = fns32},
+    };
+    return TABLE[op][t];
+}
+
+ExecFn arith_handler(int op, PtxType t) {
+    ExecFn f = int_handler(op, t);
+    if (!f) f = float_handler(op, t);
+    if (!f) f = half_handler(op, t);
+    return f;
+}
+
+/* ---- carries and saturation --------------------------------------------------------------------------- */
+void exec_carry(Warp *w, const Inst *i, uint32_t mask) {
+    const int bytes = i->d.bytes;
+    const bool subtract = i->op == OP_SUB || i->op == OP_SUBC, with = i->op == OP_ADDC || i->op == OP_SUBC;
+    for (int l = 0; l < WARP; l++) {
+        if (!(mask >> l & 1)) continue;
+        const uint64_t limit = bytes == 4 ? UINT32_MAX : UINT64_MAX, a = lane_bits(w, &i->a, l);
+        const uint64_t b = subtract ? ~lane_bits(w, &i->b, l) & limit : lane_bits(w, &i->b, l);
+        const unsigned carry = with ? w->carry >> l & 1 : subtract;
+        const unsigned __int128 sum = (unsigned __int128)a + b + carry;
+        lane_set(w, &i->d, l, (uint64_t)sum);
+        if (i->op2) w->carry = (w->carry & ~(UINT32_C(1) << l)) | (uint32_t)(sum > limit) << l;
+    }
+}
+
+void exec_add_sat(Warp *w, const Inst *i, uint32_t mask) {
+    const int32_t *a = lane_in(w, &i->a), *b = lane_in(w, &i->b);
+    int32_t r[WARP];
+    for (int l = 0; l < WARP; l++) {
+        const int64_t v = i->op == OP_SUB ? (int64_t)a[l] - b[l] : (int64_t)a[l] + b[l];
+        r[l] = v > INT32_MAX ? INT32_MAX : v < INT32_MIN ? INT32_MIN : (int32_t)v;
+    }
+    lanes_put(lane_out(w, &i->d), r, sizeof *r, mask);
+}

@@ -1,0 +1,179 @@
+/* Operations across the lanes of a warp, special registers, and reports from lanes. */
+#include "tools/ptxsim/exec/exec.h"
+#include "tools/ptxsim/ptx/parse.h"
+#include <stdio.h>
+#include <time.h>
+
+static const uint32_t *words(const Warp *w, const Operand *o) { return lane_in(w, o); }
+
+void warp_report(Warp *w, ReportKind kind, int lane, uint64_t address, int bytes, const char *note) {
+    const Block *b = w->block;
+    if (!(b->launch->checks >> kind & 1)) return;
+    Report r = {.kind = kind, .line = w->at ? w->at->line : 0, .address = address, .bytes = bytes,
+                .order = b->linear * 2048 + (uint64_t)(w->index * WARP + lane)};
+    snprintf(r.function, sizeof r.function, "%s", b->launch->fn->name);
+    snprintf(r.note, sizeof r.note, "%s", note);
+    for (int d = 0; d < 3; d++) {
+        r.block[d] = b->id[d];
+        r.thread[d] = w->tid[d][lane];
+    }
+    reports_add(b->launch->reports, &r);
+}
+
+/* Lanes that exited need not come. */
+bool check_members(Warp *w, uint32_t mask, uint32_t members) {
+    const uint32_t absent = members & w->live & ~mask, outside = mask & ~members;
+    if (!absent && !outside) return true;
+    char note[160];
+    snprintf(note, sizeof note, "membermask 0x%08x, executing lanes 0x%08x, live lanes 0x%08x", members, mask, w->live);
+    warp_report(w, REPORT_MEMBERS, __builtin_ctz(absent ? absent : outside), 0, 0, note);
+    return false;
+}
+
+static uint32_t members_of(Warp *w, const Operand *o, uint32_t mask) {
+    const uint32_t *m = words(w, o);
+    return mask ? m[__builtin_ctz(mask)] : 0;
+}
+
+/* PTX ISA, "shfl.sync": the source lane j and whether it is in range. */
+static int shuffle_lane(int op, int lane, uint32_t b, uint32_t c, bool *in_range) {
+    const int bval = b & 31, cval = c & 31, segment = c >> 8 & 31;
+    const int max_lane = (lane & segment) | (cval & ~segment & 31), min_lane = lane & segment;
+    int j;
+    switch (op) {
+    case SHUFFLE_UP: j = lane - bval; *in_range = j >= max_lane; break;
+    case SHUFFLE_DOWN: j = lane + bval; *in_range = j <= max_lane; break;
+    case SHUFFLE_BFLY: j = lane ^ bval; *in_range = j <= max_lane; break;
+    default: j = min_lane | (bval & ~segment & 31); *in_range = j <= max_lane; break;
+    }
+    return *in_range ? j : lane;
+}
+
+void exec_shuffle(Warp *w, const Inst *i, uint32_t mask) {
+    const uint32_t *a = words(w, &i->a), *b = words(w, &i->b), *c = words(w, &i->c);
+    uint32_t r[WARP], valid = 0;
+    if (!mask) return;
+    check_members(w, mask, members_of(w, &i->e, mask));
+    for (int l = 0; l < WARP; l++) {
+        bool in_range;
+        const int j = shuffle_lane(i->op, l, b[l], c[l], &in_range);
+        r[l] = a[j];
+        valid |= (uint32_t)in_range << l;
+        if ((mask >> l & 1) && !(mask >> j & 1)) {
+            char note[80];
+            snprintf(note, sizeof note, "shfl reads lane %d, which does not take part", j);
+            warp_report(w, REPORT_MEMBERS, l, 0, 0, note);
+        }
+    }
+    lanes_put(lane_out(w, &i->d), r, sizeof *r, mask);
+    if (i->has_d2) predicate_out(w, &i->d2, valid, mask);
+}
+
+void exec_vote(Warp *w, const Inst *i, uint32_t mask) {
+    if (!mask) return;
+    check_members(w, mask, members_of(w, &i->e, mask));
+    const uint32_t yes = predicate_in(w, &i->a) & mask;
+    if (i->op == VOTE_BALLOT) {
+        uint32_t r[WARP];
+        for (int l = 0; l < WARP; l++) r[l] = yes;
+        lanes_put(lane_out(w, &i->d), r, sizeof *r, mask);
+        return;
+    }
+    const bool v = i->op == VOTE_ALL ? yes == mask : i->op == VOTE_ANY ? yes != 0 : yes == mask || !yes;
+    predicate_out(w, &i->d, v ? UINT32_MAX : 0, mask);
+}
+
+void exec_match(Warp *w, const Inst *i, uint32_t mask) {
+    uint32_t r[WARP] = {0}, same = UINT32_MAX;
+    if (!mask) return;
+    check_members(w, mask, members_of(w, &i->e, mask));
+    for (int l = 0; l < WARP; l++)
+        for (int k = 0; (mask >> l & 1) && k < WARP; k++)
+            if ((mask >> k & 1) && lane_bits(w, &i->a, l) == lane_bits(w, &i->a, k)) r[l] |= UINT32_C(1) << k;
+    for (int l = 0; l < WARP; l++)
+        if ((mask >> l & 1) && r[l] != mask) same = 0;
+    if (i->op == VOTE_ALL)
+        for (int l = 0; l < WARP; l++) r[l] = same ? mask : 0;
+    lanes_put(lane_out(w, &i->d), r, sizeof *r, mask);
+    if (i->has_d2) predicate_out(w, &i->d2, same, mask);
+}
+
+static uint32_t reduce_two(const Inst *i, uint32_t a, uint32_t b) {
+    const bool is_signed = i->type == T_S32;
+    switch (i->op) {
+    case ATOMIC_ADD: return a + b;
+    case ATOMIC_MIN: return is_signed ? (uint32_t)((int32_t)a < (int32_t)b ? a : b) : a < b ? a : b;
+    case ATOMIC_MAX: return is_signed ? (uint32_t)((int32_t)a > (int32_t)b ? a : b) : a > b ? a : b;
+    case ATOMIC_AND: return a & b;
+    case ATOMIC_OR: return a | b;
+    default: return a ^ b;
+    }
+}
+
+void exec_redux(Warp *w, const Inst *i, uint32_t mask) {
+    const uint32_t *a = words(w, &i->a);
+    uint32_t r[WARP], sum;
+    if (!mask) return;
+    check_members(w, mask, members_of(w, &i->e, mask));
+    const int first = __builtin_ctz(mask);
+    sum = a[first];
+    for (int l = first + 1; l < WARP; l++)
+        if (mask >> l & 1) sum = reduce_two(i, sum, a[l]);
+    for (int l = 0; l < WARP; l++) r[l] = sum;
+    lanes_put(lane_out(w, &i->d), r, sizeof *r, mask);
+}
+
+void exec_activemask(Warp *w, const Inst *i, uint32_t mask) {
+    uint32_t r[WARP];
+    for (int l = 0; l < WARP; l++) r[l] = mask;
+    lanes_put(lane_out(w, &i->d), r, sizeof *r, mask);
+}
+
+void exec_warp_barrier(Warp *w, const Inst *i, uint32_t mask) {
+    if (mask) check_members(w, mask, members_of(w, &i->a, mask));
+}
+
+/* ---- special registers -------------------------------------------------------------------------------- */
+static uint64_t wall_clock(void) {
+    struct timespec t;
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return (uint64_t)t.tv_sec * 1000000000u + (uint64_t)t.tv_nsec;
+}
+
+/* Clocks count this warp's instructions, so that a run repeats exactly; the global timer is the host's. */
+static uint64_t special_bits(const Warp *w, Special s, int lane) {
+    const Block *b = w->block;
+    const Launch *k = b->launch;
+    const uint32_t bit = UINT32_C(1) << lane;
+    switch (s) {
+    case SR_TID_X: case SR_TID_Y: case SR_TID_Z: return w->tid[s - SR_TID_X][lane];
+    case SR_NTID_X: case SR_NTID_Y: case SR_NTID_Z: return k->block[s - SR_NTID_X];
+    case SR_CTAID_X: case SR_CTAID_Y: case SR_CTAID_Z: return b->id[s - SR_CTAID_X];
+    case SR_NCTAID_X: case SR_NCTAID_Y: case SR_NCTAID_Z: return k->grid[s - SR_NCTAID_X];
+    case SR_LANEID: return (uint64_t)lane;
+    case SR_WARPID: return (uint64_t)w->index;
+    case SR_NWARPID: return 64;
+    case SR_SMID: return b->linear % k->sm_count;
+    case SR_NSMID: return k->sm_count;
+    case SR_GRIDID: return 1;
+    case SR_LANEMASK_EQ: return bit;
+    case SR_LANEMASK_LE: return bit | (bit - 1);
+    case SR_LANEMASK_LT: return bit - 1;
+    case SR_LANEMASK_GE: return (uint32_t)~(bit - 1);
+    case SR_LANEMASK_GT: return (uint32_t)~(bit | (bit - 1));
+    case SR_CLOCK: case SR_CLOCK64: return w->steps;
+    case SR_CLOCK_HI: return w->steps >> 32;
+    case SR_GLOBALTIMER: case SR_GLOBALTIMER_LO: return wall_clock();
+    case SR_GLOBALTIMER_HI: return wall_clock() >> 32;
+    case SR_TOTAL_SMEM_SIZE: return b->shared_bytes;
+    case SR_DYNAMIC_SMEM_SIZE: return k->dynamic_shared;
+    default: return 0;
+    }
+}
+
+void special_fill(const Warp *w, const Operand *to, Special s, uint32_t mask) {
+    for (int l = 0; l < WARP; l++)
+        if (mask >> l & 1) lane_set(w, to, l, special_bits(w, s, l));
+}
+
+void exec_special(Warp *w, const Inst *i, uint32_t mask) { special_fill(w, &i->d, (Special)i->op, mask); }

@@ -1,0 +1,85 @@
+#include "tools/ptxsim/exec/memory.h"
+#include <stdlib.h>
+#include <string.h>
+
+enum { RED_ZONE = 4096, GRANULE = 512 };
+#define FIRST_ADDRESS UINT64_C(0x200000000000)
+
+static size_t lower_bound(const DeviceMemory *m, uint64_t address) { /* allocations that begin at or below it */
+    size_t low = 0, high = m->count;
+    while (low < high) {
+        const size_t mid = (low + high) / 2;
+        if (m->item[mid]->address <= address) low = mid + 1;
+        else high = mid;
+    }
+    return low;
+}
+
+static bool make_room(DeviceMemory *m) {
+    if (m->count < m->capacity) return true;
+    const size_t capacity = m->capacity ? m->capacity * 2 : 64;
+    Allocation **item = realloc(m->item, capacity * sizeof *item);
+    if (!item) return false;
+    m->item = item;
+    m->capacity = capacity;
+    return true;
+}
+
+/* Addresses only grow, so that a freed one is never reused while a stale pointer could still hit it. */
+Allocation *memory_allocate(DeviceMemory *m, uint64_t bytes, uint64_t align) {
+    if (align < GRANULE) align = GRANULE;
+    if (bytes > m->total - m->used || !make_room(m)) return NULL;
+    Allocation *a = calloc(1, sizeof *a);
+    if (!a) return NULL;
+    a->data = calloc(bytes ? bytes : 1, 1);
+    a->written = calloc(bytes ? bytes : 1, 1);
+    if (!a->data || !a->written) {
+        free(a->data);
+        free(a->written);
+        free(a);
+        return NULL;
+    }
+    const uint64_t start = m->next ? m->next : FIRST_ADDRESS;
+    a->address = (start + align - 1) / align * align;
+    a->bytes = bytes;
+    m->next = a->address + bytes + RED_ZONE;
+    m->used += bytes;
+    m->item[m->count++] = a; /* the highest address: order holds */
+    return a;
+}
+
+static void release(Allocation *a) {
+    free(a->data);
+    free(a->written);
+    free(a);
+}
+
+bool memory_free(DeviceMemory *m, uint64_t address) {
+    const size_t n = lower_bound(m, address);
+    if (!n || m->item[n - 1]->address != address) return false;
+    m->used -= m->item[n - 1]->bytes;
+    release(m->item[n - 1]);
+    memmove(&m->item[n - 1], &m->item[n], (m->count - n) * sizeof *m->item);
+    m->count--;
+    return true;
+}
+
+Allocation *memory_find(const DeviceMemory *m, uint64_t address) {
+    const size_t n = lower_bound(m, address);
+    if (!n) return NULL;
+    Allocation *a = m->item[n - 1];
+    return address - a->address < a->bytes ? a : NULL;
+}
+
+const Allocation *memory_near(const DeviceMemory *m, uint64_t address) {
+    const size_t n = lower_bound(m, address);
+    const Allocation *below = n ? m->item[n - 1] : NULL, *above = n < m->count ? m->item[n] : NULL;
+    if (!below || !above) return below ? below : above;
+    return address - (below->address + below->bytes) <= above->address - address ? below : above;
+}
+
+void memory_clear(DeviceMemory *m) {
+    for (size_t k = 0; k < m->count; k++) release(m->item[k]);
+    free(m->item);
+    *m = (DeviceMemory){.total = m->total, .next = m->next};
+}

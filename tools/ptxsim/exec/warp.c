@@ -1,0 +1,299 @@
+/* One warp: paths, frames, and the instruction loop. */
+#include "tools/ptxsim/exec/run.h"
+#include <stdio.h>
+#include <stdlib.h>
+
+enum { STACK_BYTES = 64 << 10, MAX_FRAMES = 1024 };
+
+/* ---- frames ------------------------------------------------------------------------------------------- */
+static void fill_special(Warp *w, const Frame *f) {
+    for (int k = 0; k < f->fn->special_count; k++) {
+        const SpecialSlot *s = &f->fn->special[k];
+        const Operand to = {.offset = s->slot, .base = BASE_REGS, .bytes = s->bytes};
+        if (s->id != SR_LOCAL_ADDRESS) {
+            special_fill(w, &to, s->id, UINT32_MAX);
+            continue;
+        }
+        for (int l = 0; l < WARP; l++) lane_set(w, &to, l, f->local_base + s->offset);
+    }
+}
+
+static void select_frame(Warp *w) {
+    const Frame *f = &w->frame[w->frames - 1];
+    w->base[BASE_REGS] = f->registers;
+    w->base[BASE_POOL] = f->fn->pool;
+}
+
+static bool push_frame(Warp *w, const Function *fn, uint32_t mask, const CallSite *call) {
+    if (w->frames == w->frame_capacity) {
+        const int capacity = w->frame_capacity ? 2 * w->frame_capacity : 4;
+        Frame *grown = realloc(w->frame, sizeof *grown * (size_t)capacity);
+        if (!grown) return false;
+        w->frame = grown;
+        w->frame_capacity = capacity;
+    }
+    const Frame *below = w->frames ? &w->frame[w->frames - 1] : NULL;
+    const uint32_t base = below ? (below->local_base + below->fn->local_bytes + 15) / 16 * 16 : 0;
+    if (w->frames >= MAX_FRAMES || base + fn->local_bytes > w->local_stride) return false;
+    const size_t bytes = (fn->register_bytes + 63u) / 64 * 64;
+    uint8_t *registers = aligned_alloc(64, bytes ? bytes : 64);
+    if (!registers) return false;
+    memset(registers, 0, bytes);
+    w->frame[w->frames++] =
+        (Frame){.fn = fn, .registers = registers, .local_base = base, .first_path = w->paths, .call = call, .mask = mask};
+    select_frame(w);
+    fill_special(w, &w->frame[w->frames - 1]);
+    return true;
+}
+
+static bool push_path(Warp *w, int32_t pc, int32_t join, uint32_t mask) {
+    if (w->paths == w->path_capacity) {
+        const int capacity = w->path_capacity ? 2 * w->path_capacity : 16;
+        Path *grown = realloc(w->path, sizeof *grown * (size_t)capacity);
+        if (!grown) return false;
+        w->path = grown;
+        w->path_capacity = capacity;
+    }
+    w->path[w->paths++] = (Path){.pc = pc, .join = join, .mask = mask};
+    return true;
+}
+
+static void set_threads(Warp *w) {
+    const uint32_t *n = w->block->launch->block;
+    const uint64_t threads = (uint64_t)n[0] * n[1] * n[2];
+    for (uint32_t l = 0; l < WARP; l++) {
+        const uint64_t t = (uint64_t)w->index * WARP + l;
+        w->tid[0][l] = (uint32_t)(t % n[0]);
+        w->tid[1][l] = (uint32_t)(t / n[0] % n[1]);
+        w->tid[2][l] = (uint32_t)(t / n[0] / n[1]);
+        if (t < threads) w->live |= UINT32_C(1) << l;
+    }
+}
+
+bool warp_start(Warp *w, Block *b, int index) {
+    const Function *fn = b->launch->fn;
+    *w = (Warp){.block = b, .index = index};
+    set_threads(w);
+    w->local_stride = (fn->local_bytes + 15u) / 16 * 16 + (fn->calls ? STACK_BYTES : 0);
+    if (w->local_stride) {
+        w->local = calloc(WARP, w->local_stride);
+        w->local_written = calloc(WARP, w->local_stride);
+        if (!w->local || !w->local_written) return false;
+    }
+    return push_frame(w, fn, w->live, NULL) && push_path(w, 0, fn->count, w->live);
+}
+
+void warp_end(Warp *w) {
+    for (int k = 0; k < w->frames; k++) free(w->frame[k].registers);
+    free(w->frame);
+    free(w->path);
+    free(w->local);
+    free(w->local_written);
+    *w = (Warp){.count = w->count};
+}
+
+/* ---- calls -------------------------------------------------------------------------------------------- */
+static void copy_local(Warp *w, uint32_t mask, uint32_t to, uint32_t from, uint32_t bytes) {
+    for (size_t l = 0; l < WARP; l++) {
+        if (!(mask >> l & 1)) continue;
+        memmove(w->local + l * w->local_stride + to, w->local + l * w->local_stride + from, bytes);
+        memmove(w->local_written + l * w->local_stride + to, w->local_written + l * w->local_stride + from, bytes);
+    }
+}
+
+static void clear_local(Warp *w, uint32_t mask, uint32_t from, uint32_t bytes) {
+    for (size_t l = 0; l < WARP; l++)
+        if (mask >> l & 1) memset(w->local_written + l * w->local_stride + from, 0, bytes);
+}
+
+static void enter_call(Warp *w, const Inst *i, uint32_t mask) {
+    const CallSite *c = i->call;
+    const uint32_t caller = w->frame[w->frames - 1].local_base;
+    if (!push_frame(w, c->callee, mask, c)) {
+        warp_report(w, REPORT_STACK, __builtin_ctz(mask), 0, 0, "calls nest too deep");
+        w->block->stuck = true;
+        return;
+    }
+    const uint32_t callee = w->frame[w->frames - 1].local_base;
+    clear_local(w, mask, callee, c->callee->local_bytes);
+    for (int k = 0; k < c->count; k++) copy_local(w, mask, callee + c->arg[k].to, caller + c->arg[k].from, c->arg[k].bytes);
+    if (!push_path(w, 0, c->callee->count, mask)) w->block->stuck = true;
+}
+
+/* All lanes of the frame are back (or gone). */
+static void leave_frame(Warp *w) {
+    const Frame f = w->frame[--w->frames];
+    free(f.registers);
+    if (!w->frames) return;
+    const uint32_t caller = w->frame[w->frames - 1].local_base;
+    for (int k = 0; f.call && k < f.call->result_count; k++)
+        copy_local(w, f.mask & w->live, caller + f.call->result[k].to, f.local_base + f.call->result[k].from,
+                   f.call->result[k].bytes);
+    select_frame(w);
+}
+
+/* Takes lanes out of the paths of the current frame, of all frames when they exit. */
+static void retire(Warp *w, uint32_t mask, bool exited) {
+    const int from = exited ? 0 : w->frame[w->frames - 1].first_path;
+    for (int k = from; k < w->paths; k++) w->path[k].mask &= ~mask;
+    if (exited) w->live &= ~mask;
+}
+
+/* Drops finished paths and frames from the top; false when the warp is done. */
+static bool settle(Warp *w) {
+    for (;;) {
+        if (!w->frames) return false;
+        const Frame *f = &w->frame[w->frames - 1];
+        while (w->paths > f->first_path) {
+            const Path *top = &w->path[w->paths - 1];
+            if (top->mask && top->pc != top->join) return true;
+            w->paths--;
+        }
+        leave_frame(w);
+    }
+}
+
+/* ---- control flow ------------------------------------------------------------------------------------- */
+/* The lanes of the top path part: `taken` at `target`, the rest after the branch; they join at its post-dominator. */
+static void diverge(Warp *w, const Inst *i, int32_t target, uint32_t taken, uint32_t rest) {
+    Path *top = &w->path[w->paths - 1];
+    const int32_t next = top->pc + 1, join = i->reconverge;
+    top->pc = join; /* the whole set goes on there; a path that starts at its own join is dropped by settle */
+    const int32_t end = w->frame[w->frames - 1].fn->count;
+    if (join == end) top->mask = 0;
+    const bool ok = (next == join || push_path(w, next, join, rest)) && (target == join || push_path(w, target, join, taken));
+    if (!ok) w->block->stuck = true;
+}
+
+static void branch(Warp *w, const Inst *i, uint32_t active, uint32_t mask) {
+    Path *top = &w->path[w->paths - 1];
+    if (mask == active) top->pc = i->target;
+    else if (!mask) top->pc++;
+    else diverge(w, i, i->target, mask, active & ~mask);
+}
+
+/* brx.idx: one lane group after another; an index outside the list is undefined and reported. */
+static void branch_indexed(Warp *w, const Inst *i, uint32_t active, uint32_t mask) {
+    Path *top = &w->path[w->paths - 1];
+    if (!mask) {
+        top->pc++;
+        return;
+    }
+    const int first = __builtin_ctz(mask);
+    const uint32_t *index = lane_in(w, &i->a);
+    uint32_t same = 0;
+    for (int l = first; l < WARP; l++)
+        if ((mask >> l & 1) && index[l] == index[first]) same |= UINT32_C(1) << l;
+    if (index[first] >= (uint64_t)i->offset) {
+        warp_report(w, REPORT_TRAP, first, 0, 0, "branch index outside its list of targets");
+        retire(w, same, true);
+        return;
+    }
+    const int32_t target = i->targets[index[first]];
+    if (same == active) {
+        top->pc = target;
+        return;
+    }
+    const int32_t here = top->pc, join = i->reconverge; /* the rest executes the branch again */
+    top->pc = join;
+    if (join == w->frame[w->frames - 1].fn->count) top->mask = 0;
+    const bool ok = push_path(w, here, join, active & ~same) && (target == join || push_path(w, target, join, same));
+    if (!ok) w->block->stuck = true;
+}
+
+/* An aligned barrier that not all live lanes reached: their sibling path may still exit, so it runs first. */
+static bool try_sibling(Warp *w) {
+    const int at = w->paths - 1;
+    if (at <= w->frame[w->frames - 1].first_path) return false;
+    Path *top = &w->path[at], *below = &w->path[at - 1];
+    if (below->waiting || below->join != top->join || below->pc == below->join || !below->mask) return false;
+    top->waiting = true;
+    const Path t = *top;
+    *top = *below;
+    *below = t;
+    return true;
+}
+
+static void at_barrier(Warp *w, const Inst *i, uint32_t active, uint32_t mask) {
+    Path *top = &w->path[w->paths - 1];
+    if (!mask) {
+        top->pc++;
+        return;
+    }
+    if (i->uniform && mask != w->live) {
+        if (mask == active && try_sibling(w)) return;
+        char note[120];
+        snprintf(note, sizeof note, "lanes 0x%08x of the live 0x%08x reach the barrier", mask, w->live);
+        warp_report(w, REPORT_DIVERGENT, __builtin_ctz(w->live & ~mask), 0, 0, note);
+    }
+    top->waiting = false;
+    top->pc++;
+    barrier_arrive(w, i, mask);
+}
+
+static void leave(Warp *w, const Inst *i, uint32_t mask) {
+    if (i->flow == FLOW_TRAP && mask) {
+        warp_report(w, REPORT_TRAP, __builtin_ctz(mask), 0, 0, "trap");
+        w->block->stuck = true;
+    }
+    const uint32_t before = w->live;
+    const bool exits = i->flow != FLOW_RET || w->frames == 1;
+    w->path[w->paths - 1].pc++;
+    retire(w, mask, exits);
+    if (w->live != before) barriers_settle(w->block);
+}
+
+static void control(Warp *w, const Inst *i, uint32_t active, uint32_t mask) {
+    switch ((Flow)i->flow) {
+    case FLOW_BRANCH: branch(w, i, active, mask); break;
+    case FLOW_SWITCH: branch_indexed(w, i, active, mask); break;
+    case FLOW_BARRIER: at_barrier(w, i, active, mask); break;
+    case FLOW_CALL:
+        w->path[w->paths - 1].pc++;
+        if (mask) enter_call(w, i, mask);
+        break;
+    default: leave(w, i, mask); break;
+    }
+}
+
+static bool over_limit(Warp *w) {
+    if (w->steps < w->block->launch->max_steps) return false;
+    warp_report(w, REPORT_STEPS, w->live ? __builtin_ctz(w->live) : 0, 0, 0, "a warp exceeds PTXSIM_MAX_STEPS instructions");
+    w->block->stuck = true;
+    return true;
+}
+
+/* Straight-line code from the top path, until control flow or its join. */
+static void run_path(Warp *w, uint64_t until) {
+    Path *top = &w->path[w->paths - 1];
+    const Inst *code = w->frame[w->frames - 1].fn->code, *i = code + top->pc, *join = code + top->join;
+    const uint32_t active = top->mask;
+    while (i != join && w->steps < until) {
+        const uint32_t mask = i->guard.base == BASE_NONE ? active : active & predicate_in(w, &i->guard);
+        w->at = i;
+        if (!i->hidden) {
+            w->steps++;
+            w->count.thread_instructions += (uint64_t)__builtin_popcount(mask);
+        }
+        if (i->flow != FLOW_NEXT) {
+            top->pc = (int32_t)(i - code);
+            control(w, i, active, mask);
+            return;
+        }
+        if (mask) i->run(w, i, mask);
+        i++;
+    }
+    top->pc = (int32_t)(i - code);
+}
+
+void warp_run(Warp *w, uint64_t slice) {
+    const uint64_t until = w->steps + slice;
+    w->state = WARP_READY;
+    while (settle(w)) {
+        if (w->state == WARP_AT_BARRIER || w->block->stuck || w->steps >= until) return;
+        run_path(w, until);
+        if (over_limit(w)) return;
+    }
+    w->state = WARP_DONE;
+    w->block->done++;
+}
