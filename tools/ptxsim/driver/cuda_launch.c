@@ -69,7 +69,7 @@ CUresult launch_grid(CUcontext c, CUfunction f, const uint32_t grid[3], const ui
     const long cores = sysconf(_SC_NPROCESSORS_ONLN);
     const char *stats = getenv("PTXSIM_STATS");
     Launch k = {.fn = f->fn, .dynamic_shared = shared, .params = params, .memory = &c->memory, .reports = reports,
-                .seed = number_from("PTXSIM_SEED", 0), .max_steps = number_from("PTXSIM_MAX_STEPS", DEFAULT_MAX_STEPS),
+                .cluster = {1, 1, 1}, .seed = number_from("PTXSIM_SEED", 0), .max_steps = number_from("PTXSIM_MAX_STEPS", DEFAULT_MAX_STEPS),
                 .checks = checks_enabled(), .stats = stats && *stats == '1', .sm_count = (uint64_t)driver_device()->sm_count,
                 .workers = (int)number_from("PTXSIM_THREADS", cores > 0 ? (uint64_t)cores : 1)};
     memcpy(k.grid, grid, sizeof k.grid);

@@ -4,13 +4,12 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-bool block_start(Block *b, Launch *k, uint64_t linear) {
+bool block_start(Block *b, Cluster *c, uint32_t rank, const uint32_t id[3]) {
+    const Launch *k = c->launch;
     const uint64_t threads = (uint64_t)k->block[0] * k->block[1] * k->block[2];
-    *b = (Block){.launch = k, .linear = linear, .epoch = 1};
-    b->id[0] = (uint32_t)(linear % k->grid[0]);
-    b->id[1] = (uint32_t)(linear / k->grid[0] % k->grid[1]);
-    b->id[2] = (uint32_t)(linear / k->grid[0] / k->grid[1]);
-    b->random = k->seed * UINT64_C(0x9e3779b97f4a7c15) + linear * UINT64_C(0xbf58476d1ce4e5b9) + 1;
+    *b = (Block){.launch = c->launch, .cluster = c, .rank = rank, .epoch = 1};
+    memcpy(b->id, id, sizeof b->id);
+    b->linear = id[0] + k->grid[0] * (id[1] + (uint64_t)k->grid[1] * id[2]);
     b->shared_bytes = k->fn->shared_bytes + k->dynamic_shared;
     b->shared = calloc(b->shared_bytes + 1, 1);
     b->shared_state = calloc(b->shared_bytes + 1, sizeof *b->shared_state);
@@ -36,13 +35,14 @@ void block_end(Block *b) {
         b->count.barriers += c->barriers;
         warp_end(&b->warp[w]);
     }
+    for (int k = 0; k < BARRIERS; k++) sync_clock_clear(&b->barrier[k].clock);
     free(b->warp);
     free(b->shared);
     free(b->shared_state);
 }
 
 /* ---- barriers ----------------------------------------------------------------------------------------- */
-static uint32_t live_threads(const Block *b) {
+uint32_t block_live_threads(const Block *b) {
     uint32_t n = 0;
     for (int w = 0; w < b->warps; w++) n += (uint32_t)__builtin_popcount(b->warp[w].live);
     return n;
@@ -62,15 +62,17 @@ static void release(Block *b, Barrier *bar, int id) {
     for (int w = 0; w < b->warps; w++)
         if (b->warp[w].state == WARP_AT_BARRIER && b->warp[w].barrier == id) {
             deliver(&b->warp[w], bar);
+            clock_acquire(&b->warp[w], &bar->clock);
             b->warp[w].state = WARP_READY;
         }
+    sync_clock_clear(&bar->clock);
     b->epoch = (b->epoch + 1) & INT32_MAX; /* a barrier of some warps orders all: it may hide a race, never invent one */
     *bar = (Barrier){0};
 }
 
 static bool complete(const Block *b, const Barrier *bar) {
     if (!bar->inst) return false;
-    const uint32_t live = live_threads(b);
+    const uint32_t live = block_live_threads(b);
     return bar->expected ? bar->arrived >= bar->expected : bar->arrived >= live;
 }
 
@@ -93,7 +95,7 @@ void barrier_arrive(Warp *w, const Inst *i, uint32_t mask) {
     const uint32_t id = (uint32_t)lane_bits(w, &i->a, lane), count = (uint32_t)lane_bits(w, &i->b, lane);
     if (id >= BARRIERS || count % WARP || (count && count > (uint32_t)b->warps * WARP)) {
         warp_report(w, REPORT_DEADLOCK, lane, 0, 0, "a barrier is 0 to 15, its thread count a multiple of 32 in the block");
-        b->stuck = true;
+        b->cluster->stuck = true;
         return;
     }
     Barrier *bar = &b->barrier[id];
@@ -103,6 +105,7 @@ void barrier_arrive(Warp *w, const Inst *i, uint32_t mask) {
     bar->expected = count;
     bar->arrived += count ? WARP : (uint32_t)__builtin_popcount(mask); /* a counted barrier counts whole warps */
     reduce(bar, w, i, mask);
+    if (!clock_release(w, &bar->clock)) w->cluster->stuck = true;
     w->count.barriers++;
     if (i->op != SYNC_ARRIVE) {
         w->state = WARP_AT_BARRIER;
@@ -111,55 +114,4 @@ void barrier_arrive(Warp *w, const Inst *i, uint32_t mask) {
         w->barrier_inst = i;
     }
     if (complete(b, bar)) release(b, bar, (int)id);
-}
-
-/* ---- scheduling --------------------------------------------------------------------------------------- */
-static uint64_t next_random(Block *b) {
-    b->random ^= b->random << 13;
-    b->random ^= b->random >> 7;
-    b->random ^= b->random << 17;
-    return b->random;
-}
-
-static void report_deadlock(Block *b) {
-    for (int k = 0; k < b->warps; k++) {
-        Warp *w = &b->warp[k];
-        if (w->state != WARP_AT_BARRIER) continue;
-        char note[120];
-        const Barrier *bar = &b->barrier[w->barrier];
-        const uint32_t want = bar->expected ? bar->expected : live_threads(b);
-        snprintf(note, sizeof note, "barrier %d waits for %u threads, %u arrived, no warp can go on", w->barrier, want,
-                 bar->arrived);
-        w->at = w->barrier_inst;
-        warp_report(w, REPORT_DEADLOCK, w->live ? __builtin_ctz(w->live) : 0, 0, 0, note);
-    }
-    b->stuck = true;
-}
-
-/* With a seed: any ready warp, for a few instructions.  Without: in turn, as long as it goes. */
-static Warp *pick(Block *b, int turn, uint64_t left, uint64_t *slice) {
-    const int first = b->launch->seed ? (int)(next_random(b) % (uint64_t)b->warps) : turn;
-    *slice = b->launch->seed ? 1 + next_random(b) % 64 : left;
-    for (int k = 0; k < b->warps; k++) {
-        Warp *w = &b->warp[(first + k) % b->warps];
-        if (w->state == WARP_READY) return w;
-    }
-    return NULL;
-}
-
-bool block_run(Block *b, uint64_t slice) {
-    uint64_t spent = 0;
-    for (int turn = 0; b->done < b->warps && !b->stuck; turn++) {
-        uint64_t part;
-        Warp *w = pick(b, turn % b->warps, slice, &part);
-        if (!w) {
-            report_deadlock(b);
-            break;
-        }
-        const uint64_t before = w->steps;
-        warp_run(w, part < slice ? part : slice);
-        spent += w->steps - before + 1;
-        if (spent >= slice * (uint64_t)b->warps) return b->done == b->warps || b->stuck;
-    }
-    return true;
 }

@@ -1,6 +1,7 @@
 /* Execution: a warp is 32 lanes in step; its registers are arrays of 32 values; a stack of paths, each with an active
  * mask, runs divergent code and joins it again at immediate post-dominators. */
 #pragma once
+#include "tools/ptxsim/exec/clock.h"
 #include "tools/ptxsim/exec/memory.h"
 #include "tools/ptxsim/ptx/ptx.h"
 #include "tools/ptxsim/exec/report.h"
@@ -37,11 +38,19 @@ typedef struct Counters {
     uint64_t barriers;
 } Counters;
 
+void counters_add(Counters *to, const Counters *);
+
 struct Block;
+struct AsyncOp;
+typedef struct Cluster Cluster;
 typedef struct Warp {
     uint8_t *base[BASE_COUNT];
     struct Block *block;
-    int index;
+    Cluster *cluster;
+    int index;               /* in its block */
+    uint32_t agent;          /* in its cluster */
+    Time time;               /* its own, clock.own[agent] */
+    Clock clock;
     WarpState state;
     uint32_t live, carry; /* lanes not exited; condition-code bit of each lane */
     Path *path;
@@ -64,6 +73,7 @@ enum { BARRIERS = 16 };
 typedef struct Barrier {
     uint32_t arrived, expected; /* threads; expected 0: every live thread */
     uint32_t popc, ones, zeros; /* bar.red over the arrivals */
+    SyncClock clock;            /* what those that arrived pass on */
     const Inst *inst;
     uint32_t waiting;           /* warps held here */
 } Barrier;
@@ -71,6 +81,8 @@ typedef struct Barrier {
 typedef struct Launch Launch;
 typedef struct Block {
     Launch *launch;
+    Cluster *cluster;
+    uint32_t rank; /* in its cluster */
     uint32_t id[3];
     uint64_t linear;
     Warp *warp;
@@ -79,14 +91,29 @@ typedef struct Block {
     SharedByte *shared_state;
     uint32_t shared_bytes, epoch;
     Barrier barrier[BARRIERS];
-    uint64_t random;
     Counters count;
-    bool stuck; /* a finding after which this block cannot go on */
 } Block;
+
+/* The unit that is scheduled: blocks that run together and see each other's shared memory; one block without
+ * .cluster dimensions.  One host thread runs it. */
+struct Cluster {
+    Launch *launch;
+    uint64_t linear;
+    Block *block;
+    int blocks;
+    int warps, done; /* of all its blocks */
+    int agents;      /* warps + ASYNC_AGENTS */
+    uint64_t random;
+    struct AsyncOp *queue; /* issued, not landed: oldest first */
+    uint64_t issued;       /* asynchronous operations so far: the next one's agent and time */
+    Barrier barrier;       /* barrier.cluster */
+    bool stuck;            /* a finding after which it cannot go on */
+};
 
 struct Launch {
     const Function *fn;
     uint32_t grid[3], block[3], dynamic_shared;
+    uint32_t cluster[3]; /* blocks per cluster; the grid is a multiple of it */
     const uint8_t *params;
     DeviceMemory *memory;
     ReportSet *reports;
@@ -97,6 +124,8 @@ struct Launch {
     uint64_t sm_count;
     Counters count;
 };
+
+uint64_t random_next(Cluster *);
 
 /* Runs the whole grid; findings are in launch->reports.  False when the host ran out of memory. */
 bool launch_run(Launch *);

@@ -1,12 +1,18 @@
-/* Warps and blocks that can stop and go on: a block runs until all its warps are done or a number of steps is spent. */
+/* Warps and clusters that can stop and go on: a cluster runs until all its warps are done or a number of steps is spent. */
 #pragma once
 #include "tools/ptxsim/exec/exec.h"
 
 /* False when the host has no memory for it. */
-bool block_start(Block *, Launch *, uint64_t linear);
-/* Runs every warp until the block is done (true) or each has taken about `slice` instructions (false). */
-bool block_run(Block *, uint64_t slice);
+bool block_start(Block *, Cluster *, uint32_t rank, const uint32_t id[3]);
 void block_end(Block *);
+uint32_t block_live_threads(const Block *);
+
+/* NULL when the host has no memory for it. */
+Cluster *cluster_start(Launch *, uint64_t linear);
+/* Runs every warp until the cluster is done (true) or each has taken about `slice` instructions (false). */
+bool cluster_run(Cluster *, uint64_t slice);
+/* Adds its figures to *sum and frees it. */
+void cluster_end(Cluster *, Counters *sum);
 
 bool warp_start(Warp *, Block *, int index);
 void warp_end(Warp *);

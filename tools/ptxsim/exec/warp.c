@@ -72,7 +72,8 @@ static void set_threads(Warp *w) {
 
 bool warp_start(Warp *w, Block *b, int index) {
     const Function *fn = b->launch->fn;
-    *w = (Warp){.block = b, .index = index};
+    *w = (Warp){.block = b, .cluster = b->cluster, .index = index};
+    w->agent = b->rank * (uint32_t)b->warps + (uint32_t)index;
     set_threads(w);
     w->local_stride = (fn->local_bytes + 15u) / 16 * 16 + (fn->calls ? STACK_BYTES : 0);
     if (w->local_stride) {
@@ -80,7 +81,7 @@ bool warp_start(Warp *w, Block *b, int index) {
         w->local_written = calloc(WARP, w->local_stride);
         if (!w->local || !w->local_written) return false;
     }
-    return push_frame(w, fn, w->live, NULL) && push_path(w, 0, fn->count, w->live);
+    return clock_start(w) && push_frame(w, fn, w->live, NULL) && push_path(w, 0, fn->count, w->live);
 }
 
 void warp_end(Warp *w) {
@@ -89,6 +90,7 @@ void warp_end(Warp *w) {
     free(w->path);
     free(w->local);
     free(w->local_written);
+    clock_end(w);
     *w = (Warp){.count = w->count};
 }
 
@@ -111,13 +113,13 @@ static void enter_call(Warp *w, const Inst *i, uint32_t mask) {
     const uint32_t caller = w->frame[w->frames - 1].local_base;
     if (!push_frame(w, c->callee, mask, c)) {
         warp_report(w, REPORT_STACK, __builtin_ctz(mask), 0, 0, "calls nest too deep");
-        w->block->stuck = true;
+        w->cluster->stuck = true;
         return;
     }
     const uint32_t callee = w->frame[w->frames - 1].local_base;
     clear_local(w, mask, callee, c->callee->local_bytes);
     for (int k = 0; k < c->count; k++) copy_local(w, mask, callee + c->arg[k].to, caller + c->arg[k].from, c->arg[k].bytes);
-    if (!push_path(w, 0, c->callee->count, mask)) w->block->stuck = true;
+    if (!push_path(w, 0, c->callee->count, mask)) w->cluster->stuck = true;
 }
 
 /* All lanes of the frame are back (or gone). */
@@ -162,7 +164,7 @@ static void diverge(Warp *w, const Inst *i, int32_t target, uint32_t taken, uint
     const int32_t end = w->frame[w->frames - 1].fn->count;
     if (join == end) top->mask = 0;
     const bool ok = (next == join || push_path(w, next, join, rest)) && (target == join || push_path(w, target, join, taken));
-    if (!ok) w->block->stuck = true;
+    if (!ok) w->cluster->stuck = true;
 }
 
 static void branch(Warp *w, const Inst *i, uint32_t active, uint32_t mask) {
@@ -198,7 +200,7 @@ static void branch_indexed(Warp *w, const Inst *i, uint32_t active, uint32_t mas
     top->pc = join;
     if (join == w->frame[w->frames - 1].fn->count) top->mask = 0;
     const bool ok = push_path(w, here, join, active & ~same) && (target == join || push_path(w, target, join, same));
-    if (!ok) w->block->stuck = true;
+    if (!ok) w->cluster->stuck = true;
 }
 
 /* An aligned barrier that not all live lanes reached: their sibling path may still exit, so it runs first. */
@@ -234,7 +236,7 @@ static void at_barrier(Warp *w, const Inst *i, uint32_t active, uint32_t mask) {
 static void leave(Warp *w, const Inst *i, uint32_t mask) {
     if (i->flow == FLOW_TRAP && mask) {
         warp_report(w, REPORT_TRAP, __builtin_ctz(mask), 0, 0, "trap");
-        w->block->stuck = true;
+        w->cluster->stuck = true;
     }
     const uint32_t before = w->live;
     const bool exits = i->flow != FLOW_RET || w->frames == 1;
@@ -259,7 +261,7 @@ static void control(Warp *w, const Inst *i, uint32_t active, uint32_t mask) {
 static bool over_limit(Warp *w) {
     if (w->steps < w->block->launch->max_steps) return false;
     warp_report(w, REPORT_STEPS, w->live ? __builtin_ctz(w->live) : 0, 0, 0, "a warp exceeds PTXSIM_MAX_STEPS instructions");
-    w->block->stuck = true;
+    w->cluster->stuck = true;
     return true;
 }
 
@@ -290,10 +292,10 @@ void warp_run(Warp *w, uint64_t slice) {
     const uint64_t until = w->steps + slice;
     w->state = WARP_READY;
     while (settle(w)) {
-        if (w->state == WARP_AT_BARRIER || w->block->stuck || w->steps >= until) return;
+        if (w->state == WARP_AT_BARRIER || w->cluster->stuck || w->steps >= until) return;
         run_path(w, until);
         if (over_limit(w)) return;
     }
     w->state = WARP_DONE;
-    w->block->done++;
+    w->cluster->done++;
 }

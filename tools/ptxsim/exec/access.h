@@ -1,0 +1,40 @@
+/* Accesses to memory: where the bytes lie, and every check on the way there.  All loads, stores, atomics, matrix loads
+ * and asynchronous copies pass through here. */
+#pragma once
+#include "tools/ptxsim/exec/exec.h"
+
+typedef enum AccessKind {
+    ACCESS_READ,
+    ACCESS_WRITE,
+    ACCESS_ATOMIC, /* reads and writes; no race with other ordered or atomic accesses */
+} AccessKind;
+
+/* The lanes in `mask` each access `bytes` (1, 2, 4, 8, 16) at address[lane] in the generic proxy.  Checks alignment,
+ * bounds, that what is read was written, races with other agents; marks the access; counts it.  place[lane] is where
+ * the bytes lie; NULL where the access was refused and must not happen (a load gives 0).  `ordered`: volatile, relaxed,
+ * acquire, release, atomic.  Findings name w->at. */
+void warp_access(Warp *w, Space space, AccessKind kind, bool ordered, const uint64_t address[WARP], int bytes,
+                 uint32_t mask, uint8_t *place[WARP]);
+
+/* Bytes in a row that an asynchronous operation will touch. */
+typedef struct Range {
+    uint8_t *data;
+    Space space;                  /* SPACE_GLOBAL or SPACE_SHARED */
+    Block *block;                 /* SPACE_SHARED: whose */
+    const Allocation *allocation; /* SPACE_GLOBAL */
+    uint64_t offset;              /* from the start of the block's shared memory, or of the allocation */
+    uint64_t address;
+    uint32_t bytes;
+} Range;
+
+/* Resolves and checks bounds and alignment for `lane`, the one that issues; false, with a finding made, otherwise.
+ * Shared addresses may name another block of the cluster. */
+bool range_find(Warp *, int lane, Space, uint64_t address, uint32_t bytes, uint32_t align, bool write, Range *out);
+
+/* An asynchronous operation reads / will write the range.  Called at issue: what conflicts and did not happen before
+ * the issuing warp's present is a race; in the async proxy (`op->async_proxy`) generic writes must also be fenced.
+ * Marks the bytes with the operation's stamp, so that whoever touches them before having waited is found. */
+void range_read(Warp *, int lane, const struct AsyncOp *, const Range *);
+void range_write(Warp *, int lane, const struct AsyncOp *, const Range *);
+/* 0xff over what will be written: who does not wait computes with NaNs. */
+void range_poison(const Range *);

@@ -1,0 +1,82 @@
+#include "tools/ptxsim/exec/clock.h"
+#include "tools/ptxsim/exec/exec.h"
+#include <stdlib.h>
+
+static void join(Time *restrict to, const Time *restrict from, int n) {
+    for (int k = 0; k < n; k++) to[k] = to[k] > from[k] ? to[k] : from[k];
+}
+
+bool clock_start(Warp *w) {
+    const size_t n = (size_t)w->cluster->agents;
+    w->clock.seen = calloc(3 * n, sizeof(Time));
+    if (!w->clock.seen) return false;
+    w->clock.own = w->clock.seen + n;
+    w->clock.fenced = w->clock.own + n;
+    w->time = 1;
+    w->clock.own[w->agent] = w->time;
+    return true;
+}
+
+void clock_end(Warp *w) {
+    free(w->clock.seen);
+    w->clock = (Clock){0};
+}
+
+void clock_warp_sync(Warp *w) {
+    join(w->clock.seen, w->clock.own, w->cluster->agents);
+    if (w->time < LAST_TIME) w->time++;
+    w->clock.own[w->agent] = w->time;
+}
+
+static bool sync_make(const Cluster *c, SyncClock *s) {
+    if (s->seen) return true;
+    s->seen = calloc(2 * (size_t)c->agents, sizeof(Time));
+    s->fenced = s->seen ? s->seen + c->agents : NULL;
+    return s->seen != NULL;
+}
+
+bool clock_release(Warp *w, SyncClock *s) {
+    const int n = w->cluster->agents;
+    if (!sync_make(w->cluster, s)) return false;
+    join(w->clock.seen, w->clock.own, n);
+    join(s->seen, w->clock.seen, n);
+    join(s->fenced, w->clock.fenced, n);
+    if (w->time < LAST_TIME) w->time++; /* at the end of time nothing is a race any more: hidden, never invented */
+    w->clock.own[w->agent] = w->time;
+    return true;
+}
+
+void clock_acquire(Warp *w, const SyncClock *s) {
+    if (!s->seen) return;
+    join(w->clock.seen, s->seen, w->cluster->agents);
+    join(w->clock.fenced, s->fenced, w->cluster->agents);
+}
+
+void clock_proxy_fence(Warp *w) {
+    join(w->clock.fenced, w->clock.seen, w->cluster->agents);
+    join(w->clock.fenced, w->clock.own, w->cluster->agents);
+}
+
+bool clock_note(Cluster *c, SyncClock *s, uint32_t agent, Time time) {
+    if (!sync_make(c, s)) return false;
+    if (s->seen[agent] < time) s->seen[agent] = time;
+    if (s->fenced[agent] < time) s->fenced[agent] = time; /* what the async proxy wrote, it sees */
+    return true;
+}
+
+void clock_observe(Warp *w, uint32_t agent, Time time, bool lanes_own) {
+    Time *known = lanes_own ? w->clock.own : w->clock.seen;
+    if (known[agent] < time) known[agent] = time;
+    if (!lanes_own && w->clock.fenced[agent] < time) w->clock.fenced[agent] = time;
+}
+
+void sync_clock_join(const Cluster *c, SyncClock *to, const SyncClock *from) {
+    if (!from->seen || !sync_make(c, to)) return;
+    join(to->seen, from->seen, c->agents);
+    join(to->fenced, from->fenced, c->agents);
+}
+
+void sync_clock_clear(SyncClock *s) {
+    free(s->seen);
+    *s = (SyncClock){0};
+}

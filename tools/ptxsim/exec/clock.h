@@ -1,0 +1,66 @@
+/* Who happened before whom: vector clocks over the agents of one cluster.
+ *
+ * An agent is a warp of the cluster (its linear number there) or one asynchronous operation in flight (numbers from
+ * `warps` on, reused in turn).  A warp's time advances whenever it releases (barrier, mbarrier arrive, release or fence
+ * before an atomic); an asynchronous operation has one time, its generation.  A stamp names one access: who, which
+ * lane, when.  An access by warp w may touch what stamp s touched, without a race, when
+ *     seen[s.agent] >= s.time, or own[s.agent] >= s.time and s.lane is the accessing lane.
+ * `own` is what each lane alone has seen: its own accesses since the warp's last synchronisation, and the per-thread
+ * copies (cp.async) it waited for.  bar.warp.sync and every barrier turn own into seen.
+ * `fenced` is the part of the past that is also visible to the async proxy: what lay before a fence.proxy.async on the
+ * way here (PTX ISA, Memory Consistency Model, Proxy-preserved base causality order).
+ * Sources: Lamport, CACM 21(7), 1978; Flanagan and Freund, "FastTrack", PLDI 2009. */
+#pragma once
+#include <stdbool.h>
+#include <stdint.h>
+
+/* time << 16 | agent << 6 | lane.  0: never touched.  Time 0 precedes everything (written before the launch). */
+typedef uint32_t Stamp;
+typedef uint16_t Time;
+enum { ASYNC_AGENTS = 128, MAX_AGENTS = 1024, LANE_SEVERAL = 32, LANE_ASYNC = 33, LAST_TIME = 0xfff0 };
+#define STAMP_BEFORE ((Stamp)1) /* written before the launch */
+
+static inline Stamp stamp_make(Time time, uint32_t agent, uint32_t lane) {
+    return (Stamp)time << 16 | agent << 6 | lane;
+}
+static inline Time stamp_time(Stamp s) { return (Time)(s >> 16); }
+static inline uint32_t stamp_agent(Stamp s) { return s >> 6 & 0x3ff; }
+static inline uint32_t stamp_lane(Stamp s) { return s & 0x3f; }
+
+struct Warp;
+struct Cluster;
+
+/* A warp's knowledge.  Arrays of cluster->agents times. */
+typedef struct Clock {
+    Time *seen, *own, *fenced;
+} Clock;
+
+/* What a synchronisation object passes on from those that release to those that acquire. */
+typedef struct SyncClock {
+    Time *seen, *fenced; /* NULL: nothing released yet */
+} SyncClock;
+
+bool clock_start(struct Warp *);
+void clock_end(struct Warp *);
+/* Joins the warp's past into `s` and advances its time.  False: the host has no memory. */
+bool clock_release(struct Warp *, SyncClock *s);
+/* Joins `s` into the warp's past. */
+void clock_acquire(struct Warp *, const SyncClock *s);
+/* bar.warp.sync: what each lane has seen, all have. */
+void clock_warp_sync(struct Warp *);
+/* fence.proxy.async: what the warp has seen (and done) is visible to the async proxy from here on. */
+void clock_proxy_fence(struct Warp *);
+/* One asynchronous operation, complete: into a synchronisation object (mbarrier), ... */
+bool clock_note(struct Cluster *, SyncClock *, uint32_t agent, Time);
+/* ... or into the past of the warp that waited for it: `lanes_own`, of each lane for its own part only. */
+void clock_observe(struct Warp *, uint32_t agent, Time, bool lanes_own);
+void sync_clock_join(const struct Cluster *, SyncClock *to, const SyncClock *from);
+void sync_clock_clear(SyncClock *); /* frees */
+
+/* May this access follow that one?  lane -1: any lane of the warp. */
+static inline bool clock_ordered(const Clock *c, Stamp s, int lane) {
+    const uint32_t a = stamp_agent(s);
+    const Time t = stamp_time(s);
+    return c->seen[a] >= t || (c->own[a] >= t && lane >= 0 && stamp_lane(s) == (uint32_t)lane);
+}
+static inline bool clock_fenced(const Clock *c, Stamp s) { return c->fenced[stamp_agent(s)] >= stamp_time(s); }

@@ -1,0 +1,116 @@
+/* One cluster: its blocks, and whose turn it is. */
+#include "tools/ptxsim/exec/run.h"
+#include <stdio.h>
+#include <stdlib.h>
+
+/* ---- life ---------------------------------------------------------------------------------------------- */
+static bool start_blocks(Cluster *c) {
+    const Launch *k = c->launch;
+    const uint32_t *size = k->cluster;
+    uint32_t across[3], first[3];
+    for (int d = 0; d < 3; d++) across[d] = k->grid[d] / size[d];
+    first[0] = (uint32_t)(c->linear % across[0]) * size[0];
+    first[1] = (uint32_t)(c->linear / across[0] % across[1]) * size[1];
+    first[2] = (uint32_t)(c->linear / across[0] / across[1]) * size[2];
+    for (uint32_t r = 0; r < (uint32_t)c->blocks; r++) {
+        const uint32_t id[3] = {first[0] + r % size[0], first[1] + r / size[0] % size[1], first[2] + r / size[0] / size[1]};
+        if (!block_start(&c->block[r], c, r, id)) return false;
+    }
+    return true;
+}
+
+Cluster *cluster_start(Launch *k, uint64_t linear) {
+    Cluster *c = calloc(1, sizeof *c);
+    const uint64_t threads = (uint64_t)k->block[0] * k->block[1] * k->block[2];
+    if (!c) return NULL;
+    c->launch = k;
+    c->linear = linear;
+    c->blocks = (int)(k->cluster[0] * k->cluster[1] * k->cluster[2]);
+    c->warps = c->blocks * (int)((threads + WARP - 1) / WARP);
+    c->agents = c->warps + ASYNC_AGENTS;
+    c->random = k->seed * UINT64_C(0x9e3779b97f4a7c15) + linear * UINT64_C(0xbf58476d1ce4e5b9) + 1;
+    c->block = calloc((size_t)c->blocks, sizeof *c->block);
+    if (c->block && start_blocks(c)) return c;
+    Counters nothing = {0};
+    cluster_end(c, &nothing);
+    return NULL;
+}
+
+void counters_add(Counters *to, const Counters *c) {
+    to->thread_instructions += c->thread_instructions;
+    to->warp_instructions += c->warp_instructions;
+    to->load_bytes += c->load_bytes;
+    to->store_bytes += c->store_bytes;
+    to->load_sectors += c->load_sectors;
+    to->store_sectors += c->store_sectors;
+    to->shared_accesses += c->shared_accesses;
+    to->shared_conflicts += c->shared_conflicts;
+    to->barriers += c->barriers;
+}
+
+void cluster_end(Cluster *c, Counters *sum) {
+    for (int r = 0; c->block && r < c->blocks; r++) {
+        block_end(&c->block[r]);
+        counters_add(sum, &c->block[r].count);
+    }
+    sync_clock_clear(&c->barrier.clock);
+    free(c->block);
+    free(c);
+}
+
+/* ---- scheduling --------------------------------------------------------------------------------------- */
+uint64_t random_next(Cluster *c) {
+    c->random ^= c->random << 13;
+    c->random ^= c->random >> 7;
+    c->random ^= c->random << 17;
+    return c->random;
+}
+
+static Warp *warp_at(const Cluster *c, int agent) {
+    const int each = c->block[0].warps;
+    return &c->block[agent / each].warp[agent % each];
+}
+
+static void report_deadlock(Cluster *c) {
+    for (int k = 0; k < c->warps; k++) {
+        Warp *w = warp_at(c, k);
+        if (w->state != WARP_AT_BARRIER) continue;
+        char note[120];
+        const Barrier *bar = &w->block->barrier[w->barrier];
+        const uint32_t want = bar->expected ? bar->expected : block_live_threads(w->block);
+        snprintf(note, sizeof note, "barrier %d waits for %u threads, %u arrived, no warp can go on", w->barrier, want,
+                 bar->arrived);
+        w->at = w->barrier_inst;
+        warp_report(w, REPORT_DEADLOCK, w->live ? __builtin_ctz(w->live) : 0, 0, 0, note);
+    }
+    c->stuck = true;
+}
+
+/* With a seed: any ready warp, for a few instructions.  Without: in turn, as long as it goes. */
+static Warp *pick(Cluster *c, int turn, uint64_t left, uint64_t *slice) {
+    const uint64_t seed = c->launch->seed;
+    const int first = seed ? (int)(random_next(c) % (uint64_t)c->warps) : turn;
+    *slice = seed ? 1 + random_next(c) % 64 : left;
+    for (int k = 0; k < c->warps; k++) {
+        Warp *w = warp_at(c, (first + k) % c->warps);
+        if (w->state == WARP_READY) return w;
+    }
+    return NULL;
+}
+
+bool cluster_run(Cluster *c, uint64_t slice) {
+    uint64_t spent = 0;
+    for (int turn = 0; c->done < c->warps && !c->stuck; turn++) {
+        uint64_t part;
+        Warp *w = pick(c, turn % c->warps, slice, &part);
+        if (!w) {
+            report_deadlock(c);
+            break;
+        }
+        const uint64_t before = w->steps;
+        warp_run(w, part < slice ? part : slice);
+        spent += w->steps - before + 1;
+        if (spent >= slice * (uint64_t)c->warps) return c->done == c->warps || c->stuck;
+    }
+    return true;
+}
