@@ -319,6 +319,7 @@ static void print_buffer(Printer *p, int n) {
         fputc(']', p->f);
     }
     if (b->written) fputs(" out", p->f);
+    if (p->canonical && b->in_place) fputs(" in place", p->f); /* back ends assume less of such a kernel */
 }
 
 static void print_syms(Printer *p) {

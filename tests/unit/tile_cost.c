@@ -72,6 +72,9 @@ static void test_hash(void **state) {
     k->threads = 32;
     assert_true(h != kernel_hash(k));
     k->threads = 0;
+    k->buffers.at[2].in_place = true;
+    assert_true(h != kernel_hash(k));
+    k->buffers.at[2].in_place = false;
     k->body.at[3]->op = OP_MUL;
     assert_true(h != kernel_hash(k));
     arena_free(a);
