@@ -289,6 +289,14 @@ static void parse_thread_limit(Parser *p, uint32_t limit[3]) {
     }
 }
 
+/* The value of a limit that is one number. */
+static uint32_t parse_positive(Parser *p) {
+    const Token at = p->tok;
+    const int64_t v = parse_integer(p);
+    if (v < 1 || v > 1 << 20) parse_fail(p, at, "a limit of %lld", (long long)v);
+    return (uint32_t)v;
+}
+
 static void parse_performance_directives(Parser *p, Function *f) {
     while (p->tok.kind == TOK_DOT) {
         const Token at = p->tok;
@@ -299,8 +307,18 @@ static void parse_performance_directives(Parser *p, Function *f) {
         } else if (token_is(&at, "reqntid")) {
             parse_thread_limit(p, f->required_threads);
             f->has_required_threads = true;
-        } else if (token_is(&at, "minnctapersm") || token_is(&at, "maxnctapersm") || token_is(&at, "maxnreg")) {
-            parse_integer(p);
+        } else if (token_is(&at, "reqnctapercluster")) {
+            parse_thread_limit(p, f->required_cluster);
+        } else if (token_is(&at, "explicitcluster")) {
+            f->explicit_cluster = true;
+        } else if (token_is(&at, "maxclusterrank")) {
+            f->max_cluster_rank = parse_positive(p);
+        } else if (token_is(&at, "maxnreg")) {
+            f->max_registers = parse_positive(p);
+        } else if (token_is(&at, "minnctapersm")) {
+            f->min_blocks = parse_positive(p);
+        } else if (token_is(&at, "maxnctapersm")) {
+            parse_positive(p);
         } else if (token_is(&at, "pragma")) {
             while (!parse_accept(p, ';')) {
                 if (p->tok.kind != TOK_STRING && !parse_is(p, ',')) parse_fail(p, p->tok, "expected a string");

@@ -126,6 +126,10 @@ struct Function {
     uint32_t local_bytes;   /* per thread, one frame */
     uint32_t max_threads[3], required_threads[3];
     bool has_max_threads, has_required_threads;
+    uint32_t max_registers, min_blocks; /* .maxnreg, .minnctapersm; 0: not said */
+    uint32_t required_cluster[3];       /* .reqnctapercluster; [0] is 0: not said */
+    uint32_t max_cluster_rank;          /* .maxclusterrank; 0: not said */
+    bool explicit_cluster;              /* .explicitcluster: a launch must give cluster dimensions */
     bool calls, global_atomics, barriers; /* of the code and everything it calls */
     int line;
     Function *next;
