@@ -36,6 +36,7 @@ typedef struct Binding {
 typedef struct Body Body;
 struct Body {
     const Top *top; /* NULL for top-level expressions */
+    SrcLoc call;    /* of a fn or layer: the call that runs it */
     bool library;
     Body *up;
     VEC(Binding) bindings;
@@ -139,6 +140,7 @@ ArgValue *lower_args(Lower *L, const Top *top, int skip, const ArgList *args, Ar
 Value const_binary(Lower *L, AstOp op, Value a, Value b, SrcLoc loc);
 Value const_unary(Lower *L, AstOp op, Value a, SrcLoc loc);
 bool val_is_const_number(Value v); /* INT FLOAT BOOL DIM */
+int64_t common_divisor(int64_t a, int64_t b); /* the greatest, >= 0; of 0 and b: |b| */
 
 /* ---- tensors (lower_tensor.c) --------------------------------------------------------------------- */
 Node *t_node(Lower *L, Op op, int n, Node *const *in, const Attr *attr, DType t, Shape s);     /* placed and counted */

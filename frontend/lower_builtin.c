@@ -80,6 +80,22 @@ static Value run_stop_gradient(Lower *L, const BuiltinCall *c) {
 static Value run_float(Lower *L, const BuiltinCall *c) { return v_cast(L, c->arg[0], DT_F32, c->loc); }
 static Value run_int(Lower *L, const BuiltinCall *c) { return v_cast(L, c->arg[0], DT_I32, c->loc); }
 
+static Value run_is_integer(Lower *L, const BuiltinCall *c) {
+    (void)L;
+    return val_bool(c->arg[0].kind == VAL_INT);
+}
+
+/* The program's own refusal.  It is about the call of the function that it stands in, or of the library. */
+static Value run_fail(Lower *L, const BuiltinCall *c) {
+    Value text = c->arg[0], found = c->arg[1];
+    if (text.kind != VAL_STRING)
+        return lower_fail(L, E0204, c->loc, NULL, "'fail' needs a message, not %s", val_describe(L->arena, text));
+    SrcLoc place = L->body && L->body->call.line > 0 ? L->body->call : c->loc;
+    if (loc_in_library(L->diag, place) && L->loc.line > 0) place = L->loc;
+    if (found.kind == VAL_NONE) return lower_fail(L, E0220, place, NULL, "%s", text.text);
+    return lower_fail(L, E0220, place, NULL, "%s, not %s", text.text, val_describe(L->arena, found));
+}
+
 static Value run_floor_div(Lower *L, const BuiltinCall *c) {
     Value q = v_binary(L, AST_DIV, c->arg[0], c->arg[1], c->loc);
     q.inexact = false;
@@ -259,6 +275,8 @@ const Builtin builtins_math[] = {
     {"int", "x", run_int, OP_CAST, true},
     {"floor_div", "a b", run_floor_div, OP_DIV, true},
     {"mod", "a b", run_mod, OP_MOD, true},
+    {"is_integer", "x", run_is_integer, OP_CONST, false},
+    {"fail", "message found=none", run_fail, OP_CONST, false},
     {"where", "condition a b", run_where, OP_SELECT, true},
     {"max", "*" REDUCTION, run_extreme, OP_RMAX, true},
     {"min", "*" REDUCTION, run_extreme, OP_RMIN, true},

@@ -127,6 +127,7 @@ static Value call_top(Lower *L, const Expr *e, const Top *top, ArgEval eval, voi
     PathScope inner = {0};
     Body b = {.top = top, .library = loc_in_library(L->diag, top->loc), .up = L->body, .target = -1};
     b.paths = layer ? &inner : NULL;
+    b.call = e->loc;
     b.space = L->body ? L->body->space : NULL;
     if (any_poison(e->args.n, args) || !enter(L, e->loc)) return val_poison();
     if (!lower_bind_formals(L, &b, top, 0, NULL, e->args.n, args, e->loc)) return val_poison();

@@ -12,8 +12,10 @@ static Value overflow(Lower *L, SrcLoc loc) {
 
 static int64_t floor_quotient(int64_t a, int64_t b) { return a / b - (a % b != 0 && (a < 0) != (b < 0)); }
 
+static Value division_by_zero(Lower *L, SrcLoc loc) { return lower_fail(L, E0210, loc, NULL, "division by zero"); }
+
 static Value int_divide(Lower *L, int64_t a, int64_t b, SrcLoc loc) {
-    if (b == 0) return lower_fail(L, E0210, loc, NULL, "division by zero");
+    if (b == 0) return division_by_zero(L, loc);
     if (a == INT64_MIN && b == -1) return overflow(L, loc);
     Value v = val_int(floor_quotient(a, b));
     v.inexact = a % b != 0;
@@ -64,7 +66,41 @@ static Value compare(AstOp op, Value a, Value b) {
     }
 }
 
-static bool dim_divides(Dim d, int64_t k) { return k > 0 && d.scale % k == 0 && d.offset % k == 0; }
+/* An extent as an operand, for messages: "S", "(2*S - 3)". */
+static const char *dim_text(Lower *L, Dim d) {
+    const char *name = L->model->syms.at[d.sym].name;
+    if (d.scale == 1 && d.offset == 0) return name;
+    const char *text = d.scale == 1    ? name
+                       : d.scale == -1 ? arena_printf(L->arena, "-%s", name)
+                                       : arena_printf(L->arena, "%lld*%s", (long long)d.scale, name);
+    if (d.offset == 0) return arena_printf(L->arena, "(%s)", text);
+    uint64_t size = d.offset < 0 ? -(uint64_t)d.offset : (uint64_t)d.offset;
+    return arena_printf(L->arena, "(%s %c %llu)", text, d.offset < 0 ? '-' : '+', (unsigned long long)size);
+}
+
+int64_t common_divisor(int64_t a, int64_t b) {
+    while (b) {
+        int64_t t = a % b;
+        a = b, b = t;
+    }
+    return a < 0 ? -a : a;
+}
+
+/* (a*S + b) / k is again an extent where k divides a; elsewhere it is rounded by an amount that depends on S. */
+static Value dim_divide(Lower *L, Dim d, int64_t k, SrcLoc loc) {
+    if (d.scale % k == 0) {
+        d.scale /= k, d.offset = floor_quotient(d.offset, k), d.bound = floor_quotient(d.bound, k);
+        return (Value){.kind = VAL_DIM, .dim = d};
+    }
+    const SymDecl *sym = &L->model->syms.at[d.sym];
+    int64_t multiple = k / common_divisor(d.scale, k), bound = sym->bound / multiple;
+    const char *help = arena_printf(
+        L->arena,
+        "make the dimension a multiple of %lld: declare `dim %s <= %lld`, and write %lld*%s where inputs have %s",
+        (long long)multiple, sym->name, (long long)(bound ? bound : 1), (long long)multiple, sym->name, sym->name);
+    return lower_fail(L, E0218, loc, help, "%s / %lld is not whole at every value of the bounded dimension %s",
+                      dim_text(L, d), (long long)k, sym->name);
+}
 
 /* Arithmetic where one side follows a bounded dimension: linear results only. */
 static Value dim_arithmetic(Lower *L, AstOp op, Value a, Value b, SrcLoc loc) {
@@ -72,13 +108,10 @@ static Value dim_arithmetic(Lower *L, AstOp op, Value a, Value b, SrcLoc loc) {
     if ((op == AST_ADD || op == AST_SUB) && val_dim_combine(a, 1, b, op == AST_ADD ? 1 : -1, &out)) return out;
     if (op == AST_MUL && b.kind == VAL_INT && val_dim_combine(a, b.i, b, 0, &out)) return out;
     if (op == AST_MUL && a.kind == VAL_INT && val_dim_combine(b, a.i, a, 0, &out)) return out;
-    if (op == AST_DIV && b.kind == VAL_INT && a.kind == VAL_DIM && dim_divides(a.dim, b.i)) {
-        Dim d = a.dim;
-        d.scale /= b.i, d.offset /= b.i, d.bound /= b.i;
-        return (Value){.kind = VAL_DIM, .dim = d};
-    }
+    if (op == AST_DIV && b.kind == VAL_INT && b.i == 0) return division_by_zero(L, loc);
+    if (op == AST_DIV && b.kind == VAL_INT && a.kind == VAL_DIM && b.i > 0) return dim_divide(L, a.dim, b.i, loc);
     return lower_fail(L, E0218, loc,
-                      "a bounded extent can be added, multiplied by a constant, or divided exactly; "
+                      "a bounded extent can be added, multiplied by a constant, or divided by a divisor of its factor; "
                       "for other arithmetic at run time use float(..) or int(..) of it",
                       "this operation on a bounded dimension has no constant result");
 }

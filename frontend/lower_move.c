@@ -26,14 +26,6 @@ typedef struct Count {
     Dim bounded[MAX_RANK];
 } Count;
 
-static int64_t common_divisor(int64_t a, int64_t b) {
-    while (b) {
-        int64_t t = a % b;
-        a = b, b = t;
-    }
-    return a < 0 ? -a : a;
-}
-
 static Count count_elements(Shape s, int skip) {
     Count c = {.fixed = 1};
     for (int d = 0; d < s.rank; d++) {
@@ -76,20 +68,36 @@ static bool same_count(Shape a, Shape b) {
     return x.fixed == y.fixed && x.n == y.n && divide_bounded(&x, &y);
 }
 
-static Value run_reshape(Lower *L, const BuiltinCall *c) {
-    Node *x;
-    Shape s;
+static bool is_hole(Value v) { return v.kind == VAL_INT && v.i == -1; }
+
+/* The list of extents with 1 for a -1, whose place is `hole`, -1 without one; false: reported. */
+static bool reshape_target(Lower *L, const BuiltinCall *c, Shape *s, int *hole) {
     Value list = c->arg[1];
-    int hole = -1;
-    if (!tensor_arg(L, c, c->arg[0], &x)) return val_poison();
+    int holes = 0;
+    *hole = -1;
     if (list.kind == VAL_LIST) {
         list = lower_tuple(L, list.n, list.at, VAL_LIST);
         for (int i = 0; i < list.n && i < MAX_RANK; i++)
-            if (list.at[i].kind == VAL_INT && list.at[i].i == -1 && hole < 0) hole = i, list.at[i] = val_int(1);
+            if (is_hole(list.at[i])) *hole = i, list.at[i] = val_int(1), holes++;
     }
-    if (!value_shape(L, list, c->loc, &s) || !check_shape(L, s, c->loc)) return val_poison();
-    bool ok = hole < 0 || infer_extent(x->shape, s, hole, &s.dim[hole]);
-    if (ok && same_count(x->shape, s)) return val_tensor(t_reshape(L, x, s));
+    if (holes > 1) {
+        lower_fail(L, E0205, c->loc, NULL, "reshape: only one extent can be -1, which stands for what is left");
+        return false;
+    }
+    return value_shape(L, list, c->loc, s) && check_shape(L, *s, c->loc);
+}
+
+static Value run_reshape(Lower *L, const BuiltinCall *c) {
+    Node *x;
+    Shape s;
+    int hole;
+    if (!tensor_arg(L, c, c->arg[0], &x) || !reshape_target(L, c, &s, &hole)) return val_poison();
+    if (hole >= 0 && !infer_extent(x->shape, s, hole, &s.dim[hole])) {
+        s.dim[hole] = dim_fixed(-1);
+        return lower_fail(L, E0203, c->loc, NULL, "reshape: the elements of %s do not divide into %s",
+                          shape_text(L->arena, x->shape), shape_text(L->arena, s));
+    }
+    if (same_count(x->shape, s)) return val_tensor(t_reshape(L, x, s));
     return lower_fail(L, E0203, c->loc, NULL, "reshape: %s does not have the elements of %s",
                       shape_text(L->arena, x->shape), shape_text(L->arena, s));
 }

@@ -35,8 +35,10 @@ bool lower_shape_list(Lower *L, const ExprList *list, Shape *out) {
 bool value_shape(Lower *L, Value list, SrcLoc loc, Shape *out) {
     if (list.kind == VAL_POISON) return false;
     if (list.kind != VAL_LIST) {
-        lower_fail(L, E0204, loc, "write it in brackets: [8, 8]", "a shape must be a list, not %s",
-                   val_describe(L->arena, list));
+        const char *help = list.kind == VAL_INT
+                               ? arena_printf(L->arena, "write it in brackets: [%lld]", (long long)list.i)
+                               : "write it in brackets: [8, 8]";
+        lower_fail(L, E0204, loc, help, "a shape must be a list, not %s", val_describe(L->arena, list));
         return false;
     }
     *out = (Shape){.rank = list.n};

@@ -2,12 +2,20 @@
 
 # How many windows of `span` elements an extent has, and how far the first reaches before the start.
 fn windows(extent, span, stride, padding) {
-    if padding == "valid" { return floor_div(extent - span, stride) + 1, 0 }
-    if padding == "same" or padding == "reflect" {
+    if stride < 1 { return fail("the stride must be at least 1", stride) }
+    if padding == "valid" { return windows_padded(extent, span, stride, 0) }
+    if padding == "same" {
         n = ceil_div(extent, stride)
         return n, floor_div(max(0, (n - 1) * stride + span - extent), 2)
     }
-    return floor_div(extent + 2 * padding - span, stride) + 1, padding
+    if is_integer(padding) { return windows_padded(extent, span, stride, padding) }
+    return fail("padding must be \"same\", \"valid\", a number of elements, or for conv2d \"reflect\"", padding)
+}
+fn windows_padded(extent, span, stride, padding) {
+    if padding < 0 { return fail("a padding must be at least 0", padding) }
+    n = floor_div(extent + 2 * padding - span, stride) + 1
+    if is_integer(n) { if n < 1 { return fail("no window fits into the image and its padding") } }
+    return n, padding
 }
 
 # For positions -before .. extent + after, the element that stands there when the tensor is mirrored at its ends.
@@ -30,8 +38,9 @@ fn convolve_groups(x, k, oh, ow, ph, pw, stride, dilation) {
 layer conv2d(x, n, k, stride = 1, dilation = 1, groups = 1, padding = "same", bias = true) {
     w = param [k, k, x.dim(3) / groups, n] init kaiming
     span = (k - 1) * dilation + 1
-    oh, ph = windows(x.dim(1), span, stride, padding)
-    ow, pw = windows(x.dim(2), span, stride, padding)
+    reach = if padding == "reflect" then "same" else padding
+    oh, ph = windows(x.dim(1), span, stride, reach)
+    ow, pw = windows(x.dim(2), span, stride, reach)
     if padding == "reflect" {
         x = x[:, mirrored(x.dim(1), ph, max(0, (oh - 1) * stride + span - x.dim(1) - ph))]
         x = x[:, :, mirrored(x.dim(2), pw, max(0, (ow - 1) * stride + span - x.dim(2) - pw))]
@@ -40,6 +49,9 @@ layer conv2d(x, n, k, stride = 1, dilation = 1, groups = 1, padding = "same", bi
     if groups == 1 {
         y = convolve(x, w, oh, ow, ph, pw, stride, dilation)
     } else {
+        if mod(x.dim(3), groups) != 0 or mod(n, groups) != 0 {
+            return fail("the number of groups must divide the channels that come in and go out", groups)
+        }
         grouped = reshape(x, [x.dim(0), x.dim(1), x.dim(2), groups, x.dim(3) / groups])
         kernel = reshape(w, [k, k, x.dim(3) / groups, groups, n / groups])
         y = convolve_groups(grouped, kernel, oh, ow, ph, pw, stride, dilation)
@@ -50,6 +62,7 @@ layer conv2d(x, n, k, stride = 1, dilation = 1, groups = 1, padding = "same", bi
 
 # [N, H, W, C] -> [N, (H - 1)*stride + k - 2*padding, .., n]; w: [k, k, C, n]
 layer conv_transpose2d(x, n, k, stride = 1, padding = 0, bias = true) {
+    if not is_integer(padding) { return fail("the padding of conv_transpose2d must be a number of elements", padding) }
     kernel = (param [k, k, x.dim(3), n] init kaiming as w)
     oh = (x.dim(1) - 1) * stride + k - 2 * padding
     ow = (x.dim(2) - 1) * stride + k - 2 * padding

@@ -156,6 +156,12 @@ static const Case cases[] = {
      8,
      {0, 1, 2, 3, 4, 5, 6, 7}},
     {"max pool", "", "a = reshape(float(iota(9)), [1, 3, 3, 1])\n y = max_pool2d(a, 2, 1)", 4, {4, 5, 7, 8}},
+    {"one extent is what is left", "", "y = reshape(reshape(float(iota(4)), [2, -1]), [-1, 1, 4])", 4, {0, 1, 2, 3}},
+    {"refuses only where it is called",
+     "fn f(k) { return if is_integer(k) then 2 * k else fail(\"k must be an integer\", k) }",
+     "y = ones [1] * f(3)",
+     1,
+     {6}},
     {"avg pool same",
      "",
      "a = reshape(float(iota(9)), [1, 3, 3, 1])\n y = avg_pool2d(a, 2, 2, padding = \"same\")",
@@ -214,6 +220,29 @@ static void bounded_extents(void **state) {
     expect("window past the end", result_of(a, g[ENTRY_INFER], &env, RESULT_OUTPUT, 6), 2, (double[]){-2, -2});
     expect("last row", result_of(a, g[ENTRY_INFER], &env, RESULT_OUTPUT, 7), 2, (double[]){-1, 6});
     expect("padded", result_of(a, g[ENTRY_INFER], &env, RESULT_OUTPUT, 8), 8, (double[]){0, 0, -5, 2, -3, 4, -1, 6});
+    arena_free(a);
+}
+
+/* Windows over 2*S rows, at S = 2: strides divide what is declared as a multiple, offsets round down. */
+static void bounded_windows(void **state) {
+    (void)state;
+    Arena *a = arena_new();
+    Graph *g[ENTRY_COUNT];
+    must_lower(a,
+               "dim S <= 5\nmodel m {\n input x : f32[1, 2*S, 2, 1]\n output y = max_pool2d(x, 2)\n"
+               " output z = max_pool2d(x[:, 1:], 2)\n output w = avg_pool2d(x, 2, stride = 2, padding = \"same\")\n"
+               " output c = conv2d(x, 1, 3, stride = 2, bias = false) as c\n"
+               " output r = reshape(y, [-1, 1]) + float(iota(floor_div(2 * S + 1, 2), axis = 0, rank = 2))\n}\n",
+               g);
+    double data[] = {1, 2, 3, 4, 5, 6, 7, -8}, ones[] = {1, 1, 1, 1, 1, 1, 1, 1, 1};
+    Tensor x = {.rank = 4, .dim = {1, 4, 2, 1}, .data = data}, k = {.rank = 4, .dim = {3, 3, 1, 1}, .data = ones};
+    int64_t two = 2;
+    EvalEnv env = {.syms = &two, .inputs = &x, .params = &k};
+    expect("pool", result_of(a, g[ENTRY_INFER], &env, RESULT_OUTPUT, 0), 2, (double[]){4, 7});
+    expect("pool of 2*S - 1", result_of(a, g[ENTRY_INFER], &env, RESULT_OUTPUT, 1), 1, (double[]){6});
+    expect("average", result_of(a, g[ENTRY_INFER], &env, RESULT_OUTPUT, 2), 2, (double[]){2.5, 2.5});
+    expect("stride", result_of(a, g[ENTRY_INFER], &env, RESULT_OUTPUT, 3), 2, (double[]){21, 10});
+    expect("rounded down", result_of(a, g[ENTRY_INFER], &env, RESULT_OUTPUT, 4), 2, (double[]){4, 8});
     arena_free(a);
 }
 
@@ -375,9 +404,11 @@ static void places_are_the_users(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(evaluates_cases), cmocka_unit_test(files_and_overrides),  cmocka_unit_test(bounded_extents),
-        cmocka_unit_test(convolutions),    cmocka_unit_test(training_tables),      cmocka_unit_test(initial_values),
-        cmocka_unit_test(one_contraction), cmocka_unit_test(places_are_the_users),
+        cmocka_unit_test(evaluates_cases),      cmocka_unit_test(files_and_overrides),
+        cmocka_unit_test(bounded_extents),      cmocka_unit_test(bounded_windows),
+        cmocka_unit_test(convolutions),         cmocka_unit_test(training_tables),
+        cmocka_unit_test(initial_values),       cmocka_unit_test(one_contraction),
+        cmocka_unit_test(places_are_the_users),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -35,6 +35,9 @@ static const Case cases[] = {
     {"pooling", "model m {\n input x : f32[2, 5, 5, 2]\n w = param [5, 5, 2] init normal(1.0)\n y = x * w\n"
                 " loss = sum(max_pool2d(y, 3, 2, padding = \"same\")^2) + sum(avg_pool2d(y, 2, 1, padding = "
                 "\"same\")^2) + sum(huber(y))\n" TRAIN},
+    {"bounded windows", "dim S <= 3\nmodel m {\n input x : f32[1, 2*S, 4, 2]\n h = tanh(conv2d(x, 2, 3) as first)\n"
+                        " y = max_pool2d(h, 2)\n z = conv2d(h, 2, 3, stride = 2) as half\n"
+                        " loss = mean(y * z) + mean(avg_pool2d(h, 3, stride = 2, padding = 1)^2)\n" TRAIN},
     {"indexed",
      "model m {\n input i : i32[5] in 0..4\n a = param [5, 4] init normal(1.0)\n b = param [4, 3] init normal(1.0)\n"
      " y[n, f] = sum[c] a[n, c] * b[c, f] * a[n, c]\n z[n, c] = b[i[n], c]\n u[n] = a[n, i[n]]\n"
