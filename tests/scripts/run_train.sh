@@ -8,7 +8,8 @@ trap 'rm -rf "$work"' EXIT
 cd "$work"
 die() { echo "$*"; exit 1; }
 
-awk 'BEGIN { srand(3); print "a,b,c,class"; for (i = 0; i < 110; i++) { a = rand(); b = rand(); c = rand(); print a "," b "," c "," (a + b > c + 0.5) + (a > b) } }' > d.csv
+awk 'function u() { s = s * 16807 % 2147483647; return s / 2147483647 }
+    BEGIN { s = 3; print "a,b,c,class"; for (i = 0; i < 110; i++) { a = u(); b = u(); c = u(); print a "," b "," c "," (a + b > c + 0.5) + (a > b) } }' > d.csv
 cat > m.dsl <<'END'
 dim B = 16
 model m {
