@@ -61,7 +61,7 @@ typedef struct Warp {
     uint8_t *local, *local_written; /* [lane][local_stride] */
     uint32_t local_stride;
     const Inst *at;                 /* being executed: reports name it */
-    uint64_t steps;
+    uint64_t steps, clock_base;     /* instructions run; steps now are clock_base + at->before */
     int barrier;                    /* WARP_AT_BARRIER: which, and for bar.red what it brings and wants */
     uint32_t barrier_mask;
     const Inst *barrier_inst;
@@ -216,6 +216,11 @@ void exec_redux(Warp *, const Inst *, uint32_t);
 void exec_activemask(Warp *, const Inst *, uint32_t);
 void exec_warp_barrier(Warp *, const Inst *, uint32_t);
 
+/* The membermask of a *.sync instruction. */
+static inline uint32_t members_of(const Warp *w, const Operand *o, uint32_t mask) {
+    const uint32_t *m = lane_in(w, o);
+    return mask ? m[__builtin_ctz(mask)] : 0;
+}
 void special_fill(const Warp *, const Operand *to, Special, uint32_t mask);
 /* Lanes that a *.sync instruction may count on: reports lanes that it names and that do not come. */
 bool check_members(Warp *, uint32_t mask, uint32_t members);

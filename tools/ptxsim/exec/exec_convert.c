@@ -1,7 +1,7 @@
 /* cvt: every pair of types, one lane at a time through exact intermediate values; the common pairs as vectors. */
-#include "tools/ptxsim/exec/exec.h"
+#include "tools/ptxsim/exec/alu.h"
 #include "tools/ptxsim/exec/numeric.h"
-#include "tools/ptxsim/ptx/parse.h"
+#include "tools/ptxsim/exec/numeric_lanes.h"
 #include <math.h>
 
 static uint64_t low_bits(uint64_t v, int bytes) { return bytes >= 8 ? v : v & ((UINT64_C(1) << (8 * bytes)) - 1); }
@@ -73,35 +73,71 @@ static void exec_convert(Warp *w, const Inst *i, uint32_t mask) {
     }
 }
 
-#define FAST(NAME, D, A)                                                                                               \
+/* Rounded to nearest even and not clamped, as vectors; other modifiers one by one. */
+#define FAST(NAME, D, A, EXPR)                                                                                         \
     static void NAME(Warp *w, const Inst *i, uint32_t mask) {                                                          \
-        const A *a = lane_in(w, &i->a);                                                                                \
-        D r[WARP];                                                                                                     \
         if (i->saturate || i->round > ROUND_RN) {                                                                      \
             exec_convert(w, i, mask);                                                                                  \
             return;                                                                                                    \
         }                                                                                                              \
-        for (int l = 0; l < WARP; l++) r[l] = (D)a[l];                                                                 \
-        lanes_put(lane_out(w, &i->d), r, sizeof(D), mask);                                                             \
+        const A *a = source_lanes(w, &i->a);                                                                           \
+        PUT_LANES(D, const A x = a[l], EXPR)                                                                           \
     }
-FAST(s32_s64, int64_t, int32_t)
-FAST(u32_u64, uint64_t, uint32_t)
-FAST(u64_u32, uint32_t, uint64_t)
-FAST(u16_u32, uint32_t, uint16_t)
-FAST(s16_s32, int32_t, int16_t)
-FAST(u32_u16, uint16_t, uint32_t)
-FAST(s32_f32, float, int32_t)
-FAST(u32_f32, float, uint32_t)
-FAST(f32_f64, double, float)
+FAST(s32_s64, int64_t, int32_t, x)
+FAST(u32_u64, uint64_t, uint32_t, x)
+FAST(u64_u32, uint32_t, uint64_t, x)
+FAST(u16_u32, uint32_t, uint16_t, x)
+FAST(s16_s32, int32_t, int16_t, x)
+FAST(u32_u16, uint16_t, uint32_t, x)
+FAST(s32_f32, float, int32_t, (float)x)
+FAST(u32_f32, float, uint32_t, (float)x)
+FAST(f32_f64, double, float, canonical64(x))
+FAST(f64_f32, float, double, canonical32((float)x))
+FAST(f16_f32, float, uint16_t, canonical32(decode_f16(x)))
+FAST(bf16_f32, float, uint16_t, canonical32(decode_bf16(x)))
+FAST(f32_f16, uint16_t, float, encode_f16(x))
+FAST(f32_bf16, uint16_t, float, encode_bf16(x))
+
+/* f32 to 32-bit integers: rounded to an integral double, clamped to the range; NaN becomes 0. */
+static inline int32_t clamp_s32(double r) { return (int32_t)(r >= -0x1p31 ? (r < 0x1p31 ? r : 0x1p31 - 1) : r < 0 ? -0x1p31 : 0); }
+static inline uint32_t clamp_u32(double r) {
+    return (uint32_t)bits64((r > 0 ? (r < 0x1p32 ? r : 0x1p32 - 1) : 0) + 0x1p52); /* the last place of 2^52 is 1 */
+}
+#define TO_INTEGER(NAME, D, CLAMP, ROUNDING)                                                                           \
+    static void NAME(Warp *w, const Inst *i, uint32_t mask) {                                                          \
+        const float *a = source_lanes(w, &i->a);                                                                       \
+        PUT_LANES(D, const double x = a[l], CLAMP(ROUNDING(x)))                                                        \
+    }
+#define TO_INTEGERS(NAME, D, CLAMP)                                                                                    \
+    TO_INTEGER(NAME##_nearest, D, CLAMP, nearbyint)                                                                    \
+    TO_INTEGER(NAME##_zero, D, CLAMP, trunc)                                                                           \
+    TO_INTEGER(NAME##_down, D, CLAMP, floor)                                                                           \
+    TO_INTEGER(NAME##_up, D, CLAMP, ceil)                                                                              \
+    static void NAME(Warp *w, const Inst *i, uint32_t mask) {                                                          \
+        switch (i->round) {                                                                                            \
+        case ROUND_RZI: NAME##_zero(w, i, mask); break;                                                                \
+        case ROUND_RMI: NAME##_down(w, i, mask); break;                                                                \
+        case ROUND_RPI: NAME##_up(w, i, mask); break;                                                                  \
+        default: NAME##_nearest(w, i, mask); break;                                                                    \
+        }                                                                                                              \
+    }
+TO_INTEGERS(f32_s32, int32_t, clamp_s32)
+TO_INTEGERS(f32_u32, uint32_t, clamp_u32)
 
 static ExecFn fast_handler(PtxType to, PtxType from) {
-    static const struct { PtxType to, from; ExecFn run; } TABLE[] = {
-        {T_S64, T_S32, s32_s64}, {T_U64, T_U32, u32_u64}, {T_U32, T_U64, u64_u32}, {T_S32, T_S64, u64_u32},
-        {T_U32, T_S64, u64_u32}, {T_S32, T_U64, u64_u32}, {T_U32, T_U16, u16_u32}, {T_S32, T_S16, s16_s32},
-        {T_U16, T_U32, u32_u16}, {T_F32, T_S32, s32_f32}, {T_F32, T_U32, u32_f32}, {T_F64, T_F32, f32_f64}};
-    for (size_t k = 0; k < sizeof TABLE / sizeof *TABLE; k++)
-        if (TABLE[k].to == to && TABLE[k].from == from) return TABLE[k].run;
-    return NULL;
+    static const ExecFn TABLE[T_COUNT][T_COUNT] = { /* [from][to] */
+        [T_S32] = {[T_S64] = s32_s64, [T_U64] = s32_s64, [T_F32] = s32_f32, [T_U16] = u32_u16, [T_S16] = u32_u16},
+        [T_U32] = {[T_S64] = u32_u64, [T_U64] = u32_u64, [T_F32] = u32_f32, [T_U16] = u32_u16, [T_S16] = u32_u16},
+        [T_S64] = {[T_S32] = u64_u32, [T_U32] = u64_u32},
+        [T_U64] = {[T_S32] = u64_u32, [T_U32] = u64_u32},
+        [T_S16] = {[T_S32] = s16_s32, [T_U32] = s16_s32},
+        [T_U16] = {[T_S32] = u16_u32, [T_U32] = u16_u32},
+        [T_F32] = {[T_S32] = f32_s32, [T_U32] = f32_u32, [T_F64] = f32_f64, [T_F16] = f32_f16, [T_BF16] = f32_bf16},
+        [T_F64] = {[T_F32] = f64_f32},
+        [T_F16] = {[T_F32] = f16_f32},
+        [T_BF16] = {[T_F32] = bf16_f32},
+    };
+    return TABLE[from][to];
 }
 
 ExecFn convert_handler(PtxType to, PtxType from, int to_bytes, int from_bytes) {
@@ -116,8 +152,16 @@ ExecFn convert_handler(PtxType to, PtxType from, int to_bytes, int from_bytes) {
 }
 
 /* cvt.rn.f16x2.f32 d, a, b: a in the upper half. */
+#define PACK(NAME, ENCODE_IT) BINARY(NAME, uint32_t, float, float, (uint32_t)ENCODE_IT(x) << 16 | ENCODE_IT(y))
+PACK(pack_f16, encode_f16)
+PACK(pack_bf16, encode_bf16)
+
 void exec_convert_pack(Warp *w, const Inst *i, uint32_t mask) {
     const PtxType half = i->type == T_F16X2 ? T_F16 : T_BF16;
+    if (i->round == ROUND_RN) {
+        (half == T_F16 ? pack_f16 : pack_bf16)(w, i, mask);
+        return;
+    }
     for (int l = 0; l < WARP; l++) {
         if (!(mask >> l & 1)) continue;
         const uint64_t high = float_encode(half, float_decode(T_F32, lane_bits(w, &i->a, l)), i->round);

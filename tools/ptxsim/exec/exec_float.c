@@ -1,92 +1,57 @@
 /* Floating-point arithmetic.  add, sub, mul, fma, div, sqrt and rcp are IEEE operations, also where PTX would allow an
  * approximation (.approx, .full); ex2, lg2, sin, cos, tanh and rsqrt come from the host's libm in double precision,
- * rounded once, so within the bounds that PTX states for the approximate instructions. */
-#include "tools/ptxsim/exec/exec.h"
+ * rounded once, so within the bounds that PTX states for the approximate instructions.  PTX does not keep the payload of
+ * NaNs: a NaN result is all ones but the sign. */
+#include "tools/ptxsim/exec/alu.h"
 #include "tools/ptxsim/exec/numeric.h"
-#include "tools/ptxsim/ptx/parse.h"
+#include "tools/ptxsim/exec/numeric_lanes.h"
 #include <fenv.h>
 #include <math.h>
 
-#define UNARY(NAME, D, EXPR)                                                                                           \
-    static void NAME(Warp *w, const Inst *i, uint32_t mask) {                                                          \
-        const D *a = lane_in(w, &i->a);                                                                                \
-        D r[WARP];                                                                                                     \
-        for (int l = 0; l < WARP; l++) {                                                                               \
-            const D x = a[l];                                                                                          \
-            r[l] = (D)(EXPR);                                                                                          \
-        }                                                                                                              \
-        lanes_put(lane_out(w, &i->d), r, sizeof(D), mask);                                                             \
+#define UNARY_FLOAT(NAME, N, D, EXPR) UNARY(NAME##N, D, D, canonical##N(EXPR))
+#define BINARY_FLOAT(NAME, N, D, EXPR) BINARY(NAME##N, D, D, D, canonical##N(EXPR))
+/* -0 < +0; a NaN loses against a number, unless .NaN (op2). */
+#define EXTREME(NAME, N, D, LESS, SAME)                                                                                \
+    static inline D NAME##_of##N(D x, D y, bool nan) {                                                                 \
+        const D same = value##N(bits##N(x) SAME bits##N(y));                                                           \
+        const D number = x LESS y ? x : y LESS x ? y : x == y ? same : x != x ? y : x;                                 \
+        return nan && (x != x || y != y) ? not_a_number##N() : number;                                                 \
+    }                                                                                                                  \
+    static inline void NAME##_with##N(Warp *w, const Inst *i, uint32_t mask, bool nan) {                               \
+        const D *a = source_lanes(w, &i->a), *b = source_lanes(w, &i->b);                                              \
+        PUT_LANES(D, const D x = a[l]; const D y = b[l], canonical##N(NAME##_of##N(x, y, nan)))                        \
+    }                                                                                                                  \
+    static void NAME##N(Warp *w, const Inst *i, uint32_t mask) {                                                       \
+        if (i->op2) NAME##_with##N(w, i, mask, true);                                                                  \
+        else NAME##_with##N(w, i, mask, false);                                                                        \
     }
-#define BINARY(NAME, D, EXPR)                                                                                          \
-    static void NAME(Warp *w, const Inst *i, uint32_t mask) {                                                          \
-        const D *a = lane_in(w, &i->a), *b = lane_in(w, &i->b);                                                        \
-        const bool nan = i->op2;                                                                                       \
-        D r[WARP];                                                                                                     \
-        (void)nan;                                                                                                     \
-        for (int l = 0; l < WARP; l++) {                                                                               \
-            const D x = a[l], y = b[l];                                                                                \
-            r[l] = (D)(EXPR);                                                                                          \
-        }                                                                                                              \
-        lanes_put(lane_out(w, &i->d), r, sizeof(D), mask);                                                             \
-    }
-#define TERNARY(NAME, TARGET, D, EXPR)                                                                                 \
-    TARGET static void NAME(Warp *w, const Inst *i, uint32_t mask) {                                                   \
-        const D *a = lane_in(w, &i->a), *b = lane_in(w, &i->b), *c = lane_in(w, &i->c);                                \
-        D r[WARP];                                                                                                     \
-        for (int l = 0; l < WARP; l++) {                                                                               \
-            const D x = a[l], y = b[l], z = c[l];                                                                      \
-            r[l] = (D)(EXPR);                                                                                          \
-        }                                                                                                              \
-        lanes_put(lane_out(w, &i->d), r, sizeof(D), mask);                                                             \
-    }
-
-/* -0 < +0; a NaN loses against a number, unless .NaN. */
-static double min_of(double x, double y, bool nan) {
-    if (x != x || y != y) return nan || (x != x && y != y) ? NAN : x != x ? y : x;
-    if (x == y) return signbit(x) ? x : y;
-    return x < y ? x : y;
-}
-static double max_of(double x, double y, bool nan) {
-    if (x != x || y != y) return nan || (x != x && y != y) ? NAN : x != x ? y : x;
-    if (x == y) return signbit(x) ? y : x;
-    return x > y ? x : y;
-}
-
-#define FLOATS(N, D, ABS, SQRT, COPYSIGN)                                                                              \
-    BINARY(add##N, D, x + y)                                                                                           \
-    BINARY(sub##N, D, x - y)                                                                                           \
-    BINARY(mul##N, D, x *y)                                                                                            \
-    BINARY(div##N, D, x / y)                                                                                           \
-    BINARY(min##N, D, min_of(x, y, nan))                                                                               \
-    BINARY(max##N, D, max_of(x, y, nan))                                                                               \
-    BINARY(copysign##N, D, COPYSIGN(y, x))                                                                             \
-    UNARY(abs##N, D, ABS(x))                                                                                           \
-    UNARY(neg##N, D, -x)                                                                                               \
-    UNARY(sqrt##N, D, SQRT(x))                                                                                         \
-    UNARY(rcp##N, D, 1 / x)
-FLOATS(32, float, fabsf, sqrtf, copysignf)
-FLOATS(64, double, fabs, sqrt, copysign)
-TERNARY(fma32, , float, fmaf(x, y, z))
-TERNARY(fma64, , double, fma(x, y, z))
-#if defined(__x86_64__)
-TERNARY(fma32_native, __attribute__((target("avx2,fma"))), float, __builtin_fmaf(x, y, z))
-TERNARY(fma64_native, __attribute__((target("avx2,fma"))), double, __builtin_fma(x, y, z))
-static bool has_native_fma(void) { return __builtin_cpu_supports("fma") && __builtin_cpu_supports("avx2"); }
-#else
-#define fma32_native fma32
-#define fma64_native fma64
-static bool has_native_fma(void) { return false; }
-#endif
-UNARY(rsqrt32, float, 1 / sqrt((double)x))
-UNARY(rsqrt64, double, 1 / sqrt(x))
-UNARY(ex2_32, float, exp2((double)x))
-UNARY(lg2_32, float, log2((double)x))
-UNARY(sin32, float, sin((double)x))
-UNARY(cos32, float, cos((double)x))
-UNARY(tanh32, float, tanh((double)x))
+#define FLOATS(N, D, SQRT, FMA)                                                                                        \
+    BINARY_FLOAT(add, N, D, x + y)                                                                                     \
+    BINARY_FLOAT(sub, N, D, x - y)                                                                                     \
+    BINARY_FLOAT(mul, N, D, x *y)                                                                                      \
+    BINARY_FLOAT(div, N, D, x / y)                                                                                     \
+    UNARY_FLOAT(sqrt, N, D, SQRT(x))                                                                                   \
+    UNARY_FLOAT(rcp, N, D, 1 / x)                                                                                      \
+    TERNARY(fma##N, D, D, D, D, canonical##N(FMA(x, y, z)))                                                            \
+    EXTREME(min, N, D, <, |)                                                                                           \
+    EXTREME(max, N, D, >, &)
+FLOATS(32, float, sqrtf, fmaf)
+FLOATS(64, double, sqrt, fma)
+#define SIGNS(N, U, TOP)                                                                                               \
+    UNARY(abs##N, U, U, x & ~(TOP))                                                                                    \
+    UNARY(neg##N, U, U, x ^ (TOP))                                                                                     \
+    BINARY(copysign##N, U, U, U, (y & ~(TOP)) | (x & (TOP)))
+SIGNS(32, uint32_t, UINT32_C(1) << 31)
+SIGNS(64, uint64_t, UINT64_C(1) << 63)
+UNARY_FLOAT(rsqrt, 32, float, (float)(1 / sqrt((double)x)))
+UNARY_FLOAT(rsqrt, 64, double, 1 / sqrt(x))
+UNARY_FLOAT(ex2_, 32, float, (float)exp2((double)x))
+UNARY_FLOAT(lg2_, 32, float, (float)log2((double)x))
+UNARY_FLOAT(sin, 32, float, (float)sin((double)x))
+UNARY_FLOAT(cos, 32, float, (float)cos((double)x))
+UNARY_FLOAT(tanh, 32, float, (float)tanh((double)x))
 
 ExecFn float_handler(int op, PtxType t) {
-    if (op == OP_FMA && has_native_fma()) return t == T_F32 ? fma32_native : t == T_F64 ? fma64_native : NULL;
 #define BOTH(op, name) [op] = {[T_F32] = name##32, [T_F64] = name##64}
     static const ExecFn TABLE[OP_COUNT][T_COUNT] = {
         BOTH(OP_ADD, add),
@@ -111,50 +76,6 @@ ExecFn float_handler(int op, PtxType t) {
     return TABLE[op][t];
 }
 
-/* ---- 16-bit formats: exact in double, rounded once ---------------------------------------------------- */
-static double half_operation(const Inst *i, double x, double y, double z) {
-    switch (i->op) {
-    case OP_ADD: return add_to_odd(x, y);
-    case OP_SUB: return add_to_odd(x, -y);
-    case OP_MUL: return x * y;
-    case OP_FMA:
-    case OP_MAD: return fma_to_odd(x, y, z);
-    case OP_MIN: return min_of(x, y, i->op2);
-    case OP_MAX: return max_of(x, y, i->op2);
-    case OP_EX2: return exp2(x);
-    default: return tanh(x); /* OP_TANH: half_handler lets no other through */
-    }
-}
-
-static uint64_t half_lane(const Inst *i, PtxType t, uint64_t a, uint64_t b, uint64_t c) {
-    if (i->op == OP_ABS) return a & 0x7fff;
-    if (i->op == OP_NEG) return (a ^ 0x8000) & 0xffff;
-    const double r = half_operation(i, float_decode(t, a & 0xffff), float_decode(t, b & 0xffff), float_decode(t, c & 0xffff));
-    return float_encode(t, r, ROUND_RN);
-}
-
-static void exec_half(Warp *w, const Inst *i, uint32_t mask) {
-    const PtxType one = i->type == T_F16X2 ? T_F16 : i->type == T_BF16X2 ? T_BF16 : (PtxType)i->type;
-    const bool pair = one != i->type, two = i->b.base != BASE_NONE, three = i->c.base != BASE_NONE;
-    for (int l = 0; l < WARP; l++) {
-        if (!(mask >> l & 1)) continue;
-        const uint64_t a = lane_bits(w, &i->a, l), b = two ? lane_bits(w, &i->b, l) : 0;
-        const uint64_t c = three ? lane_bits(w, &i->c, l) : 0;
-        uint64_t r = half_lane(i, one, a, b, c);
-        if (pair) r |= half_lane(i, one, a >> 16, b >> 16, c >> 16) << 16;
-        lane_set(w, &i->d, l, r);
-    }
-}
-
-ExecFn half_handler(int op, PtxType t) {
-    if (t != T_F16 && t != T_BF16 && t != T_F16X2 && t != T_BF16X2) return NULL;
-    switch (op) {
-    case OP_ADD: case OP_SUB: case OP_MUL: case OP_FMA: case OP_MIN: case OP_MAX:
-    case OP_ABS: case OP_NEG: case OP_EX2: case OP_TANH: return exec_half;
-    default: return NULL;
-    }
-}
-
 /* ---- around an operation ------------------------------------------------------------------------------ */
 void exec_rounded(Warp *w, const Inst *i, uint32_t mask) {
     static const int MODES[] = {[ROUND_RZ] = FE_TOWARDZERO, [ROUND_RM] = FE_DOWNWARD, [ROUND_RP] = FE_UPWARD};
@@ -177,12 +98,10 @@ static uint32_t flush_one(PtxType t, uint32_t b) {
 }
 
 /* Subnormals to zero of the same sign. */
+UNARY(flush_f32, uint32_t, uint32_t, flush_bits(x, 0x7f800000, 0x80000000))
 void exec_flush(Warp *w, const Inst *i, uint32_t mask) {
     if (i->type == T_F32) {
-        const uint32_t *a = lane_in(w, &i->a);
-        uint32_t r[WARP];
-        for (int l = 0; l < WARP; l++) r[l] = a[l] & 0x7f800000 ? a[l] : a[l] & 0x80000000;
-        lanes_put(lane_out(w, &i->d), r, sizeof *r, mask);
+        flush_f32(w, i, mask);
         return;
     }
     for (int l = 0; l < WARP; l++)
@@ -208,5 +127,13 @@ static void clamp_lanes(Warp *w, const Inst *i, uint32_t mask, double low, doubl
     }
 }
 
-void exec_saturate(Warp *w, const Inst *i, uint32_t mask) { clamp_lanes(w, i, mask, 0, 1, false); }
-void exec_relu(Warp *w, const Inst *i, uint32_t mask) { clamp_lanes(w, i, mask, 0, INFINITY, true); }
+UNARY(saturate_f32, float, float, x > 0 ? (x > 1 ? 1 : x) : 0)
+UNARY(relu_f32, float, float, x > 0 ? x : canonical32(x != x ? x : 0))
+void exec_saturate(Warp *w, const Inst *i, uint32_t mask) {
+    if (i->type == T_F32) saturate_f32(w, i, mask);
+    else clamp_lanes(w, i, mask, 0, 1, false);
+}
+void exec_relu(Warp *w, const Inst *i, uint32_t mask) {
+    if (i->type == T_F32) relu_f32(w, i, mask);
+    else clamp_lanes(w, i, mask, 0, INFINITY, true);
+}

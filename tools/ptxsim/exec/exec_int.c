@@ -1,64 +1,49 @@
-/* Integer and bit arithmetic.  Every handler computes all 32 lanes, so that the compiler vectorises it, and writes the
- * active ones; expressions are total (no division by zero, no shift past the width). */
-#include "tools/ptxsim/exec/exec.h"
-#include "tools/ptxsim/ptx/parse.h"
+/* Integer and bit arithmetic.  Expressions are total (no division by zero, no shift past the width), so that inactive
+ * lanes may be computed too. */
+#include "tools/ptxsim/exec/alu.h"
 
-#define BINARY(NAME, D, A, B, EXPR)                                                                                    \
-    static void NAME(Warp *w, const Inst *i, uint32_t mask) {                                                          \
-        const A *a = lane_in(w, &i->a);                                                                                \
-        const B *b = lane_in(w, &i->b);                                                                                \
-        D r[WARP];                                                                                                     \
-        for (int l = 0; l < WARP; l++) {                                                                               \
-            const A x = a[l];                                                                                          \
-            const B y = b[l];                                                                                          \
-            r[l] = (D)(EXPR);                                                                                          \
-        }                                                                                                              \
-        lanes_put(lane_out(w, &i->d), r, sizeof(D), mask);                                                             \
-    }
-#define UNARY(NAME, D, A, EXPR)                                                                                        \
-    static void NAME(Warp *w, const Inst *i, uint32_t mask) {                                                          \
-        const A *a = lane_in(w, &i->a);                                                                                \
-        D r[WARP];                                                                                                     \
-        for (int l = 0; l < WARP; l++) {                                                                               \
-            const A x = a[l];                                                                                          \
-            r[l] = (D)(EXPR);                                                                                          \
-        }                                                                                                              \
-        lanes_put(lane_out(w, &i->d), r, sizeof(D), mask);                                                             \
-    }
-#define TERNARY(NAME, D, A, B, C, EXPR)                                                                                \
-    static void NAME(Warp *w, const Inst *i, uint32_t mask) {                                                          \
-        const A *a = lane_in(w, &i->a);                                                                                \
-        const B *b = lane_in(w, &i->b);                                                                                \
-        const C *c = lane_in(w, &i->c);                                                                                \
-        const uint8_t mode = i->op2;                                                                                   \
-        D r[WARP];                                                                                                     \
-        (void)mode;                                                                                                    \
-        for (int l = 0; l < WARP; l++) {                                                                               \
-            const A x = a[l];                                                                                          \
-            const B y = b[l];                                                                                          \
-            const C z = c[l];                                                                                          \
-            r[l] = (D)(EXPR);                                                                                          \
-        }                                                                                                              \
-        lanes_put(lane_out(w, &i->d), r, sizeof(D), mask);                                                             \
-    }
+/* ---- division: by zero unspecified in PTX; here all ones and the dividend, as hardware gives ------------- */
+static inline double exact_double(uint32_t x) {
+    const uint64_t bits = UINT64_C(0x4330000000000000) | x; /* 2^52 + x */
+    double d;
+    memcpy(&d, &bits, sizeof d);
+    return d - 0x1p52;
+}
 
-/* Quotients and remainders by zero are unspecified in PTX; here all ones and the dividend, as hardware gives. */
-#define SIGNED_DIV(T, x, y) ((y) == 0 ? (T)-1 : (y) == -1 ? (T)(0 - (uint64_t)(x)) : (T)((x) / (y)))
-#define SIGNED_REM(T, x, y) ((y) == 0 ? (x) : (y) == -1 ? (T)0 : (T)((x) % (y)))
+/* Through doubles, which vectors can divide: the rounded quotient is the true one or one more. */
+static inline uint32_t quotient(uint32_t x, uint32_t y) {
+    const double q = exact_double(x) / exact_double(y) + 0x1p52;
+    uint64_t bits;
+    memcpy(&bits, &q, sizeof bits);
+    const uint32_t n = (uint32_t)bits;
+    return y == 0 ? UINT32_MAX : (uint64_t)n * y > x ? n - 1 : n;
+}
+static inline int32_t signed_quotient(int32_t x, int32_t y) {
+    const uint32_t q = quotient(x < 0 ? 0 - (uint32_t)x : (uint32_t)x, y < 0 ? 0 - (uint32_t)y : (uint32_t)y);
+    return y == 0 ? -1 : (int32_t)((x ^ y) < 0 ? 0 - q : q);
+}
+static inline uint32_t remainder32(uint32_t x, uint32_t y) { return y == 0 ? x : x - quotient(x, y) * y; }
+static inline int32_t signed_remainder(int32_t x, int32_t y) {
+    return y == 0 ? x : (int32_t)((uint32_t)x - (uint32_t)signed_quotient(x, y) * (uint32_t)y);
+}
+#define DIVISION(N, U, S)                                                                                              \
+    BINARY(divu##N, U, U, U, quotient(x, y))                                                                           \
+    BINARY(divs##N, S, S, S, signed_quotient(x, y))                                                                    \
+    BINARY(remu##N, U, U, U, remainder32(x, y))                                                                        \
+    BINARY(rems##N, S, S, S, signed_remainder(x, y))
+DIVISION(16, uint16_t, int16_t)
+DIVISION(32, uint32_t, int32_t)
+BINARY(divu64, uint64_t, uint64_t, uint64_t, y == 0 ? UINT64_MAX : x / y)
+BINARY(divs64, int64_t, int64_t, int64_t, y == 0 ? -1 : y == -1 ? (int64_t)(0 - (uint64_t)x) : x / y)
+BINARY(remu64, uint64_t, uint64_t, uint64_t, y == 0 ? x : x % y)
+BINARY(rems64, int64_t, int64_t, int64_t, y == 0 ? x : y == -1 ? 0 : x % y)
 
+/* ---- sums, extremes, logic; 1u * x is unsigned in at least 32 bits --------------------------------------- */
 #define INTEGER(N, U, S)                                                                                               \
     BINARY(add##N, U, U, U, x + y)                                                                                     \
     BINARY(sub##N, U, U, U, x - y)                                                                                     \
-    BINARY(mul##N, U, U, U, (uint64_t)x * y)                                                                           \
-    TERNARY(mad##N, U, U, U, U, (uint64_t)x * y + z)                                                                   \
-    BINARY(divu##N, U, U, U, y == 0 ? (U)-1 : x / y)                                                                   \
-    BINARY(divs##N, S, S, S, SIGNED_DIV(S, x, y))                                                                      \
-    BINARY(remu##N, U, U, U, y == 0 ? x : x % y)                                                                       \
-    BINARY(rems##N, S, S, S, SIGNED_REM(S, x, y))                                                                      \
-    BINARY(minu##N, U, U, U, x < y ? x : y)                                                                            \
-    BINARY(mins##N, S, S, S, x < y ? x : y)                                                                            \
-    BINARY(maxu##N, U, U, U, x > y ? x : y)                                                                            \
-    BINARY(maxs##N, S, S, S, x > y ? x : y)                                                                            \
+    BINARY(mul##N, U, U, U, 1u * x * y)                                                                                \
+    TERNARY(mad##N, U, U, U, U, 1u * x * y + z)                                                                        \
     TERNARY(sadu##N, U, U, U, U, z + (x < y ? y - x : x - y))                                                          \
     TERNARY(sads##N, U, S, S, U, z + (x < y ? (U)y - (U)x : (U)x - (U)y))                                              \
     UNARY(abs##N, U, S, x < 0 ? 0 - (U)x : (U)x)                                                                       \
@@ -68,12 +53,25 @@
     BINARY(xor##N, U, U, U, x ^ y)                                                                                     \
     UNARY(not##N, U, U, ~x)                                                                                            \
     UNARY(cnot##N, U, U, x == 0)                                                                                       \
-    BINARY(shl##N, U, U, uint32_t, y >= N ? 0 : (uint64_t)x << y)                                                      \
-    BINARY(shru##N, U, U, uint32_t, y >= N ? 0 : x >> y)                                                               \
+    BINARY(shl##N, U, U, uint32_t, y >= N ? 0 : 1u * x << (y & (N - 1)))                                               \
+    BINARY(shru##N, U, U, uint32_t, y >= N ? 0 : x >> (y & (N - 1)))                                                   \
     BINARY(shrs##N, S, S, uint32_t, x >> (y >= N ? N - 1 : y))
 INTEGER(16, uint16_t, int16_t)
 INTEGER(32, uint32_t, int32_t)
 INTEGER(64, uint64_t, int64_t)
+#define EXTREMES(N, U, S)                                                                                              \
+    BINARY(minu##N, U, U, U, x < y ? x : y)                                                                            \
+    BINARY(mins##N, S, S, S, x < y ? x : y)                                                                            \
+    BINARY(maxu##N, U, U, U, x > y ? x : y)                                                                            \
+    BINARY(maxs##N, S, S, S, x > y ? x : y)
+EXTREMES(32, uint32_t, int32_t)
+EXTREMES(64, uint64_t, int64_t)
+/* gcc 12 fails on masked extremes of 16-bit lanes: by the sign of the difference instead. */
+static inline int32_t negative_part(int32_t d) { return d & d >> 31; }
+BINARY(minu16, uint16_t, uint16_t, uint16_t, y + negative_part(x - y))
+BINARY(mins16, int16_t, int16_t, int16_t, y + negative_part(x - y))
+BINARY(maxu16, uint16_t, uint16_t, uint16_t, x - negative_part(x - y))
+BINARY(maxs16, int16_t, int16_t, int16_t, x - negative_part(x - y))
 
 /* ---- products ----------------------------------------------------------------------------------------- */
 static uint64_t high64u(uint64_t x, uint64_t y) { return (uint64_t)((unsigned __int128)x * y >> 64); }
@@ -204,7 +202,7 @@ static uint32_t permute(uint32_t a, uint32_t b, uint32_t c, int mode) {
     const uint8_t select[4] = {c & 15, c >> 4 & 15, c >> 8 & 15, c >> 12 & 15};
     return permute_by(bytes, select);
 }
-TERNARY(prmt32, uint32_t, uint32_t, uint32_t, uint32_t, permute(x, y, z, mode))
+TERNARY(prmt32, uint32_t, uint32_t, uint32_t, uint32_t, permute(x, y, z, i->op2))
 
 /* A funnel shift of {b, a}. */
 static uint32_t funnel(uint32_t a, uint32_t b, uint32_t c, int mode) {
@@ -212,7 +210,7 @@ static uint32_t funnel(uint32_t a, uint32_t b, uint32_t c, int mode) {
     const uint32_t n = (mode >> 2) == WRAP_CLAMP ? (c < 32 ? c : 32) : c & 31;
     return (mode & 3) == DIRECTION_LEFT ? (uint32_t)(both << n >> 32) : (uint32_t)(both >> n);
 }
-TERNARY(shf32, uint32_t, uint32_t, uint32_t, uint32_t, funnel(x, y, z, mode))
+TERNARY(shf32, uint32_t, uint32_t, uint32_t, uint32_t, funnel(x, y, z, i->op2))
 
 /* Position of the n-th set bit at or beside `base`; n < 0 searches downwards; all ones when there is none. */
 static uint32_t find_nth(uint32_t x, uint32_t base, int32_t n) {
@@ -269,26 +267,34 @@ ExecFn arith_handler(int op, PtxType t) {
 }
 
 /* ---- carries and saturation --------------------------------------------------------------------------- */
-void exec_carry(Warp *w, const Inst *i, uint32_t mask) {
-    const int bytes = i->d.bytes;
-    const bool subtract = i->op == OP_SUB || i->op == OP_SUBC, with = i->op == OP_ADDC || i->op == OP_SUBC;
-    for (int l = 0; l < WARP; l++) {
-        if (!(mask >> l & 1)) continue;
-        const uint64_t limit = bytes == 4 ? UINT32_MAX : UINT64_MAX, a = lane_bits(w, &i->a, l);
-        const uint64_t b = subtract ? ~lane_bits(w, &i->b, l) & limit : lane_bits(w, &i->b, l);
-        const unsigned carry = with ? w->carry >> l & 1 : subtract;
-        const unsigned __int128 sum = (unsigned __int128)a + b + carry;
-        lane_set(w, &i->d, l, (uint64_t)sum);
-        if (i->op2) w->carry = (w->carry & ~(UINT32_C(1) << l)) | (uint32_t)(sum > limit) << l;
+/* a + b + carry, and a - b as a + ~b + carry. */
+#define CARRY(N, U)                                                                                                    \
+    static void carry##N(Warp *w, const Inst *i, uint32_t mask) {                                                      \
+        const U *a = source_lanes(w, &i->a), *b = source_lanes(w, &i->b);                                              \
+        const bool subtract = i->op == OP_SUB || i->op == OP_SUBC, with = i->op == OP_ADDC || i->op == OP_SUBC;        \
+        const U flip = subtract ? (U)-1 : 0;                                                                           \
+        const uint32_t in = with ? w->carry : subtract ? UINT32_MAX : 0;                                               \
+        int32_t out[WARP];                                                                                             \
+        U r[WARP];                                                                                                     \
+        LANES {                                                                                                        \
+            const U x = a[l], sum = x + (b[l] ^ flip);                                                                 \
+            r[l] = sum + (in >> l & 1);                                                                                \
+            out[l] = (sum < x) | (r[l] < sum) ? -1 : 0;                                                                \
+        }                                                                                                              \
+        if (i->op2) w->carry = (w->carry & ~mask) | (lane_signs(out) & mask);                                          \
+        lanes_put(lane_out(w, &i->d), r, sizeof *r, mask);                                                             \
     }
+CARRY(32, uint32_t)
+CARRY(64, uint64_t)
+void exec_carry(Warp *w, const Inst *i, uint32_t mask) {
+    if (i->d.bytes == 4) carry32(w, i, mask);
+    else carry64(w, i, mask);
 }
 
+static inline int32_t clamp_to_s32(int64_t v) { return v > INT32_MAX ? INT32_MAX : v < INT32_MIN ? INT32_MIN : (int32_t)v; }
+BINARY(add_sat, int32_t, int32_t, int32_t, clamp_to_s32((int64_t)x + y))
+BINARY(sub_sat, int32_t, int32_t, int32_t, clamp_to_s32((int64_t)x - y))
 void exec_add_sat(Warp *w, const Inst *i, uint32_t mask) {
-    const int32_t *a = lane_in(w, &i->a), *b = lane_in(w, &i->b);
-    int32_t r[WARP];
-    for (int l = 0; l < WARP; l++) {
-        const int64_t v = i->op == OP_SUB ? (int64_t)a[l] - b[l] : (int64_t)a[l] + b[l];
-        r[l] = v > INT32_MAX ? INT32_MAX : v < INT32_MIN ? INT32_MIN : (int32_t)v;
-    }
-    lanes_put(lane_out(w, &i->d), r, sizeof *r, mask);
+    if (i->op == OP_SUB) sub_sat(w, i, mask);
+    else add_sat(w, i, mask);
 }

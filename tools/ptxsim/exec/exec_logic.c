@@ -1,6 +1,7 @@
 /* Comparison, predicates, selection, moves. */
-#include "tools/ptxsim/exec/exec.h"
-#include "tools/ptxsim/ptx/parse.h"
+#include "tools/ptxsim/exec/alu.h"
+#include "tools/ptxsim/exec/numeric.h"
+#include "tools/ptxsim/exec/numeric_lanes.h"
 #include <math.h>
 
 static uint32_t combine(const Warp *w, const Inst *i, uint32_t v) {
@@ -16,45 +17,49 @@ static void compare_out(Warp *w, const Inst *i, uint32_t v, uint32_t mask) {
     if (i->has_d2) predicate_out(w, &i->d2, second, mask);
 }
 
-#define BITS(EXPR)                                                                                                     \
-    for (int l = 0; l < WARP; l++) v |= (uint32_t)(EXPR) << l;                                                         \
-    break
-#define COMPARE(NAME, T, READ)                                                                                         \
-    static void NAME(Warp *w, const Inst *i, uint32_t mask) {                                                          \
-        const T *a = lane_in(w, &i->a), *b = lane_in(w, &i->b);                                                        \
-        uint32_t v = 0;                                                                                                \
-        switch (i->op) {                                                                                               \
-        case COMPARE_EQ: BITS(READ(a) == READ(b));                                                                     \
-        case COMPARE_NE: BITS(READ(a) < READ(b) || READ(a) > READ(b));                                                 \
-        case COMPARE_LT: BITS(READ(a) < READ(b));                                                                      \
-        case COMPARE_LE: BITS(READ(a) <= READ(b));                                                                     \
-        case COMPARE_GT: BITS(READ(a) > READ(b));                                                                      \
-        case COMPARE_GE: BITS(READ(a) >= READ(b));                                                                     \
-        case COMPARE_EQU: BITS(!(READ(a) < READ(b) || READ(a) > READ(b)));                                             \
-        case COMPARE_NEU: BITS(READ(a) != READ(b));                                                                    \
-        case COMPARE_LTU: BITS(!(READ(a) >= READ(b)));                                                                 \
-        case COMPARE_LEU: BITS(!(READ(a) > READ(b)));                                                                  \
-        case COMPARE_GTU: BITS(!(READ(a) <= READ(b)));                                                                 \
-        case COMPARE_GEU: BITS(!(READ(a) < READ(b)));                                                                  \
-        case COMPARE_NUM: BITS(READ(a) == READ(a) && READ(b) == READ(b));                                              \
-        default: BITS(READ(a) != READ(a) || READ(b) != READ(b));                                                       \
+#define CASE(OP, V, READ, EXPR)                                                                                                 \
+    case COMPARE_##OP:                                                                                                 \
+        LANES {                                                                                                        \
+            const V x = READ(a[l]), y = READ(b[l]);                                                                    \
+            v[l] = (EXPR) ? -1 : 0;                                                                                    \
         }                                                                                                              \
-        compare_out(w, i, v, mask);                                                                                    \
+        break
+#define COMPARE(NAME, T, V, READ)                                                                                               \
+    static void NAME(Warp *w, const Inst *i, uint32_t mask) {                                                          \
+        const T *a = source_lanes(w, &i->a), *b = source_lanes(w, &i->b);                                              \
+        _Alignas(64) int32_t v[WARP];                                                                                  \
+        switch (i->op) {                                                                                               \
+            CASE(EQ, V, READ, x == y);                                                                                          \
+            CASE(NE, V, READ, x < y || x > y);                                                                                  \
+            CASE(LT, V, READ, x < y);                                                                                           \
+            CASE(LE, V, READ, x <= y);                                                                                          \
+            CASE(GT, V, READ, x > y);                                                                                           \
+            CASE(GE, V, READ, x >= y);                                                                                          \
+            CASE(EQU, V, READ, !(x < y || x > y));                                                                              \
+            CASE(NEU, V, READ, x != y);                                                                                         \
+            CASE(LTU, V, READ, !(x >= y));                                                                                      \
+            CASE(LEU, V, READ, !(x > y));                                                                                       \
+            CASE(GTU, V, READ, !(x <= y));                                                                                      \
+            CASE(GEU, V, READ, !(x < y));                                                                                       \
+            CASE(NUM, V, READ, x == x && y == y);                                                                               \
+        default: /* NANTEST */                                                                                         \
+            LANES {                                                                                                    \
+                const V x = READ(a[l]), y = READ(b[l]);                                                                \
+                v[l] = x != x || y != y ? -1 : 0;                                                                      \
+            }                                                                                                          \
+        }                                                                                                              \
+        compare_out(w, i, lane_signs(v), mask);                                                                        \
     }
-#define PLAIN(p) (p)[l]
-#define HALF_VALUE(p) float_decode(T_F16, (p)[l])
-#define BRAIN_VALUE(p) float_decode(T_BF16, (p)[l])
-#include "tools/ptxsim/exec/numeric.h"
-COMPARE(compare_u16, uint16_t, PLAIN)
-COMPARE(compare_s16, int16_t, PLAIN)
-COMPARE(compare_u32, uint32_t, PLAIN)
-COMPARE(compare_s32, int32_t, PLAIN)
-COMPARE(compare_u64, uint64_t, PLAIN)
-COMPARE(compare_s64, int64_t, PLAIN)
-COMPARE(compare_f32, float, PLAIN)
-COMPARE(compare_f64, double, PLAIN)
-COMPARE(compare_f16, uint16_t, HALF_VALUE)
-COMPARE(compare_bf16, uint16_t, BRAIN_VALUE)
+COMPARE(compare_u16, uint16_t, uint16_t, )
+COMPARE(compare_s16, int16_t, int16_t, )
+COMPARE(compare_u32, uint32_t, uint32_t, )
+COMPARE(compare_s32, int32_t, int32_t, )
+COMPARE(compare_u64, uint64_t, uint64_t, )
+COMPARE(compare_s64, int64_t, int64_t, )
+COMPARE(compare_f32, float, float, )
+COMPARE(compare_f64, double, double, )
+COMPARE(compare_f16, uint16_t, float, decode_f16)
+COMPARE(compare_bf16, uint16_t, float, decode_bf16)
 
 ExecFn compare_handler(PtxType t) {
     static const ExecFn TABLE[T_COUNT] = {
@@ -97,16 +102,20 @@ void exec_predicate_logic(Warp *w, const Inst *i, uint32_t mask) {
 
 #define SELECT(N, T)                                                                                                   \
     static void select##N(Warp *w, const Inst *i, uint32_t mask) {                                                     \
-        const T *a = lane_in(w, &i->a), *b = lane_in(w, &i->b);                                                        \
-        const uint32_t c = predicate_in(w, &i->c);                                                                     \
-        T r[WARP];                                                                                                     \
-        for (int l = 0; l < WARP; l++) r[l] = c >> l & 1 ? a[l] : b[l];                                                \
-        lanes_put(lane_out(w, &i->d), r, sizeof(T), mask);                                                             \
+        const T *a = source_lanes(w, &i->a), *b = source_lanes(w, &i->b);                                              \
+        const uint32_t first = predicate_in(w, &i->c);                                                                 \
+        PUT_LANES(T, const T x = a[l]; const T y = b[l], first >> l & 1 ? x : y)                                       \
     }                                                                                                                  \
-    static void move##N(Warp *w, const Inst *i, uint32_t mask) {                                                       \
-        T r[WARP];                                                                                                     \
-        memcpy(r, lane_in(w, &i->a), sizeof r);                                                                        \
-        lanes_put(lane_out(w, &i->d), r, sizeof(T), mask);                                                             \
+    UNARY(move##N, T, T, x)                                                                                            \
+    static void slct_int##N(Warp *w, const Inst *i, uint32_t mask) {                                                   \
+        const T *a = source_lanes(w, &i->a), *b = source_lanes(w, &i->b);                                              \
+        const int32_t *c = source_lanes(w, &i->c);                                                                     \
+        PUT_LANES(T, const T x = a[l]; const T y = b[l], c[l] >= 0 ? x : y)                                            \
+    }                                                                                                                  \
+    static void slct_float##N(Warp *w, const Inst *i, uint32_t mask) {                                                 \
+        const T *a = source_lanes(w, &i->a), *b = source_lanes(w, &i->b);                                              \
+        const float *c = source_lanes(w, &i->c);                                                                       \
+        PUT_LANES(T, const T x = a[l]; const T y = b[l], c[l] >= 0 ? x : y)                                            \
     }
 SELECT(1, uint8_t)
 SELECT(2, uint16_t)
@@ -115,36 +124,58 @@ SELECT(8, uint64_t)
 ExecFn select_handler(int bytes) { return bytes == 1 ? select1 : bytes == 2 ? select2 : bytes == 4 ? select4 : select8; }
 ExecFn move_handler(int bytes) { return bytes == 1 ? move1 : bytes == 2 ? move2 : bytes == 4 ? move4 : move8; }
 
-/* d = c >= 0 ? a : b; -0 counts as >= 0, a NaN does not. */
+/* d = c >= 0 ? a : b; -0 counts as >= 0, a NaN does not.  Results have 2, 4 or 8 bytes. */
 void exec_slct(Warp *w, const Inst *i, uint32_t mask) {
-    for (int l = 0; l < WARP; l++) {
-        if (!(mask >> l & 1)) continue;
-        const uint32_t bits = (uint32_t)lane_bits(w, &i->c, l);
-        const bool first = i->type2 == T_F32 ? float_decode(T_F32, bits) >= 0 : (int32_t)bits >= 0;
-        lane_set(w, &i->d, l, lane_bits(w, first ? &i->a : &i->b, l));
-    }
+    static const ExecFn INTEGER[] = {slct_int1, slct_int2, slct_int4, slct_int8};
+    static const ExecFn FLOATING[] = {slct_float1, slct_float2, slct_float4, slct_float8};
+    (i->type2 == T_F32 ? FLOATING : INTEGER)[__builtin_ctz(i->d.bytes)](w, i, mask);
 }
 
-static uint32_t table_of_three(uint32_t a, uint32_t b, uint32_t c, uint32_t lut) {
-    uint32_t r = 0;
-    for (int k = 0; k < 8; k++)
-        if (lut >> k & 1) r |= (k & 4 ? a : ~a) & (k & 2 ? b : ~b) & (k & 1 ? c : ~c);
-    return r;
+/* Bit k of `with` chosen over bit k of `without` where `by` has it. */
+static inline uint32_t choose(uint32_t by, uint32_t with, uint32_t without) { return without ^ ((with ^ without) & by); }
+static inline uint32_t spread(uint32_t table, int bit) { return table >> bit & 1 ? UINT32_MAX : 0; }
+
+/* Bit 4a + 2b + c of the table, for every bit of a word. */
+static void lop3(Warp *w, const Inst *i, uint32_t mask) {
+    const uint32_t *a = source_lanes(w, &i->a), *b = source_lanes(w, &i->b), *c = source_lanes(w, &i->c);
+    const uint32_t t = (uint32_t)i->offset, t0 = spread(t, 0), t1 = spread(t, 1), t2 = spread(t, 2), t3 = spread(t, 3),
+                   t4 = spread(t, 4), t5 = spread(t, 5), t6 = spread(t, 6), t7 = spread(t, 7);
+    PUT_LANES(uint32_t, const uint32_t x = a[l]; const uint32_t y = b[l]; const uint32_t z = c[l],
+              choose(x, choose(y, choose(z, t7, t6), choose(z, t5, t4)), choose(y, choose(z, t3, t2), choose(z, t1, t0))))
 }
 
 void exec_lop3(Warp *w, const Inst *i, uint32_t mask) {
-    const uint32_t *a = lane_in(w, &i->a), *b = lane_in(w, &i->b), *c = lane_in(w, &i->c);
-    uint32_t r[WARP], nonzero = 0;
-    for (int l = 0; l < WARP; l++) r[l] = table_of_three(a[l], b[l], c[l], (uint32_t)i->offset);
-    for (int l = 0; l < WARP; l++) nonzero |= (uint32_t)(r[l] != 0) << l;
-    if (i->has_d2) {
-        const uint32_t q = predicate_in(w, &i->e);
-        predicate_out(w, &i->d2, i->op2 == BOOL_AND ? nonzero & q : nonzero | q, mask);
-    }
-    lanes_put(lane_out(w, &i->d), r, sizeof *r, mask);
+    lop3(w, i, mask);
+    if (!i->has_d2) return;
+    const uint32_t *r = source_lanes(w, &i->d), q = predicate_in(w, &i->e);
+    _Alignas(64) int32_t v[WARP];
+    LANES v[l] = r[l] != 0 ? -1 : 0;
+    const uint32_t nonzero = lane_signs(v);
+    predicate_out(w, &i->d2, i->op2 == BOOL_AND ? nonzero & q : nonzero | q, mask);
 }
 
+/* ---- vectors of registers ----------------------------------------------------------------------------- */
+#define PACK(N, WHOLE, PART)                                                                                           \
+    static void pack##N(Warp *w, const Inst *i, uint32_t mask) {                                                       \
+        const PART *a = source_lanes(w, &i->vec[0]), *b = source_lanes(w, &i->vec[1]);                                 \
+        PUT_LANES(WHOLE, const WHOLE x = a[l]; const WHOLE y = b[l], y << N | x)                                       \
+    }                                                                                                                  \
+    static void unpack##N(Warp *w, const Inst *i, uint32_t mask) {                                                     \
+        const WHOLE *a = source_lanes(w, &i->a);                                                                       \
+        PART *low = result_lanes(w, &i->vec[0]), *high = result_lanes(w, &i->vec[1]);                                  \
+        LANES {                                                                                                        \
+            low[l] = mask >> l & 1 ? (PART)a[l] : low[l];                                                              \
+            high[l] = mask >> l & 1 ? (PART)(a[l] >> N) : high[l];                                                     \
+        }                                                                                                              \
+    }
+PACK(16, uint32_t, uint16_t)
+PACK(32, uint64_t, uint32_t)
+
 void exec_pack(Warp *w, const Inst *i, uint32_t mask) {
+    if (i->count == 2 && i->d.bytes >= 4) {
+        (i->d.bytes == 4 ? pack16 : pack32)(w, i, mask);
+        return;
+    }
     for (int l = 0; l < WARP; l++) {
         if (!(mask >> l & 1)) continue;
         uint64_t v = 0;
@@ -154,6 +185,10 @@ void exec_pack(Warp *w, const Inst *i, uint32_t mask) {
 }
 
 void exec_unpack(Warp *w, const Inst *i, uint32_t mask) {
+    if (i->count == 2 && i->a.bytes >= 4) {
+        (i->a.bytes == 4 ? unpack16 : unpack32)(w, i, mask);
+        return;
+    }
     for (int l = 0; l < WARP; l++) {
         if (!(mask >> l & 1)) continue;
         const uint64_t v = lane_bits(w, &i->a, l);

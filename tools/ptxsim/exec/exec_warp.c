@@ -30,45 +30,6 @@ bool check_members(Warp *w, uint32_t mask, uint32_t members) {
     return false;
 }
 
-static uint32_t members_of(Warp *w, const Operand *o, uint32_t mask) {
-    const uint32_t *m = words(w, o);
-    return mask ? m[__builtin_ctz(mask)] : 0;
-}
-
-/* PTX ISA, "shfl.sync": the source lane j and whether it is in range. */
-static int shuffle_lane(int op, int lane, uint32_t b, uint32_t c, bool *in_range) {
-    const int bval = b & 31, cval = c & 31, segment = c >> 8 & 31;
-    const int max_lane = (lane & segment) | (cval & ~segment & 31), min_lane = lane & segment;
-    int j;
-    switch (op) {
-    case SHUFFLE_UP: j = lane - bval; *in_range = j >= max_lane; break;
-    case SHUFFLE_DOWN: j = lane + bval; *in_range = j <= max_lane; break;
-    case SHUFFLE_BFLY: j = lane ^ bval; *in_range = j <= max_lane; break;
-    default: j = min_lane | (bval & ~segment & 31); *in_range = j <= max_lane; break;
-    }
-    return *in_range ? j : lane;
-}
-
-void exec_shuffle(Warp *w, const Inst *i, uint32_t mask) {
-    const uint32_t *a = words(w, &i->a), *b = words(w, &i->b), *c = words(w, &i->c);
-    uint32_t r[WARP], valid = 0;
-    if (!mask) return;
-    check_members(w, mask, members_of(w, &i->e, mask));
-    for (int l = 0; l < WARP; l++) {
-        bool in_range;
-        const int j = shuffle_lane(i->op, l, b[l], c[l], &in_range);
-        r[l] = a[j];
-        valid |= (uint32_t)in_range << l;
-        if ((mask >> l & 1) && !(mask >> j & 1)) {
-            char note[80];
-            snprintf(note, sizeof note, "shfl reads lane %d, which does not take part", j);
-            warp_report(w, REPORT_MEMBERS, l, 0, 0, note);
-        }
-    }
-    lanes_put(lane_out(w, &i->d), r, sizeof *r, mask);
-    if (i->has_d2) predicate_out(w, &i->d2, valid, mask);
-}
-
 void exec_vote(Warp *w, const Inst *i, uint32_t mask) {
     if (!mask) return;
     check_members(w, mask, members_of(w, &i->e, mask));
@@ -140,6 +101,9 @@ static uint64_t wall_clock(void) {
     return (uint64_t)t.tv_sec * 1000000000u + (uint64_t)t.tv_nsec;
 }
 
+/* The run loop counts whole runs of instructions; a clock is read within one. */
+static uint64_t warp_clock(const Warp *w) { return w->at ? w->clock_base + (uint64_t)w->at->before : w->steps; }
+
 /* Clocks count this warp's instructions, so that a run repeats exactly; the global timer is the host's. */
 static uint64_t special_bits(const Warp *w, Special s, int lane) {
     const Block *b = w->block;
@@ -161,8 +125,8 @@ static uint64_t special_bits(const Warp *w, Special s, int lane) {
     case SR_LANEMASK_LT: return bit - 1;
     case SR_LANEMASK_GE: return (uint32_t)~(bit - 1);
     case SR_LANEMASK_GT: return (uint32_t)~(bit | (bit - 1));
-    case SR_CLOCK: case SR_CLOCK64: return w->steps;
-    case SR_CLOCK_HI: return w->steps >> 32;
+    case SR_CLOCK: case SR_CLOCK64: return warp_clock(w);
+    case SR_CLOCK_HI: return warp_clock(w) >> 32;
     case SR_GLOBALTIMER: case SR_GLOBALTIMER_LO: return wall_clock();
     case SR_GLOBALTIMER_HI: return wall_clock() >> 32;
     case SR_TOTAL_SMEM_SIZE: return b->shared_bytes;

@@ -265,27 +265,49 @@ static bool over_limit(Warp *w) {
     return true;
 }
 
-/* Straight-line code from the top path, until control flow or its join. */
+/* Runs `n` instructions without control flow; returns how many threads' worth of counted ones were switched off. */
+static uint64_t run_straight(Warp *w, const Inst *i, int32_t n, uint32_t active) {
+    uint64_t off = 0;
+    for (const Inst *end = i + n; i != end; i++) {
+        uint32_t mask = active;
+        w->at = i;
+        if (i->guard.base != BASE_NONE) {
+            mask &= predicate_in(w, &i->guard);
+            if (!i->hidden) off += (uint64_t)__builtin_popcount(active & ~mask);
+            if (!mask) continue;
+        }
+        i->run(w, i, mask);
+    }
+    return off;
+}
+
+/* Instructions count by runs: `n` of them from index pc, which all lanes of `active` but for `off` threads took. */
+static void count_run(Warp *w, const Inst *code, int32_t pc, int32_t n, uint32_t active, uint64_t off) {
+    const uint64_t counted = (uint64_t)(code[pc + n].before - code[pc].before);
+    w->steps += counted;
+    w->count.thread_instructions += counted * (uint64_t)__builtin_popcount(active) - off;
+}
+
+/* Code of the top path until control flow, its join, or about `until` steps. */
 static void run_path(Warp *w, uint64_t until) {
     Path *top = &w->path[w->paths - 1];
-    const Inst *code = w->frame[w->frames - 1].fn->code, *i = code + top->pc, *join = code + top->join;
+    const Inst *code = w->frame[w->frames - 1].fn->code;
+    const int32_t pc = top->pc;
     const uint32_t active = top->mask;
-    while (i != join && w->steps < until) {
-        const uint32_t mask = i->guard.base == BASE_NONE ? active : active & predicate_in(w, &i->guard);
-        w->at = i;
-        if (!i->hidden) {
-            w->steps++;
-            w->count.thread_instructions += (uint64_t)__builtin_popcount(mask);
-        }
-        if (i->flow != FLOW_NEXT) {
-            top->pc = (int32_t)(i - code);
-            control(w, i, active, mask);
-            return;
-        }
-        if (mask) i->run(w, i, mask);
-        i++;
+    int32_t n = code[pc].straight;
+    if (top->join > pc && top->join - pc < n) n = top->join - pc;
+    if ((uint64_t)n > until - w->steps) n = (int32_t)(until - w->steps);
+    w->clock_base = w->steps - (uint64_t)code[pc].before;
+    if (n) {
+        count_run(w, code, pc, n, active, run_straight(w, code + pc, n, active));
+        top->pc = pc + n;
+        return;
     }
-    top->pc = (int32_t)(i - code);
+    const Inst *i = code + pc;
+    const uint32_t mask = i->guard.base == BASE_NONE ? active : active & predicate_in(w, &i->guard);
+    w->at = i;
+    count_run(w, code, pc, 1, active, (uint64_t)__builtin_popcount(active & ~mask));
+    control(w, i, active, mask);
 }
 
 void warp_run(Warp *w, uint64_t slice) {

@@ -144,10 +144,24 @@ static void post_dominators(SimArena *a, Graph *g) {
     }
 }
 
+/* Runs of instructions without control flow, and the counted instructions before each: the run loop looks at neither
+ * for every single instruction. */
+static void measure_runs(Parser *p, Function *f) {
+    f->code = sim_grow(&p->module->arena, f->code, (size_t)f->count, &p->code_capacity, sizeof *f->code);
+    int32_t counted = 0;
+    for (int32_t k = 0; k <= f->count; k++) {
+        f->code[k].before = counted;
+        if (k < f->count) counted += !f->code[k].hidden;
+    }
+    f->code[f->count].straight = 0;
+    for (int32_t k = f->count - 1; k >= 0; k--)
+        f->code[k].straight = f->code[k].flow == FLOW_NEXT ? f->code[k + 1].straight + 1 : 0;
+}
+
 void cfg_finish(Parser *p, Function *f) {
     SimArena scratch_arena = {0};
     Graph g = {0};
-    (void)p;
+    measure_runs(p, f);
     find_blocks(&scratch_arena, f, &g);
     find_edges(&scratch_arena, f, &g);
     post_dominators(&scratch_arena, &g);

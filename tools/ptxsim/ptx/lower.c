@@ -1,4 +1,5 @@
 /* Services of the lowering: operands to slots, constants to the pool, instructions to the code. */
+#include "tools/ptxsim/exec/alu_level.h"
 #include "tools/ptxsim/exec/exec.h"
 #include "tools/ptxsim/ptx/parse.h"
 #include <string.h>
@@ -51,7 +52,7 @@ Inst *emit(Parser *p, const Stmt *s, ExecFn run) {
     f->code = sim_grow(&p->module->arena, f->code, (size_t)f->count, &p->code_capacity, sizeof *f->code);
     if (f->count >= 1 << 24) parse_fail(p, s->at, "a function of more than %d instructions", 1 << 24);
     Inst *i = &f->code[f->count++];
-    *i = (Inst){.run = run, .guard = s->guard, .line = s->at.line, .op = (uint8_t)s->row->op};
+    *i = (Inst){.run = alu_direct(run), .guard = s->guard, .line = s->at.line, .op = (uint8_t)s->row->op};
     i->type = (uint8_t)(s->types ? s->type[0] : T_NONE);
     i->type2 = (uint8_t)(s->types > 1 ? s->type[1] : T_NONE);
     i->round = s->mod[CAT_ROUND];

@@ -57,19 +57,11 @@ typedef void (*ExecFn)(struct Warp *, const Inst *, uint32_t mask);
 
 typedef struct CallSite CallSite;
 
+/* Three lines of 64 bytes: what every instruction reads, what some read, what few read. */
 struct Inst {
-    ExecFn run;
-    ExecFn inner;   /* what a wrapper handler calls (rounding modes) */
-    Operand d, d2;  /* results */
-    Operand a, b, c, e;
-    Operand vec[MAX_VECTOR]; /* elements of a vector operand */
+    _Alignas(64) ExecFn run;
     Operand guard;  /* BASE_NONE: always */
-    int64_t offset; /* of an address; or an immediate of the instruction */
-    int32_t target; /* FLOW_BRANCH: instruction index */
-    int32_t reconverge; /* index of the immediate post-dominator; code length stands for the exit */
-    const int32_t *targets; /* FLOW_SWITCH */
-    CallSite *call;
-    int32_t line;
+    Operand d, a, b, c;
     uint8_t flow;   /* Flow */
     uint8_t op;     /* family-specific operation: compare, atomic, ... */
     uint8_t op2;
@@ -80,6 +72,19 @@ struct Inst {
     uint8_t kind;   /* CLASS_*: counters */
     bool hidden;    /* part of the next instruction, not counted */
     bool has_d2, saturate, flush, uniform, ordered, no_result;
+
+    ExecFn inner;   /* what a wrapper handler calls (rounding modes) */
+    Operand d2, e;  /* second result, fourth source */
+    int64_t offset; /* of an address; or an immediate of the instruction */
+    int32_t target; /* FLOW_BRANCH: instruction index */
+    int32_t reconverge; /* index of the immediate post-dominator; code length stands for the exit */
+    int32_t straight; /* instructions from here, this one included, up to the next that is not FLOW_NEXT */
+    int32_t before;   /* instructions that count (not hidden) before this one */
+    const int32_t *targets; /* FLOW_SWITCH */
+    CallSite *call;
+
+    Operand vec[MAX_VECTOR]; /* elements of a vector operand */
+    int32_t line;
 };
 
 typedef struct Variable {
@@ -110,7 +115,7 @@ typedef struct SpecialSlot {
 struct Function {
     const char *name;
     bool entry, defined;
-    Inst *code;
+    Inst *code;             /* and one more, behind the last: its `before` counts all */
     int32_t count;
     uint8_t *pool;          /* constants, each broadcast over 32 lanes */
     size_t pool_bytes;

@@ -1,0 +1,20 @@
+/* Instruction-set levels of the host: the arithmetic compiled for each, and the choice between them. */
+#pragma once
+#include "tools/ptxsim/exec/exec.h"
+
+enum {
+#define HANDLER(name) HANDLER_##name,
+#include "tools/ptxsim/exec/alu.def"
+    HANDLER_COUNT
+};
+
+typedef struct AluLevel {
+    ExecFn handler[HANDLER_COUNT];
+#define FINDER(name, parameters, arguments) ExecFn(*find_##name) parameters;
+#include "tools/ptxsim/exec/alu.def"
+} AluLevel;
+
+/* The best level that the host has, at most the one that PTXSIM_ISA names (baseline, v3 or v4: the x86-64 levels). */
+const AluLevel *alu_level(void);
+/* The level's own version of a handler of alu.def; other handlers as they are. */
+ExecFn alu_direct(ExecFn);
