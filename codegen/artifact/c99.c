@@ -11,7 +11,15 @@ typedef struct Model {
     const char **kernel; /* function names */
 } Model;
 
+static bool is_empty(const Buffer *b) {
+    for (int d = 0; d < b->rank; d++)
+        if (b->dim[d].bound == 0) return true;
+    return false;
+}
+
+/* What holds nothing shares its place in a block with something else, which `restrict` would deny: it has none. */
 static char *argument(const Model *x, const LaunchArg *arg, const Buffer *b) {
+    if (arg->region <= REGION_ARENA && is_empty(b)) return arena_strdup(x->a, "NULL");
     switch (arg->region) {
     case REGION_PARAM: return arena_printf(x->a, "FUSEC_AT(memory->params, %" PRId64 ")", arg->offset);
     case REGION_STATE: return arena_printf(x->a, "FUSEC_AT(memory->states, %" PRId64 ")", arg->offset);
