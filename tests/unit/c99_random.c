@@ -1,145 +1,176 @@
-/* Random programs of every entry, compiled to MODEL.c by the whole pipeline, by gcc with the strictest flags, run and
- * compared with the float64 evaluation of the graph they came from. */
+/* Random programs of every entry as MODEL.c, compiled with the strictest flags and compared with the float64 evaluation
+ * of the graph they came from (tolerance: docs/numerics.md).  Every program runs under the address and
+ * undefined-behaviour sanitizers, half of them as built by gcc, half by clang; one in five also as either compiler
+ * optimises it without them.  What a model is given is exactly as large as it says it needs (tests/tools/c99_runner.c).
+ * A compiler that is not there leaves its half to the other; one without an address sanitizer's library only traps. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
 #include <cmocka.h>
 #include "codegen/artifact/artifact.h"
-#include "tests/support/oracle.h"
-#include "tests/support/random_graph.h"
-#include <dirent.h>
-#include <dlfcn.h>
+#include "tests/support/random_program.h"
+#include "tests/support/runner.h"
+#include "tests/support/scratch.h"
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
-enum { PROGRAMS = 48, MAX_REFUSED = 4 };
-static const Entry entries[] = {ENTRY_INFER, ENTRY_GRAD, ENTRY_STEP};
-static char folder[] = "/tmp/fusec-random-XXXXXX";
-static void *library;
+enum { PROGRAMS = 500, FIRST_SEED = 1000, SANITIZED = 2, OPTIMISED_EVERY = 5 };
 
-static void refused(void *user, bool is_error, SrcLoc loc, const char *message, const char *help) {
-    (void)user, (void)loc, (void)help;
-    if (is_error && strstr(message, "internal error")) fail_msg("%s", message);
+static const char *const sanitizers[] = {"-O0 -g1 -fsanitize=address,undefined -fno-sanitize-recover=all",
+                                         "-O1 -fsanitize=undefined -fsanitize-undefined-trap-on-error"};
+/* The programs that one compiler makes of its share; the first SANITIZED with sanitizers. */
+typedef struct Build {
+    const char *compiler, *options; /* options NULL: not here */
+    int n;                          /* models in the runner */
+    Runner runner;
+} Build;
+enum { BUILDS = 4 };
+
+typedef struct Suite {
+    Arena *arena;
+    Build build[BUILDS];
+    RandomProgram program[PROGRAMS];
+    int place[PROGRAMS][BUILDS]; /* of the program in that build's runner; -1: not there */
+} Suite;
+
+/* ---- who compiles what ----------------------------------------------------------------------------------------- */
+static bool works(Arena *a, const char *compiler, const char *options) {
+    return system(arena_printf(
+               a,
+               "cd %s && echo 'int main(void) { return 0; }' >try.c && %s %s try.c -o try >try.log 2>&1 && "
+               "./try >>try.log 2>&1",
+               scratch_folder(), compiler, options)) == 0;
 }
 
-static RandomOptions options(uint64_t seed) {
-    return (RandomOptions){.ops = 25, .bounded = seed % 2, .empty = seed % 5 == 0};
+static void find_compilers(Suite *s) {
+    static const char *const compilers[] = {"gcc", "clang"};
+    for (int c = 0; c < SANITIZED; c++) {
+        Build *with = &s->build[c], *without = &s->build[SANITIZED + c];
+        *with = *without = (Build){.compiler = compilers[c]};
+        if (!have_compiler(compilers[c])) {
+            print_message("skipped: no %s; its half is left to the other\n", compilers[c]);
+            continue;
+        }
+        without->options = "-O2";
+        for (int o = 0; o < 2 && !with->options; o++)
+            if (works(s->arena, compilers[c], sanitizers[o])) with->options = sanitizers[o];
+        if (!with->options)
+            print_message("skipped: %s without sanitizers\n", compilers[c]);
+        else if (with->options != sanitizers[0])
+            print_message("skipped: %s without an address sanitizer's library; undefined behaviour traps\n",
+                          compilers[c]);
+    }
 }
 
-static Graph *graph_of(Arena *a, uint64_t seed) { return random_graph(a, entries[seed % 3], seed, options(seed)); }
+/* The sanitized builds that are here take turns, the others every fifth program in turn. */
+static bool takes(const Suite *s, int b, int program) {
+    if (!s->build[b].options) return false;
+    if (b >= SANITIZED) return program % (2 * OPTIMISED_EVERY) == (b - SANITIZED) * OPTIMISED_EVERY;
+    return !s->build[1 - b].options || program % 2 == b;
+}
 
-/* NULL for the few programs that the pipeline refuses with a diagnostic. */
-static Module *module_of(Arena *a, uint64_t seed) {
-    PassContext c = test_context(a, "c99");
-    Graph *graphs[ENTRY_COUNT] = {NULL};
-    Graph *g = graphs[entries[seed % 3]] = graph_of(a, seed);
-    g->model->name = arena_printf(a, "p%d", (int)seed);
-    c.report = refused;
-    return compile_module(&c, graphs);
+/* ---- sources, objects, runners
+ * --------------------------------------------------------------------------------------- */
+static FILE *create(Arena *a, const char *name) {
+    FILE *f = fopen(arena_printf(a, "%s/%s", scratch_folder(), name), "w");
+    assert_non_null(f);
+    return f;
 }
 
 static void emit(Arena *a, const Module *m) {
     const char *header = arena_printf(a, "%s.h", m->name);
-    FILE *f = fopen(arena_printf(a, "%s/%s", folder, header), "w");
+    FILE *f = create(a, header);
     artifact_header(f, m, BACKEND_C99);
-    fclose(f);
-    f = fopen(arena_printf(a, "%s/%s.c", folder, m->name), "w");
+    assert_int_equal(fclose(f), 0);
+    f = create(a, arena_printf(a, "%s.c", m->name));
     const char *why = artifact_c99(f, m, header);
-    fclose(f);
+    assert_int_equal(fclose(f), 0);
     if (why) fail_msg("%s", why);
 }
 
-/* The 64 bytes after each block are the test's, and zero: what the model says it needs is what it touches. */
-static bool is_untouched(const void *block, int64_t bytes) {
-    const char *after = (const char *)block + bytes;
-    for (int i = 0; i < 64; i++)
-        if (after[i]) return false;
-    return true;
+/* The list of build b's models, for xargs, and their table, for the runner; places are set. */
+static void list_models(Suite *s, int b) {
+    Arena *a = s->arena;
+    FILE *list = create(a, arena_printf(a, "list%d", b)), *table = create(a, arena_printf(a, "table%d.c", b));
+    fputs("#include \"tests/tools/c99_runner.h\"\n", table);
+    for (int i = 0; i < PROGRAMS; i++) {
+        s->place[i][b] = -1;
+        if (!s->program[i].module || !takes(s, b, i)) continue;
+        s->place[i][b] = s->build[b].n++;
+        fprintf(list, "%s\n", s->program[i].module->name);
+        fprintf(table, "RunnerProgram %s_run;\n", s->program[i].module->name);
+    }
+    fputs("RunnerProgram *const runner_programs[] = {\n", table);
+    for (int i = 0; i < PROGRAMS; i++)
+        if (s->place[i][b] >= 0) fprintf(table, "    %s_run,\n", s->program[i].module->name);
+    fputs("};\n", table);
+    assert_int_equal(fclose(list), 0);
+    assert_int_equal(fclose(table), 0);
 }
 
+/* Objects by as many compilers at a time as there are cores. */
+static void build(Suite *s, int b) {
+    const char *cc = s->build[b].compiler, *options = s->build[b].options;
+    Arena *a = s->arena;
+    scratch_shell(a, arena_printf(a, "xargs -P \"$(nproc)\" -I M %s " STRICT_C99 " %s -c M.c -o M.%d.o <list%d", cc,
+                                  options, b, b));
+    scratch_shell(a, arena_printf(a,
+                                  "%s -std=gnu99 -Wall -Wextra -Werror %s -I %s %s/tests/tools/c99_runner.c table%d.c "
+                                  "$(sed 's/$/.%d.o/' list%d) -o runner%d",
+                                  cc, options, SOURCE_DIR, SOURCE_DIR, b, b, b, b));
+    s->build[b].runner = runner_start(a, arena_printf(a, "%s/runner%d", scratch_folder(), b));
+}
+
+/* ---- the test ---------------------------------------------------------------------------------------------------- */
+/* What runs next: TestRun has no room for it. */
+static Runner *runner;
+static int place;
+
 static bool run(Arena *a, const Module *m, Entry e, const ModuleMemory *mem, const int64_t *syms, const char **error) {
-    fusec_status (*call)(const fusec_memory *, int, const void *const *, void *const *, const float *, int32_t,
-                         uint32_t, const int32_t *);
-    void *symbol = dlsym(library, arena_printf(a, "%s_run", m->name));
-    memcpy(&call, &symbol, sizeof call);
-    int32_t *small = ARENA_ARRAY(a, int32_t, m->syms.n + 1);
-    for (int i = 0; i < m->syms.n; i++) small[i] = (int32_t)syms[i];
-    const fusec_memory memory = {.params = mem->params,
-                                 .param_bytes = (uint64_t)m->param_bytes,
-                                 .states = mem->states,
-                                 .state_bytes = (uint64_t)m->state_bytes,
-                                 .grads = mem->grads,
-                                 .grad_bytes = (uint64_t)m->grad_bytes,
-                                 .arena = mem->arena,
-                                 .arena_bytes = (uint64_t)m->entry[e].arena_bytes};
-    float hyper[64];
-    for (int i = 0; i < m->hypers.n && i < 64; i++) memcpy(&hyper[i], &mem->scalars[SCALAR_HYPER0 + i], 4);
-    const fusec_status s = call(&memory, (int)e, (const void *const *)mem->inputs, mem->outputs, hyper,
-                                mem->scalars[SCALAR_STEP], (uint32_t)mem->scalars[SCALAR_SEED], small);
-    *error = fusec_status_text(s);
-    int64_t most = 0; /* the arena was made for the largest entry */
-    for (int i = 0; i < ENTRY_COUNT; i++)
-        if (m->entry[i].arena_bytes > most) most = m->entry[i].arena_bytes;
-    assert_true(is_untouched(mem->params, m->param_bytes) && is_untouched(mem->states, m->state_bytes));
-    assert_true(is_untouched(mem->grads, m->grad_bytes) && is_untouched(mem->arena, most));
-    return s == FUSEC_OK;
+    return runner_call(a, runner, place, m, e, mem, syms, error);
+}
+
+static void check(Suite *s, int program, int b) {
+    const RandomProgram *p = &s->program[program];
+    Arena *a = arena_new();
+    TestRandom r = {(uint64_t)program + 1};
+    TestData d = test_data(a, p->module, p->graph->model, &r);
+    runner = &s->build[b].runner;
+    place = s->place[program][b];
+    const char *why = oracle_compare(a, p->graph, p->module, &d, run, 1e-4);
+    if (why) fail_msg("%s %s, %s: %s", s->build[b].compiler, s->build[b].options, p->module->name, why);
+    arena_free(a);
 }
 
 static void random_programs_agree(void **state) {
+    static Suite s;
+    int refused = 0, sanitized = 0;
     (void)state;
-    char *files = NULL;
-    int n_refused = 0;
-    Arena *all = arena_new();
-    files = arena_strdup(all, "");
-    for (uint64_t seed = 1; seed <= PROGRAMS; seed++) {
-        Arena *a = arena_new();
-        const Module *m = module_of(a, seed);
-        if (m) {
-            emit(a, m);
-            files = arena_printf(all, "%s %s.c", files, m->name);
-        } else
-            n_refused++;
-        arena_free(a);
+    s.arena = arena_new();
+    find_compilers(&s);
+    if (!s.build[0].options && !s.build[1].options) skip();
+    for (int i = 0; i < PROGRAMS; i++) {
+        s.program[i] = random_program(s.arena, (uint64_t)(FIRST_SEED + i), "c99");
+        if (s.program[i].module)
+            emit(s.arena, s.program[i].module);
+        else
+            refused++;
     }
-    assert_true(n_refused <= MAX_REFUSED);
-    const char *command =
-        arena_printf(all,
-                     "cd %s && gcc -std=c99 -pedantic -Wall -Wextra -Werror -ffreestanding -ffp-contract=off -O1 "
-                     "-fsanitize=undefined -fsanitize-undefined-trap-on-error -shared -fPIC -o all.so %s",
-                     folder, files);
-    if (system(command) != 0) fail_msg("%s", command);
-    library = dlopen(arena_printf(all, "%s/all.so", folder), RTLD_NOW | RTLD_LOCAL);
-    if (!library) fail_msg("%s", dlerror());
-    for (uint64_t seed = 1; seed <= PROGRAMS; seed++) {
-        Arena *a = arena_new();
-        const Module *m = module_of(a, seed);
-        TestRandom r = {seed};
-        if (m) {
-            Graph *g = graph_of(a, seed);
-            TestData d = test_data(a, m, g->model, &r);
-            const char *why = oracle_compare(a, g, m, &d, run, 1e-4);
-            if (why) fail_msg("seed %d: %s", (int)seed, why);
-        }
-        arena_free(a);
+    assert_true(few_refused(refused, PROGRAMS));
+    for (int b = 0; b < BUILDS; b++) {
+        list_models(&s, b);
+        if (s.build[b].n) build(&s, b);
     }
-    dlclose(library);
-    arena_free(all);
-}
-
-static int make_folder(void **state) {
-    (void)state;
-    return mkdtemp(folder) ? 0 : -1;
-}
-static int remove_folder(void **state) {
-    (void)state;
-    DIR *d = opendir(folder);
-    for (struct dirent *e; d && (e = readdir(d));) unlinkat(dirfd(d), e->d_name, 0);
-    if (d) closedir(d);
-    return rmdir(folder);
+    for (int b = 0; b < BUILDS; b++) {
+        for (int i = 0; i < PROGRAMS; i++)
+            if (s.place[i][b] >= 0) check(&s, i, b), sanitized += b < SANITIZED;
+        assert_true(runner_stop(&s.build[b].runner));
+    }
+    assert_int_equal(sanitized, PROGRAMS - refused);
+    arena_free(s.arena);
 }
 
 int main(void) {
     const struct CMUnitTest tests[] = {cmocka_unit_test(random_programs_agree)};
-    return cmocka_run_group_tests(tests, make_folder, remove_folder);
+    return cmocka_run_group_tests(tests, scratch_make, scratch_remove);
 }
