@@ -78,6 +78,7 @@ CUresult launch_grid(CUcontext c, CUfunction f, const uint32_t grid[3], const ui
     const int found = reports_flush(reports);
     free(reports);
     if (k.stats) stats_add(f->fn->name, &k.count);
+    instructions_add(&k.count);
     if (!r && found) r = c->failed = (CUresult)found;
     return r;
 }

@@ -61,6 +61,17 @@ CUresult ptxsim_findings(uint64_t *count) {
 }
 
 /* ---- figures ------------------------------------------------------------------------------------------ */
+static uint64_t all_instructions[CLASS_COUNT]; /* under the driver's lock */
+
+void instructions_add(const Counters *c) {
+    for (int k = 0; k < CLASS_COUNT; k++) all_instructions[k] += c->kind[k];
+}
+
+CUresult ptxsim_instructions(uint64_t *kind) {
+    memcpy(kind, all_instructions, sizeof all_instructions);
+    return CUDA_SUCCESS;
+}
+
 typedef struct KernelStats {
     char name[128];
     uint64_t launches;

@@ -55,3 +55,4 @@ CUresult copy_on_device(CUcontext, CUdeviceptr, CUdeviceptr, size_t);
 CUresult fill_device(CUcontext, CUdeviceptr, uint32_t value, int bytes, size_t count);
 /* Adds a launch to the figures that PTXSIM_STATS prints at exit. */
 void stats_add(const char *kernel, const Counters *);
+void instructions_add(const Counters *);

@@ -24,7 +24,10 @@ bool block_start(Block *b, Cluster *c, uint32_t rank, const uint32_t id[3]) {
 void block_end(Block *b) {
     for (int w = 0; b->warp && w < b->warps; w++) {
         const Counters *c = &b->warp[w].count;
-        b->count.thread_instructions += c->thread_instructions;
+        for (int k = 0; k < CLASS_COUNT; k++) {
+            b->count.kind[k] += c->kind[k];
+            b->count.thread_instructions += c->kind[k];
+        }
         b->count.warp_instructions += b->warp[w].steps;
         b->count.load_bytes += c->load_bytes;
         b->count.store_bytes += c->store_bytes;

@@ -38,6 +38,7 @@ Cluster *cluster_start(Launch *k, uint64_t linear) {
 
 void counters_add(Counters *to, const Counters *c) {
     to->thread_instructions += c->thread_instructions;
+    for (int k = 0; k < CLASS_COUNT; k++) to->kind[k] += c->kind[k];
     to->warp_instructions += c->warp_instructions;
     to->load_bytes += c->load_bytes;
     to->store_bytes += c->store_bytes;

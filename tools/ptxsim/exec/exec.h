@@ -33,6 +33,7 @@ enum { MANY_READERS = 0xffff };
 
 typedef struct Counters {
     uint64_t thread_instructions, warp_instructions;
+    uint64_t kind[CLASS_COUNT]; /* of the thread instructions */
     uint64_t load_bytes, store_bytes, load_sectors, store_sectors; /* global memory */
     uint64_t shared_accesses, shared_conflicts;
     uint64_t barriers;

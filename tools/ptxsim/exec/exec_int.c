@@ -279,7 +279,7 @@ ExecFn arith_handler(int op, PtxType t) {
         LANES {                                                                                                        \
             const U x = a[l], sum = x + (b[l] ^ flip);                                                                 \
             r[l] = sum + (in >> l & 1);                                                                                \
-            out[l] = (sum < x) | (r[l] < sum) ? -1 : 0;                                                                \
+            out[l] = sum < x || r[l] < sum ? -1 : 0;                                                                    \
         }                                                                                                              \
         if (i->op2) w->carry = (w->carry & ~mask) | (lane_signs(out) & mask);                                          \
         lanes_put(lane_out(w, &i->d), r, sizeof *r, mask);                                                             \

@@ -265,27 +265,25 @@ static bool over_limit(Warp *w) {
     return true;
 }
 
-/* Runs `n` instructions without control flow; returns how many threads' worth of counted ones were switched off. */
-static uint64_t run_straight(Warp *w, const Inst *i, int32_t n, uint32_t active) {
-    uint64_t off = 0;
+/* Runs `n` instructions without control flow.  Counters take every lane of the path for granted; what a guard switches
+ * off is taken back here. */
+static void run_straight(Warp *w, const Inst *i, int32_t n, uint32_t active) {
     for (const Inst *end = i + n; i != end; i++) {
         uint32_t mask = active;
         w->at = i;
         if (i->guard.base != BASE_NONE) {
             mask &= predicate_in(w, &i->guard);
-            if (!i->hidden) off += (uint64_t)__builtin_popcount(active & ~mask);
+            if (!i->hidden) w->count.kind[i->kind] -= (uint64_t)__builtin_popcount(active & ~mask);
             if (!mask) continue;
         }
         i->run(w, i, mask);
     }
-    return off;
 }
 
-/* Instructions count by runs: `n` of them from index pc, which all lanes of `active` but for `off` threads took. */
-static void count_run(Warp *w, const Inst *code, int32_t pc, int32_t n, uint32_t active, uint64_t off) {
-    const uint64_t counted = (uint64_t)(code[pc + n].before - code[pc].before);
-    w->steps += counted;
-    w->count.thread_instructions += counted * (uint64_t)__builtin_popcount(active) - off;
+static void count_run(Warp *w, const Inst *first, const Inst *end, uint32_t active) {
+    const uint64_t lanes = (uint64_t)__builtin_popcount(active);
+    for (int k = 0; k < CLASS_COUNT; k++) w->count.kind[k] += (uint64_t)(end->before_kind[k] - first->before_kind[k]) * lanes;
+    w->steps += (uint64_t)(end->before - first->before);
 }
 
 /* Code of the top path until control flow, its join, or about `until` steps. */
@@ -298,15 +296,16 @@ static void run_path(Warp *w, uint64_t until) {
     if (top->join > pc && top->join - pc < n) n = top->join - pc;
     if ((uint64_t)n > until - w->steps) n = (int32_t)(until - w->steps);
     w->clock_base = w->steps - (uint64_t)code[pc].before;
+    const Inst *i = code + pc;
     if (n) {
-        count_run(w, code, pc, n, active, run_straight(w, code + pc, n, active));
+        run_straight(w, i, n, active);
+        count_run(w, i, i + n, active);
         top->pc = pc + n;
         return;
     }
-    const Inst *i = code + pc;
     const uint32_t mask = i->guard.base == BASE_NONE ? active : active & predicate_in(w, &i->guard);
     w->at = i;
-    count_run(w, code, pc, 1, active, (uint64_t)__builtin_popcount(active & ~mask));
+    count_run(w, i, i + 1, mask);
     control(w, i, active, mask);
 }
 

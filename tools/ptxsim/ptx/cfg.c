@@ -2,6 +2,7 @@
  * graph).  Nodes are basic blocks; one virtual exit follows every ret, exit and trap. */
 #include "tools/ptxsim/exec/exec.h"
 #include "tools/ptxsim/ptx/parse.h"
+#include <string.h>
 
 typedef struct Graph {
     int32_t blocks;      /* without the exit, which is number `blocks` */
@@ -148,10 +149,13 @@ static void post_dominators(SimArena *a, Graph *g) {
  * for every single instruction. */
 static void measure_runs(Parser *p, Function *f) {
     f->code = sim_grow(&p->module->arena, f->code, (size_t)f->count, &p->code_capacity, sizeof *f->code);
-    int32_t counted = 0;
+    int32_t counted = 0, kind[CLASS_COUNT] = {0};
     for (int32_t k = 0; k <= f->count; k++) {
         f->code[k].before = counted;
-        if (k < f->count) counted += !f->code[k].hidden;
+        memcpy(f->code[k].before_kind, kind, sizeof kind);
+        if (k == f->count || f->code[k].hidden) continue;
+        counted++;
+        kind[f->code[k].kind]++;
     }
     f->code[f->count].straight = 0;
     for (int32_t k = f->count - 1; k >= 0; k--)

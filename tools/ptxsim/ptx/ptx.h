@@ -80,6 +80,7 @@ struct Inst {
     int32_t reconverge; /* index of the immediate post-dominator; code length stands for the exit */
     int32_t straight; /* instructions from here, this one included, up to the next that is not FLOW_NEXT */
     int32_t before;   /* instructions that count (not hidden) before this one */
+    int32_t before_kind[CLASS_COUNT]; /* those by CLASS_* */
     const int32_t *targets; /* FLOW_SWITCH */
     CallSite *call;
 
