@@ -6,15 +6,12 @@
 #include <stdint.h>
 #include <cmocka.h>
 #include "codegen/c99/c99.h"
-#include <dirent.h>
+#include "tests/support/scratch.h"
 #include <dlfcn.h>
 #include <math.h>
-#include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 enum { N = 1 << 17 };
-static char folder[] = "/tmp/fusec-math-XXXXXX";
 static const struct {
     Op op;
     double ulps;
@@ -85,15 +82,9 @@ static void fill(Op op) {
 }
 
 static void check(Arena *a, const char *compiler) {
-    static int serial;
-    const char *c = arena_printf(a, "%s/math.c", folder), *so = arena_printf(a, "%s/math%d.so", folder, serial++);
+    const char *c = arena_printf(a, "%s/math.c", scratch_folder());
     write_source(a, c);
-    const char *command = arena_printf(
-        a, "%s -std=c99 -pedantic -Wall -Wextra -Werror -ffreestanding -ffp-contract=off -shared -fPIC -o %s %s",
-        compiler, so, c);
-    if (system(command) != 0) fail_msg("%s", command);
-    void *library = dlopen(so, RTLD_NOW | RTLD_LOCAL), *symbol = library ? dlsym(library, "run") : NULL;
-    if (!symbol) fail_msg("%s", dlerror());
+    void *library = compile_and_load(a, compiler, c), *symbol = load_symbol(library, "run");
     void (*run)(int, const float *, const float *, float *);
     memcpy(&run, &symbol, sizeof run);
     for (int o = 0; o < OPS; o++) {
@@ -113,23 +104,11 @@ static void functions_keep_their_bounds(void **state) {
     Arena *a = arena_new();
     check(a, "gcc -O2");
     check(a, "gcc -O1 -DFUSEC_SOFT_SQRT");
-    if (system("clang --version >/dev/null 2>&1") == 0) check(a, "clang -O2");
+    if (have_compiler("clang")) check(a, "clang -O2");
     arena_free(a);
-}
-
-static int make_folder(void **state) {
-    (void)state;
-    return mkdtemp(folder) ? 0 : -1;
-}
-static int remove_folder(void **state) {
-    (void)state;
-    DIR *d = opendir(folder);
-    for (struct dirent *e; d && (e = readdir(d));) unlinkat(dirfd(d), e->d_name, 0);
-    if (d) closedir(d);
-    return rmdir(folder);
 }
 
 int main(void) {
     const struct CMUnitTest tests[] = {cmocka_unit_test(functions_keep_their_bounds)};
-    return cmocka_run_group_tests(tests, make_folder, remove_folder);
+    return cmocka_run_group_tests(tests, scratch_make, scratch_remove);
 }

@@ -10,8 +10,8 @@
 #include "frontend/frontend.h"
 #include "ir/module_run.h"
 #include "passes/pass.h"
-#include "tests/support/fake_cuda.h"
-#include <dirent.h>
+#include "tests/support/fake_kernels.h"
+#include "tests/support/scratch.h"
 #include <dlfcn.h>
 #include <stdlib.h>
 #include <string.h>
@@ -63,25 +63,19 @@ static const char user[] =
     "    if (!s && model.step != 3) s = FUSEC_E_UNSUPPORTED;\n"
     "    tiny_free(&model);\n    return s;\n}\n";
 
-static char folder[] = "/tmp/fusec-cuda-XXXXXX";
 static const char flags[] = "-std=c99 -pedantic -Wall -Wextra -Wshadow -Werror -O1";
 static Arena *arena;
 static Module *module;
 static char *ptx;
 
 /* ---- the model ------------------------------------------------------------------------------------------------ */
-static void write_text(const char *name, const char *text) {
-    FILE *f = fopen(arena_printf(arena, "%s/%s", folder, name), "w");
-    assert_non_null(f);
-    fputs(text, f);
-    fclose(f);
-}
+static const char *path(const char *name) { return arena_printf(arena, "%s/%s", scratch_folder(), name); }
 
 static Module *compile(void) {
     Graph *graphs[ENTRY_COUNT] = {0};
     Diag *d = diag_new(arena);
-    write_text("tiny.dsl", program);
-    Program *p = program_load(arena, d, arena_printf(arena, "%s/tiny.dsl", folder), &(FrontendOptions){0});
+    write_text(path("tiny.dsl"), program);
+    Program *p = program_load(arena, d, path("tiny.dsl"), &(FrontendOptions){0});
     if (!p || !program_lower(arena, d, p, NULL, graphs)) {
         diag_print(d, stderr);
         return NULL;
@@ -94,10 +88,10 @@ static Module *compile(void) {
 static const char *emit_as(const char *name, const char *embedded) {
     const char *kept = module->name, *header = arena_printf(arena, "%s.h", name);
     module->name = name;
-    FILE *f = fopen(arena_printf(arena, "%s/%s", folder, header), "w");
+    FILE *f = fopen(path(header), "w");
     artifact_header(f, module, BACKEND_NVPTX);
     fclose(f);
-    f = fopen(arena_printf(arena, "%s/%s.c", folder, name), "w");
+    f = fopen(path(arena_printf(arena, "%s.c", name)), "w");
     const char *why = artifact_cuda(f, module, header, "tiny.ptx", embedded);
     fclose(f);
     module->name = kept;
@@ -105,62 +99,23 @@ static const char *emit_as(const char *name, const char *embedded) {
 }
 static const char *emit(const char *embedded) { return emit_as("tiny", embedded); }
 
-static void shell(const char *command) {
-    if (system(arena_printf(arena, "cd %s && %s", folder, command)) != 0) fail_msg("%s", command);
-}
-
 static int set_up(void **state) {
     (void)state;
     char *error = NULL;
-    if (!mkdtemp(folder)) return -1;
+    if (scratch_make(state)) return -1;
     arena = arena_new();
     module = compile();
     if (!module || !nvptx_emit_ptx(module, &(NvptxOptions){.arch = "sm_80"}, &ptx, &error))
         fail_msg("%s", error ? error : "does not compile");
-    write_text("user.c", user);
+    write_text(path("user.c"), user);
     return 0;
 }
 
 static int tear_down(void **state) {
     (void)state;
-    DIR *d = opendir(folder);
-    for (struct dirent *e; d && (e = readdir(d));) unlinkat(dirfd(d), e->d_name, 0);
-    if (d) closedir(d);
     free(ptx);
     arena_free(arena);
-    return rmdir(folder);
-}
-
-/* ---- kernels of the fake driver: the module's, interpreted --------------------------------------------------------
- */
-static int64_t buffer_bytes(const Buffer *b) {
-    int64_t last = 0;
-    for (int d = 0; d < b->rank; d++) last += (b->dim[d].bound > 0 ? b->dim[d].bound - 1 : 0) * b->stride[d];
-    return (last + 1) * dtype_bytes(b->dtype);
-}
-
-static void interpret(const void *kernel, void **params, unsigned programs) {
-    const Kernel *k = kernel;
-    Arena *a = arena_new();
-    TileMemory *memory = ARENA_ARRAY(a, TileMemory, k->buffers.n + 1);
-    int64_t *syms = ARENA_ARRAY(a, int64_t, k->n_syms + 1);
-    const char *error = NULL;
-    for (int i = 0; i < k->buffers.n; i++)
-        memory[i] = (TileMemory){*(void **)params[i], buffer_bytes(&k->buffers.at[i]), NULL};
-    for (int i = 0; i < k->n_syms; i++) syms[i] = *(int32_t *)params[k->buffers.n + i];
-    fake.misuse += kernel_programs(k, syms) != programs;
-    if (!kernel_run(a, k, memory, syms, &error)) fail_msg("%s: %s", k->name, error);
-    arena_free(a);
-}
-
-static FakeKernel *fake_kernels(void) {
-    FakeKernel *k = ARENA_ARRAY(arena, FakeKernel, module->kernels.n + 1);
-    for (int i = 0; i < module->kernels.n; i++) {
-        const Kernel *x = module->kernels.at[i];
-        k[i] = (FakeKernel){x->name, x->buffers.n, x->n_syms, interpret, x};
-    }
-    k[module->kernels.n].name = NULL;
-    return k;
+    return scratch_remove(state);
 }
 
 /* ---- the same through the module interpreter ----------------------------------------------------------------------
@@ -210,12 +165,12 @@ static void run_built_with(const char *compiler, const char *so) {
     static Results got, want;
     const fusec_cu_driver driver = fake_cuda_driver();
     int (*call)(const fusec_cu_driver *, const float *, const int32_t *, Results *);
-    shell(arena_printf(arena, "%s %s -shared -fPIC -o %s tiny.c user.c -ldl", compiler, flags, so));
-    void *library = dlopen(arena_printf(arena, "%s/%s", folder, so), RTLD_NOW | RTLD_LOCAL);
+    scratch_shell(arena, arena_printf(arena, "%s %s -shared -fPIC -o %s tiny.c user.c -ldl", compiler, flags, so));
+    void *library = dlopen(path(so), RTLD_NOW | RTLD_LOCAL);
     if (!library) fail_msg("%s", dlerror());
     void *symbol = dlsym(library, "user");
     memcpy(&call, &symbol, sizeof call);
-    fake.kernels = fake_kernels();
+    fake.kernels = fake_kernels(arena, module);
     for (int i = 0; i < ROWS * 6; i++) image[i] = (float)(i * 7 % 11) / 4 - 1;
     memset(&got, 0, sizeof got);
     memset(&want, 0, sizeof want);
@@ -243,7 +198,7 @@ static void the_artifact_trains(void **state) {
     assert_true(module->param_bytes <= 4096 && module->state_bytes <= 16384 && module->grad_bytes <= 4096);
     assert_null(emit(ptx));
     run_built_with("gcc", "tiny.so");
-    if (system("clang --version >/dev/null 2>&1") == 0) run_built_with("clang", "tiny_clang.so");
+    if (have_compiler("clang")) run_built_with("clang", "tiny_clang.so");
 }
 
 /* The kernels in their own file, found where the program runs. */
@@ -251,9 +206,9 @@ static void kernels_come_from_their_file(void **state) {
     (void)state;
     char here[4096];
     assert_null(emit(NULL));
-    write_text("tiny.ptx", ptx);
+    write_text(path("tiny.ptx"), ptx);
     assert_non_null(getcwd(here, sizeof here));
-    assert_int_equal(chdir(folder), 0);
+    assert_int_equal(chdir(scratch_folder()), 0);
     run_built_with("gcc", "tiny_file.so");
     assert_int_equal(chdir(here), 0);
 }
@@ -262,11 +217,12 @@ static void kernels_come_from_their_file(void **state) {
 static void the_example_compiles(void **state) {
     (void)state;
     assert_null(emit(NULL));
-    shell("sed -n '/^ \\*     #include/,/^ \\*     }$/p' tiny.c | sed -e 's/^ \\*     //' -e 's/^ \\*$//' >main.c && "
-          "grep -q tiny_step main.c");
-    shell(arena_printf(arena, "cc %s -o main main.c tiny.c -ldl", flags));
-    write_text("main.cc", "#include \"tiny.h\"\nint main() { static tiny model; tiny_free(&model); return 0; }\n");
-    if (system("c++ --version >/dev/null 2>&1") == 0) shell("c++ -Wall -Wextra -Werror -c main.cc -o main.o");
+    scratch_shell(arena, "sed -n '/^ \\*     #include/,/^ \\*     }$/p' tiny.c | sed -e 's/^ \\*     //' -e 's/^ \\*$//' >main.c "
+                         "&& grep -q tiny_step main.c");
+    scratch_shell(arena, arena_printf(arena, "cc %s -o main main.c tiny.c -ldl", flags));
+    write_text(path("main.cc"),
+               "#include \"tiny.h\"\nint main() { static tiny model; tiny_free(&model); return 0; }\n");
+    if (have_compiler("c++")) scratch_shell(arena, "c++ -Wall -Wextra -Werror -c main.cc -o main.o");
 }
 
 static void two_models_share_a_program(void **state) {
@@ -274,12 +230,12 @@ static void two_models_share_a_program(void **state) {
     assert_null(emit(NULL));
     assert_null(emit_as("other", ptx));
     write_text(
-        "two.c",
+        path("two.c"),
         "#include \"tiny.h\"\n#include \"other.h\"\n"
         "int main(void) {\n    static tiny a;\n    static other b;\n    tiny_options o = {.library = "
         "\"libcuda-of-nobody.so\"};\n"
         "    return tiny_init(&a, 0, &o) == FUSEC_E_DRIVER && other_init(&b, 0, &o) == FUSEC_E_DRIVER ? 0 : 1;\n}\n");
-    shell(arena_printf(arena, "cc %s -o two two.c tiny.c other.c -ldl && ./two", flags));
+    scratch_shell(arena, arena_printf(arena, "cc %s -o two two.c tiny.c other.c -ldl && ./two", flags));
 }
 
 static void what_does_not_fit_is_refused(void **state) {

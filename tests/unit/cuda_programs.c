@@ -6,36 +6,13 @@
 #include <stdint.h>
 #include <cmocka.h>
 #include "runtime/cuda/fusec_cuda.h"
-#include "tests/support/fake_cuda.h"
+#include "tests/support/fake_kernels.h"
 #include "tests/support/oracle.h"
 #include "tests/support/random_graph.h"
 #include "tools/fusec/manifest.h"
 #include <string.h>
 
 enum { PROGRAMS = 120 };
-
-static int64_t buffer_bytes(const Buffer *b) {
-    int64_t last = 0;
-    for (int d = 0; d < b->rank; d++) {
-        if (b->dim[d].bound == 0) return 0;
-        last += (b->dim[d].bound - 1) * b->stride[d];
-    }
-    return (last + 1) * dtype_bytes(b->dtype);
-}
-
-static void interpret(const void *kernel, void **params, unsigned programs) {
-    const Kernel *k = kernel;
-    Arena *a = arena_new();
-    TileMemory *memory = ARENA_ARRAY(a, TileMemory, k->buffers.n + 1);
-    int64_t *syms = ARENA_ARRAY(a, int64_t, k->n_syms + 1);
-    const char *error = NULL;
-    for (int i = 0; i < k->buffers.n; i++)
-        memory[i] = (TileMemory){*(void **)params[i], buffer_bytes(&k->buffers.at[i]), NULL};
-    for (int i = 0; i < k->n_syms; i++) syms[i] = *(int32_t *)params[k->buffers.n + i];
-    fake.misuse += kernel_programs(k, syms) != programs;
-    if (!kernel_run(a, k, memory, syms, &error)) fail_msg("%s: %s", k->name, error);
-    arena_free(a);
-}
 
 static fusec_status move(fusec_cuda *c, const ModuleMemory *mem, bool up) {
     const fusec_manifest *m = c->manifest;
@@ -72,13 +49,7 @@ static bool run(Arena *a, const Module *m, Entry e, const ModuleMemory *mem, con
     const fusec_cu_driver driver = fake_cuda_driver();
     const fusec_cuda_image image = {.data = ptx};
     const fusec_cuda_options options = {.driver = &driver, .log = log, .log_bytes = sizeof log};
-    FakeKernel *kernels = ARENA_ARRAY(a, FakeKernel, m->kernels.n + 1);
-    for (int i = 0; i < m->kernels.n; i++) {
-        const Kernel *k = m->kernels.at[i];
-        kernels[i] = (FakeKernel){k->name, k->buffers.n, k->n_syms, interpret, k};
-    }
-    kernels[m->kernels.n].name = NULL;
-    fake.kernels = kernels;
+    fake.kernels = fake_kernels(a, m);
     fusec_cuda c;
     fusec_status s = fusec_cuda_init(&c, manifest_of(a, m), &image, &options);
     if (s == FUSEC_OK) s = call(&c, m, e, mem, syms);

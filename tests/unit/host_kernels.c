@@ -7,48 +7,15 @@
 #include <stdint.h>
 #include <cmocka.h>
 #include "codegen/host/host.h"
+#include "tests/support/kernel_case.h"
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-enum { MAX_TEXT = 1 << 16, MAX_BUFFERS = 16, GUARD = 4096 };
-
-static Kernel *parse(Arena *a, const char *text) {
-    const char *error = NULL;
-    Kernel *k = kernel_parse(a, text, &error);
-    if (!k) fail_msg("%s in:\n%s", error, text);
-    const char *violation = kernel_verify(a, k);
-    if (violation) fail_msg("%s in:\n%s", violation, text);
-    return k;
-}
+enum { GUARD = 4096 };
 
 /* ---- data --------------------------------------------------------------------------------------------- */
-static int64_t buffer_bytes(const Buffer *b) {
-    int64_t last = 0;
-    for (int d = 0; d < b->rank; d++) last += (b->dim[d].bound > 0 ? b->dim[d].bound - 1 : 0) * llabs(b->stride[d]);
-    return (last + 1) * dtype_bytes(b->dtype);
-}
-
-static uint32_t random_state;
-static uint32_t random_bits(void) {
-    random_state = random_state * 1664525u + 1013904223u;
-    return random_state >> 8;
-}
-
-static void random_element(DType t, void *data, int64_t i) {
-    const uint32_t r = random_bits();
-    const double x = r % 16 == 0 ? (double)(r / 16 % 5) - 2 : (double)(r % 4001) / 1000 - 2;
-    switch (t) {
-    case DT_BOOL: ((uint8_t *)data)[i] = r & 1; break;
-    case DT_I32: ((int32_t *)data)[i] = (int32_t)(r % 4); break;
-    case DT_F64: ((double *)data)[i] = x; break;
-    case DT_F32: ((float *)data)[i] = (float)x; break;
-    case DT_BF16: ((uint16_t *)data)[i] = (uint16_t)(0x3f80 + r % 200); break;
-    default: ((uint16_t *)data)[i] = (uint16_t)(0x3c00 + r % 1000); break; /* f16 in [1, 2) */
-    }
-}
-
 /* Between two guards that nothing may touch. */
 static uint8_t *guarded(Arena *a, const void *data, int64_t bytes) {
     uint8_t *p = arena_alloc(a, (size_t)bytes + 2 * GUARD);
@@ -63,19 +30,9 @@ static void check_guards(const Kernel *k, int buffer, const uint8_t *p, int64_t 
             fail_msg("@%s writes outside %%%s", k->name, k->buffers.at[buffer].name);
 }
 
-static double element(const Buffer *b, const void *data, int64_t i) {
-    switch (b->dtype) {
-    case DT_BOOL: return ((const uint8_t *)data)[i];
-    case DT_I32: return ((const int32_t *)data)[i];
-    case DT_F64: return ((const double *)data)[i];
-    case DT_F32: return ((const float *)data)[i];
-    default: return ((const uint16_t *)data)[i];
-    }
-}
-
 static void compare(const Kernel *k, const Buffer *b, const void *got, const void *want, const char *how) {
     for (int64_t i = 0; i < buffer_bytes(b) / dtype_bytes(b->dtype); i++) {
-        const double x = element(b, got, i), y = element(b, want, i);
+        const double x = buffer_element(b, got, i), y = buffer_element(b, want, i);
         if (x == y || (isnan(x) && isnan(y))) continue;
         const double larger = fabs(y) > 4 ? fabs(y) : 4;
         const double tolerance = b->dtype == DT_F32 ? 2e-5 * larger : b->dtype == DT_F64 ? 1e-12 * larger : 0;
@@ -130,8 +87,7 @@ static void run_everywhere(Arena *a, Kernel *k, const int64_t *syms) {
     for (int i = 0; i < k->buffers.n; i++) {
         const Buffer *b = &k->buffers.at[i];
         const int64_t bytes = buffer_bytes(b);
-        start[i] = arena_alloc(a, (size_t)bytes);
-        for (int64_t n = 0; n < bytes / dtype_bytes(b->dtype); n++) random_element(b->dtype, start[i], n);
+        start[i] = random_buffer(a, b);
         want[i] = (TileMemory){.data = arena_dup(a, start[i], (size_t)bytes), .bytes = bytes};
     }
     const char *error = NULL;
@@ -142,7 +98,7 @@ static void run_everywhere(Arena *a, Kernel *k, const int64_t *syms) {
 /* At the bounds, at half of them, at 1. */
 static void check(const char *text) {
     Arena *a = arena_new();
-    Kernel *k = parse(a, text);
+    Kernel *k = parse_kernel(a, text);
     for (int size = 0; size < (k->n_syms ? 3 : 1); size++) {
         int64_t syms[8] = {0};
         for (int i = 0; i < k->n_syms; i++)
@@ -153,59 +109,33 @@ static void check(const char *text) {
 }
 
 /* ---- the shared kernels ------------------------------------------------------------------------------------- */
-static char *read_file(Arena *a, const char *path) {
-    FILE *f = fopen(path, "r");
-    assert_non_null(f);
-    char *text = arena_alloc(a, MAX_TEXT);
-    assert_true(fread(text, 1, MAX_TEXT - 1, f) < MAX_TEXT - 1);
-    fclose(f);
-    return text;
-}
-
 static void each_tile_golden_runs(void **state) {
     (void)state;
-    static const char *const names[] = {"conv", "gather", "gemm", "scan", "scatter", "softmax_loop", "softmax_span"};
-    for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
+    for (int i = 0; i < TILE_GOLDENS; i++) {
         Arena *a = arena_new();
-        check(read_file(a, arena_printf(a, "%s/tests/golden/tile/%s.tile", SOURCE_DIR, names[i])));
+        check(tile_golden(a, i));
         arena_free(a);
     }
 }
 
-/* ---- every elementwise op ------------------------------------------------------------------------------------------
- */
-static bool takes(Op op, DType t) {
-    switch (op) {
-    case OP_AND:
-    case OP_OR:
-    case OP_NOT: return t == DT_BOOL;
-    case OP_EQ:
-    case OP_NE:
-    case OP_LT:
-    case OP_LE:
-    case OP_GT:
-    case OP_GE:
-    case OP_ADD:
-    case OP_SUB:
-    case OP_MUL:
-    case OP_DIV:
-    case OP_MOD:
-    case OP_POW:
-    case OP_MAX:
-    case OP_MIN:
-    case OP_NEG:
-    case OP_ABS:
-    case OP_SIGN: return t != DT_BOOL;
-    default: return t == DT_F32 || t == DT_F64;
-    }
+static void kernels_of_every_back_end_run(void **state) {
+    (void)state;
+    Arena *a = arena_new();
+    check(kernel_casts);
+    check(kernel_dropout);
+    check(kernel_fibonacci);
+    check(kernel_swap);
+    check(kernel_attention(a, 40, 20, 4, 16));
+    arena_free(a);
 }
 
+/* ---- every elementwise op ------------------------------------------------------------------------------------------
+ */
 /* z[i] = op(x[i] - 1, y[i] - 2) (integers of both signs), of dtype t; logarithms and roots see |x|. */
 static void add_op(Arena *a, Module *m, Op op, DType t) {
     const OpInfo *info = &op_info[op];
     const char *type = dtype_name(t), *result = info->type == TYPE_BOOL ? "bool" : type;
-    const bool positive =
-        op == OP_LOG || op == OP_LOG1P || op == OP_SQRT || op == OP_RSQRT || (op == OP_POW && t != DT_I32);
+    const bool positive = op_wants_positive(op, t);
     char *text = arena_printf(a,
                               "kernel @op_%s_%s(%%x: %s[37], %%y: %s[37], %%z: %s[37] out)\n  grid i in 0..37 step 24\n"
                               "  %%0 = load %%x[i] : %s[i:24]\n  %%1 = load %%y[i] : %s[i:24]\n",
@@ -219,7 +149,7 @@ static void add_op(Arena *a, Module *m, Op op, DType t) {
     const char *x = t == DT_I32 ? "%5" : positive ? "%2" : "%0", *y = t == DT_I32 ? "%6" : steps ? "%7" : "%1";
     text = arena_printf(a, "%s  %%3 = %s %s%s%s : %s[i:24]\n  store %%z[i], %%3\n", text, info->text, x,
                         info->arity == 2 ? ", " : "", info->arity == 2 ? y : "", result);
-    vec_push(a, m->kernels, parse(a, text));
+    vec_push(a, m->kernels, parse_kernel(a, text));
 }
 
 static void run_op(Arena *a, const Kernel *k, fusec_host_kernel code, const char *how) {
@@ -246,7 +176,7 @@ static void every_elementwise_op_runs(void **state) {
     for (int op = 0; op < OP_COUNT; op++) {
         if (op_info[op].cls != CLASS_ELEMENT || op == OP_CAST || op == OP_SELECT || op == OP_PHILOX) continue;
         for (int t = DT_BOOL; t <= DT_F64; t++)
-            if (takes((Op)op, (DType)t)) add_op(a, &m, (Op)op, (DType)t);
+            if (op_takes((Op)op, (DType)t)) add_op(a, &m, (Op)op, (DType)t);
     }
     for (size_t x = 0; x < sizeof machines / sizeof *machines; x++) {
         const HostOptions o = {.cpu = machines[x].cpu, .features = machines[x].features};
@@ -258,16 +188,6 @@ static void every_elementwise_op_runs(void **state) {
         host_jit_free(j);
     }
     arena_free(a);
-}
-
-static void casts_and_select(void **state) {
-    (void)state;
-    check("kernel @casts(%x: f32[9], %n: i32[9], %c: bool[9], %y: f32[9] out, %m: i32[9] out, %d: bool[9] out)\n"
-          "  grid i in 0..9 step 4\n"
-          "  %0 = load %x[i] : f32[i:4]\n  %1 = load %n[i] : i32[i:4]\n  %2 = load %c[i] : bool[i:4]\n"
-          "  %3 = cast %1 : f32[i:4]\n  %4 = select %2, %0, %3 : f32[i:4]\n  store %y[i], %4\n"
-          "  %5 = cast %0 : i32[i:4]\n  %6 = select %2, %5, %1 : i32[i:4]\n  store %m[i], %6\n"
-          "  %7 = cast %0 : bool[i:4]\n  store %d[i], %7\n");
 }
 
 static void narrow_floats(void **state) {
@@ -283,7 +203,7 @@ static void narrow_floats(void **state) {
 static void special_values(void **state) {
     (void)state;
     Arena *a = arena_new();
-    Kernel *k = parse(
+    Kernel *k = parse_kernel(
         a, "kernel @extremes(%x: f32[5], %y: f32[5], %a: f32[5] out, %b: f32[5] out, %n: i32[5] out, %m: f32[] out)\n"
            "  span i in 0..5 step 5\n  %0 = load %x[i] : f32[i:5]\n  %1 = load %y[i] : f32[i:5]\n"
            "  %2 = max %0, %1 : f32[i:5]\n  store %a[i], %2\n  %3 = min %0, %1 : f32[i:5]\n  store %b[i], %3\n"
@@ -301,16 +221,6 @@ static void special_values(void **state) {
         host_jit_free(j);
     }
     arena_free(a);
-}
-
-static void philox_and_scalars(void **state) {
-    (void)state;
-    check("kernel @dropout(%x: f32[20], %seed: i32[], %step: i32[], %y: f32[20] out)\n"
-          "  grid i in 0..20 step 8\n"
-          "  %0 = load %seed[] : i32\n  %1 = load %step[] : i32\n  %2 = index i : i32[i:8]\n  %3 = const 7 : i32\n"
-          "  %4 = philox %0, %1, %3, %2 : f32[i:8]\n  %5 = const 0.5 : f32\n  %6 = lt %4, %5 : bool[i:8]\n"
-          "  %7 = load %x[i] : f32[i:8]\n  %8 = const 0 : f32\n  %9 = select %6, %7, %8 : f32[i:8]\n"
-          "  store %y[i], %9\n");
 }
 
 /* ---- reductions
@@ -359,22 +269,6 @@ static void layer_norm(void **state) {
           "  %7 = div %6, %2 : f32[m:4]\n  %8 = rsqrt %7 : f32[m:4]\n  %9 = mul %4, %8 : f32[m:4,n:100]\n"
           "  %10 = load %g[n] : f32[n:100]\n  %11 = tanh %10 : f32[n:100]\n  %12 = mul %9, %11 : f32[m:4,n:100]\n"
           "  store %y[m, n], %12\n  store %s[m], %8\n");
-}
-
-/* Softmax over streamed keys: carried maximum, sum and accumulator, rescaled. */
-static void online_softmax(void **state) {
-    (void)state;
-    check("kernel @attention<S<=40>(%s: f32[6,S<=40], %v: f32[S<=40,20], %o: f32[6,20] out)\n"
-          "  grid m in 0..6 step 4\n  loop j in 0..S<=40 step 16\n  span d in 0..20 step 20\n"
-          "  %0 = full -inf : f32[m:4]\n  %1 = full 0 : f32[m:4]\n  %2 = full 0 : f32[m:4,d:20]\n"
-          "  %20, %21, %22 = for j carry %3 = %0, %4 = %1, %5 = %2 {\n"
-          "    %6 = load %s[m, j] : f32[m:4,j:16]\n    %7 = rmax %6 over j : f32[m:4]\n    %8 = max %3, %7 : f32[m:4]\n"
-          "    %9 = sub %3, %8 : f32[m:4]\n    %10 = exp %9 : f32[m:4]\n    %11 = sub %6, %8 : f32[m:4,j:16]\n"
-          "    %12 = exp %11 : f32[m:4,j:16]\n    %13 = sum %12 over j : f32[m:4]\n    %14 = mul %4, %10 : f32[m:4]\n"
-          "    %15 = add %14, %13 : f32[m:4]\n    %16 = mul %5, %10 : f32[m:4,d:20]\n    %17 = load %v[j, d] : "
-          "f32[j:16,d:20]\n"
-          "    %18 = dot %12, %17, %16 over j : f32[m:4,d:20]\n    yield %8, %15, %18\n  }\n"
-          "  %23 = div %22, %21 : f32[m:4,d:20]\n  store %o[m, d], %23\n");
 }
 
 /* ---- products
@@ -441,18 +335,6 @@ static void accumulators_that_live_on(void **state) {
 
 /* ---- control and memory order
  * ---------------------------------------------------------------------------------------------- */
-/* Rotating carries: all are computed before any changes. */
-static void carries_change_together(void **state) {
-    (void)state;
-    check("kernel @fibonacci(%x: f32[4], %y: f32[4] out, %z: f32[] out)\n  loop i in 0..7 step 1\n  span c in 0..4 "
-          "step 4\n"
-          "  %0 = load %x[c] : f32[c:4]\n  %1 = full 1 : f32[c:4]\n  %2 = const 0 : f32\n"
-          "  %10, %11, %12 = for i carry %3 = %0, %4 = %1, %5 = %2 {\n"
-          "    %6 = add %3, %4 : f32[c:4]\n    %7 = sum %3 over c : f32\n    %8 = add %5, %7 : f32\n    yield %4, %6, "
-          "%8\n  }\n"
-          "  %13 = mul %10, %11 : f32[c:4]\n  store %y[c], %13\n  store %z[], %12\n");
-}
-
 /* A tile is skipped where its condition says so; the accumulator passes through. */
 static void conditional_products(void **state) {
     (void)state;
@@ -470,8 +352,6 @@ static void conditional_products(void **state) {
 /* The load comes before the store to the same memory, its use after. */
 static void loads_stay_before_stores(void **state) {
     (void)state;
-    check("kernel @swap(%x: f32[8] out, %y: f32[8] out)\n  grid i in 0..8 step 4\n"
-          "  %0 = load %x[i] : f32[i:4]\n  %1 = load %y[i] : f32[i:4]\n  store %x[i], %1\n  store %y[i], %0\n");
     check("kernel @reverse(%x: f32[36] out)\n  span i in 0..36 step 40\n"
           "  %0 = load %x[-i + 35] : f32[i:40]\n  store %x[i], %0\n");
     check("kernel @reread(%x: f32[20] out, %y: f32[20] out)\n  grid i in 0..20 step 20\n"
@@ -510,19 +390,16 @@ static void masks_strides_quotients(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(each_tile_golden_runs),
+        cmocka_unit_test(kernels_of_every_back_end_run),
         cmocka_unit_test(every_elementwise_op_runs),
-        cmocka_unit_test(casts_and_select),
         cmocka_unit_test(narrow_floats),
         cmocka_unit_test(special_values),
-        cmocka_unit_test(philox_and_scalars),
         cmocka_unit_test(reductions_in_every_direction),
         cmocka_unit_test(empty_spans),
         cmocka_unit_test(layer_norm),
-        cmocka_unit_test(online_softmax),
         cmocka_unit_test(products_in_every_layout),
         cmocka_unit_test(products_of_many_axes),
         cmocka_unit_test(accumulators_that_live_on),
-        cmocka_unit_test(carries_change_together),
         cmocka_unit_test(conditional_products),
         cmocka_unit_test(loads_stay_before_stores),
         cmocka_unit_test(adam_in_place),
