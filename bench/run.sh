@@ -8,7 +8,7 @@ src=$(cd "$(dirname "$0")/.." && pwd)
 fusec=$build/fusec
 measure=$build/bench/measure
 CC=${CC:-cc}
-names="compile checkpoint gpt2-host"
+names="compile checkpoint gpt2-host ptxsim"
 
 figure() { printf '%s\t%s\t%s\n' "$1" "$2" "$3"; }
 
@@ -68,6 +68,8 @@ bench_gpt2_host() {
     figure gpt2_host.step.peak_mb "$3" MiB
 }
 
+bench_ptxsim() { "$build/bench/bench_ptxsim" "$build/ptxsim/libcuda.so.1"; }
+
 if [ -z "$name" ]; then
     printf '%s\n' $names all
     exit 0
@@ -88,5 +90,6 @@ for each in $names; do
     compile) bench_compile ;;
     checkpoint) bench_checkpoint ;;
     gpt2-host) bench_gpt2_host ;;
+    ptxsim) bench_ptxsim ;;
     esac
 done
