@@ -184,7 +184,7 @@ static bool spread_axes(Simt *s) {
         AxisSpread *p = &s->axis[x];
         *p = (AxisSpread){.lanes = a->lanes > 0 ? a->lanes : 1, .stride = stride[x], .vector = a->vector > 0 ? a->vector : 1};
         p->regs = a->step / p->lanes;
-        p->exact = dim_is_fixed(a->extent) && a->extent.bound % a->step == 0;
+        p->exact = dim_is_fixed(a->extent) && a->extent.bound > 0 && a->extent.bound % a->step == 0;
         if (p->regs * p->lanes != a->step || p->regs % p->vector) return false;
     }
     return true;
