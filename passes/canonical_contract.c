@@ -115,7 +115,7 @@ static Node *finish(Absorb *b, int n, Node *const *in) {
 }
 
 /* A splat operand is a factor of the sum: it is multiplied once, after. */
-static Node *hoist_constant(Rewriter *r, const Node *n, int k) {
+static Node *hoist(Rewriter *r, const Node *n, int k) {
     double value = n->in[k]->attr->value;
     bool moderate = fabs(value) > 0x1p-40 && fabs(value) < 0x1p40 && n->dtype != DT_F16;
     if (n->n_in == 1 || !(moderate || value == 1) || !dtype_is_float(n->dtype)) return NULL;
@@ -133,13 +133,16 @@ static Node *hoist_constant(Rewriter *r, const Node *n, int k) {
     return rewrite_op(r, OP_MUL, 2, (Node *[]){sum, rewrite_const(r, n->dtype, n->shape, value)}, NULL);
 }
 
+Node *rule_hoist_constant(Rewriter *r, const Node *n) {
+    Node *hoisted = NULL;
+    for (int k = 0; k < n->n_in && !hoisted; k++)
+        if (rewrite_seen(r, n->in[k], OP_CONST)) hoisted = hoist(r, n, k);
+    return hoisted;
+}
+
 Node *rule_absorb(Rewriter *r, const Node *n) {
     for (int k = 0; k < n->n_in; k++) {
         Node *x = n->in[k];
-        if (rewrite_seen(r, x, OP_CONST)) {
-            Node *hoisted = hoist_constant(r, n, k);
-            if (hoisted) return hoisted;
-        }
         if (!rewrite_seen(r, x, x->op) || op_info[x->op].cls != CLASS_MOVE) continue;
         Absorb b = start(r, n);
         b.from = b.old->map[k];

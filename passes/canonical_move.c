@@ -91,7 +91,7 @@ Node *rule_concat(Rewriter *r, const Node *n) {
 static bool is_unit(Dim d) { return dim_is_fixed(d) && d.bound == 1; }
 
 /* Axes of extent 1 are not reduced but dropped. */
-static Node *drop_unit_axes(Rewriter *r, const Node *n) {
+Node *rule_drop_unit_axes(Rewriter *r, const Node *n) {
     Node *x = n->in[0];
     int8_t axes[MAX_RANK];
     Shape squeezed = {0};
@@ -110,7 +110,7 @@ static Node *drop_unit_axes(Rewriter *r, const Node *n) {
 }
 
 /* reduce(reduce(x)) over one set of axes. */
-static Node *reduce_once(Rewriter *r, const Node *n) {
+Node *rule_reduce_once(Rewriter *r, const Node *n) {
     const Node *x = rewrite_seen(r, n->in[0], n->op);
     if (!x) return NULL;
     bool inner[MAX_RANK] = {false}, outer[MAX_RANK] = {false};
@@ -175,8 +175,8 @@ Node *rule_sum(Rewriter *r, const Node *n) {
     if (!dtype_is_float(n->dtype) && n->dtype != DT_I32) return NULL;
     if (is_constant(r, n->in[0]) && dtype_is_float(n->dtype) && reduced_elements(n, &count))
         return splat(r, n, count > 0 ? n->in[0]->attr->value * count : 0);
-    Node *once = drop_unit_axes(r, n);
-    if (!once) once = reduce_once(r, n);
+    Node *once = rewrite_apply(r, REWRITE_drop_unit_axes, n);
+    if (!once) once = rewrite_apply(r, REWRITE_reduce_once, n);
     if (once || !dtype_is_float(n->dtype)) return once;
     if (rewrite_seen(r, n->in[0], OP_NEG)) {
         Node *sum = rewrite_reduce(r, OP_SUM, n->in[0]->in[0], n->attr->n_axes, n->attr->axes);
@@ -190,13 +190,13 @@ Node *rule_sum(Rewriter *r, const Node *n) {
 Node *rule_extremum(Rewriter *r, const Node *n) {
     double count, repeats = 1;
     if (is_constant(r, n->in[0]) && reduced_elements(n, &count) && count > 0) return splat(r, n, n->in[0]->attr->value);
-    Node *once = drop_unit_axes(r, n);
+    Node *once = rewrite_apply(r, REWRITE_drop_unit_axes, n);
     return once ? once : reduce_before_broadcast(r, n, &repeats);
 }
 
 Node *rule_product(Rewriter *r, const Node *n) {
-    Node *once = drop_unit_axes(r, n);
-    return once ? once : reduce_once(r, n);
+    Node *once = rewrite_apply(r, REWRITE_drop_unit_axes, n);
+    return once ? once : rewrite_apply(r, REWRITE_reduce_once, n);
 }
 
 Node *rule_scan(Rewriter *r, const Node *n) {

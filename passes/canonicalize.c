@@ -6,7 +6,7 @@
 #include "passes/rewrite.h"
 
 /* An elementwise op of constants is a constant. */
-static Node *fold_constants(Rewriter *r, const Node *n) {
+Node *rule_fold_constants(Rewriter *r, const Node *n) {
     double x[4];
     if (n->op == OP_PHILOX) return NULL;
     for (int k = 0; k < n->n_in; k++) {
@@ -17,7 +17,7 @@ static Node *fold_constants(Rewriter *r, const Node *n) {
     return rewrite_const(r, n->dtype, n->shape, scalar_op(n->op, t, x));
 }
 
-static Node *drop_cast(Rewriter *r, const Node *n) {
+Node *rule_drop_cast(Rewriter *r, const Node *n) {
     (void)r;
     return n->op == OP_CAST && n->dtype == n->in[0]->dtype ? n->in[0] : NULL;
 }
@@ -30,7 +30,7 @@ static bool same_spread(const Node *a, const Node *b) {
 }
 
 /* f(broadcast(a), broadcast(b)) = broadcast(f(a, b)): computed once per value, not once per copy. */
-static Node *compute_before_broadcast(Rewriter *r, const Node *n) {
+Node *rule_compute_before_broadcast(Rewriter *r, const Node *n) {
     const Node *spread = NULL;
     for (int k = 0; k < n->n_in; k++) {
         const Node *x = rewrite_seen(r, n->in[k], OP_BROADCAST);
@@ -48,7 +48,7 @@ static Node *compute_before_broadcast(Rewriter *r, const Node *n) {
 }
 
 /* f(reshape(a), reshape(b)) = reshape(f(a, b)): reshapes meet, and what is computed stays next to its source. */
-static Node *compute_before_reshape(Rewriter *r, const Node *n) {
+Node *rule_compute_before_reshape(Rewriter *r, const Node *n) {
     const Node *first = NULL;
     for (int k = 0; k < n->n_in; k++) {
         const Node *x = rewrite_seen(r, n->in[k], OP_RESHAPE);
@@ -63,7 +63,7 @@ static Node *compute_before_reshape(Rewriter *r, const Node *n) {
 }
 
 /* What a fixed extent and an axis of one element are is known. */
-static Node *fold_source(Rewriter *r, const Node *n) {
+Node *rule_fold_source(Rewriter *r, const Node *n) {
     if (n->op == OP_EXTENT && dim_is_fixed(n->attr->extent))
         return rewrite_const(r, n->dtype, n->shape, (double)n->attr->extent.bound);
     if (n->op != OP_IOTA) return NULL;
@@ -71,20 +71,22 @@ static Node *fold_source(Rewriter *r, const Node *n) {
     return extent.bound <= 1 ? rewrite_const(r, n->dtype, n->shape, 0) : NULL;
 }
 
-static RewriteRule *const none[] = {NULL};
-static RewriteRule *const element_rules[] = {fold_constants,         drop_cast, rule_patterns, compute_before_broadcast,
-                                             compute_before_reshape, NULL};
-static RewriteRule *const special_rules[] = {rule_patterns, NULL};
-static RewriteRule *const source_rules[] = {fold_source, NULL};
+static const RewriteId none[] = {REWRITE_END};
+static const RewriteId element_rules[] = {REWRITE_fold_constants,           REWRITE_drop_cast,
+                                          REWRITE_patterns,                 REWRITE_compute_before_broadcast,
+                                          REWRITE_compute_before_reshape,   REWRITE_END};
+static const RewriteId special_rules[] = {REWRITE_patterns, REWRITE_END};
+static const RewriteId source_rules[] = {REWRITE_fold_source, REWRITE_END};
 
-static RewriteRule *const reshape_rules[] = {rule_reshape, NULL}, *const transpose_rules[] = {rule_transpose, NULL},
-                          *const broadcast_rules[] = {rule_broadcast, NULL}, *const slice_rules[] = {rule_slice, NULL},
-                          *const pad_rules[] = {rule_pad, NULL}, *const concat_rules[] = {rule_concat, NULL},
-                          *const sum_rules[] = {rule_sum, NULL}, *const extremum_rules[] = {rule_extremum, NULL},
-                          *const product_rules[] = {rule_product, NULL}, *const scan_rules[] = {rule_scan, NULL},
-                          *const contract_rules[] = {rule_absorb, NULL};
+static const RewriteId reshape_rules[] = {REWRITE_reshape, REWRITE_END},
+                       transpose_rules[] = {REWRITE_transpose, REWRITE_END},
+                       broadcast_rules[] = {REWRITE_broadcast, REWRITE_END}, slice_rules[] = {REWRITE_slice, REWRITE_END},
+                       pad_rules[] = {REWRITE_pad, REWRITE_END}, concat_rules[] = {REWRITE_concat, REWRITE_END},
+                       sum_rules[] = {REWRITE_sum, REWRITE_END}, extremum_rules[] = {REWRITE_extremum, REWRITE_END},
+                       product_rules[] = {REWRITE_product, REWRITE_END}, scan_rules[] = {REWRITE_scan, REWRITE_END},
+                       contract_rules[] = {REWRITE_hoist_constant, REWRITE_absorb, REWRITE_END};
 
-static RewriteRule *const *const by_op[OP_COUNT] = {
+static const RewriteId *const by_op[OP_COUNT] = {
     [OP_RESHAPE] = reshape_rules,
     [OP_TRANSPOSE] = transpose_rules,
     [OP_BROADCAST] = broadcast_rules,
@@ -99,7 +101,7 @@ static RewriteRule *const *const by_op[OP_COUNT] = {
     [OP_CONTRACT] = contract_rules,
 };
 
-RewriteRule *const *canonical_rules(Op op) {
+const RewriteId *canonical_rules(Op op) {
     if (by_op[op]) return by_op[op];
     switch (op_info[op].cls) {
     case CLASS_ELEMENT: return element_rules;

@@ -54,7 +54,7 @@ static Node *merged_freely(Rewriter *r, Node *b, Shape shape, int depth) {
 
 /* f(split(a), b) = split(f(a, merge(b))).  A float b may cost a reshape, since it comes from where nothing is
  * merged yet; a mask computed in the split shape is left there. */
-static Node *below_element(Rewriter *r, const Node *n) {
+Node *rule_below_element(Rewriter *r, const Node *n) {
     Split s;
     int split = 0;
     while (split < n->n_in && !find_split(r, n->in[split], &s)) split++;
@@ -69,7 +69,7 @@ static Node *below_element(Rewriter *r, const Node *n) {
 }
 
 /* Every run is reduced as a whole or not at all. */
-static Node *below_reduce(Rewriter *r, const Node *n) {
+Node *rule_below_reduce(Rewriter *r, const Node *n) {
     Split s;
     if (!find_split(r, n->in[0], &s)) return NULL;
     int count[MAX_RANK] = {0}, n_axes = 0;
@@ -83,7 +83,7 @@ static Node *below_reduce(Rewriter *r, const Node *n) {
     return rewrite_reshape(r, rewrite_reduce(r, n->op, s.whole, n_axes, axes), n->shape);
 }
 
-static Node *below_scan(Rewriter *r, const Node *n) {
+Node *rule_below_scan(Rewriter *r, const Node *n) {
     Split s;
     if (!find_split(r, n->in[0], &s) || !is_single(&s, s.group[n->attr->axis])) return NULL;
     Attr attr = *n->attr;
@@ -92,7 +92,7 @@ static Node *below_scan(Rewriter *r, const Node *n) {
 }
 
 /* No new axis comes between the dims of one run. */
-static Node *below_broadcast(Rewriter *r, const Node *n) {
+Node *rule_below_broadcast(Rewriter *r, const Node *n) {
     Split s;
     if (!find_split(r, n->in[0], &s)) return NULL;
     int8_t from[MAX_RANK], axes[MAX_RANK];
@@ -112,7 +112,7 @@ static Node *below_broadcast(Rewriter *r, const Node *n) {
 }
 
 /* Slice and pad that leave the dims of every longer run as they are. */
-static Node *below_window(Rewriter *r, const Node *n) {
+Node *rule_below_window(Rewriter *r, const Node *n) {
     Split s;
     if (!find_split(r, n->in[0], &s)) return NULL;
     Attr attr = {.value = n->attr->value};
@@ -134,7 +134,7 @@ static Node *below_window(Rewriter *r, const Node *n) {
 }
 
 /* merge(broadcast(a)): where a merged run is all new or all old, the merge goes in front. */
-static Node *merge_of_broadcast(Rewriter *r, const Node *n) {
+Node *rule_merge_of_broadcast(Rewriter *r, const Node *n) {
     const Node *x = rewrite_seen(r, n->in[0], OP_BROADCAST);
     if (!x) return NULL;
     const Shape *from = &x->shape, *to = &n->shape;
@@ -168,7 +168,7 @@ static bool is_whole(const Node *slice, int d) {
 }
 
 /* merge(slice(a)): where the merged dims are not sliced, the merge goes in front and slices meet slices. */
-static Node *merge_of_slice(Rewriter *r, const Node *n) {
+Node *rule_merge_of_slice(Rewriter *r, const Node *n) {
     const Node *x = rewrite_seen(r, n->in[0], OP_SLICE);
     if (!x || n->shape.rank >= x->shape.rank) return NULL;
     Shape merged = n->shape;
@@ -194,24 +194,24 @@ static Node *merge_of_slice(Rewriter *r, const Node *n) {
 }
 
 /* Random numbers are drawn by linear index, which a reshape keeps. */
-static Node *reshape_of_random(Rewriter *r, const Node *n) {
+Node *rule_reshape_of_random(Rewriter *r, const Node *n) {
     const Node *x = rewrite_seen(r, n->in[0], OP_RANDOM);
     return x ? rewrite_node(r, OP_RANDOM, x->n_in, x->in, x->attr, x->dtype, n->shape) : NULL;
 }
 
 Node *rule_fold(Rewriter *r, const Node *n) {
     switch (n->op) {
-    case OP_SCAN: return below_scan(r, n);
-    case OP_BROADCAST: return below_broadcast(r, n);
+    case OP_SCAN: return rewrite_apply(r, REWRITE_below_scan, n);
+    case OP_BROADCAST: return rewrite_apply(r, REWRITE_below_broadcast, n);
     case OP_SLICE:
-    case OP_PAD: return below_window(r, n);
+    case OP_PAD: return rewrite_apply(r, REWRITE_below_window, n);
     case OP_RESHAPE: {
-        Node *merged = merge_of_broadcast(r, n);
-        if (!merged) merged = merge_of_slice(r, n);
-        return merged ? merged : reshape_of_random(r, n);
+        Node *merged = rewrite_apply(r, REWRITE_merge_of_broadcast, n);
+        if (!merged) merged = rewrite_apply(r, REWRITE_merge_of_slice, n);
+        return merged ? merged : rewrite_apply(r, REWRITE_reshape_of_random, n);
     }
     default: break;
     }
-    if (op_info[n->op].cls == CLASS_ELEMENT) return below_element(r, n);
-    return op_info[n->op].cls == CLASS_REDUCE ? below_reduce(r, n) : NULL;
+    if (op_info[n->op].cls == CLASS_ELEMENT) return rewrite_apply(r, REWRITE_below_element, n);
+    return op_info[n->op].cls == CLASS_REDUCE ? rewrite_apply(r, REWRITE_below_reduce, n) : NULL;
 }

@@ -31,9 +31,14 @@ typedef struct Fuse {
     AccessList *access;  /* by node id, of candidates */
     int *readers;        /* how many candidates read it */
     int *last_reader;    /* newest kernel that reads it, or -1 */
+    uint32_t *fired;     /* NULL, or a counter per rule */
     uint64_t *wanted;    /* by node id, entry infer: the outputs that need it (64 and later share a bit) */
     int n;               /* nodes */
 } Fuse;
+
+static void tally(const Fuse *f, FusionId id) {
+    if (f->fired) f->fired[RULE_FUSION + id]++;
+}
 
 /* ---- results: one home each --------------------------------------------------------------------- */
 static Node *append_copy(Graph *g, Node *v) {
@@ -44,10 +49,11 @@ static Node *append_copy(Graph *g, Node *v) {
 }
 
 /* A value that is a source, has another result, or is an output that others read too (the caller
- * may not want the output: its pointer is NULL then) is copied into its further home. */
-static void separate_results(Graph *g, Arena *a) {
+ * may not want the output: its pointer is NULL then) is copied into its further home.  Returns how many copies. */
+static int separate_results(Graph *g, Arena *a) {
     const Uses uses = graph_uses(a, g);
     const int before = g->nodes.n;
+    int copies = 0;
     bool *taken = ARENA_ARRAY(a, bool, before);
     int *homes = ARENA_ARRAY(a, int, before);
     for (int i = 0; i < g->results.n; i++) homes[g->results.at[i].value->id]++;
@@ -55,10 +61,11 @@ static void separate_results(Graph *g, Arena *a) {
         Result *r = &g->results.at[i];
         Node *v = r->value;
         const bool read = uses.first[v->id + 1] > uses.first[v->id] || homes[v->id] > 1;
-        if (op_is_memory(v->op) || taken[v->id] || (r->kind == RESULT_OUTPUT && read)) r->value = append_copy(g, v);
+        if (op_is_memory(v->op) || taken[v->id] || (r->kind == RESULT_OUTPUT && read)) r->value = append_copy(g, v), copies++;
         else taken[v->id] = true;
     }
     graph_renumber(g);
+    return copies;
 }
 
 /* ---- candidates --------------------------------------------------------------------------------------- */
@@ -295,13 +302,35 @@ static bool same_outputs(const Fuse *f, const PlanKernel *k, const Node *n) {
     return f->graph->entry != ENTRY_INFER || f->wanted[k->nodes.at[0].node->id] == f->wanted[n->id];
 }
 
-static bool try_join(const Fuse *f, PlanKernel *k, PlanNode *pn) {
+/* How it joined, or FUSION_COUNT where it does not fit. */
+static FusionId try_join(const Fuse *f, PlanKernel *k, PlanNode *pn) {
+    static const FusionId parallel[] = {[KERNEL_MAP] = FUSION_map_chain, [KERNEL_ROW] = FUSION_row_epilogue,
+                                        [KERNEL_CONTRACT] = FUSION_contract_epilogue};
     const Node *n = pn->node;
-    if (!same_outputs(f, k, n)) return false;
-    if (k->nodes.n >= KERNEL_NODES || k->reads.n + f->access[n->id].n > KERNEL_READS) return false;
-    if (k->kind == KERNEL_SCAN || k->kind == KERNEL_SCATTER || !output_allows(f, k, n)) return false;
-    if (op_info[n->op].cls == CLASS_REDUCE) return join_reduce(f, k, pn) || map_to_row(f, k, pn);
-    return join_parallel(f, k, pn) || join_row(f, k, pn);
+    if (!same_outputs(f, k, n)) return FUSION_COUNT;
+    if (k->nodes.n >= KERNEL_NODES || k->reads.n + f->access[n->id].n > KERNEL_READS) return FUSION_COUNT;
+    if (k->kind == KERNEL_SCAN || k->kind == KERNEL_SCATTER || !output_allows(f, k, n)) return FUSION_COUNT;
+    if (op_info[n->op].cls == CLASS_REDUCE) {
+        if (join_reduce(f, k, pn)) return FUSION_row_reduction;
+        return map_to_row(f, k, pn) ? FUSION_map_to_row : FUSION_COUNT;
+    }
+    if (join_parallel(f, k, pn)) return parallel[k->kind];
+    return join_row(f, k, pn) ? FUSION_row_element : FUSION_COUNT;
+}
+
+static const FusionId opens[] = {[KERNEL_MAP] = FUSION_new_map, [KERNEL_ROW] = FUSION_new_row,
+                                 [KERNEL_CONTRACT] = FUSION_new_contract, [KERNEL_SCAN] = FUSION_new_scan,
+                                 [KERNEL_SCATTER] = FUSION_new_scatter};
+
+/* What a heavy node reads through nodes without memory is computed as it is read. */
+static void count_prologue(const Fuse *f, const Node *n) {
+    bool any = false;
+    for (int k = 0; k < n->n_in; k++) any |= !f->candidate[n->in[k]->id] && !op_is_memory(n->in[k]->op);
+    if (!any || !is_heavy(n)) return;
+    tally(f, n->op == OP_CONTRACT      ? FUSION_contract_prologue
+             : n->op == OP_SCAN        ? FUSION_scan_prologue
+             : n->op == OP_SCATTER_ADD ? FUSION_scatter_prologue
+                                       : FUSION_row_prologue);
 }
 
 static PlanKernel new_kernel(const Node *n) {
@@ -349,12 +378,17 @@ static void assign(Fuse *f, Node *n) {
     for (int i = 0; i < count && k < 0; i++) {
         const PlanKernel *at = &f->plan->kernels.at[tries[i]];
         if (n->remat && at->nodes.at[0].node->remat != n->remat) continue; /* or it would be computed, and kept, too early */
-        if (at->phase <= n->phase && try_join(f, &f->plan->kernels.at[tries[i]], &pn)) k = tries[i];
+        const FusionId how = at->phase <= n->phase ? try_join(f, &f->plan->kernels.at[tries[i]], &pn) : FUSION_COUNT;
+        if (how == FUSION_COUNT) continue;
+        tally(f, how);
+        k = tries[i];
     }
+    count_prologue(f, n);
     if (k < 0) {
         k = f->plan->kernels.n;
         vec_push(f->arena, f->plan->kernels, new_kernel(n));
         pn = plain(n);
+        tally(f, opens[f->plan->kernels.at[k].kind]);
     }
     PlanKernel *kernel = &f->plan->kernels.at[k];
     vec_push(f->arena, kernel->nodes, pn);
@@ -421,7 +455,9 @@ static void choose_homes(Fuse *f) {
             pn->stored = p->buffer[pn->node->id].home != HOME_NONE;
             grad |= p->buffer[pn->node->id].home == HOME_GRAD;
             if (pn->stored) vec_push(f->arena, k->outputs, pn->node);
+            else tally(f, FUSION_private_value);
         }
+        if (k->outputs.n > 1) tally(f, FUSION_several_values);
         if (grad) add_read(f->arena, k, p->accumulate);
     }
 }
@@ -429,7 +465,7 @@ static void choose_homes(Fuse *f) {
 static void fuse_init(Fuse *f, PassContext *c, Graph *g) {
     const int n = g->nodes.n;
     Arena *a = c->arena;
-    *f = (Fuse){.arena = a, .graph = g, .merge = !c->disabled[PASS_fuse], .n = n, .plan = ARENA_NEW(a, Plan)};
+    *f = (Fuse){.arena = a, .graph = g, .merge = !c->disabled[PASS_fuse], .n = n, .fired = c->fired, .plan = ARENA_NEW(a, Plan)};
     f->candidate = ARENA_ARRAY(a, bool, n);
     f->output = ARENA_ARRAY(a, bool, n);
     f->result = ARENA_ARRAY(a, bool, n);
@@ -466,7 +502,7 @@ static void partition(Fuse *f, PassContext *c, Graph *g, Node *accumulate) {
 Plan *pass_fuse(PassContext *c, Graph *g) {
     Fuse f;
     Node *accumulate = NULL;
-    separate_results(g, c->arena);
+    const int copies = separate_results(g, c->arena);
     for (int i = 0; i < g->nodes.n; i++)
         if (g->nodes.at[i]->op == OP_ACCUMULATE) accumulate = g->nodes.at[i];
     if (g->entry == ENTRY_GRAD && !accumulate)
@@ -478,6 +514,7 @@ Plan *pass_fuse(PassContext *c, Graph *g) {
     for (int i = 0; i < g->results.n; i++)
         if (!result_in_place(&f, &g->results.at[i])) {
             g->results.at[i].value = append_copy(g, g->results.at[i].value);
+            tally(&f, FUSION_update_aside);
             again = true;
         }
     if (again) {
@@ -485,5 +522,6 @@ Plan *pass_fuse(PassContext *c, Graph *g) {
         partition(&f, c, g, accumulate);
     }
     choose_homes(&f);
+    for (int i = 0; i < copies; i++) tally(&f, FUSION_copied_result);
     return f.plan;
 }

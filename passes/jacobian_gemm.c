@@ -24,7 +24,7 @@ static Node *emit_contract(Rewriter *r, const Contract *c, Node *const *in) {
     return rewrite_op(r, OP_CONTRACT, c->n_operands, in, &(Attr){.contract = c});
 }
 
-static Node *drop_guards(Rewriter *r, const Node *n) {
+Node *rule_drop_guards(Rewriter *r, const Node *n) {
     const Contract *c = n->attr->contract;
     Contract kept = *c;
     kept.guard = ARENA_ARRAY(r->scratch, Guard, c->n_guards);
@@ -51,7 +51,7 @@ static void remove_loop(Contract *c, Node *const *in, int loop) {
 }
 
 /* Output loops go only where the result has fixed extents: a reshape keeps bounded dims apart. */
-static Node *drop_unit_loops(Rewriter *r, const Node *n) {
+Node *rule_drop_unit_loops(Rewriter *r, const Node *n) {
     const Contract *old = n->attr->contract;
     int first = shape_is_fixed(n->shape) ? 0 : old->n_out, any = 0;
     for (int l = first; l < old->n_loops; l++) any |= is_unit(old->extent[l]);
@@ -122,7 +122,7 @@ static Node *merge_pair(Rewriter *r, const Node *n, int u, int v) {
     return rewrite_reshape(r, emit_contract(r, &c, in), n->shape);
 }
 
-static Node *merge_loops(Rewriter *r, const Node *n) {
+Node *rule_merge_loops(Rewriter *r, const Node *n) {
     const Contract *c = n->attr->contract;
     const ContractClass roles = contract_classify(c, n->in);
     for (int u = 0; u < c->n_loops; u++)
@@ -143,7 +143,7 @@ static void map_spread(const Node *spread, const int *loop_of, Affine *map, unsi
 
 /* sum(broadcast(a) * broadcast(b)) as a matrix product: where each has an output dim that the other lacks,
  * the product would be larger than both. */
-static Node *sum_of_product(Rewriter *r, const Node *n) {
+Node *rule_sum_of_product(Rewriter *r, const Node *n) {
     const Node *product = rewrite_seen(r, n->in[0], OP_MUL);
     if (!product || !dtype_is_float(n->dtype)) return NULL;
     const Node *a = rewrite_seen(r, product->in[0], OP_BROADCAST), *b = rewrite_seen(r, product->in[1], OP_BROADCAST);
@@ -167,19 +167,17 @@ static Node *sum_of_product(Rewriter *r, const Node *n) {
 }
 
 /* What canonicalize does comes first; then the op's own rules here. */
-static Node *canonical(Rewriter *r, const Node *n) {
-    for (RewriteRule *const *rule = canonical_rules(n->op); *rule; rule++) {
-        Node *simpler = (*rule)(r, n);
-        if (simpler) return simpler;
-    }
-    return NULL;
+Node *rule_canonical(Rewriter *r, const Node *n) {
+    Node *simpler = NULL;
+    for (const RewriteId *id = canonical_rules(n->op); *id != REWRITE_END && !simpler; id++) simpler = rewrite_apply(r, *id, n);
+    return simpler;
 }
 
-static RewriteRule *const *gemm_rules(Op op) {
-    static RewriteRule *const contract_rules[] = {canonical,    drop_unit_loops, drop_guards,
-                                                  rule_residue, merge_loops,     NULL};
-    static RewriteRule *const sum_rules[] = {canonical, sum_of_product, rule_fold, NULL};
-    static RewriteRule *const other_rules[] = {canonical, rule_fold, NULL};
+static const RewriteId *gemm_rules(Op op) {
+    static const RewriteId contract_rules[] = {REWRITE_canonical, REWRITE_drop_unit_loops, REWRITE_drop_guards,
+                                               REWRITE_residue,   REWRITE_merge_loops,     REWRITE_END};
+    static const RewriteId sum_rules[] = {REWRITE_canonical, REWRITE_sum_of_product, REWRITE_fold, REWRITE_END};
+    static const RewriteId other_rules[] = {REWRITE_canonical, REWRITE_fold, REWRITE_END};
     if (op == OP_CONTRACT) return contract_rules;
     return op == OP_SUM ? sum_rules : other_rules;
 }

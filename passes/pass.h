@@ -5,6 +5,7 @@
 #include "ir/module.h"
 #include "ir/target.h"
 #include "passes/plan.h"
+#include "passes/rules.h"
 
 typedef enum {
 #define PASS(name, summary, can_disable) PASS_##name,
@@ -34,6 +35,7 @@ typedef struct PassContext {
     void (*report)(void *user, bool is_error, SrcLoc loc, const char *message, const char *help);
     void *user;
     bool failed;
+    uint32_t *fired;         /* NULL, or [RULE_COUNT]: grows by one each time that a rule applies */
 } PassContext;
 
 /* graph -> graph.  Each returns a new or edited graph. */

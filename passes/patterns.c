@@ -15,7 +15,7 @@ typedef struct PatternRule {
     Where where;
 } PatternRule;
 
-static const PatternRule rules[] = {
+static const PatternRule rules[PATTERN_COUNT] = {
 #define RULE(op, pattern, replacement, where) {OP_##op, pattern, replacement, WHERE_##where},
 #include "passes/rules.def"
 #undef RULE
@@ -130,12 +130,13 @@ static bool where_holds(const Match *m, Where where) {
 }
 
 Node *rule_patterns(Rewriter *r, const Node *n) {
-    for (size_t i = 0; i < sizeof rules / sizeof *rules; i++) {
+    for (int i = 0; i < PATTERN_COUNT; i++) {
         const PatternRule *rule = &rules[i];
         if (rule->op != n->op) continue;
         Match m = {.r = r, .root = n, .at = strchr(rule->pattern, '(') + 1};
         if (!match_operands(&m, n) || !where_holds(&m, rule->where)) continue;
         m.at = rule->replacement;
+        if (r->fired) r->fired[RULE_PATTERN + i]++;
         return build(&m);
     }
     return NULL;

@@ -119,13 +119,24 @@ static Node *append(Rewriter *r, const Node *candidate, bool opaque) {
     return n;
 }
 
+Node *rewrite_apply(Rewriter *r, RewriteId id, const Node *n) {
+    static RewriteRule *const rule[REWRITE_COUNT] = {
+#define REWRITE(name, summary) [REWRITE_##name] = rule_##name,
+#include "passes/rewrites.def"
+#undef REWRITE
+    };
+    Node *simpler = rule[id](r, n);
+    if (simpler && r->fired) r->fired[id]++;
+    return simpler;
+}
+
 enum { DEEPEST_RULE = 300 };
 
 static Node *simplified(Rewriter *r, const Node *candidate) {
     Node *n = NULL;
     if (r->depth == DEEPEST_RULE) return NULL;
     r->depth++;
-    for (RewriteRule *const *rule = r->rules(candidate->op); *rule && !n; rule++) n = (*rule)(r, candidate);
+    for (const RewriteId *id = r->rules(candidate->op); *id != REWRITE_END && !n; id++) n = rewrite_apply(r, *id, candidate);
     r->depth--;
     return n;
 }
@@ -204,6 +215,7 @@ static bool *find_opaque(Arena *a, const Graph *g) {
 Graph *rewrite_graph(PassContext *c, Graph *g, RewriteRules *rules) {
     Rewriter r = {.g = graph_new(c->arena, g->model, g->entry), .scratch = arena_new(), .rules = rules};
     r.g->attrs = g->attrs;
+    r.fired = c->fired;
     graph_renumber(g);
     grow_table(&r, 2 * g->nodes.n);
     Node **copy = ARENA_ARRAY(r.scratch, Node *, g->nodes.n);

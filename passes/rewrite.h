@@ -14,8 +14,8 @@ typedef struct Rewriter Rewriter;
  * operands are.  A rule never makes a program cost more, and what it emits lies closer to final form. */
 typedef Node *RewriteRule(Rewriter *r, const Node *n);
 
-/* NULL-terminated rules of an op in order of trial. */
-typedef RewriteRule *const *RewriteRules(Op op);
+/* Rules of an op in order of trial, up to REWRITE_END. */
+typedef const RewriteId *RewriteRules(Op op);
 
 struct Rewriter {
     Graph *g; /* the new graph */
@@ -25,6 +25,7 @@ struct Rewriter {
     VEC(bool) opaque;       /* by new id: a gradient is taken by it, so it is neither looked through nor merged */
     struct NodeSlot *table; /* open-addressing set of nodes by structure; size is a power of two */
     int table_size, table_used;
+    uint32_t *fired;        /* NULL, or a counter per rule */
     int depth; /* of rules within rules; past a limit nodes are made as they are, so that no input exhausts the stack */
 };
 
@@ -47,13 +48,14 @@ const Node *rewrite_seen(const Rewriter *r, const Node *n, Op op);
 /* Equal attributes but for which tensor (decl) or random stream is meant; the ops and ranks are the same. */
 bool node_attr_similar(const Node *a, const Node *b);
 
+/* Tries one rule. */
+Node *rewrite_apply(Rewriter *r, RewriteId id, const Node *n);
+
 /* Rules of canonicalize, by op; other passes may put their own before them. */
 RewriteRules canonical_rules;
-RewriteRule rule_patterns;                                                                   /* patterns.c: rules.def */
-RewriteRule rule_reshape, rule_transpose, rule_broadcast, rule_slice, rule_pad, rule_concat; /* canonical_move.c */
-RewriteRule rule_sum, rule_extremum, rule_product, rule_scan;
-RewriteRule rule_absorb;  /* canonical_contract.c */
-RewriteRule rule_fold;    /* fold_reshape.c: for jacobian_gemm, as the next */
-RewriteRule rule_residue; /* residue.c */
+
+#define REWRITE(name, summary) RewriteRule rule_##name;
+#include "passes/rewrites.def"
+#undef REWRITE
 
 #endif
