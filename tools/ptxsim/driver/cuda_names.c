@@ -1,5 +1,6 @@
 /* Error names, symbol look-up, and the figures printed at exit. */
 #include "tools/ptxsim/driver/driver.h"
+#include "tools/ptxsim/exec/alu_level.h"
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -57,6 +58,11 @@ CUresult cuGetProcAddress(const char *name, void **fn, int version, uint64_t fla
 
 CUresult ptxsim_findings(uint64_t *count) {
     *count = reports_total();
+    return CUDA_SUCCESS;
+}
+
+CUresult ptxsim_isa(const char **name) {
+    *name = alu_level()->name;
     return CUDA_SUCCESS;
 }
 

@@ -9,6 +9,7 @@ enum {
 };
 
 typedef struct AluLevel {
+    const char *name;
     ExecFn handler[HANDLER_COUNT];
 #define FINDER(name, parameters, arguments) ExecFn(*find_##name) parameters;
 #include "tools/ptxsim/exec/alu.def"
