@@ -3,10 +3,12 @@
 #include "tools/ptxsim/exec/alu_level.h"
 
 extern const AluLevel ALU(alu_level);
+extern const struct MatrixKernels ALU(matrix_level);
 #define ALU_TEXT2(level) #level
 #define ALU_TEXT(level) ALU_TEXT2(level)
 const AluLevel ALU(alu_level) = {
     .name = ALU_TEXT(ALU_LEVEL),
+    .matrix = &ALU(matrix_level),
 #define HANDLER(name) .handler[HANDLER_##name] = name,
 #define FINDER(name, parameters, arguments) .find_##name = name,
 #include "tools/ptxsim/exec/alu.def"

@@ -11,6 +11,7 @@ enum {
 typedef struct AluLevel {
     const char *name;
     ExecFn handler[HANDLER_COUNT];
+    const struct MatrixKernels *matrix; /* matrix.h */
 #define FINDER(name, parameters, arguments) ExecFn(*find_##name) parameters;
 #include "tools/ptxsim/exec/alu.def"
 } AluLevel;

@@ -22,14 +22,8 @@ typedef struct Frame {
     uint32_t mask;        /* lanes that entered */
 } Frame;
 
-typedef enum WarpState { WARP_READY, WARP_AT_BARRIER, WARP_DONE } WarpState;
-
-/* Threads of a block that have touched a byte of shared memory since the last barrier of the whole block. */
-typedef struct SharedByte {
-    uint32_t epoch : 31, written : 1; /* of the last access; ever written */
-    uint16_t writer, reader;          /* linear thread + 1; 0: none; MANY_READERS */
-} SharedByte;
-enum { MANY_READERS = 0xffff };
+/* WARP_WAITING: suspended until `wake` says so, see suspend(). */
+typedef enum WarpState { WARP_READY, WARP_AT_BARRIER, WARP_WAITING, WARP_DONE } WarpState;
 
 typedef struct Counters {
     uint64_t thread_instructions, warp_instructions;
@@ -66,7 +60,19 @@ typedef struct Warp {
     int barrier;                    /* WARP_AT_BARRIER: which, and for bar.red what it brings and wants */
     uint32_t barrier_mask;
     const Inst *barrier_inst;
-    const Allocation *recent;       /* last allocation touched */
+    bool (*wake)(struct Warp *);    /* WARP_WAITING: when what it waits for is there, delivers the results; else false */
+    void (*explain)(const struct Warp *, char *note, size_t room); /* what it waits for */
+    const Inst *wait_inst, *tried;  /* suspended at; the wait that last gave up */
+    uint32_t wait_mask;
+    bool yields;                    /* ends its slice */
+    uint64_t rest_until, polled;    /* of cluster->turns: polls in vain, others first; its steps at the last poll */
+    struct AsyncGroups *groups;     /* cp.async-groups, bulk async-groups; NULL until used */
+    uint32_t cluster_arrived, cluster_phase; /* lanes between barrier.cluster.arrive and .wait; of which phase */
+    bool fenced;                    /* a fence of cluster scope or wider since the last relaxed arrival */
+    uint32_t registers, register_changes; /* per thread (setmaxnreg); how often changed */
+    const Inst *register_inst;      /* the last setmaxnreg */
+    struct PageCache *pages;        /* page.h: of global memory, touched last */
+    struct Fences *fences;          /* race_sync.c: what fences pass on; NULL until used */
     Counters count;
 } Warp;
 
@@ -89,9 +95,11 @@ typedef struct Block {
     Warp *warp;
     int warps, done;
     uint8_t *shared;
-    SharedByte *shared_state;
-    uint32_t shared_bytes, epoch;
+    uint32_t *shadow;          /* of shared memory, shadow.h: last writes of all words, then readers */
+    uint32_t shared_bytes;
     Barrier barrier[BARRIERS];
+    struct Mbarrier *mbarriers; /* mbarrier.h */
+    uint32_t register_pool;     /* released by setmaxnreg.dec */
     Counters count;
 } Block;
 
@@ -105,9 +113,16 @@ struct Cluster {
     int warps, done; /* of all its blocks */
     int agents;      /* warps + ASYNC_AGENTS */
     uint64_t random;
+    struct ShadowTable *table;         /* shadow.h: of this cluster, or of the launch */
+    struct PageTable *page_table;      /* page.h: likewise */
+    struct ClusterShadow *own_shadow;  /* NULL: it is the launch's */
     struct AsyncOp *queue; /* issued, not landed: oldest first */
     uint64_t issued;       /* asynchronous operations so far: the next one's agent and time */
-    Barrier barrier;       /* barrier.cluster */
+    Barrier barrier;       /* barrier.cluster: those that arrived in the current phase */
+    SyncClock barrier_done; /* what the last completed phase passes on */
+    uint32_t barrier_phase;
+    struct AsyncState *async; /* async.c; NULL until used */
+    uint64_t turns, idle;  /* slices given; polls in vain since anything happened */
     bool stuck;            /* a finding after which it cannot go on */
 };
 
@@ -124,12 +139,27 @@ struct Launch {
     int workers;
     uint64_t sm_count;
     Counters count;
+    struct LaunchShadow *shadow; /* page.h */
+    bool out_of_memory;          /* of the host */
 };
 
 uint64_t random_next(Cluster *);
 
 /* Runs the whole grid; findings are in launch->reports.  False when the host ran out of memory. */
 bool launch_run(Launch *);
+
+/* ---- shared memory of a cluster ------------------------------------------------------------------------- */
+/* An address of shared memory, 32-bit or within the generic window: the rank of its block plus 1 from this bit on, 0
+ * there for the own block, so that shared::cta addresses are shared::cluster addresses too (PTX ISA, "mapa"). */
+enum { SHARED_RANK_SHIFT = 24 };
+/* The block that a shared::cluster address names, NULL for none; *offset: in its shared memory. */
+static inline Block *shared_block(const Warp *w, uint64_t address, uint64_t *offset) {
+    const uint64_t rank = address >> SHARED_RANK_SHIFT;
+    *offset = address & ((UINT64_C(1) << SHARED_RANK_SHIFT) - 1);
+    if (!rank) return w->block;
+    return rank <= (uint64_t)w->cluster->blocks ? &w->cluster->block[rank - 1] : NULL;
+}
+static inline bool block_exited(const Block *b) { return b->done == b->warps; }
 
 /* ---- lanes -------------------------------------------------------------------------------------------- */
 static inline void *lane_out(const Warp *w, const Operand *o) { return w->base[o->base] + o->offset; }
@@ -216,6 +246,29 @@ void exec_match(Warp *, const Inst *, uint32_t);
 void exec_redux(Warp *, const Inst *, uint32_t);
 void exec_activemask(Warp *, const Inst *, uint32_t);
 void exec_warp_barrier(Warp *, const Inst *, uint32_t);
+void exec_cp_async(Warp *, const Inst *, uint32_t);        /* exec_async.c */
+void exec_commit_group(Warp *, const Inst *, uint32_t);
+void exec_wait_group(Warp *, const Inst *, uint32_t);
+void exec_cp_async_arrive(Warp *, const Inst *, uint32_t);
+void exec_proxy_fence(Warp *, const Inst *, uint32_t);
+void exec_mbarrier(Warp *, const Inst *, uint32_t);        /* mbarrier.c */
+void exec_mbarrier_wait(Warp *, const Inst *, uint32_t);
+void exec_pending_count(Warp *, const Inst *, uint32_t);
+void exec_bulk_copy(Warp *, const Inst *, uint32_t);       /* exec_bulk.c */
+void exec_store_async(Warp *, const Inst *, uint32_t);
+void exec_bulk_prefetch(Warp *, const Inst *, uint32_t);
+void exec_tensor_copy(Warp *, const Inst *, uint32_t);     /* tensor_copy.c */
+void exec_map_rank(Warp *, const Inst *, uint32_t);        /* exec_cluster.c */
+void exec_get_rank(Warp *, const Inst *, uint32_t);
+void exec_cluster_arrive(Warp *, const Inst *, uint32_t);
+void exec_cluster_wait(Warp *, const Inst *, uint32_t);
+void exec_elect(Warp *, const Inst *, uint32_t);
+void exec_set_registers(Warp *, const Inst *, uint32_t);
+void exec_ldmatrix(Warp *, const Inst *, uint32_t);
+void exec_stmatrix(Warp *, const Inst *, uint32_t);
+void exec_movmatrix(Warp *, const Inst *, uint32_t);
+void exec_mma(Warp *, const Inst *, uint32_t);
+void exec_mma_f64(Warp *, const Inst *, uint32_t);
 
 /* The membermask of a *.sync instruction. */
 static inline uint32_t members_of(const Warp *w, const Operand *o, uint32_t mask) {
@@ -225,4 +278,20 @@ static inline uint32_t members_of(const Warp *w, const Operand *o, uint32_t mask
 void special_fill(const Warp *, const Operand *to, Special, uint32_t mask);
 /* Lanes that a *.sync instruction may count on: reports lanes that it names and that do not come. */
 bool check_members(Warp *, uint32_t mask, uint32_t members);
+/* From a handler of FLOW_WAIT: the warp stands still at `i` until wake() returns true. */
+static inline void suspend(Warp *w, const Inst *i, uint32_t mask, bool (*wake)(Warp *),
+                           void (*explain)(const Warp *, char *, size_t)) {
+    w->state = WARP_WAITING;
+    w->wait_inst = i;
+    w->wait_mask = mask;
+    w->wake = wake;
+    w->explain = explain;
+}
+/* A poll that found nothing: the slice ends, and others go first. */
+static inline void poll_failed(Warp *w) {
+    w->yields = true;
+    w->rest_until = w->cluster->turns + (uint64_t)w->cluster->warps + 1;
+    w->polled = w->steps;
+    w->cluster->idle++;
+}
 void warp_report(Warp *, ReportKind, int lane, uint64_t address, int bytes, const char *note);

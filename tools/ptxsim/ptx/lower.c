@@ -12,7 +12,7 @@ static const OpRow ROWS[] = {
 
 enum { FTZ_ON = 1, SAT_ON = 1, RELU_ON = 1, SATFINITE_ON = 1, NAN_ON = 1, CARRY_ON = 1, TO_ON = 1, NONCOHERENT_ON = 1,
        EVICT_ON = 1, PREFETCH_ON = 1, NOFTZ_ON = 1, WARP_ON = 1, ALIGNED_ON = 1, UNIFORM_ON = 1, INDEXED_ON = 1,
-       SHIFTAMT_ON = 1 };
+       SHIFTAMT_ON = 1, TRANS_ON = 1 };
 static const struct { const char *text; uint8_t category, value; } MODS[] = {
 #define MOD(text, category, value) {text, CAT_##category, category##_##value},
 #include "tools/ptxsim/ptx/ptx_mods.def"
@@ -216,6 +216,7 @@ Operand destination_any_width(Parser *p, const Raw *r, PtxType t) { return desti
 void address(Parser *p, const Stmt *s, const Raw *r, Inst *i) {
     if (r->kind != RAW_ADDRESS) parse_fail(p, r->at, "expected an address in brackets");
     const Raw *base = &r->item[0];
+    if (r->second) parse_fail(p, r->second->at, "coordinates belong to tensor copies");
     if (base->kind == RAW_SPECIAL) parse_fail(p, base->at, "a special register is no address");
     if (base->kind == RAW_REG && (base->type == T_PRED || base->slot.bytes < 4))
         parse_fail(p, base->at, "an address register has 32 or 64 bits");

@@ -31,14 +31,17 @@ typedef struct Raw {
     bool negated;
     struct Raw *item;
     int count;
-    struct Raw *second; /* d|p */
+    struct Raw *second; /* d|p; [map, {coordinates}] */
 } Raw;
 
 typedef enum ModCategory {
     CAT_ROUND, CAT_FTZ, CAT_SAT, CAT_RELU, CAT_SATFINITE, CAT_PRECISE, CAT_NAN, CAT_HALF, CAT_CARRY, CAT_COMPARE,
     CAT_TEST, CAT_BOOL, CAT_SPACE, CAT_TO, CAT_VECTOR, CAT_ORDER, CAT_SCOPE, CAT_CACHE, CAT_NONCOHERENT, CAT_EVICT,
     CAT_PREFETCH, CAT_LEVEL, CAT_ATOMIC, CAT_NOFTZ, CAT_SHUFFLE, CAT_VOTE, CAT_SYNC, CAT_WARP, CAT_ALIGNED,
-    CAT_UNIFORM, CAT_INDEXED, CAT_DIRECTION, CAT_WRAP, CAT_SHIFTAMT, CAT_PERMUTE, CAT_COUNT
+    CAT_UNIFORM, CAT_INDEXED, CAT_DIRECTION, CAT_WRAP, CAT_SHIFTAMT, CAT_PERMUTE,
+    CAT_SHAPE, CAT_TILES, CAT_TRANS, CAT_MATRIX, CAT_FRAGMENT,
+    CAT_WORDS, /* takes any dotted word, types too, and keeps their order: words.h */
+    CAT_COUNT
 } ModCategory;
 
 /* Values within a category; 0 is "not given". */
@@ -62,13 +65,17 @@ enum { SYNC_SYNC = 1, SYNC_ARRIVE, SYNC_RED };
 enum { DIRECTION_LEFT = 1, DIRECTION_RIGHT };
 enum { WRAP_CLAMP = 1, WRAP_WRAP };
 enum { PERMUTE_F4E = 1, PERMUTE_B4E, PERMUTE_RC8, PERMUTE_ECL, PERMUTE_ECR, PERMUTE_RC16 };
+enum { TILES_X1 = 1, TILES_X2, TILES_X4 };
+enum { MATRIX_MMA_ASYNC = 1, MATRIX_FENCE, MATRIX_COMMIT_GROUP, MATRIX_WAIT_GROUP, MATRIX_LOAD, MATRIX_STORE, MATRIX_MMA };
+enum { FRAGMENT_A = 1, FRAGMENT_B, FRAGMENT_C, FRAGMENT_D };
+enum { LAYOUT_ROW = 1, LAYOUT_COL };
 
-enum { MAX_OPERANDS = 6, MAX_TYPES = 3, MAX_NESTING = 64 };
+enum { MAX_OPERANDS = 8, MAX_TYPES = 4, MAX_WORDS = 16, MAX_NESTING = 64 };
 
 typedef struct Parser Parser;
 typedef struct Stmt Stmt;
 typedef struct OpRow {
-    const char *name;
+    const char *name;    /* "ld"; or with its first dotted word, "cp.async", which then comes before "cp" */
     void (*lower)(Parser *, const Stmt *);
     int op;              /* OP_* */
     const char *shape;   /* operands of arithmetic: see lower_arith.c */
@@ -81,7 +88,12 @@ struct Stmt {
     const OpRow *row;
     uint8_t mod[CAT_COUNT]; /* 0: absent */
     PtxType type[MAX_TYPES];
+    uint16_t shape[3];      /* .m16n8k16: 16, 8, 16; .m8n8: 8, 8, 0 */
+    uint8_t layout[2];      /* .row, .col, in the order given */
+    uint8_t layouts;
     int types;
+    Token word[MAX_WORDS];  /* CAT_WORDS: every dotted word after the name */
+    int words;
     Raw operand[MAX_OPERANDS];
     int count;
     Operand guard;
@@ -150,6 +162,7 @@ bool parse_accept(Parser *, char punct);
 void parse_expect(Parser *, char punct);
 bool token_is(const Token *, const char *text);
 PtxType type_of_token(const Token *);
+PtxType matrix_type_of_token(const Token *); /* element types that only matrix instructions have */
 int64_t parse_integer(Parser *);
 
 /* parse_symbols.c */
@@ -215,6 +228,11 @@ void lower_vote(Parser *, const Stmt *);
 void lower_match(Parser *, const Stmt *);
 void lower_redux(Parser *, const Stmt *);
 void lower_activemask(Parser *, const Stmt *);
+void lower_ldmatrix(Parser *, const Stmt *);
+void lower_movmatrix(Parser *, const Stmt *);
+void lower_mma(Parser *, const Stmt *);
+/* A dotted word of a matrix instruction: shape, layout, element type.  False: it is none. */
+bool matrix_modifier(Parser *, Stmt *, const Token *);
 
 typedef enum OpId {
     OP_NONE,

@@ -114,6 +114,12 @@ static void parse_address_operand(Parser *p, Raw *r) {
         parse_accept(p, '+');
         r->offset = parse_integer(p);
     }
+    if (parse_accept(p, ',')) { /* [tensor map, {coordinates}] */
+        if (!parse_is(p, '{')) parse_fail(p, p->tok, "expected coordinates in braces");
+        r->second = sim_alloc(&p->module->arena, sizeof *r->second);
+        *r->second = (Raw){.at = p->tok, .kind = RAW_VECTOR};
+        parse_items(p, r->second, '}');
+    }
     parse_expect(p, ']');
 }
 
@@ -159,7 +165,14 @@ static void parse_modifier(Parser *p, Stmt *s) {
     const PtxType type = type_of_token(&t);
     ModCategory category;
     int value;
-    if (type != T_NONE) {
+    if (s->row->mods >> CAT_SHAPE & 1 && matrix_modifier(p, s, &t)) {
+        parse_next(p);
+        return;
+    }
+    if (s->row->mods >> CAT_WORDS & 1) {
+        if (s->words == MAX_WORDS) parse_fail(p, t, "too many modifiers of '%s'", s->row->name);
+        s->word[s->words++] = t;
+    } else if (type != T_NONE) {
         if (s->types == MAX_TYPES) parse_fail(p, t, "too many types");
         s->type[s->types++] = type;
     } else if (mod_find(&t, s->row->mods, &category, &value)) {
@@ -174,14 +187,30 @@ static void parse_modifier(Parser *p, Stmt *s) {
     parse_next(p);
 }
 
+/* "cp.async" if the table has it, else "cp" */
+static const OpRow *parse_name_of_instruction(Parser *p) {
+    Token name = p->tok;
+    if (p->ahead.kind == TOK_DOT && p->ahead.text == name.text + name.length + 1) {
+        name.length += 1 + p->ahead.length;
+        const OpRow *both = op_find(&name);
+        if (both) {
+            parse_next(p);
+            parse_next(p);
+            return both;
+        }
+    }
+    const OpRow *row = op_find(&p->tok);
+    if (!row) parse_fail(p, p->tok, "unknown instruction '%.*s'", (int)p->tok.length, p->tok.text);
+    parse_next(p);
+    return row;
+}
+
 static void parse_instruction(Parser *p) {
     Stmt s = {0};
     parse_guard(p, &s);
     s.at = p->tok;
     if (p->tok.kind != TOK_WORD) parse_fail(p, p->tok, "expected an instruction before '%.*s'", (int)p->tok.length, p->tok.text);
-    s.row = op_find(&p->tok);
-    if (!s.row) parse_fail(p, p->tok, "unknown instruction '%.*s'", (int)p->tok.length, p->tok.text);
-    parse_next(p);
+    s.row = parse_name_of_instruction(p);
     while (p->tok.kind == TOK_DOT) parse_modifier(p, &s);
     while (!parse_is(p, ';')) {
         if (s.count == MAX_OPERANDS) parse_fail(p, p->tok, "too many operands of '%s'", s.row->name);

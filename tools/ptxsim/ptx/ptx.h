@@ -20,7 +20,9 @@ const char *type_text(PtxType);
 bool type_is_float(PtxType);
 bool type_is_signed(PtxType);
 
-typedef enum Space { SPACE_GENERIC, SPACE_GLOBAL, SPACE_SHARED, SPACE_LOCAL, SPACE_CONST, SPACE_PARAM } Space;
+typedef enum Space { SPACE_GENERIC, SPACE_GLOBAL, SPACE_SHARED, SPACE_LOCAL, SPACE_CONST, SPACE_PARAM,
+                     SPACE_CLUSTER /* shared::cluster: of any block of the cluster; SPACE_SHARED is the own block's */
+} Space;
 
 /* Windows of the generic address space.  Global and constant memory lie elsewhere (memory.h). */
 #define SHARED_WINDOW UINT64_C(0x100000000000)
@@ -47,7 +49,8 @@ typedef struct Operand {
 } Operand;
 enum { BASE_NONE, BASE_REGS, BASE_POOL, BASE_COUNT };
 
-typedef enum Flow { FLOW_NEXT, FLOW_BRANCH, FLOW_SWITCH, FLOW_RET, FLOW_EXIT, FLOW_TRAP, FLOW_BARRIER, FLOW_CALL } Flow;
+typedef enum Flow { FLOW_NEXT, FLOW_BRANCH, FLOW_SWITCH, FLOW_RET, FLOW_EXIT, FLOW_TRAP, FLOW_BARRIER, FLOW_CALL,
+               FLOW_WAIT /* the handler may suspend the warp */ } Flow;
 enum { CLASS_ALU, CLASS_MEMORY, CLASS_CONTROL, CLASS_SYNC, CLASS_COUNT };
 
 struct Warp;
@@ -56,6 +59,7 @@ typedef struct Inst Inst;
 typedef void (*ExecFn)(struct Warp *, const Inst *, uint32_t mask);
 
 typedef struct CallSite CallSite;
+typedef struct MatrixForm MatrixForm; /* matrix.h */
 
 /* Three lines of 64 bytes: what every instruction reads, what some read, what few read. */
 struct Inst {
@@ -83,6 +87,8 @@ struct Inst {
     int32_t before_kind[CLASS_COUNT]; /* those by CLASS_* */
     const int32_t *targets; /* FLOW_SWITCH */
     CallSite *call;
+    const void *more; /* operands beyond these, of a type that the handler knows */
+    const MatrixForm *matrix; /* shape, types and the long operand lists of matrix instructions */
 
     Operand vec[MAX_VECTOR]; /* elements of a vector operand */
     int32_t line;
