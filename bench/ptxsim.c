@@ -15,7 +15,7 @@
 enum { RUNS = 5, SIZE = 512, TILE = 128, DEPTH = 8, THREADS = 256, ROUNDS = 2000, ALU_BLOCKS = 4 };
 
 static struct {
-#define CUDA_EXPORT(name, since, symbol, parameters) CUresult(*symbol) parameters;
+#define CUDA_EXPORT(name, since, symbol, need, kind, parameters, arguments) CUresult(*symbol) parameters;
 #include "tools/ptxsim/driver/cuda_exports.def"
 #undef CUDA_EXPORT
 } cu;
@@ -37,7 +37,7 @@ static void must(CUresult r, const char *what) {
 static void driver_open(const char *path) {
     void *library = dlopen(path, RTLD_NOW | RTLD_LOCAL);
     if (!library) fail("%s", dlerror());
-#define CUDA_EXPORT(name, since, symbol, parameters)                                                                   \
+#define CUDA_EXPORT(name, since, symbol, need, kind, parameters, arguments)                                                                   \
     *(void **)&cu.symbol = dlsym(library, #symbol);                                                                    \
     if (!cu.symbol) fail("no %s in %s", #symbol, path);
 #include "tools/ptxsim/driver/cuda_exports.def"

@@ -6,6 +6,7 @@
 #include <stdint.h>
 #include <cmocka.h>
 #include "tools/ptxsim/driver/cuda_api.h"
+#include "tools/ptxsim/ptxsim.h"
 #include <dlfcn.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -14,21 +15,41 @@
 typedef struct Driver {
     void *library;
     CUcontext context;
-#define CUDA_EXPORT(name, since, symbol, parameters) CUresult(*symbol) parameters;
+#define CUDA_EXPORT(name, since, symbol, need, kind, parameters, arguments) CUresult(*symbol) parameters;
 #include "tools/ptxsim/driver/cuda_exports.def"
 #undef CUDA_EXPORT
+    void (*mark)(const char *name);
+    void (*counters)(ptxsim_counters *);
+    uint64_t (*live)(void);
+    CUresult (*destroy)(CUcontext); /* the driver's own cuCtxDestroy_v2 */
 } Driver;
 
 static Driver cu;
 
+/* Modules that load_kernel has loaded: unloaded before their context ends, since a module left in it is a finding. */
+enum { MAX_LOADED = 64 };
+static CUmodule loaded[MAX_LOADED];
+static int loaded_count;
+
+static inline CUresult destroy_context(CUcontext c) {
+    while (loaded_count) cu.cuModuleUnload(loaded[--loaded_count]);
+    return cu.destroy(c);
+}
+
 static inline void driver_open(void) {
     cu.library = dlopen(BUILD_DIR "/ptxsim/libcuda.so.1", RTLD_NOW | RTLD_LOCAL);
     if (!cu.library) fail_msg("%s", dlerror());
-#define CUDA_EXPORT(name, since, symbol, parameters)                                                                   \
+#define CUDA_EXPORT(name, since, symbol, need, kind, parameters, arguments)                                                                   \
     *(void **)&cu.symbol = dlsym(cu.library, #symbol);                                                                 \
     assert_non_null(cu.symbol);
 #include "tools/ptxsim/driver/cuda_exports.def"
 #undef CUDA_EXPORT
+    *(void **)&cu.mark = dlsym(cu.library, "ptxsimMark");
+    *(void **)&cu.counters = dlsym(cu.library, "ptxsimCounters");
+    *(void **)&cu.live = dlsym(cu.library, "ptxsimLive");
+    assert_true(cu.mark && cu.counters && cu.live);
+    cu.destroy = cu.cuCtxDestroy_v2;
+    cu.cuCtxDestroy_v2 = destroy_context;
     assert_int_equal(cu.cuInit(0), CUDA_SUCCESS);
 }
 
@@ -53,6 +74,8 @@ static inline CUfunction load_kernel(const char *text, const char *name) {
     CUfunction f;
     const CUresult r = cu.cuModuleLoadDataEx(&module, text, 2, options, values);
     if (r) fail_msg("%d: %s\n%s", r, log, text);
+    assert_true(loaded_count < MAX_LOADED);
+    loaded[loaded_count++] = module;
     assert_int_equal(cu.cuModuleGetFunction(&f, module, name), CUDA_SUCCESS);
     return f;
 }

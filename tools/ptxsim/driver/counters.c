@@ -1,0 +1,159 @@
+/* What is counted: calls between marks, and figures per kernel; printed at exit with PTXSIM_STATS=1. */
+#include "tools/ptxsim/driver/driver.h"
+#include "tools/ptxsim/exec/alu_level.h"
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+enum { NAME = 64 };
+#define EXPORTED __attribute__((visibility("default")))
+
+ptxsim_counters counters;
+
+/* ---- intervals ---------------------------------------------------------------------------------------- */
+typedef struct Interval {
+    char name[NAME];
+    uint64_t times;
+    ptxsim_counters sum;
+    struct Interval *next;
+} Interval;
+static Interval *intervals;      /* under the lock, in the order of their first end */
+static char current_name[NAME];
+
+static Interval *interval_of(const char *name) {
+    Interval **link = &intervals;
+    while (*link && strcmp((*link)->name, name) != 0) link = &(*link)->next;
+    if (!*link) {
+        *link = calloc(1, sizeof **link);
+        if (*link) snprintf((*link)->name, NAME, "%s", name);
+    }
+    return *link;
+}
+
+static void interval_end(void) {
+    Interval *i = interval_of(current_name);
+    if (i) {
+        i->times++;
+#define PTXSIM_COUNTER(name, meaning) i->sum.name += counters.name;
+#include "tools/ptxsim/driver/counters.def"
+#undef PTXSIM_COUNTER
+    }
+    counters = (ptxsim_counters){0};
+}
+
+void counters_mark(const char *name) {
+    interval_end();
+    snprintf(current_name, sizeof current_name, "%s", name ? name : "");
+}
+
+CUresult sim_cuProfilerStart(void) {
+    counters_mark("profiler");
+    return CUDA_SUCCESS;
+}
+CUresult sim_cuProfilerStop(void) {
+    counters_mark("");
+    return CUDA_SUCCESS;
+}
+
+EXPORTED void ptxsimMark(const char *name) {
+    driver_lock();
+    counters_mark(name);
+    driver_unlock();
+}
+
+EXPORTED void ptxsimCounters(ptxsim_counters *to) {
+    driver_lock();
+    *to = counters;
+    driver_unlock();
+}
+
+EXPORTED uint64_t ptxsimFindings(void) { return reports_total(); }
+
+CUresult sim_ptxsim_findings(uint64_t *count) {
+    *count = reports_total();
+    return CUDA_SUCCESS;
+}
+
+CUresult sim_ptxsim_isa(const char **name) {
+    *name = alu_level()->name;
+    return CUDA_SUCCESS;
+}
+
+static uint64_t all_instructions[CLASS_COUNT]; /* under the lock */
+
+void instructions_add(const Counters *c) {
+    for (int k = 0; k < CLASS_COUNT; k++) all_instructions[k] += c->kind[k];
+}
+
+CUresult sim_ptxsim_instructions(uint64_t *kind) {
+    memcpy(kind, all_instructions, sizeof all_instructions);
+    return CUDA_SUCCESS;
+}
+
+/* ---- figures per kernel ------------------------------------------------------------------------------- */
+typedef struct KernelStats {
+    char name[128];
+    uint64_t launches;
+    Counters count;
+    struct KernelStats *next;
+} KernelStats;
+static KernelStats *all_stats; /* under the lock */
+
+void stats_add(const char *kernel, const Counters *c) {
+    KernelStats *s = all_stats;
+    while (s && strncmp(s->name, kernel, sizeof s->name - 1) != 0) s = s->next;
+    if (!s) {
+        s = calloc(1, sizeof *s);
+        if (!s) return;
+        snprintf(s->name, sizeof s->name, "%s", kernel);
+        s->next = all_stats;
+        all_stats = s;
+    }
+    s->launches++;
+    counters_add(&s->count, c);
+}
+
+static void print_kernels(void) {
+    for (KernelStats *s = all_stats, *next; s; s = next) {
+        const Counters *c = &s->count;
+        fprintf(stderr,
+                "ptxsim: stats: %s launches=%" PRIu64 " thread_instructions=%" PRIu64 " warp_instructions=%" PRIu64
+                " load_bytes=%" PRIu64 " load_sectors=%" PRIu64 " store_bytes=%" PRIu64 " store_sectors=%" PRIu64
+                " shared_accesses=%" PRIu64 " shared_conflicts=%" PRIu64 " barriers=%" PRIu64 "\n",
+                s->name, s->launches, c->thread_instructions, c->warp_instructions, c->load_bytes, c->load_sectors,
+                c->store_bytes, c->store_sectors, c->shared_accesses, c->shared_conflicts, c->barriers);
+        next = s->next;
+        free(s);
+    }
+    all_stats = NULL;
+}
+
+static void print_intervals(bool print) {
+    for (Interval *i = intervals, *next; i; i = next) {
+        if (print) {
+            fprintf(stderr, "ptxsim: driver: interval \"%s\" times=%" PRIu64, i->name, i->times);
+#define PTXSIM_COUNTER(name, meaning) fprintf(stderr, " " #name "=%" PRIu64, i->sum.name);
+#include "tools/ptxsim/driver/counters.def"
+#undef PTXSIM_COUNTER
+            fputc('\n', stderr);
+        }
+        next = i->next;
+        free(i);
+    }
+    intervals = NULL;
+}
+
+void report_leak(const char *what, uint64_t address, uint64_t bytes) {
+    char note[96];
+    snprintf(note, sizeof note, "%s still held when its owner ends", what);
+    report_driver(REPORT_LEAK, address, bytes, note);
+}
+
+__attribute__((destructor)) static void at_exit(void) {
+    const char *stats = getenv("PTXSIM_STATS");
+    const bool print = stats && *stats == '1';
+    contexts_at_exit();
+    interval_end();
+    print_intervals(print);
+    print_kernels();
+}

@@ -1,0 +1,23 @@
+/* What the software GPU tells a program that knows it: found with dlsym in the library that serves as libcuda.so.1.
+ * Counters run between marks; a mark begins a new interval.  cuProfilerStart and cuProfilerStop are marks "profiler" and
+ * "" for programs that do not know it.  With PTXSIM_STATS=1 every interval is printed at exit, intervals of one name summed. */
+#ifndef PTXSIM_H
+#define PTXSIM_H
+#include <stdint.h>
+
+typedef struct ptxsim_counters {
+#define PTXSIM_COUNTER(name, meaning) uint64_t name;
+#include "tools/ptxsim/driver/counters.def"
+#undef PTXSIM_COUNTER
+} ptxsim_counters;
+
+/* Begins an interval; `name` is copied (at most 63 bytes), NULL is "". */
+void ptxsimMark(const char *name);
+/* What has happened since the last mark, or since the start. */
+void ptxsimCounters(ptxsim_counters *);
+/* Objects that are held now (contexts, modules, streams, events, graphs, their executables, pools), allocations of
+ * device memory and of pinned or registered host memory among them. */
+uint64_t ptxsimLive(void);
+/* Findings of every kind, printed so far. */
+uint64_t ptxsimFindings(void);
+#endif
