@@ -91,6 +91,12 @@ FAST(s16_s32, int32_t, int16_t, x)
 FAST(u32_u16, uint16_t, uint32_t, x)
 FAST(s32_f32, float, int32_t, (float)x)
 FAST(u32_f32, float, uint32_t, (float)x)
+FAST(s32_f64, double, int32_t, x)
+FAST(u32_f64, double, uint32_t, x)
+FAST(s64_f32, float, int64_t, (float)x)
+FAST(u64_f32, float, uint64_t, (float)x)
+FAST(s64_f64, double, int64_t, (double)x)
+FAST(u64_f64, double, uint64_t, (double)x)
 FAST(f32_f64, double, float, canonical64(x))
 FAST(f64_f32, float, double, canonical32((float)x))
 FAST(f16_f32, float, uint16_t, canonical32(decode_f16(x)))
@@ -98,42 +104,114 @@ FAST(bf16_f32, float, uint16_t, canonical32(decode_bf16(x)))
 FAST(f32_f16, uint16_t, float, encode_f16(x))
 FAST(f32_bf16, uint16_t, float, encode_bf16(x))
 
-/* f32 to 32-bit integers: rounded to an integral double, clamped to the range; NaN becomes 0. */
+/* Bits of f32 without the lowest 13, rounded by adding to them; a NaN is canonical. */
+static inline uint32_t cut_tf32(uint32_t b, uint32_t add) {
+    return (b & 0x7fffffff) > 0x7f800000 ? 0x7fffffff : (b + add) & ~UINT32_C(0x1fff);
+}
+UNARY(tf32_away, uint32_t, uint32_t, cut_tf32(x, 0x1000))
+UNARY(tf32_even, uint32_t, uint32_t, cut_tf32(x, 0xfff + (x >> 13 & 1)))
+UNARY(tf32_zero, uint32_t, uint32_t, cut_tf32(x, 0))
+static void f32_tf32(Warp *w, const Inst *i, uint32_t mask) {
+    (i->round == ROUND_RZ ? tf32_zero : i->round == ROUND_RNA ? tf32_away : tf32_even)(w, i, mask);
+}
+
+/* To integers: rounded to an integral double, clamped to the range; NaN becomes 0. */
 static inline int32_t clamp_s32(double r) { return (int32_t)(r >= -0x1p31 ? (r < 0x1p31 ? r : 0x1p31 - 1) : r < 0 ? -0x1p31 : 0); }
 static inline uint32_t clamp_u32(double r) {
     return (uint32_t)bits64((r > 0 ? (r < 0x1p32 ? r : 0x1p32 - 1) : 0) + 0x1p52); /* the last place of 2^52 is 1 */
 }
-#define TO_INTEGER(NAME, D, CLAMP, ROUNDING)                                                                           \
+static inline int64_t clamp_s64(double r) { return r < 0x1p63 ? (r > -0x1p63 ? (int64_t)r : INT64_MIN) : r == r ? INT64_MAX : 0; }
+static inline uint64_t clamp_u64(double r) { return r < 0x1p64 ? (r > 0 ? (uint64_t)r : 0) : r == r ? UINT64_MAX : 0; }
+static inline float keep_f32(double r) { return canonical32((float)r); }
+static inline double keep_f64(double r) { return canonical64(r); }
+#define ROUNDED(NAME, D, A, FINISH, ROUNDING)                                                                          \
     static void NAME(Warp *w, const Inst *i, uint32_t mask) {                                                          \
-        const float *a = source_lanes(w, &i->a);                                                                       \
-        PUT_LANES(D, const double x = a[l], CLAMP(ROUNDING(x)))                                                        \
+        const A *a = source_lanes(w, &i->a);                                                                           \
+        PUT_LANES(D, const double x = a[l], FINISH(ROUNDING(x)))                                                       \
     }
-#define TO_INTEGERS(NAME, D, CLAMP)                                                                                    \
-    TO_INTEGER(NAME##_nearest, D, CLAMP, nearbyint)                                                                    \
-    TO_INTEGER(NAME##_zero, D, CLAMP, trunc)                                                                           \
-    TO_INTEGER(NAME##_down, D, CLAMP, floor)                                                                           \
-    TO_INTEGER(NAME##_up, D, CLAMP, ceil)                                                                              \
+#define TO_INTEGRAL(NAME, D, A, FINISH)                                                                                \
+    ROUNDED(NAME##_nearest, D, A, FINISH, nearbyint)                                                                   \
+    ROUNDED(NAME##_zero, D, A, FINISH, trunc)                                                                          \
+    ROUNDED(NAME##_down, D, A, FINISH, floor)                                                                          \
+    ROUNDED(NAME##_up, D, A, FINISH, ceil)                                                                             \
     static void NAME(Warp *w, const Inst *i, uint32_t mask) {                                                          \
         switch (i->round) {                                                                                            \
+        case ROUND_RZ:                                                                                                 \
         case ROUND_RZI: NAME##_zero(w, i, mask); break;                                                                \
+        case ROUND_RM:                                                                                                 \
         case ROUND_RMI: NAME##_down(w, i, mask); break;                                                                \
+        case ROUND_RP:                                                                                                 \
         case ROUND_RPI: NAME##_up(w, i, mask); break;                                                                  \
         default: NAME##_nearest(w, i, mask); break;                                                                    \
         }                                                                                                              \
     }
-TO_INTEGERS(f32_s32, int32_t, clamp_s32)
-TO_INTEGERS(f32_u32, uint32_t, clamp_u32)
+TO_INTEGRAL(f32_s32, int32_t, float, clamp_s32)
+TO_INTEGRAL(f32_u32, uint32_t, float, clamp_u32)
+TO_INTEGRAL(f32_s64, int64_t, float, clamp_s64)
+TO_INTEGRAL(f32_u64, uint64_t, float, clamp_u64)
+TO_INTEGRAL(f64_s32, int32_t, double, clamp_s32)
+TO_INTEGRAL(f64_u32, uint32_t, double, clamp_u32)
+TO_INTEGRAL(f64_s64, int64_t, double, clamp_s64)
+TO_INTEGRAL(f64_u64, uint64_t, double, clamp_u64)
+TO_INTEGRAL(integral_f32, float, float, keep_f32)
+TO_INTEGRAL(integral_f64, double, double, keep_f64)
+UNARY(same_f32, float, float, canonical32(x))
+UNARY(same_f64, double, double, canonical64(x))
+static void f32_f32(Warp *w, const Inst *i, uint32_t mask) {
+    (i->saturate ? exec_convert : i->round ? integral_f32 : same_f32)(w, i, mask);
+}
+static void f64_f64(Warp *w, const Inst *i, uint32_t mask) {
+    (i->saturate ? exec_convert : i->round ? integral_f64 : same_f64)(w, i, mask);
+}
+
+/* Between integers of any widths in registers of any widths, through 64 bits: extended from the source's type, then
+ * from the result's. */
+static inline uint64_t extended(uint64_t v, int unused, bool is_signed) {
+    return is_signed ? (uint64_t)((int64_t)(v << unused) >> unused) : v << unused >> unused;
+}
+#define RESIZE(NAME, D, A)                                                                                             \
+    static void NAME(Warp *w, const Inst *i, uint32_t mask) {                                                          \
+        if (i->saturate) {                                                                                             \
+            exec_convert(w, i, mask);                                                                                  \
+            return;                                                                                                    \
+        }                                                                                                              \
+        const A *a = source_lanes(w, &i->a);                                                                           \
+        const PtxType to = (PtxType)i->type, from = (PtxType)i->type2;                                                 \
+        const int in = 64 - 8 * type_bytes(from), out = 64 - 8 * type_bytes(to);                                       \
+        const bool in_signed = type_is_signed(from), out_signed = type_is_signed(to);                                  \
+        PUT_LANES(D, const uint64_t x = a[l], extended(extended(x, in, in_signed), out, out_signed))                   \
+    }
+RESIZE(resize16_16, uint16_t, uint16_t)
+RESIZE(resize16_32, uint32_t, uint16_t)
+RESIZE(resize16_64, uint64_t, uint16_t)
+RESIZE(resize32_16, uint16_t, uint32_t)
+RESIZE(resize32_32, uint32_t, uint32_t)
+RESIZE(resize32_64, uint64_t, uint32_t)
+RESIZE(resize64_16, uint16_t, uint64_t)
+RESIZE(resize64_32, uint32_t, uint64_t)
+RESIZE(resize64_64, uint64_t, uint64_t)
+static ExecFn resize_handler(int to_bytes, int from_bytes) {
+    static const ExecFn TABLE[4][4] = {{0},
+                                       {0, resize16_16, resize16_32, resize16_64},
+                                       {0, resize32_16, resize32_32, resize32_64},
+                                       {0, resize64_16, resize64_32, resize64_64}};
+    return TABLE[__builtin_ctz((unsigned)from_bytes)][__builtin_ctz((unsigned)to_bytes)];
+}
 
 static ExecFn fast_handler(PtxType to, PtxType from) {
     static const ExecFn TABLE[T_COUNT][T_COUNT] = { /* [from][to] */
-        [T_S32] = {[T_S64] = s32_s64, [T_U64] = s32_s64, [T_F32] = s32_f32, [T_U16] = u32_u16, [T_S16] = u32_u16},
-        [T_U32] = {[T_S64] = u32_u64, [T_U64] = u32_u64, [T_F32] = u32_f32, [T_U16] = u32_u16, [T_S16] = u32_u16},
-        [T_S64] = {[T_S32] = u64_u32, [T_U32] = u64_u32},
-        [T_U64] = {[T_S32] = u64_u32, [T_U32] = u64_u32},
+        [T_S32] = {[T_S64] = s32_s64, [T_U64] = s32_s64, [T_F32] = s32_f32, [T_F64] = s32_f64, [T_U16] = u32_u16,
+                   [T_S16] = u32_u16},
+        [T_U32] = {[T_S64] = u32_u64, [T_U64] = u32_u64, [T_F32] = u32_f32, [T_F64] = u32_f64, [T_U16] = u32_u16,
+                   [T_S16] = u32_u16},
+        [T_S64] = {[T_S32] = u64_u32, [T_U32] = u64_u32, [T_F32] = s64_f32, [T_F64] = s64_f64},
+        [T_U64] = {[T_S32] = u64_u32, [T_U32] = u64_u32, [T_F32] = u64_f32, [T_F64] = u64_f64},
         [T_S16] = {[T_S32] = s16_s32, [T_U32] = s16_s32},
         [T_U16] = {[T_S32] = u16_u32, [T_U32] = u16_u32},
-        [T_F32] = {[T_S32] = f32_s32, [T_U32] = f32_u32, [T_F64] = f32_f64, [T_F16] = f32_f16, [T_BF16] = f32_bf16},
-        [T_F64] = {[T_F32] = f64_f32},
+        [T_F32] = {[T_S32] = f32_s32, [T_U32] = f32_u32, [T_S64] = f32_s64, [T_U64] = f32_u64, [T_F32] = f32_f32,
+                   [T_F64] = f32_f64, [T_F16] = f32_f16, [T_BF16] = f32_bf16, [T_TF32] = f32_tf32},
+        [T_F64] = {[T_S32] = f64_s32, [T_U32] = f64_u32, [T_S64] = f64_s64, [T_U64] = f64_u64, [T_F32] = f64_f32,
+                   [T_F64] = f64_f64},
         [T_F16] = {[T_F32] = f16_f32},
         [T_BF16] = {[T_F32] = bf16_f32},
     };
@@ -148,7 +226,9 @@ ExecFn convert_handler(PtxType to, PtxType from, int to_bytes, int from_bytes) {
     }
     if (from == T_TF32 || (to == T_TF32 && from != T_F32)) return NULL;
     const ExecFn fast = fast_handler(to, from);
-    return fast && to_bytes == type_bytes(to) && from_bytes == type_bytes(from) ? fast : exec_convert;
+    if (fast && to_bytes == type_bytes(to) && from_bytes == type_bytes(from)) return fast;
+    const ExecFn resize = type_is_float(to) || type_is_float(from) ? NULL : resize_handler(to_bytes, from_bytes);
+    return resize ? resize : exec_convert;
 }
 
 /* cvt.rn.f16x2.f32 d, a, b: a in the upper half. */

@@ -3,7 +3,6 @@
  * rounded once, so within the bounds that PTX states for the approximate instructions.  PTX does not keep the payload of
  * NaNs: a NaN result is all ones but the sign. */
 #include "tools/ptxsim/exec/alu.h"
-#include "tools/ptxsim/exec/numeric.h"
 #include "tools/ptxsim/exec/numeric_lanes.h"
 #include <fenv.h>
 #include <math.h>
@@ -77,63 +76,61 @@ ExecFn float_handler(int op, PtxType t) {
 }
 
 /* ---- around an operation ------------------------------------------------------------------------------ */
+/* Where no fused operation comes from libm, only vector arithmetic needs to know the mode. */
+static void set_rounding(int round) {
+#if defined(__FMA__)
+    static const unsigned MODES[] = {[ROUND_RN] = 0, [ROUND_RM] = 0x2000, [ROUND_RP] = 0x4000, [ROUND_RZ] = 0x6000};
+    _mm_setcsr((_mm_getcsr() & ~0x6000u) | MODES[round]);
+#else
+    static const int MODES[] = {[ROUND_RN] = FE_TONEAREST, [ROUND_RZ] = FE_TOWARDZERO, [ROUND_RM] = FE_DOWNWARD,
+                                [ROUND_RP] = FE_UPWARD};
+    fesetround(MODES[round]);
+#endif
+}
+
 void exec_rounded(Warp *w, const Inst *i, uint32_t mask) {
-    static const int MODES[] = {[ROUND_RZ] = FE_TOWARDZERO, [ROUND_RM] = FE_DOWNWARD, [ROUND_RP] = FE_UPWARD};
-    fesetround(MODES[i->round]);
+    set_rounding(i->round);
     i->inner(w, i, mask);
-    fesetround(FE_TONEAREST);
+    set_rounding(ROUND_RN);
 }
 
-static uint32_t flush_bits(uint32_t b, uint32_t exponent, uint32_t sign) { return b & exponent ? b : b & sign; }
-
-static uint32_t flush_one(PtxType t, uint32_t b) {
-    switch (t) {
-    case T_F32: return flush_bits(b, 0x7f800000, 0x80000000);
-    case T_F16: return flush_bits(b, 0x7c00, 0x8000);
-    case T_BF16: return flush_bits(b, 0x7f80, 0x8000);
-    case T_F16X2: return flush_bits(b & 0xffff, 0x7c00, 0x8000) | flush_bits(b >> 16, 0x7c00, 0x8000) << 16;
-    case T_BF16X2: return flush_bits(b & 0xffff, 0x7f80, 0x8000) | flush_bits(b >> 16, 0x7f80, 0x8000) << 16;
-    default: return b;
-    }
+/* On the bits of one value, or of each half of a word. */
+static inline uint32_t flush_bits(uint32_t b, uint32_t exponent, uint32_t sign) { return b & exponent ? b : b & sign; }
+static inline uint32_t saturate_bits(uint32_t b, uint32_t infinity, uint32_t one) {
+    return b > infinity ? 0 : b > one ? one : b; /* NaNs and all that is negative lie above infinity */
 }
-
-/* Subnormals to zero of the same sign. */
+static inline uint32_t relu_bits(uint32_t b, uint32_t infinity, uint32_t sign) {
+    return (b & (sign - 1)) > infinity ? sign - 1 : b & sign ? 0 : b;
+}
+#define AROUND(NAME, ONE, TWO)                                                                                         \
+    UNARY(flush_##NAME, uint16_t, uint16_t, flush_bits(x, ONE, 0x8000))                                                \
+    UNARY(flush_##NAME##x2, uint32_t, uint32_t, flush_bits(x & 0xffff, ONE, 0x8000) | flush_bits(x >> 16, ONE, 0x8000) << 16) \
+    UNARY(saturate_##NAME, uint16_t, uint16_t, saturate_bits(x, ONE, TWO))                                             \
+    UNARY(saturate_##NAME##x2, uint32_t, uint32_t, saturate_bits(x & 0xffff, ONE, TWO) | saturate_bits(x >> 16, ONE, TWO) << 16) \
+    UNARY(relu_##NAME, uint16_t, uint16_t, relu_bits(x, ONE, 0x8000))                                                  \
+    UNARY(relu_##NAME##x2, uint32_t, uint32_t, relu_bits(x & 0xffff, ONE, 0x8000) | relu_bits(x >> 16, ONE, 0x8000) << 16)
+AROUND(f16, 0x7c00, 0x3c00)
+AROUND(bf16, 0x7f80, 0x3f80)
 UNARY(flush_f32, uint32_t, uint32_t, flush_bits(x, 0x7f800000, 0x80000000))
+UNARY(saturate_f32, uint32_t, uint32_t, saturate_bits(x, 0x7f800000, 0x3f800000))
+UNARY(relu_f32, uint32_t, uint32_t, relu_bits(x, 0x7f800000, 0x80000000))
+UNARY(saturate_f64, double, double, x > 0 ? (x > 1 ? 1 : x) : 0)
+UNARY(relu_f64, double, double, x > 0 ? x : canonical64(x != x ? x : 0))
+
+#define BY_TYPE(name)                                                                                                  \
+    [T_F16] = name##_f16, [T_F16X2] = name##_f16x2, [T_BF16] = name##_bf16, [T_BF16X2] = name##_bf16x2, [T_F32] = name##_f32
+/* Subnormals to zero of the same sign. */
 void exec_flush(Warp *w, const Inst *i, uint32_t mask) {
-    if (i->type == T_F32) {
-        flush_f32(w, i, mask);
-        return;
-    }
-    for (int l = 0; l < WARP; l++)
-        if (mask >> l & 1) lane_set(w, &i->d, l, flush_one((PtxType)i->type, (uint32_t)lane_bits(w, &i->a, l)));
+    static const ExecFn TABLE[T_COUNT] = {BY_TYPE(flush)};
+    TABLE[i->type](w, i, mask);
 }
-
-/* Applies a function of one value to each value of a lane: packed types hold two. */
-static void clamp_lanes(Warp *w, const Inst *i, uint32_t mask, double low, double high, bool keep_nan) {
-    const PtxType one = i->type == T_F16X2 ? T_F16 : i->type == T_BF16X2 ? T_BF16 : (PtxType)i->type;
-    const int step = one == i->type ? 64 : 16;
-    const uint64_t part = step == 64 ? UINT64_MAX : 0xffff;
-    for (int l = 0; l < WARP; l++) {
-        if (!(mask >> l & 1)) continue;
-        const uint64_t bits = lane_bits(w, &i->a, l);
-        uint64_t r = 0;
-        for (int at = 0; at < i->d.bytes * 8; at += step) {
-            const uint64_t old = bits >> at & part;
-            const double v = float_decode(one, old);
-            const double c = v != v ? (keep_nan ? NAN : low) : v < low ? low : v > high ? high : v;
-            r |= (c == v && !(v == 0 && signbit(v)) ? old : float_encode(one, c == 0 ? 0.0 : c, ROUND_RN)) << at;
-        }
-        lane_set(w, &i->d, l, r);
-    }
-}
-
-UNARY(saturate_f32, float, float, x > 0 ? (x > 1 ? 1 : x) : 0)
-UNARY(relu_f32, float, float, x > 0 ? x : canonical32(x != x ? x : 0))
+/* To [0, 1]; a NaN becomes 0. */
 void exec_saturate(Warp *w, const Inst *i, uint32_t mask) {
-    if (i->type == T_F32) saturate_f32(w, i, mask);
-    else clamp_lanes(w, i, mask, 0, 1, false);
+    static const ExecFn TABLE[T_COUNT] = {BY_TYPE(saturate), [T_F64] = saturate_f64};
+    TABLE[i->type](w, i, mask);
 }
+/* What is negative to 0; a NaN stays one. */
 void exec_relu(Warp *w, const Inst *i, uint32_t mask) {
-    if (i->type == T_F32) relu_f32(w, i, mask);
-    else clamp_lanes(w, i, mask, 0, INFINITY, true);
+    static const ExecFn TABLE[T_COUNT] = {BY_TYPE(relu), [T_F64] = relu_f64};
+    TABLE[i->type](w, i, mask);
 }

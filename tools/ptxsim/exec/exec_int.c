@@ -179,30 +179,27 @@ TERNARY(bfi32, uint32_t, uint32_t, uint32_t, uint32_t, insert(x, y, z, ((const u
 TERNARY(bfi64, uint64_t, uint64_t, uint64_t, uint32_t, insert(x, y, z, ((const uint32_t *)lane_in(w, &i->e))[l], 64))
 
 /* The eight bytes of {b, a}, four of them chosen; the top bit of a selector copies the chosen byte's sign. */
-static uint32_t permute_by(uint64_t bytes, const uint8_t select[4]) {
-    uint32_t r = 0;
-    for (int k = 0; k < 4; k++) {
-        uint32_t byte = (uint32_t)(bytes >> 8 * (select[k] & 7)) & 255;
-        if (select[k] & 8) byte = byte & 128 ? 255 : 0;
-        r |= byte << 8 * k;
-    }
-    return r;
+static inline uint32_t permuted_byte(uint64_t bytes, uint32_t select) {
+    const uint32_t byte = (uint32_t)(bytes >> 8 * (select & 7)) & 255;
+    return select & 8 ? (0 - (byte >> 7)) & 255 : byte;
 }
-static uint32_t permute(uint32_t a, uint32_t b, uint32_t c, int mode) {
-    static const uint8_t TABLE[7][4][4] = {
-        [PERMUTE_F4E] = {{0, 1, 2, 3}, {1, 2, 3, 4}, {2, 3, 4, 5}, {3, 4, 5, 6}},
-        [PERMUTE_B4E] = {{0, 7, 6, 5}, {1, 0, 7, 6}, {2, 1, 0, 7}, {3, 2, 1, 0}},
-        [PERMUTE_RC8] = {{0, 0, 0, 0}, {1, 1, 1, 1}, {2, 2, 2, 2}, {3, 3, 3, 3}},
-        [PERMUTE_ECL] = {{0, 1, 2, 3}, {1, 1, 2, 3}, {2, 2, 2, 3}, {3, 3, 3, 3}},
-        [PERMUTE_ECR] = {{0, 0, 0, 0}, {0, 1, 1, 1}, {0, 1, 2, 2}, {0, 1, 2, 3}},
-        [PERMUTE_RC16] = {{0, 1, 0, 1}, {2, 3, 2, 3}, {0, 1, 0, 1}, {2, 3, 2, 3}},
-    };
+static inline uint32_t permute(uint32_t a, uint32_t b, uint32_t c) {
     const uint64_t bytes = (uint64_t)b << 32 | a;
-    if (mode) return permute_by(bytes, TABLE[mode][c & 3]);
-    const uint8_t select[4] = {c & 15, c >> 4 & 15, c >> 8 & 15, c >> 12 & 15};
-    return permute_by(bytes, select);
+    return permuted_byte(bytes, c & 15) | permuted_byte(bytes, c >> 4 & 15) << 8 | permuted_byte(bytes, c >> 8 & 15) << 16 |
+           permuted_byte(bytes, c >> 12 & 15) << 24;
 }
-TERNARY(prmt32, uint32_t, uint32_t, uint32_t, uint32_t, permute(x, y, z, i->op2))
+/* The modes stand for these selectors, by the low two bits of c. */
+static const uint16_t SELECTORS[7][4] = {
+    [PERMUTE_F4E] = {0x3210, 0x4321, 0x5432, 0x6543},  [PERMUTE_B4E] = {0x5670, 0x6701, 0x7012, 0x0123},
+    [PERMUTE_RC8] = {0x0000, 0x1111, 0x2222, 0x3333},  [PERMUTE_ECL] = {0x3210, 0x3211, 0x3222, 0x3333},
+    [PERMUTE_ECR] = {0x0000, 0x1110, 0x2210, 0x3210},  [PERMUTE_RC16] = {0x1010, 0x3232, 0x1010, 0x3232},
+};
+TERNARY(permute_plain, uint32_t, uint32_t, uint32_t, uint32_t, permute(x, y, z))
+TERNARY(permute_mode, uint32_t, uint32_t, uint32_t, uint32_t, permute(x, y, SELECTORS[i->op2][z & 3]))
+static void prmt32(Warp *w, const Inst *i, uint32_t mask) {
+    if (i->op2) permute_mode(w, i, mask);
+    else permute_plain(w, i, mask);
+}
 
 /* A funnel shift of {b, a}. */
 static uint32_t funnel(uint32_t a, uint32_t b, uint32_t c, int mode) {

@@ -1,8 +1,6 @@
 /* Comparison, predicates, selection, moves. */
 #include "tools/ptxsim/exec/alu.h"
-#include "tools/ptxsim/exec/numeric.h"
 #include "tools/ptxsim/exec/numeric_lanes.h"
-#include <math.h>
 
 static uint32_t combine(const Warp *w, const Inst *i, uint32_t v) {
     if (!i->op2) return v;
@@ -70,23 +68,32 @@ ExecFn compare_handler(PtxType t) {
     return TABLE[t];
 }
 
-void exec_testp(Warp *w, const Inst *i, uint32_t mask) {
-    uint32_t v = 0;
-    for (int l = 0; l < WARP; l++) {
-        const double d = float_decode((PtxType)i->type, lane_bits(w, &i->a, l));
-        const bool small = d != 0 && fabs(d) < (i->type == T_F32 ? 0x1p-126 : 0x1p-1022);
-        bool r = false;
-        switch (i->op) {
-        case TEST_FINITE: r = isfinite(d); break;
-        case TEST_INFINITE: r = isinf(d); break;
-        case TEST_NUMBER: r = !isnan(d); break;
-        case TEST_NOTANUMBER: r = isnan(d); break;
-        case TEST_NORMAL: r = isfinite(d) && d != 0 && !small; break;
-        default: r = small; break;
-        }
-        v |= (uint32_t)r << l;
+#define TESTP(N, U, INFINITE, NORMAL)                                                                                  \
+    static uint32_t testp##N(const U *a, int op) {                                                                     \
+        const U infinity = INFINITE, normal = NORMAL;                                                                  \
+        const bool negate = op == TEST_NUMBER;                                                                         \
+        U low = 0, high = 0; /* a magnitude in [low, high] passes */                                                   \
+        switch (op) {                                                                                                  \
+        case TEST_FINITE: high = infinity - 1; break;                                                                  \
+        case TEST_INFINITE: low = high = infinity; break;                                                              \
+        case TEST_NUMBER:                                                                                              \
+        case TEST_NOTANUMBER: low = infinity + 1; high = (U)-1; break;                                                 \
+        case TEST_NORMAL: low = normal; high = infinity - 1; break;                                                    \
+        default: low = 1; high = normal - 1; break; /* SUBNORMAL */                                                    \
+        }                                                                                                              \
+        _Alignas(64) int32_t v[WARP];                                                                                  \
+        LANES {                                                                                                        \
+            const U x = a[l] & ((U)-1 >> 1);                                                                           \
+            v[l] = x >= low && x <= high ? -1 : 0;                                                                     \
+        }                                                                                                              \
+        return negate ? ~lane_signs(v) : lane_signs(v);                                                                \
     }
-    predicate_out(w, &i->d, v, mask);
+TESTP(32, uint32_t, 0x7f800000, 0x00800000)
+TESTP(64, uint64_t, 0x7ff0000000000000, 0x0010000000000000)
+
+void exec_testp(Warp *w, const Inst *i, uint32_t mask) {
+    const void *a = source_lanes(w, &i->a);
+    predicate_out(w, &i->d, i->type == T_F32 ? testp32(a, i->op) : testp64(a, i->op), mask);
 }
 
 /* and, or, xor, not, mov of predicates */
@@ -171,9 +178,20 @@ void exec_lop3(Warp *w, const Inst *i, uint32_t mask) {
 PACK(16, uint32_t, uint16_t)
 PACK(32, uint64_t, uint32_t)
 
+static void pack_four16(Warp *w, const Inst *i, uint32_t mask) {
+    const uint16_t *a = source_lanes(w, &i->vec[0]), *b = source_lanes(w, &i->vec[1]);
+    const uint16_t *c = source_lanes(w, &i->vec[2]), *e = source_lanes(w, &i->vec[3]);
+    PUT_LANES(uint64_t, const uint64_t low = a[l] | (uint32_t)b[l] << 16; const uint64_t high = c[l] | (uint32_t)e[l] << 16,
+              high << 32 | low)
+}
+
 void exec_pack(Warp *w, const Inst *i, uint32_t mask) {
     if (i->count == 2 && i->d.bytes >= 4) {
         (i->d.bytes == 4 ? pack16 : pack32)(w, i, mask);
+        return;
+    }
+    if (i->count == 4 && i->d.bytes == 8) {
+        pack_four16(w, i, mask);
         return;
     }
     for (int l = 0; l < WARP; l++) {
