@@ -34,10 +34,10 @@ static void must(CUresult r, const char *what) {
     if (r) fail("%s: error %d", what, (int)r);
 }
 
-static void driver_open(const char *path) {
+static CUcontext driver_open(const char *path) {
     void *library = dlopen(path, RTLD_NOW | RTLD_LOCAL);
     if (!library) fail("%s", dlerror());
-#define CUDA_EXPORT(name, since, symbol, need, kind, parameters, arguments)                                                                   \
+#define CUDA_EXPORT(name, since, symbol, need, kind, parameters, arguments)                                            \
     *(void **)&cu.symbol = dlsym(library, #symbol);                                                                    \
     if (!cu.symbol) fail("no %s in %s", #symbol, path);
 #include "tools/ptxsim/driver/cuda_exports.def"
@@ -45,16 +45,16 @@ static void driver_open(const char *path) {
     CUcontext context;
     must(cu.cuInit(0), "cuInit");
     must(cu.cuCtxCreate_v2(&context, 0, 0), "cuCtxCreate");
+    return context;
 }
 
-static CUfunction load(const char *text, const char *name) {
+static CUfunction load(CUmodule *module, const char *text, const char *name) {
     static char log[512];
     int options[] = {CU_JIT_ERROR_LOG_BUFFER, CU_JIT_ERROR_LOG_BUFFER_SIZE_BYTES};
     void *values[] = {log, (void *)sizeof log};
-    CUmodule module;
     CUfunction f;
-    if (cu.cuModuleLoadDataEx(&module, text, 2, options, values)) fail("%s", log);
-    must(cu.cuModuleGetFunction(&f, module, name), name);
+    if (cu.cuModuleLoadDataEx(module, text, 2, options, values)) fail("%s", log);
+    must(cu.cuModuleGetFunction(&f, *module, name), name);
     return f;
 }
 
@@ -236,7 +236,8 @@ static void alu(void) {
     enum { N = ALU_BLOCKS * THREADS };
     static uint32_t out[N][2];
     char *text = alu_kernel();
-    CUfunction f = load(text, "alu");
+    CUmodule module;
+    CUfunction f = load(&module, text, "alu");
     CUdeviceptr p = upload(NULL, sizeof out);
     uint32_t rounds = ROUNDS;
     const Figures r = measure(f, ALU_BLOCKS, 1, (void *[]){&p, &rounds});
@@ -244,6 +245,7 @@ static void alu(void) {
     alu_verify((const uint32_t(*)[2])out, N);
     report("alu", r);
     cu.cuMemFree_v2(p);
+    cu.cuModuleUnload(module);
     free(text);
 }
 
@@ -264,7 +266,8 @@ static void gemm(void) {
     static float a[N], b[N], c[N];
     for (uint32_t k = 0; k < N; k++) a[k] = entry(k), b[k] = entry(k + N);
     char *text = gemm_kernel();
-    CUfunction f = load(text, "gemm");
+    CUmodule module;
+    CUfunction f = load(&module, text, "gemm");
     CUdeviceptr pa = upload(a, sizeof a), pb = upload(b, sizeof b), pc = upload(NULL, sizeof c);
     const Figures r = measure(f, SIZE / TILE, SIZE / TILE, (void *[]){&pa, &pb, &pc});
     must(cu.cuMemcpyDtoH_v2(c, pc, sizeof c), "cuMemcpyDtoH");
@@ -273,6 +276,7 @@ static void gemm(void) {
     cu.cuMemFree_v2(pa);
     cu.cuMemFree_v2(pb);
     cu.cuMemFree_v2(pc);
+    cu.cuModuleUnload(module);
     free(text);
 }
 
@@ -282,8 +286,9 @@ int main(int argc, char **argv) {
     unsetenv("PTXSIM_CHECKS");
     unsetenv("PTXSIM_STATS");
     unsetenv("PTXSIM_SEED");
-    driver_open(argv[1]);
+    CUcontext context = driver_open(argv[1]);
     alu();
     gemm();
+    must(cu.cuCtxDestroy_v2(context), "cuCtxDestroy");
     return 0;
 }
