@@ -27,7 +27,7 @@ typedef struct Driver {
 static Driver cu;
 
 /* Modules that load_kernel has loaded: unloaded before their context ends, since a module left in it is a finding. */
-enum { MAX_LOADED = 64 };
+enum { MAX_LOADED = 1024 };
 static CUmodule loaded[MAX_LOADED];
 static int loaded_count;
 
