@@ -1,18 +1,19 @@
 /* ptxsim LIBRARY: speed of the software GPU (LIBRARY is its libcuda.so.1), all checks on, one thread.  Prints figures
- * as name<TAB>value<TAB>unit.  Kernels are PTX written here: a loop of arithmetic alone, and an f32 matrix product the
- * way it is written for CUDA cores: 128 x 128 x 8 tiles in shared memory, 8 x 8 results per thread.  Verified in the
- * timed run: the results exactly, and no finding.  Exit 1 when something is wrong. */
+ * as name<TAB>value<TAB>unit.  Kernels are PTX written here: a loop of arithmetic alone, and f32 matrix products
+ * the way they are written for CUDA cores, with tiles in shared memory and results in registers.  Verified in the timed
+ * run: the results exactly, and no finding.  Exit 1 when something is wrong. */
 #include "tools/ptxsim/driver/cuda_api.h"
 #include <dlfcn.h>
 #include <math.h>
 #include <stdarg.h>
+#include <stdbool.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
 
-enum { RUNS = 5, SIZE = 512, TILE = 128, DEPTH = 8, THREADS = 256, ROUNDS = 2000, ALU_BLOCKS = 4 };
+enum { RUNS = 5, SIZE = 512, THREADS = 256, ROUNDS = 2000, ALU_BLOCKS = 4 };
 
 static struct {
 #define CUDA_EXPORT(name, since, symbol, need, kind, parameters, arguments) CUresult(*symbol) parameters;
@@ -105,68 +106,87 @@ static char *alu_kernel(void) {
     return t.data;
 }
 
-/* A tile of A is stored transposed, so that a thread's operands of one k are vectors in both tiles. */
-static void gemm_fetch(Text *t) {
+/* A matrix product of SIZE x SIZE x SIZE by THREADS threads per block, a tile of tile x tile results per block, `depth`
+ * of the inner dimension at a time; a thread has tile / 16 rows and columns, in fours that lie 64 apart.  Each is read
+ * from shared memory as a vector or number by number. */
+typedef struct Shape {
+    const char *name;
+    int tile, depth;
+    bool vectors;
+} Shape;
+static const Shape SHAPES[] = {{"gemm", 128, 8, true}, {"gemm_scalar", 64, 16, false}};
+
+/* A tile of A is stored transposed, so that a thread's operands of one k are neighbours in both tiles. */
+static void gemm_fetch(Text *t, const Shape *s) {
     put(t, "ld.global.v4.f32 {%%f1, %%f2, %%f3, %%f4}, [%%rd4]; ld.global.v4.f32 {%%f5, %%f6, %%f7, %%f8}, [%%rd5];\n");
-    for (int k = 0; k < 4; k++) put(t, "st.shared.f32 [%%r10+%d], %%f%d;\n", k * TILE * 4, k + 1);
+    for (int k = 0; k < 4; k++) put(t, "st.shared.f32 [%%r10+%d], %%f%d;\n", k * s->tile * 4, k + 1);
     put(t, "st.shared.v4.f32 [%%r11], {%%f5, %%f6, %%f7, %%f8};\nbar.sync 0;\n");
 }
 
-static void gemm_multiply(Text *t, int k) {
-    for (int half = 0; half < 2; half++) {
-        const int at = k * TILE * 4 + half * TILE / 2 * 4, r = 10 + 4 * half, s = 20 + 4 * half;
-        put(t, "ld.shared.v4.f32 {%%f%d, %%f%d, %%f%d, %%f%d}, [%%r12+%d];\n", r, r + 1, r + 2, r + 3, at);
-        put(t, "ld.shared.v4.f32 {%%f%d, %%f%d, %%f%d, %%f%d}, [%%r13+%d];\n", s, s + 1, s + 2, s + 3, at);
+static void gemm_load_four(Text *t, const Shape *s, int first, const char *base, int at) {
+    if (s->vectors)
+        put(t, "ld.shared.v4.f32 {%%f%d, %%f%d, %%f%d, %%f%d}, [%s+%d];\n", first, first + 1, first + 2, first + 3, base, at);
+    for (int k = 0; k < 4 && !s->vectors; k++) put(t, "ld.shared.f32 %%f%d, [%s+%d];\n", first + k, base, at + 4 * k);
+}
+
+static void gemm_multiply(Text *t, const Shape *s, int k) {
+    const int own = s->tile / 16;
+    for (int m = 0; m < own; m += 4) {
+        gemm_load_four(t, s, 10 + m, "%r12", (k * s->tile + m * 16) * 4);
+        gemm_load_four(t, s, 20 + m, "%r13", (k * s->tile + m * 16) * 4);
     }
-    for (int m = 0; m < 8; m++)
-        for (int n = 0; n < 8; n++)
+    for (int m = 0; m < own; m++)
+        for (int n = 0; n < own; n++)
             put(t, "fma.rn.f32 %%f%d, %%f%d, %%f%d, %%f%d;\n", 100 + 8 * m + n, 10 + m, 20 + n, 100 + 8 * m + n);
 }
 
-static void gemm_prologue(Text *t) {
+static void gemm_prologue(Text *t, const Shape *s) {
+    const int tile = s->tile, depth = s->depth;
     put(t, HEAD ".entry gemm(.param .u64 a, .param .u64 b, .param .u64 c)\n.reqntid %d, 1, 1\n{\n"
                 ".reg .pred %%p<2>; .reg .b32 %%r<30>; .reg .f32 %%f<164>; .reg .b64 %%rd<12>;\n"
                 ".shared .align 16 .b8 tile_a[%d]; .shared .align 16 .b8 tile_b[%d];\n",
-        THREADS, TILE * DEPTH * 4, TILE * DEPTH * 4);
+        THREADS, tile * depth * 4, tile * depth * 4);
     put(t, "ld.param.u64 %%rd1, [a]; ld.param.u64 %%rd2, [b]; ld.param.u64 %%rd3, [c];\n"
-           "mov.u32 %%r1, %%tid.x; mov.u32 %%r2, %%ctaid.x; mov.u32 %%r3, %%ctaid.y; mov.u32 %%r20, tile_a; mov.u32 %%r21, tile_b;\n");
-    /* A: thread t fetches row t / 2, columns 4 (t % 2) ...; B: row t / 32, columns 4 (t % 32) ... */
-    put(t, "shr.u32 %%r4, %%r1, 1; and.b32 %%r5, %%r1, 1; shl.b32 %%r5, %%r5, 2; mad.lo.u32 %%r6, %%r3, %d, %%r4;\n"
+           "mov.u32 %%r1, %%tid.x; mov.u32 %%r2, %%ctaid.x; mov.u32 %%r3, %%ctaid.y; mov.u32 %%r20, tile_a; mov.u32 %%r21, tile_b;\n"
+           "shl.b32 %%r22, %%r1, 2;\n");
+    /* thread t fetches four numbers of both tiles, from number 4t in the order of their rows */
+    put(t, "div.u32 %%r4, %%r22, %d; rem.u32 %%r5, %%r22, %d; mad.lo.u32 %%r6, %%r3, %d, %%r4;\n"
            "mad.lo.u32 %%r6, %%r6, %d, %%r5; mad.wide.u32 %%rd4, %%r6, 4, %%rd1;\n"
            "mad.lo.u32 %%r7, %%r5, %d, %%r4; shl.b32 %%r7, %%r7, 2; add.u32 %%r10, %%r20, %%r7;\n",
-        TILE, SIZE, TILE);
-    put(t, "shr.u32 %%r4, %%r1, 5; and.b32 %%r5, %%r1, 31; shl.b32 %%r5, %%r5, 2; mad.lo.u32 %%r6, %%r2, %d, %%r5;\n"
+        depth, depth, tile, SIZE, tile);
+    put(t, "div.u32 %%r4, %%r22, %d; rem.u32 %%r5, %%r22, %d; mad.lo.u32 %%r6, %%r2, %d, %%r5;\n"
            "mad.lo.u32 %%r6, %%r4, %d, %%r6; mad.wide.u32 %%rd5, %%r6, 4, %%rd2;\n"
            "mad.lo.u32 %%r7, %%r4, %d, %%r5; shl.b32 %%r7, %%r7, 2; add.u32 %%r11, %%r21, %%r7;\n",
-        TILE, SIZE, TILE);
-    /* results: rows 4 (t / 16) ... and 64 further, columns 4 (t % 16) ... and 64 further */
+        tile, tile, tile, SIZE, tile);
+    /* its results: rows from 4 (t / 16), columns from 4 (t % 16) */
     put(t, "shr.u32 %%r8, %%r1, 4; shl.b32 %%r8, %%r8, 2; and.b32 %%r9, %%r1, 15; shl.b32 %%r9, %%r9, 2;\n"
            "mad.lo.u32 %%r12, %%r8, 4, %%r20; mad.lo.u32 %%r13, %%r9, 4, %%r21;\n");
     for (int k = 0; k < 64; k++) put(t, "mov.f32 %%f%d, 0f00000000;\n", 100 + k);
 }
 
-static void gemm_epilogue(Text *t) {
+static void gemm_epilogue(Text *t, const Shape *s) {
+    const int own = s->tile / 16;
     put(t, "mad.lo.u32 %%r15, %%r3, %d, %%r8; mad.lo.u32 %%r16, %%r2, %d, %%r9; mad.lo.u32 %%r15, %%r15, %d, %%r16;\n"
            "mad.wide.u32 %%rd6, %%r15, 4, %%rd3;\n",
-        TILE, TILE, SIZE);
-    for (int m = 0; m < 8; m++)
-        for (int half = 0; half < 2; half++) {
-            const int row = m % 4 + m / 4 * TILE / 2, r = 100 + 8 * m + 4 * half;
-            put(t, "st.global.v4.f32 [%%rd6+%d], {%%f%d, %%f%d, %%f%d, %%f%d};\n", (row * SIZE + half * TILE / 2) * 4, r,
-                r + 1, r + 2, r + 3);
+        s->tile, s->tile, SIZE);
+    for (int m = 0; m < own; m++)
+        for (int n = 0; n < own; n += 4) {
+            const int row = m % 4 + m / 4 * 64, r = 100 + 8 * m + n;
+            put(t, "st.global.v4.f32 [%%rd6+%d], {%%f%d, %%f%d, %%f%d, %%f%d};\n", (row * SIZE + n * 16) * 4, r, r + 1, r + 2,
+                r + 3);
         }
     put(t, "ret;\n}\n");
 }
 
-static char *gemm_kernel(void) {
+static char *gemm_kernel(const Shape *s) {
     Text t = {0};
-    gemm_prologue(&t);
-    put(&t, "mov.u32 %%r14, %d;\nLOOP:\n", SIZE / DEPTH);
-    gemm_fetch(&t);
-    for (int k = 0; k < DEPTH; k++) gemm_multiply(&t, k);
-    put(&t, "bar.sync 0;\nadd.u64 %%rd4, %%rd4, %d; add.u64 %%rd5, %%rd5, %d;\n", DEPTH * 4, DEPTH * SIZE * 4);
+    gemm_prologue(&t, s);
+    put(&t, "mov.u32 %%r14, %d;\nLOOP:\n", SIZE / s->depth);
+    gemm_fetch(&t, s);
+    for (int k = 0; k < s->depth; k++) gemm_multiply(&t, s, k);
+    put(&t, "bar.sync 0;\nadd.u64 %%rd4, %%rd4, %d; add.u64 %%rd5, %%rd5, %d;\n", s->depth * 4, s->depth * SIZE * 4);
     put(&t, "sub.u32 %%r14, %%r14, 1; setp.ne.u32 %%p1, %%r14, 0; @%%p1 bra LOOP;\n");
-    gemm_epilogue(&t);
+    gemm_epilogue(&t, s);
     return t.data;
 }
 
@@ -261,18 +281,18 @@ static void gemm_verify(const float *a, const float *b, const float *c) {
         }
 }
 
-static void gemm(void) {
+static void gemm(const Shape *s) {
     enum { N = SIZE * SIZE };
     static float a[N], b[N], c[N];
     for (uint32_t k = 0; k < N; k++) a[k] = entry(k), b[k] = entry(k + N);
-    char *text = gemm_kernel();
+    char *text = gemm_kernel(s);
     CUmodule module;
     CUfunction f = load(&module, text, "gemm");
     CUdeviceptr pa = upload(a, sizeof a), pb = upload(b, sizeof b), pc = upload(NULL, sizeof c);
-    const Figures r = measure(f, SIZE / TILE, SIZE / TILE, (void *[]){&pa, &pb, &pc});
+    const Figures r = measure(f, (unsigned)(SIZE / s->tile), (unsigned)(SIZE / s->tile), (void *[]){&pa, &pb, &pc});
     must(cu.cuMemcpyDtoH_v2(c, pc, sizeof c), "cuMemcpyDtoH");
     gemm_verify(a, b, c);
-    report("gemm", r);
+    report(s->name, r);
     cu.cuMemFree_v2(pa);
     cu.cuMemFree_v2(pb);
     cu.cuMemFree_v2(pc);
@@ -288,7 +308,7 @@ int main(int argc, char **argv) {
     unsetenv("PTXSIM_SEED");
     CUcontext context = driver_open(argv[1]);
     alu();
-    gemm();
+    for (size_t k = 0; k < sizeof SHAPES / sizeof *SHAPES; k++) gemm(&SHAPES[k]);
     must(cu.cuCtxDestroy_v2(context), "cuCtxDestroy");
     return 0;
 }
