@@ -84,8 +84,6 @@ double add_to_odd(double a, double b) {
     return r;
 }
 
-double fma_to_odd(double a, double b, double c) { return add_to_odd(a * b, c); }
-
 double round_integral(double v, int round) {
     switch (round) {
     case ROUND_RZI:

@@ -11,7 +11,5 @@ uint64_t float_encode_scaled(PtxType, bool negative, uint64_t magnitude, int exp
 uint64_t float_encode(PtxType, double, int round);
 /* a + b rounded to odd: rounding it again to a format of at most 51 bits gives the correctly rounded sum. */
 double add_to_odd(double a, double b);
-/* a * b + c of 16-bit formats, ready to be rounded once. */
-double fma_to_odd(double a, double b, double c);
 /* To an integral value by ROUND_RNI .. ROUND_RPI (or RN .. RP). */
 double round_integral(double, int round);
