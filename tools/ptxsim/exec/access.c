@@ -1,282 +1,477 @@
-/* Where the bytes of an access lie, and the checks: bounds, alignment, written before, races between barriers. */
+/* Where the bytes of an access lie, and the checks on the way there: alignment, bounds, written before, races. */
 #include "tools/ptxsim/exec/access.h"
 #include "tools/ptxsim/exec/async.h"
+#include "tools/ptxsim/exec/page.h"
 #include <stdio.h>
 
-/* What an address stands for; data is NULL when the access must not happen. */
-typedef struct Place {
-    uint8_t *data, *written; /* `written` NULL: always defined (parameters) */
-    SharedByte *shared;
-    Space space;
-} Place;
-
 typedef struct Access {
-    const Inst *inst;
-    uint8_t bytes;  /* of the whole access of a lane */
-    bool write, atomic;
-    bool ordered;
+    Warp *w;
+    Actor actor;
     Space space;
-    uint32_t checks;
+    bool own_block;          /* shared memory of the own block only: .shared::cta */
+    uint32_t bytes;          /* of a lane */
+    uint32_t mask;
+    const uint64_t *address; /* by lane; in the space */
+    uint64_t window;         /* what to add for reports: generic addresses are reported as they are */
+    Places *out;
 } Access;
 
-static bool enabled(const Access *x, ReportKind k) { return x->checks >> k & 1; }
+static const char *did(const Access *x) { return x->actor.atomic ? "atomic on" : x->actor.write ? "write of" : "read of"; }
 
-static void bounds_report(Warp *w, const Access *x, int lane, uint64_t address, const char *space, uint64_t size) {
+/* ---- findings of addresses -------------------------------------------------------------------------------- */
+static void bounds_report(const Access *x, int lane, const char *space, uint64_t size) {
     char note[160];
-    snprintf(note, sizeof note, "%s of %s memory of %llu bytes", x->write ? "write" : "read", space,
-             (unsigned long long)size);
-    warp_report(w, REPORT_BOUNDS, lane, address, x->bytes, note);
+    snprintf(note, sizeof note, "%s %s memory of %llu bytes", did(x), space, (unsigned long long)size);
+    warp_report(x->w, REPORT_BOUNDS, lane, x->address[lane] + x->window, (int)x->bytes, note);
 }
 
-static void global_bounds_report(Warp *w, const Access *x, int lane, uint64_t address) {
+static void global_bounds_report(const Access *x, int lane) {
     char note[160];
-    const Allocation *a = memory_near(w->block->launch->memory, address);
+    const uint64_t address = x->address[lane];
+    const Allocation *a = memory_near(x->w->block->launch->memory, address);
     if (!a) {
-        snprintf(note, sizeof note, "%s of global memory: nothing is allocated", x->write ? "write" : "read");
+        snprintf(note, sizeof note, "%s global memory: nothing is allocated", did(x));
     } else {
         const bool after = address >= a->address;
-        snprintf(note, sizeof note, "%s of global memory, %llu bytes %s allocation 0x%llx of %llu bytes%s%s",
-                 x->write ? "write" : "read",
+        snprintf(note, sizeof note, "%s global memory, %llu bytes %s allocation 0x%llx of %llu bytes%s%s", did(x),
                  (unsigned long long)(after ? address - a->address : a->address - address),
                  after ? "after the start of" : "before", (unsigned long long)a->address, (unsigned long long)a->bytes,
                  a->name ? " " : "", a->name ? a->name : "");
     }
-    warp_report(w, REPORT_BOUNDS, lane, address, x->bytes, note);
+    warp_report(x->w, REPORT_BOUNDS, lane, address, (int)x->bytes, note);
 }
 
-static Place place_global(Warp *w, const Access *x, int lane, uint64_t address) {
-    const Allocation *a = w->recent;
-    if (!a || address - a->address >= a->bytes) a = memory_find(w->block->launch->memory, address);
-    if (!a || a->bytes - (address - a->address) < (uint64_t)x->bytes) {
-        global_bounds_report(w, x, lane, address);
-        return (Place){0};
+static void misaligned_report(const Access *x, uint32_t mask) {
+    char note[64];
+    snprintf(note, sizeof note, "an access of %u bytes needs that alignment", x->bytes);
+    for (; mask; mask &= mask - 1) {
+        const int l = __builtin_ctz(mask);
+        warp_report(x->w, REPORT_MISALIGNED, l, x->address[l] + x->window, (int)x->bytes, note);
     }
-    w->recent = a;
-    if (x->write && a->constant) {
-        warp_report(w, REPORT_CONSTANT, lane, address, x->bytes, "write to constant memory");
-        return (Place){0};
-    }
-    const uint64_t at = address - a->address;
-    return (Place){.data = a->data + at, .written = a->written + at, .space = SPACE_GLOBAL};
 }
 
-static Place place_shared(Warp *w, const Access *x, int lane, uint64_t offset) {
-    Block *b = w->block;
-    if (offset >= b->shared_bytes || b->shared_bytes - offset < (uint64_t)x->bytes) {
-        bounds_report(w, x, lane, offset, "shared", b->shared_bytes);
-        return (Place){0};
+/* ---- words ------------------------------------------------------------------------------------------------ */
+/* How the words of a row are marked: by lane for 4, 8 and 16 bytes a lane, by pair for 2, by four for 1. */
+#define R4(f, n) f(n), f(n + 1), f(n + 2), f(n + 3)
+#define R16(f, n) R4(f, n), R4(f, n + 4), R4(f, n + 8), R4(f, n + 12)
+#define LANE1(n) (n)
+#define LANE2(n) (n), (n)
+#define LANE4(n) (n), (n), (n), (n)
+#define PAIR(n) LANE_PAIR + (n)
+#define QUAD(n) LANE_QUAD + (n)
+static const uint8_t ROW_4[] = {R16(LANE1, 0), R16(LANE1, 16)}, ROW_8[] = {R16(LANE2, 0), R16(LANE2, 16)};
+static const uint8_t ROW_16[] = {R16(LANE4, 0), R16(LANE4, 16)}, ROW_2[] = {R16(PAIR, 0)}, ROW_1[] = {R4(QUAD, 0), R4(QUAD, 4)};
+static const uint8_t SAME[4] = {LANE_SEVERAL, LANE_SEVERAL, LANE_SEVERAL, LANE_SEVERAL};
+
+static const uint8_t *row_codes(uint32_t bytes, uint32_t lane) {
+    switch (bytes) {
+    case 1: return ROW_1 + lane / 4;
+    case 2: return ROW_2 + lane / 2;
+    case 4: return ROW_4 + lane;
+    case 8: return ROW_8 + 2 * lane;
+    default: return ROW_16 + 4 * lane;
     }
-    return (Place){.data = b->shared + offset, .shared = b->shared_state + offset, .space = SPACE_SHARED};
 }
 
-static Place place_local(Warp *w, const Access *x, int lane, uint64_t offset) {
-    if (offset >= w->local_stride || w->local_stride - offset < (uint64_t)x->bytes) {
-        bounds_report(w, x, lane, offset, "local", w->local_stride);
-        return (Place){0};
+static bool row_check(const Actor *a, const Shadow *s, uint32_t k, uint32_t n, const uint8_t *code) {
+    if (a->scope) return false;
+    return a->write ? shadow_row_write(a, s, k, n, code) : shadow_row_read(a, s, k, n, code);
+}
+
+/* Another lane of this instruction wrote the word just now: no race if the values agree, which the store looks at. */
+static bool same_store(const Access *x, int lane, const Conflict *f) {
+    const Actor *a = &x->actor;
+    if (!a->write || a->scope || !f->wrote || f->cluster != a->cluster || (f->with ^ a->stamp) >> 6) return false;
+    for (uint32_t others = x->mask & ((UINT32_C(1) << lane) - 1); others; others &= others - 1) {
+        const uint64_t there = x->address[__builtin_ctz(others)], here = x->address[lane];
+        if (there < here + x->bytes && here < there + x->bytes) return true;
+    }
+    return false;
+}
+
+static void settle_conflict(const Access *x, int lane, Conflict *f) {
+    if (f->with && same_store(x, lane, f)) {
+        x->out->overlap = true;
+        f->with = 0;
+    }
+    if (f->with || f->unwritten) race_report(&x->actor, x->space, lane, x->address[lane] + x->window, (int)x->bytes, f);
+}
+
+/* What the words of an instruction's lanes remember: of whole words, and of low and high halves. */
+typedef struct LaneMemos {
+    ShadowMemo whole, half[2];
+} LaneMemos;
+
+static void lane_check(const Access *x, const Shadow *s, uint64_t offset, int lane, uint32_t code, LaneMemos *memo) {
+    const Actor *a = &x->actor;
+    const uint32_t k = (uint32_t)(offset / 4), words = (x->bytes + 3) / 4, at = offset % 4;
+    Conflict found = {0};
+    if (a->scope || x->bytes == 1 || (x->bytes == 2 && a->write)) {
+        for (uint32_t j = 0; j < words; j++)
+            shadow_touch(a, s, k + j, lane, code, (int)at, x->bytes < 4 ? (int)x->bytes : 4, &found);
+    } else if (a->write) {
+        shadow_lane_write(a, s, k, words, lane, code, &memo->whole, &found);
+    } else if (x->bytes == 2) {
+        shadow_lane_read(a, s, k, 1, lane, at ? LANE_HIGH : LANE_LOW, &memo->half[at / 2], &found);
+    } else {
+        shadow_lane_read(a, s, k, words, lane, code, &memo->whole, &found);
+    }
+    if (found.with || found.unwritten) settle_conflict(x, lane, &found);
+}
+
+/* ---- shared memory ---------------------------------------------------------------------------------------- */
+static Block *shared_of(const Access *x, uint64_t address, uint64_t *offset) {
+    Block *b = shared_block(x->w, address, offset);
+    return x->own_block && b != x->w->block ? NULL : b;
+}
+
+static uint8_t *shared_lane(Access *x, int lane, uint32_t code, LaneMemos *memo) {
+    uint64_t offset;
+    Block *b = shared_of(x, x->address[lane], &offset);
+    if (!b || offset >= b->shared_bytes || b->shared_bytes - offset < x->bytes) {
+        bounds_report(x, lane, "shared", b ? b->shared_bytes : 0);
+        return NULL;
+    }
+    const Shadow s = block_shadow(b);
+    lane_check(x, &s, offset, lane, code, memo);
+    return b->shared + offset;
+}
+
+/* ---- global memory ---------------------------------------------------------------------------------------- */
+static void note_line(const Access *x, Page *p) {
+    if (x->actor.write) p->writer = x->w->at;
+    else p->reader = x->w->at;
+}
+
+static uint8_t *global_lane(Access *x, int lane, uint32_t code, LaneMemos *memo) {
+    const uint64_t address = x->address[lane];
+    const uint32_t at = address % PAGE_BYTES;
+    Page *p = page_at(x->w, address);
+    if (!p || at < p->from || at + x->bytes > p->to) {
+        global_bounds_report(x, lane);
+        return NULL;
+    }
+    if (p->allocation->constant) {
+        if (!x->actor.write) return p->data + (at - p->from);
+        warp_report(x->w, REPORT_CONSTANT, lane, address, (int)x->bytes, "write to constant memory");
+        return NULL;
+    }
+    note_line(x, p);
+    lane_check(x, &p->shadow, at, lane, code, memo);
+    return p->data + (at - p->from);
+}
+
+/* ---- local and parameter memory: nobody else's, or read only ---------------------------------------------- */
+static uint8_t *local_lane(Access *x, int lane) {
+    static const uint8_t ONES[16] = {1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1};
+    Warp *w = x->w;
+    const uint64_t offset = x->address[lane];
+    if (offset >= w->local_stride || w->local_stride - offset < x->bytes) {
+        bounds_report(x, lane, "local", w->local_stride);
+        return NULL;
     }
     const size_t at = (size_t)lane * w->local_stride + offset;
-    return (Place){.data = w->local + at, .written = w->local_written + at, .space = SPACE_LOCAL};
+    if (!x->actor.write && memcmp(w->local_written + at, ONES, x->bytes) != 0)
+        warp_report(w, REPORT_UNINITIALISED, lane, offset + x->window, (int)x->bytes, "read of local memory never written");
+    if (x->actor.write) memset(w->local_written + at, 1, x->bytes);
+    return w->local + at;
 }
 
-static Place place_param(Warp *w, const Access *x, int lane, uint64_t offset) {
-    const Launch *launch = w->block->launch;
-    if (x->write || offset >= launch->fn->param_bytes || launch->fn->param_bytes - offset < (uint64_t)x->bytes) {
-        bounds_report(w, x, lane, offset, "parameter", launch->fn->param_bytes);
-        return (Place){0};
+static uint8_t *param_lane(Access *x, int lane) {
+    const Launch *k = x->w->block->launch;
+    const uint64_t offset = x->address[lane];
+    if (x->actor.write || offset >= k->fn->param_bytes || k->fn->param_bytes - offset < x->bytes) {
+        bounds_report(x, lane, "parameter", k->fn->param_bytes);
+        return NULL;
     }
-    union { const uint8_t *in; uint8_t *out; } p = {launch->params + offset}; /* reads only: checked above */
-    return (Place){.data = p.out, .space = SPACE_PARAM};
+    union { const uint8_t *in; uint8_t *out; } p = {k->params + offset}; /* reads only: checked above */
+    return p.out;
 }
 
-static Place place_of(Warp *w, const Access *x, int lane, uint64_t address) {
+static uint8_t *lane_place(Access *x, int lane, uint32_t code, LaneMemos *memo) {
     switch (x->space) {
-    case SPACE_GLOBAL:
-    case SPACE_CONST: return place_global(w, x, lane, address);
-    case SPACE_SHARED: return place_shared(w, x, lane, address);
-    case SPACE_LOCAL: return place_local(w, x, lane, address);
-    case SPACE_PARAM: return place_param(w, x, lane, address >= PARAM_WINDOW ? address - PARAM_WINDOW : address);
-    default: break;
+    case SPACE_SHARED: return shared_lane(x, lane, code, memo);
+    case SPACE_LOCAL: return local_lane(x, lane);
+    case SPACE_PARAM: return param_lane(x, lane);
+    default: return global_lane(x, lane, code, memo);
     }
-    if (address - SHARED_WINDOW < WINDOW_BYTES) return place_shared(w, x, lane, address - SHARED_WINDOW);
-    if (address - LOCAL_WINDOW < WINDOW_BYTES) return place_local(w, x, lane, address - LOCAL_WINDOW);
-    if (address - PARAM_WINDOW < WINDOW_BYTES) return place_param(w, x, lane, address - PARAM_WINDOW);
-    return place_global(w, x, lane, address);
 }
 
-/* ---- shadow state ------------------------------------------------------------------------------------- */
-static uint32_t thread_of(const Warp *w, int lane) { return (uint32_t)(w->index * WARP + lane); }
-
-/* Another warp's thread that touched the byte since the last barrier; lanes of one warp run in step here. */
-static bool other_warp(const Warp *w, uint16_t thread) {
-    return thread == MANY_READERS || (thread && (uint32_t)(thread - 1) / WARP != (uint32_t)w->index);
+/* ---- shapes ----------------------------------------------------------------------------------------------- */
+/* Lane after lane. */
+static void scatter(Access *x, uint32_t mask, bool same) {
+    LaneMemos memo = {0};
+    x->out->shape = PLACE_SCATTER;
+    for (; mask; mask &= mask - 1) {
+        const int l = __builtin_ctz(mask);
+        x->out->lane[l] = lane_place(x, l, same ? LANE_SEVERAL : (uint32_t)l, &memo);
+    }
 }
 
-static bool shared_race(Warp *w, const Access *x, int lane, SharedByte *s) {
-    const uint32_t epoch = w->block->epoch;
-    const uint16_t me = (uint16_t)(thread_of(w, lane) + 1);
-    bool race = false;
-    if (s->epoch != epoch) *s = (SharedByte){.epoch = epoch, .written = s->written};
-    if (x->atomic) return other_warp(w, s->reader) || other_warp(w, s->writer);
-    if (x->write) {
-        race = other_warp(w, s->writer) || other_warp(w, s->reader);
-        s->writer = me;
+/* Words from `first` on, `n` bytes, in one page or block: checked as a row.  NULL: they need a closer look. */
+static uint8_t *row_shared(Access *x, uint64_t first, uint32_t n, const uint8_t *code) {
+    uint64_t offset;
+    Block *b = shared_of(x, first, &offset);
+    if (!b || offset >= b->shared_bytes || b->shared_bytes - offset < n) return NULL;
+    const Shadow s = block_shadow(b);
+    return row_check(&x->actor, &s, (uint32_t)(offset / 4), n / 4, code) ? b->shared + offset : NULL;
+}
+
+static uint8_t *row_global(Access *x, uint64_t first, uint32_t n, const uint8_t *code) {
+    Page *p = page_at(x->w, first);
+    const uint32_t at = first % PAGE_BYTES;
+    if (!p || at < p->from || at + n > p->to || (p->allocation->constant && x->actor.write)) return NULL;
+    if (!p->allocation->constant) {
+        note_line(x, p);
+        if (!row_check(&x->actor, &p->shadow, at / 4, n / 4, code)) return NULL;
+    }
+    return p->data + (at - p->from);
+}
+
+/* All words of the active lanes' row; false when some lane needs a closer look. */
+static bool row(Access *x, int first_lane, uint64_t first, uint32_t n, const uint8_t *code, PlaceShape shape) {
+    uint8_t *data;
+    if (first % 4 || n % 4) return false;
+    if (x->space == SPACE_SHARED) {
+        data = row_shared(x, first, n, code);
     } else {
-        race = other_warp(w, s->writer);
-        if (!s->reader) s->reader = me;
-        else if (other_warp(w, s->reader)) s->reader = MANY_READERS;
+        const uint32_t left = PAGE_BYTES - first % PAGE_BYTES, part = n < left ? n : left;
+        data = row_global(x, first, part, code);
+        if (data && part < n && !row_global(x, first + part, n - part, code + part / 4)) return false;
     }
-    return race;
+    if (!data) return false;
+    x->out->shape = shape;
+    x->out->first = shape == PLACE_ROW ? data - (size_t)first_lane * x->bytes : data;
+    return true;
 }
 
-/* A read that finds nothing and changes nothing, as nearly all do: every byte in the same settled state. */
-static bool settled_read(const Warp *w, const Access *x, const SharedByte *s) {
-    if (x->write || s->epoch != w->block->epoch || !s->written || other_warp(w, s->writer)) return false;
-    if (!s->reader || (s->reader != MANY_READERS && other_warp(w, s->reader))) return false;
-    return x->bytes == 1 || memcmp(s, s + 1, (x->bytes - 1u) * sizeof *s) == 0;
-}
-
-static void check_shared(Warp *w, const Access *x, int lane, uint64_t address, SharedByte *s) {
-    bool race = false, defined = true;
-    if (settled_read(w, x, s)) return;
-    for (int k = 0; k < x->bytes; k++) {
-        if (!x->ordered || x->atomic) race |= shared_race(w, x, lane, &s[k]);
-        defined &= s[k].written;
-        if (x->write) s[k].written = true;
+/* Are the addresses equal, or one after another?  Bits by which they differ from that; and low bits in use. */
+static void compare(const uint64_t *address, uint32_t mask, uint32_t bytes, uint64_t *from_same, uint64_t *from_row,
+                    uint64_t *low) {
+    const int first = __builtin_ctz(mask);
+    const uint64_t start = address[first], base = start - (uint64_t)first * bytes;
+    uint64_t same = 0, straight = 0, bits = 0;
+    if (mask == UINT32_MAX) {
+        for (uint64_t l = 0; l < WARP; l++) {
+            same |= address[l] ^ start;
+            straight |= address[l] ^ (base + l * bytes);
+            bits |= address[l];
+        }
+    } else {
+        for (uint64_t l = 0; l < WARP; l++) {
+            const uint64_t on = 0 - (uint64_t)(mask >> l & 1);
+            same |= (address[l] ^ start) & on;
+            straight |= (address[l] ^ (base + l * bytes)) & on;
+            bits |= address[l] & on;
+        }
     }
-    if (race && enabled(x, REPORT_RACE))
-        warp_report(w, REPORT_RACE, lane, address, x->bytes,
-                    x->write ? "write of shared memory that another warp uses without a barrier between"
-                             : "read of shared memory that another warp wrote without a barrier between");
-    if (!defined && (!x->write || x->atomic) && enabled(x, REPORT_UNINITIALISED))
-        warp_report(w, REPORT_UNINITIALISED, lane, address, x->bytes, "read of shared memory never written");
+    *from_same = same;
+    *from_row = straight;
+    *low = bits;
 }
 
-static void check_written(Warp *w, const Access *x, int lane, uint64_t address, const Place *p) {
-    uint8_t all = 1;
-    if (!x->write || x->atomic) {
-        static const uint8_t ONES[16] = {1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1};
-        all = x->bytes == 4 ? memcmp(p->written, ONES, 4) == 0 : memcmp(p->written, ONES, x->bytes) == 0;
+static uint32_t misaligned_lanes(const Access *x) {
+    uint32_t lanes = 0;
+    for (int l = 0; l < WARP; l++)
+        if ((x->mask >> l & 1) && (x->address[l] & (x->bytes - 1))) lanes |= UINT32_C(1) << l;
+    return lanes;
+}
+
+/* The lanes in x->mask, all in one space. */
+static void locate(Access *x) {
+    uint64_t from_same, from_row, low;
+    const int first = __builtin_ctz(x->mask);
+    const uint32_t run = x->mask >> first;
+    compare(x->address, x->mask, x->bytes, &from_same, &from_row, &low);
+    if (low & (x->bytes - 1)) {
+        const uint32_t bad = misaligned_lanes(x);
+        misaligned_report(x, bad);
+        x->mask &= ~bad;
+        scatter(x, x->mask, false);
+        return;
     }
-    if (x->write) memset(p->written, 1, (size_t)x->bytes);
-    if (!all && enabled(x, REPORT_UNINITIALISED))
-        warp_report(w, REPORT_UNINITIALISED, lane, address, x->bytes,
-                    p->space == SPACE_LOCAL ? "read of local memory never written" : "read of global memory never written");
-}
-
-/* The place of a lane's access after all checks. */
-static Place checked_place(Warp *w, const Access *x, int lane, uint64_t address) {
-    if (address & (x->bytes - 1u)) { /* sizes are powers of two */
-        char note[64];
-        snprintf(note, sizeof note, "an access of %d bytes needs that alignment", x->bytes);
-        warp_report(w, REPORT_MISALIGNED, lane, address, x->bytes, note);
-        return (Place){0};
+    if (x->space == SPACE_PARAM && !from_same) {
+        x->out->first = param_lane(x, first);
+        x->out->shape = x->out->first ? PLACE_SAME : PLACE_SCATTER;
+        return;
     }
-    const Place p = place_of(w, x, lane, address);
-    if (p.shared) check_shared(w, x, lane, address, p.shared);
-    else if (p.written) check_written(w, x, lane, address, &p);
-    return p;
+    const bool checked = x->space != SPACE_LOCAL && x->space != SPACE_PARAM;
+    if (!from_same && run > 1) {
+        x->out->overlap = x->actor.write;
+        if (checked && row(x, first, x->address[first], x->bytes, SAME, PLACE_SAME)) return;
+        scatter(x, x->mask, true);
+        return;
+    }
+    const bool parts = x->bytes >= 4 || (uint32_t)first % (4 / x->bytes) == 0;
+    if (checked && !from_row && (run & (run + 1)) == 0 && parts &&
+        row(x, first, x->address[first], x->bytes * (uint32_t)__builtin_popcount(run), row_codes(x->bytes, (uint32_t)first), PLACE_ROW))
+        return;
+    scatter(x, x->mask, false);
 }
 
-/* ---- counters ----------------------------------------------------------------------------------------- */
-/* Distinct 32-byte sectors of a warp's access. */
-static int count_sectors(const uint64_t *address, uint32_t lanes, int bytes) {
-    uint64_t seen[2 * WARP];
-    int n = 0;
+/* ---- the interface ---------------------------------------------------------------------------------------- */
+static Space window_of(uint64_t address, uint64_t *start) {
+    static const struct { uint64_t start; Space space; } WINDOW[] = {
+        {SHARED_WINDOW, SPACE_SHARED}, {LOCAL_WINDOW, SPACE_LOCAL}, {PARAM_WINDOW, SPACE_PARAM}};
+    *start = 0;
+    for (int k = 0; k < 3; k++) {
+        if (address - WINDOW[k].start >= WINDOW_BYTES) continue;
+        *start = WINDOW[k].start;
+        return WINDOW[k].space;
+    }
+    return SPACE_GLOBAL;
+}
+
+/* Generic addresses: by the window that they lie in; lanes in several windows one window after another. */
+static void locate_generic(Access *x) {
+    const uint64_t *generic = x->address;
+    const uint32_t all = x->mask;
+    uint64_t moved[WARP], start;
+    for (uint32_t rest = all; rest;) {
+        const Space space = window_of(generic[__builtin_ctz(rest)], &start);
+        uint32_t here = 0;
+        for (int l = 0; l < WARP; l++) {
+            uint64_t s;
+            moved[l] = generic[l] - start;
+            if ((rest >> l & 1) && window_of(generic[l], &s) == space) here |= UINT32_C(1) << l;
+        }
+        x->space = space;
+        x->address = moved;
+        x->window = start;
+        x->mask = here;
+        if (here == all) locate(x);
+        else scatter(x, here & ~misaligned_lanes(x), false), misaligned_report(x, misaligned_lanes(x));
+        if (space == SPACE_SHARED) x->out->shared |= here;
+        if (space == SPACE_GLOBAL) x->out->global |= here;
+        rest &= ~here;
+    }
+    x->address = generic;
+}
+
+static Actor access_actor(Warp *w, AccessKind kind, uint8_t scope) {
+    return (Actor){.warp = w, .table = w->cluster->table, .cluster = (uint32_t)w->cluster->linear + 1,
+                   .stamp = stamp_make(w->time, w->agent, 0), .write = kind != ACCESS_READ, .atomic = kind == ACCESS_ATOMIC,
+                   .scope = scope};
+}
+
+void warp_places(Warp *w, Space space, AccessKind kind, uint8_t scope, const uint64_t address[WARP], int bytes,
+                 uint32_t mask, Places *out) {
+    Access x = {.w = w, .actor = access_actor(w, kind, scope), .space = space, .own_block = space == SPACE_SHARED,
+                .bytes = (uint32_t)bytes, .mask = mask, .address = address, .out = out};
+    if (space == SPACE_CLUSTER) x.space = space = SPACE_SHARED;
+    out->shape = PLACE_SCATTER;
+    out->overlap = false;
+    out->shared = out->global = 0;
+    for (int l = 0; l < WARP; l++) out->lane[l] = NULL;
+    if (!mask) return;
+    if (space == SPACE_GENERIC) {
+        locate_generic(&x);
+    } else {
+        uint64_t moved[WARP];
+        if (space == SPACE_PARAM) {
+            for (int l = 0; l < WARP; l++) moved[l] = address[l] >= PARAM_WINDOW ? address[l] - PARAM_WINDOW : address[l];
+            x.address = moved;
+        }
+        locate(&x);
+        if (space == SPACE_SHARED) out->shared = mask;
+        if (space == SPACE_GLOBAL || space == SPACE_CONST) out->global = mask;
+    }
+    if (w->block->launch->stats) count_access(w, kind != ACCESS_READ, address, bytes, out->global, out->shared);
+}
+
+void places_spread(Places *p, int bytes, uint32_t mask, uint8_t *place[WARP]) {
     for (int l = 0; l < WARP; l++) {
-        if (!(lanes >> l & 1)) continue;
-        const uint64_t sector = address[l] / 32; /* aligned accesses of at most 16 bytes stay in one */
-        int k = n;
-        while (k > 0 && seen[k - 1] != sector) k--;
-        if (k == 0) seen[n++] = sector;
-    }
-    (void)bytes;
-    return n;
-}
-
-/* Passes beyond the first that 32 banks of 4 bytes need: distinct words per bank; wide accesses go by half or quarter
- * warps. */
-static int count_conflicts(const uint64_t *address, uint32_t lanes, int bytes) {
-    const int group = bytes <= 4 ? WARP : bytes == 8 ? 16 : 8;
-    int extra = 0;
-    for (int first = 0; first < WARP; first += group) {
-        uint64_t word[WARP];
-        int in_bank[32] = {0}, n = 0, most = 0;
-        for (int l = first; l < first + group; l++)
-            for (int k = 0; (lanes >> l & 1) && k < (bytes + 3) / 4 && n < WARP; k++) {
-                const uint64_t at = address[l] / 4 + (uint64_t)k;
-                int j = 0;
-                while (j < n && word[j] != at) j++;
-                if (j < n) continue;
-                word[n++] = at;
-                if (++in_bank[at % 32] > most) most = in_bank[at % 32];
-            }
-        if (most > 1) extra += most - 1;
-    }
-    return extra;
-}
-
-static void count_access(Warp *w, const Access *x, const uint64_t *address, uint32_t global, uint32_t shared) {
-    const uint64_t bytes = (uint64_t)__builtin_popcount(global) * (uint64_t)x->bytes;
-    if (global) {
-        const uint64_t sectors = (uint64_t)count_sectors(address, global, x->bytes);
-        *(x->write ? &w->count.store_bytes : &w->count.load_bytes) += bytes;
-        *(x->write ? &w->count.store_sectors : &w->count.load_sectors) += sectors;
-    }
-    if (shared) {
-        w->count.shared_accesses++;
-        w->count.shared_conflicts += (uint64_t)count_conflicts(address, shared, x->bytes);
+        uint8_t *at = p->shape == PLACE_SAME ? p->first : p->shape == PLACE_ROW ? p->first + l * bytes : p->lane[l];
+        place[l] = mask >> l & 1 ? at : NULL;
     }
 }
 
-/* ---- the interface ------------------------------------------------------------------------------------ */
 void warp_access(Warp *w, Space space, AccessKind kind, bool ordered, const uint64_t address[WARP], int bytes,
                  uint32_t mask, uint8_t *place[WARP]) {
-    const Access x = {.inst = w->at, .bytes = (uint8_t)bytes, .write = kind != ACCESS_READ, .atomic = kind == ACCESS_ATOMIC,
-                      .ordered = ordered, .space = space, .checks = w->block->launch->checks};
-    uint32_t global = 0, shared = 0;
-    for (int l = 0; l < WARP; l++) {
-        place[l] = NULL;
-        if (!(mask >> l & 1)) continue;
-        const Place p = checked_place(w, &x, l, address[l]);
-        place[l] = p.data;
-        global |= (uint32_t)(p.space == SPACE_GLOBAL) << l;
-        shared |= (uint32_t)(p.space == SPACE_SHARED) << l;
-    }
-    if (w->block->launch->stats) count_access(w, &x, address, global, shared);
+    Places p;
+    warp_places(w, space, kind, ordered ? SCOPED_SYS : WEAK, address, bytes, mask, &p);
+    places_spread(&p, bytes, mask, place);
 }
 
+/* ---- ranges of asynchronous operations -------------------------------------------------------------------- */
 bool range_find(Warp *w, int lane, Space space, uint64_t address, uint32_t bytes, uint32_t align, bool write, Range *out) {
-    const Access x = {.inst = w->at, .bytes = 1, .write = write, .space = space, .checks = w->block->launch->checks};
+    uint64_t start = 0, at[WARP] = {0};
+    if (space == SPACE_GENERIC) space = window_of(address, &start);
+    if (space == SPACE_CLUSTER) space = SPACE_SHARED;
+    at[lane] = address - start;
+    const Access x = {.w = w, .actor = access_actor(w, write ? ACCESS_WRITE : ACCESS_READ, WEAK), .space = space,
+                      .bytes = bytes, .address = at, .window = start};
     if (align > 1 && address % align) {
         char note[64];
         snprintf(note, sizeof note, "an access that needs an alignment of %u bytes", align);
         warp_report(w, REPORT_MISALIGNED, lane, address, (int)bytes, note);
         return false;
     }
-    const Place first = place_of(w, &x, lane, address), last = bytes ? place_of(w, &x, lane, address + bytes - 1) : first;
-    if (!first.data || !last.data || last.data - first.data != (ptrdiff_t)bytes - 1) return false;
-    *out = (Range){.data = first.data, .space = first.space, .block = w->block, .address = address, .bytes = bytes};
-    out->offset = first.space == SPACE_SHARED ? (uint64_t)(first.data - w->block->shared) : 0;
-    if (first.space == SPACE_GLOBAL) {
-        out->allocation = memory_find(w->block->launch->memory, address);
-        out->offset = address - out->allocation->address;
+    *out = (Range){.space = space, .address = address, .bytes = bytes};
+    if (space == SPACE_SHARED) {
+        out->block = shared_block(w, at[lane], &out->offset);
+        const uint32_t room = out->block ? out->block->shared_bytes : 0;
+        if (!out->block || out->offset > room || room - out->offset < bytes) {
+            bounds_report(&x, lane, "shared", room);
+            return false;
+        }
+        out->data = out->block->shared + out->offset;
+        return true;
     }
+    const Allocation *a = space == SPACE_GLOBAL ? memory_find(w->block->launch->memory, at[lane]) : NULL;
+    if (!a || a->bytes - (at[lane] - a->address) < bytes) {
+        global_bounds_report(&x, lane);
+        return false;
+    }
+    out->allocation = a;
+    out->offset = at[lane] - a->address;
+    out->data = a->data + out->offset;
     return true;
 }
 
-void range_read(Warp *w, int lane, const struct AsyncOp *op, const Range *r) {
-    (void)op;
-    uint8_t all = 1;
-    for (uint32_t k = 0; k < r->bytes; k++)
-        all &= r->space == SPACE_SHARED ? r->block->shared_state[r->offset + k].written : r->allocation->written[r->offset + k];
-    if (!all) warp_report(w, REPORT_UNINITIALISED, lane, r->address, (int)r->bytes, "read of memory never written");
+/* `bytes` of a shadow from `offset` on: whole words as a row where they allow it, the rest one after another. */
+static void range_part(const Actor *a, const Shadow *s, uint64_t offset, uint64_t bytes, int lane, uint32_t code, Conflict *f) {
+    uint8_t codes[64];
+    memset(codes, (int)code, sizeof codes);
+    while (bytes) {
+        const uint32_t k = (uint32_t)(offset / 4), at = offset % 4;
+        uint64_t n = bytes / 4 < 64 ? bytes / 4 : 64;
+        if (at == 0 && n && row_check(a, s, k, (uint32_t)n, codes)) {
+            n *= 4;
+        } else {
+            n = 4 - at < bytes ? 4 - at : bytes;
+            shadow_touch(a, s, k, lane, code, (int)at, (int)n, f);
+        }
+        offset += n;
+        bytes -= n;
+    }
 }
 
-void range_write(Warp *w, int lane, const struct AsyncOp *op, const Range *r) {
-    (void)w, (void)lane, (void)op;
-    for (uint32_t k = 0; k < r->bytes; k++)
-        if (r->space == SPACE_SHARED) r->block->shared_state[r->offset + k].written = 1;
-        else r->allocation->written[r->offset + k] = 1;
+static void range_check(Warp *w, int lane, const AsyncOp *op, const Range *r, bool write) {
+    Actor a = access_actor(w, write ? ACCESS_WRITE : ACCESS_READ, WEAK);
+    Conflict found = {0};
+    const uint32_t code = op && op->async_proxy ? LANE_ASYNC : (uint32_t)lane;
+    if (op) {
+        a.stamp = stamp_make(op->time, op->agent, 0);
+        a.async_proxy = op->async_proxy;
+    }
+    if (r->space == SPACE_SHARED) {
+        const Shadow s = block_shadow(r->block);
+        range_part(&a, &s, r->offset, r->bytes, lane, code, &found);
+    } else {
+        for (uint64_t done = 0, part; done < r->bytes; done += part) {
+            const uint64_t address = r->allocation->address + r->offset + done, left = PAGE_BYTES - address % PAGE_BYTES;
+            Page *p = page_at(w, address);
+            part = r->bytes - done < left ? r->bytes - done : left;
+            if (!p || r->allocation->constant) continue;
+            if (write) p->writer = w->at;
+            else p->reader = w->at;
+            range_part(&a, &p->shadow, address % PAGE_BYTES, part, lane, code, &found);
+        }
+    }
+    if (found.with || found.unwritten) race_report(&a, r->space, lane, r->address, (int)r->bytes, &found);
 }
 
+void range_read(Warp *w, int lane, const AsyncOp *op, const Range *r) { range_check(w, lane, op, r, false); }
+void range_write(Warp *w, int lane, const AsyncOp *op, const Range *r) { range_check(w, lane, op, r, true); }
 void range_poison(const Range *r) { memset(r->data, 0xff, r->bytes); }

@@ -9,6 +9,27 @@ typedef enum AccessKind {
     ACCESS_ATOMIC, /* reads and writes; no race with other ordered or atomic accesses */
 } AccessKind;
 
+/* Where the bytes of a warp's access lie. */
+typedef enum PlaceShape {
+    PLACE_SCATTER, /* lane[l] */
+    PLACE_ROW,     /* first + l * bytes; `first` is lane 0's, though it may be off */
+    PLACE_SAME     /* first, for every lane */
+} PlaceShape;
+typedef struct Places {
+    PlaceShape shape;
+    bool overlap;            /* stores: lanes may share bytes; they must agree on the values */
+    uint32_t global, shared; /* lanes in those spaces */
+    uint8_t *first;
+    uint8_t *lane[WARP];     /* NULL: refused or off */
+} Places;
+
+/* As warp_access; `scope`: WEAK or SCOPED_* (shadow.h). */
+void warp_places(Warp *w, Space space, AccessKind kind, uint8_t scope, const uint64_t address[WARP], int bytes,
+                 uint32_t mask, Places *out);
+void places_spread(Places *, int bytes, uint32_t mask, uint8_t *place[WARP]);
+/* access_count.c: sectors, bytes, bank conflicts, for launches with figures. */
+void count_access(Warp *w, bool write, const uint64_t *address, int bytes, uint32_t global, uint32_t shared);
+
 /* The lanes in `mask` each access `bytes` (1, 2, 4, 8, 16) at address[lane] in the generic proxy.  Checks alignment,
  * bounds, that what is read was written, races with other agents; marks the access; counts it.  place[lane] is where
  * the bytes lie; NULL where the access was refused and must not happen (a load gives 0).  `ordered`: volatile, relaxed,

@@ -1,5 +1,6 @@
 /* One block: its warps, its shared memory, its barriers. */
 #include "tools/ptxsim/exec/run.h"
+#include "tools/ptxsim/exec/shadow.h"
 #include "tools/ptxsim/ptx/parse.h"
 #include <stdio.h>
 #include <stdlib.h>
@@ -7,21 +8,21 @@
 bool block_start(Block *b, Cluster *c, uint32_t rank, const uint32_t id[3]) {
     const Launch *k = c->launch;
     const uint64_t threads = (uint64_t)k->block[0] * k->block[1] * k->block[2];
-    *b = (Block){.launch = c->launch, .cluster = c, .rank = rank, .epoch = 1};
+    *b = (Block){.launch = c->launch, .cluster = c, .rank = rank};
     memcpy(b->id, id, sizeof b->id);
     b->linear = id[0] + k->grid[0] * (id[1] + (uint64_t)k->grid[1] * id[2]);
     b->shared_bytes = k->fn->shared_bytes + k->dynamic_shared;
-    b->shared = calloc(b->shared_bytes + 1, 1);
-    b->shared_state = calloc(b->shared_bytes + 1, sizeof *b->shared_state);
+    b->shared = calloc(b->shared_bytes + 4, 1);
+    b->shadow = calloc(2 * (size_t)((b->shared_bytes + 3) / 4) + 1, sizeof *b->shadow);
     b->warps = (int)((threads + WARP - 1) / WARP);
     b->warp = calloc((size_t)b->warps, sizeof *b->warp);
-    if (!b->shared || !b->shared_state || !b->warp) return false;
+    if (!b->shared || !b->shadow || !b->warp) return false;
     for (int w = 0; w < b->warps; w++)
         if (!warp_start(&b->warp[w], b, w)) return false;
     return true;
 }
 
-void block_end(Block *b) {
+void block_count(Block *b) {
     for (int w = 0; b->warp && w < b->warps; w++) {
         const Counters *c = &b->warp[w].count;
         for (int k = 0; k < CLASS_COUNT; k++) {
@@ -36,12 +37,15 @@ void block_end(Block *b) {
         b->count.shared_accesses += c->shared_accesses;
         b->count.shared_conflicts += c->shared_conflicts;
         b->count.barriers += c->barriers;
-        warp_end(&b->warp[w]);
     }
+}
+
+void block_end(Block *b) {
+    for (int w = 0; b->warp && w < b->warps; w++) warp_end(&b->warp[w]);
     for (int k = 0; k < BARRIERS; k++) sync_clock_clear(&b->barrier[k].clock);
     free(b->warp);
     free(b->shared);
-    free(b->shared_state);
+    free(b->shadow);
 }
 
 /* ---- barriers ----------------------------------------------------------------------------------------- */
@@ -69,7 +73,6 @@ static void release(Block *b, Barrier *bar, int id) {
             b->warp[w].state = WARP_READY;
         }
     sync_clock_clear(&bar->clock);
-    b->epoch = (b->epoch + 1) & INT32_MAX; /* a barrier of some warps orders all: it may hide a race, never invent one */
     *bar = (Barrier){0};
 }
 

@@ -19,6 +19,7 @@ bool clock_start(Warp *w) {
 
 void clock_end(Warp *w) {
     free(w->clock.seen);
+    known_free(w->clock.known);
     w->clock = (Clock){0};
 }
 
@@ -28,7 +29,7 @@ void clock_warp_sync(Warp *w) {
     w->clock.own[w->agent] = w->time;
 }
 
-static bool sync_make(const Cluster *c, SyncClock *s) {
+bool sync_clock_make(const Cluster *c, SyncClock *s) {
     if (s->seen) return true;
     s->seen = calloc(2 * (size_t)c->agents, sizeof(Time));
     s->fenced = s->seen ? s->seen + c->agents : NULL;
@@ -37,10 +38,11 @@ static bool sync_make(const Cluster *c, SyncClock *s) {
 
 bool clock_release(Warp *w, SyncClock *s) {
     const int n = w->cluster->agents;
-    if (!sync_make(w->cluster, s)) return false;
+    if (!sync_clock_make(w->cluster, s)) return false;
     join(w->clock.seen, w->clock.own, n);
     join(s->seen, w->clock.seen, n);
     join(s->fenced, w->clock.fenced, n);
+    known_learn(w->cluster, &s->known, s->seen, w->clock.known);
     if (w->time < LAST_TIME) w->time++; /* at the end of time nothing is a race any more: hidden, never invented */
     w->clock.own[w->agent] = w->time;
     return true;
@@ -50,6 +52,7 @@ void clock_acquire(Warp *w, const SyncClock *s) {
     if (!s->seen) return;
     join(w->clock.seen, s->seen, w->cluster->agents);
     join(w->clock.fenced, s->fenced, w->cluster->agents);
+    known_learn(w->cluster, &w->clock.known, w->clock.seen, s->known);
 }
 
 void clock_proxy_fence(Warp *w) {
@@ -58,7 +61,7 @@ void clock_proxy_fence(Warp *w) {
 }
 
 bool clock_note(Cluster *c, SyncClock *s, uint32_t agent, Time time) {
-    if (!sync_make(c, s)) return false;
+    if (!sync_clock_make(c, s)) return false;
     if (s->seen[agent] < time) s->seen[agent] = time;
     if (s->fenced[agent] < time) s->fenced[agent] = time; /* what the async proxy wrote, it sees */
     return true;
@@ -71,12 +74,14 @@ void clock_observe(Warp *w, uint32_t agent, Time time, bool lanes_own) {
 }
 
 void sync_clock_join(const Cluster *c, SyncClock *to, const SyncClock *from) {
-    if (!from->seen || !sync_make(c, to)) return;
+    if (!from->seen || !sync_clock_make(c, to)) return;
     join(to->seen, from->seen, c->agents);
     join(to->fenced, from->fenced, c->agents);
+    known_learn(c, &to->known, to->seen, from->known);
 }
 
 void sync_clock_clear(SyncClock *s) {
     free(s->seen);
+    known_free(s->known);
     *s = (SyncClock){0};
 }

@@ -30,14 +30,27 @@ static inline uint32_t stamp_lane(Stamp s) { return s & 0x3f; }
 struct Warp;
 struct Cluster;
 
+/* What is known of other clusters, which only synchronise through global memory: of each a vector of times, shared by
+ * all that know the same.  Used where one host thread runs all clusters. */
+typedef struct Past {
+    uint32_t references;
+    Time seen[];
+} Past;
+typedef struct Known {
+    uint32_t count, room;
+    struct { uint64_t cluster; Past *past; } item[]; /* by cluster */
+} Known;
+
 /* A warp's knowledge.  Arrays of cluster->agents times. */
 typedef struct Clock {
     Time *seen, *own, *fenced;
+    Known *known; /* of other clusters; NULL: nothing */
 } Clock;
 
 /* What a synchronisation object passes on from those that release to those that acquire. */
 typedef struct SyncClock {
     Time *seen, *fenced; /* NULL: nothing released yet */
+    Known *known;
 } SyncClock;
 
 bool clock_start(struct Warp *);
@@ -54,8 +67,17 @@ void clock_proxy_fence(struct Warp *);
 bool clock_note(struct Cluster *, SyncClock *, uint32_t agent, Time);
 /* ... or into the past of the warp that waited for it: `lanes_own`, of each lane for its own part only. */
 void clock_observe(struct Warp *, uint32_t agent, Time, bool lanes_own);
+bool sync_clock_make(const struct Cluster *, SyncClock *); /* so that `seen` and `fenced` are there */
 void sync_clock_join(const struct Cluster *, SyncClock *to, const SyncClock *from);
 void sync_clock_clear(SyncClock *); /* frees */
+/* `to`, of a warp or object of cluster `self`, learns what `from` knows, and that cluster `other` got to `past`. */
+void known_learn(const struct Cluster *self, Known **to, Time *self_seen, const Known *from);
+void known_learn_past(const struct Cluster *self, Known **to, Time *self_seen, uint64_t other, Past *past);
+void known_free(Known *);
+Past *past_of(const struct Cluster *, const Time *seen); /* a copy with one reference; NULL without memory */
+void past_drop(Past *);
+/* Does the clock know of agent's time in another cluster? */
+bool clock_knows(const Clock *, uint64_t cluster, uint32_t agent, Time);
 
 /* May this access follow that one?  lane -1: any lane of the warp. */
 static inline bool clock_ordered(const Clock *c, Stamp s, int lane) {

@@ -1,4 +1,5 @@
 /* One cluster: its blocks, and whose turn it is. */
+#include "tools/ptxsim/exec/page.h"
 #include "tools/ptxsim/exec/run.h"
 #include <stdio.h>
 #include <stdlib.h>
@@ -30,7 +31,7 @@ Cluster *cluster_start(Launch *k, uint64_t linear) {
     c->agents = c->warps + ASYNC_AGENTS;
     c->random = k->seed * UINT64_C(0x9e3779b97f4a7c15) + linear * UINT64_C(0xbf58476d1ce4e5b9) + 1;
     c->block = calloc((size_t)c->blocks, sizeof *c->block);
-    if (c->block && start_blocks(c)) return c;
+    if (cluster_shadow_start(c) && c->block && start_blocks(c)) return c;
     Counters nothing = {0};
     cluster_end(c, &nothing);
     return NULL;
@@ -51,9 +52,14 @@ void counters_add(Counters *to, const Counters *c) {
 
 void cluster_end(Cluster *c, Counters *sum) {
     for (int r = 0; c->block && r < c->blocks; r++) {
-        block_end(&c->block[r]);
+        block_count(&c->block[r]);
         counters_add(sum, &c->block[r].count);
     }
+    cluster_shadow_end(c);
+}
+
+void cluster_free(Cluster *c) {
+    for (int r = 0; c->block && r < c->blocks; r++) block_end(&c->block[r]);
     sync_clock_clear(&c->barrier.clock);
     free(c->block);
     free(c);

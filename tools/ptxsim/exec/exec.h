@@ -25,13 +25,6 @@ typedef struct Frame {
 /* WARP_WAITING: suspended until `wake` says so, see suspend(). */
 typedef enum WarpState { WARP_READY, WARP_AT_BARRIER, WARP_WAITING, WARP_DONE } WarpState;
 
-/* Threads of a block that have touched a byte of shared memory since the last barrier of the whole block. */
-typedef struct SharedByte {
-    uint32_t epoch : 31, written : 1; /* of the last access; ever written */
-    uint16_t writer, reader;          /* linear thread + 1; 0: none; MANY_READERS */
-} SharedByte;
-enum { MANY_READERS = 0xffff };
-
 typedef struct Counters {
     uint64_t thread_instructions, warp_instructions;
     uint64_t kind[CLASS_COUNT]; /* of the thread instructions */
@@ -67,17 +60,20 @@ typedef struct Warp {
     int barrier;                    /* WARP_AT_BARRIER: which, and for bar.red what it brings and wants */
     uint32_t barrier_mask;
     const Inst *barrier_inst;
+    struct WgmmaWarp *wgmma;        /* wgmma.h; NULL until used */
     bool (*wake)(struct Warp *);    /* WARP_WAITING: when what it waits for is there, delivers the results; else false */
     void (*explain)(const struct Warp *, char *note, size_t room); /* what it waits for */
     const Inst *wait_inst, *tried;  /* suspended at; the wait that last gave up */
     uint32_t wait_mask;
     bool yields;                    /* ends its slice */
-    uint64_t rest_until;            /* of cluster->turns: polls in vain, others first */
+    uint64_t rest_until, polled;    /* of cluster->turns: polls in vain, others first; its steps at the last poll */
     struct AsyncGroups *groups;     /* cp.async-groups, bulk async-groups; NULL until used */
     uint32_t cluster_arrived, cluster_phase; /* lanes between barrier.cluster.arrive and .wait; of which phase */
     bool fenced;                    /* a fence of cluster scope or wider since the last relaxed arrival */
     uint32_t registers, register_changes; /* per thread (setmaxnreg); how often changed */
-    const Allocation *recent;       /* last allocation touched */
+    const Inst *register_inst;      /* the last setmaxnreg */
+    struct PageCache *pages;        /* page.h: of global memory, touched last */
+    struct Fences *fences;          /* race_sync.c: what fences pass on; NULL until used */
     Counters count;
 } Warp;
 
@@ -100,9 +96,10 @@ typedef struct Block {
     Warp *warp;
     int warps, done;
     uint8_t *shared;
-    SharedByte *shared_state;
-    uint32_t shared_bytes, epoch;
+    uint32_t *shadow;          /* of shared memory, shadow.h: last writes of all words, then readers */
+    uint32_t shared_bytes;
     Barrier barrier[BARRIERS];
+    struct WarpGroup *warpgroup; /* wgmma.h; NULL until used */
     struct Mbarrier *mbarriers; /* mbarrier.h */
     uint32_t register_pool;     /* released by setmaxnreg.dec */
     Counters count;
@@ -118,13 +115,16 @@ struct Cluster {
     int warps, done; /* of all its blocks */
     int agents;      /* warps + ASYNC_AGENTS */
     uint64_t random;
+    struct ShadowTable *table;         /* shadow.h: of this cluster, or of the launch */
+    struct PageTable *page_table;      /* page.h: likewise */
+    struct ClusterShadow *own_shadow;  /* NULL: it is the launch's */
     struct AsyncOp *queue; /* issued, not landed: oldest first */
     uint64_t issued;       /* asynchronous operations so far: the next one's agent and time */
     Barrier barrier;       /* barrier.cluster: those that arrived in the current phase */
     SyncClock barrier_done; /* what the last completed phase passes on */
     uint32_t barrier_phase;
     struct AsyncState *async; /* async.c; NULL until used */
-    uint64_t turns, idle;  /* slices given; those in a row in which warps only polled in vain */
+    uint64_t turns, idle;  /* slices given; polls in vain since anything happened */
     bool stuck;            /* a finding after which it cannot go on */
 };
 
@@ -141,6 +141,8 @@ struct Launch {
     int workers;
     uint64_t sm_count;
     Counters count;
+    struct LaunchShadow *shadow; /* page.h */
+    bool out_of_memory;          /* of the host */
 };
 
 uint64_t random_next(Cluster *);
@@ -238,6 +240,7 @@ void exec_special(Warp *, const Inst *, uint32_t);
 void exec_load(Warp *, const Inst *, uint32_t);
 void exec_store(Warp *, const Inst *, uint32_t);
 void exec_atomic(Warp *, const Inst *, uint32_t);
+void exec_fence(Warp *, const Inst *, uint32_t);
 void exec_isspace(Warp *, const Inst *, uint32_t);
 void exec_nothing(Warp *, const Inst *, uint32_t);
 void exec_shuffle(Warp *, const Inst *, uint32_t);
@@ -269,6 +272,10 @@ void exec_stmatrix(Warp *, const Inst *, uint32_t);
 void exec_movmatrix(Warp *, const Inst *, uint32_t);
 void exec_mma(Warp *, const Inst *, uint32_t);
 void exec_mma_f64(Warp *, const Inst *, uint32_t);
+void exec_wgmma(Warp *, const Inst *, uint32_t);           /* wgmma.c */
+void exec_wgmma_fence(Warp *, const Inst *, uint32_t);
+void exec_wgmma_commit(Warp *, const Inst *, uint32_t);
+void exec_wgmma_wait(Warp *, const Inst *, uint32_t);
 
 /* The membermask of a *.sync instruction. */
 static inline uint32_t members_of(const Warp *w, const Operand *o, uint32_t mask) {
@@ -290,6 +297,8 @@ static inline void suspend(Warp *w, const Inst *i, uint32_t mask, bool (*wake)(W
 /* A poll that found nothing: the slice ends, and others go first. */
 static inline void poll_failed(Warp *w) {
     w->yields = true;
-    w->rest_until = w->cluster->turns + (uint64_t)w->cluster->warps;
+    w->rest_until = w->cluster->turns + (uint64_t)w->cluster->warps + 1;
+    w->polled = w->steps;
+    w->cluster->idle++;
 }
 void warp_report(Warp *, ReportKind, int lane, uint64_t address, int bytes, const char *note);

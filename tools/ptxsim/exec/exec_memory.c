@@ -1,6 +1,7 @@
 /* Loads, stores and atomics: registers on one side, what access.h resolved and checked on the other. */
 #include "tools/ptxsim/exec/access.h"
 #include "tools/ptxsim/exec/numeric.h"
+#include "tools/ptxsim/exec/race_sync.h"
 #include "tools/ptxsim/ptx/parse.h"
 
 /* ---- instructions ------------------------------------------------------------------------------------- */
@@ -16,48 +17,60 @@ static void addresses(const Warp *w, const Inst *i, uint64_t address[WARP]) {
 
 static int access_bytes(const Inst *i) { return type_bytes((PtxType)i->type) * (i->count ? i->count : 1); }
 
-/* Elements of a lane from memory into registers, extended to their width. */
-static void load_lane(const Warp *w, const Inst *i, int lane, const uint8_t *data) {
-    const int bytes = type_bytes((PtxType)i->type);
-    for (int k = 0; k < i->count; k++, data += bytes) {
-        uint8_t *to = (uint8_t *)lane_out(w, &i->vec[k]) + lane * i->vec[k].bytes;
-        if (i->vec[k].bytes == bytes && bytes == 4) {
-            memcpy(to, data, 4);
-        } else if (i->vec[k].bytes == bytes && bytes == 8) {
-            memcpy(to, data, 8);
-        } else {
-            uint64_t v = 0;
-            memcpy(&v, data, (size_t)bytes);
-            if (type_is_signed((PtxType)i->type)) v = (uint64_t)((int64_t)(v << (64 - 8 * bytes)) >> (64 - 8 * bytes));
-            memcpy(to, &v, i->vec[k].bytes);
-        }
+/* Values of 32 lanes from memory into a register, extended to its width. */
+static void load_element(const Warp *w, const Inst *i, int k, const Places *p, int lane_bytes, uint32_t mask) {
+    static const uint8_t NOTHING[16] = {0}; /* what a refused load returns */
+    const int bytes = type_bytes((PtxType)i->type), to_bytes = i->vec[k].bytes;
+    const bool extend = type_is_signed((PtxType)i->type);
+    uint8_t *to = lane_out(w, &i->vec[k]);
+    for (; mask; mask &= mask - 1) {
+        const int l = __builtin_ctz(mask);
+        const uint8_t *from = p->shape == PLACE_SCATTER ? p->lane[l] : p->first + (p->shape == PLACE_ROW ? l * lane_bytes : 0);
+        uint64_t v = 0;
+        memcpy(&v, from ? from + k * bytes : NOTHING, (size_t)bytes);
+        if (extend) v = (uint64_t)((int64_t)(v << (64 - 8 * bytes)) >> (64 - 8 * bytes));
+        memcpy(to + l * to_bytes, &v, (size_t)to_bytes);
     }
 }
 
 void exec_load(Warp *w, const Inst *i, uint32_t mask) {
     uint64_t address[WARP];
-    uint8_t *place[WARP];
-    static const uint8_t NOTHING[16] = {0}; /* what a refused load returns */
+    Places p;
+    const int bytes = access_bytes(i);
     addresses(w, i, address);
-    warp_access(w, (Space)i->space, ACCESS_READ, i->ordered, address, access_bytes(i), mask, place);
-    for (int l = 0; l < WARP; l++)
-        if (mask >> l & 1) load_lane(w, i, l, place[l] ? place[l] : NOTHING);
+    warp_places(w, (Space)i->space, ACCESS_READ, i->scope, address, bytes, mask, &p);
+    for (int k = 0; k < i->count; k++) load_element(w, i, k, &p, bytes, mask);
+    if (i->order) sync_after_read(w, (Space)i->space, i->order, i->scope, address, mask);
+}
+
+/* Lanes that write the same bytes in one instruction must write the same values there. */
+static void check_overlap(Warp *w, const Inst *i, const uint64_t address[WARP], uint8_t *const place[WARP], int bytes) {
+    const int each = type_bytes((PtxType)i->type);
+    for (int l = 0; l < WARP; l++) {
+        uint8_t value[16];
+        for (int k = 0; place[l] && k < i->count; k++)
+            memcpy(value + k * each, (const uint8_t *)lane_in(w, &i->vec[k]) + l * i->vec[k].bytes, (size_t)each);
+        if (!place[l] || memcmp(place[l], value, (size_t)bytes) == 0) continue;
+        warp_report(w, REPORT_RACE, l, address[l], bytes, "lanes of one store write different values to the same bytes");
+        return;
+    }
 }
 
 void exec_store(Warp *w, const Inst *i, uint32_t mask) {
     uint64_t address[WARP];
     uint8_t *place[WARP];
-    const int bytes = type_bytes((PtxType)i->type);
+    Places p;
+    const int each = type_bytes((PtxType)i->type), bytes = access_bytes(i);
     addresses(w, i, address);
-    warp_access(w, (Space)i->space, ACCESS_WRITE, i->ordered, address, access_bytes(i), mask, place);
-    for (int l = 0; l < WARP; l++) {
-        if (!(mask >> l & 1) || !place[l]) continue;
-        for (int k = 0; k < i->count; k++) {
-            const uint8_t *from = (const uint8_t *)lane_in(w, &i->vec[k]) + l * i->vec[k].bytes;
-            if (bytes == 4) memcpy(place[l] + k * 4, from, 4);
-            else memcpy(place[l] + k * bytes, from, (size_t)bytes);
-        }
+    warp_places(w, (Space)i->space, ACCESS_WRITE, i->scope, address, bytes, mask, &p);
+    places_spread(&p, bytes, mask, place);
+    if (i->order) sync_before_write(w, (Space)i->space, i->order, i->scope, address, mask, false);
+    for (int k = 0; k < i->count; k++) {
+        const uint8_t *from = lane_in(w, &i->vec[k]);
+        for (int l = 0; l < WARP; l++)
+            if (place[l]) memcpy(place[l] + k * each, from + l * i->vec[k].bytes, (size_t)each);
     }
+    if (p.overlap) check_overlap(w, i, address, place, bytes);
 }
 
 /* ---- atomics ------------------------------------------------------------------------------------------ */
@@ -102,9 +115,13 @@ static uint64_t atomic_result(const Inst *i, uint64_t old, uint64_t b, uint64_t 
 void exec_atomic(Warp *w, const Inst *i, uint32_t mask) {
     uint64_t address[WARP];
     uint8_t *place[WARP];
+    Places p;
     const int bytes = access_bytes(i);
     addresses(w, i, address);
-    warp_access(w, (Space)i->space, ACCESS_ATOMIC, true, address, bytes, mask, place);
+    warp_places(w, (Space)i->space, ACCESS_ATOMIC, i->scope, address, bytes, mask, &p);
+    places_spread(&p, bytes, mask, place);
+    sync_after_read(w, (Space)i->space, i->order, i->scope, address, mask);
+    sync_before_write(w, (Space)i->space, i->order, i->scope, address, mask, true);
     for (int l = 0; l < WARP; l++) {
         if (!(mask >> l & 1) || !place[l]) continue;
         uint64_t old = 0;
@@ -113,6 +130,11 @@ void exec_atomic(Warp *w, const Inst *i, uint32_t mask) {
         memcpy(place[l], &value, (size_t)bytes);
         lane_set(w, &i->d, l, old);
     }
+}
+
+void exec_fence(Warp *w, const Inst *i, uint32_t mask) {
+    (void)mask;
+    sync_fence(w, i->scope);
 }
 
 void exec_isspace(Warp *w, const Inst *i, uint32_t mask) {

@@ -91,7 +91,9 @@ void exec_activemask(Warp *w, const Inst *i, uint32_t mask) {
 }
 
 void exec_warp_barrier(Warp *w, const Inst *i, uint32_t mask) {
-    if (mask) check_members(w, mask, members_of(w, &i->a, mask));
+    if (!mask) return;
+    check_members(w, mask, members_of(w, &i->a, mask));
+    clock_warp_sync(w);
 }
 
 /* ---- special registers -------------------------------------------------------------------------------- */

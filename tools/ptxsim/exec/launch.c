@@ -1,6 +1,7 @@
 /* A whole grid.  Blocks are independent unless they touch each other's memory atomically or wait for each other: such a
  * kernel runs on one host thread with its blocks interleaved in a fixed order, every other one on all cores.  Either
  * way the result does not depend on the host's timing. */
+#include "tools/ptxsim/exec/page.h"
 #include "tools/ptxsim/exec/run.h"
 #include <stdatomic.h>
 #include <stdio.h>
@@ -30,6 +31,7 @@ static void *work_on(void *data) {
         if (n >= work->clusters || atomic_load(&work->failed)) break;
         Cluster *c = cluster_start(work->launch, n);
         if (!c) {
+            launch_shadow_fail(work->launch->shadow);
             atomic_store(&work->failed, true);
             break;
         }
@@ -92,5 +94,9 @@ static bool run_interleaved(Launch *k, uint64_t clusters) {
 bool launch_run(Launch *k) {
     const uint64_t in_cluster = (uint64_t)k->cluster[0] * k->cluster[1] * k->cluster[2];
     const uint64_t clusters = (uint64_t)k->grid[0] * k->grid[1] * k->grid[2] / in_cluster;
-    return k->fn->global_atomics ? run_interleaved(k, clusters) : run_independent(k, clusters);
+    k->shadow = launch_shadow_new(k->fn->global_atomics);
+    if (!k->shadow) return false;
+    const bool ok = k->fn->global_atomics ? run_interleaved(k, clusters) : run_independent(k, clusters);
+    launch_shadow_end(k->shadow);
+    return ok && !k->out_of_memory;
 }

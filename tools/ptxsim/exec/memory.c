@@ -2,7 +2,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { RED_ZONE = 4096, GRANULE = 512 };
+enum { RED_ZONE = 4096, GRANULE = 512, WORD = 4 };
 #define FIRST_ADDRESS UINT64_C(0x200000000000)
 
 static size_t lower_bound(const DeviceMemory *m, uint64_t address) { /* allocations that begin at or below it */
@@ -31,14 +31,15 @@ Allocation *memory_allocate(DeviceMemory *m, uint64_t bytes, uint64_t align) {
     if (bytes > m->total - m->used || !make_room(m)) return NULL;
     Allocation *a = calloc(1, sizeof *a);
     if (!a) return NULL;
-    a->data = calloc(bytes ? bytes : 1, 1);
-    a->written = calloc(bytes ? bytes : 1, 1);
+    a->data = calloc(bytes + WORD, 1); /* the last word is whole */
+    a->written = calloc(bytes + WORD, 1);
     if (!a->data || !a->written) {
         free(a->data);
         free(a->written);
         free(a);
         return NULL;
     }
+    memset(a->written + bytes, 1, WORD); /* its rest is nobody's, and must not make it a special case */
     const uint64_t start = m->next ? m->next : FIRST_ADDRESS;
     a->address = (start + align - 1) / align * align;
     a->bytes = bytes;
@@ -69,6 +70,13 @@ Allocation *memory_find(const DeviceMemory *m, uint64_t address) {
     if (!n) return NULL;
     Allocation *a = m->item[n - 1];
     return address - a->address < a->bytes ? a : NULL;
+}
+
+Allocation *memory_on(const DeviceMemory *m, uint64_t address, uint64_t bytes) {
+    Allocation *a = memory_find(m, address);
+    const size_t n = lower_bound(m, address);
+    if (a || n == m->count) return a;
+    return m->item[n]->bytes && m->item[n]->address - address < bytes ? m->item[n] : NULL;
 }
 
 const Allocation *memory_near(const DeviceMemory *m, uint64_t address) {

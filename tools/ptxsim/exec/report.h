@@ -20,7 +20,7 @@ typedef struct Report {
     uint64_t order;   /* block and thread, linear: the lowest is kept */
     uint64_t address;
     int bytes;
-    char note[160];
+    char note[224];
     uint64_t count;
 } Report;
 

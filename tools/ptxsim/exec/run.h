@@ -4,6 +4,7 @@
 
 /* False when the host has no memory for it. */
 bool block_start(Block *, Cluster *, uint32_t rank, const uint32_t id[3]);
+void block_count(Block *); /* sums its warps' figures */
 void block_end(Block *);
 uint32_t block_live_threads(const Block *);
 
@@ -11,8 +12,9 @@ uint32_t block_live_threads(const Block *);
 Cluster *cluster_start(Launch *, uint64_t linear);
 /* Runs every warp until the cluster is done (true) or each has taken about `slice` instructions (false). */
 bool cluster_run(Cluster *, uint64_t slice);
-/* Adds its figures to *sum and frees it. */
+/* Adds its figures to *sum and gives it up: it is freed when its part of the record is made (page.h). */
 void cluster_end(Cluster *, Counters *sum);
+void cluster_free(Cluster *);
 
 bool warp_start(Warp *, Block *, int index);
 void warp_end(Warp *);
@@ -22,3 +24,6 @@ void warp_run(Warp *, uint64_t slice);
 void barrier_arrive(Warp *, const Inst *, uint32_t mask);
 /* After threads have exited: barriers may be complete now. */
 void barriers_settle(Block *);
+void cluster_settle(Cluster *); /* the same of barrier.cluster */
+/* After the block: warpgroups whose warps did not all execute their setmaxnreg (exec_cluster.c). */
+void registers_end(Block *);

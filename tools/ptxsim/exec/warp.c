@@ -1,4 +1,6 @@
 /* One warp: paths, frames, and the instruction loop. */
+#include "tools/ptxsim/exec/page.h"
+#include "tools/ptxsim/exec/race_sync.h"
 #include "tools/ptxsim/exec/run.h"
 #include <stdio.h>
 #include <stdlib.h>
@@ -81,7 +83,8 @@ bool warp_start(Warp *w, Block *b, int index) {
         w->local_written = calloc(WARP, w->local_stride);
         if (!w->local || !w->local_written) return false;
     }
-    return clock_start(w) && push_frame(w, fn, w->live, NULL) && push_path(w, 0, fn->count, w->live);
+    w->pages = calloc(1, sizeof *w->pages);
+    return w->pages && clock_start(w) && push_frame(w, fn, w->live, NULL) && push_path(w, 0, fn->count, w->live);
 }
 
 void warp_end(Warp *w) {
@@ -90,6 +93,8 @@ void warp_end(Warp *w) {
     free(w->path);
     free(w->local);
     free(w->local_written);
+    free(w->pages);
+    fences_free(w);
     clock_end(w);
     *w = (Warp){.count = w->count};
 }
@@ -265,13 +270,6 @@ static bool over_limit(Warp *w) {
     return true;
 }
 
-/* A call of the compiler's library where the host's baseline has no instruction for it; this is a few operations. */
-static uint64_t lanes_in(uint32_t mask) {
-    uint32_t n = mask - (mask >> 1 & 0x55555555);
-    n = (n & 0x33333333) + (n >> 2 & 0x33333333);
-    return ((n + (n >> 4)) & 0x0f0f0f0f) * 0x01010101 >> 24;
-}
-
 /* Runs `n` instructions without control flow.  Counters take every lane of the path for granted; what a guard switches
  * off is taken back here. */
 static void run_straight(Warp *w, const Inst *i, int32_t n, uint32_t active) {
@@ -280,7 +278,7 @@ static void run_straight(Warp *w, const Inst *i, int32_t n, uint32_t active) {
         w->at = i;
         if (i->guard.base != BASE_NONE) {
             mask &= predicate_in(w, &i->guard);
-            if (!i->hidden) w->count.kind[i->kind] -= lanes_in(active & ~mask);
+            if (!i->hidden) w->count.kind[i->kind] -= (uint64_t)__builtin_popcount(active & ~mask);
             if (!mask) continue;
         }
         i->run(w, i, mask);
@@ -288,7 +286,7 @@ static void run_straight(Warp *w, const Inst *i, int32_t n, uint32_t active) {
 }
 
 static void count_run(Warp *w, const Inst *first, const Inst *end, uint32_t active) {
-    const uint64_t lanes = lanes_in(active);
+    const uint64_t lanes = (uint64_t)__builtin_popcount(active);
     for (int k = 0; k < CLASS_COUNT; k++) w->count.kind[k] += (uint64_t)(end->before_kind[k] - first->before_kind[k]) * lanes;
     w->steps += (uint64_t)(end->before - first->before);
 }

@@ -45,6 +45,8 @@ static void memory_type(Parser *p, const Stmt *s) {
 
 static void note_order(Parser *p, const Stmt *s, Inst *i) {
     i->ordered = s->mod[CAT_ORDER] > ORDER_WEAK;
+    i->order = i->ordered ? s->mod[CAT_ORDER] : 0;
+    i->scope = !i->ordered ? 0 : s->mod[CAT_SCOPE] ? s->mod[CAT_SCOPE] : SCOPE_SYS; /* volatile: the system's */
     /* a loop that waits for another block's write needs the blocks to run interleaved */
     if (i->ordered && (i->space == SPACE_GLOBAL || i->space == SPACE_GENERIC)) p->fn->global_atomics = true;
 }
@@ -134,6 +136,8 @@ void lower_atomic(Parser *p, const Stmt *s) {
     i->space = (uint8_t)space;
     i->kind = CLASS_MEMORY;
     i->ordered = true;
+    i->order = s->mod[CAT_ORDER] ? s->mod[CAT_ORDER] : ORDER_RELAXED;
+    i->scope = s->mod[CAT_SCOPE] ? s->mod[CAT_SCOPE] : SCOPE_GPU;
     if (space != SPACE_SHARED) p->fn->global_atomics = true;
 }
 
@@ -162,11 +166,20 @@ void lower_isspace(Parser *p, const Stmt *s) {
     i->space = s->mod[CAT_SPACE];
 }
 
-/* Prefetches, fences (memory here is sequentially consistent), sleeps. */
+/* membar.level; fence.sem.scope, where no sem means acq_rel. */
+void lower_fence(Parser *p, const Stmt *s) {
+    const int order = s->mod[CAT_ORDER];
+    if (!s->mod[CAT_SCOPE] || (order && order < ORDER_ACQUIRE)) parse_fail(p, s->at, "a fence needs a scope, and no weaker order");
+    Inst *i = emit(p, s, exec_fence);
+    i->kind = CLASS_SYNC;
+    i->scope = s->mod[CAT_SCOPE];
+}
+
+/* Prefetches, sleeps. */
 void lower_nothing(Parser *p, const Stmt *s) {
     Inst where = {0};
     if (s->count == 1 && s->operand[0].kind == RAW_ADDRESS) address(p, s, &s->operand[0], &where);
     Inst *i = emit(p, s, exec_nothing);
-    i->kind = s->row->op == OP_MEMBAR || s->row->op == OP_FENCE ? CLASS_SYNC : CLASS_MEMORY;
+    i->kind = CLASS_MEMORY;
     if (s->row->op == OP_NANOSLEEP) p->fn->global_atomics = true;
 }

@@ -217,6 +217,7 @@ void lower_store(Parser *, const Stmt *);
 void lower_atomic(Parser *, const Stmt *);
 void lower_cvta(Parser *, const Stmt *);
 void lower_isspace(Parser *, const Stmt *);
+void lower_fence(Parser *, const Stmt *);
 void lower_nothing(Parser *, const Stmt *);
 void lower_branch(Parser *, const Stmt *);
 void lower_switch(Parser *, const Stmt *);

@@ -60,6 +60,7 @@ typedef void (*ExecFn)(struct Warp *, const Inst *, uint32_t mask);
 
 typedef struct CallSite CallSite;
 typedef struct MatrixForm MatrixForm; /* matrix.h */
+typedef struct RegisterWatch RegisterWatch; /* wgmma_watch.c */
 
 /* Three lines of 64 bytes: what every instruction reads, what some read, what few read. */
 struct Inst {
@@ -76,6 +77,8 @@ struct Inst {
     uint8_t kind;   /* CLASS_*: counters */
     bool hidden;    /* part of the next instruction, not counted */
     bool has_d2, saturate, flush, uniform, ordered, no_result;
+
+    uint8_t order, scope; /* ORDER_*, SCOPE_* of memory instructions and fences; 0: weak, and no scope */
 
     ExecFn inner;   /* what a wrapper handler calls (rounding modes) */
     Operand d2, e;  /* second result, fourth source */
@@ -160,6 +163,7 @@ typedef struct Module {
     Variable *variables;
     int version;  /* 80 for 8.0 */
     int target;   /* 80 for sm_80 */
+    bool specific; /* sm_90a */
     int address_bits;
     uint32_t common_shared; /* bytes of shared variables that device functions use */
 } Module;

@@ -1,0 +1,64 @@
+/* Findings of the checks of memory, in words. */
+#include "tools/ptxsim/exec/shadow.h"
+#include <stdio.h>
+
+static void block_of(const Launch *k, uint64_t cluster, uint32_t rank, uint32_t id[3]) {
+    const uint32_t *size = k->cluster;
+    uint64_t rest = cluster;
+    for (int d = 0; d < 3; d++) {
+        const uint32_t across = k->grid[d] / size[d];
+        id[d] = (uint32_t)(rest % across) * size[d] + rank % size[d];
+        rest /= across;
+        rank /= size[d];
+    }
+}
+
+void race_block_name(const Launch *k, uint64_t cluster, char *text, size_t room) {
+    const bool several = k->cluster[0] * k->cluster[1] * k->cluster[2] > 1;
+    uint32_t id[3];
+    block_of(k, cluster, 0, id);
+    snprintf(text, room, "%s (%u,%u,%u)", several ? "the cluster of block" : "block", id[0], id[1], id[2]);
+}
+
+/* Who made an access: a thread, a warp, an asynchronous operation. */
+static void name_agent(const Cluster *c, uint64_t cluster, Stamp s, char *text, size_t room) {
+    const uint32_t agent = stamp_agent(s), each = (uint32_t)c->block[0].warps, lane = stamp_lane(s);
+    char where[64] = "";
+    if (agent >= (uint32_t)c->warps) {
+        snprintf(text, room, "an asynchronous operation");
+        return;
+    }
+    if (cluster != c->linear || c->blocks > 1) {
+        uint32_t id[3];
+        block_of(c->launch, cluster, agent / each, id);
+        snprintf(where, sizeof where, " of block (%u,%u,%u)", id[0], id[1], id[2]);
+    }
+    if (lane < WARP) snprintf(text, room, "warp %u lane %u%s", agent % each, lane, where);
+    else snprintf(text, room, "warp %u%s", agent % each, where);
+}
+
+static const char *space_name(Space s) { return s == SPACE_SHARED ? "shared" : "global"; }
+
+void race_report(const Actor *a, Space space, int lane, uint64_t address, int bytes, const Conflict *f) {
+    char note[224], who[96];
+    const char *did = a->atomic ? "atomic on" : a->write ? "write of" : "read of";
+    if (f->unwritten) {
+        snprintf(note, sizeof note, "%s %s memory never written", did, space_name(space));
+        warp_report(a->warp, REPORT_UNINITIALISED, lane, address, bytes, note);
+    }
+    if (!f->with) return;
+    name_agent(a->warp->cluster, f->cluster - 1, f->with, who, sizeof who);
+    snprintf(note, sizeof note, "%s %s memory that %s %s, %s", did, space_name(space), who, f->wrote ? "wrote" : "read",
+             f->unfenced ? "without a fence between the generic and the async proxy" : "with nothing that orders the two");
+    warp_report(a->warp, REPORT_RACE, lane, address, bytes, note);
+}
+
+void race_report_at(Cluster *c, Stamp by, const Inst *at, uint64_t address, const char *note) {
+    const uint32_t agent = stamp_agent(by) < (uint32_t)c->warps ? stamp_agent(by) : 0, lane = stamp_lane(by);
+    Warp *w = &c->block[agent / (uint32_t)c->block[0].warps].warp[agent % (uint32_t)c->block[0].warps];
+    const uint32_t first = lane < WARP ? lane
+                           : lane >= LANE_PAIR && lane < LANE_QUAD ? 2 * (lane - LANE_PAIR)
+                           : lane >= LANE_QUAD && lane < LANE_UNKNOWN ? 4 * (lane - LANE_QUAD) : 0;
+    w->at = at;
+    warp_report(w, REPORT_RACE, (int)first, address, 4, note);
+}

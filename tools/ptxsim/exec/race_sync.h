@@ -1,0 +1,18 @@
+/* Order that passes through memory: releases and acquires of a location, and fences with ordered accesses around them.
+ *
+ * A location (the first word of an ordered access) keeps, for every block, cluster or device that released to it, what
+ * was before.  A release leaves its warp's past there; a relaxed or volatile write leaves what lay before the warp's last
+ * fence; a write that is no read-modify-write replaces what was there.  An acquire takes what its scope and the
+ * release's both reach; a relaxed or volatile read is remembered until the warp's next fence.
+ * Source: PTX ISA, Memory Consistency Model: "Release and Acquire Patterns", "Scope". */
+#pragma once
+#include "tools/ptxsim/exec/access.h"
+#include "tools/ptxsim/exec/shadow.h"
+
+/* After the checks of an ordered access, before its bytes move: for `lanes`, at address[lane].  `order`: ORDER_*. */
+void sync_after_read(Warp *, Space, uint8_t order, uint8_t scope, const uint64_t address[WARP], uint32_t lanes);
+void sync_before_write(Warp *, Space, uint8_t order, uint8_t scope, const uint64_t address[WARP], uint32_t lanes,
+                       bool modifies);
+/* membar and fence of a scope. */
+void sync_fence(Warp *, uint8_t scope);
+void fences_free(Warp *);
