@@ -270,6 +270,13 @@ static bool over_limit(Warp *w) {
     return true;
 }
 
+/* A call of the compiler's library where the host's baseline has no instruction for it; this is a few operations. */
+static uint64_t lanes_in(uint32_t mask) {
+    uint32_t n = mask - (mask >> 1 & 0x55555555);
+    n = (n & 0x33333333) + (n >> 2 & 0x33333333);
+    return ((n + (n >> 4)) & 0x0f0f0f0f) * 0x01010101 >> 24;
+}
+
 /* Runs `n` instructions without control flow.  Counters take every lane of the path for granted; what a guard switches
  * off is taken back here. */
 static void run_straight(Warp *w, const Inst *i, int32_t n, uint32_t active) {
@@ -278,7 +285,7 @@ static void run_straight(Warp *w, const Inst *i, int32_t n, uint32_t active) {
         w->at = i;
         if (i->guard.base != BASE_NONE) {
             mask &= predicate_in(w, &i->guard);
-            if (!i->hidden) w->count.kind[i->kind] -= (uint64_t)__builtin_popcount(active & ~mask);
+            if (!i->hidden) w->count.kind[i->kind] -= lanes_in(active & ~mask);
             if (!mask) continue;
         }
         i->run(w, i, mask);
@@ -286,7 +293,7 @@ static void run_straight(Warp *w, const Inst *i, int32_t n, uint32_t active) {
 }
 
 static void count_run(Warp *w, const Inst *first, const Inst *end, uint32_t active) {
-    const uint64_t lanes = (uint64_t)__builtin_popcount(active);
+    const uint64_t lanes = lanes_in(active);
     for (int k = 0; k < CLASS_COUNT; k++) w->count.kind[k] += (uint64_t)(end->before_kind[k] - first->before_kind[k]) * lanes;
     w->steps += (uint64_t)(end->before - first->before);
 }
