@@ -38,8 +38,8 @@ static void must(CUresult r, const char *what) {
 static CUcontext driver_open(const char *path) {
     void *library = dlopen(path, RTLD_NOW | RTLD_LOCAL);
     if (!library) fail("%s", dlerror());
-#define CUDA_EXPORT(name, since, symbol, need, kind, parameters, arguments)                                            \
-    *(void **)&cu.symbol = dlsym(library, #symbol);                                                                    \
+#define CUDA_EXPORT(name, since, symbol, need, kind, parameters, arguments) \
+    *(void **)&cu.symbol = dlsym(library, #symbol);                         \
     if (!cu.symbol) fail("no %s in %s", #symbol, path);
 #include "tools/ptxsim/driver/cuda_exports.def"
 #undef CUDA_EXPORT
@@ -93,16 +93,19 @@ static const char ALU_STEP[] =
 
 static char *alu_kernel(void) {
     Text t = {0};
-    put(&t, HEAD ".entry alu(.param .u64 out, .param .u32 rounds)\n{\n"
-                 ".reg .pred %%p<3>; .reg .b32 %%r<12>; .reg .f32 %%f<6>; .reg .b64 %%rd<4>;\n"
-                 "ld.param.u64 %%rd1, [out]; ld.param.u32 %%r9, [rounds]; mov.u32 %%r6, %%tid.x; mov.u32 %%r7, %%ctaid.x;\n"
-                 "mad.lo.u32 %%r8, %%r7, %d, %%r6; mov.u32 %%r1, %%r8; mov.u32 %%r3, 0; mov.u32 %%r5, 0;\n"
-                 "cvt.rn.f32.u32 %%f1, %%r8; mov.f32 %%f2, 0f3F000000; mov.f32 %%f3, 0f3F800000; mov.f32 %%f4, 0f00000000;\n"
-                 "LOOP:\n",
+    put(&t,
+        HEAD
+        ".entry alu(.param .u64 out, .param .u32 rounds)\n{\n"
+        ".reg .pred %%p<3>; .reg .b32 %%r<12>; .reg .f32 %%f<6>; .reg .b64 %%rd<4>;\n"
+        "ld.param.u64 %%rd1, [out]; ld.param.u32 %%r9, [rounds]; mov.u32 %%r6, %%tid.x; mov.u32 %%r7, %%ctaid.x;\n"
+        "mad.lo.u32 %%r8, %%r7, %d, %%r6; mov.u32 %%r1, %%r8; mov.u32 %%r3, 0; mov.u32 %%r5, 0;\n"
+        "cvt.rn.f32.u32 %%f1, %%r8; mov.f32 %%f2, 0f3F000000; mov.f32 %%f3, 0f3F800000; mov.f32 %%f4, 0f00000000;\n"
+        "LOOP:\n",
         THREADS);
     for (int k = 0; k < 8; k++) put(&t, "%s", ALU_STEP);
-    put(&t, "sub.u32 %%r9, %%r9, 1; setp.ne.u32 %%p2, %%r9, 0; @%%p2 bra LOOP;\n"
-            "mov.b32 %%r10, %%f4; mad.wide.u32 %%rd2, %%r8, 8, %%rd1; st.global.v2.u32 [%%rd2], {%%r5, %%r10}; ret;\n}\n");
+    put(&t,
+        "sub.u32 %%r9, %%r9, 1; setp.ne.u32 %%p2, %%r9, 0; @%%p2 bra LOOP;\n"
+        "mov.b32 %%r10, %%f4; mad.wide.u32 %%rd2, %%r8, 8, %%rd1; st.global.v2.u32 [%%rd2], {%%r5, %%r10}; ret;\n}\n");
     return t.data;
 }
 
@@ -125,7 +128,8 @@ static void gemm_fetch(Text *t, const Shape *s) {
 
 static void gemm_load_four(Text *t, const Shape *s, int first, const char *base, int at) {
     if (s->vectors)
-        put(t, "ld.shared.v4.f32 {%%f%d, %%f%d, %%f%d, %%f%d}, [%s+%d];\n", first, first + 1, first + 2, first + 3, base, at);
+        put(t, "ld.shared.v4.f32 {%%f%d, %%f%d, %%f%d, %%f%d}, [%s+%d];\n", first, first + 1, first + 2, first + 3,
+            base, at);
     for (int k = 0; k < 4 && !s->vectors; k++) put(t, "ld.shared.f32 %%f%d, [%s+%d];\n", first + k, base, at + 4 * k);
 }
 
@@ -142,21 +146,25 @@ static void gemm_multiply(Text *t, const Shape *s, int k) {
 
 static void gemm_prologue(Text *t, const Shape *s) {
     const int tile = s->tile, depth = s->depth;
-    put(t, HEAD ".entry gemm(.param .u64 a, .param .u64 b, .param .u64 c)\n.reqntid %d, 1, 1\n{\n"
-                ".reg .pred %%p<2>; .reg .b32 %%r<30>; .reg .f32 %%f<164>; .reg .b64 %%rd<12>;\n"
-                ".shared .align 16 .b8 tile_a[%d]; .shared .align 16 .b8 tile_b[%d];\n",
+    put(t,
+        HEAD ".entry gemm(.param .u64 a, .param .u64 b, .param .u64 c)\n.reqntid %d, 1, 1\n{\n"
+             ".reg .pred %%p<2>; .reg .b32 %%r<30>; .reg .f32 %%f<164>; .reg .b64 %%rd<12>;\n"
+             ".shared .align 16 .b8 tile_a[%d]; .shared .align 16 .b8 tile_b[%d];\n",
         THREADS, tile * depth * 4, tile * depth * 4);
     put(t, "ld.param.u64 %%rd1, [a]; ld.param.u64 %%rd2, [b]; ld.param.u64 %%rd3, [c];\n"
-           "mov.u32 %%r1, %%tid.x; mov.u32 %%r2, %%ctaid.x; mov.u32 %%r3, %%ctaid.y; mov.u32 %%r20, tile_a; mov.u32 %%r21, tile_b;\n"
+           "mov.u32 %%r1, %%tid.x; mov.u32 %%r2, %%ctaid.x; mov.u32 %%r3, %%ctaid.y; mov.u32 %%r20, tile_a; mov.u32 "
+           "%%r21, tile_b;\n"
            "shl.b32 %%r22, %%r1, 2;\n");
     /* thread t fetches four numbers of both tiles, from number 4t in the order of their rows */
-    put(t, "div.u32 %%r4, %%r22, %d; rem.u32 %%r5, %%r22, %d; mad.lo.u32 %%r6, %%r3, %d, %%r4;\n"
-           "mad.lo.u32 %%r6, %%r6, %d, %%r5; mad.wide.u32 %%rd4, %%r6, 4, %%rd1;\n"
-           "mad.lo.u32 %%r7, %%r5, %d, %%r4; shl.b32 %%r7, %%r7, 2; add.u32 %%r10, %%r20, %%r7;\n",
+    put(t,
+        "div.u32 %%r4, %%r22, %d; rem.u32 %%r5, %%r22, %d; mad.lo.u32 %%r6, %%r3, %d, %%r4;\n"
+        "mad.lo.u32 %%r6, %%r6, %d, %%r5; mad.wide.u32 %%rd4, %%r6, 4, %%rd1;\n"
+        "mad.lo.u32 %%r7, %%r5, %d, %%r4; shl.b32 %%r7, %%r7, 2; add.u32 %%r10, %%r20, %%r7;\n",
         depth, depth, tile, SIZE, tile);
-    put(t, "div.u32 %%r4, %%r22, %d; rem.u32 %%r5, %%r22, %d; mad.lo.u32 %%r6, %%r2, %d, %%r5;\n"
-           "mad.lo.u32 %%r6, %%r4, %d, %%r6; mad.wide.u32 %%rd5, %%r6, 4, %%rd2;\n"
-           "mad.lo.u32 %%r7, %%r4, %d, %%r5; shl.b32 %%r7, %%r7, 2; add.u32 %%r11, %%r21, %%r7;\n",
+    put(t,
+        "div.u32 %%r4, %%r22, %d; rem.u32 %%r5, %%r22, %d; mad.lo.u32 %%r6, %%r2, %d, %%r5;\n"
+        "mad.lo.u32 %%r6, %%r4, %d, %%r6; mad.wide.u32 %%rd5, %%r6, 4, %%rd2;\n"
+        "mad.lo.u32 %%r7, %%r4, %d, %%r5; shl.b32 %%r7, %%r7, 2; add.u32 %%r11, %%r21, %%r7;\n",
         tile, tile, tile, SIZE, tile);
     /* its results: rows from 4 (t / 16), columns from 4 (t % 16) */
     put(t, "shr.u32 %%r8, %%r1, 4; shl.b32 %%r8, %%r8, 2; and.b32 %%r9, %%r1, 15; shl.b32 %%r9, %%r9, 2;\n"
@@ -166,14 +174,15 @@ static void gemm_prologue(Text *t, const Shape *s) {
 
 static void gemm_epilogue(Text *t, const Shape *s) {
     const int own = s->tile / 16;
-    put(t, "mad.lo.u32 %%r15, %%r3, %d, %%r8; mad.lo.u32 %%r16, %%r2, %d, %%r9; mad.lo.u32 %%r15, %%r15, %d, %%r16;\n"
-           "mad.wide.u32 %%rd6, %%r15, 4, %%rd3;\n",
+    put(t,
+        "mad.lo.u32 %%r15, %%r3, %d, %%r8; mad.lo.u32 %%r16, %%r2, %d, %%r9; mad.lo.u32 %%r15, %%r15, %d, %%r16;\n"
+        "mad.wide.u32 %%rd6, %%r15, 4, %%rd3;\n",
         s->tile, s->tile, SIZE);
     for (int m = 0; m < own; m++)
         for (int n = 0; n < own; n += 4) {
             const int row = m % 4 + m / 4 * 64, r = 100 + 8 * m + n;
-            put(t, "st.global.v4.f32 [%%rd6+%d], {%%f%d, %%f%d, %%f%d, %%f%d};\n", (row * SIZE + n * 16) * 4, r, r + 1, r + 2,
-                r + 3);
+            put(t, "st.global.v4.f32 [%%rd6+%d], {%%f%d, %%f%d, %%f%d, %%f%d};\n", (row * SIZE + n * 16) * 4, r, r + 1,
+                r + 2, r + 3);
         }
     put(t, "ret;\n}\n");
 }

@@ -7,73 +7,190 @@ enum { THREADS = 128, BLOCKS = 4, N = THREADS * BLOCKS, RESULTS = 5, MOST = 800 
 enum { WHOLE, GUARDED, BRANCHED, MODES };
 
 /* An instruction for each type of a list.  `form` gives the operands: d result, D result of twice the width, w result
- * of 32 bits, p result predicate; a b c sources, C source of twice the width, u v 32-bit sources, q source predicate. */
-typedef struct Pattern { const char *op, *types, *form; } Pattern;
+ * of 32 bits, p result predicate; a b c sources, C source of twice the width, u v 32-bit sources, q source predicate.
+ */
+typedef struct Pattern {
+    const char *op, *types, *form;
+} Pattern;
 #define INTS "u16 s16 u32 s32 u64 s64"
 #define WORDS "b16 b32 b64"
 #define HALVES "f16 f16x2 bf16 bf16x2"
 #define FLOATS "f32 f64"
 static const Pattern PATTERNS[] = {
-    {"add", INTS " " FLOATS " f16 f16x2", "dab"}, {"sub", INTS " " FLOATS " f16 f16x2", "dab"},
-    {"mul", FLOATS " f16 f16x2", "dab"}, {"fma.rn", FLOATS " " HALVES, "dabc"}, {"fma.rn.relu", HALVES, "dabc"},
-    {"mul.lo", INTS, "dab"}, {"mul.hi", INTS, "dab"}, {"mul.wide", "u16 s16 u32 s32", "Dab"},
-    {"mad.lo", INTS, "dabc"}, {"mad.hi", INTS, "dabc"}, {"mad.wide", "u16 s16 u32 s32", "DabC"},
-    {"mul24.lo", "u32 s32", "dab"}, {"mul24.hi", "u32 s32", "dab"}, {"mad24.lo", "u32 s32", "dabc"},
-    {"mad24.hi", "u32 s32", "dabc"}, {"sad", INTS, "dabc"}, {"div", INTS, "dab"}, {"rem", INTS, "dab"},
-    {"abs", "s16 s32 s64 " FLOATS " " HALVES, "da"}, {"neg", "s16 s32 s64 " FLOATS " " HALVES, "da"},
-    {"min", INTS " " FLOATS " " HALVES, "dab"}, {"max", INTS " " FLOATS " " HALVES, "dab"},
-    {"min.NaN", "f32 " HALVES, "dab"}, {"max.NaN", "f32 " HALVES, "dab"}, {"min.ftz", "f32", "dab"},
-    {"add.sat", "s32 f32", "dab"}, {"sub.sat", "s32", "dab"}, {"fma.rn.ftz.sat", "f32", "dabc"},
-    {"add.rz", FLOATS, "dab"}, {"sub.rm", FLOATS, "dab"}, {"mul.rp", FLOATS, "dab"}, {"fma.rz", FLOATS, "dabc"},
-    {"fma.rm", FLOATS, "dabc"}, {"div.rn", FLOATS, "dab"}, {"div.rp", FLOATS, "dab"}, {"div.full", "f32", "dab"},
-    {"sqrt.rn", FLOATS, "da"}, {"sqrt.rm", FLOATS, "da"}, {"rcp.rn", FLOATS, "da"}, {"rcp.rz", FLOATS, "da"},
-    {"copysign", FLOATS, "dab"}, {"rsqrt.approx", FLOATS, "da"}, {"ex2.approx", "f32 f16 f16x2", "da"},
-    {"lg2.approx", "f32", "da"}, {"sin.approx", "f32", "da"}, {"cos.approx", "f32", "da"},
-    {"tanh.approx", "f32 " HALVES, "da"}, {"and", WORDS, "dab"}, {"or", WORDS, "dab"}, {"xor", WORDS, "dab"},
-    {"not", WORDS, "da"}, {"cnot", WORDS, "da"}, {"shl", WORDS, "dau"}, {"shr", INTS " b16 b32 b64", "dau"},
-    {"popc", "b32 b64", "wa"}, {"clz", "b32 b64", "wa"}, {"brev", "b32 b64", "da"}, {"bfind", "u32 s32 u64 s64", "wa"},
-    {"bfind.shiftamt", "u32 s32 u64 s64", "wa"}, {"bfe", "u32 s32 u64 s64", "dauv"}, {"bfi", "b32 b64", "dabuv"},
-    {"fns", "b32", "dauv"}, {"prmt", "b32", "dabc"}, {"selp", INTS " " FLOATS, "dabq"}, {"mov", INTS " " FLOATS, "da"},
-    {"testp.normal", FLOATS, "pa"}, {"testp.subnormal", FLOATS, "pa"}, {"testp.notanumber", FLOATS, "pa"},
-    {"setp.eq", INTS " " FLOATS " f16 bf16", "pab"}, {"setp.ne", INTS " " FLOATS " f16 bf16", "pab"},
-    {"setp.lt", INTS " " FLOATS " f16 bf16", "pab"}, {"setp.le", INTS " " FLOATS, "pab"},
-    {"setp.gt", INTS " " FLOATS, "pab"}, {"setp.ge", INTS " " FLOATS, "pab"}, {"setp.equ", FLOATS, "pab"},
-    {"setp.neu", FLOATS, "pab"}, {"setp.ltu", FLOATS, "pab"}, {"setp.leu", FLOATS, "pab"}, {"setp.gtu", FLOATS, "pab"},
-    {"setp.geu", FLOATS, "pab"}, {"setp.num", FLOATS, "pab"}, {"setp.nan", FLOATS, "pab"},
-    {"setp.lt.and", "s32 f32", "pabq"}, {"setp.lt.or", "s32 f32", "pabq"}, {"setp.lt.xor", "s32 f32", "pabq"},
-    {"shf.l.wrap", "b32", "dabu"}, {"shf.l.clamp", "b32", "dabu"}, {"shf.r.wrap", "b32", "dabu"},
+    {"add", INTS " " FLOATS " f16 f16x2", "dab"},
+    {"sub", INTS " " FLOATS " f16 f16x2", "dab"},
+    {"mul", FLOATS " f16 f16x2", "dab"},
+    {"fma.rn", FLOATS " " HALVES, "dabc"},
+    {"fma.rn.relu", HALVES, "dabc"},
+    {"mul.lo", INTS, "dab"},
+    {"mul.hi", INTS, "dab"},
+    {"mul.wide", "u16 s16 u32 s32", "Dab"},
+    {"mad.lo", INTS, "dabc"},
+    {"mad.hi", INTS, "dabc"},
+    {"mad.wide", "u16 s16 u32 s32", "DabC"},
+    {"mul24.lo", "u32 s32", "dab"},
+    {"mul24.hi", "u32 s32", "dab"},
+    {"mad24.lo", "u32 s32", "dabc"},
+    {"mad24.hi", "u32 s32", "dabc"},
+    {"sad", INTS, "dabc"},
+    {"div", INTS, "dab"},
+    {"rem", INTS, "dab"},
+    {"abs", "s16 s32 s64 " FLOATS " " HALVES, "da"},
+    {"neg", "s16 s32 s64 " FLOATS " " HALVES, "da"},
+    {"min", INTS " " FLOATS " " HALVES, "dab"},
+    {"max", INTS " " FLOATS " " HALVES, "dab"},
+    {"min.NaN", "f32 " HALVES, "dab"},
+    {"max.NaN", "f32 " HALVES, "dab"},
+    {"min.ftz", "f32", "dab"},
+    {"add.sat", "s32 f32", "dab"},
+    {"sub.sat", "s32", "dab"},
+    {"fma.rn.ftz.sat", "f32", "dabc"},
+    {"add.rz", FLOATS, "dab"},
+    {"sub.rm", FLOATS, "dab"},
+    {"mul.rp", FLOATS, "dab"},
+    {"fma.rz", FLOATS, "dabc"},
+    {"fma.rm", FLOATS, "dabc"},
+    {"div.rn", FLOATS, "dab"},
+    {"div.rp", FLOATS, "dab"},
+    {"div.full", "f32", "dab"},
+    {"sqrt.rn", FLOATS, "da"},
+    {"sqrt.rm", FLOATS, "da"},
+    {"rcp.rn", FLOATS, "da"},
+    {"rcp.rz", FLOATS, "da"},
+    {"copysign", FLOATS, "dab"},
+    {"rsqrt.approx", FLOATS, "da"},
+    {"ex2.approx", "f32 f16 f16x2", "da"},
+    {"lg2.approx", "f32", "da"},
+    {"sin.approx", "f32", "da"},
+    {"cos.approx", "f32", "da"},
+    {"tanh.approx", "f32 " HALVES, "da"},
+    {"and", WORDS, "dab"},
+    {"or", WORDS, "dab"},
+    {"xor", WORDS, "dab"},
+    {"not", WORDS, "da"},
+    {"cnot", WORDS, "da"},
+    {"shl", WORDS, "dau"},
+    {"shr", INTS " b16 b32 b64", "dau"},
+    {"popc", "b32 b64", "wa"},
+    {"clz", "b32 b64", "wa"},
+    {"brev", "b32 b64", "da"},
+    {"bfind", "u32 s32 u64 s64", "wa"},
+    {"bfind.shiftamt", "u32 s32 u64 s64", "wa"},
+    {"bfe", "u32 s32 u64 s64", "dauv"},
+    {"bfi", "b32 b64", "dabuv"},
+    {"fns", "b32", "dauv"},
+    {"prmt", "b32", "dabc"},
+    {"selp", INTS " " FLOATS, "dabq"},
+    {"mov", INTS " " FLOATS, "da"},
+    {"testp.normal", FLOATS, "pa"},
+    {"testp.subnormal", FLOATS, "pa"},
+    {"testp.notanumber", FLOATS, "pa"},
+    {"setp.eq", INTS " " FLOATS " f16 bf16", "pab"},
+    {"setp.ne", INTS " " FLOATS " f16 bf16", "pab"},
+    {"setp.lt", INTS " " FLOATS " f16 bf16", "pab"},
+    {"setp.le", INTS " " FLOATS, "pab"},
+    {"setp.gt", INTS " " FLOATS, "pab"},
+    {"setp.ge", INTS " " FLOATS, "pab"},
+    {"setp.equ", FLOATS, "pab"},
+    {"setp.neu", FLOATS, "pab"},
+    {"setp.ltu", FLOATS, "pab"},
+    {"setp.leu", FLOATS, "pab"},
+    {"setp.gtu", FLOATS, "pab"},
+    {"setp.geu", FLOATS, "pab"},
+    {"setp.num", FLOATS, "pab"},
+    {"setp.nan", FLOATS, "pab"},
+    {"setp.lt.and", "s32 f32", "pabq"},
+    {"setp.lt.or", "s32 f32", "pabq"},
+    {"setp.lt.xor", "s32 f32", "pabq"},
+    {"shf.l.wrap", "b32", "dabu"},
+    {"shf.l.clamp", "b32", "dabu"},
+    {"shf.r.wrap", "b32", "dabu"},
     {"shf.r.clamp", "b32", "dabu"},
 };
 /* Whole instructions; @ stands for the guard.  Those that begin with ! are for whole warps only. */
 static const char *const PLAIN[] = {
-    "@add.cc.u32 %r8, %r5, %r6; @addc.u32 %r9, %r6, %r7;", "@sub.cc.u32 %r8, %r5, %r6; @subc.u32 %r9, %r6, %r7;",
-    "@add.cc.u64 %rd8, %rd5, %rd6; @addc.u32 %r8, 0, 0;", "@sub.cc.u64 %rd8, %rd5, %rd6; @subc.u32 %r8, 0, 0;",
-    "@lop3.b32 %r8, %r5, %r6, %r7, 0xca;", "@lop3.b32 %r8, %r5, %r6, %r7, 0x96;", "@lop3.b32 %r8, %r5, %r6, %r7, 0x1b;",
-    "@lop3.or.b32 %r8|%p8, %r5, %r6, %r7, 0x80, %p3;", "@lop3.and.b32 %r8|%p8, %r5, %r6, %r7, 0x80, %p3;",
-    "@prmt.b32.f4e %r8, %r5, %r6, %r7;", "@prmt.b32.ecl %r8, %r5, %r6, %r7;", "@prmt.b32.rc16 %r8, %r5, %r6, %r7;",
-    "@setp.gt.and.s32 %p8|%p9, %r5, %r6, %p3;", "@setp.gt.xor.f32 %p8|%p9, %f5, %f6, %p3;",
-    "@set.lt.u32.f32 %r8, %f5, %f6;", "@set.lt.f32.s32 %f8, %r5, %r6;",
-    "@slct.u16.s32 %h8, %h5, %h6, %r7;", "@slct.b32.f32 %r8, %r5, %r6, %f7;", "@slct.f64.f32 %d8, %d5, %d6, %f7;",
-    "@slct.u64.s32 %rd8, %rd5, %rd6, %r7;", "@and.pred %p8, %p3, %p4;", "@or.pred %p8, %p3, !%p4;", "@not.pred %p8, %p3;",
-    "@xor.pred %p8, %p3, %p4;", "@mov.pred %p8, %p3;", "@selp.b16 %h8, %h5, %h6, !%p3;",
-    "@mov.b64 %rd8, {%r5, %r6};", "@mov.b32 %r8, {%h5, %h6};", "@mov.b64 %rd8, {%h5, %h6, %h7, %h5};",
-    "@mov.b64 {%r8, %r9}, %rd5;", "@mov.b32 {%h8, %h9}, %r5;",
-    "@cvt.u64.u32 %rd8, %r5;", "@cvt.s64.s32 %rd8, %r5;", "@cvt.u32.u64 %r8, %rd5;", "@cvt.u32.u16 %r8, %h5;",
-    "@cvt.s32.s16 %r8, %h5;", "@cvt.u32.s16 %r8, %h5;", "@cvt.u16.u32 %h8, %r5;", "@cvt.s32.s8 %r8, %r5;",
-    "@cvt.sat.s16.s32 %h8, %r5;", "@cvt.sat.u8.s64 %r8, %rd5;", "@cvt.rn.f32.s32 %f8, %r5;", "@cvt.rn.f32.u32 %f8, %r5;",
-    "@cvt.rz.f32.u32 %f8, %r5;", "@cvt.rn.f32.s64 %f8, %rd5;", "@cvt.rn.f64.s32 %d8, %r5;", "@cvt.rp.f64.u64 %d8, %rd5;",
-    "@cvt.rni.s32.f32 %r8, %f5;", "@cvt.rzi.s32.f32 %r8, %f5;", "@cvt.rmi.s32.f32 %r8, %f5;", "@cvt.rpi.s32.f32 %r8, %f5;",
-    "@cvt.rni.u32.f32 %r8, %f5;", "@cvt.rzi.u32.f32 %r8, %f5;", "@cvt.rmi.u32.f32 %r8, %f5;", "@cvt.rpi.u32.f32 %r8, %f5;",
-    "@cvt.rzi.s64.f32 %rd8, %f5;", "@cvt.rni.s32.f64 %r8, %d5;", "@cvt.rzi.u64.f64 %rd8, %d5;",
-    "@cvt.f64.f32 %d8, %f5;", "@cvt.rn.f32.f64 %f8, %d5;", "@cvt.rp.f32.f64 %f8, %d5;", "@cvt.rn.f16.f32 %h8, %f5;",
-    "@cvt.rz.f16.f32 %h8, %f5;", "@cvt.rn.bf16.f32 %h8, %f5;", "@cvt.f32.f16 %f8, %h5;", "@cvt.f32.bf16 %f8, %h5;",
-    "@cvt.rn.f16.f64 %h8, %d5;", "@cvt.rna.tf32.f32 %r8, %f5;", "@cvt.rn.f16x2.f32 %r8, %f5, %f6;",
-    "@cvt.rn.bf16x2.f32 %r8, %f5, %f6;", "@cvt.rz.bf16x2.f32 %r8, %f5, %f6;", "@cvt.sat.f32.f32 %f8, %f5;",
-    "@cvt.rni.f32.f32 %f8, %f5;", "@cvt.rmi.f64.f64 %d8, %d5;", "@cvt.ftz.f32.f32 %f8, %f5;",
+    "@add.cc.u32 %r8, %r5, %r6; @addc.u32 %r9, %r6, %r7;",
+    "@sub.cc.u32 %r8, %r5, %r6; @subc.u32 %r9, %r6, %r7;",
+    "@add.cc.u64 %rd8, %rd5, %rd6; @addc.u32 %r8, 0, 0;",
+    "@sub.cc.u64 %rd8, %rd5, %rd6; @subc.u32 %r8, 0, 0;",
+    "@lop3.b32 %r8, %r5, %r6, %r7, 0xca;",
+    "@lop3.b32 %r8, %r5, %r6, %r7, 0x96;",
+    "@lop3.b32 %r8, %r5, %r6, %r7, 0x1b;",
+    "@lop3.or.b32 %r8|%p8, %r5, %r6, %r7, 0x80, %p3;",
+    "@lop3.and.b32 %r8|%p8, %r5, %r6, %r7, 0x80, %p3;",
+    "@prmt.b32.f4e %r8, %r5, %r6, %r7;",
+    "@prmt.b32.ecl %r8, %r5, %r6, %r7;",
+    "@prmt.b32.rc16 %r8, %r5, %r6, %r7;",
+    "@setp.gt.and.s32 %p8|%p9, %r5, %r6, %p3;",
+    "@setp.gt.xor.f32 %p8|%p9, %f5, %f6, %p3;",
+    "@set.lt.u32.f32 %r8, %f5, %f6;",
+    "@set.lt.f32.s32 %f8, %r5, %r6;",
+    "@slct.u16.s32 %h8, %h5, %h6, %r7;",
+    "@slct.b32.f32 %r8, %r5, %r6, %f7;",
+    "@slct.f64.f32 %d8, %d5, %d6, %f7;",
+    "@slct.u64.s32 %rd8, %rd5, %rd6, %r7;",
+    "@and.pred %p8, %p3, %p4;",
+    "@or.pred %p8, %p3, !%p4;",
+    "@not.pred %p8, %p3;",
+    "@xor.pred %p8, %p3, %p4;",
+    "@mov.pred %p8, %p3;",
+    "@selp.b16 %h8, %h5, %h6, !%p3;",
+    "@mov.b64 %rd8, {%r5, %r6};",
+    "@mov.b32 %r8, {%h5, %h6};",
+    "@mov.b64 %rd8, {%h5, %h6, %h7, %h5};",
+    "@mov.b64 {%r8, %r9}, %rd5;",
+    "@mov.b32 {%h8, %h9}, %r5;",
+    "@cvt.u64.u32 %rd8, %r5;",
+    "@cvt.s64.s32 %rd8, %r5;",
+    "@cvt.u32.u64 %r8, %rd5;",
+    "@cvt.u32.u16 %r8, %h5;",
+    "@cvt.s32.s16 %r8, %h5;",
+    "@cvt.u32.s16 %r8, %h5;",
+    "@cvt.u16.u32 %h8, %r5;",
+    "@cvt.s32.s8 %r8, %r5;",
+    "@cvt.sat.s16.s32 %h8, %r5;",
+    "@cvt.sat.u8.s64 %r8, %rd5;",
+    "@cvt.rn.f32.s32 %f8, %r5;",
+    "@cvt.rn.f32.u32 %f8, %r5;",
+    "@cvt.rz.f32.u32 %f8, %r5;",
+    "@cvt.rn.f32.s64 %f8, %rd5;",
+    "@cvt.rn.f64.s32 %d8, %r5;",
+    "@cvt.rp.f64.u64 %d8, %rd5;",
+    "@cvt.rni.s32.f32 %r8, %f5;",
+    "@cvt.rzi.s32.f32 %r8, %f5;",
+    "@cvt.rmi.s32.f32 %r8, %f5;",
+    "@cvt.rpi.s32.f32 %r8, %f5;",
+    "@cvt.rni.u32.f32 %r8, %f5;",
+    "@cvt.rzi.u32.f32 %r8, %f5;",
+    "@cvt.rmi.u32.f32 %r8, %f5;",
+    "@cvt.rpi.u32.f32 %r8, %f5;",
+    "@cvt.rzi.s64.f32 %rd8, %f5;",
+    "@cvt.rni.s32.f64 %r8, %d5;",
+    "@cvt.rzi.u64.f64 %rd8, %d5;",
+    "@cvt.f64.f32 %d8, %f5;",
+    "@cvt.rn.f32.f64 %f8, %d5;",
+    "@cvt.rp.f32.f64 %f8, %d5;",
+    "@cvt.rn.f16.f32 %h8, %f5;",
+    "@cvt.rz.f16.f32 %h8, %f5;",
+    "@cvt.rn.bf16.f32 %h8, %f5;",
+    "@cvt.f32.f16 %f8, %h5;",
+    "@cvt.f32.bf16 %f8, %h5;",
+    "@cvt.rn.f16.f64 %h8, %d5;",
+    "@cvt.rna.tf32.f32 %r8, %f5;",
+    "@cvt.rn.f16x2.f32 %r8, %f5, %f6;",
+    "@cvt.rn.bf16x2.f32 %r8, %f5, %f6;",
+    "@cvt.rz.bf16x2.f32 %r8, %f5, %f6;",
+    "@cvt.sat.f32.f32 %f8, %f5;",
+    "@cvt.rni.f32.f32 %f8, %f5;",
+    "@cvt.rmi.f64.f64 %d8, %d5;",
+    "@cvt.ftz.f32.f32 %f8, %f5;",
     "@shfl.sync.idx.b32 %r8|%p8, %r5, %r11, 31, %r12;",
-    "!shfl.sync.up.b32 %r8|%p8, %r5, %r6, 0, -1;", "!shfl.sync.down.b32 %r8|%p8, %r5, %r6, 31, -1;",
-    "!shfl.sync.bfly.b32 %r8|%p8, %r5, %r6, 31, -1;", "!shfl.sync.up.b32 %r8|%p8, %r5, 3, 0x1800, -1;",
-    "!shfl.sync.idx.b32 %r8|%p8, %r5, %r6, 0x1c1f, -1;", "!shfl.sync.down.b32 %r5|%p8, %r5, 1, 0x101f, -1; mov.u32 %r8, %r5;",
+    "!shfl.sync.up.b32 %r8|%p8, %r5, %r6, 0, -1;",
+    "!shfl.sync.down.b32 %r8|%p8, %r5, %r6, 31, -1;",
+    "!shfl.sync.bfly.b32 %r8|%p8, %r5, %r6, 31, -1;",
+    "!shfl.sync.up.b32 %r8|%p8, %r5, 3, 0x1800, -1;",
+    "!shfl.sync.idx.b32 %r8|%p8, %r5, %r6, 0x1c1f, -1;",
+    "!shfl.sync.down.b32 %r5|%p8, %r5, 1, 0x101f, -1; mov.u32 %r8, %r5;",
 };
 
 static const char *register_of(const char *type) {
@@ -121,20 +238,27 @@ static void expand(const Pattern *p) {
 static size_t emit(char *to, size_t room, int index, int mode) {
     const char *text = instructions[index], *set = "";
     size_t at = 0;
-    at += (size_t)snprintf(to, room, "mov.b16 %%h8, 77; mov.b16 %%h9, 78; mov.b32 %%r8, 79; mov.b32 %%r9, 80; mov.b64 %%rd8, 81;\n"
-                                     "mov.f32 %%f8, 0f3F900000; mov.f64 %%d8, 0d3FF2000000000000; mov.pred %%p8, %%p4; mov.pred %%p9, %%p4;\n");
+    at += (size_t)snprintf(
+        to, room,
+        "mov.b16 %%h8, 77; mov.b16 %%h9, 78; mov.b32 %%r8, 79; mov.b32 %%r9, 80; mov.b64 %%rd8, 81;\n"
+        "mov.f32 %%f8, 0f3F900000; mov.f64 %%d8, 0d3FF2000000000000; mov.pred %%p8, %%p4; mov.pred %%p9, %%p4;\n");
     if (mode == BRANCHED) at += (size_t)snprintf(to + at, room - at, "@!%%p1 bra AFTER%d;\n", index);
     if (mode == GUARDED) set = "@%p1 ";
     for (const char *c = text + (*text == '!'); *c; c++) {
-        if (*c == '@') at += (size_t)snprintf(to + at, room - at, "%s", set);
-        else to[at++] = *c;
+        if (*c == '@')
+            at += (size_t)snprintf(to + at, room - at, "%s", set);
+        else
+            to[at++] = *c;
     }
     if (mode == BRANCHED) at += (size_t)snprintf(to + at, room - at, "\nAFTER%d:", index);
-    at += (size_t)snprintf(to + at, room - at,
-                           "\nmov.b32 %%r10, {%%h8, %%h9}; selp.b32 %%r15, 1, 0, %%p8; selp.b32 %%r16, 2, 0, %%p9; or.b32 %%r15, %%r15, %%r16;\n"
-                           "st.global.v2.b32 [%%rd4], {%%r8, %%r9}; st.global.v2.b32 [%%rd4+8], {%%r10, %%r15}; mov.b32 %%r16, %%f8;\n"
-                           "st.global.b64 [%%rd4+16], %%rd8; st.global.b64 [%%rd4+24], %%d8; st.global.b32 [%%rd4+32], %%r16;\n"
-                           "add.u64 %%rd4, %%rd4, %d;\n", N * RESULTS * 8);
+    at += (size_t)snprintf(
+        to + at, room - at,
+        "\nmov.b32 %%r10, {%%h8, %%h9}; selp.b32 %%r15, 1, 0, %%p8; selp.b32 %%r16, 2, 0, %%p9; or.b32 %%r15, %%r15, "
+        "%%r16;\n"
+        "st.global.v2.b32 [%%rd4], {%%r8, %%r9}; st.global.v2.b32 [%%rd4+8], {%%r10, %%r15}; mov.b32 %%r16, %%f8;\n"
+        "st.global.b64 [%%rd4+16], %%rd8; st.global.b64 [%%rd4+24], %%d8; st.global.b32 [%%rd4+32], %%r16;\n"
+        "add.u64 %%rd4, %%rd4, %d;\n",
+        N * RESULTS * 8);
     return at;
 }
 
@@ -148,17 +272,21 @@ static char *kernel(int mode, int first, int last) {
     const size_t room = (size_t)(last - first) * 2000 + 8192;
     char *text = malloc(room);
     assert_non_null(text);
-    size_t at = (size_t)snprintf(text, room,
+    size_t at = (size_t)snprintf(
+        text, room,
         ".version 8.0\n.target sm_90\n.address_size 64\n.entry k(.param .u64 in, .param .u64 out)\n{\n"
-        ".reg .b64 %%rd<12>; .reg .b32 %%r<20>; .reg .b16 %%h<10>; .reg .f32 %%f<10>; .reg .f64 %%d<10>; .reg .pred %%p<10>;\n"
+        ".reg .b64 %%rd<12>; .reg .b32 %%r<20>; .reg .b16 %%h<10>; .reg .f32 %%f<10>; .reg .f64 %%d<10>; .reg .pred "
+        "%%p<10>;\n"
         "ld.param.u64 %%rd1, [in]; ld.param.u64 %%rd2, [out]; mov.u32 %%r1, %%tid.x; mov.u32 %%r2, %%ctaid.x;\n"
         "mad.lo.u32 %%r1, %%r2, %d, %%r1; mad.wide.u32 %%rd3, %%r1, %d, %%rd1; mad.wide.u32 %%rd4, %%r1, %d, %%rd2;\n",
         THREADS, (int)sizeof(Input), RESULTS * 8);
     for (int k = 5; k < 8; k++)
         at += (size_t)snprintf(text + at, room - at,
-            "ld.global.b64 %%rd%d, [%%rd3+%d]; mov.b64 {%%r%d, %%r0}, %%rd%d; mov.b32 {%%h%d, %%h0}, %%r%d; mov.b32 %%f%d, %%r%d; mov.b64 %%d%d, %%rd%d;\n",
-            k, (k - 5) * 8, k, k, k, k, k, k, k, k);
-    at += (size_t)snprintf(text + at, room - at,
+                               "ld.global.b64 %%rd%d, [%%rd3+%d]; mov.b64 {%%r%d, %%r0}, %%rd%d; mov.b32 {%%h%d, "
+                               "%%h0}, %%r%d; mov.b32 %%f%d, %%r%d; mov.b64 %%d%d, %%rd%d;\n",
+                               k, (k - 5) * 8, k, k, k, k, k, k, k, k);
+    at += (size_t)snprintf(
+        text + at, room - at,
         "ld.global.b32 %%r11, [%%rd3+24]; ld.global.b32 %%r12, [%%rd3+28]; ld.global.b32 %%r0, [%%rd3+32];\n"
         "ld.global.b32 %%r13, [%%rd3+36]; ld.global.b32 %%r14, [%%rd3+40];\n"
         "and.b32 %%r2, %%r0, 1; setp.ne.u32 %%p1, %%r2, 0; and.b32 %%r2, %%r0, 2; setp.ne.u32 %%p3, %%r2, 0;\n"
@@ -177,22 +305,39 @@ static uint64_t draw(void) {
 }
 
 static uint64_t draw_word(int kind) {
-    static const uint32_t SINGLE[] = {0, 0x80000000, 0x3f800000, 0xbf800000, 0x7f800000, 0xff800000, 0x7fc00001, 0xffa00000,
-                                      1, 0x80000001, 0x007fffff, 0x00800000, 0x7f7fffff, 0x4f000000, 0xcf000000, 0x4f7fffff,
-                                      0x477ff000, 0x33000001, 0x38800000, 0x3effffff, 0x40200000, 0xc0600000, 0x7fff, 0x7c01};
-    static const uint64_t DOUBLE[] = {0, UINT64_C(1) << 63, 0x3ff0000000000000, 0x7ff0000000000000, 0xfff0000000000000,
-                                      0x7ff8000000000001, 0xfff4000000000000, 1, 0x000fffffffffffff, 0x47efffffefffffff,
-                                      0x36a0000000000000, 0x41dfffffffc00000, 0x43e0000000000000, 0x3ff0000010000000,
-                                      0x7fffffffffffffff, 0x8000000000000000, 0xffffffffffffffff, 0xffffffff00000000};
-    static const uint32_t HALF[] = {0, 0x8000, 0x3c00, 0xbc00, 0x7c00, 0xfc00, 0x7e01, 0xfd00, 1, 0x83ff, 0x0400, 0x7bff, 0x3555,
-                                    0x7f80, 0xff80, 0x7fc1, 0x3f80, 0x0080, 0x7f7f, 0x4248};
+    static const uint32_t SINGLE[] = {0,          0x80000000, 0x3f800000, 0xbf800000, 0x7f800000, 0xff800000,
+                                      0x7fc00001, 0xffa00000, 1,          0x80000001, 0x007fffff, 0x00800000,
+                                      0x7f7fffff, 0x4f000000, 0xcf000000, 0x4f7fffff, 0x477ff000, 0x33000001,
+                                      0x38800000, 0x3effffff, 0x40200000, 0xc0600000, 0x7fff,     0x7c01};
+    static const uint64_t DOUBLE[] = {0,
+                                      UINT64_C(1) << 63,
+                                      0x3ff0000000000000,
+                                      0x7ff0000000000000,
+                                      0xfff0000000000000,
+                                      0x7ff8000000000001,
+                                      0xfff4000000000000,
+                                      1,
+                                      0x000fffffffffffff,
+                                      0x47efffffefffffff,
+                                      0x36a0000000000000,
+                                      0x41dfffffffc00000,
+                                      0x43e0000000000000,
+                                      0x3ff0000010000000,
+                                      0x7fffffffffffffff,
+                                      0x8000000000000000,
+                                      0xffffffffffffffff,
+                                      0xffffffff00000000};
+    static const uint32_t HALF[] = {0,      0x8000, 0x3c00, 0xbc00, 0x7c00, 0xfc00, 0x7e01, 0xfd00, 1,      0x83ff,
+                                    0x0400, 0x7bff, 0x3555, 0x7f80, 0xff80, 0x7fc1, 0x3f80, 0x0080, 0x7f7f, 0x4248};
     const uint64_t r = draw();
     switch (kind % 6) {
     case 0: return SINGLE[r % 24] | (uint64_t)SINGLE[(r >> 20) % 24] << 32;
     case 1: return DOUBLE[r % 18];
-    case 2: return HALF[r % 20] | HALF[(r >> 9) % 20] << 16 | (uint64_t)(HALF[(r >> 18) % 20] | HALF[(r >> 27) % 20] << 16) << 32;
+    case 2:
+        return HALF[r % 20] | HALF[(r >> 9) % 20] << 16 |
+               (uint64_t)(HALF[(r >> 18) % 20] | HALF[(r >> 27) % 20] << 16) << 32;
     case 3: return (r & 0x0fff0fff0fff0fff) + 0x3800380038003800; /* ordinary numbers in every format */
-    case 4: return r % 200 | (r >> 32 & 31) << 32;                  /* small integers */
+    case 4: return r % 200 | (r >> 32 & 31) << 32;                /* small integers */
     default: return r;
     }
 }
@@ -307,7 +452,8 @@ static void masks(void **unused) {
         for (int i = 0; i < N; i++) in[i].predicates |= 1, in[i].members = UINT32_MAX;
         Result *whole = results(LEVELS[level], WHOLE, in, 0, count);
         draw_inputs(in, false);
-        Result *guarded = results(LEVELS[level], GUARDED, in, 0, count), *branched = results(LEVELS[level], BRANCHED, in, 0, count);
+        Result *guarded = results(LEVELS[level], GUARDED, in, 0, count),
+               *branched = results(LEVELS[level], BRANCHED, in, 0, count);
         for (int k = 0; k < count; k++)
             for (int i = 0; i < N; i++) {
                 const bool takes_part = in[i].predicates & 1, predicate = in[i].predicates & 4;
@@ -335,7 +481,8 @@ static void shuffles_agree(void **unused) {
         if (!machine_has(HIGHER[level])) continue;
         Result *have = results(HIGHER[level], WHOLE, in, first, count);
         for (int k = 0; k < count - first; k++)
-            for (int i = 0; i < N; i++) must_equal(have[k * N + i], want[k * N + i], HIGHER[level], first + k, i, &in[i]);
+            for (int i = 0; i < N; i++)
+                must_equal(have[k * N + i], want[k * N + i], HIGHER[level], first + k, i, &in[i]);
         free(have);
     }
     for (int i = 0; i < N; i++) { /* shfl.down by 1 in segments of 16, in place: by the manual */
@@ -354,7 +501,8 @@ static void choice(void **unused) {
     assert_string_equal(chosen, v4 ? "v4" : v3 ? "v3" : "baseline");
     assert_true(v3 || !v4);
 #if defined(__x86_64__)
-    assert_int_equal(v3, __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") && __builtin_cpu_supports("bmi2"));
+    assert_int_equal(v3,
+                     __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") && __builtin_cpu_supports("bmi2"));
 #endif
 }
 

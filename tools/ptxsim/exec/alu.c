@@ -11,7 +11,8 @@ static bool has_v3(void) {
 }
 static bool has_v4(void) {
     return has_v3() && __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
-           __builtin_cpu_supports("avx512cd") && __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl");
+           __builtin_cpu_supports("avx512cd") && __builtin_cpu_supports("avx512dq") &&
+           __builtin_cpu_supports("avx512vl");
 }
 #endif
 
@@ -26,9 +27,9 @@ const AluLevel *alu_level(void) {
 }
 
 /* The handlers as the lowering names them; alu_direct leaves this step out. */
-#define HANDLER(name)                                                                                                  \
+#define HANDLER(name) \
     void name(Warp *w, const Inst *i, uint32_t mask) { alu_level()->handler[HANDLER_##name](w, i, mask); }
-#define FINDER(name, parameters, arguments)                                                                            \
+#define FINDER(name, parameters, arguments) \
     ExecFn name parameters { return alu_level()->find_##name arguments; }
 #include "tools/ptxsim/exec/alu.def"
 

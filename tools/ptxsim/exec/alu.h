@@ -45,39 +45,41 @@
 static inline const void *source_lanes(const Warp *w, const Operand *o) {
     return __builtin_assume_aligned(lane_in(w, o), 64);
 }
-static inline void *result_lanes(const Warp *w, const Operand *o) { return __builtin_assume_aligned(lane_out(w, o), 64); }
+static inline void *result_lanes(const Warp *w, const Operand *o) {
+    return __builtin_assume_aligned(lane_out(w, o), 64);
+}
 
 /* Lane l of `d` becomes EXPR where `mask` has it; TAKE declares what EXPR reads of a lane. */
-#define PUT_LANES(D, TAKE, EXPR)                                                                                       \
-    D *d = result_lanes(w, &i->d);                                                                                     \
-    if (mask == UINT32_MAX) {                                                                                          \
-        LANES {                                                                                                        \
-            TAKE;                                                                                                      \
-            d[l] = (D)(EXPR);                                                                                          \
-        }                                                                                                              \
-    } else {                                                                                                           \
-        LANES {                                                                                                        \
-            TAKE;                                                                                                      \
-            d[l] = mask >> l & 1 ? (D)(EXPR) : d[l];                                                                   \
-        }                                                                                                              \
+#define PUT_LANES(D, TAKE, EXPR)                     \
+    D *d = result_lanes(w, &i->d);                   \
+    if (mask == UINT32_MAX) {                        \
+        LANES {                                      \
+            TAKE;                                    \
+            d[l] = (D)(EXPR);                        \
+        }                                            \
+    } else {                                         \
+        LANES {                                      \
+            TAKE;                                    \
+            d[l] = mask >> l & 1 ? (D)(EXPR) : d[l]; \
+        }                                            \
     }
-#define UNARY(NAME, D, A, EXPR)                                                                                        \
-    static void NAME(Warp *w, const Inst *i, uint32_t mask) {                                                          \
-        const A *a = source_lanes(w, &i->a);                                                                           \
-        PUT_LANES(D, const A x = a[l], EXPR)                                                                           \
+#define UNARY(NAME, D, A, EXPR)                               \
+    static void NAME(Warp *w, const Inst *i, uint32_t mask) { \
+        const A *a = source_lanes(w, &i->a);                  \
+        PUT_LANES(D, const A x = a[l], EXPR)                  \
     }
-#define BINARY(NAME, D, A, B, EXPR)                                                                                    \
-    static void NAME(Warp *w, const Inst *i, uint32_t mask) {                                                          \
-        const A *a = source_lanes(w, &i->a);                                                                           \
-        const B *b = source_lanes(w, &i->b);                                                                           \
-        PUT_LANES(D, const A x = a[l]; const B y = b[l], EXPR)                                                         \
+#define BINARY(NAME, D, A, B, EXPR)                            \
+    static void NAME(Warp *w, const Inst *i, uint32_t mask) {  \
+        const A *a = source_lanes(w, &i->a);                   \
+        const B *b = source_lanes(w, &i->b);                   \
+        PUT_LANES(D, const A x = a[l]; const B y = b[l], EXPR) \
     }
-#define TERNARY(NAME, D, A, B, C, EXPR)                                                                                \
-    static void NAME(Warp *w, const Inst *i, uint32_t mask) {                                                          \
-        const A *a = source_lanes(w, &i->a);                                                                           \
-        const B *b = source_lanes(w, &i->b);                                                                           \
-        const C *c = source_lanes(w, &i->c);                                                                           \
-        PUT_LANES(D, const A x = a[l]; const B y = b[l]; const C z = c[l], EXPR)                                       \
+#define TERNARY(NAME, D, A, B, C, EXPR)                                          \
+    static void NAME(Warp *w, const Inst *i, uint32_t mask) {                    \
+        const A *a = source_lanes(w, &i->a);                                     \
+        const B *b = source_lanes(w, &i->b);                                     \
+        const C *c = source_lanes(w, &i->c);                                     \
+        PUT_LANES(D, const A x = a[l]; const B y = b[l]; const C z = c[l], EXPR) \
     }
 
 /* Bit l of the result: the sign bit of word[l]. */

@@ -68,20 +68,21 @@ static void exec_convert(Warp *w, const Inst *i, uint32_t mask) {
     for (int l = 0; l < WARP; l++) {
         if (!(mask >> l & 1)) continue;
         uint64_t v = convert_one(lane_bits(w, &i->a, l), i, to, from);
-        if (i->d.bytes > bytes) v = type_is_signed(to) ? (uint64_t)sign_extend(low_bits(v, bytes), bytes) : low_bits(v, bytes);
+        if (i->d.bytes > bytes)
+            v = type_is_signed(to) ? (uint64_t)sign_extend(low_bits(v, bytes), bytes) : low_bits(v, bytes);
         lane_set(w, &i->d, l, v);
     }
 }
 
 /* Rounded to nearest even and not clamped, as vectors; other modifiers one by one. */
-#define FAST(NAME, D, A, EXPR)                                                                                         \
-    static void NAME(Warp *w, const Inst *i, uint32_t mask) {                                                          \
-        if (i->saturate || i->round > ROUND_RN) {                                                                      \
-            exec_convert(w, i, mask);                                                                                  \
-            return;                                                                                                    \
-        }                                                                                                              \
-        const A *a = source_lanes(w, &i->a);                                                                           \
-        PUT_LANES(D, const A x = a[l], EXPR)                                                                           \
+#define FAST(NAME, D, A, EXPR)                                \
+    static void NAME(Warp *w, const Inst *i, uint32_t mask) { \
+        if (i->saturate || i->round > ROUND_RN) {             \
+            exec_convert(w, i, mask);                         \
+            return;                                           \
+        }                                                     \
+        const A *a = source_lanes(w, &i->a);                  \
+        PUT_LANES(D, const A x = a[l], EXPR)                  \
     }
 FAST(s32_s64, int64_t, int32_t, x)
 FAST(u32_u64, uint64_t, uint32_t, x)
@@ -116,34 +117,38 @@ static void f32_tf32(Warp *w, const Inst *i, uint32_t mask) {
 }
 
 /* To integers: rounded to an integral double, clamped to the range; NaN becomes 0. */
-static inline int32_t clamp_s32(double r) { return (int32_t)(r >= -0x1p31 ? (r < 0x1p31 ? r : 0x1p31 - 1) : r < 0 ? -0x1p31 : 0); }
+static inline int32_t clamp_s32(double r) {
+    return (int32_t)(r >= -0x1p31 ? (r < 0x1p31 ? r : 0x1p31 - 1) : r < 0 ? -0x1p31 : 0);
+}
 static inline uint32_t clamp_u32(double r) {
     return (uint32_t)bits64((r > 0 ? (r < 0x1p32 ? r : 0x1p32 - 1) : 0) + 0x1p52); /* the last place of 2^52 is 1 */
 }
-static inline int64_t clamp_s64(double r) { return r < 0x1p63 ? (r > -0x1p63 ? (int64_t)r : INT64_MIN) : r == r ? INT64_MAX : 0; }
+static inline int64_t clamp_s64(double r) {
+    return r < 0x1p63 ? (r > -0x1p63 ? (int64_t)r : INT64_MIN) : r == r ? INT64_MAX : 0;
+}
 static inline uint64_t clamp_u64(double r) { return r < 0x1p64 ? (r > 0 ? (uint64_t)r : 0) : r == r ? UINT64_MAX : 0; }
 static inline float keep_f32(double r) { return canonical32((float)r); }
 static inline double keep_f64(double r) { return canonical64(r); }
-#define ROUNDED(NAME, D, A, FINISH, ROUNDING)                                                                          \
-    static void NAME(Warp *w, const Inst *i, uint32_t mask) {                                                          \
-        const A *a = source_lanes(w, &i->a);                                                                           \
-        PUT_LANES(D, const double x = a[l], FINISH(ROUNDING(x)))                                                       \
+#define ROUNDED(NAME, D, A, FINISH, ROUNDING)                    \
+    static void NAME(Warp *w, const Inst *i, uint32_t mask) {    \
+        const A *a = source_lanes(w, &i->a);                     \
+        PUT_LANES(D, const double x = a[l], FINISH(ROUNDING(x))) \
     }
-#define TO_INTEGRAL(NAME, D, A, FINISH)                                                                                \
-    ROUNDED(NAME##_nearest, D, A, FINISH, nearbyint)                                                                   \
-    ROUNDED(NAME##_zero, D, A, FINISH, trunc)                                                                          \
-    ROUNDED(NAME##_down, D, A, FINISH, floor)                                                                          \
-    ROUNDED(NAME##_up, D, A, FINISH, ceil)                                                                             \
-    static void NAME(Warp *w, const Inst *i, uint32_t mask) {                                                          \
-        switch (i->round) {                                                                                            \
-        case ROUND_RZ:                                                                                                 \
-        case ROUND_RZI: NAME##_zero(w, i, mask); break;                                                                \
-        case ROUND_RM:                                                                                                 \
-        case ROUND_RMI: NAME##_down(w, i, mask); break;                                                                \
-        case ROUND_RP:                                                                                                 \
-        case ROUND_RPI: NAME##_up(w, i, mask); break;                                                                  \
-        default: NAME##_nearest(w, i, mask); break;                                                                    \
-        }                                                                                                              \
+#define TO_INTEGRAL(NAME, D, A, FINISH)                       \
+    ROUNDED(NAME##_nearest, D, A, FINISH, nearbyint)          \
+    ROUNDED(NAME##_zero, D, A, FINISH, trunc)                 \
+    ROUNDED(NAME##_down, D, A, FINISH, floor)                 \
+    ROUNDED(NAME##_up, D, A, FINISH, ceil)                    \
+    static void NAME(Warp *w, const Inst *i, uint32_t mask) { \
+        switch (i->round) {                                   \
+        case ROUND_RZ:                                        \
+        case ROUND_RZI: NAME##_zero(w, i, mask); break;       \
+        case ROUND_RM:                                        \
+        case ROUND_RMI: NAME##_down(w, i, mask); break;       \
+        case ROUND_RP:                                        \
+        case ROUND_RPI: NAME##_up(w, i, mask); break;         \
+        default: NAME##_nearest(w, i, mask); break;           \
+        }                                                     \
     }
 TO_INTEGRAL(f32_s32, int32_t, float, clamp_s32)
 TO_INTEGRAL(f32_u32, uint32_t, float, clamp_u32)
@@ -169,17 +174,17 @@ static void f64_f64(Warp *w, const Inst *i, uint32_t mask) {
 static inline uint64_t extended(uint64_t v, int unused, bool is_signed) {
     return is_signed ? (uint64_t)((int64_t)(v << unused) >> unused) : v << unused >> unused;
 }
-#define RESIZE(NAME, D, A)                                                                                             \
-    static void NAME(Warp *w, const Inst *i, uint32_t mask) {                                                          \
-        if (i->saturate) {                                                                                             \
-            exec_convert(w, i, mask);                                                                                  \
-            return;                                                                                                    \
-        }                                                                                                              \
-        const A *a = source_lanes(w, &i->a);                                                                           \
-        const PtxType to = (PtxType)i->type, from = (PtxType)i->type2;                                                 \
-        const int in = 64 - 8 * type_bytes(from), out = 64 - 8 * type_bytes(to);                                       \
-        const bool in_signed = type_is_signed(from), out_signed = type_is_signed(to);                                  \
-        PUT_LANES(D, const uint64_t x = a[l], extended(extended(x, in, in_signed), out, out_signed))                   \
+#define RESIZE(NAME, D, A)                                                                           \
+    static void NAME(Warp *w, const Inst *i, uint32_t mask) {                                        \
+        if (i->saturate) {                                                                           \
+            exec_convert(w, i, mask);                                                                \
+            return;                                                                                  \
+        }                                                                                            \
+        const A *a = source_lanes(w, &i->a);                                                         \
+        const PtxType to = (PtxType)i->type, from = (PtxType)i->type2;                               \
+        const int in = 64 - 8 * type_bytes(from), out = 64 - 8 * type_bytes(to);                     \
+        const bool in_signed = type_is_signed(from), out_signed = type_is_signed(to);                \
+        PUT_LANES(D, const uint64_t x = a[l], extended(extended(x, in, in_signed), out, out_signed)) \
     }
 RESIZE(resize16_16, uint16_t, uint16_t)
 RESIZE(resize16_32, uint32_t, uint16_t)
@@ -199,18 +204,38 @@ static ExecFn resize_handler(int to_bytes, int from_bytes) {
 }
 
 static ExecFn fast_handler(PtxType to, PtxType from) {
-    static const ExecFn TABLE[T_COUNT][T_COUNT] = { /* [from][to] */
-        [T_S32] = {[T_S64] = s32_s64, [T_U64] = s32_s64, [T_F32] = s32_f32, [T_F64] = s32_f64, [T_U16] = u32_u16,
+    static const ExecFn TABLE[T_COUNT][T_COUNT] = {
+        /* [from][to] */
+        [T_S32] = {[T_S64] = s32_s64,
+                   [T_U64] = s32_s64,
+                   [T_F32] = s32_f32,
+                   [T_F64] = s32_f64,
+                   [T_U16] = u32_u16,
                    [T_S16] = u32_u16},
-        [T_U32] = {[T_S64] = u32_u64, [T_U64] = u32_u64, [T_F32] = u32_f32, [T_F64] = u32_f64, [T_U16] = u32_u16,
+        [T_U32] = {[T_S64] = u32_u64,
+                   [T_U64] = u32_u64,
+                   [T_F32] = u32_f32,
+                   [T_F64] = u32_f64,
+                   [T_U16] = u32_u16,
                    [T_S16] = u32_u16},
         [T_S64] = {[T_S32] = u64_u32, [T_U32] = u64_u32, [T_F32] = s64_f32, [T_F64] = s64_f64},
         [T_U64] = {[T_S32] = u64_u32, [T_U32] = u64_u32, [T_F32] = u64_f32, [T_F64] = u64_f64},
         [T_S16] = {[T_S32] = s16_s32, [T_U32] = s16_s32},
         [T_U16] = {[T_S32] = u16_u32, [T_U32] = u16_u32},
-        [T_F32] = {[T_S32] = f32_s32, [T_U32] = f32_u32, [T_S64] = f32_s64, [T_U64] = f32_u64, [T_F32] = f32_f32,
-                   [T_F64] = f32_f64, [T_F16] = f32_f16, [T_BF16] = f32_bf16, [T_TF32] = f32_tf32},
-        [T_F64] = {[T_S32] = f64_s32, [T_U32] = f64_u32, [T_S64] = f64_s64, [T_U64] = f64_u64, [T_F32] = f64_f32,
+        [T_F32] = {[T_S32] = f32_s32,
+                   [T_U32] = f32_u32,
+                   [T_S64] = f32_s64,
+                   [T_U64] = f32_u64,
+                   [T_F32] = f32_f32,
+                   [T_F64] = f32_f64,
+                   [T_F16] = f32_f16,
+                   [T_BF16] = f32_bf16,
+                   [T_TF32] = f32_tf32},
+        [T_F64] = {[T_S32] = f64_s32,
+                   [T_U32] = f64_u32,
+                   [T_S64] = f64_s64,
+                   [T_U64] = f64_u64,
+                   [T_F32] = f64_f32,
                    [T_F64] = f64_f64},
         [T_F16] = {[T_F32] = f16_f32},
         [T_BF16] = {[T_F32] = bf16_f32},
@@ -222,7 +247,8 @@ ExecFn convert_handler(PtxType to, PtxType from, int to_bytes, int from_bytes) {
     const PtxType pairs[] = {to, from};
     for (int k = 0; k < 2; k++) {
         const PtxType t = pairs[k];
-        if (t == T_PRED || t == T_B8 || t == T_B16 || t == T_B32 || t == T_B64 || t == T_F16X2 || t == T_BF16X2) return NULL;
+        if (t == T_PRED || t == T_B8 || t == T_B16 || t == T_B32 || t == T_B64 || t == T_F16X2 || t == T_BF16X2)
+            return NULL;
     }
     if (from == T_TF32 || (to == T_TF32 && from != T_F32)) return NULL;
     const ExecFn fast = fast_handler(to, from);

@@ -4,20 +4,20 @@
 #include "tools/ptxsim/exec/numeric_lanes.h"
 #include <math.h>
 
-#define HALF(NAME, N, DECODE, ENCODE_IT, EXPR)                                                                         \
-    static void NAME(Warp *w, const Inst *i, uint32_t mask) {                                                          \
-        const uint16_t *a = source_lanes(w, &i->a);                                                                    \
-        const uint16_t *b = i->b.base == BASE_NONE ? a : source_lanes(w, &i->b);                                       \
-        const uint16_t *c = i->c.base == BASE_NONE ? a : source_lanes(w, &i->c);                                       \
-        uint16_t *d = result_lanes(w, &i->d);                                                                          \
-        const bool nan = i->op2;                                                                                       \
-        (void)nan;                                                                                                     \
-        ELEMENTS(N) {                                                                                                  \
-            const double x = (double)DECODE(a[l]), y = (double)DECODE(b[l]), z = (double)DECODE(c[l]);                 \
-            (void)y;                                                                                                   \
-            (void)z;                                                                                                   \
-            d[l] = mask >> (l * WARP / N) & 1 ? ENCODE_IT(EXPR) : d[l];                                                \
-        }                                                                                                              \
+#define HALF(NAME, N, DECODE, ENCODE_IT, EXPR)                                                         \
+    static void NAME(Warp *w, const Inst *i, uint32_t mask) {                                          \
+        const uint16_t *a = source_lanes(w, &i->a);                                                    \
+        const uint16_t *b = i->b.base == BASE_NONE ? a : source_lanes(w, &i->b);                       \
+        const uint16_t *c = i->c.base == BASE_NONE ? a : source_lanes(w, &i->c);                       \
+        uint16_t *d = result_lanes(w, &i->d);                                                          \
+        const bool nan = i->op2;                                                                       \
+        (void)nan;                                                                                     \
+        ELEMENTS(N) {                                                                                  \
+            const double x = (double)DECODE(a[l]), y = (double)DECODE(b[l]), z = (double)DECODE(c[l]); \
+            (void)y;                                                                                   \
+            (void)z;                                                                                   \
+            d[l] = mask >> (l * WARP / N) & 1 ? ENCODE_IT(EXPR) : d[l];                                \
+        }                                                                                              \
     }
 #if defined(__clang__)
 #define ELEMENTS(N) _Pragma("clang loop vectorize(assume_safety)") for (int l = 0; l < N; l++)
@@ -35,14 +35,14 @@ static inline double half_max(double x, double y, bool nan) {
     return nan && (x != x || y != y) ? not_a_number64() : number;
 }
 
-#define FORMAT(F, N, DECODE, ENCODE_IT)                                                                                \
-    HALF(add_##F, N, DECODE, ENCODE_IT, x + y)                                                                         \
-    HALF(sub_##F, N, DECODE, ENCODE_IT, x - y)                                                                         \
-    HALF(mul_##F, N, DECODE, ENCODE_IT, x *y)                                                                          \
-    HALF(fma_##F, N, DECODE, ENCODE_IT, odd_sum(x *y, z))                                                              \
-    HALF(min_##F, N, DECODE, ENCODE_IT, half_min(x, y, nan))                                                           \
-    HALF(max_##F, N, DECODE, ENCODE_IT, half_max(x, y, nan))                                                           \
-    HALF(ex2_##F, N, DECODE, ENCODE_IT, exp2(x))                                                                       \
+#define FORMAT(F, N, DECODE, ENCODE_IT)                      \
+    HALF(add_##F, N, DECODE, ENCODE_IT, x + y)               \
+    HALF(sub_##F, N, DECODE, ENCODE_IT, x - y)               \
+    HALF(mul_##F, N, DECODE, ENCODE_IT, x *y)                \
+    HALF(fma_##F, N, DECODE, ENCODE_IT, odd_sum(x *y, z))    \
+    HALF(min_##F, N, DECODE, ENCODE_IT, half_min(x, y, nan)) \
+    HALF(max_##F, N, DECODE, ENCODE_IT, half_max(x, y, nan)) \
+    HALF(ex2_##F, N, DECODE, ENCODE_IT, exp2(x))             \
     HALF(tanh_##F, N, DECODE, ENCODE_IT, tanh(x))
 FORMAT(f16, 32, decode_f16, encode_f16)
 FORMAT(f16x2, 64, decode_f16, encode_f16)
@@ -55,8 +55,8 @@ UNARY(abs16x2, uint32_t, uint32_t, x & 0x7fff7fff)
 UNARY(neg16x2, uint32_t, uint32_t, x ^ 0x80008000)
 
 ExecFn half_handler(int op, PtxType t) {
-#define ALL(op, name)                                                                                                  \
-    [op] = {[T_F16] = name##_f16, [T_F16X2] = name##_f16x2, [T_BF16] = name##_bf16, [T_BF16X2] = name##_bf16x2}
+#define ALL(op, name) \
+    [op] = { [T_F16] = name##_f16, [T_F16X2] = name##_f16x2, [T_BF16] = name##_bf16, [T_BF16X2] = name##_bf16x2 }
     static const ExecFn TABLE[OP_COUNT][T_COUNT] = {
         ALL(OP_ADD, add),
         ALL(OP_SUB, sub),

@@ -26,10 +26,10 @@ static inline uint32_t remainder32(uint32_t x, uint32_t y) { return y == 0 ? x :
 static inline int32_t signed_remainder(int32_t x, int32_t y) {
     return y == 0 ? x : (int32_t)((uint32_t)x - (uint32_t)signed_quotient(x, y) * (uint32_t)y);
 }
-#define DIVISION(N, U, S)                                                                                              \
-    BINARY(divu##N, U, U, U, quotient(x, y))                                                                           \
-    BINARY(divs##N, S, S, S, signed_quotient(x, y))                                                                    \
-    BINARY(remu##N, U, U, U, remainder32(x, y))                                                                        \
+#define DIVISION(N, U, S)                           \
+    BINARY(divu##N, U, U, U, quotient(x, y))        \
+    BINARY(divs##N, S, S, S, signed_quotient(x, y)) \
+    BINARY(remu##N, U, U, U, remainder32(x, y))     \
     BINARY(rems##N, S, S, S, signed_remainder(x, y))
 DIVISION(16, uint16_t, int16_t)
 DIVISION(32, uint32_t, int32_t)
@@ -39,30 +39,30 @@ BINARY(remu64, uint64_t, uint64_t, uint64_t, y == 0 ? x : x % y)
 BINARY(rems64, int64_t, int64_t, int64_t, y == 0 ? x : y == -1 ? 0 : x % y)
 
 /* ---- sums, extremes, logic; 1u * x is unsigned in at least 32 bits --------------------------------------- */
-#define INTEGER(N, U, S)                                                                                               \
-    BINARY(add##N, U, U, U, x + y)                                                                                     \
-    BINARY(sub##N, U, U, U, x - y)                                                                                     \
-    BINARY(mul##N, U, U, U, 1u * x * y)                                                                                \
-    TERNARY(mad##N, U, U, U, U, 1u * x * y + z)                                                                        \
-    TERNARY(sadu##N, U, U, U, U, z + (x < y ? y - x : x - y))                                                          \
-    TERNARY(sads##N, U, S, S, U, z + (x < y ? (U)y - (U)x : (U)x - (U)y))                                              \
-    UNARY(abs##N, U, S, x < 0 ? 0 - (U)x : (U)x)                                                                       \
-    UNARY(neg##N, U, U, 0 - x)                                                                                         \
-    BINARY(and##N, U, U, U, x & y)                                                                                     \
-    BINARY(or##N, U, U, U, x | y)                                                                                      \
-    BINARY(xor##N, U, U, U, x ^ y)                                                                                     \
-    UNARY(not##N, U, U, ~x)                                                                                            \
-    UNARY(cnot##N, U, U, x == 0)                                                                                       \
-    BINARY(shl##N, U, U, uint32_t, y >= N ? 0 : 1u * x << (y & (N - 1)))                                               \
-    BINARY(shru##N, U, U, uint32_t, y >= N ? 0 : x >> (y & (N - 1)))                                                   \
+#define INTEGER(N, U, S)                                                  \
+    BINARY(add##N, U, U, U, x + y)                                        \
+    BINARY(sub##N, U, U, U, x - y)                                        \
+    BINARY(mul##N, U, U, U, 1u * x * y)                                   \
+    TERNARY(mad##N, U, U, U, U, 1u * x * y + z)                           \
+    TERNARY(sadu##N, U, U, U, U, z + (x < y ? y - x : x - y))             \
+    TERNARY(sads##N, U, S, S, U, z + (x < y ? (U)y - (U)x : (U)x - (U)y)) \
+    UNARY(abs##N, U, S, x < 0 ? 0 - (U)x : (U)x)                          \
+    UNARY(neg##N, U, U, 0 - x)                                            \
+    BINARY(and##N, U, U, U, x &y)                                         \
+    BINARY(or ##N, U, U, U, x | y)                                        \
+    BINARY(xor##N, U, U, U, x ^ y)                                        \
+    UNARY(not ##N, U, U, ~x)                                              \
+    UNARY(cnot##N, U, U, x == 0)                                          \
+    BINARY(shl##N, U, U, uint32_t, y >= N ? 0 : 1u * x << (y & (N - 1)))  \
+    BINARY(shru##N, U, U, uint32_t, y >= N ? 0 : x >> (y & (N - 1)))      \
     BINARY(shrs##N, S, S, uint32_t, x >> (y >= N ? N - 1 : y))
 INTEGER(16, uint16_t, int16_t)
 INTEGER(32, uint32_t, int32_t)
 INTEGER(64, uint64_t, int64_t)
-#define EXTREMES(N, U, S)                                                                                              \
-    BINARY(minu##N, U, U, U, x < y ? x : y)                                                                            \
-    BINARY(mins##N, S, S, S, x < y ? x : y)                                                                            \
-    BINARY(maxu##N, U, U, U, x > y ? x : y)                                                                            \
+#define EXTREMES(N, U, S)                   \
+    BINARY(minu##N, U, U, U, x < y ? x : y) \
+    BINARY(mins##N, S, S, S, x < y ? x : y) \
+    BINARY(maxu##N, U, U, U, x > y ? x : y) \
     BINARY(maxs##N, S, S, S, x > y ? x : y)
 EXTREMES(32, uint32_t, int32_t)
 EXTREMES(64, uint64_t, int64_t)
@@ -76,18 +76,18 @@ BINARY(maxs16, int16_t, int16_t, int16_t, x - negative_part(x - y))
 /* ---- products ----------------------------------------------------------------------------------------- */
 static uint64_t high64u(uint64_t x, uint64_t y) { return (uint64_t)((unsigned __int128)x * y >> 64); }
 static uint64_t high64s(int64_t x, int64_t y) { return (uint64_t)((unsigned __int128)((__int128)x * y) >> 64); }
-#define HIGH(N, U, S, HU, HS)                                                                                          \
-    BINARY(mulhiu##N, U, U, U, HU)                                                                                     \
-    BINARY(mulhis##N, U, S, S, HS)                                                                                     \
-    TERNARY(madhiu##N, U, U, U, U, (HU) + z)                                                                           \
+#define HIGH(N, U, S, HU, HS)                \
+    BINARY(mulhiu##N, U, U, U, HU)           \
+    BINARY(mulhis##N, U, S, S, HS)           \
+    TERNARY(madhiu##N, U, U, U, U, (HU) + z) \
     TERNARY(madhis##N, U, S, S, U, (HS) + z)
-HIGH(16, uint16_t, int16_t, (uint32_t)x *y >> 16, (uint32_t)((int32_t)x * y) >> 16)
-HIGH(32, uint32_t, int32_t, (uint64_t)x *y >> 32, (uint64_t)((int64_t)x * y) >> 32)
+HIGH(16, uint16_t, int16_t, (uint32_t)x *y >> 16, (uint32_t)((int32_t)x *y) >> 16)
+HIGH(32, uint32_t, int32_t, (uint64_t)x *y >> 32, (uint64_t)((int64_t)x *y) >> 32)
 HIGH(64, uint64_t, int64_t, high64u(x, y), high64s(x, y))
-#define WIDE(N, U, S, WU, WS)                                                                                          \
-    BINARY(mulwideu##N, WU, U, U, (WU)x *y)                                                                            \
-    BINARY(mulwides##N, WU, S, S, (WS)x *y)                                                                            \
-    TERNARY(madwideu##N, WU, U, U, WU, (WU)x *y + z)                                                                   \
+#define WIDE(N, U, S, WU, WS)                        \
+    BINARY(mulwideu##N, WU, U, U, (WU)x *y)          \
+    BINARY(mulwides##N, WU, S, S, (WS)x *y)          \
+    TERNARY(madwideu##N, WU, U, U, WU, (WU)x *y + z) \
     TERNARY(madwides##N, WU, S, S, WU, (WU)((WS)x * y) + z)
 WIDE(16, uint16_t, int16_t, uint32_t, int32_t)
 WIDE(32, uint32_t, int32_t, uint64_t, int64_t)
@@ -105,15 +105,25 @@ TERNARY(mad24his, uint32_t, uint32_t, uint32_t, uint32_t, (uint64_t)(low24s(x) *
 
 ExecFn mul_handler(int op, int half, PtxType t) {
     static const ExecFn MUL[4][T_COUNT] = {
-        [HALF_LO] = {[T_U16] = mul16, [T_S16] = mul16, [T_U32] = mul32, [T_S32] = mul32, [T_U64] = mul64, [T_S64] = mul64},
-        [HALF_HI] = {[T_U16] = mulhiu16, [T_S16] = mulhis16, [T_U32] = mulhiu32, [T_S32] = mulhis32,
-                     [T_U64] = mulhiu64, [T_S64] = mulhis64},
+        [HALF_LO] =
+            {[T_U16] = mul16, [T_S16] = mul16, [T_U32] = mul32, [T_S32] = mul32, [T_U64] = mul64, [T_S64] = mul64},
+        [HALF_HI] = {[T_U16] = mulhiu16,
+                     [T_S16] = mulhis16,
+                     [T_U32] = mulhiu32,
+                     [T_S32] = mulhis32,
+                     [T_U64] = mulhiu64,
+                     [T_S64] = mulhis64},
         [HALF_WIDE] = {[T_U16] = mulwideu16, [T_S16] = mulwides16, [T_U32] = mulwideu32, [T_S32] = mulwides32},
     };
     static const ExecFn MAD[4][T_COUNT] = {
-        [HALF_LO] = {[T_U16] = mad16, [T_S16] = mad16, [T_U32] = mad32, [T_S32] = mad32, [T_U64] = mad64, [T_S64] = mad64},
-        [HALF_HI] = {[T_U16] = madhiu16, [T_S16] = madhis16, [T_U32] = madhiu32, [T_S32] = madhis32,
-                     [T_U64] = madhiu64, [T_S64] = madhis64},
+        [HALF_LO] =
+            {[T_U16] = mad16, [T_S16] = mad16, [T_U32] = mad32, [T_S32] = mad32, [T_U64] = mad64, [T_S64] = mad64},
+        [HALF_HI] = {[T_U16] = madhiu16,
+                     [T_S16] = madhis16,
+                     [T_U32] = madhiu32,
+                     [T_S32] = madhis32,
+                     [T_U64] = madhiu64,
+                     [T_S64] = madhis64},
         [HALF_WIDE] = {[T_U16] = madwideu16, [T_S16] = madwides16, [T_U32] = madwideu32, [T_S32] = madwides32},
     };
     static const ExecFn SHORT[2][4][T_COUNT] = {
@@ -185,20 +195,22 @@ static inline uint32_t permuted_byte(uint64_t bytes, uint32_t select) {
 }
 static inline uint32_t permute(uint32_t a, uint32_t b, uint32_t c) {
     const uint64_t bytes = (uint64_t)b << 32 | a;
-    return permuted_byte(bytes, c & 15) | permuted_byte(bytes, c >> 4 & 15) << 8 | permuted_byte(bytes, c >> 8 & 15) << 16 |
-           permuted_byte(bytes, c >> 12 & 15) << 24;
+    return permuted_byte(bytes, c & 15) | permuted_byte(bytes, c >> 4 & 15) << 8 |
+           permuted_byte(bytes, c >> 8 & 15) << 16 | permuted_byte(bytes, c >> 12 & 15) << 24;
 }
 /* The modes stand for these selectors, by the low two bits of c. */
 static const uint16_t SELECTORS[7][4] = {
-    [PERMUTE_F4E] = {0x3210, 0x4321, 0x5432, 0x6543},  [PERMUTE_B4E] = {0x5670, 0x6701, 0x7012, 0x0123},
-    [PERMUTE_RC8] = {0x0000, 0x1111, 0x2222, 0x3333},  [PERMUTE_ECL] = {0x3210, 0x3211, 0x3222, 0x3333},
-    [PERMUTE_ECR] = {0x0000, 0x1110, 0x2210, 0x3210},  [PERMUTE_RC16] = {0x1010, 0x3232, 0x1010, 0x3232},
+    [PERMUTE_F4E] = {0x3210, 0x4321, 0x5432, 0x6543}, [PERMUTE_B4E] = {0x5670, 0x6701, 0x7012, 0x0123},
+    [PERMUTE_RC8] = {0x0000, 0x1111, 0x2222, 0x3333}, [PERMUTE_ECL] = {0x3210, 0x3211, 0x3222, 0x3333},
+    [PERMUTE_ECR] = {0x0000, 0x1110, 0x2210, 0x3210}, [PERMUTE_RC16] = {0x1010, 0x3232, 0x1010, 0x3232},
 };
 TERNARY(permute_plain, uint32_t, uint32_t, uint32_t, uint32_t, permute(x, y, z))
 TERNARY(permute_mode, uint32_t, uint32_t, uint32_t, uint32_t, permute(x, y, SELECTORS[i->op2][z & 3]))
 static void prmt32(Warp *w, const Inst *i, uint32_t mask) {
-    if (i->op2) permute_mode(w, i, mask);
-    else permute_plain(w, i, mask);
+    if (i->op2)
+        permute_mode(w, i, mask);
+    else
+        permute_plain(w, i, mask);
 }
 
 /* A funnel shift of {b, a}. */
@@ -221,7 +233,7 @@ static uint32_t find_nth(uint32_t x, uint32_t base, int32_t n) {
 }
 TERNARY(fns32, uint32_t, uint32_t, uint32_t, int32_t, find_nth(x, y, z))
 
-#define SIGNED_AND_NOT(op, u, s)                                                                                       \
+#define SIGNED_AND_NOT(op, u, s) \
     [op] = {[T_U16] = u##16, [T_U32] = u##32, [T_U64] = u##64, [T_S16] = s##16, [T_S32] = s##32, [T_S64] = s##64}
 #define BITWISE(op, f) [op] = {[T_B16] = f##16, [T_B32] = f##32, [T_B64] = f##64}
 ExecFn int_handler(int op, PtxType t) {
@@ -238,11 +250,18 @@ ExecFn int_handler(int op, PtxType t) {
         BITWISE(OP_AND, and),
         BITWISE(OP_OR, or),
         BITWISE(OP_XOR, xor),
-        BITWISE(OP_NOT, not),
+        BITWISE(OP_NOT, not ),
         BITWISE(OP_CNOT, cnot),
         BITWISE(OP_SHL, shl),
-        [OP_SHR] = {[T_B16] = shru16, [T_B32] = shru32, [T_B64] = shru64, [T_U16] = shru16, [T_U32] = shru32,
-                    [T_U64] = shru64, [T_S16] = shrs16, [T_S32] = shrs32, [T_S64] = shrs64},
+        [OP_SHR] = {[T_B16] = shru16,
+                    [T_B32] = shru32,
+                    [T_B64] = shru64,
+                    [T_U16] = shru16,
+                    [T_U32] = shru32,
+                    [T_U64] = shru64,
+                    [T_S16] = shrs16,
+                    [T_S32] = shrs32,
+                    [T_S64] = shrs64},
         [OP_POPC] = {[T_B32] = popc32, [T_B64] = popc64},
         [OP_CLZ] = {[T_B32] = clz32, [T_B64] = clz64},
         [OP_BREV] = {[T_B32] = brev32, [T_B64] = brev64},
@@ -265,33 +284,39 @@ ExecFn arith_handler(int op, PtxType t) {
 
 /* ---- carries and saturation --------------------------------------------------------------------------- */
 /* a + b + carry, and a - b as a + ~b + carry. */
-#define CARRY(N, U)                                                                                                    \
-    static void carry##N(Warp *w, const Inst *i, uint32_t mask) {                                                      \
-        const U *a = source_lanes(w, &i->a), *b = source_lanes(w, &i->b);                                              \
-        const bool subtract = i->op == OP_SUB || i->op == OP_SUBC, with = i->op == OP_ADDC || i->op == OP_SUBC;        \
-        const U flip = subtract ? (U)-1 : 0;                                                                           \
-        const uint32_t in = with ? w->carry : subtract ? UINT32_MAX : 0;                                               \
-        int32_t out[WARP];                                                                                             \
-        U r[WARP];                                                                                                     \
-        LANES {                                                                                                        \
-            const U x = a[l], sum = x + (b[l] ^ flip);                                                                 \
-            r[l] = sum + (in >> l & 1);                                                                                \
-            out[l] = sum < x || r[l] < sum ? -1 : 0;                                                                    \
-        }                                                                                                              \
-        if (i->op2) w->carry = (w->carry & ~mask) | (lane_signs(out) & mask);                                          \
-        lanes_put(lane_out(w, &i->d), r, sizeof *r, mask);                                                             \
+#define CARRY(N, U)                                                                                             \
+    static void carry##N(Warp *w, const Inst *i, uint32_t mask) {                                               \
+        const U *a = source_lanes(w, &i->a), *b = source_lanes(w, &i->b);                                       \
+        const bool subtract = i->op == OP_SUB || i->op == OP_SUBC, with = i->op == OP_ADDC || i->op == OP_SUBC; \
+        const U flip = subtract ? (U)-1 : 0;                                                                    \
+        const uint32_t in = with ? w->carry : subtract ? UINT32_MAX : 0;                                        \
+        int32_t out[WARP];                                                                                      \
+        U r[WARP];                                                                                              \
+        LANES {                                                                                                 \
+            const U x = a[l], sum = x + (b[l] ^ flip);                                                          \
+            r[l] = sum + (in >> l & 1);                                                                         \
+            out[l] = sum < x || r[l] < sum ? -1 : 0;                                                            \
+        }                                                                                                       \
+        if (i->op2) w->carry = (w->carry & ~mask) | (lane_signs(out) & mask);                                   \
+        lanes_put(lane_out(w, &i->d), r, sizeof *r, mask);                                                      \
     }
 CARRY(32, uint32_t)
 CARRY(64, uint64_t)
 void exec_carry(Warp *w, const Inst *i, uint32_t mask) {
-    if (i->d.bytes == 4) carry32(w, i, mask);
-    else carry64(w, i, mask);
+    if (i->d.bytes == 4)
+        carry32(w, i, mask);
+    else
+        carry64(w, i, mask);
 }
 
-static inline int32_t clamp_to_s32(int64_t v) { return v > INT32_MAX ? INT32_MAX : v < INT32_MIN ? INT32_MIN : (int32_t)v; }
+static inline int32_t clamp_to_s32(int64_t v) {
+    return v > INT32_MAX ? INT32_MAX : v < INT32_MIN ? INT32_MIN : (int32_t)v;
+}
 BINARY(add_sat, int32_t, int32_t, int32_t, clamp_to_s32((int64_t)x + y))
 BINARY(sub_sat, int32_t, int32_t, int32_t, clamp_to_s32((int64_t)x - y))
 void exec_add_sat(Warp *w, const Inst *i, uint32_t mask) {
-    if (i->op == OP_SUB) sub_sat(w, i, mask);
-    else add_sat(w, i, mask);
+    if (i->op == OP_SUB)
+        sub_sat(w, i, mask);
+    else
+        add_sat(w, i, mask);
 }

@@ -15,38 +15,38 @@ static void compare_out(Warp *w, const Inst *i, uint32_t v, uint32_t mask) {
     if (i->has_d2) predicate_out(w, &i->d2, second, mask);
 }
 
-#define CASE(OP, V, READ, EXPR)                                                                                                 \
-    case COMPARE_##OP:                                                                                                 \
-        LANES {                                                                                                        \
-            const V x = READ(a[l]), y = READ(b[l]);                                                                    \
-            v[l] = (EXPR) ? -1 : 0;                                                                                    \
-        }                                                                                                              \
+#define CASE(OP, V, READ, EXPR)                     \
+    case COMPARE_##OP:                              \
+        LANES {                                     \
+            const V x = READ(a[l]), y = READ(b[l]); \
+            v[l] = (EXPR) ? -1 : 0;                 \
+        }                                           \
         break
-#define COMPARE(NAME, T, V, READ)                                                                                               \
-    static void NAME(Warp *w, const Inst *i, uint32_t mask) {                                                          \
-        const T *a = source_lanes(w, &i->a), *b = source_lanes(w, &i->b);                                              \
-        _Alignas(64) int32_t v[WARP];                                                                                  \
-        switch (i->op) {                                                                                               \
-            CASE(EQ, V, READ, x == y);                                                                                          \
-            CASE(NE, V, READ, x < y || x > y);                                                                                  \
-            CASE(LT, V, READ, x < y);                                                                                           \
-            CASE(LE, V, READ, x <= y);                                                                                          \
-            CASE(GT, V, READ, x > y);                                                                                           \
-            CASE(GE, V, READ, x >= y);                                                                                          \
-            CASE(EQU, V, READ, !(x < y || x > y));                                                                              \
-            CASE(NEU, V, READ, x != y);                                                                                         \
-            CASE(LTU, V, READ, !(x >= y));                                                                                      \
-            CASE(LEU, V, READ, !(x > y));                                                                                       \
-            CASE(GTU, V, READ, !(x <= y));                                                                                      \
-            CASE(GEU, V, READ, !(x < y));                                                                                       \
-            CASE(NUM, V, READ, x == x && y == y);                                                                               \
-        default: /* NANTEST */                                                                                         \
-            LANES {                                                                                                    \
-                const V x = READ(a[l]), y = READ(b[l]);                                                                \
-                v[l] = x != x || y != y ? -1 : 0;                                                                      \
-            }                                                                                                          \
-        }                                                                                                              \
-        compare_out(w, i, lane_signs(v), mask);                                                                        \
+#define COMPARE(NAME, T, V, READ)                                         \
+    static void NAME(Warp *w, const Inst *i, uint32_t mask) {             \
+        const T *a = source_lanes(w, &i->a), *b = source_lanes(w, &i->b); \
+        _Alignas(64) int32_t v[WARP];                                     \
+        switch (i->op) {                                                  \
+            CASE(EQ, V, READ, x == y);                                    \
+            CASE(NE, V, READ, x<y || x> y);                               \
+            CASE(LT, V, READ, x < y);                                     \
+            CASE(LE, V, READ, x <= y);                                    \
+            CASE(GT, V, READ, x > y);                                     \
+            CASE(GE, V, READ, x >= y);                                    \
+            CASE(EQU, V, READ, !(x < y || x > y));                        \
+            CASE(NEU, V, READ, x != y);                                   \
+            CASE(LTU, V, READ, !(x >= y));                                \
+            CASE(LEU, V, READ, !(x > y));                                 \
+            CASE(GTU, V, READ, !(x <= y));                                \
+            CASE(GEU, V, READ, !(x < y));                                 \
+            CASE(NUM, V, READ, x == x && y == y);                         \
+        default: /* NANTEST */                                            \
+            LANES {                                                       \
+                const V x = READ(a[l]), y = READ(b[l]);                   \
+                v[l] = x != x || y != y ? -1 : 0;                         \
+            }                                                             \
+        }                                                                 \
+        compare_out(w, i, lane_signs(v), mask);                           \
     }
 COMPARE(compare_u16, uint16_t, uint16_t, )
 COMPARE(compare_s16, int16_t, int16_t, )
@@ -61,32 +61,41 @@ COMPARE(compare_bf16, uint16_t, float, decode_bf16)
 
 ExecFn compare_handler(PtxType t) {
     static const ExecFn TABLE[T_COUNT] = {
-        [T_U16] = compare_u16, [T_B16] = compare_u16, [T_S16] = compare_s16, [T_U32] = compare_u32,
-        [T_B32] = compare_u32, [T_S32] = compare_s32, [T_U64] = compare_u64, [T_B64] = compare_u64,
-        [T_S64] = compare_s64, [T_F32] = compare_f32, [T_F64] = compare_f64, [T_F16] = compare_f16,
+        [T_U16] = compare_u16,  [T_B16] = compare_u16, [T_S16] = compare_s16, [T_U32] = compare_u32,
+        [T_B32] = compare_u32,  [T_S32] = compare_s32, [T_U64] = compare_u64, [T_B64] = compare_u64,
+        [T_S64] = compare_s64,  [T_F32] = compare_f32, [T_F64] = compare_f64, [T_F16] = compare_f16,
         [T_BF16] = compare_bf16};
     return TABLE[t];
 }
 
-#define TESTP(N, U, INFINITE, NORMAL)                                                                                  \
-    static uint32_t testp##N(const U *a, int op) {                                                                     \
-        const U infinity = INFINITE, normal = NORMAL;                                                                  \
-        const bool negate = op == TEST_NUMBER;                                                                         \
-        U low = 0, high = 0; /* a magnitude in [low, high] passes */                                                   \
-        switch (op) {                                                                                                  \
-        case TEST_FINITE: high = infinity - 1; break;                                                                  \
-        case TEST_INFINITE: low = high = infinity; break;                                                              \
-        case TEST_NUMBER:                                                                                              \
-        case TEST_NOTANUMBER: low = infinity + 1; high = (U)-1; break;                                                 \
-        case TEST_NORMAL: low = normal; high = infinity - 1; break;                                                    \
-        default: low = 1; high = normal - 1; break; /* SUBNORMAL */                                                    \
-        }                                                                                                              \
-        _Alignas(64) int32_t v[WARP];                                                                                  \
-        LANES {                                                                                                        \
-            const U x = a[l] & ((U)-1 >> 1);                                                                           \
-            v[l] = x >= low && x <= high ? -1 : 0;                                                                     \
-        }                                                                                                              \
-        return negate ? ~lane_signs(v) : lane_signs(v);                                                                \
+#define TESTP(N, U, INFINITE, NORMAL)                                \
+    static uint32_t testp##N(const U *a, int op) {                   \
+        const U infinity = INFINITE, normal = NORMAL;                \
+        const bool negate = op == TEST_NUMBER;                       \
+        U low = 0, high = 0; /* a magnitude in [low, high] passes */ \
+        switch (op) {                                                \
+        case TEST_FINITE: high = infinity - 1; break;                \
+        case TEST_INFINITE: low = high = infinity; break;            \
+        case TEST_NUMBER:                                            \
+        case TEST_NOTANUMBER:                                        \
+            low = infinity + 1;                                      \
+            high = (U)-1;                                            \
+            break;                                                   \
+        case TEST_NORMAL:                                            \
+            low = normal;                                            \
+            high = infinity - 1;                                     \
+            break;                                                   \
+        default:                                                     \
+            low = 1;                                                 \
+            high = normal - 1;                                       \
+            break; /* SUBNORMAL */                                   \
+        }                                                            \
+        _Alignas(64) int32_t v[WARP];                                \
+        LANES {                                                      \
+            const U x = a[l] & ((U)-1 >> 1);                         \
+            v[l] = x >= low && x <= high ? -1 : 0;                   \
+        }                                                            \
+        return negate ? ~lane_signs(v) : lane_signs(v);              \
     }
 TESTP(32, uint32_t, 0x7f800000, 0x00800000)
 TESTP(64, uint64_t, 0x7ff0000000000000, 0x0010000000000000)
@@ -107,28 +116,30 @@ void exec_predicate_logic(Warp *w, const Inst *i, uint32_t mask) {
     predicate_out(w, &i->d, v, mask);
 }
 
-#define SELECT(N, T)                                                                                                   \
-    static void select##N(Warp *w, const Inst *i, uint32_t mask) {                                                     \
-        const T *a = source_lanes(w, &i->a), *b = source_lanes(w, &i->b);                                              \
-        const uint32_t first = predicate_in(w, &i->c);                                                                 \
-        PUT_LANES(T, const T x = a[l]; const T y = b[l], first >> l & 1 ? x : y)                                       \
-    }                                                                                                                  \
-    UNARY(move##N, T, T, x)                                                                                            \
-    static void slct_int##N(Warp *w, const Inst *i, uint32_t mask) {                                                   \
-        const T *a = source_lanes(w, &i->a), *b = source_lanes(w, &i->b);                                              \
-        const int32_t *c = source_lanes(w, &i->c);                                                                     \
-        PUT_LANES(T, const T x = a[l]; const T y = b[l], c[l] >= 0 ? x : y)                                            \
-    }                                                                                                                  \
-    static void slct_float##N(Warp *w, const Inst *i, uint32_t mask) {                                                 \
-        const T *a = source_lanes(w, &i->a), *b = source_lanes(w, &i->b);                                              \
-        const float *c = source_lanes(w, &i->c);                                                                       \
-        PUT_LANES(T, const T x = a[l]; const T y = b[l], c[l] >= 0 ? x : y)                                            \
+#define SELECT(N, T)                                                             \
+    static void select##N(Warp *w, const Inst *i, uint32_t mask) {               \
+        const T *a = source_lanes(w, &i->a), *b = source_lanes(w, &i->b);        \
+        const uint32_t first = predicate_in(w, &i->c);                           \
+        PUT_LANES(T, const T x = a[l]; const T y = b[l], first >> l & 1 ? x : y) \
+    }                                                                            \
+    UNARY(move##N, T, T, x)                                                      \
+    static void slct_int##N(Warp *w, const Inst *i, uint32_t mask) {             \
+        const T *a = source_lanes(w, &i->a), *b = source_lanes(w, &i->b);        \
+        const int32_t *c = source_lanes(w, &i->c);                               \
+        PUT_LANES(T, const T x = a[l]; const T y = b[l], c[l] >= 0 ? x : y)      \
+    }                                                                            \
+    static void slct_float##N(Warp *w, const Inst *i, uint32_t mask) {           \
+        const T *a = source_lanes(w, &i->a), *b = source_lanes(w, &i->b);        \
+        const float *c = source_lanes(w, &i->c);                                 \
+        PUT_LANES(T, const T x = a[l]; const T y = b[l], c[l] >= 0 ? x : y)      \
     }
 SELECT(1, uint8_t)
 SELECT(2, uint16_t)
 SELECT(4, uint32_t)
 SELECT(8, uint64_t)
-ExecFn select_handler(int bytes) { return bytes == 1 ? select1 : bytes == 2 ? select2 : bytes == 4 ? select4 : select8; }
+ExecFn select_handler(int bytes) {
+    return bytes == 1 ? select1 : bytes == 2 ? select2 : bytes == 4 ? select4 : select8;
+}
 ExecFn move_handler(int bytes) { return bytes == 1 ? move1 : bytes == 2 ? move2 : bytes == 4 ? move4 : move8; }
 
 /* d = c >= 0 ? a : b; -0 counts as >= 0, a NaN does not.  Results have 2, 4 or 8 bytes. */
@@ -139,7 +150,9 @@ void exec_slct(Warp *w, const Inst *i, uint32_t mask) {
 }
 
 /* Bit k of `with` chosen over bit k of `without` where `by` has it. */
-static inline uint32_t choose(uint32_t by, uint32_t with, uint32_t without) { return without ^ ((with ^ without) & by); }
+static inline uint32_t choose(uint32_t by, uint32_t with, uint32_t without) {
+    return without ^ ((with ^ without) & by);
+}
 static inline uint32_t spread(uint32_t table, int bit) { return table >> bit & 1 ? UINT32_MAX : 0; }
 
 /* Bit 4a + 2b + c of the table, for every bit of a word. */
@@ -147,8 +160,9 @@ static void lop3(Warp *w, const Inst *i, uint32_t mask) {
     const uint32_t *a = source_lanes(w, &i->a), *b = source_lanes(w, &i->b), *c = source_lanes(w, &i->c);
     const uint32_t t = (uint32_t)i->offset, t0 = spread(t, 0), t1 = spread(t, 1), t2 = spread(t, 2), t3 = spread(t, 3),
                    t4 = spread(t, 4), t5 = spread(t, 5), t6 = spread(t, 6), t7 = spread(t, 7);
-    PUT_LANES(uint32_t, const uint32_t x = a[l]; const uint32_t y = b[l]; const uint32_t z = c[l],
-              choose(x, choose(y, choose(z, t7, t6), choose(z, t5, t4)), choose(y, choose(z, t3, t2), choose(z, t1, t0))))
+    PUT_LANES(uint32_t, const uint32_t x = a[l]; const uint32_t y = b[l];
+              const uint32_t z = c[l], choose(x, choose(y, choose(z, t7, t6), choose(z, t5, t4)),
+                                              choose(y, choose(z, t3, t2), choose(z, t1, t0))))
 }
 
 void exec_lop3(Warp *w, const Inst *i, uint32_t mask) {
@@ -162,18 +176,18 @@ void exec_lop3(Warp *w, const Inst *i, uint32_t mask) {
 }
 
 /* ---- vectors of registers ----------------------------------------------------------------------------- */
-#define PACK(N, WHOLE, PART)                                                                                           \
-    static void pack##N(Warp *w, const Inst *i, uint32_t mask) {                                                       \
-        const PART *a = source_lanes(w, &i->vec[0]), *b = source_lanes(w, &i->vec[1]);                                 \
-        PUT_LANES(WHOLE, const WHOLE x = a[l]; const WHOLE y = b[l], y << N | x)                                       \
-    }                                                                                                                  \
-    static void unpack##N(Warp *w, const Inst *i, uint32_t mask) {                                                     \
-        const WHOLE *a = source_lanes(w, &i->a);                                                                       \
-        PART *low = result_lanes(w, &i->vec[0]), *high = result_lanes(w, &i->vec[1]);                                  \
-        LANES {                                                                                                        \
-            low[l] = mask >> l & 1 ? (PART)a[l] : low[l];                                                              \
-            high[l] = mask >> l & 1 ? (PART)(a[l] >> N) : high[l];                                                     \
-        }                                                                                                              \
+#define PACK(N, WHOLE, PART)                                                           \
+    static void pack##N(Warp *w, const Inst *i, uint32_t mask) {                       \
+        const PART *a = source_lanes(w, &i->vec[0]), *b = source_lanes(w, &i->vec[1]); \
+        PUT_LANES(WHOLE, const WHOLE x = a[l]; const WHOLE y = b[l], y << N | x)       \
+    }                                                                                  \
+    static void unpack##N(Warp *w, const Inst *i, uint32_t mask) {                     \
+        const WHOLE *a = source_lanes(w, &i->a);                                       \
+        PART *low = result_lanes(w, &i->vec[0]), *high = result_lanes(w, &i->vec[1]);  \
+        LANES {                                                                        \
+            low[l] = mask >> l & 1 ? (PART)a[l] : low[l];                              \
+            high[l] = mask >> l & 1 ? (PART)(a[l] >> N) : high[l];                     \
+        }                                                                              \
     }
 PACK(16, uint32_t, uint16_t)
 PACK(32, uint64_t, uint32_t)
@@ -181,8 +195,8 @@ PACK(32, uint64_t, uint32_t)
 static void pack_four16(Warp *w, const Inst *i, uint32_t mask) {
     const uint16_t *a = source_lanes(w, &i->vec[0]), *b = source_lanes(w, &i->vec[1]);
     const uint16_t *c = source_lanes(w, &i->vec[2]), *e = source_lanes(w, &i->vec[3]);
-    PUT_LANES(uint64_t, const uint64_t low = a[l] | (uint32_t)b[l] << 16; const uint64_t high = c[l] | (uint32_t)e[l] << 16,
-              high << 32 | low)
+    PUT_LANES(uint64_t, const uint64_t low = a[l] | (uint32_t)b[l] << 16;
+              const uint64_t high = c[l] | (uint32_t)e[l] << 16, high << 32 | low)
 }
 
 void exec_pack(Warp *w, const Inst *i, uint32_t mask) {

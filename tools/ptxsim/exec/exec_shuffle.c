@@ -9,7 +9,7 @@ static uint32_t source_of_lanes(const Inst *i, const uint32_t *b, const uint32_t
     LANES {
         const int32_t offset = (int32_t)(b[l] & 31), clamp = (int32_t)(c[l] & 31), segment = (int32_t)(c[l] >> 8 & 31);
         const int32_t first = l & segment, last = first | (clamp & ~segment & 31);
-        const int32_t j = op == SHUFFLE_UP ? l - offset
+        const int32_t j = op == SHUFFLE_UP     ? l - offset
                           : op == SHUFFLE_DOWN ? l + offset
                           : op == SHUFFLE_BFLY ? l ^ offset
                                                : first | (offset & ~segment & 31);

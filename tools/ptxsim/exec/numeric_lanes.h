@@ -5,18 +5,18 @@
 #include <stdint.h>
 #include <string.h>
 
-#define FLOAT_BITS(N, D, QUIET)                                                                                        \
-    static inline uint##N##_t bits##N(D x) {                                                                           \
-        uint##N##_t b;                                                                                                 \
-        memcpy(&b, &x, sizeof b);                                                                                      \
-        return b;                                                                                                      \
-    }                                                                                                                  \
-    static inline D value##N(uint##N##_t b) {                                                                          \
-        D x;                                                                                                           \
-        memcpy(&x, &b, sizeof x);                                                                                      \
-        return x;                                                                                                      \
-    }                                                                                                                  \
-    static inline D not_a_number##N(void) { return value##N(QUIET); }                                                  \
+#define FLOAT_BITS(N, D, QUIET)                                       \
+    static inline uint##N##_t bits##N(D x) {                          \
+        uint##N##_t b;                                                \
+        memcpy(&b, &x, sizeof b);                                     \
+        return b;                                                     \
+    }                                                                 \
+    static inline D value##N(uint##N##_t b) {                         \
+        D x;                                                          \
+        memcpy(&x, &b, sizeof x);                                     \
+        return x;                                                     \
+    }                                                                 \
+    static inline D not_a_number##N(void) { return value##N(QUIET); } \
     static inline D canonical##N(D x) { return x == x ? x : not_a_number##N(); }
 FLOAT_BITS(32, float, UINT32_MAX >> 1)
 FLOAT_BITS(64, double, UINT64_MAX >> 1)
@@ -31,14 +31,15 @@ static inline float decode_f16(uint16_t h) {
 
 /* A format of 16 bits: its bias below that of double, the mantissa bits it drops, the double whose last place is its
  * smallest subnormal, its smallest normal, the smallest double that rounds to infinity, and infinity. */
-#define ENCODE(NAME, BIAS, DROP, UNIT, NORMAL, OVERFLOW, INFINITE)                                                     \
-    static inline uint16_t NAME(double x) {                                                                            \
-        const uint64_t b = bits64(x), m = b & (UINT64_MAX >> 1);                                                       \
-        const uint64_t small = bits64(value64(m) + UNIT);                                                              \
-        const uint64_t rounded = (m - ((uint64_t)(BIAS) << 52) + ((UINT64_C(1) << (DROP - 1)) - 1) + (m >> DROP & 1)) >> DROP; \
-        const uint64_t finite = value64(m) < NORMAL ? small & 0xffff : rounded;                                        \
-        const uint64_t r = value64(m) >= OVERFLOW ? INFINITE : finite;                                                 \
-        return (uint16_t)(x != x ? 0x7fff : r | (b >> 48 & 0x8000));                                                   \
+#define ENCODE(NAME, BIAS, DROP, UNIT, NORMAL, OVERFLOW, INFINITE)                                        \
+    static inline uint16_t NAME(double x) {                                                               \
+        const uint64_t b = bits64(x), m = b & (UINT64_MAX >> 1);                                          \
+        const uint64_t small = bits64(value64(m) + UNIT);                                                 \
+        const uint64_t rounded =                                                                          \
+            (m - ((uint64_t)(BIAS) << 52) + ((UINT64_C(1) << (DROP - 1)) - 1) + (m >> DROP & 1)) >> DROP; \
+        const uint64_t finite = value64(m) < NORMAL ? small & 0xffff : rounded;                           \
+        const uint64_t r = value64(m) >= OVERFLOW ? INFINITE : finite;                                    \
+        return (uint16_t)(x != x ? 0x7fff : r | (b >> 48 & 0x8000));                                      \
     }
 ENCODE(encode_f16, 1023 - 15, 42, 0x1p28, 0x1p-14, 65520.0, 0x7c00)
 ENCODE(encode_bf16, 1023 - 127, 45, 0x1p-81, 0x1p-126, 0x1.ffp127, 0x7f80)
