@@ -24,19 +24,10 @@ bool block_start(Block *b, Cluster *c, uint32_t rank, const uint32_t id[3]) {
 
 void block_count(Block *b) {
     for (int w = 0; b->warp && w < b->warps; w++) {
-        const Counters *c = &b->warp[w].count;
-        for (int k = 0; k < CLASS_COUNT; k++) {
-            b->count.kind[k] += c->kind[k];
-            b->count.thread_instructions += c->kind[k];
-        }
-        b->count.warp_instructions += b->warp[w].steps;
-        b->count.load_bytes += c->load_bytes;
-        b->count.store_bytes += c->store_bytes;
-        b->count.load_sectors += c->load_sectors;
-        b->count.store_sectors += c->store_sectors;
-        b->count.shared_accesses += c->shared_accesses;
-        b->count.shared_conflicts += c->shared_conflicts;
-        b->count.barriers += c->barriers;
+        Counters *c = &b->warp[w].count;
+        for (int k = 0; k < CLASS_COUNT; k++) c->thread_instructions += c->kind[k];
+        c->warp_instructions = b->warp[w].steps;
+        counters_add(&b->count, c);
     }
 }
 

@@ -37,19 +37,6 @@ Cluster *cluster_start(Launch *k, uint64_t linear) {
     return NULL;
 }
 
-void counters_add(Counters *to, const Counters *c) {
-    to->thread_instructions += c->thread_instructions;
-    for (int k = 0; k < CLASS_COUNT; k++) to->kind[k] += c->kind[k];
-    to->warp_instructions += c->warp_instructions;
-    to->load_bytes += c->load_bytes;
-    to->store_bytes += c->store_bytes;
-    to->load_sectors += c->load_sectors;
-    to->store_sectors += c->store_sectors;
-    to->shared_accesses += c->shared_accesses;
-    to->shared_conflicts += c->shared_conflicts;
-    to->barriers += c->barriers;
-}
-
 void cluster_end(Cluster *c, Counters *sum) {
     for (int r = 0; c->block && r < c->blocks; r++) {
         block_count(&c->block[r]);

@@ -2,6 +2,7 @@
  * mask, runs divergent code and joins it again at immediate post-dominators. */
 #pragma once
 #include "tools/ptxsim/exec/clock.h"
+#include "tools/ptxsim/exec/counters.h"
 #include "tools/ptxsim/exec/memory.h"
 #include "tools/ptxsim/ptx/ptx.h"
 #include "tools/ptxsim/exec/report.h"
@@ -24,16 +25,6 @@ typedef struct Frame {
 
 /* WARP_WAITING: suspended until `wake` says so, see suspend(). */
 typedef enum WarpState { WARP_READY, WARP_AT_BARRIER, WARP_WAITING, WARP_DONE } WarpState;
-
-typedef struct Counters {
-    uint64_t thread_instructions, warp_instructions;
-    uint64_t kind[CLASS_COUNT]; /* of the thread instructions */
-    uint64_t load_bytes, store_bytes, load_sectors, store_sectors; /* global memory */
-    uint64_t shared_accesses, shared_conflicts;
-    uint64_t barriers;
-} Counters;
-
-void counters_add(Counters *to, const Counters *);
 
 struct Block;
 struct AsyncOp;

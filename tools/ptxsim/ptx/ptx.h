@@ -1,6 +1,7 @@
 /* A PTX module, decoded once: every operand is a resolved slot, every instruction has its handler.
  * Source: the PTX ISA manual, versions 7.0 to 8.x. */
 #pragma once
+#include "tools/ptxsim/exec/counters.h"
 #include "tools/ptxsim/ptx/arena.h"
 #include <stdbool.h>
 #include <stddef.h>
@@ -51,7 +52,6 @@ enum { BASE_NONE, BASE_REGS, BASE_POOL, BASE_COUNT };
 
 typedef enum Flow { FLOW_NEXT, FLOW_BRANCH, FLOW_SWITCH, FLOW_RET, FLOW_EXIT, FLOW_TRAP, FLOW_BARRIER, FLOW_CALL,
                FLOW_WAIT /* the handler may suspend the warp */ } Flow;
-enum { CLASS_ALU, CLASS_MEMORY, CLASS_CONTROL, CLASS_SYNC, CLASS_COUNT };
 
 struct Warp;
 typedef struct Inst Inst;
