@@ -177,12 +177,17 @@ FUSEC_WEAK fusec_status fusec_cuda_init(fusec_cuda *c, const fusec_manifest *m, 
     return s;
 }
 
+/* Tried twice: without the context nothing could be given back. */
+static int cuda_enter_to_free(const fusec_cuda *c) {
+    return c->driver.cuCtxPushCurrent_v2(c->context) == 0 || c->driver.cuCtxPushCurrent_v2(c->context) == 0;
+}
+
 /* Failures while giving back are passed over: there is nothing left to do about them.  The library stays open: drivers
  * keep threads of their own running in it. */
 FUSEC_WEAK void fusec_cuda_free(fusec_cuda *c) {
     if (!c) return;
     const fusec_cu_driver *d = &c->driver;
-    if (c->has_context && d->cuCtxPushCurrent_v2(c->context) == 0) {
+    if (c->has_context && cuda_enter_to_free(c)) {
         if (c->stream) (void)d->cuStreamSynchronize(c->stream);
         for (int i = 0; i < FUSEC_CUDA_GRAPHS; i++) fusec_cuda_graph_free(c, &c->graphs[i]);
         for (int i = 0; i < FUSEC_CUDA_STAGES; i++)

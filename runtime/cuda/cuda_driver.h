@@ -20,7 +20,8 @@ typedef struct fusec_cu_node {
 enum { /* CUresult; others are only named by the driver */
        FUSEC_CU_OUT_OF_MEMORY = 2,
        FUSEC_CU_NO_DEVICE = 100,
-       FUSEC_CU_NO_BINARY_FOR_GPU = 209
+       FUSEC_CU_NO_BINARY_FOR_GPU = 209,
+       FUSEC_CU_NOT_READY = 600
 };
 enum { /* CUdevice_attribute, CUjit_option, CUstream_flags, CUevent_flags, CUfunction_attribute */
        FUSEC_CU_CAPABILITY_MAJOR = 75,
@@ -64,6 +65,7 @@ enum { /* CUdevice_attribute, CUjit_option, CUstream_flags, CUevent_flags, CUfun
     X(cuEventCreate, (void **event, unsigned flags))                                                                \
     X(cuEventDestroy_v2, (void *event))                                                                             \
     X(cuEventRecord, (void *event, void *stream))                                                                   \
+    X(cuEventQuery, (void *event))                                                                                  \
     X(cuEventSynchronize, (void *event))                                                                            \
     X(cuEventElapsedTime, (float *milliseconds, void *start, void *end))                                            \
     X(cuLaunchKernel,                                                                                               \

@@ -104,13 +104,23 @@ static fusec_status cuda_stage_copies(fusec_cuda *c, const cuda_work *w, char *m
     return s;
 }
 
-/* Scalars and inputs on their way; waits only for the copies of the call before the last. */
+/* The copies out of a half of the staging memory have been made; waits only if the device is that far behind. */
+static fusec_status cuda_stage_free(fusec_cuda *c, fusec_cuda_stage *stage) {
+    const char *what = "cuEventQuery";
+    int r = stage->busy ? c->driver.cuEventQuery(stage->event) : 0;
+    if (r == FUSEC_CU_NOT_READY) {
+        what = "cuEventSynchronize";
+        r = c->driver.cuEventSynchronize(stage->event);
+    }
+    if (r == 0) stage->busy = 0;
+    return fusec_cuda_check(c, r, what);
+}
+
+/* Scalars and inputs on their way, through the half that the call before the last used. */
 static fusec_status cuda_stage(fusec_cuda *c, const cuda_work *w) {
     fusec_cuda_stage *stage = &c->stage[c->next_stage];
-    fusec_status s = FUSEC_OK, recorded;
-    if (stage->busy) s = fusec_cuda_check(c, c->driver.cuEventSynchronize(stage->event), "cuEventSynchronize");
+    fusec_status s = cuda_stage_free(c, stage), recorded;
     if (s != FUSEC_OK) return s;
-    stage->busy = 0;
     c->next_stage = (c->next_stage + 1) % FUSEC_CUDA_STAGES;
     s = cuda_stage_copies(c, w, stage->memory);
     recorded = fusec_cuda_check(c, c->driver.cuEventRecord(stage->event, c->stream), "cuEventRecord");

@@ -352,6 +352,10 @@ static int fake_cuEventRecord(void *event, void *stream) {
     ((FakeEvent *)event)->recorded = done + n_work;
     return 0;
 }
+static int fake_cuEventQuery(void *event) {
+    FAKE_IN_CONTEXT(cuEventQuery);
+    return ((FakeEvent *)event)->recorded > done ? FUSEC_CU_NOT_READY : 0;
+}
 static int fake_cuEventSynchronize(void *event) {
     const long until = ((FakeEvent *)event)->recorded - done;
     if (until > 0) do_work((int)until);

@@ -10,6 +10,7 @@ typedef struct Fault {
     uint64_t at, seen;
 } Fault;
 static struct { char text[MAX_FAULTS * WORD]; Fault fault[MAX_FAULTS]; int count; } faults; /* under the lock */
+static const char *last_symbol; /* made to fail since the variable changed */
 
 static const char *const KINDS[CALL_KINDS] = {"query", "set", "make", "drop", "alloc", "free", "load", "copy", "launch", "sync", ""};
 static const CUresult ERRORS[CALL_KINDS] = {
@@ -22,6 +23,7 @@ static const CUresult ERRORS[CALL_KINDS] = {
 
 static void parse(const char *text) {
     memset(&faults, 0, sizeof faults);
+    last_symbol = NULL;
     strncpy(faults.text, text, sizeof faults.text - 1);
     while (*text && faults.count < MAX_FAULTS) {
         const size_t word = strcspn(text, ":,");
@@ -48,5 +50,11 @@ CUresult fault_next(const char *name, const char *symbol, CallKind kind) {
             continue;
         if (++f->seen == f->at) r = ERRORS[kind];
     }
+    if (r) last_symbol = symbol;
     return r;
+}
+
+CUresult sim_ptxsim_fault(const char **symbol) {
+    *symbol = last_symbol;
+    return CUDA_SUCCESS;
 }
