@@ -290,6 +290,7 @@ static Graph *rebuild(const Checkpoint *c, int n_cuts) {
     }
     for (int i = 0; i < g->results.n; i++)
         graph_result(r.out, g->results.at[i].kind, g->results.at[i].decl, r.map[g->results.at[i].value->id]);
+    graph_prune(r.out); /* a value that only readers of the backward sweep had, now has none */
     return r.out;
 }
 
