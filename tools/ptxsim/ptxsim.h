@@ -20,4 +20,18 @@ void ptxsimCounters(ptxsim_counters *);
 uint64_t ptxsimLive(void);
 /* Findings of every kind, printed so far. */
 uint64_t ptxsimFindings(void);
+
+/* Figures of a kernel, of all its launches since counting began. */
+typedef struct ptxsim_kernel {
+    const char *name;
+    uint64_t launches;
+#define COUNTER(name, meaning) uint64_t name;
+#include "tools/ptxsim/exec/counters.def"
+#undef COUNTER
+} ptxsim_kernel;
+/* Forgets the figures; kernels launched from now on are counted (or no longer).  PTXSIM_STATS=1 and PTXSIM_STATS_FILE
+ * count from the start. */
+void ptxsimCount(int on);
+/* Fills at most `room`, in the order of first launches; returns how many there are.  Names are valid until ptxsimCount. */
+uint64_t ptxsimKernels(ptxsim_kernel *to, uint64_t room);
 #endif

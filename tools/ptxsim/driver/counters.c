@@ -1,4 +1,4 @@
-/* What is counted: calls between marks, and figures per kernel; printed at exit with PTXSIM_STATS=1. */
+/* What is counted: calls between marks; printed at exit with PTXSIM_STATS=1, and with it the figures of stats.c. */
 #include "tools/ptxsim/driver/driver.h"
 #include "tools/ptxsim/exec/alu_level.h"
 #include <inttypes.h>
@@ -90,44 +90,7 @@ CUresult sim_ptxsim_instructions(uint64_t *kind) {
     return CUDA_SUCCESS;
 }
 
-/* ---- figures per kernel ------------------------------------------------------------------------------- */
-typedef struct KernelStats {
-    char name[128];
-    uint64_t launches;
-    Counters count;
-    struct KernelStats *next;
-} KernelStats;
-static KernelStats *all_stats; /* under the lock */
-
-void stats_add(const char *kernel, const Counters *c) {
-    KernelStats *s = all_stats;
-    while (s && strncmp(s->name, kernel, sizeof s->name - 1) != 0) s = s->next;
-    if (!s) {
-        s = calloc(1, sizeof *s);
-        if (!s) return;
-        snprintf(s->name, sizeof s->name, "%s", kernel);
-        s->next = all_stats;
-        all_stats = s;
-    }
-    s->launches++;
-    counters_add(&s->count, c);
-}
-
-static void print_kernels(void) {
-    for (KernelStats *s = all_stats, *next; s; s = next) {
-        const Counters *c = &s->count;
-        fprintf(stderr,
-                "ptxsim: stats: %s launches=%" PRIu64 " thread_instructions=%" PRIu64 " warp_instructions=%" PRIu64
-                " load_bytes=%" PRIu64 " load_sectors=%" PRIu64 " store_bytes=%" PRIu64 " store_sectors=%" PRIu64
-                " shared_accesses=%" PRIu64 " shared_conflicts=%" PRIu64 " barriers=%" PRIu64 "\n",
-                s->name, s->launches, c->thread_instructions, c->warp_instructions, c->load_bytes, c->load_sectors,
-                c->store_bytes, c->store_sectors, c->shared_accesses, c->shared_conflicts, c->barriers);
-        next = s->next;
-        free(s);
-    }
-    all_stats = NULL;
-}
-
+/* ---- at exit --------------------------------------------------------------------------------------------- */
 static void print_intervals(bool print) {
     for (Interval *i = intervals, *next; i; i = next) {
         if (print) {
@@ -155,5 +118,5 @@ __attribute__((destructor)) static void at_exit(void) {
     contexts_at_exit();
     interval_end();
     print_intervals(print);
-    print_kernels();
+    stats_at_exit();
 }

@@ -2,6 +2,7 @@
  * exported X.  Work runs when it is submitted, on the calling thread, unless PTXSIM_ASYNC defers it (stream.c). */
 #pragma once
 #include "tools/ptxsim/driver/cuda_api.h"
+#include "tools/ptxsim/exec/profile.h"
 #include "tools/ptxsim/exec/exec.h"
 #include "tools/ptxsim/ptxsim.h"
 #include <time.h>
@@ -58,11 +59,15 @@ CUresult fault_next(const char *name, const char *symbol, CallKind);
 /* ---- counters: counters.c ----------------------------------------------------------------------------- */
 extern ptxsim_counters counters; /* since the last mark; under the lock */
 void counters_mark(const char *name);
-/* Adds a launch to the figures that PTXSIM_STATS prints at exit. */
-void stats_add(const char *kernel, const Counters *);
 /* Adds a launch to what ptxsim_instructions tells. */
 void instructions_add(const Counters *);
 void report_leak(const char *what, uint64_t address, uint64_t bytes);
+
+/* ---- figures of kernels: stats.c ---------------------------------------------------------------------- */
+/* Somebody asked for them: PTXSIM_STATS, PTXSIM_STATS_FILE, ptxsimCount. */
+bool stats_wanted(void);
+void stats_add(const char *kernel, const Figures *); /* one launch */
+void stats_at_exit(void);                            /* prints and forgets them */
 
 /* ---- contexts: context.c ------------------------------------------------------------------------------ */
 typedef struct Stream Stream;

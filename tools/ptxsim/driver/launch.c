@@ -120,20 +120,30 @@ CUresult launch_check(const SimFunction *f, const KernelWork *w) {
 }
 
 /* ---- the run ------------------------------------------------------------------------------------------ */
+static bool count_launch(const char *kernel, Launch *k) {
+    Figures figures;
+    const bool ok = profile_figures(k->profile, &k->count, &figures);
+    if (ok) stats_add(kernel, &figures);
+    profile_end(k->profile);
+    return ok;
+}
+
 static CUresult run(Context *c, const SimFunction *f, const KernelWork *w, ReportSet *reports) {
     const long cores = sysconf(_SC_NPROCESSORS_ONLN);
-    const char *stats = getenv("PTXSIM_STATS");
+    const bool stats = stats_wanted();
+    Profile profile = {0};
     Launch k = {.fn = f->fn, .dynamic_shared = w->shared, .params = w->params, .memory = &c->memory, .reports = reports,
                 .seed = number_from("PTXSIM_SEED", 0), .max_steps = number_from("PTXSIM_MAX_STEPS", DEFAULT_MAX_STEPS),
-                .checks = checks_enabled(), .stats = stats && *stats == '1', .sm_count = (uint64_t)driver_device()->sm_count,
+                .checks = checks_enabled(), .stats = stats, .profile = stats ? &profile : NULL, .sm_count = (uint64_t)driver_device()->sm_count,
                 .workers = (int)number_from("PTXSIM_THREADS", cores > 0 ? (uint64_t)cores : 1)};
     memcpy(k.grid, w->grid, sizeof k.grid);
     memcpy(k.block, w->block, sizeof k.block);
     memcpy(k.cluster, w->cluster, sizeof k.cluster);
+    if (stats && !profile_begin(&profile, f->module->module, &c->memory)) return CUDA_ERROR_LAUNCH_OUT_OF_RESOURCES;
     reports_init(reports);
     CUresult r = launch_run(&k) ? CUDA_SUCCESS : CUDA_ERROR_LAUNCH_OUT_OF_RESOURCES;
     const int found = reports_flush(reports);
-    if (k.stats) stats_add(f->fn->name, &k.count);
+    if (stats && !count_launch(f->fn->name, &k)) r = CUDA_ERROR_LAUNCH_OUT_OF_RESOURCES;
     instructions_add(&k.count);
     if (!r && found) r = c->failed = (CUresult)found;
     return r;

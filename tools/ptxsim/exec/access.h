@@ -29,6 +29,8 @@ void warp_places(Warp *w, Space space, AccessKind kind, uint8_t scope, const uin
 void places_spread(Places *, int bytes, uint32_t mask, uint8_t *place[WARP]);
 /* access_count.c: sectors, bytes, bank conflicts, for launches with figures. */
 void count_access(Warp *w, bool write, const uint64_t *address, int bytes, uint32_t global, uint32_t shared);
+/* The same for an asynchronous copy's global side; nothing where no figures are wanted. */
+void count_range(Warp *w, bool write, uint64_t address, uint64_t bytes);
 
 /* The lanes in `mask` each access `bytes` (1, 2, 4, 8, 16) at address[lane] in the generic proxy.  Checks alignment,
  * bounds, that what is read was written, races with other agents; marks the access; counts it.  place[lane] is where

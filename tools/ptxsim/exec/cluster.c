@@ -1,5 +1,6 @@
 /* One cluster: its blocks, and whose turn it is. */
 #include "tools/ptxsim/exec/page.h"
+#include "tools/ptxsim/exec/profile.h"
 #include "tools/ptxsim/exec/run.h"
 #include <stdio.h>
 #include <stdlib.h>
@@ -31,7 +32,8 @@ Cluster *cluster_start(Launch *k, uint64_t linear) {
     c->agents = c->warps + ASYNC_AGENTS;
     c->random = k->seed * UINT64_C(0x9e3779b97f4a7c15) + linear * UINT64_C(0xbf58476d1ce4e5b9) + 1;
     c->block = calloc((size_t)c->blocks, sizeof *c->block);
-    if (cluster_shadow_start(c) && c->block && start_blocks(c)) return c;
+    if (k->profile) c->tally = profile_tally(k->profile);
+    if (cluster_shadow_start(c) && c->block && (c->tally || !k->profile) && start_blocks(c)) return c;
     Counters nothing = {0};
     cluster_end(c, &nothing);
     return NULL;
@@ -42,6 +44,8 @@ void cluster_end(Cluster *c, Counters *sum) {
         block_count(&c->block[r]);
         counters_add(sum, &c->block[r].count);
     }
+    if (c->launch->profile) profile_merge(c->launch->profile, c->tally);
+    c->tally = NULL;
     cluster_shadow_end(c);
 }
 

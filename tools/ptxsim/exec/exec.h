@@ -117,6 +117,7 @@ struct Cluster {
     struct AsyncState *async; /* async.c; NULL until used */
     uint64_t turns, idle;  /* slices given; polls in vain since anything happened */
     bool stuck;            /* a finding after which it cannot go on */
+    struct Tally *tally;   /* profile.h; NULL without figures */
 };
 
 struct Launch {
@@ -128,7 +129,8 @@ struct Launch {
     ReportSet *reports;
     uint64_t seed, max_steps;
     uint32_t checks;
-    bool stats;
+    bool stats;              /* there is a profile */
+    struct Profile *profile; /* profile.h; NULL without figures */
     int workers;
     uint64_t sm_count;
     Counters count;

@@ -1,5 +1,6 @@
 /* One warp: paths, frames, and the instruction loop. */
 #include "tools/ptxsim/exec/page.h"
+#include "tools/ptxsim/exec/profile.h"
 #include "tools/ptxsim/exec/race_sync.h"
 #include "tools/ptxsim/exec/run.h"
 #include <stdio.h>
@@ -277,6 +278,16 @@ static uint64_t lanes_in(uint32_t mask) {
     return ((n + (n >> 4)) & 0x0f0f0f0f) * 0x01010101 >> 24;
 }
 
+static int32_t number_of(const Warp *w, const Inst *i) {
+    const Function *f = w->frame[w->frames - 1].fn;
+    return f->number + (int32_t)(i - f->code);
+}
+
+static void count_off(Warp *w, const Inst *i, uint32_t off) {
+    w->count.kind[i->kind] -= lanes_in(off);
+    if (w->cluster->tally) tally_off(w->cluster->tally, number_of(w, i), (int64_t)lanes_in(off));
+}
+
 /* Runs `n` instructions without control flow.  Counters take every lane of the path for granted; what a guard switches
  * off is taken back here. */
 static void run_straight(Warp *w, const Inst *i, int32_t n, uint32_t active) {
@@ -285,7 +296,7 @@ static void run_straight(Warp *w, const Inst *i, int32_t n, uint32_t active) {
         w->at = i;
         if (i->guard.base != BASE_NONE) {
             mask &= predicate_in(w, &i->guard);
-            if (!i->hidden) w->count.kind[i->kind] -= lanes_in(active & ~mask);
+            if (!i->hidden) count_off(w, i, active & ~mask);
             if (!mask) continue;
         }
         i->run(w, i, mask);
@@ -296,6 +307,7 @@ static void count_run(Warp *w, const Inst *first, const Inst *end, uint32_t acti
     const uint64_t lanes = lanes_in(active);
     for (int k = 0; k < CLASS_COUNT; k++) w->count.kind[k] += (uint64_t)(end->before_kind[k] - first->before_kind[k]) * lanes;
     w->steps += (uint64_t)(end->before - first->before);
+    if (w->cluster->tally) tally_run(w->cluster->tally, number_of(w, first), number_of(w, end), (int64_t)lanes);
 }
 
 /* Code of the top path until control flow, its join, or about `until` steps. */

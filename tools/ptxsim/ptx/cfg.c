@@ -166,6 +166,8 @@ void cfg_finish(Parser *p, Function *f) {
     SimArena scratch_arena = {0};
     Graph g = {0};
     measure_runs(p, f);
+    f->number = p->module->instructions;
+    p->module->instructions += f->count + 1;
     find_blocks(&scratch_arena, f, &g);
     find_edges(&scratch_arena, f, &g);
     post_dominators(&scratch_arena, &g);

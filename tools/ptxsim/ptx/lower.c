@@ -1,6 +1,7 @@
 /* Services of the lowering: operands to slots, constants to the pool, instructions to the code. */
 #include "tools/ptxsim/exec/alu_level.h"
 #include "tools/ptxsim/exec/exec.h"
+#include "tools/ptxsim/exec/profile.h"
 #include "tools/ptxsim/ptx/parse.h"
 #include <string.h>
 
@@ -56,6 +57,7 @@ Inst *emit(Parser *p, const Stmt *s, ExecFn run) {
     i->type = (uint8_t)(s->types ? s->type[0] : T_NONE);
     i->type2 = (uint8_t)(s->types > 1 ? s->type[1] : T_NONE);
     i->round = s->mod[CAT_ROUND];
+    mix_find(s->row->name, &i->mix, &i->flops);
     return i;
 }
 

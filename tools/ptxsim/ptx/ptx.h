@@ -78,6 +78,7 @@ struct Inst {
     bool hidden;    /* part of the next instruction, not counted */
     bool has_d2, saturate, flush, uniform, ordered, no_result;
 
+    uint8_t mix, flops;   /* profile.h: MIX_*, operations of a thread */
     uint8_t order, scope; /* ORDER_*, SCOPE_* of memory instructions and fences; 0: weak, and no scope */
 
     ExecFn inner;   /* what a wrapper handler calls (rounding modes) */
@@ -127,6 +128,7 @@ struct Function {
     bool entry, defined;
     Inst *code;             /* and one more, behind the last: its `before` counts all */
     int32_t count;
+    int32_t number;         /* of code[0] among all instructions of the module */
     uint8_t *pool;          /* constants, each broadcast over 32 lanes */
     size_t pool_bytes;
     uint32_t register_bytes, register_count;
@@ -165,6 +167,7 @@ typedef struct Module {
     int target;   /* 80 for sm_80 */
     bool specific; /* sm_90a */
     int address_bits;
+    int32_t instructions; /* of all functions, and one more for each */
     uint32_t common_shared; /* bytes of shared variables that device functions use */
 } Module;
 
