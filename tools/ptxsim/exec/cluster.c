@@ -1,4 +1,5 @@
 /* One cluster: its blocks, and whose turn it is. */
+#include "tools/ptxsim/exec/async.h"
 #include "tools/ptxsim/exec/page.h"
 #include "tools/ptxsim/exec/profile.h"
 #include "tools/ptxsim/exec/run.h"
@@ -40,7 +41,9 @@ Cluster *cluster_start(Launch *k, uint64_t linear) {
 }
 
 void cluster_end(Cluster *c, Counters *sum) {
+    async_end(c);
     for (int r = 0; c->block && r < c->blocks; r++) {
+        if (!c->stuck && c->block[r].warp) registers_end(&c->block[r]);
         block_count(&c->block[r]);
         counters_add(sum, &c->block[r].count);
     }
@@ -52,6 +55,7 @@ void cluster_end(Cluster *c, Counters *sum) {
 void cluster_free(Cluster *c) {
     for (int r = 0; c->block && r < c->blocks; r++) block_end(&c->block[r]);
     sync_clock_clear(&c->barrier.clock);
+    sync_clock_clear(&c->barrier_done);
     free(c->block);
     free(c);
 }
@@ -72,8 +76,13 @@ static Warp *warp_at(const Cluster *c, int agent) {
 static void report_deadlock(Cluster *c) {
     for (int k = 0; k < c->warps; k++) {
         Warp *w = warp_at(c, k);
-        if (w->state != WARP_AT_BARRIER) continue;
         char note[120];
+        if (w->state == WARP_WAITING || (w->state == WARP_READY && w->rest_until > c->turns)) {
+            w->explain(w, note, sizeof note);
+            w->at = w->wait_inst;
+            warp_report(w, REPORT_DEADLOCK, __builtin_ctz(w->wait_mask), 0, 0, note);
+        }
+        if (w->state != WARP_AT_BARRIER) continue;
         const Barrier *bar = &w->block->barrier[w->barrier];
         const uint32_t want = bar->expected ? bar->expected : block_live_threads(w->block);
         snprintf(note, sizeof note, "barrier %d waits for %u threads, %u arrived, no warp can go on", w->barrier, want,
@@ -89,24 +98,39 @@ static Warp *pick(Cluster *c, int turn, uint64_t left, uint64_t *slice) {
     const uint64_t seed = c->launch->seed;
     const int first = seed ? (int)(random_next(c) % (uint64_t)c->warps) : turn;
     *slice = seed ? 1 + random_next(c) % 64 : left;
+    Warp *poller = NULL;
     for (int k = 0; k < c->warps; k++) {
         Warp *w = warp_at(c, (first + k) % c->warps);
-        if (w->state == WARP_READY) return w;
+        if (w->state == WARP_WAITING && w->wake(w)) w->state = WARP_READY;
+        if (w->state != WARP_READY) continue;
+        if (w->rest_until <= c->turns) return w;
+        if (!poller || w->rest_until < poller->rest_until) poller = w;
     }
-    return NULL;
+    return poller;
+}
+
+enum { POLLS_OF_ONE = 64, STEPS_OF_WORK = 1000 };
+/* Warps only poll in vain, time after time, and nothing is in flight.  A kernel that also talks to other clusters
+ * through global memory may yet be freed from there. */
+static bool polls_forever(const Cluster *c) {
+    return c->idle > 1000 + POLLS_OF_ONE * (uint64_t)c->warps && !c->queue && !c->launch->fn->global_atomics;
 }
 
 bool cluster_run(Cluster *c, uint64_t slice) {
     uint64_t spent = 0;
     for (int turn = 0; c->done < c->warps && !c->stuck; turn++) {
         uint64_t part;
+        c->turns++;
+        if (c->queue) async_progress(c, false);
         Warp *w = pick(c, turn % c->warps, slice, &part);
-        if (!w) {
+        if ((!w || w->rest_until > c->turns) && async_progress(c, true)) continue;
+        if (!w || polls_forever(c)) {
             report_deadlock(c);
             break;
         }
         const uint64_t before = w->steps;
         warp_run(w, part < slice ? part : slice);
+        if (w->state != WARP_READY || w->steps - w->polled > STEPS_OF_WORK) c->idle = 0;
         spent += w->steps - before + 1;
         if (spent >= slice * (uint64_t)c->warps) return c->done == c->warps || c->stuck;
     }

@@ -135,6 +135,7 @@ struct Launch {
     uint64_t sm_count;
     Counters count;
     struct LaunchShadow *shadow; /* page.h */
+    const struct AccessKernels *access; /* access_level.h */
     bool out_of_memory;          /* of the host */
 };
 

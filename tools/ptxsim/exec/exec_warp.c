@@ -131,6 +131,16 @@ static uint64_t special_bits(const Warp *w, Special s, int lane) {
     case SR_CLOCK_HI: return warp_clock(w) >> 32;
     case SR_GLOBALTIMER: case SR_GLOBALTIMER_LO: return wall_clock();
     case SR_GLOBALTIMER_HI: return wall_clock() >> 32;
+    case SR_CLUSTERID_X: case SR_CLUSTERID_Y: case SR_CLUSTERID_Z:
+        return b->id[s - SR_CLUSTERID_X] / k->cluster[s - SR_CLUSTERID_X];
+    case SR_NCLUSTERID_X: case SR_NCLUSTERID_Y: case SR_NCLUSTERID_Z:
+        return k->grid[s - SR_NCLUSTERID_X] / k->cluster[s - SR_NCLUSTERID_X];
+    case SR_CLUSTER_CTAID_X: case SR_CLUSTER_CTAID_Y: case SR_CLUSTER_CTAID_Z:
+        return b->id[s - SR_CLUSTER_CTAID_X] % k->cluster[s - SR_CLUSTER_CTAID_X];
+    case SR_CLUSTER_NCTAID_X: case SR_CLUSTER_NCTAID_Y: case SR_CLUSTER_NCTAID_Z: return k->cluster[s - SR_CLUSTER_NCTAID_X];
+    case SR_CLUSTER_CTARANK: return b->rank;
+    case SR_CLUSTER_NCTARANK: return (uint64_t)b->cluster->blocks;
+    case SR_IS_EXPLICIT_CLUSTER: return b->cluster->blocks > 1 || k->fn->required_cluster[0] != 0;
     case SR_TOTAL_SMEM_SIZE: return b->shared_bytes;
     case SR_DYNAMIC_SMEM_SIZE: return k->dynamic_shared;
     default: return 0;

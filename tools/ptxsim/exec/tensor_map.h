@@ -40,8 +40,11 @@ typedef struct TensorMap {
     uint64_t address;                    /* of the element at all-zero coordinates, in global memory */
     uint64_t dim[TENSOR_MAX_RANK];       /* elements, 1 to 2^32; 1 beyond the rank */
     uint64_t stride[TENSOR_MAX_RANK - 1]; /* bytes from one index to the next of dimension k + 1; 0 beyond the rank */
-    uint16_t box[TENSOR_MAX_RANK];       /* elements, 1 to 256; 1 beyond the rank */
-    uint8_t reserved[TENSOR_MAP_BYTES - 106]; /* zeros */
+    uint16_t box[TENSOR_MAX_RANK];       /* elements, 1 to 256; 1 beyond the rank; im2col: unused */
+    uint16_t im2col;                     /* 1: encoded by cuTensorMapEncodeIm2col, and what follows holds; else 0 */
+    int16_t lower[3], upper[3];          /* corners of the bounding box in W, H, D: from 0, and from the last element */
+    uint16_t channels, pixels;           /* per pixel, 1 to 256; per column, 1 to 1024 */
+    uint8_t reserved[TENSOR_MAP_BYTES - 124]; /* zeros */
 } TensorMap;
 _Static_assert(sizeof(TensorMap) == TENSOR_MAP_BYTES, "the ABI's size");
 

@@ -248,7 +248,9 @@ static void leave(Warp *w, const Inst *i, uint32_t mask) {
     const bool exits = i->flow != FLOW_RET || w->frames == 1;
     w->path[w->paths - 1].pc++;
     retire(w, mask, exits);
-    if (w->live != before) barriers_settle(w->block);
+    if (w->live == before) return;
+    barriers_settle(w->block);
+    cluster_settle(w->cluster);
 }
 
 static void control(Warp *w, const Inst *i, uint32_t active, uint32_t mask) {
@@ -259,6 +261,10 @@ static void control(Warp *w, const Inst *i, uint32_t active, uint32_t mask) {
     case FLOW_CALL:
         w->path[w->paths - 1].pc++;
         if (mask) enter_call(w, i, mask);
+        break;
+    case FLOW_WAIT:
+        w->path[w->paths - 1].pc++;
+        if (mask) i->run(w, i, mask);
         break;
     default: leave(w, i, mask); break;
     }
@@ -336,11 +342,13 @@ static void run_path(Warp *w, uint64_t until) {
 void warp_run(Warp *w, uint64_t slice) {
     const uint64_t until = w->steps + slice;
     w->state = WARP_READY;
+    w->yields = false;
     while (settle(w)) {
-        if (w->state == WARP_AT_BARRIER || w->cluster->stuck || w->steps >= until) return;
+        if (w->state != WARP_READY || w->yields || w->cluster->stuck || w->steps >= until) return;
         run_path(w, until);
         if (over_limit(w)) return;
     }
     w->state = WARP_DONE;
+    w->block->done++;
     w->cluster->done++;
 }

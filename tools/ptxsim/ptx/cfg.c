@@ -15,7 +15,9 @@ typedef struct Graph {
     int32_t *ipdom;
 } Graph;
 
-static bool ends_block(const Inst *i) { return i->flow != FLOW_NEXT && i->flow != FLOW_CALL && i->flow != FLOW_BARRIER; }
+static bool ends_block(const Inst *i) {
+    return i->flow != FLOW_NEXT && i->flow != FLOW_CALL && i->flow != FLOW_BARRIER && i->flow != FLOW_WAIT;
+}
 
 static int edge_count(const Inst *i) {
     if (i->flow == FLOW_SWITCH) return (int)i->offset + 1;

@@ -21,7 +21,8 @@ static int elements(Parser *p, const Stmt *s, const Raw *r, bool result, Operand
 
 /* Parameters of entries are read-only parameter memory; those of functions and calls lie in the frame. */
 static Space space_of(const Stmt *s, const Raw *a) {
-    static const Space SPACES[] = {SPACE_GENERIC, SPACE_GLOBAL, SPACE_SHARED, SPACE_LOCAL, SPACE_CONST, SPACE_PARAM};
+    static const Space SPACES[] = {SPACE_GENERIC, SPACE_GLOBAL, SPACE_SHARED, SPACE_LOCAL, SPACE_CONST, SPACE_PARAM,
+                                   SPACE_CLUSTER};
     const Space space = SPACES[s->mod[CAT_SPACE]];
     const bool frame = a->kind == RAW_ADDRESS && a->item[0].kind == RAW_VAR && a->item[0].var->space == SPACE_LOCAL;
     return space == SPACE_PARAM && frame ? SPACE_LOCAL : space;
@@ -31,7 +32,8 @@ static void check_base_space(Parser *p, const Raw *a, Space space) {
     const Raw *base = a->kind == RAW_ADDRESS ? &a->item[0] : NULL;
     if (!base || base->kind != RAW_VAR) return;
     const Space have = base->var->space;
-    const bool same = have == space || (space == SPACE_GENERIC && (have == SPACE_GLOBAL || have == SPACE_CONST));
+    const bool same = have == space || (space == SPACE_CLUSTER && have == SPACE_SHARED) ||
+                      (space == SPACE_GENERIC && (have == SPACE_GLOBAL || have == SPACE_CONST));
     if (!same) parse_fail(p, base->at, "'%s' lies in another state space than the instruction names", base->var->name);
 }
 
@@ -118,7 +120,7 @@ void lower_atomic(Parser *p, const Stmt *s) {
     if ((op == ATOMIC_CAS) != (s->count == 4) || (!atom && (op == ATOMIC_EXCH || op == ATOMIC_CAS)))
         parse_fail(p, s->at, "wrong operands of this atomic");
     const Space space = space_of(s, &s->operand[first]);
-    if (space != SPACE_GENERIC && space != SPACE_GLOBAL && space != SPACE_SHARED)
+    if (space != SPACE_GENERIC && space != SPACE_GLOBAL && space != SPACE_SHARED && space != SPACE_CLUSTER)
         parse_fail(p, s->at, "atomics work on global and shared memory");
     Inst where = {0};
     const Operand d = atom ? destination(p, s, &s->operand[0], t) : scratch(p, type_bytes(t));
@@ -138,14 +140,14 @@ void lower_atomic(Parser *p, const Stmt *s) {
     i->ordered = true;
     i->order = s->mod[CAT_ORDER] ? s->mod[CAT_ORDER] : ORDER_RELAXED;
     i->scope = s->mod[CAT_SCOPE] ? s->mod[CAT_SCOPE] : SCOPE_GPU;
-    if (space != SPACE_SHARED) p->fn->global_atomics = true;
+    if (space != SPACE_SHARED && space != SPACE_CLUSTER) p->fn->global_atomics = true;
 }
 
 /* ---- addresses ---------------------------------------------------------------------------------------- */
 /* cvta.space d, a: to generic, adds the window; cvta.to.space d, a: subtracts it. */
 void lower_cvta(Parser *p, const Stmt *s) {
     need_types(p, s, 1);
-    static const uint64_t WINDOW[] = {0, 0, SHARED_WINDOW, LOCAL_WINDOW, 0, PARAM_WINDOW};
+    static const uint64_t WINDOW[] = {0, 0, SHARED_WINDOW, LOCAL_WINDOW, 0, PARAM_WINDOW, SHARED_WINDOW};
     const PtxType t = s->type[0];
     if (t != T_U64 || !s->mod[CAT_SPACE]) parse_fail(p, s->at, "cvta needs a state space and .u64");
     const uint64_t window = WINDOW[s->mod[CAT_SPACE]];

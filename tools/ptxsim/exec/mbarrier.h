@@ -1,0 +1,59 @@
+/* Mbarrier objects.  The 8 bytes in shared memory stay opaque: the state is in a list per block.
+ * Source: PTX ISA, "Parallel Synchronization and Communication Instructions: mbarrier" and its sections on contents,
+ * phases, tracking of asynchronous operations, and each instruction. */
+#pragma once
+#include "tools/ptxsim/exec/async.h"
+
+enum { MBARRIER_BYTES = 8, MBARRIER_MAX_COUNT = (1 << 20) - 1 };
+
+typedef struct Mbarrier Mbarrier;
+struct Mbarrier {
+    Block *block;
+    uint32_t offset;            /* in the block's shared memory */
+    uint32_t phase;             /* phases completed; the current one's number */
+    uint32_t expected, pending; /* arrivals */
+    int64_t tx;                 /* bytes of asynchronous operations still expected; below 0 when they came first */
+    SyncClock arriving;         /* what the arrivals of the current phase bring */
+    SyncClock completed;        /* what all completed phases brought */
+    Stamp init;                 /* who initialised it */
+    bool init_fenced;           /* by a fence.mbarrier_init or fence.proxy.async after it */
+    uint32_t init_phase;        /* of barrier.cluster: complete, all blocks know of it (after fence.mbarrier_init) */
+    bool waited;                /* a wait has seen the last completed phase */
+    const Inst *tracked;        /* an asynchronous operation since the last successful wait: one that nobody may miss */
+    Warp *tracked_warp;
+    int tracked_lane;
+    Mbarrier *next;
+};
+
+/* What mbarrier.* instructions need beyond Inst: Inst.more. */
+typedef enum MbarrierOp {
+    MBARRIER_INIT, MBARRIER_INVAL, MBARRIER_EXPECT_TX, MBARRIER_COMPLETE_TX, MBARRIER_ARRIVE, MBARRIER_ARRIVE_DROP,
+    MBARRIER_TEST_WAIT, MBARRIER_TRY_WAIT
+} MbarrierOp;
+
+typedef struct MbarrierForm {
+    MbarrierOp op;
+    Pointer at;
+    Operand count;       /* count, txCount, state or parity; BASE_NONE: a count of 1 */
+    Operand state;       /* result; BASE_NONE: `_` */
+    bool expect_tx, no_complete, relaxed, parity;
+} MbarrierForm;
+
+/* The object at an address, for `lane`; NULL with a finding when there is none, or the instruction may not reach it. */
+Mbarrier *mbarrier_at(Warp *, int lane, Space, uint64_t address, bool remote);
+/* The object at this place, NULL if there is none (any more): for operations that land. */
+Mbarrier *mbarrier_find(const Block *, uint32_t offset);
+/* Bytes of a living object among these: a generic access to them is wrong. */
+bool mbarrier_covers(const Block *, uint64_t offset, uint32_t bytes);
+/* Checks of an object that an asynchronous operation of this warp will signal: initialised, ordered, fenced. */
+void mbarrier_check_use(Warp *, int lane, const Mbarrier *, bool async_proxy);
+
+/* An asynchronous operation has moved `bytes`: complete-tx on the object, whose phase passes the operation on. */
+void mbarrier_complete_tx(AsyncOp *, Mbarrier *, uint64_t bytes);
+/* cp.async.mbarrier.arrive: `count` arrivals of the system; `add` first raises the pending count. */
+void mbarrier_raise(Warp *, int lane, Mbarrier *, uint32_t count);
+void mbarrier_system_arrive(AsyncOp *, Mbarrier *, uint32_t count);
+/* fence.mbarrier_init, fence.proxy.async: what this warp initialised is fit for use by others and by copies. */
+void mbarriers_fence(Warp *);
+/* The block ends: copies that signalled an object on which nobody waited afterwards are reported; frees the list. */
+void mbarriers_end(Block *);
