@@ -1,36 +1,7 @@
 /* CUDA C++ through nvcc, where it is installed, executed by the software GPU and compared with plain C. */
-#include "ptxsim_driver.h"
-#include <math.h>
-#include <unistd.h>
+#include "ptxsim_nvcc.h"
 
 static char *ptx; /* what nvcc made of tests/golden/ptxsim/kernels.cu */
-
-static const char *find_nvcc(void) {
-    static const char *const PLACES[] = {"/usr/local/cuda/bin/nvcc", "/usr/bin/nvcc"};
-    for (size_t k = 0; k < sizeof PLACES / sizeof *PLACES; k++)
-        if (access(PLACES[k], X_OK) == 0) return PLACES[k];
-    return NULL;
-}
-
-static int compile(const char *nvcc) {
-    char path[64] = "/tmp/ptxsim_nvcc_XXXXXX", command[1024];
-    const int fd = mkstemp(path);
-    if (fd < 0) return 1;
-    snprintf(command, sizeof command, "%s -ptx -arch=sm_80 %s/tests/golden/ptxsim/kernels.cu -o %s", nvcc, SOURCE_DIR, path);
-    const int r = system(command);
-    const off_t bytes = lseek(fd, 0, SEEK_END);
-    ptx = calloc((size_t)(bytes > 0 ? bytes : 0) + 1, 1);
-    const int ok = !r && bytes > 0 && ptx && pread(fd, ptx, (size_t)bytes, 0) == bytes;
-    close(fd);
-    remove(path);
-    return !ok;
-}
-
-static float noise(int i) { return (float)((i * 7919) % 2003) / 1001.5f - 1.0f; }
-
-static CUresult run2(CUfunction f, unsigned gx, unsigned gy, unsigned bx, unsigned by, void **params) {
-    return cu.cuLaunchKernel(f, gx, gy, 1, bx, by, 1, 0, NULL, params, NULL);
-}
 
 static void saxpy_and_sum(void **state) {
     (void)state;
@@ -183,11 +154,8 @@ static void integers(void **state) {
 
 int main(void) {
 #define RUN(name) cmocka_unit_test_setup_teardown(name, context_setup, context_teardown)
-    const char *nvcc = find_nvcc();
-    if (!nvcc || compile(nvcc)) {
-        puts("nvcc is not here, or does not compile the kernels: skipped");
-        return 77;
-    }
+    ptx = nvcc_ptx("kernels", "sm_80");
+    if (!ptx) return nvcc_missing();
     const struct CMUnitTest tests[] = {RUN(saxpy_and_sum), RUN(scan_and_histogram), RUN(gemm),    RUN(recursion),
                                        RUN(functions),     RUN(halves),             RUN(integers)};
     const int failed = cmocka_run_group_tests(tests, NULL, NULL);
