@@ -4,11 +4,13 @@
 #include <string.h>
 
 const Target targets[] = {
-#define TARGET(n, b, flops, bytes, fast, thr, vec, tile) \
+#define TARGET(n, b, flops, matrix, bytes, shared, fast, thr, vec, tile) \
     {.name = #n,                                         \
      .backend = BACKEND_##b,                             \
      .gflops_f32 = flops,                                \
+     .gflops_matrix = matrix,                            \
      .gbytes_per_s = bytes,                              \
+     .shared_gbytes_per_s = shared,                      \
      .fast_bytes = fast,                                 \
      .threads = thr,                                     \
      .vector_bytes = vec,                                \

@@ -1,0 +1,80 @@
+/* ptxsim check: does the software GPU take this PTX?  It is loaded through the library, as a program would. */
+#include "tools/ptxsim/command/command.h"
+#include "tools/ptxsim/driver/cuda_api.h"
+#include <dlfcn.h>
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+typedef struct Loader {
+    void *library;
+    CUresult (*init)(unsigned);
+    CUresult (*create)(CUcontext *, unsigned, CUdevice);
+    CUresult (*destroy)(CUcontext);
+    CUresult (*load)(CUmodule *, const void *, unsigned, int *, void **);
+    CUresult (*unload)(CUmodule);
+} Loader;
+
+static bool open_loader(Loader *l) {
+    char *folder = library_folder();
+    char path[4200];
+    if (!folder) return false;
+    snprintf(path, sizeof path, "%s/libcuda.so.1", folder);
+    free(folder);
+    *l = (Loader){.library = dlopen(path, RTLD_NOW | RTLD_LOCAL)};
+    if (!l->library) {
+        fprintf(stderr, "ptxsim: %s\n", dlerror());
+        return false;
+    }
+    *(void **)&l->init = dlsym(l->library, "cuInit");
+    *(void **)&l->create = dlsym(l->library, "cuCtxCreate_v2");
+    *(void **)&l->destroy = dlsym(l->library, "cuCtxDestroy_v2");
+    *(void **)&l->load = dlsym(l->library, "cuModuleLoadDataEx");
+    *(void **)&l->unload = dlsym(l->library, "cuModuleUnload");
+    return l->init && l->create && l->destroy && l->load && l->unload && !l->init(0);
+}
+
+static char *read_text(const char *path) {
+    FILE *f = strcmp(path, "-") ? fopen(path, "r") : stdin;
+    char *text = NULL;
+    size_t bytes = 0;
+    FILE *to = f ? open_memstream(&text, &bytes) : NULL;
+    for (int c; to && (c = getc(f)) != EOF;) putc(c, to);
+    if (!to || ferror(f) || fclose(to) != 0) {
+        fprintf(stderr, "ptxsim: %s: %s\n", path, strerror(errno));
+        free(text);
+        text = NULL;
+    }
+    if (f && f != stdin) fclose(f);
+    return text;
+}
+
+static bool check_file(const Loader *l, const char *path) {
+    char log[4096] = "";
+    int options[] = {CU_JIT_ERROR_LOG_BUFFER, CU_JIT_ERROR_LOG_BUFFER_SIZE_BYTES};
+    void *values[] = {log, (void *)sizeof log};
+    CUmodule module;
+    char *text = read_text(path);
+    if (!text) return false;
+    const CUresult r = l->load(&module, text, 2, options, values);
+    free(text);
+    if (!r) l->unload(module);
+    else fprintf(stderr, "%s: %s%s", path, log[0] ? log : "cannot be loaded", log[0] && strchr(log, '\n') ? "" : "\n");
+    return !r;
+}
+
+int command_check(int argc, char **argv) {
+    Loader l;
+    CUcontext context;
+    bool ok = true;
+    if (argc < 2 || argv[1][0] == '-') {
+        fputs("usage: ptxsim check FILE.ptx...\n", stderr);
+        return EXIT_USAGE;
+    }
+    if (!getenv("PTXSIM_DEVICE")) setenv("PTXSIM_DEVICE", "sm_90", 1); /* takes code for older ones too */
+    if (!open_loader(&l) || l.create(&context, 0, 0)) return EXIT_ERROR;
+    for (int k = 1; k < argc; k++) ok = check_file(&l, argv[k]) && ok;
+    l.destroy(context);
+    dlclose(l.library);
+    return ok ? EXIT_OK : EXIT_ERROR;
+}
