@@ -269,6 +269,12 @@ static void leaks(void **state) {
     assert_int_equal(cu.destroy(c), CUDA_SUCCESS);
     assert_int_equal(findings(), found + 8); /* all but the context, which is what is given back */
     assert_int_equal(cu.live(), live);
+    cu.cuCtxCreate_v2(&c, 0, 0);
+    cu.cuEventCreate(&e, 0);
+    setenv("PTXSIM_CHECKS", "-leak", 1);
+    cu.destroy(c);
+    unsetenv("PTXSIM_CHECKS");
+    assert_int_equal(findings(), found + 8);
     assert_int_equal(cu.cuCtxSetCurrent(cu.context), CUDA_SUCCESS);
 }
 
