@@ -2,26 +2,21 @@
  * as name<TAB>value<TAB>unit.  Kernels are PTX written here: a loop of arithmetic alone, and f32 matrix products
  * the way they are written for CUDA cores, with tiles in shared memory and results in registers.  Verified in the timed
  * run: the results exactly, and no finding.  Exit 1 when something is wrong. */
-#include "tools/ptxsim/driver/cuda_api.h"
+#include "bench/ptxsim.h"
 #include <dlfcn.h>
 #include <math.h>
 #include <stdarg.h>
 #include <stdbool.h>
-#include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
 
-enum { RUNS = 5, SIZE = 512, THREADS = 256, ROUNDS = 2000, ALU_BLOCKS = 4 };
+enum { RUNS = 5, SIZE = 512, ROUNDS = 2000, ALU_BLOCKS = 4 };
 
-static struct {
-#define CUDA_EXPORT(name, since, symbol, need, kind, parameters, arguments) CUresult(*symbol) parameters;
-#include "tools/ptxsim/driver/cuda_exports.def"
-#undef CUDA_EXPORT
-} cu;
+Driver cu;
 
-_Noreturn static void fail(const char *format, ...) {
+_Noreturn void fail(const char *format, ...) {
     va_list list;
     va_start(list, format);
     fputs("ptxsim bench: ", stderr);
@@ -31,7 +26,7 @@ _Noreturn static void fail(const char *format, ...) {
     exit(1);
 }
 
-static void must(CUresult r, const char *what) {
+void must(CUresult r, const char *what) {
     if (r) fail("%s: error %d", what, (int)r);
 }
 
@@ -49,7 +44,7 @@ static CUcontext driver_open(const char *path) {
     return context;
 }
 
-static CUfunction load(CUmodule *module, const char *text, const char *name) {
+CUfunction load(CUmodule *module, const char *text, const char *name) {
     static char log[512];
     int options[] = {CU_JIT_ERROR_LOG_BUFFER, CU_JIT_ERROR_LOG_BUFFER_SIZE_BYTES};
     void *values[] = {log, (void *)sizeof log};
@@ -59,7 +54,7 @@ static CUfunction load(CUmodule *module, const char *text, const char *name) {
     return f;
 }
 
-static CUdeviceptr upload(const void *data, size_t bytes) {
+CUdeviceptr upload(const void *data, size_t bytes) {
     CUdeviceptr p;
     must(cu.cuMemAlloc_v2(&p, bytes), "cuMemAlloc");
     if (data) must(cu.cuMemcpyHtoD_v2(p, data, bytes), "cuMemcpyHtoD");
@@ -67,12 +62,7 @@ static CUdeviceptr upload(const void *data, size_t bytes) {
 }
 
 /* ---- text of kernels ---------------------------------------------------------------------------------- */
-typedef struct Text {
-    char *data;
-    size_t used, size;
-} Text;
-
-__attribute__((format(printf, 2, 3))) static void put(Text *t, const char *format, ...) {
+void put(Text *t, const char *format, ...) {
     va_list list;
     if (t->size - t->used < 1024) {
         t->size = 2 * t->size + 4096;
@@ -200,10 +190,6 @@ static char *gemm_kernel(const Shape *s) {
 }
 
 /* ---- measuring ---------------------------------------------------------------------------------------- */
-typedef struct Figures {
-    double seconds, instructions, memory; /* thread instructions, and those that touch memory, of one launch */
-} Figures;
-
 static double processor_seconds(void) {
     struct timespec t;
     clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &t);
@@ -222,7 +208,7 @@ static double timed_launch(CUfunction f, unsigned gx, unsigned gy, void **params
 }
 
 /* The median of RUNS launches after one to warm up. */
-static Figures measure(CUfunction f, unsigned gx, unsigned gy, void **params) {
+Figures measure(CUfunction f, unsigned gx, unsigned gy, void **params) {
     double seconds[RUNS];
     uint64_t before[4], after[4], findings;
     must(cu.ptxsim_instructions(before), "ptxsim_instructions");
@@ -318,6 +304,7 @@ int main(int argc, char **argv) {
     CUcontext context = driver_open(argv[1]);
     alu();
     for (size_t k = 0; k < sizeof SHAPES / sizeof *SHAPES; k++) gemm(&SHAPES[k]);
+    matrix_instructions();
     must(cu.cuCtxDestroy_v2(context), "cuCtxDestroy");
     return 0;
 }

@@ -41,6 +41,7 @@ Cluster *cluster_start(Launch *k, uint64_t linear) {
 }
 
 void cluster_end(Cluster *c, Counters *sum) {
+    wgmma_end(c);
     async_end(c);
     for (int r = 0; c->block && r < c->blocks; r++) {
         if (!c->stuck && c->block[r].warp) registers_end(&c->block[r]);

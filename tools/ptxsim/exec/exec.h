@@ -270,6 +270,8 @@ void exec_wgmma(Warp *, const Inst *, uint32_t);           /* wgmma.c */
 void exec_wgmma_fence(Warp *, const Inst *, uint32_t);
 void exec_wgmma_commit(Warp *, const Inst *, uint32_t);
 void exec_wgmma_wait(Warp *, const Inst *, uint32_t);
+void wgmma_frame_left(Warp *, const uint8_t *registers); /* before a frame goes: reports what is in flight there */
+void wgmma_end(Cluster *);                               /* before async_end: frees everything */
 
 /* The membermask of a *.sync instruction. */
 static inline uint32_t members_of(const Warp *w, const Operand *o, uint32_t mask) {

@@ -131,6 +131,7 @@ static void enter_call(Warp *w, const Inst *i, uint32_t mask) {
 /* All lanes of the frame are back (or gone). */
 static void leave_frame(Warp *w) {
     const Frame f = w->frame[--w->frames];
+    wgmma_frame_left(w, f.registers);
     free(f.registers);
     if (!w->frames) return;
     const uint32_t caller = w->frame[w->frames - 1].local_base;

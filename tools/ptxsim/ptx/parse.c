@@ -92,6 +92,7 @@ static void parse_target_word(Parser *p) {
         if (sm > p->device) parse_fail(p, p->tok, "target sm_%d is newer than the device, sm_%d", sm, p->device);
         if (specific && sm != p->device) parse_fail(p, p->tok, "target %s runs on sm_%d only", word, sm);
         p->module->target = sm;
+        p->module->specific = specific;
     } else if (strcmp(word, "debug") != 0 && strcmp(word, "texmode_independent") != 0) {
         parse_fail(p, p->tok, "unknown target '%s'", word);
     }

@@ -39,7 +39,7 @@ typedef enum ModCategory {
     CAT_TEST, CAT_BOOL, CAT_SPACE, CAT_TO, CAT_VECTOR, CAT_ORDER, CAT_SCOPE, CAT_CACHE, CAT_NONCOHERENT, CAT_EVICT,
     CAT_PREFETCH, CAT_LEVEL, CAT_ATOMIC, CAT_NOFTZ, CAT_SHUFFLE, CAT_VOTE, CAT_SYNC, CAT_WARP, CAT_ALIGNED,
     CAT_UNIFORM, CAT_INDEXED, CAT_DIRECTION, CAT_WRAP, CAT_SHIFTAMT, CAT_PERMUTE,
-    CAT_SHAPE, CAT_TILES, CAT_TRANS, CAT_MATRIX, CAT_FRAGMENT,
+    CAT_SHAPE, CAT_TILES, CAT_TRANS, CAT_FRAGMENT,
     CAT_WORDS, /* takes any dotted word, types too, and keeps their order: words.h */
     CAT_COUNT
 } ModCategory;
@@ -66,7 +66,6 @@ enum { DIRECTION_LEFT = 1, DIRECTION_RIGHT };
 enum { WRAP_CLAMP = 1, WRAP_WRAP };
 enum { PERMUTE_F4E = 1, PERMUTE_B4E, PERMUTE_RC8, PERMUTE_ECL, PERMUTE_ECR, PERMUTE_RC16 };
 enum { TILES_X1 = 1, TILES_X2, TILES_X4 };
-enum { MATRIX_MMA_ASYNC = 1, MATRIX_FENCE, MATRIX_COMMIT_GROUP, MATRIX_WAIT_GROUP, MATRIX_LOAD, MATRIX_STORE, MATRIX_MMA };
 enum { FRAGMENT_A = 1, FRAGMENT_B, FRAGMENT_C, FRAGMENT_D };
 enum { LAYOUT_ROW = 1, LAYOUT_COL };
 
@@ -242,6 +241,10 @@ void lower_grid_control(Parser *, const Stmt *);
 void lower_ldmatrix(Parser *, const Stmt *);
 void lower_movmatrix(Parser *, const Stmt *);
 void lower_mma(Parser *, const Stmt *);
+void lower_wgmma(Parser *, const Stmt *);
+void lower_wgmma_sync(Parser *, const Stmt *);
+/* After a function's last instruction: its registers that wgmma.mma_async names are watched (wgmma_watch.c). */
+void matrix_watch(Parser *, Function *);
 /* A dotted word of a matrix instruction: shape, layout, element type.  False: it is none. */
 bool matrix_modifier(Parser *, Stmt *, const Token *);
 

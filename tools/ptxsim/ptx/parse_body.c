@@ -302,6 +302,7 @@ void parse_body(Parser *p, Function *f) {
     const Stmt leave = {.at = p->tok, .row = end};
     end->lower(p, &leave);
     variables_finish(p);
+    matrix_watch(p, f);
     cfg_finish(p, f);
     f->defined = true;
 }

@@ -127,6 +127,7 @@ struct Function {
     const char *name;
     bool entry, defined;
     Inst *code;             /* and one more, behind the last: its `before` counts all */
+    const RegisterWatch *watch; /* by instruction; NULL: no wgmma here */
     int32_t count;
     int32_t number;         /* of code[0] among all instructions of the module */
     uint8_t *pool;          /* constants, each broadcast over 32 lanes */
