@@ -28,6 +28,7 @@ typedef struct Fuse {
     bool *candidate;     /* by node id */
     bool *output;        /* is an OUTPUT result */
     bool *result;
+    bool *copied;        /* by a result that is nothing else */
     AccessList *access;  /* by node id, of candidates */
     int *readers;        /* how many candidates read it */
     int *last_reader;    /* newest kernel that reads it, or -1 */
@@ -122,6 +123,11 @@ static bool wants_memory(const Node *n, Cone c, int uses, bool reread) {
     return c.dear || c.tensors > 1 || c.cost > 2;
 }
 
+/* A result made by append_copy. */
+static bool is_copy(const Fuse *f, const Node *n) {
+    return n->op == OP_RESHAPE && f->result[n->id] && shape_equal(n->shape, n->in[0]->shape);
+}
+
 static void choose_candidates(Fuse *f, const Graph *g) {
     const Uses uses = graph_uses(f->arena, g);
     bool *reread = ARENA_ARRAY(f->arena, bool, f->n);
@@ -136,11 +142,14 @@ static void choose_candidates(Fuse *f, const Graph *g) {
         f->result[g->results.at[i].value->id] = true;
         f->output[g->results.at[i].value->id] |= g->results.at[i].kind == RESULT_OUTPUT;
     }
+    /* what is copied has memory of its own: inlined, the copy would read what it overwrites */
+    for (int i = 0; i < g->results.n; i++)
+        if (is_copy(f, g->results.at[i].value)) f->copied[g->results.at[i].value->in[0]->id] = true;
     for (int i = 0; i < f->n; i++) {
         const Node *n = g->nodes.at[i];
         if (op_is_memory(n->op)) continue;
         cone[i] = cone_of(n, cone, f->candidate);
-        f->candidate[i] = f->result[i] || is_heavy(n) ||
+        f->candidate[i] = f->result[i] || f->copied[i] || is_heavy(n) ||
                           wants_memory(n, cone[i], uses.first[i + 1] - uses.first[i], reread[i]);
     }
 }
@@ -302,6 +311,13 @@ static bool same_outputs(const Fuse *f, const PlanKernel *k, const Node *n) {
     return f->graph->entry != ENTRY_INFER || f->wanted[k->nodes.at[0].node->id] == f->wanted[n->id];
 }
 
+/* A reduction that walks the row in chunks has loops of its own; so has what is stored along the row. */
+static bool axes_allow(const PlanKernel *k, const Node *n) {
+    int sweeps = 1 + (op_info[n->op].cls == CLASS_REDUCE);
+    for (int i = 0; i < k->nodes.n; i++) sweeps += op_info[k->nodes.at[i].node->op].cls == CLASS_REDUCE;
+    return k->p.rank + sweeps * k->r.rank <= MAX_AXES;
+}
+
 /* How it joined, or FUSION_COUNT where it does not fit. */
 static FusionId try_join(const Fuse *f, PlanKernel *k, PlanNode *pn) {
     static const FusionId parallel[] = {[KERNEL_MAP] = FUSION_map_chain, [KERNEL_ROW] = FUSION_row_epilogue,
@@ -310,6 +326,7 @@ static FusionId try_join(const Fuse *f, PlanKernel *k, PlanNode *pn) {
     if (!same_outputs(f, k, n)) return FUSION_COUNT;
     if (k->nodes.n >= KERNEL_NODES || k->reads.n + f->access[n->id].n > KERNEL_READS) return FUSION_COUNT;
     if (k->kind == KERNEL_SCAN || k->kind == KERNEL_SCATTER || !output_allows(f, k, n)) return FUSION_COUNT;
+    if (!axes_allow(k, n)) return FUSION_COUNT;
     if (op_info[n->op].cls == CLASS_REDUCE) {
         if (join_reduce(f, k, pn)) return FUSION_row_reduction;
         return map_to_row(f, k, pn) ? FUSION_map_to_row : FUSION_COUNT;
@@ -372,8 +389,7 @@ static int kernels_to_try(const Fuse *f, const Node *n, int *kernels, int most) 
 static void assign(Fuse *f, Node *n) {
     PlanNode pn = {.node = n};
     int tries[16], k = -1;
-    const bool copy = n->op == OP_RESHAPE && f->result[n->id] && shape_equal(n->shape, n->in[0]->shape);
-    const bool alone = !f->merge || copy || (is_heavy(n) && op_info[n->op].cls != CLASS_REDUCE) || n->op == OP_SCAN;
+    const bool alone = !f->merge || is_copy(f, n) || (is_heavy(n) && op_info[n->op].cls != CLASS_REDUCE) || n->op == OP_SCAN;
     const int count = alone ? 0 : kernels_to_try(f, n, tries, 16);
     for (int i = 0; i < count && k < 0; i++) {
         const PlanKernel *at = &f->plan->kernels.at[tries[i]];
@@ -469,6 +485,7 @@ static void fuse_init(Fuse *f, PassContext *c, Graph *g) {
     f->candidate = ARENA_ARRAY(a, bool, n);
     f->output = ARENA_ARRAY(a, bool, n);
     f->result = ARENA_ARRAY(a, bool, n);
+    f->copied = ARENA_ARRAY(a, bool, n);
     f->access = ARENA_ARRAY(a, AccessList, n);
     f->readers = ARENA_ARRAY(a, int, n);
     f->last_reader = ARENA_ARRAY(a, int, n);
