@@ -50,6 +50,8 @@ static double get(const void *p, DType t, int64_t i) {
 static double draw(const TensorDecl *d, TestRandom *r) {
     if (d->dtype == DT_BOOL) return test_below(r, 2);
     if (d->dtype == DT_I32) return d->has_range && d->hi > d->lo ? (double)(d->lo + test_below(r, (int)(d->hi - d->lo))) : test_below(r, 4);
+    if (!strncmp(d->name, "high", 4)) return (float)test_uniform(r, 1, 2);
+    if (!strncmp(d->name, "low", 3)) return (float)test_uniform(r, -2, -1);
     return (float)test_uniform(r, -1.5, 1.5);
 }
 

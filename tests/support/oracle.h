@@ -19,7 +19,8 @@ typedef struct TestData {
     ModuleMemory mem;
     int64_t *syms;
 } TestData;
-/* Values rounded to the dtypes: floats in [-1.5, 1.5], integers in their declared range (or 0..3), symbols
+/* Values rounded to the dtypes: floats in [-1.5, 1.5], or in [1, 2] and [-2, -1] where the name begins with
+ * "high" and "low"; integers in their declared range (or 0..3), symbols
  * somewhere in 1..bound. Memory of outputs and gradients is poisoned. */
 TestData test_data(Arena *a, const Module *m, const Model *model, TestRandom *r);
 

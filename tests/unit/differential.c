@@ -1,24 +1,27 @@
 /* Random programs of every entry through the whole pipeline and every back end, against the float64 evaluation of
- * the graph they came from: the interpreter, host code, PTX on the software GPU; as C: c99_random.c.
+ * the graph they came from.  Without arguments: the interpreter, host code and C; `cuda`: PTX on the software GPU, one
+ * architecture and the other in turn.  Each run counts what its programs reach, and fails where that is too little
+ * (coverage.h).  The last argument may be the number of one program; what is printed when a program fails has it.
  *
  * Tolerance: |x - y| <= t * (s + |y|), s the largest magnitude of the tensor, at least 1; t = 1e-4 in f32. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
 #include <cmocka.h>
-#include "tests/support/oracle.h"
-#include "tests/support/random_program.h"
+#include "tests/support/differential.h"
 #include "frontend/frontend.h"
 #include "tools/fusec/executor.h"
 #include <dlfcn.h>
 #include <stdlib.h>
 #include <string.h>
 
-static const double TOLERANCE = 1e-4;
+enum { PROGRAMS = 1000 };
 
 /* The executor under test: TestRun has no room for it. */
 static const ExecutorKind *kind;
 static const char *arch;
+/* From the command line: run this program only; -1: all. */
+static int only = -1;
 
 static bool run(Arena *a, const Module *m, Entry e, const ModuleMemory *mem, const int64_t *syms, const char **error) {
     const ExecutorOptions options = {.arch = arch, .threads = 2};
@@ -40,52 +43,94 @@ static bool run(Arena *a, const Module *m, Entry e, const ModuleMemory *mem, con
     return ok;
 }
 
-/* One program: refused ones are counted, all others must agree. */
-static void check(uint64_t seed, int *refused) {
+/* ---- all programs on one back end ---------------------------------------------------------------------------------- */
+/* By number of a program; a turn each. */
+typedef struct Suite {
+    const char *const *archs;
+    int n_archs;
+    bool fails;        /* some program did */
+    int count[TRIAL_DIFFERS + 1];
+} Suite;
+
+typedef struct Failure {
+    const TrialTarget *target;
+    bool internal; /* found by a verifier in the compiler, not by running: the least program fails alike */
+} Failure;
+
+static bool is_internal(const char *why) { return strstr(why, "internal error") != NULL; }
+
+static bool still_differs(void *user, Arena *a, const Trial *t, const char **why) {
+    const Failure *f = user;
+    return trial_run(a, t, f->target, NULL, why) == TRIAL_DIFFERS && is_internal(*why) == f->internal;
+}
+
+static void report_failure(Arena *a, const Trial *t, const TrialTarget *target, const char *why) {
+    Failure failure = {.target = target, .internal = is_internal(why)};
+    print_error("%s %s, program %d: %s\n", kind->name, arch ? arch : "", t->number, why);
+    const Trial least = trial_shrink(a, t, still_differs, &failure);
+    trial_run(a, &least, target, NULL, &why);
+    print_error("least program that still fails: %s\n", why);
+    trial_print(stderr, &least);
+    print_error("to see it again: test_differential %s %d\n", kind->name, t->number);
+}
+
+static void check(Suite *s, TrialSet *set) {
     Arena *a = arena_new();
-    const RandomProgram p = random_program(a, seed, kind->target(arch));
-    if (p.module) {
-        TestRandom r = {seed + 77};
-        TestData d = test_data(a, p.module, p.graph->model, &r);
-        const char *why = oracle_compare(a, p.graph, p.module, &d, run, TOLERANCE);
-        if (why) fail_msg("%s, seed %llu: %s", kind->name, (unsigned long long)seed, why);
-    } else
-        ++*refused;
+    const Trial t = trial_next(set, a);
+    const char *why;
+    arch = s->archs[t.number % s->n_archs];
+    TrialTarget target = {.name = kind->name, .target = kind->target(arch), .run = run};
+    if (only < 0 || only == t.number) {
+        const TrialResult result = trial_run(a, &t, &target, set->coverage->fired, &why);
+        if (result == TRIAL_DIFFERS) report_failure(a, &t, &target, why);
+        s->count[result]++;
+    }
     arena_free(a);
 }
 
-static void check_many(const char *name, const char *with_arch, int programs) {
-    int refused = 0;
+/* Refused and unsettled programs are few enough for the others to stand for all. */
+static void check_all(const char *name, const char *const *archs, int n_archs) {
+    Suite s = {.archs = archs, .n_archs = n_archs};
+    TrialSet *set = trial_set(PROGRAMS);
     kind = executor_find(name);
-    arch = with_arch;
     assert_non_null(kind);
-    for (int i = 0; i < programs; i++) check((uint64_t)(1000 + i), &refused);
-    assert_true(few_refused(refused, programs));
+    for (int i = 0; i < PROGRAMS; i++) check(&s, set);
+    print_message("%s: %d programs agree, %d differ, %d refused, %d on an edge\n", name, s.count[TRIAL_AGREES],
+                  s.count[TRIAL_DIFFERS], s.count[TRIAL_REFUSED], s.count[TRIAL_UNSETTLED]);
+    const int shortages = only < 0 ? coverage_report(stdout, set->coverage) : 0;
+    trial_set_free(set);
+    assert_int_equal(s.count[TRIAL_DIFFERS], 0);
+    assert_true(s.count[TRIAL_REFUSED] * 50 <= PROGRAMS);
+    assert_true(s.count[TRIAL_UNSETTLED] * 100 <= PROGRAMS);
+    assert_int_equal(shortages, 0);
 }
 
+static const char *const no_arch[] = {NULL};
 static void interpreter_agrees(void **state) {
     (void)state;
-    check_many("interp", NULL, 500);
+    check_all("interp", no_arch, 1);
 }
 static void host_agrees(void **state) {
     (void)state;
-    check_many("host", NULL, 500);
+    check_all("host", no_arch, 1);
 }
+static void c99_agrees(void **state) {
+    (void)state;
+    if (system("cc --version >/dev/null 2>&1")) skip();
+    check_all("c99", no_arch, 1);
+}
+
 /* The software GPU of this build, wherever LD_LIBRARY_PATH points: later loads by name find it. */
 static bool have_simulator(void) {
     static void *library;
     if (!library) library = dlopen(BUILD_DIR "/ptxsim/libcuda.so.1", RTLD_NOW | RTLD_GLOBAL);
     return library != NULL;
 }
-static void ptx_agrees_sm_80(void **state) {
+static void ptx_agrees(void **state) {
+    static const char *const archs[] = {"sm_80", "sm_90"};
     (void)state;
     assert_true(have_simulator());
-    check_many("cuda", "sm_80", 300);
-}
-static void ptx_agrees_sm_90(void **state) {
-    (void)state;
-    assert_true(have_simulator());
-    check_many("cuda", "sm_90", 200);
+    check_all("cuda", archs, 2);
 }
 
 /* ---- recomputation changes no bit ------------------------------------------------------------------------------ */
@@ -141,9 +186,19 @@ static void recomputing_changes_no_bit(void **state) {
     same_bits("cuda");
 }
 
-int main(void) {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(interpreter_agrees), cmocka_unit_test(host_agrees),
-                                       cmocka_unit_test(ptx_agrees_sm_80), cmocka_unit_test(ptx_agrees_sm_90),
-                                       cmocka_unit_test(recomputing_changes_no_bit)};
-    return cmocka_run_group_tests(tests, NULL, NULL);
+int main(int argc, char **argv) {
+    static const struct {
+        const char *name;
+        struct CMUnitTest test;
+    } groups[] = {{"interp", cmocka_unit_test(interpreter_agrees)},
+                  {"host", cmocka_unit_test(host_agrees)},
+                  {"c99", cmocka_unit_test(c99_agrees)},
+                  {"cuda", cmocka_unit_test(ptx_agrees)},
+                  {"recompute", cmocka_unit_test(recomputing_changes_no_bit)}};
+    struct CMUnitTest tests[sizeof groups / sizeof *groups];
+    size_t n = 0;
+    if (argc > 2) only = atoi(argv[2]);
+    for (size_t i = 0; i < sizeof groups / sizeof *groups; i++)
+        if (argc < 2 || !strcmp(argv[1], groups[i].name)) tests[n++] = groups[i].test;
+    return n == 0 ? 2 : _cmocka_run_group_tests("differential", tests, n, NULL, NULL);
 }

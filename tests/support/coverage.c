@@ -1,0 +1,191 @@
+#include "tests/support/coverage.h"
+#include <string.h>
+
+/* ---- which pairs are legal -------------------------------------------------------------------------------------- */
+enum { RANKS = 3, KINDS = 9, MAX_PROBED = 3 }; /* a kind is a dtype and a rank */
+static const DType dtypes[] = {DT_BOOL, DT_I32, DT_F32};
+
+typedef struct Legality {
+    bool ready;
+    bool takes[OP_COUNT][KINDS], gives[OP_COUNT][KINDS];
+} Legality;
+
+static int kind_of(DType t, int rank) {
+    for (int i = 0; i < 3; i++)
+        if (dtypes[i] == t && rank < RANKS) return i * RANKS + rank;
+    return -1;
+}
+
+static Shape square(int rank) {
+    const int64_t two[RANKS] = {2, 2, 2};
+    return shape_fixed(rank, two);
+}
+
+/* Attributes that suit any op on operands of extents 2: all that an op does not look at is harmless. */
+static void probe_attr(Attr *at, Contract *c, Affine (*map)[MAX_RANK], Op op, Node *const *in, int n, DType t) {
+    const int rank = n ? in[0]->shape.rank : 2;
+    *at = (Attr){.dtype = t, .extent = dim_fixed(2), .contract = c};
+    at->n_axes = op_info[op].cls == CLASS_REDUCE ? 0 : rank;
+    for (int d = 0; d < MAX_RANK; d++) {
+        at->axes[d] = (int8_t)d;
+        at->lo[d] = dim_fixed(0);
+        at->hi[d] = dim_fixed(op == OP_PAD ? 0 : 2);
+        at->step[d] = 1;
+    }
+    *c = (Contract){.n_loops = 2, .n_out = 1, .extent = {dim_fixed(2), dim_fixed(2)}, .n_operands = n, .map = map};
+    for (int k = 0; k < n; k++)
+        for (int d = 0; d < in[k]->shape.rank; d++) {
+            map[k][d] = (Affine){.divisor = 1};
+            map[k][d].coef[d] = 1;
+        }
+}
+
+static void probe(Legality *l, Arena *a, Op op, int n, const int *kind, DType t, int rank) {
+    Node node[MAX_PROBED], *in[MAX_PROBED];
+    Affine map[MAX_PROBED][MAX_RANK];
+    Attr at;
+    Contract c;
+    for (int k = 0; k < n; k++) {
+        node[k] = (Node){.op = OP_INPUT, .dtype = dtypes[kind[k] / RANKS], .shape = square(kind[k] % RANKS)};
+        in[k] = &node[k];
+    }
+    probe_attr(&at, &c, map, op, in, n, t);
+    DType got;
+    Shape shape = op_info[op].cls == CLASS_SOURCE ? square(rank) : n ? in[0]->shape : square(rank);
+    const char *why;
+    if (!graph_infer(a, op, n, in, &at, &got, &shape, &why)) return;
+    const int result = kind_of(got, shape.rank);
+    if (result < 0) return;
+    l->gives[op][result] = true;
+    for (int k = 0; k < n; k++) l->takes[op][kind[k]] = true;
+}
+
+static void probe_op(Legality *l, Arena *a, Op op) {
+    const int n = op_info[op].arity < 0 ? 2 : op_info[op].arity;
+    int combinations = 1;
+    if (n > MAX_PROBED) return; /* philox, of Tile IR */
+    for (int k = 0; k < n; k++) combinations *= KINDS;
+    for (int i = 0; i < combinations; i++) {
+        int kind[MAX_PROBED];
+        for (int k = 0, left = i; k < n; k++, left /= KINDS) kind[k] = left % KINDS;
+        for (int t = 0; t < 3; t++)
+            for (int rank = 0; rank < (n ? 1 : RANKS); rank++) probe(l, a, op, n, kind, dtypes[t], rank);
+    }
+}
+
+static const Legality *legality(void) {
+    static Legality l;
+    if (l.ready) return &l;
+    Arena *a = arena_new();
+    for (Op op = 0; op < OP_COUNT; op++) probe_op(&l, a, op);
+    arena_free(a);
+    l.ready = true;
+    return &l;
+}
+
+bool pair_is_legal(Op from, Op to) {
+    const Legality *l = legality();
+    for (int k = 0; k < KINDS; k++)
+        if (l->gives[from][k] && l->takes[to][k]) return true;
+    return false;
+}
+
+/* OP_COUNT stands for every op. */
+static const struct {
+    Op from, to;
+    const char *why;
+} excluded[] = {
+    {OP_ACCUMULATE, OP_COUNT, "made by fuse, after the last rewrite: no program contains it"},
+    {OP_RANDOM, OP_LOG, "uniform in [0, 1): a value may be 0, whose logarithm or root's reciprocal is infinite"},
+    {OP_RANDOM, OP_RSQRT, "as above"},
+    {OP_RANDOM, OP_SQRT, "as above, of the derivative"},
+};
+
+const char *pair_excluded(Op from, Op to) {
+    for (size_t i = 0; i < sizeof excluded / sizeof *excluded; i++)
+        if ((excluded[i].from == OP_COUNT || excluded[i].from == from) && (excluded[i].to == OP_COUNT || excluded[i].to == to))
+            return excluded[i].why;
+    return NULL;
+}
+
+const char *rule_excluded(int rule) {
+    (void)rule;
+    return NULL;
+}
+
+/* ---- counting ---------------------------------------------------------------------------------------------------- */
+/* Along a path: nothing yet, a contraction, a reduction of one. */
+typedef enum { PATH_NONE, PATH_CONTRACT, PATH_REDUCE } Path;
+
+void coverage_count(Coverage *c, const Graph *g) {
+    Arena *a = arena_new();
+    Path *path = ARENA_ARRAY(a, Path, g->nodes.n);
+    for (int i = 0; i < g->nodes.n; i++) {
+        const Node *n = g->nodes.at[i];
+        c->dtype[n->dtype]++;
+        for (int k = 0; k < n->n_in; k++) {
+            c->pair[n->in[k]->op][n->op]++;
+            if (path[n->in[k]->id] > path[i]) path[i] = path[n->in[k]->id];
+        }
+        if (n->op == OP_CONTRACT) {
+            c->sandwich += path[i] == PATH_REDUCE;
+            path[i] = PATH_CONTRACT;
+        } else if (op_info[n->op].cls == CLASS_REDUCE && path[i] == PATH_CONTRACT)
+            path[i] = PATH_REDUCE;
+    }
+    arena_free(a);
+}
+
+/* ---- the report ----------------------------------------------------------------------------------------------------- */
+static int report_pairs(FILE *f, const Coverage *c) {
+    int legal = 0, short_of = 0, left_out = 0;
+    for (Op from = 0; from < OP_COUNT; from++)
+        for (Op to = 0; to < OP_COUNT; to++) {
+            if (!pair_is_legal(from, to)) continue;
+            if (pair_excluded(from, to)) {
+                left_out++;
+                continue;
+            }
+            legal++;
+            if (c->pair[from][to] >= COVERAGE_LEAST) continue;
+            short_of++;
+            fprintf(f, "  %s -> %s only %u times\n", op_info[from].text, op_info[to].text, c->pair[from][to]);
+        }
+    fprintf(f, "op pairs: %d of %d legal ones at least %d times (%d excluded)\n", legal - short_of, legal, COVERAGE_LEAST,
+            left_out);
+    return short_of;
+}
+
+static int report_rules(FILE *f, const Coverage *c, const char *what, int first, int last) {
+    int asked = 0, short_of = 0;
+    for (int i = first; i < last; i++) {
+        if (rule_excluded(i)) continue;
+        asked++;
+        if (c->fired[i] >= COVERAGE_LEAST) continue;
+        short_of++;
+        fprintf(f, "  %s: only %u times\n", rule_text[i], c->fired[i]);
+    }
+    fprintf(f, "%s: %d of %d at least %d times (%d excluded)\n", what, asked - short_of, asked, COVERAGE_LEAST,
+            last - first - asked);
+    return short_of;
+}
+
+static int report_one(FILE *f, const char *what, uint32_t n) {
+    fprintf(f, "%s: %u\n", what, n);
+    return n < COVERAGE_LEAST;
+}
+
+int coverage_report(FILE *f, const Coverage *c) {
+    int short_of = report_pairs(f, c);
+    short_of += report_rules(f, c, "rewrites", 0, RULE_PATTERN);
+    short_of += report_rules(f, c, "patterns", RULE_PATTERN, RULE_FUSION);
+    short_of += report_rules(f, c, "fusions", RULE_FUSION, RULE_COUNT);
+    short_of += report_one(f, "contract -> reduce -> contract", c->sandwich);
+    for (int i = 0; i < 3; i++) short_of += report_one(f, dtype_name(dtypes[i]), c->dtype[dtypes[i]]);
+    for (int p = 0; p < PASS_COUNT; p++)
+        if (pass_info[p].can_disable) short_of += report_one(f, pass_info[p].name, c->disabled[p]);
+    short_of += report_one(f, "recomputing", c->checkpointed);
+    short_of += report_one(f, "tiny tiles", c->tiny);
+    short_of += report_one(f, "bounded dims", c->bounded);
+    return short_of + report_one(f, "empty extents", c->empty);
+}
