@@ -20,6 +20,8 @@
 #define exec_pack ALU(exec_pack)
 #define exec_unpack ALU(exec_unpack)
 #define exec_shuffle ALU(exec_shuffle)
+#define exec_load ALU(exec_load)
+#define exec_store ALU(exec_store)
 #define arith_handler ALU(arith_handler)
 #define int_handler ALU(int_handler)
 #define float_handler ALU(float_handler)

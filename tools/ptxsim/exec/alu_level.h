@@ -12,6 +12,7 @@ typedef struct AluLevel {
     const char *name;
     ExecFn handler[HANDLER_COUNT];
     const struct MatrixKernels *matrix; /* matrix.h */
+    const struct AccessKernels *access; /* access_level.h */
 #define FINDER(name, parameters, arguments) ExecFn(*find_##name) parameters;
 #include "tools/ptxsim/exec/alu.def"
 } AluLevel;

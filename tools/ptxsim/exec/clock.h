@@ -41,7 +41,7 @@ typedef struct Known {
     struct { uint64_t cluster; Past *past; } item[]; /* by cluster */
 } Known;
 
-/* A warp's knowledge.  Arrays of cluster->agents times. */
+/* A warp's knowledge.  Arrays of cluster->agents times; any index below MAX_AGENTS may be read. */
 typedef struct Clock {
     Time *seen, *own, *fenced;
     Known *known; /* of other clusters; NULL: nothing */

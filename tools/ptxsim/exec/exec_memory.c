@@ -1,4 +1,4 @@
-/* Loads, stores and atomics: registers on one side, what access.h resolved and checked on the other. */
+/* Atomics, fences, and what is said of addresses.  Loads and stores: exec_access.c. */
 #include "tools/ptxsim/exec/access.h"
 #include "tools/ptxsim/exec/numeric.h"
 #include "tools/ptxsim/exec/race_sync.h"
@@ -16,62 +16,6 @@ static void addresses(const Warp *w, const Inst *i, uint64_t address[WARP]) {
 }
 
 static int access_bytes(const Inst *i) { return type_bytes((PtxType)i->type) * (i->count ? i->count : 1); }
-
-/* Values of 32 lanes from memory into a register, extended to its width. */
-static void load_element(const Warp *w, const Inst *i, int k, const Places *p, int lane_bytes, uint32_t mask) {
-    static const uint8_t NOTHING[16] = {0}; /* what a refused load returns */
-    const int bytes = type_bytes((PtxType)i->type), to_bytes = i->vec[k].bytes;
-    const bool extend = type_is_signed((PtxType)i->type);
-    uint8_t *to = lane_out(w, &i->vec[k]);
-    for (; mask; mask &= mask - 1) {
-        const int l = __builtin_ctz(mask);
-        const uint8_t *from = p->shape == PLACE_SCATTER ? p->lane[l] : p->first + (p->shape == PLACE_ROW ? l * lane_bytes : 0);
-        uint64_t v = 0;
-        memcpy(&v, from ? from + k * bytes : NOTHING, (size_t)bytes);
-        if (extend) v = (uint64_t)((int64_t)(v << (64 - 8 * bytes)) >> (64 - 8 * bytes));
-        memcpy(to + l * to_bytes, &v, (size_t)to_bytes);
-    }
-}
-
-void exec_load(Warp *w, const Inst *i, uint32_t mask) {
-    uint64_t address[WARP];
-    Places p;
-    const int bytes = access_bytes(i);
-    addresses(w, i, address);
-    warp_places(w, (Space)i->space, ACCESS_READ, i->scope, address, bytes, mask, &p);
-    for (int k = 0; k < i->count; k++) load_element(w, i, k, &p, bytes, mask);
-    if (i->order) sync_after_read(w, (Space)i->space, i->order, i->scope, address, mask);
-}
-
-/* Lanes that write the same bytes in one instruction must write the same values there. */
-static void check_overlap(Warp *w, const Inst *i, const uint64_t address[WARP], uint8_t *const place[WARP], int bytes) {
-    const int each = type_bytes((PtxType)i->type);
-    for (int l = 0; l < WARP; l++) {
-        uint8_t value[16];
-        for (int k = 0; place[l] && k < i->count; k++)
-            memcpy(value + k * each, (const uint8_t *)lane_in(w, &i->vec[k]) + l * i->vec[k].bytes, (size_t)each);
-        if (!place[l] || memcmp(place[l], value, (size_t)bytes) == 0) continue;
-        warp_report(w, REPORT_RACE, l, address[l], bytes, "lanes of one store write different values to the same bytes");
-        return;
-    }
-}
-
-void exec_store(Warp *w, const Inst *i, uint32_t mask) {
-    uint64_t address[WARP];
-    uint8_t *place[WARP];
-    Places p;
-    const int each = type_bytes((PtxType)i->type), bytes = access_bytes(i);
-    addresses(w, i, address);
-    warp_places(w, (Space)i->space, ACCESS_WRITE, i->scope, address, bytes, mask, &p);
-    places_spread(&p, bytes, mask, place);
-    if (i->order) sync_before_write(w, (Space)i->space, i->order, i->scope, address, mask, false);
-    for (int k = 0; k < i->count; k++) {
-        const uint8_t *from = lane_in(w, &i->vec[k]);
-        for (int l = 0; l < WARP; l++)
-            if (place[l]) memcpy(place[l] + k * each, from + l * i->vec[k].bytes, (size_t)each);
-    }
-    if (p.overlap) check_overlap(w, i, address, place, bytes);
-}
 
 /* ---- atomics ------------------------------------------------------------------------------------------ */
 static uint64_t add_one(PtxType t, uint64_t a, uint64_t b) {

@@ -1,6 +1,7 @@
 /* A whole grid.  Blocks are independent unless they touch each other's memory atomically or wait for each other: such a
  * kernel runs on one host thread with its blocks interleaved in a fixed order, every other one on all cores.  Either
  * way the result does not depend on the host's timing. */
+#include "tools/ptxsim/exec/alu_level.h"
 #include "tools/ptxsim/exec/page.h"
 #include "tools/ptxsim/exec/run.h"
 #include <stdatomic.h>
@@ -94,6 +95,7 @@ static bool run_interleaved(Launch *k, uint64_t clusters) {
 bool launch_run(Launch *k) {
     const uint64_t in_cluster = (uint64_t)k->cluster[0] * k->cluster[1] * k->cluster[2];
     const uint64_t clusters = (uint64_t)k->grid[0] * k->grid[1] * k->grid[2] / in_cluster;
+    k->access = alu_level()->access;
     k->shadow = launch_shadow_new(k->fn->global_atomics);
     if (!k->shadow) return false;
     const bool ok = k->fn->global_atomics ? run_interleaved(k, clusters) : run_independent(k, clusters);

@@ -97,28 +97,15 @@ static inline bool shadow_seen(const Actor *a, uint32_t cluster, Stamp s) {
     return c->seen[stamp_agent(s)] >= stamp_time(s);
 }
 
+/* Equal for states that differ in lanes only. */
+static inline uint32_t shadow_key(uint32_t v) { return v < SHADOW_INDEX ? v >> 6 : v; }
+
 /* The lane field when two accesses of a warp at one time meet in a word. */
 static inline uint32_t shadow_merged_lane(uint32_t a, uint32_t b) {
     if (a == b) return a;
     const bool whole = (a < WARP || a == LANE_SEVERAL) && (b < WARP || b == LANE_SEVERAL);
     return whole ? LANE_SEVERAL : LANE_UNKNOWN;
 }
-
-/* What lanes in a row know from word to word: results of the last checks. */
-typedef struct ShadowMemo {
-    uint32_t w_key, w_cluster; /* a write that is ordered before the warp's present */
-    uint32_t r_key, r_cluster; /* a state of readers, ... */
-    uint32_t r_next;           /* ... and what it becomes; 0: the reader alone */
-} ShadowMemo;
-
-/* Weak accesses of whole words by one agent; n words from k, word j marked code[j].  False: a word needs shadow_touch;
- * then nothing has changed. */
-bool shadow_row_read(const Actor *, const Shadow *, uint32_t k, uint32_t n, const uint8_t *code);
-bool shadow_row_write(const Actor *, const Shadow *, uint32_t k, uint32_t n, const uint8_t *code);
-/* The same for one lane's words, marked `code`, to be read also LANE_LOW or LANE_HIGH for a half; those that need it go
- * through shadow_touch.  A memo serves one warp's access, and codes of one kind. */
-void shadow_lane_read(const Actor *, const Shadow *, uint32_t k, uint32_t n, int lane, uint32_t code, ShadowMemo *, Conflict *found);
-void shadow_lane_write(const Actor *, const Shadow *, uint32_t k, uint32_t n, int lane, uint32_t code, ShadowMemo *, Conflict *found);
 
 /* The location clock of word k, made when `make`; NULL without memory or when there is none. */
 struct Location **shadow_location(ShadowTable *, const Shadow *, uint32_t k, uint32_t cluster, bool make);
