@@ -185,7 +185,7 @@ static const Pair OBJECTS[] = {
      KERNEL(INIT("64") COPY "cp.async.mbarrier.arrive.shared.b64 [bar]; mbarrier.arrive.shared.b64 _, [bar];\n" WAIT("0") OTHER)},
     {"copies counted without .noinc", NULL,
      KERNEL(INIT("128") COPY "cp.async.mbarrier.arrive.noinc.shared.b64 [bar]; mbarrier.arrive.shared.b64 _, [bar];\n" WAIT("0") OTHER)},
-    {".noinc that init does not count", "mbarrier",
+    {".noinc that init does not count", "any",
      KERNEL(INIT("64") COPY "cp.async.mbarrier.arrive.noinc.shared.b64 [bar]; mbarrier.arrive.shared.b64 _, [bar];\n" WAIT("0"))},
     {"copies not counted by the object", "race",
      KERNEL(INIT("64") COPY "mbarrier.arrive.shared.b64 _, [bar];\n" WAIT("0") OTHER "cp.async.wait_all;")},

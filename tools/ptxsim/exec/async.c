@@ -5,7 +5,7 @@
 #include <stdlib.h>
 
 /* Late operations still land after this many slices, so that a warp that polls something else is not starved. */
-enum { PATIENCE = 4096, MOST_GROUPS = 64 };
+enum { PATIENCE = 4096, MOST_GROUPS = 64, NAMES = ASYNC_AGENTS - 1 /* the last stands for mbarrier objects */ };
 
 typedef struct AsyncState {
     Landing landing;
@@ -34,13 +34,13 @@ static AsyncState *state_of(Cluster *c) {
 
 /* A name that no living operation has; when all have one, the next in turn is shared, which hides races only. */
 static uint32_t free_agent(AsyncState *s) {
-    for (uint32_t k = 0; k < ASYNC_AGENTS; k++) {
-        const uint32_t a = (s->next + k) % ASYNC_AGENTS;
+    for (uint32_t k = 0; k < NAMES; k++) {
+        const uint32_t a = (s->next + k) % NAMES;
         if (s->in_use[a]) continue;
         s->next = a + 1;
         return a;
     }
-    return s->next++ % ASYNC_AGENTS;
+    return s->next++ % NAMES;
 }
 
 AsyncOp *async_new(Warp *w, int lane) {

@@ -60,7 +60,6 @@ typedef struct Warp {
     uint64_t rest_until, polled;    /* of cluster->turns: polls in vain, others first; its steps at the last poll */
     struct AsyncGroups *groups;     /* cp.async-groups, bulk async-groups; NULL until used */
     uint32_t cluster_arrived, cluster_phase; /* lanes between barrier.cluster.arrive and .wait; of which phase */
-    bool fenced;                    /* a fence of cluster scope or wider since the last relaxed arrival */
     uint32_t registers, register_changes; /* per thread (setmaxnreg); how often changed */
     const Inst *register_inst;      /* the last setmaxnreg */
     struct PageCache *pages;        /* page.h: of global memory, touched last */
@@ -266,6 +265,9 @@ void exec_stmatrix(Warp *, const Inst *, uint32_t);
 void exec_movmatrix(Warp *, const Inst *, uint32_t);
 void exec_mma(Warp *, const Inst *, uint32_t);
 void exec_mma_f64(Warp *, const Inst *, uint32_t);
+void exec_wmma_load(Warp *, const Inst *, uint32_t);
+void exec_wmma_store(Warp *, const Inst *, uint32_t);
+void exec_wmma(Warp *, const Inst *, uint32_t);
 void exec_wgmma(Warp *, const Inst *, uint32_t);           /* wgmma.c */
 void exec_wgmma_fence(Warp *, const Inst *, uint32_t);
 void exec_wgmma_commit(Warp *, const Inst *, uint32_t);

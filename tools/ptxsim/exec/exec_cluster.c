@@ -1,5 +1,6 @@
 /* Clusters: addresses of each other's shared memory, barrier.cluster; elected lanes and the pool of registers.
  * Source: PTX ISA, "mapa", "getctarank", "barrier.cluster", "elect.sync", "setmaxnreg". */
+#include "tools/ptxsim/exec/race_sync.h"
 #include "tools/ptxsim/exec/run.h"
 #include "tools/ptxsim/ptx/parse.h"
 #include <stdio.h>
@@ -69,8 +70,8 @@ void exec_cluster_arrive(Warp *w, const Inst *i, uint32_t mask) {
     if (w->cluster_arrived & mask)
         warp_report(w, REPORT_CLUSTER, __builtin_ctz(w->cluster_arrived & mask), 0, 0,
                     "a second barrier.cluster.arrive without a wait between");
-    if ((i->op == ORDER_RELEASE || w->fenced) && !clock_release(w, &c->barrier.clock)) c->stuck = true;
-    w->fenced = false;
+    if (i->op == ORDER_RELAXED) sync_relaxed_release(w, &c->barrier.clock);
+    else if (!clock_release(w, &c->barrier.clock)) c->stuck = true;
     c->barrier.inst = i;
     c->barrier.arrived += (uint32_t)__builtin_popcount(mask & ~w->cluster_arrived);
     w->cluster_arrived |= mask;

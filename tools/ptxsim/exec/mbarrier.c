@@ -1,5 +1,7 @@
 /* Mbarrier objects: arrivals, transactions, phases, waits, and what is wrong with each. */
 #include "tools/ptxsim/exec/mbarrier.h"
+#include "tools/ptxsim/exec/race_sync.h"
+#include "tools/ptxsim/exec/shadow.h"
 #include <stdio.h>
 #include <stdlib.h>
 
@@ -10,10 +12,13 @@ Mbarrier *mbarrier_find(const Block *b, uint32_t offset) {
     return NULL;
 }
 
-bool mbarrier_covers(const Block *b, uint64_t offset, uint32_t bytes) {
-    for (const Mbarrier *m = b->mbarriers; m; m = m->next)
-        if (offset < m->offset + (uint64_t)MBARRIER_BYTES && m->offset < offset + bytes) return true;
-    return false;
+/* The shadow of the object's two words: written by `who`. */
+static void mark_bytes(const Mbarrier *m, Stamp who) {
+    const Shadow s = block_shadow(m->block);
+    for (uint32_t k = 0; k < MBARRIER_BYTES / 4; k++) {
+        s.w[m->offset / 4 + k] = who;
+        s.r[m->offset / 4 + k] = 0;
+    }
 }
 
 static void fault(Warp *w, int lane, const Mbarrier *m, const char *note) {
@@ -83,6 +88,7 @@ static void mbarrier_init(Warp *w, int lane, const MbarrierForm *f) {
     *m = (Mbarrier){.block = b, .offset = (uint32_t)offset, .expected = (uint32_t)count, .pending = (uint32_t)count,
                     .init = stamp_make(w->time, w->agent, (uint32_t)lane), .waited = true, .next = b->mbarriers};
     b->mbarriers = m;
+    mark_bytes(m, mbarrier_stamp(w->cluster));
 }
 
 static void mbarrier_free(Mbarrier *m) {
@@ -105,6 +111,7 @@ static void mbarrier_inval(Warp *w, int lane, const MbarrierForm *f) {
             *p = m->next;
             break;
         }
+    mark_bytes(m, stamp_make(w->time, w->agent, (uint32_t)lane));
     mbarrier_free(m);
 }
 
@@ -224,7 +231,8 @@ static void arrive_lane(Warp *w, int lane, const MbarrierForm *f, Released *last
         settle(w->cluster, m);
         return;
     }
-    if (!f->relaxed || w->fenced) release_into(w, m, last);
+    if (f->relaxed) sync_relaxed_release(w, &m->arriving);
+    else release_into(w, m, last);
     if (f->state.base) lane_set(w, &f->state, lane, state_of(m));
     if (f->op == MBARRIER_ARRIVE_DROP) {
         if (count > m->expected) fault(w, lane, m, "drops more arrivals than are expected");
@@ -289,7 +297,8 @@ static uint32_t waits_done(Warp *w, const Inst *i, uint32_t mask, bool first) {
         done |= UINT32_C(1) << l;
         if (!m || m == last) continue;
         last = m;
-        if (!f->relaxed) clock_acquire(w, &m->completed);
+        if (f->relaxed) sync_relaxed_acquire(w, &m->completed);
+        else clock_acquire(w, &m->completed);
         m->waited = true;
         m->tracked = NULL;
     }

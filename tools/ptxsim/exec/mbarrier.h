@@ -43,8 +43,11 @@ typedef struct MbarrierForm {
 Mbarrier *mbarrier_at(Warp *, int lane, Space, uint64_t address, bool remote);
 /* The object at this place, NULL if there is none (any more): for operations that land. */
 Mbarrier *mbarrier_find(const Block *, uint32_t offset);
-/* Bytes of a living object among these: a generic access to them is wrong. */
-bool mbarrier_covers(const Block *, uint64_t offset, uint32_t bytes);
+/* Who last wrote the bytes of a living object, as the shadow sees it: nobody whom any access could follow, so that every
+ * access that is no mbarrier operation is found. */
+static inline Stamp mbarrier_stamp(const Cluster *c) {
+    return stamp_make(LAST_TIME, (uint32_t)c->warps + ASYNC_AGENTS - 1, LANE_ASYNC);
+}
 /* Checks of an object that an asynchronous operation of this warp will signal: initialised, ordered, fenced. */
 void mbarrier_check_use(Warp *, int lane, const Mbarrier *, bool async_proxy);
 

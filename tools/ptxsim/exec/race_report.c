@@ -1,4 +1,5 @@
 /* Findings of the checks of memory, in words. */
+#include "tools/ptxsim/exec/mbarrier.h"
 #include "tools/ptxsim/exec/shadow.h"
 #include <stdio.h>
 
@@ -47,6 +48,10 @@ void race_report(const Actor *a, Space space, int lane, uint64_t address, int by
         warp_report(a->warp, REPORT_UNINITIALISED, lane, address, bytes, note);
     }
     if (!f->with) return;
+    if (f->with == mbarrier_stamp(a->warp->cluster) && f->cluster == a->cluster) {
+        warp_report(a->warp, REPORT_MBARRIER, lane, address, bytes, "an access to the bytes of an mbarrier object");
+        return;
+    }
     name_agent(a->warp->cluster, f->cluster - 1, f->with, who, sizeof who);
     snprintf(note, sizeof note, "%s %s memory that %s %s, %s", did, space_name(space), who, f->wrote ? "wrote" : "read",
              f->unfenced ? "without a fence between the generic and the async proxy" : "with nothing that orders the two");

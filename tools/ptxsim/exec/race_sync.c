@@ -167,6 +167,15 @@ void sync_fence(Warp *w, uint8_t scope) {
     f->scope = scope;
 }
 
+void sync_relaxed_release(Warp *w, SyncClock *to) {
+    if (w->fences && w->fences->scope) sync_clock_join(w->cluster, to, &w->fences->before);
+}
+
+void sync_relaxed_acquire(Warp *w, const SyncClock *from) {
+    Fences *f = from->seen ? fences_of(w) : NULL;
+    if (f) sync_clock_join(w->cluster, &f->noticed[0], from);
+}
+
 void fences_free(Warp *w) {
     if (!w->fences) return;
     sync_clock_clear(&w->fences->before);

@@ -15,4 +15,8 @@ void sync_before_write(Warp *, Space, uint8_t order, uint8_t scope, const uint64
                        bool modifies);
 /* membar and fence of a scope. */
 void sync_fence(Warp *, uint8_t scope);
+/* Relaxed operations on objects other than locations (mbarrier, barrier.cluster): leave what lay before the last fence;
+ * remember for the next one. */
+void sync_relaxed_release(Warp *, SyncClock *to);
+void sync_relaxed_acquire(Warp *, const SyncClock *from);
 void fences_free(Warp *);

@@ -242,6 +242,8 @@ void lower_ldmatrix(Parser *, const Stmt *);
 void lower_movmatrix(Parser *, const Stmt *);
 void lower_mma(Parser *, const Stmt *);
 void lower_wgmma(Parser *, const Stmt *);
+void lower_wmma_memory(Parser *, const Stmt *);
+void lower_wmma_mma(Parser *, const Stmt *);
 void lower_wgmma_sync(Parser *, const Stmt *);
 /* After a function's last instruction: its registers that wgmma.mma_async names are watched (wgmma_watch.c). */
 void matrix_watch(Parser *, Function *);
