@@ -101,26 +101,22 @@ static __device__ uint64_t descriptor(const void *p) {
     return (uint64_t)(shared_address(p) >> 4 & 0x3fff) | 1ull << 16 | (uint64_t)(1024 >> 4) << 32 | 1ull << 62;
 }
 
-#define ROW8(n) "%" #n "0,%" #n "1,%" #n "2,%" #n "3,%" #n "4,%" #n "5,%" #n "6,%" #n "7,%" #n "8,%" #n "9"
-static __device__ void product(float (&d)[32], uint64_t a, uint64_t b, int add) {
-    asm volatile("{\n.reg .pred p;\nsetp.ne.b32 p, %34, 0;\n"
-                 "wgmma.mma_async.sync.aligned.m64n64k16.f32.f16.f16 {%0,%1,%2,%3,%4,%5,%6,%7,%8,%9," ROW8(1) "," ROW8(2)
-                 ",%30,%31}, %32, %33, p, 1, 1, 0, 0;\n}"
+static __device__ void product(float (&d)[16], uint64_t a, uint64_t b, int add) {
+    asm volatile("{\n.reg .pred p;\nsetp.ne.b32 p, %18, 0;\nwgmma.mma_async.sync.aligned.m64n32k16.f32.f16.f16 "
+                 "{%0,%1,%2,%3,%4,%5,%6,%7,%8,%9,%10,%11,%12,%13,%14,%15}, %16, %17, p, 1, 1, 0, 0;\n}"
                  : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3]), "+f"(d[4]), "+f"(d[5]), "+f"(d[6]), "+f"(d[7]), "+f"(d[8]),
-                   "+f"(d[9]), "+f"(d[10]), "+f"(d[11]), "+f"(d[12]), "+f"(d[13]), "+f"(d[14]), "+f"(d[15]), "+f"(d[16]),
-                   "+f"(d[17]), "+f"(d[18]), "+f"(d[19]), "+f"(d[20]), "+f"(d[21]), "+f"(d[22]), "+f"(d[23]), "+f"(d[24]),
-                   "+f"(d[25]), "+f"(d[26]), "+f"(d[27]), "+f"(d[28]), "+f"(d[29]), "+f"(d[30]), "+f"(d[31])
+                   "+f"(d[9]), "+f"(d[10]), "+f"(d[11]), "+f"(d[12]), "+f"(d[13]), "+f"(d[14]), "+f"(d[15])
                  : "l"(a), "l"(b), "r"(add) : "memory");
 }
 
-// C[M, N] = A[M, K] B[N, K]^T in tiles of 64 x 64, K in steps of 64: one warpgroup copies, one multiplies.
-extern "C" __global__ void __launch_bounds__(256, 1)
+// C[M, N] = A[M, K] B[N, K]^T in tiles of 64 x 64, K in steps of 64: one warpgroup copies, two multiply, 32 columns each.
+extern "C" __global__ void __launch_bounds__(384, 1)
 gemm_wgmma(const __grid_constant__ TensorMap a, const __grid_constant__ TensorMap b, float *c, int n, int k) {
     constexpr int STAGES = 2;
     __shared__ alignas(1024) __half sa[STAGES][64 * 64], sb[STAGES][64 * 64];
     __shared__ uint64_t full[STAGES], empty[STAGES];
     if (threadIdx.x == 0) {
-        for (int s = 0; s < STAGES; s++) barrier_init(&full[s], 1), barrier_init(&empty[s], 128);
+        for (int s = 0; s < STAGES; s++) barrier_init(&full[s], 1), barrier_init(&empty[s], 256);
         barrier_fence();
     }
     __syncthreads();
@@ -137,20 +133,23 @@ gemm_wgmma(const __grid_constant__ TensorMap a, const __grid_constant__ TensorMa
             }
         return;
     }
-    asm volatile("setmaxnreg.inc.sync.aligned.u32 200;");
-    float d[32];
+    asm volatile("setmaxnreg.inc.sync.aligned.u32 232;");
+    const int half = threadIdx.x / 128 - 1;
+    float d[16];
     for (int t = 0; t < steps; t++) {
         const int s = t % STAGES;
         barrier_wait(&full[s], t / STAGES % 2);
         asm volatile("wgmma.fence.sync.aligned;" ::: "memory");
-        for (int h = 0; h < 4; h++) product(d, descriptor(sa[s]) + h * 2, descriptor(sb[s]) + h * 2, t || h);
+        for (int h = 0; h < 4; h++)
+            product(d, descriptor(sa[s]) + h * 2, descriptor(sb[s] + half * 32 * 64) + h * 2, t || h);
         asm volatile("wgmma.commit_group.sync.aligned;" ::: "memory");
         asm volatile("wgmma.wait_group.sync.aligned 0;" ::: "memory");
         barrier_arrive(&empty[s]);
     }
     const int warp = threadIdx.x / 32 % 4, lane = threadIdx.x % 32;
-    for (int i = 0; i < 32; i++)
-        c[(blockIdx.y * 64 + warp * 16 + lane / 4 + i / 2 % 2 * 8) * n + blockIdx.x * 64 + i / 4 * 8 + lane % 4 * 2 + i % 2] = d[i];
+    for (int i = 0; i < 16; i++)
+        c[(blockIdx.y * 64 + warp * 16 + lane / 4 + i / 2 % 2 * 8) * n + blockIdx.x * 64 + half * 32 + i / 4 * 8 + lane % 4 * 2 +
+          i % 2] = d[i];
 }
 
 // Four blocks of a cluster add their parts through distributed shared memory; every one writes a quarter of the sum.
