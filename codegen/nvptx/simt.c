@@ -104,7 +104,7 @@ static void loop(Simt *s, const Inst *i) {
     LLVMPositionBuilderAtEnd(e->b, body);
     s->base[i->axis] = at;
     for (int n = 0; n < i->n_carry; n++) s->reg[i->carry[n]] = phi[n];
-    s->shared_read = s->shared_written = true; /* by the iteration before */
+    s->shared_read = s->shared_written = s->old_read = true; /* by the iteration before */
     simt_block(s, &i->body);
     LLVMBasicBlockRef last;
     incoming(s, i, phi, yield_of(i)->in, &last);
@@ -113,7 +113,7 @@ static void loop(Simt *s, const Inst *i) {
     LLVMAddIncoming(at, &next, &last, 1);
     LLVMPositionBuilderAtEnd(e->b, done);
     for (int n = 0; n < i->n_carry; n++) s->reg[i->results[n]] = phi[n];
-    s->shared_read = s->shared_written = true;
+    s->shared_read = s->shared_written = s->old_read = true;
 }
 
 static void condition(Simt *s, const Inst *i) {
@@ -134,7 +134,7 @@ static void condition(Simt *s, const Inst *i) {
     LLVMBuildBr(e->b, done);
     LLVMPositionBuilderAtEnd(e->b, done);
     for (int n = 0; n < i->n_carry; n++) s->reg[i->results[n]] = phi[n];
-    s->shared_read = s->shared_written = true;
+    s->shared_read = s->shared_written = s->old_read = true;
 }
 
 static void instruction(Simt *s, const Inst *i) {

@@ -34,6 +34,7 @@ typedef struct Simt {
     int n_shared;
     /* since the last barrier of the path being emitted */
     bool shared_read, shared_written;
+    bool old_read; /* global memory has been read */
 } Simt;
 
 /* ---- simt_coords.c: registers and places ------------------------------------------------------------ */

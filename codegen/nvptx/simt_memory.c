@@ -98,6 +98,7 @@ LLVMValueRef simt_load(Simt *s, const Inst *i, const Coords *c) {
     LLVMValueRef where = simt_inside(s, c, &i->type);
     if (i->n_in) where = simt_and(s, where, simt_value(s, i->in[0], c));
     LLVMValueRef p = address(s, i, c);
+    s->old_read = true;
     if (where) return load_where(s, t, p, where, i->value);
     LLVMValueRef v = LLVMBuildLoad2(e->b, emit_memory_type(e, t), p, "");
     LLVMSetAlignment(v, alignment(s, i, c));
@@ -117,6 +118,16 @@ static LLVMValueRef first_copy(const Simt *s, const TileType *t) {
     return LLVMBuildICmp(s->e->b, LLVMIntEQ, bits, LLVMConstNull(s->e->i32), "");
 }
 
+/* The kernel loads what is, or may be, this buffer. */
+static bool reads_old(const Simt *s, int buffer) {
+    const Buffer *b = s->k->buffers.at;
+    for (int v = 0; v < s->k->types.n; v++) {
+        const Inst *load = s->def[v];
+        if (load && load->kind == TI_LOAD && (load->buffer == buffer || (b[load->buffer].in_place && b[buffer].in_place))) return true;
+    }
+    return false;
+}
+
 void simt_store(Simt *s, const Inst *i) {
     const Emit *e = s->e;
     const DType t = s->k->buffers.at[i->buffer].dtype;
@@ -125,6 +136,8 @@ void simt_store(Simt *s, const Inst *i) {
     if (i->n_in > 1) axes = tile_type_union(axes, s->k->types.at[i->in[1]]);
     LLVMValueRef mine = first_copy(s, &axes);
     const int n = simt_slots(s, &axes);
+    /* every copy has read the old element before the first one writes the new one */
+    if (mine && s->old_read && reads_old(s, i->buffer)) simt_barrier(s);
     for (int slot = 0; slot < n; slot++) {
         Coords c = {0};
         simt_coords(s, &axes, slot, &c);
@@ -146,7 +159,7 @@ void simt_barrier(Simt *s) {
     LLVMValueRef call = asm_call(e, e->none, "bar.sync 0;", "~{memory}", 0, NULL);
     const unsigned kind = LLVMGetEnumAttributeKindForName("convergent", 10);
     LLVMAddCallSiteAttribute(call, (LLVMAttributeIndex)LLVMAttributeFunctionIndex, LLVMCreateEnumAttribute(e->context, kind, 0));
-    s->shared_read = s->shared_written = false;
+    s->shared_read = s->shared_written = s->old_read = false;
 }
 void simt_before_read(Simt *s) {
     if (s->shared_written) simt_barrier(s);
