@@ -26,6 +26,7 @@ typedef struct Options {
     bool time_passes, verify;
     bool embed; /* .ptx: the launcher carries the kernels */
     bool selftest; /* known results for MODEL_selftest */
+    bool measured; /* report: bytes counted on the software GPU */
     /* run */
     Overrides data;       /* input name, file */
     Overrides extents;    /* dimension, run-time extent */
@@ -68,6 +69,7 @@ int session_finish(Session *s);
 int command_compile(const Options *o);
 int command_check(const Options *o);
 int command_report(const Options *o);
+int command_measure(const Options *o); /* report --measured */
 int command_run(const Options *o);
 
 /* Writes beside `path` and renames, so that a failure leaves no half-written file. `write` may fail

@@ -54,6 +54,7 @@ static void print_memory(const Module *m, Entry e) {
 }
 
 int command_report(const Options *o) {
+    if (o->measured) return command_measure(o);
     Arena *a = arena_new();
     Session s;
     const Target *t = target_find(o->target ? o->target : "host");
