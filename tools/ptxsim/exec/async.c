@@ -328,8 +328,5 @@ void async_end(Cluster *c) {
 
 /* ---- shared by the copies ------------------------------------------------------------------------------- */
 void count_copy(Warp *w, const Range *r, bool store) {
-    if (!w->block->launch->stats || r->space != SPACE_GLOBAL || !r->bytes) return;
-    const uint64_t sectors = (r->address + r->bytes - 1) / 32 - r->address / 32 + 1;
-    *(store ? &w->count.store_bytes : &w->count.load_bytes) += r->bytes;
-    *(store ? &w->count.store_sectors : &w->count.load_sectors) += sectors;
+    if (r->space == SPACE_GLOBAL) count_range(w, store, r->address, r->bytes);
 }

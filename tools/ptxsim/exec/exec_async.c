@@ -10,6 +10,7 @@ typedef struct LaneCopies {
     uint8_t *to[WARP];
     const uint8_t *from[WARP];
     uint8_t bytes[WARP];
+    uint64_t source[WARP], target[WARP]; /* addresses, for figures; the target's in shared memory */
 } LaneCopies;
 
 static void land_lanes(AsyncOp *op) {
@@ -43,11 +44,26 @@ static void copy_lane(Warp *w, AsyncOp *op, const CopyForm *f, int lane) {
     if (n) range_read(w, lane, op, &from);
     range_write(w, lane, op, &to);
     range_poison(&to);
-    count_copy(w, &from, false);
     d->lanes |= UINT32_C(1) << lane;
     d->to[lane] = to.data;
     d->from[lane] = from.data;
     d->bytes[lane] = (uint8_t)n;
+    d->source[lane] = from.address;
+    d->target[lane] = to.offset;
+}
+
+/* A warp's copies share sectors and passes as its loads and stores would. */
+static void count_lanes(Warp *w, const LaneCopies *d) {
+    uint32_t whole = 0;
+    if (!w->block->launch->stats) return;
+    for (int l = 0; l < WARP; l++) {
+        if (!(d->lanes >> l & 1)) continue;
+        if (d->bytes[l] == d->size) whole |= UINT32_C(1) << l;
+        else count_range(w, false, d->source[l], d->bytes[l]);
+    }
+    w->count.async_bytes += (uint64_t)__builtin_popcount(whole) * d->size;
+    count_access(w, false, d->source, (int)d->size, whole, 0);
+    count_access(w, true, d->target, (int)d->size, 0, d->lanes);
 }
 
 void exec_cp_async(Warp *w, const Inst *i, uint32_t mask) {
@@ -66,6 +82,7 @@ void exec_cp_async(Warp *w, const Inst *i, uint32_t mask) {
     op->drop = drop_data;
     for (int l = 0; l < WARP; l++)
         if (mask >> l & 1) copy_lane(w, op, f, l);
+    count_lanes(w, d);
     group_add(op, GROUP_COPY);
     async_issue(op);
 }
