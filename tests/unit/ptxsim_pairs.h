@@ -18,7 +18,7 @@ typedef struct Setting {
     size_t in_bytes, out_bytes;
 } Setting;
 
-static char pairs_path[64] = "/tmp/ptxsim_pairs_XXXXXX";
+static char pairs_path[64];
 
 /* The kinds in the record file, which is emptied. */
 static inline void read_kinds(char *kinds, size_t room) {
@@ -53,6 +53,7 @@ static inline void run_pair(const Pair *c, const Setting *s) {
 static inline void run_pairs(const Pair *pair, size_t count, const Setting *s) {
     static const struct { const char *landing, *seed; } ORDERS[] = {
         {"late", "0"}, {"early", "0"}, {"random", "0"}, {"late", "5"}, {"early", "9"}, {"random", "7"}};
+    strcpy(pairs_path, "/tmp/ptxsim_pairs_XXXXXX");
     const int fd = mkstemp(pairs_path);
     assert_true(fd >= 0);
     close(fd);
@@ -68,7 +69,6 @@ static inline void run_pairs(const Pair *pair, size_t count, const Setting *s) {
     unsetenv("PTXSIM_SEED");
     unsetenv("PTXSIM_REPORT");
     unsetenv("PTXSIM_MAX_STEPS");
-    strcpy(pairs_path, "/tmp/ptxsim_pairs_XXXXXX");
 }
 
 /* Runs k(in, out) of `text` under every landing and hands each result to `check`. */

@@ -145,6 +145,7 @@ bool range_find(Warp *w, int lane, Space space, uint64_t address, uint32_t bytes
 /* `bytes` of a shadow from `offset` on: whole words as a row where they allow it, the rest one after another. */
 static bool range_row(const Actor *a, const Shadow *s, uint32_t k, uint32_t n, const uint8_t *code) {
     const AccessKernels *kernels = a->warp->block->launch->access;
+    if (a->scope) return false; /* reductions: rows are of weak accesses */
     return (a->write ? kernels->row_write : kernels->row_read)(a, s, k, n, code);
 }
 
