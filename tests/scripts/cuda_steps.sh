@@ -67,7 +67,8 @@ for arch in sm_80 sm_90; do
     (LD_LIBRARY_PATH="$BUILD/ptxsim${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}" PTXSIM_STATS=1
      export LD_LIBRARY_PATH PTXSIM_STATS; ./run) 2>err || { cat err; exit 1; }
     line=$(grep 'interval "profiler"' err)
-    for want in synchronisations=0 allocations=0 frees=0 pageable_copies=0 graph_instantiations=0 graph_updates=0 graph_launches=100; do
+    for want in synchronisations=0 allocations=0 frees=0 pageable_copies=0 \
+        graph_instantiations=0 graph_updates=0 graph_launches=100; do
         case " $line " in *" $want "*) ;; *) echo "$arch: no $want: $line"; exit 1 ;; esac
     done
     # before it: those of the first step and of the parameters' first values

@@ -64,7 +64,8 @@ static int set_up(void **state) {
     if (!p || !program_lower(arena, d, p, NULL, graphs)) fail_msg("does not compile");
     PassContext c = {.arena = arena, .target = target_find("sm_80"), .verify = true};
     const Module *m = compile_module(&c, graphs);
-    if (!m || !nvptx_emit_ptx(m, &(NvptxOptions){.arch = "sm_80"}, &ptx, &error)) fail_msg("%s", error ? error : "refused");
+    if (!m || !nvptx_emit_ptx(m, &(NvptxOptions){.arch = "sm_80"}, &ptx, &error))
+        fail_msg("%s", error ? error : "refused");
     manifest = manifest_of(arena, m);
     params = arena_alloc(arena, manifest->param_bytes);
     states = arena_alloc(arena, manifest->state_bytes + 1);
@@ -151,7 +152,10 @@ static void late_work_changes_no_bit(void **state) {
 }
 
 /* ---- every call fails once -------------------------------------------------------------------------------------- */
-typedef struct File { char data[FILE_BYTES]; uint64_t n; } File;
+typedef struct File {
+    char data[FILE_BYTES];
+    uint64_t n;
+} File;
 static int put(void *user, const void *from, uint32_t n) {
     File *f = user;
     if (f->n + n > FILE_BYTES) return -1;
@@ -166,7 +170,9 @@ static int get(void *user, uint64_t offset, void *to, uint32_t n) {
     return 0;
 }
 
-typedef struct Outputs { float loss, probability[ROWS * 3]; } Outputs;
+typedef struct Outputs {
+    float loss, probability[ROWS * 3];
+} Outputs;
 
 static fusec_status infer(fusec_cuda *c, Outputs *o) {
     const void *in[] = {image, label};
@@ -200,8 +206,9 @@ static bool use(fusec_cuda *c, Outputs *o) {
     bool fine = FINE(fusec_cuda_run(c, FUSEC_INIT, &nothing)) && FINE(fusec_cuda_run(c, FUSEC_GRAD, &grad)) &&
                 FINE(fusec_cuda_run(c, FUSEC_GRAD | FUSEC_ACCUMULATE, &grad));
     for (int n = 1; n <= 3 && fine; n++) fine = FINE(step(c, n, 0.125f));
-    return fine && FINE(infer(c, o)) && FINE(fusec_cuda_profile(c, FUSEC_STEP, &fourth, ms)) && FINE(fusec_cuda_save(c, &io)) &&
-           FINE(fusec_cuda_load(c, &io)) && FINE(fusec_cuda_wait(c)) && FINE(fusec_cuda_fetch(c, 0, &loss)) &&
+    return fine && FINE(infer(c, o)) && FINE(fusec_cuda_profile(c, FUSEC_STEP, &fourth, ms)) &&
+           FINE(fusec_cuda_save(c, &io)) && FINE(fusec_cuda_load(c, &io)) && FINE(fusec_cuda_wait(c)) &&
+           FINE(fusec_cuda_fetch(c, 0, &loss)) &&
            FINE(fusec_cuda_read(c, FUSEC_R_PARAM, 0, o->probability, sizeof *o->probability)) && FINE(restore(c)) &&
            FINE(infer(c, o));
 #undef FINE
@@ -209,9 +216,9 @@ static bool use(fusec_cuda *c, Outputs *o) {
 
 /* Calls whose failure nobody is told of, since nothing can be done: what they do is done. */
 static bool gives_back(const char *symbol) {
-    static const char *const giving[] = {"cuMemFreeHost",    "cuMemFree_v2",       "cuCtxPopCurrent_v2", "cuEventDestroy_v2",
-                                         "cuGraphDestroy",   "cuGraphExecDestroy", "cuStreamDestroy_v2", "cuModuleUnload",
-                                         "cuDevicePrimaryCtxRelease_v2"};
+    static const char *const giving[] = {"cuMemFreeHost",      "cuMemFree_v2",   "cuCtxPopCurrent_v2",
+                                         "cuEventDestroy_v2",  "cuGraphDestroy", "cuGraphExecDestroy",
+                                         "cuStreamDestroy_v2", "cuModuleUnload", "cuDevicePrimaryCtxRelease_v2"};
     for (size_t k = 0; k < sizeof giving / sizeof *giving; k++)
         if (strcmp(giving[k], symbol) == 0) return true;
     return false;
@@ -284,7 +291,11 @@ static void every_call_fails_once(void **state) {
 /* Each kind of call has its error. */
 static void kinds_of_failure(void **state) {
     (void)state;
-    static const struct { const char *fault; fusec_status status; const char *text; } CASES[] = {
+    static const struct {
+        const char *fault;
+        fusec_status status;
+        const char *text;
+    } CASES[] = {
         {"alloc:1", FUSEC_E_MEMORY, "CUDA_ERROR_OUT_OF_MEMORY"},
         {"load:1", FUSEC_E_MEMORY, "cuModuleLoadDataEx: CUDA_ERROR_OUT_OF_MEMORY"},
         {"cuStreamCreate:1", FUSEC_E_MEMORY, "cuStreamCreate"},
@@ -312,7 +323,8 @@ static void kinds_of_failure(void **state) {
 }
 
 int main(void) {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(a_hundred_steps_do_not_wait), cmocka_unit_test(late_work_changes_no_bit),
+    const struct CMUnitTest tests[] = {cmocka_unit_test(a_hundred_steps_do_not_wait),
+                                       cmocka_unit_test(late_work_changes_no_bit),
                                        cmocka_unit_test(every_call_fails_once), cmocka_unit_test(kinds_of_failure)};
     return cmocka_run_group_tests(tests, set_up, tear_down);
 }

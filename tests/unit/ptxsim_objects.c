@@ -17,8 +17,9 @@ static const char CLUSTERS[] = PTX_90
 static void jit_logs(void **state) {
     (void)state;
     char error[200], info[400];
-    int options[] = {CU_JIT_ERROR_LOG_BUFFER, CU_JIT_ERROR_LOG_BUFFER_SIZE_BYTES, CU_JIT_INFO_LOG_BUFFER,
-                     CU_JIT_INFO_LOG_BUFFER_SIZE_BYTES, CU_JIT_LOG_VERBOSE, CU_JIT_TARGET};
+    int options[] = {CU_JIT_ERROR_LOG_BUFFER, CU_JIT_ERROR_LOG_BUFFER_SIZE_BYTES,
+                     CU_JIT_INFO_LOG_BUFFER,  CU_JIT_INFO_LOG_BUFFER_SIZE_BYTES,
+                     CU_JIT_LOG_VERBOSE,      CU_JIT_TARGET};
     void *values[] = {error, (void *)sizeof error, info, (void *)sizeof info, (void *)1, (void *)80};
     char text[1024];
     CUmodule m;
@@ -30,7 +31,8 @@ static void jit_logs(void **state) {
     cu.cuModuleUnload(m);
     values[1] = (void *)sizeof error;
     values[3] = (void *)sizeof info;
-    assert_int_equal(cu.cuModuleLoadDataEx(&m, PTX_HEAD ".entry k() {\n  bogus.b32 %r1;\n}\n", 6, options, values), CUDA_ERROR_INVALID_PTX);
+    assert_int_equal(cu.cuModuleLoadDataEx(&m, PTX_HEAD ".entry k() {\n  bogus.b32 %r1;\n}\n", 6, options, values),
+                     CUDA_ERROR_INVALID_PTX);
     assert_non_null(strstr(error, "line 5"));
     assert_int_equal((uintptr_t)values[1], strlen(error));
     values[1] = (void *)8; /* a log that does not fit is cut */
@@ -38,16 +40,21 @@ static void jit_logs(void **state) {
     assert_int_equal(strlen(error), 7);
     values[5] = (void *)100;
     assert_int_equal(cu.cuModuleLoadDataEx(&m, text, 6, options, values), CUDA_ERROR_INVALID_VALUE);
-    assert_int_equal(cu.cuModuleLoadData(&m, "\x7f" "ELF"), CUDA_ERROR_NO_BINARY_FOR_GPU);
+    assert_int_equal(cu.cuModuleLoadData(&m, "\x7f"
+                                             "ELF"),
+                     CUDA_ERROR_NO_BINARY_FOR_GPU);
     assert_int_equal(cu.cuModuleLoad(&m, "/nonexistent.ptx"), CUDA_ERROR_FILE_NOT_FOUND);
 }
 
 static void refused_at_load(void **state) {
     (void)state;
     static const char *const TEXTS[] = {
-        PTX_HEAD ".entry k() { .shared .b8 s[49153]; st.shared.u8 [s], 1; ret; }\n",   PTX_HEAD ".entry k() .maxntid 1025 { ret; }\n",
-        PTX_HEAD ".entry k() .maxnreg 256 { ret; }\n",            PTX_HEAD ".entry k(.param .b8 p[4097]) { ret; }\n",
-        PTX_90 ".entry k(.param .b8 p[32765]) { ret; }\n",        PTX_90 ".entry k() .reqnctapercluster 17 { ret; }\n",
+        PTX_HEAD ".entry k() { .shared .b8 s[49153]; st.shared.u8 [s], 1; ret; }\n",
+        PTX_HEAD ".entry k() .maxntid 1025 { ret; }\n",
+        PTX_HEAD ".entry k() .maxnreg 256 { ret; }\n",
+        PTX_HEAD ".entry k(.param .b8 p[4097]) { ret; }\n",
+        PTX_90 ".entry k(.param .b8 p[32765]) { ret; }\n",
+        PTX_90 ".entry k() .reqnctapercluster 17 { ret; }\n",
     };
     CUmodule m;
     for (size_t k = 0; k < sizeof TEXTS / sizeof *TEXTS; k++)
@@ -75,8 +82,10 @@ static void libraries(void **state) {
     assert_int_equal(cu.cuLibraryGetKernel(&k, l, "store"), CUDA_SUCCESS);
     assert_int_equal(cu.cuKernelGetName(&name, k), CUDA_SUCCESS);
     assert_string_equal(name, "store");
-    assert_int_equal(cu.cuKernelSetAttribute(CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES, 60000, k, 0), CUDA_SUCCESS);
-    assert_int_equal(launch1((CUfunction)(void *)k, 1, 1, (void *[]){&p, &value}), CUDA_SUCCESS); /* a kernel is a function */
+    assert_int_equal(cu.cuKernelSetAttribute(CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES, 60000, k, 0),
+                     CUDA_SUCCESS);
+    assert_int_equal(launch1((CUfunction)(void *)k, 1, 1, (void *[]){&p, &value}),
+                     CUDA_SUCCESS); /* a kernel is a function */
     cu.cuMemcpyDtoH_v2(&got, p, 4);
     assert_int_equal(got, 7);
     assert_int_equal(cu.cuLibraryGetModule(&m, l), CUDA_SUCCESS);
@@ -99,9 +108,12 @@ static void attributes(void **state) {
     int v, grid, threads;
     size_t room;
     CUfunction f = load_kernel(PTX_90 ".entry k(.param .u64 a, .param .u32 b) .maxntid 128, 2 .maxnreg 64 {\n"
-                               ".shared .b8 s[1000]; st.shared.u8 [s], 1; ret; }\n", "k");
-    static const int EXPECTED[][2] = {{CU_FUNC_ATTRIBUTE_MAX_THREADS_PER_BLOCK, 256}, {CU_FUNC_ATTRIBUTE_SHARED_SIZE_BYTES, 1000},
-                                      {CU_FUNC_ATTRIBUTE_PTX_VERSION, 90}, {CU_FUNC_ATTRIBUTE_BINARY_VERSION, 90},
+                                      ".shared .b8 s[1000]; st.shared.u8 [s], 1; ret; }\n",
+                               "k");
+    static const int EXPECTED[][2] = {{CU_FUNC_ATTRIBUTE_MAX_THREADS_PER_BLOCK, 256},
+                                      {CU_FUNC_ATTRIBUTE_SHARED_SIZE_BYTES, 1000},
+                                      {CU_FUNC_ATTRIBUTE_PTX_VERSION, 90},
+                                      {CU_FUNC_ATTRIBUTE_BINARY_VERSION, 90},
                                       {CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES, 48152},
                                       {CU_FUNC_ATTRIBUTE_PREFERRED_SHARED_MEMORY_CARVEOUT, -1},
                                       {CU_FUNC_ATTRIBUTE_CLUSTER_SIZE_MUST_BE_SET, 0}};
@@ -111,9 +123,12 @@ static void attributes(void **state) {
     }
     assert_int_equal(cu.cuFuncGetAttribute(&v, 16, f), CUDA_ERROR_INVALID_VALUE);
     assert_int_equal(cu.cuFuncSetAttribute(f, CU_FUNC_ATTRIBUTE_NUM_REGS, 3), CUDA_ERROR_INVALID_VALUE);
-    assert_int_equal(cu.cuFuncSetAttribute(f, CU_FUNC_ATTRIBUTE_PREFERRED_SHARED_MEMORY_CARVEOUT, 101), CUDA_ERROR_INVALID_VALUE);
-    assert_int_equal(cu.cuFuncSetAttribute(f, CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES, 232448 - 1000), CUDA_SUCCESS);
-    assert_int_equal(cu.cuFuncSetAttribute(f, CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES, 232448 - 999), CUDA_ERROR_INVALID_VALUE);
+    assert_int_equal(cu.cuFuncSetAttribute(f, CU_FUNC_ATTRIBUTE_PREFERRED_SHARED_MEMORY_CARVEOUT, 101),
+                     CUDA_ERROR_INVALID_VALUE);
+    assert_int_equal(cu.cuFuncSetAttribute(f, CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES, 232448 - 1000),
+                     CUDA_SUCCESS);
+    assert_int_equal(cu.cuFuncSetAttribute(f, CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES, 232448 - 999),
+                     CUDA_ERROR_INVALID_VALUE);
     size_t offset, bytes;
     assert_int_equal(cu.cuFuncGetParamInfo(f, 1, &offset, &bytes), CUDA_SUCCESS);
     assert_true(offset == 8 && bytes == 4);
@@ -143,15 +158,16 @@ static void clusters(void **state) {
     (void)state;
     uint32_t seen[16] = {0};
     int v;
-    CUfunction any = load_kernel(CLUSTERS, "free"), must = load_kernel(CLUSTERS, "must"), four = load_kernel(CLUSTERS, "four"),
-               most = load_kernel(CLUSTERS, "most");
+    CUfunction any = load_kernel(CLUSTERS, "free"), must = load_kernel(CLUSTERS, "must"),
+               four = load_kernel(CLUSTERS, "four"), most = load_kernel(CLUSTERS, "most");
     CUdeviceptr p = upload(NULL, sizeof seen);
     void *params[] = {&p};
     CUlaunchAttribute two = cluster_of(2), eight = cluster_of(8), sixteen = cluster_of(16), zero = cluster_of(0);
     assert_int_equal(launch_with(any, 16, &two, 1, params), CUDA_SUCCESS);
     cu.cuMemcpyDtoH_v2(seen, p, sizeof seen);
     assert_true(seen[0] == 2 && seen[15] == 2);
-    assert_int_equal(launch_with(any, 3, &two, 1, params), CUDA_ERROR_INVALID_CLUSTER_SIZE); /* does not divide the grid */
+    assert_int_equal(launch_with(any, 3, &two, 1, params),
+                     CUDA_ERROR_INVALID_CLUSTER_SIZE); /* does not divide the grid */
     assert_int_equal(launch_with(any, 16, &zero, 1, params), CUDA_ERROR_INVALID_VALUE);
     assert_int_equal(launch_with(any, 16, &eight, 1, params), CUDA_SUCCESS);
     assert_int_equal(launch_with(any, 16, &sixteen, 1, params), CUDA_ERROR_INVALID_CLUSTER_SIZE);
@@ -179,17 +195,22 @@ static void launch_attributes(void **state) {
     uint32_t value = 3;
     CUdeviceptr p = upload(&value, 4);
     void *params[] = {&p, &value};
-    CUlaunchAttribute all[] = {{.id = CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION, .value = {.programmaticStreamSerializationAllowed = 1}},
+    CUlaunchAttribute all[] = {{.id = CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION,
+                                .value = {.programmaticStreamSerializationAllowed = 1}},
                                {.id = CU_LAUNCH_ATTRIBUTE_PRIORITY, .value = {.priority = -1}},
                                {.id = CU_LAUNCH_ATTRIBUTE_COOPERATIVE, .value = {.cooperative = 1}}};
     CUlaunchAttribute unknown = {.id = CU_LAUNCH_ATTRIBUTE_DEVICE_UPDATABLE_KERNEL_NODE};
     assert_int_equal(launch_with(f, 1, all, 3, params), CUDA_SUCCESS);
     assert_int_equal(launch_with(f, 1, &unknown, 1, params), CUDA_ERROR_NOT_SUPPORTED);
-    assert_int_equal(cu.cuLaunchCooperativeKernel(f, 132 * 32 + 1, 1, 1, 32, 1, 1, 0, NULL, params), CUDA_ERROR_COOPERATIVE_LAUNCH_TOO_LARGE);
+    assert_int_equal(cu.cuLaunchCooperativeKernel(f, 132 * 32 + 1, 1, 1, 32, 1, 1, 0, NULL, params),
+                     CUDA_ERROR_COOPERATIVE_LAUNCH_TOO_LARGE);
     assert_int_equal(launch1(greedy, 1, 512, NULL), CUDA_SUCCESS);
     assert_int_equal(launch1(greedy, 1, 513, NULL), CUDA_ERROR_LAUNCH_OUT_OF_RESOURCES); /* 128 * 544 registers */
     size_t bytes = 12;
-    struct { CUdeviceptr to; uint32_t value; } block = {p, 44};
+    struct {
+        CUdeviceptr to;
+        uint32_t value;
+    } block = {p, 44};
     void *extra[] = {CU_LAUNCH_PARAM_BUFFER_POINTER, &block, CU_LAUNCH_PARAM_BUFFER_SIZE, &bytes, CU_LAUNCH_PARAM_END};
     assert_int_equal(cu.cuLaunchKernel(f, 1, 1, 1, 1, 1, 1, 0, NULL, NULL, extra), CUDA_SUCCESS);
     cu.cuMemcpyDtoH_v2(&value, p, 4);
@@ -240,7 +261,7 @@ static void handles_that_are_gone(void **state) {
     assert_int_equal(launch1(f, 1, 1, NULL), CUDA_ERROR_INVALID_HANDLE);
     assert_int_equal(cu.cuCtxPushCurrent_v2(c), CUDA_ERROR_INVALID_CONTEXT);
     assert_int_equal(cu.cuStreamSynchronize((CUstream)(uintptr_t)0x123456789), CUDA_ERROR_INVALID_HANDLE); /* made up */
-    assert_int_equal(cu.cuEventRecord((CUevent)(void *)cu.context, NULL), CUDA_ERROR_INVALID_HANDLE);      /* another kind */
+    assert_int_equal(cu.cuEventRecord((CUevent)(void *)cu.context, NULL), CUDA_ERROR_INVALID_HANDLE); /* another kind */
     assert_true(findings() >= found + 14);
 }
 
@@ -337,7 +358,8 @@ static void faults(void **state) {
 
 int main(void) {
 #define RUN(name) cmocka_unit_test_setup_teardown(name, context_setup, context_teardown)
-    const struct CMUnitTest tests[] = {RUN(jit_logs), RUN(refused_at_load), RUN(libraries), RUN(attributes), RUN(clusters),
-                                       RUN(launch_attributes), RUN(handles_that_are_gone), RUN(leaks), RUN(counted), RUN(faults)};
+    const struct CMUnitTest tests[] = {
+        RUN(jit_logs),          RUN(refused_at_load),       RUN(libraries), RUN(attributes), RUN(clusters),
+        RUN(launch_attributes), RUN(handles_that_are_gone), RUN(leaks),     RUN(counted),    RUN(faults)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

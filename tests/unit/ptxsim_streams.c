@@ -1,5 +1,5 @@
-/* Driver: order within and between streams, work that lands late, events, callbacks, captures, and graphs whose branches
- * run in any order. */
+/* Driver: order within and between streams, work that lands late, events, callbacks, captures, and graphs whose
+ * branches run in any order. */
 #include "ptxsim_driver.h"
 
 static const char APPEND[] = PTX_HEAD /* list[++list[0]] = value */
@@ -207,8 +207,14 @@ static void captured_fork_and_join(void **state) {
 /* ---- graphs ----------------------------------------------------------------------------------------------------- */
 static CUgraphNode node(CUgraph g, const CUgraphNode *after, size_t n, uint32_t value) {
     CUgraphNode made;
-    const CUDA_KERNEL_NODE_PARAMS p = {.func = append, .gridDimX = 1, .gridDimY = 1, .gridDimZ = 1, .blockDimX = 1, .blockDimY = 1,
-                                       .blockDimZ = 1, .kernelParams = (void *[]){&list, &value}};
+    const CUDA_KERNEL_NODE_PARAMS p = {.func = append,
+                                       .gridDimX = 1,
+                                       .gridDimY = 1,
+                                       .gridDimZ = 1,
+                                       .blockDimX = 1,
+                                       .blockDimY = 1,
+                                       .blockDimZ = 1,
+                                       .kernelParams = (void *[]){&list, &value}};
     assert_int_equal(cu.cuGraphAddKernelNode(&made, g, after, n, &p), CUDA_SUCCESS);
     return made;
 }
@@ -271,8 +277,14 @@ static void child_clone_update(void **state) {
     assert_true(d / 100000 == 81 && d % 100 == 59);
     /* another value, the same shape; then another shape */
     uint32_t seven = 7;
-    const CUDA_KERNEL_NODE_PARAMS p = {.func = append, .gridDimX = 1, .gridDimY = 1, .gridDimZ = 1, .blockDimX = 1, .blockDimY = 1,
-                                       .blockDimZ = 1, .kernelParams = (void *[]){&list, &seven}};
+    const CUDA_KERNEL_NODE_PARAMS p = {.func = append,
+                                       .gridDimX = 1,
+                                       .gridDimY = 1,
+                                       .gridDimZ = 1,
+                                       .blockDimX = 1,
+                                       .blockDimY = 1,
+                                       .blockDimZ = 1,
+                                       .kernelParams = (void *[]){&list, &seven}};
     assert_int_equal(cu.cuGraphKernelNodeSetParams(found, &p), CUDA_SUCCESS);
     assert_int_equal(cu.cuGraphExecUpdate_v2(e, clone, &info), CUDA_SUCCESS);
     cu.cuMemsetD32_v2(list, 0, 1);
@@ -317,8 +329,9 @@ static void graph_of_a_module_that_is_gone(void **state) {
 
 int main(void) {
 #define RUN(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
-    const struct CMUnitTest tests[] = {RUN(order_between_streams), RUN(legacy_stream_waits), RUN(late_copies_show_early_reuse),
-                                       RUN(host_functions), RUN(event_times), RUN(captured_fork_and_join),
-                                       RUN(branches_in_any_order), RUN(child_clone_update), RUN(graph_of_a_module_that_is_gone)};
+    const struct CMUnitTest tests[] = {
+        RUN(order_between_streams), RUN(legacy_stream_waits), RUN(late_copies_show_early_reuse),
+        RUN(host_functions),        RUN(event_times),         RUN(captured_fork_and_join),
+        RUN(branches_in_any_order), RUN(child_clone_update),  RUN(graph_of_a_module_that_is_gone)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

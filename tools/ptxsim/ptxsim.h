@@ -1,6 +1,8 @@
 /* What the software GPU tells a program that knows it: found with dlsym in the library that serves as libcuda.so.1.
- * Counters run between marks; a mark begins a new interval.  cuProfilerStart and cuProfilerStop are marks "profiler" and
- * "" for programs that do not know it.  With PTXSIM_STATS=1 every interval is printed at exit, intervals of one name summed. */
+ * Counters run between marks; a mark begins a new interval.  cuProfilerStart and cuProfilerStop are marks "profiler"
+ * and
+ * "" for programs that do not know it.  With PTXSIM_STATS=1 every interval is printed at exit, intervals of one name
+ * summed. */
 #ifndef PTXSIM_H
 #define PTXSIM_H
 #include <stdint.h>
@@ -32,6 +34,7 @@ typedef struct ptxsim_kernel {
 /* Forgets the figures; kernels launched from now on are counted (or no longer).  PTXSIM_STATS=1 and PTXSIM_STATS_FILE
  * count from the start. */
 void ptxsimCount(int on);
-/* Fills at most `room`, in the order of first launches; returns how many there are.  Names are valid until ptxsimCount. */
+/* Fills at most `room`, in the order of first launches; returns how many there are.  Names are valid until ptxsimCount.
+ */
 uint64_t ptxsimKernels(ptxsim_kernel *to, uint64_t room);
 #endif

@@ -95,8 +95,9 @@ CUresult capture_forbids(Stream *s) {
 CUresult capture_forbids_unsafe(Context *c) {
     for (Capture *k = captures; k; k = k->next) {
         const bool mine = k->thread == &thread_mode;
-        const bool concerned = k->mode == CU_STREAM_CAPTURE_MODE_GLOBAL ? thread_mode == CU_STREAM_CAPTURE_MODE_GLOBAL || mine
-                                                                       : k->mode == CU_STREAM_CAPTURE_MODE_THREAD_LOCAL && mine;
+        const bool concerned = k->mode == CU_STREAM_CAPTURE_MODE_GLOBAL
+                                   ? thread_mode == CU_STREAM_CAPTURE_MODE_GLOBAL || mine
+                                   : k->mode == CU_STREAM_CAPTURE_MODE_THREAD_LOCAL && mine;
         if (k->origin->object.context != c || thread_mode == CU_STREAM_CAPTURE_MODE_RELAXED || !concerned) continue;
         k->invalid = true;
         return CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
@@ -168,8 +169,10 @@ bool capture_wait(Stream *s, Event *e, CUresult *r) {
         *r = CUDA_ERROR_CAPTURED_EVENT;
         return true;
     }
-    if (from->invalid) *r = CUDA_ERROR_STREAM_CAPTURE_INVALIDATED;
-    else if (s == s->object.context->legacy) *r = CUDA_ERROR_STREAM_CAPTURE_IMPLICIT;
+    if (from->invalid)
+        *r = CUDA_ERROR_STREAM_CAPTURE_INVALIDATED;
+    else if (s == s->object.context->legacy)
+        *r = CUDA_ERROR_STREAM_CAPTURE_IMPLICIT;
     for (size_t k = 0; k < e->tips.count && !*r; k++) {
         bool known = false;
         for (size_t j = 0; j < s->tips.count; j++) known |= s->tips.item[j] == e->tips.item[k];
@@ -188,8 +191,13 @@ static CUresult begin(CUstream stream, int mode, Graph *graph) {
     if (s->capture) return CUDA_ERROR_ILLEGAL_STATE;
     Capture *c = calloc(1, sizeof *c);
     if (!c) return CUDA_ERROR_OUT_OF_MEMORY;
-    *c = (Capture){.id = ++captures_so_far, .graph = graph, .borrowed = graph != NULL, .origin = s, .mode = mode,
-                   .thread = &thread_mode, .next = captures};
+    *c = (Capture){.id = ++captures_so_far,
+                   .graph = graph,
+                   .borrowed = graph != NULL,
+                   .origin = s,
+                   .mode = mode,
+                   .thread = &thread_mode,
+                   .next = captures};
     if (!graph) c->graph = graph_new(s->object.context, true); /* the program's own when the capture ends */
     if (!c->graph) {
         free(c);
@@ -233,7 +241,8 @@ static bool is_joined(const Capture *c) {
     bool joined = seen != NULL;
     for (size_t k = 0; seen && k < c->origin->tips.count; k++) seen[c->origin->tips.item[k]->index] = true;
     for (size_t k = c->graph->count; seen && k-- > 0;) /* a captured node follows only earlier ones */
-        for (size_t d = 0; seen[k] && d < c->graph->node[k]->after.count; d++) seen[c->graph->node[k]->after.item[d]->index] = true;
+        for (size_t d = 0; seen[k] && d < c->graph->node[k]->after.count; d++)
+            seen[c->graph->node[k]->after.item[d]->index] = true;
     Context *context = c->origin->object.context;
     for (Stream *s = next_member(c, object_first(context)); seen && s; s = next_member(c, s->object.next))
         for (size_t k = 0; k < s->tips.count; k++) joined = joined && seen[s->tips.item[k]->index];
@@ -249,8 +258,11 @@ CUresult sim_cuStreamEndCapture(CUstream stream, CUgraph *graph) {
     Capture *c = s->capture;
     if (!c) return CUDA_ERROR_ILLEGAL_STATE;
     if (c->origin != s) return CUDA_ERROR_STREAM_CAPTURE_UNMATCHED;
-    if (c->mode != CU_STREAM_CAPTURE_MODE_RELAXED && c->thread != &thread_mode) return CUDA_ERROR_STREAM_CAPTURE_WRONG_THREAD;
-    CUresult r = c->invalid ? CUDA_ERROR_STREAM_CAPTURE_INVALIDATED : is_joined(c) ? CUDA_SUCCESS : CUDA_ERROR_STREAM_CAPTURE_UNJOINED;
+    if (c->mode != CU_STREAM_CAPTURE_MODE_RELAXED && c->thread != &thread_mode)
+        return CUDA_ERROR_STREAM_CAPTURE_WRONG_THREAD;
+    CUresult r = c->invalid     ? CUDA_ERROR_STREAM_CAPTURE_INVALIDATED
+                 : is_joined(c) ? CUDA_SUCCESS
+                                : CUDA_ERROR_STREAM_CAPTURE_UNJOINED;
     if (!r) {
         *graph = object_handle(c->graph);
         if (!c->borrowed) c->graph->object.internal = false;
@@ -267,8 +279,8 @@ static int status_of(const Stream *s) {
     return s->capture->invalid ? CU_STREAM_CAPTURE_STATUS_INVALIDATED : CU_STREAM_CAPTURE_STATUS_ACTIVE;
 }
 
-CUresult sim_cuStreamGetCaptureInfo_v2(CUstream stream, int *status, uint64_t *id, CUgraph *graph, const CUgraphNode **tips,
-                                       size_t *n) {
+CUresult sim_cuStreamGetCaptureInfo_v2(CUstream stream, int *status, uint64_t *id, CUgraph *graph,
+                                       const CUgraphNode **tips, size_t *n) {
     Stream *s = stream_of(stream);
     if (!status) return CUDA_ERROR_INVALID_VALUE;
     if (!s) return CUDA_ERROR_INVALID_HANDLE;
@@ -285,8 +297,8 @@ CUresult sim_cuStreamGetCaptureInfo_v2(CUstream stream, int *status, uint64_t *i
     *tips = shown;
     return CUDA_SUCCESS;
 }
-CUresult sim_cuStreamGetCaptureInfo_v3(CUstream stream, int *status, uint64_t *id, CUgraph *graph, const CUgraphNode **tips,
-                                       const CUgraphEdgeData **edges, size_t *n) {
+CUresult sim_cuStreamGetCaptureInfo_v3(CUstream stream, int *status, uint64_t *id, CUgraph *graph,
+                                       const CUgraphNode **tips, const CUgraphEdgeData **edges, size_t *n) {
     if (edges) *edges = NULL; /* every edge is a full dependency */
     return sim_cuStreamGetCaptureInfo_v2(stream, status, id, graph, tips, n);
 }

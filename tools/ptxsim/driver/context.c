@@ -10,8 +10,15 @@ static const size_t FIRST_LIMITS[LIMITS] = {1024, 1 << 20, 8 << 20, 2, 2048, 64,
 
 /* The driver is one per process by its ABI: this is its state. */
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
-static struct { bool ready; Context *primary; unsigned primary_flags; } driver;
-static _Thread_local struct { CUcontext item[STACK]; int depth; } current;
+static struct {
+    bool ready;
+    Context *primary;
+    unsigned primary_flags;
+} driver;
+static _Thread_local struct {
+    CUcontext item[STACK];
+    int depth;
+} current;
 
 void driver_lock(void) { pthread_mutex_lock(&lock); }
 void driver_unlock(void) { pthread_mutex_unlock(&lock); }
@@ -55,21 +62,25 @@ static void delete_object(Object *o) {
     case OBJECT_GRAPH: graph_free((Graph *)o); break;
     case OBJECT_EXEC: exec_free((Exec *)o); break;
     case OBJECT_LIBRARY: library_free(o); break;
-    case OBJECT_EVENT: tips_free(&((Event *)o)->tips); object_free(o); break;
+    case OBJECT_EVENT:
+        tips_free(&((Event *)o)->tips);
+        object_free(o);
+        break;
     default: object_free(o); break;
     }
 }
 
 static bool has_owner(const Object *o) {
-    return o->kind == OBJECT_FUNCTION || o->kind == OBJECT_NODE || o->kind == OBJECT_KERNEL || o->kind == OBJECT_CONTEXT ||
-           (o->kind == OBJECT_GRAPH && o->internal);
+    return o->kind == OBJECT_FUNCTION || o->kind == OBJECT_NODE || o->kind == OBJECT_KERNEL ||
+           o->kind == OBJECT_CONTEXT || (o->kind == OBJECT_GRAPH && o->internal);
 }
 static bool is_held(const Object *o) { return o->kind == OBJECT_CONTEXT || !(o->internal || has_owner(o)); }
 
 /* What the program has not given back is a finding, and is given back. */
 static void objects_delete(Context *c) {
     for (const Object *o = object_first(c); o; o = o->next)
-        if (is_held(o) && o->kind != OBJECT_CONTEXT) report_leak(object_kind_name(o->kind), (uint64_t)(uintptr_t)object_handle(o), 0);
+        if (is_held(o) && o->kind != OBJECT_CONTEXT)
+            report_leak(object_kind_name(o->kind), (uint64_t)(uintptr_t)object_handle(o), 0);
     for (ObjectKind kind = OBJECT_KINDS; kind-- > 0;) /* executables before graphs before streams before modules */
         for (Object *o = object_first(c); o;) {
             const bool now = o->kind == kind && !has_owner(o);
@@ -274,7 +285,9 @@ CUresult sim_cuCtxGetSharedMemConfig(int *config) {
     *config = FOUR_BYTE_BANKS;
     return CUDA_SUCCESS;
 }
-CUresult sim_cuCtxSetSharedMemConfig(int config) { return config < 0 || config > 2 ? CUDA_ERROR_INVALID_VALUE : CUDA_SUCCESS; }
+CUresult sim_cuCtxSetSharedMemConfig(int config) {
+    return config < 0 || config > 2 ? CUDA_ERROR_INVALID_VALUE : CUDA_SUCCESS;
+}
 
 CUresult sim_cuCtxGetStreamPriorityRange(int *least, int *greatest) {
     if (least) *least = LEAST_PRIORITY;

@@ -17,7 +17,7 @@ typedef struct Interval {
     ptxsim_counters sum;
     struct Interval *next;
 } Interval;
-static Interval *intervals;      /* under the lock, in the order of their first end */
+static Interval *intervals; /* under the lock, in the order of their first end */
 static char current_name[NAME];
 
 static Interval *interval_of(const char *name) {

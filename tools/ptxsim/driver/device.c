@@ -6,10 +6,10 @@
 #define PCI_BUS_ID "0000:01:00.0"
 
 static const DeviceSpec DEVICES[] = {
-#define DEVICE(word, name, capability, memory, sms, l2, shared_block, shared_optin, shared_sm, blocks_sm, clock, memory_clock, \
-               bus, persisting)                                                                                        \
-    {word, name, capability, memory, sms, l2, shared_block, shared_optin, shared_sm, blocks_sm, clock, memory_clock, bus, \
-     persisting},
+#define DEVICE(word, name, capability, memory, sms, l2, shared_block, shared_optin, shared_sm, blocks_sm, clock, \
+               memory_clock, bus, persisting)                                                                    \
+    {word,         name,      capability, memory, sms,          l2,  shared_block,                               \
+     shared_optin, shared_sm, blocks_sm,  clock,  memory_clock, bus, persisting},
 #include "tools/ptxsim/driver/devices.def"
 #undef DEVICE
 };
@@ -85,7 +85,10 @@ CUresult sim_cuDeviceGetAttribute(int *value, int attribute, CUdevice device) {
     if (r) return r;
     *value = 0;
     switch (attribute) {
-#define ATTRIBUTE(number, what) case number: *value = what; break;
+#define ATTRIBUTE(number, what) \
+    case number:                \
+        *value = what;          \
+        break;
 #include "tools/ptxsim/driver/device_attributes.def"
 #undef ATTRIBUTE
     default: break;

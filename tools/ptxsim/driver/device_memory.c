@@ -33,7 +33,9 @@ CUresult device_free(Context *c, CUdeviceptr address) {
     return CUDA_ERROR_INVALID_VALUE;
 }
 
-CUresult sim_cuMemAlloc_v2(CUdeviceptr *address, size_t bytes) { return device_allocate(current_context(), address, bytes); }
+CUresult sim_cuMemAlloc_v2(CUdeviceptr *address, size_t bytes) {
+    return device_allocate(current_context(), address, bytes);
+}
 
 CUresult sim_cuMemAllocPitch_v2(CUdeviceptr *address, size_t *pitch, size_t width, size_t height, unsigned element) {
     if (!pitch || !width || !height || (element != 4 && element != 8 && element != 16)) return CUDA_ERROR_INVALID_VALUE;
@@ -48,7 +50,8 @@ CUresult sim_cuMemAllocManaged(CUdeviceptr *address, size_t bytes, unsigned flag
     return CUDA_ERROR_NOT_SUPPORTED;
 }
 
-/* Waits for all work, as the hardware's does.  Freeing goes on after a kernel has failed, so that a program can clean up. */
+/* Waits for all work, as the hardware's does.  Freeing goes on after a kernel has failed, so that a program can clean
+ * up. */
 CUresult sim_cuMemFree_v2(CUdeviceptr address) {
     Context *c = current_context();
     if (!address) return CUDA_SUCCESS;
@@ -98,11 +101,15 @@ static CUresult pointer_attribute(void *data, int attribute, const Pointer *p, C
         if (!p->host) return CUDA_ERROR_INVALID_VALUE;
         put_u64(data, address);
         break;
-    case CU_POINTER_ATTRIBUTE_BUFFER_ID: put_u64(data, p->host ? (uint64_t)(uintptr_t)p->host->start : p->device->address); break;
+    case CU_POINTER_ATTRIBUTE_BUFFER_ID:
+        put_u64(data, p->host ? (uint64_t)(uintptr_t)p->host->start : p->device->address);
+        break;
     case CU_POINTER_ATTRIBUTE_SYNC_MEMOPS:
     case CU_POINTER_ATTRIBUTE_IS_MANAGED:
     case CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL: put_u32(data, 0); break;
-    case CU_POINTER_ATTRIBUTE_RANGE_START_ADDR: put_u64(data, p->host ? (uint64_t)(uintptr_t)p->host->start : p->device->address); break;
+    case CU_POINTER_ATTRIBUTE_RANGE_START_ADDR:
+        put_u64(data, p->host ? (uint64_t)(uintptr_t)p->host->start : p->device->address);
+        break;
     case CU_POINTER_ATTRIBUTE_RANGE_SIZE: put_u64(data, p->host ? p->host->bytes : p->device->bytes); break;
     case CU_POINTER_ATTRIBUTE_MAPPED: put_u32(data, !p->host); break;
     default: return CUDA_ERROR_NOT_SUPPORTED;
@@ -126,13 +133,16 @@ CUresult sim_cuPointerGetAttributes(unsigned n, int *attributes, void **data, CU
     const Pointer p = pointer_of(address);
     if (!attributes || !data) return CUDA_ERROR_INVALID_VALUE;
     for (unsigned k = 0; k < n; k++) {
-        const bool small = attributes[k] == CU_POINTER_ATTRIBUTE_MEMORY_TYPE || attributes[k] == CU_POINTER_ATTRIBUTE_SYNC_MEMOPS ||
-                           attributes[k] == CU_POINTER_ATTRIBUTE_IS_MANAGED || attributes[k] == CU_POINTER_ATTRIBUTE_MAPPED ||
-                           attributes[k] == CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL;
+        const bool small =
+            attributes[k] == CU_POINTER_ATTRIBUTE_MEMORY_TYPE || attributes[k] == CU_POINTER_ATTRIBUTE_SYNC_MEMOPS ||
+            attributes[k] == CU_POINTER_ATTRIBUTE_IS_MANAGED || attributes[k] == CU_POINTER_ATTRIBUTE_MAPPED ||
+            attributes[k] == CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL;
         if (!data[k]) return CUDA_ERROR_INVALID_VALUE;
         if ((p.device || p.host) && !pointer_attribute(data[k], attributes[k], &p, address)) continue;
-        if (small) put_u32(data[k], 0);
-        else put_u64(data[k], 0);
+        if (small)
+            put_u32(data[k], 0);
+        else
+            put_u64(data[k], 0);
     }
     return CUDA_SUCCESS;
 }

@@ -1,5 +1,6 @@
-/* The driver's own state.  One lock serialises every call: exports.c takes it, checks what a call needs, and calls sim_X for
- * exported X.  Work runs when it is submitted, on the calling thread, unless PTXSIM_ASYNC defers it (stream.c). */
+/* The driver's own state.  One lock serialises every call: exports.c takes it, checks what a call needs, and calls
+ * sim_X for exported X.  Work runs when it is submitted, on the calling thread, unless PTXSIM_ASYNC defers it
+ * (stream.c). */
 #pragma once
 #include "tools/ptxsim/driver/cuda_api.h"
 #include "tools/ptxsim/exec/profile.h"
@@ -8,16 +9,33 @@
 #include <time.h>
 
 /* ---- devices: device.c -------------------------------------------------------------------------------- */
-/* Limits that both devices share.  Source: CUDA C++ Programming Guide, "Technical Specifications per Compute Capability". */
-enum { MAX_THREADS = 1024, MAX_BLOCK_X = 1024, MAX_BLOCK_Y = 1024, MAX_BLOCK_Z = 64, MAX_GRID_X = 2147483647, MAX_GRID_YZ = 65535,
-       THREADS_SM = 2048, REGISTERS_SM = 65536, REGISTERS_BLOCK = 65536, MAX_REGISTERS = 255, REGISTER_UNIT = 256,
-       RESERVED_SHARED = 1024, PORTABLE_CLUSTER = 8, MAX_CLUSTER = 16, PARAMETER_BYTES = 4096, LARGE_PARAMETER_BYTES = 32764 };
+/* Limits that both devices share.  Source: CUDA C++ Programming Guide, "Technical Specifications per Compute
+ * Capability". */
+enum {
+    MAX_THREADS = 1024,
+    MAX_BLOCK_X = 1024,
+    MAX_BLOCK_Y = 1024,
+    MAX_BLOCK_Z = 64,
+    MAX_GRID_X = 2147483647,
+    MAX_GRID_YZ = 65535,
+    THREADS_SM = 2048,
+    REGISTERS_SM = 65536,
+    REGISTERS_BLOCK = 65536,
+    MAX_REGISTERS = 255,
+    REGISTER_UNIT = 256,
+    RESERVED_SHARED = 1024,
+    PORTABLE_CLUSTER = 8,
+    MAX_CLUSTER = 16,
+    PARAMETER_BYTES = 4096,
+    LARGE_PARAMETER_BYTES = 32764
+};
 
 typedef struct DeviceSpec {
     const char *word, *name; /* PTXSIM_DEVICE, cuDeviceGetName */
     int capability;          /* 80, 90 */
     uint64_t memory;
-    int sm_count, l2_bytes, shared_block, shared_optin, shared_sm, blocks_sm, clock_khz, memory_khz, bus_bits, persisting_l2;
+    int sm_count, l2_bytes, shared_block, shared_optin, shared_sm, blocks_sm, clock_khz, memory_khz, bus_bits,
+        persisting_l2;
 } DeviceSpec;
 const DeviceSpec *driver_device(void);
 bool device_known(void); /* PTXSIM_DEVICE is unset or in the table */
@@ -26,8 +44,20 @@ CUresult check_device(CUdevice);
 
 /* ---- objects: object.c -------------------------------------------------------------------------------- */
 /* What a handle stands for.  Handles are numbers that are never used twice, so that a stale one is always noticed. */
-typedef enum ObjectKind { OBJECT_CONTEXT, OBJECT_MODULE, OBJECT_FUNCTION, OBJECT_LIBRARY, OBJECT_KERNEL, OBJECT_STREAM,
-                          OBJECT_EVENT, OBJECT_GRAPH, OBJECT_NODE, OBJECT_EXEC, OBJECT_POOL, OBJECT_KINDS } ObjectKind;
+typedef enum ObjectKind {
+    OBJECT_CONTEXT,
+    OBJECT_MODULE,
+    OBJECT_FUNCTION,
+    OBJECT_LIBRARY,
+    OBJECT_KERNEL,
+    OBJECT_STREAM,
+    OBJECT_EVENT,
+    OBJECT_GRAPH,
+    OBJECT_NODE,
+    OBJECT_EXEC,
+    OBJECT_POOL,
+    OBJECT_KINDS
+} ObjectKind;
 typedef struct Context Context;
 typedef struct Object {
     ObjectKind kind;
@@ -49,10 +79,27 @@ uint64_t objects_live(void);
 const char *object_kind_name(ObjectKind);
 
 /* ---- calls: exports.c, faults.c ----------------------------------------------------------------------- */
-typedef enum CallNeed { NEED_ANY, NEED_INIT, NEED_CONTEXT, NEED_HEALTHY } CallNeed; /* HEALTHY: no kernel has failed in it */
+typedef enum CallNeed {
+    NEED_ANY,
+    NEED_INIT,
+    NEED_CONTEXT,
+    NEED_HEALTHY
+} CallNeed; /* HEALTHY: no kernel has failed in it */
 /* CALL_FREE, CALL_DROP and CALL_SYNC are done even when they are made to fail: what fails is earlier work. */
-typedef enum CallKind { CALL_QUERY, CALL_SET, CALL_MAKE, CALL_DROP, CALL_ALLOC, CALL_FREE, CALL_LOAD, CALL_COPY, CALL_LAUNCH,
-                        CALL_SYNC, CALL_OWN, CALL_KINDS } CallKind; /* OWN: no call of the driver */
+typedef enum CallKind {
+    CALL_QUERY,
+    CALL_SET,
+    CALL_MAKE,
+    CALL_DROP,
+    CALL_ALLOC,
+    CALL_FREE,
+    CALL_LOAD,
+    CALL_COPY,
+    CALL_LAUNCH,
+    CALL_SYNC,
+    CALL_OWN,
+    CALL_KINDS
+} CallKind; /* OWN: no call of the driver */
 /* The error that this call is to return, by PTXSIM_FAIL; CUDA_SUCCESS for none.  Counts the call. */
 CUresult fault_next(const char *name, const char *symbol, CallKind);
 
@@ -140,8 +187,17 @@ CUresult device_free(Context *, CUdeviceptr);
 CUresult device_range(Context *, CUdeviceptr, uint64_t bytes, Allocation **);
 
 /* ---- work: work.c ------------------------------------------------------------------------------------- */
-typedef enum WorkKind { WORK_EMPTY, WORK_KERNEL, WORK_COPY, WORK_FILL, WORK_HOST, WORK_CALLBACK, WORK_RECORD, WORK_WAIT,
-                        WORK_FREE } WorkKind;
+typedef enum WorkKind {
+    WORK_EMPTY,
+    WORK_KERNEL,
+    WORK_COPY,
+    WORK_FILL,
+    WORK_HOST,
+    WORK_CALLBACK,
+    WORK_RECORD,
+    WORK_WAIT,
+    WORK_FREE
+} WorkKind;
 typedef struct KernelWork {
     CUfunction function; /* a handle: its module may be gone when the work runs */
     uint32_t grid[3], block[3], cluster[3], shared;
@@ -151,7 +207,7 @@ typedef struct KernelWork {
     uint32_t param_bytes;
 } KernelWork;
 typedef struct Endpoint {
-    uint8_t *host;       /* or NULL, and then */
+    uint8_t *host; /* or NULL, and then */
     CUdeviceptr device;
     size_t pitch, slice; /* bytes from row to row, from plane to plane */
 } Endpoint;
@@ -167,9 +223,19 @@ typedef struct Work {
         CopyWork copy;
         CUDA_MEMSET_NODE_PARAMS fill;
         CUDA_HOST_NODE_PARAMS host;
-        struct { CUstreamCallback function; CUstream stream; void *data; } callback;
-        struct { CUevent event; uint64_t ticket; } record;
-        struct { CUstream stream; uint64_t until; } wait;
+        struct {
+            CUstreamCallback function;
+            CUstream stream;
+            void *data;
+        } callback;
+        struct {
+            CUevent event;
+            uint64_t ticket;
+        } record;
+        struct {
+            CUstream stream;
+            uint64_t until;
+        } wait;
         CUdeviceptr address;
     };
 } Work;
@@ -194,8 +260,14 @@ CUresult launch_grid(Context *, const KernelWork *);
 typedef struct Capture Capture;
 typedef struct Graph Graph;
 typedef struct Node Node;
-typedef struct NodeList { Node **item; size_t count; } NodeList;
-typedef struct Item { Work work; struct Item *next; } Item;
+typedef struct NodeList {
+    Node **item;
+    size_t count;
+} NodeList;
+typedef struct Item {
+    Work work;
+    struct Item *next;
+} Item;
 struct Stream {
     Object object;
     unsigned flags;
@@ -203,7 +275,7 @@ struct Stream {
     uint64_t issued, done; /* items so far */
     Item *head, **tail;
     Capture *capture;
-    NodeList tips;         /* captured so far: what the next node follows */
+    NodeList tips; /* captured so far: what the next node follows */
 };
 /* NULL: unknown, or captured into a graph that ended.  0, 1 and 2 are the default streams. */
 Stream *stream_of(CUstream);
@@ -223,9 +295,9 @@ typedef struct Event {
     unsigned flags;
     uint64_t ticket, finished; /* records submitted, and the last one that ran */
     CUstream stream;
-    uint64_t until;            /* the stream's item that records it */
+    uint64_t until; /* the stream's item that records it */
     struct timespec at;
-    uint64_t capture;          /* id of the capture that recorded it; 0: none */
+    uint64_t capture; /* id of the capture that recorded it; 0: none */
     NodeList tips;
 } Event;
 void event_finish(CUevent, uint64_t ticket);
@@ -253,7 +325,7 @@ struct Graph {
 struct Node {
     Object object;
     Graph *graph;
-    int type;        /* CU_GRAPH_NODE_TYPE_* */
+    int type; /* CU_GRAPH_NODE_TYPE_* */
     Work work;
     Graph *child;
     NodeList after;

@@ -67,9 +67,11 @@ CUresult sim_cuEventQuery(CUevent event) {
 CUresult sim_cuEventElapsedTime(float *milliseconds, CUevent start, CUevent end) {
     const Event *a = object_find(start, OBJECT_EVENT), *b = object_find(end, OBJECT_EVENT);
     if (!milliseconds) return CUDA_ERROR_INVALID_VALUE;
-    if (!a || !b || !a->ticket || !b->ticket || ((a->flags | b->flags) & CU_EVENT_DISABLE_TIMING)) return CUDA_ERROR_INVALID_HANDLE;
+    if (!a || !b || !a->ticket || !b->ticket || ((a->flags | b->flags) & CU_EVENT_DISABLE_TIMING))
+        return CUDA_ERROR_INVALID_HANDLE;
     if (!is_done(a) || !is_done(b)) return CUDA_ERROR_NOT_READY;
-    *milliseconds = (float)((double)(b->at.tv_sec - a->at.tv_sec) * 1e3 + (double)(b->at.tv_nsec - a->at.tv_nsec) * 1e-6);
+    *milliseconds =
+        (float)((double)(b->at.tv_sec - a->at.tv_sec) * 1e3 + (double)(b->at.tv_nsec - a->at.tv_nsec) * 1e-6);
     return CUDA_SUCCESS;
 }
 CUresult sim_cuEventElapsedTime_v2(float *milliseconds, CUevent start, CUevent end) {

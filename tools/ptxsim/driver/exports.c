@@ -27,8 +27,10 @@ static CUresult call_begin(const Call *call, CUresult *later) {
     const CUresult injected = own ? CUDA_SUCCESS : fault_next(call->name, call->symbol, call->kind);
     *later = done_anyway(call->kind) ? injected : CUDA_SUCCESS;
     const CUresult r = injected && !*later ? injected : check_need(call->need);
-    if (r) driver_unlock();
-    else if (call->kind == CALL_SYNC) counters.synchronisations++;
+    if (r)
+        driver_unlock();
+    else if (call->kind == CALL_SYNC)
+        counters.synchronisations++;
     return r;
 }
 
@@ -37,19 +39,23 @@ static CUresult call_end(CUresult r, CUresult later) {
     return r ? r : later;
 }
 
-#define CUDA_EXPORT(name, since, symbol, need, kind, parameters, arguments)                                            \
-    CUresult symbol parameters {                                                                                       \
-        static const Call CALL = {#name, #symbol, need, kind};                                                         \
-        CUresult later;                                                                                                \
-        const CUresult r = call_begin(&CALL, &later);                                                                  \
-        return r ? r : call_end(sim_##symbol arguments, later);                                                        \
+#define CUDA_EXPORT(name, since, symbol, need, kind, parameters, arguments) \
+    CUresult symbol parameters {                                            \
+        static const Call CALL = {#name, #symbol, need, kind};              \
+        CUresult later;                                                     \
+        const CUresult r = call_begin(&CALL, &later);                       \
+        return r ? r : call_end(sim_##symbol arguments, later);             \
     }
 #include "tools/ptxsim/driver/cuda_exports.def"
 #undef CUDA_EXPORT
 
 /* ---- symbols ------------------------------------------------------------------------------------------ */
 typedef void (*AnyFunction)(void);
-static const struct { const char *name; int since; AnyFunction function; } SYMBOLS[] = {
+static const struct {
+    const char *name;
+    int since;
+    AnyFunction function;
+} SYMBOLS[] = {
 #define CUDA_EXPORT(name, since, symbol, need, kind, parameters, arguments) {#name, since, (AnyFunction)symbol},
 #include "tools/ptxsim/driver/cuda_exports.def"
 #undef CUDA_EXPORT

@@ -1,6 +1,6 @@
-/* Faults on demand: PTXSIM_FAIL="alloc:3,launch:5" makes the third allocation and the fifth launch fail, each once.  Words
- * are kinds of calls (below), "any", or an entry point ("cuMemAlloc" or "cuMemAlloc_v2").  Counting begins anew when the
- * variable changes. */
+/* Faults on demand: PTXSIM_FAIL="alloc:3,launch:5" makes the third allocation and the fifth launch fail, each once.
+ * Words are kinds of calls (below), "any", or an entry point ("cuMemAlloc" or "cuMemAlloc_v2").  Counting begins anew
+ * when the variable changes. */
 #include "tools/ptxsim/driver/driver.h"
 #include <stdlib.h>
 
@@ -9,16 +9,26 @@ typedef struct Fault {
     char word[WORD];
     uint64_t at, seen;
 } Fault;
-static struct { char text[MAX_FAULTS * WORD]; Fault fault[MAX_FAULTS]; int count; } faults; /* under the lock */
+static struct {
+    char text[MAX_FAULTS * WORD];
+    Fault fault[MAX_FAULTS];
+    int count;
+} faults;                       /* under the lock */
 static const char *last_symbol; /* made to fail since the variable changed */
 
-static const char *const KINDS[CALL_KINDS] = {"query", "set", "make", "drop", "alloc", "free", "load", "copy", "launch", "sync", ""};
+static const char *const KINDS[CALL_KINDS] = {"query", "set",  "make",   "drop", "alloc", "free",
+                                              "load",  "copy", "launch", "sync", ""};
 static const CUresult ERRORS[CALL_KINDS] = {
-    [CALL_QUERY] = CUDA_ERROR_UNKNOWN,   [CALL_SET] = CUDA_ERROR_UNKNOWN,
-    [CALL_MAKE] = CUDA_ERROR_OUT_OF_MEMORY, [CALL_DROP] = CUDA_ERROR_LAUNCH_FAILED,
-    [CALL_ALLOC] = CUDA_ERROR_OUT_OF_MEMORY, [CALL_FREE] = CUDA_ERROR_LAUNCH_FAILED,
-    [CALL_LOAD] = CUDA_ERROR_OUT_OF_MEMORY, [CALL_COPY] = CUDA_ERROR_LAUNCH_FAILED,
-    [CALL_LAUNCH] = CUDA_ERROR_LAUNCH_OUT_OF_RESOURCES, [CALL_SYNC] = CUDA_ERROR_LAUNCH_FAILED,
+    [CALL_QUERY] = CUDA_ERROR_UNKNOWN,
+    [CALL_SET] = CUDA_ERROR_UNKNOWN,
+    [CALL_MAKE] = CUDA_ERROR_OUT_OF_MEMORY,
+    [CALL_DROP] = CUDA_ERROR_LAUNCH_FAILED,
+    [CALL_ALLOC] = CUDA_ERROR_OUT_OF_MEMORY,
+    [CALL_FREE] = CUDA_ERROR_LAUNCH_FAILED,
+    [CALL_LOAD] = CUDA_ERROR_OUT_OF_MEMORY,
+    [CALL_COPY] = CUDA_ERROR_LAUNCH_FAILED,
+    [CALL_LAUNCH] = CUDA_ERROR_LAUNCH_OUT_OF_RESOURCES,
+    [CALL_SYNC] = CUDA_ERROR_LAUNCH_FAILED,
 };
 
 static void parse(const char *text) {

@@ -126,7 +126,9 @@ CUresult sim_cuFuncIsLoaded(int *state, CUfunction function) {
     *state = LOADED;
     return function_of(function) ? CUDA_SUCCESS : CUDA_ERROR_INVALID_HANDLE;
 }
-CUresult sim_cuFuncLoad(CUfunction function) { return function_of(function) ? CUDA_SUCCESS : CUDA_ERROR_INVALID_HANDLE; }
+CUresult sim_cuFuncLoad(CUfunction function) {
+    return function_of(function) ? CUDA_SUCCESS : CUDA_ERROR_INVALID_HANDLE;
+}
 
 /* ---- occupancy ---------------------------------------------------------------------------------------- */
 /* Registers count only as declared (.maxnreg); they are given out to warps in units of 256. */
@@ -138,7 +140,8 @@ int occupancy(const SimFunction *f, int threads, uint64_t dynamic_shared) {
     if (n > (uint64_t)d->blocks_sm) n = (uint64_t)d->blocks_sm;
     if (n > (uint64_t)d->shared_sm / shared) n = (uint64_t)d->shared_sm / shared;
     if (f->fn->max_registers) {
-        const uint64_t per_warp = ((uint64_t)f->fn->max_registers * WARP + REGISTER_UNIT - 1) / REGISTER_UNIT * REGISTER_UNIT;
+        const uint64_t per_warp =
+            ((uint64_t)f->fn->max_registers * WARP + REGISTER_UNIT - 1) / REGISTER_UNIT * REGISTER_UNIT;
         const uint64_t fit = REGISTERS_SM / per_warp / (uint64_t)warps;
         if (n > fit) n = fit;
     }
@@ -153,7 +156,8 @@ CUresult sim_cuOccupancyMaxActiveBlocksPerMultiprocessorWithFlags(int *blocks, C
     *blocks = occupancy(f, threads, dynamic);
     return CUDA_SUCCESS;
 }
-CUresult sim_cuOccupancyMaxActiveBlocksPerMultiprocessor(int *blocks, CUfunction function, int threads, size_t dynamic) {
+CUresult sim_cuOccupancyMaxActiveBlocksPerMultiprocessor(int *blocks, CUfunction function, int threads,
+                                                         size_t dynamic) {
     return sim_cuOccupancyMaxActiveBlocksPerMultiprocessorWithFlags(blocks, function, threads, dynamic, 0);
 }
 
@@ -175,15 +179,16 @@ CUresult sim_cuOccupancyMaxPotentialBlockSizeWithFlags(int *grid, int *threads, 
     }
     return most ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
 }
-CUresult sim_cuOccupancyMaxPotentialBlockSize(int *grid, int *threads, CUfunction function, CUoccupancyB2DSize dynamic_of,
-                                              size_t dynamic, int limit) {
+CUresult sim_cuOccupancyMaxPotentialBlockSize(int *grid, int *threads, CUfunction function,
+                                              CUoccupancyB2DSize dynamic_of, size_t dynamic, int limit) {
     return sim_cuOccupancyMaxPotentialBlockSizeWithFlags(grid, threads, function, dynamic_of, dynamic, limit, 0);
 }
 
 CUresult sim_cuOccupancyAvailableDynamicSMemPerBlock(size_t *dynamic, CUfunction function, int blocks, int threads) {
     const SimFunction *f = function_of(function);
     const DeviceSpec *d = driver_device();
-    if (!dynamic || blocks < 1 || blocks > d->blocks_sm || threads < 1 || threads > MAX_THREADS) return CUDA_ERROR_INVALID_VALUE;
+    if (!dynamic || blocks < 1 || blocks > d->blocks_sm || threads < 1 || threads > MAX_THREADS)
+        return CUDA_ERROR_INVALID_VALUE;
     if (!f) return CUDA_ERROR_INVALID_HANDLE;
     int64_t room = d->shared_sm / blocks - RESERVED_SHARED - (int64_t)f->fn->shared_bytes;
     if (room > d->shared_optin - (int64_t)f->fn->shared_bytes) room = d->shared_optin - (int64_t)f->fn->shared_bytes;
@@ -213,6 +218,7 @@ CUresult sim_cuOccupancyMaxActiveClusters(int *clusters, CUfunction function, co
     }
     const uint64_t threads = (uint64_t)config->blockDimX * config->blockDimY * config->blockDimZ;
     if (!threads || threads > MAX_THREADS) return CUDA_ERROR_INVALID_VALUE;
-    *clusters = occupancy(f, (int)threads, config->sharedMemBytes) * driver_device()->sm_count / (int)product(k.cluster);
+    *clusters =
+        occupancy(f, (int)threads, config->sharedMemBytes) * driver_device()->sm_count / (int)product(k.cluster);
     return CUDA_SUCCESS;
 }

@@ -68,7 +68,8 @@ static CUresult nodes_of(const Graph *g, const CUgraphNode *handles, size_t n, N
 }
 
 /* The new node takes `work` over; on failure it is cleared. */
-static CUresult add(CUgraphNode *node, CUgraph graph, const CUgraphNode *after, size_t n, int type, Work *work, Node **out) {
+static CUresult add(CUgraphNode *node, CUgraph graph, const CUgraphNode *after, size_t n, int type, Work *work,
+                    Node **out) {
     Graph *g = object_find(graph, OBJECT_GRAPH);
     NodeList list = {NULL, 0};
     CUresult r = !node || !g ? CUDA_ERROR_INVALID_VALUE : nodes_of(g, after, n, &list);
@@ -174,7 +175,9 @@ CUresult sim_cuGraphAddKernelNode_v2(CUgraphNode *node, CUgraph graph, const CUg
     return r ? r : add(node, graph, after, n, CU_GRAPH_NODE_TYPE_KERNEL, &w, NULL);
 }
 
-static bool is_own_context(CUcontext context) { return !context || object_peek(context, OBJECT_CONTEXT) == current_context(); }
+static bool is_own_context(CUcontext context) {
+    return !context || object_peek(context, OBJECT_CONTEXT) == current_context();
+}
 
 CUresult sim_cuGraphAddMemcpyNode(CUgraphNode *node, CUgraph graph, const CUgraphNode *after, size_t n,
                                   const CUDA_MEMCPY3D *copy, CUcontext context) {
@@ -199,7 +202,8 @@ CUresult sim_cuGraphAddEmptyNode(CUgraphNode *node, CUgraph graph, const CUgraph
     return add(node, graph, after, n, CU_GRAPH_NODE_TYPE_EMPTY, &w, NULL);
 }
 
-CUresult sim_cuGraphAddChildGraphNode(CUgraphNode *node, CUgraph graph, const CUgraphNode *after, size_t n, CUgraph child) {
+CUresult sim_cuGraphAddChildGraphNode(CUgraphNode *node, CUgraph graph, const CUgraphNode *after, size_t n,
+                                      CUgraph child) {
     const Graph *from = object_find(child, OBJECT_GRAPH);
     Work w = {.kind = WORK_EMPTY};
     Node *made;
@@ -270,8 +274,13 @@ CUresult sim_cuGraphKernelNodeGetParams(CUgraphNode node, CUDA_KERNEL_NODE_PARAM
     const Node *n = node_of(node, CU_GRAPH_NODE_TYPE_KERNEL);
     if (!n || !params) return CUDA_ERROR_INVALID_VALUE;
     const KernelWork *k = &n->work.kernel;
-    const CUDA_KERNEL_NODE_PARAMS q = {.func = k->function, .gridDimX = k->grid[0], .gridDimY = k->grid[1], .gridDimZ = k->grid[2],
-                                       .blockDimX = k->block[0], .blockDimY = k->block[1], .blockDimZ = k->block[2],
+    const CUDA_KERNEL_NODE_PARAMS q = {.func = k->function,
+                                       .gridDimX = k->grid[0],
+                                       .gridDimY = k->grid[1],
+                                       .gridDimZ = k->grid[2],
+                                       .blockDimX = k->block[0],
+                                       .blockDimY = k->block[1],
+                                       .blockDimZ = k->block[2],
                                        .sharedMemBytes = k->shared};
     memcpy(params, &q, offsetof(CUDA_KERNEL_NODE_PARAMS, kern));
     return CUDA_SUCCESS;

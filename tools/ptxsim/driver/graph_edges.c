@@ -15,7 +15,8 @@ static CUresult change_edges(CUgraph graph, const CUgraphNode *from, const CUgra
     if (!g || (n && (!from || !to))) return CUDA_ERROR_INVALID_VALUE;
     for (size_t k = 0; k < n; k++) {
         Node *a = object_find(from[k], OBJECT_NODE), *b = object_find(to[k], OBJECT_NODE);
-        if (!a || !b || a == b || a->graph != g || b->graph != g || has_edge(b, a, &at) == adding) return CUDA_ERROR_INVALID_VALUE;
+        if (!a || !b || a == b || a->graph != g || b->graph != g || has_edge(b, a, &at) == adding)
+            return CUDA_ERROR_INVALID_VALUE;
     }
     for (size_t k = 0; k < n; k++) {
         Node *a = object_find(from[k], OBJECT_NODE), *b = object_find(to[k], OBJECT_NODE);

@@ -43,8 +43,10 @@ bool graph_copy(Graph *to, const Graph *from, bool flat) {
     Node **first = calloc(from->count + 1, sizeof *first), **last = calloc(from->count + 1, sizeof *last);
     bool ok = first && last;
     for (size_t k = 0; ok && k < from->count; k++) {
-        if (flat && from->node[k]->child) ok = spread(to, from->node[k], &first[k], &last[k]);
-        else ok = (first[k] = last[k] = node_copy(to, from->node[k])) != NULL;
+        if (flat && from->node[k]->child)
+            ok = spread(to, from->node[k], &first[k], &last[k]);
+        else
+            ok = (first[k] = last[k] = node_copy(to, from->node[k])) != NULL;
     }
     for (size_t k = 0; ok && k < from->count; k++)
         for (size_t d = 0; ok && d < from->node[k]->after.count; d++)
@@ -151,14 +153,16 @@ CUresult sim_cuGraphExecKernelNodeSetParams(CUgraphExec exec, CUgraphNode node, 
     n->work.kernel.priority = old.priority;
     return changed(CUDA_SUCCESS);
 }
-CUresult sim_cuGraphExecKernelNodeSetParams_v2(CUgraphExec exec, CUgraphNode node, const CUDA_KERNEL_NODE_PARAMS *params) {
+CUresult sim_cuGraphExecKernelNodeSetParams_v2(CUgraphExec exec, CUgraphNode node,
+                                               const CUDA_KERNEL_NODE_PARAMS *params) {
     CUDA_KERNEL_NODE_PARAMS q;
     if (!params) return CUDA_ERROR_INVALID_VALUE;
     q = *params;
     if (!q.func && q.kern) q.func = (CUfunction)(void *)q.kern;
     return sim_cuGraphExecKernelNodeSetParams(exec, node, &q);
 }
-CUresult sim_cuGraphExecMemcpyNodeSetParams(CUgraphExec exec, CUgraphNode node, const CUDA_MEMCPY3D *copy, CUcontext context) {
+CUresult sim_cuGraphExecMemcpyNodeSetParams(CUgraphExec exec, CUgraphNode node, const CUDA_MEMCPY3D *copy,
+                                            CUcontext context) {
     const Node *n = exec_node(exec, node);
     (void)context;
     return n ? changed(sim_cuGraphMemcpyNodeSetParams(object_handle(n), copy)) : CUDA_ERROR_INVALID_VALUE;
@@ -191,7 +195,8 @@ CUresult sim_cuGraphNodeGetEnabled(CUgraphExec exec, CUgraphNode node, unsigned 
 static const Node *difference(const Graph *a, const Graph *b, int *result) {
     *result = CU_GRAPH_EXEC_UPDATE_ERROR_TOPOLOGY_CHANGED;
     for (size_t k = 0; k < a->count || k < b->count; k++) {
-        if (k >= a->count || k >= b->count) return k < b->count ? b->node[k] : b->count ? b->node[b->count - 1] : a->node[k];
+        if (k >= a->count || k >= b->count)
+            return k < b->count ? b->node[k] : b->count ? b->node[b->count - 1] : a->node[k];
         const Node *x = a->node[k], *y = b->node[k];
         if (x->type != y->type) {
             *result = CU_GRAPH_EXEC_UPDATE_ERROR_NODE_TYPE_CHANGED;
@@ -222,7 +227,8 @@ CUresult sim_cuGraphExecUpdate_v2(CUgraphExec exec, CUgraph graph, CUgraphExecUp
         unwanted = e->graph;
         e->graph = fresh.graph;
         counters.graph_updates += e->graph->count;
-        for (size_t k = 0; k < e->graph->count; k++) e->graph->node[k]->origin = unwanted->node[k]->origin; /* as before */
+        for (size_t k = 0; k < e->graph->count; k++)
+            e->graph->node[k]->origin = unwanted->node[k]->origin; /* as before */
     }
     if (unwanted) graph_free(unwanted);
     return r;

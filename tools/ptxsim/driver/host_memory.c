@@ -4,7 +4,10 @@
 
 enum { PAGE = 4096, ALLOCATION_FLAGS = 7, REGISTRATION_FLAGS = 15 };
 
-static struct { HostRange *item; size_t count, capacity; } ranges; /* under the lock; in no order */
+static struct {
+    HostRange *item;
+    size_t count, capacity;
+} ranges; /* under the lock; in no order */
 
 size_t host_count(void) { return ranges.count; }
 
@@ -80,7 +83,8 @@ static CUresult give_back(void *memory, bool registered, CUresult otherwise) {
         return r;
     }
     report_driver(REPORT_FREE, (uint64_t)(uintptr_t)memory, 0,
-                  registered ? "host memory unregistered twice, or never registered" : "host memory freed twice, or not pinned");
+                  registered ? "host memory unregistered twice, or never registered"
+                             : "host memory freed twice, or not pinned");
     return otherwise;
 }
 
@@ -91,7 +95,8 @@ CUresult sim_cuMemFreeHost(void *memory) {
 CUresult sim_cuMemHostRegister_v2(void *memory, size_t bytes, unsigned flags) {
     if (!memory || !bytes || flags > REGISTRATION_FLAGS) return CUDA_ERROR_INVALID_VALUE;
     if (overlaps(memory, bytes)) return CUDA_ERROR_HOST_MEMORY_ALREADY_REGISTERED;
-    const HostRange r = {.start = memory, .bytes = bytes, .flags = flags, .registered = true, .context = current_context()};
+    const HostRange r = {
+        .start = memory, .bytes = bytes, .flags = flags, .registered = true, .context = current_context()};
     return add(r) ? CUDA_SUCCESS : CUDA_ERROR_OUT_OF_MEMORY;
 }
 

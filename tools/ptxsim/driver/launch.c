@@ -17,9 +17,12 @@ static CUresult from_buffer(const Function *fn, void **extra, uint8_t *to) {
     const void *data = NULL;
     size_t bytes = 0;
     for (; extra[0] != CU_LAUNCH_PARAM_END; extra += 2) {
-        if (extra[0] == CU_LAUNCH_PARAM_BUFFER_POINTER) data = extra[1];
-        else if (extra[0] == CU_LAUNCH_PARAM_BUFFER_SIZE && extra[1]) bytes = *(const size_t *)extra[1];
-        else return CUDA_ERROR_INVALID_VALUE;
+        if (extra[0] == CU_LAUNCH_PARAM_BUFFER_POINTER)
+            data = extra[1];
+        else if (extra[0] == CU_LAUNCH_PARAM_BUFFER_SIZE && extra[1])
+            bytes = *(const size_t *)extra[1];
+        else
+            return CUDA_ERROR_INVALID_VALUE;
     }
     if ((!data && fn->param_bytes) || bytes < fn->param_bytes) return CUDA_ERROR_INVALID_VALUE;
     if (fn->param_bytes) memcpy(to, data, fn->param_bytes);
@@ -40,12 +43,17 @@ CUresult kernel_work(KernelWork *w, const CUDA_KERNEL_NODE_PARAMS *p) {
     const SimFunction *f = function_of(p->func);
     if (!f) return p->func ? CUDA_ERROR_INVALID_HANDLE : CUDA_ERROR_INVALID_VALUE;
     if (p->kernelParams && p->extra) return CUDA_ERROR_INVALID_VALUE;
-    *w = (KernelWork){.function = object_handle(f), .cluster = {1, 1, 1}, .shared = p->sharedMemBytes,
-                      .grid = {p->gridDimX, p->gridDimY, p->gridDimZ}, .block = {p->blockDimX, p->blockDimY, p->blockDimZ},
-                      .param_bytes = f->fn->param_bytes, .params = calloc(f->fn->param_bytes + 1u, 1)};
+    *w = (KernelWork){.function = object_handle(f),
+                      .cluster = {1, 1, 1},
+                      .shared = p->sharedMemBytes,
+                      .grid = {p->gridDimX, p->gridDimY, p->gridDimZ},
+                      .block = {p->blockDimX, p->blockDimY, p->blockDimZ},
+                      .param_bytes = f->fn->param_bytes,
+                      .params = calloc(f->fn->param_bytes + 1u, 1)};
     if (!w->params) return CUDA_ERROR_OUT_OF_MEMORY;
     if (f->fn->required_cluster[0]) memcpy(w->cluster, f->fn->required_cluster, sizeof w->cluster);
-    const CUresult r = p->extra ? from_buffer(f->fn, p->extra, w->params) : from_pointers(f->fn, p->kernelParams, w->params);
+    const CUresult r =
+        p->extra ? from_buffer(f->fn, p->extra, w->params) : from_pointers(f->fn, p->kernelParams, w->params);
     if (!r) return r;
     free(w->params);
     w->params = NULL;
@@ -59,7 +67,8 @@ CUresult launch_attribute(KernelWork *w, int attribute, const CUlaunchAttributeV
         const uint32_t size[3] = {v->clusterDim.x, v->clusterDim.y, v->clusterDim.z};
         const SimFunction *f = w->function ? function_of(w->function) : NULL;
         if (!product(size)) return CUDA_ERROR_INVALID_VALUE;
-        if (f && f->fn->required_cluster[0] && memcmp(size, f->fn->required_cluster, sizeof size) != 0) return CUDA_ERROR_INVALID_CLUSTER_SIZE;
+        if (f && f->fn->required_cluster[0] && memcmp(size, f->fn->required_cluster, sizeof size) != 0)
+            return CUDA_ERROR_INVALID_CLUSTER_SIZE;
         memcpy(w->cluster, size, sizeof w->cluster);
         return CUDA_SUCCESS;
     }
@@ -68,13 +77,16 @@ CUresult launch_attribute(KernelWork *w, int attribute, const CUlaunchAttributeV
         w->serialized = v->programmaticStreamSerializationAllowed != 0;
         return driver_device()->capability >= 90 || !w->serialized ? CUDA_SUCCESS : CUDA_ERROR_NOT_SUPPORTED;
     case CU_LAUNCH_ATTRIBUTE_PRIORITY: w->priority = v->priority; return CUDA_SUCCESS;
-    case CU_LAUNCH_ATTRIBUTE_PREFERRED_SHARED_MEMORY_CARVEOUT: return v->sharedMemCarveout <= 100 ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
+    case CU_LAUNCH_ATTRIBUTE_PREFERRED_SHARED_MEMORY_CARVEOUT:
+        return v->sharedMemCarveout <= 100 ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
     case CU_LAUNCH_ATTRIBUTE_IGNORE:
     case CU_LAUNCH_ATTRIBUTE_ACCESS_POLICY_WINDOW:
     case CU_LAUNCH_ATTRIBUTE_CLUSTER_SCHEDULING_POLICY_PREFERENCE:
     case CU_LAUNCH_ATTRIBUTE_MEM_SYNC_DOMAIN_MAP:
     case CU_LAUNCH_ATTRIBUTE_MEM_SYNC_DOMAIN: return CUDA_SUCCESS;
-    default: return CUDA_ERROR_NOT_SUPPORTED; /* events fired by a kernel, kernels changed by the device, preferred clusters */
+    default:
+        return CUDA_ERROR_NOT_SUPPORTED; /* events fired by a kernel, kernels changed by the device, preferred clusters
+                                          */
     }
 }
 
@@ -104,15 +116,16 @@ static CUresult check_shared(const SimFunction *f, uint32_t dynamic) {
 CUresult launch_check(const SimFunction *f, const KernelWork *w) {
     const Function *fn = f->fn;
     const uint64_t threads = product(w->block);
-    if (!fits(w->grid, MAX_GRID_X, MAX_GRID_YZ, MAX_GRID_YZ) || !fits(w->block, MAX_BLOCK_X, MAX_BLOCK_Y, MAX_BLOCK_Z) ||
-        threads > MAX_THREADS)
+    if (!fits(w->grid, MAX_GRID_X, MAX_GRID_YZ, MAX_GRID_YZ) ||
+        !fits(w->block, MAX_BLOCK_X, MAX_BLOCK_Y, MAX_BLOCK_Z) || threads > MAX_THREADS)
         return CUDA_ERROR_INVALID_VALUE;
     CUresult r = check_shared(f, w->shared);
     if (r) return r;
     if (fn->has_max_threads && threads > product(fn->max_threads)) return CUDA_ERROR_INVALID_VALUE;
     if (fn->has_required_threads && memcmp(w->block, fn->required_threads, sizeof fn->required_threads) != 0)
         return CUDA_ERROR_INVALID_VALUE;
-    if ((uint64_t)fn->max_registers * ((threads + WARP - 1) / WARP * WARP) > REGISTERS_BLOCK) return CUDA_ERROR_LAUNCH_OUT_OF_RESOURCES;
+    if ((uint64_t)fn->max_registers * ((threads + WARP - 1) / WARP * WARP) > REGISTERS_BLOCK)
+        return CUDA_ERROR_LAUNCH_OUT_OF_RESOURCES;
     r = check_cluster(f, w);
     if (r || !w->cooperative) return r;
     const uint64_t resident = (uint64_t)occupancy(f, (int)threads, w->shared) * (uint64_t)driver_device()->sm_count;
@@ -132,9 +145,17 @@ static CUresult run(Context *c, const SimFunction *f, const KernelWork *w, Repor
     const long cores = sysconf(_SC_NPROCESSORS_ONLN);
     const bool stats = stats_wanted();
     Profile profile = {0};
-    Launch k = {.fn = f->fn, .dynamic_shared = w->shared, .params = w->params, .memory = &c->memory, .reports = reports,
-                .seed = number_from("PTXSIM_SEED", 0), .max_steps = number_from("PTXSIM_MAX_STEPS", DEFAULT_MAX_STEPS),
-                .checks = checks_enabled(), .stats = stats, .profile = stats ? &profile : NULL, .sm_count = (uint64_t)driver_device()->sm_count,
+    Launch k = {.fn = f->fn,
+                .dynamic_shared = w->shared,
+                .params = w->params,
+                .memory = &c->memory,
+                .reports = reports,
+                .seed = number_from("PTXSIM_SEED", 0),
+                .max_steps = number_from("PTXSIM_MAX_STEPS", DEFAULT_MAX_STEPS),
+                .checks = checks_enabled(),
+                .stats = stats,
+                .profile = stats ? &profile : NULL,
+                .sm_count = (uint64_t)driver_device()->sm_count,
                 .workers = (int)number_from("PTXSIM_THREADS", cores > 0 ? (uint64_t)cores : 1)};
     memcpy(k.grid, w->grid, sizeof k.grid);
     memcpy(k.block, w->block, sizeof k.block);
@@ -175,9 +196,16 @@ CUresult sim_cuLaunchKernelEx(const CUlaunchConfig *p, CUfunction f, void **para
     KernelWork w;
     if (!p || (p->numAttrs && !p->attrs)) return CUDA_ERROR_INVALID_VALUE;
     if (!f) return CUDA_ERROR_INVALID_HANDLE;
-    const CUDA_KERNEL_NODE_PARAMS q = {.func = f, .gridDimX = p->gridDimX, .gridDimY = p->gridDimY, .gridDimZ = p->gridDimZ,
-                                       .blockDimX = p->blockDimX, .blockDimY = p->blockDimY, .blockDimZ = p->blockDimZ,
-                                       .sharedMemBytes = p->sharedMemBytes, .kernelParams = params, .extra = extra};
+    const CUDA_KERNEL_NODE_PARAMS q = {.func = f,
+                                       .gridDimX = p->gridDimX,
+                                       .gridDimY = p->gridDimY,
+                                       .gridDimZ = p->gridDimZ,
+                                       .blockDimX = p->blockDimX,
+                                       .blockDimY = p->blockDimY,
+                                       .blockDimZ = p->blockDimZ,
+                                       .sharedMemBytes = p->sharedMemBytes,
+                                       .kernelParams = params,
+                                       .extra = extra};
     CUresult r = kernel_work(&w, &q);
     if (r) return r;
     for (unsigned k = 0; k < p->numAttrs && !r; k++) r = launch_attribute(&w, p->attrs[k].id, &p->attrs[k].value);

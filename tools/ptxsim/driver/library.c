@@ -14,7 +14,9 @@ typedef struct Kernel {
     Object object;
     Library *library;
     char *name;
-    struct { int attribute, value; } set[2]; /* max dynamic shared memory, carve-out: for modules to come */
+    struct {
+        int attribute, value;
+    } set[2]; /* max dynamic shared memory, carve-out: for modules to come */
     int set_count;
     struct Kernel *next;
 } Kernel;
@@ -61,13 +63,15 @@ static CUresult load(CUlibrary *library, const char *code, unsigned n, int *opti
     if (!l->text) r = CUDA_ERROR_OUT_OF_MEMORY;
     Context *c = current_context();
     if (!r && c) r = module_in(l, c, n, options, values, &m);
-    if (r) library_free(l);
-    else *library = object_handle(l);
+    if (r)
+        library_free(l);
+    else
+        *library = object_handle(l);
     return r;
 }
 
-CUresult sim_cuLibraryLoadData(CUlibrary *library, const void *code, int *jit_options, void **jit_values, unsigned jit_count,
-                               int *options, void **values, unsigned count) {
+CUresult sim_cuLibraryLoadData(CUlibrary *library, const void *code, int *jit_options, void **jit_values,
+                               unsigned jit_count, int *options, void **values, unsigned count) {
     if (!library || !code || (count && (!options || !values))) return CUDA_ERROR_INVALID_VALUE;
     const unsigned char *p = code;
     if (p[0] == 0x7f || p[0] == 0x50) return CUDA_ERROR_NO_BINARY_FOR_GPU;

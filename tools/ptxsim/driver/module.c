@@ -58,7 +58,8 @@ static uint32_t option_number(unsigned n, const int *options, void **values, int
 
 /* Writes a log where the options ask for it; the size option then holds the bytes written. */
 static void write_log(unsigned n, const int *options, void **values, int buffer_option, const char *text) {
-    void **buffer = option_value(n, options, values, buffer_option), **size = option_value(n, options, values, buffer_option + 1);
+    void **buffer = option_value(n, options, values, buffer_option),
+         **size = option_value(n, options, values, buffer_option + 1);
     if (!size) return;
     const size_t room = (uint32_t)(uintptr_t)*size;
     size_t used = 0;
@@ -72,7 +73,8 @@ static CUresult check_options(unsigned n, const int *options, void **values) {
         if (options[k] < 0 || options[k] > LAST_JIT_OPTION) return CUDA_ERROR_INVALID_VALUE;
     const uint32_t device = (uint32_t)driver_device()->capability;
     if (option_number(n, options, values, CU_JIT_TARGET, device) > device) return CUDA_ERROR_INVALID_VALUE;
-    return option_number(n, options, values, CU_JIT_OPTIMIZATION_LEVEL, 4) > 4 ? CUDA_ERROR_INVALID_VALUE : CUDA_SUCCESS;
+    return option_number(n, options, values, CU_JIT_OPTIMIZATION_LEVEL, 4) > 4 ? CUDA_ERROR_INVALID_VALUE
+                                                                               : CUDA_SUCCESS;
 }
 
 /* ---- loading ------------------------------------------------------------------------------------------ */
@@ -94,7 +96,8 @@ static CUresult check_kernel(const Function *fn, char *log, size_t room) {
     if ((fn->has_max_threads && threads > MAX_THREADS) || (fn->has_required_threads && required > MAX_THREADS))
         what = "declares more threads than a block can have";
     if (fn->max_registers > MAX_REGISTERS) what = "declares more registers than a thread can have";
-    if ((cluster || fn->explicit_cluster || fn->max_cluster_rank) && d->capability < 90) what = "has clusters, which need sm_90";
+    if ((cluster || fn->explicit_cluster || fn->max_cluster_rank) && d->capability < 90)
+        what = "has clusters, which need sm_90";
     if (cluster > MAX_CLUSTER) what = "declares too large a cluster";
     if (what) snprintf(log, room, "ptxas error   : entry function '%s' (line %d) %s", fn->name, fn->line, what);
     return what ? CUDA_ERROR_INVALID_PTX : CUDA_SUCCESS;
@@ -107,8 +110,8 @@ static CUresult check_kernels(const Module *m, char *log, size_t room) {
         const CUresult r = check_kernel(fn, log, room);
         if (r) return r;
         if (fn->param_bytes <= PARAMETER_BYTES || m->version >= LARGE_PARAMETER_VERSION) continue;
-        snprintf(log, room, "ptxas error   : entry function '%s' has %u bytes of parameters: more than %d need PTX 8.1", fn->name,
-                 fn->param_bytes, PARAMETER_BYTES);
+        snprintf(log, room, "ptxas error   : entry function '%s' has %u bytes of parameters: more than %d need PTX 8.1",
+                 fn->name, fn->param_bytes, PARAMETER_BYTES);
         return CUDA_ERROR_INVALID_PTX;
     }
     return CUDA_SUCCESS;
@@ -119,9 +122,10 @@ static void describe(const Module *m, char *log, size_t room) {
     log[0] = '\0';
     for (const Function *fn = m->functions; fn && used < room; fn = fn->next)
         if (fn->entry && fn->defined)
-            used += (size_t)snprintf(log + used, room - used, "ptxas info    : %s: %u virtual registers, %u bytes smem, %u bytes lmem, "
-                                     "%u bytes cmem[0]\n", fn->name, fn->register_count, fn->shared_bytes, fn->local_bytes,
-                                     fn->param_bytes);
+            used += (size_t)snprintf(log + used, room - used,
+                                     "ptxas info    : %s: %u virtual registers, %u bytes smem, %u bytes lmem, "
+                                     "%u bytes cmem[0]\n",
+                                     fn->name, fn->register_count, fn->shared_bytes, fn->local_bytes, fn->param_bytes);
 }
 
 static CUresult parse(SimModule *m, const char *image, char *log, size_t room) {
@@ -151,8 +155,10 @@ CUresult module_load(Context *c, SimModule **out, const void *image, unsigned n,
     write_log(n, options, values, CU_JIT_ERROR_LOG_BUFFER, errors);
     write_log(n, options, values, CU_JIT_INFO_LOG_BUFFER, info);
     set_wall_time(n, options, values);
-    if (r) module_unload(m);
-    else *out = m;
+    if (r)
+        module_unload(m);
+    else
+        *out = m;
     counters.module_loads += !r;
     return r;
 }

@@ -3,7 +3,10 @@
 
 enum { DRIVER_VERSION = 12080 };
 
-static const struct { CUresult value; const char *name, *text; } RESULTS[] = {
+static const struct {
+    CUresult value;
+    const char *name, *text;
+} RESULTS[] = {
 #define CUDA_RESULT(name, value, text) {name, #name, text},
 #include "tools/ptxsim/driver/cuda_errors.def"
 #undef CUDA_RESULT

@@ -7,10 +7,16 @@
 #define FIRST_HANDLE UINT64_C(0x600000000000)
 enum { HANDLE_STEP = 64 };
 
-static struct { Object **slot; uint32_t count, capacity; uint64_t live; Object *first; } objects; /* under the lock */
+static struct {
+    Object **slot;
+    uint32_t count, capacity;
+    uint64_t live;
+    Object *first;
+} objects; /* under the lock */
 
-static const char *const NAMES[OBJECT_KINDS] = {"context", "module", "function", "library", "kernel", "stream", "event",
-                                                "graph", "graph node", "executable graph", "memory pool"};
+static const char *const NAMES[OBJECT_KINDS] = {"context",    "module",           "function",   "library",
+                                                "kernel",     "stream",           "event",      "graph",
+                                                "graph node", "executable graph", "memory pool"};
 const char *object_kind_name(ObjectKind kind) { return NAMES[kind]; }
 uint64_t objects_live(void) { return objects.live; }
 
@@ -43,8 +49,10 @@ void object_free(void *object) {
     Object *o = object;
     if (!o) return;
     if (o->next) o->next->previous = o->previous;
-    if (o->previous) o->previous->next = o->next;
-    else *list_of(o->context) = o->next;
+    if (o->previous)
+        o->previous->next = o->next;
+    else
+        *list_of(o->context) = o->next;
     objects.slot[o->index] = NULL;
     objects.live--;
     free(o);

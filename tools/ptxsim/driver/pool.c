@@ -9,7 +9,10 @@ typedef struct Owned {
     CUmemoryPool pool;
     Context *context;
 } Owned;
-static struct { Owned *item; size_t count, capacity; } owned; /* under the lock */
+static struct {
+    Owned *item;
+    size_t count, capacity;
+} owned; /* under the lock */
 static struct { CUmemoryPool first, chosen; } device_pool;
 
 static Pool *default_pool(void) {
@@ -95,7 +98,8 @@ CUresult sim_cuMemFreeAsync(CUdeviceptr address, CUstream stream) {
 /* ---- pools -------------------------------------------------------------------------------------------- */
 CUresult sim_cuMemPoolCreate(CUmemoryPool *pool, const CUmemPoolProps *properties) {
     enum { PINNED = 1, ON_DEVICE = 1 };
-    if (!pool || !properties || properties->allocType != PINNED || properties->location.type != ON_DEVICE || properties->location.id)
+    if (!pool || !properties || properties->allocType != PINNED || properties->location.type != ON_DEVICE ||
+        properties->location.id)
         return CUDA_ERROR_INVALID_VALUE;
     if (properties->handleTypes) return CUDA_ERROR_NOT_SUPPORTED;
     Pool *p = object_new(OBJECT_POOL, NULL, sizeof *p);

@@ -114,7 +114,8 @@ static bool push_implicit_waits(Stream *s) {
     if (s != c->legacy) return s->flags & CU_STREAM_NON_BLOCKING ? true : push_wait(s, c->legacy);
     for (Object *o = object_first(c); o; o = o->next) {
         const Stream *other = (Stream *)o;
-        if (o->kind == OBJECT_STREAM && other != s && !(other->flags & CU_STREAM_NON_BLOCKING) && !push_wait(s, other)) return false;
+        if (o->kind == OBJECT_STREAM && other != s && !(other->flags & CU_STREAM_NON_BLOCKING) && !push_wait(s, other))
+            return false;
     }
     return true;
 }
@@ -191,7 +192,9 @@ CUresult sim_cuStreamCreateWithPriority(CUstream *stream, unsigned flags, int pr
     *stream = object_handle(s);
     return CUDA_SUCCESS;
 }
-CUresult sim_cuStreamCreate(CUstream *stream, unsigned flags) { return sim_cuStreamCreateWithPriority(stream, flags, 0); }
+CUresult sim_cuStreamCreate(CUstream *stream, unsigned flags) {
+    return sim_cuStreamCreateWithPriority(stream, flags, 0);
+}
 
 CUresult sim_cuStreamDestroy_v2(CUstream stream) {
     Stream *s = stream ? object_find(stream, OBJECT_STREAM) : NULL;

@@ -37,10 +37,13 @@ static CUresult copy_row(Context *c, const CopyWork *w, size_t y, size_t z) {
     if (!w->to.host) r = device_range(c, w->to.device + out, w->width, &to);
     if (!r && !w->from.host) r = device_range(c, w->from.device + in, w->width, &from);
     if (r) return r;
-    const size_t at_to = to ? w->to.device + out - to->address : 0, at_from = from ? w->from.device + in - from->address : 0;
+    const size_t at_to = to ? w->to.device + out - to->address : 0,
+                 at_from = from ? w->from.device + in - from->address : 0;
     memmove(to ? to->data + at_to : w->to.host + out, from ? from->data + at_from : w->from.host + in, w->width);
-    if (to && from) memmove(to->written + at_to, from->written + at_from, w->width); /* what was never written stays so */
-    else if (to) memset(to->written + at_to, 1, w->width);
+    if (to && from)
+        memmove(to->written + at_to, from->written + at_from, w->width); /* what was never written stays so */
+    else if (to)
+        memset(to->written + at_to, 1, w->width);
     return CUDA_SUCCESS;
 }
 
@@ -56,7 +59,8 @@ CUresult fill_check(Context *c, const CUDA_MEMSET_NODE_PARAMS *p) {
     Allocation *a;
     const unsigned n = p->elementSize;
     if ((n != 1 && n != 2 && n != 4) || p->dst % n || (n < 4 && p->value >> (8 * n))) return CUDA_ERROR_INVALID_VALUE;
-    if (p->width > SIZE_MAX / 4 || (p->height > 1 && (p->pitch < p->width * n || p->pitch % n))) return CUDA_ERROR_INVALID_VALUE;
+    if (p->width > SIZE_MAX / 4 || (p->height > 1 && (p->pitch < p->width * n || p->pitch % n)))
+        return CUDA_ERROR_INVALID_VALUE;
     const uint64_t bytes = extent(p->width * n, p->height, 1, p->pitch, 0);
     return bytes ? device_range(c, p->dst, bytes, &a) : CUDA_SUCCESS;
 }
@@ -80,13 +84,18 @@ static CUresult run_fill(Context *c, const CUDA_MEMSET_NODE_PARAMS *p) {
 /* Unified addresses are the host's where they lie in no device allocation. */
 static CUresult resolve(Context *c, Endpoint *e, int type, const void *host, CUdeviceptr device, size_t offset) {
     if (type == CU_MEMORYTYPE_UNIFIED) {
-        if (memory_find(&c->memory, device)) type = CU_MEMORYTYPE_DEVICE;
-        else host = (const void *)(uintptr_t)device;
+        if (memory_find(&c->memory, device))
+            type = CU_MEMORYTYPE_DEVICE;
+        else
+            host = (const void *)(uintptr_t)device;
     }
     if (type == CU_MEMORYTYPE_ARRAY) return CUDA_ERROR_NOT_SUPPORTED;
-    if (type == CU_MEMORYTYPE_DEVICE) e->device = device + offset;
-    else if ((type == CU_MEMORYTYPE_HOST || type == CU_MEMORYTYPE_UNIFIED) && host) e->host = (uint8_t *)(uintptr_t)host + offset;
-    else return CUDA_ERROR_INVALID_VALUE;
+    if (type == CU_MEMORYTYPE_DEVICE)
+        e->device = device + offset;
+    else if ((type == CU_MEMORYTYPE_HOST || type == CU_MEMORYTYPE_UNIFIED) && host)
+        e->host = (uint8_t *)(uintptr_t)host + offset;
+    else
+        return CUDA_ERROR_INVALID_VALUE;
     return CUDA_SUCCESS;
 }
 
@@ -107,8 +116,10 @@ CUresult copy_from_3d(Context *c, const CUDA_MEMCPY3D *p, CopyWork *w) {
 /* ---- work --------------------------------------------------------------------------------------------- */
 static void run_host(const Work *w) {
     in_host = true;
-    if (w->kind == WORK_HOST) w->host.fn(w->host.userData);
-    else w->callback.function(w->callback.stream, CUDA_SUCCESS, w->callback.data);
+    if (w->kind == WORK_HOST)
+        w->host.fn(w->host.userData);
+    else
+        w->callback.function(w->callback.stream, CUDA_SUCCESS, w->callback.data);
     in_host = false;
 }
 

@@ -10,9 +10,9 @@ enum { TENSOR_MAP_BYTES = 128, TENSOR_MAP_ALIGN = 64, TENSOR_MAX_RANK = 5 };
 
 /* TENSOR_TYPE(enum, value of CUtensorMapDataType, bytes, floating) */
 #define TENSOR_TYPES(TENSOR_TYPE)                                                                                      \
-    TENSOR_TYPE(UINT8, 0, 1, 0) TENSOR_TYPE(UINT16, 1, 2, 0) TENSOR_TYPE(UINT32, 2, 4, 0) TENSOR_TYPE(INT32, 3, 4, 0)   \
-    TENSOR_TYPE(UINT64, 4, 8, 0) TENSOR_TYPE(INT64, 5, 8, 0) TENSOR_TYPE(FLOAT16, 6, 2, 1)                              \
-    TENSOR_TYPE(FLOAT32, 7, 4, 1) TENSOR_TYPE(FLOAT64, 8, 8, 1) TENSOR_TYPE(BFLOAT16, 9, 2, 1)                          \
+    TENSOR_TYPE(UINT8, 0, 1, 0) TENSOR_TYPE(UINT16, 1, 2, 0) TENSOR_TYPE(UINT32, 2, 4, 0) TENSOR_TYPE(INT32, 3, 4, 0) \
+    TENSOR_TYPE(UINT64, 4, 8, 0) TENSOR_TYPE(INT64, 5, 8, 0) TENSOR_TYPE(FLOAT16, 6, 2, 1) \
+    TENSOR_TYPE(FLOAT32, 7, 4, 1) TENSOR_TYPE(FLOAT64, 8, 8, 1) TENSOR_TYPE(BFLOAT16, 9, 2, 1) \
     TENSOR_TYPE(FLOAT32_FTZ, 10, 4, 1) TENSOR_TYPE(TFLOAT32, 11, 4, 1) TENSOR_TYPE(TFLOAT32_FTZ, 12, 4, 1)
 
 typedef enum TensorType {
