@@ -1,5 +1,6 @@
 #include "tools/ptxsim/exec/clock.h"
 #include "tools/ptxsim/exec/exec.h"
+#include "tools/ptxsim/exec/race_sync.h"
 #include <stdlib.h>
 
 static void join(Time *restrict to, const Time *restrict from, int n) {
@@ -37,6 +38,10 @@ bool sync_clock_make(const Cluster *c, SyncClock *s) {
 }
 
 bool clock_release(Warp *w, SyncClock *s) {
+    return clock_snapshot(w, s) && (!w->fences || fences_pass(w, s));
+}
+
+bool clock_snapshot(Warp *w, SyncClock *s) {
     const int n = w->cluster->agents;
     if (!sync_clock_make(w->cluster, s)) return false;
     join(w->clock.seen, w->clock.own, n);
@@ -53,6 +58,7 @@ void clock_acquire(Warp *w, const SyncClock *s) {
     join(w->clock.seen, s->seen, w->cluster->agents);
     join(w->clock.fenced, s->fenced, w->cluster->agents);
     known_learn(w->cluster, &w->clock.known, w->clock.seen, s->known);
+    if (s->strong || s->noticed) fences_take(w, s);
 }
 
 void clock_proxy_fence(Warp *w) {
@@ -80,10 +86,25 @@ void sync_clock_join(const Cluster *c, SyncClock *to, const SyncClock *from) {
     join(to->seen, from->seen, c->agents);
     join(to->fenced, from->fenced, c->agents);
     known_learn(c, &to->known, to->seen, from->known);
+    const bool whole = sync_clock_add(c, &to->strong, from->strong) && sync_clock_add(c, &to->noticed, from->noticed);
+    if (!whole) c->launch->out_of_memory = true;
+}
+
+bool sync_clock_add(const Cluster *c, SyncClock **to, const SyncClock *from) {
+    if (!from || !from->seen) return true;
+    if (!*to) *to = calloc(1, sizeof **to);
+    if (!*to || !sync_clock_make(c, *to)) return false;
+    sync_clock_join(c, *to, from);
+    return true;
 }
 
 void sync_clock_clear(SyncClock *s) {
     free(s->seen);
     known_free(s->known);
+    for (int k = 0; k < 2; k++) {
+        SyncClock *part = k ? s->noticed : s->strong;
+        if (part) sync_clock_clear(part);
+        free(part);
+    }
     *s = (SyncClock){0};
 }

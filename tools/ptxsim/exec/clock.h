@@ -51,12 +51,17 @@ typedef struct Clock {
 typedef struct SyncClock {
     Time *seen, *fenced; /* NULL: nothing released yet */
     Known *known;
+    /* Of fences and relaxed accesses, for code that has a barrier between them (race_sync.h); NULL: nothing. */
+    struct SyncClock *strong;  /* what fences of device scope have made visible */
+    struct SyncClock *noticed; /* what relaxed reads have met, and no fence has taken yet */
 } SyncClock;
 
 bool clock_start(struct Warp *);
 void clock_end(struct Warp *);
 /* Joins the warp's past into `s` and advances its time.  False: the host has no memory. */
 bool clock_release(struct Warp *, SyncClock *s);
+/* The same, but for what the warp's fences and relaxed reads have left. */
+bool clock_snapshot(struct Warp *, SyncClock *s);
 /* Joins `s` into the warp's past. */
 void clock_acquire(struct Warp *, const SyncClock *s);
 /* bar.warp.sync: what each lane has seen, all have. */
@@ -69,6 +74,7 @@ bool clock_note(struct Cluster *, SyncClock *, uint32_t agent, Time);
 void clock_observe(struct Warp *, uint32_t agent, Time, bool lanes_own);
 bool sync_clock_make(const struct Cluster *, SyncClock *); /* so that `seen` and `fenced` are there */
 void sync_clock_join(const struct Cluster *, SyncClock *to, const SyncClock *from);
+bool sync_clock_add(const struct Cluster *, struct SyncClock **to, const SyncClock *from); /* makes *to if need be */
 void sync_clock_clear(SyncClock *); /* frees */
 /* `to`, of a warp or object of cluster `self`, learns what `from` knows, and that cluster `other` got to `past`. */
 void known_learn(const struct Cluster *self, Known **to, Time *self_seen, const Known *from);

@@ -19,7 +19,8 @@ struct Location {
 
 /* What the warp's fences and ordered accesses have left for each other. */
 typedef struct Fences {
-    SyncClock before;  /* what lay before the last fence */
+    SyncClock strong;  /* what lay before fences of device scope, of this warp and those it heard of */
+    SyncClock before;  /* what lay before the last fence of a narrower scope */
     uint8_t scope;     /* of that fence; WEAK: none yet */
     SyncClock noticed[3]; /* passed on to relaxed reads since the last fence, by the scope that the fence must have */
 } Fences;
@@ -96,17 +97,17 @@ void sync_before_write(Warp *w, Space space, uint8_t order, uint8_t scope, const
     SyncClock now = {0};
     const Fences *f = w->fences;
     if (releases(order) && !clock_release(w, &now)) w->cluster->launch->out_of_memory = true;
-    const bool fenced = !now.seen && f && f->scope;
-    const uint8_t reach = fenced && f->scope < scope ? f->scope : scope;
-    const SyncClock *what = now.seen ? &now : fenced ? &f->before : NULL;
+    const SyncClock *what = now.seen ? &now : f && f->strong.seen ? &f->strong : NULL;
+    const SyncClock *narrow = !now.seen && f && f->scope ? &f->before : NULL;
     for (; lanes; lanes &= lanes - 1) {
-        struct Location **l = location_at(w, space, address[__builtin_ctz(lanes)], what != NULL);
+        struct Location **l = location_at(w, space, address[__builtin_ctz(lanes)], what || narrow);
         if (!l) continue;
         if (*l && !modifies) location_clear(*l);
-        if (!what) continue;
+        if (!what && !narrow) continue;
         if (!*l) *l = calloc(1, sizeof **l);
-        if (*l) leave(w, *l, reach, what);
-        else w->cluster->launch->out_of_memory = true;
+        if (!*l) w->cluster->launch->out_of_memory = true;
+        if (*l && what) leave(w, *l, scope, what);
+        if (*l && narrow) leave(w, *l, f->scope < scope ? f->scope : scope, narrow);
     }
     sync_clock_clear(&now);
 }
@@ -163,12 +164,27 @@ void sync_fence(Warp *w, uint8_t scope) {
         clock_acquire(w, &f->noticed[k]);
         sync_clock_clear(&f->noticed[k]);
     }
-    if (!clock_release(w, &f->before)) w->cluster->launch->out_of_memory = true;
-    f->scope = scope;
+    if (!clock_snapshot(w, scope >= SCOPED_GPU ? &f->strong : &f->before)) w->cluster->launch->out_of_memory = true;
+    if (scope < SCOPED_GPU) f->scope = scope;
+}
+
+bool fences_pass(Warp *w, SyncClock *to) {
+    const Fences *f = w->fences;
+    return sync_clock_add(w->cluster, &to->strong, &f->strong) &&
+           sync_clock_add(w->cluster, &to->noticed, &f->noticed[SCOPED_GPU - SCOPED_CTA]);
+}
+
+void fences_take(Warp *w, const SyncClock *from) {
+    Fences *f = fences_of(w);
+    if (!f) return;
+    if (from->strong) sync_clock_join(w->cluster, &f->strong, from->strong);
+    if (from->noticed) sync_clock_join(w->cluster, &f->noticed[SCOPED_GPU - SCOPED_CTA], from->noticed);
 }
 
 void sync_relaxed_release(Warp *w, SyncClock *to) {
-    if (w->fences && w->fences->scope) sync_clock_join(w->cluster, to, &w->fences->before);
+    if (!w->fences) return;
+    sync_clock_join(w->cluster, to, &w->fences->strong);
+    if (w->fences->scope) sync_clock_join(w->cluster, to, &w->fences->before);
 }
 
 void sync_relaxed_acquire(Warp *w, const SyncClock *from) {
@@ -178,6 +194,7 @@ void sync_relaxed_acquire(Warp *w, const SyncClock *from) {
 
 void fences_free(Warp *w) {
     if (!w->fences) return;
+    sync_clock_clear(&w->fences->strong);
     sync_clock_clear(&w->fences->before);
     for (int k = 0; k < 3; k++) sync_clock_clear(&w->fences->noticed[k]);
     free(w->fences);
