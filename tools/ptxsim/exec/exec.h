@@ -147,14 +147,16 @@ bool launch_run(Launch *);
 /* An address of shared memory, 32-bit or within the generic window: the rank of its block plus 1 from this bit on, 0
  * there for the own block, so that shared::cta addresses are shared::cluster addresses too (PTX ISA, "mapa"). */
 enum { SHARED_RANK_SHIFT = 24 };
-/* The block that a shared::cluster address names, NULL for none; *offset: in its shared memory. */
+static inline bool block_exited(const Block *b) { return b->done == b->warps; }
+/* The block that a shared::cluster address names, NULL for none and for one that has exited, whose shared memory is
+ * gone; *offset: in its shared memory. */
 static inline Block *shared_block(const Warp *w, uint64_t address, uint64_t *offset) {
     const uint64_t rank = address >> SHARED_RANK_SHIFT;
     *offset = address & ((UINT64_C(1) << SHARED_RANK_SHIFT) - 1);
     if (!rank) return w->block;
-    return rank <= (uint64_t)w->cluster->blocks ? &w->cluster->block[rank - 1] : NULL;
+    Block *b = rank <= (uint64_t)w->cluster->blocks ? &w->cluster->block[rank - 1] : NULL;
+    return b && (b == w->block || !block_exited(b)) ? b : NULL;
 }
-static inline bool block_exited(const Block *b) { return b->done == b->warps; }
 
 /* ---- lanes -------------------------------------------------------------------------------------------- */
 static inline void *lane_out(const Warp *w, const Operand *o) { return w->base[o->base] + o->offset; }

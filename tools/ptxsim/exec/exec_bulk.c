@@ -70,10 +70,6 @@ static bool target_find(Warp *w, int lane, const CopyForm *f, uint64_t to, uint6
         warp_report(w, REPORT_ASYNC, lane, to, (int)bytes, "the destination is no shared memory");
         return false;
     }
-    if (block_exited(t->range.block)) {
-        warp_report(w, REPORT_CLUSTER, lane, to, (int)bytes, "the block that the copy goes to has exited");
-        return false;
-    }
     t->mbarrier = mbarrier_at(w, lane, f->mbarrier.space, mbarrier, true);
     if (!t->mbarrier) return false;
     t->block = t->mbarrier->block;
@@ -82,7 +78,7 @@ static bool target_find(Warp *w, int lane, const CopyForm *f, uint64_t to, uint6
         warp_report(w, REPORT_ASYNC, lane, to, (int)bytes, "the destination and its mbarrier object are in different blocks");
         return false;
     }
-    mbarrier_check_use(w, lane, t->mbarrier, true);
+    mbarrier_check_use(w, lane, t->mbarrier, !f->values); /* st.async and red.async are of the generic proxy */
     return true;
 }
 

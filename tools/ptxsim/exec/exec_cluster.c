@@ -6,6 +6,14 @@
 #include <stdio.h>
 
 /* ---- addresses -------------------------------------------------------------------------------------------- */
+/* Rank and offset of an address, of a block that may have exited; -1: no shared address. */
+static int64_t rank_of(const Warp *w, const Inst *i, uint64_t address, uint64_t *offset) {
+    const uint64_t bare = address - (i->space == SPACE_GENERIC ? SHARED_WINDOW : 0), rank = bare >> SHARED_RANK_SHIFT;
+    *offset = bare & ((UINT64_C(1) << SHARED_RANK_SHIFT) - 1);
+    if (bare >= WINDOW_BYTES || rank > (uint64_t)w->cluster->blocks) return -1;
+    return rank ? (int64_t)rank - 1 : (int64_t)w->block->rank;
+}
+
 /* Inst: a address, b rank; space SPACE_CLUSTER or SPACE_GENERIC. */
 void exec_map_rank(Warp *w, const Inst *i, uint32_t mask) {
     const uint64_t window = i->space == SPACE_GENERIC ? SHARED_WINDOW : 0;
@@ -13,7 +21,7 @@ void exec_map_rank(Warp *w, const Inst *i, uint32_t mask) {
         if (!(mask >> l & 1)) continue;
         const uint64_t address = lane_bits(w, &i->a, l), rank = (uint32_t)lane_bits(w, &i->b, l);
         uint64_t offset = 0;
-        const bool ok = address - window < WINDOW_BYTES && shared_block(w, address - window, &offset);
+        const bool ok = rank_of(w, i, address, &offset) >= 0;
         if (!ok || rank >= (uint64_t)w->cluster->blocks) {
             char note[100];
             snprintf(note, sizeof note, ok ? "mapa to block %llu of a cluster of %d" : "mapa of no shared address",
@@ -28,13 +36,12 @@ void exec_map_rank(Warp *w, const Inst *i, uint32_t mask) {
 }
 
 void exec_get_rank(Warp *w, const Inst *i, uint32_t mask) {
-    const uint64_t window = i->space == SPACE_GENERIC ? SHARED_WINDOW : 0;
     for (int l = 0; l < WARP; l++) {
         if (!(mask >> l & 1)) continue;
         const uint64_t address = lane_bits(w, &i->a, l);
         uint64_t offset;
-        const Block *b = address - window < WINDOW_BYTES ? shared_block(w, address - window, &offset) : NULL;
-        if (b) lane_set(w, &i->d, l, b->rank);
+        const int64_t rank = rank_of(w, i, address, &offset);
+        if (rank >= 0) lane_set(w, &i->d, l, (uint64_t)rank);
         else warp_report(w, REPORT_CLUSTER, l, address, 0, "getctarank of no shared address");
     }
 }

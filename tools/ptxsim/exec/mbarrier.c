@@ -30,10 +30,9 @@ static bool resolve(Warp *w, int lane, Space space, uint64_t address, bool remot
     if (space == SPACE_GENERIC && address - SHARED_WINDOW < WINDOW_BYTES) address -= SHARED_WINDOW;
     else if (space == SPACE_GENERIC) address = UINT64_MAX;
     *block = shared_block(w, address, offset);
-    const char *problem = !*block || *offset + MBARRIER_BYTES > (*block)->shared_bytes ? "no address of shared memory"
+    const char *problem = !*block || *offset + MBARRIER_BYTES > (*block)->shared_bytes ? "no address of the shared memory of a running block"
                           : *offset % MBARRIER_BYTES                                   ? "an mbarrier object is aligned to 8 bytes"
                           : *block != w->block && !remote ? "this operation works on the block's own mbarrier objects only"
-                          : block_exited(*block)          ? "the block that holds the mbarrier object has exited"
                                                           : NULL;
     if (problem) warp_report(w, REPORT_MBARRIER, lane, address, MBARRIER_BYTES, problem);
     return !problem;
