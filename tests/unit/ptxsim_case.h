@@ -4,11 +4,12 @@
  *
  * Comments at the top:
  *     // finding: KIND, KIND...    kinds of report.def that may be reported; `value`: none, but other results
- *     // launch: grid N block N shared N
+ *     // launch: grid N[xN] block N[xN] shared N
  *     // parameters: P, P...       in order:
  *         iota N    N words, 0 1 2...     zero N    N words of 0     empty N    N words that nobody has written
  *         halves N  N half-precision floats, small whole numbers          words4    an array of 4 words by value
- *         map f16 buffer B size W H box W H [swizzle 32|64|128]           a tensor map of buffer B
+ *         floats N  N single-precision floats                             int N     a number by value
+ *         map f16|f32 buffer B size W H box W H [swizzle 32|64|128]       a tensor map of buffer B
  *     // landing: early late       schedules of asynchronous operations that it is wrong under; default: all */
 #pragma once
 #include "ptxsim_driver.h"
@@ -16,20 +17,20 @@
 #include <stdbool.h>
 #include <unistd.h>
 
-enum { CASE_PARAMETERS = 4, CASE_LINES = 64, CASE_FINDINGS = 32, CASE_WORDS = 4096 };
+enum { CASE_PARAMETERS = 6, CASE_LINES = 256, CASE_FINDINGS = 32, CASE_WORDS = 20000 };
 
 typedef struct CaseParameter {
     char kind[8];
-    uint32_t count;             /* words, or halves */
+    uint32_t count;             /* words, or halves; the number itself */
     uint32_t buffer, size[2], box[2], swizzle;
 } CaseParameter;
 
 typedef struct PtxCase {
     char path[512], kinds[128], landing[32];
-    unsigned grid, block, shared;
+    unsigned grid[2], block[2], shared;
     CaseParameter parameter[CASE_PARAMETERS];
     int parameters;
-    bool expected[CASE_LINES * 4]; /* by line: marked */
+    bool expected[CASE_LINES]; /* by line: marked */
     char *text;                 /* owned */
 } PtxCase;
 
@@ -63,11 +64,34 @@ static inline char *case_file(const char *path) {
 
 static inline CaseParameter case_parameter(const char *text, const char *path) {
     CaseParameter p = {0};
-    if (sscanf(text, "map f16 buffer %u size %u %u box %u %u swizzle %u", &p.buffer, &p.size[0], &p.size[1], &p.box[0],
-               &p.box[1], &p.swizzle) >= 5)
+    if (sscanf(text, "map f%u buffer %u size %u %u box %u %u swizzle %u", &p.count, &p.buffer, &p.size[0], &p.size[1],
+               &p.box[0], &p.box[1], &p.swizzle) >= 6)
         strcpy(p.kind, "map");
     else if (sscanf(text, " %7s %u", p.kind, &p.count) < 1) fail_msg("%s: parameter '%s'", path, text);
     return p;
+}
+
+/* "word N" or "word NxN" in text. */
+static inline void case_extent(const char *text, const char *word, unsigned extent[2]) {
+    const char *at = strstr(text, word);
+    extent[0] = extent[1] = 1;
+    if (at) sscanf(at + strlen(word), " %ux%u", &extent[0], &extent[1]);
+}
+
+static inline void case_launch_of(PtxCase *c, const char *text) {
+    unsigned shared[2];
+    case_extent(text, "grid", c->grid);
+    case_extent(text, "block", c->block);
+    case_extent(text, "shared", shared);
+    c->shared = strstr(text, "shared") ? shared[0] : 0;
+}
+
+static inline void case_parameters(PtxCase *c, char *text) {
+    for (char *save, *p = strtok_r(text, ",", &save); p; p = strtok_r(NULL, ",", &save)) {
+        assert_true(c->parameters < CASE_PARAMETERS);
+        while (*p == ' ') p++;
+        c->parameter[c->parameters++] = case_parameter(p, c->path);
+    }
 }
 
 static inline void case_header(PtxCase *c, char *line) {
@@ -77,13 +101,8 @@ static inline void case_header(PtxCase *c, char *line) {
     while (*value == ' ') value++;
     if (strcmp(line, "// finding") == 0) snprintf(c->kinds, sizeof c->kinds, "%s", value);
     else if (strcmp(line, "// landing") == 0) snprintf(c->landing, sizeof c->landing, "%s", value);
-    else if (strcmp(line, "// launch") == 0) sscanf(value, "grid %u block %u shared %u", &c->grid, &c->block, &c->shared);
-    else if (strcmp(line, "// parameters") == 0)
-        for (char *save, *p = strtok_r(value, ",", &save); p; p = strtok_r(NULL, ",", &save)) {
-            assert_true(c->parameters < CASE_PARAMETERS);
-            while (*p == ' ') p++;
-            c->parameter[c->parameters++] = case_parameter(p, c->path);
-        }
+    else if (strcmp(line, "// launch") == 0) case_launch_of(c, value);
+    else if (strcmp(line, "// parameters") == 0) case_parameters(c, value);
 }
 
 /* One of the two kernels in a file. */
@@ -94,7 +113,7 @@ static inline void case_read(PtxCase *c, const char *path, bool wrong) {
     int number = 1;
     for (char *line = c->text, *end; (end = strchr(line, '\n')); line = end + 1, number++) {
         char copy[512];
-        assert_true(number < CASE_LINES * 4 && end - line < (int)sizeof copy);
+        assert_true(number < CASE_LINES && end - line < (int)sizeof copy);
         snprintf(copy, sizeof copy, "%.*s", (int)(end - line), line);
         char *tag = strstr(copy + 2, "// ");
         const bool left_out = tag && strstr(tag, wrong ? "right" : "wrong");
@@ -116,28 +135,31 @@ static inline uint16_t half_of(int whole) { /* -15 .. 15 */
 }
 
 static inline uint32_t parameter_words(const CaseParameter *p) {
-    if (strcmp(p->kind, "map") == 0 || strcmp(p->kind, "words4") == 0) return 0;
+    if (strcmp(p->kind, "map") == 0 || strcmp(p->kind, "words4") == 0 || strcmp(p->kind, "int") == 0) return 0;
     return strcmp(p->kind, "halves") == 0 ? p->count / 2 : p->count;
 }
 
 static inline CUdeviceptr case_buffer(const CaseParameter *p) {
-    uint32_t data[CASE_WORDS];
+    static uint32_t data[CASE_WORDS];
     const uint32_t n = parameter_words(p);
     assert_true(n <= CASE_WORDS);
     for (uint32_t k = 0; k < n; k++) {
         if (strcmp(p->kind, "iota") == 0) data[k] = k;
         else if (strcmp(p->kind, "halves") == 0)
             data[k] = half_of((int)(2 * k * 7 % 23) - 11) | (uint32_t)half_of((int)((2 * k + 1) * 7 % 23) - 11) << 16;
-        else data[k] = 0;
+        else if (strcmp(p->kind, "floats") == 0) {
+            const float v = (float)(k * 7919 % 2003) / 1001.5f - 1;
+            memcpy(&data[k], &v, sizeof v);
+        } else data[k] = 0;
     }
     return upload(strcmp(p->kind, "empty") == 0 ? NULL : data, n * sizeof *data);
 }
 
-/* CU_TENSOR_MAP_DATA_TYPE_FLOAT16, no interleaving, no promotion, zeros out of bounds. */
+/* CU_TENSOR_MAP_DATA_TYPE_FLOAT16 or _FLOAT32, no interleaving, no promotion, zeros out of bounds. */
 static inline void case_map(CUtensorMap *map, const CaseParameter *p, CUdeviceptr at) {
-    const uint64_t size[2] = {p->size[0], p->size[1]}, stride[1] = {p->size[0] * 2u};
+    const uint64_t size[2] = {p->size[0], p->size[1]}, stride[1] = {p->size[0] * (uint64_t)p->count / 8};
     const int swizzle = p->swizzle == 32 ? 1 : p->swizzle == 64 ? 2 : p->swizzle == 128 ? 3 : 0;
-    assert_int_equal(cu.cuTensorMapEncodeTiled(map, 6, 2, (void *)(uintptr_t)at, size, stride, p->box,
+    assert_int_equal(cu.cuTensorMapEncodeTiled(map, p->count == 16 ? 6 : 7, 2, (void *)(uintptr_t)at, size, stride, p->box,
                                                (uint32_t[]){1, 1}, 0, swizzle, 0, 0), CUDA_SUCCESS);
 }
 
@@ -176,7 +198,8 @@ static inline CUresult case_launch(const PtxCase *c, CUfunction f, void **params
     const int kept = dup(STDERR_FILENO), nowhere = open("/dev/null", O_WRONLY);
     assert_true(kept >= 0 && nowhere >= 0);
     dup2(nowhere, STDERR_FILENO);
-    const CUresult r = cu.cuLaunchKernel(f, c->grid, 1, 1, c->block, 1, 1, c->shared, NULL, params, NULL);
+    const CUresult r = cu.cuLaunchKernel(f, c->grid[0], c->grid[1], 1, c->block[0], c->block[1], 1, c->shared, NULL, params,
+                                        NULL);
     dup2(kept, STDERR_FILENO);
     close(kept);
     close(nowhere);
@@ -185,7 +208,7 @@ static inline CUresult case_launch(const PtxCase *c, CUfunction f, void **params
 
 /* Loads the kernel of that name and runs it once in a context of its own. */
 static inline void case_run(const PtxCase *c, const char *name, Outcome *o) {
-    static CUtensorMap map;
+    static CUtensorMap map[CASE_PARAMETERS];
     static uint32_t four[4] = {11, 12, 13, 14};
     CUdeviceptr buffer[CASE_PARAMETERS] = {0};
     void *params[CASE_PARAMETERS];
@@ -195,8 +218,9 @@ static inline void case_run(const PtxCase *c, const char *name, Outcome *o) {
     CUfunction f = case_load(c->text, name, o);
     for (int k = 0; f && k < c->parameters; k++) {
         const CaseParameter *p = &c->parameter[k];
-        params[k] = strcmp(p->kind, "map") == 0 ? (void *)&map : strcmp(p->kind, "words4") == 0 ? (void *)four : &buffer[k];
-        if (strcmp(p->kind, "map") == 0) case_map(&map, p, buffer[p->buffer]);
+        params[k] = strcmp(p->kind, "map") == 0 ? (void *)&map[k] : strcmp(p->kind, "words4") == 0 ? (void *)four : &buffer[k];
+        if (strcmp(p->kind, "int") == 0) buffer[k] = p->count;
+        if (strcmp(p->kind, "map") == 0) case_map(&map[k], p, buffer[p->buffer]);
         else if (parameter_words(p)) buffer[k] = case_buffer(p);
     }
     if (f) o->result = case_launch(c, f, params);
