@@ -201,20 +201,20 @@ static int by_value(const void *a, const void *b) {
     return (x > y) - (x < y);
 }
 
-static double timed_launch(CUfunction f, unsigned gx, unsigned gy, void **params) {
+static double timed_launch(CUfunction f, unsigned gx, unsigned gy, unsigned shared, void **params) {
     const double start = processor_seconds();
-    must(cu.cuLaunchKernel(f, gx, gy, 1, THREADS, 1, 1, 0, NULL, params, NULL), "cuLaunchKernel");
+    must(cu.cuLaunchKernel(f, gx, gy, 1, THREADS, 1, 1, shared, NULL, params, NULL), "cuLaunchKernel");
     return processor_seconds() - start;
 }
 
 /* The median of RUNS launches after one to warm up. */
-Figures measure(CUfunction f, unsigned gx, unsigned gy, void **params) {
+Figures measure(CUfunction f, unsigned gx, unsigned gy, unsigned shared, void **params) {
     double seconds[RUNS];
     uint64_t before[4], after[4], findings;
     must(cu.ptxsim_instructions(before), "ptxsim_instructions");
-    timed_launch(f, gx, gy, params);
+    timed_launch(f, gx, gy, shared, params);
     must(cu.ptxsim_instructions(after), "ptxsim_instructions");
-    for (int k = 0; k < RUNS; k++) seconds[k] = timed_launch(f, gx, gy, params);
+    for (int k = 0; k < RUNS; k++) seconds[k] = timed_launch(f, gx, gy, shared, params);
     qsort(seconds, RUNS, sizeof *seconds, by_value);
     Figures r = {.seconds = seconds[RUNS / 2], .memory = (double)(after[1] - before[1])};
     for (int k = 0; k < 4; k++) r.instructions += (double)(after[k] - before[k]);
@@ -255,7 +255,7 @@ static void alu(void) {
     CUfunction f = load(&module, text, "alu");
     CUdeviceptr p = upload(NULL, sizeof out);
     uint32_t rounds = ROUNDS;
-    const Figures r = measure(f, ALU_BLOCKS, 1, (void *[]){&p, &rounds});
+    const Figures r = measure(f, ALU_BLOCKS, 1, 0, (void *[]){&p, &rounds});
     must(cu.cuMemcpyDtoH_v2(out, p, sizeof out), "cuMemcpyDtoH");
     alu_verify((const uint32_t(*)[2])out, N);
     report("alu", r);
@@ -284,7 +284,7 @@ static void gemm(const Shape *s) {
     CUmodule module;
     CUfunction f = load(&module, text, "gemm");
     CUdeviceptr pa = upload(a, sizeof a), pb = upload(b, sizeof b), pc = upload(NULL, sizeof c);
-    const Figures r = measure(f, (unsigned)(SIZE / s->tile), (unsigned)(SIZE / s->tile), (void *[]){&pa, &pb, &pc});
+    const Figures r = measure(f, (unsigned)(SIZE / s->tile), (unsigned)(SIZE / s->tile), 0, (void *[]){&pa, &pb, &pc});
     must(cu.cuMemcpyDtoH_v2(c, pc, sizeof c), "cuMemcpyDtoH");
     gemm_verify(a, b, c);
     report(s->name, r);

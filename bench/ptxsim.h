@@ -27,8 +27,9 @@ __attribute__((format(printf, 2, 3))) void put(Text *, const char *format, ...);
 typedef struct Figures {
     double seconds, instructions, memory; /* thread instructions, and those that touch memory, of one launch */
 } Figures;
-/* The median of some launches of gx by gy blocks after one to warm up; fails on a finding. */
-Figures measure(CUfunction, unsigned gx, unsigned gy, void **params);
+/* The median of some launches of gx by gy blocks, with `shared` bytes of dynamic shared memory, after one to warm up;
+ * fails on a finding. */
+Figures measure(CUfunction, unsigned gx, unsigned gy, unsigned shared, void **params);
 
 /* ptxsim_matrix.c: wgmma and mma.sync, in floating-point operations per second. */
 void matrix_instructions(void);

@@ -1,10 +1,11 @@
 /* Speed of the matrix instructions of the software GPU: bf16 products with f32 sums, operands in shared memory. */
 #include "bench/ptxsim.h"
+#include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 
 /* Blocks of TILE_M by TILE_N, TILE_K of the inner dimension at a time: lines of 128 bytes, swizzled. */
-enum { M = 256, N = 512, K = 512, TILE_M = 128, TILE_N = 256, TILE_K = 64, LINE = 128, A_BYTES = TILE_M * LINE };
+enum { M = 256, N = 512, K = 2048, TILE_M = 128, TILE_N = 256, TILE_K = 64, LINE = 128, A_BYTES = TILE_M * LINE, B_BYTES = TILE_N * LINE };
 
 #define HEAD(target, version) ".version " version "\n.target " target "\n.address_size 64\n"
 
@@ -14,7 +15,7 @@ static void prologue(Text *t, const char *head) {
         "%s.entry k(.param .u64 a, .param .u64 b, .param .u64 c)\n.reqntid %d, 1, 1\n{\n"
         ".reg .pred %%p<4>; .reg .b32 %%r<60>; .reg .f32 %%d<128>; .reg .b64 %%rd<40>; .reg .b32 %%v<4>;\n"
         ".shared .align 1024 .b8 tiles[%d];\n",
-        head, THREADS, A_BYTES + TILE_N * LINE);
+        head, THREADS, A_BYTES + B_BYTES);
     put(t,
         "ld.param.u64 %%rd1, [a]; ld.param.u64 %%rd2, [b]; ld.param.u64 %%rd3, [c]; mov.u32 %%r0, %%tid.x;\n"
         "mov.u32 %%r1, %%ctaid.y; mov.u32 %%r2, %%ctaid.x; shr.u32 %%r3, %%r0, 3; and.b32 %%r4, %%r0, 7;\n"
@@ -53,16 +54,30 @@ static void epilogue(Text *t, int columns) {
     put(t, "ret;\n}\n");
 }
 
-/* Two warpgroups with 64 rows each; four wgmma of m64n256k16 a turn. */
+/* Two warpgroups with 64 rows each; four wgmma of m64n256k16 a turn.  A turn's tiles come by bulk copies: in global memory
+ * they already lie as in shared memory, tile after tile. */
 static char *wgmma_kernel(void) {
     Text t = {0};
-    prologue(&t, HEAD("sm_90a", "8.0"));
+    put(&t,
+        HEAD("sm_90a", "8.0") ".extern .shared .align 1024 .b8 tiles[];\n"
+        ".entry k(.param .u64 a, .param .u64 b, .param .u64 c)\n.reqntid %d, 1, 1\n{\n"
+        ".reg .pred %%p<5>; .reg .b32 %%r<60>; .reg .f32 %%d<128>; .reg .b64 %%rd<40>;\n.shared .align 8 .b64 full;\n"
+        "ld.param.u64 %%rd1, [a]; ld.param.u64 %%rd2, [b]; ld.param.u64 %%rd3, [c]; mov.u32 %%r0, %%tid.x;\n"
+        "mov.u32 %%r1, %%ctaid.y; mov.u32 %%r2, %%ctaid.x; shr.u32 %%r11, %%r0, 5; and.b32 %%r12, %%r0, 31; shr.u32 %%r13, %%r12, 2; "
+        "and.b32 %%r14, %%r12, 3;\nmov.u32 %%r9, tiles; mad.wide.u32 %%rd4, %%r1, %d, %%rd1; mad.wide.u32 %%rd5, %%r2, %d, %%rd2;\n"
+        "setp.eq.u32 %%p3, %%r0, 0; @%%p3 mbarrier.init.shared.b64 [full], 1; fence.proxy.async; bar.sync 0;\n",
+        THREADS, TILE_M * K * 2, TILE_N * K * 2);
     put(&t, "shr.u32 %%r15, %%r0, 7; shl.b32 %%r16, %%r15, 13; add.u32 %%r16, %%r16, %%r9; shr.u32 %%r16, %%r16, 4;\n"
-            "cvt.u64.u32 %%rd10, %%r16; or.b64 %%rd10, %%rd10, 0x4000004000010000; add.u32 %%r17, %%r9, %d; shr.u32 %%r17, %%r17, 4;\n"
-            "cvt.u64.u32 %%rd11, %%r17; or.b64 %%rd11, %%rd11, 0x4000004000010000; mov.u32 %%r20, 0;\n"
-            "setp.eq.u32 %%p0, 0, 0;\nLOOP:\n", A_BYTES);
-    fetch(&t);
-    put(&t, "fence.proxy.async; bar.sync 0; setp.ne.u32 %%p1, %%r20, 0; wgmma.fence.sync.aligned;\n");
+            "cvt.u64.u32 %%rd10, %%r16; or.b64 %%rd10, %%rd10, 0x4000004000010000; add.u32 %%r17, %%r9, %d; shr.u32 %%r18, %%r17, 4;\n"
+            "cvt.u64.u32 %%rd11, %%r18; or.b64 %%rd11, %%rd11, 0x4000004000010000; mov.u32 %%r20, 0;\n"
+            "setp.eq.u32 %%p0, 0, 0;\nLOOP:\n@!%%p3 bra WAIT;\n", A_BYTES);
+    put(&t, "mbarrier.arrive.expect_tx.shared.b64 _, [full], %d;\n"
+            "cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [%%r9], [%%rd4], %d, [full];\n"
+            "cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [%%r17], [%%rd5], %d, [full];\n"
+            "add.u64 %%rd4, %%rd4, %d; add.u64 %%rd5, %%rd5, %d;\n",
+        A_BYTES + B_BYTES, A_BYTES, B_BYTES, A_BYTES, B_BYTES);
+    put(&t, "WAIT:\nand.b32 %%r19, %%r20, 1;\nAGAIN: mbarrier.try_wait.parity.shared.b64 %%p4, [full], %%r19; @!%%p4 bra AGAIN;\n"
+            "setp.ne.u32 %%p1, %%r20, 0; wgmma.fence.sync.aligned;\n");
     for (int k = 0; k < TILE_K / 16; k++) {
         put(&t, "add.u64 %%rd12, %%rd10, %d; add.u64 %%rd13, %%rd11, %d;\n"
                 "wgmma.mma_async.sync.aligned.m64n256k16.f32.bf16.bf16 {", 2 * k, 2 * k);
@@ -131,15 +146,28 @@ static void verify(const char *name, const uint16_t *a, const uint16_t *b, const
         }
 }
 
-static void product(const char *name, char *text, int columns) {
-    static uint16_t a[M * K], b[N * K];
+/* Tile after tile along K, each as it lies in shared memory: lines swizzled over 128 bytes. */
+static void tile(uint16_t *to, const uint16_t *from, int rows, int tile_rows) {
+    for (int r = 0; r < rows; r++)
+        for (int k = 0; k < K; k++) {
+            const int line = r % tile_rows, chunk = (k % TILE_K / 8) ^ (line % 8);
+            to[(r / tile_rows * K / TILE_K + k / TILE_K) * tile_rows * TILE_K + line * TILE_K + chunk * 8 + k % 8] = from[r * K + k];
+        }
+}
+
+static void product(const char *name, char *text, int columns, bool tiled) {
+    static uint16_t a[M * K], b[N * K], tiled_a[M * K], tiled_b[N * K];
     static float c[M * N];
     for (uint32_t k = 0; k < M * K; k++) a[k] = entry(k);
     for (uint32_t k = 0; k < N * K; k++) b[k] = entry(k + M * K);
     CUmodule module;
     CUfunction f = load(&module, text, "k");
-    CUdeviceptr pa = upload(a, sizeof a), pb = upload(b, sizeof b), pc = upload(c, sizeof c);
-    const Figures r = measure(f, N / TILE_N, M / TILE_M, (void *[]){&pa, &pb, &pc});
+    const unsigned shared = tiled ? A_BYTES + B_BYTES : 0;
+    if (tiled) must(cu.cuFuncSetAttribute(f, CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES, (int)shared), "cuFuncSetAttribute");
+    tile(tiled_a, a, M, TILE_M);
+    tile(tiled_b, b, N, TILE_N);
+    CUdeviceptr pa = upload(tiled ? tiled_a : a, sizeof a), pb = upload(tiled ? tiled_b : b, sizeof b), pc = upload(c, sizeof c);
+    const Figures r = measure(f, N / TILE_N, M / TILE_M, shared, (void *[]){&pa, &pb, &pc});
     must(cu.cuMemcpyDtoH_v2(c, pc, sizeof c), "cuMemcpyDtoH");
     verify(name, a, b, c, columns);
     printf("ptxsim.%s.gflops_per_core\t%.2f\tGFLOP/s\n", name, 2e-9 * M * N * K * columns / TILE_N / r.seconds);
@@ -151,6 +179,6 @@ static void product(const char *name, char *text, int columns) {
 }
 
 void matrix_instructions(void) {
-    product("wgmma", wgmma_kernel(), TILE_N);
-    product("mma", mma_kernel(), 128);
+    product("wgmma", wgmma_kernel(), TILE_N, true);
+    product("mma", mma_kernel(), 128, false);
 }

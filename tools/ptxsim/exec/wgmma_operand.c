@@ -66,34 +66,47 @@ static void mark_chunks(uint64_t set[SHARED_CHUNKS / 64], const Layout *y) {
     }
 }
 
-static bool read_run(Warp *w, const AsyncOp *op, uint32_t first, uint32_t end) {
-    Range r;
-    if (!range_find(w, 0, SPACE_SHARED, (uint64_t)first * CHUNK, (end - first) * CHUNK, CHUNK, false, &r)) return false;
+/* The first chunk from `c` on that is (not) in the set; there is one. */
+static uint32_t next_chunk(const uint64_t *set, uint32_t c, bool absent) {
+    const uint64_t flip = absent ? UINT64_MAX : 0;
+    uint64_t rest = (set[c / 64] ^ flip) >> c % 64 << c % 64;
+    while (!rest) rest = set[(c = c / 64 * 64 + 64) / 64] ^ flip;
+    return c / 64 * 64 + (uint32_t)__builtin_ctzll(rest);
+}
+
+/* From the first chunk to the last: shared memory has no holes, so that its bounds are those of every chunk between. */
+static bool find_whole(Warp *w, const uint64_t set[SHARED_CHUNKS / 64], Range *whole) {
+    uint32_t low = 0, high = SHARED_CHUNKS / 64 - 1;
+    while (!set[low]) low++;
+    while (!set[high]) high--;
+    const uint32_t first = low * 64 + (uint32_t)__builtin_ctzll(set[low]), last = high * 64 + 63 - (uint32_t)__builtin_clzll(set[high]);
+    return range_find(w, 0, SPACE_SHARED, (uint64_t)first * CHUNK, (last + 1 - first) * CHUNK, CHUNK, false, whole);
+}
+
+static void read_run(Warp *w, const AsyncOp *op, const Range *whole, uint32_t first, uint32_t end) {
+    const uint64_t skip = (uint64_t)first * CHUNK - whole->address;
+    Range r = *whole;
+    r.data += skip, r.offset += skip, r.address += skip;
+    r.bytes = (end - first) * CHUNK;
     range_read(w, 0, op, &r);
-    return true;
 }
 
 /* Chunks that follow each other are one range, whatever the order in which the layout names them. */
 bool wgmma_read_operands(Warp *w, const AsyncOp *op, const WgmmaOp *g) {
     const MatrixForm *f = g->inst->matrix;
     const Layout a = layout_of(g->desc_a, f->trans_a, GROUP_ROWS), b = layout_of(g->desc_b, f->trans_b, f->n);
-    uint64_t set[SHARED_CHUNKS / 64] = {0};
-    uint32_t first = 0;
-    bool in_run = false, good = true;
+    uint64_t set[SHARED_CHUNKS / 64 + 1] = {0}; /* the last stays empty: every run ends */
+    Range whole;
     if (!f->a.count) mark_chunks(set, &a);
     mark_chunks(set, &b);
-    for (uint32_t c = 0; c < SHARED_CHUNKS;) {
-        const uint64_t rest = (in_run ? ~set[c / 64] : set[c / 64]) >> c % 64;
-        if (!rest) {
-            c = (c / 64 + 1) * 64;
-            continue;
-        }
-        c += (uint32_t)__builtin_ctzll(rest);
-        if (in_run) good &= read_run(w, op, first, c);
-        in_run = !in_run;
-        first = c;
+    if (!find_whole(w, set, &whole)) return false;
+    const uint32_t stop = (uint32_t)(whole.address + whole.bytes) / CHUNK;
+    for (uint32_t c = (uint32_t)whole.address / CHUNK, first = c; c < stop;) {
+        first = next_chunk(set, c, false);
+        c = next_chunk(set, first, true);
+        read_run(w, op, &whole, first, c);
     }
-    return in_run ? read_run(w, op, first, SHARED_CHUNKS) && good : good;
+    return true;
 }
 
 /* ---- the product -------------------------------------------------------------------------------------- */
