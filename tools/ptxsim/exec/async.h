@@ -92,7 +92,7 @@ typedef struct CopyForm {
 typedef enum ProxyFence { FENCE_OTHER, FENCE_ASYNC, FENCE_MBARRIER_INIT } ProxyFence;
 
 static inline uint64_t pointer_at(const Warp *w, const Pointer *p, int lane) {
-    return lane_bits(w, &p->base, lane) + (uint64_t)p->offset;
+    return address_bits(w, &p->base, p->offset, lane);
 }
 
 /* ---- shared by the copies ----------------------------------------------------------------------------- */

@@ -200,6 +200,12 @@ static inline uint64_t lane_bits(const Warp *w, const Operand *o, int lane) {
     return v;
 }
 
+/* [register + offset]: an address of 32 bits wraps as its register does. */
+static inline uint64_t address_bits(const Warp *w, const Operand *o, int64_t offset, int lane) {
+    const uint64_t at = lane_bits(w, o, lane) + (uint64_t)offset;
+    return o->bytes == 4 ? (uint32_t)at : at;
+}
+
 static inline void lane_set(const Warp *w, const Operand *o, int lane, uint64_t v) {
     uint8_t *p = w->base[o->base] + o->offset;
     if (o->bytes) memcpy(p + lane * o->bytes, &v, o->bytes); /* little-endian hosts only, as the PTX memory model */

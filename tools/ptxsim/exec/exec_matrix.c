@@ -24,7 +24,7 @@ static void rows_find(Warp *w, const Inst *i, uint32_t mask, AccessKind kind, ui
     uint32_t rows = tiles == 4 ? UINT32_MAX : (UINT32_C(1) << (TILE * tiles)) - 1;
     rows &= mask;
     for (int l = 0; l < WARP; l++) {
-        address[l] = (uint64_t)((int64_t)lane_bits(w, &i->a, l) + i->offset);
+        address[l] = address_bits(w, &i->a, i->offset, l);
         if (i->space == SPACE_SHARED || !(rows >> l & 1) || address[l] - SHARED_WINDOW < WINDOW_BYTES) continue;
         warp_report(w, REPORT_BOUNDS, l, address[l], ROW_BYTES, "a row of a matrix that is not in shared memory");
         rows &= ~(UINT32_C(1) << l);
