@@ -167,7 +167,8 @@ static void tensor_maps(void **state) {
                 t.box[4] == 1);
     assert_true(t.swizzle == SWIZZLE_64B && t.fill == FILL_NAN && t.l2_promotion == 2 && t.element_stride[2] == 1);
     assert_int_equal(cu.cuTensorMapReplaceAddress(&map, (void *)0x2000), CUDA_SUCCESS);
-    assert_int_equal(((TensorMap *)&map)->address, 0x2000);
+    memcpy(&t, &map, sizeof t);
+    assert_int_equal(t.address, 0x2000);
     assert_int_equal(cu.cuTensorMapReplaceAddress(&map, (void *)0x2008), CUDA_ERROR_INVALID_VALUE);
 }
 
