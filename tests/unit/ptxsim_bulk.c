@@ -3,13 +3,14 @@
 #include "tools/ptxsim/exec/tensor_map.h"
 
 /* 64 threads; thread 0 (%p1) issues the copies; %r3 the thread's word of s, %rd3 and %rd4 its words of in and out */
-#define KERNEL(body)                                                                                                   \
-    HEAD_90 ".entry k(.param .u64 in, .param .u64 out)\n{\n"                                                           \
-            ".reg .b32 %r<20>; .reg .b64 %rd<20>; .reg .pred %p<8>; .reg .b16 %h<4>;\n"                                \
-            ".shared .align 1024 .b8 s[4096]; .shared .align 8 .b64 bar[4];\n"                                         \
-            "ld.param.u64 %rd1, [in]; ld.param.u64 %rd2, [out]; mov.u32 %r1, %tid.x; shl.b32 %r2, %r1, 2;\n"           \
-            "mov.u32 %r3, s; add.u32 %r3, %r3, %r2; mad.wide.u32 %rd3, %r1, 4, %rd1; mad.wide.u32 %rd4, %r1, 4, %rd2;\n" \
-            "setp.eq.u32 %p1, %r1, 0;\n" body "\nret;\n}\n"
+#define KERNEL(body)                                                                                                 \
+    HEAD_90                                                                                                          \
+        ".entry k(.param .u64 in, .param .u64 out)\n{\n"                                                             \
+        ".reg .b32 %r<20>; .reg .b64 %rd<20>; .reg .pred %p<8>; .reg .b16 %h<4>;\n"                                  \
+        ".shared .align 1024 .b8 s[4096]; .shared .align 8 .b64 bar[4];\n"                                           \
+        "ld.param.u64 %rd1, [in]; ld.param.u64 %rd2, [out]; mov.u32 %r1, %tid.x; shl.b32 %r2, %r1, 2;\n"             \
+        "mov.u32 %r3, s; add.u32 %r3, %r3, %r2; mad.wide.u32 %rd3, %r1, 4, %rd1; mad.wide.u32 %rd4, %r1, 4, %rd2;\n" \
+        "setp.eq.u32 %p1, %r1, 0;\n" body "\nret;\n}\n"
 
 enum { THREADS = 64 };
 static uint32_t words[1024];
@@ -39,8 +40,9 @@ static void check_there_and_back(const void *out) {
 
 static void there_and_back(void **state) {
     (void)state;
-    each_landing(KERNEL(INIT EXPECT("256") COPY WAIT("0") "ld.shared.u32 %r7, [%r3]; add.u32 %r7, %r7, %r1; st.shared.u32 [%r3], %r7;\n" FENCE
-                        "bar.sync 0;\n" STORE DONE),
+    each_landing(KERNEL(INIT EXPECT("256") COPY WAIT(
+                     "0") "ld.shared.u32 %r7, [%r3]; add.u32 %r7, %r7, %r1; st.shared.u32 [%r3], %r7;\n" FENCE
+                          "bar.sync 0;\n" STORE DONE),
                  &SETTING, check_there_and_back);
 }
 
@@ -49,29 +51,33 @@ static void check_phases(const void *out) { assert_memory_equal(out, words + 64,
 
 static void two_phases(void **state) {
     (void)state;
-    each_landing(KERNEL(INIT EXPECT("512") COPY "@%p1 " BULK "[s+256], [%rd1+512], 256, [bar];\n" WAIT("0") "ld.shared.u32 %r8, [%r3]; bar.sync 0;\n"
-                        EXPECT("256") "@%p1 " BULK "[s], [%rd1+256], 256, [bar];\n" WAIT("1") LOAD),
+    each_landing(KERNEL(INIT EXPECT("512") COPY
+                        "@%p1 " BULK
+                        "[s+256], [%rd1+512], 256, [bar];\n" WAIT("0") "ld.shared.u32 %r8, [%r3]; bar.sync 0;\n" EXPECT(
+                            "256") "@%p1 " BULK "[s], [%rd1+256], 256, [bar];\n" WAIT("1") LOAD),
                  &SETTING, check_phases);
 }
 
 /* Reductions: 4 elements of 4 bytes a thread pair of instructions; old values 10, 10, 10, 10; sources 3, 12, -1, 10. */
 static void check_reductions(const void *out) {
-    static const uint32_t WANT[8][4] = {{13, 22, 9, 20}, {3, 10, UINT32_MAX, 10}, {10, 12, 10, 10}, {0, 11, 11, 0},
-                                        {3, 9, 9, 9},    {2, 8, 10, 10},          {11, 14, UINT32_MAX, 10}, {9, 6, ~10u, 0}};
+    static const uint32_t WANT[8][4] = {
+        {13, 22, 9, 20}, {3, 10, UINT32_MAX, 10}, {10, 12, 10, 10},         {0, 11, 11, 0},
+        {3, 9, 9, 9},    {2, 8, 10, 10},          {11, 14, UINT32_MAX, 10}, {9, 6, ~10u, 0}};
     assert_memory_equal(out, WANT, sizeof WANT);
 }
 
 #define REDUCE(op, at) "cp.reduce.async.bulk.global.shared::cta.bulk_group." op " [%rd2+" at "], [s], 16;\n"
 static void reductions(void **state) {
     (void)state;
-    each_landing(KERNEL("@!%p1 bra OUT; mov.u32 %r4, 3; mov.u32 %r5, 12; mov.u32 %r6, -1; mov.u32 %r7, 10;\n"
-                        "st.shared.v4.u32 [s], {%r4, %r5, %r6, %r7}; mov.u32 %r8, 0; mov.u64 %rd5, %rd2;\n"
-                        "L: st.global.v4.u32 [%rd5], {%r7, %r7, %r7, %r7}; add.u64 %rd5, %rd5, 16; add.u32 %r8, %r8, 1;\n"
-                        "setp.lt.u32 %p3, %r8, 8; @%p3 bra L; fence.proxy.async;\n"
-                        REDUCE("add.u32", "0") REDUCE("min.s32", "16") REDUCE("max.s32", "32") REDUCE("inc.u32", "48")
-                        REDUCE("dec.u32", "64") REDUCE("and.b32", "80") REDUCE("or.b32", "96") REDUCE("xor.b32", "112")
-                        "cp.async.bulk.commit_group; cp.async.bulk.wait_group 0; OUT:"),
-                 &SETTING, check_reductions);
+    each_landing(
+        KERNEL("@!%p1 bra OUT; mov.u32 %r4, 3; mov.u32 %r5, 12; mov.u32 %r6, -1; mov.u32 %r7, 10;\n"
+               "st.shared.v4.u32 [s], {%r4, %r5, %r6, %r7}; mov.u32 %r8, 0; mov.u64 %rd5, %rd2;\n"
+               "L: st.global.v4.u32 [%rd5], {%r7, %r7, %r7, %r7}; add.u64 %rd5, %rd5, 16; add.u32 %r8, %r8, 1;\n"
+               "setp.lt.u32 %p3, %r8, 8; @%p3 bra L; fence.proxy.async;\n" REDUCE("add.u32", "0")
+                   REDUCE("min.s32", "16") REDUCE("max.s32", "32") REDUCE("inc.u32", "48") REDUCE("dec.u32", "64")
+                       REDUCE("and.b32", "80") REDUCE("or.b32", "96")
+                           REDUCE("xor.b32", "112") "cp.async.bulk.commit_group; cp.async.bulk.wait_group 0; OUT:"),
+        &SETTING, check_reductions);
 }
 
 /* f16 1.5 + 2.25, bf16 max(1, -2), f64 0.5 + 0.25, f32: a subnormal sum flushes to zero */
@@ -93,16 +99,27 @@ static void check_floats(const void *out) {
 #define SPREAD(r, at, bits) "mov.u32 %r4, " bits "; st." r ".v4.u32 [" at "], {%r4, %r4, %r4, %r4};\n"
 static void float_reductions(void **state) {
     (void)state;
-    each_landing(KERNEL("@!%p1 bra OUT;\n" SPREAD("global", "%rd2", "0x3e003e00") SPREAD("shared", "s", "0x40804080")
-                        SPREAD("global", "%rd2+16", "0x3f803f80") SPREAD("shared", "s+16", "0xc000c000")
-                        "mov.u64 %rd5, 0x3fe0000000000000; mov.u64 %rd6, 0x3fd0000000000000; st.global.v2.u64 [%rd2+32], {%rd5, %rd5};\n"
-                        "st.shared.v2.u64 [s+32], {%rd6, %rd6};\n" SPREAD("global", "%rd2+48", "0x00000003") SPREAD("shared", "s+48", "0x00000005")
-                        "fence.proxy.async; cp.reduce.async.bulk.global.shared::cta.bulk_group.add.noftz.f16 [%rd2], [s], 16;\n"
-                        "cp.reduce.async.bulk.global.shared::cta.bulk_group.max.bf16 [%rd2+16], [s+16], 16;\n"
-                        "cp.reduce.async.bulk.global.shared::cta.bulk_group.add.f64 [%rd2+32], [s+32], 16;\n"
-                        "cp.reduce.async.bulk.global.shared::cta.bulk_group.add.f32 [%rd2+48], [s+48], 16;\n"
-                        "cp.async.bulk.commit_group; cp.async.bulk.wait_group 0; OUT:"),
-                 &SETTING, check_floats);
+    each_landing(
+        KERNEL(
+            "@!%p1 bra OUT;\n" SPREAD("global", "%rd2", "0x3e003e00") SPREAD("shared", "s", "0x40804080")
+                SPREAD("global", "%rd2+16", "0x3f803f80") SPREAD(
+                    "shared", "s+16",
+                    "0xc000c000") "mov.u64 %rd5, 0x3fe0000000000000; mov.u64 %rd6, 0x3fd0000000000000; "
+                                  "st.global.v2.u64 [%rd2+32], {%rd5, %rd5};\n"
+                                  "st.shared.v2.u64 [s+32], {%rd6, %rd6};\n" SPREAD("global", "%rd2+48", "0x00000003")
+                                      SPREAD(
+                                          "shared", "s+48",
+                                          "0x00000005") "fence.proxy.async; "
+                                                        "cp.reduce.async.bulk.global.shared::cta.bulk_group.add.noftz."
+                                                        "f16 [%rd2], [s], 16;\n"
+                                                        "cp.reduce.async.bulk.global.shared::cta.bulk_group.max.bf16 "
+                                                        "[%rd2+16], [s+16], 16;\n"
+                                                        "cp.reduce.async.bulk.global.shared::cta.bulk_group.add.f64 "
+                                                        "[%rd2+32], [s+32], 16;\n"
+                                                        "cp.reduce.async.bulk.global.shared::cta.bulk_group.add.f32 "
+                                                        "[%rd2+48], [s+48], 16;\n"
+                                                        "cp.async.bulk.commit_group; cp.async.bulk.wait_group 0; OUT:"),
+        &SETTING, check_floats);
 }
 
 /* .cp_mask: of every 16 bytes the first 8 only */
@@ -116,8 +133,10 @@ static void check_mask(const void *out) {
 
 static void byte_mask(void **state) {
     (void)state;
-    each_landing(KERNEL(INIT EXPECT("256") COPY WAIT("0") "mov.b16 %h1, 0x00ff;\n"
-                        "@%p1 cp.async.bulk.global.shared::cta.bulk_group.cp_mask [%rd2], [s], 32, %h1; @%p1 cp.async.bulk.commit_group;\n" DONE),
+    each_landing(KERNEL(INIT EXPECT("256")
+                            COPY WAIT("0") "mov.b16 %h1, 0x00ff;\n"
+                                           "@%p1 cp.async.bulk.global.shared::cta.bulk_group.cp_mask [%rd2], [s], 32, "
+                                           "%h1; @%p1 cp.async.bulk.commit_group;\n" DONE),
                  &SETTING, check_mask);
 }
 
@@ -129,64 +148,89 @@ static const Pair LOADS[] = {
     {"too many bytes expected", "deadlock", KERNEL(INIT EXPECT("260") COPY WAIT("0") LOAD)},
     {"too few bytes expected", "deadlock", KERNEL(INIT EXPECT("128") COPY WAIT("0") LOAD)},
     {"expect_tx missing", "any", KERNEL(INIT COPY "@%p1 mbarrier.arrive.shared.b64 _, [bar];\n" WAIT("0") LOAD)},
-    {"arrival missing", "deadlock", KERNEL(INIT "@%p1 mbarrier.expect_tx.shared.b64 [bar], 256;\n" COPY WAIT("0") LOAD)},
+    {"arrival missing", "deadlock",
+     KERNEL(INIT "@%p1 mbarrier.expect_tx.shared.b64 [bar], 256;\n" COPY WAIT("0") LOAD)},
     {"expected after the copy", NULL, KERNEL(INIT COPY EXPECT("256") WAIT("0") LOAD)},
     {"no fence after the initialisation", "mbarrier",
      KERNEL("@%p1 mbarrier.init.shared.b64 [bar], 1; bar.sync 0;\n" EXPECT("256") COPY WAIT("0") LOAD)},
     {"a proxy fence after the initialisation", NULL,
-     KERNEL("@%p1 mbarrier.init.shared.b64 [bar], 1; @%p1 fence.proxy.async; bar.sync 0;\n" EXPECT("256") COPY WAIT("0") LOAD)},
+     KERNEL("@%p1 mbarrier.init.shared.b64 [bar], 1; @%p1 fence.proxy.async; bar.sync 0;\n" EXPECT("256") COPY WAIT("0")
+                LOAD)},
     {"object not initialised", "mbarrier", KERNEL(COPY)},
     {"nobody waits", "missing-wait", KERNEL(INIT EXPECT("256") COPY)},
     {"stage overwritten too early", "any",
-     KERNEL(INIT EXPECT("256") COPY WAIT("0") LOAD EXPECT("256") "@%p1 " BULK "[s], [%rd1+256], 256, [bar];\n" WAIT("1") LOAD)},
+     KERNEL(INIT EXPECT("256") COPY WAIT("0") LOAD EXPECT("256") "@%p1 " BULK "[s], [%rd1+256], 256, [bar];\n" WAIT("1")
+                LOAD)},
     {"stage overwritten after a barrier", NULL,
-     KERNEL(INIT EXPECT("256") COPY WAIT("0") LOAD "bar.sync 0;\n" EXPECT("256") "@%p1 " BULK "[s], [%rd1+256], 256, [bar];\n" WAIT("1") LOAD)},
-    {"generic write before, without a proxy fence", "race", KERNEL(INIT FILL "bar.sync 0;\n" EXPECT("256") COPY WAIT("0") LOAD)},
+     KERNEL(INIT EXPECT("256") COPY WAIT("0") LOAD
+            "bar.sync 0;\n" EXPECT("256") "@%p1 " BULK "[s], [%rd1+256], 256, [bar];\n" WAIT("1") LOAD)},
+    {"generic write before, without a proxy fence", "race",
+     KERNEL(INIT FILL "bar.sync 0;\n" EXPECT("256") COPY WAIT("0") LOAD)},
     {"generic write before, fenced", NULL, KERNEL(INIT FILL FENCE "bar.sync 0;\n" EXPECT("256") COPY WAIT("0") LOAD)},
     {"generic write while in flight", "race", KERNEL(INIT EXPECT("256") COPY FILL WAIT("0"))},
-    {"source written while in flight", "race", KERNEL(INIT EXPECT("256") COPY "st.global.u32 [%rd3], %r1;\n" WAIT("0"))},
+    {"source written while in flight", "race",
+     KERNEL(INIT EXPECT("256") COPY "st.global.u32 [%rd3], %r1;\n" WAIT("0"))},
     {"source written after the wait", NULL, KERNEL(INIT EXPECT("256") COPY WAIT("0") "st.global.u32 [%rd3], %r1;\n")},
     {"two copies to one place", "race", KERNEL(INIT EXPECT("512") COPY COPY WAIT("0"))},
-    {"two copies to two places", NULL, KERNEL(INIT EXPECT("512") COPY "@%p1 " BULK "[s+256], [%rd1], 256, [bar];\n" WAIT("0"))},
+    {"two copies to two places", NULL,
+     KERNEL(INIT EXPECT("512") COPY "@%p1 " BULK "[s+256], [%rd1], 256, [bar];\n" WAIT("0"))},
     {"size of 8", "bad-copy", KERNEL(INIT "@%p1 " BULK "[s], [%rd1], 8, [bar];\n")},
     {"destination at 8", "misaligned", KERNEL(INIT "@%p1 " BULK "[s+8], [%rd1], 16, [bar];\n")},
     {"source at 8", "misaligned", KERNEL(INIT "@%p1 " BULK "[s], [%rd1+8], 16, [bar];\n")},
     {"source beyond the end", "out-of-bounds", KERNEL(INIT "@%p1 " BULK "[s], [%rd1+4080], 32, [bar];\n")},
     {"destination beyond the end", "out-of-bounds", KERNEL(INIT "@%p1 " BULK "[s+4080], [%rd1], 64, [bar];\n")},
-    {"uninitialised source", "uninitialised", KERNEL(INIT EXPECT("256") "@%p1 " BULK "[s], [%rd2], 256, [bar];\n" WAIT("0"))},
-    {"copy over the object", "mbarrier", KERNEL(INIT EXPECT("16") "@%p1 " BULK "[bar], [%rd1], 16, [bar];\n" WAIT("0"))},
+    {"uninitialised source", "uninitialised",
+     KERNEL(INIT EXPECT("256") "@%p1 " BULK "[s], [%rd2], 256, [bar];\n" WAIT("0"))},
+    {"copy over the object", "mbarrier",
+     KERNEL(INIT EXPECT("16") "@%p1 " BULK "[bar], [%rd1], 16, [bar];\n" WAIT("0"))},
     {"multicast beyond the cluster", "cluster",
-     KERNEL(INIT EXPECT("256") "mov.b16 %h1, 2; @%p1 cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes.multicast::cluster [s], [%rd1], 256, [bar], %h1;\n")},
+     KERNEL(INIT EXPECT("256") "mov.b16 %h1, 2; @%p1 "
+                               "cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes.multicast::cluster "
+                               "[s], [%rd1], 256, [bar], %h1;\n")},
 };
 
 static const Pair STORES[] = {
     {"in order", NULL, KERNEL(FILL FENCE "bar.sync 0;\n" STORE DONE)},
     {"no fence between the proxies", "race", KERNEL(FILL "bar.sync 0;\n" STORE DONE)},
-    {"fence on the wrong side of the barrier, by the issuer", NULL, KERNEL(FILL "bar.sync 0; @%p1 fence.proxy.async;\n" STORE DONE)},
+    {"fence on the wrong side of the barrier, by the issuer", NULL,
+     KERNEL(FILL "bar.sync 0; @%p1 fence.proxy.async;\n" STORE DONE)},
     {"no barrier", "race", KERNEL(FILL FENCE STORE DONE)},
     {"no wait at the end", "missing-wait", KERNEL(FILL FENCE "bar.sync 0;\n" STORE)},
-    {"no commit", "missing-wait", KERNEL(FILL FENCE "bar.sync 0; @%p1 cp.async.bulk.global.shared::cta.bulk_group [%rd2], [s], 256;\n" DONE)},
-    {"waits for the reads only", NULL, KERNEL(FILL FENCE "bar.sync 0;\n" STORE "@%p1 cp.async.bulk.wait_group.read 0;\n")},
-    {"source overwritten before wait_group.read", "race", KERNEL(FILL FENCE "bar.sync 0;\n" STORE "st.shared.u32 [%r3], 5;\n" DONE)},
+    {"no commit", "missing-wait",
+     KERNEL(FILL FENCE "bar.sync 0; @%p1 cp.async.bulk.global.shared::cta.bulk_group [%rd2], [s], 256;\n" DONE)},
+    {"waits for the reads only", NULL,
+     KERNEL(FILL FENCE "bar.sync 0;\n" STORE "@%p1 cp.async.bulk.wait_group.read 0;\n")},
+    {"source overwritten before wait_group.read", "race",
+     KERNEL(FILL FENCE "bar.sync 0;\n" STORE "st.shared.u32 [%r3], 5;\n" DONE)},
     {"source overwritten after wait_group.read", NULL,
-     KERNEL(FILL FENCE "bar.sync 0;\n" STORE "@%p1 cp.async.bulk.wait_group.read 0; bar.sync 0; st.shared.u32 [%r3], 5;\n" DONE)},
+     KERNEL(FILL FENCE "bar.sync 0;\n" STORE
+                       "@%p1 cp.async.bulk.wait_group.read 0; bar.sync 0; st.shared.u32 [%r3], 5;\n" DONE)},
     {"source overwritten by others, no barrier after the wait", "race",
      KERNEL(FILL FENCE "bar.sync 0;\n" STORE "@%p1 cp.async.bulk.wait_group.read 0; st.shared.u32 [%r3], 5;\n" DONE)},
     {"destination read after wait_group.read", "race",
-     KERNEL(FILL FENCE "bar.sync 0;\n" STORE "@%p1 cp.async.bulk.wait_group.read 0; @%p1 ld.global.u32 %r7, [%rd2];\n" DONE)},
-    {"destination read after wait_group", NULL, KERNEL(FILL FENCE "bar.sync 0;\n" STORE DONE "@%p1 ld.global.u32 %r7, [%rd2];\n")},
-    {"destination read by others, no barrier", "race", KERNEL(FILL FENCE "bar.sync 0;\n" STORE DONE "ld.global.u32 %r7, [%rd4];\n")},
+     KERNEL(FILL FENCE "bar.sync 0;\n" STORE
+                       "@%p1 cp.async.bulk.wait_group.read 0; @%p1 ld.global.u32 %r7, [%rd2];\n" DONE)},
+    {"destination read after wait_group", NULL,
+     KERNEL(FILL FENCE "bar.sync 0;\n" STORE DONE "@%p1 ld.global.u32 %r7, [%rd2];\n")},
+    {"destination read by others, no barrier", "race",
+     KERNEL(FILL FENCE "bar.sync 0;\n" STORE DONE "ld.global.u32 %r7, [%rd4];\n")},
     {"destination read by others after a barrier", NULL,
      KERNEL(FILL FENCE "bar.sync 0;\n" STORE DONE "bar.sync 0; ld.global.u32 %r7, [%rd4];\n")},
-    {"one group left", "race", KERNEL(FILL FENCE "bar.sync 0;\n" STORE "@%p1 cp.async.bulk.wait_group.read 1; bar.sync 0; st.shared.u32 [%r3], 5;\n" DONE)},
+    {"one group left", "race",
+     KERNEL(FILL FENCE "bar.sync 0;\n" STORE
+                       "@%p1 cp.async.bulk.wait_group.read 1; bar.sync 0; st.shared.u32 [%r3], 5;\n" DONE)},
     {"source never written", "uninitialised", KERNEL(STORE DONE)},
-    {"misaligned destination", "misaligned", KERNEL(FILL FENCE "bar.sync 0; @%p1 cp.async.bulk.global.shared::cta.bulk_group [%rd2+4], [s], 16;\n")},
+    {"misaligned destination", "misaligned",
+     KERNEL(FILL FENCE "bar.sync 0; @%p1 cp.async.bulk.global.shared::cta.bulk_group [%rd2+4], [s], 16;\n")},
     {"two reductions into one place", NULL,
-     KERNEL("st.global.u32 [%rd4], 0;\n" FILL "fence.proxy.async; bar.sync 0; and.b32 %r5, %r1, 31; setp.eq.u32 %p4, %r5, 0;\n"
-            "@%p4 cp.reduce.async.bulk.global.shared::cta.bulk_group.add.u32 [%rd2], [s], 256; @%p4 cp.async.bulk.commit_group; @%p4 cp.async.bulk.wait_group 0;")},
+     KERNEL("st.global.u32 [%rd4], 0;\n" FILL
+            "fence.proxy.async; bar.sync 0; and.b32 %r5, %r1, 31; setp.eq.u32 %p4, %r5, 0;\n"
+            "@%p4 cp.reduce.async.bulk.global.shared::cta.bulk_group.add.u32 [%rd2], [s], 256; @%p4 "
+            "cp.async.bulk.commit_group; @%p4 cp.async.bulk.wait_group 0;")},
     {"two stores into one place", "race",
      KERNEL(FILL "fence.proxy.async; bar.sync 0; and.b32 %r5, %r1, 31; setp.eq.u32 %p4, %r5, 0;\n"
-            "@%p4 cp.async.bulk.global.shared::cta.bulk_group [%rd2], [s], 256; @%p4 cp.async.bulk.commit_group; @%p4 cp.async.bulk.wait_group 0;")},
+                 "@%p4 cp.async.bulk.global.shared::cta.bulk_group [%rd2], [s], 256; @%p4 cp.async.bulk.commit_group; "
+                 "@%p4 cp.async.bulk.wait_group 0;")},
 };
 
 static void loads(void **state) {
@@ -202,17 +246,22 @@ static void stores(void **state) {
 static void refused(void **state) {
     (void)state;
     static const char *const BODIES[] = {
-        "cp.async.bulk.shared::cluster.global [s], [%rd1], 16, [bar];", "cp.async.bulk.global.global.bulk_group [%rd2], [%rd1], 16;",
+        "cp.async.bulk.shared::cluster.global [s], [%rd1], 16, [bar];",
+        "cp.async.bulk.global.global.bulk_group [%rd2], [%rd1], 16;",
         "cp.async.bulk.shared::cta.shared::cta.mbarrier::complete_tx::bytes [s], [s], 16, [bar];",
         "cp.async.bulk.global.shared::cta.mbarrier::complete_tx::bytes [%rd2], [s], 16, [bar];",
         "cp.async.bulk.global.shared::cta.bulk_group.multicast::cluster [%rd2], [s], 16, %h1;",
         "cp.reduce.async.bulk.global.shared::cta.bulk_group.add.f16 [%rd2], [s], 16;",
         "cp.reduce.async.bulk.global.shared::cta.bulk_group.inc.s32 [%rd2], [s], 16;",
-        "cp.async.bulk.wait_group.write 0;", "cp.async.bulk.tensor.6d.global.shared::cta.bulk_group [%rd1, {%r1}], [s];",
+        "cp.async.bulk.wait_group.write 0;",
+        "cp.async.bulk.tensor.6d.global.shared::cta.bulk_group [%rd1, {%r1}], [s];",
         "cp.async.bulk.tensor.2d.global.shared::cta.bulk_group [%rd1, {%r1}], [s];",
-        "cp.async.bulk.tensor.2d.shared::cluster.global.im2col.mbarrier::complete_tx::bytes [s], [%rd1, {%r1, %r1}], [bar], {};",
-        "cp.async.bulk.tensor.1d.global.shared::cta.tile.bulk_group [%rd1], [s];", "ld.shared.u32 %r4, [s, {%r1}];",
-        "cp.async.bulk.tensor.2d.shared::cluster.global.tile::gather4.mbarrier::complete_tx::bytes [s], [%rd1, {%r1, %r1}], [bar];"};
+        "cp.async.bulk.tensor.2d.shared::cluster.global.im2col.mbarrier::complete_tx::bytes [s], [%rd1, {%r1, %r1}], "
+        "[bar], {};",
+        "cp.async.bulk.tensor.1d.global.shared::cta.tile.bulk_group [%rd1], [s];",
+        "ld.shared.u32 %r4, [s, {%r1}];",
+        "cp.async.bulk.tensor.2d.shared::cluster.global.tile::gather4.mbarrier::complete_tx::bytes [s], [%rd1, {%r1, "
+        "%r1}], [bar];"};
     for (size_t k = 0; k < sizeof BODIES / sizeof *BODIES; k++) refuse(KERNEL("HOLE"), BODIES[k]);
 }
 
@@ -238,22 +287,35 @@ static void tensor_text(char *text, size_t room, const Box *b, const char *opera
     const char *mode = b->map.im2col ? ".im2col" : "";
     char copy[512];
     if (!operation)
-        snprintf(copy, sizeof copy, "mbarrier.arrive.expect_tx.shared.b64 _, [bar], %u;\n"
-                 "cp.async.bulk.tensor.%dd.shared::cluster.global%s.mbarrier::complete_tx::bytes [s], [%%rd1, {%s}], [bar]%s;",
+        snprintf(copy, sizeof copy,
+                 "mbarrier.arrive.expect_tx.shared.b64 _, [bar], %u;\n"
+                 "cp.async.bulk.tensor.%dd.shared::cluster.global%s.mbarrier::complete_tx::bytes [s], [%%rd1, {%s}], "
+                 "[bar]%s;",
                  b->bytes, rank, mode, at, offset);
     else
-        snprintf(copy, sizeof copy, "fence.proxy.async; %s.async.bulk.tensor.%dd.global.shared::cta%s%s.bulk_group [%%rd1, {%s}], [s];\n"
+        snprintf(copy, sizeof copy,
+                 "fence.proxy.async; %s.async.bulk.tensor.%dd.global.shared::cta%s%s.bulk_group [%%rd1, {%s}], [s];\n"
                  "cp.async.bulk.commit_group; cp.async.bulk.wait_group 0;",
                  *operation ? "cp.reduce" : "cp", rank, operation, b->map.im2col ? ".im2col_no_offs" : ".tile", at);
-    snprintf(text, room, HEAD_90 ".entry k(.param .align 64 .b8 map[128], .param .u64 out)\n{\n"
-             ".reg .b32 %%r<9>; .reg .b64 %%rd<9>; .reg .pred %%p<4>; .shared .align 1024 .b8 s[%d]; .shared .align 8 .b64 bar;\n"
-             "mov.b64 %%rd1, map; cvta.param.u64 %%rd1, %%rd1; ld.param.u64 %%rd2, [out]; mov.u32 %%r1, s; mov.u32 %%r2, 0;\n%s\n"
-             "mbarrier.init.shared.b64 [bar], 1; fence.proxy.async;\n%s\n%s\n"
-             "L: ld.shared.u32 %%r3, [%%r1]; st.global.u32 [%%rd2], %%r3; add.u32 %%r1, %%r1, 4; add.u64 %%rd2, %%rd2, 4;\n"
-             "add.u32 %%r2, %%r2, 4; setp.lt.u32 %%p2, %%r2, %u; @%%p2 bra L; ret;\n}\n",
-             BOX_BYTES, operation ? "F: ld.global.u32 %r3, [%rd2]; st.shared.u32 [%r1], %r3; add.u32 %r1, %r1, 4; add.u64 %rd2, %rd2, 4;\n"
-                                    "add.u32 %r2, %r2, 4; setp.lt.u32 %p2, %r2, 4096; @%p2 bra F; mov.u32 %r1, s; mov.u32 %r2, 0; ld.param.u64 %rd2, [out];" : "",
-             copy, operation ? "" : "W: mbarrier.try_wait.parity.shared.b64 %p1, [bar], 0; @!%p1 bra W;", operation ? 4 : b->bytes);
+    snprintf(
+        text, room,
+        HEAD_90
+        ".entry k(.param .align 64 .b8 map[128], .param .u64 out)\n{\n"
+        ".reg .b32 %%r<9>; .reg .b64 %%rd<9>; .reg .pred %%p<4>; .shared .align 1024 .b8 s[%d]; .shared .align 8 .b64 "
+        "bar;\n"
+        "mov.b64 %%rd1, map; cvta.param.u64 %%rd1, %%rd1; ld.param.u64 %%rd2, [out]; mov.u32 %%r1, s; mov.u32 %%r2, "
+        "0;\n%s\n"
+        "mbarrier.init.shared.b64 [bar], 1; fence.proxy.async;\n%s\n%s\n"
+        "L: ld.shared.u32 %%r3, [%%r1]; st.global.u32 [%%rd2], %%r3; add.u32 %%r1, %%r1, 4; add.u64 %%rd2, %%rd2, 4;\n"
+        "add.u32 %%r2, %%r2, 4; setp.lt.u32 %%p2, %%r2, %u; @%%p2 bra L; ret;\n}\n",
+        BOX_BYTES,
+        operation
+            ? "F: ld.global.u32 %r3, [%rd2]; st.shared.u32 [%r1], %r3; add.u32 %r1, %r1, 4; add.u64 %rd2, %rd2, 4;\n"
+              "add.u32 %r2, %r2, 4; setp.lt.u32 %p2, %r2, 4096; @%p2 bra F; mov.u32 %r1, s; mov.u32 %r2, 0; "
+              "ld.param.u64 %rd2, [out];"
+            : "",
+        copy, operation ? "" : "W: mbarrier.try_wait.parity.shared.b64 %p1, [bar], 0; @!%p1 bra W;",
+        operation ? 4 : b->bytes);
 }
 
 /* Runs under one landing; the tensor's bytes and the box afterwards. */
@@ -264,7 +326,9 @@ static void run_tensor(const Box *b, const char *operation, const char *landing,
     CUdeviceptr p = upload(tensor, TENSOR_BYTES), out = upload(box, BOX_BYTES);
     here.map.address = p + b->map.address;
     tensor_text(text, sizeof text, &here, operation);
-    assert_int_equal(cu.cuLaunchKernel(load_kernel(text, "k"), 1, 1, 1, 1, 1, 1, 0, NULL, (void *[]){&here.map, &out}, NULL), CUDA_SUCCESS);
+    assert_int_equal(
+        cu.cuLaunchKernel(load_kernel(text, "k"), 1, 1, 1, 1, 1, 1, 0, NULL, (void *[]){&here.map, &out}, NULL),
+        CUDA_SUCCESS);
     cu.cuMemcpyDtoH_v2(box, out, BOX_BYTES);
     cu.cuMemcpyDtoH_v2(all, p, TENSOR_BYTES);
     cu.cuMemFree_v2(p);
@@ -287,7 +351,8 @@ static int unit_at(int swizzle, int line, int place) {
 /* The shared memory that a box in order becomes. */
 static void swizzle_box(int swizzle, const uint8_t *box, uint8_t *shared, uint32_t bytes) {
     for (uint32_t at = 0; at < bytes; at += 16)
-        memcpy(shared + at, box + at / 128 * 128 + (uint32_t)unit_at(swizzle, (int)(at / 128), (int)(at / 16 % 8)) * 16, 16);
+        memcpy(shared + at, box + at / 128 * 128 + (uint32_t)unit_at(swizzle, (int)(at / 128), (int)(at / 16 % 8)) * 16,
+               16);
 }
 
 /* Element by element, from the definition of tiled mode. */
@@ -295,7 +360,8 @@ static uint32_t tile_box(const Box *b, uint8_t *box, bool store) {
     const TensorMap *m = &b->map;
     const int size = tensor_type_bytes((TensorType)m->type);
     uint32_t extent[5], n = 1;
-    for (int d = 0; d < 5; d++) n *= extent[d] = d < m->rank ? (m->box[d] + m->element_stride[d] - 1u) / m->element_stride[d] : 1;
+    for (int d = 0; d < 5; d++)
+        n *= extent[d] = d < m->rank ? (m->box[d] + m->element_stride[d] - 1u) / m->element_stride[d] : 1;
     for (uint32_t e = 0; e < n; e++) {
         uint32_t rest = e;
         int64_t where = (int64_t)m->address;
@@ -324,16 +390,50 @@ static const Box BOXES[] = {
     {MAP(.type = TENSOR_FLOAT32, .rank = 2, .dim = {10, 7}, .stride = {48}, .box = {8, 4}), {6, 5}, {0}, 0},
     {MAP(.type = TENSOR_FLOAT32, .rank = 2, .dim = {10, 7}, .stride = {48}, .box = {8, 4}), {-3, -2}, {0}, 0},
     {MAP(.type = TENSOR_FLOAT32, .rank = 2, .dim = {10, 7}, .stride = {48}, .box = {8, 4}), {40, 2}, {0}, 0},
-    {MAP(.type = TENSOR_FLOAT16, .rank = 2, .fill = FILL_NAN, .dim = {20, 9}, .stride = {64}, .box = {8, 4}), {16, 7}, {0}, 0},
-    {MAP(.type = TENSOR_INT64, .rank = 3, .address = 64, .dim = {6, 5, 4}, .stride = {48, 256}, .box = {2, 3, 2}), {4, 3, 3}, {0}, 0},
-    {MAP(.type = TENSOR_UINT16, .rank = 4, .dim = {16, 3, 4, 5}, .stride = {32, 96, 384}, .box = {8, 2, 2, 2}), {8, 2, -1, 4}, {0}, 0},
-    {MAP(.type = TENSOR_UINT32, .rank = 5, .dim = {8, 3, 2, 3, 4}, .stride = {32, 96, 192, 576}, .box = {4, 2, 2, 1, 2}), {4, 1, 1, 2, 3}, {0}, 0},
-    {{.magic = TENSOR_MAP_MAGIC, .type = TENSOR_FLOAT16, .rank = 2, .element_stride = {1, 3, 1, 1, 1}, .dim = {16, 20}, .stride = {32}, .box = {16, 7}},
-     {0, 4}, {0}, 0},
-    {MAP(.type = TENSOR_FLOAT16, .rank = 2, .swizzle = SWIZZLE_32B, .dim = {64, 40}, .stride = {128}, .box = {16, 16}), {16, 3}, {0}, 0},
-    {MAP(.type = TENSOR_FLOAT16, .rank = 2, .swizzle = SWIZZLE_64B, .dim = {64, 40}, .stride = {128}, .box = {32, 16}), {16, 30}, {0}, 0},
-    {MAP(.type = TENSOR_FLOAT16, .rank = 2, .swizzle = SWIZZLE_128B, .dim = {64, 40}, .stride = {128}, .box = {64, 16}), {0, 8}, {0}, 0},
-    {MAP(.type = TENSOR_FLOAT32, .rank = 3, .swizzle = SWIZZLE_128B, .dim = {40, 9, 3}, .stride = {160, 1440}, .box = {32, 4, 2}), {16, 6, 1}, {0}, 0},
+    {MAP(.type = TENSOR_FLOAT16, .rank = 2, .fill = FILL_NAN, .dim = {20, 9}, .stride = {64}, .box = {8, 4}),
+     {16, 7},
+     {0},
+     0},
+    {MAP(.type = TENSOR_INT64, .rank = 3, .address = 64, .dim = {6, 5, 4}, .stride = {48, 256}, .box = {2, 3, 2}),
+     {4, 3, 3},
+     {0},
+     0},
+    {MAP(.type = TENSOR_UINT16, .rank = 4, .dim = {16, 3, 4, 5}, .stride = {32, 96, 384}, .box = {8, 2, 2, 2}),
+     {8, 2, -1, 4},
+     {0},
+     0},
+    {MAP(.type = TENSOR_UINT32, .rank = 5, .dim = {8, 3, 2, 3, 4}, .stride = {32, 96, 192, 576},
+         .box = {4, 2, 2, 1, 2}),
+     {4, 1, 1, 2, 3},
+     {0},
+     0},
+    {{.magic = TENSOR_MAP_MAGIC,
+      .type = TENSOR_FLOAT16,
+      .rank = 2,
+      .element_stride = {1, 3, 1, 1, 1},
+      .dim = {16, 20},
+      .stride = {32},
+      .box = {16, 7}},
+     {0, 4},
+     {0},
+     0},
+    {MAP(.type = TENSOR_FLOAT16, .rank = 2, .swizzle = SWIZZLE_32B, .dim = {64, 40}, .stride = {128}, .box = {16, 16}),
+     {16, 3},
+     {0},
+     0},
+    {MAP(.type = TENSOR_FLOAT16, .rank = 2, .swizzle = SWIZZLE_64B, .dim = {64, 40}, .stride = {128}, .box = {32, 16}),
+     {16, 30},
+     {0},
+     0},
+    {MAP(.type = TENSOR_FLOAT16, .rank = 2, .swizzle = SWIZZLE_128B, .dim = {64, 40}, .stride = {128}, .box = {64, 16}),
+     {0, 8},
+     {0},
+     0},
+    {MAP(.type = TENSOR_FLOAT32, .rank = 3, .swizzle = SWIZZLE_128B, .dim = {40, 9, 3}, .stride = {160, 1440},
+         .box = {32, 4, 2}),
+     {16, 6, 1},
+     {0},
+     0},
 };
 static const char *const LANDINGS[] = {"late", "early", "random"};
 
@@ -367,7 +467,8 @@ static void tiles_stored(void **state) {
 static void tiles_added(void **state) {
     (void)state;
     static uint8_t all[TENSOR_BYTES], shared[BOX_BYTES];
-    const Box b = {MAP(.type = TENSOR_UINT32, .rank = 2, .dim = {10, 7}, .stride = {48}, .box = {8, 4}), {6, 5}, {0}, 0};
+    const Box b = {
+        MAP(.type = TENSOR_UINT32, .rank = 2, .dim = {10, 7}, .stride = {48}, .box = {8, 4}), {6, 5}, {0}, 0};
     for (uint32_t n = 0; n < BOX_BYTES / 4; n++) memcpy(shared + 4 * n, &(uint32_t){n + 1}, 4);
     run_tensor(&b, ".add", "late", shared, all);
     for (int64_t y = 0; y < 7; y++)
@@ -386,8 +487,11 @@ static void im2col_by_hand(void **state) {
     (void)state;
     static uint8_t got[BOX_BYTES], all[TENSOR_BYTES];
     static const int W[] = {5, -1, 1, 3, 5, -1, 1, 3}, N[] = {0, 1, 1, 1, 1, 2, 2, 2};
-    Box b = {MAP(.type = TENSOR_UINT32, .rank = 3, .im2col = 1, .dim = {8, 8, 2}, .stride = {32, 256}, .lower = {-1}, .upper = {-1},
-                 .channels = 4, .pixels = 8), {4, 5, 0}, {0}, 8 * 16};
+    Box b = {MAP(.type = TENSOR_UINT32, .rank = 3, .im2col = 1, .dim = {8, 8, 2}, .stride = {32, 256}, .lower = {-1},
+                 .upper = {-1}, .channels = 4, .pixels = 8),
+             {4, 5, 0},
+             {0},
+             8 * 16};
     b.map.element_stride[1] = 2;
     for (int offset = 0; offset < 2; offset++) {
         b.offset[0] = (uint16_t)offset;
@@ -411,16 +515,20 @@ static void im2col_examples(void **state) {
         const int16_t lower = (int16_t)LOWER[k], upper = (int16_t)UPPER[k];
         const uint16_t offset = (uint16_t)OFFSET[k];
         const int start_w = k ? 6 : 7; /* within the smaller box of example 2 */
-        const Box b = {MAP(.type = TENSOR_UINT16, .rank = 4, .im2col = 1, .dim = {16, 9, 14, 2}, .stride = {32, 288, 4032},
-                           .lower = {lower, lower}, .upper = {upper, upper}, .channels = 8, .pixels = 64),
-                       {7, start_w, 4, 0}, {offset, offset}, 64 * 16};
+        const Box b = {MAP(.type = TENSOR_UINT16, .rank = 4, .im2col = 1, .dim = {16, 9, 14, 2},
+                           .stride = {32, 288, 4032}, .lower = {lower, lower}, .upper = {upper, upper}, .channels = 8,
+                           .pixels = 64),
+                       {7, start_w, 4, 0},
+                       {offset, offset},
+                       64 * 16};
         run_tensor(&b, NULL, LANDINGS[k], got, all);
         for (int p = 0; p < 64; p++) {
             const int linear = (4 - LOWER[k]) * width + start_w - LOWER[k] + p;
             const int w = linear % width + LOWER[k] + OFFSET[k], h = linear / width % height + LOWER[k] + OFFSET[k];
             const int n = linear / width / height;
             uint8_t want[16] = {0};
-            if (w >= 0 && w < 9 && h >= 0 && h < 14 && n < 2) memcpy(want, tensor + n * 4032 + h * 288 + w * 32 + 14, 16);
+            if (w >= 0 && w < 9 && h >= 0 && h < 14 && n < 2)
+                memcpy(want, tensor + n * 4032 + h * 288 + w * 32 + 14, 16);
             if (memcmp(got + p * 16, want, 16) != 0) fail_msg("example %d, pixel %d", k + 1, p);
         }
     }
@@ -429,15 +537,29 @@ static void im2col_examples(void **state) {
 /* ---- wrong tensor copies ---------------------------------------------------------------------------------- */
 static void tensor_faults(void **state) {
     (void)state;
-    static const struct { const char *what; Box box; const char *operation; CUresult result; } WRONG[] = {
+    static const struct { const char *what; Box box; const char *operation; CUresult result;
+    } WRONG[] = {
         {"no map", {{.rank = 2}, {0}, {0}, 16}, NULL, CUDA_ERROR_LAUNCH_FAILED},
-        {"a box beyond the allocation", {MAP(.type = TENSOR_UINT32, .rank = 2, .dim = {8, 2000}, .stride = {32}, .box = {8, 4}), {0, 1022}, {0}, 128},
-         NULL, CUDA_ERROR_ILLEGAL_ADDRESS},
-        {"too few bytes expected", {MAP(.type = TENSOR_UINT32, .rank = 2, .dim = {8, 20}, .stride = {32}, .box = {8, 4}), {0, 19}, {0}, 32},
-         NULL, CUDA_ERROR_LAUNCH_FAILED},
-        {"start outside the im2col box", {MAP(.type = TENSOR_UINT32, .rank = 3, .im2col = 1, .dim = {8, 8, 2}, .stride = {32, 256}, .channels = 4, .pixels = 8),
-          {0, 8, 0}, {0}, 128}, NULL, CUDA_ERROR_LAUNCH_FAILED},
-        {"a reduction that does not exist", {MAP(.type = TENSOR_FLOAT32, .rank = 1, .dim = {64}, .box = {4}), {0}, {0}, 16}, ".inc", CUDA_ERROR_LAUNCH_FAILED},
+        {"a box beyond the allocation",
+         {MAP(.type = TENSOR_UINT32, .rank = 2, .dim = {8, 2000}, .stride = {32}, .box = {8, 4}), {0, 1022}, {0}, 128},
+         NULL,
+         CUDA_ERROR_ILLEGAL_ADDRESS},
+        {"too few bytes expected",
+         {MAP(.type = TENSOR_UINT32, .rank = 2, .dim = {8, 20}, .stride = {32}, .box = {8, 4}), {0, 19}, {0}, 32},
+         NULL,
+         CUDA_ERROR_LAUNCH_FAILED},
+        {"start outside the im2col box",
+         {MAP(.type = TENSOR_UINT32, .rank = 3, .im2col = 1, .dim = {8, 8, 2}, .stride = {32, 256}, .channels = 4,
+              .pixels = 8),
+          {0, 8, 0},
+          {0},
+          128},
+         NULL,
+         CUDA_ERROR_LAUNCH_FAILED},
+        {"a reduction that does not exist",
+         {MAP(.type = TENSOR_FLOAT32, .rank = 1, .dim = {64}, .box = {4}), {0}, {0}, 16},
+         ".inc",
+         CUDA_ERROR_LAUNCH_FAILED},
     };
     for (size_t k = 0; k < sizeof WRONG / sizeof *WRONG; k++) {
         char text[4096];
@@ -447,7 +569,8 @@ static void tensor_faults(void **state) {
         CUdeviceptr p = upload(tensor, TENSOR_BYTES), out = upload(zero, BOX_BYTES);
         here.map.address += p;
         tensor_text(text, sizeof text, &here, WRONG[k].operation);
-        const CUresult r = cu.cuLaunchKernel(load_kernel(text, "k"), 1, 1, 1, 1, 1, 1, 0, NULL, (void *[]){&here.map, &out}, NULL);
+        const CUresult r =
+            cu.cuLaunchKernel(load_kernel(text, "k"), 1, 1, 1, 1, 1, 1, 0, NULL, (void *[]){&here.map, &out}, NULL);
         if (r != WRONG[k].result) fail_msg("%s: %d", WRONG[k].what, r);
         cu.cuMemFree_v2(p);
         cu.cuMemFree_v2(out);

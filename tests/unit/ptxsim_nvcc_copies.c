@@ -1,4 +1,5 @@
-/* The CUDA C++ library's pipelines, barriers and clusters through nvcc, under every landing of asynchronous operations. */
+/* The CUDA C++ library's pipelines, barriers and clusters through nvcc, under every landing of asynchronous operations.
+ */
 #include "ptxsim_nvcc.h"
 
 static char *ptx; /* what nvcc made of tests/golden/ptxsim/copies.cu */

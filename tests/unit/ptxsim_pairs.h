@@ -1,5 +1,5 @@
-/* Wrong kernels, each with the finding that it must give, and correct twins that must give none, under every way in which
- * asynchronous operations may land. */
+/* Wrong kernels, each with the finding that it must give, and correct twins that must give none, under every way in
+ * which asynchronous operations may land. */
 #pragma once
 #include "ptxsim_driver.h"
 #include <stdbool.h>
@@ -44,7 +44,9 @@ static inline void run_pair(const Pair *c, const Setting *s) {
     read_kinds(kinds, sizeof kinds);
     const bool any = c->kind && strcmp(c->kind, "any") == 0;
     const bool as_said = c->kind && !any ? strstr(kinds, c->kind) != NULL : any == (kinds[0] != 0);
-    if (!as_said) fail_msg("%s (landing %s, seed %s): findings: %s", c->name, getenv("PTXSIM_LANDING"), getenv("PTXSIM_SEED"), kinds);
+    if (!as_said)
+        fail_msg("%s (landing %s, seed %s): findings: %s", c->name, getenv("PTXSIM_LANDING"), getenv("PTXSIM_SEED"),
+                 kinds);
     cu.cuMemFree_v2(in);
     cu.cuMemFree_v2(out);
     cu.cuCtxDestroy_v2(cu.context);

@@ -305,9 +305,10 @@ static void groups_end(Warp *w) {
             AsyncGroup *g = n < list->count ? &list->closed[n] : &list->open;
             for (int j = 0; j < g->count; j++)
                 if (!g->op[j]->waited && !g->op[j]->signals && !w->cluster->stuck)
-                    report_unwaited(g->op[j], k == GROUP_BULK
-                                                  ? "its thread ends without a wait for this copy to have read its source"
-                                                  : "the kernel ends without a wait for this copy");
+                    report_unwaited(g->op[j],
+                                    k == GROUP_BULK
+                                        ? "its thread ends without a wait for this copy to have read its source"
+                                        : "the kernel ends without a wait for this copy");
             group_free(g);
         }
         free(list->closed);

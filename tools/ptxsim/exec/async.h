@@ -1,5 +1,5 @@
-/* Asynchronous operations: copies (cp.async, bulk, tensor), wgmma.  An operation is issued by a warp, marks what it reads
- * and will write (access.h), and lands later: its bytes move when the schedule says so, as early, as late or as
+/* Asynchronous operations: copies (cp.async, bulk, tensor), wgmma.  An operation is issued by a warp, marks what it
+ * reads and will write (access.h), and lands later: its bytes move when the schedule says so, as early, as late or as
  * randomly as the rules allow.  Who waits for it in the way its kind defines has it in its past (clock.h).
  * Source: PTX ISA, "Asynchronous operations", "Data Movement and Conversion Instructions: Asynchronous copy",
  * "Async-group mechanism", "Mbarrier-based mechanism", "Async proxy". */
@@ -45,7 +45,8 @@ void async_land(AsyncOp *);
 void async_read(AsyncOp *);
 void async_hold(AsyncOp *);    /* one more reference */
 void async_release(AsyncOp *); /* drops a reference */
-/* Between slices of warps: lands some, as the schedule says.  With `force` at least one, when any can; false if none. */
+/* Between slices of warps: lands some, as the schedule says.  With `force` at least one, when any can; false if none.
+ */
 bool async_progress(struct Cluster *, bool force);
 void async_end(struct Cluster *); /* lands the rest when the cluster ends; reports those nobody waited for */
 bool async_pending(const struct Cluster *);

@@ -140,7 +140,8 @@ static void complete_arrival(AsyncOp *op) {
         return;
     }
     for (int k = 0; k < a->count; k++)
-        if (!clock_note(op->warp->cluster, &m->arriving, a->op[k]->agent, a->op[k]->time)) op->warp->cluster->stuck = true;
+        if (!clock_note(op->warp->cluster, &m->arriving, a->op[k]->agent, a->op[k]->time))
+            op->warp->cluster->stuck = true;
     mbarrier_system_arrive(op, m, a->arrivals);
 }
 

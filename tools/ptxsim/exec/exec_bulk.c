@@ -9,7 +9,8 @@
 /* ---- reductions ------------------------------------------------------------------------------------------- */
 static double flushed(PtxType t, uint64_t bits) {
     const double v = float_decode(t, bits);
-    return t == T_F32 && fabs(v) < 0x1p-126 ? copysign(0, v) : v; /* .f32 flushes subnormals, .f16 and .bf16 keep them */
+    return t == T_F32 && fabs(v) < 0x1p-126 ? copysign(0, v)
+                                            : v; /* .f32 flushes subnormals, .f16 and .bf16 keep them */
 }
 
 static uint64_t add_floats(PtxType t, uint64_t old, uint64_t value) {
@@ -63,8 +64,8 @@ static uint64_t in_block(const Block *b, uint64_t address) {
     return (uint64_t)(b->rank + 1) << SHARED_RANK_SHIFT | (address & ((UINT64_C(1) << SHARED_RANK_SHIFT) - 1));
 }
 
-static bool target_find(Warp *w, int lane, const CopyForm *f, uint64_t to, uint64_t mbarrier, uint32_t bytes, uint32_t align,
-                        Target *t) {
+static bool target_find(Warp *w, int lane, const CopyForm *f, uint64_t to, uint64_t mbarrier, uint32_t bytes,
+                        uint32_t align, Target *t) {
     if (!range_find(w, lane, f->to.space, to, bytes, align, true, &t->range)) return false;
     if (t->range.space != SPACE_SHARED) {
         warp_report(w, REPORT_ASYNC, lane, to, (int)bytes, "the destination is no shared memory");
@@ -75,7 +76,8 @@ static bool target_find(Warp *w, int lane, const CopyForm *f, uint64_t to, uint6
     t->block = t->mbarrier->block;
     t->offset = t->mbarrier->offset;
     if (t->block != t->range.block) {
-        warp_report(w, REPORT_ASYNC, lane, to, (int)bytes, "the destination and its mbarrier object are in different blocks");
+        warp_report(w, REPORT_ASYNC, lane, to, (int)bytes,
+                    "the destination and its mbarrier object are in different blocks");
         return false;
     }
     mbarrier_check_use(w, lane, t->mbarrier, !f->values); /* st.async and red.async are of the generic proxy */
@@ -97,7 +99,8 @@ bool targets_find(Warp *w, int lane, const CopyForm *f, uint32_t bytes, uint32_t
     }
     const uint32_t blocks = (uint32_t)lane_bits(w, &f->block_mask, lane) & 0xffff;
     if (!blocks || blocks >> w->cluster->blocks) {
-        warp_report(w, REPORT_CLUSTER, lane, to, (int)bytes, "the mask of a multicast names no block, or one beyond the cluster");
+        warp_report(w, REPORT_CLUSTER, lane, to, (int)bytes,
+                    "the mask of a multicast names no block, or one beyond the cluster");
         return false;
     }
     CopyForm each = *f; /* the same offsets in every block */
@@ -105,8 +108,8 @@ bool targets_find(Warp *w, int lane, const CopyForm *f, uint32_t bytes, uint32_t
     for (int r = 0; r < w->cluster->blocks; r++) {
         const Block *b = &w->cluster->block[r];
         if (!(blocks >> r & 1)) continue;
-        if (!target_find(w, lane, &each, in_block(b, bare(&f->to, to)), in_block(b, bare(&f->mbarrier, mbarrier)), bytes,
-                         align, &out->item[out->count++]))
+        if (!target_find(w, lane, &each, in_block(b, bare(&f->to, to)), in_block(b, bare(&f->mbarrier, mbarrier)),
+                         bytes, align, &out->item[out->count++]))
             return false;
     }
     return true;
@@ -194,7 +197,8 @@ static void bulk_drop(AsyncOp *op) {
 static bool bulk_size(Warp *w, int lane, const CopyForm *f, uint32_t *bytes) {
     *bytes = (uint32_t)lane_bits(w, &f->size, lane);
     if (*bytes % 16 == 0 && *bytes) return true;
-    warp_report(w, REPORT_ASYNC, lane, 0, 0, *bytes ? "the size of a bulk copy is a multiple of 16 bytes" : "a bulk copy of no bytes");
+    warp_report(w, REPORT_ASYNC, lane, 0, 0,
+                *bytes ? "the size of a bulk copy is a multiple of 16 bytes" : "a bulk copy of no bytes");
     return false;
 }
 
@@ -205,7 +209,8 @@ static bool bulk_find(Warp *w, int lane, const CopyForm *f, BulkCopy *c) {
     if (f->store) return range_find(w, lane, SPACE_GLOBAL, pointer_at(w, &f->to, lane), c->bytes, 16, true, &c->to);
     if (!targets_find(w, lane, f, c->bytes, 16, &c->targets)) return false;
     if (f->from.space != SPACE_SHARED || c->targets.item[0].range.block != w->block) return true;
-    warp_report(w, REPORT_ASYNC, lane, c->from.address, (int)c->bytes, "a copy between shared memories goes to another block");
+    warp_report(w, REPORT_ASYNC, lane, c->from.address, (int)c->bytes,
+                "a copy between shared memories goes to another block");
     return false;
 }
 

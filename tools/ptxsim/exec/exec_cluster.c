@@ -96,7 +96,8 @@ static bool wake_cluster(Warp *w) {
 }
 
 static void explain_cluster(const Warp *w, char *note, size_t room) {
-    snprintf(note, room, "barrier.cluster waits for %u threads, %u arrived", live_threads(w->cluster), w->cluster->barrier.arrived);
+    snprintf(note, room, "barrier.cluster waits for %u threads, %u arrived", live_threads(w->cluster),
+             w->cluster->barrier.arrived);
 }
 
 void exec_cluster_wait(Warp *w, const Inst *i, uint32_t mask) {
@@ -129,7 +130,8 @@ static uint32_t registers_at_start(const Launch *k) {
     if (f->max_registers) return f->max_registers;
     if (!f->has_max_threads && !f->has_required_threads) return 0;
     const uint32_t *n = f->has_required_threads ? f->required_threads : f->max_threads;
-    const uint64_t threads = ((uint64_t)n[0] * n[1] * n[2] + WARP - 1) / WARP * WARP * (f->min_blocks ? f->min_blocks : 1);
+    const uint64_t threads =
+        ((uint64_t)n[0] * n[1] * n[2] + WARP - 1) / WARP * WARP * (f->min_blocks ? f->min_blocks : 1);
     const uint64_t each = threads ? 65536 / threads / 8 * 8 : 0;
     return each > 255 ? 255 : (uint32_t)each; /* the limit of one thread */
 }
@@ -143,7 +145,8 @@ static bool wake_registers(Warp *w) {
 }
 
 static void explain_registers(const Warp *w, char *note, size_t room) {
-    snprintf(note, room, "setmaxnreg.inc waits for %lld registers per thread more than the %u it has, the pool holds %u for a warp",
+    snprintf(note, room,
+             "setmaxnreg.inc waits for %lld registers per thread more than the %u it has, the pool holds %u for a warp",
              (long long)w->wait_inst->offset - w->registers, w->registers, w->block->register_pool / WARP);
 }
 
@@ -181,6 +184,7 @@ void registers_end(Block *b) {
             Warp *w = b->warp[g].register_changes > b->warp[g + k].register_changes ? &b->warp[g] : &b->warp[g + k];
             if (b->warp[g].register_changes == b->warp[g + k].register_changes) continue;
             w->at = w->register_inst;
-            warp_report(w, REPORT_REGISTERS, 0, 0, 0, "not every warp of its warpgroup executed the setmaxnreg of this one");
+            warp_report(w, REPORT_REGISTERS, 0, 0, 0,
+                        "not every warp of its warpgroup executed the setmaxnreg of this one");
         }
 }

@@ -30,10 +30,12 @@ static bool resolve(Warp *w, int lane, Space space, uint64_t address, bool remot
     if (space == SPACE_GENERIC && address - SHARED_WINDOW < WINDOW_BYTES) address -= SHARED_WINDOW;
     else if (space == SPACE_GENERIC) address = UINT64_MAX;
     *block = shared_block(w, address, offset);
-    const char *problem = !*block || *offset + MBARRIER_BYTES > (*block)->shared_bytes ? "no address of the shared memory of a running block"
-                          : *offset % MBARRIER_BYTES                                   ? "an mbarrier object is aligned to 8 bytes"
-                          : *block != w->block && !remote ? "this operation works on the block's own mbarrier objects only"
-                                                          : NULL;
+    const char *problem = !*block || *offset + MBARRIER_BYTES > (*block)->shared_bytes
+                              ? "no address of the shared memory of a running block"
+                          : *offset % MBARRIER_BYTES ? "an mbarrier object is aligned to 8 bytes"
+                          : *block != w->block && !remote
+                              ? "this operation works on the block's own mbarrier objects only"
+                              : NULL;
     if (problem) warp_report(w, REPORT_MBARRIER, lane, address, MBARRIER_BYTES, problem);
     return !problem;
 }
@@ -96,15 +98,26 @@ static void mbarrier_free(Mbarrier *m) {
     free(m);
 }
 
+/* The object at which a suspended warp's first lane waits, and its offset. */
+static const Mbarrier *waited_for(const Warp *w, uint64_t *offset) {
+    const MbarrierForm *f = w->wait_inst->more;
+    uint64_t address = pointer_at(w, &f->at, __builtin_ctz(w->wait_mask));
+    if (f->at.space == SPACE_GENERIC) address -= SHARED_WINDOW;
+    const Block *b = shared_block(w, address, offset);
+    return b ? mbarrier_find(b, (uint32_t)*offset) : NULL;
+}
+
+static bool waits_on(const Warp *w, const Mbarrier *m) {
+    uint64_t offset;
+    return w->state == WARP_WAITING && w->wait_inst->run == exec_mbarrier_wait && waited_for(w, &offset) == m;
+}
+
 static void mbarrier_inval(Warp *w, int lane, const MbarrierForm *f) {
     Mbarrier *m = mbarrier_at(w, lane, f->at.space, pointer_at(w, &f->at, lane), false);
     if (!m) return;
     if (m->tx || m->pending != m->expected) fault(w, lane, m, "made invalid in the middle of a phase");
-    for (int k = 0; k < w->block->warps; k++) {
-        const Warp *other = &w->block->warp[k];
-        if (other->state == WARP_WAITING && other->wait_inst->run == exec_mbarrier_wait)
-            fault(w, lane, m, "made invalid while a warp waits on an mbarrier object");
-    }
+    for (int k = 0; k < w->block->warps; k++)
+        if (waits_on(&w->block->warp[k], m)) fault(w, lane, m, "made invalid while a warp waits on it");
     for (Mbarrier **p = &w->block->mbarriers; *p; p = &(*p)->next)
         if (*p == m) {
             *p = m->next;
@@ -278,8 +291,10 @@ static Outcome wait_outcome(Warp *w, int lane, const MbarrierForm *f, bool first
         return (asked & 1) == (m->phase & 1) ? WAIT_PENDING : WAIT_DONE;
     }
     const uint32_t phase = (uint32_t)(asked >> 32);
-    if (first && (!(asked >> 31 & 1) || phase > m->phase)) fault(w, lane, m, "no state that an arrival on this object returned");
-    else if (first && phase + 1 < m->phase) fault(w, lane, m, "waits for a phase that is more than one behind the current one");
+    if (first && (!(asked >> 31 & 1) || phase > m->phase))
+        fault(w, lane, m, "no state that an arrival on this object returned");
+    else if (first && phase + 1 < m->phase)
+        fault(w, lane, m, "waits for a phase that is more than one behind the current one");
     return phase == m->phase ? WAIT_PENDING : WAIT_DONE;
 }
 
@@ -313,14 +328,11 @@ static bool wake(Warp *w) {
 }
 
 static void explain(const Warp *w, char *note, size_t room) {
-    const MbarrierForm *f = w->wait_inst->more;
-    uint64_t offset, address = pointer_at(w, &f->at, __builtin_ctz(w->wait_mask));
-    if (f->at.space == SPACE_GENERIC) address -= SHARED_WINDOW;
-    const Block *b = shared_block(w, address, &offset);
-    const Mbarrier *m = b ? mbarrier_find(b, (uint32_t)offset) : NULL;
+    uint64_t offset;
+    const Mbarrier *m = waited_for(w, &offset);
     if (m)
-        snprintf(note, room, "waits for phase %u of the mbarrier at 0x%llx: %u arrivals and %lld bytes are missing", m->phase,
-                 (unsigned long long)offset, m->pending, (long long)m->tx);
+        snprintf(note, room, "waits for phase %u of the mbarrier at 0x%llx: %u arrivals and %lld bytes are missing",
+                 m->phase, (unsigned long long)offset, m->pending, (long long)m->tx);
     else snprintf(note, room, "waits for an mbarrier at 0x%llx that is gone", (unsigned long long)offset);
 }
 

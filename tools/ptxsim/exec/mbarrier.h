@@ -43,8 +43,8 @@ typedef struct MbarrierForm {
 Mbarrier *mbarrier_at(Warp *, int lane, Space, uint64_t address, bool remote);
 /* The object at this place, NULL if there is none (any more): for operations that land. */
 Mbarrier *mbarrier_find(const Block *, uint32_t offset);
-/* Who last wrote the bytes of a living object, as the shadow sees it: nobody whom any access could follow, so that every
- * access that is no mbarrier operation is found. */
+/* Who last wrote the bytes of a living object, as the shadow sees it: nobody whom any access could follow, so that
+ * every access that is no mbarrier operation is found. */
 static inline Stamp mbarrier_stamp(const Cluster *c) {
     return stamp_make(LAST_TIME, (uint32_t)c->warps + ASYNC_AGENTS - 1, LANE_ASYNC);
 }

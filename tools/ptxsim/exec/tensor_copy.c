@@ -40,11 +40,12 @@ static bool map_read(Warp *w, int lane, const CopyForm *f, TensorMap *map) {
     if (r.space == SPACE_SHARED || r.space == SPACE_LOCAL)
         return complain(w, lane, address, "a tensor map lies in parameter, constant or global memory");
     memcpy(map, r.data, sizeof *map);
-    if (map->magic != TENSOR_MAP_MAGIC || map->type >= TENSOR_TYPE_COUNT || map->rank < 1 || map->rank > TENSOR_MAX_RANK ||
-        map->swizzle >= SWIZZLE_COUNT)
+    if (map->magic != TENSOR_MAP_MAGIC || map->type >= TENSOR_TYPE_COUNT || map->rank < 1 ||
+        map->rank > TENSOR_MAX_RANK || map->swizzle >= SWIZZLE_COUNT)
         return complain(w, lane, address, "no tensor map is here");
     if (map->rank != f->rank) return complain(w, lane, address, "the tensor map has another rank than the instruction");
-    if ((map->im2col != 0) != f->im2col) return complain(w, lane, address, "the tensor map is of the other mode, tile or im2col");
+    if ((map->im2col != 0) != f->im2col)
+        return complain(w, lane, address, "the tensor map is of the other mode, tile or im2col");
     if (map->interleave != INTERLEAVE_NONE) return complain(w, lane, address, "interleaved layouts are not simulated");
     return true;
 }
@@ -103,7 +104,8 @@ static bool walk_tile(Warp *w, int lane, TensorCopy *c, const int64_t start[5], 
     uint32_t step[5] = {0};
     for (uint32_t at = 0; at < c->bytes; at += row) {
         int64_t index[5] = {start[0]};
-        for (int d = 1; d < m->rank; d++) index[d] = start[d] + (int64_t)step[d] * (m->element_stride[d] ? m->element_stride[d] : 1);
+        for (int d = 1; d < m->rank; d++)
+            index[d] = start[d] + (int64_t)step[d] * (m->element_stride[d] ? m->element_stride[d] : 1);
         if (!add_row(w, lane, c, index, tile_extent(m, 0), at, store)) return false;
         for (int d = 1; d < m->rank && ++step[d] == tile_extent(m, d); d++) step[d] = 0;
     }
@@ -181,7 +183,8 @@ static void convert_box(const TensorCopy *c) {
         uint32_t v;
         memcpy(&v, c->box + at, 4);
         if (flush && !(v & 0x7f800000)) v &= 0x80000000;
-        if (tf32 && (v & 0x7f800000) != 0x7f800000) v = (uint32_t)float_encode(T_TF32, float_decode(T_F32, v), ROUND_RN);
+        if (tf32 && (v & 0x7f800000) != 0x7f800000)
+            v = (uint32_t)float_encode(T_TF32, float_decode(T_F32, v), ROUND_RN);
         memcpy(c->box + at, &v, 4);
     }
 }
@@ -189,7 +192,8 @@ static void convert_box(const TensorCopy *c) {
 static void load_read(AsyncOp *op) {
     const TensorCopy *c = op->data;
     fill_box(c);
-    for (size_t k = 0; k < c->pieces; k++) memcpy(c->box + c->piece[k].at, c->piece[k].global.data, c->piece[k].global.bytes);
+    for (size_t k = 0; k < c->pieces; k++)
+        memcpy(c->box + c->piece[k].at, c->piece[k].global.data, c->piece[k].global.bytes);
     convert_box(c);
 }
 
@@ -253,7 +257,8 @@ static bool reduces(int op, PtxType t) {
 static bool shared_find(Warp *w, int lane, const CopyForm *f, TensorCopy *c) {
     const uint32_t span = (uint32_t)tensor_swizzle_bytes((TensorSwizzle)c->map.swizzle);
     const uint32_t room = (c->bytes + span - 1) / span * span;
-    if (!c->bytes || c->bytes % 16) return complain(w, lane, c->map.address, "the size of a box is a multiple of 16 bytes");
+    if (!c->bytes || c->bytes % 16)
+        return complain(w, lane, c->map.address, "the size of a box is a multiple of 16 bytes");
     if (!f->store) return targets_find(w, lane, f, room, 128, &c->targets);
     if (!range_find(w, lane, f->from.space, pointer_at(w, &f->from, lane), room, 128, false, &c->source)) return false;
     return c->source.space == SPACE_SHARED || complain(w, lane, c->source.address, "the source is no shared memory");

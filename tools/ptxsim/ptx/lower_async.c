@@ -44,13 +44,15 @@ static void lower_copy_arrive(Parser *p, Words *w) {
     emit_form(p, w->stmt, exec_cp_async_arrive, &f, sizeof f, CLASS_SYNC)->op2 = noinc;
 }
 
-/* cp.async.ca.shared{::cta}.global{.L2::cache_hint}{.L2::64B} [dst], [src], cp-size{, src-size or ignore-src}{, policy} */
+/* cp.async.ca.shared{::cta}.global{.L2::cache_hint}{.L2::64B} [dst], [src], cp-size{, src-size or ignore-src}{, policy}
+ */
 static void lower_copy(Parser *p, Words *w) {
     static const char *const PREFETCH[] = {"L2::64B", "L2::128B", "L2::256B"};
     const Stmt *s = w->stmt;
     const bool bypass = word_take(w, "cg");
     if (!bypass) word_need(p, w, "ca");
-    if (word_space(w) != SPACE_SHARED || word_space(w) != SPACE_GLOBAL) parse_fail(p, s->at, "cp.async copies from .global to .shared");
+    if (word_space(w) != SPACE_SHARED || word_space(w) != SPACE_GLOBAL)
+        parse_fail(p, s->at, "cp.async copies from .global to .shared");
     const bool hint = word_take(w, "L2::cache_hint");
     word_choose(w, PREFETCH, 3);
     CopyForm f = {.bytes = (uint32_t)constant(p, s, 2)};
@@ -77,9 +79,12 @@ static int take_dimension(Words *w) {
 
 static int take_reduction(Parser *p, Words *w) {
     static const char *const OPS[] = {"add", "min", "max", "inc", "dec", "and", "or", "xor"};
-    static const int CODES[] = {ATOMIC_ADD, ATOMIC_MIN, ATOMIC_MAX, ATOMIC_INC, ATOMIC_DEC, ATOMIC_AND, ATOMIC_OR, ATOMIC_XOR};
+    static const int CODES[] = {ATOMIC_ADD, ATOMIC_MIN, ATOMIC_MAX, ATOMIC_INC,
+                                ATOMIC_DEC, ATOMIC_AND, ATOMIC_OR,  ATOMIC_XOR};
     const int k = word_choose(w, OPS, 8);
-    if (k < 0) parse_fail(p, w->next < w->stmt->words ? w->stmt->word[w->next] : w->stmt->at, "expected a reduction operation");
+    if (k < 0)
+        parse_fail(p, w->next < w->stmt->words ? w->stmt->word[w->next] : w->stmt->at,
+                   "expected a reduction operation");
     return CODES[k];
 }
 
@@ -102,7 +107,9 @@ static void take_completion(Parser *p, Words *w, const CopyForm *f) {
 
 /* .multicast::cluster with its mask among the operands */
 static void take_multicast(Parser *p, Words *w, CopyForm *f, int *k) {
-    if (f->store || f->to.space != SPACE_CLUSTER || f->from.space != SPACE_GLOBAL || !word_take(w, "multicast::cluster")) return;
+    if (f->store || f->to.space != SPACE_CLUSTER || f->from.space != SPACE_GLOBAL ||
+        !word_take(w, "multicast::cluster"))
+        return;
     f->block_mask = source(p, w->stmt, operand_at(p, w->stmt, (*k)++), T_U16);
 }
 
@@ -125,7 +132,8 @@ static void take_reduction_type(Parser *p, Words *w, CopyForm *f) {
     f->reduce = (uint8_t)take_reduction(p, w);
     const bool noftz = word_take(w, "noftz");
     f->type = word_type(p, w);
-    if (!reduction_exists(f, noftz)) parse_fail(p, w->stmt->at, "this reduction does not exist for .%s", type_text(f->type));
+    if (!reduction_exists(f, noftz))
+        parse_fail(p, w->stmt->at, "this reduction does not exist for .%s", type_text(f->type));
     if (f->store) p->fn->global_atomics = true;
 }
 
@@ -156,7 +164,8 @@ static void lower_prefetch(Parser *p, Words *w) {
     word_need(p, w, "global");
     word_cache_hint(p, w, &k);
     words_end(p, w, k);
-    const CopyForm f = {.from = pointer(p, s, &s->operand[0], SPACE_GLOBAL), .size = source(p, s, &s->operand[1], T_U32)};
+    const CopyForm f = {.from = pointer(p, s, &s->operand[0], SPACE_GLOBAL),
+                        .size = source(p, s, &s->operand[1], T_U32)};
     emit_form(p, s, exec_bulk_prefetch, &f, sizeof f, CLASS_MEMORY);
 }
 
@@ -164,7 +173,8 @@ static void lower_prefetch(Parser *p, Words *w) {
 /* [tensor map, {coordinates}] */
 static void take_map(Parser *p, const Stmt *s, const Raw *r, CopyForm *f) {
     if (r->kind != RAW_ADDRESS || !r->second) parse_fail(p, r->at, "expected [tensor map, {coordinates}]");
-    if (r->second->count != f->rank) parse_fail(p, r->second->at, "a tensor of %d dimensions takes that many coordinates", f->rank);
+    if (r->second->count != f->rank)
+        parse_fail(p, r->second->at, "a tensor of %d dimensions takes that many coordinates", f->rank);
     for (int d = 0; d < f->rank; d++) f->coordinate[d] = source(p, s, &r->second->item[d], T_S32);
     Raw plain = *r;
     plain.second = NULL;
@@ -183,7 +193,8 @@ static void take_mode(Parser *p, Words *w, CopyForm *f) {
 static void take_offsets(Parser *p, const Stmt *s, CopyForm *f, int *k) {
     if (!f->im2col || f->no_offsets) return;
     const Raw *r = operand_at(p, s, (*k)++);
-    if (r->kind != RAW_VECTOR || r->count != f->rank - 2) parse_fail(p, r->at, "expected %d im2col offsets in braces", f->rank - 2);
+    if (r->kind != RAW_VECTOR || r->count != f->rank - 2)
+        parse_fail(p, r->at, "expected %d im2col offsets in braces", f->rank - 2);
     for (int d = 0; d < r->count; d++) f->im2col_offset[d] = source(p, s, &r->item[d], T_U16);
 }
 
@@ -295,7 +306,8 @@ void lower_store_async(Parser *p, const Stmt *s) {
     if (reduce) word_need(p, &w, "relaxed"), word_need(p, &w, "cluster");
     else if (!word_take(&w, "weak")) word_take(&w, "cluster");
     const Space space = word_space(&w);
-    if (space != SPACE_CLUSTER && space != SPACE_GENERIC) parse_fail(p, s->at, "'%s' goes to .shared::cluster", s->row->name);
+    if (space != SPACE_CLUSTER && space != SPACE_GENERIC)
+        parse_fail(p, s->at, "'%s' goes to .shared::cluster", s->row->name);
     word_need(p, &w, "mbarrier::complete_tx::bytes");
     if (reduce) {
         take_reduction_type(p, &w, &f);

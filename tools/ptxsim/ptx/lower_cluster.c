@@ -10,7 +10,8 @@ void lower_rank(Parser *p, const Stmt *s) {
     need_target(p, s, 90);
     const Space space = word_space(&w);
     const PtxType t = word_type(p, &w);
-    if ((space != SPACE_CLUSTER && space != SPACE_GENERIC) || (t != T_U32 && t != T_U64) || (space == SPACE_GENERIC && t != T_U64))
+    if ((space != SPACE_CLUSTER && space != SPACE_GENERIC) || (t != T_U32 && t != T_U64) ||
+        (space == SPACE_GENERIC && t != T_U64))
         parse_fail(p, s->at, "'%s' takes .shared::cluster and .u32 or .u64, or generic .u64", s->row->name);
     words_end(p, &w, map ? 3 : 2);
     const Operand d = destination(p, s, &s->operand[0], map ? t : T_U32), a = source(p, s, &s->operand[1], t);
@@ -48,7 +49,8 @@ void lower_cluster_barrier(Parser *p, const Stmt *s) {
 void lower_elect(Parser *p, const Stmt *s) {
     need_target(p, s, 90);
     const Raw *second = s->operand[0].second;
-    if (s->mod[CAT_SYNC] != SYNC_SYNC || s->types || !second) parse_fail(p, s->at, "expected elect.sync d|p, membermask");
+    if (s->mod[CAT_SYNC] != SYNC_SYNC || s->types || !second)
+        parse_fail(p, s->at, "expected elect.sync d|p, membermask");
     Raw first = s->operand[0];
     first.second = NULL;
     const Operand d = destination(p, s, &first, T_B32), d2 = destination(p, s, second, T_PRED);

@@ -43,7 +43,8 @@ static void lower_arrive(Parser *p, Words *w, MbarrierOp op) {
     if (p->module->target < 90 && (f.expect_tx || (count && !f.no_complete)))
         parse_fail(p, s->at, "this form of mbarrier.arrive needs .target sm_90");
     if (s->operand[0].kind != RAW_SINK) f.state = destination(p, s, &s->operand[0], T_B64);
-    if (f.at.space == SPACE_CLUSTER && f.state.base) parse_fail(p, s->operand[0].at, "an arrival in .shared::cluster returns no state");
+    if (f.at.space == SPACE_CLUSTER && f.state.base)
+        parse_fail(p, s->operand[0].at, "an arrival in .shared::cluster returns no state");
     emit_mbarrier(p, w, &f, 1);
 }
 

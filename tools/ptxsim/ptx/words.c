@@ -50,7 +50,8 @@ void words_end(Parser *p, const Words *w, int operands) {
         parse_fail(p, at, "unknown or misplaced modifier '.%.*s' of '%s'", (int)at.length, at.text, w->stmt->row->name);
     }
     if (w->stmt->count != operands)
-        parse_fail(p, w->stmt->at, "this form of '%s' takes %d operands, not %d", w->stmt->row->name, operands, w->stmt->count);
+        parse_fail(p, w->stmt->at, "this form of '%s' takes %d operands, not %d", w->stmt->row->name, operands,
+                   w->stmt->count);
 }
 
 const Raw *operand_at(Parser *p, const Stmt *s, int k) {
