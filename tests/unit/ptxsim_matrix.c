@@ -5,10 +5,12 @@
 #include <stdbool.h>
 
 typedef enum Element { F16, BF16, TF32, F64, S8, U8, S4, U4, E4M3, E5M2, F32, S32 } Element;
-static const struct { const char *text; int bits; } ELEMENT[] = {
-    [F16] = {"f16", 16}, [BF16] = {"bf16", 16}, [TF32] = {"tf32", 32}, [F64] = {"f64", 64}, [S8] = {"s8", 8},
-    [U8] = {"u8", 8},    [S4] = {"s4", 4},      [U4] = {"u4", 4},      [E4M3] = {"e4m3", 8}, [E5M2] = {"e5m2", 8},
-    [F32] = {"f32", 32}, [S32] = {"s32", 32}};
+static const struct {
+    const char *text;
+    int bits;
+} ELEMENT[] = {[F16] = {"f16", 16},  [BF16] = {"bf16", 16}, [TF32] = {"tf32", 32}, [F64] = {"f64", 64},
+               [S8] = {"s8", 8},     [U8] = {"u8", 8},      [S4] = {"s4", 4},      [U4] = {"u4", 4},
+               [E4M3] = {"e4m3", 8}, [E5M2] = {"e5m2", 8},  [F32] = {"f32", 32},   [S32] = {"s32", 32}};
 
 typedef struct Form {
     int m, n, k;
@@ -16,12 +18,14 @@ typedef struct Form {
 } Form;
 
 static const Form FORMS[] = {
-    {16, 8, 8, F32, F16, F16},   {16, 8, 8, F16, F16, F16},    {16, 8, 16, F32, F16, F16},  {16, 8, 16, F16, F16, F16},
-    {16, 8, 8, F32, BF16, BF16}, {16, 8, 16, F32, BF16, BF16}, {16, 8, 4, F32, TF32, TF32}, {16, 8, 8, F32, TF32, TF32},
-    {8, 8, 4, F64, F64, F64},    {16, 8, 4, F64, F64, F64},    {16, 8, 8, F64, F64, F64},   {16, 8, 16, F64, F64, F64},
-    {8, 8, 16, S32, S8, S8},     {8, 8, 16, S32, U8, S8},      {16, 8, 16, S32, S8, U8},    {16, 8, 16, S32, U8, U8},
-    {16, 8, 32, S32, S8, S8},    {16, 8, 32, S32, U8, S8},     {8, 8, 32, S32, S4, S4},     {16, 8, 32, S32, U4, S4},
-    {16, 8, 64, S32, S4, U4},    {16, 8, 64, S32, U4, U4},     {16, 8, 32, F32, E4M3, E4M3}, {16, 8, 32, F32, E5M2, E4M3},
+    {16, 8, 8, F32, F16, F16},    {16, 8, 8, F16, F16, F16},    {16, 8, 16, F32, F16, F16},
+    {16, 8, 16, F16, F16, F16},   {16, 8, 8, F32, BF16, BF16},  {16, 8, 16, F32, BF16, BF16},
+    {16, 8, 4, F32, TF32, TF32},  {16, 8, 8, F32, TF32, TF32},  {8, 8, 4, F64, F64, F64},
+    {16, 8, 4, F64, F64, F64},    {16, 8, 8, F64, F64, F64},    {16, 8, 16, F64, F64, F64},
+    {8, 8, 16, S32, S8, S8},      {8, 8, 16, S32, U8, S8},      {16, 8, 16, S32, S8, U8},
+    {16, 8, 16, S32, U8, U8},     {16, 8, 32, S32, S8, S8},     {16, 8, 32, S32, U8, S8},
+    {8, 8, 32, S32, S4, S4},      {16, 8, 32, S32, U4, S4},     {16, 8, 64, S32, S4, U4},
+    {16, 8, 64, S32, U4, U4},     {16, 8, 32, F32, E4M3, E4M3}, {16, 8, 32, F32, E5M2, E4M3},
     {16, 8, 32, F16, E4M3, E5M2}, {16, 8, 16, F32, E4M3, E5M2}, {16, 8, 16, F16, E5M2, E5M2},
 };
 
@@ -62,8 +66,8 @@ static int value(Element t, int row, int col, int salt) { /* 0..4 when unsigned,
 }
 
 /* ---- fragments ---------------------------------------------------------------------------------------- */
-/* Element i of lane l: groupID = l >> 2, threadID_in_group = l % 4.  A register holds 32 (f64: 64) bits: `e` elements of
- * consecutive columns of A.  The registers alternate between rows 0-7 and 8-15 (if m is 16), then go on along k. */
+/* Element i of lane l: groupID = l >> 2, threadID_in_group = l % 4.  A register holds 32 (f64: 64) bits: `e` elements
+ * of consecutive columns of A.  The registers alternate between rows 0-7 and 8-15 (if m is 16), then go on along k. */
 static void position_a(const Form *f, int lane, int i, int *row, int *col) {
     const int e = ELEMENT[f->a].bits == 64 ? 1 : 32 / ELEMENT[f->a].bits, r = i / e;
     *row = (lane >> 2) + (f->m == 16 && r % 2 ? 8 : 0);
@@ -88,9 +92,12 @@ static size_t fragment_bytes(const Form *f, Which x) {
     return (size_t)elements_per_lane(f, x) * 32 * (size_t)ELEMENT[element_of(f, x)].bits / 8;
 }
 static void position(const Form *f, Which x, int lane, int i, int *row, int *col) {
-    if (x == A) position_a(f, lane, i, row, col);
-    else if (x == B) position_b(f, lane, i, row, col);
-    else position_c(lane, i, row, col);
+    if (x == A)
+        position_a(f, lane, i, row, col);
+    else if (x == B)
+        position_b(f, lane, i, row, col);
+    else
+        position_c(lane, i, row, col);
 }
 
 /* Registers as memory: [register][lane], the first element of a register lowest. */
@@ -100,8 +107,10 @@ static size_t element_bit(Element t, int lane, int i) {
 }
 static void put(uint8_t *memory, Element t, int lane, int i, uint64_t v) {
     const size_t at = element_bit(t, lane, i);
-    if (ELEMENT[t].bits == 4) memory[at / 8] = (uint8_t)(memory[at / 8] | v << at % 8);
-    else memcpy(memory + at / 8, &v, (size_t)ELEMENT[t].bits / 8);
+    if (ELEMENT[t].bits == 4)
+        memory[at / 8] = (uint8_t)(memory[at / 8] | v << at % 8);
+    else
+        memcpy(memory + at / 8, &v, (size_t)ELEMENT[t].bits / 8);
 }
 static double get(const uint8_t *memory, Element t, int lane, int i) {
     const uint8_t *at = memory + element_bit(t, lane, i) / 8;
@@ -127,8 +136,10 @@ static int list(char *to, size_t room, const char *name, int count) {
 static int moves(char *to, size_t room, bool store, const char *name, const char *type, int count, int bytes) {
     int n = 0;
     for (int r = 0; r < count; r++)
-        n += store ? snprintf(to + n, room - (size_t)n, "st.global.%s [%%p%s+%d], %%%s%d;\n", type, name, r * 32 * bytes, name, r)
-                   : snprintf(to + n, room - (size_t)n, "ld.global.%s %%%s%d, [%%p%s+%d];\n", type, name, r, name, r * 32 * bytes);
+        n += store ? snprintf(to + n, room - (size_t)n, "st.global.%s [%%p%s+%d], %%%s%d;\n", type, name,
+                              r * 32 * bytes, name, r)
+                   : snprintf(to + n, room - (size_t)n, "ld.global.%s %%%s%d, [%%p%s+%d];\n", type, name, r, name,
+                              r * 32 * bytes);
     return n;
 }
 
@@ -138,20 +149,21 @@ static void form_text(char *t, size_t room, const Form *f, const char *modifier)
     const char *type = wide == 8 ? "f64" : "b32";
     const int na = (int)(fragment_bytes(f, A) / 32) / wide, nb = (int)(fragment_bytes(f, B) / 32) / wide,
               nc = (int)(fragment_bytes(f, C) / 32) / wide;
-    int n = snprintf(t, room,
-                     ".version 8.4\n.target sm_90a\n.address_size 64\n.entry k(.param .u64 a, .param .u64 b, .param .u64 c, "
-                     ".param .u64 d)\n{\n.reg .b64 %%p<9>, %%pa, %%pb, %%pc, %%pd; .reg .b32 %%x<4>;\n"
-                     ".reg .%s %%a<8>, %%b<8>, %%c<8>, %%d<8>;\n"
-                     "ld.param.u64 %%pa, [a]; ld.param.u64 %%pb, [b]; ld.param.u64 %%pc, [c]; ld.param.u64 %%pd, [d];\n"
-                     "mov.u32 %%x0, %%tid.x; mov.u32 %%x1, %%ctaid.x;\n"
-                     "mad.wide.u32 %%pa, %%x0, %d, %%pa; mad.wide.u32 %%pb, %%x0, %d, %%pb; mad.wide.u32 %%pc, %%x0, %d, %%pc; "
-                     "mad.wide.u32 %%pd, %%x0, %d, %%pd;\nmad.wide.u32 %%pa, %%x1, %d, %%pa; mad.wide.u32 %%pd, %%x1, %d, %%pd;\n",
-                     type, wide, wide, wide, wide, (int)fragment_bytes(f, A), (int)fragment_bytes(f, C));
+    int n = snprintf(
+        t, room,
+        ".version 8.4\n.target sm_90a\n.address_size 64\n.entry k(.param .u64 a, .param .u64 b, .param .u64 c, "
+        ".param .u64 d)\n{\n.reg .b64 %%p<9>, %%pa, %%pb, %%pc, %%pd; .reg .b32 %%x<4>;\n"
+        ".reg .%s %%a<8>, %%b<8>, %%c<8>, %%d<8>;\n"
+        "ld.param.u64 %%pa, [a]; ld.param.u64 %%pb, [b]; ld.param.u64 %%pc, [c]; ld.param.u64 %%pd, [d];\n"
+        "mov.u32 %%x0, %%tid.x; mov.u32 %%x1, %%ctaid.x;\n"
+        "mad.wide.u32 %%pa, %%x0, %d, %%pa; mad.wide.u32 %%pb, %%x0, %d, %%pb; mad.wide.u32 %%pc, %%x0, %d, %%pc; "
+        "mad.wide.u32 %%pd, %%x0, %d, %%pd;\nmad.wide.u32 %%pa, %%x1, %d, %%pa; mad.wide.u32 %%pd, %%x1, %d, %%pd;\n",
+        type, wide, wide, wide, wide, (int)fragment_bytes(f, A), (int)fragment_bytes(f, C));
     n += moves(t + n, room - (size_t)n, false, "a", type, na, wide);
     n += moves(t + n, room - (size_t)n, false, "b", type, nb, wide);
     n += moves(t + n, room - (size_t)n, false, "c", type, nc, wide);
-    n += snprintf(t + n, room - (size_t)n, "mma.sync.aligned.m%dn%dk%d.row.col%s.%s.%s.%s.%s ", f->m, f->n, f->k, modifier,
-                  ELEMENT[f->d].text, ELEMENT[f->a].text, ELEMENT[f->b].text, ELEMENT[f->d].text);
+    n += snprintf(t + n, room - (size_t)n, "mma.sync.aligned.m%dn%dk%d.row.col%s.%s.%s.%s.%s ", f->m, f->n, f->k,
+                  modifier, ELEMENT[f->d].text, ELEMENT[f->a].text, ELEMENT[f->b].text, ELEMENT[f->d].text);
     n += list(t + n, room - (size_t)n, "d", nc);
     n += snprintf(t + n, room - (size_t)n, ", ");
     n += list(t + n, room - (size_t)n, "a", na);
@@ -164,13 +176,15 @@ static void form_text(char *t, size_t room, const Form *f, const char *modifier)
     snprintf(t + n, room - (size_t)n, "ret;\n}\n");
 }
 
-static void run_form(const Form *f, const char *modifier, const void *a, int blocks, const void *b, const void *c, void *d) {
+static void run_form(const Form *f, const char *modifier, const void *a, int blocks, const void *b, const void *c,
+                     void *d) {
     static char text[16384];
     form_text(text, sizeof text, f, modifier);
     const CUdeviceptr pa = upload(a, fragment_bytes(f, A) * (size_t)blocks), pb = upload(b, fragment_bytes(f, B)),
                       pc = upload(c, fragment_bytes(f, C)), pd = upload(NULL, fragment_bytes(f, C) * (size_t)blocks);
     const uint64_t before = findings();
-    assert_int_equal(launch1(load_kernel(text, "k"), (unsigned)blocks, 32, (void *[]){(void *)&pa, (void *)&pb, (void *)&pc, (void *)&pd}),
+    assert_int_equal(launch1(load_kernel(text, "k"), (unsigned)blocks, 32,
+                             (void *[]){(void *)&pa, (void *)&pb, (void *)&pc, (void *)&pd}),
                      CUDA_SUCCESS);
     assert_int_equal(findings(), before);
     cu.cuMemcpyDtoH_v2(d, pd, fragment_bytes(f, C) * (size_t)blocks);
@@ -188,7 +202,8 @@ static void fill(const Form *f, Which x, uint8_t *memory) {
         }
 }
 
-/* Block (r, k) has A[r][k] = 1 alone: D is C, and row k of B added to row r of it.  So each place of A and B is proven. */
+/* Block (r, k) has A[r][k] = 1 alone: D is C, and row k of B added to row r of it.  So each place of A and B is proven.
+ */
 static void one_hot(const Form *f) {
     const size_t one = fragment_bytes(f, A), all = fragment_bytes(f, C);
     uint8_t *a = calloc((size_t)(f->m * f->k), one), *d = calloc((size_t)(f->m * f->k), all), b[4096], c[4096];
@@ -206,11 +221,12 @@ static void one_hot(const Form *f) {
             for (int i = 0; i < elements_per_lane(f, C); i++) {
                 int row, col;
                 position_c(lane, i, &row, &col);
-                const int want = value(f->d, row, col, C) + (row == block / f->k ? value(f->b, block % f->k, col, B) : 0);
+                const int want =
+                    value(f->d, row, col, C) + (row == block / f->k ? value(f->b, block % f->k, col, B) : 0);
                 const double got = get(d + (size_t)block * all, f->d, lane, i);
                 if (got != want)
-                    fail_msg("m%dn%dk%d %s %s, A[%d][%d] = 1: D[%d][%d] is %g, not %d", f->m, f->n, f->k, ELEMENT[f->d].text,
-                             ELEMENT[f->a].text, block / f->k, block % f->k, row, col, got, want);
+                    fail_msg("m%dn%dk%d %s %s, A[%d][%d] = 1: D[%d][%d] is %g, not %d", f->m, f->n, f->k,
+                             ELEMENT[f->d].text, ELEMENT[f->a].text, block / f->k, block % f->k, row, col, got, want);
             }
     free(a), free(d);
 }
@@ -258,9 +274,10 @@ static uint32_t dot(const Form *f, const char *modifier, const uint32_t *x, cons
     memcpy(&r, d, ELEMENT[f->d].bits == 16 ? 2 : 4);
     return r;
 }
-#define DOT(form, modifier, sum, x, ...)                                                                               \
-    dot(&(Form)form, modifier, (uint32_t[])x, (uint32_t[])__VA_ARGS__, (int)(sizeof(uint32_t[])x / 4), sum)
-#define SET(...) {__VA_ARGS__}
+#define DOT(form, modifier, sum, x, ...) \
+    dot(&(Form)form, modifier, (uint32_t[])x, (uint32_t[])__VA_ARGS__, (int)(sizeof(uint32_t[]) x / 4), sum)
+#define SET(...) \
+    { __VA_ARGS__ }
 
 static void rounding_and_range(void **state) {
     (void)state;
@@ -308,7 +325,8 @@ static void every_level_gives_the_same_bits(void **state) {
     const Form *f = &(Form){16, 8, 16, F32, F16, F16};
     uint8_t a[1024], b[1024], c[1024], d[3][1024];
     uint32_t s = 12345;
-    for (int k = 0; k < 1024; k++) a[k] = (uint8_t)((s = s * 1664525 + 1013904223) >> 24), b[k] = (uint8_t)(s >> 16), c[k] = (uint8_t)(s >> 8);
+    for (int k = 0; k < 1024; k++)
+        a[k] = (uint8_t)((s = s * 1664525 + 1013904223) >> 24), b[k] = (uint8_t)(s >> 16), c[k] = (uint8_t)(s >> 8);
     for (int x = 0; x < 3; x++) {
         setenv("PTXSIM_ISA", LEVEL[x], 1);
         run_form(f, "", a, 1, b, c, d[x]);
@@ -319,12 +337,13 @@ static void every_level_gives_the_same_bits(void **state) {
 }
 
 /* ---- moves of matrices -------------------------------------------------------------------------------- */
-#define MOVE_HEAD                                                                                                      \
-    ".version 8.4\n.target sm_90a\n.address_size 64\n.entry k(.param .u64 in, .param .u64 out)\n{\n"                   \
-    ".reg .b64 %p<9>; .reg .b32 %r<20>; .reg .pred %q<3>; .shared .align 16 .b8 s[512]; .shared .align 16 .b8 t[512];\n" \
-    "ld.param.u64 %p0, [in]; ld.param.u64 %p1, [out]; mov.u32 %r0, %tid.x; mad.wide.u32 %p2, %r0, 16, %p0; "           \
-    "mad.wide.u32 %p3, %r0, 16, %p1; shl.b32 %r1, %r0, 4; mov.u32 %r2, s; add.u32 %r2, %r2, %r1; mov.u32 %r3, t; "     \
-    "add.u32 %r3, %r3, %r1; cvt.u64.u32 %p4, %r2; cvta.shared.u64 %p4, %p4;\n"                                         \
+#define MOVE_HEAD                                                                                                  \
+    ".version 8.4\n.target sm_90a\n.address_size 64\n.entry k(.param .u64 in, .param .u64 out)\n{\n"               \
+    ".reg .b64 %p<9>; .reg .b32 %r<20>; .reg .pred %q<3>; .shared .align 16 .b8 s[512]; .shared .align 16 .b8 "    \
+    "t[512];\n"                                                                                                    \
+    "ld.param.u64 %p0, [in]; ld.param.u64 %p1, [out]; mov.u32 %r0, %tid.x; mad.wide.u32 %p2, %r0, 16, %p0; "       \
+    "mad.wide.u32 %p3, %r0, 16, %p1; shl.b32 %r1, %r0, 4; mov.u32 %r2, s; add.u32 %r2, %r2, %r1; mov.u32 %r3, t; " \
+    "add.u32 %r3, %r3, %r1; cvt.u64.u32 %p4, %r2; cvta.shared.u64 %p4, %p4;\n"                                     \
     "ld.global.v4.b32 {%r4,%r5,%r6,%r7}, [%p2]; st.shared.v4.b32 [%r2], {%r4,%r5,%r6,%r7}; bar.warp.sync -1;\n"
 #define MOVE_TAIL "\nst.global.v4.b32 [%p3], {%r8,%r9,%r10,%r11}; ret;\n}\n"
 
@@ -355,17 +374,23 @@ static void expect_fragments(uint16_t out[32][8], int tiles, bool transposed) {
 static void loads_of_matrices(void **state) {
     (void)state;
     uint16_t out[32][8];
-    move(MOVE_HEAD "mov.b32 %r9, 0; mov.b32 %r10, 0; mov.b32 %r11, 0; ldmatrix.sync.aligned.m8n8.x1.shared.b16 {%r8}, [%r2];" MOVE_TAIL, out);
+    move(MOVE_HEAD "mov.b32 %r9, 0; mov.b32 %r10, 0; mov.b32 %r11, 0; ldmatrix.sync.aligned.m8n8.x1.shared.b16 {%r8}, "
+                   "[%r2];" MOVE_TAIL,
+         out);
     expect_fragments(out, 1, false);
-    move(MOVE_HEAD "mov.b32 %r10, 0; mov.b32 %r11, 0; ldmatrix.sync.aligned.m8n8.x2.trans.shared.b16 {%r8,%r9}, [%r2];" MOVE_TAIL, out);
+    move(MOVE_HEAD
+         "mov.b32 %r10, 0; mov.b32 %r11, 0; ldmatrix.sync.aligned.m8n8.x2.trans.shared.b16 {%r8,%r9}, [%r2];" MOVE_TAIL,
+         out);
     expect_fragments(out, 2, true);
     move(MOVE_HEAD "ldmatrix.sync.aligned.m8n8.x4.shared::cta.b16 {%r8,%r9,%r10,%r11}, [%r2];" MOVE_TAIL, out);
     expect_fragments(out, 4, false);
     move(MOVE_HEAD "ldmatrix.sync.aligned.m8n8.x4.trans.b16 {%r8,%r9,%r10,%r11}, [%p4];" MOVE_TAIL, out);
     expect_fragments(out, 4, true);
     /* lanes 8 and up give no address of an .x1: these are wild */
-    move(MOVE_HEAD "mov.b32 %r9, 0; mov.b32 %r10, 0; mov.b32 %r11, 0; setp.gt.u32 %q1, %r0, 7; @%q1 mov.u32 %r2, 99999;\n"
-                   "ldmatrix.sync.aligned.m8n8.x1.shared.b16 {%r8}, [%r2];" MOVE_TAIL, out);
+    move(MOVE_HEAD
+         "mov.b32 %r9, 0; mov.b32 %r10, 0; mov.b32 %r11, 0; setp.gt.u32 %q1, %r0, 7; @%q1 mov.u32 %r2, 99999;\n"
+         "ldmatrix.sync.aligned.m8n8.x1.shared.b16 {%r8}, [%r2];" MOVE_TAIL,
+         out);
     expect_fragments(out, 1, false);
 }
 
@@ -378,9 +403,11 @@ static void stores_of_matrices(void **state) {
               "stmatrix.sync.aligned.m8n8.x4.shared.b16 [%r3], {%r4,%r5,%r6,%r7};"),
         STORE("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%r4,%r5,%r6,%r7}, [%r2];"
               "stmatrix.sync.aligned.m8n8.x4.trans.shared.b16 [%r3], {%r4,%r5,%r6,%r7};"),
-        STORE("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%r4,%r5,%r6,%r7}, [%r2]; movmatrix.sync.aligned.m8n8.trans.b16 %r4, %r4;"
+        STORE("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%r4,%r5,%r6,%r7}, [%r2]; "
+              "movmatrix.sync.aligned.m8n8.trans.b16 %r4, %r4;"
               "movmatrix.sync.aligned.m8n8.trans.b16 %r5, %r5; movmatrix.sync.aligned.m8n8.trans.b16 %r6, %r6;"
-              "movmatrix.sync.aligned.m8n8.trans.b16 %r7, %r7; stmatrix.sync.aligned.m8n8.x4.shared.b16 [%r3], {%r4,%r5,%r6,%r7};")};
+              "movmatrix.sync.aligned.m8n8.trans.b16 %r7, %r7; stmatrix.sync.aligned.m8n8.x4.shared.b16 [%r3], "
+              "{%r4,%r5,%r6,%r7};")};
     for (int x = 0; x < 3; x++) {
         move(TEXT[x], out);
         for (int l = 0; l < 32; l++)
@@ -397,11 +424,17 @@ typedef struct Wrong {
 } Wrong;
 
 static const Wrong WRONG[] = {
-    {"row not aligned to 16 bytes", 716, MOVE_HEAD "ldmatrix.sync.aligned.m8n8.x1.shared.b16 {%r8}, [%r2+8];" MOVE_TAIL},
-    {"row aligned", 0, MOVE_HEAD "setp.lt.u32 %q1, %r0, 31; @!%q1 sub.u32 %r2, %r2, 16; ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%r8,%r9,%r10,%r11}, [%r2+16];" MOVE_TAIL},
-    {"row past the end", 700, MOVE_HEAD "ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%r8,%r9,%r10,%r11}, [%r2+1024];" MOVE_TAIL},
-    {"row of a matrix in global memory", 700, MOVE_HEAD "ldmatrix.sync.aligned.m8n8.x4.b16 {%r8,%r9,%r10,%r11}, [%p2];" MOVE_TAIL},
-    {"row never written", 719, MOVE_HEAD "ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%r8,%r9,%r10,%r11}, [%r3];" MOVE_TAIL},
+    {"row not aligned to 16 bytes", 716,
+     MOVE_HEAD "ldmatrix.sync.aligned.m8n8.x1.shared.b16 {%r8}, [%r2+8];" MOVE_TAIL},
+    {"row aligned", 0,
+     MOVE_HEAD "setp.lt.u32 %q1, %r0, 31; @!%q1 sub.u32 %r2, %r2, 16; ldmatrix.sync.aligned.m8n8.x4.shared.b16 "
+               "{%r8,%r9,%r10,%r11}, [%r2+16];" MOVE_TAIL},
+    {"row past the end", 700,
+     MOVE_HEAD "ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%r8,%r9,%r10,%r11}, [%r2+1024];" MOVE_TAIL},
+    {"row of a matrix in global memory", 700,
+     MOVE_HEAD "ldmatrix.sync.aligned.m8n8.x4.b16 {%r8,%r9,%r10,%r11}, [%p2];" MOVE_TAIL},
+    {"row never written", 719,
+     MOVE_HEAD "ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%r8,%r9,%r10,%r11}, [%r3];" MOVE_TAIL},
     {"half a warp loads a matrix", 719,
      MOVE_HEAD "setp.lt.u32 %q1, %r0, 16; @%q1 ldmatrix.sync.aligned.m8n8.x1.shared.b16 {%r8}, [%r2];" MOVE_TAIL},
     {"half a warp multiplies", 719,
@@ -428,13 +461,19 @@ static void wrong_kernels(void **state) {
 static void what_does_not_exist(void **state) {
     (void)state;
     static const char *const TEXT[] = {
-        "mma.sync.aligned.m16n8k32.row.col.f32.f16.f16.f32 {%r8,%r9,%r10,%r11}, {%r4,%r5,%r6,%r7}, {%r4,%r5}, {%r4,%r5,%r6,%r7};",
-        "mma.sync.aligned.m16n8k16.row.col.f32.f16.bf16.f32 {%r8,%r9,%r10,%r11}, {%r4,%r5,%r6,%r7}, {%r4,%r5}, {%r4,%r5,%r6,%r7};",
+        "mma.sync.aligned.m16n8k32.row.col.f32.f16.f16.f32 {%r8,%r9,%r10,%r11}, {%r4,%r5,%r6,%r7}, {%r4,%r5}, "
+        "{%r4,%r5,%r6,%r7};",
+        "mma.sync.aligned.m16n8k16.row.col.f32.f16.bf16.f32 {%r8,%r9,%r10,%r11}, {%r4,%r5,%r6,%r7}, {%r4,%r5}, "
+        "{%r4,%r5,%r6,%r7};",
         "mma.sync.aligned.m16n8k16.row.col.f16.bf16.bf16.f16 {%r8,%r9}, {%r4,%r5,%r6,%r7}, {%r4,%r5}, {%r4,%r5};",
-        "mma.sync.aligned.m16n8k16.col.row.f32.f16.f16.f32 {%r8,%r9,%r10,%r11}, {%r4,%r5,%r6,%r7}, {%r4,%r5}, {%r4,%r5,%r6,%r7};",
-        "mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32 {%r8,%r9,%r10}, {%r4,%r5,%r6,%r7}, {%r4,%r5}, {%r4,%r5,%r6,%r7};",
-        "mma.sync.m16n8k16.row.col.f32.f16.f16.f32 {%r8,%r9,%r10,%r11}, {%r4,%r5,%r6,%r7}, {%r4,%r5}, {%r4,%r5,%r6,%r7};",
-        "mma.sync.aligned.m16n8k16.row.col.satfinite.f32.f16.f16.f32 {%r8,%r9,%r10,%r11}, {%r4,%r5,%r6,%r7}, {%r4,%r5}, {%r4,%r5,%r6,%r7};",
+        "mma.sync.aligned.m16n8k16.col.row.f32.f16.f16.f32 {%r8,%r9,%r10,%r11}, {%r4,%r5,%r6,%r7}, {%r4,%r5}, "
+        "{%r4,%r5,%r6,%r7};",
+        "mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32 {%r8,%r9,%r10}, {%r4,%r5,%r6,%r7}, {%r4,%r5}, "
+        "{%r4,%r5,%r6,%r7};",
+        "mma.sync.m16n8k16.row.col.f32.f16.f16.f32 {%r8,%r9,%r10,%r11}, {%r4,%r5,%r6,%r7}, {%r4,%r5}, "
+        "{%r4,%r5,%r6,%r7};",
+        "mma.sync.aligned.m16n8k16.row.col.satfinite.f32.f16.f16.f32 {%r8,%r9,%r10,%r11}, {%r4,%r5,%r6,%r7}, "
+        "{%r4,%r5}, {%r4,%r5,%r6,%r7};",
         "ldmatrix.sync.aligned.m8n8.shared.b16 {%r8}, [%r2];",
         "ldmatrix.sync.aligned.m16n16.x1.trans.shared.b8 {%r8,%r9}, [%r2];",
         "ldmatrix.sync.aligned.m8n8.x2.shared.b16 {%r8}, [%r2];",
@@ -454,8 +493,9 @@ int main(void) {
 #define RUN(name) cmocka_unit_test_setup_teardown(name, context_setup, context_teardown)
     setenv("PTXSIM_DEVICE", "sm_90", 0);
     driver_open();
-    const struct CMUnitTest tests[] = {RUN(every_place_of_every_form), RUN(products_of_full_matrices), RUN(rounding_and_range),
-                                       RUN(every_level_gives_the_same_bits), RUN(loads_of_matrices), RUN(stores_of_matrices),
+    const struct CMUnitTest tests[] = {RUN(every_place_of_every_form),  RUN(products_of_full_matrices),
+                                       RUN(rounding_and_range),         RUN(every_level_gives_the_same_bits),
+                                       RUN(loads_of_matrices),          RUN(stores_of_matrices),
                                        cmocka_unit_test(wrong_kernels), RUN(what_does_not_exist)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -10,16 +10,18 @@ typedef struct Form {
     int count_d, count_a, count_b; /* registers of fragments, as the PTX ISA has them */
 } Form;
 static const Form FORMS[] = {
-    {16, 16, 16, "f32", "f16", 32, 16, 8, 8, 8},   {32, 8, 16, "f32", "f16", 32, 16, 8, 8, 8},
-    {8, 32, 16, "f32", "f16", 32, 16, 8, 8, 8},    {16, 16, 16, "f16", "f16", 16, 16, 4, 8, 8},
-    {32, 8, 16, "f16", "f16", 16, 16, 4, 8, 8},    {16, 16, 16, "f32", "bf16", 32, 16, 8, 4, 4},
-    {32, 8, 16, "f32", "bf16", 32, 16, 8, 8, 2},   {8, 32, 16, "f32", "bf16", 32, 16, 8, 2, 8},
-    {16, 16, 8, "f32", "tf32", 32, 32, 8, 4, 4},   {16, 16, 16, "s32", "s8", 32, 8, 8, 2, 2},
-    {32, 8, 16, "s32", "u8", 32, 8, 8, 4, 1},      {8, 32, 16, "s32", "s8", 32, 8, 8, 1, 4},
+    {16, 16, 16, "f32", "f16", 32, 16, 8, 8, 8}, {32, 8, 16, "f32", "f16", 32, 16, 8, 8, 8},
+    {8, 32, 16, "f32", "f16", 32, 16, 8, 8, 8},  {16, 16, 16, "f16", "f16", 16, 16, 4, 8, 8},
+    {32, 8, 16, "f16", "f16", 16, 16, 4, 8, 8},  {16, 16, 16, "f32", "bf16", 32, 16, 8, 4, 4},
+    {32, 8, 16, "f32", "bf16", 32, 16, 8, 8, 2}, {8, 32, 16, "f32", "bf16", 32, 16, 8, 2, 8},
+    {16, 16, 8, "f32", "tf32", 32, 32, 8, 4, 4}, {16, 16, 16, "s32", "s8", 32, 8, 8, 2, 2},
+    {32, 8, 16, "s32", "u8", 32, 8, 8, 4, 1},    {8, 32, 16, "s32", "s8", 32, 8, 8, 1, 4},
     {8, 8, 4, "f64", "f64", 64, 64, 2, 1, 1},
 };
 
-static int value(int row, int col, int salt) { return (int)((uint32_t)(row * 131 + col * 71 + salt * 977) * 2654435761u >> 20) % 5; }
+static int value(int row, int col, int salt) {
+    return (int)((uint32_t)(row * 131 + col * 71 + salt * 977) * 2654435761u >> 20) % 5;
+}
 
 static void put(uint8_t *to, const char *type, int v) { /* 0 .. 4 */
     static const uint16_t HALF[] = {0, 0x3c00, 0x4000, 0x4200, 0x4400};
@@ -28,12 +30,18 @@ static void put(uint8_t *to, const char *type, int v) { /* 0 .. 4 */
     uint32_t w;
     memcpy(&w, &f, sizeof w);
     const uint16_t brain = (uint16_t)(w >> 16);
-    if (!strcmp(type, "f16")) memcpy(to, &HALF[v], 2);
-    else if (!strcmp(type, "bf16")) memcpy(to, &brain, 2);
-    else if (!strcmp(type, "f64")) memcpy(to, &d, 8);
-    else if (!strcmp(type, "s32")) memcpy(to, &v, 4);
-    else if (strstr(type, "8")) *to = (uint8_t)v;
-    else memcpy(to, &f, 4);
+    if (!strcmp(type, "f16"))
+        memcpy(to, &HALF[v], 2);
+    else if (!strcmp(type, "bf16"))
+        memcpy(to, &brain, 2);
+    else if (!strcmp(type, "f64"))
+        memcpy(to, &d, 8);
+    else if (!strcmp(type, "s32"))
+        memcpy(to, &v, 4);
+    else if (strstr(type, "8"))
+        *to = (uint8_t)v;
+    else
+        memcpy(to, &f, 4);
 }
 static double get(const uint8_t *at, const char *type) {
     float f;
@@ -69,20 +77,23 @@ static void kernel_text(char *t, size_t room, const Form *f, const bool column[4
     char a[256], b[256], c[256], d[256], types[64];
     const bool halves = !strcmp(f->a, "f16");
     const char *sum = f->bits_d == 16 ? "b32" : f->d;
-    list(a, sizeof a, "a", f->count_a), list(b, sizeof b, "b", f->count_b), list(c, sizeof c, "c", f->count_d), list(d, sizeof d, "d", f->count_d);
+    list(a, sizeof a, "a", f->count_a), list(b, sizeof b, "b", f->count_b), list(c, sizeof c, "c", f->count_d),
+        list(d, sizeof d, "d", f->count_d);
     snprintf(types, sizeof types, halves ? "%s.%s" : "%s.%s.%s.%s", f->d, halves ? f->d : f->a, f->a, f->d);
     snprintf(t, room,
-             ".version 8.0\n.target sm_80\n.address_size 64\n.entry k(.param .u64 a, .param .u64 b, .param .u64 c, .param .u64 d)\n{\n"
+             ".version 8.0\n.target sm_80\n.address_size 64\n.entry k(.param .u64 a, .param .u64 b, .param .u64 c, "
+             ".param .u64 d)\n{\n"
              ".reg .b64 %%p<4>; .reg .b32 %%s; .reg .%s %%a<8>, %%b<8>; .reg .%s %%c<8>, %%d<8>;\n"
-             "ld.param.u64 %%p0, [a]; ld.param.u64 %%p1, [b]; ld.param.u64 %%p2, [c]; ld.param.u64 %%p3, [d]; mov.u32 %%s, %d;\n"
+             "ld.param.u64 %%p0, [a]; ld.param.u64 %%p1, [b]; ld.param.u64 %%p2, [c]; ld.param.u64 %%p3, [d]; mov.u32 "
+             "%%s, %d;\n"
              "wmma.load.a.sync.aligned.%s.m%dn%dk%d.global.%s %s, [%%p0], %%s;\n"
              "wmma.load.b.sync.aligned.%s.m%dn%dk%d.%s %s, [%%p1], %%s;\n"
              "wmma.load.c.sync.aligned.%s.m%dn%dk%d.global.%s %s, [%%p2], %%s;\n"
              "wmma.mma.sync.aligned.%s.%s.m%dn%dk%d.%s %s, %s, %s, %s;\n"
              "wmma.store.d.sync.aligned.%s.m%dn%dk%d.global.%s [%%p3], %s, %%s;\nret;\n}\n",
-             wide, sum, STRIDE, LAYOUT[column[0]], f->m, f->n, f->k, f->a, a, LAYOUT[column[1]], f->m, f->n, f->k, f->a, b,
-             LAYOUT[column[2]], f->m, f->n, f->k, f->d, c, LAYOUT[column[0]], LAYOUT[column[1]], f->m, f->n, f->k, types, d, a, b, c,
-             LAYOUT[column[3]], f->m, f->n, f->k, f->d, d);
+             wide, sum, STRIDE, LAYOUT[column[0]], f->m, f->n, f->k, f->a, a, LAYOUT[column[1]], f->m, f->n, f->k, f->a,
+             b, LAYOUT[column[2]], f->m, f->n, f->k, f->d, c, LAYOUT[column[0]], LAYOUT[column[1]], f->m, f->n, f->k,
+             types, d, a, b, c, LAYOUT[column[3]], f->m, f->n, f->k, f->d, d);
 }
 
 static void run_form(const Form *f, int layouts) {
@@ -104,7 +115,9 @@ static void run_form(const Form *f, int layouts) {
             int want = value(row, col, 3);
             for (int k = 0; k < f->k; k++) want += value(row, k, 1) * value(k, col, 2);
             const double got = get(d + place(row, col, column[3], f->bits_d), f->d);
-            if (got != want) fail_msg("m%dn%dk%d %s, layouts %d: [%d][%d] is %g, not %d", f->m, f->n, f->k, f->a, layouts, row, col, got, want);
+            if (got != want)
+                fail_msg("m%dn%dk%d %s, layouts %d: [%d][%d] is %g, not %d", f->m, f->n, f->k, f->a, layouts, row, col,
+                         got, want);
         }
 }
 
@@ -114,14 +127,19 @@ static void every_form(void **state) {
         for (int layouts = 0; layouts < 16; layouts++) run_form(&FORMS[k], layouts);
 }
 
-#define HEAD                                                                                                           \
-    ".version 8.0\n.target sm_80\n.address_size 64\n.entry k(.param .u64 a)\n{\n.reg .b64 %p<4>; .reg .b32 %a<8>, %s, %x<3>; " \
+#define HEAD                                                                                                        \
+    ".version 8.0\n.target sm_80\n.address_size 64\n.entry k(.param .u64 a)\n{\n.reg .b64 %p<4>; .reg .b32 %a<8>, " \
+    "%s, %x<3>; "                                                                                                   \
     ".reg .pred %q; ld.param.u64 %p0, [a]; mov.u32 %s, 16; mov.u32 %x0, %tid.x;\n"
-#define LOAD "wmma.load.a.sync.aligned.row.m16n16k16.global.f16 {%a0,%a1,%a2,%a3,%a4,%a5,%a6,%a7}, [%p0], %s;\nret;\n}\n"
+#define LOAD \
+    "wmma.load.a.sync.aligned.row.m16n16k16.global.f16 {%a0,%a1,%a2,%a3,%a4,%a5,%a6,%a7}, [%p0], %s;\nret;\n}\n"
 
 static void wrong_kernels(void **state) {
     (void)state;
-    static const struct { const char *name, *text; CUresult result; } WRONG[] = {
+    static const struct {
+        const char *name, *text;
+        CUresult result;
+    } WRONG[] = {
         {"right", HEAD LOAD, 0},
         {"start not aligned", HEAD "add.u64 %p0, %p0, 16;\n" LOAD, 716},
         {"start aligned, but the last row is past the end", HEAD "add.u64 %p0, %p0, 96;\n" LOAD, 700},

@@ -17,7 +17,8 @@ void matrix_check_warp(Warp *w, uint32_t mask) {
 }
 
 /* ---- ldmatrix, stmatrix ------------------------------------------------------------------------------- */
-/* Row addresses come from lanes 0-7 for the first matrix, 8-15 for the second, ...  A row that is refused has no place. */
+/* Row addresses come from lanes 0-7 for the first matrix, 8-15 for the second, ...  A row that is refused has no place.
+ */
 static void rows_find(Warp *w, const Inst *i, uint32_t mask, AccessKind kind, uint8_t *place[WARP]) {
     uint64_t address[WARP];
     const int tiles = i->matrix->d.count;
@@ -144,8 +145,10 @@ void exec_mma(Warp *w, const Inst *i, uint32_t mask) {
     left_from_registers(f->kernels, (PtxType)f->type_a, left, a, f->a.count, row_blocks, f->k);
     right_from_registers(w, f, right);
     for (int r = 0; r < f->c.count; r++) sum_widen(f->kernels, (PtxType)f->type_c, sum, lane_in(w, &f->c.item[r]), r);
-    if (f->type_d == T_S32) f->kernels->multiply_s32(sum, left, right, row_blocks, 1, f->k, f->saturate);
-    else f->kernels->multiply_f32(sum, left, right, row_blocks, 1, f->k);
+    if (f->type_d == T_S32)
+        f->kernels->multiply_s32(sum, left, right, row_blocks, 1, f->k, f->saturate);
+    else
+        f->kernels->multiply_f32(sum, left, right, row_blocks, 1, f->k);
     for (int r = 0; r < f->d.count; r++) {
         uint32_t lanes[WARP];
         sum_narrow(f->kernels, (PtxType)f->type_d, lanes, sum, r);
@@ -164,7 +167,8 @@ void exec_mma_f64(Warp *w, const Inst *i, uint32_t mask) {
         for (int l = 0; l < WARP; l++) {
             double s = c[l];
             for (int k = 0; k < f->k; k++) {
-                const double *a = lane_in(w, &f->a.item[k / 4 * row_blocks + r / 2]), *b = lane_in(w, &f->b.item[k / 4]);
+                const double *a = lane_in(w, &f->a.item[k / 4 * row_blocks + r / 2]),
+                             *b = lane_in(w, &f->b.item[k / 4]);
                 s = fma(a[l / 4 * 4 + k % 4], b[(l % 4 * 2 + r % 2) * 4 + k % 4], s);
             }
             sum[r][l] = s;

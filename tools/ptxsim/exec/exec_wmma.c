@@ -13,7 +13,8 @@ static int columns_of(const MatrixForm *f, int fragment) { return fragment == FR
 
 /* ---- memory ------------------------------------------------------------------------------------------- */
 static uint64_t uniform_address(Warp *w, const Inst *i, uint64_t *stride) {
-    const int natural = i->matrix->column_c ? rows_of(i->matrix, i->matrix->fragment) : columns_of(i->matrix, i->matrix->fragment);
+    const int natural =
+        i->matrix->column_c ? rows_of(i->matrix, i->matrix->fragment) : columns_of(i->matrix, i->matrix->fragment);
     const uint64_t at = lane_bits(w, &i->a, 0);
     *stride = i->b.base == BASE_NONE ? (uint64_t)natural : lane_bits(w, &i->b, 0);
     for (int l = 1; l < WARP; l++)
@@ -28,7 +29,8 @@ static uint64_t uniform_address(Warp *w, const Inst *i, uint64_t *stride) {
  * and 16 from row to row, and this is what is asked here. */
 static void check_alignment(Warp *w, const Inst *i, uint64_t at, uint64_t stride) {
     const MatrixForm *f = i->matrix;
-    const uint64_t bytes = (uint64_t)f->d.count * f->d.item[0].bytes, step = stride * (uint64_t)type_bytes((PtxType)f->type_d);
+    const uint64_t bytes = (uint64_t)f->d.count * f->d.item[0].bytes,
+                   step = stride * (uint64_t)type_bytes((PtxType)f->type_d);
     const uint64_t start = bytes < 32 ? bytes : 32, row = bytes < 16 ? bytes : 16;
     if (at % start == 0 && step % row == 0) return;
     char note[120];
@@ -66,8 +68,10 @@ static void move(Warp *w, const Inst *i, uint32_t mask, bool store) {
             for (size_t l = 0; l < WARP; l++) {
                 uint8_t *element = lanes + (l * (size_t)each + (size_t)part) * bytes;
                 if (!place[l]) continue;
-                if (store) memcpy(place[l], element, bytes);
-                else memcpy(element, place[l], bytes);
+                if (store)
+                    memcpy(place[l], element, bytes);
+                else
+                    memcpy(element, place[l], bytes);
             }
         }
 }
@@ -107,8 +111,10 @@ static void product(const Warp *w, const MatrixForm *f, uint32_t mask) {
     for (int j = 0; j < n / 8; j++) right_put(right + j * 8 * k, turned + j * 8 * k, k, k, 0, k);
     gather(w, f, &f->c, (PtxType)f->type_c, m * n, dense);
     for (int x = 0; x < m * n; x++) sum[panel_index(f, x / n, x % n)] = dense[x];
-    if (f->type_d == T_S32) f->kernels->multiply_s32(sum, left, right, m / 8, n / 8, k, f->saturate);
-    else f->kernels->multiply_f32(sum, left, right, m / 8, n / 8, k);
+    if (f->type_d == T_S32)
+        f->kernels->multiply_s32(sum, left, right, m / 8, n / 8, k, f->saturate);
+    else
+        f->kernels->multiply_f32(sum, left, right, m / 8, n / 8, k);
     for (int x = 0; x < m * n; x++) dense[x] = sum[panel_index(f, x / n, x % n)];
     scatter(w, f, dense, mask);
 }
@@ -127,6 +133,8 @@ static void product_f64(const Warp *w, const MatrixForm *f, uint32_t mask) {
 
 void exec_wmma(Warp *w, const Inst *i, uint32_t mask) {
     matrix_check_warp(w, mask);
-    if (i->matrix->type_a == T_F64) product_f64(w, i->matrix, mask);
-    else product(w, i->matrix, mask);
+    if (i->matrix->type_a == T_F64)
+        product_f64(w, i->matrix, mask);
+    else
+        product(w, i->matrix, mask);
 }

@@ -46,10 +46,7 @@ static inline uint16_t f32_to_f16(uint32_t f) {
     const uint32_t a = f & 0x7fffffff;
     const uint32_t small = bits_of_float(float_of(a) + 0.5f) - 0x3f000000; /* the addition rounds at f16's last place */
     const uint32_t normal = (a + 0xc8000fffu + (a >> 13 & 1)) >> 13;
-    const uint32_t value = a > 0x7f800000   ? 0x7fffu
-                           : a >= 0x477ff000 ? 0x7c00u
-                           : a < 0x38800000  ? small
-                                             : normal;
+    const uint32_t value = a > 0x7f800000 ? 0x7fffu : a >= 0x477ff000 ? 0x7c00u : a < 0x38800000 ? small : normal;
     return (uint16_t)(value | (a > 0x7f800000 ? 0 : f >> 16 & 0x8000));
 }
 
@@ -69,13 +66,27 @@ static void widen(PtxType t, uint32_t *restrict to, const void *restrict from, i
     const uint32_t *w = from;
     const uint8_t *b = from;
     switch (t) {
-    case T_F16: for (int k = 0; k < n; k++) to[k] = f16_to_f32(h[k]); break;
-    case T_BF16: for (int k = 0; k < n; k++) to[k] = (uint32_t)h[k] << 16; break;
-    case T_TF32: for (int k = 0; k < n; k++) to[k] = w[k] & 0xffffe000; break;
-    case T_E5M2: for (int k = 0; k < n; k++) to[k] = f16_to_f32((uint32_t)b[k] << 8); break;
-    case T_E4M3: for (int k = 0; k < n; k++) to[k] = e4m3_to_f32(b[k]); break;
-    case T_S8: for (int k = 0; k < n; k++) to[k] = (uint32_t)(int8_t)b[k]; break;
-    case T_U8: for (int k = 0; k < n; k++) to[k] = b[k]; break;
+    case T_F16:
+        for (int k = 0; k < n; k++) to[k] = f16_to_f32(h[k]);
+        break;
+    case T_BF16:
+        for (int k = 0; k < n; k++) to[k] = (uint32_t)h[k] << 16;
+        break;
+    case T_TF32:
+        for (int k = 0; k < n; k++) to[k] = w[k] & 0xffffe000;
+        break;
+    case T_E5M2:
+        for (int k = 0; k < n; k++) to[k] = f16_to_f32((uint32_t)b[k] << 8);
+        break;
+    case T_E4M3:
+        for (int k = 0; k < n; k++) to[k] = e4m3_to_f32(b[k]);
+        break;
+    case T_S8:
+        for (int k = 0; k < n; k++) to[k] = (uint32_t)(int8_t)b[k];
+        break;
+    case T_U8:
+        for (int k = 0; k < n; k++) to[k] = b[k];
+        break;
     case T_S4:
     case T_U4: widen_nibbles(to, b, n, t == T_S4); break;
     default: memcpy(to, from, (size_t)n * sizeof *to); break; /* F32, S32 */

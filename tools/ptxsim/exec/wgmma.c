@@ -120,8 +120,10 @@ static WgmmaOp *op_join(Warp *w, WarpGroup *g, uint64_t number, const WgmmaOp *m
     while (*end && (*end)->number != number) end = &(*end)->next;
     if (!*end) {
         *end = malloc(sizeof **end);
-        if (*end) **end = *mine;
-        else no_memory(w);
+        if (*end)
+            **end = *mine;
+        else
+            no_memory(w);
         return *end;
     }
     const WgmmaOp *op = *end;
@@ -129,7 +131,8 @@ static WgmmaOp *op_join(Warp *w, WarpGroup *g, uint64_t number, const WgmmaOp *m
     if (op->inst == mine->inst && !a && op->desc_b == mine->desc_b && op->accumulate == mine->accumulate) return *end;
     char note[160];
     snprintf(note, sizeof note, "warps of a warpgroup execute different wgmma.mma_async: %s%d",
-             op->inst == mine->inst ? "descriptors or scale-d differ; line " : "another warp that of line ", op->inst->line);
+             op->inst == mine->inst ? "descriptors or scale-d differ; line " : "another warp that of line ",
+             op->inst->line);
     warp_report(w, REPORT_DIVERGENT, 0, 0, 0, note);
     w->cluster->stuck = true;
     return NULL;
@@ -291,15 +294,18 @@ void exec_wgmma(Warp *w, const Inst *i, uint32_t mask) {
     WarpGroup *g = group_of(w);
     WgmmaWarp *s = g ? wgmma_warp(w) : NULL;
     if (!s) return;
-    const WgmmaOp mine = {
-        .group = g, .number = s->number, .inst = i,
-        .desc_a = f->a.count ? 0 : same_in_all_lanes(w, &f->desc_a, "the descriptor of A"),
-        .desc_b = same_in_all_lanes(w, &f->desc_b, "the descriptor of B"),
-        .accumulate = same_in_all_lanes(w, &f->scale_d, "scale-d") & 1};
+    const WgmmaOp mine = {.group = g,
+                          .number = s->number,
+                          .inst = i,
+                          .desc_a = f->a.count ? 0 : same_in_all_lanes(w, &f->desc_a, "the descriptor of A"),
+                          .desc_b = same_in_all_lanes(w, &f->desc_b, "the descriptor of B"),
+                          .accumulate = same_in_all_lanes(w, &f->scale_d, "scale-d") & 1};
     WgmmaOp *op = op_join(w, g, s->number, &mine);
     if (!op) return;
-    if (!part_take(w, s, op)) no_memory(w);
-    else if (op->arrived == (1 << GROUP_WARPS) - 1) issue(w, g, op);
+    if (!part_take(w, s, op))
+        no_memory(w);
+    else if (op->arrived == (1 << GROUP_WARPS) - 1)
+        issue(w, g, op);
 }
 
 /* ---- fence, groups, waits ----------------------------------------------------------------------------- */

@@ -8,14 +8,18 @@ typedef struct Layout {
     uint32_t base;                   /* base offset: of the pattern's start, in 128 bytes */
     uint32_t swizzle;                /* bytes of a row of the pattern: 16 (none), 32, 64, 128 */
     bool major_mn;
-    uint32_t rows;                   /* M or N */
+    uint32_t rows; /* M or N */
 } Layout;
 
 static Layout layout_of(uint64_t d, bool major_mn, uint32_t rows) {
     static const uint32_t SWIZZLE[] = {16, 128, 64, 32};
-    return (Layout){.start = (uint32_t)(d & 0x3fff) << 4, .leading = (uint32_t)(d >> 16 & 0x3fff) << 4,
-                    .stride = (uint32_t)(d >> 32 & 0x3fff) << 4, .base = (uint32_t)(d >> 49 & 7),
-                    .swizzle = SWIZZLE[d >> 62], .major_mn = major_mn, .rows = rows};
+    return (Layout){.start = (uint32_t)(d & 0x3fff) << 4,
+                    .leading = (uint32_t)(d >> 16 & 0x3fff) << 4,
+                    .stride = (uint32_t)(d >> 32 & 0x3fff) << 4,
+                    .base = (uint32_t)(d >> 49 & 7),
+                    .swizzle = SWIZZLE[d >> 62],
+                    .major_mn = major_mn,
+                    .rows = rows};
 }
 
 /* Bits 4.. of the address are exchanged by the row of the pattern, bits 7..: one, two or three of them. */
@@ -25,10 +29,10 @@ static uint32_t swizzled(const Layout *y, uint32_t address) {
 }
 
 /* Where chunk x of 16 bytes lies.  An operand has two per row of 32 bytes along K.  K-major: chunk x is half x % 2 of
- * row x / 2.  MN-major: 8 elements of 16 bits along M or N; the chunks of one k follow each other.  Canonical layouts in
- * units of T = 16 bytes of elements:
- *     K-major   none ((8,m),(T,2)):((T,SBO),(1,LBO))           swizzled over S bytes ((8,m),(T,2)):((S,SBO),(1,T))
- *     MN-major  none ((T,1,m),(8,k)):((1,T,SBO),(T,LBO))       swizzled ((T,S/16,m),(8,k)):((1,T,LBO),(S,SBO)) */
+ * row x / 2.  MN-major: 8 elements of 16 bits along M or N; the chunks of one k follow each other.  Canonical layouts
+ * in units of T = 16 bytes of elements: K-major   none ((8,m),(T,2)):((T,SBO),(1,LBO))           swizzled over S bytes
+ * ((8,m),(T,2)):((S,SBO),(1,T)) MN-major  none ((T,1,m),(8,k)):((1,T,SBO),(T,LBO))       swizzled
+ * ((T,S/16,m),(8,k)):((1,T,LBO),(S,SBO)) */
 static uint32_t chunk_at(const Layout *y, uint32_t x) {
     const uint32_t s = y->swizzle;
     if (!y->major_mn) {
@@ -51,10 +55,13 @@ void wgmma_check_descriptor(Warp *w, char which, uint64_t d, bool trans) {
     const uint64_t reserved = UINT64_C(3) << 14 | UINT64_C(3) << 30 | UINT64_C(7) << 46 | UINT64_C(0x3ff) << 52;
     const Layout y = layout_of(d, trans, 8);
     const uint32_t mask = y.swizzle / CHUNK - 1;
-    if (d & reserved) descriptor_report(w, which, d, "reserved bits (14-15, 30-31, 46-48, 52-61) are not zero");
-    else if (y.swizzle == CHUNK && y.base) descriptor_report(w, which, d, "a base offset without a swizzle");
+    if (d & reserved)
+        descriptor_report(w, which, d, "reserved bits (14-15, 30-31, 46-48, 52-61) are not zero");
+    else if (y.swizzle == CHUNK && y.base)
+        descriptor_report(w, which, d, "a base offset without a swizzle");
     else if (((y.start >> 7) - y.base) & mask)
-        descriptor_report(w, which, d, "the start is not where the swizzle's pattern starts, nor does the base offset say so");
+        descriptor_report(w, which, d,
+                          "the start is not where the swizzle's pattern starts, nor does the base offset say so");
 }
 
 enum { SHARED_CHUNKS = 1 << 15 };
@@ -79,7 +86,8 @@ static bool find_whole(Warp *w, const uint64_t set[SHARED_CHUNKS / 64], Range *w
     uint32_t low = 0, high = SHARED_CHUNKS / 64 - 1;
     while (!set[low]) low++;
     while (!set[high]) high--;
-    const uint32_t first = low * 64 + (uint32_t)__builtin_ctzll(set[low]), last = high * 64 + 63 - (uint32_t)__builtin_clzll(set[high]);
+    const uint32_t first = low * 64 + (uint32_t)__builtin_ctzll(set[low]),
+                   last = high * 64 + 63 - (uint32_t)__builtin_clzll(set[high]);
     return range_find(w, 0, SPACE_SHARED, (uint64_t)first * CHUNK, (last + 1 - first) * CHUNK, CHUNK, false, whole);
 }
 

@@ -1,7 +1,7 @@
 /* Registers of wgmma: who touches accumulators and fragments of A in flight, and whether a wgmma.fence lies between an
- * access and the wgmma.mma_async after it.  When a function is decoded, the instructions that name a register which some
- * wgmma.mma_async of it names too are found, and run through exec_watched; all others cost nothing.
- * Source: PTX ISA, wgmma.fence, wgmma.mma_async, wgmma.wait_group. */
+ * access and the wgmma.mma_async after it.  When a function is decoded, the instructions that name a register which
+ * some wgmma.mma_async of it names too are found, and run through exec_watched; all others cost nothing. Source: PTX
+ * ISA, wgmma.fence, wgmma.mma_async, wgmma.wait_group. */
 #include "tools/ptxsim/exec/wgmma.h"
 #include "tools/ptxsim/ptx/lower_matrix.h"
 #include <stdio.h>
@@ -75,14 +75,16 @@ static void check_fragments(Warp *w, const WgmmaWarp *s, const MatrixForm *f) {
             report(w, REPORT_IN_FLIGHT, "register of A", k, "accumulator of a wgmma.mma_async that was not waited for");
         else if (r->touched == s->fences + 1 || r->used == s->fences + 1)
             report(w, REPORT_FENCE, "register of A", k, "accessed since the last wgmma.fence");
-        else continue;
+        else
+            continue;
         return;
     }
 }
 
 void wgmma_check_registers(Warp *w, const MatrixForm *f, const WgmmaSum *joined) {
     const WgmmaWarp *s = w->wgmma;
-    if (!s->fences) warp_report(w, REPORT_FENCE, 0, 0, 0, "no wgmma.fence before the first wgmma.mma_async of the warp");
+    if (!s->fences)
+        warp_report(w, REPORT_FENCE, 0, 0, 0, "no wgmma.fence before the first wgmma.mma_async of the warp");
     if (!joined) check_sum(w, s, f);
     check_fragments(w, s, f);
 }
@@ -118,7 +120,8 @@ static void note_operand(const Operand *o, void *data) {
 
 static void find_operand(const Operand *o, void *data) {
     Watched *x = data;
-    if (o->base == BASE_REGS && o->bytes && x->is[o->offset / SLOT_BYTES]) x->found[x->count++] = o->offset / SLOT_BYTES;
+    if (o->base == BASE_REGS && o->bytes && x->is[o->offset / SLOT_BYTES])
+        x->found[x->count++] = o->offset / SLOT_BYTES;
 }
 
 static void watch_instruction(SimArena *a, Inst *i, RegisterWatch *to, Watched *x) {
@@ -149,5 +152,6 @@ void matrix_watch(Parser *p, Function *f) {
     RegisterWatch *watch = sim_alloc(a, sizeof *watch * (size_t)f->count);
     f->watch = watch;
     for (int32_t k = 0; k < f->count; k++)
-        if (f->code[k].run != exec_wgmma && f->code[k].flow == FLOW_NEXT) watch_instruction(a, &f->code[k], &watch[k], &x);
+        if (f->code[k].run != exec_wgmma && f->code[k].flow == FLOW_NEXT)
+            watch_instruction(a, &f->code[k], &watch[k], &x);
 }

@@ -43,8 +43,9 @@ bool matrix_modifier(Parser *p, Stmt *s, const Token *t) {
 OperandList matrix_list(Parser *p, const Stmt *s, const Raw *r, PtxType t, int count, bool result) {
     const Raw *item = r->kind == RAW_VECTOR ? r->item : r;
     const int have = r->kind == RAW_VECTOR ? r->count : 1;
-    if (have != count) parse_fail(p, r->at, "'%s' expects %d register%s here, not %d", s->row->name, count,
-                                  count == 1 ? "" : "s", have);
+    if (have != count)
+        parse_fail(p, r->at, "'%s' expects %d register%s here, not %d", s->row->name, count, count == 1 ? "" : "s",
+                   have);
     Operand *list = sim_alloc(&p->module->arena, sizeof *list * (size_t)count);
     for (int k = 0; k < count; k++) list[k] = result ? destination(p, s, &item[k], t) : source(p, s, &item[k], t);
     return (OperandList){.item = list, .count = count};
@@ -87,7 +88,8 @@ void lower_ldmatrix(Parser *p, const Stmt *s) {
     if (store) matrix_need_target(p, s, 90);
     const int space = s->mod[CAT_SPACE], tiles = COUNT[s->mod[CAT_TILES]];
     if (!tiles) parse_fail(p, s->at, "'%s' needs .x1, .x2 or .x4", s->row->name);
-    if (space != SPACE_GENERIC && space != SPACE_SHARED) parse_fail(p, s->at, "'%s' works on shared memory", s->row->name);
+    if (space != SPACE_GENERIC && space != SPACE_SHARED)
+        parse_fail(p, s->at, "'%s' works on shared memory", s->row->name);
     Inst where = {0};
     MatrixForm *f = matrix_form(p, s);
     f->d = matrix_list(p, s, &s->operand[store ? 1 : 0], T_B32, tiles, !store);
@@ -121,12 +123,12 @@ typedef struct MmaRow {
 /* PTX ISA, "Multiply-and-accumulate instruction: mma", without .b1, sparse and block-scaled forms; the quad-pair form
  * m8n8k4 of .f16, a relic of sm_70, is not here either. */
 static const MmaRow MMA[] = {
-    {16, 8, 8, FAMILY_F16, 75},   {16, 8, 16, FAMILY_F16, 80},   {16, 8, 8, FAMILY_BF16, 80},
-    {16, 8, 16, FAMILY_BF16, 80}, {16, 8, 4, FAMILY_TF32, 80},   {16, 8, 8, FAMILY_TF32, 80},
-    {8, 8, 4, FAMILY_F64, 80},    {16, 8, 4, FAMILY_F64, 90},    {16, 8, 8, FAMILY_F64, 90},
-    {16, 8, 16, FAMILY_F64, 90},  {8, 8, 16, FAMILY_BYTE, 75},   {16, 8, 16, FAMILY_BYTE, 80},
-    {16, 8, 32, FAMILY_BYTE, 80}, {8, 8, 32, FAMILY_NIBBLE, 75}, {16, 8, 32, FAMILY_NIBBLE, 80},
-    {16, 8, 64, FAMILY_NIBBLE, 80}, {16, 8, 16, FAMILY_FP8, 89}, {16, 8, 32, FAMILY_FP8, 89},
+    {16, 8, 8, FAMILY_F16, 75},     {16, 8, 16, FAMILY_F16, 80},   {16, 8, 8, FAMILY_BF16, 80},
+    {16, 8, 16, FAMILY_BF16, 80},   {16, 8, 4, FAMILY_TF32, 80},   {16, 8, 8, FAMILY_TF32, 80},
+    {8, 8, 4, FAMILY_F64, 80},      {16, 8, 4, FAMILY_F64, 90},    {16, 8, 8, FAMILY_F64, 90},
+    {16, 8, 16, FAMILY_F64, 90},    {8, 8, 16, FAMILY_BYTE, 75},   {16, 8, 16, FAMILY_BYTE, 80},
+    {16, 8, 32, FAMILY_BYTE, 80},   {8, 8, 32, FAMILY_NIBBLE, 75}, {16, 8, 32, FAMILY_NIBBLE, 80},
+    {16, 8, 64, FAMILY_NIBBLE, 80}, {16, 8, 16, FAMILY_FP8, 89},   {16, 8, 32, FAMILY_FP8, 89},
 };
 
 static int family_of(PtxType t) {
@@ -180,8 +182,8 @@ void lower_mma(Parser *p, const Stmt *s) {
     const PtxType d = s->type[0], a = s->type[1], b = s->type[2], c = s->type[3];
     const MmaRow *row = mma_row(s);
     if (!row || !matrix_types_agree(a, b, d) || c != d)
-        parse_fail(p, s->at, "there is no mma.m%un%uk%u.%s.%s.%s.%s", s->shape[0], s->shape[1], s->shape[2], type_text(d),
-                   type_text(a), type_text(b), type_text(c));
+        parse_fail(p, s->at, "there is no mma.m%un%uk%u.%s.%s.%s.%s", s->shape[0], s->shape[1], s->shape[2],
+                   type_text(d), type_text(a), type_text(b), type_text(c));
     if (s->layouts != 2 || s->layout[0] != LAYOUT_ROW || s->layout[1] != LAYOUT_COL)
         parse_fail(p, s->at, "mma takes .row.col");
     if (s->mod[CAT_SATFINITE] && !matrix_is_integer(a)) parse_fail(p, s->at, ".satfinite is for integers");

@@ -14,9 +14,7 @@ void lower_wgmma_sync(Parser *p, const Stmt *s) {
     const bool wait = s->row->op == OP_WGMMA_WAIT;
     if (wait && (s->operand[0].kind != RAW_INT || s->operand[0].negated))
         parse_fail(p, s->at, "wgmma.wait_group takes a constant");
-    Inst *i = emit(p, s, wait                                ? exec_wgmma_wait
-                         : s->row->op == OP_WGMMA_COMMIT ? exec_wgmma_commit
-                                                         : exec_wgmma_fence);
+    Inst *i = emit(p, s, wait ? exec_wgmma_wait : s->row->op == OP_WGMMA_COMMIT ? exec_wgmma_commit : exec_wgmma_fence);
     i->kind = CLASS_SYNC;
     if (!wait) return;
     i->flow = FLOW_WAIT;
@@ -49,7 +47,8 @@ static void immediates(Parser *p, const Stmt *s, MatrixForm *f) {
     const PtxType a = (PtxType)f->type_a;
     const bool halves = a == T_F16 || a == T_BF16, from_registers = f->a.count != 0;
     const int want = matrix_is_integer(a) ? 4 : !halves ? 6 : from_registers ? 7 : 8;
-    if (s->count != want) parse_fail(p, s->at, "this form of '%s' takes %d operands, not %d", s->row->name, want, s->count);
+    if (s->count != want)
+        parse_fail(p, s->at, "this form of '%s' takes %d operands, not %d", s->row->name, want, s->count);
     if (want == 4) return;
     f->negate_a = constant_of(p, s, 4, 1, -1) < 0;
     f->negate_b = constant_of(p, s, 5, 1, -1) < 0;
@@ -69,8 +68,10 @@ void lower_wgmma(Parser *p, const Stmt *s) {
     f->type_a = (uint8_t)a, f->type_b = (uint8_t)b, f->type_c = f->type_d = (uint8_t)d;
     f->saturate = s->mod[CAT_SATFINITE];
     f->d = matrix_list(p, s, &s->operand[0], d == T_F16 ? T_B32 : d, matrix_registers(f->m / 4 * f->n, d), true);
-    if (s->operand[1].kind == RAW_VECTOR) f->a = matrix_list(p, s, &s->operand[1], T_B32, 4, false);
-    else f->desc_a = source(p, s, &s->operand[1], T_B64);
+    if (s->operand[1].kind == RAW_VECTOR)
+        f->a = matrix_list(p, s, &s->operand[1], T_B32, 4, false);
+    else
+        f->desc_a = source(p, s, &s->operand[1], T_B64);
     f->desc_b = source(p, s, &s->operand[2], T_B64);
     f->scale_d = predicate_source(p, s, &s->operand[3]);
     immediates(p, s, f);

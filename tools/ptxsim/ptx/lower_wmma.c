@@ -83,7 +83,8 @@ void lower_wmma_mma(Parser *p, const Stmt *s) {
     matrix_need_sync(p, s);
     wmma_types(p, s, f);
     if (s->layouts != 2) parse_fail(p, s->at, "wmma.mma takes two layouts");
-    if (s->mod[CAT_SATFINITE] && !matrix_is_integer((PtxType)f->type_a)) parse_fail(p, s->at, ".satfinite is for integers");
+    if (s->mod[CAT_SATFINITE] && !matrix_is_integer((PtxType)f->type_a))
+        parse_fail(p, s->at, ".satfinite is for integers");
     if (s->mod[CAT_ROUND] && (f->type_a != T_F64 || s->mod[CAT_ROUND] != ROUND_RN))
         parse_fail(p, s->at, "the only rounding mode simulated is .rn, of .f64");
     f->saturate = s->mod[CAT_SATFINITE];

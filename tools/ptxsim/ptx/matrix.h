@@ -14,14 +14,14 @@ struct MatrixForm {
     const struct MatrixKernels *kernels; /* arithmetic at the host's instruction-set level */
     uint16_t m, n, k;
     uint8_t type_a, type_b, type_c, type_d; /* PtxType of the elements */
-    OperandList a, b, c, d;   /* wgmma: `a` is empty when A comes by descriptor, `c` is `d` */
-    Operand desc_a, desc_b;   /* wgmma: 64-bit matrix descriptors */
-    Operand scale_d;          /* wgmma: predicate, false: D = A * B */
-    bool negate_a, negate_b;  /* wgmma: imm-scale -1 */
-    bool trans_a, trans_b;    /* wgmma: MN-major */
-    bool column_a, column_b, column_c; /* wmma: .col */
-    bool saturate;            /* .satfinite of integers */
-    uint8_t fragment;         /* wmma.load, wmma.store: FRAGMENT_* */
+    OperandList a, b, c, d;                 /* wgmma: `a` is empty when A comes by descriptor, `c` is `d` */
+    Operand desc_a, desc_b;                 /* wgmma: 64-bit matrix descriptors */
+    Operand scale_d;                        /* wgmma: predicate, false: D = A * B */
+    bool negate_a, negate_b;                /* wgmma: imm-scale -1 */
+    bool trans_a, trans_b;                  /* wgmma: MN-major */
+    bool column_a, column_b, column_c;      /* wmma: .col */
+    bool saturate;                          /* .satfinite of integers */
+    uint8_t fragment;                       /* wmma.load, wmma.store: FRAGMENT_* */
 };
 
 /* Bits of an element in a register or in memory. */
