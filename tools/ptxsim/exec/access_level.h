@@ -32,7 +32,6 @@ void access_bounds(const Access *, int lane, const char *space, uint64_t size);
 void access_global_bounds(const Access *, int lane);
 void access_misaligned(const Access *, uint32_t lanes);
 void access_overlapped(Warp *, const Inst *, const uint64_t address[WARP], uint8_t *const place[WARP], int bytes);
-static inline uint8_t access_scope(const Inst *i) { return i->scope; }
 
 #ifdef ALU_LEVEL
 #define ACCESS_JOIN2(name, level) name##_##level
@@ -43,6 +42,7 @@ static inline uint8_t access_scope(const Inst *i) { return i->scope; }
 #define shadow_row_write ACCESS(shadow_row_write)
 #define shadow_lane_read ACCESS(shadow_lane_read)
 #define shadow_lane_write ACCESS(shadow_lane_write)
+#define words_check ACCESS(words_check)
 #define exec_load ACCESS(exec_load)
 #define exec_store ACCESS(exec_store)
 extern const AccessKernels ACCESS(access_kernels);
@@ -56,6 +56,16 @@ void places_find(Warp *w, Space space, AccessKind kind, uint8_t scope, const uin
  * then nothing has changed. */
 bool shadow_row_read(const Actor *, const Shadow *, uint32_t k, uint32_t n, const uint8_t *code);
 bool shadow_row_write(const Actor *, const Shadow *, uint32_t k, uint32_t n, const uint8_t *code);
+
+/* A word of each lane's, whose state is compared with the first lane's.  Lanes that are off repeat the first. */
+typedef struct Words {
+    uint32_t *w[WARP];
+    uint32_t code[WARP];
+    ptrdiff_t to_r, to_wc; /* from the word's W to its R, to the writer's and (one further to_r) the reader's cluster; 0: none */
+    int first;
+} Words;
+/* Weak accesses of whole words.  False: somebody's words need a closer look, and nothing is marked. */
+bool words_check(const Access *, const Words *);
 
 /* What lanes in a row know from word to word: results of the last checks. */
 typedef struct ShadowMemo {
