@@ -27,8 +27,9 @@ typedef struct Pair {
 /* ---- within a warp ---------------------------------------------------------------------------------------- */
 #define NEIGHBOUR "xor.b32 %r9, %r1, 1; shl.b32 %r9, %r9, 2; add.u32 %r9, %r9, %r6;\n"
 #define EXCHANGE(sync) KERNEL(NEIGHBOUR "st.shared.u32 [%r5], %r1;" sync "ld.shared.u32 %r10, [%r9];")
-#define REUSE(sync)                                                                                                    \
-    KERNEL(NEIGHBOUR "st.shared.u32 [%r5], %r1; bar.warp.sync -1; ld.shared.u32 %r10, [%r9];" sync "st.shared.u32 [%r5], %r10;")
+#define REUSE(sync)                                                                                \
+    KERNEL(NEIGHBOUR "st.shared.u32 [%r5], %r1; bar.warp.sync -1; ld.shared.u32 %r10, [%r9];" sync \
+                     "st.shared.u32 [%r5], %r10;")
 #define SCATTERED(sync)                                                                                                \
     KERNEL("mad.lo.u32 %r9, %r1, 36, %r6; st.shared.u32 [%r9], %r1;" sync                                              \
            "sub.u32 %r10, 31, %r1; mad.lo.u32 %r10, %r10, 36, %r6; ld.shared.u32 %r11, [%r10];")
@@ -62,9 +63,9 @@ static const Pair WARP_PAIRS[] = {
 #define COLUMN(sync)                                                                                                   \
     KERNEL("st.shared.u32 [%r5], %r1;" sync "shl.b32 %r9, %r2, 3; add.u32 %r9, %r9, %r3; shl.b32 %r9, %r9, 2;\n"       \
            "add.u32 %r9, %r9, %r6; ld.shared.u32 %r10, [%r9];")
-#define HALF_READ(where, sync)                                                                                         \
-    KERNEL("st.shared.u32 [%r5], %r1; bar.sync 0; @!%p2 bra OUT; @%p1 bra WRITE; ld.shared.u16 %h1, [s" where "];\n" sync \
-           "bra OUT; WRITE: mov.b16 %h2, 7; st.shared.u16 [s+2], %h2; OUT:")
+#define HALF_READ(where, sync)                                                                                \
+    KERNEL("st.shared.u32 [%r5], %r1; bar.sync 0; @!%p2 bra OUT; @%p1 bra WRITE; ld.shared.u16 %h1, [s" where \
+           "];\n" sync "bra OUT; WRITE: mov.b16 %h2, 7; st.shared.u16 [s+2], %h2; OUT:")
 #define BYTES_OF(first) KERNEL("@!%p2 bra OUT; mad.lo.u32 %r9, %r3, " first ", %r6; cvt.u16.u32 %h1, %r1;\n" \
                                "st.shared.u8 [%r9], %h1; OUT:")
 /* Warp 0 fills, warp 1 reads; %r12 counts rounds.  `full` and `empty`: what orders them, of each side. */
@@ -91,31 +92,37 @@ static const Pair BLOCK_PAIRS[] = {
             "PUT: st.shared.u32 [%r9], %r1; bar.sync 1, 64; OUT:"),
      KERNEL("mad.lo.u32 %r9, %r2, 4, %r6; @%p1 bra PUT; bar.sync 1, 64; ld.shared.u32 %r10, [%r9]; bra OUT;\n"
             "PUT: st.shared.u32 [%r9], %r1; bar.arrive 1, 64; OUT:")},
-    {"a ring without the empty barrier", 1, 64,
-     RING("", "bar.sync 1, 64;", "bar.sync 1, 64;", ""),
-     RING("bar.sync 2, 64;", "bar.arrive 1, 64;", "bar.arrive 2, 64; bar.sync 1, 64;", "setp.eq.u32 %p4, %r12, 2;\n@%p4 bar.arrive 2, 64;")},
+    {"a ring without the empty barrier", 1, 64, RING("", "bar.sync 1, 64;", "bar.sync 1, 64;", ""),
+     RING("bar.sync 2, 64;", "bar.arrive 1, 64;", "bar.arrive 2, 64; bar.sync 1, 64;",
+          "setp.eq.u32 %p4, %r12, 2;\n@%p4 bar.arrive 2, 64;")},
     {"a half read, the other half written", 1, 64, HALF_READ("+2", ""), HALF_READ("", "")},
     {"bytes of one word", 1, 64, BYTES_OF("0"), BYTES_OF("1")},
-    {"two warps write one global word", 1, 64, KERNEL("@%p2 st.global.u32 [%rd2], %r1;"), KERNEL("@%p0 st.global.u32 [%rd2], %r1;")},
+    {"two warps write one global word", 1, 64, KERNEL("@%p2 st.global.u32 [%rd2], %r1;"),
+     KERNEL("@%p0 st.global.u32 [%rd2], %r1;")},
     {"a flag in shared memory, relaxed", 1, 64,
      FLAG_IN_SHARED("st.relaxed.cta.shared.u32 [s+256], 1;", "ld.relaxed.cta.shared.u32 %r10, [s+256];"),
      FLAG_IN_SHARED("st.release.cta.shared.u32 [s+256], 1;", "ld.acquire.cta.shared.u32 %r10, [s+256];")},
     {"a flag in shared memory, fenced on one side", 1, 64,
-     FLAG_IN_SHARED("st.relaxed.cta.shared.u32 [s+256], 1;", "ld.relaxed.cta.shared.u32 %r10, [s+256]; fence.acq_rel.cta;"),
+     FLAG_IN_SHARED("st.relaxed.cta.shared.u32 [s+256], 1;",
+                    "ld.relaxed.cta.shared.u32 %r10, [s+256]; fence.acq_rel.cta;"),
      FLAG_IN_SHARED("fence.acq_rel.cta; st.relaxed.cta.shared.u32 [s+256], 1;",
                     "ld.relaxed.cta.shared.u32 %r10, [s+256]; fence.acq_rel.cta;")},
     {"a volatile flag", 1, 64,
      FLAG_IN_SHARED("st.volatile.shared.u32 [s+256], 1;", "ld.volatile.shared.u32 %r10, [s+256];"),
-     FLAG_IN_SHARED("membar.cta; st.volatile.shared.u32 [s+256], 1;", "ld.volatile.shared.u32 %r10, [s+256]; membar.cta;")},
-    {"a flag that is a plain word", 1, 64, FLAG_IN_SHARED("st.shared.u32 [s+256], 1;", "ld.acquire.cta.shared.u32 %r10, [s+256];"),
-     FLAG_IN_SHARED("atom.release.cta.shared.exch.b32 %r13, [s+256], 1;", "atom.acquire.cta.shared.or.b32 %r10, [s+256], 0;")},
+     FLAG_IN_SHARED("membar.cta; st.volatile.shared.u32 [s+256], 1;",
+                    "ld.volatile.shared.u32 %r10, [s+256]; membar.cta;")},
+    {"a flag that is a plain word", 1, 64,
+     FLAG_IN_SHARED("st.shared.u32 [s+256], 1;", "ld.acquire.cta.shared.u32 %r10, [s+256];"),
+     FLAG_IN_SHARED("atom.release.cta.shared.exch.b32 %r13, [s+256], 1;",
+                    "atom.acquire.cta.shared.or.b32 %r10, [s+256], 0;")},
     {"a plain read beside atomics", 1, 64,
      KERNEL("@%p0 st.shared.u32 [s], 0; bar.sync 0; red.shared.add.u32 [s], 1; ld.shared.u32 %r9, [s];"),
      KERNEL("@%p0 st.shared.u32 [s], 0; bar.sync 0; red.shared.add.u32 [s], 1; bar.sync 0; ld.shared.u32 %r9, [s];")},
 };
 
 /* ---- between blocks --------------------------------------------------------------------------------------- */
-#define GLOBAL_HALF(of) KERNEL("@!%p0 bra OUT; mad.wide.u32 %rd6, %r4, " of ", %rd2; mov.b16 %h1, 7; st.global.u16 [%rd6], %h1; OUT:")
+#define GLOBAL_HALF(of) \
+    KERNEL("@!%p0 bra OUT; mad.wide.u32 %rd6, %r4, " of ", %rd2; mov.b16 %h1, 7; st.global.u16 [%rd6], %h1; OUT:")
 static const Pair GRID_PAIRS[] = {
     {"blocks write one word", 4, 32, KERNEL("@%p0 st.global.u32 [%rd2], %r4;"), KERNEL("st.global.u32 [%rd4], %r4;")},
     {"blocks write halves of a word", 2, 32, GLOBAL_HALF("0"), GLOBAL_HALF("2")},
@@ -155,21 +162,26 @@ static const Pair ORDER_PAIRS[] = {
      LAST_BLOCK("membar.gl;", "barrier.sync 0;", COUNT, "membar.gl;")},
     {"last block that does not fence", 4, 64, LAST_BLOCK("membar.gl;", "bar.sync 0;", COUNT, ""),
      LAST_BLOCK("membar.gl;", "bar.sync 0;", COUNT, "fence.acq_rel.gpu;")},
-    {"last block by a relaxed count", 4, 64, LAST_BLOCK("", "bar.sync 0;", COUNT, ""), LAST_BLOCK("", "bar.sync 0;", COUNT_ORDERED, "")},
+    {"last block by a relaxed count", 4, 64, LAST_BLOCK("", "bar.sync 0;", COUNT, ""),
+     LAST_BLOCK("", "bar.sync 0;", COUNT_ORDERED, "")},
     {"last block by a count of narrow scope", 4, 64,
      LAST_BLOCK("", "bar.sync 0;", "atom.acq_rel.cta.global.add.u32 %r9, [%rd3], 1;", ""),
      LAST_BLOCK("", "bar.sync 0;", "atom.acq_rel.sys.global.add.u32 %r9, [%rd3], 1;", "")},
     {"last block with fences of narrow scope", 4, 64, LAST_BLOCK("membar.cta;", "bar.sync 0;", COUNT, "membar.cta;"),
      LAST_BLOCK("membar.sys;", "bar.sync 0;", COUNT, "membar.sys;")},
-    {"flag released and acquired", 2, 32, FLAG("st.release.gpu.global.u32 [%rd3], 1;", "ld.relaxed.gpu.global.u32 %r9, [%rd3];"),
+    {"flag released and acquired", 2, 32,
+     FLAG("st.release.gpu.global.u32 [%rd3], 1;", "ld.relaxed.gpu.global.u32 %r9, [%rd3];"),
      FLAG("st.release.gpu.global.u32 [%rd3], 1;", "ld.acquire.gpu.global.u32 %r9, [%rd3];")},
     {"flag not released", 2, 32, FLAG("st.relaxed.gpu.global.u32 [%rd3], 1;", "ld.acquire.gpu.global.u32 %r9, [%rd3];"),
      FLAG("red.release.gpu.global.add.u32 [%rd3], 1;", "ld.acquire.gpu.global.u32 %r9, [%rd3];")},
-    {"flag of a block's scope", 2, 32, FLAG("st.release.cta.global.u32 [%rd3], 1;", "ld.acquire.gpu.global.u32 %r9, [%rd3];"),
+    {"flag of a block's scope", 2, 32,
+     FLAG("st.release.cta.global.u32 [%rd3], 1;", "ld.acquire.gpu.global.u32 %r9, [%rd3];"),
      FLAG("st.release.sys.global.u32 [%rd3], 1;", "ld.acquire.gpu.global.u32 %r9, [%rd3];")},
     {"flag overwritten after its release", 2, 32,
-     FLAG("st.release.gpu.global.u32 [%rd3], 0; st.relaxed.gpu.global.u32 [%rd3], 1;", "ld.acquire.gpu.global.u32 %r9, [%rd3];"),
-     FLAG("st.release.gpu.global.u32 [%rd3], 0; red.relaxed.gpu.global.add.u32 [%rd3], 1;", "ld.acquire.gpu.global.u32 %r9, [%rd3];")},
+     FLAG("st.release.gpu.global.u32 [%rd3], 0; st.relaxed.gpu.global.u32 [%rd3], 1;",
+          "ld.acquire.gpu.global.u32 %r9, [%rd3];"),
+     FLAG("st.release.gpu.global.u32 [%rd3], 0; red.relaxed.gpu.global.add.u32 [%rd3], 1;",
+          "ld.acquire.gpu.global.u32 %r9, [%rd3];")},
     {"grid barrier", 5, 64,
      GRID_BARRIER("red.relaxed.gpu.global.add.u32 [%rd3], 1;", "ld.acquire.gpu.global.u32 %r9, [%rd3];"),
      GRID_BARRIER("red.release.gpu.global.add.u32 [%rd3], 1;", "ld.acquire.gpu.global.u32 %r9, [%rd3];")},
@@ -187,7 +199,8 @@ static const Pair ORDER_PAIRS[] = {
             "mapa.shared::cluster.u32 %r10, %r5, %r9; ld.shared::cluster.u32 %r11, [%r10];\n"                          \
             "barrier.cluster.arrive; barrier.cluster.wait;")
 static const Pair CLUSTER_PAIRS[] = {
-    {"distributed shared memory", 4, 64, REMOTE("bar.sync 0;"), REMOTE("barrier.cluster.arrive; barrier.cluster.wait;")},
+    {"distributed shared memory", 4, 64, REMOTE("bar.sync 0;"),
+     REMOTE("barrier.cluster.arrive; barrier.cluster.wait;")},
     {"arrival that releases nothing", 2, 64, REMOTE("barrier.cluster.arrive.relaxed; barrier.cluster.wait;"),
      REMOTE("barrier.cluster.arrive.release; barrier.cluster.wait.acquire;")},
 };
@@ -228,7 +241,8 @@ static void one_side(const Pair *p, bool wrong, int seed) {
     const CUresult r = run_kernel(wrong ? p->wrong : p->right, p->grid, p->block);
     read_report(kinds, text, sizeof kinds);
     const bool as_said = wrong ? strstr(kinds, "race ") != NULL && r == 719 : kinds[0] == '\0' && r == CUDA_SUCCESS;
-    if (!as_said) fail_msg("%s, %s, seed %d: result %d, findings: %s", p->name, wrong ? "wrong" : "right", seed, r, text);
+    if (!as_said)
+        fail_msg("%s, %s, seed %d: result %d, findings: %s", p->name, wrong ? "wrong" : "right", seed, r, text);
     cu.cuCtxDestroy_v2(cu.context);
     read_report(kinds, text, sizeof kinds); /* a failed context's leaks */
 }
@@ -257,7 +271,8 @@ static void within_clusters(void **state) { (void)state, run_pairs(CLUSTER_PAIRS
 static void findings_name_both_sides(void **state) {
     (void)state;
     char kinds[4096], text[4096];
-    run_kernel(KERNEL("mad.lo.u32 %r9, %r2, 4, %r6; @%p1 st.shared.u32 [%r9], %r1; @!%p1 ld.shared.u32 %r10, [%r9];"), 1, 64);
+    run_kernel(KERNEL("mad.lo.u32 %r9, %r2, 4, %r6; @%p1 st.shared.u32 [%r9], %r1; @!%p1 ld.shared.u32 %r10, [%r9];"),
+               1, 64);
     read_report(kinds, text, sizeof kinds);
     assert_non_null(strstr(text, "thread=32,0,0\taddress=0x0\tbytes=4"));
     assert_non_null(strstr(text, "read of shared memory that warp 0 lane 0 wrote"));

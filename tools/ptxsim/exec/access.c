@@ -5,7 +5,9 @@
 #include "tools/ptxsim/ptx/parse.h"
 #include <stdio.h>
 
-static const char *did(const Access *x) { return x->actor.atomic ? "atomic on" : x->actor.write ? "write of" : "read of"; }
+static const char *did(const Access *x) {
+    return x->actor.atomic ? "atomic on" : x->actor.write ? "write of" : "read of";
+}
 
 /* ---- findings of addresses -------------------------------------------------------------------------------- */
 void access_bounds(const Access *x, int lane, const char *space, uint64_t size) {
@@ -47,7 +49,8 @@ void access_overlapped(Warp *w, const Inst *i, const uint64_t address[WARP], uin
         for (int k = 0; place[l] && k < i->count; k++)
             memcpy(value + k * each, (const uint8_t *)lane_in(w, &i->vec[k]) + l * i->vec[k].bytes, (size_t)each);
         if (!place[l] || memcmp(place[l], value, (size_t)bytes) == 0) continue;
-        warp_report(w, REPORT_RACE, l, address[l], bytes, "lanes of one store write different values to the same bytes");
+        warp_report(w, REPORT_RACE, l, address[l], bytes,
+                    "lanes of one store write different values to the same bytes");
         return;
     }
 }
@@ -71,8 +74,12 @@ Space access_window(uint64_t address, uint64_t *start) {
 }
 
 Actor access_actor(Warp *w, AccessKind kind, uint8_t scope) {
-    return (Actor){.warp = w, .table = w->cluster->table, .cluster = (uint32_t)w->cluster->linear + 1,
-                   .stamp = stamp_make(w->time, w->agent, 0), .write = kind != ACCESS_READ, .atomic = kind == ACCESS_ATOMIC,
+    return (Actor){.warp = w,
+                   .table = w->cluster->table,
+                   .cluster = (uint32_t)w->cluster->linear + 1,
+                   .stamp = stamp_make(w->time, w->agent, 0),
+                   .write = kind != ACCESS_READ,
+                   .atomic = kind == ACCESS_ATOMIC,
                    .scope = scope};
 }
 
@@ -106,7 +113,8 @@ static bool param_range(const Warp *w, uint64_t offset, uint32_t bytes, Range *o
     return true;
 }
 
-bool range_find(Warp *w, int lane, Space space, uint64_t address, uint32_t bytes, uint32_t align, bool write, Range *out) {
+bool range_find(Warp *w, int lane, Space space, uint64_t address, uint32_t bytes, uint32_t align, bool write,
+                Range *out) {
     uint64_t start = 0, at[WARP] = {0};
     if (space == SPACE_GENERIC) space = access_window(address, &start);
     if (space == SPACE_CLUSTER) space = SPACE_SHARED;
@@ -149,7 +157,8 @@ static bool range_row(const Actor *a, const Shadow *s, uint32_t k, uint32_t n, c
     return (a->write ? kernels->row_write : kernels->row_read)(a, s, k, n, code);
 }
 
-static void range_part(const Actor *a, const Shadow *s, uint64_t offset, uint64_t bytes, int lane, uint32_t code, Conflict *f) {
+static void range_part(const Actor *a, const Shadow *s, uint64_t offset, uint64_t bytes, int lane, uint32_t code,
+                       Conflict *f) {
     uint8_t codes[64];
     memset(codes, (int)code, sizeof codes);
     while (bytes) {
@@ -180,7 +189,8 @@ static void range_check(Warp *w, int lane, const AsyncOp *op, const Range *r, bo
         range_part(&a, &s, r->offset, r->bytes, lane, code, &found);
     } else {
         for (uint64_t done = 0, part; done < r->bytes; done += part) {
-            const uint64_t address = r->allocation->address + r->offset + done, left = PAGE_BYTES - address % PAGE_BYTES;
+            const uint64_t address = r->allocation->address + r->offset + done,
+                           left = PAGE_BYTES - address % PAGE_BYTES;
             Page *p = page_at(w, address);
             part = r->bytes - done < left ? r->bytes - done : left;
             if (!p || r->allocation->constant) continue;

@@ -1,5 +1,5 @@
-/* Where the bytes of a warp's access lie, found and checked for 32 lanes together wherever their words are in one state;
- * lane by lane where not. */
+/* Where the bytes of a warp's access lie, found and checked for 32 lanes together wherever their words are in one
+ * state; lane by lane where not. */
 #include "tools/ptxsim/exec/access_level.h"
 #include "tools/ptxsim/exec/page.h"
 #if defined(__AVX2__)
@@ -19,7 +19,8 @@ const AccessKernels ACCESS(access_kernels) = {
 #define PAIR(n) LANE_PAIR + (n)
 #define QUAD(n) LANE_QUAD + (n)
 static const uint8_t ROW_4[] = {R16(LANE1, 0), R16(LANE1, 16)}, ROW_8[] = {R16(LANE2, 0), R16(LANE2, 16)};
-static const uint8_t ROW_16[] = {R16(LANE4, 0), R16(LANE4, 16)}, ROW_2[] = {R16(PAIR, 0)}, ROW_1[] = {R4(QUAD, 0), R4(QUAD, 4)};
+static const uint8_t ROW_16[] = {R16(LANE4, 0), R16(LANE4, 16)}, ROW_2[] = {R16(PAIR, 0)},
+                     ROW_1[] = {R4(QUAD, 0), R4(QUAD, 4)};
 static const uint8_t SAME[4] = {LANE_SEVERAL, LANE_SEVERAL, LANE_SEVERAL, LANE_SEVERAL};
 
 static const uint8_t *row_codes(uint32_t bytes, uint32_t lane) {
@@ -126,7 +127,8 @@ static uint8_t *local_lane(Access *x, int lane) {
     }
     const size_t at = (size_t)lane * w->local_stride + offset;
     if (!x->actor.write && memcmp(w->local_written + at, ONES, x->bytes) != 0)
-        warp_report(w, REPORT_UNINITIALISED, lane, offset + x->window, (int)x->bytes, "read of local memory never written");
+        warp_report(w, REPORT_UNINITIALISED, lane, offset + x->window, (int)x->bytes,
+                    "read of local memory never written");
     if (x->actor.write) memset(w->local_written + at, 1, x->bytes);
     return w->local + at;
 }
@@ -240,7 +242,8 @@ static bool in_groups(Access *x) {
         const uint64_t at = x->address[__builtin_ctz(group[g])];
         const bool alone = (group[g] & (group[g] - 1)) == 0;
         const uint8_t *code = alone ? row_codes(16, (uint32_t)__builtin_ctz(group[g])) : SAME;
-        uint8_t *data = x->space == SPACE_SHARED ? row_shared(x, at, x->bytes, code) : row_global(x, at, x->bytes, code);
+        uint8_t *data =
+            x->space == SPACE_SHARED ? row_shared(x, at, x->bytes, code) : row_global(x, at, x->bytes, code);
         if (!data) return false;
         for (int l = 0; l < WARP; l++) x->out->lane[l] = group[g] >> l & 1 ? data : x->out->lane[l];
     }
@@ -357,7 +360,8 @@ static void locate(Access *x) {
     }
     const bool parts = x->bytes >= 4 || (uint32_t)first % (4 / x->bytes) == 0;
     if (checked && !from_row && (run & (run + 1)) == 0 && parts &&
-        row(x, first, x->address[first], x->bytes * (uint32_t)__builtin_popcount(run), row_codes(x->bytes, (uint32_t)first), PLACE_ROW))
+        row(x, first, x->address[first], x->bytes * (uint32_t)__builtin_popcount(run),
+            row_codes(x->bytes, (uint32_t)first), PLACE_ROW))
         return;
     scatter(x, x->mask, false);
 }
@@ -403,7 +407,8 @@ void places_find(Warp *w, Space space, AccessKind kind, uint8_t scope, const uin
     } else {
         uint64_t moved[WARP];
         if (space == SPACE_PARAM) {
-            for (int l = 0; l < WARP; l++) moved[l] = address[l] >= PARAM_WINDOW ? address[l] - PARAM_WINDOW : address[l];
+            for (int l = 0; l < WARP; l++)
+                moved[l] = address[l] >= PARAM_WINDOW ? address[l] - PARAM_WINDOW : address[l];
             x.address = moved;
         }
         locate(&x);

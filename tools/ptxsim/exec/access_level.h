@@ -61,7 +61,8 @@ bool shadow_row_write(const Actor *, const Shadow *, uint32_t k, uint32_t n, con
 typedef struct Words {
     uint32_t *w[WARP];
     uint32_t code[WARP];
-    ptrdiff_t to_r, to_wc; /* from the word's W to its R, to the writer's and (one further to_r) the reader's cluster; 0: none */
+    ptrdiff_t to_r,
+        to_wc; /* from the word's W to its R, to the writer's and (one further to_r) the reader's cluster; 0: none */
     int first;
 } Words;
 /* Weak accesses of whole words.  False: somebody's words need a closer look, and nothing is marked. */
@@ -75,6 +76,8 @@ typedef struct ShadowMemo {
 } ShadowMemo;
 /* The same for one lane's words, marked `code`, to be read also LANE_LOW or LANE_HIGH for a half; those that need it go
  * through shadow_touch.  A memo serves one warp's access, and codes of one kind. */
-void shadow_lane_read(const Actor *, const Shadow *, uint32_t k, uint32_t n, int lane, uint32_t code, ShadowMemo *, Conflict *found);
-void shadow_lane_write(const Actor *, const Shadow *, uint32_t k, uint32_t n, int lane, uint32_t code, ShadowMemo *, Conflict *found);
+void shadow_lane_read(const Actor *, const Shadow *, uint32_t k, uint32_t n, int lane, uint32_t code, ShadowMemo *,
+                      Conflict *found);
+void shadow_lane_write(const Actor *, const Shadow *, uint32_t k, uint32_t n, int lane, uint32_t code, ShadowMemo *,
+                       Conflict *found);
 #endif

@@ -28,7 +28,9 @@ static inline bool words_mine(const Words *t, ptrdiff_t at, int n, Stamp stamp) 
 }
 
 enum { BUT_LANE = ~63 };
-static uint32_t care_of(uint32_t state) { return state > STAMP_BEFORE && state < SHADOW_INDEX ? (uint32_t)BUT_LANE : UINT32_MAX; }
+static uint32_t care_of(uint32_t state) {
+    return state > STAMP_BEFORE && state < SHADOW_INDEX ? (uint32_t)BUT_LANE : UINT32_MAX;
+}
 
 /* Words of several writers, each of which the warp knows of. */
 static inline bool words_known(const Actor *a, const Words *t, int n) {
@@ -97,7 +99,8 @@ static inline uint32_t met_or(uint32_t old, uint32_t mine, uint32_t otherwise) {
 }
 
 static inline Four four_met_or(Four old, uint32_t mine, uint32_t otherwise) {
-    const Four same = (Four)(((old ^ mine) >> 6) == 0), other = (Four)(old != mine), few = (Four)((old & 63) <= LANE_SEVERAL);
+    const Four same = (Four)(((old ^ mine) >> 6) == 0), other = (Four)(old != mine),
+               few = (Four)((old & 63) <= LANE_SEVERAL);
     const Four met = (mine & (uint32_t)BUT_LANE) | (few & LANE_SEVERAL) | (~few & LANE_UNKNOWN);
     return (same & other & met) | (~(same & other) & otherwise);
 }
@@ -168,7 +171,8 @@ static inline bool words_write(const Actor *a, const Words *t, int n, bool *over
 
 bool words_check(const Access *x, const Words *t) {
     const Actor *a = &x->actor;
-    if (!a->write) return x->bytes == 4 ? words_read(a, t, 1) : x->bytes == 8 ? words_read(a, t, 2) : words_read(a, t, 4);
+    if (!a->write)
+        return x->bytes == 4 ? words_read(a, t, 1) : x->bytes == 8 ? words_read(a, t, 2) : words_read(a, t, 4);
     bool *overlap = &x->out->overlap;
     return x->bytes == 4   ? words_write(a, t, 1, overlap)
            : x->bytes == 8 ? words_write(a, t, 2, overlap)

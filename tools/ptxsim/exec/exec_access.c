@@ -9,14 +9,16 @@ static void addresses(const Warp *w, const Inst *i, uint64_t address[WARP]) {
         for (int l = 0; l < WARP; l++) address[l] = a[l] + (uint64_t)i->offset;
     } else {
         const uint32_t *a = lane_in(w, &i->a);
-        for (int l = 0; l < WARP; l++) address[l] = (uint32_t)(a[l] + (uint32_t)i->offset); /* wraps as its register does */
+        for (int l = 0; l < WARP; l++)
+            address[l] = (uint32_t)(a[l] + (uint32_t)i->offset); /* wraps as its register does */
     }
 }
 
 static int access_bytes(const Inst *i) { return type_bytes((PtxType)i->type) * (i->count ? i->count : 1); }
 
 /* Lanes first .. last - 1 of a register from values `step` bytes apart. */
-static inline void gather_step(uint8_t *restrict to, const uint8_t *restrict from, size_t step, size_t each, int first, int last) {
+static inline void gather_step(uint8_t *restrict to, const uint8_t *restrict from, size_t step, size_t each, int first,
+                               int last) {
     for (int l = first; l < last; l++) memcpy(to + (size_t)l * each, from + (size_t)(l - first) * step, each);
 }
 
@@ -94,7 +96,8 @@ static void store_row(uint8_t *to, const uint8_t *from, size_t step, size_t each
     for (int l = first; l < last; l++) memcpy(to + (size_t)(l - first) * step, from + (size_t)l * wide, each);
 }
 
-static void store_element(Places *p, const uint8_t *from, int k, size_t each, size_t wide, size_t bytes, uint32_t mask) {
+static void store_element(Places *p, const uint8_t *from, int k, size_t each, size_t wide, size_t bytes,
+                          uint32_t mask) {
     const size_t at = (size_t)k * each;
     const int first = __builtin_ctz(mask), last = WARP - __builtin_clz(mask);
     if (p->shape == PLACE_ROW) {

@@ -11,7 +11,8 @@ static void addresses(const Warp *w, const Inst *i, uint64_t address[WARP]) {
         for (int l = 0; l < WARP; l++) address[l] = a[l] + (uint64_t)i->offset;
     } else {
         const uint32_t *a = lane_in(w, &i->a);
-        for (int l = 0; l < WARP; l++) address[l] = (uint32_t)(a[l] + (uint32_t)i->offset); /* wraps as its register does */
+        for (int l = 0; l < WARP; l++)
+            address[l] = (uint32_t)(a[l] + (uint32_t)i->offset); /* wraps as its register does */
     }
 }
 

@@ -83,8 +83,12 @@ static void page_place(Page *p, uint64_t number, const Allocation *a) {
     const uint64_t start = number << PAGE_SHIFT;
     const uint64_t first = start > a->address ? start : a->address;
     const uint64_t end = start + PAGE_BYTES < a->address + a->bytes ? start + PAGE_BYTES : a->address + a->bytes;
-    *p = (Page){.number = number, .allocation = a, .data = a->data + (first - a->address),
-                .written = a->written + (first - a->address), .from = (uint32_t)(first - start), .to = (uint32_t)(end - start)};
+    *p = (Page){.number = number,
+                .allocation = a,
+                .data = a->data + (first - a->address),
+                .written = a->written + (first - a->address),
+                .from = (uint32_t)(first - start),
+                .to = (uint32_t)(end - start)};
 }
 
 static uint32_t first_word(const Page *p) { return p->from / 4; }
@@ -297,7 +301,8 @@ void cluster_shadow_end(Cluster *c) {
         return;
     }
     pthread_mutex_lock(&s->lock);
-    while (c->linear >= s->turn + RING && !s->failed) pthread_cond_wait(&s->merged, &s->lock); /* the lowest one never waits */
+    while (c->linear >= s->turn + RING && !s->failed)
+        pthread_cond_wait(&s->merged, &s->lock);                                      /* the lowest one never waits */
     if (s->waiting[c->linear % RING]) merge_cluster(s, s->waiting[c->linear % RING]); /* only after a failure */
     s->waiting[c->linear % RING] = c;
     for (Cluster **next = &s->waiting[s->turn % RING]; *next; next = &s->waiting[s->turn % RING]) {

@@ -1,6 +1,7 @@
 /* The shadow of global memory, by pages of the device's addresses.  A cluster that runs beside others on the host's
- * cores has pages of its own; when it ends, they are merged into the launch's record in the order of the clusters, so that
- * what is found does not depend on the host's timing.  Where one host thread runs all clusters they share the pages. */
+ * cores has pages of its own; when it ends, they are merged into the launch's record in the order of the clusters, so
+ * that what is found does not depend on the host's timing.  Where one host thread runs all clusters they share the
+ * pages. */
 #pragma once
 #include "tools/ptxsim/exec/shadow.h"
 

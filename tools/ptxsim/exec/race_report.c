@@ -54,7 +54,8 @@ void race_report(const Actor *a, Space space, int lane, uint64_t address, int by
     }
     name_agent(a->warp->cluster, f->cluster - 1, f->with, who, sizeof who);
     snprintf(note, sizeof note, "%s %s memory that %s %s, %s", did, space_name(space), who, f->wrote ? "wrote" : "read",
-             f->unfenced ? "without a fence between the generic and the async proxy" : "with nothing that orders the two");
+             f->unfenced ? "without a fence between the generic and the async proxy"
+                         : "with nothing that orders the two");
     warp_report(a->warp, REPORT_RACE, lane, address, bytes, note);
 }
 

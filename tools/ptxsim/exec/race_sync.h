@@ -1,8 +1,8 @@
 /* Order that passes through memory: releases and acquires of a location, and fences with ordered accesses around them.
  *
  * A location (the first word of an ordered access) keeps, for every block, cluster or device that released to it, what
- * was before.  A release leaves its warp's past there; a relaxed or volatile write leaves what lay before the warp's last
- * fence; a write that is no read-modify-write replaces what was there.  An acquire takes what its scope and the
+ * was before.  A release leaves its warp's past there; a relaxed or volatile write leaves what lay before the warp's
+ * last fence; a write that is no read-modify-write replaces what was there.  An acquire takes what its scope and the
  * release's both reach; a relaxed or volatile read is remembered until the warp's next fence.
  *
  * Fences of device scope count for the whole block when barriers pass them on: all threads store and fence, then one of

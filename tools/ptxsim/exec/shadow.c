@@ -4,7 +4,8 @@
 
 /* ---- sets of accesses: paths in a tree of nodes --------------------------------------------------------- */
 static uint32_t hash_node(uint32_t parent, uint32_t cluster, Stamp stamp) {
-    const uint64_t h = ((uint64_t)parent << 32 | stamp) * UINT64_C(0x9e3779b97f4a7c15) + cluster * UINT64_C(0xc2b2ae3d27d4eb4f);
+    const uint64_t h =
+        ((uint64_t)parent << 32 | stamp) * UINT64_C(0x9e3779b97f4a7c15) + cluster * UINT64_C(0xc2b2ae3d27d4eb4f);
     return (uint32_t)(h >> 32);
 }
 
@@ -279,7 +280,8 @@ static void check_readers(const Actor *a, const Shadow *s, uint32_t k, int lane,
     const uint32_t r = s->r[k], rc = s->rc ? s->rc[k] : a->cluster;
     for (int b = 0; b < 4; b++) {
         if (r >= SHADOW_INDEX) check_set(a, r, lane, b, false, found);
-        else if (r && covers(&(ShadowNode){.stamp = r}, b) && !in_past(a, rc, r, lane, b)) note(found, r, rc, false, false);
+        else if (r && covers(&(ShadowNode){.stamp = r}, b) && !in_past(a, rc, r, lane, b))
+            note(found, r, rc, false, false);
     }
 }
 

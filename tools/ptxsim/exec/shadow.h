@@ -1,9 +1,9 @@
 /* Shadow of memory: for every word of 4 bytes who wrote it last and who has read it since.
  *
- * A word has two numbers.  W: 0 never written; STAMP_BEFORE before the launch; the stamp of the last write; or the index
- * of a Detail, for a word whose bytes differ or that ordered accesses touched.  R: 0 nobody; one reader's stamp; or a
- * set of readers that are not ordered among each other, interned as a path in a tree: parent set and one more reader.
- * Indices are numbers from SHADOW_INDEX on, which no stamp reaches (clock.h, LAST_TIME).
+ * A word has two numbers.  W: 0 never written; STAMP_BEFORE before the launch; the stamp of the last write; or the
+ * index of a Detail, for a word whose bytes differ or that ordered accesses touched.  R: 0 nobody; one reader's stamp;
+ * or a set of readers that are not ordered among each other, interned as a path in a tree: parent set and one more
+ * reader. Indices are numbers from SHADOW_INDEX on, which no stamp reaches (clock.h, LAST_TIME).
  *
  * Where clusters share a shadow (kernels that synchronise through global memory) two more arrays say of which cluster
  * the stamps are.
@@ -85,7 +85,8 @@ typedef struct Conflict {
 } Conflict;
 
 /* One access of `lane` to bytes first .. first + bytes - 1 (0 .. 3) of word k, marked as `code`; adds to *found. */
-void shadow_touch(const Actor *, const Shadow *, uint32_t k, int lane, uint32_t code, int first, int bytes, Conflict *found);
+void shadow_touch(const Actor *, const Shadow *, uint32_t k, int lane, uint32_t code, int first, int bytes,
+                  Conflict *found);
 
 /* The readers of a word in state r (of cluster rc) and one more: a set, or 0 when that one is all there is to keep. */
 uint32_t shadow_readers_with(const Actor *, uint32_t r, uint32_t rc, uint32_t code);

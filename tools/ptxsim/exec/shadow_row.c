@@ -113,7 +113,8 @@ bool shadow_row_write(const Actor *a, const Shadow *s, uint32_t k, uint32_t n, c
     uint32_t *r = s->r + k, *rc = s->rc ? s->rc + k : NULL;
     if (!writes_allow(a, s, k, n, code)) return false;
     if (!one_state(r, NULL, n) || r[0]) {
-        const bool own = (r[0] ^ a->stamp) >> 6 == 0 && as_marked(r, n, a->stamp, code) && all_of_cluster(r, rc, n, a->cluster);
+        const bool own =
+            (r[0] ^ a->stamp) >> 6 == 0 && as_marked(r, n, a->stamp, code) && all_of_cluster(r, rc, n, a->cluster);
         if (!own && !readers_known(a, r, rc, n)) return false;
         fill(r, n, 0);
     }
@@ -140,7 +141,8 @@ static void readers_miss(const Actor *a, uint32_t r, uint32_t rc, uint32_t code,
     memo->r_cluster = rc;
 }
 
-void shadow_lane_read(const Actor *a, const Shadow *s, uint32_t k, uint32_t n, int lane, uint32_t code, ShadowMemo *memo, Conflict *found) {
+void shadow_lane_read(const Actor *a, const Shadow *s, uint32_t k, uint32_t n, int lane, uint32_t code,
+                      ShadowMemo *memo, Conflict *found) {
     const uint32_t mine = a->stamp | code;
     const bool half = code == LANE_LOW || code == LANE_HIGH;
     for (const uint32_t end = k + n; k < end; k++) {
@@ -150,7 +152,8 @@ void shadow_lane_read(const Actor *a, const Shadow *s, uint32_t k, uint32_t n, i
             continue;
         }
         if (r < SHADOW_INDEX && (r ^ mine) >> 6 == 0 && rc == a->cluster) {
-            if (r != mine && stamp_lane(r) != LANE_SEVERAL) s->r[k] = a->stamp | shadow_merged_lane(stamp_lane(r), code);
+            if (r != mine && stamp_lane(r) != LANE_SEVERAL)
+                s->r[k] = a->stamp | shadow_merged_lane(stamp_lane(r), code);
             continue;
         }
         if (shadow_key(r) != memo->r_key || rc != memo->r_cluster) readers_miss(a, r, rc, code, memo);
@@ -159,7 +162,8 @@ void shadow_lane_read(const Actor *a, const Shadow *s, uint32_t k, uint32_t n, i
     }
 }
 
-void shadow_lane_write(const Actor *a, const Shadow *s, uint32_t k, uint32_t n, int lane, uint32_t code, ShadowMemo *memo, Conflict *found) {
+void shadow_lane_write(const Actor *a, const Shadow *s, uint32_t k, uint32_t n, int lane, uint32_t code,
+                       ShadowMemo *memo, Conflict *found) {
     const uint32_t mine = a->stamp | code;
     for (const uint32_t end = k + n; k < end; k++) {
         const uint32_t r = s->r[k], wc = s->wc ? s->wc[k] : a->cluster, rc = s->rc ? s->rc[k] : a->cluster;
