@@ -153,6 +153,8 @@ typedef struct SimFunction {
     int carveout;    /* -1: the driver's choice */
     bool non_portable_cluster;
     int cluster_policy;
+    uint64_t crop_seed; /* launch.c: of its last cropped launch, plus 1; and its grid */
+    uint32_t crop_grid[3];
     struct SimFunction *next;
 } SimFunction;
 /* Parses and loads; logs go where the JIT options say. */

@@ -22,12 +22,13 @@ static bool start_blocks(Cluster *c) {
     return true;
 }
 
-Cluster *cluster_start(Launch *k, uint64_t linear) {
+Cluster *cluster_start(Launch *k, uint64_t linear, uint64_t position) {
     Cluster *c = calloc(1, sizeof *c);
     const uint64_t threads = (uint64_t)k->block[0] * k->block[1] * k->block[2];
     if (!c) return NULL;
     c->launch = k;
     c->linear = linear;
+    c->position = position;
     c->blocks = (int)(k->cluster[0] * k->cluster[1] * k->cluster[2]);
     c->warps = c->blocks * (int)((threads + WARP - 1) / WARP);
     c->agents = c->warps + ASYNC_AGENTS;

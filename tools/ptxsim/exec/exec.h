@@ -99,7 +99,7 @@ typedef struct Block {
  * .cluster dimensions.  One host thread runs it. */
 struct Cluster {
     Launch *launch;
-    uint64_t linear;
+    uint64_t linear, position; /* in the grid; among the clusters that run */
     Block *block;
     int blocks;
     int warps, done; /* of all its blocks */
@@ -127,6 +127,7 @@ struct Launch {
     DeviceMemory *memory;
     ReportSet *reports;
     uint64_t seed, max_steps;
+    uint64_t crop; /* at most so many clusters run, crop.h; 0: all */
     uint32_t checks;
     bool stats;              /* there is a profile */
     struct Profile *profile; /* profile.h; NULL without figures */

@@ -2,6 +2,7 @@
  * kernel runs on one host thread with its blocks interleaved in a fixed order, every other one on all cores.  Either
  * way the result does not depend on the host's timing. */
 #include "tools/ptxsim/exec/alu_level.h"
+#include "tools/ptxsim/exec/crop.h"
 #include "tools/ptxsim/exec/page.h"
 #include "tools/ptxsim/exec/run.h"
 #include <stdatomic.h>
@@ -13,6 +14,7 @@ enum { SLICE = 20000, MAX_WORKERS = 64 };
 typedef struct Work {
     Launch *launch;
     uint64_t clusters;
+    const uint64_t *linear; /* of each; NULL: all of the grid */
     atomic_uint_fast64_t next;
     atomic_bool failed;
     pthread_mutex_t lock;
@@ -30,7 +32,7 @@ static void *work_on(void *data) {
     for (;;) {
         const uint64_t n = atomic_fetch_add(&work->next, 1);
         if (n >= work->clusters || atomic_load(&work->failed)) break;
-        Cluster *c = cluster_start(work->launch, n);
+        Cluster *c = cluster_start(work->launch, work->linear ? work->linear[n] : n, n);
         if (!c) {
             launch_shadow_fail(work->launch->shadow);
             atomic_store(&work->failed, true);
@@ -44,8 +46,8 @@ static void *work_on(void *data) {
     return NULL;
 }
 
-static bool run_independent(Launch *k, uint64_t clusters) {
-    Work work = {.launch = k, .clusters = clusters};
+static bool run_independent(Launch *k, uint64_t clusters, const uint64_t *linear) {
+    Work work = {.launch = k, .clusters = clusters, .linear = linear};
     pthread_t thread[MAX_WORKERS];
     int started = 0, wanted = k->workers < MAX_WORKERS ? k->workers : MAX_WORKERS;
     if ((uint64_t)wanted > clusters) wanted = (int)clusters;
@@ -67,14 +69,15 @@ static uint64_t resident_limit(const Launch *k) {
 }
 
 /* One more cluster joins in every round, so that a grid whose blocks never wait keeps few of them open. */
-static bool run_interleaved(Launch *k, uint64_t clusters) {
+static bool run_interleaved(Launch *k, uint64_t clusters, const uint64_t *linear) {
     const uint64_t limit = resident_limit(k) < clusters ? resident_limit(k) : clusters;
     Cluster **open = calloc(limit ? limit : 1, sizeof *open);
     uint64_t count = 0, next = 0;
     bool ok = open != NULL;
     while (ok && (count || next < clusters)) {
         if (count < limit && next < clusters) {
-            open[count] = cluster_start(k, next++);
+            open[count] = cluster_start(k, linear ? linear[next] : next, next);
+            next++;
             ok = open[count] != NULL;
             count += ok;
         }
@@ -94,11 +97,15 @@ static bool run_interleaved(Launch *k, uint64_t clusters) {
 
 bool launch_run(Launch *k) {
     const uint64_t in_cluster = (uint64_t)k->cluster[0] * k->cluster[1] * k->cluster[2];
-    const uint64_t clusters = (uint64_t)k->grid[0] * k->grid[1] * k->grid[2] / in_cluster;
+    uint64_t clusters = (uint64_t)k->grid[0] * k->grid[1] * k->grid[2] / in_cluster;
+    uint64_t *linear = NULL;
     k->access = alu_level()->access;
     k->shadow = launch_shadow_new(k->fn->global_atomics);
     if (!k->shadow) return false;
-    const bool ok = k->fn->global_atomics ? run_interleaved(k, clusters) : run_independent(k, clusters);
+    if (k->crop && clusters > k->crop) linear = crop_clusters(k, k->crop, &clusters);
+    bool ok = linear || !k->crop || clusters <= k->crop;
+    if (ok) ok = k->fn->global_atomics ? run_interleaved(k, clusters, linear) : run_independent(k, clusters, linear);
+    free(linear);
     launch_shadow_end(k->shadow);
     return ok && !k->out_of_memory;
 }

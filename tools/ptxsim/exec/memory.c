@@ -1,6 +1,7 @@
 #include "tools/ptxsim/exec/memory.h"
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 
 enum { RED_ZONE = 4096, GRANULE = 512, WORD = 4 };
 #define FIRST_ADDRESS UINT64_C(0x200000000000)
@@ -25,34 +26,46 @@ static bool make_room(DeviceMemory *m) {
     return true;
 }
 
+/* Large ones are pages that the host provides when they are touched, and takes back at once: a model may be larger than
+ * the host's memory as long as it is not used as a whole (crop.h). */
+enum { LARGE = 1 << 20 };
+static uint8_t *zeros(uint64_t bytes) {
+    if (bytes < LARGE) return calloc(bytes, 1);
+    void *p = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    return p == MAP_FAILED ? NULL : p;
+}
+
+static void unmake(uint8_t *p, uint64_t bytes) {
+    if (bytes < LARGE) free(p);
+    else if (p) munmap(p, bytes);
+}
+
+static void release(Allocation *a) {
+    unmake(a->data, a->bytes + WORD);
+    unmake(a->written, a->bytes + WORD);
+    free(a);
+}
+
 /* Addresses only grow, so that a freed one is never reused while a stale pointer could still hit it. */
 Allocation *memory_allocate(DeviceMemory *m, uint64_t bytes, uint64_t align) {
     if (align < GRANULE) align = GRANULE;
     if (bytes > m->total - m->used || !make_room(m)) return NULL;
     Allocation *a = calloc(1, sizeof *a);
     if (!a) return NULL;
-    a->data = calloc(bytes + WORD, 1); /* the last word is whole */
-    a->written = calloc(bytes + WORD, 1);
+    a->bytes = bytes;
+    a->data = zeros(bytes + WORD); /* the last word is whole */
+    a->written = zeros(bytes + WORD);
     if (!a->data || !a->written) {
-        free(a->data);
-        free(a->written);
-        free(a);
+        release(a);
         return NULL;
     }
     memset(a->written + bytes, 1, WORD); /* its rest is nobody's, and must not make it a special case */
     const uint64_t start = m->next ? m->next : FIRST_ADDRESS;
     a->address = (start + align - 1) / align * align;
-    a->bytes = bytes;
     m->next = a->address + bytes + RED_ZONE;
     m->used += bytes;
     m->item[m->count++] = a; /* the highest address: order holds */
     return a;
-}
-
-static void release(Allocation *a) {
-    free(a->data);
-    free(a->written);
-    free(a);
 }
 
 bool memory_free(DeviceMemory *m, uint64_t address) {

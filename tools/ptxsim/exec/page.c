@@ -97,6 +97,9 @@ static Shadow shadow_from(const Shadow *s, uint32_t k) {
     return (Shadow){s->w + k, s->r + k, s->wc ? s->wc + k : NULL, s->rc ? s->rc + k : NULL};
 }
 
+/* What the part of a cropped grid that did not run would have written: all of it may have been. */
+static const uint8_t WRITTEN[PAGE_BYTES] = {[0 ... PAGE_BYTES - 1] = 1};
+
 static Page *page_make(Warp *w, uint64_t number, const Allocation *a) {
     Cluster *c = w->cluster;
     LaunchShadow *s = c->launch->shadow;
@@ -106,7 +109,7 @@ static Page *page_make(Warp *w, uint64_t number, const Allocation *a) {
     p->shadow = (Shadow){.w = p->word, .r = p->word + PAGE_WORDS};
     if (s->shared) p->shadow.wc = p->word + 2 * PAGE_WORDS, p->shadow.rc = p->word + 3 * PAGE_WORDS;
     const Shadow part = shadow_from(&p->shadow, first_word(p));
-    shadow_begin(c->table, &part, words_of(p), p->written);
+    shadow_begin(c->table, &part, words_of(p), c->launch->crop ? WRITTEN : p->written);
     if (table_add(c->page_table, p)) return p;
     free(p);
     return NULL;
@@ -301,10 +304,10 @@ void cluster_shadow_end(Cluster *c) {
         return;
     }
     pthread_mutex_lock(&s->lock);
-    while (c->linear >= s->turn + RING && !s->failed)
+    while (c->position >= s->turn + RING && !s->failed)
         pthread_cond_wait(&s->merged, &s->lock);                                      /* the lowest one never waits */
-    if (s->waiting[c->linear % RING]) merge_cluster(s, s->waiting[c->linear % RING]); /* only after a failure */
-    s->waiting[c->linear % RING] = c;
+    if (s->waiting[c->position % RING]) merge_cluster(s, s->waiting[c->position % RING]); /* only after a failure */
+    s->waiting[c->position % RING] = c;
     for (Cluster **next = &s->waiting[s->turn % RING]; *next; next = &s->waiting[s->turn % RING]) {
         merge_cluster(s, *next);
         *next = NULL;

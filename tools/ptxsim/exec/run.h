@@ -9,7 +9,7 @@ void block_end(Block *);
 uint32_t block_live_threads(const Block *);
 
 /* NULL when the host has no memory for it. */
-Cluster *cluster_start(Launch *, uint64_t linear);
+Cluster *cluster_start(Launch *, uint64_t linear, uint64_t position);
 /* Runs every warp until the cluster is done (true) or each has taken about `slice` instructions (false). */
 bool cluster_run(Cluster *, uint64_t slice);
 /* Adds its figures to *sum and gives it up: it is freed when its part of the record is made (page.h). */
