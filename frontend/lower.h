@@ -182,7 +182,7 @@ bool part_inside(Value start, Value length, Dim extent);
 Value lower_subscript(Lower *L, const Expr *e);
 Value v_gather(Lower *L, Node *table, int axis, Node *ids);
 
-/* ---- built-in functions (lower_builtin.c, lower_move.c) ------------------------------------------------ */
+/* ---- built-in functions (lower_builtin.c, lower_move.c, lower_derivative.c) ------------------------------------------------ */
 typedef struct Builtin Builtin;
 typedef struct BuiltinCall {
     const Builtin *builtin;
@@ -202,7 +202,7 @@ const Builtin *builtin_find(const char *name);
 /* Formal i as text; false past the end.  `has_default` tells whether it may be left out. */
 bool builtin_formal(const Builtin *b, int i, char name[32], bool *variadic, bool *has_default, Value *value);
 int builtin_names(const char **out, int max);
-extern const Builtin builtins_math[], builtins_move[]; /* ended by a NULL name */
+extern const Builtin builtins_math[], builtins_move[], builtins_derivative[]; /* ended by a NULL name */
 
 /* ---- indexed definitions (lower_index.c) ---------------------------------------------------------------- */
 Value lower_indexed(Lower *L, const BinderList *left, const Expr *body, SrcLoc loc);

@@ -4,7 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-static const Builtin *const tables[] = {builtins_math, builtins_move};
+static const Builtin *const tables[] = {builtins_math, builtins_move, builtins_derivative};
 enum { N_TABLES = sizeof tables / sizeof *tables };
 
 const Builtin *builtin_find(const char *name) {
@@ -251,10 +251,6 @@ static Value run_uniform(Lower *L, const BuiltinCall *c) {
     return val_tensor(r);
 }
 
-static Value run_later(Lower *L, const BuiltinCall *c) {
-    return lower_fail(L, E0217, c->loc, NULL, "%s(..) is not supported yet", c->builtin->name);
-}
-
 #define REDUCTION "x axis=all keep=false where=all"
 const Builtin builtins_math[] = {
     {"abs", "x", run_unary, OP_ABS, true},
@@ -287,7 +283,5 @@ const Builtin builtins_math[] = {
     {"cumprod", "x axis=-1 reverse=false exclusive=false", run_scan, OP_SCAN, false},
     {"size", "x axis=all", run_size, OP_EXTENT, false},
     {"uniform", "shape", run_uniform, OP_RANDOM, false},
-    {"jacobian", "y x batch=none", run_later, OP_GRADIENT, false},
-    {"jvp", "y x v", run_later, OP_GRADIENT, false},
     {0},
 };

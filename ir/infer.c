@@ -430,12 +430,38 @@ static bool infer_scatter_add(Infer *f) {
 
 static bool infer_indexed(Infer *f) { return f->op == OP_GATHER ? infer_gather(f) : infer_scatter_add(f); }
 
+/* All axes but the batch. */
+static void append_axes(Shape *to, const Shape *from, int batch) {
+    for (int d = 0; d < from->rank; d++)
+        if (d != batch) to->dim[to->rank++] = from->dim[d];
+}
+
+static bool infer_jacobian(Infer *f) {
+    const Shape *y = shape_of(f, 0), *x = shape_of(f, 1);
+    const int batch = f->attr->axis;
+    f->dtype = f->in[0]->dtype;
+    f->shape = shape_scalar();
+    if (f->in[1]->dtype != f->dtype) return fail(f, "dtypes differ");
+    if (batch < -1 || batch >= y->rank || batch >= x->rank) return fail(f, "no axis %d", batch);
+    if (y->rank + x->rank - (batch >= 0) > MAX_RANK) return fail(f, "more than %d axes", MAX_RANK);
+    if (batch >= 0 && !dim_equal(y->dim[batch], x->dim[batch])) return fail(f, "extents of the batch differ");
+    if (batch >= 0) f->shape.dim[f->shape.rank++] = y->dim[batch];
+    append_axes(&f->shape, y, batch);
+    append_axes(&f->shape, x, batch);
+    return check_dtype(f, f->dtype, FLOATING);
+}
+
 static bool infer_special(Infer *f) {
-    const Node *shaped = f->in[f->n - 1];
+    if (f->op == OP_JACOBIAN) return infer_jacobian(f);
+    const Node *shaped = f->in[f->op == OP_STOP_GRADIENT ? 0 : 1];
     f->dtype = shaped->dtype;
     f->shape = shaped->shape;
-    if (f->op != OP_GRADIENT) return true;
-    if (f->in[0]->shape.rank != 0 || !dtype_is_float(f->in[0]->dtype)) return fail(f, "of a floating scalar only");
+    if (f->op == OP_STOP_GRADIENT) return true;
+    const bool scalar = f->in[0]->shape.rank == 0;
+    if (!dtype_is_float(f->in[0]->dtype) || (f->op == OP_GRADIENT && !scalar))
+        return fail(f, "of a floating %s only", f->op == OP_GRADIENT ? "scalar" : "value");
+    if (f->op == OP_VJP && (f->in[2]->dtype != f->in[0]->dtype || !shape_equal(*shape_of(f, 2), *shape_of(f, 0))))
+        return fail(f, "the third operand must be like the first");
     return check_dtype(f, f->dtype, FLOATING);
 }
 

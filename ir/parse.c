@@ -403,6 +403,7 @@ static void parse_attributes(Parse *p, Op op, const NodeList *in, Attr *a) {
     case OP_CONST: a->value = parse_number(p); break;
     case OP_IOTA:
     case OP_CONCAT: a->axis = parse_axis(p); break;
+    case OP_JACOBIAN: a->axis = graph_lexer_word(&p->lex, "batch") ? (int)parse_integer(p, 0, MAX_RANK - 1) : -1; break;
     case OP_RANDOM:
         parse_word(p, "stream");
         a->stream = (int)parse_integer(p, INT32_MIN, INT32_MAX);

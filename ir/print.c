@@ -203,6 +203,9 @@ static void print_attributes(const Print *p, const Node *n) {
         break;
     case OP_IOTA:
     case OP_CONCAT: fprintf(p->f, " axis %d", a->axis); break;
+    case OP_JACOBIAN:
+        if (a->axis >= 0) fprintf(p->f, " batch %d", a->axis);
+        break;
     case OP_RANDOM: fprintf(p->f, " stream %d", a->stream); break;
     case OP_SCAN:
         fprintf(p->f, " %s axis %d%s%s", a->scan == SCAN_PROD ? "prod" : "sum", a->axis, a->reverse ? " reverse" : "",

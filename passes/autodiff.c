@@ -1,38 +1,46 @@
-/* autodiff: replaces every gradient(y, x) by nodes that compute it.
+/* autodiff: replaces every gradient(y, x), vjp(y, x, u) and jacobian(y, x) by nodes that compute it.
  *
  * Needs: a legal graph.  Keeps: the values of all other nodes and their order.  Afterwards the graph
- * holds no gradient and no stop_gradient node; forward nodes come first, then those of the backward
- * sweep (PHASE_BACKWARD), then what depends on gradients.
+ * holds no derivative and no stop_gradient node; forward nodes come first, then those of the backward
+ * sweep (PHASE_BACKWARD), then what depends on gradients.  Derivatives that the forward computation asks for
+ * (vjp, jacobian) are part of it.
  *
- * One reverse sweep serves all gradients of one y.  Only nodes on a path from some x to y receive
- * adjoints, so frozen parameters cost nothing.  A gradient of an expression that itself holds a
+ * One reverse sweep serves all gradients of one y and seed.  A gradient of an expression that itself holds a
  * gradient is expanded level by level: the inner sweep's nodes are ordinary nodes to the outer one. */
-#include "passes/jacobian.h"
-#include <string.h>
+#include "passes/full_jacobian.h"
+#include "passes/reverse_sweep.h"
 
 typedef struct Autodiff {
     PassContext *context;
     const Graph *old;
     Graph *g; /* the new graph */
     Arena *scratch;
-    int *level;  /* by old id: how many gradients lie nested below */
-    bool *inner; /* by old id: some gradient is asked through this node */
-    Node **copy; /* by old id: its node in g */
+    int *level;      /* by old id: how many derivatives lie nested below */
+    bool *late;      /* by old id: depends on a derivative of the backward phase or later */
+    bool *inner;     /* by old id: some gradient is asked through this node */
+    Node **copy;     /* by old id: its node in g */
+    bool has_values; /* some vjp or jacobian */
 } Autodiff;
+
+static bool is_request(const Node *n) { return n->op == OP_GRADIENT || n->op == OP_VJP || n->op == OP_JACOBIAN; }
 
 /* ---- levels ------------------------------------------------------------------------------- */
 static int find_levels(Autodiff *ad) {
     int top = 0;
     for (int i = 0; i < ad->old->nodes.n; i++) {
         const Node *n = ad->old->nodes.at[i];
-        for (int k = 0; k < n->n_in; k++)
+        ad->late[i] = is_request(n) && (n->op == OP_GRADIENT || n->phase != PHASE_FORWARD);
+        for (int k = 0; k < n->n_in; k++) {
             if (ad->level[n->in[k]->id] > ad->level[i]) ad->level[i] = ad->level[n->in[k]->id];
-        ad->level[i] += n->op == OP_GRADIENT;
+            ad->late[i] |= ad->late[n->in[k]->id];
+        }
+        ad->level[i] += is_request(n);
+        ad->has_values |= is_request(n) && n->op != OP_GRADIENT;
         if (ad->level[i] > top) top = ad->level[i];
     }
     for (int i = ad->old->nodes.n - 1; i >= 0; i--) {
         const Node *n = ad->old->nodes.at[i];
-        if (n->op == OP_GRADIENT || ad->inner[i])
+        if (is_request(n) || ad->inner[i])
             for (int k = 0; k < n->n_in; k++) ad->inner[n->in[k]->id] = true;
     }
     return top;
@@ -40,7 +48,7 @@ static int find_levels(Autodiff *ad) {
 
 /* What depends on gradients belongs to the update, unless a further gradient is taken of it. */
 static Phase phase_of(const Autodiff *ad, const Node *n) {
-    if (ad->level[n->id] == 0 || n->phase != PHASE_FORWARD) return n->phase;
+    if (!ad->late[n->id] || n->phase != PHASE_FORWARD) return n->phase;
     return ad->inner[n->id] ? PHASE_BACKWARD : PHASE_UPDATE;
 }
 
@@ -55,125 +63,50 @@ static void copy_node(Autodiff *ad, const Node *n) {
     ad->copy[n->id] = copy;
 }
 
-/* ---- one reverse sweep ---------------------------------------------------------------------- */
-typedef struct Sweep {
-    Autodiff *ad;
-    Node *y;
-    bool *active;  /* by new id, up to y: varies with some x */
-    bool *reaches; /* y varies with it */
-    Node **lost;   /* integer values that vary with some x: the op that made them integers */
-    Node **adjoint;
-} Sweep;
+/* ---- expansion ------------------------------------------------------------------------------ */
+/* The nodes of a derivative that the program asks for as a value belong to the phase in which it does. */
+static Phase phase_of_request(const Node *n) { return n->op == OP_GRADIENT ? PHASE_BACKWARD : n->phase; }
 
-static void mark_active(Sweep *s) {
-    for (int i = 0; i <= s->y->id; i++) {
-        const Node *n = s->ad->g->nodes.at[i];
-        for (int k = 0; k < n->n_in && !s->active[i]; k++)
-            s->active[i] = jacobian_exists(n, k) && s->active[n->in[k]->id];
-    }
-    s->reaches[s->y->id] = true;
-    for (int i = s->y->id; i >= 0; i--) {
-        const Node *n = s->ad->g->nodes.at[i];
-        for (int k = 0; k < n->n_in && s->reaches[i]; k++)
-            if (jacobian_exists(n, k)) s->reaches[n->in[k]->id] = true;
-    }
+static Node *seed_of(const Node *n) { return n->op == OP_VJP ? n->in[2] : NULL; }
+
+static bool same_sweep(const Node *a, const Node *b) {
+    return b->op != OP_JACOBIAN && a->in[0] == b->in[0] && seed_of(a) == seed_of(b) &&
+           phase_of_request(a) == phase_of_request(b);
 }
 
-static void warn_lost(const Sweep *s, const Node *n) {
-    const PassContext *c = s->ad->context;
-    if (!c->report) return;
-    const char *message =
-        arena_printf(c->arena, "the gradient through %s is zero: it has no derivative", op_info[n->op].text);
-    c->report(c->user, false, n->loc, message,
-              "write stop_gradient(..) around it if that is meant, or use a smooth function instead");
-}
-
-/* Warns where a gradient of y would have to pass an op without a derivative.  Comparisons are silent:
- * they only choose between values; so are floor, sign and their like, whose slope is zero. */
-static void warn_missing(Sweep *s) {
-    for (int i = 0; i <= s->y->id; i++) {
-        Node *n = s->ad->g->nodes.at[i];
-        Node **lost = &s->lost[i];
-        bool warned = false;
-        for (int k = 0; k < n->n_in; k++) {
-            const Node *in = n->in[k];
-            if (s->reaches[i] && s->active[in->id] && jacobian_missing(n, k) && !warned) warned = true, warn_lost(s, n);
-            if (n->op == OP_ARGMAX && s->active[in->id])
-                *lost = n;
-            else if (!dtype_is_float(n->dtype) && s->lost[in->id])
-                *lost = s->lost[in->id];
-            else if (n->op == OP_CAST && s->reaches[i] && s->lost[in->id])
-                warn_lost(s, s->lost[in->id]);
-        }
-    }
-}
-
-static void accumulate(Sweep *s, const Node *target, Node *part) {
-    Node **sum = &s->adjoint[target->id];
-    *sum = *sum && part ? graph_binary(s->ad->g, OP_ADD, *sum, part) : part ? part : *sum;
-}
-
-/* What one node passes on to its operands; the new nodes are placed where it stands in the source. */
-static void propagate(Sweep *s, Node *n, Node *dy) {
-    Graph *g = s->ad->g;
-    int first = g->nodes.n;
-    for (int k = 0; k < n->n_in; k++) {
-        Node *in = n->in[k];
-        if (s->active[in->id] && jacobian_exists(n, k))
-            accumulate(s, in, jacobian_product(s->ad->context, g, n, k, dy));
-    }
-    for (int i = first; i < g->nodes.n; i++) {
-        g->nodes.at[i]->phase = PHASE_BACKWARD;
-        g->nodes.at[i]->loc = n->loc;
-    }
-}
-
-static Node *backward_const(Sweep *s, const Node *like, double value) {
-    Node *n = graph_const(s->ad->g, like->dtype, like->shape, value);
-    n->phase = PHASE_BACKWARD;
-    n->loc = like->loc;
-    return n;
-}
-
-static void sweep(Sweep *s) {
-    mark_active(s);
-    warn_missing(s);
-    if (!s->active[s->y->id]) return;
-    s->adjoint[s->y->id] = backward_const(s, s->y, 1);
-    for (int i = s->y->id; i >= 0; i--)
-        if (s->active[i] && s->adjoint[i]) propagate(s, s->ad->g->nodes.at[i], s->adjoint[i]);
-}
-
-/* Expands all gradients of old node y on this level. */
-static void expand(Autodiff *ad, Node *y, const int *pending, int n_pending) {
-    Sweep s = {.ad = ad, .y = ad->copy[y->id]};
-    int n = s.y->id + 1;
-    s.active = ARENA_ARRAY(ad->scratch, bool, n);
-    s.reaches = ARENA_ARRAY(ad->scratch, bool, n);
-    s.lost = ARENA_ARRAY(ad->scratch, Node *, n);
-    s.adjoint = ARENA_ARRAY(ad->scratch, Node *, n);
+/* Expands all requests on this level that one sweep with `first` serves. */
+static void expand_sweep(Autodiff *ad, const Node *first, const int *pending, int n_pending) {
+    Node *y = ad->copy[first->in[0]->id], *seed = seed_of(first);
+    Sweep s = sweep_new(ad->context, ad->g, ad->scratch, phase_of_request(first), y);
     for (int i = 0; i < n_pending; i++) {
         const Node *request = ad->old->nodes.at[pending[i]];
+        if (same_sweep(first, request)) sweep_by(&s, ad->copy[request->in[1]->id]);
+    }
+    sweep_run(&s, seed ? ad->copy[seed->id] : sweep_const(&s, y, 1));
+    for (int i = 0; i < n_pending; i++) {
+        const Node *request = ad->old->nodes.at[pending[i]];
+        if (!same_sweep(first, request)) continue;
         const Node *x = ad->copy[request->in[1]->id];
-        if (request->in[0] == y && x->id < n && dtype_is_float(x->dtype)) s.active[x->id] = true;
+        Node *dx = sweep_adjoint(&s, x);
+        ad->copy[request->id] = dx ? dx : sweep_const(&s, x, 0);
     }
-    sweep(&s);
-    for (int i = 0; i < n_pending; i++) {
-        const Node *request = ad->old->nodes.at[pending[i]];
-        if (request->in[0] != y) continue;
-        Node *x = ad->copy[request->in[1]->id];
-        Node *dx = x->id < n ? s.adjoint[x->id] : NULL;
-        ad->copy[request->id] = dx ? dx : backward_const(&s, x, 0);
-    }
+}
+
+static void expand(Autodiff *ad, const Node *request, const int *pending, int n_pending) {
+    if (request->op == OP_JACOBIAN)
+        ad->copy[request->id] = full_jacobian(ad->context, ad->g, ad->scratch, request, ad->copy[request->in[0]->id],
+                                              ad->copy[request->in[1]->id]);
+    else
+        expand_sweep(ad, request, pending, n_pending);
 }
 
 static void expand_level(Autodiff *ad, int level) {
     VEC(int) pending = {0};
     for (int i = 0; i < ad->old->nodes.n; i++)
-        if (ad->level[i] == level && ad->old->nodes.at[i]->op == OP_GRADIENT) vec_push(ad->scratch, pending, i);
+        if (ad->level[i] == level && is_request(ad->old->nodes.at[i])) vec_push(ad->scratch, pending, i);
     for (int i = 0; i < pending.n; i++) {
         const Node *request = ad->old->nodes.at[pending.at[i]];
-        if (!ad->copy[request->id]) expand(ad, request->in[0], pending.at, pending.n);
+        if (!ad->copy[request->id]) expand(ad, request, pending.at, pending.n);
     }
 }
 
@@ -204,6 +137,7 @@ Graph *pass_autodiff(PassContext *c, Graph *g) {
                    .g = graph_new(c->arena, g->model, g->entry),
                    .scratch = scratch,
                    .level = ARENA_ARRAY(scratch, int, n),
+                   .late = ARENA_ARRAY(scratch, bool, n),
                    .inner = ARENA_ARRAY(scratch, bool, n),
                    .copy = ARENA_ARRAY(scratch, Node *, n)};
     ad.g->attrs = g->attrs;
@@ -211,13 +145,14 @@ Graph *pass_autodiff(PassContext *c, Graph *g) {
     for (int level = 0; level <= top; level++) {
         if (level > 0) expand_level(&ad, level);
         for (int i = 0; i < n; i++)
-            if (ad.level[i] == level && g->nodes.at[i]->op != OP_GRADIENT) copy_node(&ad, g->nodes.at[i]);
+            if (ad.level[i] == level && !is_request(g->nodes.at[i])) copy_node(&ad, g->nodes.at[i]);
     }
     for (int i = 0; i < g->results.n; i++) {
         Result r = g->results.at[i];
         graph_result(ad.g, r.kind, r.decl, ad.copy[r.value->id]);
     }
     remove_stops(ad.g);
+    if (ad.has_values) graph_prune(ad.g); /* products that only served to make others */
     arena_free(scratch);
     return ad.g;
 }

@@ -364,7 +364,7 @@ bool jacobian_exists(const Node *n, int k) {
 bool jacobian_missing(const Node *n, int k) {
     Jacobian j = op_info[n->op].jacobian;
     return dtype_is_float(n->dtype) && dtype_is_float(n->in[k]->dtype) && !has_rule(n, k) && j != JAC_ZERO &&
-           j != JAC_SOURCE && n->op != OP_GRADIENT;
+           j != JAC_SOURCE;
 }
 
 Node *jacobian_product(PassContext *c, Graph *g, Node *n, int k, Node *dy) {

@@ -207,7 +207,8 @@ static bool *find_opaque(Arena *a, const Graph *g) {
     bool *opaque = ARENA_ARRAY(a, bool, g->nodes.n);
     for (int i = 0; i < g->nodes.n; i++) {
         const Node *n = g->nodes.at[i];
-        if (n->op == OP_GRADIENT && !always_stays(n->in[1]->op)) opaque[n->in[1]->id] = true;
+        const bool derivative = n->op == OP_GRADIENT || n->op == OP_VJP || n->op == OP_JACOBIAN;
+        if (derivative && !always_stays(n->in[1]->op)) opaque[n->in[1]->id] = true;
     }
     return opaque;
 }

@@ -99,6 +99,10 @@ static const struct {
     {OP_RANDOM, OP_LOG, "uniform in [0, 1): a value may be 0, whose logarithm or root's reciprocal is infinite"},
     {OP_RANDOM, OP_RSQRT, "as above"},
     {OP_RANDOM, OP_SQRT, "as above, of the derivative"},
+    {OP_COUNT, OP_VJP, "derivatives as values: tests/unit/derivatives.c draws programs of its own"},
+    {OP_VJP, OP_COUNT, "as above"},
+    {OP_COUNT, OP_JACOBIAN, "as above"},
+    {OP_JACOBIAN, OP_COUNT, "as above"},
 };
 
 const char *pair_excluded(Op from, Op to) {

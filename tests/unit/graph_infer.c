@@ -11,7 +11,8 @@ static const char head[] =
     "graph @m entry=infer { dim S <= 8 dim T <= 4 hyper \"h\" = 0\n"
     "%0 = const 0 : f32[2,3] %1 = const 0 : i32[2,3] %2 = const 0 : bool[2,3] %3 = const 0 : f32[S,T] "
     "%4 = const 0 : i32[] %5 = const 0 : f32[] %6 = const 0 : f32[3] %7 = const 0 : f64[2,3]\n"
-    "%8 = const 0 : i32[1,1,1,1,1,1,1,1,1,1] %9 = const 0 : f32[1048576,1048576] %10 = const 0 : f32[S]\n";
+    "%8 = const 0 : i32[1,1,1,1,1,1,1,1,1,1] %9 = const 0 : f32[1048576,1048576] %10 = const 0 : f32[S] "
+    "%11 = const 0 : f32[1,1,1,1,1,1,1,1,1]\n";
 
 static const struct {
     const char *node, *why;
@@ -92,6 +93,13 @@ static const struct {
     {"gradient %0, %0 : f32[2,3]", "gradient: of a floating scalar only"},
     {"gradient %4, %0 : f32[2,3]", "gradient: of a floating scalar only"},
     {"gradient %5, %1 : i32[2,3]", "gradient: operand must be floating, not i32"},
+    {"vjp %0, %0, %6 : f32[2,3]", "vjp: the third operand must be like the first"},
+    {"vjp %4, %0, %4 : f32[2,3]", "vjp: of a floating value only"},
+    {"jacobian %0, %1 : f32[2,3,2,3]", "jacobian: dtypes differ"},
+    {"jacobian %1, %1 : i32[2,3,2,3]", "jacobian: operand must be floating, not i32"},
+    {"jacobian %0, %0 batch 2 : f32[2,3,3]", "jacobian: no axis 2"},
+    {"jacobian %0, %6 batch 0 : f32[2,3]", "jacobian: extents of the batch differ"},
+    {"jacobian %11, %0 : f32[]", "jacobian: more than 10 axes"},
 };
 
 static void refusals(void **state) {
@@ -99,7 +107,7 @@ static void refusals(void **state) {
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
         Arena *a = arena_new();
         const char *error = NULL, *want = arena_printf(a, "4:7: %s", cases[i].why);
-        if (graph_parse(a, arena_printf(a, "%s%%11 = %s }", head, cases[i].node), &error))
+        if (graph_parse(a, arena_printf(a, "%s%%12 = %s }", head, cases[i].node), &error))
             fail_msg("%s", cases[i].node);
         if (strcmp(error, want) != 0) fail_msg("%s\n%s", cases[i].node, error);
         arena_free(a);

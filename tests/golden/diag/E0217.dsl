@@ -13,7 +13,6 @@ model m {
     checkpoint { y = x * 2 }
     save x
     recompute x
-    j = jacobian(x, x)
     z = last(x)
     w = param [2] init ones
     loss = mean(w)

@@ -1,0 +1,10 @@
+/* jacobian(y, x) as nodes. */
+#ifndef FUSEC_PASSES_FULL_JACOBIAN_H
+#define FUSEC_PASSES_FULL_JACOBIAN_H
+#include "passes/pass.h"
+
+/* Emits dy/dx into g, as `request` (a node of op jacobian, whose batch axis, phase and place count) asks for it.
+ * y and x are nodes of g. */
+Node *full_jacobian(PassContext *c, Graph *g, Arena *scratch, const Node *request, Node *y, Node *x);
+
+#endif
