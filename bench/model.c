@@ -59,9 +59,9 @@ static void fill_inputs(BenchModel *m, const fusec_manifest *manifest) {
 
 void bench_open(BenchModel *m, const fusec_manifest *manifest, const fusec_host_kernel *kernels, int threads) {
     const uint32_t align = manifest->align;
-    const uint64_t init = manifest->entry[FUSEC_INIT].arena_bytes, step = manifest->entry[FUSEC_STEP].arena_bytes;
     *m = (BenchModel){.memory = {.param_bytes = manifest->param_bytes, .state_bytes = manifest->state_bytes}};
-    m->memory.arena_bytes = init > step ? init : step;
+    for (int e = 0; e < FUSEC_ENTRIES; e++)
+        if (manifest->entry[e].arena_bytes > m->memory.arena_bytes) m->memory.arena_bytes = manifest->entry[e].arena_bytes;
     m->memory.params = block(manifest->param_bytes, align);
     m->memory.states = block(manifest->state_bytes, align);
     m->memory.arena = block(m->memory.arena_bytes, align);
@@ -77,6 +77,13 @@ double bench_step(BenchModel *m) {
     const fusec_host_call call = {.inputs = m->inputs, .outputs = m->outputs, .hypers = m->hypers, .step = ++m->step};
     const double start = bench_now();
     require(fusec_host_run(&m->host, FUSEC_STEP, &call), "step");
+    return bench_now() - start;
+}
+
+double bench_infer(BenchModel *m, void *const *outputs) {
+    const fusec_host_call call = {.inputs = m->inputs, .outputs = outputs};
+    const double start = bench_now();
+    require(fusec_host_run(&m->host, FUSEC_INFER, &call), "infer");
     return bench_now() - start;
 }
 

@@ -24,6 +24,9 @@ void bench_open(BenchModel *m, const fusec_manifest *manifest, const fusec_host_
 /* One step; seconds. */
 double bench_step(BenchModel *m);
 
+/* One call of infer; seconds.  outputs: as m->outputs, NULL where one is not wanted. */
+double bench_infer(BenchModel *m, void *const *outputs);
+
 /* Output 0 of the last step, a float32 scalar. */
 float bench_loss(const BenchModel *m);
 

@@ -8,7 +8,7 @@ src=$(cd "$(dirname "$0")/.." && pwd)
 fusec=$build/fusec
 measure=$build/bench/measure
 CC=${CC:-cc}
-names="compile checkpoint gpt2-host ptxsim"
+names="compile checkpoint ablation gpt2-host ptxsim"
 
 figure() { printf '%s\t%s\t%s\n' "$1" "$2" "$3"; }
 
@@ -57,6 +57,14 @@ bench_checkpoint() {
     done
 }
 
+bench_ablation() {
+    for model in jacobian256 backward256; do
+        "$fusec" "$src/bench/jacobian256.dsl" --model=$model -o "$work/$model.o"
+    done
+    link "$work/jacobian" jacobian "$work/jacobian256.o" "$work/backward256.o"
+    figure ablation.jacobian256.speedup "$("$work/jacobian" 3)" ratio
+}
+
 bench_gpt2_host() {
     "$fusec" "$src/examples/gpt2/gpt2.dsl" -D B=4 -D T=64 --entry=step -o "$work/gpt2.o"
     link "$work/step" step -DMODEL=gpt2 "$work/gpt2.o"
@@ -89,6 +97,7 @@ for each in $names; do
     case $each in
     compile) bench_compile ;;
     checkpoint) bench_checkpoint ;;
+    ablation) bench_ablation ;;
     gpt2-host) bench_gpt2_host ;;
     ptxsim) bench_ptxsim ;;
     esac
