@@ -61,7 +61,8 @@ void bench_open(BenchModel *m, const fusec_manifest *manifest, const fusec_host_
     const uint32_t align = manifest->align;
     *m = (BenchModel){.memory = {.param_bytes = manifest->param_bytes, .state_bytes = manifest->state_bytes}};
     for (int e = 0; e < FUSEC_ENTRIES; e++)
-        if (manifest->entry[e].arena_bytes > m->memory.arena_bytes) m->memory.arena_bytes = manifest->entry[e].arena_bytes;
+        if (manifest->entry[e].arena_bytes > m->memory.arena_bytes)
+            m->memory.arena_bytes = manifest->entry[e].arena_bytes;
     m->memory.params = block(manifest->param_bytes, align);
     m->memory.states = block(manifest->state_bytes, align);
     m->memory.arena = block(m->memory.arena_bytes, align);

@@ -375,7 +375,7 @@ static void add_operands(const Batch *b, const SeededContract *sc) {
         for (int s = 0; i == sc->k && s < b->n_seeds; s++)
             if (sc->v->tie[s] == FREE) map[at++] = solver_var(sc->axis[s]);
         for (int d = 0; d < sc->n->in[i]->shape.rank; d++)
-            map[at++] = solver_widen(sc->solver, &c->map[i][d], c->n_loops);
+            map[at++] = solver_widen(sc->solver, &c->map[i][d], 0, c->n_loops);
         solver_operand(sc->solver, x, map);
     }
 }
@@ -404,14 +404,14 @@ static Carried batch_contract(Batch *b, const Node *n) {
     if (b->failed) return r;
     sc.solver = solver_new(b->scratch, n_out, out, c->n_loops, c->extent);
     add_operands(b, &sc);
-    for (int i = 0; i < c->n_guards; i++) solver_guard(sc.solver, &c->guard[i], c->n_loops);
+    for (int i = 0; i < c->n_guards; i++) solver_guard(sc.solver, &c->guard[i], 0, c->n_loops);
     for (int l = 0; l < c->n_out; l++) {
         const Wide dim = solver_var(n_free + l), loop = solver_var(n_out + l);
         solver_equation(sc.solver, &loop, &dim);
     }
     for (int s = 0; s < b->n_seeds; s++) {
         if (r.tie[s] != FREE || sc.v->tie[s] == FREE) continue;
-        const Wide read = solver_widen(sc.solver, &c->map[sc.k][sc.v->tie[s]], c->n_loops),
+        const Wide read = solver_widen(sc.solver, &c->map[sc.k][sc.v->tie[s]], 0, c->n_loops),
                    seed = solver_var(sc.axis[s]);
         solver_equation(sc.solver, &read, &seed);
     }

@@ -5,6 +5,7 @@
  * read becomes a guard, unless it always holds.  A pad with zeros needs none: a term with a padded zero
  * is left out (0 times infinity is 0 here, as stated for indexed sums). */
 #include "passes/affine.h"
+#include "passes/contract_solve.h"
 #include "passes/rewrite.h"
 #include <math.h>
 #include <string.h>
@@ -140,9 +141,69 @@ Node *rule_hoist_constant(Rewriter *r, const Node *n) {
     return hoisted;
 }
 
+/* ---- diagonals in front of a contraction ---------------------------------------------------------- */
+/* A view with an equality among its guards: a diagonal, or blocks of one. */
+static bool is_diagonal(const Rewriter *r, const Node *x) {
+    if (!rewrite_seen(r, x, OP_CONTRACT) || x->n_in != 1) return false;
+    const Contract *v = x->attr->contract;
+    bool equal = false;
+    for (int i = 0; i < v->n_guards; i++) equal |= v->guard[i].kind == GUARD_EQ;
+    return equal && v->n_loops == v->n_out;
+}
+
+static void add_view(Solver *s, const Contract *c, const Affine *read, const Node *x) {
+    const Contract *v = x->attr->contract;
+    Wide map[MAX_RANK];
+    const Wide zero = {.divisor = 1};
+    for (int d = 0; d < x->in[0]->shape.rank; d++) map[d] = solver_widen(s, &v->map[0][d], c->n_loops, v->n_loops);
+    solver_operand(s, x->in[0], map);
+    for (int d = 0; d < v->n_loops; d++) {
+        const Wide index = solver_var(c->n_out + c->n_loops + d), at = solver_widen(s, &read[d], 0, c->n_loops);
+        solver_equation(s, &at, &index);
+    }
+    for (int i = 0; i < v->n_guards; i++) {
+        const Wide e = solver_widen(s, &v->guard[i].e, c->n_loops, v->n_loops);
+        if (v->guard[i].kind == GUARD_EQ)
+            solver_equation(s, &e, &zero);
+        else
+            solver_guard(s, &v->guard[i], c->n_loops, v->n_loops);
+    }
+}
+
+/* The view's dims become loops that are equal to what they are read at; its equalities take summed loops away, so that the
+ * product with a diagonal costs what its elements do. */
+static Node *absorb_diagonal(Rewriter *r, const Node *n, int k) {
+    const Contract *c = n->attr->contract, *v = n->in[k]->attr->contract;
+    const int n_loops = c->n_loops + v->n_loops;
+    Dim loops[2 * MAX_LOOPS];
+    Wide map[MAX_RANK];
+    if (c->n_out + n_loops > SOLVE_VARS) return NULL;
+    memcpy(loops, c->extent, sizeof(Dim) * (size_t)c->n_loops);
+    memcpy(loops + c->n_loops, v->extent, sizeof(Dim) * (size_t)v->n_loops);
+    Solver *s = solver_new(r->scratch, c->n_out, c->extent, n_loops, loops);
+    for (int l = 0; l < c->n_out; l++) {
+        const Wide dim = solver_var(l), loop = solver_var(c->n_out + l);
+        solver_equation(s, &loop, &dim);
+    }
+    for (int i = 0; i < n->n_in; i++) {
+        for (int d = 0; d < n->in[i]->shape.rank; d++) map[d] = solver_widen(s, &c->map[i][d], 0, c->n_loops);
+        if (i == k)
+            add_view(s, c, c->map[k], n->in[k]);
+        else
+            solver_operand(s, n->in[i], map);
+    }
+    for (int i = 0; i < c->n_guards; i++) solver_guard(s, &c->guard[i], 0, c->n_loops);
+    Contract made;
+    Node *in[MAX_RANK], **operands = n->n_in <= MAX_RANK ? in : ARENA_ARRAY(r->scratch, Node *, n->n_in);
+    if (!solver_contract(s, &made, operands)) return NULL;
+    return rewrite_op(r, OP_CONTRACT, n->n_in, operands, &(Attr){.contract = &made});
+}
+
 Node *rule_absorb(Rewriter *r, const Node *n) {
     for (int k = 0; k < n->n_in; k++) {
         Node *x = n->in[k];
+        Node *folded = is_diagonal(r, x) ? absorb_diagonal(r, n, k) : NULL;
+        if (folded) return folded;
         if (!rewrite_seen(r, x, x->op) || op_info[x->op].cls != CLASS_MOVE) continue;
         Absorb b = start(r, n);
         b.from = b.old->map[k];

@@ -90,9 +90,9 @@ Wide solver_var(int var) {
     return w;
 }
 
-Wide solver_widen(const Solver *s, const Affine *e, int n_loops) {
+Wide solver_widen(const Solver *s, const Affine *e, int first, int n) {
     Wide w = {.c = e->c, .divisor = e->divisor};
-    memcpy(&w.coef[s->rank], e->coef, sizeof(int64_t) * (size_t)n_loops);
+    memcpy(&w.coef[s->rank + first], e->coef, sizeof(int64_t) * (size_t)n);
     return w;
 }
 
@@ -118,8 +118,8 @@ void solver_operand(Solver *s, Node *x, const Wide *map) {
     vec_push(s->arena, s->maps, all);
 }
 
-void solver_guard(Solver *s, const Guard *g, int n_loops) {
-    WideGuard w = {g->kind, solver_widen(s, &g->e, n_loops), g->lo, g->hi};
+void solver_guard(Solver *s, const Guard *g, int first, int n) {
+    WideGuard w = {g->kind, solver_widen(s, &g->e, first, n), g->lo, g->hi};
     vec_push(s->arena, s->guards, w);
 }
 
@@ -259,25 +259,33 @@ static void narrow_guards(const Solver *s, const int *position, Contract *c) {
     }
 }
 
-Node *solver_build(Solver *s, Graph *g) {
-    if (s->overflow) return NULL;
+bool solver_contract(Solver *s, Contract *out, Node **operands) {
+    if (s->overflow) return false;
     while (s->equations.n > 0) solve_one(s);
     Contract c = {.n_out = s->rank, .n_operands = s->maps.n};
     int position[SOLVE_VARS] = {0};
     for (int i = 0; i < s->n_vars; i++) {
         if (s->gone[i]) continue;
-        if (c.n_loops == MAX_LOOPS) return NULL;
+        if (c.n_loops == MAX_LOOPS) return false;
         position[i] = c.n_loops;
         c.extent[c.n_loops++] = s->extent[i];
     }
     c.map = arena_alloc(s->arena, sizeof *c.map * (size_t)s->maps.n);
-    for (int m = 0; m < s->maps.n; m++)
-        for (int d = 0; d < s->operands.at[m]->shape.rank; d++) c.map[m][d] = narrow(&s->maps.at[m].dim[d], position);
+    for (int m = 0; m < s->maps.n; m++) {
+        operands[m] = s->operands.at[m];
+        for (int d = 0; d < operands[m]->shape.rank; d++) c.map[m][d] = narrow(&s->maps.at[m].dim[d], position);
+    }
     narrow_guards(s, position, &c);
+    *out = c;
     const Attr attr = {.contract = &c};
     DType dtype;
     Shape shape = {0};
     const char *why;
-    bool legal = graph_infer(s->arena, OP_CONTRACT, s->operands.n, s->operands.at, &attr, &dtype, &shape, &why);
-    return legal ? graph_contract(g, s->operands.n, s->operands.at, &c) : NULL;
+    return graph_infer(s->arena, OP_CONTRACT, s->maps.n, operands, &attr, &dtype, &shape, &why);
+}
+
+Node *solver_build(Solver *s, Graph *g) {
+    Contract c;
+    Node **in = ARENA_ARRAY(s->arena, Node *, s->maps.n);
+    return solver_contract(s, &c, in) ? graph_contract(g, s->maps.n, in, &c) : NULL;
 }

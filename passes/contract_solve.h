@@ -23,16 +23,20 @@ Solver *solver_new(Arena *a, int rank, const Dim *out, int n_loops, const Dim *l
 
 /* The form that is variable `var`: output dims come first. */
 Wide solver_var(int var);
-/* e is over the loops of a contraction, in their order: the same form over this one's. */
-Wide solver_widen(const Solver *s, const Affine *e, int n_loops);
+/* e is over the n loops of a contraction, in their order: the same form over this one's from loop `first` on. */
+Wide solver_widen(const Solver *s, const Affine *e, int first, int n);
 
 /* The next operand, x, read at map[x's rank]. */
 void solver_operand(Solver *s, Node *x, const Wide *map);
-void solver_guard(Solver *s, const Guard *g, int n_loops);
+void solver_guard(Solver *s, const Guard *g, int first, int n);
 /* e / e.divisor == value / value.divisor. */
 void solver_equation(Solver *s, const Wide *e, const Wide *value);
 
-/* Solves, and builds the contraction in g; NULL where it would pass a limit of `contract`. */
+/* Solves: the contraction, in the solver's arena, and its operands in the order in which they were added.  False where it
+ * would pass a limit of `contract`. */
+bool solver_contract(Solver *s, Contract *out, Node **operands);
+
+/* Solves, and builds it in g; NULL past a limit. */
 Node *solver_build(Solver *s, Graph *g);
 
 #endif

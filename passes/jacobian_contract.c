@@ -16,12 +16,12 @@ static Solver *setup(Arena *a, const Node *n, int k, Node *dy) {
     solver_operand(s, dy, map);
     for (int i = 0; i < c->n_operands; i++) {
         if (i == k) continue;
-        for (int d = 0; d < n->in[i]->shape.rank; d++) map[d] = solver_widen(s, &c->map[i][d], c->n_loops);
+        for (int d = 0; d < n->in[i]->shape.rank; d++) map[d] = solver_widen(s, &c->map[i][d], 0, c->n_loops);
         solver_operand(s, n->in[i], map);
     }
-    for (int i = 0; i < c->n_guards; i++) solver_guard(s, &c->guard[i], c->n_loops);
+    for (int i = 0; i < c->n_guards; i++) solver_guard(s, &c->guard[i], 0, c->n_loops);
     for (int d = 0; d < shape.rank; d++) {
-        const Wide e = solver_widen(s, &c->map[k][d], c->n_loops), p = solver_var(d);
+        const Wide e = solver_widen(s, &c->map[k][d], 0, c->n_loops), p = solver_var(d);
         solver_equation(s, &e, &p);
     }
     return s;

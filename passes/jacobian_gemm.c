@@ -50,9 +50,38 @@ static void remove_loop(Contract *c, Node *const *in, int loop) {
     c->n_out -= loop < c->n_out;
 }
 
-/* Output loops go only where the result has fixed extents: a reshape keeps bounded dims apart. */
+static bool reads_loop(const Contract *c, Node *const *in, int loop) {
+    for (int k = 0; k < c->n_operands; k++)
+        for (int d = 0; d < in[k]->shape.rank; d++)
+            if (c->map[k][d].coef[loop]) return true;
+    for (int i = 0; i < c->n_guards; i++)
+        if (c->guard[i].e.coef[loop]) return true;
+    return false;
+}
+
+/* What is the same along an output dim is computed once and repeated. */
+static Node *repeat_result(Rewriter *r, const Node *n) {
+    const Contract *old = n->attr->contract;
+    int8_t kept[MAX_RANK];
+    int n_kept = 0;
+    for (int l = 0; l < old->n_out; l++)
+        if (reads_loop(old, n->in, l) || is_unit(old->extent[l])) kept[n_kept++] = (int8_t)l;
+    if (n_kept == old->n_out || (n->n_in == 1 && old->n_loops == old->n_out)) return NULL;
+    Contract c = copy_contract(r, old);
+    for (int l = old->n_out - 1, at = n_kept - 1; l >= 0; l--) {
+        if (at >= 0 && kept[at] == l)
+            at--;
+        else
+            remove_loop(&c, n->in, l);
+    }
+    return rewrite_broadcast(r, emit_contract(r, &c, n->in), n->shape, kept);
+}
+
+/* Output loops of one step go only where the result has fixed extents: a reshape keeps bounded dims apart. */
 Node *rule_drop_unit_loops(Rewriter *r, const Node *n) {
     const Contract *old = n->attr->contract;
+    Node *repeated = repeat_result(r, n);
+    if (repeated) return repeated;
     int first = shape_is_fixed(n->shape) ? 0 : old->n_out, any = 0;
     for (int l = first; l < old->n_loops; l++) any |= is_unit(old->extent[l]);
     if (!any) return NULL;
