@@ -29,7 +29,7 @@ static void draw_passes(Trial *t, TestRandom *r) {
 Trial trial_next(TrialSet *s, Arena *a) {
     const int i = s->made++;
     Coverage *c = s->coverage;
-    Trial t = {.number = i};
+    Trial t = {.number = i, .tally = &s->tally};
     TestRandom r = {((uint64_t)i + 1) * 0x9E3779B97F4A7C15u};
     for (int k = 0; k < 8; k++) test_random(&r); /* neighbouring numbers apart */
     const RandomOptions o = {.ops = 4 + test_below(&r, 22), .bounded = test_below(&r, 4) == 0, .empty = test_below(&r, 5) == 0};
@@ -37,6 +37,7 @@ Trial trial_next(TrialSet *s, Arena *a) {
     t.checkpoint = test_below(&r, 4) == 0 ? CHECKPOINT_SQRT : CHECKPOINT_NONE;
     if (test_below(&r, 3) == 0) t.max_tile = 64 << test_below(&r, 5);
     t.graph = i % 10 < 7 ? directed_next(s->directed, a, entries[i % 3], o) : random_graph(a, entries[i % 3], (uint64_t)i, o);
+    t.graph->model->name = arena_printf(a, "p%d", i);
     coverage_count(c, t.graph);
     for (int p = 0; p < PASS_COUNT; p++) c->disabled[p] += t.disabled[p];
     c->checkpointed += t.checkpoint != CHECKPOINT_NONE && !t.disabled[PASS_checkpoint] && t.graph->entry != ENTRY_INFER;
@@ -89,10 +90,10 @@ Module *trial_compile(Arena *a, const Trial *t, const char *target, uint32_t *fi
 }
 
 /* ---- data -------------------------------------------------------------------------------------------------------------- */
-/* Within rounding of the edge, but not on it. */
+/* Within rounding of the edge.  To stand on it may be chance for a value that was rounded, but not for 0: a sum of nothing,
+ * a product with 0, a padded element; nor for two values that are equal: they are one value that came two ways. */
 static bool near(double x, double edge, double scale) {
-    const double d = fabs(x - edge);
-    return d > 0 && d < 2e-5 * (1 + scale);
+    return x == edge ? x != 0 : fabs(x - edge) < 2e-5 * (1 + scale);
 }
 
 static bool unsettled_at(const Node *n, const double *x) {
@@ -102,31 +103,80 @@ static bool unsettled_at(const Node *n, const double *x) {
     case OP_SIGN: return near(x[0], 0, 0);
     case OP_CAST: return n->dtype == DT_BOOL ? near(x[0], 0, 0) : n->dtype == DT_I32 && near(x[0], rounded, fabs(x[0]));
     case OP_MOD: return x[1] != 0 && near(x[0] / x[1], nearbyint(x[0] / x[1]), fabs(x[0] / x[1]));
-    case OP_EQ: case OP_NE: case OP_LT: case OP_LE: case OP_GT: case OP_GE: return near(x[0], x[1], fabs(x[1]));
+    case OP_EQ: case OP_NE: case OP_LT: case OP_LE: case OP_GT: case OP_GE: return x[0] != x[1] && near(x[0], x[1], fabs(x[1]));
     default: return false;
     }
 }
 
-/* Any two that might change places. */
+/* Any two that might change places.  Equal ones come of equal operands, and are equal wherever they are computed. */
 static bool unsettled_order(const Tensor *t) {
     const int64_t n = tensor_elements(t);
     for (int64_t i = 0; i < n; i++)
         for (int64_t j = 0; j < i; j++)
-            if (near(t->data[i], t->data[j], fabs(t->data[i]))) return true;
+            if (t->data[i] != t->data[j] && near(t->data[i], t->data[j], fabs(t->data[i]))) return true;
     return false;
 }
 
-static bool is_unsettled(const Graph *g, const Tensor *values) {
+/* Few bits: sums and products of such values are exact in f32, whatever the order. */
+static bool is_coarse(const Tensor *t) {
+    for (int64_t i = 0; i < tensor_elements(t); i++) {
+        const double scaled = t->data[i] * 256;
+        if (scaled != nearbyint(scaled) || fabs(scaled) > 0x1p20) return false;
+    }
+    return true;
+}
+
+static bool keeps_exact(Op op) {
+    switch (op) {
+    case OP_NEG: case OP_ABS: case OP_MAX: case OP_MIN: case OP_SELECT: case OP_RMAX: case OP_RMIN: case OP_GATHER: case OP_CAST:
+        return true;
+    default: return op_info[op].cls == CLASS_SOURCE || op_info[op].cls == CLASS_MOVE;
+    }
+}
+
+static bool keeps_coarse(Op op) {
+    switch (op) {
+    case OP_ADD: case OP_SUB: case OP_MUL: case OP_DIV: case OP_MOD: case OP_SUM: case OP_SCAN: case OP_PROD: case OP_CONTRACT:
+    case OP_SCATTER_ADD: return true;
+    default: return false;
+    }
+}
+
+/* Values that f32 has without rounding: what is given, what only chooses among such, sums of few bits, and whole numbers
+ * (once no jump is near, the jumps' own results). */
+static void find_exact(const Graph *g, const Tensor *values, bool *exact) {
     for (int i = 0; i < g->nodes.n; i++) {
         const Node *n = g->nodes.at[i];
-        if (n->n_in == 0 || !dtype_is_float(n->in[0]->dtype)) continue;
-        const Tensor *x = &values[n->in[0]->id], *y = &values[n->in[n->n_in - 1]->id];
-        if (n->op == OP_ARGMAX && unsettled_order(x)) return true;
-        if (op_info[n->op].cls != CLASS_ELEMENT) continue;
-        for (int64_t e = 0; e < tensor_elements(x); e++)
-            if (unsettled_at(n, (double[]){x->data[e], y->data[e]})) return true;
+        exact[i] = keeps_exact(n->op) || (keeps_coarse(n->op) && is_coarse(&values[i]));
+        for (int k = 0; k < n->n_in; k++)
+            exact[i] &= exact[n->in[k]->id] && (keeps_exact(n->op) || is_coarse(&values[n->in[k]->id]));
+        exact[i] |= !dtype_is_float(n->dtype) || n->op == OP_SIGN || n->op == OP_FLOOR || n->op == OP_CEIL;
     }
+}
+
+static bool is_unsettled(const Node *n, const Tensor *values, const bool *exact) {
+    const Node *first = n->in[0], *last = n->in[n->n_in - 1];
+    const Tensor *x = &values[first->id], *y = &values[last->id];
+    if (!dtype_is_float(first->dtype) || (exact[first->id] && exact[last->id] && n->op != OP_MOD)) return false;
+    if (n->op == OP_ARGMAX) return unsettled_order(x);
+    if (op_info[n->op].cls != CLASS_ELEMENT || (n->n_in == 2 && first == last)) return false;
+    for (int64_t e = 0; e < tensor_elements(x); e++)
+        if (unsettled_at(n, (double[]){x->data[e], y->data[e]})) return true;
     return false;
+}
+
+/* skip[i]: result i depends on a jump whose operand is too near its edge.  How many. */
+static int find_unsettled(Arena *a, const Graph *g, const Tensor *values, bool *skip) {
+    bool *exact = ARENA_ARRAY(a, bool, g->nodes.n), *unsettled = ARENA_ARRAY(a, bool, g->nodes.n);
+    int count = 0;
+    find_exact(g, values, exact);
+    for (int i = 0; i < g->nodes.n; i++) {
+        const Node *n = g->nodes.at[i];
+        for (int k = 0; k < n->n_in; k++) unsettled[i] |= unsettled[n->in[k]->id];
+        if (n->n_in && !unsettled[i]) unsettled[i] = is_unsettled(n, values, exact);
+    }
+    for (int i = 0; i < g->results.n; i++) count += skip[i] = unsettled[g->results.at[i].value->id];
+    return count;
 }
 
 static bool is_finite_program(const Graph *g, const Tensor *values, const char **why, Arena *a) {
@@ -143,6 +193,11 @@ static bool is_finite_program(const Graph *g, const Tensor *values, const char *
 
 enum { DRAWS = 12 };
 
+static TestData data_of(Arena *a, const Trial *t, const Module *m, int draw) {
+    TestRandom r = {((uint64_t)t->number * DRAWS + (uint64_t)draw + 1) * 0x9E3779B97F4A7C15u};
+    return test_data(a, m, t->graph->model, &r);
+}
+
 TrialResult trial_run(Arena *a, const Trial *t, const TrialTarget *b, uint32_t *fired, const char **why) {
     *why = NULL;
     const Module *m = trial_compile(a, t, b->target, fired, why);
@@ -150,16 +205,22 @@ TrialResult trial_run(Arena *a, const Trial *t, const TrialTarget *b, uint32_t *
     PassContext c = test_context(a, "host");
     c.report = NULL;
     Graph plain = *t->graph, *g = pass_autodiff(&c, &plain);
-    for (int draw = 0; draw < DRAWS; draw++) {
-        TestRandom r = {((uint64_t)t->number * DRAWS + (uint64_t)draw + 1) * 0x9E3779B97F4A7C15u};
-        TestData d = test_data(a, m, t->graph->model, &r);
+    bool *skip = ARENA_ARRAY(a, bool, g->results.n);
+    int fewest = g->results.n + 1, best = 0;
+    for (int draw = 0; draw < DRAWS && fewest; draw++) {
+        TestData d = data_of(a, t, m, draw);
         const Tensor *values = graph_eval(a, g, &d.env, why);
         if (!values || !is_finite_program(g, values, why, a)) return TRIAL_DIFFERS;
-        if (is_unsettled(g, values)) continue;
-        *why = oracle_compare(a, t->graph, m, &d, b->run, TOLERANCE);
-        return *why ? TRIAL_DIFFERS : TRIAL_AGREES;
+        const int n = find_unsettled(a, g, values, skip);
+        if (n < fewest) fewest = n, best = draw;
     }
-    return TRIAL_UNSETTLED;
+    TestData d = data_of(a, t, m, best);
+    const Tensor *values = graph_eval(a, g, &d.env, why);
+    find_unsettled(a, g, values, skip);
+    t->tally->results += g->results.n;
+    t->tally->skipped += fewest;
+    *why = oracle_compare_some(a, t->graph, m, &d, b->run, TOLERANCE, skip);
+    return *why ? TRIAL_DIFFERS : TRIAL_AGREES;
 }
 
 void trial_print(FILE *f, const Trial *t) {

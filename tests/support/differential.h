@@ -4,6 +4,11 @@
 #define FUSEC_TESTS_DIFFERENTIAL_H
 #include "tests/support/directed_graph.h"
 
+typedef struct TrialTally {
+    int results; /* compared, or skipped */
+    int skipped; /* trial_run says why */
+} TrialTally;
+
 /* A program and how it is compiled. */
 typedef struct Trial {
     int number;                /* in its set */
@@ -11,15 +16,17 @@ typedef struct Trial {
     CheckpointMode checkpoint;
     bool disabled[PASS_COUNT]; /* -fno-PASS */
     int max_tile;              /* 0: the target's; otherwise tiny tiles: rows are walked in chunks, every axis has edges */
+    TrialTally *tally;         /* of its set */
 } Trial;
 
 /* The programs of a run, in order.  Seven of ten are directed (directed_graph.h), the others drawn by random_graph:
  * larger shapes, deeper expressions.  Entries infer, grad and step come in turn; bounded dims, empty extents, recomputation,
- * tiny tiles and the subset of passes are drawn by number.  Graphs live in `a` of each call. */
+ * tiny tiles and the subset of passes are drawn by number.  Model NUMBER is called p<NUMBER>.  Graphs live in `a` of each call. */
 typedef struct TrialSet {
     Arena *arena;
     int programs, made;
     DirectedSet *directed;
+    TrialTally tally;
     Coverage *coverage; /* graphs are counted as they are made, rules as trial_compile is told */
 } TrialSet;
 TrialSet *trial_set(int programs);
@@ -31,7 +38,7 @@ Trial trial_next(TrialSet *s, Arena *a);
  * The graph that is compiled went through its text form. */
 Module *trial_compile(Arena *a, const Trial *t, const char *target, uint32_t *fired, const char **why);
 
-typedef enum { TRIAL_AGREES, TRIAL_REFUSED, TRIAL_UNSETTLED, TRIAL_DIFFERS } TrialResult;
+typedef enum { TRIAL_AGREES, TRIAL_REFUSED, TRIAL_DIFFERS } TrialResult;
 
 /* How a back end runs a compiled program. */
 typedef struct TrialTarget {
@@ -39,9 +46,9 @@ typedef struct TrialTarget {
     TestRun run;
 } TrialTarget;
 
-/* Compiles and runs it on data drawn by its number and compares all results.  Data under which a jump (floor, a
- * comparison, a cast to an integer, ...) lies within rounding of its edge are drawn again; UNSETTLED: it always does.
- * DIFFERS with *why. */
+/* Compiles and runs it on data drawn by its number and compares the results; DIFFERS with *why.  Data under which a jump
+ * (floor, a comparison, a cast to an integer, ...) lies within rounding of its edge are drawn again; a result for which no
+ * draw avoids that is skipped. */
 TrialResult trial_run(Arena *a, const Trial *t, const TrialTarget *b, uint32_t *fired, const char **why);
 
 /* The program's options as `fusec` has them, and its text. */

@@ -158,8 +158,11 @@ static const Pairs *legal_pairs(void) {
     return &p;
 }
 
+/* After many vain attempts a pair is given up: coverage_report will name it. */
 static int missing(const DirectedSet *set, const Op *pair) {
-    const int n = COVERAGE_LEAST + 1 - (int)set->so_far->pair[pair[0]][pair[1]];
+    enum { PATIENCE = 60 };
+    if (set->failed[pair[0]][pair[1]] >= PATIENCE) return 0;
+    const int n = COVERAGE_LEAST + 2 - (int)set->so_far->pair[pair[0]][pair[1]];
     return n > 0 ? n : 0;
 }
 
@@ -174,7 +177,11 @@ static void make_edges(Directed *x, DirectedSet *set, Entry e) {
         for (int i = 0; i < CHUNK; i++, seen++) {
             const Op *pair = p->at[(set->cursor + i) % p->n];
             const int often = programs < 100 ? (missing(set, pair) + 3) / 4 : missing(set, pair) > 0;
-            for (int j = 0; j < often; j++) want -= make_edge(x, pair[0], pair[1]);
+            for (int j = 0; j < often; j++) {
+                const bool made = make_edge(x, pair[0], pair[1]);
+                if (!made) set->failed[pair[0]][pair[1]]++;
+                want -= made;
+            }
         }
         set->cursor = (set->cursor + (pick_below(x, 4) ? CHUNK : 37 * CHUNK)) % p->n;
     }
@@ -204,13 +211,15 @@ static Node *total(Directed *x, Node *n) {
     return n->shape.rank ? graph_reduce(x->g, OP_SUM, n, n->shape.rank, axes) : n;
 }
 
-/* What nothing reads is a result; f32 values of one shape are first joined by twos. */
+/* What nothing reads is a result; values of one dtype and shape are first joined by twos, by ops that hide no error. */
 static Node *joined(Directed *x, Node *n) {
-    static const Op ops[] = {OP_ADD, OP_SUB, OP_MAX, OP_MIN, OP_MUL};
-    for (int i = 0; n->dtype == DT_F32 && i < x->pool.n; i++) {
+    static const Op ops[DT_COUNT][3] = {[DT_F32] = {OP_ADD, OP_SUB, OP_MUL}, [DT_I32] = {OP_ADD, OP_SUB, OP_SUB},
+                                        [DT_BOOL] = {OP_NE, OP_EQ, OP_NE}};
+    for (int i = 0; i < x->pool.n; i++) {
         Node *other = x->pool.at[i];
-        if (other == n || x->read.at[other->id] || other->dtype != DT_F32 || !shape_equal(other->shape, n->shape)) continue;
-        Node *both = directed_emit(x, ops[pick_below(x, 5)], 2, (Node *[]){n, other}, NULL, shape_scalar());
+        if (other == n || x->read.at[other->id] || other->n_in == 0) continue;
+        if (other->dtype != n->dtype || !shape_equal(other->shape, n->shape)) continue;
+        Node *both = directed_emit(x, ops[n->dtype][pick_below(x, 3)], 2, (Node *[]){n, other}, NULL, shape_scalar());
         if (both) return both;
     }
     return n;
@@ -256,7 +265,7 @@ static void add_results(Directed *x, Entry e) {
     for (int i = 0, y = 0; i < x->pool.n; i++) {
         Node *n = x->pool.at[i];
         if (x->read.at[n->id] || (op_info[n->op].cls == CLASS_SOURCE && n->n_in == 0)) continue;
-        if (i + 1 < x->pool.n && e == ENTRY_INFER) {
+        if (e == ENTRY_INFER || n->dtype != DT_F32) {
             Node *both = joined(x, n);
             if (both != n) continue; /* it comes later in the pool */
         }

@@ -10,6 +10,7 @@ typedef struct DirectedSet {
     int cursor;             /* in the list of pairs: where the next program goes on */
     int rule;               /* the next one */
     Coverage *so_far;
+    uint8_t failed[OP_COUNT][OP_COUNT]; /* programs that could not make the pair */
 } DirectedSet;
 DirectedSet *directed_set(Arena *a, int programs);
 

@@ -77,6 +77,10 @@ static Node *idle_guard(Directed *x) {
     Guard g = {.kind = GUARD_RANGE, .e = {.divisor = 1, .coef = {1}}, .lo = 0, .hi = dim_fixed(3)};
     return product(x, leaf(x, shape(2, 3, 4, 0)), leaf(x, shape(2, 4, 2, 0)), &g);
 }
+static Node *constant_factor(Directed *x) {
+    Node *half = directed_emit(x, OP_CONST, 0, NULL, &(Attr){.dtype = DT_F32, .value = 0.5}, shape(2, 4, 2, 0));
+    return product(x, leaf(x, shape(2, 3, 4, 0)), half, NULL);
+}
 
 /* y[p] = sum over n of a[(p + n - 1) / 2] * k[n], where it divides: what a stride of 2 leaves in a gradient. */
 static Node *strided(Directed *x) {
@@ -102,7 +106,8 @@ static Node *attention(Directed *x) {
 Node *directed_idiom(Directed *x, int i) {
     static Node *(*const make[IDIOMS])(Directed *) = {
         split_element, split_reduce,  split_scan,    split_broadcast, split_slice,  split_pad,  merged_broadcast, merged_slice,
-        reshaped_random, reduced_twice, sum_of_product, empty_concat,  idle_guard, strided,    rows,             attention};
+        reshaped_random, reduced_twice, sum_of_product, empty_concat,  idle_guard, strided,    rows,             attention,
+        constant_factor};
     const int before = x->pool.n;
     Node *n = make[i](x);
     if (!n) x->pool.n = before;

@@ -87,6 +87,10 @@ static Node *element(Directed *x, Op op, Node *v, int k) {
         in[0] = directed_emit(x, OP_TANH, 1, (Node *[]){directed_leaf(x, t, s, NEED_POSITIVE)}, NULL, s);
         in[1] = directed_leaf(x, t, s, NEED_POSITIVE);
     }
+    if (op == OP_LOG && !v && pick_below(x, 2)) { /* of more than 2, so that the logarithm has one too */
+        Node *terms[2] = {directed_leaf(x, t, s, NEED_POSITIVE), directed_leaf(x, t, s, NEED_POSITIVE)};
+        in[0] = directed_emit(x, OP_ADD, 2, terms, NULL, s);
+    }
     return directed_emit(x, op, n, in, &at, s);
 }
 

@@ -14,15 +14,18 @@ typedef enum {
 
 typedef struct Change {
     int drop_result;      /* -1: none */
+    int only;             /* this node is the one result, an output; -1: results stay */
     int node;             /* to replace; -1: none */
     Replace by;
     int operand;
-    int64_t from, to;     /* every extent and width `from` becomes `to` */
+    int64_t from, to;     /* every extent `from` becomes `to`; BOUNDED: every bounded one */
 } Change;
 
-static const Change no_change = {.drop_result = -1, .node = -1};
+enum { BOUNDED = -1 };
+static const Change no_change = {.drop_result = -1, .only = -1, .node = -1};
 
 static Dim changed_dim(const Change *c, Dim d) {
+    if (!dim_is_fixed(d) && c->from == BOUNDED) return dim_fixed(c->to);
     return dim_is_fixed(d) && c->from != c->to && d.bound == c->from ? dim_fixed(c->to) : d;
 }
 static Shape changed_shape(const Change *c, Shape s) {
@@ -108,7 +111,13 @@ static Node *rebuild_node(Rebuild *r, const Node *n) {
     return y;
 }
 
-static bool rebuild_result(Rebuild *r, const Result *x) {
+static void only_result(Rebuild *r, Node *value) {
+    const TensorDecl d = {.name = "y", .dtype = value->dtype, .shape = value->shape};
+    vec_push(r->a, r->g->model->outputs, d);
+    graph_result(r->g, RESULT_OUTPUT, 0, value);
+}
+
+static void rebuild_result(Rebuild *r, const Result *x) {
     const Model *from = r->old->model;
     Model *to = r->g->model;
     int decl;
@@ -122,7 +131,6 @@ static bool rebuild_result(Rebuild *r, const Result *x) {
     default: decl = declare_source(r, OP_PARAM, x->decl); break;
     }
     graph_result(r->g, x->kind, decl, value);
-    return true;
 }
 
 static int *numbers(Arena *a, int n) {
@@ -133,7 +141,8 @@ static int *numbers(Arena *a, int n) {
 
 static void find_needed(Rebuild *r) {
     const Graph *g = r->old;
-    for (int i = 0; i < g->results.n; i++)
+    if (r->change->only >= 0) r->needed[r->change->only] = true;
+    for (int i = 0; i < g->results.n && r->change->only < 0; i++)
         if (i != r->change->drop_result) r->needed[g->results.at[i].value->id] = true;
     for (int i = g->nodes.n - 1; i >= 0; i--) {
         if (!r->needed[i]) continue;
@@ -159,8 +168,9 @@ static Graph *changed(Arena *a, const Graph *g, const Change *c) {
     find_needed(&r);
     for (int i = 0; i < g->nodes.n; i++)
         if (r.needed[i] && !(r.copy[i] = rebuild_node(&r, g->nodes.at[i]))) return NULL;
-    for (int i = 0; i < g->results.n; i++)
-        if (i != c->drop_result && !rebuild_result(&r, &g->results.at[i])) return NULL;
+    if (c->only >= 0) only_result(&r, r.copy[c->only]);
+    for (int i = 0; i < g->results.n && c->only < 0; i++)
+        if (i != c->drop_result) rebuild_result(&r, &g->results.at[i]);
     graph_prune(r.g);
     return graph_verify(a, r.g) ? NULL : r.g;
 }
@@ -198,6 +208,18 @@ static bool drop_results(Shrink *s) {
     return any;
 }
 
+/* The first node whose value alone shows it. */
+static bool cut(Shrink *s) {
+    const Graph *g = s->best.graph;
+    for (int i = 0; i < g->nodes.n; i++) {
+        Change c = no_change;
+        c.only = i;
+        if ((g->results.n > 1 || g->results.at[0].value->id != i) && op_info[g->nodes.at[i]->op].cls != CLASS_SOURCE && try_change(s, c))
+            return true;
+    }
+    return false;
+}
+
 static bool replace_node(Shrink *s, int i) {
     const Node *n = s->best.graph->nodes.at[i];
     Change c = no_change;
@@ -219,8 +241,16 @@ static bool replace_nodes(Shrink *s) {
     return any;
 }
 
+static bool is_bounded(const Graph *g) {
+    for (int i = 0; i < g->nodes.n; i++)
+        if (!shape_is_fixed(g->nodes.at[i]->shape)) return true;
+    return false;
+}
+
 static bool shrink_extents(Shrink *s) {
-    bool any = false;
+    Change fixed = no_change;
+    fixed.from = BOUNDED, fixed.to = 1;
+    bool any = s->best.graph->model->syms.n > 0 && is_bounded(s->best.graph) && try_change(s, fixed);
     for (int64_t from = 2; from <= 64; from++)
         for (int64_t to = 1; to < from; to = to * 2 < from ? to * 2 : to + 1 < from ? from - 1 : from) {
             Change c = no_change;
@@ -254,6 +284,7 @@ Trial trial_shrink(Arena *a, const Trial *t, TrialFault *fault, void *user) {
     bool better = true;
     for (int round = 0; better && round < MOST_ROUNDS; round++) {
         better = simplify_options(&s);
+        better |= cut(&s);
         better |= drop_results(&s);
         better |= replace_nodes(&s);
         better |= shrink_extents(&s);

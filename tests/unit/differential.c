@@ -1,46 +1,114 @@
 /* Random programs of every entry through the whole pipeline and every back end, against the float64 evaluation of
- * the graph they came from.  Without arguments: the interpreter, host code and C; `cuda`: PTX on the software GPU, one
- * architecture and the other in turn.  Each run counts what its programs reach, and fails where that is too little
- * (coverage.h).  The last argument may be the number of one program; what is printed when a program fails has it.
+ * the graph they came from: `interp`, `host`, `c99`, and `cuda`, PTX on the software GPU, one architecture and the other
+ * in turn.  Each counts what its programs reach, and fails where that is too little (coverage.h).  Without arguments:
+ * all but host and cuda, which are tests of their own.  A second argument is the number of one program; what is printed
+ * when a program fails has it.
  *
  * Tolerance: |x - y| <= t * (s + |y|), s the largest magnitude of the tensor, at least 1; t = 1e-4 in f32. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
 #include <cmocka.h>
+#include "codegen/artifact/artifact.h"
 #include "tests/support/differential.h"
+#include "tests/support/scratch.h"
 #include "frontend/frontend.h"
 #include "tools/fusec/executor.h"
 #include <dlfcn.h>
 #include <stdlib.h>
 #include <string.h>
 
-enum { PROGRAMS = 1000 };
+enum {
+    PROGRAMS = 1000,
+    EVERY_C = 2, /* every second program as C: c99_random.c has five hundred others */
+    SHRUNK = 3,  /* of many failures the first few are made small */
+};
 
 /* The executor under test: TestRun has no room for it. */
 static const ExecutorKind *kind;
 static const char *arch;
+/* The programs that run are smaller than those of the set. */
+static bool shrinking;
 /* From the command line: run this program only; -1: all. */
 static int only = -1;
+
+static fusec_memory memory_of(const Module *m, Entry e, const ModuleMemory *mem) {
+    return (fusec_memory){.params = mem->params, .param_bytes = (uint64_t)m->param_bytes, .states = mem->states,
+                          .state_bytes = (uint64_t)m->state_bytes, .grads = mem->grads, .grad_bytes = (uint64_t)m->grad_bytes,
+                          .arena = mem->arena, .arena_bytes = (uint64_t)m->entry[e].arena_bytes};
+}
+
+static ExecutorCall call_of(Arena *a, const Module *m, Entry e, const ModuleMemory *mem, const int64_t *syms) {
+    int32_t *extents = ARENA_ARRAY(a, int32_t, m->syms.n + 1);
+    for (int i = 0; i < m->syms.n; i++) extents[i] = (int32_t)syms[i];
+    float *hypers = ARENA_ARRAY(a, float, m->hypers.n + 1);
+    memcpy(hypers, &mem->scalars[SCALAR_HYPER0], sizeof *hypers * (size_t)m->hypers.n);
+    return (ExecutorCall){.entry = e, .inputs = mem->inputs, .outputs = mem->outputs, .hypers = hypers, .syms = extents,
+                          .step = mem->scalars[SCALAR_STEP], .seed = (uint32_t)mem->scalars[SCALAR_SEED]};
+}
 
 static bool run(Arena *a, const Module *m, Entry e, const ModuleMemory *mem, const int64_t *syms, const char **error) {
     const ExecutorOptions options = {.arch = arch, .threads = 2};
     void *self = kind->open(a, m, &options, error);
     if (!self) return false;
-    const fusec_memory memory = {.params = mem->params, .param_bytes = (uint64_t)m->param_bytes, .states = mem->states,
-                                 .state_bytes = (uint64_t)m->state_bytes, .grads = mem->grads, .grad_bytes = (uint64_t)m->grad_bytes,
-                                 .arena = mem->arena, .arena_bytes = (uint64_t)m->entry[e].arena_bytes};
-    int32_t *extents = ARENA_ARRAY(a, int32_t, m->syms.n + 1);
-    for (int i = 0; i < m->syms.n; i++) extents[i] = (int32_t)syms[i];
-    float *hypers = ARENA_ARRAY(a, float, m->hypers.n + 1);
-    memcpy(hypers, &mem->scalars[SCALAR_HYPER0], sizeof *hypers * (size_t)m->hypers.n);
-    const ExecutorCall call = {.entry = e, .inputs = mem->inputs, .outputs = mem->outputs, .hypers = hypers, .syms = extents,
-                               .step = mem->scalars[SCALAR_STEP], .seed = (uint32_t)mem->scalars[SCALAR_SEED]};
+    const fusec_memory memory = memory_of(m, e, mem);
+    const ExecutorCall call = call_of(a, m, e, mem, syms);
     bool ok = !kind->upload || kind->upload(self, &memory, error);
     ok = ok && kind->run(self, &memory, &call, error);
     ok = ok && (!kind->download || kind->download(self, &memory, error));
     kind->close(self);
     return ok;
+}
+
+/* Every back end compiles all programs; not all of them run as C. */
+static bool is_asked(int number) {
+    const bool runs = kind != &executor_c99 || number % EVERY_C == 0;
+    return only < 0 ? runs : only == number;
+}
+
+/* ---- C: all programs in one library, so that the compiler is started a few times only ---------------------------------- */
+static void *library;
+
+static void write_model(Arena *a, const Module *m) {
+    const char *header = arena_printf(a, "%s.h", m->name);
+    FILE *h = fopen(arena_printf(a, "%s/%s", scratch_folder(), header), "w");
+    FILE *c = fopen(arena_printf(a, "%s/%s.c", scratch_folder(), m->name), "w");
+    assert_true(h && c);
+    artifact_header(h, m, BACKEND_C99);
+    const char *why = artifact_c99(c, m, header);
+    assert_true(fclose(h) == 0 && fclose(c) == 0);
+    if (why) fail_msg("%s: %s", m->name, why);
+}
+
+static void build_library(void) {
+    TrialSet *set = trial_set(PROGRAMS);
+    for (int i = 0; i < PROGRAMS; i++) {
+        Arena *a = arena_new();
+        const char *why;
+        const Trial t = trial_next(set, a);
+        const Module *m = is_asked(i) ? trial_compile(a, &t, "c99", NULL, &why) : NULL;
+        if (m) write_model(a, m);
+        arena_free(a);
+    }
+    scratch_shell(set->arena, "ls p*.c | xargs -P \"$(nproc)\" -n 25 cc -std=c99 -O0 -ffp-contract=off -fPIC -c && "
+                              "ls p*.o | xargs cc -shared -o all.so");
+    library = dlopen(arena_printf(set->arena, "%s/all.so", scratch_folder()), RTLD_NOW | RTLD_LOCAL);
+    if (!library) fail_msg("%s", dlerror());
+    trial_set_free(set);
+}
+
+/* A program that is made smaller is not in the library: it is compiled by itself. */
+static bool run_library(Arena *a, const Module *m, Entry e, const ModuleMemory *mem, const int64_t *syms, const char **error) {
+    fusec_status (*call)(const fusec_memory *, int, const void *const *, void *const *, const float *, int32_t, uint32_t,
+                         const int32_t *);
+    if (shrinking) return run(a, m, e, mem, syms, error);
+    void *symbol = load_symbol(library, arena_printf(a, "%s_run", m->name));
+    memcpy(&call, &symbol, sizeof call);
+    const fusec_memory memory = memory_of(m, e, mem);
+    const ExecutorCall c = call_of(a, m, e, mem, syms);
+    const fusec_status s = call(&memory, (int)e, (const void *const *)c.inputs, c.outputs, c.hypers, c.step, c.seed, c.syms);
+    if (s != FUSEC_OK) *error = fusec_status_text(s);
+    return s == FUSEC_OK;
 }
 
 /* ---- all programs on one back end ---------------------------------------------------------------------------------- */
@@ -64,11 +132,14 @@ static bool still_differs(void *user, Arena *a, const Trial *t, const char **why
     return trial_run(a, t, f->target, NULL, why) == TRIAL_DIFFERS && is_internal(*why) == f->internal;
 }
 
-static void report_failure(Arena *a, const Trial *t, const TrialTarget *target, const char *why) {
+static void report_failure(Arena *a, const Trial *t, const TrialTarget *target, const char *why, bool shrink) {
     Failure failure = {.target = target, .internal = is_internal(why)};
     print_error("%s %s, program %d: %s\n", kind->name, arch ? arch : "", t->number, why);
+    if (!shrink) return;
+    shrinking = true;
     const Trial least = trial_shrink(a, t, still_differs, &failure);
     trial_run(a, &least, target, NULL, &why);
+    shrinking = false;
     print_error("least program that still fails: %s\n", why);
     trial_print(stderr, &least);
     print_error("to see it again: test_differential %s %d\n", kind->name, t->number);
@@ -79,29 +150,33 @@ static void check(Suite *s, TrialSet *set) {
     const Trial t = trial_next(set, a);
     const char *why;
     arch = s->archs[t.number % s->n_archs];
-    TrialTarget target = {.name = kind->name, .target = kind->target(arch), .run = run};
-    if (only < 0 || only == t.number) {
+    TrialTarget target = {.name = kind->name, .target = kind->target(arch), .run = library ? run_library : run};
+    if (!is_asked(t.number)) {
+        const char *ignored;
+        trial_compile(a, &t, target.target, set->coverage->fired, &ignored);
+    } else {
         const TrialResult result = trial_run(a, &t, &target, set->coverage->fired, &why);
-        if (result == TRIAL_DIFFERS) report_failure(a, &t, &target, why);
+        if (result == TRIAL_DIFFERS) report_failure(a, &t, &target, why, s->count[result] < SHRUNK);
         s->count[result]++;
     }
     arena_free(a);
 }
 
-/* Refused and unsettled programs are few enough for the others to stand for all. */
+/* Refused programs and skipped results are few enough for the others to stand for all. */
 static void check_all(const char *name, const char *const *archs, int n_archs) {
     Suite s = {.archs = archs, .n_archs = n_archs};
     TrialSet *set = trial_set(PROGRAMS);
     kind = executor_find(name);
     assert_non_null(kind);
     for (int i = 0; i < PROGRAMS; i++) check(&s, set);
-    print_message("%s: %d programs agree, %d differ, %d refused, %d on an edge\n", name, s.count[TRIAL_AGREES],
-                  s.count[TRIAL_DIFFERS], s.count[TRIAL_REFUSED], s.count[TRIAL_UNSETTLED]);
+    const TrialTally tally = set->tally;
+    print_message("%s: %d programs agree, %d differ, %d refused; of %d results %d skipped\n", name, s.count[TRIAL_AGREES],
+                  s.count[TRIAL_DIFFERS], s.count[TRIAL_REFUSED], tally.results, tally.skipped);
     const int shortages = only < 0 ? coverage_report(stdout, set->coverage) : 0;
     trial_set_free(set);
     assert_int_equal(s.count[TRIAL_DIFFERS], 0);
     assert_true(s.count[TRIAL_REFUSED] * 50 <= PROGRAMS);
-    assert_true(s.count[TRIAL_UNSETTLED] * 100 <= PROGRAMS);
+    assert_true(tally.skipped * 100 <= tally.results);
     assert_int_equal(shortages, 0);
 }
 
@@ -117,20 +192,93 @@ static void host_agrees(void **state) {
 static void c99_agrees(void **state) {
     (void)state;
     if (system("cc --version >/dev/null 2>&1")) skip();
+    kind = &executor_c99;
+    build_library();
     check_all("c99", no_arch, 1);
+    dlclose(library);
+    library = NULL;
 }
 
 /* The software GPU of this build, wherever LD_LIBRARY_PATH points: later loads by name find it. */
 static bool have_simulator(void) {
-    static void *library;
-    if (!library) library = dlopen(BUILD_DIR "/ptxsim/libcuda.so.1", RTLD_NOW | RTLD_GLOBAL);
-    return library != NULL;
+    static void *simulator;
+    if (!simulator) simulator = dlopen(BUILD_DIR "/ptxsim/libcuda.so.1", RTLD_NOW | RTLD_GLOBAL);
+    return simulator != NULL;
 }
 static void ptx_agrees(void **state) {
     static const char *const archs[] = {"sm_80", "sm_90"};
     (void)state;
     assert_true(have_simulator());
     check_all("cuda", archs, 2);
+}
+
+/* ---- made smaller ------------------------------------------------------------------------------------------------------ */
+typedef struct Edge {
+    Op from, to;
+    int asked; /* how often the fault was asked for */
+} Edge;
+
+/* An artificial fault: one op reads another. */
+static bool has_edge(void *user, Arena *a, const Trial *t, const char **why) {
+    Edge *edge = user;
+    edge->asked++;
+    *why = "";
+    (void)a;
+    for (int i = 0; i < t->graph->nodes.n; i++) {
+        const Node *n = t->graph->nodes.at[i];
+        for (int k = 0; k < n->n_in; k++)
+            if (n->op == edge->to && n->in[k]->op == edge->from) return true;
+    }
+    return false;
+}
+
+static const char *text_of(Arena *a, const Graph *g) {
+    char *text = NULL;
+    size_t n;
+    FILE *f = open_memstream(&text, &n);
+    graph_print(f, g);
+    assert_int_equal(fclose(f), 0);
+    const char *copy = arena_strdup(a, text);
+    free(text);
+    return copy;
+}
+
+/* What is left is the edge, its operands and a result, through all passes; its text is read back. */
+static void check_least(Arena *a, const Trial *t, Op from, Op to) {
+    Edge edge = {from, to, 0};
+    const char *why, *error = NULL;
+    const Trial least = trial_shrink(a, t, has_edge, &edge);
+    assert_true(has_edge(&edge, a, &least, &why));
+    assert_null(graph_verify(a, least.graph));
+    assert_true(least.graph->nodes.n <= 2 + op_info[from].arity + op_info[to].arity);
+    assert_int_equal(least.graph->results.n, 1);
+    assert_int_equal(least.checkpoint, CHECKPOINT_NONE);
+    assert_int_equal(least.max_tile, 0);
+    for (int p = 0; p < PASS_COUNT; p++) assert_false(least.disabled[p]);
+    int64_t elements = 0;
+    for (int i = 0; i < least.graph->nodes.n; i++) elements += shape_elements(least.graph->nodes.at[i]->shape);
+    assert_true(elements <= 2 * least.graph->nodes.n);
+    const char *text = text_of(a, least.graph);
+    const Graph *again = graph_parse(a, text, &error);
+    assert_null(error);
+    assert_string_equal(text_of(a, again), text);
+}
+
+static void failures_are_made_small(void **state) {
+    static const Op edges[][2] = {{OP_MUL, OP_SUM}, {OP_ADD, OP_TANH}, {OP_EXP, OP_MUL}, {OP_LT, OP_SELECT}, {OP_SUM, OP_BROADCAST}};
+    int n = 0;
+    (void)state;
+    TrialSet *set = trial_set(PROGRAMS);
+    for (int i = 0; i < 60; i++) {
+        Arena *a = arena_new();
+        const char *why;
+        const Trial t = trial_next(set, a);
+        Edge edge = {edges[i % 5][0], edges[i % 5][1], 0};
+        if (has_edge(&edge, a, &t, &why)) check_least(a, &t, edge.from, edge.to), n++;
+        arena_free(a);
+    }
+    trial_set_free(set);
+    assert_true(n >= 10);
 }
 
 /* ---- recomputation changes no bit ------------------------------------------------------------------------------ */
@@ -190,15 +338,17 @@ int main(int argc, char **argv) {
     static const struct {
         const char *name;
         struct CMUnitTest test;
-    } groups[] = {{"interp", cmocka_unit_test(interpreter_agrees)},
-                  {"host", cmocka_unit_test(host_agrees)},
-                  {"c99", cmocka_unit_test(c99_agrees)},
-                  {"cuda", cmocka_unit_test(ptx_agrees)},
-                  {"recompute", cmocka_unit_test(recomputing_changes_no_bit)}};
+        bool alone; /* takes a minute */
+    } groups[] = {{"interp", cmocka_unit_test(interpreter_agrees), false},
+                  {"host", cmocka_unit_test(host_agrees), true},
+                  {"c99", cmocka_unit_test(c99_agrees), false},
+                  {"cuda", cmocka_unit_test(ptx_agrees), true},
+                  {"shrink", cmocka_unit_test(failures_are_made_small), false},
+                  {"recompute", cmocka_unit_test(recomputing_changes_no_bit), false}};
     struct CMUnitTest tests[sizeof groups / sizeof *groups];
     size_t n = 0;
     if (argc > 2) only = atoi(argv[2]);
     for (size_t i = 0; i < sizeof groups / sizeof *groups; i++)
-        if (argc < 2 || !strcmp(argv[1], groups[i].name)) tests[n++] = groups[i].test;
-    return n == 0 ? 2 : _cmocka_run_group_tests("differential", tests, n, NULL, NULL);
+        if (argc < 2 ? !groups[i].alone : !strcmp(argv[1], groups[i].name)) tests[n++] = groups[i].test;
+    return n == 0 ? 2 : _cmocka_run_group_tests("differential", tests, n, scratch_make, scratch_remove);
 }
