@@ -2,6 +2,7 @@
  * written down here a second time, from the text and figures of the PTX ISA ("Shared Memory Matrix Layout", "Register
  * Fragments" of wgmma.mma_async): the swizzles by which chunk of 16 bytes sits where in a line of 128 bytes. */
 #include "ptxsim_driver.h"
+#include "bench/gpu/calibrate/wgmma_operand.h"
 #include <math.h>
 #include <stdbool.h>
 
@@ -14,13 +15,6 @@ static const struct {
     [S8] = {"s8", 1},   [U8] = {"u8", 1},     [F32] = {"f32", 4},   [S32] = {"s32", 4}};
 
 enum { THREADS = 128, M = 64, B_AT = 16384, SHARED = 49152 };
-
-/* An operand of `rows` by 32 bytes along K, at `start`; `swizzle` in bytes, 16 for none. */
-typedef struct Side {
-    int swizzle;
-    bool mn_major;
-    int advance; /* bytes along K into wider rows */
-} Side;
 
 typedef struct Case {
     int n;
@@ -70,17 +64,6 @@ static int chunk_in_row(int swizzle, int row, int chunk) {
     return chunk ^ line % pattern;
 }
 
-/* Byte offsets between repetitions, as the descriptor gives them. */
-static int stride_of(const Side *s, int rows, int element) {
-    if (s->swizzle == 16) return s->mn_major ? 256 + 16 : 256; /* from 8 rows to the next; loose on purpose */
-    if (!s->mn_major) return 8 * s->swizzle;                   /* 8 rows */
-    return 8 * s->swizzle * ((rows * element + s->swizzle - 1) / s->swizzle); /* 8 of k: a row of atoms */
-}
-static int leading_of(const Side *s, int rows) {
-    if (s->swizzle == 16) return s->mn_major ? (256 + 16) * (rows / 8) : 128; /* K-major: the second 16 bytes of K */
-    return s->mn_major ? 8 * s->swizzle : 0;                                  /* the next atom along M or N */
-}
-
 /* Where element (row, k) lies. */
 static int place(const Side *s, int rows, int bytes, int row, int k) {
     const int stride = stride_of(s, rows, bytes), leading = leading_of(s, rows);
@@ -92,12 +75,6 @@ static int place(const Side *s, int rows, int bytes, int row, int k) {
     const int wide = s->swizzle / bytes, q = row % wide * bytes, r = k % 8;
     if (s->swizzle == 16) return row / 8 * stride + k / 8 * leading + r * 16 + q;
     return row / wide * leading + k / 8 * stride + r * s->swizzle + chunk_in_row(s->swizzle, r, q / 16) * 16 + q % 16;
-}
-
-static uint64_t descriptor(const Side *s, int rows, int bytes, int start) {
-    const uint64_t mode = s->swizzle == 128 ? 1 : s->swizzle == 64 ? 2 : s->swizzle == 32 ? 3 : 0;
-    return (uint64_t)(start + s->advance) / 16 | (uint64_t)leading_of(s, rows) / 16 << 16 |
-           (uint64_t)stride_of(s, rows, bytes) / 16 << 32 | mode << 62;
 }
 
 /* ---- fragments ---------------------------------------------------------------------------------------- */

@@ -119,6 +119,8 @@ AROUND(bf16, 0x7f80, 0x3f80)
 UNARY(flush_f32, uint32_t, uint32_t, flush_bits(x, 0x7f800000, 0x80000000))
 UNARY(saturate_f32, uint32_t, uint32_t, saturate_bits(x, 0x7f800000, 0x3f800000))
 UNARY(relu_f32, uint32_t, uint32_t, relu_bits(x, 0x7f800000, 0x80000000))
+/* Of .f64 there is .ftz in gross approximations only, which read and give the upper 32 bits. */
+UNARY(flush_f64, uint64_t, uint64_t, (uint64_t)flush_bits((uint32_t)(x >> 32), 0x7ff00000, 0x80000000) << 32)
 UNARY(saturate_f64, double, double, x > 0 ? (x > 1 ? 1 : x) : 0)
 UNARY(relu_f64, double, double, x > 0 ? x : canonical64(x != x ? x : 0))
 
@@ -127,7 +129,7 @@ UNARY(relu_f64, double, double, x > 0 ? x : canonical64(x != x ? x : 0))
     [T_F32] = name##_f32
 /* Subnormals to zero of the same sign. */
 void exec_flush(Warp *w, const Inst *i, uint32_t mask) {
-    static const ExecFn TABLE[T_COUNT] = {BY_TYPE(flush)};
+    static const ExecFn TABLE[T_COUNT] = {BY_TYPE(flush), [T_F64] = flush_f64};
     TABLE[i->type](w, i, mask);
 }
 /* To [0, 1]; a NaN becomes 0. */

@@ -94,7 +94,10 @@ void lower_arith(Parser *p, const Stmt *s) {
     const PtxType t = s->type[0];
     const ExecFn run = pick_arith(p, s, t);
     if (!run) no_type(p, s, t);
-    if (s->mod[CAT_FTZ] && (!type_is_float(t) || t == T_F64)) parse_fail(p, s->at, "no .ftz for .%s", type_text(t));
+    const bool gross = s->mod[CAT_PRECISE] == PRECISE_APPROX && (s->row->op == OP_RCP || s->row->op == OP_RSQRT);
+    if (s->mod[CAT_FTZ] && (!type_is_float(t) || (t == T_F64 && !gross)))
+        parse_fail(p, s->at, "no .ftz for .%s", type_text(t));
+    if (s->mod[CAT_RELU] && !is_small_float(t)) parse_fail(p, s->at, "no .relu for .%s", type_text(t));
     if (s->row->op == OP_SHF && (!s->mod[CAT_DIRECTION] || !s->mod[CAT_WRAP]))
         parse_fail(p, s->at, "shf needs .l or .r and .clamp or .wrap");
     lower_shaped(p, s, run, t, t, variant(s));
@@ -302,7 +305,8 @@ void lower_convert(Parser *p, const Stmt *s) {
     i->a = a;
     i->saturate = s->mod[CAT_SAT];
     if (s->mod[CAT_FTZ] && to == T_F32) after(p, s, exec_flush, d, T_F32);
-    if (s->mod[CAT_RELU]) after(p, s, exec_relu, d, to);
+    if (s->mod[CAT_RELU] && to != T_TF32 && !is_small_float(to)) parse_fail(p, s->at, "no .relu towards .%s", type_text(to));
+    if (s->mod[CAT_RELU]) after(p, s, exec_relu, d, to == T_TF32 ? T_F32 : to);
 }
 
 /* ---- moves -------------------------------------------------------------------------------------------- */
