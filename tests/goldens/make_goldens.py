@@ -398,6 +398,48 @@ def bounded(rng):
     return Case(params, {"x": normal(rng, 6, 4), "y": integers(rng, 0, 3, 6)}, forward, adam(constant(1e-2)))
 
 
+@case("derivatives")
+def derivatives(rng):
+    params = (dense(rng, "hidden", 6, 9) | dense(rng, "head", 9, 4) | gamma_beta(rng, "norm", 4) | dense(rng, "spread", 9, 12)
+              | kernel(rng, "conv", 3, 2, 3) | dense(rng, "rest", 9, 1))
+
+    def forward(p, s, x, training):
+        def hidden(q):
+            return jnp.tanh(linear(p, "hidden", q))
+
+        def head(h):
+            return layernorm(p, "norm", linear(p, "head", h))
+
+        def mixed(y):
+            return jax.nn.softmax(y @ y.T, -1) @ y
+
+        def energy(q):
+            return (mixed(head(hidden(q))) ** 2).sum()
+
+        def pooled(image):
+            return max_pool(conv(p, "conv", image, stride=2), 2, 1)
+        q, v = x["x"], x["v"]
+        h, y, c = hidden(q), head(hidden(q)), pooled(x["image"])
+        whole = lambda r: mixed(head(hidden(r)))
+        a, pull = jax.vjp(whole, q)
+        g = jax.grad(energy)(q)
+        penalty = ((jnp.sqrt((g ** 2).sum(1) + 0.01) - 1) ** 2).sum()
+        pushed = jax.jvp(head, (h,), (h * h,))[1]
+        outputs = {
+            "wide": jax.vmap(jax.jacfwd(lambda r: linear(p, "spread", hidden(r))))(q),
+            "tall": jax.vmap(jax.jacrev(lambda r: head(hidden(r))))(q),
+            "whole": jax.jacrev(mixed)(y),
+            "pushed": jax.jvp(whole, (q,), (v,))[1],
+            "pulled": pull(jnp.sin(a))[0],
+            "curved": jax.jvp(jax.grad(energy), (q,), (v,))[1],
+            "bent": jax.hessian(lambda r: (jnp.tanh(r[0]) * r[1]).sum())(y),
+            "patches": jax.jacfwd(lambda r: (pooled(r) ** 2).mean((1, 2)))(x["image"]),
+            "loss": energy(q) + penalty + 0.1 * (pushed ** 2).sum() + c.mean() + 0.01 * linear(p, "rest", h).sum()}
+        return outputs, {}
+    inputs = {"x": normal(rng, 5, 6), "v": normal(rng, 5, 6), "image": normal(rng, 1, 5, 4, 2)}
+    return Case(params, inputs, forward, sgd(constant(3e-2)))
+
+
 OPTIMIZERS = {
     "sgd_plain": (sgd(constant(0.05)), None, None),
     "sgd_clipped": (sgd(constant(0.05)), 0.25, None),
