@@ -81,6 +81,14 @@ static const Case CASES[] = {
      KERNEL("setp.lt.u32 %p1, %r2, 8; @%p1 bra SKIP; shfl.sync.bfly.b32 %r4, %r1, 1, 31, -1; SKIP: st.global.u32 [%rd4], %r1;")},
     {"shuffle with its lanes", NULL, 0,
      KERNEL("setp.lt.u32 %p1, %r2, 8; @%p1 bra SKIP; shfl.sync.bfly.b32 %r4, %r1, 1, 31, 0xffffff00; SKIP: st.global.u32 [%rd4], %r1;")},
+    {"tiles with sets of their own", NULL, 0,
+     KERNEL("setp.lt.u32 %p1, %r2, 7; selp.b32 %r5, 0x7f, 0xffffff80, %p1; selp.b32 %r8, 21, 475, %p1;\n"
+            "redux.sync.add.u32 %r4, %r2, %r5; setp.ne.u32 %p2, %r4, %r8; @%p2 trap;\n"
+            "bar.warp.sync %r5; match.any.sync.b32 %r4, 1, %r5; setp.ne.u32 %p2, %r4, %r5; @%p2 trap;\n"
+            "vote.sync.ballot.b32 %r4, !%p2, %r5; setp.ne.u32 %p2, %r4, %r5; @%p2 trap;\n"
+            "shfl.sync.idx.b32 %r4, %r2, %r2, 31, %r5; setp.ne.u32 %p2, %r4, %r2; @%p2 trap;")},
+    {"a set that names lanes of another", "missing-lanes", 719,
+     KERNEL("setp.lt.u32 %p1, %r2, 7; selp.b32 %r5, 0x7f, 0xffffffc0, %p1; redux.sync.add.u32 %r4, %r2, %r5;")},
     {"trap", "trap", 719, KERNEL("setp.eq.u32 %p1, %r1, 33; @%p1 trap;")},
     {"no trap", NULL, 0, KERNEL("setp.eq.u32 %p1, %r1, 64; @%p1 trap;")},
     {"endless loop", "step-limit", 702, KERNEL("AGAIN: add.u32 %r4, %r4, 1; bra AGAIN;")},

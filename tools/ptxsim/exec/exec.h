@@ -292,6 +292,9 @@ static inline uint32_t members_of(const Warp *w, const Operand *o, uint32_t mask
 void special_fill(const Warp *, const Operand *to, Special, uint32_t mask);
 /* Lanes that a *.sync instruction may count on: reports lanes that it names and that do not come. */
 bool check_members(Warp *, uint32_t mask, uint32_t members);
+/* Lanes may meet at a *.sync instruction with sets of their own, as tiles of cooperative groups do: true, and `again`
+ * has run for each set; false: all lanes in `mask` name the same. */
+bool members_apart(Warp *, const Inst *, const Operand *set, uint32_t mask, ExecFn again);
 /* From a handler of FLOW_WAIT: the warp stands still at `i` until wake() returns true. */
 static inline void suspend(Warp *w, const Inst *i, uint32_t mask, bool (*wake)(Warp *),
                            void (*explain)(const Warp *, char *, size_t)) {

@@ -32,7 +32,7 @@ static void report_absent(Warp *w, uint32_t mask, const int32_t from[WARP]) {
 void exec_shuffle(Warp *w, const Inst *i, uint32_t mask) {
     _Alignas(64) int32_t from[WARP];
     _Alignas(64) uint32_t a[WARP];
-    if (!mask) return;
+    if (!mask || members_apart(w, i, &i->e, mask, exec_shuffle)) return;
     check_members(w, mask, members_of(w, &i->e, mask));
     const uint32_t valid = source_of_lanes(i, source_lanes(w, &i->b), source_lanes(w, &i->c), from);
     if (mask != UINT32_MAX) report_absent(w, mask, from);

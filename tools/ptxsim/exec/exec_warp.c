@@ -30,8 +30,20 @@ bool check_members(Warp *w, uint32_t mask, uint32_t members) {
     return false;
 }
 
+bool members_apart(Warp *w, const Inst *i, const Operand *set, uint32_t mask, ExecFn again) {
+    if (set->base == BASE_POOL) return false;
+    const uint32_t *members = lane_in(w, set), first = members_of(w, set, mask);
+    uint32_t same = 0;
+    for (int l = 0; l < WARP; l++) same |= (uint32_t)(members[l] == first) << l;
+    same &= mask;
+    if (same == mask) return false;
+    again(w, i, same);
+    again(w, i, mask & ~same);
+    return true;
+}
+
 void exec_vote(Warp *w, const Inst *i, uint32_t mask) {
-    if (!mask) return;
+    if (!mask || members_apart(w, i, &i->e, mask, exec_vote)) return;
     check_members(w, mask, members_of(w, &i->e, mask));
     const uint32_t yes = predicate_in(w, &i->a) & mask;
     if (i->op == VOTE_BALLOT) {
@@ -46,7 +58,7 @@ void exec_vote(Warp *w, const Inst *i, uint32_t mask) {
 
 void exec_match(Warp *w, const Inst *i, uint32_t mask) {
     uint32_t r[WARP] = {0}, same = UINT32_MAX;
-    if (!mask) return;
+    if (!mask || members_apart(w, i, &i->e, mask, exec_match)) return;
     check_members(w, mask, members_of(w, &i->e, mask));
     for (int l = 0; l < WARP; l++)
         for (int k = 0; (mask >> l & 1) && k < WARP; k++)
@@ -74,7 +86,7 @@ static uint32_t reduce_two(const Inst *i, uint32_t a, uint32_t b) {
 void exec_redux(Warp *w, const Inst *i, uint32_t mask) {
     const uint32_t *a = words(w, &i->a);
     uint32_t r[WARP], sum;
-    if (!mask) return;
+    if (!mask || members_apart(w, i, &i->e, mask, exec_redux)) return;
     check_members(w, mask, members_of(w, &i->e, mask));
     const int first = __builtin_ctz(mask);
     sum = a[first];
@@ -91,7 +103,7 @@ void exec_activemask(Warp *w, const Inst *i, uint32_t mask) {
 }
 
 void exec_warp_barrier(Warp *w, const Inst *i, uint32_t mask) {
-    if (!mask) return;
+    if (!mask || members_apart(w, i, &i->a, mask, exec_warp_barrier)) return;
     check_members(w, mask, members_of(w, &i->a, mask));
     clock_warp_sync(w);
 }
