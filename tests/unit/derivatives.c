@@ -20,6 +20,14 @@ typedef struct Case {
 static const Case cases[] = {
     {"mlp", "", "input x : f32[3, 4]\n y = linear(tanh(linear(x, 5) as a), 2) as b", true},
     {"many outputs", "", "input x : f32[3, 2]\n y = linear(silu(linear(x, 4) as a), 9) as b", true},
+    {"bottleneck", "",
+     "input x : f32[7, 3, 2]\n h = linear(flatten(x), 2) as n\n y = linear(tanh(linear(sin(h), 9) as a), 8) as b",
+     true},
+    {"bottleneck of a batch", "",
+     "input x : f32[7, 9]\n h = linear(tanh(linear(x, 9) as i), 1) as n\n y = linear(tanh(linear(h, 9) as a), 8) as b",
+     true},
+    {"bottleneck in sight", "", "input x : f32[9]\n h = sum(sin(x))\n y = (linear(expand_dims(h, 0), 9) as b) + x",
+     false},
     {"residual", "", "input x : f32[2, 3, 3]\n y = x + tanh(linear(x, 3) as a)", true},
     {"pointwise", "", "input x : f32[3, 4]\n y = exp(x) * x + 1.0", true},
     {"identity", "", "input x : f32[2, 3]\n y = x", true},
@@ -316,10 +324,66 @@ static void inside_losses(void **state) {
     for (size_t i = 0; i < sizeof losses / sizeof *losses; i++) check_loss(losses[i]);
 }
 
+/* ---- what they cost ---------------------------------------------------------------------------------------- */
+typedef struct Cost {
+    int products;   /* contractions that sum */
+    double terms;   /* of all contractions */
+    int64_t widest; /* elements of the largest node */
+} Cost;
+
+static Cost cost_of(const char *text) {
+    Arena *a = arena_new();
+    Graph *g[ENTRY_COUNT];
+    PassContext pass = {.arena = a};
+    Cost c = {0};
+    lower_text(a, text, g);
+    const Graph *made = whole(&pass, g[ENTRY_INFER]);
+    for (int i = 0; i < made->nodes.n; i++) {
+        const Node *n = made->nodes.at[i];
+        const Contract *k = n->attr->contract;
+        double terms = 1;
+        if (shape_elements(n->shape) > c.widest) c.widest = shape_elements(n->shape);
+        if (n->op != OP_CONTRACT) continue;
+        for (int l = 0; l < k->n_loops; l++) terms *= (double)k->extent[l].bound;
+        c.products += k->n_loops > k->n_out;
+        c.terms += terms;
+    }
+    arena_free(a);
+    return c;
+}
+
+#define LAYERS " h = tanh(linear(x, 24) as a)\n h = tanh(linear(h, 20) as b)\n y = linear(h, 16) as c\n"
+static void what_they_cost(void **state) {
+    (void)state;
+    /* all 16 rows at once: the products of one backward pass, of 16 seeds; the first product with the identity is a
+     * view */
+    Cost forward = cost_of("model m {\n input x : f32[8, 32]\n" LAYERS " output y\n}\n");
+    Cost c = cost_of("model m {\n input x : f32[8, 32]\n" LAYERS " output j = jacobian(y, x, batch = 0)\n}\n");
+    assert_int_equal(c.products - 2, 2); /* of the forward the first two */
+    assert_true(c.terms <= forward.terms + 8 * 16 * (24 * 20 + 32 * 24) + 8 * 16 * 20);
+    /* a product with all columns, and one with all rows: no product through the other side */
+    c = cost_of("model m {\n input x : f32[8, 4]\n" LAYERS " output j = jacobian(y, x, batch = 0)\n}\n");
+    assert_true(c.terms <= forward.terms + 8 * 4 * (24 * 20 + 20 * 16) + 8 * 4 * 24);
+    /* forward mode leaves nothing of the two reverse sweeps that it is made of */
+    c = cost_of("model m {\n input x : f32[8, 32]\n input v : f32[8, 32]\n" LAYERS " output j = jvp(y, x, v)\n}\n");
+    assert_int_equal(c.products, 2 + 3);
+    assert_true(c.terms < 2 * forward.terms);
+    /* a diagonal is no matrix, neither alone nor in a product */
+    c = cost_of("model m {\n input x : f32[64]\n input w : f32[64, 2]\n h = jacobian(jacobian(sum(tanh(x)^2), x), x)\n"
+                " output p = transpose(w) @ (h @ w)\n}\n");
+    assert_int_equal(c.widest, 128);
+    assert_int_equal(c.products, 1);
+    /* 2 seeds each way, and their product */
+    c = cost_of("model m {\n input x : f32[64]\n h = linear(expand_dims(x, 0), 2) as n\n"
+                " y = linear(tanh(linear(h, 64) as a), 64) as b\n output j = jacobian(y, x)\n}\n");
+    assert_true(c.terms < 64 * 64 * 2 + 3 * 64 * 64 + 6 * 64 * 2 + 64 * 2 * 2 * 2);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(programs),
         cmocka_unit_test(inside_losses),
+        cmocka_unit_test(what_they_cost),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
