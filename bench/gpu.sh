@@ -32,13 +32,14 @@ if [ -e "$pack" ] && [ ! -e "$pack/cases.txt" ] && [ -n "$(ls -A "$pack")" ]; th
     exit 1
 fi
 rm -rf "$pack"
-mkdir -p "$pack/bin" "$pack/expect" "$pack/src/bench/gpu" "$pack/src/runtime/common" "$pack/src/runtime/cuda"
+mkdir -p "$pack/bin" "$pack/expect" "$pack/calibration" "$pack/src/bench/gpu/calibrate" "$pack/src/runtime/common" "$pack/src/runtime/cuda"
 
 cp bench/gpu/run.sh bench/gpu/peers.py "$pack/"
 cp bench/gpu/main.c bench/gpu/model.c bench/gpu/check.c bench/gpu/speed.c bench/gpu/numbers.c bench/gpu/numbers.h bench/gpu/runner.h "$pack/src/bench/gpu/"
 cp runtime/common/*.[ch] "$pack/src/runtime/common/"
 cp runtime/cuda/*.[ch] "$pack/src/runtime/cuda/"
-cp "$build/gpu/fusec_gpu_run" "$pack/bin/"
+cp bench/gpu/calibrate/*.[ch] bench/gpu/calibrate/*.def "$pack/src/bench/gpu/calibrate/"
+cp "$build/gpu/fusec_gpu_run" "$build/gpu/fusec_gpu_calibrate" "$pack/bin/"
 { git rev-parse HEAD 2>/dev/null || echo unknown; } >"$pack/commit"
 grep -v '^#' bench/gpu/cases.txt | while read -r name oracle entries use model options; do
     [ -f "$model" ] || continue
@@ -59,6 +60,13 @@ compile() {
     [ -z "$only" ] && command -v ptxas >/dev/null || return 0
     timeout 120 ptxas -arch="$arch" -o "$dir/model.cubin" "$dir/model.ptx" || { rm -f "$dir/model.cubin"; return 1; }
 }
+
+# What the software GPU makes of every instruction, for each device that it has.
+for arch in $archs; do
+    PTXSIM_DEVICE=$arch LD_LIBRARY_PATH=$build/ptxsim "$build/gpu/fusec_gpu_calibrate" --write "$pack/calibration/%s.txt" 2>"$pack/calibration/log" ||
+        { cat "$pack/calibration/log" >&2; exit 1; }
+done
+rm "$pack/calibration/log"
 
 bad=0
 while read -r name oracle entries use model options; do
@@ -82,7 +90,8 @@ say "packed: $pack, $(du -sm "$pack" | cut -f 1) MB"
 if ! command -v nvidia-smi >/dev/null || ! nvidia-smi -L 2>/dev/null | grep -q GPU; then
     say "There is no NVIDIA GPU here.  Copy the folder to a machine that has one (a driver is all it needs) and run"
     say "    sh run.sh RESULTS"
-    say "there; it takes up to 8 minutes.  RESULTS/GPU.json belongs into bench/results/.  docs/gpu.md says more."
+    say "there; it takes up to 8 minutes.  RESULTS/GPU.json belongs into bench/results/, RESULTS/hardware-*.txt into"
+    say "tests/golden/ptxsim/.  docs/gpu.md says more."
     exit 0
 fi
 status=0
@@ -90,4 +99,5 @@ rm -rf "$src/build/gpu-results"
 sh "$pack/run.sh" "$src/build/gpu-results" || status=$?
 mkdir -p bench/results
 cp "$src"/build/gpu-results/*.json bench/results/
+cp "$src"/build/gpu-results/hardware-sm_*.txt tests/golden/ptxsim/ 2>/dev/null || true
 exit $status

@@ -1,10 +1,11 @@
 #!/bin/sh
 # sh run.sh RESULTS [--software] [--seconds N]
 # Runs the pack this file lies in on the GPU of this machine, in at most N (480) seconds: the device, correctness,
-# times, times of a peer framework, memory and race checks, counters of the slowest kernels.  Writes into RESULTS:
+# every instruction against the software GPU, times, times of a peer framework, memory and race checks, counters of the slowest kernels.  Writes into RESULTS:
 #   GPU.json         [{"name", "value", "unit", "commit", "date", "driver"}], written anew after every step
+#   hardware-sm_NN.txt  what the GPU makes of every instruction, to be kept; calibration.txt, calibration-full.txt
 #   summary.txt      what passed, what failed; check.txt, sanitizer.txt, times.txt, peers.txt, ncu.txt, device.txt
-# --software: the software GPU (found as libcuda.so.1 through LD_LIBRARY_PATH): correctness only.
+# --software: the software GPU (found as libcuda.so.1 through LD_LIBRARY_PATH): correctness and instructions only.
 # Exit status: 0 if every check passed, 1 if one failed.
 set -u
 out='' software='' seconds=480
@@ -75,6 +76,11 @@ if [ "$("$run" --version 2>/dev/null)" != "fusec_gpu_run 1" ]; then
     cc -O2 -Isrc -o "$run" src/bench/gpu/*.c src/runtime/common/*.c src/runtime/cuda/*.c -lm -ldl || { fail "no compiler builds the launcher"; exit 1; }
     for d in "$pack"/sm_*/*; do cc -O1 -shared -fPIC -o "$d/model.so" "$d/model.c" -ldl || fail "$d cannot be built"; done
 fi
+calibrate=$here/bin/fusec_gpu_calibrate
+if [ "$("$calibrate" --version 2>/dev/null)" != "fusec_gpu_calibrate 1" ]; then
+    calibrate=$work/fusec_gpu_calibrate
+    cc -O2 -D_GNU_SOURCE -Isrc -o "$calibrate" src/bench/gpu/calibrate/*.c -lm -ldl || { calibrate=; fail "no compiler builds fusec_gpu_calibrate"; }
+fi
 say "device: $gpu, driver $driver, commit $commit"
 
 # ---- every case against its expected numbers --------------------------------------------------------------------------
@@ -112,6 +118,28 @@ done <"$work/list"
 say "correct: $good of $(wc -l <"$work/list")"
 printf 'check.passed\t%d\tcases\ncheck.failed\t%d\tcases\n' "$good" "$failures" >>"$work/figures"
 json
+
+# ---- every instruction, beside what the software GPU makes of it ---------------------------------------------------------
+# A difference is something to learn from, not a failure of the pack; for the software GPU it is one.
+reference=calibration/sm_$(printf '%s' "$capability" | tr -d .).txt
+[ -e "$reference" ] || reference=calibration/$best.txt
+if [ -n "$calibrate" ] && n=$(limit 90); then
+    timeout $((n + 5)) "$calibrate" --seconds "$n" --write "$out/hardware-%s.txt" --compare "$reference" --table "$out/calibration.txt" \
+        --full "$out/calibration-full.txt" 2>"$work/calibration"
+    status=$?
+    cat "$work/calibration" >>"$out/calibration.txt"
+    tail -n 1 "$work/calibration" | sed 's/^/instructions: /' | tee -a "$out/summary.txt"
+    sed -n 's/^compared: /instructions compared: /p' "$out/calibration.txt" | tee -a "$out/summary.txt"
+    sed -n 's/^compared: \([0-9]*\); the same: \([0-9]*\) .*; within what is allowed: \([0-9]*\); different: \([0-9]*\)$/calibration.compared\t\1\tinstructions\ncalibration.same\t\2\tinstructions\ncalibration.within\t\3\tinstructions\ncalibration.different\t\4\tinstructions/p' "$out/calibration.txt" >>"$work/figures"
+    case $status in
+    0) ;;
+    1) [ -z "$software" ] && say "instructions differ (calibration.txt)" || fail "instructions differ (calibration.txt)" ;;
+    *) fail "the calibration did not run: status $status (calibration.txt)" ;;
+    esac
+    json
+else
+    say "no time left to calibrate"
+fi
 [ -z "$software" ] || exit $((failures > 0))
 
 # ---- times, one process after another ---------------------------------------------------------------------------------

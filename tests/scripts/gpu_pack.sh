@@ -14,12 +14,52 @@ sh "$work/pack/run.sh" "$work/out" --software >"$work/log" 2>&1 || { cat "$work/
 grep -q '^correct: 10 of 10$' "$work/out/summary.txt" || fail "not every case ran"
 [ "$(grep -c '"unit": "relative_error"' "$work/out/software.json")" -ge 30 ] || fail "figures are missing"
 
+# every instruction against itself: no difference; one vector altered: the instruction is named, its results are kept
+grep -q '^instructions compared: 1[0-9]*; the same: 1[0-9]* (0 but for NaNs); within what is allowed: 0; different: 0$' "$work/out/summary.txt" ||
+    fail "the calibration differs from itself"
+cmp "$work/out/hardware-sm_90.txt" "$work/pack/calibration/sm_90.txt" || fail "two calibrations are not the same"
+[ "$(wc -c <"$work/out/hardware-sm_90.txt")" -lt 300000 ] || fail "the vectors are too large to keep"
+calibrate=$BUILD/gpu/fusec_gpu_calibrate
+# altered NAME PROGRAM: what the comparison says when awk has changed the instruction's line (4: hash, 6: groups, 7: values)
+altered() {
+    awk -v name="$1" "\$1 == name { $2 } { print }" "$work/out/hardware-sm_90.txt" >"$work/altered"
+    cmp -s "$work/altered" "$work/out/hardware-sm_90.txt" && fail "$1 is not there to be altered"
+    "$calibrate" --compare "$work/altered" --full "$work/full" >"$work/table" 2>/dev/null
+    echo "status $?" >>"$work/table"
+}
+altered fma.rn.f32 '$4 = "0123456789abcdef"; $6 = "0000" substr($6, 5)'
+grep -q '^fma.rn.f32 *exact *1 of 8 groups differ (0)' "$work/table" && grep -q 'different: 1$' "$work/table" && grep -q '^status 1$' "$work/table" ||
+    fail "an altered result is not reported: $(cat "$work/table")"
+[ "$(grep -c ' in .* out ' "$work/full")" = 512 ] || fail "the results of what differs are not kept"
+# an approximation: one unit in the last place is allowed, twice the value is not; a sum likewise
+altered ex2.approx.f32 '$4 = "0123456789abcdef"; $7 = "3f800001" substr($7, 9)'
+grep -q '^ex2.approx.f32 *approx *1 ULP' "$work/table" && grep -q 'within what is allowed: 1; different: 0$' "$work/table" && grep -q '^status 0$' "$work/table" ||
+    fail "a close approximation is not taken: $(cat "$work/table")"
+altered ex2.approx.f32 '$4 = "0123456789abcdef"; $7 = "40000000" substr($7, 9)'
+grep -q '^ex2.approx.f32 *approx .* 1 BEYOND what is allowed' "$work/table" && grep -q '^status 1$' "$work/table" ||
+    fail "a wrong approximation is not reported: $(cat "$work/table")"
+altered mma.m16n8k16.f32.f16.f16/unit '$4 = "0123456789abcdef"; $7 = "7f800000" substr($7, 9)'
+grep -q '^mma.m16n8k16.f32.f16.f16/unit *sum .* 1 not finite in one only' "$work/table" || fail "a wrong sum is not reported: $(cat "$work/table")"
+# a kernel that faults costs itself alone; a module that is refused is taken apart
+PTXSIM_FAIL=launch:1000 "$calibrate" --compare "$work/out/hardware-sm_90.txt" >"$work/table" 2>"$work/log"
+[ "$(grep -c '^failed ' "$work/log")" = 1 ] && grep -q ', 0 skipped, 1 failed, 0 not reached$' "$work/log" && grep -q ' runs there only: ' "$work/table" ||
+    fail "a fault is not contained: $(tail -n 3 "$work/log")"
+PTXSIM_FAIL=load:4 "$calibrate" --compare "$work/out/hardware-sm_90.txt" >/dev/null 2>"$work/log" || fail "a refused module differs"
+grep -q ', 0 skipped, 0 failed, 0 not reached$' "$work/log" || fail "a refused module is not taken apart"
+# what a device does not have is named
+PTXSIM_DEVICE=sm_80 "$calibrate" --only wgmma.m64n8k16 >/dev/null 2>"$work/log"
+grep -q '^skipped wgmma.m64n8k16.*CUDA_ERROR_INVALID_PTX' "$work/log" || fail "wgmma is not refused by name on sm_80"
+head -n 100 "$work/altered" | cut -c 1-40 >"$work/short"
+"$calibrate" --compare "$work/short" >/dev/null 2>"$work/log"
+[ $? = 3 ] && grep -q 'is no calibration' "$work/log" || fail "damaged vectors were taken"
+
 # another system: the launcher and the models are built from the pack's sources
-rm "$work/pack/bin/fusec_gpu_run"
+rm "$work/pack/bin/fusec_gpu_run" "$work/pack/bin/fusec_gpu_calibrate"
 awk '$1 == "gemm_odd"' "$work/pack/cases.txt" >"$work/one" && mv "$work/one" "$work/pack/cases.txt"
 sh "$work/pack/run.sh" "$work/out" --software >"$work/log" 2>&1 || { cat "$work/log"; exit 1; }
 grep -q '^correct: 1 of 1$' "$work/out/summary.txt" || fail "the sources do not build"
-cp "$run" "$work/pack/bin/"
+grep -q '^instructions compared: .*different: 0$' "$work/out/summary.txt" || fail "the calibration's sources do not build"
+cp "$run" "$calibrate" "$work/pack/bin/"
 
 gunzip -r "$work/pack"
 # numbers of another model: the tensor and the kernels that make it are named

@@ -11,7 +11,8 @@
 #include <time.h>
 #include <unistd.h>
 
-enum { BATCH = 32, PATIENCE = 60, MOST_RESTARTS = 20 };
+/* Jobs of one module; seconds without a message after which a job hangs; processes after the first. */
+enum { BATCH = 32, PATIENCE = 20, MOST_RESTARTS = 20 };
 
 /* CUDA Driver API, docs.nvidia.com/cuda/cuda-driver-api: handles are pointers, CUdevice and CUresult int. */
 #define FUNCTIONS(X)                                                                                          \

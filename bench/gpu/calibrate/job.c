@@ -118,7 +118,7 @@ static uint64_t whole_number(Element e, uint64_t r) { /* -4 .. 4; in a 4-bit typ
 uint64_t element_draw(Element e, Draw how, uint64_t *state) {
     const uint64_t r = random_word(state);
     if (how == DRAW_WHOLE) return whole_number(e, r);
-    if (how == DRAW_SPECIAL || !element_is_float(e)) return r & low(ELEMENT[e].bits);
+    if (how == DRAW_SPECIAL || !element_is_float(e)) return element_significant(e, r & low(ELEMENT[e].bits));
     const int m = ELEMENT[e].mantissa;
     const int64_t bias = (1 << (ELEMENT[e].exponent - 1)) - 1, reach = bias < 24 ? bias : 24;
     const int64_t exponent = bias - (int64_t)(random_word(state) % (uint64_t)(how == DRAW_UNIT ? 4 : reach)) +

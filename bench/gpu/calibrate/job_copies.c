@@ -16,8 +16,8 @@ static const struct {
             {"u64", "u64", 8, false, U64},      {"s64", "s64", 8, false, U64},
             {"f16", "noftz.f16", 2, true, F16}, {"f32", "f32", 4, true, F32},
             {"f64", "f64", 8, true, F64},       {"bf16", "noftz.bf16", 2, true, BF16},
-            {"f32_ftz", NULL, 4, true, F32},    {"tf32", NULL, 4, true, TF32},
-            {"tf32_ftz", NULL, 4, true, TF32}};
+            {"f32_ftz", NULL, 4, true, F32},    {"tf32", NULL, 4, true, F32},
+            {"tf32_ftz", NULL, 4, true, F32}};
 enum { TYPES = sizeof TYPE / sizeof *TYPE };
 
 static uint32_t box_bytes(const Tensor *t) {

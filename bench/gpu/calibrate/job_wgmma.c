@@ -54,7 +54,7 @@ static void body(const Job *j, Text *t, int label) {
             text_add(t, "ld.global.%s %%d%d, [%%p1+%d];\n", sum, r, D_AT + r * THREADS * 4);
         else
             text_add(t, "mov.%s %%d%d, %s;\n", sum, r, f[D] == F32 ? "0f00000000" : "0");
-    text_add(t, "setp.%s.u32 %%q1, 0, 0;\n", f[FRESH] ? "ne" : "eq");
+    text_add(t, "setp.%s.u32 %%q1, %%x0, %d;\n", f[FRESH] ? "ge" : "lt", THREADS);
     multiply(j, t);
     for (int r = 0; r < nd; r++) text_add(t, "st.global.%s [%%p2+%d], %%d%d;\n", sum, r * THREADS * 4, r);
 }
