@@ -223,6 +223,20 @@ static bool try_sibling(Warp *w) {
     return true;
 }
 
+/* Lanes that wait for an mbarrier do not keep others of their warp from arriving there: the sibling path goes on, and
+ * the wait is tried again after it. */
+static void sibling_meanwhile(Warp *w) {
+    Path *top = &w->path[w->paths - 1];
+    top->pc--;
+    if (!try_sibling(w)) {
+        top->pc++;
+        return;
+    }
+    w->path[w->paths - 2].waiting = false;
+    w->state = WARP_READY;
+    poll_failed(w);
+}
+
 static void at_barrier(Warp *w, const Inst *i, uint32_t active, uint32_t mask) {
     Path *top = &w->path[w->paths - 1];
     if (!mask) {
@@ -266,6 +280,7 @@ static void control(Warp *w, const Inst *i, uint32_t active, uint32_t mask) {
     case FLOW_WAIT:
         w->path[w->paths - 1].pc++;
         if (mask) i->run(w, i, mask);
+        if (w->state == WARP_WAITING && i->run == exec_mbarrier_wait) sibling_meanwhile(w);
         break;
     default: leave(w, i, mask); break;
     }

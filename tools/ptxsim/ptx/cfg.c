@@ -1,5 +1,6 @@
 /* Immediate post-dominators of branches (Cooper, Harvey, Kennedy: "A Simple, Fast Dominance Algorithm", on the reversed
- * graph).  Nodes are basic blocks; one virtual exit follows every ret, exit and trap. */
+ * graph).  Nodes are basic blocks; one virtual exit follows every ret and exit.  A trap counts as
+ * if it went on: it ends everything, and must not keep the lanes that pass it by from joining. */
 #include "tools/ptxsim/exec/exec.h"
 #include "tools/ptxsim/ptx/parse.h"
 #include <string.h>
@@ -51,8 +52,8 @@ static int block_edges(const Graph *g, const Function *f, int32_t k, int32_t *ou
     if (i->flow == FLOW_BRANCH) out[n++] = g->of[i->target];
     if (i->flow == FLOW_SWITCH)
         for (int64_t t = 0; t < i->offset; t++) out[n++] = g->of[i->targets[t]];
-    if (i->flow == FLOW_RET || i->flow == FLOW_EXIT || i->flow == FLOW_TRAP) out[n++] = g->blocks;
-    if (!ends_block(i) || guarded) out[n++] = k + 1 < f->count ? g->of[k + 1] : g->blocks;
+    if (i->flow == FLOW_RET || i->flow == FLOW_EXIT) out[n++] = g->blocks;
+    if (!ends_block(i) || guarded || i->flow == FLOW_TRAP) out[n++] = k + 1 < f->count ? g->of[k + 1] : g->blocks;
     return n;
 }
 
