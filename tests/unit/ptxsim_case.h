@@ -5,7 +5,7 @@
  * Comments at the top:
  *     // finding: KIND, KIND...    kinds of report.def that may be reported; `value`: none, but other results
  *     // launch: grid N[xN] block N[xN] shared N
- *     // parameters: P, P...       in order:
+ *     // parameters: P, P...       in order, those in parentheses are only there for a map:
  *         iota N    N words, 0 1 2...     zero N    N words of 0     empty N    N words that nobody has written
  *         halves N  N half-precision floats, small whole numbers          words4    an array of 4 words by value
  *         floats N  N single-precision floats                             int N     a number by value
@@ -17,12 +17,13 @@
 #include <stdbool.h>
 #include <unistd.h>
 
-enum { CASE_PARAMETERS = 6, CASE_LINES = 256, CASE_FINDINGS = 32, CASE_WORDS = 20000 };
+enum { CASE_PARAMETERS = 8, CASE_LINES = 256, CASE_FINDINGS = 32, CASE_WORDS = 20000 };
 
 typedef struct CaseParameter {
     char kind[8];
     uint32_t count;             /* words, or halves; the number itself */
     uint32_t buffer, size[2], box[2], swizzle;
+    bool hidden;                /* the kernel does not take it */
 } CaseParameter;
 
 typedef struct PtxCase {
@@ -63,7 +64,8 @@ static inline char *case_file(const char *path) {
 }
 
 static inline CaseParameter case_parameter(const char *text, const char *path) {
-    CaseParameter p = {0};
+    CaseParameter p = {.hidden = *text == '('};
+    text += p.hidden;
     if (sscanf(text, "map f%u buffer %u size %u %u box %u %u swizzle %u", &p.count, &p.buffer, &p.size[0], &p.size[1],
                &p.box[0], &p.box[1], &p.swizzle) >= 6)
         strcpy(p.kind, "map");
@@ -212,13 +214,15 @@ static inline void case_run(const PtxCase *c, const char *name, Outcome *o) {
     static uint32_t four[4] = {11, 12, 13, 14};
     CUdeviceptr buffer[CASE_PARAMETERS] = {0};
     void *params[CASE_PARAMETERS];
+    int taken = 0;
     o->findings = 0;
     o->words = 0;
     assert_int_equal(cu.cuCtxCreate_v2(&cu.context, 0, 0), CUDA_SUCCESS);
     CUfunction f = case_load(c->text, name, o);
     for (int k = 0; f && k < c->parameters; k++) {
         const CaseParameter *p = &c->parameter[k];
-        params[k] = strcmp(p->kind, "map") == 0 ? (void *)&map[k] : strcmp(p->kind, "words4") == 0 ? (void *)four : &buffer[k];
+        params[taken] = strcmp(p->kind, "map") == 0 ? (void *)&map[k] : strcmp(p->kind, "words4") == 0 ? (void *)four : &buffer[k];
+        taken += !p->hidden;
         if (strcmp(p->kind, "int") == 0) buffer[k] = p->count;
         if (strcmp(p->kind, "map") == 0) case_map(&map[k], p, buffer[p->buffer]);
         else if (parameter_words(p)) buffer[k] = case_buffer(p);
