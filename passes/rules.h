@@ -1,5 +1,5 @@
-/* Every rule by number: rewrites that are functions (rewrites.def), those that are data (rules.def), and fuse's ways into
- * a kernel (fusions.def).  Tests count how often each fires: PassContext.fired. */
+/* Every rule by number: rewrites that are functions (rewrites.def), those that are data (rules.def), and fuse's ways
+ * into a kernel (fusions.def).  Tests count how often each fires: PassContext.fired. */
 #ifndef FUSEC_PASSES_RULES_H
 #define FUSEC_PASSES_RULES_H
 
@@ -26,7 +26,11 @@ typedef enum {
 } FusionId;
 
 /* Numbers of all rules: rewrites, then patterns in the order of rules.def, then fusions. */
-enum { RULE_PATTERN = REWRITE_COUNT, RULE_FUSION = RULE_PATTERN + PATTERN_COUNT, RULE_COUNT = RULE_FUSION + FUSION_COUNT };
+enum {
+    RULE_PATTERN = REWRITE_COUNT,
+    RULE_FUSION = RULE_PATTERN + PATTERN_COUNT,
+    RULE_COUNT = RULE_FUSION + FUSION_COUNT
+};
 
 /* What it does, in words or as "pattern -> replacement". */
 extern const char *const rule_text[RULE_COUNT];

@@ -13,7 +13,9 @@ static int directed_before(int programs) { return programs / 10 * 7 + (programs 
 TrialSet *trial_set(int programs) {
     Arena *a = arena_new();
     TrialSet *s = ARENA_NEW(a, TrialSet);
-    *s = (TrialSet){.arena = a, .programs = programs, .directed = directed_set(a, directed_before(programs)),
+    *s = (TrialSet){.arena = a,
+                    .programs = programs,
+                    .directed = directed_set(a, directed_before(programs)),
                     .coverage = ARENA_NEW(a, Coverage)};
     return s;
 }
@@ -32,11 +34,13 @@ Trial trial_next(TrialSet *s, Arena *a) {
     Trial t = {.number = i, .tally = &s->tally};
     TestRandom r = {((uint64_t)i + 1) * 0x9E3779B97F4A7C15u};
     for (int k = 0; k < 8; k++) test_random(&r); /* neighbouring numbers apart */
-    const RandomOptions o = {.ops = 4 + test_below(&r, 22), .bounded = test_below(&r, 4) == 0, .empty = test_below(&r, 5) == 0};
+    const RandomOptions o = {
+        .ops = 4 + test_below(&r, 22), .bounded = test_below(&r, 4) == 0, .empty = test_below(&r, 5) == 0};
     draw_passes(&t, &r);
     t.checkpoint = test_below(&r, 4) == 0 ? CHECKPOINT_SQRT : CHECKPOINT_NONE;
     if (test_below(&r, 3) == 0) t.max_tile = 64 << test_below(&r, 5);
-    t.graph = i % 10 < 7 ? directed_next(s->directed, a, entries[i % 3], o) : random_graph(a, entries[i % 3], (uint64_t)i, o);
+    t.graph =
+        i % 10 < 7 ? directed_next(s->directed, a, entries[i % 3], o) : random_graph(a, entries[i % 3], (uint64_t)i, o);
     t.graph->model->name = arena_printf(a, "p%d", i);
     coverage_count(c, t.graph);
     for (int p = 0; p < PASS_COUNT; p++) c->disabled[p] += t.disabled[p];
@@ -47,7 +51,8 @@ Trial trial_next(TrialSet *s, Arena *a) {
     return t;
 }
 
-/* ---- compiling ---------------------------------------------------------------------------------------------------- */
+/* ---- compiling ----------------------------------------------------------------------------------------------------
+ */
 static const char *graph_text(Arena *a, const Graph *g) {
     char *text = NULL;
     size_t n;
@@ -89,9 +94,11 @@ Module *trial_compile(Arena *a, const Trial *t, const char *target, uint32_t *fi
     return m;
 }
 
-/* ---- data -------------------------------------------------------------------------------------------------------------- */
-/* Within rounding of the edge.  To stand on it may be chance for a value that was rounded, but not for 0: a sum of nothing,
- * a product with 0, a padded element; nor for two values that are equal: they are one value that came two ways. */
+/* ---- data
+ * -------------------------------------------------------------------------------------------------------------- */
+/* Within rounding of the edge.  To stand on it may be chance for a value that was rounded, but not for 0: a sum of
+ * nothing, a product with 0, a padded element; nor for two values that are equal: they are one value that came two
+ * ways. */
 static bool near(double x, double edge, double scale) {
     return x == edge ? x != 0 : fabs(x - edge) < 2e-5 * (1 + scale);
 }
@@ -99,11 +106,17 @@ static bool near(double x, double edge, double scale) {
 static bool unsettled_at(const Node *n, const double *x) {
     const double rounded = nearbyint(x[0]);
     switch (n->op) {
-    case OP_FLOOR: case OP_CEIL: return near(x[0], rounded, fabs(x[0]));
+    case OP_FLOOR:
+    case OP_CEIL: return near(x[0], rounded, fabs(x[0]));
     case OP_SIGN: return near(x[0], 0, 0);
     case OP_CAST: return n->dtype == DT_BOOL ? near(x[0], 0, 0) : n->dtype == DT_I32 && near(x[0], rounded, fabs(x[0]));
     case OP_MOD: return x[1] != 0 && near(x[0] / x[1], nearbyint(x[0] / x[1]), fabs(x[0] / x[1]));
-    case OP_EQ: case OP_NE: case OP_LT: case OP_LE: case OP_GT: case OP_GE: return x[0] != x[1] && near(x[0], x[1], fabs(x[1]));
+    case OP_EQ:
+    case OP_NE:
+    case OP_LT:
+    case OP_LE:
+    case OP_GT:
+    case OP_GE: return x[0] != x[1] && near(x[0], x[1], fabs(x[1]));
     default: return false;
     }
 }
@@ -128,22 +141,37 @@ static bool is_coarse(const Tensor *t) {
 
 static bool keeps_exact(Op op) {
     switch (op) {
-    case OP_NEG: case OP_ABS: case OP_MAX: case OP_MIN: case OP_SELECT: case OP_RMAX: case OP_RMIN: case OP_GATHER: case OP_CAST:
-        return true;
+    case OP_NEG:
+    case OP_ABS:
+    case OP_MAX:
+    case OP_MIN:
+    case OP_SELECT:
+    case OP_RMAX:
+    case OP_RMIN:
+    case OP_GATHER:
+    case OP_CAST: return true;
     default: return op_info[op].cls == CLASS_SOURCE || op_info[op].cls == CLASS_MOVE;
     }
 }
 
 static bool keeps_coarse(Op op) {
     switch (op) {
-    case OP_ADD: case OP_SUB: case OP_MUL: case OP_DIV: case OP_MOD: case OP_SUM: case OP_SCAN: case OP_PROD: case OP_CONTRACT:
+    case OP_ADD:
+    case OP_SUB:
+    case OP_MUL:
+    case OP_DIV:
+    case OP_MOD:
+    case OP_SUM:
+    case OP_SCAN:
+    case OP_PROD:
+    case OP_CONTRACT:
     case OP_SCATTER_ADD: return true;
     default: return false;
     }
 }
 
-/* Values that f32 has without rounding: what is given, what only chooses among such, sums of few bits, and whole numbers
- * (once no jump is near, the jumps' own results). */
+/* Values that f32 has without rounding: what is given, what only chooses among such, sums of few bits, and whole
+ * numbers (once no jump is near, the jumps' own results). */
 static void find_exact(const Graph *g, const Tensor *values, bool *exact) {
     for (int i = 0; i < g->nodes.n; i++) {
         const Node *n = g->nodes.at[i];

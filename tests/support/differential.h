@@ -11,17 +11,18 @@ typedef struct TrialTally {
 
 /* A program and how it is compiled. */
 typedef struct Trial {
-    int number;                /* in its set */
-    Graph *graph;              /* as generated; what float64 evaluates */
+    int number;   /* in its set */
+    Graph *graph; /* as generated; what float64 evaluates */
     CheckpointMode checkpoint;
     bool disabled[PASS_COUNT]; /* -fno-PASS */
-    int max_tile;              /* 0: the target's; otherwise tiny tiles: rows are walked in chunks, every axis has edges */
-    TrialTally *tally;         /* of its set */
+    int max_tile;      /* 0: the target's; otherwise tiny tiles: rows are walked in chunks, every axis has edges */
+    TrialTally *tally; /* of its set */
 } Trial;
 
 /* The programs of a run, in order.  Seven of ten are directed (directed_graph.h), the others drawn by random_graph:
- * larger shapes, deeper expressions.  Entries infer, grad and step come in turn; bounded dims, empty extents, recomputation,
- * tiny tiles and the subset of passes are drawn by number.  Model NUMBER is called p<NUMBER>.  Graphs live in `a` of each call. */
+ * larger shapes, deeper expressions.  Entries infer, grad and step come in turn; bounded dims, empty extents,
+ * recomputation, tiny tiles and the subset of passes are drawn by number.  Model NUMBER is called p<NUMBER>.  Graphs
+ * live in `a` of each call. */
 typedef struct TrialSet {
     Arena *arena;
     int programs, made;
@@ -33,9 +34,9 @@ TrialSet *trial_set(int programs);
 void trial_set_free(TrialSet *s);
 Trial trial_next(TrialSet *s, Arena *a);
 
-/* NULL with *why: the compiler refused the program with a diagnostic (a bounded dim that would have to be merged), which is
- * no disagreement; an internal error is one, and is the program's result in trial_run.  `fired` as PassContext has it.
- * The graph that is compiled went through its text form. */
+/* NULL with *why: the compiler refused the program with a diagnostic (a bounded dim that would have to be merged),
+ * which is no disagreement; an internal error is one, and is the program's result in trial_run.  `fired` as PassContext
+ * has it. The graph that is compiled went through its text form. */
 Module *trial_compile(Arena *a, const Trial *t, const char *target, uint32_t *fired, const char **why);
 
 typedef enum { TRIAL_AGREES, TRIAL_REFUSED, TRIAL_DIFFERS } TrialResult;
@@ -46,9 +47,9 @@ typedef struct TrialTarget {
     TestRun run;
 } TrialTarget;
 
-/* Compiles and runs it on data drawn by its number and compares the results; DIFFERS with *why.  Data under which a jump
- * (floor, a comparison, a cast to an integer, ...) lies within rounding of its edge are drawn again; a result for which no
- * draw avoids that is skipped. */
+/* Compiles and runs it on data drawn by its number and compares the results; DIFFERS with *why.  Data under which a
+ * jump (floor, a comparison, a cast to an integer, ...) lies within rounding of its edge are drawn again; a result for
+ * which no draw avoids that is skipped. */
 TrialResult trial_run(Arena *a, const Trial *t, const TrialTarget *b, uint32_t *fired, const char **why);
 
 /* The program's options as `fusec` has them, and its text. */
@@ -56,7 +57,8 @@ void trial_print(FILE *f, const Trial *t);
 
 /* Whether a program still shows the fault; *why in a. */
 typedef bool TrialFault(void *user, Arena *a, const Trial *t, const char **why);
-/* A program in `a` as small as can be found that still shows it: fewer results, nodes, passes left out, smaller extents. */
+/* A program in `a` as small as can be found that still shows it: fewer results, nodes, passes left out, smaller
+ * extents. */
 Trial trial_shrink(Arena *a, const Trial *t, TrialFault *fault, void *user);
 
 #endif

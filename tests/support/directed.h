@@ -21,16 +21,18 @@ typedef struct Directed {
     Graph *g;
     TestRandom r;
     RandomOptions o;
-    Shape base;         /* most values of the program have this shape */
-    bool scalars;       /* i32 scalars are wanted */
+    Shape base;   /* most values of the program have this shape */
+    bool scalars; /* i32 scalars are wanted */
     VEC(Node *) pool;
-    VEC(Range) range;   /* by node id */
-    VEC(bool) read;     /* by node id */
+    VEC(Range) range; /* by node id */
+    VEC(bool) read;   /* by node id */
 } Directed;
 
 static inline int pick_below(Directed *x, int n) { return test_below(&x->r, n); }
 Shape directed_shape(Directed *x, int min_rank);
 
+/* A node made otherwise, whose values lie in r, joins the pool. */
+Node *directed_keep(Directed *x, Node *n, Range r);
 /* A node of any op that graph_infer accepts, in the pool; NULL if it does not, or if a value may leave the range that
  * all back ends agree in, or be NaN. */
 Node *directed_emit(Directed *x, Op op, int n, Node *const *in, const Attr *attr, Shape shape);
@@ -42,7 +44,8 @@ Node *directed_leaf(Directed *x, DType t, Shape s, Need need);
 Node *directed_operand(Directed *x, DType t, Shape s, Need need);
 
 /* directed_range.c: the range of op's result; false where it may be NaN, infinite or too large. */
-bool directed_range(const Directed *x, Op op, int n, Node *const *in, const Attr *attr, DType t, Shape shape, Range *out);
+bool directed_range(const Directed *x, Op op, int n, Node *const *in, const Attr *attr, DType t, Shape shape,
+                    Range *out);
 /* directed_op.c: one node of this op, with v (NULL: anything) as its operand k; NULL if that cannot be. */
 Node *directed_op(Directed *x, Op op, Node *v, int k);
 /* directed_rule.c: an expression that the pattern of rules.def number i matches. */

@@ -9,20 +9,22 @@ Shape directed_shape(Directed *x, int min_rank) {
     Shape s = {.rank = min_rank + pick_below(x, 4 - min_rank)};
     if (x->o.bounded && s.rank && pick_below(x, 4) == 0)
         s.dim[0] = (Dim){.bound = x->g->model->syms.at[0].bound, .sym = 0, .scale = 1};
-    else if (s.rank) s.dim[0] = dim_fixed(sizes[pick_below(x, 8)]);
+    else if (s.rank)
+        s.dim[0] = dim_fixed(sizes[pick_below(x, 8)]);
     for (int d = 1; d < s.rank; d++) s.dim[d] = dim_fixed(sizes[pick_below(x, 8)]);
     if (x->o.empty && s.rank && pick_below(x, 30) == 0) s.dim[pick_below(x, s.rank)] = dim_fixed(0);
     return s;
 }
 
 /* ---- nodes ----------------------------------------------------------------------------------------------------- */
-static Node *keep(Directed *x, Node *n, Range r) {
+Node *directed_keep(Directed *x, Node *n, Range r) {
     while (x->range.n <= n->id) {
         vec_push(x->a, x->range, (Range){0});
         vec_push(x->a, x->read, false);
     }
     x->range.at[n->id] = r;
-    for (int k = 0; k < n->n_in; k++) x->read.at[n->in[k]->id] = true;
+    for (int k = 0; k < n->n_in; k++)
+        if (n->in[k]->id < x->read.n) x->read.at[n->in[k]->id] = true;
     vec_push(x->a, x->pool, n);
     return n;
 }
@@ -37,16 +39,20 @@ Node *directed_emit(Directed *x, Op op, int n, Node *const *in, const Attr *attr
         if (!in[k]) return NULL;
     if (!graph_infer(x->a, op, n, in, attr, &t, &shape, &why)) return NULL;
     if (shape.rank > 5 || shape_elements(shape) > 400 || !directed_range(x, op, n, in, attr, t, shape, &r)) return NULL;
-    if (op == OP_CONTRACT) return keep(x, graph_contract(x->g, n, in, attr->contract), r);
-    return keep(x, graph_node(x->g, op, n, in, attr, t, shape), r);
+    if (op == OP_CONTRACT) return directed_keep(x, graph_contract(x->g, n, in, attr->contract), r);
+    return directed_keep(x, graph_node(x->g, op, n, in, attr, t, shape), r);
 }
 
 Need directed_need(Op op, int operand) {
     switch (op) {
-    case OP_LOG: case OP_SQRT: case OP_RSQRT: return NEED_POSITIVE;
+    case OP_LOG:
+    case OP_SQRT:
+    case OP_RSQRT: return NEED_POSITIVE;
     case OP_LOG1P: return NEED_ABOVE;
-    case OP_EXP: case OP_PROD: return NEED_SMALL;
-    case OP_DIV: case OP_MOD: return operand == 1 ? NEED_NONZERO : NEED_ANY;
+    case OP_EXP:
+    case OP_PROD: return NEED_SMALL;
+    case OP_DIV:
+    case OP_MOD: return operand == 1 ? NEED_NONZERO : NEED_ANY;
     case OP_POW: return operand == 0 ? NEED_POSITIVE : NEED_SMALL;
     default: return NEED_ANY;
     }
@@ -64,7 +70,8 @@ bool directed_fits(const Directed *x, const Node *n, Need need) {
     }
 }
 
-/* ---- sources ------------------------------------------------------------------------------------------------------ */
+/* ---- sources ------------------------------------------------------------------------------------------------------
+ */
 static Node *declare(Directed *x, Op op, DType t, Shape s, Range r, bool has_range) {
     Model *m = x->g->model;
     static const char *const prefix[] = {"x", "high", "low"};
@@ -74,10 +81,13 @@ static Node *declare(Directed *x, Op op, DType t, Shape s, Range r, bool has_ran
     d.trainable = op == OP_PARAM && t == DT_F32;
     at.decl = op == OP_PARAM ? m->params.n : op == OP_STATE ? m->states.n : m->inputs.n;
     d.name = arena_printf(x->a, "%s%s%d", name, op == OP_PARAM ? "p" : op == OP_STATE ? "s" : "", at.decl);
-    if (op == OP_PARAM) vec_push(x->a, m->params, d);
-    else if (op == OP_STATE) vec_push(x->a, m->states, d);
-    else vec_push(x->a, m->inputs, d);
-    return keep(x, graph_node(x->g, op, 0, NULL, &at, t, s), r);
+    if (op == OP_PARAM)
+        vec_push(x->a, m->params, d);
+    else if (op == OP_STATE)
+        vec_push(x->a, m->states, d);
+    else
+        vec_push(x->a, m->inputs, d);
+    return directed_keep(x, graph_node(x->g, op, 0, NULL, &at, t, s), r);
 }
 
 static Node *new_leaf(Directed *x, DType t, Shape s, Need need) {
@@ -87,7 +97,10 @@ static Node *new_leaf(Directed *x, DType t, Shape s, Need need) {
     if (op == OP_PARAM && !shape_is_fixed(s)) op = OP_INPUT;
     if (t == DT_BOOL) return declare(x, op, t, s, (Range){0, 1}, false);
     if (t == DT_I32) return declare(x, op, t, s, (Range){-(pick_below(x, 2) * 2), 3}, true);
-    Range r = need == NEED_POSITIVE || need == NEED_ABOVE ? high : need == NEED_NONZERO && pick_below(x, 2) ? low : need == NEED_NONZERO ? high : around;
+    Range r = need == NEED_POSITIVE || need == NEED_ABOVE ? high
+              : need == NEED_NONZERO && pick_below(x, 2)  ? low
+              : need == NEED_NONZERO                      ? high
+                                                          : around;
     if (need == NEED_ANY && pick_below(x, 3) == 0) r = pick_below(x, 2) ? high : low;
     return declare(x, op, t, s, r, false);
 }
@@ -105,13 +118,15 @@ Node *directed_leaf(Directed *x, DType t, Shape s, Need need) {
 Node *directed_operand(Directed *x, DType t, Shape s, Need need) {
     for (int tries = 0; tries < 24; tries++) {
         Node *n = x->pool.at[pick_below(x, x->pool.n)];
-        if (n->dtype == t && shape_equal(n->shape, s) && directed_fits(x, n, need) && (tries > 12 || !x->read.at[n->id]))
+        if (n->dtype == t && shape_equal(n->shape, s) && directed_fits(x, n, need) &&
+            (tries > 12 || !x->read.at[n->id]))
             return n;
     }
     return directed_leaf(x, t, s, need);
 }
 
-/* ---- edges to order ------------------------------------------------------------------------------------------------ */
+/* ---- edges to order ------------------------------------------------------------------------------------------------
+ */
 static Node *found(Directed *x, Op op) {
     int first = pick_below(x, x->pool.n);
     for (int i = 0; i < x->pool.n; i++) {
@@ -192,12 +207,15 @@ static void make_rules(Directed *x, DirectedSet *set) {
     enum { ALL = PATTERN_COUNT + IDIOMS };
     const int n = (ALL * COVERAGE_LEAST * 3 + set->programs - 1) / set->programs;
     for (int i = 0; i < n; i++, set->rule = (set->rule + 1) % ALL) {
-        if (set->rule < PATTERN_COUNT) directed_pattern(x, set->rule);
-        else directed_idiom(x, set->rule - PATTERN_COUNT);
+        if (set->rule < PATTERN_COUNT)
+            directed_pattern(x, set->rule);
+        else
+            directed_idiom(x, set->rule - PATTERN_COUNT);
     }
 }
 
-/* ---- results -------------------------------------------------------------------------------------------------------- */
+/* ---- results --------------------------------------------------------------------------------------------------------
+ */
 static void add_output(Directed *x, const char *name, Node *v) {
     TensorDecl d = {.name = name, .dtype = v->dtype, .shape = v->shape};
     vec_push(x->a, x->g->model->outputs, d);
@@ -213,8 +231,8 @@ static Node *total(Directed *x, Node *n) {
 
 /* What nothing reads is a result; values of one dtype and shape are first joined by twos, by ops that hide no error. */
 static Node *joined(Directed *x, Node *n) {
-    static const Op ops[DT_COUNT][3] = {[DT_F32] = {OP_ADD, OP_SUB, OP_MUL}, [DT_I32] = {OP_ADD, OP_SUB, OP_SUB},
-                                        [DT_BOOL] = {OP_NE, OP_EQ, OP_NE}};
+    static const Op ops[DT_COUNT][3] = {
+        [DT_F32] = {OP_ADD, OP_SUB, OP_MUL}, [DT_I32] = {OP_ADD, OP_SUB, OP_SUB}, [DT_BOOL] = {OP_NE, OP_EQ, OP_NE}};
     for (int i = 0; i < x->pool.n; i++) {
         Node *other = x->pool.at[i];
         if (other == n || x->read.at[other->id] || other->n_in == 0) continue;

@@ -7,8 +7,8 @@
 /* A sequence of programs.  What a program holds follows from what those before it lack. */
 typedef struct DirectedSet {
     int programs, made;
-    int cursor;             /* in the list of pairs: where the next program goes on */
-    int rule;               /* the next one */
+    int cursor; /* in the list of pairs: where the next program goes on */
+    int rule;   /* the next one */
     Coverage *so_far;
     uint8_t failed[OP_COUNT][OP_COUNT]; /* programs that could not make the pair */
 } DirectedSet;

@@ -3,44 +3,63 @@
 
 static Shape shape(int rank, int64_t a, int64_t b, int64_t c) { return shape_fixed(rank, (const int64_t[]){a, b, c}); }
 static Node *leaf(Directed *x, Shape s) { return directed_leaf(x, DT_F32, s, NEED_SMALL); }
-static Node *one(Directed *x, Op op, Node *n, const Attr *at) { return directed_emit(x, op, 1, &n, at, shape_scalar()); }
-static Node *two(Directed *x, Op op, Node *a, Node *b) { return directed_emit(x, op, 2, (Node *[]){a, b}, NULL, shape_scalar()); }
+static Node *one(Directed *x, Op op, Node *n, const Attr *at) {
+    return directed_emit(x, op, 1, &n, at, shape_scalar());
+}
+static Node *two(Directed *x, Op op, Node *a, Node *b) {
+    return directed_emit(x, op, 2, (Node *[]){a, b}, NULL, shape_scalar());
+}
 static Node *shaped(Directed *x, Node *n, Shape s) { return directed_emit(x, OP_RESHAPE, 1, &n, NULL, s); }
-static Node *along(Directed *x, Op op, Node *n, int axis) { return one(x, op, n, &(Attr){.n_axes = 1, .axes = {(int8_t)axis}}); }
+static Node *along(Directed *x, Op op, Node *n, int axis) {
+    return one(x, op, n, &(Attr){.n_axes = 1, .axes = {(int8_t)axis}});
+}
 static Node *spread(Directed *x, Node *n, Shape s, int a, int b) {
     const Attr at = {.n_axes = n ? n->shape.rank : 0, .axes = {(int8_t)a, (int8_t)b}};
     return directed_emit(x, OP_BROADCAST, 1, &n, &at, s);
 }
 
 /* [6, 4] seen as [2, 3, 4]. */
-static Node *split(Directed *x) { return shaped(x, two(x, OP_ADD, leaf(x, shape(2, 6, 4, 0)), leaf(x, shape(2, 6, 4, 0))), shape(3, 2, 3, 4)); }
+static Node *split(Directed *x) {
+    return shaped(x, two(x, OP_ADD, leaf(x, shape(2, 6, 4, 0)), leaf(x, shape(2, 6, 4, 0))), shape(3, 2, 3, 4));
+}
 
 static Node *split_element(Directed *x) { return two(x, OP_MUL, split(x), leaf(x, shape(3, 2, 3, 4))); }
 static Node *split_reduce(Directed *x) {
     return one(x, pick_below(x, 2) ? OP_SUM : OP_RMAX, split(x), &(Attr){.n_axes = 2, .axes = {0, 1}});
 }
-static Node *split_scan(Directed *x) { return one(x, OP_SCAN, split(x), &(Attr){.axis = 2, .reverse = pick_below(x, 2)}); }
+static Node *split_scan(Directed *x) {
+    return one(x, OP_SCAN, split(x), &(Attr){.axis = 2, .reverse = pick_below(x, 2)});
+}
 static Node *split_broadcast(Directed *x) {
     const Attr at = {.n_axes = 3, .axes = {1, 2, 3}};
     Node *n = split(x);
     return directed_emit(x, OP_BROADCAST, 1, &n, &at, shape_fixed(4, (const int64_t[]){2, 2, 3, 4}));
 }
 static Node *split_slice(Directed *x) {
-    return one(x, OP_SLICE, split(x), &(Attr){.lo = {dim_fixed(0), dim_fixed(0), dim_fixed(1)}, .hi = {dim_fixed(2), dim_fixed(3), dim_fixed(2)}, .step = {1, 1, 1}});
+    return one(x, OP_SLICE, split(x),
+               &(Attr){.lo = {dim_fixed(0), dim_fixed(0), dim_fixed(1)},
+                       .hi = {dim_fixed(2), dim_fixed(3), dim_fixed(2)},
+                       .step = {1, 1, 1}});
 }
 static Node *split_pad(Directed *x) {
     const Dim none = dim_fixed(0);
     return one(x, OP_PAD, split(x), &(Attr){.lo = {none, none, dim_fixed(1)}, .hi = {none, none, none}});
 }
-static Node *merged_broadcast(Directed *x) { return shaped(x, spread(x, leaf(x, shape(1, 4, 0, 0)), shape(3, 2, 3, 4), 2, 0), shape(2, 6, 4, 0)); }
+static Node *merged_broadcast(Directed *x) {
+    return shaped(x, spread(x, leaf(x, shape(1, 4, 0, 0)), shape(3, 2, 3, 4), 2, 0), shape(2, 6, 4, 0));
+}
 static Node *merged_slice(Directed *x) {
-    Node *n = one(x, OP_SLICE, leaf(x, shape(3, 5, 2, 3)), &(Attr){.lo = {dim_fixed(1), dim_fixed(0), dim_fixed(0)}, .hi = {dim_fixed(3), dim_fixed(2), dim_fixed(3)}, .step = {1, 1, 1}});
+    Node *n = one(x, OP_SLICE, leaf(x, shape(3, 5, 2, 3)),
+                  &(Attr){.lo = {dim_fixed(1), dim_fixed(0), dim_fixed(0)},
+                          .hi = {dim_fixed(3), dim_fixed(2), dim_fixed(3)},
+                          .step = {1, 1, 1}});
     return shaped(x, n, shape(2, 3, 6, 0));
 }
 static Node *reshaped_random(Directed *x) {
     for (int tries = 0; tries < 10; tries++) {
         Node *n = directed_op(x, OP_RANDOM, NULL, 0);
-        if (n && n->shape.rank == 2 && shape_is_fixed(n->shape)) return shaped(x, n, shape(1, shape_elements(n->shape), 0, 0));
+        if (n && n->shape.rank == 2 && shape_is_fixed(n->shape))
+            return shaped(x, n, shape(1, shape_elements(n->shape), 0, 0));
     }
     return NULL;
 }
@@ -50,7 +69,8 @@ static Node *reduced_twice(Directed *x) {
     return along(x, op, along(x, op, leaf(x, shape(3, 2, 2, 3)), 0), pick_below(x, 2));
 }
 static Node *sum_of_product(Directed *x) {
-    Node *a = spread(x, leaf(x, shape(2, 2, 3, 0)), shape(3, 2, 3, 4), 0, 1), *b = spread(x, leaf(x, shape(2, 3, 4, 0)), shape(3, 2, 3, 4), 1, 2);
+    Node *a = spread(x, leaf(x, shape(2, 2, 3, 0)), shape(3, 2, 3, 4), 0, 1),
+         *b = spread(x, leaf(x, shape(2, 3, 4, 0)), shape(3, 2, 3, 4), 1, 2);
     return along(x, OP_SUM, two(x, OP_MUL, a, b), 1);
 }
 static Node *empty_concat(Directed *x) {
@@ -69,8 +89,13 @@ static Node *product(Directed *x, Node *a, Node *b, Guard *guard) {
     Affine map[2][MAX_RANK] = {{{.divisor = 1, .coef = {1}}, {.divisor = 1, .coef = {0, 0, 1}}},
                                {{.divisor = 1, .coef = {0, 0, 1}}, {.divisor = 1, .coef = {0, 1}}}};
     if (!a || !b) return NULL;
-    const Contract c = {.n_loops = 3, .n_out = 2, .extent = {a->shape.dim[0], b->shape.dim[1], a->shape.dim[1]},
-                        .n_operands = 2, .map = map, .n_guards = guard != NULL, .guard = guard};
+    const Contract c = {.n_loops = 3,
+                        .n_out = 2,
+                        .extent = {a->shape.dim[0], b->shape.dim[1], a->shape.dim[1]},
+                        .n_operands = 2,
+                        .map = map,
+                        .n_guards = guard != NULL,
+                        .guard = guard};
     return contraction(x, &c, a, b);
 }
 static Node *idle_guard(Directed *x) {
@@ -105,9 +130,9 @@ static Node *attention(Directed *x) {
 
 Node *directed_idiom(Directed *x, int i) {
     static Node *(*const make[IDIOMS])(Directed *) = {
-        split_element, split_reduce,  split_scan,    split_broadcast, split_slice,  split_pad,  merged_broadcast, merged_slice,
-        reshaped_random, reduced_twice, sum_of_product, empty_concat,  idle_guard, strided,    rows,             attention,
-        constant_factor};
+        split_element, split_reduce,    split_scan,     split_broadcast, split_slice,  split_pad,  merged_broadcast,
+        merged_slice,  reshaped_random, reduced_twice,  sum_of_product,  empty_concat, idle_guard, strided,
+        rows,          attention,       constant_factor};
     const int before = x->pool.n;
     Node *n = make[i](x);
     if (!n) x->pool.n = before;

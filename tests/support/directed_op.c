@@ -3,7 +3,9 @@
 #include <string.h>
 
 /* ---- sources -------------------------------------------------------------------------------------------------- */
-static DType any_dtype(Directed *x) { return x->scalars ? DT_I32 : (DType[]){DT_F32, DT_F32, DT_I32, DT_BOOL}[pick_below(x, 4)]; }
+static DType any_dtype(Directed *x) {
+    return x->scalars ? DT_I32 : (DType[]){DT_F32, DT_F32, DT_I32, DT_BOOL}[pick_below(x, 4)];
+}
 
 static Shape some_shape(Directed *x) { return x->scalars || pick_below(x, 3) ? x->base : directed_shape(x, 0); }
 
@@ -18,14 +20,7 @@ static Node *leaf_of(Directed *x, Op op) {
 }
 
 static Node *constant(Directed *x, DType t, Shape s, double v) {
-    Node *n = graph_const(x->g, t, s, v);
-    while (x->range.n <= n->id) {
-        vec_push(x->a, x->range, (Range){0});
-        vec_push(x->a, x->read, false);
-    }
-    x->range.at[n->id] = (Range){v, v};
-    vec_push(x->a, x->pool, n);
-    return n;
+    return directed_keep(x, graph_const(x->g, t, s, v), (Range){v, v});
 }
 
 static Node *any_constant(Directed *x) {
@@ -45,7 +40,9 @@ static Node *other_source(Directed *x, Op op, Node *v, int k) {
     Node *in[2] = {NULL, NULL};
     if (op == OP_IOTA || op == OP_RANDOM) s = directed_shape(x, op == OP_IOTA);
     if (op == OP_IOTA) at.axis = pick_below(x, s.rank), r.hi = (double)s.dim[at.axis].bound;
-    if (op == OP_EXTENT) at.extent = x->o.bounded ? (Dim){.bound = x->g->model->syms.at[0].bound, .sym = 0, .scale = 1} : dim_fixed(3), r.hi = 12;
+    if (op == OP_EXTENT)
+        at.extent = x->o.bounded ? (Dim){.bound = x->g->model->syms.at[0].bound, .sym = 0, .scale = 1} : dim_fixed(3),
+        r.hi = 12;
     if (op == OP_HYPER) r = (Range){x->g->model->hypers.at[0].value, x->g->model->hypers.at[0].value};
     if (op == OP_STEP) r.hi = 100;
     if (op == OP_SEED) r.hi = 0x1p30;
@@ -54,24 +51,19 @@ static Node *other_source(Directed *x, Op op, Node *v, int k) {
         if (in[0]->dtype != DT_I32 || in[1]->dtype != DT_I32 || in[0]->shape.rank || in[1]->shape.rank) return NULL;
     }
     Node *n = graph_node(x->g, op, op == OP_RANDOM ? 2 : 0, in, &at, at.dtype, s);
-    while (x->range.n <= n->id) {
-        vec_push(x->a, x->range, (Range){0});
-        vec_push(x->a, x->read, false);
-    }
-    x->range.at[n->id] = r;
-    for (int i = 0; i < n->n_in; i++) x->read.at[in[i]->id] = true;
-    vec_push(x->a, x->pool, n);
-    return n;
+    return directed_keep(x, n, r);
 }
 
-/* ---- elementwise ---------------------------------------------------------------------------------------------------- */
+/* ---- elementwise ----------------------------------------------------------------------------------------------------
+ */
 static bool is_truth(Op op) { return op == OP_NOT || op == OP_AND || op == OP_OR; }
 static bool takes_any(Op op) { return op == OP_CAST || op == OP_EQ || op == OP_NE || op == OP_SELECT; }
 
 static DType data_dtype(Directed *x, Op op) {
     if (is_truth(op)) return DT_BOOL;
     if (takes_any(op)) return any_dtype(x);
-    return !x->scalars && pick_below(x, 3) ? DT_F32 : DT_I32; /* directed_emit refuses integers where they are illegal */
+    return !x->scalars && pick_below(x, 3) ? DT_F32
+                                           : DT_I32; /* directed_emit refuses integers where they are illegal */
 }
 
 static Node *element(Directed *x, Op op, Node *v, int k) {
@@ -94,7 +86,8 @@ static Node *element(Directed *x, Op op, Node *v, int k) {
     return directed_emit(x, op, n, in, &at, s);
 }
 
-/* ---- movement --------------------------------------------------------------------------------------------------------- */
+/* ---- movement
+ * --------------------------------------------------------------------------------------------------------- */
 static Node *reshape(Directed *x, Node *v) {
     Shape s = {0};
     if (x->scalars) {
@@ -177,11 +170,14 @@ static Shape with_rows(Shape s, int64_t rows) {
 }
 
 static Node *any_data(Directed *x, int min_rank) {
-    return directed_operand(x, any_dtype(x), x->base.rank >= min_rank ? x->base : directed_shape(x, min_rank), NEED_ANY);
+    return directed_operand(x, any_dtype(x), x->base.rank >= min_rank ? x->base : directed_shape(x, min_rank),
+                            NEED_ANY);
 }
 
 static Node *slice_at(Directed *x, Node *v, int k) {
-    Node *in[2] = {k == 0 ? v : any_data(x, 1), k == 1 ? v : pick_below(x, 2) ? constant(x, DT_I32, shape_scalar(), 0) : scalar_i32(x)};
+    Node *in[2] = {k == 0 ? v : any_data(x, 1), k == 1             ? v
+                                                : pick_below(x, 2) ? constant(x, DT_I32, shape_scalar(), 0)
+                                                                   : scalar_i32(x)};
     if (in[0]->shape.rank == 0) return NULL;
     const int64_t rows = in[0]->shape.dim[0].bound;
     const Attr at = {.extent = dim_fixed(rows ? 1 + pick_below(x, (int)rows) : 0)};
@@ -199,10 +195,13 @@ static Node *update_at(Directed *x, Node *v, int k) {
     return directed_emit(x, OP_UPDATE_AT, 3, (Node *[]){whole, part, k == 2 ? v : scalar_i32(x)}, NULL, shape_scalar());
 }
 
-/* ---- reductions, contraction, indexed ------------------------------------------------------------------------------------ */
+/* ---- reductions, contraction, indexed
+ * ------------------------------------------------------------------------------------ */
 static Node *reduce(Directed *x, Op op, Node *v) {
-    Attr at = {.axis = v->shape.rank ? pick_below(x, v->shape.rank) : 0, .scan = pick_below(x, 3) ? SCAN_SUM : SCAN_PROD,
-               .reverse = pick_below(x, 2), .exclusive = pick_below(x, 3) == 0};
+    Attr at = {.axis = v->shape.rank ? pick_below(x, v->shape.rank) : 0,
+               .scan = pick_below(x, 3) ? SCAN_SUM : SCAN_PROD,
+               .reverse = pick_below(x, 2),
+               .exclusive = pick_below(x, 3) == 0};
     for (int d = 0; op != OP_SCAN && d < v->shape.rank; d++)
         if (pick_below(x, 2)) at.axes[at.n_axes++] = (int8_t)d;
     return directed_emit(x, op, 1, &v, &at, v->shape);
@@ -262,21 +261,24 @@ static Node *indices(Directed *x, Shape s, int64_t n) {
         Node *i = directed_operand(x, DT_I32, s, NEED_ANY);
         if (x->range.at[i->id].lo >= 0 && x->range.at[i->id].hi < (double)n) return i;
     }
-    return pick_below(x, 2) ? constant(x, DT_I32, s, pick_below(x, n > 0 ? (int)n : 1)) : directed_operand(x, DT_I32, s, NEED_ANY);
+    return pick_below(x, 2) ? constant(x, DT_I32, s, pick_below(x, n > 0 ? (int)n : 1))
+                            : directed_operand(x, DT_I32, s, NEED_ANY);
 }
 
 static Node *gather(Directed *x, Node *v, int k) {
     Node *table = k == 0 ? v : any_data(x, 1);
     if (table->shape.rank == 0) return NULL;
     const Shape s = shape_fixed(pick_below(x, 3), (const int64_t[]){1 + pick_below(x, 4), 1 + pick_below(x, 3)});
-    return directed_emit(x, OP_GATHER, 2, (Node *[]){table, k == 1 ? v : indices(x, s, table->shape.dim[0].bound)}, NULL, shape_scalar());
+    return directed_emit(x, OP_GATHER, 2, (Node *[]){table, k == 1 ? v : indices(x, s, table->shape.dim[0].bound)},
+                         NULL, shape_scalar());
 }
 
 static Node *scatter(Directed *x, Node *v, int k) {
     const DType t = pick_below(x, 3) ? DT_F32 : DT_I32;
     const Attr at = {.extent = dim_fixed(pick_below(x, 2) ? 1 : 1 + pick_below(x, 4))};
     Node *updates = k == 0 ? v : NULL, *ids = k == 1 ? v : NULL;
-    if (ids) updates = directed_operand(x, t, ids->shape, NEED_ANY);
+    if (ids)
+        updates = directed_operand(x, t, ids->shape, NEED_ANY);
     else {
         Shape s = updates->shape;
         s.rank = pick_below(x, s.rank + 1);
@@ -285,7 +287,8 @@ static Node *scatter(Directed *x, Node *v, int k) {
     return directed_emit(x, OP_SCATTER_ADD, 2, (Node *[]){updates, ids}, &at, shape_scalar());
 }
 
-/* ---- gradients: d sum(v * b) / dv = b, so that the result's range is b's ------------------------------------------------- */
+/* ---- gradients: d sum(v * b) / dv = b, so that the result's range is b's
+ * ------------------------------------------------- */
 static Node *gradient(Directed *x, Node *v, int k) {
     Node *y = k == 0 ? v : NULL, *of = k == 1 ? v : NULL;
     if (v->dtype != DT_F32 || (y && y->shape.rank)) return NULL;
@@ -296,10 +299,6 @@ static Node *gradient(Directed *x, Node *v, int k) {
         if (y == of) return NULL;
         /* whatever y is, what comes is any number: bounded by tanh before anything else reads it */
         n = graph_op(x->g, OP_GRADIENT, 2, (Node *[]){y, of}, NULL);
-        while (x->range.n <= n->id) {
-            vec_push(x->a, x->range, (Range){0});
-            vec_push(x->a, x->read, false);
-        }
         x->read.at[y->id] = x->read.at[of->id] = true;
         n = graph_unary(x->g, OP_TANH, n);
         r = (Range){-1, 1};
@@ -313,16 +312,12 @@ static Node *gradient(Directed *x, Node *v, int k) {
         r = x->range.at[b->id];
         x->read.at[b->id] = x->read.at[of->id] = true;
     }
-    while (x->range.n <= n->id) {
-        vec_push(x->a, x->range, (Range){0});
-        vec_push(x->a, x->read, false);
-    }
-    x->range.at[n->id] = r;
-    vec_push(x->a, x->pool, n);
-    return n;
+    return directed_keep(x, n, r);
 }
 
-/* ---- all ------------------------------------------------------------------------------------------------------------------- */
+/* ---- all
+ * -------------------------------------------------------------------------------------------------------------------
+ */
 static Node *moved(Directed *x, Op op, Node *v, int k) {
     switch (op) {
     case OP_RESHAPE: return reshape(x, v);
@@ -338,7 +333,9 @@ static Node *moved(Directed *x, Op op, Node *v, int k) {
 
 static Node *source(Directed *x, Op op, Node *v, int k) {
     switch (op) {
-    case OP_PARAM: case OP_STATE: case OP_INPUT: return leaf_of(x, op);
+    case OP_PARAM:
+    case OP_STATE:
+    case OP_INPUT: return leaf_of(x, op);
     case OP_CONST: return any_constant(x);
     default: return other_source(x, op, v, k);
     }
@@ -350,8 +347,11 @@ Node *directed_op(Directed *x, Op op, Node *v, int k) {
     if (cls == CLASS_ELEMENT) return element(x, op, v, k);
     if (v && !directed_fits(x, v, directed_need(op, k))) return NULL;
     if (!v) {
-        const DType t = cls == CLASS_MOVE || op == OP_GATHER || op == OP_STOP_GRADIENT ? any_dtype(x) : op == OP_GRADIENT || (!x->scalars && pick_below(x, 3)) ? DT_F32 : DT_I32;
-        v = directed_operand(x, t, pick_below(x, 4) ? x->base : directed_shape(x, op != OP_SUM), (Need)(op == OP_PROD ? NEED_SMALL : pick_below(x, 4)));
+        const DType t = cls == CLASS_MOVE || op == OP_GATHER || op == OP_STOP_GRADIENT ? any_dtype(x)
+                        : op == OP_GRADIENT || (!x->scalars && pick_below(x, 3))       ? DT_F32
+                                                                                       : DT_I32;
+        v = directed_operand(x, t, pick_below(x, 4) ? x->base : directed_shape(x, op != OP_SUM),
+                             (Need)(op == OP_PROD ? NEED_SMALL : pick_below(x, 4)));
         k = op == OP_GRADIENT;
     }
     if (cls == CLASS_MOVE) return moved(x, op, v, k);

@@ -12,7 +12,9 @@ static Range times(double k, Range a) { return hull((Range){k * a.lo, k * a.lo},
 static Range product(Range a, Range b) { return hull(times(b.lo, a), times(b.hi, a)); }
 
 /* For divisors on one side of 0. */
-static Range quotient(Range a, Range b) { return product(a, hull((Range){1 / b.lo, 1 / b.lo}, (Range){1 / b.hi, 1 / b.hi})); }
+static Range quotient(Range a, Range b) {
+    return product(a, hull((Range){1 / b.lo, 1 / b.lo}, (Range){1 / b.hi, 1 / b.hi}));
+}
 
 /* A monotonic function of the operand. */
 static Range along(Range a, double f(double)) { return hull((Range){f(a.lo), f(a.lo)}, (Range){f(a.hi), f(a.hi)}); }
@@ -36,12 +38,8 @@ static bool element(Op op, DType t, const Range *a, Range *out) {
     case OP_LOG1P: *out = along(a[0], log1p); return a[0].lo >= -0.8;
     case OP_SQRT: *out = along(a[0], sqrt); return a[0].lo >= 0.2;
     case OP_RSQRT: *out = along(a[0], reciprocal_root); return a[0].lo >= 0.2;
-    case OP_SIN:
-        *out = a[0].lo >= 1 && a[0].hi <= 2.2 ? (Range){0.8, 1} : (Range){-1, 1};
-        return magnitude(a[0]) < 60;
-    case OP_COS:
-        *out = magnitude(a[0]) <= 1.1 ? (Range){0.45, 1} : (Range){-1, 1};
-        return magnitude(a[0]) < 60;
+    case OP_SIN: *out = a[0].lo >= 1 && a[0].hi <= 2.2 ? (Range){0.8, 1} : (Range){-1, 1}; return magnitude(a[0]) < 60;
+    case OP_COS: *out = magnitude(a[0]) <= 1.1 ? (Range){0.45, 1} : (Range){-1, 1}; return magnitude(a[0]) < 60;
     case OP_TANH: *out = along(a[0], tanh); return true;
     case OP_ERF: *out = along(a[0], erf); return true;
     case OP_FLOOR: *out = along(a[0], floor); return true;
@@ -50,8 +48,10 @@ static bool element(Op op, DType t, const Range *a, Range *out) {
     case OP_SUB: *out = (Range){a[0].lo - a[1].hi, a[0].hi - a[1].lo}; return true;
     case OP_MUL: *out = product(a[0], a[1]); return true;
     case OP_DIV:
-        if (whole) *out = with((Range){-magnitude(a[0]) - 1, magnitude(a[0]) + 1}, 0);
-        else *out = quotient(a[0], a[1]);
+        if (whole)
+            *out = with((Range){-magnitude(a[0]) - 1, magnitude(a[0]) + 1}, 0);
+        else
+            *out = quotient(a[0], a[1]);
         return whole || a[1].lo >= 0.3 || a[1].hi <= -0.3;
     case OP_MOD:
         *out = a[0].lo >= 0 && a[0].hi < a[1].lo ? a[0] : with(with((Range){0, 0}, a[1].lo), a[1].hi);
@@ -81,7 +81,9 @@ static Range power_up_to(Range a, double n) {
     return r;
 }
 
-static double terms_of(const Node *in, Shape out) { return elements(out) > 0 ? elements(in->shape) / elements(out) : 0; }
+static double terms_of(const Node *in, Shape out) {
+    return elements(out) > 0 ? elements(in->shape) / elements(out) : 0;
+}
 
 static bool reduction(Op op, const Node *in, const Attr *attr, Shape shape, Range a, Range *out) {
     const double most = op == OP_SCAN ? (double)in->shape.dim[attr->axis].bound : terms_of(in, shape);
@@ -129,7 +131,8 @@ static Range contraction(const Contract *c, Node *const *in, const Range *a) {
 /* Starts and indices outside read 0. */
 static bool inside(Range index, double first, double last) { return index.lo >= first && index.hi <= last; }
 
-static bool other(const Directed *x, Op op, Node *const *in, int n, const Attr *attr, Shape shape, const Range *a, Range *out) {
+static bool other(const Directed *x, Op op, Node *const *in, int n, const Attr *attr, Shape shape, const Range *a,
+                  Range *out) {
     *out = a[0];
     switch (op) {
     case OP_PAD: *out = with(a[0], attr->value); return true;
@@ -144,7 +147,8 @@ static bool other(const Directed *x, Op op, Node *const *in, int n, const Attr *
     case OP_UPDATE_AT: *out = hull(a[0], a[1]); return true;
     case OP_CONTRACT: *out = contraction(attr->contract, in, a); return true;
     case OP_GATHER:
-        if (!shape_is_fixed(in[0]->shape) || !inside(a[1], 0, (double)in[0]->shape.dim[0].bound - 1)) *out = with(*out, 0);
+        if (!shape_is_fixed(in[0]->shape) || !inside(a[1], 0, (double)in[0]->shape.dim[0].bound - 1))
+            *out = with(*out, 0);
         return true;
     case OP_SCATTER_ADD: {
         const double most = elements(in[1]->shape);
@@ -156,14 +160,19 @@ static bool other(const Directed *x, Op op, Node *const *in, int n, const Attr *
     }
 }
 
-bool directed_range(const Directed *x, Op op, int n, Node *const *in, const Attr *attr, DType t, Shape shape, Range *out) {
+bool directed_range(const Directed *x, Op op, int n, Node *const *in, const Attr *attr, DType t, Shape shape,
+                    Range *out) {
     Range a[4] = {{0, 0}};
     bool legal;
     for (int k = 0; k < n && k < 4; k++) a[k] = x->range.at[in[k]->id];
-    if (op == OP_CAST) legal = cast(in[0]->dtype, t, a[0], out);
-    else if (op_info[op].cls == CLASS_ELEMENT) legal = element(op, t, a, out);
-    else if (op_info[op].cls == CLASS_REDUCE) legal = reduction(op, in[0], attr, shape, a[0], out);
-    else legal = other(x, op, in, n, attr, shape, a, out);
+    if (op == OP_CAST)
+        legal = cast(in[0]->dtype, t, a[0], out);
+    else if (op_info[op].cls == CLASS_ELEMENT)
+        legal = element(op, t, a, out);
+    else if (op_info[op].cls == CLASS_REDUCE)
+        legal = reduction(op, in[0], attr, shape, a[0], out);
+    else
+        legal = other(x, op, in, n, attr, shape, a, out);
     if (t == DT_BOOL) *out = (Range){0, 1};
     return legal && magnitude(*out) <= (t == DT_I32 ? LARGEST_INTEGER - 1 : LARGEST);
 }

@@ -18,7 +18,7 @@ typedef struct Text {
     DType t;         /* of data */
     Node *letter[4]; /* a b c d */
     Node *constant[2];
-    bool delicate;   /* divides, or takes a power: letters are positive */
+    bool delicate; /* divides, or takes a power: letters are positive */
 } Text;
 
 static Node *constant(Text *m, DType t, double v) {
@@ -30,7 +30,9 @@ static Node *letter(Text *m, char c, DType t) {
     if (c == 'K' || c == 'L') {
         static const double values[] = {0.5, 2, 4, 0.25};
         Node **k = &m->constant[c - 'K'];
-        const double v = t == DT_BOOL ? pick_below(m->x, 2) : t == DT_I32 ? 2 + pick_below(m->x, 2) : values[pick_below(m->x, 4)];
+        const double v = t == DT_BOOL  ? pick_below(m->x, 2)
+                         : t == DT_I32 ? 2 + pick_below(m->x, 2)
+                                       : values[pick_below(m->x, 4)];
         if (!*k) *k = constant(m, t, v);
         return *k;
     }

@@ -5,20 +5,20 @@
 /* ---- one change ------------------------------------------------------------------------------------------------ */
 typedef enum {
     BY_NOTHING,
-    BY_OPERAND,  /* `operand` of the node */
-    BY_INPUT,    /* a new input, named so that test_data draws it from one of two ranges */
+    BY_OPERAND, /* `operand` of the node */
+    BY_INPUT,   /* a new input, named so that test_data draws it from one of two ranges */
     BY_POSITIVE_INPUT,
     BY_ZERO,
     BY_ONE
 } Replace;
 
 typedef struct Change {
-    int drop_result;      /* -1: none */
-    int only;             /* this node is the one result, an output; -1: results stay */
-    int node;             /* to replace; -1: none */
+    int drop_result; /* -1: none */
+    int only;        /* this node is the one result, an output; -1: results stay */
+    int node;        /* to replace; -1: none */
     Replace by;
     int operand;
-    int64_t from, to;     /* every extent `from` becomes `to`; BOUNDED: every bounded one */
+    int64_t from, to; /* every extent `from` becomes `to`; BOUNDED: every bounded one */
 } Change;
 
 enum { BOUNDED = -1 };
@@ -53,9 +53,9 @@ typedef struct Rebuild {
     const Graph *old;
     Graph *g;
     const Change *change;
-    bool *needed;      /* by old id */
-    Node **copy;       /* by old id */
-    int *decl[4];      /* by old number: of params, states, inputs, outputs; -1: not there yet */
+    bool *needed; /* by old id */
+    Node **copy;  /* by old id */
+    int *decl[4]; /* by old number: of params, states, inputs, outputs; -1: not there yet */
 } Rebuild;
 
 typedef VEC(TensorDecl) DeclList;
@@ -79,7 +79,8 @@ static int declare_source(Rebuild *r, Op op, int old) {
 static Node *new_input(Rebuild *r, const Node *n, bool positive) {
     Model *m = r->g->model;
     TensorDecl d = {.name = arena_printf(r->a, "%s_%d_%d", positive ? "high" : "x", n->id, r->old->nodes.n),
-                    .dtype = n->dtype, .shape = changed_shape(r->change, n->shape)};
+                    .dtype = n->dtype,
+                    .shape = changed_shape(r->change, n->shape)};
     const Attr at = {.dtype = n->dtype, .decl = m->inputs.n};
     vec_push(r->a, m->inputs, d);
     return graph_node(r->g, OP_INPUT, 0, NULL, &at, n->dtype, d.shape);
@@ -106,7 +107,8 @@ static Node *rebuild_node(Rebuild *r, const Node *n) {
     for (int k = 0; k < n->n_in; k++) in[k] = r->copy[n->in[k]->id];
     if (n->op == OP_PARAM || n->op == OP_STATE || n->op == OP_INPUT) at.decl = declare_source(r, n->op, at.decl);
     if (!graph_infer(r->a, n->op, n->n_in, in, &at, &t, &s, &why)) return NULL;
-    Node *y = n->op == OP_CONTRACT ? graph_contract(r->g, n->n_in, in, at.contract) : graph_node(r->g, n->op, n->n_in, in, &at, t, s);
+    Node *y = n->op == OP_CONTRACT ? graph_contract(r->g, n->n_in, in, at.contract)
+                                   : graph_node(r->g, n->op, n->n_in, in, &at, t, s);
     y->phase = n->phase;
     return y;
 }
@@ -175,7 +177,8 @@ static Graph *changed(Arena *a, const Graph *g, const Change *c) {
     return graph_verify(a, r.g) ? NULL : r.g;
 }
 
-/* ---- the search --------------------------------------------------------------------------------------------------- */
+/* ---- the search ---------------------------------------------------------------------------------------------------
+ */
 typedef struct Shrink {
     Arena *a;
     Trial best;
@@ -214,7 +217,8 @@ static bool cut(Shrink *s) {
     for (int i = 0; i < g->nodes.n; i++) {
         Change c = no_change;
         c.only = i;
-        if ((g->results.n > 1 || g->results.at[0].value->id != i) && op_info[g->nodes.at[i]->op].cls != CLASS_SOURCE && try_change(s, c))
+        if ((g->results.n > 1 || g->results.at[0].value->id != i) && op_info[g->nodes.at[i]->op].cls != CLASS_SOURCE &&
+            try_change(s, c))
             return true;
     }
     return false;

@@ -1,8 +1,8 @@
 /* Random programs of every entry through the whole pipeline and every back end, against the float64 evaluation of
- * the graph they came from: `interp`, `host`, `c99`, and `cuda`, PTX on the software GPU, one architecture and the other
- * in turn.  Each counts what its programs reach, and fails where that is too little (coverage.h).  Without arguments:
- * all but host and cuda, which are tests of their own.  A second argument is the number of one program; what is printed
- * when a program fails has it.
+ * the graph they came from: `interp`, `host`, `c99`, and `cuda`, PTX on the software GPU, one architecture and the
+ * other in turn.  Each counts what its programs reach, and fails where that is too little (coverage.h).  Without
+ * arguments: all but host and cuda, which are tests of their own.  A second argument is the number of one program; what
+ * is printed when a program fails has it.
  *
  * Tolerance: |x - y| <= t * (s + |y|), s the largest magnitude of the tensor, at least 1; t = 1e-4 in f32. */
 #include <setjmp.h>
@@ -33,9 +33,14 @@ static bool shrinking;
 static int only = -1;
 
 static fusec_memory memory_of(const Module *m, Entry e, const ModuleMemory *mem) {
-    return (fusec_memory){.params = mem->params, .param_bytes = (uint64_t)m->param_bytes, .states = mem->states,
-                          .state_bytes = (uint64_t)m->state_bytes, .grads = mem->grads, .grad_bytes = (uint64_t)m->grad_bytes,
-                          .arena = mem->arena, .arena_bytes = (uint64_t)m->entry[e].arena_bytes};
+    return (fusec_memory){.params = mem->params,
+                          .param_bytes = (uint64_t)m->param_bytes,
+                          .states = mem->states,
+                          .state_bytes = (uint64_t)m->state_bytes,
+                          .grads = mem->grads,
+                          .grad_bytes = (uint64_t)m->grad_bytes,
+                          .arena = mem->arena,
+                          .arena_bytes = (uint64_t)m->entry[e].arena_bytes};
 }
 
 static ExecutorCall call_of(Arena *a, const Module *m, Entry e, const ModuleMemory *mem, const int64_t *syms) {
@@ -43,8 +48,13 @@ static ExecutorCall call_of(Arena *a, const Module *m, Entry e, const ModuleMemo
     for (int i = 0; i < m->syms.n; i++) extents[i] = (int32_t)syms[i];
     float *hypers = ARENA_ARRAY(a, float, m->hypers.n + 1);
     memcpy(hypers, &mem->scalars[SCALAR_HYPER0], sizeof *hypers * (size_t)m->hypers.n);
-    return (ExecutorCall){.entry = e, .inputs = mem->inputs, .outputs = mem->outputs, .hypers = hypers, .syms = extents,
-                          .step = mem->scalars[SCALAR_STEP], .seed = (uint32_t)mem->scalars[SCALAR_SEED]};
+    return (ExecutorCall){.entry = e,
+                          .inputs = mem->inputs,
+                          .outputs = mem->outputs,
+                          .hypers = hypers,
+                          .syms = extents,
+                          .step = mem->scalars[SCALAR_STEP],
+                          .seed = (uint32_t)mem->scalars[SCALAR_SEED]};
 }
 
 static bool run(Arena *a, const Module *m, Entry e, const ModuleMemory *mem, const int64_t *syms, const char **error) {
@@ -66,7 +76,8 @@ static bool is_asked(int number) {
     return only < 0 ? runs : only == number;
 }
 
-/* ---- C: all programs in one library, so that the compiler is started a few times only ---------------------------------- */
+/* ---- C: all programs in one library, so that the compiler is started a few times only
+ * ---------------------------------- */
 static void *library;
 
 static void write_model(Arena *a, const Module *m) {
@@ -98,25 +109,28 @@ static void build_library(void) {
 }
 
 /* A program that is made smaller is not in the library: it is compiled by itself. */
-static bool run_library(Arena *a, const Module *m, Entry e, const ModuleMemory *mem, const int64_t *syms, const char **error) {
-    fusec_status (*call)(const fusec_memory *, int, const void *const *, void *const *, const float *, int32_t, uint32_t,
-                         const int32_t *);
+static bool run_library(Arena *a, const Module *m, Entry e, const ModuleMemory *mem, const int64_t *syms,
+                        const char **error) {
+    fusec_status (*call)(const fusec_memory *, int, const void *const *, void *const *, const float *, int32_t,
+                         uint32_t, const int32_t *);
     if (shrinking) return run(a, m, e, mem, syms, error);
     void *symbol = load_symbol(library, arena_printf(a, "%s_run", m->name));
     memcpy(&call, &symbol, sizeof call);
     const fusec_memory memory = memory_of(m, e, mem);
     const ExecutorCall c = call_of(a, m, e, mem, syms);
-    const fusec_status s = call(&memory, (int)e, (const void *const *)c.inputs, c.outputs, c.hypers, c.step, c.seed, c.syms);
+    const fusec_status s =
+        call(&memory, (int)e, (const void *const *)c.inputs, c.outputs, c.hypers, c.step, c.seed, c.syms);
     if (s != FUSEC_OK) *error = fusec_status_text(s);
     return s == FUSEC_OK;
 }
 
-/* ---- all programs on one back end ---------------------------------------------------------------------------------- */
+/* ---- all programs on one back end ----------------------------------------------------------------------------------
+ */
 /* By number of a program; a turn each. */
 typedef struct Suite {
     const char *const *archs;
     int n_archs;
-    bool fails;        /* some program did */
+    bool fails; /* some program did */
     int count[TRIAL_DIFFERS + 1];
 } Suite;
 
@@ -170,8 +184,8 @@ static void check_all(const char *name, const char *const *archs, int n_archs) {
     assert_non_null(kind);
     for (int i = 0; i < PROGRAMS; i++) check(&s, set);
     const TrialTally tally = set->tally;
-    print_message("%s: %d programs agree, %d differ, %d refused; of %d results %d skipped\n", name, s.count[TRIAL_AGREES],
-                  s.count[TRIAL_DIFFERS], s.count[TRIAL_REFUSED], tally.results, tally.skipped);
+    print_message("%s: %d programs agree, %d differ, %d refused; of %d results %d skipped\n", name,
+                  s.count[TRIAL_AGREES], s.count[TRIAL_DIFFERS], s.count[TRIAL_REFUSED], tally.results, tally.skipped);
     const int shortages = only < 0 ? coverage_report(stdout, set->coverage) : 0;
     trial_set_free(set);
     assert_int_equal(s.count[TRIAL_DIFFERS], 0);
@@ -212,7 +226,8 @@ static void ptx_agrees(void **state) {
     check_all("cuda", archs, 2);
 }
 
-/* ---- made smaller ------------------------------------------------------------------------------------------------------ */
+/* ---- made smaller
+ * ------------------------------------------------------------------------------------------------------ */
 typedef struct Edge {
     Op from, to;
     int asked; /* how often the fault was asked for */
@@ -265,7 +280,8 @@ static void check_least(Arena *a, const Trial *t, Op from, Op to) {
 }
 
 static void failures_are_made_small(void **state) {
-    static const Op edges[][2] = {{OP_MUL, OP_SUM}, {OP_ADD, OP_TANH}, {OP_EXP, OP_MUL}, {OP_LT, OP_SELECT}, {OP_SUM, OP_BROADCAST}};
+    static const Op edges[][2] = {
+        {OP_MUL, OP_SUM}, {OP_ADD, OP_TANH}, {OP_EXP, OP_MUL}, {OP_LT, OP_SELECT}, {OP_SUM, OP_BROADCAST}};
     int n = 0;
     (void)state;
     TrialSet *set = trial_set(PROGRAMS);
@@ -279,6 +295,55 @@ static void failures_are_made_small(void **state) {
     }
     trial_set_free(set);
     assert_true(n >= 10);
+}
+
+/* ---- what failed once ----------------------------------------------------------------------------------------------
+ */
+/* An update that reads its state elsewhere than it writes, through nodes that have no memory of their own. */
+static const char shifted_state[] = "graph @shifted entry=infer {\n"
+                                    "  state \"s\" : f32[5,3]\n"
+                                    "  %0 = state \"s\" : f32[5,3]\n"
+                                    "  %1 = const 1 : i32[]\n"
+                                    "  %2 = slice_at %0, %1 rows 5 : f32[5,3]\n"
+                                    "  state \"s\" <- %2\n"
+                                    "}\n";
+
+/* More sums of one row, over two axes in chunks, than a kernel has axes for their loops. */
+static const char *many_sums(Arena *a) {
+    enum { SUMS = 14 };
+    const char *text = "graph @sums entry=infer {\n  input \"x\" : f32[3,40,40]\n";
+    const char *head = "", *body = "  %0 = input \"x\" : f32[3,40,40]\n", *tail = "";
+    for (int i = 0; i < SUMS; i++) {
+        const int at = 1 + 3 * i;
+        head = arena_printf(a, "%s  state \"y%d\" : f32[3]\n", head, i);
+        body = arena_printf(a, "%s  %%%d = const %d : f32[3,40,40]\n  %%%d = add %%0, %%%d : f32[3,40,40]\n", body, at,
+                            i, at + 1, at);
+        body = arena_printf(a, "%s  %%%d = sum %%%d [1, 2] : f32[3]\n", body, at + 2, at + 1);
+        tail = arena_printf(a, "%s  state \"y%d\" <- %%%d\n", tail, i, at + 2);
+    }
+    return arena_printf(a, "%s%s%s%s}\n", text, head, body, tail);
+}
+
+static void check_text(const char *text) {
+    Arena *a = arena_new();
+    const char *why = NULL;
+    TrialTally tally = {0};
+    const Trial t = {.graph = graph_parse(a, text, &why), .max_tile = 64, .tally = &tally};
+    if (!t.graph) fail_msg("%s: %s", text, why);
+    const TrialTarget target = {.name = kind->name, .target = kind->target(NULL), .run = run};
+    const TrialResult result = trial_run(a, &t, &target, NULL, &why);
+    if (result != TRIAL_AGREES) fail_msg("%s: %s", text, why);
+    assert_int_equal(tally.skipped, 0);
+    arena_free(a);
+}
+
+static void what_failed_agrees(void **state) {
+    (void)state;
+    Arena *a = arena_new();
+    kind = executor_find("interp");
+    check_text(shifted_state);
+    check_text(many_sums(a));
+    arena_free(a);
 }
 
 /* ---- recomputation changes no bit ------------------------------------------------------------------------------ */
@@ -344,6 +409,7 @@ int main(int argc, char **argv) {
                   {"c99", cmocka_unit_test(c99_agrees), false},
                   {"cuda", cmocka_unit_test(ptx_agrees), true},
                   {"shrink", cmocka_unit_test(failures_are_made_small), false},
+                  {"failed", cmocka_unit_test(what_failed_agrees), false},
                   {"recompute", cmocka_unit_test(recomputing_changes_no_bit), false}};
     struct CMUnitTest tests[sizeof groups / sizeof *groups];
     size_t n = 0;
