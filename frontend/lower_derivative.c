@@ -15,12 +15,19 @@ static bool is_float_tensor(Lower *L, const BuiltinCall *c, const char *formal, 
     return false;
 }
 
-static bool depends_on(Lower *L, const Node *y, const Node *x) {
-    bool *needed = ARENA_ARRAY(L->arena, bool, y->id + 1);
-    needed[y->id] = true;
-    for (int i = y->id; i > x->id; i--)
-        for (int k = 0; needed[i] && k < L->g->nodes.at[i]->n_in; k++) needed[L->g->nodes.at[i]->in[k]->id] = true;
-    return x->id <= y->id && needed[x->id];
+static bool depends_on(const Lower *L, const Node *y, const Node *x) {
+    if (x->id > y->id) return false;
+    Arena *scratch = arena_new();
+    bool *needed = ARENA_ARRAY(scratch, bool, y->id - x->id + 1); /* by id, from x's on */
+    needed[y->id - x->id] = true;
+    for (int i = y->id; i > x->id; i--) {
+        const Node *n = L->g->nodes.at[i];
+        for (int k = 0; needed[i - x->id] && k < n->n_in; k++)
+            if (n->in[k]->id >= x->id) needed[n->in[k]->id - x->id] = true;
+    }
+    const bool found = needed[0];
+    arena_free(scratch);
+    return found;
 }
 
 /* The two values, checked; false: reported. */

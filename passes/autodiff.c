@@ -77,7 +77,8 @@ static bool same_sweep(const Node *a, const Node *b) {
 /* Expands all requests on this level that one sweep with `first` serves. */
 static void expand_sweep(Autodiff *ad, const Node *first, const int *pending, int n_pending) {
     Node *y = ad->copy[first->in[0]->id], *seed = seed_of(first);
-    Sweep s = sweep_new(ad->context, ad->g, ad->scratch, phase_of_request(first), y);
+    Arena *scratch = arena_new(); /* many sweeps over a large graph would fill the pass's */
+    Sweep s = sweep_new(ad->context, ad->g, scratch, phase_of_request(first), y);
     for (int i = 0; i < n_pending; i++) {
         const Node *request = ad->old->nodes.at[pending[i]];
         if (same_sweep(first, request)) sweep_by(&s, ad->copy[request->in[1]->id]);
@@ -90,12 +91,13 @@ static void expand_sweep(Autodiff *ad, const Node *first, const int *pending, in
         Node *dx = sweep_adjoint(&s, x);
         ad->copy[request->id] = dx ? dx : sweep_const(&s, x, 0);
     }
+    arena_free(scratch);
 }
 
 static void expand(Autodiff *ad, const Node *request, const int *pending, int n_pending) {
     if (request->op == OP_JACOBIAN)
-        ad->copy[request->id] = full_jacobian(ad->context, ad->g, ad->scratch, request, ad->copy[request->in[0]->id],
-                                              ad->copy[request->in[1]->id]);
+        ad->copy[request->id] =
+            full_jacobian(ad->context, ad->g, request, ad->copy[request->in[0]->id], ad->copy[request->in[1]->id]);
     else
         expand_sweep(ad, request, pending, n_pending);
 }

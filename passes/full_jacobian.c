@@ -182,18 +182,24 @@ static void report_limit(const Request *r) {
                   "bring y or x to fewer axes first, for instance flatten(y), or name the batch axis by batch = ..");
 }
 
-Node *full_jacobian(PassContext *c, Graph *g, Arena *scratch, const Node *request, Node *y, Node *x) {
+static Node *expanded(const Request *r) {
+    const Direct whole = direct(r);
+    if (!whole.result && !whole.zero) report_limit(r);
+    if (!whole.result) return NULL;
+    Node *shorter = through_bottleneck(r, &whole);
+    return shorter ? shorter : whole.result;
+}
+
+Node *full_jacobian(PassContext *c, Graph *g, const Node *request, Node *y, Node *x) {
     const Request r = {.context = c,
                        .g = g,
-                       .scratch = scratch,
+                       .scratch = arena_new(),
                        .phase = request->phase,
                        .loc = request->loc,
                        .batch = request->attr->axis,
                        .y = y,
                        .x = x};
-    const Direct whole = direct(&r);
-    if (!whole.result && !whole.zero) report_limit(&r);
-    if (!whole.result) return constant(&r, request->dtype, request->shape);
-    Node *shorter = through_bottleneck(&r, &whole);
-    return shorter ? shorter : whole.result;
+    Node *result = expanded(&r);
+    arena_free(r.scratch);
+    return result ? result : constant(&r, request->dtype, request->shape);
 }

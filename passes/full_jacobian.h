@@ -5,6 +5,6 @@
 
 /* Emits dy/dx into g, as `request` (a node of op jacobian, whose batch axis, phase and place count) asks for it.
  * y and x are nodes of g. */
-Node *full_jacobian(PassContext *c, Graph *g, Arena *scratch, const Node *request, Node *y, Node *x);
+Node *full_jacobian(PassContext *c, Graph *g, const Node *request, Node *y, Node *x);
 
 #endif
