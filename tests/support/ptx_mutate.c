@@ -1,5 +1,5 @@
-/* Statements are found by their punctuation alone: this must not share a parser with what it tests.  Which registers lead to
- * an address follows from a walk backwards over the kernel's instructions, without regard to control flow. */
+/* Statements are found by their punctuation alone: this must not share a parser with what it tests.  Which registers
+ * lead to an address follows from a walk backwards over the kernel's instructions, without regard to control flow. */
 #include "tests/support/ptx_mutate.h"
 #include <ctype.h>
 #include <stdio.h>
@@ -59,8 +59,10 @@ static Piece trimmed(const char *at, const char *end) {
 static const char *skip_blank(const char *p) {
     for (;;) {
         while (isspace((unsigned char)*p)) p++;
-        if (p[0] == '/' && p[1] == '/') p += strcspn(p, "\n");
-        else return p;
+        if (p[0] == '/' && p[1] == '/')
+            p += strcspn(p, "\n");
+        else
+            return p;
     }
 }
 
@@ -100,10 +102,14 @@ static const char *read_kernel(const char *p, Kernel *k) {
     *k = (Kernel){0};
     do {
         p = skip_blank(p);
-        if (*p == '{') depth++, p++;
-        else if (*p == '}') depth--, p++;
-        else if (*p == '.') p += strcspn(p, ";{"), p += *p == ';';
-        else if (*p == ';') p++;
+        if (*p == '{')
+            depth++, p++;
+        else if (*p == '}')
+            depth--, p++;
+        else if (*p == '.')
+            p += strcspn(p, ";{"), p += *p == ';';
+        else if (*p == ';')
+            p++;
         else if (isalpha((unsigned char)*p) || *p == '@' || *p == '$' || *p == '_') {
             const char *end = p;
             while (isalnum((unsigned char)*end) || *end == '_' || *end == '$') end++;
@@ -118,7 +124,8 @@ static const char *read_kernel(const char *p, Kernel *k) {
                 k->s = more;
             }
             p = read_statement(p, &k->s[k->n++]);
-        } else if (*p) p++;
+        } else if (*p)
+            p++;
     } while (*p && depth);
     return p;
 }
@@ -161,10 +168,12 @@ static bool address_of(const Statement *s, int which, bool *shared) {
 }
 
 static bool is_arithmetic(Piece op) {
-    static const char *const OPS[] = {"add.", "sub.", "mul.", "mad.", "shl.", "shr.", "and.", "or.", "xor.", "mov.", "cvt.",
-                                      "bfe.", "bfi.", "lop3.", "shf.", "selp.", "cvta.", "min.", "max.", "prmt."};
+    static const char *const OPS[] = {"add.", "sub.",  "mul.",  "mad.", "shl.", "shr.", "and.",
+                                      "or.",  "xor.",  "mov.",  "cvt.", "bfe.", "bfi.", "lop3.",
+                                      "shf.", "selp.", "cvta.", "min.", "max.", "prmt."};
     for (size_t k = 0; k < sizeof OPS / sizeof *OPS; k++)
-        if (piece_starts(op, OPS[k])) return !piece_has(op, ".f32") && !piece_has(op, ".f64") && !piece_has(op, ".pred");
+        if (piece_starts(op, OPS[k]))
+            return !piece_has(op, ".f32") && !piece_has(op, ".f64") && !piece_has(op, ".pred");
     return false;
 }
 
@@ -207,8 +216,12 @@ static void slices_of(const Kernel *k, Slices *all) {
 static Mutation *put(Found *f, MutationKind kind, const Statement *s, Piece what, const char *now) {
     static Mutation beyond;
     Mutation *m = f->n < f->room ? &f->out[f->n++] : &beyond;
-    *m = (Mutation){.kind = kind, .at = (size_t)(what.at - f->text), .bytes = (size_t)what.bytes, .line = 1,
-                    .statement = (size_t)(s->all.at - f->text), .body = (size_t)(f->body - f->text)};
+    *m = (Mutation){.kind = kind,
+                    .at = (size_t)(what.at - f->text),
+                    .bytes = (size_t)what.bytes,
+                    .line = 1,
+                    .statement = (size_t)(s->all.at - f->text),
+                    .body = (size_t)(f->body - f->text)};
     for (const char *p = f->text; p < what.at; p++) m->line += *p == '\n';
     snprintf(m->differs, sizeof m->differs, "%.*s trap; ", s->guard.bytes, s->guard.at);
     snprintf(m->now, sizeof m->now, "%s", now);
@@ -232,11 +245,20 @@ static void put_number(Found *f, MutationKind kind, const Statement *s, Piece wh
 
 /* Synchronisation that is left out. */
 static void mutate_order(Found *f, const Statement *s) {
-    static const struct { const char *op; MutationKind kind; } DROPPED[] = {
-        {"bar.", MUTATE_BARRIER},          {"barrier.", MUTATE_BARRIER},        {"cp.async.wait", MUTATE_WAIT},
-        {"wgmma.wait", MUTATE_WAIT},       {"cp.async.bulk.wait", MUTATE_WAIT}, {"cp.async.commit", MUTATE_COMMIT},
-        {"wgmma.commit", MUTATE_COMMIT},   {"cp.async.bulk.commit", MUTATE_COMMIT}, {"membar", MUTATE_FENCE},
-        {"fence.", MUTATE_FENCE},          {"wgmma.fence", MUTATE_FENCE}};
+    static const struct {
+        const char *op;
+        MutationKind kind;
+    } DROPPED[] = {{"bar.", MUTATE_BARRIER},
+                   {"barrier.", MUTATE_BARRIER},
+                   {"cp.async.wait", MUTATE_WAIT},
+                   {"wgmma.wait", MUTATE_WAIT},
+                   {"cp.async.bulk.wait", MUTATE_WAIT},
+                   {"cp.async.commit", MUTATE_COMMIT},
+                   {"wgmma.commit", MUTATE_COMMIT},
+                   {"cp.async.bulk.commit", MUTATE_COMMIT},
+                   {"membar", MUTATE_FENCE},
+                   {"fence.", MUTATE_FENCE},
+                   {"wgmma.fence", MUTATE_FENCE}};
     char over[64];
     for (size_t k = 0; k < sizeof DROPPED / sizeof *DROPPED; k++)
         if (piece_starts(s->op, DROPPED[k].op)) {
@@ -249,17 +271,21 @@ static void mutate_order(Found *f, const Statement *s) {
 }
 
 /* The instruction as it was and as it is now, into registers of their own; a trap where they differ. */
-static void put_probe(Mutation *m, const Statement *s, Piece op, Piece a, Piece was, const char *now, const char *now_op) {
+static void put_probe(Mutation *m, const Statement *s, Piece op, Piece a, Piece was, const char *now,
+                      const char *now_op) {
     char type[8] = "b32", rest[64] = "";
     const bool wide = piece_has(s->op, ".wide");
     if (s->guard.bytes || s->operands > 4) return;
-    if (wide || piece_has(s->op, "64")) strcpy(type, "b64");
-    else if (piece_has(s->op, "16")) return;
+    if (wide || piece_has(s->op, "64"))
+        strcpy(type, "b64");
+    else if (piece_has(s->op, "16"))
+        return;
     if (s->operands == 4) snprintf(rest, sizeof rest, ", %.*s", s->operand[3].bytes, s->operand[3].at);
     snprintf(m->differs, sizeof m->differs,
-             "{ .reg .pred other; .reg .%s was, now; %.*s was, %.*s, %.*s%s; %s now, %.*s, %s%s; setp.ne.%s other, was, now; "
-             "@other trap; } ", type, op.bytes, op.at, a.bytes, a.at, was.bytes, was.at, rest, now_op, a.bytes, a.at, now, rest,
-             type);
+             "{ .reg .pred other; .reg .%s was, now; %.*s was, %.*s, %.*s%s; %s now, %.*s, %s%s; setp.ne.%s other, "
+             "was, now; "
+             "@other trap; } ",
+             type, op.bytes, op.at, a.bytes, a.at, was.bytes, was.at, rest, now_op, a.bytes, a.at, now, rest, type);
 }
 
 static void put_constant(Found *f, MutationKind kind, const Statement *s, long long v) {
@@ -282,14 +308,17 @@ static void mutate_swizzle(Found *f, const Statement *s, const Slices *all) {
     long long v;
     if (s->operands != 3 || !is_arithmetic(s->op)) return;
     const bool constant = number_in(s->operand[2], &v);
-    if (constant && slice_has(&all->matrix, s->operand[0]) && (piece_starts(s->op, "or.b64") || piece_starts(s->op, "add.s64")) &&
+    if (constant && slice_has(&all->matrix, s->operand[0]) &&
+        (piece_starts(s->op, "or.b64") || piece_starts(s->op, "add.s64")) &&
         (unsigned long long)v >> 32) { /* the layout: bits 62 and 63 */
         put_constant(f, MUTATE_SWIZZLE, s, (long long)((unsigned long long)v ^ 1ull << 62));
         return;
     }
     if (piece_starts(s->op, "xor.") && slice_has(&all->shared, s->operand[0])) {
-        if (constant) put_constant(f, MUTATE_SWIZZLE, s, v * 2);
-        else put_or(f, s);
+        if (constant)
+            put_constant(f, MUTATE_SWIZZLE, s, v * 2);
+        else
+            put_or(f, s);
     }
     if (!constant || !slice_has(&all->swizzle, s->operand[0])) return;
     if (piece_starts(s->op, "shl.") || piece_starts(s->op, "shr.")) put_constant(f, MUTATE_SWIZZLE, s, v + 1);
@@ -298,7 +327,10 @@ static void mutate_swizzle(Found *f, const Statement *s, const Slices *all) {
 
 /* Bytes of one element, from the type that the operation's name ends in. */
 static int element_bytes(Piece op) {
-    static const struct { const char *end; int bytes; } TYPES[] = {{"64", 8}, {"32", 4}, {"16", 2}, {"8", 1}};
+    static const struct {
+        const char *end;
+        int bytes;
+    } TYPES[] = {{"64", 8}, {"32", 4}, {"16", 2}, {"8", 1}};
     if (piece_starts(op, "ldmatrix") || piece_starts(op, "cp.async")) return 16;
     for (int k = 0; k < 4; k++) {
         const int n = (int)strlen(TYPES[k].end);
@@ -330,14 +362,17 @@ static void mutate_index(Found *f, const Statement *s, const Slices *all) {
     if (!slice_has(&all->shared, s->operand[0]) && !slice_has(&all->global, s->operand[0])) return;
     if (!number_in(s->operand[2], &v)) return;
     if (piece_starts(s->op, "add.")) put_constant(f, MUTATE_INDEX, s, v + (piece_has(s->op, "64") ? 4 : 1));
-    if (piece_starts(s->op, "mul.wide")) put_constant(f, MUTATE_INDEX, s, v + v / 2);
-    else if (piece_starts(s->op, "mul.lo") || piece_starts(s->op, "mad.")) put_constant(f, MUTATE_INDEX, s, v + 1);
+    if (piece_starts(s->op, "mul.wide"))
+        put_constant(f, MUTATE_INDEX, s, v + v / 2);
+    else if (piece_starts(s->op, "mul.lo") || piece_starts(s->op, "mad."))
+        put_constant(f, MUTATE_INDEX, s, v + 1);
 }
 
 /* Whether a label stands somewhere before. */
 static bool label_before(const char *text, const char *end, Piece label) {
     for (const char *p = text; p + label.bytes < end; p++)
-        if (p[label.bytes] == ':' && memcmp(p, label.at, (size_t)label.bytes) == 0 && (p == text || !is_word(p[-1]))) return true;
+        if (p[label.bytes] == ':' && memcmp(p, label.at, (size_t)label.bytes) == 0 && (p == text || !is_word(p[-1])))
+            return true;
     return false;
 }
 
@@ -355,8 +390,10 @@ static bool repeats(const Found *f, const Kernel *k, int n) {
 }
 
 static void mutate_bound(Found *f, const Kernel *k, int n) {
-    static const struct { const char *was, *now; } PAIRS[] = {{".lt.", ".le."}, {".le.", ".lt."}, {".gt.", ".ge."},
-                                                              {".ge.", ".gt."}, {".lo.", ".ls."}, {".hi.", ".hs."}};
+    static const struct {
+        const char *was, *now;
+    } PAIRS[] = {{".lt.", ".le."}, {".le.", ".lt."}, {".gt.", ".ge."},
+                 {".ge.", ".gt."}, {".lo.", ".ls."}, {".hi.", ".hs."}};
     const Statement *s = &k->s[n];
     long long v;
     if (!piece_starts(s->op, "setp.") || s->operands < 3 || piece_has(s->op, ".f") || piece_has(s->op, ".b")) return;
@@ -365,8 +402,8 @@ static void mutate_bound(Found *f, const Kernel *k, int n) {
         Mutation *m = put(f, MUTATE_BOUND, s, (Piece){s->op.at + 4, 4}, PAIRS[j].now);
         const char *type = s->op.at + s->op.bytes - 3;
         if (s->guard.bytes) return;
-        snprintf(m->differs, sizeof m->differs, "{ .reg .pred same; setp.eq.%.3s same, %.*s, %.*s; @same trap; } ", type,
-                 s->operand[1].bytes, s->operand[1].at, s->operand[2].bytes, s->operand[2].at);
+        snprintf(m->differs, sizeof m->differs, "{ .reg .pred same; setp.eq.%.3s same, %.*s, %.*s; @same trap; } ",
+                 type, s->operand[1].bytes, s->operand[1].at, s->operand[2].bytes, s->operand[2].at);
         return;
     }
     if ((piece_starts(s->op, "setp.ne.") || piece_starts(s->op, "setp.eq.")) && s->operands == 3 &&
@@ -426,7 +463,8 @@ static char *barrier_probe(const char *text, const Mutation *m) {
         fwrite(text + from, 1, start - from, f);
         if (start == m->statement) fprintf(f, "{ .reg .pred used; setp.ne.b32 used, touched, 0; @used trap; } ");
         fwrite(s->all.at, 1, (size_t)s->all.bytes, f);
-        if (is_memory(s) && (piece_has(s->op, ".shared") || !piece_starts(s->op, "ld."))) fprintf(f, " mov.b32 touched, 1;");
+        if (is_memory(s) && (piece_has(s->op, ".shared") || !piece_starts(s->op, "ld.")))
+            fprintf(f, " mov.b32 touched, 1;");
         from = end;
     }
     fputs(text + from, f);

@@ -10,7 +10,8 @@ typedef enum MutationKind {
     MUTATE_WAIT,    /* cp.async and wgmma waits dropped; a wait for an mbarrier is over at once */
     MUTATE_COMMIT,  /* commit of a group dropped */
     MUTATE_FENCE,   /* membar, fence, wgmma.fence dropped */
-    MUTATE_SWIZZLE, /* an exclusive-or on the way to a shared address, shifts and masks on the way to it; a matrix descriptor's layout */
+    MUTATE_SWIZZLE, /* an exclusive-or on the way to a shared address, shifts and masks on the way to it; a matrix
+                       descriptor's layout */
     MUTATE_INDEX,   /* offset of an access, constant of an addition or multiplication on the way to an address */
     MUTATE_BOUND,   /* below or at most; the constant of the compare that repeats a loop */
     MUTATION_KINDS
@@ -24,8 +25,8 @@ typedef struct Mutation {
     size_t at, bytes;
     int line; /* from 1 */
     char now[96];
-    /* Instructions to put before the statement at `statement`, that trap where the mutation makes a difference: the result of
-     * arithmetic or of a compare would be another; anything else is executed at all. */
+    /* Instructions to put before the statement at `statement`, that trap where the mutation makes a difference: the
+     * result of arithmetic or of a compare would be another; anything else is executed at all. */
     size_t statement, body; /* and of the kernel's opening brace */
     char differs[320];
 } Mutation;

@@ -1,5 +1,5 @@
-/* Kernels in PTX text with the launch they are meant for: tests/golden/ptxsim/wrong.  A file has two kernels in one: lines
- * that end in `// wrong` are in the wrong one only, those in `// right` in its twin only, and `// <-` marks the
+/* Kernels in PTX text with the launch they are meant for: tests/golden/ptxsim/wrong.  A file has two kernels in one:
+ * lines that end in `// wrong` are in the wrong one only, those in `// right` in its twin only, and `// <-` marks the
  * lines of which one must be named by a finding.  What is left out becomes an empty line, so that both count alike.
  *
  * Comments at the top:
@@ -21,9 +21,9 @@ enum { CASE_PARAMETERS = 8, CASE_LINES = 256, CASE_FINDINGS = 32, CASE_WORDS = 2
 
 typedef struct CaseParameter {
     char kind[8];
-    uint32_t count;             /* words, or halves; the number itself */
+    uint32_t count; /* words, or halves; the number itself */
     uint32_t buffer, size[2], box[2], swizzle;
-    bool hidden;                /* the kernel does not take it */
+    bool hidden; /* the kernel does not take it */
 } CaseParameter;
 
 typedef struct PtxCase {
@@ -32,7 +32,7 @@ typedef struct PtxCase {
     CaseParameter parameter[CASE_PARAMETERS];
     int parameters;
     bool expected[CASE_LINES]; /* by line: marked */
-    char *text;                 /* owned */
+    char *text;                /* owned */
 } PtxCase;
 
 typedef struct Found {
@@ -44,7 +44,7 @@ typedef struct Outcome {
     Found found[CASE_FINDINGS];
     int findings;
     CUresult result;
-    char log[256]; /* of a module that does not load */
+    char log[256];               /* of a module that does not load */
     uint32_t memory[CASE_WORDS]; /* of all buffers, one after the other */
     size_t words;
 } Outcome;
@@ -69,7 +69,8 @@ static inline CaseParameter case_parameter(const char *text, const char *path) {
     if (sscanf(text, "map f%u buffer %u size %u %u box %u %u swizzle %u", &p.count, &p.buffer, &p.size[0], &p.size[1],
                &p.box[0], &p.box[1], &p.swizzle) >= 6)
         strcpy(p.kind, "map");
-    else if (sscanf(text, " %7s %u", p.kind, &p.count) < 1) fail_msg("%s: parameter '%s'", path, text);
+    else if (sscanf(text, " %7s %u", p.kind, &p.count) < 1)
+        fail_msg("%s: parameter '%s'", path, text);
     return p;
 }
 
@@ -101,10 +102,14 @@ static inline void case_header(PtxCase *c, char *line) {
     if (!value) return;
     *value++ = '\0';
     while (*value == ' ') value++;
-    if (strcmp(line, "// finding") == 0) snprintf(c->kinds, sizeof c->kinds, "%s", value);
-    else if (strcmp(line, "// landing") == 0) snprintf(c->landing, sizeof c->landing, "%s", value);
-    else if (strcmp(line, "// launch") == 0) case_launch_of(c, value);
-    else if (strcmp(line, "// parameters") == 0) case_parameters(c, value);
+    if (strcmp(line, "// finding") == 0)
+        snprintf(c->kinds, sizeof c->kinds, "%s", value);
+    else if (strcmp(line, "// landing") == 0)
+        snprintf(c->landing, sizeof c->landing, "%s", value);
+    else if (strcmp(line, "// launch") == 0)
+        case_launch_of(c, value);
+    else if (strcmp(line, "// parameters") == 0)
+        case_parameters(c, value);
 }
 
 /* One of the two kernels in a file. */
@@ -120,7 +125,8 @@ static inline void case_read(PtxCase *c, const char *path, bool wrong) {
         char *tag = strstr(copy + 2, "// ");
         const bool left_out = tag && strstr(tag, wrong ? "right" : "wrong");
         c->expected[number] = !left_out && tag && strstr(tag, "<-");
-        if (left_out) memset(line, ' ', (size_t)(end - line));
+        if (left_out)
+            memset(line, ' ', (size_t)(end - line));
         else if (memcmp(copy, "// ", 3) == 0) {
             if (tag) *tag = '\0';
             case_header(c, copy);
@@ -146,13 +152,15 @@ static inline CUdeviceptr case_buffer(const CaseParameter *p) {
     const uint32_t n = parameter_words(p);
     assert_true(n <= CASE_WORDS);
     for (uint32_t k = 0; k < n; k++) {
-        if (strcmp(p->kind, "iota") == 0) data[k] = k;
+        if (strcmp(p->kind, "iota") == 0)
+            data[k] = k;
         else if (strcmp(p->kind, "halves") == 0)
             data[k] = half_of((int)(2 * k * 7 % 23) - 11) | (uint32_t)half_of((int)((2 * k + 1) * 7 % 23) - 11) << 16;
         else if (strcmp(p->kind, "floats") == 0) {
             const float v = (float)(k * 7919 % 2003) / 1001.5f - 1;
             memcpy(&data[k], &v, sizeof v);
-        } else data[k] = 0;
+        } else
+            data[k] = 0;
     }
     return upload(strcmp(p->kind, "empty") == 0 ? NULL : data, n * sizeof *data);
 }
@@ -161,8 +169,9 @@ static inline CUdeviceptr case_buffer(const CaseParameter *p) {
 static inline void case_map(CUtensorMap *map, const CaseParameter *p, CUdeviceptr at) {
     const uint64_t size[2] = {p->size[0], p->size[1]}, stride[1] = {p->size[0] * (uint64_t)p->count / 8};
     const int swizzle = p->swizzle == 32 ? 1 : p->swizzle == 64 ? 2 : p->swizzle == 128 ? 3 : 0;
-    assert_int_equal(cu.cuTensorMapEncodeTiled(map, p->count == 16 ? 6 : 7, 2, (void *)(uintptr_t)at, size, stride, p->box,
-                                               (uint32_t[]){1, 1}, 0, swizzle, 0, 0), CUDA_SUCCESS);
+    assert_int_equal(cu.cuTensorMapEncodeTiled(map, p->count == 16 ? 6 : 7, 2, (void *)(uintptr_t)at, size, stride,
+                                               p->box, (uint32_t[]){1, 1}, 0, swizzle, 0, 0),
+                     CUDA_SUCCESS);
 }
 
 /* The records of PTXSIM_REPORT, which is emptied. */
@@ -200,8 +209,8 @@ static inline CUresult case_launch(const PtxCase *c, CUfunction f, void **params
     const int kept = dup(STDERR_FILENO), nowhere = open("/dev/null", O_WRONLY);
     assert_true(kept >= 0 && nowhere >= 0);
     dup2(nowhere, STDERR_FILENO);
-    const CUresult r = cu.cuLaunchKernel(f, c->grid[0], c->grid[1], 1, c->block[0], c->block[1], 1, c->shared, NULL, params,
-                                        NULL);
+    const CUresult r =
+        cu.cuLaunchKernel(f, c->grid[0], c->grid[1], 1, c->block[0], c->block[1], 1, c->shared, NULL, params, NULL);
     dup2(kept, STDERR_FILENO);
     close(kept);
     close(nowhere);
@@ -221,18 +230,23 @@ static inline void case_run(const PtxCase *c, const char *name, Outcome *o) {
     CUfunction f = case_load(c->text, name, o);
     for (int k = 0; f && k < c->parameters; k++) {
         const CaseParameter *p = &c->parameter[k];
-        params[taken] = strcmp(p->kind, "map") == 0 ? (void *)&map[k] : strcmp(p->kind, "words4") == 0 ? (void *)four : &buffer[k];
+        params[taken] = strcmp(p->kind, "map") == 0      ? (void *)&map[k]
+                        : strcmp(p->kind, "words4") == 0 ? (void *)four
+                                                         : &buffer[k];
         taken += !p->hidden;
         if (strcmp(p->kind, "int") == 0) buffer[k] = p->count;
-        if (strcmp(p->kind, "map") == 0) case_map(&map[k], p, buffer[p->buffer]);
-        else if (parameter_words(p)) buffer[k] = case_buffer(p);
+        if (strcmp(p->kind, "map") == 0)
+            case_map(&map[k], p, buffer[p->buffer]);
+        else if (parameter_words(p))
+            buffer[k] = case_buffer(p);
     }
     if (f) o->result = case_launch(c, f, params);
     case_findings(o);
     for (int k = 0; f && k < c->parameters; k++) {
         const uint32_t n = parameter_words(&c->parameter[k]);
         assert_true(o->words + n <= CASE_WORDS);
-        if (n && !o->result) assert_int_equal(cu.cuMemcpyDtoH_v2(o->memory + o->words, buffer[k], n * 4u), CUDA_SUCCESS);
+        if (n && !o->result)
+            assert_int_equal(cu.cuMemcpyDtoH_v2(o->memory + o->words, buffer[k], n * 4u), CUDA_SUCCESS);
         o->words += n;
         if (n) cu.cuMemFree_v2(buffer[k]);
     }

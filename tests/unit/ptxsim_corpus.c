@@ -1,5 +1,5 @@
-/* The simulator judges hand-written kernels before it judges ours: each wrong one is reported with the right kind at the
- * right line of PTX under every schedule, its twin, which differs by the mistake alone, under none. */
+/* The simulator judges hand-written kernels before it judges ours: each wrong one is reported with the right kind at
+ * the right line of PTX under every schedule, its twin, which differs by the mistake alone, under none. */
 #include "ptxsim_case.h"
 #include <dirent.h>
 
@@ -20,8 +20,10 @@ static int list(const char *folder, Name *names, int count) {
         if (e->d_name[0] == '.') continue;
         const int n = snprintf(path, sizeof path, "%s/%s", folder, e->d_name);
         assert_true(n < MOST_TEXT && count < MOST_CASES);
-        if (strstr(e->d_name, ".ptx")) memcpy(names[count++].path, path, (size_t)n + 1);
-        else count = list(path, names, count);
+        if (strstr(e->d_name, ".ptx"))
+            memcpy(names[count++].path, path, (size_t)n + 1);
+        else
+            count = list(path, names, count);
     }
     closedir(d);
     return count;

@@ -1,6 +1,6 @@
-/* Mistakes made on purpose in kernels that are right: a mutant is caught when the software GPU reports something, or when
- * a result differs from that of the kernel as it was, within 16 schedules.  At least 95 of 100 must be; those that are
- * not are listed with the reason. */
+/* Mistakes made on purpose in kernels that are right: a mutant is caught when the software GPU reports something, or
+ * when a result differs from that of the kernel as it was, within 16 schedules.  At least 95 of 100 must be; those that
+ * are not are listed with the reason. */
 #include "ptxsim_subject.h"
 #include "ptxsim_nvcc.h"
 #include "tests/support/ptx_mutate.h"
@@ -10,7 +10,8 @@ enum { MOST_SUBJECTS = 256, MOST_MUTATIONS = 60000, MOST_SURVIVORS = 128 };
 typedef enum Source { EMITTED, NVCC, TWINS, SOURCES } Source;
 static const char *const SOURCE_NAME[SOURCES] = {"emitted", "nvcc", "twins"};
 /* Of each subject and kind. */
-static const int SAMPLE[SOURCES][MUTATION_KINDS] = {{8, 8, 8, 8, 6, 10, 3}, {2, 2, 2, 2, 2, 2, 2}, {1, 1, 1, 1, 0, 1, 0}};
+static const int SAMPLE[SOURCES][MUTATION_KINDS] = {
+    {8, 8, 8, 8, 6, 10, 3}, {2, 2, 2, 2, 2, 2, 2}, {1, 1, 1, 1, 0, 1, 0}};
 
 typedef struct Survivor {
     Source source;
@@ -26,7 +27,10 @@ static struct {
 } tally;
 
 /* ---- subjects ------------------------------------------------------------------------------------------- */
-static const struct { const char *file, *overrides; int samples; } PROGRAMS[] = {
+static const struct {
+    const char *file, *overrides;
+    int samples;
+} PROGRAMS[] = {
     {"digits/mlp.dsl", "B=37", 3},
     {"firmware/digits.dsl", "", 2},
     {"ecg/ecg.dsl", "", 1},
@@ -36,7 +40,9 @@ static const struct { const char *file, *overrides; int samples; } PROGRAMS[] = 
 };
 
 /* Kernels of tests/golden/ptxsim/FILE.cu, with their launches as in ptxsim_case.h. */
-static const struct { const char *file, *arch, *kernel, *launch, *parameters; } CUDA[] = {
+static const struct {
+    const char *file, *arch, *kernel, *launch, *parameters;
+} CUDA[] = {
     {"parallel", "sm_80", "sum_tree", "grid 3 block 256", "iota 700, empty 3, int 700"},
     {"parallel", "sm_80", "sum_last_block", "grid 5 block 128", "floats 900, empty 5, zero 1, empty 1, int 900"},
     {"parallel", "sm_80", "scan_blelloch", "grid 1 block 256", "iota 512, empty 512"},
@@ -46,7 +52,8 @@ static const struct { const char *file, *arch, *kernel, *launch, *parameters; } 
     {"parallel", "sm_80", "hand_over", "grid 1 block 64", "iota 288, empty 288, int 9"},
     {"tensor", "sm_80", "gemm_mma", "grid 1x1 block 128", "halves 6144, halves 6144, empty 4096, int 64, int 96"},
     {"hopper", "sm_90a", "double_boxes", "grid 2 block 64",
-     "(floats 6000), (empty 6000), map f32 buffer 0 size 60 100 box 32 16, map f32 buffer 1 size 60 100 box 32 16, int 100"},
+     "(floats 6000), (empty 6000), map f32 buffer 0 size 60 100 box 32 16, map f32 buffer 1 size 60 100 box 32 16, int "
+     "100"},
     {"hopper", "sm_90a", "ring_sum", "grid 1 block 160", "floats 2816, empty 256, int 11"},
     {"hopper", "sm_90a", "gemm_wgmma", "grid 1 block 384",
      "(halves 11776), (halves 11776), map f16 buffer 0 size 184 64 box 64 64 swizzle 128, "
@@ -153,7 +160,8 @@ static bool try_mutant(Subject *s, Source source, const Mutation *m) {
     if (caught(s, mutant, &reported)) {
         tally.caught[source][m->kind]++;
         tally.by_report += reported;
-    } else survived(s, source, m);
+    } else
+        survived(s, source, m);
     free(mutant);
     return true;
 }
@@ -179,7 +187,8 @@ static void mutate_subject(Subject *s, Source source, int samples) {
     const int n = mutations_of(s->text, source == EMITTED ? COOPERATING : NULL, all, MOST_MUTATIONS);
     qsort(all, (size_t)n, sizeof *all, by_draw);
     for (int k = 0; k < n; k++)
-        if (taken[all[k].kind] < samples * SAMPLE[source][all[k].kind]) taken[all[k].kind] += try_mutant(s, source, &all[k]);
+        if (taken[all[k].kind] < samples * SAMPLE[source][all[k].kind])
+            taken[all[k].kind] += try_mutant(s, source, &all[k]);
 }
 
 static void mutate_twins(const char *folder) {
@@ -202,7 +211,8 @@ static void mutate_twins(const char *folder) {
 
 /* What is known of a mutant that gave the same bits and no finding under every schedule. */
 static const char *const REASON[MUTATION_KINDS] = {
-    [MUTATE_BARRIER] = "no two threads meet in a byte across it: another wait or their own program orders what they share",
+    [MUTATE_BARRIER] =
+        "no two threads meet in a byte across it: another wait or their own program orders what they share",
     [MUTATE_WAIT] = "nothing that it waits for is used after it",
     [MUTATE_COMMIT] = "nothing waits for the group",
     [MUTATE_FENCE] = "nothing before it is used by others, or by another proxy, after it",
@@ -235,7 +245,7 @@ static void emitted(void **state) {
     for (size_t k = 0; k < sizeof PROGRAMS / sizeof *PROGRAMS; k++) {
         Subject s = program_subject(k);
         mutate_subject(&s, EMITTED, PROGRAMS[k].samples);
-    
+
         subject_end(&s);
     }
 }
@@ -257,8 +267,9 @@ static void rate(void **state) {
         for (int k = 0; k < MUTATION_KINDS; k++)
             made += tally.made[s][k], told += tally.caught[s][k], equivalent += tally.equivalent[s][k];
     report();
-    printf("%d mutants: %d caught (%d by a finding), %d survive; %d more were drawn that change no value in any thread\n", made,
-           told, tally.by_report, made - told, equivalent);
+    printf(
+        "%d mutants: %d caught (%d by a finding), %d survive; %d more were drawn that change no value in any thread\n",
+        made, told, tally.by_report, made - told, equivalent);
     assert_true(made >= 200);
     assert_true(told * 100 >= made * 95);
     made = told = 0;

@@ -17,7 +17,8 @@ static inline char *nvcc_ptx(const char *name, const char *arch) {
     const char *nvcc = find_nvcc();
     const int fd = nvcc ? mkstemp(path) : -1;
     if (fd < 0) return NULL;
-    snprintf(command, sizeof command, "%s -ptx -arch=%s %s/tests/golden/ptxsim/%s.cu -o %s", nvcc, arch, SOURCE_DIR, name, path);
+    snprintf(command, sizeof command, "%s -ptx -arch=%s %s/tests/golden/ptxsim/%s.cu -o %s", nvcc, arch, SOURCE_DIR,
+             name, path);
     const int r = system(command);
     const off_t bytes = lseek(fd, 0, SEEK_END);
     char *text = calloc((size_t)(bytes > 0 ? bytes : 0) + 1, 1);

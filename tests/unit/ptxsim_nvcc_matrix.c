@@ -1,5 +1,6 @@
-/* Tensor cores, tensor copies, rings of mbarriers and clusters in CUDA C++ with inline PTX (tests/golden/ptxsim/tensor.cu,
- * wmma.cu, hopper.cu) as nvcc compiles it, under every landing of asynchronous operations, against plain C, without a finding. */
+/* Tensor cores, tensor copies, rings of mbarriers and clusters in CUDA C++ with inline PTX
+ * (tests/golden/ptxsim/tensor.cu, wmma.cu, hopper.cu) as nvcc compiles it, under every landing of asynchronous
+ * operations, against plain C, without a finding. */
 #include "ptxsim_nvcc.h"
 
 enum { SEEDS = 4, LANDINGS = 3 };
@@ -68,12 +69,13 @@ static void gemm_mma(CUfunction f) {
 
 enum { MAP_HALF = 6, MAP_FLOAT = 7, SWIZZLE_NONE = 0, SWIZZLE_128 = 3 }; /* CUtensorMapDataType, CUtensorMapSwizzle */
 
-static CUtensorMap matrix_map(CUdeviceptr at, int type, uint64_t columns, uint64_t rows, uint32_t box_columns, uint32_t box_rows,
-                              int swizzle) {
+static CUtensorMap matrix_map(CUdeviceptr at, int type, uint64_t columns, uint64_t rows, uint32_t box_columns,
+                              uint32_t box_rows, int swizzle) {
     CUtensorMap map;
     const uint64_t size[2] = {columns, rows}, stride[1] = {columns * (type == MAP_HALF ? 2 : 4)};
     assert_int_equal(cu.cuTensorMapEncodeTiled(&map, type, 2, (void *)(uintptr_t)at, size, stride,
-                                               (uint32_t[]){box_columns, box_rows}, (uint32_t[]){1, 1}, 0, swizzle, 0, 0),
+                                               (uint32_t[]){box_columns, box_rows}, (uint32_t[]){1, 1}, 0, swizzle, 0,
+                                               0),
                      CUDA_SUCCESS);
     return map;
 }
@@ -152,8 +154,10 @@ static void under_all_schedules(void **state) {
 }
 
 int main(void) {
-#define KERNEL(name, ptx, architectures)                                                                               \
-    {#name, under_all_schedules, NULL, NULL, &(Kernel){#name, ptx, architectures, name}}
+#define KERNEL(name, ptx, architectures)                                                      \
+    {                                                                                         \
+#name, under_all_schedules, NULL, NULL, &(Kernel) { #name, ptx, architectures, name } \
+    }
     setenv("PTXSIM_DEVICE", "sm_90", 1);
     tensor[0] = nvcc_ptx("tensor", "sm_80");
     tensor[1] = nvcc_ptx("tensor", "sm_90a");
@@ -162,9 +166,9 @@ int main(void) {
     hopper = nvcc_ptx("hopper", "sm_90a");
     if (!tensor[0] || !tensor[1] || !wmma[0] || !wmma[1] || !hopper) return nvcc_missing();
     driver_open();
-    const struct CMUnitTest tests[] = {KERNEL(gemm_wmma, wmma, 2),       KERNEL(gemm_mma, tensor, 2),
-                                       KERNEL(gemm_wgmma, &hopper, 1),   KERNEL(double_boxes, &hopper, 1),
-                                       KERNEL(ring_sum, &hopper, 1),     KERNEL(cluster_sum, &hopper, 1)};
+    const struct CMUnitTest tests[] = {KERNEL(gemm_wmma, wmma, 2),     KERNEL(gemm_mma, tensor, 2),
+                                       KERNEL(gemm_wgmma, &hopper, 1), KERNEL(double_boxes, &hopper, 1),
+                                       KERNEL(ring_sum, &hopper, 1),   KERNEL(cluster_sum, &hopper, 1)};
     const int failed = cmocka_run_group_tests(tests, NULL, NULL);
     free(tensor[0]), free(tensor[1]), free(wmma[0]), free(wmma[1]), free(hopper);
     return failed;

@@ -84,7 +84,8 @@ static void scan_look_back(CUfunction f) {
     static int got[N];
     int n = N, sum = 0;
     const uint64_t none[BLOCKS] = {0};
-    CUdeviceptr x = upload_whole(N), y = upload(NULL, sizeof got), order = upload(none, 4), state = upload(none, sizeof none);
+    CUdeviceptr x = upload_whole(N), y = upload(NULL, sizeof got), order = upload(none, 4),
+                state = upload(none, sizeof none);
     assert_int_equal(launch1(f, BLOCKS, 128, (void *[]){&x, &y, &order, &state, &n}), CUDA_SUCCESS);
     download(got, y, sizeof got);
     for (int i = 0; i < N; i++) assert_int_equal(got[i], sum += whole(i));
@@ -113,7 +114,8 @@ static void softmax(CUfunction f) {
     for (int r = 0; r < ROWS; r++) {
         double sum = 0;
         for (int c = 0; c < COLUMNS; c++) sum += exp(data[r * COLUMNS + c]);
-        for (int c = 0; c < COLUMNS; c++) assert_true(fabs(got[r * COLUMNS + c] - exp(data[r * COLUMNS + c]) / sum) < 1e-6);
+        for (int c = 0; c < COLUMNS; c++)
+            assert_true(fabs(got[r * COLUMNS + c] - exp(data[r * COLUMNS + c]) / sum) < 1e-6);
     }
     cu.cuMemFree_v2(x);
 }
@@ -130,7 +132,8 @@ static void layer_norm(CUfunction f) {
         for (int c = 0; c < COLUMNS; c++) mean += data[r * COLUMNS + c] / COLUMNS;
         for (int c = 0; c < COLUMNS; c++) variance += pow(data[r * COLUMNS + c] - mean, 2) / COLUMNS;
         for (int c = 0; c < COLUMNS; c++)
-            assert_true(fabs(got[r * COLUMNS + c] - (data[r * COLUMNS + c] - mean) / sqrt(variance + 1e-5) * scale[c]) < 1e-5);
+            assert_true(fabs(got[r * COLUMNS + c] - (data[r * COLUMNS + c] - mean) / sqrt(variance + 1e-5) * scale[c]) <
+                        1e-5);
     }
     cu.cuMemFree_v2(x), cu.cuMemFree_v2(s);
 }
@@ -161,14 +164,17 @@ static void under_all_orders(void **state) {
 }
 
 int main(void) {
-#define KERNEL(name) {#name, under_all_orders, NULL, NULL, &(Kernel){#name, name}}
+#define KERNEL(name)                                                   \
+    {                                                                  \
+#name, under_all_orders, NULL, NULL, &(Kernel) { #name, name } \
+    }
     setenv("PTXSIM_DEVICE", "sm_90", 1);
     for (int a = 0; a < ARCHS; a++)
         if (!(ptx[a] = nvcc_ptx("parallel", ARCH[a]))) return nvcc_missing();
     driver_open();
-    const struct CMUnitTest tests[] = {KERNEL(sum_atomic),     KERNEL(sum_tree),  KERNEL(sum_last_block),
-                                       KERNEL(scan_blelloch),  KERNEL(transpose), KERNEL(scan_look_back),
-                                       KERNEL(softmax),        KERNEL(layer_norm), KERNEL(hand_over)};
+    const struct CMUnitTest tests[] = {KERNEL(sum_atomic),    KERNEL(sum_tree),   KERNEL(sum_last_block),
+                                       KERNEL(scan_blelloch), KERNEL(transpose),  KERNEL(scan_look_back),
+                                       KERNEL(softmax),       KERNEL(layer_norm), KERNEL(hand_over)};
     const int failed = cmocka_run_group_tests(tests, NULL, NULL);
     for (int a = 0; a < ARCHS; a++) free(ptx[a]);
     return failed;

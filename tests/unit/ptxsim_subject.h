@@ -43,7 +43,8 @@ static inline Observed observe_case(const Subject *s, const char *text) {
     PtxCase c = *s->one;
     c.text = (char *)(uintptr_t)text; /* read only */
     case_run(&c, s->entry, &o);
-    snprintf(last_finding, sizeof last_finding, "%s, line %d", o.findings ? o.found[0].kind : o.log, o.findings ? o.found[0].line : 0);
+    snprintf(last_finding, sizeof last_finding, "%s, line %d", o.findings ? o.found[0].kind : o.log,
+             o.findings ? o.found[0].line : 0);
     Observed seen = {.found = o.result || o.findings, .count = o.words * sizeof *o.memory};
     seen.bytes = malloc(seen.count + 1);
     assert_non_null(seen.bytes);
@@ -93,12 +94,14 @@ static inline bool program_call(const Compiled *p, fusec_cuda *c, Observed *seen
     void *outputs[16] = {0};
     const int n = m->outputs.n < 16 ? m->outputs.n : 16;
     int32_t extents[FUSEC_CUDA_MAX_SYMS];
-    const fusec_cuda_call call = {.inputs = (const void *const *)p->data.mem.inputs, .outputs = outputs, .syms = extents,
-                                  .step = 1};
+    const fusec_cuda_call call = {
+        .inputs = (const void *const *)p->data.mem.inputs, .outputs = outputs, .syms = extents, .step = 1};
     for (int k = 0; k < m->syms.n; k++) extents[k] = (int32_t)p->data.syms[k];
     for (int k = 0; k < n; at += m->outputs.at[k++].bytes) outputs[k] = at;
-    bool ok = !m->param_bytes || fusec_cuda_write(c, FUSEC_R_PARAM, 0, p->data.mem.params, (uint64_t)m->param_bytes) == FUSEC_OK;
-    ok = ok && (!m->state_bytes || fusec_cuda_write(c, FUSEC_R_STATE, 0, p->data.mem.states, (uint64_t)m->state_bytes) == FUSEC_OK);
+    bool ok = !m->param_bytes ||
+              fusec_cuda_write(c, FUSEC_R_PARAM, 0, p->data.mem.params, (uint64_t)m->param_bytes) == FUSEC_OK;
+    ok = ok && (!m->state_bytes ||
+                fusec_cuda_write(c, FUSEC_R_STATE, 0, p->data.mem.states, (uint64_t)m->state_bytes) == FUSEC_OK);
     ok = ok && fusec_cuda_run(c, ENTRY_STEP, &call) == FUSEC_OK;
     ok = ok && fusec_cuda_read(c, FUSEC_R_PARAM, 0, at, (uint64_t)m->param_bytes) == FUSEC_OK;
     return ok && (!m->state_bytes ||
@@ -110,7 +113,8 @@ static inline Observed observe_program(const Compiled *p, const char *text) {
     const Module *m = p->module;
     const uint64_t before = findings();
     const fusec_cuda_image image = {.data = text};
-    const fusec_cuda_options options = {.library = BUILD_DIR "/ptxsim/libcuda.so.1", .log = log, .log_bytes = sizeof log};
+    const fusec_cuda_options options = {
+        .library = BUILD_DIR "/ptxsim/libcuda.so.1", .log = log, .log_bytes = sizeof log};
     Observed seen = {.count = (size_t)(m->param_bytes + m->state_bytes)};
     for (int k = 0; k < m->outputs.n; k++) seen.count += (size_t)m->outputs.at[k].bytes;
     seen.bytes = calloc(seen.count + 1, 1);
