@@ -141,6 +141,7 @@ void lower_atomic(Parser *p, const Stmt *s) {
     i->order = s->mod[CAT_ORDER] ? s->mod[CAT_ORDER] : ORDER_RELAXED;
     i->scope = s->mod[CAT_SCOPE] ? s->mod[CAT_SCOPE] : SCOPE_GPU;
     if (space != SPACE_SHARED && space != SPACE_CLUSTER) p->fn->global_atomics = true;
+    if (op == ATOMIC_CAS) relax_guess(p);
 }
 
 /* ---- addresses ---------------------------------------------------------------------------------------- */

@@ -245,6 +245,8 @@ void lower_wgmma(Parser *, const Stmt *);
 void lower_wmma_memory(Parser *, const Stmt *);
 void lower_wmma_mma(Parser *, const Stmt *);
 void lower_wgmma_sync(Parser *, const Stmt *);
+/* After a compare-and-swap: loads before it that guess its operand become relaxed (lower_guess.c). */
+void relax_guess(Parser *);
 /* After a function's last instruction: its registers that wgmma.mma_async names are watched (wgmma_watch.c). */
 void matrix_watch(Parser *, Function *);
 /* A dotted word of a matrix instruction: shape, layout, element type.  False: it is none. */
