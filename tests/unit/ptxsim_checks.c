@@ -70,6 +70,10 @@ static const Case CASES[] = {
      KERNEL("setp.eq.u32 %p1, %r1, 0; @%p1 st.shared.u32 [s+4], 0; bar.sync 0; mov.u64 %rd5, s; cvta.shared.u64 %rd5, %rd5;\n"
             "add.s64 %rd6, %rd5, 4; ld.u32 %r4, [%rd5+4]; AGAIN: add.u32 %r5, %r4, 1; atom.cas.b32 %r6, [%rd6], %r4, %r5;\n"
             "setp.ne.u32 %p1, %r6, %r4; mov.u32 %r4, %r6; @%p1 bra AGAIN;")},
+    {"the same of a shared variable", NULL, 0,
+     KERNEL("setp.eq.u32 %p1, %r1, 0; @%p1 st.shared.u32 [s], 0; bar.sync 0; ld.shared.u32 %r4, [s]; mov.u32 %r7, s;\n"
+            "AGAIN: add.u32 %r5, %r4, 1; atom.shared.cas.b32 %r6, [%r7], %r4, %r5; setp.ne.u32 %p1, %r6, %r4;\n"
+            "mov.u32 %r4, %r6; @%p1 bra AGAIN;")},
     {"a plain read beside a compare-and-swap", "race", 719,
      KERNEL("setp.eq.u32 %p1, %r1, 0; @%p1 st.shared.v2.u32 [s], {%r1, %r1}; bar.sync 0; mov.u32 %r5, s;\n"
             "AGAIN: add.u32 %r6, %r4, 1; atom.shared.cas.b32 %r7, [%r5], %r4, %r6; setp.ne.u32 %p1, %r7, %r4;\n"

@@ -19,23 +19,36 @@ static const Inst *definition(const Function *f, int32_t end, const Operand *reg
     return NULL;
 }
 
-/* Follows additions of constants, cvta among them: the register and what is added to it. */
+static bool is_sum(const Inst *i) {
+    return i->run == alu_direct(arith_handler(OP_ADD, T_U64)) || i->run == alu_direct(arith_handler(OP_ADD, T_S64)) ||
+           i->run == alu_direct(arith_handler(OP_ADD, T_U32)) || i->run == alu_direct(arith_handler(OP_ADD, T_S32));
+}
+
+static bool is_move(const Inst *i) {
+    return i->run == alu_direct(move_handler(4)) || i->run == alu_direct(move_handler(8));
+}
+
+static int64_t constant_bits(const Function *f, const Operand *o) {
+    int64_t bits = 0;
+    memcpy(&bits, f->pool + o->offset, o->bytes);
+    return bits;
+}
+
+/* Follows moves and additions of constants, cvta among them: the register, none for a variable, and what is added. */
 static Operand origin(const Function *f, int32_t at, int64_t *offset) {
     const Inst *i = &f->code[at];
     Operand a = i->a;
     *offset = i->offset;
     for (int k = 0; k < MOST_STEPS && a.base == BASE_REGS; k++) {
         i = definition(f, at, &a);
-        const bool sum = i && (i->run == alu_direct(arith_handler(OP_ADD, T_U64)) ||
-                               i->run == alu_direct(arith_handler(OP_ADD, T_S64)));
-        if (!sum || i->guard.base != BASE_NONE || i->b.base != BASE_POOL) break;
-        int64_t added;
-        memcpy(&added, f->pool + i->b.offset, sizeof added);
-        *offset += added;
+        if (!i || i->guard.base != BASE_NONE || !(is_move(i) || (is_sum(i) && i->b.base == BASE_POOL))) break;
+        if (!is_move(i)) *offset += constant_bits(f, &i->b);
         at = (int32_t)(i - f->code);
         a = i->a;
     }
-    return a;
+    if (a.base != BASE_POOL) return a;
+    *offset += constant_bits(f, &a);
+    return (Operand){0};
 }
 
 void relax_guess(Parser *p) {
