@@ -101,9 +101,10 @@ static void *load(const Driver *d, const char *text, int *result, char *log, siz
     return *result ? NULL : module;
 }
 
-static void head(const Driver *d, Text *t) {
-    text_add(t, ".version %s\n.target sm_%d%d%s\n.address_size 64\n.extern .shared .align 1024 .b8 s[];\n", d->version,
-             d->name.major, d->name.minor, d->name.major >= 9 ? "a" : "");
+static void module_text(const Driver *d, Text *t, const Jobs *jobs, int first, int count) {
+    char target[24];
+    snprintf(target, sizeof target, "sm_%d%d%s", d->name.major, d->name.minor, d->name.major >= 9 ? "a" : "");
+    jobs_module(jobs, first, count, d->version, target, t);
 }
 
 static void choose_version(Driver *d) {
@@ -113,8 +114,7 @@ static void choose_version(Driver *d) {
         char log[256];
         int result;
         d->version = VERSIONS[k];
-        head(d, &t);
-        text_add(&t, ".entry k() { ret; }\n");
+        module_text(d, &t, &(Jobs){0}, 0, 0);
         void *module = load(d, t.data, &result, log, sizeof log);
         text_free(&t);
         if (module) d->cuModuleUnload(module);
@@ -146,16 +146,9 @@ static void driver_open(Driver *d) {
     answer(d, -1, OUTCOME_DONE, "", NULL, 0);
 }
 
-static void add_entry(const Job *j, Text *t, int number) {
-    text_add(t, ".entry k%d(.param .u64 in, .param .u64 out, .param .align 64 .b8 map[128])\n{\n", number);
-    j->body(j, t, number);
-    text_add(t, "ret;\n}\n");
-}
-
 static void *load_jobs(const Driver *d, const Jobs *jobs, int first, int count, int *result, char *log, size_t room) {
     Text t = {0};
-    head(d, &t);
-    for (int k = first; k < first + count; k++) add_entry(&jobs->job[k], &t, k);
+    module_text(d, &t, jobs, first, count);
     void *module = load(d, t.data, result, log, room);
     text_free(&t);
     return module;

@@ -151,6 +151,16 @@ void jobs_make(Jobs *jobs) {
     jobs_of_copies(jobs);
 }
 
+void jobs_module(const Jobs *jobs, int first, int count, const char *version, const char *target, Text *t) {
+    text_add(t, ".version %s\n.target %s\n.address_size 64\n.extern .shared .align 1024 .b8 s[];\n", version, target);
+    for (int k = first; k < first + count; k++) {
+        text_add(t, "// %s\n.entry k%d(.param .u64 in, .param .u64 out, .param .align 64 .b8 map[128])\n{\n",
+                 jobs->job[k].name, k);
+        jobs->job[k].body(&jobs->job[k], t, k);
+        text_add(t, "ret;\n}\n");
+    }
+}
+
 void jobs_free(Jobs *jobs) {
     free(jobs->job);
     free(jobs->texts);

@@ -88,6 +88,8 @@ typedef struct Jobs {
 } Jobs;
 Job *jobs_add(Jobs *, const char *format, ...) __attribute__((format(printf, 2, 3)));
 void jobs_make(Jobs *);
+/* PTX with an entry kNUMBER for each of `count` jobs. */
+void jobs_module(const Jobs *, int first, int count, const char *version, const char *target, Text *);
 void jobs_free(Jobs *);
 void jobs_of_instructions(Jobs *);
 void jobs_of_matrices(Jobs *);

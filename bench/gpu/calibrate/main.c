@@ -5,6 +5,7 @@
  *   --full     all inputs and results of the instructions that differ
  *   --show     those of one instruction, on stdout
  *   --only     instructions whose names have TEXT in them
+ *   --ptx      ARCH: prints the kernels, in one module, instead of running them
  * Exit status: 0 done, 1 something differs, 2 usage, 3 it could not be run. */
 #include "bench/gpu/calibrate/vectors.h"
 #include <inttypes.h>
@@ -12,7 +13,7 @@
 #include <string.h>
 
 typedef struct Options {
-    const char *write, *compare, *table, *full, *show, *only;
+    const char *write, *compare, *table, *full, *show, *only, *ptx;
     int seconds;
 } Options;
 
@@ -135,8 +136,8 @@ static int run(const Options *o, Jobs *jobs) {
 static bool options(Options *o, int argc, char **argv) {
     const struct {
         const char *name, **to;
-    } TEXT[] = {{"--write", &o->write}, {"--compare", &o->compare}, {"--table", &o->table},
-                {"--full", &o->full},   {"--show", &o->show},       {"--only", &o->only}};
+    } TEXT[] = {{"--write", &o->write}, {"--compare", &o->compare}, {"--table", &o->table}, {"--full", &o->full},
+                {"--show", &o->show},   {"--only", &o->only},       {"--ptx", &o->ptx}};
     for (int k = 1; k < argc; k += 2) {
         bool known = false;
         if (k + 1 == argc) return false;
@@ -151,6 +152,14 @@ static bool options(Options *o, int argc, char **argv) {
     return true;
 }
 
+static int print_module(const Jobs *jobs, const char *target) {
+    Text t = {0};
+    jobs_module(jobs, 0, jobs->count, "8.7", target, &t);
+    fputs(t.data, stdout);
+    text_free(&t);
+    return fflush(stdout) ? 3 : 0;
+}
+
 int main(int argc, char **argv) {
     Options o = {.seconds = 600};
     if (argc == 2 && !strcmp(argv[1], "--version")) {
@@ -159,14 +168,14 @@ int main(int argc, char **argv) {
     }
     if (!options(&o, argc, argv)) {
         fputs("usage: fusec_gpu_calibrate [--write FILE] [--compare FILE] [--table FILE] [--full FILE] [--show NAME]\n"
-              "                           [--only TEXT] [--seconds N]\n",
+              "                           [--only TEXT] [--seconds N] [--ptx ARCH]\n",
               stderr);
         return 2;
     }
     Jobs jobs = {0};
     jobs_make(&jobs);
     keep(&jobs, o.only, o.show);
-    const int status = run(&o, &jobs);
+    const int status = o.ptx ? print_module(&jobs, o.ptx) : run(&o, &jobs);
     jobs_free(&jobs);
     return status;
 }

@@ -2,6 +2,7 @@
  * become instructions around it: flush its sources and result (.ftz), clamp (.sat, .relu), set the host's rounding. */
 #include "tools/ptxsim/exec/exec.h"
 #include "tools/ptxsim/ptx/parse.h"
+#include "tools/ptxsim/ptx/words.h"
 
 static void no_type(Parser *p, const Stmt *s, PtxType t) {
     parse_fail(p, s->at, "'%s' does not exist for .%s", s->row->name, type_text(t));
@@ -26,6 +27,13 @@ static void after(Parser *p, const Stmt *s, ExecFn run, Operand result, PtxType 
 }
 
 static bool is_small_float(PtxType t) { return t == T_F16 || t == T_BF16 || t == T_F16X2 || t == T_BF16X2; }
+
+/* bf16 came with sm_80 for fma, min, max, abs, neg and conversion from and to f32; the rest of it with sm_90. */
+static void need_target_of(Parser *p, const Stmt *s, PtxType t) {
+    const int op = s->row->op;
+    const bool early = op == OP_FMA || op == OP_MIN || op == OP_MAX || op == OP_ABS || op == OP_NEG;
+    if ((t == T_BF16 || t == T_BF16X2) && !early) need_target(p, s, 90);
+}
 
 static ExecFn rounded(Parser *p, const Stmt *s, PtxType t, ExecFn handler, ExecFn *inner) {
     const int r = s->mod[CAT_ROUND];
@@ -94,6 +102,7 @@ void lower_arith(Parser *p, const Stmt *s) {
     const PtxType t = s->type[0];
     const ExecFn run = pick_arith(p, s, t);
     if (!run) no_type(p, s, t);
+    need_target_of(p, s, t);
     const bool gross = s->mod[CAT_PRECISE] == PRECISE_APPROX && (s->row->op == OP_RCP || s->row->op == OP_RSQRT);
     if (s->mod[CAT_FTZ] && (!type_is_float(t) || (t == T_F64 && !gross)))
         parse_fail(p, s->at, "no .ftz for .%s", type_text(t));
@@ -124,6 +133,7 @@ void lower_mul(Parser *p, const Stmt *s) {
         if (op == OP_MAD) op = OP_FMA;
         const ExecFn run = arith_handler(op, t);
         if (!run) no_type(p, s, t);
+        need_target_of(p, s, op == OP_FMA ? T_NONE : t);
         lower_shaped(p, s, run, t, t, 0);
         return;
     }
@@ -146,6 +156,7 @@ static void check_compare(Parser *p, const Stmt *s, PtxType t) {
 
 static void emit_compare(Parser *p, const Stmt *s, PtxType t, Operand d, const Raw *second) {
     check_compare(p, s, t);
+    need_target_of(p, s, t);
     const ExecFn run = compare_handler(t);
     if (!run) no_type(p, s, t);
     Operand a = source(p, s, &s->operand[1], t), b = source(p, s, &s->operand[2], t), c = {0};
@@ -297,6 +308,8 @@ void lower_convert(Parser *p, const Stmt *s) {
     const bool int_to = !type_is_float(to), int_from = !type_is_float(from);
     const Operand d = int_to ? destination_any_width(p, &s->operand[0], to) : destination(p, s, &s->operand[0], to);
     Operand a = int_from ? source_any_width(p, s, &s->operand[1], from) : source(p, s, &s->operand[1], from);
+    if ((to == T_BF16 && from != T_F32) || (from == T_BF16 && to != T_F32)) need_target(p, s, 90);
+    if (to == T_TF32 && s->mod[CAT_ROUND] != ROUND_RNA) need_target(p, s, 90);
     const ExecFn run = convert_handler(to, from, d.bytes, a.bytes);
     if (!run) parse_fail(p, s->at, "there is no cvt.%s.%s", type_text(to), type_text(from));
     if (s->mod[CAT_FTZ] && from == T_F32) a = flushed(p, s, a, from);
