@@ -1,6 +1,7 @@
 /* Loads, stores, atomics, address-space conversions. */
 #include "tools/ptxsim/exec/exec.h"
 #include "tools/ptxsim/ptx/parse.h"
+#include "tools/ptxsim/ptx/words.h"
 
 static int vector_width(const Stmt *s) {
     return s->mod[CAT_VECTOR] == VECTOR_V2 ? 2 : s->mod[CAT_VECTOR] == VECTOR_V4 ? 4 : 1;
@@ -111,12 +112,47 @@ static const uint32_t ATOMIC_TYPES[] = {
 };
 #undef T
 
+/* atom.global.add.v2.f32 {d0, d1}, [a], {b0, b1};  red without d: every element is an atomic of its own (sm_90). */
+static void lower_vector_atomic(Parser *p, const Stmt *s, bool atom) {
+    const PtxType t = s->type[0];
+    const Raw *a = &s->operand[atom ? 1 : 0];
+    const Space space = space_of(s, a);
+    const bool narrow = t == T_F16 || t == T_BF16 || t == T_F16X2 || t == T_BF16X2;
+    if (s->mod[CAT_ATOMIC] != ATOMIC_ADD || (t != T_F32 && !narrow) || space != SPACE_GLOBAL || p->module->target < 90)
+        parse_fail(p, s->at, "vectors of atomics are additions of floats of at most 32 bits in global memory, from sm_90 on");
+    Inst where = {0};
+    Operand *d = sim_alloc(&p->module->arena, sizeof *d * MAX_VECTOR), b[MAX_VECTOR] = {{0}};
+    const int n = elements(p, s, &s->operand[atom ? 2 : 1], false, b);
+    if (atom) elements(p, s, &s->operand[0], true, d);
+    else for (int k = 0; k < n; k++) d[k] = scratch(p, type_bytes(t));
+    check_base_space(p, a, space);
+    address(p, s, a, &where);
+    Inst *i = emit(p, s, exec_vector_atomic);
+    memcpy(i->vec, b, sizeof b);
+    i->more = d;
+    i->a = where.a;
+    i->offset = where.offset;
+    i->count = (uint8_t)n;
+    i->op = ATOMIC_ADD;
+    i->space = (uint8_t)space;
+    i->kind = CLASS_MEMORY;
+    i->ordered = true;
+    i->order = s->mod[CAT_ORDER] ? s->mod[CAT_ORDER] : ORDER_RELAXED;
+    i->scope = s->mod[CAT_SCOPE] ? s->mod[CAT_SCOPE] : SCOPE_GPU;
+    p->fn->global_atomics = true;
+}
+
 void lower_atomic(Parser *p, const Stmt *s) {
     need_types(p, s, 1);
+    if (vector_width(s) > 1) {
+        lower_vector_atomic(p, s, s->row->op == OP_ATOM);
+        return;
+    }
     const bool atom = s->row->op == OP_ATOM;
     const int op = s->mod[CAT_ATOMIC], first = atom ? 1 : 0;
     const PtxType t = s->type[0];
     if (!op || !(ATOMIC_TYPES[op] >> t & 1)) parse_fail(p, s->at, "'%s' does not exist for .%s", s->row->name, type_text(t));
+    if (t == T_BF16 || t == T_BF16X2) need_target(p, s, 90);
     if ((op == ATOMIC_CAS) != (s->count == 4) || (!atom && (op == ATOMIC_EXCH || op == ATOMIC_CAS)))
         parse_fail(p, s->at, "wrong operands of this atomic");
     const Space space = space_of(s, &s->operand[first]);
