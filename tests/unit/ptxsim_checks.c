@@ -3,8 +3,10 @@
 #include <stdbool.h>
 #include <unistd.h>
 
-#define KERNEL(body)                                                                                                   \
-    PTX_HEAD ".extern .shared .align 16 .b8 dyn[];\n.const .align 4 .u32 table[4] = {1, 2, 3, 4};\n"                    \
+#define KERNEL(body) KERNEL_FOR(PTX_HEAD, body)
+#define HEAD_90 ".version 8.1\n.target sm_90\n.address_size 64\n"
+#define KERNEL_FOR(head, body)                                                                                                   \
+    head ".extern .shared .align 16 .b8 dyn[];\n.const .align 4 .u32 table[4] = {1, 2, 3, 4};\n"                    \
              ".entry k(.param .u64 in, .param .u64 out)\n{\n"                                                          \
              ".reg .b32 %r<12>; .reg .b64 %rd<12>; .reg .pred %p<6>; .reg .f32 %f<8>;\n"                               \
              ".shared .align 16 .b32 s[128]; .local .align 8 .b8 mine[32];\n"                                          \
@@ -78,6 +80,12 @@ static const Case CASES[] = {
      KERNEL("setp.eq.u32 %p1, %r1, 0; @%p1 st.shared.v2.u32 [s], {%r1, %r1}; bar.sync 0; mov.u32 %r5, s;\n"
             "AGAIN: add.u32 %r6, %r4, 1; atom.shared.cas.b32 %r7, [%r5], %r4, %r6; setp.ne.u32 %p1, %r7, %r4;\n"
             "mov.u32 %r4, %r7; @%p1 bra AGAIN; ld.shared.u32 %r8, [%r5]; st.global.u32 [%rd4], %r8;")},
+    {"a vector of atomics", NULL, 0,
+     KERNEL_FOR(HEAD_90, "setp.eq.u32 %p1, %r1, 0; mov.f32 %f1, 0f3F800000; @%p1 st.global.v2.f32 [%rd2], {%f1, %f1}; bar.sync 0;\n"
+            "atom.global.add.v2.f32 {%f2, %f3}, [%rd2], {%f1, %f1}; setp.neu.f32 %p2, %f2, %f3; @%p2 trap;\n"
+            "bar.sync 0; ld.global.f32 %f4, [%rd2+4]; setp.neu.f32 %p2, %f4, 0f42820000; @%p2 trap;")},
+    {"a vector of atomics at half its alignment", "misaligned", 716,
+     KERNEL_FOR(HEAD_90, "mov.f32 %f1, 0f3F800000; red.global.add.v2.f32 [%rd1+4], {%f1, %f1};")},
     {"barrier in half a warp", "divergent-barrier", 719, KERNEL("setp.lt.u32 %p1, %r2, 16; @%p1 bar.sync 0;")},
     {"barrier under a branch", "divergent-barrier", 719,
      KERNEL("setp.lt.u32 %p1, %r2, 16; @%p1 bra SKIP; bar.sync 0; SKIP: st.global.u32 [%rd4], %r1;")},

@@ -242,6 +242,7 @@ void exec_special(Warp *, const Inst *, uint32_t);
 void exec_load(Warp *, const Inst *, uint32_t);
 void exec_store(Warp *, const Inst *, uint32_t);
 void exec_atomic(Warp *, const Inst *, uint32_t);
+void exec_vector_atomic(Warp *, const Inst *, uint32_t);
 void exec_fence(Warp *, const Inst *, uint32_t);
 void exec_isspace(Warp *, const Inst *, uint32_t);
 void exec_nothing(Warp *, const Inst *, uint32_t);

@@ -56,10 +56,9 @@ static uint64_t atomic_result(const Inst *i, uint64_t old, uint64_t b, uint64_t 
     }
 }
 
-/* Lanes one after another.  A kernel with atomics on global memory runs on one host thread (launch.c). */
-void exec_atomic(Warp *w, const Inst *i, uint32_t mask) {
+/* Where the lanes' atomics lie, checked; NULL where refused. */
+static void atomic_places(Warp *w, const Inst *i, uint32_t mask, uint8_t *place[WARP]) {
     uint64_t address[WARP];
-    uint8_t *place[WARP];
     Places p;
     const int bytes = access_bytes(i);
     addresses(w, i, address);
@@ -67,6 +66,13 @@ void exec_atomic(Warp *w, const Inst *i, uint32_t mask) {
     places_spread(&p, bytes, mask, place);
     sync_after_read(w, (Space)i->space, i->order, i->scope, address, mask);
     sync_before_write(w, (Space)i->space, i->order, i->scope, address, mask, true);
+}
+
+/* Lanes one after another.  A kernel with atomics on global memory runs on one host thread (launch.c). */
+void exec_atomic(Warp *w, const Inst *i, uint32_t mask) {
+    uint8_t *place[WARP];
+    const int bytes = access_bytes(i);
+    atomic_places(w, i, mask, place);
     for (int l = 0; l < WARP; l++) {
         if (!(mask >> l & 1) || !place[l]) continue;
         uint64_t old = 0;
@@ -74,6 +80,23 @@ void exec_atomic(Warp *w, const Inst *i, uint32_t mask) {
         const uint64_t value = atomic_result(i, old, lane_bits(w, &i->b, l), lane_bits(w, &i->c, l));
         memcpy(place[l], &value, (size_t)bytes);
         lane_set(w, &i->d, l, old);
+    }
+}
+
+void exec_vector_atomic(Warp *w, const Inst *i, uint32_t mask) {
+    uint8_t *place[WARP];
+    const Operand *d = i->more;
+    const int each = type_bytes((PtxType)i->type);
+    atomic_places(w, i, mask, place);
+    for (int l = 0; l < WARP; l++) {
+        uint64_t old[MAX_VECTOR] = {0};
+        if (!(mask >> l & 1) || !place[l]) continue;
+        for (int k = 0; k < i->count; k++) {
+            memcpy(&old[k], place[l] + k * each, (size_t)each);
+            const uint64_t value = atomic_result(i, old[k], lane_bits(w, &i->vec[k], l), 0);
+            memcpy(place[l] + k * each, &value, (size_t)each);
+        }
+        for (int k = 0; k < i->count; k++) lane_set(w, &d[k], l, old[k]);
     }
 }
 
