@@ -16,7 +16,7 @@ static const char HELP[] =
     "check  Loads PTX as a program would and prints what is wrong with it.\n"
     "\n"
     "Every finding of the checks is printed as it is found, as always; PTXSIM_CHECKS, PTXSIM_SEED and the other variables\n"
-    "of the software GPU (docs/gpu.md) hold for COMMAND.\n";
+    "of the software GPU (docs/software-gpu.md) hold for COMMAND.\n";
 
 int main(int argc, char **argv) {
     static const struct { const char *name; int (*run)(int, char **); } COMMANDS[] = {{"stat", command_stat},
