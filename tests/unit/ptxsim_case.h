@@ -115,7 +115,7 @@ static inline void case_header(PtxCase *c, char *line) {
 /* One of the two kernels in a file. */
 static inline void case_read(PtxCase *c, const char *path, bool wrong) {
     *c = (PtxCase){0};
-    snprintf(c->path, sizeof c->path, "%s", path);
+    snprintf(c->path, sizeof c->path, "%.*s", (int)sizeof c->path - 1, path);
     c->text = case_file(path);
     int number = 1;
     for (char *line = c->text, *end; (end = strchr(line, '\n')); line = end + 1, number++) {

@@ -96,7 +96,8 @@ static Subject twin_subject(const char *path) {
     assert_non_null(c);
     case_read(c, path, false);
     Subject s = {.one = c, .entry = "k", .text = c->text};
-    snprintf(s.name, sizeof s.name, "%s", path + strlen(SOURCE_DIR "/tests/golden/ptxsim/wrong/"));
+    snprintf(s.name, sizeof s.name, "%.*s", (int)sizeof s.name - 1,
+             path + strlen(SOURCE_DIR "/tests/golden/ptxsim/wrong/"));
     return s;
 }
 
