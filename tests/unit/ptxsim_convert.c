@@ -6,17 +6,17 @@
 #include <stdbool.h>
 
 /* Runs `body` on 64-bit words: %rd5, %r5 (low half), %h5 (low quarter), %f5, %d5 hold the input; the result is %rd6. */
-static void run(const char *body, const uint64_t *in, uint64_t *out, int n) {
+static void run_on(const char *head, const char *body, const uint64_t *in, uint64_t *out, int n) {
     char text[2048];
     snprintf(text, sizeof text,
-             PTX_HEAD ".entry k(.param .u64 in, .param .u64 out)\n{\n"
+             "%s.entry k(.param .u64 in, .param .u64 out)\n{\n"
                       ".reg .b64 %%rd<9>; .reg .b32 %%r<9>; .reg .b16 %%h<9>; .reg .f32 %%f<9>; .reg .f64 %%d<9>; .reg .pred %%p<3>;\n"
                       "ld.param.u64 %%rd1, [in]; ld.param.u64 %%rd2, [out]; mov.u32 %%r1, %%tid.x;\n"
                       "mad.wide.u32 %%rd3, %%r1, 8, %%rd1; mad.wide.u32 %%rd4, %%r1, 8, %%rd2; ld.global.u64 %%rd5, [%%rd3];\n"
                       "mov.b64 {%%r5, %%r6}, %%rd5; mov.b32 {%%h5, %%h6}, %%r5; mov.b32 %%f5, %%r5; mov.b32 %%f6, %%r6; mov.b64 %%d5, %%rd5;\n"
                       "mov.u64 %%rd6, 0; mov.u32 %%r7, 0; mov.u32 %%r8, 0; mov.b32 {%%h7, %%h8}, %%r7;\n"
                       "%s\nst.global.u64 [%%rd4], %%rd6;\nret;\n}\n",
-             body);
+             head, body);
     CUfunction f = load_kernel(text, "k");
     CUdeviceptr pi = upload(in, (size_t)n * 8), po = upload(NULL, (size_t)n * 8);
     assert_int_equal(launch1(f, 1, (unsigned)n, (void *[]){&pi, &po}), CUDA_SUCCESS);
@@ -24,6 +24,8 @@ static void run(const char *body, const uint64_t *in, uint64_t *out, int n) {
     cu.cuMemFree_v2(pi);
     cu.cuMemFree_v2(po);
 }
+
+static void run(const char *body, const uint64_t *in, uint64_t *out, int n) { run_on(PTX_HEAD, body, in, out, n); }
 
 typedef struct Known { const char *body; uint64_t in, want; } Known;
 static const Known KNOWN[] = {
@@ -113,6 +115,29 @@ static const Known KNOWN[] = {
     {"bfind.s32 %r7, %r5; cvt.u64.u32 %rd6, %r7;", 0xffffffff, 0xffffffff},
     {"add.cc.u32 %r7, %r5, %r5; addc.u32 %r8, %r6, 0; mov.b64 %rd6, {%r7, %r8};", 0x00000001ffffffff, 0x00000002fffffffe},
     {"sub.cc.u32 %r7, %r5, 1; subc.u32 %r8, %r6, 0; mov.b64 %rd6, {%r7, %r8};", 0x0000000100000000, 0xffffffff},
+    {"mad.lo.cc.u32 %r7, %r5, %r6, %r5; madc.hi.u32 %r8, %r5, %r6, 0; mov.b64 %rd6, {%r7, %r8};", 0x7fffffffffffffff, 0x7fffffff80000000}, /* a b + a */
+    {"mad.hi.cc.s32 %r7, %r5, %r6, 5; madc.lo.cc.s32 %r8, 3, 4, -1; mov.b64 %rd6, {%r7, %r8};", 0x00000002ffffffff, 0x0000000c00000004}, /* -2 >> 32 is -1 */
+    {"mad.lo.cc.u64 %rd7, %rd5, 2, 1; madc.hi.cc.u64 %rd8, %rd5, 2, -1; addc.u32 %r7, 0, 0; cvt.u64.u32 %rd6, %r7; shl.b64 %rd8, %rd8, 8; or.b64 %rd6, %rd6, %rd8;", 0x8000000000000003, 1},
+    {"mad.hi.sat.s32 %r7, %r5, %r6, 0x7fffffff; cvt.u64.u32 %rd6, %r7;", 0x4000000040000000, 0x7fffffff},
+    {"mad.hi.s32 %r7, %r5, %r6, 0x7fffffff; cvt.u64.u32 %rd6, %r7;", 0x4000000040000000, 0x8fffffff},
+    {"mad.hi.sat.s32 %r7, %r5, %r6, 0x80000000; cvt.u64.u32 %rd6, %r7;", 0xc000000040000000, 0x80000000},
+    {"mad24.hi.sat.s32 %r7, %r5, %r6, 0x7fffffff; cvt.u64.u32 %rd6, %r7;", 0x0010000000001000, 0x7fffffff},
+    {"dp4a.u32.u32 %r7, %r5, %r6, 1; cvt.u64.u32 %rd6, %r7;", 0x02020202ff020304, 529}, /* 2 (255 + 2 + 3 + 4) + 1 */
+    {"dp4a.s32.u32 %r7, %r5, %r6, 1; cvt.u64.u32 %rd6, %r7;", 0x02020202ff020304, 17},
+    {"dp4a.u32.s32 %r7, %r5, %r6, 0; cvt.u64.u32 %rd6, %r7;", 0xff000080ff000001, 0xfffffe81}, /* -255 - 128 */
+    {"dp2a.lo.s32.u32 %r7, %r5, %r6, 0; cvt.u64.u32 %rd6, %r7;", 0x0203ff05ffff0010, 0xffffff51}, /* 16 * 5 - 255 */
+    {"dp2a.hi.u32.s32 %r7, %r5, %r6, 7; cvt.u64.u32 %rd6, %r7;", 0xff03ff05ffff0010, 0xffff0038}, /* 16 * 3 - 65535 + 7 */
+    {"bmsk.clamp.b32 %r7, %r5, %r6; cvt.u64.u32 %rd6, %r7;", 0x0000000200000001, 6},
+    {"bmsk.clamp.b32 %r7, %r5, %r6; cvt.u64.u32 %rd6, %r7;", 0x0000002000000004, 0xfffffff0},
+    {"bmsk.clamp.b32 %r7, %r5, %r6; cvt.u64.u32 %rd6, %r7;", 0x0000000100000020, 0},
+    {"bmsk.wrap.b32 %r7, %r5, %r6; cvt.u64.u32 %rd6, %r7;", 0x0000002100000024, 0x10},
+    {"bmsk.wrap.b32 %r7, %r5, %r6; cvt.u64.u32 %rd6, %r7;", 0x0000002000000004, 0},
+    {"bmsk.wrap.b32 %r7, %r5, %r6; cvt.u64.u32 %rd6, %r7;", 0x0000001f0000001e, 0xc0000000},
+    {"szext.clamp.s32 %r7, %r5, %r6; cvt.u64.u32 %rd6, %r7;", 0x00000004000000f8, 0xfffffff8},
+    {"szext.clamp.u32 %r7, %r5, %r6; cvt.u64.u32 %rd6, %r7;", 0x00000004000000f8, 8},
+    {"szext.clamp.s32 %r7, %r5, %r6; cvt.u64.u32 %rd6, %r7;", 0x0000002112345678, 0x12345678},
+    {"szext.wrap.s32 %r7, %r5, %r6; cvt.u64.u32 %rd6, %r7;", 0x0000002112345679, 0xffffffff},
+    {"szext.wrap.u32 %r7, %r5, %r6; cvt.u64.u32 %rd6, %r7;", 0x00000020ffffffff, 0},
     {"setp.ltu.f32 %p1, %f5, 0f00000000; selp.u64 %rd6, 1, 0, %p1;", 0x7fc00000, 1},
     {"setp.ne.f32 %p1, %f5, %f5; selp.u64 %rd6, 1, 0, %p1;", 0x7fc00000, 0},
     {"setp.lt.xor.s32 %p1|%p2, %r5, 0, %p0; selp.u64 %rd6, 1, 0, %p2;", 5, 1},
@@ -121,15 +146,31 @@ static const Known KNOWN[] = {
     {"testp.subnormal.f32 %p1, %f5; selp.u64 %rd6, 1, 0, %p1;", 1, 1},
 };
 
+static void check_known(const char *head, const Known *k) {
+    uint64_t out = 0;
+    run_on(head, k->body, &k->in, &out, 1);
+    if (out != k->want)
+        fail_msg("%s of 0x%llx: 0x%llx instead of 0x%llx", k->body, (unsigned long long)k->in, (unsigned long long)out,
+                 (unsigned long long)k->want);
+}
+
+/* Of sm_90. */
+static const Known KNOWN90[] = {
+    {"add.u16x2 %r7, %r5, %r6; cvt.u64.u32 %rd6, %r7;", 0x000100010001ffff, 0x00020000},
+    {"min.u16x2 %r7, %r5, %r6; cvt.u64.u32 %rd6, %r7;", 0x0001ffff80008000, 0x00018000},
+    {"min.s16x2 %r7, %r5, %r6; cvt.u64.u32 %rd6, %r7;", 0x0001ffff80008000, 0x80008000},
+    {"max.u16x2 %r7, %r5, %r6; cvt.u64.u32 %rd6, %r7;", 0x0001ffff80008000, 0x8000ffff},
+    {"max.s16x2 %r7, %r5, %r6; cvt.u64.u32 %rd6, %r7;", 0x0001ffff80008000, 0x0001ffff},
+    {"max.relu.s16x2 %r7, %r5, %r6; cvt.u64.u32 %rd6, %r7;", 0x0001ffff80008000, 0x00010000},
+    {"min.relu.s32 %r7, %r5, %r6; cvt.u64.u32 %rd6, %r7;", 0x00000001ffffffff, 0},
+    {"max.relu.s32 %r7, %r5, %r6; cvt.u64.u32 %rd6, %r7;", 0x00000005ffffffff, 5},
+};
+
 static void known_values(void **state) {
     (void)state;
-    for (size_t k = 0; k < sizeof KNOWN / sizeof *KNOWN; k++) {
-        uint64_t out = 0;
-        run(KNOWN[k].body, &KNOWN[k].in, &out, 1);
-        if (out != KNOWN[k].want)
-            fail_msg("%s of 0x%llx: 0x%llx instead of 0x%llx", KNOWN[k].body, (unsigned long long)KNOWN[k].in,
-                     (unsigned long long)out, (unsigned long long)KNOWN[k].want);
-    }
+    for (size_t k = 0; k < sizeof KNOWN / sizeof *KNOWN; k++) check_known(PTX_HEAD, &KNOWN[k]);
+    for (size_t k = 0; k < sizeof KNOWN90 / sizeof *KNOWN90; k++)
+        check_known(".version 8.1\n.target sm_90\n.address_size 64\n", &KNOWN90[k]);
 }
 
 /* Random doubles near f32 values, in every direction, against the host's own conversion. */

@@ -57,6 +57,7 @@ typedef struct Warp {
     const Inst *wait_inst, *tried;  /* suspended at; the wait that last gave up */
     uint32_t wait_mask;
     bool yields;                    /* ends its slice */
+    uint32_t rounds;                /* of loops, by a part of its lanes, since others had their turn */
     uint64_t rest_until, polled;    /* of cluster->turns: polls in vain, others first; its steps at the last poll */
     struct AsyncGroups *groups;     /* cp.async-groups, bulk async-groups; NULL until used */
     uint32_t cluster_arrived, cluster_phase; /* lanes between barrier.cluster.arrive and .wait; of which phase */
@@ -229,6 +230,9 @@ void exec_saturate(Warp *, const Inst *, uint32_t);
 void exec_relu(Warp *, const Inst *, uint32_t);
 void exec_carry(Warp *, const Inst *, uint32_t);
 void exec_add_sat(Warp *, const Inst *, uint32_t);
+void exec_mad_carry(Warp *, const Inst *, uint32_t);
+void exec_mad_sat(Warp *, const Inst *, uint32_t);
+void exec_dot(Warp *, const Inst *, uint32_t);
 void exec_lop3(Warp *, const Inst *, uint32_t);
 void exec_predicate_logic(Warp *, const Inst *, uint32_t);
 void exec_predicate_select(Warp *, const Inst *, uint32_t);

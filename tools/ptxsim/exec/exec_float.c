@@ -119,6 +119,8 @@ AROUND(bf16, 0x7f80, 0x3f80)
 UNARY(flush_f32, uint32_t, uint32_t, flush_bits(x, 0x7f800000, 0x80000000))
 UNARY(saturate_f32, uint32_t, uint32_t, saturate_bits(x, 0x7f800000, 0x3f800000))
 UNARY(relu_f32, uint32_t, uint32_t, relu_bits(x, 0x7f800000, 0x80000000))
+UNARY(relu_s32, int32_t, int32_t, x & ~(x >> 31))
+UNARY(relu_s16x2, uint32_t, uint32_t, x & ~((x >> 15 & 0x10001) * 0xffff))
 /* Of .f64 there is .ftz in gross approximations only, which read and give the upper 32 bits. */
 UNARY(flush_f64, uint64_t, uint64_t, (uint64_t)flush_bits((uint32_t)(x >> 32), 0x7ff00000, 0x80000000) << 32)
 UNARY(saturate_f64, double, double, x > 0 ? (x > 1 ? 1 : x) : 0)
@@ -139,6 +141,7 @@ void exec_saturate(Warp *w, const Inst *i, uint32_t mask) {
 }
 /* What is negative to 0; a NaN stays one. */
 void exec_relu(Warp *w, const Inst *i, uint32_t mask) {
-    static const ExecFn TABLE[T_COUNT] = {BY_TYPE(relu), [T_F64] = relu_f64};
+    static const ExecFn TABLE[T_COUNT] = {
+        BY_TYPE(relu), [T_F64] = relu_f64, [T_S32] = relu_s32, [T_S16X2] = relu_s16x2};
     TABLE[i->type](w, i, mask);
 }

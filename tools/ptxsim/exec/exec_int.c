@@ -73,6 +73,19 @@ BINARY(mins16, int16_t, int16_t, int16_t, y + negative_part(x - y))
 BINARY(maxu16, uint16_t, uint16_t, uint16_t, x - negative_part(x - y))
 BINARY(maxs16, int16_t, int16_t, int16_t, x - negative_part(x - y))
 
+/* ---- pairs of 16 bits in a word ------------------------------------------------------------------------- */
+static inline uint32_t pair(uint32_t low, uint32_t high) { return (low & 0xffff) | high << 16; }
+static inline uint32_t lesser(int32_t x, int32_t y) { return (uint32_t)(y + negative_part(x - y)); }
+static inline uint32_t greater(int32_t x, int32_t y) { return (uint32_t)(x - negative_part(x - y)); }
+#define PAIRS(NAME, OF, HALF)                         \
+    BINARY(NAME##16x2, uint32_t, uint32_t, uint32_t, \
+           pair(OF((HALF)x, (HALF)y), OF((HALF)(x >> 16), (HALF)(y >> 16))))
+BINARY(add16x2, uint32_t, uint32_t, uint32_t, pair(x + y, (x >> 16) + (y >> 16)))
+PAIRS(minu, lesser, uint16_t)
+PAIRS(mins, lesser, int16_t)
+PAIRS(maxu, greater, uint16_t)
+PAIRS(maxs, greater, int16_t)
+
 /* ---- products ----------------------------------------------------------------------------------------- */
 static uint64_t high64u(uint64_t x, uint64_t y) { return (uint64_t)((unsigned __int128)x * y >> 64); }
 static uint64_t high64s(int64_t x, int64_t y) { return (uint64_t)((unsigned __int128)((__int128)x * y) >> 64); }
@@ -233,17 +246,37 @@ static uint32_t find_nth(uint32_t x, uint32_t base, int32_t n) {
 }
 TERNARY(fns32, uint32_t, uint32_t, uint32_t, int32_t, find_nth(x, y, z))
 
+/* Ones from bit `pos`, `len` of them.  .clamp: a position past the word gives none, a longer length all above; .wrap:
+ * both modulo 32. */
+static inline uint32_t bit_mask(uint32_t pos, uint32_t len, bool clamp) {
+    const uint32_t from = UINT32_MAX << (pos & 31), end = (pos & 31) + (len & 31);
+    const uint32_t above = end > 31 || (clamp && len > 31) ? 0 : UINT32_MAX << end;
+    return clamp && pos > 31 ? 0 : from & ~above;
+}
+/* The low `bits` of x, extended; .clamp: all of x from 32 on, .wrap: modulo 32. */
+static inline uint32_t extend(uint32_t x, uint32_t bits, bool clamp, bool is_signed) {
+    const uint32_t n = bits & 31, unused = (32 - n) & 31;
+    const uint32_t cut = is_signed ? (uint32_t)((int32_t)(x << unused) >> unused) : x << unused >> unused;
+    return clamp && bits > 31 ? x : n ? cut : 0;
+}
+BINARY(bmsk32, uint32_t, uint32_t, uint32_t, bit_mask(x, y, i->op2 == WRAP_CLAMP))
+BINARY(szextu32, uint32_t, uint32_t, uint32_t, extend(x, y, i->op2 == WRAP_CLAMP, false))
+BINARY(szexts32, uint32_t, uint32_t, uint32_t, extend(x, y, i->op2 == WRAP_CLAMP, true))
+
+#define PACKED(op, u, s) [op] = {SIGNED_ROW(u, s), [T_U16X2] = u##16x2, [T_S16X2] = s##16x2}
+#define SIGNED_ROW(u, s) \
+    [T_U16] = u##16, [T_U32] = u##32, [T_U64] = u##64, [T_S16] = s##16, [T_S32] = s##32, [T_S64] = s##64
 #define SIGNED_AND_NOT(op, u, s) \
-    [op] = {[T_U16] = u##16, [T_U32] = u##32, [T_U64] = u##64, [T_S16] = s##16, [T_S32] = s##32, [T_S64] = s##64}
+    [op] = {SIGNED_ROW(u, s)}
 #define BITWISE(op, f) [op] = {[T_B16] = f##16, [T_B32] = f##32, [T_B64] = f##64}
 ExecFn int_handler(int op, PtxType t) {
     static const ExecFn TABLE[OP_COUNT][T_COUNT] = {
-        SIGNED_AND_NOT(OP_ADD, add, add),
+        PACKED(OP_ADD, add, add),
         SIGNED_AND_NOT(OP_SUB, sub, sub),
         SIGNED_AND_NOT(OP_DIV, divu, divs),
         SIGNED_AND_NOT(OP_REM, remu, rems),
-        SIGNED_AND_NOT(OP_MIN, minu, mins),
-        SIGNED_AND_NOT(OP_MAX, maxu, maxs),
+        PACKED(OP_MIN, minu, mins),
+        PACKED(OP_MAX, maxu, maxs),
         SIGNED_AND_NOT(OP_SAD, sadu, sads),
         [OP_ABS] = {[T_S16] = abs16, [T_S32] = abs32, [T_S64] = abs64},
         [OP_NEG] = {[T_S16] = neg16, [T_S32] = neg32, [T_S64] = neg64},
@@ -270,6 +303,8 @@ ExecFn int_handler(int op, PtxType t) {
         [OP_BFI] = {[T_B32] = bfi32, [T_B64] = bfi64},
         [OP_PRMT] = {[T_B32] = prmt32},
         [OP_SHF] = {[T_B32] = shf32},
+        [OP_BMSK] = {[T_B32] = bmsk32},
+        [OP_SZEXT] = {[T_U32] = szextu32, [T_S32] = szexts32},
         [OP_FNS] = {[T_B32] = fns32},
     };
     return TABLE[op][t];
@@ -309,6 +344,32 @@ void exec_carry(Warp *w, const Inst *i, uint32_t mask) {
         carry64(w, i, mask);
 }
 
+/* mad and madc with the condition code: the carry is that of the addition alone. */
+static uint32_t high32u(uint32_t x, uint32_t y) { return (uint32_t)((uint64_t)x * y >> 32); }
+static uint32_t high32s(int32_t x, int32_t y) { return (uint32_t)((uint64_t)((int64_t)x * y) >> 32); }
+#define MAD_CARRY(N, U, S)                                                                                        \
+    static void mad_carry##N(Warp *w, const Inst *i, uint32_t mask) {                                             \
+        const U *a = source_lanes(w, &i->a), *b = source_lanes(w, &i->b), *c = source_lanes(w, &i->c);            \
+        const bool high = i->op2 >> 1 == HALF_HI, is_signed = type_is_signed((PtxType)i->type);                   \
+        const uint32_t in = i->op == OP_MADC ? w->carry : 0;                                                      \
+        int32_t out[WARP];                                                                                        \
+        U r[WARP];                                                                                                \
+        LANES {                                                                                                   \
+            const U x = a[l], y = b[l];                                                                           \
+            const U product = !high ? x * y : is_signed ? high##N##s((S)x, (S)y) : high##N##u(x, y);              \
+            const U sum = product + c[l];                                                                         \
+            r[l] = sum + (in >> l & 1);                                                                           \
+            out[l] = sum < product || r[l] < sum ? -1 : 0;                                                        \
+        }                                                                                                         \
+        if (i->op2 & 1) w->carry = (w->carry & ~mask) | (lane_signs(out) & mask);                                 \
+        lanes_put(lane_out(w, &i->d), r, sizeof *r, mask);                                                        \
+    }
+MAD_CARRY(32, uint32_t, int32_t)
+MAD_CARRY(64, uint64_t, int64_t)
+void exec_mad_carry(Warp *w, const Inst *i, uint32_t mask) {
+    (i->d.bytes == 4 ? mad_carry32 : mad_carry64)(w, i, mask);
+}
+
 static inline int32_t clamp_to_s32(int64_t v) {
     return v > INT32_MAX ? INT32_MAX : v < INT32_MIN ? INT32_MIN : (int32_t)v;
 }
@@ -319,4 +380,25 @@ void exec_add_sat(Warp *w, const Inst *i, uint32_t mask) {
         sub_sat(w, i, mask);
     else
         add_sat(w, i, mask);
+}
+/* mad.hi.sat.s32 and mad24.hi.sat.s32: the sum of the product's upper part is clamped. */
+TERNARY(mad_sat, int32_t, int32_t, int32_t, int32_t, clamp_to_s32(((int64_t)x * y >> 32) + z))
+TERNARY(mad24_sat, int32_t, uint32_t, uint32_t, int32_t, clamp_to_s32((low24s(x) * low24s(y) >> 16) + z))
+void exec_mad_sat(Warp *w, const Inst *i, uint32_t mask) { (i->op == OP_MAD ? mad_sat : mad24_sat)(w, i, mask); }
+
+/* ---- dot products of bytes ------------------------------------------------------------------------------ */
+/* Sums wrap, so they may be unsigned; dp2a takes the lower or the upper two bytes of b (op2: the shift). */
+#define TERM(A, a_shift, B, b_shift) ((uint32_t)((int32_t)(A)(x >> (a_shift)) * (int32_t)(B)(y >> (b_shift))))
+#define DOT(NAME, A8, A16, B8)                                                                                   \
+    TERNARY(dot4_##NAME, uint32_t, uint32_t, uint32_t, uint32_t,                                                 \
+            z + TERM(A8, 0, B8, 0) + TERM(A8, 8, B8, 8) + TERM(A8, 16, B8, 16) + TERM(A8, 24, B8, 24))           \
+    TERNARY(dot2_##NAME, uint32_t, uint32_t, uint32_t, uint32_t,                                                 \
+            z + TERM(A16, 0, B8, i->op2) + TERM(A16, 16, B8, i->op2 + 8))
+DOT(uu, uint8_t, uint16_t, uint8_t)
+DOT(us, uint8_t, uint16_t, int8_t)
+DOT(su, int8_t, int16_t, uint8_t)
+DOT(ss, int8_t, int16_t, int8_t)
+void exec_dot(Warp *w, const Inst *i, uint32_t mask) {
+    static const ExecFn TABLE[2][2][2] = {{{dot4_uu, dot4_us}, {dot4_su, dot4_ss}}, {{dot2_uu, dot2_us}, {dot2_su, dot2_ss}}};
+    TABLE[i->op == OP_DP2A][i->type == T_S32][i->type2 == T_S32](w, i, mask);
 }

@@ -30,6 +30,7 @@ static bool is_small_float(PtxType t) { return t == T_F16 || t == T_BF16 || t ==
 
 /* bf16 came with sm_80 for fma, min, max, abs, neg and conversion from and to f32; the rest of it with sm_90. */
 static void need_target_of(Parser *p, const Stmt *s, PtxType t) {
+    if (t == T_U16X2 || t == T_S16X2) need_target(p, s, 90);
     const int op = s->row->op;
     const bool early = op == OP_FMA || op == OP_MIN || op == OP_MAX || op == OP_ABS || op == OP_NEG;
     if ((t == T_BF16 || t == T_BF16X2) && !early) need_target(p, s, 90);
@@ -63,6 +64,8 @@ static uint8_t variant(const Stmt *s) {
     case OP_MAX: return s->mod[CAT_NAN];
     case OP_PRMT: return s->mod[CAT_PERMUTE];
     case OP_BFIND: return s->mod[CAT_SHIFTAMT];
+    case OP_BMSK:
+    case OP_SZEXT: return s->mod[CAT_WRAP];
     case OP_SHF: return (uint8_t)(s->mod[CAT_DIRECTION] | s->mod[CAT_WRAP] << 2);
     default: return s->mod[CAT_CARRY];
     }
@@ -97,6 +100,14 @@ static void lower_shaped(Parser *p, const Stmt *s, ExecFn handler, PtxType t, Pt
     if (s->mod[CAT_RELU]) after(p, s, exec_relu, d, t);
 }
 
+/* Of 16-bit formats for fma, of signed integers for min and max. */
+static void check_relu(Parser *p, const Stmt *s, PtxType t) {
+    if (!s->mod[CAT_RELU]) return;
+    if (s->row->op == OP_FMA ? !is_small_float(t) : t != T_S32 && t != T_S16X2)
+        parse_fail(p, s->at, "no .relu for '%s' of .%s", s->row->name, type_text(t));
+    if (s->row->op != OP_FMA) need_target(p, s, 90);
+}
+
 void lower_arith(Parser *p, const Stmt *s) {
     need_types(p, s, 1);
     const PtxType t = s->type[0];
@@ -106,7 +117,9 @@ void lower_arith(Parser *p, const Stmt *s) {
     const bool gross = s->mod[CAT_PRECISE] == PRECISE_APPROX && (s->row->op == OP_RCP || s->row->op == OP_RSQRT);
     if (s->mod[CAT_FTZ] && (!type_is_float(t) || (t == T_F64 && !gross)))
         parse_fail(p, s->at, "no .ftz for .%s", type_text(t));
-    if (s->mod[CAT_RELU] && !is_small_float(t)) parse_fail(p, s->at, "no .relu for .%s", type_text(t));
+    check_relu(p, s, t);
+    if ((s->row->op == OP_BMSK || s->row->op == OP_SZEXT) && !s->mod[CAT_WRAP])
+        parse_fail(p, s->at, "'%s' needs .clamp or .wrap", s->row->name);
     if (s->row->op == OP_SHF && (!s->mod[CAT_DIRECTION] || !s->mod[CAT_WRAP]))
         parse_fail(p, s->at, "shf needs .l or .r and .clamp or .wrap");
     lower_shaped(p, s, run, t, t, variant(s));
@@ -122,6 +135,20 @@ static PtxType widened(PtxType t) {
     }
 }
 
+/* Of integers: with the condition code, clamped (mad.hi.sat.s32 and mad24.hi.sat.s32 only), or plain. */
+static ExecFn pick_mul(Parser *p, const Stmt *s, PtxType t, PtxType wide) {
+    const int op = s->row->op, half = s->mod[CAT_HALF];
+    const bool carries = s->mod[CAT_CARRY] || op == OP_MADC;
+    if (carries && half == HALF_WIDE) parse_fail(p, s->at, "no .wide with the condition code");
+    if (s->mod[CAT_SAT]) {
+        if (carries || half != HALF_HI || t != T_S32 || (op != OP_MAD && op != OP_MAD24))
+            parse_fail(p, s->at, ".sat of integers is for mad.hi.s32 and mad24.hi.s32");
+        return exec_mad_sat;
+    }
+    if (carries) return t == T_U32 || t == T_S32 || t == T_U64 || t == T_S64 ? exec_mad_carry : NULL;
+    return wide == T_NONE ? NULL : mul_handler(op, half, t);
+}
+
 /* mad of floats is fma (with .rn) on every target here; of integers .lo, .hi or .wide. */
 void lower_mul(Parser *p, const Stmt *s) {
     need_types(p, s, 1);
@@ -129,7 +156,7 @@ void lower_mul(Parser *p, const Stmt *s) {
     const int half = s->mod[CAT_HALF];
     int op = s->row->op;
     if (type_is_float(t)) {
-        if (half) parse_fail(p, s->at, "no .lo, .hi or .wide for .%s", type_text(t));
+        if (half || s->mod[CAT_CARRY]) parse_fail(p, s->at, "no .lo, .hi, .wide or .cc for .%s", type_text(t));
         if (op == OP_MAD) op = OP_FMA;
         const ExecFn run = arith_handler(op, t);
         if (!run) no_type(p, s, t);
@@ -138,11 +165,28 @@ void lower_mul(Parser *p, const Stmt *s) {
         return;
     }
     if (!half) parse_fail(p, s->at, "'%s' of integers needs .lo, .hi or .wide", s->row->name);
-    if (s->mod[CAT_SAT]) parse_fail(p, s->at, "no .sat for '%s' of integers", s->row->name);
     const PtxType wide = half == HALF_WIDE ? widened(t) : t;
-    const ExecFn run = wide == T_NONE ? NULL : mul_handler(op, half, t);
+    const ExecFn run = pick_mul(p, s, t, wide);
     if (!run) no_type(p, s, t);
-    lower_shaped(p, s, run, t, wide, 0);
+    lower_shaped(p, s, run, t, wide, (uint8_t)(s->mod[CAT_CARRY] | half << 1));
+}
+
+/* dp4a.atype.btype; dp2a says which half of b. */
+void lower_dot(Parser *p, const Stmt *s) {
+    need_types(p, s, 2);
+    const int half = s->mod[CAT_HALF];
+    for (int k = 0; k < 2; k++)
+        if (s->type[k] != T_U32 && s->type[k] != T_S32) no_type(p, s, s->type[k]);
+    if (s->row->op == OP_DP2A && half != HALF_LO && half != HALF_HI) parse_fail(p, s->at, "dp2a needs .lo or .hi");
+    Operand in[3];
+    const Operand d = destination(p, s, &s->operand[0], T_B32);
+    for (int k = 0; k < 3; k++) in[k] = source(p, s, &s->operand[1 + k], T_B32);
+    Inst *i = emit(p, s, exec_dot);
+    i->d = d;
+    i->a = in[0];
+    i->b = in[1];
+    i->c = in[2];
+    i->op2 = half == HALF_HI ? 16 : 0;
 }
 
 /* ---- comparison --------------------------------------------------------------------------------------- */

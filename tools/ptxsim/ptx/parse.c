@@ -50,7 +50,7 @@ int64_t parse_integer(Parser *p) {
 }
 
 /* ---- types -------------------------------------------------------------------------------------------- */
-enum { UNSIGNED, SIGNED, BITS, FLOAT, PREDICATE, MATRIX };
+enum { UNSIGNED, SIGNED, BITS, FLOAT, PREDICATE, MATRIX, PACKED };
 static const struct { const char *text; uint8_t bytes, class; } TYPES[T_COUNT] = {
     [T_NONE] = {"none", 0, BITS},
 #define TYPE(name, text, bytes, class) [T_##name] = {text, bytes, class},
@@ -62,13 +62,15 @@ const char *type_text(PtxType t) { return TYPES[t].text; }
 bool type_is_float(PtxType t) { return TYPES[t].class == FLOAT; }
 bool type_is_signed(PtxType t) { return TYPES[t].class == SIGNED; }
 
-static PtxType find_type(const Token *t, bool matrix) {
+/* `classes`: a bit for each. */
+static PtxType find_type(const Token *t, unsigned classes) {
     for (int i = T_NONE + 1; i < T_COUNT; i++)
-        if ((TYPES[i].class == MATRIX) == matrix && token_is(t, TYPES[i].text)) return (PtxType)i;
+        if ((classes >> TYPES[i].class & 1) && token_is(t, TYPES[i].text)) return (PtxType)i;
     return T_NONE;
 }
-PtxType type_of_token(const Token *t) { return find_type(t, false); }
-PtxType matrix_type_of_token(const Token *t) { return find_type(t, true); }
+PtxType type_of_token(const Token *t) { return find_type(t, ~(1u << MATRIX | 1u << PACKED)); }
+PtxType matrix_type_of_token(const Token *t) { return find_type(t, 1u << MATRIX); }
+PtxType packed_type_of_token(const Token *t) { return find_type(t, 1u << PACKED); }
 
 /* ---- module directives -------------------------------------------------------------------------------- */
 static void parse_version(Parser *p) {

@@ -39,6 +39,7 @@ typedef enum ModCategory {
     CAT_TEST, CAT_BOOL, CAT_SPACE, CAT_TO, CAT_VECTOR, CAT_ORDER, CAT_SCOPE, CAT_CACHE, CAT_NONCOHERENT, CAT_EVICT,
     CAT_PREFETCH, CAT_LEVEL, CAT_ATOMIC, CAT_NOFTZ, CAT_SHUFFLE, CAT_VOTE, CAT_SYNC, CAT_WARP, CAT_ALIGNED,
     CAT_UNIFORM, CAT_INDEXED, CAT_DIRECTION, CAT_WRAP, CAT_SHIFTAMT, CAT_PERMUTE,
+    CAT_PACKED, /* no word: the instruction takes packed types */
     CAT_SHAPE, CAT_TILES, CAT_TRANS, CAT_FRAGMENT,
     CAT_WORDS, /* takes any dotted word, types too, and keeps their order: words.h */
     CAT_COUNT
@@ -162,6 +163,7 @@ void parse_expect(Parser *, char punct);
 bool token_is(const Token *, const char *text);
 PtxType type_of_token(const Token *);
 PtxType matrix_type_of_token(const Token *); /* element types that only matrix instructions have */
+PtxType packed_type_of_token(const Token *); /* pairs in a register of bits, for instructions with CAT_PACKED */
 int64_t parse_integer(Parser *);
 
 /* parse_symbols.c */
@@ -209,6 +211,7 @@ void lower_mul(Parser *, const Stmt *);
 void lower_compare(Parser *, const Stmt *);
 void lower_select(Parser *, const Stmt *);
 void lower_convert(Parser *, const Stmt *);
+void lower_dot(Parser *, const Stmt *);
 void lower_move(Parser *, const Stmt *);
 void lower_lop3(Parser *, const Stmt *);
 void lower_load(Parser *, const Stmt *);

@@ -162,7 +162,8 @@ static void parse_guard(Parser *p, Stmt *s) {
 
 static void parse_modifier(Parser *p, Stmt *s) {
     const Token t = p->tok;
-    const PtxType type = type_of_token(&t);
+    PtxType type = type_of_token(&t);
+    if (s->row->mods >> CAT_PACKED & 1 && type == T_NONE) type = packed_type_of_token(&t);
     ModCategory category;
     int value;
     if (s->row->mods >> CAT_SHAPE & 1 && matrix_modifier(p, s, &t)) {
