@@ -53,6 +53,19 @@ static const Case CASES[] = {
     {"dynamic shared without any", "out-of-bounds", 700, KERNEL("st.shared.u32 [dyn], %r1;")},
     {"constant written", "write-to-constant", 700, KERNEL("mov.u64 %rd5, table; st.global.u32 [%rd5], %r1;")},
     {"constant read", NULL, 0, KERNEL("mov.u64 %rd5, table; ld.const.u32 %r4, [%rd5+12]; ld.const.u32 %r4, [table];")},
+    {"bar.warp.sync in both arms", NULL, 0,
+     KERNEL("setp.lt.u32 %p1, %r2, 9; @%p1 bra LOW; bar.warp.sync -1; bra DONE;\nLOW: bar.warp.sync -1;\nDONE:")},
+    {"bar.warp.sync in one arm", "missing-lanes", 719,
+     KERNEL("setp.lt.u32 %p1, %r2, 9; @%p1 bra LOW; bra DONE;\nLOW: bar.warp.sync -1;\nDONE:")},
+    {"lock among the lanes of a warp", NULL, 0, /* the one that has it goes on while the others spin */
+     KERNEL("setp.eq.u32 %p1, %r1, 0; @%p1 st.shared.u32 [s], 0; @%p1 st.shared.u32 [s+4], 0; bar.sync 0;\n"
+            "SPIN: atom.acquire.cta.shared.cas.b32 %r5, [s], 0, 1; setp.ne.u32 %p1, %r5, 0; @%p1 bra SPIN;\n"
+            "ld.shared.u32 %r6, [s+4]; add.u32 %r6, %r6, 1; st.shared.u32 [s+4], %r6;\n"
+            "atom.release.cta.shared.exch.b32 %r7, [s], 0; bar.warp.sync -1; bar.sync 0;\n"
+            "ld.shared.u32 %r6, [s+4]; setp.ne.u32 %p2, %r6, 64; @%p2 trap;")},
+    {"no lock among the lanes of a warp", "race", 719,
+     KERNEL("setp.eq.u32 %p1, %r1, 0; @%p1 st.shared.u32 [s+4], 0; bar.sync 0;\n"
+            "ld.shared.u32 %r6, [s+4]; add.u32 %r6, %r6, 1; st.shared.u32 [s+4], %r6;")},
     {"missing barrier", "race", 719,
      KERNEL("mov.u32 %r4, s; add.u32 %r5, %r4, %r3; st.shared.u32 [%r5], %r1; xor.b32 %r6, %r3, 128; add.u32 %r6, %r4, %r6;\n"
             "ld.shared.u32 %r7, [%r6];")},

@@ -6,7 +6,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-enum { STACK_BYTES = 64 << 10, MAX_FRAMES = 1024 };
+enum { STACK_BYTES = 64 << 10, MAX_FRAMES = 1024, ROUNDS = 128 };
 
 /* ---- frames ------------------------------------------------------------------------------------------- */
 static void fill_special(Warp *w, const Frame *f) {
@@ -174,9 +174,46 @@ static void diverge(Warp *w, const Inst *i, int32_t target, uint32_t taken, uint
     if (!ok) w->cluster->stuck = true;
 }
 
+static bool are_siblings(const Path *a, const Path *b) { return a->join == b->join && b->pc != b->join && !(a->mask & b->mask); }
+
+static void exchange(Path *a, Path *b) {
+    const Path kept = *a;
+    *a = *b;
+    *b = kept;
+}
+
+/* Lanes that go round and round reading what others write may wait for what others of their warp do next (a lock, a
+ * flag): those go first for a while.  Where others wait for them at the loop's end, that meeting is given up: they meet
+ * at a barrier (merge_siblings), or where the enclosing paths join. */
+static void take_turns(Warp *w) {
+    const int first = w->frame[w->frames - 1].first_path;
+    w->rounds = 0;
+    while (w->paths - 1 > first) {
+        Path *top = &w->path[w->paths - 1], *below = top - 1;
+        if (are_siblings(top, below) && below->mask && !below->waiting) {
+            exchange(top, below);
+            return;
+        }
+        if (below->pc != top->join) return;
+        const uint32_t others = below->mask & ~top->mask;
+        top->join = below->join;
+        if (others) {
+            below->mask = others;
+            exchange(top, below);
+            return;
+        }
+        *below = *top; /* the same lanes go on there: one path */
+        w->paths--;
+    }
+}
+
 static void branch(Warp *w, const Inst *i, uint32_t active, uint32_t mask) {
     Path *top = &w->path[w->paths - 1];
-    if (mask == active) top->pc = i->target;
+    if (mask == active) {
+        const bool again = i->ordered && active != w->live;
+        top->pc = i->target;
+        if (again && ++w->rounds >= ROUNDS) take_turns(w);
+    }
     else if (!mask) top->pc++;
     else diverge(w, i, i->target, mask, active & ~mask);
 }
@@ -210,17 +247,32 @@ static void branch_indexed(Warp *w, const Inst *i, uint32_t active, uint32_t mas
     if (!ok) w->cluster->stuck = true;
 }
 
-/* An aligned barrier that not all live lanes reached: their sibling path may still exit, so it runs first. */
+/* A barrier that not all lanes reached: a sibling path may come here too, or exit, so it runs first. */
 static bool try_sibling(Warp *w) {
-    const int at = w->paths - 1;
-    if (at <= w->frame[w->frames - 1].first_path) return false;
-    Path *top = &w->path[at], *below = &w->path[at - 1];
-    if (below->waiting || below->join != top->join || below->pc == below->join || !below->mask) return false;
-    top->waiting = true;
-    const Path t = *top;
-    *top = *below;
-    *below = t;
-    return true;
+    const int at = w->paths - 1, first = w->frame[w->frames - 1].first_path;
+    Path *top = &w->path[at];
+    for (int k = at - 1; k >= first && are_siblings(top, &w->path[k]); k--) {
+        if (w->path[k].waiting || !w->path[k].mask) continue;
+        top->waiting = true;
+        exchange(top, &w->path[k]);
+        return true;
+    }
+    return false;
+}
+
+/* Sibling paths that wait at the instruction where the top one is now: one path again. */
+static bool merge_siblings(Warp *w) {
+    const int first = w->frame[w->frames - 1].first_path;
+    bool merged = false;
+    for (int k = w->paths - 2; k >= first && are_siblings(&w->path[w->paths - 1], &w->path[k]); k--) {
+        Path *top = &w->path[w->paths - 1], *other = &w->path[k];
+        if (!other->waiting || other->pc != top->pc) continue;
+        top->mask |= other->mask;
+        memmove(other, other + 1, sizeof *other * (size_t)(w->paths - 1 - k));
+        w->paths--;
+        merged = true;
+    }
+    return merged;
 }
 
 /* Lanes that wait for an mbarrier do not keep others of their warp from arriving there: the sibling path goes on, and
@@ -244,6 +296,7 @@ static void at_barrier(Warp *w, const Inst *i, uint32_t active, uint32_t mask) {
         return;
     }
     if (i->uniform && mask != w->live) {
+        if (merge_siblings(w)) return; /* comes again, with all of them */
         if (mask == active && try_sibling(w)) return;
         char note[120];
         snprintf(note, sizeof note, "lanes 0x%08x of the live 0x%08x reach the barrier", mask, w->live);
@@ -252,6 +305,44 @@ static void at_barrier(Warp *w, const Inst *i, uint32_t active, uint32_t mask) {
     top->waiting = false;
     top->pc++;
     barrier_arrive(w, i, mask);
+}
+
+/* Lanes that those in `mask` name, that are alive and not among `here`. */
+static uint32_t absent_members(const Warp *w, const Inst *i, uint32_t mask, uint32_t here) {
+    const uint32_t *members = lane_in(w, &i->e);
+    uint32_t named = 0;
+    for (int l = 0; l < WARP; l++)
+        if (mask >> l & 1) named |= members[l];
+    return named & w->live & ~here;
+}
+
+/* Lanes of sibling paths that wait at a bar.warp.sync, wherever it stands: any of them serves (PTX ISA, bar.warp.sync). */
+static uint32_t meet_elsewhere(Warp *w, const Inst *i, bool release) {
+    const int at = w->paths - 1, first = w->frame[w->frames - 1].first_path;
+    const Inst *code = w->frame[w->frames - 1].fn->code;
+    uint32_t lanes = 0;
+    for (int k = at - 1; k >= first && are_siblings(&w->path[at], &w->path[k]); k--) {
+        Path *p = &w->path[k];
+        if (!p->waiting || i->run != exec_warp_barrier || code[p->pc].run != exec_warp_barrier) continue;
+        lanes |= p->mask;
+        if (!release) continue;
+        p->waiting = false;
+        p->pc++;
+    }
+    return lanes;
+}
+
+static void meet(Warp *w, const Inst *i, uint32_t active, uint32_t mask) {
+    if (mask && mask != w->live && absent_members(w, i, mask, mask)) {
+        if (merge_siblings(w)) return;
+        const uint32_t elsewhere = meet_elsewhere(w, i, false);
+        if (mask == active && absent_members(w, i, mask, mask | elsewhere) && try_sibling(w)) return;
+        mask |= meet_elsewhere(w, i, true);
+    }
+    Path *top = &w->path[w->paths - 1];
+    top->waiting = false;
+    top->pc++;
+    if (mask) i->run(w, i, mask);
 }
 
 static void leave(Warp *w, const Inst *i, uint32_t mask) {
@@ -273,6 +364,7 @@ static void control(Warp *w, const Inst *i, uint32_t active, uint32_t mask) {
     case FLOW_BRANCH: branch(w, i, active, mask); break;
     case FLOW_SWITCH: branch_indexed(w, i, active, mask); break;
     case FLOW_BARRIER: at_barrier(w, i, active, mask); break;
+    case FLOW_MEET: meet(w, i, active, mask); break;
     case FLOW_CALL:
         w->path[w->paths - 1].pc++;
         if (mask) enter_call(w, i, mask);

@@ -17,7 +17,8 @@ typedef struct Graph {
 } Graph;
 
 static bool ends_block(const Inst *i) {
-    return i->flow != FLOW_NEXT && i->flow != FLOW_CALL && i->flow != FLOW_BARRIER && i->flow != FLOW_WAIT;
+    return i->flow != FLOW_NEXT && i->flow != FLOW_CALL && i->flow != FLOW_BARRIER && i->flow != FLOW_WAIT &&
+           i->flow != FLOW_MEET;
 }
 
 static int edge_count(const Inst *i) {
@@ -165,6 +166,16 @@ static void measure_runs(Parser *p, Function *f) {
         f->code[k].straight = f->code[k].flow == FLOW_NEXT ? f->code[k + 1].straight + 1 : 0;
 }
 
+/* Loops that may wait for other lanes: a branch back over an ordered access (volatile, acquire, atomic). */
+static void note_waiting_loops(Function *f) {
+    int32_t last = -1; /* the nearest ordered access before */
+    for (int32_t k = 0; k < f->count; k++) {
+        Inst *i = &f->code[k];
+        if (i->flow == FLOW_BRANCH) i->ordered = i->target <= last;
+        else if (i->ordered) last = k;
+    }
+}
+
 void cfg_finish(Parser *p, Function *f) {
     SimArena scratch_arena = {0};
     Graph g = {0};
@@ -180,4 +191,5 @@ void cfg_finish(Parser *p, Function *f) {
         last->reconverge = join < 0 ? f->count : g.first[join];
     }
     sim_arena_free(&scratch_arena);
+    note_waiting_loops(f);
 }

@@ -88,7 +88,8 @@ static void lower_warp_barrier(Parser *p, const Stmt *s) {
     if (s->mod[CAT_SYNC] != SYNC_SYNC || s->count != 1) parse_fail(p, s->at, "expected bar.warp.sync mask");
     const Operand a = source(p, s, &s->operand[0], T_U32);
     Inst *i = emit(p, s, exec_warp_barrier);
-    i->a = a;
+    i->a = i->e = a;
+    i->flow = FLOW_MEET;
     i->kind = CLASS_SYNC;
 }
 
@@ -136,6 +137,7 @@ void lower_shuffle(Parser *p, const Stmt *s) {
     const Operand e = source(p, s, &s->operand[4], T_U32);
     const Operand d2 = second ? destination(p, s, second, T_PRED) : (Operand){0};
     Inst *i = emit(p, s, exec_shuffle);
+    i->flow = FLOW_MEET;
     i->d = d;
     i->d2 = d2;
     i->has_d2 = second != NULL;
@@ -156,6 +158,7 @@ void lower_vote(Parser *p, const Stmt *s) {
     const Operand d = destination(p, s, &s->operand[0], t), a = predicate_source(p, s, &s->operand[1]);
     const Operand e = source(p, s, &s->operand[2], T_U32);
     Inst *i = emit(p, s, exec_vote);
+    i->flow = FLOW_MEET;
     i->d = d;
     i->a = a;
     i->e = e;
@@ -174,6 +177,7 @@ void lower_match(Parser *p, const Stmt *s) {
     const Operand e = source(p, s, &s->operand[2], T_U32);
     const Operand d2 = second ? destination(p, s, second, T_PRED) : (Operand){0};
     Inst *i = emit(p, s, exec_match);
+    i->flow = FLOW_MEET;
     i->d = d;
     i->d2 = d2;
     i->has_d2 = second != NULL;
@@ -193,6 +197,7 @@ void lower_redux(Parser *p, const Stmt *s) {
     const Operand d = destination(p, s, &s->operand[0], t), a = source(p, s, &s->operand[1], t);
     const Operand e = source(p, s, &s->operand[2], T_U32);
     Inst *i = emit(p, s, exec_redux);
+    i->flow = FLOW_MEET;
     i->d = d;
     i->a = a;
     i->e = e;

@@ -51,7 +51,8 @@ typedef struct Operand {
 enum { BASE_NONE, BASE_REGS, BASE_POOL, BASE_COUNT };
 
 typedef enum Flow { FLOW_NEXT, FLOW_BRANCH, FLOW_SWITCH, FLOW_RET, FLOW_EXIT, FLOW_TRAP, FLOW_BARRIER, FLOW_CALL,
-               FLOW_WAIT /* the handler may suspend the warp */ } Flow;
+               FLOW_WAIT, /* the handler may suspend the warp */
+               FLOW_MEET  /* *.sync among the lanes that operand e names */ } Flow;
 
 struct Warp;
 typedef struct Inst Inst;
@@ -76,7 +77,8 @@ struct Inst {
     uint8_t round;  /* ROUND_* */
     uint8_t kind;   /* CLASS_*: counters */
     bool hidden;    /* part of the next instruction, not counted */
-    bool has_d2, saturate, flush, uniform, ordered, no_result;
+    bool has_d2, saturate, flush, uniform, no_result;
+    bool ordered; /* an access: not weak; a branch: back over one */
 
     uint8_t mix, flops;   /* profile.h: MIX_*, operations of a thread */
     uint8_t order, scope; /* ORDER_*, SCOPE_* of memory instructions and fences; 0: weak, and no scope */
