@@ -138,6 +138,16 @@ static const Known KNOWN[] = {
     {"szext.clamp.s32 %r7, %r5, %r6; cvt.u64.u32 %rd6, %r7;", 0x0000002112345678, 0x12345678},
     {"szext.wrap.s32 %r7, %r5, %r6; cvt.u64.u32 %rd6, %r7;", 0x0000002112345679, 0xffffffff},
     {"szext.wrap.u32 %r7, %r5, %r6; cvt.u64.u32 %rd6, %r7;", 0x00000020ffffffff, 0},
+    {"setp.lt.f16x2 %p1|%p2, %r5, %r6; selp.u32 %r7, 1, 0, %p1; selp.u32 %r8, 2, 0, %p2; add.u32 %r7, %r7, %r8; cvt.u64.u32 %rd6, %r7;", 0x3c004000bc003c00, 3}, /* 1 < 2, -1 < 1 */
+    {"setp.lt.f16x2 %p1|%p2, %r5, %r6; selp.u32 %r7, 1, 0, %p1; selp.u32 %r8, 2, 0, %p2; add.u32 %r7, %r7, %r8; cvt.u64.u32 %rd6, %r7;", 0x3c003c003c00bc00, 1},
+    {"setp.ltu.f16x2 %p1|%p2, %r5, %r6; selp.u32 %r7, 1, 0, %p1; selp.u32 %r8, 2, 0, %p2; add.u32 %r7, %r7, %r8; cvt.u64.u32 %rd6, %r7;", 0x3c003c007e003c00, 2},
+    {"setp.gt.or.f16x2 %p1|%p2, %r5, %r6, !%p0; selp.u32 %r7, 1, 0, %p1; selp.u32 %r8, 2, 0, %p2; add.u32 %r7, %r7, %r8; cvt.u64.u32 %rd6, %r7;", 0x3c003c003c00bc00, 3},
+    {"set.gt.u32.f16x2 %r7, %r5, %r6; cvt.u64.u32 %rd6, %r7;", 0x3c003c004000bc00, 0xffff0000},
+    {"set.ge.f16x2.f16x2 %r7, %r5, %r6; cvt.u64.u32 %rd6, %r7;", 0x3c003c00bc003c00, 0x00003c00},
+    {"set.eq.u16.f16 %h7, %h5, %h6; cvt.u64.u16 %rd6, %h7;", 0x80000000, 0xffff}, /* 0 and -0 */
+    {"set.eq.f16.f16 %h7, %h5, %h6; cvt.u64.u16 %rd6, %h7;", 0x7e007e00, 0},
+    {"set.eq.s32.f16 %r7, %h5, %h6; cvt.u64.u32 %rd6, %r7;", 0x3c003c00, 0xffffffff},
+    {"set.eq.ftz.u16.f16 %h7, %h5, %h6; cvt.u64.u16 %rd6, %h7;", 0x00010000, 0xffff},
     {"setp.ltu.f32 %p1, %f5, 0f00000000; selp.u64 %rd6, 1, 0, %p1;", 0x7fc00000, 1},
     {"setp.ne.f32 %p1, %f5, %f5; selp.u64 %rd6, 1, 0, %p1;", 0x7fc00000, 0},
     {"setp.lt.xor.s32 %p1|%p2, %r5, 0, %p0; selp.u64 %rd6, 1, 0, %p2;", 5, 1},
@@ -163,6 +173,13 @@ static const Known KNOWN90[] = {
     {"max.s16x2 %r7, %r5, %r6; cvt.u64.u32 %rd6, %r7;", 0x0001ffff80008000, 0x0001ffff},
     {"max.relu.s16x2 %r7, %r5, %r6; cvt.u64.u32 %rd6, %r7;", 0x0001ffff80008000, 0x00010000},
     {"min.relu.s32 %r7, %r5, %r6; cvt.u64.u32 %rd6, %r7;", 0x00000001ffffffff, 0},
+    {"set.lt.bf16.s32 %h7, %r5, %r6; cvt.u64.u16 %rd6, %h7;", 0x00000001ffffffff, 0x3f80},
+    {"set.lt.bf16x2.bf16x2 %r7, %r5, %r6; cvt.u64.u32 %rd6, %r7;", 0x3f804000bf803f80, 0x3f803f80},
+    {"set.lt.s32.bf16x2 %r7, %r5, %r6; cvt.u64.u32 %rd6, %r7;", 0x3f803f80bf803f80, 0xffff0000},
+    {"min.xorsign.abs.f32 %f7, %f5, %f6; mov.b32 %r7, %f7; cvt.u64.u32 %rd6, %r7;", 0xc00000003f800000, 0xbf800000}, /* 1 and -2 */
+    {"max.xorsign.abs.f32 %f7, %f5, %f6; mov.b32 %r7, %f7; cvt.u64.u32 %rd6, %r7;", 0xc0000000bf800000, 0x40000000},
+    {"min.NaN.xorsign.abs.f32 %f7, %f5, %f6; mov.b32 %r7, %f7; cvt.u64.u32 %rd6, %r7;", 0x7fc00000bf800000, 0x7fffffff},
+    {"max.xorsign.abs.f16x2 %r7, %r5, %r6; cvt.u64.u32 %rd6, %r7;", 0x3c00c000bc003c00, 0xbc00c000},
     {"max.relu.s32 %r7, %r5, %r6; cvt.u64.u32 %rd6, %r7;", 0x00000005ffffffff, 5},
 };
 

@@ -31,6 +31,7 @@
 #define half_handler ALU(half_handler)
 #define mul_handler ALU(mul_handler)
 #define compare_handler ALU(compare_handler)
+#define xorsign_handler ALU(xorsign_handler)
 #define move_handler ALU(move_handler)
 #define select_handler ALU(select_handler)
 #define convert_handler ALU(convert_handler)

@@ -221,6 +221,7 @@ ExecFn float_handler(int op, PtxType);
 ExecFn half_handler(int op, PtxType);
 ExecFn mul_handler(int op, int half, PtxType); /* mul and mad: .hi and .wide; .lo is int_handler's */
 ExecFn compare_handler(PtxType);
+ExecFn xorsign_handler(PtxType); /* d = |c| with the sign of a times b's; c is no negative number */
 ExecFn move_handler(int bytes);
 ExecFn select_handler(int bytes);
 ExecFn convert_handler(PtxType to, PtxType from, int to_bytes, int from_bytes);

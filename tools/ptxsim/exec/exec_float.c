@@ -126,6 +126,19 @@ UNARY(flush_f64, uint64_t, uint64_t, (uint64_t)flush_bits((uint32_t)(x >> 32), 0
 UNARY(saturate_f64, double, double, x > 0 ? (x > 1 ? 1 : x) : 0)
 UNARY(relu_f64, double, double, x > 0 ? x : canonical64(x != x ? x : 0))
 
+/* The sign of x times y's on z, which has none, unless z is a NaN. */
+static inline uint32_t sign_bits(uint32_t x, uint32_t y, uint32_t z, uint32_t infinity, uint32_t sign) {
+    return z > infinity ? z : z | ((x ^ y) & sign);
+}
+#define XORSIGN(NAME, INFINITE)                                                                      \
+    TERNARY(xorsign_##NAME, uint16_t, uint16_t, uint16_t, uint16_t, sign_bits(x, y, z, INFINITE, 0x8000)) \
+    TERNARY(xorsign_##NAME##x2, uint32_t, uint32_t, uint32_t, uint32_t,                              \
+            sign_bits(x & 0xffff, y & 0xffff, z & 0xffff, INFINITE, 0x8000) |                        \
+                sign_bits(x >> 16, y >> 16, z >> 16, INFINITE, 0x8000) << 16)
+XORSIGN(f16, 0x7c00)
+XORSIGN(bf16, 0x7f80)
+TERNARY(xorsign_f32, uint32_t, uint32_t, uint32_t, uint32_t, sign_bits(x, y, z, 0x7f800000, 0x80000000))
+
 #define BY_TYPE(name)                                                                                   \
     [T_F16] = name##_f16, [T_F16X2] = name##_f16x2, [T_BF16] = name##_bf16, [T_BF16X2] = name##_bf16x2, \
     [T_F32] = name##_f32
@@ -144,4 +157,9 @@ void exec_relu(Warp *w, const Inst *i, uint32_t mask) {
     static const ExecFn TABLE[T_COUNT] = {
         BY_TYPE(relu), [T_F64] = relu_f64, [T_S32] = relu_s32, [T_S16X2] = relu_s16x2};
     TABLE[i->type](w, i, mask);
+}
+
+ExecFn xorsign_handler(PtxType t) {
+    static const ExecFn TABLE[T_COUNT] = {BY_TYPE(xorsign)};
+    return TABLE[t];
 }

@@ -59,12 +59,59 @@ COMPARE(compare_f64, double, double, )
 COMPARE(compare_f16, uint16_t, float, decode_f16)
 COMPARE(compare_bf16, uint16_t, float, decode_bf16)
 
+/* Of a pair: the lower halves into d, the upper into d2, each combined with the same predicate. */
+typedef struct Halves {
+    _Alignas(64) uint16_t low[WARP], high[WARP];
+} Halves;
+static Halves split_pairs(const Warp *w, const Operand *from) {
+    const uint32_t *word = source_lanes(w, from);
+    Halves h;
+    LANES {
+        h.low[l] = (uint16_t)word[l];
+        h.high[l] = (uint16_t)(word[l] >> 16);
+    }
+    return h;
+}
+static inline bool holds(int op, float x, float y) {
+    const bool unordered = x != x || y != y;
+    switch (op) {
+    case COMPARE_EQ: return x == y;
+    case COMPARE_NE: return !unordered && x != y;
+    case COMPARE_LT: return x < y;
+    case COMPARE_LE: return x <= y;
+    case COMPARE_GT: return x > y;
+    case COMPARE_GE: return x >= y;
+    case COMPARE_EQU: return unordered || x == y;
+    case COMPARE_NEU: return x != y;
+    case COMPARE_LTU: return !(x >= y);
+    case COMPARE_LEU: return !(x > y);
+    case COMPARE_GTU: return !(x <= y);
+    case COMPARE_GEU: return !(x < y);
+    case COMPARE_NUM: return !unordered;
+    default: return unordered; /* NANTEST */
+    }
+}
+#define COMPARE_PAIRS(NAME, READ)                                                                  \
+    static void NAME(Warp *w, const Inst *i, uint32_t mask) {                                      \
+        const Halves a = split_pairs(w, &i->a), b = split_pairs(w, &i->b);                         \
+        uint32_t low = 0, high = 0;                                                                \
+        for (int l = 0; l < WARP; l++) {                                                           \
+            low |= (uint32_t)holds(i->op, READ(a.low[l]), READ(b.low[l])) << l;                    \
+            high |= (uint32_t)holds(i->op, READ(a.high[l]), READ(b.high[l])) << l;                 \
+        }                                                                                          \
+        low = combine(w, i, low), high = combine(w, i, high);                                      \
+        predicate_out(w, &i->d, low, mask);                                                        \
+        if (i->has_d2) predicate_out(w, &i->d2, high, mask);                                       \
+    }
+COMPARE_PAIRS(compare_f16x2, decode_f16)
+COMPARE_PAIRS(compare_bf16x2, decode_bf16)
+
 ExecFn compare_handler(PtxType t) {
     static const ExecFn TABLE[T_COUNT] = {
         [T_U16] = compare_u16,  [T_B16] = compare_u16, [T_S16] = compare_s16, [T_U32] = compare_u32,
         [T_B32] = compare_u32,  [T_S32] = compare_s32, [T_U64] = compare_u64, [T_B64] = compare_u64,
         [T_S64] = compare_s64,  [T_F32] = compare_f32, [T_F64] = compare_f64, [T_F16] = compare_f16,
-        [T_BF16] = compare_bf16};
+        [T_BF16] = compare_bf16, [T_F16X2] = compare_f16x2, [T_BF16X2] = compare_bf16x2};
     return TABLE[t];
 }
 

@@ -13,7 +13,7 @@ static const OpRow ROWS[] = {
 
 enum { FTZ_ON = 1, SAT_ON = 1, RELU_ON = 1, SATFINITE_ON = 1, NAN_ON = 1, CARRY_ON = 1, TO_ON = 1, NONCOHERENT_ON = 1,
        EVICT_ON = 1, PREFETCH_ON = 1, NOFTZ_ON = 1, WARP_ON = 1, ALIGNED_ON = 1, UNIFORM_ON = 1, INDEXED_ON = 1,
-       SHIFTAMT_ON = 1, TRANS_ON = 1 };
+       SHIFTAMT_ON = 1, TRANS_ON = 1, XORSIGN_ON = 1, ABS_ON = 1 };
 static const struct { const char *text; uint8_t category, value; } MODS[] = {
 #define MOD(text, category, value) {text, CAT_##category, category##_##value},
 #include "tools/ptxsim/ptx/ptx_mods.def"

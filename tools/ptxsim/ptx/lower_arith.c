@@ -26,6 +26,16 @@ static void after(Parser *p, const Stmt *s, ExecFn run, Operand result, PtxType 
     i->hidden = true;
 }
 
+static Operand magnitude(Parser *p, const Stmt *s, Operand from, PtxType t) {
+    const Operand to = scratch(p, type_bytes(t));
+    Inst *i = emit(p, s, arith_handler(OP_ABS, t));
+    i->d = to;
+    i->a = from;
+    i->type = (uint8_t)t;
+    i->hidden = true;
+    return to;
+}
+
 static bool is_small_float(PtxType t) { return t == T_F16 || t == T_BF16 || t == T_F16X2 || t == T_BF16X2; }
 
 /* bf16 came with sm_80 for fma, min, max, abs, neg and conversion from and to f32; the rest of it with sm_90. */
@@ -71,6 +81,23 @@ static uint8_t variant(const Stmt *s) {
     }
 }
 
+/* The sign of a result without one: that of the product of the operands.  A NaN keeps its own. */
+static void after_xorsign(Parser *p, const Stmt *s, Operand result, const Operand in[2], PtxType t) {
+    Inst *i = emit(p, s, xorsign_handler(t));
+    i->d = i->c = result;
+    i->a = in[0];
+    i->b = in[1];
+    i->type = (uint8_t)t;
+    i->hidden = true;
+}
+
+static void check_xorsign(Parser *p, const Stmt *s, PtxType t) {
+    if (s->mod[CAT_XORSIGN] != s->mod[CAT_ABS]) parse_fail(p, s->at, ".xorsign and .abs go together");
+    if (!s->mod[CAT_XORSIGN]) return;
+    if (t != T_F32 && !is_small_float(t)) parse_fail(p, s->at, "no .xorsign for .%s", type_text(t));
+    need_target(p, s, 86);
+}
+
 /* Operands by shape, then the instruction with what its modifiers put around it. */
 static void lower_shaped(Parser *p, const Stmt *s, ExecFn handler, PtxType t, PtxType wide, uint8_t op2) {
     const char *shape = s->row->shape;
@@ -85,6 +112,8 @@ static void lower_shaped(Parser *p, const Stmt *s, ExecFn handler, PtxType t, Pt
         }
         if (k && shape[k] == 'T' && s->mod[CAT_FTZ] && type_is_float(t)) in[k - 1] = flushed(p, s, in[k - 1], t);
     }
+    const Operand given[2] = {in[0], in[1]};
+    for (int k = 0; k < 2 && s->mod[CAT_XORSIGN]; k++) in[k] = magnitude(p, s, in[k], t);
     ExecFn inner;
     const ExecFn run = rounded(p, s, t, handler, &inner);
     Inst *i = emit(p, s, run);
@@ -98,6 +127,7 @@ static void lower_shaped(Parser *p, const Stmt *s, ExecFn handler, PtxType t, Pt
     if (s->mod[CAT_FTZ]) after(p, s, exec_flush, d, t);
     if (s->mod[CAT_SAT] && type_is_float(t)) after(p, s, exec_saturate, d, t);
     if (s->mod[CAT_RELU]) after(p, s, exec_relu, d, t);
+    if (s->mod[CAT_XORSIGN]) after_xorsign(p, s, d, given, t);
 }
 
 /* Of 16-bit formats for fma, of signed integers for min and max. */
@@ -118,6 +148,7 @@ void lower_arith(Parser *p, const Stmt *s) {
     if (s->mod[CAT_FTZ] && (!type_is_float(t) || (t == T_F64 && !gross)))
         parse_fail(p, s->at, "no .ftz for .%s", type_text(t));
     check_relu(p, s, t);
+    check_xorsign(p, s, t);
     if ((s->row->op == OP_BMSK || s->row->op == OP_SZEXT) && !s->mod[CAT_WRAP])
         parse_fail(p, s->at, "'%s' needs .clamp or .wrap", s->row->name);
     if (s->row->op == OP_SHF && (!s->mod[CAT_DIRECTION] || !s->mod[CAT_WRAP]))
@@ -194,11 +225,14 @@ static void check_compare(Parser *p, const Stmt *s, PtxType t) {
     const int c = s->mod[CAT_COMPARE];
     if (!c) parse_fail(p, s->at, "'%s' needs a comparison", s->row->name);
     if (c >= COMPARE_EQU && !type_is_float(t)) parse_fail(p, s->at, "an unordered comparison of .%s", type_text(t));
+    if (s->mod[CAT_FTZ] && t != T_F32 && t != T_F16 && t != T_F16X2)
+        parse_fail(p, s->at, "no .ftz for a comparison of .%s", type_text(t));
     if (c > COMPARE_NE && (t == T_B16 || t == T_B32 || t == T_B64))
         parse_fail(p, s->at, ".%s values have no order", type_text(t));
 }
 
-static void emit_compare(Parser *p, const Stmt *s, PtxType t, Operand d, const Raw *second) {
+/* `second`: where the instruction has another result, else NULL. */
+static void emit_compare(Parser *p, const Stmt *s, PtxType t, Operand d, const Operand *second) {
     check_compare(p, s, t);
     need_target_of(p, s, t);
     const ExecFn run = compare_handler(t);
@@ -212,10 +246,9 @@ static void emit_compare(Parser *p, const Stmt *s, PtxType t, Operand d, const R
     if ((logic != 0) != (s->count == 4) || logic == BOOL_POPC)
         parse_fail(p, s->at, "'%s' combines with a predicate by .and, .or or .xor", s->row->name);
     if (logic) c = predicate_source(p, s, &s->operand[3]);
-    const Operand d2 = second ? destination(p, s, second, T_PRED) : (Operand){0};
     Inst *i = emit(p, s, run);
     i->d = d;
-    i->d2 = d2;
+    if (second) i->d2 = *second;
     i->has_d2 = second != NULL;
     i->a = a;
     i->b = b;
@@ -234,18 +267,59 @@ static void lower_testp(Parser *p, const Stmt *s) {
     i->op = s->mod[CAT_TEST];
 }
 
+/* d = flag ? yes : 0 */
+static void emit_choice(Parser *p, const Stmt *s, Operand d, Operand flag, uint64_t yes) {
+    const Operand a = pool_constant(p, yes, d.bytes), b = pool_constant(p, 0, d.bytes);
+    Inst *i = emit(p, s, select_handler(d.bytes));
+    i->d = d;
+    i->a = a;
+    i->b = b;
+    i->c = flag;
+    i->hidden = true;
+}
+
+static bool is_pair(PtxType t) { return t == T_F16X2 || t == T_BF16X2; }
+
+/* What stands for true in one element of the result; 0: there is no such set.  Results of 16 bits come with operands
+ * of 16-bit formats, or are of one themselves. */
+static uint32_t true_of(PtxType to, PtxType from) {
+    const bool half = is_small_float(from), pair = is_pair(from);
+    switch (to) {
+    case T_U32:
+    case T_S32: return UINT32_MAX;
+    case T_F32: return half ? 0 : 0x3f800000;
+    case T_U16:
+    case T_S16: return half && !pair ? 0xffff : 0;
+    case T_F16: return pair || from == T_BF16 ? 0 : 0x3c00;
+    case T_BF16: return pair ? 0 : 0x3f80;
+    case T_F16X2: return from == to ? 0x3c00 : 0;
+    case T_BF16X2: return from == to ? 0x3f80 : 0;
+    default: return 0;
+    }
+}
+
 static void lower_set(Parser *p, const Stmt *s) {
     need_types(p, s, 2);
-    const PtxType to = s->type[0];
-    if (to != T_U32 && to != T_S32 && to != T_F32) no_type(p, s, to);
+    const PtxType to = s->type[0], from = s->type[1];
+    const uint32_t yes = true_of(to, from);
+    if (!yes) parse_fail(p, s->at, "there is no set.%s.%s", type_text(to), type_text(from));
+    if (to == T_BF16) need_target(p, s, 90);
+    if (s->mod[CAT_FTZ] && to == T_BF16) parse_fail(p, s->at, "no .ftz towards .bf16");
     const Operand d = destination(p, s, &s->operand[0], to), flag = scratch(p, 0);
-    emit_compare(p, s, s->type[1], flag, NULL);
-    const Operand yes = pool_constant(p, to == T_F32 ? 0x3f800000 : 0xffffffff, 4), no = pool_constant(p, 0, 4);
-    Inst *i = emit(p, s, select_handler(4));
+    if (!is_pair(from)) {
+        emit_compare(p, s, from, flag, NULL);
+        emit_choice(p, s, d, flag, yes);
+        return;
+    }
+    const Operand high_flag = scratch(p, 0), low = scratch(p, 2), high = scratch(p, 2);
+    emit_compare(p, s, from, flag, &high_flag);
+    emit_choice(p, s, low, flag, yes & 0xffff);
+    emit_choice(p, s, high, high_flag, yes & 0xffff);
+    Inst *i = emit(p, s, exec_pack);
     i->d = d;
-    i->a = yes;
-    i->b = no;
-    i->c = flag;
+    i->vec[0] = low;
+    i->vec[1] = high;
+    i->count = 2;
     i->hidden = true;
 }
 
@@ -260,7 +334,11 @@ void lower_compare(Parser *p, const Stmt *s) {
         return;
     }
     const Operand d = destination(p, s, &s->operand[0], T_PRED);
-    emit_compare(p, s, s->type[0], d, s->operand[0].second);
+    const Raw *second = s->operand[0].second;
+    if (second && (s->type[0] == T_F16 || s->type[0] == T_BF16))
+        parse_fail(p, s->at, "setp.%s has one result", type_text(s->type[0]));
+    const Operand d2 = second ? destination(p, s, second, T_PRED) : (Operand){0};
+    emit_compare(p, s, s->type[0], d, second ? &d2 : NULL);
 }
 
 void lower_select(Parser *p, const Stmt *s) {
