@@ -101,6 +101,8 @@ typedef enum CallKind {
     CALL_KINDS
 } CallKind; /* OWN: no call of the driver */
 /* The error that this call is to return, by PTXSIM_FAIL; CUDA_SUCCESS for none.  Counts the call. */
+/* Whether a function of this name, or this versioned symbol, is among the exports. */
+bool export_known(const char *name);
 CUresult fault_next(const char *name, const char *symbol, CallKind);
 
 /* ---- counters: counters.c ----------------------------------------------------------------------------- */

@@ -61,6 +61,16 @@ static const struct {
 #undef CUDA_EXPORT
 };
 
+bool export_known(const char *name) {
+    for (size_t k = 0; k < sizeof SYMBOLS / sizeof *SYMBOLS; k++)
+        if (strcmp(name, SYMBOLS[k].name) == 0) return true;
+#define CUDA_EXPORT(name_, since, symbol, need, kind, parameters, arguments) \
+    if (strcmp(name, #symbol) == 0) return true;
+#include "tools/ptxsim/driver/cuda_exports.def"
+#undef CUDA_EXPORT
+    return false;
+}
+
 /* The newest form of a function that a program built for `version` knows.  The variants that flags ask for (legacy or
  * per-thread default stream) are the same functions here: work is ordered by the stream that a call names. */
 CUresult sim_cuGetProcAddress_v2(const char *name, void **function, int version, uint64_t flags, int *status) {

@@ -2,6 +2,7 @@
  * Words are kinds of calls (below), "any", or an entry point ("cuMemAlloc" or "cuMemAlloc_v2").  Counting begins anew
  * when the variable changes. */
 #include "tools/ptxsim/driver/driver.h"
+#include <stdio.h>
 #include <stdlib.h>
 
 enum { MAX_FAULTS = 16, WORD = 64 };
@@ -31,19 +32,37 @@ static const CUresult ERRORS[CALL_KINDS] = {
     [CALL_SYNC] = CUDA_ERROR_LAUNCH_FAILED,
 };
 
+static bool is_kind(const char *word) {
+    for (int k = 0; k < CALL_KINDS; k++)
+        if (*word && strcmp(word, KINDS[k]) == 0) return true;
+    return strcmp(word, "any") == 0;
+}
+
+/* WORD:N; a plan with a mistake in it would make a test of failures pass without a failure. */
+static void parse_fault(const char *text, size_t length) {
+    Fault *f = &faults.fault[faults.count];
+    const size_t word = strcspn(text, ":,");
+    char *end = NULL;
+    if (word < WORD && text[word] == ':') {
+        memcpy(f->word, text, word);
+        f->at = strtoull(text + word + 1, &end, 10);
+    }
+    if (faults.count < MAX_FAULTS - 1 && end == text + length && f->at && (is_kind(f->word) || export_known(f->word)))
+        faults.count++;
+    else {
+        fprintf(stderr, "ptxsim: PTXSIM_FAIL: '%.*s' is not KIND:N, any:N or FUNCTION:N, N from 1; left out\n", (int)length, text);
+        memset(f, 0, sizeof *f);
+    }
+}
+
 static void parse(const char *text) {
     memset(&faults, 0, sizeof faults);
     last_symbol = NULL;
     strncpy(faults.text, text, sizeof faults.text - 1);
-    while (*text && faults.count < MAX_FAULTS) {
-        const size_t word = strcspn(text, ":,");
-        Fault *f = &faults.fault[faults.count];
-        if (text[word] == ':' && word < WORD) {
-            memcpy(f->word, text, word);
-            f->at = strtoull(text + word + 1, NULL, 10);
-            faults.count++;
-        }
-        text += strcspn(text, ",");
+    while (*text) {
+        const size_t length = strcspn(text, ",");
+        parse_fault(text, length);
+        text += length;
         text += *text == ',';
     }
 }

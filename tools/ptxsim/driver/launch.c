@@ -1,5 +1,6 @@
 /* Launches: limits, parameters, attributes, the run, its findings and figures. */
 #include "tools/ptxsim/driver/driver.h"
+#include <stdio.h>
 #include <stdlib.h>
 #include <unistd.h>
 
@@ -7,7 +8,12 @@
 
 static uint64_t number_from(const char *name, uint64_t otherwise) {
     const char *text = getenv(name);
-    return text && *text ? strtoull(text, NULL, 0) : otherwise;
+    if (!text || !*text) return otherwise;
+    char *end;
+    const uint64_t number = strtoull(text, &end, 0);
+    if (!*end) return number;
+    fprintf(stderr, "ptxsim: %s: '%s' is not a number; %llu is used\n", name, text, (unsigned long long)otherwise);
+    return otherwise;
 }
 
 static uint64_t product(const uint32_t v[3]) { return (uint64_t)v[0] * v[1] * v[2]; }
