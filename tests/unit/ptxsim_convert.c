@@ -180,6 +180,18 @@ static const Known KNOWN90[] = {
     {"max.xorsign.abs.f32 %f7, %f5, %f6; mov.b32 %r7, %f7; cvt.u64.u32 %rd6, %r7;", 0xc0000000bf800000, 0x40000000},
     {"min.NaN.xorsign.abs.f32 %f7, %f5, %f6; mov.b32 %r7, %f7; cvt.u64.u32 %rd6, %r7;", 0x7fc00000bf800000, 0x7fffffff},
     {"max.xorsign.abs.f16x2 %r7, %r5, %r6; cvt.u64.u32 %rd6, %r7;", 0x3c00c000bc003c00, 0xbc00c000},
+    /* .e4m3x2, .e5m2x2: bounds, NaN, ties, subnormals, signs */
+    {"cvt.rn.satfinite.e4m3x2.f32 %h7, %f5, %f6; cvt.u64.u16 %rd6, %h7;", 0x3f80000044000000, 0x7e38}, /* 512, 1 */
+    {"cvt.rn.satfinite.e4m3x2.f32 %h7, %f5, %f6; cvt.u64.u16 %rd6, %h7;", 0xbf8000007fc00000, 0x7fb8},
+    {"cvt.rn.satfinite.e4m3x2.f32 %h7, %f5, %f6; cvt.u64.u16 %rd6, %h7;", 0x3f9800003f880000, 0x383a}, /* 1 + 1/16, 1 + 3/16 */
+    {"cvt.rn.satfinite.e4m3x2.f32 %h7, %f5, %f6; cvt.u64.u16 %rd6, %h7;", 0x3a8000003b000000, 0x0100}, /* 2^-9, 2^-10 */
+    {"cvt.rn.satfinite.e4m3x2.f32 %h7, %f5, %f6; cvt.u64.u16 %rd6, %h7;", 0x3c7000003ff80000, 0x4008}, /* carry to 2 and to 2^-6 */
+    {"cvt.rn.satfinite.e5m2x2.f32 %h7, %f5, %f6; cvt.u64.u16 %rd6, %h7;", 0x3f800000ff800000, 0xfb3c},
+    {"cvt.rn.satfinite.relu.e5m2x2.f32 %h7, %f5, %f6; cvt.u64.u16 %rd6, %h7;", 0x3f800000ff800000, 0x003c},
+    {"cvt.rn.satfinite.e4m3x2.f16x2 %h7, %r5; cvt.u64.u16 %rd6, %h7;", 0xc0003c00, 0xc038},
+    {"cvt.rn.f16x2.e4m3x2 %r7, %h5; cvt.u64.u32 %rd6, %r7;", 0x7eb8, 0x5f00bc00},
+    {"cvt.rn.f16x2.e4m3x2 %r7, %h5; cvt.u64.u32 %rd6, %r7;", 0x7f01, 0x7fff1800},
+    {"cvt.rn.relu.f16x2.e5m2x2 %r7, %h5; cvt.u64.u32 %rd6, %r7;", 0xbc7c, 0x00007c00},
     {"max.relu.s32 %r7, %r5, %r6; cvt.u64.u32 %rd6, %r7;", 0x00000005ffffffff, 5},
 };
 

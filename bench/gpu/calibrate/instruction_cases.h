@@ -204,6 +204,9 @@ static const Conversion CONVERSIONS[] = {
     {"f16 bf16", "f32", "rn rz rn.relu rz.relu", false},
     {"f32", "bf16", "-", false},
     {"f16x2 bf16x2", "f32", "rn rz rn.relu rz.relu", true},
+    {"e4m3x2 e5m2x2", "f32", "rn.satfinite rn.satfinite.relu", true},
+    {"e4m3x2 e5m2x2", "f16x2", "rn.satfinite rn.satfinite.relu", false},
+    {"f16x2", "e4m3x2 e5m2x2", "rn rn.relu", false},
     {"tf32", "f32", "rna rn rz rn.relu rz.relu", false},
 };
 /* Whole instructions; @ stands for the guard.  Those that begin with ! are for whole warps only. */

@@ -20,6 +20,8 @@
 #define exec_testp ALU(exec_testp)
 #define exec_slct ALU(exec_slct)
 #define exec_convert_pack ALU(exec_convert_pack)
+#define exec_to_eight ALU(exec_to_eight)
+#define exec_from_eight ALU(exec_from_eight)
 #define exec_pack ALU(exec_pack)
 #define exec_unpack ALU(exec_unpack)
 #define exec_shuffle ALU(exec_shuffle)

@@ -241,6 +241,8 @@ void exec_set(Warp *, const Inst *, uint32_t);
 void exec_testp(Warp *, const Inst *, uint32_t);
 void exec_slct(Warp *, const Inst *, uint32_t);
 void exec_convert_pack(Warp *, const Inst *, uint32_t);
+void exec_to_eight(Warp *, const Inst *, uint32_t);   /* to .e4m3x2 and .e5m2x2; op2: .relu */
+void exec_from_eight(Warp *, const Inst *, uint32_t); /* from them to .f16x2 */
 void exec_pack(Warp *, const Inst *, uint32_t);
 void exec_unpack(Warp *, const Inst *, uint32_t);
 void exec_special(Warp *, const Inst *, uint32_t);

@@ -247,7 +247,8 @@ ExecFn convert_handler(PtxType to, PtxType from, int to_bytes, int from_bytes) {
     const PtxType pairs[] = {to, from};
     for (int k = 0; k < 2; k++) {
         const PtxType t = pairs[k];
-        if (t == T_PRED || t == T_B8 || t == T_B16 || t == T_B32 || t == T_B64 || t == T_F16X2 || t == T_BF16X2)
+        if (t == T_PRED || t == T_B8 || t == T_B16 || t == T_B32 || t == T_B64 || t == T_F16X2 || t == T_BF16X2 ||
+            t == T_U16X2 || t == T_S16X2)
             return NULL;
     }
     if (from == T_TF32 || (to == T_TF32 && from != T_F32)) return NULL;
@@ -274,4 +275,44 @@ void exec_convert_pack(Warp *w, const Inst *i, uint32_t mask) {
         const uint64_t low = float_encode(half, float_decode(T_F32, lane_bits(w, &i->b, l)), i->round);
         lane_set(w, &i->d, l, high << 16 | low);
     }
+}
+
+/* ---- pairs of 8-bit formats --------------------------------------------------------------------------- */
+/* To nearest even, never past the largest finite value; a NaN is 0x7f in both formats. */
+static uint32_t encode_eight(float x, PtxType pair, bool relu) {
+    const bool e4m3 = pair == T_E4M3X2;
+    const int mantissa = e4m3 ? 3 : 2, least = e4m3 ? -6 : -14; /* exponent of the smallest normal number */
+    if (x != x) return 0x7f;
+    const uint32_t sign = signbit(x) ? 0x80 : 0;
+    const double m = fabs((double)x);
+    if (relu && sign) return 0;
+    if (m == 0) return sign;
+    if (m >= (e4m3 ? 448 : 57344)) return sign | (e4m3 ? 0x7e : 0x7b);
+    const int e = ilogb(m) < least ? least : ilogb(m);
+    return sign | (((uint32_t)(e - least) << mantissa) + (uint32_t)nearbyint(ldexp(m, mantissa - e)));
+}
+
+/* cvt.rn.satfinite.e4m3x2.f32 d, a, b: a in the upper half; of .f16x2 as the halves lie. */
+void exec_to_eight(Warp *w, const Inst *i, uint32_t mask) {
+    const bool pair = i->type2 == T_F16X2;
+    const PtxType to = (PtxType)i->type;
+    for (int l = 0; l < WARP; l++) {
+        if (!(mask >> l & 1)) continue;
+        const uint32_t a = (uint32_t)lane_bits(w, &i->a, l), b = pair ? 0 : (uint32_t)lane_bits(w, &i->b, l);
+        const float high = pair ? decode_f16((uint16_t)(a >> 16)) : value32(a);
+        const float low = pair ? decode_f16((uint16_t)a) : value32(b);
+        lane_set(w, &i->d, l, encode_eight(high, to, i->op2) << 8 | encode_eight(low, to, i->op2));
+    }
+}
+
+/* e5m2 is f16 cut short; e4m3 has no infinity and one NaN per sign. */
+static inline uint32_t widen_e5m2(uint32_t b) { return (b & 0x7f) > 0x7c ? 0x7fff : b << 8; }
+static inline uint32_t widen_e4m3(uint32_t b) {
+    const uint32_t finite = encode_f16((double)value32((b & 0x7f) << 20) * 0x1p120);
+    return (b & 0x7f) == 0x7f ? 0x7fff : finite | (b & 0x80) << 8;
+}
+UNARY(from_e5m2, uint32_t, uint16_t, widen_e5m2((uint32_t)x >> 8) << 16 | widen_e5m2(x & 0xff))
+UNARY(from_e4m3, uint32_t, uint16_t, widen_e4m3((uint32_t)x >> 8) << 16 | widen_e4m3(x & 0xff))
+void exec_from_eight(Warp *w, const Inst *i, uint32_t mask) {
+    (i->type2 == T_E4M3X2 ? from_e4m3 : from_e5m2)(w, i, mask);
 }

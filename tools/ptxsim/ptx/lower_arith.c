@@ -412,9 +412,35 @@ static void lower_convert_pack(Parser *p, const Stmt *s, PtxType to) {
     if (s->mod[CAT_RELU]) after(p, s, exec_relu, d, to);
 }
 
+static bool is_eight(PtxType t) { return t == T_E4M3X2 || t == T_E5M2X2; }
+
+/* .e4m3x2 and .e5m2x2: from two .f32 or from .f16x2, and to .f16x2. */
+static void lower_convert_eight(Parser *p, const Stmt *s, PtxType to, PtxType from) {
+    const bool narrow = is_eight(to);
+    const int count = from == T_F32 ? 3 : 2;
+    if (narrow ? from != T_F32 && from != T_F16X2 : to != T_F16X2)
+        parse_fail(p, s->at, "there is no cvt.%s.%s", type_text(to), type_text(from));
+    if (s->count != count) parse_fail(p, s->at, "cvt.%s.%s takes %d operands", type_text(to), type_text(from), count);
+    if (s->mod[CAT_ROUND] != ROUND_RN || s->mod[CAT_FTZ] || s->mod[CAT_SAT] || narrow != (s->mod[CAT_SATFINITE] != 0))
+        parse_fail(p, s->at, "cvt.%s.%s takes .rn%s", type_text(to), type_text(from), narrow ? " and .satfinite" : "");
+    need_target(p, s, p->module->version < 81 ? 90 : 89);
+    const Operand d = destination(p, s, &s->operand[0], to), a = source(p, s, &s->operand[1], from);
+    const Operand b = count == 3 ? source(p, s, &s->operand[2], from) : (Operand){0};
+    Inst *i = emit(p, s, narrow ? exec_to_eight : exec_from_eight);
+    i->d = d;
+    i->a = a;
+    i->b = b;
+    i->op2 = s->mod[CAT_RELU];
+    if (s->mod[CAT_RELU] && !narrow) after(p, s, exec_relu, d, to);
+}
+
 void lower_convert(Parser *p, const Stmt *s) {
     need_types(p, s, 2);
     const PtxType to = s->type[0], from = s->type[1];
+    if (is_eight(to) || is_eight(from)) {
+        lower_convert_eight(p, s, to, from);
+        return;
+    }
     const bool pack = to == T_F16X2 || to == T_BF16X2;
     if (pack != (s->count == 3)) parse_fail(p, s->at, "cvt to .%s takes %d operands", type_text(to), pack ? 3 : 2);
     if (pack) {
@@ -432,6 +458,8 @@ void lower_convert(Parser *p, const Stmt *s) {
     Operand a = int_from ? source_any_width(p, s, &s->operand[1], from) : source(p, s, &s->operand[1], from);
     if ((to == T_BF16 && from != T_F32) || (from == T_BF16 && to != T_F32)) need_target(p, s, 90);
     if (to == T_TF32 && s->mod[CAT_ROUND] != ROUND_RNA) need_target(p, s, 90);
+    if ((to == T_BF16 && type_bytes(from) == 1) || (from == T_BF16 && type_bytes(to) == 1))
+        parse_fail(p, s->at, "there is no cvt.%s.%s", type_text(to), type_text(from));
     const ExecFn run = convert_handler(to, from, d.bytes, a.bytes);
     if (!run) parse_fail(p, s->at, "there is no cvt.%s.%s", type_text(to), type_text(from));
     if (s->mod[CAT_FTZ] && from == T_F32) a = flushed(p, s, a, from);
