@@ -39,6 +39,20 @@ void count_range(Warp *w, bool write, uint64_t address, uint64_t bytes);
 void warp_access(Warp *w, Space space, AccessKind kind, bool ordered, const uint64_t address[WARP], int bytes,
                  uint32_t mask, uint8_t *place[WARP]);
 
+/* What a load, store or atomic names: an address per lane, and the bytes of one. */
+static inline void access_addresses(const Warp *w, const Inst *i, uint64_t address[WARP]) {
+    if (i->a.bytes == 8) {
+        const uint64_t *a = lane_in(w, &i->a);
+        for (int l = 0; l < WARP; l++) address[l] = a[l] + (uint64_t)i->offset;
+    } else {
+        const uint32_t *a = lane_in(w, &i->a);
+        for (int l = 0; l < WARP; l++)
+            address[l] = (uint32_t)(a[l] + (uint32_t)i->offset); /* wraps as its register does */
+    }
+}
+
+static inline int access_bytes(const Inst *i) { return type_bytes((PtxType)i->type) * (i->count ? i->count : 1); }
+
 /* Bytes in a row that an asynchronous operation will touch. */
 typedef struct Range {
     uint8_t *data;

@@ -3,19 +3,6 @@
 #include "tools/ptxsim/exec/race_sync.h"
 #include "tools/ptxsim/ptx/parse.h"
 
-static void addresses(const Warp *w, const Inst *i, uint64_t address[WARP]) {
-    if (i->a.bytes == 8) {
-        const uint64_t *a = lane_in(w, &i->a);
-        for (int l = 0; l < WARP; l++) address[l] = a[l] + (uint64_t)i->offset;
-    } else {
-        const uint32_t *a = lane_in(w, &i->a);
-        for (int l = 0; l < WARP; l++)
-            address[l] = (uint32_t)(a[l] + (uint32_t)i->offset); /* wraps as its register does */
-    }
-}
-
-static int access_bytes(const Inst *i) { return type_bytes((PtxType)i->type) * (i->count ? i->count : 1); }
-
 /* Lanes first .. last - 1 of a register from values `step` bytes apart. */
 static inline void gather_step(uint8_t *restrict to, const uint8_t *restrict from, size_t step, size_t each, int first,
                                int last) {
@@ -77,7 +64,7 @@ void exec_load(Warp *w, const Inst *i, uint32_t mask) {
     uint8_t narrow[WARP * 8];
     Places p;
     const size_t each = (size_t)type_bytes((PtxType)i->type), bytes = (size_t)access_bytes(i);
-    addresses(w, i, address);
+    access_addresses(w, i, address);
     places_find(w, (Space)i->space, ACCESS_READ, i->scope, address, (int)bytes, mask, &p);
     for (int k = 0; k < i->count; k++) {
         const bool fits = i->vec[k].bytes == each;
@@ -117,7 +104,7 @@ void exec_store(Warp *w, const Inst *i, uint32_t mask) {
     uint64_t address[WARP];
     Places p;
     const size_t each = (size_t)type_bytes((PtxType)i->type), bytes = (size_t)access_bytes(i);
-    addresses(w, i, address);
+    access_addresses(w, i, address);
     places_find(w, (Space)i->space, ACCESS_WRITE, i->scope, address, (int)bytes, mask, &p);
     if (i->order) sync_before_write(w, (Space)i->space, i->order, i->scope, address, mask, false);
     for (int k = 0; k < i->count; k++) store_element(&p, lane_in(w, &i->vec[k]), k, each, i->vec[k].bytes, bytes, mask);

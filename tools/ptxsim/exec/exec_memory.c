@@ -4,20 +4,6 @@
 #include "tools/ptxsim/exec/race_sync.h"
 #include "tools/ptxsim/ptx/parse.h"
 
-/* ---- instructions ------------------------------------------------------------------------------------- */
-static void addresses(const Warp *w, const Inst *i, uint64_t address[WARP]) {
-    if (i->a.bytes == 8) {
-        const uint64_t *a = lane_in(w, &i->a);
-        for (int l = 0; l < WARP; l++) address[l] = a[l] + (uint64_t)i->offset;
-    } else {
-        const uint32_t *a = lane_in(w, &i->a);
-        for (int l = 0; l < WARP; l++)
-            address[l] = (uint32_t)(a[l] + (uint32_t)i->offset); /* wraps as its register does */
-    }
-}
-
-static int access_bytes(const Inst *i) { return type_bytes((PtxType)i->type) * (i->count ? i->count : 1); }
-
 /* ---- atomics ------------------------------------------------------------------------------------------ */
 static uint64_t add_one(PtxType t, uint64_t a, uint64_t b) {
     if (!type_is_float(t)) return a + b;
@@ -61,7 +47,7 @@ static void atomic_places(Warp *w, const Inst *i, uint32_t mask, uint8_t *place[
     uint64_t address[WARP];
     Places p;
     const int bytes = access_bytes(i);
-    addresses(w, i, address);
+    access_addresses(w, i, address);
     warp_places(w, (Space)i->space, ACCESS_ATOMIC, i->scope, address, bytes, mask, &p);
     places_spread(&p, bytes, mask, place);
     sync_after_read(w, (Space)i->space, i->order, i->scope, address, mask);
