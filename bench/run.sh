@@ -7,8 +7,9 @@ name=${2:-}
 src=$(cd "$(dirname "$0")/.." && pwd)
 fusec=$build/fusec
 measure=$build/bench/measure
+blis_skx=0 # what BLIS calls its kernels for AVX-512
 CC=${CC:-cc}
-names="compile checkpoint ablation gpt2-host ptxsim"
+names="compile checkpoint ablation gemm gpt2-host ptxsim"
 
 figure() { printf '%s\t%s\t%s\n' "$1" "$2" "$3"; }
 
@@ -65,6 +66,73 @@ bench_ablation() {
     figure ablation.jacobian256.speedup "$("$work/jacobian" 3)" ratio
 }
 
+# product NAME MODEL ROUNDS DIM=SIZE...: leaves seconds, the best library's, its name, share of the peak in $result
+product() {
+    model=$2 rounds=$3 M=1 N=1 K=1 B=1 options=
+    label=$1
+    shift 3
+    for dim in "$@"; do
+        options="$options -D $dim"
+        eval "$dim"
+    done
+    "$fusec" "$src/bench/gemm.dsl" --model="$model" $options --entry=infer -o "$work/$model.o"
+    link "$work/gemm" gemm -DMODEL="$model" "$work/$model.o" -ldl
+    left=0 right=0
+    case $model in *tn | *tt) left=1 ;; esac
+    case $model in *nt | *tt) right=1 ;; esac
+    echo "$label" >&2
+    # kernels for AVX-512 where the libraries do not know the processor, and no spinning in another's turn
+    if grep -q avx512vl /proc/cpuinfo; then export OPENBLAS_CORETYPE=SkylakeX BLIS_ARCH_TYPE="$blis_skx"; fi
+    result=$(OPENBLAS_THREAD_TIMEOUT=20 GOMP_SPINCOUNT=10000 "$work/gemm" $M $N $K $B $left $right "$rounds")
+}
+
+# Over all shapes: the geometric mean and the least of (the best library's time) / (ours)
+bench_gemm() {
+    for n in 1024 2048 4096; do
+        product "gemm.f32.$n" nn 7 M=$n N=$n K=$n
+        set -- $result
+        figure "gemm.f32.$n.of_peak" "$4" ratio
+        [ "$3" = - ] || figure "gemm.f32.$n.vs_best_blas" "$(echo "$1 $2" | awk '{ printf "%.4f", $2 / $1 }')" ratio
+    done
+    : >"$work/ratios"
+    while read -r label model dims; do
+        case $label in '' | '#'*) continue ;; esac
+        product "$label" "$model" 7 $dims
+        echo "$label $result" | awk '$4 != "-" { printf "%s %.4f %s\n", $1, $3 / $2, $4 }' >>"$work/ratios"
+    done <"$src/bench/shapes.txt"
+    sort -k2 -g "$work/ratios" >&2
+    [ -s "$work/ratios" ] || return 0
+    figure gemm.shapes.geomean_vs_best "$(awk '{ s += log($2) } END { printf "%.4f", exp(s / NR) }' "$work/ratios")" ratio
+    figure gemm.shapes.min_vs_best "$(awk 'NR == 1 || $2 < m { m = $2 } END { printf "%.4f", m }' "$work/ratios")" ratio
+}
+
+# Does the linker find the library?  has_library NAME
+has_library() { echo 'int main(void) { return 0; }' | "$CC" -xc - -l"$1" -o "$work/probe" 2>/dev/null; }
+
+# One line of conv_shapes.txt: conv_shape NAME SIZE IN OUT SPAN STRIDE PAD
+conv_shape() {
+    case $1 in
+    depthwise*) model=depthwise depthwise=1 out= ;;
+    *) model=conv depthwise=0 out="-D F=$4" ;;
+    esac
+    "$fusec" "$src/bench/conv.dsl" --model=$model -D H="$2" -D C="$3" $out -D K="$5" -D stride="$6" -D P="$7" -o "$work/conv.o"
+    link "$work/conv" conv "$src/bench/onednn.c" -DMODEL=$model "$work/conv.o" -ldnnl
+    OMP_NUM_THREADS=${THREADS:-$(nproc)} "$work/conv" --rounds 7 ${THREADS:+--threads $THREADS} "$1" 8 "$2" "$3" "$4" "$5" "$6" "$7" \
+        $depthwise 2>>"$build/bench.log"
+}
+
+bench_conv() {
+    if ! has_library dnnl; then
+        echo "bench: conv is skipped: it compares with oneDNN (Debian: libdnnl-dev)" >&2
+        return 0
+    fi
+    grep -v '^#' "$src/bench/conv_shapes.txt" | while read -r shape; do conv_shape $shape; done >"$work/conv.txt"
+    awk -v OFS='\t' '
+        { print "conv." $1 ".vs_onednn", $2, "ratio"; sum += log($2); if (!n++ || $2 < least) least = $2 }
+        END { if (n) print "conv.geomean_vs_onednn", exp(sum / n), "ratio"; if (n) print "conv.min_vs_onednn", least, "ratio" }
+    ' "$work/conv.txt"
+}
+
 bench_gpt2_host() {
     "$fusec" "$src/examples/gpt2/gpt2.dsl" -D B=4 -D T=64 --entry=step -o "$work/gpt2.o"
     link "$work/step" step -DMODEL=gpt2 "$work/gpt2.o"
@@ -98,6 +166,8 @@ for each in $names; do
     compile) bench_compile ;;
     checkpoint) bench_checkpoint ;;
     ablation) bench_ablation ;;
+    gemm) bench_gemm ;;
+    conv) bench_conv ;;
     gpt2-host) bench_gpt2_host ;;
     ptxsim) bench_ptxsim ;;
     esac

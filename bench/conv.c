@@ -1,0 +1,147 @@
+/* conv [--rounds N] [--threads N] NAME BATCH SIZE IN OUT SPAN STRIDE PAD DEPTHWISE: one convolution and its two
+ * gradients, emitted from bench/conv.dsl (-DMODEL=NAME), against oneDNN in its own layouts and with NHWC images, the
+ * faster counting. Prints "NAME.PASS ratio gflops" per pass: the peer's median time over ours, both of runs that take
+ * turns.  With one thread, time is the process's processor time.  Verified in the timed run: both results agree. */
+#include "bench/model.h"
+#include "bench/onednn.h"
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#define PASTE(a, b) a##b
+#define NAMED(model, what) PASTE(model, what)
+extern const fusec_manifest NAMED(MODEL, _manifest);
+extern const fusec_host_kernel NAMED(MODEL, _kernels)[];
+
+enum { IN_X, IN_W, IN_U, MOST_ROUNDS = 99 };
+static const double SAMPLE = 2e-3;    /* seconds, at least, per time taken */
+static const double TOLERANCE = 2e-5; /* of the largest element, times the root of the number of terms */
+
+typedef struct Bench {
+    ConvShape shape;
+    const char *name;
+    int rounds, threads;
+    BenchModel model;
+} Bench;
+
+/* Ours or a peer's. */
+typedef struct Runner {
+    BenchModel *model;
+    void *outputs[CONV_PASSES];
+    Peer *peer;
+} Runner;
+
+static void run(const Runner *r) {
+    if (r->peer)
+        peer_run(r->peer);
+    else if (r->model)
+        bench_infer(r->model, r->outputs);
+}
+
+static double now(const Bench *b) {
+    struct timespec t;
+    if (b->threads != 1) return bench_now();
+    clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &t);
+    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
+}
+
+/* Threads of the other library may still be spinning: they get a moment to fall asleep. */
+static double seconds_of(const Bench *b, const Runner *r) {
+    int runs = 0;
+    if (b->threads != 1) nanosleep(&(struct timespec){.tv_nsec = 2000000}, NULL);
+    run(r);
+    const double start = now(b);
+    double passed;
+    do {
+        run(r);
+        runs++;
+        passed = now(b) - start;
+    } while (passed < SAMPLE);
+    return passed / runs;
+}
+
+static int by_value(const void *a, const void *b) {
+    const double x = *(const double *)a, y = *(const double *)b;
+    return (x > y) - (x < y);
+}
+
+static double median(double *x, int n) {
+    qsort(x, (size_t)n, sizeof *x, by_value);
+    return x[n / 2];
+}
+
+static void check(const Bench *b, ConvPass pass, const float *got, const float *want, uint64_t n, double terms) {
+    double largest = 0, error = 0;
+    for (uint64_t i = 0; i < n; i++) {
+        largest = fmax(largest, fabs((double)want[i]));
+        error = fmax(error, fabs((double)got[i] - (double)want[i]));
+        if (isnan(got[i])) error = INFINITY;
+    }
+    if (error <= TOLERANCE * sqrt(terms) * largest && largest > 0) return;
+    fprintf(stderr, "conv: %s, pass %d: off by %g of %g\n", b->name, (int)pass, error, largest);
+    exit(1);
+}
+
+static void bench_pass(Bench *b, ConvPass pass) {
+    static const char *const names[CONV_PASSES] = {"forward", "input_gradient", "kernel_gradient"};
+    const ConvShape *s = &b->shape;
+    BenchModel *m = &b->model;
+    Runner runner[1 + PEER_LAYOUTS] = {{.model = m}};
+    double seconds[1 + PEER_LAYOUTS][MOST_ROUNDS], best = INFINITY;
+    const fusec_tensor *out = &m->host.manifest->outputs[pass];
+    const double places = (double)(s->batch * s->results * s->results), taps = (double)(s->span * s->span);
+    const double terms[CONV_PASSES] = {taps * (double)(s->depthwise ? 1 : s->in),
+                                       taps * (double)(s->depthwise ? 1 : s->out), places};
+    const double flops = 2 * places * (double)s->out * terms[PASS_FORWARD];
+    runner[0].outputs[pass] = m->outputs[pass];
+    for (int i = 0; i < PEER_LAYOUTS; i++)
+        runner[1 + i].peer = peer_open(s, pass, (PeerLayout)i, m->inputs[IN_X], m->inputs[IN_W], m->inputs[IN_U]);
+    for (int round = 0; round < b->rounds; round++)
+        for (int i = 0; i < 1 + PEER_LAYOUTS; i++) seconds[i][round] = seconds_of(b, &runner[i]);
+    const double ours = median(seconds[0], b->rounds);
+    float *want = malloc(out->bytes);
+    if (!want) exit(1);
+    for (int i = 1; i < 1 + PEER_LAYOUTS; i++) {
+        if (!runner[i].peer) continue;
+        const double theirs = median(seconds[i], b->rounds);
+        if (theirs < best) best = theirs;
+        peer_result(runner[i].peer, want);
+        check(b, pass, m->outputs[pass], want, out->bytes / sizeof(float), terms[pass]);
+        fprintf(stderr, "%-28s %-16s %8.3f ms  %s %8.3f ms\n", b->name, names[pass], 1e3 * ours,
+                peer_implementation(runner[i].peer), 1e3 * theirs);
+    }
+    printf("%s.%s %.4f %.1f\n", b->name, names[pass], best / ours, 1e-9 * flops / ours);
+    for (int i = 1; i < 1 + PEER_LAYOUTS; i++) peer_close(runner[i].peer);
+    free(want);
+}
+
+int main(int argc, char **argv) {
+    Bench b = {.rounds = 7, .threads = fusec_pool_cores()};
+    int at = 1;
+    for (; at + 1 < argc && !strncmp(argv[at], "--", 2); at += 2) {
+        if (!strcmp(argv[at], "--rounds")) b.rounds = atoi(argv[at + 1]);
+        if (!strcmp(argv[at], "--threads")) b.threads = atoi(argv[at + 1]);
+    }
+    if (argc - at != 9 || b.rounds < 1 || b.rounds > MOST_ROUNDS) {
+        fprintf(stderr, "usage: conv [--rounds N] [--threads N] NAME BATCH SIZE IN OUT SPAN STRIDE PAD DEPTHWISE\n");
+        return 2;
+    }
+    long number[8];
+    b.name = argv[at];
+    for (int i = 0; i < 8; i++) number[i] = atol(argv[at + 1 + i]);
+    b.shape = (ConvShape){.batch = number[0],
+                          .size = number[1],
+                          .in = number[2],
+                          .out = number[3],
+                          .span = number[4],
+                          .stride = number[5],
+                          .pad = number[6],
+                          .depthwise = number[7] != 0};
+    b.shape.results = (b.shape.size + 2 * b.shape.pad - b.shape.span) / b.shape.stride + 1;
+    bench_open(&b.model, &NAMED(MODEL, _manifest), NAMED(MODEL, _kernels), b.threads);
+    for (int pass = 0; pass < CONV_PASSES; pass++) bench_pass(&b, (ConvPass)pass);
+    bench_close(&b.model);
+    return 0;
+}
