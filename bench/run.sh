@@ -82,7 +82,7 @@ product() {
     case $model in *nt | *tt) right=1 ;; esac
     echo "$label" >&2
     # kernels for AVX-512 where the libraries do not know the processor, and no spinning in another's turn
-    if grep -q avx512vl /proc/cpuinfo; then export OPENBLAS_CORETYPE=SkylakeX BLIS_ARCH_TYPE="$blis_skx"; fi
+    if grep -q avx512vl /proc/cpuinfo; then export OPENBLAS_CORETYPE=SkylakeX BLIS_ARCH_TYPE=$blis_skx; fi
     result=$(OPENBLAS_THREAD_TIMEOUT=20 GOMP_SPINCOUNT=10000 "$work/gemm" $M $N $K $B $left $right "$rounds")
 }
 
