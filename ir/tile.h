@@ -32,7 +32,7 @@
  * `strides [96,1]`.  A `#` line above is the comment.
  *
  * The scheduled level is the same text with decisions added: `stage %x -> shared`, `threads N` on the
- * kernel, `lanes N` (threads along the axis) and `vector N` on axes. */
+ * kernel, `spread r r t0 t1` on axes: where each bit of the index within a tile lives, lowest first. */
 #ifndef FUSEC_IR_TILE_H
 #define FUSEC_IR_TILE_H
 #include "ir/arena.h"
@@ -71,13 +71,18 @@ struct Index {
 
 /* ---- axes ---------------------------------------------------------------------------------------- */
 typedef enum { AXIS_GRID, AXIS_LOOP, AXIS_SPAN } AxisKind;
+/* Where the bits of the index within a tile live, lowest first: thread bit t, or SPREAD_REGISTER.  The step is a
+ * multiple of 1 << n; the digits above the n bits are registers too. */
+enum { MAX_SPREAD = 16, SPREAD_REGISTER = -1 };
+typedef struct Spread {
+    int8_t n, bit[MAX_SPREAD];
+} Spread;
 typedef struct Axis {
     const char *name;
     AxisKind kind;
-    Dim extent;  /* 0 .. extent */
-    int step;    /* lanes of a tile along this axis, >= 1; a span has step >= extent.bound */
-    int lanes;   /* scheduled: threads along the axis (0: not decided) */
-    int vector;  /* scheduled: contiguous elements per access (0: not decided) */
+    Dim extent;    /* 0 .. extent */
+    int step;      /* lanes of a tile along this axis, >= 1; a span has step >= extent.bound */
+    Spread spread; /* scheduled, GPU */
 } Axis;
 
 /* ---- buffers: kernel parameters --------------------------------------------------------------------- */

@@ -439,6 +439,20 @@ static bool buffers(Parser *p) {
     return text_expect(p, ")");
 }
 
+/* r r t0 t1 */
+static bool spread(Parser *p, Spread *s) {
+    for (;;) {
+        int t = SPREAD_REGISTER;
+        text_skip(p);
+        const bool on_thread = *p->at == 't' && isdigit((unsigned char)p->at[1]);
+        if (!on_thread && !text_accept(p, "r")) return s->n > 0 || text_fail(p, "expected r or a thread bit, such as t0");
+        p->at += on_thread;
+        if (on_thread && !text_small(p, 0, MAX_SPREAD, &t)) return false;
+        if (s->n == MAX_SPREAD) return text_fail(p, "the spread has too many bits");
+        s->bit[s->n++] = (int8_t)t;
+    }
+}
+
 static bool axis(Parser *p, AxisKind kind) {
     Axis x = {.kind = kind};
     if (p->k->axes.n == MAX_AXES) return text_fail(p, "too many axes");
@@ -446,8 +460,7 @@ static bool axis(Parser *p, AxisKind kind) {
     if (text_find_axis(p, x.name) >= 0) return text_fail(p, "two axes have one name");
     if (!text_expect(p, "in") || !text_expect(p, "0") || !text_expect(p, "..") || !dim(p, &x.extent)) return false;
     if (!text_expect(p, "step") || !text_small(p, 1, INT32_MAX / 2, &x.step)) return false;
-    if (text_accept(p, "lanes") && !text_small(p, 1, INT32_MAX / 2, &x.lanes)) return false;
-    if (text_accept(p, "vector") && !text_small(p, 1, INT32_MAX / 2, &x.vector)) return false;
+    if (text_accept(p, "spread") && !spread(p, &x.spread)) return false;
     vec_push(p->a, p->k->axes, x);
     return true;
 }

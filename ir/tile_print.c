@@ -340,8 +340,11 @@ static void print_axis_line(Printer *p, int n) {
     fputs(" in 0..", p->f);
     print_dim(p, a->extent);
     fprintf(p->f, " step %d", a->step);
-    if (a->lanes) fprintf(p->f, " lanes %d", a->lanes);
-    if (a->vector) fprintf(p->f, " vector %d", a->vector);
+    for (int b = 0; b < a->spread.n && b < MAX_SPREAD; b++) {
+        if (!b) fputs(" spread", p->f);
+        if (a->spread.bit[b] == SPREAD_REGISTER) fputs(" r", p->f);
+        else fprintf(p->f, " t%d", a->spread.bit[b]);
+    }
     fputc('\n', p->f);
 }
 

@@ -1,6 +1,6 @@
 /* What Tile IR is legal: scoping, axes, types, accesses.  Runs after every pass in test builds and
  * before every interpretation, so that neither need check again. */
-#include "ir/tile.h"
+#include "ir/tile_spread.h"
 #include <ctype.h>
 #include <stdlib.h>
 #include <string.h>
@@ -50,7 +50,6 @@ static bool check_axis(Verifier *v, int n) {
         if (strcmp(v->k->axes.at[o].name, x->name) == 0) return fail(v, "two axes are named %s", x->name);
     if (x->kind < AXIS_GRID || x->kind > AXIS_SPAN) return fail(v, "axis %s is of no kind", x->name);
     if (x->step < 1) return fail(v, "axis %s has step %d", x->name, x->step);
-    if (x->lanes < 0 || x->vector < 0) return fail(v, "axis %s has negative lanes or vector", x->name);
     if (!check_dim(v, x->extent, "axis", x->name)) return false;
     if (x->kind == AXIS_SPAN && x->step < x->extent.bound)
         return fail(v, "span %s of %lld does not fit in one tile of %d", x->name, (long long)x->extent.bound, x->step);
@@ -279,6 +278,8 @@ const char *kernel_verify(Arena *a, const Kernel *k) {
     Verifier v = {.a = a, .k = k};
     v.visible = ARENA_ARRAY(a, bool, k->types.n + 1);
     v.defined = ARENA_ARRAY(a, bool, k->types.n + 1);
-    if (check_head(&v)) check_block(&v, &k->body, NULL);
+    if (!check_head(&v) || !check_block(&v, &k->body, NULL)) return v.error;
+    const char *why = kernel_check_spreads(a, k);
+    if (why) fail(&v, "%s", why);
     return v.error;
 }

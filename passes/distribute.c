@@ -1,10 +1,10 @@
 /* distribute: spreads the tiles of a GPU kernel over threads.
  *
- * Needs: a kernel with power-of-two steps.  Keeps: the program.  Gives: Kernel.threads, and per axis how many
- * threads share it (lanes) and how many contiguous elements one thread takes at a time (vector).  The sides of a
- * product get about the square root of the threads each, so that every value read from shared memory is used
- * often; elsewhere inner axes fill up first, so that neighbours in memory are neighbours in a warp. */
-#include "ir/tile_lanes.h"
+ * Needs: a kernel with power-of-two steps.  Keeps: the program.  Gives: Kernel.threads and the spread of
+ * every axis: contiguous elements of one thread, then neighbouring threads, then what is left.  The sides of a
+ * product get about the square root of the threads each, so that every value read from shared memory is used often;
+ * elsewhere inner axes fill up first, so that neighbours in memory are neighbours in a warp. */
+#include "ir/tile_spread.h"
 #include "passes/emitter.h"
 #include <string.h>
 
@@ -62,10 +62,42 @@ static int vector_of(const Kernel *k, int axis) {
     return any_wide_load(k, &k->body, axis) ? 4 : 1;
 }
 
+/* The decisions per axis: threads that share it, a power of two; contiguous elements one thread takes at a time. */
+typedef struct Lanes {
+    int lanes[MAX_AXES], vector[MAX_AXES], stride[MAX_AXES]; /* stride: the lowest thread bit, as a value */
+} Lanes;
+
+/* Thread bits of every axis, disjoint where axes occur in one tile; false if some tile does not fit in the threads. */
+static bool lane_strides(const Kernel *k, const uint32_t *with, Lanes *l) {
+    for (int x = k->axes.n - 1; x >= 0; x--) { /* inner axes, mostly contiguous in memory, get the low bits */
+        const int lanes = l->lanes[x];
+        int taken = 0; /* thread bits of axes already placed that share a tile with this one */
+        for (int y = x + 1; y < k->axes.n; y++)
+            if (with[x] >> y & 1) taken |= (l->lanes[y] - 1) * l->stride[y];
+        int s = 1;
+        while (s * lanes <= k->threads && ((lanes - 1) * s & taken)) s *= 2;
+        if (lanes > 1 && s * lanes > k->threads) return false;
+        l->stride[x] = s;
+    }
+    return true;
+}
+
+/* Registers below, then threads; the rest of the index is registers again. */
+static Spread spread_of(int vector, int lanes, int stride) {
+    Spread s = {0};
+    int bit = 0;
+    while (1 << bit < stride) bit++;
+    for (int v = vector; v > 1 && lanes > 1; v /= 2) s.bit[s.n++] = SPREAD_REGISTER;
+    for (int l = lanes; l > 1; l /= 2) s.bit[s.n++] = (int8_t)bit++;
+    return s;
+}
+
 void kernel_distribute(Kernel *k, const Target *t) {
     bool *only = ARENA_ARRAY(k->arena, bool, k->types.n + 1), side[MAX_AXES] = {0};
-    int stride[MAX_AXES];
+    uint32_t with[MAX_AXES];
+    Lanes l = {0};
     kernel_staged_only(k, only);
+    kernel_together(k->arena, k, with);
     const int64_t tile = largest_tile(k, &k->body, only);
     k->threads = 32;
     while (k->threads < t->threads && k->threads < tile) k->threads *= 2;
@@ -73,19 +105,19 @@ void kernel_distribute(Kernel *k, const Target *t) {
     int cap = 1;
     while (cap * cap * 2 <= k->threads) cap *= 2;
     for (int x = 0; x < k->axes.n; x++) {
-        k->axes.at[x].lanes = 1;
-        k->axes.at[x].vector = 1;
+        l.lanes[x] = 1;
+        l.vector[x] = vector_of(k, x);
     }
     for (int round = 0; round < 2; round++) /* a second round hands out what the caps left */
         for (int x = k->axes.n - 1; x >= 0; x--) {
-            Axis *a = &k->axes.at[x];
-            if (!round) a->vector = vector_of(k, x);
-            const int most = a->step / a->vector;
-            while (a->lanes * 2 <= most && (round || !side[x] || a->lanes * 2 <= cap)) {
-                a->lanes *= 2;
-                if (kernel_lane_strides(k->arena, k, stride)) continue;
-                a->lanes /= 2;
+            const int most = k->axes.at[x].step / l.vector[x];
+            while (l.lanes[x] * 2 <= most && (round || !side[x] || l.lanes[x] * 2 <= cap)) {
+                l.lanes[x] *= 2;
+                if (lane_strides(k, with, &l)) continue;
+                l.lanes[x] /= 2;
                 break;
             }
         }
+    lane_strides(k, with, &l);
+    for (int x = 0; x < k->axes.n; x++) k->axes.at[x].spread = spread_of(l.vector[x], l.lanes[x], l.stride[x]);
 }

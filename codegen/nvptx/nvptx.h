@@ -1,4 +1,4 @@
-/* The NVPTX back end: a module as PTX.  Threads share tiles as ir/tile_lanes.h says; one Tile IR instruction
+/* The NVPTX back end: a module as PTX.  Threads share tiles as ir/tile_spread.h says; one Tile IR instruction
  * becomes a fixed short sequence per register.  Every kernel takes its buffers' addresses, then the run-time
  * extents (i32) in symbol order; the grid is one-dimensional: program id = ctaid.x, last grid axis fastest. */
 #ifndef FUSEC_CODEGEN_NVPTX_H

@@ -176,18 +176,12 @@ static LLVMValueRef run_time_extent(const Simt *s, Dim d) {
     return emit_int_add(e, emit_int_scale(e, s->sym[d.sym], d.scale), emit_i64(e, d.offset));
 }
 
-static bool spread_axes(Simt *s) {
-    int stride[MAX_AXES];
-    if (s->k->threads < 1 || !kernel_lane_strides(s->arena, s->k, stride)) return false;
+static void spread_axes(Simt *s) {
     for (int x = 0; x < s->k->axes.n; x++) {
         const Axis *a = &s->k->axes.at[x];
-        AxisSpread *p = &s->axis[x];
-        *p = (AxisSpread){.lanes = a->lanes > 0 ? a->lanes : 1, .stride = stride[x], .vector = a->vector > 0 ? a->vector : 1};
-        p->regs = a->step / p->lanes;
-        p->exact = dim_is_fixed(a->extent) && a->extent.bound > 0 && a->extent.bound % a->step == 0;
-        if (p->regs * p->lanes != a->step || p->regs % p->vector) return false;
+        s->axis[x] = (AxisSpread){.regs = spread_registers(a), .vector = spread_vector(a), .threads = spread_threads(a),
+                                  .exact = dim_is_fixed(a->extent) && a->extent.bound > 0 && a->extent.bound % a->step == 0};
     }
-    return true;
 }
 
 /* Lane offsets and, for grid axes, the program's place. */
@@ -197,9 +191,7 @@ static void place_program(Simt *s) {
     s->thread = special_register(e, "llvm.nvvm.read.ptx.sreg.tid.x");
     for (int x = s->k->axes.n - 1; x >= 0; x--) {
         const Axis *a = &s->k->axes.at[x];
-        LLVMValueRef lane = LLVMBuildUDiv(e->b, s->thread, LLVMConstInt(e->i32, (unsigned)s->axis[x].stride, false), "");
-        lane = LLVMBuildURem(e->b, lane, LLVMConstInt(e->i32, (unsigned)s->axis[x].lanes, false), "");
-        s->lane[x] = LLVMBuildMul(e->b, lane, LLVMConstInt(e->i32, (unsigned)s->axis[x].vector, false), "");
+        s->lane[x] = simt_lane(s, &a->spread);
         s->extent[x] = run_time_extent(s, a->extent);
         s->base[x] = emit_i64(e, 0);
         if (a->kind != AXIS_GRID) continue;
@@ -254,7 +246,8 @@ bool simt_kernel(const Emit *e, const Kernel *k, Arena *arena) {
     s.shared = ARENA_ARRAY(arena, LLVMValueRef, k->types.n + 1);
     kernel_staged_only(k, s.only);
     define(&s, &k->body);
-    if (!spread_axes(&s)) return false;
+    if (k->threads < 1 || kernel_check_spreads(arena, k)) return false;
+    spread_axes(&s);
     open_function(&s);
     place_program(&s);
     simt_block(&s, &k->body);

@@ -2,14 +2,16 @@
 #ifndef FUSEC_CODEGEN_NVPTX_SIMT_H
 #define FUSEC_CODEGEN_NVPTX_SIMT_H
 #include "codegen/llvm/emit.h"
-#include "ir/tile_lanes.h"
+#include "ir/tile_spread.h"
 
 enum { SPACE_GLOBAL_PTR = 1, SPACE_SHARED_PTR = 3 };
 
-/* How one axis is spread: lane = (thread / stride) % lanes, `regs` elements per thread. */
+/* What follows from how one axis is spread. */
 typedef struct AxisSpread {
-    int lanes, stride, vector, regs;
-    bool exact; /* every lane of every tile lies inside the extent */
+    int regs;         /* elements per thread */
+    int vector;       /* neighbouring elements in the low registers */
+    unsigned threads; /* thread bits */
+    bool exact;       /* every lane of every tile lies inside the extent */
 } AxisSpread;
 
 /* Where an element is: per axis, which register (home) or which offset in the tile (elsewhere). */
@@ -41,6 +43,7 @@ typedef struct Simt {
 int simt_slots(const Simt *s, const TileType *t);
 void simt_coords(const Simt *s, const TileType *t, int slot, Coords *c); /* home coordinates of a register */
 int simt_slot(const Simt *s, const TileType *t, const Coords *c);
+LLVMValueRef simt_lane(const Simt *s, const Spread *p); /* i32: the element of register 0 within the tile */
 LLVMValueRef simt_offset(const Simt *s, const Coords *c, int axis); /* i32, within the tile */
 LLVMValueRef simt_axis_index(const Simt *s, const Coords *c, int axis); /* i64, along the axis */
 /* i1: the lanes lie inside their extents; NULL: always. */

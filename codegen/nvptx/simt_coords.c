@@ -21,10 +21,24 @@ int simt_slot(const Simt *s, const TileType *t, const Coords *c) {
     return slot;
 }
 
+/* The element of register 0 in this thread, i32: one term per run of neighbouring bits on neighbouring thread bits. */
+LLVMValueRef simt_lane(const Simt *s, const Spread *p) {
+    const Emit *e = s->e;
+    LLVMValueRef at = NULL;
+    for (int b = 0, n; b < p->n; b += n) {
+        for (n = 1; b + n < p->n && p->bit[b] != SPREAD_REGISTER && p->bit[b + n] == p->bit[b] + n;) n++;
+        if (p->bit[b] == SPREAD_REGISTER) continue;
+        LLVMValueRef lane = LLVMBuildUDiv(e->b, s->thread, LLVMConstInt(e->i32, 1u << p->bit[b], false), "");
+        lane = LLVMBuildURem(e->b, lane, LLVMConstInt(e->i32, 1u << n, false), "");
+        lane = LLVMBuildMul(e->b, lane, LLVMConstInt(e->i32, 1u << b, false), "");
+        at = at ? LLVMBuildAdd(e->b, at, lane, "") : lane;
+    }
+    return at ? at : LLVMConstNull(e->i32);
+}
+
 LLVMValueRef simt_offset(const Simt *s, const Coords *c, int axis) {
     if (c->offset[axis]) return c->offset[axis];
-    const AxisSpread *a = &s->axis[axis];
-    const int r = c->reg[axis], at = r / a->vector * a->lanes * a->vector + r % a->vector;
+    const int at = spread_offset(&s->k->axes.at[axis], c->reg[axis]);
     return LLVMBuildAdd(s->e->b, s->lane[axis], LLVMConstInt(s->e->i32, (unsigned)at, false), "");
 }
 

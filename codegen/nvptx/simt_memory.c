@@ -26,7 +26,7 @@ static unsigned alignment(const Simt *s, const Inst *i, const Coords *c) {
             if (x->term[t].atom.kind == ATOM_AXIS && !c->offset[x->term[t].atom.id]) {
                 const AxisSpread *a = &s->axis[x->term[t].atom.id];
                 grain = a->vector;
-                low += step * (c->reg[x->term[t].atom.id] % a->vector);
+                low += step * spread_offset(&s->k->axes.at[x->term[t].atom.id], c->reg[x->term[t].atom.id]);
             }
             while (unit > bytes && step * grain % unit) unit /= 2;
         }
@@ -109,8 +109,7 @@ LLVMValueRef simt_load(Simt *s, const Inst *i, const Coords *c) {
 static LLVMValueRef first_copy(const Simt *s, const TileType *t) {
     unsigned covered = 0;
     for (int i = 0; i < t->n_axes; i++) {
-        const AxisSpread *a = &s->axis[t->axis[i]];
-        covered |= (unsigned)((a->lanes - 1) * a->stride);
+        covered |= s->axis[t->axis[i]].threads;
     }
     const unsigned copies = (unsigned)(s->k->threads - 1) & ~covered;
     if (!copies) return NULL;

@@ -57,7 +57,7 @@ void simt_reduce(Simt *s, const Inst *i) {
     unsigned bits = 0;
     for (int d = 0; d < i->n_over; d++) {
         over.axis[over.n_axes++] = i->over[d];
-        bits |= (unsigned)((s->axis[i->over[d]].lanes - 1) * s->axis[i->over[d]].stride);
+        bits |= s->axis[i->over[d]].threads;
     }
     for (int slot = 0; slot < n_from; slot++) {
         Coords c = {0};

@@ -80,8 +80,8 @@ static void test_builder_round_trip(void **state) {
     const int m = kernel_axis(k, "m", AXIS_GRID, rows, 4), c = kernel_axis(k, "c", AXIS_SPAN, columns, 4);
     assert_string_equal(k->axes.at[m].name, "m_1");
     k->axes.at[m].name = "m"; /* a symbol that came later has the name */
-    k->axes.at[m].lanes = 8;
-    k->axes.at[c].vector = 2;
+    k->axes.at[m].spread = (Spread){2, {5, 1}};
+    k->axes.at[c].spread = (Spread){2, {SPREAD_REGISTER, 0}};
     k->threads = 64;
     const int x = kernel_buffer(k, "x", DT_F32, shape_make(2, (Dim[]){rows, columns}), (int64_t[]){8, 1}, false);
     const int ids = kernel_buffer(k, "h.3.ids", DT_I32, shape_make(1, &rows), NULL, false);
@@ -154,6 +154,9 @@ static void test_errors(void **state) {
         {HEAD "  %0 = load %x[i]\n  store %y[i] %0\n", "expected `,`"},
         {HEAD "  %0 = load %x[i]\n  %1 = if %0 {\n", "as many results as carried values"},
         {HEAD "  for i {\n    yield\n", "expected `}`"},
+        {"kernel @k()\n  span c in 0..8 step 8 spread s0\n", "expected r or a thread bit"},
+        {"kernel @k()\n  span c in 0..8 step 8 spread t17\n", "out of range"},
+        {"kernel @k()\n  span c in 0..8 step 8 spread r r r r r r r r r r r r r r r r r\n", "too many bits"},
         {HEAD "  }\n", "unexpected text after the kernel"},
     };
     for (size_t n = 0; n < sizeof wrong / sizeof *wrong; n++) assert_error(wrong[n].text, wrong[n].error);

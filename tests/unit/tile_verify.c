@@ -58,6 +58,12 @@ static void test_texts(void **state) {
         {LOADED "  %1 = load %x[%0]\n", "%0 is used as an index but is not i32"},
         {HEAD "  %0 = load %x[i / 0]\n", "an index divides by zero"},
         {HEAD "  %0 = load %x[i mod (1 - 3)]\n", "an index divides by zero"},
+        {"kernel @k()\n  threads 32\n  grid i in 0..8 step 4 spread t0 t1 t2\n", "a step that is no multiple of its spread"},
+        {"kernel @k()\n  threads 32\n  grid i in 0..8 step 4 spread t0 t0\n", "axis i is spread over one thread bit twice"},
+        {"kernel @k()\n  threads 32\n  grid i in 0..8 step 4 spread t0 t5\n", "more threads than there are"},
+        {"kernel @k()\n  grid i in 0..8 step 4 spread t0\n", "more threads than there are"},
+        {"kernel @k(%x: f32[8,4] out)\n  threads 32\n  grid i in 0..8 step 4 spread t0 t1\n"
+         "  span c in 0..4 step 4 spread t2 t1\n  %0 = full 0 : f32[i:4,c:4]\n  store %x[i, c], %0\n", "axes i and c of one tile share thread bits"},
     };
     for (size_t n = 0; n < sizeof wrong / sizeof *wrong; n++) {
         Arena *a = arena_new();
@@ -78,7 +84,8 @@ static void axis_step(Kernel *k) { k->axes.at[0].step = 0; }
 static void axis_name(Kernel *k) { k->axes.at[1].name = "i"; }
 static void axis_symbol(Kernel *k) { k->axes.at[0].extent.sym = 3; }
 static void axis_extent(Kernel *k) { k->axes.at[0].extent.bound = -1; }
-static void axis_lanes(Kernel *k) { k->axes.at[0].lanes = -1; }
+static void spread_length(Kernel *k) { k->axes.at[0].spread.n = -1; }
+static void spread_bit(Kernel *k) { k->axes.at[0].spread = (Spread){1, {-2}}, k->axes.at[0].step = 2; }
 static void buffer_rank(Kernel *k) { k->buffers.at[0].rank = MAX_RANK + 1; }
 static void buffer_stride(Kernel *k) { k->buffers.at[0].stride[0] = -1; }
 static void buffer_name(Kernel *k) { k->buffers.at[0].name = "h.3"; }
@@ -122,7 +129,8 @@ static void test_damage(void **state) {
         {axis_name, "two axes are named i"},
         {axis_symbol, "follows a symbol that the kernel has not"},
         {axis_extent, "impossible extent"},
-        {axis_lanes, "negative lanes"},
+        {spread_length, "impossible spread"},
+        {spread_bit, "more threads than there are"},
         {buffer_rank, "has rank 11"},
         {buffer_stride, "negative stride"},
         {buffer_name, "a buffer has no name"},

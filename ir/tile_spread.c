@@ -1,5 +1,50 @@
-#include "ir/tile_lanes.h"
+#include "ir/tile_spread.h"
 #include <string.h>
+
+/* ---- one axis ------------------------------------------------------------------------------------------- */
+unsigned spread_threads(const Axis *x) {
+    unsigned mask = 0;
+    for (int b = 0; b < x->spread.n; b++)
+        if (x->spread.bit[b] != SPREAD_REGISTER) mask |= 1u << x->spread.bit[b];
+    return mask;
+}
+
+int spread_registers(const Axis *x) {
+    int n = x->step;
+    for (int b = 0; b < x->spread.n; b++)
+        if (x->spread.bit[b] != SPREAD_REGISTER) n /= 2;
+    return n;
+}
+
+int spread_offset(const Axis *x, int r) {
+    int at = 0;
+    for (int b = 0; b < x->spread.n; b++) {
+        if (x->spread.bit[b] != SPREAD_REGISTER) continue;
+        at += (r & 1) << b;
+        r >>= 1;
+    }
+    return at + (r << x->spread.n);
+}
+
+int spread_vector(const Axis *x) {
+    for (int b = 0; b < x->spread.n; b++)
+        if (x->spread.bit[b] != SPREAD_REGISTER) return 1 << b;
+    return x->step;
+}
+
+const char *spread_check(const Axis *x, int threads) {
+    unsigned seen = 0;
+    if (x->spread.n < 0 || x->spread.n > MAX_SPREAD) return "has an impossible spread";
+    if (x->step % (1 << x->spread.n)) return "has a step that is no multiple of its spread";
+    for (int b = 0; b < x->spread.n; b++) {
+        const int t = x->spread.bit[b];
+        if (t == SPREAD_REGISTER) continue;
+        if (t < 0 || t > MAX_SPREAD || 2 << t > threads) return "is spread over more threads than there are";
+        if (seen >> t & 1) return "is spread over one thread bit twice";
+        seen |= 1u << t;
+    }
+    return NULL;
+}
 
 /* ---- which values only ever reach shared memory ------------------------------------------------------- */
 static void need(bool *only, int v) { only[v] = false; }
@@ -66,7 +111,7 @@ void kernel_staged_only(const Kernel *k, bool *only) {
     while (spread_block(k, &k->body, only)) mark_block(&k->body, only);
 }
 
-/* ---- thread bits ---------------------------------------------------------------------------------------------- */
+/* ---- which axes are spread together ------------------------------------------------------------------------- */
 static void occur(const TileType *t, uint32_t *with) {
     for (int i = 0; i < t->n_axes; i++)
         for (int j = 0; j < t->n_axes; j++) with[t->axis[i]] |= (uint32_t)1 << t->axis[j];
@@ -86,20 +131,24 @@ static void occurrences(const Kernel *k, const Block *b, const bool *only, uint3
     }
 }
 
-bool kernel_lane_strides(Arena *a, const Kernel *k, int stride[MAX_AXES]) {
-    uint32_t with[MAX_AXES] = {0};
+void kernel_together(Arena *a, const Kernel *k, uint32_t with[MAX_AXES]) {
     bool *only = ARENA_ARRAY(a, bool, k->types.n + 1);
+    memset(with, 0, MAX_AXES * sizeof *with);
     kernel_staged_only(k, only);
     occurrences(k, &k->body, only, with);
-    for (int x = k->axes.n - 1; x >= 0; x--) { /* inner axes, mostly contiguous in memory, get the low bits */
-        const int lanes = k->axes.at[x].lanes > 0 ? k->axes.at[x].lanes : 1;
-        int taken = 0; /* thread bits of axes already placed that share a tile with this one */
-        for (int y = x + 1; y < k->axes.n; y++)
-            if (with[x] >> y & 1) taken |= (k->axes.at[y].lanes > 1 ? k->axes.at[y].lanes - 1 : 0) * stride[y];
-        int s = 1;
-        while (s * lanes <= k->threads && ((lanes - 1) * s & taken)) s *= 2;
-        if (lanes > 1 && s * lanes > k->threads) return false;
-        stride[x] = s;
+}
+
+const char *kernel_check_spreads(Arena *a, const Kernel *k) {
+    uint32_t with[MAX_AXES];
+    for (int x = 0; x < k->axes.n; x++) {
+        const char *why = spread_check(&k->axes.at[x], k->threads);
+        if (why) return arena_printf(a, "axis %s %s", k->axes.at[x].name, why);
     }
-    return true;
+    if (!k->threads) return NULL;
+    kernel_together(a, k, with);
+    for (int x = 0; x < k->axes.n; x++)
+        for (int y = 0; y < x; y++)
+            if (with[x] >> y & 1 && spread_threads(&k->axes.at[x]) & spread_threads(&k->axes.at[y]))
+                return arena_printf(a, "axes %s and %s of one tile share thread bits", k->axes.at[y].name, k->axes.at[x].name);
+    return NULL;
 }
