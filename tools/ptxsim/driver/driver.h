@@ -259,6 +259,9 @@ CUresult launch_attribute(KernelWork *, int attribute, const CUlaunchAttributeVa
 /* The device's limits and the function's own. */
 CUresult launch_check(const SimFunction *, const KernelWork *);
 CUresult launch_grid(Context *, const KernelWork *);
+/* blocks.c: the launch runs what ptxsimBlocks chose for the kernel, if anything; false: that is not in its grid. */
+bool blocks_chosen(const char *kernel, Launch *);
+void blocks_ran(const char *kernel, uint64_t n); /* as many of them have run */
 
 /* ---- streams: stream.c -------------------------------------------------------------------------------- */
 typedef struct Capture Capture;

@@ -167,12 +167,14 @@ static CUresult run(Context *c, const SimFunction *f, const KernelWork *w, Repor
     memcpy(k.grid, w->grid, sizeof k.grid);
     memcpy(k.block, w->block, sizeof k.block);
     memcpy(k.cluster, w->cluster, sizeof k.cluster);
+    if (!blocks_chosen(f->fn->name, &k)) return CUDA_ERROR_INVALID_VALUE;
     if (stats && !profile_begin(&profile, f->module->module, &c->memory)) return CUDA_ERROR_LAUNCH_OUT_OF_RESOURCES;
     reports_init(reports);
     CUresult r = launch_run(&k) ? CUDA_SUCCESS : CUDA_ERROR_LAUNCH_OUT_OF_RESOURCES;
     const int found = reports_flush(reports);
     if (stats && !count_launch(f->fn->name, &k)) r = CUDA_ERROR_LAUNCH_OUT_OF_RESOURCES;
     instructions_add(&k.count);
+    if (k.blocks) blocks_ran(f->fn->name, k.crop);
     if (!r && found) r = c->failed = (CUresult)found;
     return r;
 }

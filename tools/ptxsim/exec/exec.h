@@ -11,7 +11,8 @@
 typedef struct Path {
     int32_t pc, join; /* runs from pc until it reaches `join` */
     uint32_t mask;
-    bool waiting;     /* at an aligned barrier, for lanes of its sibling path to leave */
+    bool waiting;     /* for lanes of its sibling paths: at an aligned barrier to come, at a *.sync to take part */
+    bool ahead;       /* of lanes that it was to join, and that wait for it elsewhere (path.h) */
 } Path;
 
 typedef struct Frame {
@@ -129,6 +130,7 @@ struct Launch {
     ReportSet *reports;
     uint64_t seed, max_steps;
     uint64_t crop; /* at most so many clusters run, crop.h; 0: all */
+    const uint64_t *blocks; /* these `crop` clusters, by linear number; NULL: crop.h chooses */
     uint32_t checks;
     bool stats;              /* there is a profile */
     struct Profile *profile; /* profile.h; NULL without figures */

@@ -98,14 +98,18 @@ static bool run_interleaved(Launch *k, uint64_t clusters, const uint64_t *linear
 bool launch_run(Launch *k) {
     const uint64_t in_cluster = (uint64_t)k->cluster[0] * k->cluster[1] * k->cluster[2];
     uint64_t clusters = (uint64_t)k->grid[0] * k->grid[1] * k->grid[2] / in_cluster;
-    uint64_t *linear = NULL;
+    uint64_t *drawn = NULL;
     k->access = alu_level()->access;
     k->shadow = launch_shadow_new(k->fn->global_atomics);
     if (!k->shadow) return false;
-    if (k->crop && clusters > k->crop) linear = crop_clusters(k, k->crop, &clusters);
+    if (k->blocks)
+        clusters = k->crop;
+    else if (k->crop && clusters > k->crop)
+        drawn = crop_clusters(k, k->crop, &clusters);
+    const uint64_t *linear = k->blocks ? k->blocks : drawn;
     bool ok = linear || !k->crop || clusters <= k->crop;
     if (ok) ok = k->fn->global_atomics ? run_interleaved(k, clusters, linear) : run_independent(k, clusters, linear);
-    free(linear);
+    free(drawn);
     launch_shadow_end(k->shadow);
     return ok && !k->out_of_memory;
 }
