@@ -4,7 +4,7 @@
 #include <string.h>
 
 const Target targets[] = {
-#define TARGET(n, b, flops, matrix, bytes, shared, fast, thr, vec, tile) \
+#define TARGET(n, b, flops, matrix, bytes, shared, fast, thr, vec, tile, sms) \
     {.name = #n,                                         \
      .backend = BACKEND_##b,                             \
      .gflops_f32 = flops,                                \
@@ -14,7 +14,8 @@ const Target targets[] = {
      .fast_bytes = fast,                                 \
      .threads = thr,                                     \
      .vector_bytes = vec,                                \
-     .max_tile = tile},
+     .max_tile = tile, \
+     .cores = sms},
 #include "ir/targets.def"
 #undef TARGET
 };

@@ -13,6 +13,7 @@ typedef struct Target {
     int threads;       /* per program */
     int vector_bytes;  /* widest useful access */
     int max_tile;      /* most elements of one tile */
+    int cores;         /* GPU: multiprocessors */
 } Target;
 extern const Target targets[];
 extern const int n_targets;

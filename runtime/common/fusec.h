@@ -49,6 +49,19 @@ typedef struct fusec_arg {
     uint8_t region;
 } fusec_arg;
 
+/* GPU: a view of one of a kernel's buffers, fetched and written by tiles (a CUtensorMap).  Dimension 0 is contiguous;
+ * what lies outside the extents reads as 0 and is not written.  Source: CUDA Driver API, cuTensorMapEncodeTiled. */
+enum { FUSEC_MAP_RANK = 5, FUSEC_MAX_MAPS = 8 };
+typedef enum { FUSEC_MAP_F16 = 6, FUSEC_MAP_F32 = 7, FUSEC_MAP_BF16 = 9, FUSEC_MAP_TF32 = 11 } fusec_map_type;
+typedef struct fusec_tensor_map {
+    uint64_t offset;                     /* bytes past the buffer's address; both multiples of 16 */
+    uint64_t stride[FUSEC_MAP_RANK - 1]; /* bytes from one index to the next of dimension d + 1, multiples of 16 */
+    struct fusec_map_dim { int32_t sym, scale, shift; } extent[FUSEC_MAP_RANK]; /* scale*syms[sym]+shift; sym -1: shift */
+    uint16_t box[FUSEC_MAP_RANK];        /* elements of a tile, at most 256 */
+    uint16_t swizzle;                    /* 0, or the rows' bytes within which 16-byte units are exchanged: 32, 64, 128 */
+    uint8_t buffer, rank, type;          /* fusec_map_type; TF32: f32, rounded to tf32 on the way */
+} fusec_tensor_map;
+
 typedef struct fusec_kernel {
     const char *name;
     /* programs = product over grid axes of ceil((scale*syms[sym]+shift) / step); sym -1: shift alone */
@@ -57,6 +70,11 @@ typedef struct fusec_kernel {
     uint32_t threads;        /* GPU */
     uint32_t shared_bytes;   /* GPU, dynamic */
     double flops, bytes;     /* at the bounds */
+    /* GPU */
+    uint8_t cluster, cluster_axis; /* blocks of a cluster, neighbours along grid[cluster_axis]; 0, 1: no clusters */
+    uint8_t persistent;      /* as many blocks as are resident at once walk the programs */
+    uint8_t n_maps;          /* its last parameters, manifest.maps from first_map on */
+    uint32_t first_map;
 } fusec_kernel;
 
 enum { FUSEC_MAX_CONSTANTS = 4 };
@@ -96,6 +114,7 @@ typedef struct fusec_manifest {
     const fusec_kernel *kernels;
     const fusec_launch *launches;
     const fusec_arg *args;
+    const fusec_tensor_map *maps;
     const uint32_t *after; /* counted back from the launch: 1 is the one before it */
     const fusec_sum *selftest; /* of outputs, then, with entry grad, of gradients; NULL: compiled without --selftest */
     fusec_entry entry[FUSEC_ENTRIES];

@@ -42,17 +42,23 @@ FUSEC_WEAK fusec_status fusec_cuda_check(fusec_cuda *c, int result, const char *
     }
 }
 
+FUSEC_WEAK int fusec_cuda_has(fusec_cuda *c, int present, const char *symbol) {
+    if (present) return 1;
+    fusec_cuda_say(c, "libcuda is too old: it has no ");
+    fusec_cuda_say(c, symbol);
+    fusec_cuda_say(c, "\n");
+    return 0;
+}
+
 /* C99 has no conversion from void * to a function pointer; POSIX promises that they look alike. */
-static int cuda_find(fusec_cuda *c, const char *symbol, void *function, size_t bytes) {
+static int cuda_look_up(fusec_cuda *c, const char *symbol, void *function, size_t bytes) {
     void *found = dlsym(c->driver.library, symbol);
-    if (!found) {
-        fusec_cuda_say(c, "libcuda is too old: it has no ");
-        fusec_cuda_say(c, symbol);
-        fusec_cuda_say(c, "\n");
-        return 0;
-    }
     memcpy(function, &found, bytes);
-    return 1;
+    return found != NULL;
+}
+
+static int cuda_find(fusec_cuda *c, const char *symbol, void *function, size_t bytes) {
+    return fusec_cuda_has(c, cuda_look_up(c, symbol, function, bytes), symbol);
 }
 
 FUSEC_WEAK fusec_status fusec_cuda_open(fusec_cuda *c, const char *library) {
@@ -69,6 +75,9 @@ FUSEC_WEAK fusec_status fusec_cuda_open(fusec_cuda *c, const char *library) {
 #define CUDA_FIND(symbol, parameters) \
     complete = complete && cuda_find(c, #symbol, &c->driver.symbol, sizeof c->driver.symbol);
     FUSEC_CU_FUNCTIONS(CUDA_FIND)
+#undef CUDA_FIND
+#define CUDA_FIND(symbol, parameters) (void)cuda_look_up(c, #symbol, &c->driver.symbol, sizeof c->driver.symbol);
+    FUSEC_CU_OPTIONAL(CUDA_FIND)
 #undef CUDA_FIND
     if (complete) return FUSEC_OK;
     dlclose(c->driver.library);

@@ -17,6 +17,23 @@ typedef struct fusec_cu_node {
     void **extra;  /* NULL */
 } fusec_cu_node;
 
+/* CUlaunchAttribute with CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION; CUlaunchAttributeValue is 64 bytes. */
+typedef struct fusec_cu_cluster {
+    int id, padding;
+    union fusec_cu_cluster_value {
+        char bytes[64];
+        unsigned dim[3];
+    } value;
+} fusec_cu_cluster;
+
+/* CUlaunchConfig */
+typedef struct fusec_cu_launch {
+    unsigned grid_x, grid_y, grid_z, block_x, block_y, block_z, shared_bytes;
+    void *stream;
+    fusec_cu_cluster *attributes;
+    unsigned n_attributes;
+} fusec_cu_launch;
+
 enum { /* CUresult; others are only named by the driver */
        FUSEC_CU_OUT_OF_MEMORY = 2,
        FUSEC_CU_NO_DEVICE = 100,
@@ -24,6 +41,7 @@ enum { /* CUresult; others are only named by the driver */
        FUSEC_CU_NOT_READY = 600
 };
 enum { /* CUdevice_attribute, CUjit_option, CUstream_flags, CUevent_flags, CUfunction_attribute */
+       FUSEC_CU_MULTIPROCESSORS = 16,
        FUSEC_CU_CAPABILITY_MAJOR = 75,
        FUSEC_CU_CAPABILITY_MINOR = 76,
        FUSEC_CU_JIT_INFO_LOG = 3,
@@ -33,7 +51,9 @@ enum { /* CUdevice_attribute, CUjit_option, CUstream_flags, CUevent_flags, CUfun
        FUSEC_CU_STREAM_NON_BLOCKING = 1,
        FUSEC_CU_EVENT_DEFAULT = 0,
        FUSEC_CU_EVENT_DISABLE_TIMING = 2,
-       FUSEC_CU_MAX_DYNAMIC_SHARED = 8
+       FUSEC_CU_MAX_DYNAMIC_SHARED = 8,
+       FUSEC_CU_CLUSTER_DIMENSION = 4, /* CUlaunchAttributeID */
+       FUSEC_CU_L2_PROMOTION_256B = 3  /* CUtensorMapL2promotion */
 };
 
 /* X(symbol, parameters): every function returns a CUresult. */
@@ -79,10 +99,19 @@ enum { /* CUdevice_attribute, CUjit_option, CUstream_flags, CUevent_flags, CUfun
     X(cuGraphExecKernelNodeSetParams, (void *exec, void *node, const fusec_cu_node *p))                             \
     X(cuGraphLaunch, (void *exec, void *stream))
 
+/* Needed by kernels for sm_90a alone; NULL where the driver is older (CUDA 12.0). */
+#define FUSEC_CU_OPTIONAL(X)                                                                                        \
+    X(cuTensorMapEncodeTiled,                                                                                       \
+      (void *map, int type, uint32_t rank, void *address, const uint64_t *dims, const uint64_t *strides,            \
+       const uint32_t *box, const uint32_t *steps, int interleave, int swizzle, int l2_promotion, int fill))        \
+    X(cuGraphKernelNodeSetAttribute, (void *node, int attribute, const union fusec_cu_cluster_value *value))        \
+    X(cuLaunchKernelEx, (const fusec_cu_launch *config, void *function, void **params, void **extra))
+
 typedef struct fusec_cu_driver {
     void *library; /* from dlopen */
 #define FUSEC_CU_FIELD(symbol, parameters) int(*symbol) parameters;
     FUSEC_CU_FUNCTIONS(FUSEC_CU_FIELD)
+    FUSEC_CU_OPTIONAL(FUSEC_CU_FIELD)
 #undef FUSEC_CU_FIELD
 } fusec_cu_driver;
 

@@ -3,20 +3,28 @@
 #include "runtime/cuda/cuda_internal.h"
 #include <string.h>
 
-/* Programs of the grid; past what a grid takes, INT32_MAX + 1. */
+/* Programs of the grid, those that only fill up a cluster included; past what a grid takes, INT32_MAX + 1. */
 static int64_t cuda_programs(const fusec_kernel *k, const int32_t *syms) {
     int64_t n = 1;
     int too_many = 0;
     for (int a = 0; a < k->n_grid; a++) {
         const struct fusec_grid *g = &k->grid[a];
         const int64_t extent = (g->sym < 0 ? 0 : (int64_t)g->scale * syms[g->sym]) + g->shift;
+        const int64_t multiple = k->cluster > 1 && a == k->cluster_axis ? k->cluster : 1;
         if (extent <= 0) return 0;
-        n *= (extent + g->step - 1) / g->step;
+        n *= (extent + g->step * multiple - 1) / (g->step * multiple) * multiple;
         if (n <= INT32_MAX) continue;
         too_many = 1;
         n = 1;
     }
     return too_many ? (int64_t)INT32_MAX + 1 : n;
+}
+
+/* Blocks that walk them: whole clusters, one block on each multiprocessor, where the kernel is persistent. */
+static int64_t cuda_blocks(const fusec_cuda *c, const fusec_kernel *k, int64_t programs) {
+    const int64_t cluster = k->cluster > 1 ? k->cluster : 1, resident = c->multiprocessors / cluster * cluster;
+    if (!k->persistent || programs <= resident) return programs;
+    return resident ? resident : cluster;
 }
 
 FUSEC_WEAK fusec_status fusec_cuda_prepare(fusec_cuda *c, const fusec_launch *l, const int32_t *syms,
@@ -40,12 +48,38 @@ FUSEC_WEAK fusec_status fusec_cuda_prepare(fusec_cuda *c, const fusec_launch *l,
     }
     memset(&args->node, 0, sizeof args->node);
     args->node.function = c->functions[l->kernel];
-    args->node.grid_x = (unsigned)programs;
+    memset(&args->cluster, 0, sizeof args->cluster);
+    args->cluster.dim[0] = k->cluster ? k->cluster : 1;
+    args->cluster.dim[1] = args->cluster.dim[2] = 1;
+    args->node.grid_x = (unsigned)cuda_blocks(c, k, programs);
     args->node.grid_y = args->node.grid_z = args->node.block_y = args->node.block_z = 1;
     args->node.block_x = k->threads ? k->threads : 1;
     args->node.shared_bytes = k->shared_bytes;
     args->node.params = args->pointer;
-    return FUSEC_OK;
+    return k->n_maps && programs ? fusec_cuda_encode_maps(c, k, args, k->n_args + m->n_syms + k->n_constants) : FUSEC_OK;
+}
+
+FUSEC_WEAK fusec_status fusec_cuda_launch(fusec_cuda *c, const fusec_cuda_args *args) {
+    const fusec_cu_node *n = &args->node;
+    fusec_cu_cluster cluster;
+    fusec_cu_launch config;
+    if (args->cluster.dim[0] == 1)
+        return fusec_cuda_check(c,
+                                c->driver.cuLaunchKernel(n->function, n->grid_x, 1, 1, n->block_x, 1, 1,
+                                                         n->shared_bytes, c->stream, n->params, NULL),
+                                "cuLaunchKernel");
+    if (!fusec_cuda_has(c, c->driver.cuLaunchKernelEx != NULL, "cuLaunchKernelEx")) return FUSEC_E_DRIVER;
+    memset(&config, 0, sizeof config);
+    config.grid_x = n->grid_x;
+    config.block_x = n->block_x;
+    config.grid_y = config.grid_z = config.block_y = config.block_z = config.n_attributes = 1;
+    config.shared_bytes = n->shared_bytes;
+    config.stream = c->stream;
+    config.attributes = &cluster;
+    cluster.id = FUSEC_CU_CLUSTER_DIMENSION;
+    cluster.padding = 0;
+    cluster.value = args->cluster;
+    return fusec_cuda_check(c, c->driver.cuLaunchKernelEx(&config, n->function, n->params, NULL), "cuLaunchKernelEx");
 }
 
 FUSEC_WEAK int fusec_cuda_needed(const fusec_launch *l, uint64_t wanted) {
@@ -85,6 +119,14 @@ static uint32_t cuda_before(fusec_cuda *c, const fusec_cuda_graph *g, uint32_t i
     return n;
 }
 
+static fusec_status cuda_set_cluster(fusec_cuda *c, void *node, const fusec_cuda_args *args) {
+    if (!fusec_cuda_has(c, c->driver.cuGraphKernelNodeSetAttribute != NULL, "cuGraphKernelNodeSetAttribute"))
+        return FUSEC_E_DRIVER;
+    return fusec_cuda_check(
+        c, c->driver.cuGraphKernelNodeSetAttribute(node, FUSEC_CU_CLUSTER_DIMENSION, &args->cluster),
+        "cuGraphKernelNodeSetAttribute");
+}
+
 /* Nodes of the launches that have programs; *n of them. */
 static fusec_status cuda_add_nodes(fusec_cuda *c, fusec_cuda_graph *g, const int32_t *syms, uint32_t *n) {
     const fusec_entry *e = &c->manifest->entry[g->entry];
@@ -103,6 +145,7 @@ static fusec_status cuda_add_nodes(fusec_cuda *c, fusec_cuda_graph *g, const int
                 c,
                 c->driver.cuGraphAddKernelNode(&g->nodes[i], g->graph, before ? c->before : NULL, before, &args.node),
                 "cuGraphAddKernelNode");
+            if (s == FUSEC_OK && args.cluster.dim[0] > 1) s = cuda_set_cluster(c, g->nodes[i], &args);
         }
         if (s != FUSEC_OK) return s;
         *n += g->nodes[i] != NULL;

@@ -69,6 +69,7 @@ typedef struct fusec_cuda {
     char *log;
     uint32_t log_bytes, log_used;
     int device, has_context;
+    int multiprocessors; /* of the device: blocks of a persistent kernel */
     void *context, *module, *stream;
     uint64_t memory; /* on the device */
     char *pinned;

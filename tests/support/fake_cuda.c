@@ -226,6 +226,7 @@ static int fake_cuDeviceGetAttribute(int *value, int attribute, int device) {
     FAKE(cuDeviceGetAttribute);
     *value = attribute == FUSEC_CU_CAPABILITY_MAJOR   ? fake.capability / 10
              : attribute == FUSEC_CU_CAPABILITY_MINOR ? fake.capability % 10
+             : attribute == FUSEC_CU_MULTIPROCESSORS  ? 3
                                                       : -1;
     return device < 40;
 }

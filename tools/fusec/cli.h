@@ -14,8 +14,8 @@ typedef VEC(const char *) Texts;
 typedef struct Options {
     Command command;
     const char *input, *output;
-    const char *target; /* host, c99, sm_80, sm_90; for run: host, c99, cuda, interp */
-    const char *arch;   /* host: the CPU to tune for; cuda: sm_80 or sm_90 */
+    const char *target; /* host, c99, sm_80, sm_90, sm_90a; for run: host, c99, cuda, interp */
+    const char *arch;   /* host: the CPU to tune for; cuda: sm_80, sm_90 or sm_90a */
     const char *triple; /* host: "aarch64-linux-gnu"; NULL: this machine */
     const char *model;
     Overrides overrides;

@@ -204,7 +204,7 @@ static const Target *find_target(const Options *o, const Form *form) {
     if (o->arch && target_find(o->arch) && target_find(o->arch)->backend == BACKEND_NVPTX) name = o->arch;
     const Target *t = target_find(name);
     if (!t) {
-        fprintf(stderr, "fusec: no such target: %s (host, c99, sm_80, sm_90)\n", name);
+        fprintf(stderr, "fusec: no such target: %s (host, c99, sm_80, sm_90, sm_90a)\n", name);
         return NULL;
     }
     if (t->backend == BACKEND_NVPTX ? form->gpu : t->backend == BACKEND_HOST ? form->host : form->c99) return t;

@@ -122,12 +122,13 @@ int command_measure(const Options *o) {
     const char *arch = o->arch ? o->arch : o->target ? o->target : "sm_80";
     const Target *t = target_find(arch);
     if (!t || t->backend != BACKEND_NVPTX) {
-        fprintf(stderr, "fusec: report --measured counts on the software GPU: --target sm_80 or sm_90, not %s\n", arch);
+        fprintf(stderr, "fusec: report --measured counts on the software GPU: --target sm_80, sm_90 or sm_90a, not %s\n", arch);
         return EXIT_USAGE;
     }
     cuda.target = "cuda", cuda.arch = t->name;
-    setenv("PTXSIM_DEVICE", t->name, 0);
     Arena *a = arena_new();
+    /* sm_90a is what a device of sm_90 runs */
+    setenv("PTXSIM_DEVICE", arena_printf(a, "%.*s", (int)strcspn(t->name, "a"), t->name), 0);
     const bool ok = meter_open(&meter) && choose_entries(a, o, entries);
     if (ok) entries[ENTRY_INIT] = true;
     Run r = {.arena = a, .o = &cuda};

@@ -1,0 +1,38 @@
+/* Tensor maps: views of a launch's buffers, encoded by the driver for these addresses and extents.  Rules: CUDA Driver
+ * API, cuTensorMapEncodeTiled. */
+#include "runtime/cuda/cuda_internal.h"
+
+/* CUtensorMapSwizzle */
+static int cuda_swizzle(uint32_t bytes) { return bytes == 32 ? 1 : bytes == 64 ? 2 : bytes == 128 ? 3 : 0; }
+
+static fusec_status cuda_encode(fusec_cuda *c, const fusec_tensor_map *t, const fusec_cuda_args *args, void *map) {
+    uint64_t dims[FUSEC_MAP_RANK];
+    uint32_t box[FUSEC_MAP_RANK], steps[FUSEC_MAP_RANK];
+    for (uint32_t d = 0; d < t->rank; d++) {
+        const struct fusec_map_dim *x = &t->extent[d];
+        dims[d] = (uint64_t)((x->sym < 0 ? 0 : (int64_t)x->scale * args->sym[x->sym]) + x->shift);
+        box[d] = t->box[d];
+        steps[d] = 1;
+    }
+    return fusec_cuda_check(
+        c,
+        c->driver.cuTensorMapEncodeTiled(map, t->type, t->rank, (void *)(uintptr_t)(args->address[t->buffer] + t->offset),
+                                         dims, t->stride, box, steps, 0, cuda_swizzle(t->swizzle),
+                                         FUSEC_CU_L2_PROMOTION_256B, 0),
+        "cuTensorMapEncodeTiled");
+}
+
+FUSEC_WEAK fusec_status fusec_cuda_encode_maps(fusec_cuda *c, const fusec_kernel *k, fusec_cuda_args *args, uint32_t from) {
+    char *at = args->maps + (FUSEC_CUDA_MAP_ALIGN - (uintptr_t)args->maps % FUSEC_CUDA_MAP_ALIGN) % FUSEC_CUDA_MAP_ALIGN;
+    fusec_status s = FUSEC_OK;
+    if (!fusec_cuda_has(c, c->driver.cuTensorMapEncodeTiled != NULL, "cuTensorMapEncodeTiled")) s = FUSEC_E_DRIVER;
+    for (uint32_t i = 0; i < k->n_maps && s == FUSEC_OK; i++, at += FUSEC_CUDA_MAP_BYTES) {
+        s = cuda_encode(c, &c->manifest->maps[k->first_map + i], args, at);
+        args->pointer[from + i] = at;
+    }
+    if (s == FUSEC_OK) return s;
+    fusec_cuda_say(c, "kernel ");
+    fusec_cuda_say(c, k->name);
+    fusec_cuda_say(c, "\n");
+    return s;
+}
