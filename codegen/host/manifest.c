@@ -122,6 +122,8 @@ static LLVMValueRef kernel(const Data *d, const Kernel *k) {
     vec_push(d->a, f, integer(e->i32, 0));
     vec_push(d->a, f, LLVMConstReal(e->f64, cost.flops));
     vec_push(d->a, f, LLVMConstReal(e->f64, cost.bytes_read + cost.bytes_written));
+    for (int i = 0; i < 4; i++) vec_push(d->a, f, integer(e->i8, 0)); /* clusters, persistence, maps: GPU */
+    vec_push(d->a, f, integer(e->i32, 0));
     return record(d, &f, sizeof(fusec_kernel));
 }
 
@@ -210,6 +212,7 @@ static void tables(const Data *d, Fields *f) {
     vec_push(d->a, *f, table(d, &kernels, "kernels"));
     vec_push(d->a, *f, table(d, &rows, "launches"));
     vec_push(d->a, *f, table(d, &args, "args"));
+    vec_push(d->a, *f, LLVMConstNull(d->e->ptr)); /* maps: GPU */
     vec_push(d->a, *f, table(d, &after, "after"));
     vec_push(d->a, *f, selftest(d));
     vec_push(d->a, *f, LLVMConstArray2(LLVMTypeOf(entries[0]), entries, ENTRY_COUNT));
