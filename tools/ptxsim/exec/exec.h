@@ -40,6 +40,7 @@ typedef struct Warp {
     Clock clock;
     WarpState state;
     uint32_t live, carry; /* lanes not exited; condition-code bit of each lane */
+    uint32_t passed;      /* lanes that exited ahead of others (Path.ahead) */
     Path *path;
     int paths, path_capacity;
     Frame *frame;

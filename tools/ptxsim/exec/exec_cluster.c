@@ -114,6 +114,7 @@ void exec_cluster_wait(Warp *w, const Inst *i, uint32_t mask) {
 /* ---- elect.sync ------------------------------------------------------------------------------------------- */
 /* The lowest of the members: which one is up to the hardware, but the same for the same mask. */
 void exec_elect(Warp *w, const Inst *i, uint32_t mask) {
+    if (members_apart(w, i, &i->e, mask, exec_elect)) return;
     const uint32_t members = (uint32_t)lane_bits(w, &i->e, __builtin_ctz(mask));
     check_members(w, mask, members);
     const uint32_t able = members & mask ? members & mask : mask;

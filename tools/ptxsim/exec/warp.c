@@ -1,5 +1,6 @@
 /* One warp: paths, frames, and the instruction loop. */
 #include "tools/ptxsim/exec/page.h"
+#include "tools/ptxsim/exec/path.h"
 #include "tools/ptxsim/exec/profile.h"
 #include "tools/ptxsim/exec/race_sync.h"
 #include "tools/ptxsim/exec/run.h"
@@ -46,18 +47,6 @@ static bool push_frame(Warp *w, const Function *fn, uint32_t mask, const CallSit
         (Frame){.fn = fn, .registers = registers, .local_base = base, .first_path = w->paths, .call = call, .mask = mask};
     select_frame(w);
     fill_special(w, &w->frame[w->frames - 1]);
-    return true;
-}
-
-static bool push_path(Warp *w, int32_t pc, int32_t join, uint32_t mask) {
-    if (w->paths == w->path_capacity) {
-        const int capacity = w->path_capacity ? 2 * w->path_capacity : 16;
-        Path *grown = realloc(w->path, sizeof *grown * (size_t)capacity);
-        if (!grown) return false;
-        w->path = grown;
-        w->path_capacity = capacity;
-    }
-    w->path[w->paths++] = (Path){.pc = pc, .join = join, .mask = mask};
     return true;
 }
 
@@ -163,50 +152,6 @@ static bool settle(Warp *w) {
 }
 
 /* ---- control flow ------------------------------------------------------------------------------------- */
-/* The lanes of the top path part: `taken` at `target`, the rest after the branch; they join at its post-dominator. */
-static void diverge(Warp *w, const Inst *i, int32_t target, uint32_t taken, uint32_t rest) {
-    Path *top = &w->path[w->paths - 1];
-    const int32_t next = top->pc + 1, join = i->reconverge;
-    top->pc = join; /* the whole set goes on there; a path that starts at its own join is dropped by settle */
-    const int32_t end = w->frame[w->frames - 1].fn->count;
-    if (join == end) top->mask = 0;
-    const bool ok = (next == join || push_path(w, next, join, rest)) && (target == join || push_path(w, target, join, taken));
-    if (!ok) w->cluster->stuck = true;
-}
-
-static bool are_siblings(const Path *a, const Path *b) { return a->join == b->join && b->pc != b->join && !(a->mask & b->mask); }
-
-static void exchange(Path *a, Path *b) {
-    const Path kept = *a;
-    *a = *b;
-    *b = kept;
-}
-
-/* Lanes that go round and round reading what others write may wait for what others of their warp do next (a lock, a
- * flag): those go first for a while.  Where others wait for them at the loop's end, that meeting is given up: they meet
- * at a barrier (merge_siblings), or where the enclosing paths join. */
-static void take_turns(Warp *w) {
-    const int first = w->frame[w->frames - 1].first_path;
-    w->rounds = 0;
-    while (w->paths - 1 > first) {
-        Path *top = &w->path[w->paths - 1], *below = top - 1;
-        if (are_siblings(top, below) && below->mask && !below->waiting) {
-            exchange(top, below);
-            return;
-        }
-        if (below->pc != top->join) return;
-        const uint32_t others = below->mask & ~top->mask;
-        top->join = below->join;
-        if (others) {
-            below->mask = others;
-            exchange(top, below);
-            return;
-        }
-        *below = *top; /* the same lanes go on there: one path */
-        w->paths--;
-    }
-}
-
 static void branch(Warp *w, const Inst *i, uint32_t active, uint32_t mask) {
     Path *top = &w->path[w->paths - 1];
     if (mask == active) {
@@ -247,57 +192,31 @@ static void branch_indexed(Warp *w, const Inst *i, uint32_t active, uint32_t mas
     if (!ok) w->cluster->stuck = true;
 }
 
-/* A barrier that not all lanes reached: a sibling path may come here too, or exit, so it runs first. */
-static bool try_sibling(Warp *w) {
-    const int at = w->paths - 1, first = w->frame[w->frames - 1].first_path;
-    Path *top = &w->path[at];
-    for (int k = at - 1; k >= first && are_siblings(top, &w->path[k]); k--) {
-        if (w->path[k].waiting || !w->path[k].mask) continue;
-        top->waiting = true;
-        exchange(top, &w->path[k]);
-        return true;
-    }
-    return false;
-}
-
-/* Sibling paths that wait at the instruction where the top one is now: one path again. */
-static bool merge_siblings(Warp *w) {
-    const int first = w->frame[w->frames - 1].first_path;
-    bool merged = false;
-    for (int k = w->paths - 2; k >= first && are_siblings(&w->path[w->paths - 1], &w->path[k]); k--) {
-        Path *top = &w->path[w->paths - 1], *other = &w->path[k];
-        if (!other->waiting || other->pc != top->pc) continue;
-        top->mask |= other->mask;
-        memmove(other, other + 1, sizeof *other * (size_t)(w->paths - 1 - k));
-        w->paths--;
-        merged = true;
-    }
-    return merged;
-}
-
 /* Lanes that wait for an mbarrier do not keep others of their warp from arriving there: the sibling path goes on, and
  * the wait is tried again after it. */
 static void sibling_meanwhile(Warp *w) {
     Path *top = &w->path[w->paths - 1];
     top->pc--;
-    if (!try_sibling(w)) {
+    Path *mine = try_sibling(w);
+    if (!mine) {
         top->pc++;
         return;
     }
-    w->path[w->paths - 2].waiting = false;
+    mine->waiting = false;
     w->state = WARP_READY;
     poll_failed(w);
 }
 
-static void at_barrier(Warp *w, const Inst *i, uint32_t active, uint32_t mask) {
+/* False: it comes again, with lanes of its siblings or after them. */
+static bool at_barrier(Warp *w, const Inst *i, uint32_t active, uint32_t mask) {
     Path *top = &w->path[w->paths - 1];
     if (!mask) {
         top->pc++;
-        return;
+        return true;
     }
     if (i->uniform && mask != w->live) {
-        if (merge_siblings(w)) return; /* comes again, with all of them */
-        if (mask == active && try_sibling(w)) return;
+        if (merge_siblings(w)) return false;
+        if (mask == active && try_sibling(w)) return false;
         char note[120];
         snprintf(note, sizeof note, "lanes 0x%08x of the live 0x%08x reach the barrier", mask, w->live);
         warp_report(w, REPORT_DIVERGENT, __builtin_ctz(w->live & ~mask), 0, 0, note);
@@ -305,44 +224,7 @@ static void at_barrier(Warp *w, const Inst *i, uint32_t active, uint32_t mask) {
     top->waiting = false;
     top->pc++;
     barrier_arrive(w, i, mask);
-}
-
-/* Lanes that those in `mask` name, that are alive and not among `here`. */
-static uint32_t absent_members(const Warp *w, const Inst *i, uint32_t mask, uint32_t here) {
-    const uint32_t *members = lane_in(w, &i->e);
-    uint32_t named = 0;
-    for (int l = 0; l < WARP; l++)
-        if (mask >> l & 1) named |= members[l];
-    return named & w->live & ~here;
-}
-
-/* Lanes of sibling paths that wait at a bar.warp.sync, wherever it stands: any of them serves (PTX ISA, bar.warp.sync). */
-static uint32_t meet_elsewhere(Warp *w, const Inst *i, bool release) {
-    const int at = w->paths - 1, first = w->frame[w->frames - 1].first_path;
-    const Inst *code = w->frame[w->frames - 1].fn->code;
-    uint32_t lanes = 0;
-    for (int k = at - 1; k >= first && are_siblings(&w->path[at], &w->path[k]); k--) {
-        Path *p = &w->path[k];
-        if (!p->waiting || i->run != exec_warp_barrier || code[p->pc].run != exec_warp_barrier) continue;
-        lanes |= p->mask;
-        if (!release) continue;
-        p->waiting = false;
-        p->pc++;
-    }
-    return lanes;
-}
-
-static void meet(Warp *w, const Inst *i, uint32_t active, uint32_t mask) {
-    if (mask && mask != w->live && absent_members(w, i, mask, mask)) {
-        if (merge_siblings(w)) return;
-        const uint32_t elsewhere = meet_elsewhere(w, i, false);
-        if (mask == active && absent_members(w, i, mask, mask | elsewhere) && try_sibling(w)) return;
-        mask |= meet_elsewhere(w, i, true);
-    }
-    Path *top = &w->path[w->paths - 1];
-    top->waiting = false;
-    top->pc++;
-    if (mask) i->run(w, i, mask);
+    return true;
 }
 
 static void leave(Warp *w, const Inst *i, uint32_t mask) {
@@ -353,18 +235,20 @@ static void leave(Warp *w, const Inst *i, uint32_t mask) {
     const uint32_t before = w->live;
     const bool exits = i->flow != FLOW_RET || w->frames == 1;
     w->path[w->paths - 1].pc++;
+    if (exits && w->path[w->paths - 1].ahead) w->passed |= mask;
     retire(w, mask, exits);
     if (w->live == before) return;
     barriers_settle(w->block);
     cluster_settle(w->cluster);
 }
 
-static void control(Warp *w, const Inst *i, uint32_t active, uint32_t mask) {
+/* False: nothing has been executed yet. */
+static bool control(Warp *w, const Inst *i, uint32_t active, uint32_t mask) {
     switch ((Flow)i->flow) {
     case FLOW_BRANCH: branch(w, i, active, mask); break;
     case FLOW_SWITCH: branch_indexed(w, i, active, mask); break;
-    case FLOW_BARRIER: at_barrier(w, i, active, mask); break;
-    case FLOW_MEET: meet(w, i, active, mask); break;
+    case FLOW_BARRIER: return at_barrier(w, i, active, mask);
+    case FLOW_MEET: return meet(w, i, active, mask);
     case FLOW_CALL:
         w->path[w->paths - 1].pc++;
         if (mask) enter_call(w, i, mask);
@@ -376,6 +260,7 @@ static void control(Warp *w, const Inst *i, uint32_t active, uint32_t mask) {
         break;
     default: leave(w, i, mask); break;
     }
+    return true;
 }
 
 static bool over_limit(Warp *w) {
@@ -424,6 +309,13 @@ static void count_run(Warp *w, const Inst *first, const Inst *end, uint32_t acti
     if (w->cluster->tally) tally_run(w->cluster->tally, number_of(w, first), number_of(w, end), (int64_t)lanes);
 }
 
+/* Of one instruction that comes again. */
+static void take_back(Warp *w, const Inst *i, uint32_t active) {
+    w->count.kind[i->kind] -= lanes_in(active);
+    w->steps -= (uint64_t)(i[1].before - i->before);
+    if (w->cluster->tally) tally_run(w->cluster->tally, number_of(w, i + 1), number_of(w, i), (int64_t)lanes_in(active));
+}
+
 /* Code of the top path until control flow, its join, or about `until` steps. */
 static void run_path(Warp *w, uint64_t until) {
     Path *top = &w->path[w->paths - 1];
@@ -444,7 +336,7 @@ static void run_path(Warp *w, uint64_t until) {
     const uint32_t mask = i->guard.base == BASE_NONE ? active : active & predicate_in(w, &i->guard);
     w->at = i;
     count_run(w, i, i + 1, mask);
-    control(w, i, active, mask);
+    if (!control(w, i, active, mask)) take_back(w, i, mask);
 }
 
 void warp_run(Warp *w, uint64_t slice) {

@@ -56,6 +56,7 @@ void lower_elect(Parser *p, const Stmt *s) {
     const Operand d = destination(p, s, &first, T_B32), d2 = destination(p, s, second, T_PRED);
     const Operand e = source(p, s, &s->operand[1], T_U32);
     Inst *i = emit(p, s, exec_elect);
+    i->flow = FLOW_MEET;
     i->d = d;
     i->d2 = d2;
     i->has_d2 = true;

@@ -48,7 +48,7 @@ typedef struct Operand {
     uint8_t bytes;  /* of one lane; 0 for a predicate */
     bool negated;   /* predicate operand `!p` */
 } Operand;
-enum { BASE_NONE, BASE_REGS, BASE_POOL, BASE_COUNT };
+enum { BASE_NONE, BASE_REGS, BASE_POOL, BASE_MEET /* meet.c */, BASE_COUNT };
 
 typedef enum Flow { FLOW_NEXT, FLOW_BRANCH, FLOW_SWITCH, FLOW_RET, FLOW_EXIT, FLOW_TRAP, FLOW_BARRIER, FLOW_CALL,
                FLOW_WAIT, /* the handler may suspend the warp */
