@@ -31,8 +31,25 @@
  * dimensions that follow them with their bound: `f32[2*S+1<=129,8]`; other strides than dense ones as
  * `strides [96,1]`.  A `#` line above is the comment.
  *
- * The scheduled level is the same text with decisions added: `stage %x -> shared`, `threads N` on the
- * kernel, `spread r r t0 t1` on axes: where each bit of the index within a tile lives, lowest first. */
+ * The scheduled level is the same text with decisions added.  They never change what a kernel computes; the
+ * interpreter passes over them, the verifier checks that they can be met, a back end maps each to a fixed sequence:
+ *   threads 256 [producer 128] [registers 232:40] [persistent]
+ *                      threads that compute; behind them, threads that only fetch; registers of a thread of either
+ *                      kind; programs are walked by a grid as large as the machine
+ *   grid m .. spread r r t0 t1
+ *                      where each bit of the index within a tile lives, lowest first: register or thread bit
+ *   grid m .. cluster 2
+ *                      that many neighbouring programs along the axis share what is `multicast`
+ *   grid m .. order 8  programs are numbered 8 tiles of the axis by 8, all of the axes inside it for each
+ *   for k ahead 3 ..   the stages in this body that say `by` run 3 iterations ahead, in a ring of 4 slots
+ *   stage %x -> shared [minor k] [swizzle 128] [by threads 16 | by async 16 | by tma [multicast]]
+ *                      `minor`: the axis that is contiguous in memory; its rows, in panels of `swizzle` bytes, have
+ *                      their 16-byte chunks exchanged as the PTX ISA's swizzle modes do (ir/tile_stage.h);
+ *                      `by`: what moves how many bytes at a time
+ *   store %y[m, n], %x by threads 16 | by tma
+ *                      of a staged value: from shared memory, in the memory's order
+ *   dot %a, %b, %c over k by mma | by wgmma
+ *                      by matrix instructions, from staged factors, into the accumulator's spread */
 #ifndef FUSEC_IR_TILE_H
 #define FUSEC_IR_TILE_H
 #include "ir/arena.h"
@@ -83,6 +100,8 @@ typedef struct Axis {
     Dim extent;    /* 0 .. extent */
     int step;      /* lanes of a tile along this axis, >= 1; a span has step >= extent.bound */
     Spread spread; /* scheduled, GPU */
+    int cluster;   /* scheduled, grid: programs along the axis that form a cluster; 0, 1: none */
+    int order;     /* scheduled, grid: tiles of the axis in one group of programs; 0: programs in row-major order */
 } Axis;
 
 /* ---- buffers: kernel parameters --------------------------------------------------------------------- */
@@ -113,6 +132,8 @@ typedef enum {
     TI_YIELD    /* ends a body */
 } TileOp;
 typedef enum { SPACE_REGISTER, SPACE_LOCAL, SPACE_SHARED } Space;
+typedef enum { BY_NONE, BY_THREADS, BY_ASYNC, BY_TMA, BY_MMA, BY_WGMMA } By;
+enum { NO_AXIS = 0, MAX_AHEAD = 16 }; /* of Inst.minor; of Inst.ahead */
 
 typedef struct TileType {
     DType dtype;
@@ -138,7 +159,13 @@ struct Inst {
     int n_over;
     int8_t over[MAX_TILE_AXES]; /* REDUCE, DOT */
     Space space;           /* STAGE */
+    By by;                 /* STAGE, STORE, DOT */
+    int bytes;             /* STAGE, STORE by threads, STAGE by async: of one access */
+    int minor;             /* STAGE: 1 + the axis that is contiguous in shared memory, or NO_AXIS: the back end's choice */
+    int swizzle;           /* STAGE: 32, 64, 128 bytes; 0: rows are padded instead */
+    bool multicast;        /* STAGE by tma */
     int axis;              /* FOR */
+    int ahead;             /* FOR: iterations by which its stages run ahead */
     int n_carry;           /* FOR, IF: init[i] enters as carry[i] (FOR only), leaves as results[i] */
     int *init, *carry, *results;
     Block body;            /* FOR, IF: ends with YIELD whose in[] are n_carry values */
@@ -155,7 +182,10 @@ typedef struct Kernel {
     int n_constants;       /* how many of them stand at the end: integers in which otherwise equal kernels differ */
     const char *const *sym_names;
     const int64_t *sym_bounds; /* [n_syms] largest values, for range analysis; NULL: unknown */
-    int threads;           /* scheduled, GPU: threads per program; 0: not decided */
+    int threads;           /* scheduled, GPU: threads per program that compute; 0: not decided */
+    int producer;          /* threads behind them that only fetch */
+    int registers[2];      /* per computing thread, per fetching thread; 0: as the assembler finds */
+    bool persistent;       /* programs are walked by as many blocks as the machine holds at once */
     const char *comment;   /* where it comes from: "digits.dsl:12 relu(conv2d(..))" */
 } Kernel;
 

@@ -194,6 +194,18 @@ static bool load(Parser *p, Inst *i) {
     return true;
 }
 
+/* by threads 16, by tma multicast: one of the ways that `allowed` (bits) names. */
+static bool by(Parser *p, Inst *i, unsigned allowed) {
+    static const char *const name[] = {[BY_THREADS] = "threads", [BY_ASYNC] = "async", [BY_TMA] = "tma", [BY_MMA] = "mma",
+                                       [BY_WGMMA] = "wgmma"};
+    if (!text_accept(p, "by")) return true;
+    for (int b = BY_THREADS; b <= BY_WGMMA && i->by == BY_NONE; b++)
+        if (allowed >> b & 1 && text_accept(p, name[b])) i->by = (By)b;
+    if (i->by == BY_NONE) return text_fail(p, "this instruction is not done by that");
+    if (i->by == BY_TMA && i->kind == TI_STAGE) i->multicast = text_accept(p, "multicast");
+    return (i->by != BY_THREADS && i->by != BY_ASYNC) || text_small(p, 1, 16, &i->bytes);
+}
+
 static bool store(Parser *p, Inst *i) {
     Ints in = {0};
     int v;
@@ -204,7 +216,7 @@ static bool store(Parser *p, Inst *i) {
         vec_push(p->a, in, v);
     }
     set_in(i, &in);
-    return true;
+    return by(p, i, 1u << BY_THREADS | 1u << BY_TMA);
 }
 
 static bool over(Parser *p, Inst *i) {
@@ -218,6 +230,17 @@ static bool over(Parser *p, Inst *i) {
     return true;
 }
 
+/* [minor AXIS] [swizzle BYTES] [by ..] */
+static bool placed(Parser *p, Inst *i) {
+    int axis;
+    if (text_accept(p, "minor")) {
+        if (!text_axis_name(p, &axis)) return false;
+        i->minor = axis + 1;
+    }
+    if (text_accept(p, "swizzle") && !text_small(p, 32, 128, &i->swizzle)) return false;
+    return by(p, i, 1u << BY_THREADS | 1u << BY_ASYNC | 1u << BY_TMA);
+}
+
 static bool stage(Parser *p, Inst *i) {
     static const char *const space[] = {"register", "local", "shared"};
     Ints in = {0};
@@ -225,7 +248,7 @@ static bool stage(Parser *p, Inst *i) {
     set_in(i, &in);
     for (int s = SPACE_REGISTER; s <= SPACE_SHARED; s++) {
         i->space = (Space)s;
-        if (text_accept(p, space[s])) return true;
+        if (text_accept(p, space[s])) return placed(p, i);
     }
     return text_fail(p, "expected register, local or shared");
 }
@@ -234,7 +257,8 @@ static bool operation(Parser *p, Inst *i) {
     Ints in = {0};
     if (!text_values(p, &in)) return false;
     set_in(i, &in);
-    return i->kind == TI_ELEMENT || over(p, i);
+    if (i->kind == TI_ELEMENT) return true;
+    return over(p, i) && (i->kind != TI_DOT || by(p, i, 1u << BY_MMA | 1u << BY_WGMMA));
 }
 
 static bool index_value_inst(Parser *p, Inst *i) {
@@ -339,7 +363,9 @@ static bool nested(Parser *p, Block *b, TileOp kind, const Ints *results) {
     Ints in = {0}, init = {0}, carry = {0};
     int cond;
     if (kind == TI_FOR) {
-        if (!text_axis_name(p, &i->axis) || (text_accept(p, "carry") && !carries(p, &carry, &init))) return false;
+        if (!text_axis_name(p, &i->axis)) return false;
+        if (text_accept(p, "ahead") && !text_small(p, 1, MAX_AHEAD, &i->ahead)) return false;
+        if (text_accept(p, "carry") && !carries(p, &carry, &init)) return false;
     } else {
         if (!text_value(p, &cond) || (text_accept(p, "init") && !text_values(p, &init))) return false;
         vec_push(p->a, in, cond);
@@ -461,6 +487,8 @@ static bool axis(Parser *p, AxisKind kind) {
     if (!text_expect(p, "in") || !text_expect(p, "0") || !text_expect(p, "..") || !dim(p, &x.extent)) return false;
     if (!text_expect(p, "step") || !text_small(p, 1, INT32_MAX / 2, &x.step)) return false;
     if (text_accept(p, "spread") && !spread(p, &x.spread)) return false;
+    if (text_accept(p, "cluster") && !text_small(p, 1, INT32_MAX / 2, &x.cluster)) return false;
+    if (text_accept(p, "order") && !text_small(p, 1, INT32_MAX / 2, &x.order)) return false;
     vec_push(p->a, p->k->axes, x);
     return true;
 }
@@ -485,11 +513,23 @@ static void comment(Parser *p) {
     p->k->comment = arena_strndup(p->a, start, strcspn(start, "\n"));
 }
 
+/* N [producer N] [registers N:N] [persistent] */
+static bool threads(Parser *p) {
+    Kernel *k = p->k;
+    if (!text_small(p, 1, INT32_MAX / 2, &k->threads)) return false;
+    if (text_accept(p, "producer") && !text_small(p, 1, INT32_MAX / 2, &k->producer)) return false;
+    if (text_accept(p, "registers") && !(text_small(p, 0, 255, &k->registers[0]) && text_expect(p, ":") &&
+                                         text_small(p, 0, 255, &k->registers[1])))
+        return false;
+    k->persistent = text_accept(p, "persistent");
+    return true;
+}
+
 static bool kernel(Parser *p) {
     comment(p);
     if (!text_expect(p, "kernel") || !text_expect(p, "@") || !text_word(p, &p->k->name)) return false;
     if (!syms(p) || !buffers(p)) return false;
-    if (text_accept(p, "threads") && !text_small(p, 1, INT32_MAX / 2, &p->k->threads)) return false;
+    if (text_accept(p, "threads") && !threads(p)) return false;
     if (!axes(p) || !block(p, &p->k->body)) return false;
     text_skip(p);
     return *p->at == 0 || text_fail(p, "unexpected text after the kernel");

@@ -203,14 +203,25 @@ static void print_load(Printer *p, const Inst *i) {
     print_number(p, i->value);
 }
 
+static void print_by(Printer *p, const Inst *i) {
+    static const char *const name[] = {[BY_NONE] = "", [BY_THREADS] = "threads", [BY_ASYNC] = "async",
+                                       [BY_TMA] = "tma", [BY_MMA] = "mma", [BY_WGMMA] = "wgmma"};
+    if (i->by == BY_NONE) return;
+    fprintf(p->f, " by %s", i->by > BY_NONE && i->by <= BY_WGMMA ? name[i->by] : "?");
+    if (i->by == BY_THREADS || i->by == BY_ASYNC) fprintf(p->f, " %d", i->bytes);
+    if (i->multicast) fputs(" multicast", p->f);
+}
+
 static void print_store(Printer *p, const Inst *i) {
     fputs("store ", p->f);
     print_access(p, i);
     fputs(", ", p->f);
     print_values(p, i->n_in > 0, i->in);
-    if (i->n_in < 2) return;
-    fputs(" where ", p->f);
-    print_value(p, i->in[1]);
+    if (i->n_in > 1) {
+        fputs(" where ", p->f);
+        print_value(p, i->in[1]);
+    }
+    print_by(p, i);
 }
 
 static void print_carries(Printer *p, const Inst *i) {
@@ -228,6 +239,7 @@ static void print_nested(Printer *p, const Inst *i, int depth) {
     if (i->kind == TI_FOR) {
         fputs("for ", p->f);
         print_axis(p, i->axis);
+        if (i->ahead) fprintf(p->f, " ahead %d", i->ahead);
     } else {
         fputs("if ", p->f);
         print_values(p, i->n_in, i->in);
@@ -239,6 +251,18 @@ static void print_nested(Printer *p, const Inst *i, int depth) {
 }
 
 static const char *const space_name[] = {"register", "local", "shared"};
+
+static void print_stage(Printer *p, const Inst *i) {
+    fputs("stage ", p->f);
+    print_values(p, i->n_in, i->in);
+    fprintf(p->f, " -> %s", i->space >= SPACE_REGISTER && i->space <= SPACE_SHARED ? space_name[i->space] : "?");
+    if (i->minor != NO_AXIS) {
+        fputs(" minor ", p->f);
+        print_axis(p, i->minor - 1);
+    }
+    if (i->swizzle) fprintf(p->f, " swizzle %d", i->swizzle);
+    print_by(p, i);
+}
 
 static void print_operation(Printer *p, const Inst *i, int depth) {
     switch (i->kind) {
@@ -259,12 +283,9 @@ static void print_operation(Printer *p, const Inst *i, int depth) {
         fprintf(p->f, "%s ", i->kind == TI_DOT ? "dot" : op_info[i->op].text);
         print_values(p, i->n_in, i->in);
         if (i->kind != TI_ELEMENT) print_over(p, i);
+        print_by(p, i);
         break;
-    case TI_STAGE:
-        fputs("stage ", p->f);
-        print_values(p, i->n_in, i->in);
-        fprintf(p->f, " -> %s", space_name[i->space]);
-        break;
+    case TI_STAGE: print_stage(p, i); break;
     case TI_FOR:
     case TI_IF: print_nested(p, i, depth); break;
     case TI_YIELD:
@@ -345,6 +366,8 @@ static void print_axis_line(Printer *p, int n) {
         if (a->spread.bit[b] == SPREAD_REGISTER) fputs(" r", p->f);
         else fprintf(p->f, " t%d", a->spread.bit[b]);
     }
+    if (a->cluster) fprintf(p->f, " cluster %d", a->cluster);
+    if (a->order) fprintf(p->f, " order %d", a->order);
     fputc('\n', p->f);
 }
 
@@ -352,6 +375,13 @@ static void print_comment(FILE *f, const char *text) {
     fputs("# ", f);
     for (; *text; text++) fputc(*text == '\n' || *text == '\r' ? ' ' : *text, f);
     fputc('\n', f);
+}
+
+static void print_threads(FILE *f, const Kernel *k) {
+    fprintf(f, "  threads %d", k->threads);
+    if (k->producer) fprintf(f, " producer %d", k->producer);
+    if (k->registers[0] || k->registers[1]) fprintf(f, " registers %d:%d", k->registers[0], k->registers[1]);
+    fputs(k->persistent ? " persistent\n" : "\n", f);
 }
 
 static void print_kernel(Printer *p) {
@@ -365,7 +395,7 @@ static void print_kernel(Printer *p) {
         print_buffer(p, b);
     }
     fputs(")\n", p->f);
-    if (k->threads) fprintf(p->f, "  threads %d\n", k->threads);
+    if (k->threads) print_threads(p->f, k);
     for (int a = 0; a < k->axes.n; a++) print_axis_line(p, a);
     print_block(p, &k->body, 1);
 }

@@ -69,7 +69,8 @@ static void mark_block(const Block *b, bool *only) {
         }
         mark_block(&i->body, only);
         if (i->result >= 0 && !floats && i->kind != TI_STAGE) need(only, i->result);
-        if (i->kind == TI_STAGE || (i->result >= 0 && floats && only[i->result])) continue;
+        if (i->kind == TI_STAGE || (i->kind == TI_STORE && i->by != BY_NONE)) continue;
+        if (i->result >= 0 && floats && only[i->result]) continue;
         const int shared = i->kind == TI_DOT ? 2 : 0; /* a dot reads its factors where they are */
         for (int k = shared; k < i->n_in; k++) need(only, i->in[k]);
         for (int k = 0; k < i->n_index; k++) need_index(i->index[k], only);
@@ -122,7 +123,7 @@ static void occurrences(const Kernel *k, const Block *b, const bool *only, uint3
         const Inst *i = b->at[n];
         if (i->result >= 0 && !only[i->result] && i->kind != TI_STAGE) occur(&i->type, with);
         for (int c = 0; c < i->n_carry; c++) occur(&k->types.at[i->results[c]], with);
-        if (i->kind == TI_STORE) {
+        if (i->kind == TI_STORE && i->by == BY_NONE) {
             TileType t = k->types.at[i->in[0]];
             for (int d = 0; d < i->n_index; d++) index_axes(k, i->index[d], &t);
             occur(&t, with);

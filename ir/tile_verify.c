@@ -1,6 +1,6 @@
 /* What Tile IR is legal: scoping, axes, types, accesses.  Runs after every pass in test builds and
  * before every interpretation, so that neither need check again. */
-#include "ir/tile_spread.h"
+#include "ir/tile_schedule.h"
 #include <ctype.h>
 #include <stdlib.h>
 #include <string.h>
@@ -279,7 +279,7 @@ const char *kernel_verify(Arena *a, const Kernel *k) {
     v.visible = ARENA_ARRAY(a, bool, k->types.n + 1);
     v.defined = ARENA_ARRAY(a, bool, k->types.n + 1);
     if (!check_head(&v) || !check_block(&v, &k->body, NULL)) return v.error;
-    const char *why = kernel_check_spreads(a, k);
+    const char *why = kernel_check_schedule(a, k);
     if (why) fail(&v, "%s", why);
     return v.error;
 }

@@ -72,6 +72,64 @@ static void test_texts(void **state) {
     }
 }
 
+/* A scheduled product, and what is wrong when one place of it is different. */
+#define PRODUCT(rows, columns, ahead, first, second, dot)                                                              \
+    "kernel @k(%x: bf16[64,65], %w: bf16[64,64], %y: f32[64,64] out)\n  threads 32\n  grid m in 0..64 step 16 " rows "\n" \
+    "  grid n in 0..64 step 16 " columns "\n  loop k in 0..64 step 32\n  %0 = full 0 : f32[m:16,n:16]\n"                 \
+    "  %7 = for k " ahead "carry %1 = %0 {\n    %2 = load %x[m, k] : bf16[m:16,k:32]\n    %3 = stage %2 -> " first "\n"   \
+    "    %4 = load %w[n, k] : bf16[n:16,k:32]\n    %5 = stage %4 -> " second "\n    %6 = dot " dot "\n    yield %6\n  }\n"  \
+    "  store %y[m, n], %7\n"
+#define ROWS "spread t2 t3 t4 r"
+#define COLUMNS "spread r t0 t1"
+#define FIRST "shared minor k swizzle 64 by threads 2"
+#define SECOND "shared minor k swizzle 64 by async 16"
+#define DOT "%3, %5, %1 over k by mma"
+
+static void test_schedules(void **state) {
+    (void)state;
+    static const struct {
+        const char *text, *violation;
+    } wrong[] = {
+        {PRODUCT("", COLUMNS, "ahead 2 ", FIRST, SECOND, DOT), "axis m is not spread as rows of %6"},
+        {PRODUCT(ROWS, "spread t0 t1 r", "ahead 2 ", FIRST, SECOND, DOT), "axis n is not spread as columns of %6"},
+        {PRODUCT(ROWS " order -1", COLUMNS, "", FIRST, SECOND, DOT), "out of range"},
+        {PRODUCT(ROWS " order 2", COLUMNS " order 2", "", FIRST, SECOND, DOT), "one axis each"},
+        {PRODUCT(ROWS " cluster 3", COLUMNS, "", FIRST, SECOND, DOT), "do not divide into clusters of 3"},
+        {PRODUCT(ROWS " cluster 9", COLUMNS, "", FIRST, SECOND, DOT), "clusters of more than 8"},
+        {PRODUCT(ROWS, COLUMNS, "ahead 99 ", FIRST, SECOND, DOT), "out of range"},
+        {PRODUCT(ROWS, COLUMNS, "ahead 2 ", "shared", "shared", "%3, %5, %1 over k"), "with nothing to fetch"},
+        {PRODUCT(ROWS, COLUMNS, "ahead 2 ", "shared", SECOND, DOT), "%3 is no staged tile with an innermost axis"},
+        {PRODUCT(ROWS, COLUMNS, "ahead 2 ", "shared minor k by threads 2", SECOND, DOT), "%3 is not swizzled"},
+        {PRODUCT(ROWS, COLUMNS, "ahead 2 ", "shared minor n swizzle 32 by threads 2", SECOND, DOT), "along an axis that it has not"},
+        {PRODUCT(ROWS, COLUMNS, "ahead 2 ", "local minor k swizzle 32", SECOND, DOT), "placed but not in shared memory"},
+        {PRODUCT(ROWS, COLUMNS, "ahead 2 ", "shared minor k swizzle 48", SECOND, DOT), "unknown swizzle"},
+        {PRODUCT(ROWS, COLUMNS, "ahead 2 ", "shared minor k swizzle 128", SECOND, DOT), "no multiple of its swizzle"},
+        {PRODUCT(ROWS, COLUMNS, "ahead 2 ", "shared by threads 2", SECOND, DOT), "without an innermost axis"},
+        {PRODUCT(ROWS, COLUMNS, "ahead 2 ", "shared minor k swizzle 64 by threads 3", SECOND, DOT), "accesses of 3 bytes"},
+        {PRODUCT(ROWS, COLUMNS, "ahead 2 ", "shared minor k swizzle 64 by async 2", SECOND, DOT), "accesses of 2 bytes"},
+        {PRODUCT(ROWS, COLUMNS, "ahead 2 ", "shared minor k swizzle 64 by async 4", SECOND, DOT), "4 bytes, of which 2 lie together"},
+        {PRODUCT(ROWS, COLUMNS, "ahead 2 ", "shared minor k swizzle 64 by tma", SECOND, DOT), "begin at multiples of 16 bytes"},
+        {PRODUCT(ROWS, COLUMNS, "ahead 2 ", FIRST, "shared minor k swizzle 64 by tma multicast", DOT), "a cluster that there is not"},
+        {PRODUCT(ROWS, COLUMNS, "ahead 2 ", FIRST, "shared minor k swizzle 64 by mma", DOT), "not done by that"},
+        {PRODUCT(ROWS, COLUMNS, "ahead 2 ", FIRST, SECOND, "%5, %3, %1 over k by mma"), "axis n is not spread as rows"},
+        {PRODUCT(ROWS, COLUMNS, "ahead 2 ", FIRST, SECOND, "%3, %4, %1 over k by mma"), "%4 is no staged tile"},
+        {PRODUCT(ROWS, COLUMNS, "ahead 2 ", FIRST, SECOND, DOT) "  store %y[m, n], %7 by threads 4\n", "of what is not there"},
+        {PRODUCT(ROWS, COLUMNS, "ahead 2 ", FIRST, SECOND, DOT)
+         "  %8 = stage %7 -> shared minor m swizzle 64\n  store %y[m, n], %8 by threads 16\n", "16 bytes, of which 4 lie together"},
+    };
+    for (size_t n = 0; n < sizeof wrong / sizeof *wrong; n++) {
+        Arena *a = arena_new();
+        const char *error;
+        const Kernel *k = kernel_parse(a, wrong[n].text, &error);
+        const char *got = k ? kernel_verify(a, k) : error;
+        if (!got || !strstr(got, wrong[n].violation)) fail_msg("%zu: `%s` does not say `%s`", n, got ? got : "accepted", wrong[n].violation);
+        arena_free(a);
+    }
+    Arena *a = arena_new();
+    assert_null(kernel_verify(a, parse(a, PRODUCT(ROWS, COLUMNS, "ahead 2 ", FIRST, SECOND, DOT))));
+    arena_free(a);
+}
+
 #define GOOD                                                                                                      \
     LOADED "  %1 = for j carry %2 = %0 {\n    %3 = load %x[j + S]\n    %4 = sum %3 over j\n    %5 = add %2, %4\n" \
            "    yield %5\n  }\n  store %y[i], %1\n"
@@ -190,6 +248,7 @@ static void test_limits(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_texts),
+        cmocka_unit_test(test_schedules),
         cmocka_unit_test(test_damage),
         cmocka_unit_test(test_limits),
     };

@@ -1,0 +1,253 @@
+#include "ir/tile_stage.h"
+#include "ir/tile_spread.h"
+#include <string.h>
+
+/* ---- layout ------------------------------------------------------------------------------------------------ */
+static int round_up(int64_t n, int unit) { return (int)((n + unit - 1) / unit * unit); }
+
+/* The axes, slowest first: grid axes inside loop axes, unless one is stated to be innermost. */
+static int stage_order(const Kernel *k, const Inst *i, int8_t *order) {
+    const int minor = i->minor - 1;
+    int n = 0;
+    for (int pass = 0; pass < 2; pass++)
+        for (int d = 0; d < i->type.n_axes; d++) {
+            const int axis = i->type.axis[d];
+            if (axis == minor || (k->axes.at[axis].kind == AXIS_GRID) != (pass == 1)) continue;
+            order[n++] = (int8_t)axis;
+        }
+    if (i->minor != NO_AXIS) order[n++] = (int8_t)minor;
+    return n;
+}
+
+/* Bytes from one row to the next without a swizzle: by default an element more than the row has, so that neither
+ * filling by rows nor reading by columns meets one bank twice; where the row is moved in wide accesses, an odd multiple
+ * of 32 bytes, so that four rows of a column of 32 bytes lie in different banks. */
+static int padded_row(const Inst *i, int n_axes, int elements, int bytes) {
+    if (n_axes < 2) return elements;
+    if (i->minor == NO_AXIS) return elements + 1;
+    const int row = round_up((int64_t)elements * bytes, 32);
+    return (row / 32 % 2 ? row : row + 32) / bytes;
+}
+
+void stage_layout(const Kernel *k, const Inst *i, StageLayout *out) {
+    int8_t order[MAX_TILE_AXES];
+    const int n = stage_order(k, i, order), bytes = dtype_bytes(i->type.dtype);
+    *out = (StageLayout){.n = n ? n - 1 : 0, .minor = n ? order[n - 1] : -1, .swizzle = i->swizzle, .bytes = bytes};
+    const int length = n ? k->axes.at[out->minor].step : 1;
+    out->panel = i->swizzle ? i->swizzle / bytes : length;
+    int64_t size = i->swizzle ? out->panel : padded_row(i, n, length, bytes);
+    for (int d = out->n - 1; d >= 0; d--) {
+        out->axis[d] = order[d];
+        out->stride[d] = (int)size;
+        size *= k->axes.at[order[d]].step;
+    }
+    out->panel_stride = (int)size;
+    out->align = i->swizzle ? 8 * i->swizzle : 16;
+    out->slot = round_up(size * bytes * (i->swizzle ? length / out->panel : 1), out->align);
+}
+
+int64_t stage_place(const StageLayout *l, const int *offset) {
+    int64_t at = 0;
+    for (int d = 0; d < l->n; d++) at += (int64_t)offset[l->axis[d]] * l->stride[d];
+    if (l->minor >= 0) at += (int64_t)(offset[l->minor] / l->panel) * l->panel_stride + offset[l->minor] % l->panel;
+    at *= l->bytes;
+    return l->swizzle ? at ^ ((at >> 7 & (l->swizzle / 16 - 1)) << 4) : at;
+}
+
+/* ---- runs of neighbours in memory ---------------------------------------------------------------------------- */
+static void define_block(const Block *b, const Inst **def) {
+    for (int n = 0; n < b->n; n++) {
+        if (b->at[n]->result >= 0) def[b->at[n]->result] = b->at[n];
+        define_block(&b->at[n]->body, def);
+    }
+}
+
+const Inst **kernel_defs(Arena *a, const Kernel *k) {
+    const Inst **def = ARENA_ARRAY(a, const Inst *, k->types.n + 1);
+    define_block(&k->body, def);
+    return def;
+}
+
+/* An expression over a run of `width` neighbours along an axis that begins at a multiple of the width:
+ * slope per neighbour, and what divides its value at the run's begin (0: that is always 0). */
+typedef struct Run {
+    int64_t slope, grain;
+} Run;
+
+static int64_t gcd(int64_t a, int64_t b) {
+    a = a < 0 ? -a : a;
+    b = b < 0 ? -b : b;
+    while (b) {
+        const int64_t rest = a % b;
+        a = b;
+        b = rest;
+    }
+    return a;
+}
+
+static bool run_of(const Kernel *k, const Index *x, int axis, int width, Run *out);
+
+static bool run_of_quotient(const Kernel *k, const Atom *a, int axis, int width, Run *out) {
+    Run num;
+    int64_t den;
+    if (!index_is_const(a->den, &den) || den <= 0 || !run_of(k, a->num, axis, width, &num)) {
+        int64_t slope;
+        *out = (Run){0, 1}; /* the same along the axis, whatever it is */
+        return index_affine_in(k, a->num, axis, &slope) && !slope && index_affine_in(k, a->den, axis, &slope) && !slope;
+    }
+    const bool whole = num.grain % den == 0;
+    const bool within = num.slope == 1 && num.grain % width == 0 && den % width == 0; /* no run crosses a multiple of den */
+    if (num.slope && !within) return false;
+    if (a->kind == ATOM_DIV) *out = (Run){0, whole ? num.grain / den : 1};
+    else *out = (Run){num.slope, whole ? 0 : gcd(num.grain, den)};
+    return true;
+}
+
+static bool run_of_atom(const Kernel *k, const Atom *a, int axis, int width, Run *out) {
+    *out = (Run){0, 1};
+    switch (a->kind) {
+    case ATOM_AXIS:
+        if (a->id == axis) *out = (Run){1, width};
+        return true;
+    case ATOM_EXTENT: return true;
+    case ATOM_VALUE:
+        for (int d = 0; d < k->types.at[a->id].n_axes; d++)
+            if (k->types.at[a->id].axis[d] == axis) return false;
+        return true;
+    default: return run_of_quotient(k, a, axis, width, out);
+    }
+}
+
+static bool run_of(const Kernel *k, const Index *x, int axis, int width, Run *out) {
+    *out = (Run){0, gcd(x->c, 0)};
+    for (int i = 0; i < x->n; i++) {
+        Run r;
+        if (!run_of_atom(k, &x->term[i].atom, axis, width, &r)) return false;
+        if (__builtin_mul_overflow(r.slope, x->term[i].coef, &r.slope) || __builtin_mul_overflow(r.grain, x->term[i].coef, &r.grain) ||
+            __builtin_add_overflow(out->slope, r.slope, &out->slope))
+            return false;
+        out->grain = gcd(out->grain, r.grain);
+    }
+    return true;
+}
+
+/* The value is the same in all of a run. */
+static bool same_in_run(const Kernel *k, const Inst *const *def, int value, int axis, int width) {
+    const Inst *i = def[value];
+    bool varies = false;
+    for (int d = 0; d < k->types.at[value].n_axes; d++) varies |= k->types.at[value].axis[d] == axis;
+    if (!varies) return true;
+    if (!i || (i->kind != TI_INDEX && i->kind != TI_ELEMENT && i->kind != TI_LOAD && i->kind != TI_FULL)) return false;
+    for (int n = 0; n < i->n_in; n++)
+        if (!same_in_run(k, def, i->in[n], axis, width)) return false;
+    for (int n = 0; n < i->n_index; n++) {
+        Run r;
+        if (!run_of(k, i->index[n], axis, width, &r) || r.slope) return false;
+    }
+    return i->kind != TI_ELEMENT || i->op != OP_PHILOX;
+}
+
+static bool is_run(const Kernel *k, const Inst *const *def, const Inst *i, int axis, int width) {
+    const Buffer *b = &k->buffers.at[i->buffer];
+    Run all = {0, 0};
+    for (int d = 0; d < i->n_index; d++) {
+        Run r;
+        if (!run_of(k, i->index[d], axis, width, &r)) return false;
+        if (__builtin_mul_overflow(r.slope, b->stride[d], &r.slope) || __builtin_mul_overflow(r.grain, b->stride[d], &r.grain) ||
+            __builtin_add_overflow(all.slope, r.slope, &all.slope))
+            return false;
+        all.grain = gcd(all.grain, r.grain);
+    }
+    const int mask = i->kind == TI_LOAD ? 0 : 1;
+    if (width > 1 && i->n_in > mask && !same_in_run(k, def, i->in[mask], axis, width)) return false;
+    return width == 1 || (all.slope == 1 && all.grain % width == 0 && k->axes.at[axis].step % width == 0);
+}
+
+int load_run_bytes(const Kernel *k, const Inst *const *def, const Inst *i, int axis) {
+    const int bytes = dtype_bytes(k->buffers.at[i->buffer].dtype);
+    for (int run = 16; run >= bytes; run /= 2)
+        if (is_run(k, def, i, axis, run / bytes)) return run;
+    return 0;
+}
+
+/* ---- shared memory of a program -------------------------------------------------------------------------------- */
+/* When a staged tile is needed: instructions are numbered in order; one used inside a loop that it is outside of, or
+ * filled inside a loop, is needed until that loop's end. */
+typedef struct Life {
+    int value, from, to;
+    const Inst *stage;
+    int slots;
+} Life;
+typedef struct Lives {
+    Arena *a;
+    int *life_of; /* by value: index into list + 1 */
+    VEC(Life) list;
+    int at;
+} Lives;
+
+static void use(Lives *l, int value, int end) {
+    if (value < 0 || !l->life_of[value]) return;
+    Life *life = &l->list.at[l->life_of[value] - 1];
+    if (end > life->to) life->to = end;
+}
+
+static int count(const Block *b) {
+    int n = 0;
+    for (int i = 0; i < b->n; i++) n += 1 + count(&b->at[i]->body);
+    return n;
+}
+
+/* `open`, `end`: the first and last number of the outermost loop around, or -1. */
+static void live_block(Lives *l, const Block *b, const Inst *loop, int open, int end) {
+    for (int n = 0; n < b->n; n++) {
+        const Inst *i = b->at[n];
+        const int here = l->at++;
+        if (i->kind == TI_STAGE && i->space == SPACE_SHARED) {
+            const int slots = loop && loop->ahead && i->by != BY_NONE ? loop->ahead + 1 : 1;
+            vec_push(l->a, l->list, ((Life){i->result, open >= 0 ? open : here, end >= 0 ? end : here, i, slots}));
+            l->life_of[i->result] = l->list.n;
+        }
+        for (int k = 0; k < i->n_in; k++) use(l, i->in[k], end >= 0 ? end : here);
+        const bool outermost = i->kind == TI_FOR && open < 0;
+        live_block(l, &i->body, i->kind == TI_FOR ? i : loop, outermost ? here : open, outermost ? here + count(&i->body) : end);
+    }
+}
+
+static bool together(const Life *x, const Life *y) { return x->from <= y->to && y->from <= x->to; }
+
+/* The lowest place, among 0 and the ends of those placed before, where life n meets none that it lives with. */
+static int64_t lowest_place(const Kernel *k, const Lives *l, const StagePlan *p, int n, int64_t size, int align) {
+    int64_t best = -1;
+    for (int c = -1; c < n; c++) {
+        StageLayout s;
+        int64_t at = 0;
+        if (c >= 0) {
+            stage_layout(k, l->list.at[c].stage, &s);
+            at = (p->offset[l->list.at[c].value] + s.slot * l->list.at[c].slots + align - 1) / align * align;
+        }
+        bool free = best < 0 || at < best;
+        for (int o = 0; o < n && free; o++) {
+            stage_layout(k, l->list.at[o].stage, &s);
+            const int64_t from = p->offset[l->list.at[o].value], to = from + s.slot * l->list.at[o].slots;
+            free = !together(&l->list.at[o], &l->list.at[n]) || at >= to || at + size <= from;
+        }
+        if (free) best = at;
+    }
+    return best;
+}
+
+void stage_plan(Arena *a, const Kernel *k, StagePlan *out) {
+    Lives l = {.a = a, .life_of = ARENA_ARRAY(a, int, k->types.n + 1)};
+    *out = (StagePlan){.offset = ARENA_ARRAY(a, int64_t, k->types.n + 1), .slots = ARENA_ARRAY(a, int, k->types.n + 1)};
+    for (int v = 0; v < k->types.n; v++) out->offset[v] = -1;
+    live_block(&l, &k->body, NULL, -1, -1);
+    for (int n = 0; n < l.list.n; n++) {
+        const Life *life = &l.list.at[n];
+        StageLayout s;
+        stage_layout(k, life->stage, &s);
+        out->offset[life->value] = lowest_place(k, &l, out, n, s.slot * life->slots, s.align);
+        out->slots[life->value] = life->slots;
+        const int64_t end = out->offset[life->value] + s.slot * life->slots;
+        if (end > out->bytes) out->bytes = end;
+    }
+}

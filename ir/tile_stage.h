@@ -1,0 +1,38 @@
+/* Tiles in shared memory (scheduled level): where their elements lie, and what may be copied there at once. */
+#ifndef FUSEC_IR_TILE_STAGE_H
+#define FUSEC_IR_TILE_STAGE_H
+#include "ir/tile.h"
+
+/* Element (offset o[] along the axes) lies, in elements of `bytes` bytes from the slot's start, at
+ *     p = sum o[axis[i]] * stride[i] + o[minor] / panel * panel_stride + o[minor] % panel
+ * and then, with a swizzle of W bytes, its 16-byte chunk's number in 128 bytes is exchanged: byte address bits 4 and
+ * up are XORed with bits 7 and up, one bit for W = 32, two for 64, three for 128 (PTX ISA, "Swizzling Modes"). */
+typedef struct StageLayout {
+    int n; /* axes besides the minor one, slowest first */
+    int8_t axis[MAX_TILE_AXES];
+    int stride[MAX_TILE_AXES]; /* elements */
+    int minor;                 /* -1: a scalar */
+    int panel, panel_stride;   /* elements */
+    int swizzle, bytes;        /* bytes: of an element */
+    int64_t slot;              /* bytes of one tile, a multiple of align */
+    int align;                 /* bytes */
+} StageLayout;
+void stage_layout(const Kernel *k, const Inst *stage, StageLayout *out);
+int64_t stage_place(const StageLayout *l, const int *offset); /* bytes, of the element at offset[axis] */
+
+/* Defining instructions by value; NULL for carried values and results of bodies. */
+const Inst **kernel_defs(Arena *a, const Kernel *k);
+/* The most bytes, a power of two up to 16, such that neighbours along `axis` lie together in memory in aligned runs of
+ * so many, and a run is masked as a whole; 0 if not even one element is (it is not affine). */
+int load_run_bytes(const Kernel *k, const Inst *const *def, const Inst *access, int axis);
+
+/* Shared memory of one program, in bytes: every staged tile at its place (stage_plan), scratch of reductions not
+ * included.  Tiles that are never needed at the same time share memory. */
+typedef struct StagePlan {
+    int64_t *offset; /* by value; -1: not staged in shared memory */
+    int *slots;      /* by value */
+    int64_t bytes;
+} StagePlan;
+void stage_plan(Arena *a, const Kernel *k, StagePlan *out);
+
+#endif
