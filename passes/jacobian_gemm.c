@@ -1,9 +1,11 @@
 /* jacobian_gemm: brings contractions into the form that maps onto few, large matrix products.
  *
- * Needs: a legal graph, best canonical.  Keeps: the results' values.  Per contraction: loops of extent 1
- * and guards that always hold go; strided gradients are split by residue class; loops that run side by side through all
- * operands and the result become one (batch and time fold into M, or into K of a weight gradient); the sum of a product
- * of two spread operands becomes a contraction.  contract_class.h then names each loop's role. */
+ * Needs: a legal graph, best canonical.  Keeps: the results' values, up to the rounding of sums in another order.  Per
+ * contraction: loops of extent 1 and guards that always hold go; strided gradients are split by residue class; loops that
+ * run side by side through all operands and the result become one (batch and time fold into M, or into K of a weight
+ * gradient); the sum of a product of two spread operands becomes a contraction.  contract_class.h then names each loop's
+ * role.  Among contractions: diagonal factors move behind sums (factor_out.c), chains are bracketed (contract_chain.c),
+ * sums use products that exist (reassociate.c). */
 #include "passes/affine.h"
 #include "passes/contract_class.h"
 #include "passes/rewrite.h"
@@ -202,7 +204,8 @@ Node *rule_canonical(Rewriter *r, const Node *n) {
     return simpler;
 }
 
-static const RewriteId *gemm_rules(Op op) {
+/* One walk brings every contraction into its form; the next weighs costs, which takes knowing who reads what. */
+static const RewriteId *form_rules(Op op) {
     static const RewriteId contract_rules[] = {REWRITE_canonical, REWRITE_drop_unit_loops, REWRITE_drop_guards,
                                                REWRITE_residue,   REWRITE_merge_loops,     REWRITE_END};
     static const RewriteId sum_rules[] = {REWRITE_canonical, REWRITE_sum_of_product, REWRITE_fold, REWRITE_END};
@@ -211,4 +214,15 @@ static const RewriteId *gemm_rules(Op op) {
     return op == OP_SUM ? sum_rules : other_rules;
 }
 
-Graph *pass_jacobian_gemm(PassContext *c, Graph *g) { return rewrite_graph(c, g, gemm_rules); }
+static const RewriteId *cost_rules(Op op) {
+    static const RewriteId contract_rules[] = {
+        REWRITE_canonical, REWRITE_drop_unit_loops, REWRITE_drop_guards,        REWRITE_residue,
+        REWRITE_chain,     REWRITE_merge_loops,     REWRITE_factor_of_contract, REWRITE_END};
+    static const RewriteId sum_rules[] = {REWRITE_canonical,   REWRITE_factor_of_sum, REWRITE_sum_of_product,
+                                          REWRITE_reassociate, REWRITE_fold,          REWRITE_END};
+    return op == OP_CONTRACT ? contract_rules : op == OP_SUM ? sum_rules : form_rules(op);
+}
+
+Graph *pass_jacobian_gemm(PassContext *c, Graph *g) {
+    return rewrite_graph(c, rewrite_graph(c, g, form_rules), cost_rules);
+}

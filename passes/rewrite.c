@@ -116,6 +116,7 @@ static Node *append(Rewriter *r, const Node *candidate, bool opaque) {
     n->remat = candidate->remat;
     n->loc = r->at->loc;
     vec_push(r->scratch, r->opaque, opaque);
+    vec_push(r->scratch, r->readers, 0);
     return n;
 }
 
@@ -189,6 +190,12 @@ Node *rewrite_broadcast(Rewriter *r, Node *a, Shape s, const int8_t *axes) {
     return inferred(r, OP_BROADCAST, 1, &a, &attr, s);
 }
 
+Node *rewrite_transpose(Rewriter *r, Node *a, const int8_t *perm) {
+    Attr attr = {.n_axes = a->shape.rank};
+    for (int d = 0; d < attr.n_axes; d++) attr.axes[d] = perm[d];
+    return inferred(r, OP_TRANSPOSE, 1, &a, &attr, shape_scalar());
+}
+
 Node *rewrite_reduce(Rewriter *r, Op op, Node *a, int n_axes, const int8_t *axes) {
     Attr attr = {.n_axes = n_axes};
     for (int d = 0; d < n_axes; d++) attr.axes[d] = axes[d];
@@ -198,6 +205,8 @@ Node *rewrite_reduce(Rewriter *r, Op op, Node *a, int n_axes, const int8_t *axes
 const Node *rewrite_seen(const Rewriter *r, const Node *n, Op op) {
     return n->op == op && !r->opaque.at[n->id] ? n : NULL;
 }
+
+bool rewrite_only_reader(const Rewriter *r, const Node *n) { return r->readers.at[n->id] <= 1; }
 
 /* ---- the walk --------------------------------------------------------------------------------------- */
 static bool always_stays(Op op) { return op == OP_PARAM || op == OP_STATE || op == OP_INPUT || op == OP_HYPER; }
@@ -213,6 +222,14 @@ static bool *find_opaque(Arena *a, const Graph *g) {
     return opaque;
 }
 
+static int *count_readers(Arena *a, const Graph *g) {
+    int *readers = ARENA_ARRAY(a, int, g->nodes.n);
+    for (int i = 0; i < g->nodes.n; i++)
+        for (int k = 0; k < g->nodes.at[i]->n_in; k++) readers[g->nodes.at[i]->in[k]->id]++;
+    for (int i = 0; i < g->results.n; i++) readers[g->results.at[i].value->id]++;
+    return readers;
+}
+
 Graph *rewrite_graph(PassContext *c, Graph *g, RewriteRules *rules) {
     Rewriter r = {.g = graph_new(c->arena, g->model, g->entry), .scratch = arena_new(), .rules = rules};
     r.g->attrs = g->attrs;
@@ -221,6 +238,7 @@ Graph *rewrite_graph(PassContext *c, Graph *g, RewriteRules *rules) {
     grow_table(&r, 2 * g->nodes.n);
     Node **copy = ARENA_ARRAY(r.scratch, Node *, g->nodes.n);
     const bool *opaque = find_opaque(r.scratch, g);
+    const int *readers = count_readers(r.scratch, g);
     for (int i = 0; i < g->nodes.n; i++) {
         const Node *n = g->nodes.at[i];
         Node candidate = *n;
@@ -229,6 +247,7 @@ Graph *rewrite_graph(PassContext *c, Graph *g, RewriteRules *rules) {
         for (int k = 0; k < n->n_in; k++) candidate.in[k] = copy[n->in[k]->id];
         r.at = n;
         copy[i] = opaque[i] ? append(&r, &candidate, true) : make(&r, &candidate);
+        r.readers.at[copy[i]->id] += readers[i];
     }
     for (int i = 0; i < g->results.n; i++) {
         const Result *result = &g->results.at[i];

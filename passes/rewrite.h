@@ -23,6 +23,7 @@ struct Rewriter {
     RewriteRules *rules;
     const Node *at;         /* the old node being made again: it gives phase, remat and place */
     VEC(bool) opaque;       /* by new id: a gradient is taken by it, so it is neither looked through nor merged */
+    VEC(int) readers;       /* by new id: how many operands and results of the old graph it stands for */
     struct NodeSlot *table; /* open-addressing set of nodes by structure; size is a power of two */
     int table_size, table_used;
     uint32_t *fired;        /* NULL, or a counter per rule */
@@ -40,10 +41,14 @@ Node *rewrite_op(Rewriter *r, Op op, int n_in, Node *const *in, const Attr *attr
 Node *rewrite_const(Rewriter *r, DType t, Shape s, double value);
 Node *rewrite_reshape(Rewriter *r, Node *a, Shape s);
 Node *rewrite_broadcast(Rewriter *r, Node *a, Shape s, const int8_t *axes);
+Node *rewrite_transpose(Rewriter *r, Node *a, const int8_t *perm); /* perm as in graph_transpose */
 Node *rewrite_reduce(Rewriter *r, Op op, Node *a, int n_axes, const int8_t *axes);
 
 /* n if it was made by op and may be looked through, else NULL. */
 const Node *rewrite_seen(const Rewriter *r, const Node *n, Op op);
+
+/* Whether nothing but the one who asks reads n, as far as the old graph tells: if not, more is computed than need be. */
+bool rewrite_only_reader(const Rewriter *r, const Node *n);
 
 /* Equal attributes but for which tensor (decl) or random stream is meant; the ops and ranks are the same. */
 bool node_attr_similar(const Node *a, const Node *b);

@@ -177,7 +177,7 @@ static const Pairs *legal_pairs(void) {
 static int missing(const DirectedSet *set, const Op *pair) {
     enum { PATIENCE = 60 };
     if (set->failed[pair[0]][pair[1]] >= PATIENCE) return 0;
-    const int n = COVERAGE_LEAST + 2 - (int)set->so_far->pair[pair[0]][pair[1]];
+    const int n = COVERAGE_LEAST + 5 - (int)set->so_far->pair[pair[0]][pair[1]];
     return n > 0 ? n : 0;
 }
 

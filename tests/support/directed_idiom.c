@@ -128,11 +128,34 @@ static Node *attention(Directed *x) {
     return product(x, weights(x, scores), leaf(x, shape(2, 6, 2, 0)), NULL);
 }
 
+/* ---- what jacobian_gemm weighs ----------------------------------------------------------------------------------- */
+static Node *chained(Directed *x) {
+    Node *wide = product(x, leaf(x, shape(2, 8, 2, 0)), leaf(x, shape(2, 2, 8, 0)), NULL);
+    return product(x, wide, leaf(x, shape(2, 8, 2, 0)), NULL);
+}
+static Node *scaled(Directed *x) {
+    const Op op = pick_below(x, 2) ? OP_MUL : OP_DIV;
+    Node *by = directed_leaf(x, DT_F32, shape(1, 6, 0, 0), NEED_POSITIVE);
+    return two(x, op, leaf(x, shape(2, 6, 4, 0)), spread(x, by, shape(2, 6, 4, 0), 0, 0));
+}
+static Node *scaled_sum(Directed *x) { return along(x, OP_SUM, scaled(x), 1); }
+static Node *scaled_product(Directed *x) { return product(x, scaled(x), leaf(x, shape(2, 4, 2, 0)), NULL); }
+
+/* rowsum((d b') * p), where p b is there too. */
+static Node *known_sum(Directed *x) {
+    Node *p = leaf(x, shape(2, 8, 9, 0)), *b = leaf(x, shape(2, 9, 2, 0)), *d = leaf(x, shape(2, 8, 2, 0));
+    Node *turned = one(x, OP_TRANSPOSE, b, &(Attr){.n_axes = 2, .axes = {1, 0}});
+    if (!turned || !product(x, p, b, NULL)) return NULL;
+    Node *terms = product(x, d, turned, NULL);
+    return terms ? along(x, OP_SUM, two(x, OP_MUL, terms, p), 1) : NULL;
+}
+
 Node *directed_idiom(Directed *x, int i) {
     static Node *(*const make[IDIOMS])(Directed *) = {
         split_element, split_reduce,    split_scan,     split_broadcast, split_slice,  split_pad,  merged_broadcast,
         merged_slice,  reshaped_random, reduced_twice,  sum_of_product,  empty_concat, idle_guard, strided,
-        rows,          attention,       constant_factor};
+        rows,          attention,       constant_factor,
+        chained,       scaled_sum,      scaled_product, known_sum};
     const int before = x->pool.n;
     Node *n = make[i](x);
     if (!n) x->pool.n = before;

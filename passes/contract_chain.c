@@ -1,0 +1,208 @@
+/* Chains of matrix products: (A B) C or A (B C), whichever costs less.
+ *
+ * A contraction and those that only it reads are one product of several operands over the union of their loops.  Which
+ * two to multiply first is found by dynamic programming over the sets of operands, as for the matrix-chain problem,
+ * but for any index structure: linear attention, low-rank factors, a matrix-vector chain. */
+#include "passes/affine.h"
+#include "passes/contract_class.h"
+#include "passes/contract_cost.h"
+#include "passes/rewrite.h"
+#include <math.h>
+#include <string.h>
+
+enum {
+    MOST_OPERANDS = 6,
+    MOST_LOOPS = 32,
+    SETS = 1 << MOST_OPERANDS,
+};
+
+/* Loops are numbered through: those of the root first.  Sets of operands and of loops are bit masks. */
+typedef struct Chain {
+    Rewriter *r;
+    DType dtype;
+    int n, n_loops;
+    Node *operand[MOST_OPERANDS];
+    int8_t loop[MOST_OPERANDS][MAX_RANK]; /* that subscripts each dim */
+    uint32_t reads[MOST_OPERANDS];
+    Dim extent[MOST_LOOPS];
+    uint32_t out;
+    const int8_t *out_loop; /* in the order of the result's dims */
+    int n_out;
+    double now; /* cost as written */
+    double best[SETS];
+    int left[SETS]; /* of the cheapest way to compute the set: the factor that holds its first operand */
+} Chain;
+
+static uint32_t loops_read(const Chain *c, int set) {
+    uint32_t loops = 0;
+    for (int k = 0; k < c->n; k++)
+        if (set >> k & 1) loops |= c->reads[k];
+    return loops;
+}
+
+/* The loops that a product of the set still has: the result's, and those that the other operands read. */
+static uint32_t loops_kept(const Chain *c, int set) {
+    const int all = (1 << c->n) - 1;
+    return loops_read(c, set) & (c->out | loops_read(c, all & ~set));
+}
+
+static double steps_of(const Chain *c, uint32_t loops) {
+    double steps = 1;
+    for (int l = 0; l < c->n_loops; l++)
+        if (loops >> l & 1) steps *= (double)c->extent[l].bound;
+    return steps;
+}
+
+static bool is_single(int set) { return (set & (set - 1)) == 0; }
+
+/* Loops that one factor walks: all it has, for an operand of the program; what is left, for a product. */
+static uint32_t factor_loops(const Chain *c, int set) { return is_single(set) ? loops_read(c, set) : loops_kept(c, set); }
+
+/* Of the product of two sets, without computing them. */
+static double pair_cost(const Chain *c, int a, int b) {
+    const uint32_t x = factor_loops(c, a), y = factor_loops(c, b), kept = loops_kept(c, a | b);
+    if (__builtin_popcount(x | y) > MAX_LOOPS || __builtin_popcount(kept) > MAX_RANK) return INFINITY;
+    const double elements = steps_of(c, x) + steps_of(c, y) + steps_of(c, kept);
+    return work_cost(2 * steps_of(c, x | y), elements * (double)dtype_bytes(c->dtype));
+}
+
+/* ---- collecting ----------------------------------------------------------------------------------------------------- */
+static bool is_product(const Node *n) {
+    const Contract *c = n->attr->contract;
+    return n->n_in == 2 && dtype_is_float(n->dtype) && n->dtype != DT_F16 && contract_classify(c, n->in).is_plain;
+}
+
+/* A product that only this chain reads. */
+static bool is_link(const Chain *c, const Node *x) {
+    return rewrite_seen(c->r, x, OP_CONTRACT) && x->dtype == c->dtype && is_product(x) && rewrite_only_reader(c->r, x);
+}
+
+/* Adds the operands below n, whose loops are numbered loop[]; returns their set, or 0 past a limit. */
+static int collect(Chain *c, const Node *n, const int8_t *loop) {
+    const Contract *product = n->attr->contract;
+    int part[2];
+    for (int k = 0; k < 2; k++) {
+        Node *x = n->in[k];
+        int8_t below[MAX_LOOPS];
+        for (int d = 0; d < x->shape.rank; d++) below[d] = loop[affine_single_loop(product, &product->map[k][d])];
+        if (is_link(c, x)) {
+            const Contract *inner = x->attr->contract;
+            for (int l = inner->n_out; l < inner->n_loops; l++) {
+                if (c->n_loops == MOST_LOOPS) return 0;
+                c->extent[c->n_loops] = inner->extent[l];
+                below[l] = (int8_t)c->n_loops++;
+            }
+            part[k] = collect(c, x, below);
+            if (!part[k]) return 0;
+            continue;
+        }
+        if (c->n == MOST_OPERANDS) return 0;
+        part[k] = 1 << c->n;
+        c->operand[c->n] = x;
+        for (int d = 0; d < x->shape.rank; d++) {
+            c->loop[c->n][d] = below[d];
+            c->reads[c->n] |= (uint32_t)1 << below[d];
+        }
+        c->n++;
+    }
+    return part[0] | part[1];
+}
+
+/* The cost of the tree as written: the sets in the order of collect(). */
+static int tree_cost(Chain *c, const Node *n, int *next) {
+    int part[2];
+    for (int k = 0; k < 2; k++) part[k] = is_link(c, n->in[k]) ? tree_cost(c, n->in[k], next) : 1 << (*next)++;
+    c->now += pair_cost(c, part[0], part[1]);
+    return part[0] | part[1];
+}
+
+/* ---- the cheapest order ----------------------------------------------------------------------------------------------- */
+static void search(Chain *c) {
+    for (int set = 1; set < 1 << c->n; set++) {
+        c->best[set] = is_single(set) ? 0 : INFINITY;
+        for (int a = (set - 1) & set; a; a = (a - 1) & set) {
+            if (!(a & set & -set)) continue;
+            const double cost = c->best[a] + c->best[set & ~a] + pair_cost(c, a, set & ~a);
+            if (cost < c->best[set]) c->best[set] = cost, c->left[set] = a;
+        }
+    }
+}
+
+/* Loops of the result in the order of its dims: for a product in between, the result's first, as they stand there. */
+static int order_of(const Chain *c, int set, int8_t *order) {
+    const uint32_t kept = loops_kept(c, set);
+    int n = 0;
+    if (set == (1 << c->n) - 1) {
+        memcpy(order, c->out_loop, (size_t)c->n_out);
+        return c->n_out;
+    }
+    for (int d = 0; d < c->n_out; d++)
+        if (kept >> c->out_loop[d] & 1) order[n++] = c->out_loop[d];
+    for (int l = 0; l < c->n_loops; l++)
+        if (kept >> l & 1 && !(c->out >> l & 1)) order[n++] = (int8_t)l;
+    return n;
+}
+
+static Node *emit(Chain *c, int set, int8_t *dims);
+
+/* Reads of a factor: its dims as loops of the product, whose number of each of the chain's loops is in place[]. */
+static Node *emit_factor(Chain *c, int set, const int8_t *place, Affine *map) {
+    int8_t dims[MAX_LOOPS];
+    Node *x;
+    if (is_single(set)) {
+        const int k = __builtin_ctz((unsigned)set);
+        x = c->operand[k];
+        memcpy(dims, c->loop[k], (size_t)x->shape.rank);
+    } else {
+        x = emit(c, set, dims);
+    }
+    for (int d = 0; d < x->shape.rank && d < MAX_RANK; d++) {
+        map[d] = (Affine){.divisor = 1};
+        map[d].coef[place[dims[d]]] = 1;
+    }
+    return x;
+}
+
+/* dims: out, the loop of each dim of the result. */
+static Node *emit(Chain *c, int set, int8_t *dims) {
+    const int a = c->left[set], b = set & ~a;
+    const uint32_t walked = factor_loops(c, a) | factor_loops(c, b);
+    Affine map[2][MAX_RANK] = {0};
+    Contract product = {.n_operands = 2, .map = map, .n_out = order_of(c, set, dims)};
+    int8_t place[MOST_LOOPS] = {0};
+    uint32_t placed = 0;
+    for (int i = 0; i < product.n_out; i++) {
+        product.extent[i] = c->extent[dims[i]];
+        place[dims[i]] = (int8_t)i;
+        placed |= (uint32_t)1 << dims[i];
+    }
+    product.n_loops = product.n_out;
+    for (int l = 0; l < c->n_loops; l++)
+        if (walked >> l & 1 && !(placed >> l & 1)) {
+            product.extent[product.n_loops] = c->extent[l];
+            place[l] = (int8_t)product.n_loops++;
+        }
+    Node *in[2];
+    in[0] = emit_factor(c, a, place, map[0]);
+    in[1] = emit_factor(c, b, place, map[1]);
+    return rewrite_op(c->r, OP_CONTRACT, 2, in, &(Attr){.contract = &product});
+}
+
+Node *rule_chain(Rewriter *r, const Node *n) {
+    if (!is_product(n)) return NULL;
+    Chain c = {.r = r, .dtype = n->dtype, .n_loops = n->attr->contract->n_loops, .n_out = n->attr->contract->n_out};
+    if (!is_link(&c, n->in[0]) && !is_link(&c, n->in[1])) return NULL;
+    int8_t loop[MOST_LOOPS], dims[MOST_LOOPS];
+    for (int l = 0; l < c.n_loops; l++) {
+        loop[l] = (int8_t)l;
+        c.extent[l] = n->attr->contract->extent[l];
+    }
+    c.out_loop = loop;
+    c.out = ((uint32_t)1 << c.n_out) - 1;
+    if (!collect(&c, n, loop)) return NULL;
+    int next = 0;
+    tree_cost(&c, n, &next);
+    search(&c);
+    const int all = (1 << c.n) - 1;
+    return work_is_less(c.best[all], c.now) ? emit(&c, all, dims) : NULL;
+}

@@ -1,0 +1,79 @@
+/* What jacobian_gemm does to the graphs of its golden tests: the values stay, to rounding in float64, the rules that a
+ * graph is about apply, and what it costs in multiply-adds falls where it should. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <cmocka.h>
+#include <stdlib.h>
+#include <string.h>
+#include "tests/support/gradcheck.h"
+
+#ifndef SOURCE_DIR
+#define SOURCE_DIR "."
+#endif
+
+static char *read_golden(Arena *a, const char *name) {
+    FILE *f = fopen(arena_printf(a, "%s/tests/golden/jacobian_gemm/%s.graph", SOURCE_DIR, name), "rb");
+    if (!f) fail_msg("cannot read %s", name);
+    VEC(char) text = {0};
+    for (int c; (c = fgetc(f)) != EOF;) vec_push(a, text, (char)c);
+    vec_push(a, text, 0);
+    fclose(f);
+    return text.at;
+}
+
+static double multiplications(const Graph *g) {
+    double n = 0;
+    for (int i = 0; i < g->nodes.n; i++) {
+        const Node *x = g->nodes.at[i];
+        double steps = x->op == OP_CONTRACT;
+        for (int l = 0; x->op == OP_CONTRACT && l < x->attr->contract->n_loops; l++)
+            steps *= (double)x->attr->contract->extent[l].bound;
+        n += steps;
+    }
+    return n;
+}
+
+/* Runs the pass; the rule must have applied at least `times`, and at most `share` of the multiplications be left. */
+static void check(const char *name, RewriteId rule, uint32_t times, double share) {
+    Arena *a = arena_new();
+    uint32_t fired[RULE_COUNT] = {0};
+    PassContext c = {.arena = a, .fired = fired};
+    const char *error;
+    Graph *g = graph_parse(a, read_golden(a, name), &error);
+    if (!g) fail_msg("%s: %s", name, error);
+    Graph *after = pass_jacobian_gemm(&c, g);
+    for (uint64_t seed = 1; seed <= 5; seed++) {
+        Rng rng = {.state = seed};
+        const EvalEnv env = random_env(a, g->model, &rng);
+        const char *why = results_agree(a, &env, g, after, 1e-9);
+        if (why) fail_msg("%s: %s", name, why);
+    }
+    if (fired[rule] < times) fail_msg("%s: rule %d applied %u times, not %u", name, (int)rule, fired[rule], times);
+    const double left = multiplications(after) / multiplications(g);
+    if (left > share) fail_msg("%s: %.3g of the multiplications are left", name, left);
+    arena_free(a);
+}
+
+static void chains(void **state) {
+    (void)state;
+    check("chain", REWRITE_chain, 2, 0.35);
+}
+static void factors(void **state) {
+    (void)state;
+    check("factors", REWRITE_factor_of_sum, 2, 1);
+    check("factors", REWRITE_factor_of_contract, 2, 1);
+}
+static void reassociated(void **state) {
+    (void)state;
+    check("reassociate", REWRITE_reassociate, 1, 1);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(chains),
+        cmocka_unit_test(factors),
+        cmocka_unit_test(reassociated),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
