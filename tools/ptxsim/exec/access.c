@@ -205,3 +205,14 @@ static void range_check(Warp *w, int lane, const AsyncOp *op, const Range *r, bo
 void range_read(Warp *w, int lane, const AsyncOp *op, const Range *r) { range_check(w, lane, op, r, false); }
 void range_write(Warp *w, int lane, const AsyncOp *op, const Range *r) { range_check(w, lane, op, r, true); }
 void range_poison(const Range *r) { memset(r->data, 0xff, r->bytes); }
+
+void range_forget(Warp *w, const Range *r) {
+    for (uint64_t done = 0; done < r->bytes; done += 4) {
+        const uint64_t address = r->allocation->address + r->offset + done;
+        Page *p = page_at(w, address);
+        if (!p) continue;
+        const uint32_t at = address % PAGE_BYTES;
+        p->shadow.w[at / 4] = p->shadow.r[at / 4] = 0;
+        memset(p->written + (at - p->from), 0, 4);
+    }
+}

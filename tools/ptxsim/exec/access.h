@@ -75,3 +75,6 @@ void range_read(Warp *, int lane, const struct AsyncOp *, const Range *);
 void range_write(Warp *, int lane, const struct AsyncOp *, const Range *);
 /* 0xff over what will be written: who does not wait computes with NaNs. */
 void range_poison(const Range *);
+/* Global memory, whole words that this warp has just written: as if nobody ever had.  Only where one host thread runs all
+ * blocks. */
+void range_forget(Warp *, const Range *);

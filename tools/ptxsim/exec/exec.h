@@ -253,6 +253,9 @@ void exec_load(Warp *, const Inst *, uint32_t);
 void exec_store(Warp *, const Inst *, uint32_t);
 void exec_atomic(Warp *, const Inst *, uint32_t);
 void exec_vector_atomic(Warp *, const Inst *, uint32_t);
+void exec_wide_atomic(Warp *, const Inst *, uint32_t); /* of 128 bits */
+void exec_discard(Warp *, const Inst *, uint32_t);
+void exec_apply_priority(Warp *, const Inst *, uint32_t);
 void exec_fence(Warp *, const Inst *, uint32_t);
 void exec_isspace(Warp *, const Inst *, uint32_t);
 void exec_nothing(Warp *, const Inst *, uint32_t);

@@ -187,7 +187,10 @@ SELECT(8, uint64_t)
 ExecFn select_handler(int bytes) {
     return bytes == 1 ? select1 : bytes == 2 ? select2 : bytes == 4 ? select4 : select8;
 }
-ExecFn move_handler(int bytes) { return bytes == 1 ? move1 : bytes == 2 ? move2 : bytes == 4 ? move4 : move8; }
+static void move16(Warp *w, const Inst *i, uint32_t mask) { lanes_put(lane_out(w, &i->d), lane_in(w, &i->a), 16, mask); }
+ExecFn move_handler(int bytes) {
+    return bytes == 1 ? move1 : bytes == 2 ? move2 : bytes == 4 ? move4 : bytes == 8 ? move8 : move16;
+}
 
 /* d = c >= 0 ? a : b; -0 counts as >= 0, a NaN does not.  Results have 2, 4 or 8 bytes. */
 void exec_slct(Warp *w, const Inst *i, uint32_t mask) {
@@ -246,7 +249,24 @@ static void pack_four16(Warp *w, const Inst *i, uint32_t mask) {
               const uint64_t high = c[l] | (uint32_t)e[l] << 16, high << 32 | low)
 }
 
+/* A value of 128 bits and its halves, of which either may be the other's source. */
+static void halves128(const Warp *w, const Operand *whole, const Operand half[2], uint32_t mask, bool pack) {
+    for (; mask; mask &= mask - 1) {
+        const int l = __builtin_ctz(mask);
+        uint8_t *at = (uint8_t *)lane_out(w, whole) + l * 16;
+        for (int k = 0; k < 2; k++) {
+            uint8_t *part = (uint8_t *)lane_out(w, &half[k]) + l * 8;
+            if (pack) memcpy(at + 8 * k, part, 8);
+            else memcpy(part, at + 8 * k, 8);
+        }
+    }
+}
+
 void exec_pack(Warp *w, const Inst *i, uint32_t mask) {
+    if (i->d.bytes == 16) {
+        halves128(w, &i->d, i->vec, mask, true);
+        return;
+    }
     if (i->count == 2 && i->d.bytes >= 4) {
         (i->d.bytes == 4 ? pack16 : pack32)(w, i, mask);
         return;
@@ -264,6 +284,10 @@ void exec_pack(Warp *w, const Inst *i, uint32_t mask) {
 }
 
 void exec_unpack(Warp *w, const Inst *i, uint32_t mask) {
+    if (i->a.bytes == 16) {
+        halves128(w, &i->a, i->vec, mask, false);
+        return;
+    }
     if (i->count == 2 && i->a.bytes >= 4) {
         (i->a.bytes == 4 ? unpack16 : unpack32)(w, i, mask);
         return;

@@ -86,6 +86,50 @@ void exec_vector_atomic(Warp *w, const Inst *i, uint32_t mask) {
     }
 }
 
+/* exch, and cas with c. */
+void exec_wide_atomic(Warp *w, const Inst *i, uint32_t mask) {
+    uint8_t *place[WARP];
+    enum { BYTES = 16 };
+    const uint8_t *b = lane_in(w, &i->b), *c = lane_in(w, &i->c);
+    atomic_places(w, i, mask, place);
+    for (int l = 0; l < WARP; l++) {
+        uint8_t old[BYTES], value[BYTES];
+        if (!(mask >> l & 1) || !place[l]) continue;
+        memcpy(old, place[l], BYTES);
+        memcpy(value, (i->op == ATOMIC_CAS ? c : b) + l * BYTES, BYTES);
+        if (i->op == ATOMIC_EXCH || !memcmp(old, b + l * BYTES, BYTES)) memcpy(place[l], value, BYTES);
+        memcpy((uint8_t *)lane_out(w, &i->d) + l * BYTES, old, BYTES);
+    }
+}
+
+/* ---- lines of the cache --------------------------------------------------------------------------------- */
+enum { LINE_BYTES = 128 };
+/* False, with a finding made, where no line of global memory lies. */
+static bool line_find(Warp *w, const Inst *i, int lane, bool write, Range *r) {
+    const uint64_t address = address_bits(w, &i->a, i->offset, lane);
+    if (!range_find(w, lane, (Space)i->space, address, LINE_BYTES, LINE_BYTES, write, r)) return false;
+    if (r->space == SPACE_GLOBAL) return true;
+    warp_report(w, REPORT_BOUNDS, lane, r->address, LINE_BYTES, "not in global memory");
+    return false;
+}
+
+void exec_apply_priority(Warp *w, const Inst *i, uint32_t mask) {
+    Range r;
+    for (; mask; mask &= mask - 1) line_find(w, i, __builtin_ctz(mask), false, &r);
+}
+
+/* A weak write of values that nobody may rely on (PTX ISA, "discard"): bytes nobody has written from here on. */
+void exec_discard(Warp *w, const Inst *i, uint32_t mask) {
+    Range r;
+    for (; mask; mask &= mask - 1) {
+        const int lane = __builtin_ctz(mask);
+        if (!line_find(w, i, lane, true, &r)) continue;
+        range_write(w, lane, NULL, &r);
+        range_poison(&r);
+        range_forget(w, &r);
+    }
+}
+
 void exec_fence(Warp *w, const Inst *i, uint32_t mask) {
     (void)mask;
     sync_fence(w, i->scope);

@@ -12,7 +12,7 @@ static const OpRow ROWS[] = {
 };
 
 enum { FTZ_ON = 1, SAT_ON = 1, RELU_ON = 1, SATFINITE_ON = 1, NAN_ON = 1, CARRY_ON = 1, TO_ON = 1, NONCOHERENT_ON = 1,
-       EVICT_ON = 1, PREFETCH_ON = 1, NOFTZ_ON = 1, WARP_ON = 1, ALIGNED_ON = 1, UNIFORM_ON = 1, INDEXED_ON = 1,
+       HINT_ON = 1, MMIO_ON = 1, NOFTZ_ON = 1, WARP_ON = 1, ALIGNED_ON = 1, UNIFORM_ON = 1, INDEXED_ON = 1,
        SHIFTAMT_ON = 1, TRANS_ON = 1, XORSIGN_ON = 1, ABS_ON = 1 };
 static const struct { const char *text; uint8_t category, value; } MODS[] = {
 #define MOD(text, category, value) {text, CAT_##category, category##_##value},
@@ -153,6 +153,7 @@ static uint64_t float_bits(const Raw *r, PtxType t) {
 static Operand constant_source(Parser *p, const Raw *r, PtxType t) {
     const int bytes = type_bytes(t);
     const bool bits_type = !type_is_float(t);
+    if (t == T_B128) parse_fail(p, r->at, "no constants of type .b128");
     if (r->kind == RAW_INT && type_is_float(t)) parse_fail(p, r->at, "an integer where .%s is expected", type_text(t));
     if (r->kind == RAW_F32 && bits_type && bytes != 4) parse_fail(p, r->at, "a .f32 where .%s is expected", type_text(t));
     if (r->kind == RAW_F64 && bits_type && bytes != 8) parse_fail(p, r->at, "a .f64 where .%s is expected", type_text(t));
@@ -163,7 +164,7 @@ static Operand constant_source(Parser *p, const Raw *r, PtxType t) {
 static void check_width(Parser *p, const Raw *r, PtxType t, bool wider) {
     const int have = r->slot.bytes, want = type_bytes(t);
     const bool predicate = (r->type == T_PRED) != (t == T_PRED);
-    if (predicate || (have != want && !(wider && have > want)))
+    if (predicate || (have != want && !(wider && have > want && have <= 8)))
         parse_fail(p, r->at, "'%.*s' is a .%s register where .%s is expected", (int)r->at.length, r->at.text,
                    type_text(r->type), type_text(t));
 }
@@ -183,6 +184,7 @@ static Operand source_of(Parser *p, const Stmt *s, const Raw *r, PtxType t, bool
         parse_fail(p, r->at, "'%.*s' is a .%s, .%s is expected", (int)r->at.length, r->at.text, type_text(r->type),
                    type_text(t));
     case RAW_INT:
+        if (t == T_B128) return constant_source(p, r, t);
         o = pool_constant(p, r->bits, type_bytes(t));
         if (!type_is_float(t)) {
             o.negated = r->negated;

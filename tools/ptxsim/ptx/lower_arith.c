@@ -345,7 +345,7 @@ void lower_select(Parser *p, const Stmt *s) {
     const bool slct = s->row->op == OP_SLCT;
     need_types(p, s, slct ? 2 : 1);
     const PtxType t = s->type[0], test = slct ? s->type[1] : T_PRED;
-    if (t == T_PRED || type_bytes(t) < 2) no_type(p, s, t);
+    if (t == T_PRED || type_bytes(t) < 2 || t == T_B128) no_type(p, s, t);
     if (slct && test != T_S32 && test != T_F32) no_type(p, s, test);
     const Operand d = destination(p, s, &s->operand[0], t), a = source(p, s, &s->operand[1], t);
     const Operand b = source(p, s, &s->operand[2], t);
@@ -480,6 +480,7 @@ static void lower_vector_move(Parser *p, const Stmt *s, PtxType t, bool pack) {
     const Raw *v = &s->operand[pack ? 1 : 0];
     if ((v->count != 2 && v->count != 4) || type_bytes(t) % v->count || t == T_PRED)
         parse_fail(p, v->at, "mov.%s of %d elements", type_text(t), v->count);
+    if (t == T_B128 && v->count != 2) parse_fail(p, v->at, "a .b128 is made of two .b64");
     const PtxType element = bits_of(type_bytes(t) / v->count);
     Operand vec[MAX_VECTOR] = {{0}}, whole;
     if (pack) {

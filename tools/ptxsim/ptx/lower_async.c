@@ -158,7 +158,7 @@ static void lower_bulk(Parser *p, Words *w, bool reduce) {
 }
 
 /* cp.async.bulk.prefetch.L2.global{.L2::cache_hint} [src], size{, policy} */
-static void lower_prefetch(Parser *p, Words *w) {
+static void lower_bulk_prefetch(Parser *p, Words *w) {
     const Stmt *s = w->stmt;
     int k = 2;
     word_need(p, w, "global");
@@ -258,7 +258,7 @@ static void lower_bulk_family(Parser *p, Words *w) {
             return;
         }
         word_need(p, w, "L2");
-        lower_prefetch(p, w);
+        lower_bulk_prefetch(p, w);
     } else if (word_take(w, "tensor")) {
         lower_tensor(p, w, false);
     } else {

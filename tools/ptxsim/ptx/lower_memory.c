@@ -43,6 +43,7 @@ static void memory_type(Parser *p, const Stmt *s) {
     const PtxType t = s->type[0];
     if (t == T_PRED || t == T_F16X2 || t == T_BF16X2 || t == T_TF32)
         parse_fail(p, s->at, "'%s' does not exist for .%s", s->row->name, type_text(t));
+    if (t == T_B128) need_version(p, s, 83);
     if (vector_width(s) * type_bytes(t) > 16) parse_fail(p, s->at, "an access of more than 16 bytes");
 }
 
@@ -61,6 +62,7 @@ void lower_load(Parser *p, const Stmt *s) {
     const Space space = space_of(s, &s->operand[1]);
     if (s->mod[CAT_ORDER] == ORDER_RELEASE || s->mod[CAT_ORDER] >= ORDER_ACQ_REL)
         parse_fail(p, s->at, "a load is weak, volatile, relaxed or acquire");
+    check_cache(p, s, space, 2);
     const int n = elements(p, s, &s->operand[0], true, vec);
     check_base_space(p, &s->operand[1], space);
     address(p, s, &s->operand[1], &where);
@@ -82,6 +84,7 @@ void lower_store(Parser *p, const Stmt *s) {
     if (space == SPACE_CONST || space == SPACE_PARAM) parse_fail(p, s->at, "a store into read-only memory");
     if (s->mod[CAT_ORDER] == ORDER_ACQUIRE || s->mod[CAT_ORDER] >= ORDER_ACQ_REL || s->mod[CAT_NONCOHERENT])
         parse_fail(p, s->at, "a store is weak, volatile, relaxed or release");
+    check_cache(p, s, space, 2);
     check_base_space(p, &s->operand[0], space);
     address(p, s, &s->operand[0], &where);
     const int n = elements(p, s, &s->operand[1], false, vec);
@@ -107,76 +110,76 @@ static const uint32_t ATOMIC_TYPES[] = {
     [ATOMIC_AND] = T(B32) | T(B64),
     [ATOMIC_OR] = T(B32) | T(B64),
     [ATOMIC_XOR] = T(B32) | T(B64),
-    [ATOMIC_EXCH] = T(B32) | T(B64) | T(U32) | T(U64) | T(S32) | T(S64) | T(F32),
-    [ATOMIC_CAS] = T(B16) | T(B32) | T(B64) | T(U32) | T(U64) | T(S32) | T(S64),
+    [ATOMIC_EXCH] = T(B32) | T(B64) | T(B128) | T(U32) | T(U64) | T(S32) | T(S64) | T(F32),
+    [ATOMIC_CAS] = T(B16) | T(B32) | T(B64) | T(B128) | T(U32) | T(U64) | T(S32) | T(S64),
 };
 #undef T
 
-/* atom.global.add.v2.f32 {d0, d1}, [a], {b0, b1};  red without d: every element is an atomic of its own (sm_90). */
-static void lower_vector_atomic(Parser *p, const Stmt *s, bool atom) {
-    const PtxType t = s->type[0];
-    const Raw *a = &s->operand[atom ? 1 : 0];
-    const Space space = space_of(s, a);
-    const bool narrow = t == T_F16 || t == T_BF16 || t == T_F16X2 || t == T_BF16X2;
-    if (s->mod[CAT_ATOMIC] != ATOMIC_ADD || (t != T_F32 && !narrow) || space != SPACE_GLOBAL || p->module->target < 90)
-        parse_fail(p, s->at, "vectors of atomics are additions of floats of at most 32 bits in global memory, from sm_90 on");
+/* What all atomics have in common: the address operand `a`, checked, the order and the scope. */
+static Inst *emit_atomic(Parser *p, const Stmt *s, const Raw *a, ExecFn run) {
     Inst where = {0};
-    Operand *d = sim_alloc(&p->module->arena, sizeof *d * MAX_VECTOR), b[MAX_VECTOR] = {{0}};
-    const int n = elements(p, s, &s->operand[atom ? 2 : 1], false, b);
-    if (atom) elements(p, s, &s->operand[0], true, d);
-    else for (int k = 0; k < n; k++) d[k] = scratch(p, type_bytes(t));
+    const Space space = space_of(s, a);
     check_base_space(p, a, space);
     address(p, s, a, &where);
-    Inst *i = emit(p, s, exec_vector_atomic);
-    memcpy(i->vec, b, sizeof b);
-    i->more = d;
+    Inst *i = emit(p, s, run);
     i->a = where.a;
     i->offset = where.offset;
-    i->count = (uint8_t)n;
-    i->op = ATOMIC_ADD;
-    i->space = (uint8_t)space;
-    i->kind = CLASS_MEMORY;
-    i->ordered = true;
-    i->order = s->mod[CAT_ORDER] ? s->mod[CAT_ORDER] : ORDER_RELAXED;
-    i->scope = s->mod[CAT_SCOPE] ? s->mod[CAT_SCOPE] : SCOPE_GPU;
-    p->fn->global_atomics = true;
-}
-
-void lower_atomic(Parser *p, const Stmt *s) {
-    need_types(p, s, 1);
-    if (vector_width(s) > 1) {
-        lower_vector_atomic(p, s, s->row->op == OP_ATOM);
-        return;
-    }
-    const bool atom = s->row->op == OP_ATOM;
-    const int op = s->mod[CAT_ATOMIC], first = atom ? 1 : 0;
-    const PtxType t = s->type[0];
-    if (!op || !(ATOMIC_TYPES[op] >> t & 1)) parse_fail(p, s->at, "'%s' does not exist for .%s", s->row->name, type_text(t));
-    if (t == T_BF16 || t == T_BF16X2) need_target(p, s, 90);
-    if ((op == ATOMIC_CAS) != (s->count == 4) || (!atom && (op == ATOMIC_EXCH || op == ATOMIC_CAS)))
-        parse_fail(p, s->at, "wrong operands of this atomic");
-    const Space space = space_of(s, &s->operand[first]);
-    if (space != SPACE_GENERIC && space != SPACE_GLOBAL && space != SPACE_SHARED && space != SPACE_CLUSTER)
-        parse_fail(p, s->at, "atomics work on global and shared memory");
-    Inst where = {0};
-    const Operand d = atom ? destination(p, s, &s->operand[0], t) : scratch(p, type_bytes(t));
-    check_base_space(p, &s->operand[first], space);
-    address(p, s, &s->operand[first], &where);
-    const Operand b = source(p, s, &s->operand[first + 1], t);
-    const Operand c = op == ATOMIC_CAS ? source(p, s, &s->operand[first + 2], t) : b;
-    Inst *i = emit(p, s, exec_atomic);
-    i->d = d;
-    i->a = where.a;
-    i->offset = where.offset;
-    i->b = b;
-    i->c = c;
-    i->op = (uint8_t)op;
+    i->op = s->mod[CAT_ATOMIC];
     i->space = (uint8_t)space;
     i->kind = CLASS_MEMORY;
     i->ordered = true;
     i->order = s->mod[CAT_ORDER] ? s->mod[CAT_ORDER] : ORDER_RELAXED;
     i->scope = s->mod[CAT_SCOPE] ? s->mod[CAT_SCOPE] : SCOPE_GPU;
     if (space != SPACE_SHARED && space != SPACE_CLUSTER) p->fn->global_atomics = true;
+    return i;
+}
+
+/* atom.global.add.v2.f32 {d0, d1}, [a], {b0, b1};  red without d: every element is an atomic of its own (sm_90). */
+static void lower_vector_atomic(Parser *p, const Stmt *s, bool atom) {
+    const PtxType t = s->type[0];
+    const Raw *a = &s->operand[atom ? 1 : 0];
+    const bool narrow = t == T_F16 || t == T_BF16 || t == T_F16X2 || t == T_BF16X2;
+    if (s->mod[CAT_ATOMIC] != ATOMIC_ADD || (t != T_F32 && !narrow) || space_of(s, a) != SPACE_GLOBAL ||
+        p->module->target < 90)
+        parse_fail(p, s->at, "vectors of atomics are additions of floats of at most 32 bits in global memory, from sm_90 on");
+    check_cache(p, s, SPACE_GLOBAL, atom ? 3 : 2);
+    Operand *d = sim_alloc(&p->module->arena, sizeof *d * MAX_VECTOR), b[MAX_VECTOR] = {{0}};
+    const int n = elements(p, s, &s->operand[atom ? 2 : 1], false, b);
+    if (atom) elements(p, s, &s->operand[0], true, d);
+    else for (int k = 0; k < n; k++) d[k] = scratch(p, type_bytes(t));
+    Inst *i = emit_atomic(p, s, a, exec_vector_atomic);
+    memcpy(i->vec, b, sizeof b);
+    i->more = d;
+    i->count = (uint8_t)n;
+}
+
+/* atom.op.type d, [a], b{, c}{, policy};  red.op.type [a], b{, policy} */
+void lower_atomic(Parser *p, const Stmt *s) {
+    need_types(p, s, 1);
+    const bool atom = s->row->op == OP_ATOM;
+    if (vector_width(s) > 1) {
+        lower_vector_atomic(p, s, atom);
+        return;
+    }
+    const int op = s->mod[CAT_ATOMIC], first = atom ? 1 : 0;
+    const PtxType t = s->type[0];
+    if (!op || !(ATOMIC_TYPES[op] >> t & 1)) parse_fail(p, s->at, "'%s' does not exist for .%s", s->row->name, type_text(t));
+    if (t == T_BF16 || t == T_BF16X2 || t == T_B128) need_target(p, s, 90);
+    const int policy = op == ATOMIC_CAS ? 4 : first + 2;
+    if (!atom && (op == ATOMIC_EXCH || op == ATOMIC_CAS))
+        parse_fail(p, s->at, "red has no .%s", op == ATOMIC_CAS ? "cas" : "exch");
+    if (op == ATOMIC_CAS && s->mod[CAT_HINT]) parse_fail(p, s->at, "atom.cas takes no .L2::cache_hint");
+    const Space space = space_of(s, &s->operand[first]);
+    if (space != SPACE_GENERIC && space != SPACE_GLOBAL && space != SPACE_SHARED && space != SPACE_CLUSTER)
+        parse_fail(p, s->at, "atomics work on global and shared memory");
+    check_cache(p, s, space, policy);
+    const Operand d = atom ? destination(p, s, &s->operand[0], t) : scratch(p, type_bytes(t));
+    const Operand b = source(p, s, &s->operand[first + 1], t);
+    const Operand c = op == ATOMIC_CAS ? source(p, s, &s->operand[first + 2], t) : b;
+    Inst *i = emit_atomic(p, s, &s->operand[first], t == T_B128 ? exec_wide_atomic : exec_atomic);
+    i->d = d;
+    i->b = b;
+    i->c = c;
     if (op == ATOMIC_CAS) relax_guess(p);
 }
 
@@ -214,11 +217,8 @@ void lower_fence(Parser *p, const Stmt *s) {
     i->scope = s->mod[CAT_SCOPE];
 }
 
-/* Prefetches, sleeps. */
+/* Sleeps, events. */
 void lower_nothing(Parser *p, const Stmt *s) {
-    Inst where = {0};
-    if (s->count == 1 && s->operand[0].kind == RAW_ADDRESS) address(p, s, &s->operand[0], &where);
-    Inst *i = emit(p, s, exec_nothing);
-    i->kind = CLASS_MEMORY;
+    emit(p, s, exec_nothing)->kind = CLASS_MEMORY;
     if (s->row->op == OP_NANOSLEEP) p->fn->global_atomics = true;
 }

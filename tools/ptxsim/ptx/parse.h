@@ -37,7 +37,7 @@ typedef struct Raw {
 typedef enum ModCategory {
     CAT_ROUND, CAT_FTZ, CAT_SAT, CAT_RELU, CAT_SATFINITE, CAT_PRECISE, CAT_NAN, CAT_HALF, CAT_CARRY, CAT_COMPARE,
     CAT_TEST, CAT_BOOL, CAT_SPACE, CAT_TO, CAT_VECTOR, CAT_ORDER, CAT_SCOPE, CAT_CACHE, CAT_NONCOHERENT, CAT_EVICT,
-    CAT_PREFETCH, CAT_LEVEL, CAT_ATOMIC, CAT_NOFTZ, CAT_SHUFFLE, CAT_VOTE, CAT_SYNC, CAT_WARP, CAT_ALIGNED,
+    CAT_PREFETCH, CAT_HINT, CAT_MMIO, CAT_ATOMIC, CAT_NOFTZ, CAT_SHUFFLE, CAT_VOTE, CAT_SYNC, CAT_WARP, CAT_ALIGNED,
     CAT_UNIFORM, CAT_INDEXED, CAT_DIRECTION, CAT_WRAP, CAT_SHIFTAMT, CAT_PERMUTE,
     CAT_XORSIGN, CAT_ABS,
     CAT_PACKED, /* no word: the instruction takes packed types */
@@ -58,7 +58,8 @@ enum { VECTOR_V2 = 1, VECTOR_V4 };
 enum { ORDER_WEAK = 1, ORDER_VOLATILE, ORDER_RELAXED, ORDER_ACQUIRE, ORDER_RELEASE, ORDER_ACQ_REL, ORDER_SC };
 enum { SCOPE_CTA = 1, SCOPE_CLUSTER, SCOPE_GPU, SCOPE_SYS };
 enum { CACHE_CA = 1, CACHE_CG, CACHE_CS, CACHE_LU, CACHE_CV, CACHE_WB, CACHE_WT };
-enum { LEVEL_L1 = 1, LEVEL_L2, LEVEL_TENSORMAP };
+enum { EVICT_NORMAL = 1, EVICT_UNCHANGED, EVICT_FIRST, EVICT_LAST, EVICT_NO_ALLOCATE };
+enum { PREFETCH_64 = 1, PREFETCH_128, PREFETCH_256 };
 enum { ATOMIC_ADD = 1, ATOMIC_MIN, ATOMIC_MAX, ATOMIC_INC, ATOMIC_DEC, ATOMIC_AND, ATOMIC_OR, ATOMIC_XOR,
        ATOMIC_EXCH, ATOMIC_CAS };
 enum { SHUFFLE_UP = 1, SHUFFLE_DOWN, SHUFFLE_BFLY, SHUFFLE_IDX };
@@ -222,6 +223,9 @@ void lower_cvta(Parser *, const Stmt *);
 void lower_isspace(Parser *, const Stmt *);
 void lower_fence(Parser *, const Stmt *);
 void lower_nothing(Parser *, const Stmt *);
+void lower_prefetch(Parser *, const Stmt *);
+void lower_policy(Parser *, const Stmt *);
+void lower_line(Parser *, const Stmt *);
 void lower_branch(Parser *, const Stmt *);
 void lower_switch(Parser *, const Stmt *);
 void lower_call(Parser *, const Stmt *);

@@ -177,8 +177,7 @@ static void parse_modifier(Parser *p, Stmt *s) {
         if (s->types == MAX_TYPES) parse_fail(p, t, "too many types");
         s->type[s->types++] = type;
     } else if (mod_find(&t, s->row->mods, &category, &value)) {
-        if (s->mod[category] && category != CAT_EVICT && category != CAT_PREFETCH &&
-            !(category == CAT_BOOL) && s->mod[category] != value)
+        if (s->mod[category] && category != CAT_BOOL && s->mod[category] != value)
             parse_fail(p, t, "'.%.*s' contradicts an earlier modifier", (int)t.length, t.text);
         s->mod[category] = (uint8_t)value;
     } else {

@@ -208,6 +208,7 @@ static void parse_initial(Parser *p, const Declaration *d, uint8_t **data, uint6
         p->operand_depth--;
         return;
     }
+    if (d->type == T_B128) parse_fail(p, at, "no initial values of type .b128");
     const uint64_t v = initial_value(p, d->type);
     const size_t n = (size_t)type_bytes(d->type);
     *data = sim_grow(&p->module->arena, *data, *bytes + 8, capacity, 1);

@@ -74,3 +74,8 @@ const void *keep_form(Parser *p, const void *form, size_t bytes) {
 void need_target(Parser *p, const Stmt *s, int target) {
     if (p->module->target < target) parse_fail(p, s->at, "'%s' needs .target sm_%d", s->row->name, target);
 }
+
+void need_version(Parser *p, const Stmt *s, int version) {
+    if (p->module->version < version)
+        parse_fail(p, s->at, "'%s' needs .version %d.%d here", s->row->name, version / 10, version % 10);
+}

@@ -30,3 +30,8 @@ const Raw *operand_at(Parser *, const Stmt *, int k);
 /* A copy of `form` that lives as long as the module. */
 const void *keep_form(Parser *, const void *form, size_t bytes);
 void need_target(Parser *, const Stmt *, int target);
+void need_version(Parser *, const Stmt *, int version); /* of the PTX ISA, 83 for 8.3 */
+
+/* lower_cache.c: what an access says of caches, .mmio too; the policy of .L2::cache_hint is operand number `policy`, and
+ * without it no such operand is there. */
+void check_cache(Parser *, const Stmt *, Space, int policy);
