@@ -251,3 +251,19 @@ void stage_plan(Arena *a, const Kernel *k, StagePlan *out) {
         if (end > out->bytes) out->bytes = end;
     }
 }
+
+static bool states_layout(const Block *b) {
+    bool found = false;
+    for (int n = 0; n < b->n && !found; n++)
+        found = (b->at[n]->kind == TI_STAGE && b->at[n]->minor != NO_AXIS) || states_layout(&b->at[n]->body);
+    return found;
+}
+
+int64_t kernel_shared_bytes(const Kernel *k) {
+    StagePlan p;
+    if (!states_layout(&k->body)) return 0;
+    Arena *a = arena_new();
+    stage_plan(a, k, &p);
+    arena_free(a);
+    return p.bytes;
+}

@@ -34,5 +34,8 @@ typedef struct StagePlan {
     int64_t bytes;
 } StagePlan;
 void stage_plan(Arena *a, const Kernel *k, StagePlan *out);
+/* Dynamic shared memory of a block: the plan's, where some tile's layout is stated; 0 otherwise, when the back end has
+ * arrays of its own. */
+int64_t kernel_shared_bytes(const Kernel *k);
 
 #endif

@@ -1,6 +1,7 @@
 /* The manifest as C tables. */
 #include "codegen/artifact/artifact.h"
 #include "codegen/c99/c99.h"
+#include "ir/tile_stage.h"
 #include <float.h>
 #include <inttypes.h>
 
@@ -88,9 +89,9 @@ static void kernels(FILE *f, Arena *a, const char *prefix, const Module *m) {
         int n;
         if (!artifact_grid(k, grid, &n)) n = 0;
         fprintf(f,
-                "    {.name = %s, .n_grid = %d, .n_args = %d, .n_constants = %d, .threads = %d, .flops = %.17g, .bytes "
+                "    {.name = %s, .n_grid = %d, .n_args = %d, .n_constants = %d, .threads = %d, .shared_bytes = %d, .flops = %.17g, .bytes "
                 "= %.17g",
-                artifact_string(a, k->name), n, k->buffers.n, k->n_constants, k->threads, c.flops,
+                artifact_string(a, k->name), n, k->buffers.n, k->n_constants, k->threads, (int)kernel_shared_bytes(k), c.flops,
                 c.bytes_read + c.bytes_written);
         for (int g = 0; g < n; g++)
             fprintf(f, "%s{%" PRId32 ", %" PRId32 ", %" PRId32 ", %" PRId32 "}%s", g ? ", " : ", .grid = {",

@@ -62,7 +62,7 @@ static void eager(Simt *s, const Inst *i) {
 }
 
 /* ---- structure ---------------------------------------------------------------------------------------------- */
-static void phis(Simt *s, const Inst *i, const int *values, LLVMValueRef **phi) {
+void simt_phis(Simt *s, const Inst *i, const int *values, LLVMValueRef **phi) {
     for (int n = 0; n < i->n_carry; n++) {
         const TileType *t = &s->k->types.at[values[n]];
         phi[n] = registers(s, t);
@@ -70,7 +70,7 @@ static void phis(Simt *s, const Inst *i, const int *values, LLVMValueRef **phi) 
     }
 }
 
-static void incoming(Simt *s, const Inst *i, LLVMValueRef **phi, const int *values, LLVMBasicBlockRef *from) {
+void simt_incoming(Simt *s, const Inst *i, LLVMValueRef **phi, const int *values, LLVMBasicBlockRef *from) {
     for (int n = 0; n < i->n_carry; n++) {
         const TileType *t = &s->k->types.at[values[n]];
         for (int slot = 0; slot < simt_slots(s, t); slot++) {
@@ -87,6 +87,10 @@ static void incoming(Simt *s, const Inst *i, LLVMValueRef **phi, const int *valu
 static const Inst *yield_of(const Inst *i) { return i->body.at[i->body.n - 1]; }
 
 static void loop(Simt *s, const Inst *i) {
+    if (i->ahead) {
+        pipeline_loop(s, i);
+        return;
+    }
     const Emit *e = s->e;
     const Axis *axis = &s->k->axes.at[i->axis];
     LLVMBasicBlockRef head = emit_block(e, s->fn, "loop"), body = emit_block(e, s->fn, "body"), done = emit_block(e, s->fn, "done");
@@ -95,9 +99,9 @@ static void loop(Simt *s, const Inst *i) {
     LLVMBuildBr(e->b, head);
     LLVMPositionBuilderAtEnd(e->b, head);
     LLVMValueRef at = LLVMBuildPhi(e->b, e->i64, "");
-    phis(s, i, i->init, phi);
+    simt_phis(s, i, i->init, phi);
     LLVMPositionBuilderBefore(e->b, LLVMGetBasicBlockTerminator(from));
-    incoming(s, i, phi, i->init, &from);
+    simt_incoming(s, i, phi, i->init, &from);
     LLVMAddIncoming(at, &zero, &from, 1);
     LLVMPositionBuilderAtEnd(e->b, head);
     LLVMBuildCondBr(e->b, LLVMBuildICmp(e->b, LLVMIntSLT, at, s->extent[i->axis], ""), body, done);
@@ -107,7 +111,7 @@ static void loop(Simt *s, const Inst *i) {
     s->shared_read = s->shared_written = s->old_read = true; /* by the iteration before */
     simt_block(s, &i->body);
     LLVMBasicBlockRef last;
-    incoming(s, i, phi, yield_of(i)->in, &last);
+    simt_incoming(s, i, phi, yield_of(i)->in, &last);
     LLVMValueRef next = LLVMBuildAdd(e->b, at, emit_i64(e, axis->step), "");
     LLVMBuildBr(e->b, head);
     LLVMAddIncoming(at, &next, &last, 1);
@@ -124,13 +128,13 @@ static void condition(Simt *s, const Inst *i) {
     LLVMValueRef **phi = ARENA_ARRAY(s->arena, LLVMValueRef *, i->n_carry + 1);
     LLVMBasicBlockRef from = LLVMGetInsertBlock(e->b), last;
     LLVMPositionBuilderAtEnd(e->b, done);
-    phis(s, i, i->results, phi);
+    simt_phis(s, i, i->results, phi);
     LLVMPositionBuilderAtEnd(e->b, from);
-    incoming(s, i, phi, i->init, &from);
+    simt_incoming(s, i, phi, i->init, &from);
     LLVMBuildCondBr(e->b, cond, body, done);
     LLVMPositionBuilderAtEnd(e->b, body);
     simt_block(s, &i->body);
-    incoming(s, i, phi, yield_of(i)->in, &last);
+    simt_incoming(s, i, phi, yield_of(i)->in, &last);
     LLVMBuildBr(e->b, done);
     LLVMPositionBuilderAtEnd(e->b, done);
     for (int n = 0; n < i->n_carry; n++) s->reg[i->results[n]] = phi[n];
@@ -249,6 +253,7 @@ bool simt_kernel(const Emit *e, const Kernel *k, Arena *arena) {
     if (k->threads < 1 || kernel_check_spreads(arena, k)) return false;
     spread_axes(&s);
     open_function(&s);
+    stage_open(&s);
     place_program(&s);
     simt_block(&s, &k->body);
     LLVMBuildRetVoid(e->b);

@@ -3,6 +3,7 @@
 #define FUSEC_CODEGEN_NVPTX_SIMT_H
 #include "codegen/llvm/emit.h"
 #include "ir/tile_spread.h"
+#include "ir/tile_stage.h"
 
 enum { SPACE_GLOBAL_PTR = 1, SPACE_SHARED_PTR = 3 };
 
@@ -34,6 +35,10 @@ typedef struct Simt {
     LLVMValueRef **reg;      /* by value, home registers; NULL where not in registers */
     LLVMValueRef *shared;    /* by value of a STAGE: its array */
     int n_shared;
+    StagePlan plan;          /* of a kernel with stated layouts, whose tiles lie in `dynamic`; else dynamic == NULL */
+    LLVMValueRef dynamic, dynamic_address; /* the array; i32 */
+    LLVMValueRef *place;     /* by value: i32 offset of the tile being read, in bytes */
+    bool *fetched;           /* by value of a STAGE: the loop around fills it */
     /* since the last barrier of the path being emitted */
     bool shared_read, shared_written;
     bool old_read; /* global memory has been read */
@@ -53,11 +58,36 @@ LLVMValueRef simt_and(const Simt *s, LLVMValueRef a, LLVMValueRef b); /* NULL is
 /* ---- simt_memory.c ------------------------------------------------------------------------------------- */
 LLVMValueRef simt_load(Simt *s, const Inst *i, const Coords *c);
 void simt_store(Simt *s, const Inst *i);
-void simt_stage(Simt *s, const Inst *i);
-LLVMValueRef simt_staged(Simt *s, int value, const Coords *c); /* reads what STAGE kept */
+LLVMValueRef simt_address(Simt *s, const Inst *i, const Coords *c); /* of a LOAD's or STORE's element */
+/* i1: this thread is the one of its copies that writes; NULL: there are no copies. */
+LLVMValueRef simt_first_copy(const Simt *s, const TileType *t);
+LLVMValueRef simt_asm(const Emit *e, LLVMTypeRef type, const char *text, const char *constraints, int n, LLVMValueRef *args);
+
+/* ---- stage.c: shared memory --------------------------------------------------------------------------------- */
 LLVMValueRef simt_shared_array(Simt *s, LLVMTypeRef element, int64_t n);
 void simt_barrier(Simt *s);
 void simt_before_read(Simt *s), simt_before_write(Simt *s); /* of shared memory: a barrier if one is due */
+void stage_open(Simt *s);                                   /* at the function's beginning */
+void simt_stage(Simt *s, const Inst *i);
+LLVMValueRef simt_staged(Simt *s, int value, const Coords *c); /* reads what STAGE kept */
+void stage_store(Simt *s, const Inst *i);                      /* STORE by threads */
+/* i32, in elements: the place of the element at offset[axis] (i32) of a tile. */
+LLVMValueRef stage_element(const Simt *s, const StageLayout *l, LLVMValueRef const *offset);
+void stage_select(Simt *s, int value, LLVMValueRef slot); /* of a planned tile: i32, NULL: 0 */
+LLVMValueRef stage_address(const Simt *s, int value);     /* i32, of the selected slot */
+void stage_copy(Simt *s, const Inst *i);                  /* BY_ASYNC into the selected slot, neither committed nor awaited */
+void stage_commit(Simt *s);
+void stage_wait(Simt *s, int pending); /* until at most so many groups of this thread's copies are under way */
+/* BY_THREADS in two halves: what a thread moves, in stage_fill_count registers; and its store into the selected slot. */
+int stage_fill_count(const Simt *s, const Inst *i);
+void stage_fill_values(Simt *s, const Inst *i, LLVMValueRef *v);
+void stage_fill_store(Simt *s, const Inst *i, LLVMValueRef const *v);
+
+/* ---- pipeline.c ---------------------------------------------------------------------------------------------- */
+void pipeline_loop(Simt *s, const Inst *i); /* FOR with `ahead` */
+
+/* ---- mma.c ----------------------------------------------------------------------------------------------------- */
+void mma_dot(Simt *s, const Inst *i); /* DOT by mma */
 
 /* ---- simt_reduce.c --------------------------------------------------------------------------------------- */
 void simt_reduce(Simt *s, const Inst *i);
@@ -67,6 +97,9 @@ void simt_dot(Simt *s, const Inst *i);
 LLVMValueRef simt_value(Simt *s, int value, const Coords *c); /* at home or, for what feeds shared memory, anywhere */
 LLVMValueRef simt_index(Simt *s, const Index *x, const Coords *c); /* i64 */
 void simt_block(Simt *s, const Block *b);
+/* Loop-carried values, one phi per register: made at the builder's position, given values from an edge. */
+void simt_phis(Simt *s, const Inst *i, const int *values, LLVMValueRef **phi);
+void simt_incoming(Simt *s, const Inst *i, LLVMValueRef **phi, const int *values, LLVMBasicBlockRef *from);
 bool simt_kernel(const Emit *e, const Kernel *k, Arena *arena);
 
 #endif

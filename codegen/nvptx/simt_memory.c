@@ -1,9 +1,9 @@
-/* Loads, stores, shared memory and its barriers. */
+/* Loads and stores of global memory. */
 #include "codegen/nvptx/simt.h"
 #include <string.h>
 
 /* ---- addresses ------------------------------------------------------------------------------------------- */
-static LLVMValueRef address(Simt *s, const Inst *i, const Coords *c) {
+LLVMValueRef simt_address(Simt *s, const Inst *i, const Coords *c) {
     const Emit *e = s->e;
     const Buffer *buf = &s->k->buffers.at[i->buffer];
     LLVMValueRef at = emit_i64(e, 0);
@@ -49,9 +49,9 @@ static Access access_of(const Emit *e, DType t) {
     }
 }
 
-static LLVMValueRef asm_call(const Emit *e, LLVMTypeRef type, const char *text, const char *constraints, int n,
+LLVMValueRef simt_asm(const Emit *e, LLVMTypeRef type, const char *text, const char *constraints, int n,
                              LLVMValueRef *args) {
-    LLVMTypeRef params[4];
+    LLVMTypeRef params[16];
     for (int i = 0; i < n; i++) params[i] = LLVMTypeOf(args[i]);
     LLVMTypeRef ft = LLVMFunctionType(type, params, (unsigned)n, false);
     LLVMValueRef fn = LLVMGetInlineAsm(ft, (char *)text, strlen(text), (char *)constraints, strlen(constraints), true, false,
@@ -78,7 +78,7 @@ static LLVMValueRef load_where(Simt *s, DType t, LLVMValueRef p, LLVMValueRef wh
     const char *text = arena_printf(s->arena, "{ .reg .pred p; setp.ne.b32 p, $2, 0; mov.%s $0, $3; @p ld.global.%s $0, [$1]; }",
                                     byte ? "b32" : a.suffix, byte ? "u8" : a.suffix);
     const char *cs = arena_printf(s->arena, "=%s,l,r,%s,~{memory}", a.constraint, a.constraint);
-    LLVMValueRef v = asm_call(e, a.type, text, cs, 3, args);
+    LLVMValueRef v = simt_asm(e, a.type, text, cs, 3, args);
     return emit_from_memory(e, t, from_asm(e, emit_memory_type(e, t), v));
 }
 
@@ -88,7 +88,7 @@ static void store_where(Simt *s, DType t, LLVMValueRef p, LLVMValueRef where, LL
     LLVMValueRef args[] = {p, LLVMBuildZExt(e->b, where, e->i32, ""), to_asm(e, a, emit_to_memory(e, t, v))};
     const char *text = arena_printf(s->arena, "{ .reg .pred p; setp.ne.b32 p, $1, 0; @p st.global.%s [$0], $2; }", a.suffix);
     const char *cs = arena_printf(s->arena, "l,r,%s,~{memory}", a.constraint);
-    asm_call(e, e->none, text, cs, 3, args);
+    simt_asm(e, e->none, text, cs, 3, args);
 }
 
 /* ---- global memory ------------------------------------------------------------------------------------------------ */
@@ -97,7 +97,7 @@ LLVMValueRef simt_load(Simt *s, const Inst *i, const Coords *c) {
     const DType t = s->k->buffers.at[i->buffer].dtype;
     LLVMValueRef where = simt_inside(s, c, &i->type);
     if (i->n_in) where = simt_and(s, where, simt_value(s, i->in[0], c));
-    LLVMValueRef p = address(s, i, c);
+    LLVMValueRef p = simt_address(s, i, c);
     s->old_read = true;
     if (where) return load_where(s, t, p, where, i->value);
     LLVMValueRef v = LLVMBuildLoad2(e->b, emit_memory_type(e, t), p, "");
@@ -105,8 +105,7 @@ LLVMValueRef simt_load(Simt *s, const Inst *i, const Coords *c) {
     return emit_from_memory(e, t, v);
 }
 
-/* i1: this thread is the one of its copies that writes; NULL: there are no copies. */
-static LLVMValueRef first_copy(const Simt *s, const TileType *t) {
+LLVMValueRef simt_first_copy(const Simt *s, const TileType *t) {
     unsigned covered = 0;
     for (int i = 0; i < t->n_axes; i++) {
         covered |= s->axis[t->axis[i]].threads;
@@ -129,11 +128,15 @@ static bool reads_old(const Simt *s, int buffer) {
 
 void simt_store(Simt *s, const Inst *i) {
     const Emit *e = s->e;
+    if (i->by == BY_THREADS) {
+        stage_store(s, i);
+        return;
+    }
     const DType t = s->k->buffers.at[i->buffer].dtype;
     TileType axes = s->k->types.at[i->in[0]];
     for (int d = 0; d < i->n_index; d++) index_axes(s->k, i->index[d], &axes);
     if (i->n_in > 1) axes = tile_type_union(axes, s->k->types.at[i->in[1]]);
-    LLVMValueRef mine = first_copy(s, &axes);
+    LLVMValueRef mine = simt_first_copy(s, &axes);
     const int n = simt_slots(s, &axes);
     /* every copy has read the old element before the first one writes the new one */
     if (mine && s->old_read && reads_old(s, i->buffer)) simt_barrier(s);
@@ -142,7 +145,7 @@ void simt_store(Simt *s, const Inst *i) {
         simt_coords(s, &axes, slot, &c);
         LLVMValueRef where = simt_and(s, mine, simt_inside(s, &c, &axes));
         if (i->n_in > 1) where = simt_and(s, where, simt_value(s, i->in[1], &c));
-        LLVMValueRef v = simt_value(s, i->in[0], &c), p = address(s, i, &c);
+        LLVMValueRef v = simt_value(s, i->in[0], &c), p = simt_address(s, i, &c);
         if (where) {
             store_where(s, t, p, where, v);
         } else {
@@ -150,148 +153,4 @@ void simt_store(Simt *s, const Inst *i) {
             LLVMSetAlignment(st, alignment(s, i, &c));
         }
     }
-}
-
-/* ---- shared memory --------------------------------------------------------------------------------------------------- */
-void simt_barrier(Simt *s) {
-    const Emit *e = s->e;
-    LLVMValueRef call = asm_call(e, e->none, "bar.sync 0;", "~{memory}", 0, NULL);
-    const unsigned kind = LLVMGetEnumAttributeKindForName("convergent", 10);
-    LLVMAddCallSiteAttribute(call, (LLVMAttributeIndex)LLVMAttributeFunctionIndex, LLVMCreateEnumAttribute(e->context, kind, 0));
-    s->shared_read = s->shared_written = s->old_read = false;
-}
-void simt_before_read(Simt *s) {
-    if (s->shared_written) simt_barrier(s);
-    s->shared_read = true;
-}
-void simt_before_write(Simt *s) {
-    if (s->shared_read) simt_barrier(s);
-    s->shared_written = true;
-}
-
-LLVMValueRef simt_shared_array(Simt *s, LLVMTypeRef element, int64_t n) {
-    char *name = arena_printf(s->arena, "%s_shared%d", s->k->name, s->n_shared++);
-    LLVMTypeRef type = LLVMArrayType2(element, (uint64_t)n);
-    LLVMValueRef g = LLVMAddGlobalInAddressSpace(s->e->module, type, name, SPACE_SHARED_PTR);
-    LLVMSetLinkage(g, LLVMInternalLinkage);
-    LLVMSetInitializer(g, LLVMGetUndef(type));
-    LLVMSetAlignment(g, 16);
-    return g;
-}
-
-/* Staged tiles lie with grid axes inside loop axes, the innermost row one element longer than it is, so
- * that neither filling by rows nor reading by columns meets one bank twice. */
-static int stage_order(const Simt *s, const TileType *t, int8_t *order, int64_t *stride, int64_t *total) {
-    int n = 0;
-    for (int pass = 0; pass < 2; pass++)
-        for (int i = 0; i < t->n_axes; i++)
-            if ((s->k->axes.at[t->axis[i]].kind == AXIS_GRID) == (pass == 1)) order[n++] = t->axis[i];
-    int64_t size = 1;
-    for (int i = n - 1; i >= 0; i--) {
-        stride[i] = size;
-        size *= s->k->axes.at[order[i]].step + (i == n - 1 && n > 1 ? 1 : 0);
-    }
-    *total = size;
-    return n;
-}
-
-static LLVMValueRef stage_place(Simt *s, int value, const Coords *c) {
-    const Emit *e = s->e;
-    const TileType *t = &s->k->types.at[value];
-    int8_t order[MAX_TILE_AXES];
-    int64_t stride[MAX_TILE_AXES], total;
-    const int n = stage_order(s, t, order, stride, &total);
-    LLVMValueRef at = LLVMConstNull(e->i32);
-    for (int i = 0; i < n; i++) {
-        LLVMValueRef k = LLVMConstInt(e->i32, (unsigned)stride[i], false);
-        at = LLVMBuildAdd(e->b, at, LLVMBuildMul(e->b, simt_offset(s, c, order[i]), k, ""), "");
-    }
-    return LLVMBuildInBoundsGEP2(e->b, emit_memory_type(e, t->dtype), s->shared[value], &at, 1, "");
-}
-
-static void stage_element(Simt *s, const Inst *i, const Coords *c, LLVMValueRef where) {
-    const Emit *e = s->e;
-    LLVMValueRef v = simt_value(s, i->in[0], c), inside = simt_inside(s, c, &i->type);
-    if (inside) v = LLVMBuildSelect(e->b, inside, v, emit_const(e, i->type.dtype, 0), "");
-    LLVMBasicBlockRef after = NULL;
-    if (where) {
-        LLVMBasicBlockRef write = emit_block(e, s->fn, "stage");
-        after = emit_block(e, s->fn, "staged");
-        LLVMBuildCondBr(e->b, where, write, after);
-        LLVMPositionBuilderAtEnd(e->b, write);
-    }
-    LLVMBuildStore(e->b, emit_to_memory(e, i->type.dtype, v), stage_place(s, i->result, c));
-    if (!where) return;
-    LLVMBuildBr(e->b, after);
-    LLVMPositionBuilderAtEnd(e->b, after);
-}
-
-/* The axis along which the staged value's loads are contiguous, to be walked by neighbouring threads. */
-static int contiguous_axis(const Simt *s, int value) {
-    const Inst *i = s->def[value];
-    if (!i) return -1;
-    if (i->kind == TI_LOAD) {
-        const Buffer *b = &s->k->buffers.at[i->buffer];
-        for (int d = 0; d < i->n_index; d++)
-            for (int t = 0; t < i->index[d]->n && b->stride[d] == 1; t++)
-                if (i->index[d]->term[t].atom.kind == ATOM_AXIS && i->index[d]->term[t].coef == 1)
-                    return i->index[d]->term[t].atom.id;
-    }
-    for (int n = 0; i->kind == TI_ELEMENT && n < i->n_in; n++) {
-        const int axis = contiguous_axis(s, i->in[n]);
-        if (axis >= 0) return axis;
-    }
-    return -1;
-}
-
-/* All threads walk the tile's elements together, whatever the registers' spread. */
-static void stage_anywhere(Simt *s, const Inst *i) {
-    const Emit *e = s->e;
-    const TileType *t = &i->type;
-    const int first = contiguous_axis(s, i->in[0]);
-    int8_t order[MAX_TILE_AXES];
-    int n = 0, total = 1;
-    for (int d = 0; d < t->n_axes; d++) {
-        total *= s->k->axes.at[t->axis[d]].step;
-        if (t->axis[d] != first) order[n++] = t->axis[d];
-    }
-    if (n < t->n_axes) order[n++] = (int8_t)first;
-    for (int from = 0; from < total; from += s->k->threads) {
-        Coords c = {0};
-        LLVMValueRef at = LLVMBuildAdd(e->b, s->thread, LLVMConstInt(e->i32, (unsigned)from, false), ""), where = NULL;
-        if (from + s->k->threads > total)
-            where = LLVMBuildICmp(e->b, LLVMIntULT, at, LLVMConstInt(e->i32, (unsigned)total, false), "");
-        for (int d = n - 1; d >= 0; d--) {
-            LLVMValueRef step = LLVMConstInt(e->i32, (unsigned)s->k->axes.at[order[d]].step, false);
-            c.offset[order[d]] = LLVMBuildURem(e->b, at, step, "");
-            at = LLVMBuildUDiv(e->b, at, step, "");
-        }
-        stage_element(s, i, &c, where);
-    }
-}
-
-void simt_stage(Simt *s, const Inst *i) {
-    int8_t order[MAX_TILE_AXES];
-    int64_t stride[MAX_TILE_AXES], total;
-    stage_order(s, &i->type, order, stride, &total);
-    s->shared[i->result] = simt_shared_array(s, emit_memory_type(s->e, i->type.dtype), total);
-    simt_before_write(s);
-    if (s->only[i->in[0]]) {
-        stage_anywhere(s, i);
-        return;
-    }
-    LLVMValueRef mine = first_copy(s, &i->type);
-    const int n = simt_slots(s, &i->type);
-    for (int slot = 0; slot < n; slot++) {
-        Coords c = {0};
-        simt_coords(s, &i->type, slot, &c);
-        stage_element(s, i, &c, mine);
-    }
-}
-
-LLVMValueRef simt_staged(Simt *s, int value, const Coords *c) {
-    simt_before_read(s);
-    const DType t = s->k->types.at[value].dtype;
-    LLVMValueRef v = LLVMBuildLoad2(s->e->b, emit_memory_type(s->e, t), stage_place(s, value, c), "");
-    return emit_from_memory(s->e, t, v);
 }

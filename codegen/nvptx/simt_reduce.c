@@ -101,6 +101,10 @@ static Factor factor(Simt *s, const Inst *i, int value, const Coords *summed) {
 
 void simt_dot(Simt *s, const Inst *i) {
     const Emit *e = s->e;
+    if (i->by == BY_MMA) {
+        mma_dot(s, i);
+        return;
+    }
     const int n = simt_slots(s, &i->type);
     LLVMValueRef *acc = ARENA_ARRAY(s->arena, LLVMValueRef, n);
     int total = 1;

@@ -1,5 +1,6 @@
 #include "tools/fusec/manifest.h"
 #include "codegen/artifact/artifact.h"
+#include "ir/tile_stage.h"
 #include <string.h>
 
 static const uint8_t dtype_code[DT_COUNT] = {[DT_BOOL] = FUSEC_BOOL, [DT_I32] = FUSEC_I32, [DT_F32] = FUSEC_F32,
@@ -38,6 +39,7 @@ static bool kernels(Arena *a, const Module *m, fusec_manifest *out) {
                               .n_args = (uint8_t)x->buffers.n,
                               .n_constants = (uint8_t)x->n_constants,
                               .threads = (uint32_t)x->threads,
+                              .shared_bytes = (uint32_t)kernel_shared_bytes(x),
                               .flops = cost.flops,
                               .bytes = cost.bytes_read + cost.bytes_written};
         if (x->buffers.n > UINT8_MAX || !artifact_grid(x, k[i].grid, &n)) return false;
