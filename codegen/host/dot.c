@@ -3,14 +3,15 @@
  *     C[rows, columns] += X[rows, k] * Y[k, columns]      f32, any number of axes in each group
  *
  * Both factors are evaluated into packed buffers, with whatever prologue they carry: X as [k][rows] or
- * [rows][k], whichever its loads make contiguous, Y as [k][columns].  A micro-kernel, one per module and
- * width, keeps a block of C in registers while k runs.  Rows and columns past the tile's extent hold
- * arbitrary numbers that nothing reads; k runs over existing lanes only.  Where the loads of Y run along k,
- * Y is packed as it comes and turned square by square.  Long k is packed in parts. */
+ * [rows][k], whichever its loads make contiguous, Y as panels [columns / panel][k][panel].  A micro-kernel, one
+ * per module and shape, keeps a block of C in registers while k runs; the block follows from the machine's registers
+ * and lanes.  Rows and columns past the tile's extent hold arbitrary numbers that nothing reads; k runs over
+ * existing lanes only.  Where the loads of Y run along k, Y is packed as it comes, a strip of columns at a time,
+ * and turned square by square.  Long k is packed in parts. */
 #include "codegen/host/kernel.h"
 #include "codegen/host/micro.h"
 
-enum { PACK_BYTES = 160 << 10, MIN_COLUMNS = 8, MIN_ROWS = 3, ROW_BLOCK = 8 };
+enum { PART = 256, PACK_BYTES = 1 << 20, MIN_COLUMNS = 8, MIN_ROWS = 3 };
 
 typedef struct Dot {
     KernelEmit *ke;
@@ -20,8 +21,11 @@ typedef struct Dot {
     int x, y; /* values: rows x k, k x columns */
     TileType rows, columns, over;
     int64_t n_rows, n_columns, n_over; /* at the steps, padded as the storage of C is */
-    int vectors;                       /* of a block of C, per row */
-    int row_block;
+    int row_block, row_unit;           /* rows of a block of C: a multiple of row_unit, at most row_block */
+    int vectors, panel;                /* per row of a block: vectors, lanes */
+    int64_t x_pitch, y_pitch;          /* lanes of k with room for whole vectors: of a row of X, of a panel of Y */
+    bool rows_fast;                    /* X is [k][rows], else [rows][k] */
+    int64_t group, x_step;             /* rows of X packed at a time; elements from one k to the next */
     int parted, part; /* the k axis that is packed in parts of `part` lanes; -1: none */
 } Dot;
 
@@ -69,6 +73,38 @@ static bool all_f32(const Dot *d) {
     return k->types.at[d->x].dtype == DT_F32 && k->types.at[d->y].dtype == DT_F32 && d->c->dtype == DT_F32;
 }
 
+/* Columns take two vectors where C has them; rows take three eighths of the registers each, so that C fills three
+ * quarters and the rest holds what streams past. */
+static void choose_block(Dot *d) {
+    const HostMachine *m = d->machine;
+    d->vectors = d->n_columns % (2 * m->vector) == 0 ? 2 : 1;
+    d->panel = d->vectors * m->vector;
+    d->row_block = m->registers * 3 / 8;
+    d->row_unit = d->row_block / 3;
+}
+
+/* Packs fit the outer cache: the longest axis of k is cut where they would not. */
+static bool choose_part(Dot *d) {
+    const Kernel *k = d->ke->k;
+    int64_t most = PACK_BYTES / (4 * (d->n_rows + d->n_columns));
+    if (most > PART) most = PART;
+    if (d->n_over <= most) {
+        d->parted = -1;
+        return true;
+    }
+    const int64_t others = d->n_over / k->axes.at[d->parted].step;
+    d->part = (int)(most / others / 16 * 16);
+    d->n_over = others * d->part;
+    return d->part >= 16;
+}
+
+/* A power of two and one cache line: rows of X start in different sets, and few instances of a block are needed. */
+static int64_t pitch_of(int64_t n) {
+    int64_t p = 16;
+    while (p < n) p *= 2;
+    return p + 16;
+}
+
 /* Sizes; false where plain loops are as good. */
 static bool measure(Dot *d) {
     const Kernel *k = d->ke->k;
@@ -84,19 +120,12 @@ static bool measure(Dot *d) {
     }
     int64_t columns = 1;
     for (int i = 0; i < d->columns.n_axes; i++) columns *= k->axes.at[d->columns.axis[i]].step;
-    const int vector = d->machine->vector;
-    d->vectors = d->n_columns % (2 * vector) == 0 ? 2 : 1;
-    d->row_block = d->machine->registers >= 32 ? ROW_BLOCK : 4;
-    if (columns < MIN_COLUMNS || d->n_rows < MIN_ROWS || d->n_columns % (d->vectors * vector)) return false;
-    const int64_t per_lane = 4 * (d->n_rows + d->row_block + d->n_columns);
-    if (d->n_over * per_lane <= PACK_BYTES) {
-        d->parted = -1;
-        return true;
-    }
-    const int64_t others = d->n_over / k->axes.at[d->parted].step;
-    d->part = (int)(PACK_BYTES / per_lane / others / 16 * 16);
-    d->n_over = others * d->part;
-    return d->part >= 16;
+    choose_block(d);
+    if (columns < MIN_COLUMNS || d->n_rows < MIN_ROWS || d->n_columns % d->panel || !choose_part(d)) return false;
+    const int lanes = d->machine->vector;
+    d->x_pitch = pitch_of(d->n_over);
+    d->y_pitch = (d->n_over + lanes - 1) / lanes * lanes;
+    return true;
 }
 
 static LLVMValueRef element_at(const Emit *e, LLVMValueRef p, LLVMValueRef offset) {
@@ -118,8 +147,8 @@ static LLVMValueRef dense(KernelEmit *ke, const TileType *group, int n, const in
     return next;
 }
 
-static void pack(KernelEmit *ke, int value, const TileType *axes, LLVMValueRef memory, const LLVMValueRef *stride) {
-    Sink s = {.kind = SINK_PACK, .value = value, .storage = -1, .pack = memory, .pack_stride = stride};
+static void pack(KernelEmit *ke, int value, const TileType *axes, const PackPlace *place) {
+    Sink s = {.kind = SINK_PACK, .value = value, .storage = -1, .pack = *place};
     nest_emit(ke, axes, 1, &s);
 }
 
@@ -158,8 +187,16 @@ static void close_counter(KernelEmit *ke, Counter *c) {
     ke->current = c->exit;
 }
 
+typedef struct Ahead {
+    LLVMValueRef here, from; /* row or column 0, k 0: of this part, of the next */
+    int64_t across, along; /* elements from one row or column to the next; from one k to the next; one of them is 1 */
+    bool known;
+} Ahead;
+
 typedef struct Packed {
-    LLVMValueRef x, row_stride, k_stride, y, count;
+    LLVMValueRef x, y, count;
+    LLVMValueRef k_index[MAX_AXES]; /* number of a k: the sum over its axes of lane * k_index */
+    Ahead next_x, next_y;
 } Packed;
 
 /* Dots follow one another, so that they can pack into the same memory. */
@@ -178,19 +215,56 @@ static bool runs_along(KernelEmit *ke, int value, const TileType *axes, const Ti
     return n > 0 && type_has(group, order[n - 1]);
 }
 
-/* Y was packed as [columns][k], row_length apart: squares of it, turned, give [k][columns]. */
-static void turn(const Dot *d, LLVMValueRef from, int64_t row_length, LLVMValueRef to, LLVMValueRef count) {
+/* Columns [first, first + lanes) of Y lie as [columns][k], y_pitch apart: squares of them, turned, go into their panel.
+ */
+static void turn(const Dot *d, LLVMValueRef from, LLVMValueRef first, LLVMValueRef to, LLVMValueRef count) {
     KernelEmit *ke = d->ke;
     const Emit *e = ke->e;
     const int lanes = d->machine->vector;
-    LLVMValueRef fn = micro_transpose(e, lanes), length = emit_i64(e, row_length), columns = emit_i64(e, d->n_columns);
-    Counter n = open_counter(ke, emit_i64(e, 0), used(d, &d->columns, d->n_columns), lanes);
+    LLVMValueRef panel = LLVMBuildUDiv(e->b, first, emit_i64(e, d->panel), "");
+    LLVMValueRef inside = LLVMBuildURem(e->b, first, emit_i64(e, d->panel), "");
+    LLVMValueRef start = LLVMBuildMul(e->b, panel, emit_i64(e, d->panel * d->y_pitch), "");
+    start = LLVMBuildAdd(e->b, start, inside, "");
     Counter k = open_counter(ke, emit_i64(e, 0), count, lanes);
-    LLVMValueRef source = LLVMBuildAdd(e->b, LLVMBuildMul(e->b, n.i, length, ""), k.i, "");
-    LLVMValueRef target = LLVMBuildAdd(e->b, LLVMBuildMul(e->b, k.i, columns, ""), n.i, "");
-    LLVMValueRef args[] = {element_at(e, from, source), length, element_at(e, to, target), columns};
-    emit_call(e, fn, sizeof args / sizeof *args, args);
+    LLVMValueRef target = LLVMBuildAdd(e->b, start, LLVMBuildMul(e->b, k.i, emit_i64(e, d->panel), ""), "");
+    LLVMValueRef args[] = {element_at(e, from, k.i), emit_i64(e, d->y_pitch), element_at(e, to, target),
+                           emit_i64(e, d->panel)};
+    emit_call(e, micro_transpose(e, lanes), sizeof args / sizeof *args, args);
     close_counter(ke, &k);
+}
+
+/* Loads along k, one axis of columns: a strip of one vector of columns stays in the innermost cache while it is turned.
+ */
+static void pack_strips(const Dot *d, PackPlace *place, LLVMValueRef memory, LLVMValueRef count) {
+    KernelEmit *ke = d->ke;
+    const Emit *e = ke->e;
+    const int lanes = d->machine->vector, axis = d->columns.axis[0];
+    const TileType axes = tile_type_union(d->over, d->columns);
+    LLVMValueRef end = ke->hi[axis];
+    place->memory = pack_memory(ke, 2, d->y_pitch * lanes);
+    place->stride[axis] = emit_i64(e, d->y_pitch);
+    Counter n = open_counter(ke, emit_i64(e, 0), end, lanes);
+    LLVMValueRef stop[2] = {LLVMBuildAdd(e->b, n.i, emit_i64(e, lanes), ""), end};
+    ke->lo[axis] = n.i;
+    ke->hi[axis] = emit_intrinsic(e, "llvm.smin", 2, stop);
+    pack(ke, d->y, &axes, place);
+    turn(d, place->memory, n.i, memory, count);
+    close_counter(ke, &n);
+    ke->lo[axis] = emit_i64(e, 0);
+    ke->hi[axis] = end;
+}
+
+/* The same with several axes of columns: all of Y aside, then turned. */
+static void pack_aside(const Dot *d, PackPlace *place, LLVMValueRef memory, LLVMValueRef count) {
+    KernelEmit *ke = d->ke;
+    const Emit *e = ke->e;
+    const TileType axes = tile_type_union(d->over, d->columns);
+    place->memory = pack_memory(ke, 2, d->y_pitch * (d->n_columns + d->machine->vector));
+    for (int i = d->c->n - d->c->n_columns; i < d->c->n; i++)
+        place->stride[d->c->axis[i]] = emit_i64(e, d->c->stride[i] * d->y_pitch);
+    pack(ke, d->y, &axes, place);
+    Counter n = open_counter(ke, emit_i64(e, 0), emit_i64(e, d->n_columns), d->machine->vector);
+    turn(d, element_at(e, place->memory, LLVMBuildMul(e->b, n.i, emit_i64(e, d->y_pitch), "")), n.i, memory, count);
     close_counter(ke, &n);
 }
 
@@ -199,70 +273,221 @@ static void pack_y(const Dot *d, LLVMValueRef memory, const LLVMValueRef *k_inde
     KernelEmit *ke = d->ke;
     const Emit *e = ke->e;
     const TileType axes = tile_type_union(d->over, d->columns);
-    LLVMValueRef stride[MAX_AXES] = {0};
+    PackPlace place = {.memory = memory};
     int8_t order[MAX_TILE_AXES];
     const bool turned = runs_along(ke, d->y, &axes, &d->over, order);
-    const int64_t length = d->n_over + d->machine->vector;
-    for (int i = 0; i < d->over.n_axes; i++)
-        stride[d->over.axis[i]] =
-            LLVMBuildMul(e->b, k_index[d->over.axis[i]], emit_i64(e, turned ? 1 : d->n_columns), "");
-    for (int i = d->c->n - d->c->n_columns; i < d->c->n; i++)
-        stride[d->c->axis[i]] = emit_i64(e, d->c->stride[i] * (turned ? length : 1));
-    LLVMValueRef to = turned ? pack_memory(ke, 2, length * (d->n_columns + d->machine->vector)) : memory;
-    pack(ke, d->y, &axes, to, stride);
-    if (turned) turn(d, to, length, memory, count);
+    for (int i = 0; i < d->over.n_axes; i++) {
+        const int axis = d->over.axis[i];
+        place.stride[axis] = LLVMBuildMul(e->b, k_index[axis], emit_i64(e, turned ? 1 : d->panel), "");
+    }
+    if (turned && d->columns.n_axes == 1) {
+        pack_strips(d, &place, memory, count);
+        return;
+    }
+    if (turned) {
+        pack_aside(d, &place, memory, count);
+        return;
+    }
+    place.panel = d->panel;
+    place.panel_stride = d->panel * d->y_pitch;
+    for (int i = d->c->n - d->c->n_columns; i < d->c->n; i++) place.column[d->c->axis[i]] = d->c->stride[i];
+    pack(ke, d->y, &axes, &place);
 }
 
-/* X as [k][rows] or [rows][k], as its loads run. */
-static Packed pack_factors(const Dot *d, LLVMValueRef x_memory, LLVMValueRef y_memory) {
+/* Several axes of rows are packed at once; of one, as many rows as are multiplied next. */
+static void choose_group(Dot *d) {
+    const bool many = d->rows.n_axes != 1;
+    int8_t order[MAX_TILE_AXES];
+    const TileType axes = tile_type_union(d->rows, d->over);
+    d->rows_fast = runs_along(d->ke, d->x, &axes, &d->rows, order);
+    d->group = many ? d->n_rows + d->row_block : d->rows_fast ? 4 * d->row_block : d->row_block;
+    d->x_step = d->rows_fast ? d->group + 16 : 1;
+}
+
+static int64_t x_elements(const Dot *d) { return d->rows_fast ? d->x_step * (d->n_over + 1) : d->group * d->x_pitch; }
+
+/* X as [k][rows] or [rows][k], as its loads run: the rows between the limits of their axes. */
+static void pack_x(const Dot *d, const Packed *p) {
     KernelEmit *ke = d->ke;
     const Emit *e = ke->e;
     const TileType axes = tile_type_union(d->rows, d->over);
-    LLVMValueRef stride[MAX_AXES] = {0}, k_index[MAX_AXES] = {0};
-    int8_t order[MAX_TILE_AXES];
-    const bool rows_fast = runs_along(ke, d->x, &axes, &d->rows, order);
-    Packed p = {.x = x_memory, .y = y_memory};
-    p.count = dense(ke, &d->over, axes.n_axes, order, emit_i64(e, 1), k_index);
-    p.k_stride = emit_i64(e, rows_fast ? d->n_rows + d->row_block : 1);
-    p.row_stride = emit_i64(e, rows_fast ? 1 : d->n_over);
+    PackPlace place = {.memory = p->x};
     for (int i = 0; i < d->over.n_axes; i++)
-        stride[d->over.axis[i]] = LLVMBuildMul(e->b, k_index[d->over.axis[i]], p.k_stride, "");
+        place.stride[d->over.axis[i]] = LLVMBuildMul(e->b, p->k_index[d->over.axis[i]], emit_i64(e, d->x_step), "");
     for (int i = 0; i < d->c->n - d->c->n_columns; i++)
-        stride[d->c->axis[i]] = LLVMBuildMul(e->b, p.row_stride, emit_i64(e, d->c->stride[i] / d->n_columns), "");
-    pack(ke, d->x, &axes, x_memory, stride);
-    pack_y(d, y_memory, k_index, p.count);
-    return p;
+        place.stride[d->c->axis[i]] = emit_i64(e, d->c->stride[i] / d->n_columns * (d->rows_fast ? 1 : d->x_pitch));
+    pack(ke, d->x, &axes, &place);
+}
+
+/* ---- what comes next -------------------------------------------------------------------------------------------------
+ * While one part of k is multiplied, the next is fetched into the outer cache: between two blocks as many lines as keep
+ * pace.  After the last part comes the first one of the next program, whose columns follow. */
+static LLVMValueRef extent_of(const KernelEmit *ke, Dim d) {
+    const Emit *e = ke->e;
+    if (dim_is_fixed(d)) return emit_i64(e, d.bound);
+    LLVMValueRef scaled = LLVMBuildMul(e->b, ke->extent[d.sym], emit_i64(e, d.scale), "");
+    return LLVMBuildAdd(e->b, scaled, emit_i64(e, d.offset), "");
+}
+
+static Ahead ahead_of(const Dot *d, int value, const TileType *across, bool columns) {
+    KernelEmit *ke = d->ke;
+    Ahead a = {.known = false};
+    const Emit *e = ke->e;
+    const ValueInfo *info = &ke->v->value[value];
+    if (across->n_axes != 1 || d->over.n_axes != 1 || d->parted >= 0 || info->kept || info->def->kind != TI_LOAD)
+        return a;
+    const int axis = across->axis[0], k = d->over.axis[0];
+    const Axis *loop = &ke->k->axes.at[k];
+    for (int i = 0; i < ke->k->axes.n; i++) {
+        int64_t coef;
+        if (!access_affine(ke->k, info->def, i, &coef)) return a;
+    }
+    access_affine(ke->k, info->def, axis, &a.across);
+    access_affine(ke->k, info->def, k, &a.along);
+    if (loop->kind != AXIS_LOOP || (a.across != 1 && a.along != 1)) return a;
+    LLVMValueRef next = LLVMBuildAdd(e->b, ke->base[k], emit_i64(e, loop->step), "");
+    LLVMValueRef more = LLVMBuildICmp(e->b, LLVMIntSLT, next, extent_of(ke, loop->extent), "");
+    LLVMValueRef back = LLVMBuildMul(e->b, ke->base[k], emit_i64(e, -a.along), "");
+    if (columns) back = LLVMBuildAdd(e->b, back, emit_i64(e, a.across * ke->k->axes.at[axis].step), "");
+    LLVMValueRef by = LLVMBuildSelect(e->b, more, emit_i64(e, a.along * loop->step), back, "");
+    a.here = nest_origin(ke, info->def);
+    a.from = element_at(e, a.here, by);
+    a.known = true;
+    return a;
+}
+
+/* `lanes` rows or columns from `lane` on, `k_share` of k from k_first on, of what lies at `from`. */
+static void ask(const Dot *d, const Ahead *a, LLVMValueRef from, LLVMValueRef lane, int64_t lanes, LLVMValueRef k_first,
+                int64_t k_share) {
+    const Emit *e = d->ke->e;
+    const bool along = a->along == 1;
+    LLVMValueRef at = LLVMBuildMul(e->b, lane, emit_i64(e, a->across), "");
+    at = LLVMBuildAdd(e->b, at, LLVMBuildMul(e->b, k_first, emit_i64(e, a->along), ""), "");
+    const int64_t line = 64 / 4, contiguous = along ? k_share : lanes;
+    LLVMValueRef args[3] = {element_at(e, from, at), emit_i64(e, along ? a->across : a->along),
+                            emit_i64(e, along ? lanes : k_share)};
+    emit_call(e, micro_prefetch(e, (int)((contiguous + line - 1) / line)), 3, args);
+}
+
+static LLVMValueRef share_of(const Emit *e, LLVMValueRef at, int64_t k, int64_t n) {
+    return LLVMBuildUDiv(e->b, LLVMBuildMul(e->b, at, emit_i64(e, k), ""), emit_i64(e, n), "");
+}
+
+/* With block (row, column) come its parts of the next group of rows and of the next part of Y. */
+static void ask_around(const Dot *d, const Packed *p, LLVMValueRef row, int height, LLVMValueRef column) {
+    const Emit *e = d->ke->e;
+    const int64_t k = d->n_over;
+    if (p->next_x.known) {
+        LLVMValueRef next = LLVMBuildAdd(e->b, row, emit_i64(e, d->group), "");
+        LLVMValueRef more = LLVMBuildICmp(e->b, LLVMIntSLT, next, used(d, &d->rows, d->n_rows), "");
+        LLVMValueRef first = LLVMBuildURem(e->b, row, emit_i64(e, d->group), "");
+        LLVMValueRef from = LLVMBuildSelect(e->b, more, p->next_x.here, p->next_x.from, "");
+        ask(d, &p->next_x, from, LLVMBuildSelect(e->b, more, next, first, ""), height,
+            share_of(e, column, k, d->n_columns), (k * d->panel + d->n_columns - 1) / d->n_columns);
+    }
+    if (p->next_y.known)
+        ask(d, &p->next_y, p->next_y.from, column, d->panel, share_of(e, row, k, d->n_rows),
+            (k * height + d->n_rows - 1) / d->n_rows);
+}
+
+/* ---- blocks ----------------------------------------------------------------------------------------------------------
+ */
+/* `height` rows from `row` on, which lie at x, against every panel. */
+static void row_of_blocks(const Dot *d, const Packed *p, LLVMValueRef x, LLVMValueRef c, LLVMValueRef row, int height) {
+    KernelEmit *ke = d->ke;
+    const Emit *e = ke->e;
+    const MicroShape shape = {.rows = height,
+                              .vectors = d->vectors,
+                              .lanes = d->machine->vector,
+                              .x_row = d->rows_fast ? 0 : (int)d->x_pitch};
+    LLVMValueRef columns = emit_i64(e, d->n_columns), fn = micro_product(e, shape);
+    LLVMValueRef first = element_at(e, c, LLVMBuildMul(e->b, row, columns, ""));
+    Counter q = open_counter(ke, emit_i64(e, 0), used(d, &d->columns, d->n_columns), d->panel);
+    LLVMValueRef y = element_at(e, p->y, LLVMBuildMul(e->b, q.i, emit_i64(e, d->y_pitch), ""));
+    LLVMValueRef args[] = {x, emit_i64(e, d->x_step), y, element_at(e, first, q.i), columns, p->count};
+    ask_around(d, p, row, height, q.i);
+    emit_call(e, fn, sizeof args / sizeof *args, args);
+    close_counter(ke, &q);
+}
+
+/* Blocks of full height while more than row_block - row_unit rows are left, then one of the least multiple of row_unit
+ * that holds the rest. */
+static void block_of_height(const Dot *d, const Packed *p, LLVMValueRef x, LLVMValueRef c, LLVMValueRef row, int height) {
+    KernelEmit *ke = d->ke;
+    const Emit *e = ke->e;
+    LLVMValueRef rows = used(d, &d->rows, d->n_rows), left = LLVMBuildSub(e->b, rows, row, "");
+    if (LLVMIsAConstantInt(rows)) {
+        const int64_t up = (LLVMConstIntGetSExtValue(rows) + d->row_unit - 1) / d->row_unit * d->row_unit;
+        if (height < d->row_block && up % d->row_block != height) return;
+        if (height == d->row_block && up < height) return;
+        if (height == d->row_block && up % d->row_block == 0) {
+            row_of_blocks(d, p, x, c, row, height);
+            return;
+        }
+    }
+    LLVMValueRef fits = LLVMBuildICmp(e->b, LLVMIntSGT, left, emit_i64(e, height - d->row_unit), "");
+    if (height < d->row_block)
+        fits = LLVMBuildAnd(e->b, fits, LLVMBuildICmp(e->b, LLVMIntSLE, left, emit_i64(e, height), ""), "");
+    Counter once = open_counter(ke, emit_i64(e, 0), LLVMBuildZExt(e->b, fits, e->i64, ""), 1);
+    row_of_blocks(d, p, x, c, row, height);
+    close_counter(ke, &once);
+}
+
+/* Rows [first, end), which are packed. */
+static void blocks(const Dot *d, const Packed *p, LLVMValueRef c, LLVMValueRef first, LLVMValueRef end) {
+    const Emit *e = d->ke->e;
+    Counter r = open_counter(d->ke, first, end, d->row_block);
+    LLVMValueRef place = LLVMBuildSub(e->b, r.i, first, "");
+    LLVMValueRef x = element_at(e, p->x, LLVMBuildMul(e->b, place, emit_i64(e, d->rows_fast ? 1 : d->x_pitch), ""));
+    for (int height = d->row_block; height > 0; height -= d->row_unit) block_of_height(d, p, x, c, r.i, height);
+    close_counter(d->ke, &r);
 }
 
 static void multiply(const Dot *d, const Packed *p, LLVMValueRef c) {
     KernelEmit *ke = d->ke;
     const Emit *e = ke->e;
-    LLVMValueRef columns = emit_i64(e, d->n_columns),
-                 fn = micro_product(e, d->row_block, d->vectors, d->machine->vector);
-    Counter q = open_counter(ke, emit_i64(e, 0), used(d, &d->columns, d->n_columns), d->vectors * d->machine->vector);
-    Counter r = open_counter(ke, emit_i64(e, 0), used(d, &d->rows, d->n_rows), d->row_block);
-    LLVMValueRef x = element_at(e, p->x, LLVMBuildMul(e->b, r.i, p->row_stride, ""));
-    LLVMValueRef at = LLVMBuildAdd(e->b, LLVMBuildMul(e->b, r.i, columns, ""), q.i, "");
-    LLVMValueRef args[] = {x,       p->row_stride,        p->k_stride, element_at(e, p->y, q.i),
-                           columns, element_at(e, c, at), columns,     p->count};
-    emit_call(e, fn, sizeof args / sizeof *args, args);
-    close_counter(ke, &r);
-    close_counter(ke, &q);
+    LLVMValueRef rows = used(d, &d->rows, d->n_rows);
+    if (d->rows.n_axes != 1) {
+        pack_x(d, p);
+        blocks(d, p, c, emit_i64(e, 0), rows);
+        return;
+    }
+    const int axis = d->rows.axis[0];
+    Counter g = open_counter(ke, emit_i64(e, 0), rows, d->group);
+    LLVMValueRef stop[2] = {LLVMBuildAdd(e->b, g.i, emit_i64(e, d->group), ""), rows};
+    LLVMValueRef end = emit_intrinsic(e, "llvm.smin", 2, stop);
+    ke->lo[axis] = g.i;
+    ke->hi[axis] = end;
+    pack_x(d, p);
+    ke->lo[axis] = emit_i64(e, 0);
+    ke->hi[axis] = rows;
+    blocks(d, p, c, g.i, end);
+    close_counter(ke, &g);
 }
 
 static void pack_and_multiply(const Dot *d, LLVMValueRef x_memory, LLVMValueRef y_memory, LLVMValueRef c) {
-    const Packed p = pack_factors(d, x_memory, y_memory);
-    Counter some = open_counter(d->ke, emit_i64(d->ke->e, 0), p.count, INT32_MAX); /* once, if there is any k */
+    KernelEmit *ke = d->ke;
+    const TileType axes = tile_type_union(d->rows, d->over);
+    int8_t order[MAX_TILE_AXES];
+    const Sink probe = {.kind = SINK_PACK, .value = d->x};
+    Packed p = {.x = x_memory, .y = y_memory};
+    const int n = nest_order(ke, &axes, 1, &probe, order);
+    p.count = dense(ke, &d->over, n, order, emit_i64(ke->e, 1), p.k_index);
+    pack_y(d, y_memory, p.k_index, p.count);
+    p.next_x = ahead_of(d, d->x, &d->rows, false);
+    p.next_y = ahead_of(d, d->y, &d->columns, true);
+    Counter some = open_counter(ke, emit_i64(ke->e, 0), p.count, INT32_MAX); /* once, if there is any k */
     multiply(d, &p, c);
-    close_counter(d->ke, &some);
+    close_counter(ke, &some);
 }
 
 bool dot_emit_blocked(KernelEmit *ke, const Inst *inst, int storage, const HostMachine *m) {
     Dot d = {.ke = ke, .inst = inst, .machine = m, .c = &ke->v->storage.at[storage]};
     if (!classify(&d) || !all_f32(&d) || !measure(&d)) return false;
     const Emit *e = ke->e;
-    LLVMValueRef x = pack_memory(ke, 0, (d.n_rows + d.row_block) * (d.n_over + 16));
-    LLVMValueRef y = pack_memory(ke, 1, d.n_columns * (d.n_over + 16));
+    choose_group(&d);
+    LLVMValueRef x = pack_memory(ke, 0, x_elements(&d));
+    LLVMValueRef y = pack_memory(ke, 1, d.n_columns * d.y_pitch);
     LLVMPositionBuilderAtEnd(e->b, ke->current);
     if (d.parted < 0) {
         pack_and_multiply(&d, x, y, ke->memory[storage]);

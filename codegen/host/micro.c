@@ -16,14 +16,20 @@ static LLVMValueRef function(const Emit *e, const char *name, int n, LLVMTypeRef
 }
 
 /* ---- a block of C ---------------------------------------------------------------------------------------------- */
+enum { MAX_ROWS = 16, MAX_VECTORS = 4, UNROLL = 4 };
+enum { ARG_X, ARG_X_STEP, ARG_Y, ARG_C, ARG_C_STRIDE, ARG_COUNT, ARGS };
+
+/* What goes round the loop over k. */
+typedef struct Running {
+    LLVMValueRef x, y, acc[MAX_ROWS][MAX_VECTORS];
+} Running;
+
 typedef struct Micro {
     const Emit *e;
-    LLVMValueRef fn, acc[16][4];
+    LLVMValueRef fn;
     LLVMTypeRef vector;
-    int rows, vectors, lanes;
+    MicroShape s;
 } Micro;
-
-enum { ARG_X, ARG_ROW_STRIDE, ARG_K_STRIDE, ARG_Y, ARG_Y_STRIDE, ARG_C, ARG_C_STRIDE, ARG_COUNT, ARGS };
 
 static LLVMValueRef element_at(const Emit *e, LLVMValueRef p, LLVMValueRef offset) {
     return LLVMBuildGEP2(e->b, e->f32, p, &offset, 1, "");
@@ -32,72 +38,128 @@ static LLVMValueRef element_at(const Emit *e, LLVMValueRef p, LLVMValueRef offse
 static LLVMValueRef c_vector(const Micro *m, int row, int vector) {
     const Emit *e = m->e;
     LLVMValueRef offset = LLVMBuildMul(e->b, LLVMGetParam(m->fn, ARG_C_STRIDE), emit_i64(e, row), "");
-    offset = LLVMBuildAdd(e->b, offset, emit_i64(e, vector * m->lanes), "");
+    offset = LLVMBuildAdd(e->b, offset, emit_i64(e, vector * m->s.lanes), "");
     return element_at(e, LLVMGetParam(m->fn, ARG_C), offset);
 }
 
 /* One k: a row of Y against one element of each row of X. */
-static void micro_step(const Micro *m, LLVMValueRef x, LLVMValueRef y, LLVMValueRef next[16][4]) {
+static void micro_step(const Micro *m, Running *r) {
     const Emit *e = m->e;
-    LLVMValueRef column[4];
-    for (int v = 0; v < m->vectors; v++) {
-        column[v] = LLVMBuildLoad2(e->b, m->vector, element_at(e, y, emit_i64(e, v * m->lanes)), "");
+    LLVMValueRef column[MAX_VECTORS];
+    for (int v = 0; v < m->s.vectors; v++) {
+        column[v] = LLVMBuildLoad2(e->b, m->vector, element_at(e, r->y, emit_i64(e, v * m->s.lanes)), "");
         LLVMSetAlignment(column[v], 4);
     }
-    for (int r = 0; r < m->rows; r++) {
-        LLVMValueRef offset = LLVMBuildMul(e->b, LLVMGetParam(m->fn, ARG_ROW_STRIDE), emit_i64(e, r), "");
-        LLVMValueRef one = LLVMBuildLoad2(e->b, e->f32, element_at(e, x, offset), "");
-        for (int v = 0; v < m->vectors; v++)
-            next[r][v] = emit_fma(e, DT_F32, emit_splat(e, one, m->lanes), column[v], m->acc[r][v]);
+    for (int i = 0; i < m->s.rows; i++) {
+        LLVMValueRef offset = emit_i64(e, (int64_t)i * (m->s.x_row ? m->s.x_row : 1));
+        LLVMValueRef one = LLVMBuildLoad2(e->b, e->f32, element_at(e, r->x, offset), "");
+        for (int v = 0; v < m->s.vectors; v++)
+            r->acc[i][v] = emit_fma(e, DT_F32, emit_splat(e, one, m->s.lanes), column[v], r->acc[i][v]);
     }
+    r->x = element_at(e, r->x, m->s.x_row ? emit_i64(e, 1) : LLVMGetParam(m->fn, ARG_X_STEP));
+    r->y = element_at(e, r->y, emit_i64(e, m->s.vectors * m->s.lanes));
 }
 
-static void micro_loop(Micro *m) {
+/* A phi for everything that goes round; its values come with join(). */
+static Running open_phis(const Micro *m) {
     const Emit *e = m->e;
-    LLVMBasicBlockRef entry = emit_block(e, m->fn, "entry"), body = emit_block(e, m->fn, "k"),
-                      done = emit_block(e, m->fn, "done");
-    LLVMValueRef start[16][4], next[16][4];
-    LLVMPositionBuilderAtEnd(e->b, entry);
-    for (int r = 0; r < m->rows; r++)
-        for (int v = 0; v < m->vectors; v++)
-            LLVMSetAlignment(start[r][v] = LLVMBuildLoad2(e->b, m->vector, c_vector(m, r, v), ""), 4);
-    LLVMBuildBr(e->b, body);
+    Running r = {.x = LLVMBuildPhi(e->b, e->ptr, ""), .y = LLVMBuildPhi(e->b, e->ptr, "")};
+    for (int i = 0; i < m->s.rows; i++)
+        for (int v = 0; v < m->s.vectors; v++) r.acc[i][v] = LLVMBuildPhi(e->b, m->vector, "");
+    return r;
+}
+
+static void join(const Micro *m, const Running *phis, const Running *in, LLVMBasicBlockRef from) {
+    LLVMAddIncoming(phis->x, (LLVMValueRef *)&in->x, &from, 1);
+    LLVMAddIncoming(phis->y, (LLVMValueRef *)&in->y, &from, 1);
+    for (int i = 0; i < m->s.rows; i++)
+        for (int v = 0; v < m->s.vectors; v++) LLVMAddIncoming(phis->acc[i][v], (LLVMValueRef *)&in->acc[i][v], &from, 1);
+}
+
+/* `trips` rounds of `unroll` steps each, perhaps none. */
+static void micro_loop(const Micro *m, Running *r, LLVMValueRef trips, int unroll) {
+    const Emit *e = m->e;
+    LLVMBasicBlockRef pre = LLVMGetInsertBlock(e->b), body = emit_block(e, m->fn, "k"), done = emit_block(e, m->fn, "done");
+    LLVMBuildCondBr(e->b, LLVMBuildICmp(e->b, LLVMIntSGT, trips, emit_i64(e, 0), ""), body, done);
     LLVMPositionBuilderAtEnd(e->b, body);
-    LLVMValueRef k = LLVMBuildPhi(e->b, e->i64, ""), x = LLVMBuildPhi(e->b, e->ptr, ""),
-                 y = LLVMBuildPhi(e->b, e->ptr, "");
-    for (int r = 0; r < m->rows; r++)
-        for (int v = 0; v < m->vectors; v++) m->acc[r][v] = LLVMBuildPhi(e->b, m->vector, "");
-    micro_step(m, x, y, next);
-    LLVMBasicBlockRef from[2] = {entry, body};
-    LLVMValueRef k1 = LLVMBuildAdd(e->b, k, emit_i64(e, 1), "");
-    LLVMValueRef x1 = element_at(e, x, LLVMGetParam(m->fn, ARG_K_STRIDE)),
-                 y1 = element_at(e, y, LLVMGetParam(m->fn, ARG_Y_STRIDE));
-    LLVMBuildCondBr(e->b, LLVMBuildICmp(e->b, LLVMIntSLT, k1, LLVMGetParam(m->fn, ARG_COUNT), ""), body, done);
-    LLVMAddIncoming(k, (LLVMValueRef[]){emit_i64(e, 0), k1}, from, 2);
-    LLVMAddIncoming(x, (LLVMValueRef[]){LLVMGetParam(m->fn, ARG_X), x1}, from, 2);
-    LLVMAddIncoming(y, (LLVMValueRef[]){LLVMGetParam(m->fn, ARG_Y), y1}, from, 2);
+    LLVMValueRef left = LLVMBuildPhi(e->b, e->i64, "");
+    const Running round = open_phis(m);
+    Running next = round;
+    for (int i = 0; i < unroll; i++) micro_step(m, &next);
+    LLVMValueRef less = LLVMBuildSub(e->b, left, emit_i64(e, 1), "");
+    LLVMBuildCondBr(e->b, LLVMBuildICmp(e->b, LLVMIntSGT, less, emit_i64(e, 0), ""), body, done);
+    LLVMAddIncoming(left, (LLVMValueRef[]){trips, less}, (LLVMBasicBlockRef[]){pre, body}, 2);
+    join(m, &round, r, pre);
+    join(m, &round, &next, body);
     LLVMPositionBuilderAtEnd(e->b, done);
-    for (int r = 0; r < m->rows; r++)
-        for (int v = 0; v < m->vectors; v++) {
-            LLVMAddIncoming(m->acc[r][v], (LLVMValueRef[]){start[r][v], next[r][v]}, from, 2);
-            LLVMSetAlignment(LLVMBuildStore(e->b, next[r][v], c_vector(m, r, v)), 4);
-        }
+    const Running after = open_phis(m);
+    join(m, &after, r, pre);
+    join(m, &after, &next, body);
+    *r = after;
+}
+
+static void micro_body(const Micro *m) {
+    const Emit *e = m->e;
+    LLVMPositionBuilderAtEnd(e->b, emit_block(e, m->fn, "entry"));
+    Running r = {.x = LLVMGetParam(m->fn, ARG_X), .y = LLVMGetParam(m->fn, ARG_Y)};
+    for (int i = 0; i < m->s.rows; i++)
+        for (int v = 0; v < m->s.vectors; v++)
+            LLVMSetAlignment(r.acc[i][v] = LLVMBuildLoad2(e->b, m->vector, c_vector(m, i, v), ""), 4);
+    LLVMValueRef count = LLVMGetParam(m->fn, ARG_COUNT);
+    micro_loop(m, &r, LLVMBuildUDiv(e->b, count, emit_i64(e, UNROLL), ""), UNROLL);
+    micro_loop(m, &r, LLVMBuildAnd(e->b, count, emit_i64(e, UNROLL - 1), ""), 1);
+    for (int i = 0; i < m->s.rows; i++)
+        for (int v = 0; v < m->s.vectors; v++)
+            LLVMSetAlignment(LLVMBuildStore(e->b, r.acc[i][v], c_vector(m, i, v)), 4);
     LLVMBuildRetVoid(e->b);
 }
 
-LLVMValueRef micro_product(const Emit *e, int rows, int vectors, int lanes) {
+LLVMValueRef micro_product(const Emit *e, MicroShape s) {
     char name[64];
-    snprintf(name, sizeof name, "fusec.block_%dx%d", rows, vectors * lanes);
+    snprintf(name, sizeof name, "fusec.block_%dx%d_%d", s.rows, s.vectors * s.lanes, s.x_row);
     LLVMValueRef known = LLVMGetNamedFunction(e->module, name);
     if (known) return known;
-    LLVMTypeRef params[ARGS] = {e->ptr, e->i64, e->i64, e->ptr, e->i64, e->ptr, e->i64, e->i64};
-    Micro m = {
-        .e = e, .rows = rows, .vectors = vectors, .lanes = lanes, .vector = LLVMVectorType(e->f32, (unsigned)lanes)};
-    m.fn = function(e, name, ARGS, params);
+    LLVMTypeRef params[ARGS] = {e->ptr, e->i64, e->ptr, e->ptr, e->i64, e->i64};
+    const Micro m = {.e = e,
+                     .fn = function(e, name, ARGS, params),
+                     .vector = LLVMVectorType(e->f32, (unsigned)s.lanes),
+                     .s = s};
     LLVMBasicBlockRef here = LLVMGetInsertBlock(e->b);
-    micro_loop(&m);
+    micro_body(&m);
     LLVMPositionBuilderAtEnd(e->b, here);
     return m.fn;
+}
+
+/* ---- what comes next --------------------------------------------------------------------------------------------- */
+static void micro_ask(const Emit *e, LLVMValueRef at) {
+    LLVMValueRef args[4] = {at, LLVMConstInt(e->i32, 0, false), LLVMConstInt(e->i32, 2, false),
+                            LLVMConstInt(e->i32, 1, false)}; /* a read, into the second cache, of data */
+    emit_intrinsic(e, "llvm.prefetch", 4, args);
+}
+
+LLVMValueRef micro_prefetch(const Emit *e, int lines) {
+    char name[64];
+    snprintf(name, sizeof name, "fusec.prefetch_%d", lines);
+    LLVMValueRef known = LLVMGetNamedFunction(e->module, name);
+    if (known) return known;
+    LLVMTypeRef params[3] = {e->ptr, e->i64, e->i64};
+    LLVMValueRef fn = function(e, name, 3, params);
+    LLVMBasicBlockRef here = LLVMGetInsertBlock(e->b), entry = emit_block(e, fn, "entry"), body = emit_block(e, fn, "line"),
+                      done = emit_block(e, fn, "done");
+    LLVMPositionBuilderAtEnd(e->b, entry);
+    LLVMBuildBr(e->b, body);
+    LLVMPositionBuilderAtEnd(e->b, body);
+    LLVMValueRef at = LLVMBuildPhi(e->b, e->ptr, ""), left = LLVMBuildPhi(e->b, e->i64, "");
+    for (int i = 0; i < lines; i++) micro_ask(e, element_at(e, at, emit_i64(e, i * 16)));
+    LLVMValueRef less = LLVMBuildSub(e->b, left, emit_i64(e, 1), ""), next = element_at(e, at, LLVMGetParam(fn, 1));
+    LLVMBuildCondBr(e->b, LLVMBuildICmp(e->b, LLVMIntSGT, less, emit_i64(e, 0), ""), body, done);
+    LLVMBasicBlockRef from[2] = {entry, body};
+    LLVMAddIncoming(at, (LLVMValueRef[]){LLVMGetParam(fn, 0), next}, from, 2);
+    LLVMAddIncoming(left, (LLVMValueRef[]){LLVMGetParam(fn, 2), less}, from, 2);
+    LLVMPositionBuilderAtEnd(e->b, done);
+    LLVMBuildRetVoid(e->b);
+    LLVMPositionBuilderAtEnd(e->b, here);
+    return fn;
 }
 
 /* ---- a square of a transposition -------------------------------------------------------------------------------- */

@@ -304,9 +304,7 @@ static void write_kept(Nest *t, Sink *s) {
 }
 
 static void write_pack(Nest *t, Sink *s) {
-    TileType axes = {.n_axes = 0};
-    for (int d = 0; d < t->n; d++) axes.axis[axes.n_axes++] = t->axis[d];
-    const Place p = nest_pack_place(t, s, &axes);
+    const Place p = nest_pack_place(t, &s->pack);
     nest_position(t, t->n);
     nest_write(t, p, s->computed, p.vector ? t->mask : NULL);
 }
@@ -463,6 +461,7 @@ void nest_emit(KernelEmit *ke, const TileType *axes, int n, Sink *sinks) {
         t.inner = t.axis[t.n - 1];
         t.width = ke->v->vector;
     }
+    t.streams = n == 1 && sinks[0].kind == SINK_PACK;
     for (int i = 0; i < n; i++)
         if (sinks[i].kind == SINK_KEEP && sinks[i].inst) t.pending[sinks[i].value] = true;
     LLVMPositionBuilderAtEnd(e->b, ke->current);

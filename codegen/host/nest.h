@@ -33,18 +33,26 @@ typedef struct KernelEmit {
 typedef enum {
     SINK_STORE,  /* inst */
     SINK_KEEP,   /* value -> storage */
-    SINK_PACK,   /* value -> pointer + sum over axes (lane - lo) * pack_stride[axis], f32 */
+    SINK_PACK,   /* value -> pack, f32 */
     SINK_REDUCE, /* inst -> storage */
     SINK_DOT,    /* inst: storage += in[0] * in[1] */
     SINK_READ    /* scalar value -> read */
 } SinkKind;
 
+/* An element lies at memory + the sum over axes of (lane - lo) * stride[axis] + place(c), where c is the sum of
+ * (lane - lo) * column[axis]: columns in panels of `panel`, place(c) = c / panel * panel_stride + c % panel.  A vector
+ * of lanes along an axis of column 1 stays in one panel. */
+typedef struct PackPlace {
+    LLVMValueRef memory;
+    LLVMValueRef stride[MAX_AXES]; /* NULL: 0 */
+    int64_t column[MAX_AXES], panel, panel_stride; /* panel 0: no columns */
+} PackPlace;
+
 typedef struct Sink {
     SinkKind kind;
     const Inst *inst;
     int value, storage;
-    LLVMValueRef pack;
-    const LLVMValueRef *pack_stride; /* by axis */
+    PackPlace pack;
     LLVMValueRef read;               /* out */
     /* while the nest is emitted */
     bool in_register;
@@ -55,6 +63,9 @@ typedef struct Sink {
 /* Order of the axes of a nest, outermost first; returns their number. */
 int nest_order(const KernelEmit *ke, const TileType *axes, int n, const Sink *sinks, int8_t *order);
 void nest_emit(KernelEmit *ke, const TileType *axes, int n, Sink *sinks);
+
+/* Where lane 0 of every axis reads, for a load whose subscripts mention no values. */
+LLVMValueRef nest_origin(KernelEmit *ke, const Inst *load);
 
 LLVMValueRef nest_alloca(KernelEmit *ke, LLVMTypeRef type, int64_t n); /* n elements, 64-byte aligned, uninitialised */
 LLVMTypeRef storage_type(const Emit *e, DType t);

@@ -15,6 +15,7 @@ typedef struct Nest {
     LLVMValueRef mask;                         /* valid lanes; NULL: all */
     LLVMValueRef *memo;                        /* by value */
     bool *pending;                             /* kept values that this nest defines: evaluated, not read back */
+    bool streams;                              /* loads are of data far away: asks for rows ahead */
     bool spread;                               /* the innermost index is a vector (a gather), of `bits` */
     int bits, depth;
 } Nest;
@@ -28,7 +29,7 @@ typedef struct Place {
     bool vector, contiguous; /* whole-vector access; neither: one element */
 } Place;
 Place nest_storage_place(Nest *t, int storage);
-Place nest_pack_place(Nest *t, const Sink *s, const TileType *axes);
+Place nest_pack_place(Nest *t, const PackPlace *p);
 Place nest_buffer_place(Nest *t, const Inst *i, int depth);
 LLVMValueRef nest_read(Nest *t, Place p, LLVMTypeRef element, LLVMValueRef mask);
 void nest_write(Nest *t, Place p, LLVMValueRef v, LLVMValueRef mask);

@@ -119,6 +119,12 @@ Place nest_buffer_place(Nest *t, const Inst *i, int depth) {
     return at_offset(t, t->ke->buffer[i->buffer], emit_memory_type(t->e, b->dtype), offset, contiguous);
 }
 
+LLVMValueRef nest_origin(KernelEmit *ke, const Inst *load) {
+    Nest t = {.ke = ke, .e = ke->e, .k = ke->k, .inner = -1, .memo = ARENA_ARRAY(ke->arena, LLVMValueRef, ke->k->types.n + 1)};
+    t.tail[0] = ke->current;
+    return nest_buffer_place(&t, load, 0).pointer;
+}
+
 Place nest_storage_place(Nest *t, int storage) {
     const Storage *s = &t->ke->v->storage.at[storage];
     LLVMValueRef offset = emit_i64(t->e, 0);
@@ -140,26 +146,42 @@ Place nest_storage_place(Nest *t, int storage) {
     return at_offset(t, t->ke->memory[storage], storage_type(t->e, s->dtype), offset, t->width && inner_stride == 1);
 }
 
-Place nest_pack_place(Nest *t, const Sink *s, const TileType *axes) {
-    LLVMValueRef offset = emit_i64(t->e, 0);
+/* A lane's number times a stride: a vector where it varies and is not contiguous. */
+static LLVMValueRef pack_term(Nest *t, int depth, LLVMValueRef stride, bool *contiguous) {
+    const int a = t->axis[depth - 1];
+    nest_position(t, depth);
+    LLVMValueRef lane = LLVMBuildSub(t->e->b, t->lane[a], t->ke->lo[a], "");
+    const bool unit = LLVMIsAConstantInt(stride) && LLVMConstIntGetSExtValue(stride) == 1;
+    *contiguous |= varies(t, depth) && unit;
+    if (unit) return lane;
+    if (varies(t, depth)) {
+        t->bits = 64;
+        lane = spread(t, lane);
+        stride = emit_splat(t->e, stride, t->width);
+    }
+    return LLVMBuildMul(t->e->b, lane, stride, "");
+}
+
+static LLVMValueRef constant_like(const Emit *e, LLVMValueRef v, int64_t c) {
+    return emit_width(v) ? emit_splat(e, emit_i64(e, c), emit_width(v)) : emit_i64(e, c);
+}
+
+Place nest_pack_place(Nest *t, const PackPlace *p) {
+    const Emit *e = t->e;
+    LLVMValueRef offset = emit_i64(e, 0), column = emit_i64(e, 0);
     bool contiguous = false;
     for (int d = 1; d <= t->n; d++) {
         const int a = t->axis[d - 1];
-        if (!type_has(axes, a)) continue;
-        nest_position(t, d);
-        LLVMValueRef lane = LLVMBuildSub(t->e->b, t->lane[a], t->ke->lo[a], ""), stride = s->pack_stride[a];
-        const bool unit = LLVMIsAConstantInt(stride) && LLVMConstIntGetSExtValue(stride) == 1;
-        contiguous |= varies(t, d) && unit;
-        if (varies(t, d) && !unit) {
-            t->bits = 64;
-            lane = spread(t, lane);
-            stride = emit_splat(t->e, stride, t->width);
-        }
-        LLVMValueRef step = unit ? lane : LLVMBuildMul(t->e->b, lane, stride, "");
-        offset = emit_int_add(t->e, offset, step);
+        if (p->stride[a]) offset = emit_int_add(e, offset, pack_term(t, d, p->stride[a], &contiguous));
+        if (p->column[a]) column = emit_int_add(e, column, pack_term(t, d, emit_i64(e, p->column[a]), &contiguous));
     }
     nest_position(t, t->n);
-    return at_offset(t, s->pack, t->e->f32, offset, contiguous);
+    if (p->panel) {
+        LLVMValueRef panel = LLVMBuildUDiv(e->b, column, constant_like(e, column, p->panel), "");
+        offset = emit_int_add(e, offset, LLVMBuildMul(e->b, panel, constant_like(e, column, p->panel_stride), ""));
+        offset = emit_int_add(e, offset, LLVMBuildURem(e->b, column, constant_like(e, column, p->panel), ""));
+    }
+    return at_offset(t, p->memory, e->f32, offset, contiguous);
 }
 
 /* ---- accesses --------------------------------------------------------------------------------------------------- */
@@ -212,6 +234,8 @@ void nest_write(Nest *t, Place p, LLVMValueRef v, LLVMValueRef mask) {
            args);
 }
 
+enum { PREFETCH_LINES = 64 };
+
 /* ---- values ---------------------------------------------------------------------------------------------------------
  */
 static LLVMValueRef both_masks(Nest *t, LLVMValueRef x, LLVMValueRef y) {
@@ -221,11 +245,27 @@ static LLVMValueRef both_masks(Nest *t, LLVMValueRef x, LLVMValueRef y) {
     return LLVMBuildAnd(t->e->b, v[0], v[1], "");
 }
 
+/* Short rows end before the machine sees a stream in them: the same place some rows further on, as many as it takes to
+ * have PREFETCH_LINES on their way. */
+static void prefetch_row(Nest *t, const Inst *i, Place p) {
+    const Emit *e = t->e;
+    int64_t coef;
+    if (t->n < 2 || !access_affine(t->k, i, t->axis[t->n - 2], &coef)) return;
+    const int64_t lines = (t->k->axes.at[t->inner].step * 4 + 63) / 64;
+    const int64_t rows = (PREFETCH_LINES + lines - 1) / lines;
+    LLVMValueRef ahead = emit_i64(e, coef * rows);
+    LLVMValueRef at = LLVMBuildGEP2(e->b, emit_memory_type(e, t->k->buffers.at[i->buffer].dtype), p.pointer, &ahead, 1, "");
+    LLVMValueRef args[4] = {at, LLVMConstInt(e->i32, 0, false), LLVMConstInt(e->i32, 2, false),
+                            LLVMConstInt(e->i32, 1, false)}; /* a read, into the second cache, of data */
+    emit_intrinsic(e, "llvm.prefetch", 4, args);
+}
+
 static LLVMValueRef load(Nest *t, const Inst *i, int depth) {
     const DType type = t->k->buffers.at[i->buffer].dtype;
     LLVMValueRef wanted = i->n_in ? nest_value(t, i->in[0]) : NULL;
     const Place p = nest_buffer_place(t, i, depth);
     LLVMValueRef mask = p.vector ? both_masks(t, wanted, t->mask) : wanted;
+    if (t->streams && p.contiguous) prefetch_row(t, i, p);
     LLVMValueRef v = emit_from_memory(t->e, type, nest_read(t, p, emit_memory_type(t->e, type), mask));
     if (!wanted || i->value == 0) return v;
     LLVMValueRef in[3] = {wanted, v, emit_const(t->e, type, i->value)};
