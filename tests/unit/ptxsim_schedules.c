@@ -201,10 +201,23 @@ static int64_t *bounds_of(Arena *a, const Module *m) {
     return syms;
 }
 
+/* Blocks are not programs: they walk many, or form clusters that the simulator draws as a whole (PTXSIM_CROP). */
+static bool chooses_itself(const Kernel *k) {
+    bool clusters = false;
+    for (int i = 0; i < k->axes.n; i++) clusters |= k->axes.at[i].cluster > 1;
+    return k->persistent || clusters;
+}
+
 /* How many programs of the kernel run: fewer where they would take long. */
 static int programs_within(const Kernel *k, const int64_t *syms, bool limited) {
     const double each = kernel_cost(k).flops / (double)kernel_programs(k, syms);
     return !limited || each * PROGRAMS <= WORK ? PROGRAMS : each * 2 <= WORK ? 2 : 1;
+}
+
+/* The programs of a kernel that run under a seed, none: the simulator draws them. */
+static int choice_of(const Kernel *k, const int64_t *syms, int seed, bool limited, uint64_t *program) {
+    if (chooses_itself(k)) return 0;
+    return kernel_some_programs(k, syms, (uint64_t)seed, programs_within(k, syms, limited), program);
 }
 
 /* Three programs of each kernel, and which places they are in once they have run. */
@@ -213,16 +226,17 @@ static bool run_parts(const Form *f, const int64_t *syms, const void **inputs, i
     const Module *m = f->module;
     uint64_t program[PROGRAMS];
     for (int i = 0; i < m->kernels.n; i++) {
-        const Kernel *k = m->kernels.at[i];
-        const int n = kernel_some_programs(k, syms, (uint64_t)seed, programs_within(k, syms, limited), program);
-        if (!simulator.choose(k->name, program, (uint64_t)n)) return failed(out, k->name, "no memory");
+        const int n = choice_of(m->kernels.at[i], syms, seed, limited, program);
+        if (!simulator.choose(m->kernels.at[i]->name, program, (uint64_t)n))
+            return failed(out, m->kernels.at[i]->name, "no memory");
     }
     if (!run_schedule(f, inputs, seed, out)) return false;
     for (int i = 0; i < m->kernels.n; i++) {
         const Kernel *k = m->kernels.at[i];
-        const int n = kernel_some_programs(k, syms, (uint64_t)seed, programs_within(k, syms, limited), program);
+        const int n = choice_of(k, syms, seed, limited, program);
         if (simulator.ran(k->name) != (uint64_t)n) return failed(out, k->name, "not every program that was chosen ran");
         for (int j = 0; j < n; j++) seen[i].places |= 1u << kernel_place_of(k, syms, (int64_t)program[j]);
+        if (!n) seen[i].places = kernel_places(k, syms);
         seen[i].depth[depth] = true;
     }
     return true;
