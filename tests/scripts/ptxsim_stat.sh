@@ -128,6 +128,15 @@ grep -q '^work  *1 ' table || die "no table: $(cat table)"
 "$sim/ptxsim" stat ./absent 2>/dev/null
 [ $? -eq 127 ] || die "a program that is not there"
 
+for words in --help 'stat --help' 'check --help' 'stat -h'; do
+    "$sim/ptxsim" $words >out 2>err || die "ptxsim $words fails"
+    grep -q '^usage: ptxsim stat' out && [ ! -s err ] || die "ptxsim $words is no help"
+done
+PTXSIM_DEVICE=sm_12 "$sim/ptxsim" check kernel.ptx 2>err && die "a device that is not there"
+grep -q 'PTXSIM_DEVICE=sm_12: no such device; there is sm_90 (.*), sm_80 (' err || die "no reason: $(cat err)"
+printf '.version 8.0\n.target sm_80\n\n .entry big() .maxntid 2048 { ret; }\n' >big.ptx
+"$sim/ptxsim" check big.ptx 2>err && die "check takes a block of 2048 threads"
+grep -q "line 4:9: entry function 'big' declares more threads" err || die "no place: $(cat err)"
 "$sim/ptxsim" check kernel.ptx || die "check refuses good PTX"
 sed 's/bar.sync 0/bar.snyc 0/' kernel.ptx >bad.ptx
 "$sim/ptxsim" check kernel.ptx bad.ptx 2>err && die "check takes bad PTX"

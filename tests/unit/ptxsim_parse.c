@@ -36,6 +36,10 @@ static const struct { const char *text, *message; } REFUSED[] = {
     {BODY("@%r1 ret;"), "'%r1' is no predicate register"},
     {BODY("setp.s32 %p1, %r1, %r2;"), "'setp' needs a comparison"},
     {BODY("setp.equ.s32 %p1, %r1, %r2;"), "an unordered comparison of .s32"},
+    {BODY("setp.lo.f32 %p1, %f1, %f2;"), ".lo, .ls, .hi and .hs compare unsigned integers, not .f32"},
+    {BODY("set.hs.u32.s32 %r1, %r2, %r3;"), ".lo, .ls, .hi and .hs compare unsigned integers, not .s32"},
+    {BODY("setp.hi.b32 %p1, %r1, %r2;"), ".lo, .ls, .hi and .hs compare unsigned integers, not .b32"},
+    {BODY("fence.proxy.async.shared;"), "line 7:18: unknown or misplaced modifier '.shared'"},
     {BODY("mul.s32 %r1, %r2, %r3;"), "'mul' of integers needs .lo, .hi or .wide"},
     {BODY("cvt.u32.f32 %r1, %f1;"), "needs a rounding mode"},
     {BODY("cvt.rn.u32.f32 %r1, %f1;"), "takes .rni, .rzi, .rmi or .rpi"},
@@ -57,7 +61,7 @@ static const struct { const char *text, *message; } REFUSED[] = {
     {PTX_HEAD ".entry k() { ret;", "before the end of the text"},
     {PTX_HEAD ".global .b32 x[2] = {1, 2, 3};", "more initial values than 'x' holds"},
     {PTX_HEAD ".global .b32 x[];", "'x' has no size"},
-    {PTX_HEAD ".func f();\n.entry k() { call f; ret; }", "call of 'f', which has no body"},
+    {PTX_HEAD ".func f();\n.entry k() { call f; ret; }", "line 5:19: call of 'f', which has no body"},
 };
 
 static void refused_with_a_place(void **state) {

@@ -18,10 +18,12 @@ static const char HELP[] =
     "Every finding of the checks is printed as it is found, as always; PTXSIM_CHECKS, PTXSIM_SEED and the other variables\n"
     "of the software GPU (docs/software-gpu.md) hold for COMMAND.\n";
 
+static bool asks_help(const char *word) { return !strcmp(word, "--help") || !strcmp(word, "-h"); }
+
 int main(int argc, char **argv) {
     static const struct { const char *name; int (*run)(int, char **); } COMMANDS[] = {{"stat", command_stat},
                                                                                       {"check", command_check}};
-    if (argc > 1 && (!strcmp(argv[1], "--help") || !strcmp(argv[1], "-h"))) {
+    if ((argc > 1 && asks_help(argv[1])) || (argc > 2 && asks_help(argv[2]))) {
         fputs(HELP, stdout);
         return EXIT_OK;
     }

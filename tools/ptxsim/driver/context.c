@@ -30,7 +30,10 @@ Context *current_context(void) {
 
 CUresult sim_cuInit(unsigned flags) {
     if (flags) return CUDA_ERROR_INVALID_VALUE;
-    if (!device_known()) return CUDA_ERROR_NO_DEVICE;
+    if (!device_known()) {
+        device_complain();
+        return CUDA_ERROR_NO_DEVICE;
+    }
     driver.ready = true;
     return CUDA_SUCCESS;
 }

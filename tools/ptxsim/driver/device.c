@@ -24,6 +24,13 @@ static const DeviceSpec *find_device(void) {
 
 bool device_known(void) { return find_device() != NULL; }
 
+void device_complain(void) {
+    fprintf(stderr, "ptxsim: PTXSIM_DEVICE=%s: no such device; there is", getenv("PTXSIM_DEVICE"));
+    for (size_t k = 0; k < sizeof DEVICES / sizeof *DEVICES; k++)
+        fprintf(stderr, "%s %s (%s)", k ? "," : "", DEVICES[k].word, DEVICES[k].name);
+    fputc('\n', stderr);
+}
+
 const DeviceSpec *driver_device(void) {
     const DeviceSpec *d = find_device();
     return d ? d : &DEVICES[0]; /* cuInit has refused a wrong name */

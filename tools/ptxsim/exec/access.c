@@ -182,6 +182,7 @@ static void range_check(Warp *w, int lane, const AsyncOp *op, const Range *r, bo
     if (op) {
         a.stamp = stamp_make(op->time, op->agent, 0);
         a.async_proxy = op->async_proxy;
+        a.proxy_space = r->space == SPACE_SHARED ? PROXY_SHARED : PROXY_GLOBAL;
         if (op->reduces && write) a.atomic = true, a.scope = SCOPED_GPU; /* each element .relaxed.gpu */
     }
     if (r->space == SPACE_SHARED) {

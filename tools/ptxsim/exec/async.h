@@ -89,7 +89,7 @@ typedef struct CopyForm {
     int values;
 } CopyForm;
 
-/* Which ordering a fence.proxy or restricted fence adds: Inst.op. */
+/* Which ordering a fence.proxy or restricted fence adds: Inst.op; of FENCE_ASYNC, Inst.op2 has the spaces: 1 << ProxySpace. */
 typedef enum ProxyFence { FENCE_OTHER, FENCE_ASYNC, FENCE_MBARRIER_INIT } ProxyFence;
 
 static inline uint64_t pointer_at(const Warp *w, const Pointer *p, int lane) {

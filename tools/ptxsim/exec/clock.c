@@ -9,10 +9,10 @@ static void join(Time *restrict to, const Time *restrict from, int n) {
 
 bool clock_start(Warp *w) {
     const size_t n = (size_t)w->cluster->agents;
-    w->clock.seen = calloc(3 * n + MAX_AGENTS, sizeof(Time)); /* whatever ten bits say may be looked up (clock.h) */
+    w->clock.seen = calloc((2 + PROXY_SPACES) * n + MAX_AGENTS, sizeof(Time)); /* whatever ten bits say may be looked up (clock.h) */
     if (!w->clock.seen) return false;
     w->clock.own = w->clock.seen + n;
-    w->clock.fenced = w->clock.own + n;
+    for (size_t k = 0; k < PROXY_SPACES; k++) w->clock.fenced[k] = w->clock.own + (k + 1) * n;
     w->time = 1;
     w->clock.own[w->agent] = w->time;
     return true;
@@ -32,8 +32,9 @@ void clock_warp_sync(Warp *w) {
 
 bool sync_clock_make(const Cluster *c, SyncClock *s) {
     if (s->seen) return true;
-    s->seen = calloc(2 * (size_t)c->agents, sizeof(Time));
-    s->fenced = s->seen ? s->seen + c->agents : NULL;
+    const size_t n = (size_t)c->agents;
+    s->seen = calloc((1 + PROXY_SPACES) * n, sizeof(Time));
+    for (size_t k = 0; s->seen && k < PROXY_SPACES; k++) s->fenced[k] = s->seen + (k + 1) * n;
     return s->seen != NULL;
 }
 
@@ -46,7 +47,7 @@ bool clock_snapshot(Warp *w, SyncClock *s) {
     if (!sync_clock_make(w->cluster, s)) return false;
     join(w->clock.seen, w->clock.own, n);
     join(s->seen, w->clock.seen, n);
-    join(s->fenced, w->clock.fenced, n);
+    join(s->fenced[0], w->clock.fenced[0], PROXY_SPACES * n);
     known_learn(w->cluster, &s->known, s->seen, w->clock.known);
     if (w->time < LAST_TIME) w->time++; /* at the end of time nothing is a race any more: hidden, never invented */
     w->clock.own[w->agent] = w->time;
@@ -56,14 +57,17 @@ bool clock_snapshot(Warp *w, SyncClock *s) {
 void clock_acquire(Warp *w, const SyncClock *s) {
     if (!s->seen) return;
     join(w->clock.seen, s->seen, w->cluster->agents);
-    join(w->clock.fenced, s->fenced, w->cluster->agents);
+    join(w->clock.fenced[0], s->fenced[0], PROXY_SPACES * w->cluster->agents);
     known_learn(w->cluster, &w->clock.known, w->clock.seen, s->known);
     if (s->strong || s->noticed) fences_take(w, s);
 }
 
-void clock_proxy_fence(Warp *w) {
-    join(w->clock.fenced, w->clock.seen, w->cluster->agents);
-    join(w->clock.fenced, w->clock.own, w->cluster->agents);
+void clock_proxy_fence(Warp *w, unsigned spaces) {
+    for (int k = 0; k < PROXY_SPACES; k++) {
+        if (!(spaces >> k & 1)) continue;
+        join(w->clock.fenced[k], w->clock.seen, w->cluster->agents);
+        join(w->clock.fenced[k], w->clock.own, w->cluster->agents);
+    }
     if (w->time < LAST_TIME) w->time++; /* what this warp writes from now on is not fenced */
     w->clock.own[w->agent] = w->time;
 }
@@ -71,20 +75,22 @@ void clock_proxy_fence(Warp *w) {
 bool clock_note(Cluster *c, SyncClock *s, uint32_t agent, Time time) {
     if (!sync_clock_make(c, s)) return false;
     if (s->seen[agent] < time) s->seen[agent] = time;
-    if (s->fenced[agent] < time) s->fenced[agent] = time; /* what the async proxy wrote, it sees */
+    for (int k = 0; k < PROXY_SPACES; k++)
+        if (s->fenced[k][agent] < time) s->fenced[k][agent] = time; /* what the async proxy wrote, it sees */
     return true;
 }
 
 void clock_observe(Warp *w, uint32_t agent, Time time, bool lanes_own) {
     Time *known = lanes_own ? w->clock.own : w->clock.seen;
     if (known[agent] < time) known[agent] = time;
-    if (!lanes_own && w->clock.fenced[agent] < time) w->clock.fenced[agent] = time;
+    for (int k = 0; !lanes_own && k < PROXY_SPACES; k++)
+        if (w->clock.fenced[k][agent] < time) w->clock.fenced[k][agent] = time;
 }
 
 void sync_clock_join(const Cluster *c, SyncClock *to, const SyncClock *from) {
     if (!from->seen || !sync_clock_make(c, to)) return;
     join(to->seen, from->seen, c->agents);
-    join(to->fenced, from->fenced, c->agents);
+    join(to->fenced[0], from->fenced[0], PROXY_SPACES * c->agents);
     known_learn(c, &to->known, to->seen, from->known);
     const bool whole = sync_clock_add(c, &to->strong, from->strong) && sync_clock_add(c, &to->noticed, from->noticed);
     if (!whole) c->launch->out_of_memory = true;

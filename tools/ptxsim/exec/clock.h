@@ -7,8 +7,8 @@
  *     seen[s.agent] >= s.time, or own[s.agent] >= s.time and s.lane is the accessing lane.
  * `own` is what each lane alone has seen: its own accesses since the warp's last synchronisation, and the per-thread
  * copies (cp.async) it waited for.  bar.warp.sync and every barrier turn own into seen.
- * `fenced` is the part of the past that is also visible to the async proxy: what lay before a fence.proxy.async on the
- * way here (PTX ISA, Memory Consistency Model, Proxy-preserved base causality order).
+ * `fenced` is the part of the past that is also visible to the async proxy, in shared and in global memory: what lay before
+ * a fence.proxy.async of that state space on the way here (PTX ISA, Memory Consistency Model, Proxy-preserved base causality order).
  * Sources: Lamport, CACM 21(7), 1978; Flanagan and Freund, "FastTrack", PLDI 2009. */
 #pragma once
 #include <stdbool.h>
@@ -41,15 +41,19 @@ typedef struct Known {
     struct { uint64_t cluster; Past *past; } item[]; /* by cluster */
 } Known;
 
+/* State spaces between which fence.proxy.async distinguishes. */
+typedef enum ProxySpace { PROXY_SHARED, PROXY_GLOBAL, PROXY_SPACES } ProxySpace;
+enum { PROXY_EVERYWHERE = (1 << PROXY_SPACES) - 1 };
+
 /* A warp's knowledge.  Arrays of cluster->agents times; any index below MAX_AGENTS may be read. */
 typedef struct Clock {
-    Time *seen, *own, *fenced;
+    Time *seen, *own, *fenced[PROXY_SPACES];
     Known *known; /* of other clusters; NULL: nothing */
 } Clock;
 
 /* What a synchronisation object passes on from those that release to those that acquire. */
 typedef struct SyncClock {
-    Time *seen, *fenced; /* NULL: nothing released yet */
+    Time *seen, *fenced[PROXY_SPACES]; /* NULL: nothing released yet */
     Known *known;
     /* Of fences and relaxed accesses, for code that has a barrier between them (race_sync.h); NULL: nothing. */
     struct SyncClock *strong;  /* what fences of device scope have made visible */
@@ -66,8 +70,9 @@ bool clock_snapshot(struct Warp *, SyncClock *s);
 void clock_acquire(struct Warp *, const SyncClock *s);
 /* bar.warp.sync: what each lane has seen, all have. */
 void clock_warp_sync(struct Warp *);
-/* fence.proxy.async: what the warp has seen (and done) is visible to the async proxy from here on. */
-void clock_proxy_fence(struct Warp *);
+/* fence.proxy.async: what the warp has seen (and done) in these spaces (1 << ProxySpace, ..) is visible to the async proxy
+ * from here on. */
+void clock_proxy_fence(struct Warp *, unsigned spaces);
 /* One asynchronous operation, complete: into a synchronisation object (mbarrier), ... */
 bool clock_note(struct Cluster *, SyncClock *, uint32_t agent, Time);
 /* ... or into the past of the warp that waited for it: `lanes_own`, of each lane for its own part only. */
@@ -91,4 +96,6 @@ static inline bool clock_ordered(const Clock *c, Stamp s, int lane) {
     const Time t = stamp_time(s);
     return c->seen[a] >= t || (c->own[a] >= t && lane >= 0 && stamp_lane(s) == (uint32_t)lane);
 }
-static inline bool clock_fenced(const Clock *c, Stamp s) { return c->fenced[stamp_agent(s)] >= stamp_time(s); }
+static inline bool clock_fenced(const Clock *c, Stamp s, ProxySpace space) {
+    return c->fenced[space][stamp_agent(s)] >= stamp_time(s);
+}

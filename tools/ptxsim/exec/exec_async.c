@@ -193,6 +193,6 @@ void exec_cp_async_arrive(Warp *w, const Inst *i, uint32_t mask) {
 /* Inst: op is a ProxyFence. */
 void exec_proxy_fence(Warp *w, const Inst *i, uint32_t mask) {
     (void)mask;
-    if (i->op == FENCE_ASYNC) clock_proxy_fence(w);
-    if (i->op == FENCE_ASYNC || i->op == FENCE_MBARRIER_INIT) mbarriers_fence(w);
+    if (i->op == FENCE_ASYNC) clock_proxy_fence(w, i->op2);
+    if ((i->op == FENCE_ASYNC && i->op2 >> PROXY_SHARED & 1) || i->op == FENCE_MBARRIER_INIT) mbarriers_fence(w);
 }

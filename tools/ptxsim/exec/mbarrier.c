@@ -60,7 +60,7 @@ Mbarrier *mbarrier_at(Warp *w, int lane, Space space, uint64_t address, bool rem
 }
 
 void mbarrier_check_use(Warp *w, int lane, const Mbarrier *m, bool async_proxy) {
-    if (!async_proxy || m->init_fenced || clock_fenced(&w->clock, m->init)) return;
+    if (!async_proxy || m->init_fenced || clock_fenced(&w->clock, m->init, PROXY_SHARED)) return;
     fault(w, lane, m, "no fence.mbarrier_init or fence.proxy.async between the object's initialisation and this copy");
 }
 

@@ -70,7 +70,7 @@ static bool in_past(const Actor *a, uint32_t cluster, Stamp s, int lane, int byt
 
 /* A generic write that the async proxy does not see yet (PTX ISA, "Async proxy"). */
 static bool unfenced(const Actor *a, uint32_t cluster, Stamp s) {
-    return a->async_proxy && cluster == a->cluster && stamp_lane(s) != LANE_ASYNC && !clock_fenced(&a->warp->clock, s);
+    return a->async_proxy && cluster == a->cluster && stamp_lane(s) != LANE_ASYNC && !clock_fenced(&a->warp->clock, s, a->proxy_space);
 }
 
 static bool covers(const ShadowNode *n, int byte) {

@@ -71,7 +71,8 @@ typedef struct Actor {
     uint32_t cluster;    /* + 1 */
     Stamp stamp;         /* lane field 0 */
     bool write, atomic;  /* atomic: write too */
-    bool async_proxy;    /* generic writes must be fenced for it */
+    bool async_proxy;    /* generic writes must be fenced for it, ... */
+    ProxySpace proxy_space; /* ... in the state space it accesses */
     uint8_t scope;       /* WEAK or SCOPED_*; an asynchronous operation is weak */
 } Actor;
 

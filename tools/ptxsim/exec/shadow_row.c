@@ -50,12 +50,12 @@ static bool writes_allow(const Actor *a, const Shadow *s, uint32_t k, uint32_t n
     const Clock *c = &a->warp->clock;
     if (!one_state(w, wc, n))
         return all_known(c->seen, w, n, !a->write) && all_of_cluster(w, wc, n, a->cluster) &&
-               (!a->async_proxy || all_known(c->fenced, w, n, 0));
+               (!a->async_proxy || all_known(c->fenced[a->proxy_space], w, n, 0));
     if (w[0] >= SHADOW_INDEX) return false;
     if (w[0] <= STAMP_BEFORE) return w[0] || a->write;
     if (!shadow_seen(a, of, w[0]) && (of != a->cluster || (w[0] ^ a->stamp) >> 6 || !as_marked(w, n, a->stamp, code)))
         return false;
-    return !a->async_proxy || (of == a->cluster && clock_fenced(c, w[0]));
+    return !a->async_proxy || (of == a->cluster && clock_fenced(c, w[0], a->proxy_space));
 }
 
 /* Readers in several states, word by word: what each becomes is remembered from the last one that was the same. */

@@ -257,14 +257,15 @@ static void land(AsyncOp *a) {
 static Clock least_clock(const Warp *w, const WarpGroup *g) {
     const int n = w->cluster->agents, first = w->index / GROUP_WARPS * GROUP_WARPS;
     Clock c = w->clock;
-    c.seen = g->least, c.own = c.seen + n, c.fenced = c.own + n;
+    c.seen = g->least, c.own = c.seen + n, c.fenced[PROXY_SHARED] = c.own + n; /* operands lie in shared memory */
     memset(c.seen, 0xff, 3 * (size_t)n * sizeof *c.seen);
+    Time *fenced = c.fenced[PROXY_SHARED];
     for (int k = 0; k < GROUP_WARPS; k++) {
         const Clock *from = &w->block->warp[first + k].clock;
         for (int x = 0; x < n; x++) {
             c.seen[x] = from->seen[x] < c.seen[x] ? from->seen[x] : c.seen[x];
             c.own[x] = from->own[x] < c.own[x] ? from->own[x] : c.own[x];
-            c.fenced[x] = from->fenced[x] < c.fenced[x] ? from->fenced[x] : c.fenced[x];
+            fenced[x] = from->fenced[PROXY_SHARED][x] < fenced[x] ? from->fenced[PROXY_SHARED][x] : fenced[x];
         }
     }
     return c;

@@ -221,19 +221,26 @@ void lower_dot(Parser *p, const Stmt *s) {
 }
 
 /* ---- comparison --------------------------------------------------------------------------------------- */
-static void check_compare(Parser *p, const Stmt *s, PtxType t) {
-    const int c = s->mod[CAT_COMPARE];
+/* COMPARE_*, that of the handlers. */
+static uint8_t check_compare(Parser *p, const Stmt *s, PtxType t) {
+    int c = s->mod[CAT_COMPARE];
     if (!c) parse_fail(p, s->at, "'%s' needs a comparison", s->row->name);
+    if (c >= COMPARE_LO) {
+        if (t != T_U16 && t != T_U32 && t != T_U64)
+            parse_fail(p, s->at, ".lo, .ls, .hi and .hs compare unsigned integers, not .%s", type_text(t));
+        c = COMPARE_LT + (c - COMPARE_LO);
+    }
     if (c >= COMPARE_EQU && !type_is_float(t)) parse_fail(p, s->at, "an unordered comparison of .%s", type_text(t));
     if (s->mod[CAT_FTZ] && t != T_F32 && t != T_F16 && t != T_F16X2)
         parse_fail(p, s->at, "no .ftz for a comparison of .%s", type_text(t));
     if (c > COMPARE_NE && (t == T_B16 || t == T_B32 || t == T_B64))
         parse_fail(p, s->at, ".%s values have no order", type_text(t));
+    return (uint8_t)c;
 }
 
 /* `second`: where the instruction has another result, else NULL. */
 static void emit_compare(Parser *p, const Stmt *s, PtxType t, Operand d, const Operand *second) {
-    check_compare(p, s, t);
+    const uint8_t comparison = check_compare(p, s, t);
     need_target_of(p, s, t);
     const ExecFn run = compare_handler(t);
     if (!run) no_type(p, s, t);
@@ -253,7 +260,7 @@ static void emit_compare(Parser *p, const Stmt *s, PtxType t, Operand d, const O
     i->a = a;
     i->b = b;
     i->c = c;
-    i->op = s->mod[CAT_COMPARE];
+    i->op = comparison;
     i->op2 = (uint8_t)logic;
 }
 

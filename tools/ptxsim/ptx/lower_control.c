@@ -67,6 +67,7 @@ void lower_call(Parser *p, const Stmt *s) {
     if (!callee || callee->entry) parse_fail(p, name->at, "unknown function '%.*s'", (int)name->at.length, name->at.text);
     CallSite *c = sim_alloc(&p->module->arena, sizeof *c);
     c->callee = callee;
+    c->column = name->at.column;
     bind_arguments(p, args, callee->param, callee->param_count, "arguments", c, false);
     bind_arguments(p, results, callee->result, callee->result_count, "results", c, true);
     Inst *i = emit(p, s, exec_nothing);

@@ -112,7 +112,7 @@ void lower_mbarrier(Parser *p, const Stmt *s) {
 /* ---- fences ----------------------------------------------------------------------------------------------- */
 /* fence.proxy.{alias, async{.global, .shared::cta, .shared::cluster}}; fence.proxy.tensormap::generic.release.scope;
  * fence.proxy.tensormap::generic.acquire.scope [addr], 128; fence.mbarrier_init.release.cluster */
-static ProxyFence take_proxy(Parser *p, Words *w) {
+static ProxyFence take_proxy(Parser *p, Words *w, uint8_t *spaces) {
     static const char *const SCOPES[] = {"cta", "cluster", "gpu", "sys"};
     if (word_take(w, "alias")) return FENCE_OTHER;
     if (word_take(w, "tensormap::generic")) {
@@ -126,21 +126,25 @@ static ProxyFence take_proxy(Parser *p, Words *w) {
         return FENCE_OTHER;
     }
     word_need(p, w, "async");
-    word_space(w);
+    if (word_take(w, "global")) *spaces = 1 << PROXY_GLOBAL;
+    else if (word_take(w, "shared::cta") || word_take(w, "shared::cluster")) *spaces = 1 << PROXY_SHARED;
+    else *spaces = PROXY_EVERYWHERE;
     return FENCE_ASYNC;
 }
 
 void lower_proxy_fence(Parser *p, const Stmt *s) {
     Words w = {.stmt = s};
     ProxyFence kind = FENCE_MBARRIER_INIT;
+    uint8_t spaces = 0;
     if (s->row->op == OP_FENCE_MBARRIER_INIT) {
         word_need(p, &w, "release");
         word_need(p, &w, "cluster");
     } else {
-        kind = take_proxy(p, &w);
+        kind = take_proxy(p, &w, &spaces);
     }
     words_end(p, &w, s->count);
     Inst *i = emit(p, s, exec_proxy_fence);
     i->op = (uint8_t)kind;
+    i->op2 = spaces;
     i->kind = CLASS_SYNC;
 }

@@ -199,7 +199,7 @@ static void check_callees(Parser *p) {
     for (const Function *f = p->module->functions; f; f = f->next)
         for (int32_t k = 0; k < f->count; k++) {
             const Function *g = f->code[k].call ? f->code[k].call->callee : NULL;
-            const Token at = {.line = f->code[k].line, .column = 1};
+            const Token at = {.line = f->code[k].line, .column = g ? f->code[k].call->column : 1};
             if (g && !g->defined) parse_fail(p, at, "call of '%s', which has no body in this module", g->name);
         }
 }

@@ -388,7 +388,7 @@ static Function *function_declare(Parser *p, Token name, bool entry) {
 
 /* Parameters are parsed against a fresh frame; a prototype's frame is dropped when the body comes. */
 void parse_function(Parser *p, bool entry) {
-    Function header = {.entry = entry, .line = p->tok.line};
+    Function header = {.entry = entry};
     parse_next(p);
     p->fn = &header;
     p->code_capacity = p->pool_capacity = p->special_capacity = 0;
@@ -400,6 +400,8 @@ void parse_function(Parser *p, bool entry) {
     if (!entry && parse_is(p, '(')) header.result = parse_parameters(p, &header.result_count);
     if (p->tok.kind != TOK_WORD) parse_fail(p, p->tok, "expected a function name");
     const Token name = p->tok;
+    header.line = name.line;
+    header.column = name.column;
     parse_next(p);
     header.param = parse_parameters(p, &header.param_count);
     parse_performance_directives(p, &header);

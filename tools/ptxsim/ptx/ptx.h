@@ -114,7 +114,7 @@ typedef struct Variable {
 typedef struct Function Function;
 struct CallSite {
     Function *callee;
-    int count, result_count;
+    int count, result_count, column;
     struct { uint32_t from, to, bytes; } *arg, *result; /* local frame offsets: caller -> callee, callee -> caller */
 };
 
@@ -151,7 +151,7 @@ struct Function {
     uint32_t max_cluster_rank;          /* .maxclusterrank; 0: not said */
     bool explicit_cluster;              /* .explicitcluster: a launch must give cluster dimensions */
     bool calls, global_atomics, barriers; /* of the code and everything it calls */
-    int line;
+    int line, column;       /* of its name */
     Function *next;
 };
 
