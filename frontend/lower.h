@@ -81,6 +81,7 @@ typedef struct Lower {
     bool training;
     bool declaring; /* the first run: fills the model's tables */
     Phase phase;
+    Precision precision; /* of the block being lowered; what optimizers compute is f32 */
     SrcLoc loc; /* innermost user expression */
     Body *body;
     int depth, call_depth, index_depth;

@@ -28,8 +28,9 @@ static bool same_attr(const Attr *a, const Attr *b) {
            memcmp(a->axes, b->axes, (size_t)a->n_axes) == 0 && dim_equal(a->extent, b->extent);
 }
 
-static bool same_node(const Node *x, Op op, int n, Node *const *in, const Attr *attr, DType t, Shape s) {
+static bool same_node(const Lower *L, const Node *x, Op op, int n, Node *const *in, const Attr *attr, DType t, Shape s) {
     if (x->op != op || x->n_in != n || x->dtype != t || !shape_same(&x->shape, &s)) return false;
+    if (op_has_precision(op) && x->precision != (L->phase == PHASE_FORWARD ? L->precision : PRECISION_F32)) return false;
     for (int i = 0; i < n; i++)
         if (x->in[i] != in[i]) return false;
     return !attr || same_attr(x->attr, attr);
@@ -56,7 +57,7 @@ Node *shared_node(Lower *L, Op op, int n, Node *const *in, const Attr *attr, DTy
     uint64_t key = key_of(op, n, in, attr, t, &s);
     int mask = L->shared_cap - 1, k = (int)(key >> 20) & mask;
     for (; L->shared[k]; k = (k + 1) & mask)
-        if (L->shared_key[k] == key && same_node(L->shared[k], op, n, in, attr, t, s)) return L->shared[k];
+        if (L->shared_key[k] == key && same_node(L, L->shared[k], op, n, in, attr, t, s)) return L->shared[k];
     L->shared_key[k] = key;
     L->shared_n++;
     return L->shared[k] = t_new_node(L, op, n, in, attr, t, s);

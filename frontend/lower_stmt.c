@@ -198,13 +198,12 @@ static void lower_output(Lower *L, const Stmt *s) {
     vec_push(L->arena, L->outputs, (OutputRef){name, node, s->loc});
 }
 
+/* Holds to the end of the block that it stands in, called layers and functions included. */
 static void lower_precision(Lower *L, const Stmt *s) {
-    static const char *const later[] = {"tf32", "bf16", "f16"};
     const char *name = s->names.at[0].text;
-    if (strcmp(name, "f32") == 0) return;
-    for (int i = 0; i < 3; i++)
-        if (strcmp(name, later[i]) == 0) {
-            not_built(L, s->loc, arena_printf(L->arena, "precision %s", name));
+    for (int i = 0; i < PRECISION_COUNT; i++)
+        if (strcmp(name, precision_name[i]) == 0) {
+            L->precision = (Precision)i;
             return;
         }
     lower_fail(L, E0201, s->names.at[0].loc, "f32, tf32, bf16 or f16", "unknown precision '%s'", name);
@@ -250,6 +249,7 @@ static void lower_statement(Lower *L, const Stmt *s) {
 }
 
 void lower_block(Lower *L, const StmtList *body) {
+    const Precision outer_precision = L->precision;
     for (int i = 0; i < body->n && !L->body->returned && !L->stopped; i++) {
         const Stmt *s = body->at[i];
         SrcLoc outer = L->loc;
@@ -262,4 +262,5 @@ void lower_block(Lower *L, const StmtList *body) {
         }
         L->loc = outer;
     }
+    L->precision = outer_precision;
 }

@@ -12,6 +12,7 @@ Node *t_new_node(Lower *L, Op op, int n, Node *const *in, const Attr *attr, DTyp
     Node *node = graph_node(L->g, op, n, in, attr, t, s);
     node->loc = L->loc;
     node->phase = L->phase;
+    if (op_has_precision(op) && L->phase == PHASE_FORWARD) node->precision = L->precision;
     return node;
 }
 

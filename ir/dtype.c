@@ -18,6 +18,8 @@ int dtype_bytes(DType t) { return dtypes[t].bytes; }
 
 bool dtype_is_float(DType t) { return dtypes[t].is_float; }
 
+bool dtype_is_low(DType t) { return t == DT_F16 || t == DT_BF16 || t == DT_TF32; }
+
 bool dtype_parse(const char *text, DType *out) {
     for (int t = 0; t < DT_COUNT; t++) {
         if (strcmp(text, dtypes[t].name) == 0) {

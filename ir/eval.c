@@ -1,5 +1,6 @@
 /* float64 reference evaluation: the meaning of a graph, written to be read rather than fast.
- * Integers are exact in double; floating values are not rounded to their dtype. */
+ * Integers are exact in double; f32 and f64 values are not rounded, those of f16, bf16 and tf32 are after every op: a
+ * contraction's sum once. */
 #include "ir/eval.h"
 #include <string.h>
 
@@ -139,6 +140,12 @@ static bool make_tensor(Arena *a, const Shape *s, const int64_t *syms, Tensor *t
     return true;
 }
 
+static void round_low(const Node *n, const Tensor *t) {
+    if (!dtype_is_low(n->dtype)) return;
+    const int64_t count = tensor_elements(t);
+    for (int64_t i = 0; i < count; i++) t->data[i] = scalar_round(n->dtype, t->data[i]);
+}
+
 Tensor *graph_eval(Arena *a, const Graph *g, const EvalEnv *env, const char **error) {
     *error = NULL;
     Tensor *value = ARENA_ARRAY(a, Tensor, g->nodes.n);
@@ -148,6 +155,7 @@ Tensor *graph_eval(Arena *a, const Graph *g, const EvalEnv *env, const char **er
         for (int k = 0; k < n->n_in && k < 4; k++) e.in[k] = &value[n->in[k]->id];
         if (make_tensor(a, &n->shape, env->syms, e.out)) {
             eval_class[op_info[n->op].cls](&e);
+            round_low(n, e.out);
         } else {
             e.error = arena_printf(a, "%%%d: too many elements to evaluate", i);
         }

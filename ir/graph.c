@@ -26,6 +26,14 @@ Node *graph_node(Graph *g, Op op, int n_in, Node *const *in, const Attr *attr, D
     return n;
 }
 
+const char *const precision_name[PRECISION_COUNT] = {
+    [PRECISION_F32] = "f32", [PRECISION_TF32] = "tf32", [PRECISION_BF16] = "bf16", [PRECISION_F16] = "f16"};
+
+bool op_has_precision(Op op) {
+    const OpClass c = op_info[op].cls;
+    return c == CLASS_ELEMENT || c == CLASS_REDUCE || c == CLASS_CONTRACT || op == OP_GATHER;
+}
+
 static const Contract *contract_copy(Arena *a, const Contract *c) {
     Contract *copy = arena_dup(a, c, sizeof *c);
     copy->map = arena_dup(a, c->map, sizeof *c->map * (size_t)c->n_operands);

@@ -40,7 +40,14 @@ typedef struct Contract {
     Affine (*map)[MAX_RANK]; /* [operand][dim of operand] */
     int n_guards;
     Guard *guard;
+    bool to_f32; /* operands of f16 or bf16, result f32: the sum, kept in f32, is not rounded; of tf32 it never is */
 } Contract;
+
+/* What an op computes in where the program said so: `precision`.  Elementwise ops, reductions, contractions and gathers
+ * of the forward graph carry it from lowering to pass_precision, which places dtypes by it and clears it. */
+typedef enum { PRECISION_F32, PRECISION_TF32, PRECISION_BF16, PRECISION_F16, PRECISION_COUNT } Precision;
+extern const char *const precision_name[PRECISION_COUNT];
+bool op_has_precision(Op op);
 
 typedef enum { SCAN_SUM, SCAN_PROD } ScanKind;
 
@@ -68,6 +75,7 @@ struct Node {
     Op op;
     DType dtype;
     Phase phase;
+    Precision precision;
     int remat; /* 0, or which recomputation this is: equal nodes with different numbers are never merged */
     Shape shape;
     int n_in;

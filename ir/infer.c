@@ -395,6 +395,8 @@ static bool infer_contract(Infer *f) {
         }
     }
     f->shape = shape_make(c->n_out, c->extent);
+    if (c->to_f32 && !dtype_is_float(f->dtype)) return fail(f, "a result f32 needs floating operands");
+    if (c->to_f32 || f->dtype == DT_TF32) f->dtype = DT_F32;
     return true;
 }
 

@@ -427,7 +427,17 @@ static void parse_attributes(Parse *p, Op op, const NodeList *in, Attr *a) {
     }
 }
 
+static Precision parse_precision(Parse *p) {
+    Token where = p->lex.token;
+    const char *name = parse_name(p);
+    for (int i = 0; i < PRECISION_COUNT; i++)
+        if (!p->lex.error && strcmp(name, precision_name[i]) == 0) return (Precision)i;
+    graph_lexer_fail(&p->lex, &where, "unknown precision '%s'", name);
+    return PRECISION_F32;
+}
+
 static void parse_marks(Parse *p, Node *n) {
+    if (op_has_precision(n->op) && graph_lexer_word(&p->lex, "in")) n->precision = parse_precision(p);
     if (graph_lexer_take(&p->lex, '!')) {
         Token where = p->lex.token;
         const char *name = parse_name(p);
@@ -448,6 +458,11 @@ static void finish_node(Parse *p, const Token *where, Op op, const NodeList *in,
     parse_type(p, &stated, &stated_shape);
     if (p->lex.error) return;
     if (op_info[op].type == TYPE_ATTR) a->dtype = stated;
+    if (op == OP_CONTRACT && stated == DT_F32 && in->at[0]->dtype != DT_F32 && dtype_is_float(in->at[0]->dtype)) {
+        Contract *wide = arena_dup(p->arena, a->contract, sizeof *wide);
+        wide->to_f32 = true;
+        a->contract = wide;
+    }
     shape = stated_shape;
     if (!graph_infer(p->arena, op, in->n, in->at, a, &dtype, &shape, &why)) {
         graph_lexer_fail(&p->lex, where, "%s", why);

@@ -107,6 +107,16 @@ static double round_binary(double x, int bits, int emin, double largest) {
     return fabs(r) > largest ? copysign(INFINITY, x) : copysign(r, x);
 }
 
+/* Nearest of 10 fraction bits, ties away from zero, as cvt.rna.tf32 rounds; exponents are those of f32. */
+static double round_tf32(double x) {
+    union {
+        float f;
+        uint32_t u;
+    } v = {(float)x};
+    if ((v.u & 0x7f800000u) != 0x7f800000u) v.u = (v.u + 0x1000u) & 0xffffe000u;
+    return (double)v.f;
+}
+
 double scalar_round(DType t, double x) {
     switch (t) {
     case DT_BOOL: return x != 0;
@@ -114,6 +124,7 @@ double scalar_round(DType t, double x) {
     case DT_F32: return (double)(float)x;
     case DT_F16: return round_binary(x, 10, -14, 65504.0);
     case DT_BF16: return round_binary(x, 7, -126, ldexp(255, 120));
+    case DT_TF32: return round_tf32(x);
     case DT_F64:
     default: return x;
     }

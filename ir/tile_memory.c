@@ -36,6 +36,7 @@ static double element_get(DType t, const void *at) {
     switch (t) {
     case DT_BOOL: return v.u8 != 0;
     case DT_I32: return v.i32;
+    case DT_TF32:
     case DT_F32: return (double)v.f32;
     case DT_F64: return v.f64;
     case DT_F16: return decode16(v.u16, 10, 15);
@@ -56,6 +57,7 @@ static void element_put(DType t, void *at, double x) {
     switch (t) {
     case DT_BOOL: v.u8 = x != 0; break;
     case DT_I32: v.i32 = (int32_t)x; break;
+    case DT_TF32:
     case DT_F32: v.f32 = (float)x; break;
     case DT_F64: v.f64 = x; break;
     case DT_F16: v.u16 = encode16(x, 10, 15); break;

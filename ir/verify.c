@@ -156,6 +156,9 @@ static bool check_attribute(Verify *v, const Node *n) {
 static bool check_node(Verify *v, const Node *n, int position) {
     if (n->id != position) return fail(v, "stands at position %d", position);
     if ((unsigned)n->op >= OP_COUNT || (unsigned)n->dtype >= DT_COUNT) return fail(v, "unknown op or dtype");
+    if ((unsigned)n->precision >= PRECISION_COUNT || (n->precision && !op_has_precision(n->op))) {
+        return fail(v, "bad precision");
+    }
     if ((unsigned)n->phase > PHASE_UPDATE || n->remat < 0) return fail(v, "bad phase or remat");
     if (!n->attr) return fail(v, "has no attributes");
     if (!check_operands(v, n) || !check_shape(v, &n->shape)) return false;

@@ -118,7 +118,7 @@ static Node *finish(Absorb *b, int n, Node *const *in) {
 /* A splat operand is a factor of the sum: it is multiplied once, after. */
 static Node *hoist(Rewriter *r, const Node *n, int k) {
     double value = n->in[k]->attr->value;
-    bool moderate = fabs(value) > 0x1p-40 && fabs(value) < 0x1p40 && n->dtype != DT_F16;
+    bool moderate = fabs(value) > 0x1p-40 && fabs(value) < 0x1p40 && !dtype_is_low(n->dtype);
     if (n->n_in == 1 || !(moderate || value == 1) || !dtype_is_float(n->dtype)) return NULL;
     Absorb b = start(r, n);
     Node **in = ARENA_ARRAY(r->scratch, Node *, n->n_in);
@@ -196,6 +196,7 @@ static Node *absorb_diagonal(Rewriter *r, const Node *n, int k) {
     Contract made;
     Node *in[MAX_RANK], **operands = n->n_in <= MAX_RANK ? in : ARENA_ARRAY(r->scratch, Node *, n->n_in);
     if (!solver_contract(s, &made, operands)) return NULL;
+    made.to_f32 = c->to_f32;
     return rewrite_op(r, OP_CONTRACT, n->n_in, operands, &(Attr){.contract = &made});
 }
 

@@ -14,12 +14,15 @@ Node *rule_fold_constants(Rewriter *r, const Node *n) {
         x[k] = n->in[k]->attr->value;
     }
     DType t = n->op == OP_CAST ? n->dtype : n->in[n->n_in - 1]->dtype;
-    return rewrite_const(r, n->dtype, n->shape, scalar_op(n->op, t, x));
+    const double value = scalar_op(n->op, t, x);
+    return rewrite_const(r, n->dtype, n->shape, dtype_is_low(n->dtype) ? scalar_round(n->dtype, value) : value);
 }
 
 Node *rule_drop_cast(Rewriter *r, const Node *n) {
-    (void)r;
-    return n->op == OP_CAST && n->dtype == n->in[0]->dtype ? n->in[0] : NULL;
+    if (n->op != OP_CAST) return NULL;
+    if (n->dtype == n->in[0]->dtype) return n->in[0];
+    const Node *wide = rewrite_seen(r, n->in[0], OP_CAST); /* to f32 and back is exact */
+    return wide && wide->dtype == DT_F32 && dtype_is_low(n->dtype) && wide->in[0]->dtype == n->dtype ? wide->in[0] : NULL;
 }
 
 static bool same_spread(const Node *a, const Node *b) {

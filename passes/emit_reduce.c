@@ -129,21 +129,28 @@ static void kept_dims(const Node *n, const Index *const *idx, const Index **in) 
         if (!gone[d]) in[d] = idx[o++];
 }
 
+/* What sums and products of values of t are carried in: f32 for low ones, so that they are rounded once. */
+static DType carried_in(Op op, DType t) { return dtype_is_low(t) && op != OP_RMAX && op != OP_RMIN ? DT_F32 : t; }
+
+static int converted(Emitter *e, int v, DType t) {
+    return e->k->types.at[v].dtype == t ? v : tile_element(&e->b, OP_CAST, t, 1, &v);
+}
+
 static int fold(Emitter *e, Node *n, Op op, DType t, const Index *const *idx, const Index *const *in, const int *axes,
                 int mask, int (*body)(Emitter *, Node *, const Index *const *, int, const void *), const void *user) {
     Nest nest;
     Node like = *n;
-    like.dtype = t;
+    const DType as = like.dtype = carried_in(op, t);
     int carry, result;
     bool loops = false;
     for (int i = 0; i < n->attr->n_axes; i++) loops |= axes[i] >= 0 && e->k->axes.at[axes[i]].kind == AXIS_LOOP;
-    if (!loops) return reduce_over(e, op, body(e, n, in, mask, user), n->attr->n_axes, axes);
+    if (!loops) return converted(e, reduce_over(e, op, converted(e, body(e, n, in, mask, user), as), n->attr->n_axes, axes), t);
     const int start = full_over(e, &like, idx, mask, identity_of(op, t));
     nest_begin(e, &nest, n->attr->n_axes, axes, 1, &start, &carry);
-    const int v = reduce_over(e, op, body(e, n, in, mask, user), n->attr->n_axes, axes);
-    const int next = emit_op(e, fold_op(op), t, carry, v);
+    const int v = reduce_over(e, op, converted(e, body(e, n, in, mask, user), as), n->attr->n_axes, axes);
+    const int next = emit_op(e, fold_op(op), as, carry, v);
     nest_end(e, &nest, &next, &result);
-    return result;
+    return converted(e, result, t);
 }
 
 static int operand(Emitter *e, Node *n, const Index *const *in, int mask, const void *user) {
@@ -265,8 +272,10 @@ static int emit_view(Emitter *e, Node *n, const Index *const *idx, int mask) {
         int own = -1;
         const int x = read_operand(e, n, k, idx, emit_and(e, mask, where), &own);
         where = emit_and(e, where, own);
-        v = v < 0 ? x : emit_op(e, OP_MUL, n->dtype, v, x);
+        const int y = n->n_in > 1 ? converted(e, x, carried_in(OP_SUM, n->dtype)) : x;
+        v = v < 0 ? y : emit_op(e, OP_MUL, e->k->types.at[y].dtype, v, y);
     }
+    v = converted(e, v, n->dtype);
     return where < 0 ? v : emit_select(e, where, v, tile_const(&e->b, n->dtype, 0));
 }
 
@@ -275,6 +284,7 @@ static bool stages(const Emitter *e) { return target_of(e)->backend == BACKEND_N
 static int contract_body(Emitter *e, Node *n, const Index *const *loop, int mask, int n_axes, const int *axes, int carry) {
     const Contract *c = n->attr->contract;
     int8_t over[MAX_LOOPS];
+    const DType as = carried_in(OP_SUM, n->dtype);
     int n_over = 0, where = guards(e, c, loop), v = -1;
     for (int i = 0; i < n_axes; i++) over[n_over++] = (int8_t)axes[i];
     int x[2];
@@ -282,13 +292,17 @@ static int contract_body(Emitter *e, Node *n, const Index *const *loop, int mask
         int own = k == 0 ? where : -1;
         int y = read_operand(e, n, k, loop, mask, &own); /* sets own */
         y = cleared(e, y, own);
-        if (n->n_in == 2 && n->dtype == DT_F32 && n_over) x[k] = stages(e) ? tile_stage(&e->b, y, SPACE_SHARED) : y;
-        else v = v < 0 ? y : emit_op(e, OP_MUL, n->dtype, v, y);
+        if (n->n_in == 2 && as == DT_F32 && n_over) {
+            x[k] = stages(e) ? tile_stage(&e->b, y, SPACE_SHARED) : y;
+            continue;
+        }
+        y = converted(e, y, as);
+        v = v < 0 ? y : emit_op(e, OP_MUL, as, v, y);
     }
     for (int i = 0; i < n_axes && v < 0; i++)
         if (!has_axis(e, x[0], axes[i]) && !has_axis(e, x[1], axes[i])) x[0] = along(e, x[0], axes[i]);
     if (v < 0) return tile_dot(&e->b, x[0], x[1], carry, n_over, over);
-    return emit_op(e, OP_ADD, n->dtype, carry, reduce_over(e, OP_SUM, v, n_axes, axes));
+    return emit_op(e, OP_ADD, as, carry, reduce_over(e, OP_SUM, v, n_axes, axes));
 }
 
 static int emit_contract(Emitter *e, Node *n, const Index *const *idx, int mask) {
@@ -306,11 +320,13 @@ static int emit_contract(Emitter *e, Node *n, const Index *const *idx, int mask)
         loop[l] = index_axis(e->k, axes[n_axes++]);
     }
     Nest nest;
-    const int start = full_over(e, n, idx, mask, 0);
+    Node like = *n;
+    like.dtype = carried_in(OP_SUM, n->dtype);
+    const int start = full_over(e, &like, idx, mask, 0);
     nest_begin(e, &nest, n_axes, axes, 1, &start, &carry);
     const int next = contract_body(e, n, loop, mask, n_axes, axes, carry);
     nest_end(e, &nest, &next, &result);
-    return result;
+    return converted(e, result, n->dtype);
 }
 
 int emit_heavy(Emitter *e, Node *n, const Index *const *idx, int mask) {
@@ -330,16 +346,17 @@ void emit_scan(Emitter *e, Node *n) {
         const Index *last = index_add(e->k, index_of_dim(e, extent), index_const(e->arena, -1));
         idx[at->axis] = index_add(e->k, last, index_scale(e->k, idx[at->axis], -1));
     }
-    TileType t = {.dtype = n->dtype};
+    TileType t = {.dtype = carried_in(OP_SUM, n->dtype)};
     for (int d = 0; d < n->shape.rank; d++)
         if (d != at->axis) index_axes(e->k, idx[d], &t);
     Nest nest;
     int carry, result;
     const int start = tile_full(&e->b, t, sum ? 0 : 1);
     nest_begin(e, &nest, 1, &axis, 1, &start, &carry);
-    const int x = reduce_over(e, sum ? OP_SUM : OP_PROD, emit_value(e, n->in[0], idx, -1), 1, &axis);
-    const int next = emit_op(e, sum ? OP_ADD : OP_MUL, n->dtype, carry, x);
-    emit_store(e, n, idx, at->exclusive ? carry : next);
+    const int in = converted(e, emit_value(e, n->in[0], idx, -1), t.dtype);
+    const int x = reduce_over(e, sum ? OP_SUM : OP_PROD, in, 1, &axis);
+    const int next = emit_op(e, sum ? OP_ADD : OP_MUL, t.dtype, carry, x);
+    emit_store(e, n, idx, converted(e, at->exclusive ? carry : next, n->dtype));
     nest_end(e, &nest, &next, &result);
 }
 
@@ -362,7 +379,9 @@ void emit_scatter(Emitter *e, Node *n) {
     }
     for (int d = r; d < updates->shape.rank; d++) at[d] = e->p_index[d - r + 1];
     Nest nest;
-    const int start = full_over(e, n, e->p_index, -1, 0);
+    Node like = *n;
+    const DType as = like.dtype = carried_in(OP_SUM, n->dtype);
+    const int start = full_over(e, &like, e->p_index, -1, 0);
     const int row = tile_index(&e->b, e->p_index[0]);
     const int first = scalar_of(e, OP_RMIN, row), last = scalar_of(e, OP_RMAX, row);
     nest_begin(e, &nest, r, axes, 1, &start, &carry);
@@ -373,12 +392,12 @@ void emit_scatter(Emitter *e, Node *n) {
     const int memo = e->memo.n;
     Inst *iff = tile_if_begin(&e->b, hits, 1, &carry, &inside);
     e->b = inside;
-    const int u = reduce_over(e, OP_SUM, emit_value(e, updates, at, -1), r, axes);
+    const int u = reduce_over(e, OP_SUM, converted(e, emit_value(e, updates, at, -1), as), r, axes);
     const int here = emit_op(e, OP_EQ, DT_BOOL, row, id);
-    int next = emit_op(e, OP_ADD, n->dtype, carry, emit_select(e, here, u, tile_const(&e->b, n->dtype, 0)));
+    int next = emit_op(e, OP_ADD, as, carry, emit_select(e, here, u, tile_const(&e->b, as, 0)));
     tile_if_end(&e->b, iff, &next, &result);
     e->b = outside;
     memo_cut(e, memo);
     nest_end(e, &nest, &result, &result);
-    emit_store(e, n, e->p_index, result);
+    emit_store(e, n, e->p_index, converted(e, result, n->dtype));
 }

@@ -40,6 +40,7 @@ typedef struct PassContext {
 
 /* graph -> graph.  Each returns a new or edited graph. */
 Graph *pass_canonicalize(PassContext *c, Graph *g);
+Graph *pass_precision(PassContext *c, Graph *g);
 Graph *pass_autodiff(PassContext *c, Graph *g);
 Graph *pass_jacobian_gemm(PassContext *c, Graph *g);
 

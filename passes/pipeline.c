@@ -29,17 +29,18 @@ static Graph *after_graph(PassContext *c, PassId id, double start, Graph *g) {
     return g;
 }
 
-/* Each graph has an arena of its own, `*nodes`, and goes when the next one is made. */
+/* Each graph has an arena of its own, `*nodes`, and goes when the next one is made; a pass with nothing to do returns
+ * the graph that it was given. */
 static Graph *run(PassContext *c, PassId id, Graph *pass(PassContext *, Graph *), Graph *g, Arena **nodes) {
     if (c->failed || (c->disabled[id] && pass_info[id].can_disable)) return g;
     Arena *const whole = c->arena;
     double start = now();
     c->arena = arena_new();
-    g = pass(c, g);
-    arena_free(*nodes);
-    *nodes = c->arena;
+    Graph *made = pass(c, g);
+    arena_free(made == g ? c->arena : *nodes);
+    if (made != g) *nodes = c->arena;
     c->arena = whole;
-    return after_graph(c, id, start, g);
+    return after_graph(c, id, start, made);
 }
 
 static const char *verify_kernels(PassContext *c, const Plan *p) {
@@ -89,7 +90,9 @@ static Plan *run_checkpoint(PassContext *c, Plan *p) {
 
 static void compile_entry(PassContext *c, Graph *g, Module *m, Arena **nodes) {
     g = run(c, PASS_canonicalize, pass_canonicalize, g, nodes);
+    g = run(c, PASS_precision, pass_precision, g, nodes);
     g = run(c, PASS_autodiff, pass_autodiff, g, nodes);
+    g = run(c, PASS_precision, pass_precision, g, nodes);
     g = run(c, PASS_canonicalize, pass_canonicalize, g, nodes);
     g = run(c, PASS_jacobian_gemm, pass_jacobian_gemm, g, nodes);
     g = run(c, PASS_canonicalize, pass_canonicalize, g, nodes);

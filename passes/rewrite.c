@@ -16,7 +16,7 @@ static uint64_t hash_affine(uint64_t h, const Affine *e, int n_loops) {
 }
 
 static uint64_t hash_node(const Node *n) {
-    uint64_t value, h = mix(mix(mix(0, (uint64_t)n->op), (uint64_t)n->dtype), (uint64_t)n->remat);
+    uint64_t value, h = mix(mix(mix(0, (uint64_t)n->op), (uint64_t)n->dtype), (uint64_t)n->remat ^ (uint64_t)n->precision << 32);
     for (int k = 0; k < n->n_in; k++) h = mix(h, (uint64_t)n->in[k]->id);
     for (int d = 0; d < n->shape.rank; d++) h = mix(h, (uint64_t)n->shape.dim[d].bound);
     memcpy(&value, &n->attr->value, sizeof value);
@@ -67,7 +67,7 @@ static bool attr_equal(const Node *a, const Node *b) {
 }
 
 static bool node_equal(const Node *a, const Node *b) {
-    return a->op == b->op && a->dtype == b->dtype && a->remat == b->remat && a->n_in == b->n_in &&
+    return a->op == b->op && a->dtype == b->dtype && a->remat == b->remat && a->precision == b->precision && a->n_in == b->n_in &&
            memcmp(a->in, b->in, sizeof *a->in * (size_t)a->n_in) == 0 && shape_same(&a->shape, &b->shape) &&
            attr_equal(a, b);
 }
@@ -114,6 +114,7 @@ static Node *append(Rewriter *r, const Node *candidate, bool opaque) {
     Node *n = new_node(r, candidate);
     n->phase = r->at->phase;
     n->remat = candidate->remat;
+    n->precision = candidate->precision;
     n->loc = r->at->loc;
     vec_push(r->scratch, r->opaque, opaque);
     vec_push(r->scratch, r->readers, 0);
@@ -159,6 +160,7 @@ Node *rewrite_node(Rewriter *r, Op op, int n_in, Node *const *in, const Attr *at
     static const Attr none = {0};
     Node *operands[8];
     Node candidate = {.op = op, .dtype = dtype, .shape = shape, .n_in = n_in, .remat = r->at->remat};
+    if (op_has_precision(op)) candidate.precision = r->at->precision;
     candidate.in = n_in <= 8 ? operands : ARENA_ARRAY(r->scratch, Node *, n_in);
     candidate.attr = attr ? attr : &none;
     if (n_in) memcpy(candidate.in, in, sizeof *in * (size_t)n_in);

@@ -29,8 +29,19 @@ static LLVMValueRef round_bf16(const Emit *e, LLVMValueRef v) {
     return LLVMBuildBitCast(e->b, cut, LLVMTypeOf(v), "");
 }
 
+/* Nearest of 10 fraction bits, ties away from zero; infinity and NaN stay. */
+static LLVMValueRef round_tf32(const Emit *e, LLVMValueRef v) {
+    LLVMTypeRef ints = emit_vector_type(e->i32, emit_width(v));
+    LLVMValueRef x = LLVMBuildBitCast(e->b, v, ints, ""), exponent = bits_like(e, 0x7f800000, v);
+    LLVMValueRef up = LLVMBuildAdd(e->b, x, bits_like(e, 0x1000, v), "");
+    LLVMValueRef cut = LLVMBuildAnd(e->b, up, bits_like(e, 0xffffe000u, v), "");
+    LLVMValueRef special = LLVMBuildICmp(e->b, LLVMIntEQ, LLVMBuildAnd(e->b, x, exponent, ""), exponent, "");
+    return LLVMBuildBitCast(e->b, LLVMBuildSelect(e->b, special, x, cut, ""), LLVMTypeOf(v), "");
+}
+
 LLVMValueRef emit_round(const Emit *e, DType t, LLVMValueRef v) {
     if (t == DT_BF16) return round_bf16(e, v);
+    if (t == DT_TF32) return round_tf32(e, v);
     if (t != DT_F16) return v;
     LLVMTypeRef narrow = emit_vector_type(e->half, emit_width(v));
     return LLVMBuildFPExt(e->b, LLVMBuildFPTrunc(e->b, v, narrow, ""), LLVMTypeOf(v), "");
@@ -309,7 +320,7 @@ static Op step_of(Op op) { return op == OP_RMAX ? OP_MAX : op == OP_RMIN ? OP_MI
 LLVMValueRef emit_combine(const Emit *e, Op op, DType t, LLVMValueRef acc, LLVMValueRef v) {
     LLVMValueRef in[2] = {acc, v};
     emit_match(e, 2, in);
-    return arithmetic(e, step_of(op), t == DT_F16 || t == DT_BF16 ? DT_F32 : t, 2, in);
+    return arithmetic(e, step_of(op), dtype_is_low(t) ? DT_F32 : t, 2, in);
 }
 
 /* Halves the vector until one lane is left: a fixed order of a few shuffles. */

@@ -11,7 +11,8 @@ const ElementInfo element_info[ELEMENT_COUNT] = {
 
 Element element_of(DType t) {
     static const Element table[DT_COUNT] = {[DT_BOOL] = ELEMENT_BOOL, [DT_I32] = ELEMENT_I32, [DT_F32] = ELEMENT_F32,
-                                            [DT_F64] = ELEMENT_F64,   [DT_F16] = ELEMENT_F16, [DT_BF16] = ELEMENT_BF16};
+                                            [DT_F64] = ELEMENT_F64,   [DT_F16] = ELEMENT_F16, [DT_BF16] = ELEMENT_BF16,
+                                            [DT_TF32] = ELEMENT_F32};
     return table[t];
 }
 
@@ -125,6 +126,7 @@ static bool put(DType t, uint8_t *at, double v) {
         if (!(v >= INT32_MIN && v <= INT32_MAX) || v != floor(v)) return false;
         x.i32 = (int32_t)v;
         break;
+    case DT_TF32:
     case DT_F32: x.f32 = (float)v; break;
     case DT_F64: x.f64 = v; break;
     case DT_F16: x.u16 = half_put(v, 10, 15); break;
