@@ -69,7 +69,8 @@ static double pair_cost(const Chain *c, int a, int b) {
 /* ---- collecting ----------------------------------------------------------------------------------------------------- */
 static bool is_product(const Node *n) {
     const Contract *c = n->attr->contract;
-    return n->n_in == 2 && dtype_is_float(n->dtype) && n->dtype != DT_F16 && contract_classify(c, n->in).is_plain;
+    return n->n_in == 2 && dtype_is_float(n->dtype) && n->dtype != DT_F16 && n->in[0]->dtype == n->dtype &&
+           contract_classify(c, n->in).is_plain;
 }
 
 /* A product that only this chain reads. */

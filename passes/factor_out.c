@@ -70,7 +70,9 @@ static Node *factor_of_sum(Rewriter *r, const Node *factor, Shape s, const int8_
     return rewrite_broadcast(r, x, s, axes);
 }
 
-static bool may_reorder(const Node *n) { return dtype_is_float(n->dtype) && n->dtype != DT_F16; }
+static bool may_reorder(const Node *n) {
+    return dtype_is_float(n->dtype) && n->dtype != DT_F16 && n->in[0]->dtype == n->dtype;
+}
 
 Node *rule_factor_of_sum(Rewriter *r, const Node *n) {
     Factor f;

@@ -133,7 +133,7 @@ Node *rule_reassociate(Rewriter *r, const Node *n) {
     if (!terms || !dtype_is_float(n->dtype) || n->dtype == DT_F16) return NULL;
     for (int k = 0; k < 2; k++) {
         const Node *product = rewrite_seen(r, terms->in[k], OP_CONTRACT), *other = terms->in[1 - k];
-        if (!product || !is_plain_product(product)) continue;
+        if (!product || product->in[0]->dtype != n->dtype || !is_plain_product(product)) continue;
         const Triple t = triple_of(n, product, other);
         Node *made = with_partial(r, &t);
         if (made) return made;
