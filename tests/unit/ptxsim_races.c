@@ -33,10 +33,37 @@ typedef struct Pair {
 #define SCATTERED(sync)                                                                                                \
     KERNEL("mad.lo.u32 %r9, %r1, 36, %r6; st.shared.u32 [%r9], %r1;" sync                                              \
            "sub.u32 %r10, 31, %r1; mad.lo.u32 %r10, %r10, 36, %r6; ld.shared.u32 %r11, [%r10];")
+/* Neighbours exchange, each in one of two sets of lanes. */
+#define TILES(even, odd)                                                                                               \
+    KERNEL(NEIGHBOUR "mov.u32 %r12, %lanemask_eq; and.b32 %r11, %r12, " even ";\n"       \
+                     "setp.ne.u32 %p3, %r11, 0; selp.b32 %r13, " even ", " odd ", %p3;\n"                              \
+                     "st.shared.u32 [%r5], %r1; bar.warp.sync %r13; ld.shared.u32 %r10, [%r9];")
+/* Lane 0 writes, lane 3 reads; lanes 0 and 1 synchronise, then those in `second`, then lanes 2 and 3. */
+#define CHAIN(first, second)                                                                                           \
+    KERNEL("setp.lt.u32 %p3, %r1, 2; setp.eq.u32 %p4, %r1, 0; setp.eq.u32 %p5, %r1, 3; @%p4 st.shared.u32 [s], %r1;\n" \
+           "mov.u32 %r11, %lanemask_eq; and.b32 %r12, %r11, " second "; setp.ne.u32 %p6, %r12, 0;\n"                   \
+           "and.b32 %r12, %r11, 0xc; setp.ne.u32 %p7, %r12, 0;\n"                                                      \
+           "@%p3 bar.warp.sync " first "; @%p6 bar.warp.sync " second "; @%p7 bar.warp.sync 0xc;\n"                    \
+           "@%p5 ld.shared.u32 %r10, [s];")
+/* Lanes 0 to 15 read a word, lane 0 overwrites it after a barrier with `set`. */
+#define SHARED_READ(set)                                                                                               \
+    KERNEL("setp.lt.u32 %p3, %r1, 16; mov.u32 %r11, %lanemask_eq; and.b32 %r12, %r11, " set "; setp.ne.u32 %p4, %r12, 0;\n" \
+           "@%p0 st.shared.u32 [s], 1; bar.warp.sync -1; @%p3 ld.shared.u32 %r10, [s]; @%p4 bar.warp.sync " set ";\n"   \
+           "@%p0 st.shared.u32 [s], 2;")
+/* More rounds than are remembered one by one. */
+#define MANY(some, others)                                                                                             \
+    KERNEL(NEIGHBOUR "mov.u32 %r12, %lanemask_eq; and.b32 %r11, %r12, " some "; setp.ne.u32 %p3, %r11, 0;\n"           \
+                     "selp.b32 %r13, " some ", " others ", %p3; mov.u32 %r14, 0;\n"                                    \
+                     "AGAIN: st.shared.u32 [%r5], %r14; bar.warp.sync %r13; ld.shared.u32 %r10, [%r9]; bar.warp.sync %r13;\n" \
+                     "add.u32 %r14, %r14, 1; setp.lt.u32 %p4, %r14, 40; @%p4 bra AGAIN;")
 static const Pair WARP_PAIRS[] = {
     {"lanes exchange", 1, 32, EXCHANGE(""), EXCHANGE("bar.warp.sync -1;")},
     {"lanes exchange, scattered", 1, 32, SCATTERED(""), SCATTERED("bar.warp.sync -1;")},
     {"lanes reuse what others read", 1, 32, REUSE(""), REUSE("bar.warp.sync -1;")},
+    {"lanes exchange in tiles", 1, 32, TILES("0x55555555", "0xaaaaaaaa"), TILES("0x0f0f0f0f", "0xf0f0f0f0")},
+    {"lanes hand over from tile to tile", 1, 32, CHAIN("0x3", "0xc"), CHAIN("0x3", "0x6")},
+    {"lanes overwrite what a tile read", 1, 32, SHARED_READ("0xfffffff0"), SHARED_READ("0x0000ffff")},
+    {"many tiles in turn", 1, 32, MANY("0x55555555", "0xaaaaaaaa"), MANY("0x33333333", "0xcccccccc")},
     {"lanes exchange through global memory", 1, 32, KERNEL("st.global.u32 [%rd4], %r1; ld.global.u32 %r9, [%rd2];"),
      KERNEL("st.global.u32 [%rd4], %r1; bar.warp.sync -1; ld.global.u32 %r9, [%rd2];")},
     {"one store, several values", 1, 32, KERNEL("st.shared.u32 [s], %r1;"), KERNEL("st.shared.u32 [s], %r7;")},

@@ -26,8 +26,36 @@ void clock_end(Warp *w) {
 
 void clock_warp_sync(Warp *w) {
     join(w->clock.seen, w->clock.own, w->cluster->agents);
+    w->parts = 0;
     if (w->time < LAST_TIME) w->time++;
     w->clock.own[w->agent] = w->time;
+}
+
+void clock_part_sync(Warp *w, uint32_t mask) {
+    if (w->time == LAST_TIME) {
+        clock_warp_sync(w);
+        return;
+    }
+    if (w->parts == PART_SYNCS) {
+        join(w->clock.seen, w->clock.own, w->cluster->agents);
+        w->clock.seen[w->agent] = w->part[0].time;
+        memmove(w->part, w->part + 1, sizeof *w->part * (size_t)--w->parts);
+    }
+    w->part[w->parts++] = (PartSync){.time = w->time, .mask = mask};
+    w->clock.own[w->agent] = ++w->time;
+}
+
+bool clock_met(const Warp *w, Stamp s, uint32_t by, int lane) {
+    const bool several = by == LANE_SEVERAL;
+    if (lane < 0 || (by >= WARP && !several)) return false;
+    uint32_t reached = several ? UINT32_MAX : UINT32_C(1) << by;
+    for (int k = 0; k < w->parts; k++) {
+        const PartSync *p = &w->part[k];
+        if (stamp_agent(s) == w->agent && p->time < stamp_time(s)) continue;
+        if (several && p->mask >> lane & 1) return true;
+        if (reached & p->mask) reached |= p->mask;
+    }
+    return !several && reached >> lane & 1;
 }
 
 bool sync_clock_make(const Cluster *c, SyncClock *s) {
@@ -46,6 +74,7 @@ bool clock_snapshot(Warp *w, SyncClock *s) {
     const int n = w->cluster->agents;
     if (!sync_clock_make(w->cluster, s)) return false;
     join(w->clock.seen, w->clock.own, n);
+    w->parts = 0;
     join(s->seen, w->clock.seen, n);
     join(s->fenced[0], w->clock.fenced[0], PROXY_SPACES * n);
     known_learn(w->cluster, &s->known, s->seen, w->clock.known);

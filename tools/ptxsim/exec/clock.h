@@ -6,7 +6,8 @@
  * lane, when.  An access by warp w may touch what stamp s touched, without a race, when
  *     seen[s.agent] >= s.time, or own[s.agent] >= s.time and s.lane is the accessing lane.
  * `own` is what each lane alone has seen: its own accesses since the warp's last synchronisation, and the per-thread
- * copies (cp.async) it waited for.  bar.warp.sync and every barrier turn own into seen.
+ * copies (cp.async) it waited for.  bar.warp.sync and every barrier turn own into seen; a bar.warp.sync of some lanes is
+ * kept apart (PartSync).
  * `fenced` is the part of the past that is also visible to the async proxy, in shared and in global memory: what lay before
  * a fence.proxy.async of that state space on the way here (PTX ISA, Memory Consistency Model, Proxy-preserved base causality order).
  * Sources: Lamport, CACM 21(7), 1978; Flanagan and Freund, "FastTrack", PLDI 2009. */
@@ -45,6 +46,13 @@ typedef struct Known {
 typedef enum ProxySpace { PROXY_SHARED, PROXY_GLOBAL, PROXY_SPACES } ProxySpace;
 enum { PROXY_EVERYWHERE = (1 << PROXY_SPACES) - 1 };
 
+/* A part of a warp that synchronised: what its lanes did at `time` and before is in the past of all of them. */
+typedef struct PartSync {
+    Time time;
+    uint32_t mask;
+} PartSync;
+enum { PART_SYNCS = 16 }; /* beyond, the oldest counts as one of all lanes: races are hidden, never invented */
+
 /* A warp's knowledge.  Arrays of cluster->agents times; any index below MAX_AGENTS may be read. */
 typedef struct Clock {
     Time *seen, *own, *fenced[PROXY_SPACES];
@@ -68,8 +76,13 @@ bool clock_release(struct Warp *, SyncClock *s);
 bool clock_snapshot(struct Warp *, SyncClock *s);
 /* Joins `s` into the warp's past. */
 void clock_acquire(struct Warp *, const SyncClock *s);
-/* bar.warp.sync: what each lane has seen, all have. */
+/* bar.warp.sync: what each lane has seen, all have, ... */
 void clock_warp_sync(struct Warp *);
+/* ... or those in `mask`. */
+void clock_part_sync(struct Warp *, uint32_t mask);
+/* Is `lane` ordered after what lane `by` of the warp did, or waited for (LANE_SEVERAL: some lanes), by parts of the warp
+ * that synchronised since? */
+bool clock_met(const struct Warp *, Stamp s, uint32_t by, int lane);
 /* fence.proxy.async: what the warp has seen (and done) in these spaces (1 << ProxySpace, ..) is visible to the async proxy
  * from here on. */
 void clock_proxy_fence(struct Warp *, unsigned spaces);

@@ -38,6 +38,8 @@ typedef struct Warp {
     uint32_t agent;          /* in its cluster */
     Time time;               /* its own, clock.own[agent] */
     Clock clock;
+    PartSync part[PART_SYNCS]; /* clock.h: since all lanes synchronised, oldest first */
+    int parts;
     WarpState state;
     uint32_t live, carry; /* lanes not exited; condition-code bit of each lane */
     uint32_t passed;      /* lanes that exited ahead of others (Path.ahead) */

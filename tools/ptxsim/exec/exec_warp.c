@@ -105,7 +105,8 @@ void exec_activemask(Warp *w, const Inst *i, uint32_t mask) {
 void exec_warp_barrier(Warp *w, const Inst *i, uint32_t mask) {
     if (!mask || members_apart(w, i, &i->a, mask, exec_warp_barrier)) return;
     check_members(w, mask, members_of(w, &i->a, mask));
-    clock_warp_sync(w);
+    if (mask == w->live) clock_warp_sync(w);
+    else clock_part_sync(w, mask);
 }
 
 /* ---- special registers -------------------------------------------------------------------------------- */

@@ -65,7 +65,8 @@ static bool in_past(const Actor *a, uint32_t cluster, Stamp s, int lane, int byt
     if (shadow_seen(a, cluster, s)) return true;
     if (cluster != a->cluster || c->own[stamp_agent(s)] < stamp_time(s)) return false;
     const uint32_t by = lane_of_byte(s, byte);
-    return (by == LANE_UNKNOWN || by == LANE_LOW || by == LANE_HIGH || (lane >= 0 && by == (uint32_t)lane));
+    if (by == LANE_UNKNOWN || by == LANE_LOW || by == LANE_HIGH || (lane >= 0 && by == (uint32_t)lane)) return true;
+    return a->warp->parts && clock_met(a->warp, s, by, lane);
 }
 
 /* A generic write that the async proxy does not see yet (PTX ISA, "Async proxy"). */
