@@ -81,11 +81,36 @@ static bool rereads(const Node *n) {
 }
 
 /* Recomputing costs about as much as reading: small and from at most one tensor in memory. */
+enum { CONE_READS = 4, MUCH_SMALLER = 8 };
 typedef struct Cone {
-    int cost;    /* instructions when inlined; saturates */
-    int tensors; /* distinct reads of non-scalar memory, at most 3 counted */
-    bool dear;   /* contains a transcendental or a division */
+    int cost;                      /* instructions when inlined; saturates */
+    int tensors;                   /* distinct reads of memory that is not much smaller than the value; saturates */
+    const Node *read[CONE_READS];  /* them */
+    bool dear;                     /* contains a transcendental or a division */
 } Cone;
+
+static bool is_half(DType t) { return t == DT_F16 || t == DT_BF16; }
+
+/* A row's mean or maximum beside the row. */
+static bool much_smaller(const Node *x, const Node *n) {
+    return x->shape.rank == 0 || shape_elements(x->shape) * MUCH_SMALLER <= shape_elements(n->shape);
+}
+
+static void cone_reads(Cone *c, const Node *x) {
+    for (int i = 0; i < c->tensors; i++)
+        if (c->read[i] == x) return;
+    if (c->tensors < CONE_READS) c->read[c->tensors++] = x;
+}
+
+/* Values of 16 bits become f32 on the way to f32 arithmetic; nothing is gained by keeping them as f32. */
+static bool widens(const Node *n) { return n->op == OP_CAST && n->dtype == DT_F32 && is_half(n->in[0]->dtype); }
+
+/* An f32 value that at most two tensors of 16 bits make: they take no more bytes to read than it would. */
+static bool from_half(const Node *n, const Cone *c) {
+    bool half = n->dtype == DT_F32 && c->tensors > 0 && c->tensors <= 2;
+    for (int i = 0; i < c->tensors; i++) half &= is_half(c->read[i]->dtype);
+    return half;
+}
 
 static bool is_dear(Op op) {
     switch (op) {
@@ -102,24 +127,35 @@ static Cone cone_of(const Node *n, const Cone *cone, const bool *candidate) {
     for (int k = 0; k < n->n_in; k++) {
         const Node *x = n->in[k];
         if (op_is_memory(x->op) || candidate[x->id]) {
-            if (x->shape.rank > 0 && !(k && n->in[0] == x)) c.tensors++;
+            if (!much_smaller(x, n)) cone_reads(&c, x);
         } else {
             c.cost += cone[x->id].cost;
-            c.tensors += cone[x->id].tensors;
+            for (int i = 0; i < cone[x->id].tensors && !much_smaller(x, n); i++) cone_reads(&c, cone[x->id].read[i]);
             if (x->shape.rank > 0) c.dear |= cone[x->id].dear;
         }
     }
     if (c.cost > INLINE_COST) c.cost = INLINE_COST + 1;
-    if (c.tensors > 3) c.tensors = 3;
     return c;
 }
 
-static bool wants_memory(const Node *n, Cone c, int uses, bool reread) {
+/* Made from a contraction's result that nothing else reads: in memory, it takes that one's place. */
+static bool takes_place(const Node *n, const Uses *uses) {
+    for (int k = 0; k < n->n_in; k++) {
+        const Node *x = n->in[k];
+        while (x->op == OP_RESHAPE && uses->first[x->id + 1] - uses->first[x->id] == 1) x = x->in[0];
+        if (x->op == OP_CONTRACT && is_heavy(x) && uses->first[x->id + 1] - uses->first[x->id] == 1) return true;
+    }
+    return false;
+}
+
+static bool wants_memory(const Node *n, const Cone *cone, int uses, bool reread) {
+    const Cone c = *cone;
     if (c.cost > INLINE_COST) return true;
+    if (widens(n) || n->dtype == DT_TF32) return false;
     if (op_info[n->op].cls != CLASS_ELEMENT && !(n->op == OP_CONTRACT && !node_is_view(n))) return false;
     if (n->shape.rank == 0) return false;
     if (reread) return c.tensors > 0;
-    if (uses < 2 || n->dtype == DT_BOOL) return false;
+    if (uses < 2 || n->dtype == DT_BOOL || from_half(n, cone)) return false;
     return c.dear || c.tensors > 1 || c.cost > 2;
 }
 
@@ -131,11 +167,14 @@ static bool is_copy(const Fuse *f, const Node *n) {
 static void choose_candidates(Fuse *f, const Graph *g) {
     const Uses uses = graph_uses(f->arena, g);
     bool *reread = ARENA_ARRAY(f->arena, bool, f->n);
+    int *readers = ARENA_ARRAY(f->arena, int, f->n); /* those of a widened value are its own */
     Cone *cone = ARENA_ARRAY(f->arena, Cone, f->n);
     for (int i = f->n - 1; i >= 0; i--)
         for (int u = uses.first[i]; u < uses.first[i + 1]; u++) {
             const Node *user = uses.user[u];
-            const bool passes = op_info[user->op].cls == CLASS_MOVE || node_is_view(user) || user->op == OP_GATHER;
+            const bool passes = op_info[user->op].cls == CLASS_MOVE || node_is_view(user) || user->op == OP_GATHER ||
+                                widens(user) || user->dtype == DT_TF32;
+            readers[i] += widens(user) ? readers[user->id] : 1;
             reread[i] |= rereads(user) || (passes && reread[user->id]);
         }
     for (int i = 0; i < g->results.n; i++) {
@@ -150,7 +189,8 @@ static void choose_candidates(Fuse *f, const Graph *g) {
         if (op_is_memory(n->op)) continue;
         cone[i] = cone_of(n, cone, f->candidate);
         f->candidate[i] = f->result[i] || f->copied[i] || is_heavy(n) ||
-                          wants_memory(n, cone[i], uses.first[i + 1] - uses.first[i], reread[i]);
+                          wants_memory(n, &cone[i], readers[i], reread[i]) ||
+                          (op_info[n->op].cls == CLASS_ELEMENT && readers[i] > 1 && !widens(n) && takes_place(n, &uses));
     }
 }
 
