@@ -1,5 +1,6 @@
 #include "ir/tile_stage.h"
 #include "ir/tile_spread.h"
+#include <limits.h>
 #include <string.h>
 
 /* ---- layout ------------------------------------------------------------------------------------------------ */
@@ -180,6 +181,7 @@ typedef struct Life {
 } Life;
 typedef struct Lives {
     Arena *a;
+    const Kernel *k;
     int *life_of; /* by value: index into list + 1 */
     VEC(Life) list;
     int at;
@@ -204,7 +206,9 @@ static void live_block(Lives *l, const Block *b, const Inst *loop, int open, int
         const int here = l->at++;
         if (i->kind == TI_STAGE && i->space == SPACE_SHARED) {
             const int slots = loop && loop->ahead && i->by != BY_NONE ? loop->ahead + 1 : 1;
-            vec_push(l->a, l->list, ((Life){i->result, open >= 0 ? open : here, end >= 0 ? end : here, i, slots}));
+            const bool always = l->k->producer && i->by == BY_TMA; /* fetched for the next program while this one ends */
+            const int from = always ? 0 : open >= 0 ? open : here, to = always ? INT_MAX : end >= 0 ? end : here;
+            vec_push(l->a, l->list, ((Life){i->result, from, to, i, slots}));
             l->life_of[i->result] = l->list.n;
         }
         for (int k = 0; k < i->n_in; k++) use(l, i->in[k], end >= 0 ? end : here);
@@ -237,7 +241,7 @@ static int64_t lowest_place(const Kernel *k, const Lives *l, const StagePlan *p,
 }
 
 void stage_plan(Arena *a, const Kernel *k, StagePlan *out) {
-    Lives l = {.a = a, .life_of = ARENA_ARRAY(a, int, k->types.n + 1)};
+    Lives l = {.a = a, .k = k, .life_of = ARENA_ARRAY(a, int, k->types.n + 1)};
     *out = (StagePlan){.offset = ARENA_ARRAY(a, int64_t, k->types.n + 1), .slots = ARENA_ARRAY(a, int, k->types.n + 1)};
     for (int v = 0; v < k->types.n; v++) out->offset[v] = -1;
     live_block(&l, &k->body, NULL, -1, -1);

@@ -1,7 +1,7 @@
 /* The manifest as C tables. */
 #include "codegen/artifact/artifact.h"
 #include "codegen/c99/c99.h"
-#include "ir/tile_stage.h"
+#include "codegen/nvptx/nvptx.h"
 #include <float.h>
 #include <inttypes.h>
 
@@ -79,23 +79,70 @@ uint64_t artifact_outputs(const Module *m, const Launch *l) {
     return mask ? mask : ~(uint64_t)0;
 }
 
+static void map(FILE *f, const fusec_tensor_map *x) {
+    fprintf(f, "    {%" PRIu64 "u, {", x->offset);
+    for (int d = 0; d + 1 < FUSEC_MAP_RANK; d++) fprintf(f, "%s%" PRIu64 "u", d ? ", " : "", x->stride[d]);
+    fputs("}, {", f);
+    for (int d = 0; d < FUSEC_MAP_RANK; d++)
+        fprintf(f, "%s{%" PRId32 ", %" PRId32 ", %" PRId32 "}", d ? ", " : "", x->extent[d].sym, x->extent[d].scale, x->extent[d].shift);
+    fputs("}, {", f);
+    for (int d = 0; d < FUSEC_MAP_RANK; d++) fprintf(f, "%s%d", d ? ", " : "", x->box[d]);
+    fprintf(f, "}, %d, %d, %d, %d},\n", x->swizzle, x->buffer, x->rank, x->type);
+}
+
+static bool any_maps(Arena *a, const Module *m) {
+    fusec_tensor_map maps[FUSEC_MAX_MAPS];
+    bool any = false;
+    for (int i = 0; i < m->kernels.n && !any; i++) {
+        fusec_kernel gpu = {0};
+        nvptx_launch(a, m->kernels.at[i], &gpu, maps);
+        any = gpu.n_maps > 0;
+    }
+    return any;
+}
+
+static void tensor_maps(FILE *f, Arena *a, const char *prefix, const Module *m) {
+    if (!any_maps(a, m)) return;
+    fprintf(f, "static const fusec_tensor_map %s_table_maps[] = {\n", prefix);
+    for (int i = 0; i < m->kernels.n; i++) {
+        fusec_tensor_map maps[FUSEC_MAX_MAPS];
+        fusec_kernel gpu = {0};
+        nvptx_launch(a, m->kernels.at[i], &gpu, maps);
+        for (int n = 0; n < gpu.n_maps; n++) map(f, &maps[n]);
+    }
+    fputs("};\n", f);
+}
+
+/* What only GPUs have, where it is not 0. */
+static void gpu_fields(FILE *f, const fusec_kernel *k) {
+    if (k->cluster) fprintf(f, ", .cluster = %d, .cluster_axis = %d", k->cluster, k->cluster_axis);
+    if (k->persistent) fputs(", .persistent = 1", f);
+    if (k->n_maps) fprintf(f, ", .n_maps = %d, .first_map = %" PRIu32, k->n_maps, k->first_map);
+}
+
 static void kernels(FILE *f, Arena *a, const char *prefix, const Module *m) {
+    uint32_t first_map = 0;
     if (!m->kernels.n) return;
     fprintf(f, "static const fusec_kernel %s_table_kernels[] = {\n", prefix);
     for (int i = 0; i < m->kernels.n; i++) {
         const Kernel *k = m->kernels.at[i];
         const KernelCost c = kernel_cost(k);
         struct fusec_grid grid[8];
+        fusec_tensor_map maps[FUSEC_MAX_MAPS];
+        fusec_kernel gpu = {.first_map = first_map};
         int n;
         if (!artifact_grid(k, grid, &n)) n = 0;
+        nvptx_launch(a, k, &gpu, maps);
+        first_map += gpu.n_maps;
         fprintf(f,
                 "    {.name = %s, .n_grid = %d, .n_args = %d, .n_constants = %d, .threads = %d, .shared_bytes = %d, .flops = %.17g, .bytes "
                 "= %.17g",
-                artifact_string(a, k->name), n, k->buffers.n, k->n_constants, k->threads, (int)kernel_shared_bytes(k), c.flops,
+                artifact_string(a, k->name), n, k->buffers.n, k->n_constants, (int)gpu.threads, (int)gpu.shared_bytes, c.flops,
                 c.bytes_read + c.bytes_written);
         for (int g = 0; g < n; g++)
             fprintf(f, "%s{%" PRId32 ", %" PRId32 ", %" PRId32 ", %" PRId32 "}%s", g ? ", " : ", .grid = {",
                     grid[g].sym, grid[g].scale, grid[g].shift, grid[g].step, g == n - 1 ? "}" : "");
+        gpu_fields(f, &gpu);
         fputs("},\n", f);
     }
     fputs("};\n", f);
@@ -208,6 +255,7 @@ void artifact_manifest(FILE *f, const Module *m, bool with_launches) {
     symbols(f, a, p, m);
     selftest(f, a, p, m);
     if (with_launches) {
+        tensor_maps(f, a, p, m);
         kernels(f, a, p, m);
         launches(f, p, m);
     }
@@ -230,6 +278,7 @@ void artifact_manifest(FILE *f, const Module *m, bool with_launches) {
     table(f, p, "kernels", with_launches ? m->kernels.n : 0);
     if (with_launches && count_launches(m)) fprintf(f, "    .launches = %s_table_launches,\n", p);
     if (with_launches && count_args(m)) fprintf(f, "    .args = %s_table_args,\n", p);
+    if (with_launches && any_maps(a, m)) fprintf(f, "    .maps = %s_table_maps,\n", p);
     if (with_launches && count_after(m)) fprintf(f, "    .after = %s_table_after,\n", p);
     if (m->selftest) fprintf(f, "    .selftest = %s_table_selftest,\n", p);
     fputs("    .entry = {", f);

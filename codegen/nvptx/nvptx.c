@@ -8,7 +8,7 @@
 /* Kernels are straight-line code in a few loops: clean up, hoist, combine; widening of neighbouring accesses
  * happens in LLVM's code generator. */
 static const char PIPELINE[] =
-    "function(early-cse<memssa>,instcombine<no-verify-fixpoint>,simplifycfg,loop-mssa(loop-rotate,licm),"
+    "function(mem2reg,early-cse<memssa>,instcombine<no-verify-fixpoint>,simplifycfg,loop-mssa(loop-rotate,licm),"
     "gvn,instcombine<no-verify-fixpoint>,separate-const-offset-from-gep,early-cse,dse,simplifycfg),globaldce";
 
 /* Kernels do not call each other: a few LLVM modules are compiled side by side and their texts joined.  The

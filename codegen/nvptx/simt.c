@@ -2,7 +2,7 @@
  *
  * Loops and conditions depend on values that are the same in all threads of a program, so that barriers
  * are met by all.  Values that only feed shared memory are evaluated where they are staged. */
-#include "codegen/nvptx/simt.h"
+#include "codegen/nvptx/hopper.h"
 #include <string.h>
 
 /* ---- values ---------------------------------------------------------------------------------------------- */
@@ -87,7 +87,7 @@ void simt_incoming(Simt *s, const Inst *i, LLVMValueRef **phi, const int *values
 static const Inst *yield_of(const Inst *i) { return i->body.at[i->body.n - 1]; }
 
 static void loop(Simt *s, const Inst *i) {
-    if (i->ahead) {
+    if (i->ahead && !s->hopper) {
         pipeline_loop(s, i);
         return;
     }
@@ -110,6 +110,7 @@ static void loop(Simt *s, const Inst *i) {
     for (int n = 0; n < i->n_carry; n++) s->reg[i->carry[n]] = phi[n];
     s->shared_read = s->shared_written = s->old_read = true; /* by the iteration before */
     simt_block(s, &i->body);
+    if (s->hopper) hopper_body_end(s, i);
     LLVMBasicBlockRef last;
     simt_incoming(s, i, phi, yield_of(i)->in, &last);
     LLVMValueRef next = LLVMBuildAdd(e->b, at, emit_i64(e, axis->step), "");
@@ -118,6 +119,7 @@ static void loop(Simt *s, const Inst *i) {
     LLVMPositionBuilderAtEnd(e->b, done);
     for (int n = 0; n < i->n_carry; n++) s->reg[i->results[n]] = phi[n];
     s->shared_read = s->shared_written = s->old_read = true;
+    if (s->hopper) hopper_loop_done(s, i);
 }
 
 static void condition(Simt *s, const Inst *i) {
@@ -145,8 +147,8 @@ static void instruction(Simt *s, const Inst *i) {
     switch (i->kind) {
     case TI_STORE: simt_store(s, i); break;
     case TI_REDUCE: simt_reduce(s, i); break;
-    case TI_DOT: simt_dot(s, i); break;
-    case TI_STAGE: simt_stage(s, i); break;
+    case TI_DOT: i->by == BY_WGMMA ? hopper_dot(s, i) : simt_dot(s, i); break;
+    case TI_STAGE: i->by == BY_TMA ? hopper_stage(s, i) : simt_stage(s, i); break;
     case TI_FOR: loop(s, i); break;
     case TI_IF: condition(s, i); break;
     case TI_YIELD: break;
@@ -222,14 +224,16 @@ static bool has_dot(const Block *b) {
 
 static void open_function(Simt *s) {
     const Emit *e = s->e;
-    const int nb = s->k->buffers.n, n = nb + s->k->n_syms;
+    const int nb = s->k->buffers.n, first_map = nb + s->k->n_syms, n = first_map + (s->hopper ? s->hopper->layout.n_maps : 0);
     LLVMTypeRef *params = ARENA_ARRAY(s->arena, LLVMTypeRef, n + 1);
-    for (int i = 0; i < n; i++) params[i] = i < nb ? LLVMPointerTypeInContext(e->context, SPACE_GLOBAL_PTR) : e->i32;
+    for (int i = 0; i < n; i++)
+        params[i] = i < nb ? LLVMPointerTypeInContext(e->context, SPACE_GLOBAL_PTR) : i < first_map ? e->i32 : e->ptr;
     s->fn = LLVMAddFunction(e->module, s->k->name, LLVMFunctionType(e->none, params, (unsigned)n, false));
     LLVMSetFunctionCallConv(s->fn, 71); /* ptx_kernel */
     annotate(e, s->fn, "kernel", 1);
-    annotate(e, s->fn, "maxntidx", s->k->threads);
-    if (has_dot(&s->k->body)) annotate(e, s->fn, "minctasm", 2); /* accumulators want registers more than occupancy */
+    annotate(e, s->fn, "maxntidx", s->k->threads + s->k->producer);
+    if (s->hopper) annotate(e, s->fn, "minctasm", 1); /* setmaxnreg wants to know */
+    else if (has_dot(&s->k->body)) annotate(e, s->fn, "minctasm", 2); /* accumulators want registers more than occupancy */
     emit_fn_attribute(e, s->fn, "nounwind");
     LLVMPositionBuilderAtEnd(e->b, emit_block(e, s->fn, ""));
     for (int i = 0; i < nb; i++) {
@@ -237,6 +241,7 @@ static void open_function(Simt *s) {
         emit_param_attribute(e, s->fn, i, "align", 16);
         if (!s->k->buffers.at[i].in_place) emit_param_attribute(e, s->fn, i, "noalias", 0);
     }
+    if (s->hopper) hopper_parameters(s, first_map);
     for (int i = 0; i < s->k->n_syms; i++) s->sym[i] = LLVMBuildSExt(e->b, LLVMGetParam(s->fn, (unsigned)(nb + i)), e->i64, "");
 }
 
@@ -250,12 +255,16 @@ bool simt_kernel(const Emit *e, const Kernel *k, Arena *arena) {
     s.shared = ARENA_ARRAY(arena, LLVMValueRef, k->types.n + 1);
     kernel_staged_only(k, s.only);
     define(&s, &k->body);
+    Hopper hopper = {0};
     if (k->threads < 1 || kernel_check_spreads(arena, k)) return false;
+    if (hopper_wanted(k)) s.hopper = &hopper;
+    if (s.hopper && hopper_layout(arena, k, &hopper.layout)) return false;
     spread_axes(&s);
     open_function(&s);
     stage_open(&s);
     place_program(&s);
-    simt_block(&s, &k->body);
+    if (s.hopper) hopper_kernel(&s);
+    else simt_block(&s, &k->body);
     LLVMBuildRetVoid(e->b);
-    return true;
+    return !s.failed;
 }

@@ -30,6 +30,8 @@ typedef struct Simt {
     AxisSpread axis[MAX_AXES];
     LLVMValueRef base[MAX_AXES], extent[MAX_AXES]; /* i64 */
     LLVMValueRef lane[MAX_AXES];                   /* i32 offset of register 0 in the tile */
+    struct Hopper *hopper;   /* NULL: all threads do the same */
+    bool failed;             /* the schedule asks for what there is no code for */
     bool *only;              /* kernel_staged_only */
     const Inst **def;        /* by value */
     LLVMValueRef **reg;      /* by value, home registers; NULL where not in registers */

@@ -10,7 +10,9 @@ static LLVMValueRef i32(const Simt *s, int64_t v) { return LLVMConstInt(s->e->i3
 /* ---- barriers --------------------------------------------------------------------------------------------- */
 void simt_barrier(Simt *s) {
     const Emit *e = s->e;
-    LLVMValueRef call = simt_asm(e, e->none, "bar.sync 0;", "~{memory}", 0, NULL);
+    /* where other threads only fetch: those that compute */
+    const char *text = s->k->producer ? arena_printf(s->arena, "bar.sync 1, %d;", s->k->threads) : "bar.sync 0;";
+    LLVMValueRef call = simt_asm(e, e->none, text, "~{memory}", 0, NULL);
     const unsigned kind = LLVMGetEnumAttributeKindForName("convergent", 10);
     LLVMAddCallSiteAttribute(call, (LLVMAttributeIndex)LLVMAttributeFunctionIndex, LLVMCreateEnumAttribute(e->context, kind, 0));
     s->shared_read = s->shared_written = s->old_read = false;

@@ -10,7 +10,8 @@ static fusec_status cuda_encode(fusec_cuda *c, const fusec_tensor_map *t, const 
     uint32_t box[FUSEC_MAP_RANK], steps[FUSEC_MAP_RANK];
     for (uint32_t d = 0; d < t->rank; d++) {
         const struct fusec_map_dim *x = &t->extent[d];
-        dims[d] = (uint64_t)((x->sym < 0 ? 0 : (int64_t)x->scale * args->sym[x->sym]) + x->shift);
+        const int64_t extent = (x->sym < 0 ? 0 : (int64_t)x->scale * args->sym[x->sym]) + x->shift;
+        dims[d] = extent > 0 ? (uint64_t)extent : 1; /* a map of nothing, which nobody uses */
         box[d] = t->box[d];
         steps[d] = 1;
     }

@@ -1,6 +1,6 @@
 #include "tools/fusec/manifest.h"
 #include "codegen/artifact/artifact.h"
-#include "ir/tile_stage.h"
+#include "codegen/nvptx/nvptx.h"
 #include <string.h>
 
 static const uint8_t dtype_code[DT_COUNT] = {[DT_BOOL] = FUSEC_BOOL, [DT_I32] = FUSEC_I32, [DT_F32] = FUSEC_F32,
@@ -31,6 +31,7 @@ static const fusec_tensor *tensors(Arena *a, const ModuleTensor *from, int n) {
 }
 
 static bool kernels(Arena *a, const Module *m, fusec_manifest *out) {
+    VEC(fusec_tensor_map) all = {0};
     fusec_kernel *k = ARENA_ARRAY(a, fusec_kernel, m->kernels.n + 1);
     for (int i = 0; i < m->kernels.n; i++) {
         const Kernel *x = m->kernels.at[i];
@@ -39,14 +40,17 @@ static bool kernels(Arena *a, const Module *m, fusec_manifest *out) {
         k[i] = (fusec_kernel){.name = x->name,
                               .n_args = (uint8_t)x->buffers.n,
                               .n_constants = (uint8_t)x->n_constants,
-                              .threads = (uint32_t)x->threads,
-                              .shared_bytes = (uint32_t)kernel_shared_bytes(x),
                               .flops = cost.flops,
                               .bytes = cost.bytes_read + cost.bytes_written};
         if (x->buffers.n > UINT8_MAX || !artifact_grid(x, k[i].grid, &n)) return false;
         k[i].n_grid = (uint8_t)n;
+        fusec_tensor_map maps[FUSEC_MAX_MAPS];
+        k[i].first_map = (uint32_t)all.n;
+        nvptx_launch(a, x, &k[i], maps);
+        for (int j = 0; j < k[i].n_maps; j++) vec_push(a, all, maps[j]);
     }
     out->kernels = k;
+    out->maps = all.at;
     return true;
 }
 

@@ -1,0 +1,73 @@
+/* Kernels for sm_90a: one warpgroup's thread fetches tiles by the copy engine into rings of shared memory, the others
+ * compute on them with the matrix units.
+ *
+ *   - threads 0 .. threads-1 compute; the first of the `producer` threads behind them fetches.  Both walk the same
+ *     programs and loops.
+ *   - A RING holds the tiles that one loop's body (or a program) fetches together, in slots that are used by turns.  Per
+ *     slot there are two mbarriers: FULL (one arrival, and the bytes that are to come) and EMPTY (one arrival per
+ *     computing warp of every block that the slot's tiles are shared with).
+ *   - A product that only adds to what its loop carries is DEFERRED: the matrix units work one iteration behind, and
+ *     a slot is given back when the iteration after it has been issued.
+ *
+ * Sources: PTX ISA, "Asynchronous Warpgroup Level Matrix Instructions", "Asynchronous copy", "mbarrier",
+ * "setmaxnreg". */
+#ifndef FUSEC_CODEGEN_NVPTX_HOPPER_H
+#define FUSEC_CODEGEN_NVPTX_HOPPER_H
+#include "codegen/nvptx/hopper_layout.h"
+#include "codegen/nvptx/simt.h"
+
+typedef struct RingState {
+    LLVMValueRef slot, phase; /* i32 variables: which slot is next, how often (mod 2) all have been used */
+} RingState;
+
+typedef struct Hopper {
+    HopperLayout layout;
+    RingState ring[HOPPER_MAX_RINGS];
+    LLVMValueRef memory;    /* i32: the first byte of shared memory */
+    LLVMValueRef map[FUSEC_MAX_MAPS];
+    LLVMValueRef rank;      /* i32: which block of the cluster; NULL without clusters */
+    LLVMValueRef warpgroup; /* i32: of the computing thread, the same in a warp */
+    LLVMValueRef lane;      /* i32: thread within the warp */
+    int waited;             /* rings whose slot is known to be full, as bits */
+} Hopper;
+
+/* ---- hopper.c ------------------------------------------------------------------------------------------------ */
+/* The whole body of the kernel. */
+void hopper_kernel(Simt *s);
+void hopper_parameters(Simt *s, int first); /* the kernel's parameters from `first` on are its tensor maps */
+
+/* ---- hopper_ring.c -------------------------------------------------------------------------------------------- */
+void hopper_rings_begin(Simt *s);                 /* variables and barriers; by all threads, before the roles part */
+void hopper_fetch_program(Simt *s);               /* the fetching thread's part of one program */
+void hopper_stage(Simt *s, const Inst *i);        /* the others: the tile is there */
+LLVMValueRef hopper_tile(Simt *s, const Inst *i); /* i32: where it lies */
+void hopper_body_end(Simt *s, const Inst *loop);  /* before a loop's next iteration; loop NULL: the program's end */
+void hopper_loop_done(Simt *s, const Inst *loop); /* after a loop */
+
+/* ---- hopper_dot.c ---------------------------------------------------------------------------------------------- */
+void hopper_dot(Simt *s, const Inst *i);
+/* Closes the group of what has been issued. */
+void hopper_dot_commit(Simt *s);
+/* Waits until at most `pending` groups are at work.  The accumulators that the loop carries pass through: values[c] is
+ * what holds carry c here. */
+void hopper_dot_wait(Simt *s, const Inst *loop, const int *values, int pending);
+
+/* ---- hopper_store.c -------------------------------------------------------------------------------------------- */
+void hopper_store(Simt *s, const Inst *i);
+
+/* ---- hopper_asm.c: one instruction each ------------------------------------------------------------------------ */
+LLVMValueRef hopper_asm(const Emit *e, LLVMTypeRef type, const char *text, const char *constraints, int n, LLVMValueRef *args);
+LLVMValueRef hopper_i32(const Emit *e, int64_t v);
+LLVMValueRef hopper_add(const Emit *e, LLVMValueRef x, int64_t by);
+LLVMValueRef hopper_register(const Emit *e, const char *name); /* "%ctaid.x" */
+void hopper_barrier_init(const Emit *e, LLVMValueRef at, int arrivals);
+void hopper_barrier_expect(const Emit *e, LLVMValueRef at, int64_t bytes);
+void hopper_barrier_wait(const Emit *e, LLVMValueRef at, LLVMValueRef phase);
+void hopper_barrier_arrive(const Emit *e, LLVMValueRef at, LLVMValueRef where); /* if where */
+void hopper_barrier_arrive_at(const Emit *e, LLVMValueRef at, LLVMValueRef rank, LLVMValueRef where); /* of a block of the cluster */
+/* dim[] i32, 0 innermost; mask NULL: into this block alone. */
+void hopper_copy_in(const Emit *e, Arena *a, LLVMValueRef to, LLVMValueRef map, int rank, LLVMValueRef *dim, LLVMValueRef barrier,
+                    LLVMValueRef mask);
+void hopper_copy_out(const Emit *e, Arena *a, LLVMValueRef map, int rank, LLVMValueRef *dim, LLVMValueRef from);
+
+#endif

@@ -1,0 +1,36 @@
+/* Tiles as the copy engine of a Hopper GPU sees them: the tensor map behind a `stage .. by tma` of a load and behind a
+ * `store .. by tma`.
+ *
+ * The map is a view of the buffer along the kernel's axes, not along the buffer's dimensions: one map dimension per
+ * axis that the subscripts mention, with the stride that the axis has in memory.  So folded axes (m / T, m mod T)
+ * are one dimension, and what lies past an axis's extent reads as 0 and is not written, as the tile's lanes there want. */
+#ifndef FUSEC_IR_TILE_TENSOR_MAP_H
+#define FUSEC_IR_TILE_TENSOR_MAP_H
+#include "ir/tile.h"
+#include "runtime/common/fusec.h"
+
+typedef struct TensorMap {
+    int buffer, rank;
+    int axis[FUSEC_MAP_RANK];       /* dimension 0 is the stage's minor axis */
+    int64_t stride[FUSEC_MAP_RANK]; /* bytes from one index to the next; [0] is the element's size */
+    int64_t offset;                 /* bytes past the buffer's address */
+    int box[FUSEC_MAP_RANK];        /* elements one copy moves: one panel of the minor axis */
+    int panels;                     /* copies that make the tile, along the minor axis */
+    int split;                      /* blocks of the cluster that fetch a part of dimension 1 each; 1: all is fetched here */
+    int swizzle;                    /* bytes, or 0 */
+    fusec_map_type type;
+} TensorMap;
+
+enum { MAP_ALIGN = 16, MAP_MAX_BOX = 256 };
+
+/* The map of a stage by tma or a store by tma; NULL, or why the copy engine cannot move this tile. */
+const char *kernel_tensor_map(const Kernel *k, const Inst *i, TensorMap *out);
+/* Instructions by tma in textual order, each with a map of its own; at most `room` are written, all are counted. */
+int kernel_tensor_copies(const Kernel *k, const Inst **out, int room);
+/* Element offset of a load or store as a sum over axes: stride[axis] elements each, plus *constant.  false: it is not
+ * affine in the axes. */
+bool kernel_access_strides(const Kernel *k, const Inst *access, int64_t stride[MAX_AXES], int64_t *constant);
+/* The axis with clusters, or -1. */
+int kernel_cluster_axis(const Kernel *k);
+
+#endif

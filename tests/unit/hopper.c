@@ -1,0 +1,285 @@
+/* Scheduled kernels for sm_90a on the software GPU: tiles fetched by the copy engine into rings, wgmma, clusters,
+ * persistent grids.  Sums agree with the interpreter as far as their order allows; there are no findings under any
+ * schedule, no bank conflicts, and as many matrix operations as the padded tiles have. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <cmocka.h>
+#include "codegen/nvptx/nvptx.h"
+#include "runtime/cuda/fusec_cuda.h"
+#include "tests/support/kernel_case.h"
+#include "tests/support/scratch.h"
+#include "tools/fusec/manifest.h"
+#include "tools/ptxsim/ptxsim.h"
+#include <dlfcn.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { LOG = 4096, SCHEDULES = 16, MOST_KERNELS = 4 };
+static struct {
+    void (*count)(int on);
+    uint64_t (*kernels)(ptxsim_kernel *to, uint64_t room);
+    uint64_t (*findings)(void);
+} sim;
+
+static int set_up(void **state) {
+    void *library = dlopen(BUILD_DIR "/ptxsim/libcuda.so.1", RTLD_NOW | RTLD_GLOBAL);
+    if (!library || scratch_make(state)) return -1;
+    *(void **)&sim.count = load_symbol(library, "ptxsimCount");
+    *(void **)&sim.kernels = load_symbol(library, "ptxsimKernels");
+    *(void **)&sim.findings = load_symbol(library, "ptxsimFindings");
+    return 0;
+}
+
+/* ---- a kernel as a model: what it reads are inputs, what it writes are outputs --------------------------------- */
+static ModuleTensor tensor_of(const Buffer *b) {
+    ModuleTensor t = {.name = b->name, .dtype = b->dtype, .bytes = buffer_bytes(b), .shape = {.rank = b->rank}};
+    for (int d = 0; d < b->rank; d++) t.shape.dim[d] = b->dim[d];
+    return t;
+}
+
+static Module *module_of(Arena *a, Kernel *k) {
+    Module *m = ARENA_NEW(a, Module);
+    *m = (Module){.arena = a, .name = "m", .source = "test", .align = 64};
+    Launch l = {.n_args = k->buffers.n, .args = ARENA_ARRAY(a, LaunchArg, k->buffers.n), .outputs = ~UINT64_C(0)};
+    vec_push(a, m->kernels, k);
+    for (int i = 0; i < k->buffers.n; i++) {
+        const Buffer *b = &k->buffers.at[i];
+        l.args[i] = (LaunchArg){.region = b->written ? REGION_OUTPUT : REGION_INPUT, .index = b->written ? m->outputs.n : m->inputs.n};
+        if (b->written) vec_push(a, m->outputs, tensor_of(b));
+        else vec_push(a, m->inputs, tensor_of(b));
+    }
+    for (int i = 0; i < k->n_syms; i++) vec_push(a, m->syms, ((SymDecl){.name = k->sym_names[i], .bound = k->sym_bounds[i]}));
+    m->entry[ENTRY_INFER].present = true;
+    vec_push(a, m->entry[ENTRY_INFER].launches, l);
+    return m;
+}
+
+typedef struct Case {
+    Arena *a;
+    Kernel *k;
+    const fusec_manifest *manifest;
+    char *ptx;
+    int32_t syms[4];
+    const void *in[MAX_BUFFERS];
+    void *out[MAX_BUFFERS];
+    TileMemory want[MAX_BUFFERS];
+} Case;
+
+static void open_case(Case *c, Arena *a, const char *text, const int32_t *syms) {
+    char *error = NULL;
+    const char *why = NULL;
+    int64_t wide[4] = {0};
+    int n_in = 0, n_out = 0;
+    *c = (Case){.a = a, .k = parse_kernel(a, text)};
+    const Module *m = module_of(a, c->k);
+    const NvptxOptions o = {.arch = "sm_90a"};
+    c->manifest = manifest_of(a, m);
+    assert_non_null(c->manifest);
+    if (!nvptx_emit_ptx(m, &o, &c->ptx, &error)) fail_msg("@%s: %s", c->k->name, error);
+    for (int i = 0; i < c->k->n_syms; i++) wide[i] = c->syms[i] = syms[i];
+    for (int i = 0; i < c->k->buffers.n; i++) {
+        const Buffer *b = &c->k->buffers.at[i];
+        const int64_t bytes = buffer_bytes(b);
+        c->want[i] = (TileMemory){.data = random_buffer(a, b), .bytes = bytes};
+        if (b->written) c->out[n_out++] = arena_alloc(a, (size_t)bytes);
+        else c->in[n_in++] = c->want[i].data;
+    }
+    if (!kernel_run(a, c->k, c->want, wide, &why)) fail_msg("@%s: %s", c->k->name, why);
+}
+
+/* Once through the runtime that ships; how many findings there were. */
+static uint64_t run_case(Case *c, int seed) {
+    static char log_text[LOG];
+    static fusec_cuda cuda;
+    const uint64_t before = sim.findings();
+    const fusec_cuda_image image = {.data = c->ptx};
+    const fusec_cuda_options options = {.log = log_text, .log_bytes = LOG};
+    const fusec_cuda_call call = {.inputs = c->in, .outputs = c->out, .syms = c->syms};
+    setenv("PTXSIM_SEED", arena_printf(c->a, "%d", seed), 1);
+    fusec_status s = fusec_cuda_init(&cuda, c->manifest, &image, &options);
+    if (s == FUSEC_OK) s = fusec_cuda_run(&cuda, FUSEC_INFER, &call);
+    if (s != FUSEC_OK) fail_msg("@%s: %s\n%s", c->k->name, fusec_status_text(s), log_text);
+    fusec_cuda_free(&cuda);
+    return sim.findings() - before;
+}
+
+/* bf16 and f16, normal numbers, as what they stand for. */
+static double number(const Buffer *b, const void *data, int64_t i) {
+    const double v = buffer_element(b, data, i);
+    const int fraction = b->dtype == DT_BF16 ? 7 : 10, bias = b->dtype == DT_BF16 ? 127 : 15;
+    if (b->dtype != DT_BF16 && b->dtype != DT_F16) return v;
+    const unsigned bits = (unsigned)v, exponent = (bits & 0x7fff) >> fraction;
+    if (!exponent) return 0;
+    const double size = ldexp(1 + ldexp(bits & ((1u << fraction) - 1), -fraction), (int)exponent - bias);
+    return bits >> 15 ? -size : size;
+}
+
+/* tf32 keeps 10 bits of each factor; half formats round the result. */
+static void check_numbers(const Case *c, double slack) {
+    for (int i = 0, out = 0; i < c->k->buffers.n; i++) {
+        const Buffer *b = &c->k->buffers.at[i];
+        if (!b->written) continue;
+        const int64_t rows = dim_is_fixed(b->dim[0]) ? b->dim[0].bound : c->syms[b->dim[0].sym];
+        for (int64_t n = 0; n < rows * b->stride[0]; n++) {
+            const double got = number(b, c->out[out], n), want = number(b, c->want[i].data, n);
+            if (!(fabs(got - want) <= slack * (fabs(want) + 1)))
+                fail_msg("@%s %%%s[%d]: %.9g, not %.9g", c->k->name, b->name, (int)n, got, want);
+        }
+        out++;
+    }
+}
+
+static ptxsim_kernel counted(Case *c) {
+    ptxsim_kernel k[MOST_KERNELS];
+    sim.count(1);
+    assert_int_equal(run_case(c, 1), 0);
+    assert_int_equal(sim.kernels(k, MOST_KERNELS), 1);
+    sim.count(0);
+    return k[0];
+}
+
+static void check_kernel(const char *text, const int32_t *syms, double slack, double padded_flops) {
+    Arena *a = arena_new();
+    Case c;
+    open_case(&c, a, text, syms);
+    const ptxsim_kernel k = counted(&c);
+    check_numbers(&c, slack);
+    assert_true((double)(k.matrix_flops_half + k.matrix_flops_tf32) == padded_flops);
+    assert_int_equal(k.shared_conflicts, 0);
+    for (int seed = 2; seed <= SCHEDULES; seed++) assert_int_equal(run_case(&c, seed), 0);
+    check_numbers(&c, slack);
+    free(c.ptx);
+    arena_free(a);
+}
+
+/* ---- products of every form ---------------------------------------------------------------------------------------- */
+typedef struct Form {
+    const char *name, *type, *head; /* of x, w and y; what the schedule says of the kernel */
+    int m, n, k;                    /* extents */
+    int tile_m, tile_n, tile_k, ahead;
+    const char *rows, *columns;     /* the spread of the axes, and what else the schedule says of them */
+    bool x_by_k, w_by_k;            /* which way factors lie in memory: x[m, k] or x[k, m], w[n, k] or w[k, n] */
+    const char *x_shared, *w_shared; /* "multicast", or "" */
+    int batch;                      /* 0: none */
+    bool dynamic;                   /* m is S, at most Form.m */
+    double slack;
+} Form;
+
+static const char *product_text(Arena *a, const Form *f) {
+    const bool narrow = strcmp(f->type, "f32") != 0;
+    const int bytes = narrow ? 2 : 4, x_row = (f->x_by_k ? f->tile_k : f->tile_m) * bytes, w_row = (f->w_by_k ? f->tile_k : f->tile_n) * bytes;
+    const int x_swizzle = x_row % 128 == 0 ? 128 : x_row % 64 == 0 ? 64 : 32, w_swizzle = w_row % 128 == 0 ? 128 : w_row % 64 == 0 ? 64 : 32;
+    const char *m = f->dynamic ? arena_printf(a, "S<=%d", f->m) : arena_printf(a, "%d", f->m), *t = f->type;
+    const char *b_dim = f->batch ? arena_printf(a, "%d,", f->batch) : "", *b_index = f->batch ? "b, " : "", *b_tile = f->batch ? "b:1," : "";
+    char *text = arena_printf(a, "kernel @%s%s(%%x: %s[%s%s,%s], %%w: %s[%s%d,%d], %%y: %s[%s%s,%d] out)\n  %s\n", f->name,
+                              f->dynamic ? arena_printf(a, "<S<=%d>", f->m) : "", t, b_dim, f->x_by_k ? m : arena_printf(a, "%d", f->k),
+                              f->x_by_k ? arena_printf(a, "%d", f->k) : m, t, b_dim, f->w_by_k ? f->n : f->k, f->w_by_k ? f->k : f->n, t, b_dim,
+                              m, f->n, f->head);
+    if (f->batch) text = arena_printf(a, "%s  grid b in 0..%d step 1\n", text, f->batch);
+    text = arena_printf(a, "%s  grid m in 0..%s step %d spread %s\n  grid n in 0..%d step %d spread %s\n  loop k in 0..%d step %d\n", text, m,
+                        f->tile_m, f->rows, f->n, f->tile_n, f->columns, f->k, f->tile_k);
+    text = arena_printf(a, "%s  %%0 = full 0 : f32[%sm:%d,n:%d]\n  %%7 = for k%s carry %%1 = %%0 {\n", text, b_tile, f->tile_m, f->tile_n,
+                        f->ahead ? arena_printf(a, " ahead %d", f->ahead) : "");
+    const char *x_tile = arena_printf(a, "%s[%sm:%d,k:%d]", t, b_tile, f->tile_m, f->tile_k);
+    const char *w_tile = arena_printf(a, "%s[%sn:%d,k:%d]", t, b_tile, f->tile_n, f->tile_k);
+    text = arena_printf(a, "%s    %%2 = load %%x[%s%s] : %s\n    %%3 = stage %%2 -> shared minor %s swizzle %d by tma %s : %s\n", text, b_index,
+                        f->x_by_k ? "m, k" : "k, m", x_tile, f->x_by_k ? "k" : "m", x_swizzle, f->x_shared, x_tile);
+    text = arena_printf(a, "%s    %%4 = load %%w[%s%s] : %s\n    %%5 = stage %%4 -> shared minor %s swizzle %d by tma %s : %s\n", text, b_index,
+                        f->w_by_k ? "n, k" : "k, n", w_tile, f->w_by_k ? "k" : "n", w_swizzle, f->w_shared, w_tile);
+    return arena_printf(a,
+                        "%s    %%6 = dot %%3, %%5, %%1 over k by wgmma : f32[%sm:%d,n:%d]\n    yield %%6\n  }\n"
+                        "  %%12 = cast %%7 : %s[%sm:%d,n:%d]\n  store %%y[%sm, n], %s\n",
+                        text, b_tile, f->tile_m, f->tile_n, t, b_tile, f->tile_m, f->tile_n, b_index, narrow ? "%12" : "%7");
+}
+
+static int padded(int n, int step) { return (n + step - 1) / step * step; }
+
+static void check_form(const Form *f) {
+    Arena *a = arena_new();
+    const int32_t rows = f->dynamic ? f->m - 70 : 0;
+    const double tiles = (double)padded(f->dynamic ? rows : f->m, f->tile_m) * padded(f->n, f->tile_n) * padded(f->k, f->tile_k);
+    check_kernel(product_text(a, f), &rows, f->slack, 2 * tiles * (f->batch ? f->batch : 1));
+    arena_free(a);
+}
+
+#define ONE "t2 t3 t4 r t5 t6"        /* one warpgroup, 64 rows each time */
+#define TWO "t2 t3 t4 r t5 t6 t7"     /* two warpgroups side by side along the rows */
+#define COLUMNS "r t0 t1"
+#define FOUR_WARPS "threads 128 producer 128"
+#define EIGHT_WARPS "threads 256 producer 128 registers 232:40"
+static const Form forms[] = {
+    {"nn", "bf16", FOUR_WARPS, 128, 128, 192, 64, 64, 64, 2, ONE, COLUMNS, true, false, "", "", 0, false, 0.01},
+    {"nt", "bf16", FOUR_WARPS, 128, 128, 192, 64, 64, 64, 1, ONE, COLUMNS, true, true, "", "", 0, false, 0.01},
+    {"tn", "bf16", FOUR_WARPS, 128, 128, 192, 64, 64, 64, 3, ONE, COLUMNS, false, false, "", "", 0, false, 0.01},
+    {"tt", "f16", FOUR_WARPS, 128, 128, 192, 64, 64, 64, 0, ONE, COLUMNS, false, true, "", "", 0, false, 0.002},
+    {"tf32", "f32", FOUR_WARPS, 128, 64, 96, 64, 64, 32, 2, ONE, COLUMNS, true, true, "", "", 0, false, 0.02},
+    {"edges", "bf16", FOUR_WARPS, 100, 72, 88, 64, 64, 64, 2, ONE, COLUMNS, true, false, "", "", 0, false, 0.01},
+    {"rows", "bf16", FOUR_WARPS, 200, 64, 64, 64, 64, 64, 2, ONE, COLUMNS, true, true, "", "", 0, true, 0.01},
+    {"wide", "bf16", EIGHT_WARPS, 128, 256, 128, 128, 256, 64, 2, TWO, COLUMNS, true, false, "", "", 0, false, 0.01},
+    {"halves", "f16", EIGHT_WARPS, 64, 128, 128, 64, 128, 64, 2, ONE, "r t0 t1 r r r t7", false, false, "", "", 0, false, 0.002},
+    {"tall", "bf16", EIGHT_WARPS, 256, 64, 128, 256, 64, 64, 2, TWO " r", COLUMNS, false, true, "", "", 0, false, 0.01},
+    {"odd_width", "bf16", EIGHT_WARPS, 128, 192, 64, 128, 96, 32, 2, TWO, COLUMNS, true, false, "", "", 0, false, 0.01},
+    {"batch", "bf16", FOUR_WARPS, 64, 64, 128, 64, 64, 64, 1, ONE, COLUMNS, true, false, "", "", 3, false, 0.01},
+    {"walk", "bf16", FOUR_WARPS " persistent", 320, 640, 128, 64, 64, 64, 2, ONE, COLUMNS, true, true, "", "", 4, false, 0.01},
+    {"order", "bf16", FOUR_WARPS " persistent", 320, 192, 64, 64, 64, 64, 2, ONE " order 2", COLUMNS, true, true, "", "", 2, false, 0.01},
+    {"pair", "bf16", FOUR_WARPS, 256, 128, 192, 64, 64, 64, 2, ONE " cluster 2", COLUMNS, true, false, "", "multicast", 0, false, 0.01},
+    {"pairs", "bf16", EIGHT_WARPS " persistent", 512, 256, 192, 128, 128, 64, 2, TWO " order 4", COLUMNS " cluster 2", true, true,
+     "multicast", "", 0, false, 0.01},
+};
+
+static void products(void **state) {
+    (void)state;
+    for (size_t i = 0; i < sizeof forms / sizeof *forms; i++) {
+        if (getenv("HOPPER_FORM") && strcmp(getenv("HOPPER_FORM"), forms[i].name)) continue;
+        check_form(&forms[i]);
+    }
+}
+
+/* ---- NVIDIA's assembler ------------------------------------------------------------------------------------------- */
+/* The tile configurations in use: no spills, and nothing said about wgmma that is serialised (C7510, C7514, C7515) or
+ * setmaxnreg that is ignored (C7508). */
+static void check_assembled(const Form *f) {
+    Arena *a = arena_new();
+    Kernel *k = parse_kernel(a, product_text(a, f));
+    const Module *m = module_of(a, k);
+    const NvptxOptions o = {.arch = "sm_90a"};
+    char *text = NULL, *error = NULL;
+    if (!nvptx_emit_ptx(m, &o, &text, &error)) fail_msg("@%s: %s", k->name, error);
+    write_text(arena_printf(a, "%s/x.ptx", scratch_folder()), text);
+    if (getenv("HOPPER_PTX")) write_text(arena_printf(a, "%s/%s.ptx", getenv("HOPPER_PTX"), f->name), text);
+    free(text);
+    scratch_shell(a, "ptxas -v -arch=sm_90a x.ptx -o x.cubin >log 2>&1 || { cat log; exit 1; }");
+    const char *log = read_text(a, arena_printf(a, "%s/log", scratch_folder()));
+    if (!strstr(log, " 0 bytes spill stores, 0 bytes spill loads") || strstr(log, "C75")) fail_msg("@%s: %s", k->name, log);
+    if (getenv("HOPPER_PTX")) printf("%s: %s", k->name, strstr(log, "Used"));
+    arena_free(a);
+}
+
+#define CONSUMERS EIGHT_WARPS " persistent"
+static const Form large[] = {
+    {"c128x256", "bf16", CONSUMERS, 4096, 4096, 4096, 128, 256, 64, 3, TWO " order 16", COLUMNS, true, false, "", "", 0, false, 0},
+    {"c128x256_pair", "bf16", CONSUMERS, 4096, 4096, 4096, 128, 256, 64, 3, TWO " cluster 2 order 16", COLUMNS, true, false, "",
+     "multicast", 0, false, 0},
+    {"c256x128", "f16", CONSUMERS, 4096, 4096, 4096, 256, 128, 64, 3, TWO " r order 16", COLUMNS, false, true, "", "", 0, false, 0},
+    {"c128x192", "bf16", CONSUMERS, 4096, 4224, 4096, 128, 192, 64, 3, TWO " order 16", COLUMNS, true, true, "", "", 0, false, 0},
+    {"c128x128", "bf16", CONSUMERS, 4096, 4096, 4096, 128, 128, 64, 5, TWO " order 16", COLUMNS, false, false, "", "", 0, false, 0},
+    {"c128x96", "bf16", CONSUMERS, 4096, 4224, 4096, 128, 96, 64, 5, TWO " order 16", COLUMNS, true, true, "", "", 0, false, 0},
+    {"c64x256", "bf16", CONSUMERS, 64, 4096, 4096, 64, 256, 64, 4, ONE, "r t0 t1 r r r r t7", true, true, "", "", 0, false, 0},
+    {"c128x256_tf32", "f32", CONSUMERS, 4096, 4096, 4096, 128, 256, 32, 3, TWO " order 16", COLUMNS, true, true, "", "", 0, false, 0},
+    {"c128x256_edges", "bf16", CONSUMERS, 4090, 4096, 4096, 128, 256, 64, 3, TWO " order 16", COLUMNS, true, false, "", "", 0, true, 0},
+};
+
+static void assembled(void **state) {
+    (void)state;
+    if (!have_compiler("ptxas")) skip();
+    for (size_t i = 0; i < sizeof large / sizeof *large; i++) check_assembled(&large[i]);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {cmocka_unit_test(products), cmocka_unit_test(assembled)};
+    return cmocka_run_group_tests(tests, set_up, scratch_remove);
+}
