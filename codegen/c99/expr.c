@@ -35,9 +35,42 @@ const char *c99_type(DType t, bool in_memory) {
     case DT_BOOL: return in_memory ? "uint8_t" : "bool";
     case DT_I32: return "int32_t";
     case DT_F32: return "float";
+    case DT_TF32: return "float";
+    case DT_F16:
+    case DT_BF16: return in_memory ? "uint16_t" : "float";
     case DT_F64: return "double";
     default: return NULL;
     }
+}
+
+/* Low floats are computed in float: their helpers round to the dtype, read its bits, write them. */
+static const struct LowForms {
+    const char *round, *read, *write;
+    C99Helper rounds, reads, writes;
+} low_forms[DT_COUNT] = {
+    [DT_F16] = {"fusec_round_f16", "fusec_from_f16", "fusec_to_f16", C99_ROUND_F16, C99_FROM_F16, C99_TO_F16},
+    [DT_BF16] = {"fusec_round_bf16", "fusec_from_bf16", "fusec_to_bf16", C99_ROUND_BF16, C99_FROM_BF16, C99_TO_BF16},
+    [DT_TF32] = {.round = "fusec_round_tf32", .rounds = C99_ROUND_TF32},
+};
+
+static Text helper_call(Printer *p, C99Helper h, const char *name, Text x) {
+    c99_use(p->unit, h);
+    return (Text){arena_printf(p->arena, "%s(%s)", name, x.s), LEVEL_ATOM};
+}
+
+static Text from_memory(Printer *p, DType t, Text element) {
+    if (t == DT_BOOL) return (Text){arena_printf(p->arena, "%s != 0", element.s), LEVEL_EQUALITY};
+    return low_forms[t].read ? helper_call(p, low_forms[t].reads, low_forms[t].read, element) : element;
+}
+
+Text c99_to_memory(Printer *p, DType t, Text x) {
+    return low_forms[t].write ? helper_call(p, low_forms[t].writes, low_forms[t].write, x) : x;
+}
+
+/* Ops that give a value of the dtype for values of the dtype. */
+static bool is_exact(Op op) {
+    return op == OP_NEG || op == OP_ABS || op == OP_SIGN || op == OP_FLOOR || op == OP_CEIL || op == OP_MAX ||
+           op == OP_MIN || op == OP_SELECT;
 }
 
 static char *float_digits(Arena *a, DType t, double v) {
@@ -54,6 +87,7 @@ static char *float_digits(Arena *a, DType t, double v) {
 }
 
 char *c99_literal(Arena *a, DType t, double v) {
+    if (dtype_is_low(t)) v = scalar_round(t, v), t = DT_F32;
     if (t == DT_BOOL) return arena_strdup(a, v != 0 ? "true" : "false");
     if (t == DT_I32) {
         if (v <= -2147483648.0) return arena_strdup(a, "INT32_MIN");
@@ -207,6 +241,8 @@ static Spelling logic_spelling(Op op) {
 }
 
 static Text cast_text(Printer *p, DType from, DType to, Text x) {
+    if (dtype_is_low(from)) from = DT_F32;
+    if (dtype_is_low(to)) to = DT_F32;
     if (from == to) return x;
     if (to == DT_BOOL)
         return (Text){arena_printf(p->arena, "%s != 0", c99_operand(p, x, LEVEL_RELATION)), LEVEL_EQUALITY};
@@ -259,7 +295,7 @@ static Text infix(Printer *p, const char *op, Text a, Text b) {
     return (Text){arena_printf(p->arena, "%s %s %s", x, op, c99_operand(p, b, right)), level};
 }
 
-Text c99_operation(Printer *p, Op op, DType t, DType result, const Text *in) {
+static Text operation(Printer *p, Op op, DType t, DType result, const Text *in) {
     if (op == OP_CAST) return cast_text(p, t, result, in[0]);
     if (op == OP_NOT) return (Text){arena_printf(p->arena, "!%s", c99_operand(p, in[0], LEVEL_ATOM)), LEVEL_UNARY};
     if (op == OP_SELECT) return choice(p, in[0], in[1], in[2]);
@@ -283,6 +319,12 @@ Text c99_operation(Printer *p, Op op, DType t, DType result, const Text *in) {
                   LEVEL_ATOM};
 }
 
+Text c99_operation(Printer *p, Op op, DType t, DType result, const Text *in) {
+    const Text x = operation(p, op, dtype_is_low(t) ? DT_F32 : t, result, in);
+    const bool rounds = dtype_is_low(result) && !is_exact(op) && !(op == OP_CAST && t == result);
+    return rounds ? helper_call(p, low_forms[result].rounds, low_forms[result].round, x) : x;
+}
+
 /* ---- values ------------------------------------------------------------------------------------------------------ */
 char *c99_place(Printer *p, int value) {
     Val *v = &p->val[value];
@@ -301,9 +343,7 @@ static Text load_text(Printer *p, const Inst *i) {
     const Buffer *b = &p->k->buffers.at[i->buffer];
     const Text mask = i->n_in ? c99_value(p, i->in[0]) : (Text){NULL, LEVEL_ATOM};
     const char *element = c99_element(p, i);
-    const bool is_bool = b->dtype == DT_BOOL;
-    const Text x = {is_bool ? arena_printf(p->arena, "%s != 0", element) : element,
-                    is_bool ? LEVEL_EQUALITY : LEVEL_ATOM};
+    const Text x = from_memory(p, b->dtype, (Text){element, LEVEL_ATOM});
     if (!mask.s) return x;
     const char *other = c99_literal(p->arena, b->dtype, i->value);
     return choice(p, mask, x, (Text){other, LEVEL_UNARY});

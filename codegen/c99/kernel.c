@@ -136,7 +136,8 @@ static void print_store(Printer *p, const Inst *i) {
     const int n = c99_nest(p, i, axes);
     open_nest(p, 0, n, axes, i->n_in, i->in);
     const char *condition = i->n_in > 1 ? c99_value(p, i->in[1]).s : NULL;
-    const char *value = c99_value(p, i->in[0]).s, *element = c99_element(p, i);
+    const DType t = p->k->buffers.at[i->buffer].dtype;
+    const char *value = c99_to_memory(p, t, c99_value(p, i->in[0])).s, *element = c99_element(p, i);
     if (condition)
         c99_line(p, "if (%s) %s = %s;", condition, element, value);
     else
@@ -146,7 +147,7 @@ static void print_store(Printer *p, const Inst *i) {
 
 /* place op= x, by the op's own spelling where C has no such assignment */
 static void print_update(Printer *p, Op op, DType t, const char *place, Text x) {
-    if (dtype_is_float(t) && (op == OP_ADD || op == OP_MUL)) {
+    if (dtype_is_float(t) && !dtype_is_low(t) && (op == OP_ADD || op == OP_MUL)) {
         c99_line(p, "%s %c= %s;", place, op == OP_ADD ? '+' : '*', x.s);
         return;
     }
@@ -163,7 +164,7 @@ static int carry_of(const Printer *p, const Inst *dot) {
 }
 
 static Text product(Printer *p, const Inst *dot) {
-    const DType t = p->k->types.at[dot->in[0]].dtype;
+    const DType factor = p->k->types.at[dot->in[0]].dtype, t = dtype_is_low(factor) ? DT_F32 : factor;
     const Text x = c99_value(p, dot->in[0]), y = c99_value(p, dot->in[1]);
     return c99_operation(p, OP_MUL, t, t, (Text[]){x, y});
 }
@@ -282,7 +283,7 @@ static bool adds_to(const Printer *p, int value, int target) {
     const Val *v = &p->val[value];
     const Inst *i = v->def;
     return i && !v->temporary && !v->storage && v->uses == 1 && i->kind == TI_ELEMENT && i->op == OP_ADD &&
-           dtype_is_float(i->type.dtype) && p->val[i->in[0]].storage == p->val[target].storage;
+           dtype_is_float(i->type.dtype) && !dtype_is_low(i->type.dtype) && p->val[i->in[0]].storage == p->val[target].storage;
 }
 
 /* Assigns, in one nest, all carries with the same lanes as carry `first`: all are computed before any changes. */
