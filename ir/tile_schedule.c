@@ -198,13 +198,13 @@ static bool fits_form(const Axis *x, int n, const int8_t *bit, int warp) {
     return true;
 }
 
-static bool check_factor(Check *c, const Inst *dot, int value, int other) {
+static bool check_factor(Check *c, int value, int other, int sum) {
     const Inst *s = c->def[value];
     if (!s || s->kind != TI_STAGE || s->space != SPACE_SHARED || s->minor == NO_AXIS)
         return refuse(c, "%%%d is no staged tile with an innermost axis: a matrix instruction cannot read it", value);
     const bool wide = dtype_bytes(s->type.dtype) == 2;
-    if (!wide && s->type.dtype != DT_F32) return refuse(c, "%%%d has a dtype that no matrix instruction takes", value);
-    if (s->minor - 1 != other && s->minor - 1 != dot->over[0]) return refuse(c, "%%%d is staged along the wrong axis", value);
+    if (!dtype_is_low(s->type.dtype)) return refuse(c, "%%%d has a dtype that no matrix instruction takes", value);
+    if (s->minor - 1 != other && s->minor - 1 != sum) return refuse(c, "%%%d is staged along the wrong axis", value);
     return !wide || s->swizzle || refuse(c, "%%%d is not swizzled", value);
 }
 
@@ -213,7 +213,7 @@ static bool check_dot(Check *c, const Inst *i) {
     MatrixAxes x;
     if (i->by == BY_NONE) return true;
     if (!f) return refuse(c, "%%%d is summed by what does not sum", i->result);
-    if (!matrix_axes(c->k, i, &x) || x.row < 0 || x.col < 0 || i->n_over != 1)
+    if (!matrix_axes(c->k, i, &x) || x.row < 0 || x.col < 0)
         return refuse(c, "%%%d is no product of two matrices", i->result);
     const Axis *axes = c->k->axes.at;
     const int warp = i->by == BY_WGMMA ? 7 : 5, bytes = dtype_bytes(c->k->types.at[i->in[0]].dtype);
@@ -221,7 +221,7 @@ static bool check_dot(Check *c, const Inst *i) {
     if (axes[x.sum].step * bytes % f->k_bytes) return refuse(c, "%%%d sums no multiple of what a matrix instruction sums", i->result);
     if (!fits_form(&axes[x.row], f->n_row, f->row, warp)) return refuse(c, "axis %s is not spread as rows of %%%d", axes[x.row].name, i->result);
     if (!fits_form(&axes[x.col], f->n_col, f->col, warp)) return refuse(c, "axis %s is not spread as columns of %%%d", axes[x.col].name, i->result);
-    return check_factor(c, i, i->in[0], x.row) && check_factor(c, i, i->in[1], x.col);
+    return check_factor(c, i->in[0], x.row, x.sum) && check_factor(c, i->in[1], x.col, x.sum);
 }
 
 /* ---- all ----------------------------------------------------------------------------------------------------------------- */

@@ -301,16 +301,14 @@ static int contract_body(Emitter *e, Node *n, const Index *const *loop, int mask
     }
     for (int i = 0; i < n_axes && v < 0; i++)
         if (!has_axis(e, x[0], axes[i]) && !has_axis(e, x[1], axes[i])) x[0] = along(e, x[0], axes[i]);
-    if (v < 0) return tile_dot(&e->b, x[0], x[1], carry, n_over, over);
+    const bool swapped = e->matrix.contract == n && e->matrix.swapped;
+    if (v < 0) return tile_dot(&e->b, x[swapped], x[!swapped], carry, n_over, over);
     return emit_op(e, OP_ADD, as, carry, reduce_over(e, OP_SUM, v, n_axes, axes));
 }
 
-static int emit_contract(Emitter *e, Node *n, const Index *const *idx, int mask) {
-    const Contract *c = n->attr->contract;
-    if (c->n_loops == c->n_out) return emit_view(e, n, idx, mask);
-    const Index *loop[MAX_LOOPS];
-    int axes[MAX_LOOPS] = {0}, n_axes = 0, carry, result;
-    memcpy(loop, idx, sizeof *loop * (size_t)c->n_out);
+/* One loop axis per summed loop; how many. */
+static int sum_axes(Emitter *e, const Contract *c, const Index **loop, int *axes) {
+    int n_axes = 0;
     for (int l = c->n_out; l < c->n_loops; l++) {
         if (dim_is_fixed(c->extent[l]) && c->extent[l].bound == 1) {
             loop[l] = index_const(e->arena, 0);
@@ -319,6 +317,16 @@ static int emit_contract(Emitter *e, Node *n, const Index *const *idx, int mask)
         axes[n_axes] = kernel_axis(e->k, "k", AXIS_LOOP, c->extent[l], e->size.k[l] ? e->size.k[l] : 1);
         loop[l] = index_axis(e->k, axes[n_axes++]);
     }
+    return n_axes;
+}
+
+static int emit_contract(Emitter *e, Node *n, const Index *const *idx, int mask) {
+    const Contract *c = n->attr->contract;
+    if (c->n_loops == c->n_out) return emit_view(e, n, idx, mask);
+    const Index *loop[MAX_LOOPS];
+    int axes[MAX_LOOPS] = {0}, carry, result;
+    memcpy(loop, idx, sizeof *loop * (size_t)c->n_out);
+    const int n_axes = e->matrix.contract == n ? matrix_sum_axes(e, loop, axes) : sum_axes(e, c, loop, axes);
     Nest nest;
     Node like = *n;
     like.dtype = carried_in(OP_SUM, n->dtype);

@@ -3,6 +3,7 @@
 #define FUSEC_PASSES_EMITTER_H
 #include "ir/tile.h"
 #include "passes/access.h"
+#include "passes/matrix.h"
 #include "passes/pass.h"
 
 /* Tile sizes of one kernel, chosen in tile_size.c. */
@@ -28,6 +29,7 @@ typedef struct Emitter {
     Kernel *k;
     Builder b;
     TileSizes size;
+    MatrixTiles matrix;          /* the kernel is a matrix product */
     int *buffer_of;              /* by node id: index into k->buffers or -1; shared by all kernels */
     int *memo_of;                /* by node id: newest memo entry or -1; shared likewise */
     VEC(Memo) memo;
@@ -40,6 +42,10 @@ typedef struct Emitter {
 
 void kernel_distribute(Kernel *k, const Target *t); /* distribute.c: GPU kernels over threads */
 void tile_sizes(const Target *t, const Plan *p, const PlanKernel *k, TileSizes *out);
+
+/* matrix_emit.c, of e->matrix: the grid's axes and p_index; the summed axes, outermost first, and how many. */
+void matrix_grid(Emitter *e);
+int matrix_sum_axes(Emitter *e, const Index **loop, int *axes);
 
 /* The value of node n at idx (one expression per dim) where mask holds (-1: everywhere). Lanes where
  * the mask fails hold some value, never a fault. */

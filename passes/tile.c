@@ -84,6 +84,10 @@ static void add_buffers(Emitter *e) {
 
 static void add_axes(Emitter *e) {
     const PlanKernel *pk = e->pk;
+    if (e->matrix.contract) {
+        matrix_grid(e);
+        return;
+    }
     static const char *const names[MAX_RANK] = {"i", "j", "l", "m", "n", "o", "p", "q", "u", "v"};
     const int scan = pk->kind == KERNEL_SCAN ? pk->nodes.at[0].node->attr->axis : -1;
     for (int d = 0; d < pk->p.rank; d++) {
@@ -164,18 +168,28 @@ static void close_kernel(Emitter *e) {
     for (int i = 0; i < e->pk->outputs.n; i++) e->buffer_of[e->pk->outputs.at[i]->id] = -1;
 }
 
-static Kernel *build_kernel(Emitter *e, PlanKernel *pk, int number) {
-    const Target *t = e->context->target;
+static void write_kernel(Emitter *e, PlanKernel *pk, int number) {
     e->pk = pk;
     e->k = open_kernel(e, number);
     memset(e->constant, 0, sizeof e->constant);
     e->b = (Builder){.k = e->k, .block = &e->k->body};
-    tile_sizes(t, e->plan, pk, &e->size);
+    tile_sizes(e->context->target, e->plan, pk, &e->size);
     add_buffers(e);
     add_axes(e);
     emit_body(e);
     memcpy(pk->constant, e->constant, sizeof e->constant);
     close_kernel(e);
+}
+
+static Kernel *build_kernel(Emitter *e, PlanKernel *pk, int number) {
+    const Target *t = e->context->target;
+    matrix_tiles(t, pk, &e->matrix);
+    write_kernel(e, pk, number);
+    if (e->matrix.contract) {
+        if (matrix_schedule(e->k, &e->matrix)) return e->k;
+        e->matrix.contract = NULL;
+        write_kernel(e, pk, number);
+    }
     if (t->backend == BACKEND_NVPTX) kernel_distribute(e->k, t);
     return e->k;
 }

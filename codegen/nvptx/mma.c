@@ -51,8 +51,8 @@ static void lane_place(const Factor *f, LLVMValueRef *across, LLVMValueRef *alon
     *along = f->transposed ? sum(s, row, times(s, high, half)) : times(s, high, half);
 }
 
-static Factor factor_of(Simt *s, const Inst *dot, int value, int across, bool rows) {
-    Factor f = {.s = s, .value = value, .across = across, .along = dot->over[0], .rows = rows};
+static Factor factor_of(Simt *s, int value, int across, int along, bool rows) {
+    Factor f = {.s = s, .value = value, .across = across, .along = along, .rows = rows};
     const Axis *axis = &s->k->axes.at[across];
     stage_layout(s->k, s->def[value], &f.layout);
     f.pair = rows ? 8 : s->axis[across].regs > 2 ? spread_offset(axis, 2) : 0;
@@ -129,7 +129,7 @@ static void multiply(const Simt *s, DType t, LLVMValueRef const *a, LLVMValueRef
     const char *text = arena_printf(s->arena,
                                     "mma.sync.aligned.m16n8k%d.row.col.f32.%s.%s.f32 {$0, $1, $2, $3}, {$4, $5, $6, $7}, "
                                     "{$8, $9}, {$10, $11, $12, $13};",
-                                    t == DT_F32 ? 8 : 16, type, type);
+                                    t == DT_TF32 ? 8 : 16, type, type);
     LLVMTypeRef each[] = {e->f32, e->f32, e->f32, e->f32};
     LLVMValueRef args[] = {a[0], a[1], a[2], a[3], b[0], b[1], *c[0], *c[1], *c[2], *c[3]};
     LLVMValueRef v = simt_asm(e, LLVMStructTypeInContext(e->context, each, 4, false), text, "=f,=f,=f,=f,r,r,r,r,r,r,0,1,2,3", 10, args);
@@ -167,7 +167,7 @@ void mma_dot(Simt *s, const Inst *i) {
         acc[slot] = simt_value(s, i->in[2], &c);
     }
     simt_before_read(s);
-    const Factor x = factor_of(s, i, i->in[0], m.row, true), y = factor_of(s, i, i->in[1], m.col, false);
+    const Factor x = factor_of(s, i->in[0], m.row, m.sum, true), y = factor_of(s, i->in[1], m.col, m.sum, false);
     for (int along = 0; along < s->k->axes.at[m.sum].step; along += 32 / bytes) step(&x, &y, i, &m, along, acc);
     s->reg[i->result] = acc;
 }

@@ -216,9 +216,10 @@ static void annotate(const Emit *e, LLVMValueRef fn, const char *what, int value
     LLVMAddNamedMetadataOperand(e->module, "nvvm.annotations", LLVMMetadataAsValue(e->context, node));
 }
 
-static bool has_dot(const Block *b) {
+static bool has_dot(const Block *b, By by) {
     bool found = false;
-    for (int n = 0; n < b->n && !found; n++) found = b->at[n]->kind == TI_DOT || has_dot(&b->at[n]->body);
+    for (int n = 0; n < b->n && !found; n++)
+        found = (b->at[n]->kind == TI_DOT && b->at[n]->by == by) || has_dot(&b->at[n]->body, by);
     return found;
 }
 
@@ -233,7 +234,8 @@ static void open_function(Simt *s) {
     annotate(e, s->fn, "kernel", 1);
     annotate(e, s->fn, "maxntidx", s->k->threads + s->k->producer);
     if (s->hopper) annotate(e, s->fn, "minctasm", 1); /* setmaxnreg wants to know */
-    else if (has_dot(&s->k->body)) annotate(e, s->fn, "minctasm", 2); /* accumulators want registers more than occupancy */
+    else if (s->k->registers[0]) annotate(e, s->fn, "maxnreg", s->k->registers[0]);
+    else if (has_dot(&s->k->body, BY_NONE)) annotate(e, s->fn, "minctasm", 2); /* accumulators want registers more than occupancy */
     emit_fn_attribute(e, s->fn, "nounwind");
     LLVMPositionBuilderAtEnd(e->b, emit_block(e, s->fn, ""));
     for (int i = 0; i < nb; i++) {

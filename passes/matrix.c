@@ -1,0 +1,137 @@
+/* matrix: contraction kernels whose operands matrix instructions take.
+ *
+ * Needs: a kernel of one contraction and what is elementwise after it.  Loops of rows, of columns and of sums become
+ * one axis each, as far as their extents are fixed: subscripts divide the axis's index again, so that a convolution's
+ * image is gathered as the product reads it.  Tiles are the cheapest of matrix_tiles.def by a count of what a
+ * multiprocessor does for them.  The schedule itself is written by matrix_schedule.c. */
+#include "passes/matrix.h"
+#include <string.h>
+
+const MatrixTile matrix_tile[] = {
+#define MATRIX_TILE(r, c, wr, wc) {r, c, wr, wc},
+#include "passes/matrix_tiles.def"
+#undef MATRIX_TILE
+};
+const int n_matrix_tiles = sizeof matrix_tile / sizeof *matrix_tile;
+
+enum {
+    LEAST_SIDE = 8,       /* rows, columns */
+    LEAST_SUM = 16,
+    SLOTS = 4,            /* of the ring, where shared memory has room */
+    BUSY_WARPS = 8,       /* per multiprocessor, that keep its matrix units busy */
+    FILE_REGISTERS = 65536,
+    MOST_WARPS = 64,      /* of a multiprocessor */
+    L2_OVER_MEMORY = 3    /* how much faster the L2 cache delivers than memory */
+};
+
+typedef struct Product {
+    double batch, m, n, k;
+    int bytes; /* of an operand's element */
+} Product;
+
+/* ---- which contractions ---------------------------------------------------------------------------------- */
+static bool takes(DType t) { return t == DT_BF16 || t == DT_F16; }
+
+static bool classify(const Node *n, MatrixTiles *out, Product *p) {
+    const Contract *c = n->attr->contract;
+    if (n->n_in != 2 || !takes(n->in[0]->dtype)) return false;
+    const ContractClass cls = contract_classify(c, n->in);
+    if (cls.other != 1 || cls.m < LEAST_SIDE || cls.n < LEAST_SIDE || cls.k < LEAST_SUM) return false;
+    memcpy(out->loop, cls.loop, sizeof out->loop);
+    *p = (Product){(double)cls.batch, (double)cls.m, (double)cls.n, (double)cls.k, dtype_bytes(n->in[0]->dtype)};
+    for (int l = c->n_out - 1; l >= 0; l--) {
+        if (c->extent[l].bound == 1) continue;
+        out->swapped = cls.loop[l] == LOOP_M;
+        break;
+    }
+    if (out->swapped) {
+        const double m = p->m;
+        p->m = p->n;
+        p->n = m;
+    }
+    return true;
+}
+
+/* ---- tiles --------------------------------------------------------------------------------------------------- */
+static double ceil_div(double a, double b) { return (double)(int64_t)((a + b - 1) / b); }
+static double larger(double a, double b) { return a > b ? a : b; }
+
+static int warps_of(const MatrixTile *t) { return t->rows / t->warp_rows * (t->columns / t->warp_columns); }
+
+/* Elements summed per iteration: rows of 128 bytes where tiles are small, of 64 else, so that a ring of them fits. */
+static int sum_of(const MatrixTile *t, const Product *p) {
+    const int wide = (t->rows + t->columns <= 128 ? 128 : 64) / p->bytes;
+    int sum = 32 / p->bytes;
+    while (sum < wide && sum < p->k) sum *= 2;
+    return sum;
+}
+
+static int64_t slot_bytes(const MatrixTile *t, const Product *p) {
+    return (int64_t)(t->rows + t->columns) * sum_of(t, p) * p->bytes;
+}
+
+static int ahead_of(const Target *t, const MatrixTile *tile, const Product *p) {
+    const int64_t slots = t->fast_bytes / slot_bytes(tile, p);
+    const double trips = ceil_div(p->k, sum_of(tile, p));
+    int ahead = SLOTS - 1;
+    if (ahead > slots - 1) ahead = (int)slots - 1;
+    if (ahead > trips) ahead = (int)trips;
+    return ahead < 1 ? 1 : ahead;
+}
+
+/* Blocks that a multiprocessor holds, by registers, shared memory and warps. */
+static double resident(const Target *t, const MatrixTile *tile, const Product *p) {
+    const int fragments = tile->warp_rows / 16 * 4 + tile->warp_columns / 8 * 2, addresses = 48;
+    const int registers = tile->warp_rows * tile->warp_columns / 32 + fragments + addresses;
+    const double by_registers = FILE_REGISTERS / (32 * warps_of(tile) * (registers > 255 ? 255 : registers));
+    const double by_shared = (double)(t->fast_bytes / (slot_bytes(tile, p) * (ahead_of(t, tile, p) + 1)));
+    const double by_warps = MOST_WARPS / warps_of(tile);
+    const double least = by_registers < by_shared ? by_registers : by_shared;
+    return larger(1, least < by_warps ? least : by_warps);
+}
+
+/* Seconds: the slowest of matrix units, shared memory and the L2 cache for each iteration of each program that one
+ * multiprocessor runs, and the ring's filling once per wave. */
+static double seconds(const Target *t, const MatrixTile *tile, const Product *p) {
+    const double programs = p->batch * ceil_div(p->m, tile->rows) * ceil_div(p->n, tile->columns);
+    const double each = ceil_div(programs, t->cores), held = resident(t, tile, p), trips = ceil_div(p->k, sum_of(tile, p));
+    const double together = each < held ? each : held, warps = together * warps_of(tile);
+    const double rate = t->gflops_matrix / t->cores * 1e9 * (warps < BUSY_WARPS ? warps / BUSY_WARPS : 1) * 2 / p->bytes;
+    const double fill = (double)slot_bytes(tile, p), read = (double)warps_of(tile) * (tile->warp_rows + tile->warp_columns) * sum_of(tile, p) * p->bytes;
+    const double math = 2.0 * tile->rows * tile->columns * sum_of(tile, p) / rate;
+    const double shared = (fill + read) / (t->shared_gbytes_per_s / t->cores * 1e9);
+    const double cache = fill / (L2_OVER_MEMORY * t->gbytes_per_s / t->cores * 1e9);
+    const double latency = 1e-6;
+    return each * trips * larger(math, larger(shared, cache)) + ceil_div(each, held) * latency;
+}
+
+/* Programs that run at the same time read tiles of G rows and of as many columns as there are then: least for equal
+ * sides of that field. */
+static int order_of(const Target *t, const MatrixTile *tile, const Product *p) {
+    const double rows = ceil_div(p->m, tile->rows), field = resident(t, tile, p) * t->cores * tile->columns / tile->rows;
+    int order = 1;
+    while (2 * order <= rows && 4.0 * order * order <= field) order *= 2;
+    return order > 1 && ceil_div(p->n, tile->columns) > 1 ? order : 0;
+}
+
+void matrix_tiles(const Target *t, const PlanKernel *k, MatrixTiles *out) {
+    Product p;
+    memset(out, 0, sizeof *out);
+    if (k->kind != KERNEL_CONTRACT || t->backend != BACKEND_NVPTX || t->gflops_matrix <= 0) return;
+    const Node *n = k->nodes.at[0].node;
+    if (!classify(n, out, &p)) return;
+    double best = 0;
+    for (int i = 0; i < n_matrix_tiles; i++) {
+        const MatrixTile *tile = &matrix_tile[i];
+        if (tile->rows * tile->columns > 4 * t->max_tile) continue; /* accumulators are all that a matrix kernel holds */
+        const double s = seconds(t, tile, &p);
+        if (out->contract && s >= best) continue;
+        best = s;
+        out->contract = n;
+        out->tile = *tile;
+    }
+    if (!out->contract) return;
+    out->sum = sum_of(&out->tile, &p);
+    out->ahead = ahead_of(t, &out->tile, &p);
+    out->order = order_of(t, &out->tile, &p);
+}

@@ -1,0 +1,201 @@
+/* The schedule of a matrix kernel as it was emitted: spreads, the ring, and an epilogue through shared memory for what
+ * does not lie in whole sectors as the accumulators hold it.
+ *
+ * Needs: one product over the axes of MatrixTiles.  Keeps: the program.  Gives: everything that kernel_check_schedule
+ * wants; or refuses, then the kernel is emitted again as others are. */
+#include "ir/tile_schedule.h"
+#include "ir/tile_spread.h"
+#include "ir/tile_stage.h"
+#include "passes/matrix.h"
+
+enum { SECTOR = 32, WIDEST = 16 /* bytes of an access */, FRAGMENT_COLUMNS = 8 };
+
+typedef struct Schedule {
+    Kernel *k;
+    const MatrixTiles *m;
+    const Inst **def;
+    Inst *loop, *dot;
+} Schedule;
+
+/* ---- spreads ----------------------------------------------------------------------------------------------- */
+static void push(Spread *s, int bit) { s->bit[s->n++] = (int8_t)bit; }
+
+/* The instruction's bits, registers for the warp's further blocks, thread bits from *warp on for warps. */
+static Spread spread_of(int n, const int8_t *form, int warp_step, int step, int *warp) {
+    Spread s = {0};
+    for (int b = 0; b < n; b++) push(&s, form[b]);
+    for (int at = 1 << n; at < warp_step; at *= 2) push(&s, SPREAD_REGISTER);
+    for (int at = warp_step; at < step; at *= 2) push(&s, (*warp)++);
+    return s;
+}
+
+static bool spread_tiles(Schedule *s) {
+    const MatrixForm *f = matrix_form(BY_MMA);
+    const MatrixTile *t = &s->m->tile;
+    int warp = 5;
+    for (int x = 0; x < s->k->axes.n; x++) {
+        const bool ours = x == s->m->row_axis || x == s->m->column_axis || x == s->m->sum_axis;
+        if (!ours && s->k->axes.at[x].step > 1) return false; /* another tile, that registers would hold whole */
+    }
+    s->k->axes.at[s->m->row_axis].spread = spread_of(f->n_row, f->row, t->warp_rows, t->rows, &warp);
+    s->k->axes.at[s->m->column_axis].spread = spread_of(f->n_col, f->col, t->warp_columns, t->columns, &warp);
+    s->k->axes.at[s->m->row_axis].order = s->m->order;
+    s->k->threads = 1 << warp;
+    return true;
+}
+
+/* ---- the product ------------------------------------------------------------------------------------------------ */
+static void find_dot(Schedule *s, const Block *b, Inst *loop) {
+    for (int n = 0; n < b->n; n++) {
+        Inst *i = b->at[n];
+        if (i->kind == TI_DOT && loop && loop->axis == s->m->sum_axis && !s->dot) s->dot = i, s->loop = loop;
+        find_dot(s, &i->body, i->kind == TI_FOR ? i : loop);
+    }
+}
+
+static bool has_axis(const TileType *t, int axis) {
+    for (int d = 0; d < t->n_axes; d++)
+        if (t->axis[d] == axis) return true;
+    return false;
+}
+
+/* Neighbours along the axis that all loads behind the value have together in memory; WIDEST: it loads nothing there. */
+static int run_elements(const Schedule *s, int value, int axis) {
+    const Inst *i = s->def[value];
+    int run = WIDEST;
+    if (!i || !has_axis(&i->type, axis)) return run;
+    if (i->kind == TI_LOAD) {
+        const int bytes = load_run_bytes(s->k, s->def, i, axis);
+        return bytes ? bytes / dtype_bytes(i->type.dtype) : 1;
+    }
+    for (int n = 0; n < i->n_in && i->kind == TI_ELEMENT; n++) {
+        const int in = run_elements(s, i->in[n], axis);
+        if (in < run) run = in;
+    }
+    return run;
+}
+
+static int swizzle_of(const Kernel *k, int minor, int bytes) {
+    const int64_t row = (int64_t)k->axes.at[minor].step * bytes;
+    return row % 128 == 0 ? 128 : row % 64 == 0 ? 64 : row % 32 == 0 ? 32 : 0;
+}
+
+static bool is_copy(const Schedule *s, const Inst *stage) {
+    const Inst *load = s->def[stage->in[0]];
+    return load && load->kind == TI_LOAD && (!load->n_in || load->value == 0);
+}
+
+/* Along `minor`, by accesses as wide as the memory that is read allows. */
+static void place(const Schedule *s, Inst *stage, int minor, int swizzle) {
+    const int bytes = dtype_bytes(stage->type.dtype), run = run_elements(s, stage->in[0], minor) * bytes;
+    stage->minor = minor + 1;
+    stage->swizzle = swizzle;
+    stage->bytes = run > WIDEST ? WIDEST : run < bytes ? bytes : run;
+    stage->by = stage->bytes >= 4 && is_copy(s, stage) ? BY_ASYNC : BY_THREADS;
+}
+
+static bool place_factor(Schedule *s, int value, int across) {
+    Inst *stage = NULL;
+    for (int n = 0; n < s->loop->body.n; n++)
+        if (s->loop->body.at[n]->result == value && s->loop->body.at[n]->kind == TI_STAGE) stage = s->loop->body.at[n];
+    if (!stage || !has_axis(&stage->type, across) || !has_axis(&stage->type, s->m->sum_axis)) return false;
+    const bool along = run_elements(s, stage->in[0], s->m->sum_axis) >= run_elements(s, stage->in[0], across);
+    const int minor = along ? s->m->sum_axis : across, bytes = dtype_bytes(stage->type.dtype);
+    place(s, stage, minor, bytes == 4 && !along ? 0 : swizzle_of(s->k, minor, bytes));
+    return true;
+}
+
+static bool schedule_product(Schedule *s) {
+    find_dot(s, &s->k->body, NULL);
+    if (!s->dot) return false;
+    if (!place_factor(s, s->dot->in[0], s->m->row_axis) || !place_factor(s, s->dot->in[1], s->m->column_axis)) return false;
+    s->dot->by = BY_MMA;
+    s->loop->ahead = s->m->ahead;
+    return true;
+}
+
+/* ---- before and after it ------------------------------------------------------------------------------------------ */
+static bool is_tile(const Schedule *s, int value) {
+    const TileType *t = &s->k->types.at[value];
+    return has_axis(t, s->m->row_axis) && has_axis(t, s->m->column_axis);
+}
+
+/* Accumulators' own order moves whole sectors: rows of eight neighbours. */
+static bool whole_sectors(const Schedule *s, const Inst *access) {
+    const int bytes = dtype_bytes(s->k->buffers.at[access->buffer].dtype);
+    return bytes * FRAGMENT_COLUMNS >= SECTOR && load_run_bytes(s->k, s->def, access, s->m->column_axis) >= 2 * bytes;
+}
+
+/* A stage of `value`, after instruction `at` of the block. */
+static Inst *insert_stage(Schedule *s, Block *b, int at, int value) {
+    const Kernel *k = s->k;
+    Builder builder = {.k = s->k, .block = b};
+    tile_stage(&builder, value, SPACE_SHARED);
+    Inst *stage = vec_last(*b);
+    for (int n = b->n - 1; n > at; n--) b->at[n] = b->at[n - 1];
+    b->at[at] = stage;
+    s->def = kernel_defs(k->arena, k);
+    return stage;
+}
+
+/* The axis along which the access has the longer runs. */
+static int access_axis(const Schedule *s, const Inst *access) {
+    const int row = load_run_bytes(s->k, s->def, access, s->m->row_axis), column = load_run_bytes(s->k, s->def, access, s->m->column_axis);
+    return row > column ? s->m->row_axis : s->m->column_axis;
+}
+
+static void schedule_store(Schedule *s, Block *b, int at) {
+    Inst *store = b->at[at];
+    const int bytes = dtype_bytes(s->k->buffers.at[store->buffer].dtype);
+    if (store->n_in != 1 || !is_tile(s, store->in[0]) || whole_sectors(s, store)) return;
+    const int minor = access_axis(s, store), run = load_run_bytes(s->k, s->def, store, minor);
+    if (!run) return;
+    Inst *stage = insert_stage(s, b, at, store->in[0]);
+    stage->minor = minor + 1;
+    stage->swizzle = swizzle_of(s->k, minor, bytes);
+    store->in[0] = stage->result;
+    store->by = BY_THREADS;
+    store->bytes = run;
+}
+
+static void replace_uses(const Kernel *k, const Block *b, int from, int value, int by) {
+    for (int n = from; n < b->n; n++) {
+        Inst *i = b->at[n];
+        for (int x = 0; x < i->n_in; x++)
+            if (i->in[x] == value) i->in[x] = by;
+        for (int c = 0; c < i->n_carry; c++)
+            if (i->init[c] == value) i->init[c] = by;
+        replace_uses(k, &i->body, 0, value, by);
+    }
+}
+
+/* A tile that the epilogue reads goes through shared memory too. */
+static bool schedule_load(Schedule *s, Block *b, int at) {
+    const Inst *load = b->at[at];
+    if (!is_tile(s, load->result) || load->type.dtype == DT_BOOL || load->type.dtype == DT_I32 || whole_sectors(s, load)) return false;
+    const int minor = access_axis(s, load);
+    if (load->n_in && s->k->types.at[load->in[0]].n_axes) return false;
+    if (!load_run_bytes(s->k, s->def, load, minor)) return false;
+    Inst *stage = insert_stage(s, b, at + 1, load->result);
+    replace_uses(s->k, b, at + 2, load->result, stage->result);
+    place(s, stage, minor, swizzle_of(s->k, minor, dtype_bytes(stage->type.dtype)));
+    return true;
+}
+
+static void schedule_accesses(Schedule *s) {
+    Block *b = &s->k->body;
+    for (int n = 0; n < b->n; n++) {
+        const Inst *i = b->at[n];
+        if (i->kind == TI_LOAD) n += schedule_load(s, b, n);
+        if (i->kind != TI_STORE) continue;
+        schedule_store(s, b, n);
+        n += b->at[n] != i;
+    }
+}
+
+bool matrix_schedule(Kernel *k, const MatrixTiles *m) {
+    Schedule s = {.k = k, .m = m, .def = kernel_defs(k->arena, k)};
+    if (m->row_axis < 0 || m->column_axis < 0 || m->sum_axis < 0 || !spread_tiles(&s) || !schedule_product(&s)) return false;
+    schedule_accesses(&s);
+    return !kernel_check_schedule(k->arena, k);
+}
