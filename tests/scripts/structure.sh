@@ -23,6 +23,10 @@ rule_runtime_stands_alone() {
     sources runtime | xargs grep -nE '^[[:space:]]*#[[:space:]]*include[[:space:]]*"' /dev/null | grep -vE '"runtime/'
 }
 
+rule_ptx_reader_sees_no_executor() { # of the software GPU; figures are counted by name
+    includes 'tools/ptxsim/(exec|driver|command)/' tools/ptxsim/ptx | grep -v '"tools/ptxsim/exec/counters.h"'
+}
+
 rule_ir_is_below_all() { includes 'passes/|frontend/|codegen/|tools/|runtime/(host|cuda|bare)/' ir; }
 
 rule_passes_and_frontend_are_apart() {
@@ -60,6 +64,9 @@ rule_passes_have_files() { # one pass, one file: every name of the table has its
 bad_codegen_sees_no_graph() { mkdir -p codegen/host && echo '#include "ir/graph.h"' >codegen/host/x.c; }
 bad_llvm_stays_in_codegen() { mkdir -p ir passes frontend runtime tools && echo '#include <llvm-c/Core.h>' >passes/x.c; }
 bad_runtime_stands_alone() { mkdir -p runtime/host && echo '#include "ir/dtype.h"' >runtime/host/x.h; }
+bad_ptx_reader_sees_no_executor() {
+    mkdir -p tools/ptxsim/ptx && echo '#include "tools/ptxsim/exec/exec.h"' >tools/ptxsim/ptx/x.c
+}
 bad_ir_is_below_all() { mkdir -p ir && echo '#include "passes/pass.h"' >ir/x.c; }
 bad_passes_and_frontend_are_apart() { mkdir -p passes frontend && echo '#include "passes/pass.h"' >frontend/x.c; }
 bad_no_library_names() {

@@ -53,13 +53,14 @@ static void make_instructions(void) {
     if (instructions) return;
     instructions = calloc(INSTRUCTION_MOST, sizeof *instructions);
     assert_non_null(instructions);
-    count = instructions_list(instructions, false);
+    count = instructions_list(instructions, INSTRUCTION_MOST, false);
+    assert_true(count <= INSTRUCTION_MOST);
 }
 
 /* Appended last, and run for whole warps only. */
 static int add_whole_only(void) {
     const int first = count;
-    count += instructions_list(instructions + count, true);
+    count += instructions_list(instructions + count, INSTRUCTION_MOST - count, true);
     assert_true(count <= INSTRUCTION_MOST);
     return first;
 }

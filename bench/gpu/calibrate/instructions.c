@@ -30,12 +30,22 @@ static void operand(char *to, size_t room, char form, const char *type) {
     }
 }
 
-static int expand(const Pattern *p, char (*to)[INSTRUCTION_TEXT]) {
+typedef struct Texts {
+    char (*line)[INSTRUCTION_TEXT];
+    int count, room;
+    char beyond[INSTRUCTION_TEXT]; /* where lines go that there is no room for */
+} Texts;
+static char *next_line(Texts *t) {
+    char *at = t->count < t->room ? t->line[t->count] : t->beyond;
+    t->count++;
+    return at;
+}
+
+static void expand(const Pattern *p, Texts *to) {
     char types[128], *rest = types;
-    int count = 0;
     snprintf(types, sizeof types, "%s", p->types);
     for (char *type; (type = strtok_r(rest, " ", &rest)) != NULL;) {
-        char *text = to[count++];
+        char *text = next_line(to);
         int at = snprintf(text, INSTRUCTION_TEXT, "@%s.%s ", p->op, type);
         for (const char *f = p->form; *f; f++) {
             char one[16];
@@ -43,15 +53,13 @@ static int expand(const Pattern *p, char (*to)[INSTRUCTION_TEXT]) {
             at += snprintf(text + at, (size_t)(INSTRUCTION_TEXT - at), "%s%s", one, f[1] ? ", " : ";");
         }
     }
-    return count;
 }
 
 /* Calls `each` on every word of a list. */
 typedef struct Converting {
     const Conversion *row;
     const char *to, *from;
-    char (*text)[INSTRUCTION_TEXT];
-    int count;
+    Texts *text;
 } Converting;
 
 static void each_word(Converting *c, const char *list, void (*each)(Converting *, const char *)) {
@@ -65,7 +73,7 @@ static void convert(Converting *c, const char *modifier) {
     const bool none = !strcmp(modifier, "-");
     char second[16] = "";
     if (c->row->pair) snprintf(second, sizeof second, ", %s6", from);
-    snprintf(c->text[c->count++], INSTRUCTION_TEXT, "@cvt%s%s.%s.%s %s8, %s5%s;", none ? "" : ".", none ? "" : modifier,
+    snprintf(next_line(c->text), INSTRUCTION_TEXT, "@cvt%s%s.%s.%s %s8, %s5%s;", none ? "" : ".", none ? "" : modifier,
              c->to, c->from, to, from, second);
 }
 
@@ -79,17 +87,18 @@ static void convert_to(Converting *c, const char *to) {
     each_word(c, c->row->from, convert_from);
 }
 
-int instructions_list(char (*to)[INSTRUCTION_TEXT], bool whole_only) {
-    Converting c = {.text = to};
+int instructions_list(char (*to)[INSTRUCTION_TEXT], int room, bool whole_only) {
+    Texts texts = {.line = to, .room = room};
+    Converting c = {.text = &texts};
     for (size_t k = 0; !whole_only && k < sizeof PATTERNS / sizeof *PATTERNS; k++)
-        c.count += expand(&PATTERNS[k], to + c.count);
+        expand(&PATTERNS[k], &texts);
     for (size_t k = 0; !whole_only && k < sizeof CONVERSIONS / sizeof *CONVERSIONS; k++) {
         c.row = &CONVERSIONS[k];
         each_word(&c, c.row->to, convert_to);
     }
     for (size_t k = 0; k < sizeof PLAIN / sizeof *PLAIN; k++)
-        if ((PLAIN[k][0] == '!') == whole_only) snprintf(to[c.count++], INSTRUCTION_TEXT, "%s", PLAIN[k]);
-    return c.count;
+        if ((PLAIN[k][0] == '!') == whole_only) snprintf(next_line(&texts), INSTRUCTION_TEXT, "%s", PLAIN[k]);
+    return texts.count;
 }
 
 /* ---- kernels ------------------------------------------------------------------------------------------- */

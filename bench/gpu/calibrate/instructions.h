@@ -22,9 +22,9 @@ typedef struct InstructionInput {
 enum { RESULT_WORDS = 5 };
 typedef uint64_t InstructionResult[RESULT_WORDS];
 
-/* Texts with "@" where a guard belongs; with `whole_only`, those that only whole warps may execute.  Returns how many.
- */
-int instructions_list(char (*to)[INSTRUCTION_TEXT], bool whole_only);
+/* Texts with "@" where a guard belongs; with `whole_only`, those that only whole warps may execute.  Returns how many
+ * there are; at most `room` of them are written. */
+int instructions_list(char (*to)[INSTRUCTION_TEXT], int room, bool whole_only);
 
 /* Declarations and inputs of a thread, in a body whose parameters are `in` (InstructionInput[INPUTS]) and `out`. */
 size_t instructions_head(char *to, size_t room);

@@ -139,7 +139,7 @@ static void add(Jobs *jobs, const char *text) {
 void jobs_of_instructions(Jobs *jobs) {
     jobs->texts = calloc(INSTRUCTION_MOST, sizeof *jobs->texts);
     if (!jobs->texts) return;
-    int count = instructions_list(jobs->texts, false);
-    count += instructions_list(jobs->texts + count, true);
-    for (int k = 0; k < count; k++) add(jobs, jobs->texts[k]);
+    int count = instructions_list(jobs->texts, INSTRUCTION_MOST, false);
+    count += instructions_list(jobs->texts + count, INSTRUCTION_MOST - count, true);
+    for (int k = 0; k < count && k < INSTRUCTION_MOST; k++) add(jobs, jobs->texts[k]);
 }

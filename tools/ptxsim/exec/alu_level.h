@@ -19,5 +19,3 @@ typedef struct AluLevel {
 
 /* The best level that the host has, at most the one that PTXSIM_ISA names (baseline, v3 or v4: the x86-64 levels). */
 const AluLevel *alu_level(void);
-/* The level's own version of a handler of alu.def; other handlers as they are. */
-ExecFn alu_direct(ExecFn);

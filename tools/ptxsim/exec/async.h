@@ -5,6 +5,7 @@
  * "Async-group mechanism", "Mbarrier-based mechanism", "Async proxy". */
 #pragma once
 #include "tools/ptxsim/exec/access.h"
+#include "tools/ptxsim/ptx/forms.h"
 
 /* When operations land.  PTXSIM_LANDING=early|late|random says; else the seed draws one, and seed 0 means late: nothing
  * moves before somebody waits for it in the way the ISA asks. */
@@ -53,7 +54,6 @@ bool async_pending(const struct Cluster *);
 
 /* ---- async-groups ------------------------------------------------------------------------------------- */
 /* Groups are per thread; here a warp keeps them with the lanes that each still belongs to. */
-typedef enum GroupKind { GROUP_COPY, GROUP_BULK, GROUP_KINDS } GroupKind;
 
 /* The operation joins what its lanes have not committed yet. */
 void group_add(AsyncOp *, GroupKind);
@@ -63,34 +63,6 @@ void group_commit(Warp *, GroupKind, uint32_t mask);
 void group_wait(Warp *, GroupKind, uint32_t mask, uint32_t left, bool reads);
 /* Calls `visit` for every cp.async of these lanes that is in no group yet or not waited for. */
 void group_each(Warp *, GroupKind, uint32_t mask, void (*visit)(AsyncOp *, void *), void *data);
-
-/* ---- operands that Inst has no room for, Inst.more ---------------------------------------------------- */
-typedef struct Pointer {
-    Operand base;  /* BASE_NONE: absent */
-    int64_t offset;
-    Space space;
-} Pointer;
-
-typedef struct CopyForm {
-    Pointer to, from;   /* tensor copies: shared memory is `to` or `from`, the other absent */
-    Pointer mbarrier;   /* absent: a bulk async-group */
-    Pointer map;        /* tensor copies */
-    Operand coordinate[5], im2col_offset[3];
-    int rank;
-    Operand size;       /* bulk; cp.async: source bytes, BASE_NONE: all of `bytes` */
-    Operand ignore;     /* cp.async: predicate, or BASE_NONE */
-    Operand block_mask; /* .multicast, or BASE_NONE */
-    Operand byte_mask;  /* .cp_mask, or BASE_NONE */
-    uint32_t bytes;     /* cp.async: 4, 8, 16 */
-    uint8_t reduce;     /* ATOMIC_*, 0: copies */
-    PtxType type;       /* of reductions and st.async */
-    bool store, im2col, no_offsets;
-    Operand value[4];   /* st.async, red.async */
-    int values;
-} CopyForm;
-
-/* Which ordering a fence.proxy or restricted fence adds: Inst.op; of FENCE_ASYNC, Inst.op2 has the spaces: 1 << ProxySpace. */
-typedef enum ProxyFence { FENCE_OTHER, FENCE_ASYNC, FENCE_MBARRIER_INIT } ProxyFence;
 
 static inline uint64_t pointer_at(const Warp *w, const Pointer *p, int lane) {
     return address_bits(w, &p->base, p->offset, lane);

@@ -12,6 +12,7 @@
  * a fence.proxy.async of that state space on the way here (PTX ISA, Memory Consistency Model, Proxy-preserved base causality order).
  * Sources: Lamport, CACM 21(7), 1978; Flanagan and Freund, "FastTrack", PLDI 2009. */
 #pragma once
+#include "tools/ptxsim/ptx/ptx.h"
 #include <stdbool.h>
 #include <stdint.h>
 
@@ -41,10 +42,6 @@ typedef struct Known {
     uint32_t count, room;
     struct { uint64_t cluster; Past *past; } item[]; /* by cluster */
 } Known;
-
-/* State spaces between which fence.proxy.async distinguishes. */
-typedef enum ProxySpace { PROXY_SHARED, PROXY_GLOBAL, PROXY_SPACES } ProxySpace;
-enum { PROXY_EVERYWHERE = (1 << PROXY_SPACES) - 1 };
 
 /* A part of a warp that synchronised: what its lanes did at `time` and before is in the past of all of them. */
 typedef struct PartSync {

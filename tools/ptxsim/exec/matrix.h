@@ -14,7 +14,7 @@
  * summed in f32 and rounded once.  tf32 operands lose their 13 low bits (the ISA leaves them undefined).  NaN results
  * are canonical.  Integer sums wrap, or with .satfinite the sum of the products, exact, is added with clamping. */
 #pragma once
-#include "tools/ptxsim/ptx/ptx.h"
+#include "tools/ptxsim/ptx/handlers.h"
 
 typedef struct MatrixKernels {
     /* n elements of floating (or integer) type to f32 (or s32) */
@@ -28,8 +28,6 @@ typedef struct MatrixKernels {
                          int k, bool saturate);
 } MatrixKernels;
 
-/* Those of the host's instruction-set level. */
-const MatrixKernels *matrix_kernels(void);
 
 /* Rows of 8 x `width` values, row-major, into a row block of the left panel from k0 on. */
 void left_put(uint32_t *block, const uint32_t *tile, int stride, int k0, int width);

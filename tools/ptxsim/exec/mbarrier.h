@@ -25,20 +25,6 @@ struct Mbarrier {
     Mbarrier *next;
 };
 
-/* What mbarrier.* instructions need beyond Inst: Inst.more. */
-typedef enum MbarrierOp {
-    MBARRIER_INIT, MBARRIER_INVAL, MBARRIER_EXPECT_TX, MBARRIER_COMPLETE_TX, MBARRIER_ARRIVE, MBARRIER_ARRIVE_DROP,
-    MBARRIER_TEST_WAIT, MBARRIER_TRY_WAIT
-} MbarrierOp;
-
-typedef struct MbarrierForm {
-    MbarrierOp op;
-    Pointer at;
-    Operand count;       /* count, txCount, state or parity; BASE_NONE: a count of 1 */
-    Operand state;       /* result; BASE_NONE: `_` */
-    bool expect_tx, no_complete, relaxed, parity;
-} MbarrierForm;
-
 /* The object at an address, for `lane`; NULL with a finding when there is none, or the instruction may not reach it. */
 Mbarrier *mbarrier_at(Warp *, int lane, Space, uint64_t address, bool remote);
 /* The object at this place, NULL if there is none (any more): for operations that land. */

@@ -1,4 +1,5 @@
 #include "tools/ptxsim/exec/profile.h"
+#include "tools/ptxsim/ptx/handlers.h"
 #include "tools/ptxsim/ptx/matrix.h"
 #include <stdio.h>
 #include <stdlib.h>

@@ -51,6 +51,3 @@ typedef struct Figures {
 /* *to: `count` of the launch and what the profile adds to it; false when the host had no memory for it. */
 bool profile_figures(const Profile *, const Counters *count, Figures *to);
 void figures_add(Figures *to, const Figures *);
-
-/* Kind and operations by an instruction's name, for the lowering: MIX_TYPED and MIX_SPACED are resolved here. */
-void mix_find(const char *name, uint8_t *mix, uint8_t *flops);

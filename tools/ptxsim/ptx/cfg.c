@@ -1,7 +1,7 @@
 /* Immediate post-dominators of branches (Cooper, Harvey, Kennedy: "A Simple, Fast Dominance Algorithm", on the reversed
  * graph).  Nodes are basic blocks; one virtual exit follows every ret and exit.  A trap counts as
  * if it went on: it ends everything, and must not keep the lanes that pass it by from joining. */
-#include "tools/ptxsim/exec/exec.h"
+#include "tools/ptxsim/ptx/handlers.h"
 #include "tools/ptxsim/ptx/parse.h"
 #include <string.h>
 

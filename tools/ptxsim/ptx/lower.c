@@ -1,7 +1,5 @@
 /* Services of the lowering: operands to slots, constants to the pool, instructions to the code. */
-#include "tools/ptxsim/exec/alu_level.h"
-#include "tools/ptxsim/exec/exec.h"
-#include "tools/ptxsim/exec/profile.h"
+#include "tools/ptxsim/ptx/handlers.h"
 #include "tools/ptxsim/ptx/parse.h"
 #include <string.h>
 

@@ -1,8 +1,9 @@
 /* Arithmetic, logic, comparison, selection, conversion and moves.  Modifiers that a handler does not know itself
  * become instructions around it: flush its sources and result (.ftz), clamp (.sat, .relu), set the host's rounding. */
-#include "tools/ptxsim/exec/exec.h"
+#include "tools/ptxsim/ptx/handlers.h"
 #include "tools/ptxsim/ptx/parse.h"
 #include "tools/ptxsim/ptx/words.h"
+#include <string.h>
 
 static void no_type(Parser *p, const Stmt *s, PtxType t) {
     parse_fail(p, s->at, "'%s' does not exist for .%s", s->row->name, type_text(t));

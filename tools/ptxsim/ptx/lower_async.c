@@ -1,6 +1,5 @@
 /* cp.async, bulk and tensor copies, mbarrier, proxy fences.  Grammar: PTX ISA, one section per instruction. */
-#include "tools/ptxsim/exec/exec.h"
-#include "tools/ptxsim/exec/mbarrier.h"
+#include "tools/ptxsim/ptx/handlers.h"
 #include "tools/ptxsim/ptx/words.h"
 #include <string.h>
 

@@ -1,8 +1,9 @@
 /* Caches.  Nothing here moves data, but for discard, which makes it undefined; the rest is read, and wrong combinations
  * are refused.  Grammar: PTX ISA, "Cache Eviction Priority Hints", "ld", "st", "prefetch", "createpolicy",
  * "applypriority", "discard". */
-#include "tools/ptxsim/exec/exec.h"
+#include "tools/ptxsim/ptx/handlers.h"
 #include "tools/ptxsim/ptx/words.h"
+#include <string.h>
 
 /* ---- qualifiers of accesses --------------------------------------------------------------------------------- */
 static void check_operator(Parser *p, const Stmt *s) {

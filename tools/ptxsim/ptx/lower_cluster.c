@@ -1,6 +1,6 @@
 /* Clusters, elected lanes, registers of warpgroups, dependent grids.  Grammar: PTX ISA, "mapa", "getctarank",
  * "barrier.cluster", "elect.sync", "setmaxnreg", "griddepcontrol". */
-#include "tools/ptxsim/exec/exec.h"
+#include "tools/ptxsim/ptx/handlers.h"
 #include "tools/ptxsim/ptx/words.h"
 
 /* mapa{.shared::cluster}.type d, a, b;  getctarank{.shared::cluster}.type d, a */

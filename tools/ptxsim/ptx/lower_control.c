@@ -1,6 +1,6 @@
 /* Branches, calls, exits, barriers and warp-wide operations; then the immediate post-dominators that say where
  * divergent lanes join again. */
-#include "tools/ptxsim/exec/exec.h"
+#include "tools/ptxsim/ptx/handlers.h"
 #include "tools/ptxsim/ptx/parse.h"
 
 void lower_branch(Parser *p, const Stmt *s) {

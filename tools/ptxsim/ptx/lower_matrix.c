@@ -1,9 +1,9 @@
 /* Warp-level matrix instructions: ldmatrix, stmatrix, movmatrix, mma.sync.
  * Source: PTX ISA, "Warp-level matrix instructions". */
-#include "tools/ptxsim/exec/exec.h"
-#include "tools/ptxsim/exec/matrix.h"
+#include "tools/ptxsim/ptx/handlers.h"
 #include "tools/ptxsim/ptx/lower_matrix.h"
 #include <stdio.h>
+#include <string.h>
 
 /* ---- modifiers ---------------------------------------------------------------------------------------- */
 /* m16n8k16, m8n8; false: not a shape */

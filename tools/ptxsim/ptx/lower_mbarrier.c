@@ -1,7 +1,6 @@
 /* mbarrier.* and the fences between proxies.  Grammar: PTX ISA, "mbarrier.init" to "mbarrier.pending_count",
  * "membar / fence". */
-#include "tools/ptxsim/exec/exec.h"
-#include "tools/ptxsim/exec/mbarrier.h"
+#include "tools/ptxsim/ptx/handlers.h"
 #include "tools/ptxsim/ptx/words.h"
 
 /* {.sem.scope}{.space}.b64, sem and scope together, in the order that the manual's examples also turn round. */

@@ -1,7 +1,8 @@
 /* Loads, stores, atomics, address-space conversions. */
-#include "tools/ptxsim/exec/exec.h"
+#include "tools/ptxsim/ptx/handlers.h"
 #include "tools/ptxsim/ptx/parse.h"
 #include "tools/ptxsim/ptx/words.h"
+#include <string.h>
 
 static int vector_width(const Stmt *s) {
     return s->mod[CAT_VECTOR] == VECTOR_V2 ? 2 : s->mod[CAT_VECTOR] == VECTOR_V4 ? 4 : 1;

@@ -1,6 +1,6 @@
 /* wgmma.mma_async, wgmma.fence, wgmma.commit_group, wgmma.wait_group.
  * Source: PTX ISA, "Asynchronous Warpgroup Level Matrix Instructions". */
-#include "tools/ptxsim/exec/exec.h"
+#include "tools/ptxsim/ptx/handlers.h"
 #include "tools/ptxsim/ptx/lower_matrix.h"
 
 static void need_warpgroup(Parser *p, const Stmt *s) {

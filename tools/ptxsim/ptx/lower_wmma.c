@@ -1,5 +1,5 @@
 /* wmma.load, wmma.store, wmma.mma.  Source: PTX ISA, "Matrix multiply-accumulate operation using wmma instructions". */
-#include "tools/ptxsim/exec/exec.h"
+#include "tools/ptxsim/ptx/handlers.h"
 #include "tools/ptxsim/ptx/lower_matrix.h"
 
 /* Shapes by the width of the multiplicands' elements; for f16, bf16 and bytes the same three. */

@@ -25,6 +25,10 @@ typedef enum Space { SPACE_GENERIC, SPACE_GLOBAL, SPACE_SHARED, SPACE_LOCAL, SPA
                      SPACE_CLUSTER /* shared::cluster: of any block of the cluster; SPACE_SHARED is the own block's */
 } Space;
 
+/* State spaces between which fence.proxy.async distinguishes. */
+typedef enum ProxySpace { PROXY_SHARED, PROXY_GLOBAL, PROXY_SPACES } ProxySpace;
+enum { PROXY_EVERYWHERE = (1 << PROXY_SPACES) - 1 };
+
 /* Windows of the generic address space.  Global and constant memory lie elsewhere (memory.h). */
 #define SHARED_WINDOW UINT64_C(0x100000000000)
 #define LOCAL_WINDOW UINT64_C(0x110000000000)
@@ -54,10 +58,10 @@ typedef enum Flow { FLOW_NEXT, FLOW_BRANCH, FLOW_SWITCH, FLOW_RET, FLOW_EXIT, FL
                FLOW_WAIT, /* the handler may suspend the warp */
                FLOW_MEET  /* *.sync among the lanes that operand e names */ } Flow;
 
-struct Warp;
+typedef struct Warp Warp; /* exec.h */
 typedef struct Inst Inst;
 /* Executes one instruction for the lanes in `mask`. */
-typedef void (*ExecFn)(struct Warp *, const Inst *, uint32_t mask);
+typedef void (*ExecFn)(Warp *, const Inst *, uint32_t mask);
 
 typedef struct CallSite CallSite;
 typedef struct MatrixForm MatrixForm; /* matrix.h */

@@ -1,7 +1,7 @@
 /* Instructions whose dotted words are a sentence of their own (cp.async.bulk.tensor.2d...): rows with CAT_WORDS.  Their
  * lowering takes the words one by one, in the order of the PTX ISA's grammar; what is left over is refused. */
 #pragma once
-#include "tools/ptxsim/exec/async.h"
+#include "tools/ptxsim/ptx/forms.h"
 #include "tools/ptxsim/ptx/parse.h"
 
 typedef struct Words {
