@@ -1,4 +1,4 @@
-/* Reductions, contractions, scans and scatters: loops with carried tiles. */
+/* Reductions, contractions and scans: loops with carried tiles. */
 #include "passes/emitter.h"
 #include <assert.h>
 #include <limits.h>
@@ -6,7 +6,7 @@
 #include <string.h>
 
 /* ---- nests of loops ----------------------------------------------------------------------------------- */
-static void memo_cut(Emitter *e, int n) {
+void emit_forget(Emitter *e, int n) {
     while (e->memo.n > n) {
         e->memo.n--;
         e->memo_of[e->memo.at[e->memo.n].node->id] = e->memo.at[e->memo.n].below;
@@ -36,11 +36,10 @@ void nest_end(Emitter *e, Nest *nest, const int *yield, int *results) {
         values = out;
     }
     if (n) memcpy(results, values, sizeof *results * (size_t)n);
-    memo_cut(e, nest->memo);
+    emit_forget(e, nest->memo);
 }
 
-/* A tile over every axis that the subscripts and the mask mention: what a reduction at idx can vary in. */
-static int full_over(Emitter *e, const Node *n, const Index *const *idx, int mask, double value) {
+int emit_full_over(Emitter *e, const Node *n, const Index *const *idx, int mask, double value) {
     TileType t = {.dtype = n->dtype};
     for (int d = 0; d < n->shape.rank; d++) index_axes(e->k, idx[d], &t);
     if (mask >= 0) t = tile_type_union(t, e->k->types.at[mask]);
@@ -62,8 +61,7 @@ static int along(Emitter *e, int v, int axis) {
     return emit_select(e, always, v, v);
 }
 
-/* Reduces v over the axes; a value that is the same along one of them counts once per lane of it. */
-static int reduce_over(Emitter *e, Op op, int v, int n, const int *axes) {
+int emit_reduce_over(Emitter *e, Op op, int v, int n, const int *axes) {
     int8_t over[MAX_LOOPS];
     int n_over = 0;
     for (int i = 0; i < n; i++) {
@@ -129,10 +127,9 @@ static void kept_dims(const Node *n, const Index *const *idx, const Index **in) 
         if (!gone[d]) in[d] = idx[o++];
 }
 
-/* What sums and products of values of t are carried in: f32 for low ones, so that they are rounded once. */
-static DType carried_in(Op op, DType t) { return dtype_is_low(t) && op != OP_RMAX && op != OP_RMIN ? DT_F32 : t; }
+DType emit_carried_in(Op op, DType t) { return dtype_is_low(t) && op != OP_RMAX && op != OP_RMIN ? DT_F32 : t; }
 
-static int converted(Emitter *e, int v, DType t) {
+int emit_converted(Emitter *e, int v, DType t) {
     return e->k->types.at[v].dtype == t ? v : tile_element(&e->b, OP_CAST, t, 1, &v);
 }
 
@@ -140,17 +137,17 @@ static int fold(Emitter *e, Node *n, Op op, DType t, const Index *const *idx, co
                 int mask, int (*body)(Emitter *, Node *, const Index *const *, int, const void *), const void *user) {
     Nest nest;
     Node like = *n;
-    const DType as = like.dtype = carried_in(op, t);
+    const DType as = like.dtype = emit_carried_in(op, t);
     int carry, result;
     bool loops = false;
     for (int i = 0; i < n->attr->n_axes; i++) loops |= axes[i] >= 0 && e->k->axes.at[axes[i]].kind == AXIS_LOOP;
-    if (!loops) return converted(e, reduce_over(e, op, converted(e, body(e, n, in, mask, user), as), n->attr->n_axes, axes), t);
-    const int start = full_over(e, &like, idx, mask, identity_of(op, t));
+    if (!loops) return emit_converted(e, emit_reduce_over(e, op, emit_converted(e, body(e, n, in, mask, user), as), n->attr->n_axes, axes), t);
+    const int start = emit_full_over(e, &like, idx, mask, identity_of(op, t));
     nest_begin(e, &nest, n->attr->n_axes, axes, 1, &start, &carry);
-    const int v = reduce_over(e, op, converted(e, body(e, n, in, mask, user), as), n->attr->n_axes, axes);
+    const int v = emit_reduce_over(e, op, emit_converted(e, body(e, n, in, mask, user), as), n->attr->n_axes, axes);
     const int next = emit_op(e, fold_op(op), as, carry, v);
     nest_end(e, &nest, &next, &result);
-    return converted(e, result, t);
+    return emit_converted(e, result, t);
 }
 
 static int operand(Emitter *e, Node *n, const Index *const *in, int mask, const void *user) {
@@ -272,10 +269,10 @@ static int emit_view(Emitter *e, Node *n, const Index *const *idx, int mask) {
         int own = -1;
         const int x = read_operand(e, n, k, idx, emit_and(e, mask, where), &own);
         where = emit_and(e, where, own);
-        const int y = n->n_in > 1 ? converted(e, x, carried_in(OP_SUM, n->dtype)) : x;
+        const int y = n->n_in > 1 ? emit_converted(e, x, emit_carried_in(OP_SUM, n->dtype)) : x;
         v = v < 0 ? y : emit_op(e, OP_MUL, e->k->types.at[y].dtype, v, y);
     }
-    v = converted(e, v, n->dtype);
+    v = emit_converted(e, v, n->dtype);
     return where < 0 ? v : emit_select(e, where, v, tile_const(&e->b, n->dtype, 0));
 }
 
@@ -284,7 +281,7 @@ static bool stages(const Emitter *e) { return target_of(e)->backend == BACKEND_N
 static int contract_body(Emitter *e, Node *n, const Index *const *loop, int mask, int n_axes, const int *axes, int carry) {
     const Contract *c = n->attr->contract;
     int8_t over[MAX_LOOPS];
-    const DType as = carried_in(OP_SUM, n->dtype);
+    const DType as = emit_carried_in(OP_SUM, n->dtype);
     int n_over = 0, where = guards(e, c, loop), v = -1;
     for (int i = 0; i < n_axes; i++) over[n_over++] = (int8_t)axes[i];
     int x[2];
@@ -296,14 +293,14 @@ static int contract_body(Emitter *e, Node *n, const Index *const *loop, int mask
             x[k] = stages(e) ? tile_stage(&e->b, y, SPACE_SHARED) : y;
             continue;
         }
-        y = converted(e, y, as);
+        y = emit_converted(e, y, as);
         v = v < 0 ? y : emit_op(e, OP_MUL, as, v, y);
     }
     for (int i = 0; i < n_axes && v < 0; i++)
         if (!has_axis(e, x[0], axes[i]) && !has_axis(e, x[1], axes[i])) x[0] = along(e, x[0], axes[i]);
     const bool swapped = e->matrix.contract == n && e->matrix.swapped;
     if (v < 0) return tile_dot(&e->b, x[swapped], x[!swapped], carry, n_over, over);
-    return emit_op(e, OP_ADD, as, carry, reduce_over(e, OP_SUM, v, n_axes, axes));
+    return emit_op(e, OP_ADD, as, carry, emit_reduce_over(e, OP_SUM, v, n_axes, axes));
 }
 
 /* One loop axis per summed loop; how many. */
@@ -329,12 +326,12 @@ static int emit_contract(Emitter *e, Node *n, const Index *const *idx, int mask)
     const int n_axes = e->matrix.contract == n ? matrix_sum_axes(e, loop, axes) : sum_axes(e, c, loop, axes);
     Nest nest;
     Node like = *n;
-    like.dtype = carried_in(OP_SUM, n->dtype);
-    const int start = full_over(e, &like, idx, mask, 0);
+    like.dtype = emit_carried_in(OP_SUM, n->dtype);
+    const int start = emit_full_over(e, &like, idx, mask, 0);
     nest_begin(e, &nest, n_axes, axes, 1, &start, &carry);
     const int next = contract_body(e, n, loop, mask, n_axes, axes, carry);
     nest_end(e, &nest, &next, &result);
-    return converted(e, result, n->dtype);
+    return emit_converted(e, result, n->dtype);
 }
 
 int emit_heavy(Emitter *e, Node *n, const Index *const *idx, int mask) {
@@ -354,58 +351,16 @@ void emit_scan(Emitter *e, Node *n) {
         const Index *last = index_add(e->k, index_of_dim(e, extent), index_const(e->arena, -1));
         idx[at->axis] = index_add(e->k, last, index_scale(e->k, idx[at->axis], -1));
     }
-    TileType t = {.dtype = carried_in(OP_SUM, n->dtype)};
+    TileType t = {.dtype = emit_carried_in(OP_SUM, n->dtype)};
     for (int d = 0; d < n->shape.rank; d++)
         if (d != at->axis) index_axes(e->k, idx[d], &t);
     Nest nest;
     int carry, result;
     const int start = tile_full(&e->b, t, sum ? 0 : 1);
     nest_begin(e, &nest, 1, &axis, 1, &start, &carry);
-    const int in = converted(e, emit_value(e, n->in[0], idx, -1), t.dtype);
-    const int x = reduce_over(e, sum ? OP_SUM : OP_PROD, in, 1, &axis);
+    const int in = emit_converted(e, emit_value(e, n->in[0], idx, -1), t.dtype);
+    const int x = emit_reduce_over(e, sum ? OP_SUM : OP_PROD, in, 1, &axis);
     const int next = emit_op(e, sum ? OP_ADD : OP_MUL, t.dtype, carry, x);
-    emit_store(e, n, idx, converted(e, at->exclusive ? carry : next, n->dtype));
+    emit_store(e, n, idx, emit_converted(e, at->exclusive ? carry : next, n->dtype));
     nest_end(e, &nest, &next, &result);
-}
-
-/* ---- scatter: rows of the result gather what is sent to them, in order; positions that send to other
- * tiles are skipped ----------------------------------------------------------------------------------------------------- */
-static int scalar_of(Emitter *e, Op op, int v) {
-    int axes[MAX_LOOPS], n = e->k->types.at[v].n_axes;
-    for (int i = 0; i < n; i++) axes[i] = e->k->types.at[v].axis[i];
-    return reduce_over(e, op, v, n, axes);
-}
-
-void emit_scatter(Emitter *e, Node *n) {
-    Node *updates = n->in[0], *ids = n->in[1];
-    const int r = ids->shape.rank;
-    int axes[MAX_RANK], carry, result;
-    const Index *at[MAX_RANK];
-    for (int d = 0; d < r; d++) {
-        axes[d] = kernel_axis(e->k, "n", AXIS_LOOP, ids->shape.dim[d], 1);
-        at[d] = index_axis(e->k, axes[d]);
-    }
-    for (int d = r; d < updates->shape.rank; d++) at[d] = e->p_index[d - r + 1];
-    Nest nest;
-    Node like = *n;
-    const DType as = like.dtype = carried_in(OP_SUM, n->dtype);
-    const int start = full_over(e, &like, e->p_index, -1, 0);
-    const int row = tile_index(&e->b, e->p_index[0]);
-    const int first = scalar_of(e, OP_RMIN, row), last = scalar_of(e, OP_RMAX, row);
-    nest_begin(e, &nest, r, axes, 1, &start, &carry);
-    const int id = scalar_of(e, OP_SUM, emit_value(e, ids, at, -1));
-    const int to = emit_op(e, OP_LE, DT_BOOL, id, last), from = emit_op(e, OP_GE, DT_BOOL, id, first);
-    const int hits = emit_and(e, from, to);
-    Builder inside, outside = e->b;
-    const int memo = e->memo.n;
-    Inst *iff = tile_if_begin(&e->b, hits, 1, &carry, &inside);
-    e->b = inside;
-    const int u = reduce_over(e, OP_SUM, converted(e, emit_value(e, updates, at, -1), as), r, axes);
-    const int here = emit_op(e, OP_EQ, DT_BOOL, row, id);
-    int next = emit_op(e, OP_ADD, as, carry, emit_select(e, here, u, tile_const(&e->b, as, 0)));
-    tile_if_end(&e->b, iff, &next, &result);
-    e->b = outside;
-    memo_cut(e, memo);
-    nest_end(e, &nest, &result, &result);
-    emit_store(e, n, e->p_index, converted(e, result, n->dtype));
 }

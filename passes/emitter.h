@@ -67,6 +67,15 @@ int emit_in_range(Emitter *e, const Index *x, Dim extent);
 int emit_at_least(Emitter *e, const Index *x, int64_t lo);
 int emit_below(Emitter *e, const Index *x, Dim extent);
 
+/* A tile over every axis that the subscripts and the mask mention: what a reduction of n at idx can vary in. */
+int emit_full_over(Emitter *e, const Node *n, const Index *const *idx, int mask, double value);
+/* Reduces v over the axes (-1: none); a value that is the same along one of them counts once per lane of it. */
+int emit_reduce_over(Emitter *e, Op op, int v, int n, const int *axes);
+/* What sums and products of values of t are carried in: f32 for low ones, so that they are rounded once. */
+DType emit_carried_in(Op op, DType t);
+int emit_converted(Emitter *e, int v, DType t); /* v as t */
+void emit_forget(Emitter *e, int n); /* memo entries from the n-th on: their block is closed */
+
 /* ---- loops over several axes ------------------------------------------------------------------------- */
 /* Opens a loop per axis (spans need none); init[] enter, carry[] are the innermost values. */
 typedef struct Nest {

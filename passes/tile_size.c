@@ -134,7 +134,7 @@ void tile_sizes(const Target *t, const Plan *p, const PlanKernel *k, TileSizes *
         break;
     case KERNEL_SCATTER: {
         Shape cols = k->p;
-        fill(&l, &cols, out->p, l.map < 1024 ? l.map : 1024);
+        fill(&l, &cols, out->p, l.map < 4096 ? l.map : 4096);
         if (out->p[0] > 64) out->p[0] = 64;
         break;
     }
