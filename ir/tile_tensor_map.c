@@ -64,14 +64,11 @@ static const Inst *definition(const Block *b, int value) {
     return NULL;
 }
 
-/* Is the staged value a factor of a matrix instruction? */
-static bool is_factor(const Block *b, int value) {
-    for (int n = 0; n < b->n; n++) {
-        const Inst *i = b->at[n];
-        if (i->kind == TI_DOT && i->by == BY_WGMMA && (i->in[0] == value || i->in[1] == value)) return true;
-        if (is_factor(&i->body, value)) return true;
-    }
-    return false;
+const Inst *copied_load(const Kernel *k, int value) {
+    const Inst *i = definition(&k->body, value);
+    const bool rounds = i && i->kind == TI_ELEMENT && i->op == OP_CAST && i->type.dtype == DT_TF32 &&
+                        k->types.at[i->in[0]].dtype == DT_F32;
+    return rounds ? definition(&k->body, i->in[0]) : i;
 }
 
 int kernel_cluster_axis(const Kernel *k) {
@@ -81,13 +78,11 @@ int kernel_cluster_axis(const Kernel *k) {
 }
 
 /* ---- the map ------------------------------------------------------------------------------------------------------ */
-static const char *map_type(const Kernel *k, const Inst *i, DType t, fusec_map_type *type) {
-    switch (t) {
-    case DT_F16: *type = FUSEC_MAP_F16; return NULL;
-    case DT_BF16: *type = FUSEC_MAP_BF16; return NULL;
-    case DT_F32: *type = i->kind == TI_STAGE && is_factor(&k->body, i->result) ? FUSEC_MAP_TF32 : FUSEC_MAP_F32; return NULL;
-    default: return "its elements are not f16, bf16 or f32";
-    }
+/* `tile`: the type of the elements in shared memory. */
+static const char *map_type(DType memory, DType tile, fusec_map_type *type) {
+    *type = tile == DT_F16 ? FUSEC_MAP_F16 : tile == DT_BF16 ? FUSEC_MAP_BF16 : tile == DT_TF32 ? FUSEC_MAP_TF32 : FUSEC_MAP_F32;
+    if (tile != DT_F16 && tile != DT_BF16 && tile != DT_TF32 && tile != DT_F32) return "its elements are not f16, bf16, tf32 or f32";
+    return memory == tile || (memory == DT_F32 && tile == DT_TF32) ? NULL : "its elements change their type";
 }
 
 static const char *add_dimension(const Kernel *k, TensorMap *m, int axis, int64_t stride, int bytes) {
@@ -141,8 +136,8 @@ static const char *check_access(const Kernel *k, const Inst *access, const TileT
 }
 
 const char *kernel_tensor_map(const Kernel *k, const Inst *i, TensorMap *out) {
-    const Inst *value = definition(&k->body, i->in[0]), *access = i->kind == TI_STORE ? i : value;
-    const Inst *stage = i->kind == TI_STORE ? value : i;
+    const Inst *access = i->kind == TI_STORE ? i : copied_load(k, i->in[0]);
+    const Inst *stage = i->kind == TI_STORE ? definition(&k->body, i->in[0]) : i;
     if (!stage || stage->kind != TI_STAGE || stage->minor == NO_AXIS) return "no stage says how it lies in shared memory";
     if (!access || (access->kind != TI_LOAD && access->kind != TI_STORE)) return "it is computed, not loaded";
     const Buffer *b = &k->buffers.at[access->buffer];
@@ -151,7 +146,7 @@ const char *kernel_tensor_map(const Kernel *k, const Inst *i, TensorMap *out) {
     if (!kernel_access_strides(k, access, stride, &constant)) return "its subscripts are not affine";
     *out = (TensorMap){.buffer = access->buffer, .offset = constant * bytes, .swizzle = stage->swizzle};
     const char *why = check_access(k, access, &stage->type, stride);
-    if (!why) why = map_type(k, i, b->dtype, &out->type);
+    if (!why) why = map_type(b->dtype, stage->type.dtype, &out->type);
     if (!why) why = dimensions(k, &stage->type, stage->minor - 1, stride, bytes, out);
     if (!why) why = boxes(k, i, bytes, out);
     if (!why && (constant < 0 || out->offset % MAP_ALIGN)) why = "it does not begin at a multiple of 16 bytes";

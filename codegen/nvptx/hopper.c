@@ -99,6 +99,7 @@ static void each_program(Simt *s, void (*work)(Simt *s)) {
 }
 
 static void compute_program(Simt *s) {
+    s->shared_read = s->shared_written = s->old_read = true; /* by the program before */
     simt_block(s, &s->k->body);
     hopper_body_end(s, NULL);
 }
@@ -126,6 +127,7 @@ static void fetch(Simt *s, LLVMBasicBlockRef end) {
 static void compute(Simt *s, LLVMBasicBlockRef end) {
     set_registers(s, 0);
     each_program(s, compute_program);
+    hopper_stores_done(s);
     LLVMBuildBr(s->e->b, end);
 }
 

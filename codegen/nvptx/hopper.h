@@ -53,7 +53,12 @@ void hopper_dot_commit(Simt *s);
 void hopper_dot_wait(Simt *s, const Inst *loop, const int *values, int pending);
 
 /* ---- hopper_store.c -------------------------------------------------------------------------------------------- */
-void hopper_store(Simt *s, const Inst *i);
+/* STAGE of a tile that is held as accumulators are; false: it is not, or not so that matrices can be stored. */
+bool hopper_stage_registers(Simt *s, const Inst *stage);
+bool hopper_leaves(const Simt *s, const Inst *stage); /* a STORE by tma reads the tile */
+void hopper_store(Simt *s, const Inst *i);            /* STORE by tma */
+void hopper_stores_read(Simt *s);                     /* the tiles on their way out may be overwritten */
+void hopper_stores_done(Simt *s);                     /* all is in memory */
 
 /* ---- hopper_asm.c: one instruction each ------------------------------------------------------------------------ */
 LLVMValueRef hopper_asm(const Emit *e, LLVMTypeRef type, const char *text, const char *constraints, int n, LLVMValueRef *args);

@@ -31,14 +31,14 @@ static bool staged_by_tma(const Block *b, int value) {
     return false;
 }
 
-/* All is fetched and multiplied, nothing else: the threads need not see the tiles before the matrix units are done.
+/* Nothing of the loop waits for the matrix units, and what they read stays until they are done.
  * Two slots are in use then, the one that is read and the one before it. */
 bool hopper_deferred(const Inst *loop) {
     int products = 0;
     if (loop && loop->ahead < 1) return false;
     for (int n = 0; loop && n < loop->body.n; n++) {
         const Inst *i = loop->body.at[n];
-        if (i->kind == TI_LOAD || i->kind == TI_YIELD || (i->kind == TI_STAGE && i->by == BY_TMA)) continue;
+        if (i->kind == TI_LOAD || i->kind == TI_ELEMENT || i->kind == TI_YIELD || (i->kind == TI_STAGE && i->by == BY_TMA)) continue;
         if (i->kind != TI_DOT || i->by != BY_WGMMA || !only_accumulates(loop, i)) return false;
         if (!staged_by_tma(&loop->body, i->in[0]) || !staged_by_tma(&loop->body, i->in[1])) return false;
         products++;

@@ -145,7 +145,7 @@ static void condition(Simt *s, const Inst *i) {
 
 static void instruction(Simt *s, const Inst *i) {
     switch (i->kind) {
-    case TI_STORE: simt_store(s, i); break;
+    case TI_STORE: i->by == BY_TMA ? hopper_store(s, i) : simt_store(s, i); break;
     case TI_REDUCE: simt_reduce(s, i); break;
     case TI_DOT: i->by == BY_WGMMA ? hopper_dot(s, i) : simt_dot(s, i); break;
     case TI_STAGE: i->by == BY_TMA ? hopper_stage(s, i) : simt_stage(s, i); break;

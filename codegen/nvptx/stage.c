@@ -2,7 +2,7 @@
  *
  * A kernel whose tiles all lie as the back end likes has an array for each.  One with stated layouts has them where
  * ir/tile_stage.h plans them, in the block's dynamic shared memory; a place is an offset in bytes there. */
-#include "codegen/nvptx/simt.h"
+#include "codegen/nvptx/hopper.h"
 #include <string.h>
 
 static LLVMValueRef i32(const Simt *s, int64_t v) { return LLVMConstInt(s->e->i32, (unsigned long long)v, true); }
@@ -328,6 +328,7 @@ void simt_stage(Simt *s, const Inst *i) {
     if (s->fetched[i->result]) return;
     if (s->dynamic) stage_select(s, i->result, NULL);
     else stage_array(s, i);
+    if (s->hopper && hopper_leaves(s, i)) hopper_stores_read(s);
     if (s->dynamic && s->shared_written) simt_barrier(s); /* another tile may have been here */
     simt_before_write(s);
     if (i->by == BY_ASYNC) {
@@ -336,7 +337,7 @@ void simt_stage(Simt *s, const Inst *i) {
         stage_wait(s, 0);
     } else if (s->only[i->in[0]]) {
         stage_anywhere(s, i);
-    } else {
+    } else if (!s->hopper || !hopper_stage_registers(s, i)) {
         stage_registers(s, i);
     }
 }

@@ -167,7 +167,16 @@ typedef struct Form {
     int batch;                      /* 0: none */
     bool dynamic;                   /* m is S, at most Form.m */
     double slack;
+    const char *out; /* the result goes through shared memory, by "tma", "threads 16"; or NULL */
 } Form;
+
+/* Values n and n + 1: the tile, and where it is staged; f32 is rounded to tf32 between. */
+static char *factor_text(Arena *a, char *text, int n, const char *place, const char *type, const char *tile, const char *how) {
+    const bool rounded = !strcmp(type, "f32");
+    text = arena_printf(a, "%s    %%%d = load %s : %s%s\n", text, rounded ? n + 20 : n, place, type, tile);
+    if (rounded) text = arena_printf(a, "%s    %%%d = cast %%%d : tf32%s\n", text, n, n + 20, tile);
+    return arena_printf(a, "%s    %%%d = stage %%%d -> shared %s : %s%s\n", text, n + 1, n, how, rounded ? "tf32" : type, tile);
+}
 
 static const char *product_text(Arena *a, const Form *f) {
     const bool narrow = strcmp(f->type, "f32") != 0;
@@ -184,16 +193,18 @@ static const char *product_text(Arena *a, const Form *f) {
                         f->tile_m, f->rows, f->n, f->tile_n, f->columns, f->k, f->tile_k);
     text = arena_printf(a, "%s  %%0 = full 0 : f32[%sm:%d,n:%d]\n  %%7 = for k%s carry %%1 = %%0 {\n", text, b_tile, f->tile_m, f->tile_n,
                         f->ahead ? arena_printf(a, " ahead %d", f->ahead) : "");
-    const char *x_tile = arena_printf(a, "%s[%sm:%d,k:%d]", t, b_tile, f->tile_m, f->tile_k);
-    const char *w_tile = arena_printf(a, "%s[%sn:%d,k:%d]", t, b_tile, f->tile_n, f->tile_k);
-    text = arena_printf(a, "%s    %%2 = load %%x[%s%s] : %s\n    %%3 = stage %%2 -> shared minor %s swizzle %d by tma %s : %s\n", text, b_index,
-                        f->x_by_k ? "m, k" : "k, m", x_tile, f->x_by_k ? "k" : "m", x_swizzle, f->x_shared, x_tile);
-    text = arena_printf(a, "%s    %%4 = load %%w[%s%s] : %s\n    %%5 = stage %%4 -> shared minor %s swizzle %d by tma %s : %s\n", text, b_index,
-                        f->w_by_k ? "n, k" : "k, n", w_tile, f->w_by_k ? "k" : "n", w_swizzle, f->w_shared, w_tile);
-    return arena_printf(a,
-                        "%s    %%6 = dot %%3, %%5, %%1 over k by wgmma : f32[%sm:%d,n:%d]\n    yield %%6\n  }\n"
-                        "  %%12 = cast %%7 : %s[%sm:%d,n:%d]\n  store %%y[%sm, n], %s\n",
-                        text, b_tile, f->tile_m, f->tile_n, t, b_tile, f->tile_m, f->tile_n, b_index, narrow ? "%12" : "%7");
+    const char *x_tile = arena_printf(a, "[%sm:%d,k:%d]", b_tile, f->tile_m, f->tile_k), *y_tile = arena_printf(a, "[%sm:%d,n:%d]", b_tile, f->tile_m, f->tile_n);
+    const char *w_tile = arena_printf(a, "[%sn:%d,k:%d]", b_tile, f->tile_n, f->tile_k);
+    text = factor_text(a, text, 2, arena_printf(a, "%%x[%s%s]", b_index, f->x_by_k ? "m, k" : "k, m"), t, x_tile,
+                       arena_printf(a, "minor %s swizzle %d by tma %s", f->x_by_k ? "k" : "m", x_swizzle, f->x_shared));
+    text = factor_text(a, text, 4, arena_printf(a, "%%w[%s%s]", b_index, f->w_by_k ? "n, k" : "k, n"), t, w_tile,
+                       arena_printf(a, "minor %s swizzle %d by tma %s", f->w_by_k ? "k" : "n", w_swizzle, f->w_shared));
+    text = arena_printf(a, "%s    %%6 = dot %%3, %%5, %%1 over k by wgmma : f32%s\n    yield %%6\n  }\n", text, y_tile);
+    if (!narrow) return arena_printf(a, "%s  store %%y[%sm, n], %%7\n", text, b_index);
+    text = arena_printf(a, "%s  %%8 = cast %%7 : %s%s\n", text, t, y_tile);
+    if (!f->out) return arena_printf(a, "%s  store %%y[%sm, n], %%8\n", text, b_index);
+    return arena_printf(a, "%s  %%9 = stage %%8 -> shared minor n swizzle %d : %s%s\n  store %%y[%sm, n], %%9 by %s\n", text,
+                        f->tile_n % 64 == 0 ? 128 : f->tile_n % 32 == 0 ? 64 : 32, t, y_tile, b_index, f->out);
 }
 
 static int padded(int n, int step) { return (n + step - 1) / step * step; }
@@ -212,23 +223,28 @@ static void check_form(const Form *f) {
 #define FOUR_WARPS "threads 128 producer 128"
 #define EIGHT_WARPS "threads 256 producer 128 registers 232:40"
 static const Form forms[] = {
-    {"nn", "bf16", FOUR_WARPS, 128, 128, 192, 64, 64, 64, 2, ONE, COLUMNS, true, false, "", "", 0, false, 0.01},
-    {"nt", "bf16", FOUR_WARPS, 128, 128, 192, 64, 64, 64, 1, ONE, COLUMNS, true, true, "", "", 0, false, 0.01},
-    {"tn", "bf16", FOUR_WARPS, 128, 128, 192, 64, 64, 64, 3, ONE, COLUMNS, false, false, "", "", 0, false, 0.01},
-    {"tt", "f16", FOUR_WARPS, 128, 128, 192, 64, 64, 64, 0, ONE, COLUMNS, false, true, "", "", 0, false, 0.002},
-    {"tf32", "f32", FOUR_WARPS, 128, 64, 96, 64, 64, 32, 2, ONE, COLUMNS, true, true, "", "", 0, false, 0.02},
-    {"edges", "bf16", FOUR_WARPS, 100, 72, 88, 64, 64, 64, 2, ONE, COLUMNS, true, false, "", "", 0, false, 0.01},
-    {"rows", "bf16", FOUR_WARPS, 200, 64, 64, 64, 64, 64, 2, ONE, COLUMNS, true, true, "", "", 0, true, 0.01},
-    {"wide", "bf16", EIGHT_WARPS, 128, 256, 128, 128, 256, 64, 2, TWO, COLUMNS, true, false, "", "", 0, false, 0.01},
-    {"halves", "f16", EIGHT_WARPS, 64, 128, 128, 64, 128, 64, 2, ONE, "r t0 t1 r r r t7", false, false, "", "", 0, false, 0.002},
-    {"tall", "bf16", EIGHT_WARPS, 256, 64, 128, 256, 64, 64, 2, TWO " r", COLUMNS, false, true, "", "", 0, false, 0.01},
-    {"odd_width", "bf16", EIGHT_WARPS, 128, 192, 64, 128, 96, 32, 2, TWO, COLUMNS, true, false, "", "", 0, false, 0.01},
-    {"batch", "bf16", FOUR_WARPS, 64, 64, 128, 64, 64, 64, 1, ONE, COLUMNS, true, false, "", "", 3, false, 0.01},
-    {"walk", "bf16", FOUR_WARPS " persistent", 320, 640, 128, 64, 64, 64, 2, ONE, COLUMNS, true, true, "", "", 4, false, 0.01},
-    {"order", "bf16", FOUR_WARPS " persistent", 320, 192, 64, 64, 64, 64, 2, ONE " order 2", COLUMNS, true, true, "", "", 2, false, 0.01},
-    {"pair", "bf16", FOUR_WARPS, 256, 128, 192, 64, 64, 64, 2, ONE " cluster 2", COLUMNS, true, false, "", "multicast", 0, false, 0.01},
+    {"nn", "bf16", FOUR_WARPS, 128, 128, 192, 64, 64, 64, 2, ONE, COLUMNS, true, false, "", "", 0, false, 0.01, NULL},
+    {"nt", "bf16", FOUR_WARPS, 128, 128, 192, 64, 64, 64, 1, ONE, COLUMNS, true, true, "", "", 0, false, 0.01, NULL},
+    {"tn", "bf16", FOUR_WARPS, 128, 128, 192, 64, 64, 64, 3, ONE, COLUMNS, false, false, "", "", 0, false, 0.01, NULL},
+    {"tt", "f16", FOUR_WARPS, 128, 128, 192, 64, 64, 64, 0, ONE, COLUMNS, false, true, "", "", 0, false, 0.002, NULL},
+    {"tf32", "f32", FOUR_WARPS, 128, 64, 96, 64, 64, 32, 2, ONE, COLUMNS, true, true, "", "", 0, false, 0.02, NULL},
+    {"edges", "bf16", FOUR_WARPS, 100, 72, 88, 64, 64, 64, 2, ONE, COLUMNS, true, false, "", "", 0, false, 0.01, NULL},
+    {"rows", "bf16", FOUR_WARPS, 200, 64, 64, 64, 64, 64, 2, ONE, COLUMNS, true, true, "", "", 0, true, 0.01, NULL},
+    {"wide", "bf16", EIGHT_WARPS, 128, 256, 128, 128, 256, 64, 2, TWO, COLUMNS, true, false, "", "", 0, false, 0.01, NULL},
+    {"halves", "f16", EIGHT_WARPS, 64, 128, 128, 64, 128, 64, 2, ONE, "r t0 t1 r r r t7", false, false, "", "", 0, false, 0.002, NULL},
+    {"tall", "bf16", EIGHT_WARPS, 256, 64, 128, 256, 64, 64, 2, TWO " r", COLUMNS, false, true, "", "", 0, false, 0.01, NULL},
+    {"odd_width", "bf16", EIGHT_WARPS, 128, 192, 64, 128, 96, 32, 2, TWO, COLUMNS, true, false, "", "", 0, false, 0.01, NULL},
+    {"batch", "bf16", FOUR_WARPS, 64, 64, 128, 64, 64, 64, 1, ONE, COLUMNS, true, false, "", "", 3, false, 0.01, NULL},
+    {"walk", "bf16", FOUR_WARPS " persistent", 320, 640, 128, 64, 64, 64, 2, ONE, COLUMNS, true, true, "", "", 4, false, 0.01, NULL},
+    {"order", "bf16", FOUR_WARPS " persistent", 320, 192, 64, 64, 64, 64, 2, ONE " order 2", COLUMNS, true, true, "", "", 2, false, 0.01, NULL},
+    {"pair", "bf16", FOUR_WARPS, 256, 128, 192, 64, 64, 64, 2, ONE " cluster 2", COLUMNS, true, false, "", "multicast", 0, false, 0.01, NULL},
     {"pairs", "bf16", EIGHT_WARPS " persistent", 512, 256, 192, 128, 128, 64, 2, TWO " order 4", COLUMNS " cluster 2", true, true,
-     "multicast", "", 0, false, 0.01},
+     "multicast", "", 0, false, 0.01, NULL},
+    {"out", "bf16", FOUR_WARPS " persistent", 320, 640, 128, 64, 64, 64, 2, ONE, COLUMNS, true, true, "", "", 4, false, 0.01, "tma"},
+    {"out_edges", "f16", EIGHT_WARPS, 200, 168, 64, 128, 128, 64, 1, TWO, COLUMNS, false, false, "", "", 2, false, 0.002, "tma"},
+    {"out_rows", "bf16", EIGHT_WARPS, 300, 192, 64, 128, 96, 64, 1, TWO, COLUMNS, true, true, "", "", 0, true, 0.01, "tma"},
+    {"out_halves", "bf16", EIGHT_WARPS, 128, 256, 64, 64, 128, 64, 1, ONE, "r t0 t1 r r r t7", true, true, "", "", 0, false, 0.01, "tma"},
+    {"out_tall", "bf16", EIGHT_WARPS, 256, 32, 64, 256, 32, 64, 1, TWO " r", COLUMNS, true, true, "", "", 0, false, 0.01, "threads 16"},
 };
 
 static void products(void **state) {
@@ -261,16 +277,19 @@ static void check_assembled(const Form *f) {
 
 #define CONSUMERS EIGHT_WARPS " persistent"
 static const Form large[] = {
-    {"c128x256", "bf16", CONSUMERS, 4096, 4096, 4096, 128, 256, 64, 3, TWO " order 16", COLUMNS, true, false, "", "", 0, false, 0},
+    {"c128x256", "bf16", CONSUMERS, 4096, 4096, 4096, 128, 256, 64, 3, TWO " order 16", COLUMNS, true, false, "", "", 0, false, 0, NULL},
     {"c128x256_pair", "bf16", CONSUMERS, 4096, 4096, 4096, 128, 256, 64, 3, TWO " cluster 2 order 16", COLUMNS, true, false, "",
-     "multicast", 0, false, 0},
-    {"c256x128", "f16", CONSUMERS, 4096, 4096, 4096, 256, 128, 64, 3, TWO " r order 16", COLUMNS, false, true, "", "", 0, false, 0},
-    {"c128x192", "bf16", CONSUMERS, 4096, 4224, 4096, 128, 192, 64, 3, TWO " order 16", COLUMNS, true, true, "", "", 0, false, 0},
-    {"c128x128", "bf16", CONSUMERS, 4096, 4096, 4096, 128, 128, 64, 5, TWO " order 16", COLUMNS, false, false, "", "", 0, false, 0},
-    {"c128x96", "bf16", CONSUMERS, 4096, 4224, 4096, 128, 96, 64, 5, TWO " order 16", COLUMNS, true, true, "", "", 0, false, 0},
-    {"c64x256", "bf16", CONSUMERS, 64, 4096, 4096, 64, 256, 64, 4, ONE, "r t0 t1 r r r r t7", true, true, "", "", 0, false, 0},
-    {"c128x256_tf32", "f32", CONSUMERS, 4096, 4096, 4096, 128, 256, 32, 3, TWO " order 16", COLUMNS, true, true, "", "", 0, false, 0},
-    {"c128x256_edges", "bf16", CONSUMERS, 4090, 4096, 4096, 128, 256, 64, 3, TWO " order 16", COLUMNS, true, false, "", "", 0, true, 0},
+     "multicast", 0, false, 0, NULL},
+    {"c256x128", "f16", CONSUMERS, 4096, 4096, 4096, 256, 128, 64, 3, TWO " r order 16", COLUMNS, false, true, "", "", 0, false, 0, NULL},
+    {"c128x192", "bf16", CONSUMERS, 4096, 4224, 4096, 128, 192, 64, 3, TWO " order 16", COLUMNS, true, true, "", "", 0, false, 0, NULL},
+    {"c128x128", "bf16", CONSUMERS, 4096, 4096, 4096, 128, 128, 64, 5, TWO " order 16", COLUMNS, false, false, "", "", 0, false, 0, NULL},
+    {"c128x96", "bf16", CONSUMERS, 4096, 4224, 4096, 128, 96, 64, 5, TWO " order 16", COLUMNS, true, true, "", "", 0, false, 0, NULL},
+    {"c64x256", "bf16", CONSUMERS, 64, 4096, 4096, 64, 256, 64, 4, ONE, "r t0 t1 r r r r t7", true, true, "", "", 0, false, 0, NULL},
+    {"c128x256_tf32", "f32", CONSUMERS, 4096, 4096, 4096, 128, 256, 32, 3, TWO " order 16", COLUMNS, true, true, "", "", 0, false, 0, NULL},
+    {"c128x256_out", "bf16", CONSUMERS, 4096, 4096, 4096, 128, 256, 64, 2, TWO " cluster 2 order 16", COLUMNS, true, false, "",
+     "multicast", 0, false, 0, "tma"},
+    {"c256x128_out", "bf16", CONSUMERS, 4096, 4096, 4096, 256, 128, 64, 2, TWO " r order 16", COLUMNS, true, true, "", "", 0, false, 0, "tma"},
+    {"c128x256_edges", "bf16", CONSUMERS, 4090, 4096, 4096, 128, 256, 64, 3, TWO " order 16", COLUMNS, true, false, "", "", 0, true, 0, NULL},
 };
 
 static void assembled(void **state) {

@@ -1,0 +1,159 @@
+/* Tiles on their way out: from the accumulators' fragments into shared memory by stmatrix, from there to memory by the copy
+ * engine.
+ *
+ * Source: PTX ISA, "stmatrix": matrix i of a warp's four takes its rows' addresses from lanes 8 i .. 8 i + 7, and from
+ * every lane the pair of columns that an accumulator fragment has there. */
+#include "codegen/nvptx/hopper.h"
+#include "ir/tile_schedule.h"
+
+enum { MATRIX = 8, MATRICES = 4 };
+
+/* ---- from registers ---------------------------------------------------------------------------------------------- */
+typedef struct Fragments {
+    int row, column; /* axes */
+    int row_blocks;  /* of 16 rows, per warp */
+    int pairs;       /* of blocks of 8 columns, per thread */
+} Fragments;
+
+static bool begins_with(const Spread *s, int n, const int8_t *bits) {
+    for (int b = 0; b < n; b++)
+        if (b >= s->n || s->bit[b] != bits[b]) return false;
+    return true;
+}
+
+/* Is the tile held as accumulators are, with columns innermost in shared memory? */
+static bool fragments_of(const Simt *s, const Inst *stage, Fragments *f) {
+    const MatrixForm *form = matrix_form(BY_WGMMA);
+    const TileType *t = &stage->type;
+    *f = (Fragments){-1, -1, 0, 0};
+    for (int d = 0; d < t->n_axes; d++) {
+        const Axis *x = &s->k->axes.at[t->axis[d]];
+        if (begins_with(&x->spread, form->n_row, form->row)) f->row = t->axis[d];
+        else if (begins_with(&x->spread, form->n_col, form->col)) f->column = t->axis[d];
+        else if (x->step > 1) return false;
+    }
+    if (f->row < 0 || f->column < 0 || stage->minor - 1 != f->column || dtype_bytes(t->dtype) != 2) return false;
+    f->row_blocks = s->axis[f->row].regs / 2;
+    f->pairs = s->axis[f->column].regs / 4;
+    const bool side_by_side = s->axis[f->column].regs % 4 == 0 && spread_offset(&s->k->axes.at[f->column], 2) == MATRIX;
+    return side_by_side && !simt_first_copy(s, t);
+}
+
+/* The element before it was rounded to the tile's type, where it is a conversion of f32: one instruction rounds two. */
+static LLVMValueRef unrounded(Simt *s, const Inst *stage, const Coords *c, bool *exact) {
+    const Inst *cast = s->def[stage->in[0]];
+    *exact = !(cast && cast->kind == TI_ELEMENT && cast->op == OP_CAST && s->k->types.at[cast->in[0]].dtype == DT_F32);
+    return simt_value(s, *exact ? stage->in[0] : cast->in[0], c);
+}
+
+/* i32: two neighbouring columns. */
+static LLVMValueRef pack(Simt *s, const Inst *stage, Coords *c, int column) {
+    bool exact;
+    LLVMValueRef low = unrounded(s, stage, c, &exact);
+    c->reg[column]++;
+    LLVMValueRef args[] = {unrounded(s, stage, c, &exact), low};
+    c->reg[column]--;
+    const char *text = stage->type.dtype == DT_BF16 ? "cvt.rn.bf16x2.f32 $0, $1, $2;" : "cvt.rn.f16x2.f32 $0, $1, $2;";
+    return hopper_asm(s->e, s->e->i32, text, "=r,f,f", 2, args);
+}
+
+/* This lane's row of one of four matrices: 16 rows, two blocks of columns. */
+static LLVMValueRef row_address(Simt *s, const Inst *stage, const StageLayout *l, const Fragments *f, int block, int pair) {
+    const Emit *e = s->e;
+    LLVMValueRef offset[MAX_AXES] = {0}, lane = s->hopper->lane;
+    for (int d = 0; d < stage->type.n_axes; d++) offset[stage->type.axis[d]] = hopper_i32(e, 0);
+    LLVMValueRef rows = LLVMBuildAnd(e->b, s->lane[f->row], hopper_i32(e, -MATRIX), "");
+    LLVMValueRef columns = LLVMBuildAnd(e->b, s->lane[f->column], hopper_i32(e, -MATRIX), "");
+    LLVMValueRef row = LLVMBuildAnd(e->b, lane, hopper_i32(e, 2 * MATRIX - 1), "");
+    LLVMValueRef right = LLVMBuildAnd(e->b, LLVMBuildLShr(e->b, lane, hopper_i32(e, 1), ""), hopper_i32(e, MATRIX), "");
+    rows = hopper_add(e, rows, spread_offset(&s->k->axes.at[f->row], 2 * block));
+    columns = hopper_add(e, columns, spread_offset(&s->k->axes.at[f->column], 4 * pair));
+    offset[f->row] = LLVMBuildAdd(e->b, rows, row, "");
+    offset[f->column] = LLVMBuildAdd(e->b, columns, right, "");
+    LLVMValueRef at = stage_element(s, l, offset);
+    return LLVMBuildAdd(e->b, stage_address(s, stage->result), LLVMBuildMul(e->b, at, hopper_i32(e, l->bytes), ""), "");
+}
+
+static void store_matrices(Simt *s, const Inst *stage, const StageLayout *l, const Fragments *f, int block, int pair) {
+    LLVMValueRef args[1 + MATRICES] = {row_address(s, stage, l, f, block, pair)};
+    for (int n = 0; n < MATRICES; n++) {
+        Coords c = {0};
+        c.reg[f->row] = 2 * block + n % 2;
+        c.reg[f->column] = 4 * pair + n / 2 * 2;
+        args[1 + n] = pack(s, stage, &c, f->column);
+    }
+    hopper_asm(s->e, s->e->none, "stmatrix.sync.aligned.m8n8.x4.shared.b16 [$0], {$1, $2, $3, $4};", "r,r,r,r,r,~{memory}", 1 + MATRICES,
+               args);
+}
+
+bool hopper_stage_registers(Simt *s, const Inst *stage) {
+    Fragments f;
+    StageLayout l;
+    if (!fragments_of(s, stage, &f)) return false;
+    stage_layout(s->k, stage, &l);
+    for (int block = 0; block < f.row_blocks; block++)
+        for (int pair = 0; pair < f.pairs; pair++) store_matrices(s, stage, &l, &f, block, pair);
+    return true;
+}
+
+/* ---- to memory ------------------------------------------------------------------------------------------------------ */
+static LLVMBasicBlockRef by_one_thread(Simt *s) {
+    const Emit *e = s->e;
+    LLVMBasicBlockRef one = emit_block(e, s->fn, "one"), all = emit_block(e, s->fn, "all");
+    LLVMBuildCondBr(e->b, LLVMBuildICmp(e->b, LLVMIntEQ, s->thread, hopper_i32(e, 0), ""), one, all);
+    LLVMPositionBuilderAtEnd(e->b, one);
+    return all;
+}
+
+static void until_all(Simt *s, LLVMBasicBlockRef all) {
+    LLVMBuildBr(s->e->b, all);
+    LLVMPositionBuilderAtEnd(s->e->b, all);
+}
+
+static int map_of(const Simt *s, const Inst *store) {
+    for (int n = 0; n < s->hopper->layout.n_maps; n++)
+        if (s->hopper->layout.copy[n] == store) return n;
+    return -1;
+}
+
+bool hopper_leaves(const Simt *s, const Inst *stage) {
+    for (int n = 0; n < s->hopper->layout.n_maps; n++)
+        if (s->hopper->layout.copy[n]->kind == TI_STORE && s->hopper->layout.copy[n]->in[0] == stage->result) return true;
+    return false;
+}
+
+void hopper_store(Simt *s, const Inst *i) {
+    const Emit *e = s->e;
+    const int n = map_of(s, i);
+    const TensorMap *m = &s->hopper->layout.map[n];
+    StageLayout l;
+    LLVMValueRef dim[FUSEC_MAP_RANK];
+    stage_layout(s->k, s->def[i->in[0]], &l);
+    hopper_asm(e, e->none, "fence.proxy.async.shared::cta;", "~{memory}", 0, NULL);
+    simt_barrier(s);
+    LLVMBasicBlockRef all = by_one_thread(s);
+    for (int d = 0; d < m->rank; d++) dim[d] = LLVMBuildTrunc(e->b, s->base[m->axis[d]], e->i32, "");
+    for (int p = 0; p < m->panels; p++) {
+        LLVMValueRef from = hopper_add(e, stage_address(s, i->in[0]), (int64_t)p * l.panel_stride * l.bytes);
+        hopper_copy_out(e, s->arena, s->hopper->map[n], m->rank, dim, from);
+        dim[0] = hopper_add(e, dim[0], m->box[0]);
+    }
+    hopper_asm(e, e->none, "cp.async.bulk.commit_group;", "~{memory}", 0, NULL);
+    until_all(s, all);
+}
+
+void hopper_stores_read(Simt *s) {
+    LLVMBasicBlockRef all = by_one_thread(s);
+    hopper_asm(s->e, s->e->none, "cp.async.bulk.wait_group.read 0;", "~{memory}", 0, NULL);
+    until_all(s, all);
+    simt_barrier(s);
+}
+
+void hopper_stores_done(Simt *s) {
+    bool any = false;
+    for (int n = 0; n < s->hopper->layout.n_maps; n++) any |= s->hopper->layout.copy[n]->kind == TI_STORE;
+    if (!any) return;
+    LLVMBasicBlockRef all = by_one_thread(s);
+    hopper_asm(s->e, s->e->none, "cp.async.bulk.wait_group 0;", "~{memory}", 0, NULL);
+    until_all(s, all);
+}
