@@ -72,7 +72,7 @@ static bool describe(const Peer *p, const ConvShape *s, ConvPass pass, const dnn
     const dnnl_dims_t strides = {s->stride, s->stride}, before = {s->pad, s->pad};
     const long behind = (s->results - 1) * s->stride + s->span - s->size - s->pad;
     const dnnl_dims_t after = {behind, behind};
-    const dnnl_alg_kind_t how = dnnl_convolution_auto;
+    const dnnl_alg_kind_t how = dnnl_convolution_direct;
     const dnnl_memory_desc_t *x = &wanted[SIDE_IMAGE], *w = &wanted[SIDE_KERNEL], *y = &wanted[SIDE_RESULT];
     dnnl_convolution_desc_t forward, d;
     dnnl_primitive_desc_t hint = NULL;

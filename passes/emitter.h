@@ -41,6 +41,8 @@ typedef struct Emitter {
 } Emitter;
 
 void kernel_distribute(Kernel *k, const Target *t); /* distribute.c: GPU kernels over threads */
+/* Of a contraction through a sliding window, for the host; false: not one. */
+bool window_tile_sizes(const Target *t, const Node *n, TileSizes *s);
 void tile_sizes(const Target *t, const Plan *p, const PlanKernel *k, TileSizes *out);
 
 /* matrix_emit.c, of e->matrix: the grid's axes and p_index; the summed axes, outermost first, and how many. */

@@ -8,7 +8,14 @@
  *
  *     z[p', u] = sum over n' of A[..no divisor..] * K[D*n' + v],    y[p] = z flattened at p + k
  *
- * one contraction, a reshape and a slice; u is an ordinary output loop (a column of the matrix product). */
+ * one contraction, a reshape and a slice; u is an ordinary output loop.  With two classes v may run either way, so
+ * that k is 0 and the slice is none: then u either stands in K only (a column of the matrix product) or in both (a
+ * product per class).
+ *
+ *     y[p] = A[(a*p + c) / D] * ..
+ *
+ * (the input gradient of a strided convolution without overlap) has terms for one class of p only: the product is
+ * computed for that, and zeros are laid between. */
 #include "passes/affine.h"
 #include "passes/rewrite.h"
 #include <stdlib.h>
@@ -43,7 +50,7 @@ static bool find_residue(const Contract *c, const Affine *e, Residue *x) {
     int64_t a = e->coef[x->out], b = e->coef[x->sum], s = floor_mod(b - 1, d) == 0 ? 1 : -1;
     if (llabs(b) == 1) s = b;
     if ((b - s) % d != 0) return false;
-    x->mirrored = a * s == 1;
+    x->mirrored = d == 2 ? floor_mod(e->c, 2) == 1 : a * s == 1;
     x->shift = floor_mod(a * e->c + (x->mirrored ? d - 1 : 0), d);
     return true;
 }
@@ -127,9 +134,83 @@ static Node *split(Rewriter *r, const Node *n, const Residue *x) {
     return flatten(r, rewrite_op(r, OP_CONTRACT, n->n_in, n->in, &attr), x, n->shape);
 }
 
+/* ---- one class only -------------------------------------------------------------------------------------------- */
+/* Whether one output loop, with coefficient +-1, decides if e divides; p = divisor * p' + *first. */
+static int single_loop(const Contract *c, const Affine *e, int64_t *first) {
+    int loop = -1;
+    for (int l = 0; l < c->n_loops; l++) {
+        if (e->coef[l] % e->divisor == 0) continue;
+        if (loop >= 0 || l >= c->n_out) return -1;
+        loop = l;
+    }
+    if (loop < 0 || llabs(e->coef[loop]) != 1 || !dim_is_fixed(c->extent[loop])) return -1;
+    *first = floor_mod(-e->coef[loop] * e->c, e->divisor);
+    return c->extent[loop].bound > *first ? loop : -1;
+}
+
+static bool thin(Affine *e, int loop, int64_t divisor, int64_t first, bool quotient) {
+    const int64_t limit = (int64_t)1 << AFFINE_LIMIT_BITS, on = e->coef[loop];
+    if (llabs(on) > limit / divisor / 2) return false;
+    e->c += on * first;
+    e->coef[loop] = on * divisor;
+    if (quotient) affine_reduce(e);
+    return llabs(e->c) <= limit;
+}
+
+static bool thin_all(Contract *c, Node *const *in, int loop, int64_t divisor, int64_t first) {
+    for (int k = 0; k < c->n_operands; k++)
+        for (int d = 0; d < in[k]->shape.rank; d++)
+            if (!thin(&c->map[k][d], loop, divisor, first, true)) return false;
+    for (int i = 0; i < c->n_guards; i++)
+        if (!thin(&c->guard[i].e, loop, divisor, first, c->guard[i].kind == GUARD_RANGE)) return false;
+    c->extent[loop] = dim_fixed(ceil_div(c->extent[loop].bound - first, divisor));
+    return true;
+}
+
+/* z[.., p', ..] with `first` zeros before and divisor - 1 - first behind each, cut to `want`. */
+static Node *lay_apart(Rewriter *r, Node *z, int loop, int64_t divisor, int64_t first, Shape want) {
+    Shape apart = z->shape, flat = z->shape;
+    for (int d = apart.rank++; d > loop + 1; d--) apart.dim[d] = apart.dim[d - 1];
+    apart.dim[loop + 1] = dim_fixed(1);
+    Attr pad = {0}, cut = {0};
+    for (int d = 0; d < apart.rank; d++) {
+        pad.lo[d] = dim_fixed(d == loop + 1 ? first : 0);
+        pad.hi[d] = dim_fixed(d == loop + 1 ? divisor - 1 - first : 0);
+    }
+    Node *y = rewrite_op(r, OP_PAD, 1, (Node *[]){rewrite_reshape(r, z, apart)}, &pad);
+    flat.dim[loop] = dim_mul_const(flat.dim[loop], divisor);
+    y = rewrite_reshape(r, y, flat);
+    const int64_t more = want.dim[loop].bound - flat.dim[loop].bound;
+    if (more == 0) return y;
+    for (int d = 0; d < want.rank; d++) {
+        cut.lo[d] = dim_fixed(0);
+        cut.hi[d] = more > 0 ? dim_fixed(d == loop ? more : 0) : want.dim[d];
+        cut.step[d] = 1;
+    }
+    return rewrite_op(r, more > 0 ? OP_PAD : OP_SLICE, 1, (Node *[]){y}, &cut);
+}
+
+static Node *keep_class(Rewriter *r, const Node *n, const Affine *e) {
+    const Contract *old = n->attr->contract;
+    Contract c = *old;
+    int64_t first = 0;
+    const int loop = e->divisor > 1 ? single_loop(old, e, &first) : -1;
+    if (loop < 0 || n->shape.rank == MAX_RANK) return NULL;
+    c.map = arena_dup(r->scratch, old->map, sizeof *old->map * (size_t)old->n_operands);
+    c.guard = ARENA_ARRAY(r->scratch, Guard, old->n_guards + 1);
+    if (old->n_guards) memcpy(c.guard, old->guard, sizeof(Guard) * (size_t)old->n_guards);
+    const Attr attr = {.contract = &c};
+    DType dtype;
+    Shape shape = {0};
+    const char *why;
+    if (!thin_all(&c, n->in, loop, e->divisor, first)) return NULL;
+    if (!graph_infer(r->scratch, OP_CONTRACT, n->n_in, n->in, &attr, &dtype, &shape, &why)) return NULL;
+    return lay_apart(r, rewrite_op(r, OP_CONTRACT, n->n_in, n->in, &attr), loop, e->divisor, first, n->shape);
+}
+
 static Node *split_at(Rewriter *r, const Node *n, const Affine *e) {
     Residue x;
-    return find_residue(n->attr->contract, e, &x) ? split(r, n, &x) : NULL;
+    return find_residue(n->attr->contract, e, &x) ? split(r, n, &x) : keep_class(r, n, e);
 }
 
 Node *rule_residue(Rewriter *r, const Node *n) {

@@ -128,7 +128,9 @@ void tile_sizes(const Target *t, const Plan *p, const PlanKernel *k, TileSizes *
     memset(out, 0, sizeof *out);
     switch (k->kind) {
     case KERNEL_ROW: row_sizes(&l, k, out); break;
-    case KERNEL_CONTRACT: contract_sizes(&l, k->nodes.at[0].node, out); break;
+    case KERNEL_CONTRACT:
+        if (!window_tile_sizes(t, k->nodes.at[0].node, out)) contract_sizes(&l, k->nodes.at[0].node, out);
+        break;
     case KERNEL_SCAN:
         fill(&l, &k->p, out->p, l.map < 256 ? l.map : 256);
         break;

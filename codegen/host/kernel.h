@@ -15,6 +15,9 @@ LLVMValueRef host_emit_kernel(const Emit *e, Arena *a, const Kernel *k, const ch
                               int64_t *stack_bytes);
 
 /* dot.c: blocked matrix product on packed tiles; false (nothing emitted) if the dot has not that form. */
+/* direct.c: the same where one factor is read through a sliding window (convolutions). */
+bool direct_emit(KernelEmit *ke, const Inst *dot, int storage, const HostMachine *m);
+
 bool dot_emit_blocked(KernelEmit *ke, const Inst *dot, int storage, const HostMachine *m);
 
 #endif

@@ -1,0 +1,470 @@
+/* Matrix products that read their rows through a window: convolutions and their gradients.
+ *
+ *     C[rows, columns] += X[window of rows, k] * Y[k, columns]
+ *
+ * X is not packed per row, which would copy an element as often as windows overlap: the tile's box of it is copied
+ * once, zeros where a condition fails (window.h), or it is read where it lies.  A block of rows runs along the
+ * innermost row axis, so that its elements are a constant stride apart.  Y is packed panel by panel as
+ * [k][columns of the panel], k in the order in which X is walked.  Where Y's conditions hold for no column of a tap (a
+ * residue class of a strided gradient has fewer taps than the widest), the tap is skipped. */
+#include "codegen/host/counter.h"
+#include "codegen/host/direct_micro.h"
+#include "codegen/host/kernel.h"
+#include "codegen/host/micro.h"
+#include "codegen/host/window.h"
+
+enum { MOST_VECTORS = 4, MOST_ROWS = 14 };
+
+/* Axes merged into one: lanes `stride` of X apart. */
+typedef struct Level {
+    int64_t stride;
+    LLVMValueRef count; /* lanes that exist */
+    int64_t whole;      /* the same if constant, else 0 */
+} Level;
+
+/* n lanes in blocks of two sizes, the greater ones first. */
+typedef struct Split {
+    int64_t at[3]; /* [0, at[1]) in blocks of size[0], [at[1], at[2]) in blocks of size[1] */
+    int size[2];
+} Split;
+
+typedef struct Direct {
+    KernelEmit *ke;
+    const Inst *dot;
+    const HostMachine *machine;
+    const Storage *c;
+    int x, y;
+    TileType rows, columns, over;
+    Window window, y_window;
+    bool y_masked;     /* y_window has ranges */
+    int64_t n_columns; /* elements of a row of C */
+    int inner_column;  /* its last axis */
+    WindowPlace place;
+    int n_row_axes, row_axis[MAX_TILE_AXES]; /* loops over rows, outermost first */
+    int64_t block_lanes, block_x, block_c;   /* the innermost rows, merged: lanes, stride in X and in C */
+    int n_taps, tap_axis[MAX_TILE_AXES];     /* summed axes in Y's ranges: loops outside */
+    int n_inner, inner_axis[MAX_TILE_AXES];  /* the other summed axes, outermost first */
+    bool flipped[MAX_AXES];                  /* walked from the last lane: so that X is walked upwards */
+    Split row_split, column_split;
+} Direct;
+
+static LLVMValueRef lanes_of(const Direct *d, int axis) {
+    return LLVMBuildSub(d->ke->e->b, d->ke->hi[axis], d->ke->lo[axis], "");
+}
+
+static LLVMValueRef element_at(const Emit *e, LLVMValueRef p, LLVMValueRef offset) {
+    return LLVMBuildGEP2(e->b, e->f32, p, &offset, 1, "");
+}
+
+static LLVMValueRef plus(const Direct *d, LLVMValueRef x, LLVMValueRef y, int64_t scale) {
+    const Emit *e = d->ke->e;
+    return LLVMBuildAdd(e->b, x, LLVMBuildMul(e->b, y, emit_i64(e, scale), ""), "");
+}
+
+/* ---- roles
+ * ---------------------------------------------------------------------------------------------------------------- */
+static void add_axis(TileType *t, int axis) {
+    int i = t->n_axes++;
+    for (; i > 0 && t->axis[i - 1] > axis; i--) t->axis[i] = t->axis[i - 1];
+    t->axis[i] = (int8_t)axis;
+}
+
+static bool in_over(const Inst *i, int axis) {
+    for (int o = 0; o < i->n_over; o++)
+        if (i->over[o] == axis) return true;
+    return false;
+}
+
+/* Columns are the trailing axes of C; every axis must be of rows, columns or k. */
+static bool classify(Direct *d) {
+    const Kernel *k = d->ke->k;
+    const TileType *a = &k->types.at[d->dot->in[0]], *b = &k->types.at[d->dot->in[1]];
+    if (d->c->n_columns == 0 || d->c->n_columns == d->c->n || d->c->dtype != DT_F32) return false;
+    const bool swapped = type_has(a, d->c->axis[d->c->n - 1]);
+    const TileType *x = swapped ? b : a, *y = swapped ? a : b;
+    d->x = d->dot->in[swapped];
+    d->y = d->dot->in[!swapped];
+    for (int i = 0; i < d->c->n; i++) {
+        const int axis = d->c->axis[i];
+        const bool column = i >= d->c->n - d->c->n_columns;
+        if (type_has(x, axis) == column || type_has(y, axis) != column) return false;
+        add_axis(column ? &d->columns : &d->rows, axis);
+    }
+    for (int i = 0; i < d->dot->n_over; i++) {
+        const int axis = d->dot->over[i];
+        if (!type_has(x, axis) || !type_has(y, axis)) return false;
+        if (!axis_trivial(k, axis)) add_axis(&d->over, axis);
+    }
+    for (int i = 0; i < x->n_axes; i++)
+        if (!axis_trivial(k, x->axis[i]) && !type_has(&d->rows, x->axis[i]) && !in_over(d->dot, x->axis[i]))
+            return false;
+    d->inner_column = d->c->axis[d->c->n - 1];
+    const int first_column = d->c->n - d->c->n_columns;
+    d->n_columns = d->c->stride[first_column - 1];
+    return x->dtype == DT_F32 && y->dtype == DT_F32 && d->over.n_axes > 0;
+}
+
+static bool in_ranges(const Window *w, int axis) {
+    for (int i = 0; i < w->n_ranges; i++)
+        for (int t = 0; t < w->range[i].x->n; t++)
+            if (w->range[i].x->term[t].atom.kind == ATOM_AXIS && w->range[i].x->term[t].atom.id == axis) return true;
+    return false;
+}
+
+/* Taps may be left out where Y's ranges depend on nothing that a block of C spans. */
+static void find_y_ranges(Direct *d) {
+    d->y_masked = window_find(d->ke, d->y, false, &d->y_window) && d->y_window.n_ranges > 0 &&
+                  !in_ranges(&d->y_window, d->inner_column);
+}
+
+static int64_t whole_lanes(const Direct *d, int axis) {
+    const Axis *x = &d->ke->k->axes.at[axis];
+    const LLVMValueRef hi = d->ke->hi[axis], lo = d->ke->lo[axis];
+    if (!LLVMIsAConstantInt(hi) || !LLVMIsAConstantInt(lo)) return 0;
+    const int64_t n = LLVMConstIntGetSExtValue(hi) - LLVMConstIntGetSExtValue(lo);
+    return n == x->step ? n : 0;
+}
+
+/* ---- shapes
+ * --------------------------------------------------------------------------------------------------------------- */
+static int64_t magnitude(int64_t x) { return x < 0 ? -x : x; }
+
+/* The block runs along the innermost row axis of C, and along outer ones as far as they continue it. */
+static void find_block(Direct *d) {
+    int n = d->c->n - d->c->n_columns;
+    const int inner = d->c->axis[--n];
+    d->block_lanes = d->ke->k->axes.at[inner].step;
+    d->block_x = d->place.stride[inner];
+    d->block_c = d->c->stride[n];
+    bool whole = whole_lanes(d, inner) > 0;
+    while (n > 0 && whole) {
+        const int axis = d->c->axis[n - 1];
+        if (d->place.stride[axis] != d->block_x * d->block_lanes || d->c->stride[n - 1] != d->block_c * d->block_lanes)
+            break;
+        d->block_lanes *= d->ke->k->axes.at[axis].step;
+        whole = whole_lanes(d, axis) > 0;
+        n--;
+    }
+    for (int i = 0; i < n; i++) d->row_axis[d->n_row_axes++] = d->c->axis[i];
+}
+
+/* Summed axes: those of Y's ranges outside, then by falling stride of X. */
+static void order_sums(Direct *d) {
+    for (int i = 0; i < d->over.n_axes; i++) {
+        const int axis = d->over.axis[i];
+        d->flipped[axis] = d->place.stride[axis] < 0;
+        if (d->y_masked && in_ranges(&d->y_window, axis)) {
+            d->tap_axis[d->n_taps++] = axis;
+            continue;
+        }
+        int at = d->n_inner++;
+        for (; at > 0 && magnitude(d->place.stride[d->inner_axis[at - 1]]) < magnitude(d->place.stride[axis]); at--)
+            d->inner_axis[at] = d->inner_axis[at - 1];
+        d->inner_axis[at] = axis;
+    }
+}
+
+static Split split_evenly(int64_t n, int64_t most) {
+    const int64_t blocks = (n + most - 1) / most, small = n / blocks, greater = n % blocks;
+    Split s = {.at = {0, greater * (small + 1), n}, .size = {(int)small + 1, (int)small}};
+    if (greater == 0) s.size[0] = (int)small;
+    return s;
+}
+
+/* Cycles per k of all blocks: multiply-adds or loads, two a cycle, four cycles of latency, and a little for each block.
+ */
+static double cost_of(int64_t rows, int64_t vectors, int r, int v) {
+    const Split a = split_evenly(rows, r), b = split_evenly(vectors, v);
+    double sum = 0;
+    for (int i = 0; i < 2; i++)
+        for (int j = 0; j < 2; j++) {
+            const double m = a.size[i], n = b.size[j], most = m * n > m + n ? m * n : m + n;
+            const double blocks = (double)(a.at[i + 1] - a.at[i]) / m * ((double)(b.at[j + 1] - b.at[j]) / n);
+            sum += blocks * ((most > 8 ? most : 8) / 2 + 0.25);
+        }
+    return sum;
+}
+
+static void choose_blocks(Direct *d) {
+    const int registers = d->machine->registers, lanes = d->machine->vector;
+    const int64_t step = d->ke->k->axes.at[d->inner_column].step, vectors = (step + lanes - 1) / lanes;
+    double best = 0;
+    for (int v = 1; v <= MOST_VECTORS; v++)
+        for (int r = 1; r <= MOST_ROWS; r++) {
+            if (r * v + v + 1 > registers) continue;
+            const double cost = cost_of(d->block_lanes, vectors, r, v);
+            if (best > 0 && cost >= best) continue;
+            best = cost;
+            d->row_split = split_evenly(d->block_lanes, r);
+            d->column_split = split_evenly(vectors, v);
+        }
+}
+
+/* ---- packing Y
+ * ------------------------------------------------------------------------------------------------------------ */
+/* Strides of k in a packed panel, per lane; returns the number of k. */
+static LLVMValueRef k_strides(const Direct *d, LLVMValueRef *stride) {
+    const Emit *e = d->ke->e;
+    LLVMValueRef next = emit_i64(e, 1);
+    for (int i = d->n_inner - 1; i >= 0; i--) {
+        stride[d->inner_axis[i]] = next;
+        next = LLVMBuildMul(e->b, next, lanes_of(d, d->inner_axis[i]), "");
+    }
+    for (int i = d->n_taps - 1; i >= 0; i--) {
+        stride[d->tap_axis[i]] = next;
+        next = LLVMBuildMul(e->b, next, lanes_of(d, d->tap_axis[i]), "");
+    }
+    return next;
+}
+
+static int64_t most_k(const Direct *d) {
+    int64_t n = 1;
+    for (int i = 0; i < d->over.n_axes; i++) n *= d->ke->k->axes.at[d->over.axis[i]].step;
+    return n;
+}
+
+static int64_t panel_columns(const Direct *d) {
+    const int most =
+        d->column_split.size[0] > d->column_split.size[1] ? d->column_split.size[0] : d->column_split.size[1];
+    return (int64_t)most * d->machine->vector;
+}
+
+typedef struct PanelMemory {
+    LLVMValueRef panel, turned; /* turned: where Y is packed along k first */
+    int64_t length;             /* of a row of `turned` */
+} PanelMemory;
+
+static bool runs_along_k(const Direct *d) {
+    const TileType axes = tile_type_union(d->over, d->columns);
+    const Sink probe = {.kind = SINK_PACK, .value = d->y};
+    int8_t order[MAX_TILE_AXES];
+    const int n = nest_order(d->ke, &axes, 1, &probe, order);
+    return n > 0 && type_has(&d->over, order[n - 1]);
+}
+
+static void turn(const Direct *d, const PanelMemory *m, LLVMValueRef count, LLVMValueRef columns, int64_t width) {
+    KernelEmit *ke = d->ke;
+    const Emit *e = ke->e;
+    const int lanes = d->machine->vector;
+    LLVMValueRef fn = micro_transpose(e, lanes), length = emit_i64(e, m->length), panel = emit_i64(e, width);
+    HostCounter n = counter_open(ke, emit_i64(e, 0), columns, lanes);
+    HostCounter k = counter_open(ke, emit_i64(e, 0), count, lanes);
+    LLVMValueRef args[] = {
+        element_at(e, m->turned, LLVMBuildAdd(e->b, LLVMBuildMul(e->b, n.i, length, ""), k.i, "")), length,
+        element_at(e, m->panel, LLVMBuildAdd(e->b, LLVMBuildMul(e->b, k.i, panel, ""), n.i, "")), panel};
+    emit_call(e, fn, sizeof args / sizeof *args, args);
+    counter_close(ke, &k);
+    counter_close(ke, &n);
+}
+
+/* Columns [from, from + width) of the inner column axis, whose lanes ke->lo and hi say. */
+static void pack_panel(const Direct *d, const PanelMemory *m, int64_t width) {
+    KernelEmit *ke = d->ke;
+    const Emit *e = ke->e;
+    const TileType axes = tile_type_union(d->over, d->columns);
+    LLVMValueRef stride[MAX_AXES] = {0}, origin = emit_i64(e, 0), unit = emit_i64(e, m->turned ? 1 : width);
+    LLVMValueRef count = k_strides(d, stride);
+    for (int i = 0; i < d->over.n_axes; i++) {
+        const int axis = d->over.axis[i];
+        stride[axis] = LLVMBuildMul(e->b, stride[axis], unit, "");
+        if (!d->flipped[axis]) continue;
+        LLVMValueRef last = LLVMBuildSub(e->b, lanes_of(d, axis), emit_i64(e, 1), "");
+        origin = LLVMBuildAdd(e->b, origin, LLVMBuildMul(e->b, last, stride[axis], ""), "");
+        stride[axis] = LLVMBuildNeg(e->b, stride[axis], "");
+    }
+    for (int i = 0; i < d->columns.n_axes; i++) stride[d->columns.axis[i]] = emit_i64(e, 0); /* one lane */
+    stride[d->inner_column] = emit_i64(e, m->turned ? m->length : 1);
+    LLVMValueRef columns = lanes_of(d, d->inner_column);
+    Sink s = {.kind = SINK_PACK, .value = d->y, .storage = -1, .pack_stride = stride};
+    s.pack = element_at(e, m->turned ? m->turned : m->panel, origin);
+    nest_emit(ke, &axes, 1, &s);
+    if (m->turned) turn(d, m, count, columns, width);
+}
+
+/* ---- multiplying
+ * ---------------------------------------------------------------------------------------------------------- */
+typedef struct Cursor {
+    LLVMValueRef x, y, c; /* pointers; x and c: of the block; y: of the panel at the tap */
+} Cursor;
+
+/* Levels of the inner axes from the innermost, axes that continue one another merged. */
+static int find_levels(const Direct *d, Level *level) {
+    int n = 0;
+    for (int i = d->n_inner - 1; i >= 0; i--) {
+        const int axis = d->inner_axis[i];
+        const Level l = {magnitude(d->place.stride[axis]), lanes_of(d, axis), whole_lanes(d, axis)};
+        Level *last = n ? &level[n - 1] : NULL;
+        if (last && last->whole && l.stride == last->stride * last->whole) {
+            last->count = LLVMBuildMul(d->ke->e->b, last->count, l.count, "");
+            last->whole *= l.whole;
+        } else {
+            level[n++] = l;
+        }
+    }
+    return n;
+}
+
+static void multiply_level(const Direct *d, const Level *level, int n, Cursor at, DirectShape shape) {
+    KernelEmit *ke = d->ke;
+    const Emit *e = ke->e;
+    if (n <= 2) {
+        LLVMValueRef one = emit_i64(e, 1), count = n > 0 ? level[0].count : one, outer = n > 1 ? level[1].count : one;
+        shape.x_step = n > 0 ? level[0].stride : 1;
+        LLVMValueRef args[] = {at.x, at.y, at.c, count, outer, emit_i64(e, n > 1 ? level[1].stride : 0)};
+        emit_call(e, direct_product(e, shape), sizeof args / sizeof *args, args);
+        return;
+    }
+    LLVMValueRef inner = level[0].count;
+    for (int i = 1; i < n - 1; i++) inner = LLVMBuildMul(e->b, inner, level[i].count, "");
+    HostCounter c = counter_open(ke, emit_i64(e, 0), level[n - 1].count, 1);
+    Cursor next = at;
+    next.x = element_at(e, at.x, plus(d, emit_i64(e, 0), c.i, level[n - 1].stride));
+    next.y =
+        element_at(e, at.y, plus(d, emit_i64(e, 0), LLVMBuildMul(e->b, c.i, inner, ""), shape.vectors * shape.lanes));
+    multiply_level(d, level, n - 1, next, shape);
+    counter_close(ke, &c);
+}
+
+/* Taps outside the others; those without a term are left out.  lane: of outer columns. */
+static void multiply_taps(const Direct *d, int tap, const LLVMValueRef *k_stride, LLVMValueRef *lane, Cursor at,
+                          DirectShape shape) {
+    KernelEmit *ke = d->ke;
+    const Emit *e = ke->e;
+    if (tap == d->n_taps) {
+        Level level[MAX_TILE_AXES];
+        HostBranch b = {0};
+        if (d->y_masked) b = branch_open(ke, ranges_hold(ke, &d->y_window, lane));
+        multiply_level(d, level, find_levels(d, level), at, shape);
+        if (d->y_masked) branch_close(ke, &b);
+        return;
+    }
+    const int axis = d->tap_axis[tap];
+    HostCounter c = counter_open(ke, emit_i64(e, 0), lanes_of(d, axis), 1);
+    LLVMValueRef last = LLVMBuildSub(e->b, lanes_of(d, axis), emit_i64(e, 1), "");
+    LLVMValueRef real = d->flipped[axis] ? LLVMBuildSub(e->b, last, c.i, "") : c.i;
+    Cursor next = at;
+    next.x = element_at(e, at.x, plus(d, emit_i64(e, 0), c.i, magnitude(d->place.stride[axis])));
+    next.y = element_at(
+        e, at.y, plus(d, emit_i64(e, 0), LLVMBuildMul(e->b, c.i, k_stride[axis], ""), shape.vectors * shape.lanes));
+    lane[axis] = LLVMBuildAdd(e->b, ke->lo[axis], real, "");
+    multiply_taps(d, tap + 1, k_stride, lane, next, shape);
+    lane[axis] = NULL;
+    counter_close(ke, &c);
+}
+
+static void multiply_blocks(const Direct *d, LLVMValueRef *lane, Cursor at, int vectors) {
+    KernelEmit *ke = d->ke;
+    const Emit *e = ke->e;
+    LLVMValueRef k_stride[MAX_AXES] = {0};
+    k_strides(d, k_stride);
+    for (int i = 0; i < 2; i++) {
+        const Split *s = &d->row_split;
+        if (s->at[i] == s->at[i + 1]) continue;
+        const DirectShape shape = {.rows = s->size[i],
+                                   .vectors = vectors,
+                                   .lanes = d->machine->vector,
+                                   .x_row = d->block_x,
+                                   .c_row = d->block_c};
+        HostCounter c = counter_open(ke, emit_i64(e, s->at[i]), emit_i64(e, s->at[i + 1]), s->size[i]);
+        Cursor next = at;
+        next.x = element_at(e, at.x, plus(d, emit_i64(e, 0), c.i, d->block_x));
+        next.c = element_at(e, at.c, plus(d, emit_i64(e, 0), c.i, d->block_c));
+        multiply_taps(d, 0, k_stride, lane, next, shape);
+        counter_close(ke, &c);
+    }
+}
+
+static void multiply_rows(const Direct *d, int n, LLVMValueRef *lane, Cursor at, int vectors) {
+    KernelEmit *ke = d->ke;
+    const Emit *e = ke->e;
+    if (n == d->n_row_axes) {
+        multiply_blocks(d, lane, at, vectors);
+        return;
+    }
+    const int axis = d->row_axis[n];
+    HostCounter c = counter_open(ke, emit_i64(e, 0), lanes_of(d, axis), 1);
+    Cursor next = at;
+    next.x = element_at(e, at.x, plus(d, emit_i64(e, 0), c.i, d->place.stride[axis]));
+    next.c = element_at(e, at.c, plus(d, emit_i64(e, 0), c.i, d->c->stride[n]));
+    multiply_rows(d, n + 1, lane, next, vectors);
+    counter_close(ke, &c);
+}
+
+/* All panels of the inner column axis, for one lane of each outer one. */
+static void multiply_panels(const Direct *d, const PanelMemory *m, LLVMValueRef *lane, LLVMValueRef c0) {
+    KernelEmit *ke = d->ke;
+    const Emit *e = ke->e;
+    const int axis = d->inner_column;
+    LLVMValueRef lo = ke->lo[axis], hi = ke->hi[axis], x0 = d->place.origin;
+    for (int i = 0; i < d->over.n_axes; i++) { /* the first lane to be walked */
+        const int k = d->over.axis[i];
+        if (!d->flipped[k]) continue;
+        LLVMValueRef last = LLVMBuildSub(e->b, lanes_of(d, k), emit_i64(e, 1), "");
+        x0 = element_at(e, x0, plus(d, emit_i64(e, 0), last, d->place.stride[k]));
+    }
+    for (int i = 0; i < 2; i++) {
+        const Split *s = &d->column_split;
+        const int64_t width = (int64_t)s->size[i] * d->machine->vector;
+        if (s->at[i] == s->at[i + 1]) continue;
+        LLVMValueRef end[2] = {hi, emit_i64(e, s->at[i + 1] * d->machine->vector)};
+        HostCounter c =
+            counter_open(ke, emit_i64(e, s->at[i] * d->machine->vector), emit_intrinsic(e, "llvm.smin", 2, end), width);
+        LLVMValueRef next[2] = {LLVMBuildAdd(e->b, c.i, emit_i64(e, width), ""), hi};
+        ke->lo[axis] = c.i;
+        ke->hi[axis] = emit_intrinsic(e, "llvm.smin", 2, next);
+        pack_panel(d, m, width);
+        multiply_rows(d, 0, lane, (Cursor){x0, m->panel, element_at(e, c0, c.i)}, s->size[i]);
+        ke->lo[axis] = lo;
+        ke->hi[axis] = hi;
+        counter_close(ke, &c);
+    }
+}
+
+static void multiply_columns(const Direct *d, int n, const PanelMemory *m, LLVMValueRef *lane, LLVMValueRef c0) {
+    KernelEmit *ke = d->ke;
+    const Emit *e = ke->e;
+    const int at = d->c->n - d->c->n_columns + n, axis = d->c->axis[at];
+    if (n == d->c->n_columns - 1) {
+        multiply_panels(d, m, lane, c0);
+        return;
+    }
+    LLVMValueRef lo = ke->lo[axis], hi = ke->hi[axis];
+    HostCounter c = counter_open(ke, lo, hi, 1);
+    ke->lo[axis] = lane[axis] = c.i;
+    ke->hi[axis] = LLVMBuildAdd(e->b, c.i, emit_i64(e, 1), "");
+    multiply_columns(d, n + 1, m, lane, element_at(e, c0, plus(d, emit_i64(e, 0), c.i, d->c->stride[at])));
+    lane[axis] = NULL;
+    ke->lo[axis] = lo;
+    ke->hi[axis] = hi;
+    counter_close(ke, &c);
+}
+
+/* ---- the product
+ * ------------------------------------------------------------------------------------------------------------ */
+enum { MOST_BYTES = 2 << 20 };
+
+static PanelMemory panel_memory(const Direct *d) {
+    const int lanes = d->machine->vector;
+    const int64_t n = most_k(d) + lanes;
+    PanelMemory m = {.panel = nest_alloca(d->ke, d->ke->e->f32, n * panel_columns(d)), .length = n};
+    if (runs_along_k(d)) m.turned = nest_alloca(d->ke, d->ke->e->f32, n * (panel_columns(d) + lanes));
+    return m;
+}
+
+bool direct_emit(KernelEmit *ke, const Inst *inst, int storage, const HostMachine *machine) {
+    Direct d = {.ke = ke, .dot = inst, .machine = machine, .c = &ke->v->storage.at[storage]};
+    if (!classify(&d) || !window_find(ke, d.x, true, &d.window) || d.window.rank == 0) return false;
+    if (!window_slides(ke->k, &d.window, &d.rows, &d.over)) return false;
+    const int64_t elements = window_elements(ke->k, &d.window, machine->vector);
+    if (4 * (elements + most_k(&d) * 2 * MOST_VECTORS * machine->vector) > MOST_BYTES) return false;
+    LLVMPositionBuilderAtEnd(ke->e->b, ke->current);
+    find_y_ranges(&d);
+    d.place = window_pack(ke, &d.window, nest_alloca(ke, ke->e->f32, elements), machine);
+    find_block(&d);
+    order_sums(&d);
+    choose_blocks(&d);
+    const PanelMemory m = panel_memory(&d);
+    LLVMValueRef lane[MAX_AXES] = {0};
+    multiply_columns(&d, 0, &m, lane, ke->memory[storage]);
+    return true;
+}

@@ -1,0 +1,348 @@
+#include "codegen/host/window.h"
+#include "codegen/host/counter.h"
+
+/* ---- recognition ----------------------------------------------------------------------------------------------------
+ */
+static bool is_affine(const Index *x) {
+    for (int i = 0; i < x->n; i++)
+        if (x->term[i].atom.kind != ATOM_AXIS && x->term[i].atom.kind != ATOM_EXTENT) return false;
+    return true;
+}
+
+static bool is_uniform(const Index *x) {
+    for (int i = 0; i < x->n; i++)
+        if (x->term[i].atom.kind != ATOM_EXTENT) return false;
+    return true;
+}
+
+static bool is_comparison(Op op) { return op == OP_LT || op == OP_LE || op == OP_GT || op == OP_GE; }
+
+/* The index expression that a value is; NULL: none. */
+static const Index *index_of(const KernelEmit *ke, int value) {
+    const Inst *i = ke->v->value[value].def;
+    if (i->kind == TI_INDEX) return i->index[0];
+    return i->kind == TI_CONST ? index_const(ke->arena, (int64_t)i->value) : NULL;
+}
+
+static bool add_ranges(const KernelEmit *ke, int value, Window *w) {
+    const Inst *i = ke->v->value[value].def;
+    if (i->kind != TI_ELEMENT) return false;
+    if (i->op == OP_AND) return add_ranges(ke, i->in[0], w) && add_ranges(ke, i->in[1], w);
+    if (!is_comparison(i->op) || ke->k->types.at[i->in[0]].dtype != DT_I32 || w->n_ranges == MAX_RANGES) return false;
+    const Index *x = index_of(ke, i->in[0]), *bound = index_of(ke, i->in[1]);
+    if (!x || !bound || !is_affine(x) || !is_uniform(bound)) return false;
+    w->range[w->n_ranges++] = (Range){x, bound, i->op};
+    return true;
+}
+
+static int subscript_of(const Window *w, const Range *r) {
+    for (int d = 0; d < w->rank; d++)
+        if (index_equal(w->load->index[d], r->x)) return d;
+    return -1;
+}
+
+bool window_find(const KernelEmit *ke, int value, bool own, Window *w) {
+    const ValueInfo *info = &ke->v->value[value];
+    const Inst *i = info->def;
+    if (info->kept || !i || i->kind != TI_LOAD || ke->k->buffers.at[i->buffer].dtype != DT_F32) return false;
+    *w = (Window){.load = i, .rank = i->n_index};
+    for (int d = 0; d < w->rank; d++) {
+        if (!is_affine(i->index[d])) return false;
+        for (int a = 0; a < ke->k->axes.n; a++) index_affine_in(ke->k, i->index[d], a, &w->coef[d][a]);
+    }
+    if (i->n_in && (i->value != 0 || !add_ranges(ke, i->in[0], w))) return false;
+    for (int r = 0; r < w->n_ranges && own; r++)
+        if (subscript_of(w, &w->range[r]) < 0) return false;
+    return true;
+}
+
+bool window_slides(const Kernel *k, const Window *w, const TileType *kept, const TileType *over) {
+    for (int d = 0; d < w->rank; d++) {
+        bool in_kept = false, in_over = false;
+        for (int a = 0; a < k->axes.n; a++) {
+            in_kept |= w->coef[d][a] && type_has(kept, a);
+            in_over |= w->coef[d][a] && type_has(over, a);
+        }
+        if (in_kept && in_over) return true;
+    }
+    return false;
+}
+
+/* ---- index values
+ * ---------------------------------------------------------------------------------------------------- */
+typedef struct Lanes {
+    KernelEmit *ke;
+    const LLVMValueRef *lane; /* by axis; NULL: lane lo */
+} Lanes;
+
+static LLVMValueRef lane_axis(void *user, int axis) {
+    const Lanes *l = user;
+    const Emit *e = l->ke->e;
+    LLVMValueRef lane = l->lane && l->lane[axis] ? l->lane[axis] : l->ke->lo[axis];
+    return lane ? LLVMBuildAdd(e->b, l->ke->base[axis], lane, "") : l->ke->base[axis];
+}
+
+static LLVMValueRef lane_extent(void *user, int sym) { return ((Lanes *)user)->ke->extent[sym]; }
+
+static LLVMValueRef index_at(KernelEmit *ke, const Index *x, const LLVMValueRef *lane) {
+    Lanes l = {ke, lane};
+    const IndexSource s = {.user = &l, .kernel = ke->k, .bits = 64, .axis = lane_axis, .extent = lane_extent};
+    return emit_index(ke->e, &s, x);
+}
+
+LLVMValueRef ranges_hold(KernelEmit *ke, const Window *w, const LLVMValueRef *lane) {
+    const Emit *e = ke->e;
+    LLVMValueRef all = LLVMConstInt(e->i1, 1, false);
+    for (int i = 0; i < w->n_ranges; i++) {
+        const Range *r = &w->range[i];
+        const LLVMIntPredicate p = r->op == OP_LT   ? LLVMIntSLT
+                                   : r->op == OP_LE ? LLVMIntSLE
+                                   : r->op == OP_GT ? LLVMIntSGT
+                                                    : LLVMIntSGE;
+        LLVMValueRef x = index_at(ke, r->x, lane), bound = index_at(ke, r->bound, NULL);
+        all = LLVMBuildAnd(e->b, all, LLVMBuildICmp(e->b, p, x, bound, ""), "");
+    }
+    return all;
+}
+
+/* ---- in place
+ * ----------------------------------------------------------------------------------------------------------- */
+static LLVMValueRef element_at(const Emit *e, LLVMValueRef p, LLVMValueRef offset) {
+    return LLVMBuildGEP2(e->b, e->f32, p, &offset, 1, "");
+}
+
+WindowPlace window_in_place(KernelEmit *ke, const Window *w) {
+    const Emit *e = ke->e;
+    const Buffer *b = &ke->k->buffers.at[w->load->buffer];
+    WindowPlace p = {0};
+    LLVMValueRef offset = emit_i64(e, 0);
+    for (int d = 0; d < w->rank; d++) {
+        LLVMValueRef x = index_at(ke, w->load->index[d], NULL);
+        offset = LLVMBuildAdd(e->b, offset, LLVMBuildMul(e->b, x, emit_i64(e, b->stride[d]), ""), "");
+        for (int a = 0; a < ke->k->axes.n; a++) p.stride[a] += w->coef[d][a] * b->stride[d];
+    }
+    p.origin = element_at(e, ke->buffer[w->load->buffer], offset);
+    return p;
+}
+
+/* ---- packed
+ * -------------------------------------------------------------------------------------------------------------- */
+typedef struct Box {
+    KernelEmit *ke;
+    const Window *w;
+    const HostMachine *m;
+    int64_t extent[MAX_RANK], stride[MAX_RANK];
+    LLVMValueRef first[MAX_RANK], length[MAX_RANK]; /* subscripts of existing lanes: first, and how many */
+    LLVMValueRef lo[MAX_RANK], hi[MAX_RANK];        /* those that hold numbers; NULL: all */
+    LLVMValueRef memory;
+    int run;      /* dims from here on are copied as one run */
+    int64_t unit; /* elements per step of dim `run` */
+} Box;
+
+static int64_t box_extent(const Kernel *k, const Window *w, int d) {
+    int64_t n = 1;
+    for (int a = 0; a < k->axes.n; a++)
+        n += (w->coef[d][a] < 0 ? -w->coef[d][a] : w->coef[d][a]) * (k->axes.at[a].step - 1);
+    return n;
+}
+
+/* Extents and strides.  Rows of elements whose distance is a multiple of 2 KiB would share cache sets: they are kept
+ * apart. */
+static void box_shape(const Kernel *k, Box *b) {
+    enum { SETS_BYTES = 2048, APART = 16 };
+    int64_t next = 1;
+    for (int d = b->w->rank - 1; d >= 0; d--) {
+        b->extent[d] = box_extent(k, b->w, d);
+        b->stride[d] = next;
+        next *= b->extent[d];
+        if (d == b->w->rank - 1 && next * 4 % SETS_BYTES == 0) next += APART;
+    }
+}
+
+int64_t window_elements(const Kernel *k, const Window *w, int vector) {
+    Box b = {.w = w};
+    box_shape(k, &b);
+    return b.stride[0] * b.extent[0] + 2 * vector;
+}
+
+/* The last two dims are one run if the last is whole, in the buffer and in the box. */
+static void find_run(Box *b) {
+    const Buffer *from = &b->ke->k->buffers.at[b->w->load->buffer];
+    const int last = b->w->rank - 1;
+    b->run = last;
+    b->unit = 1;
+    if (last == 0 || b->lo[last] || b->hi[last] || from->stride[last] != 1) return;
+    if (from->stride[last - 1] != b->extent[last] || b->stride[last - 1] != b->extent[last]) return;
+    int64_t whole;
+    if (!index_is_const(b->w->load->index[last], &whole)) {
+        for (int a = 0; a < b->ke->k->axes.n; a++)
+            if (b->w->coef[last][a] && b->ke->k->axes.at[a].extent.bound != b->ke->k->axes.at[a].step) return;
+    }
+    b->run = last - 1;
+    b->unit = b->extent[last];
+}
+
+static void find_bounds(Box *b) {
+    const Emit *e = b->ke->e;
+    for (int i = 0; i < b->w->n_ranges; i++) {
+        const Range *r = &b->w->range[i];
+        const int d = subscript_of(b->w, r);
+        const bool below = r->op == OP_LT || r->op == OP_LE;
+        LLVMValueRef bound = index_at(b->ke, r->bound, NULL), *place = below ? &b->hi[d] : &b->lo[d];
+        if (r->op == OP_LE || r->op == OP_GT) bound = LLVMBuildAdd(e->b, bound, emit_i64(e, 1), "");
+        LLVMValueRef both[2] = {*place, bound};
+        *place = *place ? emit_intrinsic(e, below ? "llvm.smin" : "llvm.smax", 2, both) : bound;
+    }
+}
+
+/* Also where lane lo of every axis lies: lanes of negative steps count from the end. */
+static LLVMValueRef find_box(Box *b) {
+    KernelEmit *ke = b->ke;
+    const Emit *e = ke->e;
+    LLVMValueRef origin = emit_i64(e, 0);
+    for (int d = 0; d < b->w->rank; d++) {
+        b->first[d] = index_at(ke, b->w->load->index[d], NULL);
+        b->length[d] = emit_i64(e, 1);
+        for (int a = 0; a < ke->k->axes.n; a++) {
+            const int64_t c = b->w->coef[d][a], size = c < 0 ? -c : c;
+            if (!c || axis_trivial(ke->k, a)) continue;
+            LLVMValueRef others = LLVMBuildSub(e->b, LLVMBuildSub(e->b, ke->hi[a], ke->lo[a], ""), emit_i64(e, 1), "");
+            LLVMValueRef reach = LLVMBuildMul(e->b, others, emit_i64(e, size), "");
+            b->length[d] = LLVMBuildAdd(e->b, b->length[d], reach, "");
+            if (c > 0) continue;
+            b->first[d] = LLVMBuildSub(e->b, b->first[d], reach, "");
+            origin = LLVMBuildAdd(e->b, origin, LLVMBuildMul(e->b, reach, emit_i64(e, b->stride[d]), ""), "");
+        }
+    }
+    return origin;
+}
+
+/* void (to, from, before, count, behind): zeros, numbers, zeros.  Whole vectors are written, up to one past the end. */
+enum { RUN_TO, RUN_FROM, RUN_BEFORE, RUN_COUNT, RUN_BEHIND, RUN_ARGS };
+
+typedef struct RunLoop {
+    LLVMBasicBlockRef body, done;
+    LLVMValueRef i;
+} RunLoop;
+
+static RunLoop run_open(const Emit *e, LLVMValueRef fn, LLVMValueRef start, LLVMValueRef end) {
+    RunLoop l = {.body = emit_block(e, fn, "run"), .done = emit_block(e, fn, "ran")};
+    LLVMBasicBlockRef pre = LLVMGetInsertBlock(e->b);
+    LLVMBuildCondBr(e->b, LLVMBuildICmp(e->b, LLVMIntSLT, start, end, ""), l.body, l.done);
+    LLVMPositionBuilderAtEnd(e->b, l.body);
+    l.i = LLVMBuildPhi(e->b, e->i64, "");
+    LLVMAddIncoming(l.i, &start, &pre, 1);
+    return l;
+}
+
+static void run_close(const Emit *e, const RunLoop *l, int step, LLVMValueRef end) {
+    LLVMValueRef next = LLVMBuildAdd(e->b, l->i, emit_i64(e, step), "");
+    LLVMBasicBlockRef latch = LLVMGetInsertBlock(e->b);
+    LLVMBuildCondBr(e->b, LLVMBuildICmp(e->b, LLVMIntSLT, next, end, ""), l->body, l->done);
+    LLVMAddIncoming(l->i, &next, &latch, 1);
+    LLVMPositionBuilderAtEnd(e->b, l->done);
+}
+
+static void zeros(const Emit *e, LLVMValueRef fn, LLVMValueRef to, LLVMValueRef start, LLVMValueRef end, int lanes) {
+    LLVMTypeRef vector = LLVMVectorType(e->f32, (unsigned)lanes);
+    const RunLoop l = run_open(e, fn, start, end);
+    LLVMSetAlignment(LLVMBuildStore(e->b, LLVMConstNull(vector), element_at(e, to, l.i)), 4);
+    run_close(e, &l, lanes, end);
+}
+
+static void copy(const Emit *e, LLVMValueRef fn, LLVMValueRef to, LLVMValueRef from, LLVMValueRef start,
+                 LLVMValueRef end, int lanes) {
+    LLVMTypeRef type = lanes > 1 ? LLVMVectorType(e->f32, (unsigned)lanes) : e->f32;
+    const RunLoop l = run_open(e, fn, start, end);
+    LLVMValueRef v = LLVMBuildLoad2(e->b, type, element_at(e, from, l.i), "");
+    LLVMSetAlignment(v, 4);
+    LLVMSetAlignment(LLVMBuildStore(e->b, v, element_at(e, to, l.i)), 4);
+    run_close(e, &l, lanes, end);
+}
+
+static LLVMValueRef run_function(const Emit *e, const HostMachine *m) {
+    LLVMValueRef fn = LLVMGetNamedFunction(e->module, "fusec.run");
+    if (fn) return fn;
+    LLVMTypeRef params[RUN_ARGS] = {e->ptr, e->ptr, e->i64, e->i64, e->i64};
+    fn = LLVMAddFunction(e->module, "fusec.run", LLVMFunctionType(e->none, params, RUN_ARGS, false));
+    LLVMSetLinkage(fn, LLVMInternalLinkage);
+    emit_fn_attribute(e, fn, "noinline");
+    emit_fn_attribute(e, fn, "nounwind");
+    emit_param_attribute(e, fn, RUN_TO, "noalias", 0);
+    LLVMBasicBlockRef here = LLVMGetInsertBlock(e->b);
+    LLVMPositionBuilderAtEnd(e->b, emit_block(e, fn, "entry"));
+    LLVMValueRef to = LLVMGetParam(fn, RUN_TO), from = LLVMGetParam(fn, RUN_FROM), count = LLVMGetParam(fn, RUN_COUNT);
+    LLVMValueRef zero = emit_i64(e, 0), whole = LLVMBuildAnd(e->b, count, emit_i64(e, -m->vector), "");
+    zeros(e, fn, to, zero, LLVMGetParam(fn, RUN_BEFORE), m->vector);
+    to = element_at(e, to, LLVMGetParam(fn, RUN_BEFORE));
+    copy(e, fn, to, from, zero, whole, m->vector);
+    copy(e, fn, to, from, whole, count, 1);
+    zeros(e, fn, element_at(e, to, count), zero, LLVMGetParam(fn, RUN_BEHIND), m->vector);
+    LLVMBuildRetVoid(e->b);
+    LLVMPositionBuilderAtEnd(e->b, here);
+    return fn;
+}
+
+static LLVMValueRef clamp(const Emit *e, LLVMValueRef x, LLVMValueRef most) {
+    LLVMValueRef low[2] = {x, emit_i64(e, 0)}, high[2] = {NULL, most};
+    high[0] = emit_intrinsic(e, "llvm.smax", 2, low);
+    return emit_intrinsic(e, "llvm.smin", 2, high);
+}
+
+/* The run at dims[0 .. run): from, to: element offsets; inside: whether those dims hold numbers. */
+static void pack_run(const Box *b, LLVMValueRef from, LLVMValueRef to, LLVMValueRef inside) {
+    const Emit *e = b->ke->e;
+    const Buffer *buffer = &b->ke->k->buffers.at[b->w->load->buffer];
+    const int d = b->run;
+    LLVMValueRef zero = emit_i64(e, 0), unit = emit_i64(e, b->unit), n = b->length[d];
+    LLVMValueRef before = b->lo[d] ? clamp(e, LLVMBuildSub(e->b, b->lo[d], b->first[d], ""), n) : zero;
+    LLVMValueRef end = b->hi[d] ? clamp(e, LLVMBuildSub(e->b, b->hi[d], b->first[d], ""), n) : n;
+    LLVMValueRef ordered[2] = {end, before};
+    end = emit_intrinsic(e, "llvm.smax", 2, ordered);
+    before = LLVMBuildSelect(e->b, inside, before, n, "");
+    end = LLVMBuildSelect(e->b, inside, end, n, "");
+    LLVMValueRef at =
+        LLVMBuildMul(e->b, LLVMBuildAdd(e->b, b->first[d], before, ""), emit_i64(e, buffer->stride[d]), "");
+    if (d + 1 < b->w->rank) {
+        LLVMValueRef last = LLVMBuildMul(e->b, b->first[d + 1], emit_i64(e, buffer->stride[d + 1]), "");
+        at = LLVMBuildAdd(e->b, at, last, "");
+    }
+    LLVMValueRef args[RUN_ARGS] = {element_at(e, b->memory, to),
+                                   element_at(e, b->ke->buffer[b->w->load->buffer], LLVMBuildAdd(e->b, from, at, "")),
+                                   LLVMBuildMul(e->b, before, unit, ""),
+                                   LLVMBuildMul(e->b, LLVMBuildSub(e->b, end, before, ""), unit, ""),
+                                   LLVMBuildMul(e->b, LLVMBuildSub(e->b, n, end, ""), unit, "")};
+    emit_call(e, run_function(e, b->m), RUN_ARGS, args);
+}
+
+static void pack_dim(const Box *b, int d, LLVMValueRef from, LLVMValueRef to, LLVMValueRef inside) {
+    const Emit *e = b->ke->e;
+    if (d == b->run) {
+        pack_run(b, from, to, inside);
+        return;
+    }
+    HostCounter c = counter_open(b->ke, emit_i64(e, 0), b->length[d], 1);
+    LLVMValueRef x = LLVMBuildAdd(e->b, b->first[d], c.i, "");
+    if (b->lo[d]) inside = LLVMBuildAnd(e->b, inside, LLVMBuildICmp(e->b, LLVMIntSGE, x, b->lo[d], ""), "");
+    if (b->hi[d]) inside = LLVMBuildAnd(e->b, inside, LLVMBuildICmp(e->b, LLVMIntSLT, x, b->hi[d], ""), "");
+    const int64_t stride = b->ke->k->buffers.at[b->w->load->buffer].stride[d];
+    LLVMValueRef next_from = LLVMBuildAdd(e->b, from, LLVMBuildMul(e->b, x, emit_i64(e, stride), ""), "");
+    LLVMValueRef next_to = LLVMBuildAdd(e->b, to, LLVMBuildMul(e->b, c.i, emit_i64(e, b->stride[d]), ""), "");
+    pack_dim(b, d + 1, next_from, next_to, inside);
+    counter_close(b->ke, &c);
+}
+
+WindowPlace window_pack(KernelEmit *ke, const Window *w, LLVMValueRef memory, const HostMachine *m) {
+    const Emit *e = ke->e;
+    Box b = {.ke = ke, .w = w, .m = m, .memory = memory};
+    WindowPlace p = {0};
+    box_shape(ke->k, &b);
+    LLVMValueRef origin = find_box(&b);
+    find_bounds(&b);
+    find_run(&b);
+    for (int d = 0; d < w->rank; d++)
+        for (int a = 0; a < ke->k->axes.n; a++) p.stride[a] += w->coef[d][a] * b.stride[d];
+    pack_dim(&b, 0, emit_i64(e, 0), emit_i64(e, 0), LLVMConstInt(e->i1, 1, false));
+    p.origin = element_at(e, memory, origin);
+    return p;
+}

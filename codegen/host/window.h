@@ -1,0 +1,48 @@
+/* Loads through a window, x[n, h + r - 1, w + s - 1, c] where the subscripts are in range: what a convolution reads.
+ *
+ * Several axes may share a subscript, so that one element is read at many places of a tile.  A tile's window is
+ * the box of elements that it reads.  Packed, it holds each of them once, with 0 where a condition fails, and every
+ * lane of every axis moves through it by a constant stride: no condition is left, and nothing is copied per tap. */
+#ifndef FUSEC_CODEGEN_HOST_WINDOW_H
+#define FUSEC_CODEGEN_HOST_WINDOW_H
+#include "codegen/host/kernel.h"
+
+enum { MAX_RANGES = 2 * MAX_RANK };
+
+typedef struct Range {
+    const Index *x; /* affine */
+    const Index *bound;
+    Op op; /* x op bound: OP_LT, OP_LE, OP_GT or OP_GE */
+} Range;
+
+typedef struct Window {
+    const Inst *load;
+    int rank;
+    int64_t coef[MAX_RANK][MAX_AXES]; /* of each axis in each subscript */
+    int n_ranges;
+    Range range[MAX_RANGES];
+} Window;
+
+/* Whether `value` is such a load, not kept, of f32, whose conditions are ranges: of its subscripts if `own`. */
+bool window_find(const KernelEmit *ke, int value, bool own, Window *w);
+
+/* A subscript that a row's or column's axis and a summed one share. */
+bool window_slides(const Kernel *k, const Window *w, const TileType *kept, const TileType *over);
+
+/* Where lanes lie: the element of lanes `at` (relative to lo) is origin + the sum of stride * lane. */
+typedef struct WindowPlace {
+    LLVMValueRef origin; /* pointer to the element of all first lanes */
+    int64_t stride[MAX_AXES];
+} WindowPlace;
+
+/* The buffer itself; only for a window without ranges. */
+WindowPlace window_in_place(KernelEmit *ke, const Window *w);
+/* Elements of memory that window_pack needs. */
+int64_t window_elements(const Kernel *k, const Window *w, int vector);
+/* Appends code that packs the box of existing lanes. */
+WindowPlace window_pack(KernelEmit *ke, const Window *w, LLVMValueRef memory, const HostMachine *m);
+
+/* Do the ranges hold at these lanes (NULL: lane lo)?  No axis but those with a lane may stand in them. */
+LLVMValueRef ranges_hold(KernelEmit *ke, const Window *w, const LLVMValueRef *lane);
+
+#endif

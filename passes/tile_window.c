@@ -1,0 +1,108 @@
+/* Tile sizes of contractions that read one factor through a sliding window (convolutions and their gradients) for the
+ * host: the box of the window, a panel of the other factor and the results lie in a core's second-level cache
+ * together, whole image rows where they fit, so that a window's overlap is copied seldom. */
+#include "passes/emitter.h"
+
+typedef struct Roles {
+    const Contract *c;
+    Node *const *in;
+    int x; /* the operand that is read through the window: not the one with the innermost result loop */
+    bool in_x[MAX_LOOPS], in_y[MAX_LOOPS];
+    bool slides[MAX_LOOPS]; /* stands in a subscript of x with both a result loop and a summed one */
+} Roles;
+
+static void mark_sliding(Roles *r, const Affine *e) {
+    bool out = false, sum = false;
+    for (int l = 0; l < r->c->n_loops; l++) *(l < r->c->n_out ? &out : &sum) |= e->coef[l] != 0;
+    for (int l = 0; l < r->c->n_loops && out && sum; l++) r->slides[l] |= e->coef[l] != 0;
+}
+
+static bool find_roles(const Node *n, Roles *r) {
+    const Contract *c = n->attr->contract;
+    bool in[2][MAX_LOOPS] = {0}, any = false;
+    if (c->n_operands != 2 || c->n_out == 0 || c->n_out == c->n_loops) return false;
+    for (int o = 0; o < 2; o++)
+        for (int d = 0; d < n->in[o]->shape.rank; d++)
+            for (int l = 0; l < c->n_loops; l++) in[o][l] |= c->map[o][d].coef[l] != 0;
+    const int last = c->n_out - 1;
+    if (in[0][last] == in[1][last]) return false;
+    *r = (Roles){.c = c, .in = n->in, .x = in[0][last]};
+    for (int l = 0; l < c->n_loops; l++) r->in_x[l] = in[r->x][l], r->in_y[l] = in[!r->x][l];
+    for (int d = 0; d < n->in[r->x]->shape.rank; d++) mark_sliding(r, &c->map[r->x][d]);
+    for (int l = 0; l < c->n_loops; l++) any |= r->slides[l];
+    return any;
+}
+
+/* Lanes along an extent, at most `most`: a divisor if one is near, else parts of nearly one size; a multiple of `unit`
+ * where there are that many. */
+static int part(Dim d, int64_t most, int unit) {
+    const int64_t n = d.bound < 1 ? 1 : d.bound;
+    if (most < 1) most = 1;
+    if (n <= most) return (int)n;
+    if (most > unit) most -= most % unit;
+    for (int64_t m = most; m * 2 > most; m -= unit)
+        if (m > 0 && n % m == 0) return (int)m;
+    const int64_t parts = (n + most - 1) / most, each = (n + parts - 1) / parts;
+    const int64_t up = (each + unit - 1) / unit * unit;
+    return (int)(up <= most ? up : each);
+}
+
+enum { CHANNELS = 16 }; /* lanes of the widest vectors */
+
+/* The windows' loops first, inner ones before outer ones, then the others; a contiguous loop that does not slide keeps
+ * room for a vector. */
+static void fill_loops(const Roles *r, int first, int end, int64_t budget, bool rows, int *step) {
+    const Node *x = r->in[r->x];
+    int contiguous = -1;
+    for (int l = first; l < end; l++)
+        if (x->shape.rank && r->c->map[r->x][x->shape.rank - 1].coef[l] && !r->slides[l]) contiguous = l;
+    int64_t reserved = contiguous < 0 ? 1 : part(r->c->extent[contiguous], CHANNELS, 1);
+    for (int pass = 0; pass < 2; pass++)
+        for (int l = end - 1; l >= first; l--) {
+            if (r->slides[l] == (pass == 1) || (rows && (!r->in_x[l] || r->in_y[l]))) continue;
+            const bool channels = l == contiguous;
+            step[l] = part(r->c->extent[l], channels ? budget : budget / reserved, channels ? CHANNELS : 1);
+            budget /= step[l];
+            if (channels) reserved = 1;
+            if (budget < 1) budget = 1;
+        }
+}
+
+static int64_t columns(const Roles *r, int64_t most, int *step) {
+    int64_t n = 1;
+    for (int l = r->c->n_out - 1; l >= 0; l--) {
+        step[l] = 1;
+        if (r->in_x[l] || !r->in_y[l]) continue;
+        const bool inner = l == r->c->n_out - 1;
+        if (inner) step[l] = part(r->c->extent[l], most, CHANNELS);
+        if (!inner && r->c->extent[l].bound <= 4) step[l] = (int)r->c->extent[l].bound; /* residue classes */
+        n *= inner ? (step[l] + CHANNELS - 1) / CHANNELS * CHANNELS : step[l];
+    }
+    return n;
+}
+
+static int64_t programs(const Roles *r, const int *step) {
+    int64_t n = 1;
+    for (int l = 0; l < r->c->n_out; l++) n *= (r->c->extent[l].bound + step[l] - 1) / step[l];
+    return n;
+}
+
+bool window_tile_sizes(const Target *t, const Node *n, TileSizes *s) {
+    enum { FEW_PROGRAMS = 4 };
+    Roles r;
+    if (t->backend != BACKEND_HOST || !find_roles(n, &r)) return false;
+    const int tile = t->max_tile;
+    int64_t widest = tile / 1024 > 1 ? tile / 1024 : 1, rows = tile * 7 / 1024, results = tile * 3 / 4;
+    const int64_t sums = tile * 9 / 512;
+    for (int tries = 0; tries < 4; tries++) {
+        const int64_t across = columns(&r, widest, s->p);
+        fill_loops(&r, 0, r.c->n_out, results / across < rows ? results / across : rows, true, s->p);
+        if (programs(&r, s->p) >= FEW_PROGRAMS) break;
+        if (tries % 2 == 0 && widest > 32)
+            widest /= 2;
+        else
+            rows /= 2;
+    }
+    fill_loops(&r, r.c->n_out, r.c->n_loops, sums, false, s->k);
+    return true;
+}
