@@ -6,7 +6,8 @@
 typedef struct Roles {
     const Contract *c;
     Node *const *in;
-    int x; /* the operand that is read through the window: not the one with the innermost result loop */
+    int x;            /* the operand that is read through the window: not the one with the innermost result loop */
+    bool channelwise; /* that loop stands in both operands */
     bool in_x[MAX_LOOPS], in_y[MAX_LOOPS];
     bool slides[MAX_LOOPS]; /* stands in a subscript of x with both a result loop and a summed one */
 } Roles;
@@ -25,11 +26,14 @@ static bool find_roles(const Node *n, Roles *r) {
         for (int d = 0; d < n->in[o]->shape.rank; d++)
             for (int l = 0; l < c->n_loops; l++) in[o][l] |= c->map[o][d].coef[l] != 0;
     const int last = c->n_out - 1;
-    if (in[0][last] == in[1][last]) return false;
-    *r = (Roles){.c = c, .in = n->in, .x = in[0][last]};
-    for (int l = 0; l < c->n_loops; l++) r->in_x[l] = in[r->x][l], r->in_y[l] = in[!r->x][l];
-    for (int d = 0; d < n->in[r->x]->shape.rank; d++) mark_sliding(r, &c->map[r->x][d]);
-    for (int l = 0; l < c->n_loops; l++) any |= r->slides[l];
+    if (!in[0][last] && !in[1][last]) return false;
+    for (int x = 0; x < 2 && !any; x++) {
+        if (in[x][last] && !in[!x][last]) continue;
+        *r = (Roles){.c = c, .in = n->in, .x = x, .channelwise = in[x][last]};
+        for (int l = 0; l < c->n_loops; l++) r->in_x[l] = in[x][l], r->in_y[l] = in[!x][l];
+        for (int d = 0; d < n->in[x]->shape.rank; d++) mark_sliding(r, &c->map[x][d]);
+        for (int l = 0; l < c->n_loops; l++) any |= r->slides[l];
+    }
     return any;
 }
 
@@ -55,7 +59,8 @@ static void fill_loops(const Roles *r, int first, int end, int64_t budget, bool 
     const Node *x = r->in[r->x];
     int contiguous = -1;
     for (int l = first; l < end; l++)
-        if (x->shape.rank && r->c->map[r->x][x->shape.rank - 1].coef[l] && !r->slides[l]) contiguous = l;
+        if (x->shape.rank && r->c->map[r->x][x->shape.rank - 1].coef[l] && !r->slides[l] && !(rows && r->in_y[l]))
+            contiguous = l;
     int64_t reserved = contiguous < 0 ? 1 : part(r->c->extent[contiguous], CHANNELS, 1);
     for (int pass = 0; pass < 2; pass++)
         for (int l = end - 1; l >= first; l--) {
@@ -71,9 +76,9 @@ static void fill_loops(const Roles *r, int first, int end, int64_t budget, bool 
 static int64_t columns(const Roles *r, int64_t most, int *step) {
     int64_t n = 1;
     for (int l = r->c->n_out - 1; l >= 0; l--) {
-        step[l] = 1;
-        if (r->in_x[l] || !r->in_y[l]) continue;
         const bool inner = l == r->c->n_out - 1;
+        step[l] = 1;
+        if (!(inner && r->channelwise) && (r->in_x[l] || !r->in_y[l])) continue;
         if (inner) step[l] = part(r->c->extent[l], most, CHANNELS);
         if (!inner && r->c->extent[l].bound <= 4) step[l] = (int)r->c->extent[l].bound; /* residue classes */
         n *= inner ? (step[l] + CHANNELS - 1) / CHANNELS * CHANNELS : step[l];

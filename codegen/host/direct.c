@@ -262,7 +262,8 @@ static void pack_panel(const Direct *d, const PanelMemory *m, int64_t width) {
     KernelEmit *ke = d->ke;
     const Emit *e = ke->e;
     const TileType axes = tile_type_union(d->over, d->columns);
-    LLVMValueRef stride[MAX_AXES] = {0}, origin = emit_i64(e, 0), unit = emit_i64(e, m->turned ? 1 : width);
+    Sink s = {.kind = SINK_PACK, .value = d->y, .storage = -1};
+    LLVMValueRef *stride = s.pack.stride, origin = emit_i64(e, 0), unit = emit_i64(e, m->turned ? 1 : width);
     LLVMValueRef count = k_strides(d, stride);
     for (int i = 0; i < d->over.n_axes; i++) {
         const int axis = d->over.axis[i];
@@ -275,8 +276,7 @@ static void pack_panel(const Direct *d, const PanelMemory *m, int64_t width) {
     for (int i = 0; i < d->columns.n_axes; i++) stride[d->columns.axis[i]] = emit_i64(e, 0); /* one lane */
     stride[d->inner_column] = emit_i64(e, m->turned ? m->length : 1);
     LLVMValueRef columns = lanes_of(d, d->inner_column);
-    Sink s = {.kind = SINK_PACK, .value = d->y, .storage = -1, .pack_stride = stride};
-    s.pack = element_at(e, m->turned ? m->turned : m->panel, origin);
+    s.pack.memory = element_at(e, m->turned ? m->turned : m->panel, origin);
     nest_emit(ke, &axes, 1, &s);
     if (m->turned) turn(d, m, count, columns, width);
 }

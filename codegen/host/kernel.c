@@ -173,7 +173,9 @@ static void walk_dot(Walk *w, const Inst *i) {
     KernelEmit *ke = &w->ke;
     assign(w, 1, &i->in[2], &i->result);
     const int storage = ke->v->value[i->result].storage;
-    if (direct_emit(ke, i, storage, w->machine) || dot_emit_blocked(ke, i, storage, w->machine)) return;
+    if (direct_emit(ke, i, storage, w->machine) || channelwise_emit(ke, i, storage, w->machine) ||
+        dot_emit_blocked(ke, i, storage, w->machine))
+        return;
     TileType axes = tile_type_union(ke->k->types.at[i->in[0]], ke->k->types.at[i->in[1]]);
     axes = tile_type_union(axes, ke->k->types.at[i->result]);
     Sink sink = {.kind = SINK_DOT, .inst = i, .value = -1, .storage = storage};

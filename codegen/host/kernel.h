@@ -17,6 +17,8 @@ LLVMValueRef host_emit_kernel(const Emit *e, Arena *a, const Kernel *k, const ch
 /* dot.c: blocked matrix product on packed tiles; false (nothing emitted) if the dot has not that form. */
 /* direct.c: the same where one factor is read through a sliding window (convolutions). */
 bool direct_emit(KernelEmit *ke, const Inst *dot, int storage, const HostMachine *m);
+/* channelwise.c: the same where the innermost axis stands in both factors (depthwise). */
+bool channelwise_emit(KernelEmit *ke, const Inst *dot, int storage, const HostMachine *m);
 
 bool dot_emit_blocked(KernelEmit *ke, const Inst *dot, int storage, const HostMachine *m);
 
