@@ -64,6 +64,7 @@ typedef struct StateRef {
     SrcLoc loc;
     int decl;
     bool optimizer;
+    bool outcome; /* TensorDecl.outcome */
 } StateRef;
 typedef struct OutputRef {
     const char *name;
@@ -81,6 +82,8 @@ typedef struct Lower {
     bool training;
     bool declaring; /* the first run: fills the model's tables */
     Phase phase;
+    bool f16;       /* some block said `precision f16`: the loss is scaled */
+    int loss_scale; /* the first of its states */
     Precision precision; /* of the block being lowered; what optimizers compute is f32 */
     SrcLoc loc; /* innermost user expression */
     Body *body;
@@ -221,5 +224,12 @@ void paths_merge(Lower *L, PathScope *outer, const PathScope *inner, const char 
 /* After the model's body: gradients of the selected parameters and, in entry step, their updates.
  * gradient[i] is that of params.at[i], NULL when it is not trained. */
 void lower_train(Lower *L, PathScope *paths, Node **gradient);
+
+/* ---- loss scaling (lower_scale.c): where the program has f16, else they do nothing ------------------------------ */
+Node *scale_loss(Lower *L, PathScope *paths, Node *loss); /* declares the scale's states */
+Node *unscale_gradient(Lower *L, Node *g);
+/* Makes all updates depend on whether the gradients, still scaled, are finite. */
+void skip_on_overflow(Lower *L, Node *const *scaled);
+
 
 #endif

@@ -204,6 +204,7 @@ static void lower_precision(Lower *L, const Stmt *s) {
     for (int i = 0; i < PRECISION_COUNT; i++)
         if (strcmp(name, precision_name[i]) == 0) {
             L->precision = (Precision)i;
+            L->f16 |= i == PRECISION_F16;
             return;
         }
     lower_fail(L, E0201, s->names.at[0].loc, "f32, tf32, bf16 or f16", "unknown precision '%s'", name);

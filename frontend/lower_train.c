@@ -52,15 +52,18 @@ static bool select_parameters(Lower *L, const Train *t, bool *selected) {
     return ok;
 }
 
-static void make_gradients(Lower *L, const bool *selected, Node **gradient) {
+/* With respect to what is selected; `scaled`: of the loss times its scale. */
+static void make_gradients(Lower *L, PathScope *paths, const bool *selected, Node **scaled, Node **gradient) {
     L->phase = PHASE_BACKWARD;
+    Node *loss = scale_loss(L, paths, L->loss.node);
     for (int i = 0; i < L->params.n; i++) {
         Node *p = L->params.at[i].node;
         if (!selected[i]) continue;
         L->loc = L->params.at[i].loc;
-        gradient[i] = L->entry == ENTRY_INIT
-                          ? t_const(L, p->dtype, p->shape, 0)
-                          : t_node(L, OP_GRADIENT, 2, (Node *[]){L->loss.node, p}, NULL, p->dtype, p->shape);
+        scaled[i] = L->entry == ENTRY_INIT
+                        ? t_const(L, p->dtype, p->shape, 0)
+                        : t_node(L, OP_GRADIENT, 2, (Node *[]){loss, p}, NULL, p->dtype, p->shape);
+        gradient[i] = unscale_gradient(L, scaled[i]);
     }
     L->phase = PHASE_FORWARD;
 }
@@ -137,9 +140,11 @@ void lower_train(Lower *L, PathScope *paths, Node **gradient) {
     const Top *top = find_optimizer(L, t);
     if (!select_parameters(L, t, selected) || !top || L->loss.kind != VAL_TENSOR) return;
     SrcLoc outer = L->loc;
-    make_gradients(L, selected, gradient);
+    Node **scaled = ARENA_ARRAY(L->arena, Node *, L->params.n + 1);
+    make_gradients(L, paths, selected, scaled, gradient);
     L->loc = L->train->loc;
     if (L->entry != ENTRY_GRAD) lower_step(L, t, top, paths, gradient);
+    skip_on_overflow(L, scaled);
     L->phase = PHASE_FORWARD;
     L->loc = outer;
 }

@@ -92,6 +92,8 @@ typedef struct TensorDecl {
     bool has_range;   /* inputs: every value in [lo, hi) */
     int64_t lo, hi;
     bool trainable;   /* params: updated by `train` */
+    bool outcome;     /* states: an i32 scalar, twice the number of steps that were skipped because a gradient was not
+                         finite, plus 1 if the last of them was so at the least loss scale */
     SrcLoc loc;
 } TensorDecl;
 typedef struct Model {

@@ -39,7 +39,7 @@ typedef struct ModuleTensor {
     Shape shape;
     bool has_range;
     int64_t lo, hi;
-    bool trainable;
+    bool trainable, outcome;
     int64_t offset;  /* bytes into its region: params, states, grads */
     int64_t bytes;   /* dense at the bound */
     SrcLoc loc;

@@ -186,6 +186,7 @@ static TensorDecl parse_decl(Parse *p, const char *name) {
         d.hi = parse_integer(p, INT64_MIN, INT64_MAX);
     }
     d.trainable = graph_lexer_word(&p->lex, "trainable");
+    d.outcome = graph_lexer_word(&p->lex, "outcome");
     return d;
 }
 

@@ -251,6 +251,7 @@ static void print_decl(const Print *p, const char *word, const TensorDecl *d) {
     print_type(p, d->dtype, d->shape);
     if (d->has_range) fprintf(p->f, " in %" PRId64 "..%" PRId64, d->lo, d->hi);
     if (d->trainable) fputs(" trainable", p->f);
+    if (d->outcome) fputs(" outcome", p->f);
     fputc('\n', p->f);
 }
 

@@ -10,6 +10,7 @@ static ModuleTensor tensor_of(const TensorDecl *d) {
                           .lo = d->lo,
                           .hi = d->hi,
                           .trainable = d->trainable,
+                          .outcome = d->outcome,
                           .bytes = shape_elements(d->shape) * dtype_bytes(d->dtype),
                           .loc = d->loc};
 }

@@ -110,6 +110,13 @@ static int gradients_ready(const Model *x, int next, int l) {
     return next;
 }
 
+/* The state that tells of skipped steps, or NULL. */
+static const ModuleTensor *outcome_state(const Module *m) {
+    for (int i = 0; i < m->states.n; i++)
+        if (m->states.at[i].outcome) return &m->states.at[i];
+    return NULL;
+}
+
 static void entry(const Model *x, Entry e) {
     const ModuleEntry *n = &x->m->entry[e];
     fprintf(
@@ -120,6 +127,13 @@ static void entry(const Model *x, Entry e) {
         x->p, entry_name[e], x->p);
     static const char *const phase[] = {"forward", "backward", "update"};
     int last = -1, ready = 0;
+    const ModuleTensor *outcome = outcome_state(x->m);
+    const bool skips = outcome && (e == ENTRY_GRAD || e == ENTRY_STEP);
+    if (skips)
+        fprintf(x->f,
+                "    const int32_t *outcome = (const int32_t *)FUSEC_AT(memory->states, %" PRId64 ");\n"
+                "    const int32_t skips = *outcome;\n",
+                outcome->offset);
     check_given(x, e, REGION_INPUT, "inputs", x->m->inputs.n);
     check_given(x, e, REGION_OUTPUT, "outputs", x->m->outputs.n);
     for (int l = 0; l < n->launches.n; l++) {
@@ -131,7 +145,10 @@ static void entry(const Model *x, Entry e) {
         if (e == ENTRY_GRAD) ready = gradients_ready(x, ready, l);
     }
     if (e == ENTRY_GRAD) gradients_ready(x, ready, n->launches.n);
-    fputs("    return FUSEC_OK;\n}\n\n", x->f);
+    if (skips)
+        fputs("    return fusec_outcome(skips, *outcome); /* an overflow in f16 leaves all as it was */\n}\n\n", x->f);
+    else
+        fputs("    return FUSEC_OK;\n}\n\n", x->f);
 }
 
 static void run_function(const Model *x) {

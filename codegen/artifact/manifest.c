@@ -33,6 +33,7 @@ static void tensor(FILE *f, Arena *a, const ModuleTensor *t) {
     fprintf(f,
             "    {.name = %s, .offset = %" PRId64 "u, .bytes = %" PRId64 "u, .dtype = %d, .rank = %d, .trainable = %d",
             artifact_string(a, t->name), t->offset, t->bytes, (int)dtype_code(t->dtype), t->shape.rank, t->trainable);
+    if (t->outcome) fputs(", .outcome = 1", f);
     if (t->has_range) fprintf(f, ", .lo = %" PRId64 ", .hi = %" PRId64, t->lo, t->hi);
     if (t->shape.rank) {
         list(f, "dim", &t->shape, dim_bound);

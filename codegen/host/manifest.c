@@ -77,6 +77,7 @@ static LLVMValueRef tensor(const Data *d, const ModuleTensor *t) {
     vec_push(d->a, f, integer(e->i8, t->dtype));
     vec_push(d->a, f, integer(e->i8, (uint64_t)t->shape.rank));
     vec_push(d->a, f, integer(e->i8, t->trainable));
+    vec_push(d->a, f, integer(e->i8, t->outcome));
     return record(d, &f, sizeof(fusec_tensor));
 }
 

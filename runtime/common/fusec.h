@@ -20,7 +20,10 @@ typedef enum {
     FUSEC_E_DRIVER,     /* libcuda is absent, or a driver call failed */
     FUSEC_E_DEVICE,     /* no device of a suitable architecture */
     FUSEC_E_UNSUPPORTED, /* an entry that was not compiled in */
-    FUSEC_E_SELFTEST    /* the self-test gave other numbers than the compiler */
+    FUSEC_E_SELFTEST,   /* the self-test gave other numbers than the compiler */
+    FUSEC_SKIPPED,      /* precision f16: a gradient was not finite, so that nothing was updated but the loss scale, which
+                           was halved.  No failure: the next step may well go through */
+    FUSEC_E_LOSS_SCALE  /* precision f16: as FUSEC_SKIPPED, at the least loss scale: further steps are as likely to fail */
 } fusec_status;
 const char *fusec_status_text(fusec_status s);
 
@@ -36,6 +39,7 @@ typedef struct fusec_tensor {
     int8_t sym[FUSEC_MAX_RANK];       /* extent d = scale[d] * syms[sym[d]] + shift[d]; -1: fixed */
     int32_t scale[FUSEC_MAX_RANK], shift[FUSEC_MAX_RANK];
     uint8_t dtype, rank, trainable;
+    uint8_t outcome; /* the state that tells of skipped steps: fusec_outcome */
 } fusec_tensor;
 
 enum { FUSEC_INIT, FUSEC_INFER, FUSEC_GRAD, FUSEC_STEP, FUSEC_ENTRIES };
@@ -145,6 +149,12 @@ typedef struct fusec_options {
  * launch touches given, integer inputs in their declared ranges.  `wanted`: bit o set when outputs[o] is given. */
 fusec_status fusec_check(const fusec_manifest *m, int entry, const fusec_memory *memory, const void *const *inputs,
                          void *const *outputs, const int32_t *syms, uint64_t *wanted);
+
+/* With precision f16 a step whose gradients are not all finite is skipped.  The state with `outcome` counts: it is i32,
+ * twice the number of skipped steps, plus 1 if the last of them was at the least loss scale.  fusec_outcome_state: its
+ * offset into the states, or -1.  fusec_outcome: the status of what happened while it went from before to after. */
+int64_t fusec_outcome_state(const fusec_manifest *m);
+fusec_status fusec_outcome(int32_t before, int32_t after);
 
 /* Weights as a safetensors file, through the caller's own storage.  Each callback returns 0 when all n bytes moved. */
 typedef struct fusec_io {

@@ -14,6 +14,21 @@ FUSEC_WEAK const char *fusec_status_text(fusec_status s) {
     case FUSEC_E_DEVICE: return "no device of a suitable architecture";
     case FUSEC_E_SELFTEST: return "the self-test gave other numbers than the compiler";
     case FUSEC_E_UNSUPPORTED: return "this entry was not compiled in";
+    case FUSEC_SKIPPED: return "the step was skipped: a gradient overflowed in f16; the loss scale was halved";
+    case FUSEC_E_LOSS_SCALE:
+        return "the step was skipped: a gradient overflowed in f16 at the least loss scale; use precision bf16 or f32, or a "
+               "smaller learning rate";
     }
     return "unknown status";
+}
+
+FUSEC_WEAK int64_t fusec_outcome_state(const fusec_manifest *m) {
+    for (uint32_t i = 0; i < m->n_states; i++)
+        if (m->states[i].outcome) return (int64_t)m->states[i].offset;
+    return -1;
+}
+
+FUSEC_WEAK fusec_status fusec_outcome(int32_t before, int32_t after) {
+    if (before == after) return FUSEC_OK;
+    return after % 2 ? FUSEC_E_LOSS_SCALE : FUSEC_SKIPPED;
 }

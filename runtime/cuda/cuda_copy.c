@@ -48,6 +48,7 @@ FUSEC_WEAK fusec_status fusec_cuda_write(fusec_cuda *c, fusec_region region, uin
     s = fusec_cuda_enter(c);
     if (s != FUSEC_OK) return s;
     s = cuda_copied(c, cuda_put(c, cuda_span(c, region, offset, n), from, n));
+    if (region == FUSEC_R_STATE) c->skips_known = 0;
     fusec_cuda_leave(c);
     return s;
 }
@@ -109,6 +110,7 @@ FUSEC_WEAK fusec_status fusec_cuda_load(fusec_cuda *c, const fusec_io *io) {
                (size_t)(fusec_cuda_round(memory.param_bytes) + memory.state_bytes)); /* gaps between tensors */
         s = fusec_load(c->manifest, &memory, io);
         if (s == FUSEC_OK) s = cuda_put_weights(c, &memory);
+        c->skips_known = 0;
         (void)c->driver.cuMemFreeHost(pinned);
     }
     fusec_cuda_leave(c);

@@ -73,7 +73,7 @@ static void cuda_carve_all(fusec_cuda *c) {
         c->graphs[i].nodes = (void **)cuda_carve(c, sizeof(void *) * cuda_most_launches(m));
     for (int i = 0; i < FUSEC_CUDA_STAGES; i++)
         c->stage[i].memory = (char *)cuda_carve(c, c->layout.scalar_bytes + c->layout.input_bytes);
-    c->fetched = (char *)cuda_carve(c, c->layout.output_bytes);
+    c->fetched = (char *)cuda_carve(c, c->layout.output_bytes + sizeof c->skips);
 }
 
 static void cuda_offsets(const fusec_tensor *t, uint32_t n, uint64_t *at) {

@@ -144,6 +144,36 @@ static fusec_status cuda_sync(fusec_cuda *c) {
     return fusec_cuda_check(c, c->driver.cuStreamSynchronize(c->stream), "cuStreamSynchronize");
 }
 
+/* Reads the state that tells of skipped steps; the stream is at rest. */
+static fusec_status cuda_read_skips(fusec_cuda *c, int64_t at) {
+    const fusec_status s = fusec_cuda_check(
+        c, c->driver.cuMemcpyDtoHAsync_v2(c->fetched, c->memory + c->layout.states + (uint64_t)at, sizeof c->skips, c->stream),
+        "cuMemcpyDtoHAsync");
+    const fusec_status waited = cuda_sync(c);
+    if (s != FUSEC_OK || waited != FUSEC_OK) return s != FUSEC_OK ? s : waited;
+    memcpy(&c->skips, c->fetched, sizeof c->skips);
+    c->skips_known = 1;
+    return FUSEC_OK;
+}
+
+/* Before the first step since the states were set otherwise: what to compare with. */
+static fusec_status cuda_skips_before(fusec_cuda *c, const cuda_work *w) {
+    const int64_t at = fusec_outcome_state(c->manifest);
+    if (w->entry == FUSEC_INIT) c->skips_known = 0;
+    if (at < 0 || c->skips_known || (w->entry != FUSEC_GRAD && w->entry != FUSEC_STEP)) return FUSEC_OK;
+    return cuda_read_skips(c, at);
+}
+
+/* The device is at rest: were steps skipped since it was last asked? */
+static fusec_status cuda_skips_after(fusec_cuda *c) {
+    const int64_t at = fusec_outcome_state(c->manifest);
+    const int32_t before = c->skips;
+    fusec_status s;
+    if (at < 0 || !c->skips_known) return FUSEC_OK;
+    s = cuda_read_skips(c, at);
+    return s != FUSEC_OK ? s : fusec_outcome(before, c->skips);
+}
+
 static int cuda_given(const cuda_work *w, uint32_t o) {
     return w->call->outputs && w->call->outputs[o] && (o >= 64 || (w->written >> o & 1));
 }
@@ -162,7 +192,7 @@ static fusec_status cuda_bring_outputs(fusec_cuda *c, const cuda_work *w) {
     if (s == FUSEC_OK) s = waited;
     for (uint32_t o = 0; o < m->n_outputs && s == FUSEC_OK; o++)
         if (cuda_given(w, o)) memcpy(w->call->outputs[o], c->fetched + c->output_at[o], (size_t)m->outputs[o].bytes);
-    return s;
+    return s != FUSEC_OK ? s : cuda_skips_after(c);
 }
 
 /* ---- entries ------------------------------------------------------------------------------------------------------
@@ -170,6 +200,7 @@ static fusec_status cuda_bring_outputs(fusec_cuda *c, const cuda_work *w) {
 static fusec_status cuda_launch(fusec_cuda *c, const cuda_work *w) {
     void *exec = NULL;
     fusec_status s = fusec_cuda_graph_for(c, w->entry, w->wanted, w->syms, &exec);
+    if (s == FUSEC_OK) s = cuda_skips_before(c, w);
     if (s == FUSEC_OK) s = cuda_stage(c, w);
     if (s == FUSEC_OK && exec) s = fusec_cuda_check(c, c->driver.cuGraphLaunch(exec, c->stream), "cuGraphLaunch");
     if (s == FUSEC_OK) c->computed |= w->written;
@@ -195,6 +226,7 @@ FUSEC_WEAK fusec_status fusec_cuda_wait(fusec_cuda *c) {
     s = fusec_cuda_enter(c);
     if (s != FUSEC_OK) return s;
     s = cuda_sync(c);
+    if (s == FUSEC_OK) s = cuda_skips_after(c);
     fusec_cuda_leave(c);
     return s;
 }
@@ -209,6 +241,7 @@ FUSEC_WEAK fusec_status fusec_cuda_fetch(fusec_cuda *c, uint32_t output, void *t
     waited = cuda_sync(c);
     if (s == FUSEC_OK) s = waited;
     if (s == FUSEC_OK) memcpy(to, c->fetched + c->output_at[output], (size_t)c->manifest->outputs[output].bytes);
+    if (s == FUSEC_OK) s = cuda_skips_after(c);
     fusec_cuda_leave(c);
     return s;
 }
@@ -243,7 +276,8 @@ static fusec_status cuda_time(fusec_cuda *c, const cuda_work *w, float *ms) {
     const uint32_t n = c->manifest->entry[w->entry].n_launches;
     void *events[CUDA_BATCH + 1];
     uint32_t made = 0;
-    fusec_status s = cuda_stage(c, w);
+    fusec_status s = cuda_skips_before(c, w);
+    if (s == FUSEC_OK) s = cuda_stage(c, w);
     while (made <= CUDA_BATCH && s == FUSEC_OK) {
         s = fusec_cuda_check(c, c->driver.cuEventCreate(&events[made], FUSEC_CU_EVENT_DEFAULT), "cuEventCreate");
         if (s == FUSEC_OK) made++;

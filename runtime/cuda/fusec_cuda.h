@@ -89,6 +89,8 @@ typedef struct fusec_cuda {
     fusec_cuda_graph graphs[FUSEC_CUDA_GRAPHS];
     uint64_t clock;    /* of graph use */
     uint64_t computed; /* bit o: output o (below 64) has been computed */
+    int32_t skips;     /* the state that tells of skipped steps (fusec_outcome), as last read */
+    int skips_known;   /* 0: it may have changed otherwise since */
 } fusec_cuda;
 
 /* What one call works on, as fusec_host_call.  inputs[i] NULL: what an earlier call gave.  outputs (may be NULL) [o]
@@ -116,6 +118,9 @@ fusec_status fusec_cuda_init(fusec_cuda *c, const fusec_manifest *m, const fusec
 /* entry as for the host.  FUSEC_E_ARGUMENT, FUSEC_E_RANGE, FUSEC_E_UNSUPPORTED: nothing has run.  FUSEC_E_DRIVER: a
  * kernel may have failed now or in an earlier call that did not wait. */
 fusec_status fusec_cuda_run(fusec_cuda *c, int entry, const fusec_cuda_call *call);
+/* A step does not wait, so that whether it was skipped is known to the next call that does: fusec_cuda_run with outputs
+ * to bring, fusec_cuda_fetch, fusec_cuda_wait.  They return FUSEC_SKIPPED or FUSEC_E_LOSS_SCALE, everything else being
+ * done, if a step since the last such call was skipped. */
 /* Waits, and copies output `output` of the last call that computed it. */
 fusec_status fusec_cuda_fetch(fusec_cuda *c, uint32_t output, void *to);
 fusec_status fusec_cuda_wait(fusec_cuda *c);

@@ -135,6 +135,14 @@ static void host_report(const fusec_host *h, host_ready *r, int64_t i) {
     }
 }
 
+/* What the state that tells of skipped steps holds; 0 where there is none. */
+static int32_t host_skips(const fusec_host *h, int entry) {
+    const int64_t at = entry == FUSEC_GRAD || entry == FUSEC_STEP ? fusec_outcome_state(h->manifest) : -1;
+    int32_t value = 0;
+    if (at >= 0) memcpy(&value, (const char *)h->memory.states + at, sizeof value);
+    return value;
+}
+
 FUSEC_WEAK fusec_status fusec_host_run(fusec_host *h, int entry, const fusec_host_call *call) {
     int32_t extents[FUSEC_HOST_MAX_SYMS];
     int64_t syms[FUSEC_HOST_MAX_SYMS + FUSEC_MAX_CONSTANTS];
@@ -151,6 +159,7 @@ FUSEC_WEAK fusec_status fusec_host_run(fusec_host *h, int entry, const fusec_hos
     s = fusec_check(h->manifest, entry, &h->memory, call->inputs, call->outputs, extents, &wanted);
     if (s != FUSEC_OK) return s;
     host_scalars(h, call, accumulate);
+    const int32_t skips = host_skips(h, entry);
     const int reports = entry == FUSEC_GRAD && h->options.gradient_ready != NULL;
     host_ready ready = {0, reports && h->manifest->n_grads ? host_last_use(h->manifest, 0) : -1};
     for (uint32_t i = 0; i < h->manifest->entry[entry].n_launches; i++) {
@@ -159,5 +168,5 @@ FUSEC_WEAK fusec_status fusec_host_run(fusec_host *h, int entry, const fusec_hos
         if (reports) host_report(h, &ready, i);
     }
     if (reports) host_report(h, &ready, h->manifest->entry[entry].n_launches);
-    return FUSEC_OK;
+    return fusec_outcome(skips, host_skips(h, entry));
 }

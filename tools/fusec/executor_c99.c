@@ -91,8 +91,9 @@ static bool run(void *self, const fusec_memory *memory, const ExecutorCall *c, c
     C99Executor *x = self;
     const fusec_status s = x->run(memory, (int)c->entry | (c->accumulate ? FUSEC_ACCUMULATE : 0),
                                   (const void *const *)c->inputs, c->outputs, c->hypers, c->step, c->seed, c->syms);
-    if (s != FUSEC_OK) *error = fusec_status_text(s);
-    return s == FUSEC_OK;
+    const bool ok = s == FUSEC_OK || s == FUSEC_SKIPPED; /* the states tell of skipped steps */
+    if (!ok) *error = fusec_status_text(s);
+    return ok;
 }
 
 static void close_c99(void *self) { dlclose(((C99Executor *)self)->library); }

@@ -16,7 +16,8 @@ static const fusec_tensor *tensors(Arena *a, const ModuleTensor *from, int n) {
                               .bytes = (uint64_t)x->bytes,
                               .dtype = dtype_code[x->dtype],
                               .rank = (uint8_t)x->shape.rank,
-                              .trainable = x->trainable};
+                              .trainable = x->trainable,
+                              .outcome = x->outcome};
         if (x->has_range) t[i].lo = x->lo, t[i].hi = x->hi;
         for (int d = 0; d < x->shape.rank; d++) {
             const Dim dim = x->shape.dim[d];

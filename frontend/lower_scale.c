@@ -1,0 +1,100 @@
+/* Dynamic loss scaling for f16 (Micikevicius et al., 2018, section 3.2).
+ *
+ * The loss is multiplied by a power of two before its gradients are taken, so that small ones are no zeros in f16, and
+ * the gradients, in f32 by then, are divided by it.  Only after the last of them is it known whether all are finite: if
+ * not, no parameter and no state changes, and the scale is halved; after GROWTH_STEPS steps without, it is doubled. */
+#include "frontend/lower.h"
+#include <math.h>
+
+enum { GROWTH_STEPS = 2000 };
+static const double first_scale = 65536, least_scale = 1.0 / 16384, greatest_scale = 16777216;
+
+enum { SCALE, GOOD_STEPS, OUTCOME, SCALE_STATES }; /* Lower.states from Lower.loss_scale on */
+
+static Node *make_state(Lower *L, PathScope *paths, const char *path, DType t, double value) {
+    const int index = L->states.n;
+    Node *init = t_const(L, t, shape_scalar(), value);
+    StateRef ref = {.init = init, .loc = L->loc, .outcome = L->states.n - L->loss_scale == OUTCOME};
+    ref.node = L->entry == ENTRY_INIT
+                   ? init
+                   : t_new_node(L, OP_STATE, 0, NULL, &(Attr){.decl = index, .dtype = t}, t, shape_scalar());
+    vec_push(L->arena, L->states, ref);
+    paths_add(L, paths, path, true, index, L->loc);
+    return ref.node;
+}
+
+Node *scale_loss(Lower *L, PathScope *paths, Node *loss) {
+    if (!L->f16) return loss;
+    L->loss_scale = L->states.n;
+    Node *scale = make_state(L, paths, "loss_scale.scale", DT_F32, first_scale);
+    make_state(L, paths, "loss_scale.good_steps", DT_I32, 0);
+    make_state(L, paths, "loss_scale.outcome", DT_I32, 0);
+    return t_binary(L, OP_MUL, loss, scale);
+}
+
+Node *unscale_gradient(Lower *L, Node *g) {
+    if (!L->f16) return g;
+    Node *one = t_const(L, DT_F32, shape_scalar(), 1);
+    Node *inverse = t_binary(L, OP_DIV, one, L->states.at[L->loss_scale + SCALE].node); /* a power of two: exact */
+    return t_binary(L, OP_MUL, g, t_expand(L, inverse, g->shape));
+}
+
+/* bool scalar: no gradient is infinite or NaN. */
+static Node *all_finite(Lower *L, Node *const *gradient) {
+    int8_t axes[MAX_RANK];
+    Node *greatest = NULL;
+    for (int d = 0; d < MAX_RANK; d++) axes[d] = (int8_t)d;
+    for (int i = 0; i < L->params.n; i++) {
+        if (!gradient[i]) continue;
+        Node *most = t_reduce(L, OP_RMAX, t_unary(L, OP_ABS, gradient[i]), gradient[i]->shape.rank, axes);
+        greatest = greatest ? t_binary(L, OP_MAX, greatest, most) : most;
+    }
+    if (!greatest) return NULL;
+    return t_binary(L, OP_LT, greatest, t_const(L, DT_F32, shape_scalar(), INFINITY));
+}
+
+static Node *chosen(Lower *L, Node *condition, Node *then, Node *otherwise) {
+    return t_select(L, t_expand(L, condition, then->shape), then, otherwise);
+}
+
+/* What changes only if all gradients are finite. */
+static void hold_updates(Lower *L, Node *finite) {
+    for (int i = 0; i < L->params.n; i++) {
+        ParamRef *p = &L->params.at[i];
+        if (p->next) p->next = chosen(L, finite, p->next, p->node);
+    }
+    for (int i = 0; i < L->states.n; i++) {
+        StateRef *s = &L->states.at[i];
+        const bool own = i >= L->loss_scale && i < L->loss_scale + SCALE_STATES;
+        if (!own && s->next && s->next != s->node) s->next = chosen(L, finite, s->next, s->node);
+    }
+}
+
+static Node *number(Lower *L, DType t, double v) { return t_const(L, t, shape_scalar(), v); }
+
+static void update_scale(Lower *L, Node *finite) {
+    StateRef *s = &L->states.at[L->loss_scale];
+    Node *scale = s[SCALE].node, *outcome = s[OUTCOME].node;
+    Node *good = t_binary(L, OP_ADD, s[GOOD_STEPS].node, number(L, DT_I32, 1));
+    Node *grows = t_binary(L, OP_GE, good, number(L, DT_I32, GROWTH_STEPS)), *zero = number(L, DT_I32, 0);
+    Node *twice = t_binary(L, OP_MIN, t_binary(L, OP_MUL, scale, number(L, DT_F32, 2)), number(L, DT_F32, greatest_scale));
+    Node *half = t_binary(L, OP_MAX, t_binary(L, OP_MUL, scale, number(L, DT_F32, 0.5)), number(L, DT_F32, least_scale));
+    Node *at_least = t_binary(L, OP_LE, scale, number(L, DT_F32, least_scale));
+    Node *even = t_binary(L, OP_SUB, outcome, t_binary(L, OP_MOD, outcome, number(L, DT_I32, 2)));
+    Node *skipped = t_binary(L, OP_ADD, even, t_select(L, at_least, number(L, DT_I32, 3), number(L, DT_I32, 2)));
+    s[SCALE].next = t_select(L, finite, t_select(L, grows, twice, scale), half);
+    s[GOOD_STEPS].next = t_select(L, finite, t_select(L, grows, zero, good), zero);
+    s[OUTCOME].next = t_select(L, finite, outcome, skipped);
+}
+
+void skip_on_overflow(Lower *L, Node *const *gradient) {
+    if (!L->f16 || L->entry == ENTRY_INIT || L->stopped) return;
+    const Phase outer = L->phase;
+    L->phase = PHASE_UPDATE;
+    Node *finite = all_finite(L, gradient);
+    if (finite) {
+        hold_updates(L, finite);
+        update_scale(L, finite);
+    }
+    L->phase = outer;
+}
