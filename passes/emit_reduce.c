@@ -290,7 +290,8 @@ static int contract_body(Emitter *e, Node *n, const Index *const *loop, int mask
         int y = read_operand(e, n, k, loop, mask, &own); /* sets own */
         y = cleared(e, y, own);
         if (n->n_in == 2 && as == DT_F32 && n_over) {
-            x[k] = stages(e) ? tile_stage(&e->b, y, SPACE_SHARED) : converted(e, y, as); /* matrix units take low factors */
+            x[k] = stages(e) ? tile_stage(&e->b, y, SPACE_SHARED)
+                             : emit_converted(e, y, as); /* matrix units take low factors */
             continue;
         }
         y = emit_converted(e, y, as);
