@@ -39,6 +39,7 @@ static bool map_read(Warp *w, int lane, const CopyForm *f, TensorMap *map) {
     if (!range_find(w, lane, f->map.space, address, TENSOR_MAP_BYTES, TENSOR_MAP_ALIGN, false, &r)) return false;
     if (r.space == SPACE_SHARED || r.space == SPACE_LOCAL)
         return complain(w, lane, address, "a tensor map lies in parameter, constant or global memory");
+    if (r.space == SPACE_GLOBAL && !r.allocation->constant) range_read(w, lane, NULL, &r); /* a kernel may change it */
     memcpy(map, r.data, sizeof *map);
     if (map->magic != TENSOR_MAP_MAGIC || map->type >= TENSOR_TYPE_COUNT || map->rank < 1 ||
         map->rank > TENSOR_MAX_RANK || map->swizzle >= SWIZZLE_COUNT)

@@ -29,6 +29,18 @@ typedef struct CopyForm {
 /* Which async-groups an instruction commits or waits for. */
 typedef enum GroupKind { GROUP_COPY, GROUP_BULK, GROUP_KINDS } GroupKind;
 
+/* tensormap.replace: Inst.op; of fields with several values, Inst.op2 is the dimension. */
+typedef enum MapField {
+    MAP_ADDRESS, MAP_RANK, MAP_BOX, MAP_DIM, MAP_STRIDE, MAP_ELEMENT_STRIDE, MAP_TYPE, MAP_INTERLEAVE, MAP_SWIZZLE,
+    MAP_FILL, MAP_FIELDS
+} MapField;
+
+/* tensormap.cp_fenceproxy: from shared to global memory. */
+typedef struct MapCopyForm {
+    Pointer to, from;
+    uint8_t scope;
+} MapCopyForm;
+
 /* Which ordering a fence.proxy or restricted fence adds: Inst.op; of FENCE_ASYNC, Inst.op2 has the spaces: 1 << ProxySpace. */
 typedef enum ProxyFence { FENCE_OTHER, FENCE_ASYNC, FENCE_MBARRIER_INIT } ProxyFence;
 

@@ -70,6 +70,8 @@ void exec_bulk_copy(Warp *, const Inst *, uint32_t);       /* exec_bulk.c */
 void exec_store_async(Warp *, const Inst *, uint32_t);
 void exec_bulk_prefetch(Warp *, const Inst *, uint32_t);
 void exec_tensor_copy(Warp *, const Inst *, uint32_t);     /* tensor_copy.c */
+void exec_map_replace(Warp *, const Inst *, uint32_t);     /* tensor_replace.c */
+void exec_map_copy(Warp *, const Inst *, uint32_t);
 void exec_map_rank(Warp *, const Inst *, uint32_t);        /* exec_cluster.c */
 void exec_get_rank(Warp *, const Inst *, uint32_t);
 void exec_cluster_arrive(Warp *, const Inst *, uint32_t);

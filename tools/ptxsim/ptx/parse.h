@@ -242,6 +242,8 @@ void lower_cp_reduce(Parser *, const Stmt *);
 void lower_store_async(Parser *, const Stmt *);
 void lower_mbarrier(Parser *, const Stmt *);
 void lower_proxy_fence(Parser *, const Stmt *);
+void lower_map_replace(Parser *, const Stmt *);
+void lower_map_copy(Parser *, const Stmt *);
 void lower_rank(Parser *, const Stmt *);
 void lower_cluster_barrier(Parser *, const Stmt *);
 void lower_elect(Parser *, const Stmt *);
