@@ -1,5 +1,6 @@
 # The program after every pass, as text, against goldens; UPDATE=1 rewrites them.  tests/golden/passes/NAME.dsl gives
-# NAME.PASS.txt for each pass of the table, entry step, with its kernels for the host; deep.dsl with recomputation.
+# NAME.PASS.txt for each pass of the table, entry step, with its kernels for the host; deep.dsl with recomputation, low.dsl
+# with low precision, after the passes that it matters to.
 dir=$SRC/tests/golden/passes
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
@@ -7,8 +8,9 @@ status=0
 cd "$dir" || exit 1
 passes=$("$FUSEC" --passes | awk '{ print $1 }')
 [ -n "$passes" ] || { echo "no passes"; exit 1; }
-for model in net deep; do
+for model in net deep low; do
     mode=none
+    [ $model = low ] && passes="precision autodiff fuse tile"
     [ $model = deep ] && mode=sqrt
     for pass in $passes; do
         golden=$model.$pass.txt
