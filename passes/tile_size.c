@@ -99,6 +99,25 @@ static int map_elements(const Target *t, const Plan *p, const PlanKernel *k, int
     return weight > 48 && t->threads < elements ? t->threads : elements;
 }
 
+/* A matrix times a vector reads the matrix once, as it lies: where its rows are summed, long rows, a few at a time. */
+static void vector_sizes(const Limits *l, const Node *n, TileSizes *s) {
+    const Contract *c = n->attr->contract;
+    bool many[2] = {false, false}; /* outputs that only one operand mentions */
+    for (int i = 0; i < c->n_out; i++) {
+        bool in[2] = {false, false};
+        for (int o = 0; o < c->n_operands; o++)
+            for (int d = 0; d < n->in[o]->shape.rank; d++) in[o] |= c->map[o][d].coef[i] != 0;
+        for (int o = 0; o < 2; o++) many[o] |= in[o] && !in[!o] && s->p[i] > 1;
+    }
+    if (l->row_lanes < 2 || l->pow2 || c->n_operands != 2 || many[0] == many[1]) return;
+    const int matrix = many[1], last = n->in[matrix]->shape.rank - 1;
+    for (int i = c->n_out; i < c->n_loops; i++) {
+        if (last < 0 || !c->map[matrix][last].coef[i]) continue;
+        s->k[i] = lanes(l, c->extent[i], l->row_lanes * 2);
+        for (int o = 0; o < c->n_out; o++) s->p[o] = s->p[o] > 16 ? 16 : s->p[o];
+    }
+}
+
 /* Which operands mention each output loop. */
 static void contract_sizes(const Limits *l, const Node *n, TileSizes *s) {
     const Contract *c = n->attr->contract;
@@ -121,6 +140,7 @@ static void contract_sizes(const Limits *l, const Node *n, TileSizes *s) {
         k /= s->k[i];
         if (k < 1) k = 1;
     }
+    vector_sizes(l, n, s);
 }
 
 void tile_sizes(const Target *t, const Plan *p, const PlanKernel *k, TileSizes *out) {

@@ -297,12 +297,21 @@ static WindowPlace pack_y(const Channelwise *d) {
     return p;
 }
 
-bool channelwise_emit(KernelEmit *ke, const Inst *inst, int storage, const HostMachine *machine) {
+static bool plan(Channelwise *d, KernelEmit *ke, const Inst *inst, int storage, const HostMachine *machine) {
     enum { MOST_BYTES = 1 << 20 };
-    Channelwise d = {.ke = ke, .dot = inst, .machine = machine, .c = &ke->v->storage.at[storage]};
-    if (!classify(&d)) return false;
+    *d = (Channelwise){.ke = ke, .dot = inst, .machine = machine, .c = &ke->v->storage.at[storage]};
+    return classify(d) && 4 * (window_elements(ke->k, &d->window, machine->vector) + y_elements(d)) <= MOST_BYTES;
+}
+
+bool channelwise_fits(KernelEmit *ke, const Inst *inst, int storage, const HostMachine *machine) {
+    Channelwise d;
+    return plan(&d, ke, inst, storage, machine);
+}
+
+bool channelwise_emit(KernelEmit *ke, const Inst *inst, int storage, const HostMachine *machine) {
+    Channelwise d;
+    if (!plan(&d, ke, inst, storage, machine)) return false;
     const int64_t elements = window_elements(ke->k, &d.window, machine->vector);
-    if (4 * (elements + y_elements(&d)) > MOST_BYTES) return false;
     LLVMPositionBuilderAtEnd(ke->e->b, ke->current);
     const bool in_place = y_in_place(&d);
     d.x_place = window_pack(ke, &d.window, nest_alloca(ke, ke->e->f32, elements), machine);

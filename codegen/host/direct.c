@@ -451,12 +451,23 @@ static PanelMemory panel_memory(const Direct *d) {
     return m;
 }
 
+static bool plan(Direct *d, KernelEmit *ke, const Inst *inst, int storage, const HostMachine *machine) {
+    *d = (Direct){.ke = ke, .dot = inst, .machine = machine, .c = &ke->v->storage.at[storage]};
+    if (!classify(d) || !window_find(ke, d->x, true, &d->window) || d->window.rank == 0) return false;
+    if (!window_slides(ke->k, &d->window, &d->rows, &d->over)) return false;
+    const int64_t elements = window_elements(ke->k, &d->window, machine->vector);
+    return 4 * (elements + most_k(d) * 2 * MOST_VECTORS * machine->vector) <= MOST_BYTES;
+}
+
+bool direct_fits(KernelEmit *ke, const Inst *inst, int storage, const HostMachine *machine) {
+    Direct d;
+    return plan(&d, ke, inst, storage, machine);
+}
+
 bool direct_emit(KernelEmit *ke, const Inst *inst, int storage, const HostMachine *machine) {
-    Direct d = {.ke = ke, .dot = inst, .machine = machine, .c = &ke->v->storage.at[storage]};
-    if (!classify(&d) || !window_find(ke, d.x, true, &d.window) || d.window.rank == 0) return false;
-    if (!window_slides(ke->k, &d.window, &d.rows, &d.over)) return false;
+    Direct d;
+    if (!plan(&d, ke, inst, storage, machine)) return false;
     const int64_t elements = window_elements(ke->k, &d.window, machine->vector);
-    if (4 * (elements + most_k(&d) * 2 * MOST_VECTORS * machine->vector) > MOST_BYTES) return false;
     LLVMPositionBuilderAtEnd(ke->e->b, ke->current);
     find_y_ranges(&d);
     d.place = window_pack(ke, &d.window, nest_alloca(ke, ke->e->f32, elements), machine);

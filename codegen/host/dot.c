@@ -10,8 +10,16 @@
  * and turned square by square.  Long k is packed in parts. */
 #include "codegen/host/kernel.h"
 #include "codegen/host/micro.h"
+#include <string.h>
 
-enum { PART = 256, PACK_BYTES = 1 << 20, MIN_COLUMNS = 8, MIN_ROWS = 3 };
+enum { PART = 256, PACK_BYTES = 1 << 20, NEAR_BYTES = 16 << 10, LONG_ROW_BYTES = 1 << 10, MIN_COLUMNS = 8, MIN_ROWS = 3 };
+
+/* A factor that is a plain load, used where it lies: lane (0, 0) of the part at hand, elements from one row or column,
+ * and from one k, to the next. */
+typedef struct Direct {
+    bool use, near; /* near: stays in the innermost cache */
+    int64_t across, along;
+} Direct;
 
 typedef struct Dot {
     KernelEmit *ke;
@@ -25,6 +33,8 @@ typedef struct Dot {
     int vectors, panel;                /* per row of a block: vectors, lanes */
     int64_t x_pitch, y_pitch;          /* lanes of k with room for whole vectors: of a row of X, of a panel of Y */
     bool rows_fast;                    /* X is [k][rows], else [rows][k] */
+    Direct x_direct, y_direct;
+    DotResult to;
     int64_t group, x_step;             /* rows of X packed at a time; elements from one k to the next */
     int parted, part; /* the k axis that is packed in parts of `part` lanes; -1: none */
 } Dot;
@@ -46,7 +56,7 @@ static void add_axis(TileType *t, int axis) {
 static bool classify(Dot *d) {
     const Kernel *k = d->ke->k;
     const TileType *a = &k->types.at[d->inst->in[0]], *b = &k->types.at[d->inst->in[1]];
-    if (d->c->n_columns == 0 || d->c->n_columns == d->c->n) return false;
+    if (d->c->n_columns == 0) return false;
     const bool swapped = type_has(a, d->c->axis[d->c->n - 1]);
     const TileType *x = swapped ? b : a, *y = swapped ? a : b;
     d->x = d->inst->in[swapped];
@@ -73,14 +83,20 @@ static bool all_f32(const Dot *d) {
     return k->types.at[d->x].dtype == DT_F32 && k->types.at[d->y].dtype == DT_F32 && d->c->dtype == DT_F32;
 }
 
-/* Columns take two vectors where C has them; rows take three eighths of the registers each, so that C fills three
- * quarters and the rest holds what streams past. */
+/* C fills three quarters of the registers, the rest holds what streams past: two vectors of columns against many rows;
+ * where there are few rows, as many vectors as there is room for. */
 static void choose_block(Dot *d) {
     const HostMachine *m = d->machine;
-    d->vectors = d->n_columns % (2 * m->vector) == 0 ? 2 : 1;
+    const int room = m->registers * 3 / 4, most = room / 2;
+    d->row_block = most;
+    d->row_unit = most / 3;
+    for (int height = 1; height < most; height = height < d->row_unit ? 2 * height : height + d->row_unit)
+        if (d->n_rows <= height && d->row_block == most) d->row_block = d->row_unit = height;
+    const int fit = d->row_block == most ? 2 : room / d->row_block;
+    d->vectors = 1;
+    for (int v = 2; v <= fit && v * m->vector <= 256; v++)
+        if (d->n_columns % (v * m->vector) == 0) d->vectors = v;
     d->panel = d->vectors * m->vector;
-    d->row_block = m->registers * 3 / 8;
-    d->row_unit = d->row_block / 3;
 }
 
 /* Packs fit the outer cache: the longest axis of k is cut where they would not. */
@@ -105,12 +121,53 @@ static int64_t pitch_of(int64_t n) {
     return p + 16;
 }
 
+static bool gathers(const Index *x) {
+    for (int i = 0; i < x->n; i++) {
+        const Atom *a = &x->term[i].atom;
+        if (a->kind == ATOM_VALUE) return true;
+        if ((a->kind == ATOM_DIV || a->kind == ATOM_MOD) && (gathers(a->num) || gathers(a->den))) return true;
+    }
+    return false;
+}
+
+/* A load without a mask that is affine in all axes, of which one is `across`' and one is k's. */
+static bool plain_load(const Dot *d, int value, const TileType *across, Direct *direct) {
+    const KernelEmit *ke = d->ke;
+    const ValueInfo *info = &ke->v->value[value];
+    if (across->n_axes > 1 || d->over.n_axes != 1 || info->kept || info->def->kind != TI_LOAD || info->def->n_in)
+        return false;
+    for (int i = 0; i < info->def->n_index; i++)
+        if (gathers(info->def->index[i])) return false;
+    for (int i = 0; i < ke->k->axes.n; i++) {
+        int64_t coef;
+        if (!access_affine(ke->k, info->def, i, &coef)) return false;
+    }
+    direct->across = 1;
+    if (across->n_axes) access_affine(ke->k, info->def, across->axis[0], &direct->across);
+    access_affine(ke->k, info->def, d->over.axis[0], &direct->along);
+    return ke->k->buffers.at[info->def->buffer].dtype == DT_F32;
+}
+
+/* A copy is not worth while of what is read once (or twice, where the machine sees the streams), or stays in the innermost
+ * cache as it lies. */
+static void choose_direct(Dot *d) {
+    Direct *x = &d->x_direct, *y = &d->y_direct;
+    if (plain_load(d, d->y, &d->columns, y) && y->across == 1 && y->along > 1)
+        y->near = 4 * y->along * d->n_over <= NEAR_BYTES, y->use = y->near || d->n_rows <= d->row_block;
+    if (!plain_load(d, d->x, &d->rows, x)) return;
+    const bool long_rows = x->along == 1 && 4 * d->n_over >= LONG_ROW_BYTES;
+    const bool near = d->n_columns <= d->panel * (long_rows ? 2 : 1);
+    if (x->along == 1) x->use = near || 4 * x->across * d->n_rows <= NEAR_BYTES;
+    if (x->across == 1 && d->rows.n_axes) x->use = near || 4 * x->along * d->n_over <= NEAR_BYTES;
+    x->use &= x->along >= 0 && x->across >= 0;
+}
+
 /* Sizes; false where plain loops are as good. */
 static bool measure(Dot *d) {
     const Kernel *k = d->ke->k;
     const int first_column = d->c->n - d->c->n_columns;
     d->n_columns = d->c->stride[first_column] * k->axes.at[d->c->axis[first_column]].step;
-    if (d->c->n_columns == 1) d->n_columns = d->c->stride[first_column - 1];
+    if (d->c->n_columns == 1) d->n_columns = first_column ? d->c->stride[first_column - 1] : d->c->elements;
     d->n_rows = d->c->elements / d->n_columns;
     d->n_over = 1;
     d->parted = -1;
@@ -121,7 +178,9 @@ static bool measure(Dot *d) {
     int64_t columns = 1;
     for (int i = 0; i < d->columns.n_axes; i++) columns *= k->axes.at[d->columns.axis[i]].step;
     choose_block(d);
-    if (columns < MIN_COLUMNS || d->n_rows < MIN_ROWS || d->n_columns % d->panel || !choose_part(d)) return false;
+    choose_direct(d);
+    if (columns < MIN_COLUMNS || (d->n_rows < MIN_ROWS && !d->y_direct.use) || d->n_columns % d->panel || !choose_part(d))
+        return false;
     const int lanes = d->machine->vector;
     d->x_pitch = pitch_of(d->n_over);
     d->y_pitch = (d->n_over + lanes - 1) / lanes * lanes;
@@ -195,6 +254,7 @@ typedef struct Ahead {
 
 typedef struct Packed {
     LLVMValueRef x, y, count;
+    LLVMValueRef x_here, y_here;    /* where x_direct, y_direct find them */
     LLVMValueRef k_index[MAX_AXES]; /* number of a k: the sum over its axes of lane * k_index */
     Ahead next_x, next_y;
 } Packed;
@@ -268,6 +328,17 @@ static void pack_aside(const Dot *d, PackPlace *place, LLVMValueRef memory, LLVM
     close_counter(ke, &n);
 }
 
+/* Columns that fill panels: the others are packed even where Y is used as it lies, since vectors would pass its end. */
+static LLVMValueRef whole_panels(const Dot *d) {
+    const Emit *e = d->ke->e;
+    LLVMValueRef columns = used(d, &d->columns, d->n_columns), panel = emit_i64(e, d->panel);
+    return LLVMBuildMul(e->b, LLVMBuildUDiv(e->b, columns, panel, ""), panel, "");
+}
+
+static bool never(LLVMValueRef condition) {
+    return LLVMIsAConstantInt(condition) && !LLVMConstIntGetZExtValue(condition);
+}
+
 /* Row and column numbers follow the storage of C, so that blocks need no further mapping. */
 static void pack_y(const Dot *d, LLVMValueRef memory, const LLVMValueRef *k_index, LLVMValueRef count) {
     KernelEmit *ke = d->ke;
@@ -294,13 +365,34 @@ static void pack_y(const Dot *d, LLVMValueRef memory, const LLVMValueRef *k_inde
     pack(ke, d->y, &axes, &place);
 }
 
+/* All of Y, or what does not fill a panel. */
+static void pack_y_needed(const Dot *d, const Packed *p) {
+    KernelEmit *ke = d->ke;
+    const Emit *e = ke->e;
+    if (!d->y_direct.use) {
+        pack_y(d, p->y, p->k_index, p->count);
+        return;
+    }
+    const int axis = d->columns.axis[0];
+    LLVMValueRef whole = whole_panels(d), end = ke->hi[axis];
+    LLVMValueRef some = LLVMBuildICmp(e->b, LLVMIntSLT, whole, end, "");
+    if (never(some)) return;
+    Counter once = open_counter(ke, emit_i64(e, 0), LLVMBuildZExt(e->b, some, e->i64, ""), 1);
+    ke->lo[axis] = whole;
+    pack_y(d, p->y, p->k_index, p->count);
+    ke->lo[axis] = emit_i64(e, 0);
+    close_counter(ke, &once);
+}
+
 /* Several axes of rows are packed at once; of one, as many rows as are multiplied next. */
 static void choose_group(Dot *d) {
     const bool many = d->rows.n_axes != 1;
     int8_t order[MAX_TILE_AXES];
     const TileType axes = tile_type_union(d->rows, d->over);
     d->rows_fast = runs_along(d->ke, d->x, &axes, &d->rows, order);
-    d->group = many ? d->n_rows + d->row_block : d->rows_fast ? 4 * d->row_block : d->row_block;
+    d->group = many                              ? d->n_rows + d->row_block
+               : d->rows_fast && !d->x_direct.use ? 4 * d->row_block
+                                                  : d->row_block;
     d->x_step = d->rows_fast ? d->group + 16 : 1;
 }
 
@@ -321,7 +413,7 @@ static void pack_x(const Dot *d, const Packed *p) {
 
 /* ---- what comes next -------------------------------------------------------------------------------------------------
  * While one part of k is multiplied, the next is fetched into the outer cache: between two blocks as many lines as keep
- * pace.  After the last part comes the first one of the next program, whose columns follow. */
+ * pace.  After the last part comes the first one of the next program. */
 static LLVMValueRef extent_of(const KernelEmit *ke, Dim d) {
     const Emit *e = ke->e;
     if (dim_is_fixed(d)) return emit_i64(e, d.bound);
@@ -329,29 +421,34 @@ static LLVMValueRef extent_of(const KernelEmit *ke, Dim d) {
     return LLVMBuildAdd(e->b, scaled, emit_i64(e, d.offset), "");
 }
 
-static Ahead ahead_of(const Dot *d, int value, const TileType *across, bool columns) {
+/* Where the next program starts to read; it is at the start of its loop over k. */
+static LLVMValueRef next_program(KernelEmit *ke, const Inst *load, int k) {
+    LLVMValueRef base[MAX_AXES];
+    memcpy(base, ke->base, sizeof base);
+    memcpy(ke->base, ke->next_base, sizeof base);
+    ke->base[k] = emit_i64(ke->e, 0);
+    LLVMValueRef at = nest_origin(ke, load);
+    memcpy(ke->base, base, sizeof base);
+    return at;
+}
+
+static Ahead ahead_of(const Dot *d, int value, const TileType *across) {
     KernelEmit *ke = d->ke;
     Ahead a = {.known = false};
     const Emit *e = ke->e;
     const ValueInfo *info = &ke->v->value[value];
-    if (across->n_axes != 1 || d->over.n_axes != 1 || d->parted >= 0 || info->kept || info->def->kind != TI_LOAD)
-        return a;
-    const int axis = across->axis[0], k = d->over.axis[0];
+    Direct at;
+    if (across->n_axes != 1 || d->parted >= 0 || !plain_load(d, value, across, &at)) return a;
+    const int k = d->over.axis[0];
     const Axis *loop = &ke->k->axes.at[k];
-    for (int i = 0; i < ke->k->axes.n; i++) {
-        int64_t coef;
-        if (!access_affine(ke->k, info->def, i, &coef)) return a;
-    }
-    access_affine(ke->k, info->def, axis, &a.across);
-    access_affine(ke->k, info->def, k, &a.along);
+    a.across = at.across;
+    a.along = at.along;
     if (loop->kind != AXIS_LOOP || (a.across != 1 && a.along != 1)) return a;
+    a.here = nest_origin(ke, info->def);
     LLVMValueRef next = LLVMBuildAdd(e->b, ke->base[k], emit_i64(e, loop->step), "");
     LLVMValueRef more = LLVMBuildICmp(e->b, LLVMIntSLT, next, extent_of(ke, loop->extent), "");
-    LLVMValueRef back = LLVMBuildMul(e->b, ke->base[k], emit_i64(e, -a.along), "");
-    if (columns) back = LLVMBuildAdd(e->b, back, emit_i64(e, a.across * ke->k->axes.at[axis].step), "");
-    LLVMValueRef by = LLVMBuildSelect(e->b, more, emit_i64(e, a.along * loop->step), back, "");
-    a.here = nest_origin(ke, info->def);
-    a.from = element_at(e, a.here, by);
+    LLVMValueRef on = element_at(e, a.here, emit_i64(e, a.along * loop->step));
+    a.from = LLVMBuildSelect(e->b, more, on, next_program(ke, info->def, k), "");
     a.known = true;
     return a;
 }
@@ -392,36 +489,70 @@ static void ask_around(const Dot *d, const Packed *p, LLVMValueRef row, int heig
 
 /* ---- blocks ----------------------------------------------------------------------------------------------------------
  */
-/* `height` rows from `row` on, which lie at x, against every panel. */
-static void row_of_blocks(const Dot *d, const Packed *p, LLVMValueRef x, LLVMValueRef c, LLVMValueRef row, int height) {
+/* Rows of X to be multiplied: packed, or where the loads find them. */
+typedef struct Rows {
+    LLVMValueRef x, first; /* row `first` lies at x */
+    XLayout layout;
+    int64_t step; /* the micro-kernel's x_step */
+} Rows;
+
+static LLVMValueRef row_at(const Dot *d, const Rows *rows, LLVMValueRef row) {
+    const Emit *e = d->ke->e;
+    const int64_t pitch = rows->layout == X_ROWS ? d->x_pitch : rows->layout == X_COLUMNS ? 1 : rows->step;
+    LLVMValueRef place = LLVMBuildSub(e->b, row, rows->first, "");
+    return element_at(e, rows->x, LLVMBuildMul(e->b, place, emit_i64(e, pitch), ""));
+}
+
+/* `height` rows from `row` on against panels [first, end) of Y. */
+static void against_panels(const Dot *d, const Packed *p, const Rows *rows, LLVMValueRef row, int height,
+                           LLVMValueRef first, LLVMValueRef end, bool packed) {
     KernelEmit *ke = d->ke;
     const Emit *e = ke->e;
     const MicroShape shape = {.rows = height,
                               .vectors = d->vectors,
                               .lanes = d->machine->vector,
-                              .x_row = d->rows_fast ? 0 : (int)d->x_pitch};
-    LLVMValueRef columns = emit_i64(e, d->n_columns), fn = micro_product(e, shape);
-    LLVMValueRef first = element_at(e, c, LLVMBuildMul(e->b, row, columns, ""));
-    Counter q = open_counter(ke, emit_i64(e, 0), used(d, &d->columns, d->n_columns), d->panel);
-    LLVMValueRef y = element_at(e, p->y, LLVMBuildMul(e->b, q.i, emit_i64(e, d->y_pitch), ""));
-    LLVMValueRef args[] = {x, emit_i64(e, d->x_step), y, element_at(e, first, q.i), columns, p->count};
+                              .x = rows->layout,
+                              .x_row = (int)d->x_pitch,
+                              .y = packed ? Y_PACKED : d->y_direct.near ? Y_NEAR : Y_AWAY};
+    LLVMValueRef x = row_at(d, rows, row), fn = micro_product(e, shape);
+    LLVMValueRef c_row = element_at(e, d->to.memory, LLVMBuildMul(e->b, row, d->to.step, ""));
+    Counter q = open_counter(ke, first, end, d->panel);
+    LLVMValueRef place = packed && d->y_direct.use ? LLVMBuildSub(e->b, q.i, first, "") : q.i;
+    LLVMValueRef y = packed ? element_at(e, p->y, LLVMBuildMul(e->b, place, emit_i64(e, d->y_pitch), ""))
+                            : element_at(e, p->y_here, q.i);
     ask_around(d, p, row, height, q.i);
+    LLVMValueRef args[] = {x, emit_i64(e, rows->step),     y,       emit_i64(e, d->y_direct.along),
+                           element_at(e, c_row, q.i), d->to.step, p->count, d->to.fresh};
     emit_call(e, fn, sizeof args / sizeof *args, args);
     close_counter(ke, &q);
 }
 
+static void row_of_blocks(const Dot *d, const Packed *p, const Rows *rows, LLVMValueRef row, int height) {
+    const Emit *e = d->ke->e;
+    LLVMValueRef none = emit_i64(e, 0), end = used(d, &d->columns, d->n_columns);
+    if (!d->y_direct.use) {
+        against_panels(d, p, rows, row, height, none, end, true);
+        return;
+    }
+    LLVMValueRef whole = whole_panels(d);
+    against_panels(d, p, rows, row, height, none, whole, false);
+    if (!never(LLVMBuildICmp(e->b, LLVMIntSLT, whole, end, "")))
+        against_panels(d, p, rows, row, height, whole, end, true);
+}
+
 /* Blocks of full height while more than row_block - row_unit rows are left, then one of the least multiple of row_unit
  * that holds the rest. */
-static void block_of_height(const Dot *d, const Packed *p, LLVMValueRef x, LLVMValueRef c, LLVMValueRef row, int height) {
+static void block_of_height(const Dot *d, const Packed *p, const Rows *rows, LLVMValueRef row,
+                            int height) {
     KernelEmit *ke = d->ke;
     const Emit *e = ke->e;
-    LLVMValueRef rows = used(d, &d->rows, d->n_rows), left = LLVMBuildSub(e->b, rows, row, "");
-    if (LLVMIsAConstantInt(rows)) {
-        const int64_t up = (LLVMConstIntGetSExtValue(rows) + d->row_unit - 1) / d->row_unit * d->row_unit;
+    LLVMValueRef all = used(d, &d->rows, d->n_rows), left = LLVMBuildSub(e->b, all, row, "");
+    if (LLVMIsAConstantInt(all)) {
+        const int64_t up = (LLVMConstIntGetSExtValue(all) + d->row_unit - 1) / d->row_unit * d->row_unit;
         if (height < d->row_block && up % d->row_block != height) return;
         if (height == d->row_block && up < height) return;
         if (height == d->row_block && up % d->row_block == 0) {
-            row_of_blocks(d, p, x, c, row, height);
+            row_of_blocks(d, p, rows, row, height);
             return;
         }
     }
@@ -429,43 +560,73 @@ static void block_of_height(const Dot *d, const Packed *p, LLVMValueRef x, LLVMV
     if (height < d->row_block)
         fits = LLVMBuildAnd(e->b, fits, LLVMBuildICmp(e->b, LLVMIntSLE, left, emit_i64(e, height), ""), "");
     Counter once = open_counter(ke, emit_i64(e, 0), LLVMBuildZExt(e->b, fits, e->i64, ""), 1);
-    row_of_blocks(d, p, x, c, row, height);
+    row_of_blocks(d, p, rows, row, height);
     close_counter(ke, &once);
 }
 
 /* Rows [first, end), which are packed. */
-static void blocks(const Dot *d, const Packed *p, LLVMValueRef c, LLVMValueRef first, LLVMValueRef end) {
-    const Emit *e = d->ke->e;
+static void packed_blocks(const Dot *d, const Packed *p, LLVMValueRef first, LLVMValueRef end) {
+    const Rows rows = {.x = p->x, .first = first, .layout = d->rows_fast ? X_COLUMNS : X_ROWS, .step = d->x_step};
     Counter r = open_counter(d->ke, first, end, d->row_block);
-    LLVMValueRef place = LLVMBuildSub(e->b, r.i, first, "");
-    LLVMValueRef x = element_at(e, p->x, LLVMBuildMul(e->b, place, emit_i64(e, d->rows_fast ? 1 : d->x_pitch), ""));
-    for (int height = d->row_block; height > 0; height -= d->row_unit) block_of_height(d, p, x, c, r.i, height);
+    for (int height = d->row_block; height > 0; height -= d->row_unit) block_of_height(d, p, &rows, r.i, height);
     close_counter(d->ke, &r);
 }
 
-static void multiply(const Dot *d, const Packed *p, LLVMValueRef c) {
+/* Rows [start, all), packed a group at a time. */
+static void groups(const Dot *d, const Packed *p, LLVMValueRef start, LLVMValueRef all) {
     KernelEmit *ke = d->ke;
     const Emit *e = ke->e;
-    LLVMValueRef rows = used(d, &d->rows, d->n_rows);
-    if (d->rows.n_axes != 1) {
-        pack_x(d, p);
-        blocks(d, p, c, emit_i64(e, 0), rows);
-        return;
-    }
     const int axis = d->rows.axis[0];
-    Counter g = open_counter(ke, emit_i64(e, 0), rows, d->group);
-    LLVMValueRef stop[2] = {LLVMBuildAdd(e->b, g.i, emit_i64(e, d->group), ""), rows};
+    Counter g = open_counter(ke, start, all, d->group);
+    LLVMValueRef stop[2] = {LLVMBuildAdd(e->b, g.i, emit_i64(e, d->group), ""), all};
     LLVMValueRef end = emit_intrinsic(e, "llvm.smin", 2, stop);
     ke->lo[axis] = g.i;
     ke->hi[axis] = end;
     pack_x(d, p);
     ke->lo[axis] = emit_i64(e, 0);
-    ke->hi[axis] = rows;
-    blocks(d, p, c, g.i, end);
+    ke->hi[axis] = all;
+    packed_blocks(d, p, g.i, end);
     close_counter(ke, &g);
 }
 
-static void pack_and_multiply(const Dot *d, LLVMValueRef x_memory, LLVMValueRef y_memory, LLVMValueRef c) {
+/* Whole blocks of X as it lies; rows that do not fill one are packed, since blocks would pass its end. */
+static void direct_blocks(const Dot *d, const Packed *p, LLVMValueRef all) {
+    const Emit *e = d->ke->e;
+    LLVMValueRef zero = emit_i64(e, 0), height = emit_i64(e, d->row_block);
+    const bool columns = d->x_direct.along != 1;
+    const Rows rows = {.x = p->x_here,
+                       .first = zero,
+                       .layout = columns ? X_COLUMNS : X_AWAY,
+                       .step = columns ? d->x_direct.along : d->x_direct.across};
+    LLVMValueRef whole = LLVMBuildMul(e->b, LLVMBuildUDiv(e->b, all, height, ""), height, "");
+    Counter r = open_counter(d->ke, zero, whole, d->row_block);
+    row_of_blocks(d, p, &rows, r.i, d->row_block);
+    close_counter(d->ke, &r);
+    if (!never(LLVMBuildICmp(e->b, LLVMIntSLT, whole, all, ""))) groups(d, p, whole, all);
+}
+
+static void multiply(const Dot *d, const Packed *p) {
+    const Emit *e = d->ke->e;
+    LLVMValueRef all = used(d, &d->rows, d->n_rows), zero = emit_i64(e, 0);
+    if (d->rows.n_axes == 1 && d->x_direct.use)
+        direct_blocks(d, p, all);
+    else if (d->rows.n_axes == 1)
+        groups(d, p, zero, all);
+    else {
+        pack_x(d, p);
+        packed_blocks(d, p, zero, all);
+    }
+}
+
+/* Lane 0 of the part at hand. */
+static LLVMValueRef origin(const Dot *d, int value, const Direct *direct) {
+    KernelEmit *ke = d->ke;
+    const Emit *e = ke->e;
+    LLVMValueRef skipped = LLVMBuildMul(e->b, ke->lo[d->over.axis[0]], emit_i64(e, direct->along), "");
+    return element_at(e, nest_origin(ke, ke->v->value[value].def), skipped);
+}
+
+static void pack_and_multiply(const Dot *d, LLVMValueRef x_memory, LLVMValueRef y_memory) {
     KernelEmit *ke = d->ke;
     const TileType axes = tile_type_union(d->rows, d->over);
     int8_t order[MAX_TILE_AXES];
@@ -473,34 +634,63 @@ static void pack_and_multiply(const Dot *d, LLVMValueRef x_memory, LLVMValueRef 
     Packed p = {.x = x_memory, .y = y_memory};
     const int n = nest_order(ke, &axes, 1, &probe, order);
     p.count = dense(ke, &d->over, n, order, emit_i64(ke->e, 1), p.k_index);
-    pack_y(d, y_memory, p.k_index, p.count);
-    p.next_x = ahead_of(d, d->x, &d->rows, false);
-    p.next_y = ahead_of(d, d->y, &d->columns, true);
+    if (d->x_direct.use) p.x_here = origin(d, d->x, &d->x_direct);
+    if (d->y_direct.use) p.y_here = origin(d, d->y, &d->y_direct);
+    pack_y_needed(d, &p);
+    p.next_x = ahead_of(d, d->x, &d->rows);
+    if (!d->y_direct.use) p.next_y = ahead_of(d, d->y, &d->columns);
     Counter some = open_counter(ke, emit_i64(ke->e, 0), p.count, INT32_MAX); /* once, if there is any k */
-    multiply(d, &p, c);
+    multiply(d, &p);
     close_counter(ke, &some);
 }
 
-bool dot_emit_blocked(KernelEmit *ke, const Inst *inst, int storage, const HostMachine *m) {
-    Dot d = {.ke = ke, .inst = inst, .machine = m, .c = &ke->v->storage.at[storage]};
-    if (!classify(&d) || !all_f32(&d) || !measure(&d)) return false;
+static bool plan(Dot *d, KernelEmit *ke, const Inst *inst, int storage, const HostMachine *m) {
+    *d = (Dot){.ke = ke, .inst = inst, .machine = m, .c = &ke->v->storage.at[storage]};
+    return classify(d) && all_f32(d) && measure(d);
+}
+
+bool dot_is_blocked(KernelEmit *ke, const Inst *inst, int storage, const HostMachine *m) {
+    Dot d;
+    return plan(&d, ke, inst, storage, m);
+}
+
+static bool multiple(const Axis *a, int64_t of) {
+    return dim_is_fixed(a->extent) && a->extent.bound % of == 0 && (a->step % of == 0 || a->step >= a->extent.bound);
+}
+
+bool dot_is_exact(KernelEmit *ke, const Inst *inst, int storage, const HostMachine *m, int *rows, int *columns) {
+    Dot d;
+    if (!plan(&d, ke, inst, storage, m) || d.columns.n_axes != 1 || d.rows.n_axes > 1) return false;
+    *columns = d.columns.axis[0];
+    *rows = d.rows.n_axes ? d.rows.axis[0] : -1;
+    if (*rows >= 0 && !multiple(&ke->k->axes.at[*rows], d.row_unit)) return false;
+    return multiple(&ke->k->axes.at[*columns], d.panel);
+}
+
+void dot_emit_blocked(KernelEmit *ke, const Inst *inst, int storage, const HostMachine *m, const DotResult *result) {
+    Dot d;
     const Emit *e = ke->e;
+    plan(&d, ke, inst, storage, m);
+    d.to = (DotResult){ke->memory[storage], emit_i64(e, d.n_columns), emit_i64(e, 0)};
+    if (result && result->step) d.to = *result;
+    if (result) d.to.fresh = result->fresh;
     choose_group(&d);
     LLVMValueRef x = pack_memory(ke, 0, x_elements(&d));
-    LLVMValueRef y = pack_memory(ke, 1, d.n_columns * d.y_pitch);
+    LLVMValueRef y = pack_memory(ke, 1, d.n_columns * d.y_pitch), fresh = d.to.fresh;
     LLVMPositionBuilderAtEnd(e->b, ke->current);
     if (d.parted < 0) {
-        pack_and_multiply(&d, x, y, ke->memory[storage]);
-        return true;
+        pack_and_multiply(&d, x, y);
+        return;
     }
     LLVMValueRef whole = ke->hi[d.parted];
     Counter parts = open_counter(ke, emit_i64(e, 0), whole, d.part);
     LLVMValueRef end[2] = {LLVMBuildAdd(e->b, parts.i, emit_i64(e, d.part), ""), whole};
+    LLVMValueRef first = LLVMBuildZExt(e->b, LLVMBuildICmp(e->b, LLVMIntEQ, parts.i, emit_i64(e, 0), ""), e->i64, "");
+    d.to.fresh = LLVMBuildAnd(e->b, fresh, first, "");
     ke->lo[d.parted] = parts.i;
     ke->hi[d.parted] = emit_intrinsic(e, "llvm.smin", 2, end);
-    pack_and_multiply(&d, x, y, ke->memory[storage]);
+    pack_and_multiply(&d, x, y);
     ke->lo[d.parted] = emit_i64(e, 0);
     ke->hi[d.parted] = whole;
     close_counter(ke, &parts);
-    return true;
 }

@@ -2,6 +2,12 @@
 #include "codegen/host/kernel.h"
 #include <string.h>
 
+/* A dot whose accumulator counts as zero in the first turn of its loops, though nothing was written there; store: it has
+ * no other turn, and puts its result where this instruction would. */
+typedef struct FreshDot {
+    const Inst *dot, *store;
+} FreshDot;
+
 typedef struct Walk {
     KernelEmit ke;
     const HostMachine *machine;
@@ -9,6 +15,7 @@ typedef struct Walk {
     int group; /* of the collected sinks */
     VEC(Sink) sinks;
     TileType axes;
+    VEC(FreshDot) fresh;
 } Walk;
 
 /* ---- groups -------------------------------------------------------------------------------------------- */
@@ -127,10 +134,98 @@ static void walk_block(Walk *w, const Block *b);
 
 static const Inst *yield_of(const Inst *i) { return i->body.at[i->body.n - 1]; }
 
+static bool used_once(const Walk *w, int value) {
+    int n = 0;
+    for (int p = 0; p < w->ke.v->at.n; p++) n += bit_get(w->ke.v->value[value].uses, p);
+    return n == 1;
+}
+
+static bool in_blocks(Walk *w, const Inst *dot, int storage) {
+    return !direct_fits(&w->ke, dot, storage, w->machine) && !channelwise_fits(&w->ke, dot, storage, w->machine) &&
+           dot_is_blocked(&w->ke, dot, storage, w->machine);
+}
+
+static bool dot_sums(const Inst *dot, int axis) {
+    for (int o = 0; o < dot->n_over; o++)
+        if (dot->over[o] == axis) return true;
+    return false;
+}
+
+/* The dot in blocks that alone reads carry c of the loop, and whose result the loop yields; through loops inside, too. */
+static const Inst *only_dot(Walk *w, const Inst *loop, int c) {
+    const Dim extent = w->ke.k->axes.at[loop->axis].extent;
+    const int carry = loop->carry[c], result = yield_of(loop)->in[c];
+    const Inst *dot = NULL;
+    if (!dim_is_fixed(extent) || extent.bound < 1 || !used_once(w, carry) || !same_storage(w->ke.v, carry, result))
+        return NULL;
+    for (int n = 0; n < loop->body.n && !dot; n++) {
+        const Inst *i = loop->body.at[n];
+        const bool here = i->kind == TI_DOT && i->in[2] == carry && i->result == result;
+        if (here && in_blocks(w, i, w->ke.v->value[result].storage)) dot = i;
+        for (int k = 0; i->kind == TI_FOR && k < i->n_carry; k++)
+            if (i->init[k] == carry && i->results[k] == result) dot = only_dot(w, i, k);
+    }
+    return dot && dot_sums(dot, loop->axis) ? dot : NULL;
+}
+
+static bool is_zero(const Walk *w, int value) {
+    const Inst *def = w->ke.v->value[value].def;
+    return !w->ke.v->value[value].kept && def->kind == TI_FULL && def->value == 0;
+}
+
+static bool one_turn(const Walk *w, const Inst *dot) {
+    for (int o = 0; o < dot->n_over; o++) {
+        const Axis *x = &w->ke.k->axes.at[dot->over[o]];
+        if (x->extent.bound > x->step) return false;
+    }
+    return true;
+}
+
+/* The store that alone reads result c of the loop, if the dot can write there instead: a matrix, contiguous along its
+ * columns, no lane of it too many, nothing else in its place. */
+static const Inst *store_of(Walk *w, const Inst *loop, int c, const Inst *dot) {
+    const int result = loop->results[c];
+    int rows, columns;
+    int64_t step, coef;
+    const Inst *store = NULL;
+    if (!one_turn(w, dot) || !used_once(w, result)) return NULL;
+    for (int p = 0; p < w->ke.v->at.n; p++)
+        if (bit_get(w->ke.v->value[result].uses, p)) store = w->ke.v->at.at[p].inst;
+    if (!store || store->kind != TI_STORE || store->n_in != 1 || store->in[0] != result) return NULL;
+    const Buffer *b = &w->ke.k->buffers.at[store->buffer];
+    if (b->in_place || b->dtype != DT_F32) return NULL;
+    for (int p = 0; p < w->ke.v->at.n; p++) {
+        const Inst *i = w->ke.v->at.at[p].inst;
+        if (i != store && (i->kind == TI_LOAD || i->kind == TI_STORE) && i->buffer == store->buffer) return NULL;
+    }
+    if (!dot_is_exact(&w->ke, dot, w->ke.v->value[result].storage, w->machine, &rows, &columns)) return NULL;
+    const TileType axes = sink_axes(w->ke.k, store);
+    if (axes.n_axes != 1 + (rows >= 0) || !access_affine(w->ke.k, store, columns, &coef) || coef != 1) return NULL;
+    for (int i = 0; i < w->ke.k->axes.n; i++)
+        if (!access_affine(w->ke.k, store, i, &step)) return NULL;
+    return store;
+}
+
+/* Starts of the carries.  Zero that only a dot will read is not written: the dot's first turn takes it for granted. */
+static void start_carries(Walk *w, const Inst *i) {
+    int *init = ARENA_ARRAY(w->ke.arena, int, i->n_carry + 1), *carry = ARENA_ARRAY(w->ke.arena, int, i->n_carry + 1), n = 0;
+    for (int c = 0; c < i->n_carry; c++) {
+        const Inst *dot = is_zero(w, i->init[c]) ? only_dot(w, i, c) : NULL;
+        if (dot) {
+            const FreshDot fresh = {dot, store_of(w, i, c, dot)};
+            vec_push(w->ke.arena, w->fresh, fresh);
+            continue;
+        }
+        init[n] = i->init[c];
+        carry[n++] = i->carry[c];
+    }
+    assign(w, n, init, carry);
+}
+
 static void walk_for(Walk *w, const Inst *i) {
     const Emit *e = w->ke.e;
     const Axis *x = &w->ke.k->axes.at[i->axis];
-    assign(w, i->n_carry, i->init, i->carry);
+    start_carries(w, i);
     LLVMPositionBuilderAtEnd(e->b, w->ke.current);
     LLVMValueRef extent = extent_of(w, x->extent);
     LLVMBasicBlockRef pre = LLVMGetInsertBlock(e->b), header = emit_block(e, w->ke.fn, x->name),
@@ -169,13 +264,54 @@ static void walk_if(Walk *w, const Inst *i) {
     LLVMPositionBuilderAtEnd(e->b, w->ke.current = join);
 }
 
+/* Not 0 in the first turn of all loops over k. */
+static LLVMValueRef fresh_now(Walk *w, const Inst *dot) {
+    const Emit *e = w->ke.e;
+    LLVMValueRef first = emit_i64(e, 1);
+    for (int o = 0; o < dot->n_over; o++) {
+        const Axis *x = &w->ke.k->axes.at[dot->over[o]];
+        if (x->kind != AXIS_LOOP || x->extent.bound <= x->step) continue;
+        LLVMValueRef here = LLVMBuildICmp(e->b, LLVMIntEQ, w->ke.base[dot->over[o]], emit_i64(e, 0), "");
+        first = LLVMBuildAnd(e->b, first, LLVMBuildZExt(e->b, here, e->i64, ""), "");
+    }
+    return first;
+}
+
+static bool fresh_result(Walk *w, const Inst *dot, int storage, DotResult *to) {
+    const Emit *e = w->ke.e;
+    const FreshDot *fresh = NULL;
+    for (int i = 0; i < w->fresh.n; i++)
+        if (w->fresh.at[i].dot == dot) fresh = &w->fresh.at[i];
+    if (!fresh) return false;
+    LLVMPositionBuilderAtEnd(e->b, w->ke.current);
+    int rows = -1, columns;
+    int64_t step = 0;
+    *to = (DotResult){w->ke.memory[storage], NULL, fresh_now(w, dot)};
+    if (fresh->store) {
+        dot_is_exact(&w->ke, dot, storage, w->machine, &rows, &columns);
+        if (rows >= 0) access_affine(w->ke.k, fresh->store, rows, &step);
+        to->memory = nest_origin(&w->ke, fresh->store);
+        to->step = emit_i64(e, step);
+    }
+    return true;
+}
+
+static bool done_by_dot(const Walk *w, const Inst *store) {
+    for (int i = 0; i < w->fresh.n; i++)
+        if (w->fresh.at[i].store == store) return true;
+    return false;
+}
+
 static void walk_dot(Walk *w, const Inst *i) {
     KernelEmit *ke = &w->ke;
     assign(w, 1, &i->in[2], &i->result);
     const int storage = ke->v->value[i->result].storage;
-    if (direct_emit(ke, i, storage, w->machine) || channelwise_emit(ke, i, storage, w->machine) ||
-        dot_emit_blocked(ke, i, storage, w->machine))
+    if (direct_emit(ke, i, storage, w->machine) || channelwise_emit(ke, i, storage, w->machine)) return;
+    if (dot_is_blocked(ke, i, storage, w->machine)) {
+        DotResult to;
+        dot_emit_blocked(ke, i, storage, w->machine, fresh_result(w, i, storage, &to) ? &to : NULL);
         return;
+    }
     TileType axes = tile_type_union(ke->k->types.at[i->in[0]], ke->k->types.at[i->in[1]]);
     axes = tile_type_union(axes, ke->k->types.at[i->result]);
     Sink sink = {.kind = SINK_DOT, .inst = i, .value = -1, .storage = storage};
@@ -186,7 +322,7 @@ static void walk_block(Walk *w, const Block *b) {
     for (int n = 0; n < b->n; n++) {
         const Inst *i = b->at[n];
         const int pos = w->pos++;
-        if (!is_sink(w->ke.v, i)) continue;
+        if (!is_sink(w->ke.v, i) || done_by_dot(w, i)) continue;
         if (w->ke.v->at.at[pos].group >= 0) {
             collect(w, i, w->ke.v->at.at[pos].group);
             continue;
@@ -254,11 +390,13 @@ static void walk_programs(Walk *w) {
     LLVMBuildCondBr(e->b, LLVMBuildICmp(e->b, LLVMIntSLT, first, last, ""), header, exit);
     LLVMPositionBuilderAtEnd(e->b, header);
     LLVMValueRef program = LLVMBuildPhi(e->b, e->i64, "program");
+    LLVMValueRef next = LLVMBuildNSWAdd(e->b, program, emit_i64(e, 1), "");
+    enter_program(w, next);
+    memcpy(w->ke.next_base, w->ke.base, sizeof w->ke.base);
     enter_program(w, program);
     w->ke.current = header;
     walk_block(w, &w->ke.k->body);
     LLVMPositionBuilderAtEnd(e->b, w->ke.current);
-    LLVMValueRef next = LLVMBuildNSWAdd(e->b, program, emit_i64(e, 1), "");
     LLVMBuildCondBr(e->b, LLVMBuildICmp(e->b, LLVMIntSLT, next, last, ""), header, exit);
     LLVMAddIncoming(program, (LLVMValueRef[]){first, next}, (LLVMBasicBlockRef[]){pre, w->ke.current}, 2);
     LLVMPositionBuilderAtEnd(e->b, exit);

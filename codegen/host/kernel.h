@@ -14,12 +14,24 @@ typedef struct HostMachine {
 LLVMValueRef host_emit_kernel(const Emit *e, Arena *a, const Kernel *k, const char *name, const HostMachine *m,
                               int64_t *stack_bytes);
 
-/* dot.c: blocked matrix product on packed tiles; false (nothing emitted) if the dot has not that form. */
-/* direct.c: the same where one factor is read through a sliding window (convolutions). */
-bool direct_emit(KernelEmit *ke, const Inst *dot, int storage, const HostMachine *m);
-/* channelwise.c: the same where the innermost axis stands in both factors (depthwise). */
-bool channelwise_emit(KernelEmit *ke, const Inst *dot, int storage, const HostMachine *m);
+/* dot.c: a matrix product in blocks, C[rows, columns] += X[rows, k] * Y[k, columns]; not every dot has that form. */
+typedef struct DotResult {
+    LLVMValueRef memory; /* of C: its columns are contiguous */
+    LLVMValueRef step;   /* i64: elements from one row to the next; NULL: in the dot's storage */
+    LLVMValueRef fresh;  /* i64: not 0 where what the memory holds counts as zero */
+} DotResult;
+bool dot_is_blocked(KernelEmit *ke, const Inst *dot, int storage, const HostMachine *m);
+/* One axis of columns, at most one of rows (*rows: -1 if none), and blocks that never pass their extents: only lanes that
+ * exist are written. */
+bool dot_is_exact(KernelEmit *ke, const Inst *dot, int storage, const HostMachine *m, int *rows, int *columns);
+/* result NULL: in the storage, which is not fresh. */
+void dot_emit_blocked(KernelEmit *ke, const Inst *dot, int storage, const HostMachine *m, const DotResult *result);
 
-bool dot_emit_blocked(KernelEmit *ke, const Inst *dot, int storage, const HostMachine *m);
+/* direct.c: the same where one factor is read through a sliding window (convolutions); channelwise.c: where the innermost
+ * axis stands in both factors (depthwise).  They go before blocks.  emit: false, and nothing emitted, if it does not fit. */
+bool direct_fits(KernelEmit *ke, const Inst *dot, int storage, const HostMachine *m);
+bool direct_emit(KernelEmit *ke, const Inst *dot, int storage, const HostMachine *m);
+bool channelwise_fits(KernelEmit *ke, const Inst *dot, int storage, const HostMachine *m);
+bool channelwise_emit(KernelEmit *ke, const Inst *dot, int storage, const HostMachine *m);
 
 #endif

@@ -16,8 +16,8 @@ static LLVMValueRef function(const Emit *e, const char *name, int n, LLVMTypeRef
 }
 
 /* ---- a block of C ---------------------------------------------------------------------------------------------- */
-enum { MAX_ROWS = 16, MAX_VECTORS = 4, UNROLL = 4 };
-enum { ARG_X, ARG_X_STEP, ARG_Y, ARG_C, ARG_C_STRIDE, ARG_COUNT, ARGS };
+enum { MAX_ROWS = 16, MAX_VECTORS = 32, UNROLL = 4, AHEAD = 8 };
+enum { ARG_X, ARG_X_STEP, ARG_Y, ARG_Y_STEP, ARG_C, ARG_C_STRIDE, ARG_COUNT, ARG_FRESH, ARGS };
 
 /* What goes round the loop over k. */
 typedef struct Running {
@@ -42,22 +42,38 @@ static LLVMValueRef c_vector(const Micro *m, int row, int vector) {
     return element_at(e, LLVMGetParam(m->fn, ARG_C), offset);
 }
 
+static void ask_for(const Emit *e, LLVMValueRef at) {
+    LLVMValueRef args[4] = {at, LLVMConstInt(e->i32, 0, false), LLVMConstInt(e->i32, 2, false),
+                            LLVMConstInt(e->i32, 1, false)}; /* a read, into the second cache, of data */
+    emit_intrinsic(e, "llvm.prefetch", 4, args);
+}
+
+static LLVMValueRef x_offset(const Micro *m, int row) {
+    const Emit *e = m->e;
+    if (m->s.x == X_AWAY) return LLVMBuildMul(e->b, LLVMGetParam(m->fn, ARG_X_STEP), emit_i64(e, row), "");
+    return emit_i64(e, (int64_t)row * (m->s.x == X_ROWS ? m->s.x_row : 1));
+}
+
 /* One k: a row of Y against one element of each row of X. */
 static void micro_step(const Micro *m, Running *r) {
     const Emit *e = m->e;
-    LLVMValueRef column[MAX_VECTORS];
+    LLVMValueRef column[MAX_VECTORS], y_step = emit_i64(e, m->s.vectors * m->s.lanes);
+    if (m->s.y != Y_PACKED) y_step = LLVMGetParam(m->fn, ARG_Y_STEP);
+    if (m->s.y == Y_AWAY) {
+        LLVMValueRef ahead = element_at(e, r->y, LLVMBuildMul(e->b, y_step, emit_i64(e, AHEAD), ""));
+        for (int n = 0; n < m->s.vectors * m->s.lanes; n += 16) ask_for(e, element_at(e, ahead, emit_i64(e, n)));
+    }
     for (int v = 0; v < m->s.vectors; v++) {
         column[v] = LLVMBuildLoad2(e->b, m->vector, element_at(e, r->y, emit_i64(e, v * m->s.lanes)), "");
         LLVMSetAlignment(column[v], 4);
     }
     for (int i = 0; i < m->s.rows; i++) {
-        LLVMValueRef offset = emit_i64(e, (int64_t)i * (m->s.x_row ? m->s.x_row : 1));
-        LLVMValueRef one = LLVMBuildLoad2(e->b, e->f32, element_at(e, r->x, offset), "");
+        LLVMValueRef one = LLVMBuildLoad2(e->b, e->f32, element_at(e, r->x, x_offset(m, i)), "");
         for (int v = 0; v < m->s.vectors; v++)
             r->acc[i][v] = emit_fma(e, DT_F32, emit_splat(e, one, m->s.lanes), column[v], r->acc[i][v]);
     }
-    r->x = element_at(e, r->x, m->s.x_row ? emit_i64(e, 1) : LLVMGetParam(m->fn, ARG_X_STEP));
-    r->y = element_at(e, r->y, emit_i64(e, m->s.vectors * m->s.lanes));
+    r->x = element_at(e, r->x, m->s.x == X_COLUMNS ? LLVMGetParam(m->fn, ARG_X_STEP) : emit_i64(e, 1));
+    r->y = element_at(e, r->y, y_step);
 }
 
 /* A phi for everything that goes round; its values come with join(). */
@@ -98,16 +114,35 @@ static void micro_loop(const Micro *m, Running *r, LLVMValueRef trips, int unrol
     *r = after;
 }
 
+/* The block of C as it is, or zero. */
+static Running start(const Micro *m) {
+    const Emit *e = m->e;
+    LLVMBasicBlockRef entry = emit_block(e, m->fn, "entry"), old = emit_block(e, m->fn, "old"),
+                      begin = emit_block(e, m->fn, "begin");
+    LLVMPositionBuilderAtEnd(e->b, entry);
+    Running zero = {.x = LLVMGetParam(m->fn, ARG_X), .y = LLVMGetParam(m->fn, ARG_Y)}, c = zero;
+    LLVMBuildCondBr(e->b, LLVMBuildIsNotNull(e->b, LLVMGetParam(m->fn, ARG_FRESH), ""), begin, old);
+    LLVMPositionBuilderAtEnd(e->b, old);
+    for (int i = 0; i < m->s.rows; i++)
+        for (int v = 0; v < m->s.vectors; v++) {
+            zero.acc[i][v] = LLVMConstNull(m->vector);
+            LLVMSetAlignment(c.acc[i][v] = LLVMBuildLoad2(e->b, m->vector, c_vector(m, i, v), ""), 4);
+        }
+    LLVMBuildBr(e->b, begin);
+    LLVMPositionBuilderAtEnd(e->b, begin);
+    const Running r = open_phis(m);
+    join(m, &r, &zero, entry);
+    join(m, &r, &c, old);
+    return r;
+}
+
 static void micro_body(const Micro *m) {
     const Emit *e = m->e;
-    LLVMPositionBuilderAtEnd(e->b, emit_block(e, m->fn, "entry"));
-    Running r = {.x = LLVMGetParam(m->fn, ARG_X), .y = LLVMGetParam(m->fn, ARG_Y)};
-    for (int i = 0; i < m->s.rows; i++)
-        for (int v = 0; v < m->s.vectors; v++)
-            LLVMSetAlignment(r.acc[i][v] = LLVMBuildLoad2(e->b, m->vector, c_vector(m, i, v), ""), 4);
+    Running r = start(m);
     LLVMValueRef count = LLVMGetParam(m->fn, ARG_COUNT);
-    micro_loop(m, &r, LLVMBuildUDiv(e->b, count, emit_i64(e, UNROLL), ""), UNROLL);
-    micro_loop(m, &r, LLVMBuildAnd(e->b, count, emit_i64(e, UNROLL - 1), ""), 1);
+    const int unroll = m->s.x == X_AWAY ? 1 : UNROLL; /* strides of many rows need the registers */
+    micro_loop(m, &r, LLVMBuildUDiv(e->b, count, emit_i64(e, unroll), ""), unroll);
+    if (unroll > 1) micro_loop(m, &r, LLVMBuildURem(e->b, count, emit_i64(e, unroll), ""), 1);
     for (int i = 0; i < m->s.rows; i++)
         for (int v = 0; v < m->s.vectors; v++)
             LLVMSetAlignment(LLVMBuildStore(e->b, r.acc[i][v], c_vector(m, i, v)), 4);
@@ -116,10 +151,12 @@ static void micro_body(const Micro *m) {
 
 LLVMValueRef micro_product(const Emit *e, MicroShape s) {
     char name[64];
-    snprintf(name, sizeof name, "fusec.block_%dx%d_%d", s.rows, s.vectors * s.lanes, s.x_row);
+    static const char *const x_names[] = {"rows", "columns", "away"}, *const y_names[] = {"", "_near", "_away"};
+    snprintf(name, sizeof name, "fusec.block_%dx%d_%s%d%s", s.rows, s.vectors * s.lanes, x_names[s.x],
+             s.x == X_ROWS ? s.x_row : 0, y_names[s.y]);
     LLVMValueRef known = LLVMGetNamedFunction(e->module, name);
     if (known) return known;
-    LLVMTypeRef params[ARGS] = {e->ptr, e->i64, e->ptr, e->ptr, e->i64, e->i64};
+    LLVMTypeRef params[ARGS] = {e->ptr, e->i64, e->ptr, e->i64, e->ptr, e->i64, e->i64, e->i64};
     const Micro m = {.e = e,
                      .fn = function(e, name, ARGS, params),
                      .vector = LLVMVectorType(e->f32, (unsigned)s.lanes),
@@ -131,12 +168,6 @@ LLVMValueRef micro_product(const Emit *e, MicroShape s) {
 }
 
 /* ---- what comes next --------------------------------------------------------------------------------------------- */
-static void micro_ask(const Emit *e, LLVMValueRef at) {
-    LLVMValueRef args[4] = {at, LLVMConstInt(e->i32, 0, false), LLVMConstInt(e->i32, 2, false),
-                            LLVMConstInt(e->i32, 1, false)}; /* a read, into the second cache, of data */
-    emit_intrinsic(e, "llvm.prefetch", 4, args);
-}
-
 LLVMValueRef micro_prefetch(const Emit *e, int lines) {
     char name[64];
     snprintf(name, sizeof name, "fusec.prefetch_%d", lines);
@@ -150,7 +181,7 @@ LLVMValueRef micro_prefetch(const Emit *e, int lines) {
     LLVMBuildBr(e->b, body);
     LLVMPositionBuilderAtEnd(e->b, body);
     LLVMValueRef at = LLVMBuildPhi(e->b, e->ptr, ""), left = LLVMBuildPhi(e->b, e->i64, "");
-    for (int i = 0; i < lines; i++) micro_ask(e, element_at(e, at, emit_i64(e, i * 16)));
+    for (int i = 0; i < lines; i++) ask_for(e, element_at(e, at, emit_i64(e, i * 16)));
     LLVMValueRef less = LLVMBuildSub(e->b, left, emit_i64(e, 1), ""), next = element_at(e, at, LLVMGetParam(fn, 1));
     LLVMBuildCondBr(e->b, LLVMBuildICmp(e->b, LLVMIntSGT, less, emit_i64(e, 0), ""), body, done);
     LLVMBasicBlockRef from[2] = {entry, body};

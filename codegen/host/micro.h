@@ -4,15 +4,26 @@
 #include "codegen/llvm/emit.h"
 
 /* Instances differ in what follows; everything else is an argument. */
+typedef enum {
+    X_ROWS,    /* [rows][k], rows x_row apart */
+    X_COLUMNS, /* [k][rows], columns x_step apart */
+    X_AWAY     /* [rows][k], rows x_step apart: where the caller's loads find it */
+} XLayout;
+typedef enum {
+    Y_PACKED, /* rows of vectors * lanes, one after another */
+    Y_NEAR,   /* rows y_step apart */
+    Y_AWAY    /* the same, asked for before they are read */
+} YLayout;
 typedef struct MicroShape {
     int rows, vectors, lanes; /* of the block of C */
-    int x_row;                /* elements between rows of X, and 1 between its columns; 0: 1 between rows */
+    XLayout x;
+    int x_row; /* of X_ROWS */
+    YLayout y;
 } MicroShape;
 
-/* void (x, x_step, y, c, c_stride, k):
- *     c[r, n] += sum over i < k of x[r, i] * y[i * vectors * lanes + n]
- * for r < rows, n < vectors * lanes; k >= 0; strides in elements; x_step: between columns of X where x_row is 0.
- * c stays in registers. */
+/* void (x, x_step, y, y_step, c, c_stride, k, fresh):
+ *     c[r, n] = (fresh ? 0 : c[r, n]) + sum over i < k of x[r, i] * y[i, n]
+ * for r < rows, n < vectors * lanes; k >= 0; strides in elements.  c stays in registers. */
 LLVMValueRef micro_product(const Emit *e, MicroShape s);
 
 /* void (at, stride, n): asks the outer caches for `lines` cache lines at each of n places, stride elements apart. */

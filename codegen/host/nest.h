@@ -24,6 +24,7 @@ typedef struct KernelEmit {
     LLVMValueRef *buffer, *extent;
     /* Per axis, i64: index of lane 0; first lane and end of the lanes to evaluate. */
     LLVMValueRef base[MAX_AXES], lo[MAX_AXES], hi[MAX_AXES];
+    LLVMValueRef next_base[MAX_AXES]; /* of grid axes: where the next program starts */
     LLVMValueRef *memory; /* by storage */
     LLVMValueRef pack[3]; /* packed factors of a dot, used by one dot after another; of pack_size floats */
     int64_t pack_size[3];
@@ -64,8 +65,8 @@ typedef struct Sink {
 int nest_order(const KernelEmit *ke, const TileType *axes, int n, const Sink *sinks, int8_t *order);
 void nest_emit(KernelEmit *ke, const TileType *axes, int n, Sink *sinks);
 
-/* Where lane 0 of every axis reads, for a load whose subscripts mention no values. */
-LLVMValueRef nest_origin(KernelEmit *ke, const Inst *load);
+/* Where lane 0 of every axis is read or written; its subscripts mention no values. */
+LLVMValueRef nest_origin(KernelEmit *ke, const Inst *access);
 
 LLVMValueRef nest_alloca(KernelEmit *ke, LLVMTypeRef type, int64_t n); /* n elements, 64-byte aligned, uninitialised */
 LLVMTypeRef storage_type(const Emit *e, DType t);

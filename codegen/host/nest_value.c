@@ -119,10 +119,10 @@ Place nest_buffer_place(Nest *t, const Inst *i, int depth) {
     return at_offset(t, t->ke->buffer[i->buffer], emit_memory_type(t->e, b->dtype), offset, contiguous);
 }
 
-LLVMValueRef nest_origin(KernelEmit *ke, const Inst *load) {
+LLVMValueRef nest_origin(KernelEmit *ke, const Inst *access) {
     Nest t = {.ke = ke, .e = ke->e, .k = ke->k, .inner = -1, .memo = ARENA_ARRAY(ke->arena, LLVMValueRef, ke->k->types.n + 1)};
     t.tail[0] = ke->current;
-    return nest_buffer_place(&t, load, 0).pointer;
+    return nest_buffer_place(&t, access, 0).pointer;
 }
 
 Place nest_storage_place(Nest *t, int storage) {
