@@ -1,20 +1,52 @@
 #include "tests/support/coverage.h"
+#include "frontend/frontend.h"
+#include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
+
+/* ---- which dtypes a program may have ----------------------------------------------------------------------------- */
+static bool frontend_accepts(const char *path) {
+    const FrontendOptions o = {0};
+    Graph *graphs[ENTRY_COUNT] = {0};
+    Arena *a = arena_new();
+    Diag *d = diag_new(a);
+    Program *p = program_load(a, d, path, &o);
+    const bool ok = p && program_lower(a, d, p, NULL, graphs);
+    arena_free(a);
+    return ok;
+}
+
+/* A file of its own: the front end reads nothing else. */
+static bool probe_dtype(DType t) {
+    char path[] = "/tmp/fusec_dtype_XXXXXX";
+    const int fd = mkstemp(path);
+    FILE *f = fd < 0 ? NULL : fdopen(fd, "w");
+    if (!f) abort();
+    fprintf(f, "model m {\n    input x : %s[2]\n    output y = reshape(x, [2, 1])\n}\n", dtype_name(t));
+    fclose(f);
+    const bool ok = frontend_accepts(path);
+    remove(path);
+    return ok;
+}
+
+bool dtype_in_programs(DType t) {
+    static bool ready, accepted[DT_COUNT];
+    for (DType i = 0; i < DT_COUNT && !ready; i++) accepted[i] = probe_dtype(i);
+    ready = true;
+    return accepted[t];
+}
 
 /* ---- which pairs are legal -------------------------------------------------------------------------------------- */
-enum { RANKS = 3, KINDS = 9, MAX_PROBED = 3 }; /* a kind is a dtype and a rank */
-static const DType dtypes[] = {DT_BOOL, DT_I32, DT_F32};
+enum { RANKS = 3, KINDS = DT_COUNT * RANKS, MAX_PROBED = COVERAGE_OPERANDS }; /* a kind is a dtype and a rank */
 
 typedef struct Legality {
     bool ready;
     bool takes[OP_COUNT][KINDS], gives[OP_COUNT][KINDS];
+    bool operand[OP_COUNT][MAX_PROBED][DT_COUNT];
 } Legality;
 
-static int kind_of(DType t, int rank) {
-    for (int i = 0; i < 3; i++)
-        if (dtypes[i] == t && rank < RANKS) return i * RANKS + rank;
-    return -1;
-}
+static int kind_of(DType t, int rank) { return rank < RANKS && dtype_in_programs(t) ? (int)t * RANKS + rank : -1; }
 
 static Shape square(int rank) {
     const int64_t two[RANKS] = {2, 2, 2};
@@ -46,7 +78,7 @@ static void probe(Legality *l, Arena *a, Op op, int n, const int *kind, DType t,
     Attr at;
     Contract c;
     for (int k = 0; k < n; k++) {
-        node[k] = (Node){.op = OP_INPUT, .dtype = dtypes[kind[k] / RANKS], .shape = square(kind[k] % RANKS)};
+        node[k] = (Node){.op = OP_INPUT, .dtype = (DType)(kind[k] / RANKS), .shape = square(kind[k] % RANKS)};
         in[k] = &node[k];
     }
     probe_attr(&at, &c, map, op, in, n, t);
@@ -57,7 +89,7 @@ static void probe(Legality *l, Arena *a, Op op, int n, const int *kind, DType t,
     const int result = kind_of(got, shape.rank);
     if (result < 0) return;
     l->gives[op][result] = true;
-    for (int k = 0; k < n; k++) l->takes[op][kind[k]] = true;
+    for (int k = 0; k < n; k++) l->takes[op][kind[k]] = l->operand[op][k][kind[k] / RANKS] = true;
 }
 
 static void probe_op(Legality *l, Arena *a, Op op) {
@@ -67,9 +99,13 @@ static void probe_op(Legality *l, Arena *a, Op op) {
     for (int k = 0; k < n; k++) combinations *= KINDS;
     for (int i = 0; i < combinations; i++) {
         int kind[MAX_PROBED];
-        for (int k = 0, left = i; k < n; k++, left /= KINDS) kind[k] = left % KINDS;
-        for (int t = 0; t < 3; t++)
-            for (int rank = 0; rank < (n ? 1 : RANKS); rank++) probe(l, a, op, n, kind, dtypes[t], rank);
+        bool asked = true;
+        for (int k = 0, left = i; k < n; k++, left /= KINDS) {
+            kind[k] = left % KINDS;
+            asked &= dtype_in_programs((DType)(kind[k] / RANKS));
+        }
+        for (DType t = 0; asked && t < DT_COUNT; t++)
+            for (int rank = 0; dtype_in_programs(t) && rank < (n ? 1 : RANKS); rank++) probe(l, a, op, n, kind, t, rank);
     }
 }
 
@@ -129,6 +165,7 @@ void coverage_count(Coverage *c, const Graph *g) {
         c->dtype[n->dtype]++;
         for (int k = 0; k < n->n_in; k++) {
             c->pair[n->in[k]->op][n->op]++;
+            if (k < COVERAGE_OPERANDS) c->operand[n->op][k][n->in[k]->dtype]++;
             if (path[n->in[k]->id] > path[i]) path[i] = path[n->in[k]->id];
         }
         if (n->op == OP_CONTRACT) {
@@ -174,6 +211,23 @@ static int report_rules(FILE *f, const Coverage *c, const char *what, int first,
     return short_of;
 }
 
+/* Every dtype of programs as every operand that may have it. */
+static int report_operands(FILE *f, const Coverage *c) {
+    int legal = 0, short_of = 0;
+    for (int i = 0; i < OP_COUNT * COVERAGE_OPERANDS * DT_COUNT; i++) {
+        const Op op = (Op)(i / (COVERAGE_OPERANDS * DT_COUNT));
+        const int k = i / DT_COUNT % COVERAGE_OPERANDS;
+        const DType t = (DType)(i % DT_COUNT);
+        if (!legality()->operand[op][k][t] || pair_excluded(OP_COUNT, op)) continue;
+        legal++;
+        if (c->operand[op][k][t] >= COVERAGE_LEAST) continue;
+        short_of++;
+        fprintf(f, "  %s as operand %d of %s only %u times\n", dtype_name(t), k, op_info[op].text, c->operand[op][k][t]);
+    }
+    fprintf(f, "dtypes of operands: %d of %d legal ones at least %d times\n", legal - short_of, legal, COVERAGE_LEAST);
+    return short_of;
+}
+
 static int report_one(FILE *f, const char *what, uint32_t n) {
     fprintf(f, "%s: %u\n", what, n);
     return n < COVERAGE_LEAST;
@@ -185,7 +239,9 @@ int coverage_report(FILE *f, const Coverage *c) {
     short_of += report_rules(f, c, "patterns", RULE_PATTERN, RULE_FUSION);
     short_of += report_rules(f, c, "fusions", RULE_FUSION, RULE_COUNT);
     short_of += report_one(f, "contract -> reduce -> contract", c->sandwich);
-    for (int i = 0; i < 3; i++) short_of += report_one(f, dtype_name(dtypes[i]), c->dtype[dtypes[i]]);
+    short_of += report_operands(f, c);
+    for (DType t = 0; t < DT_COUNT; t++)
+        if (dtype_in_programs(t)) short_of += report_one(f, dtype_name(t), c->dtype[t]);
     for (int p = 0; p < PASS_COUNT; p++)
         if (pass_info[p].can_disable) short_of += report_one(f, pass_info[p].name, c->disabled[p]);
     short_of += report_one(f, "recomputing", c->checkpointed);

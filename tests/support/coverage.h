@@ -4,18 +4,21 @@
 #include "ir/graph.h"
 #include "passes/pass.h"
 
-enum { COVERAGE_LEAST = 20 }; /* how often each must have been reached */
+enum { COVERAGE_LEAST = 20, COVERAGE_OPERANDS = 3 }; /* how often each must have been reached; operands looked at */
 
 typedef struct Coverage {
     uint32_t pair[OP_COUNT][OP_COUNT]; /* [producer][consumer]: edges of forward graphs, as generated */
     uint32_t fired[RULE_COUNT];        /* by rule; PassContext.fired may point here */
     uint32_t sandwich;                 /* contractions that read, through others, a reduction of a contraction */
     uint32_t dtype[DT_COUNT];          /* nodes of a type */
+    uint32_t operand[OP_COUNT][COVERAGE_OPERANDS][DT_COUNT]; /* edges that bring this dtype to this operand */
     uint32_t disabled[PASS_COUNT], checkpointed, tiny, bounded, empty; /* programs; by pass */
 } Coverage;
 
+/* Whether a program may have tensors of this dtype, asked of the front end. */
+bool dtype_in_programs(DType t);
 /* Can a value made by op `from` be an operand of op `to`?  Asked of graph_infer with small operands of every dtype of
- * the language (f32, i32, bool) and of ranks 0 to 2, so that it follows from ops.def and the rules of infer.c. */
+ * the language and of ranks 0 to 2, so that it follows from ops.def and the rules of infer.c. */
 bool pair_is_legal(Op from, Op to);
 /* Why a legal pair is not asked for, or NULL. */
 const char *pair_excluded(Op from, Op to);
