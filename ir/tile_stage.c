@@ -199,6 +199,15 @@ static int count(const Block *b) {
     return n;
 }
 
+int block_run(const Block *b, int from) {
+    int n = from;
+    while (n < b->n && (b->at[n]->kind == TI_CONST || b->at[n]->kind == TI_FULL || b->at[n]->kind == TI_INDEX ||
+                        b->at[n]->kind == TI_LOAD || b->at[n]->kind == TI_ELEMENT))
+        n++;
+    if (n > from && n < b->n && (b->at[n]->kind == TI_STAGE || b->at[n]->kind == TI_STORE) && b->at[n]->by == BY_NONE) n++;
+    return n - from;
+}
+
 /* `open`, `end`: the first and last number of the outermost loop around, or -1. */
 static void live_block(Lives *l, const Block *b, const Inst *loop, int open, int end) {
     for (int n = 0; n < b->n; n++) {
@@ -211,7 +220,8 @@ static void live_block(Lives *l, const Block *b, const Inst *loop, int open, int
             vec_push(l->a, l->list, ((Life){i->result, from, to, i, slots}));
             l->life_of[i->result] = l->list.n;
         }
-        for (int k = 0; k < i->n_in; k++) use(l, i->in[k], end >= 0 ? end : here);
+        const int run = block_run(b, n), last = run > 1 ? here + run - 1 : here; /* a run goes on reading to its end */
+        for (int k = 0; k < i->n_in; k++) use(l, i->in[k], end >= 0 ? end : last);
         const bool outermost = i->kind == TI_FOR && open < 0;
         live_block(l, &i->body, i->kind == TI_FOR ? i : loop, outermost ? here : open, outermost ? here + count(&i->body) : end);
     }

@@ -17,8 +17,16 @@ static LLVMValueRef bits_like(const Emit *e, uint32_t bits, LLVMValueRef v) {
     return emit_splat(e, LLVMConstInt(e->i32, bits, false), emit_width(v));
 }
 
+/* The bits of the nearest bf16. */
+static LLVMValueRef bf16_bits(const Emit *e, LLVMValueRef v) {
+    const int width = emit_width(v);
+    LLVMValueRef low = LLVMBuildFPTrunc(e->b, v, emit_vector_type(LLVMBFloatTypeInContext(e->context), width), "");
+    return LLVMBuildBitCast(e->b, low, emit_vector_type(e->i16, width), "");
+}
+
 /* Round to nearest even in the upper 16 bits; NaN stays NaN. */
 static LLVMValueRef round_bf16(const Emit *e, LLVMValueRef v) {
+    if (e->rounds_bf16) return emit_from_memory(e, DT_BF16, bf16_bits(e, v));
     LLVMTypeRef ints = emit_vector_type(e->i32, emit_width(v));
     LLVMValueRef x = LLVMBuildBitCast(e->b, v, ints, "");
     LLVMValueRef odd = LLVMBuildAnd(e->b, LLVMBuildLShr(e->b, x, bits_like(e, 16, v), ""), bits_like(e, 1, v), "");
@@ -67,6 +75,7 @@ LLVMValueRef emit_to_memory(const Emit *e, DType t, LLVMValueRef v) {
     case DT_BOOL: return LLVMBuildZExt(e->b, v, emit_vector_type(e->i8, width), "");
     case DT_F16: return LLVMBuildFPTrunc(e->b, v, emit_vector_type(e->half, width), "");
     case DT_BF16: {
+        if (e->rounds_bf16) return bf16_bits(e, v);
         LLVMValueRef bits = LLVMBuildBitCast(e->b, round_bf16(e, v), emit_vector_type(e->i32, width), "");
         bits = LLVMBuildLShr(e->b, bits, bits_like(e, 16, v), "");
         return LLVMBuildTrunc(e->b, bits, emit_vector_type(e->i16, width), "");

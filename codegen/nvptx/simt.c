@@ -50,15 +50,17 @@ LLVMValueRef simt_value(Simt *s, int value, const Coords *c) {
 
 static LLVMValueRef *registers(Simt *s, const TileType *t) { return ARENA_ARRAY(s->arena, LLVMValueRef, simt_slots(s, t)); }
 
-static void eager(Simt *s, const Inst *i) {
-    const int n = simt_slots(s, &i->type);
-    LLVMValueRef *v = registers(s, &i->type);
-    for (int slot = 0; slot < n; slot++) {
+void simt_evaluate_slots(Simt *s, const Inst *i, int from, int to) {
+    for (int slot = from; slot < to; slot++) {
         Coords c = {0};
         simt_coords(s, &i->type, slot, &c);
-        v[slot] = evaluate(s, i, &c);
+        s->reg[i->result][slot] = evaluate(s, i, &c);
     }
-    s->reg[i->result] = v;
+}
+
+void simt_eager(Simt *s, const Inst *i) {
+    s->reg[i->result] = registers(s, &i->type);
+    simt_evaluate_slots(s, i, 0, simt_slots(s, &i->type));
 }
 
 /* ---- structure ---------------------------------------------------------------------------------------------- */
@@ -143,7 +145,7 @@ static void condition(Simt *s, const Inst *i) {
     s->shared_read = s->shared_written = s->old_read = true;
 }
 
-static void instruction(Simt *s, const Inst *i) {
+void simt_instruction(Simt *s, const Inst *i) {
     switch (i->kind) {
     case TI_STORE: i->by == BY_TMA ? hopper_store(s, i) : simt_store(s, i); break;
     case TI_REDUCE: simt_reduce(s, i); break;
@@ -153,13 +155,18 @@ static void instruction(Simt *s, const Inst *i) {
     case TI_IF: condition(s, i); break;
     case TI_YIELD: break;
     default:
-        if (!s->only[i->result]) eager(s, i);
+        if (!s->only[i->result]) simt_eager(s, i);
         break;
     }
 }
 
 void simt_block(Simt *s, const Block *b) {
-    for (int n = 0; n < b->n; n++) instruction(s, b->at[n]);
+    for (int n = 0; n < b->n;) {
+        const int to = n + block_run(b, n);
+        if (to > n) simt_run(s, b, n, to);
+        else simt_instruction(s, b->at[n]);
+        n = to > n ? to : n + 1;
+    }
 }
 
 /* ---- the kernel -------------------------------------------------------------------------------------------------- */

@@ -43,6 +43,7 @@ typedef struct Simt {
     bool *fetched;           /* by value of a STAGE: the loop around fills it */
     /* since the last barrier of the path being emitted */
     bool shared_read, shared_written;
+    bool in_group; /* simt_run writes a tile while it reads others: no barriers within */
     bool old_read; /* global memory has been read */
 } Simt;
 
@@ -60,6 +61,9 @@ LLVMValueRef simt_and(const Simt *s, LLVMValueRef a, LLVMValueRef b); /* NULL is
 /* ---- simt_memory.c ------------------------------------------------------------------------------------- */
 LLVMValueRef simt_load(Simt *s, const Inst *i, const Coords *c);
 void simt_store(Simt *s, const Inst *i);
+void simt_store_slots(Simt *s, const Inst *i, int from, int to); /* of the registers over simt_store_axes */
+TileType simt_store_axes(const Simt *s, const Inst *i);
+bool simt_reads_old(const Simt *s, int buffer); /* the kernel loads what is, or may be, this buffer */
 LLVMValueRef simt_address(Simt *s, const Inst *i, const Coords *c); /* of a LOAD's or STORE's element */
 /* i1: this thread is the one of its copies that writes; NULL: there are no copies. */
 LLVMValueRef simt_first_copy(const Simt *s, const TileType *t);
@@ -71,6 +75,8 @@ void simt_barrier(Simt *s);
 void simt_before_read(Simt *s), simt_before_write(Simt *s); /* of shared memory: a barrier if one is due */
 void stage_open(Simt *s);                                   /* at the function's beginning */
 void simt_stage(Simt *s, const Inst *i);
+void stage_begin(Simt *s, const Inst *i); /* the tile may be written from here on */
+void stage_registers(Simt *s, const Inst *i, int from, int to); /* those registers of its value */
 LLVMValueRef simt_staged(Simt *s, int value, const Coords *c); /* reads what STAGE kept */
 void stage_store(Simt *s, const Inst *i);                      /* STORE by threads */
 /* i32, in elements: the place of the element at offset[axis] (i32) of a tile. */
@@ -95,9 +101,15 @@ void mma_dot(Simt *s, const Inst *i); /* DOT by mma */
 void simt_reduce(Simt *s, const Inst *i);
 void simt_dot(Simt *s, const Inst *i);
 
+/* ---- simt_run.c ---------------------------------------------------------------------------------------------- */
+void simt_run(Simt *s, const Block *b, int from, int to); /* a block_run */
+
 /* ---- simt.c ------------------------------------------------------------------------------------------------- */
 LLVMValueRef simt_value(Simt *s, int value, const Coords *c); /* at home or, for what feeds shared memory, anywhere */
 LLVMValueRef simt_index(Simt *s, const Index *x, const Coords *c); /* i64 */
+void simt_instruction(Simt *s, const Inst *i);
+void simt_eager(Simt *s, const Inst *i); /* its value in all registers */
+void simt_evaluate_slots(Simt *s, const Inst *i, int from, int to); /* in those of s->reg[i->result] */
 void simt_block(Simt *s, const Block *b);
 /* Loop-carried values, one phi per register: made at the builder's position, given values from an edge. */
 void simt_phis(Simt *s, const Inst *i, const int *values, LLVMValueRef **phi);

@@ -116,8 +116,7 @@ LLVMValueRef simt_first_copy(const Simt *s, const TileType *t) {
     return LLVMBuildICmp(s->e->b, LLVMIntEQ, bits, LLVMConstNull(s->e->i32), "");
 }
 
-/* The kernel loads what is, or may be, this buffer. */
-static bool reads_old(const Simt *s, int buffer) {
+bool simt_reads_old(const Simt *s, int buffer) {
     const Buffer *b = s->k->buffers.at;
     for (int v = 0; v < s->k->types.n; v++) {
         const Inst *load = s->def[v];
@@ -126,21 +125,18 @@ static bool reads_old(const Simt *s, int buffer) {
     return false;
 }
 
-void simt_store(Simt *s, const Inst *i) {
-    const Emit *e = s->e;
-    if (i->by == BY_THREADS) {
-        stage_store(s, i);
-        return;
-    }
-    const DType t = s->k->buffers.at[i->buffer].dtype;
+TileType simt_store_axes(const Simt *s, const Inst *i) {
     TileType axes = s->k->types.at[i->in[0]];
     for (int d = 0; d < i->n_index; d++) index_axes(s->k, i->index[d], &axes);
-    if (i->n_in > 1) axes = tile_type_union(axes, s->k->types.at[i->in[1]]);
+    return i->n_in > 1 ? tile_type_union(axes, s->k->types.at[i->in[1]]) : axes;
+}
+
+void simt_store_slots(Simt *s, const Inst *i, int from, int to) {
+    const Emit *e = s->e;
+    const DType t = s->k->buffers.at[i->buffer].dtype;
+    const TileType axes = simt_store_axes(s, i);
     LLVMValueRef mine = simt_first_copy(s, &axes);
-    const int n = simt_slots(s, &axes);
-    /* every copy has read the old element before the first one writes the new one */
-    if (mine && s->old_read && reads_old(s, i->buffer)) simt_barrier(s);
-    for (int slot = 0; slot < n; slot++) {
+    for (int slot = from; slot < to; slot++) {
         Coords c = {0};
         simt_coords(s, &axes, slot, &c);
         LLVMValueRef where = simt_and(s, mine, simt_inside(s, &c, &axes));
@@ -153,4 +149,15 @@ void simt_store(Simt *s, const Inst *i) {
             LLVMSetAlignment(st, alignment(s, i, &c));
         }
     }
+}
+
+void simt_store(Simt *s, const Inst *i) {
+    if (i->by == BY_THREADS) {
+        stage_store(s, i);
+        return;
+    }
+    const TileType axes = simt_store_axes(s, i);
+    /* every copy has read the old element before the first one writes the new one */
+    if (s->old_read && simt_reads_old(s, i->buffer) && simt_first_copy(s, &axes)) simt_barrier(s);
+    simt_store_slots(s, i, 0, simt_slots(s, &axes));
 }

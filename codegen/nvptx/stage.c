@@ -18,6 +18,7 @@ void simt_barrier(Simt *s) {
     s->shared_read = s->shared_written = s->old_read = false;
 }
 void simt_before_read(Simt *s) {
+    if (s->in_group) return;
     if (s->shared_written) simt_barrier(s);
     s->shared_read = true;
 }
@@ -134,12 +135,12 @@ static int run_of_registers(const Simt *s, const Inst *i) {
     return run;
 }
 
-static void stage_registers(Simt *s, const Inst *i) {
+void stage_registers(Simt *s, const Inst *i, int from, int to) {
     const Emit *e = s->e;
     LLVMValueRef mine = simt_first_copy(s, &i->type);
-    const int n = simt_slots(s, &i->type), run = run_of_registers(s, i);
+    const int run = run_of_registers(s, i);
     LLVMTypeRef type = emit_vector_type(emit_memory_type(e, i->type.dtype), run > 1 ? run : 0);
-    for (int slot = 0; slot < n; slot++) {
+    for (int slot = from; slot < to; slot++) {
         Coords c = {0};
         simt_coords(s, &i->type, slot, &c);
         if (run > 1 && c.reg[i->minor - 1] % run) continue;
@@ -324,6 +325,13 @@ static void stage_array(Simt *s, const Inst *i) {
     s->shared[i->result] = simt_shared_array(s, emit_memory_type(s->e, i->type.dtype), l.slot / l.bytes);
 }
 
+void stage_begin(Simt *s, const Inst *i) {
+    if (s->dynamic) stage_select(s, i->result, NULL);
+    else stage_array(s, i);
+    if (s->dynamic && s->shared_written) simt_barrier(s); /* another tile may have been here */
+    simt_before_write(s);
+}
+
 void simt_stage(Simt *s, const Inst *i) {
     if (s->fetched[i->result]) return;
     if (s->dynamic) stage_select(s, i->result, NULL);
@@ -338,7 +346,7 @@ void simt_stage(Simt *s, const Inst *i) {
     } else if (s->only[i->in[0]]) {
         stage_anywhere(s, i);
     } else if (!s->hopper || !hopper_stage_registers(s, i)) {
-        stage_registers(s, i);
+        stage_registers(s, i, 0, simt_slots(s, &i->type));
     }
 }
 
