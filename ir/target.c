@@ -4,7 +4,7 @@
 #include <string.h>
 
 const Target targets[] = {
-#define TARGET(n, b, flops, matrix, bytes, shared, fast, thr, vec, tile, sms) \
+#define TARGET(n, b, flops, matrix, bytes, shared, fast, thr, vec, tile, sms, wgmma) \
     {.name = #n,                                         \
      .backend = BACKEND_##b,                             \
      .gflops_f32 = flops,                                \
@@ -15,7 +15,8 @@ const Target targets[] = {
      .threads = thr,                                     \
      .vector_bytes = vec,                                \
      .max_tile = tile, \
-     .cores = sms},
+     .cores = sms, \
+     .has_wgmma = wgmma},
 #include "ir/targets.def"
 #undef TARGET
 };

@@ -1,6 +1,7 @@
 /* Targets, from targets.def. */
 #ifndef FUSEC_IR_TARGET_H
 #define FUSEC_IR_TARGET_H
+#include <stdbool.h>
 #include <stdint.h>
 
 typedef enum { BACKEND_NVPTX, BACKEND_HOST, BACKEND_C99 } Backend;
@@ -14,6 +15,7 @@ typedef struct Target {
     int vector_bytes;  /* widest useful access */
     int max_tile;      /* most elements of one tile */
     int cores;         /* GPU: multiprocessors */
+    bool has_wgmma;    /* GPU: matrix instructions of warpgroups, and the engine that fetches for them */
 } Target;
 extern const Target targets[];
 extern const int n_targets;

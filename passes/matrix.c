@@ -8,7 +8,7 @@
 #include <string.h>
 
 const MatrixTile matrix_tile[] = {
-#define MATRIX_TILE(r, c, wr, wc) {r, c, wr, wc},
+#define MATRIX_TILE(b, r, c, wr, wc) {BY_##b, r, c, wr, wc},
 #include "passes/matrix_tiles.def"
 #undef MATRIX_TILE
 };
@@ -18,9 +18,11 @@ enum {
     LEAST_SIDE = 8,       /* rows, columns */
     LEAST_SUM = 16,
     SLOTS = 4,            /* of the ring, where shared memory has room */
+    FETCHED_SLOTS = 8,    /* the same where a warp of its own fetches: it has nothing else to do */
     BUSY_WARPS = 8,       /* per multiprocessor, that keep its matrix units busy */
     FILE_REGISTERS = 65536,
     MOST_WARPS = 64,      /* of a multiprocessor */
+    FETCHING = 4,         /* warps */
     L2_OVER_MEMORY = 3    /* how much faster the L2 cache delivers than memory */
 };
 
@@ -30,7 +32,7 @@ typedef struct Product {
 } Product;
 
 /* ---- which contractions ---------------------------------------------------------------------------------- */
-static bool takes(DType t) { return t == DT_BF16 || t == DT_F16; }
+static bool takes(DType t) { return t == DT_BF16 || t == DT_F16 || t == DT_TF32; }
 
 static bool classify(const Node *n, MatrixTiles *out, Product *p) {
     const Contract *c = n->attr->contract;
@@ -56,11 +58,13 @@ static bool classify(const Node *n, MatrixTiles *out, Product *p) {
 static double ceil_div(double a, double b) { return (double)(int64_t)((a + b - 1) / b); }
 static double larger(double a, double b) { return a > b ? a : b; }
 
-static int warps_of(const MatrixTile *t) { return t->rows / t->warp_rows * (t->columns / t->warp_columns); }
+static int warps_of(const MatrixTile *t) {
+    return t->rows / t->warp_rows * (t->columns / t->warp_columns) * (t->by == BY_WGMMA ? 4 : 1);
+}
 
 /* Elements summed per iteration: rows of 128 bytes where tiles are small, of 64 else, so that a ring of them fits. */
 static int sum_of(const MatrixTile *t, const Product *p) {
-    const int wide = (t->rows + t->columns <= 128 ? 128 : 64) / p->bytes;
+    const int wide = (t->by == BY_WGMMA || t->rows + t->columns <= 128 ? 128 : 64) / p->bytes;
     int sum = 32 / p->bytes;
     while (sum < wide && sum < p->k) sum *= 2;
     return sum;
@@ -73,21 +77,36 @@ static int64_t slot_bytes(const MatrixTile *t, const Product *p) {
 static int ahead_of(const Target *t, const MatrixTile *tile, const Product *p) {
     const int64_t slots = t->fast_bytes / slot_bytes(tile, p);
     const double trips = ceil_div(p->k, sum_of(tile, p));
-    int ahead = SLOTS - 1;
+    int ahead = tile->by == BY_WGMMA ? FETCHED_SLOTS - 1 : SLOTS - 1;
     if (ahead > slots - 1) ahead = (int)slots - 1;
     if (ahead > trips) ahead = (int)trips;
     return ahead < 1 ? 1 : ahead;
 }
 
+/* wgmma reads its factors where they lie, and has four warps for its accumulators. */
+static int registers_of(const MatrixTile *t) {
+    const int fragments = t->by == BY_WGMMA ? 0 : t->warp_rows / 16 * 4 + t->warp_columns / 8 * 2, addresses = 48;
+    const int registers = t->warp_rows * t->warp_columns / (t->by == BY_WGMMA ? 128 : 32) + fragments + addresses;
+    return registers > 255 ? 255 : registers;
+}
+
 /* Blocks that a multiprocessor holds, by registers, shared memory and warps. */
 static double resident(const Target *t, const MatrixTile *tile, const Product *p) {
-    const int fragments = tile->warp_rows / 16 * 4 + tile->warp_columns / 8 * 2, addresses = 48;
-    const int registers = tile->warp_rows * tile->warp_columns / 32 + fragments + addresses;
-    const double by_registers = FILE_REGISTERS / (32 * warps_of(tile) * (registers > 255 ? 255 : registers));
+    const int warps = warps_of(tile) + (tile->by == BY_WGMMA ? FETCHING : 0);
+    if (tile->by == BY_WGMMA && warps > 2 * FETCHING) return 1; /* it takes all registers */
+    const double by_registers = FILE_REGISTERS / (32 * warps * registers_of(tile));
     const double by_shared = (double)(t->fast_bytes / (slot_bytes(tile, p) * (ahead_of(t, tile, p) + 1)));
     const double by_warps = MOST_WARPS / warps_of(tile);
     const double least = by_registers < by_shared ? by_registers : by_shared;
     return larger(1, least < by_warps ? least : by_warps);
+}
+
+/* Bytes of shared memory that the matrix instructions of one iteration read: a warp its rows and columns; a warpgroup 64 of
+ * its rows at a time, with all its columns. */
+static double read_bytes(const MatrixTile *t, const Product *p) {
+    const double sum = (double)sum_of(t, p) * p->bytes;
+    if (t->by != BY_WGMMA) return warps_of(t) * (t->warp_rows + t->warp_columns) * sum;
+    return warps_of(t) / 4 * (t->warp_rows / 64) * (64 + t->warp_columns) * sum;
 }
 
 /* Seconds: the slowest of matrix units, shared memory and the L2 cache for each iteration of each program that one
@@ -96,8 +115,9 @@ static double seconds(const Target *t, const MatrixTile *tile, const Product *p)
     const double programs = p->batch * ceil_div(p->m, tile->rows) * ceil_div(p->n, tile->columns);
     const double each = ceil_div(programs, t->cores), held = resident(t, tile, p), trips = ceil_div(p->k, sum_of(tile, p));
     const double together = each < held ? each : held, warps = together * warps_of(tile);
-    const double rate = t->gflops_matrix / t->cores * 1e9 * (warps < BUSY_WARPS ? warps / BUSY_WARPS : 1) * 2 / p->bytes;
-    const double fill = (double)slot_bytes(tile, p), read = (double)warps_of(tile) * (tile->warp_rows + tile->warp_columns) * sum_of(tile, p) * p->bytes;
+    const double busy = tile->by == BY_WGMMA ? FETCHING : BUSY_WARPS;
+    const double rate = t->gflops_matrix / t->cores * 1e9 * (warps < busy ? warps / busy : 1) * 2 / p->bytes;
+    const double fill = (double)slot_bytes(tile, p), read = read_bytes(tile, p);
     const double math = 2.0 * tile->rows * tile->columns * sum_of(tile, p) / rate;
     const double shared = (fill + read) / (t->shared_gbytes_per_s / t->cores * 1e9);
     const double cache = fill / (L2_OVER_MEMORY * t->gbytes_per_s / t->cores * 1e9);
@@ -114,7 +134,7 @@ static int order_of(const Target *t, const MatrixTile *tile, const Product *p) {
     return order > 1 && ceil_div(p->n, tile->columns) > 1 ? order : 0;
 }
 
-void matrix_tiles(const Target *t, const PlanKernel *k, MatrixTiles *out) {
+void matrix_tiles(const Target *t, const PlanKernel *k, By by, MatrixTiles *out) {
     Product p;
     memset(out, 0, sizeof *out);
     if (k->kind != KERNEL_CONTRACT || t->backend != BACKEND_NVPTX || t->gflops_matrix <= 0) return;
@@ -123,7 +143,7 @@ void matrix_tiles(const Target *t, const PlanKernel *k, MatrixTiles *out) {
     double best = 0;
     for (int i = 0; i < n_matrix_tiles; i++) {
         const MatrixTile *tile = &matrix_tile[i];
-        if (tile->rows * tile->columns > 4 * t->max_tile) continue; /* accumulators are all that a matrix kernel holds */
+        if (tile->by != by || tile->rows * tile->columns > 4 * t->max_tile) continue; /* accumulators are all that a matrix kernel holds */
         const double s = seconds(t, tile, &p);
         if (out->contract && s >= best) continue;
         best = s;
@@ -134,4 +154,5 @@ void matrix_tiles(const Target *t, const PlanKernel *k, MatrixTiles *out) {
     out->sum = sum_of(&out->tile, &p);
     out->ahead = ahead_of(t, &out->tile, &p);
     out->order = order_of(t, &out->tile, &p);
+    out->room = t->fast_bytes;
 }

@@ -6,6 +6,7 @@
 #include "ir/target.h"
 
 typedef struct MatrixTile {
+    By by; /* the instruction: BY_MMA of a warp, BY_WGMMA of four */
     int rows, columns, warp_rows, warp_columns;
 } MatrixTile;
 extern const MatrixTile matrix_tile[];
@@ -18,11 +19,12 @@ typedef struct MatrixTiles {
     MatrixTile tile;
     int sum;              /* elements summed per iteration */
     int ahead, order;
+    int64_t room;         /* shared memory of a block */
     int row_axis, column_axis, sum_axis; /* of the kernel, once they are made */
 } MatrixTiles;
 
-/* Decides for a kernel of the plan (fills *out). */
-void matrix_tiles(const Target *t, const PlanKernel *k, MatrixTiles *out);
+/* Decides for a kernel of the plan (fills *out), among the tiles of one instruction. */
+void matrix_tiles(const Target *t, const PlanKernel *k, By by, MatrixTiles *out);
 /* Schedules the kernel that was emitted so; false: it is not such a kernel after all. */
 bool matrix_schedule(Kernel *k, const MatrixTiles *m);
 

@@ -6,6 +6,7 @@
 #include "ir/tile_schedule.h"
 #include "ir/tile_spread.h"
 #include "ir/tile_stage.h"
+#include "ir/tile_tensor_map.h"
 #include "passes/matrix.h"
 
 enum { SECTOR = 32, WIDEST = 16 /* bytes of an access */, FRAGMENT_COLUMNS = 8 };
@@ -24,15 +25,16 @@ static void push(Spread *s, int bit) { s->bit[s->n++] = (int8_t)bit; }
 static Spread spread_of(int n, const int8_t *form, int warp_step, int step, int *warp) {
     Spread s = {0};
     for (int b = 0; b < n; b++) push(&s, form[b]);
+    if (warp_step == step) return s;
     for (int at = 1 << n; at < warp_step; at *= 2) push(&s, SPREAD_REGISTER);
     for (int at = warp_step; at < step; at *= 2) push(&s, (*warp)++);
     return s;
 }
 
 static bool spread_tiles(Schedule *s) {
-    const MatrixForm *f = matrix_form(BY_MMA);
     const MatrixTile *t = &s->m->tile;
-    int warp = 5;
+    const MatrixForm *f = matrix_form(t->by);
+    int warp = t->by == BY_WGMMA ? 7 : 5;
     for (int x = 0; x < s->k->axes.n; x++) {
         const bool ours = x == s->m->row_axis || x == s->m->column_axis || x == s->m->sum_axis;
         if (!ours && s->k->axes.at[x].step > 1) return false; /* another tile, that registers would hold whole */
@@ -94,6 +96,17 @@ static void place(const Schedule *s, Inst *stage, int minor, int swizzle) {
     stage->by = stage->bytes >= 4 && is_copy(s, stage) ? BY_ASYNC : BY_THREADS;
 }
 
+/* Fetched by the copy engine, for all of the cluster where its programs want the same. */
+static bool place_fetched(const Schedule *s, Inst *stage) {
+    const int cluster = kernel_cluster_axis(s->k);
+    TensorMap map;
+    stage->by = BY_TMA;
+    stage->bytes = 0;
+    stage->multicast = cluster >= 0 && !has_axis(&stage->type, cluster);
+    if (stage->multicast && kernel_tensor_map(s->k, stage, &map)) stage->multicast = false;
+    return stage->swizzle && !kernel_tensor_map(s->k, stage, &map);
+}
+
 static bool place_factor(Schedule *s, int value, int across) {
     Inst *stage = NULL;
     for (int n = 0; n < s->loop->body.n; n++)
@@ -102,14 +115,14 @@ static bool place_factor(Schedule *s, int value, int across) {
     const bool along = run_elements(s, stage->in[0], s->m->sum_axis) >= run_elements(s, stage->in[0], across);
     const int minor = along ? s->m->sum_axis : across, bytes = dtype_bytes(stage->type.dtype);
     place(s, stage, minor, bytes == 4 && !along ? 0 : swizzle_of(s->k, minor, bytes));
-    return true;
+    return s->m->tile.by != BY_WGMMA || place_fetched(s, stage);
 }
 
 static bool schedule_product(Schedule *s) {
     find_dot(s, &s->k->body, NULL);
     if (!s->dot) return false;
     if (!place_factor(s, s->dot->in[0], s->m->row_axis) || !place_factor(s, s->dot->in[1], s->m->column_axis)) return false;
-    s->dot->by = BY_MMA;
+    s->dot->by = s->m->tile.by;
     s->loop->ahead = s->m->ahead;
     return true;
 }
@@ -154,6 +167,9 @@ static void schedule_store(Schedule *s, Block *b, int at) {
     stage->minor = minor + 1;
     stage->swizzle = swizzle_of(s->k, minor, bytes);
     store->in[0] = stage->result;
+    store->by = BY_TMA;
+    TensorMap map;
+    if (s->k->producer && !kernel_tensor_map(s->k, store, &map)) return;
     store->by = BY_THREADS;
     store->bytes = run;
 }
@@ -193,9 +209,41 @@ static void schedule_accesses(Schedule *s) {
     }
 }
 
+/* ---- what is particular to warpgroups ------------------------------------------------------------------------------- */
+/* Pairs of programs share the larger of two tiles: neighbours along the rows that of the columns, and the reverse. */
+static void pair_programs(Kernel *k, const MatrixTiles *m) {
+    const int first = m->tile.columns >= m->tile.rows ? m->row_axis : m->column_axis;
+    for (int n = 0; n < 2; n++) {
+        Axis *x = &k->axes.at[n ? m->row_axis + m->column_axis - first : first];
+        const int64_t tiles = (x->extent.bound + x->step - 1) / x->step;
+        if (!dim_is_fixed(x->extent) || tiles % 2) continue;
+        x->cluster = 2;
+        return;
+    }
+}
+
+/* Blocks of two computing warpgroups have a multiprocessor for themselves and stay there. */
+static void fetch_apart(Kernel *k, const MatrixTiles *m) {
+    k->producer = 128;
+    if (k->threads != 256) return;
+    k->registers[0] = 232;
+    k->registers[1] = 40;
+    k->persistent = true;
+    pair_programs(k, m);
+}
+
+/* As many slots as there is room for beside what leaves through shared memory; barriers take 16 bytes a slot. */
+static bool fit_ring(Schedule *s) {
+    enum { BARRIERS = 1024 };
+    while (s->loop->ahead > 1 && kernel_shared_bytes(s->k) + BARRIERS > s->m->room) s->loop->ahead--;
+    return kernel_shared_bytes(s->k) + BARRIERS <= s->m->room;
+}
+
 bool matrix_schedule(Kernel *k, const MatrixTiles *m) {
     Schedule s = {.k = k, .m = m, .def = kernel_defs(k->arena, k)};
-    if (m->row_axis < 0 || m->column_axis < 0 || m->sum_axis < 0 || !spread_tiles(&s) || !schedule_product(&s)) return false;
+    if (m->row_axis < 0 || m->column_axis < 0 || m->sum_axis < 0 || !spread_tiles(&s)) return false;
+    if (m->tile.by == BY_WGMMA) fetch_apart(k, m);
+    if (!schedule_product(&s)) return false;
     schedule_accesses(&s);
-    return !kernel_check_schedule(k->arena, k);
+    return (m->tile.by != BY_WGMMA || fit_ring(&s)) && !kernel_check_schedule(k->arena, k);
 }

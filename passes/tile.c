@@ -183,13 +183,15 @@ static void write_kernel(Emitter *e, PlanKernel *pk, int number) {
 
 static Kernel *build_kernel(Emitter *e, PlanKernel *pk, int number) {
     const Target *t = e->context->target;
-    matrix_tiles(t, pk, &e->matrix);
-    write_kernel(e, pk, number);
-    if (e->matrix.contract) {
-        if (matrix_schedule(e->k, &e->matrix)) return e->k;
-        e->matrix.contract = NULL;
+    static const By instructions[] = {BY_WGMMA, BY_MMA};
+    for (int i = t->has_wgmma ? 0 : 1; i < 2; i++) {
+        matrix_tiles(t, pk, instructions[i], &e->matrix);
+        if (!e->matrix.contract) continue;
         write_kernel(e, pk, number);
+        if (matrix_schedule(e->k, &e->matrix)) return e->k;
     }
+    e->matrix.contract = NULL;
+    write_kernel(e, pk, number);
     if (t->backend == BACKEND_NVPTX) kernel_distribute(e->k, t);
     return e->k;
 }
