@@ -197,6 +197,43 @@ static void spread_axes(Simt *s) {
     }
 }
 
+static LLVMValueRef divide(const Emit *e, LLVMValueRef *rest, LLVMValueRef by) {
+    LLVMValueRef digit = LLVMBuildURem(e->b, *rest, by, "");
+    *rest = LLVMBuildUDiv(e->b, *rest, by, "");
+    return digit;
+}
+
+/* A grid with one axis in groups of G: `program` counts, inside each group, its G tiles first (fewer in the last one).
+ * Returns the axis's tile; *program becomes the number without it, of the axes around it and inside. */
+static LLVMValueRef ordered(const Emit *e, LLVMValueRef *program, LLVMValueRef tiles, LLVMValueRef inside, int group) {
+    LLVMValueRef g = LLVMConstInt(e->i32, (unsigned)group, false), around = *program;
+    LLVMValueRef here = divide(e, &around, LLVMBuildMul(e->b, tiles, inside, "")), at = here;
+    LLVMValueRef within = divide(e, &at, LLVMBuildMul(e->b, g, inside, "")), first = LLVMBuildMul(e->b, at, g, "");
+    LLVMValueRef left = LLVMBuildSub(e->b, tiles, first, "");
+    LLVMValueRef size = LLVMBuildSelect(e->b, LLVMBuildICmp(e->b, LLVMIntULT, left, g, ""), left, g, "");
+    LLVMValueRef tile = LLVMBuildAdd(e->b, first, divide(e, &within, size), "");
+    *program = LLVMBuildAdd(e->b, LLVMBuildMul(e->b, around, inside, ""), within, "");
+    return tile;
+}
+
+void simt_program(Simt *s, LLVMValueRef program) {
+    const Emit *e = s->e;
+    LLVMValueRef tiles[MAX_AXES], tile[MAX_AXES] = {0}, inside = LLVMConstInt(e->i32, 1, false);
+    for (int x = s->k->axes.n - 1; x >= 0; x--) {
+        const Axis *a = &s->k->axes.at[x];
+        if (a->kind != AXIS_GRID) continue;
+        LLVMValueRef up = LLVMBuildAdd(e->b, s->extent[x], emit_i64(e, a->step - 1), "");
+        tiles[x] = LLVMBuildTrunc(e->b, LLVMBuildUDiv(e->b, up, emit_i64(e, a->step), ""), e->i32, "");
+        if (a->order) tile[x] = ordered(e, &program, tiles[x], inside, a->order);
+        inside = LLVMBuildMul(e->b, inside, tiles[x], "");
+    }
+    for (int x = s->k->axes.n - 1; x >= 0; x--) {
+        if (s->k->axes.at[x].kind != AXIS_GRID) continue;
+        if (!tile[x]) tile[x] = divide(e, &program, tiles[x]);
+        s->base[x] = LLVMBuildMul(e->b, LLVMBuildZExt(e->b, tile[x], e->i64, ""), emit_i64(e, s->k->axes.at[x].step), "");
+    }
+}
+
 /* Lane offsets and, for grid axes, the program's place. */
 static void place_program(Simt *s) {
     const Emit *e = s->e;
@@ -207,13 +244,8 @@ static void place_program(Simt *s) {
         s->lane[x] = simt_lane(s, &a->spread);
         s->extent[x] = run_time_extent(s, a->extent);
         s->base[x] = emit_i64(e, 0);
-        if (a->kind != AXIS_GRID) continue;
-        LLVMValueRef up = LLVMBuildAdd(e->b, s->extent[x], emit_i64(e, a->step - 1), "");
-        LLVMValueRef tiles = LLVMBuildTrunc(e->b, LLVMBuildUDiv(e->b, up, emit_i64(e, a->step), ""), e->i32, "");
-        LLVMValueRef at = LLVMBuildZExt(e->b, LLVMBuildURem(e->b, program, tiles, ""), e->i64, "");
-        s->base[x] = LLVMBuildMul(e->b, at, emit_i64(e, a->step), "");
-        program = LLVMBuildUDiv(e->b, program, tiles, "");
     }
+    simt_program(s, program);
 }
 
 static void annotate(const Emit *e, LLVMValueRef fn, const char *what, int value) {

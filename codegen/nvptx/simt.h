@@ -111,6 +111,7 @@ void simt_instruction(Simt *s, const Inst *i);
 void simt_eager(Simt *s, const Inst *i); /* its value in all registers */
 void simt_evaluate_slots(Simt *s, const Inst *i, int from, int to); /* in those of s->reg[i->result] */
 void simt_block(Simt *s, const Block *b);
+void simt_program(Simt *s, LLVMValueRef program); /* i32: places the grid's axes at that program */
 /* Loop-carried values, one phi per register: made at the builder's position, given values from an edge. */
 void simt_phis(Simt *s, const Inst *i, const int *values, LLVMValueRef **phi);
 void simt_incoming(Simt *s, const Inst *i, LLVMValueRef **phi, const int *values, LLVMBasicBlockRef *from);
