@@ -192,7 +192,9 @@ static Operand source_of(Parser *p, const Stmt *s, const Raw *r, PtxType t, bool
     case RAW_F32:
     case RAW_F64: return constant_source(p, r, t);
     case RAW_VAR: return variable_address(p, r, type_bytes(t));
-    case RAW_NAME: parse_fail(p, r->at, "unknown name '%.*s'", (int)r->at.length, r->at.text);
+    case RAW_NAME:
+        if (function_named(p, &r->at)) parse_fail(p, r->at, "addresses of functions are not supported: call it by its name");
+        parse_fail(p, r->at, "unknown name '%.*s'", (int)r->at.length, r->at.text);
     default: parse_fail(p, r->at, "expected a register or constant");
     }
 }

@@ -53,6 +53,12 @@ static void bind_arguments(Parser *p, const Raw *list, Variable *const *formal, 
     else c->count = count;
 }
 
+Function *function_named(const Parser *p, const Token *name) {
+    for (Function *f = p->module->functions; f; f = f->next)
+        if (token_is(name, f->name)) return f;
+    return NULL;
+}
+
 /* call (results), name, (arguments);  either list may be absent */
 void lower_call(Parser *p, const Stmt *s) {
     int k = 0;
@@ -60,10 +66,9 @@ void lower_call(Parser *p, const Stmt *s) {
     const Raw *name = k < s->count ? &s->operand[k++] : NULL;
     const Raw *args = k < s->count && s->operand[k].kind == RAW_LIST ? &s->operand[k++] : NULL;
     if (!name || name->kind != RAW_NAME || k != s->count)
-        parse_fail(p, s->at, "only direct calls of functions of this module are supported");
-    Function *callee = NULL;
-    for (Function *f = p->module->functions; f && !callee; f = f->next)
-        if (token_is(&name->at, f->name)) callee = f;
+        parse_fail(p, name ? name->at : s->at,
+                   "only direct calls of functions of this module are supported, none through a register");
+    Function *callee = function_named(p, &name->at);
     if (!callee || callee->entry) parse_fail(p, name->at, "unknown function '%.*s'", (int)name->at.length, name->at.text);
     CallSite *c = sim_alloc(&p->module->arena, sizeof *c);
     c->callee = callee;

@@ -188,6 +188,8 @@ void variables_finish(Parser *);
 void parse_body(Parser *, Function *);
 void parse_function(Parser *, bool entry);
 
+Function *function_named(const Parser *, const Token *); /* of the module, or NULL; lower_control.c */
+
 /* lower.c: services for the lowering functions */
 Inst *emit(Parser *, const Stmt *, ExecFn run);
 uint32_t register_new(Parser *, int bytes);

@@ -193,7 +193,8 @@ static uint64_t initial_value(Parser *p, PtxType type) {
     const Symbol *s = t.kind == TOK_WORD && !minus ? symbol_find(p, &t, &member) : NULL;
     if (!s || s->kind != SYM_VAR || (s->var->space != SPACE_GLOBAL && s->var->space != SPACE_CONST) ||
         type_bytes(type) != 8)
-        parse_fail(p, t, "'%.*s' cannot initialise a .%s", (int)t.length, t.text, type_text(type));
+        parse_fail(p, t, "'%.*s' cannot initialise a .%s%s", (int)t.length, t.text, type_text(type),
+                   t.kind == TOK_WORD && function_named(p, &t) ? ": addresses of functions are not supported" : "");
     return s->var->address + (parse_accept(p, '+') ? (uint64_t)parse_integer(p) : 0);
 }
 
