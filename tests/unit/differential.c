@@ -15,8 +15,12 @@
 #include "frontend/frontend.h"
 #include "tools/fusec/executor.h"
 #include <dlfcn.h>
+#include <signal.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 enum {
     PROGRAMS = 1000,
@@ -176,22 +180,113 @@ static void check(Suite *s, TrialSet *set) {
     arena_free(a);
 }
 
+/* ---- crashes: the programs of a back end run in a process of their own ------------------------------------------- */
+typedef struct Summary {
+    int number; /* of the program that runs */
+    int count[TRIAL_DIFFERS + 1], shortages;
+    TrialTally tally;
+} Summary;
+
+typedef struct Crash {
+    const Suite *suite;
+    int signal;
+} Crash;
+
+/* The signal that ends a process which does this; 0: none. */
+static int signal_of(void (*work)(void *), void *user) {
+    int status = 0;
+    fflush(NULL);
+    const pid_t child = fork();
+    if (child < 0) fail_msg("no process");
+    if (child == 0) {
+        signal(SIGSEGV, SIG_DFL); /* not cmocka's */
+        signal(SIGABRT, SIG_DFL);
+        signal(SIGBUS, SIG_DFL);
+        signal(SIGFPE, SIG_DFL);
+        signal(SIGILL, SIG_DFL);
+        work(user);
+        fflush(NULL);
+        _exit(0);
+    }
+    while (waitpid(child, &status, 0) < 0) continue;
+    return WIFSIGNALED(status) ? WTERMSIG(status) : 0;
+}
+
+typedef struct Attempt {
+    const Suite *suite;
+    const Trial *trial;
+} Attempt;
+
+static void attempt(void *user) {
+    const Attempt *x = user;
+    const char *why;
+    if (!freopen("/dev/null", "w", stderr)) return;
+    arch = x->suite->archs[x->trial->number % x->suite->n_archs];
+    const TrialTarget target = {.name = kind->name, .target = kind->target(arch), .run = run};
+    trial_run(arena_new(), x->trial, &target, NULL, &why);
+}
+
+static bool still_crashes(void *user, Arena *a, const Trial *t, const char **why) {
+    const Crash *crash = user;
+    Attempt x = {crash->suite, t};
+    const int s = signal_of(attempt, &x);
+    *why = arena_printf(a, "signal %d", s);
+    return s == crash->signal;
+}
+
+static void report_crash(const Suite *s, int number, int sig) {
+    TrialSet *set = trial_set(PROGRAMS);
+    Arena *a = arena_new();
+    Crash crash = {s, sig};
+    Trial t = trial_next(set, a);
+    while (t.number < number) t = trial_next(set, a);
+    print_error("%s, program %d: signal %d\n", kind->name, number, sig);
+    const Trial least = trial_shrink(a, &t, still_crashes, &crash);
+    print_error("least program that still does:\n");
+    trial_print(stderr, &least);
+    print_error("to see it again: test_differential %s %d\n", kind->name, number);
+    arena_free(a);
+    trial_set_free(set);
+}
+
+typedef struct All {
+    Suite *suite;
+    Summary *summary; /* shared with the parent */
+} All;
+
+static void check_programs(void *user) {
+    const All *x = user;
+    TrialSet *set = trial_set(PROGRAMS);
+    for (int i = 0; i < PROGRAMS; i++) {
+        x->summary->number = i;
+        check(x->suite, set);
+    }
+    x->summary->tally = set->tally;
+    memcpy(x->summary->count, x->suite->count, sizeof x->suite->count);
+    x->summary->shortages = only < 0 ? coverage_report(stdout, set->coverage) : 0;
+    trial_set_free(set);
+}
+
 /* Refused programs and skipped results are few enough for the others to stand for all. */
 static void check_all(const char *name, const char *const *archs, int n_archs) {
     Suite s = {.archs = archs, .n_archs = n_archs};
-    TrialSet *set = trial_set(PROGRAMS);
+    Summary *all = mmap(NULL, sizeof *all, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    assert_ptr_not_equal(all, MAP_FAILED);
     kind = executor_find(name);
     assert_non_null(kind);
-    for (int i = 0; i < PROGRAMS; i++) check(&s, set);
-    const TrialTally tally = set->tally;
+    const int sig = signal_of(check_programs, &(All){&s, all});
+    if (sig) report_crash(&s, all->number, sig);
+    const Summary sum = *all;
+    munmap(all, sizeof *all);
     print_message("%s: %d programs agree, %d differ, %d refused; of %d results %d skipped\n", name,
-                  s.count[TRIAL_AGREES], s.count[TRIAL_DIFFERS], s.count[TRIAL_REFUSED], tally.results, tally.skipped);
-    const int shortages = only < 0 ? coverage_report(stdout, set->coverage) : 0;
-    trial_set_free(set);
-    assert_int_equal(s.count[TRIAL_DIFFERS], 0);
-    assert_true(s.count[TRIAL_REFUSED] * 50 <= PROGRAMS);
-    assert_true(tally.skipped * 100 <= tally.results);
-    assert_int_equal(shortages, 0);
+                  sum.count[TRIAL_AGREES], sum.count[TRIAL_DIFFERS], sum.count[TRIAL_REFUSED], sum.tally.results,
+                  sum.tally.skipped);
+    assert_int_equal(sig, 0);
+    assert_true(sum.tally.results > 0);
+    assert_int_equal(sum.count[TRIAL_DIFFERS], 0);
+    assert_true(sum.count[TRIAL_REFUSED] * 50 <= PROGRAMS);
+    assert_true(sum.tally.skipped * 100 <= sum.tally.results);
+    assert_int_equal(sum.shortages, 0);
 }
 
 static const char *const no_arch[] = {NULL};
@@ -277,6 +372,40 @@ static void check_least(Arena *a, const Trial *t, Op from, Op to) {
     const Graph *again = graph_parse(a, text, &error);
     assert_null(error);
     assert_string_equal(text_of(a, again), text);
+}
+
+static void crash_at_edge(void *user) {
+    const char *why;
+    const Attempt *x = user;
+    if (has_edge(&(Edge){OP_MUL, OP_SUM, 0}, NULL, x->trial, &why)) raise(SIGSEGV);
+}
+
+static bool crashes_at_edge(void *user, Arena *a, const Trial *t, const char **why) {
+    Attempt x = {NULL, t};
+    (void)user, (void)a;
+    *why = "";
+    return signal_of(crash_at_edge, &x) == SIGSEGV;
+}
+
+/* Of the first ten programs, those that crash. */
+static void crashes_are_made_small(void **state) {
+    int n = 0;
+    (void)state;
+    TrialSet *set = trial_set(PROGRAMS);
+    for (int i = 0; i < 10; i++) {
+        Arena *a = arena_new();
+        const char *why;
+        const Trial t = trial_next(set, a);
+        if (n < 2 && crashes_at_edge(NULL, a, &t, &why)) {
+            const Trial least = trial_shrink(a, &t, crashes_at_edge, NULL);
+            assert_true(crashes_at_edge(NULL, a, &least, &why));
+            assert_true(least.graph->nodes.n <= 5);
+            n++;
+        }
+        arena_free(a);
+    }
+    trial_set_free(set);
+    assert_true(n > 0);
 }
 
 static void failures_are_made_small(void **state) {
@@ -409,6 +538,7 @@ int main(int argc, char **argv) {
                   {"c99", cmocka_unit_test(c99_agrees), false},
                   {"cuda", cmocka_unit_test(ptx_agrees), true},
                   {"shrink", cmocka_unit_test(failures_are_made_small), false},
+                  {"crash", cmocka_unit_test(crashes_are_made_small), false},
                   {"failed", cmocka_unit_test(what_failed_agrees), false},
                   {"recompute", cmocka_unit_test(recomputing_changes_no_bit), false}};
     struct CMUnitTest tests[sizeof groups / sizeof *groups];
