@@ -9,7 +9,7 @@ static void join(Time *restrict to, const Time *restrict from, int n) {
 
 bool clock_start(Warp *w) {
     const size_t n = (size_t)w->cluster->agents;
-    w->clock.seen = calloc((2 + PROXY_SPACES) * n + MAX_AGENTS, sizeof(Time)); /* whatever ten bits say may be looked up (clock.h) */
+    w->clock.seen = calloc((2 + PROXY_SPACES) * n + MAX_AGENTS, sizeof(Time)); /* ten bits of index, see clock.h */
     if (!w->clock.seen) return false;
     w->clock.own = w->clock.seen + n;
     for (size_t k = 0; k < PROXY_SPACES; k++) w->clock.fenced[k] = w->clock.own + (k + 1) * n;

@@ -148,7 +148,8 @@ static int gather(Warp *w, const Inst *i, uint32_t mask, Party party[WARP]) {
 static void report_passed(Warp *w, const Inst *i, uint32_t mask) {
     const uint32_t passed = named_members(w, i, mask) & w->passed;
     if (!passed) return;
-    warp_report(w, REPORT_MEMBERS, __builtin_ctz(passed), 0, 0, "named here, this lane has passed this place and exited");
+    warp_report(w, REPORT_MEMBERS, __builtin_ctz(passed), 0, 0,
+                "named here, this lane has passed this place and exited");
 }
 
 bool meet(Warp *w, const Inst *i, uint32_t active, uint32_t mask) {

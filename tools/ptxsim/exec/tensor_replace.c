@@ -49,8 +49,9 @@ void exec_map_replace(Warp *w, const Inst *i, uint32_t mask) {
         range_read(w, lane, NULL, &r);
         range_write(w, lane, NULL, &r);
         memcpy(&m, r.data, sizeof m);
+        const uint64_t value = lane_bits(w, &i->b, lane);
         const char *wrong = m.magic != TENSOR_MAP_MAGIC ? "no tensor map is here"
-                                                        : replace(&m, (MapField)i->op, i->op2, lane_bits(w, &i->b, lane));
+                                                        : replace(&m, (MapField)i->op, i->op2, value);
         if (wrong) warp_report(w, REPORT_ASYNC, lane, at, 0, wrong);
         else memcpy(r.data, &m, sizeof m);
     }
@@ -62,9 +63,9 @@ void exec_map_copy(Warp *w, const Inst *i, uint32_t mask) {
     const int lane = __builtin_ctz(mask);
     Range to, from;
     if (mask != w->live) warp_report(w, REPORT_DIVERGENT, lane, 0, 0, "tensormap.cp_fenceproxy in a part of a warp");
-    if (!range_find(w, lane, f->from.space, pointer_at(w, &f->from, lane), TENSOR_MAP_BYTES, TENSOR_MAP_BYTES, false, &from) ||
-        !range_find(w, lane, f->to.space, pointer_at(w, &f->to, lane), TENSOR_MAP_BYTES, TENSOR_MAP_BYTES, true, &to))
-        return;
+    const uint64_t source = pointer_at(w, &f->from, lane), target = pointer_at(w, &f->to, lane);
+    if (!range_find(w, lane, f->from.space, source, TENSOR_MAP_BYTES, TENSOR_MAP_BYTES, false, &from)) return;
+    if (!range_find(w, lane, f->to.space, target, TENSOR_MAP_BYTES, TENSOR_MAP_BYTES, true, &to)) return;
     range_read(w, lane, NULL, &from);
     range_write(w, lane, NULL, &to);
     memcpy(to.data, from.data, TENSOR_MAP_BYTES);

@@ -8,7 +8,8 @@
 /* ---- qualifiers of accesses --------------------------------------------------------------------------------- */
 static void check_operator(Parser *p, const Stmt *s) {
     const int cop = s->mod[CAT_CACHE];
-    const bool load = s->row->op == OP_LD, wrong = load ? cop >= CACHE_WB : cop == CACHE_CA || cop == CACHE_LU || cop == CACHE_CV;
+    const bool load = s->row->op == OP_LD, of_loads = cop == CACHE_CA || cop == CACHE_LU || cop == CACHE_CV;
+    const bool wrong = load ? cop >= CACHE_WB : of_loads;
     if (wrong) parse_fail(p, s->at, "a cache operator of %s, not of '%s'", load ? "stores" : "loads", s->row->name);
     if (!cop) return;
     if (s->mod[CAT_EVICT]) parse_fail(p, s->at, "a cache operator and an eviction priority exclude each other");
@@ -19,7 +20,8 @@ static void check_operator(Parser *p, const Stmt *s) {
 static void check_mmio(Parser *p, const Stmt *s, Space space) {
     if (!s->mod[CAT_MMIO]) return;
     need_version(p, s, 82);
-    if (s->mod[CAT_ORDER] != ORDER_RELAXED || s->mod[CAT_SCOPE] != SCOPE_SYS) parse_fail(p, s->at, ".mmio needs .relaxed and .sys");
+    if (s->mod[CAT_ORDER] != ORDER_RELAXED || s->mod[CAT_SCOPE] != SCOPE_SYS)
+        parse_fail(p, s->at, ".mmio needs .relaxed and .sys");
     if (space != SPACE_GLOBAL && space != SPACE_GENERIC) parse_fail(p, s->at, ".mmio is for global memory");
     if (s->mod[CAT_VECTOR] || s->mod[CAT_EVICT] || s->mod[CAT_PREFETCH] || s->mod[CAT_HINT] || s->mod[CAT_NONCOHERENT])
         parse_fail(p, s->at, ".mmio takes no vector, and no hints");
@@ -97,7 +99,8 @@ static void check_range(Parser *p, const Stmt *s) {
  * The value is opaque; nothing depends on it. */
 void lower_policy(Parser *p, const Stmt *s) {
     static const char *const FORMS[] = {"fractional", "range", "cvt"};
-    static const char *const PRIORITIES[] = {"L2::evict_first", "L2::evict_unchanged", "L2::evict_last", "L2::evict_normal"};
+    static const char *const PRIORITIES[] = {"L2::evict_first", "L2::evict_unchanged", "L2::evict_last",
+                                             "L2::evict_normal"};
     Words w = {.stmt = s};
     const int form = word_choose(&w, FORMS, 3);
     int primary = 0, secondary = -1;
@@ -115,8 +118,8 @@ void lower_policy(Parser *p, const Stmt *s) {
     if (form == 0 && s->count > 1) check_fraction(p, s);
     if (form == 1) check_range(p, s);
     const Operand d = destination(p, s, &s->operand[0], T_B64);
-    const Operand a = form == 2 ? source(p, s, &s->operand[1], T_B64)
-                                : pool_constant(p, (uint64_t)(form + 1) << 60 | (uint64_t)primary << 4 | (uint64_t)(secondary + 1), 8);
+    const uint64_t bits = (uint64_t)(form + 1) << 60 | (uint64_t)primary << 4 | (uint64_t)(secondary + 1);
+    const Operand a = form == 2 ? source(p, s, &s->operand[1], T_B64) : pool_constant(p, bits, 8);
     Inst *i = emit(p, s, move_handler(8));
     i->d = d;
     i->a = a;
