@@ -1,0 +1,25 @@
+# What low precision needs: gradients that are zero in f16 unless the loss is scaled, gradients that overflow when it is.
+dim B = 8
+
+model faint {                            # gradients around 1e-10
+    precision f16
+    input x : f32[B, 4]
+    input y : f32[B, 1]
+    h = tanh(linear(x, 16) as up)
+    error = mean((linear(h, 1) as down - y)^2)
+    scaled = 1e-9 * error
+    output loss = error
+    train scaled with adam(lr = hyper 0.02, eps = 1e-24)
+}
+
+model loud {                             # gradients of some thousand, times the first loss scale past 65504
+    precision f16
+    input x : f32[B, 4]
+    input y : f32[B, 1]
+    state calls = zeros []
+    calls <- calls + 1
+    h = relu(batchnorm(linear(x, 16) as up) as norm)
+    loss = mean((linear(h, 1) as down - y)^2) * 1000
+    output loss
+    train loss with momentum(lr = hyper 1e-6)
+}
