@@ -116,7 +116,7 @@ typedef enum {
     STMT_SAVE, STMT_RECOMPUTE, /* names */
     STMT_STATE,      /* name = value */
     STMT_INPUT,      /* name : type shape in range */
-    STMT_OUTPUT,     /* name [= value] */
+    STMT_OUTPUT,     /* name [: type] [= value] */
     STMT_PRECISION,  /* name */
     STMT_TRAIN
 } StmtKind;

@@ -185,6 +185,7 @@ static void print_stmt(FILE *f, const Stmt *s, int depth) {
     fprintf(f, "%*s(%s", 2 * depth, "", statements[s->kind]);
     print_names(f, &s->names);
     if (s->kind == STMT_INDEXED) print_binders(f, &s->binders);
+    if (s->kind == STMT_OUTPUT && s->dtype.text) fprintf(f, " : %s", s->dtype.text);
     if (s->kind == STMT_INPUT) {
         fprintf(f, " %s (", s->dtype.text);
         print_exprs(f, &s->shape);

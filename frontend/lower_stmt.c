@@ -140,14 +140,17 @@ static bool input_range(Lower *L, const Stmt *s, TensorDecl *t) {
     return false;
 }
 
-static bool input_type(Lower *L, const Stmt *s, TensorDecl *t) {
+/* What inputs and outputs may be: f64 and what only the IRs know are refused. */
+static bool boundary_type(Lower *L, const Stmt *s, const char *what, DType *t) {
     const char *name = s->dtype.text;
-    if (!dtype_parse(name, &t->dtype)) {
-        lower_fail(L, E0204, s->dtype.loc, "inputs are f32, i32 or bool", "unknown element type '%s'", name);
+    if (!dtype_parse(name, t) || *t == DT_TF32) {
+        lower_fail(L, E0204, s->dtype.loc, arena_printf(L->arena, "%ss are f32, f16, bf16, i32 or bool", what),
+                   "unknown element type '%s'", name);
         return false;
     }
-    if (t->dtype == DT_F32 || t->dtype == DT_I32 || t->dtype == DT_BOOL) return true;
-    not_built(L, s->dtype.loc, arena_printf(L->arena, "an input of type %s", name));
+    if (*t != DT_F64) return true;
+    lower_fail(L, E0217, s->dtype.loc, "declare it f32, and convert outside the model",
+               "an %s of type f64 is not supported: programs compute in f32 and below", what);
     return false;
 }
 
@@ -160,7 +163,7 @@ static int find_decl(const TensorDecl *at, int n, const char *name) {
 static void lower_input(Lower *L, const Stmt *s) {
     TensorDecl t = {.name = s->names.at[0].text, .loc = s->loc};
     body_bind(L, t.name, val_poison());
-    if (!input_type(L, s, &t) || !lower_shape_list(L, &s->shape, &t.shape) || !input_range(L, s, &t)) return;
+    if (!boundary_type(L, s, "input", &t.dtype) || !lower_shape_list(L, &s->shape, &t.shape) || !input_range(L, s, &t)) return;
     if (!check_shape(L, t.shape, s->loc)) return;
     int i = find_decl(L->model->inputs.at, L->model->inputs.n, t.name);
     if (i < 0) {
@@ -173,7 +176,20 @@ static void lower_input(Lower *L, const Stmt *s) {
     while (L->inputs.n <= i) vec_push(L->arena, L->inputs, NULL);
     Attr attr = {.decl = i, .dtype = t.dtype};
     L->inputs.at[i] = t_node(L, OP_INPUT, 0, NULL, &attr, t.dtype, t.shape);
-    body_bind(L, t.name, val_tensor(L->inputs.at[i]));
+    /* what comes in 16 bits is a number like any other */
+    Node *value = dtype_is_low(t.dtype) ? t_cast(L, L->inputs.at[i], DT_F32) : L->inputs.at[i];
+    body_bind(L, t.name, val_tensor(value));
+}
+
+/* The value in the type that the output states. */
+static Node *fit_output(Lower *L, const Stmt *s, Node *node) {
+    DType t;
+    if (!s->dtype.text || !node) return node;
+    if (!boundary_type(L, s, "output", &t)) return NULL;
+    if (t == node->dtype || (dtype_is_float(t) && dtype_is_float(node->dtype))) return t_cast(L, node, t);
+    lower_fail(L, E0204, s->dtype.loc, dtype_is_float(t) ? "write float(x)" : NULL, "the output '%s' is %s, not %s",
+               s->names.at[0].text, dtype_name(node->dtype), dtype_name(t));
+    return NULL;
 }
 
 static void lower_output(Lower *L, const Stmt *s) {
@@ -188,7 +204,7 @@ static void lower_output(Lower *L, const Stmt *s) {
     } else {
         lower_fail(L, E0201, s->loc, NULL, "unknown name '%s'", name);
     }
-    Node *node = value_node(L, v, v.kind == VAL_INT ? DT_F32 : DT_COUNT, s->loc);
+    Node *node = fit_output(L, s, value_node(L, v, v.kind == VAL_INT ? DT_F32 : DT_COUNT, s->loc));
     if (!node) return;
     for (int i = 0; i < L->outputs.n; i++)
         if (strcmp(L->outputs.at[i].name, name) == 0) {

@@ -80,7 +80,7 @@ static Stmt *with_value(Stmt *s, Parser *p, Expr *value);
 %precedence NEGATION
 %right CARET
 
-%type <name> name
+%type <name> name output_type
 %type <names> names
 %type <expr> expr postfix primary default range value opt_expr in_range opt_axis number
 %type <exprs> exprs1 exprs shape input_shape
@@ -175,8 +175,11 @@ stmt:
         $$->shape = $5;
         $$->range = $6;
     }
-  | OUTPUT name                     { $$ = with_name(stmt_new(p, STMT_OUTPUT, @$), p, $2); }
-  | OUTPUT name ASSIGN expr         { $$ = with_value(with_name(stmt_new(p, STMT_OUTPUT, @$), p, $2), p, $4); }
+  | OUTPUT name output_type         { $$ = with_name(stmt_new(p, STMT_OUTPUT, @$), p, $2); $$->dtype = $3; }
+  | OUTPUT name output_type ASSIGN expr {
+        $$ = with_value(with_name(stmt_new(p, STMT_OUTPUT, @$), p, $2), p, $5);
+        $$->dtype = $3;
+    }
   | PRECISION name                  { $$ = with_name(stmt_new(p, STMT_PRECISION, @$), p, $2); }
   | TRAIN name WITH name LPAREN args RPAREN clauses {
         $$ = with_name(stmt_new(p, STMT_TRAIN, @$), p, $2);
@@ -202,6 +205,11 @@ ifstmt:
         $$->has_else = true;
         vec_push(p->arena, $$->orelse, $5);
     }
+  ;
+
+output_type:
+    %empty                          { $$ = (Name){0}; }
+  | COLON name                      { $$ = $2; }
   ;
 
 input_shape: %empty { $$ = (ExprList){0}; } | shape ;

@@ -146,7 +146,8 @@ static void place_comparison(Place *p, const Node *n) {
 static void place_cast(Place *p, const Node *n) {
     Node *x = p->copy[n->in[0]->id];
     Node *made = x->dtype == n->dtype ? x : precision_remake(p->g, n, &x);
-    set(p, n, made, dtype_is_float(n->dtype) && x->dtype != DT_BOOL ? HIGH : NEUTRAL);
+    const bool exact = x->dtype == DT_BOOL || p->kind[n->in[0]->id] != HIGH; /* truth, and an input of 16 bits */
+    set(p, n, made, dtype_is_float(n->dtype) && (!exact || x->dtype == DT_I32) ? HIGH : NEUTRAL);
 }
 
 static void place_element(Place *p, const Node *n) {

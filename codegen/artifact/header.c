@@ -28,6 +28,8 @@ static const char *pointer_type(DType t) { return c99_type(t, true) ? c99_type(t
 
 static char *shape_comment(Header *h, const ModuleTensor *t) {
     char *s = shape_text(h->a, t->shape);
+    if (t->dtype == DT_BF16) s = arena_printf(h->a, "%s bf16: the upper halves of floats", s);
+    if (t->dtype == DT_F16) s = arena_printf(h->a, "%s f16: IEEE half precision", s);
     if (t->has_range) s = arena_printf(h->a, "%s in %" PRId64 "..%" PRId64, s, t->lo, t->hi);
     return s;
 }

@@ -2,7 +2,7 @@
 model m {
     input i : i32[4] in 0..10
     input x : f32[4]
-    input c : f16[4]
+    input c : tf32[4]
     input d : float[4]
     output a = i * 0.5
     output b = i + x

@@ -7,9 +7,8 @@ layer last(xs) {
     return ys
 }
 model m {
-    precision bf16
     input x : f32[2, 3]
-    input q : f16[2]
+    input q : f64[2]
     checkpoint { y = x * 2 }
     save x
     recompute x
