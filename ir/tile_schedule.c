@@ -81,7 +81,7 @@ static bool check_access_width(Check *c, const Inst *i, const TileType *t, int m
 
 /* Copies go from memory to memory: the value is a load, and lanes that it masks are 0. */
 static bool check_copied(Check *c, const Inst *i) {
-    const Inst *load = i->by == BY_TMA ? copied_load(c->k, i->in[0]) : c->def[i->in[0]];
+    const Inst *load = copied_load(c->k, i->in[0]);
     if (!load || load->kind != TI_LOAD || (load->n_in && load->value != 0))
         return refuse(c, "%%%d is copied but is no load that gives 0 where it is masked", i->result);
     if (!c->only[i->in[0]]) return refuse(c, "%%%d is copied but what it loads is needed in registers", i->result);

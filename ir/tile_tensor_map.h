@@ -25,8 +25,8 @@ enum { MAP_ALIGN = 16, MAP_MAX_BOX = 256 };
 
 /* The map of a stage by tma or a store by tma; NULL, or why the copy engine cannot move this tile. */
 const char *kernel_tensor_map(const Kernel *k, const Inst *i, TensorMap *out);
-/* What a stage by tma of the value copies: a load, rounded to tf32 on the way where it is f32 that is converted; or
- * whatever else defines the value (NULL: nothing here does). */
+/* What a stage by tma or async of the value copies: a load, where it is f32 that is converted to tf32 rounded on the way
+ * or, by async, when it is read; or whatever else defines the value (NULL: nothing here does). */
 const Inst *copied_load(const Kernel *k, int value);
 /* Instructions by tma in textual order, each with a map of its own; at most `room` are written, all are counted. */
 int kernel_tensor_copies(const Kernel *k, const Inst **out, int room);

@@ -83,7 +83,7 @@ static int swizzle_of(const Kernel *k, int minor, int bytes) {
 }
 
 static bool is_copy(const Schedule *s, const Inst *stage) {
-    const Inst *load = s->def[stage->in[0]];
+    const Inst *load = copied_load(s->k, stage->in[0]);
     return load && load->kind == TI_LOAD && (!load->n_in || load->value == 0);
 }
 

@@ -101,24 +101,26 @@ static LLVMValueRef load_word(const Factor *f, int across, int along) {
     return simt_asm(s->e, s->e->i32, arena_printf(s->arena, "ld.shared.b32 $0, [$1+%d];", rest), "=r,r,~{memory}", 1, &at);
 }
 
+static void round_all(const Factor *f, int n, LLVMValueRef *v) {
+    const Simt *s = f->s;
+    if (!stage_rounds(s, f->value)) return;
+    for (int r = 0; r < n; r++) v[r] = simt_asm(s->e, s->e->i32, "cvt.rna.tf32.f32 $0, $1;", "=r,r", 1, &v[r]);
+}
+
 /* Fragments of one step along the sum: for rows 4 registers per 16, for columns 2 per 8. */
 static void load_rows(const Factor *f, int block, int along, LLVMValueRef *out) {
     const int at = spread_offset(&f->s->k->axes.at[f->across], 2 * block);
-    if (!f->words) {
-        load_blocks(f, 4, at, along, out);
-        return;
-    }
-    for (int r = 0; r < 4; r++) out[r] = load_word(f, at + 8 * (r & 1), along + 4 * (r >> 1));
+    if (!f->words) load_blocks(f, 4, at, along, out);
+    for (int r = 0; r < 4 && f->words; r++) out[r] = load_word(f, at + 8 * (r & 1), along + 4 * (r >> 1));
+    round_all(f, 4, out);
 }
 
 static void load_columns(const Factor *f, int block, int blocks, int along, LLVMValueRef *out) {
     const Axis *axis = &f->s->k->axes.at[f->across];
-    if (!f->words) {
-        load_blocks(f, 2 * blocks, spread_offset(axis, 2 * block), along, out);
-        return;
-    }
-    for (int r = 0; r < 2 * blocks; r++)
+    if (!f->words) load_blocks(f, 2 * blocks, spread_offset(axis, 2 * block), along, out);
+    for (int r = 0; r < 2 * blocks && f->words; r++)
         out[r] = load_word(f, spread_offset(axis, 2 * (block + (r >> 1))), along + 4 * (r & 1));
+    round_all(f, 2 * blocks, out);
 }
 
 static const char *operand_type(DType t) { return t == DT_BF16 ? "bf16" : t == DT_F16 ? "f16" : "tf32"; }

@@ -82,6 +82,7 @@ void stage_store(Simt *s, const Inst *i);                      /* STORE by threa
 /* i32, in elements: the place of the element at offset[axis] (i32) of a tile. */
 LLVMValueRef stage_element(const Simt *s, const StageLayout *l, LLVMValueRef const *offset);
 void stage_select(Simt *s, int value, LLVMValueRef slot); /* of a planned tile: i32, NULL: 0 */
+bool stage_rounds(const Simt *s, int value); /* f32 was copied: what reads it rounds it to the tile's tf32 */
 LLVMValueRef stage_address(const Simt *s, int value);     /* i32, of the selected slot */
 void stage_copy(Simt *s, const Inst *i);                  /* BY_ASYNC into the selected slot, neither committed nor awaited */
 void stage_commit(Simt *s);

@@ -101,7 +101,13 @@ LLVMValueRef simt_staged(Simt *s, int value, const Coords *c) {
     simt_before_read(s);
     const DType t = s->k->types.at[value].dtype;
     LLVMValueRef v = LLVMBuildLoad2(s->e->b, emit_memory_type(s->e, t), element_pointer(s, value, c), "");
-    return emit_from_memory(s->e, t, v);
+    v = emit_from_memory(s->e, t, v);
+    return stage_rounds(s, value) ? emit_round(s->e, t, v) : v;
+}
+
+bool stage_rounds(const Simt *s, int value) {
+    const Inst *i = s->def[value];
+    return i->by == BY_ASYNC && s->def[i->in[0]]->kind != TI_LOAD;
 }
 
 /* ---- filling from registers ---------------------------------------------------------------------------------------- */
@@ -293,7 +299,7 @@ static LLVMValueRef copy_size(Simt *s, const Inst *stage, const Inst *load, cons
 
 static void copy_run(Simt *s, const Inst *i, const Coords *c) {
     const Emit *e = s->e;
-    const Inst *load = s->def[i->in[0]];
+    const Inst *load = copied_load(s->k, i->in[0]);
     LLVMValueRef size = copy_size(s, i, load, c), to = LLVMBuildPtrToInt(e->b, element_pointer(s, i->result, c), e->i32, "");
     LLVMValueRef args[] = {to, simt_address(s, load, c), size};
     const char *level = i->bytes == 16 ? "cg" : "ca"; /* .cg: past L1, of 16 bytes only */
