@@ -20,8 +20,8 @@ while [ $# -gt 0 ]; do
     esac
     shift
 done
-archs='sm_80 sm_90'
-[ -z "$only" ] || archs=sm_90
+archs='sm_80 sm_90 sm_90a' devices='sm_80 sm_90'
+[ -z "$only" ] || archs=sm_90 devices=sm_90
 cc=${CC:-cc}
 
 say() { printf '%s\n' "$*" >&2; }
@@ -62,8 +62,8 @@ compile() {
 }
 
 # What the software GPU makes of every instruction, for each device that it has.
-for arch in $archs; do
-    PTXSIM_DEVICE=$arch LD_LIBRARY_PATH=$build/ptxsim "$build/gpu/fusec_gpu_calibrate" --write "$pack/calibration/%s.txt" 2>"$pack/calibration/log" ||
+for device in $devices; do
+    PTXSIM_DEVICE=$device LD_LIBRARY_PATH=$build/ptxsim "$build/gpu/fusec_gpu_calibrate" --write "$pack/calibration/%s.txt" 2>"$pack/calibration/log" ||
         { cat "$pack/calibration/log" >&2; exit 1; }
 done
 rm "$pack/calibration/log"

@@ -26,6 +26,9 @@ enum {
     L2_OVER_MEMORY = 3    /* how much faster the L2 cache delivers than memory */
 };
 
+/* Part of their time by which units that work at once hold each other up, where one block has a multiprocessor. */
+static const double IN_THE_WAY = 0.2;
+
 typedef struct Product {
     double batch, m, n, k;
     int bytes; /* of an operand's element */
@@ -121,8 +124,9 @@ static double seconds(const Target *t, const MatrixTile *tile, const Product *p)
     const double math = 2.0 * tile->rows * tile->columns * sum_of(tile, p) / rate;
     const double shared = (fill + read) / (t->shared_gbytes_per_s / t->cores * 1e9);
     const double cache = fill / (L2_OVER_MEMORY * t->gbytes_per_s / t->cores * 1e9);
-    const double latency = 1e-6;
-    return each * trips * larger(math, larger(shared, cache)) + ceil_div(each, held) * latency;
+    const double latency = 1e-6, slowest = larger(math, larger(shared, cache));
+    const double others = tile->by == BY_WGMMA ? IN_THE_WAY * (math + shared + cache - slowest) : 0;
+    return each * trips * (slowest + others) + ceil_div(each, held) * latency;
 }
 
 /* Programs that run at the same time read tiles of G rows and of as many columns as there are then: least for equal

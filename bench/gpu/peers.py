@@ -4,7 +4,8 @@
 
 Prints NAME<TAB>VALUE<TAB>UNIT:  peer.CASE.WHAT.HOW in ms,  ratio.CASE.WHAT.HOW our time over the peer's,
 check.CASE.torch the largest relative error; lines that begin with FAIL name tensors that differ.
-WHAT is fwd, fwd_bwd or step.  HOW is f32 (TF32 off), tf32 or compile (torch.compile, f32).
+WHAT is fwd, fwd_bwd or step.  HOW is f32 (TF32 off), tf32, bf16 or compile (torch.compile, f32).  bf16 is a product of operands
+that lie in memory as bf16; ours is the time of the kernels of products alone, since the model's operands are f32.
 """
 import argparse
 import os
@@ -20,6 +21,7 @@ import torch.nn.functional as F
 BEYOND_CACHE = 320 << 20  # bytes that copies of the operands fill together
 COPIES = 16
 TOLERANCE = 1e-4  # of float32 results against float64, in 2-norms
+LOW_TOLERANCE = 1e-2  # of bf16 ones: 8 bits of each operand and result
 START = time.time()
 
 
@@ -91,8 +93,9 @@ class Case:
 
     scalar: that output is the loss.  eager: the gradient sorts with the host's help, so no CUDA graph is tried."""
 
-    def __init__(self, dims, params, inputs, forward, hows=("f32",), scalar=False, eager=False):
+    def __init__(self, dims, params, inputs, forward, hows=("f32",), scalar=False, eager=False, tolerance=TOLERANCE):
         self.dims, self.params, self.inputs, self.forward, self.hows, self.scalar, self.eager = dims, params, inputs, forward, hows, scalar, eager
+        self.tolerance = tolerance
 
 
 def attention_float64(p, i):
@@ -115,6 +118,8 @@ def rows(d):
 SMALL = {
     "gemm": Case(dict(M=1024, N=1024, K=1024), dict(a=lambda d: (d["M"], d["K"]), b=lambda d: (d["K"], d["N"])),
                  dict(g=lambda d: (d["M"], d["N"])), lambda p, i: p["a"] @ p["b"], ("f32", "tf32")),
+    "gemm_bf16": Case(dict(M=4096, N=4096, K=4096), dict(a=lambda d: (d["M"], d["K"]), b=lambda d: (d["K"], d["N"])),
+                      dict(g=lambda d: (d["M"], d["N"])), lambda p, i: p["a"] @ p["b"], ("bf16",), tolerance=LOW_TOLERANCE),
     "softmax": Case(dict(R=16384, C=4096), dict(x=rows), dict(g=rows), lambda p, i: p["x"].softmax(-1), ("f32", "compile")),
     "layernorm": Case(dict(R=16384, C=4096), {"x": rows, "norm.gamma": lambda d: (d["C"],), "norm.beta": lambda d: (d["C"],)},
                       dict(g=rows), lambda p, i: F.layer_norm(p["x"], p["x"].shape[-1:], p["norm.gamma"], p["norm.beta"], 1e-5),
@@ -176,18 +181,20 @@ def check_small(args, name, case, dims):
     if not case.scalar:
         terms = (y.detach() * i["g"]).flatten()
         pairs.append(("loss", abs(float(load(args, "grad_output.loss", ()) - terms.sum())) / float(terms.norm())))
-    compare(name, pairs)
+    compare(name, pairs, case.tolerance)
 
 
 def time_small(args, name, case, dims, ours, hows):
+    dtype = torch.bfloat16 if "bf16" in hows else torch.float32
+
     def operands(seed):
         torch.manual_seed(seed)
-        p = {n: torch.randn(s(dims), device="cuda", requires_grad=True) for n, s in case.params.items()}
-        i = {n: torch.randn(s(dims), device="cuda") for n, s in case.inputs.items() if n == "g"}
+        p = {n: torch.randn(s(dims), device="cuda", dtype=dtype, requires_grad=True) for n, s in case.params.items()}
+        i = {n: torch.randn(s(dims), device="cuda", dtype=dtype) for n, s in case.inputs.items() if n == "g"}
         i |= {n: torch.randint(0, dims.get("V", dims.get("C")), s(dims), device="cuda") for n, s in case.inputs.items() if n != "g"}
         return p, i
 
-    size = sum(t.numel() * 4 for d in operands(0) for t in d.values())
+    size = sum(t.numel() * t.element_size() for d in operands(0) for t in d.values())
     sets = [operands(s) for s in range(min(COPIES, max(1, -(-BEYOND_CACHE // (2 * size)))))]
     for how in hows:
         precision(how)
@@ -199,8 +206,9 @@ def time_small(args, name, case, dims, ours, hows):
                 return forward(p, i)
 
         ready = (lambda call: call) if case.eager else captured
-        report(name, "fwd", how, milliseconds([ready(lambda p=p, i=i: run_forward(p, i)) for p, i in sets]), ours)
-        report(name, "fwd_bwd", how, milliseconds([ready(lambda p=p, i=i: gradients(timed, p, i)) for p, i in sets]), ours)
+        mine = ours["products"] if how == "bf16" else ours
+        report(name, "fwd", how, milliseconds([ready(lambda p=p, i=i: run_forward(p, i)) for p, i in sets]), mine)
+        report(name, "fwd_bwd", how, milliseconds([ready(lambda p=p, i=i: gradients(timed, p, i)) for p, i in sets]), mine)
     precision("f32")
 
 
@@ -313,6 +321,8 @@ def ceilings():
         precision(how)
         x, y = (torch.randn(8192, 8192, device="cuda") for _ in range(2))
         emit(f"ceiling.matmul.{how}", 2 * 8192**3 / milliseconds([lambda: x @ y]) * 1e-9, "TFLOP/s")
+    x, y = (torch.randn(8192, 8192, device="cuda", dtype=torch.bfloat16) for _ in range(2))
+    emit("ceiling.matmul.bf16", 2 * 8192**3 / milliseconds([lambda: x @ y]) * 1e-9, "TFLOP/s")
     precision("f32")
 
 
@@ -321,19 +331,23 @@ def left(args):
 
 
 def our_times(path):
-    ours = {}
+    """By case and entry: a call; and, under "products", the kernels of contractions together."""
+    ours = {"products": {}}
     with open(path) as f:
         for line in f:
             field = line.rstrip("\n").split("\t")
-            part = field[0].split(".")  # CASE.ARCH.ENTRY.call
+            part = field[0].split(".")  # CASE.ARCH.ENTRY.call, CASE.ARCH.ENTRY.kernel.NAME
             if len(field) >= 3 and len(part) == 4 and part[3] == "call":
                 ours[part[0], part[2]] = float(field[1])
+            if len(field) >= 3 and len(part) == 5 and "_contract_" in part[4]:
+                at = part[0], part[2]
+                ours["products"][at] = ours["products"].get(at, 0) + float(field[1])
     return ours
 
 
 def one_case(args, name, kind, oracle, use, dims, ours, compiled):
     """compiled: only what torch.compile makes, which takes long and comes last."""
-    hows = ("compile",) if compiled else ("f32", "tf32")
+    hows = ("compile",) if compiled else ("f32", "tf32", "bf16")
     if kind in SMALL:
         case = SMALL[kind]
         dims = {**case.dims, **dims}
@@ -343,11 +357,13 @@ def one_case(args, name, kind, oracle, use, dims, ours, compiled):
         if hows and "t" in use:
             time_small(args, name, case, dims, ours, hows)
     elif kind == "gpt2" and "t" in use:
+        hows = [h for h in hows if h != "bf16"]
         dims = {"B": 8, "T": 1024, **dims}
         if oracle == "host" and not compiled:
             check_gpt2(args, name, dims)
         time_gpt2(args, name, dims, ours, hows)
     elif kind == "resnet50" and "t" in use and not compiled:
+        hows = [h for h in hows if h != "bf16"]
         time_resnet50(args, name, {"B": 32, "S": 224, **dims}, ours, hows)
 
 

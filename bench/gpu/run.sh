@@ -65,8 +65,11 @@ json() {
 }
 
 best=sm_90 archs='sm_90 sm_80'
-case $capability in [0-8].*) best=sm_80 archs=sm_80 ;; esac
-[ -z "$software" ] || archs=sm_90
+case $capability in
+[0-8].*) best=sm_80 archs=sm_80 ;;
+9.0) best=sm_90a archs='sm_90a sm_80' ;; # what sm_90 has of its own, and no other
+esac
+[ -z "$software" ] || best=sm_90 archs=sm_90
 
 run=$here/bin/fusec_gpu_run pack=$work/pack
 mkdir "$pack" && cp -r sm_* expect cases.txt "$pack/" && gunzip -r "$pack" || { fail "the pack cannot be unpacked into $pack"; exit 1; }
@@ -122,7 +125,7 @@ json
 # ---- every instruction, beside what the software GPU makes of it ---------------------------------------------------------
 # A difference is something to learn from, not a failure of the pack; for the software GPU it is one.
 reference=calibration/sm_$(printf '%s' "$capability" | tr -d .).txt
-[ -e "$reference" ] || reference=calibration/$best.txt
+[ -e "$reference" ] || reference=calibration/sm_90.txt
 if [ -n "$calibrate" ] && n=$(limit 90); then
     timeout $((n + 5)) "$calibrate" --seconds "$n" --write "$out/hardware-%s.txt" --compare "$reference" --table "$out/calibration.txt" \
         --full "$out/calibration-full.txt" 2>"$work/calibration"

@@ -315,7 +315,7 @@ static bool have_simulator(void) {
     return simulator != NULL;
 }
 static void ptx_agrees(void **state) {
-    static const char *const archs[] = {"sm_80", "sm_90"};
+    static const char *const archs[] = {"sm_80", "sm_90", "sm_90a"};
     (void)state;
     assert_true(have_simulator());
     check_all("cuda", archs, 2);
