@@ -132,12 +132,26 @@ static bool run_of(const Kernel *k, const Index *x, int axis, int width, Run *ou
     return true;
 }
 
+static const Index *index_of(const Inst *i) { return i && i->kind == TI_INDEX ? i->index[0] : NULL; }
+
+/* x < c or x >= c where x counts from a multiple of the width to the next and c is such a multiple. */
+static bool compares_whole_runs(const Kernel *k, const Inst *const *def, const Inst *i, int axis, int width) {
+    Run x;
+    int64_t c;
+    if (i->kind != TI_ELEMENT || (i->op != OP_LT && i->op != OP_GE)) return false;
+    const Index *left = index_of(def[i->in[0]]), *right = index_of(def[i->in[1]]);
+    const Inst *constant = def[i->in[1]];
+    if (right ? !index_is_const(right, &c) : !constant || constant->kind != TI_CONST) return false;
+    if (!right) c = (int64_t)constant->value;
+    return left && run_of(k, left, axis, width, &x) && x.slope == 1 && x.grain % width == 0 && c % width == 0;
+}
+
 /* The value is the same in all of a run. */
 static bool same_in_run(const Kernel *k, const Inst *const *def, int value, int axis, int width) {
     const Inst *i = def[value];
     bool varies = false;
     for (int d = 0; d < k->types.at[value].n_axes; d++) varies |= k->types.at[value].axis[d] == axis;
-    if (!varies) return true;
+    if (!varies || (i && compares_whole_runs(k, def, i, axis, width))) return true;
     if (!i || (i->kind != TI_INDEX && i->kind != TI_ELEMENT && i->kind != TI_LOAD && i->kind != TI_FULL)) return false;
     for (int n = 0; n < i->n_in; n++)
         if (!same_in_run(k, def, i->in[n], axis, width)) return false;

@@ -13,6 +13,28 @@ static Loops loops_of(const MatrixTiles *m, const Contract *c, LoopClass cls, in
     return l;
 }
 
+/* In how many operands neighbours along the loop are neighbours in memory, as far as a subscript says. */
+static int contiguous_in(const Node *n, int loop) {
+    const Contract *c = n->attr->contract;
+    int found = 0;
+    for (int k = 0; k < n->n_in; k++) {
+        const int last = n->in[k]->shape.rank - 1;
+        found += last >= 0 && c->map[k][last].divisor == 1 && c->map[k][last].coef[loop] == 1;
+    }
+    return found;
+}
+
+/* Of summed loops any may be innermost: the one along which the operands are read in runs. */
+static void innermost_contiguous(const Node *n, Loops *l) {
+    int best = l->n - 1;
+    for (int i = l->n - 1; i >= 0; i--)
+        if (contiguous_in(n, l->loop[i]) > contiguous_in(n, l->loop[best])) best = i;
+    if (l->n < 2 || !dim_is_fixed(n->attr->contract->extent[l->loop[best]])) return;
+    const int loop = l->loop[best];
+    for (int i = best; i < l->n - 1; i++) l->loop[i] = l->loop[i + 1];
+    l->loop[l->n - 1] = loop;
+}
+
 /* How many of the innermost loops make one axis: all but its outermost have extents known now. */
 static int joined(const Contract *c, const Loops *l) {
     int n = l->n ? 1 : 0;
@@ -66,7 +88,8 @@ void matrix_grid(Emitter *e) {
 int matrix_sum_axes(Emitter *e, const Index **loop, int *axes) {
     MatrixTiles *m = &e->matrix;
     const Contract *c = m->contract->attr->contract;
-    const Loops sum = loops_of(m, c, LOOP_K, c->n_out, c->n_loops);
+    Loops sum = loops_of(m, c, LOOP_K, c->n_out, c->n_loops);
+    innermost_contiguous(m->contract, &sum);
     const int n = joined(c, &sum), outer = sum.n - n;
     for (int l = c->n_out; l < c->n_loops; l++) loop[l] = index_const(e->arena, 0);
     for (int i = 0; i < outer; i++) {

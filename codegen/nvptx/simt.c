@@ -44,6 +44,7 @@ static LLVMValueRef evaluate(Simt *s, const Inst *i, const Coords *c) {
 
 LLVMValueRef simt_value(Simt *s, int value, const Coords *c) {
     if (s->shared[value]) return simt_staged(s, value, c);
+    if (s->run[value]) return emit_from_memory(s->e, s->k->types.at[value].dtype, LLVMBuildExtractElement(s->e->b, s->run[value], LLVMConstInt(s->e->i32, (unsigned)s->run_at, false), ""));
     if (s->reg[value]) return s->reg[value][simt_slot(s, &s->k->types.at[value], c)];
     return evaluate(s, s->def[value], c);
 }

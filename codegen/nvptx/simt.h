@@ -40,6 +40,8 @@ typedef struct Simt {
     StagePlan plan;          /* of a kernel with stated layouts, whose tiles lie in `dynamic`; else dynamic == NULL */
     LLVMValueRef dynamic, dynamic_address; /* the array; i32 */
     LLVMValueRef *place;     /* by value: i32 offset of the tile being read, in bytes */
+    LLVMValueRef *run;       /* by value of a LOAD: neighbours loaded together, in memory form, while elements of a run are evaluated */
+    int run_at;              /* which of them */
     bool *fetched;           /* by value of a STAGE: the loop around fills it */
     /* since the last barrier of the path being emitted */
     bool shared_read, shared_written;
@@ -60,6 +62,7 @@ LLVMValueRef simt_and(const Simt *s, LLVMValueRef a, LLVMValueRef b); /* NULL is
 
 /* ---- simt_memory.c ------------------------------------------------------------------------------------- */
 LLVMValueRef simt_load(Simt *s, const Inst *i, const Coords *c);
+LLVMValueRef simt_load_run(Simt *s, const Inst *i, const Coords *c, int width); /* a vector, in memory form */
 void simt_store(Simt *s, const Inst *i);
 void simt_store_slots(Simt *s, const Inst *i, int from, int to); /* of the registers over simt_store_axes */
 TileType simt_store_axes(const Simt *s, const Inst *i);

@@ -125,6 +125,45 @@ bool simt_reads_old(const Simt *s, int buffer) {
     return false;
 }
 
+/* Words of 4 bytes loaded where `where` holds, else all `other`; a struct of them, or one. */
+static LLVMValueRef load_words_where(Simt *s, int n, LLVMValueRef p, LLVMValueRef where, LLVMValueRef other) {
+    static const char *const form[] = {
+        [1] = "mov.b32 $0, $3; @p ld.global.b32 $0, [$1];",
+        [2] = "mov.b32 $0, $4; mov.b32 $1, $4; @p ld.global.v2.b32 {$0, $1}, [$2];",
+        [4] = "mov.b32 $0, $6; mov.b32 $1, $6; mov.b32 $2, $6; mov.b32 $3, $6; @p ld.global.v4.b32 {$0, $1, $2, $3}, [$4];"};
+    static const char *const outputs[] = {[1] = "=&r", [2] = "=&r,=&r", [4] = "=&r,=&r,=&r,=&r"};
+    const Emit *e = s->e;
+    LLVMTypeRef each[] = {e->i32, e->i32, e->i32, e->i32};
+    LLVMTypeRef type = n == 1 ? e->i32 : LLVMStructTypeInContext(e->context, each, (unsigned)n, false);
+    LLVMValueRef args[] = {p, LLVMBuildZExt(e->b, where, e->i32, ""), other};
+    const char *text = arena_printf(s->arena, "{ .reg .pred p; setp.ne.b32 p, $%d, 0; %s }", n + 1, form[n]);
+    return simt_asm(e, type, text, arena_printf(s->arena, "%s,l,r,r,~{memory}", outputs[n]), 3, args);
+}
+
+LLVMValueRef simt_load_run(Simt *s, const Inst *i, const Coords *c, int width) {
+    const Emit *e = s->e;
+    const DType t = i->type.dtype;
+    const int bytes = width * dtype_bytes(t), n = bytes / 4;
+    LLVMTypeRef memory = emit_memory_type(e, t), type = emit_vector_type(memory, width);
+    LLVMValueRef where = simt_inside(s, c, &i->type);
+    if (i->n_in) where = simt_and(s, where, simt_value(s, i->in[0], c));
+    LLVMValueRef p = simt_address(s, i, c);
+    s->old_read = true;
+    if (!where) {
+        LLVMValueRef v = LLVMBuildLoad2(e->b, type, p, "");
+        LLVMSetAlignment(v, (unsigned)bytes);
+        return v;
+    }
+    LLVMValueRef other = emit_to_memory(e, t, emit_const(e, t, i->value)), words = LLVMGetUndef(LLVMVectorType(e->i32, (unsigned)n));
+    other = LLVMBuildBitCast(e->b, emit_splat(e, other, 4 / dtype_bytes(t)), e->i32, "");
+    LLVMValueRef loaded = load_words_where(s, n, p, where, other);
+    for (int w = 0; w < n; w++) {
+        LLVMValueRef word = n == 1 ? loaded : LLVMBuildExtractValue(e->b, loaded, (unsigned)w, "");
+        words = LLVMBuildInsertElement(e->b, words, word, LLVMConstInt(e->i32, (unsigned)w, false), "");
+    }
+    return LLVMBuildBitCast(e->b, words, type, "");
+}
+
 TileType simt_store_axes(const Simt *s, const Inst *i) {
     TileType axes = s->k->types.at[i->in[0]];
     for (int d = 0; d < i->n_index; d++) index_axes(s->k, i->index[d], &axes);

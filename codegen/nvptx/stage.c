@@ -41,6 +41,7 @@ LLVMValueRef simt_shared_array(Simt *s, LLVMTypeRef element, int64_t n) {
 void stage_open(Simt *s) {
     const Emit *e = s->e;
     s->place = ARENA_ARRAY(s->arena, LLVMValueRef, s->k->types.n + 1);
+    s->run = ARENA_ARRAY(s->arena, LLVMValueRef, s->k->types.n + 1);
     s->fetched = ARENA_ARRAY(s->arena, bool, s->k->types.n + 1);
     if (!kernel_shared_bytes(s->k)) return;
     stage_plan(s->arena, s->k, &s->plan);
@@ -215,16 +216,39 @@ static void step_along(const Simt *s, Coords *c, int axis, LLVMValueRef from, in
     c->offset[axis] = by ? LLVMBuildAdd(s->e->b, from, i32(s, by), "") : from;
 }
 
+static bool has_axis(const TileType *t, int axis) {
+    for (int d = 0; d < t->n_axes; d++)
+        if (t->axis[d] == axis) return true;
+    return false;
+}
+
+/* The loads behind a value that have the walk's runs together in memory, masked as a whole: one access each. */
+static void load_runs(Simt *s, int value, const Walk *w, const Coords *c) {
+    const Inst *i = s->def[value];
+    const int axis = w->order[w->n - 1];
+    if (!i || s->shared[value] || s->reg[value] || s->run[value]) return;
+    for (int n = 0; n < i->n_in && i->kind == TI_ELEMENT; n++) load_runs(s, i->in[n], w, c);
+    if (i->kind != TI_LOAD || w->width * dtype_bytes(i->type.dtype) < 4 || w->width * dtype_bytes(i->type.dtype) > 16) return;
+    const Dim extent = s->k->axes.at[axis].extent;
+    const bool along = has_axis(&i->type, axis), whole = dim_is_fixed(extent) && extent.bound % w->width == 0;
+    if (along && whole && load_run_bytes(s->k, s->def, i, axis) >= w->width * dtype_bytes(i->type.dtype))
+        s->run[value] = simt_load_run(s, i, c, w->width);
+}
+
 /* A run's elements, in memory form: one vector, or a scalar. */
 static LLVMValueRef run_value(Simt *s, const Inst *i, const Walk *w, Coords *c) {
     if (w->width == 1) return element_value(s, i, c);
     const int axis = w->order[w->n - 1];
     LLVMValueRef from = c->offset[axis], v = LLVMGetUndef(emit_vector_type(emit_memory_type(s->e, i->type.dtype), w->width));
+    memset(s->run, 0, sizeof(LLVMValueRef) * (size_t)s->k->types.n);
+    load_runs(s, i->in[0], w, c);
     for (int n = 0; n < w->width; n++) {
         step_along(s, c, axis, from, n);
+        s->run_at = n;
         v = LLVMBuildInsertElement(s->e->b, v, element_value(s, i, c), i32(s, n), "");
     }
     c->offset[axis] = from;
+    memset(s->run, 0, sizeof(LLVMValueRef) * (size_t)s->k->types.n);
     return v;
 }
 
