@@ -58,12 +58,28 @@ bench_checkpoint() {
     done
 }
 
+# Kernels for AVX-512 where the libraries do not know the processor.
+wide_blas() {
+    if grep -q avx512vl /proc/cpuinfo; then export OPENBLAS_CORETYPE=SkylakeX BLIS_ARCH_TYPE=$blis_skx; fi
+}
+
 bench_ablation() {
     for model in jacobian256 backward256; do
         "$fusec" "$src/bench/jacobian256.dsl" --model=$model -o "$work/$model.o"
     done
     link "$work/jacobian" jacobian "$work/jacobian256.o" "$work/backward256.o"
     figure ablation.jacobian256.speedup "$("$work/jacobian" 3)" ratio
+    for model in merged single; do
+        off=
+        [ $model = merged ] || off=-fno-jacobian-gemm
+        sed "s/^model mlp4096 /model $model /" "$src/bench/mlp4096.dsl" >"$work/$model.dsl"
+        "$fusec" "$work/$model.dsl" --entry=step $off -o "$work/$model.o"
+    done
+    link "$work/ablation" ablation "$work/merged.o" "$work/single.o" -ldl
+    wide_blas
+    set -- $("$work/ablation" 1)
+    figure ablation.mlp4096.speedup "$1" ratio
+    [ "$2" = - ] || figure ablation.mlp4096.off_vs_blas2 "$2" ratio
 }
 
 # product NAME MODEL ROUNDS DIM=SIZE...: leaves seconds, the best library's, its name, share of the peak in $result
@@ -81,8 +97,8 @@ product() {
     case $model in *tn | *tt) left=1 ;; esac
     case $model in *nt | *tt) right=1 ;; esac
     echo "$label" >&2
-    # kernels for AVX-512 where the libraries do not know the processor, and no spinning in another's turn
-    if grep -q avx512vl /proc/cpuinfo; then export OPENBLAS_CORETYPE=SkylakeX BLIS_ARCH_TYPE=$blis_skx; fi
+    wide_blas
+    # no spinning in another's turn
     result=$(OPENBLAS_THREAD_TIMEOUT=20 GOMP_SPINCOUNT=10000 "$work/gemm" $M $N $K $B $left $right "$rounds")
 }
 

@@ -304,10 +304,11 @@ static int contract_body(Emitter *e, Node *n, const Index *const *loop, int mask
     return emit_op(e, OP_ADD, as, carry, emit_reduce_over(e, OP_SUM, v, n_axes, axes));
 }
 
-/* One loop axis per summed loop; how many. */
-static int sum_axes(Emitter *e, const Contract *c, const Index **loop, int *axes) {
+/* One loop axis per summed loop but `except` (-1: none); how many. */
+static int sum_axes(Emitter *e, const Contract *c, int except, const Index **loop, int *axes) {
     int n_axes = 0;
     for (int l = c->n_out; l < c->n_loops; l++) {
+        if (l == except) continue;
         if (dim_is_fixed(c->extent[l]) && c->extent[l].bound == 1) {
             loop[l] = index_const(e->arena, 0);
             continue;
@@ -324,7 +325,7 @@ static int emit_contract(Emitter *e, Node *n, const Index *const *idx, int mask)
     const Index *loop[MAX_LOOPS];
     int axes[MAX_LOOPS] = {0}, carry, result;
     memcpy(loop, idx, sizeof *loop * (size_t)c->n_out);
-    const int n_axes = e->matrix.contract == n ? matrix_sum_axes(e, loop, axes) : sum_axes(e, c, loop, axes);
+    const int n_axes = e->matrix.contract == n ? matrix_sum_axes(e, loop, axes) : sum_axes(e, c, -1, loop, axes);
     Nest nest;
     Node like = *n;
     like.dtype = emit_carried_in(OP_SUM, n->dtype);
@@ -333,6 +334,28 @@ static int emit_contract(Emitter *e, Node *n, const Index *const *idx, int mask)
     const int next = contract_body(e, n, loop, mask, n_axes, axes, carry);
     nest_end(e, &nest, &next, &result);
     return emit_converted(e, result, n->dtype);
+}
+
+/* The result in memory, 0 at first, grows by the product of one sample after the other. */
+void emit_samples(Emitter *e, Node *n) {
+    const Contract *c = n->attr->contract;
+    const int sample = e->pk->sample - 1;
+    const Index *loop[MAX_LOOPS];
+    int others[MAX_LOOPS + 1], grown;
+    memcpy(loop, e->p_index, sizeof *loop * (size_t)c->n_out);
+    emit_store(e, n, e->p_index, tile_const(&e->b, n->dtype, 0));
+    const int over = kernel_axis(e->k, "sample", AXIS_LOOP, c->extent[sample], 1);
+    const int n_others = sum_axes(e, c, sample, loop, others);
+    Nest samples, rest;
+    loop[sample] = index_axis(e->k, over);
+    nest_begin(e, &samples, 1, &over, 0, NULL, NULL);
+    const int before = tile_load(&e->b, e->buffer_of[n->id], (const Index **)e->p_index, -1, 0);
+    nest_begin(e, &rest, n_others, others, 1, &before, &grown);
+    others[n_others] = over; /* of one lane: only a sum over others has to leave it out */
+    const int product = contract_body(e, n, loop, -1, n_others ? n_others + 1 : 0, others, grown);
+    nest_end(e, &rest, &product, &grown);
+    tile_store(&e->b, e->buffer_of[n->id], (const Index **)e->p_index, grown, -1);
+    nest_end(e, &samples, NULL, NULL);
 }
 
 int emit_heavy(Emitter *e, Node *n, const Index *const *idx, int mask) {

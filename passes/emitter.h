@@ -55,6 +55,7 @@ int emit_value(Emitter *e, Node *n, const Index *const *idx, int mask);
 int emit_heavy(Emitter *e, Node *n, const Index *const *idx, int mask); /* reductions and contractions */
 void emit_scan(Emitter *e, Node *n);
 void emit_scatter(Emitter *e, Node *n);
+void emit_samples(Emitter *e, Node *n); /* a contraction that sums over samples, one after the other */
 void emit_store(Emitter *e, const Node *n, const Index *const *idx, int value);
 
 /* ---- small instructions ---------------------------------------------------------------------------- */

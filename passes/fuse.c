@@ -10,6 +10,7 @@
  * partition has no cycles.  A candidate that only its own kernel reads never reaches memory. */
 #include "passes/access.h"
 #include "passes/pass.h"
+#include "passes/per_sample.h"
 #include <assert.h>
 #include <string.h>
 
@@ -34,6 +35,7 @@ typedef struct Fuse {
     int *last_reader;    /* newest kernel that reads it, or -1 */
     uint32_t *fired;     /* NULL, or a counter per rule */
     uint64_t *wanted;    /* by node id, entry infer: the outputs that need it (64 and later share a bit) */
+    const bool *data;    /* -fno-jacobian-gemm, by node id: it depends on an input; else NULL */
     int n;               /* nodes */
 } Fuse;
 
@@ -358,6 +360,11 @@ static bool axes_allow(const PlanKernel *k, const Node *n) {
     return k->p.rank + sweeps * k->r.rank <= MAX_AXES;
 }
 
+/* The result is complete only when all programs have gone through all samples. */
+static bool sums_samples(const PlanKernel *k) {
+    return k->sample && k->sample - 1 >= k->nodes.at[0].node->attr->contract->n_out;
+}
+
 /* How it joined, or FUSION_COUNT where it does not fit. */
 static FusionId try_join(const Fuse *f, PlanKernel *k, PlanNode *pn) {
     static const FusionId parallel[] = {[KERNEL_MAP] = FUSION_map_chain, [KERNEL_ROW] = FUSION_row_epilogue,
@@ -365,6 +372,7 @@ static FusionId try_join(const Fuse *f, PlanKernel *k, PlanNode *pn) {
     const Node *n = pn->node;
     if (!same_outputs(f, k, n)) return FUSION_COUNT;
     if (k->nodes.n >= KERNEL_NODES || k->reads.n + f->access[n->id].n > KERNEL_READS) return FUSION_COUNT;
+    if (sums_samples(k)) return FUSION_COUNT;
     if (k->kind == KERNEL_SCAN || k->kind == KERNEL_SCATTER || !output_allows(f, k, n)) return FUSION_COUNT;
     if (!axes_allow(k, n)) return FUSION_COUNT;
     if (op_info[n->op].cls == CLASS_REDUCE) {
@@ -426,6 +434,17 @@ static int kernels_to_try(const Fuse *f, const Node *n, int *kernels, int most) 
     return count;
 }
 
+/* What grows in memory sample by sample must not be what is read, and is rounded each time. */
+static int sample_of(const Fuse *f, const Node *n) {
+    const int loop = per_sample_loop(f->data, n);
+    if (loop < 0 || loop < n->attr->contract->n_out) return 1 + loop;
+    for (int i = 0; i < f->graph->results.n; i++) {
+        const Result *r = &f->graph->results.at[i];
+        if (r->value == n && (r->kind == RESULT_PARAM || r->kind == RESULT_STATE)) return 0;
+    }
+    return dtype_is_low(n->dtype) ? 0 : 1 + loop;
+}
+
 static void assign(Fuse *f, Node *n) {
     PlanNode pn = {.node = n};
     int tries[16], k = -1;
@@ -443,6 +462,7 @@ static void assign(Fuse *f, Node *n) {
     if (k < 0) {
         k = f->plan->kernels.n;
         vec_push(f->arena, f->plan->kernels, new_kernel(n));
+        if (f->data) f->plan->kernels.at[k].sample = sample_of(f, n);
         pn = plain(n);
         tally(f, opens[f->plan->kernels.at[k].kind]);
     }
@@ -531,6 +551,7 @@ static void fuse_init(Fuse *f, PassContext *c, Graph *g) {
     f->last_reader = ARENA_ARRAY(a, int, n);
     f->wanted = ARENA_ARRAY(a, uint64_t, n);
     mark_wanted(f, g);
+    if (c->disabled[PASS_jacobian_gemm]) f->data = per_sample_data(a, g);
     f->plan->arena = a;
     f->plan->graph = g;
     f->plan->kernel_of = ARENA_ARRAY(a, int, n);

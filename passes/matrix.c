@@ -141,7 +141,7 @@ static int order_of(const Target *t, const MatrixTile *tile, const Product *p) {
 void matrix_tiles(const Target *t, const PlanKernel *k, By by, MatrixTiles *out) {
     Product p;
     memset(out, 0, sizeof *out);
-    if (k->kind != KERNEL_CONTRACT || t->backend != BACKEND_NVPTX || t->gflops_matrix <= 0) return;
+    if (k->kind != KERNEL_CONTRACT || k->sample || t->backend != BACKEND_NVPTX || t->gflops_matrix <= 0) return;
     const Node *n = k->nodes.at[0].node;
     if (!classify(n, out, &p)) return;
     double best = 0;

@@ -24,6 +24,7 @@ typedef struct PlanKernel {
     VEC(Node *) outputs; /* nodes it writes to memory, all over one iteration space */
     VEC(Node *) reads;   /* materialised nodes (or sources with memory) it reads */
     Kernel *tile;        /* after `tile`/`emit`; buffers in the order: reads, then outputs */
+    int sample;          /* KERNEL_CONTRACT: 1 + the loop that goes sample by sample (per_sample.h), or 0 */
     int same_as;         /* tile: 1 + an earlier kernel of the plan whose Tile IR this one shares, or 0 */
     bool stored;         /* emit: stored_kernel is set */
     int stored_kernel;   /* emit: index into Module.kernels */

@@ -136,7 +136,7 @@ static bool same_buffers(const Pair *x) {
 
 static bool same_kernel(KernelFinder *f, const PlanKernel *a, PlanKernel *b) {
     Pair x = {.f = f, .a = a, .b = b};
-    if (a->kind != b->kind || a->nodes.n != b->nodes.n || !shape_same(&a->p, &b->p) || !shape_same(&a->r, &b->r)) return false;
+    if (a->kind != b->kind || a->sample != b->sample || a->nodes.n != b->nodes.n || !shape_same(&a->p, &b->p) || !shape_same(&a->r, &b->r)) return false;
     if (!same_buffers(&x)) return false;
     f->now++;
     for (int i = 0; i < a->nodes.n; i++) {

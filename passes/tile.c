@@ -147,6 +147,10 @@ static void emit_body(Emitter *e) {
         emit_scan(e, pk->nodes.at[0].node);
         return;
     }
+    if (pk->sample && pk->sample - 1 >= pk->nodes.at[0].node->attr->contract->n_out) {
+        emit_samples(e, pk->nodes.at[0].node);
+        return;
+    }
     if (pk->kind == KERNEL_SCATTER) {
         emit_scatter(e, pk->nodes.at[0].node);
         return;

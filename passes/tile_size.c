@@ -143,6 +143,44 @@ static void contract_sizes(const Limits *l, const Node *n, TileSizes *s) {
     vector_sizes(l, n, s);
 }
 
+enum {
+    STREAMED = 4096,          /* elements of a matrix row that a vector is multiplied with in one tile */
+    STREAMED_ROWS = 4,        /* rows at a time that are each summed; of others, which are added up, one */
+    SWEPT_ELEMENTS = 8 << 20, /* of a result that every sample adds to: more than a core's part of any cache */
+};
+
+/* One sample at a time (-fno-jacobian-gemm): with one row left, the product is a matrix-vector product, whose matrix is
+ * walked as it lies in memory. */
+static void sample_sizes(const Limits *l, const PlanKernel *k, TileSizes *s) {
+    const Node *n = k->nodes.at[0].node;
+    const Contract *c = n->attr->contract;
+    const int sample = k->sample - 1;
+    if (sample >= c->n_out) {
+        if (c->n_loops == c->n_out + 1 && l->m > 1 && !l->pow2) fill(l, &k->p, s->p, SWEPT_ELEMENTS);
+        return;
+    }
+    s->p[sample] = 1;
+    int matrix = -1, inner = -1;
+    for (int o = 0; o < 2; o++) {
+        bool varies = false;
+        for (int d = 0; d < n->in[o]->shape.rank; d++) varies |= c->map[o][d].coef[sample] != 0;
+        if (!varies) matrix = o;
+    }
+    if (matrix < 0 || n->in[matrix]->shape.rank == 0 || l->pow2 || l->m == 1) return;
+    for (int i = 0; i < c->n_out; i++)
+        for (int d = 0; d < n->in[1 - matrix]->shape.rank; d++)
+            if (s->p[i] > 1 && c->map[1 - matrix][d].coef[i]) return;
+    const Affine *last = &c->map[matrix][n->in[matrix]->shape.rank - 1];
+    for (int i = 0; i < c->n_loops; i++)
+        if (last->coef[i]) inner = i;
+    const int rows = inner < c->n_out ? 1 : STREAMED_ROWS;
+    for (int i = 0; i < c->n_loops; i++) {
+        int *step = i < c->n_out ? &s->p[i] : &s->k[i];
+        if (i == inner) *step = lanes(l, c->extent[i], STREAMED);
+        else if (i != sample && *step > rows) *step = rows;
+    }
+}
+
 void tile_sizes(const Target *t, const Plan *p, const PlanKernel *k, TileSizes *out) {
     const Limits l = limits_of(t);
     memset(out, 0, sizeof *out);
@@ -150,6 +188,7 @@ void tile_sizes(const Target *t, const Plan *p, const PlanKernel *k, TileSizes *
     case KERNEL_ROW: row_sizes(&l, k, out); break;
     case KERNEL_CONTRACT:
         if (!window_tile_sizes(t, k->nodes.at[0].node, out)) contract_sizes(&l, k->nodes.at[0].node, out);
+        if (k->sample) sample_sizes(&l, k, out);
         break;
     case KERNEL_SCAN:
         fill(&l, &k->p, out->p, l.map < 256 ? l.map : 256);
