@@ -214,6 +214,41 @@ def mlp(rng):
     return Case(params, {"x": normal(rng, 6, 7), "label": integers(rng, 0, 3, 6)}, forward, adam(constant(1e-2)))
 
 
+# ---- low precision: operands of products in bf16, sums in f32; between products bf16, norms and functions above it ----
+def bf16(x):
+    return x.astype(jnp.bfloat16)
+
+
+def product(spec, a, b, out=jnp.bfloat16):
+    return jnp.einsum(spec, bf16(a), bf16(b), preferred_element_type=jnp.float32).astype(out)
+
+
+def low_linear(p, name, x):
+    return product("...k,kn->...n", x, p[f"{name}.w"]) + bf16(p[f"{name}.b"])
+
+
+@case("low")
+def low(rng):
+    params = (dense(rng, "enter", 8, 8) | gamma_beta(rng, "norm", 8) | dense(rng, "qkv", 8, 24) | dense(rng, "proj", 8, 8)
+              | dense(rng, "up", 8, 16) | dense(rng, "down", 16, 8) | dense(rng, "head", 8, 3))
+    mask = np.tril(np.ones((5, 5), bool))
+
+    def forward(p, s, x, training):
+        h = jax.nn.relu(low_linear(p, "enter", x["x"]))
+        qkv = low_linear(p, "qkv", layernorm(p, "norm", h.astype(jnp.float64)))
+        parts = []
+        for i in range(2):
+            q, k, v = (qkv[..., j * 8 + i * 4:j * 8 + (i + 1) * 4] for j in range(3))
+            scores = (product("btd,bud->btu", q, k) * 0.5).astype(jnp.float64)
+            weights = jax.nn.softmax(jnp.where(mask, scores, -jnp.inf), -1)
+            parts.append(product("btu,bud->btd", weights, v))
+        h = h + low_linear(p, "proj", jnp.concatenate(parts, -1))
+        h = h + low_linear(p, "down", gelu(low_linear(p, "up", h).astype(jnp.float64)))
+        z = product("...k,kn->...n", h, p["head.w"], jnp.float64) + p["head.b"]
+        return {"loss": jnp.mean((z - x["y"]) ** 2), "z": z}, {}
+    return Case(params, {"x": normal(rng, 2, 5, 8), "y": normal(rng, 2, 5, 3)}, forward, momentum(constant(1e-2)))
+
+
 @case("cnn")
 def cnn(rng):
     params = (kernel(rng, "same2", 3, 2, 4) | kernel(rng, "grouped", 3, 2, 6, bias=False) | gamma_beta(rng, "bn", 6)
