@@ -15,7 +15,7 @@ typedef struct Coverage {
     uint32_t disabled[PASS_COUNT], checkpointed, tiny, bounded, empty; /* programs; by pass */
 } Coverage;
 
-/* Whether a program may have tensors of this dtype, asked of the front end. */
+/* Whether random programs must have tensors of this dtype: those that the front end accepts, but for a listed few. */
 bool dtype_in_programs(DType t);
 /* Can a value made by op `from` be an operand of op `to`?  Asked of graph_infer with small operands of every dtype of
  * the language and of ranks 0 to 2, so that it follows from ops.def and the rules of infer.c. */
