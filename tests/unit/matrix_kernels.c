@@ -3,6 +3,9 @@
  * the tiles need. */
 #include "ptxsim_driver.h"
 #include "codegen/nvptx/nvptx.h"
+#include "frontend/frontend.h"
+#include "passes/matrix.h"
+#include "passes/pass.h"
 #include "ir/tile_stage.h"
 #include "tests/support/kernel_case.h"
 #include "tests/support/scratch.h"
@@ -93,9 +96,8 @@ static void compare(const Kernel *k, void *const *want, void *const *data, CUdev
 }
 
 /* Runs the kernel in the interpreter and under `schedules` schedules; the figures of the first. */
-static ptxsim_kernel check(const char *text, int schedules) {
+static ptxsim_kernel check_kernel(Kernel *k, int schedules) {
     Arena *a = arena_new();
-    Kernel *k = parse_kernel(a, text);
     void *data[MAX_BUFFERS], *want[MAX_BUFFERS];
     TileMemory memory[MAX_BUFFERS];
     const char *error;
@@ -127,6 +129,13 @@ static ptxsim_kernel check(const char *text, int schedules) {
     return figures;
 }
 
+static ptxsim_kernel check(const char *text, int schedules) {
+    Arena *a = arena_new();
+    const ptxsim_kernel f = check_kernel(parse_kernel(a, text), schedules);
+    arena_free(a);
+    return f;
+}
+
 static int set_up(void **state) {
     if (context_setup(state)) return -1;
     *(void **)&count_kernels = dlsym(cu.library, "ptxsimCount");
@@ -147,9 +156,146 @@ static void test_golden(void **state) {
     arena_free(a);
 }
 
+/* ---- every tile of the table ------------------------------------------------------------------------------------------ */
+/* y = relu(x w + bias) as it is emitted before it is scheduled; factors may be transposed in memory. */
+static Kernel *product(Arena *a, const char *name, const MatrixTile *t, const char *type, int m, int n, int k, int sum, bool x_turned,
+                       bool w_turned) {
+    const char *text = arena_printf(
+        a,
+        "kernel @%s(%%x: %s[%d,%d], %%w: %s[%d,%d], %%b: f32[%d], %%y: %s[%d,%d] out)\n  grid m in 0..%d step %d\n"
+        "  grid n in 0..%d step %d\n  loop k in 0..%d step %d\n  %%0 = full 0 : f32[m:%d,n:%d]\n  %%7 = for k carry %%1 = %%0 {\n"
+        "    %%2 = load %%x[%s]\n    %%3 = stage %%2 -> shared\n    %%4 = load %%w[%s]\n    %%5 = stage %%4 -> shared\n"
+        "    %%6 = dot %%3, %%5, %%1 over k\n    yield %%6\n  }\n  %%8 = load %%b[n]\n  %%9 = add %%7, %%8\n  %%10 = const 0 : f32\n"
+        "  %%11 = max %%9, %%10\n  %%12 = cast %%11 : %s[m:%d,n:%d]\n  store %%y[m, n], %%12\n",
+        name, type, x_turned ? k : m, x_turned ? m : k, type, w_turned ? n : k, w_turned ? k : n, n, type, m, n, m, t->rows, n, t->columns,
+        k, sum, t->rows, t->columns, x_turned ? "k, m" : "m, k", w_turned ? "n, k" : "k, n", type, t->rows, t->columns);
+    Kernel *kernel = parse_kernel(a, text);
+    MatrixTiles plan = {.tile = *t, .sum = sum, .ahead = 2, .order = m > t->rows ? 2 : 0, .row_axis = 0, .column_axis = 1, .sum_axis = 2,
+                        .room = target_find("sm_80")->fast_bytes};
+    assert_true(matrix_schedule(kernel, &plan));
+    return kernel;
+}
+
+static void full_speed(const ptxsim_kernel *f, double flops) {
+    assert_true((double)f->matrix_flops_half == flops);
+    assert_int_equal(f->shared_conflicts, 0);
+    assert_true(f->load_sectors * 32 <= f->load_bytes); /* a bias is asked for by eight rows at once */
+    assert_int_equal(f->store_sectors * 32, f->store_bytes);
+}
+
+/* Tiles that fill their shapes, three trips through the ring; every second one turned this way or that. */
+static void test_tiles(void **state) {
+    (void)state;
+    for (int i = 0; i < n_matrix_tiles; i++) {
+        const MatrixTile *t = &matrix_tile[i];
+        if (t->by != BY_MMA) continue;
+        Arena *a = arena_new();
+        const int sum = i % 2 ? 64 : 32;
+        const ptxsim_kernel f = check_kernel(product(a, "tile", t, i % 3 ? "bf16" : "f16", t->rows, t->columns, 3 * sum, sum, i & 1, i >> 1 & 1), 1);
+        full_speed(&f, 2.0 * t->rows * t->columns * 3 * sum);
+        arena_free(a);
+    }
+}
+
+/* All four orientations, under all schedules: whole tiles, then edges along every axis, odd leading dimensions among them
+ * (65 and 71 forbid copies of more than 2 bytes, 68 of more than 8). */
+static void test_orientations(void **state) {
+    (void)state;
+    static const MatrixTile t = {BY_MMA, 64, 32, 32, 16};
+    static const int shape[][3] = {{128, 64, 128}, {65, 71, 68}, {68, 30, 71}, {7, 40, 65}, {70, 1, 37}};
+    for (int i = 0; i < 4; i++)
+        for (size_t n = 0; n < sizeof shape / sizeof *shape; n++) {
+            Arena *a = arena_new();
+            const int *s = shape[n];
+            const ptxsim_kernel f = check_kernel(product(a, "turned", &t, "bf16", s[0], s[1], s[2], 32, i & 1, i >> 1), n < 2 ? SCHEDULES : 2);
+            const double tiles = (s[0] + 63) / 64 * ((s[1] + 31) / 32) * ((s[2] + 31) / 32);
+            assert_true((double)f.matrix_flops_half == tiles * 2 * 64 * 32 * 32);
+            if (!n) full_speed(&f, 2.0 * 128 * 64 * 128);
+            arena_free(a);
+        }
+}
+
+/* No tile spills registers; skips without the assembler. */
+static void test_registers(void **state) {
+    (void)state;
+    if (system("ptxas --version >/dev/null 2>&1")) skip();
+    Arena *a = arena_new();
+    Module m = {.arena = a, .name = "tiles"};
+    char *ptx = NULL, *error = NULL;
+    for (int i = 0; i < n_matrix_tiles; i++) {
+        if (matrix_tile[i].by != BY_MMA) continue;
+        vec_push(a, m.kernels, product(a, arena_printf(a, "tile%d", i), &matrix_tile[i], "bf16", 1000, 2000, 768, 32, i & 1, i & 2));
+    }
+    if (!nvptx_emit_ptx(&m, &(NvptxOptions){.arch = "sm_80"}, &ptx, &error)) fail_msg("%s", error);
+    write_text(arena_printf(a, "%s/tiles.ptx", scratch_folder()), ptx);
+    scratch_shell(a, "ptxas -v -arch=sm_80 tiles.ptx -o tiles.cubin >log 2>&1");
+    const char *log = read_text(a, arena_printf(a, "%s/log", scratch_folder()));
+    int seen = 0;
+    for (const char *at = log; (at = strstr(at, "bytes spill stores")); at++, seen++)
+        if (at < log + 2 || strncmp(at - 3, " 0 ", 3) != 0) fail_msg("a tile spills:\n%s", log);
+    assert_int_equal(seen, m.kernels.n);
+    free(ptx);
+    arena_free(a);
+}
+
+/* ---- programs ---------------------------------------------------------------------------------------------------------- */
+static bool by_mma(const Block *b) {
+    bool found = false;
+    for (int n = 0; n < b->n && !found; n++) found = (b->at[n]->kind == TI_DOT && b->at[n]->by == BY_MMA) || by_mma(&b->at[n]->body);
+    return found;
+}
+
+/* Compiles the model for sm_80 and checks each of its matrix kernels by itself; how many there are. */
+static int check_model(const char *body) {
+    Arena *a = arena_new();
+    Graph *graphs[ENTRY_COUNT] = {0};
+    int checked = 0;
+    const char *path = arena_printf(a, "%s/m.dsl", scratch_folder());
+    write_text(path, body);
+    Diag *d = diag_new(a);
+    Program *p = program_load(a, d, path, &(FrontendOptions){0});
+    if (!p || !program_lower(a, d, p, NULL, graphs)) fail_msg("does not compile:\n%s", body);
+    PassContext c = {.arena = a, .target = target_find("sm_80"), .verify = true};
+    const Module *m = compile_module(&c, graphs);
+    if (!m) fail_msg("refused:\n%s", body);
+    for (int i = 0; i < m->kernels.n; i++) {
+        if (!by_mma(&m->kernels.at[i]->body) || m->kernels.at[i]->n_syms) continue;
+        const ptxsim_kernel f = check_kernel(m->kernels.at[i], 2);
+        assert_true(f.matrix_instructions > 0);
+        checked++;
+    }
+    arena_free(a);
+    return checked;
+}
+
+static void test_programs(void **state) {
+    (void)state;
+    /* rows of two loops, a product that is transposed, a residual, and all gradients */
+    const int layers = check_model("model layers {\n    precision bf16\n    input x : f32[3, 13, 40]\n    h = relu(linear(x, 24) as a)\n"
+                                   "    y = linear(h, 40) as b + x\n    loss = mean(y * y)\n    output loss\n    train loss with sgd(lr = 0.1)\n}\n");
+    assert_true(layers >= 5);
+    /* products per batch and head, of rows and of columns */
+    const int batched = check_model("model batched {\n    precision f16\n    input q : f32[2, 20, 3, 16]\n    input k : f32[2, 20, 3, 16]\n"
+                                    "    s = transpose(q, [0, 2, 1, 3]) @ transpose(k, [0, 2, 3, 1])\n    output s\n"
+                                    "    output t = transpose(s, [0, 1, 3, 2]) @ transpose(k, [0, 2, 1, 3])\n}\n");
+    assert_true(batched >= 2);
+    /* a convolution with both gradients, with a stride too */
+    const int images = check_model("model images {\n    precision bf16\n    input x : f32[2, 9, 9, 16]\n    h = conv2d(x, 24, 3) as a\n"
+                                   "    y = conv2d(h, 16, 3, stride = 2) as b\n    loss = mean(y * y)\n    output loss\n"
+                                   "    train loss with sgd(lr = 0.1)\n}\n");
+    assert_true(images >= 5);
+    const int rounded = check_model("model rounded {\n    precision tf32\n    input x : f32[70, 40]\n    y = linear(relu(linear(x, 36) as a), 48) as b\n"
+                                    "    loss = mean(y * y)\n    output loss\n    train loss with sgd(lr = 0.1)\n}\n");
+    assert_true(rounded >= 4);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(test_golden, set_up, context_teardown),
+        cmocka_unit_test_setup_teardown(test_tiles, set_up, context_teardown),
+        cmocka_unit_test_setup_teardown(test_orientations, set_up, context_teardown),
+        cmocka_unit_test(test_registers),
+        cmocka_unit_test_setup_teardown(test_programs, set_up, context_teardown),
     };
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    return cmocka_run_group_tests(tests, scratch_make, scratch_remove);
 }
