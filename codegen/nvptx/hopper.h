@@ -53,8 +53,8 @@ void hopper_dot_commit(Simt *s);
 void hopper_dot_wait(Simt *s, const Inst *loop, const int *values, int pending);
 
 /* ---- hopper_store.c -------------------------------------------------------------------------------------------- */
-/* STAGE of a tile that is held as accumulators are; false: it is not, or not so that matrices can be stored. */
-bool hopper_stage_registers(Simt *s, const Inst *stage);
+/* STAGE of registers [from, to) of a tile that is held as accumulators are; false: it is not, or they are no whole matrices. */
+bool hopper_stage_registers(Simt *s, const Inst *stage, int from, int to);
 bool hopper_leaves(const Simt *s, const Inst *stage); /* a STORE by tma reads the tile */
 void hopper_store(Simt *s, const Inst *i);            /* STORE by tma */
 void hopper_stores_read(Simt *s);                     /* the tiles on their way out may be overwritten */

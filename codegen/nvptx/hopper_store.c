@@ -11,8 +11,7 @@ enum { MATRIX = 8, MATRICES = 4 };
 /* ---- from registers ---------------------------------------------------------------------------------------------- */
 typedef struct Fragments {
     int row, column; /* axes */
-    int row_blocks;  /* of 16 rows, per warp */
-    int pairs;       /* of blocks of 8 columns, per thread */
+    int matrices;    /* stored at once: neighbouring blocks of 8 columns */
 } Fragments;
 
 static bool begins_with(const Spread *s, int n, const int8_t *bits) {
@@ -25,74 +24,78 @@ static bool begins_with(const Spread *s, int n, const int8_t *bits) {
 static bool fragments_of(const Simt *s, const Inst *stage, Fragments *f) {
     const MatrixForm *form = matrix_form(BY_WGMMA);
     const TileType *t = &stage->type;
-    *f = (Fragments){-1, -1, 0, 0};
+    *f = (Fragments){-1, -1, MATRICES};
     for (int d = 0; d < t->n_axes; d++) {
         const Axis *x = &s->k->axes.at[t->axis[d]];
         if (begins_with(&x->spread, form->n_row, form->row)) f->row = t->axis[d];
         else if (begins_with(&x->spread, form->n_col, form->col)) f->column = t->axis[d];
         else if (x->step > 1) return false;
     }
-    if (f->row < 0 || f->column < 0 || stage->minor - 1 != f->column || dtype_bytes(t->dtype) != 2) return false;
-    f->row_blocks = s->axis[f->row].regs / 2;
-    f->pairs = s->axis[f->column].regs / 4;
-    const bool side_by_side = s->axis[f->column].regs % 4 == 0 && spread_offset(&s->k->axes.at[f->column], 2) == MATRIX;
-    return side_by_side && !simt_first_copy(s, t);
+    if (f->row < 0 || f->column < f->row || stage->minor - 1 != f->column || dtype_bytes(t->dtype) != 2) return false;
+    const Axis *columns = &s->k->axes.at[f->column];
+    while (f->matrices > 1 && s->axis[f->column].regs % (2 * f->matrices)) f->matrices /= 2;
+    for (int n = 1; n < f->matrices; n++)
+        if (spread_offset(columns, 2 * n) != MATRIX * n) return false;
+    return !simt_first_copy(s, t);
 }
 
 /* The element before it was rounded to the tile's type, where it is a conversion of f32: one instruction rounds two. */
-static LLVMValueRef unrounded(Simt *s, const Inst *stage, const Coords *c, bool *exact) {
+static LLVMValueRef unrounded(Simt *s, const Inst *stage, const Coords *c) {
     const Inst *cast = s->def[stage->in[0]];
-    *exact = !(cast && cast->kind == TI_ELEMENT && cast->op == OP_CAST && s->k->types.at[cast->in[0]].dtype == DT_F32);
-    return simt_value(s, *exact ? stage->in[0] : cast->in[0], c);
+    const bool rounds = cast && cast->kind == TI_ELEMENT && cast->op == OP_CAST && s->k->types.at[cast->in[0]].dtype == DT_F32;
+    return simt_value(s, rounds ? cast->in[0] : stage->in[0], c);
 }
 
 /* i32: two neighbouring columns. */
 static LLVMValueRef pack(Simt *s, const Inst *stage, Coords *c, int column) {
-    bool exact;
-    LLVMValueRef low = unrounded(s, stage, c, &exact);
+    LLVMValueRef low = unrounded(s, stage, c);
     c->reg[column]++;
-    LLVMValueRef args[] = {unrounded(s, stage, c, &exact), low};
+    LLVMValueRef args[] = {unrounded(s, stage, c), low};
     c->reg[column]--;
     const char *text = stage->type.dtype == DT_BF16 ? "cvt.rn.bf16x2.f32 $0, $1, $2;" : "cvt.rn.f16x2.f32 $0, $1, $2;";
     return hopper_asm(s->e, s->e->i32, text, "=r,f,f", 2, args);
 }
 
-/* This lane's row of one of four matrices: 16 rows, two blocks of columns. */
-static LLVMValueRef row_address(Simt *s, const Inst *stage, const StageLayout *l, const Fragments *f, int block, int pair) {
+/* This lane's row of one of the matrices that begin at registers c. */
+static LLVMValueRef row_address(Simt *s, const Inst *stage, const StageLayout *l, const Fragments *f, const Coords *c) {
     const Emit *e = s->e;
     LLVMValueRef offset[MAX_AXES] = {0}, lane = s->hopper->lane;
     for (int d = 0; d < stage->type.n_axes; d++) offset[stage->type.axis[d]] = hopper_i32(e, 0);
     LLVMValueRef rows = LLVMBuildAnd(e->b, s->lane[f->row], hopper_i32(e, -MATRIX), "");
     LLVMValueRef columns = LLVMBuildAnd(e->b, s->lane[f->column], hopper_i32(e, -MATRIX), "");
-    LLVMValueRef row = LLVMBuildAnd(e->b, lane, hopper_i32(e, 2 * MATRIX - 1), "");
-    LLVMValueRef right = LLVMBuildAnd(e->b, LLVMBuildLShr(e->b, lane, hopper_i32(e, 1), ""), hopper_i32(e, MATRIX), "");
-    rows = hopper_add(e, rows, spread_offset(&s->k->axes.at[f->row], 2 * block));
-    columns = hopper_add(e, columns, spread_offset(&s->k->axes.at[f->column], 4 * pair));
+    LLVMValueRef row = LLVMBuildAnd(e->b, lane, hopper_i32(e, MATRIX - 1), "");
+    LLVMValueRef right = LLVMBuildAnd(e->b, lane, hopper_i32(e, MATRIX * (f->matrices - 1)), "");
+    rows = hopper_add(e, rows, spread_offset(&s->k->axes.at[f->row], c->reg[f->row]));
+    columns = hopper_add(e, columns, spread_offset(&s->k->axes.at[f->column], c->reg[f->column]));
     offset[f->row] = LLVMBuildAdd(e->b, rows, row, "");
     offset[f->column] = LLVMBuildAdd(e->b, columns, right, "");
     LLVMValueRef at = stage_element(s, l, offset);
     return LLVMBuildAdd(e->b, stage_address(s, stage->result), LLVMBuildMul(e->b, at, hopper_i32(e, l->bytes), ""), "");
 }
 
-static void store_matrices(Simt *s, const Inst *stage, const StageLayout *l, const Fragments *f, int block, int pair) {
-    LLVMValueRef args[1 + MATRICES] = {row_address(s, stage, l, f, block, pair)};
-    for (int n = 0; n < MATRICES; n++) {
-        Coords c = {0};
-        c.reg[f->row] = 2 * block + n % 2;
-        c.reg[f->column] = 4 * pair + n / 2 * 2;
-        args[1 + n] = pack(s, stage, &c, f->column);
+static void store_matrices(Simt *s, const Inst *stage, const StageLayout *l, const Fragments *f, Coords *c) {
+    static const char *const text[] = {[1] = "stmatrix.sync.aligned.m8n8.x1.shared.b16 [$0], {$1};",
+                                       [2] = "stmatrix.sync.aligned.m8n8.x2.shared.b16 [$0], {$1, $2};",
+                                       [4] = "stmatrix.sync.aligned.m8n8.x4.shared.b16 [$0], {$1, $2, $3, $4};"};
+    static const char *const inputs[] = {[1] = "r,r,~{memory}", [2] = "r,r,r,~{memory}", [4] = "r,r,r,r,r,~{memory}"};
+    LLVMValueRef args[1 + MATRICES] = {row_address(s, stage, l, f, c)};
+    for (int n = 0; n < f->matrices; n++) {
+        args[1 + n] = pack(s, stage, c, f->column);
+        c->reg[f->column] += 2;
     }
-    hopper_asm(s->e, s->e->none, "stmatrix.sync.aligned.m8n8.x4.shared.b16 [$0], {$1, $2, $3, $4};", "r,r,r,r,r,~{memory}", 1 + MATRICES,
-               args);
+    hopper_asm(s->e, s->e->none, text[f->matrices], inputs[f->matrices], 1 + f->matrices, args);
 }
 
-bool hopper_stage_registers(Simt *s, const Inst *stage) {
+bool hopper_stage_registers(Simt *s, const Inst *stage, int from, int to) {
     Fragments f;
     StageLayout l;
-    if (!fragments_of(s, stage, &f)) return false;
+    if (!fragments_of(s, stage, &f) || from % (2 * f.matrices) || to % (2 * f.matrices)) return false;
     stage_layout(s->k, stage, &l);
-    for (int block = 0; block < f.row_blocks; block++)
-        for (int pair = 0; pair < f.pairs; pair++) store_matrices(s, stage, &l, &f, block, pair);
+    for (int slot = from; slot < to; slot += 2 * f.matrices) {
+        Coords c = {0};
+        simt_coords(s, &stage->type, slot, &c);
+        store_matrices(s, stage, &l, &f, &c);
+    }
     return true;
 }
 

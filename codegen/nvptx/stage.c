@@ -144,6 +144,7 @@ static int run_of_registers(const Simt *s, const Inst *i) {
 
 void stage_registers(Simt *s, const Inst *i, int from, int to) {
     const Emit *e = s->e;
+    if (s->hopper && hopper_stage_registers(s, i, from, to)) return;
     LLVMValueRef mine = simt_first_copy(s, &i->type);
     const int run = run_of_registers(s, i);
     LLVMTypeRef type = emit_vector_type(emit_memory_type(e, i->type.dtype), run > 1 ? run : 0);
@@ -358,24 +359,21 @@ static void stage_array(Simt *s, const Inst *i) {
 void stage_begin(Simt *s, const Inst *i) {
     if (s->dynamic) stage_select(s, i->result, NULL);
     else stage_array(s, i);
+    if (s->hopper && hopper_leaves(s, i)) hopper_stores_read(s);
     if (s->dynamic && s->shared_written) simt_barrier(s); /* another tile may have been here */
     simt_before_write(s);
 }
 
 void simt_stage(Simt *s, const Inst *i) {
     if (s->fetched[i->result]) return;
-    if (s->dynamic) stage_select(s, i->result, NULL);
-    else stage_array(s, i);
-    if (s->hopper && hopper_leaves(s, i)) hopper_stores_read(s);
-    if (s->dynamic && s->shared_written) simt_barrier(s); /* another tile may have been here */
-    simt_before_write(s);
+    stage_begin(s, i);
     if (i->by == BY_ASYNC) {
         stage_copy(s, i);
         stage_commit(s);
         stage_wait(s, 0);
     } else if (s->only[i->in[0]]) {
         stage_anywhere(s, i);
-    } else if (!s->hopper || !hopper_stage_registers(s, i)) {
+    } else {
         stage_registers(s, i, 0, simt_slots(s, &i->type));
     }
 }
