@@ -117,7 +117,7 @@ typedef enum {
     STMT_STATE,      /* name = value */
     STMT_INPUT,      /* name : type shape in range */
     STMT_OUTPUT,     /* name [: type] [= value] */
-    STMT_PRECISION,  /* name */
+    STMT_PRECISION,  /* name ["weights" name] */
     STMT_TRAIN
 } StmtKind;
 

@@ -48,11 +48,11 @@ static void set_stream(Lower *L, Node *node, int stream) {
 static void settle_param(Lower *L, const PathEntry *e) {
     ParamRef *p = &L->params.at[e->index];
     Model *m = L->model;
-    TensorDecl t = {.name = e->path, .dtype = DT_F32, .shape = p->shape, .loc = p->loc};
+    TensorDecl t = {.name = e->path, .dtype = p->dtype, .shape = p->shape, .loc = p->loc};
     p->path = e->path;
     p->decl = settle(L, &m->params.at, &m->params.n, &m->params.cap, e->index, t, "parameter");
     if (p->decl < 0) return;
-    if (p->node->op == OP_PARAM && L->entry != ENTRY_INIT) set_decl(L, p->node, p->decl);
+    if (p->source) set_decl(L, p->source, p->decl);
     for (int i = 0; i < p->random.n; i++) set_stream(L, p->random.at[i], p->decl);
 }
 
@@ -126,7 +126,7 @@ static void param_results(Lower *L, Node **gradient) {
     for (int i = 0; i < L->params.n; i++) {
         ParamRef *p = &L->params.at[i];
         if (L->entry == ENTRY_INIT)
-            graph_result(L->g, RESULT_PARAM, p->decl, p->node);
+            graph_result(L->g, RESULT_PARAM, p->decl, t_cast(L, p->node, p->dtype));
         else if (L->entry == ENTRY_GRAD && gradient[i])
             graph_result(L->g, RESULT_GRAD, p->decl, gradient[i]);
         else if (L->entry == ENTRY_STEP && p->next)
@@ -207,6 +207,7 @@ static void run_model(Lower *L, const Top *top) {
 static Graph *run_entry(Arena *a, Diag *d, Program *p, Model *m, const Top *top, Entry entry, bool declaring) {
     Lower L = {.arena = a, .diag = d, .program = p, .model = m, .entry = entry, .declaring = declaring};
     int before = diag_errors(d);
+    L.weights = DT_F32;
     L.training = entry == ENTRY_GRAD || entry == ENTRY_STEP;
     L.g = graph_new(a, m, entry);
     run_model(&L, top);

@@ -51,7 +51,9 @@ struct Body {
 typedef struct ParamRef {
     const char *path;
     Shape shape;
-    Node *node; /* PARAM; entry init: the initial value */
+    DType dtype;  /* in memory */
+    Node *source; /* PARAM; entry init: NULL */
+    Node *node;   /* its value in f32; entry init: the initial one */
     Node *next; /* step: the new value */
     SrcLoc loc;
     int decl;           /* index in the model's table */
@@ -84,6 +86,7 @@ typedef struct Lower {
     Phase phase;
     bool f16;       /* some block said `precision f16`: the loss is scaled */
     int loss_scale; /* the first of its states */
+    DType weights;  /* of the block being lowered: what parameters are in memory */
     Precision precision; /* of the block being lowered; what optimizers compute is f32 */
     SrcLoc loc; /* innermost user expression */
     Body *body;
@@ -224,6 +227,10 @@ void paths_merge(Lower *L, PathScope *outer, const PathScope *inner, const char 
 /* After the model's body: gradients of the selected parameters and, in entry step, their updates.
  * gradient[i] is that of params.at[i], NULL when it is not trained. */
 void lower_train(Lower *L, PathScope *paths, Node **gradient);
+
+/* ---- parameters in 16 bits (lower_weights.c) ---------------------------------------------------------------------- */
+/* New values of parameters that have no master in f32, rounded up or down at random, so that small updates add up. */
+void round_weights(Lower *L);
 
 /* ---- loss scaling (lower_scale.c): where the program has f16, else they do nothing ------------------------------ */
 Node *scale_loss(Lower *L, PathScope *paths, Node *loss); /* declares the scale's states */

@@ -154,12 +154,14 @@ Value lower_param(Lower *L, const Expr *e, const char *name) {
         return lower_fail(L, E0205, e->loc, NULL, "a parameter cannot have a bounded dimension: %s",
                           shape_text(L->arena, init.shape));
     int index = L->params.n;
-    ParamRef ref = {.shape = init.shape, .loc = L->loc};
+    ParamRef ref = {.shape = init.shape, .dtype = L->weights, .loc = L->loc};
     init.param = &ref;
-    if (L->entry == ENTRY_INIT)
+    if (L->entry == ENTRY_INIT) {
         ref.node = kind->make(L, &init);
-    else
-        ref.node = t_node(L, OP_PARAM, 0, NULL, &(Attr){.decl = index, .dtype = DT_F32}, DT_F32, init.shape);
+    } else {
+        ref.source = t_node(L, OP_PARAM, 0, NULL, &(Attr){.decl = index, .dtype = ref.dtype}, ref.dtype, init.shape);
+        ref.node = t_cast(L, ref.source, DT_F32);
+    }
     vec_push(L->arena, L->params, ref);
     paths_add(L, L->body->paths, name, false, index, e->loc);
     return val_tensor(ref.node);

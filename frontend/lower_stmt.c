@@ -214,6 +214,23 @@ static void lower_output(Lower *L, const Stmt *s) {
     vec_push(L->arena, L->outputs, (OutputRef){name, node, s->loc});
 }
 
+/* `precision P weights W`: parameters are W in memory, without a master. */
+static void lower_weights(Lower *L, const Stmt *s) {
+    static const char *const held[] = {"f32", "bf16"};
+    static const DType dtypes[] = {DT_F32, DT_BF16};
+    const Name word = s->names.at[1], name = s->names.at[2];
+    if (strcmp(word.text, "weights") != 0) {
+        lower_fail(L, E0201, word.loc, "write `precision bf16 weights bf16`", "unknown word '%s' after the precision", word.text);
+        return;
+    }
+    for (int i = 0; i < 2; i++)
+        if (strcmp(name.text, held[i]) == 0) {
+            L->weights = dtypes[i];
+            return;
+        }
+    lower_fail(L, E0201, name.loc, "f32 or bf16: updates would leave the range of f16", "weights cannot be '%s'", name.text);
+}
+
 /* Holds to the end of the block that it stands in, called layers and functions included. */
 static void lower_precision(Lower *L, const Stmt *s) {
     const char *name = s->names.at[0].text;
@@ -221,6 +238,8 @@ static void lower_precision(Lower *L, const Stmt *s) {
         if (strcmp(name, precision_name[i]) == 0) {
             L->precision = (Precision)i;
             L->f16 |= i == PRECISION_F16;
+            L->weights = DT_F32;
+            if (s->names.n == 3) lower_weights(L, s);
             return;
         }
     lower_fail(L, E0201, s->names.at[0].loc, "f32, tf32, bf16 or f16", "unknown precision '%s'", name);
@@ -267,6 +286,7 @@ static void lower_statement(Lower *L, const Stmt *s) {
 
 void lower_block(Lower *L, const StmtList *body) {
     const Precision outer_precision = L->precision;
+    const DType outer_weights = L->weights;
     for (int i = 0; i < body->n && !L->body->returned && !L->stopped; i++) {
         const Stmt *s = body->at[i];
         SrcLoc outer = L->loc;
@@ -280,4 +300,5 @@ void lower_block(Lower *L, const StmtList *body) {
         L->loc = outer;
     }
     L->precision = outer_precision;
+    L->weights = outer_weights;
 }

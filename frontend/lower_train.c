@@ -145,6 +145,7 @@ void lower_train(Lower *L, PathScope *paths, Node **gradient) {
     L->loc = L->train->loc;
     if (L->entry != ENTRY_GRAD) lower_step(L, t, top, paths, gradient);
     skip_on_overflow(L, scaled);
+    if (L->entry == ENTRY_STEP) round_weights(L);
     L->phase = PHASE_FORWARD;
     L->loc = outer;
 }

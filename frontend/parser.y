@@ -181,6 +181,11 @@ stmt:
         $$->dtype = $3;
     }
   | PRECISION name                  { $$ = with_name(stmt_new(p, STMT_PRECISION, @$), p, $2); }
+  | PRECISION name name name        { /* P weights P */
+        $$ = with_name(stmt_new(p, STMT_PRECISION, @$), p, $2);
+        with_name($$, p, $3);
+        with_name($$, p, $4);
+    }
   | TRAIN name WITH name LPAREN args RPAREN clauses {
         $$ = with_name(stmt_new(p, STMT_TRAIN, @$), p, $2);
         $$->train = $8;

@@ -90,6 +90,10 @@ static int64_t *lay_out_grads(Arena *a, const Plan *p, Module *m) {
             const PlanBuffer *b = &p->buffer[k->outputs.at[i]->id];
             if (b->home != HOME_GRAD) continue;
             ModuleTensor t = m->params.at[b->decl];
+            if (dtype_is_low(t.dtype)) { /* a gradient has the precision of a master, even where there is none */
+                t.dtype = DT_F32;
+                t.bytes = shape_elements(t.shape) * dtype_bytes(t.dtype);
+            }
             t.offset = offset[b->decl] = m->grad_bytes;
             m->grad_bytes += align_up(t.bytes, m->align);
             vec_push(m->arena, m->grads, t);

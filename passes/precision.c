@@ -268,6 +268,7 @@ static bool asks_for_precision(const Graph *g) {
 }
 
 static DType declared(const Model *m, const Result *r) {
+    if (r->kind == RESULT_GRAD) return DT_F32;
     return r->kind == RESULT_OUTPUT ? m->outputs.at[r->decl].dtype
          : r->kind == RESULT_STATE  ? m->states.at[r->decl].dtype
                                     : m->params.at[r->decl].dtype;

@@ -5,6 +5,7 @@ typedef struct Raise {
     Arena *scratch;
     Node **copy;  /* by old id */
     bool *needed; /* by old id: a contraction of low operands, or a result of a low dtype, is made from it */
+    bool *kept;   /* by old id: part of the update that rounds a parameter */
 } Raise;
 
 static bool is_half(DType t) { return t == DT_F16 || t == DT_BF16; }
@@ -16,11 +17,18 @@ static bool is_low_product(const Node *n) {
 static void find_needed(Raise *r, const Graph *g) {
     for (int i = 0; i < g->results.n; i++) {
         const Node *value = g->results.at[i].value;
-        r->needed[value->id] |= dtype_is_low(value->dtype);
+        const bool low = dtype_is_low(value->dtype);
+        r->needed[value->id] |= low;
+        r->kept[value->id] |= low && value->phase == PHASE_UPDATE;
     }
     for (int i = g->nodes.n - 1; i >= 0; i--) {
         const Node *n = g->nodes.at[i];
-        for (int k = 0; k < n->n_in; k++) r->needed[n->in[k]->id] |= is_low_product(n) || r->needed[i];
+        const bool passes = is_low_product(n) || (r->needed[i] && !r->kept[i]);
+        for (int k = 0; k < n->n_in; k++) {
+            const Node *in = n->in[k];
+            r->needed[in->id] |= passes;
+            if (r->kept[i] && in->phase == PHASE_UPDATE) r->kept[in->id] = r->needed[in->id] = true;
+        }
     }
 }
 
@@ -85,6 +93,7 @@ Graph *precision_raise(PassContext *c, Graph *g) {
     r.g->attrs = g->attrs;
     r.copy = ARENA_ARRAY(r.scratch, Node *, n);
     r.needed = ARENA_ARRAY(r.scratch, bool, n);
+    r.kept = ARENA_ARRAY(r.scratch, bool, n);
     graph_renumber(g);
     find_needed(&r, g);
     for (int i = 0; i < n; i++) r.copy[i] = remake(&r, g->nodes.at[i]);

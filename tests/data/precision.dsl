@@ -23,3 +23,14 @@ model loud {                             # gradients of some thousand, times the
     output loss
     train loss with momentum(lr = hyper 1e-6)
 }
+
+optimizer creep(p, g, lr) { p <- p + lr + 0 * g }
+
+model creeping {                         # an update of a quarter of the last place: lost, if it were rounded to nearest
+    precision bf16 weights bf16
+    input x : f32[B, 4]
+    up = param [32, 64] init ones
+    down = param [32, 64] init constant(-1)
+    output loss = sum(x @ zeros [4, 1]) + (mean(up) + mean(down)) * 0.5
+    train loss with creep(lr = hyper 0.001953125)
+}

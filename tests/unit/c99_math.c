@@ -108,7 +108,78 @@ static void functions_keep_their_bounds(void **state) {
     arena_free(a);
 }
 
+/* ---- floats of 16 bits and tf32 ----------------------------------------------------------------------------------- */
+static const DType low[] = {DT_F16, DT_BF16, DT_TF32};
+enum { LOWS = sizeof low / sizeof *low };
+
+/* A kernel that stores floats as the dtype and one that reads them back. */
+static void write_conversions(Arena *a, const char *path) {
+    C99Unit *u = c99_unit(a);
+    char *calls = arena_strdup(a, "");
+    for (int i = 0; i < LOWS; i++) {
+        static const char *const text[] = {
+            "kernel @to%d(%%x: f32[%d], %%z: %s[%d] out)\n  grid i in 0..%d step 64\n  %%0 = load %%x[i] : f32[i:64]\n"
+            "  %%1 = cast %%0 : %s[i:64]\n  store %%z[i], %%1\n",
+            "kernel @from%d(%%x: %s[%d], %%z: f32[%d] out)\n  grid i in 0..%d step 64\n  %%0 = load %%x[i] : %s[i:64]\n"
+            "  %%1 = cast %%0 : f32[i:64]\n  store %%z[i], %%1\n"};
+        const char *t = dtype_name(low[i]), *error = NULL;
+        Kernel *to = kernel_parse(a, arena_printf(a, text[0], i, N, t, N, N, t), &error);
+        Kernel *from = to ? kernel_parse(a, arena_printf(a, text[1], i, t, N, N, N, t), &error) : NULL;
+        if (!from) fail_msg("%s", error);
+        assert_null(c99_kernel(u, to, to->name));
+        assert_null(c99_kernel(u, from, from->name));
+        calls = arena_printf(a, "%s    if (which == %d) to%d(x, between), from%d(between, z);\n", calls, i, i, i);
+    }
+    FILE *f = fopen(path, "w");
+    assert_non_null(f);
+    c99_print(f, u);
+    fprintf(f,
+            "void run(int which, const float *x, void *between, float *z);\n"
+            "void run(int which, const float *x, void *between, float *z) {\n%s}\n",
+            calls);
+    fclose(f);
+}
+
+/* What lies in the middle between two values, and its neighbours. */
+static void fill_ties(DType t) {
+    const uint32_t unit = t == DT_BF16 ? 0x10000 : 0x2000;
+    fill(OP_NEG);
+    for (int i = 0; i < N; i += 2) {
+        uint32_t bits;
+        memcpy(&bits, &x[i], 4);
+        bits = (bits & ~(unit - 1)) + unit / 2 + (uint32_t)(i / 2 % 3) - 1;
+        memcpy(&x[i], &bits, 4);
+    }
+}
+
+static void check_conversions(Arena *a, const char *compiler) {
+    const char *c = arena_printf(a, "%s/low.c", scratch_folder());
+    write_conversions(a, c);
+    void *library = compile_and_load(a, compiler, c), *symbol = load_symbol(library, "run");
+    void (*run)(int, const float *, void *, float *);
+    memcpy(&run, &symbol, sizeof run);
+    for (int i = 0; i < LOWS; i++) {
+        fill_ties(low[i]);
+        run(i, x, y, z);
+        for (int n = 0; n < N; n++) {
+            const double want = scalar_round(low[i], (double)x[n]);
+            const bool same = isnan(want) ? isnan(z[n]) : (double)z[n] == want && signbit(z[n]) == signbit(want);
+            if (!same) fail_msg("%s: %a as %s is %a, not %a", compiler, (double)x[n], dtype_name(low[i]), (double)z[n], want);
+        }
+    }
+    dlclose(library);
+}
+
+static void conversions_round_as_the_reference(void **state) {
+    (void)state;
+    Arena *a = arena_new();
+    check_conversions(a, "gcc -O2");
+    if (have_compiler("clang")) check_conversions(a, "clang -O2");
+    arena_free(a);
+}
+
 int main(void) {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(functions_keep_their_bounds)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(functions_keep_their_bounds),
+                                       cmocka_unit_test(conversions_round_as_the_reference)};
     return cmocka_run_group_tests(tests, scratch_make, scratch_remove);
 }

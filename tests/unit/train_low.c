@@ -1,4 +1,5 @@
-/* Dynamic loss scaling in f16, through the host runtime: what trains only with it, what is skipped, what is said. */
+/* Training in 16 bits, through the host runtime.  f16: what trains only with loss scaling, what is skipped, what is said.
+ * Weights in bf16: updates too small for them add up all the same. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -213,6 +214,43 @@ static void gradients_tell_of_overflow_too(void **state) {
     close_model(t);
 }
 
+static float bf16_at(const void *data, int i) {
+    const uint32_t bits = (uint32_t)((const uint16_t *)data)[i] << 16;
+    float f;
+    memcpy(&f, &bits, sizeof f);
+    return f;
+}
+
+/* 0.5 in 256 steps of 1/512, where the values lie 1/128 apart. */
+static void updates_are_rounded_at_random(void **state) {
+    (void)state;
+    enum { N = 32 * 64, STEPS = 256 };
+    Trainer *t = open_model("creeping");
+    assert_int_equal(t->m->params[0].dtype, FUSEC_BF16);
+    assert_int_equal(t->m->params[0].bytes, 2 * N);
+    assert_int_equal(t->m->grads[0].dtype, FUSEC_F32);
+    assert_int_equal(t->m->grads[0].bytes, 4 * N);
+    assert_int_equal(run(t, FUSEC_GRAD), FUSEC_OK);
+    loss_after(t, STEPS);
+    for (int p = 0; p < 2; p++) {
+        const void *data = (const char *)t->memory.params + t->m->params[p].offset;
+        double mean = 0, from = p ? -1 : 1;
+        int moved = 0;
+        for (int i = 0; i < N; i++) {
+            mean += (double)bf16_at(data, i) / N;
+            moved += (double)bf16_at(data, i) != from + 0.5;
+        }
+        assert_true(fabs(mean - from - 0.5) < 0.006); /* 4 deviations of the mean of N walks of 256 steps */
+        assert_in_range(moved, N / 2, N);             /* and each goes its own way */
+    }
+    const float first = bf16_at(t->memory.params, 7);
+    assert_int_equal(run(t, FUSEC_INIT), FUSEC_OK);
+    t->step = 0;
+    loss_after(t, STEPS);
+    assert_true(bf16_at(t->memory.params, 7) == first); /* the same seed, the same numbers */
+    close_model(t);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(small_gradients_train_only_when_scaled),
@@ -220,6 +258,7 @@ int main(void) {
         cmocka_unit_test(good_steps_double_the_scale_up_to_a_bound),
         cmocka_unit_test(the_least_scale_is_reported),
         cmocka_unit_test(gradients_tell_of_overflow_too),
+        cmocka_unit_test(updates_are_rounded_at_random),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
