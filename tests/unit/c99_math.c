@@ -163,7 +163,7 @@ static void check_conversions(Arena *a, const char *compiler) {
         run(i, x, y, z);
         for (int n = 0; n < N; n++) {
             const double want = scalar_round(low[i], (double)x[n]);
-            const bool same = isnan(want) ? isnan(z[n]) : (double)z[n] == want && signbit(z[n]) == signbit(want);
+            const bool same = isnan(want) ? isnan(z[n]) : (double)z[n] == want && !signbit(z[n]) == !signbit(want);
             if (!same) fail_msg("%s: %a as %s is %a, not %a", compiler, (double)x[n], dtype_name(low[i]), (double)z[n], want);
         }
     }
