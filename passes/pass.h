@@ -43,6 +43,7 @@ Graph *pass_canonicalize(PassContext *c, Graph *g);
 Graph *pass_precision(PassContext *c, Graph *g);
 Graph *pass_autodiff(PassContext *c, Graph *g);
 Graph *pass_jacobian_gemm(PassContext *c, Graph *g);
+Graph *pass_split(PassContext *c, Graph *g);
 
 /* graph -> plan */
 Plan *pass_fuse(PassContext *c, Graph *g);      /* kernels and homes; offsets unset */

@@ -236,6 +236,7 @@ Graph *rewrite_graph(PassContext *c, Graph *g, RewriteRules *rules) {
     Rewriter r = {.g = graph_new(c->arena, g->model, g->entry), .scratch = arena_new(), .rules = rules};
     r.g->attrs = g->attrs;
     r.fired = c->fired;
+    r.target = c->target;
     graph_renumber(g);
     grow_table(&r, 2 * g->nodes.n);
     Node **copy = ARENA_ARRAY(r.scratch, Node *, g->nodes.n);

@@ -26,6 +26,7 @@ struct Rewriter {
     VEC(int) readers;       /* by new id: how many operands and results of the old graph it stands for */
     struct NodeSlot *table; /* open-addressing set of nodes by structure; size is a power of two */
     int table_size, table_used;
+    const Target *target;   /* NULL before one is chosen */
     uint32_t *fired;        /* NULL, or a counter per rule */
     int depth; /* of rules within rules; past a limit nodes are made as they are, so that no input exhausts the stack */
 };

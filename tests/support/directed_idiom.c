@@ -150,12 +150,22 @@ static Node *known_sum(Directed *x) {
     return terms ? along(x, OP_SUM, two(x, OP_MUL, terms, p), 1) : NULL;
 }
 
+/* Long enough to be summed in slices where tiles are tiny. */
+static Node *long_sum(Directed *x) {
+    return along(x, OP_SUM, one(x, OP_TANH, leaf(x, shape(2, 1200, 2, 0)), NULL), 0);
+}
+static Node *long_product(Directed *x) {
+    Node *a = one(x, OP_TANH, leaf(x, shape(2, 2, 200, 0)), NULL), *b = one(x, OP_TANH, leaf(x, shape(2, 200, 2, 0)), NULL);
+    return product(x, a, b, NULL);
+}
+
 Node *directed_idiom(Directed *x, int i) {
     static Node *(*const make[IDIOMS])(Directed *) = {
         split_element, split_reduce,    split_scan,     split_broadcast, split_slice,  split_pad,  merged_broadcast,
         merged_slice,  reshaped_random, reduced_twice,  sum_of_product,  empty_concat, idle_guard, strided,
         rows,          attention,       constant_factor,
-        chained,       scaled_sum,      scaled_product, known_sum};
+        chained,       scaled_sum,      scaled_product, known_sum,
+        long_sum,      long_product};
     const int before = x->pool.n;
     Node *n = make[i](x);
     if (!n) x->pool.n = before;
