@@ -7,6 +7,7 @@
 #include <stdint.h>
 #include <cmocka.h>
 #include "codegen/nvptx/nvptx.h"
+#include "passes/matrix.h"
 #include "runtime/cuda/fusec_cuda.h"
 #include "tests/support/kernel_case.h"
 #include "tests/support/scratch.h"
@@ -275,27 +276,40 @@ static void check_assembled(const Form *f) {
     arena_free(a);
 }
 
-#define CONSUMERS EIGHT_WARPS " persistent"
-static const Form large[] = {
-    {"c128x256", "bf16", CONSUMERS, 4096, 4096, 4096, 128, 256, 64, 3, TWO " order 16", COLUMNS, true, false, "", "", 0, false, 0, NULL},
-    {"c128x256_pair", "bf16", CONSUMERS, 4096, 4096, 4096, 128, 256, 64, 3, TWO " cluster 2 order 16", COLUMNS, true, false, "",
-     "multicast", 0, false, 0, NULL},
-    {"c256x128", "f16", CONSUMERS, 4096, 4096, 4096, 256, 128, 64, 3, TWO " r order 16", COLUMNS, false, true, "", "", 0, false, 0, NULL},
-    {"c128x192", "bf16", CONSUMERS, 4096, 4224, 4096, 128, 192, 64, 3, TWO " order 16", COLUMNS, true, true, "", "", 0, false, 0, NULL},
-    {"c128x128", "bf16", CONSUMERS, 4096, 4096, 4096, 128, 128, 64, 5, TWO " order 16", COLUMNS, false, false, "", "", 0, false, 0, NULL},
-    {"c128x96", "bf16", CONSUMERS, 4096, 4224, 4096, 128, 96, 64, 5, TWO " order 16", COLUMNS, true, true, "", "", 0, false, 0, NULL},
-    {"c64x256", "bf16", CONSUMERS, 64, 4096, 4096, 64, 256, 64, 4, ONE, "r t0 t1 r r r r t7", true, true, "", "", 0, false, 0, NULL},
-    {"c128x256_tf32", "f32", CONSUMERS, 4096, 4096, 4096, 128, 256, 32, 3, TWO " order 16", COLUMNS, true, true, "", "", 0, false, 0, NULL},
-    {"c128x256_out", "bf16", CONSUMERS, 4096, 4096, 4096, 128, 256, 64, 2, TWO " cluster 2 order 16", COLUMNS, true, false, "",
-     "multicast", 0, false, 0, "tma"},
-    {"c256x128_out", "bf16", CONSUMERS, 4096, 4096, 4096, 256, 128, 64, 2, TWO " r order 16", COLUMNS, true, true, "", "", 0, false, 0, "tma"},
-    {"c128x256_edges", "bf16", CONSUMERS, 4090, 4096, 4096, 128, 256, 64, 3, TWO " order 16", COLUMNS, true, false, "", "", 0, true, 0, NULL},
-};
+/* Thread bits from t7 on for what one warpgroup has not. */
+static const char *spread_text(Arena *a, const char *form, int bits, int mine, int all, int *warpgroup_bit) {
+    const char *text = form;
+    if (mine == all) return text;
+    for (int at = 1 << bits; at < mine; at *= 2) text = arena_printf(a, "%s r", text);
+    for (int at = mine; at < all; at *= 2) text = arena_printf(a, "%s t%d", text, (*warpgroup_bit)++);
+    return text;
+}
+
+/* Tile `n` of the table, with every way that factors can lie in turn, results through shared memory or not. */
+static void check_tile(const MatrixTile *t, int n, const char *type) {
+    Arena *a = arena_new();
+    int bit = 7;
+    const char *rows = spread_text(a, "t2 t3 t4 r t5 t6", 6, t->warp_rows, t->rows, &bit);
+    const char *columns = spread_text(a, "r t0 t1", 3, t->warp_columns, t->columns, &bit);
+    const bool pairs = bit == 8, wide = !strcmp(type, "f32"), leaves = !wide && n % 3 == 0;
+    const Form f = {.name = arena_printf(a, "%s_%dx%d", type, t->rows, t->columns), .type = type,
+                    .head = pairs ? "threads 256 producer 128 registers 232:40 persistent" : "threads 128 producer 128",
+                    .m = n % 5 == 4 ? 4088 : 4096, .n = 16 * t->columns, .k = 4096, .tile_m = t->rows, .tile_n = t->columns,
+                    .tile_k = wide ? 32 : 64, .ahead = 2, .rows = arena_printf(a, "%s%s", rows, pairs ? " order 8" : ""),
+                    .columns = arena_printf(a, "%s%s", columns, pairs ? " cluster 2" : ""), .x_by_k = wide || n % 2, .w_by_k = wide || n / 2 % 2,
+                    .x_shared = pairs ? "multicast" : "", .w_shared = "", .out = leaves ? "tma" : NULL};
+    check_assembled(&f);
+    arena_free(a);
+}
 
 static void assembled(void **state) {
+    static const char *const types[] = {"bf16", "f16", "f32"};
     (void)state;
     if (!have_compiler("ptxas")) skip();
-    for (size_t i = 0; i < sizeof large / sizeof *large; i++) check_assembled(&large[i]);
+    for (int i = 0, n = 0; i < n_matrix_tiles; i++) {
+        if (matrix_tile[i].by != BY_WGMMA) continue;
+        for (int t = 0; t < 3; t++, n++) check_tile(&matrix_tile[i], n, types[t]);
+    }
 }
 
 int main(void) {
