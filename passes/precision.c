@@ -25,6 +25,7 @@ typedef struct Place {
     Node **cast; /* by old id: the value in another dtype, as last asked for */
     Kind *kind;
     DType *feeds;  /* the low dtype in which a contraction reads it, perhaps moved; DT_COUNT: none does */
+    bool *by;       /* a derivative is taken by it */
     bool *sum_only; /* only sums and products over axes read it, perhaps through elementwise ops */
 } Place;
 
@@ -206,7 +207,7 @@ static void place_indexed(Place *p, const Node *n) {
     set(p, n, made, n->op == OP_GATHER ? kind : HIGH);
 }
 
-/* A derivative is asked of a value in f32; what it is by may be low, and the derivative then is. */
+/* Derivatives are f32, of values in f32: what they are by has been widened (place_node). */
 static void place_derivative(Place *p, const Node *n) {
     Node **in = operands(p, n);
     in[0] = in_dtype(p, n->in[0], DT_F32);
@@ -221,22 +222,19 @@ static void place_source(Place *p, const Node *n) {
 }
 
 static void place_node(Place *p, const Node *n) {
-    if (precision_moves(n)) {
-        place_move(p, n);
-        return;
-    }
-    switch (op_info[n->op].cls) {
+    switch (precision_moves(n) ? CLASS_MOVE : op_info[n->op].cls) {
     case CLASS_SOURCE: place_source(p, n); break;
     case CLASS_ELEMENT: place_element(p, n); break;
     case CLASS_REDUCE: place_reduce(p, n); break;
     case CLASS_CONTRACT: place_contract(p, n); break;
     case CLASS_INDEXED: place_indexed(p, n); break;
-    case CLASS_MOVE:
+    case CLASS_MOVE: place_move(p, n); break;
     case CLASS_SPECIAL: place_derivative(p, n); break;
     }
     const DType feeds = p->feeds[n->id];
-    if (p->kind[n->id] == HIGH && feeds != DT_COUNT && feeds == low_dtype(n->precision))
+    if (p->kind[n->id] == HIGH && !precision_moves(n) && feeds != DT_COUNT && feeds == low_dtype(n->precision))
         set(p, n, precision_cast(p->g, p->copy[n->id], feeds, n), LOW);
+    if (p->by[n->id] && p->kind[n->id] == LOW) set(p, n, precision_cast(p->g, p->copy[n->id], DT_F32, n), NEUTRAL);
 }
 
 /* ---- the walk ---------------------------------------------------------------------------------------- */
@@ -249,6 +247,7 @@ static void look_ahead(Place *p, const Graph *g) {
     for (int i = 0; i < g->results.n; i++) p->sum_only[g->results.at[i].value->id] = false;
     for (int i = g->nodes.n - 1; i >= 0; i--) {
         const Node *n = g->nodes.at[i];
+        p->by[n->n_in > 1 ? n->in[1]->id : 0] |= n->op == OP_GRADIENT || n->op == OP_VJP || n->op == OP_JACOBIAN;
         const bool moves = precision_moves(n), passes = moves || op_info[n->op].cls == CLASS_ELEMENT;
         const bool sums = adds_up(n->op) || (passes && read[i] && p->sum_only[i]);
         const DType reads_in = n->op == OP_CONTRACT && !moves ? low_dtype(n->precision) : moves ? p->feeds[i] : DT_COUNT;
@@ -283,6 +282,7 @@ static Graph *place(PassContext *c, Graph *g) {
     p.kind = ARENA_ARRAY(p.scratch, Kind, n);
     p.feeds = ARENA_ARRAY(p.scratch, DType, n);
     p.sum_only = ARENA_ARRAY(p.scratch, bool, n);
+    p.by = ARENA_ARRAY(p.scratch, bool, n);
     graph_renumber(g);
     look_ahead(&p, g);
     for (int i = 0; i < n; i++) place_node(&p, g->nodes.at[i]);

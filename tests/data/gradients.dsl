@@ -54,3 +54,14 @@ model written {                                      # indexed definitions: dila
     output loss
     train loss with sgd(lr = hyper 1e-2)
 }
+
+model values {                                       # derivatives that the program asks for, by an input and in between
+    input q : f32[3, 6]
+    h = tanh(linear(q, 16) as hidden)
+    p = linear(h, 3) as hand
+    output p
+    output J = jacobian(p, q, batch = 0)
+    output Jh = jacobian(p, h, batch = 0)
+    output Jv = jvp(p, q, ones like q)
+    output Jt = vjp(p, h, ones like p)
+}
