@@ -11,7 +11,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-enum { MOST_BLOCK = 24, WIDE_BLOCK = 16 };
+enum { MOST_BLOCK = 24, WIDE_BLOCK = 16, MOST_TAPS = 7 };
 
 /* Rows of a block: n[0] x n[1] of them, constant strides apart. */
 typedef struct Block2 {
@@ -27,18 +27,23 @@ typedef struct Channelwise {
     int v, x, y; /* the axis; values */
     TileType over;
     Window window, y_window;
+    bool y_lies; /* Y is read where it lies */
     WindowPlace x_place, y_place;
     int n_rows, row[MAX_TILE_AXES]; /* row axes outside a block, outermost first */
     int n_block, block_axis[2];     /* those of a block, outermost first */
     int n_sums, sum[MAX_TILE_AXES]; /* outermost first */
+    int tap;                        /* inside them, unrolled; -1: none */
 } Channelwise;
 
 /* ---- the inner function
  * -------------------------------------------------------------------------------------------------- */
+/* Steps of k: taps, unrolled, inside a loop. */
 typedef struct ChannelShape {
     Block2 block;
     int lanes;
-    int64_t x_step, y_step;
+    int64_t x_step, y_step; /* of the loop */
+    int n_taps;
+    int64_t x_tap, y_tap;
 } ChannelShape;
 
 enum { ARG_X, ARG_Y, ARG_C, ARG_COUNT, ARGS };
@@ -69,6 +74,37 @@ static LLVMValueRef load(const Micro *m, LLVMValueRef p) {
     return v;
 }
 
+typedef struct Product {
+    int64_t x; /* offset */
+    int row, tap;
+} Product;
+
+/* Terms of one step by rising offset in X: what several rows read at different taps is loaded once and soon forgotten.
+ */
+static int order_terms(const Micro *m, Product *term) {
+    int n = 0;
+    for (int tap = 0; tap < m->s->n_taps; tap++)
+        for (int r = 0; r < m->rows; r++) {
+            const Product t = {tap * m->s->x_tap + row_offset(m, m->s->block.x, r), r, tap};
+            int at = n++;
+            for (; at > 0 && term[at - 1].x > t.x; at--) term[at] = term[at - 1];
+            term[at] = t;
+        }
+    return n;
+}
+
+static void one_step(const Micro *m, LLVMValueRef x, LLVMValueRef y, LLVMValueRef *acc) {
+    const Emit *e = m->e;
+    Product term[MOST_BLOCK * MOST_TAPS];
+    LLVMValueRef factor[MOST_TAPS], at = NULL;
+    const int n = order_terms(m, term);
+    for (int tap = 0; tap < m->s->n_taps; tap++) factor[tap] = load(m, at_constant(e, y, tap * m->s->y_tap));
+    for (int i = 0; i < n; i++) {
+        if (i == 0 || term[i].x != term[i - 1].x) at = load(m, at_constant(e, x, term[i].x));
+        acc[term[i].row] = emit_fma(e, DT_F32, at, factor[term[i].tap], acc[term[i].row]);
+    }
+}
+
 static void micro_body(const Micro *m) {
     const Emit *e = m->e;
     LLVMBasicBlockRef entry = emit_block(e, m->fn, "entry"), body = emit_block(e, m->fn, "k"),
@@ -81,10 +117,8 @@ static void micro_body(const Micro *m) {
     LLVMPositionBuilderAtEnd(e->b, body);
     LLVMValueRef left = LLVMBuildPhi(e->b, e->i64, ""), x = LLVMBuildPhi(e->b, e->ptr, ""),
                  y = LLVMBuildPhi(e->b, e->ptr, "");
-    for (int r = 0; r < m->rows; r++) acc[r] = LLVMBuildPhi(e->b, m->vector, "");
-    LLVMValueRef one = load(m, y);
-    for (int r = 0; r < m->rows; r++)
-        next[r] = emit_fma(e, DT_F32, load(m, at_constant(e, x, row_offset(m, m->s->block.x, r))), one, acc[r]);
+    for (int r = 0; r < m->rows; r++) next[r] = acc[r] = LLVMBuildPhi(e->b, m->vector, "");
+    one_step(m, x, y, next);
     LLVMValueRef less = LLVMBuildSub(e->b, left, emit_i64(e, 1), "");
     LLVMValueRef x1 = at_constant(e, x, m->s->x_step), y1 = at_constant(e, y, m->s->y_step);
     LLVMBuildCondBr(e->b, LLVMBuildICmp(e->b, LLVMIntSGT, less, emit_i64(e, 0), ""), body, done);
@@ -105,10 +139,10 @@ static void micro_body(const Micro *m) {
  * >= 1. Small: it becomes part of the loops around it. */
 static LLVMValueRef channel_product(const Emit *e, const ChannelShape *s) {
     const Block2 *b = &s->block;
-    char name[200];
-    snprintf(name, sizeof name, "fusec.channels_%dx%d_%lld_%lld_%lld_%lld_%lld_%lld", b->n[0], b->n[1],
+    char name[320];
+    snprintf(name, sizeof name, "fusec.channels_%dx%d_%lld_%lld_%lld_%lld_%lld_%lld_%d_%lld_%lld", b->n[0], b->n[1],
              (long long)b->x[0], (long long)b->x[1], (long long)b->c[0], (long long)b->c[1], (long long)s->x_step,
-             (long long)s->y_step);
+             (long long)s->y_step, s->n_taps, (long long)s->x_tap, (long long)s->y_tap);
     LLVMValueRef known = LLVMGetNamedFunction(e->module, name);
     if (known) return known;
     LLVMTypeRef params[ARGS] = {e->ptr, e->ptr, e->ptr, e->i64};
@@ -201,15 +235,15 @@ typedef struct Cursor {
     LLVMValueRef x, y, c;
 } Cursor;
 
-/* The sums outside the innermost one. */
+/* The sums outside the unrolled ones; the innermost of them is the inner function's loop. */
 static void sum_axis(const Channelwise *d, int n, Cursor at, ChannelShape *s) {
     KernelEmit *ke = d->ke;
     const Emit *e = ke->e;
-    const int axis = d->sum[n];
-    if (n == d->n_sums - 1) {
-        s->x_step = d->x_place.stride[axis];
-        s->y_step = d->y_place.stride[axis];
-        LLVMValueRef args[ARGS] = {at.x, at.y, at.c, lanes_of(d, axis)};
+    const int axis = n < d->n_sums ? d->sum[n] : -1;
+    if (n >= d->n_sums - 1) {
+        s->x_step = axis < 0 ? 0 : d->x_place.stride[axis];
+        s->y_step = axis < 0 ? 0 : d->y_place.stride[axis];
+        LLVMValueRef args[ARGS] = {at.x, at.y, at.c, axis < 0 ? emit_i64(e, 1) : lanes_of(d, axis)};
         emit_call(e, channel_product(e, s), ARGS, args);
         return;
     }
@@ -218,6 +252,26 @@ static void sum_axis(const Channelwise *d, int n, Cursor at, ChannelShape *s) {
              (Cursor){moved(d, at.x, c.i, d->x_place.stride[axis]), moved(d, at.y, c.i, d->y_place.stride[axis]), at.c},
              s);
     counter_close(ke, &c);
+}
+
+static bool whole(const Channelwise *d, int axis) {
+    const Axis *x = &d->ke->k->axes.at[axis];
+    return dim_is_fixed(x->extent) && x->extent.bound % x->step == 0;
+}
+
+/* The innermost sum becomes taps where it has few steps. */
+static void take_taps(Channelwise *d) {
+    const int axis = d->sum[d->n_sums - 1];
+    d->tap = -1;
+    if (!whole(d, axis) || step_of(d, axis) > MOST_TAPS) return;
+    d->tap = axis;
+    d->n_sums--;
+}
+
+static void shape_taps(const Channelwise *d, ChannelShape *s) {
+    s->n_taps = d->tap < 0 ? 1 : (int)step_of(d, d->tap);
+    s->x_tap = d->tap < 0 ? 0 : d->x_place.stride[d->tap];
+    s->y_tap = d->tap < 0 ? 0 : d->y_place.stride[d->tap];
 }
 
 static void multiply_blocks(const Channelwise *d, Cursor at) {
@@ -235,6 +289,7 @@ static void multiply_blocks(const Channelwise *d, Cursor at) {
                           .block = {.n = {outer < 0 ? 1 : (int)step_of(d, outer), (int)size},
                                     .x = {outer < 0 ? 0 : d->x_place.stride[outer], xs},
                                     .c = {outer < 0 ? 0 : c_stride(d, outer), cs}}};
+        shape_taps(d, &s);
         HostCounter c = counter_open(ke, emit_i64(e, start), emit_i64(e, end), size);
         sum_axis(d, 0, (Cursor){moved(d, at.x, c.i, xs), at.y, moved(d, at.c, c.i, cs)}, &s);
         counter_close(ke, &c);
@@ -253,9 +308,7 @@ static void multiply_rows(const Channelwise *d, int n, Cursor at) {
         counter_close(ke, &c);
         return;
     }
-    HostCounter c = counter_open(ke, emit_i64(e, 0), lanes_of(d, d->v), d->machine->vector);
-    multiply_blocks(d, (Cursor){element_at(e, at.x, c.i), element_at(e, at.y, c.i), element_at(e, at.c, c.i)});
-    counter_close(ke, &c);
+    multiply_blocks(d, at);
 }
 
 /* ---- the second factor
@@ -300,7 +353,9 @@ static WindowPlace pack_y(const Channelwise *d) {
 static bool plan(Channelwise *d, KernelEmit *ke, const Inst *inst, int storage, const HostMachine *machine) {
     enum { MOST_BYTES = 1 << 20 };
     *d = (Channelwise){.ke = ke, .dot = inst, .machine = machine, .c = &ke->v->storage.at[storage]};
-    return classify(d) && 4 * (window_elements(ke->k, &d->window, machine->vector) + y_elements(d)) <= MOST_BYTES;
+    if (!classify(d)) return false;
+    d->y_lies = y_in_place(d);
+    return 4 * (window_elements(ke->k, &d->window, machine->vector) + (d->y_lies ? 0 : y_elements(d))) <= MOST_BYTES;
 }
 
 bool channelwise_fits(KernelEmit *ke, const Inst *inst, int storage, const HostMachine *machine) {
@@ -313,10 +368,15 @@ bool channelwise_emit(KernelEmit *ke, const Inst *inst, int storage, const HostM
     if (!plan(&d, ke, inst, storage, machine)) return false;
     const int64_t elements = window_elements(ke->k, &d.window, machine->vector);
     LLVMPositionBuilderAtEnd(ke->e->b, ke->current);
-    const bool in_place = y_in_place(&d);
     d.x_place = window_pack(ke, &d.window, nest_alloca(ke, ke->e->f32, elements), machine);
-    d.y_place = in_place ? window_in_place(ke, &d.y_window) : pack_y(&d);
+    d.y_place = d.y_lies ? window_in_place(ke, &d.y_window) : pack_y(&d);
     choose_block(&d);
-    multiply_rows(&d, 0, (Cursor){d.x_place.origin, d.y_place.origin, ke->memory[storage]});
+    take_taps(&d);
+    /* a vector of channels at a time: its part of the window stays in the innermost cache while places overlap */
+    HostCounter v = counter_open(ke, emit_i64(ke->e, 0), lanes_of(&d, d.v), machine->vector);
+    multiply_rows(&d, 0,
+                  (Cursor){element_at(ke->e, d.x_place.origin, v.i), element_at(ke->e, d.y_place.origin, v.i),
+                           element_at(ke->e, ke->memory[storage], v.i)});
+    counter_close(ke, &v);
     return true;
 }

@@ -1,5 +1,6 @@
 #include "codegen/host/window.h"
 #include "codegen/host/counter.h"
+#include <stdio.h>
 
 /* ---- recognition ----------------------------------------------------------------------------------------------------
  */
@@ -125,6 +126,8 @@ WindowPlace window_in_place(KernelEmit *ke, const Window *w) {
     return p;
 }
 
+enum { MOST_UNIT = 256 }; /* elements that are copied by unrolled vectors */
+
 /* ---- packed
  * -------------------------------------------------------------------------------------------------------------- */
 typedef struct Box {
@@ -135,8 +138,9 @@ typedef struct Box {
     LLVMValueRef first[MAX_RANK], length[MAX_RANK]; /* subscripts of existing lanes: first, and how many */
     LLVMValueRef lo[MAX_RANK], hi[MAX_RANK];        /* those that hold numbers; NULL: all */
     LLVMValueRef memory;
-    int run;      /* dims from here on are copied as one run */
-    int64_t unit; /* elements per step of dim `run` */
+    int run;                      /* dims from here on are copied as one run */
+    int64_t unit;                 /* elements per step of dim `run`, contiguous */
+    int64_t pitch_to, pitch_from; /* between those steps */
 } Box;
 
 static int64_t box_extent(const Kernel *k, const Window *w, int d) {
@@ -146,10 +150,10 @@ static int64_t box_extent(const Kernel *k, const Window *w, int d) {
     return n;
 }
 
-/* Extents and strides.  Rows of elements whose distance is a multiple of 2 KiB would share cache sets: they are kept
+/* Extents and strides.  Rows of elements whose distance is a multiple of 1 KiB would share cache sets: they are kept
  * apart. */
 static void box_shape(const Kernel *k, Box *b) {
-    enum { SETS_BYTES = 2048, APART = 16 };
+    enum { SETS_BYTES = 1024, APART = 16 };
     int64_t next = 1;
     for (int d = b->w->rank - 1; d >= 0; d--) {
         b->extent[d] = box_extent(k, b->w, d);
@@ -165,21 +169,32 @@ int64_t window_elements(const Kernel *k, const Window *w, int vector) {
     return b.stride[0] * b.extent[0] + 2 * vector;
 }
 
-/* The last two dims are one run if the last is whole, in the buffer and in the box. */
+static bool whole_axes(const Box *b, int d) {
+    const Kernel *k = b->ke->k;
+    for (int a = 0; a < k->axes.n; a++) {
+        if (!b->w->coef[d][a] || k->axes.at[a].step == 1) continue;
+        const LLVMValueRef hi = b->ke->hi[a], lo = b->ke->lo[a];
+        if (!LLVMIsAConstantInt(hi) || !LLVMIsAConstantInt(lo)) return false;
+        if (LLVMConstIntGetSExtValue(hi) - LLVMConstIntGetSExtValue(lo) != k->axes.at[a].step) return false;
+    }
+    return true;
+}
+
+/* The last two dims are copied together if the last has constant length and no conditions; as one stretch of memory if
+ * it is whole, in the buffer and in the box. */
 static void find_run(Box *b) {
     const Buffer *from = &b->ke->k->buffers.at[b->w->load->buffer];
     const int last = b->w->rank - 1;
     b->run = last;
-    b->unit = 1;
-    if (last == 0 || b->lo[last] || b->hi[last] || from->stride[last] != 1) return;
-    if (from->stride[last - 1] != b->extent[last] || b->stride[last - 1] != b->extent[last]) return;
-    int64_t whole;
-    if (!index_is_const(b->w->load->index[last], &whole)) {
-        for (int a = 0; a < b->ke->k->axes.n; a++)
-            if (b->w->coef[last][a] && b->ke->k->axes.at[a].extent.bound != b->ke->k->axes.at[a].step) return;
-    }
+    b->unit = b->pitch_to = b->pitch_from = 1;
+    if (last == 0 || b->lo[last] || b->hi[last] || from->stride[last] != 1 || !whole_axes(b, last)) return;
+    if (b->extent[last] > MOST_UNIT && from->stride[last - 1] != b->extent[last]) return;
     b->run = last - 1;
     b->unit = b->extent[last];
+    b->pitch_to = b->stride[last - 1];
+    b->pitch_from = from->stride[last - 1];
+    if (b->pitch_to == b->unit && b->pitch_from == b->unit) return;
+    if (b->unit > MOST_UNIT) b->run = last, b->unit = b->pitch_to = b->pitch_from = 1;
 }
 
 static void find_bounds(Box *b) {
@@ -217,16 +232,24 @@ static LLVMValueRef find_box(Box *b) {
     return origin;
 }
 
-/* void (to, from, before, count, behind): zeros, numbers, zeros.  Whole vectors are written, up to one past the end. */
+/* void (to, from, before, count, behind): zeros, numbers, zeros, in steps of `unit` elements, which lie pitch_to and
+ * pitch_from apart.  Whole vectors are written, up to one past the end. */
 enum { RUN_TO, RUN_FROM, RUN_BEFORE, RUN_COUNT, RUN_BEHIND, RUN_ARGS };
+
+typedef struct Run {
+    const Box *b;
+    const Emit *e;
+    LLVMValueRef fn;
+} Run;
 
 typedef struct RunLoop {
     LLVMBasicBlockRef body, done;
     LLVMValueRef i;
 } RunLoop;
 
-static RunLoop run_open(const Emit *e, LLVMValueRef fn, LLVMValueRef start, LLVMValueRef end) {
-    RunLoop l = {.body = emit_block(e, fn, "run"), .done = emit_block(e, fn, "ran")};
+static RunLoop run_open(const Run *r, LLVMValueRef start, LLVMValueRef end) {
+    const Emit *e = r->e;
+    RunLoop l = {.body = emit_block(e, r->fn, "run"), .done = emit_block(e, r->fn, "ran")};
     LLVMBasicBlockRef pre = LLVMGetInsertBlock(e->b);
     LLVMBuildCondBr(e->b, LLVMBuildICmp(e->b, LLVMIntSLT, start, end, ""), l.body, l.done);
     LLVMPositionBuilderAtEnd(e->b, l.body);
@@ -235,7 +258,8 @@ static RunLoop run_open(const Emit *e, LLVMValueRef fn, LLVMValueRef start, LLVM
     return l;
 }
 
-static void run_close(const Emit *e, const RunLoop *l, int step, LLVMValueRef end) {
+static void run_close(const Run *r, const RunLoop *l, int step, LLVMValueRef end) {
+    const Emit *e = r->e;
     LLVMValueRef next = LLVMBuildAdd(e->b, l->i, emit_i64(e, step), "");
     LLVMBasicBlockRef latch = LLVMGetInsertBlock(e->b);
     LLVMBuildCondBr(e->b, LLVMBuildICmp(e->b, LLVMIntSLT, next, end, ""), l->body, l->done);
@@ -243,44 +267,82 @@ static void run_close(const Emit *e, const RunLoop *l, int step, LLVMValueRef en
     LLVMPositionBuilderAtEnd(e->b, l->done);
 }
 
-static void zeros(const Emit *e, LLVMValueRef fn, LLVMValueRef to, LLVMValueRef start, LLVMValueRef end, int lanes) {
+static LLVMValueRef times(const Emit *e, LLVMValueRef x, int64_t by) {
+    return LLVMBuildMul(e->b, x, emit_i64(e, by), "");
+}
+
+static void zeros(const Run *r, LLVMValueRef to, LLVMValueRef steps) {
+    const Emit *e = r->e;
+    const int lanes = r->b->m->vector;
     LLVMTypeRef vector = LLVMVectorType(e->f32, (unsigned)lanes);
-    const RunLoop l = run_open(e, fn, start, end);
+    LLVMValueRef end = times(e, steps, r->b->pitch_to);
+    const RunLoop l = run_open(r, emit_i64(e, 0), end);
     LLVMSetAlignment(LLVMBuildStore(e->b, LLVMConstNull(vector), element_at(e, to, l.i)), 4);
-    run_close(e, &l, lanes, end);
+    run_close(r, &l, lanes, end);
 }
 
-static void copy(const Emit *e, LLVMValueRef fn, LLVMValueRef to, LLVMValueRef from, LLVMValueRef start,
-                 LLVMValueRef end, int lanes) {
-    LLVMTypeRef type = lanes > 1 ? LLVMVectorType(e->f32, (unsigned)lanes) : e->f32;
-    const RunLoop l = run_open(e, fn, start, end);
-    LLVMValueRef v = LLVMBuildLoad2(e->b, type, element_at(e, from, l.i), "");
+static void move(const Emit *e, LLVMValueRef to, LLVMValueRef from, LLVMTypeRef type) {
+    LLVMValueRef v = LLVMBuildLoad2(e->b, type, from, "");
     LLVMSetAlignment(v, 4);
-    LLVMSetAlignment(LLVMBuildStore(e->b, v, element_at(e, to, l.i)), 4);
-    run_close(e, &l, lanes, end);
+    LLVMSetAlignment(LLVMBuildStore(e->b, v, to), 4);
 }
 
-static LLVMValueRef run_function(const Emit *e, const HostMachine *m) {
-    LLVMValueRef fn = LLVMGetNamedFunction(e->module, "fusec.run");
-    if (fn) return fn;
+/* One stretch of `end` elements. */
+static void copy_stretch(const Run *r, LLVMValueRef to, LLVMValueRef from, LLVMValueRef end) {
+    const Emit *e = r->e;
+    const int lanes = r->b->m->vector;
+    LLVMValueRef whole = LLVMBuildAnd(e->b, end, emit_i64(e, -lanes), "");
+    const RunLoop vectors = run_open(r, emit_i64(e, 0), whole);
+    move(e, element_at(e, to, vectors.i), element_at(e, from, vectors.i), LLVMVectorType(e->f32, (unsigned)lanes));
+    run_close(r, &vectors, lanes, whole);
+    const RunLoop rest = run_open(r, whole, end);
+    move(e, element_at(e, to, rest.i), element_at(e, from, rest.i), e->f32);
+    run_close(r, &rest, 1, end);
+}
+
+/* Units one by one, each unrolled. */
+static void copy_units(const Run *r, LLVMValueRef to, LLVMValueRef from, LLVMValueRef count) {
+    const Emit *e = r->e;
+    const int lanes = r->b->m->vector;
+    const RunLoop l = run_open(r, emit_i64(e, 0), count);
+    LLVMValueRef a = element_at(e, to, times(e, l.i, r->b->pitch_to)),
+                 b = element_at(e, from, times(e, l.i, r->b->pitch_from));
+    for (int64_t i = 0; i < r->b->unit;) {
+        const bool whole = i + lanes <= r->b->unit;
+        LLVMTypeRef type = whole ? LLVMVectorType(e->f32, (unsigned)lanes) : e->f32;
+        move(e, element_at(e, a, emit_i64(e, i)), element_at(e, b, emit_i64(e, i)), type);
+        i += whole ? lanes : 1;
+    }
+    run_close(r, &l, 1, count);
+}
+
+static LLVMValueRef run_function(const Box *b) {
+    const Emit *e = b->ke->e;
+    char name[96];
+    snprintf(name, sizeof name, "fusec.run_%lld_%lld_%lld", (long long)b->unit, (long long)b->pitch_to,
+             (long long)b->pitch_from);
+    Run r = {.b = b, .e = e, .fn = LLVMGetNamedFunction(e->module, name)};
+    if (r.fn) return r.fn;
     LLVMTypeRef params[RUN_ARGS] = {e->ptr, e->ptr, e->i64, e->i64, e->i64};
-    fn = LLVMAddFunction(e->module, "fusec.run", LLVMFunctionType(e->none, params, RUN_ARGS, false));
-    LLVMSetLinkage(fn, LLVMInternalLinkage);
-    emit_fn_attribute(e, fn, "noinline");
-    emit_fn_attribute(e, fn, "nounwind");
-    emit_param_attribute(e, fn, RUN_TO, "noalias", 0);
+    r.fn = LLVMAddFunction(e->module, name, LLVMFunctionType(e->none, params, RUN_ARGS, false));
+    LLVMSetLinkage(r.fn, LLVMInternalLinkage);
+    emit_fn_attribute(e, r.fn, "noinline");
+    emit_fn_attribute(e, r.fn, "nounwind");
+    emit_param_attribute(e, r.fn, RUN_TO, "noalias", 0);
     LLVMBasicBlockRef here = LLVMGetInsertBlock(e->b);
-    LLVMPositionBuilderAtEnd(e->b, emit_block(e, fn, "entry"));
-    LLVMValueRef to = LLVMGetParam(fn, RUN_TO), from = LLVMGetParam(fn, RUN_FROM), count = LLVMGetParam(fn, RUN_COUNT);
-    LLVMValueRef zero = emit_i64(e, 0), whole = LLVMBuildAnd(e->b, count, emit_i64(e, -m->vector), "");
-    zeros(e, fn, to, zero, LLVMGetParam(fn, RUN_BEFORE), m->vector);
-    to = element_at(e, to, LLVMGetParam(fn, RUN_BEFORE));
-    copy(e, fn, to, from, zero, whole, m->vector);
-    copy(e, fn, to, from, whole, count, 1);
-    zeros(e, fn, element_at(e, to, count), zero, LLVMGetParam(fn, RUN_BEHIND), m->vector);
+    LLVMPositionBuilderAtEnd(e->b, emit_block(e, r.fn, "entry"));
+    LLVMValueRef to = LLVMGetParam(r.fn, RUN_TO), from = LLVMGetParam(r.fn, RUN_FROM);
+    LLVMValueRef before = LLVMGetParam(r.fn, RUN_BEFORE), count = LLVMGetParam(r.fn, RUN_COUNT);
+    zeros(&r, to, before);
+    to = element_at(e, to, times(e, before, b->pitch_to));
+    if (b->unit == b->pitch_to && b->unit == b->pitch_from)
+        copy_stretch(&r, to, from, times(e, count, b->unit));
+    else
+        copy_units(&r, to, from, count);
+    zeros(&r, element_at(e, to, times(e, count, b->pitch_to)), LLVMGetParam(r.fn, RUN_BEHIND));
     LLVMBuildRetVoid(e->b);
     LLVMPositionBuilderAtEnd(e->b, here);
-    return fn;
+    return r.fn;
 }
 
 static LLVMValueRef clamp(const Emit *e, LLVMValueRef x, LLVMValueRef most) {
@@ -294,7 +356,7 @@ static void pack_run(const Box *b, LLVMValueRef from, LLVMValueRef to, LLVMValue
     const Emit *e = b->ke->e;
     const Buffer *buffer = &b->ke->k->buffers.at[b->w->load->buffer];
     const int d = b->run;
-    LLVMValueRef zero = emit_i64(e, 0), unit = emit_i64(e, b->unit), n = b->length[d];
+    LLVMValueRef zero = emit_i64(e, 0), n = b->length[d];
     LLVMValueRef before = b->lo[d] ? clamp(e, LLVMBuildSub(e->b, b->lo[d], b->first[d], ""), n) : zero;
     LLVMValueRef end = b->hi[d] ? clamp(e, LLVMBuildSub(e->b, b->hi[d], b->first[d], ""), n) : n;
     LLVMValueRef ordered[2] = {end, before};
@@ -309,10 +371,8 @@ static void pack_run(const Box *b, LLVMValueRef from, LLVMValueRef to, LLVMValue
     }
     LLVMValueRef args[RUN_ARGS] = {element_at(e, b->memory, to),
                                    element_at(e, b->ke->buffer[b->w->load->buffer], LLVMBuildAdd(e->b, from, at, "")),
-                                   LLVMBuildMul(e->b, before, unit, ""),
-                                   LLVMBuildMul(e->b, LLVMBuildSub(e->b, end, before, ""), unit, ""),
-                                   LLVMBuildMul(e->b, LLVMBuildSub(e->b, n, end, ""), unit, "")};
-    emit_call(e, run_function(e, b->m), RUN_ARGS, args);
+                                   before, LLVMBuildSub(e->b, end, before, ""), LLVMBuildSub(e->b, n, end, "")};
+    emit_call(e, run_function(b), RUN_ARGS, args);
 }
 
 static void pack_dim(const Box *b, int d, LLVMValueRef from, LLVMValueRef to, LLVMValueRef inside) {
