@@ -9,7 +9,7 @@ fusec=$build/fusec
 measure=$build/bench/measure
 blis_skx=0 # what BLIS calls its kernels for AVX-512
 CC=${CC:-cc}
-names="compile checkpoint ablation gemm gpt2-host ptxsim"
+names="compile checkpoint ablation gemm conv gpt2-host resnet50-host ptxsim"
 
 figure() { printf '%s\t%s\t%s\n' "$1" "$2" "$3"; }
 
@@ -160,6 +160,22 @@ bench_gpt2_host() {
     figure gpt2_host.step.peak_mb "$3" MiB
 }
 
+# PYTHON: an interpreter that has PyTorch
+bench_resnet50_host() {
+    python=${PYTHON:-python3} threads=${THREADS:-$(nproc)}
+    "$fusec" "$src/examples/resnet50/resnet50.dsl" -D B=4 -D S=224 --entry=step -o "$work/resnet50.o"
+    link "$work/versus" versus -DMODEL=resnet50 "$work/resnet50.o"
+    if "$python" -c 'import torch' 2>/dev/null; then
+        peer="$python $src/bench/resnet50_torch.py 4 224 $threads"
+    else
+        echo "bench: $python has no PyTorch (PYTHON=..): resnet50-host is not compared" >&2
+        peer=
+    fi
+    result=$("$work/versus" --rounds 5 --threads "$threads" --hyper 0.001 $peer)
+    figure resnet50_host.step.seconds "${result% *}" s
+    [ -z "$peer" ] || figure resnet50_host.step.vs_torch "$(echo "$result" | awk '{ print $2 / $1 }')" ratio
+}
+
 bench_ptxsim() { "$build/bench/bench_ptxsim" "$build/ptxsim/libcuda.so.1"; }
 
 if [ -z "$name" ]; then
@@ -185,6 +201,7 @@ for each in $names; do
     gemm) bench_gemm ;;
     conv) bench_conv ;;
     gpt2-host) bench_gpt2_host ;;
+    resnet50-host) bench_resnet50_host ;;
     ptxsim) bench_ptxsim ;;
     esac
 done

@@ -186,8 +186,7 @@ static bool classify(Channelwise *d) {
         for (int i = 0; i < rows.n_axes; i++) fits = fits && type_has(x, rows.axis[i]) && !type_has(y, rows.axis[i]);
         for (int i = 0; i < d->over.n_axes; i++)
             fits = fits && type_has(x, d->over.axis[i]) && type_has(y, d->over.axis[i]);
-        if (fits && window_find(ke, d->x, true, &d->window) && d->window.rank > 0 &&
-            window_slides(k, &d->window, &rows, &d->over))
+        if (fits && window_find(ke, d->x, true, &d->window) && window_slides(k, &d->window, &rows, &d->over))
             return contiguous_in(ke, &d->window, d->v);
     }
     return false;

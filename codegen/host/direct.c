@@ -453,7 +453,7 @@ static PanelMemory panel_memory(const Direct *d) {
 
 static bool plan(Direct *d, KernelEmit *ke, const Inst *inst, int storage, const HostMachine *machine) {
     *d = (Direct){.ke = ke, .dot = inst, .machine = machine, .c = &ke->v->storage.at[storage]};
-    if (!classify(d) || !window_find(ke, d->x, true, &d->window) || d->window.rank == 0) return false;
+    if (!classify(d) || !window_find(ke, d->x, true, &d->window)) return false;
     if (!window_slides(ke->k, &d->window, &d->rows, &d->over)) return false;
     const int64_t elements = window_elements(ke->k, &d->window, machine->vector);
     return 4 * (elements + most_k(d) * 2 * MOST_VECTORS * machine->vector) <= MOST_BYTES;

@@ -1,6 +1,7 @@
 #include "codegen/host/window.h"
 #include "codegen/host/counter.h"
 #include <stdio.h>
+#include <string.h>
 
 /* ---- recognition ----------------------------------------------------------------------------------------------------
  */
@@ -38,23 +39,110 @@ static bool add_ranges(const KernelEmit *ke, int value, Window *w) {
 
 static int subscript_of(const Window *w, const Range *r) {
     for (int d = 0; d < w->rank; d++)
-        if (index_equal(w->load->index[d], r->x)) return d;
+        if (index_equal(w->subscript[d], r->x)) return d;
     return -1;
+}
+
+/* ---- subscripts
+ * ------------------------------------------------------------------------------------------------------ */
+/* By falling pitch. */
+static bool add_subscript(const KernelEmit *ke, Window *w, const Index *x, int64_t pitch) {
+    if (w->rank == MAX_WINDOW || pitch <= 0) return false;
+    int at = w->rank++;
+    for (; at > 0 && w->pitch[at - 1] < pitch; at--) {
+        w->subscript[at] = w->subscript[at - 1];
+        w->pitch[at] = w->pitch[at - 1];
+        memcpy(w->coef[at], w->coef[at - 1], sizeof w->coef[at]);
+    }
+    w->subscript[at] = x;
+    w->pitch[at] = pitch;
+    for (int a = 0; a < ke->k->axes.n; a++) index_affine_in(ke->k, x, a, &w->coef[at][a]);
+    return true;
+}
+
+typedef struct Linear {
+    int64_t c, coef[MAX_AXES];
+    bool symbols; /* run-time extents stand in it */
+} Linear;
+
+static Linear linear_of(const Index *x) {
+    Linear l = {.c = x->c};
+    for (int i = 0; i < x->n; i++)
+        if (x->term[i].atom.kind == ATOM_AXIS)
+            l.coef[x->term[i].atom.id] = x->term[i].coef;
+        else
+            l.symbols = true;
+    return l;
+}
+
+/* x is a multiple of the range's expression in all of that one's axes: takes it out. */
+static bool take_range(const KernelEmit *ke, Window *w, const Range *r, Linear *x, int64_t stride) {
+    const Linear e = linear_of(r->x);
+    int64_t times = 0;
+    for (int a = 0; a < ke->k->axes.n; a++) {
+        if (!e.coef[a]) continue;
+        if (times == 0) times = x->coef[a] / e.coef[a];
+        if (times == 0 || x->coef[a] != times * e.coef[a]) return false;
+    }
+    if (times == 0 || e.symbols) return false;
+    for (int a = 0; a < ke->k->axes.n; a++)
+        if (e.coef[a]) x->coef[a] = 0;
+    x->c -= times * e.c;
+    return add_subscript(ke, w, r->x, times * stride);
+}
+
+static int64_t magnitude(int64_t x) { return x < 0 ? -x : x; }
+
+/* The axes that are left, those of steps that are alike together: any grouping is right, a good one makes a small box.
+ */
+static bool take_rest(const KernelEmit *ke, Window *w, Linear *x, int64_t stride) {
+    enum { ALIKE = 8 };
+    for (;;) {
+        int64_t unit = 0;
+        Term term[MAX_AXES];
+        int n = 0;
+        for (int a = 0; a < ke->k->axes.n; a++)
+            if (x->coef[a] && (unit == 0 || magnitude(x->coef[a]) < unit)) unit = magnitude(x->coef[a]);
+        if (unit == 0) return true;
+        for (int a = 0; a < ke->k->axes.n; a++) {
+            if (!x->coef[a] || x->coef[a] % unit || magnitude(x->coef[a]) > ALIKE * unit) continue;
+            term[n++] = (Term){x->coef[a] / unit, {.kind = ATOM_AXIS, .id = a}};
+            x->coef[a] = 0;
+        }
+        if (!add_subscript(ke, w, index_make(ke->arena, 0, n, term), unit * stride)) return false;
+    }
+}
+
+/* A buffer's subscript stays what it is unless ranges are of parts of it. */
+static bool split_subscript(const KernelEmit *ke, Window *w, const Index *x, int64_t stride) {
+    for (int r = 0; r < w->n_ranges; r++)
+        if (index_equal(w->range[r].x, x)) return add_subscript(ke, w, x, stride);
+    Linear l = linear_of(x);
+    if (l.symbols) return add_subscript(ke, w, x, stride);
+    for (int r = 0; r < w->n_ranges; r++)
+        if (subscript_of(w, &w->range[r]) < 0) take_range(ke, w, &w->range[r], &l, stride);
+    w->offset += l.c * stride;
+    return take_rest(ke, w, &l, stride);
+}
+
+static bool find_subscripts(const KernelEmit *ke, Window *w) {
+    const Buffer *b = &ke->k->buffers.at[w->load->buffer];
+    for (int d = 0; d < w->load->n_index; d++)
+        if (!split_subscript(ke, w, w->load->index[d], b->stride[d])) return false;
+    for (int r = 0; r < w->n_ranges; r++)
+        if (subscript_of(w, &w->range[r]) < 0) return false;
+    return w->rank > 0 && w->pitch[w->rank - 1] == 1;
 }
 
 bool window_find(const KernelEmit *ke, int value, bool own, Window *w) {
     const ValueInfo *info = &ke->v->value[value];
     const Inst *i = info->def;
     if (info->kept || !i || i->kind != TI_LOAD || ke->k->buffers.at[i->buffer].dtype != DT_F32) return false;
-    *w = (Window){.load = i, .rank = i->n_index};
-    for (int d = 0; d < w->rank; d++) {
+    *w = (Window){.load = i};
+    for (int d = 0; d < i->n_index; d++)
         if (!is_affine(i->index[d])) return false;
-        for (int a = 0; a < ke->k->axes.n; a++) index_affine_in(ke->k, i->index[d], a, &w->coef[d][a]);
-    }
     if (i->n_in && (i->value != 0 || !add_ranges(ke, i->in[0], w))) return false;
-    for (int r = 0; r < w->n_ranges && own; r++)
-        if (subscript_of(w, &w->range[r]) < 0) return false;
-    return true;
+    return !own || find_subscripts(ke, w);
 }
 
 bool window_slides(const Kernel *k, const Window *w, const TileType *kept, const TileType *over) {
@@ -117,11 +205,11 @@ WindowPlace window_in_place(KernelEmit *ke, const Window *w) {
     const Buffer *b = &ke->k->buffers.at[w->load->buffer];
     WindowPlace p = {0};
     LLVMValueRef offset = emit_i64(e, 0);
-    for (int d = 0; d < w->rank; d++) {
+    for (int d = 0; d < w->load->n_index; d++) {
         LLVMValueRef x = index_at(ke, w->load->index[d], NULL);
         offset = LLVMBuildAdd(e->b, offset, LLVMBuildMul(e->b, x, emit_i64(e, b->stride[d]), ""), "");
-        for (int a = 0; a < ke->k->axes.n; a++) p.stride[a] += w->coef[d][a] * b->stride[d];
     }
+    for (int a = 0; a < ke->k->axes.n; a++) access_affine(ke->k, w->load, a, &p.stride[a]);
     p.origin = element_at(e, ke->buffer[w->load->buffer], offset);
     return p;
 }
@@ -134,9 +222,9 @@ typedef struct Box {
     KernelEmit *ke;
     const Window *w;
     const HostMachine *m;
-    int64_t extent[MAX_RANK], stride[MAX_RANK];
-    LLVMValueRef first[MAX_RANK], length[MAX_RANK]; /* subscripts of existing lanes: first, and how many */
-    LLVMValueRef lo[MAX_RANK], hi[MAX_RANK];        /* those that hold numbers; NULL: all */
+    int64_t extent[MAX_WINDOW], stride[MAX_WINDOW];
+    LLVMValueRef first[MAX_WINDOW], length[MAX_WINDOW]; /* subscripts of existing lanes: first, and how many */
+    LLVMValueRef lo[MAX_WINDOW], hi[MAX_WINDOW];        /* those that hold numbers; NULL: all */
     LLVMValueRef memory;
     int run;                      /* dims from here on are copied as one run */
     int64_t unit;                 /* elements per step of dim `run`, contiguous */
@@ -183,30 +271,31 @@ static bool whole_axes(const Box *b, int d) {
 /* The last two dims are copied together if the last has constant length and no conditions; as one stretch of memory if
  * it is whole, in the buffer and in the box. */
 static void find_run(Box *b) {
-    const Buffer *from = &b->ke->k->buffers.at[b->w->load->buffer];
+    const int64_t *from = b->w->pitch;
     const int last = b->w->rank - 1;
     b->run = last;
     b->unit = b->pitch_to = b->pitch_from = 1;
-    if (last == 0 || b->lo[last] || b->hi[last] || from->stride[last] != 1 || !whole_axes(b, last)) return;
-    if (b->extent[last] > MOST_UNIT && from->stride[last - 1] != b->extent[last]) return;
+    if (last == 0 || b->lo[last] || b->hi[last] || !whole_axes(b, last)) return;
+    const bool stretch = b->stride[last - 1] == b->extent[last] && from[last - 1] == b->extent[last];
+    if (b->extent[last] > MOST_UNIT && !stretch) return;
     b->run = last - 1;
     b->unit = b->extent[last];
     b->pitch_to = b->stride[last - 1];
-    b->pitch_from = from->stride[last - 1];
-    if (b->pitch_to == b->unit && b->pitch_from == b->unit) return;
-    if (b->unit > MOST_UNIT) b->run = last, b->unit = b->pitch_to = b->pitch_from = 1;
+    b->pitch_from = from[last - 1];
 }
 
 static void find_bounds(Box *b) {
     const Emit *e = b->ke->e;
     for (int i = 0; i < b->w->n_ranges; i++) {
         const Range *r = &b->w->range[i];
-        const int d = subscript_of(b->w, r);
         const bool below = r->op == OP_LT || r->op == OP_LE;
-        LLVMValueRef bound = index_at(b->ke, r->bound, NULL), *place = below ? &b->hi[d] : &b->lo[d];
+        LLVMValueRef bound = index_at(b->ke, r->bound, NULL);
         if (r->op == OP_LE || r->op == OP_GT) bound = LLVMBuildAdd(e->b, bound, emit_i64(e, 1), "");
-        LLVMValueRef both[2] = {*place, bound};
-        *place = *place ? emit_intrinsic(e, below ? "llvm.smin" : "llvm.smax", 2, both) : bound;
+        for (int d = 0; d < b->w->rank; d++) {
+            LLVMValueRef *place = below ? &b->hi[d] : &b->lo[d], both[2] = {*place, bound};
+            if (!index_equal(b->w->subscript[d], r->x)) continue;
+            *place = *place ? emit_intrinsic(e, below ? "llvm.smin" : "llvm.smax", 2, both) : bound;
+        }
     }
 }
 
@@ -216,7 +305,7 @@ static LLVMValueRef find_box(Box *b) {
     const Emit *e = ke->e;
     LLVMValueRef origin = emit_i64(e, 0);
     for (int d = 0; d < b->w->rank; d++) {
-        b->first[d] = index_at(ke, b->w->load->index[d], NULL);
+        b->first[d] = index_at(ke, b->w->subscript[d], NULL);
         b->length[d] = emit_i64(e, 1);
         for (int a = 0; a < ke->k->axes.n; a++) {
             const int64_t c = b->w->coef[d][a], size = c < 0 ? -c : c;
@@ -354,7 +443,6 @@ static LLVMValueRef clamp(const Emit *e, LLVMValueRef x, LLVMValueRef most) {
 /* The run at dims[0 .. run): from, to: element offsets; inside: whether those dims hold numbers. */
 static void pack_run(const Box *b, LLVMValueRef from, LLVMValueRef to, LLVMValueRef inside) {
     const Emit *e = b->ke->e;
-    const Buffer *buffer = &b->ke->k->buffers.at[b->w->load->buffer];
     const int d = b->run;
     LLVMValueRef zero = emit_i64(e, 0), n = b->length[d];
     LLVMValueRef before = b->lo[d] ? clamp(e, LLVMBuildSub(e->b, b->lo[d], b->first[d], ""), n) : zero;
@@ -363,10 +451,9 @@ static void pack_run(const Box *b, LLVMValueRef from, LLVMValueRef to, LLVMValue
     end = emit_intrinsic(e, "llvm.smax", 2, ordered);
     before = LLVMBuildSelect(e->b, inside, before, n, "");
     end = LLVMBuildSelect(e->b, inside, end, n, "");
-    LLVMValueRef at =
-        LLVMBuildMul(e->b, LLVMBuildAdd(e->b, b->first[d], before, ""), emit_i64(e, buffer->stride[d]), "");
+    LLVMValueRef at = LLVMBuildMul(e->b, LLVMBuildAdd(e->b, b->first[d], before, ""), emit_i64(e, b->w->pitch[d]), "");
     if (d + 1 < b->w->rank) {
-        LLVMValueRef last = LLVMBuildMul(e->b, b->first[d + 1], emit_i64(e, buffer->stride[d + 1]), "");
+        LLVMValueRef last = LLVMBuildMul(e->b, b->first[d + 1], emit_i64(e, b->w->pitch[d + 1]), "");
         at = LLVMBuildAdd(e->b, at, last, "");
     }
     LLVMValueRef args[RUN_ARGS] = {element_at(e, b->memory, to),
@@ -385,7 +472,7 @@ static void pack_dim(const Box *b, int d, LLVMValueRef from, LLVMValueRef to, LL
     LLVMValueRef x = LLVMBuildAdd(e->b, b->first[d], c.i, "");
     if (b->lo[d]) inside = LLVMBuildAnd(e->b, inside, LLVMBuildICmp(e->b, LLVMIntSGE, x, b->lo[d], ""), "");
     if (b->hi[d]) inside = LLVMBuildAnd(e->b, inside, LLVMBuildICmp(e->b, LLVMIntSLT, x, b->hi[d], ""), "");
-    const int64_t stride = b->ke->k->buffers.at[b->w->load->buffer].stride[d];
+    const int64_t stride = b->w->pitch[d];
     LLVMValueRef next_from = LLVMBuildAdd(e->b, from, LLVMBuildMul(e->b, x, emit_i64(e, stride), ""), "");
     LLVMValueRef next_to = LLVMBuildAdd(e->b, to, LLVMBuildMul(e->b, c.i, emit_i64(e, b->stride[d]), ""), "");
     pack_dim(b, d + 1, next_from, next_to, inside);
@@ -402,7 +489,7 @@ WindowPlace window_pack(KernelEmit *ke, const Window *w, LLVMValueRef memory, co
     find_run(&b);
     for (int d = 0; d < w->rank; d++)
         for (int a = 0; a < ke->k->axes.n; a++) p.stride[a] += w->coef[d][a] * b.stride[d];
-    pack_dim(&b, 0, emit_i64(e, 0), emit_i64(e, 0), LLVMConstInt(e->i1, 1, false));
+    pack_dim(&b, 0, emit_i64(e, w->offset), emit_i64(e, 0), LLVMConstInt(e->i1, 1, false));
     p.origin = element_at(e, memory, origin);
     return p;
 }

@@ -15,15 +15,22 @@ typedef struct Range {
     Op op; /* x op bound: OP_LT, OP_LE, OP_GT or OP_GE */
 } Range;
 
+enum { MAX_WINDOW = MAX_AXES };
+
+/* The element lies at offset + the sum of pitch * subscript.  Subscripts are what the ranges are of, where they are not
+ * the buffer's own: an image whose dims were merged reads at 14*(h + r - 1) + (w + s - 1).  Falling pitch. */
 typedef struct Window {
     const Inst *load;
     int rank;
-    int64_t coef[MAX_RANK][MAX_AXES]; /* of each axis in each subscript */
+    const Index *subscript[MAX_WINDOW];
+    int64_t pitch[MAX_WINDOW], offset;
+    int64_t coef[MAX_WINDOW][MAX_AXES]; /* of each axis in each subscript */
     int n_ranges;
     Range range[MAX_RANGES];
 } Window;
 
-/* Whether `value` is such a load, not kept, of f32, whose conditions are ranges: of its subscripts if `own`. */
+/* Whether `value` is such a load, not kept, of f32, whose conditions are ranges: of subscripts if `own`, so that it
+ * can be packed. */
 bool window_find(const KernelEmit *ke, int value, bool own, Window *w);
 
 /* A subscript that a row's or column's axis and a summed one share. */

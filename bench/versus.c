@@ -1,0 +1,131 @@
+/* versus [--rounds N] [--threads N] [--hyper X] [PEER...]: training steps of an emitted model, -DMODEL=NAME, in turns
+ * with those of the command PEER, which prints "ready", then for each line that it reads takes a step and prints its
+ * seconds.  X: the first hyperparameter.  Prints "ours theirs", the median seconds (0 without a peer); with one thread,
+ * the processor's time.  Verified in the timed run: every loss of ours is finite, the last is smaller than the first.
+ */
+#define _GNU_SOURCE
+#include "bench/model.h"
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+
+#define PASTE(a, b) a##b
+#define NAMED(model, what) PASTE(model, what)
+extern const fusec_manifest NAMED(MODEL, _manifest);
+extern const fusec_host_kernel NAMED(MODEL, _kernels)[];
+
+enum { MOST_ROUNDS = 99 };
+
+typedef struct Peer {
+    pid_t process;
+    FILE *to, *from;
+} Peer;
+
+static void fail(const char *what) {
+    fprintf(stderr, "versus: %s\n", what);
+    exit(1);
+}
+
+static void peer_line(Peer *p, char *line, int n) {
+    if (!fgets(line, n, p->from)) fail("the peer ended");
+}
+
+static Peer peer_start(char **command) {
+    int to[2], from[2];
+    char line[64];
+    if (pipe(to) || pipe(from)) fail("no pipe");
+    Peer p = {.process = fork()};
+    if (p.process < 0) fail("no process");
+    if (p.process == 0) {
+        dup2(to[0], 0);
+        dup2(from[1], 1);
+        close(to[1]);
+        close(from[0]);
+        execvp(command[0], command);
+        _exit(127);
+    }
+    close(to[0]);
+    close(from[1]);
+    p.to = fdopen(to[1], "w");
+    p.from = fdopen(from[0], "r");
+    if (!p.to || !p.from) fail("no stream");
+    peer_line(&p, line, sizeof line);
+    if (strcmp(line, "ready\n") != 0) fail("the peer is not ready");
+    return p;
+}
+
+static double peer_step(Peer *p) {
+    char line[64];
+    fputs("step\n", p->to);
+    fflush(p->to);
+    peer_line(p, line, sizeof line);
+    const double seconds = atof(line);
+    if (!(seconds > 0)) fail("the peer gave no time");
+    return seconds;
+}
+
+static void peer_end(Peer *p) {
+    fclose(p->to);
+    fclose(p->from);
+    waitpid(p->process, NULL, 0);
+}
+
+static int by_value(const void *a, const void *b) {
+    const double x = *(const double *)a, y = *(const double *)b;
+    return (x > y) - (x < y);
+}
+
+static double median(double *x, int n) {
+    qsort(x, (size_t)n, sizeof *x, by_value);
+    return x[n / 2];
+}
+
+static void check_loss(float first, float loss, bool last) {
+    if (isfinite(loss) && (!last || loss < first)) return;
+    fprintf(stderr, "versus: wrong result: loss %g, %g in the first step\n", (double)loss, (double)first);
+    exit(1);
+}
+
+static double processor_seconds(void) {
+    struct timespec t;
+    clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &t);
+    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
+}
+
+static double our_step(BenchModel *m, int threads) {
+    const double start = processor_seconds(), seconds = bench_step(m);
+    return threads == 1 ? processor_seconds() - start : seconds;
+}
+
+int main(int argc, char **argv) {
+    int rounds = 5, threads = fusec_pool_cores(), at = 1;
+    double ours[MOST_ROUNDS], theirs[MOST_ROUNDS];
+    float hyper = NAN;
+    for (; at + 1 < argc && !strncmp(argv[at], "--", 2); at += 2) {
+        if (!strcmp(argv[at], "--rounds")) rounds = atoi(argv[at + 1]);
+        if (!strcmp(argv[at], "--threads")) threads = atoi(argv[at + 1]);
+        if (!strcmp(argv[at], "--hyper")) hyper = (float)atof(argv[at + 1]);
+    }
+    if (rounds < 2 || rounds > MOST_ROUNDS) fail("rounds must be 2 to 99");
+    const bool compared = at < argc;
+    Peer peer = {0};
+    BenchModel m;
+    if (compared) peer = peer_start(argv + at);
+    bench_open(&m, &NAMED(MODEL, _manifest), NAMED(MODEL, _kernels), threads);
+    if (!isnan(hyper)) m.hypers = &hyper;
+    bench_step(&m);
+    const float first = bench_loss(&m);
+    for (int i = 0; i < rounds; i++) {
+        ours[i] = our_step(&m, threads);
+        check_loss(first, bench_loss(&m), i == rounds - 1);
+        theirs[i] = compared ? peer_step(&peer) : 0;
+    }
+    printf("%.4f %.4f\n", median(ours, rounds), median(theirs, rounds));
+    if (compared) peer_end(&peer);
+    bench_close(&m);
+    return 0;
+}
