@@ -45,6 +45,15 @@ typedef struct ModuleTensor {
     SrcLoc loc;
 } ModuleTensor;
 
+/* A buffer of the arena whose innermost dimension is laid out wider than it is. */
+typedef struct ModulePadding {
+    DType dtype;
+    Shape shape;
+    int64_t laid_out; /* elements of the innermost dimension */
+    int64_t bytes;    /* of the buffer that hold nothing */
+    SrcLoc loc;
+} ModulePadding;
+
 typedef struct ModuleEntry {
     bool present;
     int64_t arena_bytes;      /* peak of REGION_ARENA */
@@ -52,6 +61,7 @@ typedef struct ModuleEntry {
     /* what the peak consists of, for the report */
     int64_t peak_saved, peak_gradients, peak_workspace;
     SrcLoc peak_loc;          /* the program line live at the peak with most bytes */
+    VEC(ModulePadding) padded; /* most bytes first */
 } ModuleEntry;
 
 typedef struct Module {

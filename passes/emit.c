@@ -222,6 +222,31 @@ static void explain_peak(Arena *a, const Plan *p, ModuleEntry *e) {
     e->peak_loc = heaviest_line(live, n);
 }
 
+static int by_padding(const void *x, const void *y) {
+    const ModulePadding *a = x, *b = y;
+    if (a->bytes != b->bytes) return a->bytes > b->bytes ? -1 : 1;
+    return a->loc.line - b->loc.line;
+}
+
+/* What layout added to the arena's buffers. */
+static void list_padding(const Plan *p, Module *m, ModuleEntry *e) {
+    for (int i = 0; i < p->graph->nodes.n; i++) {
+        const Node *n = p->graph->nodes.at[i];
+        const PlanBuffer *b = &p->buffer[i];
+        const int last = n->shape.rank - 1;
+        if (b->home != HOME_ARENA || b->bytes == 0 || last < 1) continue;
+        const int64_t laid_out = b->stride[last - 1], more = laid_out - n->shape.dim[last].bound;
+        const ModulePadding padding = {.dtype = n->dtype,
+                                       .shape = n->shape,
+                                       .laid_out = laid_out,
+                                       .bytes = laid_out ? b->bytes / laid_out * more : 0,
+                                       .loc = n->loc};
+        if (padding.bytes == 0) continue;
+        vec_push(m->arena, e->padded, padding);
+    }
+    if (e->padded.n) qsort(e->padded.at, (size_t)e->padded.n, sizeof *e->padded.at, by_padding);
+}
+
 void pass_emit(PassContext *c, Plan *p, Module *m) {
     (void)c;
     Arena *scratch = arena_new();
@@ -230,5 +255,6 @@ void pass_emit(PassContext *c, Plan *p, Module *m) {
     e->arena_bytes = p->arena_bytes;
     add_launches(scratch, p, m, e);
     explain_peak(scratch, p, e);
+    list_padding(p, m, e);
     arena_free(scratch);
 }

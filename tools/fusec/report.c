@@ -69,7 +69,24 @@ static void print_entry(const Module *m, Entry e, const Target *t) {
            bytes > 0 ? flops / bytes : 0, t->name, target_ridge(t));
 }
 
-static void print_memory(const Module *m, Entry e) {
+/* What layout added, and where: the buffers of the arena that cost most. */
+static void print_padding(Arena *a, const ModuleEntry *e) {
+    enum { SHOWN = 8 };
+    int64_t sum = 0;
+    if (e->padded.n == 0) return;
+    for (int i = 0; i < e->padded.n; i++) sum += e->padded.at[i].bytes;
+    printf("  padded by layout: %d buffers, %lld bytes in all\n", e->padded.n, (long long)sum);
+    for (int i = 0; i < e->padded.n && i < SHOWN; i++) {
+        const ModulePadding *x = &e->padded.at[i];
+        printf("    %s%s: rows of %lld laid out as %lld, %lld bytes more", dtype_name(x->dtype), shape_text(a, x->shape),
+               (long long)x->shape.dim[x->shape.rank - 1].bound, (long long)x->laid_out, (long long)x->bytes);
+        if (x->loc.line) printf(", from line %d", x->loc.line);
+        putchar('\n');
+    }
+    if (e->padded.n > SHOWN) printf("    .. and %d more\n", e->padded.n - SHOWN);
+}
+
+static void print_memory(Arena *a, const Module *m, Entry e) {
     const ModuleEntry *x = &m->entry[e];
     const int64_t grads = e == ENTRY_GRAD ? m->grad_bytes : 0;
     printf("memory of %s, bytes\n", entry_name[e]);
@@ -78,6 +95,7 @@ static void print_memory(const Module *m, Entry e) {
     printf("    at its peak: saved for the backward %lld, gradients and backward %lld, workspace and gaps %lld\n",
            (long long)x->peak_saved, (long long)x->peak_gradients, (long long)x->peak_workspace);
     if (x->peak_loc.line) printf("    most of it from line %d\n", x->peak_loc.line);
+    print_padding(a, x);
     printf("  peak %lld\n", (long long)(m->param_bytes + m->state_bytes + grads + x->arena_bytes));
 }
 
@@ -102,7 +120,7 @@ int command_report(const Options *o) {
         for (int e = 0; e < ENTRY_COUNT; e++)
             if (m->entry[e].present && e != ENTRY_INIT) print_entry(m, (Entry)e, t);
         for (int e = 0; e < ENTRY_COUNT; e++)
-            if (m->entry[e].present && e != ENTRY_INIT) print_memory(m, (Entry)e);
+            if (m->entry[e].present && e != ENTRY_INIT) print_memory(a, m, (Entry)e);
     }
     const int status = session_finish(&s);
     arena_free(a);
