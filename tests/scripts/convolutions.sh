@@ -1,0 +1,78 @@
+#!/bin/sh
+# Convolutions of odd shapes on the host: forward, input gradient and kernel gradient are one bilinear form, so that
+# <conv(x, w), u> = <x, input gradient> = <w, kernel gradient>; and the interpreter gives the same numbers.
+set -eu
+export LC_ALL=C
+: "${FUSEC:?the compiler to run}"
+work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT
+cd "$work"
+cat >conv.dsl <<'DSL'
+dim B = 2, H = 9, W = 9, C = 5, F = 7, K = 3, stride = 1, P = 1, D = 1
+let O = floor_div(H + 2 * P - D * (K - 1) - 1, stride) + 1
+let Q = floor_div(W + 2 * P - D * (K - 1) - 1, stride) + 1
+
+model conv {
+    x = param [B, H, W, C] init normal(1.0)
+    w = param [K, K, C, F] init normal(1.0)
+    u = param [B, O, Q, F] init normal(1.0)
+    y = convolve(x, w, O, Q, P, P, stride, D)
+    output forward = sum(y * u)
+    output by_input = sum(vjp(y, x, u) * x)
+    output by_kernel = sum(vjp(y, w, u) * w)
+}
+
+model merged {                               # the image is a matrix product's rows
+    image = param [B, H, W, 3] init normal(1.0)
+    m = param [3, C] init normal(1.0)
+    w = param [K, K, C, F] init normal(1.0)
+    u = param [B, O, Q, F] init normal(1.0)
+    x = image @ m
+    y = convolve(x, w, O, Q, P, P, stride, D)
+    output forward = sum(y * u)
+    output by_input = sum(vjp(y, x, u) * x)
+    output by_kernel = sum(vjp(y, w, u) * w)
+}
+
+model depthwise {
+    x = param [B, H, W, C] init normal(1.0)
+    w = param [K, K, C] init normal(1.0)
+    u = param [B, O, Q, C] init normal(1.0)
+    y[n, h in 0..O, v in 0..Q, c] = sum[r, s] x[n, h*stride + r*D - P, v*stride + s*D - P, c] * w[r, s, c]
+    output forward = sum(y * u)
+    output by_input = sum(vjp(y, x, u) * x)
+    output by_kernel = sum(vjp(y, w, u) * w)
+}
+DSL
+
+# The three numbers of every target are one, to 1e-4 of the first.
+check() {
+    : >numbers
+    for t in host interp; do
+        "$FUSEC" run conv.dsl --model="$@" --target $t >$t.out || { echo "$* fails on $t"; exit 1; }
+        awk '$1 ~ /^(forward|by_input|by_kernel)$/ { print $NF }' $t.out >>numbers
+    done
+    awk 'NR == 1 { first = $1; size = first < 0 ? -first : first }
+         { d = $1 - first; if (d < 0) d = -d; if (!(d <= 1e-4 * size)) bad = 1 }
+         END { exit bad || NR != 6 }' numbers || { echo "$*: not one number:"; cat numbers; exit 1; }
+}
+
+check conv
+check conv -D stride=2
+check conv -D stride=2 -D H=10 -D W=13 -D F=20
+check conv -D stride=3 -D H=11 -D C=17
+check conv -D stride=2 -D K=1 -D P=0
+check conv -D stride=3 -D K=1 -D P=0 -D H=8
+check conv -D D=2 -D P=2 -D C=16 -D F=32
+check conv -D P=0 -D K=4 -D W=30 -D F=40
+check conv -D K=7 -D stride=2 -D P=3 -D C=3 -D H=16 -D W=16
+check conv -D C=1 -D F=1
+check conv -D C=96 -D F=70 -D H=5 -D W=33
+check merged
+check merged -D stride=2 -D F=33 -D C=32
+check depthwise
+check depthwise -D C=40 -D W=30
+check depthwise -D C=32 -D stride=2 -D H=12
+check depthwise -D C=70 -D D=2 -D P=2
+check depthwise -D C=16 -D K=5 -D P=2 -D H=6 -D W=6
+echo ok
