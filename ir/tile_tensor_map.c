@@ -44,14 +44,21 @@ static bool add_index(Flat *f, const Index *x, int64_t by) {
     return true;
 }
 
-bool kernel_access_strides(const Kernel *k, const Inst *access, int64_t stride[MAX_AXES], int64_t *constant) {
+static bool flatten(const Kernel *k, const Inst *access, Flat *f) {
     const Buffer *b = &k->buffers.at[access->buffer];
-    Flat f = {0};
     for (int d = 0; d < access->n_index; d++)
-        if (!add_index(&f, access->index[d], b->stride[d])) return false;
-    memcpy(stride, f.stride, sizeof f.stride);
-    *constant = f.constant;
-    return f.n_divided == 0;
+        if (!add_index(f, access->index[d], b->stride[d])) return false;
+    return true;
+}
+
+/* What stands for the axis alone: its quotient or remainder by one number; 0: it does not occur so. */
+static int64_t divided_stride(const Flat *f, int axis, AtomKind kind, int64_t *by) {
+    for (int i = 0; i < f->n_divided; i++) {
+        const Atom *a = f->divided[i].atom;
+        const bool alone = a->num->c == 0 && a->num->n == 1 && a->num->term[0].coef == 1 && a->num->term[0].atom.kind == ATOM_AXIS;
+        if (a->kind == kind && alone && a->num->term[0].atom.id == axis && index_is_const(a->den, by)) return f->divided[i].coef;
+    }
+    return 0;
 }
 
 /* ---- where a value comes from, and where it goes --------------------------------------------------------------- */
@@ -85,36 +92,63 @@ static const char *map_type(DType memory, DType tile, fusec_map_type *type) {
     return memory == tile || (memory == DT_F32 && tile == DT_TF32) ? NULL : "its elements change their type";
 }
 
-static const char *add_dimension(const Kernel *k, TensorMap *m, int axis, int64_t stride, int bytes) {
-    if (m->rank == FUSEC_MAP_RANK) return "it has more than five axes";
-    if (m->rank && (stride <= 0 || stride * bytes % MAP_ALIGN)) return "rows do not lie at multiples of 16 bytes";
-    if (!m->rank && stride != 1) return "its minor axis is not contiguous";
-    m->axis[m->rank] = axis;
-    m->stride[m->rank] = stride * bytes;
-    m->box[m->rank++] = k->axes.at[axis].step;
+typedef struct Dims {
+    int n;
+    MapDim dim[FUSEC_MAP_RANK];
+    int box[FUSEC_MAP_RANK];
+} Dims;
+
+static const char *add_dimension(Dims *m, MapDim x, int box) {
+    if (m->n == FUSEC_MAP_RANK) return "it has more than five dimensions";
+    m->dim[m->n] = x;
+    m->box[m->n++] = box;
     return NULL;
 }
 
-/* Dimensions: the minor axis, then axes of several lanes, then those of one. */
-static const char *dimensions(const Kernel *k, const TileType *t, int minor, const int64_t *stride, int bytes, TensorMap *m) {
-    const char *why = add_dimension(k, m, minor, stride[minor], bytes);
+/* `rows` neighbours of the axis at a time; a quotient's dimension comes after all others. */
+static const char *add_axis(const Kernel *k, const Flat *f, int axis, int rows, int bytes, Dims *m, Dims *quotients) {
+    const Axis *x = &k->axes.at[axis];
+    int64_t by = 0, of_quotient = 0;
+    const int64_t rest = divided_stride(f, axis, ATOM_MOD, &by), quotient = divided_stride(f, axis, ATOM_DIV, &of_quotient);
+    if (!rest && !quotient) return add_dimension(m, (MapDim){axis, 1, 0, x->extent, f->stride[axis] * bytes}, rows);
+    Dim blocks = x->extent;
+    if (!rest || !quotient || by != of_quotient || f->stride[axis]) return "its subscripts divide an axis in several ways";
+    if (by % rows || blocks.bound % by || (!dim_is_fixed(blocks) && (blocks.scale % by || blocks.offset % by)))
+        return "a tile crosses the parts of an axis that lie apart";
+    blocks.bound /= by;
+    if (!dim_is_fixed(blocks)) blocks.scale /= by, blocks.offset /= by;
+    const char *why = add_dimension(m, (MapDim){axis, 1, by, dim_fixed(by), rest * bytes}, rows);
+    return why ? why : add_dimension(quotients, (MapDim){axis, by, 0, blocks, quotient * bytes}, 1);
+}
+
+static const char *check_strides(const Dims *m, int bytes) {
+    if (m->dim[0].stride != bytes) return "its minor axis is not contiguous";
+    for (int d = 1; d < m->n; d++)
+        if (m->dim[d].stride <= 0 || m->dim[d].stride % MAP_ALIGN) return "rows do not lie at multiples of 16 bytes";
+    return NULL;
+}
+
+/* Dimensions: the minor axis, then axes of several lanes, then those of one, then quotients. */
+static const char *dimensions(const Kernel *k, const TileType *t, int minor, const Flat *f, int bytes, TensorMap *m) {
+    const int row = k->axes.at[minor].step, panel = m->swizzle && row * bytes > m->swizzle ? m->swizzle / bytes : row;
+    Dims all = {0}, quotients = {0};
+    const char *why = row % panel ? "its rows are no whole panels of the swizzle" : add_axis(k, f, minor, panel, bytes, &all, &quotients);
     for (int pass = 0; pass < 2; pass++)
         for (int d = 0; d < t->n_axes && !why; d++) {
-            const int x = t->axis[d];
-            if (x != minor && (k->axes.at[x].step == 1) == (pass == 1)) why = add_dimension(k, m, x, stride[x], bytes);
+            const int x = t->axis[d], step = k->axes.at[x].step;
+            if (x != minor && (step == 1) == (pass == 1)) why = add_axis(k, f, x, step, bytes, &all, &quotients);
         }
-    return why;
+    for (int d = 0; d < quotients.n && !why; d++) why = add_dimension(&all, quotients.dim[d], 1);
+    m->panels = row / panel;
+    m->rank = all.n;
+    memcpy(m->dim, all.dim, sizeof all.dim);
+    memcpy(m->box, all.box, sizeof all.box);
+    return why ? why : check_strides(&all, bytes);
 }
 
 /* A copy moves rows of one panel: as many bytes as the swizzle exchanges within. */
 static const char *boxes(const Kernel *k, const Inst *i, int bytes, TensorMap *m) {
     const int cluster = kernel_cluster_axis(k);
-    m->panels = 1;
-    if (m->swizzle && m->box[0] * bytes > m->swizzle) {
-        if (m->box[0] * bytes % m->swizzle) return "its rows are no whole panels of the swizzle";
-        m->panels = m->box[0] * bytes / m->swizzle;
-        m->box[0] = m->swizzle / bytes;
-    }
     if (m->box[0] * bytes % MAP_ALIGN) return "its rows are no multiple of 16 bytes";
     m->split = i->kind == TI_STAGE && i->multicast && cluster >= 0 ? k->axes.at[cluster].cluster : 1;
     if (m->split > 1 && (m->rank < 2 || m->box[1] % (8 * m->split))) return "its rows cannot be shared out among the cluster";
@@ -124,15 +158,19 @@ static const char *boxes(const Kernel *k, const Inst *i, int bytes, TensorMap *m
     return NULL;
 }
 
-static const char *check_access(const Kernel *k, const Inst *access, const TileType *tile, const int64_t *stride) {
+static const char *check_access(const Kernel *k, const Inst *access, const TileType *tile, const Flat *f) {
     const bool masked = access->kind == TI_LOAD ? access->n_in > 0 : access->n_in > 1;
+    int divided = 0;
     if (masked || access->value != 0) return "it is masked";
     for (int x = 0; x < k->axes.n; x++) {
+        int64_t by;
+        const bool rest = divided_stride(f, x, ATOM_MOD, &by) != 0, quotient = divided_stride(f, x, ATOM_DIV, &by) != 0;
         bool in_tile = false;
         for (int d = 0; d < tile->n_axes; d++) in_tile |= tile->axis[d] == x;
-        if ((stride[x] != 0) != in_tile) return "its axes are not those of the memory";
+        if ((f->stride[x] || rest || quotient) != in_tile) return "its axes are not those of the memory";
+        divided += rest + quotient;
     }
-    return NULL;
+    return divided == f->n_divided ? NULL : "its subscripts are not affine";
 }
 
 const char *kernel_tensor_map(const Kernel *k, const Inst *i, TensorMap *out) {
@@ -142,14 +180,14 @@ const char *kernel_tensor_map(const Kernel *k, const Inst *i, TensorMap *out) {
     if (!access || (access->kind != TI_LOAD && access->kind != TI_STORE)) return "it is computed, not loaded";
     const Buffer *b = &k->buffers.at[access->buffer];
     const int bytes = dtype_bytes(b->dtype);
-    int64_t stride[MAX_AXES], constant;
-    if (!kernel_access_strides(k, access, stride, &constant)) return "its subscripts are not affine";
-    *out = (TensorMap){.buffer = access->buffer, .offset = constant * bytes, .swizzle = stage->swizzle};
-    const char *why = check_access(k, access, &stage->type, stride);
+    Flat f = {0};
+    if (!flatten(k, access, &f)) return "its subscripts are not affine";
+    *out = (TensorMap){.buffer = access->buffer, .offset = f.constant * bytes, .swizzle = stage->swizzle};
+    const char *why = check_access(k, access, &stage->type, &f);
     if (!why) why = map_type(b->dtype, stage->type.dtype, &out->type);
-    if (!why) why = dimensions(k, &stage->type, stage->minor - 1, stride, bytes, out);
+    if (!why) why = dimensions(k, &stage->type, stage->minor - 1, &f, bytes, out);
     if (!why) why = boxes(k, i, bytes, out);
-    if (!why && (constant < 0 || out->offset % MAP_ALIGN)) why = "it does not begin at a multiple of 16 bytes";
+    if (!why && (f.constant < 0 || out->offset % MAP_ALIGN)) why = "it does not begin at a multiple of 16 bytes";
     return why;
 }
 

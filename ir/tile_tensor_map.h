@@ -3,16 +3,22 @@
  *
  * The map is a view of the buffer along the kernel's axes, not along the buffer's dimensions: one map dimension per
  * axis that the subscripts mention, with the stride that the axis has in memory.  So folded axes (m / T, m mod T)
- * are one dimension, and what lies past an axis's extent reads as 0 and is not written, as the tile's lanes there want. */
+ * are one dimension; where they do not lie behind each other (heads between batch and time) and no tile crosses a
+ * multiple of T, they are two.  What lies past an axis's extent reads as 0 and is not written, as the tile's lanes want. */
 #ifndef FUSEC_IR_TILE_TENSOR_MAP_H
 #define FUSEC_IR_TILE_TENSOR_MAP_H
 #include "ir/tile.h"
 #include "runtime/common/fusec.h"
 
+typedef struct MapDim {
+    int axis;
+    int64_t divisor, modulus; /* the index is axis / divisor, mod modulus (0: whole) */
+    Dim extent;
+    int64_t stride;           /* bytes from one index to the next */
+} MapDim;
 typedef struct TensorMap {
     int buffer, rank;
-    int axis[FUSEC_MAP_RANK];       /* dimension 0 is the stage's minor axis */
-    int64_t stride[FUSEC_MAP_RANK]; /* bytes from one index to the next; [0] is the element's size */
+    MapDim dim[FUSEC_MAP_RANK];     /* 0: along the stage's minor axis, its stride is the element's size */
     int64_t offset;                 /* bytes past the buffer's address */
     int box[FUSEC_MAP_RANK];        /* elements one copy moves: one panel of the minor axis */
     int panels;                     /* copies that make the tile, along the minor axis */
@@ -30,9 +36,6 @@ const char *kernel_tensor_map(const Kernel *k, const Inst *i, TensorMap *out);
 const Inst *copied_load(const Kernel *k, int value);
 /* Instructions by tma in textual order, each with a map of its own; at most `room` are written, all are counted. */
 int kernel_tensor_copies(const Kernel *k, const Inst **out, int room);
-/* Element offset of a load or store as a sum over axes: stride[axis] elements each, plus *constant.  false: it is not
- * affine in the axes. */
-bool kernel_access_strides(const Kernel *k, const Inst *access, int64_t stride[MAX_AXES], int64_t *constant);
 /* The axis with clusters, or -1. */
 int kernel_cluster_axis(const Kernel *k);
 

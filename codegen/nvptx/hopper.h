@@ -44,6 +44,9 @@ LLVMValueRef hopper_tile(Simt *s, const Inst *i); /* i32: where it lies */
 void hopper_body_end(Simt *s, const Inst *loop);  /* before a loop's next iteration; loop NULL: the program's end */
 void hopper_loop_done(Simt *s, const Inst *loop); /* after a loop */
 
+/* i32 per dimension: where a panel of the program's tile begins, for this iteration. */
+void hopper_coordinates(const Simt *s, const TensorMap *m, int panel, LLVMValueRef *dim);
+
 /* ---- hopper_dot.c ---------------------------------------------------------------------------------------------- */
 void hopper_dot(Simt *s, const Inst *i);
 /* Closes the group of what has been issued. */

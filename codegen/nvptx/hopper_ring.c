@@ -71,23 +71,35 @@ void hopper_rings_begin(Simt *s) {
         hopper_asm(e, e->none, "bar.sync 0;", "~{memory}", 0, NULL);
 }
 
+/* ---- places in memory ---------------------------------------------------------------------------------------------- */
+void hopper_coordinates(const Simt *s, const TensorMap *m, int panel, LLVMValueRef *dim) {
+    const Emit *e = s->e;
+    for (int d = 0; d < m->rank; d++) {
+        LLVMValueRef at = LLVMBuildTrunc(e->b, s->base[m->dim[d].axis], e->i32, "");
+        if (m->dim[d].axis == m->dim[0].axis) at = hopper_add(e, at, (int64_t)panel * m->box[0]);
+        if (m->dim[d].divisor > 1) at = LLVMBuildUDiv(e->b, at, hopper_i32(e, m->dim[d].divisor), "");
+        if (m->dim[d].modulus) at = LLVMBuildURem(e->b, at, hopper_i32(e, m->dim[d].modulus), "");
+        dim[d] = at;
+    }
+}
+
 /* ---- fetching --------------------------------------------------------------------------------------------------- */
 /* One stage: a copy per panel; where the cluster shares the tile, this block's part of its rows, into all blocks. */
 static void fetch_stage(Simt *s, const Ring *r, int n, LLVMValueRef slot, LLVMValueRef barrier) {
     const Emit *e = s->e;
     const TensorMap *m = &s->hopper->layout.map[r->map[n]];
     const int64_t panel = (int64_t)r->layout[n].panel_stride * r->layout[n].bytes;
-    LLVMValueRef dim[FUSEC_MAP_RANK], mask = NULL;
+    LLVMValueRef mask = NULL;
     LLVMValueRef to = scaled(s, hopper_add(e, s->hopper->memory, r->at[n]), slot, r->layout[n].slot);
-    for (int d = 0; d < m->rank; d++) dim[d] = LLVMBuildTrunc(e->b, s->base[m->axis[d]], e->i32, "");
     if (m->split > 1) {
         mask = LLVMConstInt(e->i16, (1u << m->split) - 1, false);
-        dim[1] = scaled(s, dim[1], s->hopper->rank, m->box[1]);
         to = scaled(s, to, s->hopper->rank, panel / m->split);
     }
     for (int p = 0; p < m->panels; p++) {
+        LLVMValueRef dim[FUSEC_MAP_RANK];
+        hopper_coordinates(s, m, p, dim);
+        if (m->split > 1) dim[1] = scaled(s, dim[1], s->hopper->rank, m->box[1]);
         hopper_copy_in(e, s->arena, hopper_add(e, to, p * panel), s->hopper->map[r->map[n]], m->rank, dim, barrier, mask);
-        dim[0] = hopper_add(e, dim[0], m->box[0]);
     }
 }
 

@@ -130,16 +130,15 @@ void hopper_store(Simt *s, const Inst *i) {
     const int n = map_of(s, i);
     const TensorMap *m = &s->hopper->layout.map[n];
     StageLayout l;
-    LLVMValueRef dim[FUSEC_MAP_RANK];
     stage_layout(s->k, s->def[i->in[0]], &l);
     hopper_asm(e, e->none, "fence.proxy.async.shared::cta;", "~{memory}", 0, NULL);
     simt_barrier(s);
     LLVMBasicBlockRef all = by_one_thread(s);
-    for (int d = 0; d < m->rank; d++) dim[d] = LLVMBuildTrunc(e->b, s->base[m->axis[d]], e->i32, "");
     for (int p = 0; p < m->panels; p++) {
+        LLVMValueRef dim[FUSEC_MAP_RANK];
+        hopper_coordinates(s, m, p, dim);
         LLVMValueRef from = hopper_add(e, stage_address(s, i->in[0]), (int64_t)p * l.panel_stride * l.bytes);
         hopper_copy_out(e, s->arena, s->hopper->map[n], m->rank, dim, from);
-        dim[0] = hopper_add(e, dim[0], m->box[0]);
     }
     hopper_asm(e, e->none, "cp.async.bulk.commit_group;", "~{memory}", 0, NULL);
     until_all(s, all);

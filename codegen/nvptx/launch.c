@@ -2,18 +2,18 @@
 #include "codegen/nvptx/hopper_layout.h"
 #include "codegen/nvptx/nvptx.h"
 
-static fusec_tensor_map map_of(const Kernel *k, const TensorMap *m) {
+static fusec_tensor_map map_of(const TensorMap *m) {
     fusec_tensor_map out = {.offset = (uint64_t)m->offset,
                             .swizzle = (uint16_t)m->swizzle,
                             .buffer = (uint8_t)m->buffer,
                             .rank = (uint8_t)m->rank,
                             .type = (uint8_t)m->type};
     for (int d = 0; d < m->rank; d++) {
-        const Dim x = k->axes.at[m->axis[d]].extent;
+        const Dim x = m->dim[d].extent;
         out.extent[d] = dim_is_fixed(x) ? (struct fusec_map_dim){NO_SYM, 0, (int32_t)x.bound}
                                         : (struct fusec_map_dim){x.sym, (int32_t)x.scale, (int32_t)x.offset};
         out.box[d] = (uint16_t)m->box[d];
-        if (d) out.stride[d - 1] = (uint64_t)m->stride[d];
+        if (d) out.stride[d - 1] = (uint64_t)m->dim[d].stride;
     }
     return out;
 }
@@ -38,5 +38,5 @@ void nvptx_launch(Arena *a, const Kernel *k, fusec_kernel *out, fusec_tensor_map
     if (!hopper_wanted(k) || hopper_layout(a, k, &l)) return;
     out->shared_bytes = (uint32_t)l.bytes;
     out->n_maps = (uint8_t)l.n_maps;
-    for (int i = 0; i < l.n_maps; i++) maps[i] = map_of(k, &l.map[i]);
+    for (int i = 0; i < l.n_maps; i++) maps[i] = map_of(&l.map[i]);
 }

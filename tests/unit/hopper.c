@@ -256,6 +256,28 @@ static void products(void **state) {
     }
 }
 
+/* Heads between batch and time: an axis of the tile is two of the memory, on the way in and out. */
+static void divided_axes(void **state) {
+    (void)state;
+    check_kernel("kernel @heads(%x: bf16[2,3,128,64], %w: bf16[192,128], %y: bf16[2,2,128,64] out)\n"
+                 "  threads 128 producer 128 persistent\n"
+                 "  grid m in 0..256 step 64 spread t2 t3 t4 r t5 t6\n"
+                 "  grid n in 0..128 step 128 spread r t0 t1\n"
+                 "  loop k in 0..192 step 64\n"
+                 "  %0 = full 0 : f32[m:64,n:128]\n"
+                 "  %7 = for k ahead 2 carry %1 = %0 {\n"
+                 "    %2 = load %x[m / 128, k / 64, m mod 128, k mod 64] : bf16[m:64,k:64]\n"
+                 "    %3 = stage %2 -> shared minor k swizzle 128 by tma : bf16[m:64,k:64]\n"
+                 "    %4 = load %w[k, n] : bf16[n:128,k:64]\n"
+                 "    %5 = stage %4 -> shared minor n swizzle 128 by tma : bf16[n:128,k:64]\n"
+                 "    %6 = dot %3, %5, %1 over k by wgmma : f32[m:64,n:128]\n"
+                 "    yield %6\n  }\n"
+                 "  %8 = cast %7 : bf16[m:64,n:128]\n"
+                 "  %9 = stage %8 -> shared minor n swizzle 128 : bf16[m:64,n:128]\n"
+                 "  store %y[m / 128, n / 64, m mod 128, n mod 64], %9 by tma\n",
+                 NULL, 0.01, 2.0 * 256 * 128 * 192);
+}
+
 /* ---- NVIDIA's assembler ------------------------------------------------------------------------------------------- */
 /* The tile configurations in use: no spills, and nothing said about wgmma that is serialised (C7510, C7514, C7515) or
  * setmaxnreg that is ignored (C7508). */
@@ -313,6 +335,6 @@ static void assembled(void **state) {
 }
 
 int main(void) {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(products), cmocka_unit_test(assembled)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(products), cmocka_unit_test(divided_axes), cmocka_unit_test(assembled)};
     return cmocka_run_group_tests(tests, set_up, scratch_remove);
 }
