@@ -77,8 +77,10 @@ static void update_scale(Lower *L, Node *finite) {
     Node *scale = s[SCALE].node, *outcome = s[OUTCOME].node;
     Node *good = t_binary(L, OP_ADD, s[GOOD_STEPS].node, number(L, DT_I32, 1));
     Node *grows = t_binary(L, OP_GE, good, number(L, DT_I32, GROWTH_STEPS)), *zero = number(L, DT_I32, 0);
-    Node *twice = t_binary(L, OP_MIN, t_binary(L, OP_MUL, scale, number(L, DT_F32, 2)), number(L, DT_F32, greatest_scale));
-    Node *half = t_binary(L, OP_MAX, t_binary(L, OP_MUL, scale, number(L, DT_F32, 0.5)), number(L, DT_F32, least_scale));
+    Node *twice =
+        t_binary(L, OP_MIN, t_binary(L, OP_MUL, scale, number(L, DT_F32, 2)), number(L, DT_F32, greatest_scale));
+    Node *half =
+        t_binary(L, OP_MAX, t_binary(L, OP_MUL, scale, number(L, DT_F32, 0.5)), number(L, DT_F32, least_scale));
     Node *at_least = t_binary(L, OP_LE, scale, number(L, DT_F32, least_scale));
     Node *even = t_binary(L, OP_SUB, outcome, t_binary(L, OP_MOD, outcome, number(L, DT_I32, 2)));
     Node *skipped = t_binary(L, OP_ADD, even, t_select(L, at_least, number(L, DT_I32, 3), number(L, DT_I32, 2)));

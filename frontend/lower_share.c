@@ -30,7 +30,8 @@ static bool same_attr(const Attr *a, const Attr *b) {
 
 static bool same_node(const Lower *L, const Node *x, Op op, int n, Node *const *in, const Attr *attr, DType t, Shape s) {
     if (x->op != op || x->n_in != n || x->dtype != t || !shape_same(&x->shape, &s)) return false;
-    if (op_has_precision(op) && x->precision != (L->phase == PHASE_FORWARD ? L->precision : PRECISION_F32)) return false;
+    const Precision precision = L->phase == PHASE_FORWARD ? L->precision : PRECISION_F32;
+    if (op_has_precision(op) && x->precision != precision) return false;
     for (int i = 0; i < n; i++)
         if (x->in[i] != in[i]) return false;
     return !attr || same_attr(x->attr, attr);

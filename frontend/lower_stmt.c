@@ -220,7 +220,8 @@ static void lower_weights(Lower *L, const Stmt *s) {
     static const DType dtypes[] = {DT_F32, DT_BF16};
     const Name word = s->names.at[1], name = s->names.at[2];
     if (strcmp(word.text, "weights") != 0) {
-        lower_fail(L, E0201, word.loc, "write `precision bf16 weights bf16`", "unknown word '%s' after the precision", word.text);
+        lower_fail(L, E0201, word.loc, "write `precision bf16 weights bf16`", "unknown word '%s' after the precision",
+                   word.text);
         return;
     }
     for (int i = 0; i < 2; i++)
@@ -228,7 +229,8 @@ static void lower_weights(Lower *L, const Stmt *s) {
             L->weights = dtypes[i];
             return;
         }
-    lower_fail(L, E0201, name.loc, "f32 or bf16: updates would leave the range of f16", "weights cannot be '%s'", name.text);
+    lower_fail(L, E0201, name.loc, "f32 or bf16: updates would leave the range of f16", "weights cannot be '%s'",
+               name.text);
 }
 
 /* Holds to the end of the block that it stands in, called layers and functions included. */

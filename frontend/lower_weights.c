@@ -16,9 +16,10 @@ static Node *uniform(Lower *L, Shape s) {
     return u;
 }
 
-/* x between its neighbours lo and hi of bf16, away from zero: hi with probability (x - lo) / (hi - lo).  y, the nearest, is one of
- * them; the next value of bf16 from y lies 1/2 to 1 units in the last place past y (1 +- 2^-8), so that a little more rounds
- * to it, up and down, powers of two included.  What is exact, infinite or NaN stays: (x - lo) / (hi - lo) is 0 or NaN. */
+/* x between its neighbours lo and hi of bf16, away from zero: hi with probability (x - lo) / (hi - lo).  y, the
+ * nearest, is one of them; the next value of bf16 from y lies 1/2 to 1 units in the last place past y (1 +- 2^-8), so
+ * that a little more rounds to it, up and down, powers of two included.  What is exact, infinite or NaN stays: (x - lo)
+ * / (hi - lo) is 0 or NaN. */
 static Node *stochastic(Lower *L, Node *x) {
     const double past = 0x1p-8 * (1 + 0x1p-6);
     Node *y = rounded(L, x, DT_BF16);

@@ -201,7 +201,8 @@ static bool check_results(Verify *v) {
         if (!n || n->id < 0 || n->id >= v->g->nodes.n || v->g->nodes.at[n->id] != n) {
             return fail(v, "result %d is no node of the graph", i);
         }
-        if (r->kind == RESULT_GRAD && r->decl >= 0 && r->decl < m->params.n && dtype_is_low(m->params.at[r->decl].dtype)) {
+        const bool grad = r->kind == RESULT_GRAD && r->decl >= 0 && r->decl < m->params.n;
+        if (grad && dtype_is_low(m->params.at[r->decl].dtype)) {
             if (n->dtype != DT_F32 || !shape_equal(n->shape, m->params.at[r->decl].shape)) {
                 return fail(v, "result %d: the gradient of a low parameter is f32 of its shape", i);
             }

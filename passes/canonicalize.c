@@ -22,7 +22,8 @@ Node *rule_drop_cast(Rewriter *r, const Node *n) {
     if (n->op != OP_CAST) return NULL;
     if (n->dtype == n->in[0]->dtype) return n->in[0];
     const Node *wide = rewrite_seen(r, n->in[0], OP_CAST); /* to f32 and back is exact */
-    return wide && wide->dtype == DT_F32 && dtype_is_low(n->dtype) && wide->in[0]->dtype == n->dtype ? wide->in[0] : NULL;
+    if (!wide || wide->dtype != DT_F32 || !dtype_is_low(n->dtype)) return NULL;
+    return wide->in[0]->dtype == n->dtype ? wide->in[0] : NULL;
 }
 
 static bool same_spread(const Node *a, const Node *b) {

@@ -141,7 +141,10 @@ static int fold(Emitter *e, Node *n, Op op, DType t, const Index *const *idx, co
     int carry, result;
     bool loops = false;
     for (int i = 0; i < n->attr->n_axes; i++) loops |= axes[i] >= 0 && e->k->axes.at[axes[i]].kind == AXIS_LOOP;
-    if (!loops) return emit_converted(e, emit_reduce_over(e, op, emit_converted(e, body(e, n, in, mask, user), as), n->attr->n_axes, axes), t);
+    if (!loops) {
+        const int x = emit_converted(e, body(e, n, in, mask, user), as);
+        return emit_converted(e, emit_reduce_over(e, op, x, n->attr->n_axes, axes), t);
+    }
     const int start = emit_full_over(e, &like, idx, mask, identity_of(op, t));
     nest_begin(e, &nest, n->attr->n_axes, axes, 1, &start, &carry);
     const int v = emit_reduce_over(e, op, emit_converted(e, body(e, n, in, mask, user), as), n->attr->n_axes, axes);

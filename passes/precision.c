@@ -9,8 +9,8 @@
  *   - a contraction casts its operands to P, sums in f32 and rounds once to P; a gather from a parameter is one with
  *     a matrix of zeros and ones.  With tf32 only the operands are rounded.
  *   - movement keeps its operand's dtype;
- *   - cheap elementwise ops on LOW values stay LOW, each rounded; constants that P cannot represent make one compute in f32
- *     before it rounds;
+ *   - cheap elementwise ops on LOW values stay LOW, each rounded; constants that P cannot represent make one compute in
+ * f32 before it rounds;
  *   - transcendental ops, reductions, what elementwise ops make from HIGH values, and what only a sum reads, are HIGH;
  *   - a HIGH value that a contraction of P reads is rounded to P for all its readers: it is kept once. */
 #include "passes/precision.h"
@@ -24,7 +24,7 @@ typedef struct Place {
     Node **copy; /* by old id */
     Node **cast; /* by old id: the value in another dtype, as last asked for */
     Kind *kind;
-    DType *feeds;  /* the low dtype in which a contraction reads it, perhaps moved; DT_COUNT: none does */
+    DType *feeds;   /* the low dtype in which a contraction reads it, perhaps moved; DT_COUNT: none does */
     bool *by;       /* a derivative is taken by it */
     bool *sum_only; /* only sums and products over axes read it, perhaps through elementwise ops */
 } Place;
@@ -88,7 +88,8 @@ static Node *in_dtype(Place *p, const Node *old, DType t) {
     Node *x = p->copy[old->id], **known = &p->cast[old->id];
     if (x->dtype == t || !dtype_is_float(x->dtype)) return x;
     if (*known && (*known)->dtype == t) return *known;
-    const bool below = p->kind[old->id] == NEUTRAL && old->n_in == 1 && precision_moves(old) && op_info[old->op].cls != CLASS_SPECIAL;
+    const bool below =
+        p->kind[old->id] == NEUTRAL && old->n_in == 1 && precision_moves(old) && op_info[old->op].cls != CLASS_SPECIAL;
     if (!below) return *known = precision_cast(p->g, x, t, old);
     Node *source = in_dtype(p, old->in[0], t);
     return *known = precision_remake(p->g, old, &source);
@@ -113,9 +114,9 @@ static void set(Place *p, const Node *n, Node *made, Kind kind) {
 
 /* ---- elementwise ------------------------------------------------------------------------------- */
 typedef struct Operands {
-    bool low, high;        /* some are */
+    bool low, high;          /* some are */
     bool inexact, too_large; /* some constant is not in the dtype; not even in its range */
-    bool same;             /* the low ones have the dtype asked about */
+    bool same;               /* the low ones have the dtype asked about */
 } Operands;
 
 static Operands look_at(const Place *p, const Node *n, DType t) {
@@ -154,7 +155,8 @@ static void place_cast(Place *p, const Node *n) {
 static void place_element(Place *p, const Node *n) {
     const DType low = low_dtype(n->precision);
     const Operands o = look_at(p, n, low);
-    const bool stays = low != DT_COUNT && o.low && !o.high && !o.too_large && !is_transcendental(n->op) && !p->sum_only[n->id];
+    const bool stays =
+        low != DT_COUNT && o.low && !o.high && !o.too_large && !is_transcendental(n->op) && !p->sum_only[n->id];
     if (n->op == OP_CAST) {
         place_cast(p, n);
     } else if (n->dtype == DT_BOOL) {
@@ -250,7 +252,9 @@ static void look_ahead(Place *p, const Graph *g) {
         p->by[n->n_in > 1 ? n->in[1]->id : 0] |= n->op == OP_GRADIENT || n->op == OP_VJP || n->op == OP_JACOBIAN;
         const bool moves = precision_moves(n), passes = moves || op_info[n->op].cls == CLASS_ELEMENT;
         const bool sums = adds_up(n->op) || (passes && read[i] && p->sum_only[i]);
-        const DType reads_in = n->op == OP_CONTRACT && !moves ? low_dtype(n->precision) : moves ? p->feeds[i] : DT_COUNT;
+        const DType reads_in = n->op == OP_CONTRACT && !moves ? low_dtype(n->precision)
+                               : moves                        ? p->feeds[i]
+                                                              : DT_COUNT;
         for (int k = 0; k < n->n_in; k++) {
             const int in = n->in[k]->id;
             if (reads_in != DT_COUNT) p->feeds[in] = reads_in;
@@ -268,9 +272,9 @@ static bool asks_for_precision(const Graph *g) {
 
 static DType declared(const Model *m, const Result *r) {
     if (r->kind == RESULT_GRAD) return DT_F32;
-    return r->kind == RESULT_OUTPUT ? m->outputs.at[r->decl].dtype
-         : r->kind == RESULT_STATE  ? m->states.at[r->decl].dtype
-                                    : m->params.at[r->decl].dtype;
+    return r->kind == RESULT_OUTPUT  ? m->outputs.at[r->decl].dtype
+           : r->kind == RESULT_STATE ? m->states.at[r->decl].dtype
+                                     : m->params.at[r->decl].dtype;
 }
 
 static Graph *place(PassContext *c, Graph *g) {

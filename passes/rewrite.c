@@ -16,7 +16,8 @@ static uint64_t hash_affine(uint64_t h, const Affine *e, int n_loops) {
 }
 
 static uint64_t hash_node(const Node *n) {
-    uint64_t value, h = mix(mix(mix(0, (uint64_t)n->op), (uint64_t)n->dtype), (uint64_t)n->remat ^ (uint64_t)n->precision << 32);
+    const uint64_t which = (uint64_t)n->remat ^ (uint64_t)n->precision << 32;
+    uint64_t value, h = mix(mix(mix(0, (uint64_t)n->op), (uint64_t)n->dtype), which);
     for (int k = 0; k < n->n_in; k++) h = mix(h, (uint64_t)n->in[k]->id);
     for (int d = 0; d < n->shape.rank; d++) h = mix(h, (uint64_t)n->shape.dim[d].bound);
     memcpy(&value, &n->attr->value, sizeof value);

@@ -88,7 +88,8 @@ static Affine sliced(const Affine *e, int loop, int n_loops, int64_t length) {
 /* The contraction over slices of the loop, which become its outermost result dim. */
 static Node *contract_slices(Rewriter *r, const Node *n, int loop, int64_t length) {
     const Contract *old = n->attr->contract;
-    Contract c = {.n_loops = old->n_loops + 1, .n_out = old->n_out + 1, .n_operands = old->n_operands, .to_f32 = old->to_f32};
+    Contract c = {.n_loops = old->n_loops + 1, .n_out = old->n_out + 1, .n_operands = old->n_operands};
+    c.to_f32 = old->to_f32;
     const int64_t extent = old->extent[loop].bound;
     c.map = arena_dup(r->scratch, old->map, sizeof *old->map * (size_t)old->n_operands);
     c.guard = ARENA_ARRAY(r->scratch, Guard, old->n_guards + 1);

@@ -21,9 +21,9 @@ typedef enum {
     FUSEC_E_DEVICE,     /* no device of a suitable architecture */
     FUSEC_E_UNSUPPORTED, /* an entry that was not compiled in */
     FUSEC_E_SELFTEST,   /* the self-test gave other numbers than the compiler */
-    FUSEC_SKIPPED,      /* precision f16: a gradient was not finite, so that nothing was updated but the loss scale, which
-                           was halved.  No failure: the next step may well go through */
-    FUSEC_E_LOSS_SCALE  /* precision f16: as FUSEC_SKIPPED, at the least loss scale: further steps are as likely to fail */
+    FUSEC_SKIPPED,      /* precision f16: a gradient was not finite, so that nothing was updated but the loss scale,
+                           which was halved.  No failure: the next step may well go through */
+    FUSEC_E_LOSS_SCALE  /* precision f16: as FUSEC_SKIPPED, at the least loss scale: further steps may fail as well */
 } fusec_status;
 const char *fusec_status_text(fusec_status s);
 

@@ -16,8 +16,8 @@ FUSEC_WEAK const char *fusec_status_text(fusec_status s) {
     case FUSEC_E_UNSUPPORTED: return "this entry was not compiled in";
     case FUSEC_SKIPPED: return "the step was skipped: a gradient overflowed in f16; the loss scale was halved";
     case FUSEC_E_LOSS_SCALE:
-        return "the step was skipped: a gradient overflowed in f16 at the least loss scale; use precision bf16 or f32, or a "
-               "smaller learning rate";
+        return "the step was skipped: a gradient overflowed in f16 at the least loss scale; use precision bf16 or f32, "
+               "or a smaller learning rate";
     }
     return "unknown status";
 }

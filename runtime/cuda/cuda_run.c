@@ -146,9 +146,9 @@ static fusec_status cuda_sync(fusec_cuda *c) {
 
 /* Reads the state that tells of skipped steps; the stream is at rest. */
 static fusec_status cuda_read_skips(fusec_cuda *c, int64_t at) {
+    const uint64_t from = c->memory + c->layout.states + (uint64_t)at;
     const fusec_status s = fusec_cuda_check(
-        c, c->driver.cuMemcpyDtoHAsync_v2(c->fetched, c->memory + c->layout.states + (uint64_t)at, sizeof c->skips, c->stream),
-        "cuMemcpyDtoHAsync");
+        c, c->driver.cuMemcpyDtoHAsync_v2(c->fetched, from, sizeof c->skips, c->stream), "cuMemcpyDtoHAsync");
     const fusec_status waited = cuda_sync(c);
     if (s != FUSEC_OK || waited != FUSEC_OK) return s != FUSEC_OK ? s : waited;
     memcpy(&c->skips, c->fetched, sizeof c->skips);

@@ -101,7 +101,8 @@ static void check_model(const char *model, const char *precision, double toleran
     assert_int_equal(low->results.n, exact->results.n);
     LowTrial t = {.model = model, .precision = precision, .tolerance = tolerance};
     for (int i = 0; i < exact->results.n; i++)
-        if (exact->results.at[i].kind == RESULT_GRAD || exact->entry == ENTRY_INFER) t.greatest = fmax(t.greatest, magnitude(&want[exact->results.at[i].value->id]));
+        if (exact->results.at[i].kind == RESULT_GRAD || exact->entry == ENTRY_INFER)
+            t.greatest = fmax(t.greatest, magnitude(&want[exact->results.at[i].value->id]));
     for (int i = 0; i < low->results.n; i++) {
         const Result *x = &low->results.at[i], *y = &exact->results.at[i];
         assert_true(x->kind == y->kind && x->decl == y->decl);
@@ -126,7 +127,8 @@ static void gradients_are_near_the_exact_ones(void **state) {
             check_model(models[m], precisions[p].name, precisions[p].tolerance);
 }
 
-/* ---- what is in which dtype --------------------------------------------------------------------------------------- */
+/* ---- what is in which dtype ---------------------------------------------------------------------------------------
+ */
 static int count(const Graph *g, Op op, DType operand, DType result) {
     int n = 0;
     for (int i = 0; i < g->nodes.n; i++) {
@@ -144,7 +146,8 @@ static void products_of_gradients_are_not_rounded(void **state) {
     for (int i = 0; i < g->nodes.n; i++) {
         const Node *n = g->nodes.at[i];
         assert_int_equal(n->precision, PRECISION_F32); /* used up */
-        if (n->op == OP_SUM || n->op == OP_EXP || n->op == OP_TANH || n->op == OP_ERF) assert_int_equal(n->dtype, DT_F32);
+        if (n->op == OP_SUM || n->op == OP_EXP || n->op == OP_TANH || n->op == OP_ERF)
+            assert_int_equal(n->dtype, DT_F32);
     }
     assert_true(count(g, OP_CONTRACT, DT_BF16, DT_F32) >= 2);  /* weight gradients, the last layer */
     assert_true(count(g, OP_CONTRACT, DT_BF16, DT_BF16) >= 2); /* layers, and what goes back through them */

@@ -1,5 +1,5 @@
-/* Training in 16 bits, through the host runtime.  f16: what trains only with loss scaling, what is skipped, what is said.
- * Weights in bf16: updates too small for them add up all the same. */
+/* Training in 16 bits, through the host runtime.  f16: what trains only with loss scaling, what is skipped, what is
+ * said. Weights in bf16: updates too small for them add up all the same. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -71,8 +71,8 @@ static Trainer *open_model(const char *model) {
     t->jit = host_jit(m, NULL, &error);
     if (!t->jit) fail_msg("%s", error);
     t->m = host_jit_manifest(t->jit);
-    t->memory = (fusec_memory){.param_bytes = t->m->param_bytes, .state_bytes = t->m->state_bytes,
-                               .grad_bytes = t->m->grad_bytes};
+    t->memory = (fusec_memory){
+        .param_bytes = t->m->param_bytes, .state_bytes = t->m->state_bytes, .grad_bytes = t->m->grad_bytes};
     for (int e = 0; e < FUSEC_ENTRIES; e++)
         if (t->m->entry[e].arena_bytes > t->memory.arena_bytes) t->memory.arena_bytes = t->m->entry[e].arena_bytes;
     t->memory.params = block(t->m, t->memory.param_bytes);
@@ -123,7 +123,7 @@ static void small_gradients_train_only_when_scaled(void **state) {
     assert_true(scale_of(t) == 65536.0f);
     close_model(t);
     t = open_model("faint");
-    *(float *)state_at(t, "loss_scale.scale") = 1; /* as good as none */
+    *(float *)state_at(t, "loss_scale.scale") = 1;  /* as good as none */
     const uint64_t weights = t->m->params[0].bytes; /* up.w */
     void *before = malloc(weights);
     memcpy(before, t->memory.params, weights);
