@@ -116,6 +116,7 @@ bench_gemm() {
         product "$label" "$model" 7 $dims
         echo "$label $result" | awk '$4 != "-" { printf "%s %.4f %s\n", $1, $3 / $2, $4 }' >>"$work/ratios"
     done <"$src/bench/shapes.txt"
+    if conv_ratios; then awk '{ print "conv." $1, $2, "oneDNN" }' "$work/conv.txt" >>"$work/ratios"; fi
     sort -k2 -g "$work/ratios" >&2
     [ -s "$work/ratios" ] || return 0
     figure gemm.shapes.geomean_vs_best "$(awk '{ s += log($2) } END { printf "%.4f", exp(s / NR) }' "$work/ratios")" ratio
@@ -137,12 +138,19 @@ conv_shape() {
         $depthwise 2>>"$build/bench.log"
 }
 
-bench_conv() {
+# The ratios of all convolutions, as "NAME.PASS ratio gflops", into $work/conv.txt, once; false: no oneDNN.
+conv_ratios() {
+    [ ! -e "$work/conv.txt" ] || return 0
     if ! has_library dnnl; then
-        echo "bench: conv is skipped: it compares with oneDNN (Debian: libdnnl-dev)" >&2
-        return 0
+        echo "bench: convolutions are skipped: they are compared with oneDNN (Debian: libdnnl-dev)" >&2
+        return 1
     fi
-    grep -v '^#' "$src/bench/conv_shapes.txt" | while read -r shape; do conv_shape $shape; done >"$work/conv.txt"
+    grep -v '^#' "$src/bench/conv_shapes.txt" | while read -r shape; do conv_shape $shape; done >"$work/ratios.conv"
+    mv "$work/ratios.conv" "$work/conv.txt"
+}
+
+bench_conv() {
+    conv_ratios || return 0
     awk -v OFS='\t' '
         { print "conv." $1 ".vs_onednn", $2, "ratio"; sum += log($2); if (!n++ || $2 < least) least = $2 }
         END { if (n) print "conv.geomean_vs_onednn", exp(sum / n), "ratio"; if (n) print "conv.min_vs_onednn", least, "ratio" }
