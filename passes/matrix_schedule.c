@@ -16,6 +16,7 @@ typedef struct Schedule {
     const MatrixTiles *m;
     const Inst **def;
     Inst *loop, *dot;
+    int64_t staged; /* bytes of tiles that the epilogue has in shared memory */
 } Schedule;
 
 /* ---- spreads ----------------------------------------------------------------------------------------------- */
@@ -157,12 +158,18 @@ static int access_axis(const Schedule *s, const Inst *access) {
     return row > column ? s->m->row_axis : s->m->column_axis;
 }
 
+static int64_t tile_bytes(const Schedule *s, const Inst *access) {
+    const Axis *axes = s->k->axes.at;
+    return (int64_t)axes[s->m->row_axis].step * axes[s->m->column_axis].step * dtype_bytes(s->k->buffers.at[access->buffer].dtype);
+}
+
 static void schedule_store(Schedule *s, Block *b, int at) {
     Inst *store = b->at[at];
     const int bytes = dtype_bytes(s->k->buffers.at[store->buffer].dtype);
     if (store->n_in != 1 || !is_tile(s, store->in[0]) || whole_sectors(s, store)) return;
     const int minor = access_axis(s, store), run = load_run_bytes(s->k, s->def, store, minor);
-    if (!run) return;
+    if (!run || s->staged + tile_bytes(s, store) > s->m->room) return;
+    s->staged += tile_bytes(s, store);
     Inst *stage = insert_stage(s, b, at, store->in[0]);
     stage->minor = minor + 1;
     stage->swizzle = swizzle_of(s->k, minor, bytes);
@@ -185,28 +192,46 @@ static void replace_uses(const Kernel *k, const Block *b, int from, int value, i
     }
 }
 
-/* A tile that the epilogue reads goes through shared memory too. */
-static bool schedule_load(Schedule *s, Block *b, int at) {
-    const Inst *load = b->at[at];
-    if (!is_tile(s, load->result) || load->type.dtype == DT_BOOL || load->type.dtype == DT_I32 || whole_sectors(s, load)) return false;
+static bool gathers(const Index *x) {
+    bool found = false;
+    for (int i = 0; i < x->n && !found; i++) {
+        const Atom *a = &x->term[i].atom;
+        found = a->kind == ATOM_VALUE || ((a->kind == ATOM_DIV || a->kind == ATOM_MOD) && (gathers(a->num) || gathers(a->den)));
+    }
+    return found;
+}
+
+/* A tile that the epilogue reads in parts of sectors goes through shared memory too, if there is room: it is fetched
+ * right after the product, at instruction `to`. */
+static bool schedule_load(Schedule *s, Block *b, int at, int to) {
+    Inst *load = b->at[at];
+    if (!is_tile(s, load->result) || dtype_bytes(load->type.dtype) != 2 || load->n_in || whole_sectors(s, load)) return false;
+    for (int d = 0; d < load->n_index; d++)
+        if (gathers(load->index[d])) return false;
     const int minor = access_axis(s, load);
-    if (load->n_in && s->k->types.at[load->in[0]].n_axes) return false;
-    if (!load_run_bytes(s->k, s->def, load, minor)) return false;
-    Inst *stage = insert_stage(s, b, at + 1, load->result);
-    replace_uses(s->k, b, at + 2, load->result, stage->result);
+    const int64_t bytes = tile_bytes(s, load);
+    if (!load_run_bytes(s->k, s->def, load, minor) || s->staged + bytes > s->m->room) return false;
+    for (int n = at; n > to; n--) b->at[n] = b->at[n - 1];
+    b->at[to] = load;
+    Inst *stage = insert_stage(s, b, to + 1, load->result);
+    replace_uses(s->k, b, to + 2, load->result, stage->result);
     place(s, stage, minor, swizzle_of(s->k, minor, dtype_bytes(stage->type.dtype)));
+    s->staged += bytes;
     return true;
 }
 
 static void schedule_accesses(Schedule *s) {
     Block *b = &s->k->body;
+    int after = b->n; /* the first instruction after the product */
     for (int n = 0; n < b->n; n++) {
         const Inst *i = b->at[n];
-        if (i->kind == TI_LOAD) n += schedule_load(s, b, n);
+        if (i->kind == TI_FOR) after = n + 1;
         if (i->kind != TI_STORE) continue;
         schedule_store(s, b, n);
         n += b->at[n] != i;
     }
+    for (int n = after; n < b->n; n++)
+        if (b->at[n]->kind == TI_LOAD && schedule_load(s, b, n, after)) n++, after += 2;
 }
 
 /* ---- what is particular to warpgroups ------------------------------------------------------------------------------- */
