@@ -36,6 +36,7 @@ typedef struct Fuse {
     uint32_t *fired;     /* NULL, or a counter per rule */
     uint64_t *wanted;    /* by node id, entry infer: the outputs that need it (64 and later share a bit) */
     const bool *data;    /* -fno-jacobian-gemm, by node id: it depends on an input; else NULL */
+    int threads;         /* of a program */
     int n;               /* nodes */
 } Fuse;
 
@@ -434,10 +435,12 @@ static int kernels_to_try(const Fuse *f, const Node *n, int *kernels, int most) 
     return count;
 }
 
-/* What grows in memory sample by sample must not be what is read, and is rounded each time. */
+/* What grows in memory sample by sample must not be what is read, and is rounded each time; threads of a program would
+ * have to wait for each other's stores. */
 static int sample_of(const Fuse *f, const Node *n) {
     const int loop = per_sample_loop(f->data, n);
     if (loop < 0 || loop < n->attr->contract->n_out) return 1 + loop;
+    if (f->threads > 1) return 0;
     for (int i = 0; i < f->graph->results.n; i++) {
         const Result *r = &f->graph->results.at[i];
         if (r->value == n && (r->kind == RESULT_PARAM || r->kind == RESULT_STATE)) return 0;
@@ -551,6 +554,7 @@ static void fuse_init(Fuse *f, PassContext *c, Graph *g) {
     f->last_reader = ARENA_ARRAY(a, int, n);
     f->wanted = ARENA_ARRAY(a, uint64_t, n);
     mark_wanted(f, g);
+    f->threads = c->target ? c->target->threads : 1;
     if (c->disabled[PASS_jacobian_gemm]) f->data = per_sample_data(a, g);
     f->plan->arena = a;
     f->plan->graph = g;
