@@ -263,6 +263,7 @@ static void check_programs(void *user) {
     }
     x->summary->tally = set->tally;
     memcpy(x->summary->count, x->suite->count, sizeof x->suite->count);
+    set->coverage->one_core = executor_find("c99") == kind;
     x->summary->shortages = only < 0 ? coverage_report(stdout, set->coverage) : 0;
     trial_set_free(set);
 }
