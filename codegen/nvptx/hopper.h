@@ -57,7 +57,7 @@ void hopper_dot_wait(Simt *s, const Inst *loop, const int *values, int pending);
 
 /* ---- hopper_store.c -------------------------------------------------------------------------------------------- */
 /* STAGE of registers [from, to) of a tile that is held as accumulators are; false: it is not, or they are no whole matrices. */
-bool hopper_stage_registers(Simt *s, const Inst *stage, int from, int to);
+bool hopper_stage_registers(Simt *s, const Inst *stage, const int *slot, int n);
 bool hopper_leaves(const Simt *s, const Inst *stage); /* a STORE by tma reads the tile */
 void hopper_store(Simt *s, const Inst *i);            /* STORE by tma */
 void hopper_stores_read(Simt *s);                     /* the tiles on their way out may be overwritten */

@@ -86,14 +86,21 @@ static void store_matrices(Simt *s, const Inst *stage, const StageLayout *l, con
     hopper_asm(s->e, s->e->none, text[f->matrices], inputs[f->matrices], 1 + f->matrices, args);
 }
 
-bool hopper_stage_registers(Simt *s, const Inst *stage, int from, int to) {
+/* All registers of the matrices that one instruction stores are there, one after the other. */
+static bool in_blocks(const int *slot, int n, int block) {
+    for (int at = 0; at < n; at++)
+        if (slot[at] % block != at % block || slot[at] - slot[at - at % block] != at % block) return false;
+    return n % block == 0;
+}
+
+bool hopper_stage_registers(Simt *s, const Inst *stage, const int *slot, int n) {
     Fragments f;
     StageLayout l;
-    if (!fragments_of(s, stage, &f) || from % (2 * f.matrices) || to % (2 * f.matrices)) return false;
+    if (!fragments_of(s, stage, &f) || !in_blocks(slot, n, 2 * f.matrices)) return false;
     stage_layout(s->k, stage, &l);
-    for (int slot = from; slot < to; slot += 2 * f.matrices) {
+    for (int at = 0; at < n; at += 2 * f.matrices) {
         Coords c = {0};
-        simt_coords(s, &stage->type, slot, &c);
+        simt_coords(s, &stage->type, slot[at], &c);
         store_matrices(s, stage, &l, &f, &c);
     }
     return true;

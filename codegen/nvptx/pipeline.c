@@ -4,11 +4,13 @@
  *     barrier                     everyone's have, and everyone is done with iteration t - 1's slot
  *     begin what iteration t + ahead needs, into that slot; registers hold what threads move themselves
  *     the body, from slot t
- *     store those registers
+ *     store those registers; tiles that would take too many of them are loaded here too
  *
  * before it, the copies for iterations 0 .. ahead - 1.  Source: PTX ISA, "Data Movement and Conversion Instructions:
  * Asynchronous copy". */
 #include "codegen/nvptx/simt.h"
+
+enum { MOST_HELD = 16 }; /* registers between load and store */
 
 typedef struct Ring {
     Simt *s;
@@ -32,6 +34,11 @@ static Ring ring_of(Simt *s, const Inst *loop) {
         r.stage[r.n++] = i;
     }
     return r;
+}
+
+/* A thread's part of the tile is held in registers through the body. */
+static bool is_held(const Ring *r, const Inst *stage) {
+    return stage->by == BY_THREADS && stage_fill_count(r->s, stage) * ((stage->bytes + 3) / 4) <= MOST_HELD;
 }
 
 static LLVMValueRef number(const Ring *r, int64_t n) { return LLVMConstInt(r->s->e->i32, (unsigned long long)n, false); }
@@ -60,12 +67,8 @@ static void fetch_first(const Ring *r, int at) {
     LLVMPositionBuilderAtEnd(e->b, then);
     select_slot(r, number(r, at));
     copy_all(r);
-    for (int n = 0; n < r->n; n++) {
-        if (r->stage[n]->by != BY_THREADS) continue;
-        LLVMValueRef *v = ARENA_ARRAY(s->arena, LLVMValueRef, stage_fill_count(s, r->stage[n]));
-        stage_fill_values(s, r->stage[n], v);
-        stage_fill_store(s, r->stage[n], v);
-    }
+    for (int n = 0; n < r->n; n++)
+        if (r->stage[n]->by == BY_THREADS) stage_fill(s, r->stage[n]);
     LLVMBuildBr(e->b, after);
     LLVMPositionBuilderAtEnd(e->b, after);
     if (r->copies) stage_commit(s);
@@ -99,7 +102,7 @@ static void fetch_next(Ring *r, LLVMValueRef base, LLVMValueRef slot) {
     select_slot(r, slot);
     copy_all(r);
     for (int n = 0; n < r->n; n++) {
-        if (r->stage[n]->by != BY_THREADS) continue;
+        if (!is_held(r, r->stage[n])) continue;
         r->moved[n] = ARENA_ARRAY(s->arena, LLVMValueRef, stage_fill_count(s, r->stage[n]));
         stage_fill_values(s, r->stage[n], r->moved[n]);
     }
@@ -111,7 +114,7 @@ static void fetch_next(Ring *r, LLVMValueRef base, LLVMValueRef slot) {
     if (r->copies) stage_commit(s);
 }
 
-static void store_moved(const Ring *r, LLVMValueRef slot) {
+static void store_moved(const Ring *r, LLVMValueRef base, LLVMValueRef slot) {
     Simt *s = r->s;
     const Emit *e = s->e;
     if (!r->moves) return;
@@ -119,8 +122,13 @@ static void store_moved(const Ring *r, LLVMValueRef slot) {
     LLVMBuildCondBr(e->b, r->thread_has, then, after);
     LLVMPositionBuilderAtEnd(e->b, then);
     select_slot(r, slot);
-    for (int n = 0; n < r->n; n++)
+    LLVMValueRef here = s->base[r->loop->axis];
+    s->base[r->loop->axis] = base;
+    for (int n = 0; n < r->n; n++) {
         if (r->moved[n]) stage_fill_store(s, r->stage[n], r->moved[n]);
+        else if (r->stage[n]->by == BY_THREADS) stage_fill(s, r->stage[n]);
+    }
+    s->base[r->loop->axis] = here;
     LLVMBuildBr(e->b, after);
     LLVMPositionBuilderAtEnd(e->b, after);
 }
@@ -144,7 +152,7 @@ static void iteration(Ring *r, LLVMValueRef at, LLVMValueRef slot) {
     select_slot(r, slot);
     s->old_read = true; /* what the fetch loads */
     simt_block(s, &r->loop->body);
-    store_moved(r, before);
+    store_moved(r, base, before);
 }
 
 static void open_ring(const Ring *r) {

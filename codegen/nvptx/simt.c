@@ -51,17 +51,15 @@ LLVMValueRef simt_value(Simt *s, int value, const Coords *c) {
 
 static LLVMValueRef *registers(Simt *s, const TileType *t) { return ARENA_ARRAY(s->arena, LLVMValueRef, simt_slots(s, t)); }
 
-void simt_evaluate_slots(Simt *s, const Inst *i, int from, int to) {
-    for (int slot = from; slot < to; slot++) {
-        Coords c = {0};
-        simt_coords(s, &i->type, slot, &c);
-        s->reg[i->result][slot] = evaluate(s, i, &c);
-    }
+void simt_evaluate_slot(Simt *s, const Inst *i, int slot) {
+    Coords c = {0};
+    simt_coords(s, &i->type, slot, &c);
+    s->reg[i->result][slot] = evaluate(s, i, &c);
 }
 
-void simt_eager(Simt *s, const Inst *i) {
+static void eager(Simt *s, const Inst *i) {
     s->reg[i->result] = registers(s, &i->type);
-    simt_evaluate_slots(s, i, 0, simt_slots(s, &i->type));
+    for (int slot = 0; slot < simt_slots(s, &i->type); slot++) simt_evaluate_slot(s, i, slot);
 }
 
 /* ---- structure ---------------------------------------------------------------------------------------------- */
@@ -156,7 +154,7 @@ void simt_instruction(Simt *s, const Inst *i) {
     case TI_IF: condition(s, i); break;
     case TI_YIELD: break;
     default:
-        if (!s->only[i->result]) simt_eager(s, i);
+        if (!s->only[i->result]) eager(s, i);
         break;
     }
 }

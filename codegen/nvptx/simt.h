@@ -51,6 +51,7 @@ typedef struct Simt {
 
 /* ---- simt_coords.c: registers and places ------------------------------------------------------------ */
 int simt_slots(const Simt *s, const TileType *t);
+const int *simt_all_slots(const Simt *s, const TileType *t); /* 0, 1, .. */
 void simt_coords(const Simt *s, const TileType *t, int slot, Coords *c); /* home coordinates of a register */
 int simt_slot(const Simt *s, const TileType *t, const Coords *c);
 LLVMValueRef simt_lane(const Simt *s, const Spread *p); /* i32: the element of register 0 within the tile */
@@ -64,7 +65,7 @@ LLVMValueRef simt_and(const Simt *s, LLVMValueRef a, LLVMValueRef b); /* NULL is
 LLVMValueRef simt_load(Simt *s, const Inst *i, const Coords *c);
 LLVMValueRef simt_load_run(Simt *s, const Inst *i, const Coords *c, int width); /* a vector, in memory form */
 void simt_store(Simt *s, const Inst *i);
-void simt_store_slots(Simt *s, const Inst *i, int from, int to); /* of the registers over simt_store_axes */
+void simt_store_slots(Simt *s, const Inst *i, const int *slot, int n); /* of the registers over simt_store_axes */
 TileType simt_store_axes(const Simt *s, const Inst *i);
 bool simt_reads_old(const Simt *s, int buffer); /* the kernel loads what is, or may be, this buffer */
 LLVMValueRef simt_address(Simt *s, const Inst *i, const Coords *c); /* of a LOAD's or STORE's element */
@@ -79,7 +80,7 @@ void simt_before_read(Simt *s), simt_before_write(Simt *s); /* of shared memory:
 void stage_open(Simt *s);                                   /* at the function's beginning */
 void simt_stage(Simt *s, const Inst *i);
 void stage_begin(Simt *s, const Inst *i); /* the tile may be written from here on */
-void stage_registers(Simt *s, const Inst *i, int from, int to); /* those registers of its value */
+void stage_registers(Simt *s, const Inst *i, const int *slot, int n); /* those registers of its value */
 LLVMValueRef simt_staged(Simt *s, int value, const Coords *c); /* reads what STAGE kept */
 void stage_store(Simt *s, const Inst *i);                      /* STORE by threads */
 /* i32, in elements: the place of the element at offset[axis] (i32) of a tile. */
@@ -90,7 +91,8 @@ LLVMValueRef stage_address(const Simt *s, int value);     /* i32, of the selecte
 void stage_copy(Simt *s, const Inst *i);                  /* BY_ASYNC into the selected slot, neither committed nor awaited */
 void stage_commit(Simt *s);
 void stage_wait(Simt *s, int pending); /* until at most so many groups of this thread's copies are under way */
-/* BY_THREADS in two halves: what a thread moves, in stage_fill_count registers; and its store into the selected slot. */
+void stage_fill(Simt *s, const Inst *i);                  /* by the threads that compute, into the selected slot */
+/* The same in two halves: what a thread moves, in stage_fill_count registers; and its store into the selected slot. */
 int stage_fill_count(const Simt *s, const Inst *i);
 void stage_fill_values(Simt *s, const Inst *i, LLVMValueRef *v);
 void stage_fill_store(Simt *s, const Inst *i, LLVMValueRef const *v);
@@ -112,8 +114,7 @@ void simt_run(Simt *s, const Block *b, int from, int to); /* a block_run */
 LLVMValueRef simt_value(Simt *s, int value, const Coords *c); /* at home or, for what feeds shared memory, anywhere */
 LLVMValueRef simt_index(Simt *s, const Index *x, const Coords *c); /* i64 */
 void simt_instruction(Simt *s, const Inst *i);
-void simt_eager(Simt *s, const Inst *i); /* its value in all registers */
-void simt_evaluate_slots(Simt *s, const Inst *i, int from, int to); /* in those of s->reg[i->result] */
+void simt_evaluate_slot(Simt *s, const Inst *i, int slot); /* one register of s->reg[i->result] */
 void simt_block(Simt *s, const Block *b);
 void simt_program(Simt *s, LLVMValueRef program); /* i32: places the grid's axes at that program */
 /* Loop-carried values, one phi per register: made at the builder's position, given values from an edge. */

@@ -6,6 +6,13 @@ int simt_slots(const Simt *s, const TileType *t) {
     return n;
 }
 
+const int *simt_all_slots(const Simt *s, const TileType *t) {
+    const int n = simt_slots(s, t);
+    int *slot = ARENA_ARRAY(s->arena, int, n + 1);
+    for (int i = 0; i < n; i++) slot[i] = i;
+    return slot;
+}
+
 void simt_coords(const Simt *s, const TileType *t, int slot, Coords *c) {
     for (int i = t->n_axes - 1; i >= 0; i--) {
         const int x = t->axis[i], regs = s->axis[x].regs;

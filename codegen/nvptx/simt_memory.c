@@ -170,14 +170,14 @@ TileType simt_store_axes(const Simt *s, const Inst *i) {
     return i->n_in > 1 ? tile_type_union(axes, s->k->types.at[i->in[1]]) : axes;
 }
 
-void simt_store_slots(Simt *s, const Inst *i, int from, int to) {
+void simt_store_slots(Simt *s, const Inst *i, const int *slot, int n) {
     const Emit *e = s->e;
     const DType t = s->k->buffers.at[i->buffer].dtype;
     const TileType axes = simt_store_axes(s, i);
     LLVMValueRef mine = simt_first_copy(s, &axes);
-    for (int slot = from; slot < to; slot++) {
+    for (int r = 0; r < n; r++) {
         Coords c = {0};
-        simt_coords(s, &axes, slot, &c);
+        simt_coords(s, &axes, slot[r], &c);
         LLVMValueRef where = simt_and(s, mine, simt_inside(s, &c, &axes));
         if (i->n_in > 1) where = simt_and(s, where, simt_value(s, i->in[1], &c));
         LLVMValueRef v = simt_value(s, i->in[0], &c), p = simt_address(s, i, &c);
@@ -198,5 +198,5 @@ void simt_store(Simt *s, const Inst *i) {
     const TileType axes = simt_store_axes(s, i);
     /* every copy has read the old element before the first one writes the new one */
     if (s->old_read && simt_reads_old(s, i->buffer) && simt_first_copy(s, &axes)) simt_barrier(s);
-    simt_store_slots(s, i, 0, simt_slots(s, &axes));
+    simt_store_slots(s, i, simt_all_slots(s, &axes), simt_slots(s, &axes));
 }

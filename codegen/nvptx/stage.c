@@ -142,15 +142,15 @@ static int run_of_registers(const Simt *s, const Inst *i) {
     return run;
 }
 
-void stage_registers(Simt *s, const Inst *i, int from, int to) {
+void stage_registers(Simt *s, const Inst *i, const int *slot, int n) {
     const Emit *e = s->e;
-    if (s->hopper && hopper_stage_registers(s, i, from, to)) return;
+    if (s->hopper && hopper_stage_registers(s, i, slot, n)) return;
     LLVMValueRef mine = simt_first_copy(s, &i->type);
     const int run = run_of_registers(s, i);
     LLVMTypeRef type = emit_vector_type(emit_memory_type(e, i->type.dtype), run > 1 ? run : 0);
-    for (int slot = from; slot < to; slot++) {
+    for (int at = 0; at < n; at++) {
         Coords c = {0};
-        simt_coords(s, &i->type, slot, &c);
+        simt_coords(s, &i->type, slot[at], &c);
         if (run > 1 && c.reg[i->minor - 1] % run) continue;
         LLVMValueRef v = run > 1 ? LLVMGetUndef(type) : element_value(s, i, &c), first = element_pointer(s, i->result, &c);
         for (int r = 0; r < run && run > 1; r++) {
@@ -287,7 +287,7 @@ void stage_fill_store(Simt *s, const Inst *i, LLVMValueRef const *v) {
     }
 }
 
-static void stage_anywhere(Simt *s, const Inst *i) {
+void stage_fill(Simt *s, const Inst *i) {
     const Walk w = fill_walk(s, i);
     for (int from = 0; from < w.runs; from += s->k->threads) {
         Coords c = {0};
@@ -372,9 +372,9 @@ void simt_stage(Simt *s, const Inst *i) {
         stage_commit(s);
         stage_wait(s, 0);
     } else if (s->only[i->in[0]]) {
-        stage_anywhere(s, i);
+        stage_fill(s, i);
     } else {
-        stage_registers(s, i, 0, simt_slots(s, &i->type));
+        stage_registers(s, i, simt_all_slots(s, &i->type), simt_slots(s, &i->type));
     }
 }
 
