@@ -1,7 +1,13 @@
 /* Tile sizes, from the target's limits: enough lanes to fill its vectors or threads, small enough to
  * stay in registers or the innermost cache. GPU tiles are powers of two. */
+#include "passes/contract_class.h"
 #include "passes/emitter.h"
 #include <string.h>
+
+/* Host products: rows and columns in whole blocks of registers of most machines, programs for a few cores at least; what
+ * makes one worth while (multiply-adds: some ten microseconds), and tiles that use what they pack often enough. */
+enum { ROW_UNIT = 12, COLUMN_UNIT = 32, SUM_UNIT = 16, FEW_PROGRAMS = 2, MANY_PROGRAMS = 8, SMALL_WORK = 1 << 20,
+       SMALL_TILE = 132 * 256 };
 
 typedef struct Limits {
     int map;       /* elements of a map tile */
@@ -24,7 +30,7 @@ static Limits limits_of(const Target *t) {
                         .k = at_most(tile / 512, 16), .pow2 = true};
     case BACKEND_HOST:
         return (Limits){.map = at_most(tile / 8, 8192), .row_lanes = at_most(tile / 32, 2048), .span = at_most(tile / 8, 8192),
-                        .column = at_most(tile / 128, 512), .m = at_most(tile / 248, 264), .n = at_most(tile / 256, 256),
+                        .column = at_most(tile / 128, 512), .m = at_most(tile / 124, 528), .n = at_most(tile / 256, 256),
                         .k = at_most(tile / 256, 256)};
     default:
         return (Limits){.map = 1 << 30, .row_lanes = 1, .span = at_most(tile / 8, 512), .column = at_most(tile / 64, 64), .m = 1,
@@ -118,25 +124,73 @@ static void vector_sizes(const Limits *l, const Node *n, TileSizes *s) {
     }
 }
 
-/* Which operands mention each output loop. */
+/* With no column loop, the innermost batch loops take the columns' place (depthwise). */
+static ContractClass product_loops(const Node *n) {
+    ContractClass c = contract_classify(n->attr->contract, n->in);
+    bool columns = false;
+    for (int i = 0; i < n->attr->contract->n_out; i++) columns |= c.loop[i] == LOOP_N;
+    for (int i = 0; i < n->attr->contract->n_out && !columns; i++)
+        if (c.loop[i] != LOOP_M) c.loop[i] = LOOP_N;
+    return c;
+}
+
+/* What a program computes. */
+typedef struct ProductTile {
+    int64_t rows, columns, sums, programs;
+} ProductTile;
+
+/* Equal parts of at most `most` lanes, in whole units, so that the last one is not a sliver. */
+static int even_lanes(const Limits *l, Dim d, int64_t most, int unit) {
+    const int all = lanes(l, d, INT64_MAX);
+    if (l->pow2 || all <= most || most < 2 * unit) return lanes(l, d, most);
+    const int64_t parts = (all + most - 1) / most, part = (all + parts - 1) / parts;
+    const int64_t up = (part + unit - 1) / unit * unit;
+    return (int)(up < most ? up : most);
+}
+
+static ProductTile product_tile(const Limits *l, const Contract *c, const LoopClass *loop, int64_t rows, int64_t columns,
+                                TileSizes *s) {
+    ProductTile t = {1, 1, 1, 1};
+    for (int i = c->n_out - 1; i >= 0; i--) {
+        const bool row = loop[i] == LOOP_M, tiled = row || loop[i] == LOOP_N;
+        int64_t *budget = row ? &rows : &columns;
+        s->p[i] = tiled ? even_lanes(l, c->extent[i], *budget, row ? ROW_UNIT : COLUMN_UNIT) : 1;
+        if (tiled) *budget /= s->p[i];
+        if (tiled) *(row ? &t.rows : &t.columns) *= s->p[i];
+        t.programs *= (c->extent[i].bound + s->p[i] - 1) / s->p[i];
+    }
+    for (int i = c->n_out; i < c->n_loops; i++) t.sums *= c->extent[i].bound;
+    return t;
+}
+
+/* Programs for every core, as long as each has enough to do: tall tiles use a panel of columns longest, so that they are
+ * given up first. */
+static void product_sizes(const Limits *l, const Contract *c, const LoopClass *loop, TileSizes *s) {
+    int64_t rows = l->m, columns = l->n;
+    for (;;) {
+        const ProductTile t = product_tile(l, c, loop, rows, columns, s);
+        const double work = (double)t.rows * (double)t.columns * (double)t.sums;
+        const bool tall = t.rows > l->m / 2, few = t.programs < FEW_PROGRAMS;
+        if (l->pow2 || l->m == 1 || t.programs >= MANY_PROGRAMS) return;
+        if (work < SMALL_WORK || (t.rows * t.columns <= SMALL_TILE && !few)) return;
+        if (tall || (t.rows >= t.columns && t.rows > ROW_UNIT))
+            rows = (t.rows + 1) / 2;
+        else if (t.columns > COLUMN_UNIT)
+            columns = (t.columns + 1) / 2;
+        else
+            return;
+        rows = (rows + ROW_UNIT - 1) / ROW_UNIT * ROW_UNIT;
+        columns = (columns + COLUMN_UNIT - 1) / COLUMN_UNIT * COLUMN_UNIT;
+    }
+}
+
 static void contract_sizes(const Limits *l, const Node *n, TileSizes *s) {
     const Contract *c = n->attr->contract;
-    int64_t m = l->m, cols = l->n, k = l->k;
-    bool first[MAX_LOOPS] = {0}, second[MAX_LOOPS] = {0}, any_n = false;
-    for (int i = 0; i < c->n_loops; i++)
-        for (int o = 0; o < c->n_operands; o++)
-            for (int d = 0; d < n->in[o]->shape.rank; d++)
-                if (c->map[o][d].coef[i]) *(o == 0 ? &first[i] : &second[i]) = true;
-    for (int i = 0; i < c->n_out; i++) any_n |= second[i] && !first[i];
-    for (int i = c->n_out - 1; i >= 0; i--) {
-        const bool is_n = second[i] && !first[i], is_m = first[i] && !second[i];
-        /* with no column dim, the innermost batch dim takes the columns' place (depthwise) */
-        int64_t *budget = is_n || (!any_n && !is_m) ? &cols : is_m ? &m : NULL;
-        s->p[i] = budget ? lanes(l, c->extent[i], *budget) : 1;
-        if (budget) *budget /= s->p[i];
-    }
+    const ContractClass class = product_loops(n);
+    int64_t k = l->k;
+    product_sizes(l, c, class.loop, s);
     for (int i = c->n_loops - 1; i >= c->n_out; i--) {
-        s->k[i] = lanes(l, c->extent[i], k);
+        s->k[i] = even_lanes(l, c->extent[i], k, SUM_UNIT);
         k /= s->k[i];
         if (k < 1) k = 1;
     }

@@ -2,8 +2,8 @@
 #include "codegen/host/kernel.h"
 #include <string.h>
 
-/* A dot whose accumulator counts as zero in the first turn of its loops, though nothing was written there; store: it has
- * no other turn, and puts its result where this instruction would. */
+/* A dot whose accumulator counts as zero in the first turn of its loops, though nothing was written there; store: it
+ * has no other turn, and puts its result where this instruction would. */
 typedef struct FreshDot {
     const Inst *dot, *store;
 } FreshDot;
@@ -151,7 +151,8 @@ static bool dot_sums(const Inst *dot, int axis) {
     return false;
 }
 
-/* The dot in blocks that alone reads carry c of the loop, and whose result the loop yields; through loops inside, too. */
+/* The dot in blocks that alone reads carry c of the loop, and whose result the loop yields; through loops inside, too.
+ */
 static const Inst *only_dot(Walk *w, const Inst *loop, int c) {
     const Dim extent = w->ke.k->axes.at[loop->axis].extent;
     const int carry = loop->carry[c], result = yield_of(loop)->in[c];
@@ -208,7 +209,8 @@ static const Inst *store_of(Walk *w, const Inst *loop, int c, const Inst *dot) {
 
 /* Starts of the carries.  Zero that only a dot will read is not written: the dot's first turn takes it for granted. */
 static void start_carries(Walk *w, const Inst *i) {
-    int *init = ARENA_ARRAY(w->ke.arena, int, i->n_carry + 1), *carry = ARENA_ARRAY(w->ke.arena, int, i->n_carry + 1), n = 0;
+    int *init = ARENA_ARRAY(w->ke.arena, int, i->n_carry + 1), *carry = ARENA_ARRAY(w->ke.arena, int, i->n_carry + 1),
+        n = 0;
     for (int c = 0; c < i->n_carry; c++) {
         const Inst *dot = is_zero(w, i->init[c]) ? only_dot(w, i, c) : NULL;
         if (dot) {

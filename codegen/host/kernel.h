@@ -21,14 +21,15 @@ typedef struct DotResult {
     LLVMValueRef fresh;  /* i64: not 0 where what the memory holds counts as zero */
 } DotResult;
 bool dot_is_blocked(KernelEmit *ke, const Inst *dot, int storage, const HostMachine *m);
-/* One axis of columns, at most one of rows (*rows: -1 if none), and blocks that never pass their extents: only lanes that
- * exist are written. */
+/* One axis of columns, at most one of rows (*rows: -1 if none), and blocks that never pass their extents: only lanes
+ * that exist are written. */
 bool dot_is_exact(KernelEmit *ke, const Inst *dot, int storage, const HostMachine *m, int *rows, int *columns);
 /* result NULL: in the storage, which is not fresh. */
 void dot_emit_blocked(KernelEmit *ke, const Inst *dot, int storage, const HostMachine *m, const DotResult *result);
 
-/* direct.c: the same where one factor is read through a sliding window (convolutions); channelwise.c: where the innermost
- * axis stands in both factors (depthwise).  They go before blocks.  emit: false, and nothing emitted, if it does not fit. */
+/* direct.c: the same where one factor is read through a sliding window (convolutions); channelwise.c: where the
+ * innermost axis stands in both factors (depthwise).  They go before blocks.  emit: false, and nothing emitted, if it
+ * does not fit. */
 bool direct_fits(KernelEmit *ke, const Inst *dot, int storage, const HostMachine *m);
 bool direct_emit(KernelEmit *ke, const Inst *dot, int storage, const HostMachine *m);
 bool channelwise_fits(KernelEmit *ke, const Inst *dot, int storage, const HostMachine *m);

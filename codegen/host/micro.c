@@ -16,7 +16,7 @@ static LLVMValueRef function(const Emit *e, const char *name, int n, LLVMTypeRef
 }
 
 /* ---- a block of C ---------------------------------------------------------------------------------------------- */
-enum { MAX_ROWS = 16, MAX_VECTORS = 32, UNROLL = 4, AHEAD = 8 };
+enum { MAX_ROWS = 16, MAX_VECTORS = 32, UNROLL = 4, AHEAD = 20 };
 enum { ARG_X, ARG_X_STEP, ARG_Y, ARG_Y_STEP, ARG_C, ARG_C_STRIDE, ARG_COUNT, ARG_FRESH, ARGS };
 
 /* What goes round the loop over k. */
@@ -89,13 +89,15 @@ static void join(const Micro *m, const Running *phis, const Running *in, LLVMBas
     LLVMAddIncoming(phis->x, (LLVMValueRef *)&in->x, &from, 1);
     LLVMAddIncoming(phis->y, (LLVMValueRef *)&in->y, &from, 1);
     for (int i = 0; i < m->s.rows; i++)
-        for (int v = 0; v < m->s.vectors; v++) LLVMAddIncoming(phis->acc[i][v], (LLVMValueRef *)&in->acc[i][v], &from, 1);
+        for (int v = 0; v < m->s.vectors; v++)
+            LLVMAddIncoming(phis->acc[i][v], (LLVMValueRef *)&in->acc[i][v], &from, 1);
 }
 
 /* `trips` rounds of `unroll` steps each, perhaps none. */
 static void micro_loop(const Micro *m, Running *r, LLVMValueRef trips, int unroll) {
     const Emit *e = m->e;
-    LLVMBasicBlockRef pre = LLVMGetInsertBlock(e->b), body = emit_block(e, m->fn, "k"), done = emit_block(e, m->fn, "done");
+    LLVMBasicBlockRef pre = LLVMGetInsertBlock(e->b), body = emit_block(e, m->fn, "k"),
+                      done = emit_block(e, m->fn, "done");
     LLVMBuildCondBr(e->b, LLVMBuildICmp(e->b, LLVMIntSGT, trips, emit_i64(e, 0), ""), body, done);
     LLVMPositionBuilderAtEnd(e->b, body);
     LLVMValueRef left = LLVMBuildPhi(e->b, e->i64, "");
@@ -157,10 +159,8 @@ LLVMValueRef micro_product(const Emit *e, MicroShape s) {
     LLVMValueRef known = LLVMGetNamedFunction(e->module, name);
     if (known) return known;
     LLVMTypeRef params[ARGS] = {e->ptr, e->i64, e->ptr, e->i64, e->ptr, e->i64, e->i64, e->i64};
-    const Micro m = {.e = e,
-                     .fn = function(e, name, ARGS, params),
-                     .vector = LLVMVectorType(e->f32, (unsigned)s.lanes),
-                     .s = s};
+    const Micro m = {
+        .e = e, .fn = function(e, name, ARGS, params), .vector = LLVMVectorType(e->f32, (unsigned)s.lanes), .s = s};
     LLVMBasicBlockRef here = LLVMGetInsertBlock(e->b);
     micro_body(&m);
     LLVMPositionBuilderAtEnd(e->b, here);
@@ -175,8 +175,8 @@ LLVMValueRef micro_prefetch(const Emit *e, int lines) {
     if (known) return known;
     LLVMTypeRef params[3] = {e->ptr, e->i64, e->i64};
     LLVMValueRef fn = function(e, name, 3, params);
-    LLVMBasicBlockRef here = LLVMGetInsertBlock(e->b), entry = emit_block(e, fn, "entry"), body = emit_block(e, fn, "line"),
-                      done = emit_block(e, fn, "done");
+    LLVMBasicBlockRef here = LLVMGetInsertBlock(e->b), entry = emit_block(e, fn, "entry"),
+                      body = emit_block(e, fn, "line"), done = emit_block(e, fn, "done");
     LLVMPositionBuilderAtEnd(e->b, entry);
     LLVMBuildBr(e->b, body);
     LLVMPositionBuilderAtEnd(e->b, body);

@@ -120,7 +120,11 @@ Place nest_buffer_place(Nest *t, const Inst *i, int depth) {
 }
 
 LLVMValueRef nest_origin(KernelEmit *ke, const Inst *access) {
-    Nest t = {.ke = ke, .e = ke->e, .k = ke->k, .inner = -1, .memo = ARENA_ARRAY(ke->arena, LLVMValueRef, ke->k->types.n + 1)};
+    Nest t = {.ke = ke,
+              .e = ke->e,
+              .k = ke->k,
+              .inner = -1,
+              .memo = ARENA_ARRAY(ke->arena, LLVMValueRef, ke->k->types.n + 1)};
     t.tail[0] = ke->current;
     return nest_buffer_place(&t, access, 0).pointer;
 }
@@ -254,7 +258,8 @@ static void prefetch_row(Nest *t, const Inst *i, Place p) {
     const int64_t lines = (t->k->axes.at[t->inner].step * 4 + 63) / 64;
     const int64_t rows = (PREFETCH_LINES + lines - 1) / lines;
     LLVMValueRef ahead = emit_i64(e, coef * rows);
-    LLVMValueRef at = LLVMBuildGEP2(e->b, emit_memory_type(e, t->k->buffers.at[i->buffer].dtype), p.pointer, &ahead, 1, "");
+    LLVMValueRef at =
+        LLVMBuildGEP2(e->b, emit_memory_type(e, t->k->buffers.at[i->buffer].dtype), p.pointer, &ahead, 1, "");
     LLVMValueRef args[4] = {at, LLVMConstInt(e->i32, 0, false), LLVMConstInt(e->i32, 2, false),
                             LLVMConstInt(e->i32, 1, false)}; /* a read, into the second cache, of data */
     emit_intrinsic(e, "llvm.prefetch", 4, args);

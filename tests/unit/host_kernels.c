@@ -295,6 +295,37 @@ static void products_in_every_layout(void **state) {
     }
 }
 
+/* Plain products, thin and thick: factors used where they lie or packed, blocks that fit exactly and store into the
+ * result, others that pass its end, k in one part and in several. */
+static void products_of_every_shape(void **state) {
+    (void)state;
+    static const struct {
+        int m, n, k, step_m, step_n, step_k;
+    } shape[] = {{1, 300, 70, 1, 256, 70},  {2, 64, 300, 2, 64, 256},  {7, 100, 40, 7, 64, 40},
+                 {48, 64, 64, 24, 32, 64},  {37, 8, 300, 37, 8, 300},  {61, 20, 33, 36, 20, 16},
+                 {96, 160, 20, 48, 64, 20}, {45, 33, 530, 45, 33, 256}};
+    for (int i = 0; i < 2 * (int)(sizeof shape / sizeof *shape); i++) {
+        Arena *a = arena_new();
+        const int s = i / 2, layout = (i % 2 ? 3 : 0) ^ (s & 1), m = shape[s].m, n = shape[s].n, k = shape[s].k;
+        const bool tx = layout & 1, tw = layout & 2, row = m > 1;
+        const char *type = row ? arena_printf(a, "f32[m:%d,n:%d]", shape[s].step_m, shape[s].step_n)
+                               : arena_printf(a, "f32[n:%d]", shape[s].step_n);
+        check(arena_printf(a,
+                           "kernel @shape_%d(%%x: f32[%d,%d], %%w: f32[%d,%d], %%y: f32[%d,%d] out)\n"
+                           "%s  grid n in 0..%d step %d\n  loop k in 0..%d step %d\n"
+                           "  %%0 = full 0 : %s\n  %%5 = for k carry %%1 = %%0 {\n"
+                           "    %%2 = load %%x[%s] : f32[%sk:%d]\n    %%3 = load %%w[%s] : f32[n:%d,k:%d]\n"
+                           "    %%4 = dot %%2, %%3, %%1 over k : %s\n    yield %%4\n  }\n  store %%y[%s, n], %%5\n",
+                           i, tx ? k : m, tx ? m : k, tw ? n : k, tw ? k : n, m, n,
+                           row ? arena_printf(a, "  grid m in 0..%d step %d\n", m, shape[s].step_m) : "", n,
+                           shape[s].step_n, k, shape[s].step_k, type,
+                           row ? (tx ? "k, m" : "m, k") : (tx ? "k, 0" : "0, k"),
+                           row ? arena_printf(a, "m:%d,", shape[s].step_m) : "", shape[s].step_k, tw ? "n, k" : "k, n",
+                           shape[s].step_n, shape[s].step_k, type, row ? "m" : "0"));
+        arena_free(a);
+    }
+}
+
 /* Several axes in each group, a batch axis, and k long enough to be packed in parts. */
 static void products_of_many_axes(void **state) {
     (void)state;
@@ -398,6 +429,7 @@ int main(void) {
         cmocka_unit_test(empty_spans),
         cmocka_unit_test(layer_norm),
         cmocka_unit_test(products_in_every_layout),
+        cmocka_unit_test(products_of_every_shape),
         cmocka_unit_test(products_of_many_axes),
         cmocka_unit_test(accumulators_that_live_on),
         cmocka_unit_test(conditional_products),

@@ -1,0 +1,264 @@
+/* One part of a matrix product, block by block; see dot.c. */
+#include "codegen/host/counter.h"
+#include "codegen/host/dot_internal.h"
+#include "codegen/host/micro.h"
+#include <string.h>
+
+enum { FAR_BYTES = 512 << 10 }; /* of C: more, and it does not stay beside the factors */
+
+/* ---- what comes next
+ * ------------------------------------------------------------------------------------------------- While one part of k
+ * is multiplied, the next is fetched into the outer cache: between two blocks as many lines as keep pace.  After the
+ * last part comes the first one of the next program. */
+static LLVMValueRef extent_of(const KernelEmit *ke, Dim d) {
+    const Emit *e = ke->e;
+    if (dim_is_fixed(d)) return emit_i64(e, d.bound);
+    LLVMValueRef scaled = LLVMBuildMul(e->b, ke->extent[d.sym], emit_i64(e, d.scale), "");
+    return LLVMBuildAdd(e->b, scaled, emit_i64(e, d.offset), "");
+}
+
+/* Where the next program starts to read; it is at the start of its loop over k. */
+static LLVMValueRef next_program(KernelEmit *ke, const Inst *load, int k) {
+    LLVMValueRef base[MAX_AXES];
+    memcpy(base, ke->base, sizeof base);
+    memcpy(ke->base, ke->next_base, sizeof base);
+    ke->base[k] = emit_i64(ke->e, 0);
+    LLVMValueRef at = nest_origin(ke, load);
+    memcpy(ke->base, base, sizeof base);
+    return at;
+}
+
+static Ahead ahead_of(const Dot *d, int value, const TileType *across) {
+    KernelEmit *ke = d->ke;
+    Ahead a = {.known = false};
+    const Emit *e = ke->e;
+    const ValueInfo *info = &ke->v->value[value];
+    Direct at;
+    if (across->n_axes != 1 || d->parted >= 0 || !dot_plain_load(d, value, across, &at)) return a;
+    const int k = d->over.axis[0];
+    const Axis *loop = &ke->k->axes.at[k];
+    a.across = at.across;
+    a.along = at.along;
+    if (loop->kind != AXIS_LOOP || (a.across != 1 && a.along != 1)) return a;
+    a.here = nest_origin(ke, info->def);
+    LLVMValueRef next = LLVMBuildAdd(e->b, ke->base[k], emit_i64(e, loop->step), "");
+    LLVMValueRef more = LLVMBuildICmp(e->b, LLVMIntSLT, next, extent_of(ke, loop->extent), "");
+    LLVMValueRef on = element_at(e, a.here, emit_i64(e, a.along * loop->step));
+    a.from = LLVMBuildSelect(e->b, more, on, next_program(ke, info->def, k), "");
+    a.known = true;
+    return a;
+}
+
+/* `lanes` rows or columns from `lane` on, `k_share` of k from k_first on, of what lies at `from`. */
+static void ask(const Dot *d, const Ahead *a, LLVMValueRef from, LLVMValueRef lane, int64_t lanes, LLVMValueRef k_first,
+                int64_t k_share) {
+    const Emit *e = d->ke->e;
+    const bool along = a->along == 1;
+    LLVMValueRef at = LLVMBuildMul(e->b, lane, emit_i64(e, a->across), "");
+    at = LLVMBuildAdd(e->b, at, LLVMBuildMul(e->b, k_first, emit_i64(e, a->along), ""), "");
+    const int64_t line = 64 / 4, contiguous = along ? k_share : lanes;
+    LLVMValueRef args[3] = {element_at(e, from, at), emit_i64(e, along ? a->across : a->along),
+                            emit_i64(e, along ? lanes : k_share)};
+    emit_call(e, micro_prefetch(e, (int)((contiguous + line - 1) / line)), 3, args);
+}
+
+static LLVMValueRef share_of(const Emit *e, LLVMValueRef at, int64_t k, int64_t n) {
+    return LLVMBuildUDiv(e->b, LLVMBuildMul(e->b, at, emit_i64(e, k), ""), emit_i64(e, n), "");
+}
+
+/* With block (row, column) come its parts of the next group of rows and of the next part of Y. */
+static void ask_around(const Dot *d, const Packed *p, LLVMValueRef row, int height, LLVMValueRef column) {
+    const Emit *e = d->ke->e;
+    const int64_t k = d->n_over;
+    if (p->next_x.known) {
+        LLVMValueRef next = LLVMBuildAdd(e->b, row, emit_i64(e, d->group), "");
+        LLVMValueRef more = LLVMBuildICmp(e->b, LLVMIntSLT, next, dot_lanes(d, &d->rows, d->n_rows), "");
+        if (d->x_direct.use && d->x_direct.near)
+            more = LLVMConstInt(LLVMTypeOf(more), 0, false); /* all of it is here */
+        LLVMValueRef first = LLVMBuildURem(e->b, row, emit_i64(e, d->group), "");
+        if (d->x_direct.use && d->x_direct.near) first = row;
+        LLVMValueRef from = LLVMBuildSelect(e->b, more, p->next_x.here, p->next_x.from, "");
+        ask(d, &p->next_x, from, LLVMBuildSelect(e->b, more, next, first, ""), height,
+            share_of(e, column, k, d->n_columns), (k * d->panel + d->n_columns - 1) / d->n_columns);
+    }
+    if (p->next_y.known)
+        ask(d, &p->next_y, p->next_y.from, column, d->panel, share_of(e, row, k, d->n_rows),
+            (k * height + d->n_rows - 1) / d->n_rows);
+}
+
+/* ---- blocks
+ * ----------------------------------------------------------------------------------------------------------
+ */
+/* Rows of X to be multiplied: packed, or where the loads find them. */
+typedef struct Rows {
+    LLVMValueRef x, first; /* row `first` lies at x */
+    XLayout layout;
+    int64_t step; /* the micro-kernel's x_step */
+} Rows;
+
+static LLVMValueRef row_at(const Dot *d, const Rows *rows, LLVMValueRef row) {
+    const Emit *e = d->ke->e;
+    const int64_t pitch = rows->layout == X_ROWS ? d->x_pitch : rows->layout == X_COLUMNS ? 1 : rows->step;
+    LLVMValueRef place = LLVMBuildSub(e->b, row, rows->first, "");
+    return element_at(e, rows->x, LLVMBuildMul(e->b, place, emit_i64(e, pitch), ""));
+}
+
+/* C, where it does not stay in the outer cache beside the factors: the next block of these rows, or the first of the
+ * next ones. */
+static void ask_result(const Dot *d, LLVMValueRef c_row, int height, LLVMValueRef column, LLVMValueRef end) {
+    const Emit *e = d->ke->e;
+    LLVMValueRef next = LLVMBuildAdd(e->b, column, emit_i64(e, d->panel), "");
+    LLVMValueRef below = LLVMBuildMul(e->b, d->to.step, emit_i64(e, height), "");
+    LLVMValueRef at = LLVMBuildSelect(e->b, LLVMBuildICmp(e->b, LLVMIntSLT, next, end, ""), next, below, "");
+    LLVMValueRef args[3] = {element_at(e, c_row, at), d->to.step, emit_i64(e, height)};
+    emit_call(e, micro_prefetch(e, (d->panel + 15) / 16), 3, args);
+}
+
+/* `height` rows from `row` on against panels [first, end) of Y. */
+static void against_panels(const Dot *d, const Packed *p, const Rows *rows, LLVMValueRef row, int height,
+                           LLVMValueRef first, LLVMValueRef end, bool packed) {
+    KernelEmit *ke = d->ke;
+    const Emit *e = ke->e;
+    const MicroShape shape = {.rows = height,
+                              .vectors = d->vectors,
+                              .lanes = d->machine->vector,
+                              .x = rows->layout,
+                              .x_row = (int)d->x_pitch,
+                              .y = packed             ? Y_PACKED
+                                   : d->y_direct.near ? Y_NEAR
+                                                      : Y_AWAY};
+    LLVMValueRef x = row_at(d, rows, row), fn = micro_product(e, shape);
+    LLVMValueRef c_row = element_at(e, d->to.memory, LLVMBuildMul(e->b, row, d->to.step, ""));
+    HostCounter q = counter_open(ke, first, end, d->panel);
+    LLVMValueRef place = packed && d->y_direct.use ? LLVMBuildSub(e->b, q.i, first, "") : q.i;
+    LLVMValueRef y = packed ? element_at(e, p->y, LLVMBuildMul(e->b, place, emit_i64(e, d->y_pitch), ""))
+                            : element_at(e, p->y_here, q.i);
+    ask_around(d, p, row, height, q.i);
+    if (4 * d->n_rows * d->n_columns > FAR_BYTES) ask_result(d, c_row, height, q.i, end);
+    LLVMValueRef args[] = {x,
+                           emit_i64(e, rows->step),
+                           y,
+                           emit_i64(e, d->y_direct.along),
+                           element_at(e, c_row, q.i),
+                           d->to.step,
+                           p->count,
+                           d->to.fresh};
+    emit_call(e, fn, sizeof args / sizeof *args, args);
+    counter_close(ke, &q);
+}
+
+static void row_of_blocks(const Dot *d, const Packed *p, const Rows *rows, LLVMValueRef row, int height) {
+    const Emit *e = d->ke->e;
+    LLVMValueRef none = emit_i64(e, 0), end = dot_lanes(d, &d->columns, d->n_columns);
+    if (!d->y_direct.use) {
+        against_panels(d, p, rows, row, height, none, end, true);
+        return;
+    }
+    LLVMValueRef whole = dot_whole_panels(d);
+    against_panels(d, p, rows, row, height, none, whole, false);
+    if (!dot_never(LLVMBuildICmp(e->b, LLVMIntSLT, whole, end, "")))
+        against_panels(d, p, rows, row, height, whole, end, true);
+}
+
+/* Blocks of full height while more than row_block - row_unit rows are left, then one of the least multiple of row_unit
+ * that holds the rest. */
+static void block_of_height(const Dot *d, const Packed *p, const Rows *rows, LLVMValueRef row, int height) {
+    KernelEmit *ke = d->ke;
+    const Emit *e = ke->e;
+    LLVMValueRef all = dot_lanes(d, &d->rows, d->n_rows), left = LLVMBuildSub(e->b, all, row, "");
+    if (LLVMIsAConstantInt(all)) {
+        const int64_t up = (LLVMConstIntGetSExtValue(all) + d->row_unit - 1) / d->row_unit * d->row_unit;
+        if (height < d->row_block && up % d->row_block != height) return;
+        if (height == d->row_block && up < height) return;
+        if (height == d->row_block && up % d->row_block == 0) {
+            row_of_blocks(d, p, rows, row, height);
+            return;
+        }
+    }
+    LLVMValueRef fits = LLVMBuildICmp(e->b, LLVMIntSGT, left, emit_i64(e, height - d->row_unit), "");
+    if (height < d->row_block)
+        fits = LLVMBuildAnd(e->b, fits, LLVMBuildICmp(e->b, LLVMIntSLE, left, emit_i64(e, height), ""), "");
+    HostCounter once = counter_open(ke, emit_i64(e, 0), LLVMBuildZExt(e->b, fits, e->i64, ""), 1);
+    row_of_blocks(d, p, rows, row, height);
+    counter_close(ke, &once);
+}
+
+/* Rows [first, end), which are packed. */
+static void packed_blocks(const Dot *d, const Packed *p, LLVMValueRef first, LLVMValueRef end) {
+    const Rows rows = {.x = p->x, .first = first, .layout = d->rows_fast ? X_COLUMNS : X_ROWS, .step = d->x_step};
+    HostCounter r = counter_open(d->ke, first, end, d->row_block);
+    for (int height = d->row_block; height > 0; height -= d->row_unit) block_of_height(d, p, &rows, r.i, height);
+    counter_close(d->ke, &r);
+}
+
+/* Rows [start, all), packed a group at a time. */
+static void groups(const Dot *d, const Packed *p, LLVMValueRef start, LLVMValueRef all) {
+    KernelEmit *ke = d->ke;
+    const Emit *e = ke->e;
+    const int axis = d->rows.axis[0];
+    HostCounter g = counter_open(ke, start, all, d->group);
+    LLVMValueRef stop[2] = {LLVMBuildAdd(e->b, g.i, emit_i64(e, d->group), ""), all};
+    LLVMValueRef end = emit_intrinsic(e, "llvm.smin", 2, stop);
+    ke->lo[axis] = g.i;
+    ke->hi[axis] = end;
+    dot_pack_x(d, p);
+    ke->lo[axis] = emit_i64(e, 0);
+    ke->hi[axis] = all;
+    packed_blocks(d, p, g.i, end);
+    counter_close(ke, &g);
+}
+
+/* Whole blocks of X as it lies; rows that do not fill one are packed, since blocks would pass its end. */
+static void direct_blocks(const Dot *d, const Packed *p, LLVMValueRef all) {
+    const Emit *e = d->ke->e;
+    LLVMValueRef zero = emit_i64(e, 0), height = emit_i64(e, d->row_block);
+    const bool columns = d->x_direct.along != 1;
+    const Rows rows = {.x = p->x_here,
+                       .first = zero,
+                       .layout = columns ? X_COLUMNS : X_AWAY,
+                       .step = columns ? d->x_direct.along : d->x_direct.across};
+    LLVMValueRef whole = LLVMBuildMul(e->b, LLVMBuildUDiv(e->b, all, height, ""), height, "");
+    HostCounter r = counter_open(d->ke, zero, whole, d->row_block);
+    row_of_blocks(d, p, &rows, r.i, d->row_block);
+    counter_close(d->ke, &r);
+    if (!dot_never(LLVMBuildICmp(e->b, LLVMIntSLT, whole, all, ""))) groups(d, p, whole, all);
+}
+
+static void multiply(const Dot *d, const Packed *p) {
+    const Emit *e = d->ke->e;
+    LLVMValueRef all = dot_lanes(d, &d->rows, d->n_rows), zero = emit_i64(e, 0);
+    if (d->rows.n_axes == 1 && d->x_direct.use)
+        direct_blocks(d, p, all);
+    else if (d->rows.n_axes == 1)
+        groups(d, p, zero, all);
+    else {
+        dot_pack_x(d, p);
+        packed_blocks(d, p, zero, all);
+    }
+}
+
+/* Lane 0 of the part at hand. */
+static LLVMValueRef origin(const Dot *d, int value, const Direct *direct) {
+    KernelEmit *ke = d->ke;
+    const Emit *e = ke->e;
+    LLVMValueRef skipped = LLVMBuildMul(e->b, ke->lo[d->over.axis[0]], emit_i64(e, direct->along), "");
+    return element_at(e, nest_origin(ke, ke->v->value[value].def), skipped);
+}
+
+void dot_multiply_part(const Dot *d, LLVMValueRef x_memory, LLVMValueRef y_memory) {
+    KernelEmit *ke = d->ke;
+    const TileType axes = tile_type_union(d->rows, d->over);
+    int8_t order[MAX_TILE_AXES];
+    const Sink probe = {.kind = SINK_PACK, .value = d->x};
+    Packed p = {.x = x_memory, .y = y_memory};
+    const int n = nest_order(ke, &axes, 1, &probe, order);
+    p.count = dot_dense(ke, &d->over, n, order, emit_i64(ke->e, 1), p.k_index);
+    if (d->x_direct.use) p.x_here = origin(d, d->x, &d->x_direct);
+    if (d->y_direct.use) p.y_here = origin(d, d->y, &d->y_direct);
+    dot_pack_y(d, &p);
+    p.next_x = ahead_of(d, d->x, &d->rows);
+    if (!d->y_direct.use || d->y_direct.near) p.next_y = ahead_of(d, d->y, &d->columns);
+    HostCounter some = counter_open(ke, emit_i64(ke->e, 0), p.count, INT32_MAX); /* once, if there is any k */
+    multiply(d, &p);
+    counter_close(ke, &some);
+}

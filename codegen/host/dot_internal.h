@@ -1,0 +1,72 @@
+/* A matrix product in blocks under construction, shared by dot.c (what form it has), dot_pack.c (packing the factors)
+ * and dot_blocks.c (multiplying). */
+#ifndef FUSEC_CODEGEN_HOST_DOT_INTERNAL_H
+#define FUSEC_CODEGEN_HOST_DOT_INTERNAL_H
+#include "codegen/host/kernel.h"
+
+/* A factor that is a plain load, used where it lies: lane (0, 0) of the part at hand, elements from one row or column,
+ * and from one k, to the next. */
+typedef struct Direct {
+    bool use, near; /* near: so small that it stays near as it lies */
+    int64_t across, along;
+} Direct;
+
+typedef struct Dot {
+    KernelEmit *ke;
+    const Inst *inst;
+    const HostMachine *machine;
+    const Storage *c;
+    int x, y; /* values: rows x k, k x columns */
+    TileType rows, columns, over;
+    int64_t n_rows, n_columns, n_over; /* at the steps, padded as the storage of C is */
+    int row_block, row_unit;           /* rows of a block of C: a multiple of row_unit, at most row_block */
+    int vectors, panel;                /* per row of a block: vectors, lanes */
+    int64_t x_pitch, y_pitch;          /* lanes of k with room for whole vectors: of a row of X, of a panel of Y */
+    bool rows_fast;                    /* X is [k][rows], else [rows][k] */
+    Direct x_direct, y_direct;
+    DotResult to;
+    int64_t group, x_step; /* rows of X packed at a time; elements from one k to the next */
+    int parted, part;      /* the k axis that is packed in parts of `part` lanes; -1: none */
+} Dot;
+
+typedef struct Ahead {
+    LLVMValueRef here, from; /* row or column 0, k 0: of this part, of the next */
+    int64_t across, along;   /* elements from one row or column to the next; from one k to the next; one of them is 1 */
+    bool known;
+} Ahead;
+
+typedef struct Packed {
+    LLVMValueRef x, y, count;
+    LLVMValueRef x_here, y_here;    /* where x_direct, y_direct find them */
+    LLVMValueRef k_index[MAX_AXES]; /* number of a k: the sum over its axes of lane * k_index */
+    Ahead next_x, next_y;
+} Packed;
+
+/* dot.c: a load without a mask that is affine in all axes, of which one is `across`' and one is k's. */
+bool dot_plain_load(const Dot *d, int value, const TileType *across, Direct *direct);
+
+/* ---- dot_pack.c ---- */
+void dot_choose_group(Dot *d); /* sets rows_fast, group, x_step */
+int64_t dot_x_elements(const Dot *d);
+/* Memory of a packed factor, at least n floats: 0 X, 1 Y, 2 Y before it is turned. */
+LLVMValueRef dot_pack_memory(KernelEmit *ke, int which, int64_t n);
+/* Strides of an axis group laid out densely over existing lanes, the last of `order` fastest; the number of elements.
+ */
+LLVMValueRef dot_dense(KernelEmit *ke, const TileType *group, int n, const int8_t *order, LLVMValueRef unit,
+                       LLVMValueRef *stride);
+void dot_pack_x(const Dot *d, const Packed *p); /* the rows between the limits of their axes */
+void dot_pack_y(const Dot *d, const Packed *p); /* all, or the columns that do not fill a panel */
+/* Lanes of a group that exist: exact for one axis, the padded number otherwise. */
+LLVMValueRef dot_lanes(const Dot *d, const TileType *group, int64_t padded);
+LLVMValueRef dot_whole_panels(const Dot *d); /* columns that fill panels */
+bool dot_never(LLVMValueRef condition);      /* known to be false */
+
+/* ---- dot_blocks.c ---- */
+/* The k between the limits of their axes: packs, multiplies. */
+void dot_multiply_part(const Dot *d, LLVMValueRef x_memory, LLVMValueRef y_memory);
+
+static inline LLVMValueRef element_at(const Emit *e, LLVMValueRef p, LLVMValueRef offset) {
+    return LLVMBuildGEP2(e->b, e->f32, p, &offset, 1, "");
+}
+
+#endif

@@ -1,0 +1,175 @@
+/* Packing the factors of a matrix product; see dot.c. */
+#include "codegen/host/counter.h"
+#include "codegen/host/dot_internal.h"
+#include "codegen/host/micro.h"
+
+/* Strides of an axis group laid out densely over existing lanes, the last axis of `order` fastest;
+ * returns the number of elements. */
+LLVMValueRef dot_dense(KernelEmit *ke, const TileType *group, int n, const int8_t *order, LLVMValueRef unit,
+                       LLVMValueRef *stride) {
+    LLVMValueRef next = unit;
+    for (int i = n - 1; i >= 0; i--) {
+        if (!type_has(group, order[i])) continue;
+        stride[order[i]] = next;
+        next = LLVMBuildMul(ke->e->b, next, LLVMBuildSub(ke->e->b, ke->hi[order[i]], ke->lo[order[i]], ""), "");
+    }
+    return next;
+}
+
+static void pack(KernelEmit *ke, int value, const TileType *axes, const PackPlace *place) {
+    Sink s = {.kind = SINK_PACK, .value = value, .storage = -1, .pack = *place};
+    nest_emit(ke, axes, 1, &s);
+}
+
+/* Lanes of a group that exist: exact for one axis, the padded size otherwise. */
+LLVMValueRef dot_lanes(const Dot *d, const TileType *group, int64_t padded) {
+    return group->n_axes == 1 ? d->ke->hi[group->axis[0]] : emit_i64(d->ke->e, padded);
+}
+
+/* Dots follow one another, so that they can pack into the same memory. */
+LLVMValueRef dot_pack_memory(KernelEmit *ke, int which, int64_t n) {
+    if (ke->pack_size[which] < n) {
+        ke->pack[which] = nest_alloca(ke, ke->e->f32, n);
+        ke->pack_size[which] = n;
+    }
+    return ke->pack[which];
+}
+
+/* Does the nest that evaluates `value` run along an axis of `group` innermost? */
+static bool runs_along(KernelEmit *ke, int value, const TileType *axes, const TileType *group, int8_t *order) {
+    const Sink probe = {.kind = SINK_PACK, .value = value};
+    const int n = nest_order(ke, axes, 1, &probe, order);
+    return n > 0 && type_has(group, order[n - 1]);
+}
+
+/* Columns [first, first + lanes) of Y lie as [columns][k], y_pitch apart: squares of them, turned, go into their panel.
+ */
+static void turn(const Dot *d, LLVMValueRef from, LLVMValueRef first, LLVMValueRef to, LLVMValueRef count) {
+    KernelEmit *ke = d->ke;
+    const Emit *e = ke->e;
+    const int lanes = d->machine->vector;
+    LLVMValueRef panel = LLVMBuildUDiv(e->b, first, emit_i64(e, d->panel), "");
+    LLVMValueRef inside = LLVMBuildURem(e->b, first, emit_i64(e, d->panel), "");
+    LLVMValueRef start = LLVMBuildMul(e->b, panel, emit_i64(e, d->panel * d->y_pitch), "");
+    start = LLVMBuildAdd(e->b, start, inside, "");
+    HostCounter k = counter_open(ke, emit_i64(e, 0), count, lanes);
+    LLVMValueRef target = LLVMBuildAdd(e->b, start, LLVMBuildMul(e->b, k.i, emit_i64(e, d->panel), ""), "");
+    LLVMValueRef args[] = {element_at(e, from, k.i), emit_i64(e, d->y_pitch), element_at(e, to, target),
+                           emit_i64(e, d->panel)};
+    emit_call(e, micro_transpose(e, lanes), sizeof args / sizeof *args, args);
+    counter_close(ke, &k);
+}
+
+/* Loads along k, one axis of columns: a strip of one vector of columns stays in the innermost cache while it is turned.
+ */
+static void pack_strips(const Dot *d, PackPlace *place, LLVMValueRef memory, LLVMValueRef count) {
+    KernelEmit *ke = d->ke;
+    const Emit *e = ke->e;
+    const int lanes = d->machine->vector, axis = d->columns.axis[0];
+    const TileType axes = tile_type_union(d->over, d->columns);
+    LLVMValueRef end = ke->hi[axis];
+    place->memory = dot_pack_memory(ke, 2, d->y_pitch * lanes);
+    place->stride[axis] = emit_i64(e, d->y_pitch);
+    HostCounter n = counter_open(ke, emit_i64(e, 0), end, lanes);
+    LLVMValueRef stop[2] = {LLVMBuildAdd(e->b, n.i, emit_i64(e, lanes), ""), end};
+    ke->lo[axis] = n.i;
+    ke->hi[axis] = emit_intrinsic(e, "llvm.smin", 2, stop);
+    pack(ke, d->y, &axes, place);
+    turn(d, place->memory, n.i, memory, count);
+    counter_close(ke, &n);
+    ke->lo[axis] = emit_i64(e, 0);
+    ke->hi[axis] = end;
+}
+
+/* The same with several axes of columns: all of Y aside, then turned. */
+static void pack_aside(const Dot *d, PackPlace *place, LLVMValueRef memory, LLVMValueRef count) {
+    KernelEmit *ke = d->ke;
+    const Emit *e = ke->e;
+    const TileType axes = tile_type_union(d->over, d->columns);
+    place->memory = dot_pack_memory(ke, 2, d->y_pitch * (d->n_columns + d->machine->vector));
+    for (int i = d->c->n - d->c->n_columns; i < d->c->n; i++)
+        place->stride[d->c->axis[i]] = emit_i64(e, d->c->stride[i] * d->y_pitch);
+    pack(ke, d->y, &axes, place);
+    HostCounter n = counter_open(ke, emit_i64(e, 0), emit_i64(e, d->n_columns), d->machine->vector);
+    turn(d, element_at(e, place->memory, LLVMBuildMul(e->b, n.i, emit_i64(e, d->y_pitch), "")), n.i, memory, count);
+    counter_close(ke, &n);
+}
+
+/* Columns that fill panels: the others are packed even where Y is used as it lies, since vectors would pass its end. */
+LLVMValueRef dot_whole_panels(const Dot *d) {
+    const Emit *e = d->ke->e;
+    LLVMValueRef columns = dot_lanes(d, &d->columns, d->n_columns), panel = emit_i64(e, d->panel);
+    return LLVMBuildMul(e->b, LLVMBuildUDiv(e->b, columns, panel, ""), panel, "");
+}
+
+bool dot_never(LLVMValueRef condition) { return LLVMIsAConstantInt(condition) && !LLVMConstIntGetZExtValue(condition); }
+
+/* Row and column numbers follow the storage of C, so that blocks need no further mapping. */
+static void pack_y(const Dot *d, LLVMValueRef memory, const LLVMValueRef *k_index, LLVMValueRef count) {
+    KernelEmit *ke = d->ke;
+    const Emit *e = ke->e;
+    const TileType axes = tile_type_union(d->over, d->columns);
+    PackPlace place = {.memory = memory};
+    int8_t order[MAX_TILE_AXES];
+    const bool turned = runs_along(ke, d->y, &axes, &d->over, order);
+    for (int i = 0; i < d->over.n_axes; i++) {
+        const int axis = d->over.axis[i];
+        place.stride[axis] = LLVMBuildMul(e->b, k_index[axis], emit_i64(e, turned ? 1 : d->panel), "");
+    }
+    if (turned && d->columns.n_axes == 1) {
+        pack_strips(d, &place, memory, count);
+        return;
+    }
+    if (turned) {
+        pack_aside(d, &place, memory, count);
+        return;
+    }
+    place.panel = d->panel;
+    place.panel_stride = d->panel * d->y_pitch;
+    for (int i = d->c->n - d->c->n_columns; i < d->c->n; i++) place.column[d->c->axis[i]] = d->c->stride[i];
+    pack(ke, d->y, &axes, &place);
+}
+
+/* All of Y, or what does not fill a panel. */
+void dot_pack_y(const Dot *d, const Packed *p) {
+    KernelEmit *ke = d->ke;
+    const Emit *e = ke->e;
+    if (!d->y_direct.use) {
+        pack_y(d, p->y, p->k_index, p->count);
+        return;
+    }
+    const int axis = d->columns.axis[0];
+    LLVMValueRef whole = dot_whole_panels(d), end = ke->hi[axis];
+    LLVMValueRef some = LLVMBuildICmp(e->b, LLVMIntSLT, whole, end, "");
+    if (dot_never(some)) return;
+    HostCounter once = counter_open(ke, emit_i64(e, 0), LLVMBuildZExt(e->b, some, e->i64, ""), 1);
+    ke->lo[axis] = whole;
+    pack_y(d, p->y, p->k_index, p->count);
+    ke->lo[axis] = emit_i64(e, 0);
+    counter_close(ke, &once);
+}
+
+/* Several axes of rows are packed at once; of one, as many rows as are multiplied next. */
+void dot_choose_group(Dot *d) {
+    const bool many = d->rows.n_axes != 1;
+    int8_t order[MAX_TILE_AXES];
+    const TileType axes = tile_type_union(d->rows, d->over);
+    d->rows_fast = runs_along(d->ke, d->x, &axes, &d->rows, order);
+    d->group = many ? d->n_rows + d->row_block : d->rows_fast && !d->x_direct.use ? 4 * d->row_block : d->row_block;
+    d->x_step = d->rows_fast ? d->group + 16 : 1;
+}
+
+int64_t dot_x_elements(const Dot *d) { return d->rows_fast ? d->x_step * (d->n_over + 1) : d->group * d->x_pitch; }
+
+/* X as [k][rows] or [rows][k], as its loads run: the rows between the limits of their axes. */
+void dot_pack_x(const Dot *d, const Packed *p) {
+    KernelEmit *ke = d->ke;
+    const Emit *e = ke->e;
+    const TileType axes = tile_type_union(d->rows, d->over);
+    PackPlace place = {.memory = p->x};
+    for (int i = 0; i < d->over.n_axes; i++)
+        place.stride[d->over.axis[i]] = LLVMBuildMul(e->b, p->k_index[d->over.axis[i]], emit_i64(e, d->x_step), "");
+    for (int i = 0; i < d->c->n - d->c->n_columns; i++)
+        place.stride[d->c->axis[i]] = emit_i64(e, d->c->stride[i] / d->n_columns * (d->rows_fast ? 1 : d->x_pitch));
+    pack(ke, d->x, &axes, &place);
+}
