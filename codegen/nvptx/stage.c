@@ -287,8 +287,17 @@ void stage_fill_store(Simt *s, const Inst *i, LLVMValueRef const *v) {
     }
 }
 
+/* The thread's number, of which the compiler does not know that it is the same in every iteration: what follows from it
+ * for dozens of elements would be kept in registers that there are not. */
+static LLVMValueRef thread_again(Simt *s) {
+    return simt_asm(s->e, s->e->i32, "mov.u32 $0, %tid.x;", "=r,~{memory}", 0, NULL);
+}
+
 void stage_fill(Simt *s, const Inst *i) {
+    enum { FEW = 16 };
     const Walk w = fill_walk(s, i);
+    LLVMValueRef thread = s->thread;
+    if (i->by == BY_THREADS && stage_fill_count(s, i) > FEW) s->thread = thread_again(s);
     for (int from = 0; from < w.runs; from += s->k->threads) {
         Coords c = {0};
         LLVMValueRef where = walk_at(s, &w, from, &c), v = run_value(s, i, &w, &c);
@@ -296,6 +305,7 @@ void stage_fill(Simt *s, const Inst *i) {
         put_run(s, i, &c, v);
         stage_endif(s, after);
     }
+    s->thread = thread;
 }
 
 /* ---- copies ---------------------------------------------------------------------------------------------------------------- */
