@@ -38,8 +38,10 @@ static bool add_index(Flat *f, const Index *x, int64_t by) {
     for (int i = 0; i < x->n; i++) {
         const Atom *a = &x->term[i].atom;
         const int64_t coef = by * x->term[i].coef;
-        if (a->kind == ATOM_AXIS) f->stride[a->id] += coef;
-        else if ((a->kind != ATOM_DIV && a->kind != ATOM_MOD) || !meet(f, a, coef)) return false;
+        if (a->kind == ATOM_AXIS)
+            f->stride[a->id] += coef;
+        else if ((a->kind != ATOM_DIV && a->kind != ATOM_MOD) || !meet(f, a, coef))
+            return false;
     }
     return true;
 }
@@ -55,8 +57,10 @@ static bool flatten(const Kernel *k, const Inst *access, Flat *f) {
 static int64_t divided_stride(const Flat *f, int axis, AtomKind kind, int64_t *by) {
     for (int i = 0; i < f->n_divided; i++) {
         const Atom *a = f->divided[i].atom;
-        const bool alone = a->num->c == 0 && a->num->n == 1 && a->num->term[0].coef == 1 && a->num->term[0].atom.kind == ATOM_AXIS;
-        if (a->kind == kind && alone && a->num->term[0].atom.id == axis && index_is_const(a->den, by)) return f->divided[i].coef;
+        const bool alone =
+            a->num->c == 0 && a->num->n == 1 && a->num->term[0].coef == 1 && a->num->term[0].atom.kind == ATOM_AXIS;
+        if (a->kind == kind && alone && a->num->term[0].atom.id == axis && index_is_const(a->den, by))
+            return f->divided[i].coef;
     }
     return 0;
 }
@@ -84,11 +88,16 @@ int kernel_cluster_axis(const Kernel *k) {
     return -1;
 }
 
-/* ---- the map ------------------------------------------------------------------------------------------------------ */
+/* ---- the map ------------------------------------------------------------------------------------------------------
+ */
 /* `tile`: the type of the elements in shared memory. */
 static const char *map_type(DType memory, DType tile, fusec_map_type *type) {
-    *type = tile == DT_F16 ? FUSEC_MAP_F16 : tile == DT_BF16 ? FUSEC_MAP_BF16 : tile == DT_TF32 ? FUSEC_MAP_TF32 : FUSEC_MAP_F32;
-    if (tile != DT_F16 && tile != DT_BF16 && tile != DT_TF32 && tile != DT_F32) return "its elements are not f16, bf16, tf32 or f32";
+    *type = tile == DT_F16    ? FUSEC_MAP_F16
+            : tile == DT_BF16 ? FUSEC_MAP_BF16
+            : tile == DT_TF32 ? FUSEC_MAP_TF32
+                              : FUSEC_MAP_F32;
+    if (tile != DT_F16 && tile != DT_BF16 && tile != DT_TF32 && tile != DT_F32)
+        return "its elements are not f16, bf16, tf32 or f32";
     return memory == tile || (memory == DT_F32 && tile == DT_TF32) ? NULL : "its elements change their type";
 }
 
@@ -109,10 +118,12 @@ static const char *add_dimension(Dims *m, MapDim x, int box) {
 static const char *add_axis(const Kernel *k, const Flat *f, int axis, int rows, int bytes, Dims *m, Dims *quotients) {
     const Axis *x = &k->axes.at[axis];
     int64_t by = 0, of_quotient = 0;
-    const int64_t rest = divided_stride(f, axis, ATOM_MOD, &by), quotient = divided_stride(f, axis, ATOM_DIV, &of_quotient);
+    const int64_t rest = divided_stride(f, axis, ATOM_MOD, &by),
+                  quotient = divided_stride(f, axis, ATOM_DIV, &of_quotient);
     if (!rest && !quotient) return add_dimension(m, (MapDim){axis, 1, 0, x->extent, f->stride[axis] * bytes}, rows);
     Dim blocks = x->extent;
-    if (!rest || !quotient || by != of_quotient || f->stride[axis]) return "its subscripts divide an axis in several ways";
+    if (!rest || !quotient || by != of_quotient || f->stride[axis])
+        return "its subscripts divide an axis in several ways";
     if (by % rows || blocks.bound % by || (!dim_is_fixed(blocks) && (blocks.scale % by || blocks.offset % by)))
         return "a tile crosses the parts of an axis that lie apart";
     blocks.bound /= by;
@@ -132,7 +143,8 @@ static const char *check_strides(const Dims *m, int bytes) {
 static const char *dimensions(const Kernel *k, const TileType *t, int minor, const Flat *f, int bytes, TensorMap *m) {
     const int row = k->axes.at[minor].step, panel = m->swizzle && row * bytes > m->swizzle ? m->swizzle / bytes : row;
     Dims all = {0}, quotients = {0};
-    const char *why = row % panel ? "its rows are no whole panels of the swizzle" : add_axis(k, f, minor, panel, bytes, &all, &quotients);
+    const char *why = row % panel ? "its rows are no whole panels of the swizzle"
+                                  : add_axis(k, f, minor, panel, bytes, &all, &quotients);
     for (int pass = 0; pass < 2; pass++)
         for (int d = 0; d < t->n_axes && !why; d++) {
             const int x = t->axis[d], step = k->axes.at[x].step;
@@ -151,7 +163,8 @@ static const char *boxes(const Kernel *k, const Inst *i, int bytes, TensorMap *m
     const int cluster = kernel_cluster_axis(k);
     if (m->box[0] * bytes % MAP_ALIGN) return "its rows are no multiple of 16 bytes";
     m->split = i->kind == TI_STAGE && i->multicast && cluster >= 0 ? k->axes.at[cluster].cluster : 1;
-    if (m->split > 1 && (m->rank < 2 || m->box[1] % (8 * m->split))) return "its rows cannot be shared out among the cluster";
+    if (m->split > 1 && (m->rank < 2 || m->box[1] % (8 * m->split)))
+        return "its rows cannot be shared out among the cluster";
     if (m->split > 1) m->box[1] /= m->split;
     for (int d = 0; d < m->rank; d++)
         if (m->box[d] > MAP_MAX_BOX) return "a row or column has more than 256 elements";
@@ -176,7 +189,8 @@ static const char *check_access(const Kernel *k, const Inst *access, const TileT
 const char *kernel_tensor_map(const Kernel *k, const Inst *i, TensorMap *out) {
     const Inst *access = i->kind == TI_STORE ? i : copied_load(k, i->in[0]);
     const Inst *stage = i->kind == TI_STORE ? definition(&k->body, i->in[0]) : i;
-    if (!stage || stage->kind != TI_STAGE || stage->minor == NO_AXIS) return "no stage says how it lies in shared memory";
+    if (!stage || stage->kind != TI_STAGE || stage->minor == NO_AXIS)
+        return "no stage says how it lies in shared memory";
     if (!access || (access->kind != TI_LOAD && access->kind != TI_STORE)) return "it is computed, not loaded";
     const Buffer *b = &k->buffers.at[access->buffer];
     const int bytes = dtype_bytes(b->dtype);

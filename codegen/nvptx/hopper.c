@@ -53,7 +53,8 @@ static LLVMValueRef grouped(Simt *s, int x, LLVMValueRef program) {
         if (s->k->axes.at[y].kind == AXIS_GRID) inner = LLVMBuildMul(e->b, inner, tiles_of(s, y), "");
     divide(e, program, LLVMBuildMul(e->b, tiles, inner, ""), &outer, &program);
     divide(e, program, LLVMBuildMul(e->b, inner, hopper_i32(e, group), ""), &number, &in_group);
-    LLVMValueRef first = LLVMBuildMul(e->b, number, hopper_i32(e, group), ""), left = LLVMBuildSub(e->b, tiles, first, "");
+    LLVMValueRef first = LLVMBuildMul(e->b, number, hopper_i32(e, group), ""),
+                 left = LLVMBuildSub(e->b, tiles, first, "");
     LLVMValueRef whole = LLVMBuildICmp(e->b, LLVMIntUGT, left, hopper_i32(e, group), "");
     divide(e, in_group, LLVMBuildSelect(e->b, whole, hopper_i32(e, group), left, ""), &in_group, &tile);
     put_at(s, x, LLVMBuildAdd(e->b, first, tile, ""));
@@ -80,7 +81,8 @@ static void each_program(Simt *s, void (*work)(Simt *s)) {
         work(s);
         return;
     }
-    LLVMBasicBlockRef head = emit_block(e, s->fn, "programs"), body = emit_block(e, s->fn, "program"), done = emit_block(e, s->fn, "end");
+    LLVMBasicBlockRef head = emit_block(e, s->fn, "programs"), body = emit_block(e, s->fn, "program"),
+                      done = emit_block(e, s->fn, "end");
     LLVMValueRef grid = hopper_register(e, s->hopper->rank ? "%nclusterid.x" : "%nctaid.x"), all = all_programs(s);
     LLVMBasicBlockRef from = LLVMGetInsertBlock(e->b);
     LLVMBuildBr(e->b, head);
@@ -149,7 +151,8 @@ void hopper_parameters(Simt *s, int first) {
     md[0] = LLVMValueAsMetadata(s->fn);
     md[1] = LLVMMDStringInContext2(e->context, "grid_constant", 13);
     md[2] = LLVMMDNodeInContext2(e->context, index, (size_t)n);
-    LLVMAddNamedMetadataOperand(e->module, "nvvm.annotations", LLVMMetadataAsValue(e->context, LLVMMDNodeInContext2(e->context, md, 3)));
+    LLVMAddNamedMetadataOperand(e->module, "nvvm.annotations",
+                                LLVMMetadataAsValue(e->context, LLVMMDNodeInContext2(e->context, md, 3)));
 }
 
 /* The same in all threads of a warp, and known to be. */

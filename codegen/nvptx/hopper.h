@@ -3,7 +3,7 @@
  *
  *   - threads 0 .. threads-1 compute; the first of the `producer` threads behind them fetches.  Both walk the same
  *     programs and loops.
- *   - A RING holds the tiles that one loop's body (or a program) fetches together, in slots that are used by turns.  Per
+ *   - A RING holds the tiles that one loop's body (or a program) fetches together, in slots that are used by turns. Per
  *     slot there are two mbarriers: FULL (one arrival, and the bytes that are to come) and EMPTY (one arrival per
  *     computing warp of every block that the slot's tiles are shared with).
  *   - A product that only adds to what its loop carries is DEFERRED: the matrix units work one iteration behind, and
@@ -23,7 +23,7 @@ typedef struct RingState {
 typedef struct Hopper {
     HopperLayout layout;
     RingState ring[HOPPER_MAX_RINGS];
-    LLVMValueRef memory;    /* i32: the first byte of shared memory */
+    LLVMValueRef memory; /* i32: the first byte of shared memory */
     LLVMValueRef map[FUSEC_MAX_MAPS];
     LLVMValueRef rank;      /* i32: which block of the cluster; NULL without clusters */
     LLVMValueRef warpgroup; /* i32: of the computing thread, the same in a warp */
@@ -56,7 +56,8 @@ void hopper_dot_commit(Simt *s);
 void hopper_dot_wait(Simt *s, const Inst *loop, const int *values, int pending);
 
 /* ---- hopper_store.c -------------------------------------------------------------------------------------------- */
-/* STAGE of registers [from, to) of a tile that is held as accumulators are; false: it is not, or they are no whole matrices. */
+/* STAGE of n registers, slot[] of a tile that is held as accumulators are; false: it is not, or they are no whole
+ * matrices. */
 bool hopper_stage_registers(Simt *s, const Inst *stage, const int *slot, int n);
 bool hopper_leaves(const Simt *s, const Inst *stage); /* a STORE by tma reads the tile */
 void hopper_store(Simt *s, const Inst *i);            /* STORE by tma */
@@ -64,7 +65,8 @@ void hopper_stores_read(Simt *s);                     /* the tiles on their way 
 void hopper_stores_done(Simt *s);                     /* all is in memory */
 
 /* ---- hopper_asm.c: one instruction each ------------------------------------------------------------------------ */
-LLVMValueRef hopper_asm(const Emit *e, LLVMTypeRef type, const char *text, const char *constraints, int n, LLVMValueRef *args);
+LLVMValueRef hopper_asm(const Emit *e, LLVMTypeRef type, const char *text, const char *constraints, int n,
+                        LLVMValueRef *args);
 LLVMValueRef hopper_i32(const Emit *e, int64_t v);
 LLVMValueRef hopper_add(const Emit *e, LLVMValueRef x, int64_t by);
 LLVMValueRef hopper_register(const Emit *e, const char *name); /* "%ctaid.x" */
@@ -72,10 +74,11 @@ void hopper_barrier_init(const Emit *e, LLVMValueRef at, int arrivals);
 void hopper_barrier_expect(const Emit *e, LLVMValueRef at, int64_t bytes);
 void hopper_barrier_wait(const Emit *e, LLVMValueRef at, LLVMValueRef phase);
 void hopper_barrier_arrive(const Emit *e, LLVMValueRef at, LLVMValueRef where); /* if where */
-void hopper_barrier_arrive_at(const Emit *e, LLVMValueRef at, LLVMValueRef rank, LLVMValueRef where); /* of a block of the cluster */
+void hopper_barrier_arrive_at(const Emit *e, LLVMValueRef at, LLVMValueRef rank,
+                              LLVMValueRef where); /* of a block of the cluster */
 /* dim[] i32, 0 innermost; mask NULL: into this block alone. */
-void hopper_copy_in(const Emit *e, Arena *a, LLVMValueRef to, LLVMValueRef map, int rank, LLVMValueRef *dim, LLVMValueRef barrier,
-                    LLVMValueRef mask);
+void hopper_copy_in(const Emit *e, Arena *a, LLVMValueRef to, LLVMValueRef map, int rank, LLVMValueRef *dim,
+                    LLVMValueRef barrier, LLVMValueRef mask);
 void hopper_copy_out(const Emit *e, Arena *a, LLVMValueRef map, int rank, LLVMValueRef *dim, LLVMValueRef from);
 
 #endif

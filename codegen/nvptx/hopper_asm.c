@@ -2,16 +2,18 @@
 #include "codegen/nvptx/hopper.h"
 #include <string.h>
 
-LLVMValueRef hopper_asm(const Emit *e, LLVMTypeRef type, const char *text, const char *constraints, int n, LLVMValueRef *args) {
+LLVMValueRef hopper_asm(const Emit *e, LLVMTypeRef type, const char *text, const char *constraints, int n,
+                        LLVMValueRef *args) {
     enum { MOST = 300 };
     LLVMTypeRef params[MOST];
     for (int i = 0; i < n; i++) params[i] = LLVMTypeOf(args[i]);
     LLVMTypeRef ft = LLVMFunctionType(type, params, (unsigned)n, false);
-    LLVMValueRef fn = LLVMGetInlineAsm(ft, (char *)text, strlen(text), (char *)constraints, strlen(constraints), true, false,
-                                       LLVMInlineAsmDialectATT, false);
+    LLVMValueRef fn = LLVMGetInlineAsm(ft, (char *)text, strlen(text), (char *)constraints, strlen(constraints), true,
+                                       false, LLVMInlineAsmDialectATT, false);
     LLVMValueRef call = LLVMBuildCall2(e->b, ft, fn, args, (unsigned)n, "");
     const unsigned kind = LLVMGetEnumAttributeKindForName("convergent", 10);
-    LLVMAddCallSiteAttribute(call, (LLVMAttributeIndex)LLVMAttributeFunctionIndex, LLVMCreateEnumAttribute(e->context, kind, 0));
+    LLVMAddCallSiteAttribute(call, (LLVMAttributeIndex)LLVMAttributeFunctionIndex,
+                             LLVMCreateEnumAttribute(e->context, kind, 0));
     return call;
 }
 
@@ -40,15 +42,16 @@ void hopper_barrier_expect(const Emit *e, LLVMValueRef at, int64_t bytes) {
 
 void hopper_barrier_wait(const Emit *e, LLVMValueRef at, LLVMValueRef phase) {
     LLVMValueRef args[] = {at, phase};
-    hopper_asm(e, e->none,
-               "{ .reg .pred p; WAIT_${:uid}: mbarrier.try_wait.parity.shared::cta.b64 p, [$0], $1; @!p bra WAIT_${:uid}; }",
-               "r,r,~{memory}", 2, args);
+    hopper_asm(
+        e, e->none,
+        "{ .reg .pred p; WAIT_${:uid}: mbarrier.try_wait.parity.shared::cta.b64 p, [$0], $1; @!p bra WAIT_${:uid}; }",
+        "r,r,~{memory}", 2, args);
 }
 
 void hopper_barrier_arrive(const Emit *e, LLVMValueRef at, LLVMValueRef where) {
     LLVMValueRef args[] = {at, LLVMBuildZExt(e->b, where, e->i32, "")};
-    hopper_asm(e, e->none, "{ .reg .pred p; setp.ne.b32 p, $1, 0; @p mbarrier.arrive.shared::cta.b64 _, [$0]; }", "r,r,~{memory}", 2,
-               args);
+    hopper_asm(e, e->none, "{ .reg .pred p; setp.ne.b32 p, $1, 0; @p mbarrier.arrive.shared::cta.b64 _, [$0]; }",
+               "r,r,~{memory}", 2, args);
 }
 
 void hopper_barrier_arrive_at(const Emit *e, LLVMValueRef at, LLVMValueRef rank, LLVMValueRef where) {
@@ -72,20 +75,21 @@ static const char *inputs(Arena *a, const char *first, int rank) {
     return arena_printf(a, "%s,~{memory}", first);
 }
 
-void hopper_copy_in(const Emit *e, Arena *a, LLVMValueRef to, LLVMValueRef map, int rank, LLVMValueRef *dim, LLVMValueRef barrier,
-                    LLVMValueRef mask) {
+void hopper_copy_in(const Emit *e, Arena *a, LLVMValueRef to, LLVMValueRef map, int rank, LLVMValueRef *dim,
+                    LLVMValueRef barrier, LLVMValueRef mask) {
     LLVMValueRef args[4 + FUSEC_MAP_RANK] = {to, map, barrier, mask ? mask : LLVMConstNull(e->i16)};
     for (int d = 0; d < rank; d++) args[4 + d] = dim[d];
     const char *text = arena_printf(
-        a, "cp.async.bulk.tensor.%dd.shared::cluster.global.tile.mbarrier::complete_tx::bytes%s [$0], [$1, %s], [$2]%s;", rank,
-        mask ? ".multicast::cluster" : "", coordinates(a, rank, 4), mask ? ", $3" : "");
+        a,
+        "cp.async.bulk.tensor.%dd.shared::cluster.global.tile.mbarrier::complete_tx::bytes%s [$0], [$1, %s], [$2]%s;",
+        rank, mask ? ".multicast::cluster" : "", coordinates(a, rank, 4), mask ? ", $3" : "");
     hopper_asm(e, e->none, text, inputs(a, "r,l,r,h", rank), 4 + rank, args);
 }
 
 void hopper_copy_out(const Emit *e, Arena *a, LLVMValueRef map, int rank, LLVMValueRef *dim, LLVMValueRef from) {
     LLVMValueRef args[2 + FUSEC_MAP_RANK] = {map, from};
     for (int d = 0; d < rank; d++) args[2 + d] = dim[d];
-    const char *text = arena_printf(a, "cp.async.bulk.tensor.%dd.global.shared::cta.tile.bulk_group [$0, %s], [$1];", rank,
-                                    coordinates(a, rank, 2));
+    const char *text = arena_printf(a, "cp.async.bulk.tensor.%dd.global.shared::cta.tile.bulk_group [$0, %s], [$1];",
+                                    rank, coordinates(a, rank, 2));
     hopper_asm(e, e->none, text, inputs(a, "l,r", rank), 2 + rank, args);
 }

@@ -1,8 +1,8 @@
 /* DOT by wgmma: a warpgroup multiplies tiles that lie in shared memory.
  *
  * Fragments, descriptors and the layouts they describe: PTX ISA, "Register Fragments and Shared Memory Matrix
- * Layouts" and "Matrix-descriptor" of wgmma.  A descriptor holds addresses in units of 16 bytes: the start in bits 0-13,
- * the leading dimension's offset in 16-29, the stride dimension's in 32-45, the swizzle in 62-63. */
+ * Layouts" and "Matrix-descriptor" of wgmma.  A descriptor holds addresses in units of 16 bytes: the start in bits
+ * 0-13, the leading dimension's offset in 16-29, the stride dimension's in 32-45, the swizzle in 62-63. */
 #include "codegen/nvptx/hopper.h"
 #include "ir/tile_schedule.h"
 
@@ -12,7 +12,7 @@ enum { MOST_COLUMNS = 256, MOST_REGISTERS = 256, K_BYTES = 32, GROUP_ROWS = 8 };
 typedef struct Factor {
     const Inst *stage;
     StageLayout layout;
-    int side;           /* the axis that is not summed: m or n */
+    int side; /* the axis that is not summed: m or n */
     bool k_major;
     LLVMValueRef start; /* i64: descriptor of the warpgroup's part at the first k */
 } Factor;
@@ -20,16 +20,17 @@ typedef struct Factor {
 typedef struct Product {
     Simt *s;
     const Inst *i;
-    int m, n, k;             /* axes */
+    int m, n, k; /* axes */
     Factor a, b;
-    int columns;             /* of one instruction */
-    int m_blocks, n_blocks;  /* instructions per warpgroup and K step */
-    LLVMValueRef *acc;       /* by slot of the result */
+    int columns;            /* of one instruction */
+    int m_blocks, n_blocks; /* instructions per warpgroup and K step */
+    LLVMValueRef *acc;      /* by slot of the result */
 } Product;
 
 static const Axis *axis_of(const Product *p, int x) { return &p->s->k->axes.at[x]; }
 
-/* ---- what the schedule says --------------------------------------------------------------------------------------- */
+/* ---- what the schedule says ---------------------------------------------------------------------------------------
+ */
 /* Elements along the axis from one warpgroup to the next; 0: they all have the same ones. */
 static int64_t warpgroup_step(const Axis *x) {
     for (int b = 0; b < x->spread.n; b++)
@@ -62,10 +63,12 @@ static bool open_product(Simt *s, const Inst *i, Product *p) {
     p->m_blocks = s->axis[p->m].regs / 2;
     p->n_blocks = s->axis[p->n].regs * 4 / p->columns;
     const bool both_k_major = p->a.k_major && p->b.k_major;
-    return p->columns % 8 == 0 && p->a.layout.swizzle && p->b.layout.swizzle && (both_k_major || p->a.layout.bytes == 2);
+    return p->columns % 8 == 0 && p->a.layout.swizzle && p->b.layout.swizzle &&
+           (both_k_major || p->a.layout.bytes == 2);
 }
 
-/* ---- descriptors ---------------------------------------------------------------------------------------------------- */
+/* ---- descriptors ----------------------------------------------------------------------------------------------------
+ */
 static uint64_t descriptor_bits(const Factor *f) {
     const uint64_t swizzle = f->layout.swizzle == 128 ? 1 : f->layout.swizzle == 64 ? 2 : 3;
     const uint64_t leading = f->k_major ? 1 : (uint64_t)f->layout.panel_stride * (uint64_t)f->layout.bytes / 16;
@@ -98,7 +101,8 @@ static LLVMValueRef descriptor(const Product *p, const Factor *f, int64_t side, 
     return LLVMBuildAdd(p->s->e->b, f->start, emit_i64(p->s->e, place(f, side, k) / 16), "");
 }
 
-/* ---- accumulators --------------------------------------------------------------------------------------------------- */
+/* ---- accumulators ---------------------------------------------------------------------------------------------------
+ */
 /* Slot of the result that is register d of the fragment of one block. */
 static int slot_of(const Product *p, int m_block, int n_block, int d) {
     Coords c = {0};
@@ -131,7 +135,9 @@ static LLVMTypeRef floats(const Simt *s, int n) {
 }
 
 static void fence(const Simt *s) { hopper_asm(s->e, s->e->none, "wgmma.fence.sync.aligned;", "~{memory}", 0, NULL); }
-void hopper_dot_commit(Simt *s) { hopper_asm(s->e, s->e->none, "wgmma.commit_group.sync.aligned;", "~{memory}", 0, NULL); }
+void hopper_dot_commit(Simt *s) {
+    hopper_asm(s->e, s->e->none, "wgmma.commit_group.sync.aligned;", "~{memory}", 0, NULL);
+}
 
 /* The registers go through the instruction, so that nothing is moved across it. */
 static void wait_for(Simt *s, LLVMValueRef *reg, int n, int pending) {
@@ -149,8 +155,10 @@ static int carried(Simt *s, const Inst *loop, const int *values, LLVMValueRef *a
         LLVMValueRef *reg = s->reg[values[c]];
         const int slots = simt_slots(s, &s->k->types.at[values[c]]);
         for (int slot = 0; slot < slots; slot++, n++) {
-            if (back) reg[slot] = all[n];
-            else all[n] = reg[slot];
+            if (back)
+                reg[slot] = all[n];
+            else
+                all[n] = reg[slot];
         }
     }
     return n;
@@ -163,18 +171,21 @@ void hopper_dot_wait(Simt *s, const Inst *loop, const int *values, int pending) 
     carried(s, loop, values, all, true);
 }
 
-/* ---- the instruction --------------------------------------------------------------------------------------------------- */
+/* ---- the instruction
+ * --------------------------------------------------------------------------------------------------- */
 static const char *format_of(DType t) { return t == DT_F16 ? "f16" : t == DT_BF16 ? "bf16" : "tf32"; }
 
 static const char *instruction_text(const Product *p) {
     const char *type = format_of(p->a.stage->type.dtype);
     const int n = p->columns / 2; /* registers */
-    const char *transposed = p->a.layout.bytes == 2 ? arena_printf(p->s->arena, ", %d, %d", !p->a.k_major, !p->b.k_major) : "";
-    return arena_printf(p->s->arena,
-                        "{ .reg .pred p; setp.ne.b32 p, $%d, 0; wgmma.mma_async.sync.aligned.m64n%dk%d.f32.%s.%s %s, $%d, $%d, p, 1, "
-                        "1%s; }",
-                        2 * n + 2, p->columns, K_BYTES / p->a.layout.bytes, type, type, list_of_registers(p->s->arena, n), 2 * n, 2 * n + 1,
-                        transposed);
+    const char *transposed =
+        p->a.layout.bytes == 2 ? arena_printf(p->s->arena, ", %d, %d", !p->a.k_major, !p->b.k_major) : "";
+    return arena_printf(
+        p->s->arena,
+        "{ .reg .pred p; setp.ne.b32 p, $%d, 0; wgmma.mma_async.sync.aligned.m64n%dk%d.f32.%s.%s %s, $%d, $%d, p, 1, "
+        "1%s; }",
+        2 * n + 2, p->columns, K_BYTES / p->a.layout.bytes, type, type, list_of_registers(p->s->arena, n), 2 * n,
+        2 * n + 1, transposed);
 }
 
 /* acc: the fragment in and out; keep, i32: 0 to begin at zero. */
@@ -187,8 +198,8 @@ static void multiply(const Product *p, int m_block, int n_block, int64_t k, LLVM
     args[registers] = descriptor(p, &p->a, spread_offset(m, 2 * m_block), k);
     args[registers + 1] = descriptor(p, &p->b, spread_offset(n, n_block * (p->columns / 4)), k);
     args[registers + 2] = keep;
-    LLVMValueRef out = hopper_asm(s->e, floats(s, registers), instruction_text(p), tied(s->arena, registers, "l,l,r,~{memory}"),
-                                  registers + 3, args);
+    LLVMValueRef out = hopper_asm(s->e, floats(s, registers), instruction_text(p),
+                                  tied(s->arena, registers, "l,l,r,~{memory}"), registers + 3, args);
     for (int d = 0; d < registers; d++)
         p->acc[slot_of(p, m_block, n_block, d)] = LLVMBuildExtractValue(s->e->b, out, (unsigned)d, "");
 }

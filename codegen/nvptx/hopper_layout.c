@@ -20,7 +20,8 @@ static bool only_accumulates(const Inst *loop, const Inst *dot) {
     const Inst *yield = loop->body.at[loop->body.n - 1];
     for (int c = 0; c < loop->n_carry; c++) {
         if (loop->carry[c] != dot->in[2]) continue;
-        return yield->in[c] == dot->result && !reads(&loop->body, dot->in[2], dot) && !reads(&loop->body, dot->result, yield);
+        return yield->in[c] == dot->result && !reads(&loop->body, dot->in[2], dot) &&
+               !reads(&loop->body, dot->result, yield);
     }
     return false;
 }
@@ -38,7 +39,9 @@ bool hopper_deferred(const Inst *loop) {
     if (loop && loop->ahead < 1) return false;
     for (int n = 0; loop && n < loop->body.n; n++) {
         const Inst *i = loop->body.at[n];
-        if (i->kind == TI_LOAD || i->kind == TI_ELEMENT || i->kind == TI_YIELD || (i->kind == TI_STAGE && i->by == BY_TMA)) continue;
+        if (i->kind == TI_LOAD || i->kind == TI_ELEMENT || i->kind == TI_YIELD ||
+            (i->kind == TI_STAGE && i->by == BY_TMA))
+            continue;
         if (i->kind != TI_DOT || i->by != BY_WGMMA || !only_accumulates(loop, i)) return false;
         if (!staged_by_tma(&loop->body, i->in[0]) || !staged_by_tma(&loop->body, i->in[1])) return false;
         products++;
@@ -46,7 +49,8 @@ bool hopper_deferred(const Inst *loop) {
     return products > 0;
 }
 
-/* ---- rings --------------------------------------------------------------------------------------------------------- */
+/* ---- rings ---------------------------------------------------------------------------------------------------------
+ */
 typedef struct Layer {
     const Kernel *k;
     const StagePlan *plan;

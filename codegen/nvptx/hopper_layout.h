@@ -7,16 +7,16 @@
 enum { HOPPER_MAX_RINGS = 8, HOPPER_RING_STAGES = 6 };
 
 typedef struct Ring {
-    const Inst *loop;                      /* NULL: fetched once per program */
+    const Inst *loop; /* NULL: fetched once per program */
     int slots, n_stages;
     const Inst *stage[HOPPER_RING_STAGES]; /* in textual order */
     int map[HOPPER_RING_STAGES];           /* index of the stage's tensor map */
     StageLayout layout[HOPPER_RING_STAGES];
-    int64_t at[HOPPER_RING_STAGES];        /* slot 0 in shared memory */
-    int64_t copied;                        /* bytes that arrive per slot */
-    int64_t full, empty;                   /* their barriers in shared memory, 8 bytes each */
-    bool multicast;                        /* some stage is shared by the cluster */
-    bool deferred;                         /* all products in the loop are */
+    int64_t at[HOPPER_RING_STAGES]; /* slot 0 in shared memory */
+    int64_t copied;                 /* bytes that arrive per slot */
+    int64_t full, empty;            /* their barriers in shared memory, 8 bytes each */
+    bool multicast;                 /* some stage is shared by the cluster */
+    bool deferred;                  /* all products in the loop are */
 } Ring;
 
 typedef struct HopperLayout {
@@ -27,8 +27,8 @@ typedef struct HopperLayout {
     int64_t bytes;                    /* all of it */
 } HopperLayout;
 
-bool hopper_wanted(const Kernel *k);                               /* it has a producer */
+bool hopper_wanted(const Kernel *k);                                     /* it has a producer */
 const char *hopper_layout(Arena *a, const Kernel *k, HopperLayout *out); /* NULL, or why it cannot be */
-bool hopper_deferred(const Inst *loop);                            /* may the products of the loop's body be deferred? */
+bool hopper_deferred(const Inst *loop); /* may the products of the loop's body be deferred? */
 
 #endif

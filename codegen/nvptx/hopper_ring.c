@@ -1,7 +1,9 @@
 /* Rings of tiles: fetched by one thread, waited for and given back by the others. */
 #include "codegen/nvptx/hopper.h"
 
-static LLVMValueRef get(const Simt *s, LLVMValueRef variable) { return LLVMBuildLoad2(s->e->b, s->e->i32, variable, ""); }
+static LLVMValueRef get(const Simt *s, LLVMValueRef variable) {
+    return LLVMBuildLoad2(s->e->b, s->e->i32, variable, "");
+}
 
 static LLVMValueRef scaled(const Simt *s, LLVMValueRef base, LLVMValueRef n, int64_t by) {
     return LLVMBuildAdd(s->e->b, base, LLVMBuildMul(s->e->b, n, hopper_i32(s->e, by), ""), "");
@@ -42,7 +44,8 @@ static void init_barriers(Simt *s) {
         const int sharers = x->multicast ? cluster_of(s) : 1;
         for (int slot = 0; slot < x->slots; slot++) {
             hopper_barrier_init(s->e, hopper_add(s->e, s->hopper->memory, x->full + 8 * slot), 1);
-            hopper_barrier_init(s->e, hopper_add(s->e, s->hopper->memory, x->empty + 8 * slot), s->k->threads / 32 * sharers);
+            hopper_barrier_init(s->e, hopper_add(s->e, s->hopper->memory, x->empty + 8 * slot),
+                                s->k->threads / 32 * sharers);
         }
     }
     hopper_asm(s->e, s->e->none, "fence.mbarrier_init.release.cluster;", "~{memory}", 0, NULL);
@@ -66,12 +69,14 @@ void hopper_rings_begin(Simt *s) {
     LLVMBuildBr(e->b, ready);
     LLVMPositionBuilderAtEnd(e->b, ready);
     if (s->hopper->rank)
-        hopper_asm(e, e->none, "barrier.cluster.arrive.release.aligned; barrier.cluster.wait.acquire.aligned;", "~{memory}", 0, NULL);
+        hopper_asm(e, e->none, "barrier.cluster.arrive.release.aligned; barrier.cluster.wait.acquire.aligned;",
+                   "~{memory}", 0, NULL);
     else
         hopper_asm(e, e->none, "bar.sync 0;", "~{memory}", 0, NULL);
 }
 
-/* ---- places in memory ---------------------------------------------------------------------------------------------- */
+/* ---- places in memory ----------------------------------------------------------------------------------------------
+ */
 void hopper_coordinates(const Simt *s, const TensorMap *m, int panel, LLVMValueRef *dim) {
     const Emit *e = s->e;
     for (int d = 0; d < m->rank; d++) {
@@ -99,7 +104,8 @@ static void fetch_stage(Simt *s, const Ring *r, int n, LLVMValueRef slot, LLVMVa
         LLVMValueRef dim[FUSEC_MAP_RANK];
         hopper_coordinates(s, m, p, dim);
         if (m->split > 1) dim[1] = scaled(s, dim[1], s->hopper->rank, m->box[1]);
-        hopper_copy_in(e, s->arena, hopper_add(e, to, p * panel), s->hopper->map[r->map[n]], m->rank, dim, barrier, mask);
+        hopper_copy_in(e, s->arena, hopper_add(e, to, p * panel), s->hopper->map[r->map[n]], m->rank, dim, barrier,
+                       mask);
     }
 }
 
@@ -125,7 +131,8 @@ static void fetch_block(Simt *s, const Block *b, const Inst *loop);
 
 static void fetch_loop(Simt *s, const Inst *i) {
     const Emit *e = s->e;
-    LLVMBasicBlockRef head = emit_block(e, s->fn, "fetch"), body = emit_block(e, s->fn, "body"), done = emit_block(e, s->fn, "done");
+    LLVMBasicBlockRef head = emit_block(e, s->fn, "fetch"), body = emit_block(e, s->fn, "body"),
+                      done = emit_block(e, s->fn, "done");
     LLVMBasicBlockRef from = LLVMGetInsertBlock(e->b);
     LLVMValueRef zero = emit_i64(e, 0);
     LLVMBuildBr(e->b, head);
@@ -167,7 +174,8 @@ void hopper_stage(Simt *s, const Inst *i) {
     const int ring = ring_with(s, i, &n);
     const RingState *state = &s->hopper->ring[ring];
     if (s->hopper->waited >> ring & 1) return;
-    hopper_barrier_wait(s->e, barrier_at(s, s->hopper->layout.ring[ring].full, get(s, state->slot)), get(s, state->phase));
+    hopper_barrier_wait(s->e, barrier_at(s, s->hopper->layout.ring[ring].full, get(s, state->slot)),
+                        get(s, state->phase));
     s->hopper->waited |= 1 << ring;
 }
 
@@ -175,7 +183,8 @@ LLVMValueRef hopper_tile(Simt *s, const Inst *i) {
     int n;
     const int ring = ring_with(s, i, &n);
     const Ring *r = &s->hopper->layout.ring[ring];
-    return scaled(s, hopper_add(s->e, s->hopper->memory, r->at[n]), get(s, s->hopper->ring[ring].slot), r->layout[n].slot);
+    return scaled(s, hopper_add(s->e, s->hopper->memory, r->at[n]), get(s, s->hopper->ring[ring].slot),
+                  r->layout[n].slot);
 }
 
 /* This warp is done with the slot: one lane tells the fetching thread of every block that fetched into it. */
@@ -186,8 +195,10 @@ static void give_back(Simt *s, int ring, LLVMValueRef slot, LLVMValueRef where) 
     LLVMValueRef at = barrier_at(s, r->empty, slot);
     LLVMValueRef mine = LLVMBuildICmp(e->b, LLVMIntULT, s->hopper->lane, hopper_i32(e, sharers), "");
     if (where) mine = LLVMBuildAnd(e->b, mine, where, "");
-    if (sharers > 1) hopper_barrier_arrive_at(e, at, s->hopper->lane, mine);
-    else hopper_barrier_arrive(e, at, mine);
+    if (sharers > 1)
+        hopper_barrier_arrive_at(e, at, s->hopper->lane, mine);
+    else
+        hopper_barrier_arrive(e, at, mine);
 }
 
 static LLVMValueRef before(const Simt *s, LLVMValueRef slot, int slots) {

@@ -1,5 +1,5 @@
-/* Tiles on their way out: from the accumulators' fragments into shared memory by stmatrix, from there to memory by the copy
- * engine.
+/* Tiles on their way out: from the accumulators' fragments into shared memory by stmatrix, from there to memory by the
+ * copy engine.
  *
  * Source: PTX ISA, "stmatrix": matrix i of a warp's four takes its rows' addresses from lanes 8 i .. 8 i + 7, and from
  * every lane the pair of columns that an accumulator fragment has there. */
@@ -27,9 +27,12 @@ static bool fragments_of(const Simt *s, const Inst *stage, Fragments *f) {
     *f = (Fragments){-1, -1, MATRICES};
     for (int d = 0; d < t->n_axes; d++) {
         const Axis *x = &s->k->axes.at[t->axis[d]];
-        if (begins_with(&x->spread, form->n_row, form->row)) f->row = t->axis[d];
-        else if (begins_with(&x->spread, form->n_col, form->col)) f->column = t->axis[d];
-        else if (x->step > 1) return false;
+        if (begins_with(&x->spread, form->n_row, form->row))
+            f->row = t->axis[d];
+        else if (begins_with(&x->spread, form->n_col, form->col))
+            f->column = t->axis[d];
+        else if (x->step > 1)
+            return false;
     }
     if (f->row < 0 || f->column < f->row || stage->minor - 1 != f->column || dtype_bytes(t->dtype) != 2) return false;
     const Axis *columns = &s->k->axes.at[f->column];
@@ -42,7 +45,8 @@ static bool fragments_of(const Simt *s, const Inst *stage, Fragments *f) {
 /* The element before it was rounded to the tile's type, where it is a conversion of f32: one instruction rounds two. */
 static LLVMValueRef unrounded(Simt *s, const Inst *stage, const Coords *c) {
     const Inst *cast = s->def[stage->in[0]];
-    const bool rounds = cast && cast->kind == TI_ELEMENT && cast->op == OP_CAST && s->k->types.at[cast->in[0]].dtype == DT_F32;
+    const bool rounds =
+        cast && cast->kind == TI_ELEMENT && cast->op == OP_CAST && s->k->types.at[cast->in[0]].dtype == DT_F32;
     return simt_value(s, rounds ? cast->in[0] : stage->in[0], c);
 }
 
@@ -106,7 +110,8 @@ bool hopper_stage_registers(Simt *s, const Inst *stage, const int *slot, int n) 
     return true;
 }
 
-/* ---- to memory ------------------------------------------------------------------------------------------------------ */
+/* ---- to memory ------------------------------------------------------------------------------------------------------
+ */
 static LLVMBasicBlockRef by_one_thread(Simt *s) {
     const Emit *e = s->e;
     LLVMBasicBlockRef one = emit_block(e, s->fn, "one"), all = emit_block(e, s->fn, "all");
@@ -128,7 +133,8 @@ static int map_of(const Simt *s, const Inst *store) {
 
 bool hopper_leaves(const Simt *s, const Inst *stage) {
     for (int n = 0; n < s->hopper->layout.n_maps; n++)
-        if (s->hopper->layout.copy[n]->kind == TI_STORE && s->hopper->layout.copy[n]->in[0] == stage->result) return true;
+        if (s->hopper->layout.copy[n]->kind == TI_STORE && s->hopper->layout.copy[n]->in[0] == stage->result)
+            return true;
     return false;
 }
 

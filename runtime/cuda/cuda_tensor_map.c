@@ -15,16 +15,17 @@ static fusec_status cuda_encode(fusec_cuda *c, const fusec_tensor_map *t, const 
         box[d] = t->box[d];
         steps[d] = 1;
     }
-    return fusec_cuda_check(
-        c,
-        c->driver.cuTensorMapEncodeTiled(map, t->type, t->rank, (void *)(uintptr_t)(args->address[t->buffer] + t->offset),
-                                         dims, t->stride, box, steps, 0, cuda_swizzle(t->swizzle),
-                                         FUSEC_CU_L2_PROMOTION_256B, 0),
-        "cuTensorMapEncodeTiled");
+    return fusec_cuda_check(c,
+                            c->driver.cuTensorMapEncodeTiled(
+                                map, t->type, t->rank, (void *)(uintptr_t)(args->address[t->buffer] + t->offset), dims,
+                                t->stride, box, steps, 0, cuda_swizzle(t->swizzle), FUSEC_CU_L2_PROMOTION_256B, 0),
+                            "cuTensorMapEncodeTiled");
 }
 
-FUSEC_WEAK fusec_status fusec_cuda_encode_maps(fusec_cuda *c, const fusec_kernel *k, fusec_cuda_args *args, uint32_t from) {
-    char *at = args->maps + (FUSEC_CUDA_MAP_ALIGN - (uintptr_t)args->maps % FUSEC_CUDA_MAP_ALIGN) % FUSEC_CUDA_MAP_ALIGN;
+FUSEC_WEAK fusec_status fusec_cuda_encode_maps(fusec_cuda *c, const fusec_kernel *k, fusec_cuda_args *args,
+                                               uint32_t from) {
+    char *at =
+        args->maps + (FUSEC_CUDA_MAP_ALIGN - (uintptr_t)args->maps % FUSEC_CUDA_MAP_ALIGN) % FUSEC_CUDA_MAP_ALIGN;
     fusec_status s = FUSEC_OK;
     if (!fusec_cuda_has(c, c->driver.cuTensorMapEncodeTiled != NULL, "cuTensorMapEncodeTiled")) s = FUSEC_E_DRIVER;
     for (uint32_t i = 0; i < k->n_maps && s == FUSEC_OK; i++, at += FUSEC_CUDA_MAP_BYTES) {

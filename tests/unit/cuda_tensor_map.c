@@ -11,8 +11,14 @@
 
 enum { ROWS = 16, COLUMNS = 8 };
 static const fusec_symbol syms[] = {{"S", ROWS}};
-static const fusec_tensor inputs[] = {{.name = "x", .bytes = 512, .dim = {ROWS, COLUMNS}, .sym = {0, -1}, .scale = {1},
-                                       .shift = {0, COLUMNS}, .dtype = FUSEC_F32, .rank = 2}};
+static const fusec_tensor inputs[] = {{.name = "x",
+                                       .bytes = 512,
+                                       .dim = {ROWS, COLUMNS},
+                                       .sym = {0, -1},
+                                       .scale = {1},
+                                       .shift = {0, COLUMNS},
+                                       .dtype = FUSEC_F32,
+                                       .rank = 2}};
 static const fusec_tensor outputs[] = {{.name = "y", .bytes = 4, .dtype = FUSEC_F32}};
 static const fusec_tensor_map maps[] = {{0},
                                         {.offset = 16,
@@ -26,9 +32,20 @@ static const fusec_arg args[] = {{0, 0, FUSEC_R_INPUT}, {0, 0, FUSEC_R_OUTPUT}};
 static const fusec_launch launches[] = {{.outputs = ~UINT64_C(0)}};
 
 static fusec_manifest manifest(const fusec_kernel *k) {
-    return (fusec_manifest){.abi_version = FUSEC_ABI_VERSION, .align = 16, .name = "m", .n_inputs = 1, .n_outputs = 1,
-                            .n_syms = 1, .n_kernels = 1, .inputs = inputs, .outputs = outputs, .syms = syms,
-                            .kernels = k, .launches = launches, .args = args, .maps = maps,
+    return (fusec_manifest){.abi_version = FUSEC_ABI_VERSION,
+                            .align = 16,
+                            .name = "m",
+                            .n_inputs = 1,
+                            .n_outputs = 1,
+                            .n_syms = 1,
+                            .n_kernels = 1,
+                            .inputs = inputs,
+                            .outputs = outputs,
+                            .syms = syms,
+                            .kernels = k,
+                            .launches = launches,
+                            .args = args,
+                            .maps = maps,
                             .entry = {[FUSEC_INFER] = {0, 0, 1, 1}}};
 }
 
@@ -97,9 +114,11 @@ static void finish(fusec_cuda *c) {
     fake_cuda_reset();
 }
 
-static const fusec_kernel mapped = {.name = "k", .n_args = 2, .n_grid = 1, .grid = {{0, 1, 0, 2}}, .n_maps = 1, .first_map = 1};
+static const fusec_kernel mapped = {
+    .name = "k", .n_args = 2, .n_grid = 1, .grid = {{0, 1, 0, 2}}, .n_maps = 1, .first_map = 1};
 /* Programs are pairs of rows, blocks neighbouring pairs of those: S = 15 has 8 programs. */
-static const fusec_kernel resident = {.name = "k", .n_args = 2, .n_grid = 1, .grid = {{0, 1, 0, 2}}, .cluster = 2, .persistent = 1};
+static const fusec_kernel resident = {
+    .name = "k", .n_args = 2, .n_grid = 1, .grid = {{0, 1, 0, 2}}, .cluster = 2, .persistent = 1};
 
 static void maps_follow_extents(void **state) {
     (void)state;
@@ -165,7 +184,8 @@ static void old_drivers_are_named(void **state) {
 }
 
 int main(void) {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(maps_follow_extents), cmocka_unit_test(grids_are_whole_clusters),
+    const struct CMUnitTest tests[] = {cmocka_unit_test(maps_follow_extents),
+                                       cmocka_unit_test(grids_are_whole_clusters),
                                        cmocka_unit_test(old_drivers_are_named)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

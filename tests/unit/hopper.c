@@ -49,11 +49,15 @@ static Module *module_of(Arena *a, Kernel *k) {
     vec_push(a, m->kernels, k);
     for (int i = 0; i < k->buffers.n; i++) {
         const Buffer *b = &k->buffers.at[i];
-        l.args[i] = (LaunchArg){.region = b->written ? REGION_OUTPUT : REGION_INPUT, .index = b->written ? m->outputs.n : m->inputs.n};
-        if (b->written) vec_push(a, m->outputs, tensor_of(b));
-        else vec_push(a, m->inputs, tensor_of(b));
+        l.args[i] = (LaunchArg){.region = b->written ? REGION_OUTPUT : REGION_INPUT,
+                                .index = b->written ? m->outputs.n : m->inputs.n};
+        if (b->written)
+            vec_push(a, m->outputs, tensor_of(b));
+        else
+            vec_push(a, m->inputs, tensor_of(b));
     }
-    for (int i = 0; i < k->n_syms; i++) vec_push(a, m->syms, ((SymDecl){.name = k->sym_names[i], .bound = k->sym_bounds[i]}));
+    for (int i = 0; i < k->n_syms; i++)
+        vec_push(a, m->syms, ((SymDecl){.name = k->sym_names[i], .bound = k->sym_bounds[i]}));
     m->entry[ENTRY_INFER].present = true;
     vec_push(a, m->entry[ENTRY_INFER].launches, l);
     return m;
@@ -86,8 +90,10 @@ static void open_case(Case *c, Arena *a, const char *text, const int32_t *syms) 
         const Buffer *b = &c->k->buffers.at[i];
         const int64_t bytes = buffer_bytes(b);
         c->want[i] = (TileMemory){.data = random_buffer(a, b), .bytes = bytes};
-        if (b->written) c->out[n_out++] = arena_alloc(a, (size_t)bytes);
-        else c->in[n_in++] = c->want[i].data;
+        if (b->written)
+            c->out[n_out++] = arena_alloc(a, (size_t)bytes);
+        else
+            c->in[n_in++] = c->want[i].data;
     }
     if (!kernel_run(a, c->k, c->want, wide, &why)) fail_msg("@%s: %s", c->k->name, why);
 }
@@ -157,44 +163,56 @@ static void check_kernel(const char *text, const int32_t *syms, double slack, do
     arena_free(a);
 }
 
-/* ---- products of every form ---------------------------------------------------------------------------------------- */
+/* ---- products of every form ----------------------------------------------------------------------------------------
+ */
 typedef struct Form {
     const char *name, *type, *head; /* of x, w and y; what the schedule says of the kernel */
     int m, n, k;                    /* extents */
     int tile_m, tile_n, tile_k, ahead;
-    const char *rows, *columns;     /* the spread of the axes, and what else the schedule says of them */
-    bool x_by_k, w_by_k;            /* which way factors lie in memory: x[m, k] or x[k, m], w[n, k] or w[k, n] */
+    const char *rows, *columns;      /* the spread of the axes, and what else the schedule says of them */
+    bool x_by_k, w_by_k;             /* which way factors lie in memory: x[m, k] or x[k, m], w[n, k] or w[k, n] */
     const char *x_shared, *w_shared; /* "multicast", or "" */
-    int batch;                      /* 0: none */
-    bool dynamic;                   /* m is S, at most Form.m */
+    int batch;                       /* 0: none */
+    bool dynamic;                    /* m is S, at most Form.m */
     double slack;
     const char *out; /* the result goes through shared memory, by "tma", "threads 16"; or NULL */
 } Form;
 
 /* Values n and n + 1: the tile, and where it is staged; f32 is rounded to tf32 between. */
-static char *factor_text(Arena *a, char *text, int n, const char *place, const char *type, const char *tile, const char *how) {
+static char *factor_text(Arena *a, char *text, int n, const char *place, const char *type, const char *tile,
+                         const char *how) {
     const bool rounded = !strcmp(type, "f32");
     text = arena_printf(a, "%s    %%%d = load %s : %s%s\n", text, rounded ? n + 20 : n, place, type, tile);
     if (rounded) text = arena_printf(a, "%s    %%%d = cast %%%d : tf32%s\n", text, n, n + 20, tile);
-    return arena_printf(a, "%s    %%%d = stage %%%d -> shared %s : %s%s\n", text, n + 1, n, how, rounded ? "tf32" : type, tile);
+    return arena_printf(a, "%s    %%%d = stage %%%d -> shared %s : %s%s\n", text, n + 1, n, how,
+                        rounded ? "tf32" : type, tile);
 }
 
 static const char *product_text(Arena *a, const Form *f) {
     const bool narrow = strcmp(f->type, "f32") != 0;
-    const int bytes = narrow ? 2 : 4, x_row = (f->x_by_k ? f->tile_k : f->tile_m) * bytes, w_row = (f->w_by_k ? f->tile_k : f->tile_n) * bytes;
-    const int x_swizzle = x_row % 128 == 0 ? 128 : x_row % 64 == 0 ? 64 : 32, w_swizzle = w_row % 128 == 0 ? 128 : w_row % 64 == 0 ? 64 : 32;
+    const int bytes = narrow ? 2 : 4, x_row = (f->x_by_k ? f->tile_k : f->tile_m) * bytes,
+              w_row = (f->w_by_k ? f->tile_k : f->tile_n) * bytes;
+    const int x_swizzle = x_row % 128 == 0  ? 128
+                          : x_row % 64 == 0 ? 64
+                                            : 32,
+              w_swizzle = w_row % 128 == 0  ? 128
+                          : w_row % 64 == 0 ? 64
+                                            : 32;
     const char *m = f->dynamic ? arena_printf(a, "S<=%d", f->m) : arena_printf(a, "%d", f->m), *t = f->type;
-    const char *b_dim = f->batch ? arena_printf(a, "%d,", f->batch) : "", *b_index = f->batch ? "b, " : "", *b_tile = f->batch ? "b:1," : "";
-    char *text = arena_printf(a, "kernel @%s%s(%%x: %s[%s%s,%s], %%w: %s[%s%d,%d], %%y: %s[%s%s,%d] out)\n  %s\n", f->name,
-                              f->dynamic ? arena_printf(a, "<S<=%d>", f->m) : "", t, b_dim, f->x_by_k ? m : arena_printf(a, "%d", f->k),
-                              f->x_by_k ? arena_printf(a, "%d", f->k) : m, t, b_dim, f->w_by_k ? f->n : f->k, f->w_by_k ? f->k : f->n, t, b_dim,
-                              m, f->n, f->head);
+    const char *b_dim = f->batch ? arena_printf(a, "%d,", f->batch) : "", *b_index = f->batch ? "b, " : "",
+               *b_tile = f->batch ? "b:1," : "";
+    char *text = arena_printf(a, "kernel @%s%s(%%x: %s[%s%s,%s], %%w: %s[%s%d,%d], %%y: %s[%s%s,%d] out)\n  %s\n",
+                              f->name, f->dynamic ? arena_printf(a, "<S<=%d>", f->m) : "", t, b_dim,
+                              f->x_by_k ? m : arena_printf(a, "%d", f->k), f->x_by_k ? arena_printf(a, "%d", f->k) : m,
+                              t, b_dim, f->w_by_k ? f->n : f->k, f->w_by_k ? f->k : f->n, t, b_dim, m, f->n, f->head);
     if (f->batch) text = arena_printf(a, "%s  grid b in 0..%d step 1\n", text, f->batch);
-    text = arena_printf(a, "%s  grid m in 0..%s step %d spread %s\n  grid n in 0..%d step %d spread %s\n  loop k in 0..%d step %d\n", text, m,
-                        f->tile_m, f->rows, f->n, f->tile_n, f->columns, f->k, f->tile_k);
-    text = arena_printf(a, "%s  %%0 = full 0 : f32[%sm:%d,n:%d]\n  %%7 = for k%s carry %%1 = %%0 {\n", text, b_tile, f->tile_m, f->tile_n,
-                        f->ahead ? arena_printf(a, " ahead %d", f->ahead) : "");
-    const char *x_tile = arena_printf(a, "[%sm:%d,k:%d]", b_tile, f->tile_m, f->tile_k), *y_tile = arena_printf(a, "[%sm:%d,n:%d]", b_tile, f->tile_m, f->tile_n);
+    text = arena_printf(
+        a, "%s  grid m in 0..%s step %d spread %s\n  grid n in 0..%d step %d spread %s\n  loop k in 0..%d step %d\n",
+        text, m, f->tile_m, f->rows, f->n, f->tile_n, f->columns, f->k, f->tile_k);
+    text = arena_printf(a, "%s  %%0 = full 0 : f32[%sm:%d,n:%d]\n  %%7 = for k%s carry %%1 = %%0 {\n", text, b_tile,
+                        f->tile_m, f->tile_n, f->ahead ? arena_printf(a, " ahead %d", f->ahead) : "");
+    const char *x_tile = arena_printf(a, "[%sm:%d,k:%d]", b_tile, f->tile_m, f->tile_k),
+               *y_tile = arena_printf(a, "[%sm:%d,n:%d]", b_tile, f->tile_m, f->tile_n);
     const char *w_tile = arena_printf(a, "[%sn:%d,k:%d]", b_tile, f->tile_n, f->tile_k);
     text = factor_text(a, text, 2, arena_printf(a, "%%x[%s%s]", b_index, f->x_by_k ? "m, k" : "k, m"), t, x_tile,
                        arena_printf(a, "minor %s swizzle %d by tma %s", f->x_by_k ? "k" : "m", x_swizzle, f->x_shared));
@@ -204,8 +222,12 @@ static const char *product_text(Arena *a, const Form *f) {
     if (!narrow) return arena_printf(a, "%s  store %%y[%sm, n], %%7\n", text, b_index);
     text = arena_printf(a, "%s  %%8 = cast %%7 : %s%s\n", text, t, y_tile);
     if (!f->out) return arena_printf(a, "%s  store %%y[%sm, n], %%8\n", text, b_index);
-    return arena_printf(a, "%s  %%9 = stage %%8 -> shared minor n swizzle %d : %s%s\n  store %%y[%sm, n], %%9 by %s\n", text,
-                        f->tile_n % 64 == 0 ? 128 : f->tile_n % 32 == 0 ? 64 : 32, t, y_tile, b_index, f->out);
+    return arena_printf(a, "%s  %%9 = stage %%8 -> shared minor n swizzle %d : %s%s\n  store %%y[%sm, n], %%9 by %s\n",
+                        text,
+                        f->tile_n % 64 == 0   ? 128
+                        : f->tile_n % 32 == 0 ? 64
+                                              : 32,
+                        t, y_tile, b_index, f->out);
 }
 
 static int padded(int n, int step) { return (n + step - 1) / step * step; }
@@ -213,13 +235,14 @@ static int padded(int n, int step) { return (n + step - 1) / step * step; }
 static void check_form(const Form *f) {
     Arena *a = arena_new();
     const int32_t rows = f->dynamic ? f->m - 70 : 0;
-    const double tiles = (double)padded(f->dynamic ? rows : f->m, f->tile_m) * padded(f->n, f->tile_n) * padded(f->k, f->tile_k);
+    const double tiles =
+        (double)padded(f->dynamic ? rows : f->m, f->tile_m) * padded(f->n, f->tile_n) * padded(f->k, f->tile_k);
     check_kernel(product_text(a, f), &rows, f->slack, 2 * tiles * (f->batch ? f->batch : 1));
     arena_free(a);
 }
 
-#define ONE "t2 t3 t4 r t5 t6"        /* one warpgroup, 64 rows each time */
-#define TWO "t2 t3 t4 r t5 t6 t7"     /* two warpgroups side by side along the rows */
+#define ONE "t2 t3 t4 r t5 t6"    /* one warpgroup, 64 rows each time */
+#define TWO "t2 t3 t4 r t5 t6 t7" /* two warpgroups side by side along the rows */
 #define COLUMNS "r t0 t1"
 #define FOUR_WARPS "threads 128 producer 128"
 #define EIGHT_WARPS "threads 256 producer 128 registers 232:40"
@@ -231,21 +254,69 @@ static const Form forms[] = {
     {"tf32", "f32", FOUR_WARPS, 128, 64, 96, 64, 64, 32, 2, ONE, COLUMNS, true, true, "", "", 0, false, 0.02, NULL},
     {"edges", "bf16", FOUR_WARPS, 100, 72, 88, 64, 64, 64, 2, ONE, COLUMNS, true, false, "", "", 0, false, 0.01, NULL},
     {"rows", "bf16", FOUR_WARPS, 200, 64, 64, 64, 64, 64, 2, ONE, COLUMNS, true, true, "", "", 0, true, 0.01, NULL},
-    {"wide", "bf16", EIGHT_WARPS, 128, 256, 128, 128, 256, 64, 2, TWO, COLUMNS, true, false, "", "", 0, false, 0.01, NULL},
-    {"halves", "f16", EIGHT_WARPS, 64, 128, 128, 64, 128, 64, 2, ONE, "r t0 t1 r r r t7", false, false, "", "", 0, false, 0.002, NULL},
-    {"tall", "bf16", EIGHT_WARPS, 256, 64, 128, 256, 64, 64, 2, TWO " r", COLUMNS, false, true, "", "", 0, false, 0.01, NULL},
-    {"odd_width", "bf16", EIGHT_WARPS, 128, 192, 64, 128, 96, 32, 2, TWO, COLUMNS, true, false, "", "", 0, false, 0.01, NULL},
+    {"wide", "bf16",  EIGHT_WARPS, 128,   256, 128, 128, 256,   64,   2,
+     TWO,    COLUMNS, true,        false, "",  "",  0,   false, 0.01, NULL},
+    {"halves",           "f16", EIGHT_WARPS, 64, 128, 128, 64,    128,   64,  2, ONE,
+     "r t0 t1 r r r t7", false, false,       "", "",  0,   false, 0.002, NULL},
+    {"tall",   "bf16",  EIGHT_WARPS, 256,  64, 128, 256, 64,    64,   2,
+     TWO " r", COLUMNS, false,       true, "", "",  0,   false, 0.01, NULL},
+    {"odd_width", "bf16",  EIGHT_WARPS, 128,   192, 64, 128, 96,    32,   2,
+     TWO,         COLUMNS, true,        false, "",  "", 0,   false, 0.01, NULL},
     {"batch", "bf16", FOUR_WARPS, 64, 64, 128, 64, 64, 64, 1, ONE, COLUMNS, true, false, "", "", 3, false, 0.01, NULL},
-    {"walk", "bf16", FOUR_WARPS " persistent", 320, 640, 128, 64, 64, 64, 2, ONE, COLUMNS, true, true, "", "", 4, false, 0.01, NULL},
-    {"order", "bf16", FOUR_WARPS " persistent", 320, 192, 64, 64, 64, 64, 2, ONE " order 2", COLUMNS, true, true, "", "", 2, false, 0.01, NULL},
-    {"pair", "bf16", FOUR_WARPS, 256, 128, 192, 64, 64, 64, 2, ONE " cluster 2", COLUMNS, true, false, "", "multicast", 0, false, 0.01, NULL},
-    {"pairs", "bf16", EIGHT_WARPS " persistent", 512, 256, 192, 128, 128, 64, 2, TWO " order 4", COLUMNS " cluster 2", true, true,
-     "multicast", "", 0, false, 0.01, NULL},
-    {"out", "bf16", FOUR_WARPS " persistent", 320, 640, 128, 64, 64, 64, 2, ONE, COLUMNS, true, true, "", "", 4, false, 0.01, "tma"},
-    {"out_edges", "f16", EIGHT_WARPS, 200, 168, 64, 128, 128, 64, 1, TWO, COLUMNS, false, false, "", "", 2, false, 0.002, "tma"},
-    {"out_rows", "bf16", EIGHT_WARPS, 300, 192, 64, 128, 96, 64, 1, TWO, COLUMNS, true, true, "", "", 0, true, 0.01, "tma"},
-    {"out_halves", "bf16", EIGHT_WARPS, 128, 256, 64, 64, 128, 64, 1, ONE, "r t0 t1 r r r t7", true, true, "", "", 0, false, 0.01, "tma"},
-    {"out_tall", "bf16", EIGHT_WARPS, 256, 32, 64, 256, 32, 64, 1, TWO " r", COLUMNS, true, true, "", "", 0, false, 0.01, "threads 16"},
+    {"walk", "bf16", FOUR_WARPS " persistent", 320, 640, 128, 64, 64, 64, 2, ONE, COLUMNS, true, true, "", "", 4, false,
+     0.01,   NULL},
+    {"order",
+     "bf16",
+     FOUR_WARPS " persistent",
+     320,
+     192,
+     64,
+     64,
+     64,
+     64,
+     2,
+     ONE " order 2",
+     COLUMNS,
+     true,
+     true,
+     "",
+     "",
+     2,
+     false,
+     0.01,
+     NULL},
+    {"pair",           "bf16",  FOUR_WARPS, 256,   128, 192,         64, 64,    64,   2,
+     ONE " cluster 2", COLUMNS, true,       false, "",  "multicast", 0,  false, 0.01, NULL},
+    {"pairs",
+     "bf16",
+     EIGHT_WARPS " persistent",
+     512,
+     256,
+     192,
+     128,
+     128,
+     64,
+     2,
+     TWO " order 4",
+     COLUMNS " cluster 2",
+     true,
+     true,
+     "multicast",
+     "",
+     0,
+     false,
+     0.01,
+     NULL},
+    {"out", "bf16", FOUR_WARPS " persistent", 320, 640, 128, 64, 64, 64, 2, ONE, COLUMNS, true, true, "", "", 4, false,
+     0.01,  "tma"},
+    {"out_edges", "f16",   EIGHT_WARPS, 200,   168, 64, 128, 128,   64,    1,
+     TWO,         COLUMNS, false,       false, "",  "", 2,   false, 0.002, "tma"},
+    {"out_rows", "bf16",  EIGHT_WARPS, 300,  192, 64, 128, 96,   64,   1,
+     TWO,        COLUMNS, true,        true, "",  "", 0,   true, 0.01, "tma"},
+    {"out_halves",       "bf16", EIGHT_WARPS, 128, 256, 64, 64,    128,  64,   1, ONE,
+     "r t0 t1 r r r t7", true,   true,        "",  "",  0,  false, 0.01, "tma"},
+    {"out_tall", "bf16",  EIGHT_WARPS, 256,  32, 64, 256, 32,    64,   1,
+     TWO " r",   COLUMNS, true,        true, "", "", 0,   false, 0.01, "threads 16"},
 };
 
 static void products(void **state) {
@@ -278,7 +349,8 @@ static void divided_axes(void **state) {
                  NULL, 0.01, 2.0 * 256 * 128 * 192);
 }
 
-/* ---- NVIDIA's assembler ------------------------------------------------------------------------------------------- */
+/* ---- NVIDIA's assembler -------------------------------------------------------------------------------------------
+ */
 /* The tile configurations in use: no spills, and nothing said about wgmma that is serialised (C7510, C7514, C7515) or
  * setmaxnreg that is ignored (C7508). */
 static void check_assembled(const Form *f) {
@@ -293,7 +365,8 @@ static void check_assembled(const Form *f) {
     free(text);
     scratch_shell(a, "ptxas -v -arch=sm_90a x.ptx -o x.cubin >log 2>&1 || { cat log; exit 1; }");
     const char *log = read_text(a, arena_printf(a, "%s/log", scratch_folder()));
-    if (!strstr(log, " 0 bytes spill stores, 0 bytes spill loads") || strstr(log, "C75")) fail_msg("@%s: %s", k->name, log);
+    if (!strstr(log, " 0 bytes spill stores, 0 bytes spill loads") || strstr(log, "C75"))
+        fail_msg("@%s: %s", k->name, log);
     if (getenv("HOPPER_PTX")) printf("%s: %s", k->name, strstr(log, "Used"));
     arena_free(a);
 }
@@ -314,12 +387,23 @@ static void check_tile(const MatrixTile *t, int n, const char *type) {
     const char *rows = spread_text(a, "t2 t3 t4 r t5 t6", 6, t->warp_rows, t->rows, &bit);
     const char *columns = spread_text(a, "r t0 t1", 3, t->warp_columns, t->columns, &bit);
     const bool pairs = bit == 8, wide = !strcmp(type, "f32"), leaves = !wide && n % 3 == 0;
-    const Form f = {.name = arena_printf(a, "%s_%dx%d", type, t->rows, t->columns), .type = type,
+    const Form f = {.name = arena_printf(a, "%s_%dx%d", type, t->rows, t->columns),
+                    .type = type,
                     .head = pairs ? "threads 256 producer 128 registers 232:40 persistent" : "threads 128 producer 128",
-                    .m = n % 5 == 4 ? 4088 : 4096, .n = 16 * t->columns, .k = 4096, .tile_m = t->rows, .tile_n = t->columns,
-                    .tile_k = wide ? 32 : 64, .ahead = 2, .rows = arena_printf(a, "%s%s", rows, pairs ? " order 8" : ""),
-                    .columns = arena_printf(a, "%s%s", columns, pairs ? " cluster 2" : ""), .x_by_k = wide || n % 2, .w_by_k = wide || n / 2 % 2,
-                    .x_shared = pairs ? "multicast" : "", .w_shared = "", .out = leaves ? "tma" : NULL};
+                    .m = n % 5 == 4 ? 4088 : 4096,
+                    .n = 16 * t->columns,
+                    .k = 4096,
+                    .tile_m = t->rows,
+                    .tile_n = t->columns,
+                    .tile_k = wide ? 32 : 64,
+                    .ahead = 2,
+                    .rows = arena_printf(a, "%s%s", rows, pairs ? " order 8" : ""),
+                    .columns = arena_printf(a, "%s%s", columns, pairs ? " cluster 2" : ""),
+                    .x_by_k = wide || n % 2,
+                    .w_by_k = wide || n / 2 % 2,
+                    .x_shared = pairs ? "multicast" : "",
+                    .w_shared = "",
+                    .out = leaves ? "tma" : NULL};
     check_assembled(&f);
     arena_free(a);
 }
@@ -335,6 +419,7 @@ static void assembled(void **state) {
 }
 
 int main(void) {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(products), cmocka_unit_test(divided_axes), cmocka_unit_test(assembled)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(products), cmocka_unit_test(divided_axes),
+                                       cmocka_unit_test(assembled)};
     return cmocka_run_group_tests(tests, set_up, scratch_remove);
 }
