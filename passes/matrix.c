@@ -22,7 +22,8 @@ enum {
     BUSY_WARPS = 8,       /* per multiprocessor, that keep its matrix units busy */
     FILE_REGISTERS = 65536,
     MOST_WARPS = 64,      /* of a multiprocessor */
-    FETCHING = 4,         /* warps */
+    WARPGROUP = 4,        /* warps */
+    FETCHING = 1,         /* warps that only fetch, in blocks of one warpgroup */
     L2_OVER_MEMORY = 3    /* how much faster the L2 cache delivers than memory */
 };
 
@@ -77,8 +78,13 @@ static int64_t slot_bytes(const MatrixTile *t, const Product *p) {
     return (int64_t)(t->rows + t->columns) * sum_of(t, p) * p->bytes;
 }
 
+/* Shared memory for one block: a block of one warpgroup leaves room for another, which multiplies while it stores. */
+static int64_t room_of(const Target *t, const MatrixTile *tile) {
+    return tile->by == BY_WGMMA && warps_of(tile) == WARPGROUP ? t->fast_bytes / 2 : t->fast_bytes;
+}
+
 static int ahead_of(const Target *t, const MatrixTile *tile, const Product *p) {
-    const int64_t slots = t->fast_bytes / slot_bytes(tile, p);
+    const int64_t slots = room_of(t, tile) / slot_bytes(tile, p);
     const double trips = ceil_div(p->k, sum_of(tile, p));
     int ahead = tile->by == BY_WGMMA ? FETCHED_SLOTS - 1 : SLOTS - 1;
     if (ahead > slots - 1) ahead = (int)slots - 1;
@@ -96,7 +102,7 @@ static int registers_of(const MatrixTile *t) {
 /* Blocks that a multiprocessor holds, by registers, shared memory and warps. */
 static double resident(const Target *t, const MatrixTile *tile, const Product *p) {
     const int warps = warps_of(tile) + (tile->by == BY_WGMMA ? FETCHING : 0);
-    if (tile->by == BY_WGMMA && warps > 2 * FETCHING) return 1; /* it takes all registers */
+    if (tile->by == BY_WGMMA && warps > 2 * WARPGROUP) return 1; /* it takes all registers */
     const double by_registers = FILE_REGISTERS / (32 * warps * registers_of(tile));
     const double by_shared = (double)(t->fast_bytes / (slot_bytes(tile, p) * (ahead_of(t, tile, p) + 1)));
     const double by_warps = MOST_WARPS / warps_of(tile);
@@ -118,7 +124,7 @@ static double seconds(const Target *t, const MatrixTile *tile, const Product *p)
     const double programs = p->batch * ceil_div(p->m, tile->rows) * ceil_div(p->n, tile->columns);
     const double each = ceil_div(programs, t->cores), held = resident(t, tile, p), trips = ceil_div(p->k, sum_of(tile, p));
     const double together = each < held ? each : held, warps = together * warps_of(tile);
-    const double busy = tile->by == BY_WGMMA ? FETCHING : BUSY_WARPS;
+    const double busy = tile->by == BY_WGMMA ? WARPGROUP : BUSY_WARPS;
     const double rate = t->gflops_matrix / t->cores * 1e9 * (warps < busy ? warps / busy : 1) * 2 / p->bytes;
     const double fill = (double)slot_bytes(tile, p), read = read_bytes(tile, p);
     const double math = 2.0 * tile->rows * tile->columns * sum_of(tile, p) / rate;
@@ -158,5 +164,5 @@ void matrix_tiles(const Target *t, const PlanKernel *k, By by, MatrixTiles *out)
     out->sum = sum_of(&out->tile, &p);
     out->ahead = ahead_of(t, &out->tile, &p);
     out->order = order_of(t, &out->tile, &p);
-    out->room = t->fast_bytes;
+    out->room = room_of(t, &out->tile);
 }

@@ -249,8 +249,9 @@ static void pair_programs(Kernel *k, const MatrixTiles *m) {
 
 /* Blocks of two computing warpgroups have a multiprocessor for themselves and stay there. */
 static void fetch_apart(Kernel *k, const MatrixTiles *m) {
-    k->producer = 128;
+    k->producer = 32;
     if (k->threads != 256) return;
+    k->producer = 128; /* setmaxnreg is of whole warpgroups */
     k->registers[0] = 232;
     k->registers[1] = 40;
     k->persistent = true;

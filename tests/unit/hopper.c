@@ -389,7 +389,7 @@ static void check_tile(const MatrixTile *t, int n, const char *type) {
     const bool pairs = bit == 8, wide = !strcmp(type, "f32"), leaves = !wide && n % 3 == 0;
     const Form f = {.name = arena_printf(a, "%s_%dx%d", type, t->rows, t->columns),
                     .type = type,
-                    .head = pairs ? "threads 256 producer 128 registers 232:40 persistent" : "threads 128 producer 128",
+                    .head = pairs ? "threads 256 producer 128 registers 232:40 persistent" : "threads 128 producer 32",
                     .m = n % 5 == 4 ? 4088 : 4096,
                     .n = 16 * t->columns,
                     .k = 4096,
