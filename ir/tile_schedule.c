@@ -31,9 +31,11 @@ static bool has_axis(const TileType *t, int axis) {
 /* ---- the head ------------------------------------------------------------------------------------------------- */
 static bool check_axis(Check *c, const Axis *x) {
     enum { MAX_CLUSTER = 8 }; /* that every GPU with clusters can hold */
-    if ((x->cluster || x->order) && x->kind != AXIS_GRID) return refuse(c, "axis %s is divided but not among programs", x->name);
+    if ((x->cluster || x->order) && x->kind != AXIS_GRID)
+        return refuse(c, "axis %s is divided but not among programs", x->name);
     if (x->order < 0 || x->cluster < 0) return refuse(c, "axis %s has a negative cluster or order", x->name);
-    if (x->cluster > MAX_CLUSTER) return refuse(c, "axis %s has clusters of more than %d programs", x->name, MAX_CLUSTER);
+    if (x->cluster > MAX_CLUSTER)
+        return refuse(c, "axis %s has clusters of more than %d programs", x->name, MAX_CLUSTER);
     const int64_t tiles = (x->extent.bound + x->step - 1) / x->step;
     if (x->cluster > 1 && (!dim_is_fixed(x->extent) || tiles % x->cluster))
         return refuse(c, "the tiles of axis %s do not divide into clusters of %d", x->name, x->cluster);
@@ -53,7 +55,8 @@ static bool check_head(Check *c) {
     if (k->producer < 0 || k->producer % 32) return refuse(c, "its fetching threads are not whole warps");
     for (int n = 0; n < 2; n++) {
         const int r = k->registers[n];
-        if (r && (r < 24 || r > 256 || r % 8)) return refuse(c, "%d registers per thread: not a multiple of 8 in 24..256", r);
+        if (r && (r < 24 || r > 256 || r % 8))
+            return refuse(c, "%d registers per thread: not a multiple of 8 in 24..256", r);
     }
     return true;
 }
@@ -67,16 +70,19 @@ static bool check_place(Check *c, const Inst *i) {
     if (minor < 0 || minor >= c->k->axes.n || !has_axis(&i->type, minor))
         return refuse(c, "%%%d is staged along an axis that it has not", i->result);
     if (!i->swizzle) return true;
-    if (i->swizzle != 32 && i->swizzle != 64 && i->swizzle != 128) return refuse(c, "%%%d has an unknown swizzle", i->result);
+    if (i->swizzle != 32 && i->swizzle != 64 && i->swizzle != 128)
+        return refuse(c, "%%%d has an unknown swizzle", i->result);
     return (int64_t)c->k->axes.at[minor].step * bytes % i->swizzle == 0 ||
            refuse(c, "rows of %%%d are no multiple of its swizzle", i->result);
 }
 
 static bool check_access_width(Check *c, const Inst *i, const TileType *t, int minor) {
     const int least = i->by == BY_ASYNC ? 4 : dtype_bytes(t->dtype);
-    if (!is_power_of_two(i->bytes) || i->bytes < least || i->bytes > 16) return refuse(c, "accesses of %d bytes", i->bytes);
+    if (!is_power_of_two(i->bytes) || i->bytes < least || i->bytes > 16)
+        return refuse(c, "accesses of %d bytes", i->bytes);
     return (int64_t)c->k->axes.at[minor].step * dtype_bytes(t->dtype) % i->bytes == 0 ||
-           refuse(c, "a row of %%%d is no multiple of accesses of %d bytes", i->kind == TI_STAGE ? i->result : i->in[0], i->bytes);
+           refuse(c, "a row of %%%d is no multiple of accesses of %d bytes", i->kind == TI_STAGE ? i->result : i->in[0],
+                  i->bytes);
 }
 
 /* Copies go from memory to memory: the value is a load, and lanes that it masks are 0. */
@@ -117,7 +123,8 @@ static bool check_store(Check *c, const Inst *i) {
     return run >= i->bytes || refuse(c, "a store by %d bytes, of which %d lie together", i->bytes, run);
 }
 
-/* ---- loops whose stages run ahead ---------------------------------------------------------------------------------- */
+/* ---- loops whose stages run ahead ----------------------------------------------------------------------------------
+ */
 /* Can be computed for a later iteration: not from what this one carries or computes in registers. */
 static bool is_ahead(Check *c, const Inst *loop, int value);
 
@@ -125,7 +132,8 @@ static bool index_is_ahead(Check *c, const Inst *loop, const Index *x) {
     for (int i = 0; i < x->n; i++) {
         const Atom *a = &x->term[i].atom;
         if (a->kind == ATOM_VALUE && !is_ahead(c, loop, a->id)) return false;
-        if ((a->kind == ATOM_DIV || a->kind == ATOM_MOD) && !(index_is_ahead(c, loop, a->num) && index_is_ahead(c, loop, a->den)))
+        if ((a->kind == ATOM_DIV || a->kind == ATOM_MOD) &&
+            !(index_is_ahead(c, loop, a->num) && index_is_ahead(c, loop, a->den)))
             return false;
     }
     return true;
@@ -162,7 +170,8 @@ static bool check_loop(Check *c, const Inst *loop) {
     return any || refuse(c, "a loop runs ahead with nothing to fetch");
 }
 
-/* ---- matrix instructions --------------------------------------------------------------------------------------------- */
+/* ---- matrix instructions
+ * --------------------------------------------------------------------------------------------- */
 enum { R = SPREAD_REGISTER };
 static const MatrixForm forms[] = {
     [BY_MMA] = {.n_row = 4, .row = {2, 3, 4, R}, .n_col = 3, .col = {R, 0, 1}, .k_bytes = 32},
@@ -219,13 +228,17 @@ static bool check_dot(Check *c, const Inst *i) {
     const Axis *axes = c->k->axes.at;
     const int warp = i->by == BY_WGMMA ? 7 : 5, bytes = dtype_bytes(c->k->types.at[i->in[0]].dtype);
     if (i->type.dtype != DT_F32) return refuse(c, "%%%d is not summed in f32", i->result);
-    if (axes[x.sum].step * bytes % f->k_bytes) return refuse(c, "%%%d sums no multiple of what a matrix instruction sums", i->result);
-    if (!fits_form(&axes[x.row], f->n_row, f->row, warp)) return refuse(c, "axis %s is not spread as rows of %%%d", axes[x.row].name, i->result);
-    if (!fits_form(&axes[x.col], f->n_col, f->col, warp)) return refuse(c, "axis %s is not spread as columns of %%%d", axes[x.col].name, i->result);
+    if (axes[x.sum].step * bytes % f->k_bytes)
+        return refuse(c, "%%%d sums no multiple of what a matrix instruction sums", i->result);
+    if (!fits_form(&axes[x.row], f->n_row, f->row, warp))
+        return refuse(c, "axis %s is not spread as rows of %%%d", axes[x.row].name, i->result);
+    if (!fits_form(&axes[x.col], f->n_col, f->col, warp))
+        return refuse(c, "axis %s is not spread as columns of %%%d", axes[x.col].name, i->result);
     return check_factor(c, i->in[0], x.row, x.sum) && check_factor(c, i->in[1], x.col, x.sum);
 }
 
-/* ---- all ----------------------------------------------------------------------------------------------------------------- */
+/* ---- all
+ * ----------------------------------------------------------------------------------------------------------------- */
 static bool check_block(Check *c, const Block *b) {
     for (int n = 0; n < b->n; n++) {
         const Inst *i = b->at[n];

@@ -97,10 +97,13 @@ static bool run_of_quotient(const Kernel *k, const Atom *a, int axis, int width,
         return index_affine_in(k, a->num, axis, &slope) && !slope && index_affine_in(k, a->den, axis, &slope) && !slope;
     }
     const bool whole = num.grain % den == 0;
-    const bool within = num.slope == 1 && num.grain % width == 0 && den % width == 0; /* no run crosses a multiple of den */
+    const bool within =
+        num.slope == 1 && num.grain % width == 0 && den % width == 0; /* no run crosses a multiple of den */
     if (num.slope && !within) return false;
-    if (a->kind == ATOM_DIV) *out = (Run){0, whole ? num.grain / den : 1};
-    else *out = (Run){num.slope, whole ? 0 : gcd(num.grain, den)};
+    if (a->kind == ATOM_DIV)
+        *out = (Run){0, whole ? num.grain / den : 1};
+    else
+        *out = (Run){num.slope, whole ? 0 : gcd(num.grain, den)};
     return true;
 }
 
@@ -124,7 +127,8 @@ static bool run_of(const Kernel *k, const Index *x, int axis, int width, Run *ou
     for (int i = 0; i < x->n; i++) {
         Run r;
         if (!run_of_atom(k, &x->term[i].atom, axis, width, &r)) return false;
-        if (__builtin_mul_overflow(r.slope, x->term[i].coef, &r.slope) || __builtin_mul_overflow(r.grain, x->term[i].coef, &r.grain) ||
+        if (__builtin_mul_overflow(r.slope, x->term[i].coef, &r.slope) ||
+            __builtin_mul_overflow(r.grain, x->term[i].coef, &r.grain) ||
             __builtin_add_overflow(out->slope, r.slope, &out->slope))
             return false;
         out->grain = gcd(out->grain, r.grain);
@@ -168,7 +172,8 @@ static bool is_run(const Kernel *k, const Inst *const *def, const Inst *i, int a
     for (int d = 0; d < i->n_index; d++) {
         Run r;
         if (!run_of(k, i->index[d], axis, width, &r)) return false;
-        if (__builtin_mul_overflow(r.slope, b->stride[d], &r.slope) || __builtin_mul_overflow(r.grain, b->stride[d], &r.grain) ||
+        if (__builtin_mul_overflow(r.slope, b->stride[d], &r.slope) ||
+            __builtin_mul_overflow(r.grain, b->stride[d], &r.grain) ||
             __builtin_add_overflow(all.slope, r.slope, &all.slope))
             return false;
         all.grain = gcd(all.grain, r.grain);
@@ -218,7 +223,8 @@ int block_run(const Block *b, int from) {
     while (n < b->n && (b->at[n]->kind == TI_CONST || b->at[n]->kind == TI_FULL || b->at[n]->kind == TI_INDEX ||
                         b->at[n]->kind == TI_LOAD || b->at[n]->kind == TI_ELEMENT))
         n++;
-    if (n > from && n < b->n && (b->at[n]->kind == TI_STAGE || b->at[n]->kind == TI_STORE) && b->at[n]->by == BY_NONE) n++;
+    if (n > from && n < b->n && (b->at[n]->kind == TI_STAGE || b->at[n]->kind == TI_STORE) && b->at[n]->by == BY_NONE)
+        n++;
     return n - from;
 }
 
@@ -229,7 +235,8 @@ static void live_block(Lives *l, const Block *b, const Inst *loop, int open, int
         const int here = l->at++;
         if (i->kind == TI_STAGE && i->space == SPACE_SHARED) {
             const int slots = loop && loop->ahead && i->by != BY_NONE ? loop->ahead + 1 : 1;
-            const bool always = l->k->producer && i->by == BY_TMA; /* fetched for the next program while this one ends */
+            const bool always =
+                l->k->producer && i->by == BY_TMA; /* fetched for the next program while this one ends */
             const int from = always ? 0 : open >= 0 ? open : here, to = always ? INT_MAX : end >= 0 ? end : here;
             vec_push(l->a, l->list, ((Life){i->result, from, to, i, slots}));
             l->life_of[i->result] = l->list.n;
@@ -237,7 +244,8 @@ static void live_block(Lives *l, const Block *b, const Inst *loop, int open, int
         const int run = block_run(b, n), last = run > 1 ? here + run - 1 : here; /* a run goes on reading to its end */
         for (int k = 0; k < i->n_in; k++) use(l, i->in[k], end >= 0 ? end : last);
         const bool outermost = i->kind == TI_FOR && open < 0;
-        live_block(l, &i->body, i->kind == TI_FOR ? i : loop, outermost ? here : open, outermost ? here + count(&i->body) : end);
+        live_block(l, &i->body, i->kind == TI_FOR ? i : loop, outermost ? here : open,
+                   outermost ? here + count(&i->body) : end);
     }
 }
 

@@ -49,7 +49,8 @@ static Dim times(Dim d, int64_t by) {
 }
 
 /* Makes the axis of the last `n` loops and sets their indices; -1: there are none. */
-static int join(Emitter *e, const char *name, AxisKind kind, const Contract *c, const Loops *l, int n, int step, const Index **index) {
+static int join(Emitter *e, const char *name, AxisKind kind, const Contract *c, const Loops *l, int n, int step,
+                const Index **index) {
     if (!n) return -1;
     Dim extent = c->extent[l->loop[l->n - n]];
     for (int i = l->n - n + 1; i < l->n; i++) extent = times(extent, c->extent[l->loop[i]].bound);

@@ -14,8 +14,8 @@ typedef struct Factor {
     Simt *s;
     int value, across, along; /* the axis that is not summed; the one that is */
     StageLayout layout;
-    LLVMValueRef lane, base;  /* i32, bytes: of this lane's element in block 0; of the slot */
-    int pair;                 /* columns: elements from a block to the next */
+    LLVMValueRef lane, base;      /* i32, bytes: of this lane's element in block 0; of the slot */
+    int pair;                     /* columns: elements from a block to the next */
     bool rows, transposed, words; /* words: read one element at a time */
 } Factor;
 
@@ -25,7 +25,9 @@ static LLVMValueRef bits(const Simt *s, LLVMValueRef lane, unsigned mask, int sh
     return LLVMBuildAnd(s->e->b, v, i32(s, mask), "");
 }
 static LLVMValueRef sum(const Simt *s, LLVMValueRef x, LLVMValueRef y) { return LLVMBuildAdd(s->e->b, x, y, ""); }
-static LLVMValueRef times(const Simt *s, LLVMValueRef x, int64_t by) { return LLVMBuildMul(s->e->b, x, i32(s, by), ""); }
+static LLVMValueRef times(const Simt *s, LLVMValueRef x, int64_t by) {
+    return LLVMBuildMul(s->e->b, x, i32(s, by), "");
+}
 
 /* What of an axis's spread is over warps. */
 static LLVMValueRef warp_offset(const Simt *s, int axis) {
@@ -35,12 +37,13 @@ static LLVMValueRef warp_offset(const Simt *s, int axis) {
     return simt_lane(s, &p);
 }
 
-/* The element whose 16-byte row (or word) this lane addresses, of the four blocks that one ldmatrix reads: rows are read
- * as (rows 0-7, 8-15) x (k low, k high), columns as (k low, k high) x (block, next block). */
+/* The element whose 16-byte row (or word) this lane addresses, of the four blocks that one ldmatrix reads: rows are
+ * read as (rows 0-7, 8-15) x (k low, k high), columns as (k low, k high) x (block, next block). */
 static void lane_place(const Factor *f, LLVMValueRef *across, LLVMValueRef *along) {
     const Simt *s = f->s;
     const int half = 16 / f->layout.bytes; /* summed elements in 16 bytes */
-    LLVMValueRef lane = bits(s, s->thread, 31, 0), row = bits(s, lane, 7, 0), first = bits(s, lane, 1, 3), second = bits(s, lane, 1, 4);
+    LLVMValueRef lane = bits(s, s->thread, 31, 0), row = bits(s, lane, 7, 0), first = bits(s, lane, 1, 3),
+                 second = bits(s, lane, 1, 4);
     if (f->words) {
         *across = bits(s, lane, 7, 2);
         *along = bits(s, lane, 3, 0);
@@ -86,8 +89,8 @@ static void load_blocks(const Factor *f, int n, int across, int along, LLVMValue
     int rest;
     LLVMValueRef at = address(f, across, along, &rest);
     static const char *const results[] = {[2] = "{$0, $1}, [$2", [4] = "{$0, $1, $2, $3}, [$4"};
-    const char *text = arena_printf(s->arena, "ldmatrix.sync.aligned.m8n8.x%d%s.shared.b16 %s+%d];", n, f->transposed ? ".trans" : "",
-                                    results[n], rest);
+    const char *text = arena_printf(s->arena, "ldmatrix.sync.aligned.m8n8.x%d%s.shared.b16 %s+%d];", n,
+                                    f->transposed ? ".trans" : "", results[n], rest);
     LLVMTypeRef each[] = {e->i32, e->i32, e->i32, e->i32};
     LLVMTypeRef type = LLVMStructTypeInContext(e->context, each, (unsigned)n, false);
     LLVMValueRef v = simt_asm(e, type, text, n == 4 ? "=r,=r,=r,=r,r,~{memory}" : "=r,=r,r,~{memory}", 1, &at);
@@ -98,7 +101,8 @@ static LLVMValueRef load_word(const Factor *f, int across, int along) {
     const Simt *s = f->s;
     int rest;
     LLVMValueRef at = address(f, across, along, &rest);
-    return simt_asm(s->e, s->e->i32, arena_printf(s->arena, "ld.shared.b32 $0, [$1+%d];", rest), "=r,r,~{memory}", 1, &at);
+    return simt_asm(s->e, s->e->i32, arena_printf(s->arena, "ld.shared.b32 $0, [$1+%d];", rest), "=r,r,~{memory}", 1,
+                    &at);
 }
 
 static void round_all(const Factor *f, int n, LLVMValueRef *v) {
@@ -128,13 +132,15 @@ static const char *operand_type(DType t) { return t == DT_BF16 ? "bf16" : t == D
 static void multiply(const Simt *s, DType t, LLVMValueRef const *a, LLVMValueRef const *b, LLVMValueRef *c[4]) {
     const Emit *e = s->e;
     const char *type = operand_type(t);
-    const char *text = arena_printf(s->arena,
-                                    "mma.sync.aligned.m16n8k%d.row.col.f32.%s.%s.f32 {$0, $1, $2, $3}, {$4, $5, $6, $7}, "
-                                    "{$8, $9}, {$10, $11, $12, $13};",
-                                    t == DT_TF32 ? 8 : 16, type, type);
+    const char *text =
+        arena_printf(s->arena,
+                     "mma.sync.aligned.m16n8k%d.row.col.f32.%s.%s.f32 {$0, $1, $2, $3}, {$4, $5, $6, $7}, "
+                     "{$8, $9}, {$10, $11, $12, $13};",
+                     t == DT_TF32 ? 8 : 16, type, type);
     LLVMTypeRef each[] = {e->f32, e->f32, e->f32, e->f32};
     LLVMValueRef args[] = {a[0], a[1], a[2], a[3], b[0], b[1], *c[0], *c[1], *c[2], *c[3]};
-    LLVMValueRef v = simt_asm(e, LLVMStructTypeInContext(e->context, each, 4, false), text, "=f,=f,=f,=f,r,r,r,r,r,r,0,1,2,3", 10, args);
+    LLVMValueRef v = simt_asm(e, LLVMStructTypeInContext(e->context, each, 4, false), text,
+                              "=f,=f,=f,=f,r,r,r,r,r,r,0,1,2,3", 10, args);
     for (int n = 0; n < 4; n++) *c[n] = LLVMBuildExtractValue(e->b, v, (unsigned)n, "");
 }
 
@@ -142,7 +148,8 @@ static void multiply(const Simt *s, DType t, LLVMValueRef const *a, LLVMValueRef
 static void step(const Factor *x, const Factor *y, const Inst *i, const MatrixAxes *m, int along, LLVMValueRef *acc) {
     Simt *s = x->s;
     const int rows = s->axis[m->row].regs / 2, columns = s->axis[m->col].regs / 2;
-    LLVMValueRef *a = ARENA_ARRAY(s->arena, LLVMValueRef, 4 * rows), *b = ARENA_ARRAY(s->arena, LLVMValueRef, 2 * columns);
+    LLVMValueRef *a = ARENA_ARRAY(s->arena, LLVMValueRef, 4 * rows),
+                 *b = ARENA_ARRAY(s->arena, LLVMValueRef, 2 * columns);
     for (int n = 0; n < rows; n++) load_rows(x, n, along, a + 4 * n);
     for (int n = 0; n < columns; n += 2) load_columns(y, n, n + 1 < columns ? 2 : 1, along, b + 2 * n);
     for (int r = 0; r < rows; r++)

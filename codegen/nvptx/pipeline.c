@@ -1,10 +1,9 @@
 /* Loops whose stages run ahead, in a ring of ahead + 1 slots.  Iteration t, in every thread:
  *
- *     wait until this thread's copies for iteration t have landed   (one group per iteration; ahead - 1 may be under way)
- *     barrier                     everyone's have, and everyone is done with iteration t - 1's slot
- *     begin what iteration t + ahead needs, into that slot; registers hold what threads move themselves
- *     the body, from slot t
- *     store those registers; tiles that would take too many of them are loaded here too
+ *     wait until this thread's copies for iteration t have landed   (one group per iteration; ahead - 1 may be under
+ * way) barrier                     everyone's have, and everyone is done with iteration t - 1's slot begin what
+ * iteration t + ahead needs, into that slot; registers hold what threads move themselves the body, from slot t store
+ * those registers; tiles that would take too many of them are loaded here too
  *
  * before it, the copies for iterations 0 .. ahead - 1.  Source: PTX ISA, "Data Movement and Conversion Instructions:
  * Asynchronous copy". */
@@ -16,7 +15,7 @@ typedef struct Ring {
     Simt *s;
     const Inst *loop;
     int slots, n;
-    const Inst **stage; /* those that run ahead */
+    const Inst **stage;   /* those that run ahead */
     LLVMValueRef **moved; /* BY_THREADS: registers between load and store */
     bool copies, moves;
     LLVMValueRef thread_has; /* i1: there is an iteration `ahead` later */
@@ -41,7 +40,9 @@ static bool is_held(const Ring *r, const Inst *stage) {
     return stage->by == BY_THREADS && stage_fill_count(r->s, stage) * ((stage->bytes + 3) / 4) <= MOST_HELD;
 }
 
-static LLVMValueRef number(const Ring *r, int64_t n) { return LLVMConstInt(r->s->e->i32, (unsigned long long)n, false); }
+static LLVMValueRef number(const Ring *r, int64_t n) {
+    return LLVMConstInt(r->s->e->i32, (unsigned long long)n, false);
+}
 
 static void select_slot(const Ring *r, LLVMValueRef slot) {
     for (int n = 0; n < r->n; n++) stage_select(r->s, r->stage[n]->result, slot);
@@ -93,7 +94,8 @@ static void merge_moved(const Ring *r, LLVMBasicBlockRef from, LLVMBasicBlockRef
 static void fetch_next(Ring *r, LLVMValueRef base, LLVMValueRef slot) {
     Simt *s = r->s;
     const Emit *e = s->e;
-    LLVMBasicBlockRef from = LLVMGetInsertBlock(e->b), then = emit_block(e, s->fn, "fetch"), after = emit_block(e, s->fn, "fetched");
+    LLVMBasicBlockRef from = LLVMGetInsertBlock(e->b), then = emit_block(e, s->fn, "fetch"),
+                      after = emit_block(e, s->fn, "fetched");
     LLVMValueRef here = s->base[r->loop->axis];
     r->thread_has = there_is(r, base);
     LLVMBuildCondBr(e->b, r->thread_has, then, after);
@@ -125,8 +127,10 @@ static void store_moved(const Ring *r, LLVMValueRef base, LLVMValueRef slot) {
     LLVMValueRef here = s->base[r->loop->axis];
     s->base[r->loop->axis] = base;
     for (int n = 0; n < r->n; n++) {
-        if (r->moved[n]) stage_fill_store(s, r->stage[n], r->moved[n]);
-        else if (r->stage[n]->by == BY_THREADS) stage_fill(s, r->stage[n]);
+        if (r->moved[n])
+            stage_fill_store(s, r->stage[n], r->moved[n]);
+        else if (r->stage[n]->by == BY_THREADS)
+            stage_fill(s, r->stage[n]);
     }
     s->base[r->loop->axis] = here;
     LLVMBuildBr(e->b, after);
@@ -147,7 +151,8 @@ static void iteration(Ring *r, LLVMValueRef at, LLVMValueRef slot) {
     const int64_t step = s->k->axes.at[r->loop->axis].step;
     if (r->copies) stage_wait(s, r->loop->ahead - 1);
     simt_barrier(s);
-    LLVMValueRef before = wrapped(r, slot, 0, r->slots - 1, -1), base = LLVMBuildAdd(e->b, at, emit_i64(e, step * r->loop->ahead), "");
+    LLVMValueRef before = wrapped(r, slot, 0, r->slots - 1, -1),
+                 base = LLVMBuildAdd(e->b, at, emit_i64(e, step * r->loop->ahead), "");
     fetch_next(r, base, before);
     select_slot(r, slot);
     s->old_read = true; /* what the fetch loads */
@@ -165,8 +170,10 @@ static void open_ring(const Ring *r) {
 void pipeline_loop(Simt *s, const Inst *i) {
     const Emit *e = s->e;
     Ring r = ring_of(s, i);
-    LLVMBasicBlockRef head = emit_block(e, s->fn, "loop"), body = emit_block(e, s->fn, "body"), done = emit_block(e, s->fn, "done");
-    LLVMValueRef **phi = ARENA_ARRAY(s->arena, LLVMValueRef *, i->n_carry + 1), zero = emit_i64(e, 0), first = number(&r, 0);
+    LLVMBasicBlockRef head = emit_block(e, s->fn, "loop"), body = emit_block(e, s->fn, "body"),
+                      done = emit_block(e, s->fn, "done");
+    LLVMValueRef **phi = ARENA_ARRAY(s->arena, LLVMValueRef *, i->n_carry + 1), zero = emit_i64(e, 0),
+                 first = number(&r, 0);
     open_ring(&r);
     LLVMBasicBlockRef from = LLVMGetInsertBlock(e->b), last;
     LLVMBuildBr(e->b, head);

@@ -39,8 +39,10 @@ static int collect(Simt *s, const Block *b, int from, int to, const TileType *t,
 }
 
 static void begin(Simt *s, const Inst *i) {
-    if (i->kind == TI_STAGE) stage_begin(s, i);
-    else if (i->kind != TI_STORE) s->reg[i->result] = ARENA_ARRAY(s->arena, LLVMValueRef, simt_slots(s, &i->type));
+    if (i->kind == TI_STAGE)
+        stage_begin(s, i);
+    else if (i->kind != TI_STORE)
+        s->reg[i->result] = ARENA_ARRAY(s->arena, LLVMValueRef, simt_slots(s, &i->type));
 }
 
 /* Of the instruction's registers those that the group's are made from, if they are not there yet. */
@@ -55,16 +57,21 @@ static void evaluate(Simt *s, const Inst *i, const TileType *t, const int *slot,
 
 static void one_group(Simt *s, const TileType *t, const Inst *const *member, int n, const int *slot, int count) {
     for (int m = 0; m < n; m++) {
-        if (member[m]->kind == TI_STAGE) stage_registers(s, member[m], slot, count);
-        else if (member[m]->kind == TI_STORE) simt_store_slots(s, member[m], slot, count);
-        else evaluate(s, member[m], t, slot, count);
+        if (member[m]->kind == TI_STAGE)
+            stage_registers(s, member[m], slot, count);
+        else if (member[m]->kind == TI_STORE)
+            simt_store_slots(s, member[m], slot, count);
+        else
+            evaluate(s, member[m], t, slot, count);
     }
 }
 
 static void in_groups(Simt *s, const TileType *t, const Inst *const *member, int n) {
-    const int slots = simt_slots(s, t), along = s->axis[t->axis[t->n_axes - 1]].regs, vector = s->axis[t->axis[t->n_axes - 1]].vector;
+    const int slots = simt_slots(s, t), along = s->axis[t->axis[t->n_axes - 1]].regs,
+              vector = s->axis[t->axis[t->n_axes - 1]].vector;
     int width = vector < along ? vector : along, *slot = ARENA_ARRAY(s->arena, int, slots);
-    while ((width * (slots / along) < GROUP || (s->hopper && width < FOUR_MATRICES)) && along % (2 * width) == 0) width *= 2;
+    while ((width * (slots / along) < GROUP || (s->hopper && width < FOUR_MATRICES)) && along % (2 * width) == 0)
+        width *= 2;
     for (int m = 0; m < n; m++) begin(s, member[m]);
     s->in_group = member[n - 1]->kind == TI_STAGE;
     for (int from = 0; from < along; from += width) {
@@ -84,7 +91,9 @@ void simt_run(Simt *s, const Block *b, int from, int to) {
         int n = 0, largest = from;
         for (int at = from; at < to; at++) {
             const Inst *j = b->at[at];
-            if (j->kind == TI_STAGE || j->kind == TI_STORE || s->only[j->result] || !is_part(&b->at[largest]->type, &j->type)) continue;
+            if (j->kind == TI_STAGE || j->kind == TI_STORE || s->only[j->result] ||
+                !is_part(&b->at[largest]->type, &j->type))
+                continue;
             largest = at;
         }
         const TileType *t = &b->at[largest]->type;

@@ -14,7 +14,8 @@ void simt_barrier(Simt *s) {
     const char *text = s->k->producer ? arena_printf(s->arena, "bar.sync 1, %d;", s->k->threads) : "bar.sync 0;";
     LLVMValueRef call = simt_asm(e, e->none, text, "~{memory}", 0, NULL);
     const unsigned kind = LLVMGetEnumAttributeKindForName("convergent", 10);
-    LLVMAddCallSiteAttribute(call, (LLVMAttributeIndex)LLVMAttributeFunctionIndex, LLVMCreateEnumAttribute(e->context, kind, 0));
+    LLVMAddCallSiteAttribute(call, (LLVMAttributeIndex)LLVMAttributeFunctionIndex,
+                             LLVMCreateEnumAttribute(e->context, kind, 0));
     s->shared_read = s->shared_written = s->old_read = false;
 }
 void simt_before_read(Simt *s) {
@@ -45,8 +46,8 @@ void stage_open(Simt *s) {
     s->fetched = ARENA_ARRAY(s->arena, bool, s->k->types.n + 1);
     if (!kernel_shared_bytes(s->k)) return;
     stage_plan(s->arena, s->k, &s->plan);
-    s->dynamic = LLVMAddGlobalInAddressSpace(e->module, LLVMArrayType2(e->i8, 0), arena_printf(s->arena, "%s_shared", s->k->name),
-                                             SPACE_SHARED_PTR);
+    s->dynamic = LLVMAddGlobalInAddressSpace(e->module, LLVMArrayType2(e->i8, 0),
+                                             arena_printf(s->arena, "%s_shared", s->k->name), SPACE_SHARED_PTR);
     LLVMSetLinkage(s->dynamic, LLVMExternalLinkage);
     LLVMSetAlignment(s->dynamic, 1024);
     s->dynamic_address = LLVMBuildPtrToInt(e->b, s->dynamic, e->i32, "");
@@ -111,7 +112,8 @@ bool stage_rounds(const Simt *s, int value) {
     return i->by == BY_ASYNC && s->def[i->in[0]]->kind != TI_LOAD;
 }
 
-/* ---- filling from registers ---------------------------------------------------------------------------------------- */
+/* ---- filling from registers ----------------------------------------------------------------------------------------
+ */
 /* Runs `then` where `where` holds: opens the block; stage_endif closes it. */
 static LLVMBasicBlockRef stage_if(Simt *s, LLVMValueRef where) {
     if (!where) return NULL;
@@ -152,7 +154,8 @@ void stage_registers(Simt *s, const Inst *i, const int *slot, int n) {
         Coords c = {0};
         simt_coords(s, &i->type, slot[at], &c);
         if (run > 1 && c.reg[i->minor - 1] % run) continue;
-        LLVMValueRef v = run > 1 ? LLVMGetUndef(type) : element_value(s, i, &c), first = element_pointer(s, i->result, &c);
+        LLVMValueRef v = run > 1 ? LLVMGetUndef(type) : element_value(s, i, &c),
+                     first = element_pointer(s, i->result, &c);
         for (int r = 0; r < run && run > 1; r++) {
             v = LLVMBuildInsertElement(e->b, v, element_value(s, i, &c), i32(s, r), "");
             c.reg[i->minor - 1]++;
@@ -164,7 +167,8 @@ void stage_registers(Simt *s, const Inst *i, const int *slot, int n) {
     }
 }
 
-/* ---- filling in the order of memory ------------------------------------------------------------------------------------ */
+/* ---- filling in the order of memory
+ * ------------------------------------------------------------------------------------ */
 /* The axis along which the staged value's loads are contiguous, to be walked by neighbouring threads. */
 static int contiguous_axis(const Simt *s, int value) {
     const Inst *i = s->def[value];
@@ -229,7 +233,8 @@ static void load_runs(Simt *s, int value, const Walk *w, const Coords *c) {
     const int axis = w->order[w->n - 1];
     if (!i || s->shared[value] || s->reg[value] || s->run[value]) return;
     for (int n = 0; n < i->n_in && i->kind == TI_ELEMENT; n++) load_runs(s, i->in[n], w, c);
-    if (i->kind != TI_LOAD || w->width * dtype_bytes(i->type.dtype) < 4 || w->width * dtype_bytes(i->type.dtype) > 16) return;
+    if (i->kind != TI_LOAD || w->width * dtype_bytes(i->type.dtype) < 4 || w->width * dtype_bytes(i->type.dtype) > 16)
+        return;
     const Dim extent = s->k->axes.at[axis].extent;
     const bool along = has_axis(&i->type, axis), whole = dim_is_fixed(extent) && extent.bound % w->width == 0;
     if (along && whole && load_run_bytes(s->k, s->def, i, axis) >= w->width * dtype_bytes(i->type.dtype))
@@ -240,7 +245,8 @@ static void load_runs(Simt *s, int value, const Walk *w, const Coords *c) {
 static LLVMValueRef run_value(Simt *s, const Inst *i, const Walk *w, Coords *c) {
     if (w->width == 1) return element_value(s, i, c);
     const int axis = w->order[w->n - 1];
-    LLVMValueRef from = c->offset[axis], v = LLVMGetUndef(emit_vector_type(emit_memory_type(s->e, i->type.dtype), w->width));
+    LLVMValueRef from = c->offset[axis],
+                 v = LLVMGetUndef(emit_vector_type(emit_memory_type(s->e, i->type.dtype), w->width));
     memset(s->run, 0, sizeof(LLVMValueRef) * (size_t)s->k->types.n);
     load_runs(s, i->in[0], w, c);
     for (int n = 0; n < w->width; n++) {
@@ -308,7 +314,8 @@ void stage_fill(Simt *s, const Inst *i) {
     s->thread = thread;
 }
 
-/* ---- copies ---------------------------------------------------------------------------------------------------------------- */
+/* ---- copies
+ * ---------------------------------------------------------------------------------------------------------------- */
 /* Bytes of the run to copy, the rest becomes 0; NULL: all of them. */
 static LLVMValueRef copy_size(Simt *s, const Inst *stage, const Inst *load, const Coords *c) {
     const Emit *e = s->e;
@@ -335,10 +342,12 @@ static LLVMValueRef copy_size(Simt *s, const Inst *stage, const Inst *load, cons
 static void copy_run(Simt *s, const Inst *i, const Coords *c) {
     const Emit *e = s->e;
     const Inst *load = copied_load(s->k, i->in[0]);
-    LLVMValueRef size = copy_size(s, i, load, c), to = LLVMBuildPtrToInt(e->b, element_pointer(s, i->result, c), e->i32, "");
+    LLVMValueRef size = copy_size(s, i, load, c),
+                 to = LLVMBuildPtrToInt(e->b, element_pointer(s, i->result, c), e->i32, "");
     LLVMValueRef args[] = {to, simt_address(s, load, c), size};
     const char *level = i->bytes == 16 ? "cg" : "ca"; /* .cg: past L1, of 16 bytes only */
-    const char *text = arena_printf(s->arena, "cp.async.%s.shared.global [$0], [$1], %d%s;", level, i->bytes, size ? ", $2" : "");
+    const char *text =
+        arena_printf(s->arena, "cp.async.%s.shared.global [$0], [$1], %d%s;", level, i->bytes, size ? ", $2" : "");
     simt_asm(e, e->none, text, size ? "r,l,r,~{memory}" : "r,l,~{memory}", size ? 3 : 2, args);
     s->old_read = true;
 }
@@ -359,7 +368,8 @@ void stage_wait(Simt *s, int pending) {
     simt_asm(s->e, s->e->none, arena_printf(s->arena, "cp.async.wait_group %d;", pending), "~{memory}", 0, NULL);
 }
 
-/* ---- the instructions ---------------------------------------------------------------------------------------------------------- */
+/* ---- the instructions
+ * ---------------------------------------------------------------------------------------------------------- */
 static void stage_array(Simt *s, const Inst *i) {
     StageLayout l;
     stage_layout(s->k, i, &l);
@@ -367,8 +377,10 @@ static void stage_array(Simt *s, const Inst *i) {
 }
 
 void stage_begin(Simt *s, const Inst *i) {
-    if (s->dynamic) stage_select(s, i->result, NULL);
-    else stage_array(s, i);
+    if (s->dynamic)
+        stage_select(s, i->result, NULL);
+    else
+        stage_array(s, i);
     if (s->hopper && hopper_leaves(s, i)) hopper_stores_read(s);
     if (s->dynamic && s->shared_written) simt_barrier(s); /* another tile may have been here */
     simt_before_write(s);

@@ -17,9 +17,13 @@ enum { SCHEDULES = 16 };
 static void put(DType t, void *data, int64_t i, float v) {
     uint32_t bits;
     memcpy(&bits, &v, sizeof bits);
-    if (t == DT_BF16) ((uint16_t *)data)[i] = (uint16_t)(bits >> 16);
-    else if (t == DT_F16) ((uint16_t *)data)[i] = (uint16_t)((bits >> 16 & 0x8000) | ((bits >> 13 & 0x3ff) + ((bits >> 23 & 0xff) - 112) * 1024));
-    else ((float *)data)[i] = v;
+    if (t == DT_BF16)
+        ((uint16_t *)data)[i] = (uint16_t)(bits >> 16);
+    else if (t == DT_F16)
+        ((uint16_t *)data)[i] =
+            (uint16_t)((bits >> 16 & 0x8000) | ((bits >> 13 & 0x3ff) + ((bits >> 23 & 0xff) - 112) * 1024));
+    else
+        ((float *)data)[i] = v;
 }
 
 static double get(DType t, const void *data, int64_t i) {
@@ -65,7 +69,8 @@ static void gpu_open(Arena *a, Gpu *g, Kernel *k, const char *arch) {
     g->function = load_kernel(g->ptx, k->name);
     const int bytes = (int)kernel_shared_bytes(k);
     if (bytes > 48 << 10)
-        assert_int_equal(cu.cuFuncSetAttribute(g->function, CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES, bytes), CUDA_SUCCESS);
+        assert_int_equal(cu.cuFuncSetAttribute(g->function, CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES, bytes),
+                         CUDA_SUCCESS);
 }
 
 static void gpu_run(const Gpu *g, const Kernel *k, void *const *data) {
@@ -75,8 +80,8 @@ static void gpu_run(const Gpu *g, const Kernel *k, void *const *data) {
         assert_int_equal(cu.cuMemcpyHtoD_v2(g->device[b], data[b], bytes), CUDA_SUCCESS);
         params[b] = (void *)(uintptr_t)&g->device[b];
     }
-    const CUresult r = cu.cuLaunchKernel(g->function, (unsigned)kernel_programs(k, NULL), 1, 1, (unsigned)k->threads, 1, 1,
-                                         (unsigned)kernel_shared_bytes(k), NULL, params, NULL);
+    const CUresult r = cu.cuLaunchKernel(g->function, (unsigned)kernel_programs(k, NULL), 1, 1, (unsigned)k->threads, 1,
+                                         1, (unsigned)kernel_shared_bytes(k), NULL, params, NULL);
     if (r || cu.cuCtxSynchronize()) fail_msg("%s: launch failed\n%s", k->name, g->ptx);
 }
 
@@ -90,8 +95,8 @@ static void compare(const Kernel *k, void *const *want, void *const *data, CUdev
         /* sums of a few dozen products of multiples of 1/64 are exact in f32: orders do not differ */
         for (int64_t i = 0; i < bytes / dtype_bytes(buf->dtype) && buf->written; i++)
             if (get(buf->dtype, got, i) != get(buf->dtype, want[b], i))
-                fail_msg("%s: element %lld of %s is %g, not %g", k->name, (long long)i, buf->name, get(buf->dtype, got, i),
-                         get(buf->dtype, want[b], i));
+                fail_msg("%s: element %lld of %s is %g, not %g", k->name, (long long)i, buf->name,
+                         get(buf->dtype, got, i), get(buf->dtype, want[b], i));
     }
 }
 
@@ -156,21 +161,31 @@ static void test_golden(void **state) {
     arena_free(a);
 }
 
-/* ---- every tile of the table ------------------------------------------------------------------------------------------ */
+/* ---- every tile of the table
+ * ------------------------------------------------------------------------------------------ */
 /* y = relu(x w + bias) as it is emitted before it is scheduled; factors may be transposed in memory. */
-static Kernel *product(Arena *a, const char *name, const MatrixTile *t, const char *type, int m, int n, int k, int sum, bool x_turned,
-                       bool w_turned) {
+static Kernel *product(Arena *a, const char *name, const MatrixTile *t, const char *type, int m, int n, int k, int sum,
+                       bool x_turned, bool w_turned) {
     const char *text = arena_printf(
         a,
         "kernel @%s(%%x: %s[%d,%d], %%w: %s[%d,%d], %%b: f32[%d], %%y: %s[%d,%d] out)\n  grid m in 0..%d step %d\n"
-        "  grid n in 0..%d step %d\n  loop k in 0..%d step %d\n  %%0 = full 0 : f32[m:%d,n:%d]\n  %%7 = for k carry %%1 = %%0 {\n"
+        "  grid n in 0..%d step %d\n  loop k in 0..%d step %d\n  %%0 = full 0 : f32[m:%d,n:%d]\n  %%7 = for k carry "
+        "%%1 = %%0 {\n"
         "    %%2 = load %%x[%s]\n    %%3 = stage %%2 -> shared\n    %%4 = load %%w[%s]\n    %%5 = stage %%4 -> shared\n"
-        "    %%6 = dot %%3, %%5, %%1 over k\n    yield %%6\n  }\n  %%8 = load %%b[n]\n  %%9 = add %%7, %%8\n  %%10 = const 0 : f32\n"
+        "    %%6 = dot %%3, %%5, %%1 over k\n    yield %%6\n  }\n  %%8 = load %%b[n]\n  %%9 = add %%7, %%8\n  %%10 = "
+        "const 0 : f32\n"
         "  %%11 = max %%9, %%10\n  %%12 = cast %%11 : %s[m:%d,n:%d]\n  store %%y[m, n], %%12\n",
-        name, type, x_turned ? k : m, x_turned ? m : k, type, w_turned ? n : k, w_turned ? k : n, n, type, m, n, m, t->rows, n, t->columns,
-        k, sum, t->rows, t->columns, x_turned ? "k, m" : "m, k", w_turned ? "n, k" : "k, n", type, t->rows, t->columns);
+        name, type, x_turned ? k : m, x_turned ? m : k, type, w_turned ? n : k, w_turned ? k : n, n, type, m, n, m,
+        t->rows, n, t->columns, k, sum, t->rows, t->columns, x_turned ? "k, m" : "m, k", w_turned ? "n, k" : "k, n",
+        type, t->rows, t->columns);
     Kernel *kernel = parse_kernel(a, text);
-    MatrixTiles plan = {.tile = *t, .sum = sum, .ahead = 2, .order = m > t->rows ? 2 : 0, .row_axis = 0, .column_axis = 1, .sum_axis = 2,
+    MatrixTiles plan = {.tile = *t,
+                        .sum = sum,
+                        .ahead = 2,
+                        .order = m > t->rows ? 2 : 0,
+                        .row_axis = 0,
+                        .column_axis = 1,
+                        .sum_axis = 2,
                         .room = target_find("sm_80")->fast_bytes};
     assert_true(matrix_schedule(kernel, &plan));
     return kernel;
@@ -191,14 +206,15 @@ static void test_tiles(void **state) {
         if (t->by != BY_MMA) continue;
         Arena *a = arena_new();
         const int sum = i % 2 ? 64 : 32;
-        const ptxsim_kernel f = check_kernel(product(a, "tile", t, i % 3 ? "bf16" : "f16", t->rows, t->columns, 3 * sum, sum, i & 1, i >> 1 & 1), 1);
+        const ptxsim_kernel f = check_kernel(
+            product(a, "tile", t, i % 3 ? "bf16" : "f16", t->rows, t->columns, 3 * sum, sum, i & 1, i >> 1 & 1), 1);
         full_speed(&f, 2.0 * t->rows * t->columns * 3 * sum);
         arena_free(a);
     }
 }
 
-/* All four orientations, under all schedules: whole tiles, then edges along every axis, odd leading dimensions among them
- * (65 and 71 forbid copies of more than 2 bytes, 68 of more than 8). */
+/* All four orientations, under all schedules: whole tiles, then edges along every axis, odd leading dimensions among
+ * them (65 and 71 forbid copies of more than 2 bytes, 68 of more than 8). */
 static void test_orientations(void **state) {
     (void)state;
     static const MatrixTile t = {BY_MMA, 64, 32, 32, 16};
@@ -207,7 +223,8 @@ static void test_orientations(void **state) {
         for (size_t n = 0; n < sizeof shape / sizeof *shape; n++) {
             Arena *a = arena_new();
             const int *s = shape[n];
-            const ptxsim_kernel f = check_kernel(product(a, "turned", &t, "bf16", s[0], s[1], s[2], 32, i & 1, i >> 1), n < 2 ? SCHEDULES : 2);
+            const ptxsim_kernel f = check_kernel(product(a, "turned", &t, "bf16", s[0], s[1], s[2], 32, i & 1, i >> 1),
+                                                 n < 2 ? SCHEDULES : 2);
             const double tiles = (s[0] + 63) / 64 * ((s[1] + 31) / 32) * ((s[2] + 31) / 32);
             assert_true((double)f.matrix_flops_half == tiles * 2 * 64 * 32 * 32);
             if (!n) full_speed(&f, 2.0 * 128 * 64 * 128);
@@ -224,7 +241,8 @@ static void test_registers(void **state) {
     char *ptx = NULL, *error = NULL;
     for (int i = 0; i < n_matrix_tiles; i++) {
         if (matrix_tile[i].by != BY_MMA) continue;
-        vec_push(a, m.kernels, product(a, arena_printf(a, "tile%d", i), &matrix_tile[i], "bf16", 1000, 2000, 768, 32, i & 1, i & 2));
+        vec_push(a, m.kernels,
+                 product(a, arena_printf(a, "tile%d", i), &matrix_tile[i], "bf16", 1000, 2000, 768, 32, i & 1, i & 2));
     }
     if (!nvptx_emit_ptx(&m, &(NvptxOptions){.arch = "sm_80"}, &ptx, &error)) fail_msg("%s", error);
     write_text(arena_printf(a, "%s/tiles.ptx", scratch_folder()), ptx);
@@ -238,10 +256,12 @@ static void test_registers(void **state) {
     arena_free(a);
 }
 
-/* ---- programs ---------------------------------------------------------------------------------------------------------- */
+/* ---- programs
+ * ---------------------------------------------------------------------------------------------------------- */
 static bool by_mma(const Block *b) {
     bool found = false;
-    for (int n = 0; n < b->n && !found; n++) found = (b->at[n]->kind == TI_DOT && b->at[n]->by == BY_MMA) || by_mma(&b->at[n]->body);
+    for (int n = 0; n < b->n && !found; n++)
+        found = (b->at[n]->kind == TI_DOT && b->at[n]->by == BY_MMA) || by_mma(&b->at[n]->body);
     return found;
 }
 
@@ -271,20 +291,25 @@ static int check_model(const char *body) {
 static void test_programs(void **state) {
     (void)state;
     /* rows of two loops, a product that is transposed, a residual, and all gradients */
-    const int layers = check_model("model layers {\n    precision bf16\n    input x : f32[3, 13, 40]\n    h = relu(linear(x, 24) as a)\n"
-                                   "    y = linear(h, 40) as b + x\n    loss = mean(y * y)\n    output loss\n    train loss with sgd(lr = 0.1)\n}\n");
+    const int layers = check_model(
+        "model layers {\n    precision bf16\n    input x : f32[3, 13, 40]\n    h = relu(linear(x, 24) as a)\n"
+        "    y = linear(h, 40) as b + x\n    loss = mean(y * y)\n    output loss\n    train loss with sgd(lr = "
+        "0.1)\n}\n");
     assert_true(layers >= 5);
     /* products per batch and head, of rows and of columns */
-    const int batched = check_model("model batched {\n    precision f16\n    input q : f32[2, 20, 3, 16]\n    input k : f32[2, 20, 3, 16]\n"
-                                    "    s = transpose(q, [0, 2, 1, 3]) @ transpose(k, [0, 2, 3, 1])\n    output s\n"
-                                    "    output t = transpose(s, [0, 1, 3, 2]) @ transpose(k, [0, 2, 1, 3])\n}\n");
+    const int batched = check_model(
+        "model batched {\n    precision f16\n    input q : f32[2, 20, 3, 16]\n    input k : f32[2, 20, 3, 16]\n"
+        "    s = transpose(q, [0, 2, 1, 3]) @ transpose(k, [0, 2, 3, 1])\n    output s\n"
+        "    output t = transpose(s, [0, 1, 3, 2]) @ transpose(k, [0, 2, 1, 3])\n}\n");
     assert_true(batched >= 2);
     /* a convolution with both gradients, with a stride too */
-    const int images = check_model("model images {\n    precision bf16\n    input x : f32[2, 9, 9, 16]\n    h = conv2d(x, 24, 3) as a\n"
-                                   "    y = conv2d(h, 16, 3, stride = 2) as b\n    loss = mean(y * y)\n    output loss\n"
-                                   "    train loss with sgd(lr = 0.1)\n}\n");
+    const int images = check_model(
+        "model images {\n    precision bf16\n    input x : f32[2, 9, 9, 16]\n    h = conv2d(x, 24, 3) as a\n"
+        "    y = conv2d(h, 16, 3, stride = 2) as b\n    loss = mean(y * y)\n    output loss\n"
+        "    train loss with sgd(lr = 0.1)\n}\n");
     assert_true(images >= 5);
-    const int rounded = check_model("model rounded {\n    precision tf32\n    input x : f32[70, 40]\n    y = linear(relu(linear(x, 36) as a), 48) as b\n"
+    const int rounded = check_model("model rounded {\n    precision tf32\n    input x : f32[70, 40]\n    y = "
+                                    "linear(relu(linear(x, 36) as a), 48) as b\n"
                                     "    loss = mean(y * y)\n    output loss\n    train loss with sgd(lr = 0.1)\n}\n");
     assert_true(rounded >= 4);
 }
