@@ -75,9 +75,13 @@ typedef struct Run {
     int64_t slope, grain;
 } Run;
 
+static int64_t magnitude(int64_t v) {
+    return v == INT64_MIN ? INT64_MAX : v < 0 ? -v : v;
+} /* INT64_MAX: nothing divides it */
+
 static int64_t gcd(int64_t a, int64_t b) {
-    a = a < 0 ? -a : a;
-    b = b < 0 ? -b : b;
+    a = magnitude(a);
+    b = magnitude(b);
     while (b) {
         const int64_t rest = a % b;
         a = b;
@@ -145,7 +149,9 @@ static bool compares_whole_runs(const Kernel *k, const Inst *const *def, const I
     if (i->kind != TI_ELEMENT || (i->op != OP_LT && i->op != OP_GE)) return false;
     const Index *left = index_of(def[i->in[0]]), *right = index_of(def[i->in[1]]);
     const Inst *constant = def[i->in[1]];
-    if (right ? !index_is_const(right, &c) : !constant || constant->kind != TI_CONST) return false;
+    if (right ? !index_is_const(right, &c) : !constant || constant->kind != TI_CONST || constant->type.dtype != DT_I32)
+        return false;
+    if (!right && !(constant->value >= INT32_MIN && constant->value <= INT32_MAX)) return false;
     if (!right) c = (int64_t)constant->value;
     return left && run_of(k, left, axis, width, &x) && x.slope == 1 && x.grain % width == 0 && c % width == 0;
 }
