@@ -29,6 +29,7 @@ typedef struct Fuse {
     bool *candidate;     /* by node id */
     bool *output;        /* is an OUTPUT result */
     bool *result;
+    Node **landing;      /* by result: the node that is computed into its home */
     bool *copied;        /* by a result that is nothing else */
     AccessList *access;  /* by node id, of candidates */
     int *readers;        /* how many candidates read it */
@@ -167,8 +168,29 @@ static bool is_copy(const Fuse *f, const Node *n) {
     return n->op == OP_RESHAPE && f->result[n->id] && shape_equal(n->shape, n->in[0]->shape);
 }
 
+static int users(const Uses *u, const Node *n) { return u->first[n->id + 1] - u->first[n->id]; }
+
+/* What is reshaped only to leave is computed where it leaves: the memory is the same. */
+static Node *before_reshape(const Result *r, const Uses *uses, const int *homes) {
+    Node *v = r->value;
+    if (r->kind != RESULT_OUTPUT && r->kind != RESULT_GRAD) return v;
+    while (v->op == OP_RESHAPE && users(uses, v) == (v != r->value) && homes[v->id] == (v == r->value) &&
+           shape_is_fixed(v->shape))
+        v = v->in[0];
+    const bool alone = users(uses, v) == 1 && homes[v->id] == 0 && shape_is_fixed(v->shape);
+    return alone && !op_is_memory(v->op) ? v : r->value;
+}
+
+static void find_landings(Fuse *f, const Graph *g, const Uses *uses) {
+    int *homes = ARENA_ARRAY(f->arena, int, f->n);
+    f->landing = ARENA_ARRAY(f->arena, Node *, g->results.n + 1);
+    for (int i = 0; i < g->results.n; i++) homes[g->results.at[i].value->id]++;
+    for (int i = 0; i < g->results.n; i++) f->landing[i] = before_reshape(&g->results.at[i], uses, homes);
+}
+
 static void choose_candidates(Fuse *f, const Graph *g) {
     const Uses uses = graph_uses(f->arena, g);
+    find_landings(f, g, &uses);
     bool *reread = ARENA_ARRAY(f->arena, bool, f->n);
     int *readers = ARENA_ARRAY(f->arena, int, f->n); /* those of a widened value are its own */
     Cone *cone = ARENA_ARRAY(f->arena, Cone, f->n);
@@ -181,8 +203,8 @@ static void choose_candidates(Fuse *f, const Graph *g) {
             reread[i] |= rereads(user) || (passes && reread[user->id]);
         }
     for (int i = 0; i < g->results.n; i++) {
-        f->result[g->results.at[i].value->id] = true;
-        f->output[g->results.at[i].value->id] |= g->results.at[i].kind == RESULT_OUTPUT;
+        f->result[f->landing[i]->id] = true;
+        f->output[f->landing[i]->id] |= g->results.at[i].kind == RESULT_OUTPUT;
     }
     /* what is copied has memory of its own: inlined, the copy would read what it overwrites */
     for (int i = 0; i < g->results.n; i++)
@@ -498,10 +520,10 @@ static bool in_place_allowed(const Fuse *f, const PlanKernel *k, const PlanNode 
     return true;
 }
 
-static void set_home(Fuse *f, const Result *r) {
+static void set_home(Fuse *f, const Result *r, const Node *at) {
     static const Home homes[] = {[RESULT_OUTPUT] = HOME_OUTPUT, [RESULT_GRAD] = HOME_GRAD, [RESULT_PARAM] = HOME_PARAM,
                                  [RESULT_STATE] = HOME_STATE};
-    PlanBuffer *b = &f->plan->buffer[r->value->id];
+    PlanBuffer *b = &f->plan->buffer[at->id];
     b->home = homes[r->kind];
     b->decl = r->decl;
 }
@@ -520,7 +542,7 @@ static void choose_homes(Fuse *f) {
         p->buffer[i] = (PlanBuffer){.home = HOME_NONE, .decl = n->attr->decl, .writer = p->kernel_of[i]};
         if (op_is_memory(n->op)) p->buffer[i].home = HOME_SOURCE;
     }
-    for (int i = 0; i < f->graph->results.n; i++) set_home(f, &f->graph->results.at[i]);
+    for (int i = 0; i < f->graph->results.n; i++) set_home(f, &f->graph->results.at[i], f->landing[i]);
     for (int i = 0; i < p->kernels.n; i++)
         for (int j = 0; j < p->kernels.at[i].reads.n; j++) {
             PlanBuffer *b = &p->buffer[p->kernels.at[i].reads.at[j]->id];
