@@ -1,11 +1,15 @@
-# Every example's PTX assembles for both architectures, and no matrix kernel spills registers.  Skips without ptxas.
+# Every example's PTX assembles for both architectures, one of them in bf16 too, and no matrix kernel spills registers.
+# Skips without ptxas.
 command -v ptxas >/dev/null || { echo "skipped: no ptxas here"; exit 77; }
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 status=0
+awk '{ print } /^model .*{/ { print "    precision bf16" }' "$SRC/examples/chargpt/chargpt.dsl" >"$work/bf16.dsl"
 for arch in sm_80 sm_90; do
-    for model in digits/mlp digits/cnn ecg/ecg chargpt/chargpt gpt2/gpt2 unet/unet resnet50/resnet50; do
-        "$FUSEC" "$SRC/examples/$model.dsl" --entry step -o "$work/x.ptx" --arch $arch || status=1
+    for model in digits/mlp digits/cnn ecg/ecg chargpt/chargpt gpt2/gpt2 unet/unet resnet50/resnet50 bf16; do
+        program=$SRC/examples/$model.dsl
+        [ -e "$program" ] || program=$work/$model.dsl
+        "$FUSEC" "$program" --entry step -o "$work/x.ptx" --arch $arch || status=1
         ptxas -v -arch=$arch "$work/x.ptx" -o "$work/x.cubin" >"$work/log" 2>&1 || {
             echo "$model: ptxas refuses the PTX for $arch"
             cat "$work/log"
