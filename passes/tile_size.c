@@ -184,6 +184,36 @@ static void product_sizes(const Limits *l, const Contract *c, const LoopClass *l
     }
 }
 
+/* What the operands' tiles take in a GPU's shared memory. */
+static int64_t staged_bytes(const Node *n, const TileSizes *s) {
+    const Contract *c = n->attr->contract;
+    int64_t bytes = 0;
+    for (int o = 0; o < c->n_operands; o++) {
+        int64_t tile = dtype_bytes(n->in[o]->dtype);
+        for (int l = 0; l < c->n_loops; l++) {
+            bool in = false;
+            for (int d = 0; d < n->in[o]->shape.rank; d++) in |= c->map[o][d].coef[l] != 0;
+            if (in) tile *= l < c->n_out ? s->p[l] : s->k[l];
+        }
+        bytes += tile;
+    }
+    return bytes;
+}
+
+/* Where an operand has rows and columns both (depthwise), its tile has their product: halves output loops, the innermost
+ * last, until what is staged fits what a kernel may declare. */
+static void fit_staged(const Node *n, TileSizes *s) {
+    enum { STAGED = 32 << 10 }; /* of 48 KiB: rows are padded, and an epilogue needs room too */
+    const Contract *c = n->attr->contract;
+    while (staged_bytes(n, s) > STAGED) {
+        int widest = c->n_out - 1;
+        for (int l = 0; l < c->n_out - 1; l++)
+            if (s->p[l] > 1 && (widest == c->n_out - 1 || s->p[l] > s->p[widest])) widest = l;
+        if (widest < 0 || s->p[widest] == 1) break;
+        s->p[widest] /= 2;
+    }
+}
+
 static void contract_sizes(const Limits *l, const Node *n, TileSizes *s) {
     const Contract *c = n->attr->contract;
     const ContractClass class = product_loops(n);
@@ -195,6 +225,7 @@ static void contract_sizes(const Limits *l, const Node *n, TileSizes *s) {
         if (k < 1) k = 1;
     }
     vector_sizes(l, n, s);
+    if (l->pow2) fit_staged(n, s);
 }
 
 enum {
