@@ -1,15 +1,24 @@
 #include "passes/contract_class.h"
 #include "passes/affine.h"
 
-static bool uses_loop(const Contract *c, int operand, int rank, int loop) {
-    for (int d = 0; d < rank; d++)
+bool contract_mentions(const Contract *c, Node *const *in, int operand, int loop) {
+    for (int d = 0; d < in[operand]->shape.rank; d++)
         if (c->map[operand][d].coef[loop] != 0) return true;
     return false;
 }
 
+int contract_guard_operand(const Contract *c, Node *const *in, const Guard *g) {
+    for (int k = 0; k < c->n_operands; k++) {
+        bool all = true;
+        for (int l = 0; l < c->n_loops; l++) all &= g->e.coef[l] == 0 || contract_mentions(c, in, k, l);
+        if (all) return k;
+    }
+    return 0;
+}
+
 static LoopClass class_of(const Contract *c, Node *const *in, int loop) {
     if (c->n_operands != 2) return LOOP_OTHER;
-    bool a = uses_loop(c, 0, in[0]->shape.rank, loop), b = uses_loop(c, 1, in[1]->shape.rank, loop);
+    bool a = contract_mentions(c, in, 0, loop), b = contract_mentions(c, in, 1, loop);
     bool out = loop < c->n_out;
     if (a && b) return out ? LOOP_BATCH : LOOP_K;
     if (!out || (!a && !b)) return LOOP_OTHER;

@@ -20,4 +20,11 @@ typedef struct ContractClass {
 /* in: the operands, for their ranks. */
 ContractClass contract_classify(const Contract *c, Node *const *in);
 
+/* Does a subscript of the operand have the loop? */
+bool contract_mentions(const Contract *c, Node *const *in, int operand, int loop);
+
+/* The operand whose read is 0 where the guard fails: the first that has all of the guard's loops, so that its tile has
+ * no others on the guard's account; the first of all where none has. */
+int contract_guard_operand(const Contract *c, Node *const *in, const Guard *g);
+
 #endif

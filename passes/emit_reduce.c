@@ -227,10 +227,13 @@ static const Index *subscript(Emitter *e, const Contract *c, const Affine *a, co
     return index_div(e->k, x, d);
 }
 
-static int guards(Emitter *e, const Contract *c, const Index *const *loop) {
+/* Conditions that operand k's read takes on; -1: all. */
+static int guards(Emitter *e, const Node *n, const Index *const *loop, int k) {
+    const Contract *c = n->attr->contract;
     int mask = -1;
     for (int g = 0; g < c->n_guards; g++) {
         const Guard *gd = &c->guard[g];
+        if (k >= 0 && contract_guard_operand(c, n->in, gd) != k) continue;
         if (gd->kind == GUARD_EQ) {
             const int zero = emit_i32(e, 0), value = tile_index(&e->b, affine(e, c, &gd->e, loop));
             mask = emit_and(e, mask, emit_op(e, OP_EQ, DT_BOOL, value, zero));
@@ -266,8 +269,7 @@ static int cleared(Emitter *e, int v, int own) {
 
 /* Nothing summed: a product of reads where all conditions hold, else 0. */
 static int emit_view(Emitter *e, Node *n, const Index *const *idx, int mask) {
-    const Contract *c = n->attr->contract;
-    int where = guards(e, c, idx), v = -1;
+    int where = guards(e, n, idx, -1), v = -1;
     for (int k = 0; k < n->n_in; k++) {
         int own = -1;
         const int x = read_operand(e, n, k, idx, emit_and(e, mask, where), &own);
@@ -282,14 +284,13 @@ static int emit_view(Emitter *e, Node *n, const Index *const *idx, int mask) {
 static bool stages(const Emitter *e) { return target_of(e)->backend == BACKEND_NVPTX; }
 
 static int contract_body(Emitter *e, Node *n, const Index *const *loop, int mask, int n_axes, const int *axes, int carry) {
-    const Contract *c = n->attr->contract;
     int8_t over[MAX_LOOPS];
     const DType as = emit_carried_in(OP_SUM, n->dtype);
-    int n_over = 0, where = guards(e, c, loop), v = -1;
+    int n_over = 0, v = -1;
     for (int i = 0; i < n_axes; i++) over[n_over++] = (int8_t)axes[i];
     int x[2];
     for (int k = 0; k < n->n_in; k++) {
-        int own = k == 0 ? where : -1;
+        int own = guards(e, n, loop, k);
         int y = read_operand(e, n, k, loop, mask, &own); /* sets own */
         y = cleared(e, y, own);
         if (n->n_in == 2 && as == DT_F32 && n_over) {

@@ -191,8 +191,9 @@ static int64_t staged_bytes(const Node *n, const TileSizes *s) {
     for (int o = 0; o < c->n_operands; o++) {
         int64_t tile = dtype_bytes(n->in[o]->dtype);
         for (int l = 0; l < c->n_loops; l++) {
-            bool in = false;
-            for (int d = 0; d < n->in[o]->shape.rank; d++) in |= c->map[o][d].coef[l] != 0;
+            bool in = contract_mentions(c, n->in, o, l);
+            for (int g = 0; g < c->n_guards; g++)
+                in |= c->guard[g].e.coef[l] && contract_guard_operand(c, n->in, &c->guard[g]) == o;
             if (in) tile *= l < c->n_out ? s->p[l] : s->k[l];
         }
         bytes += tile;
@@ -200,7 +201,7 @@ static int64_t staged_bytes(const Node *n, const TileSizes *s) {
     return bytes;
 }
 
-/* Where an operand has rows and columns both (depthwise), its tile has their product: halves output loops, the innermost
+/* Where an operand has rows and columns both (depthwise, conditions on both), its tile has their product: halves output loops, the innermost
  * last, until what is staged fits what a kernel may declare. */
 static void fit_staged(const Node *n, TileSizes *s) {
     enum { STAGED = 32 << 10 }; /* of 48 KiB: rows are padded, and an epilogue needs room too */

@@ -312,6 +312,11 @@ static void test_programs(void **state) {
                                     "linear(relu(linear(x, 36) as a), 48) as b\n"
                                     "    loss = mean(y * y)\n    output loss\n    train loss with sgd(lr = 0.1)\n}\n");
     assert_true(rounded >= 4);
+    /* of parts of matrices: a gradient's conditions on rows and on columns each stand at the factor that has them */
+    const int parts = check_model("model parts {\n    precision bf16\n    input x : f32[24, 64]\n    w = param [64, 64] init normal(0.1)\n"
+                                  "    y = x[:, 3:51] @ w[3:51, 1:34]\n    loss = mean(y * y)\n    output loss\n"
+                                  "    train loss with sgd(lr = 0.1)\n}\n");
+    assert_true(parts >= 3); /* infer's product, grad's and step's */
 }
 
 int main(void) {
