@@ -201,8 +201,8 @@ static int64_t staged_bytes(const Node *n, const TileSizes *s) {
     return bytes;
 }
 
-/* Where an operand has rows and columns both (depthwise, conditions on both), its tile has their product: halves output loops, the innermost
- * last, until what is staged fits what a kernel may declare. */
+/* Where an operand has rows and columns both (depthwise, a condition on both), its tile has their product: halves output
+ * loops, the innermost last, until what is staged fits what a kernel may declare. */
 static void fit_staged(const Node *n, TileSizes *s) {
     enum { STAGED = 32 << 10 }; /* of 48 KiB: rows are padded, and an epilogue needs room too */
     const Contract *c = n->attr->contract;
