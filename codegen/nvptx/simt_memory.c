@@ -92,13 +92,38 @@ static void store_where(Simt *s, DType t, LLVMValueRef p, LLVMValueRef where, LL
 }
 
 /* ---- global memory ------------------------------------------------------------------------------------------------ */
+/* Bits of the thread's number in which it differs from threads that hold the same elements. */
+static unsigned copies_of(const Simt *s, const TileType *t) {
+    unsigned covered = 0;
+    for (int i = 0; i < t->n_axes; i++) covered |= s->axis[t->axis[i]].threads;
+    return (unsigned)(s->k->threads - 1) & ~covered;
+}
+
+/* Some element of what is loaded may have been stored by another thread of the program. */
+static bool is_stored_elsewhere(const Simt *s, const Block *b, const Inst *load) {
+    for (int n = 0; n < b->n; n++) {
+        const Inst *i = b->at[n];
+        if (is_stored_elsewhere(s, &i->body, load)) return true;
+        if (i->kind != TI_STORE || i->buffer != load->buffer) continue;
+        const TileType stored = simt_store_axes(s, i);
+        if (copies_of(s, &stored) || copies_of(s, &load->type)) return true;
+    }
+    return false;
+}
+
+/* What one thread stores and others load is shared memory like any other. */
+static void before_load(Simt *s, const Inst *i) {
+    if (s->shared_written && s->k->buffers.at[i->buffer].written && is_stored_elsewhere(s, &s->k->body, i)) simt_barrier(s);
+    s->old_read = true;
+}
+
 LLVMValueRef simt_load(Simt *s, const Inst *i, const Coords *c) {
     const Emit *e = s->e;
     const DType t = s->k->buffers.at[i->buffer].dtype;
     LLVMValueRef where = simt_inside(s, c, &i->type);
     if (i->n_in) where = simt_and(s, where, simt_value(s, i->in[0], c));
     LLVMValueRef p = simt_address(s, i, c);
-    s->old_read = true;
+    before_load(s, i);
     if (where) return load_where(s, t, p, where, i->value);
     LLVMValueRef v = LLVMBuildLoad2(e->b, emit_memory_type(e, t), p, "");
     LLVMSetAlignment(v, alignment(s, i, c));
@@ -106,11 +131,7 @@ LLVMValueRef simt_load(Simt *s, const Inst *i, const Coords *c) {
 }
 
 LLVMValueRef simt_first_copy(const Simt *s, const TileType *t) {
-    unsigned covered = 0;
-    for (int i = 0; i < t->n_axes; i++) {
-        covered |= s->axis[t->axis[i]].threads;
-    }
-    const unsigned copies = (unsigned)(s->k->threads - 1) & ~covered;
+    const unsigned copies = copies_of(s, t);
     if (!copies) return NULL;
     LLVMValueRef bits = LLVMBuildAnd(s->e->b, s->thread, LLVMConstInt(s->e->i32, copies, false), "");
     return LLVMBuildICmp(s->e->b, LLVMIntEQ, bits, LLVMConstNull(s->e->i32), "");
@@ -148,7 +169,7 @@ LLVMValueRef simt_load_run(Simt *s, const Inst *i, const Coords *c, int width) {
     LLVMValueRef where = simt_inside(s, c, &i->type);
     if (i->n_in) where = simt_and(s, where, simt_value(s, i->in[0], c));
     LLVMValueRef p = simt_address(s, i, c);
-    s->old_read = true;
+    before_load(s, i);
     if (!where) {
         LLVMValueRef v = LLVMBuildLoad2(e->b, type, p, "");
         LLVMSetAlignment(v, (unsigned)bytes);
@@ -199,4 +220,5 @@ void simt_store(Simt *s, const Inst *i) {
     /* every copy has read the old element before the first one writes the new one */
     if (s->old_read && simt_reads_old(s, i->buffer) && simt_first_copy(s, &axes)) simt_barrier(s);
     simt_store_slots(s, i, simt_all_slots(s, &axes), simt_slots(s, &axes));
+    if (copies_of(s, &axes)) s->shared_written = true;
 }
