@@ -34,12 +34,10 @@ const char *c99_type(DType t, bool in_memory) {
     switch (t) {
     case DT_BOOL: return in_memory ? "uint8_t" : "bool";
     case DT_I32: return "int32_t";
-    case DT_F32: return "float";
-    case DT_TF32: return "float";
     case DT_F16:
     case DT_BF16: return in_memory ? "uint16_t" : "float";
     case DT_F64: return "double";
-    default: return NULL;
+    default: return "float";
     }
 }
 

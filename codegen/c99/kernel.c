@@ -400,16 +400,6 @@ static char *print_grid(Printer *p) {
     return text;
 }
 
-static const char *check_types(const Kernel *k, Arena *a) {
-    for (int i = 0; i < k->types.n; i++)
-        if (!c99_type(k->types.at[i].dtype, false))
-            return arena_printf(a, "C99 has no type for %s", dtype_name(k->types.at[i].dtype));
-    for (int i = 0; i < k->buffers.n; i++)
-        if (!c99_type(k->buffers.at[i].dtype, true))
-            return arena_printf(a, "C99 has no type for %s", dtype_name(k->buffers.at[i].dtype));
-    return NULL;
-}
-
 /* A comment that cannot end early. */
 static void print_comment(FILE *f, const Kernel *k) {
     if (!k->comment || !*k->comment) return;
@@ -446,8 +436,6 @@ static int64_t stack_bytes(const Printer *p) {
 }
 
 const char *c99_kernel(C99Unit *u, Kernel *k, const char *name) {
-    const char *why = check_types(k, u->arena);
-    if (why) return why;
     Printer p = {.unit = u, .arena = u->arena, .k = k};
     c99_unique(p.arena, &p.names, name);
     name_all(&p);

@@ -3,8 +3,10 @@
 #include <llvm-c/Analysis.h>
 #include <llvm-c/Target.h>
 #include <llvm-c/Transforms/PassBuilder.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 /* Registration is idempotent in LLVM. */
 static void register_targets(void) {
@@ -22,8 +24,39 @@ static char *take_message(char *message) {
     return copy;
 }
 
+/* LLVM's C interface has no list of processors: it names an unknown one on stderr, goes on without it, and may abort
+ * later.  So stderr is read while it makes a machine for the name. */
+static bool cpu_is_known(LLVMTargetRef target, const char *triple, const char *cpu) {
+    FILE *said = tmpfile();
+    fflush(stderr);
+    const int screen = said ? dup(STDERR_FILENO) : -1;
+    if (screen >= 0) dup2(fileno(said), STDERR_FILENO);
+    LLVMTargetMachineRef m = LLVMCreateTargetMachine(target, triple, cpu, "", LLVMCodeGenLevelDefault, LLVMRelocPIC,
+                                                     LLVMCodeModelDefault);
+    if (m) LLVMDisposeTargetMachine(m);
+    if (screen >= 0) {
+        fflush(stderr);
+        dup2(screen, STDERR_FILENO);
+        close(screen);
+    }
+    const bool known = m && (!said || fseek(said, 0, SEEK_END) || ftell(said) == 0);
+    if (said) fclose(said);
+    return known;
+}
+
+static char *unknown_cpu(const char *triple, const char *cpu) {
+    static const char text[] = "no processor `%s` is known for %s: leave it out for this machine's, or `llc-19 -mtriple=%s "
+                               "-mcpu=help` lists them";
+    const size_t n = sizeof text + strlen(cpu) + 2 * strlen(triple);
+    char *message = malloc(n);
+    if (message) snprintf(message, n, text, cpu, triple, triple);
+    return message;
+}
+
 LLVMTargetMachineRef machine_new(const char *triple, const char *cpu, const char *features, char **error) {
     register_targets();
+    const bool named = cpu && strcmp(cpu, "native");
+    if (!named) cpu = NULL;
     char *own_triple = LLVMGetDefaultTargetTriple();
     char *host_cpu = LLVMGetHostCPUName(), *host_features = LLVMGetHostCPUFeatures();
     const bool native = !triple && !cpu;
@@ -33,6 +66,8 @@ LLVMTargetMachineRef machine_new(const char *triple, const char *cpu, const char
     char *message = NULL;
     if (LLVMGetTargetFromTriple(triple, &target, &message)) {
         *error = take_message(message);
+    } else if (named && !cpu_is_known(target, triple, cpu)) {
+        *error = unknown_cpu(triple, cpu);
     } else {
         cpu = cpu ? cpu : native ? host_cpu : "";
         features = features ? features : native ? host_features : "";

@@ -4,7 +4,7 @@
 #include "codegen/llvm/emit.h"
 #include <llvm-c/TargetMachine.h>
 
-/* The machine for triple, cpu and features (NULL: this machine's); NULL with *error (malloc'd) if LLVM lacks it. */
+/* The machine for triple, cpu and features (NULL: this machine's; cpu also "native"); NULL with *error (malloc'd) if LLVM lacks it. */
 LLVMTargetMachineRef machine_new(const char *triple, const char *cpu, const char *features, char **error);
 bool machine_has(LLVMTargetMachineRef m, const char *feature); /* "avx512f": in the feature string */
 void machine_prepare(const Emit *e, LLVMTargetMachineRef m);   /* triple and data layout of the module */

@@ -41,6 +41,7 @@ sed '/seq/d; s/^    output loss/    loss = mean(cross_entropy(logits, label))\n 
 sed '/train/d' d.dsl > notrain.dsl
 
 # ---- options ----
+error 'host: no processor `fast` is known for' run d.dsl --arch fast
 error 'run --target takes host, c99, cuda or interp, not gpu' run d.dsl --target gpu
 error '--hyper: m has no lr; it has: rate' run d.dsl --hyper lr=1
 error '--hyper rate: not a number: fast' run d.dsl --hyper rate=fast

@@ -1,5 +1,6 @@
 /* The regions a module works in, and calls on them. */
 #include "tools/fusec/run.h"
+#include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -82,6 +83,24 @@ bool run_download(Run *r) {
     const char *error;
     return !r->kind->download || r->kind->download(r->executor, &r->memory, &error) ||
            run_error("%s: %s", r->kind->name, error);
+}
+
+/* Training in f16: how often a step was skipped, and what the loss is multiplied by now. */
+bool run_print_loss_scale(Run *r) {
+    const char *states = r->memory.states;
+    int32_t skips = 0;
+    float scale = 0;
+    bool scaled = false;
+    for (int i = 0; i < r->m->states.n; i++) scaled |= r->m->states.at[i].outcome;
+    if (!scaled) return true;
+    if (!run_download(r)) return false;
+    for (int i = 0; i < r->m->states.n; i++) {
+        const ModuleTensor *t = &r->m->states.at[i];
+        if (t->outcome) memcpy(&skips, states + t->offset, sizeof skips);
+        if (i + 2 < r->m->states.n && r->m->states.at[i + 2].outcome) memcpy(&scale, states + t->offset, sizeof scale);
+    }
+    printf("loss scale: %g, %" PRId32 " steps skipped\n", (double)scale, skips / 2);
+    return true;
 }
 
 /* ---- which inputs a call needs --------------------------------------------------------------------------------- */

@@ -159,24 +159,6 @@ static void print_memory(const Run *r) {
            m->param_bytes + m->state_bytes + m->arena_bytes, m->param_bytes, m->state_bytes, m->arena_bytes);
 }
 
-/* Training in f16: how often a step was skipped, and what the loss is multiplied by now. */
-static bool print_loss_scale(Run *r) {
-    const char *states = r->memory.states;
-    int32_t skips = 0;
-    float scale = 0;
-    bool scaled = false;
-    for (int i = 0; i < r->m->states.n; i++) scaled |= r->m->states.at[i].outcome;
-    if (!scaled) return true;
-    if (!run_download(r)) return false;
-    for (int i = 0; i < r->m->states.n; i++) {
-        const ModuleTensor *t = &r->m->states.at[i];
-        if (t->outcome) memcpy(&skips, states + t->offset, sizeof skips);
-        if (i + 2 < r->m->states.n && r->m->states.at[i + 2].outcome) memcpy(&scale, states + t->offset, sizeof scale);
-    }
-    printf("loss scale: %g, %" PRId32 " steps skipped\n", (double)scale, skips / 2);
-    return true;
-}
-
 static int train_all(Training *t) {
     Run *r = t->r;
     bool interrupted = false;
@@ -191,7 +173,7 @@ static int train_all(Training *t) {
     }
     if (!r->o->quiet) {
         print_memory(r);
-        if (!print_loss_scale(r)) return EXIT_ERROR;
+        if (!run_print_loss_scale(r)) return EXIT_ERROR;
     }
     return !t->has_test || evaluate(r, &t->data, t->test_first, t->test_last, "test", r->o->outputs) ? EXIT_OK
                                                                                                      : EXIT_ERROR;
