@@ -10,13 +10,15 @@ typedef struct Coverage {
     uint32_t pair[OP_COUNT][OP_COUNT]; /* [producer][consumer]: edges of forward graphs, as generated */
     uint32_t fired[RULE_COUNT];        /* by rule; PassContext.fired may point here */
     bool one_core;                     /* of the target: nothing is split for it */
+    bool large_tiles; /* of the target: few sums here are long enough to be split for it */
     uint32_t sandwich;                 /* contractions that read, through others, a reduction of a contraction */
     uint32_t dtype[DT_COUNT];          /* nodes of a type */
     uint32_t operand[OP_COUNT][COVERAGE_OPERANDS][DT_COUNT]; /* edges that bring this dtype to this operand */
-    uint32_t disabled[PASS_COUNT], checkpointed, tiny, bounded, empty; /* programs; by pass */
+    uint32_t disabled[PASS_COUNT], checkpointed, tiny, bounded, empty, low; /* programs; by pass */
+    uint32_t precision[PRECISION_COUNT]; /* contractions that carry it */
 } Coverage;
 
-/* Whether random programs must have tensors of this dtype: those that the front end accepts, but for a listed few. */
+/* Whether random programs must have tensors of this dtype: those that the front end accepts. */
 bool dtype_in_programs(DType t);
 /* Can a value made by op `from` be an operand of op `to`?  Asked of graph_infer with small operands of every dtype of
  * the language and of ranks 0 to 2, so that it follows from ops.def and the rules of infer.c. */

@@ -1,5 +1,6 @@
 /* Sources, operands, and the programs. */
 #include "tests/support/directed.h"
+#include "tests/support/low_precision.h"
 #include <math.h>
 #include <string.h>
 
@@ -319,6 +320,7 @@ Graph *directed_next(DirectedSet *set, Arena *a, Entry e, RandomOptions o) {
     add_results(&x, e);
     graph_prune(x.g);
     graph_renumber(x.g);
+    if (o.low) low_precision(a, x.g, &x.r);
     coverage_count(set->so_far, x.g);
     set->made++;
     return x.g;

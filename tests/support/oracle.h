@@ -32,9 +32,10 @@ typedef bool (*TestRun)(Arena *a, const Module *m, Entry e, const ModuleMemory *
  * |x - y| <= tolerance * (scale + |y|), scale the largest magnitude in that tensor (at least 1).  NULL if they agree, else a message. */
 const char *oracle_compare(Arena *a, Graph *g, const Module *m, TestData *d, TestRun run, double tolerance);
 
-/* The same, but for the results i with skip[i] (NULL: none), which only must be computed. */
-const char *oracle_compare_some(Arena *a, Graph *g, const Module *m, TestData *d, TestRun run, double tolerance,
-                                const bool *skip);
+/* The same with the values of g's nodes given, by graph_eval, and a tolerance for each result; a negative one: it must
+ * be computed, and is not compared. */
+const char *oracle_compare_values(Arena *a, const Graph *g, const Tensor *values, const Module *m, TestData *d, TestRun run,
+                                  const double *tolerance);
 
 /* A context for tests: verifies after every pass, prints errors to stderr. */
 PassContext test_context(Arena *a, const char *target);

@@ -1,4 +1,5 @@
 #include "tests/support/random_graph.h"
+#include "tests/support/low_precision.h"
 #include <string.h>
 
 typedef struct Gen {
@@ -316,6 +317,35 @@ static Node *random_contract(Gen *x) {
     return keep(x, tamed(x, graph_contract(x->g, c.n_operands, in, &c)), false);
 }
 
+/* A product that matrix instructions may take: [batch?, rows, columns], each factor in either orientation.  Scaled so that its
+ * values are about those of its factors. */
+static Node *random_product(Gen *x) {
+    static const int sides[] = {8, 9, 16, 24, 40, 64, 72}, sums[] = {16, 17, 24, 32, 48};
+    const int batch = below(x, 4) == 0, side = below(x, 3) ? 5 : 7;
+    const int64_t sum = sums[below(x, 5)];
+    Contract c = {.n_operands = 2, .n_out = 2 + batch, .n_loops = 3 + batch};
+    Affine map[2][MAX_RANK] = {0};
+    Node *in[2];
+    if (batch) c.extent[0] = dim_fixed(2);
+    for (int i = 0; i < 2; i++) c.extent[batch + i] = dim_fixed(sides[below(x, side)]);
+    c.extent[2 + batch] = dim_fixed(sum);
+    c.map = map;
+    for (int k = 0; k < 2; k++) {
+        Shape s = {.rank = 2 + batch};
+        int loop[3] = {0};
+        const int turned = below(x, 2);
+        loop[batch + turned] = batch + k, loop[batch + 1 - turned] = 2 + batch;
+        for (int d = 0; d < s.rank; d++) {
+            map[k][d].divisor = map[k][d].coef[loop[d]] = 1;
+            s.dim[d] = c.extent[loop[d]];
+        }
+        in[k] = pick(x, &s);
+    }
+    Node *y = graph_contract(x->g, 2, in, &c);
+    y = graph_binary(x->g, OP_MUL, y, constant(x, y->shape, 0.125));
+    return keep(x, below(x, 3) ? y : tamed(x, y), false);
+}
+
 /* softmax-like: reductions whose results are read along the row again */
 static Node *random_row(Gen *x) {
     Node *n = pick_rank(x, 1);
@@ -410,11 +440,13 @@ Graph *random_graph(Arena *a, Entry e, uint64_t seed, RandomOptions o) {
     vec_push(a, m->hypers, (HyperDecl){"h", 0.75});
     x.g = graph_new(a, m, e);
     source(&x, random_shape(&x, 1), DT_F32, 0);
+    for (int i = 0; i < o.products; i++) random_product(&x);
     for (int i = 0; i < o.ops; i++) random_op(&x);
     if (e == ENTRY_INFER)
         for (int i = 0; i < 3; i++) add_output(&x, arena_printf(a, "y%d", i), x.pool.at[x.pool.n - 1 - below(&x, x.pool.n)]);
     else add_training(&x, e);
     graph_prune(x.g);
     graph_renumber(x.g);
+    if (o.low) low_precision(a, x.g, &x.r);
     return x.g;
 }

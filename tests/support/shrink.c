@@ -110,6 +110,7 @@ static Node *rebuild_node(Rebuild *r, const Node *n) {
     Node *y = n->op == OP_CONTRACT ? graph_contract(r->g, n->n_in, in, at.contract)
                                    : graph_node(r->g, n->op, n->n_in, in, &at, t, s);
     y->phase = n->phase;
+    y->precision = n->precision;
     return y;
 }
 
@@ -128,6 +129,7 @@ static void rebuild_result(Rebuild *r, const Result *x) {
     case RESULT_OUTPUT:
         decl = declare(r, r->decl[3], (DeclList *)&to->outputs, from->outputs.at, x->decl);
         to->outputs.at[decl].shape = value->shape;
+        to->outputs.at[decl].dtype = value->dtype;
         break;
     case RESULT_STATE: decl = declare_source(r, OP_STATE, x->decl); break;
     default: decl = declare_source(r, OP_PARAM, x->decl); break;

@@ -2,13 +2,13 @@
  * differences of the forward graph in float64. */
 #include "frontend/frontend.h"
 #include "passes/pass.h"
+#include "tests/support/lowered.h"
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 #include <cmocka.h>
 
 /* Declares x : f32[..] and defines y. */
@@ -71,55 +71,6 @@ static const Case cases[] = {
     {"bounded window", "dim S <= 3\n", "input x : f32[2*S, 2]\n y = cumsum(x[:S], 0) * reverse(x[:S], 0)", false},
     {"steps", "", "input x : f32[3]\n y = sign(x) * x + floor(4.0 * x)", false},
 };
-
-static void lower_text(Arena *a, const char *text, Graph *g[ENTRY_COUNT]) {
-    char path[] = "/tmp/fusec-derivatives-XXXXXX";
-    int fd = mkstemp(path);
-    Diag *d = diag_new(a);
-    assert_true(fd >= 0);
-    assert_int_equal(write(fd, text, strlen(text)), (ssize_t)strlen(text));
-    close(fd);
-    Program *p = program_load(a, d, path, NULL);
-    unlink(path);
-    if (p && program_lower(a, d, p, NULL, g)) return;
-    diag_print(d, stderr);
-    fail_msg("does not lower:\n%s", text);
-}
-
-static double uniform(unsigned *seed) { return (double)rand_r(seed) / RAND_MAX; }
-
-static Tensor make_tensor(Arena *a, Shape s, const int64_t *syms) {
-    Tensor t = {.rank = s.rank};
-    for (int d = 0; d < s.rank; d++) t.dim[d] = dim_at(s.dim[d], syms);
-    t.data = ARENA_ARRAY(a, double, tensor_elements(&t) + 1);
-    return t;
-}
-
-/* Inputs at random, extents below their bounds; parameters and states as the program starts them. */
-static EvalEnv start(Arena *a, const Graph *init, unsigned *seed) {
-    const Model *m = init->model;
-    int64_t *syms = ARENA_ARRAY(a, int64_t, m->syms.n + 1);
-    for (int i = 0; i < m->syms.n; i++) syms[i] = m->syms.at[i].bound - 1;
-    Tensor *inputs = ARENA_ARRAY(a, Tensor, m->inputs.n + 1), *params = ARENA_ARRAY(a, Tensor, m->params.n + 1);
-    for (int i = 0; i < m->inputs.n; i++) {
-        const TensorDecl *d = &m->inputs.at[i];
-        inputs[i] = make_tensor(a, d->shape, syms);
-        for (int64_t k = 0; k < tensor_elements(&inputs[i]); k++)
-            inputs[i].data[k] = d->has_range ? (double)d->lo + floor(uniform(seed) * (double)(d->hi - d->lo) * 0.999)
-                                             : 2 * uniform(seed) - 1;
-    }
-    EvalEnv env = {.syms = syms, .params = params, .inputs = inputs, .step = 1, .seed = 7};
-    const char *error = NULL;
-    Tensor *values = graph_eval(a, init, &env, &error);
-    if (!values) fail_msg("init: %s", error);
-    for (int i = 0; i < init->results.n; i++) {
-        const Result *r = &init->results.at[i];
-        Tensor own = values[r->value->id];
-        own.data = arena_dup(a, own.data, sizeof *own.data * (size_t)tensor_elements(&own));
-        params[r->decl] = own;
-    }
-    return env;
-}
 
 /* The value of the result of this kind and declaration; the graph's results all, if it is named NULL. */
 static Tensor value_of(Arena *a, const Graph *g, const EvalEnv *env, ResultKind kind, const char *name) {
@@ -223,7 +174,7 @@ static void check_case(const Case *c) {
                      " output jv = jvp(y, x, v)\n output uj = vjp(y, x, u)\n}\n",
                      c->dims, c->text, c->batch ? " output jb = jacobian(y, x, batch = 0)\n" : ""),
         g);
-    EvalEnv env = start(a, plain[ENTRY_INIT], &seed);
+    EvalEnv env = started_env(a, plain[ENTRY_INIT], &seed);
     Tensor *x = (Tensor *)&env.inputs[input_of(plain[ENTRY_INFER]->model, "x")];
     const Tensor y = output(a, plain[ENTRY_INFER], &env, "y");
     const int64_t nx = tensor_elements(x), ny = tensor_elements(&y);
@@ -295,7 +246,7 @@ static void check_loss(const char *text) {
     PassContext pass = {.arena = a};
     lower_text(a, text, g);
     lower_text(a, text, f);
-    EvalEnv env = start(a, g[ENTRY_INIT], &seed);
+    EvalEnv env = started_env(a, g[ENTRY_INIT], &seed);
     keep_outputs(f[ENTRY_GRAD]);
     Graph *forward = pass_autodiff(&pass, f[ENTRY_GRAD]), *back = whole(&pass, g[ENTRY_GRAD]);
     for (int p = 0; p < back->model->params.n; p++) {

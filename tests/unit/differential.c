@@ -1,8 +1,9 @@
 /* Random programs of every entry through the whole pipeline and every back end, against the float64 evaluation of
- * the graph they came from: `interp`, `host`, `c99`, and `cuda`, PTX on the software GPU, one architecture and the
- * other in turn.  Each counts what its programs reach, and fails where that is too little (coverage.h).  Without
- * arguments: all but host and cuda, which are tests of their own.  A second argument is the number of one program; what
- * is printed when a program fails has it.
+ * the graph they came from: `interp`, `host`, `c99`, and `cuda`, PTX on the software GPU: for sm_80, those in
+ * low precision and some others for sm_90a and sm_90 too; one run stands for all whose text is equal.  Each counts what
+ * its programs reach, and fails where that is too little (coverage.h).  Without arguments: all but host
+ * and cuda, which are tests of their own.  A second argument is the number of one program; what is printed when a program
+ * fails has it.
  *
  * Tolerance: |x - y| <= t * (s + |y|), s the largest magnitude of the tensor, at least 1; t = 1e-4 in f32. */
 #include <setjmp.h>
@@ -10,7 +11,9 @@
 #include <stddef.h>
 #include <cmocka.h>
 #include "codegen/artifact/artifact.h"
+#include "codegen/nvptx/nvptx.h"
 #include "tests/support/differential.h"
+#include "tests/support/low_precision.h"
 #include "tests/support/scratch.h"
 #include "frontend/frontend.h"
 #include "tools/fusec/executor.h"
@@ -130,12 +133,16 @@ static bool run_library(Arena *a, const Module *m, Entry e, const ModuleMemory *
 
 /* ---- all programs on one back end ----------------------------------------------------------------------------------
  */
-/* By number of a program; a turn each. */
+/* The second architecture is for programs with a precision, which matrix instructions are for; of the others one in so
+ * many. */
+enum { MOST_ARCHS = 3, EVERY_SECOND = 8, EVERY_THIRD = 16 };
+
 typedef struct Suite {
     const char *const *archs;
     int n_archs;
-    bool fails; /* some program did */
     int count[TRIAL_DIFFERS + 1];
+    int matrix[MOST_ARCHS]; /* kernels with matrix instructions that ran, by architecture */
+    int warpgroup;          /* those of them with wgmma */
 } Suite;
 
 typedef struct Failure {
@@ -163,27 +170,85 @@ static void report_failure(Arena *a, const Trial *t, const TrialTarget *target, 
     print_error("to see it again: test_differential %s %d\n", kind->name, t->number);
 }
 
+/* ---- one program for several architectures -------------------------------------------------------------------- */
+typedef struct Texts {
+    Suite *suite;
+    int n, arch;
+    const char *of[MOST_ARCHS]; /* that ran */
+} Texts;
+
+/* Kernels whose text has this instruction. */
+static int kernels_with(const char *ptx, const char *instruction) {
+    int n = 0;
+    for (const char *at = strstr(ptx, ".entry"), *next; at; at = next) {
+        const char *found = strstr(at, instruction);
+        next = strstr(at + 1, ".entry");
+        n += found && (!next || found < next);
+    }
+    return n;
+}
+
+/* What follows .version and .target; NULL: no such text, as running it will say. */
+static const char *body_of(Arena *a, const Module *m) {
+    const NvptxOptions o = {.arch = arch};
+    char *ptx = NULL, *why = NULL;
+    const char *body = NULL;
+    if (nvptx_emit_ptx(m, &o, &ptx, &why)) body = arena_strdup(a, strstr(ptx, ".address_size"));
+    free(ptx);
+    free(why);
+    return body;
+}
+
+static bool ran_already(void *user, Arena *a, const Module *m) {
+    Texts *t = user;
+    const char *body = body_of(a, m);
+    if (!body) return false;
+    const int warpgroup = kernels_with(body, "wgmma.mma_async");
+    t->suite->matrix[t->arch] += kernels_with(body, "mma.sync") + warpgroup;
+    t->suite->warpgroup += warpgroup;
+    for (int i = 0; i < t->n; i++)
+        if (!strcmp(t->of[i], body)) return true;
+    t->of[t->n++] = body;
+    return false;
+}
+
+static bool has_arch(const Trial *t, int i) {
+    return i == 0 || (i == 1 && is_low_precision(t->graph)) || t->number % (i == 1 ? EVERY_SECOND : EVERY_THIRD) == 0;
+}
+
+static TrialResult check_archs(Suite *s, Arena *a, const Trial *t, uint32_t *fired) {
+    TrialResult worst = TRIAL_AGREES;
+    Texts texts = {.suite = s};
+    for (int i = 0; i < s->n_archs && has_arch(t, i); i++) {
+        const char *why;
+        arch = s->archs[i];
+        texts.arch = i;
+        TrialTarget target = {.name = kind->name, .target = kind->target(arch), .run = library ? run_library : run};
+        if (arch && has_arch(t, 1)) target.stands = ran_already, target.user = &texts;
+        const TrialResult result = trial_run(a, t, &target, i == 0 ? fired : NULL, &why);
+        target.stands = NULL;
+        if (result == TRIAL_DIFFERS) report_failure(a, t, &target, why, s->count[result] < SHRUNK);
+        if (result > worst) worst = result;
+    }
+    return worst;
+}
+
 static void check(Suite *s, TrialSet *set) {
     Arena *a = arena_new();
     const Trial t = trial_next(set, a);
-    const char *why;
-    arch = s->archs[t.number % s->n_archs];
-    TrialTarget target = {.name = kind->name, .target = kind->target(arch), .run = library ? run_library : run};
-    if (!is_asked(t.number)) {
-        const char *ignored;
-        trial_compile(a, &t, target.target, set->coverage->fired, &ignored);
-    } else {
-        const TrialResult result = trial_run(a, &t, &target, set->coverage->fired, &why);
-        if (result == TRIAL_DIFFERS) report_failure(a, &t, &target, why, s->count[result] < SHRUNK);
-        s->count[result]++;
-    }
+    const char *ignored;
+    if (is_asked(t.number))
+        s->count[check_archs(s, a, &t, set->coverage->fired)]++;
+    else
+        trial_compile(a, &t, kind->target(s->archs[0]), set->coverage->fired, &ignored);
     arena_free(a);
 }
 
 /* ---- crashes: the programs of a back end run in a process of their own ------------------------------------------- */
 typedef struct Summary {
     int number; /* of the program that runs */
-    int count[TRIAL_DIFFERS + 1], shortages;
+    Suite suite; /* as it is then */
+    int shortages;
     TrialTally tally;
 } Summary;
 
@@ -221,9 +286,11 @@ static void attempt(void *user) {
     const Attempt *x = user;
     const char *why;
     if (!freopen("/dev/null", "w", stderr)) return;
-    arch = x->suite->archs[x->trial->number % x->suite->n_archs];
-    const TrialTarget target = {.name = kind->name, .target = kind->target(arch), .run = run};
-    trial_run(arena_new(), x->trial, &target, NULL, &why);
+    for (int i = 0; i < x->suite->n_archs; i++) {
+        arch = x->suite->archs[i];
+        const TrialTarget target = {.name = kind->name, .target = kind->target(arch), .run = run};
+        trial_run(arena_new(), x->trial, &target, NULL, &why);
+    }
 }
 
 static bool still_crashes(void *user, Arena *a, const Trial *t, const char **why) {
@@ -262,8 +329,9 @@ static void check_programs(void *user) {
         check(x->suite, set);
     }
     x->summary->tally = set->tally;
-    memcpy(x->summary->count, x->suite->count, sizeof x->suite->count);
     set->coverage->one_core = executor_find("c99") == kind;
+    set->coverage->large_tiles = executor_find("cuda") == kind;
+    x->summary->suite = *x->suite;
     x->summary->shortages = only < 0 ? coverage_report(stdout, set->coverage) : 0;
     trial_set_free(set);
 }
@@ -279,15 +347,19 @@ static void check_all(const char *name, const char *const *archs, int n_archs) {
     if (sig) report_crash(&s, all->number, sig);
     const Summary sum = *all;
     munmap(all, sizeof *all);
-    print_message("%s: %d programs agree, %d differ, %d refused; of %d results %d skipped\n", name,
-                  sum.count[TRIAL_AGREES], sum.count[TRIAL_DIFFERS], sum.count[TRIAL_REFUSED], sum.tally.results,
-                  sum.tally.skipped);
+    const int *count = sum.suite.count;
+    print_message("%s: %d programs agree, %d differ, %d refused; of %d results %d skipped\n", name, count[TRIAL_AGREES],
+                  count[TRIAL_DIFFERS], count[TRIAL_REFUSED], sum.tally.results, sum.tally.skipped);
+    for (int i = 0; i < n_archs && archs[i]; i++) print_message("%s: %d matrix kernels\n", archs[i], sum.suite.matrix[i]);
     assert_int_equal(sig, 0);
     assert_true(sum.tally.results > 0);
-    assert_int_equal(sum.count[TRIAL_DIFFERS], 0);
-    assert_true(sum.count[TRIAL_REFUSED] * 50 <= PROGRAMS);
-    assert_true(sum.tally.skipped * 100 <= sum.tally.results);
+    assert_int_equal(count[TRIAL_DIFFERS], 0);
+    assert_true(count[TRIAL_REFUSED] * 50 <= PROGRAMS);
+    assert_true(sum.tally.skipped * 50 <= sum.tally.results);
     assert_int_equal(sum.shortages, 0);
+    if (!archs[0] || only >= 0) return;
+    print_message("%d kernels of warpgroups\n", sum.suite.warpgroup);
+    for (int i = 0; i < 2; i++) assert_true(sum.suite.matrix[i] >= COVERAGE_LEAST);
 }
 
 static const char *const no_arch[] = {NULL};
@@ -316,10 +388,10 @@ static bool have_simulator(void) {
     return simulator != NULL;
 }
 static void ptx_agrees(void **state) {
-    static const char *const archs[] = {"sm_80", "sm_90", "sm_90a"};
+    static const char *const archs[MOST_ARCHS] = {"sm_80", "sm_90a", "sm_90"};
     (void)state;
     assert_true(have_simulator());
-    check_all("cuda", archs, 2);
+    check_all("cuda", archs, MOST_ARCHS);
 }
 
 /* ---- made smaller

@@ -9,6 +9,7 @@
 #include "codegen/nvptx/nvptx.h"
 #include "passes/matrix.h"
 #include "runtime/cuda/fusec_cuda.h"
+#include "tests/support/number.h"
 #include "tests/support/kernel_case.h"
 #include "tests/support/scratch.h"
 #include "tools/fusec/manifest.h"
@@ -114,17 +115,6 @@ static uint64_t run_case(Case *c, int seed) {
     return sim.findings() - before;
 }
 
-/* bf16 and f16, normal numbers, as what they stand for. */
-static double number(const Buffer *b, const void *data, int64_t i) {
-    const double v = buffer_element(b, data, i);
-    const int fraction = b->dtype == DT_BF16 ? 7 : 10, bias = b->dtype == DT_BF16 ? 127 : 15;
-    if (b->dtype != DT_BF16 && b->dtype != DT_F16) return v;
-    const unsigned bits = (unsigned)v, exponent = (bits & 0x7fff) >> fraction;
-    if (!exponent) return 0;
-    const double size = ldexp(1 + ldexp(bits & ((1u << fraction) - 1), -fraction), (int)exponent - bias);
-    return bits >> 15 ? -size : size;
-}
-
 /* tf32 keeps 10 bits of each factor; half formats round the result. */
 static void check_numbers(const Case *c, double slack) {
     for (int i = 0, out = 0; i < c->k->buffers.n; i++) {
@@ -132,7 +122,7 @@ static void check_numbers(const Case *c, double slack) {
         if (!b->written) continue;
         const int64_t rows = dim_is_fixed(b->dim[0]) ? b->dim[0].bound : c->syms[b->dim[0].sym];
         for (int64_t n = 0; n < rows * b->stride[0]; n++) {
-            const double got = number(b, c->out[out], n), want = number(b, c->want[i].data, n);
+            const double got = number_get(b->dtype, c->out[out], n), want = number_get(b->dtype, c->want[i].data, n);
             if (!(fabs(got - want) <= slack * (fabs(want) + 1)))
                 fail_msg("@%s %%%s[%d]: %.9g, not %.9g", c->k->name, b->name, (int)n, got, want);
         }

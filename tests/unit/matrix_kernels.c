@@ -7,46 +7,21 @@
 #include "passes/matrix.h"
 #include "passes/pass.h"
 #include "ir/tile_stage.h"
+#include "tests/support/number.h"
 #include "tests/support/kernel_case.h"
 #include "tests/support/scratch.h"
 #include <math.h>
 
 enum { SCHEDULES = 16 };
 
-/* ---- data: f16 and bf16 as numbers ------------------------------------------------------------------------- */
-static void put(DType t, void *data, int64_t i, float v) {
-    uint32_t bits;
-    memcpy(&bits, &v, sizeof bits);
-    if (t == DT_BF16)
-        ((uint16_t *)data)[i] = (uint16_t)(bits >> 16);
-    else if (t == DT_F16)
-        ((uint16_t *)data)[i] =
-            (uint16_t)((bits >> 16 & 0x8000) | ((bits >> 13 & 0x3ff) + ((bits >> 23 & 0xff) - 112) * 1024));
-    else
-        ((float *)data)[i] = v;
-}
-
-static double get(DType t, const void *data, int64_t i) {
-    float v;
-    if (t == DT_F32) return ((const float *)data)[i];
-    const uint16_t h = ((const uint16_t *)data)[i];
-    if (t == DT_BF16) {
-        const uint32_t bits = (uint32_t)h << 16;
-        memcpy(&v, &bits, sizeof v);
-        return v;
-    }
-    const int e = h >> 10 & 31;
-    const double m = e ? 1 + (h & 1023) / 1024.0 : (h & 1023) / 512.0;
-    return (h >> 15 ? -1 : 1) * ldexp(m, e ? e - 15 : -15);
-}
-
+/* ---- data --------------------------------------------------------------------------------------------------------- */
 /* Multiples of 1/8 in [-2, 2), none of them 0: exact in every format, and so are short sums. */
 static void *numbers(Arena *a, const Buffer *b) {
     const int64_t n = buffer_bytes(b) / dtype_bytes(b->dtype);
     void *data = arena_alloc(a, (size_t)(n * dtype_bytes(b->dtype) + 1));
     for (int64_t i = 0; i < n; i++) {
         const int v = (int)(kernel_random() % 31) - 15;
-        put(b->dtype, data, i, (float)(v ? v : 16) / 8);
+        number_put(b->dtype, data, i, (v ? v : 16) / 8.0);
     }
     return data;
 }
@@ -94,9 +69,9 @@ static void compare(const Kernel *k, void *const *want, void *const *data, CUdev
         if (!buf->written) assert_memory_equal(got, data[b], (size_t)bytes);
         /* sums of a few dozen products of multiples of 1/64 are exact in f32: orders do not differ */
         for (int64_t i = 0; i < bytes / dtype_bytes(buf->dtype) && buf->written; i++)
-            if (get(buf->dtype, got, i) != get(buf->dtype, want[b], i))
-                fail_msg("%s: element %lld of %s is %g, not %g", k->name, (long long)i, buf->name,
-                         get(buf->dtype, got, i), get(buf->dtype, want[b], i));
+            if (number_get(buf->dtype, got, i) != number_get(buf->dtype, want[b], i))
+                fail_msg("%s: element %lld of %s is %g, not %g", k->name, (long long)i, buf->name, number_get(buf->dtype, got, i),
+                         number_get(buf->dtype, want[b], i));
     }
 }
 

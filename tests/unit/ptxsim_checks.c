@@ -128,20 +128,6 @@ static const Case CASES[] = {
     {"bounded loop", NULL, 0, KERNEL("mov.u32 %r4, 0; AGAIN: add.u32 %r4, %r4, 1; setp.lt.u32 %p1, %r4, 1000; @%p1 bra AGAIN;")},
 };
 
-/* The kinds in the record file, which is emptied. */
-static void read_kinds(const char *path, char *kinds, size_t room) {
-    kinds[0] = '\0';
-    FILE *f = fopen(path, "r");
-    char line[1024];
-    while (f && fgets(line, sizeof line, f)) {
-        char *stop = strchr(line, '\t');
-        if (stop) *stop = '\0';
-        snprintf(kinds + strlen(kinds), room - strlen(kinds), "%s ", line + strlen("kind="));
-    }
-    if (f) fclose(f);
-    remove(path);
-}
-
 static void run_case(const Case *c, const char *path) {
     uint32_t in[THREADS];
     char kinds[2048];

@@ -96,3 +96,17 @@ static inline uint64_t findings(void) {
     cu.ptxsim_findings(&n);
     return n;
 }
+
+/* The kinds of findings in the record file at `path`, each with a blank after it; the file is removed. */
+static inline void read_kinds(const char *path, char *kinds, size_t room) {
+    kinds[0] = '\0';
+    FILE *f = fopen(path, "r");
+    char line[1024];
+    while (f && fgets(line, sizeof line, f)) {
+        char *stop = strchr(line, '\t');
+        if (stop) *stop = '\0';
+        snprintf(kinds + strlen(kinds), room - strlen(kinds), "%s ", line + strlen("kind="));
+    }
+    if (f) fclose(f);
+    remove(path);
+}

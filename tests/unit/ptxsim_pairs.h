@@ -20,20 +20,6 @@ typedef struct Setting {
 
 static char pairs_path[64];
 
-/* The kinds in the record file, which is emptied. */
-static inline void read_kinds(char *kinds, size_t room) {
-    kinds[0] = '\0';
-    FILE *f = fopen(pairs_path, "r");
-    char line[1024];
-    while (f && fgets(line, sizeof line, f)) {
-        char *stop = strchr(line, '\t');
-        if (stop) *stop = '\0';
-        snprintf(kinds + strlen(kinds), room - strlen(kinds), "%s ", line + strlen("kind="));
-    }
-    if (f) fclose(f);
-    remove(pairs_path);
-}
-
 static inline void run_pair(const Pair *c, const Setting *s) {
     char kinds[2048];
     assert_int_equal(cu.cuCtxCreate_v2(&cu.context, 0, 0), CUDA_SUCCESS);
@@ -41,7 +27,7 @@ static inline void run_pair(const Pair *c, const Setting *s) {
     CUdeviceptr in = upload(s->in, s->in_bytes), out = upload(NULL, s->out_bytes);
     launch1(f, s->grid, s->threads, (void *[]){&in, &out});
     cu.cuCtxSynchronize();
-    read_kinds(kinds, sizeof kinds);
+    read_kinds(pairs_path, kinds, sizeof kinds);
     const bool any = c->kind && strcmp(c->kind, "any") == 0;
     const bool as_said = c->kind && !any ? strstr(kinds, c->kind) != NULL : any == (kinds[0] != 0);
     if (!as_said)

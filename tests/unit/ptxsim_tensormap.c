@@ -63,7 +63,7 @@ static void run(const Pair *c, const char *seed) {
                      CUDA_SUCCESS);
     launch1(load_kernel(c->text, "k"), 1, 64, (void *[]){&map, &pi, &po});
     const CUresult r = cu.cuCtxSynchronize();
-    read_kinds(kinds, sizeof kinds);
+    read_kinds(pairs_path, kinds, sizeof kinds);
     if (c->kind ? !strstr(kinds, c->kind) : kinds[0] || r) fail_msg("%s (seed %s): findings: %s", c->name, seed, kinds);
     if (!c->kind) {
         assert_int_equal(cu.cuMemcpyDtoH_v2(got, po + 512, sizeof got), CUDA_SUCCESS);

@@ -117,20 +117,6 @@ static const Rule RULES[] = {
      HEAD READY FENCE "mov.b64 %b, 0x0000001000300080;\n" MMA COMMIT WAIT STORE TAIL, 0},
 };
 
-/* The kinds in the record file, which is emptied. */
-static void read_kinds(const char *path, char *kinds, size_t room) {
-    kinds[0] = '\0';
-    FILE *f = fopen(path, "r");
-    char line[1024];
-    while (f && fgets(line, sizeof line, f)) {
-        char *stop = strchr(line, '\t');
-        if (stop) *stop = '\0';
-        snprintf(kinds + strlen(kinds), room - strlen(kinds), "%s ", line + strlen("kind="));
-    }
-    if (f) fclose(f);
-    remove(path);
-}
-
 static void check_rule(const Rule *r, const char *path) {
     float out[4 * THREADS] = {0};
     char kinds[2048];
