@@ -1,6 +1,7 @@
 /* ablation ROUNDS: a training step of bench/mlp4096.dsl with jacobian_gemm against one of per-sample products
  * (-fno-jacobian-gemm), and these against the same matrix-vector and outer products by OpenBLAS, where it is installed, on all
  * cores.  Prints the two ratios, the second `-` without it.  Verified in the timed run: the losses agree. */
+#include "bench/median.h"
 #include "bench/model.h"
 #include <dlfcn.h>
 #include <math.h>
@@ -10,11 +11,6 @@
 
 extern const fusec_manifest merged_manifest, single_manifest;
 extern const fusec_host_kernel merged_kernels[], single_kernels[];
-
-static int by_value(const void *a, const void *b) {
-    const double x = *(const double *)a, y = *(const double *)b;
-    return (x > y) - (x < y);
-}
 
 /* ---- the same products by an installed BLAS --------------------------------------------------------------------- */
 enum { ROW_MAJOR = 101, NO_TRANSPOSE = 111, TRANSPOSE = 112 }; /* of the CBLAS interface */
@@ -85,8 +81,8 @@ int main(int argc, char **argv) {
             return 1;
         }
     }
-    for (int k = 0; k < 3; k++) qsort(seconds[k], (size_t)rounds, sizeof(double), by_value);
-    const double on = seconds[0][rounds / 2], off = seconds[1][rounds / 2], blas = seconds[2][rounds / 2];
+    const double on = bench_median(seconds[0], rounds), off = bench_median(seconds[1], rounds);
+    const double blas = bench_median(seconds[2], rounds);
     printf(has_blas ? "%.4f %.4f\n" : "%.4f -\n", off / on, off / blas);
     fprintf(stderr, "ablation: %.3f s; per sample %.3f s, by BLAS %.3f s\n", on, off, blas);
     blas_close(&library);

@@ -2,6 +2,7 @@
  * gradients, emitted from bench/conv.dsl (-DMODEL=NAME), against oneDNN in its own layouts and with NHWC images, the
  * faster counting. Prints "NAME.PASS ratio gflops" per pass: the peer's median time over ours, both of runs that take
  * turns.  With one thread, time is the process's processor time.  Verified in the timed run: both results agree. */
+#include "bench/median.h"
 #include "bench/model.h"
 #include "bench/onednn.h"
 #include <math.h>
@@ -62,16 +63,6 @@ static double seconds_of(const Bench *b, const Runner *r) {
     return passed / runs;
 }
 
-static int by_value(const void *a, const void *b) {
-    const double x = *(const double *)a, y = *(const double *)b;
-    return (x > y) - (x < y);
-}
-
-static double median(double *x, int n) {
-    qsort(x, (size_t)n, sizeof *x, by_value);
-    return x[n / 2];
-}
-
 static void check(const Bench *b, ConvPass pass, const float *got, const float *want, uint64_t n, double terms) {
     double largest = 0, error = 0;
     for (uint64_t i = 0; i < n; i++) {
@@ -100,12 +91,12 @@ static void bench_pass(Bench *b, ConvPass pass) {
         runner[1 + i].peer = peer_open(s, pass, (PeerLayout)i, m->inputs[IN_X], m->inputs[IN_W], m->inputs[IN_U]);
     for (int round = 0; round < b->rounds; round++)
         for (int i = 0; i < 1 + PEER_LAYOUTS; i++) seconds[i][round] = seconds_of(b, &runner[i]);
-    const double ours = median(seconds[0], b->rounds);
+    const double ours = bench_median(seconds[0], b->rounds);
     float *want = malloc(out->bytes);
     if (!want) exit(1);
     for (int i = 1; i < 1 + PEER_LAYOUTS; i++) {
         if (!runner[i].peer) continue;
-        const double theirs = median(seconds[i], b->rounds);
+        const double theirs = bench_median(seconds[i], b->rounds);
         if (theirs < best) best = theirs;
         peer_result(runner[i].peer, want);
         check(b, pass, m->outputs[pass], want, out->bytes / sizeof(float), terms[pass]);

@@ -110,7 +110,7 @@ static void keep_least(double *least, double seconds) {
 typedef struct Contest {
     Shape shape;
     BenchModel model;
-    Library library[3];
+    Library blas[3];
     double ours, theirs[3], peak;
     const float *a, *b;
     float *c;
@@ -120,13 +120,13 @@ typedef struct Contest {
 static void one_round(Contest *t, int threads) {
     const size_t bytes = sizeof(float) * (size_t)t->shape.m * (size_t)t->shape.n * (size_t)t->shape.batch;
     for (int i = 0; i < 3; i++) {
-        if (!t->library[i].function) continue;
+        if (!t->blas[i].function) continue;
         memset(t->c, 0xff, bytes);
         evict(t->other);
         const double start = bench_now();
-        call_library(&t->library[i], &t->shape, t->a, t->b, t->c);
+        call_library(&t->blas[i], &t->shape, t->a, t->b, t->c);
         keep_least(&t->theirs[i], bench_now() - start);
-        check(t->library[i].name, &t->shape, t->a, t->b, t->c);
+        check(t->blas[i].name, &t->shape, t->a, t->b, t->c);
     }
     memset(t->model.outputs[0], 0xff, bytes);
     evict(t->other);
@@ -140,17 +140,17 @@ static void report(const Contest *t) {
     const double flops = 2.0 * t->shape.m * t->shape.n * t->shape.k * t->shape.batch;
     int best = -1;
     for (int i = 0; i < 3; i++) {
-        if (!t->library[i].function) continue;
-        fprintf(stderr, "gemm: %-8s %8.1f GFLOP/s\n", t->library[i].name, 1e-9 * flops / t->theirs[i]);
+        if (!t->blas[i].function) continue;
+        fprintf(stderr, "gemm: %-8s %8.1f GFLOP/s\n", t->blas[i].name, 1e-9 * flops / t->theirs[i]);
         if (best < 0 || t->theirs[i] < t->theirs[best]) best = i;
     }
     fprintf(stderr, "gemm: %-8s %8.1f GFLOP/s of %.1f\n", "model", 1e-9 * flops / t->ours, 1e-9 * t->peak);
-    printf("%.9f %.9f %s %.4f\n", t->ours, best < 0 ? 0 : t->theirs[best], best < 0 ? "-" : t->library[best].name,
+    printf("%.9f %.9f %s %.4f\n", t->ours, best < 0 ? 0 : t->theirs[best], best < 0 ? "-" : t->blas[best].name,
            flops / t->ours / t->peak);
 }
 
 int main(int argc, char **argv) {
-    Contest t = {.library = {{"oneDNN", "libdnnl.so.2", "dnnl_sgemm", NULL},
+    Contest t = {.blas = {{"oneDNN", "libdnnl.so.2", "dnnl_sgemm", NULL},
                              {"OpenBLAS", "libopenblas.so.0", "cblas_sgemm", NULL},
                              {"BLIS", "libblis.so.4", "cblas_sgemm", NULL}}};
     if (argc != 8) {
@@ -159,7 +159,7 @@ int main(int argc, char **argv) {
     }
     t.shape = (Shape){atoi(argv[1]), atoi(argv[2]), atoi(argv[3]), atoi(argv[4]), {atoi(argv[5]), atoi(argv[6])}};
     const int threads = fusec_pool_cores();
-    open_libraries(t.library, 3);
+    open_libraries(t.blas, 3);
     bench_open(&t.model, &NAMED(MODEL, _manifest), NAMED(MODEL, _kernels), threads);
     t.a = t.model.inputs[0];
     t.b = (const float *)((const char *)t.model.memory.params + t.model.host.manifest->params[0].offset);

@@ -1,6 +1,7 @@
 /* jacobian ROUNDS: the full Jacobian of bench/jacobian256.dsl, with its forward, against one backward pass per output,
  * which is given the activations; on all cores.  Prints how many times faster it is, by medians of all rounds. Verified
  * in the timed run: every row that a pass gives is the Jacobian's. */
+#include "bench/median.h"
 #include "bench/model.h"
 #include <math.h>
 #include <stdio.h>
@@ -12,16 +13,6 @@ enum { IN_X, IN_A, IN_B, IN_U };
 
 extern const fusec_manifest jacobian256_manifest, backward256_manifest;
 extern const fusec_host_kernel jacobian256_kernels[], backward256_kernels[];
-
-static int by_value(const void *a, const void *b) {
-    const double x = *(const double *)a, y = *(const double *)b;
-    return (x > y) - (x < y);
-}
-
-static double median(double *x, int n) {
-    qsort(x, (size_t)n, sizeof *x, by_value);
-    return x[n / 2];
-}
 
 static double seconds_of_jacobian(BenchModel *m) {
     void *wanted[OUTPUTS] = {m->outputs[OUT_JACOBIAN], NULL, NULL};
@@ -74,7 +65,7 @@ int main(int argc, char **argv) {
         seconds[1][i] =
             seconds_of_rows(&pass, (float *)(uintptr_t)given[IN_U], whole.outputs[OUT_JACOBIAN], rows, width);
     }
-    const double one = median(seconds[0], rounds), many = median(seconds[1], rounds);
+    const double one = bench_median(seconds[0], rounds), many = bench_median(seconds[1], rounds);
     printf("%.4f\n", many / one);
     fprintf(stderr, "jacobian: %.2f ms; %d backward passes: %.1f ms\n", 1e3 * one, rows, 1e3 * many);
     free((void *)(uintptr_t)given[IN_U]);

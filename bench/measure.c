@@ -1,6 +1,7 @@
 /* measure RUNS COMMAND...: runs a command once to warm up, then RUNS times; prints the median wall time and
  * the median processor time in seconds, and the largest resident set in MiB, separated by spaces.  Exit 1 if the
  * command fails. */
+#include "bench/median.h"
 #include <stdio.h>
 #include <stdlib.h>
 #include <sys/resource.h>
@@ -12,11 +13,6 @@ static double now(void) {
     struct timespec t;
     clock_gettime(CLOCK_MONOTONIC, &t);
     return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
-}
-
-static int by_value(const void *a, const void *b) {
-    const double x = *(const double *)a, y = *(const double *)b;
-    return (x > y) - (x < y);
 }
 
 static double seconds_of(struct timeval t) { return (double)t.tv_sec + 1e-6 * (double)t.tv_usec; }
@@ -37,11 +33,6 @@ static double run(char **argv, double *processor, double *mib) {
     return now() - start;
 }
 
-static double median(double *x, int n) {
-    qsort(x, (size_t)n, sizeof *x, by_value);
-    return x[n / 2];
-}
-
 int main(int argc, char **argv) {
     const int n = argc > 2 ? atoi(argv[1]) : 0;
     if (n < 1) {
@@ -59,7 +50,7 @@ int main(int argc, char **argv) {
         }
         if (i >= 0) seconds[i] = s, processor[i] = used;
     }
-    printf("%.4f %.4f %.1f\n", median(seconds, n), median(processor, n), mib);
+    printf("%.4f %.4f %.1f\n", bench_median(seconds, n), bench_median(processor, n), mib);
     free(seconds);
     free(processor);
     return 0;

@@ -1,6 +1,7 @@
 /* pair ROUNDS: steps of two emitted models, -DFIRST=NAME -DSECOND=NAME, taken in turn on the same inputs.  Prints
  * "memory time": used arena and median step time of the second over the first.  Verified in the timed run: in every
  * round the two losses are finite and equal to TOLERANCE, relative, and by the last round they have changed. */
+#include "bench/median.h"
 #include "bench/model.h"
 #include <math.h>
 #include <stdio.h>
@@ -13,16 +14,6 @@ static const float SMALL_RATE = 1e-7f; /* hyperparameter 0: a deep stack without
 #define NAMED(model, what) PASTE(model, what)
 extern const fusec_manifest NAMED(FIRST, _manifest), NAMED(SECOND, _manifest);
 extern const fusec_host_kernel NAMED(FIRST, _kernels)[], NAMED(SECOND, _kernels)[];
-
-static int by_value(const void *a, const void *b) {
-    const double x = *(const double *)a, y = *(const double *)b;
-    return (x > y) - (x < y);
-}
-
-static double median(double *x, int n) {
-    qsort(x, (size_t)n, sizeof *x, by_value);
-    return x[n / 2];
-}
 
 static void round_of(BenchModel *m, double *seconds[2], int i) {
     float loss[2];
@@ -55,7 +46,7 @@ int main(int argc, char **argv) {
         return 1;
     }
     printf("%.4f %.4f\n", (double)bench_arena_used(&m[1]) / (double)bench_arena_used(&m[0]),
-           median(seconds[1], rounds) / median(seconds[0], rounds));
+           bench_median(seconds[1], rounds) / bench_median(seconds[0], rounds));
     for (int k = 0; k < 2; k++) {
         bench_close(&m[k]);
         free(seconds[k]);

@@ -2,6 +2,7 @@
  * as name<TAB>value<TAB>unit.  Kernels are PTX written here: a loop of arithmetic alone, and f32 matrix products
  * the way they are written for CUDA cores, with tiles in shared memory and results in registers.  Verified in the timed
  * run: the results exactly, and no finding.  Exit 1 when something is wrong. */
+#include "bench/median.h"
 #include "bench/ptxsim.h"
 #include <dlfcn.h>
 #include <math.h>
@@ -196,11 +197,6 @@ static double processor_seconds(void) {
     return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
 }
 
-static int by_value(const void *a, const void *b) {
-    const double x = *(const double *)a, y = *(const double *)b;
-    return (x > y) - (x < y);
-}
-
 static double timed_launch(CUfunction f, unsigned gx, unsigned gy, unsigned shared, void **params) {
     const double start = processor_seconds();
     must(cu.cuLaunchKernel(f, gx, gy, 1, THREADS, 1, 1, shared, NULL, params, NULL), "cuLaunchKernel");
@@ -215,8 +211,7 @@ Figures measure(CUfunction f, unsigned gx, unsigned gy, unsigned shared, void **
     timed_launch(f, gx, gy, shared, params);
     must(cu.ptxsim_instructions(after), "ptxsim_instructions");
     for (int k = 0; k < RUNS; k++) seconds[k] = timed_launch(f, gx, gy, shared, params);
-    qsort(seconds, RUNS, sizeof *seconds, by_value);
-    Figures r = {.seconds = seconds[RUNS / 2], .memory = (double)(after[1] - before[1])};
+    Figures r = {.seconds = bench_median(seconds, RUNS), .memory = (double)(after[1] - before[1])};
     for (int k = 0; k < 4; k++) r.instructions += (double)(after[k] - before[k]);
     must(cu.ptxsim_findings(&findings), "ptxsim_findings");
     if (findings) fail("%llu findings", (unsigned long long)findings);

@@ -3,6 +3,7 @@
  * against the rate of fused multiply-adds measured before and after (the larger); arena, parameters and states.
  * Verified in the timed run: every loss is finite, the first is within 0.5 of X, the last is smaller than the first.
  * --profile: then, to stderr, the ten kernels that one more step spends most time in. */
+#include "bench/median.h"
 #include "bench/model.h"
 #include <math.h>
 #include <stdio.h>
@@ -39,11 +40,6 @@ static Options parse(int argc, char **argv) {
     return o;
 }
 
-static int by_value(const void *a, const void *b) {
-    const double x = *(const double *)a, y = *(const double *)b;
-    return (x > y) - (x < y);
-}
-
 static void check_loss(const Options *o, int step, float first, float loss) {
     const bool near = isnan(o->loss_near) || fabs(first - o->loss_near) <= 0.5;
     if (isfinite(loss) && near && (step + 1 < o->steps || o->steps == 1 || loss < first)) return;
@@ -52,7 +48,7 @@ static void check_loss(const Options *o, int step, float first, float loss) {
 }
 
 static double median_step(BenchModel *m, const Options *o) {
-    double *seconds = malloc(sizeof *seconds * (size_t)o->steps), median;
+    double *seconds = malloc(sizeof *seconds * (size_t)o->steps);
     float first = 0;
     if (!seconds) exit(1);
     for (int i = 0; i < o->steps; i++) {
@@ -60,8 +56,7 @@ static double median_step(BenchModel *m, const Options *o) {
         if (i == 0) first = bench_loss(m);
         check_loss(o, i, first, bench_loss(m));
     }
-    qsort(seconds, (size_t)o->steps, sizeof *seconds, by_value);
-    median = seconds[o->steps / 2];
+    const double median = bench_median(seconds, o->steps);
     free(seconds);
     return median;
 }

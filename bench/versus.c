@@ -4,6 +4,7 @@
  * the processor's time.  Verified in the timed run: every loss of ours is finite, the last is smaller than the first.
  */
 #define _GNU_SOURCE
+#include "bench/median.h"
 #include "bench/model.h"
 #include <math.h>
 #include <stdio.h>
@@ -74,16 +75,6 @@ static void peer_end(Peer *p) {
     waitpid(p->process, NULL, 0);
 }
 
-static int by_value(const void *a, const void *b) {
-    const double x = *(const double *)a, y = *(const double *)b;
-    return (x > y) - (x < y);
-}
-
-static double median(double *x, int n) {
-    qsort(x, (size_t)n, sizeof *x, by_value);
-    return x[n / 2];
-}
-
 static void check_loss(float first, float loss, bool last) {
     if (isfinite(loss) && (!last || loss < first)) return;
     fprintf(stderr, "versus: wrong result: loss %g, %g in the first step\n", (double)loss, (double)first);
@@ -124,7 +115,7 @@ int main(int argc, char **argv) {
         check_loss(first, bench_loss(&m), i == rounds - 1);
         theirs[i] = compared ? peer_step(&peer) : 0;
     }
-    printf("%.4f %.4f\n", median(ours, rounds), median(theirs, rounds));
+    printf("%.4f %.4f\n", bench_median(ours, rounds), bench_median(theirs, rounds));
     if (compared) peer_end(&peer);
     bench_close(&m);
     return 0;

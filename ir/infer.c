@@ -56,19 +56,10 @@ static bool infer_source(Infer *f) {
 typedef enum { ANY, NUMBER, FLOATING, TRUTH } Operands;
 
 static Operands operands_of(Op op) {
+    if (op_is_transcendental(op)) return FLOATING;
     switch (op) {
-    case OP_EXP:
-    case OP_LOG:
-    case OP_LOG1P:
-    case OP_SQRT:
-    case OP_RSQRT:
-    case OP_SIN:
-    case OP_COS:
-    case OP_TANH:
-    case OP_ERF:
     case OP_FLOOR:
-    case OP_CEIL:
-    case OP_POW: return FLOATING;
+    case OP_CEIL: return FLOATING;
     case OP_NOT:
     case OP_AND:
     case OP_OR: return TRUTH;

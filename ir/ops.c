@@ -21,3 +21,19 @@ bool op_parse(const char *text, Op *out) {
     }
     return false;
 }
+
+bool op_is_transcendental(Op op) {
+    switch (op) {
+    case OP_EXP:
+    case OP_LOG:
+    case OP_LOG1P:
+    case OP_SQRT:
+    case OP_RSQRT:
+    case OP_SIN:
+    case OP_COS:
+    case OP_TANH:
+    case OP_ERF:
+    case OP_POW: return true;
+    default: return false;
+    }
+}

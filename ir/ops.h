@@ -26,6 +26,7 @@ typedef struct OpInfo {
 } OpInfo;
 extern const OpInfo op_info[OP_COUNT];
 bool op_parse(const char *text, Op *out);
+bool op_is_transcendental(Op op); /* roots and powers too: elementwise, of floats alone, dear, and worth f32 */
 
 /* A place in a source text; line and col count from 1, 0 means none. `file` indexes Model.files. */
 typedef struct SrcLoc {

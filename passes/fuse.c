@@ -116,13 +116,7 @@ static bool from_half(const Node *n, const Cone *c) {
     return half;
 }
 
-static bool is_dear(Op op) {
-    switch (op) {
-    case OP_EXP: case OP_LOG: case OP_LOG1P: case OP_SQRT: case OP_RSQRT: case OP_SIN: case OP_COS:
-    case OP_TANH: case OP_ERF: case OP_POW: case OP_DIV: return true;
-    default: return false;
-    }
-}
+static bool is_dear(Op op) { return op_is_transcendental(op) || op == OP_DIV; }
 
 static Cone cone_of(const Node *n, const Cone *cone, const bool *candidate) {
     Cone c = {.cost = op_info[n->op].cls == CLASS_ELEMENT || n->op == OP_CONTRACT ? 1 : 0, .dear = is_dear(n->op)};

@@ -42,22 +42,6 @@ bool precision_moves(const Node *n) {
     return op_info[n->op].cls == CLASS_MOVE || is_view(n) || n->op == OP_STOP_GRADIENT;
 }
 
-static bool is_transcendental(Op op) {
-    switch (op) {
-    case OP_EXP:
-    case OP_LOG:
-    case OP_LOG1P:
-    case OP_SQRT:
-    case OP_RSQRT:
-    case OP_SIN:
-    case OP_COS:
-    case OP_TANH:
-    case OP_ERF:
-    case OP_POW: return true;
-    default: return false;
-    }
-}
-
 static bool adds_up(Op op) { return op == OP_SUM || op == OP_PROD || op == OP_SCAN; }
 
 /* ---- nodes ------------------------------------------------------------------------------------ */
@@ -156,7 +140,7 @@ static void place_element(Place *p, const Node *n) {
     const DType low = low_dtype(n->precision);
     const Operands o = look_at(p, n, low);
     const bool stays =
-        low != DT_COUNT && o.low && !o.high && !o.too_large && !is_transcendental(n->op) && !p->sum_only[n->id];
+        low != DT_COUNT && o.low && !o.high && !o.too_large && !op_is_transcendental(n->op) && !p->sum_only[n->id];
     if (n->op == OP_CAST) {
         place_cast(p, n);
     } else if (n->dtype == DT_BOOL) {
@@ -166,7 +150,7 @@ static void place_element(Place *p, const Node *n) {
     } else {
         Node *made = precision_remake(p->g, n, operands_in(p, n, DT_F32));
         if (stays) made = precision_cast(p->g, made, low, n);
-        set(p, n, made, o.low || o.high || is_transcendental(n->op) ? HIGH : NEUTRAL);
+        set(p, n, made, o.low || o.high || op_is_transcendental(n->op) ? HIGH : NEUTRAL);
     }
 }
 

@@ -204,7 +204,6 @@ static int report_pairs(FILE *f, const Coverage *c) {
 static int report_rules(FILE *f, const Coverage *c, const char *what, int first, int last) {
     int asked = 0, short_of = 0;
     for (int i = first; i < last; i++) {
-        if (c->large_tiles && i == REWRITE_split_sum) continue;
         if (rule_excluded(i) || (c->one_core && (i == REWRITE_split_sum || i == REWRITE_split_product))) continue;
         asked++;
         if (c->fired[i] >= COVERAGE_LEAST) continue;

@@ -145,20 +145,7 @@ static bool is_coarse(const Tensor *t) {
     return true;
 }
 
-static bool keeps_exact(Op op) {
-    switch (op) {
-    case OP_NEG:
-    case OP_ABS:
-    case OP_MAX:
-    case OP_MIN:
-    case OP_SELECT:
-    case OP_RMAX:
-    case OP_RMIN:
-    case OP_GATHER:
-    case OP_CAST: return true;
-    default: return op_info[op].cls == CLASS_SOURCE || op_info[op].cls == CLASS_MOVE;
-    }
-}
+static bool keeps_exact(Op op) { return takes_operand(op) || op == OP_CAST; }
 
 static bool keeps_coarse(Op op) {
     switch (op) {

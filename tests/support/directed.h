@@ -22,6 +22,7 @@ typedef struct Directed {
     TestRandom r;
     RandomOptions o;
     Shape base;   /* most values of the program have this shape */
+    int64_t most; /* elements of a value */
     bool scalars; /* i32 scalars are wanted */
     VEC(Node *) pool;
     VEC(Range) range; /* by node id */

@@ -39,7 +39,7 @@ Node *directed_emit(Directed *x, Op op, int n, Node *const *in, const Attr *attr
     for (int k = 0; k < n; k++)
         if (!in[k]) return NULL;
     if (!graph_infer(x->a, op, n, in, attr, &t, &shape, &why)) return NULL;
-    if (shape.rank > 5 || shape_elements(shape) > 400 || !directed_range(x, op, n, in, attr, t, shape, &r)) return NULL;
+    if (shape.rank > 5 || shape_elements(shape) > x->most || !directed_range(x, op, n, in, attr, t, shape, &r)) return NULL;
     if (op == OP_CONTRACT) return directed_keep(x, graph_contract(x->g, n, in, attr->contract), r);
     return directed_keep(x, graph_node(x->g, op, n, in, attr, t, shape), r);
 }
@@ -306,7 +306,7 @@ DirectedSet *directed_set(Arena *a, int programs) {
 
 Graph *directed_next(DirectedSet *set, Arena *a, Entry e, RandomOptions o) {
     Model *m = ARENA_NEW(a, Model);
-    Directed x = {.a = a, .r = {((uint64_t)set->made + 1) * 0x9E3779B97F4A7C15u}, .o = o};
+    Directed x = {.a = a, .most = 400, .r = {((uint64_t)set->made + 1) * 0x9E3779B97F4A7C15u}, .o = o};
     for (int i = 0; i < 8; i++) test_random(&x.r);
     m->name = "directed";
     vec_push(a, m->files, "directed");

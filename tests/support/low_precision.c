@@ -78,10 +78,8 @@ double low_unit(const Graph *g) {
     return unit;
 }
 
-/* What takes its result from among its operands rounds nothing. */
-static bool rounds(const Node *n) {
-    if (!dtype_is_low(n->dtype) || op_info[n->op].cls == CLASS_SOURCE || op_info[n->op].cls == CLASS_MOVE) return false;
-    switch (n->op) {
+bool takes_operand(Op op) {
+    switch (op) {
     case OP_NEG:
     case OP_ABS:
     case OP_MAX:
@@ -90,10 +88,12 @@ static bool rounds(const Node *n) {
     case OP_RMAX:
     case OP_RMIN:
     case OP_GATHER:
-    case OP_STOP_GRADIENT: return false;
-    default: return true;
+    case OP_STOP_GRADIENT: return true;
+    default: return op_info[op].cls == CLASS_SOURCE || op_info[op].cls == CLASS_MOVE;
     }
 }
+
+static bool rounds(const Node *n) { return dtype_is_low(n->dtype) && !takes_operand(n->op); }
 
 typedef struct Noise {
     const Tensor *of; /* the values that it is added to */

@@ -20,4 +20,7 @@ double *low_spread(Arena *a, const Graph *g, const EvalEnv *env, const Tensor *v
 /* 2^-9 for bf16 and so on: half a unit in the last place of 1, of the coarsest dtype in g; 0: it has no low one. */
 double low_unit(const Graph *g);
 
+/* The result is from among the operands, or given, but for its sign: nothing is rounded. */
+bool takes_operand(Op op);
+
 #endif

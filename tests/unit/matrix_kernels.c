@@ -33,8 +33,6 @@ typedef struct Gpu {
     CUdeviceptr device[MAX_BUFFERS];
 } Gpu;
 
-static void (*count_kernels)(int on);
-static uint64_t (*kernels_counted)(ptxsim_kernel *to, uint64_t room);
 
 static void gpu_open(Arena *a, Gpu *g, Kernel *k, const char *arch) {
     Module m = {.arena = a, .name = "matrix"};
@@ -96,10 +94,10 @@ static ptxsim_kernel check_kernel(Kernel *k, int schedules) {
         char number[16];
         snprintf(number, sizeof number, "%d", seed);
         setenv("PTXSIM_SEED", number, 1);
-        if (seed == 1) count_kernels(1);
+        if (seed == 1) cu.count(1);
         gpu_run(&g, k, data);
-        if (seed == 1) assert_int_equal(kernels_counted(&figures, 1), 1);
-        count_kernels(0);
+        if (seed == 1) assert_int_equal(cu.kernels(&figures, 1), 1);
+        cu.count(0);
         compare(k, want, data, g.device, a);
     }
     if (findings()) fail_msg("findings in\n%s", g.ptx);
@@ -114,13 +112,6 @@ static ptxsim_kernel check(const char *text, int schedules) {
     const ptxsim_kernel f = check_kernel(parse_kernel(a, text), schedules);
     arena_free(a);
     return f;
-}
-
-static int set_up(void **state) {
-    if (context_setup(state)) return -1;
-    *(void **)&count_kernels = dlsym(cu.library, "ptxsimCount");
-    *(void **)&kernels_counted = dlsym(cu.library, "ptxsimKernels");
-    return count_kernels && kernels_counted ? 0 : -1;
 }
 
 /* ---- the golden kernel ------------------------------------------------------------------------------------------ */
@@ -296,11 +287,11 @@ static void test_programs(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test_setup_teardown(test_golden, set_up, context_teardown),
-        cmocka_unit_test_setup_teardown(test_tiles, set_up, context_teardown),
-        cmocka_unit_test_setup_teardown(test_orientations, set_up, context_teardown),
+        cmocka_unit_test_setup_teardown(test_golden, context_setup, context_teardown),
+        cmocka_unit_test_setup_teardown(test_tiles, context_setup, context_teardown),
+        cmocka_unit_test_setup_teardown(test_orientations, context_setup, context_teardown),
         cmocka_unit_test(test_registers),
-        cmocka_unit_test_setup_teardown(test_programs, set_up, context_teardown),
+        cmocka_unit_test_setup_teardown(test_programs, context_setup, context_teardown),
     };
     return cmocka_run_group_tests(tests, scratch_make, scratch_remove);
 }

@@ -21,6 +21,8 @@ typedef struct Driver {
     void (*mark)(const char *name);
     void (*counters)(ptxsim_counters *);
     uint64_t (*live)(void);
+    void (*count)(int); /* ptxsimCount */
+    uint64_t (*kernels)(ptxsim_kernel *, uint64_t);
     CUresult (*destroy)(CUcontext); /* the driver's own cuCtxDestroy_v2 */
 } Driver;
 
@@ -47,7 +49,9 @@ static inline void driver_open(void) {
     *(void **)&cu.mark = dlsym(cu.library, "ptxsimMark");
     *(void **)&cu.counters = dlsym(cu.library, "ptxsimCounters");
     *(void **)&cu.live = dlsym(cu.library, "ptxsimLive");
-    assert_true(cu.mark && cu.counters && cu.live);
+    *(void **)&cu.count = dlsym(cu.library, "ptxsimCount");
+    *(void **)&cu.kernels = dlsym(cu.library, "ptxsimKernels");
+    assert_true(cu.mark && cu.counters && cu.live && cu.count && cu.kernels);
     cu.destroy = cu.cuCtxDestroy_v2;
     cu.cuCtxDestroy_v2 = destroy_context;
     assert_int_equal(cu.cuInit(0), CUDA_SUCCESS);

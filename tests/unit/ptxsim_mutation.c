@@ -148,22 +148,17 @@ typedef struct Footprint {
 
 static Footprint footprint(const Subject *s, const char *text) {
     static ptxsim_kernel kernel[MOST_SUBJECTS];
-    void (*count)(int);
-    uint64_t (*kernels)(ptxsim_kernel *, uint64_t);
     Footprint f = {0};
-    *(void **)&count = dlsym(cu.library, "ptxsimCount");
-    *(void **)&kernels = dlsym(cu.library, "ptxsimKernels");
-    assert_true(count && kernels);
-    count(1);
+    cu.count(1);
     free(observe(s, text, 0).bytes);
-    const uint64_t n = kernels(kernel, MOST_SUBJECTS);
+    const uint64_t n = cu.kernels(kernel, MOST_SUBJECTS);
     for (uint64_t k = 0; k < n && k < MOST_SUBJECTS; k++) {
         f.instructions += kernel[k].thread_instructions;
         f.read += kernel[k].load_bytes;
         f.stored += kernel[k].store_bytes;
         f.places += kernel[k].unique_store_bytes;
     }
-    count(0);
+    cu.count(0);
     return f;
 }
 
