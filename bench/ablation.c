@@ -9,8 +9,10 @@
 #include <stdlib.h>
 #include <string.h>
 
-extern const fusec_manifest merged_manifest, single_manifest;
-extern const fusec_host_kernel merged_kernels[], single_kernels[];
+#include BENCH_HEADER(merged)
+#include BENCH_HEADER(single)
+BENCH_FORM(merged)
+BENCH_FORM(single)
 
 /* ---- the same products by an installed BLAS --------------------------------------------------------------------- */
 enum { ROW_MAJOR = 101, NO_TRANSPOSE = 111, TRANSPOSE = 112 }; /* of the CBLAS interface */
@@ -65,8 +67,8 @@ int main(int argc, char **argv) {
         return 2;
     }
     BenchModel merged, single;
-    bench_open(&merged, &merged_manifest, merged_kernels, fusec_pool_cores());
-    bench_open(&single, &single_manifest, single_kernels, fusec_pool_cores());
+    bench_open(&merged, &merged_form, fusec_pool_cores());
+    bench_open(&single, &single_form, fusec_pool_cores());
     const int batch = (int)merged_manifest.inputs[0].dim[0], width = (int)merged_manifest.inputs[0].dim[1];
     double seconds[3][100];
     Blas library = {0};

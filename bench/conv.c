@@ -11,10 +11,8 @@
 #include <string.h>
 #include <time.h>
 
-#define PASTE(a, b) a##b
-#define NAMED(model, what) PASTE(model, what)
-extern const fusec_manifest NAMED(MODEL, _manifest);
-extern const fusec_host_kernel NAMED(MODEL, _kernels)[];
+#include BENCH_HEADER(MODEL)
+BENCH_FORM(MODEL)
 
 enum { IN_X, IN_W, IN_U, MOST_ROUNDS = 99 };
 static const double SAMPLE = 2e-3;    /* seconds, at least, per time taken */
@@ -81,7 +79,7 @@ static void bench_pass(Bench *b, ConvPass pass) {
     BenchModel *m = &b->model;
     Runner runner[1 + PEER_LAYOUTS] = {{.model = m}};
     double seconds[1 + PEER_LAYOUTS][MOST_ROUNDS], best = INFINITY;
-    const fusec_tensor *out = &m->host.manifest->outputs[pass];
+    const fusec_tensor *out = &m->form->manifest->outputs[pass];
     const double places = (double)(s->batch * s->results * s->results), taps = (double)(s->span * s->span);
     const double terms[CONV_PASSES] = {taps * (double)(s->depthwise ? 1 : s->in),
                                        taps * (double)(s->depthwise ? 1 : s->out), places};
@@ -131,7 +129,7 @@ int main(int argc, char **argv) {
                           .pad = number[6],
                           .depthwise = number[7] != 0};
     b.shape.results = (b.shape.size + 2 * b.shape.pad - b.shape.span) / b.shape.stride + 1;
-    bench_open(&b.model, &NAMED(MODEL, _manifest), NAMED(MODEL, _kernels), b.threads);
+    bench_open(&b.model, &BENCH_NAMED(MODEL, _form), b.threads);
     for (int pass = 0; pass < CONV_PASSES; pass++) bench_pass(&b, (ConvPass)pass);
     bench_close(&b.model);
     return 0;

@@ -11,10 +11,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define PASTE(a, b) a##b
-#define NAMED(model, what) PASTE(model, what)
-extern const fusec_manifest NAMED(MODEL, _manifest);
-extern const fusec_host_kernel NAMED(MODEL, _kernels)[];
+#include BENCH_HEADER(MODEL)
+BENCH_FORM(MODEL)
 
 typedef struct Shape {
     int m, n, k, batch, turned[2];
@@ -160,9 +158,9 @@ int main(int argc, char **argv) {
     t.shape = (Shape){atoi(argv[1]), atoi(argv[2]), atoi(argv[3]), atoi(argv[4]), {atoi(argv[5]), atoi(argv[6])}};
     const int threads = fusec_pool_cores();
     open_libraries(t.blas, 3);
-    bench_open(&t.model, &NAMED(MODEL, _manifest), NAMED(MODEL, _kernels), threads);
+    bench_open(&t.model, &BENCH_NAMED(MODEL, _form), threads);
     t.a = t.model.inputs[0];
-    t.b = (const float *)((const char *)t.model.memory.params + t.model.host.manifest->params[0].offset);
+    t.b = (const float *)((const char *)t.model.memory.params + t.model.form->manifest->params[0].offset);
     t.c = malloc(sizeof(float) * (size_t)t.shape.m * (size_t)t.shape.n * (size_t)t.shape.batch);
     t.other = calloc(EVICT_BYTES, 1);
     if (!t.c || !t.other) return 1;

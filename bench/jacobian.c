@@ -11,8 +11,10 @@ static const float TOLERANCE = 1e-4f; /* relative to the largest element of a ro
 enum { OUT_JACOBIAN, OUT_A, OUT_B, OUTPUTS };
 enum { IN_X, IN_A, IN_B, IN_U };
 
-extern const fusec_manifest jacobian256_manifest, backward256_manifest;
-extern const fusec_host_kernel jacobian256_kernels[], backward256_kernels[];
+#include BENCH_HEADER(jacobian256)
+#include BENCH_HEADER(backward256)
+BENCH_FORM(jacobian256)
+BENCH_FORM(backward256)
 
 static double seconds_of_jacobian(BenchModel *m) {
     void *wanted[OUTPUTS] = {m->outputs[OUT_JACOBIAN], NULL, NULL};
@@ -49,8 +51,8 @@ int main(int argc, char **argv) {
         return 2;
     }
     BenchModel whole, pass;
-    bench_open(&whole, &jacobian256_manifest, jacobian256_kernels, fusec_pool_cores());
-    bench_open(&pass, &backward256_manifest, backward256_kernels, fusec_pool_cores());
+    bench_open(&whole, &jacobian256_form, fusec_pool_cores());
+    bench_open(&pass, &backward256_form, fusec_pool_cores());
     const int rows = (int)(backward256_manifest.inputs[IN_U].bytes / sizeof(float));
     const int width = (int)(backward256_manifest.outputs[0].bytes / sizeof(float));
     const void *given[] = {whole.inputs[IN_X], whole.outputs[OUT_A], whole.outputs[OUT_B],

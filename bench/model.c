@@ -57,9 +57,13 @@ static void fill_inputs(BenchModel *m, const fusec_manifest *manifest) {
     for (uint32_t i = 0; i < manifest->n_outputs; i++) m->outputs[i] = block(manifest->outputs[i].bytes, 64);
 }
 
-void bench_open(BenchModel *m, const fusec_manifest *manifest, const fusec_host_kernel *kernels, int threads) {
+void bench_open(BenchModel *m, const BenchForm *form, int threads) {
+    const fusec_manifest *manifest = form->manifest;
     const uint32_t align = manifest->align;
-    *m = (BenchModel){.memory = {.param_bytes = manifest->param_bytes, .state_bytes = manifest->state_bytes}};
+    *m = (BenchModel){.form = form,
+                      .context = calloc(1, form->bytes),
+                      .memory = {.param_bytes = manifest->param_bytes, .state_bytes = manifest->state_bytes}};
+    if (!m->context) fail("out of memory");
     for (int e = 0; e < FUSEC_ENTRIES; e++)
         if (manifest->entry[e].arena_bytes > m->memory.arena_bytes)
             m->memory.arena_bytes = manifest->entry[e].arena_bytes;
@@ -68,28 +72,24 @@ void bench_open(BenchModel *m, const fusec_manifest *manifest, const fusec_host_
     m->memory.arena = block(m->memory.arena_bytes, align);
     m->arena_mapped = m->memory.arena_bytes + CANARY;
     fill_inputs(m, manifest);
-    require(fusec_host_init(&m->host, manifest, kernels, &m->memory, &(fusec_options){.threads = threads}), "init");
-    const fusec_host_call call = {.inputs = m->inputs, .outputs = m->outputs};
-    require(fusec_host_run(&m->host, FUSEC_INIT, &call), "init");
+    require(form->init(m->context, &m->memory, &(fusec_options){.threads = threads}), "init");
     memset(m->memory.arena, CANARY_BYTE, m->arena_mapped);
 }
 
 double bench_step(BenchModel *m) {
-    const fusec_host_call call = {.inputs = m->inputs, .outputs = m->outputs, .hypers = m->hypers, .step = ++m->step};
     const double start = bench_now();
-    require(fusec_host_run(&m->host, FUSEC_STEP, &call), "step");
+    require(m->form->run(m->context, FUSEC_STEP, m->inputs, m->outputs, m->hypers, ++m->step), "step");
     return bench_now() - start;
 }
 
 double bench_infer(BenchModel *m, void *const *outputs) {
-    const fusec_host_call call = {.inputs = m->inputs, .outputs = outputs};
     const double start = bench_now();
-    require(fusec_host_run(&m->host, FUSEC_INFER, &call), "infer");
+    require(m->form->run(m->context, FUSEC_INFER, m->inputs, outputs, NULL, 0), "infer");
     return bench_now() - start;
 }
 
 float bench_loss(const BenchModel *m) {
-    const fusec_tensor *t = &m->host.manifest->outputs[0];
+    const fusec_tensor *t = &m->form->manifest->outputs[0];
     if (t->dtype != FUSEC_F32 || t->bytes != sizeof(float)) fail("output 0 is not a loss");
     return *(const float *)m->outputs[0];
 }
@@ -103,28 +103,29 @@ uint64_t bench_arena_used(const BenchModel *m) {
 }
 
 void bench_profile(BenchModel *m, double *seconds, int *count) {
-    const fusec_manifest *whole = m->host.manifest;
+    const fusec_manifest *whole = m->form->manifest;
     fusec_manifest one = *whole;
-    const fusec_host_call call = {.inputs = m->inputs, .outputs = m->outputs, .hypers = m->hypers, .step = ++m->step};
     fusec_entry *step = &one.entry[FUSEC_STEP];
-    m->host.manifest = &one;
+    m->form->host(m->context)->manifest = &one;
+    m->step++;
     step->n_launches = 1;
     for (uint32_t i = 0; i < whole->entry[FUSEC_STEP].n_launches; i++) {
         step->first_launch = whole->entry[FUSEC_STEP].first_launch + i;
         const uint32_t kernel = whole->launches[step->first_launch].kernel;
         const double start = bench_now();
-        require(fusec_host_run(&m->host, FUSEC_STEP, &call), "profile");
+        require(m->form->run(m->context, FUSEC_STEP, m->inputs, m->outputs, m->hypers, m->step), "profile");
         seconds[kernel] += bench_now() - start;
         count[kernel]++;
     }
-    m->host.manifest = whole;
+    m->form->host(m->context)->manifest = whole;
 }
 
 void bench_close(BenchModel *m) {
-    const fusec_manifest *manifest = m->host.manifest;
+    const fusec_manifest *manifest = m->form->manifest;
     for (uint32_t i = 0; i < manifest->n_inputs; i++) free((void *)(uintptr_t)m->inputs[i]);
     for (uint32_t i = 0; i < manifest->n_outputs; i++) free(m->outputs[i]);
-    fusec_host_free(&m->host);
+    m->form->free(m->context);
+    free(m->context);
     free(m->inputs);
     free(m->outputs);
     free(m->memory.params);

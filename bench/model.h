@@ -5,8 +5,41 @@
 #include "runtime/host/host.h"
 #include <stdbool.h>
 
+#define BENCH_TEXT(x) #x
+#define BENCH_PASTE(a, b) a##b
+#define BENCH_NAMED(model, what) BENCH_PASTE(model, what)
+#define BENCH_HEADER_(header) BENCH_TEXT(header)
+#define BENCH_HEADER(model) BENCH_HEADER_(model.h) /* #include BENCH_HEADER(NAME): what fusec wrote beside NAME.o */
+
+/* The functions of MODEL.h, with the model's own types taken away. */
+typedef struct BenchForm {
+    const fusec_manifest *manifest;
+    size_t bytes; /* of one context */
+    fusec_status (*init)(void *model, const fusec_memory *memory, const fusec_options *options);
+    fusec_status (*run)(void *model, int entry, const void *const *inputs, void *const *outputs, const float *hypers,
+                        int32_t step);
+    void (*free)(void *model);
+    fusec_host *(*host)(void *model);
+} BenchForm;
+
+/* BENCH_FORM(NAME) defines NAME_form. */
+#define BENCH_FORM(model) BENCH_FORM_(model)
+#define BENCH_FORM_(model) \
+    static fusec_status model##_form_init(void *m, const fusec_memory *memory, const fusec_options *options) { \
+        return model##_init(m, memory, options); \
+    } \
+    static fusec_status model##_form_run(void *m, int entry, const void *const *inputs, void *const *outputs, \
+                                         const float *hypers, int32_t step) { \
+        return model##_run(m, entry, inputs, outputs, hypers, step, 0, NULL); \
+    } \
+    static void model##_form_free(void *m) { model##_free(m); } \
+    static fusec_host *model##_form_host(void *m) { return &((model *)m)->host; } \
+    static const BenchForm model##_form = {&model##_manifest, sizeof(model), model##_form_init, model##_form_run, \
+                                           model##_form_free, model##_form_host};
+
 typedef struct BenchModel {
-    fusec_host host;
+    const BenchForm *form;
+    void *context; /* of MODEL.h */
     fusec_memory memory;
     const void **inputs;
     void **outputs;
@@ -19,7 +52,7 @@ double bench_now(void); /* seconds, monotonic */
 
 /* Allocates, fills inputs (floats in [-1, 1), integers in their range) and runs `init`.  Ends the process with a
  * message on any error, as all of these do. */
-void bench_open(BenchModel *m, const fusec_manifest *manifest, const fusec_host_kernel *kernels, int threads);
+void bench_open(BenchModel *m, const BenchForm *form, int threads);
 
 /* One step; seconds. */
 double bench_step(BenchModel *m);

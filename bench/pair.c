@@ -10,10 +10,10 @@
 static const float TOLERANCE = 1e-4f;
 static const float SMALL_RATE = 1e-7f; /* hyperparameter 0: a deep stack without tuning must not diverge */
 
-#define PASTE(a, b) a##b
-#define NAMED(model, what) PASTE(model, what)
-extern const fusec_manifest NAMED(FIRST, _manifest), NAMED(SECOND, _manifest);
-extern const fusec_host_kernel NAMED(FIRST, _kernels)[], NAMED(SECOND, _kernels)[];
+#include BENCH_HEADER(FIRST)
+#include BENCH_HEADER(SECOND)
+BENCH_FORM(FIRST)
+BENCH_FORM(SECOND)
 
 static void round_of(BenchModel *m, double *seconds[2], int i) {
     float loss[2];
@@ -35,8 +35,8 @@ int main(int argc, char **argv) {
     BenchModel m[2];
     double *seconds[2] = {malloc(sizeof(double) * (size_t)rounds), malloc(sizeof(double) * (size_t)rounds)};
     if (!seconds[0] || !seconds[1]) return 1;
-    bench_open(&m[0], &NAMED(FIRST, _manifest), NAMED(FIRST, _kernels), 1);
-    bench_open(&m[1], &NAMED(SECOND, _manifest), NAMED(SECOND, _kernels), 1);
+    bench_open(&m[0], &BENCH_NAMED(FIRST, _form), 1);
+    bench_open(&m[1], &BENCH_NAMED(SECOND, _form), 1);
     m[0].hypers = m[1].hypers = &SMALL_RATE;
     round_of(m, seconds, 0); /* warms up; measured again */
     const float first = bench_loss(&m[1]);

@@ -17,7 +17,7 @@ figure() { printf '%s\t%s\t%s\n' "$1" "$2" "$3"; }
 link() {
     out=$1 driver=$2
     shift 2
-    "$CC" -O2 -std=gnu11 -I"$src" "$src/bench/$driver.c" "$@" "$build/bench/libbench_model.a" \
+    "$CC" -O2 -std=gnu11 -I"$src" -I"$work" "$src/bench/$driver.c" "$@" "$build/bench/libbench_model.a" \
         "$build/runtime/libfusec_host.a" -lm -lpthread -o "$out"
 }
 

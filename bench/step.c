@@ -10,10 +10,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define PASTE(a, b) a##b
-#define NAMED(model, what) PASTE(model, what)
-extern const fusec_manifest NAMED(MODEL, _manifest);
-extern const fusec_host_kernel NAMED(MODEL, _kernels)[];
+#include BENCH_HEADER(MODEL)
+BENCH_FORM(MODEL)
 
 typedef struct Options {
     int steps, threads, profile;
@@ -68,7 +66,7 @@ static double parameters(const fusec_manifest *m) {
 }
 
 static void profile(BenchModel *m) {
-    const fusec_manifest *all = m->host.manifest;
+    const fusec_manifest *all = m->form->manifest;
     double *seconds = calloc(all->n_kernels, sizeof *seconds), total = 0;
     int *count = calloc(all->n_kernels, sizeof *count);
     if (!seconds || !count) exit(1);
@@ -95,11 +93,11 @@ int main(int argc, char **argv) {
     const Options o = parse(argc, argv);
     BenchModel m;
     double peak = bench_fma_peak(o.threads);
-    bench_open(&m, &NAMED(MODEL, _manifest), NAMED(MODEL, _kernels), o.threads);
+    bench_open(&m, &BENCH_NAMED(MODEL, _form), o.threads);
     const double seconds = median_step(&m, &o), after = bench_fma_peak(o.threads);
     const double bytes = (double)(bench_arena_used(&m) + m.memory.param_bytes + m.memory.state_bytes);
     if (after > peak) peak = after;
-    printf("%.4f %.4f %.1f\n", seconds, 6 * parameters(m.host.manifest) * o.tokens / seconds / peak, bytes / (1 << 20));
+    printf("%.4f %.4f %.1f\n", seconds, 6 * parameters(m.form->manifest) * o.tokens / seconds / peak, bytes / (1 << 20));
     fprintf(stderr, "step: %d thread(s), peak %.1f GFLOP/s, last loss %.4f\n", o.threads, peak / 1e9,
             (double)bench_loss(&m));
     if (o.profile) profile(&m);

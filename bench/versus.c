@@ -14,10 +14,8 @@
 #include <time.h>
 #include <unistd.h>
 
-#define PASTE(a, b) a##b
-#define NAMED(model, what) PASTE(model, what)
-extern const fusec_manifest NAMED(MODEL, _manifest);
-extern const fusec_host_kernel NAMED(MODEL, _kernels)[];
+#include BENCH_HEADER(MODEL)
+BENCH_FORM(MODEL)
 
 enum { MOST_ROUNDS = 99 };
 
@@ -106,7 +104,7 @@ int main(int argc, char **argv) {
     Peer peer = {0};
     BenchModel m;
     if (compared) peer = peer_start(argv + at);
-    bench_open(&m, &NAMED(MODEL, _manifest), NAMED(MODEL, _kernels), threads);
+    bench_open(&m, &BENCH_NAMED(MODEL, _form), threads);
     if (!isnan(hyper)) m.hypers = &hyper;
     bench_step(&m);
     const float first = bench_loss(&m);

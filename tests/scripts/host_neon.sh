@@ -25,8 +25,8 @@ library neon aarch64-linux-gnu-gcc
 # outputs NAME COMPILER RUNNER MODEL FILE OPTIONS...: what the model gives, in NAME.out
 outputs() {
     name=$1; compiler=$2; runner=$3; model=$4; shift 4
-    "$FUSEC" "$@" --model="$model" -o model.o || die "$model: no object ($*)"
-    $compiler -O1 -std=gnu11 -I"$SRC" -DMODEL="$model" "$SRC/tests/tools/dump_outputs.c" model.o "$name"/*.o -lm -lpthread \
+    "$FUSEC" "$@" --model="$model" -o "$model.o" || die "$model: no object ($*)"
+    $compiler -O1 -std=gnu11 -I"$SRC" -I. -DMODEL="$model" "$SRC/tests/tools/dump_outputs.c" "$model.o" "$name"/*.o -lm -lpthread \
         -o "$name/run" || die "$model: does not link ($*)"
     $runner "$name/run" >"$name.out" || die "$model: exit status $? ($*)"
 }

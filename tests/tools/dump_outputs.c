@@ -3,13 +3,11 @@
 #include "bench/model.h"
 #include <stdio.h>
 
-#define PASTE(a, b) a##b
-#define NAMED(model, what) PASTE(model, what)
-extern const fusec_manifest NAMED(MODEL, _manifest);
-extern const fusec_host_kernel NAMED(MODEL, _kernels)[];
+#include BENCH_HEADER(MODEL)
+BENCH_FORM(MODEL)
 
 static void show(const BenchModel *m, const char *after) {
-    const fusec_manifest *manifest = m->host.manifest;
+    const fusec_manifest *manifest = m->form->manifest;
     for (uint32_t o = 0; o < manifest->n_outputs; o++) {
         const fusec_tensor *t = &manifest->outputs[o];
         const float *value = m->outputs[o];
@@ -20,10 +18,10 @@ static void show(const BenchModel *m, const char *after) {
 
 int main(void) {
     BenchModel m;
-    bench_open(&m, &NAMED(MODEL, _manifest), NAMED(MODEL, _kernels), 2);
+    bench_open(&m, &BENCH_NAMED(MODEL, _form), 2);
     bench_infer(&m, m.outputs);
     show(&m, "infer");
-    for (int step = 0; step < 3 && m.host.manifest->entry[FUSEC_STEP].n_launches; step++) {
+    for (int step = 0; step < 3 && m.form->manifest->entry[FUSEC_STEP].n_launches; step++) {
         bench_step(&m);
         show(&m, "step");
     }
