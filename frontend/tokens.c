@@ -265,7 +265,7 @@ static bool newline_counts(Parser *p) {
         pop_brackets(p);
     }
     if (p->panic || !wants_more(p->last.kind)) return true;
-    if (p->last.kind != TOK_NEWLINE) p->joint = p->last;
+    if (p->last.kind != TOK_NEWLINE && p->last.kind != TOK_LBRACE) p->joint = p->last;
     return false;
 }
 
