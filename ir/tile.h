@@ -187,6 +187,8 @@ typedef struct Kernel {
     int registers[2];      /* per computing thread, per fetching thread; 0: as the assembler finds */
     bool persistent;       /* programs are walked by as many blocks as the machine holds at once */
     const char *comment;   /* where it comes from: "digits.dsl:12 relu(conv2d(..))" */
+    /* For the report alone, of products on a GPU; in no text: */
+    const char *slow;      /* why a faster matrix instruction does not multiply; NULL: the fastest does */
 } Kernel;
 
 /* ---- building (tile_build.c) ------------------------------------------------------------------------------ */

@@ -30,20 +30,28 @@ enum {
 /* Part of their time by which units that work at once hold each other up, where one block has a multiprocessor. */
 static const double IN_THE_WAY = 0.2;
 
-typedef struct Product {
-    double batch, m, n, k;
-    int bytes; /* of an operand's element */
-} Product;
+typedef MatrixProduct Product;
 
 /* ---- which contractions ---------------------------------------------------------------------------------- */
 static bool takes(DType t) { return t == DT_BF16 || t == DT_F16 || t == DT_TF32; }
 
-static bool classify(const Node *n, MatrixTiles *out, Product *p) {
+/* Why a contraction is too small or of another kind; NULL: it is a product for matrix units. */
+static const char *refuses(const Node *n, const ContractClass *cls) {
+    if (n->n_in != 2) return "it has not two factors";
+    if (!takes(n->in[0]->dtype) && !takes(n->in[1]->dtype)) return "";
+    if (n->in[0]->dtype != n->in[1]->dtype) return "its factors have two types";
+    if (cls->other != 1) return "a loop is neither a row, a column, a sum nor a batch";
+    if (cls->m < LEAST_SIDE || cls->n < LEAST_SIDE) return "it has fewer than 8 rows or columns";
+    return cls->k < LEAST_SUM ? "it sums fewer than 16" : NULL;
+}
+
+static const char *classify(const Node *n, MatrixTiles *out) {
     const Contract *c = n->attr->contract;
-    if (n->n_in != 2 || !takes(n->in[0]->dtype)) return false;
     const ContractClass cls = contract_classify(c, n->in);
-    if (cls.other != 1 || cls.m < LEAST_SIDE || cls.n < LEAST_SIDE || cls.k < LEAST_SUM) return false;
+    const char *why = refuses(n, &cls);
+    if (why) return why;
     memcpy(out->loop, cls.loop, sizeof out->loop);
+    Product *p = &out->product;
     *p = (Product){(double)cls.batch, (double)cls.m, (double)cls.n, (double)cls.k, dtype_bytes(n->in[0]->dtype)};
     for (int l = c->n_out - 1; l >= 0; l--) {
         if (c->extent[l].bound == 1) continue;
@@ -55,7 +63,18 @@ static bool classify(const Node *n, MatrixTiles *out, Product *p) {
         p->m = p->n;
         p->n = m;
     }
-    return true;
+    return NULL;
+}
+
+const char *matrix_product(const Target *t, const PlanKernel *k, MatrixTiles *out) {
+    memset(out, 0, sizeof *out);
+    if (t->backend != BACKEND_NVPTX || t->gflops_matrix <= 0) return "";
+    if (k->kind != KERNEL_CONTRACT) return "it is computed inside a kernel that does more than the product";
+    const Node *n = k->nodes.at[0].node;
+    if (k->sample) return "it goes sample by sample";
+    const char *why = classify(n, out);
+    if (!why) out->contract = n;
+    return why;
 }
 
 /* ---- tiles --------------------------------------------------------------------------------------------------- */
@@ -144,25 +163,29 @@ static int order_of(const Target *t, const MatrixTile *tile, const Product *p) {
     return order > 1 && ceil_div(p->n, tile->columns) > 1 ? order : 0;
 }
 
-void matrix_tiles(const Target *t, const PlanKernel *k, By by, MatrixTiles *out) {
-    Product p;
-    memset(out, 0, sizeof *out);
-    if (k->kind != KERNEL_CONTRACT || k->sample || t->backend != BACKEND_NVPTX || t->gflops_matrix <= 0) return;
-    const Node *n = k->nodes.at[0].node;
-    if (!classify(n, out, &p)) return;
+bool matrix_tile_fits(const Target *t, const MatrixTile *tile) {
+    if (tile->by == BY_WGMMA && !t->has_wgmma) return false;
+    return tile->rows * tile->columns <= 4 * t->max_tile; /* accumulators are all that a matrix kernel holds */
+}
+
+const MatrixTile *matrix_cheapest(const Target *t, const MatrixTiles *m, By by) {
+    const MatrixTile *cheapest = NULL;
     double best = 0;
     for (int i = 0; i < n_matrix_tiles; i++) {
         const MatrixTile *tile = &matrix_tile[i];
-        if (tile->by != by || tile->rows * tile->columns > 4 * t->max_tile) continue; /* accumulators are all that a matrix kernel holds */
-        const double s = seconds(t, tile, &p);
-        if (out->contract && s >= best) continue;
+        if (tile->by != by || !matrix_tile_fits(t, tile)) continue;
+        const double s = seconds(t, tile, &m->product);
+        if (cheapest && s >= best) continue;
         best = s;
-        out->contract = n;
-        out->tile = *tile;
+        cheapest = tile;
     }
-    if (!out->contract) return;
-    out->sum = sum_of(&out->tile, &p);
-    out->ahead = ahead_of(t, &out->tile, &p);
-    out->order = order_of(t, &out->tile, &p);
-    out->room = room_of(t, &out->tile);
+    return cheapest;
+}
+
+void matrix_take(const Target *t, MatrixTiles *m, const MatrixTile *tile) {
+    m->tile = *tile;
+    m->sum = sum_of(tile, &m->product);
+    m->ahead = ahead_of(t, tile, &m->product);
+    m->order = order_of(t, tile, &m->product);
+    m->room = room_of(t, tile);
 }

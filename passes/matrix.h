@@ -12,8 +12,14 @@ typedef struct MatrixTile {
 extern const MatrixTile matrix_tile[];
 extern const int n_matrix_tiles;
 
+typedef struct MatrixProduct {
+    double batch, m, n, k;
+    int bytes; /* of a factor's element */
+} MatrixProduct;
+
 typedef struct MatrixTiles {
     const Node *contract; /* NULL: no matrix kernel */
+    MatrixProduct product;
     LoopClass loop[MAX_LOOPS];
     bool swapped;         /* rows of the tiles are the second operand's loops, so that columns are the output's innermost */
     MatrixTile tile;
@@ -23,9 +29,17 @@ typedef struct MatrixTiles {
     int row_axis, column_axis, sum_axis; /* of the kernel, once they are made */
 } MatrixTiles;
 
-/* Decides for a kernel of the plan (fills *out), among the tiles of one instruction. */
-void matrix_tiles(const Target *t, const PlanKernel *k, By by, MatrixTiles *out);
-/* Schedules the kernel that was emitted so; false: it is not such a kernel after all. */
-bool matrix_schedule(Kernel *k, const MatrixTiles *m);
+/* What a kernel of the plan multiplies: fills *out but for its tile, and returns NULL; or why matrix instructions do
+ * not take it, contract being NULL then ("": it is no product, or the target has no such instructions). */
+const char *matrix_product(const Target *t, const PlanKernel *k, MatrixTiles *out);
+/* The cheapest tile of one instruction by the cost model; NULL: none fits. */
+const MatrixTile *matrix_cheapest(const Target *t, const MatrixTiles *m, By by);
+/* Is it a tile for this target? */
+bool matrix_tile_fits(const Target *t, const MatrixTile *tile);
+/* Takes the tile, and what follows from it. */
+void matrix_take(const Target *t, MatrixTiles *m, const MatrixTile *tile);
+/* Schedules the kernel that was emitted so; NULL, or why it cannot be such a kernel after all (static, or in the
+ * kernel's arena). */
+const char *matrix_schedule(Kernel *k, const MatrixTiles *m);
 
 #endif

@@ -16,8 +16,14 @@ typedef struct Schedule {
     const MatrixTiles *m;
     const Inst **def;
     Inst *loop, *dot;
-    int64_t staged; /* bytes of tiles that the epilogue has in shared memory */
+    int64_t staged;  /* bytes of tiles that the epilogue has in shared memory */
+    const char *why; /* it cannot be scheduled so */
 } Schedule;
+
+static bool refuse(Schedule *s, const char *why) {
+    if (!s->why) s->why = why;
+    return false;
+}
 
 /* ---- spreads ----------------------------------------------------------------------------------------------- */
 static void push(Spread *s, int bit) { s->bit[s->n++] = (int8_t)bit; }
@@ -38,7 +44,7 @@ static bool spread_tiles(Schedule *s) {
     int warp = t->by == BY_WGMMA ? 7 : 5;
     for (int x = 0; x < s->k->axes.n; x++) {
         const bool ours = x == s->m->row_axis || x == s->m->column_axis || x == s->m->sum_axis;
-        if (!ours && s->k->axes.at[x].step > 1) return false; /* another tile, that registers would hold whole */
+        if (!ours && s->k->axes.at[x].step > 1) return refuse(s, "registers would hold another tile whole");
     }
     s->k->axes.at[s->m->row_axis].spread = spread_of(f->n_row, f->row, t->warp_rows, t->rows, &warp);
     s->k->axes.at[s->m->column_axis].spread = spread_of(f->n_col, f->col, t->warp_columns, t->columns, &warp);
@@ -98,21 +104,26 @@ static void place(const Schedule *s, Inst *stage, int minor, int swizzle) {
 }
 
 /* Fetched by the copy engine, for all of the cluster where its programs want the same. */
-static bool place_fetched(const Schedule *s, Inst *stage) {
+static bool place_fetched(Schedule *s, Inst *stage) {
     const int cluster = kernel_cluster_axis(s->k);
     TensorMap map;
     stage->by = BY_TMA;
     stage->bytes = 0;
     stage->multicast = cluster >= 0 && !has_axis(&stage->type, cluster);
     if (stage->multicast && kernel_tensor_map(s->k, stage, &map)) stage->multicast = false;
-    return stage->swizzle && !kernel_tensor_map(s->k, stage, &map);
+    if (!stage->swizzle)
+        return refuse(s, stage->type.dtype == DT_TF32 ? "a tf32 factor does not lie along the sum"
+                                                      : "rows of its tiles are under 32 bytes");
+    const char *why = kernel_tensor_map(s->k, stage, &map);
+    return !why || refuse(s, arena_printf(s->k->arena, "the copy engine cannot fetch a factor: %s", why));
 }
 
 static bool place_factor(Schedule *s, int value, int across) {
     Inst *stage = NULL;
     for (int n = 0; n < s->loop->body.n; n++)
         if (s->loop->body.at[n]->result == value && s->loop->body.at[n]->kind == TI_STAGE) stage = s->loop->body.at[n];
-    if (!stage || !has_axis(&stage->type, across) || !has_axis(&stage->type, s->m->sum_axis)) return false;
+    if (!stage || !has_axis(&stage->type, across) || !has_axis(&stage->type, s->m->sum_axis))
+        return refuse(s, "a factor has not both a row and a sum");
     const bool along = run_elements(s, stage->in[0], s->m->sum_axis) >= run_elements(s, stage->in[0], across);
     const int minor = along ? s->m->sum_axis : across, bytes = dtype_bytes(stage->type.dtype);
     place(s, stage, minor, bytes == 4 && !along ? 0 : swizzle_of(s->k, minor, bytes));
@@ -121,8 +132,9 @@ static bool place_factor(Schedule *s, int value, int across) {
 
 static bool schedule_product(Schedule *s) {
     find_dot(s, &s->k->body, NULL);
-    if (!s->dot) return false;
-    if (!place_factor(s, s->dot->in[0], s->m->row_axis) || !place_factor(s, s->dot->in[1], s->m->column_axis)) return false;
+    if (!s->dot) return refuse(s, "no product is left along its axes");
+    if (!place_factor(s, s->dot->in[0], s->m->row_axis) || !place_factor(s, s->dot->in[1], s->m->column_axis))
+        return false;
     s->dot->by = s->m->tile.by;
     s->loop->ahead = s->m->ahead;
     return true;
@@ -262,14 +274,16 @@ static void fetch_apart(Kernel *k, const MatrixTiles *m) {
 static bool fit_ring(Schedule *s) {
     enum { BARRIERS = 1024 };
     while (s->loop->ahead > 1 && kernel_shared_bytes(s->k) + BARRIERS > s->m->room) s->loop->ahead--;
-    return kernel_shared_bytes(s->k) + BARRIERS <= s->m->room;
+    return kernel_shared_bytes(s->k) + BARRIERS <= s->m->room ||
+           refuse(s, "its tiles take more shared memory than there is");
 }
 
-bool matrix_schedule(Kernel *k, const MatrixTiles *m) {
+const char *matrix_schedule(Kernel *k, const MatrixTiles *m) {
     Schedule s = {.k = k, .m = m, .def = kernel_defs(k->arena, k)};
-    if (m->row_axis < 0 || m->column_axis < 0 || m->sum_axis < 0 || !spread_tiles(&s)) return false;
+    if (m->row_axis < 0 || m->column_axis < 0 || m->sum_axis < 0) return "its rows, columns or sum are one element";
+    if (!spread_tiles(&s)) return s.why;
     if (m->tile.by == BY_WGMMA) fetch_apart(k, m);
-    if (!schedule_product(&s)) return false;
+    if (!schedule_product(&s)) return s.why;
     schedule_accesses(&s);
-    return (m->tile.by != BY_WGMMA || fit_ring(&s)) && !kernel_check_schedule(k->arena, k);
+    return m->tile.by == BY_WGMMA && !fit_ring(&s) ? s.why : kernel_check_schedule(k->arena, k);
 }

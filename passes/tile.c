@@ -185,19 +185,41 @@ static void write_kernel(Emitter *e, PlanKernel *pk, int number) {
     close_kernel(e);
 }
 
+/* With the tile; NULL where its schedule does not come out, *why says why. */
+static Kernel *build_with(Emitter *e, PlanKernel *pk, int number, const MatrixTile *tile, const char **why) {
+    matrix_take(e->context->target, &e->matrix, tile);
+    write_kernel(e, pk, number);
+    *why = matrix_schedule(e->k, &e->matrix);
+    return *why ? NULL : e->k;
+}
+
+/* By the fastest instruction that takes it; NULL: by none.  *slow: what the last that did not take it says. */
+static Kernel *build_modelled(Emitter *e, PlanKernel *pk, int number, const char **slow) {
+    static const By instructions[] = {BY_WGMMA, BY_MMA};
+    const Target *t = e->context->target;
+    *slow = matrix_product(t, pk, &e->matrix);
+    for (int i = 0; i < 2 && e->matrix.contract; i++) {
+        const MatrixTile *tile = matrix_cheapest(t, &e->matrix, instructions[i]);
+        const char *why = NULL;
+        Kernel *k = tile ? build_with(e, pk, number, tile, &why) : NULL;
+        if (k) return k;
+        if (tile) *slow = why;
+    }
+    return NULL;
+}
+
 static Kernel *build_kernel(Emitter *e, PlanKernel *pk, int number) {
     const Target *t = e->context->target;
-    static const By instructions[] = {BY_WGMMA, BY_MMA};
-    for (int i = t->has_wgmma ? 0 : 1; i < 2; i++) {
-        matrix_tiles(t, pk, instructions[i], &e->matrix);
-        if (!e->matrix.contract) continue;
+    const char *slow;
+    Kernel *k = build_modelled(e, pk, number, &slow);
+    if (!k) {
+        e->matrix.contract = NULL;
         write_kernel(e, pk, number);
-        if (matrix_schedule(e->k, &e->matrix)) return e->k;
+        k = e->k;
+        if (t->backend == BACKEND_NVPTX) kernel_distribute(k, t);
     }
-    e->matrix.contract = NULL;
-    write_kernel(e, pk, number);
-    if (t->backend == BACKEND_NVPTX) kernel_distribute(e->k, t);
-    return e->k;
+    k->slow = slow && *slow ? arena_strdup(k->arena, slow) : NULL;
+    return k;
 }
 
 void pass_tile(PassContext *c, Plan *p) {

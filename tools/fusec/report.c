@@ -1,5 +1,6 @@
 /* fusec report: what a model costs, known before it runs. */
 #include "tools/fusec/cli.h"
+#include "tools/fusec/report_products.h"
 #include <string.h>
 
 static void bytes_text(char *out, size_t n, double bytes) {
@@ -21,34 +22,20 @@ static void print_tensors(Arena *a, const char *title, const ModuleTensor *t, in
     }
 }
 
-/* The first product of a kernel, or NULL. */
-static const Inst *product_of(const Block *b) {
-    const Inst *found = NULL;
-    for (int n = 0; n < b->n && !found; n++) found = b->at[n]->kind == TI_DOT ? b->at[n] : product_of(&b->at[n]->body);
-    return found;
-}
-
-/* What a GPU multiplies with: "wgmma", "mma", "threads"; NULL: nothing, or it is no GPU. */
-static const char *multiplier(const Kernel *k, const Target *t) {
-    const Inst *dot = t->backend == BACKEND_NVPTX ? product_of(&k->body) : NULL;
-    return !dot ? NULL : dot->by == BY_WGMMA ? "wgmma" : dot->by == BY_MMA ? "mma" : "threads";
-}
-
-/* Factors that matrix units could take are multiplied by threads. */
-static bool is_slow_product(const Kernel *k, const Target *t) {
-    const Inst *dot = t->backend == BACKEND_NVPTX ? product_of(&k->body) : NULL;
-    return dot && dot->by == BY_NONE && dtype_is_low(k->types.at[dot->in[0]].dtype);
-}
-
 static double ridge_of(const Kernel *k, const Target *t) {
-    const char *by = multiplier(k, t);
-    return by && strcmp(by, "threads") != 0 ? t->gflops_matrix / t->gbytes_per_s : target_ridge(t);
+    return product_report(k, t).rows ? t->gflops_matrix / t->gbytes_per_s : target_ridge(t);
 }
 
-static void print_entry(const Module *m, Entry e, const Target *t) {
+/* " by wgmma 128x256" and how much of the tiles is used, where it is not nearly all. */
+static void print_product(const ProductReport *r) {
+    if (r->by) printf(" by %s", r->by);
+    if (r->rows) printf(" %dx%d", r->rows, r->columns);
+    if (r->rows && r->used < 0.9) printf(" (%.0f%% used)", 100 * r->used);
+}
+
+static void print_entry(Arena *a, const Module *m, Entry e, const Target *t) {
     const ModuleEntry *entry = &m->entry[e];
     double flops = 0, bytes = 0;
-    int slow = 0;
     printf("entry %s: %d launches\n", entry_name[e], entry->launches.n);
     printf("  %-28s %-8s %10s %10s %10s  %s\n", "kernel", "phase", "MFLOP", "MB", "FLOP/B", "bound, source");
     for (int i = 0; i < entry->launches.n; i++) {
@@ -57,14 +44,14 @@ static void print_entry(const Module *m, Entry e, const Target *t) {
         const Kernel *k = m->kernels.at[l->kernel];
         const KernelCost c = kernel_cost(k);
         const double moved = c.bytes_read + c.bytes_written, intensity = moved > 0 ? c.flops / moved : 0;
-        const char *by = multiplier(k, t);
+        const ProductReport product = product_report(k, t);
         flops += c.flops, bytes += moved;
-        slow += is_slow_product(k, t);
-        printf("  %-28s %-8s %10.3f %10.3f %10.2f  %s%s%s%s%s\n", k->name, phases[l->phase], c.flops * 1e-6, moved * 1e-6,
-               intensity, intensity < ridge_of(k, t) ? "memory" : "compute", by ? " by " : "", by ? by : "", k->comment ? ", " : "",
-               k->comment ? k->comment : "");
+        printf("  %-28s %-8s %10.3f %10.3f %10.2f  %s", k->name, phases[l->phase], c.flops * 1e-6, moved * 1e-6, intensity,
+               intensity < ridge_of(k, t) ? "memory" : "compute");
+        print_product(&product);
+        printf("%s%s\n", k->comment ? ", " : "", k->comment ? k->comment : "");
     }
-    if (slow) printf("  note: %d launches multiply f16, bf16 or tf32 by threads: matrix units cannot take them as they are\n", slow);
+    product_notes(a, m, e, t);
     printf("  total %.3f MFLOP, %.3f MB, %.2f FLOP/B (ridge of %s: %.0f)\n", flops * 1e-6, bytes * 1e-6,
            bytes > 0 ? flops / bytes : 0, t->name, target_ridge(t));
 }
@@ -118,7 +105,7 @@ int command_report(const Options *o) {
         print_tensors(a, "inputs", m->inputs.at, m->inputs.n);
         print_tensors(a, "outputs", m->outputs.at, m->outputs.n);
         for (int e = 0; e < ENTRY_COUNT; e++)
-            if (m->entry[e].present && e != ENTRY_INIT) print_entry(m, (Entry)e, t);
+            if (m->entry[e].present && e != ENTRY_INIT) print_entry(a, m, (Entry)e, t);
         for (int e = 0; e < ENTRY_COUNT; e++)
             if (m->entry[e].present && e != ENTRY_INIT) print_memory(a, m, (Entry)e);
     }

@@ -1,0 +1,57 @@
+#!/bin/sh
+# fusec report: by what every product is multiplied on a GPU, and why by nothing faster.
+set -u
+export LC_ALL=C
+work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT
+cd "$work" || exit 1
+bad=0
+
+# report TARGET PRECISION: of the model on stdin, entry infer, in the file `out`
+report() {
+    { echo "model m {"; [ "$2" = none ] || echo "    precision $2"; cat; echo "}"; } >m.dsl
+    "$FUSEC" report m.dsl --target "$1" --entry infer >out 2>&1 || { echo "FAIL: $(cat out)"; bad=1; }
+}
+says() { grep -qE -- "$1" out || { echo "FAIL: not in the report: $1"; sed -n '/^entry/,/total/p' out; bad=1; }; }
+silent() { ! grep -E -- "$1" out || { echo "FAIL: in the report: $1"; bad=1; }; }
+
+linear() { printf '    input x : %s[%s, %s]\n    output y = linear(x, %s) as l\n' "$1" "$2" "$3" "$4"; }
+
+linear f32 256 512 512 | report sm_80 bf16
+says 'infer_contract_[0-9]+ .* by mma [0-9]+x[0-9]+, m.dsl'
+silent ' by threads|not mma|at a time'
+linear f32 256 512 512 | report sm_90a bf16
+says 'infer_contract_[0-9]+ .* by wgmma [0-9]+x[0-9]+, m.dsl'
+silent ' by threads|not wgmma'
+
+# too small
+linear f32 256 512 5 | report sm_80 bf16
+says '^    infer_contract_[0-9]+: by threads, not mma: it has fewer than 8 rows or columns$'
+linear f32 256 10 512 | report sm_90a f16
+says '^    infer_contract_[0-9]+: by threads, not wgmma: it sums fewer than 16$'
+
+# tiles that the result does not fill
+linear f32 72 64 40 | report sm_80 bf16
+says ' by mma [0-9]+x[0-9]+ \([0-9]+% used\), m.dsl'
+
+# no precision at all: the remedy
+linear f32 256 512 512 | report sm_80 none
+says '^    1 launches multiply f32 by threads: with `precision tf32`, bf16 or f16 matrix units do$'
+linear f32 256 512 512 | report host none
+silent 'matrix units'
+
+# wgmma takes tf32 along the sum alone
+linear f32 256 512 512 | report sm_90a tf32
+says ' by wgmma |: by mma, not wgmma: a tf32 factor does not lie along the sum$'
+
+# rows that begin anywhere: neither the copy engine nor copies of 16 bytes
+linear bf16 256 500 512 | report sm_90a bf16
+says ': by mma, not wgmma: the copy engine cannot fetch a factor: rows do not lie at multiples of 16 bytes$'
+says ': x is fetched 8 bytes at a time, not 16: '
+linear bf16 256 501 512 | report sm_80 bf16
+says ': x is fetched 2 bytes at a time, not 16: '
+
+# a window with a border
+printf '    input x : f32[4, 16, 16, 32]\n    output y = conv2d(x, 64, 3) as c\n' | report sm_90a bf16
+says ' by wgmma |: by mma, not wgmma: the copy engine cannot fetch a factor: '
+exit $bad

@@ -1,0 +1,74 @@
+#include "tools/fusec/report_products.h"
+#include "ir/tile_schedule.h"
+#include "ir/tile_stage.h"
+#include "ir/tile_tensor_map.h"
+#include <string.h>
+
+enum { WIDEST = 16 /* bytes of an access */ };
+
+/* The first product of a kernel, or NULL. */
+static const Inst *product_of(const Block *b) {
+    const Inst *found = NULL;
+    for (int n = 0; n < b->n && !found; n++) found = b->at[n]->kind == TI_DOT ? b->at[n] : product_of(&b->at[n]->body);
+    return found;
+}
+
+/* Elements along the axis over those of its tiles. */
+static double used_along(const Kernel *k, int axis) {
+    const Axis *x = &k->axes.at[axis];
+    const int64_t tiles = (x->extent.bound + x->step - 1) / x->step;
+    return tiles ? (double)x->extent.bound / (double)(tiles * x->step) : 1;
+}
+
+ProductReport product_report(const Kernel *k, const Target *t) {
+    const Inst *dot = t->backend == BACKEND_NVPTX ? product_of(&k->body) : NULL;
+    ProductReport r = {0};
+    MatrixAxes x;
+    if (!dot) return r;
+    r.by = dot->by == BY_WGMMA ? "wgmma" : dot->by == BY_MMA ? "mma" : "threads";
+    r.low = dtype_is_low(k->types.at[dot->in[0]].dtype);
+    r.used = 1;
+    if (dot->by == BY_NONE || !matrix_axes(k, dot, &x) || x.row < 0 || x.col < 0) return r;
+    r.rows = k->axes.at[x.row].step;
+    r.columns = k->axes.at[x.col].step;
+    r.used = used_along(k, x.row) * used_along(k, x.col) * used_along(k, x.sum);
+    return r;
+}
+
+/* A factor that is fetched in pieces, because of how it lies in memory. */
+static void note_narrow(const Kernel *k, const Inst *stage) {
+    if (!stage || stage->kind != TI_STAGE || stage->bytes == 0 || stage->bytes >= WIDEST) return;
+    const Inst *load = copied_load(k, stage->in[0]);
+    const char *name = load && load->kind == TI_LOAD ? k->buffers.at[load->buffer].name : NULL;
+    printf("    %s: %s is fetched %d bytes at a time, not %d: no more lies together at aligned places\n", k->name,
+           name ? name : "a factor", stage->bytes, WIDEST);
+}
+
+static void note_product(Arena *a, const Kernel *k, const Target *t) {
+    const Inst *dot = product_of(&k->body);
+    const char *best = t->has_wgmma ? "wgmma" : "mma";
+    const ProductReport r = product_report(k, t);
+    if (!r.by || !r.low) return;
+    if (strcmp(r.by, best))
+        printf("    %s: by %s, not %s: %s\n", k->name, r.by, best,
+               k->slow ? k->slow : "it is one of several products of its kernel");
+    if (dot->by == BY_NONE) return;
+    const Inst **def = kernel_defs(a, k);
+    note_narrow(k, def[dot->in[0]]);
+    note_narrow(k, def[dot->in[1]]);
+}
+
+void product_notes(Arena *a, const Module *m, Entry e, const Target *t) {
+    const ModuleEntry *entry = &m->entry[e];
+    bool *seen = ARENA_ARRAY(a, bool, m->kernels.n + 1);
+    int wide = 0;
+    for (int i = 0; i < entry->launches.n; i++) {
+        const int kernel = entry->launches.at[i].kernel;
+        const ProductReport r = product_report(m->kernels.at[kernel], t);
+        wide += r.by && !r.low;
+        if (!seen[kernel]) note_product(a, m->kernels.at[kernel], t);
+        seen[kernel] = true;
+    }
+    if (wide)
+        printf("    %d launches multiply f32 by threads: with `precision tf32`, bf16 or f16 matrix units do\n", wide);
+}
