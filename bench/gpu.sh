@@ -21,7 +21,7 @@ while [ $# -gt 0 ]; do
     shift
 done
 archs='sm_80 sm_90 sm_90a' devices='sm_80 sm_90'
-[ -z "$only" ] || archs=sm_90 devices=sm_90
+[ -z "$only" ] || archs='sm_90 sm_90a' devices=sm_90
 cc=${CC:-cc}
 
 say() { printf '%s\n' "$*" >&2; }

@@ -69,7 +69,7 @@ case $capability in
 [0-8].*) best=sm_80 archs=sm_80 ;;
 9.0) best=sm_90a archs='sm_90a sm_80' ;; # what sm_90 has of its own, and no other
 esac
-[ -z "$software" ] || best=sm_90 archs=sm_90
+[ -z "$software" ] || best=sm_90a archs='sm_90a sm_90'
 
 run=$here/bin/fusec_gpu_run pack=$work/pack
 mkdir "$pack" && cp -r sm_* expect cases.txt "$pack/" && gunzip -r "$pack" || { fail "the pack cannot be unpacked into $pack"; exit 1; }

@@ -11,7 +11,7 @@ LD_LIBRARY_PATH=$BUILD/ptxsim${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}
 export LD_LIBRARY_PATH
 
 sh "$work/pack/run.sh" "$work/out" --software >"$work/log" 2>&1 || { cat "$work/log" "$work/out/check.txt"; exit 1; }
-grep -q '^correct: 13 of 13$' "$work/out/summary.txt" || fail "not every case ran"
+grep -q '^correct: 26 of 26$' "$work/out/summary.txt" || fail "not every case ran"
 [ "$(grep -c '"unit": "relative_error"' "$work/out/software.json")" -ge 30 ] || fail "figures are missing"
 
 # every instruction against itself: no difference; one vector altered: the instruction is named, its results are kept
@@ -57,7 +57,7 @@ head -n 100 "$work/altered" | cut -c 1-40 >"$work/short"
 rm "$work/pack/bin/fusec_gpu_run" "$work/pack/bin/fusec_gpu_calibrate"
 awk '$1 == "gemm_odd"' "$work/pack/cases.txt" >"$work/one" && mv "$work/one" "$work/pack/cases.txt"
 sh "$work/pack/run.sh" "$work/out" --software >"$work/log" 2>&1 || { cat "$work/log"; exit 1; }
-grep -q '^correct: 1 of 1$' "$work/out/summary.txt" || fail "the sources do not build"
+grep -q '^correct: 2 of 2$' "$work/out/summary.txt" || fail "the sources do not build"
 grep -q '^instructions compared: .*different: 0$' "$work/out/summary.txt" || fail "the calibration's sources do not build"
 cp "$run" "$calibrate" "$work/pack/bin/"
 
