@@ -48,6 +48,21 @@ static Node *in_slices(Rewriter *r, Node *x, int dim, int64_t length) {
     return rewrite_op(r, OP_CONTRACT, 1, &x, &(Attr){.contract = &view});
 }
 
+/* A view as above, whose sums are parts already. */
+static bool is_in_slices(const Rewriter *r, const Node *x) {
+    if (!rewrite_seen(r, x, OP_CONTRACT) || x->n_in != 1) return false;
+    const Contract *view = x->attr->contract;
+    const int rank = x->in[0]->shape.rank;
+    bool sliced = view->n_out == rank + 1 && view->n_loops == rank + 1;
+    for (int d = 0; d < rank && sliced; d++) {
+        Affine e = view->map[0][d];
+        sliced = e.coef[d + 1] == 1;
+        e.coef[0] = e.coef[d + 1] = 0;
+        for (int l = 0; l < view->n_loops; l++) sliced &= e.coef[l] == 0;
+    }
+    return sliced;
+}
+
 /* Programs that the sum would run as: about a vector of results each. */
 static int64_t programs_of_sum(const Target *t, int64_t results) {
     const int64_t lanes = t->max_tile / 128;
@@ -60,6 +75,7 @@ Node *rule_split_sum(Rewriter *r, const Node *n) {
     Node *x = n->in[0];
     const int rank = x->shape.rank, n_axes = n->attr->n_axes;
     if (cores == 1 || !dtype_is_float(n->dtype) || n_axes == 0 || rank == MAX_RANK || results == 0) return NULL;
+    if (is_in_slices(r, x)) return NULL;
     const bool rows = n->attr->axes[n_axes - 1] == rank - 1 && results > 1; /* long rows are read at full speed */
     const int64_t programs = programs_of_sum(t, results), elements = shape_elements(x->shape);
     if (rows || 2 * programs > cores || elements < 2 * (int64_t)t->max_tile) return NULL;

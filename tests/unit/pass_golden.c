@@ -30,12 +30,12 @@ static void write_file(const char *path, const char *text) {
     if (!f || fputs(text, f) < 0 || fclose(f) != 0) fail_msg("cannot write %s", path);
 }
 
-static void check_file(Arena *a, const char *dir, const char *name, Pass *pass) {
+static void check_file(Arena *a, const char *dir, const char *name, Pass *pass, const Target *target) {
     const char *stem = arena_printf(a, "%s/%.*s", dir, (int)(strlen(name) - strlen(".graph")), name), *error = NULL;
     const char *out = arena_printf(a, "%s.out", stem), *text = read_file(a, arena_printf(a, "%s.graph", stem));
     Graph *g = graph_parse(a, text, &error);
     if (!g) fail_msg("%s.graph: %s", stem, error);
-    PassContext c = {.arena = a};
+    PassContext c = {.arena = a, .target = target};
     g = pass(&c, g);
     const char *illegal = graph_verify(a, g), *got = graph_text(a, g), *want = read_file(a, out);
     if (illegal) fail_msg("%s: %s\n%s", stem, illegal, got);
@@ -46,7 +46,7 @@ static void check_file(Arena *a, const char *dir, const char *name, Pass *pass) 
     if (!graph_parse(a, got, &error)) fail_msg("%s does not parse back: %s", out, error);
 }
 
-static void check_dir(const char *pass_name, Pass *pass, int at_least) {
+static void check_dir(const char *pass_name, Pass *pass, const Target *target, int at_least) {
     Arena *a = arena_new();
     const char *dir = arena_printf(a, "%s/tests/golden/%s", SOURCE_DIR, pass_name);
     DIR *d = opendir(dir);
@@ -55,7 +55,7 @@ static void check_dir(const char *pass_name, Pass *pass, int at_least) {
     for (struct dirent *e; (e = readdir(d));) {
         const char *end = strrchr(e->d_name, '.');
         if (!end || strcmp(end, ".graph") != 0) continue;
-        check_file(a, dir, e->d_name, pass);
+        check_file(a, dir, e->d_name, pass, target);
         files++;
     }
     closedir(d);
@@ -65,15 +65,19 @@ static void check_dir(const char *pass_name, Pass *pass, int at_least) {
 
 static void autodiff(void **state) {
     (void)state;
-    check_dir("autodiff", pass_autodiff, 5);
+    check_dir("autodiff", pass_autodiff, NULL, 5);
 }
 static void canonicalize(void **state) {
     (void)state;
-    check_dir("canonicalize", pass_canonicalize, 4);
+    check_dir("canonicalize", pass_canonicalize, NULL, 4);
 }
 static void jacobian_gemm(void **state) {
     (void)state;
-    check_dir("jacobian_gemm", pass_jacobian_gemm, 4);
+    check_dir("jacobian_gemm", pass_jacobian_gemm, NULL, 4);
+}
+static void split(void **state) {
+    (void)state;
+    check_dir("split", pass_split, target_find("host"), 1);
 }
 
 int main(void) {
@@ -81,6 +85,7 @@ int main(void) {
         cmocka_unit_test(autodiff),
         cmocka_unit_test(canonicalize),
         cmocka_unit_test(jacobian_gemm),
+        cmocka_unit_test(split),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
