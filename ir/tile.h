@@ -240,8 +240,9 @@ bool index_is_const(const Index *x, int64_t *c);
 
 /* ---- text, verification, interpretation, cost -------------------------------------------------------------------- */
 void kernel_print(FILE *f, const Kernel *k);
-/* The same with value, axis, buffer and symbol names replaced by their order; no kernel name, no comment. */
-void kernel_print_canonical(FILE *f, const Kernel *k);
+/* The same with value, axis, buffer and symbol names replaced by their order; no kernel name, no comment: what two
+ * kernels that do the same have in common. */
+char *kernel_canonical(Arena *a, const Kernel *k);
 Kernel *kernel_parse(Arena *a, const char *text, const char **error); /* NULL and "line:col: message" */
 const char *kernel_verify(Arena *a, const Kernel *k);                 /* NULL, or the first violation */
 
@@ -264,6 +265,5 @@ typedef struct KernelCost {
     double bytes_loaded;        /* by all programs, with repeats */
 } KernelCost;
 KernelCost kernel_cost(const Kernel *k);
-uint64_t kernel_hash(const Kernel *k); /* of the canonical text without name and comment: equal kernels are emitted once */
 
 #endif

@@ -1,4 +1,4 @@
-/* What a kernel does, counted at the bounds of its extents, and its identity.
+/* What a kernel does, counted at the bounds of its extents.
  *
  * An instruction runs once per program and per trip of the loops around it.  Over the whole kernel
  * it handles, along each axis: the whole extent if its tile has the axis, else as many times as the
@@ -9,7 +9,6 @@
  * whole buffer.  Exact for affine accesses whose subscripts use one axis each; an upper bound otherwise. */
 #include "ir/tile.h"
 #include <math.h>
-#include <stdlib.h>
 
 static int64_t ceil_div(int64_t a, int64_t b) { return a <= 0 ? 0 : (a - 1) / b + 1; }
 
@@ -155,22 +154,4 @@ KernelCost kernel_cost(const Kernel *k) {
     sum_boxes(&c);
     arena_free(c.scratch);
     return c.cost;
-}
-
-/* ---- identity --------------------------------------------------------------------------------------------- */
-/* FNV-1a, 64 bit (Fowler, Noll, Vo), of the canonical text. */
-uint64_t kernel_hash(const Kernel *k) {
-    char *text = NULL;
-    size_t bytes = 0;
-    FILE *f = open_memstream(&text, &bytes);
-    if (!f) {
-        fputs("fusec: out of memory\n", stderr);
-        exit(3);
-    }
-    kernel_print_canonical(f, k);
-    fclose(f);
-    uint64_t h = 0xcbf29ce484222325u;
-    for (size_t n = 0; n < bytes; n++) h = (h ^ (unsigned char)text[n]) * 0x100000001b3u;
-    free(text);
-    return h;
 }

@@ -402,12 +402,19 @@ static void print_kernel(Printer *p) {
 
 void kernel_print(FILE *f, const Kernel *k) { print_kernel(&(Printer){.f = f, .k = k}); }
 
-void kernel_print_canonical(FILE *f, const Kernel *k) {
+char *kernel_canonical(Arena *a, const Kernel *k) {
+    char *text = NULL;
+    size_t bytes = 0;
     int *number = calloc((size_t)k->types.n + 1, sizeof *number);
-    if (!number) {
+    FILE *f = open_memstream(&text, &bytes);
+    if (!f || !number) {
         fputs("fusec: out of memory\n", stderr);
         exit(3);
     }
     print_kernel(&(Printer){.f = f, .k = k, .canonical = true, .number = number});
+    fclose(f);
+    char *kept = arena_strndup(a, text, bytes);
+    free(text);
     free(number);
+    return kept;
 }

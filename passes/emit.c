@@ -19,22 +19,7 @@ typedef struct KernelTable {
     int n_slots; /* a power of two, over twice the kernels */
 } KernelTable;
 
-static char *canonical_text(Arena *a, const Kernel *k) {
-    char *text = NULL;
-    size_t bytes = 0;
-    FILE *f = open_memstream(&text, &bytes);
-    if (!f) {
-        fputs("fusec: out of memory\n", stderr);
-        exit(3);
-    }
-    kernel_print_canonical(f, k);
-    fclose(f);
-    char *kept = arena_strndup(a, text, bytes);
-    free(text);
-    return kept;
-}
-
-static uint64_t hash_text(const char *s) { /* FNV-1a */
+static uint64_t hash_text(const char *s) { /* FNV-1a, 64 bit (Fowler, Noll, Vo) */
     uint64_t h = 0xcbf29ce484222325u;
     for (; *s; s++) h = (h ^ (unsigned char)*s) * 0x100000001b3u;
     return h;
@@ -53,7 +38,7 @@ static KernelTable table_new(Arena *a, Module *m, int n_new) {
     while (t.n_slots < 2 * (m->kernels.n + n_new)) t.n_slots *= 2;
     t.slot = ARENA_ARRAY(a, Stored, t.n_slots);
     for (int i = 0; i < m->kernels.n; i++) {
-        const char *text = canonical_text(a, m->kernels.at[i]);
+        const char *text = kernel_canonical(a, m->kernels.at[i]);
         uint64_t hash = hash_text(text);
         *find_slot(&t, hash, text) = (Stored){hash, text, i + 1};
     }
@@ -67,7 +52,7 @@ static bool name_taken(const Module *m, const char *name) {
 }
 
 static int store_kernel(KernelTable *t, Kernel *k) {
-    const char *text = canonical_text(t->arena, k);
+    const char *text = kernel_canonical(t->arena, k);
     uint64_t hash = hash_text(text);
     Stored *s = find_slot(t, hash, text);
     if (!s->kernel) {

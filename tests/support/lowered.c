@@ -57,3 +57,11 @@ EvalEnv started_env(Arena *a, const Graph *init, unsigned *seed) {
     }
     return env;
 }
+
+void keep_outputs(Graph *g) {
+    int n = 0;
+    for (int i = 0; i < g->results.n; i++)
+        if (g->results.at[i].kind == RESULT_OUTPUT) g->results.at[n++] = g->results.at[i];
+    g->results.n = n;
+    graph_prune(g);
+}

@@ -10,4 +10,7 @@ void lower_text(Arena *a, const char *text, Graph *g[ENTRY_COUNT]);
  * starts them. */
 EvalEnv started_env(Arena *a, const Graph *init, unsigned *seed);
 
+/* The grad entry without its gradients: the forward in training mode. */
+void keep_outputs(Graph *g);
+
 #endif

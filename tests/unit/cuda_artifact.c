@@ -12,21 +12,12 @@
 #include "passes/pass.h"
 #include "tests/support/fake_kernels.h"
 #include "tests/support/scratch.h"
+#include "tests/support/tiny_model.h"
 #include <dlfcn.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
-static const char program[] = "dim B <= 5\n\n"
-                              "model tiny {\n"
-                              "    input image : f32[B, 6]\n"
-                              "    input label : i32[B] in 0..3\n"
-                              "    logits = linear(relu(linear(image, 4) as hidden), 3) as head\n"
-                              "    loss = mean(cross_entropy(logits, label))\n"
-                              "    output loss\n"
-                              "    output probability = softmax(logits)\n"
-                              "    train loss with adam(lr = hyper 0.05)\n"
-                              "}\n";
 enum { ROWS = 5, USED = 4, STEPS = 3 };
 
 /* What user() below brings back. */
@@ -74,7 +65,7 @@ static const char *path(const char *name) { return arena_printf(arena, "%s/%s", 
 static Module *compile(void) {
     Graph *graphs[ENTRY_COUNT] = {0};
     Diag *d = diag_new(arena);
-    write_text(path("tiny.dsl"), program);
+    write_text(path("tiny.dsl"), tiny_model);
     Program *p = program_load(arena, d, path("tiny.dsl"), &(FrontendOptions){0});
     if (!p || !program_lower(arena, d, p, NULL, graphs)) {
         diag_print(d, stderr);

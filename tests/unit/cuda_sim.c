@@ -10,6 +10,7 @@
 #include "passes/pass.h"
 #include "runtime/cuda/fusec_cuda.h"
 #include "tests/support/scratch.h"
+#include "tests/support/tiny_model.h"
 #include "tools/fusec/manifest.h"
 #include "tools/ptxsim/ptxsim.h"
 #include <dlfcn.h>
@@ -18,16 +19,6 @@
 #include <string.h>
 
 static const char LIBRARY[] = BUILD_DIR "/ptxsim/libcuda.so.1";
-static const char program[] = "dim B <= 5\n\n"
-                              "model tiny {\n"
-                              "    input image : f32[B, 6]\n"
-                              "    input label : i32[B] in 0..3\n"
-                              "    logits = linear(relu(linear(image, 4) as hidden), 3) as head\n"
-                              "    loss = mean(cross_entropy(logits, label))\n"
-                              "    output loss\n"
-                              "    output probability = softmax(logits)\n"
-                              "    train loss with adam(lr = hyper 0.05)\n"
-                              "}\n";
 enum { ROWS = 5, STEPS = 100, LOG = 4096, FILE_BYTES = 1 << 14, MAX_LAUNCHES = 64 };
 
 static Arena *arena;
@@ -58,7 +49,7 @@ static int set_up(void **state) {
     *(void **)&sim.current = load_symbol(library, "cuCtxGetCurrent");
     arena = arena_new();
     const char *path = arena_printf(arena, "%s/tiny.dsl", scratch_folder());
-    write_text(path, program);
+    write_text(path, tiny_model);
     Diag *d = diag_new(arena);
     Program *p = program_load(arena, d, path, &(FrontendOptions){0});
     if (!p || !program_lower(arena, d, p, NULL, graphs)) fail_msg("does not compile");

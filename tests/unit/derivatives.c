@@ -231,14 +231,6 @@ static double loss_of(const Graph *g, const EvalEnv *env) {
     return loss;
 }
 
-static void keep_outputs(Graph *g) {
-    int n = 0;
-    for (int i = 0; i < g->results.n; i++)
-        if (g->results.at[i].kind == RESULT_OUTPUT) g->results.at[n++] = g->results.at[i];
-    g->results.n = n;
-    graph_prune(g);
-}
-
 static void check_loss(const char *text) {
     Arena *a = arena_new();
     Graph *g[ENTRY_COUNT], *f[ENTRY_COUNT];

@@ -65,15 +65,6 @@ static double loss_of(const Graph *g, const EvalEnv *env) {
     return loss;
 }
 
-/* The grad entry without its gradients: the forward in training mode. */
-static void keep_outputs(Graph *g) {
-    int n = 0;
-    for (int i = 0; i < g->results.n; i++)
-        if (g->results.at[i].kind == RESULT_OUTPUT) g->results.at[n++] = g->results.at[i];
-    g->results.n = n;
-    graph_prune(g);
-}
-
 static void compare(const Case *c, const Graph *forward, EvalEnv *env, const TensorDecl *d, Tensor *param,
                     const Tensor *gradient, int64_t k) {
     const double step = 1e-5, x = param->data[k];
