@@ -188,6 +188,7 @@ typedef struct Kernel {
     bool persistent;       /* programs are walked by as many blocks as the machine holds at once */
     const char *comment;   /* where it comes from: "digits.dsl:12 relu(conv2d(..))" */
     /* For the report alone, of products on a GPU; in no text: */
+    bool measured;         /* its tile is the fastest of those measured, not the cost model's choice */
     const char *slow;      /* why a faster matrix instruction does not multiply; NULL: the fastest does */
 } Kernel;
 

@@ -29,6 +29,8 @@ typedef struct PassContext {
     bool disabled[PASS_COUNT];
     bool print_after[PASS_COUNT];
     FILE *print_to;
+    const struct Profile *profile; /* measured tiles (passes/profile.h); NULL: the cost model alone */
+    struct Tuning *tuning;   /* NULL, or where to put every product with a kernel for each of its tiles */
     bool verify;             /* graph_verify / kernel_verify after every pass */
     double seconds[PASS_COUNT]; /* --time-passes */
     /* warnings ("gradient through argmax is zero") and errors; is_error stops the pipeline after the pass */

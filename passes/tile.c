@@ -3,6 +3,7 @@
  * Needs: kernels, homes and strides (fuse, layout).  Keeps: the plan.  Gives: PlanKernel.tile, its buffers
  * in the order of reads, then outputs.  All of a program's loads of an element come before its stores. */
 #include "passes/emitter.h"
+#include "passes/profile.h"
 #include "passes/same_kernel.h"
 #include <assert.h>
 #include <string.h>
@@ -193,11 +194,23 @@ static Kernel *build_with(Emitter *e, PlanKernel *pk, int number, const MatrixTi
     return *why ? NULL : e->k;
 }
 
+/* With the tile that was measured to be fastest, if this product was. */
+static Kernel *build_measured(Emitter *e, PlanKernel *pk, int number, const char **why) {
+    const Profile *profile = e->context->profile;
+    if (!profile || !e->matrix.contract) return NULL;
+    const ProfileProduct *x = profile_find(profile, matrix_key(e->arena, pk, &e->matrix));
+    if (!x || x->tile.by == BY_NONE || !matrix_tile_fits(e->context->target, &x->tile)) return NULL;
+    Kernel *k = build_with(e, pk, number, &x->tile, why);
+    if (!k) return NULL;
+    k->measured = true;
+    *why = x->tile.by == BY_MMA && e->context->target->has_wgmma ? "it was measured to be faster" : NULL;
+    return k;
+}
+
 /* By the fastest instruction that takes it; NULL: by none.  *slow: what the last that did not take it says. */
 static Kernel *build_modelled(Emitter *e, PlanKernel *pk, int number, const char **slow) {
     static const By instructions[] = {BY_WGMMA, BY_MMA};
     const Target *t = e->context->target;
-    *slow = matrix_product(t, pk, &e->matrix);
     for (int i = 0; i < 2 && e->matrix.contract; i++) {
         const MatrixTile *tile = matrix_cheapest(t, &e->matrix, instructions[i]);
         const char *why = NULL;
@@ -208,10 +221,37 @@ static Kernel *build_modelled(Emitter *e, PlanKernel *pk, int number, const char
     return NULL;
 }
 
+/* A kernel for every tile whose schedule comes out. */
+static void collect_tiles(Emitter *e, PlanKernel *pk, int number, Tuning *tuning, const MatrixTile *modelled) {
+    TunedProduct x = {.key = matrix_key(e->arena, pk, &e->matrix), .modelled = *modelled};
+    for (int i = 0; i < tuning->products.n; i++)
+        if (!strcmp(tuning->products.at[i].key, x.key)) return;
+    for (int i = 0; i < n_matrix_tiles; i++) {
+        const char *why;
+        if (!matrix_tile_fits(e->context->target, &matrix_tile[i])) continue;
+        if (!build_with(e, pk, number, &matrix_tile[i], &why)) continue;
+        const TileCandidate c = {matrix_tile[i], e->k};
+        vec_push(e->arena, x.candidates, c);
+    }
+    memcpy(x.constant, pk->constant, sizeof x.constant);
+    vec_push(e->arena, tuning->products, x);
+}
+
+static Kernel *build_matrix(Emitter *e, PlanKernel *pk, int number, const char **slow) {
+    *slow = matrix_product(e->context->target, pk, &e->matrix);
+    Kernel *k = build_measured(e, pk, number, slow);
+    if (!k) k = build_modelled(e, pk, number, slow);
+    if (k && e->context->tuning) {
+        const MatrixTile chosen = e->matrix.tile;
+        collect_tiles(e, pk, number, e->context->tuning, &chosen);
+    }
+    return k;
+}
+
 static Kernel *build_kernel(Emitter *e, PlanKernel *pk, int number) {
     const Target *t = e->context->target;
     const char *slow;
-    Kernel *k = build_modelled(e, pk, number, &slow);
+    Kernel *k = build_matrix(e, pk, number, &slow);
     if (!k) {
         e->matrix.contract = NULL;
         write_kernel(e, pk, number);

@@ -1,6 +1,6 @@
 #!/bin/sh
 # Every diagnostic has a program that provokes it: tests/golden/diag/NAME.dsl, or NAME.sh which prints one, with what
-# `fusec check` says about it in NAME.txt.  UPDATE=1 rewrites the .txt files.  A code of diag.def that no .txt
+# `fusec check` says about it in NAME.txt; its first line may have options, `# fusec check --profile NAME.profile`.  UPDATE=1 rewrites the .txt files.  A code of diag.def that no .txt
 # file shows fails the test.
 : "${FUSEC:?the compiler to run}" "${SRC:?the source tree}"
 export LC_ALL=C
@@ -31,7 +31,7 @@ check() { # NAME: its program is $work/run/NAME.dsl
 }
 
 mkdir "$work/run"
-cp "$SRC"/tests/golden/diag/*.dsl "$work/run"
+cp "$SRC"/tests/golden/diag/*.dsl "$SRC"/tests/golden/diag/*.profile "$work/run"
 for generator in "$SRC"/tests/golden/diag/*.sh; do
     sh "$generator" >"$work/run/$(basename "$generator" .sh).dsl" || exit 1
 done

@@ -4,9 +4,11 @@
 #include "frontend/frontend.h"
 #include "passes/pass.h"
 
-typedef enum { COMMAND_COMPILE, COMMAND_CHECK, COMMAND_REPORT, COMMAND_RUN } Command;
+typedef enum { COMMAND_COMPILE, COMMAND_CHECK, COMMAND_REPORT, COMMAND_RUN, COMMAND_TUNE } Command;
 
 enum { EXIT_OK = 0, EXIT_ERROR = 1, EXIT_USAGE = 2 }; /* 3: out of memory */
+
+#define FUSEC_VERSION "0.1.0"
 
 typedef VEC(Override) Overrides;
 typedef VEC(const char *) Texts;
@@ -18,6 +20,7 @@ typedef struct Options {
     const char *arch;   /* host: the CPU to tune for; cuda: sm_80, sm_90 or sm_90a */
     const char *triple; /* host: "aarch64-linux-gnu"; NULL: this machine */
     const char *model;
+    const char *profile; /* measured tiles */
     Overrides overrides;
     bool entry[ENTRY_COUNT]; /* which to compile; none set: all */
     Entry run_entry;
@@ -71,6 +74,7 @@ int command_check(const Options *o);
 int command_report(const Options *o);
 int command_measure(const Options *o); /* report --measured */
 int command_run(const Options *o);
+int command_tune(const Options *o);
 
 /* Writes beside `path` and renames, so that a failure leaves no half-written file. `write` may fail
  * (returns false). Message on stderr and false on any failure. */

@@ -26,7 +26,8 @@ int main(int argc, char **argv) {
     static int (*const commands[])(const Options *) = {[COMMAND_COMPILE] = command_compile,
                                                        [COMMAND_CHECK] = command_check,
                                                        [COMMAND_REPORT] = command_report,
-                                                       [COMMAND_RUN] = command_run};
+                                                       [COMMAND_RUN] = command_run,
+                                                       [COMMAND_TUNE] = command_tune};
     open_streams();
     /* Arenas come and go with the passes: memory that was paid for once is used again, not given back. */
     mallopt(M_MMAP_THRESHOLD, 1 << 28);

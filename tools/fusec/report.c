@@ -29,11 +29,11 @@ static double ridge_of(const Kernel *k, const Target *t) {
 /* " by wgmma 128x256" and how much of the tiles is used, where it is not nearly all. */
 static void print_product(const ProductReport *r) {
     if (r->by) printf(" by %s", r->by);
-    if (r->rows) printf(" %dx%d", r->rows, r->columns);
+    if (r->rows) printf(" %dx%d%s", r->rows, r->columns, r->measured ? " (profile)" : "");
     if (r->rows && r->used < 0.9) printf(" (%.0f%% used)", 100 * r->used);
 }
 
-static void print_entry(Arena *a, const Module *m, Entry e, const Target *t) {
+static void print_entry(Arena *a, const Module *m, Entry e, const Target *t, const char *profile) {
     const ModuleEntry *entry = &m->entry[e];
     double flops = 0, bytes = 0;
     printf("entry %s: %d launches\n", entry_name[e], entry->launches.n);
@@ -51,7 +51,7 @@ static void print_entry(Arena *a, const Module *m, Entry e, const Target *t) {
         print_product(&product);
         printf("%s%s\n", k->comment ? ", " : "", k->comment ? k->comment : "");
     }
-    product_notes(a, m, e, t);
+    product_notes(a, m, e, t, profile);
     printf("  total %.3f MFLOP, %.3f MB, %.2f FLOP/B (ridge of %s: %.0f)\n", flops * 1e-6, bytes * 1e-6,
            bytes > 0 ? flops / bytes : 0, t->name, target_ridge(t));
 }
@@ -105,7 +105,7 @@ int command_report(const Options *o) {
         print_tensors(a, "inputs", m->inputs.at, m->inputs.n);
         print_tensors(a, "outputs", m->outputs.at, m->outputs.n);
         for (int e = 0; e < ENTRY_COUNT; e++)
-            if (m->entry[e].present && e != ENTRY_INIT) print_entry(a, m, (Entry)e, t);
+            if (m->entry[e].present && e != ENTRY_INIT) print_entry(a, m, (Entry)e, t, o->profile);
         for (int e = 0; e < ENTRY_COUNT; e++)
             if (m->entry[e].present && e != ENTRY_INIT) print_memory(a, m, (Entry)e);
     }

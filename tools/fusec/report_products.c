@@ -31,6 +31,7 @@ ProductReport product_report(const Kernel *k, const Target *t) {
     if (dot->by == BY_NONE || !matrix_axes(k, dot, &x) || x.row < 0 || x.col < 0) return r;
     r.rows = k->axes.at[x.row].step;
     r.columns = k->axes.at[x.col].step;
+    r.measured = k->measured;
     r.used = used_along(k, x.row) * used_along(k, x.col) * used_along(k, x.sum);
     return r;
 }
@@ -58,17 +59,21 @@ static void note_product(Arena *a, const Kernel *k, const Target *t) {
     note_narrow(k, def[dot->in[1]]);
 }
 
-void product_notes(Arena *a, const Module *m, Entry e, const Target *t) {
+void product_notes(Arena *a, const Module *m, Entry e, const Target *t, const char *profile) {
     const ModuleEntry *entry = &m->entry[e];
     bool *seen = ARENA_ARRAY(a, bool, m->kernels.n + 1);
-    int wide = 0;
+    int wide = 0, tiled = 0, measured = 0;
     for (int i = 0; i < entry->launches.n; i++) {
         const int kernel = entry->launches.at[i].kernel;
         const ProductReport r = product_report(m->kernels.at[kernel], t);
         wide += r.by && !r.low;
+        tiled += r.rows > 0;
+        measured += r.measured;
         if (!seen[kernel]) note_product(a, m->kernels.at[kernel], t);
         seen[kernel] = true;
     }
+    if (profile)
+        printf("    %d of %d launches have tiles from %s, the others by the cost model\n", measured, tiled, profile);
     if (wide)
         printf("    %d launches multiply f32 by threads: with `precision tf32`, bf16 or f16 matrix units do\n", wide);
 }

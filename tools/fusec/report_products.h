@@ -8,11 +8,13 @@ typedef struct ProductReport {
     const char *by;    /* "wgmma", "mma", "threads"; NULL: nothing is multiplied, or it is no GPU */
     bool low;          /* factors are f16, bf16 or tf32 */
     int rows, columns; /* of a program's tile; 0: not by matrix instructions */
+    bool measured;     /* the tile is a profile's */
     double used;       /* part of the tiles that is in the result */
 } ProductReport;
 ProductReport product_report(const Kernel *k, const Target *t);
 
 /* A line for every reason why a product of the entry is slower than the target's best. */
-void product_notes(Arena *a, const Module *m, Entry e, const Target *t);
+/* `profile`: its file, or NULL. */
+void product_notes(Arena *a, const Module *m, Entry e, const Target *t, const char *profile);
 
 #endif

@@ -1,5 +1,6 @@
 /* fusec run: options to a compiled module and its executor. */
 #include "tools/fusec/run.h"
+#include "tools/fusec/tune.h"
 #include <stdlib.h>
 #include <string.h>
 
@@ -57,6 +58,16 @@ static bool open_executor(Run *r) {
     return r->executor || run_error("%s: %s", r->kind->name, error);
 }
 
+/* Tiles of another GPU's profile are right, but perhaps not the fastest. */
+static void check_profile(const Run *r) {
+    TuneDevice d;
+    const Profile *p = r->session.context.profile;
+    if (!p || !tune_device_open(&d)) return;
+    if (strcmp(d.name, p->field[PROFILE_GPU]))
+        fprintf(stderr, "fusec: warning: %s was measured on %s, this is %s: measure here with `fusec tune`\n", r->o->profile, p->field[PROFILE_GPU], d.name);
+    tune_device_close(&d);
+}
+
 bool run_open(Run *r, Arena *a, const Options *o, const bool entries[ENTRY_COUNT]) {
     const char *name = o->target ? o->target : "host";
     Options compile = *o;
@@ -73,6 +84,7 @@ bool run_open(Run *r, Arena *a, const Options *o, const bool entries[ENTRY_COUNT
         r->m = session_compile(&r->session, &compile, target_find(target));
     }
     if (session_finish(&r->session) != EXIT_OK || !r->m) return false;
+    check_profile(r);
     return set_hypers(r) && set_extents(r) && open_executor(r);
 }
 

@@ -32,6 +32,7 @@ static Module *compile_here(Arena *a, const Options *o, const Module *m) {
     Session s;
     memset(here.print_after, 0, sizeof here.print_after);
     here.time_passes = false;
+    here.profile = NULL; /* of a GPU */
     for (int e = 0; e < ENTRY_COUNT; e++) here.entry[e] = false;
     here.entry[m->entry[ENTRY_GRAD].present ? ENTRY_GRAD : ENTRY_INFER] = true;
     return session_open(&s, a, &here) ? session_compile(&s, &here, target_find("host")) : NULL;

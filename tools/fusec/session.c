@@ -1,4 +1,4 @@
-#include "tools/fusec/cli.h"
+#include "tools/fusec/profile_file.h"
 #include <string.h>
 #include <time.h>
 
@@ -48,6 +48,11 @@ void session_prepare(Session *s, const Options *o, const Target *t) {
 
 Module *session_compile(Session *s, const Options *o, const Target *t) {
     session_prepare(s, o, t);
+    if (o->profile) {
+        const ProfileFile *p = profile_read(s, o->profile);
+        if (!p || !profile_suits(s, p, t)) return NULL;
+        s->context.profile = &p->profile;
+    }
     Module *m = compile_module(&s->context, s->graph);
     if (o->time_passes) print_times(s);
     return m;
@@ -65,11 +70,18 @@ static bool check_model(Session *s, const Options *o, const char *model) {
            session_compile(s, o, target_find("c99"));
 }
 
-/* Every model, unless one is named; the first with errors is the last looked at. */
-int command_check(const Options *o) {
+/* Every model, unless one is named; the first with errors is the last looked at.  Tiles
+ * are not chosen here: a profile is read, and compared with --target. */
+int command_check(const Options *asked) {
     Arena *a = arena_new();
     Session s = {.arena = a, .diag = diag_new(a)};
+    Options any = *asked;
+    const Options *o = &any;
     const FrontendOptions fo = {.overrides = o->overrides.at, .n_overrides = o->overrides.n, .model = o->model};
+    const ProfileFile *p = o->profile ? profile_read(&s, o->profile) : NULL;
+    const Target *t = target_find(o->target ? o->target : "");
+    if (p && t) profile_suits(&s, p, t);
+    any.profile = NULL;
     s.program = program_load(a, s.diag, o->input, &fo);
     const int n = s.program ? program_models(s.program) : 0;
     if (s.program && (o->model || n == 0)) check_model(&s, o, o->model);

@@ -1,7 +1,6 @@
 /* The ptxsim command: runs programs with the software GPU in front, shows what its kernels did, checks PTX. */
 #pragma once
-#include "ir/target.h"
-#include "tools/ptxsim/exec/counters.h"
+#include "tools/ptxsim/command/roofline.h"
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdio.h>
@@ -30,13 +29,6 @@ typedef struct Records {
 /* Kernels of one name, from several processes, are summed.  False after a message. */
 bool records_read(FILE *, Records *);
 void records_free(Records *);
-
-/* ---- roofline.c ----------------------------------------------------------------------------------------- */
-typedef enum Bound { BOUND_MEMORY, BOUND_ARITHMETIC, BOUND_MATRIX, BOUND_SHARED, BOUND_ISSUE, BOUNDS } Bound;
-const char *bound_name(Bound);
-/* The least time that the figures allow on a GPU, all of its parts at their peaks and perfectly overlapped: the largest
- * of what each part needs, in seconds[b] by Bound.  Launches themselves take nothing. */
-Bound roofline(const Counters *, const Target *, double seconds[BOUNDS]);
 
 /* ---- output --------------------------------------------------------------------------------------------- */
 void table_print(FILE *, const Records *, const Target *);      /* table.c */

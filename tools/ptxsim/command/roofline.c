@@ -2,7 +2,7 @@
  * matrix rates: tf32 half of f16, integers and 8-bit floats twice; f64 as f32's vector rate in matrices, half of it in
  * vectors; f16 vectors twice f32's); CUDA C++ Programming Guide, "Arithmetic Instructions": an SM issues 4 warp
  * instructions in the cycle in which its shared memory moves 128 bytes. */
-#include "tools/ptxsim/command/command.h"
+#include "tools/ptxsim/command/roofline.h"
 
 enum { BANK_BYTES = 128, ISSUES = 4, SECTOR = 32 };
 

@@ -1,0 +1,45 @@
+/* The name under which a matrix product is measured: equal names, equal work for the tile. */
+#include "passes/profile.h"
+#include "passes/affine.h"
+#include <stdlib.h>
+
+/* The class of the loop along which neighbours of the factor lie together: m, n, k, b; `-` where there is no such loop,
+ * as in a window. */
+static char contiguous_along(const Node *n, const MatrixTiles *m, int operand) {
+    static const char letter[] = {
+        [LOOP_BATCH] = 'b', [LOOP_M] = 'm', [LOOP_N] = 'n', [LOOP_K] = 'k', [LOOP_OTHER] = '-'};
+    const int last = n->in[operand]->shape.rank - 1;
+    const int loop = last < 0 ? -1 : affine_single_loop(n->attr->contract, &n->attr->contract->map[operand][last]);
+    if (loop < 0) return '-';
+    const LoopClass cls = m->loop[loop];
+    return m->swapped && cls == LOOP_M ? 'n' : m->swapped && cls == LOOP_N ? 'm' : letter[cls];
+}
+
+static void print_tensor(FILE *f, const Node *n, bool first) {
+    fprintf(f, "%s%s[", first ? "" : ",", dtype_name(n->dtype));
+    for (int d = 0; d < n->shape.rank; d++) fprintf(f, "%s%lld", d ? "," : "", (long long)n->shape.dim[d].bound);
+    fputc(']', f);
+}
+
+const char *matrix_key(Arena *a, const PlanKernel *k, const MatrixTiles *m) {
+    const MatrixProduct *p = &m->product;
+    const Node *n = m->contract;
+    char *text = NULL;
+    size_t bytes = 0;
+    FILE *f = open_memstream(&text, &bytes);
+    if (!f) return "";
+    fprintf(f, "%.0fx%.0fx%.0f batch %.0f %s %c%c", p->m, p->n, p->k, p->batch, dtype_name(n->in[0]->dtype),
+            contiguous_along(n, m, m->swapped), contiguous_along(n, m, !m->swapped));
+    for (int i = 0; i < k->reads.n; i++) {
+        if (i == 0) fputs(" reads ", f);
+        print_tensor(f, k->reads.at[i], i == 0);
+    }
+    for (int i = 0; i < k->outputs.n; i++) {
+        if (i == 0) fputs(" writes ", f);
+        print_tensor(f, k->outputs.at[i], i == 0);
+    }
+    fclose(f);
+    const char *kept = arena_strndup(a, text, bytes);
+    free(text);
+    return kept;
+}

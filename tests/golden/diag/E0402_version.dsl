@@ -1,0 +1,5 @@
+# fusec check --profile=E0402_version.profile
+model m {
+    input x : f32[2, 3]
+    output y = x + 1
+}

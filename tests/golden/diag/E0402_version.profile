@@ -1,0 +1,7 @@
+fusec-profile 7
+gpu H200
+capability 9.0
+driver 12.8
+compiler 0.1.0
+target sm_90a
+timer events
