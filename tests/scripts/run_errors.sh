@@ -68,6 +68,10 @@ st '{"label":{"dtype":"F32","shape":[2],"data_offsets":[0,8]}}' '\0\0\0\0\0\0\0\
 error 'half.safetensors: label: element 1, 0.5, is no i32' run d.dsl --inputs half.safetensors
 st '{"seq":{"dtype":"U8","shape":[2],"data_offsets":[0,2]},"seq2":{"dtype":"U8","shape":[3],"data_offsets":[0,3]}}' '\1\2\3' > seq.safetensors
 error 'S is 2 in seq [2] but 3 in seq2 [3]' run m.dsl --inputs seq.safetensors
+st '{"seq":{"dtype":"U8","shape":[0],"data_offsets":[0,0]}}' '' > none_seq.safetensors
+error 'seq has shape [0], the model declares [S<=4]; S is at least 1: make no call where there is nothing' run m.dsl --inputs none_seq.safetensors
+st '{"seq":{"dtype":"U8","shape":[5],"data_offsets":[0,5]}}' '\1\2\3\4\5' > long_seq.safetensors
+error 'seq has shape [5], the model declares [S<=4]; -D S=5 plans memory for as many' run m.dsl --inputs long_seq.safetensors
 error 'none.safetensors: No such file or directory' run d.dsl --inputs none.safetensors
 st '{"x":{"dtype":"F32","shape":[2,3],"data_offsets":[0,24]}}' '\1\2\3' > cut.safetensors
 error 'cut.safetensors: truncated: tensor x ends 21 bytes past the end of the file' run d.dsl --inputs cut.safetensors

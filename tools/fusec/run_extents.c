@@ -8,15 +8,21 @@ static char *dims_text(Arena *a, int rank, const int64_t *dim) {
     return array_shape_text(a, &x);
 }
 
-/* scale * S + offset = extent; false if no whole S from 1 to the bound gives it. */
-static bool solve(const Run *r, Dim d, int64_t extent, int64_t *s) {
+/* scale * S + offset = extent; false if no whole S from 1 to the bound gives it: then *remedy says what to do. */
+static bool solve(const Run *r, Dim d, int64_t extent, int64_t *s, const char **remedy) {
+    const SymDecl *sym = &r->m->syms.at[d.sym];
+    *remedy = "";
     if (d.scale == 0 || (extent - d.offset) % d.scale) return false;
     *s = (extent - d.offset) / d.scale;
-    return *s >= 1 && *s <= r->m->syms.at[d.sym].bound;
+    if (*s < 1) *remedy = arena_printf(r->arena, "; %s is at least 1: make no call where there is nothing", sym->name);
+    if (*s > sym->bound)
+        *remedy = arena_printf(r->arena, "; -D %s=%lld plans memory for as many", sym->name, (long long)*s);
+    return !**remedy;
 }
 
 bool extents_match(Run *r, const ModuleTensor *t, int rank, const int64_t *dim, const char **seen) {
     const char *given = dims_text(r->arena, rank, dim), *wanted = shape_text(r->arena, t->shape);
+    const char *remedy = "";
     bool fits = rank == t->shape.rank;
     for (int d = 0; d < rank && fits; d++) {
         const Dim x = t->shape.dim[d];
@@ -25,7 +31,7 @@ bool extents_match(Run *r, const ModuleTensor *t, int rank, const int64_t *dim, 
             fits = dim[d] == x.bound;
             continue;
         }
-        if (!solve(r, x, dim[d], &s)) {
+        if (!solve(r, x, dim[d], &s, &remedy)) {
             fits = false;
             continue;
         }
@@ -36,7 +42,7 @@ bool extents_match(Run *r, const ModuleTensor *t, int rank, const int64_t *dim, 
         if (!seen[x.sym]) seen[x.sym] = arena_printf(r->arena, "%s %s", t->name, given);
         r->syms[x.sym] = (int32_t)s;
     }
-    return fits || run_error("%s has shape %s, the model declares %s", t->name, given, wanted);
+    return fits || run_error("%s has shape %s, the model declares %s%s", t->name, given, wanted, remedy);
 }
 
 int64_t extents_at(const Run *r, Shape s, int64_t *dim) {
