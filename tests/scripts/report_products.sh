@@ -40,6 +40,10 @@ says '^    1 launches multiply f32 by threads: with `precision tf32`, bf16 or f1
 linear f32 256 512 512 | report host none
 silent 'matrix units'
 
+# machines without matrix units
+linear f32 256 512 512 | report host bf16
+says '^    1 launches multiply f16, bf16 or tf32 as f32, after conversion: here low precision saves no time$'
+
 # wgmma takes tf32 along the sum alone
 linear f32 256 512 512 | report sm_90a tf32
 says ' by wgmma |: by mma, not wgmma: a tf32 factor does not lie along the sum$'

@@ -134,6 +134,13 @@ printf '\223NUMPY\1\0\1\0' > short.npy
 error 'short.npy: truncated: the header ends past the end of the file' run d.dsl --data x=short.npy --data label=d.csv:4
 error 'm.dsl: not .csv, .npy or .safetensors; bytes are for integer inputs, x is f32' run d.dsl --data x=m.dsl --data label=d.csv:4
 
+# ---- a loss scale that can go no lower ----
+sed 's/^model m {/&\n    precision f16/; /seq/d; s/^    output loss/    loss = mean((logits * 1e30)^2)\n    output loss/; /label/d' m.dsl > low.dsl
+for target in host c99; do
+    error "step of m on $target: the step was skipped: a gradient overflowed in f16 at the least loss scale; use precision bf16 or f32, or a smaller learning rate" \
+        run low.dsl --target $target --data x=d.csv:1-3 --steps 60 -D B=1 --quiet
+done
+
 # ---- places that cannot be written ----
 error 'cannot write /nowhere/o.safetensors: No such file or directory' run d.dsl --want logits --inputs x.safetensors --outputs /nowhere/o.safetensors
 error 'cannot write nodir/w.safetensors: No such file or directory' run d.dsl $data --save nodir/w.safetensors --quiet

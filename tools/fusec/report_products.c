@@ -59,15 +59,29 @@ static void note_product(Arena *a, const Kernel *k, const Target *t) {
     note_narrow(k, def[dot->in[1]]);
 }
 
+/* A factor of low precision that is converted before it is multiplied, as everywhere but on matrix units. */
+static bool is_widened(const Kernel *k, const Inst *const *def, int value) {
+    const Inst *i = def[value];
+    if (dtype_is_low(k->types.at[value].dtype)) return true;
+    return i && i->kind == TI_ELEMENT && i->op == OP_CAST && is_widened(k, def, i->in[0]);
+}
+
+static bool widens(Arena *a, const Kernel *k, const Target *t) {
+    const Inst *dot = t->backend == BACKEND_NVPTX ? NULL : product_of(&k->body);
+    const Inst **def = dot ? kernel_defs(a, k) : NULL;
+    return dot && (is_widened(k, def, dot->in[0]) || is_widened(k, def, dot->in[1]));
+}
+
 void product_notes(Arena *a, const Module *m, Entry e, const Target *t, const char *profile) {
     const ModuleEntry *entry = &m->entry[e];
     bool *seen = ARENA_ARRAY(a, bool, m->kernels.n + 1);
-    int wide = 0, tiled = 0, measured = 0;
+    int wide = 0, tiled = 0, measured = 0, widened = 0;
     for (int i = 0; i < entry->launches.n; i++) {
         const int kernel = entry->launches.at[i].kernel;
         const ProductReport r = product_report(m->kernels.at[kernel], t);
         wide += r.by && !r.low;
         tiled += r.rows > 0;
+        widened += widens(a, m->kernels.at[kernel], t);
         measured += r.measured;
         if (!seen[kernel]) note_product(a, m->kernels.at[kernel], t);
         seen[kernel] = true;
@@ -76,4 +90,8 @@ void product_notes(Arena *a, const Module *m, Entry e, const Target *t, const ch
         printf("    %d of %d launches have tiles from %s, the others by the cost model\n", measured, tiled, profile);
     if (wide)
         printf("    %d launches multiply f32 by threads: with `precision tf32`, bf16 or f16 matrix units do\n", wide);
+    if (widened)
+        printf(
+            "    %d launches multiply f16, bf16 or tf32 as f32, after conversion: here low precision saves no time\n",
+            widened);
 }
