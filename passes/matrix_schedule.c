@@ -84,6 +84,27 @@ static int run_elements(const Schedule *s, int value, int axis) {
     return run;
 }
 
+/* Neighbours along the axis are neighbours in memory, aligned or not, in every load behind the value. */
+static bool lies_along(const Schedule *s, int value, int axis) {
+    const Inst *i = s->def[value];
+    if (!i || !has_axis(&i->type, axis)) return true;
+    if (i->kind == TI_LOAD) {
+        int64_t coef = 0;
+        for (int d = 0; d < i->n_index; d++)
+            if (!index_affine_in(s->k, i->index[d], axis, &coef) || coef != (d == i->n_index - 1)) return false;
+    }
+    for (int n = 0; n < i->n_in && i->kind == TI_ELEMENT; n++)
+        if (!lies_along(s, i->in[n], axis)) return false;
+    return true;
+}
+
+/* The tile is contiguous along the sum in shared memory: where memory has the longer runs along it, or, between equal
+ * ones, neighbours that threads read together. */
+static bool lies_along_sum(const Schedule *s, int value, int across) {
+    const int sum = run_elements(s, value, s->m->sum_axis), other = run_elements(s, value, across);
+    return sum > other || (sum == other && (lies_along(s, value, s->m->sum_axis) || !lies_along(s, value, across)));
+}
+
 static int swizzle_of(const Kernel *k, int minor, int bytes) {
     const int64_t row = (int64_t)k->axes.at[minor].step * bytes;
     return row % 128 == 0 ? 128 : row % 64 == 0 ? 64 : row % 32 == 0 ? 32 : 0;
@@ -124,7 +145,7 @@ static bool place_factor(Schedule *s, int value, int across) {
         if (s->loop->body.at[n]->result == value && s->loop->body.at[n]->kind == TI_STAGE) stage = s->loop->body.at[n];
     if (!stage || !has_axis(&stage->type, across) || !has_axis(&stage->type, s->m->sum_axis))
         return refuse(s, "a factor has not both a row and a sum");
-    const bool along = run_elements(s, stage->in[0], s->m->sum_axis) >= run_elements(s, stage->in[0], across);
+    const bool along = lies_along_sum(s, stage->in[0], across);
     const int minor = along ? s->m->sum_axis : across, bytes = dtype_bytes(stage->type.dtype);
     place(s, stage, minor, bytes == 4 && !along ? 0 : swizzle_of(s->k, minor, bytes));
     return s->m->tile.by != BY_WGMMA || place_fetched(s, stage);

@@ -55,6 +55,9 @@ says ': x is fetched 8 bytes at a time, not 16: '
 linear bf16 256 501 512 | report sm_80 bf16
 says ': x is fetched 2 bytes at a time, not 16: '
 
+printf '    input x : bf16[256, 64]\n    input w : bf16[64, 501]\n    output y = x @ w\n' | report sm_80 bf16
+says ': w is fetched 2 bytes at a time, not 16: '
+
 # a window with a border
 printf '    input x : f32[4, 16, 16, 32]\n    output y = conv2d(x, 64, 3) as c\n' | report sm_90a bf16
 says ' by wgmma |: by mma, not wgmma: the copy engine cannot fetch a factor: '

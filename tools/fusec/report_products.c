@@ -45,6 +45,15 @@ static void note_narrow(const Kernel *k, const Inst *stage) {
            name ? name : "a factor", stage->bytes, WIDEST);
 }
 
+static void note_stores(const Kernel *k) {
+    for (int n = 0; n < k->body.n; n++) {
+        const Inst *i = k->body.at[n];
+        if (i->kind != TI_STORE || i->by != BY_THREADS || i->bytes >= WIDEST) continue;
+        printf("    %s: %s is stored %d bytes at a time, not %d: no more lies together at aligned places\n", k->name,
+               k->buffers.at[i->buffer].name, i->bytes, WIDEST);
+    }
+}
+
 static void note_product(Arena *a, const Kernel *k, const Target *t) {
     const Inst *dot = product_of(&k->body);
     const char *best = t->has_wgmma ? "wgmma" : "mma";
@@ -57,6 +66,7 @@ static void note_product(Arena *a, const Kernel *k, const Target *t) {
     const Inst **def = kernel_defs(a, k);
     note_narrow(k, def[dot->in[0]]);
     note_narrow(k, def[dot->in[1]]);
+    note_stores(k);
 }
 
 /* A factor of low precision that is converted before it is multiplied, as everywhere but on matrix units. */
