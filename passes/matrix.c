@@ -30,6 +30,9 @@ enum {
 /* Part of their time by which units that work at once hold each other up, where one block has a multiprocessor. */
 static const double IN_THE_WAY = 0.2;
 
+/* Part of Hopper's rate that mma reaches (Luo et al., Dissecting the NVIDIA Hopper Architecture through Microbenchmarking). */
+static const double OF_WGMMA = 0.63;
+
 typedef MatrixProduct Product;
 
 /* ---- which contractions ---------------------------------------------------------------------------------- */
@@ -168,18 +171,25 @@ bool matrix_tile_fits(const Target *t, const MatrixTile *tile) {
     return tile->rows * tile->columns <= 4 * t->max_tile; /* accumulators are all that a matrix kernel holds */
 }
 
-const MatrixTile *matrix_cheapest(const Target *t, const MatrixTiles *m, By by) {
+const MatrixTile *matrix_cheapest(const Target *t, const MatrixTiles *m, By by, const MatrixTile *after) {
+    const double passed = after ? seconds(t, after, &m->product) : 0;
     const MatrixTile *cheapest = NULL;
     double best = 0;
     for (int i = 0; i < n_matrix_tiles; i++) {
         const MatrixTile *tile = &matrix_tile[i];
         if (tile->by != by || !matrix_tile_fits(t, tile)) continue;
         const double s = seconds(t, tile, &m->product);
+        if (after && (s < passed || (s == passed && tile <= after))) continue;
         if (cheapest && s >= best) continue;
         best = s;
         cheapest = tile;
     }
     return cheapest;
+}
+
+bool matrix_better_by_warps(const Target *t, const MatrixTiles *m, const MatrixTile *tile) {
+    const MatrixTile *other = matrix_cheapest(t, m, BY_MMA, NULL);
+    return other && seconds(t, other, &m->product) < OF_WGMMA * seconds(t, tile, &m->product);
 }
 
 void matrix_take(const Target *t, MatrixTiles *m, const MatrixTile *tile) {

@@ -32,8 +32,10 @@ typedef struct MatrixTiles {
 /* What a kernel of the plan multiplies: fills *out but for its tile, and returns NULL; or why matrix instructions do
  * not take it, contract being NULL then ("": it is no product, or the target has no such instructions). */
 const char *matrix_product(const Target *t, const PlanKernel *k, MatrixTiles *out);
-/* The cheapest tile of one instruction by the cost model; NULL: none fits. */
-const MatrixTile *matrix_cheapest(const Target *t, const MatrixTiles *m, By by);
+/* The cheapest tile of one instruction by the cost model, or the next one after a tile of the table; NULL: none is left. */
+const MatrixTile *matrix_cheapest(const Target *t, const MatrixTiles *m, By by, const MatrixTile *after);
+/* Is mma with its cheapest tile faster than wgmma with this one? */
+bool matrix_better_by_warps(const Target *t, const MatrixTiles *m, const MatrixTile *tile);
 /* Is it a tile for this target? */
 bool matrix_tile_fits(const Target *t, const MatrixTile *tile);
 /* Takes the tile, and what follows from it. */

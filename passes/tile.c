@@ -207,18 +207,26 @@ static Kernel *build_measured(Emitter *e, PlanKernel *pk, int number, const char
     return k;
 }
 
+/* With the cheapest tile of the instruction whose schedule comes out; NULL: none, and *why the cheapest's does not. */
+static Kernel *build_cheapest(Emitter *e, PlanKernel *pk, int number, By by, const char **why) {
+    const Target *t = e->context->target;
+    const MatrixTile *first = matrix_cheapest(t, &e->matrix, by, NULL);
+    for (const MatrixTile *tile = first; tile; tile = matrix_cheapest(t, &e->matrix, by, tile)) {
+        const char *refused;
+        if (tile != first && by == BY_WGMMA && matrix_better_by_warps(t, &e->matrix, tile)) break;
+        Kernel *k = build_with(e, pk, number, tile, &refused);
+        if (k) return k;
+        if (tile == first) *why = refused;
+    }
+    return NULL;
+}
+
 /* By the fastest instruction that takes it; NULL: by none.  *slow: what the last that did not take it says. */
 static Kernel *build_modelled(Emitter *e, PlanKernel *pk, int number, const char **slow) {
     static const By instructions[] = {BY_WGMMA, BY_MMA};
-    const Target *t = e->context->target;
-    for (int i = 0; i < 2 && e->matrix.contract; i++) {
-        const MatrixTile *tile = matrix_cheapest(t, &e->matrix, instructions[i]);
-        const char *why = NULL;
-        Kernel *k = tile ? build_with(e, pk, number, tile, &why) : NULL;
-        if (k) return k;
-        if (tile) *slow = why;
-    }
-    return NULL;
+    Kernel *k = NULL;
+    for (int i = 0; i < 2 && e->matrix.contract && !k; i++) k = build_cheapest(e, pk, number, instructions[i], slow);
+    return k;
 }
 
 /* A kernel for every tile whose schedule comes out. */

@@ -58,6 +58,18 @@ says ': x is fetched 2 bytes at a time, not 16: '
 printf '    input x : bf16[256, 64]\n    input w : bf16[64, 501]\n    output y = x @ w\n' | report sm_80 bf16
 says ': w is fetched 2 bytes at a time, not 16: '
 
+# the cheapest tile and what its epilogue reads do not fit the shared memory: the next one does
+cat <<'END' | report sm_90a bf16
+    input x : bf16[4096, 512]
+    input w : bf16[512, 4096]
+    input a : bf16[4096, 4096]
+    input b : bf16[4096, 4096]
+    y = (x @ w) * a + b
+    output z = y @ transpose(w)
+END
+says ' by wgmma '
+silent 'not wgmma'
+
 # a window with a border
 printf '    input x : f32[4, 16, 16, 32]\n    output y = conv2d(x, 64, 3) as c\n' | report sm_90a bf16
 says ' by wgmma |: by mma, not wgmma: the copy engine cannot fetch a factor: '
