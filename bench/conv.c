@@ -49,7 +49,7 @@ static double now(const Bench *b) {
 /* Threads of the other library may still be spinning: they get a moment to fall asleep. */
 static double seconds_of(const Bench *b, const Runner *r) {
     int runs = 0;
-    if (b->threads != 1) nanosleep(&(struct timespec){.tv_nsec = 2000000}, NULL);
+    if (b->threads != 1) nanosleep(&(struct timespec){.tv_nsec = 20000000}, NULL);
     run(r);
     const double start = now(b);
     double passed;

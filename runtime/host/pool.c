@@ -1,5 +1,5 @@
-/* A small thread pool.  Threads sleep between runs; pieces are handed out by a counter under a lock, which
- * costs nothing against pieces of many microseconds. */
+/* A small thread pool.  Kernels follow one another within microseconds, and to wake a thread takes tens of them: who
+ * waits looks for a moment, then sleeps.  Pieces are handed out by counting down. */
 #ifndef _DEFAULT_SOURCE
 #define _DEFAULT_SOURCE 1 /* _SC_NPROCESSORS_ONLN */
 #endif
@@ -11,35 +11,67 @@
 /* Kernels keep their tiles on the stack: the pool's threads have the room that a main thread has. */
 #define POOL_STACK ((size_t)8 << 20)
 
+/* Looks before a thread sleeps: some tens of microseconds. */
+#define POOL_LOOKS 2000
+
 struct fusec_pool {
     pthread_mutex_t lock;
     pthread_cond_t work, done;
     void (*run)(void *ctx, int i);
     void *ctx;
-    int n, next, finished; /* pieces: all, handed out, completed */
-    int threads, stop;     /* threads besides the caller's */
+    int n;                /* pieces */
+    int left, finished;   /* pieces not handed out (0 or less: none), completed; atomic */
+    int sleeping, asleep; /* under the lock: threads that sleep; whether the caller does */
+    int threads, stop;    /* threads besides the caller's; atomic */
     pthread_t thread[];
 };
 
-/* Takes pieces until none is left; the lock is held before and after. */
+static void pool_pause(void) {
+#if defined __x86_64__ || defined __i386__
+    __builtin_ia32_pause();
+#elif defined __aarch64__
+    __asm__ volatile("yield");
+#endif
+}
+
+static int pool_idle(fusec_pool *p) {
+    return __atomic_load_n(&p->left, __ATOMIC_ACQUIRE) <= 0 && !__atomic_load_n(&p->stop, __ATOMIC_ACQUIRE);
+}
+
+static int pool_unfinished(fusec_pool *p) { return __atomic_load_n(&p->finished, __ATOMIC_ACQUIRE) < p->n; }
+
+/* Whether `waits` still holds after a moment. */
+static int pool_look(fusec_pool *p, int (*waits)(fusec_pool *p)) {
+    int looks = POOL_LOOKS;
+    while (waits(p) && looks-- > 0) pool_pause();
+    return waits(p);
+}
+
+/* Takes pieces until none is left.  Nothing of a run is read without a piece of it: it lasts until all are completed. */
 static void pool_work(fusec_pool *p) {
-    while (p->next < p->n) {
-        const int i = p->next++;
-        pthread_mutex_unlock(&p->lock);
-        p->run(p->ctx, i);
+    int piece;
+    while ((piece = __atomic_sub_fetch(&p->left, 1, __ATOMIC_ACQ_REL)) >= 0) {
+        const int n = p->n;
+        p->run(p->ctx, n - 1 - piece);
+        if (__atomic_add_fetch(&p->finished, 1, __ATOMIC_ACQ_REL) < n) continue;
         pthread_mutex_lock(&p->lock);
-        if (++p->finished == p->n) pthread_cond_signal(&p->done);
+        if (p->asleep) pthread_cond_signal(&p->done);
+        pthread_mutex_unlock(&p->lock);
     }
 }
 
 static void *pool_thread(void *user) {
     fusec_pool *p = (fusec_pool *)user;
-    pthread_mutex_lock(&p->lock);
-    while (!p->stop) {
+    while (!__atomic_load_n(&p->stop, __ATOMIC_ACQUIRE)) {
+        if (pool_look(p, pool_idle)) {
+            pthread_mutex_lock(&p->lock);
+            p->sleeping++;
+            while (pool_idle(p)) pthread_cond_wait(&p->work, &p->lock);
+            p->sleeping--;
+            pthread_mutex_unlock(&p->lock);
+        }
         pool_work(p);
-        if (!p->stop) pthread_cond_wait(&p->work, &p->lock);
     }
-    pthread_mutex_unlock(&p->lock);
     return NULL;
 }
 
@@ -78,21 +110,27 @@ FUSEC_WEAK fusec_pool *fusec_pool_new(int threads) {
 
 FUSEC_WEAK void fusec_pool_run(fusec_pool *p, int n, void (*run)(void *ctx, int i), void *ctx) {
     if (n <= 0) return;
-    pthread_mutex_lock(&p->lock);
     p->run = run;
     p->ctx = ctx;
-    p->next = p->finished = 0;
     p->n = n;
-    pthread_cond_broadcast(&p->work);
+    __atomic_store_n(&p->finished, 0, __ATOMIC_RELEASE);
+    __atomic_store_n(&p->left, n, __ATOMIC_RELEASE);
+    pthread_mutex_lock(&p->lock);
+    if (p->sleeping) pthread_cond_broadcast(&p->work);
+    pthread_mutex_unlock(&p->lock);
     pool_work(p);
-    while (p->finished < n) pthread_cond_wait(&p->done, &p->lock);
+    if (!pool_look(p, pool_unfinished)) return;
+    pthread_mutex_lock(&p->lock);
+    p->asleep = 1;
+    while (pool_unfinished(p)) pthread_cond_wait(&p->done, &p->lock);
+    p->asleep = 0;
     pthread_mutex_unlock(&p->lock);
 }
 
 FUSEC_WEAK void fusec_pool_free(fusec_pool *p) {
     if (!p) return;
     pthread_mutex_lock(&p->lock);
-    p->stop = 1;
+    __atomic_store_n(&p->stop, 1, __ATOMIC_RELEASE);
     pthread_cond_broadcast(&p->work);
     pthread_mutex_unlock(&p->lock);
     for (int i = 0; i < p->threads; i++) pthread_join(p->thread[i], NULL);
