@@ -98,13 +98,13 @@ bool window_tile_sizes(const Target *t, const Node *n, TileSizes *s) {
     if (t->backend != BACKEND_HOST || !find_roles(n, &r)) return false;
     const int tile = t->max_tile;
     int64_t widest = tile / 1024 > 1 ? tile / 1024 : 1, rows = tile * 7 / 1024, results = tile * 3 / 4;
-    const int64_t sums = r.channelwise ? tile / 256 : tile * 9 / 512;
+    const int64_t sums = r.channelwise ? tile / 64 : tile * 9 / 512, least = r.channelwise ? CHANNELS : 32;
     if (r.channelwise) widest = tile / 256 > 1 ? tile / 256 : 1, results = tile / 2;
     for (int tries = 0; tries < 4; tries++) {
         const int64_t across = columns(&r, widest, s->p);
         fill_loops(&r, 0, r.c->n_out, results / across < rows ? results / across : rows, true, s->p);
         if (programs(&r, s->p) >= FEW_PROGRAMS) break;
-        if (tries % 2 == 0 && widest > 32)
+        if (tries % 2 == 0 && widest > least)
             widest /= 2;
         else
             rows /= 2;

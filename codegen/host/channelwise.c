@@ -3,166 +3,16 @@
  *     C[rows, v] += X[window of rows and k, v] * Y[k, v]
  *
  * The innermost axis, v, stands in both factors: there is no matrix product to be had, but every load is a vector of v.
- * X is packed as the box of its elements (window.h), or read in place where it has no conditions.  A block of rows
- * stays in registers while k runs; each step is a vector of Y against one of X per row. */
+ * Rows and taps along the window's two innermost subscripts make a block: rows stay in registers, and what several of
+ * them read at different taps is loaded once (channel_micro.h).  X is read where it lies; elements that its conditions
+ * exclude are never touched: places known to lie inside or outside cost nothing, the others a branch per line.  Where
+ * conditions are of anything else, or lanes of v do not fill vectors, X is packed as the box of its elements first
+ * (window.h). */
+#include "codegen/host/channel_internal.h"
 #include "codegen/host/counter.h"
-#include "codegen/host/kernel.h"
-#include "codegen/host/window.h"
-#include <stdio.h>
-#include <stdlib.h>
 
-enum { MOST_BLOCK = 24, WIDE_BLOCK = 16, MOST_TAPS = 7 };
-
-/* Rows of a block: n[0] x n[1] of them, constant strides apart. */
-typedef struct Block2 {
-    int n[2];
-    int64_t x[2], c[2];
-} Block2;
-
-typedef struct Channelwise {
-    KernelEmit *ke;
-    const Inst *dot;
-    const HostMachine *machine;
-    const Storage *c;
-    int v, x, y; /* the axis; values */
-    TileType over;
-    Window window, y_window;
-    bool y_lies; /* Y is read where it lies */
-    WindowPlace x_place, y_place;
-    int n_rows, row[MAX_TILE_AXES]; /* row axes outside a block, outermost first */
-    int n_block, block_axis[2];     /* those of a block, outermost first */
-    int n_sums, sum[MAX_TILE_AXES]; /* outermost first */
-    int tap;                        /* inside them, unrolled; -1: none */
-} Channelwise;
-
-/* ---- the inner function
- * -------------------------------------------------------------------------------------------------- */
-/* Steps of k: taps, unrolled, inside a loop. */
-typedef struct ChannelShape {
-    Block2 block;
-    int lanes;
-    int64_t x_step, y_step; /* of the loop */
-    int n_taps;
-    int64_t x_tap, y_tap;
-} ChannelShape;
-
-enum { ARG_X, ARG_Y, ARG_C, ARG_COUNT, ARGS };
-
-typedef struct Micro {
-    const Emit *e;
-    LLVMValueRef fn;
-    LLVMTypeRef vector;
-    const ChannelShape *s;
-    int rows;
-} Micro;
-
-static LLVMValueRef element_at(const Emit *e, LLVMValueRef p, LLVMValueRef offset) {
-    return LLVMBuildGEP2(e->b, e->f32, p, &offset, 1, "");
-}
-
-static LLVMValueRef at_constant(const Emit *e, LLVMValueRef p, int64_t offset) {
-    return element_at(e, p, emit_i64(e, offset));
-}
-
-static int64_t row_offset(const Micro *m, const int64_t *stride, int row) {
-    return row / m->s->block.n[1] * stride[0] + row % m->s->block.n[1] * stride[1];
-}
-
-static LLVMValueRef load(const Micro *m, LLVMValueRef p) {
-    LLVMValueRef v = LLVMBuildLoad2(m->e->b, m->vector, p, "");
-    LLVMSetAlignment(v, 4);
-    return v;
-}
-
-typedef struct Product {
-    int64_t x; /* offset */
-    int row, tap;
-} Product;
-
-/* Terms of one step by rising offset in X: what several rows read at different taps is loaded once and soon forgotten.
+/* ---- roles ----------------------------------------------------------------------------------------------------------
  */
-static int order_terms(const Micro *m, Product *term) {
-    int n = 0;
-    for (int tap = 0; tap < m->s->n_taps; tap++)
-        for (int r = 0; r < m->rows; r++) {
-            const Product t = {tap * m->s->x_tap + row_offset(m, m->s->block.x, r), r, tap};
-            int at = n++;
-            for (; at > 0 && term[at - 1].x > t.x; at--) term[at] = term[at - 1];
-            term[at] = t;
-        }
-    return n;
-}
-
-static void one_step(const Micro *m, LLVMValueRef x, LLVMValueRef y, LLVMValueRef *acc) {
-    const Emit *e = m->e;
-    Product term[MOST_BLOCK * MOST_TAPS];
-    LLVMValueRef factor[MOST_TAPS], at = NULL;
-    const int n = order_terms(m, term);
-    for (int tap = 0; tap < m->s->n_taps; tap++) factor[tap] = load(m, at_constant(e, y, tap * m->s->y_tap));
-    for (int i = 0; i < n; i++) {
-        if (i == 0 || term[i].x != term[i - 1].x) at = load(m, at_constant(e, x, term[i].x));
-        acc[term[i].row] = emit_fma(e, DT_F32, at, factor[term[i].tap], acc[term[i].row]);
-    }
-}
-
-static void micro_body(const Micro *m) {
-    const Emit *e = m->e;
-    LLVMBasicBlockRef entry = emit_block(e, m->fn, "entry"), body = emit_block(e, m->fn, "k"),
-                      done = emit_block(e, m->fn, "done");
-    LLVMValueRef start[MOST_BLOCK], acc[MOST_BLOCK], next[MOST_BLOCK];
-    LLVMPositionBuilderAtEnd(e->b, entry);
-    for (int r = 0; r < m->rows; r++)
-        start[r] = load(m, at_constant(e, LLVMGetParam(m->fn, ARG_C), row_offset(m, m->s->block.c, r)));
-    LLVMBuildBr(e->b, body);
-    LLVMPositionBuilderAtEnd(e->b, body);
-    LLVMValueRef left = LLVMBuildPhi(e->b, e->i64, ""), x = LLVMBuildPhi(e->b, e->ptr, ""),
-                 y = LLVMBuildPhi(e->b, e->ptr, "");
-    for (int r = 0; r < m->rows; r++) next[r] = acc[r] = LLVMBuildPhi(e->b, m->vector, "");
-    one_step(m, x, y, next);
-    LLVMValueRef less = LLVMBuildSub(e->b, left, emit_i64(e, 1), "");
-    LLVMValueRef x1 = at_constant(e, x, m->s->x_step), y1 = at_constant(e, y, m->s->y_step);
-    LLVMBuildCondBr(e->b, LLVMBuildICmp(e->b, LLVMIntSGT, less, emit_i64(e, 0), ""), body, done);
-    LLVMBasicBlockRef from[2] = {entry, body};
-    LLVMAddIncoming(left, (LLVMValueRef[]){LLVMGetParam(m->fn, ARG_COUNT), less}, from, 2);
-    LLVMAddIncoming(x, (LLVMValueRef[]){LLVMGetParam(m->fn, ARG_X), x1}, from, 2);
-    LLVMAddIncoming(y, (LLVMValueRef[]){LLVMGetParam(m->fn, ARG_Y), y1}, from, 2);
-    LLVMPositionBuilderAtEnd(e->b, done);
-    for (int r = 0; r < m->rows; r++) {
-        LLVMAddIncoming(acc[r], (LLVMValueRef[]){start[r], next[r]}, from, 2);
-        LLVMValueRef to = at_constant(e, LLVMGetParam(m->fn, ARG_C), row_offset(m, m->s->block.c, r));
-        LLVMSetAlignment(LLVMBuildStore(e->b, next[r], to), 4);
-    }
-    LLVMBuildRetVoid(e->b);
-}
-
-/* void (x, y, c, count): rows of c += the sum over i < count of x[row + i * x_step] * y[i * y_step], vectors all; count
- * >= 1. Small: it becomes part of the loops around it. */
-static LLVMValueRef channel_product(const Emit *e, const ChannelShape *s) {
-    const Block2 *b = &s->block;
-    char name[320];
-    snprintf(name, sizeof name, "fusec.channels_%dx%d_%lld_%lld_%lld_%lld_%lld_%lld_%d_%lld_%lld", b->n[0], b->n[1],
-             (long long)b->x[0], (long long)b->x[1], (long long)b->c[0], (long long)b->c[1], (long long)s->x_step,
-             (long long)s->y_step, s->n_taps, (long long)s->x_tap, (long long)s->y_tap);
-    LLVMValueRef known = LLVMGetNamedFunction(e->module, name);
-    if (known) return known;
-    LLVMTypeRef params[ARGS] = {e->ptr, e->ptr, e->ptr, e->i64};
-    const Micro m = {.e = e,
-                     .fn = LLVMAddFunction(e->module, name, LLVMFunctionType(e->none, params, ARGS, false)),
-                     .vector = LLVMVectorType(e->f32, (unsigned)s->lanes),
-                     .s = s,
-                     .rows = b->n[0] * b->n[1]};
-    LLVMSetLinkage(m.fn, LLVMInternalLinkage);
-    emit_fn_attribute(e, m.fn, "noinline");
-    emit_fn_attribute(e, m.fn, "nounwind");
-    for (int i = ARG_X; i <= ARG_C; i++) emit_param_attribute(e, m.fn, i, "noalias", 0);
-    LLVMBasicBlockRef here = LLVMGetInsertBlock(e->b);
-    micro_body(&m);
-    LLVMPositionBuilderAtEnd(e->b, here);
-    return m.fn;
-}
-
-/* ---- roles
- * ---------------------------------------------------------------------------------------------------------------- */
 static bool contiguous_in(const KernelEmit *ke, const Window *w, int axis) {
     int64_t coef;
     return access_affine(ke->k, w->load, axis, &coef) && coef == 1;
@@ -192,136 +42,213 @@ static bool classify(Channelwise *d) {
     return false;
 }
 
-/* ---- loops
- * ------------------------------------------------------------------------------------------------------------------ */
-static int64_t step_of(const Channelwise *d, int axis) { return d->ke->k->axes.at[axis].step; }
-
-static LLVMValueRef lanes_of(const Channelwise *d, int axis) {
-    return LLVMBuildSub(d->ke->e->b, d->ke->hi[axis], d->ke->lo[axis], "");
+static bool alone_in(const Channelwise *d, int subscript, int axis) {
+    for (int s = 0; s < d->window.rank; s++)
+        if (s != subscript && d->window.coef[s][axis]) return false;
+    return true;
 }
 
-static LLVMValueRef moved(const Channelwise *d, LLVMValueRef p, LLVMValueRef by, int64_t stride) {
-    const Emit *e = d->ke->e;
-    return element_at(e, p, LLVMBuildMul(e->b, by, emit_i64(e, stride), ""));
-}
-
-static int64_t c_stride(const Channelwise *d, int axis) {
-    for (int i = 0; i < d->c->n; i++)
-        if (d->c->axis[i] == axis) return d->c->stride[i];
-    return 0;
-}
-
-/* A block takes the innermost row axis, and the one outside it where both are short. */
-static void choose_block(Channelwise *d) {
-    int n = d->c->n - 1;
-    d->block_axis[1] = d->c->axis[--n];
-    d->n_block = 1;
-    if (n > 0 && step_of(d, d->block_axis[1]) * step_of(d, d->c->axis[n - 1]) <= MOST_BLOCK) {
-        d->block_axis[0] = d->c->axis[--n];
-        d->n_block = 2;
-    }
-    for (int i = 0; i < n; i++) d->row[d->n_rows++] = d->c->axis[i];
-    for (int i = 0; i < d->over.n_axes; i++) {
-        const int axis = d->over.axis[i];
-        int at = d->n_sums++;
-        for (; at > 0 && llabs(d->x_place.stride[d->sum[at - 1]]) < llabs(d->x_place.stride[axis]); at--)
-            d->sum[at] = d->sum[at - 1];
-        d->sum[at] = axis;
+/* The two subscripts of least pitch in which rows and taps meet, both in no other. */
+static void find_sides(Channelwise *d) {
+    int at = INNER;
+    for (int i = 0; i < SIDES; i++) d->side[i] = (Side){-1, -1, -1, 1, 1};
+    for (int s = d->window.rank - 1; s >= 0 && at >= 0; s--) {
+        Side side = {s, -1, -1, 1, 1};
+        for (int i = 0; i < d->c->n - 1; i++)
+            if (d->window.coef[s][d->c->axis[i]]) side.row = d->c->axis[i];
+        for (int i = 0; i < d->over.n_axes; i++)
+            if (d->window.coef[s][d->over.axis[i]]) side.tap = d->over.axis[i];
+        if (side.row >= 0 && side.tap >= 0 && alone_in(d, s, side.row) && alone_in(d, s, side.tap))
+            d->side[at--] = side;
     }
 }
 
+static bool whole_vectors(const Channelwise *d) {
+    const Axis *v = &d->ke->k->axes.at[d->v];
+    return dim_is_fixed(v->extent) && v->extent.bound % v->step == 0 && v->step % d->machine->vector == 0;
+}
+
+/* Conditions are of the sides' subscripts alone. */
+static bool x_in_place(const Channelwise *d) {
+    for (int i = 0; i < d->window.n_ranges; i++) {
+        bool found = false;
+        for (int s = 0; s < SIDES; s++)
+            found = found || (d->side[s].subscript >= 0 &&
+                              index_equal(d->window.subscript[d->side[s].subscript], d->window.range[i].x));
+        if (!found) return false;
+    }
+    return whole_vectors(d);
+}
+
+static bool y_in_place(Channelwise *d) {
+    return window_find(d->ke, d->y, true, &d->y_window) && d->y_window.n_ranges == 0 &&
+           contiguous_in(d->ke, &d->y_window, d->v) && whole_vectors(d);
+}
+
+static bool of_a_side(const Channelwise *d, int axis) {
+    for (int s = 0; s < SIDES; s++)
+        if (d->side[s].row == axis || d->side[s].tap == axis) return true;
+    return false;
+}
+
+static void find_loops(Channelwise *d) {
+    for (int i = 0; i < d->c->n - 1; i++)
+        if (!of_a_side(d, d->c->axis[i])) d->row[d->n_rows++] = d->c->axis[i];
+    for (int i = 0; i < d->over.n_axes; i++)
+        if (!of_a_side(d, d->over.axis[i])) d->sum[d->n_sums++] = d->over.axis[i];
+}
+
+/* ---- loops ----------------------------------------------------------------------------------------------------------
+ */
 typedef struct Cursor {
     LLVMValueRef x, y, c;
 } Cursor;
 
-/* The sums outside the unrolled ones; the innermost of them is the inner function's loop. */
-static void sum_axis(const Channelwise *d, int n, Cursor at, ChannelShape *s) {
+static LLVMValueRef moved(const Channelwise *d, LLVMValueRef p, LLVMValueRef by, int64_t stride) {
+    const Emit *e = d->ke->e;
+    LLVMValueRef offset = LLVMBuildMul(e->b, by, emit_i64(e, stride), "");
+    return LLVMBuildGEP2(e->b, e->f32, p, &offset, 1, "");
+}
+
+static Cursor moved_along(const Channelwise *d, Cursor at, int axis, LLVMValueRef by) {
+    return (Cursor){moved(d, at.x, by, d->x_place.stride[axis]), moved(d, at.y, by, d->y_place.stride[axis]),
+                    moved(d, at.c, by, d->c_place.stride[axis])};
+}
+
+/* A loop over an axis, or none for axis -1. */
+typedef struct AxisLoop {
+    HostCounter counter;
+    int axis;
+    Cursor at;
+} AxisLoop;
+
+static AxisLoop axis_open(Channelwise *d, int axis, LLVMValueRef start, LLVMValueRef end, int64_t step, Cursor at) {
+    KernelEmit *ke = d->ke;
+    AxisLoop l = {.axis = axis, .at = at};
+    if (axis < 0) return l;
+    l.counter = counter_open(ke, start, end, step);
+    l.at = moved_along(d, at, axis, l.counter.i);
+    d->lane[axis] = LLVMBuildAdd(ke->e->b, ke->lo[axis], l.counter.i, "");
+    return l;
+}
+
+static void axis_close(Channelwise *d, AxisLoop *l) {
+    if (l->axis < 0) return;
+    d->lane[l->axis] = NULL;
+    counter_close(d->ke, &l->counter);
+}
+
+/* A block: parts of the two sides' rows and taps. */
+typedef struct BlockParts {
+    const Part *row[SIDES], *tap[SIDES];
+} BlockParts;
+
+static void set_places(Channelwise *d, int s, LLVMValueRef *args) {
     KernelEmit *ke = d->ke;
     const Emit *e = ke->e;
-    const int axis = n < d->n_sums ? d->sum[n] : -1;
-    if (n >= d->n_sums - 1) {
-        s->x_step = axis < 0 ? 0 : d->x_place.stride[axis];
-        s->y_step = axis < 0 ? 0 : d->y_place.stride[axis];
-        LLVMValueRef args[ARGS] = {at.x, at.y, at.c, axis < 0 ? emit_i64(e, 1) : lanes_of(d, axis)};
-        emit_call(e, channel_product(e, s), ARGS, args);
+    LLVMValueRef limit[2] = {NULL, NULL};
+    args[0] = args[1] = emit_i64(e, 0);
+    if (d->side[s].subscript < 0 || !d->x_lies) return;
+    window_limits(ke, &d->window, d->side[s].subscript, &limit[0], &limit[1]);
+    LLVMValueRef here = window_subscript(ke, &d->window, d->side[s].subscript, d->lane);
+    for (int i = 0; i < 2; i++)
+        args[i] = limit[i] ? LLVMBuildSub(e->b, limit[i], here, "") : emit_i64(e, i == 0 ? INT32_MIN : INT32_MAX);
+}
+
+/* The block at the cursor, `count` times along `axis`; -1: once. */
+static void multiply(Channelwise *d, const BlockParts *p, Cursor at, int axis, LLVMValueRef count) {
+    const Emit *e = d->ke->e;
+    ChannelShape shape = {.lanes = d->machine->vector, .fresh = d->fresh, .loops = axis >= 0};
+    LLVMValueRef args[CHANNEL_ARGS] = {at.x, at.y, at.c, count};
+    for (int s = 0; s < SIDES; s++) {
+        const Side *side = &d->side[s];
+        ChannelSide *c = &shape.side[s];
+        *c = channel_block_side(d, s, p->row[s]->size, p->tap[s]->size);
+        channel_know_places(d, s, p->row[s], p->tap[s], c);
+        set_places(d, s, args + CHANNEL_PLACES + (ptrdiff_t)2 * s);
+        if (side->subscript < 0) continue;
+        c->x_row = d->x_place.stride[side->row], c->x_tap = d->x_place.stride[side->tap];
+        c->c_row = d->c_place.stride[side->row], c->y_tap = d->y_place.stride[side->tap];
+    }
+    if (axis >= 0) {
+        shape.x_step = d->x_place.stride[axis];
+        shape.y_step = d->y_place.stride[axis];
+        shape.place_step = shape.side[OUTER].tap;
+    }
+    emit_call(e, channel_product(e, shape), CHANNEL_ARGS, args);
+}
+
+/* All sums of a block of C, which begins from zero: a loop over outer taps that are not unrolled. */
+static void sum_fresh(Channelwise *d, BlockParts *p, Cursor at) {
+    const int axis = d->side[OUTER].tap, taps = d->side[OUTER].taps;
+    const bool loops = taps < step_of(d, axis);
+    const Part outer = {.last = step_of(d, axis) - taps, .size = taps}, inner = {.size = d->side[INNER].taps};
+    p->tap[OUTER] = &outer;
+    p->tap[INNER] = &inner;
+    multiply(d, p, at, loops ? axis : -1, loops ? lanes_of(d, axis) : emit_i64(d->ke->e, 1));
+}
+
+static void sum_once(Channelwise *d, BlockParts *p, Cursor at) { multiply(d, p, at, -1, emit_i64(d->ke->e, 1)); }
+
+/* A vector of channels after another, so that memory is walked as it lies. */
+static void each_vector(Channelwise *d, BlockParts *p, Cursor at, void (*sum)(Channelwise *, BlockParts *, Cursor)) {
+    AxisLoop v = axis_open(d, d->v, emit_i64(d->ke->e, 0), lanes_of(d, d->v), d->machine->vector, at);
+    sum(d, p, v.at);
+    axis_close(d, &v);
+}
+
+static void sum_side(Channelwise *d, int side, BlockParts *p, Cursor at) {
+    Part part[MOST_PARTS];
+    if (side == SIDES) {
+        each_vector(d, p, at, sum_once);
         return;
     }
-    HostCounter c = counter_open(ke, emit_i64(e, 0), lanes_of(d, axis), 1);
-    sum_axis(d, n + 1,
-             (Cursor){moved(d, at.x, c.i, d->x_place.stride[axis]), moved(d, at.y, c.i, d->y_place.stride[axis]), at.c},
-             s);
-    counter_close(ke, &c);
-}
-
-static bool whole(const Channelwise *d, int axis) {
-    const Axis *x = &d->ke->k->axes.at[axis];
-    return dim_is_fixed(x->extent) && x->extent.bound % x->step == 0;
-}
-
-/* The innermost sum becomes taps where it has few steps. */
-static void take_taps(Channelwise *d) {
-    const int axis = d->sum[d->n_sums - 1];
-    d->tap = -1;
-    if (!whole(d, axis) || step_of(d, axis) > MOST_TAPS) return;
-    d->tap = axis;
-    d->n_sums--;
-}
-
-static void shape_taps(const Channelwise *d, ChannelShape *s) {
-    s->n_taps = d->tap < 0 ? 1 : (int)step_of(d, d->tap);
-    s->x_tap = d->tap < 0 ? 0 : d->x_place.stride[d->tap];
-    s->y_tap = d->tap < 0 ? 0 : d->y_place.stride[d->tap];
-}
-
-static void multiply_blocks(const Channelwise *d, Cursor at) {
-    KernelEmit *ke = d->ke;
-    const Emit *e = ke->e;
-    const int inner = d->block_axis[1], outer = d->n_block == 2 ? d->block_axis[0] : -1;
-    const int64_t lanes = step_of(d, inner), xs = d->x_place.stride[inner], cs = c_stride(d, inner);
-    const int64_t blocks = outer >= 0 ? 1 : (lanes + WIDE_BLOCK - 1) / WIDE_BLOCK, small = lanes / blocks,
-                  greater = lanes % blocks;
-    for (int i = 0; i < 2; i++) {
-        const int64_t size = i == 0 ? small + 1 : small, start = i == 0 ? 0 : greater * (small + 1),
-                      end = i == 0 ? greater * (small + 1) : lanes;
-        if (start == end) continue;
-        ChannelShape s = {.lanes = d->machine->vector,
-                          .block = {.n = {outer < 0 ? 1 : (int)step_of(d, outer), (int)size},
-                                    .x = {outer < 0 ? 0 : d->x_place.stride[outer], xs},
-                                    .c = {outer < 0 ? 0 : c_stride(d, outer), cs}}};
-        shape_taps(d, &s);
-        HostCounter c = counter_open(ke, emit_i64(e, start), emit_i64(e, end), size);
-        sum_axis(d, 0, (Cursor){moved(d, at.x, c.i, xs), at.y, moved(d, at.c, c.i, cs)}, &s);
-        counter_close(ke, &c);
+    const int n = channel_parts(d, side, false, part);
+    for (int i = 0; i < n; i++) {
+        p->tap[side] = &part[i];
+        AxisLoop l = axis_open(d, d->side[side].tap, part[i].start, part[i].end, part[i].size, at);
+        sum_side(d, side + 1, p, l.at);
+        axis_close(d, &l);
     }
 }
 
-static void multiply_rows(const Channelwise *d, int n, Cursor at) {
-    KernelEmit *ke = d->ke;
-    const Emit *e = ke->e;
-    if (n < d->n_rows) {
-        const int axis = d->row[n];
-        HostCounter c = counter_open(ke, emit_i64(e, 0), lanes_of(d, axis), 1);
-        multiply_rows(
-            d, n + 1,
-            (Cursor){moved(d, at.x, c.i, d->x_place.stride[axis]), at.y, moved(d, at.c, c.i, c_stride(d, axis))});
-        counter_close(ke, &c);
+static void sum_block(Channelwise *d, BlockParts *p, Cursor at) {
+    if (d->fresh)
+        each_vector(d, p, at, sum_fresh);
+    else
+        sum_side(d, 0, p, at);
+}
+
+static void multiply_blocks(Channelwise *d, int side, BlockParts *p, Cursor at) {
+    Part part[MOST_PARTS];
+    if (side == SIDES) {
+        sum_block(d, p, at);
         return;
     }
-    multiply_blocks(d, at);
+    const int n = channel_parts(d, side, true, part);
+    for (int i = 0; i < n; i++) {
+        p->row[side] = &part[i];
+        AxisLoop l = axis_open(d, d->side[side].row, part[i].start, part[i].end, part[i].size, at);
+        multiply_blocks(d, side + 1, p, l.at);
+        axis_close(d, &l);
+    }
 }
 
-/* ---- the second factor
- * ------------------------------------------------------------------------------------------------------ */
-/* Whole vectors of existing lanes may be read where it lies. */
-static bool y_in_place(Channelwise *d) {
-    const KernelEmit *ke = d->ke;
-    if (!window_find(ke, d->y, true, &d->y_window) || d->y_window.n_ranges > 0 ||
-        !contiguous_in(ke, &d->y_window, d->v))
-        return false;
-    const Axis *v = &ke->k->axes.at[d->v];
-    return dim_is_fixed(v->extent) && v->extent.bound % v->step == 0 && v->step % d->machine->vector == 0;
+/* Rows, then sums outside the blocks. */
+static void multiply_rows(Channelwise *d, int n, Cursor at) {
+    BlockParts parts = {0};
+    if (n == d->n_rows + d->n_sums) {
+        multiply_blocks(d, 0, &parts, at);
+        return;
+    }
+    const int axis = n < d->n_rows ? d->row[n] : d->sum[n - d->n_rows];
+    AxisLoop l = axis_open(d, axis, emit_i64(d->ke->e, 0), lanes_of(d, axis), 1, at);
+    multiply_rows(d, n + 1, l.at);
+    axis_close(d, &l);
 }
 
+/* ---- the factors ----------------------------------------------------------------------------------------------------
+ */
 static int64_t y_elements(const Channelwise *d) {
     const int64_t vector = d->machine->vector;
     int64_t n = (step_of(d, d->v) + vector - 1) / vector * vector;
@@ -338,6 +265,7 @@ static WindowPlace pack_y(const Channelwise *d) {
     Sink s = {.kind = SINK_PACK, .value = d->y, .storage = -1, .pack = {.memory = p.origin}};
     int64_t next = (step_of(d, d->v) + vector - 1) / vector * vector;
     axes = tile_type_union(axes, d->over);
+    p.stride[d->v] = 1;
     s.pack.stride[d->v] = emit_i64(e, 1);
     for (int i = d->over.n_axes - 1; i >= 0; i--) {
         const int axis = d->over.axis[i];
@@ -349,12 +277,17 @@ static WindowPlace pack_y(const Channelwise *d) {
     return p;
 }
 
+/* ---- the product ----------------------------------------------------------------------------------------------------
+ */
 static bool plan(Channelwise *d, KernelEmit *ke, const Inst *inst, int storage, const HostMachine *machine) {
     enum { MOST_BYTES = 1 << 20 };
     *d = (Channelwise){.ke = ke, .dot = inst, .machine = machine, .c = &ke->v->storage.at[storage]};
     if (!classify(d)) return false;
+    find_sides(d);
+    d->x_lies = x_in_place(d);
     d->y_lies = y_in_place(d);
-    return 4 * (window_elements(ke->k, &d->window, machine->vector) + (d->y_lies ? 0 : y_elements(d))) <= MOST_BYTES;
+    const int64_t x = d->x_lies ? 0 : window_elements(ke->k, &d->window, machine->vector);
+    return 4 * (x + (d->y_lies ? 0 : y_elements(d))) <= MOST_BYTES;
 }
 
 bool channelwise_fits(KernelEmit *ke, const Inst *inst, int storage, const HostMachine *machine) {
@@ -362,20 +295,39 @@ bool channelwise_fits(KernelEmit *ke, const Inst *inst, int storage, const HostM
     return plan(&d, ke, inst, storage, machine);
 }
 
-bool channelwise_emit(KernelEmit *ke, const Inst *inst, int storage, const HostMachine *machine) {
+bool channelwise_is_whole(KernelEmit *ke, const Inst *inst, int storage, const HostMachine *machine) {
+    Channelwise d;
+    if (!plan(&d, ke, inst, storage, machine) || !whole_vectors(&d)) return false;
+    find_loops(&d);
+    for (int i = 0; i < d.over.n_axes; i++)
+        if (!single_tile(&d, d.over.axis[i])) return false;
+    d.fresh = true;
+    return d.n_sums == 0 && channel_choose_block(&d);
+}
+
+static Lying lying_c(const Channelwise *d, int storage, const DotResult *to, const Inst *store) {
+    KernelEmit *ke = d->ke;
+    Lying l = {.origin = ke->memory[storage]};
+    for (int i = 0; i < d->c->n; i++) l.stride[d->c->axis[i]] = d->c->stride[i];
+    if (!to || !store) return l;
+    l.origin = to->memory;
+    for (int i = 0; i < d->c->n; i++) access_affine(ke->k, store, d->c->axis[i], &l.stride[d->c->axis[i]]);
+    return l;
+}
+
+bool channelwise_emit(KernelEmit *ke, const Inst *inst, int storage, const HostMachine *machine, const DotResult *to,
+                      const Inst *store) {
     Channelwise d;
     if (!plan(&d, ke, inst, storage, machine)) return false;
     const int64_t elements = window_elements(ke->k, &d.window, machine->vector);
     LLVMPositionBuilderAtEnd(ke->e->b, ke->current);
-    d.x_place = window_pack(ke, &d.window, nest_alloca(ke, ke->e->f32, elements), machine);
+    d.x_place = d.x_lies ? window_in_place(ke, &d.window)
+                         : window_pack(ke, &d.window, nest_alloca(ke, ke->e->f32, elements), machine);
     d.y_place = d.y_lies ? window_in_place(ke, &d.y_window) : pack_y(&d);
-    choose_block(&d);
-    take_taps(&d);
-    /* a vector of channels at a time: its part of the window stays in the innermost cache while places overlap */
-    HostCounter v = counter_open(ke, emit_i64(ke->e, 0), lanes_of(&d, d.v), machine->vector);
-    multiply_rows(&d, 0,
-                  (Cursor){element_at(ke->e, d.x_place.origin, v.i), element_at(ke->e, d.y_place.origin, v.i),
-                           element_at(ke->e, ke->memory[storage], v.i)});
-    counter_close(ke, &v);
+    d.c_place = lying_c(&d, storage, to, store);
+    d.fresh = to != NULL;
+    find_loops(&d);
+    channel_choose_block(&d);
+    multiply_rows(&d, 0, (Cursor){d.x_place.origin, d.y_place.origin, d.c_place.origin});
     return true;
 }

@@ -145,13 +145,31 @@ static bool in_blocks(Walk *w, const Inst *dot, int storage) {
            dot_is_blocked(&w->ke, dot, storage, w->machine);
 }
 
+static bool one_turn(const Walk *w, const Inst *dot) {
+    for (int o = 0; o < dot->n_over; o++) {
+        const Axis *x = &w->ke.k->axes.at[dot->over[o]];
+        if (x->extent.bound > x->step) return false;
+    }
+    return true;
+}
+
+static bool whole_channels(Walk *w, const Inst *dot, int storage) {
+    return one_turn(w, dot) && !direct_fits(&w->ke, dot, storage, w->machine) &&
+           channelwise_is_whole(&w->ke, dot, storage, w->machine);
+}
+
+/* Its code can begin from zero. */
+static bool may_be_fresh(Walk *w, const Inst *dot, int storage) {
+    return in_blocks(w, dot, storage) || whole_channels(w, dot, storage);
+}
+
 static bool dot_sums(const Inst *dot, int axis) {
     for (int o = 0; o < dot->n_over; o++)
         if (dot->over[o] == axis) return true;
     return false;
 }
 
-/* The dot in blocks that alone reads carry c of the loop, and whose result the loop yields; through loops inside, too.
+/* The dot that alone reads carry c of the loop, and whose result the loop yields; through loops inside, too.
  */
 static const Inst *only_dot(Walk *w, const Inst *loop, int c) {
     const Dim extent = w->ke.k->axes.at[loop->axis].extent;
@@ -162,7 +180,7 @@ static const Inst *only_dot(Walk *w, const Inst *loop, int c) {
     for (int n = 0; n < loop->body.n && !dot; n++) {
         const Inst *i = loop->body.at[n];
         const bool here = i->kind == TI_DOT && i->in[2] == carry && i->result == result;
-        if (here && in_blocks(w, i, w->ke.v->value[result].storage)) dot = i;
+        if (here && may_be_fresh(w, i, w->ke.v->value[result].storage)) dot = i;
         for (int k = 0; i->kind == TI_FOR && k < i->n_carry; k++)
             if (i->init[k] == carry && i->results[k] == result) dot = only_dot(w, i, k);
     }
@@ -174,20 +192,23 @@ static bool is_zero(const Walk *w, int value) {
     return !w->ke.v->value[value].kept && def->kind == TI_FULL && def->value == 0;
 }
 
-static bool one_turn(const Walk *w, const Inst *dot) {
-    for (int o = 0; o < dot->n_over; o++) {
-        const Axis *x = &w->ke.k->axes.at[dot->over[o]];
-        if (x->extent.bound > x->step) return false;
+/* The dot's result lies in the store's buffer, contiguous along its columns, with no lane too many. */
+static bool fits_store(Walk *w, const Inst *dot, int storage, const Inst *store) {
+    const Storage *s = &w->ke.v->storage.at[storage];
+    const TileType axes = sink_axes(w->ke.k, store);
+    int rows = -1, columns = s->axis[s->n - 1];
+    int64_t coef;
+    if (!whole_channels(w, dot, storage)) {
+        if (!dot_is_exact(&w->ke, dot, storage, w->machine, &rows, &columns)) return false;
+        if (axes.n_axes != 1 + (rows >= 0)) return false;
     }
-    return true;
+    return axes.n_axes == s->n && access_affine(w->ke.k, store, columns, &coef) && coef == 1;
 }
 
-/* The store that alone reads result c of the loop, if the dot can write there instead: a matrix, contiguous along its
- * columns, no lane of it too many, nothing else in its place. */
+/* The store that alone reads result c of the loop, if the dot can write there instead: nothing else in its place. */
 static const Inst *store_of(Walk *w, const Inst *loop, int c, const Inst *dot) {
     const int result = loop->results[c];
-    int rows, columns;
-    int64_t step, coef;
+    int64_t step;
     const Inst *store = NULL;
     if (!one_turn(w, dot) || !used_once(w, result)) return NULL;
     for (int p = 0; p < w->ke.v->at.n; p++)
@@ -199,9 +220,7 @@ static const Inst *store_of(Walk *w, const Inst *loop, int c, const Inst *dot) {
         const Inst *i = w->ke.v->at.at[p].inst;
         if (i != store && (i->kind == TI_LOAD || i->kind == TI_STORE) && i->buffer == store->buffer) return NULL;
     }
-    if (!dot_is_exact(&w->ke, dot, w->ke.v->value[result].storage, w->machine, &rows, &columns)) return NULL;
-    const TileType axes = sink_axes(w->ke.k, store);
-    if (axes.n_axes != 1 + (rows >= 0) || !access_affine(w->ke.k, store, columns, &coef) || coef != 1) return NULL;
+    if (!fits_store(w, dot, w->ke.v->value[result].storage, store)) return NULL;
     for (int i = 0; i < w->ke.k->axes.n; i++)
         if (!access_affine(w->ke.k, store, i, &step)) return NULL;
     return store;
@@ -279,23 +298,26 @@ static LLVMValueRef fresh_now(Walk *w, const Inst *dot) {
     return first;
 }
 
-static bool fresh_result(Walk *w, const Inst *dot, int storage, DotResult *to) {
-    const Emit *e = w->ke.e;
-    const FreshDot *fresh = NULL;
+static const FreshDot *fresh_of(const Walk *w, const Inst *dot) {
     for (int i = 0; i < w->fresh.n; i++)
-        if (w->fresh.at[i].dot == dot) fresh = &w->fresh.at[i];
-    if (!fresh) return false;
+        if (w->fresh.at[i].dot == dot) return &w->fresh.at[i];
+    return NULL;
+}
+
+static DotResult fresh_result(Walk *w, const FreshDot *fresh, int storage) {
+    const Emit *e = w->ke.e;
+    const Inst *dot = fresh->dot;
     LLVMPositionBuilderAtEnd(e->b, w->ke.current);
     int rows = -1, columns;
     int64_t step = 0;
-    *to = (DotResult){w->ke.memory[storage], NULL, fresh_now(w, dot)};
+    DotResult to = {w->ke.memory[storage], NULL, fresh_now(w, dot)};
     if (fresh->store) {
-        dot_is_exact(&w->ke, dot, storage, w->machine, &rows, &columns);
+        if (!whole_channels(w, dot, storage)) dot_is_exact(&w->ke, dot, storage, w->machine, &rows, &columns);
         if (rows >= 0) access_affine(w->ke.k, fresh->store, rows, &step);
-        to->memory = nest_origin(&w->ke, fresh->store);
-        to->step = emit_i64(e, step);
+        to.memory = nest_origin(&w->ke, fresh->store);
+        to.step = emit_i64(e, step);
     }
-    return true;
+    return to;
 }
 
 static bool done_by_dot(const Walk *w, const Inst *store) {
@@ -308,10 +330,12 @@ static void walk_dot(Walk *w, const Inst *i) {
     KernelEmit *ke = &w->ke;
     assign(w, 1, &i->in[2], &i->result);
     const int storage = ke->v->value[i->result].storage;
-    if (direct_emit(ke, i, storage, w->machine) || channelwise_emit(ke, i, storage, w->machine)) return;
+    if (direct_emit(ke, i, storage, w->machine)) return;
+    const FreshDot *fresh = fresh_of(w, i);
+    const DotResult to = fresh ? fresh_result(w, fresh, storage) : (DotResult){0}, *result = fresh ? &to : NULL;
+    if (channelwise_emit(ke, i, storage, w->machine, result, fresh ? fresh->store : NULL)) return;
     if (dot_is_blocked(ke, i, storage, w->machine)) {
-        DotResult to;
-        dot_emit_blocked(ke, i, storage, w->machine, fresh_result(w, i, storage, &to) ? &to : NULL);
+        dot_emit_blocked(ke, i, storage, w->machine, result);
         return;
     }
     TileType axes = tile_type_union(ke->k->types.at[i->in[0]], ke->k->types.at[i->in[1]]);

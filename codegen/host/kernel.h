@@ -33,6 +33,11 @@ void dot_emit_blocked(KernelEmit *ke, const Inst *dot, int storage, const HostMa
 bool direct_fits(KernelEmit *ke, const Inst *dot, int storage, const HostMachine *m);
 bool direct_emit(KernelEmit *ke, const Inst *dot, int storage, const HostMachine *m);
 bool channelwise_fits(KernelEmit *ke, const Inst *dot, int storage, const HostMachine *m);
-bool channelwise_emit(KernelEmit *ke, const Inst *dot, int storage, const HostMachine *m);
+/* All sums of the dot are made at once, in registers, and only lanes that exist are written. */
+bool channelwise_is_whole(KernelEmit *ke, const Inst *dot, int storage, const HostMachine *m);
+/* to NULL: adds to the storage.  Else, of a dot that is whole, C is fresh; store: it takes the place of that
+ * instruction, whose first lanes lie at to->memory; NULL: in the storage. */
+bool channelwise_emit(KernelEmit *ke, const Inst *dot, int storage, const HostMachine *m, const DotResult *to,
+                      const Inst *store);
 
 #endif

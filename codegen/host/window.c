@@ -194,6 +194,24 @@ LLVMValueRef ranges_hold(KernelEmit *ke, const Window *w, const LLVMValueRef *la
     return all;
 }
 
+LLVMValueRef window_subscript(KernelEmit *ke, const Window *w, int d, const LLVMValueRef *lane) {
+    return index_at(ke, w->subscript[d], lane);
+}
+
+void window_limits(KernelEmit *ke, const Window *w, int d, LLVMValueRef *lo, LLVMValueRef *end) {
+    const Emit *e = ke->e;
+    *lo = *end = NULL;
+    for (int i = 0; i < w->n_ranges; i++) {
+        const Range *r = &w->range[i];
+        const bool below = r->op == OP_LT || r->op == OP_LE;
+        LLVMValueRef *place = below ? end : lo, bound = index_at(ke, r->bound, NULL);
+        if (!index_equal(w->subscript[d], r->x)) continue;
+        if (r->op == OP_LE || r->op == OP_GT) bound = LLVMBuildAdd(e->b, bound, emit_i64(e, 1), "");
+        LLVMValueRef both[2] = {*place, bound};
+        *place = *place ? emit_intrinsic(e, below ? "llvm.smin" : "llvm.smax", 2, both) : bound;
+    }
+}
+
 /* ---- in place
  * ----------------------------------------------------------------------------------------------------------- */
 static LLVMValueRef element_at(const Emit *e, LLVMValueRef p, LLVMValueRef offset) {
@@ -282,21 +300,6 @@ static void find_run(Box *b) {
     b->unit = b->extent[last];
     b->pitch_to = b->stride[last - 1];
     b->pitch_from = from[last - 1];
-}
-
-static void find_bounds(Box *b) {
-    const Emit *e = b->ke->e;
-    for (int i = 0; i < b->w->n_ranges; i++) {
-        const Range *r = &b->w->range[i];
-        const bool below = r->op == OP_LT || r->op == OP_LE;
-        LLVMValueRef bound = index_at(b->ke, r->bound, NULL);
-        if (r->op == OP_LE || r->op == OP_GT) bound = LLVMBuildAdd(e->b, bound, emit_i64(e, 1), "");
-        for (int d = 0; d < b->w->rank; d++) {
-            LLVMValueRef *place = below ? &b->hi[d] : &b->lo[d], both[2] = {*place, bound};
-            if (!index_equal(b->w->subscript[d], r->x)) continue;
-            *place = *place ? emit_intrinsic(e, below ? "llvm.smin" : "llvm.smax", 2, both) : bound;
-        }
-    }
 }
 
 /* Also where lane lo of every axis lies: lanes of negative steps count from the end. */
@@ -485,7 +488,7 @@ WindowPlace window_pack(KernelEmit *ke, const Window *w, LLVMValueRef memory, co
     WindowPlace p = {0};
     box_shape(ke->k, &b);
     LLVMValueRef origin = find_box(&b);
-    find_bounds(&b);
+    for (int d = 0; d < w->rank; d++) window_limits(ke, w, d, &b.lo[d], &b.hi[d]);
     find_run(&b);
     for (int d = 0; d < w->rank; d++)
         for (int a = 0; a < ke->k->axes.n; a++) p.stride[a] += w->coef[d][a] * b.stride[d];

@@ -42,12 +42,16 @@ typedef struct WindowPlace {
     int64_t stride[MAX_AXES];
 } WindowPlace;
 
-/* The buffer itself; only for a window without ranges. */
+/* The buffer itself: ranges are the caller's. */
 WindowPlace window_in_place(KernelEmit *ke, const Window *w);
 /* Elements of memory that window_pack needs. */
 int64_t window_elements(const Kernel *k, const Window *w, int vector);
 /* Appends code that packs the box of existing lanes. */
 WindowPlace window_pack(KernelEmit *ke, const Window *w, LLVMValueRef memory, const HostMachine *m);
+
+/* Subscript d at these lanes (NULL: lane lo), and the range that it must lie in, [*lo, *end); NULL: no limit. */
+LLVMValueRef window_subscript(KernelEmit *ke, const Window *w, int d, const LLVMValueRef *lane);
+void window_limits(KernelEmit *ke, const Window *w, int d, LLVMValueRef *lo, LLVMValueRef *end);
 
 /* Do the ranges hold at these lanes (NULL: lane lo)?  No axis but those with a lane may stand in them. */
 LLVMValueRef ranges_hold(KernelEmit *ke, const Window *w, const LLVMValueRef *lane);

@@ -47,7 +47,8 @@ static int pool_look(fusec_pool *p, int (*waits)(fusec_pool *p)) {
     return waits(p);
 }
 
-/* Takes pieces until none is left.  Nothing of a run is read without a piece of it: it lasts until all are completed. */
+/* Takes pieces until none is left.  Nothing of a run is read without a piece of it: it lasts until all are completed.
+ */
 static void pool_work(fusec_pool *p) {
     int piece;
     while ((piece = __atomic_sub_fetch(&p->left, 1, __ATOMIC_ACQ_REL)) >= 0) {

@@ -43,6 +43,29 @@ model depthwise {
     output by_input = sum(vjp(y, x, u) * x)
     output by_kernel = sum(vjp(y, w, u) * w)
 }
+
+model activated {                            # what follows the product reads it from a tile
+    x = param [B, H, W, C] init normal(1.0)
+    w = param [K, K, C] init normal(1.0)
+    b = param [C] init normal(1.0)
+    u = param [B, O, Q, C] init normal(1.0)
+    y[n, h in 0..O, v in 0..Q, c] = sum[r, s] x[n, h*stride + r*D - P, v*stride + s*D - P, c] * w[r, s, c]
+    z = y * b
+    output forward = sum(z * u)
+    output by_input = sum(vjp(z, x, u) * x)
+    output by_kernel = sum(vjp(z, w, u) * w)
+}
+
+model volume {                               # three sliding subscripts
+    x = param [B, 4, H, W, 16] init normal(1.0)
+    w = param [2, K, K, 16] init normal(1.0)
+    u = param [B, 3, O, Q, 16] init normal(1.0)
+    y[n, d in 0..3, h in 0..O, v in 0..Q, c] =
+        sum[q, r, s] x[n, d + q, h*stride + r - P, v*stride + s - P, c] * w[q, r, s, c]
+    output forward = sum(y * u)
+    output by_input = sum(vjp(y, x, u) * x)
+    output by_kernel = sum(vjp(y, w, u) * w)
+}
 DSL
 
 # The three numbers of every target are one, to 1e-4 of the first.
@@ -75,4 +98,18 @@ check depthwise -D C=40 -D W=30
 check depthwise -D C=32 -D stride=2 -D H=12
 check depthwise -D C=70 -D D=2 -D P=2
 check depthwise -D C=16 -D K=5 -D P=2 -D H=6 -D W=6
+# whole vectors of channels, read where they lie: borders on every side, blocks of two sizes, taps unrolled and not
+check depthwise -D C=16 -D H=7 -D W=7
+check depthwise -D C=48 -D H=23 -D W=37
+check depthwise -D C=32 -D P=0 -D H=5 -D W=11
+check depthwise -D C=32 -D P=4 -D H=4 -D W=5
+check depthwise -D C=16 -D K=7 -D P=3 -D H=8 -D W=19
+check depthwise -D C=16 -D D=3 -D P=3 -D W=26
+check depthwise -D C=16 -D stride=3 -D K=5 -D P=1 -D H=13 -D W=17
+check depthwise -D C=16 -D K=1 -D P=0
+check depthwise -D C=256 -D H=14 -D W=14
+check activated -D C=32
+check activated -D C=16 -D K=5 -D stride=2 -D P=2 -D W=21
+check volume
+check volume -D stride=2 -D H=7
 echo ok

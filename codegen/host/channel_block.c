@@ -1,0 +1,184 @@
+#include "codegen/host/channel_internal.h"
+
+enum { MOST_UNROLLED = 8 }; /* taps along one side */
+
+/* ---- blocks ---------------------------------------------------------------------------------------------------------
+ */
+ChannelSide channel_block_side(const Channelwise *d, int s, int rows, int taps) {
+    const Side *side = &d->side[s];
+    if (side->subscript < 0)
+        return (ChannelSide){.rows = 1, .taps = 1, .row = 1, .tap = 1, .sure_end = 1, .may_end = 1};
+    const int64_t *coef = d->window.coef[side->subscript];
+    return (ChannelSide){.rows = rows, .taps = taps, .row = coef[side->row], .tap = coef[side->tap]};
+}
+
+static int64_t blocks(int64_t n, int64_t size) { return (n + size - 1) / size; }
+
+/* Cycles of all blocks: multiply-adds or loads, two a cycle, each waiting for the one before it on its row; a part of
+ * the loads misses the innermost cache; C is loaded and stored; and a little for each block. */
+static double cost_of(const Channelwise *d, int rows0, int rows1, int taps0, int taps1) {
+    const ChannelSide a = channel_block_side(d, OUTER, rows0, taps0), b = channel_block_side(d, INNER, rows1, taps1);
+    const double products = (double)rows0 * rows1 * taps0 * taps1, chain = 4.0 * taps0 * taps1;
+    const double loads = (double)channel_reads(&a) * (double)channel_reads(&b) + (double)taps0 * taps1;
+    double most = products > loads ? products / 2 : loads / 2;
+    if (chain > most) most = chain;
+    const int64_t n = blocks(step_of(d, d->side[OUTER].row), rows0) * blocks(step_of(d, d->side[INNER].row), rows1) *
+                      blocks(step_of(d, d->side[OUTER].tap), taps0) * blocks(step_of(d, d->side[INNER].tap), taps1);
+    return (double)n * (most + loads / 4 + (d->fresh ? 1.0 : 2.0) * rows0 * rows1 + 4);
+}
+
+static int at_most(int64_t n, int most) { return n < most ? (int)n : most; }
+
+static bool block_fits(const Channelwise *d, int rows, int taps) {
+    return rows + taps + 2 <= d->machine->registers && rows <= CHANNEL_MOST_ROWS && taps <= CHANNEL_MOST_TAPS &&
+           rows * taps <= CHANNEL_MOST_TERMS;
+}
+
+/* To begin from zero, a block makes all its sums: inner taps are unrolled, outer ones too or a loop. */
+static bool taps_fit(const Channelwise *d, int outer, int inner) {
+    if (!d->fresh) return true;
+    return (outer == 1 || outer == step_of(d, d->side[OUTER].tap)) && inner == step_of(d, d->side[INNER].tap);
+}
+
+static void try_rows(Channelwise *d, int outer_taps, int inner_taps, double *best) {
+    const int outer = at_most(step_of(d, d->side[OUTER].row), CHANNEL_MOST_ROWS),
+              inner = at_most(step_of(d, d->side[INNER].row), CHANNEL_MOST_ROWS);
+    for (int a = 1; a <= outer; a++)
+        for (int b = 1; b <= inner; b++) {
+            const bool least = a * b * outer_taps * inner_taps == 1;
+            if (!least && !block_fits(d, a * b, outer_taps * inner_taps)) continue;
+            const double cost = cost_of(d, a, b, outer_taps, inner_taps);
+            if (*best > 0 && cost >= *best) continue;
+            *best = cost;
+            d->side[OUTER].rows = a, d->side[OUTER].taps = outer_taps;
+            d->side[INNER].rows = b, d->side[INNER].taps = inner_taps;
+        }
+}
+
+/* false: C cannot begin from zero. */
+bool channel_choose_block(Channelwise *d) {
+    const int outer = at_most(step_of(d, d->side[OUTER].tap), MOST_UNROLLED),
+              inner = at_most(step_of(d, d->side[INNER].tap), MOST_UNROLLED);
+    double best = 0;
+    for (int a = 1; a <= outer; a++)
+        for (int b = 1; b <= inner; b++)
+            if (taps_fit(d, a, b)) try_rows(d, a, b, &best);
+    return best > 0;
+}
+
+/* ---- parts of an axis -----------------------------------------------------------------------------------------------
+ */
+typedef struct Interval {
+    int64_t lo, hi;
+    bool known;
+} Interval;
+
+static void widen(Interval *i, int64_t coef, int64_t lo, int64_t hi) {
+    i->lo += coef < 0 ? coef * hi : coef * lo;
+    i->hi += coef < 0 ? coef * lo : coef * hi;
+}
+
+/* The subscript of a side at the first row and tap of the parts' blocks. */
+static Interval subscript_interval(const Channelwise *d, int s, const Part *row, const Part *tap) {
+    const Kernel *k = d->ke->k;
+    const Side *side = &d->side[s];
+    const Index *x = d->window.subscript[side->subscript];
+    Interval in = {x->c, x->c, true};
+    for (int t = 0; t < x->n; t++) {
+        const int axis = x->term[t].atom.id;
+        if (x->term[t].atom.kind != ATOM_AXIS || !dim_is_fixed(k->axes.at[axis].extent)) return (Interval){0, 0, false};
+        const int64_t extent = k->axes.at[axis].extent.bound;
+        const bool one_tile = extent <= k->axes.at[axis].step, block = axis == side->row || axis == side->tap;
+        const Part *part = axis == side->row ? row : tap;
+        if (!block || !one_tile) widen(&in, x->term[t].coef, 0, extent - 1);
+        if (block) widen(&in, x->term[t].coef, part->first, part->last);
+    }
+    return in;
+}
+
+static bool constant(LLVMValueRef v, int64_t *out) {
+    if (!LLVMIsAConstantInt(v)) return false;
+    *out = LLVMConstIntGetSExtValue(v);
+    return true;
+}
+
+/* What is known of the places of a block: relative to its first row and tap. */
+void channel_know_places(const Channelwise *d, int s, const Part *row, const Part *tap, ChannelSide *c) {
+    enum { FAR = 1 << 30 };
+    LLVMValueRef lo, end;
+    int64_t limit;
+    c->sure = c->may = -FAR;
+    c->sure_end = c->may_end = FAR;
+    if (d->side[s].subscript < 0 || !d->x_lies) return;
+    const Interval in = subscript_interval(d, s, row, tap);
+    window_limits(d->ke, &d->window, d->side[s].subscript, &lo, &end);
+    if (lo) {
+        const bool known = in.known && constant(lo, &limit);
+        c->sure = known ? limit - in.lo : FAR;
+        if (known) c->may = limit - in.hi;
+    }
+    if (end) {
+        const bool known = in.known && constant(end, &limit);
+        c->sure_end = known ? limit - in.hi : -FAR;
+        if (known) c->may_end = limit - in.lo;
+    }
+}
+
+static bool all_sure(const Channelwise *d, int s, const Part *row, const Part *tap) {
+    int64_t first, last;
+    ChannelSide c = channel_block_side(d, s, row->size, tap->size);
+    channel_know_places(d, s, row, tap, &c);
+    channel_places(&c, &first, &last);
+    return c.sure <= first && last < c.sure_end;
+}
+
+/* Lanes at least 1: blocks of `size` and single lanes. */
+static int dynamic_parts(const Channelwise *d, int axis, int size, Part *part) {
+    const Emit *e = d->ke->e;
+    const int64_t last = step_of(d, axis) - 1;
+    LLVMValueRef lanes = lanes_of(d, axis), rest = LLVMBuildSRem(e->b, lanes, emit_i64(e, size), ""),
+                 end = LLVMBuildSub(e->b, lanes, rest, "");
+    part[0] = (Part){emit_i64(e, 0), end, 0, last, size};
+    part[1] = (Part){end, lanes, 0, last, 1};
+    return size > 1 ? 2 : 1;
+}
+
+/* Lanes of a constant number, in blocks of two sizes.  Blocks that lie inside for certain are one part; others are
+ * apart, so that each is known to itself. */
+static int constant_parts(const Channelwise *d, int s, bool rows, int64_t n, int most, Part *part) {
+    const Emit *e = d->ke->e;
+    const int64_t count = blocks(n, most), small = n / count, greater = n % count;
+    const int other = rows ? d->side[s].tap : d->side[s].row;
+    const Part across = {.first = 0,
+                         .last = step_of(d, other) - (rows ? d->side[s].taps : d->side[s].rows),
+                         .size = rows ? d->side[s].taps : d->side[s].rows};
+    int used = 0;
+    bool before = false;
+    for (int64_t i = 0, at = 0; i < count; i++) {
+        const int size = (int)(i < greater ? small + 1 : small);
+        const Part here = {emit_i64(e, at), emit_i64(e, at + size), at, at, size};
+        const bool sure = d->side[s].subscript < 0 || all_sure(d, s, rows ? &here : &across, rows ? &across : &here);
+        if (used > 0 && part[used - 1].size == size && ((sure && before) || used == MOST_PARTS - 2)) {
+            part[used - 1].end = here.end;
+            part[used - 1].last = at;
+        } else {
+            part[used++] = here;
+        }
+        before = sure;
+        at += size;
+    }
+    return used;
+}
+
+/* Where the tile begins anywhere, all blocks are alike. */
+int channel_parts(const Channelwise *d, int s, bool rows, Part *part) {
+    const int axis = rows ? d->side[s].row : d->side[s].tap, size = rows ? d->side[s].rows : d->side[s].taps;
+    int64_t n = 1;
+    if (axis >= 0 && !constant(lanes_of(d, axis), &n)) return dynamic_parts(d, axis, size, part);
+    if (axis >= 0 && !single_tile(d, axis) && n % size) return dynamic_parts(d, axis, size, part);
+    if (axis >= 0 && !single_tile(d, axis)) {
+        part[0] = (Part){emit_i64(d->ke->e, 0), emit_i64(d->ke->e, n), 0, n - size, size};
+        return 1;
+    }
+    return constant_parts(d, s, rows, n, size, part);
+}

@@ -1,0 +1,70 @@
+/* A product channel by channel under construction, shared by channelwise.c (roles, loops) and channel_block.c (blocks
+ * and the parts of an axis that they make up). */
+#ifndef FUSEC_CODEGEN_HOST_CHANNEL_INTERNAL_H
+#define FUSEC_CODEGEN_HOST_CHANNEL_INTERNAL_H
+#include "codegen/host/channel_micro.h"
+#include "codegen/host/kernel.h"
+#include "codegen/host/window.h"
+
+enum { OUTER, INNER, SIDES, MOST_PARTS = 12 };
+
+/* A subscript of the window in which a row axis and a summed axis meet; all -1: there is none. */
+typedef struct Side {
+    int subscript, row, tap;
+    int rows, taps; /* of a block */
+} Side;
+
+/* Blocks of `size` lanes that start at lanes first to last. */
+typedef struct Part {
+    LLVMValueRef start, end;
+    int64_t first, last;
+    int size;
+} Part;
+
+/* Where elements of a factor or of C lie: lanes lo, and from one lane to the next. */
+typedef struct Lying {
+    LLVMValueRef origin;
+    int64_t stride[MAX_AXES];
+} Lying;
+
+typedef struct Channelwise {
+    KernelEmit *ke;
+    const Inst *dot;
+    const HostMachine *machine;
+    const Storage *c;
+    int v, x, y; /* the axis; values */
+    TileType over;
+    Window window, y_window;
+    bool x_lies, y_lies; /* the factor is read where it lies */
+    Side side[SIDES];
+    int n_rows, row[MAX_TILE_AXES]; /* row axes and summed ones outside a block, outermost first */
+    int n_sums, sum[MAX_TILE_AXES];
+    WindowPlace x_place, y_place;
+    Lying c_place;
+    bool fresh;
+    LLVMValueRef lane[MAX_AXES]; /* of the loops that are open */
+} Channelwise;
+
+/* ---- channel_block.c ---- */
+/* Sets rows and taps of the sides; false: d->fresh, and C cannot begin from zero. */
+bool channel_choose_block(Channelwise *d);
+/* `rows` by `taps` along side s: coefficients; no strides, no places. */
+ChannelSide channel_block_side(const Channelwise *d, int s, int rows, int taps);
+/* What is known of the places of a block: relative to its first row and tap. */
+void channel_know_places(const Channelwise *d, int s, const Part *row, const Part *tap, ChannelSide *c);
+/* The rows, or the taps, of a side in at most MOST_PARTS parts; their number. */
+int channel_parts(const Channelwise *d, int s, bool rows, Part *part);
+
+static inline int64_t step_of(const Channelwise *d, int axis) { return axis < 0 ? 1 : d->ke->k->axes.at[axis].step; }
+
+static inline LLVMValueRef lanes_of(const Channelwise *d, int axis) {
+    if (axis < 0) return emit_i64(d->ke->e, 1);
+    return LLVMBuildSub(d->ke->e->b, d->ke->hi[axis], d->ke->lo[axis], "");
+}
+
+static inline bool single_tile(const Channelwise *d, int axis) {
+    const Axis *x = &d->ke->k->axes.at[axis];
+    return dim_is_fixed(x->extent) && x->extent.bound <= x->step;
+}
+
+#endif

@@ -1,0 +1,205 @@
+#include "codegen/host/channel_micro.h"
+#include <stdio.h>
+
+typedef struct Micro {
+    const Emit *e;
+    LLVMValueRef fn;
+    LLVMTypeRef vector;
+    const ChannelShape *s;
+    LLVMValueRef acc[CHANNEL_MOST_ROWS]; /* memory that LLVM turns into registers */
+} Micro;
+
+/* What changes from round to round. */
+typedef struct Round {
+    LLVMValueRef x, y, place[4];
+    LLVMValueRef factor[CHANNEL_MOST_TAPS];
+} Round;
+
+static LLVMValueRef moved(const Emit *e, LLVMValueRef p, int64_t offset) {
+    LLVMValueRef at = emit_i64(e, offset);
+    return LLVMBuildGEP2(e->b, e->f32, p, &at, 1, "");
+}
+
+static LLVMValueRef load(const Micro *m, LLVMValueRef p) {
+    LLVMValueRef v = LLVMBuildLoad2(m->e->b, m->vector, p, "");
+    LLVMSetAlignment(v, 4);
+    return v;
+}
+
+static int64_t least(int64_t a, int64_t b) { return a < b ? a : b; }
+static int64_t greatest(int64_t a, int64_t b) { return a > b ? a : b; }
+
+void channel_places(const ChannelSide *s, int64_t *first, int64_t *last) {
+    const int64_t rows = (s->rows - 1) * s->row, taps = (s->taps - 1) * s->tap;
+    *first = least(rows, 0) + least(taps, 0);
+    *last = greatest(rows, 0) + greatest(taps, 0);
+}
+
+/* ---- one round ------------------------------------------------------------------------------------------------------
+ */
+typedef struct Guard {
+    LLVMBasicBlockRef join; /* NULL: none is needed */
+} Guard;
+
+static Guard guard_open(const Micro *m, int side, int64_t place, const Round *r) {
+    const Emit *e = m->e;
+    const ChannelSide *s = &m->s->side[side];
+    if (place >= s->sure && place < s->sure_end) return (Guard){NULL};
+    LLVMValueRef at = emit_i64(e, place), above = LLVMBuildICmp(e->b, LLVMIntSGE, at, r->place[2 * side], ""),
+                 below = LLVMBuildICmp(e->b, LLVMIntSLT, at, r->place[2 * side + 1], "");
+    LLVMBasicBlockRef then = emit_block(e, m->fn, "exists");
+    const Guard g = {emit_block(e, m->fn, "next")};
+    LLVMBuildCondBr(e->b, LLVMBuildAnd(e->b, above, below, ""), then, g.join);
+    LLVMPositionBuilderAtEnd(e->b, then);
+    return g;
+}
+
+static void guard_close(const Micro *m, Guard g) {
+    if (!g.join) return;
+    LLVMBuildBr(m->e->b, g.join);
+    LLVMPositionBuilderAtEnd(m->e->b, g.join);
+}
+
+/* Row i and tap j of a side read `place`: the next such pair after (*i, *j), which starts at (0, -1). */
+static bool next_pair(const ChannelSide *s, int64_t place, int *i, int *j) {
+    for (;;) {
+        if (++*j == s->taps) *j = 0, ++*i;
+        if (*i == s->rows) return false;
+        if (*i * s->row + *j * s->tap == place) return true;
+    }
+}
+
+/* The element at two places is loaded once for all rows and taps that read it. */
+static void element(const Micro *m, const Round *r, const int64_t *place) {
+    const Emit *e = m->e;
+    const ChannelSide *a = &m->s->side[0], *b = &m->s->side[1];
+    LLVMValueRef x = NULL;
+    for (int i = 0, j = -1; next_pair(a, place[0], &i, &j);)
+        for (int k = 0, l = -1; next_pair(b, place[1], &k, &l);) {
+            if (!x) x = load(m, moved(e, r->x, i * a->x_row + j * a->x_tap + k * b->x_row + l * b->x_tap));
+            LLVMValueRef acc = m->acc[i * b->rows + k], sum = LLVMBuildLoad2(e->b, m->vector, acc, "");
+            LLVMBuildStore(e->b, emit_fma(e, DT_F32, x, r->factor[j * b->taps + l], sum), acc);
+        }
+}
+
+int64_t channel_reads(const ChannelSide *s) {
+    int64_t first, last, n = 0;
+    channel_places(s, &first, &last);
+    for (int64_t place = first; place <= last; place++) {
+        int i = 0, j = -1;
+        n += next_pair(s, place, &i, &j);
+    }
+    return n;
+}
+
+static bool is_read(const ChannelSide *s, int64_t place) {
+    int i = 0, j = -1;
+    return place >= s->may && place < s->may_end && next_pair(s, place, &i, &j);
+}
+
+static void one_round(const Micro *m, Round *r) {
+    const ChannelSide *a = &m->s->side[0], *b = &m->s->side[1];
+    int64_t place[2], first[2], last[2];
+    for (int j = 0; j < a->taps; j++)
+        for (int l = 0; l < b->taps; l++)
+            r->factor[j * b->taps + l] = load(m, moved(m->e, r->y, j * a->y_tap + l * b->y_tap));
+    for (int i = 0; i < 2; i++) channel_places(&m->s->side[i], &first[i], &last[i]);
+    for (place[0] = first[0]; place[0] <= last[0]; place[0]++) {
+        if (!is_read(a, place[0])) continue;
+        const Guard outer = guard_open(m, 0, place[0], r);
+        for (place[1] = first[1]; place[1] <= last[1]; place[1]++) {
+            if (!is_read(b, place[1])) continue;
+            const Guard inner = guard_open(m, 1, place[1], r);
+            element(m, r, place);
+            guard_close(m, inner);
+        }
+        guard_close(m, outer);
+    }
+}
+
+/* ---- the function ---------------------------------------------------------------------------------------------------
+ */
+static void all_rounds(const Micro *m) {
+    const Emit *e = m->e;
+    Round r = {.x = LLVMGetParam(m->fn, CHANNEL_X), .y = LLVMGetParam(m->fn, CHANNEL_Y)};
+    for (int i = 0; i < 4; i++) r.place[i] = LLVMGetParam(m->fn, CHANNEL_PLACES + (unsigned)i);
+    if (!m->s->loops) {
+        one_round(m, &r);
+        return;
+    }
+    LLVMValueRef zero = emit_i64(e, 0), count = LLVMGetParam(m->fn, CHANNEL_COUNT);
+    LLVMBasicBlockRef pre = LLVMGetInsertBlock(e->b), body = emit_block(e, m->fn, "round"),
+                      done = emit_block(e, m->fn, "done");
+    LLVMBuildCondBr(e->b, LLVMBuildICmp(e->b, LLVMIntSGT, count, zero, ""), body, done);
+    LLVMPositionBuilderAtEnd(e->b, body);
+    LLVMValueRef n = LLVMBuildPhi(e->b, e->i64, ""), one = emit_i64(e, 1);
+    LLVMValueRef x = LLVMBuildMul(e->b, n, emit_i64(e, m->s->x_step), ""),
+                 y = LLVMBuildMul(e->b, n, emit_i64(e, m->s->y_step), ""),
+                 place = LLVMBuildMul(e->b, n, emit_i64(e, m->s->place_step), "");
+    r.x = LLVMBuildGEP2(e->b, e->f32, r.x, &x, 1, "");
+    r.y = LLVMBuildGEP2(e->b, e->f32, r.y, &y, 1, "");
+    for (int i = 0; i < 2; i++) r.place[i] = LLVMBuildSub(e->b, r.place[i], place, "");
+    one_round(m, &r);
+    LLVMValueRef next = LLVMBuildNSWAdd(e->b, n, one, "");
+    LLVMBasicBlockRef latch = LLVMGetInsertBlock(e->b);
+    LLVMBuildCondBr(e->b, LLVMBuildICmp(e->b, LLVMIntSLT, next, count, ""), body, done);
+    LLVMAddIncoming(n, (LLVMValueRef[]){zero, next}, (LLVMBasicBlockRef[]){pre, latch}, 2);
+    LLVMPositionBuilderAtEnd(e->b, done);
+}
+
+static LLVMValueRef c_row(const Micro *m, int row) {
+    const ChannelSide *a = &m->s->side[0], *b = &m->s->side[1];
+    return moved(m->e, LLVMGetParam(m->fn, CHANNEL_C), row / b->rows * a->c_row + row % b->rows * b->c_row);
+}
+
+static void body(Micro *m) {
+    const Emit *e = m->e;
+    const int rows = m->s->side[0].rows * m->s->side[1].rows;
+    LLVMPositionBuilderAtEnd(e->b, emit_block(e, m->fn, "entry"));
+    for (int i = 0; i < rows; i++) m->acc[i] = LLVMBuildAlloca(e->b, m->vector, "");
+    for (int i = 0; i < rows; i++)
+        LLVMBuildStore(e->b, m->s->fresh ? LLVMConstNull(m->vector) : load(m, c_row(m, i)), m->acc[i]);
+    all_rounds(m);
+    for (int i = 0; i < rows; i++)
+        LLVMSetAlignment(LLVMBuildStore(e->b, LLVMBuildLoad2(e->b, m->vector, m->acc[i], ""), c_row(m, i)), 4);
+    LLVMBuildRetVoid(e->b);
+}
+
+/* What is beyond the places that a block reads makes no difference: equal code has one name. */
+static void normalize(ChannelSide *s) {
+    int64_t first, last;
+    int64_t *const limit[] = {&s->sure, &s->sure_end, &s->may, &s->may_end};
+    channel_places(s, &first, &last);
+    for (int i = 0; i < 4; i++) *limit[i] = least(greatest(*limit[i], first), last + 1);
+    if (s->sure >= s->sure_end) s->sure = s->sure_end = first;
+}
+
+static int name_side(char *to, size_t room, const ChannelSide *s) {
+    return snprintf(to, room, "_%dx%d_%lld_%lld_%lld_%lld_%lld_%lld_%lld_%lld_%lld_%lld", s->rows, s->taps,
+                    (long long)s->row, (long long)s->tap, (long long)s->x_row, (long long)s->x_tap, (long long)s->c_row,
+                    (long long)s->y_tap, (long long)s->sure, (long long)s->sure_end, (long long)s->may,
+                    (long long)s->may_end);
+}
+
+LLVMValueRef channel_product(const Emit *e, ChannelShape s) {
+    char name[640];
+    for (int i = 0; i < 2; i++) normalize(&s.side[i]);
+    int n = snprintf(name, sizeof name, "fusec.channels_%d%d_%lld_%lld_%lld", s.fresh, s.loops, (long long)s.x_step,
+                     (long long)s.y_step, (long long)s.place_step);
+    for (int i = 0; i < 2; i++) n += name_side(name + n, sizeof name - (size_t)n, &s.side[i]);
+    LLVMValueRef known = LLVMGetNamedFunction(e->module, name);
+    if (known) return known;
+    LLVMTypeRef params[CHANNEL_ARGS] = {e->ptr, e->ptr, e->ptr, e->i64, e->i64, e->i64, e->i64, e->i64};
+    Micro m = {.e = e,
+               .fn = LLVMAddFunction(e->module, name, LLVMFunctionType(e->none, params, CHANNEL_ARGS, false)),
+               .vector = LLVMVectorType(e->f32, (unsigned)s.lanes),
+               .s = &s};
+    LLVMSetLinkage(m.fn, LLVMInternalLinkage);
+    emit_fn_attribute(e, m.fn, "noinline");
+    emit_fn_attribute(e, m.fn, "nounwind");
+    for (int i = CHANNEL_X; i <= CHANNEL_C; i++) emit_param_attribute(e, m.fn, i, "noalias", 0);
+    LLVMBasicBlockRef here = LLVMGetInsertBlock(e->b);
+    body(&m);
+    LLVMPositionBuilderAtEnd(e->b, here);
+    return m.fn;
+}

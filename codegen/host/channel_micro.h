@@ -1,0 +1,35 @@
+/* The inner function of products channel by channel: a block of C in registers, a vector of channels per element. */
+#ifndef FUSEC_CODEGEN_HOST_CHANNEL_MICRO_H
+#define FUSEC_CODEGEN_HOST_CHANNEL_MICRO_H
+#include "codegen/llvm/emit.h"
+
+enum { CHANNEL_MOST_ROWS = 32, CHANNEL_MOST_TAPS = 24, CHANNEL_MOST_TERMS = 256 };
+
+/* One direction of the window: rows of C and taps, both unrolled.  Row i at tap j reads place i * row + j * tap of X.
+ * Places in [sure, sure_end) exist, those outside [may, may_end) do not; the others are looked at when it runs. */
+typedef struct ChannelSide {
+    int rows, taps;
+    int64_t row, tap;
+    int64_t x_row, x_tap, c_row, y_tap; /* elements */
+    int64_t sure, sure_end, may, may_end;
+} ChannelSide;
+
+typedef struct ChannelShape {
+    ChannelSide side[2]; /* outer, inner */
+    int lanes;
+    bool fresh;                         /* C counts as zero, whatever it holds */
+    bool loops;                         /* else count is 1 */
+    int64_t x_step, y_step, place_step; /* of the loop; places: of the outer side */
+} ChannelShape;
+
+/* void (x, y, c, count, lo, hi, lo, hi): c += the sum over count and taps of x * y, by vectors.  x, y, c: of the first
+ * row at the first tap.  Per side: the places that exist, [lo, hi), in the first round.  One function per shape and
+ * module. */
+enum { CHANNEL_X, CHANNEL_Y, CHANNEL_C, CHANNEL_COUNT, CHANNEL_PLACES, CHANNEL_ARGS = CHANNEL_PLACES + 4 };
+LLVMValueRef channel_product(const Emit *e, ChannelShape s);
+
+/* Places that a block reads lie from *first to *last. */
+void channel_places(const ChannelSide *s, int64_t *first, int64_t *last);
+int64_t channel_reads(const ChannelSide *s); /* their number */
+
+#endif
