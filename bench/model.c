@@ -6,11 +6,15 @@
 
 enum { CANARY = 4096, CANARY_BYTE = 0xA5 };
 
-double bench_now(void) {
+static double seconds(clockid_t clock) {
     struct timespec t;
-    clock_gettime(CLOCK_MONOTONIC, &t);
+    clock_gettime(clock, &t);
     return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
 }
+
+double bench_now(void) { return seconds(CLOCK_MONOTONIC); }
+
+double bench_clock(int threads) { return seconds(threads == 1 ? CLOCK_PROCESS_CPUTIME_ID : CLOCK_MONOTONIC); }
 
 static void fail(const char *what) {
     fprintf(stderr, "bench: %s\n", what);

@@ -48,7 +48,8 @@ typedef struct BenchModel {
     uint64_t arena_mapped; /* bytes of arena, canary page included */
 } BenchModel;
 
-double bench_now(void); /* seconds, monotonic */
+double bench_now(void);          /* seconds, monotonic */
+double bench_clock(int threads); /* the same; of one thread the process's time, which other work disturbs less */
 
 /* Allocates, fills inputs (floats in [-1, 1), integers in their range) and runs `init`.  Ends the process with a
  * message on any error, as all of these do. */

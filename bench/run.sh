@@ -98,8 +98,10 @@ product() {
     case $model in *nt | *tt) right=1 ;; esac
     echo "$label" >&2
     wide_blas
+    threads=${THREADS:-$(nproc)}
     # no spinning in another's turn
-    result=$(OPENBLAS_THREAD_TIMEOUT=20 GOMP_SPINCOUNT=10000 "$work/gemm" $M $N $K $B $left $right "$rounds")
+    result=$(OMP_NUM_THREADS=$threads OPENBLAS_NUM_THREADS=$threads OPENBLAS_THREAD_TIMEOUT=20 GOMP_SPINCOUNT=10000 \
+        "$work/gemm" $M $N $K $B $left $right "$rounds" "$threads")
 }
 
 # Over all shapes: the geometric mean and the least of (the best library's time) / (ours)

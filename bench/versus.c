@@ -79,15 +79,10 @@ static void check_loss(float first, float loss, bool last) {
     exit(1);
 }
 
-static double processor_seconds(void) {
-    struct timespec t;
-    clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &t);
-    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
-}
-
 static double our_step(BenchModel *m, int threads) {
-    const double start = processor_seconds(), seconds = bench_step(m);
-    return threads == 1 ? processor_seconds() - start : seconds;
+    const double start = bench_clock(threads);
+    bench_step(m);
+    return bench_clock(threads) - start;
 }
 
 int main(int argc, char **argv) {
