@@ -30,7 +30,7 @@ static Limits limits_of(const Target *t) {
                         .k = at_most(tile / 512, 16), .pow2 = true};
     case BACKEND_HOST:
         return (Limits){.map = at_most(tile / 8, 8192), .row_lanes = at_most(tile / 32, 2048), .span = at_most(tile / 8, 8192),
-                        .column = at_most(tile / 128, 512), .m = at_most(tile / 124, 528), .n = at_most(tile / 256, 256),
+                        .column = at_most(tile / 128, 512), .m = at_most(tile / 124, 528), .n = at_most(tile / 128, 512),
                         .k = at_most(tile / 256, 256)};
     default:
         return (Limits){.map = 1 << 30, .row_lanes = 1, .span = at_most(tile / 8, 512), .column = at_most(tile / 64, 64), .m = 1,

@@ -10,8 +10,9 @@
  * and turned square by square.  Long k is packed in parts.
  *
  * A thin factor is not packed but read where it lies: Y against few rows, X against few columns; so is what is small.
- * A dot whose accumulator is a fresh zero does not read it; if all of k is one part, and the tile's lanes are exactly
- * whole blocks, it writes where its result is to be stored (DotResult). */
+ * Other Y that lies in rows is packed while the first rows of X are multiplied with it, which read it anyway.
+ * A dot whose accumulator is a fresh zero does not read it; if the tile's lanes are exactly whole blocks, it writes
+ * where its result is to be stored (DotResult). */
 #include "codegen/host/counter.h"
 #include "codegen/host/dot_internal.h"
 
@@ -84,10 +85,12 @@ static void choose_block(Dot *d) {
     d->panel = d->vectors * m->vector;
 }
 
-/* Packs fit the outer cache: the longest axis of k is cut where they would not. */
+/* Packs fit the outer cache: the longest axis of k is cut where they would not.  One axis of rows is packed a few
+ * blocks at a time. */
 static bool choose_part(Dot *d) {
     const Kernel *k = d->ke->k;
-    int64_t most = PACK_BYTES / (4 * (d->n_rows + d->n_columns));
+    const int64_t rows = d->rows.n_axes == 1 && d->n_rows > 4 * d->row_block ? 4 * d->row_block : d->n_rows;
+    int64_t most = PACK_BYTES / (4 * (rows + d->n_columns));
     if (most > PART) most = PART;
     if (d->n_over <= most) {
         d->parted = -1;
@@ -137,8 +140,11 @@ bool dot_plain_load(const Dot *d, int value, const TileType *across, Direct *dir
  * innermost cache as it lies. */
 static void choose_direct(Dot *d) {
     Direct *x = &d->x_direct, *y = &d->y_direct;
-    if (dot_plain_load(d, d->y, &d->columns, y) && y->across == 1 && y->along > 1)
-        y->near = 4 * y->along * d->n_over <= NEAR_BYTES, y->use = y->near || d->n_rows <= d->row_block;
+    if (dot_plain_load(d, d->y, &d->columns, y) && y->across == 1 && y->along > 1) {
+        y->near = 4 * y->along * d->n_over <= NEAR_BYTES;
+        y->use = y->near || d->n_rows <= d->row_block;
+        y->copied = !y->use;
+    }
     if (!dot_plain_load(d, d->x, &d->rows, x)) return;
     const bool long_rows = x->along == 1 && 4 * d->n_over >= LONG_ROW_BYTES;
     const bool once = d->n_columns <= d->panel * (long_rows ? 2 : 1);

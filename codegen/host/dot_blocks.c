@@ -4,8 +4,6 @@
 #include "codegen/host/micro.h"
 #include <string.h>
 
-enum { FAR_BYTES = 512 << 10 }; /* of C: more, and it does not stay beside the factors */
-
 /* ---- what comes next
  * ------------------------------------------------------------------------------------------------- While one part of k
  * is multiplied, the next is fetched into the outer cache: between two blocks as many lines as keep pace.  After the
@@ -103,20 +101,9 @@ static LLVMValueRef row_at(const Dot *d, const Rows *rows, LLVMValueRef row) {
     return element_at(e, rows->x, LLVMBuildMul(e->b, place, emit_i64(e, pitch), ""));
 }
 
-/* C, where it does not stay in the outer cache beside the factors: the next block of these rows, or the first of the
- * next ones. */
-static void ask_result(const Dot *d, LLVMValueRef c_row, int height, LLVMValueRef column, LLVMValueRef end) {
-    const Emit *e = d->ke->e;
-    LLVMValueRef next = LLVMBuildAdd(e->b, column, emit_i64(e, d->panel), "");
-    LLVMValueRef below = LLVMBuildMul(e->b, d->to.step, emit_i64(e, height), "");
-    LLVMValueRef at = LLVMBuildSelect(e->b, LLVMBuildICmp(e->b, LLVMIntSLT, next, end, ""), next, below, "");
-    LLVMValueRef args[3] = {element_at(e, c_row, at), d->to.step, emit_i64(e, height)};
-    emit_call(e, micro_prefetch(e, (d->panel + 15) / 16), 3, args);
-}
-
-/* `height` rows from `row` on against panels [first, end) of Y. */
+/* `height` rows from `row` on against panels [first, end) of Y, which lie as `y` says. */
 static void against_panels(const Dot *d, const Packed *p, const Rows *rows, LLVMValueRef row, int height,
-                           LLVMValueRef first, LLVMValueRef end, bool packed) {
+                           LLVMValueRef first, LLVMValueRef end, YLayout y) {
     KernelEmit *ke = d->ke;
     const Emit *e = ke->e;
     const MicroShape shape = {.rows = height,
@@ -124,40 +111,38 @@ static void against_panels(const Dot *d, const Packed *p, const Rows *rows, LLVM
                               .lanes = d->machine->vector,
                               .x = rows->layout,
                               .x_row = (int)d->x_pitch,
-                              .y = packed             ? Y_PACKED
-                                   : d->y_direct.near ? Y_NEAR
-                                                      : Y_AWAY};
+                              .y = y};
     LLVMValueRef x = row_at(d, rows, row), fn = micro_product(e, shape);
     LLVMValueRef c_row = element_at(e, d->to.memory, LLVMBuildMul(e->b, row, d->to.step, ""));
+    if (dot_never(LLVMBuildICmp(e->b, LLVMIntSLT, first, end, ""))) return;
     HostCounter q = counter_open(ke, first, end, d->panel);
-    LLVMValueRef place = packed && d->y_direct.use ? LLVMBuildSub(e->b, q.i, first, "") : q.i;
-    LLVMValueRef y = packed ? element_at(e, p->y, LLVMBuildMul(e->b, place, emit_i64(e, d->y_pitch), ""))
-                            : element_at(e, p->y_here, q.i);
+    LLVMValueRef packed = y == Y_PACKED || y == Y_COPIED ? dot_panel_at(d, p, q.i) : NULL;
     ask_around(d, p, row, height, q.i);
-    if (4 * d->n_rows * d->n_columns > FAR_BYTES) ask_result(d, c_row, height, q.i, end);
     LLVMValueRef args[] = {x,
                            emit_i64(e, rows->step),
-                           y,
+                           y == Y_PACKED ? packed : element_at(e, p->y_here, q.i),
                            emit_i64(e, d->y_direct.along),
                            element_at(e, c_row, q.i),
                            d->to.step,
                            p->count,
-                           d->to.fresh};
-    emit_call(e, fn, sizeof args / sizeof *args, args);
+                           d->to.fresh,
+                           packed};
+    emit_call(e, fn, y == Y_COPIED ? 9 : 8, args);
     counter_close(ke, &q);
 }
 
+/* Panels of Y as it lies, always or before the first rows were multiplied, then packed ones. */
 static void row_of_blocks(const Dot *d, const Packed *p, const Rows *rows, LLVMValueRef row, int height) {
     const Emit *e = d->ke->e;
-    LLVMValueRef none = emit_i64(e, 0), end = dot_lanes(d, &d->columns, d->n_columns);
-    if (!d->y_direct.use) {
-        against_panels(d, p, rows, row, height, none, end, true);
-        return;
+    LLVMValueRef none = emit_i64(e, 0), end = dot_lanes(d, &d->columns, d->n_columns), split = none;
+    const YLayout lies = d->y_direct.copied ? Y_COPIED : d->y_direct.near ? Y_NEAR : Y_AWAY;
+    if (d->y_direct.use || d->y_direct.copied) split = dot_whole_panels(d);
+    if (d->y_direct.copied) {
+        LLVMValueRef first = LLVMBuildICmp(e->b, LLVMIntEQ, row, none, "");
+        split = LLVMBuildSelect(e->b, first, split, none, "");
     }
-    LLVMValueRef whole = dot_whole_panels(d);
-    against_panels(d, p, rows, row, height, none, whole, false);
-    if (!dot_never(LLVMBuildICmp(e->b, LLVMIntSLT, whole, end, "")))
-        against_panels(d, p, rows, row, height, whole, end, true);
+    against_panels(d, p, rows, row, height, none, split, lies);
+    against_panels(d, p, rows, row, height, split, end, Y_PACKED);
 }
 
 /* Blocks of full height while more than row_block - row_unit rows are left, then one of the least multiple of row_unit
@@ -254,7 +239,7 @@ void dot_multiply_part(const Dot *d, LLVMValueRef x_memory, LLVMValueRef y_memor
     const int n = nest_order(ke, &axes, 1, &probe, order);
     p.count = dot_dense(ke, &d->over, n, order, emit_i64(ke->e, 1), p.k_index);
     if (d->x_direct.use) p.x_here = origin(d, d->x, &d->x_direct);
-    if (d->y_direct.use) p.y_here = origin(d, d->y, &d->y_direct);
+    if (d->y_direct.use || d->y_direct.copied) p.y_here = origin(d, d->y, &d->y_direct);
     dot_pack_y(d, &p);
     p.next_x = ahead_of(d, d->x, &d->rows);
     if (!d->y_direct.use || d->y_direct.near) p.next_y = ahead_of(d, d->y, &d->columns);

@@ -8,6 +8,7 @@
  * and from one k, to the next. */
 typedef struct Direct {
     bool use, near; /* near: so small that it stays near as it lies */
+    bool copied;    /* of Y: packed while it is read for the first rows */
     int64_t across, along;
 } Direct;
 
@@ -56,6 +57,7 @@ LLVMValueRef dot_dense(KernelEmit *ke, const TileType *group, int n, const int8_
                        LLVMValueRef *stride);
 void dot_pack_x(const Dot *d, const Packed *p); /* the rows between the limits of their axes */
 void dot_pack_y(const Dot *d, const Packed *p); /* all, or the columns that do not fill a panel */
+LLVMValueRef dot_panel_at(const Dot *d, const Packed *p, LLVMValueRef column); /* the packed panel that starts there */
 /* Lanes of a group that exist: exact for one axis, the padded number otherwise. */
 LLVMValueRef dot_lanes(const Dot *d, const TileType *group, int64_t padded);
 LLVMValueRef dot_whole_panels(const Dot *d); /* columns that fill panels */

@@ -134,7 +134,7 @@ static void pack_y(const Dot *d, LLVMValueRef memory, const LLVMValueRef *k_inde
 void dot_pack_y(const Dot *d, const Packed *p) {
     KernelEmit *ke = d->ke;
     const Emit *e = ke->e;
-    if (!d->y_direct.use) {
+    if (!d->y_direct.use && !d->y_direct.copied) {
         pack_y(d, p->y, p->k_index, p->count);
         return;
     }
@@ -144,9 +144,16 @@ void dot_pack_y(const Dot *d, const Packed *p) {
     if (dot_never(some)) return;
     HostCounter once = counter_open(ke, emit_i64(e, 0), LLVMBuildZExt(e->b, some, e->i64, ""), 1);
     ke->lo[axis] = whole;
-    pack_y(d, p->y, p->k_index, p->count);
+    pack_y(d, dot_panel_at(d, p, whole), p->k_index, p->count);
     ke->lo[axis] = emit_i64(e, 0);
     counter_close(ke, &once);
+}
+
+/* Where Y is used as it lies, the columns that do not fill a panel are all that is packed. */
+LLVMValueRef dot_panel_at(const Dot *d, const Packed *p, LLVMValueRef column) {
+    const Emit *e = d->ke->e;
+    if (d->y_direct.use) column = LLVMBuildSub(e->b, column, dot_whole_panels(d), "");
+    return element_at(e, p->y, LLVMBuildMul(e->b, column, emit_i64(e, d->y_pitch), ""));
 }
 
 /* Several axes of rows are packed at once; of one, as many rows as are multiplied next. */

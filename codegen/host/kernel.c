@@ -210,7 +210,7 @@ static const Inst *store_of(Walk *w, const Inst *loop, int c, const Inst *dot) {
     const int result = loop->results[c];
     int64_t step;
     const Inst *store = NULL;
-    if (!one_turn(w, dot) || !used_once(w, result)) return NULL;
+    if (!used_once(w, result)) return NULL;
     for (int p = 0; p < w->ke.v->at.n; p++)
         if (bit_get(w->ke.v->value[result].uses, p)) store = w->ke.v->at.at[p].inst;
     if (!store || store->kind != TI_STORE || store->n_in != 1 || store->in[0] != result) return NULL;

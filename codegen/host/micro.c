@@ -16,12 +16,12 @@ static LLVMValueRef function(const Emit *e, const char *name, int n, LLVMTypeRef
 }
 
 /* ---- a block of C ---------------------------------------------------------------------------------------------- */
-enum { MAX_ROWS = 16, MAX_VECTORS = 32, UNROLL = 4, AHEAD = 20 };
-enum { ARG_X, ARG_X_STEP, ARG_Y, ARG_Y_STEP, ARG_C, ARG_C_STRIDE, ARG_COUNT, ARG_FRESH, ARGS };
+enum { MAX_ROWS = 16, MAX_VECTORS = 32, UNROLL = 4, AHEAD = 20, LINE = 64 / 4 };
+enum { ARG_X, ARG_X_STEP, ARG_Y, ARG_Y_STEP, ARG_C, ARG_C_STRIDE, ARG_COUNT, ARG_FRESH, ARG_PACKED, ARGS };
 
 /* What goes round the loop over k. */
 typedef struct Running {
-    LLVMValueRef x, y, acc[MAX_ROWS][MAX_VECTORS];
+    LLVMValueRef x, y, packed, acc[MAX_ROWS][MAX_VECTORS]; /* packed: of Y_COPIED */
 } Running;
 
 typedef struct Micro {
@@ -42,9 +42,12 @@ static LLVMValueRef c_vector(const Micro *m, int row, int vector) {
     return element_at(e, LLVMGetParam(m->fn, ARG_C), offset);
 }
 
-static void ask_for(const Emit *e, LLVMValueRef at) {
-    LLVMValueRef args[4] = {at, LLVMConstInt(e->i32, 0, false), LLVMConstInt(e->i32, 2, false),
-                            LLVMConstInt(e->i32, 1, false)}; /* a read, into the second cache, of data */
+/* The line at an address: into the second cache, to be read; or into the first, to be written. */
+typedef enum { ASK_AWAY, ASK_NEAR } Ask;
+
+static void ask_for(const Emit *e, LLVMValueRef at, Ask ask) {
+    LLVMValueRef args[4] = {at, LLVMConstInt(e->i32, ask == ASK_NEAR, false),
+                            LLVMConstInt(e->i32, ask == ASK_NEAR ? 3 : 2, false), LLVMConstInt(e->i32, 1, false)};
     emit_intrinsic(e, "llvm.prefetch", 4, args);
 }
 
@@ -59,13 +62,17 @@ static void micro_step(const Micro *m, Running *r) {
     const Emit *e = m->e;
     LLVMValueRef column[MAX_VECTORS], y_step = emit_i64(e, m->s.vectors * m->s.lanes);
     if (m->s.y != Y_PACKED) y_step = LLVMGetParam(m->fn, ARG_Y_STEP);
-    if (m->s.y == Y_AWAY) {
+    if (m->s.y == Y_AWAY || m->s.y == Y_COPIED) {
         LLVMValueRef ahead = element_at(e, r->y, LLVMBuildMul(e->b, y_step, emit_i64(e, AHEAD), ""));
-        for (int n = 0; n < m->s.vectors * m->s.lanes; n += 16) ask_for(e, element_at(e, ahead, emit_i64(e, n)));
+        for (int n = 0; n < m->s.vectors * m->s.lanes; n += LINE)
+            ask_for(e, element_at(e, ahead, emit_i64(e, n)), ASK_AWAY);
     }
     for (int v = 0; v < m->s.vectors; v++) {
         column[v] = LLVMBuildLoad2(e->b, m->vector, element_at(e, r->y, emit_i64(e, v * m->s.lanes)), "");
         LLVMSetAlignment(column[v], 4);
+        if (m->s.y != Y_COPIED) continue;
+        LLVMValueRef to = element_at(e, r->packed, emit_i64(e, v * m->s.lanes));
+        LLVMSetAlignment(LLVMBuildStore(e->b, column[v], to), 4);
     }
     for (int i = 0; i < m->s.rows; i++) {
         LLVMValueRef one = LLVMBuildLoad2(e->b, e->f32, element_at(e, r->x, x_offset(m, i)), "");
@@ -74,12 +81,14 @@ static void micro_step(const Micro *m, Running *r) {
     }
     r->x = element_at(e, r->x, m->s.x == X_COLUMNS ? LLVMGetParam(m->fn, ARG_X_STEP) : emit_i64(e, 1));
     r->y = element_at(e, r->y, y_step);
+    if (m->s.y == Y_COPIED) r->packed = element_at(e, r->packed, emit_i64(e, m->s.vectors * m->s.lanes));
 }
 
 /* A phi for everything that goes round; its values come with join(). */
 static Running open_phis(const Micro *m) {
     const Emit *e = m->e;
     Running r = {.x = LLVMBuildPhi(e->b, e->ptr, ""), .y = LLVMBuildPhi(e->b, e->ptr, "")};
+    if (m->s.y == Y_COPIED) r.packed = LLVMBuildPhi(e->b, e->ptr, "");
     for (int i = 0; i < m->s.rows; i++)
         for (int v = 0; v < m->s.vectors; v++) r.acc[i][v] = LLVMBuildPhi(e->b, m->vector, "");
     return r;
@@ -88,6 +97,7 @@ static Running open_phis(const Micro *m) {
 static void join(const Micro *m, const Running *phis, const Running *in, LLVMBasicBlockRef from) {
     LLVMAddIncoming(phis->x, (LLVMValueRef *)&in->x, &from, 1);
     LLVMAddIncoming(phis->y, (LLVMValueRef *)&in->y, &from, 1);
+    if (phis->packed) LLVMAddIncoming(phis->packed, (LLVMValueRef *)&in->packed, &from, 1);
     for (int i = 0; i < m->s.rows; i++)
         for (int v = 0; v < m->s.vectors; v++)
             LLVMAddIncoming(phis->acc[i][v], (LLVMValueRef *)&in->acc[i][v], &from, 1);
@@ -116,26 +126,49 @@ static void micro_loop(const Micro *m, Running *r, LLVMValueRef trips, int unrol
     *r = after;
 }
 
-/* The block of C as it is, or zero. */
+/* Sums start from zero; the block of C, which they will be added to, is asked for meanwhile. */
 static Running start(const Micro *m) {
     const Emit *e = m->e;
-    LLVMBasicBlockRef entry = emit_block(e, m->fn, "entry"), old = emit_block(e, m->fn, "old"),
+    Running r = {.x = LLVMGetParam(m->fn, ARG_X), .y = LLVMGetParam(m->fn, ARG_Y)};
+    if (m->s.y == Y_COPIED) r.packed = LLVMGetParam(m->fn, ARG_PACKED);
+    LLVMBasicBlockRef entry = emit_block(e, m->fn, "entry"), old = emit_block(e, m->fn, "ask"),
                       begin = emit_block(e, m->fn, "begin");
     LLVMPositionBuilderAtEnd(e->b, entry);
-    Running zero = {.x = LLVMGetParam(m->fn, ARG_X), .y = LLVMGetParam(m->fn, ARG_Y)}, c = zero;
     LLVMBuildCondBr(e->b, LLVMBuildIsNotNull(e->b, LLVMGetParam(m->fn, ARG_FRESH), ""), begin, old);
     LLVMPositionBuilderAtEnd(e->b, old);
     for (int i = 0; i < m->s.rows; i++)
         for (int v = 0; v < m->s.vectors; v++) {
-            zero.acc[i][v] = LLVMConstNull(m->vector);
-            LLVMSetAlignment(c.acc[i][v] = LLVMBuildLoad2(e->b, m->vector, c_vector(m, i, v), ""), 4);
+            r.acc[i][v] = LLVMConstNull(m->vector);
+            if (v * m->s.lanes % LINE == 0) ask_for(e, c_vector(m, i, v), ASK_NEAR);
         }
     LLVMBuildBr(e->b, begin);
     LLVMPositionBuilderAtEnd(e->b, begin);
-    const Running r = open_phis(m);
-    join(m, &r, &zero, entry);
-    join(m, &r, &c, old);
     return r;
+}
+
+/* C = sums, or C += sums where it is not fresh. */
+static void finish(const Micro *m, Running *r) {
+    const Emit *e = m->e;
+    LLVMBasicBlockRef from = LLVMGetInsertBlock(e->b), old = emit_block(e, m->fn, "old"),
+                      put = emit_block(e, m->fn, "put");
+    LLVMBuildCondBr(e->b, LLVMBuildIsNotNull(e->b, LLVMGetParam(m->fn, ARG_FRESH), ""), put, old);
+    LLVMPositionBuilderAtEnd(e->b, old);
+    Running sum = *r;
+    for (int i = 0; i < m->s.rows; i++)
+        for (int v = 0; v < m->s.vectors; v++) {
+            LLVMValueRef c = LLVMBuildLoad2(e->b, m->vector, c_vector(m, i, v), "");
+            LLVMSetAlignment(c, 4);
+            sum.acc[i][v] = LLVMBuildFAdd(e->b, r->acc[i][v], c, "");
+        }
+    LLVMBuildBr(e->b, put);
+    LLVMPositionBuilderAtEnd(e->b, put);
+    const Running all = open_phis(m);
+    join(m, &all, r, from);
+    join(m, &all, &sum, old);
+    for (int i = 0; i < m->s.rows; i++)
+        for (int v = 0; v < m->s.vectors; v++)
+            LLVMSetAlignment(LLVMBuildStore(e->b, all.acc[i][v], c_vector(m, i, v)), 4);
+    LLVMBuildRetVoid(e->b);
 }
 
 static void micro_body(const Micro *m) {
@@ -145,22 +178,22 @@ static void micro_body(const Micro *m) {
     const int unroll = m->s.x == X_AWAY ? 1 : UNROLL; /* strides of many rows need the registers */
     micro_loop(m, &r, LLVMBuildUDiv(e->b, count, emit_i64(e, unroll), ""), unroll);
     if (unroll > 1) micro_loop(m, &r, LLVMBuildURem(e->b, count, emit_i64(e, unroll), ""), 1);
-    for (int i = 0; i < m->s.rows; i++)
-        for (int v = 0; v < m->s.vectors; v++)
-            LLVMSetAlignment(LLVMBuildStore(e->b, r.acc[i][v], c_vector(m, i, v)), 4);
-    LLVMBuildRetVoid(e->b);
+    finish(m, &r);
 }
 
 LLVMValueRef micro_product(const Emit *e, MicroShape s) {
     char name[64];
-    static const char *const x_names[] = {"rows", "columns", "away"}, *const y_names[] = {"", "_near", "_away"};
+    static const char *const x_names[] = {"rows", "columns", "away"}, *const y_names[] = {"", "_near", "_away",
+                                                                                          "_copied"};
     snprintf(name, sizeof name, "fusec.block_%dx%d_%s%d%s", s.rows, s.vectors * s.lanes, x_names[s.x],
              s.x == X_ROWS ? s.x_row : 0, y_names[s.y]);
     LLVMValueRef known = LLVMGetNamedFunction(e->module, name);
     if (known) return known;
-    LLVMTypeRef params[ARGS] = {e->ptr, e->i64, e->ptr, e->i64, e->ptr, e->i64, e->i64, e->i64};
-    const Micro m = {
-        .e = e, .fn = function(e, name, ARGS, params), .vector = LLVMVectorType(e->f32, (unsigned)s.lanes), .s = s};
+    LLVMTypeRef params[ARGS] = {e->ptr, e->i64, e->ptr, e->i64, e->ptr, e->i64, e->i64, e->i64, e->ptr};
+    const Micro m = {.e = e,
+                     .fn = function(e, name, s.y == Y_COPIED ? ARGS : ARG_PACKED, params),
+                     .vector = LLVMVectorType(e->f32, (unsigned)s.lanes),
+                     .s = s};
     LLVMBasicBlockRef here = LLVMGetInsertBlock(e->b);
     micro_body(&m);
     LLVMPositionBuilderAtEnd(e->b, here);
@@ -181,7 +214,7 @@ LLVMValueRef micro_prefetch(const Emit *e, int lines) {
     LLVMBuildBr(e->b, body);
     LLVMPositionBuilderAtEnd(e->b, body);
     LLVMValueRef at = LLVMBuildPhi(e->b, e->ptr, ""), left = LLVMBuildPhi(e->b, e->i64, "");
-    for (int i = 0; i < lines; i++) ask_for(e, element_at(e, at, emit_i64(e, i * 16)));
+    for (int i = 0; i < lines; i++) ask_for(e, element_at(e, at, emit_i64(e, i * LINE)), ASK_AWAY);
     LLVMValueRef less = LLVMBuildSub(e->b, left, emit_i64(e, 1), ""), next = element_at(e, at, LLVMGetParam(fn, 1));
     LLVMBuildCondBr(e->b, LLVMBuildICmp(e->b, LLVMIntSGT, less, emit_i64(e, 0), ""), body, done);
     LLVMBasicBlockRef from[2] = {entry, body};

@@ -12,7 +12,8 @@ typedef enum {
 typedef enum {
     Y_PACKED, /* rows of vectors * lanes, one after another */
     Y_NEAR,   /* rows y_step apart */
-    Y_AWAY    /* the same, asked for before they are read */
+    Y_AWAY,   /* the same, asked for before they are read */
+    Y_COPIED  /* the same, and packed as they are read */
 } YLayout;
 typedef struct MicroShape {
     int rows, vectors, lanes; /* of the block of C */
@@ -21,7 +22,7 @@ typedef struct MicroShape {
     YLayout y;
 } MicroShape;
 
-/* void (x, x_step, y, y_step, c, c_stride, k, fresh):
+/* void (x, x_step, y, y_step, c, c_stride, k, fresh, packed): packed, where Y_COPIED leaves what it read, is its alone.
  *     c[r, n] = (fresh ? 0 : c[r, n]) + sum over i < k of x[r, i] * y[i, n]
  * for r < rows, n < vectors * lanes; k >= 0; strides in elements.  c stays in registers. */
 LLVMValueRef micro_product(const Emit *e, MicroShape s);

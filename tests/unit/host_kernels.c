@@ -295,15 +295,16 @@ static void products_in_every_layout(void **state) {
     }
 }
 
-/* Plain products, thin and thick: factors used where they lie or packed, blocks that fit exactly and store into the
- * result, others that pass its end, k in one part and in several. */
+/* Plain products, thin and thick: factors used where they lie, packed before or while they are read, blocks that fit
+ * exactly and store into the result, others that pass its end, k in one part and in several. */
 static void products_of_every_shape(void **state) {
     (void)state;
     static const struct {
         int m, n, k, step_m, step_n, step_k;
     } shape[] = {{1, 300, 70, 1, 256, 70},  {2, 64, 300, 2, 64, 256},  {7, 100, 40, 7, 64, 40},
                  {48, 64, 64, 24, 32, 64},  {37, 8, 300, 37, 8, 300},  {61, 20, 33, 36, 20, 16},
-                 {96, 160, 20, 48, 64, 20}, {45, 33, 530, 45, 33, 256}};
+                 {96, 160, 20, 48, 64, 20}, {45, 33, 530, 45, 33, 256},
+                 {52, 160, 300, 52, 160, 256}, {29, 150, 300, 29, 150, 256}};
     for (int i = 0; i < 2 * (int)(sizeof shape / sizeof *shape); i++) {
         Arena *a = arena_new();
         const int s = i / 2, layout = (i % 2 ? 3 : 0) ^ (s & 1), m = shape[s].m, n = shape[s].n, k = shape[s].k;
