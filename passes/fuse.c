@@ -16,6 +16,7 @@
 
 enum {
     INLINE_COST = 48,  /* an inlined expression larger than this gets memory */
+    SCALAR_COST = 16,  /* and a scalar of more than one reader that takes more than this: it may read as many scalars */
     KERNEL_NODES = 48, /* most nodes of one kernel */
     KERNEL_READS = 32, /* most buffers read by one kernel */
     ROW_PARALLEL = 32, /* fewest rows for which a map turns into a row kernel */
@@ -151,7 +152,7 @@ static bool wants_memory(const Node *n, const Cone *cone, int uses, bool reread)
     if (c.cost > INLINE_COST) return true;
     if (widens(n) || n->dtype == DT_TF32) return false;
     if (op_info[n->op].cls != CLASS_ELEMENT && !(n->op == OP_CONTRACT && !node_is_view(n))) return false;
-    if (n->shape.rank == 0) return false;
+    if (n->shape.rank == 0) return uses > 1 && c.cost > SCALAR_COST;
     if (reread) return c.tensors > 0;
     if (uses < 2 || n->dtype == DT_BOOL || from_half(n, cone)) return false;
     return c.dear || c.tensors > 1 || c.cost > 2;
