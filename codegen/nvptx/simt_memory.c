@@ -99,14 +99,21 @@ static unsigned copies_of(const Simt *s, const TileType *t) {
     return (unsigned)(s->k->threads - 1) & ~covered;
 }
 
+/* Each element that the store overwrites is loaded by the thread that stores it, and by no other. */
+static bool same_thread(const Simt *s, const Inst *load, const Inst *store) {
+    const TileType stored = simt_store_axes(s, store);
+    if (copies_of(s, &stored) || copies_of(s, &load->type) || load->n_index != store->n_index) return false;
+    for (int d = 0; d < load->n_index; d++)
+        if (!index_equal(load->index[d], store->index[d])) return false;
+    return true;
+}
+
 /* Some element of what is loaded may have been stored by another thread of the program. */
 static bool is_stored_elsewhere(const Simt *s, const Block *b, const Inst *load) {
     for (int n = 0; n < b->n; n++) {
         const Inst *i = b->at[n];
         if (is_stored_elsewhere(s, &i->body, load)) return true;
-        if (i->kind != TI_STORE || i->buffer != load->buffer) continue;
-        const TileType stored = simt_store_axes(s, i);
-        if (copies_of(s, &stored) || copies_of(s, &load->type)) return true;
+        if (i->kind == TI_STORE && i->buffer == load->buffer && !same_thread(s, load, i)) return true;
     }
     return false;
 }
@@ -137,11 +144,22 @@ LLVMValueRef simt_first_copy(const Simt *s, const TileType *t) {
     return LLVMBuildICmp(s->e->b, LLVMIntEQ, bits, LLVMConstNull(s->e->i32), "");
 }
 
-bool simt_reads_old(const Simt *s, int buffer) {
+static bool loads_old(const Simt *s, const Inst *i, int buffer) {
     const Buffer *b = s->k->buffers.at;
+    return i->kind == TI_LOAD && (i->buffer == buffer || (b[i->buffer].in_place && b[buffer].in_place));
+}
+
+bool simt_reads_old(const Simt *s, int buffer) {
+    for (int v = 0; v < s->k->types.n; v++)
+        if (s->def[v] && loads_old(s, s->def[v], buffer)) return true;
+    return false;
+}
+
+/* Another thread loads some element of what is stored, before or after. */
+static bool is_read_elsewhere(const Simt *s, const Inst *store) {
     for (int v = 0; v < s->k->types.n; v++) {
         const Inst *load = s->def[v];
-        if (load && load->kind == TI_LOAD && (load->buffer == buffer || (b[load->buffer].in_place && b[buffer].in_place))) return true;
+        if (load && loads_old(s, load, store->buffer) && !same_thread(s, load, store)) return true;
     }
     return false;
 }
@@ -217,8 +235,9 @@ void simt_store(Simt *s, const Inst *i) {
         return;
     }
     const TileType axes = simt_store_axes(s, i);
-    /* every copy has read the old element before the first one writes the new one */
-    if (s->old_read && simt_reads_old(s, i->buffer) && simt_first_copy(s, &axes)) simt_barrier(s);
+    /* all who read an old element have, before one writes the new one */
+    const bool elsewhere = is_read_elsewhere(s, i);
+    if (s->old_read && elsewhere) simt_barrier(s);
     simt_store_slots(s, i, simt_all_slots(s, &axes), simt_slots(s, &axes));
-    if (copies_of(s, &axes)) s->shared_written = true;
+    if (elsewhere || copies_of(s, &axes)) s->shared_written = true;
 }

@@ -150,14 +150,18 @@ static Node *known_sum(Directed *x) {
     return terms ? along(x, OP_SUM, two(x, OP_MUL, terms, p), 1) : NULL;
 }
 
-/* Long enough to be summed in slices where tiles are tiny; most for a GPU's tiles too. */
+/* Long enough to be summed in slices where tiles are tiny; most for a GPU's tiles too.  Nothing else reads the terms. */
 static Node *long_sum(Directed *x) {
     const int64_t rows = pick_below(x, 3) ? 20011 : 1200, most = x->most;
     const Shape s = shape(2, rows, 2, 0);
+    const int before = x->pool.n;
     x->most = shape_elements(s);
     Node *part = directed_emit(x, OP_CONST, 0, NULL, &(Attr){.dtype = DT_F32, .value = 0x1p-14}, s);
     Node *sum = along(x, OP_SUM, two(x, OP_MUL, leaf(x, s), part), 0);
     x->most = most;
+    if (!sum) return NULL;
+    x->pool.n = before;
+    vec_push(x->a, x->pool, sum);
     return sum;
 }
 static Node *long_product(Directed *x) {

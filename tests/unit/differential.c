@@ -354,7 +354,7 @@ static void check_all(const char *name, const char *const *archs, int n_archs) {
     assert_true(sum.tally.results > 0);
     assert_int_equal(count[TRIAL_DIFFERS], 0);
     assert_true(count[TRIAL_REFUSED] * 50 <= PROGRAMS);
-    assert_true(sum.tally.skipped * 50 <= sum.tally.results);
+    assert_true(sum.tally.skipped * 100 <= sum.tally.results);
     assert_int_equal(sum.shortages, 0);
     if (!archs[0] || only >= 0) return;
     print_message("%d kernels of warpgroups\n", sum.suite.warpgroup);
@@ -525,6 +525,17 @@ static const char *many_sums(Arena *a) {
     return arena_printf(a, "%s%s%s%s}\n", text, head, body, tail);
 }
 
+/* A parameter that is loaded along one order of its dims and stored, in place, along another. */
+static const char turned_update[] = "graph @turned entry=step {\n"
+                                    "  param \"p\" : f32[5,2,2] trainable\n"
+                                    "  %0 = param \"p\" : f32[5,2,2]\n"
+                                    "  %1 = transpose %0 [0, 2, 1] : f32[5,2,2]\n"
+                                    "  %2 = rmin %1 [0, 1] : f32[2]\n"
+                                    "  %3 = sum %2 [0] : f32[]\n"
+                                    "  %4 = gradient %3, %0 : f32[5,2,2] !bwd\n"
+                                    "  param \"p\" <- %4\n"
+                                    "}\n";
+
 static void check_text(const char *text) {
     Arena *a = arena_new();
     const char *why = NULL;
@@ -544,7 +555,11 @@ static void what_failed_agrees(void **state) {
     kind = executor_find("interp");
     check_text(shifted_state);
     check_text(many_sums(a));
+    check_text(turned_update);
     arena_free(a);
+    if (!have_simulator()) return;
+    kind = executor_find("cuda");
+    check_text(turned_update);
 }
 
 /* ---- recomputation changes no bit ------------------------------------------------------------------------------ */
