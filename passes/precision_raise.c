@@ -19,7 +19,7 @@ static void find_needed(Raise *r, const Graph *g) {
         const Node *value = g->results.at[i].value;
         const bool low = dtype_is_low(value->dtype);
         r->needed[value->id] |= low;
-        r->kept[value->id] |= low && value->phase == PHASE_UPDATE;
+        r->kept[value->id] |= low && g->results.at[i].kind == RESULT_PARAM;
     }
     for (int i = g->nodes.n - 1; i >= 0; i--) {
         const Node *n = g->nodes.at[i];

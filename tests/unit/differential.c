@@ -536,6 +536,33 @@ static const char turned_update[] = "graph @turned entry=step {\n"
                                     "  param \"p\" <- %4\n"
                                     "}\n";
 
+/* A result of 16 bits that is made from a gradient is no update of a parameter. */
+static const char own_cast[] =
+                                 "graph @p234 entry=infer {\n"
+                                 "  param \"xp0\" : f32[1,1] trainable\n"
+                                 "  state \"xs8\" : f32[1,2]\n"
+                                 "  input \"x_2_13\" : f32[1]\n"
+                                 "  input \"x_4_14\" : f32[2,1]\n"
+                                 "  input \"x_8_17\" : f32[]\n"
+                                 "  input \"x_18_22\" : f32[1,2]\n"
+                                 "  output \"y21\" : f16[2,1]\n"
+                                 "  hyper \"h\" = 0.75\n"
+                                 "  %0 = param \"xp0\" : f32[1,1]\n"
+                                 "  %1 = input \"x_2_13\" : f32[1]\n"
+                                 "  %2 = input \"x_4_14\" : f32[2,1]\n"
+                                 "  %3 = input \"x_8_17\" : f32[]\n"
+                                 "  %4 = gradient %3, %0 : f32[1,1]\n"
+                                 "  %5 = erf %4 : f32[1,1] in f16\n"
+                                 "  %6 = concat %5, %5 axis 0 : f32[2,1]\n"
+                                 "  %7 = contract %1[i], %5[j, k] -> [i:1] sum [j:1, k:1] : f32[1] in f16\n"
+                                 "  %8 = input \"x_18_22\" : f32[1,2]\n"
+                                 "  %9 = contract %8[i, j], %7[i] -> [i:1, j:2] : f32[1,2] in f16\n"
+                                 "  %10 = mul %2, %6 : f32[2,1] in f16\n"
+                                 "  %11 = cast %10 : f16[2,1] in f16\n"
+                                 "  state \"xs8\" <- %9\n"
+                                 "  output \"y21\" %11\n"
+                                 "}\n";
+
 static void check_text(const char *text) {
     Arena *a = arena_new();
     const char *why = NULL;
@@ -556,6 +583,7 @@ static void what_failed_agrees(void **state) {
     check_text(shifted_state);
     check_text(many_sums(a));
     check_text(turned_update);
+    check_text(own_cast);
     arena_free(a);
     if (!have_simulator()) return;
     kind = executor_find("cuda");
