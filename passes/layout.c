@@ -1,4 +1,4 @@
-/* layout: strides of every buffer.
+/* layout: strides of every buffer (the order of dims is chosen in physical_order.c).
  *
  * Needs: homes.  Keeps: logical shapes.  Scratch tensors get a leading dimension padded to the target's
  * access width where that costs at most a quarter; whatever the caller sees stays dense.  Padding is

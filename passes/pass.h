@@ -45,6 +45,7 @@ Graph *pass_canonicalize(PassContext *c, Graph *g);
 Graph *pass_precision(PassContext *c, Graph *g);
 Graph *pass_autodiff(PassContext *c, Graph *g);
 Graph *pass_jacobian_gemm(PassContext *c, Graph *g);
+Graph *pass_order(PassContext *c, Graph *g); /* the first half of layout: dims of tensors inside (physical_order.c) */
 Graph *pass_split(PassContext *c, Graph *g);
 
 /* graph -> plan */

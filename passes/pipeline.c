@@ -96,6 +96,7 @@ static void compile_entry(PassContext *c, Graph *g, Module *m, Arena **nodes) {
     g = run(c, PASS_canonicalize, pass_canonicalize, g, nodes);
     g = run(c, PASS_jacobian_gemm, pass_jacobian_gemm, g, nodes);
     g = run(c, PASS_canonicalize, pass_canonicalize, g, nodes);
+    g = run(c, PASS_layout, pass_order, g, nodes);
     g = run(c, PASS_split, pass_split, g, nodes);
     Plan *p = run_checkpoint(c, run_fuse(c, g));
     run_plan(c, PASS_layout, pass_layout, p);

@@ -75,6 +75,10 @@ static void jacobian_gemm(void **state) {
     (void)state;
     check_dir("jacobian_gemm", pass_jacobian_gemm, NULL, 4);
 }
+static void layout(void **state) {
+    (void)state;
+    check_dir("layout", pass_order, target_find("sm_80"), 3);
+}
 static void split(void **state) {
     (void)state;
     check_dir("split", pass_split, target_find("host"), 1);
@@ -85,6 +89,7 @@ int main(void) {
         cmocka_unit_test(autodiff),
         cmocka_unit_test(canonicalize),
         cmocka_unit_test(jacobian_gemm),
+        cmocka_unit_test(layout),
         cmocka_unit_test(split),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
