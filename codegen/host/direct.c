@@ -8,58 +8,10 @@
  * [k][columns of the panel], k in the order in which X is walked.  Where Y's conditions hold for no column of a tap (a
  * residue class of a strided gradient has fewer taps than the widest), the tap is skipped. */
 #include "codegen/host/counter.h"
-#include "codegen/host/direct_micro.h"
-#include "codegen/host/kernel.h"
+#include "codegen/host/direct_internal.h"
 #include "codegen/host/micro.h"
-#include "codegen/host/window.h"
 
 enum { MOST_VECTORS = 4, MOST_ROWS = 14 };
-
-/* Axes merged into one: lanes `stride` of X apart. */
-typedef struct Level {
-    int64_t stride;
-    LLVMValueRef count; /* lanes that exist */
-    int64_t whole;      /* the same if constant, else 0 */
-} Level;
-
-/* n lanes in blocks of two sizes, the greater ones first. */
-typedef struct Split {
-    int64_t at[3]; /* [0, at[1]) in blocks of size[0], [at[1], at[2]) in blocks of size[1] */
-    int size[2];
-} Split;
-
-typedef struct Direct {
-    KernelEmit *ke;
-    const Inst *dot;
-    const HostMachine *machine;
-    const Storage *c;
-    int x, y;
-    TileType rows, columns, over;
-    Window window, y_window;
-    bool y_masked;     /* y_window has ranges */
-    int64_t n_columns; /* elements of a row of C */
-    int inner_column;  /* its last axis */
-    WindowPlace place;
-    int n_row_axes, row_axis[MAX_TILE_AXES]; /* loops over rows, outermost first */
-    int64_t block_lanes, block_x, block_c;   /* the innermost rows, merged: lanes, stride in X and in C */
-    int n_taps, tap_axis[MAX_TILE_AXES];     /* summed axes in Y's ranges: loops outside */
-    int n_inner, inner_axis[MAX_TILE_AXES];  /* the other summed axes, outermost first */
-    bool flipped[MAX_AXES];                  /* walked from the last lane: so that X is walked upwards */
-    Split row_split, column_split;
-} Direct;
-
-static LLVMValueRef lanes_of(const Direct *d, int axis) {
-    return LLVMBuildSub(d->ke->e->b, d->ke->hi[axis], d->ke->lo[axis], "");
-}
-
-static LLVMValueRef element_at(const Emit *e, LLVMValueRef p, LLVMValueRef offset) {
-    return LLVMBuildGEP2(e->b, e->f32, p, &offset, 1, "");
-}
-
-static LLVMValueRef plus(const Direct *d, LLVMValueRef x, LLVMValueRef y, int64_t scale) {
-    const Emit *e = d->ke->e;
-    return LLVMBuildAdd(e->b, x, LLVMBuildMul(e->b, y, emit_i64(e, scale), ""), "");
-}
 
 /* ---- roles
  * ---------------------------------------------------------------------------------------------------------------- */
@@ -117,18 +69,8 @@ static void find_y_ranges(Direct *d) {
                   !in_ranges(&d->y_window, d->inner_column);
 }
 
-static int64_t whole_lanes(const Direct *d, int axis) {
-    const Axis *x = &d->ke->k->axes.at[axis];
-    const LLVMValueRef hi = d->ke->hi[axis], lo = d->ke->lo[axis];
-    if (!LLVMIsAConstantInt(hi) || !LLVMIsAConstantInt(lo)) return 0;
-    const int64_t n = LLVMConstIntGetSExtValue(hi) - LLVMConstIntGetSExtValue(lo);
-    return n == x->step ? n : 0;
-}
-
 /* ---- shapes
  * --------------------------------------------------------------------------------------------------------------- */
-static int64_t magnitude(int64_t x) { return x < 0 ? -x : x; }
-
 /* The block runs along the innermost row axis of C, and along outer ones as far as they continue it. */
 static void find_block(Direct *d) {
     int n = d->c->n - d->c->n_columns;
@@ -283,48 +225,6 @@ static void pack_panel(const Direct *d, const PanelMemory *m, int64_t width) {
 
 /* ---- multiplying
  * ---------------------------------------------------------------------------------------------------------- */
-typedef struct Cursor {
-    LLVMValueRef x, y, c; /* pointers; x and c: of the block; y: of the panel at the tap */
-} Cursor;
-
-/* Levels of the inner axes from the innermost, axes that continue one another merged. */
-static int find_levels(const Direct *d, Level *level) {
-    int n = 0;
-    for (int i = d->n_inner - 1; i >= 0; i--) {
-        const int axis = d->inner_axis[i];
-        const Level l = {magnitude(d->place.stride[axis]), lanes_of(d, axis), whole_lanes(d, axis)};
-        Level *last = n ? &level[n - 1] : NULL;
-        if (last && last->whole && l.stride == last->stride * last->whole) {
-            last->count = LLVMBuildMul(d->ke->e->b, last->count, l.count, "");
-            last->whole *= l.whole;
-        } else {
-            level[n++] = l;
-        }
-    }
-    return n;
-}
-
-static void multiply_level(const Direct *d, const Level *level, int n, Cursor at, DirectShape shape) {
-    KernelEmit *ke = d->ke;
-    const Emit *e = ke->e;
-    if (n <= 2) {
-        LLVMValueRef one = emit_i64(e, 1), count = n > 0 ? level[0].count : one, outer = n > 1 ? level[1].count : one;
-        shape.x_step = n > 0 ? level[0].stride : 1;
-        LLVMValueRef args[] = {at.x, at.y, at.c, count, outer, emit_i64(e, n > 1 ? level[1].stride : 0)};
-        emit_call(e, direct_product(e, shape), sizeof args / sizeof *args, args);
-        return;
-    }
-    LLVMValueRef inner = level[0].count;
-    for (int i = 1; i < n - 1; i++) inner = LLVMBuildMul(e->b, inner, level[i].count, "");
-    HostCounter c = counter_open(ke, emit_i64(e, 0), level[n - 1].count, 1);
-    Cursor next = at;
-    next.x = element_at(e, at.x, plus(d, emit_i64(e, 0), c.i, level[n - 1].stride));
-    next.y =
-        element_at(e, at.y, plus(d, emit_i64(e, 0), LLVMBuildMul(e->b, c.i, inner, ""), shape.vectors * shape.lanes));
-    multiply_level(d, level, n - 1, next, shape);
-    counter_close(ke, &c);
-}
-
 /* Taps outside the others; those without a term are left out.  lane: of outer columns. */
 static void multiply_taps(const Direct *d, int tap, const LLVMValueRef *k_stride, LLVMValueRef *lane, Cursor at,
                           DirectShape shape) {
@@ -334,7 +234,7 @@ static void multiply_taps(const Direct *d, int tap, const LLVMValueRef *k_stride
         Level level[MAX_TILE_AXES];
         HostBranch b = {0};
         if (d->y_masked) b = branch_open(ke, ranges_hold(ke, &d->y_window, lane));
-        multiply_level(d, level, find_levels(d, level), at, shape);
+        direct_multiply(d, level, direct_levels(d, lane, level), at, shape);
         if (d->y_masked) branch_close(ke, &b);
         return;
     }
@@ -386,7 +286,9 @@ static void multiply_rows(const Direct *d, int n, LLVMValueRef *lane, Cursor at,
     Cursor next = at;
     next.x = element_at(e, at.x, plus(d, emit_i64(e, 0), c.i, d->place.stride[axis]));
     next.c = element_at(e, at.c, plus(d, emit_i64(e, 0), c.i, d->c->stride[n]));
+    lane[axis] = LLVMBuildAdd(e->b, ke->lo[axis], c.i, "");
     multiply_rows(d, n + 1, lane, next, vectors);
+    lane[axis] = NULL;
     counter_close(ke, &c);
 }
 

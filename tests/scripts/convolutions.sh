@@ -91,6 +91,9 @@ check conv -D P=0 -D K=4 -D W=30 -D F=40
 check conv -D K=7 -D stride=2 -D P=3 -D C=3 -D H=16 -D W=16
 check conv -D C=1 -D F=1
 check conv -D C=96 -D F=70 -D H=5 -D W=33
+check conv -D P=4 -D H=3 -D W=4 -D C=16       # windows that lie beyond the border
+check conv -D P=5 -D H=4 -D stride=2 -D D=2 -D F=32
+check conv -D C=32 -D F=48 -D H=7 -D W=7
 check merged
 check merged -D stride=2 -D F=33 -D C=32
 check depthwise
