@@ -6,7 +6,7 @@
 
 /* ---- what comes next
  * ------------------------------------------------------------------------------------------------- While one part of k
- * is multiplied, the next is fetched into the outer cache: between two blocks as many lines as keep pace.  After the
+ * is multiplied, the next is fetched: between two blocks as many lines as keep pace.  After the
  * last part comes the first one of the next program. */
 static LLVMValueRef extent_of(const KernelEmit *ke, Dim d) {
     const Emit *e = ke->e;

@@ -42,12 +42,12 @@ static LLVMValueRef c_vector(const Micro *m, int row, int vector) {
     return element_at(e, LLVMGetParam(m->fn, ARG_C), offset);
 }
 
-/* The line at an address: into the second cache, to be read; or into the first, to be written. */
-typedef enum { ASK_AWAY, ASK_NEAR } Ask;
+/* The line at an address, into the innermost cache: what comes next passes through it once. */
+typedef enum { ASK_READ, ASK_WRITE } Ask;
 
 static void ask_for(const Emit *e, LLVMValueRef at, Ask ask) {
-    LLVMValueRef args[4] = {at, LLVMConstInt(e->i32, ask == ASK_NEAR, false),
-                            LLVMConstInt(e->i32, ask == ASK_NEAR ? 3 : 2, false), LLVMConstInt(e->i32, 1, false)};
+    LLVMValueRef args[4] = {at, LLVMConstInt(e->i32, ask == ASK_WRITE, false), LLVMConstInt(e->i32, 3, false),
+                            LLVMConstInt(e->i32, 1, false)};
     emit_intrinsic(e, "llvm.prefetch", 4, args);
 }
 
@@ -65,7 +65,7 @@ static void micro_step(const Micro *m, Running *r) {
     if (m->s.y == Y_AWAY || m->s.y == Y_COPIED) {
         LLVMValueRef ahead = element_at(e, r->y, LLVMBuildMul(e->b, y_step, emit_i64(e, AHEAD), ""));
         for (int n = 0; n < m->s.vectors * m->s.lanes; n += LINE)
-            ask_for(e, element_at(e, ahead, emit_i64(e, n)), ASK_AWAY);
+            ask_for(e, element_at(e, ahead, emit_i64(e, n)), ASK_READ);
     }
     for (int v = 0; v < m->s.vectors; v++) {
         column[v] = LLVMBuildLoad2(e->b, m->vector, element_at(e, r->y, emit_i64(e, v * m->s.lanes)), "");
@@ -126,23 +126,17 @@ static void micro_loop(const Micro *m, Running *r, LLVMValueRef trips, int unrol
     *r = after;
 }
 
-/* Sums start from zero; the block of C, which they will be added to, is asked for meanwhile. */
+/* Sums start from zero; the block of C, which they will be added to or written over, is asked for meanwhile. */
 static Running start(const Micro *m) {
     const Emit *e = m->e;
     Running r = {.x = LLVMGetParam(m->fn, ARG_X), .y = LLVMGetParam(m->fn, ARG_Y)};
     if (m->s.y == Y_COPIED) r.packed = LLVMGetParam(m->fn, ARG_PACKED);
-    LLVMBasicBlockRef entry = emit_block(e, m->fn, "entry"), old = emit_block(e, m->fn, "ask"),
-                      begin = emit_block(e, m->fn, "begin");
-    LLVMPositionBuilderAtEnd(e->b, entry);
-    LLVMBuildCondBr(e->b, LLVMBuildIsNotNull(e->b, LLVMGetParam(m->fn, ARG_FRESH), ""), begin, old);
-    LLVMPositionBuilderAtEnd(e->b, old);
+    LLVMPositionBuilderAtEnd(e->b, emit_block(e, m->fn, "entry"));
     for (int i = 0; i < m->s.rows; i++)
         for (int v = 0; v < m->s.vectors; v++) {
             r.acc[i][v] = LLVMConstNull(m->vector);
-            if (v * m->s.lanes % LINE == 0) ask_for(e, c_vector(m, i, v), ASK_NEAR);
+            if (v * m->s.lanes % LINE == 0) ask_for(e, c_vector(m, i, v), ASK_WRITE);
         }
-    LLVMBuildBr(e->b, begin);
-    LLVMPositionBuilderAtEnd(e->b, begin);
     return r;
 }
 
@@ -214,7 +208,7 @@ LLVMValueRef micro_prefetch(const Emit *e, int lines) {
     LLVMBuildBr(e->b, body);
     LLVMPositionBuilderAtEnd(e->b, body);
     LLVMValueRef at = LLVMBuildPhi(e->b, e->ptr, ""), left = LLVMBuildPhi(e->b, e->i64, "");
-    for (int i = 0; i < lines; i++) ask_for(e, element_at(e, at, emit_i64(e, i * LINE)), ASK_AWAY);
+    for (int i = 0; i < lines; i++) ask_for(e, element_at(e, at, emit_i64(e, i * LINE)), ASK_READ);
     LLVMValueRef less = LLVMBuildSub(e->b, left, emit_i64(e, 1), ""), next = element_at(e, at, LLVMGetParam(fn, 1));
     LLVMBuildCondBr(e->b, LLVMBuildICmp(e->b, LLVMIntSGT, less, emit_i64(e, 0), ""), body, done);
     LLVMBasicBlockRef from[2] = {entry, body};

@@ -27,7 +27,7 @@ typedef struct MicroShape {
  * for r < rows, n < vectors * lanes; k >= 0; strides in elements.  c stays in registers. */
 LLVMValueRef micro_product(const Emit *e, MicroShape s);
 
-/* void (at, stride, n): asks the outer caches for `lines` cache lines at each of n places, stride elements apart. */
+/* void (at, stride, n): asks for `lines` cache lines at each of n places, stride elements apart. */
 LLVMValueRef micro_prefetch(const Emit *e, int lines);
 
 /* void (from, from_stride, to, to_stride): to[j, i] = from[i, j] for a square of lanes x lanes. */
