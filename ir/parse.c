@@ -1,174 +1,15 @@
 /* Reads graph text (print.c shows the form).  Every node goes through graph_infer, so that what comes
  * back is well shaped; decl and symbol references are resolved by name.  graph_verify says the rest. */
-#include "ir/graph_text.h"
-#include <math.h>
+#include "ir/parse.h"
 #include <string.h>
-
-typedef struct Parse {
-    Lexer lex;
-    Arena *arena;
-    Graph *graph;
-    Model *model;
-    int n_loops; /* names of the contraction being read */
-    Token loop[MAX_LOOPS];
-} Parse;
-
-/* ---- sums of multiples of names -------------------------------------------------------------------- */
-
-typedef enum { NAMES_SYMBOLS, NAMES_LOOPS } Names;
-typedef struct Sum {
-    int64_t c;
-    int n;
-    struct {
-        int id;
-        int64_t coef;
-    } term[MAX_LOOPS];
-} Sum;
-
-static int find_name(Parse *p, Names names, const Token *t) {
-    for (int i = 0; names == NAMES_LOOPS && i < p->n_loops; i++) {
-        if (p->loop[i].length == t->length && memcmp(p->loop[i].text, t->text, (size_t)t->length) == 0) return i;
-    }
-    for (int i = 0; names == NAMES_SYMBOLS && i < p->model->syms.n; i++) {
-        if (token_is(t, p->model->syms.at[i].name)) return i;
-    }
-    graph_lexer_fail(&p->lex, t, "unknown %s '%.*s'", names == NAMES_LOOPS ? "loop" : "dim", t->length, t->text);
-    return 0;
-}
-
-static void sum_add(Parse *p, Sum *s, int id, int64_t coef, const Token *where) {
-    int64_t *to = &s->c;
-    if (id >= 0) {
-        int i = 0;
-        while (i < s->n && s->term[i].id != id) i++;
-        if (i == MAX_LOOPS) {
-            graph_lexer_fail(&p->lex, where, "too many names in one sum");
-            return;
-        }
-        if (i == s->n) {
-            s->term[i].id = id;
-            s->term[i].coef = 0;
-            s->n++;
-        }
-        to = &s->term[i].coef;
-    }
-    if (__builtin_add_overflow(*to, coef, to)) graph_lexer_fail(&p->lex, where, "number too large");
-}
-
-/* 3, i, 3*i */
-static void parse_term(Parse *p, Names names, bool negative, Sum *s) {
-    Token t = p->lex.token;
-    int64_t coef = 1;
-    int id = -1;
-    bool named = t.kind != TOKEN_INTEGER;
-    if (!named) {
-        coef = t.integer;
-        graph_lexer_next(&p->lex);
-        named = graph_lexer_take(&p->lex, '*');
-        if (named) t = p->lex.token;
-    }
-    if (named) graph_lexer_expect(&p->lex, TOKEN_NAME, "a number or a name");
-    if (named && !p->lex.error) id = find_name(p, names, &t);
-    if (!p->lex.error) sum_add(p, s, id, negative ? -coef : coef, &t);
-}
-
-static Sum parse_sum(Parse *p, Names names) {
-    Sum s = {0};
-    bool negative = graph_lexer_take(&p->lex, '-');
-    for (;;) {
-        parse_term(p, names, negative, &s);
-        if (graph_lexer_take(&p->lex, '+')) {
-            negative = false;
-        } else if (graph_lexer_take(&p->lex, '-')) {
-            negative = true;
-        } else {
-            return s;
-        }
-    }
-}
-
-static Dim parse_dim(Parse *p) {
-    Token where = p->lex.token;
-    Sum s = parse_sum(p, NAMES_SYMBOLS);
-    Dim d = dim_fixed(0);
-    for (int i = 0; i < s.n && !p->lex.error; i++) {
-        const SymDecl *sym = &p->model->syms.at[s.term[i].id];
-        Dim one = {.bound = sym->bound, .sym = s.term[i].id, .scale = 1, .name = sym->name};
-        Dim times = dim_mul_const(one, s.term[i].coef);
-        if (!dim_add(d, times, &d)) graph_lexer_fail(&p->lex, &where, "an extent follows one dim only");
-    }
-    return dim_add_const(d, s.c);
-}
-
-static Affine parse_affine(Parse *p) {
-    Affine e = {.divisor = 1};
-    bool divided = graph_lexer_take(&p->lex, '(');
-    Sum s = parse_sum(p, NAMES_LOOPS);
-    e.c = s.c;
-    for (int i = 0; i < s.n; i++) e.coef[s.term[i].id] = s.term[i].coef;
-    if (divided) {
-        graph_lexer_expect(&p->lex, ')', "')'");
-        graph_lexer_expect(&p->lex, '/', "'/'");
-        e.divisor = p->lex.token.integer;
-        graph_lexer_expect(&p->lex, TOKEN_INTEGER, "a divisor");
-    }
-    return e;
-}
-
-/* ---- small pieces -------------------------------------------------------------------------------------- */
-
-static int64_t parse_integer(Parse *p, int64_t least, int64_t most) {
-    Token t = p->lex.token;
-    bool negative = graph_lexer_take(&p->lex, '-');
-    int64_t x = negative ? -p->lex.token.integer : p->lex.token.integer;
-    graph_lexer_expect(&p->lex, TOKEN_INTEGER, "an integer");
-    if (!p->lex.error && (x < least || x > most)) graph_lexer_fail(&p->lex, &t, "number out of range");
-    return p->lex.error ? least : x;
-}
-
-static double parse_number(Parse *p) {
-    bool negative = graph_lexer_take(&p->lex, '-');
-    double x = p->lex.token.number;
-    if (graph_lexer_word(&p->lex, "inf")) {
-        x = INFINITY;
-    } else if (graph_lexer_word(&p->lex, "nan")) {
-        x = NAN;
-    } else if (!graph_lexer_take(&p->lex, TOKEN_FLOAT)) {
-        graph_lexer_expect(&p->lex, TOKEN_INTEGER, "a number");
-    }
-    return negative ? -x : x;
-}
-
-static const char *parse_name(Parse *p) {
-    Token t = p->lex.token;
-    graph_lexer_expect(&p->lex, TOKEN_NAME, "a name");
-    return p->lex.error ? "" : arena_strndup(p->arena, t.text, (size_t)t.length);
-}
-
-static void parse_type(Parse *p, DType *t, Shape *s) {
-    Token where = p->lex.token;
-    const char *name = parse_name(p);
-    if (!p->lex.error && !dtype_parse(name, t)) graph_lexer_fail(&p->lex, &where, "unknown element type '%s'", name);
-    graph_lexer_expect(&p->lex, '[', "'['");
-    *s = shape_scalar();
-    while (!p->lex.error && !graph_lexer_is(&p->lex, ']')) {
-        if (s->rank == MAX_RANK) graph_lexer_fail(&p->lex, &p->lex.token, "more than %d axes", MAX_RANK);
-        if (s->rank > 0) graph_lexer_expect(&p->lex, ',', "',' or ']'");
-        Token at = p->lex.token;
-        Dim d = parse_dim(p);
-        if (d.bound < 0 || d.bound > MAX_ELEMENTS) graph_lexer_fail(&p->lex, &at, "bad extent");
-        if (!p->lex.error) s->dim[s->rank++] = d;
-    }
-    graph_lexer_expect(&p->lex, ']', "']'");
-}
 
 /* ---- declarations -------------------------------------------------------------------------------------------- */
 
 static void parse_sym(Parse *p) {
     Token where = p->lex.token;
-    const char *name = parse_name(p);
+    const char *name = graph_parse_name(p);
     graph_lexer_expect(&p->lex, TOKEN_LE, "'<='");
-    int64_t bound = parse_integer(p, 0, MAX_ELEMENTS);
+    int64_t bound = graph_parse_integer(p, 0, MAX_ELEMENTS);
     for (int i = 0; i < p->model->syms.n; i++) {
         if (strcmp(p->model->syms.at[i].name, name) == 0) graph_lexer_fail(&p->lex, &where, "dim '%s' again", name);
     }
@@ -178,12 +19,12 @@ static void parse_sym(Parse *p) {
 static TensorDecl parse_decl(Parse *p, const char *name) {
     TensorDecl d = {.name = name};
     graph_lexer_expect(&p->lex, ':', "':' and a type");
-    parse_type(p, &d.dtype, &d.shape);
+    graph_parse_type(p, &d.dtype, &d.shape);
     if (graph_lexer_word(&p->lex, "in")) {
         d.has_range = true;
-        d.lo = parse_integer(p, INT64_MIN, INT64_MAX);
+        d.lo = graph_parse_integer(p, INT64_MIN, INT64_MAX);
         graph_lexer_expect(&p->lex, TOKEN_RANGE, "'..'");
-        d.hi = parse_integer(p, INT64_MIN, INT64_MAX);
+        d.hi = graph_parse_integer(p, INT64_MIN, INT64_MAX);
     }
     d.trainable = graph_lexer_word(&p->lex, "trainable");
     d.outcome = graph_lexer_word(&p->lex, "outcome");
@@ -208,7 +49,7 @@ static int find_hyper(const Model *m, const char *name) {
 
 static void parse_hyper(Parse *p, const char *name) {
     graph_lexer_expect(&p->lex, '=', "'='");
-    double value = parse_number(p);
+    double value = graph_parse_number(p);
     vec_push(p->arena, p->model->hypers, (HyperDecl){.name = name, .value = value});
 }
 
@@ -247,7 +88,7 @@ static void parse_loops(Parse *p, Contract *c) {
         }
         if (c->n_loops == MAX_LOOPS) graph_lexer_fail(&p->lex, &name, "more than %d loops", MAX_LOOPS);
         graph_lexer_expect(&p->lex, ':', "':'");
-        Dim d = parse_dim(p);
+        Dim d = graph_parse_dim(p);
         if (p->lex.error) return;
         p->loop[c->n_loops] = name;
         c->extent[c->n_loops++] = d;
@@ -265,7 +106,7 @@ static void parse_contract_operand(Parse *p, NodeList *in, Contract *c) {
     while (!p->lex.error && !graph_lexer_is(&p->lex, ']')) {
         if (rank > 0) graph_lexer_expect(&p->lex, ',', "',' or ']'");
         if (rank == n->shape.rank) graph_lexer_fail(&p->lex, &where, "%%%d has %d axes", n->id, rank);
-        if (!p->lex.error) map[rank++] = parse_affine(p);
+        if (!p->lex.error) map[rank++] = graph_parse_affine(p);
     }
     graph_lexer_expect(&p->lex, ']', "']'");
     if (p->lex.error) return;
@@ -283,16 +124,16 @@ static Guard parse_guard(Parse *p) {
         if (graph_lexer_take(&p->lex, TOKEN_LE)) g.kind = GUARD_RANGE;
     }
     if (g.kind == GUARD_RANGE) {
-        g.e = parse_affine(p);
+        g.e = graph_parse_affine(p);
         graph_lexer_expect(&p->lex, '<', "'<'");
-        g.hi = parse_dim(p);
+        g.hi = graph_parse_dim(p);
         return g;
     }
     if (!p->lex.error) p->lex = start;
     g.lo = 0;
-    g.e = parse_affine(p);
+    g.e = graph_parse_affine(p);
     graph_lexer_expect(&p->lex, TOKEN_EQ, "'=='");
-    parse_integer(p, 0, 0);
+    graph_parse_integer(p, 0, 0);
     return g;
 }
 
@@ -338,7 +179,7 @@ static void parse_axes(Parse *p, Attr *a) {
     while (!p->lex.error && !graph_lexer_is(&p->lex, ']')) {
         if (a->n_axes == MAX_RANK) graph_lexer_fail(&p->lex, &p->lex.token, "more than %d axes", MAX_RANK);
         if (a->n_axes > 0) graph_lexer_expect(&p->lex, ',', "',' or ']'");
-        int axis = (int)parse_integer(p, 0, MAX_RANK - 1);
+        int axis = (int)graph_parse_integer(p, 0, MAX_RANK - 1);
         if (!p->lex.error) a->axes[a->n_axes++] = (int8_t)axis;
     }
     graph_lexer_expect(&p->lex, ']', "']'");
@@ -348,17 +189,17 @@ static void parse_ranges(Parse *p, Attr *a, int rank) {
     graph_lexer_expect(&p->lex, '[', "'['");
     for (int d = 0; d < rank && !p->lex.error; d++) {
         if (d) graph_lexer_expect(&p->lex, ',', "','");
-        a->lo[d] = parse_dim(p);
+        a->lo[d] = graph_parse_dim(p);
         graph_lexer_expect(&p->lex, ':', "':'");
-        a->hi[d] = parse_dim(p);
-        a->step[d] = graph_lexer_take(&p->lex, ':') ? parse_integer(p, -MAX_ELEMENTS, MAX_ELEMENTS) : 1;
+        a->hi[d] = graph_parse_dim(p);
+        a->step[d] = graph_lexer_take(&p->lex, ':') ? graph_parse_integer(p, -MAX_ELEMENTS, MAX_ELEMENTS) : 1;
     }
     graph_lexer_expect(&p->lex, ']', "']'");
 }
 
 static int parse_axis(Parse *p) {
     if (!graph_lexer_word(&p->lex, "axis")) graph_lexer_fail(&p->lex, &p->lex.token, "expected 'axis'");
-    return (int)parse_integer(p, 0, MAX_RANK - 1);
+    return (int)graph_parse_integer(p, 0, MAX_RANK - 1);
 }
 
 static void parse_word(Parse *p, const char *word) {
@@ -395,19 +236,19 @@ static void parse_attributes(Parse *p, Op op, const NodeList *in, Attr *a) {
     case OP_STATE:
     case OP_INPUT:
     case OP_HYPER: a->decl = parse_decl_name(p, op); break;
-    case OP_EXTENT: a->extent = parse_dim(p); break;
+    case OP_EXTENT: a->extent = graph_parse_dim(p); break;
     case OP_SLICE_AT:
     case OP_SCATTER_ADD:
         parse_word(p, "rows");
-        a->extent = parse_dim(p);
+        a->extent = graph_parse_dim(p);
         break;
-    case OP_CONST: a->value = parse_number(p); break;
+    case OP_CONST: a->value = graph_parse_number(p); break;
     case OP_IOTA:
     case OP_CONCAT: a->axis = parse_axis(p); break;
-    case OP_JACOBIAN: a->axis = graph_lexer_word(&p->lex, "batch") ? (int)parse_integer(p, 0, MAX_RANK - 1) : -1; break;
+    case OP_JACOBIAN: a->axis = graph_lexer_word(&p->lex, "batch") ? (int)graph_parse_integer(p, 0, MAX_RANK - 1) : -1; break;
     case OP_RANDOM:
         parse_word(p, "stream");
-        a->stream = (int)parse_integer(p, INT32_MIN, INT32_MAX);
+        a->stream = (int)graph_parse_integer(p, INT32_MIN, INT32_MAX);
         break;
     case OP_SCAN: parse_scan(p, a); break;
     case OP_TRANSPOSE:
@@ -422,7 +263,7 @@ static void parse_attributes(Parse *p, Op op, const NodeList *in, Attr *a) {
         parse_ranges(p, a, rank);
         for (int d = 0; d < rank; d++) a->step[d] = 0; /* a pad has none */
         parse_word(p, "value");
-        a->value = parse_number(p);
+        a->value = graph_parse_number(p);
         break;
     default: break;
     }
@@ -430,7 +271,7 @@ static void parse_attributes(Parse *p, Op op, const NodeList *in, Attr *a) {
 
 static Precision parse_precision(Parse *p) {
     Token where = p->lex.token;
-    const char *name = parse_name(p);
+    const char *name = graph_parse_name(p);
     for (int i = 0; i < PRECISION_COUNT; i++)
         if (!p->lex.error && strcmp(name, precision_name[i]) == 0) return (Precision)i;
     graph_lexer_fail(&p->lex, &where, "unknown precision '%s'", name);
@@ -441,13 +282,13 @@ static void parse_marks(Parse *p, Node *n) {
     if (op_has_precision(n->op) && graph_lexer_word(&p->lex, "in")) n->precision = parse_precision(p);
     if (graph_lexer_take(&p->lex, '!')) {
         Token where = p->lex.token;
-        const char *name = parse_name(p);
+        const char *name = graph_parse_name(p);
         for (int i = PHASE_BACKWARD; i <= PHASE_UPDATE; i++) {
             if (strcmp(name, phase_text[i]) == 0) n->phase = (Phase)i;
         }
         if (n->phase == PHASE_FORWARD) graph_lexer_fail(&p->lex, &where, "unknown phase '%s'", name);
     }
-    if (graph_lexer_word(&p->lex, "remat")) n->remat = (int)parse_integer(p, 1, INT32_MAX);
+    if (graph_lexer_word(&p->lex, "remat")) n->remat = (int)graph_parse_integer(p, 1, INT32_MAX);
 }
 
 /* Adds the node if its operands fit its op and the stated type is what comes out. */
@@ -456,7 +297,7 @@ static void finish_node(Parse *p, const Token *where, Op op, const NodeList *in,
     Shape stated_shape, shape;
     const char *why = NULL;
     graph_lexer_expect(&p->lex, ':', "':' and a type");
-    parse_type(p, &stated, &stated_shape);
+    graph_parse_type(p, &stated, &stated_shape);
     if (p->lex.error) return;
     if (op_info[op].type == TYPE_ATTR) a->dtype = stated;
     if (op == OP_CONTRACT && stated == DT_F32 && in->at[0]->dtype != DT_F32 && dtype_is_float(in->at[0]->dtype)) {
@@ -481,7 +322,7 @@ static void parse_node(Parse *p) {
     graph_lexer_expect(&p->lex, '=', "'='");
     Token name = p->lex.token;
     Op op = OP_COUNT;
-    const char *text = parse_name(p);
+    const char *text = graph_parse_name(p);
     if (!p->lex.error && !op_parse(text, &op)) graph_lexer_fail(&p->lex, &name, "unknown op '%s'", text);
     if (p->lex.error) return;
     NodeList in = {0};
@@ -549,11 +390,11 @@ static void parse_statement(Parse *p) {
 static void parse_header(Parse *p) {
     parse_word(p, "graph");
     graph_lexer_expect(&p->lex, '@', "'@'");
-    p->model->name = parse_name(p);
+    p->model->name = graph_parse_name(p);
     parse_word(p, "entry");
     graph_lexer_expect(&p->lex, '=', "'='");
     Token where = p->lex.token;
-    const char *entry = parse_name(p);
+    const char *entry = graph_parse_name(p);
     int e = 0;
     while (e < ENTRY_COUNT && strcmp(entry, entry_name[e]) != 0) e++;
     if (e == ENTRY_COUNT) graph_lexer_fail(&p->lex, &where, "unknown entry '%s'", entry);

@@ -1,10 +1,11 @@
-/* The state of the Tile IR reader; private to tile_text.c (words and names) and tile_parse.c (grammar).
+/* The state of the Tile IR reader; private to tile_text.c (words and names), tile_parse_index.c
+ * (types, subscripts) and tile_parse.c (instructions, kernels).
  * Every function returns false (or NULL) after an error; the first error is kept. */
 #ifndef FUSEC_IR_TILE_TEXT_H
 #define FUSEC_IR_TILE_TEXT_H
 #include "ir/tile.h"
 
-enum { MAX_VALUES = 1 << 20 }; /* value numbers in a text */
+enum { MAX_VALUES = 1 << 20, MAX_DEPTH = 48 }; /* value numbers in a text; parentheses and bodies */
 
 typedef struct Parser {
     Arena *a;
@@ -34,5 +35,10 @@ bool text_buffer_name(Parser *p, int *out);  /* %name */
 bool text_value_number(Parser *p, int *out); /* %n, defined or not */
 bool text_value(Parser *p, int *out);        /* %n, defined */
 bool text_values(Parser *p, Ints *list);     /* one or more */
+
+bool text_dim(Parser *p, Dim *out);     /* 64, or [scale*]S[+offset]<=bound */
+bool text_dtype(Parser *p, DType *out);
+bool text_type(Parser *p, TileType *t); /* f32[m:64,k:16] */
+bool text_index(Parser *p, Inst *i);    /* an expression, added to i->index */
 
 #endif
