@@ -24,6 +24,9 @@ linear f32 256 512 512 | report sm_90a bf16
 says 'infer_contract_[0-9]+ .* by wgmma [0-9]+x[0-9]+, m.dsl'
 silent ' by threads|not wgmma'
 
+linear f32 256 512 512 | report sm_90 bf16
+says '^    1 launches multiply by mma: on Hopper --target sm_90a does by wgmma$'
+
 # too small
 linear f32 256 512 5 | report sm_80 bf16
 says '^    infer_contract_[0-9]+: by threads, not mma: it has fewer than 8 rows or columns$'

@@ -82,6 +82,12 @@ static bool widens(Arena *a, const Kernel *k, const Target *t) {
     return dot && (is_widened(k, def, dot->in[0]) || is_widened(k, def, dot->in[1]));
 }
 
+/* The target for one GPU alone whose matrix instructions are faster than this one's: sm_90a of sm_90. */
+static const Target *faster_target(Arena *a, const Target *t) {
+    const Target *own = target_find(arena_printf(a, "%sa", t->name));
+    return own && own->has_wgmma && !t->has_wgmma ? own : NULL;
+}
+
 void product_notes(Arena *a, const Module *m, Entry e, const Target *t, const char *profile) {
     const ModuleEntry *entry = &m->entry[e];
     bool *seen = ARENA_ARRAY(a, bool, m->kernels.n + 1);
@@ -98,6 +104,9 @@ void product_notes(Arena *a, const Module *m, Entry e, const Target *t, const ch
     }
     if (profile)
         printf("    %d of %d launches have tiles from %s, the others by the cost model\n", measured, tiled, profile);
+    const Target *faster = faster_target(a, t);
+    if (tiled && faster)
+        printf("    %d launches multiply by mma: on Hopper --target %s does by wgmma\n", tiled, faster->name);
     if (wide)
         printf("    %d launches multiply f32 by threads: with `precision tf32`, bf16 or f16 matrix units do\n", wide);
     if (widened)
