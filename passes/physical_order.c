@@ -68,11 +68,11 @@ static uint32_t window_loops(const Node *n) {
     return found;
 }
 
-/* A dim that is read whole, apart from the window. */
+/* A dim that is read whole, apart from the window; one of a single element is a channel that has no loop. */
 static bool is_channel(const Node *n, int k, int d, uint32_t window) {
     const Contract *c = n->attr->contract;
     const int loop = affine_single_loop(c, &c->map[k][d]);
-    return loop >= 0 && !(window >> loop & 1);
+    return n->in[k]->shape.dim[d].bound == 1 || (loop >= 0 && !(window >> loop & 1));
 }
 
 static void count_votes(Order *o) {

@@ -65,4 +65,8 @@ same low 0.02 cuda --arch sm_90a
 "$FUSEC" report low.dsl --target sm_80 --entry infer -fno-layout >without
 pieces=$(grep -c 'is fetched 2 bytes' with) before=$(grep -c 'is fetched 2 bytes' without)
 [ "$pieces" = 0 ] && [ "$before" -gt 2 ] || { fail "$pieces factors come in pieces, $before in the program's order"; cat with without; }
+
+# a single channel is no reason to have images innermost
+printf 'model one {\n    input x : f32[64, 12, 12, 1]\n    output y = conv2d(x * 0.3, 4, 3) as c\n}\n' >one.dsl
+! "$FUSEC" one.dsl -o x.tile --target host --entry infer --print-after=layout | grep 'transpose' || fail 'one channel'
 exit $bad
