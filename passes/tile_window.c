@@ -104,6 +104,7 @@ bool window_tile_sizes(const Target *t, const Node *n, TileSizes *s) {
         const int64_t across = columns(&r, widest, s->p);
         fill_loops(&r, 0, r.c->n_out, results / across < rows ? results / across : rows, true, s->p);
         if (programs(&r, s->p) >= FEW_PROGRAMS) break;
+        if (across < widest) widest = across;
         if (tries % 2 == 0 && widest > least)
             widest /= 2;
         else
