@@ -6,8 +6,9 @@
  * [rows][k], whichever its loads make contiguous, Y as panels [columns / panel][k][panel].  A micro-kernel, one
  * per module and shape, keeps a block of C in registers while k runs; the block follows from the machine's registers
  * and lanes.  Rows and columns past the tile's extent hold arbitrary numbers that nothing reads; k runs over
- * existing lanes only.  Where the loads of Y run along k, Y is packed as it comes, a strip of columns at a time,
- * and turned square by square.  Long k is packed in parts.
+ * existing lanes only.  Where the loads of Y run along k, Y is turned square by square, a strip of columns at a
+ * time, from where it lies or, with a prologue or ends that fill no square, evaluated aside.  Long k is packed in
+ * parts.
  *
  * A thin factor is not packed but read where it lies: Y against few rows, X against few columns; so is what is small.
  * Other Y that lies in rows is packed while the first rows of X are multiplied with it, which read it anyway.
@@ -140,7 +141,9 @@ bool dot_plain_load(const Dot *d, int value, const TileType *across, Direct *dir
  * innermost cache as it lies. */
 static void choose_direct(Dot *d) {
     Direct *x = &d->x_direct, *y = &d->y_direct;
-    if (dot_plain_load(d, d->y, &d->columns, y) && y->across == 1 && y->along > 1) {
+    const bool plain = dot_plain_load(d, d->y, &d->columns, y);
+    y->turned = plain && d->columns.n_axes && y->along == 1;
+    if (plain && y->across == 1 && y->along > 1) {
         y->near = 4 * y->along * d->n_over <= NEAR_BYTES;
         y->use = y->near || d->n_rows <= d->row_block;
         y->copied = !y->use;

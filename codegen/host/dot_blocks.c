@@ -239,7 +239,7 @@ void dot_multiply_part(const Dot *d, LLVMValueRef x_memory, LLVMValueRef y_memor
     const int n = nest_order(ke, &axes, 1, &probe, order);
     p.count = dot_dense(ke, &d->over, n, order, emit_i64(ke->e, 1), p.k_index);
     if (d->x_direct.use) p.x_here = origin(d, d->x, &d->x_direct);
-    if (d->y_direct.use || d->y_direct.copied) p.y_here = origin(d, d->y, &d->y_direct);
+    if (d->y_direct.use || d->y_direct.copied || d->y_direct.turned) p.y_here = origin(d, d->y, &d->y_direct);
     dot_pack_y(d, &p);
     p.next_x = ahead_of(d, d->x, &d->rows);
     if (!d->y_direct.use || d->y_direct.near) p.next_y = ahead_of(d, d->y, &d->columns);

@@ -42,9 +42,10 @@ static bool runs_along(KernelEmit *ke, int value, const TileType *axes, const Ti
     return n > 0 && type_has(group, order[n - 1]);
 }
 
-/* Columns [first, first + lanes) of Y lie as [columns][k], y_pitch apart: squares of them, turned, go into their panel.
+/* Columns [first, first + lanes) of Y lie as [columns][k], `pitch` apart: squares of them, turned, go into their panel.
  */
-static void turn(const Dot *d, LLVMValueRef from, LLVMValueRef first, LLVMValueRef to, LLVMValueRef count) {
+static void turn(const Dot *d, LLVMValueRef from, int64_t pitch, LLVMValueRef first, LLVMValueRef to,
+                 LLVMValueRef count) {
     KernelEmit *ke = d->ke;
     const Emit *e = ke->e;
     const int lanes = d->machine->vector;
@@ -54,15 +55,30 @@ static void turn(const Dot *d, LLVMValueRef from, LLVMValueRef first, LLVMValueR
     start = LLVMBuildAdd(e->b, start, inside, "");
     HostCounter k = counter_open(ke, emit_i64(e, 0), count, lanes);
     LLVMValueRef target = LLVMBuildAdd(e->b, start, LLVMBuildMul(e->b, k.i, emit_i64(e, d->panel), ""), "");
-    LLVMValueRef args[] = {element_at(e, from, k.i), emit_i64(e, d->y_pitch), element_at(e, to, target),
+    LLVMValueRef args[] = {element_at(e, from, k.i), emit_i64(e, pitch), element_at(e, to, target),
                            emit_i64(e, d->panel)};
     emit_call(e, micro_transpose(e, lanes), sizeof args / sizeof *args, args);
     counter_close(ke, &k);
 }
 
-/* Loads along k, one axis of columns: a strip of one vector of columns stays in the innermost cache while it is turned.
- */
-static void pack_strips(const Dot *d, PackPlace *place, LLVMValueRef memory, LLVMValueRef count) {
+/* Is a strip made of whole squares that lie in memory? */
+static LLVMValueRef whole_squares(const Dot *d, const Packed *p, LLVMValueRef strip_end, LLVMValueRef end) {
+    const Emit *e = d->ke->e;
+    if (!d->y_direct.turned) return LLVMConstInt(LLVMInt1TypeInContext(e->context), 0, false);
+    LLVMValueRef rest = LLVMBuildURem(e->b, p->count, emit_i64(e, d->machine->vector), "");
+    LLVMValueRef deep = LLVMBuildICmp(e->b, LLVMIntEQ, rest, emit_i64(e, 0), "");
+    return LLVMBuildAnd(e->b, deep, LLVMBuildICmp(e->b, LLVMIntSLE, strip_end, end, ""), "");
+}
+
+static void turn_in_place(const Dot *d, const Packed *p, LLVMValueRef first, LLVMValueRef memory) {
+    const Emit *e = d->ke->e;
+    LLVMValueRef skipped = LLVMBuildMul(e->b, first, emit_i64(e, d->y_direct.across), "");
+    turn(d, element_at(e, p->y_here, skipped), d->y_direct.across, first, memory, p->count);
+}
+
+/* Loads along k, one axis of columns: a strip of one vector of columns at a time, turned where it lies, or evaluated
+ * aside, where it stays in the innermost cache. */
+static void pack_strips(const Dot *d, const Packed *p, PackPlace *place, LLVMValueRef memory) {
     KernelEmit *ke = d->ke;
     const Emit *e = ke->e;
     const int lanes = d->machine->vector, axis = d->columns.axis[0];
@@ -72,10 +88,18 @@ static void pack_strips(const Dot *d, PackPlace *place, LLVMValueRef memory, LLV
     place->stride[axis] = emit_i64(e, d->y_pitch);
     HostCounter n = counter_open(ke, emit_i64(e, 0), end, lanes);
     LLVMValueRef stop[2] = {LLVMBuildAdd(e->b, n.i, emit_i64(e, lanes), ""), end};
+    LLVMValueRef lies = whole_squares(d, p, stop[0], end), aside = LLVMBuildNot(e->b, lies, "");
+    if (d->y_direct.turned) {
+        HostBranch whole = branch_open(ke, lies);
+        turn_in_place(d, p, n.i, memory);
+        branch_close(ke, &whole);
+    }
+    HostBranch other = branch_open(ke, aside);
     ke->lo[axis] = n.i;
     ke->hi[axis] = emit_intrinsic(e, "llvm.smin", 2, stop);
     pack(ke, d->y, &axes, place);
-    turn(d, place->memory, n.i, memory, count);
+    turn(d, place->memory, d->y_pitch, n.i, memory, p->count);
+    branch_close(ke, &other);
     counter_close(ke, &n);
     ke->lo[axis] = emit_i64(e, 0);
     ke->hi[axis] = end;
@@ -91,7 +115,8 @@ static void pack_aside(const Dot *d, PackPlace *place, LLVMValueRef memory, LLVM
         place->stride[d->c->axis[i]] = emit_i64(e, d->c->stride[i] * d->y_pitch);
     pack(ke, d->y, &axes, place);
     HostCounter n = counter_open(ke, emit_i64(e, 0), emit_i64(e, d->n_columns), d->machine->vector);
-    turn(d, element_at(e, place->memory, LLVMBuildMul(e->b, n.i, emit_i64(e, d->y_pitch), "")), n.i, memory, count);
+    turn(d, element_at(e, place->memory, LLVMBuildMul(e->b, n.i, emit_i64(e, d->y_pitch), "")), d->y_pitch, n.i, memory,
+         count);
     counter_close(ke, &n);
 }
 
@@ -105,7 +130,7 @@ LLVMValueRef dot_whole_panels(const Dot *d) {
 bool dot_never(LLVMValueRef condition) { return LLVMIsAConstantInt(condition) && !LLVMConstIntGetZExtValue(condition); }
 
 /* Row and column numbers follow the storage of C, so that blocks need no further mapping. */
-static void pack_y(const Dot *d, LLVMValueRef memory, const LLVMValueRef *k_index, LLVMValueRef count) {
+static void pack_y(const Dot *d, const Packed *p, LLVMValueRef memory) {
     KernelEmit *ke = d->ke;
     const Emit *e = ke->e;
     const TileType axes = tile_type_union(d->over, d->columns);
@@ -114,14 +139,14 @@ static void pack_y(const Dot *d, LLVMValueRef memory, const LLVMValueRef *k_inde
     const bool turned = runs_along(ke, d->y, &axes, &d->over, order);
     for (int i = 0; i < d->over.n_axes; i++) {
         const int axis = d->over.axis[i];
-        place.stride[axis] = LLVMBuildMul(e->b, k_index[axis], emit_i64(e, turned ? 1 : d->panel), "");
+        place.stride[axis] = LLVMBuildMul(e->b, p->k_index[axis], emit_i64(e, turned ? 1 : d->panel), "");
     }
     if (turned && d->columns.n_axes == 1) {
-        pack_strips(d, &place, memory, count);
+        pack_strips(d, p, &place, memory);
         return;
     }
     if (turned) {
-        pack_aside(d, &place, memory, count);
+        pack_aside(d, &place, memory, p->count);
         return;
     }
     place.panel = d->panel;
@@ -135,7 +160,7 @@ void dot_pack_y(const Dot *d, const Packed *p) {
     KernelEmit *ke = d->ke;
     const Emit *e = ke->e;
     if (!d->y_direct.use && !d->y_direct.copied) {
-        pack_y(d, p->y, p->k_index, p->count);
+        pack_y(d, p, p->y);
         return;
     }
     const int axis = d->columns.axis[0];
@@ -144,7 +169,7 @@ void dot_pack_y(const Dot *d, const Packed *p) {
     if (dot_never(some)) return;
     HostCounter once = counter_open(ke, emit_i64(e, 0), LLVMBuildZExt(e->b, some, e->i64, ""), 1);
     ke->lo[axis] = whole;
-    pack_y(d, dot_panel_at(d, p, whole), p->k_index, p->count);
+    pack_y(d, p, dot_panel_at(d, p, whole));
     ke->lo[axis] = emit_i64(e, 0);
     counter_close(ke, &once);
 }
