@@ -1,5 +1,5 @@
-/* Every call by which the worker pool asks the system for something fails once: no pool, and nothing left behind.
- * The linker hands those calls to the wrappers below (tests/CMakeLists.txt). */
+/* Every call by which the worker pool asks the system for something fails once: no pool, and nothing left behind.  The
+ * linker hands those calls to the wrappers below (tests/CMakeLists.txt).  And a pool runs every piece once. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -9,6 +9,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 #include <stdlib.h>
+#include <time.h>
 #include "runtime/host/host.h"
 
 static _Atomic int until_failure, live_threads;
@@ -75,7 +76,27 @@ static void no_call_is_left_out(void **state) { /* one more would not be reached
     assert_int_equal(live_threads, 0);
 }
 
+enum { PIECES = 64 };
+
+static void note(void *context, int i) { ++((_Atomic int *)context)[i]; }
+
+static void every_piece_is_run_once(void **state) { /* by threads that look for work and by threads that sleep */
+    (void)state;
+    fusec_pool *p = fusec_pool_new(THREADS);
+    assert_non_null(p);
+    for (int run = 0; run < 640; run++) {
+        const int n = 1 + run % PIECES;
+        _Atomic int times[PIECES] = {0};
+        if (run % 160 == 0) nanosleep(&(struct timespec){.tv_nsec = 2000000}, NULL);
+        fusec_pool_run(p, n, note, times);
+        for (int i = 0; i < PIECES; i++)
+            if (times[i] != (i < n)) fail_msg("run %d of %d pieces: piece %d, %d times", run, n, i, times[i]);
+    }
+    fusec_pool_free(p);
+}
+
 int main(void) {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(each_call_fails_once), cmocka_unit_test(no_call_is_left_out)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(each_call_fails_once), cmocka_unit_test(no_call_is_left_out),
+                                       cmocka_unit_test(every_piece_is_run_once)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
