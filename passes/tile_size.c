@@ -137,6 +137,7 @@ static ContractClass product_loops(const Node *n) {
 /* What a program computes. */
 typedef struct ProductTile {
     int64_t rows, columns, sums, programs;
+    int64_t all_rows, all_columns; /* of the product */
 } ProductTile;
 
 /* Equal parts of at most `most` lanes, in whole units, so that the last one is not a sliver. */
@@ -150,17 +151,25 @@ static int even_lanes(const Limits *l, Dim d, int64_t most, int unit) {
 
 static ProductTile product_tile(const Limits *l, const Contract *c, const LoopClass *loop, int64_t rows, int64_t columns,
                                 TileSizes *s) {
-    ProductTile t = {1, 1, 1, 1};
+    ProductTile t = {1, 1, 1, 1, 1, 1};
     for (int i = c->n_out - 1; i >= 0; i--) {
         const bool row = loop[i] == LOOP_M, tiled = row || loop[i] == LOOP_N;
         int64_t *budget = row ? &rows : &columns;
         s->p[i] = tiled ? even_lanes(l, c->extent[i], *budget, row ? ROW_UNIT : COLUMN_UNIT) : 1;
         if (tiled) *budget /= s->p[i];
         if (tiled) *(row ? &t.rows : &t.columns) *= s->p[i];
+        if (tiled) *(row ? &t.all_rows : &t.all_columns) *= c->extent[i].bound;
         t.programs *= (c->extent[i].bound + s->p[i] - 1) / s->p[i];
     }
     for (int i = c->n_out; i < c->n_loops; i++) t.sums *= c->extent[i].bound;
     return t;
+}
+
+/* One part more. */
+static int64_t smaller_part(int64_t all, int64_t part, int unit) {
+    const int64_t parts = (all + part - 1) / part + 1, next = (all + parts - 1) / parts;
+    const int64_t up = (next + unit - 1) / unit * unit;
+    return up < part ? up : part - 1;
 }
 
 /* Programs for every core, as long as each has enough to do: tall tiles use a panel of columns longest, so that they are
@@ -174,13 +183,11 @@ static void product_sizes(const Limits *l, const Contract *c, const LoopClass *l
         if (l->pow2 || l->m == 1 || t.programs >= MANY_PROGRAMS) return;
         if (work < SMALL_WORK || (t.rows * t.columns <= SMALL_TILE && !few)) return;
         if (tall || (t.rows >= t.columns && t.rows > ROW_UNIT))
-            rows = (t.rows + 1) / 2;
+            rows = smaller_part(t.all_rows, t.rows, ROW_UNIT);
         else if (t.columns > COLUMN_UNIT)
-            columns = (t.columns + 1) / 2;
+            columns = smaller_part(t.all_columns, t.columns, COLUMN_UNIT);
         else
             return;
-        rows = (rows + ROW_UNIT - 1) / ROW_UNIT * ROW_UNIT;
-        columns = (columns + COLUMN_UNIT - 1) / COLUMN_UNIT * COLUMN_UNIT;
     }
 }
 
