@@ -36,6 +36,7 @@ const char *matrix_product(const Target *t, const PlanKernel *k, MatrixTiles *ou
 const MatrixTile *matrix_cheapest(const Target *t, const MatrixTiles *m, By by, const MatrixTile *after);
 /* Is mma with its cheapest tile faster than wgmma with this one? */
 bool matrix_better_by_warps(const Target *t, const MatrixTiles *m, const MatrixTile *tile);
+int matrix_accumulators(const MatrixTile *t); /* per thread */
 /* Is it a tile for this target? */
 bool matrix_tile_fits(const Target *t, const MatrixTile *tile);
 /* Takes the tile, and what follows from it. */

@@ -139,6 +139,16 @@ static bool place_fetched(Schedule *s, Inst *stage) {
     return !why || refuse(s, arena_printf(s->k->arena, "the copy engine cannot fetch a factor: %s", why));
 }
 
+/* What a thread gathers element by element is on its way in registers, and needs an address each. */
+static bool gathers_beside(const Schedule *s, const Inst *stage, int across) {
+    enum { MANY = 32, FEW_ACCUMULATORS = 64 };
+    const Axis *axes = s->k->axes.at;
+    const int elements = stage->bytes / dtype_bytes(stage->type.dtype);
+    const int64_t tile = (int64_t)axes[across].step * axes[s->m->sum_axis].step;
+    return stage->by == BY_THREADS && matrix_accumulators(&s->m->tile) > FEW_ACCUMULATORS &&
+           tile / elements / s->k->threads > MANY;
+}
+
 static bool place_factor(Schedule *s, int value, int across) {
     Inst *stage = NULL;
     for (int n = 0; n < s->loop->body.n; n++)
@@ -148,6 +158,8 @@ static bool place_factor(Schedule *s, int value, int across) {
     const bool along = lies_along_sum(s, stage->in[0], across);
     const int minor = along ? s->m->sum_axis : across, bytes = dtype_bytes(stage->type.dtype);
     place(s, stage, minor, bytes == 4 && !along ? 0 : swizzle_of(s->k, minor, bytes));
+    if (s->m->tile.by == BY_MMA && gathers_beside(s, stage, across))
+        return refuse(s, "a factor is gathered element by element, which leaves no registers for so many sums");
     return s->m->tile.by != BY_WGMMA || place_fetched(s, stage);
 }
 

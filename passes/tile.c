@@ -211,13 +211,15 @@ static Kernel *build_measured(Emitter *e, PlanKernel *pk, int number, const char
 static Kernel *build_cheapest(Emitter *e, PlanKernel *pk, int number, By by, const char **why) {
     const Target *t = e->context->target;
     const MatrixTile *first = matrix_cheapest(t, &e->matrix, by, NULL);
+    const char *cheapest = *why;
     for (const MatrixTile *tile = first; tile; tile = matrix_cheapest(t, &e->matrix, by, tile)) {
         const char *refused;
         if (tile != first && by == BY_WGMMA && matrix_better_by_warps(t, &e->matrix, tile)) break;
         Kernel *k = build_with(e, pk, number, tile, &refused);
         if (k) return k;
-        if (tile == first) *why = refused;
+        if (tile == first) cheapest = refused;
     }
+    *why = cheapest;
     return NULL;
 }
 
