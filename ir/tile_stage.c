@@ -224,13 +224,26 @@ static int count(const Block *b) {
     return n;
 }
 
+static bool leaves_registers(const Inst *i) {
+    return i->by == BY_NONE && (i->kind == TI_STORE || (i->kind == TI_STAGE && i->space == SPACE_SHARED));
+}
+
+/* What one of the block's instructions [from, to) stages is read by all threads, so after all of it is there. */
+static bool reads_staged(const Block *b, int from, int to, const Inst *i) {
+    for (int n = from; n < to; n++)
+        for (int k = 0; k < i->n_in && b->at[n]->kind == TI_STAGE; k++)
+            if (i->in[k] == b->at[n]->result) return true;
+    return false;
+}
+
 int block_run(const Block *b, int from) {
     int n = from;
-    while (n < b->n && (b->at[n]->kind == TI_CONST || b->at[n]->kind == TI_FULL || b->at[n]->kind == TI_INDEX ||
-                        b->at[n]->kind == TI_LOAD || b->at[n]->kind == TI_ELEMENT))
-        n++;
-    if (n > from && n < b->n && (b->at[n]->kind == TI_STAGE || b->at[n]->kind == TI_STORE) && b->at[n]->by == BY_NONE)
-        n++;
+    for (; n < b->n && !reads_staged(b, from, n, b->at[n]); n++) {
+        const Inst *i = b->at[n];
+        const bool element = i->kind == TI_CONST || i->kind == TI_FULL || i->kind == TI_INDEX || i->kind == TI_LOAD ||
+                             i->kind == TI_ELEMENT;
+        if (!element && (n == from || !leaves_registers(i))) break;
+    }
     return n - from;
 }
 

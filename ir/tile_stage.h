@@ -26,8 +26,8 @@ const Inst **kernel_defs(Arena *a, const Kernel *k);
  * so many, and a run is masked as a whole; 0 if not even one element is (it is not affine). */
 int load_run_bytes(const Kernel *k, const Inst *const *def, const Inst *access, int axis);
 
-/* How many instructions of the block, from number `from` on, work element by element, the STAGE or STORE of registers
- * that ends them included: a back end may take a tile through all of them piece by piece. */
+/* How many instructions of the block, from number `from` on, work element by element, each STAGE and STORE of registers
+ * among them included: a back end may take a tile through all of them piece by piece. */
 int block_run(const Block *b, int from);
 
 /* Shared memory of one program, in bytes: every staged tile at its place (stage_plan), scratch of reductions not

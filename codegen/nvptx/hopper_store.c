@@ -63,7 +63,7 @@ static LLVMValueRef pack(Simt *s, const Inst *stage, Coords *c, int column) {
 /* This lane's row of one of the matrices that begin at registers c. */
 static LLVMValueRef row_address(Simt *s, const Inst *stage, const StageLayout *l, const Fragments *f, const Coords *c) {
     const Emit *e = s->e;
-    LLVMValueRef offset[MAX_AXES] = {0}, lane = s->hopper->lane;
+    LLVMValueRef offset[MAX_AXES] = {0}, lane = LLVMBuildAnd(e->b, s->thread, hopper_i32(e, 31), "");
     for (int d = 0; d < stage->type.n_axes; d++) offset[stage->type.axis[d]] = hopper_i32(e, 0);
     LLVMValueRef rows = LLVMBuildAnd(e->b, s->lane[f->row], hopper_i32(e, -MATRIX), "");
     LLVMValueRef columns = LLVMBuildAnd(e->b, s->lane[f->column], hopper_i32(e, -MATRIX), "");

@@ -167,6 +167,14 @@ static void open_ring(const Ring *r) {
     for (int at = 0; at < r->loop->ahead; at++) fetch_first(r, at);
 }
 
+/* A loop of few iterations is not copied out: what comes after it would begin among the copies, in registers that the
+ * products fill. */
+static void keep_short_loop(const Ring *r) {
+    const Axis *axis = &r->s->k->axes.at[r->loop->axis];
+    if (dim_is_fixed(axis->extent) && axis->extent.bound <= (int64_t)axis->step * r->slots)
+        simt_asm(r->s->e, r->s->e->none, ".pragma \"nounroll\";", "~{memory}", 0, NULL);
+}
+
 void pipeline_loop(Simt *s, const Inst *i) {
     const Emit *e = s->e;
     Ring r = ring_of(s, i);
@@ -187,6 +195,7 @@ void pipeline_loop(Simt *s, const Inst *i) {
     LLVMPositionBuilderAtEnd(e->b, head);
     LLVMBuildCondBr(e->b, there_is(&r, at), body, done);
     LLVMPositionBuilderAtEnd(e->b, body);
+    keep_short_loop(&r);
     s->base[i->axis] = at;
     for (int n = 0; n < i->n_carry; n++) s->reg[i->carry[n]] = phi[n];
     iteration(&r, at, slot);

@@ -273,7 +273,8 @@ static void open_function(Simt *s) {
     annotate(e, s->fn, "maxntidx", s->k->threads + s->k->producer);
     if (s->hopper) annotate(e, s->fn, "minctasm", 1); /* setmaxnreg wants to know */
     else if (s->k->registers[0]) annotate(e, s->fn, "maxnreg", s->k->registers[0]);
-    else if (has_dot(&s->k->body, BY_NONE)) annotate(e, s->fn, "minctasm", 2); /* accumulators want registers more than occupancy */
+    else if (has_dot(&s->k->body, BY_MMA)) annotate(e, s->fn, "minctasm", 1); /* accumulators want registers more .. */
+    else if (has_dot(&s->k->body, BY_NONE)) annotate(e, s->fn, "minctasm", 2); /* .. than occupancy */
     emit_fn_attribute(e, s->fn, "nounwind");
     LLVMPositionBuilderAtEnd(e->b, emit_block(e, s->fn, ""));
     for (int i = 0; i < nb; i++) {

@@ -21,6 +21,11 @@ typedef struct Coords {
     LLVMValueRef offset[MAX_AXES]; /* i32, lane within the tile; NULL: home, register reg[] */
 } Coords;
 
+/* The thread's number and what follows from it. */
+typedef struct SimtThread {
+    LLVMValueRef number, lane[MAX_AXES];
+} SimtThread;
+
 typedef struct Simt {
     const Emit *e;
     const Kernel *k;
@@ -55,6 +60,11 @@ const int *simt_all_slots(const Simt *s, const TileType *t); /* 0, 1, .. */
 void simt_coords(const Simt *s, const TileType *t, int slot, Coords *c); /* home coordinates of a register */
 int simt_slot(const Simt *s, const TileType *t, const Coords *c);
 LLVMValueRef simt_lane(const Simt *s, const Spread *p); /* i32: the element of register 0 within the tile */
+/* From here on the thread's number is one of which the compiler does not know that it is the same in every iteration: what
+ * follows from it for dozens of elements would be kept in registers that there are not.  Gives what simt_thread_back
+ * takes. */
+SimtThread simt_thread_again(Simt *s);
+void simt_thread_back(Simt *s, const SimtThread *before);
 LLVMValueRef simt_offset(const Simt *s, const Coords *c, int axis); /* i32, within the tile */
 LLVMValueRef simt_axis_index(const Simt *s, const Coords *c, int axis); /* i64, along the axis */
 /* i1: the lanes lie inside their extents; NULL: always. */
@@ -67,6 +77,9 @@ LLVMValueRef simt_load_run(Simt *s, const Inst *i, const Coords *c, int width); 
 void simt_store(Simt *s, const Inst *i);
 void simt_store_slots(Simt *s, const Inst *i, const int *slot, int n); /* of the registers over simt_store_axes */
 TileType simt_store_axes(const Simt *s, const Inst *i);
+bool simt_loads_old(const Simt *s, const Inst *i, int buffer); /* it is a load of what is, or may be, this buffer */
+/* Each element that the store overwrites is loaded by the thread that stores it, and by no other. */
+bool simt_same_thread(const Simt *s, const Inst *load, const Inst *store);
 bool simt_reads_old(const Simt *s, int buffer); /* the kernel loads what is, or may be, this buffer */
 LLVMValueRef simt_address(Simt *s, const Inst *i, const Coords *c); /* of a LOAD's or STORE's element */
 /* i1: this thread is the one of its copies that writes; NULL: there are no copies. */

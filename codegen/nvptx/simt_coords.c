@@ -1,4 +1,5 @@
 #include "codegen/nvptx/simt.h"
+#include <string.h>
 
 int simt_slots(const Simt *s, const TileType *t) {
     int n = 1;
@@ -41,6 +42,23 @@ LLVMValueRef simt_lane(const Simt *s, const Spread *p) {
         at = at ? LLVMBuildAdd(e->b, at, lane, "") : lane;
     }
     return at ? at : LLVMConstNull(e->i32);
+}
+
+SimtThread simt_thread_again(Simt *s) {
+    const Emit *e = s->e;
+    SimtThread before = {.number = s->thread};
+    memcpy(before.lane, s->lane, sizeof before.lane);
+    if (!s->dynamic) return before; /* registers hold all that such a kernel works on */
+    LLVMValueRef number = simt_asm(e, e->i32, "mov.u32 $0, %tid.x;", "=r,~{memory}", 0, NULL);
+    const unsigned mask = (unsigned)s->k->threads - 1;
+    s->thread = s->k->threads & mask ? number : LLVMBuildAnd(e->b, number, LLVMConstInt(e->i32, mask, false), "");
+    for (int x = 0; x < s->k->axes.n; x++) s->lane[x] = simt_lane(s, &s->k->axes.at[x].spread);
+    return before;
+}
+
+void simt_thread_back(Simt *s, const SimtThread *before) {
+    s->thread = before->number;
+    memcpy(s->lane, before->lane, sizeof before->lane);
 }
 
 LLVMValueRef simt_offset(const Simt *s, const Coords *c, int axis) {

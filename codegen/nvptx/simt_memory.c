@@ -100,7 +100,7 @@ static unsigned copies_of(const Simt *s, const TileType *t) {
 }
 
 /* Each element that the store overwrites is loaded by the thread that stores it, and by no other. */
-static bool same_thread(const Simt *s, const Inst *load, const Inst *store) {
+bool simt_same_thread(const Simt *s, const Inst *load, const Inst *store) {
     const TileType stored = simt_store_axes(s, store);
     if (copies_of(s, &stored) || copies_of(s, &load->type) || load->n_index != store->n_index) return false;
     for (int d = 0; d < load->n_index; d++)
@@ -113,7 +113,7 @@ static bool is_stored_elsewhere(const Simt *s, const Block *b, const Inst *load)
     for (int n = 0; n < b->n; n++) {
         const Inst *i = b->at[n];
         if (is_stored_elsewhere(s, &i->body, load)) return true;
-        if (i->kind == TI_STORE && i->buffer == load->buffer && !same_thread(s, load, i)) return true;
+        if (i->kind == TI_STORE && i->buffer == load->buffer && !simt_same_thread(s, load, i)) return true;
     }
     return false;
 }
@@ -144,14 +144,14 @@ LLVMValueRef simt_first_copy(const Simt *s, const TileType *t) {
     return LLVMBuildICmp(s->e->b, LLVMIntEQ, bits, LLVMConstNull(s->e->i32), "");
 }
 
-static bool loads_old(const Simt *s, const Inst *i, int buffer) {
+bool simt_loads_old(const Simt *s, const Inst *i, int buffer) {
     const Buffer *b = s->k->buffers.at;
     return i->kind == TI_LOAD && (i->buffer == buffer || (b[i->buffer].in_place && b[buffer].in_place));
 }
 
 bool simt_reads_old(const Simt *s, int buffer) {
     for (int v = 0; v < s->k->types.n; v++)
-        if (s->def[v] && loads_old(s, s->def[v], buffer)) return true;
+        if (s->def[v] && simt_loads_old(s, s->def[v], buffer)) return true;
     return false;
 }
 
@@ -159,7 +159,7 @@ bool simt_reads_old(const Simt *s, int buffer) {
 static bool is_read_elsewhere(const Simt *s, const Inst *store) {
     for (int v = 0; v < s->k->types.n; v++) {
         const Inst *load = s->def[v];
-        if (load && loads_old(s, load, store->buffer) && !same_thread(s, load, store)) return true;
+        if (load && simt_loads_old(s, load, store->buffer) && !simt_same_thread(s, load, store)) return true;
     }
     return false;
 }

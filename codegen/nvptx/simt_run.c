@@ -5,7 +5,12 @@
 #include "codegen/nvptx/simt.h"
 #include <string.h>
 
-enum { GROUP = 16, FOUR_MATRICES = 8 }; /* registers: as many loads may be under way; what one stmatrix stores */
+enum {
+    GROUP = 16,        /* registers: as many loads may be under way */
+    LEAST_GROUP = 4,
+    FOUR_MATRICES = 8, /* what one stmatrix stores */
+    REGISTERS = 168    /* of a thread, addresses and what else a kernel needs not counted */
+};
 
 static bool same_axes(const TileType *x, const TileType *y) {
     return x->n_axes == y->n_axes && memcmp(x->axis, y->axis, sizeof *x->axis * (size_t)x->n_axes) == 0;
@@ -16,12 +21,31 @@ static bool is_part(const TileType *x, const TileType *of) {
     return both.n_axes == of->n_axes;
 }
 
-/* Can be done group by group: fills a tile in shared memory from registers, or writes what the kernel does not read. */
-static bool ends_in_groups(const Simt *s, const Inst *i, const TileType *t) {
+static bool same_strides(const Simt *s, const Inst *x, const Inst *y) {
+    const Buffer *b = s->k->buffers.at;
+    for (int d = 0; d < x->n_index; d++)
+        if (b[x->buffer].stride[d] != b[y->buffer].stride[d]) return false;
+    return true;
+}
+
+/* What is loaded of a buffer that is, or may be, this one is what the store overwrites, in the same thread and group. */
+static bool reads_in_groups(const Simt *s, const Inst *store, const Inst *const *member, int n) {
+    for (int v = 0; v < s->k->types.n; v++) {
+        const Inst *load = s->def[v];
+        if (!load || !simt_loads_old(s, load, store->buffer)) continue;
+        bool found = false;
+        for (int m = 0; m < n; m++) found |= member[m] == load;
+        if (!found || !simt_same_thread(s, load, store) || !same_strides(s, load, store)) return false;
+    }
+    return true;
+}
+
+/* Can be done group by group: fills a tile in shared memory from registers, or writes what no other group reads. */
+static bool leaves_in_groups(const Simt *s, const Inst *i, const TileType *t, const Inst *const *member, int n) {
     if (i->kind == TI_STAGE) return s->dynamic && i->by == BY_NONE && !s->only[i->in[0]] && same_axes(&i->type, t);
     if (i->kind != TI_STORE || i->by != BY_NONE) return false;
     const TileType axes = simt_store_axes(s, i);
-    return same_axes(&axes, t) && !simt_reads_old(s, i->buffer);
+    return same_axes(&axes, t) && (!simt_reads_old(s, i->buffer) || reads_in_groups(s, i, member, n));
 }
 
 /* The instructions from `from` on that go together, all on tile t or a part of it. */
@@ -29,12 +53,11 @@ static int collect(Simt *s, const Block *b, int from, int to, const TileType *t,
     int at = from;
     for (; at < to; at++) {
         const Inst *i = b->at[at];
-        if (i->kind == TI_STAGE || i->kind == TI_STORE) break;
-        if (s->only[i->result]) continue;
-        if (!is_part(&i->type, t)) break;
+        const bool leaves = i->kind == TI_STAGE || i->kind == TI_STORE;
+        if (!leaves && s->only[i->result]) continue;
+        if (leaves ? !leaves_in_groups(s, i, t, member, *n) : !is_part(&i->type, t)) break;
         member[(*n)++] = i;
     }
-    if (at < to && ends_in_groups(s, b->at[at], t)) member[(*n)++] = b->at[at++];
     return at;
 }
 
@@ -66,22 +89,80 @@ static void one_group(Simt *s, const TileType *t, const Inst *const *member, int
     }
 }
 
-static void in_groups(Simt *s, const TileType *t, const Inst *const *member, int n) {
-    const int slots = simt_slots(s, t), along = s->axis[t->axis[t->n_axes - 1]].regs,
-              vector = s->axis[t->axis[t->n_axes - 1]].vector;
-    int width = vector < along ? vector : along, *slot = ARENA_ARRAY(s->arena, int, slots);
-    while ((width * (slots / along) < GROUP || (s->hopper && width < FOUR_MATRICES)) && along % (2 * width) == 0)
-        width *= 2;
-    for (int m = 0; m < n; m++) begin(s, member[m]);
-    s->in_group = member[n - 1]->kind == TI_STAGE;
-    for (int from = 0; from < along; from += width) {
-        int count = 0;
-        for (int at = 0; at < slots; at++)
-            if (at % along >= from && at % along < from + width) slot[count++] = at;
-        one_group(s, t, member, n, slot, count);
+/* Is the value needed by a member after number `at`? */
+static bool needed_after(const Inst *const *member, int n, int at, int value) {
+    for (int m = at + 1; m < n; m++)
+        for (int k = 0; k < member[m]->n_in; k++)
+            if (member[m]->in[k] == value) return true;
+    return false;
+}
+
+/* The most values of the tile's type that are needed at one time while a group is taken through. */
+static int most_alive(const TileType *t, const Inst *const *member, int n) {
+    int most = 0;
+    for (int at = 0; at < n; at++) {
+        int alive = 0;
+        for (int v = 0; v <= at; v++) {
+            const Inst *i = member[v];
+            const bool value = i->kind == TI_LOAD || i->kind == TI_ELEMENT || i->kind == TI_INDEX;
+            alive += value && same_axes(&i->type, t) && (v == at || needed_after(member, n, at, i->result));
+        }
+        if (alive > most) most = alive;
     }
-    if (s->in_group) s->shared_read = s->shared_written = true;
+    return most;
+}
+
+/* Loads of a part of the tile, such as biases: all that a group needs are under way at once. */
+static int loads_of_parts(const TileType *t, const Inst *const *member, int n) {
+    int loads = 0;
+    for (int m = 0; m < n; m++)
+        loads += member[m]->kind == TI_LOAD && member[m]->type.n_axes && !same_axes(&member[m]->type, t);
+    return loads;
+}
+
+/* A group: `width` neighbours along the tile's last axis, and one of `parts` parts of what the others have. */
+typedef struct Group {
+    int width, parts;
+} Group;
+
+/* Of what a group is made from there has to be room beside the whole tile. */
+static Group group_of(const Simt *s, const TileType *t, const Inst *const *member, int n, bool matrices) {
+    const AxisSpread *last = &s->axis[t->axis[t->n_axes - 1]];
+    const int slots = simt_slots(s, t), rows = slots / last->regs, room = REGISTERS - slots;
+    const int least = matrices ? FOUR_MATRICES : last->vector < last->regs ? last->vector : last->regs;
+    const int whole = most_alive(t, member, n), part = loads_of_parts(t, member, n);
+    Group g = {least < last->regs ? least : last->regs, 1};
+    while (g.width * rows < GROUP && last->regs % (2 * g.width) == 0) g.width *= 2;
+    while (g.width * rows / g.parts > LEAST_GROUP && g.width * (rows / g.parts * whole + part) > room) {
+        if (g.width % 2 == 0 && g.width / 2 >= least) g.width /= 2;
+        else if (rows / g.parts % 2 == 0) g.parts *= 2;
+        else break;
+    }
+    return g;
+}
+
+/* The group's slots: columns [from, from + width) of the last axis, of part `part` of the others. */
+static int slots_of(int rows, int along, const Group *g, int from, int part, int *slot) {
+    int count = 0;
+    for (int row = part * rows / g->parts; row < (part + 1) * rows / g->parts; row++)
+        for (int at = from; at < from + g->width; at++) slot[count++] = row * along + at;
+    return count;
+}
+
+static void in_groups(Simt *s, const TileType *t, const Inst *const *member, int n) {
+    const int slots = simt_slots(s, t), along = s->axis[t->axis[t->n_axes - 1]].regs;
+    int *slot = ARENA_ARRAY(s->arena, int, slots);
+    bool stages = false;
+    for (int m = 0; m < n; m++) begin(s, member[m]), stages |= member[m]->kind == TI_STAGE;
+    const Group g = group_of(s, t, member, n, stages && s->hopper);
+    const SimtThread before = simt_thread_again(s);
+    s->in_group = stages;
+    for (int from = 0; from < along; from += g.width)
+        for (int part = 0; part < g.parts; part++)
+            one_group(s, t, member, n, slot, slots_of(slots / along, along, &g, from, part, slot));
+    if (stages) s->shared_read = s->shared_written = true;
     s->in_group = false;
+    simt_thread_back(s, &before);
 }
 
 void simt_run(Simt *s, const Block *b, int from, int to) {

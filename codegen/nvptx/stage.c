@@ -293,17 +293,12 @@ void stage_fill_store(Simt *s, const Inst *i, LLVMValueRef const *v) {
     }
 }
 
-/* The thread's number, of which the compiler does not know that it is the same in every iteration: what follows from it
- * for dozens of elements would be kept in registers that there are not. */
-static LLVMValueRef thread_again(Simt *s) {
-    return simt_asm(s->e, s->e->i32, "mov.u32 $0, %tid.x;", "=r,~{memory}", 0, NULL);
-}
+enum { FEW = 16 }; /* runs of a thread, whose addresses may be kept from iteration to iteration */
 
 void stage_fill(Simt *s, const Inst *i) {
-    enum { FEW = 16 };
     const Walk w = fill_walk(s, i);
-    LLVMValueRef thread = s->thread;
-    if (i->by == BY_THREADS && stage_fill_count(s, i) > FEW) s->thread = thread_again(s);
+    const bool many = i->by == BY_THREADS && stage_fill_count(s, i) > FEW;
+    const SimtThread before = many ? simt_thread_again(s) : (SimtThread){0};
     for (int from = 0; from < w.runs; from += s->k->threads) {
         Coords c = {0};
         LLVMValueRef where = walk_at(s, &w, from, &c), v = run_value(s, i, &w, &c);
@@ -311,7 +306,7 @@ void stage_fill(Simt *s, const Inst *i) {
         put_run(s, i, &c, v);
         stage_endif(s, after);
     }
-    s->thread = thread;
+    if (many) simt_thread_back(s, &before);
 }
 
 /* ---- copies
@@ -354,12 +349,15 @@ static void copy_run(Simt *s, const Inst *i, const Coords *c) {
 
 void stage_copy(Simt *s, const Inst *i) {
     const Walk w = fill_walk(s, i);
+    const bool many = !s->fetched[i->result] || stage_fill_count(s, i) > FEW;
+    const SimtThread before = many ? simt_thread_again(s) : (SimtThread){0};
     for (int from = 0; from < w.runs; from += s->k->threads) {
         Coords c = {0};
         LLVMBasicBlockRef after = stage_if(s, walk_at(s, &w, from, &c));
         copy_run(s, i, &c);
         stage_endif(s, after);
     }
+    if (many) simt_thread_back(s, &before);
 }
 
 void stage_commit(Simt *s) { simt_asm(s->e, s->e->none, "cp.async.commit_group;", "~{memory}", 0, NULL); }
@@ -430,9 +428,11 @@ void stage_store(Simt *s, const Inst *i) {
     const TileType *t = &s->k->types.at[i->in[0]];
     const Walk w = walk_of(s, t, s->def[i->in[0]]->minor - 1, i->bytes / dtype_bytes(t->dtype));
     simt_before_read(s);
+    const SimtThread before = simt_thread_again(s);
     for (int from = 0; from < w.runs; from += s->k->threads) {
         Coords c = {0};
         LLVMValueRef exists = walk_at(s, &w, from, &c);
         store_run(s, i, &w, &c, exists);
     }
+    simt_thread_back(s, &before);
 }
