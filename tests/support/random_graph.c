@@ -317,29 +317,39 @@ static Node *random_contract(Gen *x) {
     return keep(x, tamed(x, graph_contract(x->g, c.n_operands, in, &c)), false);
 }
 
-/* A product that matrix instructions may take: [batch?, rows, columns], each factor in either orientation.  Scaled so that its
- * values are about those of its factors. */
-static Node *random_product(Gen *x) {
+/* Room for a factor that is the product before: [rows, sum], its rows and columns. */
+static bool continues(const Node *before, int64_t *rows, int64_t *sum) {
+    if (!before || before->shape.rank != 2 || before->shape.dim[1].bound < 16) return false;
+    *rows = before->shape.dim[0].bound;
+    *sum = before->shape.dim[1].bound;
+    return true;
+}
+
+/* A product that matrix instructions may take: [batch?, rows, columns], each factor in either orientation, the first one
+ * mostly the product before, as layers follow one another.  Scaled so that its values are about those of its factors. */
+static Node *random_product(Gen *x, Node *before) {
     static const int sides[] = {8, 9, 16, 24, 40, 64, 72}, sums[] = {16, 17, 24, 32, 48};
-    const int batch = below(x, 4) == 0, side = below(x, 3) ? 5 : 7;
-    const int64_t sum = sums[below(x, 5)];
+    int64_t rows = sides[below(x, 7)], sum = sums[below(x, 5)];
+    const bool follows = below(x, 4) && continues(before, &rows, &sum);
+    const int batch = !follows && below(x, 4) == 0, side = below(x, 3) ? 5 : 7;
     Contract c = {.n_operands = 2, .n_out = 2 + batch, .n_loops = 3 + batch};
     Affine map[2][MAX_RANK] = {0};
     Node *in[2];
     if (batch) c.extent[0] = dim_fixed(2);
-    for (int i = 0; i < 2; i++) c.extent[batch + i] = dim_fixed(sides[below(x, side)]);
+    c.extent[batch] = dim_fixed(rows);
+    c.extent[batch + 1] = dim_fixed(sides[below(x, side)]);
     c.extent[2 + batch] = dim_fixed(sum);
     c.map = map;
     for (int k = 0; k < 2; k++) {
         Shape s = {.rank = 2 + batch};
         int loop[3] = {0};
-        const int turned = below(x, 2);
+        const int turned = follows && k == 0 ? 0 : below(x, 2);
         loop[batch + turned] = batch + k, loop[batch + 1 - turned] = 2 + batch;
         for (int d = 0; d < s.rank; d++) {
             map[k][d].divisor = map[k][d].coef[loop[d]] = 1;
             s.dim[d] = c.extent[loop[d]];
         }
-        in[k] = pick(x, &s);
+        in[k] = follows && k == 0 ? before : pick(x, &s);
     }
     Node *y = graph_contract(x->g, 2, in, &c);
     y = graph_binary(x->g, OP_MUL, y, constant(x, y->shape, 0.125));
@@ -409,10 +419,15 @@ static Node *param_node(Gen *x, int decl) {
     return NULL;
 }
 
+/* The value that result number i reads: one of the last `among`; the first the very last, where that is a product. */
+static Node *result_value(Gen *x, int i, int among) {
+    return x->pool.at[x->pool.n - 1 - (i == 0 && x->o.products ? 0 : below(x, among))];
+}
+
 static void add_training(Gen *x, Entry e) {
     Node *loss = NULL;
     for (int i = 0; i < 3; i++) {
-        Node *t = total(x, x->pool.at[x->pool.n - 1 - below(x, x->pool.n < 8 ? x->pool.n : 8)]);
+        Node *t = total(x, result_value(x, i, x->pool.n < 8 ? x->pool.n : 8));
         loss = loss ? graph_binary(x->g, OP_ADD, loss, t) : t;
     }
     if (loss->dtype != DT_F32) return;
@@ -440,10 +455,11 @@ Graph *random_graph(Arena *a, Entry e, uint64_t seed, RandomOptions o) {
     vec_push(a, m->hypers, (HyperDecl){"h", 0.75});
     x.g = graph_new(a, m, e);
     source(&x, random_shape(&x, 1), DT_F32, 0);
-    for (int i = 0; i < o.products; i++) random_product(&x);
     for (int i = 0; i < o.ops; i++) random_op(&x);
+    /* last, so that results read them; the pool's last is the product before */
+    for (int i = 0; i < o.products; i++) random_product(&x, i ? x.pool.at[x.pool.n - 1] : NULL);
     if (e == ENTRY_INFER)
-        for (int i = 0; i < 3; i++) add_output(&x, arena_printf(a, "y%d", i), x.pool.at[x.pool.n - 1 - below(&x, x.pool.n)]);
+        for (int i = 0; i < 3; i++) add_output(&x, arena_printf(a, "y%d", i), result_value(&x, i, x.pool.n));
     else add_training(&x, e);
     graph_prune(x.g);
     graph_renumber(x.g);

@@ -143,6 +143,7 @@ typedef struct Suite {
     int count[TRIAL_DIFFERS + 1];
     int matrix[MOST_ARCHS]; /* kernels with matrix instructions that ran, by architecture */
     int warpgroup;          /* those of them with wgmma */
+    int warpgroup_programs; /* programs that have such kernels */
 } Suite;
 
 typedef struct Failure {
@@ -206,6 +207,7 @@ static bool ran_already(void *user, Arena *a, const Module *m) {
     const int warpgroup = kernels_with(body, "wgmma.mma_async");
     t->suite->matrix[t->arch] += kernels_with(body, "mma.sync") + warpgroup;
     t->suite->warpgroup += warpgroup;
+    t->suite->warpgroup_programs += warpgroup > 0;
     for (int i = 0; i < t->n; i++)
         if (!strcmp(t->of[i], body)) return true;
     t->of[t->n++] = body;
@@ -357,8 +359,9 @@ static void check_all(const char *name, const char *const *archs, int n_archs) {
     assert_true(sum.tally.skipped * 100 <= sum.tally.results);
     assert_int_equal(sum.shortages, 0);
     if (!archs[0] || only >= 0) return;
-    print_message("%d kernels of warpgroups\n", sum.suite.warpgroup);
+    print_message("%d kernels of warpgroups in %d programs\n", sum.suite.warpgroup, sum.suite.warpgroup_programs);
     for (int i = 0; i < 2; i++) assert_true(sum.suite.matrix[i] >= COVERAGE_LEAST);
+    assert_true(sum.suite.warpgroup_programs >= COVERAGE_LEAST);
 }
 
 static const char *const no_arch[] = {NULL};
