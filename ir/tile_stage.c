@@ -140,6 +140,13 @@ static bool run_of(const Kernel *k, const Index *x, int axis, int width, Run *ou
     return true;
 }
 
+bool index_run(const Kernel *k, const Index *x, int axis, int width, int64_t *slope) {
+    Run r;
+    if (!run_of(k, x, axis, width, &r)) return false;
+    *slope = r.slope;
+    return true;
+}
+
 static const Index *index_of(const Inst *i) { return i && i->kind == TI_INDEX ? i->index[0] : NULL; }
 
 /* x < c or x >= c where x counts from a multiple of the width to the next and c is such a multiple. */

@@ -26,6 +26,10 @@ const Inst **kernel_defs(Arena *a, const Kernel *k);
  * so many, and a run is masked as a whole; 0 if not even one element is (it is not affine). */
 int load_run_bytes(const Kernel *k, const Inst *const *def, const Inst *access, int axis);
 
+/* The expression over runs of `width` neighbours along the axis, which begin at multiples of it: is it affine, and by how
+ * much does it grow from one to the next? */
+bool index_run(const Kernel *k, const Index *x, int axis, int width, int64_t *slope);
+
 /* How many instructions of the block, from number `from` on, work element by element, each STAGE and STORE of registers
  * among them included: a back end may take a tile through all of them piece by piece. */
 int block_run(const Block *b, int from);

@@ -14,18 +14,29 @@ typedef struct Flat {
 
 static bool add_index(Flat *f, const Index *x, int64_t by);
 
+/* x / c and x mod c; or, x being y / p, y / (p * c) and x mod c. */
+static bool are_halves(const Atom *quotient, const Atom *remainder) {
+    int64_t d, c, p;
+    if (!index_is_const(quotient->den, &d) || !index_is_const(remainder->den, &c)) return false;
+    const Index *x = remainder->num;
+    if (d == c && index_equal(quotient->num, x)) return true;
+    if (x->c || x->n != 1 || x->term[0].coef != 1 || x->term[0].atom.kind != ATOM_DIV) return false;
+    const Atom *inner = &x->term[0].atom;
+    return index_is_const(inner->den, &p) && d == p * c && index_equal(quotient->num, inner->num);
+}
+
 /* E * (x / c) + F * (x mod c) is F * x where E = F * c. */
 static bool meet(Flat *f, const Atom *a, int64_t coef) {
     int64_t c;
     if (!index_is_const(a->den, &c)) return false;
     for (int i = 0; i < f->n_divided; i++) {
-        const Atom *b = f->divided[i].atom;
-        if (b->kind == a->kind || !index_equal(a->num, b->num) || !index_equal(a->den, b->den)) continue;
-        const int64_t quotient = a->kind == ATOM_DIV ? coef : f->divided[i].coef;
-        const int64_t remainder = a->kind == ATOM_DIV ? f->divided[i].coef : coef;
-        if (quotient != remainder * c) continue;
+        const Atom *b = f->divided[i].atom, *quotient = a->kind == ATOM_DIV ? a : b, *remainder = a->kind == ATOM_DIV ? b : a;
+        if (b->kind == a->kind || !are_halves(quotient, remainder) || !index_is_const(remainder->den, &c)) continue;
+        const int64_t outer = a->kind == ATOM_DIV ? coef : f->divided[i].coef;
+        const int64_t inner = a->kind == ATOM_DIV ? f->divided[i].coef : coef;
+        if (outer != inner * c) continue;
         f->divided[i] = f->divided[--f->n_divided];
-        return add_index(f, a->num, remainder);
+        return add_index(f, remainder->num, inner);
     }
     if (f->n_divided == 2 * MAX_RANK) return false;
     f->divided[f->n_divided].atom = a;
@@ -44,6 +55,13 @@ static bool add_index(Flat *f, const Index *x, int64_t by) {
             return false;
     }
     return true;
+}
+
+bool index_is_nothing(const Index *x) {
+    Flat f = {0};
+    bool nothing = add_index(&f, x, 1) && f.constant == 0 && f.n_divided == 0;
+    for (int a = 0; a < MAX_AXES; a++) nothing &= f.stride[a] == 0;
+    return nothing;
 }
 
 static bool flatten(const Kernel *k, const Inst *access, Flat *f) {
@@ -66,20 +84,20 @@ static int64_t divided_stride(const Flat *f, int axis, AtomKind kind, int64_t *b
 }
 
 /* ---- where a value comes from, and where it goes --------------------------------------------------------------- */
-static const Inst *definition(const Block *b, int value) {
+const Inst *block_definition(const Block *b, int value) {
     for (int n = 0; n < b->n; n++) {
         const Inst *i = b->at[n], *inside;
         if (i->result == value) return i;
-        if ((inside = definition(&i->body, value))) return inside;
+        if ((inside = block_definition(&i->body, value))) return inside;
     }
     return NULL;
 }
 
 const Inst *copied_load(const Kernel *k, int value) {
-    const Inst *i = definition(&k->body, value);
+    const Inst *i = block_definition(&k->body, value);
     const bool rounds = i && i->kind == TI_ELEMENT && i->op == OP_CAST && i->type.dtype == DT_TF32 &&
                         k->types.at[i->in[0]].dtype == DT_F32;
-    return rounds ? definition(&k->body, i->in[0]) : i;
+    return rounds ? block_definition(&k->body, i->in[0]) : i;
 }
 
 int kernel_cluster_axis(const Kernel *k) {
@@ -186,22 +204,34 @@ static const char *check_access(const Kernel *k, const Inst *access, const TileT
     return divided == f->n_divided ? NULL : "its subscripts are not affine";
 }
 
-const char *kernel_tensor_map(const Kernel *k, const Inst *i, TensorMap *out) {
-    const Inst *access = i->kind == TI_STORE ? i : copied_load(k, i->in[0]);
-    const Inst *stage = i->kind == TI_STORE ? definition(&k->body, i->in[0]) : i;
-    if (!stage || stage->kind != TI_STAGE || stage->minor == NO_AXIS)
-        return "no stage says how it lies in shared memory";
-    if (!access || (access->kind != TI_LOAD && access->kind != TI_STORE)) return "it is computed, not loaded";
-    const Buffer *b = &k->buffers.at[access->buffer];
-    const int bytes = dtype_bytes(b->dtype);
+static const char *box_map(const Kernel *k, const Inst *i, const Inst *stage, const Inst *access, TensorMap *out) {
+    const int bytes = dtype_bytes(k->buffers.at[access->buffer].dtype);
     Flat f = {0};
     if (!flatten(k, access, &f)) return "its subscripts are not affine";
-    *out = (TensorMap){.buffer = access->buffer, .offset = f.constant * bytes, .swizzle = stage->swizzle};
+    out->offset = f.constant * bytes;
     const char *why = check_access(k, access, &stage->type, &f);
-    if (!why) why = map_type(b->dtype, stage->type.dtype, &out->type);
     if (!why) why = dimensions(k, &stage->type, stage->minor - 1, &f, bytes, out);
     if (!why) why = boxes(k, i, bytes, out);
     if (!why && (f.constant < 0 || out->offset % MAP_ALIGN)) why = "it does not begin at a multiple of 16 bytes";
+    return why;
+}
+
+const char *kernel_tensor_map(const Kernel *k, const Inst *i, TensorMap *out) {
+    const Inst *access = i->kind == TI_STORE ? i : copied_load(k, i->in[0]);
+    const Inst *stage = i->kind == TI_STORE ? block_definition(&k->body, i->in[0]) : i;
+    if (!stage || stage->kind != TI_STAGE || stage->minor == NO_AXIS)
+        return "no stage says how it lies in shared memory";
+    if (!access || (access->kind != TI_LOAD && access->kind != TI_STORE)) return "it is computed, not loaded";
+    const TensorMap empty = {.buffer = access->buffer, .swizzle = stage->swizzle};
+    fusec_map_type type;
+    *out = empty;
+    const char *why = map_type(k->buffers.at[access->buffer].dtype, stage->type.dtype, &type);
+    if (!why) why = box_map(k, i, stage, access, out);
+    if (why && i->kind == TI_STAGE) {
+        *out = empty;
+        if (!kernel_window_map(k, i, access, out)) why = NULL;
+    }
+    out->type = type;
     return why;
 }
 

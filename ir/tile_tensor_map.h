@@ -17,8 +17,17 @@ typedef struct MapDim {
     Dim extent;
     int64_t stride; /* bytes from one index to the next */
 } MapDim;
+/* A dimension of pixels that a window slides over: places lower, lower + step, .. up to the extent - 1 + upper. */
+typedef struct MapWindow {
+    int lower, upper, step;
+    const Index *tap; /* of the window's element that is fetched, from 0 on */
+} MapWindow;
+
 typedef struct TensorMap {
     int buffer, rank;
+    int windows;      /* 0: a box of the dimensions; else pixels in row-major order: dimension 0 is channels, then so many */
+    MapWindow window[FUSEC_MAP_RANK - 2]; /* are slid over, then comes the one of images */
+    const Index *at[FUSEC_MAP_RANK];      /* windows: where a panel begins */
     MapDim dim[FUSEC_MAP_RANK]; /* 0: along the stage's minor axis, its stride is the element's size */
     int64_t offset;             /* bytes past the buffer's address */
     int box[FUSEC_MAP_RANK];    /* elements one copy moves: one panel of the minor axis */
@@ -29,6 +38,13 @@ typedef struct TensorMap {
 } TensorMap;
 
 enum { MAP_ALIGN = 16, MAP_MAX_BOX = 256 };
+
+/* The same for a stage of pixels under a sliding window, by rows of the tile that are pixels and columns that are channels of
+ * one element of the window: what lies outside the image reads as 0.  Strides, padding and dilation are the window's, and so
+ * are classes of residues of a strided gradient.  Gives *out but for its type (im2col mode: PTX ISA, "Tensors"). */
+const char *kernel_window_map(const Kernel *k, const Inst *stage, const Inst *load, TensorMap *out);
+bool index_is_nothing(const Index *x); /* 0 everywhere, quotients and remainders of one number taken together */
+const Inst *block_definition(const Block *b, int value); /* of a value, in the block or inside; NULL */
 
 /* The map of a stage by tma or a store by tma; NULL, or why the copy engine cannot move this tile. */
 const char *kernel_tensor_map(const Kernel *k, const Inst *i, TensorMap *out);

@@ -88,7 +88,10 @@ static void map(FILE *f, const fusec_tensor_map *x) {
         fprintf(f, "%s{%" PRId32 ", %" PRId32 ", %" PRId32 "}", d ? ", " : "", x->extent[d].sym, x->extent[d].scale, x->extent[d].shift);
     fputs("}, {", f);
     for (int d = 0; d < FUSEC_MAP_RANK; d++) fprintf(f, "%s%d", d ? ", " : "", x->box[d]);
-    fprintf(f, "}, %d, %d, %d, %d},\n", x->swizzle, x->buffer, x->rank, x->type);
+    fprintf(f, "}, %d, %d, %d, %d, %d, {", x->swizzle, x->buffer, x->rank, x->type, x->windows);
+    for (int w = 0; w < FUSEC_MAP_RANK - 2; w++)
+        fprintf(f, "%s{%d, %d, %d}", w ? ", " : "", x->window[w].lower, x->window[w].upper, x->window[w].step);
+    fputs("}},\n", f);
 }
 
 static bool any_maps(Arena *a, const Module *m) {

@@ -45,7 +45,7 @@ void hopper_body_end(Simt *s, const Inst *loop);  /* before a loop's next iterat
 void hopper_loop_done(Simt *s, const Inst *loop); /* after a loop */
 
 /* i32 per dimension: where a panel of the program's tile begins, for this iteration. */
-void hopper_coordinates(const Simt *s, const TensorMap *m, int panel, LLVMValueRef *dim);
+void hopper_coordinates(Simt *s, const TensorMap *m, int panel, LLVMValueRef *dim);
 
 /* ---- hopper_dot.c ---------------------------------------------------------------------------------------------- */
 void hopper_dot(Simt *s, const Inst *i);
@@ -79,6 +79,9 @@ void hopper_barrier_arrive_at(const Emit *e, LLVMValueRef at, LLVMValueRef rank,
 /* dim[] i32, 0 innermost; mask NULL: into this block alone. */
 void hopper_copy_in(const Emit *e, Arena *a, LLVMValueRef to, LLVMValueRef map, int rank, LLVMValueRef *dim,
                     LLVMValueRef barrier, LLVMValueRef mask);
+/* Pixels under a window: tap[] i16, one for each dimension but channels and images. */
+void hopper_copy_window(const Emit *e, Arena *a, LLVMValueRef to, LLVMValueRef map, int rank, LLVMValueRef *dim,
+                        LLVMValueRef *tap, LLVMValueRef barrier);
 void hopper_copy_out(const Emit *e, Arena *a, LLVMValueRef map, int rank, LLVMValueRef *dim, LLVMValueRef from);
 
 #endif

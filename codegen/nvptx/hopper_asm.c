@@ -86,6 +86,19 @@ void hopper_copy_in(const Emit *e, Arena *a, LLVMValueRef to, LLVMValueRef map, 
     hopper_asm(e, e->none, text, inputs(a, "r,l,r,h", rank), 4 + rank, args);
 }
 
+void hopper_copy_window(const Emit *e, Arena *a, LLVMValueRef to, LLVMValueRef map, int rank, LLVMValueRef *dim,
+                        LLVMValueRef *tap, LLVMValueRef barrier) {
+    LLVMValueRef args[3 + 2 * FUSEC_MAP_RANK] = {to, map, barrier};
+    for (int d = 0; d < rank; d++) args[3 + d] = dim[d];
+    for (int d = 0; d < rank - 2; d++) args[3 + rank + d] = tap[d];
+    const char *constraints = "r,l,r";
+    for (int d = 0; d < 2 * rank - 2; d++) constraints = arena_printf(a, "%s,%s", constraints, d < rank ? "r" : "h");
+    const char *text = arena_printf(
+        a, "cp.async.bulk.tensor.%dd.shared::cluster.global.im2col.mbarrier::complete_tx::bytes [$0], [$1, %s], [$2], %s;",
+        rank, coordinates(a, rank, 3), coordinates(a, rank - 2, 3 + rank));
+    hopper_asm(e, e->none, text, arena_printf(a, "%s,~{memory}", constraints), 1 + 2 * rank, args);
+}
+
 void hopper_copy_out(const Emit *e, Arena *a, LLVMValueRef map, int rank, LLVMValueRef *dim, LLVMValueRef from) {
     LLVMValueRef args[2 + FUSEC_MAP_RANK] = {map, from};
     for (int d = 0; d < rank; d++) args[2 + d] = dim[d];

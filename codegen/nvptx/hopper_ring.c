@@ -77,9 +77,18 @@ void hopper_rings_begin(Simt *s) {
 
 /* ---- places in memory ----------------------------------------------------------------------------------------------
  */
-void hopper_coordinates(const Simt *s, const TensorMap *m, int panel, LLVMValueRef *dim) {
+/* i32: the index of the tile's first element, and along the map's minor axis of its panel's. */
+static LLVMValueRef at_panel(Simt *s, const TensorMap *m, int panel, const Index *x) {
+    Coords c = {0};
+    for (int a = 0; a < s->k->axes.n; a++)
+        c.offset[a] = hopper_i32(s->e, a == m->dim[0].axis ? (int64_t)panel * m->box[0] : 0);
+    return LLVMBuildTrunc(s->e->b, simt_index(s, x, &c), s->e->i32, "");
+}
+
+void hopper_coordinates(Simt *s, const TensorMap *m, int panel, LLVMValueRef *dim) {
     const Emit *e = s->e;
-    for (int d = 0; d < m->rank; d++) {
+    for (int d = 0; d < m->rank && m->windows; d++) dim[d] = at_panel(s, m, panel, m->at[d]);
+    for (int d = 0; d < m->rank && !m->windows; d++) {
         LLVMValueRef at = LLVMBuildTrunc(e->b, s->base[m->dim[d].axis], e->i32, "");
         if (m->dim[d].axis == m->dim[0].axis) at = hopper_add(e, at, (int64_t)panel * m->box[0]);
         if (m->dim[d].divisor > 1) at = LLVMBuildUDiv(e->b, at, hopper_i32(e, m->dim[d].divisor), "");
@@ -101,11 +110,15 @@ static void fetch_stage(Simt *s, const Ring *r, int n, LLVMValueRef slot, LLVMVa
         to = scaled(s, to, s->hopper->rank, panel / m->split);
     }
     for (int p = 0; p < m->panels; p++) {
-        LLVMValueRef dim[FUSEC_MAP_RANK];
+        LLVMValueRef dim[FUSEC_MAP_RANK], tap[FUSEC_MAP_RANK], map = s->hopper->map[r->map[n]];
         hopper_coordinates(s, m, p, dim);
         if (m->split > 1) dim[1] = scaled(s, dim[1], s->hopper->rank, m->box[1]);
-        hopper_copy_in(e, s->arena, hopper_add(e, to, p * panel), s->hopper->map[r->map[n]], m->rank, dim, barrier,
-                       mask);
+        for (int w = 0; w < m->windows; w++)
+            tap[w] = LLVMBuildTrunc(e->b, at_panel(s, m, p, m->window[w].tap), e->i16, "");
+        if (m->windows)
+            hopper_copy_window(e, s->arena, hopper_add(e, to, p * panel), map, m->rank, dim, tap, barrier);
+        else
+            hopper_copy_in(e, s->arena, hopper_add(e, to, p * panel), map, m->rank, dim, barrier, mask);
     }
 }
 

@@ -6,7 +6,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#define FUSEC_ABI_VERSION 1
+#define FUSEC_ABI_VERSION 2
 #define FUSEC_MAX_RANK 10
 
 typedef enum {
@@ -64,6 +64,9 @@ typedef struct fusec_tensor_map {
     uint16_t box[FUSEC_MAP_RANK];        /* elements of a tile, at most 256 */
     uint16_t swizzle;                    /* 0, or the rows' bytes within which 16-byte units are exchanged: 32, 64, 128 */
     uint8_t buffer, rank, type;          /* fusec_map_type; TF32: f32, rounded to tf32 on the way */
+    uint8_t windows;                     /* 0, or rank - 2: box[0] channels of box[1] pixels, in a window's row-major order */
+    struct fusec_map_window { int16_t lower, upper; uint8_t step; } window[FUSEC_MAP_RANK - 2]; /* of dimension 1 and so on:
+                                            places lower, lower + step, .. to extent - 1 + upper (cuTensorMapEncodeIm2col) */
 } fusec_tensor_map;
 
 typedef struct fusec_kernel {

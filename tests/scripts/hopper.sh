@@ -36,6 +36,45 @@ model batched {
 }
 END
 
+cat >image.dsl <<'END'
+dim B = 2, H = 10, W = 9, C = 64, F = 64, R = 3, STEP = 1, APART = 1
+model image {
+    precision bf16
+    x = param [B, H, W, C] init normal(1.0)
+    h = conv2d(x, F, R, stride = STEP, dilation = APART) as first
+    loss = mean(h^2)
+    output h
+    output loss
+    train loss with sgd(lr = 0.1)
+}
+END
+cat >deep.dsl <<'END'
+dim B = 2, H = 7, W = 7, C = 64
+model deep {
+    precision bf16
+    x = param [B, H, W, C] init normal(1.0)
+    h = relu(conv2d(relu(conv2d(x, C, 1) as first), C, 3) as second)
+    y = conv2d(h, C, 1) as third
+    loss = mean(y^2)
+    output y
+    output loss
+    train loss with sgd(lr = 0.1)
+}
+END
+cat >signal.dsl <<'END'
+dim B = 3, T = 40, C = 64, F = 64
+model signal {
+    precision bf16
+    x = param [B, T, C] init normal(1.0)
+    w = param [5, C, F] init normal(0.1)
+    h[n, t in 0..T / 2, f] = sum[r, c] x[n, 2*t + r - 2, c] * w[r, c, f]
+    loss = mean(h^2)
+    output h
+    output loss
+    train loss with sgd(lr = 0.1)
+}
+END
+
 # check MODEL PRECISION WGMMA -D..: at least so many of its products by wgmma
 check() {
     model=$1 precision=$2 least=$3
@@ -54,6 +93,9 @@ check() {
         ! grep -q '^ptxsim' log || fail "$what: $(cat log)"
     done
     "$BUILD/compare_safetensors" compare host.safetensors "" cuda.safetensors 0.005 || fail "$what: other numbers"
+    case $model in
+    image | deep | signal) grep -q '\.im2col' m.ptx || fail "$what: no copy of a window" ;;
+    esac
     command -v ptxas >/dev/null || return
     ptxas -v -arch=sm_90a m.ptx -o m.cubin >log 2>&1 || { fail "$what: ptxas: $(cat log)"; return; }
     ! grep -E 'C75[0-9][0-9]|[1-9][0-9]* bytes spill' log || fail "$what: ptxas complains"
@@ -64,4 +106,13 @@ check product f16 5 -D M=200 -D N=136 -D K=72
 check product tf32 2 -D M=96 -D N=96 -D K=64
 check batched bf16 3 -D M=64 -D N=96 -D K=64
 check batched f16 3 -D B=5 -D M=40 -D N=24 -D K=48
+check image bf16 3
+check image f16 3 -D B=3 -D H=7 -D W=16 -D C=128 -D F=192
+check image bf16 3 -D H=15 -D W=12 -D STEP=2
+check image bf16 3 -D H=15 -D W=14 -D STEP=2 -D R=1
+check image bf16 3 -D H=13 -D W=11 -D APART=2 -D R=5
+check image tf32 1 -D C=32 -D F=32
+check deep bf16 8
+check deep bf16 8 -D H=6 -D W=8
+check signal bf16 3
 exit $status

@@ -28,6 +28,14 @@ static const fusec_tensor_map maps[] = {{0},
                                          .swizzle = 64,
                                          .rank = 2,
                                          .type = FUSEC_MAP_TF32}};
+/* Two images of S pixels in the input, under a window of three that takes every second. */
+static const fusec_tensor_map windows[] = {{.stride = {16, 256},
+                                            .extent = {{-1, 0, 4}, {0, 1, 0}, {-1, 0, 2}},
+                                            .box = {4, 64},
+                                            .rank = 3,
+                                            .type = FUSEC_MAP_F32,
+                                            .windows = 1,
+                                            .window = {{-1, -2, 2}}}};
 static const fusec_arg args[] = {{0, 0, FUSEC_R_INPUT}, {0, 0, FUSEC_R_OUTPUT}};
 static const fusec_launch launches[] = {{.outputs = ~UINT64_C(0)}};
 
@@ -54,6 +62,8 @@ static struct {
     uint32_t rank, box[2];
     uint64_t address, dim[2], stride;
     unsigned cluster, programs;
+    int lower, upper;
+    uint32_t step;
     bool aligned;
 } seen;
 
@@ -67,6 +77,13 @@ static int encode(void *map, int type, uint32_t rank, void *address, const uint6
     seen.aligned = (uintptr_t)map % 64 == 0;
     memset(map, 7, 128);
     return interleave || fill || l2 < 0 || steps[0] != 1 || steps[1] != 1;
+}
+static int encode_window(void *map, int type, uint32_t rank, void *address, const uint64_t *dims, const uint64_t *strides,
+                         const int *lower, const int *upper, uint32_t channels, uint32_t pixels, const uint32_t *steps,
+                         int interleave, int swizzle, int l2, int fill) {
+    seen.lower = lower[0], seen.upper = upper[0], seen.step = steps[1];
+    return encode(map, type, rank, address, dims, strides, (uint32_t[]){channels, pixels}, (uint32_t[]){1, 1}, interleave,
+                  swizzle, l2, fill);
 }
 static int set_attribute(void *node, int attribute, const union fusec_cu_cluster_value *value) {
     seen.clusters++;
@@ -86,6 +103,7 @@ static fusec_cu_driver driver(void) {
     fusec_cu_driver d = fake_cuda_driver();
     fake.kernels = code;
     d.cuTensorMapEncodeTiled = encode;
+    d.cuTensorMapEncodeIm2col = encode_window;
     d.cuGraphKernelNodeSetAttribute = set_attribute;
     memset(&seen, 0, sizeof seen);
     return d;
@@ -148,6 +166,30 @@ static void maps_follow_extents(void **state) {
     finish(&c);
 }
 
+static void windows_have_maps(void **state) {
+    (void)state;
+    fusec_kernel k = mapped;
+    k.first_map = 0;
+    fusec_manifest m = manifest(&k);
+    m.maps = windows;
+    fusec_cu_driver d = driver();
+    fusec_cuda c;
+    assert_int_equal(start(&c, &m, &d), FUSEC_OK);
+    assert_int_equal(call(&c, 5), FUSEC_OK);
+    assert_int_equal(seen.encoded, 1);
+    assert_int_equal(seen.rank, 3);
+    assert_int_equal(seen.dim[1], 5);
+    assert_int_equal(seen.box[1], 64);
+    assert_true(seen.lower == -1 && seen.upper == -2 && seen.step == 2);
+    finish(&c);
+    d = driver();
+    d.cuTensorMapEncodeIm2col = NULL;
+    assert_int_equal(start(&c, &m, &d), FUSEC_OK);
+    assert_int_equal(call(&c, 5), FUSEC_E_DRIVER);
+    assert_string_equal(log_text, "libcuda is too old: it has no cuTensorMapEncodeIm2col\nkernel k\n");
+    finish(&c);
+}
+
 static void grids_are_whole_clusters(void **state) {
     (void)state;
     fusec_kernel k = resident;
@@ -185,6 +227,7 @@ static void old_drivers_are_named(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {cmocka_unit_test(maps_follow_extents),
+                                       cmocka_unit_test(windows_have_maps),
                                        cmocka_unit_test(grids_are_whole_clusters),
                                        cmocka_unit_test(old_drivers_are_named)};
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -7,6 +7,7 @@
 #include <stdint.h>
 #include <cmocka.h>
 #include "codegen/nvptx/nvptx.h"
+#include "ir/tile_tensor_map.h"
 #include "passes/matrix.h"
 #include "runtime/cuda/fusec_cuda.h"
 #include "tests/support/number.h"
@@ -339,6 +340,63 @@ static void divided_axes(void **state) {
                  NULL, 0.01, 2.0 * 256 * 128 * 192);
 }
 
+/* ---- convolutions -------------------------------------------------------------------------------------------------- */
+/* Two images of 5 x 6 pixels with 64 channels under a window of 3 x 3, padded by one. */
+#define WINDOW(rows, bound, step, channels)                                                                              \
+    "kernel @window(%x: bf16[2,5,6,64], %w: bf16[576,64], %y: f32[60,64] out)\n"                                        \
+    "  threads 128 producer 128\n"                                                                                      \
+    "  grid m in 0..60 step 64 spread t2 t3 t4 r t5 t6\n"                                                               \
+    "  grid n in 0..64 step 64 spread r t0 t1\n"                                                                        \
+    "  loop k in 0..576 step 64\n"                                                                                      \
+    "  %0 = full 0 : f32[m:64,n:64]\n"                                                                                  \
+    "  %19 = for k ahead 2 carry %1 = %0 {\n"                                                                           \
+    "    %2 = index " bound " : i32\n    %3 = const 0 : i32\n    %4 = index 6 : i32\n"                                 \
+    "    %5 = index " rows " : i32[m:64,k:64]\n"                                                                        \
+    "    %6 = lt %5, %2 : bool[m:64,k:64]\n    %7 = ge %5, %3 : bool[m:64,k:64]\n"                                      \
+    "    %8 = index " step "*(m mod 6) + (k / 64) mod 3 - 1 : i32[m:64,k:64]\n"                                         \
+    "    %9 = lt %8, %4 : bool[m:64,k:64]\n    %10 = ge %8, %3 : bool[m:64,k:64]\n"                                     \
+    "    %11 = and %6, %7 : bool[m:64,k:64]\n    %12 = and %9, %10 : bool[m:64,k:64]\n"                                 \
+    "    %13 = and %11, %12 : bool[m:64,k:64]\n"                                                                        \
+    "    %14 = load %x[m / 30, " rows ", " step "*(m mod 6) + (k / 64) mod 3 - 1, " channels "] where %13 else 0"         \
+    " : bf16[m:64,k:64]\n"                                                                                              \
+    "    %15 = stage %14 -> shared minor k swizzle 128 by tma : bf16[m:64,k:64]\n"                                      \
+    "    %16 = load %w[k, n] : bf16[n:64,k:64]\n"                                                                       \
+    "    %17 = stage %16 -> shared minor n swizzle 128 by tma : bf16[n:64,k:64]\n"                                      \
+    "    %18 = dot %15, %17, %1 over k by wgmma : f32[m:64,n:64]\n"                                                     \
+    "    yield %18\n  }\n"                                                                                             \
+    "  store %y[m, n], %19\n"
+#define ROWS "(m / 6) mod 5 + k / 192 - 1"
+
+/* Pixels beyond the edge read as 0, images follow one another. */
+static void windows(void **state) {
+    (void)state;
+    check_kernel(WINDOW(ROWS, "5", "1", "k mod 64"), NULL, 0.01, 2.0 * 64 * 64 * 576);
+}
+
+/* What is no window of whole panels is not fetched as one. */
+static void no_windows(void **state) {
+    (void)state;
+    static const char *const texts[] = {
+        WINDOW(ROWS, "5", "1", "k mod 64"),
+        WINDOW(ROWS, "4", "1", "k mod 64"),                        /* the mask leaves out a row that there is */
+        WINDOW(ROWS, "5", "9", "k mod 64"),                        /* longer steps than there are */
+        WINDOW(ROWS, "5", "1", "k mod 32"),                        /* a panel holds 32 channels twice */
+        WINDOW("(m / 6) mod 5 + k / 32 - 1", "5", "1", "k mod 64"), /* and here two elements of the window */
+        WINDOW("(m / 12) mod 5 + k / 192 - 1", "5", "1", "k mod 64"), /* pixels are left out */
+        WINDOW("(m / 6) mod 5 + 199*(k / 192) - 199", "5", "1", "k mod 64"), /* too far away */
+    };
+    for (size_t n = 0; n < sizeof texts / sizeof *texts; n++) {
+        Arena *a = arena_new();
+        const char *error = NULL;
+        TensorMap map;
+        const Kernel *k = kernel_parse(a, texts[n], &error);
+        if (!k) fail_msg("%d: %s", (int)n, error);
+        const Inst *stage = block_definition(&k->body, 15);
+        if (n ? !kernel_tensor_map(k, stage, &map) : kernel_tensor_map(k, stage, &map) != NULL) fail_msg("text %d", (int)n);
+        arena_free(a);
+    }
+}
+
 /* ---- NVIDIA's assembler -------------------------------------------------------------------------------------------
  */
 /* The tile configurations in use: no spills, and nothing said about wgmma that is serialised (C7510, C7514, C7515) or
@@ -409,7 +467,7 @@ static void assembled(void **state) {
 }
 
 int main(void) {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(products), cmocka_unit_test(divided_axes),
+    const struct CMUnitTest tests[] = {cmocka_unit_test(products), cmocka_unit_test(divided_axes), cmocka_unit_test(windows), cmocka_unit_test(no_windows),
                                        cmocka_unit_test(assembled)};
     return cmocka_run_group_tests(tests, set_up, scratch_remove);
 }

@@ -1,8 +1,9 @@
-/* Tensor maps.  Every rule is one of CUDA Driver API, "Tensor Map Object Management", cuTensorMapEncodeTiled. */
+/* Tensor maps.  Every rule is one of CUDA Driver API, "Tensor Map Object Management", cuTensorMapEncodeTiled and
+ * cuTensorMapEncodeIm2col. */
 #include "tools/ptxsim/driver/driver.h"
 #include "tools/ptxsim/exec/tensor_map.h"
 
-enum { MAX_BOX = 256, MAX_ELEMENT_STRIDE = 8, L2_PROMOTIONS = 4 };
+enum { MAX_BOX = 256, MAX_PIXELS = 1024, MAX_ELEMENT_STRIDE = 8, L2_PROMOTIONS = 4 };
 #define MAX_DIM (UINT64_C(1) << 32)
 #define MAX_STRIDE (UINT64_C(1) << 40)
 
@@ -37,17 +38,20 @@ static bool box_fits(uint32_t rank, const uint32_t *box, const uint32_t *steps, 
            (swizzle == SWIZZLE_NONE || inner <= (uint32_t)tensor_swizzle_bytes((TensorSwizzle)swizzle));
 }
 
-CUresult sim_cuTensorMapEncodeTiled(CUtensorMap *map, int type, uint32_t rank, void *address, const uint64_t *dims,
-                                    const uint64_t *strides, const uint32_t *box, const uint32_t *element_strides,
-                                    int interleave, int swizzle, int l2_promotion, int fill) {
+/* Both modes: what the options, the address and the dimensions must be. */
+static CUresult check_tensor(const CUtensorMap *map, int type, uint32_t rank, const void *address, const uint64_t *dims,
+                             const uint64_t *strides, const uint32_t *element_strides, int interleave, int swizzle,
+                             int l2_promotion, int fill) {
     if (driver_device()->capability < 90) return CUDA_ERROR_NOT_SUPPORTED;
-    if (!map || (uintptr_t)map % TENSOR_MAP_ALIGN || !address || !dims || !box || !element_strides)
-        return CUDA_ERROR_INVALID_VALUE;
+    if (!map || (uintptr_t)map % TENSOR_MAP_ALIGN || !address || !dims || !element_strides) return CUDA_ERROR_INVALID_VALUE;
     if (!options_fit(type, rank, interleave, swizzle, l2_promotion, fill) || (rank > 1 && !strides))
         return CUDA_ERROR_INVALID_VALUE;
-    if (!address_fits((uintptr_t)address, interleave) || !dims_fit(rank, dims, strides, interleave) ||
-        !box_fits(rank, box, element_strides, tensor_type_bytes((TensorType)type), interleave, swizzle))
-        return CUDA_ERROR_INVALID_VALUE;
+    const bool fits = address_fits((uintptr_t)address, interleave) && dims_fit(rank, dims, strides, interleave);
+    return fits ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
+}
+
+static TensorMap tensor_of(int type, uint32_t rank, const void *address, const uint64_t *dims, const uint64_t *strides,
+                           const uint32_t *element_strides, int interleave, int swizzle, int l2_promotion, int fill) {
     TensorMap t = {.magic = TENSOR_MAP_MAGIC,
                    .type = (uint8_t)type,
                    .rank = (uint8_t)rank,
@@ -58,10 +62,53 @@ CUresult sim_cuTensorMapEncodeTiled(CUtensorMap *map, int type, uint32_t rank, v
                    .address = (uintptr_t)address};
     for (uint32_t d = 0; d < TENSOR_MAX_RANK; d++) {
         t.dim[d] = d < rank ? dims[d] : 1;
-        t.box[d] = (uint16_t)(d < rank ? box[d] : 1);
+        t.box[d] = 1;
         t.element_stride[d] = (uint8_t)(d < rank ? element_strides[d] : 1);
         if (d + 1 < TENSOR_MAX_RANK) t.stride[d] = d + 1 < rank ? strides[d] : 0;
     }
+    return t;
+}
+
+CUresult sim_cuTensorMapEncodeTiled(CUtensorMap *map, int type, uint32_t rank, void *address, const uint64_t *dims,
+                                    const uint64_t *strides, const uint32_t *box, const uint32_t *element_strides,
+                                    int interleave, int swizzle, int l2_promotion, int fill) {
+    const CUresult r = check_tensor(map, type, rank, address, dims, strides, element_strides, interleave, swizzle,
+                                    l2_promotion, fill);
+    if (r != CUDA_SUCCESS) return r;
+    if (!box || !box_fits(rank, box, element_strides, tensor_type_bytes((TensorType)type), interleave, swizzle))
+        return CUDA_ERROR_INVALID_VALUE;
+    TensorMap t = tensor_of(type, rank, address, dims, strides, element_strides, interleave, swizzle, l2_promotion, fill);
+    for (uint32_t d = 0; d < rank; d++) t.box[d] = (uint16_t)box[d];
+    memcpy(map, &t, sizeof t);
+    return CUDA_SUCCESS;
+}
+
+/* Corners of the box that pixels lie in: how far they may lie from the tensor's depends on the rank. */
+static bool corners_fit(uint32_t rank, const uint64_t *dims, const int *lower, const int *upper) {
+    const int64_t reach = rank == 3 ? 1 << 15 : rank == 4 ? 1 << 7 : 1 << 4;
+    for (uint32_t d = 0; d + 2 < rank; d++) {
+        if (lower[d] < -reach || lower[d] >= reach || upper[d] < -reach || upper[d] >= reach) return false;
+        if ((int64_t)dims[d + 1] - 1 + upper[d] < lower[d]) return false;
+    }
+    return true;
+}
+
+CUresult sim_cuTensorMapEncodeIm2col(CUtensorMap *map, int type, uint32_t rank, void *address, const uint64_t *dims,
+                                     const uint64_t *strides, const int *lower, const int *upper, uint32_t channels,
+                                     uint32_t pixels, const uint32_t *element_strides, int interleave, int swizzle,
+                                     int l2_promotion, int fill) {
+    const CUresult r = check_tensor(map, type, rank, address, dims, strides, element_strides, interleave, swizzle,
+                                    l2_promotion, fill);
+    if (r != CUDA_SUCCESS) return r;
+    const uint32_t box[] = {channels, 1, 1, 1, 1};
+    if (rank < 3 || !lower || !upper || !pixels || pixels > MAX_PIXELS || !corners_fit(rank, dims, lower, upper) ||
+        !box_fits(rank, box, element_strides, tensor_type_bytes((TensorType)type), interleave, swizzle))
+        return CUDA_ERROR_INVALID_VALUE;
+    TensorMap t = tensor_of(type, rank, address, dims, strides, element_strides, interleave, swizzle, l2_promotion, fill);
+    t.im2col = 1;
+    t.channels = (uint16_t)channels;
+    t.pixels = (uint16_t)pixels;
+    for (uint32_t d = 0; d + 2 < rank; d++) t.lower[d] = (int16_t)lower[d], t.upper[d] = (int16_t)upper[d];
     memcpy(map, &t, sizeof t);
     return CUDA_SUCCESS;
 }
