@@ -187,7 +187,9 @@ typedef struct Kernel {
     int registers[2];      /* per computing thread, per fetching thread; 0: as the assembler finds */
     bool persistent;       /* programs are walked by as many blocks as the machine holds at once */
     const char *comment;   /* where it comes from: "digits.dsl:12 relu(conv2d(..))" */
-    /* For the report alone, of products on a GPU; in no text: */
+    /* For the report alone; in no text: */
+    int onto, riding;      /* products that are added up onto the first; sums over a factor that its loops take */
+    /* of products on a GPU: */
     bool measured;         /* its tile is the fastest of those measured, not the cost model's choice */
     const char *slow;      /* why a faster matrix instruction does not multiply; NULL: the fastest does */
 } Kernel;

@@ -15,12 +15,6 @@ typedef struct Scatter {
     int block;                 /* positions of the innermost dim of ids that are compared at once; 1: no blocks */
 } Scatter;
 
-static int scalar_of(Emitter *e, Op op, int v) {
-    int axes[MAX_LOOPS], n = e->k->types.at[v].n_axes;
-    for (int i = 0; i < n; i++) axes[i] = e->k->types.at[v].axis[i];
-    return emit_reduce_over(e, op, v, n, axes);
-}
-
 /* Portable C has no lanes: it walks the positions one by one. */
 static int block_of(const Scatter *s) {
     const Target *t = s->e->context->target;
@@ -45,28 +39,6 @@ static int is_here(const Scatter *s, int id) {
     return emit_and(e, from, to);
 }
 
-typedef struct Branch {
-    Inst *inst;
-    Builder outside;
-    int memo;
-} Branch;
-
-static Branch open_if(Emitter *e, int condition, int carry) {
-    Branch b = {.outside = e->b, .memo = e->memo.n};
-    Builder inside;
-    b.inst = tile_if_begin(&e->b, condition, 1, &carry, &inside);
-    e->b = inside;
-    return b;
-}
-
-static int close_if(Emitter *e, Branch *b, int next) {
-    int result;
-    tile_if_end(&e->b, b->inst, &next, &result);
-    e->b = b->outside;
-    emit_forget(e, b->memo);
-    return result;
-}
-
 /* v without the axes, of one lane each, of the loops over positions. */
 static int of_result(const Scatter *s, int v, int carry) {
     const Kernel *k = s->e->k;
@@ -83,11 +55,14 @@ static int of_result(const Scatter *s, int v, int carry) {
 /* carry + what the position s->at sends. */
 static int add_position(const Scatter *s, int carry) {
     Emitter *e = s->e;
-    const int id = scalar_of(e, OP_SUM, id_at(s));
-    Branch sent = open_if(e, is_here(s, id), carry);
+    const int id = emit_scalar_of(e, OP_SUM, id_at(s));
+    Branch sent = emit_if(e, is_here(s, id), 1, &carry);
     const int u = of_result(s, emit_converted(e, emit_value(e, s->updates, s->at, -1), s->as), carry);
     const int here = emit_op(e, OP_EQ, DT_BOOL, s->row, id), zero = tile_const(&e->b, s->as, 0);
-    return close_if(e, &sent, emit_op(e, OP_ADD, s->as, carry, emit_select(e, here, u, zero)));
+    const int next = emit_op(e, OP_ADD, s->as, carry, emit_select(e, here, u, zero));
+    int result;
+    emit_endif(e, &sent, &next, &result);
+    return result;
 }
 
 /* carry + what the block that begins at `start` sends. */
@@ -97,15 +72,16 @@ static int add_block(Scatter *s, const Index *start, int carry) {
     const int axis = kernel_axis(e->k, "n", AXIS_LOOP, dim_fixed(s->block), 1);
     s->at[s->r - 1] = index_add(e->k, start, index_axis(e->k, lanes));
     const int hits = is_here(s, id_at(s)), one = emit_i32(e, 1), none = emit_i32(e, 0);
-    const int any = scalar_of(e, OP_RMAX, emit_select(e, hits, one, none));
-    Branch sent = open_if(e, emit_op(e, OP_GT, DT_BOOL, any, none), carry);
+    const int any = emit_scalar_of(e, OP_RMAX, emit_select(e, hits, one, none));
+    Branch sent = emit_if(e, emit_op(e, OP_GT, DT_BOOL, any, none), 1, &carry);
     Nest nest;
     int inner, result;
     nest_begin(e, &nest, 1, &axis, 1, &carry, &inner);
     s->at[s->r - 1] = index_add(e->k, start, index_axis(e->k, axis));
     const int next = add_position(s, inner);
     nest_end(e, &nest, &next, &result);
-    return close_if(e, &sent, result);
+    emit_endif(e, &sent, &result, &result);
+    return result;
 }
 
 void emit_scatter(Emitter *e, Node *n) {
@@ -123,8 +99,8 @@ void emit_scatter(Emitter *e, Node *n) {
     like.dtype = s.as = emit_carried_in(OP_SUM, n->dtype);
     const int start = emit_full_over(e, &like, e->p_index, -1, 0);
     s.row = tile_index(&e->b, e->p_index[0]);
-    s.first = scalar_of(e, OP_RMIN, s.row);
-    s.last = scalar_of(e, OP_RMAX, s.row);
+    s.first = emit_scalar_of(e, OP_RMIN, s.row);
+    s.last = emit_scalar_of(e, OP_RMAX, s.row);
     Nest nest;
     nest_begin(e, &nest, s.r, axes, 1, &start, &carry);
     int next;

@@ -285,17 +285,21 @@ static int recall(const Emitter *e, const Node *n, const Index *const *idx, int 
     return -1;
 }
 
+void emit_remember(Emitter *e, const Node *n, const Index *const *idx, int mask, int value) {
+    const Memo m = {.node = n,
+                    .idx = n->shape.rank ? arena_dup(e->arena, idx, sizeof *idx * (size_t)n->shape.rank) : NULL,
+                    .mask = mask,
+                    .value = value,
+                    .below = e->memo_of[n->id]};
+    e->memo_of[n->id] = e->memo.n;
+    vec_push(e->arena, e->memo, m);
+}
+
 int emit_value(Emitter *e, Node *n, const Index *const *idx, int mask) {
     int v = recall(e, n, idx, mask);
     if (v >= 0) return v;
     const bool elsewhere = e->buffer_of[n->id] >= 0 && e->plan->kernel_of[n->id] != (int)(e->pk - e->plan->kernels.at);
     v = elsewhere ? load(e, n, idx, mask) : compute(e, n, idx, mask);
-    const Memo m = {.node = n,
-                    .idx = n->shape.rank ? arena_dup(e->arena, idx, sizeof *idx * (size_t)n->shape.rank) : NULL,
-                    .mask = mask,
-                    .value = v,
-                    .below = e->memo_of[n->id]};
-    e->memo_of[n->id] = e->memo.n;
-    vec_push(e->arena, e->memo, m);
+    emit_remember(e, n, idx, mask, v);
     return v;
 }

@@ -44,6 +44,15 @@ void kernel_distribute(Kernel *k, const Target *t); /* distribute.c: GPU kernels
 /* Of a contraction through a sliding window, for the host; false: not one. */
 bool window_tile_sizes(const Target *t, const Node *n, TileSizes *s);
 void tile_sizes(const Target *t, const Plan *p, const PlanKernel *k, TileSizes *out);
+void tile_sums(const Target *t, const Node *n, int *k); /* along the summed loops of a product, as in TileSizes */
+
+/* emit_contract.c: a product's loops, from the value `start` on; riders: sums that are taken in them, or NULL. */
+typedef struct Riders {
+    int n;
+    const PlanNode *node[MAX_RANK];
+    int here[MAX_RANK], value[MAX_RANK]; /* is this a program that takes it; the sum, once emitted */
+} Riders;
+int emit_product(Emitter *e, Node *n, const Index *const *idx, int start, Riders *riders);
 
 /* matrix_emit.c, of e->matrix: the grid's axes and p_index; the summed axes, outermost first, and how many. */
 void matrix_grid(Emitter *e);
@@ -53,8 +62,12 @@ int matrix_sum_axes(Emitter *e, const Index **loop, int *axes);
  * the mask fails hold some value, never a fault. */
 int emit_value(Emitter *e, Node *n, const Index *const *idx, int mask);
 int emit_heavy(Emitter *e, Node *n, const Index *const *idx, int mask); /* reductions and contractions */
+int emit_reduction(Emitter *e, Node *n, const Index *const *idx, int mask);
 void emit_scan(Emitter *e, Node *n);
 void emit_scatter(Emitter *e, Node *n);
+void emit_together(Emitter *e); /* a product, what is summed in its loops, and products onto it: values to be recalled */
+void emit_sides(Emitter *e);    /* stores what was summed in the loops, and what is elementwise after that */
+void emit_remember(Emitter *e, const Node *n, const Index *const *idx, int mask, int value);
 void emit_samples(Emitter *e, Node *n); /* a contraction that sums over samples, one after the other */
 void emit_store(Emitter *e, const Node *n, const Index *const *idx, int value);
 
@@ -72,12 +85,25 @@ int emit_below(Emitter *e, const Index *x, Dim extent);
 
 /* A tile over every axis that the subscripts and the mask mention: what a reduction of n at idx can vary in. */
 int emit_full_over(Emitter *e, const Node *n, const Index *const *idx, int mask, double value);
+bool emit_has_axis(const Emitter *e, int v, int axis);
+int emit_along(Emitter *e, int v, int axis); /* the same value, with a lane for each index along the axis */
 /* Reduces v over the axes (-1: none); a value that is the same along one of them counts once per lane of it. */
 int emit_reduce_over(Emitter *e, Op op, int v, int n, const int *axes);
 /* What sums and products of values of t are carried in: f32 for low ones, so that they are rounded once. */
 DType emit_carried_in(Op op, DType t);
 int emit_converted(Emitter *e, int v, DType t); /* v as t */
 void emit_forget(Emitter *e, int n); /* memo entries from the n-th on: their block is closed */
+
+/* ---- conditions ---------------------------------------------------------------------------------------- */
+typedef struct Branch {
+    Inst *inst;
+    Builder outside;
+    int memo;
+} Branch;
+/* What is emitted until the end happens where the scalar condition holds; elsewhere carry[] are the results. */
+Branch emit_if(Emitter *e, int condition, int n, const int *carry);
+void emit_endif(Emitter *e, Branch *b, const int *next, int *results);
+int emit_scalar_of(Emitter *e, Op op, int v); /* v reduced over all its axes */
 
 /* ---- loops over several axes ------------------------------------------------------------------------- */
 /* Opens a loop per axis (spans need none); init[] enter, carry[] are the innermost values. */

@@ -11,6 +11,7 @@
 #include "passes/access.h"
 #include "passes/pass.h"
 #include "passes/per_sample.h"
+#include "passes/together.h"
 #include <assert.h>
 #include <string.h>
 
@@ -39,6 +40,9 @@ typedef struct Fuse {
     uint64_t *wanted;    /* by node id, entry infer: the outputs that need it (64 and later share a bit) */
     const bool *data;    /* -fno-jacobian-gemm, by node id: it depends on an input; else NULL */
     int threads;         /* of a program */
+    const Target *target;
+    Uses uses;
+    bool *adds;          /* by node id: the sum of products that fuse puts into one kernel */
     int n;               /* nodes */
 } Fuse;
 
@@ -183,8 +187,22 @@ static void find_landings(Fuse *f, const Graph *g, const Uses *uses) {
     for (int i = 0; i < g->results.n; i++) f->landing[i] = before_reshape(&g->results.at[i], uses, homes);
 }
 
+/* Where products that nothing else reads are added: the sum is one value of their kernel. */
+static void find_sums_of_products(Fuse *f, const Graph *g) {
+    f->adds = ARENA_ARRAY(f->arena, bool, f->n);
+    for (int i = 0; i < f->n; i++) {
+        const Node *n = g->nodes.at[i];
+        bool adds = f->merge && !f->data && n->op == OP_ADD && n->dtype == DT_F32 && n->in[0] != n->in[1];
+        for (int k = 0; k < 2 && adds; k++) {
+            const Node *x = n->in[k];
+            adds = users(&f->uses, x) == 1 && !f->result[x->id] && (f->adds[x->id] || product_shares(x));
+        }
+        f->adds[i] = adds;
+    }
+}
+
 static void choose_candidates(Fuse *f, const Graph *g) {
-    const Uses uses = graph_uses(f->arena, g);
+    const Uses uses = f->uses = graph_uses(f->arena, g);
     find_landings(f, g, &uses);
     bool *reread = ARENA_ARRAY(f->arena, bool, f->n);
     int *readers = ARENA_ARRAY(f->arena, int, f->n); /* those of a widened value are its own */
@@ -204,11 +222,12 @@ static void choose_candidates(Fuse *f, const Graph *g) {
     /* what is copied has memory of its own: inlined, the copy would read what it overwrites */
     for (int i = 0; i < g->results.n; i++)
         if (is_copy(f, g->results.at[i].value)) f->copied[g->results.at[i].value->in[0]->id] = true;
+    find_sums_of_products(f, g);
     for (int i = 0; i < f->n; i++) {
         const Node *n = g->nodes.at[i];
         if (op_is_memory(n->op)) continue;
         cone[i] = cone_of(n, cone, f->candidate);
-        f->candidate[i] = f->result[i] || f->copied[i] || is_heavy(n) ||
+        f->candidate[i] = f->result[i] || f->copied[i] || is_heavy(n) || f->adds[i] ||
                           wants_memory(n, &cone[i], readers[i], reread[i]) ||
                           (op_info[n->op].cls == CLASS_ELEMENT && readers[i] > 1 && !widens(n) && takes_place(n, &uses));
     }
@@ -227,12 +246,15 @@ static PlanNode plain(Node *n) {
     return pn;
 }
 
+static bool on_a_side(const PlanNode *pn) { return pn->part == PART_SUM || pn->part == PART_AFTER_SUM; }
+
 /* Every read of this kernel's own nodes must be at the element the program is at. */
 static bool reads_agree(const Fuse *f, const PlanKernel *k, const PlanNode *pn, const int8_t *axis) {
     const AccessList *l = &f->access[pn->node->id];
     for (int i = 0; i < l->n; i++) {
         const PlanNode *a = find_in(k, l->at[i].node);
         if (!a) continue;
+        if (on_a_side(a) != on_a_side(pn)) return false; /* not all programs have it */
         for (int d = 0; d < a->node->shape.rank; d++) {
             const int at = l->at[i].axis[d];
             if (at < 0 || axis[at] != a->axis[d]) return false;
@@ -253,6 +275,39 @@ static bool join_parallel(const Fuse *f, const PlanKernel *k, PlanNode *pn) {
     if (k->kind == KERNEL_CONTRACT && !reads_any(f, k, pn->node)) return false;
     *pn = plain(pn->node);
     return reads_agree(f, k, pn, pn->axis);
+}
+
+/* ---- beside and after a product ---------------------------------------------------------------------------------------- */
+static bool is_shared(const Fuse *f, const PlanKernel *k) {
+    return k->kind == KERNEL_CONTRACT && !k->sample && f->merge && !f->data && product_shares(k->nodes.at[0].node) &&
+           target_shares(f->target, k->nodes.at[0].node);
+}
+
+/* A sum over an operand of the product that opened the kernel. */
+static bool join_sum(const Fuse *f, const PlanKernel *k, PlanNode *pn) {
+    int8_t loop[MAX_RANK];
+    int riding = 0;
+    for (int i = 0; i < k->nodes.n; i++) riding += k->nodes.at[i].part == PART_SUM;
+    if (riding == MAX_RANK || !is_shared(f, k) || !target_takes_sums(f->target, k->nodes.at[0].node)) return false;
+    if (!sum_rides(pn->node, k->nodes.at[0].node, loop)) return false;
+    pn->part = PART_SUM;
+    memcpy(pn->axis, loop, sizeof *loop * (size_t)pn->node->shape.rank);
+    return true;
+}
+
+/* What is elementwise after it. */
+static bool join_after_sum(const Fuse *f, const PlanKernel *k, PlanNode *pn) {
+    if (k->kind != KERNEL_CONTRACT) return false;
+    for (int i = 0; i < k->nodes.n; i++) {
+        const PlanNode *a = &k->nodes.at[i];
+        if (!on_a_side(a) || !shape_equal(a->node->shape, pn->node->shape)) continue;
+        PlanNode side = {.node = pn->node, .part = PART_AFTER_SUM};
+        memcpy(side.axis, a->axis, sizeof side.axis);
+        if (!reads_agree(f, k, &side, side.axis)) continue;
+        *pn = side;
+        return reads_any(f, k, pn->node);
+    }
+    return false;
 }
 
 /* An elementwise root over parallel and row dims: its dims find their axes through what it reads. */
@@ -356,6 +411,26 @@ static bool output_allows(const Fuse *f, const PlanKernel *k, const Node *n) {
     return true;
 }
 
+static Node *sum_with(const Fuse *f, const Node *n) {
+    Node *add = users(&f->uses, n) == 1 ? f->uses.user[f->uses.first[n->id]] : NULL;
+    return add && f->adds[add->id] ? add : NULL;
+}
+
+/* A product that nothing but the sum with a value of the kernel reads: it is added up from that value on. */
+static bool join_onto(const Fuse *f, const PlanKernel *k, PlanNode *pn) {
+    enum { MOST = 4 }; /* their tiles stand beside each other in a GPU's shared memory */
+    const Node *n = pn->node;
+    int onto = 0;
+    Node *add = sum_with(f, n);
+    if (!is_shared(f, k) || !target_shares(f->target, n) || !output_allows(f, k, add)) return false;
+    for (int i = 0; i < k->nodes.n; i++) onto += k->nodes.at[i].part == PART_ONTO;
+    if (onto + 1 >= MOST || k->nodes.n + 2 > KERNEL_NODES) return false;
+    if (!shape_equal(n->shape, k->p) || !products_alike(n, k->nodes.at[0].node)) return false;
+    pn->part = PART_ONTO;
+    pn->into = add;
+    return true;
+}
+
 /* Entry infer leaves out what only unwanted outputs need, and the inputs only that reads: what is computed together
  * must be needed by the same outputs. */
 static void mark_wanted(Fuse *f, const Graph *g) {
@@ -393,11 +468,14 @@ static FusionId try_join(const Fuse *f, PlanKernel *k, PlanNode *pn) {
     if (sums_samples(k)) return FUSION_COUNT;
     if (k->kind == KERNEL_SCAN || k->kind == KERNEL_SCATTER || !output_allows(f, k, n)) return FUSION_COUNT;
     if (!axes_allow(k, n)) return FUSION_COUNT;
+    if (n->op == OP_CONTRACT && is_heavy(n)) return join_onto(f, k, pn) ? FUSION_contract_onto : FUSION_COUNT;
     if (op_info[n->op].cls == CLASS_REDUCE) {
+        if (join_sum(f, k, pn)) return FUSION_contract_sum;
         if (join_reduce(f, k, pn)) return FUSION_row_reduction;
         return map_to_row(f, k, pn) ? FUSION_map_to_row : FUSION_COUNT;
     }
     if (join_parallel(f, k, pn)) return parallel[k->kind];
+    if (join_after_sum(f, k, pn)) return FUSION_contract_sum_epilogue;
     return join_row(f, k, pn) ? FUSION_row_element : FUSION_COUNT;
 }
 
@@ -465,11 +543,21 @@ static int sample_of(const Fuse *f, const Node *n) {
     return dtype_is_low(n->dtype) ? 0 : 1 + loop;
 }
 
+/* That of the other term of a sum of products, if all that n reads is there before. */
+static int kernel_to_add_to(const Fuse *f, const Node *n, int *kernels) {
+    const Node *add = sum_with(f, n);
+    if (!add) return 0;
+    kernels[0] = f->plan->kernel_of[add->in[add->in[0] == n]->id];
+    for (int i = 0; i < f->access[n->id].n; i++)
+        if (f->plan->kernel_of[f->access[n->id].at[i].node->id] >= kernels[0]) return 0;
+    return kernels[0] >= 0;
+}
+
 static void assign(Fuse *f, Node *n) {
     PlanNode pn = {.node = n};
     int tries[16], k = -1;
-    const bool alone = !f->merge || is_copy(f, n) || (is_heavy(n) && op_info[n->op].cls != CLASS_REDUCE) || n->op == OP_SCAN;
-    const int count = alone ? 0 : kernels_to_try(f, n, tries, 16);
+    const bool alone = !f->merge || is_copy(f, n) || n->op == OP_SCATTER_ADD || n->op == OP_SCAN;
+    const int count = alone ? 0 : n->op == OP_CONTRACT && is_heavy(n) ? kernel_to_add_to(f, n, tries) : kernels_to_try(f, n, tries, 16);
     for (int i = 0; i < count && k < 0; i++) {
         const PlanKernel *at = &f->plan->kernels.at[tries[i]];
         if (n->remat && at->nodes.at[0].node->remat != n->remat) continue; /* or it would be computed, and kept, too early */
@@ -489,6 +577,10 @@ static void assign(Fuse *f, Node *n) {
     PlanKernel *kernel = &f->plan->kernels.at[k];
     vec_push(f->arena, kernel->nodes, pn);
     f->plan->kernel_of[n->id] = k;
+    if (pn.part == PART_ONTO) { /* their sum is the value that there is */
+        vec_push(f->arena, kernel->nodes, plain(pn.into));
+        f->plan->kernel_of[pn.into->id] = k;
+    }
     for (int i = 0; i < f->access[n->id].n; i++) {
         Node *a = f->access[n->id].at[i].node;
         if (a->shape.rank > 0) f->last_reader[a->id] = k; /* a shared scalar is no reason to be computed together */
@@ -572,6 +664,7 @@ static void fuse_init(Fuse *f, PassContext *c, Graph *g) {
     f->wanted = ARENA_ARRAY(a, uint64_t, n);
     mark_wanted(f, g);
     f->threads = c->target ? c->target->threads : 1;
+    f->target = c->target;
     if (c->disabled[PASS_jacobian_gemm]) f->data = per_sample_data(a, g);
     f->plan->arena = a;
     f->plan->graph = g;
@@ -595,7 +688,7 @@ static void partition(Fuse *f, PassContext *c, Graph *g, Node *accumulate) {
         }
     }
     for (int i = 0; i < f->n; i++)
-        if (f->candidate[i]) assign(f, g->nodes.at[i]);
+        if (f->candidate[i] && f->plan->kernel_of[i] < 0) assign(f, g->nodes.at[i]);
 }
 
 Plan *pass_fuse(PassContext *c, Graph *g) {

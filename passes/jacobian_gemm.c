@@ -5,10 +5,11 @@
  * run side by side through all operands and the result become one (batch and time fold into M, or into K of a weight
  * gradient); the sum of a product of two spread operands becomes a contraction.  contract_class.h then names each loop's
  * role.  Among contractions: diagonal factors move behind sums (factor_out.c), chains are bracketed (contract_chain.c),
- * sums use products that exist (reassociate.c). */
+ * sums use products that exist (reassociate.c).  At last, what one kernel can compute stands side by side (together.c). */
 #include "passes/affine.h"
 #include "passes/contract_class.h"
 #include "passes/rewrite.h"
+#include "passes/together.h"
 #include <string.h>
 
 static bool is_unit(Dim d) { return dim_is_fixed(d) && d.bound == 1; }
@@ -224,5 +225,5 @@ static const RewriteId *cost_rules(Op op) {
 }
 
 Graph *pass_jacobian_gemm(PassContext *c, Graph *g) {
-    return rewrite_graph(c, rewrite_graph(c, g, form_rules), cost_rules);
+    return products_together(c, rewrite_graph(c, rewrite_graph(c, g, form_rules), cost_rules));
 }

@@ -69,6 +69,11 @@ static const char *classify(const Node *n, MatrixTiles *out) {
     return NULL;
 }
 
+bool matrix_takes(const Target *t, const Node *n) {
+    const ContractClass cls = contract_classify(n->attr->contract, n->in);
+    return t->backend == BACKEND_NVPTX && t->gflops_matrix > 0 && !refuses(n, &cls);
+}
+
 const char *matrix_product(const Target *t, const PlanKernel *k, MatrixTiles *out) {
     memset(out, 0, sizeof *out);
     if (t->backend != BACKEND_NVPTX || t->gflops_matrix <= 0) return "";

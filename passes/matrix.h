@@ -29,6 +29,8 @@ typedef struct MatrixTiles {
     int row_axis, column_axis, sum_axis; /* of the kernel, once they are made */
 } MatrixTiles;
 
+/* Is the contraction for the target's matrix instructions, as far as it goes by what is multiplied? */
+bool matrix_takes(const Target *t, const Node *n);
 /* What a kernel of the plan multiplies: fills *out but for its tile, and returns NULL; or why matrix instructions do
  * not take it, contract being NULL then ("": it is no product, or the target has no such instructions). */
 const char *matrix_product(const Target *t, const PlanKernel *k, MatrixTiles *out);

@@ -10,8 +10,18 @@
  * next r.rank are the row that one program walks whole. */
 typedef enum { KERNEL_MAP, KERNEL_ROW, KERNEL_CONTRACT, KERNEL_SCAN, KERNEL_SCATTER } KernelKind;
 
+/* What a node of a KERNEL_CONTRACT is beside the product that opened it and what is elementwise after that. */
+typedef enum {
+    PART_VALUE,    /* none of the others */
+    PART_ONTO,     /* a product that is added up from another value of the kernel on, in loops of its own */
+    PART_SUM,      /* a sum over an operand of the first product, in that one's loops, over some of its dims */
+    PART_AFTER_SUM /* what is elementwise after such a sum */
+} PlanPart;
+
 typedef struct PlanNode {
     Node *node;
+    PlanPart part;
+    Node *into;            /* PART_ONTO: the sum of both */
     int8_t axis[MAX_RANK]; /* dim of the node -> axis of the kernel */
     bool in_row;           /* some dim stands on a row axis */
     bool stored;           /* written to memory: a result, or read by another kernel */

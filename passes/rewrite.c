@@ -238,6 +238,7 @@ Graph *rewrite_graph(PassContext *c, Graph *g, RewriteRules *rules) {
     r.g->attrs = g->attrs;
     r.fired = c->fired;
     r.target = c->target;
+    r.context = c;
     graph_renumber(g);
     grow_table(&r, 2 * g->nodes.n);
     Node **copy = ARENA_ARRAY(r.scratch, Node *, g->nodes.n);

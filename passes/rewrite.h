@@ -27,6 +27,7 @@ struct Rewriter {
     struct NodeSlot *table; /* open-addressing set of nodes by structure; size is a power of two */
     int table_size, table_used;
     const Target *target;   /* NULL before one is chosen */
+    const PassContext *context;
     uint32_t *fired;        /* NULL, or a counter per rule */
     int depth; /* of rules within rules; past a limit nodes are made as they are, so that no input exhausts the stack */
 };

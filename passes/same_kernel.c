@@ -55,7 +55,7 @@ static uint64_t hash_cone(KernelFinder *f, const PlanKernel *k, const Node *n, u
 static uint64_t hash_kernel(KernelFinder *f, const PlanKernel *k) {
     uint64_t h = mix((uint64_t)k->kind, (uint64_t)k->reads.n * 64 + (uint64_t)k->outputs.n);
     f->now++;
-    for (int i = 0; i < k->nodes.n; i++) h = hash_cone(f, k, k->nodes.at[i].node, mix(h, k->nodes.at[i].stored));
+    for (int i = 0; i < k->nodes.n; i++) h = hash_cone(f, k, k->nodes.at[i].node, mix(h, k->nodes.at[i].stored + 2 * (uint64_t)k->nodes.at[i].part));
     return h;
 }
 
@@ -141,7 +141,7 @@ static bool same_kernel(KernelFinder *f, const PlanKernel *a, PlanKernel *b) {
     f->now++;
     for (int i = 0; i < a->nodes.n; i++) {
         const PlanNode *na = &a->nodes.at[i], *nb = &b->nodes.at[i];
-        if (na->stored != nb->stored || na->in_row != nb->in_row) return false;
+        if (na->part != nb->part || na->stored != nb->stored || na->in_row != nb->in_row) return false;
         if (memcmp(na->axis, nb->axis, (size_t)na->node->shape.rank)) return false;
         if (!same_node(&x, na->node, nb->node)) return false;
     }

@@ -7,6 +7,7 @@
 #include "passes/affine.h"
 #include "passes/contract_class.h"
 #include "passes/rewrite.h"
+#include "passes/together.h"
 #include <string.h>
 
 enum {
@@ -69,13 +70,25 @@ static int64_t programs_of_sum(const Target *t, int64_t results) {
     return ceil_div(results, lanes > 1 ? lanes : 1);
 }
 
+/* fuse takes it from the tiles of a product, which stands right before it. */
+static bool rides(const Rewriter *r, const Node *n) {
+    enum { NEAR = 8 };
+    const PassContext *c = r->context;
+    int8_t loop[MAX_RANK];
+    const int last = r->g->nodes.n - 1, first = last < NEAR ? 0 : last - NEAR;
+    if (c->disabled[PASS_fuse] || c->disabled[PASS_jacobian_gemm]) return false;
+    for (int i = last; i >= first; i--)
+        if (sum_rides(n, r->g->nodes.at[i], loop) && target_takes_sums(r->target, r->g->nodes.at[i])) return true;
+    return false;
+}
+
 Node *rule_split_sum(Rewriter *r, const Node *n) {
     const Target *t = r->target;
     const int64_t cores = cores_of(t), results = shape_elements(n->shape);
     Node *x = n->in[0];
     const int rank = x->shape.rank, n_axes = n->attr->n_axes;
     if (cores == 1 || !dtype_is_float(n->dtype) || n_axes == 0 || rank == MAX_RANK || results == 0) return NULL;
-    if (is_in_slices(r, x)) return NULL;
+    if (is_in_slices(r, x) || rides(r, n)) return NULL;
     const bool rows = n->attr->axes[n_axes - 1] == rank - 1 && results > 1; /* long rows are read at full speed */
     const int64_t programs = programs_of_sum(t, results), elements = shape_elements(x->shape);
     if (rows || 2 * programs > cores || elements < 2 * (int64_t)t->max_tile) return NULL;

@@ -156,15 +156,21 @@ static void emit_body(Emitter *e) {
         emit_scatter(e, pk->nodes.at[0].node);
         return;
     }
+    bool together = false;
+    for (int i = 0; i < pk->nodes.n; i++) together |= pk->nodes.at[i].part != PART_VALUE;
+    if (together) emit_together(e);
     /* reductions and stored values once per program, before any row loop could repeat them */
     for (int i = 0; i < pk->nodes.n; i++) {
         const PlanNode *pn = &pk->nodes.at[i];
         const OpClass cls = op_info[pn->node->op].cls;
+        if (pn->part != PART_VALUE) continue;
         if (!pn->in_row && (pn->stored || cls == CLASS_REDUCE || cls == CLASS_CONTRACT)) value_at_home(e, pn, &value[i]);
     }
     emit_rows(e, value);
     for (int i = 0; i < pk->nodes.n; i++)
-        if (pk->nodes.at[i].stored && !pk->nodes.at[i].in_row) store_at_home(e, &pk->nodes.at[i], value[i]);
+        if (pk->nodes.at[i].stored && !pk->nodes.at[i].in_row && pk->nodes.at[i].part == PART_VALUE)
+            store_at_home(e, &pk->nodes.at[i], value[i]);
+    if (together) emit_sides(e);
 }
 
 static void close_kernel(Emitter *e) {
@@ -183,6 +189,10 @@ static void write_kernel(Emitter *e, PlanKernel *pk, int number) {
     add_axes(e);
     emit_body(e);
     memcpy(pk->constant, e->constant, sizeof e->constant);
+    for (int i = 0; i < pk->nodes.n; i++) {
+        e->k->onto += pk->nodes.at[i].part == PART_ONTO;
+        e->k->riding += pk->nodes.at[i].part == PART_SUM;
+    }
     close_kernel(e);
 }
 

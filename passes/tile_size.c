@@ -222,18 +222,26 @@ static void fit_staged(const Node *n, TileSizes *s) {
     }
 }
 
+static void sum_sizes(const Limits *l, const Contract *c, int *k) {
+    int64_t most = l->k;
+    for (int i = c->n_loops - 1; i >= c->n_out; i--) {
+        k[i] = even_lanes(l, c->extent[i], most, SUM_UNIT);
+        most = most / k[i] < 1 ? 1 : most / k[i];
+    }
+}
+
 static void contract_sizes(const Limits *l, const Node *n, TileSizes *s) {
     const Contract *c = n->attr->contract;
     const ContractClass class = product_loops(n);
-    int64_t k = l->k;
     product_sizes(l, c, class.loop, s);
-    for (int i = c->n_loops - 1; i >= c->n_out; i--) {
-        s->k[i] = even_lanes(l, c->extent[i], k, SUM_UNIT);
-        k /= s->k[i];
-        if (k < 1) k = 1;
-    }
+    sum_sizes(l, c, s->k);
     vector_sizes(l, n, s);
     if (l->pow2) fit_staged(n, s);
+}
+
+void tile_sums(const Target *t, const Node *n, int *k) {
+    const Limits l = limits_of(t);
+    sum_sizes(&l, n->attr->contract, k);
 }
 
 enum {

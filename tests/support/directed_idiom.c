@@ -150,6 +150,17 @@ static Node *known_sum(Directed *x) {
     return terms ? along(x, OP_SUM, two(x, OP_MUL, terms, p), 1) : NULL;
 }
 
+/* a' b + c d, with a sum of b over the same loop and something elementwise after that. */
+static Node *gathered(Directed *x) {
+    Node *a = leaf(x, shape(2, 6, 4, 0)), *b = one(x, OP_TANH, leaf(x, shape(2, 6, 5, 0)), NULL);
+    Node *turned = one(x, OP_TRANSPOSE, a, &(Attr){.n_axes = 2, .axes = {1, 0}}), *first = product(x, turned, b, NULL);
+    Node *second = product(x, leaf(x, shape(2, 4, 3, 0)), leaf(x, shape(2, 3, 5, 0)), NULL);
+    Node *sum = b ? one(x, OP_TANH, along(x, OP_SUM, b, 0), NULL) : NULL;
+    if (!first || !second || !sum) return NULL;
+    Node *both = two(x, OP_ADD, first, second), *more = two(x, OP_MUL, sum, leaf(x, shape(1, 5, 0, 0)));
+    return both && more ? two(x, OP_ADD, both, spread(x, two(x, OP_ADD, sum, more), both->shape, 1, 0)) : NULL;
+}
+
 /* Long enough to be summed in slices where tiles are tiny; most for a GPU's tiles too.  Nothing else reads the terms. */
 static Node *long_sum(Directed *x) {
     const int64_t rows = pick_below(x, 3) ? 20011 : 1200, most = x->most;
@@ -174,8 +185,9 @@ Node *directed_idiom(Directed *x, int i) {
         split_element, split_reduce,    split_scan,     split_broadcast, split_slice,  split_pad,  merged_broadcast,
         merged_slice,  reshaped_random, reduced_twice,  sum_of_product,  empty_concat, idle_guard, strided,
         rows,          attention,       constant_factor,
-        chained,       scaled_sum,      scaled_product, known_sum,
-        long_sum,      long_product};
+        chained,       scaled_sum,      scaled_product, known_sum,       gathered,      gathered,
+        long_sum,      long_product,
+        long_product,  merged_slice /* once more: their rules take a small tile, or a shape that others leave alone */};
     const int before = x->pool.n;
     Node *n = make[i](x);
     if (!n) x->pool.n = before;

@@ -69,11 +69,45 @@ static void reassociated(void **state) {
     check("reassociate", REWRITE_reassociate, 1, 1);
 }
 
+static void folded(void **state) {
+    (void)state;
+    check("fold", REWRITE_merge_loops, 2, 1);
+}
+/* Of a strided convolution's gradient no product with a zero between its pixels is left. */
+static void residues(void **state) {
+    (void)state;
+    check("conv_stride2", REWRITE_residue, 1, 0.56);
+}
+
+/* Three layers read x: one kernel adds up what they send back, and each weight's kernel takes the bias's gradient too. */
+static void together(void **state) {
+    (void)state;
+    static const char *const names[] = {"host", "c99", "sm_80"};
+    for (int i = 0; i < 3; i++) {
+        Arena *a = arena_new();
+        uint32_t fired[RULE_COUNT] = {0};
+        PassContext c = {.arena = a, .fired = fired, .target = target_find(names[i])};
+        const char *error;
+        Graph *g = graph_parse(a, read_golden(a, "together"), &error);
+        if (!g) fail_msg("%s", error);
+        const Plan *p = pass_fuse(&c, pass_split(&c, pass_canonicalize(&c, pass_jacobian_gemm(&c, g))));
+        assert_int_equal(fired[RULE_FUSION + FUSION_contract_onto], 2);
+        const bool sums = c.target->backend != BACKEND_C99;
+        assert_int_equal(fired[RULE_FUSION + FUSION_contract_sum], sums ? 3 : 0);
+        assert_int_equal(p->kernels.n, 1 + 3 + 1 + (sums ? 0 : 3)); /* the last: the sum of a bias's gradient */
+        arena_free(a);
+    }
+    check("together", REWRITE_merge_loops, 3, 1);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(chains),
         cmocka_unit_test(factors),
         cmocka_unit_test(reassociated),
+        cmocka_unit_test(folded),
+        cmocka_unit_test(residues),
+        cmocka_unit_test(together),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -33,6 +33,12 @@ static void print_product(const ProductReport *r) {
     if (r->rows && r->used < 0.9) printf(" (%.0f%% used)", 100 * r->used);
 }
 
+/* What jacobian_gemm and fuse brought into a product's kernel. */
+static void print_merged(const Kernel *k) {
+    if (k->onto) printf(", %d products added up", 1 + k->onto);
+    if (k->riding) printf(", with %d sum%s over a factor", k->riding, k->riding > 1 ? "s" : "");
+}
+
 static void print_entry(Arena *a, const Module *m, Entry e, const Target *t, const char *profile) {
     const ModuleEntry *entry = &m->entry[e];
     double flops = 0, bytes = 0;
@@ -49,6 +55,7 @@ static void print_entry(Arena *a, const Module *m, Entry e, const Target *t, con
         printf("  %-28s %-8s %10.3f %10.3f %10.2f  %s", k->name, phases[l->phase], c.flops * 1e-6, moved * 1e-6, intensity,
                intensity < ridge_of(k, t) ? "memory" : "compute");
         print_product(&product);
+        print_merged(k);
         printf("%s%s\n", k->comment ? ", " : "", k->comment ? k->comment : "");
     }
     product_notes(a, m, e, t, profile);

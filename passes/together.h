@@ -1,0 +1,27 @@
+/* Products that one kernel computes together with other sums: together.c brings them side by side in the graph, fuse makes
+ * one kernel of them, split leaves their sums whole.  The questions here are asked by all three. */
+#ifndef FUSEC_PASSES_TOGETHER_H
+#define FUSEC_PASSES_TOGETHER_H
+#include "ir/target.h"
+#include "passes/pass.h"
+
+/* The graph with the nodes below in the order in which fuse can join them; nothing else changes. */
+Graph *products_together(PassContext *c, Graph *g);
+
+/* A product whose loop over what is summed can do more than one thing: two whole operands, its result carried in f32. */
+bool product_shares(const Node *n);
+
+/* Do the loops of both results stand in rows, columns and batches alike? */
+bool products_alike(const Node *a, const Node *b);
+
+/* sum: of an operand of the product, over all that the product sums.  Sets loop[d]: the product's loop for each dim of the
+ * sum's result. */
+bool sum_rides(const Node *sum, const Node *product, int8_t *loop);
+
+/* Kernels for matrix instructions compute one product and what is elementwise after it. */
+bool target_shares(const Target *t, const Node *product);
+
+/* Nor is anything gained where a program has one row: what is read again is near, and the code of both is longer. */
+bool target_takes_sums(const Target *t, const Node *product);
+
+#endif
