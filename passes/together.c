@@ -67,7 +67,7 @@ bool sum_rides(const Node *sum, const Node *product, int8_t *loop) {
 bool target_shares(const Target *t, const Node *product) { return !t || !matrix_takes(t, product); }
 
 bool target_takes_sums(const Target *t, const Node *product) {
-    return target_shares(t, product) && !(t && t->backend == BACKEND_C99);
+    return target_shares(t, product) && (!t || t->backend == BACKEND_HOST);
 }
 
 /* ---- moving ----------------------------------------------------------------------------------------------------------- */

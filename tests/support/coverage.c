@@ -201,16 +201,16 @@ static int report_pairs(FILE *f, const Coverage *c) {
     return short_of;
 }
 
-/* Rewrites that are for more than one core, and what C99, the target of one, has apart. */
-static bool is_for_cores(int rule) {
-    return rule == REWRITE_split_sum || rule == REWRITE_split_product || rule == RULE_FUSION + FUSION_contract_sum ||
-           rule == RULE_FUSION + FUSION_contract_sum_epilogue;
+/* Rules that this target does without. */
+static bool is_for_others(const Coverage *c, int rule) {
+    const bool rides = rule == RULE_FUSION + FUSION_contract_sum || rule == RULE_FUSION + FUSION_contract_sum_epilogue;
+    return (rides && c->sums_apart) || (c->one_core && (rule == REWRITE_split_sum || rule == REWRITE_split_product));
 }
 
 static int report_rules(FILE *f, const Coverage *c, const char *what, int first, int last) {
     int asked = 0, short_of = 0;
     for (int i = first; i < last; i++) {
-        if (rule_excluded(i) || (c->one_core && is_for_cores(i))) continue;
+        if (rule_excluded(i) || is_for_others(c, i)) continue;
         asked++;
         if (c->fired[i] >= COVERAGE_LEAST) continue;
         short_of++;
