@@ -32,7 +32,9 @@ static void part_free(Part *p) {
 static bool emit_kernels(Part *p) {
     for (int i = p->first; i < p->last; i++) {
         Arena *a = arena_new();
-        const bool ok = simt_kernel(&p->e, p->m->kernels.at[i], a);
+        Kernel own = *p->m->kernels.at[i];
+        own.arena = a; /* for index arithmetic: that of the module is not for several threads */
+        const bool ok = simt_kernel(&p->e, &own, a);
         arena_free(a);
         if (ok) continue;
         char text[256];
