@@ -1,4 +1,5 @@
 #include "codegen/host/channel_micro.h"
+#include "codegen/host/running.h"
 #include <stdio.h>
 
 typedef struct Micro {
@@ -191,13 +192,9 @@ LLVMValueRef channel_product(const Emit *e, ChannelShape s) {
     if (known) return known;
     LLVMTypeRef params[CHANNEL_ARGS] = {e->ptr, e->ptr, e->ptr, e->i64, e->i64, e->i64, e->i64, e->i64};
     Micro m = {.e = e,
-               .fn = LLVMAddFunction(e->module, name, LLVMFunctionType(e->none, params, CHANNEL_ARGS, false)),
+               .fn = micro_function(e, name, CHANNEL_ARGS, params),
                .vector = LLVMVectorType(e->f32, (unsigned)s.lanes),
                .s = &s};
-    LLVMSetLinkage(m.fn, LLVMInternalLinkage);
-    emit_fn_attribute(e, m.fn, "noinline");
-    emit_fn_attribute(e, m.fn, "nounwind");
-    for (int i = CHANNEL_X; i <= CHANNEL_C; i++) emit_param_attribute(e, m.fn, i, "noalias", 0);
     LLVMBasicBlockRef here = LLVMGetInsertBlock(e->b);
     body(&m);
     LLVMPositionBuilderAtEnd(e->b, here);

@@ -1,13 +1,8 @@
 #include "codegen/host/direct_micro.h"
+#include "codegen/host/running.h"
 #include <stdio.h>
 
-enum { BLOCK_ROWS = 16, BLOCK_VECTORS = 4 };
 enum { ARG_X, ARG_Y, ARG_C, ARG_COUNT, ARG_OUTER, ARG_X_OUTER, ARGS };
-
-/* What goes round the loops over k. */
-typedef struct Running {
-    LLVMValueRef x, y, acc[BLOCK_ROWS][BLOCK_VECTORS];
-} Running;
 
 typedef struct Micro {
     const Emit *e;
@@ -28,7 +23,7 @@ static LLVMValueRef c_vector(const Micro *m, int row, int vector) {
 /* One k: a row of Y against one element of each row of X. */
 static void step(const Micro *m, Running *r) {
     const Emit *e = m->e;
-    LLVMValueRef column[BLOCK_VECTORS];
+    LLVMValueRef column[RUNNING_VECTORS];
     for (int v = 0; v < m->s.vectors; v++) {
         column[v] = LLVMBuildLoad2(e->b, m->vector, element_at(e, r->y, (int64_t)v * m->s.lanes), "");
         LLVMSetAlignment(column[v], 4);
@@ -42,22 +37,6 @@ static void step(const Micro *m, Running *r) {
     r->y = element_at(e, r->y, (int64_t)m->s.vectors * m->s.lanes);
 }
 
-static Running open_phis(const Micro *m) {
-    const Emit *e = m->e;
-    Running r = {.x = LLVMBuildPhi(e->b, e->ptr, ""), .y = LLVMBuildPhi(e->b, e->ptr, "")};
-    for (int i = 0; i < m->s.rows; i++)
-        for (int v = 0; v < m->s.vectors; v++) r.acc[i][v] = LLVMBuildPhi(e->b, m->vector, "");
-    return r;
-}
-
-static void join(const Micro *m, const Running *phis, const Running *in, LLVMBasicBlockRef from) {
-    LLVMAddIncoming(phis->x, (LLVMValueRef *)&in->x, &from, 1);
-    LLVMAddIncoming(phis->y, (LLVMValueRef *)&in->y, &from, 1);
-    for (int i = 0; i < m->s.rows; i++)
-        for (int v = 0; v < m->s.vectors; v++)
-            LLVMAddIncoming(phis->acc[i][v], (LLVMValueRef *)&in->acc[i][v], &from, 1);
-}
-
 /* `trips` rounds, at least one, of a body that advances r. */
 static void rounds(const Micro *m, Running *r, LLVMValueRef trips, void (*body)(const Micro *, Running *)) {
     const Emit *e = m->e;
@@ -65,15 +44,15 @@ static void rounds(const Micro *m, Running *r, LLVMValueRef trips, void (*body)(
     LLVMBuildBr(e->b, header);
     LLVMPositionBuilderAtEnd(e->b, header);
     LLVMValueRef left = LLVMBuildPhi(e->b, e->i64, "");
-    const Running phis = open_phis(m);
+    const Running phis = running_phis(e, r);
     Running next = phis;
     body(m, &next);
     LLVMValueRef less = LLVMBuildSub(e->b, left, emit_i64(e, 1), "");
     LLVMBasicBlockRef latch = LLVMGetInsertBlock(e->b), done = emit_block(e, m->fn, "done");
     LLVMBuildCondBr(e->b, LLVMBuildICmp(e->b, LLVMIntSGT, less, emit_i64(e, 0), ""), header, done);
     LLVMAddIncoming(left, (LLVMValueRef[]){trips, less}, (LLVMBasicBlockRef[]){pre, latch}, 2);
-    join(m, &phis, r, pre);
-    join(m, &phis, &next, latch);
+    running_join(&phis, r, pre);
+    running_join(&phis, &next, latch);
     LLVMPositionBuilderAtEnd(e->b, done);
     *r = next;
 }
@@ -87,7 +66,10 @@ static void inner_rounds(const Micro *m, Running *r) {
 static void product(const Micro *m) {
     const Emit *e = m->e;
     LLVMPositionBuilderAtEnd(e->b, emit_block(e, m->fn, "entry"));
-    Running r = {.x = LLVMGetParam(m->fn, ARG_X), .y = LLVMGetParam(m->fn, ARG_Y)};
+    Running r = {.rows = m->s.rows,
+                 .vectors = m->s.vectors,
+                 .x = LLVMGetParam(m->fn, ARG_X),
+                 .y = LLVMGetParam(m->fn, ARG_Y)};
     for (int i = 0; i < m->s.rows; i++)
         for (int v = 0; v < m->s.vectors; v++)
             LLVMSetAlignment(r.acc[i][v] = LLVMBuildLoad2(e->b, m->vector, c_vector(m, i, v), ""), 4);
@@ -106,13 +88,9 @@ LLVMValueRef direct_product(const Emit *e, DirectShape s) {
     if (known) return known;
     LLVMTypeRef params[ARGS] = {e->ptr, e->ptr, e->ptr, e->i64, e->i64, e->i64};
     const Micro m = {.e = e,
-                     .fn = LLVMAddFunction(e->module, name, LLVMFunctionType(e->none, params, ARGS, false)),
+                     .fn = micro_function(e, name, ARGS, params),
                      .vector = LLVMVectorType(e->f32, (unsigned)s.lanes),
                      .s = s};
-    LLVMSetLinkage(m.fn, LLVMInternalLinkage);
-    emit_fn_attribute(e, m.fn, "noinline");
-    emit_fn_attribute(e, m.fn, "nounwind");
-    for (int i = ARG_X; i <= ARG_C; i++) emit_param_attribute(e, m.fn, i, "noalias", 0);
     LLVMBasicBlockRef here = LLVMGetInsertBlock(e->b);
     product(&m);
     LLVMPositionBuilderAtEnd(e->b, here);

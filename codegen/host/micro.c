@@ -1,28 +1,11 @@
 /* Inner functions of matrix products, one per module and shape. */
 #include "codegen/host/micro.h"
+#include "codegen/host/running.h"
 #include <stdio.h>
 
-static LLVMValueRef function(const Emit *e, const char *name, int n, LLVMTypeRef *params) {
-    LLVMValueRef fn = LLVMAddFunction(e->module, name, LLVMFunctionType(e->none, params, (unsigned)n, false));
-    LLVMSetLinkage(fn, LLVMInternalLinkage);
-    emit_fn_attribute(e, fn, "noinline");
-    emit_fn_attribute(e, fn, "nounwind");
-    for (int i = 0; i < n; i++)
-        if (params[i] == e->ptr) {
-            emit_param_attribute(e, fn, i, "noalias", 0);
-            emit_param_attribute(e, fn, i, "nocapture", 0);
-        }
-    return fn;
-}
-
 /* ---- a block of C ---------------------------------------------------------------------------------------------- */
-enum { MAX_ROWS = 16, MAX_VECTORS = 32, UNROLL = 4, AHEAD = 20, LINE = 64 / 4 };
+enum { UNROLL = 4, AHEAD = 20, LINE = 64 / 4 };
 enum { ARG_X, ARG_X_STEP, ARG_Y, ARG_Y_STEP, ARG_C, ARG_C_STRIDE, ARG_COUNT, ARG_FRESH, ARG_PACKED, ARGS };
-
-/* What goes round the loop over k. */
-typedef struct Running {
-    LLVMValueRef x, y, packed, acc[MAX_ROWS][MAX_VECTORS]; /* packed: of Y_COPIED */
-} Running;
 
 typedef struct Micro {
     const Emit *e;
@@ -60,7 +43,7 @@ static LLVMValueRef x_offset(const Micro *m, int row) {
 /* One k: a row of Y against one element of each row of X. */
 static void micro_step(const Micro *m, Running *r) {
     const Emit *e = m->e;
-    LLVMValueRef column[MAX_VECTORS], y_step = emit_i64(e, m->s.vectors * m->s.lanes);
+    LLVMValueRef column[RUNNING_VECTORS], y_step = emit_i64(e, m->s.vectors * m->s.lanes);
     if (m->s.y != Y_PACKED) y_step = LLVMGetParam(m->fn, ARG_Y_STEP);
     if (m->s.y == Y_AWAY || m->s.y == Y_COPIED) {
         LLVMValueRef ahead = element_at(e, r->y, LLVMBuildMul(e->b, y_step, emit_i64(e, AHEAD), ""));
@@ -84,25 +67,6 @@ static void micro_step(const Micro *m, Running *r) {
     if (m->s.y == Y_COPIED) r->packed = element_at(e, r->packed, emit_i64(e, m->s.vectors * m->s.lanes));
 }
 
-/* A phi for everything that goes round; its values come with join(). */
-static Running open_phis(const Micro *m) {
-    const Emit *e = m->e;
-    Running r = {.x = LLVMBuildPhi(e->b, e->ptr, ""), .y = LLVMBuildPhi(e->b, e->ptr, "")};
-    if (m->s.y == Y_COPIED) r.packed = LLVMBuildPhi(e->b, e->ptr, "");
-    for (int i = 0; i < m->s.rows; i++)
-        for (int v = 0; v < m->s.vectors; v++) r.acc[i][v] = LLVMBuildPhi(e->b, m->vector, "");
-    return r;
-}
-
-static void join(const Micro *m, const Running *phis, const Running *in, LLVMBasicBlockRef from) {
-    LLVMAddIncoming(phis->x, (LLVMValueRef *)&in->x, &from, 1);
-    LLVMAddIncoming(phis->y, (LLVMValueRef *)&in->y, &from, 1);
-    if (phis->packed) LLVMAddIncoming(phis->packed, (LLVMValueRef *)&in->packed, &from, 1);
-    for (int i = 0; i < m->s.rows; i++)
-        for (int v = 0; v < m->s.vectors; v++)
-            LLVMAddIncoming(phis->acc[i][v], (LLVMValueRef *)&in->acc[i][v], &from, 1);
-}
-
 /* `trips` rounds of `unroll` steps each, perhaps none. */
 static void micro_loop(const Micro *m, Running *r, LLVMValueRef trips, int unroll) {
     const Emit *e = m->e;
@@ -111,25 +75,28 @@ static void micro_loop(const Micro *m, Running *r, LLVMValueRef trips, int unrol
     LLVMBuildCondBr(e->b, LLVMBuildICmp(e->b, LLVMIntSGT, trips, emit_i64(e, 0), ""), body, done);
     LLVMPositionBuilderAtEnd(e->b, body);
     LLVMValueRef left = LLVMBuildPhi(e->b, e->i64, "");
-    const Running round = open_phis(m);
+    const Running round = running_phis(e, r);
     Running next = round;
     for (int i = 0; i < unroll; i++) micro_step(m, &next);
     LLVMValueRef less = LLVMBuildSub(e->b, left, emit_i64(e, 1), "");
     LLVMBuildCondBr(e->b, LLVMBuildICmp(e->b, LLVMIntSGT, less, emit_i64(e, 0), ""), body, done);
     LLVMAddIncoming(left, (LLVMValueRef[]){trips, less}, (LLVMBasicBlockRef[]){pre, body}, 2);
-    join(m, &round, r, pre);
-    join(m, &round, &next, body);
+    running_join(&round, r, pre);
+    running_join(&round, &next, body);
     LLVMPositionBuilderAtEnd(e->b, done);
-    const Running after = open_phis(m);
-    join(m, &after, r, pre);
-    join(m, &after, &next, body);
+    const Running after = running_phis(e, r);
+    running_join(&after, r, pre);
+    running_join(&after, &next, body);
     *r = after;
 }
 
 /* Sums start from zero; the block of C, which they will be added to or written over, is asked for meanwhile. */
 static Running start(const Micro *m) {
     const Emit *e = m->e;
-    Running r = {.x = LLVMGetParam(m->fn, ARG_X), .y = LLVMGetParam(m->fn, ARG_Y)};
+    Running r = {.rows = m->s.rows,
+                 .vectors = m->s.vectors,
+                 .x = LLVMGetParam(m->fn, ARG_X),
+                 .y = LLVMGetParam(m->fn, ARG_Y)};
     if (m->s.y == Y_COPIED) r.packed = LLVMGetParam(m->fn, ARG_PACKED);
     LLVMPositionBuilderAtEnd(e->b, emit_block(e, m->fn, "entry"));
     for (int i = 0; i < m->s.rows; i++)
@@ -156,9 +123,9 @@ static void finish(const Micro *m, Running *r) {
         }
     LLVMBuildBr(e->b, put);
     LLVMPositionBuilderAtEnd(e->b, put);
-    const Running all = open_phis(m);
-    join(m, &all, r, from);
-    join(m, &all, &sum, old);
+    const Running all = running_phis(e, r);
+    running_join(&all, r, from);
+    running_join(&all, &sum, old);
     for (int i = 0; i < m->s.rows; i++)
         for (int v = 0; v < m->s.vectors; v++)
             LLVMSetAlignment(LLVMBuildStore(e->b, all.acc[i][v], c_vector(m, i, v)), 4);
@@ -185,7 +152,7 @@ LLVMValueRef micro_product(const Emit *e, MicroShape s) {
     if (known) return known;
     LLVMTypeRef params[ARGS] = {e->ptr, e->i64, e->ptr, e->i64, e->ptr, e->i64, e->i64, e->i64, e->ptr};
     const Micro m = {.e = e,
-                     .fn = function(e, name, s.y == Y_COPIED ? ARGS : ARG_PACKED, params),
+                     .fn = micro_function(e, name, s.y == Y_COPIED ? ARGS : ARG_PACKED, params),
                      .vector = LLVMVectorType(e->f32, (unsigned)s.lanes),
                      .s = s};
     LLVMBasicBlockRef here = LLVMGetInsertBlock(e->b);
@@ -201,7 +168,7 @@ LLVMValueRef micro_prefetch(const Emit *e, int lines) {
     LLVMValueRef known = LLVMGetNamedFunction(e->module, name);
     if (known) return known;
     LLVMTypeRef params[3] = {e->ptr, e->i64, e->i64};
-    LLVMValueRef fn = function(e, name, 3, params);
+    LLVMValueRef fn = micro_function(e, name, 3, params);
     LLVMBasicBlockRef here = LLVMGetInsertBlock(e->b), entry = emit_block(e, fn, "entry"),
                       body = emit_block(e, fn, "line"), done = emit_block(e, fn, "done");
     LLVMPositionBuilderAtEnd(e->b, entry);
@@ -248,7 +215,7 @@ LLVMValueRef micro_transpose(const Emit *e, int lanes) {
     LLVMValueRef known = LLVMGetNamedFunction(e->module, name), row[64];
     if (known) return known;
     LLVMTypeRef params[4] = {e->ptr, e->i64, e->ptr, e->i64}, vector = LLVMVectorType(e->f32, (unsigned)lanes);
-    LLVMValueRef fn = function(e, name, 4, params);
+    LLVMValueRef fn = micro_function(e, name, 4, params);
     LLVMBasicBlockRef here = LLVMGetInsertBlock(e->b);
     LLVMPositionBuilderAtEnd(e->b, emit_block(e, fn, "entry"));
     for (int i = 0; i < lanes; i++) {
