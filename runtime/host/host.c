@@ -77,7 +77,6 @@ static void host_launch(const fusec_host *h, const fusec_host_call *call, const 
     void *buffers[HOST_MAX_ARGS];
     for (int i = 0; i < k->n_constants; i++) syms[h->manifest->n_syms + (uint32_t)i] = l->constant[i];
     host_work w = {h->kernels[l->kernel], buffers, syms, host_programs(k, syms), FUSEC_HOST_PIECES};
-    for (int i = 0; i < k->n_constants; i++) syms[h->manifest->n_syms + (uint32_t)i] = l->constant[i];
     for (int i = 0; i < k->n_args; i++)
         buffers[i] = host_address(h, call, &h->manifest->args[l->first_arg + (uint32_t)i]);
     if (w.programs < w.pieces) w.pieces = (int)w.programs;

@@ -7,12 +7,21 @@
 #include <pthread.h>
 #include <stdlib.h>
 #include <unistd.h>
+#if defined __linux__
+#include <sys/syscall.h>
+#endif
 
 /* Kernels keep their tiles on the stack: the pool's threads have the room that a main thread has. */
 #define POOL_STACK ((size_t)8 << 20)
 
 /* Looks before a thread sleeps: some tens of microseconds. */
 #define POOL_LOOKS 2000
+
+typedef struct pool_worker {
+    fusec_pool *pool;
+    pthread_t thread;
+    long id; /* the system's, once it runs; under the lock */
+} pool_worker;
 
 struct fusec_pool {
     pthread_mutex_t lock;
@@ -22,8 +31,9 @@ struct fusec_pool {
     int n;                /* pieces */
     int left, finished;   /* pieces not handed out (0 or less: none), completed; atomic */
     int sleeping, asleep; /* under the lock: threads that sleep; whether the caller does */
+    int away;             /* 1 + the processor that the workers are kept off; 0: none */
     int threads, stop;    /* threads besides the caller's; atomic */
-    pthread_t thread[];
+    pool_worker worker[];
 };
 
 static void pool_pause(void) {
@@ -61,8 +71,38 @@ static void pool_work(fusec_pool *p) {
     }
 }
 
+/* A thread woken by one that goes on computing is at times queued on its waker's processor, and both share one for
+ * milliseconds while another is idle.  So workers keep off the caller's, which seldom changes. */
+#if defined __linux__
+static long pool_own_id(void) { return syscall(SYS_gettid); }
+
+static void pool_keep_off(fusec_pool *p) {
+    unsigned long mask[16] = {0};
+    const unsigned words = sizeof mask / sizeof *mask, bits = 8 * sizeof *mask;
+    unsigned cpu;
+    int others = -1;
+    if (syscall(SYS_getcpu, &cpu, NULL, NULL) || p->away == (int)cpu + 1 || cpu >= words * bits) return;
+    const long bytes = syscall(SYS_sched_getaffinity, 0, sizeof mask, mask);
+    if (bytes <= 0) return;
+    for (unsigned i = 0; i < words; i++) others += __builtin_popcountl(mask[i]);
+    if (others < p->threads) return;
+    for (int i = 0; i < p->threads; i++)
+        if (!p->worker[i].id) return; /* 0 would be the caller */
+    mask[cpu / bits] &= ~(1ul << cpu % bits);
+    for (int i = 0; i < p->threads; i++) syscall(SYS_sched_setaffinity, p->worker[i].id, (size_t)bytes, mask);
+    p->away = (int)cpu + 1;
+}
+#else
+static long pool_own_id(void) { return 1; }
+static void pool_keep_off(fusec_pool *p) { (void)p; }
+#endif
+
 static void *pool_thread(void *user) {
-    fusec_pool *p = (fusec_pool *)user;
+    pool_worker *self = (pool_worker *)user;
+    fusec_pool *p = self->pool;
+    pthread_mutex_lock(&p->lock);
+    self->id = pool_own_id();
+    pthread_mutex_unlock(&p->lock);
     while (!__atomic_load_n(&p->stop, __ATOMIC_ACQUIRE)) {
         if (pool_look(p, pool_idle)) {
             pthread_mutex_lock(&p->lock);
@@ -87,7 +127,9 @@ static int pool_start(fusec_pool *p, int threads) {
     if (failed) return 0;
     failed = pthread_attr_setstacksize(&attributes, POOL_STACK);
     while (!failed && p->threads < threads) {
-        failed = pthread_create(&p->thread[p->threads], &attributes, pool_thread, p);
+        pool_worker *w = &p->worker[p->threads];
+        w->pool = p;
+        failed = pthread_create(&w->thread, &attributes, pool_thread, w);
         p->threads += !failed;
     }
     pthread_attr_destroy(&attributes);
@@ -96,7 +138,7 @@ static int pool_start(fusec_pool *p, int threads) {
 
 FUSEC_WEAK fusec_pool *fusec_pool_new(int threads) {
     const int others = threads > 1 ? threads - 1 : 0;
-    fusec_pool *p = (fusec_pool *)calloc(1, sizeof *p + sizeof p->thread[0] * (size_t)others);
+    fusec_pool *p = (fusec_pool *)calloc(1, sizeof *p + sizeof p->worker[0] * (size_t)others);
     if (!p) return NULL;
     if (pthread_mutex_init(&p->lock, NULL) || pthread_cond_init(&p->work, NULL) || pthread_cond_init(&p->done, NULL)) {
         free(p); /* nothing to destroy: POSIX systems fail here only for want of memory */
@@ -117,7 +159,10 @@ FUSEC_WEAK void fusec_pool_run(fusec_pool *p, int n, void (*run)(void *ctx, int 
     __atomic_store_n(&p->finished, 0, __ATOMIC_RELEASE);
     __atomic_store_n(&p->left, n, __ATOMIC_RELEASE);
     pthread_mutex_lock(&p->lock);
-    if (p->sleeping) pthread_cond_broadcast(&p->work);
+    if (p->sleeping) {
+        pool_keep_off(p);
+        pthread_cond_broadcast(&p->work);
+    }
     pthread_mutex_unlock(&p->lock);
     pool_work(p);
     if (!pool_look(p, pool_unfinished)) return;
@@ -134,7 +179,7 @@ FUSEC_WEAK void fusec_pool_free(fusec_pool *p) {
     __atomic_store_n(&p->stop, 1, __ATOMIC_RELEASE);
     pthread_cond_broadcast(&p->work);
     pthread_mutex_unlock(&p->lock);
-    for (int i = 0; i < p->threads; i++) pthread_join(p->thread[i], NULL);
+    for (int i = 0; i < p->threads; i++) pthread_join(p->worker[i].thread, NULL);
     pthread_cond_destroy(&p->work);
     pthread_cond_destroy(&p->done);
     pthread_mutex_destroy(&p->lock);

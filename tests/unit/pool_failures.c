@@ -6,6 +6,7 @@
 #include <cmocka.h>
 #include <errno.h>
 #include <pthread.h>
+#include <sched.h>
 #include <stdbool.h>
 #include <stdint.h>
 #include <stdlib.h>
@@ -95,8 +96,51 @@ static void every_piece_is_run_once(void **state) { /* by threads that look for 
     fusec_pool_free(p);
 }
 
+typedef struct Places {
+    pthread_t caller;
+    int processors;
+    _Atomic int run, kept_off; /* pieces; those of a worker that may not use all processors */
+} Places;
+
+static void look_at_place(void *context, int i) {
+    (void)i;
+    Places *p = context;
+    cpu_set_t mask;
+    p->run++;
+    if (pthread_equal(pthread_self(), p->caller))
+        nanosleep(&(struct timespec){.tv_nsec = 100000}, NULL); /* a worker has time to come */
+    else if (!pthread_getaffinity_np(pthread_self(), sizeof mask, &mask))
+        p->kept_off += CPU_COUNT(&mask) < p->processors;
+}
+
+/* Workers that slept keep off the caller's processor, if there are others; with one processor all share it. */
+static void workers_keep_off(void **state) {
+    (void)state;
+    cpu_set_t all, one;
+    assert_int_equal(sched_getaffinity(0, sizeof all, &all), 0);
+    CPU_ZERO(&one);
+    CPU_SET(sched_getcpu(), &one);
+    for (int alone = 0; alone < 2; alone++) {
+        if (alone) assert_int_equal(sched_setaffinity(0, sizeof one, &one), 0);
+        const int processors = alone ? 1 : CPU_COUNT(&all);
+        fusec_pool *p = fusec_pool_new(2);
+        assert_non_null(p);
+        Places places = {.caller = pthread_self(), .processors = processors};
+        int runs = 0;
+        for (; runs < 200 && (runs == 0 || (processors > 1 && !places.kept_off)); runs++) {
+            nanosleep(&(struct timespec){.tv_nsec = 10000000}, NULL); /* the worker falls asleep */
+            fusec_pool_run(p, PIECES, look_at_place, &places);
+        }
+        assert_int_equal(places.run, runs * PIECES);
+        assert_int_equal(places.kept_off > 0, processors > 1);
+        fusec_pool_free(p);
+    }
+    assert_int_equal(sched_setaffinity(0, sizeof all, &all), 0);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {cmocka_unit_test(each_call_fails_once), cmocka_unit_test(no_call_is_left_out),
-                                       cmocka_unit_test(every_piece_is_run_once)};
+                                       cmocka_unit_test(every_piece_is_run_once),
+                                       cmocka_unit_test(workers_keep_off)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
