@@ -16,7 +16,7 @@ static const char PIPELINE[] =
 static HostMachine describe(LLVMTargetMachineRef t) {
     const bool wide = machine_has(t, "avx512f") && machine_has(t, "avx512bw") && machine_has(t, "avx512vl");
     if (wide) return (HostMachine){.vector = 16, .registers = 32, .masks = true};
-    if (machine_has(t, "avx2") || machine_has(t, "avx")) return (HostMachine){.vector = 8, .registers = 16};
+    if (machine_has(t, "avx")) return (HostMachine){.vector = 8, .registers = 16};
     char *triple = LLVMGetTargetMachineTriple(t);
     const bool arm = strncmp(triple, "aarch64", 7) == 0;
     LLVMDisposeMessage(triple);

@@ -1,6 +1,7 @@
 /* See machine.h. */
 #include "codegen/llvm/machine.h"
 #include <llvm-c/Analysis.h>
+#include <llvm-c/IRReader.h>
 #include <llvm-c/Target.h>
 #include <llvm-c/Transforms/PassBuilder.h>
 #include <stdio.h>
@@ -81,16 +82,6 @@ LLVMTargetMachineRef machine_new(const char *triple, const char *cpu, const char
     return m;
 }
 
-bool machine_has(LLVMTargetMachineRef m, const char *feature) {
-    char *features = LLVMGetTargetMachineFeatureString(m);
-    bool found = false;
-    const size_t n = strlen(feature);
-    for (const char *p = features; (p = strstr(p, feature)) && !found; p += n)
-        found = p > features && p[-1] == '+' && (p[n] == ',' || p[n] == 0);
-    LLVMDisposeMessage(features);
-    return found;
-}
-
 void machine_prepare(const Emit *e, LLVMTargetMachineRef m) {
     char *triple = LLVMGetTargetMachineTriple(m);
     LLVMTargetDataRef layout = LLVMCreateTargetDataLayout(m);
@@ -138,6 +129,85 @@ bool machine_emit(const Emit *e, LLVMTargetMachineRef m, LLVMCodeGenFileType kin
     LLVMDisposeMemoryBuffer(out);
     *bytes = copy;
     return copy != NULL;
+}
+
+/* ---- features ------------------------------------------------------------------------------------------------- */
+/* LLVM's C interface says nothing of what a processor has that is given by name alone: its code does.  An operation on
+ * %v of type `from`, with a result of type `to`, and what its assembly says with the feature and only then. */
+static const struct {
+    const char *feature, *from, *to, *operation, *instruction, *reg;
+} features[] = {
+    {"avx", "<8 x float>", "<8 x float>", "fadd <8 x float> %v, %v", "vaddps", "ymm"},
+    {"avx512f", "<16 x float>", "<16 x float>", "fadd <16 x float> %v, %v", "vaddps", "zmm"},
+    {"avx512bw", "<64 x i8>", "<64 x i8>", "add <64 x i8> %v, %v", "vpaddb", "zmm"},
+    {"avx512vl", "<4 x i64>", "<4 x i64>", "call <4 x i64> @llvm.abs.v4i64(<4 x i64> %v, i1 false)", "vpabsq", "ymm"},
+    {"avx512bf16", "<16 x float>", "<16 x bfloat>", "fptrunc <16 x float> %v to <16 x bfloat>", "vcvtneps2bf16", "zmm"},
+};
+
+/* A function that does it from memory to memory. */
+static char *feature_text(size_t i) {
+    static const char text[] = "declare <4 x i64> @llvm.abs.v4i64(<4 x i64>, i1)\n"
+                               "define void @f(ptr %%p) #0 {\n  %%v = load %s, ptr %%p\n  %%r = %s\n"
+                               "  store %s %%r, ptr %%p\n  ret void\n}\nattributes #0 = { "
+                               "\"prefer-vector-width\"=\"512\" \"min-legal-vector-width\"=\"512\" }\n";
+    char *out = NULL;
+    size_t n;
+    FILE *f = open_memstream(&out, &n);
+    if (!f) return NULL;
+    fprintf(f, text, features[i].from, features[i].operation, features[i].to);
+    return fclose(f) ? NULL : out;
+}
+
+/* Does a line of the assembly have both words? */
+static bool has_line(const char *assembly, const char *instruction, const char *reg) {
+    for (const char *p = assembly; (p = strstr(p, instruction)); p++) {
+        const char *end = strchr(p, '\n'), *found = strstr(p, reg);
+        if (found && (!end || found < end)) return true;
+    }
+    return false;
+}
+
+/* As the code of the machine's own back end shows. */
+static bool code_has(LLVMTargetMachineRef m, size_t i) {
+    LLVMContextRef context = LLVMContextCreate();
+    char *text = feature_text(i), *error = NULL;
+    void *bytes = NULL;
+    size_t n;
+    LLVMMemoryBufferRef source = text ? LLVMCreateMemoryBufferWithMemoryRangeCopy(text, strlen(text), "feature") : NULL;
+    Emit e = {.context = context};
+    const bool parsed = source && !LLVMParseIRInContext(context, source, &e.module, &error);
+    LLVMDisposeMessage(error);
+    bool found = false;
+    if (parsed) {
+        machine_prepare(&e, m);
+        char *why = NULL;
+        found = machine_emit(&e, m, LLVMAssemblyFile, &bytes, &n, &why) &&
+                has_line(bytes, features[i].instruction, features[i].reg);
+        free(why);
+        LLVMDisposeModule(e.module);
+    }
+    free(bytes);
+    free(text);
+    LLVMContextDispose(context);
+    return found;
+}
+
+/* '+' or '-' before the feature in the machine's list; 0: it is not there, a named processor may have it. */
+static char listed(LLVMTargetMachineRef m, const char *feature) {
+    char *list = LLVMGetTargetMachineFeatureString(m), sign = 0;
+    const size_t n = strlen(feature);
+    for (const char *p = list; (p = strstr(p, feature)); p += n)
+        if (p > list && (p[-1] == '+' || p[-1] == '-') && (p[n] == ',' || p[n] == 0)) sign = p[-1];
+    LLVMDisposeMessage(list);
+    return sign;
+}
+
+bool machine_has(LLVMTargetMachineRef m, const char *feature) {
+    const char sign = listed(m, feature);
+    if (sign) return sign == '+';
+    for (size_t i = 0; i < sizeof features / sizeof *features; i++)
+        if (!strcmp(feature, features[i].feature)) return code_has(m, i);
+    return false;
 }
 
 char *machine_ir_text(const Emit *e) {

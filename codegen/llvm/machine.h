@@ -6,8 +6,10 @@
 
 /* The machine for triple, cpu and features (NULL: this machine's; cpu also "native"); NULL with *error (malloc'd) if LLVM lacks it. */
 LLVMTargetMachineRef machine_new(const char *triple, const char *cpu, const char *features, char **error);
-bool machine_has(LLVMTargetMachineRef m, const char *feature); /* "avx512f": in the feature string */
-void machine_prepare(const Emit *e, LLVMTargetMachineRef m);   /* triple and data layout of the module */
+/* "avx512f": in its list of features, or, of a processor given by name alone, as its code
+ * shows. */
+bool machine_has(LLVMTargetMachineRef m, const char *feature);
+void machine_prepare(const Emit *e, LLVMTargetMachineRef m); /* triple and data layout of the module */
 
 /* Verifies and optimises; false with *error (malloc'd).  `passes` in the syntax of LLVM's opt. */
 bool machine_optimise(const Emit *e, LLVMTargetMachineRef m, const char *passes, char **error);

@@ -419,6 +419,26 @@ static void masks_strides_quotients(void **state) {
           "  %0 = load %x[i / 6, i mod 6] : f32[i:16]\n  store %y[i], %0\n");
 }
 
+/* A processor given by name alone has the vectors of its kind. */
+static void named_processors(void **state) {
+    (void)state;
+    static const struct {
+        const char *cpu, *vector;
+    } named[] = {{"x86-64-v2", "load <4 x float>"}, {"x86-64-v3", "load <8 x float>"}, {"znver4", "load <16 x float>"}};
+    Arena *a = arena_new();
+    Kernel *k = parse_kernel(a, "kernel @copy(%x: f32[64], %y: f32[64] out)\n  grid i in 0..64 step 64\n"
+                                "  %0 = load %x[i] : f32[i:64]\n  store %y[i], %0\n");
+    const Module m = module_of(a, k);
+    for (size_t i = 0; i < sizeof named / sizeof *named; i++) {
+        const HostOptions o = {.triple = "x86_64-linux-gnu", .cpu = named[i].cpu};
+        char *text = NULL, *error = NULL;
+        if (!host_emit_ir_text(&m, &o, &text, &error)) fail_msg("%s: %s", named[i].cpu, error);
+        if (!strstr(text, named[i].vector)) fail_msg("%s: no `%s`", named[i].cpu, named[i].vector);
+        free(text);
+    }
+    arena_free(a);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(each_tile_golden_runs),
@@ -437,6 +457,7 @@ int main(void) {
         cmocka_unit_test(loads_stay_before_stores),
         cmocka_unit_test(adam_in_place),
         cmocka_unit_test(masks_strides_quotients),
+        cmocka_unit_test(named_processors),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
