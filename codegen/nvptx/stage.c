@@ -190,6 +190,7 @@ static int contiguous_axis(const Simt *s, int value) {
 /* Thread t's n-th run of `width` elements of a tile that all threads walk together, `fast` axis first. */
 typedef struct Walk {
     int n, order[MAX_TILE_AXES], width, runs; /* axes, slowest first */
+    bool apart; /* rows 0, 2, 1, 3 instead of 0, 1, 2, 3: see half_rows */
 } Walk;
 
 static Walk walk_of(const Simt *s, const TileType *t, int fast, int width) {
@@ -203,6 +204,12 @@ static Walk walk_of(const Simt *s, const TileType *t, int fast, int width) {
     return w;
 }
 
+static LLVMValueRef exchange_low_bits(const Simt *s, LLVMValueRef v) {
+    const Emit *e = s->e;
+    LLVMValueRef differ = LLVMBuildAnd(e->b, LLVMBuildXor(e->b, v, LLVMBuildLShr(e->b, v, i32(s, 1), ""), ""), i32(s, 1), "");
+    return LLVMBuildXor(e->b, v, scaled(s, differ, 3), "");
+}
+
 /* Coordinates of the run that begins at run `from` + thread; i1: there is one (NULL: always). */
 static LLVMValueRef walk_at(const Simt *s, const Walk *w, int from, Coords *c) {
     const Emit *e = s->e;
@@ -211,6 +218,7 @@ static LLVMValueRef walk_at(const Simt *s, const Walk *w, int from, Coords *c) {
     for (int d = w->n - 1; d >= 0; d--) {
         const int unit = d == w->n - 1 ? w->width : 1, steps = s->k->axes.at[w->order[d]].step / unit;
         LLVMValueRef here = LLVMBuildURem(e->b, at, i32(s, steps), "");
+        if (w->apart && d == w->n - 2) here = exchange_low_bits(s, here);
         c->offset[w->order[d]] = unit > 1 ? scaled(s, here, unit) : here;
         at = LLVMBuildUDiv(e->b, at, i32(s, steps), "");
     }
@@ -259,9 +267,17 @@ static LLVMValueRef run_value(Simt *s, const Inst *i, const Walk *w, Coords *c) 
     return v;
 }
 
+/* Eight accesses of 16 bytes cover two rows, which begin an odd multiple of 32 bytes apart: neighbours would meet in banks. */
+static bool half_rows(const Simt *s, const Inst *i, const Walk *w) {
+    const int row = s->k->axes.at[i->minor - 1].step * dtype_bytes(i->type.dtype);
+    return !i->swizzle && i->bytes == 16 && row == 64 && w->n > 1 && s->k->axes.at[w->order[w->n - 2]].step % 4 == 0;
+}
+
 static Walk fill_walk(const Simt *s, const Inst *i) {
     if (i->by == BY_NONE) return walk_of(s, &i->type, contiguous_axis(s, i->in[0]), 1);
-    return walk_of(s, &i->type, i->minor - 1, i->bytes / dtype_bytes(i->type.dtype));
+    Walk w = walk_of(s, &i->type, i->minor - 1, i->bytes / dtype_bytes(i->type.dtype));
+    w.apart = half_rows(s, i, &w);
+    return w;
 }
 
 int stage_fill_count(const Simt *s, const Inst *i) {

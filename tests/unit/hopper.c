@@ -9,147 +9,24 @@
 #include "codegen/nvptx/nvptx.h"
 #include "ir/tile_tensor_map.h"
 #include "passes/matrix.h"
-#include "runtime/cuda/fusec_cuda.h"
-#include "tests/support/number.h"
-#include "tests/support/kernel_case.h"
+#include "tests/support/gpu_kernel.h"
 #include "tests/support/scratch.h"
-#include "tools/fusec/manifest.h"
-#include "tools/ptxsim/ptxsim.h"
-#include <dlfcn.h>
-#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-enum { LOG = 4096, SCHEDULES = 16, MOST_KERNELS = 4 };
-static struct {
-    void (*count)(int on);
-    uint64_t (*kernels)(ptxsim_kernel *to, uint64_t room);
-    uint64_t (*findings)(void);
-} sim;
-
-static int set_up(void **state) {
-    void *library = dlopen(BUILD_DIR "/ptxsim/libcuda.so.1", RTLD_NOW | RTLD_GLOBAL);
-    if (!library || scratch_make(state)) return -1;
-    *(void **)&sim.count = load_symbol(library, "ptxsimCount");
-    *(void **)&sim.kernels = load_symbol(library, "ptxsimKernels");
-    *(void **)&sim.findings = load_symbol(library, "ptxsimFindings");
-    return 0;
-}
-
-/* ---- a kernel as a model: what it reads are inputs, what it writes are outputs --------------------------------- */
-static ModuleTensor tensor_of(const Buffer *b) {
-    ModuleTensor t = {.name = b->name, .dtype = b->dtype, .bytes = buffer_bytes(b), .shape = {.rank = b->rank}};
-    for (int d = 0; d < b->rank; d++) t.shape.dim[d] = b->dim[d];
-    return t;
-}
-
-static Module *module_of(Arena *a, Kernel *k) {
-    Module *m = ARENA_NEW(a, Module);
-    *m = (Module){.arena = a, .name = "m", .source = "test", .align = 64};
-    Launch l = {.n_args = k->buffers.n, .args = ARENA_ARRAY(a, LaunchArg, k->buffers.n), .outputs = ~UINT64_C(0)};
-    vec_push(a, m->kernels, k);
-    for (int i = 0; i < k->buffers.n; i++) {
-        const Buffer *b = &k->buffers.at[i];
-        l.args[i] = (LaunchArg){.region = b->written ? REGION_OUTPUT : REGION_INPUT,
-                                .index = b->written ? m->outputs.n : m->inputs.n};
-        if (b->written)
-            vec_push(a, m->outputs, tensor_of(b));
-        else
-            vec_push(a, m->inputs, tensor_of(b));
-    }
-    for (int i = 0; i < k->n_syms; i++)
-        vec_push(a, m->syms, ((SymDecl){.name = k->sym_names[i], .bound = k->sym_bounds[i]}));
-    m->entry[ENTRY_INFER].present = true;
-    vec_push(a, m->entry[ENTRY_INFER].launches, l);
-    return m;
-}
-
-typedef struct Case {
-    Arena *a;
-    Kernel *k;
-    const fusec_manifest *manifest;
-    char *ptx;
-    int32_t syms[4];
-    const void *in[MAX_BUFFERS];
-    void *out[MAX_BUFFERS];
-    TileMemory want[MAX_BUFFERS];
-} Case;
-
-static void open_case(Case *c, Arena *a, const char *text, const int32_t *syms) {
-    char *error = NULL;
-    const char *why = NULL;
-    int64_t wide[4] = {0};
-    int n_in = 0, n_out = 0;
-    *c = (Case){.a = a, .k = parse_kernel(a, text)};
-    const Module *m = module_of(a, c->k);
-    const NvptxOptions o = {.arch = "sm_90a"};
-    c->manifest = manifest_of(a, m);
-    assert_non_null(c->manifest);
-    if (!nvptx_emit_ptx(m, &o, &c->ptx, &error)) fail_msg("@%s: %s", c->k->name, error);
-    for (int i = 0; i < c->k->n_syms; i++) wide[i] = c->syms[i] = syms[i];
-    for (int i = 0; i < c->k->buffers.n; i++) {
-        const Buffer *b = &c->k->buffers.at[i];
-        const int64_t bytes = buffer_bytes(b);
-        c->want[i] = (TileMemory){.data = random_buffer(a, b), .bytes = bytes};
-        if (b->written)
-            c->out[n_out++] = arena_alloc(a, (size_t)bytes);
-        else
-            c->in[n_in++] = c->want[i].data;
-    }
-    if (!kernel_run(a, c->k, c->want, wide, &why)) fail_msg("@%s: %s", c->k->name, why);
-}
-
-/* Once through the runtime that ships; how many findings there were. */
-static uint64_t run_case(Case *c, int seed) {
-    static char log_text[LOG];
-    static fusec_cuda cuda;
-    const uint64_t before = sim.findings();
-    const fusec_cuda_image image = {.data = c->ptx};
-    const fusec_cuda_options options = {.log = log_text, .log_bytes = LOG};
-    const fusec_cuda_call call = {.inputs = c->in, .outputs = c->out, .syms = c->syms};
-    setenv("PTXSIM_SEED", arena_printf(c->a, "%d", seed), 1);
-    fusec_status s = fusec_cuda_init(&cuda, c->manifest, &image, &options);
-    if (s == FUSEC_OK) s = fusec_cuda_run(&cuda, FUSEC_INFER, &call);
-    if (s != FUSEC_OK) fail_msg("@%s: %s\n%s", c->k->name, fusec_status_text(s), log_text);
-    fusec_cuda_free(&cuda);
-    return sim.findings() - before;
-}
-
-/* tf32 keeps 10 bits of each factor; half formats round the result. */
-static void check_numbers(const Case *c, double slack) {
-    for (int i = 0, out = 0; i < c->k->buffers.n; i++) {
-        const Buffer *b = &c->k->buffers.at[i];
-        if (!b->written) continue;
-        const int64_t rows = dim_is_fixed(b->dim[0]) ? b->dim[0].bound : c->syms[b->dim[0].sym];
-        for (int64_t n = 0; n < rows * b->stride[0]; n++) {
-            const double got = number_get(b->dtype, c->out[out], n), want = number_get(b->dtype, c->want[i].data, n);
-            if (!(fabs(got - want) <= slack * (fabs(want) + 1)))
-                fail_msg("@%s %%%s[%d]: %.9g, not %.9g", c->k->name, b->name, (int)n, got, want);
-        }
-        out++;
-    }
-}
-
-static ptxsim_kernel counted(Case *c) {
-    ptxsim_kernel k[MOST_KERNELS];
-    sim.count(1);
-    assert_int_equal(run_case(c, 1), 0);
-    assert_int_equal(sim.kernels(k, MOST_KERNELS), 1);
-    sim.count(0);
-    return k[0];
-}
+enum { SCHEDULES = 16 };
 
 static void check_kernel(const char *text, const int32_t *syms, double slack, double padded_flops) {
     Arena *a = arena_new();
-    Case c;
-    open_case(&c, a, text, syms);
-    const ptxsim_kernel k = counted(&c);
-    check_numbers(&c, slack);
+    GpuCase c;
+    gpu_open(&c, a, parse_kernel(a, text), "sm_90a", syms);
+    const ptxsim_kernel k = gpu_count(&c);
+    gpu_check_numbers(&c, slack);
     assert_true((double)(k.matrix_flops_half + k.matrix_flops_tf32) == padded_flops);
     assert_int_equal(k.shared_conflicts, 0);
-    for (int seed = 2; seed <= SCHEDULES; seed++) assert_int_equal(run_case(&c, seed), 0);
-    check_numbers(&c, slack);
+    for (int seed = 2; seed <= SCHEDULES; seed++) assert_int_equal(gpu_run(&c, seed), 0);
+    gpu_check_numbers(&c, slack);
     free(c.ptx);
     arena_free(a);
 }
@@ -397,77 +274,7 @@ static void no_windows(void **state) {
     }
 }
 
-/* ---- NVIDIA's assembler -------------------------------------------------------------------------------------------
- */
-/* The tile configurations in use: no spills, and nothing said about wgmma that is serialised (C7510, C7514, C7515) or
- * setmaxnreg that is ignored (C7508). */
-static void check_assembled(const Form *f) {
-    Arena *a = arena_new();
-    Kernel *k = parse_kernel(a, product_text(a, f));
-    const Module *m = module_of(a, k);
-    const NvptxOptions o = {.arch = "sm_90a"};
-    char *text = NULL, *error = NULL;
-    if (!nvptx_emit_ptx(m, &o, &text, &error)) fail_msg("@%s: %s", k->name, error);
-    write_text(arena_printf(a, "%s/x.ptx", scratch_folder()), text);
-    if (getenv("HOPPER_PTX")) write_text(arena_printf(a, "%s/%s.ptx", getenv("HOPPER_PTX"), f->name), text);
-    free(text);
-    scratch_shell(a, "ptxas -v -arch=sm_90a x.ptx -o x.cubin >log 2>&1 || { cat log; exit 1; }");
-    const char *log = read_text(a, arena_printf(a, "%s/log", scratch_folder()));
-    if (!strstr(log, " 0 bytes spill stores, 0 bytes spill loads") || strstr(log, "C75"))
-        fail_msg("@%s: %s", k->name, log);
-    if (getenv("HOPPER_PTX")) printf("%s: %s", k->name, strstr(log, "Used"));
-    arena_free(a);
-}
-
-/* Thread bits from t7 on for what one warpgroup has not. */
-static const char *spread_text(Arena *a, const char *form, int bits, int mine, int all, int *warpgroup_bit) {
-    const char *text = form;
-    if (mine == all) return text;
-    for (int at = 1 << bits; at < mine; at *= 2) text = arena_printf(a, "%s r", text);
-    for (int at = mine; at < all; at *= 2) text = arena_printf(a, "%s t%d", text, (*warpgroup_bit)++);
-    return text;
-}
-
-/* Tile `n` of the table, with every way that factors can lie in turn, results through shared memory or not. */
-static void check_tile(const MatrixTile *t, int n, const char *type) {
-    Arena *a = arena_new();
-    int bit = 7;
-    const char *rows = spread_text(a, "t2 t3 t4 r t5 t6", 6, t->warp_rows, t->rows, &bit);
-    const char *columns = spread_text(a, "r t0 t1", 3, t->warp_columns, t->columns, &bit);
-    const bool pairs = bit == 8, wide = !strcmp(type, "f32"), leaves = !wide && n % 3 == 0;
-    const Form f = {.name = arena_printf(a, "%s_%dx%d", type, t->rows, t->columns),
-                    .type = type,
-                    .head = pairs ? "threads 256 producer 128 registers 232:40 persistent" : "threads 128 producer 32",
-                    .m = n % 5 == 4 ? 4088 : 4096,
-                    .n = 16 * t->columns,
-                    .k = 4096,
-                    .tile_m = t->rows,
-                    .tile_n = t->columns,
-                    .tile_k = wide ? 32 : 64,
-                    .ahead = 2,
-                    .rows = arena_printf(a, "%s%s", rows, pairs ? " order 8" : ""),
-                    .columns = arena_printf(a, "%s%s", columns, pairs ? " cluster 2" : ""),
-                    .x_by_k = wide || n % 2,
-                    .w_by_k = wide || n / 2 % 2,
-                    .x_shared = pairs ? "multicast" : "",
-                    .w_shared = "",
-                    .out = leaves ? "tma" : NULL};
-    check_assembled(&f);
-    arena_free(a);
-}
-
-static void assembled(void **state) {
-    static const char *const types[] = {"bf16", "f16", "f32"};
-    (void)state;
-    if (!have_compiler("ptxas")) skip();
-    for (int i = 0, n = 0; i < n_matrix_tiles; i++) {
-        if (matrix_tile[i].by != BY_WGMMA) continue;
-        for (int t = 0; t < 3; t++, n++) check_tile(&matrix_tile[i], n, types[t]);
-    }
-}
-
 int main(void) {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(products), cmocka_unit_test(divided_axes), cmocka_unit_test(windows), cmocka_unit_test(no_windows),
-                                       cmocka_unit_test(assembled)};
-    return cmocka_run_group_tests(tests, set_up, scratch_remove);
+    const struct CMUnitTest tests[] = {cmocka_unit_test(products), cmocka_unit_test(divided_axes), cmocka_unit_test(windows), cmocka_unit_test(no_windows)};
+    return cmocka_run_group_tests(tests, gpu_setup, scratch_remove);
 }

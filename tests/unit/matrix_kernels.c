@@ -8,11 +8,11 @@
 #include "passes/pass.h"
 #include "ir/tile_stage.h"
 #include "tests/support/number.h"
-#include "tests/support/kernel_case.h"
+#include "tests/support/gpu_kernel.h"
 #include "tests/support/scratch.h"
 #include <math.h>
 
-enum { SCHEDULES = 16 };
+enum { SCHEDULES = 16, BIAS_SECTORS = 64 /* of a program, at most */ };
 
 /* ---- data --------------------------------------------------------------------------------------------------------- */
 /* Multiples of 1/8 in [-2, 2), none of them 0: exact in every format, and so are short sums. */
@@ -34,7 +34,7 @@ typedef struct Gpu {
 } Gpu;
 
 
-static void gpu_open(Arena *a, Gpu *g, Kernel *k, const char *arch) {
+static void open_kernel(Arena *a, Gpu *g, Kernel *k, const char *arch) {
     Module m = {.arena = a, .name = "matrix"};
     char *error = NULL;
     vec_push(a, m.kernels, k);
@@ -46,7 +46,7 @@ static void gpu_open(Arena *a, Gpu *g, Kernel *k, const char *arch) {
                          CUDA_SUCCESS);
 }
 
-static void gpu_run(const Gpu *g, const Kernel *k, void *const *data) {
+static void launch(const Gpu *g, const Kernel *k, void *const *data) {
     void *params[MAX_BUFFERS];
     for (int b = 0; b < k->buffers.n; b++) {
         const size_t bytes = (size_t)buffer_bytes(&k->buffers.at[b]);
@@ -88,14 +88,14 @@ static ptxsim_kernel check_kernel(Kernel *k, int schedules) {
         memory[b] = (TileMemory){.data = want[b], .bytes = bytes};
     }
     if (!kernel_run(a, k, memory, NULL, &error)) fail_msg("%s", error);
-    gpu_open(a, &g, k, "sm_80");
+    open_kernel(a, &g, k, "sm_80");
     for (int b = 0; b < k->buffers.n; b++) g.device[b] = upload(NULL, (size_t)buffer_bytes(&k->buffers.at[b]));
     for (int seed = 1; seed <= schedules; seed++) {
         char number[16];
         snprintf(number, sizeof number, "%d", seed);
         setenv("PTXSIM_SEED", number, 1);
         if (seed == 1) cu.count(1);
-        gpu_run(&g, k, data);
+        launch(&g, k, data);
         if (seed == 1) assert_int_equal(cu.kernels(&figures, 1), 1);
         cu.count(0);
         compare(k, want, data, g.device, a);
@@ -127,56 +127,12 @@ static void test_golden(void **state) {
     arena_free(a);
 }
 
-/* ---- every tile of the table
- * ------------------------------------------------------------------------------------------ */
-/* y = relu(x w + bias) as it is emitted before it is scheduled; factors may be transposed in memory. */
-static Kernel *product(Arena *a, const char *name, const MatrixTile *t, const char *type, int m, int n, int k, int sum,
-                       bool x_turned, bool w_turned) {
-    const char *text = arena_printf(
-        a,
-        "kernel @%s(%%x: %s[%d,%d], %%w: %s[%d,%d], %%b: f32[%d], %%y: %s[%d,%d] out)\n  grid m in 0..%d step %d\n"
-        "  grid n in 0..%d step %d\n  loop k in 0..%d step %d\n  %%0 = full 0 : f32[m:%d,n:%d]\n  %%7 = for k carry "
-        "%%1 = %%0 {\n"
-        "    %%2 = load %%x[%s]\n    %%3 = stage %%2 -> shared\n    %%4 = load %%w[%s]\n    %%5 = stage %%4 -> shared\n"
-        "    %%6 = dot %%3, %%5, %%1 over k\n    yield %%6\n  }\n  %%8 = load %%b[n]\n  %%9 = add %%7, %%8\n  %%10 = "
-        "const 0 : f32\n"
-        "  %%11 = max %%9, %%10\n  %%12 = cast %%11 : %s[m:%d,n:%d]\n  store %%y[m, n], %%12\n",
-        name, type, x_turned ? k : m, x_turned ? m : k, type, w_turned ? n : k, w_turned ? k : n, n, type, m, n, m,
-        t->rows, n, t->columns, k, sum, t->rows, t->columns, x_turned ? "k, m" : "m, k", w_turned ? "n, k" : "k, n",
-        type, t->rows, t->columns);
-    Kernel *kernel = parse_kernel(a, text);
-    MatrixTiles plan = {.tile = *t,
-                        .sum = sum,
-                        .ahead = 2,
-                        .order = m > t->rows ? 2 : 0,
-                        .row_axis = 0,
-                        .column_axis = 1,
-                        .sum_axis = 2,
-                        .room = target_find("sm_80")->fast_bytes};
-    assert_null(matrix_schedule(kernel, &plan));
-    return kernel;
-}
-
+/* ---- products in every orientation ---------------------------------------------------------------------------------- */
 static void full_speed(const ptxsim_kernel *f, double flops) {
     assert_true((double)f->matrix_flops_half == flops);
     assert_int_equal(f->shared_conflicts, 0);
     assert_true(f->load_sectors * 32 <= f->load_bytes); /* a bias is asked for by eight rows at once */
     assert_int_equal(f->store_sectors * 32, f->store_bytes);
-}
-
-/* Tiles that fill their shapes, three trips through the ring; every second one turned this way or that. */
-static void test_tiles(void **state) {
-    (void)state;
-    for (int i = 0; i < n_matrix_tiles; i++) {
-        const MatrixTile *t = &matrix_tile[i];
-        if (t->by != BY_MMA) continue;
-        Arena *a = arena_new();
-        const int sum = i % 2 ? 64 : 32;
-        const ptxsim_kernel f = check_kernel(
-            product(a, "tile", t, i % 3 ? "bf16" : "f16", t->rows, t->columns, 3 * sum, sum, i & 1, i >> 1 & 1), 1);
-        full_speed(&f, 2.0 * t->rows * t->columns * 3 * sum);
-        arena_free(a);
-    }
 }
 
 /* All four orientations, under all schedules: whole tiles, then edges along every axis, odd leading dimensions among
@@ -189,37 +145,19 @@ static void test_orientations(void **state) {
         for (size_t n = 0; n < sizeof shape / sizeof *shape; n++) {
             Arena *a = arena_new();
             const int *s = shape[n];
-            const ptxsim_kernel f = check_kernel(product(a, "turned", &t, "bf16", s[0], s[1], s[2], 32, i & 1, i >> 1),
-                                                 n < 2 ? SCHEDULES : 2);
+            const ProductKernel p = {"turned", "bf16", s[0], s[1], s[2], 32, i & 1, i >> 1};
+            const char *why;
+            Kernel *k = product_kernel(a, &p, &t, "sm_80", &why);
+            if (!k) fail_msg("%s", why);
+            const ptxsim_kernel f = check_kernel(k, n < 2 ? SCHEDULES : 2);
             const double tiles = (s[0] + 63) / 64 * ((s[1] + 31) / 32) * ((s[2] + 31) / 32);
             assert_true((double)f.matrix_flops_half == tiles * 2 * 64 * 32 * 32);
+            assert_int_equal(f.shared_conflicts, 0);
+            /* 32 elements of a row, where it begins at no sector: three sectors, of which two are asked for */
+            assert_true((double)f.load_sectors <= 3 * tiles * (64 + 32) + BIAS_SECTORS * (s[0] + 63) / 64 * ((s[1] + 31) / 32));
             if (!n) full_speed(&f, 2.0 * 128 * 64 * 128);
             arena_free(a);
         }
-}
-
-/* No tile spills registers; skips without the assembler. */
-static void test_registers(void **state) {
-    (void)state;
-    if (system("ptxas --version >/dev/null 2>&1")) skip();
-    Arena *a = arena_new();
-    Module m = {.arena = a, .name = "tiles"};
-    char *ptx = NULL, *error = NULL;
-    for (int i = 0; i < n_matrix_tiles; i++) {
-        if (matrix_tile[i].by != BY_MMA) continue;
-        vec_push(a, m.kernels,
-                 product(a, arena_printf(a, "tile%d", i), &matrix_tile[i], "bf16", 1000, 2000, 768, 32, i & 1, i & 2));
-    }
-    if (!nvptx_emit_ptx(&m, &(NvptxOptions){.arch = "sm_80"}, &ptx, &error)) fail_msg("%s", error);
-    write_text(arena_printf(a, "%s/tiles.ptx", scratch_folder()), ptx);
-    scratch_shell(a, "ptxas -v -arch=sm_80 tiles.ptx -o tiles.cubin >log 2>&1");
-    const char *log = read_text(a, arena_printf(a, "%s/log", scratch_folder()));
-    int seen = 0;
-    for (const char *at = log; (at = strstr(at, "bytes spill stores")); at++, seen++)
-        if (at < log + 2 || strncmp(at - 3, " 0 ", 3) != 0) fail_msg("a tile spills:\n%s", log);
-    assert_int_equal(seen, m.kernels.n);
-    free(ptx);
-    arena_free(a);
 }
 
 /* ---- programs
@@ -288,9 +226,7 @@ static void test_programs(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(test_golden, context_setup, context_teardown),
-        cmocka_unit_test_setup_teardown(test_tiles, context_setup, context_teardown),
         cmocka_unit_test_setup_teardown(test_orientations, context_setup, context_teardown),
-        cmocka_unit_test(test_registers),
         cmocka_unit_test_setup_teardown(test_programs, context_setup, context_teardown),
     };
     return cmocka_run_group_tests(tests, scratch_make, scratch_remove);
