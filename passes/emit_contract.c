@@ -85,15 +85,11 @@ static int emit_view(Emitter *e, Node *n, const Index *const *idx, int mask) {
 
 static bool stages(const Emitter *e) { return e->context->target->backend == BACKEND_NVPTX; }
 
-/* factor: out, the operands as a dot reads them; -1 where there is none. */
-static int contract_body(Emitter *e, Node *n, const Index *const *loop, int mask, int n_axes, const int *axes, int carry,
-                         int *factor) {
+static int contract_body(Emitter *e, Node *n, const Index *const *loop, int mask, int n_axes, const int *axes, int carry) {
     int8_t over[MAX_LOOPS];
     const DType as = emit_carried_in(OP_SUM, n->dtype);
-    int n_over = 0, v = -1;
+    int n_over = 0, v = -1, x[2] = {-1, -1};
     for (int i = 0; i < n_axes; i++) over[n_over++] = (int8_t)axes[i];
-    int *const x = factor;
-    x[0] = x[1] = -1;
     for (int k = 0; k < n->n_in; k++) {
         int own = guards(e, n, loop, k);
         int y = read_operand(e, n, k, loop, mask, &own); /* sets own */
@@ -130,28 +126,21 @@ static int sum_axes(Emitter *e, const Contract *c, int except, const Index **loo
 
 /* carry + the sum over the product's operand, of which a tile is here. */
 static int ride(Emitter *e, const Node *product, const PlanNode *pn, const Index *const *loop, int n_axes, const int *axes,
-                const int *factor, int carry) {
+                int carry) {
     const Contract *c = product->attr->contract;
     const int k = product->in[1] == pn->node->in[0];
     Node *x = product->in[k];
     const Index *in[MAX_RANK];
-    TileType along = {.dtype = e->k->types.at[factor[k]].dtype};
-    int8_t over[MAX_LOOPS];
-    for (int i = 0; i < n_axes; i++) {
-        over[i] = along.axis[i] = (int8_t)axes[i];
-        along.n_axes++;
-    }
-    if (stages(e) && n_axes) return tile_dot(&e->b, factor[k], tile_full(&e->b, along, 1), carry, n_axes, over);
     for (int d = 0; d < x->shape.rank; d++) in[d] = affine(e, c, &c->map[k][d], loop);
     const int v = emit_converted(e, emit_value(e, x, in, -1), DT_F32);
     return emit_op(e, OP_ADD, DT_F32, carry, emit_reduce_over(e, OP_SUM, v, n_axes, axes));
 }
 
 static void ride_all(Emitter *e, const Node *n, const Riders *riders, const Index *const *loop, int n_axes, const int *axes,
-                     const int *factor, const int *carry, int *next) {
+                     const int *carry, int *next) {
     for (int i = 0; i < riders->n; i++) {
         Branch here = emit_if(e, riders->here[i], 1, &carry[i]);
-        const int v = ride(e, n, riders->node[i], loop, n_axes, axes, factor, carry[i]);
+        const int v = ride(e, n, riders->node[i], loop, n_axes, axes, carry[i]);
         emit_endif(e, &here, &v, &next[i]);
     }
 }
@@ -159,7 +148,7 @@ static void ride_all(Emitter *e, const Node *n, const Riders *riders, const Inde
 static int sums_of(Emitter *e, const Node *n, const Index *const *idx, int mask, int start, Riders *riders) {
     const Contract *c = n->attr->contract;
     const Index *loop[MAX_LOOPS];
-    int axes[MAX_LOOPS] = {0}, factor[2], init[1 + MAX_RANK], carry[1 + MAX_RANK], next[1 + MAX_RANK], result[1 + MAX_RANK];
+    int axes[MAX_LOOPS] = {0}, init[1 + MAX_RANK], carry[1 + MAX_RANK], next[1 + MAX_RANK], result[1 + MAX_RANK];
     memcpy(loop, idx, sizeof *loop * (size_t)c->n_out);
     const int n_axes = e->matrix.contract == n ? matrix_sum_axes(e, loop, axes) : sum_axes(e, c, -1, loop, axes);
     const int n_riders = riders ? riders->n : 0;
@@ -167,8 +156,8 @@ static int sums_of(Emitter *e, const Node *n, const Index *const *idx, int mask,
     init[0] = start;
     for (int i = 0; i < n_riders; i++) init[i + 1] = riders->value[i];
     nest_begin(e, &nest, n_axes, axes, 1 + n_riders, init, carry);
-    next[0] = contract_body(e, (Node *)n, loop, mask, n_axes, axes, carry[0], factor);
-    if (n_riders) ride_all(e, n, riders, loop, n_axes, axes, factor, carry + 1, next + 1);
+    next[0] = contract_body(e, (Node *)n, loop, mask, n_axes, axes, carry[0]);
+    if (n_riders) ride_all(e, n, riders, loop, n_axes, axes, carry + 1, next + 1);
     nest_end(e, &nest, next, result);
     for (int i = 0; i < n_riders; i++) riders->value[i] = result[i + 1];
     return result[0];
@@ -202,8 +191,7 @@ void emit_samples(Emitter *e, Node *n) {
     const int before = tile_load(&e->b, e->buffer_of[n->id], (const Index **)e->p_index, -1, 0);
     nest_begin(e, &rest, n_others, others, 1, &before, &grown);
     others[n_others] = over; /* of one lane: only a sum over others has to leave it out */
-    int factor[2];
-    const int product = contract_body(e, n, loop, -1, n_others ? n_others + 1 : 0, others, grown, factor);
+    const int product = contract_body(e, n, loop, -1, n_others ? n_others + 1 : 0, others, grown);
     nest_end(e, &rest, &product, &grown);
     tile_store(&e->b, e->buffer_of[n->id], (const Index **)e->p_index, grown, -1);
     nest_end(e, &samples, NULL, NULL);
