@@ -1,0 +1,162 @@
+/* fuse: which values are candidates for memory; all others are inlined into whoever reads them. */
+#include "passes/fuse.h"
+#include "passes/together.h"
+
+enum {
+    INLINE_COST = 48, /* an inlined expression larger than this gets memory */
+    SCALAR_COST = 16, /* and a scalar of more than one reader that takes more than this: it may read as many scalars */
+};
+
+bool fuse_is_heavy(const Node *n) {
+    return op_info[n->op].cls == CLASS_REDUCE || n->op == OP_SCATTER_ADD ||
+           (n->op == OP_CONTRACT && n->attr->contract->n_loops > n->attr->contract->n_out);
+}
+
+/* Contractions, scans and scatters read an operand element many times: it should be in memory. */
+static bool rereads(const Node *n) {
+    return (n->op == OP_CONTRACT && fuse_is_heavy(n)) || n->op == OP_SCATTER_ADD || n->op == OP_SCAN;
+}
+
+/* Recomputing costs about as much as reading: small and from at most one tensor in memory. */
+enum { CONE_READS = 4, MUCH_SMALLER = 8 };
+typedef struct Cone {
+    int cost;                      /* instructions when inlined; saturates */
+    int tensors;                   /* distinct reads of memory that is not much smaller than the value; saturates */
+    const Node *read[CONE_READS];  /* them */
+    bool dear;                     /* contains a transcendental or a division */
+} Cone;
+
+static bool is_half(DType t) { return t == DT_F16 || t == DT_BF16; }
+
+/* A row's mean or maximum beside the row. */
+static bool much_smaller(const Node *x, const Node *n) {
+    return x->shape.rank == 0 || shape_elements(x->shape) * MUCH_SMALLER <= shape_elements(n->shape);
+}
+
+static void cone_reads(Cone *c, const Node *x) {
+    for (int i = 0; i < c->tensors; i++)
+        if (c->read[i] == x) return;
+    if (c->tensors < CONE_READS) c->read[c->tensors++] = x;
+}
+
+/* Values of 16 bits become f32 on the way to f32 arithmetic; nothing is gained by keeping them as f32. */
+static bool widens(const Node *n) { return n->op == OP_CAST && n->dtype == DT_F32 && is_half(n->in[0]->dtype); }
+
+/* An f32 value that at most two tensors of 16 bits make: they take no more bytes to read than it would. */
+static bool from_half(const Node *n, const Cone *c) {
+    bool half = n->dtype == DT_F32 && c->tensors > 0 && c->tensors <= 2;
+    for (int i = 0; i < c->tensors; i++) half &= is_half(c->read[i]->dtype);
+    return half;
+}
+
+static bool is_dear(Op op) { return op_is_transcendental(op) || op == OP_DIV; }
+
+static Cone cone_of(const Node *n, const Cone *cone, const bool *candidate) {
+    Cone c = {.cost = op_info[n->op].cls == CLASS_ELEMENT || n->op == OP_CONTRACT ? 1 : 0, .dear = is_dear(n->op)};
+    if (n->op == OP_RANDOM) c.cost = 8;
+    if (n->op == OP_CONCAT) c.cost = n->n_in;
+    for (int k = 0; k < n->n_in; k++) {
+        const Node *x = n->in[k];
+        if (op_is_memory(x->op) || candidate[x->id]) {
+            if (!much_smaller(x, n)) cone_reads(&c, x);
+        } else {
+            c.cost += cone[x->id].cost;
+            for (int i = 0; i < cone[x->id].tensors && !much_smaller(x, n); i++) cone_reads(&c, cone[x->id].read[i]);
+            if (x->shape.rank > 0) c.dear |= cone[x->id].dear;
+        }
+    }
+    if (c.cost > INLINE_COST) c.cost = INLINE_COST + 1;
+    return c;
+}
+
+/* Made from a contraction's result that nothing else reads: in memory, it takes that one's place. */
+static bool takes_place(const Node *n, const Uses *uses) {
+    for (int k = 0; k < n->n_in; k++) {
+        const Node *x = n->in[k];
+        while (x->op == OP_RESHAPE && uses->first[x->id + 1] - uses->first[x->id] == 1) x = x->in[0];
+        if (x->op == OP_CONTRACT && fuse_is_heavy(x) && uses->first[x->id + 1] - uses->first[x->id] == 1) return true;
+    }
+    return false;
+}
+
+static bool wants_memory(const Node *n, const Cone *cone, int uses, bool reread) {
+    const Cone c = *cone;
+    if (c.cost > INLINE_COST) return true;
+    if (widens(n) || n->dtype == DT_TF32) return false;
+    if (op_info[n->op].cls != CLASS_ELEMENT && !(n->op == OP_CONTRACT && !node_is_view(n))) return false;
+    if (n->shape.rank == 0) return uses > 1 && c.cost > SCALAR_COST;
+    if (reread) return c.tensors > 0;
+    if (uses < 2 || n->dtype == DT_BOOL || from_half(n, cone)) return false;
+    return c.dear || c.tensors > 1 || c.cost > 2;
+}
+
+/* A result made by append_copy. */
+bool fuse_is_copy(const Fuse *f, const Node *n) {
+    return n->op == OP_RESHAPE && f->result[n->id] && shape_equal(n->shape, n->in[0]->shape);
+}
+
+int fuse_users(const Uses *u, const Node *n) { return u->first[n->id + 1] - u->first[n->id]; }
+
+/* What is reshaped only to leave is computed where it leaves: the memory is the same. */
+static Node *before_reshape(const Result *r, const Uses *uses, const int *homes) {
+    Node *v = r->value;
+    if (r->kind != RESULT_OUTPUT && r->kind != RESULT_GRAD) return v;
+    while (v->op == OP_RESHAPE && fuse_users(uses, v) == (v != r->value) && homes[v->id] == (v == r->value) &&
+           shape_is_fixed(v->shape))
+        v = v->in[0];
+    const bool alone = fuse_users(uses, v) == 1 && homes[v->id] == 0 && shape_is_fixed(v->shape);
+    return alone && !op_is_memory(v->op) ? v : r->value;
+}
+
+static void find_landings(Fuse *f, const Graph *g, const Uses *uses) {
+    int *homes = ARENA_ARRAY(f->arena, int, f->n);
+    f->landing = ARENA_ARRAY(f->arena, Node *, g->results.n + 1);
+    for (int i = 0; i < g->results.n; i++) homes[g->results.at[i].value->id]++;
+    for (int i = 0; i < g->results.n; i++) f->landing[i] = before_reshape(&g->results.at[i], uses, homes);
+}
+
+/* Where products that nothing else reads are added: the sum is one value of their kernel. */
+static void find_sums_of_products(Fuse *f, const Graph *g) {
+    f->adds = ARENA_ARRAY(f->arena, bool, f->n);
+    for (int i = 0; i < f->n; i++) {
+        const Node *n = g->nodes.at[i];
+        bool adds = f->merge && !f->data && n->op == OP_ADD && n->dtype == DT_F32 && n->in[0] != n->in[1];
+        for (int k = 0; k < 2 && adds; k++) {
+            const Node *x = n->in[k];
+            adds = fuse_users(&f->uses, x) == 1 && !f->result[x->id] && (f->adds[x->id] || product_shares(x));
+        }
+        f->adds[i] = adds;
+    }
+}
+
+void fuse_candidates(Fuse *f, const Graph *g) {
+    const Uses uses = f->uses = graph_uses(f->arena, g);
+    find_landings(f, g, &uses);
+    bool *reread = ARENA_ARRAY(f->arena, bool, f->n);
+    int *readers = ARENA_ARRAY(f->arena, int, f->n); /* those of a widened value are its own */
+    Cone *cone = ARENA_ARRAY(f->arena, Cone, f->n);
+    for (int i = f->n - 1; i >= 0; i--)
+        for (int u = uses.first[i]; u < uses.first[i + 1]; u++) {
+            const Node *user = uses.user[u];
+            const bool passes = op_info[user->op].cls == CLASS_MOVE || node_is_view(user) || user->op == OP_GATHER ||
+                                widens(user) || user->dtype == DT_TF32;
+            readers[i] += widens(user) ? readers[user->id] : 1;
+            reread[i] |= rereads(user) || (passes && reread[user->id]);
+        }
+    for (int i = 0; i < g->results.n; i++) {
+        f->result[f->landing[i]->id] = true;
+        f->output[f->landing[i]->id] |= g->results.at[i].kind == RESULT_OUTPUT;
+    }
+    /* what is copied has memory of its own: inlined, the copy would read what it overwrites */
+    for (int i = 0; i < g->results.n; i++)
+        if (fuse_is_copy(f, g->results.at[i].value)) f->copied[g->results.at[i].value->in[0]->id] = true;
+    find_sums_of_products(f, g);
+    for (int i = 0; i < f->n; i++) {
+        const Node *n = g->nodes.at[i];
+        if (op_is_memory(n->op)) continue;
+        cone[i] = cone_of(n, cone, f->candidate);
+        f->candidate[i] = f->result[i] || f->copied[i] || fuse_is_heavy(n) || f->adds[i] ||
+                          wants_memory(n, &cone[i], readers[i], reread[i]) ||
+                          (op_info[n->op].cls == CLASS_ELEMENT && readers[i] > 1 && !widens(n) && takes_place(n, &uses));
+    }
+}
