@@ -101,7 +101,7 @@ static void each_program(Simt *s, void (*work)(Simt *s)) {
 }
 
 static void compute_program(Simt *s) {
-    s->shared_read = s->shared_written = s->old_read = true; /* by the program before */
+    s->shared_read = s->shared_written = s->old_read = s->around = true; /* by the program before */
     simt_block(s, &s->k->body);
     hopper_body_end(s, NULL);
 }

@@ -183,6 +183,7 @@ void pipeline_loop(Simt *s, const Inst *i) {
     LLVMValueRef **phi = ARENA_ARRAY(s->arena, LLVMValueRef *, i->n_carry + 1), zero = emit_i64(e, 0),
                  first = number(&r, 0);
     open_ring(&r);
+    const bool around = s->around;
     LLVMBasicBlockRef from = LLVMGetInsertBlock(e->b), last;
     LLVMBuildBr(e->b, head);
     LLVMPositionBuilderAtEnd(e->b, head);
@@ -209,4 +210,5 @@ void pipeline_loop(Simt *s, const Inst *i) {
     LLVMPositionBuilderAtEnd(e->b, done);
     for (int n = 0; n < i->n_carry; n++) s->reg[i->results[n]] = phi[n];
     s->shared_read = s->shared_written = s->old_read = true;
+    s->around = around;
 }

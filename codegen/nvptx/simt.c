@@ -109,7 +109,8 @@ static void loop(Simt *s, const Inst *i) {
     LLVMPositionBuilderAtEnd(e->b, body);
     s->base[i->axis] = at;
     for (int n = 0; n < i->n_carry; n++) s->reg[i->carry[n]] = phi[n];
-    s->shared_read = s->shared_written = s->old_read = true; /* by the iteration before */
+    const bool around = s->around;
+    s->shared_read = s->shared_written = s->old_read = s->around = true; /* by the iteration before */
     simt_block(s, &i->body);
     if (s->hopper) hopper_body_end(s, i);
     LLVMBasicBlockRef last;
@@ -120,6 +121,7 @@ static void loop(Simt *s, const Inst *i) {
     LLVMPositionBuilderAtEnd(e->b, done);
     for (int n = 0; n < i->n_carry; n++) s->reg[i->results[n]] = phi[n];
     s->shared_read = s->shared_written = s->old_read = true;
+    s->around = around; /* there may have been no iteration */
     if (s->hopper) hopper_loop_done(s, i);
 }
 
@@ -136,12 +138,14 @@ static void condition(Simt *s, const Inst *i) {
     simt_incoming(s, i, phi, i->init, &from);
     LLVMBuildCondBr(e->b, cond, body, done);
     LLVMPositionBuilderAtEnd(e->b, body);
+    const bool around = s->around;
     simt_block(s, &i->body);
     simt_incoming(s, i, phi, yield_of(i)->in, &last);
     LLVMBuildBr(e->b, done);
     LLVMPositionBuilderAtEnd(e->b, done);
     for (int n = 0; n < i->n_carry; n++) s->reg[i->results[n]] = phi[n];
     s->shared_read = s->shared_written = s->old_read = true;
+    s->around = around;
 }
 
 void simt_instruction(Simt *s, const Inst *i) {

@@ -50,6 +50,7 @@ typedef struct Simt {
     bool *fetched;           /* by value of a STAGE: the loop around fills it */
     /* since the last barrier of the path being emitted */
     bool shared_read, shared_written;
+    bool around; /* threads may be in the iteration, or the program, before */
     bool in_group; /* simt_run writes a tile while it reads others: no barriers within */
     bool old_read; /* global memory has been read */
 } Simt;
@@ -89,7 +90,8 @@ LLVMValueRef simt_asm(const Emit *e, LLVMTypeRef type, const char *text, const c
 /* ---- stage.c: shared memory --------------------------------------------------------------------------------- */
 LLVMValueRef simt_shared_array(Simt *s, LLVMTypeRef element, int64_t n);
 void simt_barrier(Simt *s);
-void simt_before_read(Simt *s), simt_before_write(Simt *s); /* of shared memory: a barrier if one is due */
+void simt_before_read(Simt *s); /* of shared memory: a barrier if one is due */
+void simt_before_write(Simt *s, bool own); /* likewise; own: the array is this instruction's alone */
 void stage_open(Simt *s);                                   /* at the function's beginning */
 void simt_stage(Simt *s, const Inst *i);
 void stage_begin(Simt *s, const Inst *i); /* the tile may be written from here on */

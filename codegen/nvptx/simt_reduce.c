@@ -28,7 +28,7 @@ static void across_warps(Simt *s, Op op, DType t, unsigned bits, LLVMValueRef *v
     const Emit *e = s->e;
     LLVMTypeRef type = emit_memory_type(e, t);
     LLVMValueRef array = simt_shared_array(s, type, (int64_t)s->k->threads * n);
-    simt_before_write(s);
+    simt_before_write(s, true);
     for (int j = 0; j < n; j++) {
         LLVMValueRef at = LLVMBuildAdd(e->b, s->thread, LLVMConstInt(e->i32, (unsigned)(j * s->k->threads), false), "");
         LLVMBuildStore(e->b, emit_to_memory(e, t, v[j]), LLVMBuildInBoundsGEP2(e->b, type, array, &at, 1, ""));

@@ -16,15 +16,15 @@ void simt_barrier(Simt *s) {
     const unsigned kind = LLVMGetEnumAttributeKindForName("convergent", 10);
     LLVMAddCallSiteAttribute(call, (LLVMAttributeIndex)LLVMAttributeFunctionIndex,
                              LLVMCreateEnumAttribute(e->context, kind, 0));
-    s->shared_read = s->shared_written = s->old_read = false;
+    s->shared_read = s->shared_written = s->old_read = s->around = false;
 }
 void simt_before_read(Simt *s) {
     if (s->in_group) return;
     if (s->shared_written) simt_barrier(s);
     s->shared_read = true;
 }
-void simt_before_write(Simt *s) {
-    if (s->shared_read) simt_barrier(s);
+void simt_before_write(Simt *s, bool own) {
+    if (own ? s->around : s->shared_read) simt_barrier(s);
     s->shared_written = true;
 }
 
@@ -397,7 +397,7 @@ void stage_begin(Simt *s, const Inst *i) {
         stage_array(s, i);
     if (s->hopper && hopper_leaves(s, i)) hopper_stores_read(s);
     if (s->dynamic && s->shared_written) simt_barrier(s); /* another tile may have been here */
-    simt_before_write(s);
+    simt_before_write(s, !s->dynamic);
 }
 
 void simt_stage(Simt *s, const Inst *i) {
