@@ -1,78 +1,11 @@
 /* See tile_tensor_map.h.  Rules: CUDA Driver API, cuTensorMapEncodeTiled; PTX ISA, "Tensors". */
 #include "ir/tile_tensor_map.h"
+#include "ir/tile_flat.h"
 #include <string.h>
 
 /* ---- subscripts as strides per axis ------------------------------------------------------------------------ */
-typedef struct Flat {
-    int64_t stride[MAX_AXES], constant;
-    struct {
-        const Atom *atom;
-        int64_t coef;
-    } divided[2 * MAX_RANK]; /* DIV and MOD atoms, until their other half is found */
-    int n_divided;
-} Flat;
-
-static bool add_index(Flat *f, const Index *x, int64_t by);
-
-/* x / c and x mod c; or, x being y / p, y / (p * c) and x mod c. */
-static bool are_halves(const Atom *quotient, const Atom *remainder) {
-    int64_t d, c, p;
-    if (!index_is_const(quotient->den, &d) || !index_is_const(remainder->den, &c)) return false;
-    const Index *x = remainder->num;
-    if (d == c && index_equal(quotient->num, x)) return true;
-    if (x->c || x->n != 1 || x->term[0].coef != 1 || x->term[0].atom.kind != ATOM_DIV) return false;
-    const Atom *inner = &x->term[0].atom;
-    return index_is_const(inner->den, &p) && d == p * c && index_equal(quotient->num, inner->num);
-}
-
-/* E * (x / c) + F * (x mod c) is F * x where E = F * c. */
-static bool meet(Flat *f, const Atom *a, int64_t coef) {
-    int64_t c;
-    if (!index_is_const(a->den, &c)) return false;
-    for (int i = 0; i < f->n_divided; i++) {
-        const Atom *b = f->divided[i].atom, *quotient = a->kind == ATOM_DIV ? a : b, *remainder = a->kind == ATOM_DIV ? b : a;
-        if (b->kind == a->kind || !are_halves(quotient, remainder) || !index_is_const(remainder->den, &c)) continue;
-        const int64_t outer = a->kind == ATOM_DIV ? coef : f->divided[i].coef;
-        const int64_t inner = a->kind == ATOM_DIV ? f->divided[i].coef : coef;
-        if (outer != inner * c) continue;
-        f->divided[i] = f->divided[--f->n_divided];
-        return add_index(f, remainder->num, inner);
-    }
-    if (f->n_divided == 2 * MAX_RANK) return false;
-    f->divided[f->n_divided].atom = a;
-    f->divided[f->n_divided++].coef = coef;
-    return true;
-}
-
-static bool add_index(Flat *f, const Index *x, int64_t by) {
-    f->constant += by * x->c;
-    for (int i = 0; i < x->n; i++) {
-        const Atom *a = &x->term[i].atom;
-        const int64_t coef = by * x->term[i].coef;
-        if (a->kind == ATOM_AXIS)
-            f->stride[a->id] += coef;
-        else if ((a->kind != ATOM_DIV && a->kind != ATOM_MOD) || !meet(f, a, coef))
-            return false;
-    }
-    return true;
-}
-
-bool index_is_nothing(const Index *x) {
-    Flat f = {0};
-    bool nothing = add_index(&f, x, 1) && f.constant == 0 && f.n_divided == 0;
-    for (int a = 0; a < MAX_AXES; a++) nothing &= f.stride[a] == 0;
-    return nothing;
-}
-
-static bool flatten(const Kernel *k, const Inst *access, Flat *f) {
-    const Buffer *b = &k->buffers.at[access->buffer];
-    for (int d = 0; d < access->n_index; d++)
-        if (!add_index(f, access->index[d], b->stride[d])) return false;
-    return true;
-}
-
 /* What stands for the axis alone: its quotient or remainder by one number; 0: it does not occur so. */
-static int64_t divided_stride(const Flat *f, int axis, AtomKind kind, int64_t *by) {
+static int64_t divided_stride(const FlatAccess *f, int axis, AtomKind kind, int64_t *by) {
     for (int i = 0; i < f->n_divided; i++) {
         const Atom *a = f->divided[i].atom;
         const bool alone =
@@ -133,7 +66,8 @@ static const char *add_dimension(Dims *m, MapDim x, int box) {
 }
 
 /* `rows` neighbours of the axis at a time; a quotient's dimension comes after all others. */
-static const char *add_axis(const Kernel *k, const Flat *f, int axis, int rows, int bytes, Dims *m, Dims *quotients) {
+static const char *add_axis(const Kernel *k, const FlatAccess *f, int axis, int rows, int bytes, Dims *m,
+                            Dims *quotients) {
     const Axis *x = &k->axes.at[axis];
     int64_t by = 0, of_quotient = 0;
     const int64_t rest = divided_stride(f, axis, ATOM_MOD, &by),
@@ -158,7 +92,8 @@ static const char *check_strides(const Dims *m, int bytes) {
 }
 
 /* Dimensions: the minor axis, then axes of several lanes, then those of one, then quotients. */
-static const char *dimensions(const Kernel *k, const TileType *t, int minor, const Flat *f, int bytes, TensorMap *m) {
+static const char *dimensions(const Kernel *k, const TileType *t, int minor, const FlatAccess *f, int bytes,
+                              TensorMap *m) {
     const int row = k->axes.at[minor].step, panel = m->swizzle && row * bytes > m->swizzle ? m->swizzle / bytes : row;
     Dims all = {0}, quotients = {0};
     const char *why = row % panel ? "its rows are no whole panels of the swizzle"
@@ -189,7 +124,7 @@ static const char *boxes(const Kernel *k, const Inst *i, int bytes, TensorMap *m
     return NULL;
 }
 
-static const char *check_access(const Kernel *k, const Inst *access, const TileType *tile, const Flat *f) {
+static const char *check_access(const Kernel *k, const Inst *access, const TileType *tile, const FlatAccess *f) {
     const bool masked = access->kind == TI_LOAD ? access->n_in > 0 : access->n_in > 1;
     int divided = 0;
     if (masked || access->value != 0) return "it is masked";
@@ -206,8 +141,8 @@ static const char *check_access(const Kernel *k, const Inst *access, const TileT
 
 static const char *box_map(const Kernel *k, const Inst *i, const Inst *stage, const Inst *access, TensorMap *out) {
     const int bytes = dtype_bytes(k->buffers.at[access->buffer].dtype);
-    Flat f = {0};
-    if (!flatten(k, access, &f)) return "its subscripts are not affine";
+    FlatAccess f = {0};
+    if (!access_flatten(k, access, &f)) return "its subscripts are not affine";
     out->offset = f.constant * bytes;
     const char *why = check_access(k, access, &stage->type, &f);
     if (!why) why = dimensions(k, &stage->type, stage->minor - 1, &f, bytes, out);

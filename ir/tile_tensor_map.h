@@ -43,7 +43,6 @@ enum { MAP_ALIGN = 16, MAP_MAX_BOX = 256 };
  * one element of the window: what lies outside the image reads as 0.  Strides, padding and dilation are the window's, and so
  * are classes of residues of a strided gradient.  Gives *out but for its type (im2col mode: PTX ISA, "Tensors"). */
 const char *kernel_window_map(const Kernel *k, const Inst *stage, const Inst *load, TensorMap *out);
-bool index_is_nothing(const Index *x); /* 0 everywhere, quotients and remainders of one number taken together */
 const Inst *block_definition(const Block *b, int value); /* of a value, in the block or inside; NULL */
 
 /* The map of a stage by tma or a store by tma; NULL, or why the copy engine cannot move this tile. */

@@ -4,6 +4,7 @@
  * one axis, the tap depends on others.  The least tap is where the window's places begin, what a tap has beyond it is the
  * offset that the instruction takes.  Sources: PTX ISA, "Tensors", im2col mode; CUDA Driver API, cuTensorMapEncodeIm2col. */
 #include "ir/tile_stage.h"
+#include "ir/tile_flat.h"
 #include "ir/tile_tensor_map.h"
 
 enum { MAX_STEP = 8, MAX_PIXELS = 1024, LEAST_RANK = 3 };

@@ -1,5 +1,6 @@
 /* Values and places inside a nest. */
 #include "codegen/host/nest_internal.h"
+#include "ir/tile_flat.h"
 #include <string.h>
 
 void nest_position(Nest *t, int depth) { LLVMPositionBuilderAtEnd(t->e->b, t->tail[depth]); }
@@ -99,20 +100,51 @@ static Place at_offset(Nest *t, LLVMValueRef base, LLVMTypeRef element, LLVMValu
     return (Place){.pointer = p, .vector = contiguous || emit_width(offset), .contiguous = contiguous};
 }
 
+/* The element offset of an access: its subscripts times these strides. */
+typedef struct Offset {
+    int n;
+    const Index *index[MAX_RANK];
+    int64_t stride[MAX_RANK];
+} Offset;
+
+/* Quotients and remainders of folded axes that lie behind each other are taken together. */
+static Offset offset_of(const Nest *t, const Inst *i) {
+    Offset o = {.n = i->n_index};
+    FlatAccess flat;
+    bool divided = false;
+    for (int d = 0; d < i->n_index; d++) {
+        o.index[d] = i->index[d];
+        o.stride[d] = t->k->buffers.at[i->buffer].stride[d];
+        for (int n = 0; n < i->index[d]->n; n++) divided |= i->index[d]->term[n].atom.kind == ATOM_DIV;
+    }
+    if (!divided || !access_flatten(t->k, i, &flat)) return o;
+    Term term[MAX_AXES + 2 * MAX_RANK];
+    int n = 0;
+    for (int a = 0; a < t->k->axes.n; a++)
+        if (flat.stride[a]) term[n++] = (Term){flat.stride[a], {.kind = ATOM_AXIS, .id = a}};
+    for (int d = 0; d < flat.n_divided; d++) term[n++] = (Term){flat.divided[d].coef, *flat.divided[d].atom};
+    return (Offset){1, {index_make(t->ke->arena, flat.constant, n, term)}, {1}};
+}
+
+static bool narrow_place(const Nest *t, const Buffer *b, const Offset *o) {
+    int64_t last = 0;
+    for (int d = 0; d < b->rank; d++)
+        last += (b->dim[d].bound > 0 ? b->dim[d].bound - 1 : 0) * (b->stride[d] < 0 ? -b->stride[d] : b->stride[d]);
+    for (int d = 0; d < o->n; d++)
+        if (!fits_32(t->k, o->index[d])) return false;
+    return last < INT32_MAX;
+}
+
 Place nest_buffer_place(Nest *t, const Inst *i, int depth) {
     const Buffer *b = &t->k->buffers.at[i->buffer];
     const bool vector = varies(t, depth);
-    int64_t coef = 0, last = 0, constant = 0;
+    const Offset o = offset_of(t, i);
+    int64_t coef = 0, constant = 0;
     const bool contiguous = vector && access_affine(t->k, i, t->inner, &coef) && coef == 1;
-    bool narrow = true;
-    for (int d = 0; d < i->n_index; d++) {
-        constant += i->index[d]->c * b->stride[d];
-        last += (b->dim[d].bound > 0 ? b->dim[d].bound - 1 : 0) * (b->stride[d] < 0 ? -b->stride[d] : b->stride[d]);
-        narrow &= fits_32(t->k, i->index[d]);
-    }
+    for (int d = 0; d < o.n; d++) constant += o.index[d]->c * o.stride[d];
     t->spread = vector && !contiguous;
-    t->bits = narrow && last < INT32_MAX ? 32 : 64;
-    LLVMValueRef offset = sum_terms(t, emit_i64(t->e, constant), i->n_index, i->index, b->stride);
+    t->bits = narrow_place(t, b, &o) ? 32 : 64;
+    LLVMValueRef offset = sum_terms(t, emit_i64(t->e, constant), o.n, o.index, o.stride);
     nest_position(t, depth);
     if (t->spread && !emit_width(offset)) offset = emit_splat(t->e, offset, t->width);
     t->spread = false;

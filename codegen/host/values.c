@@ -1,5 +1,6 @@
 /* See values.h for the rules. */
 #include "codegen/host/values.h"
+#include "ir/tile_flat.h"
 #include <string.h>
 
 /* A span may be empty; a program or an iteration has at least one lane. */
@@ -14,12 +15,25 @@ bool type_has(const TileType *t, int axis) {
     return false;
 }
 
+/* Of folded axes whose parts lie behind each other. */
+static bool folded_affine(const Kernel *k, const Inst *i, int axis, int64_t *coef) {
+    FlatAccess flat;
+    if (!access_flatten(k, i, &flat)) return false;
+    for (int n = 0; n < flat.n_divided; n++) {
+        const Term term = {1, *flat.divided[n].atom};
+        int64_t none;
+        if (!index_affine_in(k, &(Index){.n = 1, .term = &term}, axis, &none)) return false;
+    }
+    *coef = flat.stride[axis];
+    return true;
+}
+
 bool access_affine(const Kernel *k, const Inst *i, int axis, int64_t *coef) {
     const Buffer *b = &k->buffers.at[i->buffer];
     int64_t sum = 0;
     for (int d = 0; d < i->n_index; d++) {
         int64_t c;
-        if (!index_affine_in(k, i->index[d], axis, &c)) return false;
+        if (!index_affine_in(k, i->index[d], axis, &c)) return folded_affine(k, i, axis, coef);
         sum += c * b->stride[d];
     }
     *coef = sum;

@@ -4,7 +4,7 @@
 #include <stdarg.h>
 #include <stddef.h>
 #include <cmocka.h>
-#include "ir/tile.h"
+#include "ir/tile_flat.h"
 #include <stdlib.h>
 #include <string.h>
 
@@ -55,6 +55,33 @@ static int64_t value_at(const Index *x, int64_t i, int64_t j, int64_t s) {
         v += x->term[n].coef * t;
     }
     return v;
+}
+
+/* [6, 8] of a buffer, from index v in 0..48 as [v / 8, v mod 8] and in three parts: one stride where the parts lie
+ * behind each other. */
+static bool flat_stride(const int64_t *stride, int64_t *out) {
+    Fixture f = fixture();
+    const Dim two = dim_fixed(2), four = dim_fixed(4), six = dim_fixed(6);
+    const int v = kernel_axis(f.k, "v", AXIS_GRID, dim_fixed(48), 4);
+    const Index *x = index_axis(f.k, v);
+    const Index *at[3] = {div_by(&f, x, 8), mod_by(&f, div_by(&f, x, 4), 2), mod_by(&f, x, 4)};
+    const Buffer b = {.name = "x", .rank = 3, .dim = {six, two, four}, .stride = {stride[0], stride[1], stride[2]}};
+    vec_push(f.a, f.k->buffers, b);
+    FlatAccess flat;
+    const Inst load = {.kind = TI_LOAD, .buffer = f.k->buffers.n - 1, .n_index = 3, .index = at};
+    const bool whole = access_flatten(f.k, &load, &flat) && flat.n_divided == 0;
+    *out = flat.stride[v];
+    arena_free(f.a);
+    return whole;
+}
+
+static void test_folded_axes(void **state) {
+    (void)state;
+    int64_t stride;
+    assert_true(flat_stride((int64_t[]){24, 12, 3}, &stride));
+    assert_int_equal(stride, 3);
+    assert_false(flat_stride((int64_t[]){24, 16, 3}, &stride)); /* a gap between rows */
+    assert_false(flat_stride((int64_t[]){12, 24, 3}, &stride)); /* the other way round */
 }
 
 static void test_normal_form(void **state) {
@@ -218,10 +245,15 @@ static void test_random_against_plain(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_normal_form), cmocka_unit_test(test_split_and_join),
-        cmocka_unit_test(test_nesting),     cmocka_unit_test(test_extents),
-        cmocka_unit_test(test_ranges),      cmocka_unit_test(test_affine_in),
-        cmocka_unit_test(test_gather_axes), cmocka_unit_test(test_random_against_plain),
+        cmocka_unit_test(test_normal_form),
+        cmocka_unit_test(test_folded_axes),
+        cmocka_unit_test(test_split_and_join),
+        cmocka_unit_test(test_nesting),
+        cmocka_unit_test(test_extents),
+        cmocka_unit_test(test_ranges),
+        cmocka_unit_test(test_affine_in),
+        cmocka_unit_test(test_gather_axes),
+        cmocka_unit_test(test_random_against_plain),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
