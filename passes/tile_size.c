@@ -124,10 +124,15 @@ static void vector_sizes(const Limits *l, const Node *n, TileSizes *s) {
     }
 }
 
-/* With no column loop, the innermost batch loops take the columns' place (depthwise). */
+/* Columns are the loops of the operand that has the innermost result loop, whichever stands first.  With no column
+ * loop, the innermost batch loops take the columns' place (depthwise). */
 static ContractClass product_loops(const Node *n) {
     ContractClass c = contract_classify(n->attr->contract, n->in);
+    const int n_out = n->attr->contract->n_out;
+    const bool swapped = n_out > 0 && c.loop[n_out - 1] == LOOP_M;
     bool columns = false;
+    for (int i = 0; i < n_out && swapped; i++)
+        if (c.loop[i] == LOOP_M || c.loop[i] == LOOP_N) c.loop[i] = c.loop[i] == LOOP_M ? LOOP_N : LOOP_M;
     for (int i = 0; i < n->attr->contract->n_out; i++) columns |= c.loop[i] == LOOP_N;
     for (int i = 0; i < n->attr->contract->n_out && !columns; i++)
         if (c.loop[i] != LOOP_M) c.loop[i] = LOOP_N;

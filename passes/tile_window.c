@@ -9,12 +9,13 @@ typedef struct Roles {
     int x;            /* the operand that is read through the window: not the one with the innermost result loop */
     bool channelwise; /* that loop stands in both operands */
     bool in_x[MAX_LOOPS], in_y[MAX_LOOPS];
-    bool slides[MAX_LOOPS]; /* stands in a subscript of x with both a result loop and a summed one */
+    bool slides[MAX_LOOPS]; /* stands in a subscript of x with both a result loop that y lacks and a summed one */
 } Roles;
 
 static void mark_sliding(Roles *r, const Affine *e) {
     bool out = false, sum = false;
-    for (int l = 0; l < r->c->n_loops; l++) *(l < r->c->n_out ? &out : &sum) |= e->coef[l] != 0;
+    for (int l = 0; l < r->c->n_out; l++) out |= e->coef[l] && !r->in_y[l];
+    for (int l = r->c->n_out; l < r->c->n_loops; l++) sum |= e->coef[l] != 0;
     for (int l = 0; l < r->c->n_loops && out && sum; l++) r->slides[l] |= e->coef[l] != 0;
 }
 

@@ -115,4 +115,23 @@ check activated -D C=32
 check activated -D C=16 -D K=5 -D stride=2 -D P=2 -D W=21
 check volume
 check volume -D stride=2 -D H=7
+# 1x1: places of images are one axis again, whose sum in slices is a plain product, read where the images lie
+check conv -D B=2 -D H=24 -D W=24 -D C=48 -D F=64 -D K=1 -D P=0
+
+product() {
+    cat >product.dsl <<'DSL'
+model product {
+    input x : f32[8, 28, 28, 128]
+    input u : f32[8, 28, 28, 512]
+    g[c, f] = sum[n, h, v] u[n, h, v, f] * x[n, h, v, c]
+    output dw = g
+}
+DSL
+    "$FUSEC" product.dsl --entry=infer -o product."$1"
+}
+product tile
+grep -q 'grid . in 0..128 step 128' product.tile && grep -q 'grid . in 0..512 step 256' product.tile ||
+    { echo "a 1x1 kernel gradient has not the tiles of a product:"; cat product.tile; exit 1; }
+product ll
+grep -q '^define .*fusec.block_12x.*_copied' product.ll || { echo "a 1x1 kernel gradient copies its images first"; exit 1; }
 echo ok
