@@ -41,9 +41,17 @@ cp runtime/cuda/*.[ch] "$pack/src/runtime/cuda/"
 cp bench/gpu/calibrate/*.[ch] bench/gpu/calibrate/*.def "$pack/src/bench/gpu/calibrate/"
 cp "$build/gpu/fusec_gpu_run" "$build/gpu/fusec_gpu_calibrate" "$pack/bin/"
 { git rev-parse HEAD 2>/dev/null || echo unknown; } >"$pack/commit"
+# the compiler, which measures tiles there
+if cmake --build "$build" --target fusec_alone -- --no-print-directory -s >"$pack/log" 2>&1; then
+    gzip -c "$build/gpu/fusec_alone" >"$pack/bin/fusec.gz"
+    mkdir -p "$pack/models"
+else
+    say "the pack has no compiler, and can measure no tiles: LLVM's archives and libzstd.a (Debian: libzstd-dev) are needed"
+fi
+rm "$pack/log"
 grep -v '^#' bench/gpu/cases.txt | while read -r name oracle entries use model options; do
     [ -f "$model" ] || continue
-    [ -n "$only" ] && [ "$use" != "$only" ] && continue
+    case $use in *"$only"*) ;; *) continue ;; esac
     echo "$name $oracle $entries $use $model $options"
 done >"$pack/cases.txt"
 
@@ -74,6 +82,9 @@ while read -r name oracle entries use model options; do
     for arch in $archs; do
         compile "$name" "$arch" "$entries" "$model" $options || { say "$name: failed for $arch"; bad=1; }
     done
+    case $use in
+    *m*) [ ! -d "$pack/models" ] || cp "$model" "$pack/models/" ;;
+    esac
     case $oracle in
     float64 | host)
         mkdir -p "$pack/expect/$name"

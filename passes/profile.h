@@ -71,6 +71,7 @@ typedef struct TunedProduct {
     VEC(TileCandidate) candidates; /* in the order of the table */
 } TunedProduct;
 typedef struct Tuning {
+    int most; /* tiles of each instruction, those that the cost model takes for the fastest; 0: all */
     VEC(TunedProduct) products;
 } Tuning;
 

@@ -241,7 +241,18 @@ static Kernel *build_modelled(Emitter *e, PlanKernel *pk, int number, const char
     return k;
 }
 
-/* A kernel for every tile whose schedule comes out. */
+/* Is it among the first `most` of its instruction by the cost model? */
+static bool among_cheapest(const Emitter *e, const MatrixTile *tile, int most) {
+    const Target *t = e->context->target;
+    const MatrixTile *x = NULL;
+    for (int i = 0; i < most; i++) {
+        x = matrix_cheapest(t, &e->matrix, tile->by, x);
+        if (!x || x == tile) return x == tile;
+    }
+    return most == 0;
+}
+
+/* A kernel for every tile that is wanted and whose schedule comes out. */
 static void collect_tiles(Emitter *e, PlanKernel *pk, int number, Tuning *tuning, const MatrixTile *modelled) {
     TunedProduct x = {.key = matrix_key(e->arena, pk, &e->matrix), .modelled = *modelled};
     for (int i = 0; i < tuning->products.n; i++)
@@ -249,6 +260,7 @@ static void collect_tiles(Emitter *e, PlanKernel *pk, int number, Tuning *tuning
     for (int i = 0; i < n_matrix_tiles; i++) {
         const char *why;
         if (!matrix_tile_fits(e->context->target, &matrix_tile[i])) continue;
+        if (!among_cheapest(e, &matrix_tile[i], tuning->most)) continue;
         if (!build_with(e, pk, number, &matrix_tile[i], &why)) continue;
         const TileCandidate c = {matrix_tile[i], e->k};
         vec_push(e->arena, x.candidates, c);

@@ -1,24 +1,27 @@
 #!/bin/sh
-# sh run.sh RESULTS [--software] [--seconds N]
+# sh run.sh RESULTS [--software] [--tune] [--seconds N]
 # Runs the pack this file lies in on the GPU of this machine, in at most N (480) seconds: the device, correctness,
 # every instruction against the software GPU, times, times of a peer framework, memory and race checks, counters of the slowest kernels.  Writes into RESULTS:
 #   GPU.json         [{"name", "value", "unit", "commit", "date", "driver"}], written anew after every step
 #   hardware-sm_NN.txt  what the GPU makes of every instruction, to be kept; calibration.txt, calibration-full.txt
 #   summary.txt      what passed, what failed; check.txt, sanitizer.txt, times.txt, peers.txt, ncu.txt, device.txt
+# --tune: first of all, measures tiles of matrix products (profile.txt); what follows is of kernels with the fastest.
 # --software: the software GPU (found as libcuda.so.1 through LD_LIBRARY_PATH): correctness and instructions only.
 # Exit status: 0 if every check passed, 1 if one failed.
 set -u
-out='' software='' seconds=480
+out='' software='' tune='' seconds=480
+usage='usage: sh run.sh RESULTS [--software] [--tune] [--seconds N]'
 while [ $# -gt 0 ]; do
     case $1 in
     --software) software=1 ;;
+    --tune) tune=1 ;;
     --seconds) seconds=$2; shift ;;
-    -*) echo "usage: sh run.sh RESULTS [--software] [--seconds N]" >&2; exit 2 ;;
+    -*) echo "$usage" >&2; exit 2 ;;
     *) out=$1 ;;
     esac
     shift
 done
-[ -n "$out" ] || { echo "usage: sh run.sh RESULTS [--software] [--seconds N]" >&2; exit 2; }
+[ -n "$out" ] || { echo "$usage" >&2; exit 2; }
 mkdir -p "$out" && out=$(cd "$out" && pwd) || exit 2
 cd "$(dirname "$0")" && here=$(pwd) || exit 2
 work=$(mktemp -d) || exit 2
@@ -85,6 +88,35 @@ if [ "$("$calibrate" --version 2>/dev/null)" != "fusec_gpu_calibrate 1" ]; then
     cc -O2 -D_GNU_SOURCE -Isrc -o "$calibrate" src/bench/gpu/calibrate/*.c -lm -ldl || { calibrate=; fail "no compiler builds fusec_gpu_calibrate"; }
 fi
 say "device: $gpu, driver $driver, commit $commit"
+
+# ---- tiles as they are measured here ------------------------------------------------------------------------------------
+TILES=6 # of each instruction: the driver takes up to a second to compile one
+# tune CASE SOURCE NAME=VALUE...: measures into profile.txt, compiles again by it
+tune() {
+    name=$1 source=models/${2##*/} flags=
+    shift 2
+    for o in "$@"; do flags="$flags -D $o"; done
+    for e in $(entries "$name"); do flags="$flags --entry $e"; done
+    n=$(limit 120) || { say "no time left to measure tiles of $name"; return 0; }
+    timeout "$n" "$fusec" tune "$source" --profile "$out/profile.txt" --target $best --tiles $TILES $flags >>"$out/tune.txt" 2>&1 ||
+        { fail "tiles of $name: status $? (tune.txt)"; return 0; }
+    to=$pack/$best/$name
+    rm -f "$to"/model.*
+    "$fusec" "$source" -o "$to/model.ptx" --target $best --profile "$out/profile.txt" $flags >>"$out/tune.txt" 2>&1 &&
+        cc -O1 -shared -fPIC -o "$to/model.so" "$to/model.c" -ldl 2>>"$out/tune.txt" || fail "$name is not compiled by the profile (tune.txt)"
+}
+if [ -n "$tune" ] && [ -e bin/fusec.gz ] && gunzip -c bin/fusec.gz >"$work/fusec" && chmod +x "$work/fusec" && "$work/fusec" --version >/dev/null 2>&1; then
+    fusec=$work/fusec
+    rm -f "$out/profile.txt" "$out/tune.txt"
+    while read -r name oracle entries use source options; do
+        case $use in *m*) tune "$name" "$source" $options </dev/null ;; esac
+    done <cases.txt
+    measured=$(grep -c '^product ' "$out/profile.txt" 2>/dev/null)
+    say "tiles measured: ${measured:-0} products"
+    printf 'tune.products\t%d\tproducts\n' "${measured:-0}" >>"$work/figures"
+elif [ -n "$tune" ]; then
+    fail "the pack has no compiler that runs here: no tiles are measured"
+fi
 
 # ---- every case against its expected numbers --------------------------------------------------------------------------
 # check ARCH CASE: a process each, since an error leaves a context unusable; a kernel that fails is then named.

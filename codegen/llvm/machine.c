@@ -9,13 +9,23 @@
 #include <string.h>
 #include <unistd.h>
 
-/* Registration is idempotent in LLVM. */
+/* Registration is idempotent in LLVM.  FUSEC_FEW_TARGETS: GPUs and this machine alone, for a program that carries LLVM. */
 static void register_targets(void) {
+#ifdef FUSEC_FEW_TARGETS
+    LLVMInitializeNVPTXTargetInfo();
+    LLVMInitializeNVPTXTarget();
+    LLVMInitializeNVPTXTargetMC();
+    LLVMInitializeNVPTXAsmPrinter();
+    LLVMInitializeNativeTarget();
+    LLVMInitializeNativeAsmPrinter();
+    LLVMInitializeNativeAsmParser();
+#else
     LLVMInitializeAllTargetInfos();
     LLVMInitializeAllTargets();
     LLVMInitializeAllTargetMCs();
     LLVMInitializeAllAsmPrinters();
     LLVMInitializeAllAsmParsers();
+#endif
 }
 
 /* LLVM's messages are freed by LLVM; ours by free(). */

@@ -53,6 +53,22 @@ head -n 100 "$work/altered" | cut -c 1-40 >"$work/short"
 "$calibrate" --compare "$work/short" >/dev/null 2>"$work/log"
 [ $? = 3 ] && grep -q 'is no calibration' "$work/log" || fail "damaged vectors were taken"
 
+# tiles are measured by the compiler in the pack, and the kernels made anew hold
+cp "$work/pack/cases.txt" "$work/cases"
+if [ -e "$work/pack/bin/fusec.gz" ]; then
+    awk '$1 == "gemm_bf16_tiles"' "$work/cases" >"$work/pack/cases.txt"
+    sh "$work/pack/run.sh" "$work/tuned" --software --tune >"$work/log" 2>&1 || { cat "$work/log" "$work/tuned/tune.txt"; exit 1; }
+    grep -q '^tiles measured: 3 products$' "$work/tuned/summary.txt" && [ "$(grep -c '^product .*wgmma:.*mma:' "$work/tuned/profile.txt")" = 3 ] ||
+        fail "tiles are not measured: $(cat "$work/tuned/tune.txt")"
+    grep -q '^correct: 2 of 2$' "$work/tuned/summary.txt" || fail "kernels compiled by the profile are wrong"
+    rm "$work/pack/bin/fusec.gz"
+else
+    echo "LLVM's archives are missing: tiles are not measured"
+fi
+sh "$work/pack/run.sh" "$work/tuned" --software --tune >"$work/log" 2>&1 && fail "a pack without a compiler tunes"
+grep -q '^FAIL the pack has no compiler' "$work/tuned/summary.txt" || fail "a pack without a compiler does not say so"
+cp "$work/cases" "$work/pack/cases.txt"
+
 # another system: the launcher and the models are built from the pack's sources
 rm "$work/pack/bin/fusec_gpu_run" "$work/pack/bin/fusec_gpu_calibrate"
 awk '$1 == "gemm_odd"' "$work/pack/cases.txt" >"$work/one" && mv "$work/one" "$work/pack/cases.txt"

@@ -42,6 +42,12 @@ tiles=$(grep -c '^MATRIX_TILE(MMA,' "$SRC/passes/matrix_tiles.def")
 times=$(sed -n '8s/.* of //p' a.profile | tr ' ' '\n' | grep -cE '^mma:[0-9]+x[0-9]+:[0-9]+x[0-9]+=[0-9]+\.[0-9]{3}$')
 [ "$times" = "$tiles" ] || fail "$times of $tiles tiles have a figure"
 
+# ---- two tiles: those that are first by the cost model, its choice among them ----
+on sm_80 "$FUSEC" tune a.dsl --profile two.profile --entry infer --tiles 2 >log 2>&1 || fail "tune --tiles: $(cat log)"
+[ "$(sed -n '8s/.* of //p' two.profile | tr ' ' '\n' | grep -c '=')" = 2 ] || fail 'not two tiles'
+modelled=$("$FUSEC" report a.dsl --target sm_80 --entry infer | sed -n 's/.*by mma \([0-9x]*\).*/\1/p')
+sed -n '8s/.* of //p' two.profile | grep -q "mma:$modelled:" || fail "the cost model's $modelled is not among the first two"
+
 # ---- twice the same; another model adds to it, in order ----
 cp a.profile again.profile
 on sm_80 "$FUSEC" tune a.dsl --profile again.profile --entry infer >log 2>&1 || fail "tune again: $(cat log)"

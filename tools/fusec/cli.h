@@ -21,6 +21,7 @@ typedef struct Options {
     const char *triple; /* host: "aarch64-linux-gnu"; NULL: this machine */
     const char *model;
     const char *profile; /* measured tiles */
+    int tiles;           /* tune: how many of each instruction; 0: all */
     Overrides overrides;
     bool entry[ENTRY_COUNT]; /* which to compile; none set: all */
     Entry run_entry;

@@ -77,6 +77,7 @@ static bool compile(Tune *x) {
     o.profile = NULL;
     if (!session_open(&x->session, x->arena, &o) || !open_profile(x)) return false;
     session_prepare(&x->session, &o, x->target);
+    x->tuning.most = o.tiles;
     x->session.context.tuning = &x->tuning;
     x->m = compile_module(&x->session.context, x->session.graph);
     return x->m != NULL;
