@@ -2,6 +2,9 @@
  *
  *     C[rows, columns] += X[rows, k] * Y[k, columns]      f32, any number of axes in each group
  *
+ * Factors that are bf16 already are multiplied in pairs along one axis of k, where the machine does that: packed, a
+ * pair stands in the place of one float, and all that follows is the same.
+ *
  * Both factors are evaluated into packed buffers, with whatever prologue they carry: X as [k][rows] or
  * [rows][k], whichever its loads make contiguous, Y as panels [columns / panel][k][panel].  A micro-kernel, one
  * per module and shape, keeps a block of C in registers while k runs; the block follows from the machine's registers
@@ -22,6 +25,7 @@ enum {
     PACK_BYTES = 1 << 20,     /* of both packs */
     NEAR_BYTES = 64 << 10,    /* of a factor that needs no packing */
     LONG_ROW_BYTES = 1 << 10, /* what the machine recognises as a stream */
+    STREAM_BYTES = 128,       /* of a row of Y at a time: with less of each page, copying all of it first is faster */
     MIN_COLUMNS = 8,
     MIN_ROWS = 3
 };
@@ -70,6 +74,31 @@ static bool all_f32(const Dot *d) {
     return k->types.at[d->x].dtype == DT_F32 && k->types.at[d->y].dtype == DT_F32 && d->c->dtype == DT_F32;
 }
 
+/* Is every element a number of bf16, held as f32? */
+static bool is_bf16(const Dot *d, int value) {
+    const Inst *def = d->ke->v->value[value].def;
+    if (d->ke->k->types.at[value].dtype == DT_BF16) return true;
+    const bool same = def && (def->kind == TI_STAGE || (def->kind == TI_ELEMENT && def->op == OP_CAST));
+    return same && d->ke->k->types.at[value].dtype == DT_F32 && is_bf16(d, def->in[0]);
+}
+
+/* The axis whose lanes are neighbours in rows of X, if the factors are multiplied in pairs. */
+static int choose_pair_axis(const Dot *d) {
+    const TileType axes = tile_type_union(d->rows, d->over);
+    const Sink probe = {.kind = SINK_PACK, .value = d->x};
+    int8_t order[MAX_TILE_AXES];
+    int n = nest_order(d->ke, &axes, 1, &probe, order);
+    if (!d->machine->pairs || !is_bf16(d, d->x) || !is_bf16(d, d->y)) return -1;
+    while (n > 0 && !type_has(&d->over, order[n - 1])) n--;
+    return n > 0 ? order[n - 1] : -1;
+}
+
+static int64_t units(const Dot *d, int64_t k) {
+    const int64_t step = d->pair_axis >= 0 ? d->ke->k->axes.at[d->pair_axis].step : 1;
+    const int64_t lanes = d->parted >= 0 && d->parted == d->pair_axis ? d->part : step;
+    return d->pair_axis < 0 ? k : k / lanes * ((lanes + 1) / 2);
+}
+
 /* C fills three quarters of the registers, the rest holds what streams past: two vectors of columns against many rows;
  * where there are few rows, as many vectors as there is room for. */
 static void choose_block(Dot *d) {
@@ -93,6 +122,7 @@ static bool choose_part(Dot *d) {
     const int64_t rows = d->rows.n_axes == 1 && d->n_rows > 4 * d->row_block ? 4 * d->row_block : d->n_rows;
     int64_t most = PACK_BYTES / (4 * (rows + d->n_columns));
     if (most > PART) most = PART;
+    if (d->pair_axis >= 0) most *= 2;
     if (d->n_over <= most) {
         d->parted = -1;
         return true;
@@ -119,40 +149,50 @@ static bool gathers(const Index *x) {
     return false;
 }
 
-/* A load without a mask that is affine in all axes, of which one is `across`' and one is k's. */
+const Inst *dot_load(const Dot *d, int value) {
+    const ValueInfo *info = &d->ke->v->value[value];
+    const Inst *def = info->def;
+    const bool pairs = d->pair_axis >= 0;
+    if (info->kept || !def) return NULL;
+    if (pairs && def->kind == TI_ELEMENT && def->op == OP_CAST) return dot_load(d, def->in[0]);
+    if (def->kind != TI_LOAD || def->n_in) return NULL;
+    return d->ke->k->buffers.at[def->buffer].dtype == (pairs ? DT_BF16 : DT_F32) ? def : NULL;
+}
+
 bool dot_plain_load(const Dot *d, int value, const TileType *across, Direct *direct) {
     const KernelEmit *ke = d->ke;
-    const ValueInfo *info = &ke->v->value[value];
-    if (across->n_axes > 1 || d->over.n_axes != 1 || info->kept || info->def->kind != TI_LOAD || info->def->n_in)
-        return false;
-    for (int i = 0; i < info->def->n_index; i++)
-        if (gathers(info->def->index[i])) return false;
+    const Inst *load = dot_load(d, value);
+    if (!load || across->n_axes > 1 || d->over.n_axes != 1) return false;
+    for (int i = 0; i < load->n_index; i++)
+        if (gathers(load->index[i])) return false;
     for (int i = 0; i < ke->k->axes.n; i++) {
         int64_t coef;
-        if (!access_affine(ke->k, info->def, i, &coef)) return false;
+        if (!access_affine(ke->k, load, i, &coef)) return false;
     }
     direct->across = 1;
-    if (across->n_axes) access_affine(ke->k, info->def, across->axis[0], &direct->across);
-    access_affine(ke->k, info->def, d->over.axis[0], &direct->along);
-    return ke->k->buffers.at[info->def->buffer].dtype == DT_F32;
+    if (across->n_axes) access_affine(ke->k, load, across->axis[0], &direct->across);
+    return access_affine(ke->k, load, d->over.axis[0], &direct->along);
 }
 
 /* A copy is not worth while of what is read once (or twice, where the machine sees the streams), or stays in the
  * innermost cache as it lies. */
 static void choose_direct(Dot *d) {
     Direct *x = &d->x_direct, *y = &d->y_direct;
+    const int64_t bytes = dot_source_bytes(d);
     const bool plain = dot_plain_load(d, d->y, &d->columns, y);
-    y->turned = plain && d->columns.n_axes && y->along == 1;
+    y->turned = plain && d->columns.n_axes && y->along == 1 && y->across * bytes % 4 == 0;
     if (plain && y->across == 1 && y->along > 1) {
-        y->near = 4 * y->along * d->n_over <= NEAR_BYTES;
-        y->use = y->near || d->n_rows <= d->row_block;
-        y->copied = !y->use;
+        y->near = bytes * y->along * d->n_over <= NEAR_BYTES;
+        const bool once = d->n_rows <= d->row_block;
+        y->use = y->near || (once && d->panel * bytes >= STREAM_BYTES);
+        y->copied = !y->use && !once;
     }
     if (!dot_plain_load(d, d->x, &d->rows, x)) return;
-    const bool long_rows = x->along == 1 && 4 * d->n_over >= LONG_ROW_BYTES;
+    const bool long_rows = x->along == 1 && bytes * d->n_over >= LONG_ROW_BYTES;
     const bool once = d->n_columns <= d->panel * (long_rows ? 2 : 1);
-    if (x->along == 1) x->near = 4 * x->across * d->n_rows <= NEAR_BYTES, x->use = once || x->near;
-    if (x->across == 1 && d->rows.n_axes) x->near = 4 * x->along * d->n_over <= NEAR_BYTES, x->use = once || x->near;
+    const bool columns = x->across == 1 && d->rows.n_axes && d->pair_axis < 0; /* pairs lie along k */
+    if (x->along == 1) x->near = bytes * x->across * d->n_rows <= NEAR_BYTES, x->use = once || x->near;
+    if (columns) x->near = bytes * x->along * d->n_over <= NEAR_BYTES, x->use = once || x->near;
     x->use &= x->along >= 0 && x->across >= 0;
 }
 
@@ -171,14 +211,16 @@ static bool measure(Dot *d) {
     }
     int64_t columns = 1;
     for (int i = 0; i < d->columns.n_axes; i++) columns *= k->axes.at[d->columns.axis[i]].step;
+    d->pair_axis = choose_pair_axis(d);
     choose_block(d);
     choose_direct(d);
     if (columns < MIN_COLUMNS || (d->n_rows < MIN_ROWS && !d->y_direct.use) || d->n_columns % d->panel ||
         !choose_part(d))
         return false;
     const int lanes = d->machine->vector;
-    d->x_pitch = pitch_of(d->n_over);
-    d->y_pitch = (d->n_over + lanes - 1) / lanes * lanes;
+    d->n_units = units(d, d->n_over);
+    d->x_pitch = pitch_of(d->n_units);
+    d->y_pitch = (d->n_units + lanes - 1) / lanes * lanes;
     return true;
 }
 
@@ -212,6 +254,7 @@ void dot_emit_blocked(KernelEmit *ke, const Inst *inst, int storage, const HostM
     d.to = (DotResult){ke->memory[storage], emit_i64(e, d.n_columns), emit_i64(e, 0)};
     if (result && result->step) d.to = *result;
     if (result) d.to.fresh = result->fresh;
+    ke->pair_products += d.pair_axis >= 0;
     dot_choose_group(&d);
     LLVMValueRef x = dot_pack_memory(ke, 0, dot_x_elements(&d));
     LLVMValueRef y = dot_pack_memory(ke, 1, d.n_columns * d.y_pitch), fresh = d.to.fresh;

@@ -30,7 +30,7 @@ static Ahead ahead_of(const Dot *d, int value, const TileType *across) {
     KernelEmit *ke = d->ke;
     Ahead a = {.known = false};
     const Emit *e = ke->e;
-    const ValueInfo *info = &ke->v->value[value];
+    const Inst *load = dot_load(d, value);
     Direct at;
     if (across->n_axes != 1 || d->parted >= 0 || !dot_plain_load(d, value, across, &at)) return a;
     const int k = d->over.axis[0];
@@ -38,11 +38,11 @@ static Ahead ahead_of(const Dot *d, int value, const TileType *across) {
     a.across = at.across;
     a.along = at.along;
     if (loop->kind != AXIS_LOOP || (a.across != 1 && a.along != 1)) return a;
-    a.here = nest_origin(ke, info->def);
+    a.here = nest_origin(ke, load);
     LLVMValueRef next = LLVMBuildAdd(e->b, ke->base[k], emit_i64(e, loop->step), "");
     LLVMValueRef more = LLVMBuildICmp(e->b, LLVMIntSLT, next, extent_of(ke, loop->extent), "");
-    LLVMValueRef on = element_at(e, a.here, emit_i64(e, a.along * loop->step));
-    a.from = LLVMBuildSelect(e->b, more, on, next_program(ke, info->def, k), "");
+    LLVMValueRef on = source_at(d, a.here, emit_i64(e, a.along * loop->step));
+    a.from = LLVMBuildSelect(e->b, more, on, next_program(ke, load, k), "");
     a.known = true;
     return a;
 }
@@ -54,8 +54,8 @@ static void ask(const Dot *d, const Ahead *a, LLVMValueRef from, LLVMValueRef la
     const bool along = a->along == 1;
     LLVMValueRef at = LLVMBuildMul(e->b, lane, emit_i64(e, a->across), "");
     at = LLVMBuildAdd(e->b, at, LLVMBuildMul(e->b, k_first, emit_i64(e, a->along), ""), "");
-    const int64_t line = 64 / 4, contiguous = along ? k_share : lanes;
-    LLVMValueRef args[3] = {element_at(e, from, at), emit_i64(e, along ? a->across : a->along),
+    const int64_t bytes = dot_source_bytes(d), line = 64 / bytes, contiguous = along ? k_share : lanes;
+    LLVMValueRef args[3] = {source_at(d, from, at), emit_i64(e, bytes * (along ? a->across : a->along)),
                             emit_i64(e, along ? lanes : k_share)};
     emit_call(e, micro_prefetch(e, (int)((contiguous + line - 1) / line)), 3, args);
 }
@@ -97,8 +97,8 @@ typedef struct Rows {
 static LLVMValueRef row_at(const Dot *d, const Rows *rows, LLVMValueRef row) {
     const Emit *e = d->ke->e;
     const int64_t pitch = rows->layout == X_ROWS ? d->x_pitch : rows->layout == X_COLUMNS ? 1 : rows->step;
-    LLVMValueRef place = LLVMBuildSub(e->b, row, rows->first, "");
-    return element_at(e, rows->x, LLVMBuildMul(e->b, place, emit_i64(e, pitch), ""));
+    LLVMValueRef offset = LLVMBuildMul(e->b, LLVMBuildSub(e->b, row, rows->first, ""), emit_i64(e, pitch), "");
+    return rows->layout == X_AWAY ? source_at(d, rows->x, offset) : element_at(e, rows->x, offset);
 }
 
 /* `height` rows from `row` on against panels [first, end) of Y, which lie as `y` says. */
@@ -111,7 +111,8 @@ static void against_panels(const Dot *d, const Packed *p, const Rows *rows, LLVM
                               .lanes = d->machine->vector,
                               .x = rows->layout,
                               .x_row = (int)d->x_pitch,
-                              .y = y};
+                              .y = y,
+                              .pairs = d->pair_axis >= 0};
     LLVMValueRef x = row_at(d, rows, row), fn = micro_product(e, shape);
     LLVMValueRef c_row = element_at(e, d->to.memory, LLVMBuildMul(e->b, row, d->to.step, ""));
     if (dot_never(LLVMBuildICmp(e->b, LLVMIntSLT, first, end, ""))) return;
@@ -120,11 +121,11 @@ static void against_panels(const Dot *d, const Packed *p, const Rows *rows, LLVM
     ask_around(d, p, row, height, q.i);
     LLVMValueRef args[] = {x,
                            emit_i64(e, rows->step),
-                           y == Y_PACKED ? packed : element_at(e, p->y_here, q.i),
+                           y == Y_PACKED ? packed : source_at(d, p->y_here, q.i),
                            emit_i64(e, d->y_direct.along),
                            element_at(e, c_row, q.i),
                            d->to.step,
-                           p->count,
+                           p->lanes,
                            d->to.fresh,
                            packed};
     emit_call(e, fn, y == Y_COPIED ? 9 : 8, args);
@@ -227,7 +228,16 @@ static LLVMValueRef origin(const Dot *d, int value, const Direct *direct) {
     KernelEmit *ke = d->ke;
     const Emit *e = ke->e;
     LLVMValueRef skipped = LLVMBuildMul(e->b, ke->lo[d->over.axis[0]], emit_i64(e, direct->along), "");
-    return element_at(e, nest_origin(ke, ke->v->value[value].def), skipped);
+    return source_at(d, nest_origin(ke, dot_load(d, value)), skipped);
+}
+
+/* Of a single axis those that exist; else of whole pairs, which are filled up. */
+static LLVMValueRef lanes_of_k(const Dot *d, LLVMValueRef units) {
+    const KernelEmit *ke = d->ke;
+    const Emit *e = ke->e;
+    if (d->pair_axis < 0) return units;
+    if (d->over.n_axes > 1) return LLVMBuildShl(e->b, units, emit_i64(e, 1), "");
+    return LLVMBuildSub(e->b, ke->hi[d->pair_axis], ke->lo[d->pair_axis], "");
 }
 
 void dot_multiply_part(const Dot *d, LLVMValueRef x_memory, LLVMValueRef y_memory) {
@@ -237,7 +247,8 @@ void dot_multiply_part(const Dot *d, LLVMValueRef x_memory, LLVMValueRef y_memor
     const Sink probe = {.kind = SINK_PACK, .value = d->x};
     Packed p = {.x = x_memory, .y = y_memory};
     const int n = nest_order(ke, &axes, 1, &probe, order);
-    p.count = dot_dense(ke, &d->over, n, order, emit_i64(ke->e, 1), p.k_index);
+    p.count = dot_dense(d, n, order, p.k_index);
+    p.lanes = lanes_of_k(d, p.count);
     if (d->x_direct.use) p.x_here = origin(d, d->x, &d->x_direct);
     if (d->y_direct.use || d->y_direct.copied || d->y_direct.turned) p.y_here = origin(d, d->y, &d->y_direct);
     dot_pack_y(d, &p);

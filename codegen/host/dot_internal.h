@@ -4,8 +4,8 @@
 #define FUSEC_CODEGEN_HOST_DOT_INTERNAL_H
 #include "codegen/host/kernel.h"
 
-/* A factor that is a plain load, used where it lies: lane (0, 0) of the part at hand, elements from one row or column,
- * and from one k, to the next. */
+/* A factor that is a plain load, used where it lies: lane (0, 0) of the part at hand, elements of memory from one row
+ * or column, and from one k, to the next. */
 typedef struct Direct {
     bool use, near; /* near: so small that it stays near as it lies */
     bool copied;    /* of Y: packed while it is read for the first rows */
@@ -21,9 +21,11 @@ typedef struct Dot {
     int x, y; /* values: rows x k, k x columns */
     TileType rows, columns, over;
     int64_t n_rows, n_columns, n_over; /* at the steps, padded as the storage of C is */
+    int pair_axis;                     /* of k: lanes of it are multiplied in pairs of bf16; -1: none, of floats */
+    int64_t n_units;                   /* k as packed: floats, or pairs in the place of one */
     int row_block, row_unit;           /* rows of a block of C: a multiple of row_unit, at most row_block */
     int vectors, panel;                /* per row of a block: vectors, lanes */
-    int64_t x_pitch, y_pitch;          /* lanes of k with room for whole vectors: of a row of X, of a panel of Y */
+    int64_t x_pitch, y_pitch;          /* units of k with room for whole vectors: of a row of X, of a panel of Y */
     bool rows_fast;                    /* X is [k][rows], else [rows][k] */
     Direct x_direct, y_direct;
     DotResult to;
@@ -38,13 +40,16 @@ typedef struct Ahead {
 } Ahead;
 
 typedef struct Packed {
-    LLVMValueRef x, y, count;
+    LLVMValueRef x, y, count;       /* count: units of k */
+    LLVMValueRef lanes;             /* of k, as the micro-kernel counts them */
     LLVMValueRef x_here, y_here;    /* where x_direct, y_direct find them */
     LLVMValueRef k_index[MAX_AXES]; /* number of a k: the sum over its axes of lane * k_index */
     Ahead next_x, next_y;
 } Packed;
 
-/* dot.c: a load without a mask that is affine in all axes, of which one is `across`' and one is k's. */
+/* dot.c: the load, perhaps converted to f32, whose elements a factor has. */
+const Inst *dot_load(const Dot *d, int value);
+/* It has no mask and is affine in all axes, of which one is `across`' and one is k's. */
 bool dot_plain_load(const Dot *d, int value, const TileType *across, Direct *direct);
 
 /* ---- dot_pack.c ---- */
@@ -52,10 +57,8 @@ void dot_choose_group(Dot *d); /* sets rows_fast, group, x_step */
 int64_t dot_x_elements(const Dot *d);
 /* Memory of a packed factor, at least n floats: 0 X, 1 Y, 2 Y before it is turned. */
 LLVMValueRef dot_pack_memory(KernelEmit *ke, int which, int64_t n);
-/* Strides of an axis group laid out densely over existing lanes, the last of `order` fastest; the number of elements.
- */
-LLVMValueRef dot_dense(KernelEmit *ke, const TileType *group, int n, const int8_t *order, LLVMValueRef unit,
-                       LLVMValueRef *stride);
+/* Strides of the axes of k laid out densely over existing lanes, the last of `order` fastest; the number of units. */
+LLVMValueRef dot_dense(const Dot *d, int n, const int8_t *order, LLVMValueRef *stride);
 void dot_pack_x(const Dot *d, const Packed *p); /* the rows between the limits of their axes */
 void dot_pack_y(const Dot *d, const Packed *p); /* all, or the columns that do not fill a panel */
 LLVMValueRef dot_panel_at(const Dot *d, const Packed *p, LLVMValueRef column); /* the packed panel that starts there */
@@ -67,6 +70,14 @@ bool dot_never(LLVMValueRef condition);      /* known to be false */
 /* ---- dot_blocks.c ---- */
 /* The k between the limits of their axes: packs, multiplies. */
 void dot_multiply_part(const Dot *d, LLVMValueRef x_memory, LLVMValueRef y_memory);
+
+static inline int dot_source_bytes(const Dot *d) { return d->pair_axis >= 0 ? 2 : 4; }
+
+/* Of a factor where it lies: f32 or bf16. */
+static inline LLVMValueRef source_at(const Dot *d, LLVMValueRef p, LLVMValueRef offset) {
+    const Emit *e = d->ke->e;
+    return LLVMBuildGEP2(e->b, d->pair_axis >= 0 ? e->i16 : e->f32, p, &offset, 1, "");
+}
 
 static inline LLVMValueRef element_at(const Emit *e, LLVMValueRef p, LLVMValueRef offset) {
     return LLVMBuildGEP2(e->b, e->f32, p, &offset, 1, "");

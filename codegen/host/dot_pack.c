@@ -3,15 +3,18 @@
 #include "codegen/host/dot_internal.h"
 #include "codegen/host/micro.h"
 
-/* Strides of an axis group laid out densely over existing lanes, the last axis of `order` fastest;
- * returns the number of elements. */
-LLVMValueRef dot_dense(KernelEmit *ke, const TileType *group, int n, const int8_t *order, LLVMValueRef unit,
-                       LLVMValueRef *stride) {
-    LLVMValueRef next = unit;
+LLVMValueRef dot_dense(const Dot *d, int n, const int8_t *order, LLVMValueRef *stride) {
+    const KernelEmit *ke = d->ke;
+    const Emit *e = ke->e;
+    LLVMValueRef next = emit_i64(e, 1);
     for (int i = n - 1; i >= 0; i--) {
-        if (!type_has(group, order[i])) continue;
-        stride[order[i]] = next;
-        next = LLVMBuildMul(ke->e->b, next, LLVMBuildSub(ke->e->b, ke->hi[order[i]], ke->lo[order[i]], ""), "");
+        const int axis = order[i];
+        if (!type_has(&d->over, axis)) continue;
+        LLVMValueRef units = LLVMBuildSub(e->b, ke->hi[axis], ke->lo[axis], "");
+        if (axis == d->pair_axis)
+            units = LLVMBuildLShr(e->b, LLVMBuildAdd(e->b, units, emit_i64(e, 1), ""), emit_i64(e, 1), "");
+        stride[axis] = next;
+        next = LLVMBuildMul(e->b, next, units, "");
     }
     return next;
 }
@@ -65,7 +68,8 @@ static void turn(const Dot *d, LLVMValueRef from, int64_t pitch, LLVMValueRef fi
 static LLVMValueRef whole_squares(const Dot *d, const Packed *p, LLVMValueRef strip_end, LLVMValueRef end) {
     const Emit *e = d->ke->e;
     if (!d->y_direct.turned) return LLVMConstInt(LLVMInt1TypeInContext(e->context), 0, false);
-    LLVMValueRef rest = LLVMBuildURem(e->b, p->count, emit_i64(e, d->machine->vector), "");
+    const int64_t square = d->machine->vector * (d->pair_axis >= 0 ? 2 : 1);
+    LLVMValueRef rest = LLVMBuildURem(e->b, p->lanes, emit_i64(e, square), "");
     LLVMValueRef deep = LLVMBuildICmp(e->b, LLVMIntEQ, rest, emit_i64(e, 0), "");
     return LLVMBuildAnd(e->b, deep, LLVMBuildICmp(e->b, LLVMIntSLE, strip_end, end, ""), "");
 }
@@ -73,7 +77,8 @@ static LLVMValueRef whole_squares(const Dot *d, const Packed *p, LLVMValueRef st
 static void turn_in_place(const Dot *d, const Packed *p, LLVMValueRef first, LLVMValueRef memory) {
     const Emit *e = d->ke->e;
     LLVMValueRef skipped = LLVMBuildMul(e->b, first, emit_i64(e, d->y_direct.across), "");
-    turn(d, element_at(e, p->y_here, skipped), d->y_direct.across, first, memory, p->count);
+    const int64_t pitch = d->y_direct.across * dot_source_bytes(d) / 4;
+    turn(d, source_at(d, p->y_here, skipped), pitch, first, memory, p->count);
 }
 
 /* Loads along k, one axis of columns: a strip of one vector of columns at a time, turned where it lies, or evaluated
@@ -134,7 +139,7 @@ static void pack_y(const Dot *d, const Packed *p, LLVMValueRef memory) {
     KernelEmit *ke = d->ke;
     const Emit *e = ke->e;
     const TileType axes = tile_type_union(d->over, d->columns);
-    PackPlace place = {.memory = memory};
+    PackPlace place = {.memory = memory, .pairs = d->pair_axis + 1};
     int8_t order[MAX_TILE_AXES];
     const bool turned = runs_along(ke, d->y, &axes, &d->over, order);
     for (int i = 0; i < d->over.n_axes; i++) {
@@ -191,14 +196,14 @@ void dot_choose_group(Dot *d) {
     d->x_step = d->rows_fast ? d->group + 16 : 1;
 }
 
-int64_t dot_x_elements(const Dot *d) { return d->rows_fast ? d->x_step * (d->n_over + 1) : d->group * d->x_pitch; }
+int64_t dot_x_elements(const Dot *d) { return d->rows_fast ? d->x_step * (d->n_units + 1) : d->group * d->x_pitch; }
 
 /* X as [k][rows] or [rows][k], as its loads run: the rows between the limits of their axes. */
 void dot_pack_x(const Dot *d, const Packed *p) {
     KernelEmit *ke = d->ke;
     const Emit *e = ke->e;
     const TileType axes = tile_type_union(d->rows, d->over);
-    PackPlace place = {.memory = p->x};
+    PackPlace place = {.memory = p->x, .pairs = d->pair_axis + 1};
     for (int i = 0; i < d->over.n_axes; i++)
         place.stride[d->over.axis[i]] = LLVMBuildMul(e->b, p->k_index[d->over.axis[i]], emit_i64(e, d->x_step), "");
     for (int i = 0; i < d->c->n - d->c->n_columns; i++)

@@ -15,7 +15,7 @@ static const char PIPELINE[] =
 
 static HostMachine describe(LLVMTargetMachineRef t) {
     const bool wide = machine_has(t, "avx512f") && machine_has(t, "avx512bw") && machine_has(t, "avx512vl");
-    if (wide) return (HostMachine){.vector = 16, .registers = 32, .masks = true};
+    if (wide) return (HostMachine){.vector = 16, .registers = 32, .masks = true, .pairs = machine_has(t, "avx512bf16")};
     if (machine_has(t, "avx")) return (HostMachine){.vector = 8, .registers = 16};
     char *triple = LLVMGetTargetMachineTriple(t);
     const bool arm = strncmp(triple, "aarch64", 7) == 0;
@@ -38,16 +38,15 @@ static void build_free(Build *b) {
 /* Threads have megabytes of stack, not more. */
 enum { MAX_STACK_BYTES = 4 << 20 };
 
-static bool emit_kernel(Build *b, const Module *m, const Kernel *k, const HostMachine *machine, LLVMValueRef *fn,
+static bool emit_kernel(Build *b, const Module *m, const Kernel *k, const HostMachine *machine, HostKernel *out,
                         char **error) {
     Arena *a = arena_new();
-    int64_t stack = 0;
-    *fn = host_emit_kernel(&b->e, a, k, arena_printf(a, "%s.%s", m->name, k->name), machine, &stack);
+    *out = host_emit_kernel(&b->e, a, k, arena_printf(a, "%s.%s", m->name, k->name), machine);
     arena_free(a);
-    if (stack <= MAX_STACK_BYTES) return true;
+    if (out->stack_bytes <= MAX_STACK_BYTES) return true;
     char text[256];
     snprintf(text, sizeof text, "kernel %.100s: its tiles take %lld bytes of stack; at most %d are allowed", k->name,
-             (long long)stack, MAX_STACK_BYTES);
+             (long long)out->stack_bytes, MAX_STACK_BYTES);
     *error = strdup(text);
     return false;
 }
@@ -57,7 +56,11 @@ static bool emit_kernels(Build *b, const Module *m, char **error) {
     char *cpu = LLVMGetTargetMachineCPU(b->machine), *features = LLVMGetTargetMachineFeatureString(b->machine);
     LLVMValueRef *fn = ARENA_ARRAY(b->arena, LLVMValueRef, m->kernels.n + 1);
     bool ok = true;
-    for (int i = 0; i < m->kernels.n && ok; i++) ok = emit_kernel(b, m, m->kernels.at[i], &machine, &fn[i], error);
+    for (int i = 0; i < m->kernels.n && ok; i++) {
+        HostKernel kernel;
+        ok = emit_kernel(b, m, m->kernels.at[i], &machine, &kernel, error);
+        fn[i] = kernel.fn;
+    }
     for (LLVMValueRef f = LLVMGetFirstFunction(b->e.module); f; f = LLVMGetNextFunction(f)) {
         if (LLVMIsDeclaration(f)) continue;
         emit_fn_text_attribute(&b->e, f, "target-cpu", cpu);
@@ -110,6 +113,23 @@ bool host_emit_ir_text(const Module *m, const HostOptions *o, char **text, char 
     *text = machine_ir_text(&b.e);
     build_free(&b);
     return true;
+}
+
+bool host_pair_products(const Module *m, const HostOptions *o, int *n, char **error) {
+    Build b = {.machine = machine_new(o->triple, o->cpu, o->features, error)};
+    if (!b.machine) return false;
+    const HostMachine machine = describe(b.machine);
+    bool ok = true;
+    memset(n, 0, sizeof *n * (size_t)m->kernels.n);
+    b.arena = arena_new();
+    emit_init(&b.e, m->name);
+    for (int i = 0; i < m->kernels.n && machine.pairs && ok; i++) {
+        HostKernel kernel;
+        ok = emit_kernel(&b, m, m->kernels.at[i], &machine, &kernel, error);
+        n[i] = kernel.pair_products;
+    }
+    build_free(&b);
+    return ok;
 }
 
 void host_llvm_version(char *text, size_t n) {

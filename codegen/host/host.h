@@ -23,6 +23,9 @@ bool host_emit_object(const Module *m, const HostOptions *o, void **bytes, size_
 bool host_emit_ir_text(const Module *m, const HostOptions *o, char **text, char **error);
 bool host_emit_assembly(const Module *m, const HostOptions *o, char **text, char **error);
 
+/* n[kernel]: how many of its products have factors of bf16 that the processor multiplies in pairs, not converted. */
+bool host_pair_products(const Module *m, const HostOptions *o, int *n, char **error);
+
 /* "19.1.7": the LLVM that makes the code; its version decides the exact text of PTX and objects. */
 void host_llvm_version(char *text, size_t n);
 

@@ -429,8 +429,7 @@ static void walk_programs(Walk *w) {
     LLVMBuildRetVoid(e->b);
 }
 
-LLVMValueRef host_emit_kernel(const Emit *e, Arena *a, const Kernel *k, const char *name, const HostMachine *m,
-                              int64_t *stack_bytes) {
+HostKernel host_emit_kernel(const Emit *e, Arena *a, const Kernel *k, const char *name, const HostMachine *m) {
     Values v;
     values_plan(&v, a, k, m->vector);
     Walk w = {.machine = m, .group = -1, .ke = {.e = e, .k = k, .v = &v, .arena = a, .masks = m->masks}};
@@ -445,6 +444,5 @@ LLVMValueRef host_emit_kernel(const Emit *e, Arena *a, const Kernel *k, const ch
     LLVMBuildBr(e->b, start);
     emit_fn_attribute(e, w.ke.fn, "nounwind");
     LLVMSetLinkage(w.ke.fn, LLVMInternalLinkage);
-    *stack_bytes = w.ke.stack_bytes;
-    return w.ke.fn;
+    return (HostKernel){w.ke.fn, w.ke.stack_bytes, w.ke.pair_products};
 }

@@ -8,11 +8,15 @@ typedef struct HostMachine {
     int vector;    /* f32 lanes of a vector register */
     int registers; /* vector registers */
     bool masks;    /* masked vector accesses are cheap */
+    bool pairs;    /* multiplies and adds pairs of bf16; it has masks then */
 } HostMachine;
 
-/* A local function `name`; *stack_bytes: what its tiles take. */
-LLVMValueRef host_emit_kernel(const Emit *e, Arena *a, const Kernel *k, const char *name, const HostMachine *m,
-                              int64_t *stack_bytes);
+typedef struct HostKernel {
+    LLVMValueRef fn;     /* a local function */
+    int64_t stack_bytes; /* what its tiles take */
+    int pair_products;   /* how many dots it multiplies in pairs of bf16 */
+} HostKernel;
+HostKernel host_emit_kernel(const Emit *e, Arena *a, const Kernel *k, const char *name, const HostMachine *m);
 
 /* dot.c: a matrix product in blocks, C[rows, columns] += X[rows, k] * Y[k, columns]; not every dot has that form. */
 typedef struct DotResult {

@@ -2,6 +2,7 @@
 #include "codegen/host/micro.h"
 #include "codegen/host/running.h"
 #include <stdio.h>
+#include <string.h>
 
 /* ---- a block of C ---------------------------------------------------------------------------------------------- */
 enum { UNROLL = 4, AHEAD = 20, LINE = 64 / 4 };
@@ -34,41 +35,114 @@ static void ask_for(const Emit *e, LLVMValueRef at, Ask ask) {
     emit_intrinsic(e, "llvm.prefetch", 4, args);
 }
 
-static LLVMValueRef x_offset(const Micro *m, int row) {
-    const Emit *e = m->e;
-    if (m->s.x == X_AWAY) return LLVMBuildMul(e->b, LLVMGetParam(m->fn, ARG_X_STEP), emit_i64(e, row), "");
-    return emit_i64(e, (int64_t)row * (m->s.x == X_ROWS ? m->s.x_row : 1));
+/* Of a factor where it lies: f32 or bf16. */
+static LLVMValueRef source_at(const Micro *m, LLVMValueRef p, LLVMValueRef offset) {
+    return LLVMBuildGEP2(m->e->b, m->s.pairs ? m->e->i16 : m->e->f32, p, &offset, 1, "");
 }
 
-/* One k: a row of Y against one element of each row of X. */
-static void micro_step(const Micro *m, Running *r) {
+/* An element of X, or a pair of them; half: the second is not there. */
+static LLVMValueRef x_element(const Micro *m, const Running *r, int row, bool half) {
     const Emit *e = m->e;
-    LLVMValueRef column[RUNNING_VECTORS], y_step = emit_i64(e, m->s.vectors * m->s.lanes);
-    if (m->s.y != Y_PACKED) y_step = LLVMGetParam(m->fn, ARG_Y_STEP);
-    if (m->s.y == Y_AWAY || m->s.y == Y_COPIED) {
-        LLVMValueRef ahead = element_at(e, r->y, LLVMBuildMul(e->b, y_step, emit_i64(e, AHEAD), ""));
-        for (int n = 0; n < m->s.vectors * m->s.lanes; n += LINE)
-            ask_for(e, element_at(e, ahead, emit_i64(e, n)), ASK_READ);
+    if (m->s.x != X_AWAY) {
+        LLVMValueRef at = element_at(e, r->x, emit_i64(e, (int64_t)row * (m->s.x == X_ROWS ? m->s.x_row : 1)));
+        return LLVMBuildLoad2(e->b, e->f32, at, "");
     }
+    LLVMValueRef at = source_at(m, r->x, LLVMBuildMul(e->b, LLVMGetParam(m->fn, ARG_X_STEP), emit_i64(e, row), ""));
+    LLVMValueRef v = LLVMBuildLoad2(e->b, half ? e->i16 : e->f32, at, "");
+    LLVMSetAlignment(v, m->s.pairs ? 2 : 4);
+    return half ? LLVMBuildBitCast(e->b, LLVMBuildZExt(e->b, v, e->i32, ""), e->f32, "") : v;
+}
+
+/* A vector of bf16 where it lies, in the lower halves of 32 bits. */
+static LLVMValueRef y_half(const Micro *m, LLVMValueRef at) {
+    const Emit *e = m->e;
+    LLVMValueRef v = LLVMBuildLoad2(e->b, LLVMVectorType(e->i16, (unsigned)m->s.lanes), at, "");
+    LLVMSetAlignment(v, 2);
+    return LLVMBuildZExt(e->b, v, LLVMVectorType(e->i32, (unsigned)m->s.lanes), "");
+}
+
+/* A vector of Y: floats, or pairs, of which two rows are made where they lie. */
+static LLVMValueRef y_vector(const Micro *m, const Running *r, int vector, bool half) {
+    const Emit *e = m->e;
+    LLVMValueRef offset = emit_i64(e, (int64_t)vector * m->s.lanes);
+    if (!m->s.pairs || m->s.y == Y_PACKED) {
+        LLVMValueRef v = LLVMBuildLoad2(e->b, m->vector, element_at(e, r->y, offset), "");
+        LLVMSetAlignment(v, 4);
+        return v;
+    }
+    LLVMValueRef bits = y_half(m, source_at(m, r->y, offset));
+    if (!half) {
+        LLVMValueRef next = LLVMBuildAdd(e->b, offset, LLVMGetParam(m->fn, ARG_Y_STEP), "");
+        LLVMValueRef up = emit_splat(e, LLVMConstInt(e->i32, 16, false), m->s.lanes);
+        bits = LLVMBuildOr(e->b, bits, LLVMBuildShl(e->b, y_half(m, source_at(m, r->y, next)), up, ""), "");
+    }
+    return LLVMBuildBitCast(e->b, bits, m->vector, "");
+}
+
+/* Rows of Y that are read some steps later. */
+static void ask_ahead(const Micro *m, const Running *r) {
+    const Emit *e = m->e;
+    const int line = m->s.pairs ? 2 * LINE : LINE;
+    LLVMValueRef step = LLVMGetParam(m->fn, ARG_Y_STEP);
+    for (int row = 0; row < (m->s.pairs ? 2 : 1); row++) {
+        LLVMValueRef ahead = source_at(m, r->y, LLVMBuildMul(e->b, step, emit_i64(e, AHEAD + row), ""));
+        for (int n = 0; n < m->s.vectors * m->s.lanes; n += line)
+            ask_for(e, source_at(m, ahead, emit_i64(e, n)), ASK_READ);
+    }
+}
+
+/* acc + x * y, or the products of both halves.  VDPBF16PS adds one product after the other, each sum rounded to nearest
+ * even as that of a fused multiply-add; it takes denormal factors as zero and makes denormal sums zero, whatever MXCSR
+ * says (Intel SDM, volume 2).  A sum of n terms is thus off by n roundings at most, as it is in f32, by n of the least
+ * normal numbers, and by what a factor below them would add. */
+static LLVMValueRef multiply_add(const Micro *m, LLVMValueRef x, LLVMValueRef y, LLVMValueRef acc) {
+    static const struct {
+        int lanes;
+        const char *name;
+    } dots[] = {{4, "llvm.x86.avx512bf16.dpbf16ps.128"},
+                {8, "llvm.x86.avx512bf16.dpbf16ps.256"},
+                {16, "llvm.x86.avx512bf16.dpbf16ps.512"}};
+    const Emit *e = m->e;
+    if (!m->s.pairs) return emit_fma(e, DT_F32, x, y, acc);
+    LLVMTypeRef halves = LLVMVectorType(LLVMBFloatTypeInContext(e->context), 2 * (unsigned)m->s.lanes);
+    LLVMValueRef args[3] = {acc, LLVMBuildBitCast(e->b, x, halves, ""), LLVMBuildBitCast(e->b, y, halves, "")};
+    int i = 0;
+    while (dots[i].lanes != m->s.lanes) i++;
+    const unsigned id = LLVMLookupIntrinsicID(dots[i].name, strlen(dots[i].name));
+    return emit_call(e, LLVMGetIntrinsicDeclaration(e->module, id, NULL, 0), 3, args);
+}
+
+/* To the next k, or pair. */
+static void advance(const Micro *m, Running *r) {
+    const Emit *e = m->e;
+    LLVMValueRef step = LLVMGetParam(m->fn, ARG_Y_STEP), whole = emit_i64(e, m->s.vectors * m->s.lanes);
+    r->x = element_at(e, r->x, m->s.x == X_COLUMNS ? LLVMGetParam(m->fn, ARG_X_STEP) : emit_i64(e, 1));
+    if (m->s.pairs) step = LLVMBuildShl(e->b, step, emit_i64(e, 1), "");
+    r->y = m->s.y == Y_PACKED ? element_at(e, r->y, whole) : source_at(m, r->y, step);
+    if (m->s.y == Y_COPIED) r->packed = element_at(e, r->packed, whole);
+}
+
+/* One k, or a pair: a row of Y against one element of each row of X. */
+static void micro_step(const Micro *m, Running *r, bool half) {
+    const Emit *e = m->e;
+    LLVMValueRef column[RUNNING_VECTORS];
+    if (m->s.y == Y_AWAY || m->s.y == Y_COPIED) ask_ahead(m, r);
     for (int v = 0; v < m->s.vectors; v++) {
-        column[v] = LLVMBuildLoad2(e->b, m->vector, element_at(e, r->y, emit_i64(e, v * m->s.lanes)), "");
-        LLVMSetAlignment(column[v], 4);
+        column[v] = y_vector(m, r, v, half);
         if (m->s.y != Y_COPIED) continue;
         LLVMValueRef to = element_at(e, r->packed, emit_i64(e, v * m->s.lanes));
         LLVMSetAlignment(LLVMBuildStore(e->b, column[v], to), 4);
     }
     for (int i = 0; i < m->s.rows; i++) {
-        LLVMValueRef one = LLVMBuildLoad2(e->b, e->f32, element_at(e, r->x, x_offset(m, i)), "");
+        LLVMValueRef one = x_element(m, r, i, half);
         for (int v = 0; v < m->s.vectors; v++)
-            r->acc[i][v] = emit_fma(e, DT_F32, emit_splat(e, one, m->s.lanes), column[v], r->acc[i][v]);
+            r->acc[i][v] = multiply_add(m, emit_splat(e, one, m->s.lanes), column[v], r->acc[i][v]);
     }
-    r->x = element_at(e, r->x, m->s.x == X_COLUMNS ? LLVMGetParam(m->fn, ARG_X_STEP) : emit_i64(e, 1));
-    r->y = element_at(e, r->y, y_step);
-    if (m->s.y == Y_COPIED) r->packed = element_at(e, r->packed, emit_i64(e, m->s.vectors * m->s.lanes));
+    advance(m, r);
 }
 
-/* `trips` rounds of `unroll` steps each, perhaps none. */
-static void micro_loop(const Micro *m, Running *r, LLVMValueRef trips, int unroll) {
+/* `trips` rounds of `unroll` steps each, perhaps none; half: of k without a neighbour. */
+static void micro_loop(const Micro *m, Running *r, LLVMValueRef trips, int unroll, bool half) {
     const Emit *e = m->e;
     LLVMBasicBlockRef pre = LLVMGetInsertBlock(e->b), body = emit_block(e, m->fn, "k"),
                       done = emit_block(e, m->fn, "done");
@@ -77,7 +151,7 @@ static void micro_loop(const Micro *m, Running *r, LLVMValueRef trips, int unrol
     LLVMValueRef left = LLVMBuildPhi(e->b, e->i64, "");
     const Running round = running_phis(e, r);
     Running next = round;
-    for (int i = 0; i < unroll; i++) micro_step(m, &next);
+    for (int i = 0; i < unroll; i++) micro_step(m, &next, half);
     LLVMValueRef less = LLVMBuildSub(e->b, left, emit_i64(e, 1), "");
     LLVMBuildCondBr(e->b, LLVMBuildICmp(e->b, LLVMIntSGT, less, emit_i64(e, 0), ""), body, done);
     LLVMAddIncoming(left, (LLVMValueRef[]){trips, less}, (LLVMBasicBlockRef[]){pre, body}, 2);
@@ -135,10 +209,12 @@ static void finish(const Micro *m, Running *r) {
 static void micro_body(const Micro *m) {
     const Emit *e = m->e;
     Running r = start(m);
-    LLVMValueRef count = LLVMGetParam(m->fn, ARG_COUNT);
+    LLVMValueRef lanes = LLVMGetParam(m->fn, ARG_COUNT), count = lanes;
+    if (m->s.pairs) count = LLVMBuildLShr(e->b, lanes, emit_i64(e, 1), "");
     const int unroll = m->s.x == X_AWAY ? 1 : UNROLL; /* strides of many rows need the registers */
-    micro_loop(m, &r, LLVMBuildUDiv(e->b, count, emit_i64(e, unroll), ""), unroll);
-    if (unroll > 1) micro_loop(m, &r, LLVMBuildURem(e->b, count, emit_i64(e, unroll), ""), 1);
+    micro_loop(m, &r, LLVMBuildUDiv(e->b, count, emit_i64(e, unroll), ""), unroll, false);
+    if (unroll > 1) micro_loop(m, &r, LLVMBuildURem(e->b, count, emit_i64(e, unroll), ""), 1, false);
+    if (m->s.pairs) micro_loop(m, &r, LLVMBuildAnd(e->b, lanes, emit_i64(e, 1), ""), 1, true);
     finish(m, &r);
 }
 
@@ -146,8 +222,8 @@ LLVMValueRef micro_product(const Emit *e, MicroShape s) {
     char name[64];
     static const char *const x_names[] = {"rows", "columns", "away"}, *const y_names[] = {"", "_near", "_away",
                                                                                           "_copied"};
-    snprintf(name, sizeof name, "fusec.block_%dx%d_%s%d%s", s.rows, s.vectors * s.lanes, x_names[s.x],
-             s.x == X_ROWS ? s.x_row : 0, y_names[s.y]);
+    snprintf(name, sizeof name, "fusec.block_%dx%d_%s%d%s%s", s.rows, s.vectors * s.lanes, x_names[s.x],
+             s.x == X_ROWS ? s.x_row : 0, y_names[s.y], s.pairs ? "_bf16" : "");
     LLVMValueRef known = LLVMGetNamedFunction(e->module, name);
     if (known) return known;
     LLVMTypeRef params[ARGS] = {e->ptr, e->i64, e->ptr, e->i64, e->ptr, e->i64, e->i64, e->i64, e->ptr};
@@ -176,7 +252,8 @@ LLVMValueRef micro_prefetch(const Emit *e, int lines) {
     LLVMPositionBuilderAtEnd(e->b, body);
     LLVMValueRef at = LLVMBuildPhi(e->b, e->ptr, ""), left = LLVMBuildPhi(e->b, e->i64, "");
     for (int i = 0; i < lines; i++) ask_for(e, element_at(e, at, emit_i64(e, i * LINE)), ASK_READ);
-    LLVMValueRef less = LLVMBuildSub(e->b, left, emit_i64(e, 1), ""), next = element_at(e, at, LLVMGetParam(fn, 1));
+    LLVMValueRef less = LLVMBuildSub(e->b, left, emit_i64(e, 1), ""), stride = LLVMGetParam(fn, 1);
+    LLVMValueRef next = LLVMBuildGEP2(e->b, e->i8, at, &stride, 1, "");
     LLVMBuildCondBr(e->b, LLVMBuildICmp(e->b, LLVMIntSGT, less, emit_i64(e, 0), ""), body, done);
     LLVMBasicBlockRef from[2] = {entry, body};
     LLVMAddIncoming(at, (LLVMValueRef[]){LLVMGetParam(fn, 0), next}, from, 2);
@@ -221,7 +298,7 @@ LLVMValueRef micro_transpose(const Emit *e, int lanes) {
     for (int i = 0; i < lanes; i++) {
         LLVMValueRef at =
             element_at(e, LLVMGetParam(fn, 0), LLVMBuildMul(e->b, LLVMGetParam(fn, 1), emit_i64(e, i), ""));
-        LLVMSetAlignment(row[i] = LLVMBuildLoad2(e->b, vector, at, ""), 4);
+        LLVMSetAlignment(row[i] = LLVMBuildLoad2(e->b, vector, at, ""), 2); /* pairs of bf16 may lie so */
     }
     transpose_rows(e, row, lanes);
     for (int i = 0; i < lanes; i++) {

@@ -1,4 +1,4 @@
-/* Inner functions of matrix products on packed f32 tiles, one per module and shape. */
+/* Inner functions of matrix products on packed tiles of f32, or of pairs of bf16, one per module and shape. */
 #ifndef FUSEC_CODEGEN_HOST_MICRO_H
 #define FUSEC_CODEGEN_HOST_MICRO_H
 #include "codegen/llvm/emit.h"
@@ -20,6 +20,7 @@ typedef struct MicroShape {
     XLayout x;
     int x_row; /* of X_ROWS */
     YLayout y;
+    bool pairs; /* of bf16; packed, two neighbours along k in the place of a float, zero beside an odd last one */
 } MicroShape;
 
 /* void (x, x_step, y, y_step, c, c_stride, k, fresh, packed): packed, where Y_COPIED leaves what it read, is its alone.
@@ -27,10 +28,10 @@ typedef struct MicroShape {
  * for r < rows, n < vectors * lanes; k >= 0; strides in elements.  c stays in registers. */
 LLVMValueRef micro_product(const Emit *e, MicroShape s);
 
-/* void (at, stride, n): asks for `lines` cache lines at each of n places, stride elements apart. */
+/* void (at, stride, n): asks for `lines` cache lines at each of n places, stride bytes apart. */
 LLVMValueRef micro_prefetch(const Emit *e, int lines);
 
-/* void (from, from_stride, to, to_stride): to[j, i] = from[i, j] for a square of lanes x lanes. */
+/* void (from, from_stride, to, to_stride): to[j, i] = from[i, j] for a square of lanes x lanes floats or pairs. */
 LLVMValueRef micro_transpose(const Emit *e, int lanes);
 
 #endif

@@ -268,8 +268,8 @@ static void reduce_in_memory(Nest *t, Sink *s) {
 static void compute(Nest *t, Sink *s) {
     switch (s->kind) {
     case SINK_STORE: s->computed = nest_value(t, s->inst->in[0]); break;
+    case SINK_PACK: s->computed = s->pack.pairs ? nest_pair(t, s->value) : nest_value(t, s->value); break;
     case SINK_KEEP:
-    case SINK_PACK:
     case SINK_READ: s->computed = nest_value(t, s->value); break;
     case SINK_REDUCE:
     case SINK_DOT:
@@ -303,9 +303,24 @@ static void write_kept(Nest *t, Sink *s) {
     nest_write(t, p, v, p.vector && !p.contiguous ? t->mask : NULL);
 }
 
+/* Masked lanes along the axis of pairs: the second of an odd last one is zero. */
+static void write_last_pairs(Nest *t, Place p, LLVMValueRef v) {
+    const Emit *e = t->e;
+    LLVMValueRef first[64];
+    for (int i = 0; i < t->width; i++) first[i] = LLVMConstInt(e->i32, (unsigned)(i & ~1), false);
+    LLVMValueRef order = LLVMConstVector(first, (unsigned)t->width);
+    LLVMValueRef pairs = LLVMBuildShuffleVector(e->b, t->mask, LLVMGetPoison(LLVMTypeOf(t->mask)), order, "");
+    v = emit_splat(e, v, t->width);
+    nest_write(t, p, LLVMBuildSelect(e->b, t->mask, v, LLVMConstNull(LLVMTypeOf(v)), ""), pairs);
+}
+
 static void write_pack(Nest *t, Sink *s) {
     const Place p = nest_pack_place(t, &s->pack);
     nest_position(t, t->n);
+    if (p.vector && t->mask && t->pairs.axis == t->inner) {
+        write_last_pairs(t, p, s->computed);
+        return;
+    }
     nest_write(t, p, s->computed, p.vector ? t->mask : NULL);
 }
 
@@ -326,11 +341,12 @@ static void body(Nest *t, int n, Sink *sinks) {
 
 /* ---- loops
  * -------------------------------------------------------------------------------------------------------------- */
-/* Forgets what was evaluated in the innermost body. */
-static void forget_inner(Nest *t) {
+/* Forgets what was evaluated in the loop of depth d. */
+static void forget_from(Nest *t, int d) {
     for (int v = 0; v < t->k->types.n; v++)
-        if (nest_depth(t, &t->k->types.at[v]) == t->n) t->memo[v] = NULL;
-    t->at[t->inner] = NULL;
+        if (nest_depth(t, &t->k->types.at[v]) >= d) t->memo[v] = t->pairs.memo[v] = NULL;
+    for (int i = d; i <= t->n; i++) t->at[t->axis[i - 1]] = NULL;
+    t->pairs.at = NULL;
 }
 
 static LLVMBasicBlockRef level(Nest *t, int d, int n, Sink *sinks);
@@ -344,8 +360,9 @@ static LLVMBasicBlockRef loop(Nest *t, int d, LLVMBasicBlockRef pre, LLVMValueRe
     LLVMValueRef lane = LLVMBuildPhi(e->b, e->i64, "");
     t->tail[d] = header;
     t->lane[t->axis[d - 1]] = lane;
+    if (t->axis[d - 1] == t->pairs.axis) t->pairs.lane = LLVMBuildAdd(e->b, lane, emit_i64(e, 1), "");
     if (d == t->n) {
-        forget_inner(t);
+        forget_from(t, d);
         body(t, n, sinks);
     } else {
         last = level(t, d + 1, n, sinks);
@@ -387,7 +404,7 @@ static LLVMBasicBlockRef masked_rest(Nest *t, LLVMValueRef from, LLVMValueRef hi
     t->mask = LLVMBuildICmp(e->b, LLVMIntSLT, emit_lanes(e, e->i32, t->width), emit_splat(e, left, t->width), "");
     t->tail[t->n] = rest;
     t->lane[t->inner] = from;
-    forget_inner(t);
+    forget_from(t, t->n);
     body(t, n, sinks);
     t->mask = NULL;
     LLVMPositionBuilderAtEnd(e->b, rest);
@@ -428,6 +445,29 @@ static LLVMBasicBlockRef innermost(Nest *t, int n, Sink *sinks) {
     return after;
 }
 
+/* Whole pairs, then an odd last lane. */
+static LLVMBasicBlockRef in_pairs(Nest *t, int d, int n, Sink *sinks) {
+    const Emit *e = t->e;
+    LLVMValueRef lo = t->ke->lo[t->pairs.axis], hi = t->ke->hi[t->pairs.axis];
+    nest_position(t, d - 1);
+    LLVMValueRef whole = LLVMBuildAnd(e->b, LLVMBuildSub(e->b, hi, lo, ""), emit_i64(e, -2), "");
+    LLVMValueRef middle = LLVMBuildAdd(e->b, lo, whole, "");
+    LLVMBasicBlockRef mid = emit_block(e, t->ke->fn, "mid"), after = emit_block(e, t->ke->fn, "after");
+    LLVMBasicBlockRef main_loop = mid, rest = after;
+    if (!surely_not_less(lo, middle)) main_loop = loop(t, d, t->tail[d - 1], lo, middle, 2, n, sinks, mid);
+    if (!surely_not_less(middle, hi)) {
+        forget_from(t, d);
+        t->pairs.alone = true;
+        rest = loop(t, d, mid, middle, hi, 2, n, sinks, after);
+        t->pairs.alone = false;
+    }
+    nest_position(t, d - 1);
+    branch_if_less(e, lo, middle, main_loop, mid);
+    LLVMPositionBuilderAtEnd(e->b, mid);
+    branch_if_less(e, middle, hi, rest, after);
+    return after;
+}
+
 /* Emits the loop of depth d and all inside it; returns the open block that follows it. */
 static LLVMBasicBlockRef level(Nest *t, int d, int n, Sink *sinks) {
     const Emit *e = t->e;
@@ -436,6 +476,8 @@ static LLVMBasicBlockRef level(Nest *t, int d, int n, Sink *sinks) {
     begin_depth(t, d - 1, n, sinks);
     if (d == t->n) {
         after = innermost(t, n, sinks);
+    } else if (axis == t->pairs.axis) {
+        after = in_pairs(t, d, n, sinks);
     } else {
         after = emit_block(e, t->ke->fn, "after");
         LLVMValueRef lo = t->ke->lo[axis], hi = t->ke->hi[axis];
@@ -455,7 +497,9 @@ void nest_emit(KernelEmit *ke, const TileType *axes, int n, Sink *sinks) {
               .k = ke->k,
               .inner = -1,
               .memo = ARENA_ARRAY(ke->arena, LLVMValueRef, ke->k->types.n + 1),
-              .pending = ARENA_ARRAY(ke->arena, bool, ke->k->types.n + 1)};
+              .pending = ARENA_ARRAY(ke->arena, bool, ke->k->types.n + 1),
+              .pairs = {.axis = -1, .memo = ARENA_ARRAY(ke->arena, LLVMValueRef, ke->k->types.n + 1)}};
+    if (n == 1 && sinks[0].kind == SINK_PACK) t.pairs.axis = sinks[0].pack.pairs - 1;
     t.n = nest_order(ke, axes, n, sinks, t.axis);
     if (t.n) {
         t.inner = t.axis[t.n - 1];

@@ -29,12 +29,13 @@ typedef struct KernelEmit {
     LLVMValueRef pack[3]; /* packed factors of a dot, used by one dot after another; of pack_size floats */
     int64_t pack_size[3];
     int64_t stack_bytes;
+    int pair_products; /* how many dots were multiplied in pairs of bf16 */
 } KernelEmit;
 
 typedef enum {
     SINK_STORE,  /* inst */
     SINK_KEEP,   /* value -> storage */
-    SINK_PACK,   /* value -> pack, f32 */
+    SINK_PACK,   /* value -> pack: f32, or pairs of bf16 */
     SINK_REDUCE, /* inst -> storage */
     SINK_DOT,    /* inst: storage += in[0] * in[1] */
     SINK_READ    /* scalar value -> read */
@@ -42,11 +43,15 @@ typedef enum {
 
 /* An element lies at memory + the sum over axes of (lane - lo) * stride[axis] + place(c), where c is the sum of
  * (lane - lo) * column[axis]: columns in panels of `panel`, place(c) = c / panel * panel_stride + c % panel.  A vector
- * of lanes along an axis of column 1 stays in one panel. */
+ * of lanes along an axis of column 1 stays in one panel.
+ * With an axis of pairs, lanes 2i and 2i + 1 of it (from lo on) are a pair of bf16, the first one in the lower half, in
+ * the place of one float: i * stride[axis]; that of an odd last lane is filled up with zero.  The value is a bf16
+ * already, and the machine has masks. */
 typedef struct PackPlace {
     LLVMValueRef memory;
     LLVMValueRef stride[MAX_AXES]; /* NULL: 0 */
     int64_t column[MAX_AXES], panel, panel_stride; /* panel 0: no columns */
+    int pairs;                                     /* 1 + the axis of pairs; 0: none */
 } PackPlace;
 
 typedef struct Sink {

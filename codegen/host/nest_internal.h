@@ -18,11 +18,19 @@ typedef struct Nest {
     bool streams;                              /* loads are of data far away: asks for rows ahead */
     bool spread;                               /* the innermost index is a vector (a gather), of `bits` */
     int bits, depth;
+    struct Pairs {
+        int axis;              /* -1: none */
+        bool alone;            /* an odd last lane */
+        LLVMValueRef lane, at; /* of the second of a pair, where `axis` is not the innermost */
+        LLVMValueRef *memo;
+    } pairs;
 } Nest;
 
 void nest_position(Nest *t, int depth);
 int nest_depth(const Nest *t, const TileType *axes);
 LLVMValueRef nest_value(Nest *t, int value);
+/* Of both lanes of a pair, in the bits of a float; along the axis itself: of each lane, in 16 bits. */
+LLVMValueRef nest_pair(Nest *t, int value);
 /* Where a place in a storage, a pack or a buffer lies: a pointer, or a vector of them if not contiguous. */
 typedef struct Place {
     LLVMValueRef pointer;

@@ -156,7 +156,8 @@ LLVMValueRef nest_origin(KernelEmit *ke, const Inst *access) {
               .e = ke->e,
               .k = ke->k,
               .inner = -1,
-              .memo = ARENA_ARRAY(ke->arena, LLVMValueRef, ke->k->types.n + 1)};
+              .memo = ARENA_ARRAY(ke->arena, LLVMValueRef, ke->k->types.n + 1),
+              .pairs = {.axis = -1}};
     t.tail[0] = ke->current;
     return nest_buffer_place(&t, access, 0).pointer;
 }
@@ -187,6 +188,7 @@ static LLVMValueRef pack_term(Nest *t, int depth, LLVMValueRef stride, bool *con
     const int a = t->axis[depth - 1];
     nest_position(t, depth);
     LLVMValueRef lane = LLVMBuildSub(t->e->b, t->lane[a], t->ke->lo[a], "");
+    if (a == t->pairs.axis) lane = LLVMBuildLShr(t->e->b, lane, emit_i64(t->e, 1), "");
     const bool unit = LLVMIsAConstantInt(stride) && LLVMConstIntGetSExtValue(stride) == 1;
     *contiguous |= varies(t, depth) && unit;
     if (unit) return lane;
@@ -202,12 +204,16 @@ static LLVMValueRef constant_like(const Emit *e, LLVMValueRef v, int64_t c) {
     return emit_width(v) ? emit_splat(e, emit_i64(e, c), emit_width(v)) : emit_i64(e, c);
 }
 
+/* Vectors along the axis of pairs: 16 bits an element. */
+static bool along_pairs(const Nest *t) { return t->pairs.axis >= 0 && t->pairs.axis == t->inner; }
+
 Place nest_pack_place(Nest *t, const PackPlace *p) {
     const Emit *e = t->e;
     LLVMValueRef offset = emit_i64(e, 0), column = emit_i64(e, 0);
     bool contiguous = false;
     for (int d = 1; d <= t->n; d++) {
         const int a = t->axis[d - 1];
+        if (a == t->inner && along_pairs(t)) continue;
         if (p->stride[a]) offset = emit_int_add(e, offset, pack_term(t, d, p->stride[a], &contiguous));
         if (p->column[a]) column = emit_int_add(e, column, pack_term(t, d, emit_i64(e, p->column[a]), &contiguous));
     }
@@ -217,7 +223,10 @@ Place nest_pack_place(Nest *t, const PackPlace *p) {
         offset = emit_int_add(e, offset, LLVMBuildMul(e->b, panel, constant_like(e, column, p->panel_stride), ""));
         offset = emit_int_add(e, offset, LLVMBuildURem(e->b, column, constant_like(e, column, p->panel), ""));
     }
-    return at_offset(t, p->memory, e->f32, offset, contiguous);
+    if (!along_pairs(t)) return at_offset(t, p->memory, e->f32, offset, contiguous);
+    LLVMValueRef lane = LLVMBuildSub(e->b, t->lane[t->inner], t->ke->lo[t->inner], "");
+    offset = LLVMBuildAdd(e->b, LLVMBuildShl(e->b, offset, emit_i64(e, 1), ""), lane, "");
+    return at_offset(t, p->memory, e->i16, offset, true);
 }
 
 /* ---- accesses --------------------------------------------------------------------------------------------------- */
@@ -356,4 +365,48 @@ LLVMValueRef nest_value(Nest *t, int value) {
         t->memo[value] = v;
     }
     return t->memo[value];
+}
+
+/* ---- pairs of bf16
+ * --------------------------------------------------------------------------------------------------------- */
+/* The value where the axis of pairs is one lane further; what has not that axis is as it was. */
+static LLVMValueRef second_value(Nest *t, int value) {
+    const int axis = t->pairs.axis;
+    LLVMValueRef *memo = t->memo, lane = t->lane[axis], at = t->at[axis];
+    for (int v = 0; v < t->k->types.n; v++)
+        if (memo[v] && !type_has(&t->k->types.at[v], axis)) t->pairs.memo[v] = memo[v];
+    t->memo = t->pairs.memo;
+    t->lane[axis] = t->pairs.lane;
+    t->at[axis] = t->pairs.at;
+    LLVMValueRef second = nest_value(t, value);
+    t->pairs.at = t->at[axis];
+    t->memo = memo;
+    t->lane[axis] = lane;
+    t->at[axis] = at;
+    return second;
+}
+
+static LLVMValueRef bits_of(Nest *t, LLVMValueRef v) {
+    return LLVMBuildBitCast(t->e->b, v, emit_vector_type(t->e->i32, emit_width(v)), "");
+}
+
+static LLVMValueRef constant32(Nest *t, uint32_t bits, LLVMValueRef like) {
+    return emit_splat(t->e, LLVMConstInt(t->e->i32, bits, false), emit_width(like));
+}
+
+LLVMValueRef nest_pair(Nest *t, int value) {
+    const Emit *e = t->e;
+    LLVMValueRef first = nest_value(t, value);
+    LLVMValueRef second = along_pairs(t) || t->pairs.alone ? NULL : second_value(t, value);
+    nest_position(t, t->n);
+    first = bits_of(t, first);
+    LLVMValueRef low = LLVMBuildLShr(e->b, first, constant32(t, 16, first), "");
+    if (along_pairs(t)) return LLVMBuildTrunc(e->b, low, emit_vector_type(e->i16, emit_width(low)), "");
+    if (second) {
+        second = bits_of(t, second);
+        LLVMValueRef half[2] = {low, LLVMBuildAnd(e->b, second, constant32(t, 0xffff0000u, second), "")};
+        emit_match(e, 2, half);
+        low = LLVMBuildOr(e->b, half[0], half[1], "");
+    }
+    return LLVMBuildBitCast(e->b, low, emit_vector_type(e->f32, emit_width(low)), "");
 }

@@ -151,7 +151,7 @@ static const struct {
     {"avx512f", "<16 x float>", "<16 x float>", "fadd <16 x float> %v, %v", "vaddps", "zmm"},
     {"avx512bw", "<64 x i8>", "<64 x i8>", "add <64 x i8> %v, %v", "vpaddb", "zmm"},
     {"avx512vl", "<4 x i64>", "<4 x i64>", "call <4 x i64> @llvm.abs.v4i64(<4 x i64> %v, i1 false)", "vpabsq", "ymm"},
-    {"avx512bf16", "<16 x float>", "<16 x bfloat>", "fptrunc <16 x float> %v to <16 x bfloat>", "vcvtneps2bf16", "zmm"},
+    {"avx512bf16", "<16 x float>", "<16 x bfloat>", "fptrunc <16 x float> %v to <16 x bfloat>", "vcvtneps2bf16", "ymm"},
 };
 
 /* A function that does it from memory to memory. */

@@ -7,10 +7,12 @@ trap 'rm -rf "$work"' EXIT
 cd "$work" || exit 1
 bad=0
 
-# report TARGET PRECISION: of the model on stdin, entry infer, in the file `out`
+# report TARGET PRECISION OPTIONS...: of the model on stdin, entry infer, in the file `out`
 report() {
     { echo "model m {"; [ "$2" = none ] || echo "    precision $2"; cat; echo "}"; } >m.dsl
-    "$FUSEC" report m.dsl --target "$1" --entry infer >out 2>&1 || { echo "FAIL: $(cat out)"; bad=1; }
+    target=$1
+    shift 2
+    "$FUSEC" report m.dsl --target "$target" --entry infer "$@" >out 2>&1 || { echo "FAIL: $(cat out)"; bad=1; }
 }
 says() { grep -qE -- "$1" out || { echo "FAIL: not in the report: $1"; sed -n '/^entry/,/total/p' out; bad=1; }; }
 silent() { ! grep -E -- "$1" out || { echo "FAIL: in the report: $1"; bad=1; }; }
@@ -44,8 +46,20 @@ linear f32 256 512 512 | report host none
 silent 'matrix units'
 
 # machines without matrix units
-linear f32 256 512 512 | report host bf16
-says '^    1 launches multiply f16, bf16 or tf32 as f32, after conversion: here low precision saves no time$'
+converted='^    1 launches multiply f16, bf16 or tf32 as f32, after conversion: here low precision saves no time$'
+paired='^    1 launches multiply bf16 in pairs, as the processor can, with sums of f32$'
+for form in 'bf16 x86-64-v4' 'f16 znver4' 'tf32 znver4'; do
+    linear f32 256 512 512 | report host "${form% *}" --triple x86_64-linux-gnu --arch "${form#* }"
+    says "$converted"
+    silent "$paired"
+done
+linear f32 256 512 512 | report c99 bf16
+says "$converted"
+
+# and those that multiply pairs of bf16
+linear f32 256 512 512 | report host bf16 --triple x86_64-linux-gnu --arch znver4
+says "$paired"
+silent "$converted"
 
 # wgmma takes tf32 along the sum alone
 linear f32 256 512 512 | report sm_90a tf32

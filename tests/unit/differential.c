@@ -11,6 +11,7 @@
 #include <stddef.h>
 #include <cmocka.h>
 #include "codegen/artifact/artifact.h"
+#include "codegen/host/host.h"
 #include "codegen/nvptx/nvptx.h"
 #include "tests/support/differential.h"
 #include "tests/support/low_precision.h"
@@ -144,6 +145,7 @@ typedef struct Suite {
     int matrix[MOST_ARCHS]; /* kernels with matrix instructions that ran, by architecture */
     int warpgroup;          /* those of them with wgmma */
     int warpgroup_programs; /* programs that have such kernels */
+    int pairs, pair_programs; /* kernels that multiply pairs of bf16 on this machine; programs with one */
 } Suite;
 
 typedef struct Failure {
@@ -214,6 +216,19 @@ static bool ran_already(void *user, Arena *a, const Module *m) {
     return false;
 }
 
+/* Kernels that multiply pairs of bf16, as this processor may; the program runs all the same. */
+static bool counts_pairs(void *user, Arena *a, const Module *m) {
+    Suite *s = user;
+    int *n = ARENA_ARRAY(a, int, m->kernels.n + 1), kernels = 0;
+    char *why = NULL;
+    const HostOptions native = {0};
+    if (!host_pair_products(m, &native, n, &why)) fail_msg("%s", why);
+    for (int i = 0; i < m->kernels.n; i++) kernels += n[i] > 0;
+    s->pairs += kernels;
+    s->pair_programs += kernels > 0;
+    return false;
+}
+
 static bool has_arch(const Trial *t, int i) {
     return i == 0 || (i == 1 && is_low_precision(t->graph)) || t->number % (i == 1 ? EVERY_SECOND : EVERY_THIRD) == 0;
 }
@@ -227,6 +242,7 @@ static TrialResult check_archs(Suite *s, Arena *a, const Trial *t, uint32_t *fir
         texts.arch = i;
         TrialTarget target = {.name = kind->name, .target = kind->target(arch), .run = library ? run_library : run};
         if (arch && has_arch(t, 1)) target.stands = ran_already, target.user = &texts;
+        if (kind == &executor_host && is_low_precision(t->graph)) target.stands = counts_pairs, target.user = s;
         const TrialResult result = trial_run(a, t, &target, i == 0 ? fired : NULL, &why);
         target.stands = NULL;
         if (result == TRIAL_DIFFERS) report_failure(a, t, &target, why, s->count[result] < SHRUNK);
@@ -338,6 +354,36 @@ static void check_programs(void *user) {
     trial_set_free(set);
 }
 
+/* Does this machine multiply pairs of bf16? */
+static bool has_pairs(void) {
+    static const char text[] = "kernel @p(%x: bf16[16,16], %y: bf16[16,64], %z: f32[16,64] out)\n"
+                               "  span m in 0..16 step 16\n  span n in 0..64 step 64\n  span k in 0..16 step 16\n"
+                               "  %0 = load %x[m, k] : bf16[m:16,k:16]\n  %1 = cast %0 : f32[m:16,k:16]\n"
+                               "  %2 = load %y[k, n] : bf16[n:64,k:16]\n  %3 = cast %2 : f32[n:64,k:16]\n"
+                               "  %4 = full 0 : f32[m:16,n:64]\n  %5 = dot %1, %3, %4 over k : f32[m:16,n:64]\n"
+                               "  store %z[m, n], %5\n";
+    Arena *a = arena_new();
+    Module m = {.arena = a, .name = "m", .source = "test", .align = 64};
+    const char *error = NULL;
+    char *why = NULL;
+    int n = 0;
+    Kernel *k = kernel_parse(a, text, &error);
+    assert_null(error);
+    vec_push(a, m.kernels, k);
+    if (!host_pair_products(&m, &(HostOptions){0}, &n, &why)) fail_msg("%s", why);
+    arena_free(a);
+    return n > 0;
+}
+
+static void check_pairs(const Suite *s) {
+    if (!has_pairs()) {
+        print_message("host: this processor does not multiply pairs of bf16: skipped\n");
+        return;
+    }
+    print_message("host: %d kernels of bf16 pairs in %d programs\n", s->pairs, s->pair_programs);
+    assert_true(s->pair_programs >= COVERAGE_LEAST);
+}
+
 /* Refused programs and skipped results are few enough for the others to stand for all. */
 static void check_all(const char *name, const char *const *archs, int n_archs) {
     Suite s = {.archs = archs, .n_archs = n_archs};
@@ -359,6 +405,7 @@ static void check_all(const char *name, const char *const *archs, int n_archs) {
     assert_true(count[TRIAL_REFUSED] * 50 <= PROGRAMS);
     assert_true(sum.tally.skipped * 100 <= sum.tally.results);
     assert_int_equal(sum.shortages, 0);
+    if (kind == &executor_host && only < 0) check_pairs(&sum.suite);
     if (!archs[0] || only >= 0) return;
     print_message("%d kernels of warpgroups in %d programs\n", sum.suite.warpgroup, sum.suite.warpgroup_programs);
     for (int i = 0; i < 2; i++) assert_true(sum.suite.matrix[i] >= COVERAGE_LEAST);

@@ -352,6 +352,93 @@ static void products_of_many_axes(void **state) {
           "  %4 = const 2 : f32\n  %5 = dot %0, %0, %4 over k : f32\n  store %z[], %5\n");
 }
 
+/* ---- pairs of bf16 ------------------------------------------------------------------------------------------------
+ */
+/* Is there code that multiplies pairs? */
+static bool multiplies_pairs(Arena *a, Kernel *k, const char *triple, const char *cpu) {
+    const Module m = module_of(a, k);
+    const HostOptions o = {.triple = triple, .cpu = cpu};
+    char *text = NULL, *error = NULL;
+    if (!host_emit_ir_text(&m, &o, &text, &error)) fail_msg("@%s: %s", k->name, error);
+    const bool found = strstr(text, "call <16 x float> @llvm.x86.avx512bf16.dpbf16ps.512") != NULL;
+    free(text);
+    return found;
+}
+
+/* On a processor that has them they are used, on another of its kind they are not; the results are the same. */
+static void check_pairs(const char *text) {
+    Arena *a = arena_new();
+    if (!multiplies_pairs(a, parse_kernel(a, text), "x86_64-linux-gnu", "znver4"))
+        fail_msg("no pairs are multiplied:\n%s", text);
+    assert_false(multiplies_pairs(a, parse_kernel(a, text), "x86_64-linux-gnu", "x86-64-v4"));
+    check(text);
+    arena_free(a);
+}
+
+/* Both factors as stored and turned, whole and ragged, k even and odd, in one part and in several, thin and thick. */
+static void products_of_pairs(void **state) {
+    (void)state;
+    static const struct {
+        int m, n, k, step_m, step_n, step_k;
+    } shape[] = {{48, 64, 64, 24, 32, 64},    {61, 40, 33, 36, 40, 16},       {37, 32, 301, 37, 32, 301},
+                 {45, 33, 530, 45, 33, 512},  {52, 160, 1100, 52, 160, 1100}, {4, 64, 70, 4, 64, 70},
+                 {70, 32, 7, 70, 32, 7},      {24, 96, 2, 24, 96, 2},         {128, 32, 40, 128, 32, 40},
+                 {12, 300, 301, 12, 256, 301}};
+    for (int i = 0; i < 4 * (int)(sizeof shape / sizeof *shape); i++) {
+        Arena *a = arena_new();
+        const int s = i / 4, m = shape[s].m, n = shape[s].n, k = shape[s].k;
+        const int step_m = shape[s].step_m, step_n = shape[s].step_n, step_k = shape[s].step_k;
+        const bool tx = i & 1, tw = i & 2;
+        check_pairs(arena_printf(a,
+                                 "kernel @pairs_%d(%%x: bf16[%d,%d], %%w: bf16[%d,%d], %%y: f32[%d,%d] out)\n"
+                                 "  grid m in 0..%d step %d\n  grid n in 0..%d step %d\n  loop k in 0..%d step %d\n"
+                                 "  %%0 = full 0 : f32[m:%d,n:%d]\n  %%7 = for k carry %%1 = %%0 {\n"
+                                 "    %%2 = load %%x[%s] : bf16[m:%d,k:%d]\n    %%3 = cast %%2 : f32[m:%d,k:%d]\n"
+                                 "    %%4 = load %%w[%s] : bf16[n:%d,k:%d]\n    %%5 = cast %%4 : f32[n:%d,k:%d]\n"
+                                 "    %%6 = dot %%3, %%5, %%1 over k : f32[m:%d,n:%d]\n    yield %%6\n  }\n"
+                                 "  store %%y[m, n], %%7\n",
+                                 i, tx ? k : m, tx ? m : k, tw ? n : k, tw ? k : n, m, n, m, step_m, n, step_n, k,
+                                 step_k, step_m, step_n, tx ? "k, m" : "m, k", step_m, step_k, step_m, step_k,
+                                 tw ? "n, k" : "k, n", step_n, step_k, step_n, step_k, step_m, step_n));
+        arena_free(a);
+    }
+}
+
+/* Prologues, several axes of rows, columns and k, run-time extents; pairs end where their axis does. */
+static void pairs_of_many_axes(void **state) {
+    (void)state;
+    check_pairs("kernel @many(%x: bf16[3,5,4,7], %w: bf16[4,7,3,32], %y: f32[3,5,3,32] out)\n"
+                "  span a in 0..3 step 3\n  span b in 0..5 step 5\n  span r in 0..4 step 4\n  span s in 0..7 step 7\n"
+                "  span c in 0..3 step 3\n  span d in 0..32 step 32\n"
+                "  %0 = load %x[a, b, r, s] : bf16[a:3,b:5,r:4,s:7]\n  %1 = cast %0 : f32[a:3,b:5,r:4,s:7]\n"
+                "  %2 = load %w[r, s, c, d] : bf16[r:4,s:7,c:3,d:32]\n  %3 = cast %2 : f32[r:4,s:7,c:3,d:32]\n"
+                "  %4 = full 0 : f32[a:3,b:5,c:3,d:32]\n  %5 = dot %1, %3, %4 over r, s : f32[a:3,b:5,c:3,d:32]\n"
+                "  store %y[a, b, c, d], %5\n");
+    check_pairs(
+        "kernel @other_order(%x: bf16[20,4,7], %w: bf16[32,7,4], %y: f32[20,32] out)\n"
+        "  span a in 0..20 step 20\n  span r in 0..4 step 4\n  span s in 0..7 step 7\n  span d in 0..32 step 32\n"
+        "  %0 = load %x[a, r, s] : bf16[a:20,r:4,s:7]\n  %1 = cast %0 : f32[a:20,r:4,s:7]\n"
+        "  %2 = load %w[d, s, r] : bf16[r:4,s:7,d:32]\n  %3 = cast %2 : f32[r:4,s:7,d:32]\n"
+        "  %4 = full 0 : f32[a:20,d:32]\n  %5 = dot %1, %3, %4 over r, s : f32[a:20,d:32]\n"
+        "  store %y[a, d], %5\n");
+    check_pairs(
+        "kernel @prologues<M<=45,K<=70>(%x: f32[M<=45,K<=70], %w: f32[K<=70,64], %y: f32[M<=45,64] out)\n"
+        "  grid m in 0..M<=45 step 20\n  grid n in 0..64 step 32\n  loop k in 0..K<=70 step 32\n"
+        "  %0 = full 0 : f32[m:20,n:32]\n  %5 = for k carry %1 = %0 {\n"
+        "    %2 = load %x[m, k] : f32[m:20,k:32]\n    %6 = const 0 : f32\n    %7 = max %2, %6 : f32[m:20,k:32]\n"
+        "    %8 = cast %7 : bf16[m:20,k:32]\n    %9 = cast %8 : f32[m:20,k:32]\n"
+        "    %3 = load %w[k, n] : f32[n:32,k:32]\n    %10 = cast %3 : bf16[n:32,k:32]\n"
+        "    %11 = cast %10 : f32[n:32,k:32]\n    %4 = dot %9, %11, %1 over k : f32[m:20,n:32]\n    yield %4\n  }\n"
+        "  store %y[m, n], %5\n");
+    check_pairs(
+        "kernel @batch(%x: bf16[3,20,9], %w: bf16[3,9,32], %y: f32[3,20,32] out)\n"
+        "  grid b in 0..3 step 1\n  span m in 0..20 step 20\n  span k in 0..9 step 9\n  span n in 0..32 step 32\n"
+        "  %0 = load %x[b, m, k] : bf16[b:1,m:20,k:9]\n  %1 = cast %0 : f32[b:1,m:20,k:9]\n"
+        "  %2 = load %w[b, k, n] : bf16[b:1,k:9,n:32]\n  %3 = cast %2 : f32[b:1,k:9,n:32]\n"
+        "  %4 = full 1 : f32[b:1,m:20,n:32]\n  %5 = dot %1, %3, %4 over k : f32[b:1,m:20,n:32]\n"
+        "  store %y[b, m, n], %5\n");
+}
+
 /* The accumulator is still needed after the dot: no sharing. */
 static void accumulators_that_live_on(void **state) {
     (void)state;
@@ -452,6 +539,8 @@ int main(void) {
         cmocka_unit_test(products_in_every_layout),
         cmocka_unit_test(products_of_every_shape),
         cmocka_unit_test(products_of_many_axes),
+        cmocka_unit_test(products_of_pairs),
+        cmocka_unit_test(pairs_of_many_axes),
         cmocka_unit_test(accumulators_that_live_on),
         cmocka_unit_test(conditional_products),
         cmocka_unit_test(loads_stay_before_stores),

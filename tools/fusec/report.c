@@ -1,6 +1,8 @@
 /* fusec report: what a model costs, known before it runs. */
+#include "codegen/host/host.h"
 #include "tools/fusec/cli.h"
 #include "tools/fusec/report_products.h"
+#include <stdlib.h>
 #include <string.h>
 
 static void bytes_text(char *out, size_t n, double bytes) {
@@ -39,7 +41,7 @@ static void print_merged(const Kernel *k) {
     if (k->riding) printf(", with %d sum%s over a factor", k->riding, k->riding > 1 ? "s" : "");
 }
 
-static void print_entry(Arena *a, const Module *m, Entry e, const Target *t, const char *profile) {
+static void print_entry(Arena *a, const Module *m, Entry e, const Target *t, const char *profile, const int *pairs) {
     const ModuleEntry *entry = &m->entry[e];
     double flops = 0, bytes = 0;
     printf("entry %s: %d launches\n", entry_name[e], entry->launches.n);
@@ -58,7 +60,7 @@ static void print_entry(Arena *a, const Module *m, Entry e, const Target *t, con
         print_merged(k);
         printf("%s%s\n", k->comment ? ", " : "", k->comment ? k->comment : "");
     }
-    product_notes(a, m, e, t, profile);
+    product_notes(a, m, e, t, profile, pairs);
     printf("  total %.3f MFLOP, %.3f MB, %.2f FLOP/B (ridge of %s: %.0f)\n", flops * 1e-6, bytes * 1e-6,
            bytes > 0 ? flops / bytes : 0, t->name, target_ridge(t));
 }
@@ -93,6 +95,17 @@ static void print_memory(Arena *a, const Module *m, Entry e) {
     printf("  peak %lld\n", (long long)(m->param_bytes + m->state_bytes + grads + x->arena_bytes));
 }
 
+/* By kernel, products in pairs of bf16; NULL: not on this target, or not known. */
+static const int *pairs_of(Arena *a, const Module *m, const Options *o, const Target *t) {
+    const HostOptions host = {.triple = o->triple, .cpu = o->arch};
+    int *n = ARENA_ARRAY(a, int, m->kernels.n + 1);
+    char *error = NULL;
+    const bool known = t->backend == BACKEND_HOST && host_pair_products(m, &host, n, &error);
+    if (error) fprintf(stderr, "fusec: %s\n", error);
+    free(error);
+    return known ? n : NULL;
+}
+
 int command_report(const Options *o) {
     if (o->measured) return command_measure(o);
     Arena *a = arena_new();
@@ -111,8 +124,9 @@ int command_report(const Options *o) {
         print_tensors(a, "states", m->states.at, m->states.n);
         print_tensors(a, "inputs", m->inputs.at, m->inputs.n);
         print_tensors(a, "outputs", m->outputs.at, m->outputs.n);
+        const int *pairs = pairs_of(a, m, o, t);
         for (int e = 0; e < ENTRY_COUNT; e++)
-            if (m->entry[e].present && e != ENTRY_INIT) print_entry(a, m, (Entry)e, t, o->profile);
+            if (m->entry[e].present && e != ENTRY_INIT) print_entry(a, m, (Entry)e, t, o->profile, pairs);
         for (int e = 0; e < ENTRY_COUNT; e++)
             if (m->entry[e].present && e != ENTRY_INIT) print_memory(a, m, (Entry)e);
     }

@@ -69,17 +69,27 @@ static void note_product(Arena *a, const Kernel *k, const Target *t) {
     note_stores(k);
 }
 
-/* A factor of low precision that is converted before it is multiplied, as everywhere but on matrix units. */
-static bool is_widened(const Kernel *k, const Inst *const *def, int value) {
+/* A factor of low precision, which only matrix units and processors that multiply pairs of bf16 take as it is. */
+static bool is_low_factor(const Kernel *k, const Inst *const *def, int value) {
     const Inst *i = def[value];
     if (dtype_is_low(k->types.at[value].dtype)) return true;
-    return i && i->kind == TI_ELEMENT && i->op == OP_CAST && is_widened(k, def, i->in[0]);
+    return i && i->kind == TI_ELEMENT && i->op == OP_CAST && is_low_factor(k, def, i->in[0]);
 }
 
-static bool widens(Arena *a, const Kernel *k, const Target *t) {
-    const Inst *dot = t->backend == BACKEND_NVPTX ? NULL : product_of(&k->body);
-    const Inst **def = dot ? kernel_defs(a, k) : NULL;
-    return dot && (is_widened(k, def, dot->in[0]) || is_widened(k, def, dot->in[1]));
+static int low_products(const Kernel *k, const Inst *const *def, const Block *b) {
+    int n = 0;
+    for (int i = 0; i < b->n; i++) {
+        const Inst *x = b->at[i];
+        n += x->kind == TI_DOT && (is_low_factor(k, def, x->in[0]) || is_low_factor(k, def, x->in[1]));
+        n += low_products(k, def, &x->body);
+    }
+    return n;
+}
+
+/* Does a product of the kernel convert its factors to f32? */
+static bool widens(Arena *a, const Kernel *k, const Target *t, int pairs) {
+    const bool converts = t->backend != BACKEND_NVPTX && product_of(&k->body);
+    return converts && low_products(k, kernel_defs(a, k), &k->body) > pairs;
 }
 
 /* The target for one GPU alone whose matrix instructions are faster than this one's: sm_90a of sm_90. */
@@ -88,16 +98,17 @@ static const Target *faster_target(Arena *a, const Target *t) {
     return own && own->has_wgmma && !t->has_wgmma ? own : NULL;
 }
 
-void product_notes(Arena *a, const Module *m, Entry e, const Target *t, const char *profile) {
+void product_notes(Arena *a, const Module *m, Entry e, const Target *t, const char *profile, const int *pairs) {
     const ModuleEntry *entry = &m->entry[e];
     bool *seen = ARENA_ARRAY(a, bool, m->kernels.n + 1);
-    int wide = 0, tiled = 0, measured = 0, widened = 0;
+    int wide = 0, tiled = 0, measured = 0, widened = 0, paired = 0;
     for (int i = 0; i < entry->launches.n; i++) {
         const int kernel = entry->launches.at[i].kernel;
         const ProductReport r = product_report(m->kernels.at[kernel], t);
         wide += r.by && !r.low;
         tiled += r.rows > 0;
-        widened += widens(a, m->kernels.at[kernel], t);
+        widened += widens(a, m->kernels.at[kernel], t, pairs ? pairs[kernel] : 0);
+        paired += pairs && pairs[kernel] > 0;
         measured += r.measured;
         if (!seen[kernel]) note_product(a, m->kernels.at[kernel], t);
         seen[kernel] = true;
@@ -109,6 +120,7 @@ void product_notes(Arena *a, const Module *m, Entry e, const Target *t, const ch
         printf("    %d launches multiply by mma: on Hopper --target %s does by wgmma\n", tiled, faster->name);
     if (wide)
         printf("    %d launches multiply f32 by threads: with `precision tf32`, bf16 or f16 matrix units do\n", wide);
+    if (paired) printf("    %d launches multiply bf16 in pairs, as the processor can, with sums of f32\n", paired);
     if (widened)
         printf(
             "    %d launches multiply f16, bf16 or tf32 as f32, after conversion: here low precision saves no time\n",

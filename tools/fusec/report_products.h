@@ -1,4 +1,4 @@
-/* What fusec report says of matrix products on a GPU. */
+/* What fusec report says of matrix products. */
 #ifndef FUSEC_TOOLS_REPORT_PRODUCTS_H
 #define FUSEC_TOOLS_REPORT_PRODUCTS_H
 #include "ir/module.h"
@@ -13,8 +13,8 @@ typedef struct ProductReport {
 } ProductReport;
 ProductReport product_report(const Kernel *k, const Target *t);
 
-/* A line for every reason why a product of the entry is slower than the target's best. */
-/* `profile`: its file, or NULL. */
-void product_notes(Arena *a, const Module *m, Entry e, const Target *t, const char *profile);
+/* A line for every reason why a product of the entry is slower than the target's best.  `profile`: its file, or NULL;
+ * pairs: by kernel, products that the host multiplies in pairs of bf16; NULL: none. */
+void product_notes(Arena *a, const Module *m, Entry e, const Target *t, const char *profile, const int *pairs);
 
 #endif
