@@ -6,6 +6,7 @@
  * rounds.  One thread's time is processor time; the libraries are told in their own ways to use one.
  * Verified in the timed run: entries of every result against sums in double. */
 #include "bench/model.h"
+#include "bench/rounds.h"
 #include <dlfcn.h>
 #include <math.h>
 #include <stdio.h>
@@ -95,17 +96,6 @@ static void check(const char *who, const Shape *s, const float *a, const float *
 }
 
 /* ---- rounds ------------------------------------------------------------------------------------------------------ */
-enum { EVICT_BYTES = 64 << 20 };
-
-/* Other data in the caches. */
-static void evict(unsigned char *memory) {
-    for (int i = 0; i < EVICT_BYTES; i += 64) memory[i]++;
-}
-
-static void keep_least(double *least, double seconds) {
-    if (*least <= 0 || seconds < *least) *least = seconds;
-}
-
 typedef struct Contest {
     Shape shape;
     BenchModel model;

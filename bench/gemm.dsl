@@ -42,3 +42,11 @@ model batch_tn {
     b = param [B, K, N] init uniform(-1.0, 1.0)
     output y = transpose(a) @ b
 }
+
+# Factors of bf16 in memory, sums of f32.
+model nn_bf16 {
+    precision bf16 weights bf16
+    input a : bf16[M, K]
+    b = param [K, N] init uniform(-1.0, 1.0)
+    output y = a @ b
+}

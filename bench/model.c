@@ -39,15 +39,23 @@ static uint32_t draw(uint32_t *state) {
     return *state >> 8;
 }
 
+static uint16_t upper_half(float x) {
+    uint32_t bits;
+    memcpy(&bits, &x, sizeof bits);
+    return (uint16_t)(bits >> 16);
+}
+
 static void *random_input(const fusec_tensor *t, uint32_t *state) {
     void *data = block(t->bytes, 64);
-    for (uint64_t i = 0; i < t->bytes / 4; i++) {
+    for (uint64_t i = 0; i < t->bytes / (t->dtype == FUSEC_BF16 ? 2 : 4); i++) {
         if (t->dtype == FUSEC_F32)
             ((float *)data)[i] = (float)draw(state) / (1 << 23) - 1;
+        else if (t->dtype == FUSEC_BF16)
+            ((uint16_t *)data)[i] = upper_half((float)draw(state) / (1 << 23) - 1);
         else if (t->dtype == FUSEC_I32)
             ((int32_t *)data)[i] = (int32_t)(t->lo + draw(state) % (t->hi > t->lo ? t->hi - t->lo : 1));
         else
-            fail("an input that is neither f32 nor i32");
+            fail("an input that is neither f32, bf16 nor i32");
     }
     return data;
 }

@@ -104,6 +104,20 @@ product() {
         "$work/gemm" $M $N $K $B $left $right "$rounds" "$threads")
 }
 
+# bf16_product N: factors of bf16 against f32 and against oneDNN
+bf16_product() {
+    for model in nn nn_bf16; do
+        "$fusec" "$src/bench/gemm.dsl" --model=$model -D M="$1" -D N="$1" -D K="$1" --entry=infer -o "$work/$model.o"
+    done
+    peer=
+    ! has_library dnnl || peer="-DONEDNN $src/bench/onednn_matmul.c -ldnnl"
+    link "$work/gemm_bf16" gemm_bf16 "$work/nn.o" "$work/nn_bf16.o" $peer
+    threads=${THREADS:-$(nproc)}
+    set -- "$1" $(OMP_NUM_THREADS=$threads GOMP_SPINCOUNT=10000 "$work/gemm_bf16" "$1" "$1" "$1" 7 "$threads")
+    figure "gemm.bf16.$1.vs_f32" "$(echo "$2 $3" | awk '{ printf "%.4f", $2 / $1 }')" ratio
+    [ "$4" = - ] || figure "gemm.bf16.$1.vs_onednn" "$(echo "$2 $4" | awk '{ printf "%.4f", $2 / $1 }')" ratio
+}
+
 # Over all shapes: the geometric mean and the least of (the best library's time) / (ours)
 bench_gemm() {
     for n in 1024 2048 4096; do
@@ -112,6 +126,7 @@ bench_gemm() {
         figure "gemm.f32.$n.of_peak" "$4" ratio
         [ "$3" = - ] || figure "gemm.f32.$n.vs_best_blas" "$(echo "$1 $2" | awk '{ printf "%.4f", $2 / $1 }')" ratio
     done
+    for n in 1024 2048 4096; do bf16_product $n; done
     : >"$work/ratios"
     while read -r label model dims; do
         case $label in '' | '#'*) continue ;; esac
