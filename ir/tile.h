@@ -31,6 +31,10 @@
  * dimensions that follow them with their bound: `f32[2*S+1<=129,8]`; other strides than dense ones as
  * `strides [96,1]`.  A `#` line above is the comment.
  *
+ * A kernel may be a FAMILY: equal kernels in one grid, whose axis marked `family` says which member a program belongs to.
+ * A buffer that differs from member to member says `family 3`: it and the two after it are that buffer of the three;
+ * instructions name the first.
+ *
  * The scheduled level is the same text with decisions added.  They never change what a kernel computes; the
  * interpreter passes over them, the verifier checks that they can be met, a back end maps each to a fixed sequence:
  *   threads 256 [producer 128] [registers 232:40] [persistent]
@@ -58,7 +62,7 @@
 #include "ir/vec.h"
 #include <stdio.h>
 
-enum { MAX_AXES = 24, MAX_TILE_AXES = MAX_LOOPS };
+enum { MAX_AXES = 24, MAX_TILE_AXES = MAX_LOOPS, MAX_FAMILY = 8 };
 
 /* ---- index expressions -------------------------------------------------------------------------
  * value = c + sum coef_i * atom_i, kept sorted and merged; div and mod are floored (mod >= 0). */
@@ -102,6 +106,7 @@ typedef struct Axis {
     Spread spread; /* scheduled, GPU */
     int cluster;   /* scheduled, grid: programs along the axis that form a cluster; 0, 1: none */
     int order;     /* scheduled, grid: tiles of the axis in one group of programs; 0: programs in row-major order */
+    bool family;   /* grid, step 1: its index is the member's number */
 } Axis;
 
 /* ---- buffers: kernel parameters --------------------------------------------------------------------- */
@@ -114,6 +119,7 @@ typedef struct Buffer {
     bool written;             /* out: stored to */
     bool in_place;            /* may be the same memory as another in_place buffer: a program reads an element before it or
                                  no one writes it */
+    int family;               /* this and the next family - 1 are one buffer of as many members; 0: all have this one */
 } Buffer;
 
 /* ---- instructions -------------------------------------------------------------------------------------- */
@@ -188,6 +194,7 @@ typedef struct Kernel {
     bool persistent;       /* programs are walked by as many blocks as the machine holds at once */
     const char *comment;   /* where it comes from: "digits.dsl:12 relu(conv2d(..))" */
     /* For the report alone; in no text: */
+    int members;           /* of a family; 0: it is none */
     int onto, riding;      /* products that are added up onto the first; sums over a factor that its loops take */
     /* of products on a GPU: */
     bool measured;         /* its tile is the fastest of those measured, not the cost model's choice */
@@ -197,6 +204,7 @@ typedef struct Kernel {
 /* ---- building (tile_build.c) ------------------------------------------------------------------------------ */
 Kernel *kernel_new(Arena *a, const char *name);
 int kernel_axis(Kernel *k, const char *name, AxisKind kind, Dim extent, int step); /* unique-ifies the name */
+int kernel_family_axis(const Kernel *k); /* -1: the kernel is no family */
 int kernel_buffer(Kernel *k, const char *name, DType t, Shape s, const int64_t *stride /* NULL: dense at the bound */, bool written);
 
 /* A builder appends to one block; bodies nest. */

@@ -35,6 +35,12 @@ static const char *unique_name(Kernel *k, const char *wanted) {
     return name;
 }
 
+int kernel_family_axis(const Kernel *k) {
+    for (int x = 0; x < k->axes.n; x++)
+        if (k->axes.at[x].family) return x;
+    return -1;
+}
+
 int kernel_axis(Kernel *k, const char *name, AxisKind kind, Dim extent, int step) {
     assert(k->axes.n < MAX_AXES && step >= 1);
     const Axis a = {.name = unique_name(k, name), .kind = kind, .extent = extent, .step = step};

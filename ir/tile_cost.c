@@ -105,8 +105,9 @@ static void sum_boxes(Counter *c) {
         for (int d = 0; d < buffer->rank; d++) whole *= (double)buffer->dim[d].bound;
         for (int n = 0; n < c->boxes.n; n++)
             if (c->boxes.at[n].buffer == b) touched[c->boxes.at[n].written] += c->boxes.at[n].elements;
-        c->cost.bytes_read += fmin(touched[0], whole) * dtype_bytes(buffer->dtype);
-        c->cost.bytes_written += fmin(touched[1], whole) * dtype_bytes(buffer->dtype);
+        const double bytes = dtype_bytes(buffer->dtype) * (buffer->family ? buffer->family : 1);
+        c->cost.bytes_read += fmin(touched[0], whole) * bytes;
+        c->cost.bytes_written += fmin(touched[1], whole) * bytes;
     }
 }
 

@@ -185,9 +185,16 @@ static void cursor_move(Machine *m, Cursor *c, int inner, int l) {
         for (int d = 0; d < c->inst->n_index; d++) c->at[d] = wrap_add(c->at[d], c->step[d]);
 }
 
+/* Of the family's buffers that of the program's member. */
+static int buffer_of(const Machine *m, const Inst *access) {
+    if (!m->k->buffers.at[access->buffer].family) return access->buffer;
+    return access->buffer + (int)m->base[kernel_family_axis(m->k)];
+}
+
 static bool cursor_offset(Machine *m, const Cursor *c, int64_t *offset) {
-    const Buffer *b = &m->k->buffers.at[c->inst->buffer];
-    const int64_t *limit = m->limit[c->inst->buffer];
+    const int buffer = buffer_of(m, c->inst);
+    const Buffer *b = &m->k->buffers.at[buffer];
+    const int64_t *limit = m->limit[buffer];
     if (m->bad_divisor) return run_fail(m, "%%%s: an index divides by zero or less", b->name);
     *offset = 0;
     for (int d = 0; d < b->rank; d++) {
@@ -247,7 +254,7 @@ bool memory_load(Machine *m, const Inst *i) {
             cursor_move(m, &c, r.inner, l);
             out[l * out_step] = other;
             if (mask && mask[l * mask_step] == 0) continue;
-            if (!cursor_offset(m, &c, &offset) || !read_element(m, i->buffer, offset, &out[l * out_step])) return false;
+            if (!cursor_offset(m, &c, &offset) || !read_element(m, buffer_of(m, i), offset, &out[l * out_step])) return false;
         }
     }
     return true;
@@ -266,7 +273,7 @@ bool memory_store(Machine *m, const Inst *i) {
         for (int l = 0; l < r.count; l++) {
             cursor_move(m, &c, r.inner, l);
             if (mask && mask[l * mask_step] == 0) continue;
-            if (!cursor_offset(m, &c, &offset) || !write_element(m, i->buffer, offset, v[l * step])) return false;
+            if (!cursor_offset(m, &c, &offset) || !write_element(m, buffer_of(m, i), offset, v[l * step])) return false;
         }
     }
     return true;

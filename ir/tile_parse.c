@@ -313,7 +313,7 @@ static bool buffer(Parser *p) {
     if (given && !strides(p, stride, s.rank)) return false;
     const int n = kernel_buffer(p->k, name, t, s, given ? stride : NULL, text_accept(p, "out"));
     p->k->buffers.at[n].name = name;
-    return true;
+    return !text_accept(p, "family") || text_small(p, 1, MAX_FAMILY, &p->k->buffers.at[n].family);
 }
 
 static bool buffers(Parser *p) {
@@ -349,6 +349,7 @@ static bool axis(Parser *p, AxisKind kind) {
     if (text_accept(p, "spread") && !spread(p, &x.spread)) return false;
     if (text_accept(p, "cluster") && !text_small(p, 1, INT32_MAX / 2, &x.cluster)) return false;
     if (text_accept(p, "order") && !text_small(p, 1, INT32_MAX / 2, &x.order)) return false;
+    x.family = text_accept(p, "family");
     vec_push(p->a, p->k->axes, x);
     return true;
 }

@@ -340,6 +340,7 @@ static void print_buffer(Printer *p, int n) {
         fputc(']', p->f);
     }
     if (b->written) fputs(" out", p->f);
+    if (b->family) fprintf(p->f, " family %d", b->family);
     if (p->canonical && b->in_place) fputs(" in place", p->f); /* back ends assume less of such a kernel */
 }
 
@@ -368,6 +369,7 @@ static void print_axis_line(Printer *p, int n) {
     }
     if (a->cluster) fprintf(p->f, " cluster %d", a->cluster);
     if (a->order) fprintf(p->f, " order %d", a->order);
+    if (a->family) fputs(" family", p->f);
     fputc('\n', p->f);
 }
 

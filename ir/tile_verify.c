@@ -74,6 +74,42 @@ static bool check_buffer(Verifier *v, int n) {
     return true;
 }
 
+static bool same_form(const Buffer *a, const Buffer *b) {
+    bool same = a->dtype == b->dtype && a->rank == b->rank && a->written == b->written && a->in_place == b->in_place;
+    for (int d = 0; d < a->rank && same; d++) same = dim_equal(a->dim[d], b->dim[d]) && a->stride[d] == b->stride[d];
+    return same;
+}
+
+/* One axis counts the members; a family's buffers are as many, of one form, and no head of a family stands among them. */
+static bool check_family(Verifier *v) {
+    const Kernel *k = v->k;
+    const int axis = kernel_family_axis(k);
+    for (int x = 0; x < k->axes.n; x++) {
+        const Axis *a = &k->axes.at[x];
+        if (!a->family) continue;
+        if (x != axis || a->kind != AXIS_GRID || a->step != 1 || !dim_is_fixed(a->extent))
+            return fail(v, "axis %s cannot count the members of a family", a->name);
+    }
+    for (int b = 0; b < k->buffers.n; b++) {
+        const Buffer *first = &k->buffers.at[b];
+        if (!first->family) continue;
+        if (axis < 0 || first->family != k->axes.at[axis].extent.bound || first->family > k->buffers.n - b)
+            return fail(v, "buffer %s has not one for each member of a family", first->name);
+        for (int n = 1; n < first->family; n++)
+            if (first[n].family || !same_form(first, &first[n]))
+                return fail(v, "buffers %s and %s are one family but not alike", first->name, first[n].name);
+    }
+    return true;
+}
+
+/* Members other than the first are reached through it. */
+static bool check_named(Verifier *v, int buffer) {
+    const Buffer *all = v->k->buffers.at;
+    for (int b = buffer - 1; b >= 0; b--)
+        if (all[b].family > buffer - b) return fail(v, "%%%s is accessed by its own name, not its family's", all[buffer].name);
+    return true;
+}
+
 static bool check_head(Verifier *v) {
     const Kernel *k = v->k;
     if (!is_identifier(k->name)) return fail(v, "its name is not an identifier");
@@ -86,7 +122,7 @@ static bool check_head(Verifier *v) {
         if (!check_axis(v, a)) return false;
     for (int b = 0; b < k->buffers.n; b++)
         if (!check_buffer(v, b)) return false;
-    return true;
+    return check_family(v);
 }
 
 /* ---- types and indices ------------------------------------------------------------------------------------ */
@@ -214,6 +250,7 @@ static bool union_fits(const TileType *a, const TileType *b) {
 }
 
 static bool check_access(Verifier *v, const Inst *i, const TileType *t) {
+    if (!check_named(v, i->buffer)) return false;
     if (i->kind == TI_STORE && !v->k->buffers.at[i->buffer].written)
         return fail(v, "it stores to %%%s, which is not declared out", v->k->buffers.at[i->buffer].name);
     TileType all = *t;

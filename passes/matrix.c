@@ -83,6 +83,7 @@ const char *matrix_product(const Target *t, const PlanKernel *k, MatrixTiles *ou
     if (k->sample) return "it goes sample by sample";
     const char *why = classify(n, out);
     if (!why) out->contract = n;
+    if (k->members) out->product.batch *= k->members;
     return why;
 }
 

@@ -16,6 +16,7 @@ typedef struct Schedule {
     const MatrixTiles *m;
     const Inst **def;
     Inst *loop, *dot;
+    int maps;        /* of the copy engine, one for each member of a family */
     int64_t staged;  /* bytes of tiles that the epilogue has in shared memory */
     const char *why; /* it cannot be scheduled so */
 } Schedule;
@@ -124,6 +125,14 @@ static void place(const Schedule *s, Inst *stage, int minor, int swizzle) {
     stage->by = stage->bytes >= 4 && is_copy(s, stage) ? BY_ASYNC : BY_THREADS;
 }
 
+/* There is room for the map among the kernel's parameters. */
+static bool has_map(Schedule *s, const TensorMap *map) {
+    const int family = s->k->buffers.at[map->buffer].family, more = family ? family : 1;
+    if (s->maps + more > FUSEC_MAX_MAPS) return false;
+    s->maps += more;
+    return true;
+}
+
 /* Fetched by the copy engine, for all of the cluster where its programs want the same. */
 static bool place_fetched(Schedule *s, Inst *stage) {
     const int cluster = kernel_cluster_axis(s->k);
@@ -136,7 +145,8 @@ static bool place_fetched(Schedule *s, Inst *stage) {
         return refuse(s, stage->type.dtype == DT_TF32 ? "a tf32 factor does not lie along the sum"
                                                       : "rows of its tiles are under 32 bytes");
     const char *why = kernel_tensor_map(s->k, stage, &map);
-    return !why || refuse(s, arena_printf(s->k->arena, "the copy engine cannot fetch a factor: %s", why));
+    if (why) return refuse(s, arena_printf(s->k->arena, "the copy engine cannot fetch a factor: %s", why));
+    return has_map(s, &map) || refuse(s, "there are too many factors for the copy engine's maps");
 }
 
 /* What a thread gathers element by element is on its way in registers, and needs an address each. */
@@ -221,7 +231,7 @@ static void schedule_store(Schedule *s, Block *b, int at) {
     store->in[0] = stage->result;
     store->by = BY_TMA;
     TensorMap map;
-    if (s->k->producer && !kernel_tensor_map(s->k, store, &map)) return;
+    if (s->k->producer && !kernel_tensor_map(s->k, store, &map) && has_map(s, &map)) return;
     store->by = BY_THREADS;
     store->bytes = run;
 }

@@ -100,6 +100,7 @@ static void compile_entry(PassContext *c, Graph *g, Module *m, Arena **nodes) {
     g = run(c, PASS_split, pass_split, g, nodes);
     Plan *p = run_checkpoint(c, run_fuse(c, g));
     run_plan(c, PASS_layout, pass_layout, p);
+    run_plan(c, PASS_family, pass_family, p);
     run_plan(c, PASS_tile, pass_tile, p);
     run_plan(c, PASS_schedule, pass_schedule, p);
     run_plan(c, PASS_place, pass_place, p);

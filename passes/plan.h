@@ -34,6 +34,8 @@ typedef struct PlanKernel {
     VEC(Node *) outputs; /* nodes it writes to memory, all over one iteration space */
     VEC(Node *) reads;   /* materialised nodes (or sources with memory) it reads */
     Kernel *tile;        /* after `tile`/`emit`; buffers in the order: reads, then outputs */
+    int members;         /* of a family: equal kernels in one grid, whose nodes are the first's; 0: it is none */
+    const int *family;   /* by buffer: that many from here on are one buffer of the members; 0: all read this one */
     int sample;          /* KERNEL_CONTRACT: 1 + the loop that goes sample by sample (per_sample.h), or 0 */
     int same_as;         /* tile: 1 + an earlier kernel of the plan whose Tile IR this one shares, or 0 */
     bool stored;         /* emit: stored_kernel is set */

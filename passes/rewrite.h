@@ -28,12 +28,14 @@ struct Rewriter {
     int table_size, table_used;
     const Target *target;   /* NULL before one is chosen */
     const PassContext *context;
+    const int *members;     /* by old id, of pass_split: family_sizes */
     uint32_t *fired;        /* NULL, or a counter per rule */
     int depth; /* of rules within rules; past a limit nodes are made as they are, so that no input exhausts the stack */
 };
 
 /* The whole walk, in c->arena; results follow, dead nodes go. */
 Graph *rewrite_graph(PassContext *c, Graph *g, RewriteRules *rules);
+Graph *rewrite_graph_with(PassContext *c, Graph *g, RewriteRules *rules, const int *members); /* for Rewriter.members */
 
 /* A node by its parts, simplified.  Shape and dtype must be what graph_infer says. */
 Node *rewrite_node(Rewriter *r, Op op, int n_in, Node *const *in, const Attr *attr, DType dtype, Shape shape);

@@ -90,7 +90,7 @@ static bool same_memory(const Pair *x, const Node *a, const Node *b) {
 
 /* The stream is a launch constant: b's value goes where a's stands. */
 static bool same_stream(Pair *x, const Node *a, const Node *b) {
-    for (int i = 0; i < FUSEC_MAX_CONSTANTS && i < x->a->tile->n_constants; i++) {
+    for (int i = 0; i < FUSEC_MAX_CONSTANTS && x->a->tile && i < x->a->tile->n_constants; i++) {
         if (x->a->constant[i] != a->attr->stream) continue;
         if (x->set[i] && x->b->constant[i] != b->attr->stream) return false;
         x->set[i] = true;
@@ -134,8 +134,14 @@ static bool same_buffers(const Pair *x) {
     return true;
 }
 
+static bool same_families(const PlanKernel *a, const PlanKernel *b) {
+    if (a->reads.n != b->reads.n || a->outputs.n != b->outputs.n) return false;
+    return memcmp(a->family, b->family, sizeof *a->family * (size_t)(a->reads.n + a->outputs.n)) == 0;
+}
+
 static bool same_kernel(KernelFinder *f, const PlanKernel *a, PlanKernel *b) {
     Pair x = {.f = f, .a = a, .b = b};
+    if (a->members != b->members || (a->members && !same_families(a, b))) return false;
     if (a->kind != b->kind || a->sample != b->sample || a->nodes.n != b->nodes.n || !shape_same(&a->p, &b->p) || !shape_same(&a->r, &b->r)) return false;
     if (!same_buffers(&x)) return false;
     f->now++;
@@ -146,6 +152,10 @@ static bool same_kernel(KernelFinder *f, const PlanKernel *a, PlanKernel *b) {
         if (!same_node(&x, na->node, nb->node)) return false;
     }
     return true;
+}
+
+bool kernels_equal(KernelFinder *f, int a, int b) {
+    return same_kernel(f, &f->plan->kernels.at[a], &f->plan->kernels.at[b]);
 }
 
 int kernel_find_same(KernelFinder *f, int k) {

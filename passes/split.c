@@ -6,6 +6,7 @@
  * (split-K).  How many slices there are follows from the shapes and the target: every run gives the same bits. */
 #include "passes/affine.h"
 #include "passes/contract_class.h"
+#include "passes/family.h"
 #include "passes/rewrite.h"
 #include "passes/together.h"
 #include <string.h>
@@ -155,14 +156,15 @@ Node *rule_split_product(Rewriter *r, const Node *n) {
         if (c->extent[l].bound > c->extent[loop].bound) loop = l;
     const ContractClass roles = contract_classify(c, n->in);
     const int64_t side = t->max_tile / (t->backend == BACKEND_NVPTX ? 64 : 512), results = shape_elements(n->shape);
-    const int64_t tiles = roles.batch * ceil_div(roles.m, side > 1 ? side : 1) * ceil_div(roles.n, side > 1 ? side : 1);
+    const int64_t members = r->members ? r->members[r->at->id] : 1; /* whose tiles one kernel has */
+    const int64_t tiles = members * roles.batch * ceil_div(roles.m, side > 1 ? side : 1) * ceil_div(roles.n, side > 1 ? side : 1);
     const int64_t least = side > 1 ? SHORTEST * side / 128 + 1 : 8;
     if (roles.loop[loop] != LOOP_K || !dim_is_fixed(c->extent[loop]) || results == 0 || 2 * tiles > cores) return NULL;
     const int64_t extent = c->extent[loop].bound, length = slice_length(extent, cores / tiles, least);
     if (length == extent) return NULL;
     const double slices = (double)ceil_div(extent, length);
-    const double flops = 2.0 * (double)results * (double)roles.k, share = (double)tiles / (double)cores;
-    if (product_seconds(t, flops, share * slices < 1 ? share * slices : 1, 8 * slices * (double)results) >
+    const double all = (double)(members * results), flops = 2.0 * all * (double)roles.k, share = (double)tiles / (double)cores;
+    if (product_seconds(t, flops, share * slices < 1 ? share * slices : 1, 8 * slices * all) >
         0.8 * product_seconds(t, flops, share, 0))
         return NULL;
     int8_t first = 0;
@@ -176,4 +178,7 @@ static const RewriteId *split_rules(Op op) {
     return op == OP_SUM ? sum_rules : op == OP_CONTRACT ? contract_rules : none;
 }
 
-Graph *pass_split(PassContext *c, Graph *g) { return rewrite_graph(c, g, split_rules); }
+Graph *pass_split(PassContext *c, Graph *g) {
+    graph_renumber(g);
+    return rewrite_graph_with(c, g, split_rules, family_sizes(c, g));
+}

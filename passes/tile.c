@@ -74,12 +74,15 @@ static bool overwrites_read(const Emitter *e, const Node *out) {
 
 static void add_buffers(Emitter *e) {
     const PlanKernel *pk = e->pk;
+    int first = 0;
     for (int i = 0; i < pk->reads.n + pk->outputs.n; i++) {
         const bool out = i >= pk->reads.n;
         const Node *n = out ? pk->outputs.at[i - pk->reads.n] : pk->reads.at[i];
         const int b = kernel_buffer(e->k, buffer_name(e, n), n->dtype, n->shape, e->plan->buffer[n->id].stride, out);
         e->k->buffers.at[b].in_place = out ? overwrites_read(e, n) : overwritten(e, n);
-        e->buffer_of[n->id] = b;
+        e->k->buffers.at[b].family = pk->members ? pk->family[i] : 0;
+        if (i >= first) e->buffer_of[n->id] = b;
+        if (e->k->buffers.at[b].family) first = i + pk->family[i]; /* until then other members', whose nodes are not emitted */
     }
 }
 
@@ -179,6 +182,14 @@ static void close_kernel(Emitter *e) {
     for (int i = 0; i < e->pk->outputs.n; i++) e->buffer_of[e->pk->outputs.at[i]->id] = -1;
 }
 
+/* Programs that follow each other are tiles of one member on the host, where they find the other factor's part in the
+ * core's cache; on a GPU, where they run at the same time, the same tile of each member, which read one operand. */
+static void add_members(Emitter *e, bool before_tiles) {
+    if (!e->pk->members || before_tiles != (e->context->target->backend == BACKEND_HOST)) return;
+    const int axis = kernel_axis(e->k, "member", AXIS_GRID, dim_fixed(e->pk->members), 1);
+    e->k->axes.at[axis].family = true;
+}
+
 static void write_kernel(Emitter *e, PlanKernel *pk, int number) {
     e->pk = pk;
     e->k = open_kernel(e, number);
@@ -186,9 +197,12 @@ static void write_kernel(Emitter *e, PlanKernel *pk, int number) {
     e->b = (Builder){.k = e->k, .block = &e->k->body};
     tile_sizes(e->context->target, e->plan, pk, &e->size);
     add_buffers(e);
+    add_members(e, true);
     add_axes(e);
+    add_members(e, false);
     emit_body(e);
     memcpy(pk->constant, e->constant, sizeof e->constant);
+    e->k->members = pk->members;
     for (int i = 0; i < pk->nodes.n; i++) {
         e->k->onto += pk->nodes.at[i].part == PART_ONTO;
         e->k->riding += pk->nodes.at[i].part == PART_SUM;

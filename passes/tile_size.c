@@ -15,6 +15,7 @@ typedef struct Limits {
     int span;      /* longest row held whole */
     int column;    /* lanes across rows that are not contiguous */
     int m, n, k;   /* contraction tile */
+    int members;   /* of the kernel, or 0 */
     bool pow2;
 } Limits;
 
@@ -156,7 +157,7 @@ static int even_lanes(const Limits *l, Dim d, int64_t most, int unit) {
 
 static ProductTile product_tile(const Limits *l, const Contract *c, const LoopClass *loop, int64_t rows, int64_t columns,
                                 TileSizes *s) {
-    ProductTile t = {1, 1, 1, 1, 1, 1};
+    ProductTile t = {1, 1, 1, l->members > 1 ? l->members : 1, 1, 1};
     for (int i = c->n_out - 1; i >= 0; i--) {
         const bool row = loop[i] == LOOP_M, tiled = row || loop[i] == LOOP_N;
         int64_t *budget = row ? &rows : &columns;
@@ -288,7 +289,8 @@ static void sample_sizes(const Limits *l, const PlanKernel *k, TileSizes *s) {
 }
 
 void tile_sizes(const Target *t, const Plan *p, const PlanKernel *k, TileSizes *out) {
-    const Limits l = limits_of(t);
+    Limits l = limits_of(t);
+    l.members = k->members;
     memset(out, 0, sizeof *out);
     switch (k->kind) {
     case KERNEL_ROW: row_sizes(&l, k, out); break;

@@ -363,14 +363,19 @@ static void walk_block(Walk *w, const Block *b) {
 
 /* ---- the function
  * --------------------------------------------------------------------------------------------------------- */
+static LLVMValueRef load_buffer(KernelEmit *ke, int buffer, LLVMValueRef at) {
+    const Emit *e = ke->e;
+    LLVMValueRef p = LLVMBuildGEP2(e->b, e->ptr, LLVMGetParam(ke->fn, 0), &at, 1, "");
+    return LLVMBuildLoad2(e->b, e->ptr, p, ke->k->buffers.at[buffer].name);
+}
+
 static void load_arguments(Walk *w) {
     KernelEmit *ke = &w->ke;
     const Emit *e = ke->e;
     ke->buffer = ARENA_ARRAY(ke->arena, LLVMValueRef, ke->k->buffers.n + 1);
     ke->extent = ARENA_ARRAY(ke->arena, LLVMValueRef, ke->k->n_syms + 1);
     for (int i = 0; i < ke->k->buffers.n; i++) {
-        LLVMValueRef at = emit_i64(e, i), p = LLVMBuildGEP2(e->b, e->ptr, LLVMGetParam(ke->fn, 0), &at, 1, "");
-        ke->buffer[i] = LLVMBuildLoad2(e->b, e->ptr, p, ke->k->buffers.at[i].name);
+        ke->buffer[i] = load_buffer(ke, i, emit_i64(e, i));
     }
     for (int i = 0; i < ke->k->n_syms; i++) {
         LLVMValueRef at = emit_i64(e, i), p = LLVMBuildGEP2(e->b, e->i64, LLVMGetParam(ke->fn, 1), &at, 1, "");
@@ -384,6 +389,15 @@ static void load_arguments(Walk *w) {
         const int64_t row = s->n_columns && s->n > s->n_columns ? s->stride[s->n - s->n_columns - 1] : 0;
         if (s->elements) ke->memory[i] = nest_alloca(ke, storage_type(e, s->dtype), s->elements + slack + 16 * row);
     }
+}
+
+/* The family's buffers of the program at `base`. */
+static void enter_member(KernelEmit *ke) {
+    const Emit *e = ke->e;
+    const int axis = kernel_family_axis(ke->k);
+    for (int i = 0; i < ke->k->buffers.n && axis >= 0; i++)
+        if (ke->k->buffers.at[i].family)
+            ke->buffer[i] = load_buffer(ke, i, LLVMBuildAdd(e->b, ke->base[axis], emit_i64(e, i), ""));
 }
 
 static void enter_program(Walk *w, LLVMValueRef program) {
@@ -420,6 +434,7 @@ static void walk_programs(Walk *w) {
     enter_program(w, next);
     memcpy(w->ke.next_base, w->ke.base, sizeof w->ke.base);
     enter_program(w, program);
+    enter_member(&w->ke);
     w->ke.current = header;
     walk_block(w, &w->ke.k->body);
     LLVMPositionBuilderAtEnd(e->b, w->ke.current);

@@ -21,7 +21,7 @@ typedef struct KernelEmit {
     LLVMValueRef fn;
     LLVMBasicBlockRef entry;   /* allocations only; open until the function is finished */
     LLVMBasicBlockRef current; /* where code is appended */
-    LLVMValueRef *buffer, *extent;
+    LLVMValueRef *buffer, *extent; /* buffer: of the program's member of a family */
     /* Per axis, i64: index of lane 0; first lane and end of the lanes to evaluate. */
     LLVMValueRef base[MAX_AXES], lo[MAX_AXES], hi[MAX_AXES];
     LLVMValueRef next_base[MAX_AXES]; /* of grid axes: where the next program starts */

@@ -120,7 +120,7 @@ static void fetch(Simt *s, LLVMBasicBlockRef end) {
     LLVMValueRef first = LLVMBuildICmp(e->b, LLVMIntEQ, s->thread, hopper_i32(e, s->k->threads), "");
     LLVMBuildCondBr(e->b, first, one, end);
     LLVMPositionBuilderAtEnd(e->b, one);
-    for (int i = 0; i < s->hopper->layout.n_maps; i++)
+    for (int i = 0; i < s->hopper->layout.first[s->hopper->layout.n_maps]; i++)
         hopper_asm(e, e->none, "prefetch.tensormap [$0];", "l,~{memory}", 1, &s->hopper->map[i]);
     each_program(s, hopper_fetch_program);
     LLVMBuildBr(e->b, end);
@@ -139,7 +139,7 @@ void hopper_parameters(Simt *s, int first) {
     enum { MAP_BYTES = 128, MAP_PARAM_ALIGN = 64 };
     const Emit *e = s->e;
     LLVMMetadataRef index[FUSEC_MAX_MAPS], md[3];
-    const int n = s->hopper->layout.n_maps;
+    const int n = s->hopper->layout.first[s->hopper->layout.n_maps];
     const unsigned kind = LLVMGetEnumAttributeKindForName("byval", 5);
     for (int i = 0; i < n; i++) {
         LLVMAttributeRef byval = LLVMCreateTypeAttribute(e->context, kind, LLVMArrayType2(e->i8, MAP_BYTES));
@@ -153,6 +153,11 @@ void hopper_parameters(Simt *s, int first) {
     md[2] = LLVMMDNodeInContext2(e->context, index, (size_t)n);
     LLVMAddNamedMetadataOperand(e->module, "nvvm.annotations",
                                 LLVMMetadataAsValue(e->context, LLVMMDNodeInContext2(e->context, md, 3)));
+}
+
+LLVMValueRef hopper_map(const Simt *s, int n) {
+    const HopperLayout *l = &s->hopper->layout;
+    return simt_of_member(s, l->first[n + 1] - l->first[n], &s->hopper->map[l->first[n]]);
 }
 
 /* The same in all threads of a warp, and known to be. */

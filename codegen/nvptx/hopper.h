@@ -24,7 +24,7 @@ typedef struct Hopper {
     HopperLayout layout;
     RingState ring[HOPPER_MAX_RINGS];
     LLVMValueRef memory; /* i32: the first byte of shared memory */
-    LLVMValueRef map[FUSEC_MAX_MAPS];
+    LLVMValueRef map[FUSEC_MAX_MAPS]; /* the parameters */
     LLVMValueRef rank;      /* i32: which block of the cluster; NULL without clusters */
     LLVMValueRef warpgroup; /* i32: of the computing thread, the same in a warp */
     LLVMValueRef lane;      /* i32: thread within the warp */
@@ -35,6 +35,8 @@ typedef struct Hopper {
 /* The whole body of the kernel. */
 void hopper_kernel(Simt *s);
 void hopper_parameters(Simt *s, int first); /* the kernel's parameters from `first` on are its tensor maps */
+
+LLVMValueRef hopper_map(const Simt *s, int n); /* the layout's map n, of the program's member */
 
 /* ---- hopper_ring.c -------------------------------------------------------------------------------------------- */
 void hopper_rings_begin(Simt *s);                 /* variables and barriers; by all threads, before the roles part */

@@ -57,11 +57,22 @@ typedef struct Layer {
     HopperLayout *l;
 } Layer;
 
+static const char *add_map(const Layer *y, const Inst *i) {
+    HopperLayout *l = y->l;
+    const int n = l->n_maps;
+    if (n == FUSEC_MAX_MAPS) return "too many tensor maps";
+    l->copy[n] = i;
+    const char *why = kernel_tensor_map(y->k, i, &l->map[n]);
+    if (why) return why;
+    const int family = y->k->buffers.at[l->map[n].buffer].family;
+    l->first[++l->n_maps] = l->first[n] + (family ? family : 1);
+    return l->first[l->n_maps] > FUSEC_MAX_MAPS ? "too many tensor maps" : NULL;
+}
+
 static const char *add_stage(const Layer *y, Ring *r, const Inst *i) {
     const int at = r->n_stages;
     HopperLayout *l = y->l;
     if (at == HOPPER_RING_STAGES) return "a loop fetches more than six tiles";
-    if (l->n_maps == FUSEC_MAX_MAPS) return "more than eight tensor maps";
     r->stage[at] = i;
     r->map[at] = l->n_maps;
     r->at[at] = y->plan->offset[i->result];
@@ -69,8 +80,7 @@ static const char *add_stage(const Layer *y, Ring *r, const Inst *i) {
     r->copied += r->layout[at].slot;
     r->multicast |= i->multicast;
     r->n_stages++;
-    l->copy[l->n_maps] = i;
-    return kernel_tensor_map(y->k, i, &l->map[l->n_maps++]);
+    return add_map(y, i);
 }
 
 static const char *walk(const Layer *y, const Block *b, const Inst *loop, bool conditional) {
@@ -93,11 +103,7 @@ static const char *add_stores(const Layer *y, const Block *b) {
     const char *why = NULL;
     for (int n = 0; n < b->n && !why; n++) {
         const Inst *i = b->at[n];
-        if (i->kind == TI_STORE && i->by == BY_TMA) {
-            if (y->l->n_maps == FUSEC_MAX_MAPS) return "more than eight tensor maps";
-            y->l->copy[y->l->n_maps] = i;
-            why = kernel_tensor_map(y->k, i, &y->l->map[y->l->n_maps++]);
-        }
+        if (i->kind == TI_STORE && i->by == BY_TMA) why = add_map(y, i);
         if (!why) why = add_stores(y, &i->body);
     }
     return why;

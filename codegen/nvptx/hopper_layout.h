@@ -22,6 +22,7 @@ typedef struct Ring {
 typedef struct HopperLayout {
     int n_rings, n_maps;
     Ring ring[HOPPER_MAX_RINGS];
+    int first[FUSEC_MAX_MAPS + 1];    /* map i is that of so many parameters on: one, or one for each member of a family */
     TensorMap map[FUSEC_MAX_MAPS];
     const Inst *copy[FUSEC_MAX_MAPS]; /* the instruction that map i is for */
     int64_t bytes;                    /* all of it */

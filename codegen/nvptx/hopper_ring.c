@@ -110,7 +110,7 @@ static void fetch_stage(Simt *s, const Ring *r, int n, LLVMValueRef slot, LLVMVa
         to = scaled(s, to, s->hopper->rank, panel / m->split);
     }
     for (int p = 0; p < m->panels; p++) {
-        LLVMValueRef dim[FUSEC_MAP_RANK], tap[FUSEC_MAP_RANK], map = s->hopper->map[r->map[n]];
+        LLVMValueRef dim[FUSEC_MAP_RANK], tap[FUSEC_MAP_RANK], map = hopper_map(s, r->map[n]);
         hopper_coordinates(s, m, p, dim);
         if (m->split > 1) dim[1] = scaled(s, dim[1], s->hopper->rank, m->box[1]);
         for (int w = 0; w < m->windows; w++)

@@ -151,7 +151,7 @@ void hopper_store(Simt *s, const Inst *i) {
         LLVMValueRef dim[FUSEC_MAP_RANK];
         hopper_coordinates(s, m, p, dim);
         LLVMValueRef from = hopper_add(e, stage_address(s, i->in[0]), (int64_t)p * l.panel_stride * l.bytes);
-        hopper_copy_out(e, s->arena, s->hopper->map[n], m->rank, dim, from);
+        hopper_copy_out(e, s->arena, hopper_map(s, n), m->rank, dim, from);
     }
     hopper_asm(e, e->none, "cp.async.bulk.commit_group;", "~{memory}", 0, NULL);
     until_all(s, all);

@@ -40,6 +40,10 @@ void nvptx_launch(Arena *a, const Kernel *k, fusec_kernel *out, fusec_tensor_map
     out->shared_bytes = (uint32_t)kernel_shared_bytes(k);
     if (!hopper_wanted(k) || hopper_layout(a, k, &l)) return;
     out->shared_bytes = (uint32_t)l.bytes;
-    out->n_maps = (uint8_t)l.n_maps;
-    for (int i = 0; i < l.n_maps; i++) maps[i] = map_of(&l.map[i]);
+    for (int i = 0; i < l.n_maps; i++)
+        for (int n = l.first[i]; n < l.first[i + 1]; n++) {
+            maps[n] = map_of(&l.map[i]);
+            maps[n].buffer = (uint8_t)(l.map[i].buffer + n - l.first[i]);
+        }
+    out->n_maps = (uint8_t)l.first[l.n_maps];
 }

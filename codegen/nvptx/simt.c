@@ -267,7 +267,7 @@ static bool has_dot(const Block *b, By by) {
 
 static void open_function(Simt *s) {
     const Emit *e = s->e;
-    const int nb = s->k->buffers.n, first_map = nb + s->k->n_syms, n = first_map + (s->hopper ? s->hopper->layout.n_maps : 0);
+    const int nb = s->k->buffers.n, first_map = nb + s->k->n_syms, n = first_map + (s->hopper ? s->hopper->layout.first[s->hopper->layout.n_maps] : 0);
     LLVMTypeRef *params = ARENA_ARRAY(s->arena, LLVMTypeRef, n + 1);
     for (int i = 0; i < n; i++)
         params[i] = i < nb ? LLVMPointerTypeInContext(e->context, SPACE_GLOBAL_PTR) : i < first_map ? e->i32 : e->ptr;

@@ -70,6 +70,8 @@ LLVMValueRef simt_offset(const Simt *s, const Coords *c, int axis); /* i32, with
 LLVMValueRef simt_axis_index(const Simt *s, const Coords *c, int axis); /* i64, along the axis */
 /* i1: the lanes lie inside their extents; NULL: always. */
 LLVMValueRef simt_inside(const Simt *s, const Coords *c, const TileType *axes);
+/* One of n values, by the member that the program belongs to; the first if there are none to choose from. */
+LLVMValueRef simt_of_member(const Simt *s, int n, LLVMValueRef const *values);
 LLVMValueRef simt_and(const Simt *s, LLVMValueRef a, LLVMValueRef b); /* NULL is true */
 
 /* ---- simt_memory.c ------------------------------------------------------------------------------------- */

@@ -72,6 +72,16 @@ LLVMValueRef simt_axis_index(const Simt *s, const Coords *c, int axis) {
     return LLVMBuildAdd(s->e->b, s->base[axis], offset, "");
 }
 
+LLVMValueRef simt_of_member(const Simt *s, int n, LLVMValueRef const *values) {
+    const Emit *e = s->e;
+    LLVMValueRef value = values[0];
+    for (int m = 1; m < n; m++) {
+        LLVMValueRef here = LLVMBuildICmp(e->b, LLVMIntEQ, s->base[kernel_family_axis(s->k)], emit_i64(e, m), "");
+        value = LLVMBuildSelect(e->b, here, values[m], value, "");
+    }
+    return value;
+}
+
 LLVMValueRef simt_and(const Simt *s, LLVMValueRef a, LLVMValueRef b) {
     if (!a || !b) return a ? a : b;
     return LLVMBuildAnd(s->e->b, a, b, "");

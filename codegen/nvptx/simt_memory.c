@@ -3,13 +3,18 @@
 #include <string.h>
 
 /* ---- addresses ------------------------------------------------------------------------------------------- */
+/* That of the program's member, where the buffer is one of a family. */
+static LLVMValueRef buffer_of(Simt *s, int buffer) {
+    return simt_of_member(s, s->k->buffers.at[buffer].family, &s->buffer[buffer]);
+}
+
 LLVMValueRef simt_address(Simt *s, const Inst *i, const Coords *c) {
     const Emit *e = s->e;
     const Buffer *buf = &s->k->buffers.at[i->buffer];
     LLVMValueRef at = emit_i64(e, 0);
     for (int d = 0; d < i->n_index; d++)
         at = LLVMBuildAdd(e->b, at, emit_int_scale(e, simt_index(s, i->index[d], c), buf->stride[d]), "");
-    return LLVMBuildInBoundsGEP2(e->b, emit_memory_type(e, buf->dtype), s->buffer[i->buffer], &at, 1, "");
+    return LLVMBuildInBoundsGEP2(e->b, emit_memory_type(e, buf->dtype), buffer_of(s, i->buffer), &at, 1, "");
 }
 
 /* What a run of registers along the axis with the lowest alignment can promise, in bytes. */

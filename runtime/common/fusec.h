@@ -55,7 +55,7 @@ typedef struct fusec_arg {
 
 /* GPU: a view of one of a kernel's buffers, fetched and written by tiles (a CUtensorMap).  Dimension 0 is contiguous;
  * what lies outside the extents reads as 0 and is not written.  Source: CUDA Driver API, cuTensorMapEncodeTiled. */
-enum { FUSEC_MAP_RANK = 5, FUSEC_MAX_MAPS = 8 };
+enum { FUSEC_MAP_RANK = 5, FUSEC_MAX_MAPS = 16 };
 typedef enum { FUSEC_MAP_F16 = 6, FUSEC_MAP_F32 = 7, FUSEC_MAP_BF16 = 9, FUSEC_MAP_TF32 = 11 } fusec_map_type;
 typedef struct fusec_tensor_map {
     uint64_t offset;                     /* bytes past the buffer's address; both multiples of 16 */

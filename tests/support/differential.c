@@ -177,10 +177,12 @@ static void find_exact(const Graph *g, const Tensor *values, bool *exact) {
 
 static bool compares(Op op) { return op >= OP_EQ && op <= OP_GE; }
 
-/* Operands may be equal though one of the two was given and the other computed by a function: x and log(exp(x)). */
+/* Operands may be equal though one of the two was given and the other computed by a function, which takes back what was
+ * done: x and log(exp(x)), 1 and (1 + x) mod x. */
 static bool equal_by_chance(const Node *x, const Node *y, const bool *exact) {
     const Node *computed = exact[x->id] ? y : x;
-    return exact[x->id] != exact[y->id] && computed->op >= OP_EXP && computed->op <= OP_ERF;
+    const bool function = computed->op == OP_MOD || (computed->op >= OP_EXP && computed->op <= OP_ERF);
+    return exact[x->id] != exact[y->id] && function;
 }
 
 static bool is_unsettled(const Node *n, const Tensor *values, const bool *exact) {

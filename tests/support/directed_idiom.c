@@ -161,6 +161,13 @@ static Node *gathered(Directed *x) {
     return both && more ? two(x, OP_ADD, both, spread(x, two(x, OP_ADD, sum, more), both->shape, 1, 0)) : NULL;
 }
 
+/* Two products of one factor, alike, that a third multiplies with each other. */
+static Node *siblings(Directed *x) {
+    Node *a = leaf(x, shape(2, 4, 3, 0));
+    Node *first = product(x, a, leaf(x, shape(2, 3, 4, 0)), NULL), *second = product(x, a, leaf(x, shape(2, 3, 4, 0)), NULL);
+    return product(x, first, second, NULL);
+}
+
 /* Long enough to be summed in slices where tiles are tiny; most for a GPU's tiles too.  Nothing else reads the terms. */
 static Node *long_sum(Directed *x) {
     const int64_t rows = pick_below(x, 3) ? 20011 : 1200, most = x->most;
@@ -185,7 +192,7 @@ Node *directed_idiom(Directed *x, int i) {
         split_element, split_reduce,    split_scan,     split_broadcast, split_slice,  split_pad,  merged_broadcast,
         merged_slice,  reshaped_random, reduced_twice,  sum_of_product,  empty_concat, idle_guard, strided,
         rows,          attention,       constant_factor,
-        chained,       scaled_sum,      scaled_product, known_sum,       gathered,      gathered,
+        chained,       scaled_sum,      scaled_product, known_sum,       gathered,      gathered,   siblings,
         long_sum,      long_product,
         long_product,  merged_slice /* once more: their rules take a small tile, or a shape that others leave alone */};
     const int before = x->pool.n;

@@ -90,11 +90,16 @@ static void together(void **state) {
         const char *error;
         Graph *g = graph_parse(a, read_golden(a, "together"), &error);
         if (!g) fail_msg("%s", error);
-        const Plan *p = pass_fuse(&c, pass_split(&c, pass_canonicalize(&c, pass_jacobian_gemm(&c, g))));
+        Plan *p = pass_fuse(&c, pass_split(&c, pass_canonicalize(&c, pass_jacobian_gemm(&c, g))));
         assert_int_equal(fired[RULE_FUSION + FUSION_contract_onto], 2);
         const bool sums = c.target->backend == BACKEND_HOST;
         assert_int_equal(fired[RULE_FUSION + FUSION_contract_sum], sums ? 3 : 0);
         assert_int_equal(p->kernels.n, 1 + 3 + 1 + (sums ? 0 : 3)); /* the last: the sum of a bias's gradient */
+        pass_layout(&c, p);
+        pass_family(&c, p);
+        const bool one = c.target->backend != BACKEND_C99; /* kernel for the gradients of all weights */
+        assert_int_equal(fired[RULE_FUSION + FUSION_family], one ? 2 : 0);
+        assert_int_equal(p->kernels.n, 1 + (one ? 1 : 3) + 1 + (sums ? 0 : 3));
         arena_free(a);
     }
     check("together", REWRITE_merge_loops, 3, 1);

@@ -8,7 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { ROOM = 4096, BUFFERS = 4 };
+enum { ROOM = 4096, BUFFERS = 5 };
 
 /* Buffers of a test: raw memory with a defined map; outputs start uninitialised. */
 typedef struct Bench {
@@ -100,6 +100,23 @@ static void test_gemm(void **state) {
         }
     assert_int_equal(b->defined[3][70 * 4 - 1], 1);
     assert_int_equal(b->defined[3][70 * 4], 0);
+    arena_free(b->a);
+}
+
+/* The second member's product is of the second weights, into the second result. */
+static void test_family(void **state) {
+    (void)state;
+    Bench *b = bench("family");
+    fill_f32(b, 0, 130);
+    for (int w = 1; w < 3; w++) fill_f32(b, w, 91);
+    for (int y = 3; y < 5; y++) undefine(b, y);
+    run(b, NULL);
+    for (int at = 0; at < 2 * 70; at++) {
+        const int m = at % 70 / 7, n = at % 7, member = at / 70;
+        double sum = 0;
+        for (int k = 0; k < 13; k++) sum += b->data[0].f32[m * 13 + k] * b->data[1 + member].f32[k * 7 + n];
+        assert_near(b->data[3 + member].f32[m * 7 + n], sum);
+    }
     arena_free(b->a);
 }
 
@@ -377,7 +394,7 @@ static void test_programs(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_gemm),
+        cmocka_unit_test(test_gemm), cmocka_unit_test(test_family),
         cmocka_unit_test(test_softmax),
         cmocka_unit_test(test_gather),
         cmocka_unit_test(test_conv),

@@ -10,6 +10,7 @@
 #define HEAD                                                      \
     "kernel @k<S<=8>(%x: f32[8], %ids: i32[8], %y: f32[8] out)\n" \
     "  grid i in 0..8 step 4\n  loop j in 0..8 step 4\n  span c in 0..8 step 8\n"
+#define MEMBERS(n) "  grid m in 0.." #n " step 1 family\n"
 #define LOADED HEAD "  %0 = load %x[i]\n"
 
 static Kernel *parse(Arena *a, const char *text) {
@@ -34,6 +35,15 @@ static void test_texts(void **state) {
         {"kernel @k()\n  span c in 0..8 step 7\n", "span c of 8 does not fit in one tile of 7"},
         {"kernel @k()\n  loop j in 0..8 step 4\n  grid i in 0..8 step 4\n", "grid axis i comes after"},
         {"kernel @k(%i: f32[8])\n  grid i in 0..8 step 4\n", "an axis and a buffer are named i"},
+        {"kernel @k()\n  grid i in 0..8 step 4 family\n", "axis i cannot count the members"},
+        {"kernel @k()\n  grid i in 0..2 step 1 family\n  grid j in 0..2 step 1 family\n", "axis j cannot count the members"},
+        {"kernel @k()\n  loop i in 0..2 step 1 family\n", "axis i cannot count the members"},
+        {"kernel @k(%x: f32[8] family 2, %y: f32[8])\n  grid i in 0..2 step 1\n", "x has not one for each member"},
+        {"kernel @k(%x: f32[8] family 2, %y: f32[8])\n" MEMBERS(3), "x has not one for each member"},
+        {"kernel @k(%y: f32[8], %x: f32[8] family 2)\n" MEMBERS(2), "x has not one for each member"},
+        {"kernel @k(%x: f32[8] family 2, %y: f32[9])\n" MEMBERS(2), "x and y are one family but not alike"},
+        {"kernel @k(%x: f32[8] family 2, %y: f32[8] out)\n" MEMBERS(2), "x and y are one family but not alike"},
+        {"kernel @k(%x: f32[8] family 2, %y: f32[8])\n" MEMBERS(2) "  %0 = load %y[0]\n", "%y is accessed by its own name"},
         {LOADED "  store %x[i], %0\n", "stores to %x, which is not declared out"},
         {HEAD "  %0 = load %x[j]\n", "axis j is used outside its loop"},
         {HEAD "  %0 = full 0 : f32[j:4]\n", "axis j is used outside its loop"},

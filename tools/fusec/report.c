@@ -37,6 +37,7 @@ static void print_product(const ProductReport *r) {
 
 /* What jacobian_gemm and fuse brought into a product's kernel. */
 static void print_merged(const Kernel *k) {
+    if (k->members) printf(", %d products side by side", k->members);
     if (k->onto) printf(", %d products added up", 1 + k->onto);
     if (k->riding) printf(", with %d sum%s over a factor", k->riding, k->riding > 1 ? "s" : "");
 }
