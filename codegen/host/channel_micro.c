@@ -27,6 +27,15 @@ static LLVMValueRef load(const Micro *m, LLVMValueRef p) {
     return v;
 }
 
+/* The line `ahead` elements behind p, into the second cache. */
+static void ask_ahead(const Micro *m, LLVMValueRef p, int64_t ahead) {
+    const Emit *e = m->e;
+    if (ahead <= 0) return;
+    LLVMValueRef args[4] = {moved(e, p, ahead), LLVMConstInt(e->i32, 0, false), LLVMConstInt(e->i32, 2, false),
+                            LLVMConstInt(e->i32, 1, false)};
+    emit_intrinsic(e, "llvm.prefetch", 4, args);
+}
+
 static int64_t least(int64_t a, int64_t b) { return a < b ? a : b; }
 static int64_t greatest(int64_t a, int64_t b) { return a > b ? a : b; }
 
@@ -77,7 +86,11 @@ static void element(const Micro *m, const Round *r, const int64_t *place) {
     LLVMValueRef x = NULL;
     for (int i = 0, j = -1; next_pair(a, place[0], &i, &j);)
         for (int k = 0, l = -1; next_pair(b, place[1], &k, &l);) {
-            if (!x) x = load(m, moved(e, r->x, i * a->x_row + j * a->x_tap + k * b->x_row + l * b->x_tap));
+            if (!x) {
+                LLVMValueRef p = moved(e, r->x, i * a->x_row + j * a->x_tap + k * b->x_row + l * b->x_tap);
+                ask_ahead(m, p, m->s->x_ahead);
+                x = load(m, p);
+            }
             LLVMValueRef acc = m->acc[i * b->rows + k], sum = LLVMBuildLoad2(e->b, m->vector, acc, "");
             LLVMBuildStore(e->b, emit_fma(e, DT_F32, x, r->factor[j * b->taps + l], sum), acc);
         }
@@ -102,8 +115,11 @@ static void one_round(const Micro *m, Round *r) {
     const ChannelSide *a = &m->s->side[0], *b = &m->s->side[1];
     int64_t place[2], first[2], last[2];
     for (int j = 0; j < a->taps; j++)
-        for (int l = 0; l < b->taps; l++)
-            r->factor[j * b->taps + l] = load(m, moved(m->e, r->y, j * a->y_tap + l * b->y_tap));
+        for (int l = 0; l < b->taps; l++) {
+            LLVMValueRef p = moved(m->e, r->y, j * a->y_tap + l * b->y_tap);
+            ask_ahead(m, p, m->s->y_ahead);
+            r->factor[j * b->taps + l] = load(m, p);
+        }
     for (int i = 0; i < 2; i++) channel_places(&m->s->side[i], &first[i], &last[i]);
     for (place[0] = first[0]; place[0] <= last[0]; place[0]++) {
         if (!is_read(a, place[0])) continue;
@@ -185,8 +201,9 @@ static int name_side(char *to, size_t room, const ChannelSide *s) {
 LLVMValueRef channel_product(const Emit *e, ChannelShape s) {
     char name[640];
     for (int i = 0; i < 2; i++) normalize(&s.side[i]);
-    int n = snprintf(name, sizeof name, "fusec.channels_%d%d_%lld_%lld_%lld", s.fresh, s.loops, (long long)s.x_step,
-                     (long long)s.y_step, (long long)s.place_step);
+    int n = snprintf(name, sizeof name, "fusec.channels_%d%d_%lld_%lld_%lld_%lld_%lld", s.fresh, s.loops,
+                     (long long)s.x_step, (long long)s.y_step, (long long)s.place_step, (long long)s.x_ahead,
+                     (long long)s.y_ahead);
     for (int i = 0; i < 2; i++) n += name_side(name + n, sizeof name - (size_t)n, &s.side[i]);
     LLVMValueRef known = LLVMGetNamedFunction(e->module, name);
     if (known) return known;

@@ -20,6 +20,7 @@ typedef struct ChannelShape {
     bool fresh;                         /* C counts as zero, whatever it holds */
     bool loops;                         /* else count is 1 */
     int64_t x_step, y_step, place_step; /* of the loop; places: of the outer side */
+    int64_t x_ahead, y_ahead;           /* so far behind each element is one that is needed soon; 0: no one knows */
 } ChannelShape;
 
 /* void (x, y, c, count, lo, hi, lo, hi): c += the sum over count and taps of x * y, by vectors.  x, y, c: of the first
