@@ -145,22 +145,45 @@ static double product_seconds(const Target *t, double flops, double share, doubl
     return flops / (t->gflops_f32 * 1e9 * share) + bytes / (t->gbytes_per_s * 1e9);
 }
 
+/* The longest summed loop of those that slide in no window, whose slices would overlap; -1: none of fixed extent. */
+static int sliced_loop(const Contract *c, Node *const *in) {
+    int longest = -1;
+    for (int l = c->n_out; l < c->n_loops; l++) {
+        bool alone = dim_is_fixed(c->extent[l]);
+        for (int o = 0; o < c->n_operands; o++)
+            for (int d = 0; d < in[o]->shape.rank; d++)
+                for (int other = 0; other < c->n_out; other++)
+                    alone &= !c->map[o][d].coef[l] || !c->map[o][d].coef[other];
+        if (alone && (longest < 0 || c->extent[l].bound > c->extent[longest].bound)) longest = l;
+    }
+    return longest;
+}
+
+/* Tiles of about `side` results a side.  The innermost loop of a product channel by channel is its columns. */
+static int64_t product_tiles(const Contract *c, const ContractClass *roles, int64_t side) {
+    const int last = c->n_out - 1;
+    const bool channelwise = last >= 0 && roles->loop[last] == LOOP_BATCH && (roles->m == 1 || roles->n == 1);
+    if (!channelwise) return roles->batch * ceil_div(roles->m, side) * ceil_div(roles->n, side);
+    const int64_t channels = c->extent[last].bound, rows = roles->m * roles->n;
+    return roles->batch / channels * ceil_div(rows, side) * ceil_div(channels, side);
+}
+
 Node *rule_split_product(Rewriter *r, const Node *n) {
     const Target *t = r->target;
     const int64_t cores = cores_of(t);
     const Contract *c = n->attr->contract;
     if (cores == 1 || n->n_in != 2 || n->dtype != DT_F32 || c->n_loops == c->n_out || c->n_loops == MAX_LOOPS) return NULL;
     if (n->shape.rank == MAX_RANK) return NULL;
-    int loop = c->n_out;
-    for (int l = loop; l < c->n_loops; l++)
-        if (c->extent[l].bound > c->extent[loop].bound) loop = l;
+    const int loop = sliced_loop(c, n->in);
     const ContractClass roles = contract_classify(c, n->in);
     const int64_t side = t->max_tile / (t->backend == BACKEND_NVPTX ? 64 : 512), results = shape_elements(n->shape);
+    if (loop < 0 || roles.loop[loop] != LOOP_K || c->extent[loop].bound == 0 || results == 0) return NULL;
     const int64_t members = r->members ? r->members[r->at->id] : 1; /* whose tiles one kernel has */
-    const int64_t tiles = members * roles.batch * ceil_div(roles.m, side > 1 ? side : 1) * ceil_div(roles.n, side > 1 ? side : 1);
-    const int64_t least = side > 1 ? SHORTEST * side / 128 + 1 : 8;
-    if (roles.loop[loop] != LOOP_K || !dim_is_fixed(c->extent[loop]) || results == 0 || 2 * tiles > cores) return NULL;
-    const int64_t extent = c->extent[loop].bound, length = slice_length(extent, cores / tiles, least);
+    const int64_t tiles = members * product_tiles(c, &roles, side > 1 ? side : 1);
+    if (2 * tiles > cores) return NULL;
+    const int64_t extent = c->extent[loop].bound, others = roles.k / extent;
+    const int64_t least = ceil_div(side > 1 ? SHORTEST * side / 128 + 1 : 8, others);
+    const int64_t length = slice_length(extent, cores / tiles, least);
     if (length == extent) return NULL;
     const double slices = (double)ceil_div(extent, length);
     const double all = (double)(members * results), flops = 2.0 * all * (double)roles.k, share = (double)tiles / (double)cores;

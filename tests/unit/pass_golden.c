@@ -81,7 +81,7 @@ static void layout(void **state) {
 }
 static void split(void **state) {
     (void)state;
-    check_dir("split", pass_split, target_find("host"), 1);
+    check_dir("split", pass_split, target_find("host"), 2);
 }
 
 int main(void) {
