@@ -4,10 +4,9 @@
 #include "passes/emitter.h"
 #include <string.h>
 
-/* Host products: rows and columns in whole blocks of registers of most machines, programs for a few cores at least; what
- * makes one worth while (multiply-adds: some ten microseconds), and tiles that use what they pack often enough. */
-enum { ROW_UNIT = 12, COLUMN_UNIT = 32, SUM_UNIT = 16, FEW_PROGRAMS = 2, MANY_PROGRAMS = 8, SMALL_WORK = 1 << 20,
-       SMALL_TILE = 132 * 256 };
+/* Host products: rows and columns in whole blocks of registers of most machines, programs for a few cores at least;
+ * what makes one worth while (multiply-adds: some five microseconds). */
+enum { ROW_UNIT = 12, COLUMN_UNIT = 32, SUM_UNIT = 16, MANY_PROGRAMS = 8, SMALL_WORK = 1 << 19 };
 
 typedef struct Limits {
     int map;       /* elements of a map tile */
@@ -149,8 +148,9 @@ typedef struct ProductTile {
 /* Equal parts of at most `most` lanes, in whole units, so that the last one is not a sliver. */
 static int even_lanes(const Limits *l, Dim d, int64_t most, int unit) {
     const int all = lanes(l, d, INT64_MAX);
-    if (l->pow2 || all <= most || most < 2 * unit) return lanes(l, d, most);
+    if (l->pow2 || all <= most || most < 2) return lanes(l, d, most);
     const int64_t parts = (all + most - 1) / most, part = (all + parts - 1) / parts;
+    if (most < 2 * unit) return (int)part;
     const int64_t up = (part + unit - 1) / unit * unit;
     return (int)(up < most ? up : most);
 }
@@ -171,30 +171,71 @@ static ProductTile product_tile(const Limits *l, const Contract *c, const LoopCl
     return t;
 }
 
-/* One part more. */
-static int64_t smaller_part(int64_t all, int64_t part, int unit) {
-    const int64_t parts = (all + part - 1) / part + 1, next = (all + parts - 1) / parts;
-    const int64_t up = (next + unit - 1) / unit * unit;
-    return up < part ? up : part - 1;
+/* How a product's factors, that of rows and that of columns, lie in memory: along k; k is one loop. */
+typedef struct Lying {
+    bool rows_along, columns_along, one_k;
+} Lying;
+
+/* Cycles of a core of two multiply-adds of VECTOR lanes, for one k of a tile: the product, and what it costs to read
+ * and pack its factors (measured on Zen 5).  Rows along k stay where they lie for few columns.  Columns are packed
+ * while the first rows are multiplied with them, or turned. */
+static double tile_cycles(const ProductTile *t, Lying lying) {
+    enum { VECTOR = 16, HEIGHT = 4, READ = 1, PACK = 2, SWEEP = 7, TURN = 5, IN_PLACE = 64, ENTER = 2000 };
+    const double rows = (double)((t->rows + HEIGHT - 1) / HEIGHT * HEIGHT);
+    const double vectors = (double)((t->columns + VECTOR - 1) / VECTOR);
+    const bool in_place = lying.rows_along && lying.one_k && t->columns <= IN_PLACE;
+    const int first = in_place ? 0 : lying.rows_along ? PACK : SWEEP;
+    const int second = lying.columns_along ? TURN : lying.one_k ? 0 : SWEEP;
+    return rows * vectors / 2 + rows / VECTOR * (READ + first) + vectors * (READ + second) +
+           ENTER / (double)(t->sums ? t->sums : 1);
 }
 
-/* Programs for every core, as long as each has enough to do: tall tiles use a panel of columns longest, so that they are
- * given up first. */
-static void product_sizes(const Limits *l, const Contract *c, const LoopClass *loop, TileSizes *s) {
+/* How long the programs take on 2, 4 and 8 cores, in programs of one core. */
+static double programs_taken(int64_t programs) {
+    double sum = 0;
+    for (int64_t cores = 2; cores <= MANY_PROGRAMS; cores *= 2)
+        sum += (double)((programs + cores - 1) / cores * cores) * (cores == 2 ? 2 : 1);
+    return sum / 4;
+}
+
+static int64_t part_of(int64_t all, int64_t parts, int unit) {
+    const int64_t up = ((all + parts - 1) / parts + unit - 1) / unit * unit;
+    return up < all ? up : all;
+}
+
+/* The largest tiles where these are programs for every core; else the parts of rows and columns that take least time,
+ * as long as each program has enough to do. */
+static void product_sizes(const Limits *l, const Contract *c, const LoopClass *loop, Lying lying, TileSizes *s) {
+    enum { MORE = 2 * MANY_PROGRAMS };
+    const ProductTile all = product_tile(l, c, loop, l->m, l->n, s);
+    if (l->pow2 || l->m == 1 || all.programs >= MANY_PROGRAMS) return;
+    const int64_t r0 = (all.all_rows + l->m - 1) / l->m, c0 = (all.all_columns + l->n - 1) / l->n;
     int64_t rows = l->m, columns = l->n;
-    for (;;) {
-        const ProductTile t = product_tile(l, c, loop, rows, columns, s);
-        const double work = (double)t.rows * (double)t.columns * (double)t.sums;
-        const bool tall = t.rows > l->m / 2, few = t.programs < FEW_PROGRAMS;
-        if (l->pow2 || l->m == 1 || t.programs >= MANY_PROGRAMS) return;
-        if (work < SMALL_WORK || (t.rows * t.columns <= SMALL_TILE && !few)) return;
-        if (tall || (t.rows >= t.columns && t.rows > ROW_UNIT))
-            rows = smaller_part(t.all_rows, t.rows, ROW_UNIT);
-        else if (t.columns > COLUMN_UNIT)
-            columns = smaller_part(t.all_columns, t.columns, COLUMN_UNIT);
-        else
-            return;
+    double best = tile_cycles(&all, lying) * programs_taken(all.programs);
+    for (int64_t r = r0; r < r0 + MORE; r++)
+        for (int64_t n = c0; n < c0 + MORE; n++) {
+            const int64_t high = part_of(all.all_rows, r, ROW_UNIT), wide = part_of(all.all_columns, n, COLUMN_UNIT);
+            const ProductTile t = product_tile(l, c, loop, high, wide, s);
+            const double work = (double)t.rows * (double)t.columns * (double)t.sums;
+            const double cost = tile_cycles(&t, lying) * programs_taken(t.programs);
+            if (work < SMALL_WORK || cost >= best) continue;
+            best = cost, rows = high, columns = wide;
+        }
+    product_tile(l, c, loop, rows, columns, s);
+}
+
+static Lying lying_of(const Node *n, const LoopClass *loop) {
+    const Contract *c = n->attr->contract;
+    Lying l = {.one_k = true};
+    for (int i = c->n_out, loops = 0; i < c->n_loops; i++) l.one_k = (loops += c->extent[i].bound > 1) <= 1;
+    for (int o = 0; o < c->n_operands; o++) {
+        bool columns = false, along = false;
+        const int last = n->in[o]->shape.rank - 1;
+        for (int i = 0; i < c->n_out; i++) columns |= loop[i] == LOOP_N && contract_mentions(c, n->in, o, i);
+        for (int i = c->n_out; i < c->n_loops && last >= 0; i++) along |= c->map[o][last].coef[i] != 0;
+        *(columns ? &l.columns_along : &l.rows_along) |= along;
     }
+    return l;
 }
 
 /* What the operands' tiles take in a GPU's shared memory. */
@@ -239,7 +280,7 @@ static void sum_sizes(const Limits *l, const Contract *c, int *k) {
 static void contract_sizes(const Limits *l, const Node *n, TileSizes *s) {
     const Contract *c = n->attr->contract;
     const ContractClass class = product_loops(n);
-    product_sizes(l, c, class.loop, s);
+    product_sizes(l, c, class.loop, lying_of(n, class.loop), s);
     sum_sizes(l, c, s->k);
     vector_sizes(l, n, s);
     if (l->pow2) fit_staged(n, s);

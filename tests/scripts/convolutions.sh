@@ -134,4 +134,23 @@ grep -q 'grid . in 0..128 step 128' product.tile && grep -q 'grid . in 0..512 st
     { echo "a 1x1 kernel gradient has not the tiles of a product:"; cat product.tile; exit 1; }
 product ll
 grep -q '^define .*fusec.block_12x.*_copied' product.ll || { echo "a 1x1 kernel gradient copies its images first"; exit 1; }
+
+# few rows stay where they lie for tiles of few columns, which are turned once for all rows
+cat >turned.dsl <<'DSL'
+model turned {
+    input a : f32[392, 2048]
+    input b : f32[512, 2048]
+    output c = a @ transpose(b)
+}
+DSL
+"$FUSEC" turned.dsl --entry=infer -o turned.tile
+grep -q 'grid . in 0..392 step 392' turned.tile && grep -q 'grid . in 0..512 step 64' turned.tile ||
+    { echo "tiles of a product with a turned factor:"; cat turned.tile; exit 1; }
+
+# images that come from memory are asked for in time, small ones are not
+depthwise_asks() {
+    "$FUSEC" conv.dsl --model=depthwise -D C=128 -D H="$1" -D W="$1" -D B=8 -o depthwise.ll
+    sed -n '/^define .*fusec.channels/,/^}/p' depthwise.ll | grep -c 'call .*prefetch' || true
+}
+[ "$(depthwise_asks 56)" -gt 0 ] && [ "$(depthwise_asks 14)" = 0 ] || { echo "prefetches of images"; exit 1; }
 echo ok
