@@ -151,7 +151,8 @@ conv_shape() {
     esac
     "$fusec" "$src/bench/conv.dsl" --model=$model -D H="$2" -D C="$3" $out -D K="$5" -D stride="$6" -D P="$7" -o "$work/$model.o"
     link "$work/conv" conv "$src/bench/onednn.c" -DMODEL=$model "$work/$model.o" -ldnnl
-    OMP_NUM_THREADS=${THREADS:-$(nproc)} "$work/conv" --rounds 7 ${THREADS:+--threads $THREADS} "$1" 8 "$2" "$3" "$4" "$5" "$6" "$7" \
+    # no spinning in another's turn
+    OMP_NUM_THREADS=${THREADS:-$(nproc)} GOMP_SPINCOUNT=10000 "$work/conv" --rounds 7 ${THREADS:+--threads $THREADS} "$1" 8 "$2" "$3" "$4" "$5" "$6" "$7" \
         $depthwise 2>>"$build/bench.log"
 }
 
