@@ -142,7 +142,7 @@ static ContractClass product_loops(const Node *n) {
 /* What a program computes. */
 typedef struct ProductTile {
     int64_t rows, columns, sums, programs;
-    int64_t all_rows, all_columns; /* of the product */
+    int64_t all_rows, all_columns, results; /* of the product */
 } ProductTile;
 
 /* Equal parts of at most `most` lanes, in whole units, so that the last one is not a sliver. */
@@ -157,7 +157,8 @@ static int even_lanes(const Limits *l, Dim d, int64_t most, int unit) {
 
 static ProductTile product_tile(const Limits *l, const Contract *c, const LoopClass *loop, int64_t rows, int64_t columns,
                                 TileSizes *s) {
-    ProductTile t = {1, 1, 1, l->members > 1 ? l->members : 1, 1, 1};
+    const int64_t members = l->members > 1 ? l->members : 1;
+    ProductTile t = {1, 1, 1, members, 1, 1, members};
     for (int i = c->n_out - 1; i >= 0; i--) {
         const bool row = loop[i] == LOOP_M, tiled = row || loop[i] == LOOP_N;
         int64_t *budget = row ? &rows : &columns;
@@ -166,6 +167,7 @@ static ProductTile product_tile(const Limits *l, const Contract *c, const LoopCl
         if (tiled) *(row ? &t.rows : &t.columns) *= s->p[i];
         if (tiled) *(row ? &t.all_rows : &t.all_columns) *= c->extent[i].bound;
         t.programs *= (c->extent[i].bound + s->p[i] - 1) / s->p[i];
+        t.results *= c->extent[i].bound;
     }
     for (int i = c->n_out; i < c->n_loops; i++) t.sums *= c->extent[i].bound;
     return t;
@@ -190,12 +192,13 @@ static double tile_cycles(const ProductTile *t, Lying lying) {
            ENTER / (double)(t->sums ? t->sums : 1);
 }
 
-/* How long the programs take on 2, 4 and 8 cores, in programs of one core. */
-static double programs_taken(int64_t programs) {
-    double sum = 0;
+/* How long the programs take on 2, 4 and 8 cores, in full programs of one core: between even work, since those at the edges
+ * are smaller, and rounds of full ones. */
+static double programs_taken(const ProductTile *t) {
+    double rounds = 0;
     for (int64_t cores = 2; cores <= MANY_PROGRAMS; cores *= 2)
-        sum += (double)((programs + cores - 1) / cores * cores) * (cores == 2 ? 2 : 1);
-    return sum / 4;
+        rounds += (double)((t->programs + cores - 1) / cores * cores) * (cores == 2 ? 2 : 1) / 4;
+    return (rounds + (double)t->results / ((double)t->rows * (double)t->columns)) / 2;
 }
 
 static int64_t part_of(int64_t all, int64_t parts, int unit) {
@@ -211,13 +214,13 @@ static void product_sizes(const Limits *l, const Contract *c, const LoopClass *l
     if (l->pow2 || l->m == 1 || all.programs >= MANY_PROGRAMS) return;
     const int64_t r0 = (all.all_rows + l->m - 1) / l->m, c0 = (all.all_columns + l->n - 1) / l->n;
     int64_t rows = l->m, columns = l->n;
-    double best = tile_cycles(&all, lying) * programs_taken(all.programs);
+    double best = tile_cycles(&all, lying) * programs_taken(&all);
     for (int64_t r = r0; r < r0 + MORE; r++)
         for (int64_t n = c0; n < c0 + MORE; n++) {
             const int64_t high = part_of(all.all_rows, r, ROW_UNIT), wide = part_of(all.all_columns, n, COLUMN_UNIT);
             const ProductTile t = product_tile(l, c, loop, high, wide, s);
             const double work = (double)t.rows * (double)t.columns * (double)t.sums;
-            const double cost = tile_cycles(&t, lying) * programs_taken(t.programs);
+            const double cost = tile_cycles(&t, lying) * programs_taken(&t);
             if (work < SMALL_WORK || cost >= best) continue;
             best = cost, rows = high, columns = wide;
         }
