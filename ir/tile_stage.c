@@ -208,7 +208,7 @@ int load_run_bytes(const Kernel *k, const Inst *const *def, const Inst *i, int a
  * filled inside a loop, is needed until that loop's end. */
 typedef struct Life {
     int value, from, to;
-    const Inst *stage;
+    const Inst *stage, *loop; /* the innermost around it */
     int slots;
 } Life;
 typedef struct Lives {
@@ -254,6 +254,49 @@ int block_run(const Block *b, int from) {
     return n - from;
 }
 
+static const Inst *next_fetched(const Inst *loop, int *at) {
+    while (*at < loop->body.n) {
+        const Inst *i = loop->body.at[(*at)++];
+        if (i->kind == TI_STAGE && i->by == BY_TMA) return i;
+    }
+    return NULL;
+}
+
+static bool same_ring(const Kernel *k, const Inst *a, const Inst *b) {
+    int at_a = 0, at_b = 0;
+    if (a->kind != TI_FOR || a->ahead != b->ahead) return false;
+    for (int n = 0;; n++) {
+        const Inst *x = next_fetched(a, &at_a), *y = next_fetched(b, &at_b);
+        StageLayout lx, ly;
+        if (!x || !y) return n > 0 && !x && !y;
+        stage_layout(k, x, &lx);
+        stage_layout(k, y, &ly);
+        if (lx.slot != ly.slot || lx.align != ly.align || x->multicast != y->multicast) return false;
+    }
+}
+
+const Inst *stage_ring(const Kernel *k, const Inst *loop) {
+    const Inst *first = NULL;
+    bool found = false;
+    for (int n = 0; n < k->body.n && !found; n++) {
+        if (!first && same_ring(k, k->body.at[n], loop)) first = k->body.at[n];
+        found = k->body.at[n] == loop;
+    }
+    return found && first ? first : loop;
+}
+
+/* The tile of the first loop in whose slots this one comes to lie; NULL: it has a place of its own. */
+static const Inst *slot_before(const Lives *l, const Life *life) {
+    if (!l->k->producer || !life->loop || life->stage->by != BY_TMA) return NULL;
+    const Inst *first = stage_ring(l->k, life->loop), *before = NULL, *i;
+    int at_first = 0, at = 0;
+    do {
+        before = next_fetched(first, &at_first);
+        i = next_fetched(life->loop, &at);
+    } while (i && i != life->stage);
+    return first == life->loop ? NULL : before;
+}
+
 /* `open`, `end`: the first and last number of the outermost loop around, or -1. */
 static void live_block(Lives *l, const Block *b, const Inst *loop, int open, int end) {
     for (int n = 0; n < b->n; n++) {
@@ -264,7 +307,7 @@ static void live_block(Lives *l, const Block *b, const Inst *loop, int open, int
             const bool always =
                 l->k->producer && i->by == BY_TMA; /* fetched for the next program while this one ends */
             const int from = always ? 0 : open >= 0 ? open : here, to = always ? INT_MAX : end >= 0 ? end : here;
-            vec_push(l->a, l->list, ((Life){i->result, from, to, i, slots}));
+            vec_push(l->a, l->list, ((Life){i->result, from, to, i, loop, slots}));
             l->life_of[i->result] = l->list.n;
         }
         const int run = block_run(b, n), last = run > 1 ? here + run - 1 : here; /* a run goes on reading to its end */
@@ -307,7 +350,8 @@ void stage_plan(Arena *a, const Kernel *k, StagePlan *out) {
         const Life *life = &l.list.at[n];
         StageLayout s;
         stage_layout(k, life->stage, &s);
-        out->offset[life->value] = lowest_place(k, &l, out, n, s.slot * life->slots, s.align);
+        const Inst *before = slot_before(&l, life);
+        out->offset[life->value] = before ? out->offset[before->result] : lowest_place(k, &l, out, n, s.slot * life->slots, s.align);
         out->slots[life->value] = life->slots;
         const int64_t end = out->offset[life->value] + s.slot * life->slots;
         if (end > out->bytes) out->bytes = end;

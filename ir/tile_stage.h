@@ -42,6 +42,9 @@ typedef struct StagePlan {
     int64_t bytes;
 } StagePlan;
 void stage_plan(Arena *a, const Kernel *k, StagePlan *out);
+/* The first of the kernel's loops whose ring of tiles by tma the loop goes on with: one after the other, with as many slots and
+ * tiles of the same sizes; itself where there is none. */
+const Inst *stage_ring(const Kernel *k, const Inst *loop);
 /* Dynamic shared memory of a block: the plan's, where some tile's layout is stated; 0 otherwise, when the back end has
  * arrays of its own. */
 int64_t kernel_shared_bytes(const Kernel *k);

@@ -104,7 +104,8 @@ static int contract_body(Emitter *e, Node *n, const Index *const *loop, int mask
     }
     for (int i = 0; i < n_axes && v < 0; i++)
         if (!emit_has_axis(e, x[0], axes[i]) && !emit_has_axis(e, x[1], axes[i])) x[0] = emit_along(e, x[0], axes[i]);
-    const bool swapped = e->matrix.contract == n && e->matrix.swapped;
+    const MatrixTerm *term = matrix_term(e, n);
+    const bool swapped = term && term->swapped;
     if (v < 0) return tile_dot(&e->b, x[swapped], x[!swapped], carry, n_over, over);
     return emit_op(e, OP_ADD, as, carry, emit_reduce_over(e, OP_SUM, v, n_axes, axes));
 }
@@ -150,7 +151,8 @@ static int sums_of(Emitter *e, const Node *n, const Index *const *idx, int mask,
     const Index *loop[MAX_LOOPS];
     int axes[MAX_LOOPS] = {0}, init[1 + MAX_RANK], carry[1 + MAX_RANK], next[1 + MAX_RANK], result[1 + MAX_RANK];
     memcpy(loop, idx, sizeof *loop * (size_t)c->n_out);
-    const int n_axes = e->matrix.contract == n ? matrix_sum_axes(e, loop, axes) : sum_axes(e, c, -1, loop, axes);
+    MatrixTerm *term = matrix_term(e, n);
+    const int n_axes = term ? matrix_sum_axes(e, term, loop, axes) : sum_axes(e, c, -1, loop, axes);
     const int n_riders = riders ? riders->n : 0;
     Nest nest;
     init[0] = start;

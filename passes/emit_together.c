@@ -20,7 +20,8 @@ static int is_first(Emitter *e, const PlanNode *pn) {
     return first < 0 ? tile_const(&e->b, DT_BOOL, 1) : first;
 }
 
-static void emit_main(Emitter *e) {
+/* The first product; its value before it is rounded. */
+static int emit_main(Emitter *e) {
     const PlanKernel *pk = e->pk;
     Node *n = pk->nodes.at[0].node;
     const Index *idx[MAX_RANK];
@@ -33,23 +34,30 @@ static void emit_main(Emitter *e) {
         riders.here[riders.n] = is_first(e, pn);
         riders.value[riders.n++] = emit_full_over(e, pn->node, idx, -1, 0);
     }
-    const int start = emit_full_over(e, n, e->p_index, -1, 0);
-    emit_remember(e, n, e->p_index, -1, emit_product(e, n, e->p_index, start, &riders));
+    Node sums = *n;
+    sums.dtype = DT_F32;
+    const int start = emit_full_over(e, &sums, e->p_index, -1, 0), product = emit_product(e, n, e->p_index, start, &riders);
+    emit_remember(e, n, e->p_index, -1, emit_converted(e, product, n->dtype));
     for (int i = 0; i < riders.n; i++) {
         place_of(e, riders.node[i], idx);
         emit_remember(e, riders.node[i]->node, idx, -1, riders.value[i]);
     }
+    return product;
 }
 
 void emit_together(Emitter *e) {
     const PlanKernel *pk = e->pk;
-    emit_main(e);
+    int sums = emit_main(e);
+    const Node *last = pk->nodes.at[0].node; /* whose value `sums` is */
     for (int i = 0; i < pk->nodes.n; i++) {
         const PlanNode *pn = &pk->nodes.at[i];
         if (pn->part != PART_ONTO) continue;
-        const int start = emit_value(e, pn->into->in[pn->into->in[0] == pn->node], e->p_index, -1);
+        Node *other = pn->into->in[pn->into->in[0] == pn->node];
+        const int start = other == last ? sums : emit_converted(e, emit_value(e, other, e->p_index, -1), DT_F32);
         tile_sums(e->context->target, pn->node, e->size.k);
-        emit_remember(e, pn->into, e->p_index, -1, emit_product(e, pn->node, e->p_index, start, NULL));
+        sums = emit_product(e, pn->node, e->p_index, start, NULL);
+        last = pn->into;
+        emit_remember(e, last, e->p_index, -1, emit_converted(e, sums, last->dtype));
     }
 }
 

@@ -54,9 +54,11 @@ typedef struct Riders {
 } Riders;
 int emit_product(Emitter *e, Node *n, const Index *const *idx, int start, Riders *riders);
 
-/* matrix_emit.c, of e->matrix: the grid's axes and p_index; the summed axes, outermost first, and how many. */
+/* matrix_emit.c, of e->matrix: the grid's axes and p_index; the term that the product is, or NULL; its summed axes,
+ * outermost first, and how many. */
 void matrix_grid(Emitter *e);
-int matrix_sum_axes(Emitter *e, const Index **loop, int *axes);
+MatrixTerm *matrix_term(Emitter *e, const Node *n);
+int matrix_sum_axes(Emitter *e, MatrixTerm *term, const Index **loop, int *axes);
 
 /* The value of node n at idx (one expression per dim) where mask holds (-1: everywhere). Lanes where
  * the mask fails hold some value, never a fault. */

@@ -12,7 +12,7 @@
 #include <string.h>
 
 enum {
-    MOST_MEMBERS = 4, /* tensor maps of all of them are parameters of one kernel */
+    MOST_MEMBERS = 4,
     NEAR = 48,        /* kernels between two members: what each reads and writes is alive until the last has run */
     GRID_AXES = 8     /* of fusec_kernel */
 };
@@ -168,11 +168,18 @@ static int members(const Families *f, int head, int *last) {
     return n;
 }
 
+/* Tensor maps of all members, of two factors for each product and of a result, are parameters of one kernel. */
+static bool maps_fit(const PlanKernel *k, int n) {
+    int products = 1;
+    for (int i = 0; i < k->nodes.n; i++) products += k->nodes.at[i].part == PART_ONTO;
+    return n <= MOST_MEMBERS && n * (2 * products + 1) <= FUSEC_MAX_MAPS;
+}
+
 static bool joins(Families *f, int head, int k) {
     const PlanKernel *a = &f->p->kernels.at[head], *b = &f->p->kernels.at[k];
     int last;
     if (a->phase != b->phase || a->nodes.at[0].node->remat != b->nodes.at[0].node->remat) return false;
-    if (f->wanted[head] != f->wanted[k] || members(f, head, &last) == MOST_MEMBERS) return false;
+    if (f->wanted[head] != f->wanted[k] || !maps_fit(a, members(f, head, &last) + 1)) return false;
     if (!kernels_equal(f->finder, head, k) || !share_operand(a, b)) return false;
     if (leads_to(f, head, k) || leads_to(f, k, head)) return false;
     f->next[last] = k;

@@ -120,10 +120,10 @@ static void find_sums_of_products(Fuse *f, const Graph *g) {
     f->adds = ARENA_ARRAY(f->arena, bool, f->n);
     for (int i = 0; i < f->n; i++) {
         const Node *n = g->nodes.at[i];
-        bool adds = f->merge && !f->data && n->op == OP_ADD && n->dtype == DT_F32 && n->in[0] != n->in[1];
+        bool adds = f->merge && !f->data && n->op == OP_ADD && n->in[0] != n->in[1];
         for (int k = 0; k < 2 && adds; k++) {
             const Node *x = n->in[k];
-            adds = fuse_users(&f->uses, x) == 1 && !f->result[x->id] && (f->adds[x->id] || product_shares(x));
+            adds = x->dtype == n->dtype && fuse_users(&f->uses, x) == 1 && !f->result[x->id] && (f->adds[x->id] || product_shares(x));
         }
         f->adds[i] = adds;
     }

@@ -1,6 +1,7 @@
 /* fuse: whether a candidate fits a kernel, and where its dims lie in it. */
 #include "passes/fuse.h"
 #include "passes/together.h"
+#include "passes/matrix.h"
 #include <string.h>
 
 enum {
@@ -54,8 +55,7 @@ static bool join_parallel(const Fuse *f, const PlanKernel *k, PlanNode *pn) {
 
 /* ---- beside and after a product ---------------------------------------------------------------------------------------- */
 static bool is_shared(const Fuse *f, const PlanKernel *k) {
-    return k->kind == KERNEL_CONTRACT && !k->sample && f->merge && !f->data && product_shares(k->nodes.at[0].node) &&
-           target_shares(f->target, k->nodes.at[0].node);
+    return k->kind == KERNEL_CONTRACT && !k->sample && f->merge && !f->data && product_shares(k->nodes.at[0].node);
 }
 
 /* A sum over an operand of the product that opened the kernel. */
@@ -63,7 +63,7 @@ static bool join_sum(const Fuse *f, const PlanKernel *k, PlanNode *pn) {
     int8_t loop[MAX_RANK];
     int riding = 0;
     for (int i = 0; i < k->nodes.n; i++) riding += k->nodes.at[i].part == PART_SUM;
-    if (riding == MAX_RANK || !is_shared(f, k) || !target_takes_sums(f->target, k->nodes.at[0].node)) return false;
+    if (riding == MAX_RANK || !is_shared(f, k) || !target_takes_sums(f->target)) return false;
     if (!sum_rides(pn->node, k->nodes.at[0].node, loop)) return false;
     pn->part = PART_SUM;
     memcpy(pn->axis, loop, sizeof *loop * (size_t)pn->node->shape.rank);
@@ -197,10 +197,11 @@ static bool join_onto(const Fuse *f, const PlanKernel *k, PlanNode *pn) {
     const Node *n = pn->node;
     int onto = 0;
     Node *add = fuse_sum_with(f, n);
-    if (!is_shared(f, k) || !target_shares(f->target, n) || !output_allows(f, k, add)) return false;
+    if (!is_shared(f, k) || !target_adds_up(f->target, k->nodes.at[0].node, n) || !output_allows(f, k, add)) return false;
     for (int i = 0; i < k->nodes.n; i++) onto += k->nodes.at[i].part == PART_ONTO;
     if (onto + 1 >= MOST || k->nodes.n + 2 > KERNEL_NODES) return false;
     if (!shape_equal(n->shape, k->p) || !products_alike(n, k->nodes.at[0].node)) return false;
+    if (!matrix_adds_up_pays(f->target, k->nodes.at[0].node, onto + 2)) return false;
     pn->part = PART_ONTO;
     pn->into = add;
     return true;

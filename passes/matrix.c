@@ -49,13 +49,13 @@ static const char *refuses(const Node *n, const ContractClass *cls) {
     return cls->k < LEAST_SUM ? "it sums fewer than 16" : NULL;
 }
 
-static const char *classify(const Node *n, MatrixTiles *out) {
+static const char *classify(const Node *n, MatrixTerm *out, Product *p) {
     const Contract *c = n->attr->contract;
     const ContractClass cls = contract_classify(c, n->in);
     const char *why = refuses(n, &cls);
     if (why) return why;
+    *out = (MatrixTerm){.contract = n};
     memcpy(out->loop, cls.loop, sizeof out->loop);
-    Product *p = &out->product;
     *p = (Product){(double)cls.batch, (double)cls.m, (double)cls.n, (double)cls.k, dtype_bytes(n->in[0]->dtype)};
     for (int l = c->n_out - 1; l >= 0; l--) {
         if (c->extent[l].bound == 1) continue;
@@ -66,6 +66,19 @@ static const char *classify(const Node *n, MatrixTiles *out) {
         const double m = p->m;
         p->m = p->n;
         p->n = m;
+    }
+    return NULL;
+}
+
+/* Products that are added up onto the first go on in its accumulators: their rows are its rows, by products_alike. */
+static const char *add_terms(const PlanKernel *k, MatrixTiles *out) {
+    for (int i = 1; i < k->nodes.n; i++) {
+        if (k->nodes.at[i].part != PART_ONTO) continue;
+        if (out->n_terms == MATRIX_TERMS) return "it adds up too many products";
+        Product p;
+        const char *why = classify(k->nodes.at[i].node, &out->term[out->n_terms++], &p);
+        if (why) return why;
+        out->product.k += p.k;
     }
     return NULL;
 }
@@ -81,8 +94,10 @@ const char *matrix_product(const Target *t, const PlanKernel *k, MatrixTiles *ou
     if (k->kind != KERNEL_CONTRACT) return "it is computed inside a kernel that does more than the product";
     const Node *n = k->nodes.at[0].node;
     if (k->sample) return "it goes sample by sample";
-    const char *why = classify(n, out);
-    if (!why) out->contract = n;
+    out->n_terms = 1;
+    const char *why = classify(n, &out->term[0], &out->product);
+    if (!why) why = add_terms(k, out);
+    if (why) out->n_terms = 0;
     if (k->members) out->product.batch *= k->members;
     return why;
 }
@@ -201,6 +216,23 @@ const MatrixTile *matrix_cheapest(const Target *t, const MatrixTiles *m, By by, 
 bool matrix_better_by_warps(const Target *t, const MatrixTiles *m, const MatrixTile *tile) {
     const MatrixTile *other = matrix_cheapest(t, m, BY_MMA, NULL);
     return other && seconds(t, other, &m->product) < OF_WGMMA * seconds(t, tile, &m->product);
+}
+
+static double best_seconds(const Target *t, const MatrixTiles *m) {
+    const MatrixTile *by_warps = matrix_cheapest(t, m, BY_MMA, NULL), *by_groups = matrix_cheapest(t, m, BY_WGMMA, NULL);
+    return seconds(t, by_groups ? by_groups : by_warps, &m->product);
+}
+
+/* Kernels of their own run at the same time; all results but the last are written, and read by the one that adds. */
+bool matrix_adds_up_pays(const Target *t, const Node *product, int terms) {
+    MatrixTiles one, all;
+    if (!t || !matrix_takes(t, product) || classify(product, &one.term[0], &one.product)) return true;
+    all = one;
+    all.product.k *= terms;
+    one.product.batch *= terms;
+    const double launch = 2e-6, results = one.product.batch * one.product.m * one.product.n;
+    const double moved = 2 * results * (terms - 1) / terms * dtype_bytes(product->dtype) / (t->gbytes_per_s * 1e9);
+    return best_seconds(t, &all) <= best_seconds(t, &one) + moved + launch;
 }
 
 void matrix_take(const Target *t, MatrixTiles *m, const MatrixTile *tile) {

@@ -12,27 +12,39 @@ typedef struct MatrixTile {
 extern const MatrixTile matrix_tile[];
 extern const int n_matrix_tiles;
 
+enum { MATRIX_TERMS = 4 };
+
 typedef struct MatrixProduct {
     double batch, m, n, k;
     int bytes; /* of a factor's element */
 } MatrixProduct;
 
-typedef struct MatrixTiles {
-    const Node *contract; /* NULL: no matrix kernel */
-    MatrixProduct product;
+/* A product, of those that one kernel adds up. */
+typedef struct MatrixTerm {
+    const Node *contract;
     LoopClass loop[MAX_LOOPS];
     bool swapped;         /* rows of the tiles are the second operand's loops, so that columns are the output's innermost */
+    int sum_axis;         /* of the kernel, once it is made */
+} MatrixTerm;
+
+typedef struct MatrixTiles {
+    MatrixTerm term[MATRIX_TERMS];
+    int n_terms;          /* 0: no matrix kernel */
+    MatrixProduct product; /* of all terms, as if their sums were one */
     MatrixTile tile;
     int sum;              /* elements summed per iteration */
     int ahead, order;
     int64_t room;         /* shared memory of a block */
-    int row_axis, column_axis, sum_axis; /* of the kernel, once they are made */
+    int row_axis, column_axis; /* of the kernel, once they are made */
 } MatrixTiles;
 
 /* Is the contraction for the target's matrix instructions, as far as it goes by what is multiplied? */
 bool matrix_takes(const Target *t, const Node *n);
+/* Is one kernel that adds up so many products like this one, in the same accumulators, faster than kernels of their own and
+ * a sum?  True where matrix instructions do not take them. */
+bool matrix_adds_up_pays(const Target *t, const Node *product, int terms);
 /* What a kernel of the plan multiplies: fills *out but for its tile, and returns NULL; or why matrix instructions do
- * not take it, contract being NULL then ("": it is no product, or the target has no such instructions). */
+ * not take it, n_terms being 0 then ("": it is no product, or the target has no such instructions). */
 const char *matrix_product(const Target *t, const PlanKernel *k, MatrixTiles *out);
 /* The cheapest tile of one instruction by the cost model, or the next one after a tile of the table; NULL: none is left. */
 const MatrixTile *matrix_cheapest(const Target *t, const MatrixTiles *m, By by, const MatrixTile *after);

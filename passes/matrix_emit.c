@@ -6,7 +6,7 @@ typedef struct Loops {
     int n, loop[MAX_LOOPS];
 } Loops;
 
-static Loops loops_of(const MatrixTiles *m, const Contract *c, LoopClass cls, int from, int to) {
+static Loops loops_of(const MatrixTerm *m, const Contract *c, LoopClass cls, int from, int to) {
     Loops l = {0};
     for (int i = from; i < to; i++)
         if (m->loop[i] == cls && !(dim_is_fixed(c->extent[i]) && c->extent[i].bound == 1)) l.loop[l.n++] = i;
@@ -73,10 +73,11 @@ static void alone(Emitter *e, const char *name, const Contract *c, const Loops *
 
 void matrix_grid(Emitter *e) {
     MatrixTiles *m = &e->matrix;
-    const Contract *c = m->contract->attr->contract;
-    const Loops batch = loops_of(m, c, LOOP_BATCH, 0, c->n_out);
-    const Loops rows = loops_of(m, c, m->swapped ? LOOP_N : LOOP_M, 0, c->n_out);
-    const Loops columns = loops_of(m, c, m->swapped ? LOOP_M : LOOP_N, 0, c->n_out);
+    const MatrixTerm *term = &m->term[0];
+    const Contract *c = term->contract->attr->contract;
+    const Loops batch = loops_of(term, c, LOOP_BATCH, 0, c->n_out);
+    const Loops rows = loops_of(term, c, term->swapped ? LOOP_N : LOOP_M, 0, c->n_out);
+    const Loops columns = loops_of(term, c, term->swapped ? LOOP_M : LOOP_N, 0, c->n_out);
     const int row_joined = joined(c, &rows), column_joined = joined(c, &columns);
     for (int d = 0; d < c->n_out; d++) e->p_index[d] = index_const(e->arena, 0), e->p_axis[d] = -1;
     alone(e, "b", c, &batch, batch.n, e->p_index);
@@ -86,17 +87,22 @@ void matrix_grid(Emitter *e) {
     m->column_axis = join(e, "n", AXIS_GRID, c, &columns, column_joined, m->tile.columns, e->p_index);
 }
 
-int matrix_sum_axes(Emitter *e, const Index **loop, int *axes) {
-    MatrixTiles *m = &e->matrix;
-    const Contract *c = m->contract->attr->contract;
-    Loops sum = loops_of(m, c, LOOP_K, c->n_out, c->n_loops);
-    innermost_contiguous(m->contract, &sum);
+MatrixTerm *matrix_term(Emitter *e, const Node *n) {
+    for (int i = 0; i < e->matrix.n_terms; i++)
+        if (e->matrix.term[i].contract == n) return &e->matrix.term[i];
+    return NULL;
+}
+
+int matrix_sum_axes(Emitter *e, MatrixTerm *term, const Index **loop, int *axes) {
+    const Contract *c = term->contract->attr->contract;
+    Loops sum = loops_of(term, c, LOOP_K, c->n_out, c->n_loops);
+    innermost_contiguous(term->contract, &sum);
     const int n = joined(c, &sum), outer = sum.n - n;
     for (int l = c->n_out; l < c->n_loops; l++) loop[l] = index_const(e->arena, 0);
     for (int i = 0; i < outer; i++) {
         axes[i] = kernel_axis(e->k, "k", AXIS_LOOP, c->extent[sum.loop[i]], 1);
         loop[sum.loop[i]] = index_axis(e->k, axes[i]);
     }
-    m->sum_axis = axes[outer] = join(e, "k", AXIS_LOOP, c, &sum, n, m->sum, loop);
+    term->sum_axis = axes[outer] = join(e, "k", AXIS_LOOP, c, &sum, n, e->matrix.sum, loop);
     return outer + 1;
 }

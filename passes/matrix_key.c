@@ -11,8 +11,8 @@ static char contiguous_along(const Node *n, const MatrixTiles *m, int operand) {
     const int last = n->in[operand]->shape.rank - 1;
     const int loop = last < 0 ? -1 : affine_single_loop(n->attr->contract, &n->attr->contract->map[operand][last]);
     if (loop < 0) return '-';
-    const LoopClass cls = m->loop[loop];
-    return m->swapped && cls == LOOP_M ? 'n' : m->swapped && cls == LOOP_N ? 'm' : letter[cls];
+    const LoopClass cls = m->term[0].loop[loop];
+    return m->term[0].swapped && cls == LOOP_M ? 'n' : m->term[0].swapped && cls == LOOP_N ? 'm' : letter[cls];
 }
 
 static void print_tensor(FILE *f, const Node *n, bool first) {
@@ -23,13 +23,13 @@ static void print_tensor(FILE *f, const Node *n, bool first) {
 
 const char *matrix_key(Arena *a, const PlanKernel *k, const MatrixTiles *m) {
     const MatrixProduct *p = &m->product;
-    const Node *n = m->contract;
+    const Node *n = m->term[0].contract;
     char *text = NULL;
     size_t bytes = 0;
     FILE *f = open_memstream(&text, &bytes);
     if (!f) return "";
     fprintf(f, "%.0fx%.0fx%.0f batch %.0f %s %c%c", p->m, p->n, p->k, p->batch, dtype_name(n->in[0]->dtype),
-            contiguous_along(n, m, m->swapped), contiguous_along(n, m, !m->swapped));
+            contiguous_along(n, m, m->term[0].swapped), contiguous_along(n, m, !m->term[0].swapped));
     for (int i = 0; i < k->reads.n; i++) {
         if (i == 0) fputs(" reads ", f);
         print_tensor(f, k->reads.at[i], i == 0);

@@ -15,7 +15,9 @@ typedef struct Schedule {
     Kernel *k;
     const MatrixTiles *m;
     const Inst **def;
+    int sum_axis;    /* of the term that is being scheduled */
     Inst *loop, *dot;
+    Inst *loops[MATRIX_TERMS];
     int maps;        /* of the copy engine, one for each member of a family */
     int64_t staged;  /* bytes of tiles that the epilogue has in shared memory */
     const char *why; /* it cannot be scheduled so */
@@ -44,7 +46,8 @@ static bool spread_tiles(Schedule *s) {
     const MatrixForm *f = matrix_form(t->by);
     int warp = t->by == BY_WGMMA ? 7 : 5;
     for (int x = 0; x < s->k->axes.n; x++) {
-        const bool ours = x == s->m->row_axis || x == s->m->column_axis || x == s->m->sum_axis;
+        bool ours = x == s->m->row_axis || x == s->m->column_axis;
+        for (int i = 0; i < s->m->n_terms; i++) ours |= x == s->m->term[i].sum_axis;
         if (!ours && s->k->axes.at[x].step > 1) return refuse(s, "registers would hold another tile whole");
     }
     s->k->axes.at[s->m->row_axis].spread = spread_of(f->n_row, f->row, t->warp_rows, t->rows, &warp);
@@ -58,7 +61,7 @@ static bool spread_tiles(Schedule *s) {
 static void find_dot(Schedule *s, const Block *b, Inst *loop) {
     for (int n = 0; n < b->n; n++) {
         Inst *i = b->at[n];
-        if (i->kind == TI_DOT && loop && loop->axis == s->m->sum_axis && !s->dot) s->dot = i, s->loop = loop;
+        if (i->kind == TI_DOT && loop && loop->axis == s->sum_axis && !s->dot) s->dot = i, s->loop = loop;
         find_dot(s, &i->body, i->kind == TI_FOR ? i : loop);
     }
 }
@@ -102,8 +105,8 @@ static bool lies_along(const Schedule *s, int value, int axis) {
 /* The tile is contiguous along the sum in shared memory: where memory has the longer runs along it, or, between equal
  * ones, neighbours that threads read together. */
 static bool lies_along_sum(const Schedule *s, int value, int across) {
-    const int sum = run_elements(s, value, s->m->sum_axis), other = run_elements(s, value, across);
-    return sum > other || (sum == other && (lies_along(s, value, s->m->sum_axis) || !lies_along(s, value, across)));
+    const int sum = run_elements(s, value, s->sum_axis), other = run_elements(s, value, across);
+    return sum > other || (sum == other && (lies_along(s, value, s->sum_axis) || !lies_along(s, value, across)));
 }
 
 static int swizzle_of(const Kernel *k, int minor, int bytes) {
@@ -154,7 +157,7 @@ static bool gathers_beside(const Schedule *s, const Inst *stage, int across) {
     enum { MANY = 32, FEW_ACCUMULATORS = 64 };
     const Axis *axes = s->k->axes.at;
     const int elements = stage->bytes / dtype_bytes(stage->type.dtype);
-    const int64_t tile = (int64_t)axes[across].step * axes[s->m->sum_axis].step;
+    const int64_t tile = (int64_t)axes[across].step * axes[s->sum_axis].step;
     return stage->by == BY_THREADS && matrix_accumulators(&s->m->tile) > FEW_ACCUMULATORS &&
            tile / elements / s->k->threads > MANY;
 }
@@ -163,23 +166,26 @@ static bool place_factor(Schedule *s, int value, int across) {
     Inst *stage = NULL;
     for (int n = 0; n < s->loop->body.n; n++)
         if (s->loop->body.at[n]->result == value && s->loop->body.at[n]->kind == TI_STAGE) stage = s->loop->body.at[n];
-    if (!stage || !has_axis(&stage->type, across) || !has_axis(&stage->type, s->m->sum_axis))
+    if (!stage || !has_axis(&stage->type, across) || !has_axis(&stage->type, s->sum_axis))
         return refuse(s, "a factor has not both a row and a sum");
     const bool along = lies_along_sum(s, stage->in[0], across);
-    const int minor = along ? s->m->sum_axis : across, bytes = dtype_bytes(stage->type.dtype);
+    const int minor = along ? s->sum_axis : across, bytes = dtype_bytes(stage->type.dtype);
     place(s, stage, minor, bytes == 4 && !along ? 0 : swizzle_of(s->k, minor, bytes));
     if (s->m->tile.by == BY_MMA && gathers_beside(s, stage, across))
         return refuse(s, "a factor is gathered element by element, which leaves no registers for so many sums");
     return s->m->tile.by != BY_WGMMA || place_fetched(s, stage);
 }
 
-static bool schedule_product(Schedule *s) {
+static bool schedule_term(Schedule *s, int term) {
+    s->sum_axis = s->m->term[term].sum_axis;
+    s->dot = NULL;
     find_dot(s, &s->k->body, NULL);
     if (!s->dot) return refuse(s, "no product is left along its axes");
     if (!place_factor(s, s->dot->in[0], s->m->row_axis) || !place_factor(s, s->dot->in[1], s->m->column_axis))
         return false;
     s->dot->by = s->m->tile.by;
     s->loop->ahead = s->m->ahead;
+    s->loops[term] = s->loop;
     return true;
 }
 
@@ -316,17 +322,21 @@ static void fetch_apart(Kernel *k, const MatrixTiles *m) {
 /* As many slots as there is room for beside what leaves through shared memory; barriers take 16 bytes a slot. */
 static bool fit_ring(Schedule *s) {
     enum { BARRIERS = 1024 };
-    while (s->loop->ahead > 1 && kernel_shared_bytes(s->k) + BARRIERS > s->m->room) s->loop->ahead--;
+    while (s->loop->ahead > 1 && kernel_shared_bytes(s->k) + BARRIERS > s->m->room)
+        for (int i = 0; i < s->m->n_terms; i++) s->loops[i]->ahead--;
     return kernel_shared_bytes(s->k) + BARRIERS <= s->m->room ||
            refuse(s, "its tiles take more shared memory than there is");
 }
 
 const char *matrix_schedule(Kernel *k, const MatrixTiles *m) {
     Schedule s = {.k = k, .m = m, .def = kernel_defs(k->arena, k)};
-    if (m->row_axis < 0 || m->column_axis < 0 || m->sum_axis < 0) return "its rows, columns or sum are one element";
+    bool matrices = m->row_axis >= 0 && m->column_axis >= 0;
+    for (int i = 0; i < m->n_terms; i++) matrices &= m->term[i].sum_axis >= 0;
+    if (!matrices) return "its rows, columns or sum are one element";
     if (!spread_tiles(&s)) return s.why;
     if (m->tile.by == BY_WGMMA) fetch_apart(k, m);
-    if (!schedule_product(&s)) return s.why;
+    for (int i = 0; i < m->n_terms; i++)
+        if (!schedule_term(&s, i)) return s.why;
     schedule_accesses(&s);
     return m->tile.by == BY_WGMMA && !fit_ring(&s) ? s.why : kernel_check_schedule(k->arena, k);
 }

@@ -88,7 +88,7 @@ static void add_buffers(Emitter *e) {
 
 static void add_axes(Emitter *e) {
     const PlanKernel *pk = e->pk;
-    if (e->matrix.contract) {
+    if (e->matrix.n_terms) {
         matrix_grid(e);
         return;
     }
@@ -221,7 +221,7 @@ static Kernel *build_with(Emitter *e, PlanKernel *pk, int number, const MatrixTi
 /* With the tile that was measured to be fastest, if this product was. */
 static Kernel *build_measured(Emitter *e, PlanKernel *pk, int number, const char **why) {
     const Profile *profile = e->context->profile;
-    if (!profile || !e->matrix.contract) return NULL;
+    if (!profile || !e->matrix.n_terms) return NULL;
     const ProfileProduct *x = profile_find(profile, matrix_key(e->arena, pk, &e->matrix));
     if (!x || x->tile.by == BY_NONE || !matrix_tile_fits(e->context->target, &x->tile)) return NULL;
     Kernel *k = build_with(e, pk, number, &x->tile, why);
@@ -251,7 +251,7 @@ static Kernel *build_cheapest(Emitter *e, PlanKernel *pk, int number, By by, con
 static Kernel *build_modelled(Emitter *e, PlanKernel *pk, int number, const char **slow) {
     static const By instructions[] = {BY_WGMMA, BY_MMA};
     Kernel *k = NULL;
-    for (int i = 0; i < 2 && e->matrix.contract && !k; i++) k = build_cheapest(e, pk, number, instructions[i], slow);
+    for (int i = 0; i < 2 && e->matrix.n_terms && !k; i++) k = build_cheapest(e, pk, number, instructions[i], slow);
     return k;
 }
 
@@ -299,7 +299,7 @@ static Kernel *build_kernel(Emitter *e, PlanKernel *pk, int number) {
     const char *slow;
     Kernel *k = build_matrix(e, pk, number, &slow);
     if (!k) {
-        e->matrix.contract = NULL;
+        e->matrix.n_terms = 0;
         write_kernel(e, pk, number);
         k = e->k;
         if (t->backend == BACKEND_NVPTX) kernel_distribute(k, t);

@@ -14,7 +14,7 @@
 
 /* ---- questions -------------------------------------------------------------------------------------------------------- */
 bool product_shares(const Node *n) {
-    if (n->op != OP_CONTRACT || n->n_in != 2 || n->dtype != DT_F32) return false;
+    if (n->op != OP_CONTRACT || n->n_in != 2 || (n->dtype != DT_F32 && !dtype_is_low(n->dtype))) return false;
     const ContractClass c = contract_classify(n->attr->contract, n->in);
     return c.is_plain && c.k > 1 && c.other == 1;
 }
@@ -64,11 +64,12 @@ bool sum_rides(const Node *sum, const Node *product, int8_t *loop) {
     return false;
 }
 
-bool target_shares(const Target *t, const Node *product) { return !t || !matrix_takes(t, product); }
-
-bool target_takes_sums(const Target *t, const Node *product) {
-    return target_shares(t, product) && (!t || t->backend == BACKEND_HOST);
+bool target_adds_up(const Target *t, const Node *a, const Node *b) {
+    if (!t || t->backend != BACKEND_NVPTX || !matrix_takes(t, a)) return !t || t->backend != BACKEND_NVPTX || !matrix_takes(t, b);
+    return matrix_takes(t, b) && a->in[0]->dtype == b->in[0]->dtype;
 }
+
+bool target_takes_sums(const Target *t) { return !t || t->backend == BACKEND_HOST; }
 
 /* ---- moving ----------------------------------------------------------------------------------------------------------- */
 typedef struct Together {
@@ -113,7 +114,8 @@ static bool same_time(const Node *a, const Node *b) { return a->phase == b->phas
 /* A product, or a sum of them, that only `with`'s reader reads. */
 static bool joins(const Together *t, const Node *n, const Node *with) {
     if (!read_once(t, n) || !same_time(n, with)) return false;
-    if (n->op == OP_ADD && n->dtype == DT_F32) return joins(t, n->in[0], with) && joins(t, n->in[1], with);
+    if (n->dtype != with->dtype) return false; /* they are rounded once, at the end */
+    if (n->op == OP_ADD) return joins(t, n->in[0], with) && joins(t, n->in[1], with);
     return product_shares(n) && products_alike(n, with);
 }
 
@@ -127,10 +129,10 @@ static void move_tree(Together *t, Node *n, const Node *at) {
 }
 
 static void gather_terms(Together *t, Node *add) {
-    if (add->op != OP_ADD || add->dtype != DT_F32 || add->in[0] == add->in[1]) return;
+    if (add->op != OP_ADD || add->in[0] == add->in[1]) return;
     Node *last = t->place[add->in[0]->id] > t->place[add->in[1]->id] ? add->in[0] : add->in[1];
     Node *other = last == add->in[0] ? add->in[1] : add->in[0];
-    if (!read_once(t, last) || !product_shares(last) || !same_time(add, last) || !joins(t, other, last)) return;
+    if (add->dtype != last->dtype || !read_once(t, last) || !product_shares(last) || !same_time(add, last) || !joins(t, other, last)) return;
     move_tree(t, other, last);
 }
 

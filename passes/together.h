@@ -18,10 +18,11 @@ bool products_alike(const Node *a, const Node *b);
  * sum's result. */
 bool sum_rides(const Node *sum, const Node *product, int8_t *loop);
 
-/* Kernels for matrix instructions compute one product and what is elementwise after it. */
-bool target_shares(const Target *t, const Node *product);
+/* Are both multiplied by the same instructions, so that one can go on in the other's accumulators? */
+bool target_adds_up(const Target *t, const Node *a, const Node *b);
 
-/* Nor is anything gained where a program has one row: what is read again is near, and the code of both is longer. */
-bool target_takes_sums(const Target *t, const Node *product);
+/* On a GPU the update of what was summed, beside that of the product, takes more registers than a thread has; where a program
+ * has one row nothing is gained: what is read again is near, and the code of both is longer. */
+bool target_takes_sums(const Target *t);
 
 #endif

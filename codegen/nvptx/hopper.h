@@ -5,7 +5,8 @@
  *     programs and loops.
  *   - A RING holds the tiles that one loop's body (or a program) fetches together, in slots that are used by turns. Per
  *     slot there are two mbarriers: FULL (one arrival, and the bytes that are to come) and EMPTY (one arrival per
- *     computing warp of every block that the slot's tiles are shared with).
+ *     computing warp of every block that the slot's tiles are shared with).  Loops one after the other whose tiles have
+ *     the same sizes go on with one ring.
  *   - A product that only adds to what its loop carries is DEFERRED: the matrix units work one iteration behind, and
  *     a slot is given back when the iteration after it has been issued.
  *

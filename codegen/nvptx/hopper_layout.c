@@ -83,6 +83,14 @@ static const char *add_stage(const Layer *y, Ring *r, const Inst *i) {
     return add_map(y, i);
 }
 
+static void add_ring(const Layer *y, Ring ring) {
+    HopperLayout *l = y->l;
+    ring.first = l->n_rings;
+    for (int r = 0; r < l->n_rings && ring.loop; r++)
+        if (l->ring[r].loop && l->ring[r].loop == stage_ring(y->k, ring.loop)) ring.first = r;
+    l->ring[l->n_rings++] = ring;
+}
+
 static const char *walk(const Layer *y, const Block *b, const Inst *loop, bool conditional) {
     Ring ring = {.loop = loop, .slots = (loop ? loop->ahead : 0) + 1, .deferred = hopper_deferred(loop)};
     const char *why = NULL;
@@ -90,7 +98,7 @@ static const char *walk(const Layer *y, const Block *b, const Inst *loop, bool c
         if (b->at[n]->kind == TI_STAGE && b->at[n]->by == BY_TMA) why = add_stage(y, &ring, b->at[n]);
     if (!why && ring.n_stages && conditional) why = "a tile is fetched under a condition";
     if (!why && ring.n_stages && y->l->n_rings == HOPPER_MAX_RINGS) why = "more than eight loops fetch tiles";
-    if (!why && ring.n_stages) y->l->ring[y->l->n_rings++] = ring;
+    if (!why && ring.n_stages) add_ring(y, ring);
     for (int n = 0; n < b->n && !why; n++) {
         const Inst *i = b->at[n];
         if (i->kind == TI_FOR) why = walk(y, &i->body, i, conditional);
@@ -119,6 +127,12 @@ const char *hopper_layout(Arena *a, const Kernel *k, HopperLayout *out) {
     if (why) return why;
     out->bytes = (plan.bytes + 7) / 8 * 8;
     for (int r = 0; r < out->n_rings; r++) {
+        const int first = out->ring[r].first;
+        if (first != r) {
+            out->ring[r].full = out->ring[first].full;
+            out->ring[r].empty = out->ring[first].empty;
+            continue;
+        }
         out->ring[r].full = out->bytes;
         out->ring[r].empty = out->bytes + 8 * out->ring[r].slots;
         out->bytes += 16 * out->ring[r].slots;

@@ -8,6 +8,7 @@ enum { HOPPER_MAX_RINGS = 8, HOPPER_RING_STAGES = 6 };
 
 typedef struct Ring {
     const Inst *loop; /* NULL: fetched once per program */
+    int first;        /* the ring that it goes on with: slots, barriers and what is known of them; its own number: none */
     int slots, n_stages;
     const Inst *stage[HOPPER_RING_STAGES]; /* in textual order */
     int map[HOPPER_RING_STAGES];           /* index of the stage's tensor map */

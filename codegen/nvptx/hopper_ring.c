@@ -41,6 +41,7 @@ static void init_barriers(Simt *s) {
     const HopperLayout *l = &s->hopper->layout;
     for (int r = 0; r < l->n_rings; r++) {
         const Ring *x = &l->ring[r];
+        if (x->first != r) continue;
         const int sharers = x->multicast ? cluster_of(s) : 1;
         for (int slot = 0; slot < x->slots; slot++) {
             hopper_barrier_init(s->e, hopper_add(s->e, s->hopper->memory, x->full + 8 * slot), 1);
@@ -57,6 +58,11 @@ void hopper_rings_begin(Simt *s) {
     LLVMValueRef zero = LLVMConstNull(e->i32);
     for (int r = 0; r < s->hopper->layout.n_rings; r++) {
         RingState *state = &s->hopper->ring[r];
+        const int first = s->hopper->layout.ring[r].first;
+        if (first != r) {
+            *state = s->hopper->ring[first];
+            continue;
+        }
         state->slot = LLVMBuildAlloca(e->b, e->i32, "");
         state->phase = LLVMBuildAlloca(e->b, e->i32, "");
         LLVMBuildStore(e->b, zero, state->slot);

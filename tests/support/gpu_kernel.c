@@ -162,7 +162,8 @@ Kernel *product_kernel(Arena *a, const ProductKernel *p, const MatrixTile *t, co
                               .order = p->m > t->rows ? 2 : 0,
                               .row_axis = 0,
                               .column_axis = 1,
-                              .sum_axis = 2,
+                              .n_terms = 1,
+                              .term[0].sum_axis = 2,
                               .room = one_warpgroup ? fast / 2 : fast};
     *why = matrix_schedule(k, &plan);
     return *why ? NULL : k;

@@ -326,7 +326,8 @@ static bool continues(const Node *before, int64_t *rows, int64_t *sum) {
 }
 
 /* A product that matrix instructions may take: [batch?, rows, columns], each factor in either orientation, the first one
- * mostly the product before, as layers follow one another.  Scaled so that its values are about those of its factors. */
+ * mostly the product before, as layers follow one another.  Scaled so that its values are about those of its factors.  Some
+ * have a gate, another product of the first factor: their gradients share it, and add up. */
 static Node *random_product(Gen *x, Node *before) {
     static const int sides[] = {8, 9, 16, 24, 40, 64, 72}, sums[] = {16, 17, 24, 32, 48};
     int64_t rows = sides[below(x, 7)], sum = sums[below(x, 5)];
@@ -353,6 +354,10 @@ static Node *random_product(Gen *x, Node *before) {
     }
     Node *y = graph_contract(x->g, 2, in, &c);
     y = graph_binary(x->g, OP_MUL, y, constant(x, y->shape, 0.125));
+    if (below(x, 3) == 0) {
+        Node *gate[2] = {in[0], pick(x, &in[1]->shape)};
+        y = graph_binary(x->g, OP_MUL, y, graph_unary(x->g, OP_TANH, graph_contract(x->g, 2, gate, &c)));
+    }
     return keep(x, below(x, 3) ? y : tamed(x, y), false);
 }
 
