@@ -1,8 +1,10 @@
 /* Chains of matrix products: (A B) C or A (B C), whichever costs less.
  *
- * A contraction and those that only it reads are one product of several operands over the union of their loops.  Which
+ * A contraction and those that it reads are one product of several operands over the union of their loops.  Which
  * two to multiply first is found by dynamic programming over the sets of operands, as for the matrix-chain problem,
- * but for any index structure: linear attention, low-rank factors, a matrix-vector chain. */
+ * but for any index structure: linear attention, low-rank factors, a matrix-vector chain.  A product that others read
+ * as well is there for nothing, and is taken apart only where that is cheaper still: a Jacobian of low rank is then
+ * multiplied by its factors each time, and need not be in memory. */
 #include "passes/affine.h"
 #include "passes/contract_class.h"
 #include "passes/contract_cost.h"
@@ -28,7 +30,8 @@ typedef struct Chain {
     uint32_t out;
     const int8_t *out_loop; /* in the order of the result's dims */
     int n_out;
-    double now; /* cost as written */
+    bool shared; /* products that others read as well are links, too */
+    double now;  /* cost as written */
     double best[SETS];
     int left[SETS]; /* of the cheapest way to compute the set: the factor that holds its first operand */
 } Chain;
@@ -56,7 +59,9 @@ static double steps_of(const Chain *c, uint32_t loops) {
 static bool is_single(int set) { return (set & (set - 1)) == 0; }
 
 /* Loops that one factor walks: all it has, for an operand of the program; what is left, for a product. */
-static uint32_t factor_loops(const Chain *c, int set) { return is_single(set) ? loops_read(c, set) : loops_kept(c, set); }
+static uint32_t factor_loops(const Chain *c, int set) {
+    return is_single(set) ? loops_read(c, set) : loops_kept(c, set);
+}
 
 /* Of the product of two sets, without computing them. */
 static double pair_cost(const Chain *c, int a, int b) {
@@ -66,16 +71,17 @@ static double pair_cost(const Chain *c, int a, int b) {
     return work_cost(2 * steps_of(c, x | y), elements * (double)dtype_bytes(c->dtype));
 }
 
-/* ---- collecting ----------------------------------------------------------------------------------------------------- */
+/* ---- collecting -----------------------------------------------------------------------------------------------------
+ */
 static bool is_product(const Node *n) {
     const Contract *c = n->attr->contract;
     return n->n_in == 2 && dtype_is_float(n->dtype) && n->dtype != DT_F16 && n->in[0]->dtype == n->dtype &&
            contract_classify(c, n->in).is_plain;
 }
 
-/* A product that only this chain reads. */
 static bool is_link(const Chain *c, const Node *x) {
-    return rewrite_seen(c->r, x, OP_CONTRACT) && x->dtype == c->dtype && is_product(x) && rewrite_only_reader(c->r, x);
+    return rewrite_seen(c->r, x, OP_CONTRACT) && x->dtype == c->dtype && is_product(x) &&
+           (c->shared || rewrite_only_reader(c->r, x));
 }
 
 /* Adds the operands below n, whose loops are numbered loop[]; returns their set, or 0 past a limit. */
@@ -109,15 +115,19 @@ static int collect(Chain *c, const Node *n, const int8_t *loop) {
     return part[0] | part[1];
 }
 
-/* The cost of the tree as written: the sets in the order of collect(). */
-static int tree_cost(Chain *c, const Node *n, int *next) {
+/* The cost of the tree as written: the sets in the order of collect().  given: n is computed anyway. */
+static int tree_cost(Chain *c, const Node *n, bool given, int *next) {
     int part[2];
-    for (int k = 0; k < 2; k++) part[k] = is_link(c, n->in[k]) ? tree_cost(c, n->in[k], next) : 1 << (*next)++;
-    c->now += pair_cost(c, part[0], part[1]);
+    for (int k = 0; k < 2; k++) {
+        Node *x = n->in[k];
+        part[k] = is_link(c, x) ? tree_cost(c, x, given || !rewrite_only_reader(c->r, x), next) : 1 << (*next)++;
+    }
+    if (!given) c->now += pair_cost(c, part[0], part[1]);
     return part[0] | part[1];
 }
 
-/* ---- the cheapest order ----------------------------------------------------------------------------------------------- */
+/* ---- the cheapest order
+ * ----------------------------------------------------------------------------------------------- */
 static void search(Chain *c) {
     for (int set = 1; set < 1 << c->n; set++) {
         c->best[set] = is_single(set) ? 0 : INFINITY;
@@ -189,21 +199,107 @@ static Node *emit(Chain *c, int set, int8_t *dims) {
     return rewrite_op(c->r, OP_CONTRACT, 2, in, &(Attr){.contract = &product});
 }
 
-Node *rule_chain(Rewriter *r, const Node *n) {
-    if (!is_product(n)) return NULL;
-    Chain c = {.r = r, .dtype = n->dtype, .n_loops = n->attr->contract->n_loops, .n_out = n->attr->contract->n_out};
-    if (!is_link(&c, n->in[0]) && !is_link(&c, n->in[1])) return NULL;
-    int8_t loop[MOST_LOOPS], dims[MOST_LOOPS];
-    for (int l = 0; l < c.n_loops; l++) {
+/* Collects and searches; false where n is no chain, or one of too many operands. */
+static bool plan(Chain *c, Rewriter *r, const Node *n, bool shared, int8_t *loop) {
+    const Contract *product = n->attr->contract;
+    *c = (Chain){.r = r, .dtype = n->dtype, .n_loops = product->n_loops, .n_out = product->n_out, .shared = shared};
+    if (!is_link(c, n->in[0]) && !is_link(c, n->in[1])) return false;
+    for (int l = 0; l < c->n_loops; l++) {
         loop[l] = (int8_t)l;
-        c.extent[l] = n->attr->contract->extent[l];
+        c->extent[l] = product->extent[l];
     }
-    c.out_loop = loop;
-    c.out = ((uint32_t)1 << c.n_out) - 1;
-    if (!collect(&c, n, loop)) return NULL;
+    c->out_loop = loop;
+    c->out = ((uint32_t)1 << c->n_out) - 1;
+    if (!collect(c, n, loop)) return false;
     int next = 0;
-    tree_cost(&c, n, &next);
-    search(&c);
-    const int all = (1 << c.n) - 1;
-    return work_is_less(c.best[all], c.now) ? emit(&c, all, dims) : NULL;
+    tree_cost(c, n, false, &next);
+    search(c);
+    return true;
+}
+
+Node *rule_chain(Rewriter *r, const Node *n) {
+    Chain c;
+    int8_t loop[MOST_LOOPS], dims[MOST_LOOPS];
+    if (!is_product(n)) return NULL;
+    for (int shared = 1; shared >= 0; shared--) {
+        if (!plan(&c, r, n, shared, loop)) continue;
+        const int all = (1 << c.n) - 1;
+        if (work_is_less(c.best[all], c.now)) return emit(&c, all, dims);
+    }
+    return NULL;
+}
+
+/* ---- sums of products
+ * ------------------------------------------------------------------------------------------------- */
+static double size_of(const Node *n) {
+    double elements = 1;
+    for (int d = 0; d < n->shape.rank; d++) elements *= (double)n->shape.dim[d].bound;
+    return elements;
+}
+
+static double pass_cost(const Node *n) { return work_cost(size_of(n), 3 * size_of(n) * (double)dtype_bytes(n->dtype)); }
+
+static bool is_sum(const Rewriter *r, const Node *x) {
+    return rewrite_seen(r, x, OP_ADD) || rewrite_seen(r, x, OP_SUB);
+}
+
+/* Of n's loops, all operands being in memory. */
+static double dense_cost(const Node *n) {
+    double steps = 1, elements = size_of(n);
+    for (int l = 0; l < n->attr->contract->n_loops; l++) steps *= (double)n->attr->contract->extent[l].bound;
+    for (int k = 0; k < n->n_in; k++) elements += size_of(n->in[k]);
+    return work_cost(2 * steps, elements * (double)dtype_bytes(n->dtype));
+}
+
+/* n, a product, with x for operand k. */
+static Node product_with(const Node *n, int k, Node *x, Node *in[2]) {
+    Node product = *n;
+    in[0] = n->in[0];
+    in[1] = n->in[1];
+    in[k] = x;
+    product.in = in;
+    return product;
+}
+
+/* What n would cost with x for operand k: by x's own operands where x is a sum, a product, or a value placed among
+ * zeros (a diagonal), whose places alone are then walked. */
+static double cost_with(Rewriter *r, const Node *n, int k, const Node *x) {
+    Node *in[2];
+    Chain c;
+    int8_t loop[MOST_LOOPS];
+    const Node product = product_with(n, k, (Node *)(uintptr_t)x, in);
+    if (is_sum(r, x)) return cost_with(r, n, k, x->in[0]) + cost_with(r, n, k, x->in[1]) + pass_cost(n);
+    if (rewrite_seen(r, x, OP_CONTRACT) && x->n_in == 1 && size_of(x->in[0]) < size_of(x))
+        return dense_cost(&product) * size_of(x->in[0]) / size_of(x);
+    return plan(&c, r, &product, true, loop) ? c.best[(1 << c.n) - 1] : dense_cost(&product);
+}
+
+/* What it costs that the sum is in memory: nothing, if others read it. */
+static double cost_of_sum(Rewriter *r, const Node *x) {
+    if (!rewrite_only_reader(r, x)) return 0;
+    double cost = pass_cost(x);
+    for (int k = 0; k < 2; k++) {
+        const Node *term = x->in[k];
+        if (is_sum(r, term))
+            cost += cost_of_sum(r, term);
+        else if (rewrite_seen(r, term, OP_CONTRACT) && rewrite_only_reader(r, term))
+            cost += dense_cost(term);
+    }
+    return cost;
+}
+
+Node *rule_product_of_sum(Rewriter *r, const Node *n) {
+    if (n->dtype != DT_F32 || !is_product(n)) return NULL;
+    for (int k = 0; k < 2; k++) {
+        const Node *sum = n->in[k];
+        if (!is_sum(r, sum) || sum->dtype != DT_F32) continue;
+        if (!work_is_less(cost_with(r, n, k, sum), dense_cost(n) + cost_of_sum(r, sum))) continue;
+        Node *term[2], *in[2];
+        for (int i = 0; i < 2; i++) {
+            const Node product = product_with(n, k, sum->in[i], in);
+            term[i] = rewrite_op(r, OP_CONTRACT, 2, product.in, n->attr);
+        }
+        return rewrite_op(r, sum->op, 2, term, NULL);
+    }
+    return NULL;
 }

@@ -217,8 +217,9 @@ static const RewriteId *form_rules(Op op) {
 
 static const RewriteId *cost_rules(Op op) {
     static const RewriteId contract_rules[] = {
-        REWRITE_canonical, REWRITE_drop_unit_loops, REWRITE_drop_guards,        REWRITE_residue,
-        REWRITE_chain,     REWRITE_merge_loops,     REWRITE_factor_of_contract, REWRITE_END};
+        REWRITE_canonical,      REWRITE_drop_unit_loops, REWRITE_drop_guards, REWRITE_residue,
+        REWRITE_product_of_sum, REWRITE_chain,           REWRITE_merge_loops, REWRITE_factor_of_contract,
+        REWRITE_END};
     static const RewriteId sum_rules[] = {REWRITE_canonical,   REWRITE_factor_of_sum, REWRITE_sum_of_product,
                                           REWRITE_reassociate, REWRITE_fold,          REWRITE_END};
     return op == OP_CONTRACT ? contract_rules : op == OP_SUM ? sum_rules : form_rules(op);

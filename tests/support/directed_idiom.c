@@ -133,6 +133,10 @@ static Node *chained(Directed *x) {
     Node *wide = product(x, leaf(x, shape(2, 8, 2, 0)), leaf(x, shape(2, 2, 8, 0)), NULL);
     return product(x, wide, leaf(x, shape(2, 8, 2, 0)), NULL);
 }
+static Node *low_rank(Directed *x) { return product(x, leaf(x, shape(2, 9, 2, 0)), leaf(x, shape(2, 2, 9, 0)), NULL); }
+static Node *low_rank_sum(Directed *x) {
+    return product(x, two(x, OP_ADD, low_rank(x), low_rank(x)), leaf(x, shape(2, 9, 2, 0)), NULL);
+}
 static Node *scaled(Directed *x) {
     const Op op = pick_below(x, 2) ? OP_MUL : OP_DIV;
     Node *by = directed_leaf(x, DT_F32, shape(1, 6, 0, 0), NEED_POSITIVE);
@@ -192,7 +196,8 @@ Node *directed_idiom(Directed *x, int i) {
         split_element, split_reduce,    split_scan,     split_broadcast, split_slice,  split_pad,  merged_broadcast,
         merged_slice,  reshaped_random, reduced_twice,  sum_of_product,  empty_concat, idle_guard, strided,
         rows,          attention,       constant_factor,
-        chained,       scaled_sum,      scaled_product, known_sum,       gathered,      gathered,   siblings,
+        chained,       low_rank_sum,    scaled_sum,     scaled_product,  known_sum,    gathered,   gathered,
+        siblings,
         long_sum,      long_product,
         long_product,  merged_slice /* once more: their rules take a small tile, or a shape that others leave alone */};
     const int before = x->pool.n;

@@ -59,6 +59,12 @@ static void chains(void **state) {
     (void)state;
     check("chain", REWRITE_chain, 2, 0.35);
 }
+/* Each reader of a matrix of low rank, or of that and a diagonal, multiplies by the factors. */
+static void low_rank(void **state) {
+    (void)state;
+    check("low_rank", REWRITE_product_of_sum, 2, 0.1);
+    check("low_rank", REWRITE_chain, 3, 0.1);
+}
 static void factors(void **state) {
     (void)state;
     check("factors", REWRITE_factor_of_sum, 2, 1);
@@ -108,6 +114,7 @@ static void together(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(chains),
+        cmocka_unit_test(low_rank),
         cmocka_unit_test(factors),
         cmocka_unit_test(reassociated),
         cmocka_unit_test(folded),
