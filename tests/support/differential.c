@@ -229,7 +229,7 @@ static bool is_finite_program(const Graph *g, const Tensor *values, const char *
     return true;
 }
 
-enum { DRAWS = 12 };
+enum { DRAWS = 20 };
 
 static TestData data_of(Arena *a, const Trial *t, const Module *m, int draw) {
     TestRandom r = {((uint64_t)t->number * DRAWS + (uint64_t)draw + 1) * 0x9E3779B97F4A7C15u};
