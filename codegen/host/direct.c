@@ -65,7 +65,7 @@ static bool in_ranges(const Window *w, int axis) {
 
 /* Taps may be left out where Y's ranges depend on nothing that a block of C spans. */
 static void find_y_ranges(Direct *d) {
-    d->y_masked = window_find(d->ke, d->y, false, &d->y_window) && d->y_window.n_ranges > 0 &&
+    d->y_masked = window_find_ranges(d->ke, d->y, d->window.pairs, &d->y_window) && d->y_window.n_ranges > 0 &&
                   !in_ranges(&d->y_window, d->inner_column);
 }
 
@@ -150,7 +150,7 @@ static LLVMValueRef k_strides(const Direct *d, LLVMValueRef *stride) {
     LLVMValueRef next = emit_i64(e, 1);
     for (int i = d->n_inner - 1; i >= 0; i--) {
         stride[d->inner_axis[i]] = next;
-        next = LLVMBuildMul(e->b, next, lanes_of(d, d->inner_axis[i]), "");
+        next = LLVMBuildMul(e->b, next, units_of(d, d->inner_axis[i]), "");
     }
     for (int i = d->n_taps - 1; i >= 0; i--) {
         stride[d->tap_axis[i]] = next;
@@ -204,7 +204,7 @@ static void pack_panel(const Direct *d, const PanelMemory *m, int64_t width) {
     KernelEmit *ke = d->ke;
     const Emit *e = ke->e;
     const TileType axes = tile_type_union(d->over, d->columns);
-    Sink s = {.kind = SINK_PACK, .value = d->y, .storage = -1};
+    Sink s = {.kind = SINK_PACK, .value = d->y, .storage = -1, .pack = {.pairs = d->window.pairs}};
     LLVMValueRef *stride = s.pack.stride, origin = emit_i64(e, 0), unit = emit_i64(e, m->turned ? 1 : width);
     LLVMValueRef count = k_strides(d, stride);
     for (int i = 0; i < d->over.n_axes; i++) {
@@ -264,7 +264,8 @@ static void multiply_blocks(const Direct *d, LLVMValueRef *lane, Cursor at, int 
                                    .vectors = vectors,
                                    .lanes = d->machine->vector,
                                    .x_row = d->block_x,
-                                   .c_row = d->block_c};
+                                   .c_row = d->block_c,
+                                   .pairs = d->window.pairs > 0};
         HostCounter c = counter_open(ke, emit_i64(e, s->at[i]), emit_i64(e, s->at[i + 1]), s->size[i]);
         Cursor next = at;
         next.x = element_at(e, at.x, plus(d, emit_i64(e, 0), c.i, d->block_x));
@@ -353,9 +354,17 @@ static PanelMemory panel_memory(const Direct *d) {
     return m;
 }
 
+/* Of floats, or of pairs of bf16 along the innermost sum, whose lanes Y's conditions do not choose. */
+static bool find_window(Direct *d) {
+    if (!dot_in_pairs(d->ke, d->machine, d->dot)) return window_find(d->ke, d->x, true, &d->window);
+    if (!window_find_pairs(d->ke, d->x, &d->over, &d->window)) return false;
+    find_y_ranges(d);
+    return !d->y_masked || !in_ranges(&d->y_window, d->window.pairs - 1);
+}
+
 static bool plan(Direct *d, KernelEmit *ke, const Inst *inst, int storage, const HostMachine *machine) {
     *d = (Direct){.ke = ke, .dot = inst, .machine = machine, .c = &ke->v->storage.at[storage]};
-    if (!classify(d) || !window_find(ke, d->x, true, &d->window)) return false;
+    if (!classify(d) || !find_window(d)) return false;
     if (!window_slides(ke->k, &d->window, &d->rows, &d->over)) return false;
     const int64_t elements = window_elements(ke->k, &d->window, machine->vector);
     return 4 * (elements + most_k(d) * 2 * MOST_VECTORS * machine->vector) <= MOST_BYTES;
@@ -369,6 +378,7 @@ bool direct_fits(KernelEmit *ke, const Inst *inst, int storage, const HostMachin
 bool direct_emit(KernelEmit *ke, const Inst *inst, int storage, const HostMachine *machine) {
     Direct d;
     if (!plan(&d, ke, inst, storage, machine)) return false;
+    ke->pair_products += d.window.pairs > 0;
     const int64_t elements = window_elements(ke->k, &d.window, machine->vector);
     LLVMPositionBuilderAtEnd(ke->e->b, ke->current);
     find_y_ranges(&d);

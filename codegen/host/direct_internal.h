@@ -54,6 +54,13 @@ static inline LLVMValueRef lanes_of(const Direct *d, int axis) {
     return LLVMBuildSub(d->ke->e->b, d->ke->hi[axis], d->ke->lo[axis], "");
 }
 
+/* Units of k along a summed axis: floats, or pairs. */
+static inline LLVMValueRef units_of(const Direct *d, int axis) {
+    const Emit *e = d->ke->e;
+    LLVMValueRef lanes = lanes_of(d, axis);
+    return d->window.pairs == axis + 1 ? LLVMBuildLShr(e->b, lanes, emit_i64(e, 1), "") : lanes;
+}
+
 static inline LLVMValueRef element_at(const Emit *e, LLVMValueRef p, LLVMValueRef offset) {
     return LLVMBuildGEP2(e->b, e->f32, p, &offset, 1, "");
 }
@@ -70,7 +77,8 @@ static inline int64_t whole_lanes(const Direct *d, int axis) {
     const LLVMValueRef hi = d->ke->hi[axis], lo = d->ke->lo[axis];
     if (!LLVMIsAConstantInt(hi) || !LLVMIsAConstantInt(lo)) return 0;
     const int64_t n = LLVMConstIntGetSExtValue(hi) - LLVMConstIntGetSExtValue(lo);
-    return n == x->step ? n : 0;
+    if (n != x->step) return 0;
+    return d->window.pairs == axis + 1 ? n / 2 : n;
 }
 
 #endif

@@ -47,7 +47,7 @@ int direct_levels(const Direct *d, LLVMValueRef *lane, Level *level) {
     int n = 0;
     for (int i = d->n_inner - 1; i >= 0; i--) {
         const int axis = d->inner_axis[i], subscript = n > 0 ? clipping_subscript(d, axis) : -1;
-        LLVMValueRef lanes = lanes_of(d, axis);
+        LLVMValueRef lanes = units_of(d, axis);
         Level l = {magnitude(d->place.stride[axis]), lanes, NULL, lanes, whole_lanes(d, axis)};
         Level *last = n ? &level[n - 1] : NULL;
         if (subscript >= 0) clip(d, axis, subscript, lane, &l);

@@ -31,7 +31,7 @@ static void step(const Micro *m, Running *r) {
     for (int i = 0; i < m->s.rows; i++) {
         LLVMValueRef one = LLVMBuildLoad2(e->b, e->f32, element_at(e, r->x, i * m->s.x_row), "");
         for (int v = 0; v < m->s.vectors; v++)
-            r->acc[i][v] = emit_fma(e, DT_F32, emit_splat(e, one, m->s.lanes), column[v], r->acc[i][v]);
+            r->acc[i][v] = micro_multiply_add(e, m->s.pairs, emit_splat(e, one, m->s.lanes), column[v], r->acc[i][v]);
     }
     r->x = element_at(e, r->x, m->s.x_step);
     r->y = element_at(e, r->y, (int64_t)m->s.vectors * m->s.lanes);
@@ -82,8 +82,8 @@ static void product(const Micro *m) {
 
 LLVMValueRef direct_product(const Emit *e, DirectShape s) {
     char name[160];
-    snprintf(name, sizeof name, "fusec.direct_%dx%d_%lld_%lld_%lld", s.rows, s.vectors * s.lanes, (long long)s.x_row,
-             (long long)s.x_step, (long long)s.c_row);
+    snprintf(name, sizeof name, "fusec.direct_%dx%d_%lld_%lld_%lld%s", s.rows, s.vectors * s.lanes, (long long)s.x_row,
+             (long long)s.x_step, (long long)s.c_row, s.pairs ? "_bf16" : "");
     LLVMValueRef known = LLVMGetNamedFunction(e->module, name);
     if (known) return known;
     LLVMTypeRef params[ARGS] = {e->ptr, e->ptr, e->ptr, e->i64, e->i64, e->i64};

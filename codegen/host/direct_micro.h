@@ -7,6 +7,7 @@ typedef struct DirectShape {
     int rows, vectors, lanes; /* of the block of C */
     int64_t x_row, x_step;    /* of X: between rows, between steps of k */
     int64_t c_row;            /* of C: between rows */
+    bool pairs;               /* of bf16 in the place of floats */
 } DirectShape;
 
 /* void (x, y, c, count, outer, x_outer): with i running over k = [outer][count],

@@ -75,11 +75,22 @@ static bool all_f32(const Dot *d) {
 }
 
 /* Is every element a number of bf16, held as f32? */
-static bool is_bf16(const Dot *d, int value) {
-    const Inst *def = d->ke->v->value[value].def;
-    if (d->ke->k->types.at[value].dtype == DT_BF16) return true;
+static bool is_bf16(const KernelEmit *ke, int value) {
+    const Inst *def = ke->v->value[value].def;
+    if (ke->k->types.at[value].dtype == DT_BF16) return true;
     const bool same = def && (def->kind == TI_STAGE || (def->kind == TI_ELEMENT && def->op == OP_CAST));
-    return same && d->ke->k->types.at[value].dtype == DT_F32 && is_bf16(d, def->in[0]);
+    return same && ke->k->types.at[value].dtype == DT_F32 && is_bf16(ke, def->in[0]);
+}
+
+int bf16_converted(const KernelEmit *ke, int value) {
+    const ValueInfo *info = &ke->v->value[value];
+    const Inst *def = info->def;
+    const bool casts = !info->kept && def && def->kind == TI_ELEMENT && def->op == OP_CAST;
+    return casts && is_bf16(ke, value) && is_bf16(ke, def->in[0]) ? def->in[0] : value;
+}
+
+bool dot_in_pairs(const KernelEmit *ke, const HostMachine *m, const Inst *dot) {
+    return m->pairs && is_bf16(ke, dot->in[0]) && is_bf16(ke, dot->in[1]);
 }
 
 /* The axis whose lanes are neighbours in rows of X, if the factors are multiplied in pairs. */
@@ -88,7 +99,7 @@ static int choose_pair_axis(const Dot *d) {
     const Sink probe = {.kind = SINK_PACK, .value = d->x};
     int8_t order[MAX_TILE_AXES];
     int n = nest_order(d->ke, &axes, 1, &probe, order);
-    if (!d->machine->pairs || !is_bf16(d, d->x) || !is_bf16(d, d->y)) return -1;
+    if (!dot_in_pairs(d->ke, d->machine, d->inst)) return -1;
     while (n > 0 && !type_has(&d->over, order[n - 1])) n--;
     return n > 0 ? order[n - 1] : -1;
 }
@@ -128,9 +139,10 @@ static bool choose_part(Dot *d) {
         return true;
     }
     const int64_t others = d->n_over / k->axes.at[d->parted].step;
-    d->part = (int)(most / others / 16 * 16);
+    const int64_t part = most / others;
+    d->part = (int)(part >= 16 ? part / 16 * 16 : part / 2 * 2); /* of short axes few, with all of the others */
     d->n_over = others * d->part;
-    return d->part >= 16;
+    return d->n_over >= 16;
 }
 
 /* A power of two and one cache line: rows of X start in different sets, and few instances of a block are needed. */
@@ -154,7 +166,7 @@ const Inst *dot_load(const Dot *d, int value) {
     const Inst *def = info->def;
     const bool pairs = d->pair_axis >= 0;
     if (info->kept || !def) return NULL;
-    if (pairs && def->kind == TI_ELEMENT && def->op == OP_CAST) return dot_load(d, def->in[0]);
+    if (pairs && bf16_converted(d->ke, value) != value) return dot_load(d, def->in[0]);
     if (def->kind != TI_LOAD || def->n_in) return NULL;
     return d->ke->k->buffers.at[def->buffer].dtype == (pairs ? DT_BF16 : DT_F32) ? def : NULL;
 }

@@ -24,6 +24,11 @@ typedef struct DotResult {
     LLVMValueRef step;   /* i64: elements from one row to the next; NULL: in the dot's storage */
     LLVMValueRef fresh;  /* i64: not 0 where what the memory holds counts as zero */
 } DotResult;
+/* What the cast that makes the value has for its operand, if nothing is rounded: bf16 in one type or the other; else
+ * the value. */
+int bf16_converted(const KernelEmit *ke, int value);
+/* Its factors are bf16 in f32, and the machine multiplies pairs of them. */
+bool dot_in_pairs(const KernelEmit *ke, const HostMachine *m, const Inst *dot);
 bool dot_is_blocked(KernelEmit *ke, const Inst *dot, int storage, const HostMachine *m);
 /* One axis of columns, at most one of rows (*rows: -1 if none), and blocks that never pass their extents: only lanes
  * that exist are written. */

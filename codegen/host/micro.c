@@ -2,7 +2,6 @@
 #include "codegen/host/micro.h"
 #include "codegen/host/running.h"
 #include <stdio.h>
-#include <string.h>
 
 /* ---- a block of C ---------------------------------------------------------------------------------------------- */
 enum { UNROLL = 4, AHEAD = 20, LINE = 64 / 4 };
@@ -91,27 +90,6 @@ static void ask_ahead(const Micro *m, const Running *r) {
     }
 }
 
-/* acc + x * y, or the products of both halves.  VDPBF16PS adds one product after the other, each sum rounded to nearest
- * even as that of a fused multiply-add; it takes denormal factors as zero and makes denormal sums zero, whatever MXCSR
- * says (Intel SDM, volume 2).  A sum of n terms is thus off by n roundings at most, as it is in f32, by n of the least
- * normal numbers, and by what a factor below them would add. */
-static LLVMValueRef multiply_add(const Micro *m, LLVMValueRef x, LLVMValueRef y, LLVMValueRef acc) {
-    static const struct {
-        int lanes;
-        const char *name;
-    } dots[] = {{4, "llvm.x86.avx512bf16.dpbf16ps.128"},
-                {8, "llvm.x86.avx512bf16.dpbf16ps.256"},
-                {16, "llvm.x86.avx512bf16.dpbf16ps.512"}};
-    const Emit *e = m->e;
-    if (!m->s.pairs) return emit_fma(e, DT_F32, x, y, acc);
-    LLVMTypeRef halves = LLVMVectorType(LLVMBFloatTypeInContext(e->context), 2 * (unsigned)m->s.lanes);
-    LLVMValueRef args[3] = {acc, LLVMBuildBitCast(e->b, x, halves, ""), LLVMBuildBitCast(e->b, y, halves, "")};
-    int i = 0;
-    while (dots[i].lanes != m->s.lanes) i++;
-    const unsigned id = LLVMLookupIntrinsicID(dots[i].name, strlen(dots[i].name));
-    return emit_call(e, LLVMGetIntrinsicDeclaration(e->module, id, NULL, 0), 3, args);
-}
-
 /* To the next k, or pair. */
 static void advance(const Micro *m, Running *r) {
     const Emit *e = m->e;
@@ -136,7 +114,7 @@ static void micro_step(const Micro *m, Running *r, bool half) {
     for (int i = 0; i < m->s.rows; i++) {
         LLVMValueRef one = x_element(m, r, i, half);
         for (int v = 0; v < m->s.vectors; v++)
-            r->acc[i][v] = multiply_add(m, emit_splat(e, one, m->s.lanes), column[v], r->acc[i][v]);
+            r->acc[i][v] = micro_multiply_add(e, m->s.pairs, emit_splat(e, one, m->s.lanes), column[v], r->acc[i][v]);
     }
     advance(m, r);
 }

@@ -1,5 +1,6 @@
 /* See running.h. */
 #include "codegen/host/running.h"
+#include <string.h>
 
 static LLVMValueRef phi_like(const Emit *e, LLVMValueRef v) { return LLVMBuildPhi(e->b, LLVMTypeOf(v), ""); }
 
@@ -32,4 +33,25 @@ LLVMValueRef micro_function(const Emit *e, const char *name, int n, LLVMTypeRef 
             emit_param_attribute(e, fn, i, "nocapture", 0);
         }
     return fn;
+}
+
+/* acc + x * y, or the products of both halves.  VDPBF16PS adds one product after the other, each sum rounded to nearest
+ * even as that of a fused multiply-add; it takes denormal factors as zero and makes denormal sums zero, whatever MXCSR
+ * says (Intel SDM, volume 2).  A sum of n terms is thus off by n roundings at most, as it is in f32, by n of the least
+ * normal numbers, and by what a factor below them would add. */
+LLVMValueRef micro_multiply_add(const Emit *e, bool pairs, LLVMValueRef x, LLVMValueRef y, LLVMValueRef acc) {
+    static const struct {
+        int lanes;
+        const char *name;
+    } dots[] = {{4, "llvm.x86.avx512bf16.dpbf16ps.128"},
+                {8, "llvm.x86.avx512bf16.dpbf16ps.256"},
+                {16, "llvm.x86.avx512bf16.dpbf16ps.512"}};
+    const int lanes = emit_width(acc);
+    if (!pairs) return emit_fma(e, DT_F32, x, y, acc);
+    LLVMTypeRef halves = LLVMVectorType(LLVMBFloatTypeInContext(e->context), 2 * (unsigned)lanes);
+    LLVMValueRef args[3] = {acc, LLVMBuildBitCast(e->b, x, halves, ""), LLVMBuildBitCast(e->b, y, halves, "")};
+    int i = 0;
+    while (dots[i].lanes != lanes) i++;
+    const unsigned id = LLVMLookupIntrinsicID(dots[i].name, strlen(dots[i].name));
+    return emit_call(e, LLVMGetIntrinsicDeclaration(e->module, id, NULL, 0), 3, args);
 }

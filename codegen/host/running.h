@@ -18,4 +18,7 @@ void running_join(const Running *phis, const Running *in, LLVMBasicBlockRef from
 /* A local function of its own, whose n parameters, where pointers, are to memory of their own. */
 LLVMValueRef micro_function(const Emit *e, const char *name, int n, LLVMTypeRef *params);
 
+/* acc + x * y of vectors; pairs: of bf16 in the bits of floats, both products are added. */
+LLVMValueRef micro_multiply_add(const Emit *e, bool pairs, LLVMValueRef x, LLVMValueRef y, LLVMValueRef acc);
+
 #endif

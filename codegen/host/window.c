@@ -134,15 +134,52 @@ static bool find_subscripts(const KernelEmit *ke, Window *w) {
     return w->rank > 0 && w->pitch[w->rank - 1] == 1;
 }
 
-bool window_find(const KernelEmit *ke, int value, bool own, Window *w) {
+static bool find(const KernelEmit *ke, int value, DType dtype, bool own, Window *w) {
     const ValueInfo *info = &ke->v->value[value];
     const Inst *i = info->def;
-    if (info->kept || !i || i->kind != TI_LOAD || ke->k->buffers.at[i->buffer].dtype != DT_F32) return false;
+    if (info->kept || !i || i->kind != TI_LOAD || ke->k->buffers.at[i->buffer].dtype != dtype) return false;
     *w = (Window){.load = i};
     for (int d = 0; d < i->n_index; d++)
         if (!is_affine(i->index[d])) return false;
     if (i->n_in && (i->value != 0 || !add_ranges(ke, i->in[0], w))) return false;
     return !own || find_subscripts(ke, w);
+}
+
+bool window_find(const KernelEmit *ke, int value, bool own, Window *w) { return find(ke, value, DT_F32, own, w); }
+
+static bool even_lanes(const Axis *a) {
+    return dim_is_fixed(a->extent) && a->extent.bound % 2 == 0 && (a->step % 2 == 0 || a->step >= a->extent.bound);
+}
+
+/* The axis that is the subscript, alone; -1: none. */
+static int only_axis(const Index *x) {
+    const bool plain = x->c == 0 && x->n == 1 && x->term[0].coef == 1 && x->term[0].atom.kind == ATOM_AXIS;
+    return plain ? x->term[0].atom.id : -1;
+}
+
+static int converted(const KernelEmit *ke, int value) {
+    const int from = bf16_converted(ke, value);
+    return from == value ? value : converted(ke, from);
+}
+
+bool window_find_ranges(const KernelEmit *ke, int value, bool pairs, Window *w) {
+    return pairs ? find(ke, converted(ke, value), DT_BF16, false, w) : window_find(ke, value, false, w);
+}
+
+bool window_find_pairs(const KernelEmit *ke, int value, const TileType *over, Window *w) {
+    enum { LEAST = 4 }; /* lanes: fewer are no smaller step than the next axis may have */
+    if (!find(ke, converted(ke, value), DT_BF16, true, w)) return false;
+    const int last = w->rank - 1, axis = only_axis(w->subscript[last]);
+    if (axis < 0 || !type_has(over, axis) || !even_lanes(&ke->k->axes.at[axis]) || w->offset % 2) return false;
+    if (ke->k->axes.at[axis].step < LEAST) return false;
+    for (int r = 0; r < w->n_ranges; r++)
+        if (index_equal(w->range[r].x, w->subscript[last])) return false;
+    for (int d = 0; d < last; d++)
+        if (w->pitch[d] % 2 || w->coef[d][axis]) return false;
+    for (int d = 0; d < last; d++) w->pitch[d] /= 2;
+    w->offset /= 2;
+    w->pairs = axis + 1;
+    return true;
 }
 
 bool window_slides(const Kernel *k, const Window *w, const TileType *kept, const TileType *over) {
@@ -253,7 +290,7 @@ static int64_t box_extent(const Kernel *k, const Window *w, int d) {
     int64_t n = 1;
     for (int a = 0; a < k->axes.n; a++)
         n += (w->coef[d][a] < 0 ? -w->coef[d][a] : w->coef[d][a]) * (k->axes.at[a].step - 1);
-    return n;
+    return w->pairs && d == w->rank - 1 ? (n + 1) / 2 : n;
 }
 
 /* Extents and strides.  Rows of elements whose distance is a multiple of 1 KiB would share cache sets: they are kept
@@ -320,6 +357,9 @@ static LLVMValueRef find_box(Box *b) {
             b->first[d] = LLVMBuildSub(e->b, b->first[d], reach, "");
             origin = LLVMBuildAdd(e->b, origin, LLVMBuildMul(e->b, reach, emit_i64(e, b->stride[d]), ""), "");
         }
+        if (!b->w->pairs || d < b->w->rank - 1) continue;
+        b->first[d] = LLVMBuildLShr(e->b, b->first[d], emit_i64(e, 1), "");
+        b->length[d] = LLVMBuildLShr(e->b, b->length[d], emit_i64(e, 1), "");
     }
     return origin;
 }

@@ -27,11 +27,19 @@ typedef struct Window {
     int64_t coef[MAX_WINDOW][MAX_AXES]; /* of each axis in each subscript */
     int n_ranges;
     Range range[MAX_RANGES];
+    int pairs; /* 1 + the axis along which two bf16 stand in the place of a float; 0: none */
 } Window;
 
 /* Whether `value` is such a load, not kept, of f32, whose conditions are ranges: of subscripts if `own`, so that it
  * can be packed. */
 bool window_find(const KernelEmit *ke, int value, bool own, Window *w);
+/* The conditions alone; pairs: of a load of bf16 that may be converted. */
+bool window_find_ranges(const KernelEmit *ke, int value, bool pairs, Window *w);
+
+/* The same of a load of bf16 that is converted, if its elements are pairs along one of the axes `over`, which has an
+ * even number of lanes, is the last subscript alone and has no condition: pitch and offset then count pairs, as do the
+ * strides of its place. */
+bool window_find_pairs(const KernelEmit *ke, int value, const TileType *over, Window *w);
 
 /* A subscript that a row's or column's axis and a summed one share. */
 bool window_slides(const Kernel *k, const Window *w, const TileType *kept, const TileType *over);

@@ -22,6 +22,17 @@ model conv {
     output by_kernel = sum(vjp(y, w, u) * w)
 }
 
+model low {                                  # factors of bf16, which some processors multiply in pairs
+    precision bf16
+    x = param [B, H, W, C] init normal(1.0)
+    w = param [K, K, C, F] init normal(1.0)
+    u = param [B, O, Q, F] init normal(1.0)
+    y = convolve(x, w, O, Q, P, P, stride, D)
+    output forward = sum(y * u)
+    output by_input = sum(vjp(y, x, u) * x)
+    output by_kernel = sum(vjp(y, w, u) * w)
+}
+
 model merged {                               # the image is a matrix product's rows
     image = param [B, H, W, 3] init normal(1.0)
     m = param [3, C] init normal(1.0)
@@ -117,6 +128,23 @@ check volume
 check volume -D stride=2 -D H=7
 # 1x1: places of images are one axis again, whose sum in slices is a plain product, read where the images lie
 check conv -D B=2 -D H=24 -D W=24 -D C=48 -D F=64 -D K=1 -D P=0
+
+# In bf16 each of the three is the interpreter's.
+check_low() {
+    for t in host interp; do
+        "$FUSEC" run conv.dsl --model=low "$@" --target $t >$t.out || { echo "$* fails on $t"; exit 1; }
+        awk '$1 ~ /^(forward|by_input|by_kernel)$/ { print $NF }' $t.out >$t.numbers
+    done
+    paste -d ' ' host.numbers interp.numbers | awk '
+        { d = $1 - $2; if (d < 0) d = -d; s = $2 < 0 ? -$2 : $2; if (!(d <= 1e-4 * s)) bad = 1 }
+        END { exit bad || NR != 3 }' || { echo "in bf16, $*: not the same:"; paste host.numbers interp.numbers; exit 1; }
+}
+check_low -D C=16 -D F=32
+check_low -D C=16 -D F=24 -D stride=2 -D H=10 -D W=13
+check_low -D C=64 -D F=48 -D H=14 -D W=14 -D B=8
+check_low -D C=3 -D F=16 -D K=7 -D P=3 -D stride=2 -D H=16
+check_low -D C=32 -D F=40 -D D=2 -D P=2
+check_low -D C=64 -D F=32 -D K=1 -D P=0
 
 product() {
     cat >product.dsl <<'DSL'

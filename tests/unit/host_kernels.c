@@ -354,23 +354,23 @@ static void products_of_many_axes(void **state) {
 
 /* ---- pairs of bf16 ------------------------------------------------------------------------------------------------
  */
-/* Is there code that multiplies pairs? */
-static bool multiplies_pairs(Arena *a, Kernel *k, const char *triple, const char *cpu) {
-    const Module m = module_of(a, k);
-    const HostOptions o = {.triple = triple, .cpu = cpu};
-    char *text = NULL, *error = NULL;
-    if (!host_emit_ir_text(&m, &o, &text, &error)) fail_msg("@%s: %s", k->name, error);
-    const bool found = strstr(text, "call <16 x float> @llvm.x86.avx512bf16.dpbf16ps.512") != NULL;
-    free(text);
-    return found;
+/* LLVM IR for an x86 processor. */
+static const char *ir_for(Arena *a, const char *text, const char *cpu) {
+    const Module m = module_of(a, parse_kernel(a, text));
+    const HostOptions o = {.triple = "x86_64-linux-gnu", .cpu = cpu};
+    char *ir = NULL, *error = NULL;
+    if (!host_emit_ir_text(&m, &o, &ir, &error)) fail_msg("%s: %s", cpu, error);
+    const char *copy = arena_strdup(a, ir);
+    free(ir);
+    return copy;
 }
 
 /* On a processor that has them they are used, on another of its kind they are not; the results are the same. */
 static void check_pairs(const char *text) {
+    static const char pairs[] = "call <16 x float> @llvm.x86.avx512bf16.dpbf16ps.512";
     Arena *a = arena_new();
-    if (!multiplies_pairs(a, parse_kernel(a, text), "x86_64-linux-gnu", "znver4"))
-        fail_msg("no pairs are multiplied:\n%s", text);
-    assert_false(multiplies_pairs(a, parse_kernel(a, text), "x86_64-linux-gnu", "x86-64-v4"));
+    if (!strstr(ir_for(a, text, "znver4"), pairs)) fail_msg("no pairs are multiplied:\n%s", text);
+    assert_null(strstr(ir_for(a, text, "x86-64-v4"), pairs));
     check(text);
     arena_free(a);
 }
@@ -437,6 +437,34 @@ static void pairs_of_many_axes(void **state) {
         "  %2 = load %w[b, k, n] : bf16[b:1,k:9,n:32]\n  %3 = cast %2 : f32[b:1,k:9,n:32]\n"
         "  %4 = full 1 : f32[b:1,m:20,n:32]\n  %5 = dot %1, %3, %4 over k : f32[b:1,m:20,n:32]\n"
         "  store %y[b, m, n], %5\n");
+}
+
+/* A convolution's image is read through its window, and so is its result's gradient, with channels in pairs: with a
+ * border, strides, an odd number of channels (which is packed instead), and taps that only some rows have. */
+static void pairs_through_windows(void **state) {
+    (void)state;
+    for (int channels = 6; channels <= 8; channels++) {
+        Arena *a = arena_new();
+        const int c = channels;
+        const char *text = arena_printf(
+            a,
+            "kernel @conv(%%x: bf16[2,7,9,%d], %%w: bf16[3,3,%d,40], %%y: f32[2,7,5,40] out)\n"
+            "  grid n in 0..2 step 1\n  grid h in 0..7 step 4\n  grid v in 0..5 step 5\n  grid f in 0..40 step 40\n"
+            "  span r in 0..3 step 3\n  span s in 0..3 step 3\n  span c in 0..%d step %d\n"
+            "  %%0 = full 0 : f32[n:1,h:4,v:5,f:40]\n  %%1 = index h + r - 1 : i32[h:4,r:3]\n  %%2 = const 0 : i32\n"
+            "  %%3 = ge %%1, %%2 : bool[h:4,r:3]\n  %%4 = index 7 : i32\n  %%5 = lt %%1, %%4 : bool[h:4,r:3]\n"
+            "  %%6 = and %%3, %%5 : bool[h:4,r:3]\n  %%7 = index 2*v + s - 1 : i32[v:5,s:3]\n"
+            "  %%8 = ge %%7, %%2 : bool[v:5,s:3]\n  %%9 = index 9 : i32\n  %%10 = lt %%7, %%9 : bool[v:5,s:3]\n"
+            "  %%11 = and %%8, %%10 : bool[v:5,s:3]\n  %%12 = and %%6, %%11 : bool[h:4,v:5,r:3,s:3]\n"
+            "  %%13 = load %%x[n, h + r - 1, 2*v + s - 1, c] where %%12 else 0 : bf16[n:1,h:4,v:5,r:3,s:3,c:%d]\n"
+            "  %%14 = cast %%13 : f32[n:1,h:4,v:5,r:3,s:3,c:%d]\n"
+            "  %%15 = load %%w[r, s, c, f] : bf16[f:40,r:3,s:3,c:%d]\n  %%16 = cast %%15 : f32[f:40,r:3,s:3,c:%d]\n"
+            "  %%17 = dot %%14, %%16, %%0 over r, s, c : f32[n:1,h:4,v:5,f:40]\n  store %%y[n, h, v, f], %%17\n",
+            c, c, c, c, c, c, c, c);
+        check_pairs(text);
+        assert_int_equal(strstr(ir_for(a, text, "znver4"), "@fusec.direct_") != NULL, c % 2 == 0);
+        arena_free(a);
+    }
 }
 
 /* The accumulator is still needed after the dot: no sharing. */
@@ -513,15 +541,12 @@ static void named_processors(void **state) {
         const char *cpu, *vector;
     } named[] = {{"x86-64-v2", "load <4 x float>"}, {"x86-64-v3", "load <8 x float>"}, {"znver4", "load <16 x float>"}};
     Arena *a = arena_new();
-    Kernel *k = parse_kernel(a, "kernel @copy(%x: f32[64], %y: f32[64] out)\n  grid i in 0..64 step 64\n"
-                                "  %0 = load %x[i] : f32[i:64]\n  store %y[i], %0\n");
-    const Module m = module_of(a, k);
     for (size_t i = 0; i < sizeof named / sizeof *named; i++) {
-        const HostOptions o = {.triple = "x86_64-linux-gnu", .cpu = named[i].cpu};
-        char *text = NULL, *error = NULL;
-        if (!host_emit_ir_text(&m, &o, &text, &error)) fail_msg("%s: %s", named[i].cpu, error);
-        if (!strstr(text, named[i].vector)) fail_msg("%s: no `%s`", named[i].cpu, named[i].vector);
-        free(text);
+        const char *ir = ir_for(a,
+                                "kernel @copy(%x: f32[64], %y: f32[64] out)\n  grid i in 0..64 step 64\n"
+                                "  %0 = load %x[i] : f32[i:64]\n  store %y[i], %0\n",
+                                named[i].cpu);
+        if (!strstr(ir, named[i].vector)) fail_msg("%s: no `%s`", named[i].cpu, named[i].vector);
     }
     arena_free(a);
 }
@@ -541,6 +566,7 @@ int main(void) {
         cmocka_unit_test(products_of_many_axes),
         cmocka_unit_test(products_of_pairs),
         cmocka_unit_test(pairs_of_many_axes),
+        cmocka_unit_test(pairs_through_windows),
         cmocka_unit_test(accumulators_that_live_on),
         cmocka_unit_test(conditional_products),
         cmocka_unit_test(loads_stay_before_stores),
