@@ -8,7 +8,7 @@ typedef enum { BACKEND_NVPTX, BACKEND_HOST, BACKEND_C99 } Backend;
 typedef struct Target {
     const char *name;
     Backend backend;
-    double gflops_f32, gflops_matrix; /* peaks; of f16 matrices */
+    double gflops_f32, gflops_matrix; /* peaks; of f16 matrices, of pairs of bf16 */
     double gbytes_per_s, shared_gbytes_per_s;
     int64_t fast_bytes;
     int threads;       /* per program */

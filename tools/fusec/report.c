@@ -24,8 +24,8 @@ static void print_tensors(Arena *a, const char *title, const ModuleTensor *t, in
     }
 }
 
-static double ridge_of(const Kernel *k, const Target *t) {
-    return product_report(k, t).rows ? t->gflops_matrix / t->gbytes_per_s : target_ridge(t);
+static double ridge_of(const Kernel *k, const Target *t, bool pairs) {
+    return pairs || product_report(k, t).rows ? t->gflops_matrix / t->gbytes_per_s : target_ridge(t);
 }
 
 /* " by wgmma 128x256" and how much of the tiles is used, where it is not nearly all. */
@@ -56,7 +56,7 @@ static void print_entry(Arena *a, const Module *m, Entry e, const Target *t, con
         const ProductReport product = product_report(k, t);
         flops += c.flops, bytes += moved;
         printf("  %-28s %-8s %10.3f %10.3f %10.2f  %s", k->name, phases[l->phase], c.flops * 1e-6, moved * 1e-6, intensity,
-               intensity < ridge_of(k, t) ? "memory" : "compute");
+               intensity < ridge_of(k, t, pairs && pairs[l->kernel]) ? "memory" : "compute");
         print_product(&product);
         print_merged(k);
         printf("%s%s\n", k->comment ? ", " : "", k->comment ? k->comment : "");
