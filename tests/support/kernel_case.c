@@ -1,5 +1,6 @@
 #include "tests/support/kernel_case.h"
 #include "tests/support/scratch.h"
+#include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdlib.h>
@@ -128,6 +129,28 @@ double buffer_element(const Buffer *b, const void *data, int64_t i) {
     case DT_F64: return ((const double *)data)[i];
     case DT_F32: return ((const float *)data)[i];
     default: return ((const uint16_t *)data)[i];
+    }
+}
+
+void kernel_expected(Arena *a, Kernel *k, const int64_t *syms, void **start, TileMemory *want) {
+    const char *error = NULL;
+    assert_true(k->buffers.n <= MAX_BUFFERS);
+    for (int i = 0; i < k->buffers.n; i++) {
+        const Buffer *b = &k->buffers.at[i];
+        const int64_t bytes = buffer_bytes(b);
+        start[i] = random_buffer(a, b);
+        want[i] = (TileMemory){.data = arena_dup(a, start[i], (size_t)bytes), .bytes = bytes};
+    }
+    if (!kernel_run(a, k, want, syms, &error)) fail_msg("@%s: %s", k->name, error);
+}
+
+void compare_elements(const Kernel *k, const Buffer *b, const void *got, const void *want, KernelTolerance *tolerance,
+                      const char *how) {
+    for (int64_t i = 0; i < buffer_bytes(b) / dtype_bytes(b->dtype); i++) {
+        const double x = buffer_element(b, got, i), y = buffer_element(b, want, i);
+        if (x == y || (isnan(x) && isnan(y))) continue;
+        if (!(fabs(x - y) <= tolerance(b->dtype, y)))
+            fail_msg("@%s %%%s[%d]: %.9g, not %.9g (%s)", k->name, b->name, (int)i, x, y, how);
     }
 }
 

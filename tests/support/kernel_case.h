@@ -32,6 +32,14 @@ void random_element(DType t, void *data, int64_t i);
 void *random_buffer(Arena *a, const Buffer *b);
 double buffer_element(const Buffer *b, const void *data, int64_t i); /* f16 and bf16: the bits */
 
+/* Fills buffers at random: as they start, and as the interpreter leaves them. */
+void kernel_expected(Arena *a, Kernel *k, const int64_t *syms, void **start, TileMemory *want);
+/* How far an element may be from y. */
+typedef double KernelTolerance(DType t, double y);
+/* Fails, with `how`, where elements of the buffer are not equal within it. */
+void compare_elements(const Kernel *k, const Buffer *b, const void *got, const void *want, KernelTolerance *tolerance,
+                      const char *how);
+
 /* Whether an elementwise op has operands of dtype t. */
 bool op_takes(Op op, DType t);
 /* Whether its float operand must not be negative. */

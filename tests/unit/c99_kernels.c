@@ -55,15 +55,7 @@ static void *compile(Arena *a, const char *source, const Compiler *c) {
     return compile_and_load(a, arena_printf(a, "%s %s", c->command, c->options), path);
 }
 
-static void compare(const Kernel *k, const Buffer *b, const void *got, const void *want, const char *source) {
-    for (int64_t i = 0; i < buffer_bytes(b) / dtype_bytes(b->dtype); i++) {
-        const double x = buffer_element(b, got, i), y = buffer_element(b, want, i);
-        if (x == y || (isnan(x) && isnan(y))) continue;
-        const double tolerance = b->dtype == DT_F32 ? 2e-6 * (4 + fabs(y)) : 0;
-        if (!(fabs(x - y) <= tolerance))
-            fail_msg("@%s %%%s[%d]: %.9g, not %.9g\n%s", k->name, b->name, (int)i, x, y, source);
-    }
-}
+static double tolerance(DType t, double y) { return t == DT_F32 ? 2e-6 * (4 + fabs(y)) : 0; }
 
 /* ---- one kernel, all compilers ---------------------------------------------------------------------------------- */
 static void run_everywhere(Arena *a, Kernel *k, const int64_t *syms) {
@@ -76,13 +68,7 @@ static void run_everywhere(Arena *a, Kernel *k, const int64_t *syms) {
     TileMemory want[MAX_BUFFERS];
     int32_t small[8] = {0};
     for (int i = 0; i < k->n_syms; i++) small[i] = (int32_t)syms[i];
-    for (int i = 0; i < k->buffers.n; i++) {
-        const Buffer *b = &k->buffers.at[i];
-        start[i] = random_buffer(a, b);
-        want[i] = (TileMemory){.data = arena_dup(a, start[i], (size_t)buffer_bytes(b)), .bytes = buffer_bytes(b)};
-    }
-    const char *error = NULL;
-    if (!kernel_run(a, k, want, syms, &error)) fail_msg("@%s: %s", k->name, error);
+    kernel_expected(a, k, syms, start, want);
     for (int c = 0; c < COMPILERS; c++) {
         if (!have_compiler(compilers[c].command)) continue;
         void *library = compile(a, source, &compilers[c]), *symbol = load_symbol(library, "run"), *got[MAX_BUFFERS];
@@ -91,7 +77,7 @@ static void run_everywhere(Arena *a, Kernel *k, const int64_t *syms) {
         for (int i = 0; i < k->buffers.n; i++) got[i] = arena_dup(a, start[i], (size_t)buffer_bytes(&k->buffers.at[i]));
         run(got, small);
         for (int i = 0; i < k->buffers.n; i++) {
-            compare(k, &k->buffers.at[i], got[i], want[i].data, source);
+            compare_elements(k, &k->buffers.at[i], got[i], want[i].data, tolerance, source);
             if (!first[i]) first[i] = got[i];
             if (memcmp(first[i], got[i], (size_t)buffer_bytes(&k->buffers.at[i])) != 0)
                 fail_msg("@%s %%%s: %s %s gives other bits", k->name, k->buffers.at[i].name, compilers[c].command,

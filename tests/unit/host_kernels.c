@@ -30,15 +30,9 @@ static void check_guards(const Kernel *k, int buffer, const uint8_t *p, int64_t 
             fail_msg("@%s writes outside %%%s", k->name, k->buffers.at[buffer].name);
 }
 
-static void compare(const Kernel *k, const Buffer *b, const void *got, const void *want, const char *how) {
-    for (int64_t i = 0; i < buffer_bytes(b) / dtype_bytes(b->dtype); i++) {
-        const double x = buffer_element(b, got, i), y = buffer_element(b, want, i);
-        if (x == y || (isnan(x) && isnan(y))) continue;
-        const double larger = fabs(y) > 4 ? fabs(y) : 4;
-        const double tolerance = b->dtype == DT_F32 ? 2e-5 * larger : b->dtype == DT_F64 ? 1e-12 * larger : 0;
-        if (!(fabs(x - y) <= tolerance))
-            fail_msg("@%s (%s) %%%s[%d]: %.9g, not %.9g", k->name, how, b->name, (int)i, x, y);
-    }
+static double tolerance(DType t, double y) {
+    const double larger = fabs(y) > 4 ? fabs(y) : 4;
+    return t == DT_F32 ? 2e-5 * larger : t == DT_F64 ? 1e-12 * larger : 0;
 }
 
 /* ---- one kernel ------------------------------------------------------------------------------------------ */
@@ -72,7 +66,7 @@ static void run_on(Arena *a, Kernel *k, size_t machine, const int64_t *syms, voi
         for (int64_t p = 0; p < programs; p += step) host_jit_kernels(j)[0](cut[c], syms, p, p + step);
     }
     for (int i = 0; i < k->buffers.n; i++) {
-        compare(k, &k->buffers.at[i], cut[0][i], want[i].data, machines[machine].name);
+        compare_elements(k, &k->buffers.at[i], cut[0][i], want[i].data, tolerance, machines[machine].name);
         if (memcmp(cut[0][i], cut[1][i], (size_t)want[i].bytes) != 0)
             fail_msg("@%s: the cut of the grid shows", k->name);
         check_guards(k, i, cut[0][i], want[i].bytes);
@@ -83,15 +77,7 @@ static void run_on(Arena *a, Kernel *k, size_t machine, const int64_t *syms, voi
 static void run_everywhere(Arena *a, Kernel *k, const int64_t *syms) {
     void *start[MAX_BUFFERS];
     TileMemory want[MAX_BUFFERS];
-    assert_true(k->buffers.n <= MAX_BUFFERS);
-    for (int i = 0; i < k->buffers.n; i++) {
-        const Buffer *b = &k->buffers.at[i];
-        const int64_t bytes = buffer_bytes(b);
-        start[i] = random_buffer(a, b);
-        want[i] = (TileMemory){.data = arena_dup(a, start[i], (size_t)bytes), .bytes = bytes};
-    }
-    const char *error = NULL;
-    if (!kernel_run(a, k, want, syms, &error)) fail_msg("@%s: %s", k->name, error);
+    kernel_expected(a, k, syms, start, want);
     for (size_t m = 0; m < sizeof machines / sizeof *machines; m++) run_on(a, k, m, syms, start, want);
 }
 
@@ -165,7 +151,7 @@ static void run_op(Arena *a, const Kernel *k, fusec_host_kernel code, const char
     const char *error = NULL;
     if (!kernel_run(a, k, want, NULL, &error)) fail_msg("@%s: %s", k->name, error);
     code(got, NULL, 0, 2);
-    compare(k, &k->buffers.at[2], got[2], want[2].data, how);
+    compare_elements(k, &k->buffers.at[2], got[2], want[2].data, tolerance, how);
     check_guards(k, 2, got[2], want[2].bytes);
 }
 
