@@ -188,7 +188,7 @@ static void turn(const Direct *d, const PanelMemory *m, LLVMValueRef count, LLVM
     KernelEmit *ke = d->ke;
     const Emit *e = ke->e;
     const int lanes = d->machine->vector;
-    LLVMValueRef fn = micro_transpose(e, lanes), length = emit_i64(e, m->length), panel = emit_i64(e, width);
+    LLVMValueRef fn = micro_transpose(e, lanes, false), length = emit_i64(e, m->length), panel = emit_i64(e, width);
     HostCounter n = counter_open(ke, emit_i64(e, 0), columns, lanes);
     HostCounter k = counter_open(ke, emit_i64(e, 0), count, lanes);
     LLVMValueRef args[] = {

@@ -60,7 +60,7 @@ static void turn(const Dot *d, LLVMValueRef from, int64_t pitch, LLVMValueRef fi
     LLVMValueRef target = LLVMBuildAdd(e->b, start, LLVMBuildMul(e->b, k.i, emit_i64(e, d->panel), ""), "");
     LLVMValueRef args[] = {element_at(e, from, k.i), emit_i64(e, pitch), element_at(e, to, target),
                            emit_i64(e, d->panel)};
-    emit_call(e, micro_transpose(e, lanes), sizeof args / sizeof *args, args);
+    emit_call(e, micro_transpose(e, lanes, d->pair_axis >= 0), sizeof args / sizeof *args, args);
     counter_close(ke, &k);
 }
 

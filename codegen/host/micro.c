@@ -264,9 +264,9 @@ static void transpose_rows(const Emit *e, LLVMValueRef *row, int lanes) {
     }
 }
 
-LLVMValueRef micro_transpose(const Emit *e, int lanes) {
+LLVMValueRef micro_transpose(const Emit *e, int lanes, bool pairs) {
     char name[64];
-    snprintf(name, sizeof name, "fusec.transpose_%d", lanes);
+    snprintf(name, sizeof name, "fusec.transpose_%d%s", lanes, pairs ? "_bf16" : "");
     LLVMValueRef known = LLVMGetNamedFunction(e->module, name), row[64];
     if (known) return known;
     LLVMTypeRef params[4] = {e->ptr, e->i64, e->ptr, e->i64}, vector = LLVMVectorType(e->f32, (unsigned)lanes);
@@ -276,7 +276,7 @@ LLVMValueRef micro_transpose(const Emit *e, int lanes) {
     for (int i = 0; i < lanes; i++) {
         LLVMValueRef at =
             element_at(e, LLVMGetParam(fn, 0), LLVMBuildMul(e->b, LLVMGetParam(fn, 1), emit_i64(e, i), ""));
-        LLVMSetAlignment(row[i] = LLVMBuildLoad2(e->b, vector, at, ""), 2); /* pairs of bf16 may lie so */
+        LLVMSetAlignment(row[i] = LLVMBuildLoad2(e->b, vector, at, ""), pairs ? 2 : 4);
     }
     transpose_rows(e, row, lanes);
     for (int i = 0; i < lanes; i++) {

@@ -31,7 +31,8 @@ LLVMValueRef micro_product(const Emit *e, MicroShape s);
 /* void (at, stride, n): asks for `lines` cache lines at each of n places, stride bytes apart. */
 LLVMValueRef micro_prefetch(const Emit *e, int lines);
 
-/* void (from, from_stride, to, to_stride): to[j, i] = from[i, j] for a square of lanes x lanes floats or pairs. */
-LLVMValueRef micro_transpose(const Emit *e, int lanes);
+/* void (from, from_stride, to, to_stride): to[j, i] = from[i, j] for a square of lanes x lanes floats; pairs: of
+ * bf16, which may lie at any of them. */
+LLVMValueRef micro_transpose(const Emit *e, int lanes, bool pairs);
 
 #endif
