@@ -20,6 +20,15 @@ static int stage_order(const Kernel *k, const Inst *i, int8_t *order) {
     return n;
 }
 
+static bool is_factor(const Block *b, int value) {
+    for (int n = 0; n < b->n; n++) {
+        const Inst *i = b->at[n];
+        if (i->kind == TI_DOT && (i->in[0] == value || i->in[1] == value)) return true;
+        if (is_factor(&i->body, value)) return true;
+    }
+    return false;
+}
+
 /* Bytes from one row to the next without a swizzle: by default an element more than the row has, so that neither
  * filling by rows nor reading by columns meets one bank twice; where the row is moved in wide accesses, an odd multiple
  * of 32 bytes, so that four rows of a column of 32 bytes lie in different banks. */
@@ -30,15 +39,21 @@ static int padded_row(const Inst *i, int n_axes, int elements, int bytes) {
     return (row / 32 % 2 ? row : row + 32) / bytes;
 }
 
+static bool is_loop(const Kernel *k, int axis) { return k->axes.at[axis].kind != AXIS_GRID; }
+
+/* A factor without a stated layout is read along its side, four neighbours at once, and where it is turned it is filled by
+ * sums a sector long: what lies at one sum begins four elements further than it need to. */
 void stage_layout(const Kernel *k, const Inst *i, StageLayout *out) {
     int8_t order[MAX_TILE_AXES];
     const int n = stage_order(k, i, order), bytes = dtype_bytes(i->type.dtype);
     *out = (StageLayout){.n = n ? n - 1 : 0, .minor = n ? order[n - 1] : -1, .swizzle = i->swizzle, .bytes = bytes};
     const int length = n ? k->axes.at[out->minor].step : 1;
     out->panel = i->swizzle ? i->swizzle / bytes : length;
-    int64_t size = i->swizzle ? out->panel : padded_row(i, n, length, bytes);
+    const bool factor = i->minor == NO_AXIS && length % STAGE_RUN == 0 && is_factor(&k->body, i->result);
+    int64_t size = i->swizzle ? out->panel : factor ? length : padded_row(i, n, length, bytes);
     for (int d = out->n - 1; d >= 0; d--) {
         out->axis[d] = order[d];
+        if (factor && is_loop(k, order[d]) && !is_loop(k, order[d + 1])) size += STAGE_RUN;
         out->stride[d] = (int)size;
         size *= k->axes.at[order[d]].step;
     }

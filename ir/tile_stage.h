@@ -17,6 +17,8 @@ typedef struct StageLayout {
     int64_t slot;              /* bytes of one tile, a multiple of align */
     int align;                 /* bytes */
 } StageLayout;
+/* Rows of a product's factor without a stated layout begin at multiples of so many elements, if they are as long. */
+enum { STAGE_RUN = 4 };
 void stage_layout(const Kernel *k, const Inst *stage, StageLayout *out);
 int64_t stage_place(const StageLayout *l, const int *offset); /* bytes, of the element at offset[axis] */
 

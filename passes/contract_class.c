@@ -48,3 +48,13 @@ ContractClass contract_classify(const Contract *c, Node *const *in) {
     }
     return r;
 }
+
+int contract_contiguous(const Node *n, int loop) {
+    const Contract *c = n->attr->contract;
+    int found = 0;
+    for (int o = 0; o < n->n_in; o++) {
+        const int last = n->in[o]->shape.rank - 1;
+        found += last >= 0 && c->map[o][last].divisor == 1 && c->map[o][last].coef[loop] == 1;
+    }
+    return found;
+}

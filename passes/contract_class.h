@@ -26,5 +26,7 @@ bool contract_mentions(const Contract *c, Node *const *in, int operand, int loop
 /* The operand whose read is 0 where the guard fails: the first that has all of the guard's loops, so that its tile has
  * no others on the guard's account; the first of all where none has. */
 int contract_guard_operand(const Contract *c, Node *const *in, const Guard *g);
+/* In how many operands neighbours along the loop are neighbours in memory, as far as a subscript says. */
+int contract_contiguous(const Node *n, int loop);
 
 #endif

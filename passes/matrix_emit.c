@@ -13,22 +13,11 @@ static Loops loops_of(const MatrixTerm *m, const Contract *c, LoopClass cls, int
     return l;
 }
 
-/* In how many operands neighbours along the loop are neighbours in memory, as far as a subscript says. */
-static int contiguous_in(const Node *n, int loop) {
-    const Contract *c = n->attr->contract;
-    int found = 0;
-    for (int k = 0; k < n->n_in; k++) {
-        const int last = n->in[k]->shape.rank - 1;
-        found += last >= 0 && c->map[k][last].divisor == 1 && c->map[k][last].coef[loop] == 1;
-    }
-    return found;
-}
-
 /* Of summed loops any may be innermost: the one along which the operands are read in runs. */
 static void innermost_contiguous(const Node *n, Loops *l) {
     int best = l->n - 1;
     for (int i = l->n - 1; i >= 0; i--)
-        if (contiguous_in(n, l->loop[i]) > contiguous_in(n, l->loop[best])) best = i;
+        if (contract_contiguous(n, l->loop[i]) > contract_contiguous(n, l->loop[best])) best = i;
     if (l->n < 2 || !dim_is_fixed(n->attr->contract->extent[l->loop[best]])) return;
     const int loop = l->loop[best];
     for (int i = best; i < l->n - 1; i++) l->loop[i] = l->loop[i + 1];

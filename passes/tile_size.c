@@ -272,26 +272,30 @@ static void fit_staged(const Node *n, TileSizes *s) {
     }
 }
 
-static void sum_sizes(const Limits *l, const Contract *c, int *k) {
+/* The innermost loops have the lanes; where threads read memory together, those first along which it is read in order. */
+static void sum_sizes(const Limits *l, const Node *n, int *k) {
+    const Contract *c = n->attr->contract;
     int64_t most = l->k;
-    for (int i = c->n_loops - 1; i >= c->n_out; i--) {
-        k[i] = even_lanes(l, c->extent[i], most, SUM_UNIT);
-        most = most / k[i] < 1 ? 1 : most / k[i];
-    }
+    for (int in = l->pow2 ? c->n_operands : 0; in >= 0; in--)
+        for (int i = c->n_loops - 1; i >= c->n_out; i--) {
+            if (l->pow2 && contract_contiguous(n, i) != in) continue;
+            k[i] = even_lanes(l, c->extent[i], most, SUM_UNIT);
+            most = most / k[i] < 1 ? 1 : most / k[i];
+        }
 }
 
 static void contract_sizes(const Limits *l, const Node *n, TileSizes *s) {
     const Contract *c = n->attr->contract;
     const ContractClass class = product_loops(n);
     product_sizes(l, c, class.loop, lying_of(n, class.loop), s);
-    sum_sizes(l, c, s->k);
+    sum_sizes(l, n, s->k);
     vector_sizes(l, n, s);
     if (l->pow2) fit_staged(n, s);
 }
 
 void tile_sums(const Target *t, const Node *n, int *k) {
     const Limits l = limits_of(t);
-    sum_sizes(&l, n->attr->contract, k);
+    sum_sizes(&l, n, k);
 }
 
 enum {

@@ -53,13 +53,15 @@ static LLVMValueRef *registers(Simt *s, const TileType *t) { return ARENA_ARRAY(
 
 void simt_evaluate_slot(Simt *s, const Inst *i, int slot) {
     Coords c = {0};
+    if (i->kind == TI_LOAD && simt_load_registers(s, i, slot)) return;
     simt_coords(s, &i->type, slot, &c);
     s->reg[i->result][slot] = evaluate(s, i, &c);
 }
 
 static void eager(Simt *s, const Inst *i) {
     s->reg[i->result] = registers(s, &i->type);
-    for (int slot = 0; slot < simt_slots(s, &i->type); slot++) simt_evaluate_slot(s, i, slot);
+    for (int slot = 0; slot < simt_slots(s, &i->type); slot++)
+        if (!s->reg[i->result][slot]) simt_evaluate_slot(s, i, slot);
 }
 
 /* ---- structure ---------------------------------------------------------------------------------------------- */
@@ -265,6 +267,13 @@ static bool has_dot(const Block *b, By by) {
     return found;
 }
 
+/* Blocks that a multiprocessor is to hold.  Accumulators want registers more than that; elsewhere 128 registers are enough, and
+ * without a number the assembler spills for more blocks. */
+static int least_resident(const Kernel *k) {
+    enum { THREADS = 512 };
+    return has_dot(&k->body, BY_MMA) || k->threads > THREADS ? 1 : THREADS / k->threads;
+}
+
 static void open_function(Simt *s) {
     const Emit *e = s->e;
     const int nb = s->k->buffers.n, first_map = nb + s->k->n_syms, n = first_map + (s->hopper ? s->hopper->layout.first[s->hopper->layout.n_maps] : 0);
@@ -277,8 +286,7 @@ static void open_function(Simt *s) {
     annotate(e, s->fn, "maxntidx", s->k->threads + s->k->producer);
     if (s->hopper) annotate(e, s->fn, "minctasm", 1); /* setmaxnreg wants to know */
     else if (s->k->registers[0]) annotate(e, s->fn, "maxnreg", s->k->registers[0]);
-    else if (has_dot(&s->k->body, BY_MMA)) annotate(e, s->fn, "minctasm", 1); /* accumulators want registers more .. */
-    else if (has_dot(&s->k->body, BY_NONE)) annotate(e, s->fn, "minctasm", 2); /* .. than occupancy */
+    else annotate(e, s->fn, "minctasm", least_resident(s->k));
     emit_fn_attribute(e, s->fn, "nounwind");
     LLVMPositionBuilderAtEnd(e->b, emit_block(e, s->fn, ""));
     for (int i = 0; i < nb; i++) {
@@ -297,6 +305,7 @@ bool simt_kernel(const Emit *e, const Kernel *k, Arena *arena) {
     s.only = ARENA_ARRAY(arena, bool, k->types.n + 1);
     s.def = ARENA_ARRAY(arena, const Inst *, k->types.n + 1);
     s.reg = ARENA_ARRAY(arena, LLVMValueRef *, k->types.n + 1);
+    s.load_run = ARENA_ARRAY(arena, LoadRun, k->types.n + 1);
     s.shared = ARENA_ARRAY(arena, LLVMValueRef, k->types.n + 1);
     kernel_staged_only(k, s.only);
     define(&s, &k->body);

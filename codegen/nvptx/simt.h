@@ -26,6 +26,11 @@ typedef struct SimtThread {
     LLVMValueRef number, lane[MAX_AXES];
 } SimtThread;
 
+/* Registers that one access fills, along an axis; width 0: not yet known. */
+typedef struct LoadRun {
+    int width, axis;
+} LoadRun;
+
 typedef struct Simt {
     const Emit *e;
     const Kernel *k;
@@ -40,6 +45,7 @@ typedef struct Simt {
     bool *only;              /* kernel_staged_only */
     const Inst **def;        /* by value */
     LLVMValueRef **reg;      /* by value, home registers; NULL where not in registers */
+    LoadRun *load_run;       /* by value of a LOAD */
     LLVMValueRef *shared;    /* by value of a STAGE: its array */
     int n_shared;
     StagePlan plan;          /* of a kernel with stated layouts, whose tiles lie in `dynamic`; else dynamic == NULL */
@@ -77,6 +83,7 @@ LLVMValueRef simt_and(const Simt *s, LLVMValueRef a, LLVMValueRef b); /* NULL is
 /* ---- simt_memory.c ------------------------------------------------------------------------------------- */
 LLVMValueRef simt_load(Simt *s, const Inst *i, const Coords *c);
 LLVMValueRef simt_load_run(Simt *s, const Inst *i, const Coords *c, int width); /* a vector, in memory form */
+bool simt_load_registers(Simt *s, const Inst *i, int slot); /* all of the run that has the register; false: there is none */
 void simt_store(Simt *s, const Inst *i);
 void simt_store_slots(Simt *s, const Inst *i, const int *slot, int n); /* of the registers over simt_store_axes */
 TileType simt_store_axes(const Simt *s, const Inst *i);
@@ -99,6 +106,10 @@ void simt_stage(Simt *s, const Inst *i);
 void stage_begin(Simt *s, const Inst *i); /* the tile may be written from here on */
 void stage_registers(Simt *s, const Inst *i, const int *slot, int n); /* those registers of its value */
 LLVMValueRef simt_staged(Simt *s, int value, const Coords *c); /* reads what STAGE kept */
+/* The same of n neighbours along the axis that is contiguous there, from c on; n: how many a thread's registers are, of a tile
+ * without a stated layout. */
+void simt_staged_run(Simt *s, int value, const Coords *c, int n, LLVMValueRef *out);
+int simt_staged_width(const Simt *s, int value);
 void stage_store(Simt *s, const Inst *i);                      /* STORE by threads */
 /* i32, in elements: the place of the element at offset[axis] (i32) of a tile. */
 LLVMValueRef stage_element(const Simt *s, const StageLayout *l, LLVMValueRef const *offset);

@@ -215,6 +215,78 @@ LLVMValueRef simt_load_run(Simt *s, const Inst *i, const Coords *c, int width) {
     return LLVMBuildBitCast(e->b, words, type, "");
 }
 
+/* ---- runs of registers: one access ------------------------------------------------------------------------------ */
+/* Neighbouring registers along the axis whose elements are neighbours in memory, all or none of them inside. */
+static int run_of_registers(const Simt *s, const Inst *i, int x) {
+    const int bytes = dtype_bytes(s->k->buffers.at[i->buffer].dtype), run = load_run_bytes(s->k, s->def, i, x) / bytes;
+    const Dim extent = s->k->axes.at[x].extent;
+    int width = run < s->axis[x].vector ? run : s->axis[x].vector;
+    if (!s->axis[x].exact && !dim_is_fixed(extent)) return 1;
+    while (width > 1 && !s->axis[x].exact && extent.bound % width) width /= 2;
+    return width * bytes < 4 ? 1 : width;
+}
+
+/* Along the last axis, or another one of memory that is only read: registers of other groups (simt_run) are filled then. */
+static void find_run(Simt *s, const Inst *i) {
+    LoadRun *run = &s->load_run[i->result];
+    const Buffer *b = &s->k->buffers.at[i->buffer];
+    run->width = 1;
+    for (int d = i->type.n_axes - 1; d >= 0; d--) {
+        const int width = run_of_registers(s, i, i->type.axis[d]);
+        if (width > run->width) *run = (LoadRun){width, i->type.axis[d]};
+        if (b->written || b->in_place) return;
+    }
+}
+
+bool simt_load_registers(Simt *s, const Inst *i, int slot) {
+    const LoadRun *run = &s->load_run[i->result];
+    Coords c = {0};
+    if (!run->width) find_run(s, i);
+    if (run->width == 1) return false;
+    simt_coords(s, &i->type, slot, &c);
+    c.reg[run->axis] -= c.reg[run->axis] % run->width;
+    LLVMValueRef v = simt_load_run(s, i, &c, run->width);
+    for (int r = 0; r < run->width; r++, c.reg[run->axis]++) {
+        LLVMValueRef one = LLVMBuildExtractElement(s->e->b, v, LLVMConstInt(s->e->i32, (unsigned)r, false), "");
+        s->reg[i->result][simt_slot(s, &i->type, &c)] = emit_from_memory(s->e, i->type.dtype, one);
+    }
+    return true;
+}
+
+/* Words of 4 bytes, where `where` holds. */
+static void store_words_where(Simt *s, int n, LLVMValueRef p, LLVMValueRef where, LLVMValueRef v) {
+    static const char *const form[] = {[1] = "b32 [$0], $2;", [2] = "v2.b32 [$0], {$2, $3};", [4] = "v4.b32 [$0], {$2, $3, $4, $5};"};
+    static const char *const inputs[] = {[1] = "r", [2] = "r,r", [4] = "r,r,r,r"};
+    const Emit *e = s->e;
+    LLVMValueRef args[6] = {p, LLVMBuildZExt(e->b, where, e->i32, "")};
+    v = LLVMBuildBitCast(e->b, v, LLVMVectorType(e->i32, (unsigned)n), "");
+    for (int w = 0; w < n; w++) args[2 + w] = LLVMBuildExtractElement(e->b, v, LLVMConstInt(e->i32, (unsigned)w, false), "");
+    const char *text = arena_printf(s->arena, "{ .reg .pred p; setp.ne.b32 p, $1, 0; @p st.global.%s }", form[n]);
+    simt_asm(e, e->none, text, arena_printf(s->arena, "l,r,%s,~{memory}", inputs[n]), 2 + n, args);
+}
+
+static void store_run(Simt *s, const Inst *i, const Coords *from, int width, LLVMValueRef where) {
+    const Emit *e = s->e;
+    const DType t = s->k->buffers.at[i->buffer].dtype;
+    const TileType axes = simt_store_axes(s, i);
+    LLVMValueRef v = LLVMGetUndef(emit_vector_type(emit_memory_type(e, t), width));
+    Coords c = *from;
+    for (int r = 0; r < width; r++, c.reg[axes.axis[axes.n_axes - 1]]++) {
+        LLVMValueRef one = emit_to_memory(e, t, simt_value(s, i->in[0], &c));
+        v = LLVMBuildInsertElement(e->b, v, one, LLVMConstInt(e->i32, (unsigned)r, false), "");
+    }
+    LLVMValueRef p = simt_address(s, i, from);
+    if (where) store_words_where(s, width * dtype_bytes(t) / 4, p, where, v);
+    else LLVMSetAlignment(LLVMBuildStore(e->b, v, p), (unsigned)(width * dtype_bytes(t)));
+}
+
+/* slot[at ..] are a run of `width`, from its beginning on. */
+static bool is_run(const int *slot, int n, int at, int width) {
+    bool run = width > 1 && at + width <= n && slot[at] % width == 0;
+    for (int r = 1; r < width && run; r++) run = slot[at + r] == slot[at] + r;
+    return run;
+}
+
 TileType simt_store_axes(const Simt *s, const Inst *i) {
     TileType axes = s->k->types.at[i->in[0]];
     for (int d = 0; d < i->n_index; d++) index_axes(s->k, i->index[d], &axes);
@@ -226,11 +298,17 @@ void simt_store_slots(Simt *s, const Inst *i, const int *slot, int n) {
     const DType t = s->k->buffers.at[i->buffer].dtype;
     const TileType axes = simt_store_axes(s, i);
     LLVMValueRef mine = simt_first_copy(s, &axes);
+    const int width = axes.n_axes ? run_of_registers(s, i, axes.axis[axes.n_axes - 1]) : 1;
     for (int r = 0; r < n; r++) {
         Coords c = {0};
         simt_coords(s, &axes, slot[r], &c);
         LLVMValueRef where = simt_and(s, mine, simt_inside(s, &c, &axes));
         if (i->n_in > 1) where = simt_and(s, where, simt_value(s, i->in[1], &c));
+        if (is_run(slot, n, r, width)) {
+            store_run(s, i, &c, width, where);
+            r += width - 1;
+            continue;
+        }
         LLVMValueRef v = simt_value(s, i->in[0], &c), p = simt_address(s, i, &c);
         if (where) {
             store_where(s, t, p, where, v);

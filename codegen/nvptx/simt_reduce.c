@@ -80,6 +80,24 @@ typedef struct Factor {
     LLVMValueRef *v;
 } Factor;
 
+/* A run of the staged tile's innermost axis, which begins at c: into the registers that hold it. */
+static void read_run(Simt *s, const Factor *f, int value, const Coords *c, int width) {
+    StageLayout l;
+    LLVMValueRef *run = ARENA_ARRAY(s->arena, LLVMValueRef, width);
+    Coords at = *c;
+    stage_layout(s->k, s->def[value], &l);
+    simt_staged_run(s, value, c, width, run);
+    for (int r = 0; r < width; r++, at.reg[l.minor]++) f->v[simt_slot(s, &f->kept, &at)] = run[r];
+}
+
+/* Sums are taken one place at a time. */
+static int run_width(const Simt *s, const Inst *dot, int value) {
+    StageLayout l;
+    if (!s->shared[value]) return 1;
+    stage_layout(s->k, s->def[value], &l);
+    return l.minor < 0 || is_over(dot, l.minor) ? 1 : simt_staged_width(s, value);
+}
+
 static Factor factor(Simt *s, const Inst *i, int value, const Coords *summed) {
     const TileType *t = &s->k->types.at[value];
     Factor f = {.kept = {.dtype = t->dtype}};
@@ -87,12 +105,16 @@ static Factor factor(Simt *s, const Inst *i, int value, const Coords *summed) {
     for (int d = 0; d < t->n_axes; d++)
         if (is_over(i, t->axis[d])) over.axis[over.n_axes++] = t->axis[d];
         else f.kept.axis[f.kept.n_axes++] = t->axis[d];
-    const int n = simt_slots(s, &f.kept);
+    const int n = simt_slots(s, &f.kept), width = run_width(s, i, value);
     f.v = ARENA_ARRAY(s->arena, LLVMValueRef, n);
     for (int slot = 0; slot < n; slot++) {
         Coords c = *summed;
         simt_coords(s, &f.kept, slot, &c);
-        f.v[slot] = simt_value(s, value, &c);
+        if (f.v[slot]) continue; /* of a run that began before */
+        if (width > 1)
+            read_run(s, &f, value, &c, width);
+        else
+            f.v[slot] = simt_value(s, value, &c);
         LLVMValueRef inside = s->def[value] && s->def[value]->kind == TI_STAGE ? NULL : simt_inside(s, &c, &over);
         if (inside) f.v[slot] = LLVMBuildSelect(s->e->b, inside, f.v[slot], emit_const(s->e, t->dtype, 0), "");
     }

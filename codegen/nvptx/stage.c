@@ -107,6 +107,26 @@ LLVMValueRef simt_staged(Simt *s, int value, const Coords *c) {
     return stage_rounds(s, value) ? emit_round(s->e, t, v) : v;
 }
 
+void simt_staged_run(Simt *s, int value, const Coords *c, int n, LLVMValueRef *out) {
+    const Emit *e = s->e;
+    const DType t = s->k->types.at[value].dtype;
+    simt_before_read(s);
+    LLVMValueRef v = LLVMBuildLoad2(e->b, emit_vector_type(emit_memory_type(e, t), n), element_pointer(s, value, c), "");
+    LLVMSetAlignment(v, (unsigned)(n * dtype_bytes(t)));
+    for (int r = 0; r < n; r++) out[r] = emit_from_memory(e, t, LLVMBuildExtractElement(e->b, v, i32(s, r), ""));
+}
+
+int simt_staged_width(const Simt *s, int value) {
+    StageLayout l;
+    const Inst *i = s->def[value];
+    if (i->minor != NO_AXIS) return 1;
+    stage_layout(s->k, i, &l);
+    bool aligned = true;
+    for (int d = 0; d < l.n; d++) aligned &= l.stride[d] % STAGE_RUN == 0;
+    const bool fits = l.bytes * STAGE_RUN <= 16 && l.minor >= 0 && s->axis[l.minor].vector % STAGE_RUN == 0;
+    return aligned && fits ? STAGE_RUN : 1;
+}
+
 bool stage_rounds(const Simt *s, int value) {
     const Inst *i = s->def[value];
     return i->by == BY_ASYNC && s->def[i->in[0]]->kind != TI_LOAD;
@@ -190,6 +210,7 @@ static int contiguous_axis(const Simt *s, int value) {
 /* Thread t's n-th run of `width` elements of a tile that all threads walk together, `fast` axis first. */
 typedef struct Walk {
     int n, order[MAX_TILE_AXES], width, runs; /* axes, slowest first */
+    int part;   /* runs of the fast axis that are walked before the other axes, the rest after them; 0: all */
     bool apart; /* rows 0, 2, 1, 3 instead of 0, 1, 2, 3: see half_rows */
 } Walk;
 
@@ -210,18 +231,27 @@ static LLVMValueRef exchange_low_bits(const Simt *s, LLVMValueRef v) {
     return LLVMBuildXor(e->b, v, scaled(s, differ, 3), "");
 }
 
+static LLVMValueRef digit_of(const Simt *s, LLVMValueRef *at, int by) {
+    LLVMValueRef rest = LLVMBuildURem(s->e->b, *at, i32(s, by), "");
+    *at = LLVMBuildUDiv(s->e->b, *at, i32(s, by), "");
+    return rest;
+}
+
 /* Coordinates of the run that begins at run `from` + thread; i1: there is one (NULL: always). */
 static LLVMValueRef walk_at(const Simt *s, const Walk *w, int from, Coords *c) {
     const Emit *e = s->e;
     LLVMValueRef at = LLVMBuildAdd(e->b, s->thread, i32(s, from), ""), where = NULL;
     if (from + s->k->threads > w->runs) where = LLVMBuildICmp(e->b, LLVMIntULT, at, i32(s, w->runs), "");
-    for (int d = w->n - 1; d >= 0; d--) {
-        const int unit = d == w->n - 1 ? w->width : 1, steps = s->k->axes.at[w->order[d]].step / unit;
-        LLVMValueRef here = LLVMBuildURem(e->b, at, i32(s, steps), "");
+    const int fast = w->order[w->n - 1];
+    LLVMValueRef first = NULL;
+    if (w->part) first = digit_of(s, &at, w->part);
+    for (int d = w->part ? w->n - 2 : w->n - 1; d >= 0; d--) {
+        const int unit = d == w->n - 1 ? w->width : 1;
+        LLVMValueRef here = digit_of(s, &at, s->k->axes.at[w->order[d]].step / unit);
         if (w->apart && d == w->n - 2) here = exchange_low_bits(s, here);
         c->offset[w->order[d]] = unit > 1 ? scaled(s, here, unit) : here;
-        at = LLVMBuildUDiv(e->b, at, i32(s, steps), "");
     }
+    if (w->part) c->offset[fast] = scaled(s, LLVMBuildAdd(e->b, scaled(s, at, w->part), first, ""), w->width);
     return where;
 }
 
@@ -273,8 +303,21 @@ static bool half_rows(const Simt *s, const Inst *i, const Walk *w) {
     return !i->swizzle && i->bytes == 16 && row == 64 && w->n > 1 && s->k->axes.at[w->order[w->n - 2]].step % 4 == 0;
 }
 
+/* In the order of memory; where that is across the rows of the tile, sector by sector, a few rows of each at a time: so
+ * many that they fill the banks. */
+static Walk turning_walk(const Simt *s, const Inst *i) {
+    enum { SECTOR = 32 };
+    Walk w = walk_of(s, &i->type, contiguous_axis(s, i->in[0]), 1);
+    StageLayout l;
+    stage_layout(s->k, i, &l);
+    const int fast = w.n ? w.order[w.n - 1] : -1, sector = SECTOR / l.bytes;
+    const bool turns = w.n > 1 && fast != l.minor && l.n > 0 && l.stride[0] % STAGE_RUN == 0;
+    if (turns && s->k->axes.at[fast].step % sector == 0 && s->k->axes.at[fast].step > sector) w.part = sector;
+    return w;
+}
+
 static Walk fill_walk(const Simt *s, const Inst *i) {
-    if (i->by == BY_NONE) return walk_of(s, &i->type, contiguous_axis(s, i->in[0]), 1);
+    if (i->by == BY_NONE) return turning_walk(s, i);
     Walk w = walk_of(s, &i->type, i->minor - 1, i->bytes / dtype_bytes(i->type.dtype));
     w.apart = half_rows(s, i, &w);
     return w;
