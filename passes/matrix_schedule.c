@@ -136,6 +136,23 @@ static bool has_map(Schedule *s, const TensorMap *map) {
     return true;
 }
 
+/* In panels as wide as the swizzle; in narrower ones where a panel would hold two elements of a window, or two parts of an axis
+ * that lie apart. */
+static const char *fetched_panels(const Schedule *s, Inst *stage, TensorMap *map) {
+    enum { NARROWEST = 32 };
+    const int widest = stage->swizzle;
+    const char *why = kernel_tensor_map(s->k, stage, map);
+    while (kernel_tensor_map(s->k, stage, map)) {
+        if (stage->swizzle > NARROWEST) {
+            stage->swizzle /= 2;
+            continue;
+        }
+        stage->swizzle = widest;
+        return why;
+    }
+    return NULL;
+}
+
 /* Fetched by the copy engine, for all of the cluster where its programs want the same. */
 static bool place_fetched(Schedule *s, Inst *stage) {
     const int cluster = kernel_cluster_axis(s->k);
@@ -147,7 +164,7 @@ static bool place_fetched(Schedule *s, Inst *stage) {
     if (!stage->swizzle)
         return refuse(s, stage->type.dtype == DT_TF32 ? "a tf32 factor does not lie along the sum"
                                                       : "rows of its tiles are under 32 bytes");
-    const char *why = kernel_tensor_map(s->k, stage, &map);
+    const char *why = fetched_panels(s, stage, &map);
     if (why) return refuse(s, arena_printf(s->k->arena, "the copy engine cannot fetch a factor: %s", why));
     return has_map(s, &map) || refuse(s, "there are too many factors for the copy engine's maps");
 }

@@ -104,6 +104,17 @@ void hopper_coordinates(Simt *s, const TensorMap *m, int panel, LLVMValueRef *di
 }
 
 /* ---- fetching --------------------------------------------------------------------------------------------------- */
+/* A panel of a window past the end of the summed axis has to be 0: it is one of the image after the last. */
+static void past_end(Simt *s, const TensorMap *m, int panel, LLVMValueRef *dim, LLVMValueRef *tap) {
+    const Emit *e = s->e;
+    const int minor = m->dim[0].axis;
+    if (!m->windows || m->panels == 1 || s->axis[minor].exact) return;
+    LLVMValueRef at = LLVMBuildAdd(e->b, s->base[minor], emit_i64(e, (int64_t)panel * m->box[0]), "");
+    LLVMValueRef past = LLVMBuildICmp(e->b, LLVMIntSGE, at, s->extent[minor], ""), *image = &dim[m->rank - 1];
+    *image = LLVMBuildSelect(e->b, past, hopper_i32(e, m->dim[m->rank - 1].extent.bound), *image, "");
+    for (int w = 0; w < m->windows; w++) tap[w] = LLVMBuildSelect(e->b, past, LLVMConstNull(e->i16), tap[w], "");
+}
+
 /* One stage: a copy per panel; where the cluster shares the tile, this block's part of its rows, into all blocks. */
 static void fetch_stage(Simt *s, const Ring *r, int n, LLVMValueRef slot, LLVMValueRef barrier) {
     const Emit *e = s->e;
@@ -121,6 +132,7 @@ static void fetch_stage(Simt *s, const Ring *r, int n, LLVMValueRef slot, LLVMVa
         if (m->split > 1) dim[1] = scaled(s, dim[1], s->hopper->rank, m->box[1]);
         for (int w = 0; w < m->windows; w++)
             tap[w] = LLVMBuildTrunc(e->b, at_panel(s, m, p, m->window[w].tap), e->i16, "");
+        past_end(s, m, p, dim, tap);
         if (m->windows)
             hopper_copy_window(e, s->arena, hopper_add(e, to, p * panel), map, m->rank, dim, tap, barrier);
         else

@@ -111,7 +111,11 @@ check image f16 3 -D B=3 -D H=7 -D W=16 -D C=128 -D F=192
 check image bf16 3 -D H=15 -D W=12 -D STEP=2
 check image bf16 3 -D H=15 -D W=14 -D STEP=2 -D R=1
 check image bf16 3 -D H=13 -D W=11 -D APART=2 -D R=5
+check image bf16 3 -D C=32 -D F=32
+check image f16 3 -D H=7 -D C=48 -D F=16 -D R=5
+check image bf16 2 -D H=15 -D W=14 -D STEP=2 -D C=16
 check image tf32 1 -D C=32 -D F=32
+check image tf32 1 -D C=16 -D F=16
 check deep bf16 8
 check deep bf16 8 -D H=6 -D W=8
 check signal bf16 3

@@ -250,6 +250,32 @@ static void windows(void **state) {
     check_kernel(WINDOW(ROWS, "5", "1", "k mod 64"), NULL, 0.01, 2.0 * 64 * 64 * 576);
 }
 
+static const char *replaced(Arena *a, const char *text, const char *from, const char *to) {
+    const char *at = strstr(text, from);
+    if (!at) return text;
+    return arena_printf(a, "%.*s%s%s", (int)(at - text), text, to, replaced(a, at + strlen(from), from, to));
+}
+
+/* Of 32 channels: two elements of the window beside one another in a tile.  Past the last one zeros are summed, not what lies
+ * there, which may be infinite. */
+static void window_panels(void **state) {
+    enum { PLACE = ((4 * 6) + 3) * 32 + 7, INFINITE = 0x7f80 };
+    (void)state;
+    Arena *a = arena_new();
+    const char *text = WINDOW("(m / 6) mod 5 + k / 96 - 1", "5", "1", "k mod 32"), *why;
+    text = replaced(a, replaced(a, text, "576", "288"), "(k / 64)", "(k / 32)");
+    text = replaced(a, replaced(a, text, "[2,5,6,64]", "[2,5,6,32]"), "minor k swizzle 128", "minor k swizzle 64");
+    GpuCase c;
+    gpu_open(&c, a, parse_kernel(a, text), "sm_90a", NULL);
+    ((uint16_t *)c.want[0].data)[PLACE] = INFINITE; /* x, as both sides read it */
+    if (!kernel_run(a, c.k, c.want, NULL, &why)) fail_msg("%s", why);
+    assert_int_equal(gpu_count(&c).shared_conflicts, 0);
+    gpu_check_numbers(&c, 0.01);
+    for (int seed = 2; seed <= SCHEDULES; seed++) assert_int_equal(gpu_run(&c, seed), 0);
+    free(c.ptx);
+    arena_free(a);
+}
+
 /* What is no window of whole panels is not fetched as one. */
 static void no_windows(void **state) {
     (void)state;
@@ -275,6 +301,6 @@ static void no_windows(void **state) {
 }
 
 int main(void) {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(products), cmocka_unit_test(divided_axes), cmocka_unit_test(windows), cmocka_unit_test(no_windows)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(products), cmocka_unit_test(divided_axes), cmocka_unit_test(windows), cmocka_unit_test(window_panels), cmocka_unit_test(no_windows)};
     return cmocka_run_group_tests(tests, gpu_setup, scratch_remove);
 }
