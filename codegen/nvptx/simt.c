@@ -267,11 +267,28 @@ static bool has_dot(const Block *b, By by) {
     return found;
 }
 
-/* Blocks that a multiprocessor is to hold.  Accumulators want registers more than that; elsewhere 128 registers are enough, and
- * without a number the assembler spills for more blocks. */
+/* The most elements that a thread has of a product by threads; 0: there is none. */
+static int most_sums(const Kernel *k, const Block *b) {
+    int most = 0;
+    for (int n = 0; n < b->n; n++) {
+        const Inst *i = b->at[n];
+        int sums = i->kind == TI_DOT && i->by == BY_NONE ? 1 : 0;
+        for (int d = 0; d < i->type.n_axes && sums; d++) sums *= spread_registers(&k->axes.at[i->type.axis[d]]);
+        const int inside = most_sums(k, &i->body);
+        most = sums > most ? sums : most;
+        most = inside > most ? inside : most;
+    }
+    return most;
+}
+
+/* Blocks that a multiprocessor is to hold.  Many sums want registers more than that; elsewhere 128 registers are enough.  Without
+ * a number, or with one that leaves room to load everything at once, the assembler spills. */
 static int least_resident(const Kernel *k) {
-    enum { THREADS = 512 };
-    return has_dot(&k->body, BY_MMA) || k->threads > THREADS ? 1 : THREADS / k->threads;
+    enum { THREADS = 512, FEW_SUMS = 8 };
+    const int sums = most_sums(k, &k->body);
+    if (has_dot(&k->body, BY_MMA)) return 1;
+    if (sums) return sums > FEW_SUMS ? 2 : 3;
+    return k->threads > THREADS ? 1 : THREADS / k->threads;
 }
 
 static void open_function(Simt *s) {
