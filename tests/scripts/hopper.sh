@@ -112,7 +112,7 @@ check image bf16 3 -D H=15 -D W=12 -D STEP=2
 check image bf16 3 -D H=15 -D W=14 -D STEP=2 -D R=1
 check image bf16 3 -D H=13 -D W=11 -D APART=2 -D R=5
 check image bf16 3 -D C=32 -D F=32
-check image f16 3 -D H=7 -D C=48 -D F=16 -D R=5
+check image f16 2 -D H=7 -D C=48 -D F=16 -D R=5
 check image bf16 2 -D H=15 -D W=14 -D STEP=2 -D C=16
 check image tf32 1 -D C=32 -D F=32
 check image tf32 1 -D C=16 -D F=16
