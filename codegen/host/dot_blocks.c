@@ -26,6 +26,9 @@ static LLVMValueRef next_program(KernelEmit *ke, const Inst *load, int k) {
     return at;
 }
 
+/* Rows so short that a walk along k is a stream, which the machine follows by itself: four lines. */
+enum { STREAM = 4 * 64 / 4 };
+
 static Ahead ahead_of(const Dot *d, int value, const TileType *across) {
     KernelEmit *ke = d->ke;
     Ahead a = {.known = false};
@@ -38,6 +41,7 @@ static Ahead ahead_of(const Dot *d, int value, const TileType *across) {
     a.across = at.across;
     a.along = at.along;
     if (loop->kind != AXIS_LOOP || (a.across != 1 && a.along != 1)) return a;
+    if (a.across == 1 && a.along <= STREAM) return a;
     a.here = nest_origin(ke, load);
     LLVMValueRef next = LLVMBuildAdd(e->b, ke->base[k], emit_i64(e, loop->step), "");
     LLVMValueRef more = LLVMBuildICmp(e->b, LLVMIntSLT, next, extent_of(ke, loop->extent), "");
@@ -90,6 +94,7 @@ static void ask_around(const Dot *d, const Packed *p, LLVMValueRef row, int heig
 /* Rows of X to be multiplied: packed, or where the loads find them. */
 typedef struct Rows {
     LLVMValueRef x, first; /* row `first` lies at x */
+    LLVMValueRef start;    /* of the first block */
     XLayout layout;
     int64_t step; /* the micro-kernel's x_step */
 } Rows;
@@ -152,8 +157,9 @@ static void block_of_height(const Dot *d, const Packed *p, const Rows *rows, LLV
     KernelEmit *ke = d->ke;
     const Emit *e = ke->e;
     LLVMValueRef all = dot_lanes(d, &d->rows, d->n_rows), left = LLVMBuildSub(e->b, all, row, "");
-    if (LLVMIsAConstantInt(all)) {
-        const int64_t up = (LLVMConstIntGetSExtValue(all) + d->row_unit - 1) / d->row_unit * d->row_unit;
+    LLVMValueRef here = LLVMBuildSub(e->b, all, rows->start, "");
+    if (LLVMIsAConstantInt(here)) {
+        const int64_t up = (LLVMConstIntGetSExtValue(here) + d->row_unit - 1) / d->row_unit * d->row_unit;
         if (height < d->row_block && up % d->row_block != height) return;
         if (height == d->row_block && up < height) return;
         if (height == d->row_block && up % d->row_block == 0) {
@@ -169,12 +175,18 @@ static void block_of_height(const Dot *d, const Packed *p, const Rows *rows, LLV
     counter_close(ke, &once);
 }
 
-/* Rows [first, end), which are packed. */
-static void packed_blocks(const Dot *d, const Packed *p, LLVMValueRef first, LLVMValueRef end) {
-    const Rows rows = {.x = p->x, .first = first, .layout = d->rows_fast ? X_COLUMNS : X_ROWS, .step = d->x_step};
-    HostCounter r = counter_open(d->ke, first, end, d->row_block);
-    for (int height = d->row_block; height > 0; height -= d->row_unit) block_of_height(d, p, &rows, r.i, height);
+/* Rows [rows->first, end). */
+static void blocks(const Dot *d, const Packed *p, const Rows *rows, LLVMValueRef end) {
+    HostCounter r = counter_open(d->ke, rows->first, end, d->row_block);
+    for (int height = d->row_block; height > 0; height -= d->row_unit) block_of_height(d, p, rows, r.i, height);
     counter_close(d->ke, &r);
+}
+
+/* Rows [first, end) of those from `start` on. */
+static void packed_blocks(const Dot *d, const Packed *p, LLVMValueRef start, LLVMValueRef first, LLVMValueRef end) {
+    const Rows rows = {
+        .x = p->x, .first = first, .start = start, .layout = d->rows_fast ? X_COLUMNS : X_ROWS, .step = d->x_step};
+    blocks(d, p, &rows, end);
 }
 
 /* Rows [start, all), packed a group at a time. */
@@ -190,23 +202,25 @@ static void groups(const Dot *d, const Packed *p, LLVMValueRef start, LLVMValueR
     dot_pack_x(d, p);
     ke->lo[axis] = emit_i64(e, 0);
     ke->hi[axis] = all;
-    packed_blocks(d, p, g.i, end);
+    packed_blocks(d, p, start, g.i, end);
     counter_close(ke, &g);
 }
 
-/* Whole blocks of X as it lies; rows that do not fill one are packed, since blocks would pass its end. */
+/* X as it lies, in blocks of whole row units; rows that do not fill one are packed, since blocks would pass its end. */
 static void direct_blocks(const Dot *d, const Packed *p, LLVMValueRef all) {
     const Emit *e = d->ke->e;
-    LLVMValueRef zero = emit_i64(e, 0), height = emit_i64(e, d->row_block);
+    const int axis = d->rows.axis[0];
+    LLVMValueRef zero = emit_i64(e, 0), unit = emit_i64(e, d->row_unit);
     const bool columns = d->x_direct.along != 1;
     const Rows rows = {.x = p->x_here,
                        .first = zero,
+                       .start = zero,
                        .layout = columns ? X_COLUMNS : X_AWAY,
                        .step = columns ? d->x_direct.along : d->x_direct.across};
-    LLVMValueRef whole = LLVMBuildMul(e->b, LLVMBuildUDiv(e->b, all, height, ""), height, "");
-    HostCounter r = counter_open(d->ke, zero, whole, d->row_block);
-    row_of_blocks(d, p, &rows, r.i, d->row_block);
-    counter_close(d->ke, &r);
+    LLVMValueRef whole = LLVMBuildMul(e->b, LLVMBuildUDiv(e->b, all, unit, ""), unit, "");
+    d->ke->hi[axis] = whole;
+    blocks(d, p, &rows, whole);
+    d->ke->hi[axis] = all;
     if (!dot_never(LLVMBuildICmp(e->b, LLVMIntSLT, whole, all, ""))) groups(d, p, whole, all);
 }
 
@@ -219,7 +233,7 @@ static void multiply(const Dot *d, const Packed *p) {
         groups(d, p, zero, all);
     else {
         dot_pack_x(d, p);
-        packed_blocks(d, p, zero, all);
+        packed_blocks(d, p, zero, zero, all);
     }
 }
 

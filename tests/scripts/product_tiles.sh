@@ -1,0 +1,38 @@
+#!/bin/sh
+# Tiles of products on the host: even shares for machines of 2 and 4 cores, and nothing split that is small.
+set -u
+export LC_ALL=C
+work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT
+cd "$work" || exit 1
+bad=0
+fail() { echo "FAIL: $*"; bad=1; }
+
+cat >alone.dsl <<'END'
+dim M = 8, N = 8, K = 8
+model alone {
+    input a : f32[M, K]
+    b = param [K, N] init uniform(-1.0, 1.0)
+    output y = a @ b
+}
+END
+
+# tiles FILE M N K: "programs rows columns" of the first kernel of infer
+tiles() {
+    "$FUSEC" "$1.dsl" -D M=$2 -D N=$3 -D K=$4 --entry=infer --print-after=tile -o "$1.o" >text || fail "$1 $2 $3 $4"
+    awk '/after tile, entry infer/ { here = 1 }
+         here && /^  grid/ { split($4, end, "[.][.]"); n = end[2]; step[++d] = $6; programs = (programs ? programs : 1) * int((n + $6 - 1) / $6) }
+         here && /store/ { print programs, step[1], step[2]; exit }' text
+}
+
+# Idle cores cost at most an eighth, on each of the machines.
+for shape in "1024 1024 1024" "511 513 509" "333 777 1001" "256 768 3072" "129 2047 511" "700 700 700"; do
+    set -- $shape
+    set -- "$shape" $(tiles alone $shape)
+    for cores in 2 4; do
+        [ $((($2 + cores - 1) / cores * cores * 8)) -le $(($2 * 9)) ] || fail "$1: $2 programs on $cores cores"
+    done
+    [ "$2" -ge 4 ] && [ "$2" -le 16 ] || fail "$1: $2 programs"
+done
+[ "$(tiles alone 32 32 32)" = "1 32 32" ] || fail "a small product is split: $(tiles alone 32 32 32)"
+exit $bad
