@@ -59,9 +59,10 @@ static const char *classify(const Node *n, MatrixTerm *out, Product *p) {
     *p = (Product){(double)cls.batch, (double)cls.m, (double)cls.n, (double)cls.k, dtype_bytes(n->in[0]->dtype)};
     for (int l = c->n_out - 1; l >= 0; l--) {
         if (c->extent[l].bound == 1) continue;
-        out->swapped = cls.loop[l] == LOOP_M;
+        out->natural = cls.loop[l] == LOOP_M;
         break;
     }
+    out->swapped = out->natural;
     if (out->swapped) {
         const double m = p->m;
         p->m = p->n;
@@ -81,6 +82,33 @@ static const char *add_terms(const PlanKernel *k, MatrixTiles *out) {
         out->product.k += p.k;
     }
     return NULL;
+}
+
+static void swap_sides(MatrixTiles *m) {
+    const double rows = m->product.m;
+    m->product.m = m->product.n;
+    m->product.n = rows;
+    for (int i = 0; i < m->n_terms; i++) m->term[i].swapped = !m->term[i].swapped;
+}
+
+static bool lies_along_sum(const MatrixTerm *t, int operand) {
+    const Contract *c = t->contract->attr->contract;
+    const int last = t->contract->in[operand]->shape.rank - 1;
+    bool along = false;
+    for (int l = c->n_out; l < c->n_loops && last >= 0; l++)
+        along |= t->loop[l] == LOOP_K && c->map[operand][last].coef[l] == 1 && c->map[operand][last].divisor == 1;
+    return along;
+}
+
+/* wgmma reads columns in tf32 only where they lie along the sum; rows it takes from registers too. */
+void matrix_turn(MatrixTiles *m, By by) {
+    bool rows = true, columns = true;
+    if (m->n_terms && m->term[0].swapped != m->term[0].natural) swap_sides(m);
+    for (int i = 0; i < m->n_terms; i++) {
+        rows &= lies_along_sum(&m->term[i], m->term[i].swapped);
+        columns &= lies_along_sum(&m->term[i], !m->term[i].swapped);
+    }
+    if (by == BY_WGMMA && m->product.bytes == 4 && !columns && rows) swap_sides(m);
 }
 
 bool matrix_takes(const Target *t, const Node *n) {

@@ -23,7 +23,8 @@ typedef struct MatrixProduct {
 typedef struct MatrixTerm {
     const Node *contract;
     LoopClass loop[MAX_LOOPS];
-    bool swapped;         /* rows of the tiles are the second operand's loops, so that columns are the output's innermost */
+    bool swapped;         /* rows of the tiles are the second operand's loops */
+    bool natural;         /* .. so that columns are the output's innermost */
     int sum_axis;         /* of the kernel, once it is made */
 } MatrixTerm;
 
@@ -46,6 +47,8 @@ bool matrix_adds_up_pays(const Target *t, const Node *product, int terms);
 /* What a kernel of the plan multiplies: fills *out but for its tile, and returns NULL; or why matrix instructions do
  * not take it, n_terms being 0 then ("": it is no product, or the target has no such instructions). */
 const char *matrix_product(const Target *t, const PlanKernel *k, MatrixTiles *out);
+/* Rows and columns as the instruction wants them, to begin with. */
+void matrix_turn(MatrixTiles *m, By by);
 /* The cheapest tile of one instruction by the cost model, or the next one after a tile of the table; NULL: none is left. */
 const MatrixTile *matrix_cheapest(const Target *t, const MatrixTiles *m, By by, const MatrixTile *after);
 /* Is mma with its cheapest tile faster than wgmma with this one? */

@@ -187,7 +187,8 @@ static bool place_factor(Schedule *s, int value, int across) {
         return refuse(s, "a factor has not both a row and a sum");
     const bool along = lies_along_sum(s, stage->in[0], across);
     const int minor = along ? s->sum_axis : across, bytes = dtype_bytes(stage->type.dtype);
-    place(s, stage, minor, bytes == 4 && !along ? 0 : swizzle_of(s->k, minor, bytes));
+    const bool by_registers = s->m->tile.by == BY_WGMMA && across == s->m->row_axis;
+    place(s, stage, minor, bytes == 4 && !along && !by_registers ? 0 : swizzle_of(s->k, minor, bytes));
     if (s->m->tile.by == BY_MMA && gathers_beside(s, stage, across))
         return refuse(s, "a factor is gathered element by element, which leaves no registers for so many sums");
     return s->m->tile.by != BY_WGMMA || place_fetched(s, stage);
@@ -212,10 +213,12 @@ static bool is_tile(const Schedule *s, int value) {
     return has_axis(t, s->m->row_axis) && has_axis(t, s->m->column_axis);
 }
 
-/* Accumulators' own order moves whole sectors: rows of eight neighbours. */
+/* Accumulators' own order moves whole sectors: rows of eight neighbours, or columns of as many. */
 static bool whole_sectors(const Schedule *s, const Inst *access) {
     const int bytes = dtype_bytes(s->k->buffers.at[access->buffer].dtype);
-    return bytes * FRAGMENT_COLUMNS >= SECTOR && load_run_bytes(s->k, s->def, access, s->m->column_axis) >= 2 * bytes;
+    const bool rows = load_run_bytes(s->k, s->def, access, s->m->column_axis) >= 2 * bytes,
+               columns = load_run_bytes(s->k, s->def, access, s->m->row_axis) >= 2 * bytes;
+    return bytes * FRAGMENT_COLUMNS >= SECTOR && (rows || columns);
 }
 
 /* A stage of `value`, after instruction `at` of the block. */

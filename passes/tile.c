@@ -212,6 +212,7 @@ static void write_kernel(Emitter *e, PlanKernel *pk, int number) {
 
 /* With the tile; NULL where its schedule does not come out, *why says why. */
 static Kernel *build_with(Emitter *e, PlanKernel *pk, int number, const MatrixTile *tile, const char **why) {
+    matrix_turn(&e->matrix, tile->by);
     matrix_take(e->context->target, &e->matrix, tile);
     write_kernel(e, pk, number);
     *why = matrix_schedule(e->k, &e->matrix);
@@ -234,6 +235,7 @@ static Kernel *build_measured(Emitter *e, PlanKernel *pk, int number, const char
 /* With the cheapest tile of the instruction whose schedule comes out; NULL: none, and *why the cheapest's does not. */
 static Kernel *build_cheapest(Emitter *e, PlanKernel *pk, int number, By by, const char **why) {
     const Target *t = e->context->target;
+    matrix_turn(&e->matrix, by);
     const MatrixTile *first = matrix_cheapest(t, &e->matrix, by, NULL);
     const char *cheapest = *why;
     for (const MatrixTile *tile = first; tile; tile = matrix_cheapest(t, &e->matrix, by, tile)) {

@@ -25,6 +25,8 @@ typedef struct Product {
     int columns;            /* of one instruction */
     int m_blocks, n_blocks; /* instructions per warpgroup and K step */
     LLVMValueRef *acc;      /* by slot of the result */
+    bool from_registers;    /* the rows */
+    LLVMValueRef *rows;     /* then: four registers by block of rows and K step */
 } Product;
 
 static const Axis *axis_of(const Product *p, int x) { return &p->s->k->axes.at[x]; }
@@ -62,9 +64,8 @@ static bool open_product(Simt *s, const Inst *i, Product *p) {
     p->columns = (int)instruction_columns(axis_of(p, p->n));
     p->m_blocks = s->axis[p->m].regs / 2;
     p->n_blocks = s->axis[p->n].regs * 4 / p->columns;
-    const bool both_k_major = p->a.k_major && p->b.k_major;
-    return p->columns % 8 == 0 && p->a.layout.swizzle && p->b.layout.swizzle &&
-           (both_k_major || p->a.layout.bytes == 2);
+    p->from_registers = hopper_from_registers(p->a.stage, i);
+    return p->columns % 8 == 0 && p->a.layout.swizzle && p->b.layout.swizzle && (p->b.k_major || p->b.layout.bytes == 2);
 }
 
 /* ---- descriptors ----------------------------------------------------------------------------------------------------
@@ -99,6 +100,52 @@ static void open_factor(const Product *p, Factor *f) {
 
 static LLVMValueRef descriptor(const Product *p, const Factor *f, int64_t side, int64_t k) {
     return LLVMBuildAdd(p->s->e->b, f->start, emit_i64(p->s->e, place(f, side, k) / 16), "");
+}
+
+/* ---- rows from registers ------------------------------------------------------------------------------------------------
+ * Words of a tile that lies across the sum.  Lane 4 g + t holds rows g and g + 8 at sums t and t + 4.  Odd lanes read t + 4
+ * first: of four lines of the swizzle, two by two exchange the same chunks, which t + 4 has in the line's other half. */
+enum { FRAGMENT = 4, PERIOD = 1024 /* of the swizzle, bytes */ };
+
+/* i32: bytes from the tile's start to the word that this lane reads first (turn 0), or second. */
+static LLVMValueRef lane_word(const Product *p, int turn) {
+    const Emit *e = p->s->e;
+    LLVMValueRef offset[MAX_AXES], t = LLVMBuildAnd(e->b, p->s->thread, hopper_i32(e, 3), "");
+    LLVMValueRef odd = LLVMBuildXor(e->b, LLVMBuildAnd(e->b, t, hopper_i32(e, 1), ""), hopper_i32(e, turn), "");
+    for (int a = 0; a < MAX_AXES; a++) offset[a] = hopper_i32(e, 0);
+    offset[p->m] = p->s->lane[p->m];
+    offset[p->k] = LLVMBuildAdd(e->b, t, LLVMBuildMul(e->b, odd, hopper_i32(e, 4), ""), "");
+    LLVMValueRef at = stage_element(p->s, &p->a.layout, offset);
+    return LLVMBuildMul(e->b, at, hopper_i32(e, 4), "");
+}
+
+static LLVMValueRef word_at(const Product *p, LLVMValueRef tile, LLVMValueRef lane, int row, int64_t k) {
+    const Emit *e = p->s->e;
+    int offset[MAX_AXES] = {0};
+    offset[p->m] = row;
+    offset[p->k] = (int)k;
+    const int64_t at = stage_place(&p->a.layout, offset), low = at % PERIOD;
+    if (low) lane = LLVMBuildXor(e->b, lane, hopper_i32(e, low), "");
+    LLVMValueRef args[] = {LLVMBuildAdd(e->b, tile, lane, "")};
+    const char *text = arena_printf(p->s->arena, "ld.shared.b32 $0, [$1+%d];", (int)(at - low));
+    return hopper_asm(e, e->i32, text, "=r,r,~{memory}", 1, args);
+}
+
+static void load_rows(Product *p, int64_t step) {
+    const Emit *e = p->s->e;
+    const Axis *m = axis_of(p, p->m);
+    const int64_t steps = axis_of(p, p->k)->step / step;
+    LLVMValueRef tile = hopper_tile(p->s, p->a.stage), lane[2] = {lane_word(p, 0), lane_word(p, 1)};
+    LLVMValueRef odd = LLVMBuildTrunc(e->b, p->s->thread, LLVMInt1TypeInContext(e->context), "");
+    p->rows = ARENA_ARRAY(p->s->arena, LLVMValueRef, FRAGMENT * steps * p->m_blocks);
+    for (int64_t n = 0; n < steps * p->m_blocks; n++)
+        for (int half = 0; half < 2; half++) {
+            const int row = spread_offset(m, 2 * (int)(n % p->m_blocks) + half);
+            LLVMValueRef first = word_at(p, tile, lane[0], row, n / p->m_blocks * step),
+                         second = word_at(p, tile, lane[1], row, n / p->m_blocks * step);
+            p->rows[FRAGMENT * n + half] = LLVMBuildSelect(e->b, odd, second, first, "");
+            p->rows[FRAGMENT * n + half + 2] = LLVMBuildSelect(e->b, odd, first, second, "");
+        }
 }
 
 /* ---- accumulators ---------------------------------------------------------------------------------------------------
@@ -176,16 +223,17 @@ void hopper_dot_wait(Simt *s, const Inst *loop, const int *values, int pending) 
 static const char *format_of(DType t) { return t == DT_F16 ? "f16" : t == DT_BF16 ? "bf16" : "tf32"; }
 
 static const char *instruction_text(const Product *p) {
+    Arena *a = p->s->arena;
     const char *type = format_of(p->a.stage->type.dtype);
-    const int n = p->columns / 2; /* registers */
-    const char *transposed =
-        p->a.layout.bytes == 2 ? arena_printf(p->s->arena, ", %d, %d", !p->a.k_major, !p->b.k_major) : "";
-    return arena_printf(
-        p->s->arena,
-        "{ .reg .pred p; setp.ne.b32 p, $%d, 0; wgmma.mma_async.sync.aligned.m64n%dk%d.f32.%s.%s %s, $%d, $%d, p, 1, "
-        "1%s; }",
-        2 * n + 2, p->columns, K_BYTES / p->a.layout.bytes, type, type, list_of_registers(p->s->arena, n), 2 * n,
-        2 * n + 1, transposed);
+    const int n = p->columns / 2, rows = p->from_registers ? FRAGMENT : 1; /* registers */
+    const char *transposed = p->a.layout.bytes == 2 ? arena_printf(a, ", %d, %d", !p->a.k_major, !p->b.k_major) : "";
+    const char *first = p->from_registers ? arena_printf(a, "{$%d, $%d, $%d, $%d}", 2 * n, 2 * n + 1, 2 * n + 2, 2 * n + 3)
+                                          : arena_printf(a, "$%d", 2 * n);
+    return arena_printf(a,
+                        "{ .reg .pred p; setp.ne.b32 p, $%d, 0; wgmma.mma_async.sync.aligned.m64n%dk%d.f32.%s.%s %s, %s, $%d, p, 1, "
+                        "1%s; }",
+                        2 * n + rows + 1, p->columns, K_BYTES / p->a.layout.bytes, type, type, list_of_registers(a, n), first,
+                        2 * n + rows, transposed);
 }
 
 /* acc: the fragment in and out; keep, i32: 0 to begin at zero. */
@@ -193,13 +241,16 @@ static void multiply(const Product *p, int m_block, int n_block, int64_t k, LLVM
     Simt *s = p->s;
     const Axis *m = axis_of(p, p->m), *n = axis_of(p, p->n);
     const int registers = p->columns / 2;
-    LLVMValueRef args[MOST_COLUMNS / 2 + 3];
+    LLVMValueRef args[MOST_COLUMNS / 2 + FRAGMENT + 2];
+    int at = registers;
     for (int d = 0; d < registers; d++) args[d] = p->acc[slot_of(p, m_block, n_block, d)];
-    args[registers] = descriptor(p, &p->a, spread_offset(m, 2 * m_block), k);
-    args[registers + 1] = descriptor(p, &p->b, spread_offset(n, n_block * (p->columns / 4)), k);
-    args[registers + 2] = keep;
-    LLVMValueRef out = hopper_asm(s->e, floats(s, registers), instruction_text(p),
-                                  tied(s->arena, registers, "l,l,r,~{memory}"), registers + 3, args);
+    const int64_t fragment = k / (K_BYTES / p->a.layout.bytes) * p->m_blocks + m_block;
+    for (int r = 0; r < FRAGMENT && p->from_registers; r++) args[at++] = p->rows[FRAGMENT * fragment + r];
+    if (!p->from_registers) args[at++] = descriptor(p, &p->a, spread_offset(m, 2 * m_block), k);
+    args[at++] = descriptor(p, &p->b, spread_offset(n, n_block * (p->columns / 4)), k);
+    args[at++] = keep;
+    const char *inputs = p->from_registers ? "r,r,r,r,l,r,~{memory}" : "l,l,r,~{memory}";
+    LLVMValueRef out = hopper_asm(s->e, floats(s, registers), instruction_text(p), tied(s->arena, registers, inputs), at, args);
     for (int d = 0; d < registers; d++)
         p->acc[slot_of(p, m_block, n_block, d)] = LLVMBuildExtractValue(s->e->b, out, (unsigned)d, "");
 }
@@ -248,7 +299,10 @@ void hopper_dot(Simt *s, const Inst *i) {
         simt_coords(s, &i->type, slot, &c);
         p.acc[slot] = simt_value(s, i->in[2], &c);
     }
-    open_factor(&p, &p.a);
+    if (p.from_registers)
+        load_rows(&p, step);
+    else
+        open_factor(&p, &p.a);
     open_factor(&p, &p.b);
     fence(s);
     for (int64_t k = 0; k < axis_of(&p, p.k)->step; k += step)

@@ -26,10 +26,14 @@ static bool only_accumulates(const Inst *loop, const Inst *dot) {
     return false;
 }
 
-static bool staged_by_tma(const Block *b, int value) {
+static const Inst *staged_by_tma(const Block *b, int value) {
     for (int n = 0; n < b->n; n++)
-        if (b->at[n]->result == value) return b->at[n]->kind == TI_STAGE && b->at[n]->by == BY_TMA;
-    return false;
+        if (b->at[n]->result == value) return b->at[n]->kind == TI_STAGE && b->at[n]->by == BY_TMA ? b->at[n] : NULL;
+    return NULL;
+}
+
+bool hopper_from_registers(const Inst *stage, const Inst *dot) {
+    return dtype_bytes(stage->type.dtype) == 4 && stage->minor - 1 != dot->over[0];
 }
 
 /* Nothing of the loop waits for the matrix units, and what they read stays until they are done.
@@ -43,7 +47,8 @@ bool hopper_deferred(const Inst *loop) {
             (i->kind == TI_STAGE && i->by == BY_TMA))
             continue;
         if (i->kind != TI_DOT || i->by != BY_WGMMA || !only_accumulates(loop, i)) return false;
-        if (!staged_by_tma(&loop->body, i->in[0]) || !staged_by_tma(&loop->body, i->in[1])) return false;
+        const Inst *rows = staged_by_tma(&loop->body, i->in[0]);
+        if (!rows || !staged_by_tma(&loop->body, i->in[1]) || hopper_from_registers(rows, i)) return false;
         products++;
     }
     return products > 0;

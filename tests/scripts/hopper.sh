@@ -103,7 +103,9 @@ check() {
 
 check product bf16 5 -D M=256 -D N=128 -D K=192
 check product f16 5 -D M=200 -D N=136 -D K=72
-check product tf32 2 -D M=96 -D N=96 -D K=64
+check product tf32 4 -D M=96 -D N=96 -D K=64
+check product tf32 4 -D M=200 -D N=136 -D K=72
+check batched tf32 2 -D M=64 -D N=96 -D K=64
 check batched bf16 3 -D M=64 -D N=96 -D K=64
 check batched f16 3 -D B=5 -D M=40 -D N=24 -D K=48
 check image bf16 3
