@@ -46,6 +46,7 @@ static bool blas_open(Blas *b, size_t batch, size_t width) {
 /* What the step multiplies, sample by sample: two layers forward, one gradient by activations, two by weights. */
 static double blas_step(const Blas *b, int batch, int n) {
     enum { PRODUCTS = 5 };
+    bench_spread_threads(fusec_pool_cores());
     const double start = bench_now();
     for (int i = 0; i < PRODUCTS; i++)
         for (int s = 0; s < batch; s++) {

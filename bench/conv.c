@@ -51,6 +51,8 @@ static double seconds_of(const Bench *b, const Runner *r) {
     int runs = 0;
     if (b->threads != 1) nanosleep(&(struct timespec){.tv_nsec = 20000000}, NULL);
     run(r);
+    bench_spread_threads(b->threads); /* which may be new */
+    run(r);
     const double start = now(b);
     double passed;
     do {

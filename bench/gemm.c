@@ -112,6 +112,7 @@ static void one_round(Contest *t, int threads) {
         if (!t->blas[i].function) continue;
         memset(t->c, 0xff, bytes);
         evict(t->other);
+        bench_spread_threads(threads);
         const double start = bench_clock(threads);
         call_library(&t->blas[i], &t->shape, t->a, t->b, t->c);
         keep_least(&t->theirs[i], bench_clock(threads) - start);
@@ -119,6 +120,7 @@ static void one_round(Contest *t, int threads) {
     }
     memset(t->model.outputs[0], 0xff, bytes);
     evict(t->other);
+    bench_spread_threads(threads);
     const double start = bench_clock(threads);
     bench_infer(&t->model, t->model.outputs);
     keep_least(&t->ours, bench_clock(threads) - start);

@@ -51,6 +51,10 @@ typedef struct BenchModel {
 double bench_now(void);          /* seconds, monotonic */
 double bench_clock(int threads); /* the same; of one thread the process's time, which other work disturbs less */
 
+/* spread.c: every other thread of the process keeps off the processor that the caller is on.  To be called before each
+ * time that is taken of several threads, the peers' as ours. */
+void bench_spread_threads(int threads);
+
 /* Allocates, fills inputs (floats in [-1, 1), integers in their range) and runs `init`.  Ends the process with a
  * message on any error, as all of these do. */
 void bench_open(BenchModel *m, const BenchForm *form, int threads);
