@@ -1,5 +1,6 @@
 /* A small thread pool.  Kernels follow one another within microseconds, and to wake a thread takes tens of them: who
- * waits looks for a moment, then sleeps.  Pieces are handed out by counting down. */
+ * waits looks for a moment, then sleeps.  Each thread begins with a share of its own, the same in every run, so that it
+ * finds in its cache what it wrote there; then it helps others, from the far end of theirs. */
 #ifndef _DEFAULT_SOURCE
 #define _DEFAULT_SOURCE 1 /* _SC_NPROCESSORS_ONLN */
 #endif
@@ -17,10 +18,12 @@
 /* Looks before a thread sleeps: some tens of microseconds. */
 #define POOL_LOOKS 2000
 
+/* A thread, the caller's first. */
 typedef struct pool_worker {
     fusec_pool *pool;
     pthread_t thread;
-    long id; /* the system's, once it runs; under the lock */
+    long id;        /* the system's, once it runs; under the lock */
+    uint64_t share; /* pieces not handed out: the first, and the end in the upper half; atomic */
 } pool_worker;
 
 struct fusec_pool {
@@ -28,11 +31,12 @@ struct fusec_pool {
     pthread_cond_t work, done;
     void (*run)(void *ctx, int i);
     void *ctx;
-    int n;                /* pieces */
-    int left, finished;   /* pieces not handed out (0 or less: none), completed; atomic */
+    int n, finished;      /* pieces; completed ones: atomic */
     int sleeping, asleep; /* under the lock: threads that sleep; whether the caller does */
+    int woken;            /* the caller slept in the last run, and may have been woken on a worker's processor */
     int away;             /* 1 + the processor that the workers are kept off; 0: none */
-    int threads, stop;    /* threads besides the caller's; atomic */
+    int threads, started; /* with the caller's; without */
+    int stop;             /* atomic */
     pool_worker worker[];
 };
 
@@ -45,7 +49,11 @@ static void pool_pause(void) {
 }
 
 static int pool_idle(fusec_pool *p) {
-    return __atomic_load_n(&p->left, __ATOMIC_ACQUIRE) <= 0 && !__atomic_load_n(&p->stop, __ATOMIC_ACQUIRE);
+    for (int i = 0; i < p->threads; i++) {
+        const uint64_t share = __atomic_load_n(&p->worker[i].share, __ATOMIC_ACQUIRE);
+        if ((uint32_t)share < share >> 32) return 0;
+    }
+    return !__atomic_load_n(&p->stop, __ATOMIC_ACQUIRE);
 }
 
 static int pool_unfinished(fusec_pool *p) { return __atomic_load_n(&p->finished, __ATOMIC_ACQUIRE) < p->n; }
@@ -57,17 +65,30 @@ static int pool_look(fusec_pool *p, int (*waits)(fusec_pool *p)) {
     return waits(p);
 }
 
+/* A piece of the share, its first or its last; -1: none is left. */
+static int pool_take(uint64_t *share, int first) {
+    uint64_t was = __atomic_load_n(share, __ATOMIC_ACQUIRE), is;
+    do {
+        if ((uint32_t)was >= was >> 32) return -1;
+        is = first ? was + 1 : was - ((uint64_t)1 << 32);
+    } while (!__atomic_compare_exchange_n(share, &was, is, 1, __ATOMIC_ACQ_REL, __ATOMIC_ACQUIRE));
+    return (int)(first ? (uint32_t)was : is >> 32);
+}
+
 /* Takes pieces until none is left.  Nothing of a run is read without a piece of it: it lasts until all are completed.
  */
-static void pool_work(fusec_pool *p) {
-    int piece;
-    while ((piece = __atomic_sub_fetch(&p->left, 1, __ATOMIC_ACQ_REL)) >= 0) {
-        const int n = p->n;
-        p->run(p->ctx, n - 1 - piece);
-        if (__atomic_add_fetch(&p->finished, 1, __ATOMIC_ACQ_REL) < n) continue;
-        pthread_mutex_lock(&p->lock);
-        if (p->asleep) pthread_cond_signal(&p->done);
-        pthread_mutex_unlock(&p->lock);
+static void pool_work(fusec_pool *p, int self) {
+    for (int i = 0; i < p->threads; i++) {
+        const int of = (self + i) % p->threads;
+        int piece;
+        while ((piece = pool_take(&p->worker[of].share, of == self)) >= 0) {
+            const int n = p->n;
+            p->run(p->ctx, piece);
+            if (__atomic_add_fetch(&p->finished, 1, __ATOMIC_ACQ_REL) < n) continue;
+            pthread_mutex_lock(&p->lock);
+            if (p->asleep) pthread_cond_signal(&p->done);
+            pthread_mutex_unlock(&p->lock);
+        }
     }
 }
 
@@ -80,16 +101,16 @@ static void pool_keep_off(fusec_pool *p) {
     unsigned long mask[16] = {0};
     const unsigned words = sizeof mask / sizeof *mask, bits = 8 * sizeof *mask;
     unsigned cpu;
-    int others = -1;
+    int free = 0;
     if (syscall(SYS_getcpu, &cpu, NULL, NULL) || p->away == (int)cpu + 1 || cpu >= words * bits) return;
     const long bytes = syscall(SYS_sched_getaffinity, 0, sizeof mask, mask);
     if (bytes <= 0) return;
-    for (unsigned i = 0; i < words; i++) others += __builtin_popcountl(mask[i]);
-    if (others < p->threads) return;
-    for (int i = 0; i < p->threads; i++)
+    for (unsigned i = 0; i < words; i++) free += __builtin_popcountl(mask[i]);
+    if (free < p->threads) return;
+    for (int i = 1; i < p->threads; i++)
         if (!p->worker[i].id) return; /* 0 would be the caller */
     mask[cpu / bits] &= ~(1ul << cpu % bits);
-    for (int i = 0; i < p->threads; i++) syscall(SYS_sched_setaffinity, p->worker[i].id, (size_t)bytes, mask);
+    for (int i = 1; i < p->threads; i++) syscall(SYS_sched_setaffinity, p->worker[i].id, (size_t)bytes, mask);
     p->away = (int)cpu + 1;
 }
 #else
@@ -111,7 +132,7 @@ static void *pool_thread(void *user) {
             p->sleeping--;
             pthread_mutex_unlock(&p->lock);
         }
-        pool_work(p);
+        pool_work(p, (int)(self - p->worker));
     }
     return NULL;
 }
@@ -126,25 +147,25 @@ static int pool_start(fusec_pool *p, int threads) {
     int failed = pthread_attr_init(&attributes);
     if (failed) return 0;
     failed = pthread_attr_setstacksize(&attributes, POOL_STACK);
-    while (!failed && p->threads < threads) {
-        pool_worker *w = &p->worker[p->threads];
-        w->pool = p;
-        failed = pthread_create(&w->thread, &attributes, pool_thread, w);
-        p->threads += !failed;
+    for (int i = 1; i < threads && !failed; i++) {
+        p->worker[i].pool = p;
+        failed = pthread_create(&p->worker[i].thread, &attributes, pool_thread, &p->worker[i]);
+        p->started += !failed;
     }
     pthread_attr_destroy(&attributes);
     return !failed;
 }
 
 FUSEC_WEAK fusec_pool *fusec_pool_new(int threads) {
-    const int others = threads > 1 ? threads - 1 : 0;
-    fusec_pool *p = (fusec_pool *)calloc(1, sizeof *p + sizeof p->worker[0] * (size_t)others);
+    if (threads < 1) threads = 1;
+    fusec_pool *p = (fusec_pool *)calloc(1, sizeof *p + sizeof p->worker[0] * (size_t)threads);
     if (!p) return NULL;
+    p->threads = threads;
     if (pthread_mutex_init(&p->lock, NULL) || pthread_cond_init(&p->work, NULL) || pthread_cond_init(&p->done, NULL)) {
         free(p); /* nothing to destroy: POSIX systems fail here only for want of memory */
         return NULL;
     }
-    if (!pool_start(p, others)) {
+    if (!pool_start(p, threads)) {
         fusec_pool_free(p);
         return NULL;
     }
@@ -157,19 +178,23 @@ FUSEC_WEAK void fusec_pool_run(fusec_pool *p, int n, void (*run)(void *ctx, int 
     p->ctx = ctx;
     p->n = n;
     __atomic_store_n(&p->finished, 0, __ATOMIC_RELEASE);
-    __atomic_store_n(&p->left, n, __ATOMIC_RELEASE);
-    pthread_mutex_lock(&p->lock);
-    if (p->sleeping) {
-        pool_keep_off(p);
-        pthread_cond_broadcast(&p->work);
+    for (int i = 0; i < p->threads; i++) {
+        const uint64_t first = (uint64_t)n * (unsigned)i / (unsigned)p->threads,
+                       end = (uint64_t)n * ((unsigned)i + 1) / (unsigned)p->threads;
+        __atomic_store_n(&p->worker[i].share, first | end << 32, __ATOMIC_RELEASE);
     }
+    pthread_mutex_lock(&p->lock);
+    if (p->sleeping || p->woken) pool_keep_off(p);
+    if (p->sleeping) pthread_cond_broadcast(&p->work);
+    p->woken = 0;
     pthread_mutex_unlock(&p->lock);
-    pool_work(p);
+    pool_work(p, 0);
     if (!pool_look(p, pool_unfinished)) return;
     pthread_mutex_lock(&p->lock);
     p->asleep = 1;
     while (pool_unfinished(p)) pthread_cond_wait(&p->done, &p->lock);
     p->asleep = 0;
+    p->woken = 1;
     pthread_mutex_unlock(&p->lock);
 }
 
@@ -179,7 +204,7 @@ FUSEC_WEAK void fusec_pool_free(fusec_pool *p) {
     __atomic_store_n(&p->stop, 1, __ATOMIC_RELEASE);
     pthread_cond_broadcast(&p->work);
     pthread_mutex_unlock(&p->lock);
-    for (int i = 0; i < p->threads; i++) pthread_join(p->worker[i].thread, NULL);
+    for (int i = 1; i <= p->started; i++) pthread_join(p->worker[i].thread, NULL);
     pthread_cond_destroy(&p->work);
     pthread_cond_destroy(&p->done);
     pthread_mutex_destroy(&p->lock);
