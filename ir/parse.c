@@ -336,8 +336,7 @@ static void parse_node(Parse *p) {
     if (!p->lex.error) finish_node(p, &name, op, &in, &attr);
 }
 
-/* ---- the file
- * ------------------------------------------------------------------------------------------------------------- */
+/* ---- the file ---------------------------------------------------------------------------------------------------- */
 
 static void parse_result(Parse *p, const Token *where, ResultKind kind, const char *name) {
     const Model *m = p->model;

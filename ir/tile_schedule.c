@@ -170,8 +170,7 @@ static bool check_loop(Check *c, const Inst *loop) {
     return any || refuse(c, "a loop runs ahead with nothing to fetch");
 }
 
-/* ---- matrix instructions
- * --------------------------------------------------------------------------------------------- */
+/* ---- matrix instructions ----------------------------------------------------------------------------------------- */
 enum { R = SPREAD_REGISTER };
 static const MatrixForm forms[] = {
     [BY_MMA] = {.n_row = 4, .row = {2, 3, 4, R}, .n_col = 3, .col = {R, 0, 1}, .k_bytes = 32},
@@ -237,8 +236,7 @@ static bool check_dot(Check *c, const Inst *i) {
     return check_factor(c, i->in[0], x.row, x.sum) && check_factor(c, i->in[1], x.col, x.sum);
 }
 
-/* ---- all
- * ----------------------------------------------------------------------------------------------------------------- */
+/* ---- all --------------------------------------------------------------------------------------------------------- */
 static bool check_block(Check *c, const Block *b) {
     for (int n = 0; n < b->n; n++) {
         const Inst *i = b->at[n];

@@ -126,8 +126,7 @@ static int tree_cost(Chain *c, const Node *n, bool given, int *next) {
     return part[0] | part[1];
 }
 
-/* ---- the cheapest order
- * ----------------------------------------------------------------------------------------------- */
+/* ---- the cheapest order ------------------------------------------------------------------------------------------ */
 static void search(Chain *c) {
     for (int set = 1; set < 1 << c->n; set++) {
         c->best[set] = is_single(set) ? 0 : INFINITY;
@@ -229,8 +228,7 @@ Node *rule_chain(Rewriter *r, const Node *n) {
     return NULL;
 }
 
-/* ---- sums of products
- * ------------------------------------------------------------------------------------------------- */
+/* ---- sums of products -------------------------------------------------------------------------------------------- */
 static double size_of(const Node *n) {
     double elements = 1;
     for (int d = 0; d < n->shape.rank; d++) elements *= (double)n->shape.dim[d].bound;

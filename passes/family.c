@@ -20,8 +20,7 @@ enum {
 /* Portable C calls kernels one by one, whatever they are. */
 static bool target_has_families(const Target *t) { return t && t->backend != BACKEND_C99; }
 
-/* ---- before fusion
- * ------------------------------------------------------------------------------------------------------ */
+/* ---- before fusion ----------------------------------------------------------------------------------------------- */
 static uint64_t mix(uint64_t h, uint64_t x) {
     h = (h ^ x) * 0x9E3779B97F4A7C15u;
     return h ^ (h >> 29);
@@ -85,8 +84,7 @@ int *family_sizes(PassContext *c, const Graph *g) {
     return size;
 }
 
-/* ---- which kernels
- * --------------------------------------------------------------------------------------------------- */
+/* ---- which kernels ----------------------------------------------------------------------------------------------- */
 typedef struct Families {
     Arena *arena;
     Plan *p;
@@ -187,8 +185,7 @@ static bool joins(Families *f, int head, int k) {
     return true;
 }
 
-/* ---- the new plan
- * ------------------------------------------------------------------------------------------------------ */
+/* ---- the new plan ------------------------------------------------------------------------------------------------ */
 typedef VEC(Node *) Nodes;
 typedef VEC(int) Counts;
 

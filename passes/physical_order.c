@@ -49,8 +49,7 @@ static void join_elementwise(Order *o) {
     }
 }
 
-/* ---- what readers want
- * ------------------------------------------------------------------------------------------------ */
+/* ---- what readers want ------------------------------------------------------------------------------------------- */
 static int loops_in(const Contract *c, const Affine *e) {
     int n = 0;
     for (int l = 0; l < c->n_loops; l++) n += e->coef[l] != 0;
@@ -127,8 +126,7 @@ static int inner_of(const Order *o, const Node *n) {
     return best == n->shape.rank - 1 ? AS_IS : best;
 }
 
-/* ---- the other order: all dims but `inner`, then it
- * ---------------------------------------------------------------------- */
+/* ---- the other order: all dims but `inner`, then it -------------------------------------------------------------- */
 static int old_dim(int rank, int inner, int d) { return d == rank - 1 ? inner : d < inner ? d : d + 1; }
 static int new_dim(int rank, int inner, int d) { return d == inner ? rank - 1 : d < inner ? d : d - 1; }
 
@@ -166,8 +164,7 @@ static Node *turned(Order *o, const Node *n, int inner) {
     return o->turned[n->id] = like(n, made);
 }
 
-/* ---- copies
- * ----------------------------------------------------------------------------------------------------------------- */
+/* ---- copies ------------------------------------------------------------------------------------------------------ */
 static Affine with_loops(const Affine *e, const Contract *c, int inner) {
     Affine x = *e;
     for (int l = 0; l < c->n_out && inner != AS_IS; l++) x.coef[l] = e->coef[old_dim(c->n_out, inner, l)];

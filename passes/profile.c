@@ -25,8 +25,7 @@ const MatrixTile *matrix_tile_find(const char *text, size_t n) {
     return NULL;
 }
 
-/* ---- reading
- * ---------------------------------------------------------------------------------------------------------- */
+/* ---- reading ----------------------------------------------------------------------------------------------------- */
 typedef struct Reader {
     Arena *a;
     Profile *p;
@@ -156,8 +155,7 @@ bool profile_parse(Arena *a, const char *text, Profile *out, ProfileReport *repo
     return !r.errors;
 }
 
-/* ---- writing
- * ---------------------------------------------------------------------------------------------------------- */
+/* ---- writing ----------------------------------------------------------------------------------------------------- */
 static void print_product(FILE *f, const ProfileProduct *x) {
     char text[PROFILE_TILE_TEXT];
     fprintf(f, "product %s -> %s of", x->key, matrix_tile_text(text, &x->tile));
@@ -179,8 +177,7 @@ void profile_print(FILE *f, const Profile *p) {
         if (p->products.at[i].tile.by != BY_NONE) print_product(f, &p->products.at[i]);
 }
 
-/* ---- products by name
- * --------------------------------------------------------------------------------------------------- */
+/* ---- products by name -------------------------------------------------------------------------------------------- */
 /* The first product whose name is not less. */
 static int place_of(const Profile *p, const char *key) {
     int low = 0, high = p->products.n;

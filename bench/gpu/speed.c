@@ -95,8 +95,7 @@ static bool time_entry(Timed *t, int entry, double once) {
     return true;
 }
 
-/* ---- single kernels
- * -------------------------------------------------------------------------------------------------- */
+/* ---- single kernels ---------------------------------------------------------------------------------------------- */
 /* Launches that run the same kernel, summed. */
 static void print_kernels(const GpuModel *m, int entry, const float *ms) {
     const fusec_manifest *f = m->manifest;
@@ -137,8 +136,7 @@ static bool time_kernels(Timed *t, int entry, double once) {
     return ok;
 }
 
-/* ---- a model
- * ----------------------------------------------------------------------------------------------------------- */
+/* ---- a model ----------------------------------------------------------------------------------------------------- */
 static bool open_copies(Timed *t, const char *pack, const char *arch, const char *name, bool cubin) {
     const double start = now();
     if (!model_open(&t->copy[t->n++], pack, arch, name, cubin)) return false;

@@ -354,8 +354,7 @@ static void print_block(Printer *p, const Block *b) {
     for (int n = 0; n < b->n; n++) print_inst(p, b->at[n]);
 }
 
-/* ---- the function
- * ------------------------------------------------------------------------------------------------------ */
+/* ---- the function ------------------------------------------------------------------------------------------------ */
 static void name_all(Printer *p) {
     Kernel *k = p->k;
     p->buffer = ARENA_ARRAY(p->arena, const char *, k->buffers.n + 1);

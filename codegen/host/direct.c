@@ -13,8 +13,7 @@
 
 enum { MOST_VECTORS = 4, MOST_ROWS = 14 };
 
-/* ---- roles
- * ---------------------------------------------------------------------------------------------------------------- */
+/* ---- roles ------------------------------------------------------------------------------------------------------- */
 static void add_axis(TileType *t, int axis) {
     int i = t->n_axes++;
     for (; i > 0 && t->axis[i - 1] > axis; i--) t->axis[i] = t->axis[i - 1];
@@ -69,8 +68,7 @@ static void find_y_ranges(Direct *d) {
                   !in_ranges(&d->y_window, d->inner_column);
 }
 
-/* ---- shapes
- * --------------------------------------------------------------------------------------------------------------- */
+/* ---- shapes ------------------------------------------------------------------------------------------------------ */
 /* The block runs along the innermost row axis of C, and along outer ones as far as they continue it. */
 static void find_block(Direct *d) {
     int n = d->c->n - d->c->n_columns;
@@ -142,8 +140,7 @@ static void choose_blocks(Direct *d) {
         }
 }
 
-/* ---- packing Y
- * ------------------------------------------------------------------------------------------------------------ */
+/* ---- packing Y --------------------------------------------------------------------------------------------------- */
 /* Strides of k in a packed panel, per lane; returns the number of k. */
 static LLVMValueRef k_strides(const Direct *d, LLVMValueRef *stride) {
     const Emit *e = d->ke->e;
@@ -223,8 +220,7 @@ static void pack_panel(const Direct *d, const PanelMemory *m, int64_t width) {
     if (m->turned) turn(d, m, count, columns, width);
 }
 
-/* ---- multiplying
- * ---------------------------------------------------------------------------------------------------------- */
+/* ---- multiplying ------------------------------------------------------------------------------------------------- */
 /* Taps outside the others; those without a term are left out.  lane: of outer columns. */
 static void multiply_taps(const Direct *d, int tap, const LLVMValueRef *k_stride, LLVMValueRef *lane, Cursor at,
                           DirectShape shape) {
@@ -342,8 +338,7 @@ static void multiply_columns(const Direct *d, int n, const PanelMemory *m, LLVMV
     counter_close(ke, &c);
 }
 
-/* ---- the product
- * ------------------------------------------------------------------------------------------------------------ */
+/* ---- the product ------------------------------------------------------------------------------------------------- */
 enum { MOST_BYTES = 2 << 20 };
 
 static PanelMemory panel_memory(const Direct *d) {

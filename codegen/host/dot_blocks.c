@@ -4,9 +4,8 @@
 #include "codegen/host/micro.h"
 #include <string.h>
 
-/* ---- what comes next
- * ------------------------------------------------------------------------------------------------- While one part of k
- * is multiplied, the next is fetched: between two blocks as many lines as keep pace.  After the
+/* ---- what comes next ----------------------------------------------------------------------------------------------
+ * While one part of k is multiplied, the next is fetched: between two blocks as many lines as keep pace.  After the
  * last part comes the first one of the next program. */
 static LLVMValueRef extent_of(const KernelEmit *ke, Dim d) {
     const Emit *e = ke->e;
@@ -88,9 +87,7 @@ static void ask_around(const Dot *d, const Packed *p, LLVMValueRef row, int heig
             (k * height + d->n_rows - 1) / d->n_rows);
 }
 
-/* ---- blocks
- * ----------------------------------------------------------------------------------------------------------
- */
+/* ---- blocks ------------------------------------------------------------------------------------------------------ */
 /* Rows of X to be multiplied: packed, or where the loads find them. */
 typedef struct Rows {
     LLVMValueRef x, first; /* row `first` lies at x */

@@ -361,8 +361,7 @@ static void walk_block(Walk *w, const Block *b) {
     flush(w);
 }
 
-/* ---- the function
- * --------------------------------------------------------------------------------------------------------- */
+/* ---- the function ------------------------------------------------------------------------------------------------ */
 static LLVMValueRef load_buffer(KernelEmit *ke, int buffer, LLVMValueRef at) {
     const Emit *e = ke->e;
     LLVMValueRef p = LLVMBuildGEP2(e->b, e->ptr, LLVMGetParam(ke->fn, 0), &at, 1, "");

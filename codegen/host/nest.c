@@ -263,8 +263,7 @@ static void reduce_in_memory(Nest *t, Sink *s) {
     s->computed = one_step(t, s, type == DT_BOOL ? emit_from_memory(e, type, old) : old);
 }
 
-/* ---- bodies
- * ---------------------------------------------------------------------------------------------------------- */
+/* ---- bodies ------------------------------------------------------------------------------------------------------ */
 static void compute(Nest *t, Sink *s) {
     switch (s->kind) {
     case SINK_STORE: s->computed = nest_value(t, s->inst->in[0]); break;
@@ -339,8 +338,7 @@ static void body(Nest *t, int n, Sink *sinks) {
     }
 }
 
-/* ---- loops
- * -------------------------------------------------------------------------------------------------------------- */
+/* ---- loops ------------------------------------------------------------------------------------------------------- */
 /* Forgets what was evaluated in the loop of depth d. */
 static void forget_from(Nest *t, int d) {
     for (int v = 0; v < t->k->types.n; v++)

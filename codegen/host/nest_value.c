@@ -367,8 +367,7 @@ LLVMValueRef nest_value(Nest *t, int value) {
     return t->memo[value];
 }
 
-/* ---- pairs of bf16
- * --------------------------------------------------------------------------------------------------------- */
+/* ---- pairs of bf16 ----------------------------------------------------------------------------------------------- */
 /* The value where the axis of pairs is one lane further; what has not that axis is as it was. */
 static LLVMValueRef second_value(Nest *t, int value) {
     const int axis = t->pairs.axis;

@@ -269,8 +269,7 @@ static bool overwritten(const Values *v, int x) {
     return false;
 }
 
-/* ---- cost
- * ------------------------------------------------------------------------------------------------------------ */
+/* ---- cost -------------------------------------------------------------------------------------------------------- */
 static double own_cost(const Kernel *k, const Inst *i) {
     switch (i->kind) {
     case TI_ELEMENT: break;
@@ -336,8 +335,7 @@ static int evaluations(const Values *v, int x) {
     return n;
 }
 
-/* ---- storage
- * ------------------------------------------------------------------------------------------------------------ */
+/* ---- storage ----------------------------------------------------------------------------------------------------- */
 static void count_votes(Values *v) {
     for (int p = 0; p < v->at.n; p++) {
         const Inst *i = v->at.at[p].inst;
@@ -405,8 +403,7 @@ static void keep(Values *v, int x) {
     v->stack_bytes += storage_bytes(&s);
 }
 
-/* ---- sharing
- * -------------------------------------------------------------------------------------------------------------- */
+/* ---- sharing ----------------------------------------------------------------------------------------------------- */
 static void unite(Values *v, int older, int newer) {
     int from = v->value[newer].storage, to = v->value[older].storage;
     if (from == to) return;
@@ -461,8 +458,7 @@ static void share(Values *v) {
     }
 }
 
-/* ---- the plan
- * ------------------------------------------------------------------------------------------------------------------ */
+/* ---- the plan ---------------------------------------------------------------------------------------------------- */
 static void keep_required(Values *v) {
     for (int p = 0; p < v->at.n; p++) {
         const Inst *i = v->at.at[p].inst;

@@ -4,8 +4,7 @@
 #include <stdio.h>
 #include <string.h>
 
-/* ---- index values
- * ---------------------------------------------------------------------------------------------------- */
+/* ---- index values ------------------------------------------------------------------------------------------------ */
 typedef struct Lanes {
     KernelEmit *ke;
     const LLVMValueRef *lane; /* by axis; NULL: lane lo */
@@ -59,8 +58,7 @@ void window_limits(KernelEmit *ke, const Window *w, int d, LLVMValueRef *lo, LLV
     }
 }
 
-/* ---- in place
- * ----------------------------------------------------------------------------------------------------------- */
+/* ---- in place ---------------------------------------------------------------------------------------------------- */
 static LLVMValueRef element_at(const Emit *e, LLVMValueRef p, LLVMValueRef offset) {
     return LLVMBuildGEP2(e->b, e->f32, p, &offset, 1, "");
 }
@@ -81,8 +79,7 @@ WindowPlace window_in_place(KernelEmit *ke, const Window *w) {
 
 enum { MOST_UNIT = 256 }; /* elements that are copied by unrolled vectors */
 
-/* ---- packed
- * -------------------------------------------------------------------------------------------------------------- */
+/* ---- packed ------------------------------------------------------------------------------------------------------ */
 typedef struct Box {
     KernelEmit *ke;
     const Window *w;

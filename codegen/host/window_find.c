@@ -40,8 +40,7 @@ static int subscript_of(const Window *w, const Range *r) {
     return -1;
 }
 
-/* ---- subscripts
- * ------------------------------------------------------------------------------------------------------ */
+/* ---- subscripts -------------------------------------------------------------------------------------------------- */
 /* By falling pitch. */
 static bool add_subscript(const KernelEmit *ke, Window *w, const Index *x, int64_t pitch) {
     if (w->rank == MAX_WINDOW || pitch <= 0) return false;

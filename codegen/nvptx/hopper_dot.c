@@ -218,8 +218,7 @@ void hopper_dot_wait(Simt *s, const Inst *loop, const int *values, int pending) 
     carried(s, loop, values, all, true);
 }
 
-/* ---- the instruction
- * --------------------------------------------------------------------------------------------------- */
+/* ---- the instruction --------------------------------------------------------------------------------------------- */
 static const char *format_of(DType t) { return t == DT_F16 ? "f16" : t == DT_BF16 ? "bf16" : "tf32"; }
 
 static const char *instruction_text(const Product *p) {

@@ -187,8 +187,7 @@ void stage_registers(Simt *s, const Inst *i, const int *slot, int n) {
     }
 }
 
-/* ---- filling in the order of memory
- * ------------------------------------------------------------------------------------ */
+/* ---- filling in the order of memory ------------------------------------------------------------------------------ */
 /* The axis along which the staged value's loads are contiguous, to be walked by neighbouring threads. */
 static int contiguous_axis(const Simt *s, int value) {
     const Inst *i = s->def[value];
@@ -368,8 +367,7 @@ void stage_fill(Simt *s, const Inst *i) {
     if (many) simt_thread_back(s, &before);
 }
 
-/* ---- copies
- * ---------------------------------------------------------------------------------------------------------------- */
+/* ---- copies ------------------------------------------------------------------------------------------------------ */
 /* Bytes of the run to copy, the rest becomes 0; NULL: all of them. */
 static LLVMValueRef copy_size(Simt *s, const Inst *stage, const Inst *load, const Coords *c) {
     const Emit *e = s->e;
@@ -425,8 +423,7 @@ void stage_wait(Simt *s, int pending) {
     simt_asm(s->e, s->e->none, arena_printf(s->arena, "cp.async.wait_group %d;", pending), "~{memory}", 0, NULL);
 }
 
-/* ---- the instructions
- * ---------------------------------------------------------------------------------------------------------- */
+/* ---- the instructions -------------------------------------------------------------------------------------------- */
 static void stage_array(Simt *s, const Inst *i) {
     StageLayout l;
     stage_layout(s->k, i, &l);

@@ -85,8 +85,7 @@ static fusec_status cuda_check_architecture(fusec_cuda *c, const char *image) {
     return FUSEC_E_DEVICE;
 }
 
-/* ---- loading
- * --------------------------------------------------------------------------------------------------------- */
+/* ---- loading ----------------------------------------------------------------------------------------------------- */
 static fusec_status cuda_jit(fusec_cuda *c, const void *image) {
     char info[CUDA_JIT_LOG] = "", error[CUDA_JIT_LOG] = "";
     int options[] = {FUSEC_CU_JIT_INFO_LOG, FUSEC_CU_JIT_INFO_LOG_BYTES, FUSEC_CU_JIT_ERROR_LOG,

@@ -100,8 +100,7 @@ Module *trial_compile(Arena *a, const Trial *t, const char *target, uint32_t *fi
     return m;
 }
 
-/* ---- data
- * -------------------------------------------------------------------------------------------------------------- */
+/* ---- data -------------------------------------------------------------------------------------------------------- */
 /* Within rounding of the edge.  To stand on it may be chance for a value that was rounded, but not for 0: a sum of
  * nothing, a product with 0, a padded element; nor for two values that are equal: they are one value that came two
  * ways. */

@@ -86,8 +86,7 @@ static Node *element(Directed *x, Op op, Node *v, int k) {
     return directed_emit(x, op, n, in, &at, s);
 }
 
-/* ---- movement
- * --------------------------------------------------------------------------------------------------------- */
+/* ---- movement ---------------------------------------------------------------------------------------------------- */
 static Node *reshape(Directed *x, Node *v) {
     Shape s = {0};
     if (x->scalars) {
@@ -195,8 +194,7 @@ static Node *update_at(Directed *x, Node *v, int k) {
     return directed_emit(x, OP_UPDATE_AT, 3, (Node *[]){whole, part, k == 2 ? v : scalar_i32(x)}, NULL, shape_scalar());
 }
 
-/* ---- reductions, contraction, indexed
- * ------------------------------------------------------------------------------------ */
+/* ---- reductions, contraction, indexed ---------------------------------------------------------------------------- */
 static Node *reduce(Directed *x, Op op, Node *v) {
     Attr at = {.axis = v->shape.rank ? pick_below(x, v->shape.rank) : 0,
                .scan = pick_below(x, 3) ? SCAN_SUM : SCAN_PROD,
@@ -287,8 +285,7 @@ static Node *scatter(Directed *x, Node *v, int k) {
     return directed_emit(x, OP_SCATTER_ADD, 2, (Node *[]){updates, ids}, &at, shape_scalar());
 }
 
-/* ---- gradients: d sum(v * b) / dv = b, so that the result's range is b's
- * ------------------------------------------------- */
+/* ---- gradients: d sum(v * b) / dv = b, so that the result's range is b's ----------------------------------------- */
 static Node *gradient(Directed *x, Node *v, int k) {
     Node *y = k == 0 ? v : NULL, *of = k == 1 ? v : NULL;
     if (v->dtype != DT_F32 || (y && y->shape.rank)) return NULL;
@@ -315,9 +312,7 @@ static Node *gradient(Directed *x, Node *v, int k) {
     return directed_keep(x, n, r);
 }
 
-/* ---- all
- * -------------------------------------------------------------------------------------------------------------------
- */
+/* ---- all --------------------------------------------------------------------------------------------------------- */
 static Node *moved(Directed *x, Op op, Node *v, int k) {
     switch (op) {
     case OP_RESHAPE: return reshape(x, v);

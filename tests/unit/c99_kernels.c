@@ -153,8 +153,7 @@ static void every_elementwise_op_runs(void **state) {
     }
 }
 
-/* ---- shapes of kernels that the goldens do not show
- * ------------------------------------------------------------------ */
+/* ---- shapes of kernels that the goldens do not show -------------------------------------------------------------- */
 static void kernels_of_every_back_end_run(void **state) {
     (void)state;
     Arena *a = arena_new();

@@ -69,8 +69,7 @@ static bool takes(const Suite *s, int b, int program) {
     return !s->build[1 - b].options || program % 2 == b;
 }
 
-/* ---- sources, objects, runners
- * --------------------------------------------------------------------------------------- */
+/* ---- sources, objects, runners ----------------------------------------------------------------------------------- */
 static FILE *create(Arena *a, const char *name) {
     FILE *f = fopen(arena_printf(a, "%s/%s", scratch_folder(), name), "w");
     assert_non_null(f);

@@ -344,8 +344,7 @@ static void test_graphs_make_room(void **state) {
     close_model(&c);
 }
 
-/* ---- what is asked for wrongly
- * ---------------------------------------------------------------------------------------- */
+/* ---- what is asked for wrongly ----------------------------------------------------------------------------------- */
 static void test_refused_calls(void **state) {
     (void)state;
     fusec_cu_driver d = driver();
@@ -565,8 +564,7 @@ static void test_memory_is_the_plan(void **state) {
     fusec_cuda_free(NULL);
 }
 
-/* ---- every driver call fails once
- * ------------------------------------------------------------------------------------ */
+/* ---- every driver call fails once -------------------------------------------------------------------------------- */
 static int trouble; /* calls that failed, in this run */
 
 /* Tries, and once more after a failure, which must have a reason and leave the model usable. */

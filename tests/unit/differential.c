@@ -84,8 +84,7 @@ static bool is_asked(int number) {
     return only < 0 ? runs : only == number;
 }
 
-/* ---- C: all programs in one library, so that the compiler is started a few times only
- * ---------------------------------- */
+/* ---- C: all programs in one library, so that the compiler is started a few times only ---------------------------- */
 static void *library;
 
 static void write_model(Arena *a, const Module *m) {
@@ -444,8 +443,7 @@ static void ptx_agrees(void **state) {
     check_all("cuda", archs, MOST_ARCHS);
 }
 
-/* ---- made smaller
- * ------------------------------------------------------------------------------------------------------ */
+/* ---- made smaller ------------------------------------------------------------------------------------------------ */
 typedef struct Edge {
     Op from, to;
     int asked; /* how often the fault was asked for */

@@ -209,8 +209,7 @@ static void special_values(void **state) {
     arena_free(a);
 }
 
-/* ---- reductions
- * ---------------------------------------------------------------------------------------------------------- */
+/* ---- reductions -------------------------------------------------------------------------------------------------- */
 static void reductions_in_every_direction(void **state) {
     (void)state;
     check("kernel @reduce<B<=13>(%x: f32[B<=13,5,70], %r: f32[B<=13,5] out, %c: f32[5,70] out, %b: f32[70] out, %a: "
@@ -257,8 +256,7 @@ static void layer_norm(void **state) {
           "  store %y[m, n], %12\n  store %s[m], %8\n");
 }
 
-/* ---- products
- * ------------------------------------------------------------------------------------------------------------- */
+/* ---- products ---------------------------------------------------------------------------------------------------- */
 /* x[M,K] or its transpose, w[K,N] or its transpose, the output plain or transposed: all ragged. */
 static void products_in_every_layout(void **state) {
     (void)state;
@@ -466,8 +464,7 @@ static void accumulators_that_live_on(void **state) {
           "    yield %8, %6\n  }\n  store %y[m, n], %10\n  %12 = add %11, %3 : f32[m:8,n:8]\n  store %z[m, n], %12\n");
 }
 
-/* ---- control and memory order
- * ---------------------------------------------------------------------------------------------- */
+/* ---- control and memory order ------------------------------------------------------------------------------------ */
 /* A tile is skipped where its condition says so; the accumulator passes through. */
 static void conditional_products(void **state) {
     (void)state;

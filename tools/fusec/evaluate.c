@@ -81,8 +81,7 @@ static void count_hits(Evaluate *e, int64_t n) {
     }
 }
 
-/* ---- batches
- * --------------------------------------------------------------------------------------------------------- */
+/* ---- batches ----------------------------------------------------------------------------------------------------- */
 static bool infer(Evaluate *e, const int64_t *rows, int64_t n) {
     return data_fill(e->r, e->d, rows, n) && run_call(e->r, ENTRY_INFER, e->r->step > 0 ? e->r->step : 1, false);
 }
@@ -136,8 +135,7 @@ static bool evaluate_rows(Evaluate *e, int64_t first, int64_t last) {
     return ok;
 }
 
-/* ---- outputs
- * ----------------------------------------------------------------------------------------------------------- */
+/* ---- outputs ----------------------------------------------------------------------------------------------------- */
 /* Rows at the bounds: no dimension but the batch's follows a run-time extent. */
 static bool is_collected(const Evaluate *e, const ModuleTensor *t) {
     bool fixed = has_batch(e, t);

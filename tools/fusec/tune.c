@@ -19,8 +19,7 @@ static bool fail(const char *message, const char *detail) {
     return false;
 }
 
-/* ---- what is measured, and on what
- * ------------------------------------------------------------------------------------ */
+/* ---- what is measured, and on what ------------------------------------------------------------------------------- */
 static bool open_device(Tune *x) {
     if (tune_device_open(&x->device)) return true;
     fail("this machine has no GPU to measure on: ", x->device.log);
@@ -83,8 +82,7 @@ static bool compile(Tune *x) {
     return x->m != NULL;
 }
 
-/* ---- measuring
- * ---------------------------------------------------------------------------------------------------------- */
+/* ---- measuring --------------------------------------------------------------------------------------------------- */
 static bool print_profile(FILE *f, void *user) {
     profile_print(f, user);
     return true;

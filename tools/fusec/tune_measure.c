@@ -78,8 +78,7 @@ void tune_case_close(TuneCase *c) {
     c->given = c->result = NULL;
 }
 
-/* ---- results
- * --------------------------------------------------------------------------------------------------------- */
+/* ---- results ----------------------------------------------------------------------------------------------------- */
 /* What two orders of summation may differ by, of the largest element: two units in the last place of a low type, and
  * f32's growth over long sums. */
 static double tolerance(DType t) { return t == DT_BF16 ? 0x1p-7 : t == DT_F16 ? 0x1p-10 : 1e-4; }
@@ -112,8 +111,7 @@ static bool check(TuneCase *c, const Kernel *k, const uint8_t *got) {
     return true;
 }
 
-/* ---- the module
- * -------------------------------------------------------------------------------------------------------- */
+/* ---- the module -------------------------------------------------------------------------------------------------- */
 static void add_launch(Arena *a, Module *m, const TuneCase *c, const Kernel *k, int64_t at) {
     Launch l = {.outputs = ~(uint64_t)0};
     memcpy(l.constant, c->product->constant, sizeof l.constant);
@@ -133,8 +131,7 @@ static Module *module_of(Arena *a, const TuneCase *c, Kernel *k, int copies) {
     return m;
 }
 
-/* ---- times
- * ----------------------------------------------------------------------------------------------------------------- */
+/* ---- times ------------------------------------------------------------------------------------------------------- */
 static int by_value(const void *x, const void *y) {
     const float a = *(const float *)x, b = *(const float *)y;
     return (a > b) - (a < b);
