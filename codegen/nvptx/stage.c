@@ -250,7 +250,11 @@ static LLVMValueRef walk_at(const Simt *s, const Walk *w, int from, Coords *c) {
         if (w->apart && d == w->n - 2) here = exchange_low_bits(s, here);
         c->offset[w->order[d]] = unit > 1 ? scaled(s, here, unit) : here;
     }
-    if (w->part) c->offset[fast] = scaled(s, LLVMBuildAdd(e->b, scaled(s, at, w->part), first, ""), w->width);
+    if (w->part) {
+        LLVMValueRef part = at;
+        if (where) part = digit_of(s, &at, s->k->axes.at[fast].step / w->width / w->part); /* begins anew past the last */
+        c->offset[fast] = scaled(s, LLVMBuildAdd(e->b, scaled(s, part, w->part), first, ""), w->width);
+    }
     return where;
 }
 
