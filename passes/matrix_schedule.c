@@ -169,14 +169,16 @@ static bool place_fetched(Schedule *s, Inst *stage) {
     return has_map(s, &map) || refuse(s, "there are too many factors for the copy engine's maps");
 }
 
-/* What a thread gathers element by element is on its way in registers, and needs an address each. */
+/* What a thread gathers element by element is on its way in registers, and needs an address each; where no two elements
+ * stand side by side, a condition each as well. */
 static bool gathers_beside(const Schedule *s, const Inst *stage, int across) {
-    enum { MANY = 32, FEW_ACCUMULATORS = 64 };
+    enum { MANY = 32, FEW_ACCUMULATORS = 64, WORD = 4 };
     const Axis *axes = s->k->axes.at;
     const int elements = stage->bytes / dtype_bytes(stage->type.dtype);
-    const int64_t tile = (int64_t)axes[across].step * axes[s->sum_axis].step;
-    return stage->by == BY_THREADS && matrix_accumulators(&s->m->tile) > FEW_ACCUMULATORS &&
-           tile / elements / s->k->threads > MANY;
+    const int64_t tile = (int64_t)axes[across].step * axes[s->sum_axis].step, gathered = tile / elements / s->k->threads;
+    if (stage->by != BY_THREADS) return false;
+    if (stage->bytes < WORD && gathered >= MANY) return true;
+    return matrix_accumulators(&s->m->tile) > FEW_ACCUMULATORS && gathered > MANY;
 }
 
 static bool place_factor(Schedule *s, int value, int across) {
