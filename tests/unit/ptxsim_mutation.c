@@ -289,12 +289,16 @@ static bool explain(Subject *s, const Mutation *m, Survivor *v) {
     const size_t room = sizeof v->why;
     if (is_listed(v, v->why, room)) return true;
     if (m->kind == MUTATE_BOUND && stores_beside(s, m, v->why, room)) return true;
-    if (m->kind == MUTATE_INDEX && is_dead(s, m, v->why, room)) return true;
-    if (m->kind == MUTATE_INDEX && reads_the_same(s, m, v->why, room)) return true;
     if (m->kind == MUTATE_INDEX && is_outdone(s, m, v->why, room)) return true;
     if (m->kind == MUTATE_BARRIER && is_doubled(s, m, v->why, room)) return true;
     snprintf(v->why, room, "NO REASON: to be looked at, and listed in ptxsim_survivors.def");
     return false;
+}
+
+/* It changes a value that nothing uses, or loads the bits that it should. */
+static bool comes_to_nothing(Subject *s, const Mutation *m) {
+    char why[sizeof((Survivor *)0)->why];
+    return m->kind == MUTATE_INDEX && (is_dead(s, m, why, sizeof why) || reads_the_same(s, m, why, sizeof why));
 }
 
 /* The list has what this release of nvcc makes; another one's survivors are printed. */
@@ -323,13 +327,16 @@ static bool try_mutant(Subject *s, Source source, const Mutation *m) {
         return false;
     }
     char *mutant = mutation_apply(s->text, m);
-    tally.made[source][m->kind]++;
-    if (caught(s, mutant, &reported)) {
-        tally.caught[source][m->kind]++;
-        tally.by_report += reported;
-    } else
-        survived(s, source, m);
+    const bool told = caught(s, mutant, &reported);
     free(mutant);
+    if (!told && comes_to_nothing(s, m)) {
+        tally.equivalent[source][m->kind]++;
+        return false;
+    }
+    tally.made[source][m->kind]++;
+    tally.caught[source][m->kind] += told;
+    tally.by_report += reported;
+    if (!told) survived(s, source, m);
     return true;
 }
 
