@@ -16,6 +16,7 @@ enum {
     MOST_OPERANDS = 6,
     MOST_LOOPS = 32,
     SETS = 1 << MOST_OPERANDS,
+    DEEPEST_SUM = 3, /* sums of sums that are looked into: residual blocks are one sum of all before them */
 };
 
 /* Loops are numbered through: those of the root first.  Sets of operands and of loops are bit masks. */
@@ -261,25 +262,26 @@ static Node product_with(const Node *n, int k, Node *x, Node *in[2]) {
 
 /* What n would cost with x for operand k: by x's own operands where x is a sum, a product, or a value placed among
  * zeros (a diagonal), whose places alone are then walked. */
-static double cost_with(Rewriter *r, const Node *n, int k, const Node *x) {
+static double cost_with(Rewriter *r, const Node *n, int k, const Node *x, int depth) {
     Node *in[2];
     Chain c;
     int8_t loop[MOST_LOOPS];
     const Node product = product_with(n, k, (Node *)(uintptr_t)x, in);
-    if (is_sum(r, x)) return cost_with(r, n, k, x->in[0]) + cost_with(r, n, k, x->in[1]) + pass_cost(n);
+    if (is_sum(r, x) && depth > 0)
+        return cost_with(r, n, k, x->in[0], depth - 1) + cost_with(r, n, k, x->in[1], depth - 1) + pass_cost(n);
     if (rewrite_seen(r, x, OP_CONTRACT) && x->n_in == 1 && size_of(x->in[0]) < size_of(x))
         return dense_cost(&product) * size_of(x->in[0]) / size_of(x);
     return plan(&c, r, &product, true, loop) ? c.best[(1 << c.n) - 1] : dense_cost(&product);
 }
 
 /* What it costs that the sum is in memory: nothing, if others read it. */
-static double cost_of_sum(Rewriter *r, const Node *x) {
+static double cost_of_sum(Rewriter *r, const Node *x, int depth) {
     if (!rewrite_only_reader(r, x)) return 0;
     double cost = pass_cost(x);
     for (int k = 0; k < 2; k++) {
         const Node *term = x->in[k];
-        if (is_sum(r, term))
-            cost += cost_of_sum(r, term);
+        if (is_sum(r, term) && depth > 0)
+            cost += cost_of_sum(r, term, depth - 1);
         else if (rewrite_seen(r, term, OP_CONTRACT) && rewrite_only_reader(r, term))
             cost += dense_cost(term);
     }
@@ -291,7 +293,8 @@ Node *rule_product_of_sum(Rewriter *r, const Node *n) {
     for (int k = 0; k < 2; k++) {
         const Node *sum = n->in[k];
         if (!is_sum(r, sum) || sum->dtype != DT_F32) continue;
-        if (!work_is_less(cost_with(r, n, k, sum), dense_cost(n) + cost_of_sum(r, sum))) continue;
+        const double now = dense_cost(n) + cost_of_sum(r, sum, DEEPEST_SUM);
+        if (!work_is_less(cost_with(r, n, k, sum, DEEPEST_SUM), now)) continue;
         Node *term[2], *in[2];
         for (int i = 0; i < 2; i++) {
             const Node product = product_with(n, k, sum->in[i], in);
