@@ -1,11 +1,11 @@
 #!/bin/sh
 # NVIDIA's assembler takes every kernel of the calibration for sm_90a, and refuses for sm_80 those that the software GPU
 # refuses as an sm_80 device, and no others.  Skips without ptxas.
+. "$SRC/tests/support/script.sh"
+needs_software_gpu
 calibrate=$BUILD/gpu/fusec_gpu_calibrate
 command -v ptxas >/dev/null || { echo "skipped: no ptxas here"; exit 77; }
-[ -x "$calibrate" ] && [ -e "$BUILD/ptxsim/libcuda.so.1" ] || { echo "skipped: not built"; exit 77; }
-work=$(mktemp -d) || exit 1
-trap 'rm -rf "$work"' EXIT
+[ -x "$calibrate" ] || { echo "skipped: not built"; exit 77; }
 "$calibrate" --ptx sm_90a >"$work/x.ptx" || exit 1
 ptxas -O0 -arch=sm_90a -o "$work/x.cubin" "$work/x.ptx" >"$work/log" 2>&1
 if [ $? != 0 ]; then

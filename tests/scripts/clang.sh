@@ -1,11 +1,9 @@
 #!/bin/sh
 # Every C file has no warning under clang either: the build's own commands, checked without making code.
-: "${BUILD:?the build directory}"
 clang=$(command -v clang-19 || command -v clang) || { echo "skipped: no clang here"; exit 77; }
 database=$BUILD/compile_commands.json
 [ -s "$database" ] || { echo "no $database"; exit 1; }
-work=$(mktemp -d) || exit 1
-trap 'rm -rf "$work"' EXIT
+. "$SRC/tests/support/script.sh"
 
 # one shell command per line, the compiler replaced, JSON's escapes undone
 commands() {

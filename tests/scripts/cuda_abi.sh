@@ -5,8 +5,7 @@ for include in ${CUDA_HOME:+"$CUDA_HOME/include"} /usr/local/cuda/include /usr/i
     [ -r "$include/cuda.h" ] && break
 done
 grep -q cuGraphInstantiateWithFlags "$include/cuda.h" 2>/dev/null || exit 77
-work=$(mktemp -d) || exit 1
-trap 'rm -rf "$work"' EXIT
+. "$SRC/tests/support/script.sh"
 
 cat >"$work/abi.c" <<'END'
 #define __CUDA_API_VERSION_INTERNAL /* all versions of a function under their own names */

@@ -2,10 +2,8 @@
 # The emitted launcher as a user builds it, on the software GPU: a hundred steps with a learning rate that changes every
 # step build one graph and neither wait, nor allocate, nor copy pageable memory; in both architectures; and so says the
 # line at exit for a program that only calls cuProfilerStart.
-[ -x "$FUSEC" ] && [ -e "$BUILD/ptxsim/libcuda.so.1" ] || exit 77
-work=$(mktemp -d) || exit 1
-trap 'rm -rf "$work"' EXIT
-cd "$work" || exit 1
+. "$SRC/tests/support/script.sh"
+needs_software_gpu
 
 cat >m.dsl <<'END'
 dim B <= 12
@@ -64,8 +62,7 @@ case $(grep '^FUSEC_SANITIZE' "$BUILD/CMakeCache.txt") in *=ON) san='-fsanitize=
 for arch in sm_80 sm_90; do
     "$FUSEC" m.dsl -o m.ptx --arch $arch || exit 1
     ${CC:-cc} -std=c11 -Wall -Wextra -Werror -O1 $san main.c m.c -ldl -o run || exit 1
-    (LD_LIBRARY_PATH="$BUILD/ptxsim${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}" PTXSIM_STATS=1
-     export LD_LIBRARY_PATH PTXSIM_STATS; ./run) 2>err || { cat err; exit 1; }
+    PTXSIM_STATS=1 ./run 2>err || { cat err; exit 1; }
     line=$(grep 'interval "profiler"' err)
     for want in synchronisations=0 allocations=0 frees=0 pageable_copies=0 \
         graph_instantiations=0 graph_updates=0 graph_launches=100; do

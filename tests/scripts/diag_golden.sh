@@ -2,11 +2,7 @@
 # Every diagnostic has a program that provokes it: tests/golden/diag/NAME.dsl, or NAME.sh which prints one, with what
 # `fusec check` says about it in NAME.txt; its first line may have options, `# fusec check --profile NAME.profile`.  UPDATE=1 rewrites the .txt files.  A code of diag.def that no .txt
 # file shows fails the test.
-: "${FUSEC:?the compiler to run}" "${SRC:?the source tree}"
-export LC_ALL=C
-work=$(mktemp -d) || exit 1
-trap 'rm -rf "$work"' EXIT
-fails=0
+. "$SRC/tests/support/script.sh"
 
 check() { # NAME: its program is $work/run/NAME.dsl
     options=$(sed -n '1s/^# fusec check //p' "$work/run/$1.dsl") # words without spaces in them
@@ -15,18 +11,18 @@ check() { # NAME: its program is $work/run/NAME.dsl
     status=$?
     if [ "$status" -gt 1 ]; then
         echo "FAIL $1: exit status $status"
-        fails=$((fails + 1))
+        bad=1
     fi
     if grep -q ': error: ' "$work/out"; then want=1; else want=0; fi
     if [ "$status" -ne "$want" ] && [ "$status" -le 1 ]; then
         echo "FAIL $1: exit status $status, expected $want"
-        fails=$((fails + 1))
+        bad=1
     fi
-    if [ -n "$UPDATE" ]; then
+    if [ -n "${UPDATE:-}" ]; then
         cp "$work/out" "$SRC/tests/golden/diag/$1.txt"
     elif ! diff -u "$SRC/tests/golden/diag/$1.txt" "$work/out"; then
         echo "FAIL $1: the diagnostics changed"
-        fails=$((fails + 1))
+        bad=1
     fi
 }
 
@@ -42,7 +38,7 @@ done
 for code in $(sed -n 's/^DIAG(\([EW][0-9]*\),.*/\1/p' "$SRC/frontend/diag.def"); do
     if ! cat "$SRC"/tests/golden/diag/*.txt | grep -q "\[$code\]"; then
         echo "FAIL $code: no golden file under tests/golden/diag shows it"
-        fails=$((fails + 1))
+        bad=1
     fi
 done
-[ "$fails" -eq 0 ]
+exit $bad

@@ -7,17 +7,8 @@
 #   body        statements of a model, which has the inputs x: f32[4, 8], image: f32[2, 8, 8, 3], ids: i32[4] in 0..8
 #   error CODE  a program that must be refused with CODE
 # Diagnostics name the line of the document.  Whole programs of README.md are emitted in the three forms as well.
-: "${FUSEC:?the compiler to run}" "${SRC:?the source tree}"
-export LC_ALL=C
-work=$(mktemp -d) || exit 1
-trap 'rm -rf "$work"' EXIT
-fails=0
+. "$SRC/tests/support/script.sh"
 blocks=0
-
-fail() {
-    echo "FAIL $*"
-    fails=$((fails + 1))
-}
 
 # One file LINE.KIND.CODE.dsl per block, its text on the lines where the document has it.
 extract() { # DOCUMENT DIRECTORY
@@ -82,7 +73,7 @@ cd "$SRC" || exit 1
 for document in README.md docs/*.md; do
     blocks_of=$work/$(basename "$document" .md)
     mkdir "$blocks_of"
-    extract "$document" "$blocks_of" || fails=$((fails + 1))
+    extract "$document" "$blocks_of" || bad=1
     for program in "$blocks_of"/*.dsl; do
         [ -f "$program" ] || continue
         check "$document" "$program"
@@ -111,4 +102,4 @@ done
 for flag in $(sed -n 's/^\.It Fl \([-a-zA-Z]*\).*/\1/p' docs/fusec.1) -help; do
     "$FUSEC" --help | grep -q "^  -$flag" || fail "docs/fusec.1: there is no option -$flag"
 done
-[ "$fails" -eq 0 ]
+exit $bad

@@ -1,11 +1,7 @@
 #!/bin/sh
 # Every example compiles to every form, and trains, small: its loss falls.
-set -eu
-export LC_ALL=C
-: "${FUSEC:?the compiler to run}" "${SRC:?the source tree}"
-work=$(mktemp -d)
-trap 'rm -rf "$work"' EXIT
-die() { echo "$*"; exit 1; }
+set -e
+. "$SRC/tests/support/script.sh"
 x=$SRC/examples
 
 forms() { # DIR/NAME: full size; objects and PTX of the large ones are for the benchmarks

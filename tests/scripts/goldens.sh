@@ -4,17 +4,12 @@
 #
 # Tolerances are shares of a tensor's largest magnitude.  infer: a few roundings of f32.  grad: sums in another order.
 # step: what Adam makes of them, m / sqrt(v) of small gradients.
-[ -x "$FUSEC" ] && [ -x "$BUILD/compare_safetensors" ] || exit 77
-work=$(mktemp -d) || exit 1
-trap 'rm -rf "$work"' EXIT
+. "$SRC/tests/support/script.sh"
+[ -x "$BUILD/compare_safetensors" ] || exit 77
 tensors=$BUILD/compare_safetensors
 targets="host interp"
 command -v "${CC:-cc}" >/dev/null && targets="$targets c99"
-if [ -e "$BUILD/ptxsim/libcuda.so.1" ]; then # the software GPU, found before a real one
-    targets="$targets cuda"
-    LD_LIBRARY_PATH=$BUILD/ptxsim${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}
-    export LD_LIBRARY_PATH
-fi
+has_software_gpu && targets="$targets cuda"
 failed=0
 
 tolerance() { # entry case

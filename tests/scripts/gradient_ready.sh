@@ -1,10 +1,7 @@
 #!/bin/sh
 # The C99 form reports each gradient once, in the manifest's order, with its final value, before the last kernels have
 # run; compiled without a hook it has no trace of one.
-[ -x "$FUSEC" ] || exit 77
-work=$(mktemp -d) || exit 1
-trap 'rm -rf "$work"' EXIT
-cd "$work" || exit 1
+. "$SRC/tests/support/script.sh"
 cat >m.dsl <<'END'
 model m {
     input x : f32[8, 10]

@@ -1,11 +1,8 @@
 # Products in low precision for sm_90a, forward and backward, on the software GPU: the numbers are the host's, to what the
 # order of sums allows, there are no findings, wgmma is what multiplies; and ptxas (where present) has nothing to say of
 # spills, of wgmma that it serialises or of setmaxnreg that it ignores.
-work=$(mktemp -d)
-trap 'rm -rf "$work"' EXIT
-cd "$work" || exit 1
-status=0
-fail() { echo "$*"; status=1; }
+. "$SRC/tests/support/script.sh"
+needs_software_gpu
 
 cat >product.dsl <<'END'
 dim M = 64, N = 64, K = 64
@@ -88,7 +85,7 @@ check() {
         arch=
         [ $target = host ] || arch='--arch sm_90a'
         # shellcheck disable=SC2086
-        LD_LIBRARY_PATH=$BUILD/ptxsim PTXSIM_SEED=7 "$FUSEC" run m.dsl "$@" --target $target $arch --entry grad --seed 3 \
+        PTXSIM_SEED=7 "$FUSEC" run m.dsl "$@" --target $target $arch --entry grad --seed 3 \
             --outputs $target.safetensors >log 2>&1 || { fail "$what on $target: $(cat log)"; return; }
         ! grep -q '^ptxsim' log || fail "$what: $(cat log)"
     done
@@ -121,4 +118,4 @@ check image tf32 1 -D C=16 -D F=16
 check deep bf16 8
 check deep bf16 8 -D H=6 -D W=8
 check signal bf16 3
-exit $status
+exit $bad

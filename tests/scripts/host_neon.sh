@@ -2,15 +2,11 @@
 # Host code for NEON, run by an emulator: products in every orientation, convolutions with both gradients and training
 # steps in f32, bf16 and f16 give this machine's numbers, to 1e-4 of the larger of 1 and the number; in bf16 and f16,
 # where sums in another order may round the other way, to 2e-3.
-set -eu
-export LC_ALL=C
+set -e
 for tool in aarch64-linux-gnu-gcc qemu-aarch64; do
     command -v $tool >/dev/null || { echo "skipped: there is no $tool"; exit 77; }
 done
-work=$(mktemp -d)
-trap 'rm -rf "$work"' EXIT
-cd "$work"
-die() { echo "$*"; exit 1; }
+. "$SRC/tests/support/script.sh"
 
 # library NAME COMPILER: the runtime and the driver, for one machine
 library() {

@@ -2,13 +2,9 @@
 # The host form through model.h alone: `cc main.c model.o libfusec_host.a -lm -lpthread`.  One program trains, infers, saves
 # and loads; its numbers are the same bits with any number of threads, and those of the C99 form to 1e-4 of the larger of 1
 # and the number (sums are taken in another order).  Two models share one program.
-set -eu
-export LC_ALL=C
-work=$(mktemp -d)
-trap 'rm -rf "$work"' EXIT
-cd "$work"
+set -e
+. "$SRC/tests/support/script.sh"
 mkdir host c99 two
-die() { echo "$*"; exit 1; }
 
 library="$BUILD/runtime/libfusec_host.a"
 [ -e "$library" ] || die "there is no $library"

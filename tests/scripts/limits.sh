@@ -1,18 +1,8 @@
 #!/bin/sh
 # Programs of absurd size and places that fail: refused in a word, in bounded time and memory, never a crash.
-: "${FUSEC:?the compiler to run}"
-export LC_ALL=C
-work=$(mktemp -d) || exit 1
-trap 'rm -rf "$work"' EXIT
-cd "$work" || exit 1
-fails=0
+. "$SRC/tests/support/script.sh"
 nm "$FUSEC" 2>/dev/null | grep -q __asan_init || ulimit -v 4000000 # the sanitizer's shadow is larger
 command -v timeout >/dev/null || timeout() { shift; "$@"; }
-
-fail() {
-    echo "FAIL $*"
-    fails=$((fails + 1))
-}
 
 # ends STATUSES NAME COMMAND...: in 20 s, with one of the statuses, and a word on stderr where it is not 0
 ends() {
@@ -134,4 +124,4 @@ done
 cmp -s good.c closed.c || { sed 's/closed/good/g' closed.c | cmp -s - good.c || fail "a closed stdout changes the output"; }
 (ulimit -f 1; trap '' XFSZ; timeout 20 "$FUSEC" good.dsl -o big.ptx >out 2>err; [ $? -eq 1 ]) || fail "a file that may not grow"
 [ ! -e big.ptx ] || fail "half an output is left"
-[ "$fails" -eq 0 ]
+exit $bad

@@ -2,11 +2,7 @@
 # instructions of each precision.  The numbers are those of kernels of their own, to what the order of sums allows, and
 # there are no findings; so are those of which the second factor is shared.  Products that are added go on in one
 # another's accumulators, whatever multiplies.
-work=$(mktemp -d)
-trap 'rm -rf "$work"' EXIT
-cd "$work" || exit 1
-status=0
-fail() { echo "$*"; status=1; }
+. "$SRC/tests/support/script.sh"
 
 cat >attention.dsl <<'END'
 dim T = 64, C = 64
@@ -54,7 +50,7 @@ END
 
 run() { # OUT TARGET OPTIONS
     out=$1; shift
-    LD_LIBRARY_PATH=$BUILD/ptxsim PTXSIM_SEED=5 "$FUSEC" run m.dsl --entry grad --seed 3 --outputs "$out" --target "$@" >log 2>&1 ||
+    PTXSIM_SEED=5 "$FUSEC" run m.dsl --entry grad --seed 3 --outputs "$out" --target "$@" >log 2>&1 ||
         { fail "$what: $(cat log)"; return 1; }
     ! grep -q '^ptxsim' log || fail "$what: $(cat log)"
 }
@@ -79,7 +75,7 @@ check() {
 # chain PRECISION INSTRUCTION TARGET: three products into one result, each in a loop of its own by that instruction
 chain() {
     precision=$1 by=$2 target=$3
-    what="chain $precision on $target $4"
+    what="chain $precision on $target ${4-}"
     sed "s/precision f32/precision $precision/" chain.dsl >m.dsl
     run alone.safetensors host -fno-fuse || return
     "$FUSEC" report m.dsl --target "${4:-$target}" --entry grad | grep -q '3 products added up' || fail "$what: no products are added up"
@@ -101,7 +97,7 @@ chain f32 'over k' host
 chain bf16 'over k' host
 check attention f32 2 'over k' interp
 check turned f32 2 'over k' host
-[ -e "$BUILD/ptxsim/libcuda.so.1" ] || exit $status
+has_software_gpu || exit $bad
 check attention f32 2 'over k' cuda sm_80
 check attention bf16 2 'by mma' cuda sm_80
 check attention tf32 2 'by mma' cuda sm_80
@@ -129,4 +125,4 @@ END
 chain bf16 'by wgmma' cuda sm_90a
 awk '/^kernel/ { n = stays = 0 } / persistent$/ { stays = 1 } / cluster 2/ { stays *= 2 } / dot / { n++ } n == 3 && stays == 2 { found = 1 } END { exit !found }' m.tile ||
     fail "no sum of three products by blocks that stay, in clusters"
-exit $status
+exit $bad

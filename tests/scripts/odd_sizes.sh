@@ -2,19 +2,13 @@
 # Products of odd sizes on the software GPU: the numbers are the host's, matrix instructions multiply where rows, columns
 # and sums are long enough to pay for their padding, whatever their remainders, and scratch rows are laid out so that they
 # are fetched 16 bytes at a time.
-set -u
-export LC_ALL=C
-[ -e "$BUILD/ptxsim/libcuda.so.1" ] || exit 77
-work=$(mktemp -d)
-trap 'rm -rf "$work"' EXIT
-cd "$work" || exit 1
-bad=0
-fail() { echo "FAIL: $*"; bad=1; }
+. "$SRC/tests/support/script.sh"
+needs_software_gpu
 
 # check NAME TARGET: results and gradients of NAME.dsl on the host and on the software GPU
 check() {
     "$FUSEC" run "$1.dsl" --entry grad --seed 3 --outputs host.safetensors || fail "$1 on the host"
-    LD_LIBRARY_PATH=$BUILD/ptxsim "$FUSEC" run "$1.dsl" --target cuda --arch "$2" --entry grad --seed 3 --outputs cuda.safetensors >log 2>&1 ||
+    "$FUSEC" run "$1.dsl" --target cuda --arch "$2" --entry grad --seed 3 --outputs cuda.safetensors >log 2>&1 ||
         fail "$1 on $2: $(cat log)"
     grep '^ptxsim' log && fail "$1 on $2: findings"
     "$BUILD/compare_safetensors" compare host.safetensors "" cuda.safetensors 0.005 || fail "$1 on $2: other numbers"
@@ -65,7 +59,7 @@ model rows {
     output z = a @ b
 }
 END
-LD_LIBRARY_PATH=$BUILD/ptxsim "$FUSEC" report rows.dsl --measured --target sm_80 --entry infer >report || fail 'no counts'
+"$FUSEC" report rows.dsl --measured --target sm_80 --entry infer >report || fail 'no counts'
 awk '$1 ~ /_contract_/ { seen++; if ($7 > 1.4 * $6) { print "FAIL: " $7 " MB moved for " $6 " asked"; bad = 1 } } END { exit bad || !seen }' \
     report || { cat report; bad=1; }
 exit $bad

@@ -1,14 +1,8 @@
 #!/bin/sh
 # Images whose channels are not innermost: tensors inside get another order of dims.  Results, gradients and steps are those
 # of the program's order, on the host and on the software GPU; convolutions are fetched in whole sectors.
-set -u
-export LC_ALL=C
-[ -e "$BUILD/ptxsim/libcuda.so.1" ] || exit 77
-work=$(mktemp -d)
-trap 'rm -rf "$work"' EXIT
-cd "$work" || exit 1
-bad=0
-fail() { echo "FAIL: $*"; bad=1; }
+. "$SRC/tests/support/script.sh"
+needs_software_gpu
 
 cat >images.dsl <<'END'
 layer conv(x, f, stride) {                # [N, C, H, W]
@@ -48,7 +42,7 @@ same() {
     for entry in grad step; do
         for layout in '' -fno-layout; do
             # shellcheck disable=SC2086
-            LD_LIBRARY_PATH=$BUILD/ptxsim "$FUSEC" run $model.dsl --target "$@" $layout --verify --entry $entry --steps 2 --seed 5 \
+            "$FUSEC" run $model.dsl --target "$@" $layout --verify --entry $entry --steps 2 --seed 5 \
                 --outputs out$layout.safetensors >log 2>&1 || fail "$model on $*, $entry: $(cat log)"
             ! grep '^ptxsim' log || fail "$model on $*: findings"
         done

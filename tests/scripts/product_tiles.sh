@@ -1,12 +1,6 @@
 #!/bin/sh
 # Tiles of products on the host: even shares for machines of 2 and 4 cores, and nothing split that is small.
-set -u
-export LC_ALL=C
-work=$(mktemp -d)
-trap 'rm -rf "$work"' EXIT
-cd "$work" || exit 1
-bad=0
-fail() { echo "FAIL: $*"; bad=1; }
+. "$SRC/tests/support/script.sh"
 
 cat >alone.dsl <<'END'
 dim M = 8, N = 8, K = 8

@@ -7,8 +7,7 @@ for include in ${CUDA_HOME:+"$CUDA_HOME/include"} /usr/local/cuda/include /usr/i
 done
 version=$(sed -n 's/^#define CUDA_VERSION \([0-9]*\).*/\1/p' "$include/cuda.h" 2>/dev/null)
 [ "${version:-0}" -ge 13000 ] || exit 77 # older ones lack some of the names
-work=$(mktemp -d) || exit 1
-trap 'rm -rf "$work"' EXIT
+. "$SRC/tests/support/script.sh"
 driver=$SRC/tools/ptxsim/driver
 
 # the same program once with each header

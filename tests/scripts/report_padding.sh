@@ -1,11 +1,6 @@
 #!/bin/sh
 # fusec report: which buffers layout padded, by how much, and where they come from.
-set -u
-export LC_ALL=C
-work=$(mktemp -d)
-trap 'rm -rf "$work"' EXIT
-cd "$work" || exit 1
-bad=0
+. "$SRC/tests/support/script.sh"
 cat >odd.dsl <<'DSL'
 model odd {
     input x : f32[32, 100]

@@ -1,11 +1,6 @@
 #!/bin/sh
 # fusec report: by what every product is multiplied on a GPU, and why by nothing faster.
-set -u
-export LC_ALL=C
-work=$(mktemp -d)
-trap 'rm -rf "$work"' EXIT
-cd "$work" || exit 1
-bad=0
+. "$SRC/tests/support/script.sh"
 
 # report TARGET PRECISION OPTIONS...: of the model on stdin, entry infer, in the file `out`
 report() {

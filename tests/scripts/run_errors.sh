@@ -1,12 +1,7 @@
 #!/bin/sh
 # What fusec run and fusec -o say about bad options, data, weights and places: the exact words, the exit status, and
 # that nothing is left behind.
-set -u
-export LC_ALL=C
-work=$(mktemp -d)
-trap 'rm -rf "$work"' EXIT
-cd "$work" || exit 1
-bad=0
+. "$SRC/tests/support/script.sh"
 
 # says STATUS MESSAGE COMMAND..: the last line on stderr begins with the message
 says() {

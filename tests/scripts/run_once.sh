@@ -1,9 +1,7 @@
 #!/bin/sh
 # fusec run on given numbers: values worked out by hand, on every target; weights, extents, wanted outputs.
-set -eu
-work=$(mktemp -d)
-trap 'rm -rf "$work"' EXIT
-cd "$work"
+set -e
+. "$SRC/tests/support/script.sh"
 
 # file NAME DTYPE SHAPE BYTES [NAME DTYPE SHAPE BYTES ..] > x.safetensors; BYTES as printf escapes, one per byte
 file() {
@@ -47,12 +45,7 @@ file f.w U8 '[2,1]' '\001\001' f.b I32 '[1]' '\0\0\0\0' > p.safetensors
 
 targets="host interp"
 command -v "${CC:-cc}" >/dev/null && targets="$targets c99"
-# the software GPU, where it is built
-if [ -n "${BUILD:-}" ] && [ -e "$BUILD/ptxsim/libcuda.so.1" ]; then
-    LD_LIBRARY_PATH=$BUILD/ptxsim${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}
-    export LD_LIBRARY_PATH
-    targets="$targets cuda"
-fi
+has_software_gpu && targets="$targets cuda"
 for t in $targets; do
     run() { "$FUSEC" run m.dsl --target "$t" --params p.safetensors --inputs i.safetensors --outputs o.safetensors "$@"; }
     run --entry infer

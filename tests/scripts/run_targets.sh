@@ -1,20 +1,12 @@
 #!/bin/sh
 # Three training steps of small versions of the examples: host code, emitted C, the interpreter and, where the software
 # GPU is built, emitted PTX give the same losses, to 1e-4 of the first; in bf16 and f16 to 2e-3.
-set -eu
-export LC_ALL=C
-: "${FUSEC:?the compiler to run}" "${SRC:?the source tree}"
-work=$(mktemp -d)
-trap 'rm -rf "$work"' EXIT
-cd "$work"
+set -e
+. "$SRC/tests/support/script.sh"
 x=$SRC/examples
 targets="host interp"
 command -v "${CC:-cc}" >/dev/null && targets="$targets c99"
-if [ -n "${BUILD:-}" ] && [ -e "$BUILD/ptxsim/libcuda.so.1" ]; then
-    LD_LIBRARY_PATH=$BUILD/ptxsim${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}
-    export LD_LIBRARY_PATH
-    targets="$targets cuda"
-fi
+has_software_gpu && targets="$targets cuda"
 
 agree_in() { # FILE NAME TOLERANCE OPTIONS
     file=$1; name=$2; tolerance=$3; shift 3

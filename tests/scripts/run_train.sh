@@ -1,12 +1,8 @@
 #!/bin/sh
 # fusec run over data: a resumed run ends in the same bits, an interrupted one is saved, a partial batch counts its real
 # rows only, windows over text, and the memory used is the memory reported.
-set -eu
-export LC_ALL=C
-work=$(mktemp -d)
-trap 'rm -rf "$work"' EXIT
-cd "$work"
-die() { echo "$*"; exit 1; }
+set -e
+. "$SRC/tests/support/script.sh"
 
 awk 'function u() { s = s * 16807 % 2147483647; return s / 2147483647 }
     BEGIN { s = 3; print "a,b,c,class"; for (i = 0; i < 110; i++) { a = u(); b = u(); c = u(); print a "," b "," c "," (a + b > c + 0.5) + (a > b) } }' > d.csv

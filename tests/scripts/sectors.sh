@@ -1,9 +1,7 @@
 # Products, convolutions with their gradients, and sums in f32, without tensor cores: what threads of a warp ask for together
 # lies in whole sectors, and no two of them meet in a bank of shared memory.
-work=$(mktemp -d) || exit 1
-trap 'rm -rf "$work"' EXIT
-[ -e "$BUILD/ptxsim/ptxsim" ] || { echo "skipped: no software GPU"; exit 77; }
-status=0
+. "$SRC/tests/support/script.sh"
+needs_software_gpu
 cat >"$work/images.dsl" <<'END'
 dim B = 2, H = 16, W = 16, C = 64, F = 64
 model images {
@@ -38,6 +36,6 @@ for model in images rows; do
         /^grad_/ { seen++ }
         /^grad_/ && $5 > 0.004 && $7 < (/_row_/ ? 95 : 99) { print model ": " $1 " uses " $7 "% of its sectors"; bad = 1 }
         /^grad_/ && $9 > 0 { print model ": " $1 ": " $9 "% of its passes are bank conflicts"; bad = 1 }
-        END { if (seen < 10) { print model ": " seen + 0 " kernels seen"; bad = 1 } exit bad }' "$work/table" || status=1
+        END { if (seen < 10) { print model ": " seen + 0 " kernels seen"; bad = 1 } exit bad }' "$work/table" || bad=1
 done
-exit $status
+exit $bad

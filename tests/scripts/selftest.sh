@@ -2,11 +2,8 @@
 # --selftest: the C99 form, the host form and the CUDA form on the software GPU pass their own test, leave the parameters as
 # init made them, and fail it with FUSEC_E_SELFTEST once the code computes something else.  Without the option there is no
 # trace of the test.
-[ -x "$FUSEC" ] || exit 77
-work=$(mktemp -d) || exit 1
-trap 'rm -rf "$work"' EXIT
-cd "$work" && mkdir c99 host gpu infer || exit 1
-die() { echo "$*"; exit 1; }
+. "$SRC/tests/support/script.sh"
+mkdir c99 host gpu infer || exit 1
 
 cat >m.dsl <<'END'
 dim B <= 12
@@ -94,12 +91,10 @@ if [ -e "$BUILD/runtime/libfusec_host.a" ]; then
     ASAN_OPTIONS=detect_leaks=0 expect host "$right" ./host/run
 fi
 
-if [ -e "$BUILD/ptxsim/libcuda.so.1" ]; then
+if has_software_gpu; then
     "$FUSEC" m.dsl -o gpu/m.ptx --arch sm_80 --selftest || exit 1
     ${CC:-cc} $flags $san -Igpu main.c gpu/m.c -ldl -o gpu/run || exit 1
     cd gpu || exit 1
-    LD_LIBRARY_PATH="$BUILD/ptxsim${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}"
-    export LD_LIBRARY_PATH
     expect cuda "$right" ./run
     awk '/entry grad_row/ { k = 1 } k && sub(/sub\.rn\.f32/, "add.rn.f32") { k = 0 } 1' m.ptx >changed
     cmp -s changed m.ptx && die "no subtraction in the PTX"

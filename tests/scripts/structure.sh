@@ -1,10 +1,7 @@
 #!/bin/sh
 # The rules of the house that no compiler checks: which way the includes point, what the passes may know, what a
 # committed file may hold.  Each rule is first shown a tree that breaks it.
-: "${SRC:?the source tree}"
-export LC_ALL=C
-work=$(mktemp -d) || exit 1
-trap 'rm -rf "$work"' EXIT
+. "$SRC/tests/support/script.sh"
 
 # Lines that break RULE in the tree TREE: FILE:LINE:TEXT.  Each rule prints nothing in a sound tree.
 sources() { find "$@" -name '*.[chly]' -o -name '*.def' | sort; }
@@ -85,7 +82,6 @@ bad_diagnostics_have_goldens() {
 }
 bad_passes_have_files() { mkdir -p passes && sed -n '/^PASS(/{p;q;}' "$SRC/passes/passes.def" >passes/passes.def; }
 
-fails=0
 for rule in $(sed -n 's/^rule_\([a-z_]*\)().*/\1/p' "$0"); do
     if [ "$rule" = no_machine_paths ] && ! git -C "$SRC" rev-parse >/dev/null 2>&1; then
         echo "note: no git, or not a checkout of it: committed files are not searched"
@@ -94,12 +90,12 @@ for rule in $(sed -n 's/^rule_\([a-z_]*\)().*/\1/p' "$0"); do
     mkdir "$work/$rule"
     if [ -z "$(cd "$work/$rule" && "bad_$rule" && "rule_$rule" 2>&1 | grep -E '^[^ ]+:[0-9]+:')" ]; then
         echo "FAIL $rule: a tree that breaks it passes"
-        fails=$((fails + 1))
+        bad=1
     fi
     broken=$(cd "$SRC" && "rule_$rule" 2>&1)
     if [ -n "$broken" ]; then
         printf 'FAIL %s:\n%s\n' "$rule" "$broken"
-        fails=$((fails + 1))
+        bad=1
     fi
 done
-[ "$fails" -eq 0 ]
+exit $bad

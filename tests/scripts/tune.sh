@@ -1,15 +1,9 @@
 #!/bin/sh
 # fusec tune on the software GPU: what the profile has, that it grows in a fixed order, that compiles follow it, and what
 # is said where it does not fit.
-set -u
-export LC_ALL=C
-[ -e "$BUILD/ptxsim/libcuda.so.1" ] || exit 77
-work=$(mktemp -d)
-trap 'rm -rf "$work"' EXIT
-cd "$work" || exit 1
-bad=0
-fail() { echo "FAIL: $*"; bad=1; }
-on() { PTXSIM_DEVICE=$1; export PTXSIM_DEVICE; shift; LD_LIBRARY_PATH=$BUILD/ptxsim "$@"; }
+. "$SRC/tests/support/script.sh"
+needs_software_gpu
+on() { PTXSIM_DEVICE=$1; export PTXSIM_DEVICE; shift; "$@"; }
 # says TEXT COMMAND..: it fails and the text is in what it prints
 says() {
     text=$1

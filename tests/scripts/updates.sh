@@ -2,11 +2,8 @@
 # However many parameters the norm of the gradients is taken over, the update of each is one kernel at most: it reads the
 # gradient, the parameter and its two moments once, and writes three of them.  The norm itself takes a kernel for about
 # every twenty terms.
-set -eu
-export LC_ALL=C
-work=$(mktemp -d)
-trap 'rm -rf "$work"' EXIT
-cd "$work"
+set -e
+. "$SRC/tests/support/script.sh"
 cat >deep.dsl <<'DSL'
 let n = 3
 model deep {

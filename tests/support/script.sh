@@ -1,0 +1,19 @@
+# What the test scripts begin with: words in the C locale, a directory of the script's own, $work, which it works in and which
+# goes when it ends; and what it says.  `die` ends the script, `fail` does not: it ends with `exit $bad`.
+set -u
+: "${FUSEC:?the compiler}" "${BUILD:?the build directory}" "${SRC:?the source tree}"
+export LC_ALL=C
+work=$(mktemp -d) || exit 1
+trap 'rm -rf "$work"' EXIT
+cd "$work" || exit 1
+bad=0
+fail() { echo "FAIL: $*"; bad=1; }
+die() { echo "FAIL: $*"; exit 1; }
+
+# A test that needs the software GPU is skipped where that is not built; it is found before a real one.
+needs_software_gpu() { has_software_gpu || { echo "skipped: no software GPU"; exit 77; }; }
+has_software_gpu() {
+    [ -e "$BUILD/ptxsim/libcuda.so.1" ] || return
+    LD_LIBRARY_PATH=$BUILD/ptxsim${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}
+    export LD_LIBRARY_PATH
+}
