@@ -1,6 +1,7 @@
 /* jacobian ROUNDS: the full Jacobian of bench/jacobian256.dsl, with its forward, against one backward pass per output,
  * which is given the activations; on all cores.  Prints how many times faster it is, by medians of all rounds. Verified
- * in the timed run: every row that a pass gives is the Jacobian's. */
+ * in the timed run: every row that a pass gives is the Jacobian's.  Then which share of the peak the Jacobian's
+ * operations are: a pass is bound by memory, so no more can be had than peak over bandwidth. */
 #include "bench/median.h"
 #include "bench/model.h"
 #include <math.h>
@@ -44,6 +45,14 @@ static double seconds_of_rows(BenchModel *m, float *u, const float *jacobian, in
     return seconds;
 }
 
+/* Of infer, all outputs wanted. */
+static double flops_of(const fusec_manifest *m) {
+    const fusec_entry *e = &m->entry[FUSEC_INFER];
+    double flops = 0;
+    for (uint32_t i = 0; i < e->n_launches; i++) flops += m->kernels[m->launches[e->first_launch + i].kernel].flops;
+    return flops;
+}
+
 int main(int argc, char **argv) {
     const int rounds = argc > 1 ? atoi(argv[1]) : 0;
     if (rounds < 1) {
@@ -62,14 +71,19 @@ int main(int argc, char **argv) {
     if (!given[IN_U] || !seconds[0] || !seconds[1]) return 1;
     pass.inputs = given;
     bench_infer(&whole, whole.outputs); /* warms up, and makes the activations */
+    double peak = 0;
     for (int i = 0; i < rounds; i++) {
+        const double now = bench_fma_peak(fusec_pool_cores());
+        peak = now > peak ? now : peak;
         seconds[0][i] = seconds_of_jacobian(&whole);
         seconds[1][i] =
             seconds_of_rows(&pass, (float *)(uintptr_t)given[IN_U], whole.outputs[OUT_JACOBIAN], rows, width);
     }
     const double one = bench_median(seconds[0], rounds), many = bench_median(seconds[1], rounds);
-    printf("%.4f\n", many / one);
-    fprintf(stderr, "jacobian: %.2f ms; %d backward passes: %.1f ms\n", 1e3 * one, rows, 1e3 * many);
+    const double bytes = (double)pass.memory.param_bytes * rows;
+    printf("%.4f %.4f\n", many / one, flops_of(&jacobian256_manifest) / one / peak);
+    fprintf(stderr, "jacobian: %.2f ms of %.1f GFLOP/s; %d backward passes: %.1f ms, parameters at %.1f GB/s\n",
+            1e3 * one, peak / 1e9, rows, 1e3 * many, bytes / many / 1e9);
     free((void *)(uintptr_t)given[IN_U]);
     pass.inputs = drawn;
     bench_close(&whole);

@@ -1,6 +1,5 @@
 #include "bench/onednn.h"
-#include <dnnl.h>
-#include <stdio.h>
+#include "bench/onednn_require.h"
 #include <stdlib.h>
 
 typedef struct Side {
@@ -19,12 +18,6 @@ struct Peer {
     int written; /* the side that the pass computes */
     dnnl_exec_arg_t args[SIDES];
 };
-
-static void require(dnnl_status_t s, const char *what) {
-    if (s == dnnl_success) return;
-    fprintf(stderr, "onednn: %s: status %d\n", what, (int)s);
-    exit(1);
-}
 
 /* Dims as oneDNN orders them, with the strides of the layouts in onednn.h. */
 static dnnl_memory_desc_t image(long n, long size, long channels) {

@@ -1,6 +1,5 @@
 #include "bench/onednn_matmul.h"
-#include <dnnl.h>
-#include <stdio.h>
+#include "bench/onednn_require.h"
 #include <stdlib.h>
 
 struct MatmulPeer {
@@ -9,12 +8,6 @@ struct MatmulPeer {
     dnnl_primitive_t primitive;
     dnnl_exec_arg_t args[3];
 };
-
-static void require(dnnl_status_t s, const char *what) {
-    if (s == dnnl_success) return;
-    fprintf(stderr, "onednn: %s: status %d\n", what, (int)s);
-    exit(1);
-}
 
 static dnnl_memory_desc_t matrix(int rows, int columns, dnnl_data_type_t type) {
     dnnl_memory_desc_t d;

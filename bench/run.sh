@@ -68,7 +68,9 @@ bench_ablation() {
         "$fusec" "$src/bench/jacobian256.dsl" --model=$model -o "$work/$model.o"
     done
     link "$work/jacobian" jacobian "$work/jacobian256.o" "$work/backward256.o"
-    figure ablation.jacobian256.speedup "$("$work/jacobian" 3)" ratio
+    set -- $("$work/jacobian" 5)
+    figure ablation.jacobian256.speedup "$1" ratio
+    figure ablation.jacobian256.of_peak "$2" ratio
     for model in merged single; do
         off=
         [ $model = merged ] || off=-fno-jacobian-gemm

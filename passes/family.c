@@ -93,7 +93,7 @@ typedef struct Families {
     int *head;       /* by kernel: the first member of its family, or itself */
     int *next;       /* by kernel: the next member, or -1 */
     int *stamp, now; /* by head: the search that came there last */
-    VEC(int) todo;
+    VEC(int) pending;
     uint64_t *wanted; /* by kernel, entry infer: the outputs that need it */
 } Families;
 
@@ -144,17 +144,17 @@ static bool share_operand(const PlanKernel *a, const PlanKernel *b) {
 /* Is there a way from one family to another, by what must run before what? */
 static bool leads_to(Families *f, int from, int to) {
     f->now++;
-    f->todo.n = 0;
-    vec_push(f->arena, f->todo, from);
+    f->pending.n = 0;
+    vec_push(f->arena, f->pending, from);
     f->stamp[from] = f->now;
-    while (f->todo.n) {
-        for (int k = f->todo.at[--f->todo.n]; k >= 0; k = f->next[k])
+    while (f->pending.n) {
+        for (int k = f->pending.at[--f->pending.n]; k >= 0; k = f->next[k])
             for (int i = f->graph.first[k]; i < f->graph.first[k + 1]; i++) {
                 const int head = f->head[f->graph.succ[i] / 2];
                 if (head == to) return true;
                 if (f->stamp[head] == f->now) continue;
                 f->stamp[head] = f->now;
-                vec_push(f->arena, f->todo, head);
+                vec_push(f->arena, f->pending, head);
             }
     }
     return false;

@@ -279,34 +279,52 @@ static void products_in_every_layout(void **state) {
     }
 }
 
+typedef struct ProductShape {
+    int m, n, k, step_m, step_n, step_k;
+} ProductShape;
+
+/* Loads a factor, f32 or, widened, bf16, as value v. */
+static const char *factor(Arena *a, int v, const char *buffer, const char *index, const char *lanes, bool low) {
+    if (!low) return arena_printf(a, "    %%%d = load %%%s[%s] : f32[%s]\n", v, buffer, index, lanes);
+    return arena_printf(a, "    %%%d = load %%%s[%s] : bf16[%s]\n    %%%d = cast %%%d : f32[%s]\n", v + 10, buffer,
+                        index, lanes, v, v + 10, lanes);
+}
+
+/* y[m, n] = sum of x[m, k] w[k, n], each factor as stored or turned; a single row has no axis. */
+static const char *product(Arena *a, const ProductShape *s, bool turn_x, bool turn_w, bool low) {
+    const bool rows = s->m > 1;
+    const char *type = low ? "bf16" : "f32", *m = rows ? "m" : "0";
+    const char *row_lanes = rows ? arena_printf(a, "m:%d,", s->step_m) : "";
+    const char *sums = arena_printf(a, "f32[%sn:%d]", row_lanes, s->step_n);
+    const char *x = factor(a, 2, "x", arena_printf(a, turn_x ? "k, %s" : "%s, k", m),
+                           arena_printf(a, "%sk:%d", row_lanes, s->step_k), low);
+    const char *w =
+        factor(a, 3, "w", turn_w ? "n, k" : "k, n", arena_printf(a, "n:%d,k:%d", s->step_n, s->step_k), low);
+    return arena_printf(a,
+                        "kernel @product(%%x: %s[%d,%d], %%w: %s[%d,%d], %%y: f32[%d,%d] out)\n"
+                        "%s  grid n in 0..%d step %d\n  loop k in 0..%d step %d\n"
+                        "  %%0 = full 0 : %s\n  %%5 = for k carry %%1 = %%0 {\n%s%s"
+                        "    %%4 = dot %%2, %%3, %%1 over k : %s\n    yield %%4\n  }\n  store %%y[%s, n], %%5\n",
+                        type, turn_x ? s->k : s->m, turn_x ? s->m : s->k, type, turn_w ? s->n : s->k,
+                        turn_w ? s->k : s->n, s->m, s->n,
+                        rows ? arena_printf(a, "  grid m in 0..%d step %d\n", s->m, s->step_m) : "", s->n, s->step_n,
+                        s->k, s->step_k, sums, x, w, sums, m);
+}
+
 /* Plain products, thin and thick: factors used where they lie, packed before or while they are read, blocks that fit
  * exactly and store into the result, others that pass its end, k in one part and in several. */
 static void products_of_every_shape(void **state) {
     (void)state;
-    static const struct {
-        int m, n, k, step_m, step_n, step_k;
-    } shape[] = {{1, 300, 70, 1, 256, 70},  {2, 64, 300, 2, 64, 256},  {7, 100, 40, 7, 64, 40},
-                 {48, 64, 64, 24, 32, 64},  {37, 8, 300, 37, 8, 300},  {61, 20, 33, 36, 20, 16},
-                 {96, 160, 20, 48, 64, 20}, {45, 33, 530, 45, 33, 256},
-                 {52, 160, 300, 52, 160, 256}, {29, 150, 300, 29, 150, 256}};
+    static const ProductShape shape[] = {
+        {1, 300, 70, 1, 256, 70},     {2, 64, 300, 2, 64, 256},   {7, 100, 40, 7, 64, 40},
+        {48, 64, 64, 24, 32, 64},     {37, 8, 300, 37, 8, 300},   {61, 20, 33, 36, 20, 16},
+        {96, 160, 20, 48, 64, 20},    {45, 33, 530, 45, 33, 256}, {52, 160, 300, 52, 160, 256},
+        {29, 150, 300, 29, 150, 256},
+    };
     for (int i = 0; i < 2 * (int)(sizeof shape / sizeof *shape); i++) {
         Arena *a = arena_new();
-        const int s = i / 2, layout = (i % 2 ? 3 : 0) ^ (s & 1), m = shape[s].m, n = shape[s].n, k = shape[s].k;
-        const bool tx = layout & 1, tw = layout & 2, row = m > 1;
-        const char *type = row ? arena_printf(a, "f32[m:%d,n:%d]", shape[s].step_m, shape[s].step_n)
-                               : arena_printf(a, "f32[n:%d]", shape[s].step_n);
-        check(arena_printf(a,
-                           "kernel @shape_%d(%%x: f32[%d,%d], %%w: f32[%d,%d], %%y: f32[%d,%d] out)\n"
-                           "%s  grid n in 0..%d step %d\n  loop k in 0..%d step %d\n"
-                           "  %%0 = full 0 : %s\n  %%5 = for k carry %%1 = %%0 {\n"
-                           "    %%2 = load %%x[%s] : f32[%sk:%d]\n    %%3 = load %%w[%s] : f32[n:%d,k:%d]\n"
-                           "    %%4 = dot %%2, %%3, %%1 over k : %s\n    yield %%4\n  }\n  store %%y[%s, n], %%5\n",
-                           i, tx ? k : m, tx ? m : k, tw ? n : k, tw ? k : n, m, n,
-                           row ? arena_printf(a, "  grid m in 0..%d step %d\n", m, shape[s].step_m) : "", n,
-                           shape[s].step_n, k, shape[s].step_k, type,
-                           row ? (tx ? "k, m" : "m, k") : (tx ? "k, 0" : "0, k"),
-                           row ? arena_printf(a, "m:%d,", shape[s].step_m) : "", shape[s].step_k, tw ? "n, k" : "k, n",
-                           shape[s].step_n, shape[s].step_k, type, row ? "m" : "0"));
+        const int layout = (i % 2 ? 3 : 0) ^ (i / 2 & 1);
+        check(product(a, &shape[i / 2], layout & 1, layout & 2, false));
         arena_free(a);
     }
 }
@@ -362,28 +380,15 @@ static void check_pairs(const char *text) {
 /* Both factors as stored and turned, whole and ragged, k even and odd, in one part and in several, thin and thick. */
 static void products_of_pairs(void **state) {
     (void)state;
-    static const struct {
-        int m, n, k, step_m, step_n, step_k;
-    } shape[] = {{48, 64, 64, 24, 32, 64},    {61, 40, 33, 36, 40, 16},       {37, 32, 301, 37, 32, 301},
-                 {45, 33, 530, 45, 33, 512},  {52, 160, 1100, 52, 160, 1100}, {4, 64, 70, 4, 64, 70},
-                 {70, 32, 7, 70, 32, 7},      {24, 96, 2, 24, 96, 2},         {128, 32, 40, 128, 32, 40},
-                 {12, 300, 301, 12, 256, 301}};
+    static const ProductShape shape[] = {
+        {48, 64, 64, 24, 32, 64},     {61, 40, 33, 36, 40, 16},       {37, 32, 301, 37, 32, 301},
+        {45, 33, 530, 45, 33, 512},   {52, 160, 1100, 52, 160, 1100}, {4, 64, 70, 4, 64, 70},
+        {70, 32, 7, 70, 32, 7},       {24, 96, 2, 24, 96, 2},         {128, 32, 40, 128, 32, 40},
+        {12, 300, 301, 12, 256, 301},
+    };
     for (int i = 0; i < 4 * (int)(sizeof shape / sizeof *shape); i++) {
         Arena *a = arena_new();
-        const int s = i / 4, m = shape[s].m, n = shape[s].n, k = shape[s].k;
-        const int step_m = shape[s].step_m, step_n = shape[s].step_n, step_k = shape[s].step_k;
-        const bool tx = i & 1, tw = i & 2;
-        check_pairs(arena_printf(a,
-                                 "kernel @pairs_%d(%%x: bf16[%d,%d], %%w: bf16[%d,%d], %%y: f32[%d,%d] out)\n"
-                                 "  grid m in 0..%d step %d\n  grid n in 0..%d step %d\n  loop k in 0..%d step %d\n"
-                                 "  %%0 = full 0 : f32[m:%d,n:%d]\n  %%7 = for k carry %%1 = %%0 {\n"
-                                 "    %%2 = load %%x[%s] : bf16[m:%d,k:%d]\n    %%3 = cast %%2 : f32[m:%d,k:%d]\n"
-                                 "    %%4 = load %%w[%s] : bf16[n:%d,k:%d]\n    %%5 = cast %%4 : f32[n:%d,k:%d]\n"
-                                 "    %%6 = dot %%3, %%5, %%1 over k : f32[m:%d,n:%d]\n    yield %%6\n  }\n"
-                                 "  store %%y[m, n], %%7\n",
-                                 i, tx ? k : m, tx ? m : k, tw ? n : k, tw ? k : n, m, n, m, step_m, n, step_n, k,
-                                 step_k, step_m, step_n, tx ? "k, m" : "m, k", step_m, step_k, step_m, step_k,
-                                 tw ? "n, k" : "k, n", step_n, step_k, step_n, step_k, step_m, step_n));
+        check_pairs(product(a, &shape[i / 4], i & 1, i & 2, true));
         arena_free(a);
     }
 }
