@@ -1,6 +1,5 @@
-/* Loops and sinks of a nest; see nest.h. */
+/* Loops and bodies of a nest; see nest.h. */
 #include "codegen/host/nest_internal.h"
-#include <string.h>
 
 LLVMTypeRef storage_type(const Emit *e, DType t) { return t == DT_BOOL ? e->i8 : emit_type(e, t); }
 
@@ -16,253 +15,6 @@ LLVMValueRef nest_alloca(KernelEmit *ke, LLVMTypeRef type, int64_t n) {
     return p;
 }
 
-/* ---- order -------------------------------------------------------------------------------------------------- */
-typedef struct AxisScore {
-    int contiguous;
-    int64_t stride; /* in the first access that has the axis */
-} AxisScore;
-
-static void score(AxisScore *s, int weight, int64_t coef) {
-    if (coef == 1) s->contiguous += weight;
-    if (s->stride == 0) s->stride = coef < 0 ? -coef : coef;
-}
-
-static void score_access(const KernelEmit *ke, const Inst *i, int weight, AxisScore *s) {
-    for (int x = 0; x < ke->k->axes.n; x++) {
-        int64_t coef;
-        if (access_affine(ke->k, i, x, &coef)) score(&s[x], weight, coef);
-    }
-}
-
-static void score_storage(const KernelEmit *ke, int storage, int weight, AxisScore *s) {
-    const Storage *m = &ke->v->storage.at[storage];
-    for (int i = 0; i < m->n; i++) score(&s[m->axis[i]], weight, m->stride[i]);
-}
-
-/* Everything that value reads in this nest. */
-static void score_value(const KernelEmit *ke, int value, bool *seen, AxisScore *s) {
-    const ValueInfo *info = &ke->v->value[value];
-    if (seen[value]) return;
-    seen[value] = true;
-    if (info->kept) score_storage(ke, info->storage, 1, s);
-    if (info->kept || !info->def) return;
-    if (info->def->kind == TI_LOAD) score_access(ke, info->def, 1, s);
-    for (int n = 0; n < info->def->n_in; n++) score_value(ke, info->def->in[n], seen, s);
-}
-
-static bool is_reduction(const Sink *s) { return s->kind == SINK_REDUCE || s->kind == SINK_DOT; }
-
-static bool reduces_axis(const Sink *s, int axis) {
-    for (int o = 0; o < s->inst->n_over; o++)
-        if (s->inst->over[o] == axis) return true;
-    return false;
-}
-
-/* Is some load of the kernel contiguous along the axis? */
-static bool loads_along(const KernelEmit *ke, const Block *b, int axis) {
-    int64_t coef;
-    for (int i = 0; i < b->n; i++) {
-        const Inst *inst = b->at[i];
-        if (inst->kind == TI_LOAD && access_affine(ke->k, inst, axis, &coef) && coef == 1) return true;
-        if (loads_along(ke, &inst->body, axis)) return true;
-    }
-    return false;
-}
-
-/* A nest that sums: the order of its additions must follow from the sum alone, not from what else the kernel keeps
- * or stores, so that a value recomputed elsewhere is the same to the bit.  Axes stand as the kernel names them;
- * innermost is the last summed axis that is contiguous in memory, else the last other one that is. */
-static int sum_order(const KernelEmit *ke, const TileType *axes, int n, const Sink *sinks, int8_t *order) {
-    int count = 0, best = -1;
-    bool best_summed = false;
-    for (int i = 0; i < axes->n_axes; i++) {
-        const int axis = axes->axis[i];
-        bool summed = false;
-        if (axis_trivial(ke->k, axis)) continue;
-        for (int k = 0; k < n; k++) summed |= is_reduction(&sinks[k]) && reduces_axis(&sinks[k], axis);
-        if (loads_along(ke, &ke->k->body, axis) && (summed || !best_summed)) best = count, best_summed = summed;
-        order[count++] = (int8_t)axis;
-    }
-    if (best >= 0) {
-        const int8_t inner = order[best];
-        memmove(order + best, order + best + 1, (size_t)(count - 1 - best));
-        order[count - 1] = inner;
-    }
-    return count;
-}
-
-int nest_order(const KernelEmit *ke, const TileType *axes, int n, const Sink *sinks, int8_t *order) {
-    AxisScore s[MAX_AXES] = {0};
-    bool *seen = ARENA_ARRAY(ke->arena, bool, ke->k->types.n + 1);
-    for (int i = 0; i < n; i++)
-        if (is_reduction(&sinks[i])) return sum_order(ke, axes, n, sinks, order);
-    for (int i = 0; i < n; i++)
-        if (sinks[i].kind == SINK_STORE) score_access(ke, sinks[i].inst, 4, s);
-    for (int i = 0; i < n; i++) {
-        const Inst *inst = sinks[i].inst;
-        if (sinks[i].kind == SINK_KEEP && inst) /* defined here: its own operands */
-            for (int o = 0; o < inst->n_in; o++) score_value(ke, inst->in[o], seen, s);
-        if (sinks[i].kind == SINK_KEEP && inst && inst->kind == TI_LOAD)
-            score_access(ke, inst, 1, s);
-        else if (sinks[i].kind == SINK_KEEP || sinks[i].kind == SINK_PACK)
-            score_value(ke, sinks[i].value, seen, s);
-        else
-            for (int o = 0; inst && o < inst->n_in; o++) score_value(ke, inst->in[o], seen, s);
-        if (sinks[i].kind == SINK_KEEP)
-            score_storage(ke, sinks[i].storage, 1, s);
-    }
-    int count = 0;
-    for (int i = 0; i < axes->n_axes; i++) {
-        if (axis_trivial(ke->k, axes->axis[i])) continue;
-        int at = count++;
-        for (; at > 0 && s[order[at - 1]].stride < s[axes->axis[i]].stride; at--) order[at] = order[at - 1];
-        order[at] = axes->axis[i];
-    }
-    int best = count - 1;
-    for (int i = count - 1; i >= 0; i--)
-        if (s[order[i]].contiguous > s[order[best]].contiguous) best = i;
-    if (count) {
-        const int8_t inner = order[best];
-        memmove(order + best, order + best + 1, (size_t)(count - 1 - best));
-        order[count - 1] = inner;
-    }
-    return count;
-}
-
-/* ---- reductions -------------------------------------------------------------------------------------------------- */
-static DType accumulator_type(const Nest *t, const Sink *s) { return t->k->types.at[s->inst->result].dtype; }
-
-static Op reduce_op(const Sink *s) { return s->kind == SINK_DOT ? OP_SUM : s->inst->op; }
-
-/* A reduced axis outside the result's innermost axis: the result is completed over several visits. */
-static bool revisits(const Nest *t, const Sink *s) {
-    for (int d = 1; d < s->depth; d++)
-        if (reduces_axis(s, t->axis[d - 1])) return true;
-    return s->kind == SINK_DOT;
-}
-
-static bool reduces_nothing(const Nest *t, const Sink *s) {
-    for (int d = 1; d <= t->n; d++)
-        if (reduces_axis(s, t->axis[d - 1])) return false;
-    return s->kind == SINK_REDUCE;
-}
-
-static void fill(KernelEmit *ke, int storage, LLVMValueRef v) {
-    const Emit *e = ke->e;
-    const Storage *s = &ke->v->storage.at[storage];
-    if (s->n == 0) {
-        LLVMBuildStore(e->b, v, ke->memory[storage]);
-        return;
-    }
-    const int width = ke->v->vector;
-    LLVMBasicBlockRef pre = LLVMGetInsertBlock(e->b), body = emit_block(e, ke->fn, "fill"),
-                      after = emit_block(e, ke->fn, "filled");
-    LLVMValueRef wide = emit_splat(e, v, width);
-    LLVMBuildBr(e->b, body);
-    LLVMPositionBuilderAtEnd(e->b, body);
-    LLVMValueRef i = LLVMBuildPhi(e->b, e->i64, ""), next;
-    LLVMValueRef p = LLVMBuildGEP2(e->b, storage_type(e, s->dtype), ke->memory[storage], &i, 1, "");
-    LLVMSetAlignment(LLVMBuildStore(e->b, wide, p), s->dtype == DT_BOOL ? 1 : 4);
-    next = LLVMBuildAdd(e->b, i, emit_i64(e, width), "");
-    LLVMBuildCondBr(e->b, LLVMBuildICmp(e->b, LLVMIntSLT, next, emit_i64(e, s->elements), ""), body, after);
-    LLVMAddIncoming(i, (LLVMValueRef[]){emit_i64(e, 0), next}, (LLVMBasicBlockRef[]){pre, body}, 2);
-    LLVMPositionBuilderAtEnd(e->b, after);
-    ke->current = after;
-}
-
-/* How each reduction accumulates, and buffers that start from the identity. */
-static void prepare(Nest *t, int n, Sink *sinks) {
-    for (int i = 0; i < n; i++) {
-        Sink *s = &sinks[i];
-        if (!is_reduction(s)) continue;
-        s->depth = nest_depth(t, &t->k->types.at[s->inst->result]);
-        s->in_register = t->inner >= 0 && reduces_axis(s, t->inner);
-        if (s->kind != SINK_REDUCE || reduces_nothing(t, s) || (s->in_register && !revisits(t, s))) continue;
-        const DType type = accumulator_type(t, s);
-        LLVMValueRef zero = emit_identity(t->e, s->inst->op, type);
-        fill(t->ke, s->storage, type == DT_BOOL ? emit_to_memory(t->e, type, zero) : zero);
-    }
-}
-
-static LLVMValueRef accumulator(Nest *t, const Sink *s, int width) {
-    const DType type = accumulator_type(t, s);
-    LLVMValueRef p = nest_alloca(t->ke, emit_vector_type(emit_type(t->e, type), width), 1);
-    LLVMBuildStore(t->e->b, emit_splat(t->e, emit_identity(t->e, reduce_op(s), type), width), p);
-    return p;
-}
-
-/* Code at `depth` before the loops inside it. */
-static void begin_depth(Nest *t, int depth, int n, Sink *sinks) {
-    for (int i = 0; i < n; i++) {
-        Sink *s = &sinks[i];
-        if (!is_reduction(s) || !s->in_register || s->depth != depth) continue;
-        s->place = nest_storage_place(t, s->storage).pointer;
-        nest_position(t, depth);
-        s->acc = accumulator(t, s, t->width);
-        s->acc_lane = t->width && !t->ke->masks ? accumulator(t, s, 0) : NULL;
-    }
-}
-
-static LLVMValueRef load_acc(const Nest *t, const Sink *s, LLVMValueRef p, int width) {
-    return LLVMBuildLoad2(t->e->b, emit_vector_type(emit_type(t->e, accumulator_type(t, s)), width), p, "");
-}
-
-/* Code at `depth` after the loops inside it, at the builder's position. */
-static void finish_depth(Nest *t, int depth, int width, int n, Sink *sinks) {
-    const Emit *e = t->e;
-    for (int i = 0; i < n; i++) {
-        Sink *s = &sinks[i];
-        if (!is_reduction(s) || !s->in_register || s->depth != depth) continue;
-        const DType type = accumulator_type(t, s);
-        LLVMValueRef v = emit_horizontal(e, reduce_op(s), type, load_acc(t, s, s->acc, width));
-        if (s->acc_lane) v = emit_combine(e, reduce_op(s), type, v, load_acc(t, s, s->acc_lane, 0));
-        if (revisits(t, s)) {
-            LLVMValueRef old = LLVMBuildLoad2(e->b, storage_type(e, type), s->place, "");
-            if (type == DT_BOOL) old = emit_from_memory(e, type, old);
-            v = emit_combine(e, reduce_op(s), type, old, v);
-        }
-        LLVMBuildStore(e->b, type == DT_BOOL ? emit_to_memory(e, type, v) : emit_round(e, type, v), s->place);
-    }
-}
-
-static LLVMValueRef one_step(Nest *t, const Sink *s, LLVMValueRef acc) {
-    const DType type = accumulator_type(t, s);
-    LLVMValueRef x = nest_value(t, s->inst->in[0]), y = s->kind == SINK_DOT ? nest_value(t, s->inst->in[1]) : NULL;
-    nest_position(t, t->n);
-    if (!y) return emit_combine(t->e, s->inst->op, type, acc, x);
-    const DType from = t->k->types.at[s->inst->in[0]].dtype;
-    if (from != type) {
-        x = emit_element(t->e, OP_CAST, type, from, 1, &x);
-        y = emit_element(t->e, OP_CAST, type, from, 1, &y);
-    }
-    return emit_fma(t->e, type, x, y, acc);
-}
-
-/* In a vector register: masked lanes keep what they have. */
-static void reduce_in_register(Nest *t, Sink *s) {
-    const Emit *e = t->e;
-    const bool lane = s->acc_lane && !t->width;
-    LLVMValueRef p = lane ? s->acc_lane : s->acc;
-    nest_position(t, t->n);
-    LLVMValueRef old = load_acc(t, s, p, t->width), v = emit_splat(e, one_step(t, s, old), t->width);
-    if (t->mask) v = LLVMBuildSelect(e->b, t->mask, v, old, "");
-    LLVMBuildStore(e->b, v, p);
-}
-
-/* In the result's buffer; computed now, written with the other sinks. */
-static void reduce_in_memory(Nest *t, Sink *s) {
-    const Emit *e = t->e;
-    const DType type = accumulator_type(t, s);
-    if (reduces_nothing(t, s)) {
-        s->computed = nest_value(t, s->inst->in[0]);
-        return;
-    }
-    const Place p = nest_storage_place(t, s->storage);
-    nest_position(t, t->n);
-    LLVMValueRef old = nest_read(t, p, storage_type(e, type), p.vector && !p.contiguous ? t->mask : NULL);
-    s->computed = one_step(t, s, type == DT_BOOL ? emit_from_memory(e, type, old) : old);
-}
-
 /* ---- bodies ------------------------------------------------------------------------------------------------------ */
 static void compute(Nest *t, Sink *s) {
     switch (s->kind) {
@@ -273,9 +25,9 @@ static void compute(Nest *t, Sink *s) {
     case SINK_REDUCE:
     case SINK_DOT:
         if (s->in_register)
-            reduce_in_register(t, s);
+            nest_reduce_in_register(t, s);
         else
-            reduce_in_memory(t, s);
+            nest_reduce_in_memory(t, s);
         break;
     }
 }
@@ -332,7 +84,7 @@ static void body(Nest *t, int n, Sink *sinks) {
     for (int i = 0; i < n; i++) {
         Sink *s = &sinks[i];
         if (s->kind == SINK_STORE) write_store(t, s);
-        if (s->kind == SINK_KEEP || (is_reduction(s) && !s->in_register)) write_kept(t, s);
+        if (s->kind == SINK_KEEP || (sink_reduces(s) && !s->in_register)) write_kept(t, s);
         if (s->kind == SINK_PACK) write_pack(t, s);
         if (s->kind == SINK_READ) s->read = s->computed;
     }
@@ -471,7 +223,7 @@ static LLVMBasicBlockRef level(Nest *t, int d, int n, Sink *sinks) {
     const Emit *e = t->e;
     const int width = t->width, axis = t->axis[d - 1];
     LLVMBasicBlockRef after;
-    begin_depth(t, d - 1, n, sinks);
+    nest_reduce_begin(t, d - 1, n, sinks);
     if (d == t->n) {
         after = innermost(t, n, sinks);
     } else if (axis == t->pairs.axis) {
@@ -484,7 +236,7 @@ static LLVMBasicBlockRef level(Nest *t, int d, int n, Sink *sinks) {
         branch_if_less(e, lo, hi, header, after);
     }
     LLVMPositionBuilderAtEnd(e->b, after);
-    finish_depth(t, d - 1, width, n, sinks);
+    nest_reduce_finish(t, d - 1, width, n, sinks);
     return after;
 }
 
@@ -507,7 +259,7 @@ void nest_emit(KernelEmit *ke, const TileType *axes, int n, Sink *sinks) {
     for (int i = 0; i < n; i++)
         if (sinks[i].kind == SINK_KEEP && sinks[i].inst) t.pending[sinks[i].value] = true;
     LLVMPositionBuilderAtEnd(e->b, ke->current);
-    prepare(&t, n, sinks);
+    nest_reduce_prepare(&t, n, sinks);
     t.tail[0] = ke->current;
     if (t.n)
         ke->current = level(&t, 1, n, sinks);

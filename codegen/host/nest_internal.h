@@ -1,4 +1,4 @@
-/* State of a nest under construction, shared by nest.c (loops, sinks) and nest_value.c (values). */
+/* State of a nest under construction, shared by nest.c (loops, what is written), nest_reduce.c and nest_value.c. */
 #ifndef FUSEC_CODEGEN_HOST_NEST_INTERNAL_H
 #define FUSEC_CODEGEN_HOST_NEST_INTERNAL_H
 #include "codegen/host/nest.h"
@@ -41,5 +41,18 @@ Place nest_pack_place(Nest *t, const PackPlace *p);
 Place nest_buffer_place(Nest *t, const Inst *i, int depth);
 LLVMValueRef nest_read(Nest *t, Place p, LLVMTypeRef element, LLVMValueRef mask);
 void nest_write(Nest *t, Place p, LLVMValueRef v, LLVMValueRef mask);
+
+/* ---- nest_reduce.c ---- */
+bool sink_reduces(const Sink *s);
+bool sink_reduces_axis(const Sink *s, int axis);
+/* How each reduction accumulates, and buffers that start from the identity. */
+void nest_reduce_prepare(Nest *t, int n, Sink *sinks);
+/* Code at `depth` before the loops inside it; after them, at the builder's position. */
+void nest_reduce_begin(Nest *t, int depth, int n, Sink *sinks);
+void nest_reduce_finish(Nest *t, int depth, int width, int n, Sink *sinks);
+/* One step in a vector register, where masked lanes keep what they have, or in the result's buffer: computed now, written
+ * with the other sinks. */
+void nest_reduce_in_register(Nest *t, Sink *s);
+void nest_reduce_in_memory(Nest *t, Sink *s);
 
 #endif

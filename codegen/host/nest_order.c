@@ -1,0 +1,107 @@
+/* The order of a nest's axes: which is innermost. */
+#include "codegen/host/nest_internal.h"
+#include <string.h>
+
+typedef struct AxisScore {
+    int contiguous;
+    int64_t stride; /* in the first access that has the axis */
+} AxisScore;
+
+static void score(AxisScore *s, int weight, int64_t coef) {
+    if (coef == 1) s->contiguous += weight;
+    if (s->stride == 0) s->stride = coef < 0 ? -coef : coef;
+}
+
+static void score_access(const KernelEmit *ke, const Inst *i, int weight, AxisScore *s) {
+    for (int x = 0; x < ke->k->axes.n; x++) {
+        int64_t coef;
+        if (access_affine(ke->k, i, x, &coef)) score(&s[x], weight, coef);
+    }
+}
+
+static void score_storage(const KernelEmit *ke, int storage, int weight, AxisScore *s) {
+    const Storage *m = &ke->v->storage.at[storage];
+    for (int i = 0; i < m->n; i++) score(&s[m->axis[i]], weight, m->stride[i]);
+}
+
+/* Everything that value reads in this nest. */
+static void score_value(const KernelEmit *ke, int value, bool *seen, AxisScore *s) {
+    const ValueInfo *info = &ke->v->value[value];
+    if (seen[value]) return;
+    seen[value] = true;
+    if (info->kept) score_storage(ke, info->storage, 1, s);
+    if (info->kept || !info->def) return;
+    if (info->def->kind == TI_LOAD) score_access(ke, info->def, 1, s);
+    for (int n = 0; n < info->def->n_in; n++) score_value(ke, info->def->in[n], seen, s);
+}
+
+/* Is some load of the kernel contiguous along the axis? */
+static bool loads_along(const KernelEmit *ke, const Block *b, int axis) {
+    int64_t coef;
+    for (int i = 0; i < b->n; i++) {
+        const Inst *inst = b->at[i];
+        if (inst->kind == TI_LOAD && access_affine(ke->k, inst, axis, &coef) && coef == 1) return true;
+        if (loads_along(ke, &inst->body, axis)) return true;
+    }
+    return false;
+}
+
+/* A nest that sums: the order of its additions must follow from the sum alone, not from what else the kernel keeps
+ * or stores, so that a value recomputed elsewhere is the same to the bit.  Axes stand as the kernel names them;
+ * innermost is the last summed axis that is contiguous in memory, else the last other one that is. */
+static int sum_order(const KernelEmit *ke, const TileType *axes, int n, const Sink *sinks, int8_t *order) {
+    int count = 0, best = -1;
+    bool best_summed = false;
+    for (int i = 0; i < axes->n_axes; i++) {
+        const int axis = axes->axis[i];
+        bool summed = false;
+        if (axis_trivial(ke->k, axis)) continue;
+        for (int k = 0; k < n; k++) summed |= sink_reduces(&sinks[k]) && sink_reduces_axis(&sinks[k], axis);
+        if (loads_along(ke, &ke->k->body, axis) && (summed || !best_summed)) best = count, best_summed = summed;
+        order[count++] = (int8_t)axis;
+    }
+    if (best >= 0) {
+        const int8_t inner = order[best];
+        memmove(order + best, order + best + 1, (size_t)(count - 1 - best));
+        order[count - 1] = inner;
+    }
+    return count;
+}
+
+int nest_order(const KernelEmit *ke, const TileType *axes, int n, const Sink *sinks, int8_t *order) {
+    AxisScore s[MAX_AXES] = {0};
+    bool *seen = ARENA_ARRAY(ke->arena, bool, ke->k->types.n + 1);
+    for (int i = 0; i < n; i++)
+        if (sink_reduces(&sinks[i])) return sum_order(ke, axes, n, sinks, order);
+    for (int i = 0; i < n; i++)
+        if (sinks[i].kind == SINK_STORE) score_access(ke, sinks[i].inst, 4, s);
+    for (int i = 0; i < n; i++) {
+        const Inst *inst = sinks[i].inst;
+        if (sinks[i].kind == SINK_KEEP && inst) /* defined here: its own operands */
+            for (int o = 0; o < inst->n_in; o++) score_value(ke, inst->in[o], seen, s);
+        if (sinks[i].kind == SINK_KEEP && inst && inst->kind == TI_LOAD)
+            score_access(ke, inst, 1, s);
+        else if (sinks[i].kind == SINK_KEEP || sinks[i].kind == SINK_PACK)
+            score_value(ke, sinks[i].value, seen, s);
+        else
+            for (int o = 0; inst && o < inst->n_in; o++) score_value(ke, inst->in[o], seen, s);
+        if (sinks[i].kind == SINK_KEEP)
+            score_storage(ke, sinks[i].storage, 1, s);
+    }
+    int count = 0;
+    for (int i = 0; i < axes->n_axes; i++) {
+        if (axis_trivial(ke->k, axes->axis[i])) continue;
+        int at = count++;
+        for (; at > 0 && s[order[at - 1]].stride < s[axes->axis[i]].stride; at--) order[at] = order[at - 1];
+        order[at] = axes->axis[i];
+    }
+    int best = count - 1;
+    for (int i = count - 1; i >= 0; i--)
+        if (s[order[i]].contiguous > s[order[best]].contiguous) best = i;
+    if (count) {
+        const int8_t inner = order[best];
+        memmove(order + best, order + best + 1, (size_t)(count - 1 - best));
+        order[count - 1] = inner;
+    }
+    return count;
+}
