@@ -117,8 +117,8 @@ typedef struct Buffer {
     Dim dim[MAX_RANK];        /* logical */
     int64_t stride[MAX_RANK]; /* elements */
     bool written;             /* out: stored to */
-    bool in_place;            /* may be the same memory as another in_place buffer: a program reads an element before it or
-                                 no one writes it */
+    int in_place;             /* the same memory as the other buffers of this number: a program reads an element before it
+                                 or no one writes it; 0: memory of its own */
     int family;               /* this and the next family - 1 are one buffer of as many members; 0: all have this one */
 } Buffer;
 
@@ -204,6 +204,7 @@ typedef struct Kernel {
 /* ---- building (tile_build.c) ------------------------------------------------------------------------------ */
 Kernel *kernel_new(Arena *a, const char *name);
 int kernel_axis(Kernel *k, const char *name, AxisKind kind, Dim extent, int step); /* unique-ifies the name */
+bool buffers_overlap(const Kernel *k, int a, int b); /* one buffer, or one memory */
 int kernel_family_axis(const Kernel *k); /* -1: the kernel is no family */
 int kernel_buffer(Kernel *k, const char *name, DType t, Shape s, const int64_t *stride /* NULL: dense at the bound */, bool written);
 

@@ -35,6 +35,10 @@ static const char *unique_name(Kernel *k, const char *wanted) {
     return name;
 }
 
+bool buffers_overlap(const Kernel *k, int a, int b) {
+    return a == b || (k->buffers.at[a].in_place && k->buffers.at[a].in_place == k->buffers.at[b].in_place);
+}
+
 int kernel_family_axis(const Kernel *k) {
     for (int x = 0; x < k->axes.n; x++)
         if (k->axes.at[x].family) return x;

@@ -341,7 +341,7 @@ static void print_buffer(Printer *p, int n) {
     }
     if (b->written) fputs(" out", p->f);
     if (b->family) fprintf(p->f, " family %d", b->family);
-    if (p->canonical && b->in_place) fputs(" in place", p->f); /* back ends assume less of such a kernel */
+    if (p->canonical && b->in_place) fprintf(p->f, " in place %d", b->in_place); /* back ends assume less of such a kernel */
 }
 
 static void print_syms(Printer *p) {

@@ -50,26 +50,23 @@ static const char *buffer_name(Emitter *e, const Node *n) {
     return clean;
 }
 
-/* Does the kernel write this source's memory in place? */
-static bool overwritten(const Emitter *e, const Node *n) {
-    for (int i = 0; i < e->pk->outputs.n; i++) {
-        const PlanBuffer *b = &e->plan->buffer[e->pk->outputs.at[i]->id];
-        if ((b->home == HOME_PARAM && n->op == OP_PARAM && b->decl == n->attr->decl) ||
-            (b->home == HOME_STATE && n->op == OP_STATE && b->decl == n->attr->decl))
-            return true;
-    }
-    return false;
+/* Is the result written over what the source has? */
+static bool updates(const Emitter *e, const Node *out, const Node *source) {
+    const PlanBuffer *b = &e->plan->buffer[out->id];
+    const Op op = b->home == HOME_PARAM ? OP_PARAM : OP_STATE;
+    return (b->home == HOME_PARAM || b->home == HOME_STATE) && source->op == op && b->decl == source->attr->decl;
 }
 
-static bool overwrites_read(const Emitter *e, const Node *out) {
-    const PlanBuffer *b = &e->plan->buffer[out->id];
-    for (int i = 0; i < e->pk->reads.n; i++) {
-        const Node *r = e->pk->reads.at[i];
-        if ((b->home == HOME_PARAM && r->op == OP_PARAM && b->decl == r->attr->decl) ||
-            (b->home == HOME_STATE && r->op == OP_STATE && b->decl == r->attr->decl))
-            return true;
+/* Counts from 1 the results that are written over something that the kernel reads: the number of that which n is, or has. */
+static int in_place(const Emitter *e, const Node *n, bool is_out) {
+    for (int o = 0; o < e->pk->outputs.n; o++) {
+        const Node *out = e->pk->outputs.at[o];
+        for (int i = 0; i < e->pk->reads.n; i++) {
+            const Node *r = e->pk->reads.at[i];
+            if (n == (is_out ? out : r) && updates(e, out, r)) return o + 1;
+        }
     }
-    return false;
+    return 0;
 }
 
 static void add_buffers(Emitter *e) {
@@ -79,7 +76,7 @@ static void add_buffers(Emitter *e) {
         const bool out = i >= pk->reads.n;
         const Node *n = out ? pk->outputs.at[i - pk->reads.n] : pk->reads.at[i];
         const int b = kernel_buffer(e->k, buffer_name(e, n), n->dtype, n->shape, e->plan->buffer[n->id].stride, out);
-        e->k->buffers.at[b].in_place = out ? overwrites_read(e, n) : overwritten(e, n);
+        e->k->buffers.at[b].in_place = i < first ? e->k->buffers.at[b - 1].in_place : in_place(e, n, out);
         e->k->buffers.at[b].family = pk->members ? pk->family[i] : 0;
         if (i >= first) e->buffer_of[n->id] = b;
         if (e->k->buffers.at[b].family) first = i + pk->family[i]; /* until then other members', whose nodes are not emitted */

@@ -140,10 +140,6 @@ static void set_costs(Analysis *a) {
 }
 
 /* ---- collapsing --------------------------------------------------------------------------------------------- */
-static bool may_alias(const Kernel *k, int x, int y) {
-    return x == y || (k->buffers.at[x].in_place && k->buffers.at[y].in_place);
-}
-
 static bool same_element(const Inst *x, const Inst *y) {
     if (x->n_index != y->n_index) return false;
     for (int d = 0; d < x->n_index; d++)
@@ -157,7 +153,7 @@ static bool lanes_are_independent(const Analysis *a) {
         const Inst *load = a->order.at[n].inst;
         for (int m = 0; load->kind == TI_LOAD && m < a->order.n; m++) {
             const Inst *store = a->order.at[m].inst;
-            if (store->kind == TI_STORE && may_alias(a->p->k, load->buffer, store->buffer) &&
+            if (store->kind == TI_STORE && buffers_overlap(a->p->k, load->buffer, store->buffer) &&
                 !same_element(load, store))
                 return false;
         }
@@ -336,7 +332,7 @@ static bool store_intervenes(const Analysis *a, const Inst *load, int place) {
     const Use *u = &a->use[load->result];
     for (int n = place + 1; n < a->order.n && (n <= u->last || u->deeper); n++) {
         const Inst *s = a->order.at[n].inst;
-        if (s->kind != TI_STORE || !may_alias(a->p->k, load->buffer, s->buffer)) continue;
+        if (s->kind != TI_STORE || !buffers_overlap(a->p->k, load->buffer, s->buffer)) continue;
         if (!(n == u->last && !u->deeper && same_element(load, s))) return true;
     }
     return false;

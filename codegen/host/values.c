@@ -189,10 +189,6 @@ static void find_reads(Values *v) {
 
 /* ---- memory -------------------------------------------------------------------------------------------------------
  */
-static bool may_overlap(const Kernel *k, int a, int b) {
-    return a == b || (k->buffers.at[a].in_place && k->buffers.at[b].in_place);
-}
-
 static bool same_place(const Kernel *k, const Inst *a, const Inst *b) {
     const Buffer *x = &k->buffers.at[a->buffer], *y = &k->buffers.at[b->buffer];
     if (a->n_index != b->n_index || x->dtype != y->dtype) return false;
@@ -209,7 +205,7 @@ static bool load_conflicts(const Values *v, int reader, int store) {
         if (!bit_get(v->at.at[reader].reads, x) || !l || l->kind != TI_LOAD ||
             (v->value[x].kept && reader != v->value[x].pos))
             continue;
-        if (!may_overlap(v->k, l->buffer, s->buffer)) continue;
+        if (!buffers_overlap(v->k, l->buffer, s->buffer)) continue;
         if (v->value[x].pos > store || !same_place(v->k, l, s)) return true;
     }
     return false;
@@ -222,7 +218,7 @@ static bool pair_fits(const Values *v, int member, int pos) {
     if (m->kind == TI_REDUCE && bit_get(v->at.at[pos].reads, m->result)) return false;
     if (is_store(v, member) && load_conflicts(v, pos, member)) return false;
     if (is_store(v, pos) && load_conflicts(v, member, pos)) return false;
-    return !(is_store(v, member) && is_store(v, pos) && may_overlap(v->k, m->buffer, v->at.at[pos].inst->buffer));
+    return !(is_store(v, member) && is_store(v, pos) && buffers_overlap(v->k, m->buffer, v->at.at[pos].inst->buffer));
 }
 
 static bool same_axes(TileType a, TileType b) {
@@ -257,7 +253,7 @@ static void find_groups(Values *v) {
 static bool overwritten(const Values *v, int x) {
     const Inst *l = v->value[x].def;
     for (int q = v->value[x].pos + 1; q < v->at.n; q++) {
-        if (!is_store(v, q) || !may_overlap(v->k, v->at.at[q].inst->buffer, l->buffer)) continue;
+        if (!is_store(v, q) || !buffers_overlap(v->k, v->at.at[q].inst->buffer, l->buffer)) continue;
         for (int s = 0; s < v->at.n; s++) {
             if (!bit_get(v->value[x].uses, s)) continue;
             const int end = use_end(v, s, v->value[x].loop);

@@ -149,16 +149,8 @@ LLVMValueRef simt_first_copy(const Simt *s, const TileType *t) {
     return LLVMBuildICmp(s->e->b, LLVMIntEQ, bits, LLVMConstNull(s->e->i32), "");
 }
 
-/* One is updated in place as the other: they may be the same memory. */
-static bool may_be_same(const Buffer *a, const Buffer *b) {
-    bool same = a->in_place && b->in_place && a->dtype == b->dtype && a->rank == b->rank;
-    for (int d = 0; same && d < a->rank; d++) same = dim_equal(a->dim[d], b->dim[d]);
-    return same;
-}
-
 bool simt_loads_old(const Simt *s, const Inst *i, int buffer) {
-    const Buffer *b = s->k->buffers.at;
-    return i->kind == TI_LOAD && (i->buffer == buffer || may_be_same(&b[i->buffer], &b[buffer]));
+    return i->kind == TI_LOAD && buffers_overlap(s->k, i->buffer, buffer);
 }
 
 bool simt_reads_old(const Simt *s, int buffer) {

@@ -4,9 +4,9 @@ set -e
 . "$SRC/tests/support/script.sh"
 x=$SRC/examples
 
-forms() { # DIR/NAME: full size; objects and PTX of the large ones are for the benchmarks
+forms() { # DIR/NAME: full size; what LLVM makes of the large ones is for the benchmarks
     name=$(basename "$1")
-    for suffix in graph tile c; do
+    for suffix in graph tile c ll; do
         "$FUSEC" "$x/$1.dsl" -o "$work/$name.$suffix" || die "$name.$suffix"
         [ -s "$work/$name.$suffix" ] || die "$name.$suffix is empty"
     done

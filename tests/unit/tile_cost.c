@@ -72,9 +72,9 @@ static void test_hash(void **state) {
     k->threads = 32;
     assert_string_not_equal(h, kernel_canonical(a, k));
     k->threads = 0;
-    k->buffers.at[2].in_place = true;
+    k->buffers.at[2].in_place = 1;
     assert_string_not_equal(h, kernel_canonical(a, k));
-    k->buffers.at[2].in_place = false;
+    k->buffers.at[2].in_place = 0;
     k->body.at[3]->op = OP_MUL;
     assert_string_not_equal(h, kernel_canonical(a, k));
     arena_free(a);
