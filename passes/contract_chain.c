@@ -4,7 +4,8 @@
  * two to multiply first is found by dynamic programming over the sets of operands, as for the matrix-chain problem,
  * but for any index structure: linear attention, low-rank factors, a matrix-vector chain.  A product that others read
  * as well is there for nothing, and is taken apart only where that is cheaper still: a Jacobian of low rank is then
- * multiplied by its factors each time, and need not be in memory. */
+ * multiplied by its factors each time, and need not be in memory.  A sum of squares of a product is left alone: by the
+ * factors' Gram matrices, sum((A B)^2) = sum((A'A) * (B B')), it may come out below zero. */
 #include "passes/affine.h"
 #include "passes/contract_class.h"
 #include "passes/contract_cost.h"
