@@ -241,7 +241,7 @@ static void renumber(const Families *f) {
 void pass_family(PassContext *c, Plan *p) {
     const int n = p->kernels.n;
     Families f = {.arena = c->arena, .p = p, .graph = kernel_graph(c->arena, p), .finder = kernel_finder(c->arena, p)};
-    if (!target_has_families(c->target) || c->disabled[PASS_family] || c->disabled[PASS_fuse]) return;
+    if (n < 2 || !target_has_families(c->target) || c->disabled[PASS_family] || c->disabled[PASS_fuse]) return;
     f.head = ARENA_ARRAY(c->arena, int, n + 1);
     f.next = ARENA_ARRAY(c->arena, int, n + 1);
     f.stamp = ARENA_ARRAY(c->arena, int, n + 1);

@@ -109,13 +109,14 @@ static int map_elements(const Target *t, const Plan *p, const PlanKernel *k, int
 static void vector_sizes(const Limits *l, const Node *n, TileSizes *s) {
     const Contract *c = n->attr->contract;
     bool many[2] = {false, false}; /* outputs that only one operand mentions */
+    if (l->row_lanes < 2 || l->pow2 || c->n_operands != 2) return;
     for (int i = 0; i < c->n_out; i++) {
         bool in[2] = {false, false};
-        for (int o = 0; o < c->n_operands; o++)
+        for (int o = 0; o < 2; o++)
             for (int d = 0; d < n->in[o]->shape.rank; d++) in[o] |= c->map[o][d].coef[i] != 0;
         for (int o = 0; o < 2; o++) many[o] |= in[o] && !in[!o] && s->p[i] > 1;
     }
-    if (l->row_lanes < 2 || l->pow2 || c->n_operands != 2 || many[0] == many[1]) return;
+    if (many[0] == many[1]) return;
     const int matrix = many[1], last = n->in[matrix]->shape.rank - 1;
     for (int i = c->n_out; i < c->n_loops; i++) {
         if (last < 0 || !c->map[matrix][last].coef[i]) continue;

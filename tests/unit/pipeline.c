@@ -9,6 +9,7 @@
 #include <cmocka.h>
 
 static const Entry entries[] = {ENTRY_INFER, ENTRY_GRAD, ENTRY_STEP};
+static const char *const machines[] = {"host", "c99", "sm_80", "sm_90a"};
 static const RandomOptions options = {.ops = 30, .bounded = true, .empty = true};
 
 /* NULL when the program is one of the few that are refused with a diagnostic (a bounded dimension in the midst
@@ -41,7 +42,7 @@ static void any_subset_of_passes(void **state) {
     int n_refused = 0;
     for (uint64_t seed = 1; seed <= 100; seed++) {
         Arena *a = arena_new();
-        PassContext c = test_context(a, seed % 2 ? "host" : "c99");
+        PassContext c = test_context(a, machines[seed % 4]);
         for (int p = 0; p < PASS_COUNT; p++) c.disabled[p] = pass_info[p].can_disable && test_below(&r, 3) == 0;
         c.checkpoint = test_below(&r, 2) ? CHECKPOINT_SQRT : CHECKPOINT_NONE;
         Module *m = compile(&c, entries[seed % 3], seed);
@@ -191,11 +192,40 @@ static void printing_and_determinism(void **state) {
     free(text[1]);
 }
 
+/* What random programs seldom are: products of three factors that no pass takes apart, and nothing to do at all. */
+static const char *const rare[] = {
+    "graph @three entry=infer {\n input \"a\" : f32[3,4]\n input \"b\" : f32[3,5]\n input \"c\" : f32[3,4,5]\n"
+    " output \"y\" : f32[3]\n %0 = input \"a\" : f32[3,4]\n %1 = input \"b\" : f32[3,5]\n"
+    " %2 = input \"c\" : f32[3,4,5]\n"
+    " %3 = contract %0[i, k], %1[i, l], %2[i, k, l] -> [i:3] sum [k:4, l:5] : f32[3]\n output \"y\" %3\n}\n",
+    "graph @nothing entry=init {\n input \"a\" : f32[3]\n output \"y\" : f32[3]\n}\n",
+};
+
+static void rare_programs_on_every_target(void **state) {
+    (void)state;
+    for (size_t i = 0; i < sizeof rare / sizeof *rare * 4; i++) {
+        Arena *a = arena_new();
+        const char *error = NULL;
+        Graph *graphs[ENTRY_COUNT] = {NULL}, *g = graph_parse(a, rare[i / 4], &error);
+        if (!g) fail_msg("%s", error);
+        graphs[g->entry] = g;
+        PassContext c = test_context(a, machines[i % 4]);
+        c.disabled[PASS_jacobian_gemm] = true;
+        const Module *m = compile_module(&c, graphs);
+        assert_non_null(m);
+        TestRandom r = {i};
+        TestData d = test_data(a, m, g->model, &r);
+        const char *why = g->nodes.n ? oracle_compare(a, g, m, &d, module_run, 1e-5) : NULL;
+        if (why) fail_msg("%s: %s", machines[i % 4], why);
+        arena_free(a);
+    }
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(any_subset_of_passes),        cmocka_unit_test(any_order_the_dag_allows),
         cmocka_unit_test(modules_keep_their_promises), cmocka_unit_test(outputs_are_optional),
-        cmocka_unit_test(printing_and_determinism),
+        cmocka_unit_test(printing_and_determinism),    cmocka_unit_test(rare_programs_on_every_target),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
