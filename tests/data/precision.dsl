@@ -34,3 +34,20 @@ model creeping {                         # an update of a quarter of the last pl
     output loss = sum(x @ zeros [4, 1]) + (mean(up) + mean(down)) * 0.5
     train loss with creep(lr = hyper 0.001953125)
 }
+
+model sown {                             # random first values, which are drawn in f32 and rounded
+    precision bf16 weights bf16
+    input x : f32[B, 4]
+    a = linear(x, 24) as kaiming
+    b = x @ (param [4, 24] init uniform(-2, 2) as flat)
+    output loss = mean(a * b)
+    train loss with sgd(lr = 0.1)
+}
+
+model sown_in_f32 {
+    input x : f32[B, 4]
+    a = linear(x, 24) as kaiming
+    b = x @ (param [4, 24] init uniform(-2, 2) as flat)
+    output loss = mean(a * b)
+    train loss with sgd(lr = 0.1)
+}

@@ -221,6 +221,26 @@ static float bf16_at(const void *data, int i) {
     return f;
 }
 
+static uint16_t to_bf16(float f) { /* to nearest, ties to even */
+    uint32_t bits;
+    memcpy(&bits, &f, sizeof bits);
+    return (uint16_t)((bits + 0x7FFF + (bits >> 16 & 1)) >> 16);
+}
+
+static void first_weights_are_rounded(void **state) {
+    (void)state;
+    Trainer *low = open_model("sown"), *high = open_model("sown_in_f32");
+    assert_int_equal(low->m->n_params, high->m->n_params);
+    for (uint32_t p = 0; p < low->m->n_params; p++) {
+        const fusec_tensor *l = &low->m->params[p], *h = &high->m->params[p];
+        const uint16_t *got = (const uint16_t *)((char *)low->memory.params + l->offset);
+        const float *drawn = (const float *)((char *)high->memory.params + h->offset);
+        assert_int_equal(2 * l->bytes, h->bytes);
+        for (uint64_t i = 0; i < l->bytes / sizeof *got; i++) assert_int_equal(got[i], to_bf16(drawn[i]));
+    }
+    close_model(low), close_model(high);
+}
+
 /* 0.5 in 256 steps of 1/512, where the values lie 1/128 apart. */
 static void updates_are_rounded_at_random(void **state) {
     (void)state;
@@ -258,6 +278,7 @@ int main(void) {
         cmocka_unit_test(good_steps_double_the_scale_up_to_a_bound),
         cmocka_unit_test(the_least_scale_is_reported),
         cmocka_unit_test(gradients_tell_of_overflow_too),
+        cmocka_unit_test(first_weights_are_rounded),
         cmocka_unit_test(updates_are_rounded_at_random),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
