@@ -167,6 +167,7 @@ Node *t_iota(Lower *L, Shape s, int axis);
 Node *t_extent(Lower *L, Dim d); /* i32 scalar */
 Node *t_slice(Lower *L, Node *a, const Dim *lo, const int64_t *step, Shape s);
 bool check_shape(Lower *L, Shape s, SrcLoc loc);            /* rank and size limits; false: reported */
+bool check_contract(Lower *L, int n, Node *const *in, const Attr *attr, SrcLoc loc); /* likewise, of a sum of products */
 bool t_join_shapes(Lower *L, Shape a, Shape b, Shape *out); /* broadcasting; false when they disagree */
 /* A value as a tensor of dtype t (constants convert); NULL: reported. `like` DT_COUNT: by its own kind. */
 Node *value_node(Lower *L, Value v, DType t, SrcLoc loc);

@@ -487,7 +487,8 @@ bool product_contract(IndexContext *c, const Expr *body, const IndexSpace *out, 
     for (int i = 0; i < f.reads.n; i++) in[i] = f.reads.at[i].tensor;
     Attr attr = {.contract = new_contract(c, &c->space, out->n, f.reads.n, f.reads.at)};
     Shape shape = space_shape(c, out);
-    if (!check_shape(L, shape, body->loc)) return *result = val_poison(), true;
+    if (!check_shape(L, shape, body->loc) || !check_contract(L, f.reads.n, in, &attr, body->loc))
+        return *result = val_poison(), true;
     Value v = val_tensor(t_node(L, OP_CONTRACT, f.reads.n, in, &attr, in[0]->dtype, shape));
     for (int i = 0; i < f.scales.n; i++)
         v = v_binary(L, f.scales.at[i].divides ? AST_DIV : AST_MUL, v, f.scales.at[i].v, f.scales.at[i].loc);

@@ -136,6 +136,15 @@ bool check_shape(Lower *L, Shape s, SrcLoc loc) {
     return false;
 }
 
+bool check_contract(Lower *L, int n, Node *const *in, const Attr *attr, SrcLoc loc) {
+    DType t;
+    Shape s;
+    const char *why;
+    if (graph_infer(L->arena, OP_CONTRACT, n, in, attr, &t, &s, &why)) return true;
+    lower_fail(L, E0216, loc, "split it into sums with fewer or shorter indices", "this sum of products passes a limit: %s", why);
+    return false;
+}
+
 /* ---- broadcasting --------------------------------------------------------------------------- */
 
 static bool join_dims(Dim a, Dim b, Dim *out) {
@@ -427,5 +436,6 @@ Value v_matmul(Lower *L, Value av, Value bv, SrcLoc loc) {
     map_dim(&c.map[1][rb == 1 ? 0 : rb - 2], out.rank);
     if (col >= 0) map_dim(&c.map[1][rb - 1], col);
     Attr attr = {.contract = arena_dup(L->arena, &c, sizeof c)};
+    if (!check_contract(L, 2, (Node *[]){a, b}, &attr, loc)) return val_poison();
     return val_tensor(t_node(L, OP_CONTRACT, 2, (Node *[]){a, b}, &attr, a->dtype, out));
 }
