@@ -177,7 +177,7 @@ Node *rule_split_product(Rewriter *r, const Node *n) {
     const int loop = sliced_loop(c, n->in);
     const ContractClass roles = contract_classify(c, n->in);
     const int64_t side = t->max_tile / (t->backend == BACKEND_NVPTX ? 64 : 512), results = shape_elements(n->shape);
-    if (loop < 0 || roles.loop[loop] != LOOP_K || c->extent[loop].bound == 0 || results == 0) return NULL;
+    if (loop < 0 || roles.loop[loop] != LOOP_K || roles.k == 0 || results == 0) return NULL;
     const int64_t members = r->members ? r->members[r->at->id] : 1; /* whose tiles one kernel has */
     const int64_t tiles = members * product_tiles(c, &roles, side > 1 ? side : 1);
     if (2 * tiles > cores) return NULL;

@@ -6,7 +6,7 @@
 
 /* Host products: rows and columns in whole blocks of registers of most machines, programs for a few cores at least;
  * what makes one worth while (multiply-adds: some five microseconds). */
-enum { ROW_UNIT = 12, COLUMN_UNIT = 32, SUM_UNIT = 16, MANY_PROGRAMS = 8, SMALL_WORK = 1 << 19 };
+enum { ROW_UNIT = 12, COLUMN_UNIT = 32, SUM_UNIT = 16, MANY_PROGRAMS = 8, SMALL_WORK = 1 << 19, MOST_LANES = 1 << 30 };
 
 typedef struct Limits {
     int map;       /* elements of a map tile */
@@ -40,11 +40,12 @@ static Limits limits_of(const Target *t) {
 
 /* Lanes along a dim: its extent, at most `most`, a power of two where the target wants one. */
 static int lanes(const Limits *l, Dim d, int64_t most) {
-    int64_t n = d.bound < 1 ? 1 : d.bound;
+    const int64_t n = d.bound < 1 ? 1 : d.bound;
+    int64_t p = 1;
+    if (most > MOST_LANES) most = MOST_LANES;
     if (!l->pow2) return (int)(n < most ? n : most < 1 ? 1 : most);
-    int p = 1;
     while (p < n && p * 2 <= most) p *= 2;
-    return p;
+    return (int)p;
 }
 
 /* Fills dims from the innermost outwards until `budget` lanes are used. */
@@ -148,7 +149,7 @@ typedef struct ProductTile {
 
 /* Equal parts of at most `most` lanes, in whole units, so that the last one is not a sliver. */
 static int even_lanes(const Limits *l, Dim d, int64_t most, int unit) {
-    const int all = lanes(l, d, INT64_MAX);
+    const int64_t all = d.bound < 1 ? 1 : d.bound;
     if (l->pow2 || all <= most || most < 2) return lanes(l, d, most);
     const int64_t parts = (all + most - 1) / most, part = (all + parts - 1) / parts;
     if (most < 2 * unit) return (int)part;
@@ -212,7 +213,7 @@ static int64_t part_of(int64_t all, int64_t parts, int unit) {
 static void product_sizes(const Limits *l, const Contract *c, const LoopClass *loop, Lying lying, TileSizes *s) {
     enum { MORE = 2 * MANY_PROGRAMS };
     const ProductTile all = product_tile(l, c, loop, l->m, l->n, s);
-    if (l->pow2 || l->m == 1 || all.programs >= MANY_PROGRAMS) return;
+    if (l->pow2 || l->m == 1 || !all.results || all.programs >= MANY_PROGRAMS) return;
     const int64_t r0 = (all.all_rows + l->m - 1) / l->m, c0 = (all.all_columns + l->n - 1) / l->n;
     int64_t rows = l->m, columns = l->n;
     double best = tile_cycles(&all, lying) * programs_taken(&all);

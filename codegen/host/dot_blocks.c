@@ -14,12 +14,13 @@ static LLVMValueRef extent_of(const KernelEmit *ke, Dim d) {
     return LLVMBuildAdd(e->b, scaled, emit_i64(e, d.offset), "");
 }
 
-/* Where the next program starts to read; it is at the start of its loop over k. */
-static LLVMValueRef next_program(KernelEmit *ke, const Inst *load, int k) {
+/* Where the next program starts to read: it is at the start of its loops. */
+static LLVMValueRef next_program(KernelEmit *ke, const Inst *load) {
     LLVMValueRef base[MAX_AXES];
     memcpy(base, ke->base, sizeof base);
     memcpy(ke->base, ke->next_base, sizeof base);
-    ke->base[k] = emit_i64(ke->e, 0);
+    for (int a = 0; a < ke->k->axes.n; a++)
+        if (ke->k->axes.at[a].kind == AXIS_LOOP) ke->base[a] = emit_i64(ke->e, 0);
     LLVMValueRef at = nest_origin(ke, load);
     memcpy(ke->base, base, sizeof base);
     return at;
@@ -45,7 +46,7 @@ static Ahead ahead_of(const Dot *d, int value, const TileType *across) {
     LLVMValueRef next = LLVMBuildAdd(e->b, ke->base[k], emit_i64(e, loop->step), "");
     LLVMValueRef more = LLVMBuildICmp(e->b, LLVMIntSLT, next, extent_of(ke, loop->extent), "");
     LLVMValueRef on = source_at(d, a.here, emit_i64(e, a.along * loop->step));
-    a.from = LLVMBuildSelect(e->b, more, on, next_program(ke, load, k), "");
+    a.from = LLVMBuildSelect(e->b, more, on, next_program(ke, load), "");
     a.known = true;
     return a;
 }

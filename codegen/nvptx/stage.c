@@ -241,7 +241,7 @@ static LLVMValueRef walk_at(const Simt *s, const Walk *w, int from, Coords *c) {
     const Emit *e = s->e;
     LLVMValueRef at = LLVMBuildAdd(e->b, s->thread, i32(s, from), ""), where = NULL;
     if (from + s->k->threads > w->runs) where = LLVMBuildICmp(e->b, LLVMIntULT, at, i32(s, w->runs), "");
-    const int fast = w->order[w->n - 1];
+    const int fast = w->n ? w->order[w->n - 1] : -1; /* -1: one element */
     LLVMValueRef first = NULL;
     if (w->part) first = digit_of(s, &at, w->part);
     for (int d = w->part ? w->n - 2 : w->n - 1; d >= 0; d--) {

@@ -23,6 +23,14 @@ static void *open_interp(Arena *a, const Module *m, const ExecutorOptions *o, co
     return x;
 }
 
+/* What the state that tells of skipped steps holds; 0 where there is none. */
+static int32_t skips(const Module *m, Entry e, const fusec_memory *memory) {
+    int32_t value = 0;
+    for (int i = 0; i < m->states.n && (e == ENTRY_GRAD || e == ENTRY_STEP); i++)
+        if (m->states.at[i].outcome) memcpy(&value, (const char *)memory->states + m->states.at[i].offset, sizeof value);
+    return value;
+}
+
 static bool run(void *self, const fusec_memory *memory, const ExecutorCall *c, const char **error) {
     Interp *x = self;
     x->scalars[SCALAR_STEP] = c->step;
@@ -37,7 +45,12 @@ static bool run(void *self, const fusec_memory *memory, const ExecutorCall *c, c
                               .scalars = x->scalars,
                               .inputs = c->inputs,
                               .outputs = c->outputs};
-    return module_run(x->arena, x->m, c->entry, &mem, x->syms, error);
+    const int32_t before = skips(x->m, c->entry, memory);
+    if (!module_run(x->arena, x->m, c->entry, &mem, x->syms, error)) return false;
+    const fusec_status s = fusec_outcome(before, skips(x->m, c->entry, memory));
+    const bool ok = s == FUSEC_OK || s == FUSEC_SKIPPED; /* the states tell of skipped steps */
+    if (!ok) *error = fusec_status_text(s);
+    return ok;
 }
 
 static void close_interp(void *self) { (void)self; }

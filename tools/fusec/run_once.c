@@ -147,7 +147,7 @@ static bool call(Once *x) {
     bool ok = run_upload(r);
     for (int64_t s = 1; s <= steps && ok; s++)
         ok = run_call(r, x->entry, s, x->entry == ENTRY_GRAD && r->o->accumulate);
-    return ok && run_download(r) && (x->entry != ENTRY_STEP || run_print_loss_scale(r));
+    return ok && run_download(r) && (x->entry == ENTRY_INFER || run_print_loss_scale(r));
 }
 
 static bool run_all(Once *x) {

@@ -1,0 +1,87 @@
+#!/bin/sh
+# Small programs at the edges of what kernels are made for: extents of 0 and 1, single elements on their way through shared
+# memory, sums over several short loops, products too large to run, gradients that always overflow.  Every form compiles;
+# what runs gives the same results and gradients everywhere.
+set -u
+export LC_ALL=C
+work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT
+cd "$work" || exit 1
+bad=0
+fail() { echo "FAIL: $*"; bad=1; }
+targets="host interp"
+command -v "${CC:-cc}" >/dev/null && targets="$targets c99"
+[ -e "$BUILD/ptxsim/libcuda.so.1" ] && targets="$targets sm_80 sm_90a"
+
+call() { # NAME TARGET OPTIONS
+    name=$1 target=$2; shift 2
+    case $target in
+    sm_*) LD_LIBRARY_PATH=$BUILD/ptxsim "$FUSEC" run "$name.dsl" --target cuda --arch "$target" --verify "$@" ;;
+    *) "$FUSEC" run "$name.dsl" --target "$target" --verify "$@" ;;
+    esac
+}
+
+forms() { # NAME: compiles in every form
+    for form in "x.o" "x.c" "x.ptx --target sm_80" "x.ptx --target sm_90a"; do
+        "$FUSEC" "$1.dsl" -o $form --verify >log 2>&1 || fail "$1 as $form: $(cat log)"
+    done
+}
+
+agree() { # NAME TOLERANCE [TARGETS]
+    forms "$1"
+    for t in ${3:-$targets}; do
+        call "$1" "$t" --entry grad --outputs "$t.out" >log 2>&1 || fail "$1 on $t: $(cat log)"
+        grep '^ptxsim' log && fail "$1 on $t: findings"
+        "$BUILD/compare_safetensors" compare host.out "" "$t.out" "$2" || fail "$1 on $t: other numbers"
+    done
+    echo "$1: ${3:-$targets}"
+}
+
+model() { # NAME: what reads p and sums to a loss
+    { printf 'model %s {\n' "$1"; cat; printf '    output loss\n    train loss with sgd(lr = 0.1)\n}\n'; } >"$1.dsl"
+}
+
+model nothing_between <<'END' # products whose rows, columns and sums are nothing
+    p = param [3, 4] init normal(1.0)
+    z = linear(gelu(linear(p, 0) as into), 5) as out_of
+    w = param [0, 0, 4, 2] init normal(1.0)
+    c[i in 0..3, j] = sum[r, s, k] p[i + r, k] * w[r, s, k, j]
+    loss = sum(z^2) + sum(c) + sum(p * p) + sum(softmax(linear(p, 0) as none_at_all))
+END
+agree nothing_between 1e-5
+
+model one_element <<'END' # rows of one element in f16
+    precision f16
+    p = param [2, 9, 12] init normal(0.3)
+    o = linear(p, 5) as g
+    loss = mean((linear(concat(p, o, axis = -1), 1) as o)^2) + mean(linear(p + (linear(o, 1) as n), 3) as r)
+END
+agree one_element 5e-3
+
+model small_maps <<'END' # a convolution of maps of 2 x 2 whose weights are read where they lie
+    p = param [32, 2, 2, 256] init normal(1.0)
+    y = conv2d(relu(p), 1024, 3) as c
+    loss = mean(y^2)
+END
+agree small_maps 1e-4 "host c99"
+
+model too_large_to_run <<'END' # and yet there is a plan
+    p = param [4, 8] init normal(1.0)
+    loss = mean((linear(tanh(linear(p, 2147483647) as up), 8) as down)^2)
+END
+forms too_large_to_run
+"$FUSEC" report too_large_to_run.dsl --target sm_90a >log 2>&1 || fail "no report: $(cat log)"
+
+model overflows <<'END' # in f16, whatever the loss is scaled by
+    precision f16
+    p = param [8, 8] init constant(30)
+    loss = sum(((p @ p) * 60000) @ p) * 60000
+END
+for t in $targets; do
+    call overflows "$t" --entry grad >log 2>&1 && grep -q '^loss scale: 32768, 1 steps skipped' log ||
+        fail "gradients overflow on $t, and nothing says so: $(cat log)"
+    call overflows "$t" --entry step --steps 31 >log 2>&1 && fail "$t goes on below the least loss scale"
+    grep -q 'at the least loss scale; use precision bf16' log || fail "$t: $(cat log)"
+done
+
+exit $bad
