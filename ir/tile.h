@@ -37,9 +37,10 @@
  *
  * The scheduled level is the same text with decisions added.  They never change what a kernel computes; the
  * interpreter passes over them, the verifier checks that they can be met, a back end maps each to a fixed sequence:
- *   threads 256 [producer 128] [registers 232:40] [persistent]
- *                      threads that compute; behind them, threads that only fetch; registers of a thread of either
- *                      kind; programs are walked by a grid as large as the machine
+ *   threads 256 [alternate 2] [producer 128] [registers 232:40] [persistent]
+ *                      threads that compute; so many groups of them in a block, each with a program of its own: they take
+ *                      programs by turns, and so they go through the loops that fetch; behind them, threads that only
+ *                      fetch; registers of a thread of either kind; programs are walked by a grid as large as the machine
  *   grid m .. spread r r t0 t1
  *                      where each bit of the index within a tile lives, lowest first: register or thread bit
  *   grid m .. cluster 2
@@ -189,6 +190,7 @@ typedef struct Kernel {
     const char *const *sym_names;
     const int64_t *sym_bounds; /* [n_syms] largest values, for range analysis; NULL: unknown */
     int threads;           /* scheduled, GPU: threads per program that compute; 0: not decided */
+    int alternate;         /* groups of them in a block, which take programs by turns; 0, 1: one */
     int producer;          /* threads behind them that only fetch */
     int registers[2];      /* per computing thread, per fetching thread; 0: as the assembler finds */
     bool persistent;       /* programs are walked by as many blocks as the machine holds at once */
@@ -205,7 +207,9 @@ typedef struct Kernel {
 Kernel *kernel_new(Arena *a, const char *name);
 int kernel_axis(Kernel *k, const char *name, AxisKind kind, Dim extent, int step); /* unique-ifies the name */
 bool buffers_overlap(const Kernel *k, int a, int b); /* one buffer, or one memory */
-int kernel_family_axis(const Kernel *k); /* -1: the kernel is no family */
+int kernel_family_axis(const Kernel *k);   /* -1: the kernel is no family */
+int kernel_groups(const Kernel *k);        /* of threads that compute, in a block: one or more */
+int kernel_block_threads(const Kernel *k); /* of all kinds */
 int kernel_buffer(Kernel *k, const char *name, DType t, Shape s, const int64_t *stride /* NULL: dense at the bound */, bool written);
 
 /* A builder appends to one block; bodies nest. */

@@ -39,6 +39,9 @@ bool buffers_overlap(const Kernel *k, int a, int b) {
     return a == b || (k->buffers.at[a].in_place && k->buffers.at[a].in_place == k->buffers.at[b].in_place);
 }
 
+int kernel_groups(const Kernel *k) { return k->alternate > 1 ? k->alternate : 1; }
+int kernel_block_threads(const Kernel *k) { return k->threads * kernel_groups(k) + k->producer; }
+
 int kernel_family_axis(const Kernel *k) {
     for (int x = 0; x < k->axes.n; x++)
         if (k->axes.at[x].family) return x;

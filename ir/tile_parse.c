@@ -373,10 +373,11 @@ static void comment(Parser *p) {
     p->k->comment = arena_strndup(p->a, start, strcspn(start, "\n"));
 }
 
-/* N [producer N] [registers N:N] [persistent] */
+/* N [alternate N] [producer N] [registers N:N] [persistent] */
 static bool threads(Parser *p) {
     Kernel *k = p->k;
     if (!text_small(p, 1, INT32_MAX / 2, &k->threads)) return false;
+    if (text_accept(p, "alternate") && !text_small(p, 1, INT32_MAX / 2, &k->alternate)) return false;
     if (text_accept(p, "producer") && !text_small(p, 1, INT32_MAX / 2, &k->producer)) return false;
     if (text_accept(p, "registers") && !(text_small(p, 0, 255, &k->registers[0]) && text_expect(p, ":") &&
                                          text_small(p, 0, 255, &k->registers[1])))

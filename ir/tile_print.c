@@ -381,6 +381,7 @@ static void print_comment(FILE *f, const char *text) {
 
 static void print_threads(FILE *f, const Kernel *k) {
     fprintf(f, "  threads %d", k->threads);
+    if (k->alternate) fprintf(f, " alternate %d", k->alternate);
     if (k->producer) fprintf(f, " producer %d", k->producer);
     if (k->registers[0] || k->registers[1]) fprintf(f, " registers %d:%d", k->registers[0], k->registers[1]);
     fputs(k->persistent ? " persistent\n" : "\n", f);

@@ -42,6 +42,21 @@ static bool check_axis(Check *c, const Axis *x) {
     return true;
 }
 
+/* Groups that alternate: barriers of their own for each, and the tiles that one thread fetches for all of them in their
+ * order. */
+static bool check_groups(Check *c) {
+    enum { MOST_GROUPS = 4, WARPGROUP = 128, BLOCK = 1024 };
+    const Kernel *k = c->k;
+    if (k->alternate < 0 || k->alternate > MOST_GROUPS)
+        return refuse(c, "%d groups of threads alternate: not 1 to %d", k->alternate, MOST_GROUPS);
+    if (kernel_groups(k) == 1) return true;
+    if (!k->persistent || !k->producer)
+        return refuse(c, "groups of threads alternate but do not walk programs whose tiles are fetched for them");
+    if (k->threads % WARPGROUP || !is_power_of_two(k->threads))
+        return refuse(c, "%d threads alternate: not a power of two of whole warpgroups", k->threads);
+    return kernel_block_threads(k) <= BLOCK || refuse(c, "a block of %d threads", kernel_block_threads(k));
+}
+
 static bool check_head(Check *c) {
     const Kernel *k = c->k;
     int clusters = 0, orders = 0;
@@ -58,7 +73,7 @@ static bool check_head(Check *c) {
         if (r && (r < 24 || r > 256 || r % 8))
             return refuse(c, "%d registers per thread: not a multiple of 8 in 24..256", r);
     }
-    return true;
+    return check_groups(c);
 }
 
 /* ---- staged tiles ---------------------------------------------------------------------------------------------- */

@@ -335,17 +335,18 @@ static void live_block(Lives *l, const Block *b, const Inst *loop, int open, int
 
 static bool together(const Life *x, const Life *y) { return x->from <= y->to && y->from <= x->to; }
 
-/* The lowest place, among 0 and the ends of those placed before, where life n meets none that it lives with. */
-static int64_t lowest_place(const Kernel *k, const Lives *l, const StagePlan *p, int n, int64_t size, int align) {
+/* The lowest place, among `least` and the ends of those placed before, where life n meets none that it lives with. */
+static int64_t lowest_place(const Kernel *k, const Lives *l, const StagePlan *p, int n, int64_t size, int align,
+                            int64_t least) {
     int64_t best = -1;
     for (int c = -1; c < n; c++) {
         StageLayout s;
-        int64_t at = 0;
+        int64_t at = least;
         if (c >= 0) {
             stage_layout(k, l->list.at[c].stage, &s);
             at = (p->offset[l->list.at[c].value] + s.slot * l->list.at[c].slots + align - 1) / align * align;
         }
-        bool free = best < 0 || at < best;
+        bool free = at >= least && (best < 0 || at < best);
         for (int o = 0; o < n && free; o++) {
             stage_layout(k, l->list.at[o].stage, &s);
             const int64_t from = p->offset[l->list.at[o].value], to = from + s.slot * l->list.at[o].slots;
@@ -356,21 +357,46 @@ static int64_t lowest_place(const Kernel *k, const Lives *l, const StagePlan *p,
     return best;
 }
 
+static void place_life(const Kernel *k, const Lives *l, int n, int64_t least, StagePlan *out) {
+    const Life *life = &l->list.at[n];
+    StageLayout s;
+    stage_layout(k, life->stage, &s);
+    const Inst *before = slot_before(l, life);
+    out->offset[life->value] =
+        before ? out->offset[before->result] : lowest_place(k, l, out, n, s.slot * life->slots, s.align, least);
+    out->slots[life->value] = life->slots;
+    const int64_t end = out->offset[life->value] + s.slot * life->slots;
+    if (end > out->bytes) out->bytes = end;
+}
+
+static bool is_common(const Life *life) { return life->stage->by == BY_TMA; }
+
+/* What is fetched for all groups comes first; how much that is. */
+static int common_first(Lives *l) {
+    Life *sorted = ARENA_ARRAY(l->a, Life, l->list.n + 1);
+    int n = 0, common;
+    for (int i = 0; i < l->list.n; i++)
+        if (is_common(&l->list.at[i])) sorted[n++] = l->list.at[i];
+    common = n;
+    for (int i = 0; i < l->list.n; i++)
+        if (!is_common(&l->list.at[i])) sorted[n++] = l->list.at[i];
+    memcpy(l->list.at, sorted, sizeof *sorted * (size_t)n);
+    return common;
+}
+
 void stage_plan(Arena *a, const Kernel *k, StagePlan *out) {
+    enum { APART = 1024 }; /* as the widest swizzle is aligned */
     Lives l = {.a = a, .k = k, .life_of = ARENA_ARRAY(a, int, k->types.n + 1)};
     *out = (StagePlan){.offset = ARENA_ARRAY(a, int64_t, k->types.n + 1), .slots = ARENA_ARRAY(a, int, k->types.n + 1)};
     for (int v = 0; v < k->types.n; v++) out->offset[v] = -1;
     live_block(&l, &k->body, NULL, -1, -1);
-    for (int n = 0; n < l.list.n; n++) {
-        const Life *life = &l.list.at[n];
-        StageLayout s;
-        stage_layout(k, life->stage, &s);
-        const Inst *before = slot_before(&l, life);
-        out->offset[life->value] = before ? out->offset[before->result] : lowest_place(k, &l, out, n, s.slot * life->slots, s.align);
-        out->slots[life->value] = life->slots;
-        const int64_t end = out->offset[life->value] + s.slot * life->slots;
-        if (end > out->bytes) out->bytes = end;
-    }
+    const int groups = kernel_groups(k), common = groups > 1 ? common_first(&l) : 0;
+    for (int n = 0; n < common; n++) place_life(k, &l, n, 0, out);
+    const int64_t own = (out->bytes + APART - 1) / APART * APART;
+    for (int n = common; n < l.list.n; n++) place_life(k, &l, n, own, out);
+    if (groups == 1 || out->bytes <= own) return;
+    out->apart = (out->bytes - own + APART - 1) / APART * APART;
+    out->bytes = own + groups * out->apart;
 }
 
 static bool states_layout(const Block *b) {

@@ -36,12 +36,14 @@ bool index_run(const Kernel *k, const Index *x, int axis, int width, int64_t *sl
  * among them included: a back end may take a tile through all of them piece by piece. */
 int block_run(const Block *b, int from);
 
-/* Shared memory of one program, in bytes: every staged tile at its place (stage_plan), scratch of reductions not
- * included.  Tiles that are never needed at the same time share memory. */
+/* Shared memory of a block, in bytes: every staged tile at its place (stage_plan), scratch of reductions not
+ * included.  Tiles that are never needed at the same time share memory.  Of groups of threads that alternate each has
+ * what is not fetched for it for itself. */
 typedef struct StagePlan {
-    int64_t *offset; /* by value; -1: not staged in shared memory */
+    int64_t *offset; /* by value; -1: not staged in shared memory.  Of the first group */
     int *slots;      /* by value */
     int64_t bytes;
+    int64_t apart;   /* from a group's own tiles to the next group's */
 } StagePlan;
 void stage_plan(Arena *a, const Kernel *k, StagePlan *out);
 /* The first of the kernel's loops whose ring of tiles by tma the loop goes on with: one after the other, with as many slots and

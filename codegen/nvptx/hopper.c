@@ -72,8 +72,8 @@ static void place(Simt *s, LLVMValueRef program) {
 }
 
 /* ---- roles ---------------------------------------------------------------------------------------------------- */
-/* The block's programs, or clusters of them: one, or every n-th where the grid has n that stay. */
-static void each_program(Simt *s, void (*work)(Simt *s)) {
+/* The block's programs, or clusters of them: one, or every n-th where the grid has n that stay; of those, a group's. */
+static void each_program(Simt *s, bool of_group, void (*work)(Simt *s)) {
     const Emit *e = s->e;
     LLVMValueRef first = hopper_register(e, s->hopper->rank ? "%clusterid.x" : "%ctaid.x");
     if (!s->k->persistent) {
@@ -84,6 +84,7 @@ static void each_program(Simt *s, void (*work)(Simt *s)) {
     LLVMBasicBlockRef head = emit_block(e, s->fn, "programs"), body = emit_block(e, s->fn, "program"),
                       done = emit_block(e, s->fn, "end");
     LLVMValueRef grid = hopper_register(e, s->hopper->rank ? "%nclusterid.x" : "%nctaid.x"), all = all_programs(s);
+    if (of_group) hopper_groups_walk(s, &first, &grid);
     LLVMBasicBlockRef from = LLVMGetInsertBlock(e->b);
     LLVMBuildBr(e->b, head);
     LLVMPositionBuilderAtEnd(e->b, head);
@@ -104,6 +105,7 @@ static void compute_program(Simt *s) {
     s->shared_read = s->shared_written = s->old_read = s->around = true; /* by the program before */
     simt_block(s, &s->k->body);
     hopper_body_end(s, NULL);
+    if (s->hopper->group) hopper_skip(s, hopper_i32(s->e, s->k->alternate - 1));
 }
 
 static void set_registers(const Simt *s, int role) {
@@ -117,18 +119,20 @@ static void fetch(Simt *s, LLVMBasicBlockRef end) {
     const Emit *e = s->e;
     LLVMBasicBlockRef one = emit_block(e, s->fn, "one");
     set_registers(s, 1);
-    LLVMValueRef first = LLVMBuildICmp(e->b, LLVMIntEQ, s->thread, hopper_i32(e, s->k->threads), "");
+    LLVMValueRef first =
+        LLVMBuildICmp(e->b, LLVMIntEQ, s->hopper->block_thread, hopper_i32(e, s->k->threads * kernel_groups(s->k)), "");
     LLVMBuildCondBr(e->b, first, one, end);
     LLVMPositionBuilderAtEnd(e->b, one);
     for (int i = 0; i < s->hopper->layout.first[s->hopper->layout.n_maps]; i++)
         hopper_asm(e, e->none, "prefetch.tensormap [$0];", "l,~{memory}", 1, &s->hopper->map[i]);
-    each_program(s, hopper_fetch_program);
+    each_program(s, false, hopper_fetch_program);
     LLVMBuildBr(e->b, end);
 }
 
 static void compute(Simt *s, LLVMBasicBlockRef end) {
     set_registers(s, 0);
-    each_program(s, compute_program);
+    if (s->hopper->group) hopper_skip(s, s->hopper->group);
+    each_program(s, s->hopper->group != NULL, compute_program);
     hopper_stores_done(s);
     LLVMBuildBr(s->e->b, end);
 }
@@ -173,10 +177,12 @@ void hopper_kernel(Simt *s) {
     h->lane = LLVMBuildAnd(e->b, s->thread, hopper_i32(e, 31), "");
     h->warpgroup = warpgroup(s);
     if (kernel_cluster_axis(s->k) >= 0) h->rank = hopper_register(e, "%cluster_ctarank");
+    hopper_groups_begin(s);
     hopper_rings_begin(s);
     LLVMBasicBlockRef fetching = emit_block(e, s->fn, "fetching"), computing = emit_block(e, s->fn, "computing"),
                       end = emit_block(e, s->fn, "finish");
-    LLVMValueRef computes = LLVMBuildICmp(e->b, LLVMIntULT, s->thread, hopper_i32(e, s->k->threads), "");
+    LLVMValueRef computes =
+        LLVMBuildICmp(e->b, LLVMIntULT, h->block_thread, hopper_i32(e, s->k->threads * kernel_groups(s->k)), "");
     LLVMBuildCondBr(e->b, computes, computing, fetching);
     LLVMPositionBuilderAtEnd(e->b, fetching);
     fetch(s, end);

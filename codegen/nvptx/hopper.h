@@ -1,14 +1,18 @@
 /* Kernels for sm_90a: one warpgroup's thread fetches tiles by the copy engine into rings of shared memory, the others
  * compute on them with the matrix units.
  *
- *   - threads 0 .. threads-1 compute; the first of the `producer` threads behind them fetches.  Both walk the same
- *     programs and loops.
+ *   - threads 0 .. threads-1, or several such groups, compute; the first of the `producer` threads behind them fetches.
+ *     Both walk the same programs and loops.
  *   - A RING holds the tiles that one loop's body (or a program) fetches together, in slots that are used by turns. Per
  *     slot there are two mbarriers: FULL (one arrival, and the bytes that are to come) and EMPTY (one arrival per
  *     computing warp of every block that the slot's tiles are shared with).  Loops one after the other whose tiles have
  *     the same sizes go on with one ring.
  *   - A product that only adds to what its loop carries is DEFERRED: the matrix units work one iteration behind, and
  *     a slot is given back when the iteration after it has been issued.
+ *   - GROUPS of computing threads may alternate: each takes every n-th of the block's programs, whose tiles lie in the
+ *     ring in the order of the programs.  Loops that fetch are gone through by one group at a time, in that order: it has
+ *     the matrix units while the others are before and after theirs.  Per group there is an mbarrier TURN, on which the
+ *     group before it arrives when it has issued its last product.
  *
  * Sources: PTX ISA, "Asynchronous Warpgroup Level Matrix Instructions", "Asynchronous copy", "mbarrier",
  * "setmaxnreg". */
@@ -26,10 +30,14 @@ typedef struct Hopper {
     RingState ring[HOPPER_MAX_RINGS];
     LLVMValueRef memory; /* i32: the first byte of shared memory */
     LLVMValueRef map[FUSEC_MAX_MAPS]; /* the parameters */
-    LLVMValueRef rank;      /* i32: which block of the cluster; NULL without clusters */
-    LLVMValueRef warpgroup; /* i32: of the computing thread, the same in a warp */
-    LLVMValueRef lane;      /* i32: thread within the warp */
-    int waited;             /* rings whose slot is known to be full, as bits */
+    LLVMValueRef rank;         /* i32: which block of the cluster; NULL without clusters */
+    LLVMValueRef warpgroup;    /* i32: of the computing thread, the same in a warp */
+    LLVMValueRef lane;         /* i32: thread within the warp */
+    int waited;                /* rings whose slot is known to be full, as bits */
+    LLVMValueRef block_thread; /* i32: of all threads of the block */
+    LLVMValueRef group;        /* i32: of those that alternate, the same in a warp; NULL: there is one */
+    LLVMValueRef turn;         /* i32 variable: the phase of the group's next turn */
+    const Inst *first, *last;  /* of the program's loops that fetch, which are one turn */
 } Hopper;
 
 /* ---- hopper.c ------------------------------------------------------------------------------------------------ */
@@ -39,11 +47,22 @@ void hopper_parameters(Simt *s, int first); /* the kernel's parameters from `fir
 
 LLVMValueRef hopper_map(const Simt *s, int n); /* the layout's map n, of the program's member */
 
+/* ---- hopper_groups.c ------------------------------------------------------------------------------------------ */
+void hopper_threads(Simt *s);      /* the thread's number in its group, where there are several */
+void hopper_groups_begin(Simt *s); /* by all threads, before the roles part */
+void hopper_groups_init(Simt *s);  /* their barriers, by one thread */
+/* i32: which program a group begins with, and from which to which it goes on, when one group's are `first` and `step`. */
+void hopper_groups_walk(Simt *s, LLVMValueRef *first, LLVMValueRef *step);
+void hopper_loop_begin(Simt *s, const Inst *loop); /* before a loop */
+void hopper_turn_over(Simt *s, const Inst *loop);  /* after a loop whose products have been issued */
+
 /* ---- hopper_ring.c -------------------------------------------------------------------------------------------- */
 void hopper_rings_begin(Simt *s);                 /* variables and barriers; by all threads, before the roles part */
 void hopper_fetch_program(Simt *s);               /* the fetching thread's part of one program */
 void hopper_stage(Simt *s, const Inst *i);        /* the others: the tile is there */
 LLVMValueRef hopper_tile(Simt *s, const Inst *i); /* i32: where it lies */
+void hopper_skip(Simt *s, LLVMValueRef programs); /* the slots that so many (i32) programs of other groups use */
+bool hopper_fetches(const Block *b);
 void hopper_body_end(Simt *s, const Inst *loop);  /* before a loop's next iteration; loop NULL: the program's end */
 void hopper_loop_done(Simt *s, const Inst *loop); /* after a loop */
 

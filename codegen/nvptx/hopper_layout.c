@@ -142,5 +142,7 @@ const char *hopper_layout(Arena *a, const Kernel *k, HopperLayout *out) {
         out->ring[r].empty = out->bytes + 8 * out->ring[r].slots;
         out->bytes += 16 * out->ring[r].slots;
     }
+    out->turn = out->bytes;
+    if (k->alternate > 1) out->bytes += 8 * k->alternate;
     return NULL;
 }

@@ -26,6 +26,7 @@ typedef struct HopperLayout {
     int first[FUSEC_MAX_MAPS + 1];    /* map i is that of so many parameters on: one, or one for each member of a family */
     TensorMap map[FUSEC_MAX_MAPS];
     const Inst *copy[FUSEC_MAX_MAPS]; /* the instruction that map i is for */
+    int64_t turn;                     /* barriers of the groups that alternate, 8 bytes each */
     int64_t bytes;                    /* all of it */
 } HopperLayout;
 

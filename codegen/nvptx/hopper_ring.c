@@ -49,6 +49,7 @@ static void init_barriers(Simt *s) {
                                 s->k->threads / 32 * sharers);
         }
     }
+    hopper_groups_init(s);
     hopper_asm(s->e, s->e->none, "fence.mbarrier_init.release.cluster;", "~{memory}", 0, NULL);
     hopper_asm(s->e, s->e->none, "fence.proxy.async.shared::cta;", "~{memory}", 0, NULL);
 }
@@ -69,7 +70,7 @@ void hopper_rings_begin(Simt *s) {
         LLVMBuildStore(e->b, zero, state->phase);
     }
     LLVMBasicBlockRef init = emit_block(e, s->fn, "init"), ready = emit_block(e, s->fn, "ready");
-    LLVMBuildCondBr(e->b, LLVMBuildICmp(e->b, LLVMIntEQ, s->thread, zero, ""), init, ready);
+    LLVMBuildCondBr(e->b, LLVMBuildICmp(e->b, LLVMIntEQ, s->hopper->block_thread, zero, ""), init, ready);
     LLVMPositionBuilderAtEnd(e->b, init);
     init_barriers(s);
     LLVMBuildBr(e->b, ready);
@@ -152,9 +153,9 @@ static void fetch_slot(Simt *s, int ring) {
     advance(s, ring);
 }
 
-static bool fetches(const Simt *s, const Block *b) {
+bool hopper_fetches(const Block *b) {
     for (int n = 0; n < b->n; n++)
-        if ((b->at[n]->kind == TI_STAGE && b->at[n]->by == BY_TMA) || fetches(s, &b->at[n]->body)) return true;
+        if ((b->at[n]->kind == TI_STAGE && b->at[n]->by == BY_TMA) || hopper_fetches(&b->at[n]->body)) return true;
     return false;
 }
 
@@ -185,10 +186,41 @@ static void fetch_block(Simt *s, const Block *b, const Inst *loop) {
     const int ring = ring_of(s, loop);
     if (ring >= 0) fetch_slot(s, ring);
     for (int n = 0; n < b->n; n++)
-        if (b->at[n]->kind == TI_FOR && fetches(s, &b->at[n]->body)) fetch_loop(s, b->at[n]);
+        if (b->at[n]->kind == TI_FOR && hopper_fetches(&b->at[n]->body)) fetch_loop(s, b->at[n]);
 }
 
 void hopper_fetch_program(Simt *s) { fetch_block(s, &s->k->body, NULL); }
+
+/* ---- what other groups use ----------------------------------------------------------------------------------------- */
+/* i32: slots of the ring that one program uses in the block, which it goes through `times` times. */
+static LLVMValueRef slots_used(const Simt *s, int ring, const Block *b, const Inst *loop, LLVMValueRef times) {
+    const Emit *e = s->e;
+    const int own = ring_of(s, loop);
+    LLVMValueRef n = own >= 0 && s->hopper->layout.ring[own].first == ring ? times : LLVMConstNull(e->i32);
+    for (int at = 0; at < b->n; at++) {
+        const Inst *i = b->at[at];
+        if (i->kind != TI_FOR || !hopper_fetches(&i->body)) continue;
+        const int step = s->k->axes.at[i->axis].step;
+        LLVMValueRef up = LLVMBuildAdd(e->b, s->extent[i->axis], emit_i64(e, step - 1), "");
+        LLVMValueRef trips = LLVMBuildTrunc(e->b, LLVMBuildUDiv(e->b, up, emit_i64(e, step), ""), e->i32, "");
+        n = LLVMBuildAdd(e->b, n, slots_used(s, ring, &i->body, i, LLVMBuildMul(e->b, times, trips, "")), "");
+    }
+    return n;
+}
+
+void hopper_skip(Simt *s, LLVMValueRef programs) {
+    const Emit *e = s->e;
+    for (int r = 0; r < s->hopper->layout.n_rings; r++) {
+        const RingState *state = &s->hopper->ring[r];
+        if (s->hopper->layout.ring[r].first != r) continue;
+        LLVMValueRef used = slots_used(s, r, &s->k->body, NULL, programs),
+                     slots = hopper_i32(e, s->hopper->layout.ring[r].slots);
+        LLVMValueRef next = LLVMBuildAdd(e->b, get(s, state->slot), used, "");
+        LLVMValueRef rounds = LLVMBuildAnd(e->b, LLVMBuildUDiv(e->b, next, slots, ""), hopper_i32(e, 1), "");
+        LLVMBuildStore(e->b, LLVMBuildURem(e->b, next, slots, ""), state->slot);
+        LLVMBuildStore(e->b, LLVMBuildXor(e->b, get(s, state->phase), rounds, ""), state->phase);
+    }
+}
 
 /* ---- using ------------------------------------------------------------------------------------------------------- */
 static int ring_with(const Simt *s, const Inst *stage, int *n) {
@@ -260,6 +292,7 @@ void hopper_body_end(Simt *s, const Inst *loop) {
 void hopper_loop_done(Simt *s, const Inst *loop) {
     const Emit *e = s->e;
     const int ring = ring_of(s, loop);
+    hopper_turn_over(s, loop);
     if (ring < 0 || !s->hopper->layout.ring[ring].deferred) return;
     const Ring *r = &s->hopper->layout.ring[ring];
     LLVMValueRef ran = LLVMBuildICmp(e->b, LLVMIntSGT, s->extent[loop->axis], emit_i64(e, 0), "");

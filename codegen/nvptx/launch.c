@@ -31,7 +31,7 @@ static int grid_place(const Kernel *k, int axis) {
 void nvptx_launch(Arena *a, const Kernel *k, fusec_kernel *out, fusec_tensor_map maps[FUSEC_MAX_MAPS]) {
     const int axis = kernel_cluster_axis(k);
     HopperLayout l;
-    out->threads = (uint32_t)(k->threads + k->producer);
+    out->threads = (uint32_t)kernel_block_threads(k);
     out->persistent = k->persistent;
     if (axis >= 0) {
         out->cluster = (uint8_t)k->axes.at[axis].cluster;

@@ -94,6 +94,7 @@ static void loop(Simt *s, const Inst *i) {
         pipeline_loop(s, i);
         return;
     }
+    if (s->hopper) hopper_loop_begin(s, i);
     const Emit *e = s->e;
     const Axis *axis = &s->k->axes.at[i->axis];
     LLVMBasicBlockRef head = emit_block(e, s->fn, "loop"), body = emit_block(e, s->fn, "body"), done = emit_block(e, s->fn, "done");
@@ -244,6 +245,7 @@ static void place_program(Simt *s) {
     const Emit *e = s->e;
     LLVMValueRef program = special_register(e, "llvm.nvvm.read.ptx.sreg.ctaid.x");
     s->thread = special_register(e, "llvm.nvvm.read.ptx.sreg.tid.x");
+    if (s->hopper) hopper_threads(s);
     for (int x = s->k->axes.n - 1; x >= 0; x--) {
         const Axis *a = &s->k->axes.at[x];
         s->lane[x] = simt_lane(s, &a->spread);
@@ -300,7 +302,7 @@ static void open_function(Simt *s) {
     s->fn = LLVMAddFunction(e->module, s->k->name, LLVMFunctionType(e->none, params, (unsigned)n, false));
     LLVMSetFunctionCallConv(s->fn, 71); /* ptx_kernel */
     annotate(e, s->fn, "kernel", 1);
-    annotate(e, s->fn, "maxntidx", s->k->threads + s->k->producer);
+    annotate(e, s->fn, "maxntidx", kernel_block_threads(s->k));
     if (s->hopper) annotate(e, s->fn, "minctasm", 1); /* setmaxnreg wants to know */
     else if (s->k->registers[0]) annotate(e, s->fn, "maxnreg", s->k->registers[0]);
     else annotate(e, s->fn, "minctasm", least_resident(s->k));

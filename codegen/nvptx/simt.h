@@ -35,7 +35,7 @@ typedef struct Simt {
     const Emit *e;
     const Kernel *k;
     Arena *arena;
-    LLVMValueRef fn, thread; /* i32 */
+    LLVMValueRef fn, thread; /* i32, of those that work on one program */
     LLVMValueRef *buffer, *sym;
     AxisSpread axis[MAX_AXES];
     LLVMValueRef base[MAX_AXES], extent[MAX_AXES]; /* i64 */
@@ -78,6 +78,8 @@ LLVMValueRef simt_axis_index(const Simt *s, const Coords *c, int axis); /* i64, 
 LLVMValueRef simt_inside(const Simt *s, const Coords *c, const TileType *axes);
 /* One of n values, by the member that the program belongs to; the first if there are none to choose from. */
 LLVMValueRef simt_of_member(const Simt *s, int n, LLVMValueRef const *values);
+/* i32: of the groups of threads that alternate, the thread's; NULL: there is one. */
+LLVMValueRef simt_group(const Simt *s);
 LLVMValueRef simt_and(const Simt *s, LLVMValueRef a, LLVMValueRef b); /* NULL is true */
 
 /* ---- simt_memory.c ------------------------------------------------------------------------------------- */

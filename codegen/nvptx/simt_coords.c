@@ -1,4 +1,4 @@
-#include "codegen/nvptx/simt.h"
+#include "codegen/nvptx/hopper.h"
 #include <string.h>
 
 int simt_slots(const Simt *s, const TileType *t) {
@@ -81,6 +81,8 @@ LLVMValueRef simt_of_member(const Simt *s, int n, LLVMValueRef const *values) {
     }
     return value;
 }
+
+LLVMValueRef simt_group(const Simt *s) { return s->hopper ? s->hopper->group : NULL; }
 
 LLVMValueRef simt_and(const Simt *s, LLVMValueRef a, LLVMValueRef b) {
     if (!a || !b) return a ? a : b;

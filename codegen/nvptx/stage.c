@@ -11,8 +11,11 @@ static LLVMValueRef i32(const Simt *s, int64_t v) { return LLVMConstInt(s->e->i3
 void simt_barrier(Simt *s) {
     const Emit *e = s->e;
     /* where other threads only fetch: those that compute */
-    const char *text = s->k->producer ? arena_printf(s->arena, "bar.sync 1, %d;", s->k->threads) : "bar.sync 0;";
-    LLVMValueRef call = simt_asm(e, e->none, text, "~{memory}", 0, NULL);
+    LLVMValueRef group = simt_group(s), number[] = {group ? LLVMBuildAdd(e->b, group, i32(s, 1), "") : NULL};
+    const char *text = group            ? arena_printf(s->arena, "bar.sync $0, %d;", s->k->threads)
+                       : s->k->producer ? arena_printf(s->arena, "bar.sync 1, %d;", s->k->threads)
+                                        : "bar.sync 0;";
+    LLVMValueRef call = simt_asm(e, e->none, text, group ? "r,~{memory}" : "~{memory}", group != NULL, number);
     const unsigned kind = LLVMGetEnumAttributeKindForName("convergent", 10);
     LLVMAddCallSiteAttribute(call, (LLVMAttributeIndex)LLVMAttributeFunctionIndex,
                              LLVMCreateEnumAttribute(e->context, kind, 0));
@@ -30,13 +33,18 @@ void simt_before_write(Simt *s, bool own) {
 
 /* ---- arrays ------------------------------------------------------------------------------------------------- */
 LLVMValueRef simt_shared_array(Simt *s, LLVMTypeRef element, int64_t n) {
+    enum { UNIT = 16 };
+    const int64_t own = s->k->alternate > 1 ? (n + UNIT - 1) / UNIT * UNIT : n; /* of one group */
     char *name = arena_printf(s->arena, "%s_shared%d", s->k->name, s->n_shared++);
-    LLVMTypeRef type = LLVMArrayType2(element, (uint64_t)n);
+    LLVMTypeRef type = LLVMArrayType2(element, (uint64_t)(own * kernel_groups(s->k)));
     LLVMValueRef g = LLVMAddGlobalInAddressSpace(s->e->module, type, name, SPACE_SHARED_PTR);
     LLVMSetLinkage(g, LLVMInternalLinkage);
     LLVMSetInitializer(g, LLVMGetUndef(type));
     LLVMSetAlignment(g, 16);
-    return g;
+    LLVMValueRef group = simt_group(s);
+    if (!group) return g;
+    LLVMValueRef first = LLVMBuildMul(s->e->b, group, i32(s, own), "");
+    return LLVMBuildInBoundsGEP2(s->e->b, element, g, &first, 1, "");
 }
 
 void stage_open(Simt *s) {
@@ -56,7 +64,8 @@ void stage_open(Simt *s) {
 void stage_select(Simt *s, int value, LLVMValueRef slot) {
     StageLayout l;
     stage_layout(s->k, s->def[value], &l);
-    LLVMValueRef at = i32(s, s->plan.offset[value]);
+    LLVMValueRef at = i32(s, s->plan.offset[value]), group = simt_group(s);
+    if (group) at = LLVMBuildAdd(s->e->b, at, LLVMBuildMul(s->e->b, group, i32(s, s->plan.apart), ""), "");
     if (slot) at = LLVMBuildAdd(s->e->b, at, LLVMBuildMul(s->e->b, slot, i32(s, l.slot), ""), "");
     s->place[value] = at;
     s->shared[value] = s->dynamic;

@@ -90,6 +90,7 @@ uint64_t gpu_run(GpuCase *c, int seed) {
     const fusec_cuda_call call = {.inputs = c->in, .outputs = c->out, .syms = c->syms};
     setenv("PTXSIM_SEED", arena_printf(c->a, "%d", seed), 1);
     fusec_status s = fusec_cuda_init(&cuda, c->manifest, &image, &options);
+    if (c->multiprocessors) cuda.multiprocessors = c->multiprocessors;
     if (s == FUSEC_OK) s = fusec_cuda_run(&cuda, FUSEC_INFER, &call);
     if (s != FUSEC_OK) fail_msg("@%s: %s\n%s", c->k->name, fusec_status_text(s), log_text);
     fusec_cuda_free(&cuda);

@@ -22,6 +22,7 @@ typedef struct GpuCase {
     const void *in[MAX_BUFFERS];
     void *out[MAX_BUFFERS];
     TileMemory want[MAX_BUFFERS]; /* the interpreter's results */
+    int multiprocessors;          /* that a persistent kernel finds; 0: as many as the device has */
 } GpuCase;
 void gpu_open(GpuCase *c, Arena *a, Kernel *k, const char *arch, const int32_t *syms);
 /* One call under a seed's schedule; how many findings there were. */

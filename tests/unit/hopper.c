@@ -15,12 +15,13 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { SCHEDULES = 16 };
+enum { SCHEDULES = 16, FEW_MULTIPROCESSORS = 4 /* so that blocks of a persistent grid have several programs */ };
 
 static void check_kernel(const char *text, const int32_t *syms, double slack, double padded_flops) {
     Arena *a = arena_new();
     GpuCase c;
     gpu_open(&c, a, parse_kernel(a, text), "sm_90a", syms);
+    c.multiprocessors = FEW_MULTIPROCESSORS;
     const ptxsim_kernel k = gpu_count(&c);
     gpu_check_numbers(&c, slack);
     assert_true((double)(k.matrix_flops_half + k.matrix_flops_tf32) == padded_flops);
@@ -113,6 +114,7 @@ static void check_form(const Form *f) {
 #define TWO "t2 t3 t4 r t5 t6 t7" /* two warpgroups side by side along the rows */
 #define COLUMNS "r t0 t1"
 #define FOUR_WARPS "threads 128 producer 128"
+#define BY_TURNS "threads 128 alternate 2 producer 128 registers 232:40 persistent"
 #define EIGHT_WARPS "threads 256 producer 128 registers 232:40"
 static const Form forms[] = {
     {"nn", "bf16", FOUR_WARPS, 128, 128, 192, 64, 64, 64, 2, ONE, COLUMNS, true, false, "", "", 0, false, 0.01, NULL},
@@ -185,6 +187,37 @@ static const Form forms[] = {
      "r t0 t1 r r r t7", true,   true,        "",  "",  0,  false, 0.01, "tma"},
     {"out_tall", "bf16",  EIGHT_WARPS, 256,  32, 64, 256, 32,    64,   1,
      TWO " r",   COLUMNS, true,        true, "", "", 0,   false, 0.01, "threads 16"},
+    {"turns", "bf16", BY_TURNS, 320, 192, 320, 64, 64, 64, 2, ONE, COLUMNS, true, true, "", "", 2, false, 0.01, NULL},
+    {"turns_out", "f16",   BY_TURNS, 192,   320, 192, 64, 64,    64,    3,
+     ONE,         COLUMNS, true,     false, "",  "",  2,  false, 0.002, "tma"},
+    {"turns_threads", "bf16",  BY_TURNS, 256,  160, 64, 128, 32,    64,   1,
+     ONE " r",        COLUMNS, false,    true, "",  "", 2,   false, 0.01, "threads 16"},
+    {"turns_tf32", "f32",   BY_TURNS, 128,  320, 96, 64, 64,    32,   4,
+     ONE,          COLUMNS, false,    true, "",  "", 2,  false, 0.02, NULL},
+    {"turns_rows", "bf16",  BY_TURNS, 900,  192, 128, 64, 96,   64,   2,
+     ONE,          COLUMNS, true,     true, "",  "",  0,  true, 0.01, "tma"},
+    {"turns_three",
+     "bf16",
+     "threads 128 alternate 3 producer 32 persistent",
+     320,
+     192,
+     192,
+     64,
+     64,
+     64,
+     4,
+     ONE " order 2",
+     COLUMNS,
+     true,
+     true,
+     "",
+     "",
+     2,
+     false,
+     0.01,
+     "tma"},
+    {"turns_pairs",        "bf16", BY_TURNS, 320,         512, 192, 64,    128,  64,   3, ONE " order 4",
+     COLUMNS " cluster 2", true,   true,     "multicast", "",  2,   false, 0.01, "tma"},
 };
 
 static void products(void **state) {
@@ -215,6 +248,55 @@ static void divided_axes(void **state) {
                  "  %9 = stage %8 -> shared minor n swizzle 128 : bf16[m:64,n:128]\n"
                  "  store %y[m / 128, n / 64, m mod 128, n mod 64], %9 by tma\n",
                  NULL, 0.01, 2.0 * 256 * 128 * 192);
+}
+
+/* Groups that alternate have scratch and a barrier of their own: the sums of both are under way at once. */
+static void sums_by_turns(void **state) {
+    (void)state;
+    check_kernel("kernel @sums(%x: bf16[20,64,64], %w: bf16[64,64], %y: f32[20,64] out, %z: bf16[20,64,64] out)\n"
+                 "  " BY_TURNS "\n"
+                 "  grid b in 0..20 step 1\n"
+                 "  grid m in 0..64 step 64 spread " ONE "\n"
+                 "  grid n in 0..64 step 64 spread " COLUMNS "\n"
+                 "  loop k in 0..64 step 64\n"
+                 "  %0 = full 0 : f32[b:1,m:64,n:64]\n"
+                 "  %7 = for k ahead 1 carry %1 = %0 {\n"
+                 "    %2 = load %x[b, m, k] : bf16[b:1,m:64,k:64]\n"
+                 "    %3 = stage %2 -> shared minor k swizzle 128 by tma : bf16[b:1,m:64,k:64]\n"
+                 "    %4 = load %w[n, k] : bf16[n:64,k:64]\n"
+                 "    %5 = stage %4 -> shared minor k swizzle 128 by tma : bf16[n:64,k:64]\n"
+                 "    %6 = dot %3, %5, %1 over k by wgmma : f32[b:1,m:64,n:64]\n"
+                 "    yield %6\n  }\n"
+                 "  %8 = sum %7 over m : f32[b:1,n:64]\n"
+                 "  store %y[b, n], %8\n"
+                 "  %9 = mul %7, %8 : f32[b:1,m:64,n:64]\n"
+                 "  %10 = cast %9 : bf16[b:1,m:64,n:64]\n"
+                 "  %11 = stage %10 -> shared minor n swizzle 128 : bf16[b:1,m:64,n:64]\n"
+                 "  store %z[b, m, n], %11 by tma\n",
+                 NULL, 0.02, 2.0 * 20 * 64 * 64 * 64);
+}
+
+static int occurrences(const char *text, const char *what) {
+    int n = 0;
+    for (const char *at = text; (at = strstr(at, what)); at++) n++;
+    return n;
+}
+
+/* What no schedule of a right kernel can show: nobody goes through the loop before its turn.  Beside the ring's two
+ * waits there is one, and beside what gives its slots back one arrival. */
+static void waits_for_turns(void **state) {
+    (void)state;
+    for (int n = 0; n < (int)(sizeof forms / sizeof *forms); n++) {
+        Arena *a = arena_new();
+        GpuCase c;
+        if (strcmp(forms[n].name, "walk") && strcmp(forms[n].name, "turns")) continue;
+        const int turns = forms[n].name[0] == 't';
+        gpu_open(&c, a, parse_kernel(a, product_text(a, &forms[n])), "sm_90a", NULL);
+        assert_int_equal(occurrences(c.ptx, "mbarrier.try_wait"), 2 + turns);
+        assert_int_equal(occurrences(c.ptx, "mbarrier.arrive.shared"), 2 + turns);
+        free(c.ptx);
+        arena_free(a);
+    }
 }
 
 /* ---- convolutions -------------------------------------------------------------------------------------------------- */
@@ -301,6 +383,9 @@ static void no_windows(void **state) {
 }
 
 int main(void) {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(products), cmocka_unit_test(divided_axes), cmocka_unit_test(windows), cmocka_unit_test(window_panels), cmocka_unit_test(no_windows)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(products),      cmocka_unit_test(divided_axes),
+                                       cmocka_unit_test(sums_by_turns), cmocka_unit_test(waits_for_turns),
+                                       cmocka_unit_test(windows),       cmocka_unit_test(window_panels),
+                                       cmocka_unit_test(no_windows)};
     return cmocka_run_group_tests(tests, gpu_setup, scratch_remove);
 }

@@ -73,7 +73,19 @@ static void test_texts(void **state) {
         {"kernel @k()\n  threads 32\n  grid i in 0..8 step 4 spread t0 t5\n", "more threads than there are"},
         {"kernel @k()\n  grid i in 0..8 step 4 spread t0\n", "more threads than there are"},
         {"kernel @k(%x: f32[8,4] out)\n  threads 32\n  grid i in 0..8 step 4 spread t0 t1\n"
-         "  span c in 0..4 step 4 spread t2 t1\n  %0 = full 0 : f32[i:4,c:4]\n  store %x[i, c], %0\n", "axes i and c of one tile share thread bits"},
+         "  span c in 0..4 step 4 spread t2 t1\n  %0 = full 0 : f32[i:4,c:4]\n  store %x[i, c], %0\n",
+         "axes i and c of one tile share thread bits"},
+        {"kernel @k()\n  threads 128 alternate 5 producer 128 persistent\n",
+         "5 groups of threads alternate: not 1 to 4"},
+        {"kernel @k()\n  threads 128 alternate 2 persistent\n",
+         "do not walk programs whose tiles are fetched for them"},
+        {"kernel @k()\n  threads 128 alternate 2 producer 32\n",
+         "do not walk programs whose tiles are fetched for them"},
+        {"kernel @k()\n  threads 64 alternate 2 producer 32 persistent\n",
+         "64 threads alternate: not a power of two of whole warpgroups"},
+        {"kernel @k()\n  threads 384 alternate 2 producer 32 persistent\n",
+         "384 threads alternate: not a power of two of whole warpgroups"},
+        {"kernel @k()\n  threads 256 alternate 4 producer 32 persistent\n", "a block of 1056 threads"},
     };
     for (size_t n = 0; n < sizeof wrong / sizeof *wrong; n++) {
         Arena *a = arena_new();
