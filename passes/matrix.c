@@ -7,32 +7,7 @@
 #include "passes/matrix.h"
 #include <string.h>
 
-const MatrixTile matrix_tile[] = {
-#define MATRIX_TILE(b, r, c, wr, wc) {BY_##b, r, c, wr, wc},
-#include "passes/matrix_tiles.def"
-#undef MATRIX_TILE
-};
-const int n_matrix_tiles = sizeof matrix_tile / sizeof *matrix_tile;
-
-enum {
-    LEAST_SIDE = 8,       /* rows, columns */
-    LEAST_SUM = 16,
-    SLOTS = 4,            /* of the ring, where shared memory has room */
-    FETCHED_SLOTS = 8,    /* the same where a warp of its own fetches: it has nothing else to do */
-    BUSY_WARPS = 8,       /* per multiprocessor, that keep its matrix units busy */
-    FILE_REGISTERS = 65536,
-    MOST_WARPS = 64,      /* of a multiprocessor */
-    WARPGROUP = 4,        /* warps */
-    FETCHING = 1,         /* warps that only fetch, in blocks of one warpgroup */
-    L2_OVER_MEMORY = 3    /* how much faster the L2 cache delivers than memory */
-};
-
-/* Part of their time by which units that work at once hold each other up, where one block has a multiprocessor. */
-static const double IN_THE_WAY = 0.2;
-
-/* Hopper's mma beside wgmma: 62.9 % of the peak on average, and 728.5 of 756.5 TFLOP/s (H800; Luo et al., "Dissecting the
- * NVIDIA Hopper Architecture through Microbenchmarking and Multiple Level Analysis", arXiv:2501.12084, 6.2, tables 7, 8). */
-static const double OF_WGMMA = 0.629 / (728.5 / 756.5);
+enum { LEAST_SIDE = 8 /* rows, columns */, LEAST_SUM = 16 };
 
 typedef MatrixProduct Product;
 
@@ -130,127 +105,7 @@ const char *matrix_product(const Target *t, const PlanKernel *k, MatrixTiles *ou
     return why;
 }
 
-/* ---- tiles --------------------------------------------------------------------------------------------------- */
-static double ceil_div(double a, double b) { return (double)(int64_t)((a + b - 1) / b); }
-static double larger(double a, double b) { return a > b ? a : b; }
-
-static int warps_of(const MatrixTile *t) {
-    return t->rows / t->warp_rows * (t->columns / t->warp_columns) * (t->by == BY_WGMMA ? 4 : 1);
-}
-
-/* Elements summed per iteration: rows of 128 bytes where tiles are small, of 64 else, so that a ring of them fits. */
-static int sum_of(const MatrixTile *t, const Product *p) {
-    const int wide = (t->by == BY_WGMMA || t->rows + t->columns <= 128 ? 128 : 64) / p->bytes;
-    int sum = 32 / p->bytes;
-    while (sum < wide && sum < p->k) sum *= 2;
-    return sum;
-}
-
-static int64_t slot_bytes(const MatrixTile *t, const Product *p) {
-    return (int64_t)(t->rows + t->columns) * sum_of(t, p) * p->bytes;
-}
-
-/* Shared memory for one block: a block of one warpgroup leaves room for another, which multiplies while it stores. */
-static int64_t room_of(const Target *t, const MatrixTile *tile) {
-    return tile->by == BY_WGMMA && warps_of(tile) == WARPGROUP ? t->fast_bytes / 2 : t->fast_bytes;
-}
-
-static int ahead_of(const Target *t, const MatrixTile *tile, const Product *p) {
-    const int64_t slots = room_of(t, tile) / slot_bytes(tile, p);
-    const double trips = ceil_div(p->k, sum_of(tile, p));
-    int ahead = tile->by == BY_WGMMA ? FETCHED_SLOTS - 1 : SLOTS - 1;
-    if (ahead > slots - 1) ahead = (int)slots - 1;
-    if (ahead > trips) ahead = (int)trips;
-    return ahead < 1 ? 1 : ahead;
-}
-
-int matrix_accumulators(const MatrixTile *t) {
-    return t->warp_rows * t->warp_columns / (t->by == BY_WGMMA ? 128 : 32);
-}
-
-/* wgmma reads its factors where they lie, and has four warps for its accumulators. */
-static int registers_of(const MatrixTile *t) {
-    const int fragments = t->by == BY_WGMMA ? 0 : t->warp_rows / 16 * 4 + t->warp_columns / 8 * 2, addresses = 48;
-    const int registers = matrix_accumulators(t) + fragments + addresses;
-    return registers > 255 ? 255 : registers;
-}
-
-/* Blocks that a multiprocessor holds, by registers, shared memory and warps. */
-static double resident(const Target *t, const MatrixTile *tile, const Product *p) {
-    const int warps = warps_of(tile) + (tile->by == BY_WGMMA ? FETCHING : 0);
-    if (tile->by == BY_WGMMA && warps > 2 * WARPGROUP) return 1; /* it takes all registers */
-    const double by_registers = FILE_REGISTERS / (32 * warps * registers_of(tile));
-    const double by_shared = (double)(t->fast_bytes / (slot_bytes(tile, p) * (ahead_of(t, tile, p) + 1)));
-    const double by_warps = MOST_WARPS / warps_of(tile);
-    const double least = by_registers < by_shared ? by_registers : by_shared;
-    return larger(1, least < by_warps ? least : by_warps);
-}
-
-/* Bytes of shared memory that the matrix instructions of one iteration read: a warp its rows and columns; a warpgroup 64 of
- * its rows at a time, with all its columns. */
-static double read_bytes(const MatrixTile *t, const Product *p) {
-    const double sum = (double)sum_of(t, p) * p->bytes;
-    if (t->by != BY_WGMMA) return warps_of(t) * (t->warp_rows + t->warp_columns) * sum;
-    return warps_of(t) / 4 * (t->warp_rows / 64) * (64 + t->warp_columns) * sum;
-}
-
-/* Seconds: the slowest of matrix units, shared memory and the L2 cache for each iteration of each program that one
- * multiprocessor runs, and the ring's filling once per wave. */
-static double seconds(const Target *t, const MatrixTile *tile, const Product *p) {
-    const double programs = p->batch * ceil_div(p->m, tile->rows) * ceil_div(p->n, tile->columns);
-    const double each = ceil_div(programs, t->cores), held = resident(t, tile, p), trips = ceil_div(p->k, sum_of(tile, p));
-    const double together = each < held ? each : held, warps = together * warps_of(tile);
-    const double busy = tile->by == BY_WGMMA ? WARPGROUP : BUSY_WARPS;
-    const double rate = t->gflops_matrix / t->cores * 1e9 * (warps < busy ? warps / busy : 1) * 2 / p->bytes;
-    const double fill = (double)slot_bytes(tile, p), read = read_bytes(tile, p);
-    const double math = 2.0 * tile->rows * tile->columns * sum_of(tile, p) / rate;
-    const double shared = (fill + read) / (t->shared_gbytes_per_s / t->cores * 1e9);
-    const double cache = fill / (L2_OVER_MEMORY * t->gbytes_per_s / t->cores * 1e9);
-    const double latency = 1e-6, slowest = larger(math, larger(shared, cache));
-    const double others = tile->by == BY_WGMMA ? IN_THE_WAY * (math + shared + cache - slowest) : 0;
-    return each * trips * (slowest + others) + ceil_div(each, held) * latency;
-}
-
-/* Programs that run at the same time read tiles of G rows and of as many columns as there are then: least for equal
- * sides of that field. */
-static int order_of(const Target *t, const MatrixTile *tile, const Product *p) {
-    const double rows = ceil_div(p->m, tile->rows), field = resident(t, tile, p) * t->cores * tile->columns / tile->rows;
-    int order = 1;
-    while (2 * order <= rows && 4.0 * order * order <= field) order *= 2;
-    return order > 1 && ceil_div(p->n, tile->columns) > 1 ? order : 0;
-}
-
-bool matrix_tile_fits(const Target *t, const MatrixTile *tile) {
-    if (tile->by == BY_WGMMA && !t->has_wgmma) return false;
-    return tile->rows * tile->columns <= 4 * t->max_tile; /* accumulators are all that a matrix kernel holds */
-}
-
-const MatrixTile *matrix_cheapest(const Target *t, const MatrixTiles *m, By by, const MatrixTile *after) {
-    const double passed = after ? seconds(t, after, &m->product) : 0;
-    const MatrixTile *cheapest = NULL;
-    double best = 0;
-    for (int i = 0; i < n_matrix_tiles; i++) {
-        const MatrixTile *tile = &matrix_tile[i];
-        if (tile->by != by || !matrix_tile_fits(t, tile)) continue;
-        const double s = seconds(t, tile, &m->product);
-        if (after && (s < passed || (s == passed && tile <= after))) continue;
-        if (cheapest && s >= best) continue;
-        best = s;
-        cheapest = tile;
-    }
-    return cheapest;
-}
-
-bool matrix_better_by_warps(const Target *t, const MatrixTiles *m, const MatrixTile *tile) {
-    const MatrixTile *other = matrix_cheapest(t, m, BY_MMA, NULL);
-    return other && seconds(t, other, &m->product) < OF_WGMMA * seconds(t, tile, &m->product);
-}
-
-static double best_seconds(const Target *t, const MatrixTiles *m) {
-    const MatrixTile *by_warps = matrix_cheapest(t, m, BY_MMA, NULL), *by_groups = matrix_cheapest(t, m, BY_WGMMA, NULL);
-    return seconds(t, by_groups ? by_groups : by_warps, &m->product);
-}
-
+/* ---- sums of products --------------------------------------------------------------------------------------- */
 /* Kernels of their own run at the same time; all results but the last are written, and read by the one that adds. */
 bool matrix_adds_up_pays(const Target *t, const Node *product, int terms) {
     MatrixTiles one, all;
@@ -260,13 +115,5 @@ bool matrix_adds_up_pays(const Target *t, const Node *product, int terms) {
     one.product.batch *= terms;
     const double launch = 2e-6, results = one.product.batch * one.product.m * one.product.n;
     const double moved = 2 * results * (terms - 1) / terms * dtype_bytes(product->dtype) / (t->gbytes_per_s * 1e9);
-    return best_seconds(t, &all) <= best_seconds(t, &one) + moved + launch;
-}
-
-void matrix_take(const Target *t, MatrixTiles *m, const MatrixTile *tile) {
-    m->tile = *tile;
-    m->sum = sum_of(tile, &m->product);
-    m->ahead = ahead_of(t, tile, &m->product);
-    m->order = order_of(t, tile, &m->product);
-    m->room = room_of(t, tile);
+    return matrix_seconds(t, &all) <= matrix_seconds(t, &one) + moved + launch;
 }

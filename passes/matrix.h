@@ -51,6 +51,8 @@ const char *matrix_product(const Target *t, const PlanKernel *k, MatrixTiles *ou
 void matrix_turn(MatrixTiles *m, By by);
 /* The cheapest tile of one instruction by the cost model, or the next one after a tile of the table; NULL: none is left. */
 const MatrixTile *matrix_cheapest(const Target *t, const MatrixTiles *m, By by, const MatrixTile *after);
+/* Of the product with its cheapest tile, by the faster instruction that the target has. */
+double matrix_seconds(const Target *t, const MatrixTiles *m);
 /* Is mma with its cheapest tile faster than wgmma with this one? */
 bool matrix_better_by_warps(const Target *t, const MatrixTiles *m, const MatrixTile *tile);
 int matrix_accumulators(const MatrixTile *t); /* per thread */
