@@ -31,7 +31,8 @@ static const char *classify(const Node *n, MatrixTerm *out, Product *p) {
     if (why) return why;
     *out = (MatrixTerm){.contract = n};
     memcpy(out->loop, cls.loop, sizeof out->loop);
-    *p = (Product){(double)cls.batch, (double)cls.m, (double)cls.n, (double)cls.k, dtype_bytes(n->in[0]->dtype)};
+    *p = (Product){.batch = (double)cls.batch, .m = (double)cls.m, .n = (double)cls.n, .k = (double)cls.k,
+                   .bytes = dtype_bytes(n->in[0]->dtype)};
     for (int l = c->n_out - 1; l >= 0; l--) {
         if (c->extent[l].bound == 1) continue;
         out->natural = cls.loop[l] == LOOP_M;
@@ -83,7 +84,8 @@ void matrix_turn(MatrixTiles *m, By by) {
         rows &= lies_along_sum(&m->term[i], m->term[i].swapped);
         columns &= lies_along_sum(&m->term[i], !m->term[i].swapped);
     }
-    if (by == BY_WGMMA && m->product.bytes == 4 && !columns && rows) swap_sides(m);
+    m->product.loads_rows = by == BY_WGMMA && m->product.bytes == 4 && !(rows && columns);
+    if (m->product.loads_rows && rows) swap_sides(m);
 }
 
 bool matrix_takes(const Target *t, const Node *n) {
@@ -101,6 +103,7 @@ const char *matrix_product(const Target *t, const PlanKernel *k, MatrixTiles *ou
     const char *why = classify(n, &out->term[0], &out->product);
     if (!why) why = add_terms(k, out);
     if (why) out->n_terms = 0;
+    else matrix_epilogue(k, &out->product);
     if (k->members) out->product.batch *= k->members;
     return why;
 }

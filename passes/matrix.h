@@ -8,6 +8,7 @@
 typedef struct MatrixTile {
     By by; /* the instruction: BY_MMA of a warp, BY_WGMMA of four */
     int rows, columns, warp_rows, warp_columns;
+    int alternate; /* programs of a block, each of warpgroups of its own, which multiply by turns; 1: it has one program */
 } MatrixTile;
 extern const MatrixTile matrix_tile[];
 extern const int n_matrix_tiles;
@@ -17,6 +18,9 @@ enum { MATRIX_TERMS = 4 };
 typedef struct MatrixProduct {
     double batch, m, n, k;
     int bytes; /* of a factor's element */
+    /* of each result, after its sum: */
+    double steps, reads; /* elementwise operations; bytes */
+    bool loads_rows;     /* wgmma takes the rows from registers, into which they are loaded (matrix_turn) */
 } MatrixProduct;
 
 /* A product, of those that one kernel adds up. */
@@ -47,6 +51,8 @@ bool matrix_adds_up_pays(const Target *t, const Node *product, int terms);
 /* What a kernel of the plan multiplies: fills *out but for its tile, and returns NULL; or why matrix instructions do
  * not take it, n_terms being 0 then ("": it is no product, or the target has no such instructions). */
 const char *matrix_product(const Target *t, const PlanKernel *k, MatrixTiles *out);
+/* Fills what it says of the results, from the kernel's nodes. */
+void matrix_epilogue(const PlanKernel *k, MatrixProduct *p);
 /* Rows and columns as the instruction wants them, to begin with. */
 void matrix_turn(MatrixTiles *m, By by);
 /* The cheapest tile of one instruction by the cost model, or the next one after a tile of the table; NULL: none is left. */

@@ -2,7 +2,7 @@
 #include "passes/matrix.h"
 
 const MatrixTile matrix_tile[] = {
-#define MATRIX_TILE(b, r, c, wr, wc) {BY_##b, r, c, wr, wc},
+#define MATRIX_TILE(b, r, c, wr, wc, n) {BY_##b, r, c, wr, wc, n},
 #include "passes/matrix_tiles.def"
 #undef MATRIX_TILE
 };
@@ -16,7 +16,8 @@ enum {
     MOST_WARPS = 64,      /* of a multiprocessor */
     WARPGROUP = 4,        /* warps */
     FETCHING = 1,         /* warps that only fetch, in blocks of one warpgroup */
-    L2_OVER_MEMORY = 3    /* how much faster the L2 cache delivers than memory */
+    L2_OVER_MEMORY = 3,   /* how much faster the L2 cache delivers than memory */
+    STORED = 2            /* steps in which a result leaves its register */
 };
 
 /* Part of their time by which units that work at once hold each other up, where one block has a multiprocessor. */
@@ -47,9 +48,12 @@ static int64_t slot_bytes(const MatrixTile *t, const Product *p) {
     return (int64_t)(t->rows + t->columns) * sum_of(t, p) * p->bytes;
 }
 
+/* Blocks of more than one warpgroup have a multiprocessor for themselves, and stay there. */
+static bool stays(const MatrixTile *tile) { return tile->by == BY_WGMMA && warps_of(tile) * tile->alternate > WARPGROUP; }
+
 /* Shared memory for one block: a block of one warpgroup leaves room for another, which multiplies while it stores. */
 static int64_t room_of(const Target *t, const MatrixTile *tile) {
-    return tile->by == BY_WGMMA && warps_of(tile) == WARPGROUP ? t->fast_bytes / 2 : t->fast_bytes;
+    return tile->by == BY_WGMMA && !stays(tile) ? t->fast_bytes / 2 : t->fast_bytes;
 }
 
 static int ahead_of(const Target *t, const MatrixTile *tile, const Product *p) {
@@ -72,10 +76,10 @@ static int registers_of(const MatrixTile *t) {
     return registers > 255 ? 255 : registers;
 }
 
-/* Blocks that a multiprocessor holds, by registers, shared memory and warps. */
+/* Programs that a multiprocessor holds, by registers, shared memory and warps. */
 static double resident(const Target *t, const MatrixTile *tile, const Product *p) {
     const int warps = warps_of(tile) + (tile->by == BY_WGMMA ? FETCHING : 0);
-    if (tile->by == BY_WGMMA && warps > 2 * WARPGROUP) return 1; /* it takes all registers */
+    if (stays(tile)) return tile->alternate;
     const double by_registers = FILE_REGISTERS / (32 * warps * registers_of(tile));
     const double by_shared = (double)(t->fast_bytes / (slot_bytes(tile, p) * (ahead_of(t, tile, p) + 1)));
     const double by_warps = MOST_WARPS / warps_of(tile);
@@ -91,21 +95,50 @@ static double read_bytes(const MatrixTile *t, const Product *p) {
     return warps_of(t) / 4 * (t->warp_rows / 64) * (64 + t->warp_columns) * sum;
 }
 
-/* Seconds: the slowest of matrix units, shared memory and the L2 cache for each iteration of each program that one
- * multiprocessor runs, and the ring's filling once per wave. */
-static double seconds(const Target *t, const MatrixTile *tile, const Product *p) {
-    const double programs = p->batch * ceil_div(p->m, tile->rows) * ceil_div(p->n, tile->columns);
-    const double each = ceil_div(programs, t->cores), held = resident(t, tile, p), trips = ceil_div(p->k, sum_of(tile, p));
-    const double together = each < held ? each : held, warps = together * warps_of(tile);
+/* Bytes that one iteration fetches from the L2 cache: of pairs of programs each fetches half of a tile for both
+ * (pair_programs in matrix_schedule.c). */
+static double fetched_bytes(const MatrixTile *t, const Product *p) {
+    const double sum = (double)sum_of(t, p) * p->bytes, rows = t->rows * sum, columns = t->columns * sum;
+    const bool by_rows = (int64_t)ceil_div(p->m, t->rows) % 2 == 0, by_columns = (int64_t)ceil_div(p->n, t->columns) % 2 == 0;
+    if (!stays(t) || (!by_rows && !by_columns)) return rows + columns;
+    const bool columns_shared = by_rows && (t->columns >= t->rows || !by_columns);
+    return columns_shared ? rows + columns / 2 : rows / 2 + columns;
+}
+
+/* Seconds of a program's loop, where so many warps multiply at once: for each iteration the slowest of matrix units, shared
+ * memory and the L2 cache.  A group that multiplies alone does not while it loads its rows. */
+static double summing(const Target *t, const MatrixTile *tile, const Product *p, double warps) {
     const double busy = tile->by == BY_WGMMA ? WARPGROUP : BUSY_WARPS;
     const double rate = t->gflops_matrix / t->cores * 1e9 * (warps < busy ? warps / busy : 1) * 2 / p->bytes;
-    const double fill = (double)slot_bytes(tile, p), read = read_bytes(tile, p);
-    const double math = 2.0 * tile->rows * tile->columns * sum_of(tile, p) / rate;
-    const double shared = (fill + read) / (t->shared_gbytes_per_s / t->cores * 1e9);
-    const double cache = fill / (L2_OVER_MEMORY * t->gbytes_per_s / t->cores * 1e9);
-    const double latency = 1e-6, slowest = larger(math, larger(shared, cache));
+    const double fill = (double)slot_bytes(tile, p), read = read_bytes(tile, p), each = t->shared_gbytes_per_s / t->cores * 1e9;
+    const double loading = tile->alternate > 1 && p->loads_rows ? read / each : 0;
+    const double math = 2.0 * tile->rows * tile->columns * sum_of(tile, p) / rate + loading, shared = (fill + read) / each;
+    const double cache = fetched_bytes(tile, p) / (L2_OVER_MEMORY * t->gbytes_per_s / t->cores * 1e9);
+    const double slowest = larger(math, larger(shared, cache));
     const double others = tile->by == BY_WGMMA ? IN_THE_WAY * (math + shared + cache - slowest) : 0;
-    return each * trips * (slowest + others) + ceil_div(each, held) * latency;
+    return ceil_div(p->k, sum_of(tile, p)) * (slowest + others);
+}
+
+/* Seconds from its last product to its store, for one result, by so many of the warps that keep a multiprocessor busy: what is
+ * stored goes its way by itself, what is read has to come. */
+static double finishing(const Target *t, const Product *p, double warps) {
+    const double rate = t->gflops_f32 / 2 / t->cores * 1e9 * (warps < BUSY_WARPS ? warps / BUSY_WARPS : 1);
+    return (p->steps + STORED) / rate + p->reads / (t->gbytes_per_s / t->cores * 1e9);
+}
+
+/* Seconds of all programs of a multiprocessor.  With wgmma, of programs that it has at a time one's loop hides another's
+ * beginning and end, and blocks that stay fetch ahead of the next program; with mma each wave begins by itself, and what
+ * stands after the sums is the same for all tiles. */
+static double seconds(const Target *t, const MatrixTile *tile, const Product *p) {
+    const double programs = p->batch * ceil_div(p->m, tile->rows) * ceil_div(p->n, tile->columns), latency = 0.5e-6;
+    const double each = ceil_div(programs, t->cores), held = resident(t, tile, p), together = each < held ? each : held;
+    const double warps = together * warps_of(tile), sum = summing(t, tile, p, warps), results = (double)tile->rows * tile->columns;
+    if (tile->by == BY_MMA)
+        return each * sum + ceil_div(each, held) * 2 * latency + p->batch * p->m * p->n / t->cores * finishing(t, p, BUSY_WARPS);
+    const double idle = (stays(tile) ? latency : 2 * latency) + results * finishing(t, p, warps_of(tile));
+    const double first = stays(tile) ? latency : 0;
+    if (together <= 1) return first + each * (sum + idle);
+    return first + each * larger(larger(sum, results * finishing(t, p, warps)), (sum + idle) / together) + idle;
 }
 
 /* Programs that run at the same time read tiles of G rows and of as many columns as there are then: least for equal

@@ -19,7 +19,7 @@ typedef struct Schedule {
     Inst *loop, *dot;
     Inst *loops[MATRIX_TERMS];
     int maps;        /* of the copy engine, one for each member of a family */
-    int64_t staged;  /* bytes of tiles that the epilogue has in shared memory */
+    int64_t staged;  /* bytes of tiles that the epilogue has in shared memory, of all programs of the block */
     const char *why; /* it cannot be scheduled so */
 } Schedule;
 
@@ -243,7 +243,8 @@ static int access_axis(const Schedule *s, const Inst *access) {
 
 static int64_t tile_bytes(const Schedule *s, const Inst *access) {
     const Axis *axes = s->k->axes.at;
-    return (int64_t)axes[s->m->row_axis].step * axes[s->m->column_axis].step * dtype_bytes(s->k->buffers.at[access->buffer].dtype);
+    return (int64_t)kernel_groups(s->k) * axes[s->m->row_axis].step * axes[s->m->column_axis].step *
+           dtype_bytes(s->k->buffers.at[access->buffer].dtype);
 }
 
 static void schedule_store(Schedule *s, Block *b, int at) {
@@ -330,10 +331,11 @@ static void pair_programs(Kernel *k, const MatrixTiles *m) {
     }
 }
 
-/* Blocks of two computing warpgroups have a multiprocessor for themselves and stay there. */
+/* Blocks of two computing warpgroups, with one program or one each, have a multiprocessor for themselves and stay there. */
 static void fetch_apart(Kernel *k, const MatrixTiles *m) {
     k->producer = 32;
-    if (k->threads != 256) return;
+    if (m->tile.alternate > 1) k->alternate = m->tile.alternate;
+    if (k->threads * kernel_groups(k) != 256) return;
     k->producer = 128; /* setmaxnreg is of whole warpgroups */
     k->registers[0] = 232;
     k->registers[1] = 40;

@@ -12,8 +12,9 @@ static const char FIRST[] = "fusec-profile", AGAIN[] = "write it anew with `fuse
 /* ---- tiles ----------------------------------------------------------------------------------------------------------
  */
 const char *matrix_tile_text(char text[PROFILE_TILE_TEXT], const MatrixTile *t) {
-    snprintf(text, PROFILE_TILE_TEXT, "%s:%dx%d:%dx%d", t->by == BY_WGMMA ? "wgmma" : "mma", t->rows, t->columns,
-             t->warp_rows, t->warp_columns);
+    const int n = snprintf(text, PROFILE_TILE_TEXT, "%s:%dx%d:%dx%d", t->by == BY_WGMMA ? "wgmma" : "mma", t->rows,
+                           t->columns, t->warp_rows, t->warp_columns);
+    if (t->alternate > 1) snprintf(text + n, (size_t)(PROFILE_TILE_TEXT - n), ":%d", t->alternate);
     return text;
 }
 

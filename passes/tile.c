@@ -254,13 +254,14 @@ static Kernel *build_modelled(Emitter *e, PlanKernel *pk, int number, const char
     return k;
 }
 
-/* Is it among the first `most` of its instruction by the cost model? */
+/* Is it, of the tiles of its instruction and schedule, among the first `most` by the cost model? */
 static bool among_cheapest(const Emitter *e, const MatrixTile *tile, int most) {
     const Target *t = e->context->target;
     const MatrixTile *x = NULL;
-    for (int i = 0; i < most; i++) {
+    for (int i = 0; i < most;) {
         x = matrix_cheapest(t, &e->matrix, tile->by, x);
         if (!x || x == tile) return x == tile;
+        i += x->alternate == tile->alternate;
     }
     return most == 0;
 }

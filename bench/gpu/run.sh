@@ -90,7 +90,7 @@ fi
 say "device: $gpu, driver $driver, commit $commit"
 
 # ---- tiles as they are measured here ------------------------------------------------------------------------------------
-TILES=6 # of each instruction: the driver takes up to a second to compile one
+TILES=6 # of each instruction and schedule: the driver takes up to a second to compile one
 # tune CASE SOURCE NAME=VALUE...: measures into profile.txt, compiles again by it
 tune() {
     name=$1 source=models/${2##*/} flags=

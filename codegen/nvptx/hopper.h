@@ -54,7 +54,9 @@ void hopper_groups_init(Simt *s);  /* their barriers, by one thread */
 /* i32: which program a group begins with, and from which to which it goes on, when one group's are `first` and `step`. */
 void hopper_groups_walk(Simt *s, LLVMValueRef *first, LLVMValueRef *step);
 void hopper_loop_begin(Simt *s, const Inst *loop); /* before a loop */
-void hopper_turn_over(Simt *s, const Inst *loop);  /* after a loop whose products have been issued */
+/* When all products of a loop have been issued: the turn is the next group's, if the loop is the turn's last and `where` (i1,
+ * NULL: always). */
+void hopper_turn_ends(Simt *s, const Inst *loop, LLVMValueRef where);
 
 /* ---- hopper_ring.c -------------------------------------------------------------------------------------------- */
 void hopper_rings_begin(Simt *s);                 /* variables and barriers; by all threads, before the roles part */

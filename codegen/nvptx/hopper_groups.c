@@ -59,12 +59,12 @@ void hopper_loop_begin(Simt *s, const Inst *loop) {
     LLVMBuildStore(e->b, LLVMBuildXor(e->b, phase, hopper_i32(e, 1), ""), h->turn);
 }
 
-void hopper_turn_over(Simt *s, const Inst *loop) {
+void hopper_turn_ends(Simt *s, const Inst *loop, LLVMValueRef where) {
     const Emit *e = s->e;
     const Hopper *h = s->hopper;
     if (!h->group || loop != h->last) return;
     LLVMValueRef next = hopper_add(e, h->group, 1), zero = LLVMConstNull(e->i32);
     LLVMValueRef around = LLVMBuildICmp(e->b, LLVMIntEQ, next, hopper_i32(e, s->k->alternate), "");
     next = LLVMBuildSelect(e->b, around, zero, next, "");
-    hopper_barrier_arrive(e, turn_of(s, next), LLVMBuildICmp(e->b, LLVMIntEQ, h->lane, zero, ""));
+    hopper_barrier_arrive(e, turn_of(s, next), simt_and(s, LLVMBuildICmp(e->b, LLVMIntEQ, h->lane, zero, ""), where));
 }

@@ -270,6 +270,12 @@ static LLVMValueRef before(const Simt *s, LLVMValueRef slot, int slots) {
     return LLVMBuildSelect(e->b, first, hopper_i32(e, slots - 1), hopper_add(e, slot, -1), "");
 }
 
+static LLVMValueRef is_last_trip(const Simt *s, const Inst *loop) {
+    const Emit *e = s->e;
+    LLVMValueRef next = LLVMBuildAdd(e->b, s->base[loop->axis], emit_i64(e, s->k->axes.at[loop->axis].step), "");
+    return LLVMBuildICmp(e->b, LLVMIntSGE, next, s->extent[loop->axis], "");
+}
+
 void hopper_body_end(Simt *s, const Inst *loop) {
     const Emit *e = s->e;
     const int ring = ring_of(s, loop);
@@ -278,6 +284,7 @@ void hopper_body_end(Simt *s, const Inst *loop) {
     LLVMValueRef slot = get(s, s->hopper->ring[ring].slot);
     if (r->deferred) {
         hopper_dot_commit(s);
+        hopper_turn_ends(s, loop, is_last_trip(s, loop));
         hopper_dot_wait(s, loop, loop->body.at[loop->body.n - 1]->in, 1);
         LLVMValueRef later = LLVMBuildICmp(e->b, LLVMIntNE, s->base[loop->axis], emit_i64(e, 0), "");
         give_back(s, ring, before(s, slot, r->slots), later);
@@ -289,13 +296,17 @@ void hopper_body_end(Simt *s, const Inst *loop) {
     s->hopper->waited &= ~(1 << ring);
 }
 
+/* The turn of a loop whose products are deferred has ended with its last trip, if it had any. */
 void hopper_loop_done(Simt *s, const Inst *loop) {
     const Emit *e = s->e;
     const int ring = ring_of(s, loop);
-    hopper_turn_over(s, loop);
-    if (ring < 0 || !s->hopper->layout.ring[ring].deferred) return;
+    if (ring < 0 || !s->hopper->layout.ring[ring].deferred) {
+        hopper_turn_ends(s, loop, NULL);
+        return;
+    }
     const Ring *r = &s->hopper->layout.ring[ring];
     LLVMValueRef ran = LLVMBuildICmp(e->b, LLVMIntSGT, s->extent[loop->axis], emit_i64(e, 0), "");
     hopper_dot_wait(s, loop, loop->results, 0);
     give_back(s, ring, before(s, get(s, s->hopper->ring[ring].slot), r->slots), ran);
+    if (!LLVMIsConstant(ran)) hopper_turn_ends(s, loop, LLVMBuildNot(e->b, ran, ""));
 }

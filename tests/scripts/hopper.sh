@@ -72,6 +72,13 @@ model signal {
 }
 END
 
+# assembled WHAT: m.ptx, without a word of spills, of wgmma that is serialised or of setmaxnreg that is ignored
+assembled() {
+    command -v ptxas >/dev/null || return
+    ptxas -v -arch=sm_90a m.ptx -o m.cubin >log 2>&1 || { fail "$1: ptxas: $(cat log)"; return; }
+    ! grep -E 'C75[0-9][0-9]|[1-9][0-9]* bytes spill' log || fail "$1: ptxas complains"
+}
+
 # check MODEL PRECISION WGMMA -D..: at least so many of its products by wgmma
 check() {
     model=$1 precision=$2 least=$3
@@ -93,10 +100,30 @@ check() {
     case $model in
     image | deep | signal) grep -q '\.im2col' m.ptx || fail "$what: no copy of a window" ;;
     esac
-    command -v ptxas >/dev/null || return
-    ptxas -v -arch=sm_90a m.ptx -o m.cubin >log 2>&1 || { fail "$what: ptxas: $(cat log)"; return; }
-    ! grep -E 'C75[0-9][0-9]|[1-9][0-9]* bytes spill' log || fail "$what: ptxas complains"
+    assembled "$what"
 }
+
+cat >layer.dsl <<'END'
+dim M = 8192, N = 3072, K = 768
+model layer {
+    precision bf16
+    x = param [M, K] init normal(1.0)
+    output y = ACTIVATION(linear(x, N) as first)
+}
+END
+# schedule TEXT ACTIVATION K: who multiplies, by the report
+schedule() {
+    sed "s/ACTIVATION/$2/" layer.dsl >m.dsl
+    "$FUSEC" report m.dsl -D K=$3 --target sm_90a --entry infer >report || { fail "layer $2 $3"; return; }
+    grep -q "$1" report || fail "$2 after a sum of $3 is not multiplied '$1': $(grep wgmma report)"
+}
+# Much to do after a short sum: two groups by turns.  After a long one, or with nothing to do: all warps on one tile.
+schedule ' by wgmma 128x128 by turns,' gelu 768
+"$FUSEC" m.dsl -o m.tile --target sm_90a --entry infer && "$FUSEC" m.dsl -o m.ptx --target sm_90a --entry infer
+grep -q '^  threads 128 alternate 2 producer 128 registers 232:40 persistent$' m.tile || fail "not by turns: $(grep threads m.tile)"
+assembled layer
+schedule ' by wgmma 128x256,' gelu 8192
+schedule ' by wgmma 128x256,' '' 768
 
 check product bf16 5 -D M=256 -D N=128 -D K=192
 check product f16 5 -D M=200 -D N=136 -D K=72

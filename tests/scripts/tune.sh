@@ -67,6 +67,15 @@ for how in host 'cuda --profile chosen.profile'; do
 done
 "$BUILD/compare_safetensors" compare host.safetensors "" cuda.safetensors 0.01 || fail 'other numbers with a profile'
 
+# ---- Hopper: tiles of programs that multiply by turns are measured too, N of them beside N of the others, and taken ----
+on sm_90 "$FUSEC" tune a.dsl --profile turns.profile --entry infer --tiles 2 --target sm_90a >log 2>&1 || fail "tune for sm_90a: $(cat log)"
+turns=$(sed -n '8s/.* of //p' turns.profile | tr ' ' '\n' | grep -cE '^wgmma:[0-9]+x[0-9]+:[0-9]+x[0-9]+:2=[0-9]+\.[0-9]{3}$')
+others=$(sed -n '8s/.* of //p' turns.profile | tr ' ' '\n' | grep -cE '^wgmma:[0-9]+x[0-9]+:[0-9]+x[0-9]+=[0-9]+\.[0-9]{3}$')
+[ "$turns $others" = '2 2' ] || fail "$turns tiles by turns, $others others"
+sed -i '8s/-> [^ ]*/-> wgmma:64x128:64x128:2/' turns.profile
+"$FUSEC" report a.dsl --target sm_90a --profile turns.profile --entry infer >report 2>err
+grep -q 'by wgmma 64x128 by turns (profile)' report || fail 'not the tile of the profile by turns'
+
 # ---- what does not fit ----
 sed 's/^gpu .*/gpu A800/' chosen.profile >other.profile
 on sm_80 "$FUSEC" run a.dsl --target cuda --profile other.profile >log 2>&1 || fail "a profile of another GPU is a warning: $(cat log)"

@@ -156,7 +156,7 @@ static const char *product_text(Arena *a, const ProductKernel *p, const MatrixTi
 Kernel *product_kernel(Arena *a, const ProductKernel *p, const MatrixTile *t, const char *target, const char **why) {
     Kernel *k = parse_kernel(a, product_text(a, p, t));
     const int64_t fast = target_find(target)->fast_bytes;
-    const bool one_warpgroup = t->by == BY_WGMMA && t->rows * t->columns == t->warp_rows * t->warp_columns;
+    const bool one_warpgroup = t->by == BY_WGMMA && t->alternate == 1 && t->rows * t->columns == t->warp_rows * t->warp_columns;
     const MatrixTiles plan = {.tile = *t,
                               .sum = p->sum,
                               .ahead = 2,

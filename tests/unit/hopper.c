@@ -276,6 +276,27 @@ static void sums_by_turns(void **state) {
                  NULL, 0.02, 2.0 * 20 * 64 * 64 * 64);
 }
 
+/* A turn without products ends too. */
+static void sums_of_any_length(void **state) {
+    (void)state;
+    for (int32_t s = 0; s <= 192; s += 96)
+        check_kernel("kernel @any<S<=192>(%x: bf16[640,S<=192], %w: bf16[64,S<=192], %y: f32[640,64] out)\n"
+                     "  " BY_TURNS "\n"
+                     "  grid m in 0..640 step 64 spread " ONE "\n"
+                     "  grid n in 0..64 step 64 spread " COLUMNS "\n"
+                     "  loop k in 0..S<=192 step 64\n"
+                     "  %0 = full 0 : f32[m:64,n:64]\n"
+                     "  %7 = for k ahead 2 carry %1 = %0 {\n"
+                     "    %2 = load %x[m, k] : bf16[m:64,k:64]\n"
+                     "    %3 = stage %2 -> shared minor k swizzle 128 by tma : bf16[m:64,k:64]\n"
+                     "    %4 = load %w[n, k] : bf16[n:64,k:64]\n"
+                     "    %5 = stage %4 -> shared minor k swizzle 128 by tma : bf16[n:64,k:64]\n"
+                     "    %6 = dot %3, %5, %1 over k by wgmma : f32[m:64,n:64]\n"
+                     "    yield %6\n  }\n"
+                     "  store %y[m, n], %7\n",
+                     &s, 0.01, 2.0 * 640 * 64 * padded(s, 64));
+}
+
 static int occurrences(const char *text, const char *what) {
     int n = 0;
     for (const char *at = text; (at = strstr(at, what)); at++) n++;
@@ -383,9 +404,9 @@ static void no_windows(void **state) {
 }
 
 int main(void) {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(products),      cmocka_unit_test(divided_axes),
-                                       cmocka_unit_test(sums_by_turns), cmocka_unit_test(waits_for_turns),
-                                       cmocka_unit_test(windows),       cmocka_unit_test(window_panels),
-                                       cmocka_unit_test(no_windows)};
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(products),           cmocka_unit_test(divided_axes),    cmocka_unit_test(sums_by_turns),
+        cmocka_unit_test(sums_of_any_length), cmocka_unit_test(waits_for_turns), cmocka_unit_test(windows),
+        cmocka_unit_test(window_panels),      cmocka_unit_test(no_windows)};
     return cmocka_run_group_tests(tests, gpu_setup, scratch_remove);
 }

@@ -139,7 +139,7 @@ static void full_speed(const ptxsim_kernel *f, double flops) {
  * them (65 and 71 forbid copies of more than 2 bytes, 68 of more than 8). */
 static void test_orientations(void **state) {
     (void)state;
-    static const MatrixTile t = {BY_MMA, 64, 32, 32, 16};
+    static const MatrixTile t = {BY_MMA, 64, 32, 32, 16, 1};
     static const int shape[][3] = {{128, 64, 128}, {65, 71, 68}, {68, 30, 71}, {7, 40, 65}, {70, 1, 37}};
     for (int i = 0; i < 4; i++)
         for (size_t n = 0; n < sizeof shape / sizeof *shape; n++) {

@@ -21,25 +21,30 @@ enum { TYPES = sizeof types / sizeof *types };
 static const char *arch_of(const MatrixTile *t) { return t->by == BY_WGMMA ? "sm_90a" : "sm_80"; }
 
 static const char *name_of(Arena *a, const MatrixTile *t, const char *type, int turned) {
-    return arena_printf(a, "%s_%s_%dx%d_%c%c", arch_of(t), type, t->rows, t->columns, turned & 1 ? 't' : 'n',
-                        turned >> 1 ? 't' : 'n');
+    return arena_printf(a, "%s_%s_%dx%d%s_%c%c", arch_of(t), type, t->rows, t->columns, t->alternate > 1 ? "_by_turns" : "",
+                        turned & 1 ? 't' : 'n', turned >> 1 ? 't' : 'n');
 }
 
-/* One program of a whole tile, three trips through the ring. */
+/* Programs of one block: where they alternate, two turns of the first and one of the others. */
+static int programs_of(const MatrixTile *t) { return t->alternate > 1 ? t->alternate + 1 : 1; }
+
+/* Whole tiles, three trips through the ring, or one more, so that other programs' slots are no whole rounds. */
 static void check_counts(const MatrixTile *t, const char *type, int turned) {
     Arena *a = arena_new();
     const bool wide = !strcmp(type, "tf32");
     const int sum = (wide ? 16 : 32) * (t->by == BY_WGMMA || t->rows + t->columns <= 128 ? 2 : 1);
     const ProductKernel p = {
-        name_of(a, t, type, turned), type, t->rows, t->columns, ROUNDS * sum, sum, turned & 1, turned >> 1};
+        name_of(a, t, type, turned), type, programs_of(t) * t->rows, t->columns, (ROUNDS + (t->alternate > 1)) * sum, sum,
+        turned & 1, turned >> 1};
     const char *why;
     GpuCase c;
     Kernel *k = product_kernel(a, &p, t, arch_of(t), &why);
     if (!k) fail_msg("%s: %s", p.name, why);
     gpu_open(&c, a, k, arch_of(t), NULL);
+    c.multiprocessors = 1;
     const ptxsim_kernel f = gpu_count(&c);
     gpu_check_numbers(&c, wide ? 0.02 : strcmp(type, "f16") ? 0.01 : 0.002);
-    const double flops = 2.0 * t->rows * t->columns * p.k;
+    const double flops = 2.0 * p.m * p.n * p.k;
     const double done = (double)(f.matrix_flops_half + f.matrix_flops_tf32);
     if (done != flops || f.shared_conflicts || f.load_sectors * SECTOR > f.load_bytes ||
         f.store_sectors * SECTOR != f.store_bytes)

@@ -28,10 +28,10 @@ static double ridge_of(const Kernel *k, const Target *t, bool pairs) {
     return pairs || product_report(k, t).rows ? t->gflops_matrix / t->gbytes_per_s : target_ridge(t);
 }
 
-/* " by wgmma 128x256" and how much of the tiles is used, where it is not nearly all. */
+/* " by wgmma 128x256", whether by turns, and how much of the tiles is used, where it is not nearly all. */
 static void print_product(const ProductReport *r) {
     if (r->by) printf(" by %s", r->by);
-    if (r->rows) printf(" %dx%d%s", r->rows, r->columns, r->measured ? " (profile)" : "");
+    if (r->rows) printf(" %dx%d%s%s", r->rows, r->columns, r->by_turns ? " by turns" : "", r->measured ? " (profile)" : "");
     if (r->rows && r->used < 0.9) printf(" (%.0f%% used)", 100 * r->used);
 }
 

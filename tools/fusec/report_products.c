@@ -31,6 +31,7 @@ ProductReport product_report(const Kernel *k, const Target *t) {
     if (dot->by == BY_NONE || !matrix_axes(k, dot, &x) || x.row < 0 || x.col < 0) return r;
     r.rows = k->axes.at[x.row].step;
     r.columns = k->axes.at[x.col].step;
+    r.by_turns = k->alternate > 1;
     r.measured = k->measured;
     r.used = used_along(k, x.row) * used_along(k, x.col) * used_along(k, x.sum);
     return r;

@@ -8,6 +8,7 @@ typedef struct ProductReport {
     const char *by;    /* "wgmma", "mma", "threads"; NULL: nothing is multiplied, or it is no GPU */
     bool low;          /* factors are f16, bf16 or tf32 */
     int rows, columns; /* of a program's tile; 0: not by matrix instructions */
+    bool by_turns;     /* a block has several programs, which multiply by turns */
     bool measured;     /* the tile is a profile's */
     double used;       /* part of the tiles that is in the result */
 } ProductReport;

@@ -90,7 +90,7 @@ static bool print_profile(FILE *f, void *user) {
 
 static bool equal_tiles(const MatrixTile *a, const MatrixTile *b) {
     return a->by == b->by && a->rows == b->rows && a->columns == b->columns && a->warp_rows == b->warp_rows &&
-           a->warp_columns == b->warp_columns;
+           a->warp_columns == b->warp_columns && a->alternate == b->alternate;
 }
 
 /* The cost model's choice stands until another is faster by more than noise. */
