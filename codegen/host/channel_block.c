@@ -1,6 +1,6 @@
 #include "codegen/host/channel_internal.h"
 
-enum { MOST_UNROLLED = 8 }; /* taps along one side */
+enum { MOST_UNROLLED = 8, LINE = 16 }; /* taps along one side; floats of a line */
 
 /* ---- blocks ---------------------------------------------------------------------------------------------------------
  */
@@ -13,6 +13,45 @@ ChannelSide channel_block_side(const Channelwise *d, int s, int rows, int taps) 
 }
 
 static int64_t blocks(int64_t n, int64_t size) { return (n + size - 1) / size; }
+
+/* Neighbours of the image lie half a way of the innermost cache apart, or whole ways: in so few of its sets that a line
+ * is lost before the next block reads it, and in so few banks of the next cache that lines come one after another. */
+static bool crowded(const Channelwise *d) {
+    enum { WAY_BYTES = 4096 }; /* a page, where addresses are looked up beside translation */
+    const Side *inner = &d->side[INNER];
+    int64_t pitch;
+    if (!d->x_lies || inner->subscript < 0) return false;
+    return access_affine(d->ke->k, d->window.load, inner->tap, &pitch) && pitch && pitch * 4 % (WAY_BYTES / 2) == 0;
+}
+
+/* Places that all blocks along a side read, in parts of nearly one size. */
+static double side_reads(const Channelwise *d, int s, int rows, int taps) {
+    const int64_t n[2] = {step_of(d, d->side[s].row), step_of(d, d->side[s].tap)};
+    const int64_t parts[2] = {blocks(n[0], rows), blocks(n[1], taps)};
+    double sum = 0;
+    for (int i = 0; i < 4; i++) { /* blocks of the two sizes */
+        const int64_t greater[2] = {n[0] % parts[0], n[1] % parts[1]};
+        const int64_t of_rows = i & 1 ? greater[0] : parts[0] - greater[0];
+        const int64_t of_taps = i & 2 ? greater[1] : parts[1] - greater[1];
+        if (of_rows * of_taps == 0) continue;
+        const ChannelSide c =
+            channel_block_side(d, s, (int)(n[0] / parts[0]) + (i & 1), (int)(n[1] / parts[1]) + (i >> 1));
+        sum += (double)(of_rows * of_taps) * (double)channel_reads(&c);
+    }
+    return sum;
+}
+
+/* Cycles of all blocks where the image is crowded: its lines come from the next cache, two vectors' side by side from
+ * two banks (measured); beside them rows that are stored, or where rows stay near, the factors of all taps. */
+static double fetch_cost(const Channelwise *d, int rows0, int rows1, int taps0, int taps1, int wide) {
+    const Side *a = &d->side[OUTER], *b = &d->side[INNER];
+    const int64_t by_rows = blocks(step_of(d, a->row), rows0) * blocks(step_of(d, b->row), rows1),
+                  by_taps = blocks(step_of(d, a->tap), taps0) * blocks(step_of(d, b->tap), taps1);
+    const double reads = side_reads(d, OUTER, rows0, taps0) * side_reads(d, INNER, rows1, taps1),
+                 factors = (double)(step_of(d, a->tap) * step_of(d, b->tap) * by_rows),
+                 kept = (double)(step_of(d, a->row) * step_of(d, b->row) * (d->fresh ? 1 : by_taps));
+    return (wide > 1 ? 2.2 : 4) * (reads + (d->fresh ? kept : factors)) + (d->fresh ? 0 : kept / 2);
+}
 
 /* Cycles of all blocks: multiply-adds or loads, two a cycle, each waiting for the one before it on its row; a part of
  * the loads misses the innermost cache; C is loaded and stored; and a little for each block. */
@@ -29,9 +68,10 @@ static double cost_of(const Channelwise *d, int rows0, int rows1, int taps0, int
 
 static int at_most(int64_t n, int most) { return n < most ? (int)n : most; }
 
-static bool block_fits(const Channelwise *d, int rows, int taps) {
-    return rows + taps + 2 <= d->machine->registers && rows <= CHANNEL_MOST_ROWS && taps <= CHANNEL_MOST_TAPS &&
-           rows * taps <= CHANNEL_MOST_TERMS;
+/* Of two vectors, two factors may lie in memory. */
+static bool block_fits(const Channelwise *d, int rows, int taps, int wide) {
+    return wide * (rows + taps) + 2 <= d->machine->registers + (wide > 1 ? 2 : 0) && rows <= CHANNEL_MOST_ROWS &&
+           taps <= CHANNEL_MOST_TAPS && rows * taps <= CHANNEL_MOST_TERMS;
 }
 
 /* To begin from zero, a block makes all its sums: inner taps are unrolled, outer ones too or a loop. */
@@ -40,16 +80,18 @@ static bool taps_fit(const Channelwise *d, int outer, int inner) {
     return (outer == 1 || outer == step_of(d, d->side[OUTER].tap)) && inner == step_of(d, d->side[INNER].tap);
 }
 
-static void try_rows(Channelwise *d, int outer_taps, int inner_taps, double *best) {
+static void try_rows(Channelwise *d, int outer_taps, int inner_taps, int wide, double *best) {
     const int outer = at_most(step_of(d, d->side[OUTER].row), CHANNEL_MOST_ROWS),
               inner = at_most(step_of(d, d->side[INNER].row), CHANNEL_MOST_ROWS);
     for (int a = 1; a <= outer; a++)
         for (int b = 1; b <= inner; b++) {
-            const bool least = a * b * outer_taps * inner_taps == 1;
-            if (!least && !block_fits(d, a * b, outer_taps * inner_taps)) continue;
-            const double cost = cost_of(d, a, b, outer_taps, inner_taps);
+            const bool least = a * b * outer_taps * inner_taps * wide == 1;
+            if (!least && !block_fits(d, a * b, outer_taps * inner_taps, wide)) continue;
+            const double cost = d->crowded ? fetch_cost(d, a, b, outer_taps, inner_taps, wide)
+                                           : cost_of(d, a, b, outer_taps, inner_taps);
             if (*best > 0 && cost >= *best) continue;
             *best = cost;
+            d->wide = wide;
             d->side[OUTER].rows = a, d->side[OUTER].taps = outer_taps;
             d->side[INNER].rows = b, d->side[INNER].taps = inner_taps;
         }
@@ -59,10 +101,13 @@ static void try_rows(Channelwise *d, int outer_taps, int inner_taps, double *bes
 bool channel_choose_block(Channelwise *d) {
     const int outer = at_most(step_of(d, d->side[OUTER].tap), MOST_UNROLLED),
               inner = at_most(step_of(d, d->side[INNER].tap), MOST_UNROLLED);
+    const int lanes = d->machine->vector;
+    d->crowded = crowded(d);
+    const bool pairs = d->crowded && lanes >= LINE && step_of(d, d->v) % (2 * (int64_t)lanes) == 0;
     double best = 0;
     for (int a = 1; a <= outer; a++)
         for (int b = 1; b <= inner; b++)
-            if (taps_fit(d, a, b)) try_rows(d, a, b, &best);
+            for (int wide = 1; wide <= 1 + pairs && taps_fit(d, a, b); wide++) try_rows(d, a, b, wide, &best);
     return best > 0;
 }
 

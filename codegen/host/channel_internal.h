@@ -37,6 +37,8 @@ typedef struct Channelwise {
     Window window, y_window;
     bool x_lies, y_lies; /* the factor is read where it lies */
     Side side[SIDES];
+    bool crowded;                   /* the image, in its caches */
+    int wide;                       /* vectors of channels in a block */
     int n_rows, row[MAX_TILE_AXES]; /* row axes and summed ones outside a block, outermost first */
     int n_sums, sum[MAX_TILE_AXES];
     WindowPlace x_place, y_place;
@@ -46,7 +48,7 @@ typedef struct Channelwise {
 } Channelwise;
 
 /* ---- channel_block.c ---- */
-/* Sets rows and taps of the sides; false: d->fresh, and C cannot begin from zero. */
+/* Sets rows and taps of the sides, and wide; false: d->fresh, and C cannot begin from zero. */
 bool channel_choose_block(Channelwise *d);
 /* `rows` by `taps` along side s: coefficients; no strides, no places. */
 ChannelSide channel_block_side(const Channelwise *d, int s, int rows, int taps);

@@ -27,13 +27,15 @@ static LLVMValueRef load(const Micro *m, LLVMValueRef p) {
     return v;
 }
 
-/* The line `ahead` elements behind p, into the second cache. */
+/* The lines of an element `ahead` elements behind p, into the second cache. */
 static void ask_ahead(const Micro *m, LLVMValueRef p, int64_t ahead) {
+    enum { LINE = 16 };
     const Emit *e = m->e;
-    if (ahead <= 0) return;
-    LLVMValueRef args[4] = {moved(e, p, ahead), LLVMConstInt(e->i32, 0, false), LLVMConstInt(e->i32, 2, false),
-                            LLVMConstInt(e->i32, 1, false)};
-    emit_intrinsic(e, "llvm.prefetch", 4, args);
+    for (int line = 0; ahead > 0 && line < m->s->lanes; line += LINE) {
+        LLVMValueRef args[4] = {moved(e, p, ahead + line), LLVMConstInt(e->i32, 0, false),
+                                LLVMConstInt(e->i32, 2, false), LLVMConstInt(e->i32, 1, false)};
+        emit_intrinsic(e, "llvm.prefetch", 4, args);
+    }
 }
 
 static int64_t least(int64_t a, int64_t b) { return a < b ? a : b; }
@@ -201,7 +203,7 @@ static int name_side(char *to, size_t room, const ChannelSide *s) {
 LLVMValueRef channel_product(const Emit *e, ChannelShape s) {
     char name[640];
     for (int i = 0; i < 2; i++) normalize(&s.side[i]);
-    int n = snprintf(name, sizeof name, "fusec.channels_%d%d_%lld_%lld_%lld_%lld_%lld", s.fresh, s.loops,
+    int n = snprintf(name, sizeof name, "fusec.channels_%d%d%d_%lld_%lld_%lld_%lld_%lld", s.lanes, s.fresh, s.loops,
                      (long long)s.x_step, (long long)s.y_step, (long long)s.place_step, (long long)s.x_ahead,
                      (long long)s.y_ahead);
     for (int i = 0; i < 2; i++) n += name_side(name + n, sizeof name - (size_t)n, &s.side[i]);

@@ -178,7 +178,7 @@ static void look_ahead(const Channelwise *d, ChannelShape *shape) {
 /* The block at the cursor, `count` times along `axis`; -1: once. */
 static void multiply(Channelwise *d, const BlockParts *p, Cursor at, int axis, LLVMValueRef count) {
     const Emit *e = d->ke->e;
-    ChannelShape shape = {.lanes = d->machine->vector, .fresh = d->fresh, .loops = axis >= 0};
+    ChannelShape shape = {.lanes = d->wide * d->machine->vector, .fresh = d->fresh, .loops = axis >= 0};
     LLVMValueRef args[CHANNEL_ARGS] = {at.x, at.y, at.c, count};
     for (int s = 0; s < SIDES; s++) {
         const Side *side = &d->side[s];
@@ -211,9 +211,10 @@ static void sum_fresh(Channelwise *d, BlockParts *p, Cursor at) {
 
 static void sum_once(Channelwise *d, BlockParts *p, Cursor at) { multiply(d, p, at, -1, emit_i64(d->ke->e, 1)); }
 
-/* A vector of channels after another, so that memory is walked as it lies. */
+/* One vector, or two, of channels after another, so that memory is walked as it lies. */
 static void each_vector(Channelwise *d, BlockParts *p, Cursor at, void (*sum)(Channelwise *, BlockParts *, Cursor)) {
-    AxisLoop v = axis_open(d, d->v, emit_i64(d->ke->e, 0), lanes_of(d, d->v), d->machine->vector, at);
+    const int lanes = d->wide * d->machine->vector;
+    AxisLoop v = axis_open(d, d->v, emit_i64(d->ke->e, 0), lanes_of(d, d->v), lanes, at);
     sum(d, p, v.at);
     axis_close(d, &v);
 }

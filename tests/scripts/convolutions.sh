@@ -110,6 +110,11 @@ check depthwise -D C=16 -D D=3 -D P=3 -D W=26
 check depthwise -D C=16 -D stride=3 -D K=5 -D P=1 -D H=13 -D W=17
 check depthwise -D C=16 -D K=1 -D P=0
 check depthwise -D C=256 -D H=14 -D W=14
+# pixels a half way of a cache apart, and ways: two vectors of channels at once, in blocks of two sizes
+check depthwise -D B=1 -D C=512 -D H=8 -D W=13
+check depthwise -D B=1 -D C=1024 -D H=7 -D W=5
+check depthwise -D B=1 -D C=512 -D stride=2 -D H=7 -D W=10
+check depthwise -D B=1 -D C=512 -D K=5 -D P=2 -D H=6 -D W=7
 check activated -D C=32
 check activated -D C=16 -D K=5 -D stride=2 -D P=2 -D W=21
 check volume
