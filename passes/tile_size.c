@@ -181,13 +181,13 @@ typedef struct Lying {
 } Lying;
 
 /* Cycles of a core of two multiply-adds of VECTOR lanes, for one k of a tile: the product, and what it costs to read
- * and pack its factors (measured on Zen 5).  Rows along k stay where they lie for few columns.  Columns are packed
- * while the first rows are multiplied with them, or turned. */
+ * and pack its factors (measured on Zen 5).  Rows along k stay where they lie if they are long, or for few
+ * columns.  Columns are packed while the first rows are multiplied with them, or turned. */
 static double tile_cycles(const ProductTile *t, Lying lying) {
-    enum { VECTOR = 16, HEIGHT = 4, READ = 1, PACK = 2, SWEEP = 7, TURN = 5, IN_PLACE = 64, ENTER = 2000 };
+    enum { VECTOR = 16, HEIGHT = 4, READ = 1, PACK = 2, SWEEP = 7, TURN = 5, LONG = 256, FEW = 64, ENTER = 2000 };
     const double rows = (double)((t->rows + HEIGHT - 1) / HEIGHT * HEIGHT);
     const double vectors = (double)((t->columns + VECTOR - 1) / VECTOR);
-    const bool in_place = lying.rows_along && lying.one_k && t->columns <= IN_PLACE;
+    const bool in_place = lying.rows_along && lying.one_k && (t->sums >= LONG || t->columns <= FEW);
     const int first = in_place ? 0 : lying.rows_along ? PACK : SWEEP;
     const int second = lying.columns_along ? TURN : lying.one_k ? 0 : SWEEP;
     return rows * vectors / 2 + rows / VECTOR * (READ + first) + vectors * (READ + second) +

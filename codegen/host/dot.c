@@ -13,7 +13,7 @@
  * time, from where it lies or, with a prologue or ends that fill no square, evaluated aside.  Long k is packed in
  * parts.
  *
- * A thin factor is not packed but read where it lies: Y against few rows, X against few columns; so is what is small.
+ * A thin factor is not packed but read where it lies: Y against few rows, X against few columns or in long rows; so is what is small.
  * Other Y that lies in rows is packed while the first rows of X are multiplied with it, which read it anyway.
  * A dot whose accumulator is a fresh zero does not read it; if the tile's lanes are exactly whole blocks, it writes
  * where its result is to be stored (DotResult). */
@@ -24,7 +24,7 @@ enum {
     PART = 256,               /* most k that is packed at a time: a panel of Y stays in the innermost cache */
     PACK_BYTES = 1 << 20,     /* of both packs */
     NEAR_BYTES = 64 << 10,    /* of a factor that needs no packing */
-    LONG_ROW_BYTES = 1 << 10, /* what the machine recognises as a stream */
+    LONG_ROW_BYTES = 1 << 10, /* of X: what the machine recognises as a stream; of shorter ones, many lie in a page */
     STREAM_BYTES = 128,       /* of a row of Y at a time: with less of each page, copying all of it first is faster */
     MIN_COLUMNS = 8,
     MIN_ROWS = 3
@@ -186,8 +186,8 @@ bool dot_plain_load(const Dot *d, int value, const TileType *across, Direct *dir
     return access_affine(ke->k, load, d->over.axis[0], &direct->along);
 }
 
-/* A copy is not worth while of what is read once (or twice, where the machine sees the streams), or stays in the
- * innermost cache as it lies. */
+/* A copy is not worth while of what is read once, or stays in the innermost cache as it lies, as a block's rows of X do
+ * from panel to panel. */
 static void choose_direct(Dot *d) {
     Direct *x = &d->x_direct, *y = &d->y_direct;
     const int64_t bytes = dot_source_bytes(d);
@@ -200,10 +200,9 @@ static void choose_direct(Dot *d) {
         y->copied = !y->use && !once;
     }
     if (!dot_plain_load(d, d->x, &d->rows, x)) return;
-    const bool long_rows = x->along == 1 && bytes * d->n_over >= LONG_ROW_BYTES;
-    const bool once = d->n_columns <= d->panel * (long_rows ? 2 : 1);
+    const bool long_rows = bytes * d->n_over >= LONG_ROW_BYTES, once = d->n_columns <= d->panel;
     const bool columns = x->across == 1 && d->rows.n_axes && d->pair_axis < 0; /* pairs lie along k */
-    if (x->along == 1) x->near = bytes * x->across * d->n_rows <= NEAR_BYTES, x->use = once || x->near;
+    if (x->along == 1) x->near = bytes * x->across * d->n_rows <= NEAR_BYTES, x->use = once || long_rows || x->near;
     if (columns) x->near = bytes * x->along * d->n_over <= NEAR_BYTES, x->use = once || x->near;
     x->use &= x->along >= 0 && x->across >= 0;
 }
