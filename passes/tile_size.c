@@ -209,9 +209,12 @@ static int64_t part_of(int64_t all, int64_t parts, int unit) {
 }
 
 /* The largest tiles where these are programs for every core; else the parts of rows and columns that take least time,
- * as long as each program has enough to do. */
-static void product_sizes(const Limits *l, const Contract *c, const LoopClass *loop, Lying lying, TileSizes *s) {
+ * as long as each program has enough to do.  alone: the product is all that its kernel computes, which leaves room on the
+ * stack for twice the rows: they share what is packed of the columns. */
+static void product_sizes(const Limits *l, const Contract *c, const LoopClass *loop, Lying lying, bool alone,
+                          TileSizes *s) {
     enum { MORE = 2 * MANY_PROGRAMS };
+    if (alone && !l->pow2 && l->m > 1 && product_tile(l, c, loop, 2 * l->m, l->n, s).programs >= MORE) return;
     const ProductTile all = product_tile(l, c, loop, l->m, l->n, s);
     if (l->pow2 || l->m == 1 || !all.results || all.programs >= MANY_PROGRAMS) return;
     const int64_t r0 = (all.all_rows + l->m - 1) / l->m, c0 = (all.all_columns + l->n - 1) / l->n;
@@ -286,10 +289,10 @@ static void sum_sizes(const Limits *l, const Node *n, int *k) {
         }
 }
 
-static void contract_sizes(const Limits *l, const Node *n, TileSizes *s) {
+static void contract_sizes(const Limits *l, const Node *n, bool alone, TileSizes *s) {
     const Contract *c = n->attr->contract;
     const ContractClass class = product_loops(n);
-    product_sizes(l, c, class.loop, lying_of(n, class.loop), s);
+    product_sizes(l, c, class.loop, lying_of(n, class.loop), alone, s);
     sum_sizes(l, n, s->k);
     vector_sizes(l, n, s);
     if (l->pow2) fit_staged(n, s);
@@ -345,7 +348,8 @@ void tile_sizes(const Target *t, const Plan *p, const PlanKernel *k, TileSizes *
     switch (k->kind) {
     case KERNEL_ROW: row_sizes(&l, k, out); break;
     case KERNEL_CONTRACT:
-        if (!window_tile_sizes(t, k->nodes.at[0].node, out)) contract_sizes(&l, k->nodes.at[0].node, out);
+        if (!window_tile_sizes(t, k->nodes.at[0].node, out))
+            contract_sizes(&l, k->nodes.at[0].node, k->nodes.n == 1, out);
         if (k->sample) sample_sizes(&l, k, out);
         break;
     case KERNEL_SCAN:

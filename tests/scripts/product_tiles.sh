@@ -29,4 +29,10 @@ for shape in "1024 1024 1024" "511 513 509" "333 777 1001" "256 768 3072" "129 2
     [ "$2" -ge 4 ] && [ "$2" -le 16 ] || fail "$1: $2 programs"
 done
 [ "$(tiles alone 32 32 32)" = "1 32 32" ] || fail "a small product is split: $(tiles alone 32 32 32)"
+
+# Alone in its kernel a product has tiles of twice the rows, where many programs are left: what is added needs the stack.
+sed 's/alone/fused/; s/a @ b/relu(a @ b)/' alone.dsl >fused.dsl
+[ "$(tiles alone 4096 4096 256)" = "32 1032 512" ] || fail "alone: $(tiles alone 4096 4096 256)"
+[ "$(tiles fused 4096 4096 256)" = "64 516 512" ] || fail "fused: $(tiles fused 4096 4096 256)"
+[ "$(tiles alone 2048 2048 256)" = "16 516 512" ] || fail "for few cores: $(tiles alone 2048 2048 256)"
 exit $bad
