@@ -20,6 +20,7 @@ typedef struct MatrixProduct {
     int bytes; /* of a factor's element */
     /* of each result, after its sum: */
     double steps, reads; /* elementwise operations; bytes */
+    double staged;       /* bytes that go through shared memory */
     bool loads_rows;     /* wgmma takes the rows from registers, into which they are loaded (matrix_turn) */
 } MatrixProduct;
 

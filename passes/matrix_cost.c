@@ -23,6 +23,9 @@ enum {
 /* Part of their time by which units that work at once hold each other up, where one block has a multiprocessor. */
 static const double IN_THE_WAY = 0.2;
 
+/* Seconds until what is fetched is there, and until what is stored is on its way. */
+static const double LATENCY = 0.5e-6;
+
 /* Hopper's mma beside wgmma: 62.9 % of the peak on average, and 728.5 of 756.5 TFLOP/s (H800; Luo et al., "Dissecting the
  * NVIDIA Hopper Architecture through Microbenchmarking and Multiple Level Analysis", arXiv:2501.12084, 6.2, tables 7, 8). */
 static const double OF_WGMMA = 0.629 / (728.5 / 756.5);
@@ -105,8 +108,16 @@ static double fetched_bytes(const MatrixTile *t, const Product *p) {
     return columns_shared ? rows + columns / 2 : rows / 2 + columns;
 }
 
+/* Slots of the ring that there is room for beside what goes through shared memory after the sums. */
+static double slots_left(const Target *t, const MatrixTile *tile, const Product *p) {
+    const double staged = p->staged * tile->rows * tile->columns * tile->alternate;
+    const double slots = (double)(int64_t)((double)room_of(t, tile) - staged) / (double)slot_bytes(tile, p);
+    return larger(2, (double)(int64_t)slots);
+}
+
 /* Seconds of a program's loop, where so many warps multiply at once: for each iteration the slowest of matrix units, shared
- * memory and the L2 cache.  A group that multiplies alone does not while it loads its rows. */
+ * memory and the L2 cache, and of a fetch's latency for the slots that are under way.  A group that multiplies alone does not
+ * while it loads its rows. */
 static double summing(const Target *t, const MatrixTile *tile, const Product *p, double warps) {
     const double busy = tile->by == BY_WGMMA ? WARPGROUP : BUSY_WARPS;
     const double rate = t->gflops_matrix / t->cores * 1e9 * (warps < busy ? warps / busy : 1) * 2 / p->bytes;
@@ -115,8 +126,9 @@ static double summing(const Target *t, const MatrixTile *tile, const Product *p,
     const double math = 2.0 * tile->rows * tile->columns * sum_of(tile, p) / rate + loading, shared = (fill + read) / each;
     const double cache = fetched_bytes(tile, p) / (L2_OVER_MEMORY * t->gbytes_per_s / t->cores * 1e9);
     const double slowest = larger(math, larger(shared, cache));
-    const double others = tile->by == BY_WGMMA ? IN_THE_WAY * (math + shared + cache - slowest) : 0;
-    return ceil_div(p->k, sum_of(tile, p)) * (slowest + others);
+    if (tile->by == BY_MMA) return ceil_div(p->k, sum_of(tile, p)) * slowest;
+    const double others = IN_THE_WAY * (math + shared + cache - slowest), waiting = LATENCY / (slots_left(t, tile, p) - 1);
+    return ceil_div(p->k, sum_of(tile, p)) * larger(slowest + others, waiting);
 }
 
 /* Seconds from its last product to its store, for one result, by so many of the warps that keep a multiprocessor busy: what is
@@ -130,13 +142,13 @@ static double finishing(const Target *t, const Product *p, double warps) {
  * beginning and end, and blocks that stay fetch ahead of the next program; with mma each wave begins by itself, and what
  * stands after the sums is the same for all tiles. */
 static double seconds(const Target *t, const MatrixTile *tile, const Product *p) {
-    const double programs = p->batch * ceil_div(p->m, tile->rows) * ceil_div(p->n, tile->columns), latency = 0.5e-6;
+    const double programs = p->batch * ceil_div(p->m, tile->rows) * ceil_div(p->n, tile->columns);
     const double each = ceil_div(programs, t->cores), held = resident(t, tile, p), together = each < held ? each : held;
     const double warps = together * warps_of(tile), sum = summing(t, tile, p, warps), results = (double)tile->rows * tile->columns;
     if (tile->by == BY_MMA)
-        return each * sum + ceil_div(each, held) * 2 * latency + p->batch * p->m * p->n / t->cores * finishing(t, p, BUSY_WARPS);
-    const double idle = (stays(tile) ? latency : 2 * latency) + results * finishing(t, p, warps_of(tile));
-    const double first = stays(tile) ? latency : 0;
+        return each * sum + ceil_div(each, held) * 2 * LATENCY + p->batch * p->m * p->n / t->cores * finishing(t, p, BUSY_WARPS);
+    const double idle = (stays(tile) ? LATENCY : 2 * LATENCY) + results * finishing(t, p, warps_of(tile));
+    const double first = stays(tile) ? LATENCY : 0;
     if (together <= 1) return first + each * (sum + idle);
     return first + each * larger(larger(sum, results * finishing(t, p, warps)), (sum + idle) / together) + idle;
 }

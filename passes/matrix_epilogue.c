@@ -39,11 +39,15 @@ static bool first_time(Walk *w, const Node *n) {
     return true;
 }
 
+/* Elements of two bytes do, as accumulators do not hold them in whole sectors (matrix_schedule.c). */
+static double staged(const Node *n, double share) { return share >= 1 && dtype_bytes(n->dtype) == 2 ? 2 : 0; }
+
 static void walk(Walk *w, const Node *n) {
     const double results = w->p->batch * w->p->m * w->p->n, share = results > 0 ? elements_of(n) / results : 0;
     if (op_info[n->op].cls == CLASS_CONTRACT || !first_time(w, n)) return;
     if (is_read(w, n)) {
         w->p->reads += share * dtype_bytes(n->dtype);
+        w->p->staged += staged(n, share);
         return;
     }
     w->p->steps += share * steps_of(n);
@@ -52,6 +56,9 @@ static void walk(Walk *w, const Node *n) {
 
 void matrix_epilogue(const PlanKernel *k, MatrixProduct *p) {
     Walk w = {.k = k, .p = p};
-    for (int i = 0; i < k->nodes.n; i++)
-        if (k->nodes.at[i].stored && k->nodes.at[i].part == PART_VALUE) walk(&w, k->nodes.at[i].node);
+    for (int i = 0; i < k->nodes.n; i++) {
+        if (!k->nodes.at[i].stored || k->nodes.at[i].part != PART_VALUE) continue;
+        p->staged += staged(k->nodes.at[i].node, 1);
+        walk(&w, k->nodes.at[i].node);
+    }
 }

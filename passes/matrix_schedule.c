@@ -285,8 +285,8 @@ static bool gathers(const Index *x) {
     return found;
 }
 
-/* A tile that the epilogue reads in parts of sectors goes through shared memory too, if there is room: it is fetched
- * right after the product, at instruction `to`. */
+/* A tile that the epilogue reads in parts of sectors goes through shared memory too, if there is room: it is fetched at
+ * instruction `to`. */
 static bool schedule_load(Schedule *s, Block *b, int at, int to) {
     Inst *load = b->at[at];
     if (!is_tile(s, load->result) || dtype_bytes(load->type.dtype) != 2 || load->n_in || whole_sectors(s, load)) return false;
@@ -306,16 +306,18 @@ static bool schedule_load(Schedule *s, Block *b, int at, int to) {
 
 static void schedule_accesses(Schedule *s) {
     Block *b = &s->k->body;
-    int after = b->n; /* the first instruction after the product */
+    int before = b->n, after = b->n; /* the product; the first instruction after it */
     for (int n = 0; n < b->n; n++) {
         const Inst *i = b->at[n];
+        if (i->kind == TI_FOR && n < before) before = n;
         if (i->kind == TI_FOR) after = n + 1;
         if (i->kind != TI_STORE) continue;
         schedule_store(s, b, n);
         n += b->at[n] != i;
     }
+    int to = kernel_groups(s->k) > 1 ? before : after; /* a group fetches while it waits for its turn */
     for (int n = after; n < b->n; n++)
-        if (b->at[n]->kind == TI_LOAD && schedule_load(s, b, n, after)) n++, after += 2;
+        if (b->at[n]->kind == TI_LOAD && schedule_load(s, b, n, to)) n++, to += 2;
 }
 
 /* ---- what is particular to warpgroups ------------------------------------------------------------------------------- */

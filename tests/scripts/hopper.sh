@@ -123,6 +123,19 @@ schedule ' by wgmma 128x128 by turns,' gelu 768
 grep -q '^  threads 128 alternate 2 producer 128 registers 232:40 persistent$' m.tile || fail "not by turns: $(grep threads m.tile)"
 assembled layer
 schedule ' by wgmma 128x256,' gelu 8192
+# What is read after the sums in parts of sectors is fetched before the loop, while the other group has its turn.
+cat >m.dsl <<'END'
+model residual {
+    precision bf16
+    x = param [8192, 768] init normal(1.0)
+    a = gelu(linear(x, 768) as first)
+    output y = gelu(a + linear(a, 768) as second)
+}
+END
+"$FUSEC" m.dsl -o m.tile --target sm_90a --entry infer && "$FUSEC" m.dsl -o m.ptx --target sm_90a --entry infer
+awk '/^kernel/ { turns = fetched = 0 } / alternate 2 / { turns = 1 } / by async 16 / { fetched = 1 } / for k ahead / && turns && fetched { found = 1 } END { exit !found }' m.tile ||
+    fail "not fetched before its turn: $(cat m.tile)"
+assembled residual
 schedule ' by wgmma 128x256,' '' 768
 
 check product bf16 5 -D M=256 -D N=128 -D K=192

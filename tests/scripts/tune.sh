@@ -76,6 +76,25 @@ sed -i '8s/-> [^ ]*/-> wgmma:64x128:64x128:2/' turns.profile
 "$FUSEC" report a.dsl --target sm_90a --profile turns.profile --entry infer >report 2>err
 grep -q 'by wgmma 64x128 by turns (profile)' report || fail 'not the tile of the profile by turns'
 
+cat >c.dsl <<'END'
+model c {
+    precision bf16
+    x = param [256, 128] init normal(1.0)
+    a = gelu(linear(x, 128) as l)
+    output y = relu(a + linear(a, 128) as m)
+}
+END
+on sm_90 "$FUSEC" tune c.dsl --profile c.profile --entry infer --tiles 2 --target sm_90a >log 2>&1 || fail "tune c: $(cat log)"
+sed -i 's/-> [^ ]*/-> wgmma:64x128:64x128:2/' c.profile
+"$FUSEC" c.dsl -o c.tile --target sm_90a --profile c.profile --entry infer 2>err
+[ "$(grep -c ' alternate 2 ' c.tile)" = 2 ] || fail "not both products by turns: $(grep threads c.tile)"
+for how in host 'cuda --arch sm_90a --profile c.profile'; do
+    # shellcheck disable=SC2086
+    on sm_90 "$FUSEC" run c.dsl --target $how --seed 3 --outputs "${how%% *}.safetensors" >log 2>&1 || fail "run: $(cat log)"
+    ! grep '^ptxsim' log || fail 'findings by turns'
+done
+"$BUILD/compare_safetensors" compare host.safetensors "" cuda.safetensors 0.01 || fail 'other numbers by turns'
+
 # ---- what does not fit ----
 sed 's/^gpu .*/gpu A800/' chosen.profile >other.profile
 on sm_80 "$FUSEC" run a.dsl --target cuda --profile other.profile >log 2>&1 || fail "a profile of another GPU is a warning: $(cat log)"
