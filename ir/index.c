@@ -89,6 +89,8 @@ const Index *index_axis(Kernel *k, int axis) {
     return index_atom(k->arena, (Atom){.kind = ATOM_AXIS, .id = axis});
 }
 
+const Index *index_tile(Kernel *k, int axis) { return index_atom(k->arena, (Atom){.kind = ATOM_TILE, .id = axis}); }
+
 const Index *index_extent(Kernel *k, Dim d) {
     if (dim_is_fixed(d)) return index_const(k->arena, d.bound);
     const Term t = {.coef = d.scale, .atom = {.kind = ATOM_EXTENT, .id = d.sym}};
@@ -193,6 +195,10 @@ static bool atom_range(const Kernel *k, const Atom *a, int64_t *lo, int64_t *hi)
         *hi = k->axes.at[a->id].extent.bound > 0 ? k->axes.at[a->id].extent.bound - 1 : 0;
         return true;
     case ATOM_EXTENT: return sym_bound(k, a->id, hi);
+    case ATOM_TILE:
+        if (a->id < 0 || a->id >= k->axes.n || k->axes.at[a->id].step < 1) return false;
+        *hi = k->axes.at[a->id].extent.bound > 0 ? (k->axes.at[a->id].extent.bound - 1) / k->axes.at[a->id].step : 0;
+        return true;
     case ATOM_VALUE:
         *lo = a->lo;
         *hi = a->hi - 1;
@@ -358,7 +364,8 @@ static bool type_has(const Kernel *k, int value, int axis) {
 static bool mentions(const Kernel *k, const Atom *a, int axis) {
     switch (a->kind) {
     case ATOM_AXIS: return a->id == axis;
-    case ATOM_EXTENT: return false;
+    case ATOM_EXTENT:
+    case ATOM_TILE: return false;
     case ATOM_VALUE: return type_has(k, a->id, axis);
     case ATOM_DIV:
     case ATOM_MOD: return index_mentions(k, a->num, axis) || index_mentions(k, a->den, axis);

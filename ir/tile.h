@@ -26,7 +26,7 @@
  *
  * Accesses may be masked (`load %x[m] where %3 else 0`, `store %y[m], %4 where %3`), subscripts are
  * index expressions (`2*m + r - 1`, `(i + 3) / 4`, `i mod 8`, `%7{0..50}` for the element of an i32
- * value known to lie in 0..50, `S` or, where an axis has the name, `$S` for a run-time extent);
+ * value known to lie in 0..50, `@m` for the number of the program's tile along grid axis m, `S` or, where an axis has the name, `$S` for a run-time extent);
  * `%5 = if %4 init %0 { ... yield %3 }`.  Run-time extents stand after the name: `kernel @f<S<=64>(..)`,
  * dimensions that follow them with their bound: `f32[2*S+1<=129,8]`; other strides than dense ones as
  * `strides [96,1]`.  A `#` line above is the comment.
@@ -71,6 +71,7 @@ typedef enum {
     ATOM_AXIS,   /* the index along axis `id`: program or loop base + lane */
     ATOM_EXTENT, /* run-time value of symbol `id` */
     ATOM_VALUE,  /* element of the i32 tile value `id` (a gather) */
+    ATOM_TILE,   /* number of the program's tile along grid axis `id`: the same in all lanes */
     ATOM_DIV,    /* floor(num / den) */
     ATOM_MOD     /* num mod den */
 } AtomKind;
@@ -198,6 +199,7 @@ typedef struct Kernel {
     /* For the report alone; in no text: */
     int members;           /* of a family; 0: it is none */
     int onto, riding;      /* products that are added up onto the first; sums over a factor that its loops take */
+    int slices;            /* sums over its tiles */
     /* of products on a GPU: */
     bool measured;         /* its tile is the fastest of those measured, not the cost model's choice */
     const char *slow;      /* why a faster matrix instruction does not multiply; NULL: the fastest does */
@@ -241,6 +243,7 @@ bool tile_infer(const Kernel *k, const Inst *i, TileType *out, const char **why)
 const Index *index_const(Arena *a, int64_t c);
 const Index *index_make(Arena *a, int64_t c, int n, const Term *term); /* sorts and merges; no other simplification */
 const Index *index_axis(Kernel *k, int axis);
+const Index *index_tile(Kernel *k, int axis); /* the number of the program's tile along a grid axis */
 const Index *index_extent(Kernel *k, Dim d); /* its run-time value */
 const Index *index_value(Kernel *k, int value, int64_t lo, int64_t hi); /* a gathered index, known in [lo, hi) */
 const Index *index_add(Kernel *k, const Index *x, const Index *y);

@@ -58,23 +58,38 @@ static double executions(const Counter *c, const TileType *t) {
     return n;
 }
 
-static double lanes_of(const Kernel *k, const TileType *t) {
+/* What an index takes values by: lanes along axes, tiles along others. */
+typedef struct Along {
+    TileType lanes;
+    bool tiles[MAX_AXES];
+} Along;
+
+static void along(const Kernel *k, const Index *x, Along *a) {
+    index_axes(k, x, &a->lanes);
+    for (int i = 0; i < x->n; i++)
+        if (x->term[i].atom.kind == ATOM_TILE) a->tiles[x->term[i].atom.id] = true;
+}
+
+static double values_of(const Kernel *k, const Along *a) {
     double n = 1;
-    for (int i = 0; i < t->n_axes; i++) n *= extent_of(k, t->axis[i]);
+    for (int x = 0; x < k->axes.n; x++) {
+        if (has_axis(&a->lanes, x)) n *= extent_of(k, x);
+        else if (a->tiles[x]) n *= (double)ceil_div(k->axes.at[x].extent.bound, k->axes.at[x].step);
+    }
     return n;
 }
 
 /* Values that one subscript takes within [lo, hi], clipped to the dimension. */
 static double subscript_values(const Kernel *k, const Index *x, Dim dim, int64_t *lo, int64_t *hi) {
-    TileType t = {0};
-    index_axes(k, x, &t);
+    Along a = {0};
+    along(k, x, &a);
     if (!index_range(k, x, lo, hi)) {
         *lo = 0;
         *hi = dim.bound - 1;
     }
     if (*lo < 0) *lo = 0;
     if (*hi >= dim.bound) *hi = dim.bound - 1;
-    return fmin(fmax(0, (double)*hi - (double)*lo + 1), lanes_of(k, &t));
+    return fmin(fmax(0, (double)*hi - (double)*lo + 1), values_of(k, &a));
 }
 
 static bool same_box(const Box *a, const Box *b, int rank) {
@@ -87,12 +102,12 @@ static bool same_box(const Box *a, const Box *b, int rank) {
 static void count_access(Counter *c, const Inst *i) {
     const Buffer *b = &c->k->buffers.at[i->buffer];
     Box box = {.buffer = i->buffer, .written = i->kind == TI_STORE, .elements = 1};
-    TileType all = {0};
+    Along all = {0};
     for (int d = 0; d < i->n_index; d++) {
         box.elements *= subscript_values(c->k, i->index[d], b->dim[d], &box.lo[d], &box.hi[d]);
-        index_axes(c->k, i->index[d], &all);
+        along(c->k, i->index[d], &all);
     }
-    box.elements = fmin(box.elements, lanes_of(c->k, &all));
+    box.elements = fmin(box.elements, values_of(c->k, &all));
     for (int n = 0; n < c->boxes.n; n++)
         if (same_box(&c->boxes.at[n], &box, b->rank)) return;
     vec_push(c->scratch, c->boxes, box);

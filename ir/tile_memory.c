@@ -130,6 +130,7 @@ static int64_t atom_value(Machine *m, const Atom *a) {
     switch (a->kind) {
     case ATOM_AXIS: return m->base[a->id] + m->lane[a->id];
     case ATOM_EXTENT: return m->syms[a->id];
+    case ATOM_TILE: return m->base[a->id] / m->k->axes.at[a->id].step;
     case ATOM_VALUE: {
         const TileType *t = &m->k->types.at[a->id];
         const Tile *v = &m->value[a->id];

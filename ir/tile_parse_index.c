@@ -83,16 +83,18 @@ static const Index *factor(Parser *p) {
     text_skip(p);
     if (isdigit((unsigned char)*p->at)) return text_integer(p, 0, INT64_MAX, &c) ? index_const(p->a, c) : NULL;
     if (*p->at == '%') return gathered(p);
+    const bool tile = *p->at == '@';
     if (text_accept(p, "(")) {
         if (++p->depth > MAX_DEPTH) return text_fail(p, "nested too deeply"), NULL;
         const Index *x = expression(p);
         p->depth--;
         return x && text_expect(p, ")") ? x : NULL;
     }
-    const bool symbol = text_accept(p, "$");
+    if (tile) p->at++;
+    const bool symbol = !tile && text_accept(p, "$");
     if (!text_word(p, &name)) return NULL;
     const int axis = symbol ? -1 : text_find_axis(p, name), sym = text_find_sym(p, name);
-    if (axis >= 0) return atom(p, (Atom){.kind = ATOM_AXIS, .id = axis});
+    if (axis >= 0) return atom(p, (Atom){.kind = tile ? ATOM_TILE : ATOM_AXIS, .id = axis});
     if (sym >= 0) return atom(p, (Atom){.kind = ATOM_EXTENT, .id = sym});
     return text_fail(p, arena_printf(p->a, "no axis or symbol is named `%s`", name)), NULL;
 }

@@ -136,6 +136,10 @@ static void print_atom(Printer *p, const Atom *a) {
         print_value(p, a->id);
         if (a->lo < a->hi) fprintf(p->f, "{%" PRId64 "..%" PRId64 "}", a->lo, a->hi);
         break;
+    case ATOM_TILE:
+        fputc('@', p->f);
+        print_axis(p, a->id);
+        break;
     case ATOM_DIV:
     case ATOM_MOD:
         print_operand(p, a->num);

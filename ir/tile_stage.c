@@ -132,7 +132,8 @@ static bool run_of_atom(const Kernel *k, const Atom *a, int axis, int width, Run
     case ATOM_AXIS:
         if (a->id == axis) *out = (Run){1, width};
         return true;
-    case ATOM_EXTENT: return true;
+    case ATOM_EXTENT:
+    case ATOM_TILE: return true;
     case ATOM_VALUE:
         for (int d = 0; d < k->types.at[a->id].n_axes; d++)
             if (k->types.at[a->id].axis[d] == axis) return false;
@@ -250,25 +251,80 @@ static bool leaves_registers(const Inst *i) {
     return i->by == BY_NONE && (i->kind == TI_STORE || (i->kind == TI_STAGE && i->space == SPACE_SHARED));
 }
 
-/* What one of the block's instructions [from, to) stages is read by all threads, so after all of it is there. */
-static bool reads_staged(const Block *b, int from, int to, const Inst *i) {
+/* What one of the block's instructions [from, to) stages, or sums, is read after all of it is there. */
+static bool reads_whole(const Block *b, int from, int to, const Inst *i) {
     for (int n = from; n < to; n++)
-        for (int k = 0; k < i->n_in && b->at[n]->kind == TI_STAGE; k++)
+        for (int k = 0; k < i->n_in && (b->at[n]->kind == TI_STAGE || b->at[n]->kind == TI_REDUCE); k++)
             if (i->in[k] == b->at[n]->result) return true;
     return false;
 }
 
+/* A sum over what a product's accumulators become: tiles too large to be there twice. */
+static bool sums_epilogue(const Block *b, int at) {
+    bool after = false;
+    for (int n = 0; n < at; n++) after |= b->at[n]->kind == TI_FOR && b->at[n]->ahead;
+    return after && b->at[at]->kind == TI_REDUCE;
+}
+
 int block_run(const Block *b, int from) {
     int n = from;
-    for (; n < b->n && !reads_staged(b, from, n, b->at[n]); n++) {
+    for (; n < b->n && !reads_whole(b, from, n, b->at[n]); n++) {
         const Inst *i = b->at[n];
         const bool element = i->kind == TI_CONST || i->kind == TI_FULL || i->kind == TI_INDEX || i->kind == TI_LOAD ||
                              i->kind == TI_ELEMENT;
-        if (!element && (n == from || !leaves_registers(i))) break;
+        if (!element && (n == from || !(leaves_registers(i) || sums_epilogue(b, n)))) break;
     }
     return n - from;
 }
 
+/* ---- sums that meet ------------------------------------------------------------------------------------------------------ */
+static int other_uses(const Block *b, int value) {
+    int uses = 0;
+    for (int n = 0; n < b->n; n++) {
+        const Inst *i = b->at[n];
+        for (int k = 0; k < i->n_in; k++)
+            uses += i->in[k] == value && (i->kind != TI_STORE || i->by != BY_NONE || i->n_in > 1);
+        for (int c = 0; c < i->n_carry; c++) uses += i->init[c] == value;
+        uses += other_uses(&i->body, value);
+    }
+    return uses;
+}
+
+/* The one axis of the type along which there is more than one element; -1: there are none or several. */
+static int long_axis(const Kernel *k, const TileType *t) {
+    int axis = -1, n = 0;
+    for (int d = 0; d < t->n_axes; d++)
+        if (k->axes.at[t->axis[d]].step > 1) axis = t->axis[d], n++;
+    return n == 1 ? axis : -1;
+}
+
+bool stage_meeting(const Kernel *k, const Inst *sum, Meeting *out) {
+    enum { WARP = 32 };
+    unsigned over = 0;
+    int at = 0;
+    while (at < k->body.n && k->body.at[at] != sum) at++;
+    if (at == k->body.n || !sums_epilogue(&k->body, at) || sum->op != OP_SUM || sum->type.dtype != DT_F32) return false;
+    out->axis = long_axis(k, &sum->type);
+    if (out->axis < 0 || other_uses(&k->body, sum->result)) return false;
+    for (int d = 0; d < sum->n_over; d++) over |= spread_threads(&k->axes.at[sum->over[d]]);
+    out->step = k->axes.at[out->axis].step;
+    out->row = out->step + (out->step - 1) / MEET_RUN * MEET_PAD;
+    out->rows = 1 << __builtin_popcount(over & ~(unsigned)(WARP - 1));
+    return true;
+}
+
+/* Behind all tiles, at `least` or after it. */
+static void plan_meetings(const Kernel *k, int64_t least, StagePlan *out) {
+    Meeting m;
+    for (int n = 0; n < k->body.n; n++) {
+        if (k->body.at[n]->kind != TI_REDUCE || !stage_meeting(k, k->body.at[n], &m)) continue;
+        out->bytes = ((out->bytes > least ? out->bytes : least) + 15) / 16 * 16;
+        out->offset[k->body.at[n]->result] = out->bytes;
+        out->bytes += (int64_t)sizeof(float) * m.row * m.rows;
+    }
+}
+
+/* ---- places -------------------------------------------------------------------------------------------------------------- */
 static const Inst *next_fetched(const Inst *loop, int *at) {
     while (*at < loop->body.n) {
         const Inst *i = loop->body.at[(*at)++];
@@ -394,6 +450,7 @@ void stage_plan(Arena *a, const Kernel *k, StagePlan *out) {
     for (int n = 0; n < common; n++) place_life(k, &l, n, 0, out);
     const int64_t own = (out->bytes + APART - 1) / APART * APART;
     for (int n = common; n < l.list.n; n++) place_life(k, &l, n, own, out);
+    plan_meetings(k, own, out);
     if (groups == 1 || out->bytes <= own) return;
     out->apart = (out->bytes - own + APART - 1) / APART * APART;
     out->bytes = own + groups * out->apart;

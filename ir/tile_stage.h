@@ -36,11 +36,20 @@ bool index_run(const Kernel *k, const Index *x, int axis, int width, int64_t *sl
  * among them included: a back end may take a tile through all of them piece by piece. */
 int block_run(const Block *b, int from);
 
-/* Shared memory of a block, in bytes: every staged tile at its place (stage_plan), scratch of reductions not
- * included.  Tiles that are never needed at the same time share memory.  Of groups of threads that alternate each has
+/* A sum over what a product's accumulators became, which is only stored: each warp, or several that have other elements,
+ * leaves its part in a row of an array in shared memory, of `step` floats along `axis`, and the rows are added in order.  After
+ * every MEET_RUN floats MEET_PAD are left out: lanes whose elements are so far apart do not meet in a bank. */
+enum { MEET_RUN = 64, MEET_PAD = 16 };
+typedef struct Meeting {
+    int axis, step, rows, row; /* row: floats from a row to the next */
+} Meeting;
+bool stage_meeting(const Kernel *k, const Inst *sum, Meeting *out);
+
+/* Shared memory of a block, in bytes: every staged tile at its place (stage_plan), behind them the arrays of sums
+ * that meet; scratch of other reductions not included.  Tiles that are never needed at the same time share memory.  Of groups of threads that alternate each has
  * what is not fetched for it for itself. */
 typedef struct StagePlan {
-    int64_t *offset; /* by value; -1: not staged in shared memory.  Of the first group */
+    int64_t *offset; /* by value; -1: it has no place in shared memory.  Of the first group */
     int *slots;      /* by value */
     int64_t bytes;
     int64_t apart;   /* from a group's own tiles to the next group's */

@@ -173,3 +173,10 @@ void access_collect(Arena *a, const bool *candidate, Node *root, AccessList *out
     for (int d = 0; d < MAX_RANK; d++) axis[d] = (int8_t)d;
     operands(&w, root, axis);
 }
+
+void access_collect_value(Arena *a, const bool *candidate, Node *value, AccessList *out) {
+    Walk w = {.arena = a, .candidate = candidate, .out = out};
+    int8_t axis[MAX_RANK];
+    for (int d = 0; d < MAX_RANK; d++) axis[d] = (int8_t)d;
+    visit(&w, value, axis);
+}

@@ -16,6 +16,9 @@ typedef VEC(Access) AccessList;
 /* candidate[id]: such nodes end the walk. Appends to *out, in operand order, without exact repeats. */
 void access_collect(Arena *a, const bool *candidate, Node *root, AccessList *out);
 
+/* The same of a value that is no root: seen from its own dims, itself if it is a candidate. */
+void access_collect_value(Arena *a, const bool *candidate, Node *value, AccessList *out);
+
 /* The root's axes beyond its own dims: the dims a reduction removes. */
 Shape access_reduced(const Node *root);
 

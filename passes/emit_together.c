@@ -1,6 +1,7 @@
 /* One kernel for a product and what goes with it: sums over its operands, taken in its loops by the programs at one edge
  * of the grid, and further products that are added up from its value on. */
 #include "passes/emitter.h"
+#include "passes/slices.h"
 #include <string.h>
 
 static void place_of(const Emitter *e, const PlanNode *pn, const Index **idx) {
@@ -94,4 +95,29 @@ void emit_sides(Emitter *e) {
         emit_side(e, side);
         emit_endif(e, &here, NULL, NULL);
     }
+}
+
+/* ---- sums over tiles -------------------------------------------------------------------------------------------------- */
+/* The axis of which a slice is one tile. */
+static int slices_axis(const Emitter *e, const Node *n, int *dim) {
+    int64_t length;
+    slices_summed(n, dim, &length);
+    const Index *x = e->p_index[*dim];
+    return x->n == 1 && x->term[0].atom.kind == ATOM_AXIS ? x->term[0].atom.id : -1;
+}
+
+int emit_slices(Emitter *e, const Node *n) {
+    int dim;
+    const int axis = slices_axis(e, n, &dim), v = emit_converted(e, emit_value(e, n->in[0]->in[0], e->p_index, -1), DT_F32);
+    return emit_reduce_over(e, OP_SUM, v, 1, &axis);
+}
+
+void emit_store_slices(Emitter *e, const Node *n, int value) {
+    const Index *idx[MAX_RANK];
+    int dim;
+    const int axis = slices_axis(e, n, &dim);
+    idx[0] = axis < 0 ? index_const(e->arena, 0) : index_tile(e->k, axis);
+    for (int d = 0; d < n->in[0]->in[0]->shape.rank; d++)
+        if (d != dim) idx[d < dim ? d + 1 : d] = e->p_index[d];
+    emit_store(e, n, idx, value);
 }

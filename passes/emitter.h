@@ -69,6 +69,8 @@ void emit_scan(Emitter *e, Node *n);
 void emit_scatter(Emitter *e, Node *n);
 void emit_together(Emitter *e); /* a product, what is summed in its loops, and products onto it: values to be recalled */
 void emit_sides(Emitter *e);    /* stores what was summed in the loops, and what is elementwise after that */
+int emit_slices(Emitter *e, const Node *n); /* the program's part of a sum over tiles of what it computes */
+void emit_store_slices(Emitter *e, const Node *n, int value);
 void emit_remember(Emitter *e, const Node *n, const Index *const *idx, int mask, int value);
 void emit_samples(Emitter *e, Node *n); /* a contraction that sums over samples, one after the other */
 void emit_store(Emitter *e, const Node *n, const Index *const *idx, int value);

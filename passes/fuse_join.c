@@ -1,5 +1,6 @@
 /* fuse: whether a candidate fits a kernel, and where its dims lie in it. */
 #include "passes/fuse.h"
+#include "passes/slices.h"
 #include "passes/together.h"
 #include "passes/matrix.h"
 #include <string.h>
@@ -67,6 +68,56 @@ static bool join_sum(const Fuse *f, const PlanKernel *k, PlanNode *pn) {
     if (!sum_rides(pn->node, k->nodes.at[0].node, loop)) return false;
     pn->part = PART_SUM;
     memcpy(pn->axis, loop, sizeof *loop * (size_t)pn->node->shape.rank);
+    return true;
+}
+
+/* ---- sums over tiles of what a product's kernel computes ---------------------------------------------------------------- */
+/* All that the sum reads beside the kernel's own values, and what the kernel reads as well, is much smaller than its operand. */
+static bool reads_little(const Fuse *f, const PlanKernel *k, const Node *sum) {
+    enum { MUCH_SMALLER = 8 };
+    for (int i = 0; i < f->access[sum->id].n; i++) {
+        const Node *x = f->access[sum->id].at[i].node;
+        bool known = fuse_find_in(k, x) != NULL;
+        for (int r = 0; r < k->reads.n; r++) known |= k->reads.at[r] == x;
+        if (!known && shape_elements(x->shape) * MUCH_SMALLER > shape_elements(sum->in[0]->shape)) return false;
+    }
+    return true;
+}
+
+/* Another sum over slices of the kernel's values has to read them from memory: one more takes nothing there. */
+static bool read_anyway(const Fuse *f, const PlanKernel *k) {
+    int dim;
+    int64_t length;
+    for (int i = 0; i < f->n; i++) {
+        const Node *n = f->graph->nodes.at[i];
+        if (f->candidate[i] && slices_summed(n, &dim, &length) && reads_any(f, k, n) && !reads_little(f, k, n)) return true;
+    }
+    return false;
+}
+
+/* Slices as long as a tile of the product, whichever side it is; one kernel has slices of one length. */
+static bool join_slices(const Fuse *f, const PlanKernel *k, PlanNode *pn) {
+    int dim, other;
+    int64_t length, others;
+    AccessList reads = {0};
+    if (!is_shared(f, k) || !slices_summed(pn->node, &dim, &length)) return false;
+    Node *x = pn->node->in[0]->in[0];
+    const Node *product = k->nodes.at[0].node;
+    if (!f->target || !shape_equal(x->shape, k->p) || !matrix_has_slice(f->target, product, dim, length)) return false;
+    for (int i = 0; i < k->nodes.n; i++)
+        if (k->nodes.at[i].part == PART_SLICES &&
+            (!slices_summed(k->nodes.at[i].node, &other, &others) || other != dim || others != length))
+            return false;
+    access_collect_value(f->arena, f->candidate, x, &reads);
+    for (int i = 0; i < reads.n; i++) {
+        const PlanNode *a = fuse_find_in(k, reads.at[i].node);
+        for (int d = 0; a && d < a->node->shape.rank; d++)
+            if (reads.at[i].axis[d] < 0 || reads.at[i].axis[d] != a->axis[d]) return false;
+    }
+    if (!reads_any(f, k, pn->node) || !reads_little(f, k, pn->node) || read_anyway(f, k)) return false;
+    pn->part = PART_SLICES;
+    pn->axis[0] = -1;
+    for (int d = 1; d < pn->node->shape.rank; d++) pn->axis[d] = (int8_t)(d <= dim ? d - 1 : d);
     return true;
 }
 
@@ -235,6 +286,7 @@ FusionId fuse_try_join(const Fuse *f, PlanKernel *k, PlanNode *pn) {
     if (n->op == OP_CONTRACT && fuse_is_heavy(n)) return join_onto(f, k, pn) ? FUSION_contract_onto : FUSION_COUNT;
     if (op_info[n->op].cls == CLASS_REDUCE) {
         if (join_sum(f, k, pn)) return FUSION_contract_sum;
+        if (join_slices(f, k, pn)) return FUSION_contract_slices;
         if (join_reduce(f, k, pn)) return FUSION_row_reduction;
         return map_to_row(f, k, pn) ? FUSION_map_to_row : FUSION_COUNT;
     }

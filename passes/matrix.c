@@ -5,6 +5,9 @@
  * image is gathered as the product reads it.  Tiles are the cheapest of matrix_tiles.def by a count of what a
  * multiprocessor does for them.  The schedule itself is written by matrix_schedule.c. */
 #include "passes/matrix.h"
+#include "passes/access.h"
+#include "passes/affine.h"
+#include "passes/slices.h"
 #include <string.h>
 
 enum { LEAST_SIDE = 8 /* rows, columns */, LEAST_SUM = 16 };
@@ -60,6 +63,23 @@ static const char *add_terms(const PlanKernel *k, MatrixTiles *out) {
     return NULL;
 }
 
+/* What the kernel sums along a side of its tiles. */
+static void find_slice(const PlanKernel *k, MatrixTiles *out) {
+    for (int i = 0; i < k->nodes.n; i++) {
+        int dim;
+        if (k->nodes.at[i].part != PART_SLICES || !slices_summed(k->nodes.at[i].node, &dim, &out->slice)) continue;
+        out->sliced = out->term[0].loop[dim];
+    }
+}
+
+static int side_of(const MatrixTiles *m, const MatrixTile *tile, LoopClass side) {
+    return (side == LOOP_M) != m->term[0].swapped ? tile->rows : tile->columns;
+}
+
+bool matrix_slice_fits(const MatrixTiles *m, const MatrixTile *tile) {
+    return !m->slice || side_of(m, tile, m->sliced) == m->slice;
+}
+
 static void swap_sides(MatrixTiles *m) {
     const double rows = m->product.m;
     m->product.m = m->product.n;
@@ -105,6 +125,7 @@ const char *matrix_product(const Target *t, const PlanKernel *k, MatrixTiles *ou
     if (why) out->n_terms = 0;
     else matrix_epilogue(k, &out->product);
     if (k->members) out->product.batch *= k->members;
+    if (!why) find_slice(k, out);
     return why;
 }
 
@@ -119,4 +140,61 @@ bool matrix_adds_up_pays(const Target *t, const Node *product, int terms) {
     const double launch = 2e-6, results = one.product.batch * one.product.m * one.product.n;
     const double moved = 2 * results * (terms - 1) / terms * dtype_bytes(product->dtype) / (t->gbytes_per_s * 1e9);
     return matrix_seconds(t, &all) <= matrix_seconds(t, &one) + moved + launch;
+}
+
+/* ---- sums of tiles --------------------------------------------------------------------------------------------- */
+/* The only loop of its class that has more than one element. */
+static bool is_alone(const MatrixTerm *t, int loop) {
+    const Contract *c = t->contract->attr->contract;
+    bool alone = t->loop[loop] == LOOP_M || t->loop[loop] == LOOP_N;
+    for (int l = 0; l < c->n_out; l++)
+        alone &= l == loop || t->loop[l] != t->loop[loop] || (dim_is_fixed(c->extent[l]) && c->extent[l].bound == 1);
+    return alone;
+}
+
+/* Nothing is gathered element by element, which only some tiles have registers for: each dim of a factor is one loop, and
+ * rows of halves that the caller lays out begin at words. */
+static bool reads_words(const Node *product) {
+    const Contract *c = product->attr->contract;
+    for (int k = 0; k < 2; k++) {
+        const Node *x = product->in[k];
+        const int last = x->shape.rank - 1;
+        for (int d = 0; d <= last; d++)
+            if (affine_single_loop(c, &c->map[k][d]) < 0) return false;
+        if (op_is_memory(x->op) && dtype_bytes(x->dtype) == 2 && (last < 0 || x->shape.dim[last].bound % 2)) return false;
+    }
+    return true;
+}
+
+/* A product whose tiles may be summed along the dim: *by the fastest instruction. */
+static bool sums_tiles(const Target *t, const Node *product, int dim, MatrixTiles *m, By *by) {
+    *m = (MatrixTiles){.n_terms = 1};
+    *by = t->has_wgmma ? BY_WGMMA : BY_MMA;
+    if (!matrix_takes(t, product) || classify(product, &m->term[0], &m->product)) return false;
+    if (!is_alone(&m->term[0], dim) || !reads_words(product)) return false;
+    m->sliced = m->term[0].loop[dim];
+    return true;
+}
+
+int64_t matrix_slice(const Target *t, const Node *product, int dim, const PlanKernel *like) {
+    enum { SHORTEST = 64 };
+    MatrixTiles m;
+    By by;
+    if (!sums_tiles(t, product, dim, &m, &by)) return 0;
+    matrix_epilogue(like, &m.product);
+    matrix_turn(&m, by);
+    for (const MatrixTile *x = matrix_cheapest(t, &m, by, NULL); x; x = matrix_cheapest(t, &m, by, x)) {
+        const int side = side_of(&m, x, m.sliced);
+        if (side >= SHORTEST && (side & (side - 1)) == 0) return side; /* tiles of both instructions have it */
+    }
+    return 0;
+}
+
+bool matrix_has_slice(const Target *t, const Node *product, int dim, int64_t length) {
+    MatrixTiles m;
+    By by;
+    if (!sums_tiles(t, product, dim, &m, &by)) return false;
+    m.slice = length;
+    matrix_turn(&m, by);
+    return matrix_cheapest(t, &m, by, NULL) != NULL;
 }

@@ -41,6 +41,8 @@ typedef struct MatrixTiles {
     int sum;              /* elements summed per iteration */
     int ahead, order;
     int64_t room;         /* shared memory of a block */
+    int64_t slice;        /* rows, or columns, that the kernel sums: those of its tile; 0: it sums none */
+    LoopClass sliced;     /* which of them: the class of their loop */
     int row_axis, column_axis; /* of the kernel, once they are made */
 } MatrixTiles;
 
@@ -49,6 +51,13 @@ bool matrix_takes(const Target *t, const Node *n);
 /* Is one kernel that adds up so many products like this one, in the same accumulators, faster than kernels of their own and
  * a sum?  True where matrix instructions do not take them. */
 bool matrix_adds_up_pays(const Target *t, const Node *product, int terms);
+/* Elements along a dim of the product in one tile of its kernel, whose values and reads are like those of `like`, where sums of
+ * tiles can be taken; 0: not along that dim. */
+int64_t matrix_slice(const Target *t, const Node *product, int dim, const PlanKernel *like);
+/* Is there a tile with so many? */
+bool matrix_has_slice(const Target *t, const Node *product, int dim, int64_t length);
+/* Does the tile have the rows, or the columns, that the kernel sums? */
+bool matrix_slice_fits(const MatrixTiles *m, const MatrixTile *tile);
 /* What a kernel of the plan multiplies: fills *out but for its tile, and returns NULL; or why matrix instructions do
  * not take it, n_terms being 0 then ("": it is no product, or the target has no such instructions). */
 const char *matrix_product(const Target *t, const PlanKernel *k, MatrixTiles *out);

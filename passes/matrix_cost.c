@@ -173,7 +173,7 @@ const MatrixTile *matrix_cheapest(const Target *t, const MatrixTiles *m, By by, 
     double best = 0;
     for (int i = 0; i < n_matrix_tiles; i++) {
         const MatrixTile *tile = &matrix_tile[i];
-        if (tile->by != by || !matrix_tile_fits(t, tile)) continue;
+        if (tile->by != by || !matrix_tile_fits(t, tile) || !matrix_slice_fits(m, tile)) continue;
         const double s = seconds(t, tile, &m->product);
         if (after && (s < passed || (s == passed && tile <= after))) continue;
         if (cheapest && s >= best) continue;

@@ -345,7 +345,7 @@ static void fetch_apart(Kernel *k, const MatrixTiles *m) {
     pair_programs(k, m);
 }
 
-/* As many slots as there is room for beside what leaves through shared memory; barriers take 16 bytes a slot. */
+/* As many slots as there is room for beside what leaves, or meets, in shared memory; barriers take 16 bytes a slot. */
 static bool fit_ring(Schedule *s) {
     enum { BARRIERS = 1024 };
     while (s->loop->ahead > 1 && kernel_shared_bytes(s->k) + BARRIERS > s->m->room)
@@ -364,5 +364,5 @@ const char *matrix_schedule(Kernel *k, const MatrixTiles *m) {
     for (int i = 0; i < m->n_terms; i++)
         if (!schedule_term(&s, i)) return s.why;
     schedule_accesses(&s);
-    return m->tile.by == BY_WGMMA && !fit_ring(&s) ? s.why : kernel_check_schedule(k->arena, k);
+    return (m->tile.by == BY_WGMMA || m->slice) && !fit_ring(&s) ? s.why : kernel_check_schedule(k->arena, k);
 }

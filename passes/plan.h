@@ -15,6 +15,7 @@ typedef enum {
     PART_VALUE,    /* none of the others */
     PART_ONTO,     /* a product that is added up from another value of the kernel on, in loops of its own */
     PART_SUM,      /* a sum over an operand of the first product, in that one's loops, over some of its dims */
+    PART_SLICES,   /* a sum over tiles, each by itself, of what is elementwise after the product */
     PART_AFTER_SUM /* what is elementwise after such a sum */
 } PlanPart;
 

@@ -233,15 +233,16 @@ static int *count_readers(Arena *a, const Graph *g) {
     return readers;
 }
 
-Graph *rewrite_graph(PassContext *c, Graph *g, RewriteRules *rules) { return rewrite_graph_with(c, g, rules, NULL); }
+Graph *rewrite_graph(PassContext *c, Graph *g, RewriteRules *rules) { return rewrite_graph_with(c, g, rules, NULL, NULL); }
 
-Graph *rewrite_graph_with(PassContext *c, Graph *g, RewriteRules *rules, const int *members) {
+Graph *rewrite_graph_with(PassContext *c, Graph *g, RewriteRules *rules, const int *members, const struct Slices *slices) {
     Rewriter r = {.g = graph_new(c->arena, g->model, g->entry), .scratch = arena_new(), .rules = rules};
     r.g->attrs = g->attrs;
     r.fired = c->fired;
     r.target = c->target;
     r.context = c;
     r.members = members;
+    r.slices = slices;
     graph_renumber(g);
     grow_table(&r, 2 * g->nodes.n);
     Node **copy = ARENA_ARRAY(r.scratch, Node *, g->nodes.n);

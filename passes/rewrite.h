@@ -29,13 +29,14 @@ struct Rewriter {
     const Target *target;   /* NULL before one is chosen */
     const PassContext *context;
     const int *members;     /* by old id, of pass_split: family_sizes */
+    const struct Slices *slices; /* by old id, of pass_split: slices_of_tiles */
     uint32_t *fired;        /* NULL, or a counter per rule */
     int depth; /* of rules within rules; past a limit nodes are made as they are, so that no input exhausts the stack */
 };
 
 /* The whole walk, in c->arena; results follow, dead nodes go. */
 Graph *rewrite_graph(PassContext *c, Graph *g, RewriteRules *rules);
-Graph *rewrite_graph_with(PassContext *c, Graph *g, RewriteRules *rules, const int *members); /* for Rewriter.members */
+Graph *rewrite_graph_with(PassContext *c, Graph *g, RewriteRules *rules, const int *members, const struct Slices *slices); /* of Rewriter */
 
 /* A node by its parts, simplified.  Shape and dtype must be what graph_infer says. */
 Node *rewrite_node(Rewriter *r, Op op, int n_in, Node *const *in, const Attr *attr, DType dtype, Shape shape);

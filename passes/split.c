@@ -8,6 +8,7 @@
 #include "passes/contract_class.h"
 #include "passes/family.h"
 #include "passes/rewrite.h"
+#include "passes/slices.h"
 #include "passes/together.h"
 #include <string.h>
 
@@ -34,35 +35,39 @@ static int64_t slice_length(int64_t n, int64_t wanted, int64_t least) {
 }
 
 /* ---- sums ------------------------------------------------------------------------------------------------------------ */
-/* x[.., n, ..] as [n / length, .., length, ..]; what is past the end of the last slice is 0. */
 static Node *in_slices(Rewriter *r, Node *x, int dim, int64_t length) {
-    const int rank = x->shape.rank;
-    const int64_t n = x->shape.dim[dim].bound;
-    Affine map[1][MAX_RANK] = {0};
-    Contract view = {.n_loops = rank + 1, .n_out = rank + 1, .n_operands = 1, .map = map};
-    view.extent[0] = dim_fixed(ceil_div(n, length));
-    for (int d = 0; d < rank; d++) {
-        view.extent[d + 1] = d == dim ? dim_fixed(length) : x->shape.dim[d];
-        map[0][d].divisor = 1;
-        map[0][d].coef[d + 1] = 1;
-    }
-    map[0][dim].coef[0] = length;
+    Affine map[1][MAX_RANK];
+    const Contract view = slices_view(map, x, dim, length);
     return rewrite_op(r, OP_CONTRACT, 1, &x, &(Attr){.contract = &view});
 }
 
 /* A view as above, whose sums are parts already. */
 static bool is_in_slices(const Rewriter *r, const Node *x) {
-    if (!rewrite_seen(r, x, OP_CONTRACT) || x->n_in != 1) return false;
-    const Contract *view = x->attr->contract;
-    const int rank = x->in[0]->shape.rank;
-    bool sliced = view->n_out == rank + 1 && view->n_loops == rank + 1;
-    for (int d = 0; d < rank && sliced; d++) {
-        Affine e = view->map[0][d];
-        sliced = e.coef[d + 1] == 1;
-        e.coef[0] = e.coef[d + 1] = 0;
-        for (int l = 0; l < view->n_loops; l++) sliced &= e.coef[l] == 0;
-    }
-    return sliced;
+    int dim;
+    int64_t length;
+    return rewrite_seen(r, x, OP_CONTRACT) && slices_seen(x, &dim, &length);
+}
+
+/* The few sums of slices. */
+static bool is_of_slices(const Node *x) {
+    int dim;
+    int64_t length;
+    return slices_summed(x, &dim, &length) && x->shape.dim[0].bound <= MOST_SLICES;
+}
+
+static Node *sum_in_slices(Rewriter *r, const Node *n, int dim, int64_t length) {
+    int8_t axes[MAX_RANK], first = 0;
+    for (int i = 0; i < n->attr->n_axes; i++) axes[i] = (int8_t)(n->attr->axes[i] + 1);
+    Node *parts = rewrite_reduce(r, OP_SUM, in_slices(r, n->in[0], dim, length), n->attr->n_axes, axes);
+    return rewrite_reduce(r, OP_SUM, parts, 1, &first);
+}
+
+/* The kernel of a product computes what is summed: it sums its tiles too. */
+static int64_t tile_slices(const Rewriter *r, const Node *n) {
+    const PassContext *c = r->context;
+    if (c->disabled[PASS_fuse] || c->disabled[PASS_jacobian_gemm]) return 0;
+    const Slices *s = &r->slices[r->at->id];
+    return s->length && n->op == r->at->op && slices_made_in(n->in[0], s->product, 0) ? s->length : 0;
 }
 
 /* Programs that the sum would run as: about a vector of results each. */
@@ -89,8 +94,10 @@ Node *rule_split_sum(Rewriter *r, const Node *n) {
     Node *x = n->in[0];
     const int rank = x->shape.rank, n_axes = n->attr->n_axes;
     if (cores == 1 || !dtype_is_float(n->dtype) || n_axes == 0 || rank == MAX_RANK || results == 0) return NULL;
-    if (is_in_slices(r, x) || rides(r, n)) return NULL;
+    if (is_in_slices(r, x) || is_of_slices(x) || rides(r, n)) return NULL;
     const bool rows = n->attr->axes[n_axes - 1] == rank - 1 && results > 1; /* long rows are read at full speed */
+    const int64_t tile = rows ? 0 : tile_slices(r, n);
+    if (tile) return sum_in_slices(r, n, n->attr->axes[0], tile);
     const int64_t programs = programs_of_sum(t, results), elements = shape_elements(x->shape);
     if (rows || 2 * programs > cores || elements < 2 * (int64_t)t->max_tile) return NULL;
     int dim = n->attr->axes[0];
@@ -101,10 +108,7 @@ Node *rule_split_sum(Rewriter *r, const Node *n) {
     if (wanted > elements / t->max_tile) wanted = elements / t->max_tile;
     const int64_t length = slice_length(x->shape.dim[dim].bound, wanted, 1);
     if (length == x->shape.dim[dim].bound) return NULL;
-    int8_t axes[MAX_RANK], first = 0;
-    for (int i = 0; i < n_axes; i++) axes[i] = (int8_t)(n->attr->axes[i] + 1);
-    Node *parts = rewrite_reduce(r, OP_SUM, in_slices(r, x, dim, length), n_axes, axes);
-    return rewrite_reduce(r, OP_SUM, parts, 1, &first);
+    return sum_in_slices(r, n, dim, length);
 }
 
 /* ---- products ---------------------------------------------------------------------------------------------------------- */
@@ -203,5 +207,5 @@ static const RewriteId *split_rules(Op op) {
 
 Graph *pass_split(PassContext *c, Graph *g) {
     graph_renumber(g);
-    return rewrite_graph_with(c, g, split_rules, family_sizes(c, g));
+    return rewrite_graph_with(c, g, split_rules, family_sizes(c, g), slices_of_tiles(c, g));
 }

@@ -157,7 +157,8 @@ static void emit_body(Emitter *e) {
         return;
     }
     bool together = false;
-    for (int i = 0; i < pk->nodes.n; i++) together |= pk->nodes.at[i].part != PART_VALUE;
+    for (int i = 0; i < pk->nodes.n; i++)
+        together |= pk->nodes.at[i].part != PART_VALUE && pk->nodes.at[i].part != PART_SLICES;
     if (together) emit_together(e);
     /* reductions and stored values once per program, before any row loop could repeat them */
     for (int i = 0; i < pk->nodes.n; i++) {
@@ -168,8 +169,12 @@ static void emit_body(Emitter *e) {
     }
     emit_rows(e, value);
     for (int i = 0; i < pk->nodes.n; i++)
+        if (pk->nodes.at[i].part == PART_SLICES) value[i] = emit_slices(e, pk->nodes.at[i].node);
+    for (int i = 0; i < pk->nodes.n; i++)
         if (pk->nodes.at[i].stored && !pk->nodes.at[i].in_row && pk->nodes.at[i].part == PART_VALUE)
             store_at_home(e, &pk->nodes.at[i], value[i]);
+    for (int i = 0; i < pk->nodes.n; i++)
+        if (pk->nodes.at[i].part == PART_SLICES) emit_store_slices(e, pk->nodes.at[i].node, value[i]);
     if (together) emit_sides(e);
 }
 
@@ -203,6 +208,7 @@ static void write_kernel(Emitter *e, PlanKernel *pk, int number) {
     for (int i = 0; i < pk->nodes.n; i++) {
         e->k->onto += pk->nodes.at[i].part == PART_ONTO;
         e->k->riding += pk->nodes.at[i].part == PART_SUM;
+        e->k->slices += pk->nodes.at[i].part == PART_SLICES;
     }
     close_kernel(e);
 }
@@ -210,6 +216,10 @@ static void write_kernel(Emitter *e, PlanKernel *pk, int number) {
 /* With the tile; NULL where its schedule does not come out, *why says why. */
 static Kernel *build_with(Emitter *e, PlanKernel *pk, int number, const MatrixTile *tile, const char **why) {
     matrix_turn(&e->matrix, tile->by);
+    if (!matrix_slice_fits(&e->matrix, tile)) {
+        *why = "it sums tiles of another size";
+        return NULL;
+    }
     matrix_take(e->context->target, &e->matrix, tile);
     write_kernel(e, pk, number);
     *why = matrix_schedule(e->k, &e->matrix);

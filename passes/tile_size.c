@@ -1,5 +1,6 @@
 /* Tile sizes, from the target's limits: enough lanes to fill its vectors or threads, small enough to
  * stay in registers or the innermost cache. GPU tiles are powers of two. */
+#include "passes/slices.h"
 #include "passes/contract_class.h"
 #include "passes/emitter.h"
 #include <string.h>
@@ -341,6 +342,18 @@ static void sample_sizes(const Limits *l, const PlanKernel *k, TileSizes *s) {
     }
 }
 
+/* A slice is one tile; the other sides make room for it. */
+static void slice_sizes(const PlanKernel *k, TileSizes *s) {
+    for (int i = 0; i < k->nodes.n; i++) {
+        int dim;
+        int64_t length;
+        if (k->nodes.at[i].part != PART_SLICES || !slices_summed(k->nodes.at[i].node, &dim, &length)) continue;
+        for (int d = k->p.rank - 1; d >= 0; d--)
+            for (; d != dim && s->p[d] > 1 && s->p[dim] < length; s->p[d] /= 2) s->p[dim] *= 2;
+        s->p[dim] = (int)length;
+    }
+}
+
 void tile_sizes(const Target *t, const Plan *p, const PlanKernel *k, TileSizes *out) {
     Limits l = limits_of(t);
     l.members = k->members;
@@ -351,6 +364,7 @@ void tile_sizes(const Target *t, const Plan *p, const PlanKernel *k, TileSizes *
         if (!window_tile_sizes(t, k->nodes.at[0].node, out))
             contract_sizes(&l, k->nodes.at[0].node, k->nodes.n == 1, out);
         if (k->sample) sample_sizes(&l, k, out);
+        slice_sizes(k, out);
         break;
     case KERNEL_SCAN:
         fill(&l, &k->p, out->p, l.map < 256 ? l.map : 256);

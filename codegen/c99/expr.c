@@ -119,6 +119,10 @@ static Text atom_text(Printer *p, const Atom *a, bool wide) {
     if (a->kind == ATOM_EXTENT) name = p->sym[a->id];
     if (a->kind == ATOM_VALUE) name = c99_operand(p, c99_value(p, a->id), LEVEL_ATOM);
     if (name) return (Text){arena_printf(p->arena, "%s%s", cast, name), LEVEL_ATOM};
+    if (a->kind == ATOM_TILE) {
+        const char *at = c99_has_lanes(p, a->id) ? p->axis[a->id].base : p->axis[a->id].index;
+        return (Text){arena_printf(p->arena, "%s%s / %d", cast, at, p->k->axes.at[a->id].step), LEVEL_PRODUCT};
+    }
     const bool plain = never_negative(p, a->num), div = a->kind == ATOM_DIV;
     const Text num = c99_index(p, a->num, wide), den = c99_index(p, a->den, wide);
     if (plain) {
@@ -132,7 +136,10 @@ static Text atom_text(Printer *p, const Atom *a, bool wide) {
 }
 
 /* An axis that has one index only stands for 0. */
-static bool is_zero(const Printer *p, const Atom *a) { return a->kind == ATOM_AXIS && !p->axis[a->id].open; }
+static bool is_zero(const Printer *p, const Atom *a) {
+    if (a->kind == ATOM_TILE) return dim_is_fixed(p->k->axes.at[a->id].extent) && p->k->axes.at[a->id].extent.bound == 1;
+    return a->kind == ATOM_AXIS && !p->axis[a->id].open;
+}
 
 Text c99_index(Printer *p, const Index *x, bool wide) {
     Text t = {"", LEVEL_ATOM};

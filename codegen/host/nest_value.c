@@ -36,6 +36,8 @@ static LLVMValueRef source_axis(void *user, int axis) {
     return axis == t->inner && t->spread && t->width ? spread(t, v) : v;
 }
 
+static LLVMValueRef source_base(void *user, int axis) { return ((Nest *)user)->ke->base[axis]; }
+
 static LLVMValueRef source_extent(void *user, int sym) { return ((Nest *)user)->ke->extent[sym]; }
 
 static LLVMValueRef source_value(void *user, int value) {
@@ -55,6 +57,7 @@ static IndexSource source(Nest *t) {
                          .kernel = t->k,
                          .bits = t->bits,
                          .axis = source_axis,
+                         .base = source_base,
                          .extent = source_extent,
                          .value = source_value};
 }

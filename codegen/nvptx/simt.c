@@ -14,6 +14,7 @@ static LLVMValueRef axis_of(void *user, int axis) {
     const At *at = user;
     return simt_axis_index(at->s, at->c, axis);
 }
+static LLVMValueRef base_of(void *user, int axis) { return ((const At *)user)->s->base[axis]; }
 static LLVMValueRef extent_of(void *user, int sym) { return ((const At *)user)->s->sym[sym]; }
 static LLVMValueRef value_of(void *user, int value) {
     const At *at = user;
@@ -22,7 +23,7 @@ static LLVMValueRef value_of(void *user, int value) {
 
 LLVMValueRef simt_index(Simt *s, const Index *x, const Coords *c) {
     At at = {s, c};
-    const IndexSource source = {.user = &at, .kernel = s->k, .bits = 64, .axis = axis_of, .extent = extent_of, .value = value_of};
+    const IndexSource source = {.user = &at, .kernel = s->k, .bits = 64, .axis = axis_of, .base = base_of, .extent = extent_of, .value = value_of};
     return emit_index(s->e, &source, x);
 }
 

@@ -135,6 +135,11 @@ void mma_dot(Simt *s, const Inst *i); /* DOT by mma */
 
 /* ---- simt_reduce.c --------------------------------------------------------------------------------------- */
 void simt_reduce(Simt *s, const Inst *i);
+/* The same in parts: before, for those registers of what is summed, and after all of them. */
+void simt_reduce_begin(Simt *s, const Inst *i);
+void simt_reduce_slots(Simt *s, const Inst *i, const int *slot, int n);
+void simt_reduce_end(Simt *s, const Inst *i);
+bool simt_store_met(Simt *s, const Inst *i); /* STORE of a sum whose parts have met in shared memory; false: it is none */
 void simt_dot(Simt *s, const Inst *i);
 
 /* ---- simt_run.c ---------------------------------------------------------------------------------------------- */

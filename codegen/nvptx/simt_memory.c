@@ -316,6 +316,7 @@ void simt_store(Simt *s, const Inst *i) {
         stage_store(s, i);
         return;
     }
+    if (simt_store_met(s, i)) return;
     const TileType axes = simt_store_axes(s, i);
     /* all who read an old element have, before one writes the new one */
     const bool elsewhere = is_read_elsewhere(s, i);

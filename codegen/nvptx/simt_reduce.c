@@ -47,30 +47,178 @@ static void across_warps(Simt *s, Op op, DType t, unsigned bits, LLVMValueRef *v
     }
 }
 
-void simt_reduce(Simt *s, const Inst *i) {
+/* ---- across registers ---------------------------------------------------------------------------------------- */
+/* Bits of the thread's number by which elements that are summed differ. */
+static unsigned bits_over(const Simt *s, const Inst *i) {
+    unsigned bits = 0;
+    for (int d = 0; d < i->n_over; d++) bits |= s->axis[i->over[d]].threads;
+    return bits;
+}
+
+void simt_reduce_begin(Simt *s, const Inst *i) { s->reg[i->result] = ARENA_ARRAY(s->arena, LLVMValueRef, simt_slots(s, &i->type)); }
+
+void simt_reduce_slots(Simt *s, const Inst *i, const int *slot, int n) {
     const Emit *e = s->e;
     const TileType *from = &s->k->types.at[i->in[0]];
     const DType t = i->type.dtype;
-    const int n = simt_slots(s, &i->type), n_from = simt_slots(s, from);
-    LLVMValueRef *out = ARENA_ARRAY(s->arena, LLVMValueRef, n);
+    LLVMValueRef *out = s->reg[i->result];
     TileType over = {.dtype = t};
-    unsigned bits = 0;
-    for (int d = 0; d < i->n_over; d++) {
-        over.axis[over.n_axes++] = i->over[d];
-        bits |= s->axis[i->over[d]].threads;
-    }
-    for (int slot = 0; slot < n_from; slot++) {
+    for (int d = 0; d < i->n_over; d++) over.axis[over.n_axes++] = i->over[d];
+    for (int r = 0; r < n; r++) {
         Coords c = {0};
-        simt_coords(s, from, slot, &c);
+        simt_coords(s, from, slot[r], &c);
         LLVMValueRef v = simt_value(s, i->in[0], &c), inside = simt_inside(s, &c, &over);
         if (inside) v = LLVMBuildSelect(e->b, inside, v, emit_identity(e, i->op, t), "");
         const int to = simt_slot(s, &i->type, &c);
         out[to] = out[to] ? emit_combine(e, i->op, t, out[to], v) : v;
     }
+}
+
+/* ---- sums that meet in shared memory ----------------------------------------------------------------------------
+ *
+ * A sum over a tile of accumulators that is only stored.  Lanes first halve what they hold: of two neighbouring sums a lane keeps
+ * the one that a bit of its number says, and gives the other away.  Then every sum of a warp is in one lane, and goes to
+ * the warp's row of an array; a thread for each sum adds the rows in order and stores it. */
+static LLVMValueRef thread_bit(const Simt *s, unsigned bit) {
+    LLVMValueRef b = LLVMBuildAnd(s->e->b, s->thread, LLVMConstInt(s->e->i32, bit, false), "");
+    return LLVMBuildICmp(s->e->b, LLVMIntNE, b, LLVMConstNull(s->e->i32), "");
+}
+
+/* The number that the thread's bits under the mask make, those beside each other closed up. */
+static LLVMValueRef bits_of_thread(const Simt *s, unsigned mask) {
+    Spread p = {0};
+    for (int b = 0; b < MAX_SPREAD; b++)
+        if (mask >> b & 1) p.bit[p.n++] = (int8_t)b;
+    return simt_lane(s, &p);
+}
+
+/* Of the thread's n sums along the axis (-> *n) those that it has for all lanes; where the first lies along the axis.
+ * *lanes keeps the bits of lanes that have the same ones. */
+static LLVMValueRef halve(Simt *s, const Inst *i, int axis, unsigned *lanes, int *n, int *merged, LLVMValueRef *v) {
+    const Emit *e = s->e;
+    const DType t = i->type.dtype;
+    LLVMValueRef at = s->lane[axis];
+    for (unsigned bit = 1; bit < 32; bit *= 2) {
+        if (!(*lanes & bit)) continue;
+        const bool half = *n % 2 == 0;
+        LLVMValueRef odd = thread_bit(s, bit);
+        for (int j = 0; j < (half ? *n / 2 : *n); j++) {
+            LLVMValueRef mine = half ? LLVMBuildSelect(e->b, odd, v[2 * j + 1], v[2 * j], "") : v[j];
+            LLVMValueRef given = half ? LLVMBuildSelect(e->b, odd, v[2 * j], v[2 * j + 1], "") : v[j];
+            v[j] = emit_combine(e, i->op, t, mine, shuffle(s, t, given, bit));
+        }
+        if (!half) continue;
+        const unsigned step = (unsigned)spread_offset(&s->k->axes.at[axis], *merged);
+        LLVMValueRef there = LLVMBuildSelect(e->b, odd, LLVMConstInt(e->i32, step, false), LLVMConstNull(e->i32), "");
+        at = LLVMBuildAdd(e->b, at, there, "");
+        *n /= 2;
+        *merged *= 2;
+        *lanes &= ~bit;
+    }
+    return at;
+}
+
+/* This thread is the one of those with the same bits under the mask cleared that stores. */
+static LLVMBasicBlockRef by_first(Simt *s, unsigned mask) {
+    const Emit *e = s->e;
+    LLVMBasicBlockRef one = emit_block(e, s->fn, "one"), all = emit_block(e, s->fn, "all");
+    LLVMValueRef others = LLVMBuildAnd(e->b, s->thread, LLVMConstInt(e->i32, mask, false), "");
+    LLVMBuildCondBr(e->b, LLVMBuildICmp(e->b, LLVMIntEQ, others, LLVMConstNull(e->i32), ""), one, all);
+    LLVMPositionBuilderAtEnd(e->b, one);
+    return all;
+}
+
+/* The element at `at` (i32) along the axis, in the row that begins at `row` (i32, floats). */
+static LLVMValueRef met_place(Simt *s, const Inst *sum, LLVMValueRef row, LLVMValueRef at) {
+    const Emit *e = s->e;
+    LLVMValueRef left_out = LLVMBuildUDiv(e->b, at, LLVMConstInt(e->i32, MEET_RUN, false), "");
+    left_out = LLVMBuildMul(e->b, left_out, LLVMConstInt(e->i32, MEET_PAD, false), "");
+    LLVMValueRef place = LLVMBuildAdd(e->b, row, LLVMBuildAdd(e->b, at, left_out, ""), "");
+    place = LLVMBuildMul(e->b, place, LLVMConstInt(e->i32, sizeof(float), false), "");
+    place = LLVMBuildAdd(e->b, place, LLVMConstInt(e->i32, (unsigned long long)s->plan.offset[sum->result], false), "");
+    LLVMValueRef group = simt_group(s), apart = LLVMConstInt(e->i32, (unsigned long long)s->plan.apart, false);
+    if (group) place = LLVMBuildAdd(e->b, place, LLVMBuildMul(e->b, group, apart, ""), "");
+    return LLVMBuildInBoundsGEP2(e->b, e->i8, s->dynamic, &place, 1, "");
+}
+
+static void meet(Simt *s, const Inst *i, const Meeting *m) {
+    const Emit *e = s->e;
+    const Axis *axis = &s->k->axes.at[m->axis];
+    const unsigned over = bits_over(s, i), warps = over & ~31u;
+    unsigned lanes = over & 31u;
+    LLVMValueRef *v = s->reg[i->result];
+    int n = simt_slots(s, &i->type), merged = 1;
+    LLVMValueRef at = halve(s, i, m->axis, &lanes, &n, &merged, v);
+    LLVMValueRef row = LLVMBuildMul(e->b, bits_of_thread(s, warps), LLVMConstInt(e->i32, (unsigned)m->row, false), "");
+    const unsigned same = lanes | ((unsigned)(s->k->threads - 1) & ~over & ~s->axis[m->axis].threads);
+    simt_before_write(s, true);
+    LLVMBasicBlockRef all = same ? by_first(s, same) : NULL;
+    for (int j = 0; j < n; j++) {
+        LLVMValueRef offset = LLVMConstInt(e->i32, (unsigned)spread_offset(axis, j * merged), false);
+        LLVMBuildStore(e->b, v[j], met_place(s, i, row, LLVMBuildAdd(e->b, at, offset, "")));
+    }
+    if (all) LLVMBuildBr(e->b, all);
+    if (all) LLVMPositionBuilderAtEnd(e->b, all);
+}
+
+/* The rows at one place, added in order, to where the sum is stored. */
+static void store_met(Simt *s, const Inst *i, const Inst *sum, const Meeting *m, LLVMValueRef at) {
+    const Emit *e = s->e;
+    Coords c = {0};
+    LLVMValueRef total = NULL;
+    for (int row = 0; row < m->rows; row++) {
+        LLVMValueRef begin = LLVMConstInt(e->i32, (unsigned)(row * m->row), false);
+        LLVMValueRef x = LLVMBuildLoad2(e->b, e->f32, met_place(s, sum, begin, at), "");
+        total = total ? emit_combine(e, sum->op, DT_F32, total, x) : x;
+    }
+    c.offset[m->axis] = at;
+    LLVMBuildStore(e->b, total, simt_address(s, i, &c));
+}
+
+bool simt_store_met(Simt *s, const Inst *i) {
+    const Emit *e = s->e;
+    const Inst *sum = s->def[i->in[0]];
+    Meeting m;
+    if (!s->dynamic || !sum || sum->kind != TI_REDUCE || !stage_meeting(s->k, sum, &m)) return false;
+    simt_before_read(s);
+    for (int from = 0; from < m.step; from += s->k->threads) {
+        LLVMBasicBlockRef then = emit_block(e, s->fn, "sum"), done = emit_block(e, s->fn, "summed");
+        LLVMValueRef at = LLVMBuildAdd(e->b, s->thread, LLVMConstInt(e->i32, (unsigned)from, false), "");
+        LLVMValueRef inside = LLVMBuildICmp(e->b, LLVMIntULT, at, LLVMConstInt(e->i32, (unsigned)m.step, false), "");
+        const TileType along = {.n_axes = 1, .axis = {(int8_t)m.axis}};
+        Coords c = {0};
+        c.offset[m.axis] = at;
+        LLVMBuildCondBr(e->b, simt_and(s, simt_inside(s, &c, &along), inside), then, done);
+        LLVMPositionBuilderAtEnd(e->b, then);
+        store_met(s, i, sum, &m, at);
+        LLVMBuildBr(e->b, done);
+        LLVMPositionBuilderAtEnd(e->b, done);
+    }
+    return true;
+}
+
+/* ---- the instruction ------------------------------------------------------------------------------------------------ */
+void simt_reduce_end(Simt *s, const Inst *i) {
+    const Emit *e = s->e;
+    const DType t = i->type.dtype;
+    const int n = simt_slots(s, &i->type);
+    const unsigned bits = bits_over(s, i);
+    LLVMValueRef *out = s->reg[i->result];
+    Meeting m;
+    if (s->dynamic && stage_meeting(s->k, i, &m)) {
+        meet(s, i, &m);
+        return;
+    }
     for (unsigned bit = 1; bit < 32; bit *= 2)
         for (int j = 0; j < n && (bits & bit); j++) out[j] = emit_combine(e, i->op, t, out[j], shuffle(s, t, out[j], bit));
     if (bits & ~31u) across_warps(s, i->op, t, bits & ~31u, out, n);
-    s->reg[i->result] = out;
+}
+
+void simt_reduce(Simt *s, const Inst *i) {
+    const TileType *from = &s->k->types.at[i->in[0]];
+    simt_reduce_begin(s, i);
+    simt_reduce_slots(s, i, simt_all_slots(s, from), simt_slots(s, from));
+    simt_reduce_end(s, i);
 }
 
 /* ---- products ----------------------------------------------------------------------------------------------------- */

@@ -40,8 +40,11 @@ static bool reads_in_groups(const Simt *s, const Inst *store, const Inst *const 
     return true;
 }
 
-/* Can be done group by group: fills a tile in shared memory from registers, or writes what no other group reads. */
+static bool leaves(const Inst *i) { return i->kind == TI_STAGE || i->kind == TI_STORE || i->kind == TI_REDUCE; }
+
+/* Can be done group by group: fills a tile in shared memory from registers, sums it, or writes what no other group reads. */
 static bool leaves_in_groups(const Simt *s, const Inst *i, const TileType *t, const Inst *const *member, int n) {
+    if (i->kind == TI_REDUCE) return same_axes(&s->k->types.at[i->in[0]], t);
     if (i->kind == TI_STAGE) return s->dynamic && i->by == BY_NONE && !s->only[i->in[0]] && same_axes(&i->type, t);
     if (i->kind != TI_STORE || i->by != BY_NONE) return false;
     const TileType axes = simt_store_axes(s, i);
@@ -53,9 +56,8 @@ static int collect(Simt *s, const Block *b, int from, int to, const TileType *t,
     int at = from;
     for (; at < to; at++) {
         const Inst *i = b->at[at];
-        const bool leaves = i->kind == TI_STAGE || i->kind == TI_STORE;
-        if (!leaves && s->only[i->result]) continue;
-        if (leaves ? !leaves_in_groups(s, i, t, member, *n) : !is_part(&i->type, t)) break;
+        if (!leaves(i) && s->only[i->result]) continue;
+        if (leaves(i) ? !leaves_in_groups(s, i, t, member, *n) : !is_part(&i->type, t)) break;
         member[(*n)++] = i;
     }
     return at;
@@ -64,6 +66,8 @@ static int collect(Simt *s, const Block *b, int from, int to, const TileType *t,
 static void begin(Simt *s, const Inst *i) {
     if (i->kind == TI_STAGE)
         stage_begin(s, i);
+    else if (i->kind == TI_REDUCE)
+        simt_reduce_begin(s, i);
     else if (i->kind != TI_STORE)
         s->reg[i->result] = ARENA_ARRAY(s->arena, LLVMValueRef, simt_slots(s, &i->type));
 }
@@ -82,6 +86,8 @@ static void one_group(Simt *s, const TileType *t, const Inst *const *member, int
     for (int m = 0; m < n; m++) {
         if (member[m]->kind == TI_STAGE)
             stage_registers(s, member[m], slot, count);
+        else if (member[m]->kind == TI_REDUCE)
+            simt_reduce_slots(s, member[m], slot, count);
         else if (member[m]->kind == TI_STORE)
             simt_store_slots(s, member[m], slot, count);
         else
@@ -120,6 +126,17 @@ static int loads_of_parts(const TileType *t, const Inst *const *member, int n) {
     return loads;
 }
 
+/* Registers of sums that grow from group to group; those along the last axis take the place of what they are made from, but
+ * the first group's. */
+static int sums_alive(const Simt *s, const TileType *t, const Inst *const *member, int n) {
+    const TileType last = {.n_axes = 1, .axis = {t->axis[t->n_axes - 1]}};
+    int alive = 0;
+    for (int m = 0; m < n; m++) alive |= member[m]->kind == TI_REDUCE ? GROUP : 0;
+    for (int m = 0; m < n; m++)
+        if (member[m]->kind == TI_REDUCE && !is_part(&last, &member[m]->type)) alive += simt_slots(s, &member[m]->type);
+    return alive;
+}
+
 /* A group: `width` neighbours along the tile's last axis, and one of `parts` parts of what the others have. */
 typedef struct Group {
     int width, parts;
@@ -128,7 +145,7 @@ typedef struct Group {
 /* Of what a group is made from there has to be room beside the whole tile. */
 static Group group_of(const Simt *s, const TileType *t, const Inst *const *member, int n, bool matrices) {
     const AxisSpread *last = &s->axis[t->axis[t->n_axes - 1]];
-    const int slots = simt_slots(s, t), rows = slots / last->regs, room = REGISTERS - slots;
+    const int slots = simt_slots(s, t), rows = slots / last->regs, room = REGISTERS - slots - sums_alive(s, t, member, n);
     const int least = matrices ? FOUR_MATRICES : last->vector < last->regs ? last->vector : last->regs;
     const int whole = most_alive(t, member, n), part = loads_of_parts(t, member, n);
     Group g = {least < last->regs ? least : last->regs, 1};
@@ -163,6 +180,16 @@ static void in_groups(Simt *s, const TileType *t, const Inst *const *member, int
     if (stages) s->shared_read = s->shared_written = true;
     s->in_group = false;
     simt_thread_back(s, &before);
+    for (int m = 0; m < n; m++)
+        if (member[m]->kind == TI_REDUCE) simt_reduce_end(s, member[m]);
+}
+
+/* Tiles that are summed go in groups however small: with a sum before the first rounded value is stored, ptxas lets no wgmma
+ * overlap (C7514). */
+static bool sums(const Block *b, int from, int to) {
+    bool found = false;
+    for (int at = from; at < to; at++) found |= b->at[at]->kind == TI_REDUCE;
+    return found;
 }
 
 void simt_run(Simt *s, const Block *b, int from, int to) {
@@ -172,13 +199,13 @@ void simt_run(Simt *s, const Block *b, int from, int to) {
         int n = 0, largest = from;
         for (int at = from; at < to; at++) {
             const Inst *j = b->at[at];
-            if (j->kind == TI_STAGE || j->kind == TI_STORE || s->only[j->result] ||
+            if (leaves(j) || s->only[j->result] ||
                 !is_part(&b->at[largest]->type, &j->type))
                 continue;
             largest = at;
         }
         const TileType *t = &b->at[largest]->type;
-        if (i->kind == TI_STAGE || i->kind == TI_STORE || simt_slots(s, t) <= GROUP || !is_part(&i->type, t)) {
+        if (leaves(i) || (simt_slots(s, t) <= GROUP && !sums(b, from, to)) || !is_part(&i->type, t)) {
             simt_instruction(s, i);
             from++;
             continue;

@@ -10,6 +10,7 @@ typedef struct Coverage {
     uint32_t pair[OP_COUNT][OP_COUNT]; /* [producer][consumer]: edges of forward graphs, as generated */
     uint32_t fired[RULE_COUNT];        /* by rule; PassContext.fired may point here */
     bool one_core;                     /* of the target: nothing is split for it, no kernels run in one grid */
+    bool no_tiles;                     /* of the target: none of its kernels multiplies by matrix instructions */
     bool sums_apart;                   /* of the target: no product takes a sum over its factor along */
     uint32_t sandwich;                 /* contractions that read, through others, a reduction of a contraction */
     uint32_t dtype[DT_COUNT];          /* nodes of a type */

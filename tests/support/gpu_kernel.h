@@ -37,6 +37,7 @@ typedef struct ProductKernel {
     const char *name, *type; /* bf16, f16; tf32: of f32 that is rounded */
     int m, n, k, sum;        /* extents; elements summed per iteration */
     bool x_turned, w_turned; /* x[k, m], w[n, k] in memory */
+    char summed;             /* 'm', 'n': each tile of the result is summed along that axis too; 0: it is not */
 } ProductKernel;
 /* Scheduled with the tile; NULL and *why: it cannot be. */
 Kernel *product_kernel(Arena *a, const ProductKernel *p, const MatrixTile *t, const char *target, const char **why);

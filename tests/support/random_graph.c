@@ -325,14 +325,22 @@ static bool continues(const Node *before, int64_t *rows, int64_t *sum) {
     return true;
 }
 
+/* The sum of what is computed from a product, down its rows: of tiles of it, where there are several. */
+static void sum_of_rows(Gen *x, Node *y) {
+    const int8_t rows = 0;
+    Node *n = below(x, 2) ? y : graph_unary(x->g, OP_TANH, graph_binary(x->g, OP_MUL, y, y));
+    keep(x, graph_reduce(x->g, OP_SUM, graph_binary(x->g, OP_MUL, n, constant(x, n->shape, 1.0 / 64)), 1, &rows), false);
+}
+
 /* A product that matrix instructions may take: [batch?, rows, columns], each factor in either orientation, the first one
  * mostly the product before, as layers follow one another.  Scaled so that its values are about those of its factors.  Some
- * have a gate, another product of the first factor: their gradients share it, and add up. */
+ * have a gate, another product of the first factor: their gradients share it, and add up.  Rows of tall ones are summed. */
 static Node *random_product(Gen *x, Node *before) {
-    static const int sides[] = {8, 9, 16, 24, 40, 64, 72}, sums[] = {16, 17, 24, 32, 48};
+    static const int sides[] = {8, 9, 16, 24, 40, 64, 72}, sums[] = {16, 17, 24, 32, 48}, tall_sides[] = {128, 150, 300};
     int64_t rows = sides[below(x, 7)], sum = sums[below(x, 5)];
-    const bool follows = below(x, 4) && continues(before, &rows, &sum);
-    const int batch = !follows && below(x, 4) == 0, side = below(x, 3) ? 5 : 7;
+    const bool follows = below(x, 4) && continues(before, &rows, &sum), tall = !follows && below(x, 4);
+    if (tall) rows = tall_sides[below(x, 3)];
+    const int batch = !follows && !tall && below(x, 4) == 0, side = below(x, 3) ? 5 : 7;
     Contract c = {.n_operands = 2, .n_out = 2 + batch, .n_loops = 3 + batch};
     Affine map[2][MAX_RANK] = {0};
     Node *in[2];
@@ -358,7 +366,9 @@ static Node *random_product(Gen *x, Node *before) {
         Node *gate[2] = {in[0], pick(x, &in[1]->shape)};
         y = graph_binary(x->g, OP_MUL, y, graph_unary(x->g, OP_TANH, graph_contract(x->g, 2, gate, &c)));
     }
-    return keep(x, below(x, 3) ? y : tamed(x, y), false);
+    if (tall || below(x, 3) == 0) y = tamed(x, y);
+    if (tall) sum_of_rows(x, y);
+    return keep(x, y, false);
 }
 
 /* softmax-like: reductions whose results are read along the row again */

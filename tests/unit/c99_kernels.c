@@ -168,6 +168,8 @@ static void kernels_of_every_back_end_run(void **state) {
 /* The load comes before the store to the same memory, its use after. */
 static void loads_stay_before_stores(void **state) {
     (void)state;
+    check("kernel @tiles(%x: f32[11,70], %y: f32[3,70] out)\n  grid i in 0..11 step 4\n  grid j in 0..70 step 32\n"
+          "  %0 = load %x[i, j] : f32[i:4,j:32]\n  %1 = sum %0 over i : f32[j:32]\n  store %y[@i, j], %1\n");
     check("kernel @reverse(%x: f32[6] out)\n  span i in 0..6 step 8\n"
           "  %0 = load %x[-i + 5] : f32[i:8]\n  store %x[i], %0\n");
 }

@@ -347,6 +347,7 @@ static void check_programs(void *user) {
     }
     x->summary->tally = set->tally;
     set->coverage->one_core = executor_find("c99") == kind;
+    set->coverage->no_tiles = executor_find("cuda") != kind;
     set->coverage->sums_apart = kind != executor_find("host") && kind != executor_find("interp");
     x->summary->suite = *x->suite;
     x->summary->shortages = only < 0 ? coverage_report(stdout, set->coverage) : 0;

@@ -212,6 +212,8 @@ static void special_values(void **state) {
 /* ---- reductions -------------------------------------------------------------------------------------------------- */
 static void reductions_in_every_direction(void **state) {
     (void)state;
+    check("kernel @tiles(%x: f32[11,70], %y: f32[3,70] out)\n  grid i in 0..11 step 4\n  grid j in 0..70 step 32\n"
+          "  %0 = load %x[i, j] : f32[i:4,j:32]\n  %1 = sum %0 over i : f32[j:32]\n  store %y[@i, j], %1\n");
     check("kernel @reduce<B<=13>(%x: f32[B<=13,5,70], %r: f32[B<=13,5] out, %c: f32[5,70] out, %b: f32[70] out, %a: "
           "f32[B<=13] out, %t: f32[5] out)\n"
           "  span i in 0..B<=13 step 13\n  span j in 0..5 step 8\n  span k in 0..70 step 70\n"

@@ -145,7 +145,7 @@ static void test_orientations(void **state) {
         for (size_t n = 0; n < sizeof shape / sizeof *shape; n++) {
             Arena *a = arena_new();
             const int *s = shape[n];
-            const ProductKernel p = {"turned", "bf16", s[0], s[1], s[2], 32, i & 1, i >> 1};
+            const ProductKernel p = {"turned", "bf16", s[0], s[1], s[2], 32, i & 1, i >> 1, 0};
             const char *why;
             Kernel *k = product_kernel(a, &p, &t, "sm_80", &why);
             if (!k) fail_msg("%s", why);

@@ -1,5 +1,5 @@
 /* Every tile of matrix_tiles.def with its factors in every orientation, in every precision, by the instructions of
- * sm_80 and of sm_90a: right numbers, no findings, no bank conflicts, whole sectors, as many matrix operations as the
+ * sm_80 and of sm_90a, with and without sums over the tile: right numbers, no findings, no bank conflicts, whole sectors, as many matrix operations as the
  * tile has; and NVIDIA's assembler spills nothing, serialises no wgmma (C7510, C7514, C7515) and ignores no setmaxnreg
  * (C7508). */
 #include <setjmp.h>
@@ -20,22 +20,25 @@ enum { TYPES = sizeof types / sizeof *types };
 
 static const char *arch_of(const MatrixTile *t) { return t->by == BY_WGMMA ? "sm_90a" : "sm_80"; }
 
-static const char *name_of(Arena *a, const MatrixTile *t, const char *type, int turned) {
-    return arena_printf(a, "%s_%s_%dx%d%s_%c%c", arch_of(t), type, t->rows, t->columns, t->alternate > 1 ? "_by_turns" : "",
-                        turned & 1 ? 't' : 'n', turned >> 1 ? 't' : 'n');
+static const char *name_of(Arena *a, const MatrixTile *t, const char *type, int turned, char summed) {
+    return arena_printf(a, "%s_%s_%dx%d%s_%c%c%s%.1s", arch_of(t), type, t->rows, t->columns, t->alternate > 1 ? "_by_turns" : "",
+                        turned & 1 ? 't' : 'n', turned >> 1 ? 't' : 'n', summed ? "_sum_" : "", &summed);
 }
+
+/* In two orientations the tiles are summed too, along either side. */
+static char summed_in(int turned) { return turned == 2 ? 'm' : turned == 3 ? 'n' : 0; }
 
 /* Programs of one block: where they alternate, two turns of the first and one of the others. */
 static int programs_of(const MatrixTile *t) { return t->alternate > 1 ? t->alternate + 1 : 1; }
 
 /* Whole tiles, three trips through the ring, or one more, so that other programs' slots are no whole rounds. */
-static void check_counts(const MatrixTile *t, const char *type, int turned) {
+static void check_counts(const MatrixTile *t, const char *type, int turned, char summed) {
     Arena *a = arena_new();
     const bool wide = !strcmp(type, "tf32");
     const int sum = (wide ? 16 : 32) * (t->by == BY_WGMMA || t->rows + t->columns <= 128 ? 2 : 1);
     const ProductKernel p = {
-        name_of(a, t, type, turned), type, programs_of(t) * t->rows, t->columns, (ROUNDS + (t->alternate > 1)) * sum, sum,
-        turned & 1, turned >> 1};
+        name_of(a, t, type, turned, summed), type, programs_of(t) * t->rows, t->columns, (ROUNDS + (t->alternate > 1)) * sum, sum,
+        turned & 1, turned >> 1, summed};
     const char *why;
     GpuCase c;
     Kernel *k = product_kernel(a, &p, t, arch_of(t), &why);
@@ -66,7 +69,10 @@ static void counts(void **state) {
     for (int i = 0; i < n_matrix_tiles; i++)
         for (int type = 0; type < TYPES; type++)
             for (int turned = 0; turned < ORIENTATIONS; turned++)
-                if (tested(&matrix_tile[i], types[type], turned)) check_counts(&matrix_tile[i], types[type], turned);
+                if (tested(&matrix_tile[i], types[type], turned)) {
+                    check_counts(&matrix_tile[i], types[type], turned, 0);
+                    if (summed_in(turned)) check_counts(&matrix_tile[i], types[type], turned, summed_in(turned));
+                }
 }
 
 /* ---- NVIDIA's assembler ---------------------------------------------------------------------------------------- */
@@ -80,16 +86,29 @@ static int emit(Arena *a, By by, const char *type) {
             const char *why;
             if (t->by != by || !tested(t, type, turned)) continue;
             const int sum = (strcmp(type, "tf32") ? 32 : 16) * (by == BY_WGMMA || t->rows + t->columns <= 128 ? 2 : 1);
-            const ProductKernel p = {name_of(a, t, type, turned), type, 1000, 2000, 768, sum, turned & 1, turned >> 1};
-            Kernel *k = product_kernel(a, &p, t, arch_of(t), &why);
-            if (!k) fail_msg("%s: %s", p.name, why);
-            vec_push(a, m.kernels, k);
+            /* columns are the result's innermost dim, which is not summed; in tf32 rows may be */
+            const bool sums_columns = summed_in(turned) == 'n' && strcmp(type, "tf32");
+            for (int sums = 0; sums < 1 + (summed_in(turned) && !sums_columns); sums++) {
+                const char summed = sums ? summed_in(turned) : 0;
+                const ProductKernel p = {name_of(a, t, type, turned, summed), type, 1000, 2000, 768, sum, turned & 1, turned >> 1, summed};
+                Kernel *k = product_kernel(a, &p, t, arch_of(t), &why);
+                if (!k) fail_msg("%s: %s", p.name, why);
+                vec_push(a, m.kernels, k);
+            }
         }
     if (!nvptx_emit_ptx(&m, &(NvptxOptions){.arch = by == BY_WGMMA ? "sm_90a" : "sm_80"}, &ptx, &error))
         fail_msg("%s", error);
     write_text(arena_printf(a, "%s/tiles.ptx", scratch_folder()), ptx);
     free(ptx);
     return m.kernels.n;
+}
+
+/* The lines of ptxas about the kernel of which it says what stands at `at`. */
+static const char *lines_of(Arena *a, const char *log, const char *at) {
+    static const char head[] = "Function properties for";
+    const char *from = log;
+    for (const char *next = log; (next = strstr(next + 1, head)) && next < at;) from = next;
+    return arena_printf(a, "%.400s", from);
 }
 
 static void check_assembled(By by, const char *type) {
@@ -101,7 +120,7 @@ static void check_assembled(By by, const char *type) {
     const char *log = read_text(a, arena_printf(a, "%s/log", scratch_folder()));
     for (const char *at = log; (at = strstr(at, "bytes stack frame")); at++, seen++)
         if (strncmp(at, "bytes stack frame, 0 bytes spill stores, 0 bytes spill loads", 60))
-            fail_msg("a tile spills:\n%s", log);
+            fail_msg("a tile spills:\n%s", lines_of(a, log, at));
     if (strstr(log, "C75")) fail_msg("%s", log);
     assert_int_equal(seen, kernels);
     arena_free(a);

@@ -94,6 +94,7 @@ static void test_builder_round_trip(void **state) {
     const Index *gathered = index_value(k, id, -2, 19);
     const Index *odd = index_add(k, index_scale(k, index_div(k, mi, index_const(a, 3)), -2), index_extent(k, columns));
     odd = index_add(k, odd, index_mod(k, index_add(k, ci, index_const(a, -1)), index_extent(k, rows)));
+    odd = index_add(k, odd, index_scale(k, index_tile(k, m), 3));
     const int e = tile_index(&b, odd);
     const int zero = tile_const(&b, DT_I32, 0);
     const int mask = tile_element(&b, OP_GE, DT_BOOL, 2, (int[]){e, zero});

@@ -44,6 +44,8 @@ static void test_texts(void **state) {
         {"kernel @k(%x: f32[8] family 2, %y: f32[9])\n" MEMBERS(2), "x and y are one family but not alike"},
         {"kernel @k(%x: f32[8] family 2, %y: f32[8] out)\n" MEMBERS(2), "x and y are one family but not alike"},
         {"kernel @k(%x: f32[8] family 2, %y: f32[8])\n" MEMBERS(2) "  %0 = load %y[0]\n", "%y is accessed by its own name"},
+        {LOADED "  store %y[@j], %0\n", "counts tiles along what is no grid axis"},
+        {LOADED "  store %y[@c], %0\n", "counts tiles along what is no grid axis"},
         {LOADED "  store %x[i], %0\n", "stores to %x, which is not declared out"},
         {HEAD "  %0 = load %x[j]\n", "axis j is used outside its loop"},
         {HEAD "  %0 = full 0 : f32[j:4]\n", "axis j is used outside its loop"},

@@ -1,0 +1,71 @@
+# Sums over the rows of what a matrix kernel computes are taken in it, tile by tile, and finished by a small kernel: bias
+# gradients of layers that follow one another, of whole tiles and of others, of values that are rounded and of such that
+# are kept nowhere else.  The numbers are those of kernels of their own, and there are no findings.  Sums that another
+# kernel reads again, or that would need another large tensor, stay apart.
+. "$SRC/tests/support/script.sh"
+
+cat >layers.dsl <<'END'
+dim M = 512, W = 256
+model layers {
+    precision f32
+    x = param [M, 128] init normal(1.0)
+    h = gelu(linear(x, W) as a, form = "tanh")
+    h = relu(linear(h, W) as b)
+    loss = mean((linear(h, 128) as c)^2)
+    output loss
+    train loss with sgd(lr = 0.1)
+}
+END
+cat >norms.dsl <<'END'
+model norms {
+    precision bf16
+    x = param [2048, 256] init normal(1.0)
+    h = layernorm(tanh(x)) as norm
+    loss = mean((linear(h, 256) as a)^2)
+    output loss
+    train loss with sgd(lr = 0.1)
+}
+END
+
+# sums FILE INSTRUCTION: sums of tiles that are stored by kernels of that instruction
+sums() { awk -v by="$2" '/^kernel/ { n = 0 } $0 ~ " dot .*" by { n = 1 } /store .*\[@/ && n { sums++ } END { print sums + 0 }' "$1"; }
+
+run() { # OUT TARGET OPTIONS
+    out=$1; shift
+    PTXSIM_SEED=7 "$FUSEC" run m.dsl --entry grad --seed 3 --outputs "$out" --target "$@" $sizes >log 2>&1 ||
+        { fail "$what: $(cat log)"; return 1; }
+    ! grep -q '^ptxsim' log || fail "$what: $(cat log)"
+}
+
+# check PRECISION INSTRUCTION ARCH OPTIONS
+check() {
+    precision=$1 by=$2 arch=$3
+    shift 3
+    sizes=$*
+    what="layers in $precision for $arch $sizes"
+    sed "s/precision f32/precision $precision/" layers.dsl >m.dsl
+    "$FUSEC" m.dsl -o m.tile --target $arch --entry grad --verify $sizes || { fail "$what: not compiled"; return; }
+    found=$(sums m.tile "by $by")
+    [ "$found" = 3 ] || fail "$what: $found sums of tiles, not 3"
+    run alone.safetensors host -fno-fuse || return
+    run together.safetensors cuda --arch $arch || return
+    "$BUILD/compare_safetensors" compare alone.safetensors "" together.safetensors 0.01 || fail "$what: other numbers"
+}
+
+sed "s/precision f32/precision bf16/" layers.dsl >m.dsl
+"$FUSEC" report m.dsl --target sm_80 --entry grad | grep -q ', with 1 sum over its tiles' || fail "no sum over tiles is reported"
+for target in host; do
+    "$FUSEC" m.dsl -o m.tile --target $target --entry grad || fail "layers for $target: not compiled"
+    [ "$(sums m.tile .)" = 0 ] || fail "layers for $target: sums of tiles without matrix instructions"
+done
+"$FUSEC" norms.dsl -o m.tile --target sm_80 --entry grad
+[ "$(sums m.tile 'by mma')" = 1 ] || fail "norms: the bias alone is summed in a product's kernel"
+has_software_gpu || exit $bad
+check bf16 mma sm_80
+check tf32 mma sm_80
+check bf16 wgmma sm_90a
+check f16 wgmma sm_90a
+check tf32 wgmma sm_90a
+check f16 mma sm_80 -D M=500 -D W=200
+check bf16 wgmma sm_90a -D M=500 -D W=200
+exit $bad
