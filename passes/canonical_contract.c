@@ -154,20 +154,13 @@ static bool is_diagonal(const Rewriter *r, const Node *x) {
 static void add_view(Solver *s, const Contract *c, const Affine *read, const Node *x) {
     const Contract *v = x->attr->contract;
     Wide map[MAX_RANK];
-    const Wide zero = {.divisor = 1};
     for (int d = 0; d < x->in[0]->shape.rank; d++) map[d] = solver_widen(s, &v->map[0][d], c->n_loops, v->n_loops);
     solver_operand(s, x->in[0], map);
     for (int d = 0; d < v->n_loops; d++) {
         const Wide index = solver_var(c->n_out + c->n_loops + d), at = solver_widen(s, &read[d], 0, c->n_loops);
         solver_equation(s, &at, &index);
     }
-    for (int i = 0; i < v->n_guards; i++) {
-        const Wide e = solver_widen(s, &v->guard[i].e, c->n_loops, v->n_loops);
-        if (v->guard[i].kind == GUARD_EQ)
-            solver_equation(s, &e, &zero);
-        else
-            solver_guard(s, &v->guard[i], c->n_loops, v->n_loops);
-    }
+    for (int i = 0; i < v->n_guards; i++) solver_guard(s, &v->guard[i], c->n_loops, v->n_loops);
 }
 
 /* The view's dims become loops that are equal to what they are read at; its equalities take summed loops away, so that the

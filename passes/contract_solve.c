@@ -119,8 +119,12 @@ void solver_operand(Solver *s, Node *x, const Wide *map) {
 }
 
 void solver_guard(Solver *s, const Guard *g, int first, int n) {
-    WideGuard w = {g->kind, solver_widen(s, &g->e, first, n), g->lo, g->hi};
-    vec_push(s->arena, s->guards, w);
+    const WideGuard w = {g->kind, solver_widen(s, &g->e, first, n), g->lo, g->hi};
+    const Wide zero = {.divisor = 1};
+    if (g->kind == GUARD_EQ)
+        solver_equation(s, &w.e, &zero);
+    else
+        vec_push(s->arena, s->guards, w);
 }
 
 /* ---- solving -------------------------------------------------------------------------------------- */

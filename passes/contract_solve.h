@@ -28,6 +28,7 @@ Wide solver_widen(const Solver *s, const Affine *e, int first, int n);
 
 /* The next operand, x, read at map[x's rank]. */
 void solver_operand(Solver *s, Node *x, const Wide *map);
+/* An equality is solved like the other equations. */
 void solver_guard(Solver *s, const Guard *g, int first, int n);
 /* e / e.divisor == value / value.divisor. */
 void solver_equation(Solver *s, const Wide *e, const Wide *value);
