@@ -1,7 +1,7 @@
 #!/bin/sh
 # Small programs at the edges of what kernels are made for: extents of 0 and 1, single elements on their way through shared
-# memory, sums over several short loops, products too large to run, gradients that always overflow.  Every form compiles;
-# what runs gives the same results and gradients everywhere.
+# memory, sums over several short loops, products too large to run, views in tf32, gradients that always overflow.  Every
+# form compiles; what runs gives the same results and gradients everywhere.
 set -u
 export LC_ALL=C
 work=$(mktemp -d)
@@ -57,6 +57,16 @@ model one_element <<'END' # rows of one element in f16
     loss = mean((linear(concat(p, o, axis = -1), 1) as o)^2) + mean(linear(p + (linear(o, 1) as n), 3) as r)
 END
 agree one_element 5e-3
+
+model views_in_tf32 <<'END' # products of what is read at strides and diagonals
+    precision tf32
+    p = param [14, 12] init normal(1.0)
+    q = param [5, 3, 4] init normal(1.0)
+    v[i in 0..6, r in 0..3] = p[2*i + r, 1]
+    d[i in 0..6, j in 0..6] = p[i + 1, i + j]
+    loss = sum((d @ v)^2) + sum((v[0:5] @ q)^2)
+END
+agree views_in_tf32 5e-3
 
 model small_maps <<'END' # a convolution of maps of 2 x 2 whose weights are read where they lie
     p = param [32, 2, 2, 256] init normal(1.0)
