@@ -55,7 +55,7 @@ typedef struct Walk {
     const Node *last; /* of what is neither elementwise nor moved */
     bool moved;       /* it is reached through movement */
     const Node *product[8];
-    int n_products;
+    int n_products, steps;
     bool little; /* all but what the product's kernel has is much smaller than what is summed */
     int64_t elements;
 } Walk;
@@ -76,9 +76,14 @@ static void arrive(Walk *w, const Node *n, bool moved) {
 }
 
 static void ends_of(Walk *w, const Node *n, bool moved) {
+    enum { MOST_STEPS = 400 }; /* what more is behind is no epilogue: a residual stream goes through the whole model */
     const OpClass cls = op_info[n->op].cls;
     if (w->stamp[n->id] == w->now) return;
     w->stamp[n->id] = w->now;
+    if (++w->steps > MOST_STEPS) {
+        w->little = false;
+        return;
+    }
     if (cls != CLASS_ELEMENT && cls != CLASS_MOVE && cls != CLASS_SOURCE) {
         arrive(w, n, moved);
         return;
@@ -117,12 +122,12 @@ static bool sums_down(const Node *n) {
 static bool is_made_by(Walk *w, const Node *sum) {
     const Node *x = sum->in[0];
     w->last = NULL;
-    w->n_products = 0;
+    w->n_products = w->steps = 0;
     w->little = true;
     w->elements = shape_elements(x->shape);
     w->now++;
     ends_of(w, x, false);
-    if (!w->last || w->moved || !is_product(w->last) || !shape_equal(w->last->shape, x->shape)) return false;
+    if (!w->little || !w->last || w->moved || !is_product(w->last) || !shape_equal(w->last->shape, x->shape)) return false;
     w->now++;
     others_of(w, x);
     return w->little;
