@@ -211,3 +211,69 @@ Node *rule_absorb(Rewriter *r, const Node *n) {
     }
     return NULL;
 }
+
+/* ---- parts of a product ---------------------------------------------------------------------------- */
+/* At what index of x, over the loops of the result, a slice or a view of it reads dim d. */
+static bool part_reads(const Node *n, int d, Affine *at) {
+    if (n->op == OP_CONTRACT) {
+        *at = n->attr->contract->map[0][d];
+        return at->divisor == 1;
+    }
+    *at = (Affine){.c = n->attr->lo[d].bound, .divisor = 1};
+    at->coef[d] = n->attr->step[d];
+    return dim_is_fixed(n->attr->lo[d]);
+}
+
+/* How many times as much as n a product behind it has to be: more where n's rows do not lie in the factors as in memory,
+ * which may cost the part the matrix units. */
+static int64_t worth(const Node *n) {
+    const int last = n->shape.rank - 1;
+    return n->op == OP_SLICE && last >= 0 && n->attr->step[last] == 1 ? 2 : 32;
+}
+
+/* The product that n, a slice or a view, reads a small part of; NULL where something else reads it too, or what it is in
+ * another shape: then it stands for no node of the old graph. */
+static const Node *product_behind(const Rewriter *r, const Node *n) {
+    const bool view = n->op == OP_CONTRACT && n->n_in == 1 && n->attr->contract->n_loops == n->attr->contract->n_out &&
+                      n->attr->contract->n_guards == 0;
+    if ((n->op != OP_SLICE && !view) || r->at->op != n->op || r->at->in[0]->op != OP_CONTRACT) return NULL;
+    const Node *x = rewrite_seen(r, n->in[0], OP_CONTRACT);
+    if (!x || x->attr->contract->n_loops == x->attr->contract->n_out || r->readers.at[x->id] != 1) return NULL;
+    return shape_elements(n->shape) <= shape_elements(x->shape) / worth(n) ? x : NULL;
+}
+
+/* The contraction that s solves to, in the place, the phase and the precision of x. */
+static Node *built_at(Rewriter *r, Solver *s, const Node *x) {
+    Contract made;
+    Node **operands = ARENA_ARRAY(r->scratch, Node *, x->n_in);
+    if (!solver_contract(s, &made, operands)) return NULL;
+    made.to_f32 = x->attr->contract->to_f32;
+    const Node *at = r->at;
+    r->at = x;
+    Node *part = rewrite_op(r, OP_CONTRACT, x->n_in, operands, &(Attr){.contract = &made});
+    r->at = at;
+    return part;
+}
+
+/* The last row of a product is a row times a matrix; its diagonal, a sum over rows. */
+Node *rule_part_of_product(Rewriter *r, const Node *n) {
+    const Node *x = product_behind(r, n);
+    if (!x || n->shape.rank + x->attr->contract->n_loops > SOLVE_VARS) return NULL;
+    const Contract *c = x->attr->contract;
+    Solver *s = solver_new(r->scratch, n->shape.rank, n->shape.dim, c->n_loops, c->extent);
+    Wide map[MAX_RANK];
+    for (int d = 0; d < c->n_out; d++) {
+        Affine at;
+        if (!part_reads(n, d, &at)) return NULL;
+        const Wide loop = solver_var(n->shape.rank + d);
+        Wide where = {.c = at.c, .divisor = 1};
+        memcpy(where.coef, at.coef, sizeof(int64_t) * (size_t)n->shape.rank);
+        solver_equation(s, &loop, &where);
+    }
+    for (int i = 0; i < x->n_in; i++) {
+        for (int d = 0; d < x->in[i]->shape.rank; d++) map[d] = solver_widen(s, &c->map[i][d], 0, c->n_loops);
+        solver_operand(s, x->in[i], map);
+    }
+    for (int i = 0; i < c->n_guards; i++) solver_guard(s, &c->guard[i], 0, c->n_loops);
+    return built_at(r, s, x);
+}

@@ -172,6 +172,24 @@ static Node *siblings(Directed *x) {
     return product(x, first, second, NULL);
 }
 
+/* A row of a product, or its diagonal; nothing else reads the product. */
+static Node *part(Directed *x) {
+    const int before = x->pool.n;
+    Affine at[1][MAX_RANK] = {{{.divisor = 1, .coef = {1}}, {.divisor = 1, .coef = {1}}}};
+    const Contract diagonal = {.n_loops = 1, .n_out = 1, .extent = {dim_fixed(40)}, .n_operands = 1, .map = at};
+    const Attr row = {.lo = {dim_fixed(39), dim_fixed(0)}, .hi = {dim_fixed(1), dim_fixed(40)}, .step = {1, 1}};
+    const int64_t most = x->most;
+    x->most = 1600;
+    Node *a = one(x, OP_TANH, leaf(x, shape(2, 40, 2, 0)), NULL), *b = one(x, OP_TANH, leaf(x, shape(2, 2, 40, 0)), NULL);
+    Node *n = product(x, a, b, NULL);
+    n = pick_below(x, 2) ? one(x, OP_SLICE, n, &row) : one(x, OP_CONTRACT, n, &(Attr){.contract = &diagonal});
+    x->most = most;
+    if (!n) return NULL;
+    x->pool.n = before;
+    vec_push(x->a, x->pool, n);
+    return n;
+}
+
 /* Long enough to be summed in slices where tiles are tiny; most for a GPU's tiles too.  Nothing else reads the terms. */
 static Node *long_sum(Directed *x) {
     const int64_t rows = pick_below(x, 3) ? 20011 : 1200, most = x->most;
@@ -197,7 +215,7 @@ Node *directed_idiom(Directed *x, int i) {
         merged_slice,  reshaped_random, reduced_twice,  sum_of_product,  empty_concat, idle_guard, strided,
         rows,          attention,       constant_factor,
         chained,       low_rank_sum,    scaled_sum,     scaled_product,  known_sum,    gathered,   gathered,
-        siblings,
+        siblings,      part,
         long_sum,      long_product,
         long_product,  merged_slice /* once more: their rules take a small tile, or a shape that others leave alone */};
     const int before = x->pool.n;
