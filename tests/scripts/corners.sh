@@ -88,7 +88,7 @@ model overflows <<'END' # in f16, whatever the loss is scaled by
     loss = sum(((p @ p) * 60000) @ p) * 60000
 END
 for t in $targets; do
-    call overflows "$t" --entry grad >log 2>&1 && grep -q '^loss scale: 32768, 1 steps skipped' log ||
+    call overflows "$t" --entry grad >log 2>&1 && grep -q '^loss scale: 32768, 1 step skipped' log ||
         fail "gradients overflow on $t, and nothing says so: $(cat log)"
     call overflows "$t" --entry step --steps 31 >log 2>&1 && fail "$t goes on below the least loss scale"
     grep -q 'at the least loss scale; use precision bf16' log || fail "$t: $(cat log)"

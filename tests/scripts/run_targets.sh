@@ -56,7 +56,7 @@ for t in $targets; do
     "$FUSEC" run "$SRC/tests/data/precision.dsl" --model loud --data x="$x/digits/digits.csv.gz:4-7" \
         --data y="$x/digits/digits.csv.gz:65" --steps 24 --target "$t" > loud.out || { echo "loud fails on $t"; exit 1; }
     sed -n 's/^loss scale/loud: loss scale/p' loud.out > "$t.skips"
-    grep -q ' [1-9][0-9]* steps skipped' "$t.skips" && cmp -s host.skips "$t.skips" || { echo "loud on $t:"; cat host.skips "$t.skips"; exit 1; }
+    grep -q ' [1-9][0-9]* steps* skipped' "$t.skips" && cmp -s host.skips "$t.skips" || { echo "loud on $t:"; cat host.skips "$t.skips"; exit 1; }
 done
 cat host.skips
 # So small, a network of 53 normalisations amplifies the last bits of most images until losses differ; not of these.

@@ -99,7 +99,7 @@ bool run_print_loss_scale(Run *r) {
         if (t->outcome) memcpy(&skips, states + t->offset, sizeof skips);
         if (i + 2 < r->m->states.n && r->m->states.at[i + 2].outcome) memcpy(&scale, states + t->offset, sizeof scale);
     }
-    printf("loss scale: %g, %" PRId32 " steps skipped\n", (double)scale, skips / 2);
+    printf("loss scale: %g, %" PRId32 " step%s skipped\n", (double)scale, skips / 2, skips / 2 == 1 ? "" : "s");
     return true;
 }
 
