@@ -1,6 +1,6 @@
 /* ablation ROUNDS: a training step of bench/mlp4096.dsl with jacobian_gemm against one of per-sample products
- * (-fno-jacobian-gemm), and these against the same matrix-vector and outer products by OpenBLAS, where it is installed,
- * on all cores.  Prints the two ratios, the second `-` without it.  Verified in the timed run: the losses agree. */
+ * (-fno-jacobian-gemm), and these against the same matrix-vector and outer products by OpenBLAS, where it is installed, on all
+ * cores.  Prints the two ratios, the second `-` without it.  Verified in the timed run: the losses agree. */
 #include "bench/median.h"
 #include "bench/model.h"
 #include <dlfcn.h>
@@ -20,8 +20,7 @@ enum { ROW_MAJOR = 101, NO_TRANSPOSE = 111, TRANSPOSE = 112 }; /* of the CBLAS i
 typedef struct Blas {
     void (*gemv)(int order, int transpose, int m, int n, float alpha, const float *a, int lda, const float *x, int incx,
                  float beta, float *y, int incy);
-    void (*ger)(int order, int m, int n, float alpha, const float *x, int incx, const float *y, int incy, float *a,
-                int lda);
+    void (*ger)(int order, int m, int n, float alpha, const float *x, int incx, const float *y, int incy, float *a, int lda);
     float *w, *dw, *x, *y;
 } Blas;
 
@@ -33,8 +32,7 @@ static bool find_function(void *library, const char *name, void *function) {
 
 static bool blas_open(Blas *b, size_t batch, size_t width) {
     void *library = dlopen("libopenblas.so.0", RTLD_NOW | RTLD_LOCAL);
-    if (!find_function(library, "cblas_sgemv", &b->gemv) || !find_function(library, "cblas_sger", &b->ger))
-        return false;
+    if (!find_function(library, "cblas_sgemv", &b->gemv) || !find_function(library, "cblas_sger", &b->ger)) return false;
     b->w = malloc(width * width * sizeof(float));
     b->dw = malloc(width * width * sizeof(float));
     b->x = malloc(batch * width * sizeof(float));
@@ -54,12 +52,9 @@ static double blas_step(const Blas *b, int batch, int n) {
         for (int s = 0; s < batch; s++) {
             const float *x = b->x + (size_t)s * (size_t)n;
             float *y = b->y + (size_t)s * (size_t)n;
-            if (i < 2)
-                b->gemv(ROW_MAJOR, TRANSPOSE, n, n, 1, b->w, n, x, 1, 0, y, 1);
-            else if (i == 2)
-                b->gemv(ROW_MAJOR, NO_TRANSPOSE, n, n, 1, b->w, n, x, 1, 0, y, 1);
-            else
-                b->ger(ROW_MAJOR, n, n, 1, x, 1, y, 1, b->dw, n);
+            if (i < 2) b->gemv(ROW_MAJOR, TRANSPOSE, n, n, 1, b->w, n, x, 1, 0, y, 1);
+            else if (i == 2) b->gemv(ROW_MAJOR, NO_TRANSPOSE, n, n, 1, b->w, n, x, 1, 0, y, 1);
+            else b->ger(ROW_MAJOR, n, n, 1, x, 1, y, 1, b->dw, n);
         }
     return bench_now() - start;
 }

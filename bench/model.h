@@ -24,18 +24,18 @@ typedef struct BenchForm {
 
 /* BENCH_FORM(NAME) defines NAME_form. */
 #define BENCH_FORM(model) BENCH_FORM_(model)
-#define BENCH_FORM_(model)                                                                                     \
+#define BENCH_FORM_(model) \
     static fusec_status model##_form_init(void *m, const fusec_memory *memory, const fusec_options *options) { \
-        return model##_init(m, memory, options);                                                               \
-    }                                                                                                          \
-    static fusec_status model##_form_run(void *m, int entry, const void *const *inputs, void *const *outputs,  \
-                                         const float *hypers, int32_t step) {                                  \
-        return model##_run(m, entry, inputs, outputs, hypers, step, 0, NULL);                                  \
-    }                                                                                                          \
-    static void model##_form_free(void *m) { model##_free(m); }                                                \
-    static fusec_host *model##_form_host(void *m) { return &((model *)m)->host; }                              \
-    static const BenchForm model##_form = {&model##_manifest, sizeof(model),     model##_form_init,            \
-                                           model##_form_run,  model##_form_free, model##_form_host};
+        return model##_init(m, memory, options); \
+    } \
+    static fusec_status model##_form_run(void *m, int entry, const void *const *inputs, void *const *outputs, \
+                                         const float *hypers, int32_t step) { \
+        return model##_run(m, entry, inputs, outputs, hypers, step, 0, NULL); \
+    } \
+    static void model##_form_free(void *m) { model##_free(m); } \
+    static fusec_host *model##_form_host(void *m) { return &((model *)m)->host; } \
+    static const BenchForm model##_form = {&model##_manifest, sizeof(model), model##_form_init, model##_form_run, \
+                                           model##_form_free, model##_form_host};
 
 typedef struct BenchModel {
     const BenchForm *form;

@@ -97,8 +97,7 @@ int main(int argc, char **argv) {
     const double seconds = median_step(&m, &o), after = bench_fma_peak(o.threads);
     const double bytes = (double)(bench_arena_used(&m) + m.memory.param_bytes + m.memory.state_bytes);
     if (after > peak) peak = after;
-    printf("%.4f %.4f %.1f\n", seconds, 6 * parameters(m.form->manifest) * o.tokens / seconds / peak,
-           bytes / (1 << 20));
+    printf("%.4f %.4f %.1f\n", seconds, 6 * parameters(m.form->manifest) * o.tokens / seconds / peak, bytes / (1 << 20));
     fprintf(stderr, "step: %d thread(s), peak %.1f GFLOP/s, last loss %.4f\n", o.threads, peak / 1e9,
             (double)bench_loss(&m));
     if (o.profile) profile(&m);

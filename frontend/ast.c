@@ -116,8 +116,7 @@ Ast *ast_parse(Arena *a, Diag *d, int file) {
     ast->file = file;
     if (!is_readable(d, file)) return ast;
     const Token start = {.kind = TOK_NEWLINE, .loc = {.file = file, .line = 1, .col = 1, .end_line = 1, .end_col = 1}};
-    Parser p = {
-        .arena = a, .diag = d, .ast = ast, .last = start, .before_last = start, .loop_depth = -1, .muted_depth = -1};
+    Parser p = {.arena = a, .diag = d, .ast = ast, .last = start, .before_last = start, .loop_depth = -1, .muted_depth = -1};
     p.lexer = lexer_open(a, d, file);
     dslparse(&p);
     lexer_close(p.lexer);

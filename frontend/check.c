@@ -204,8 +204,7 @@ static void check_place(Checker *c, const Stmt *s) {
         if (!model || c->nested) misplaced(c, s, "`train`", "directly in a model");
         break;
     case STMT_PRECISION:
-        if (k == TOP_OPTIMIZER)
-            misplaced(c, s, "`precision`", "in a model, a layer or a fn: optimizers compute in f32");
+        if (k == TOP_OPTIMIZER) misplaced(c, s, "`precision`", "in a model, a layer or a fn: optimizers compute in f32");
         break;
     case STMT_OUTPUT:
         if (!model) misplaced(c, s, "`output`", "in a model");

@@ -19,7 +19,7 @@ typedef struct SourceFile {
     const char *name; /* as given */
     const char *text; /* NUL-terminated */
     size_t length;
-    bool library; /* part of the standard library */
+    bool library;     /* part of the standard library */
 } SourceFile;
 
 typedef struct Diag Diag; /* a collector; owns nothing but its arena's memory */

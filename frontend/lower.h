@@ -54,7 +54,7 @@ typedef struct ParamRef {
     DType dtype;  /* in memory */
     Node *source; /* PARAM; entry init: NULL */
     Node *node;   /* its value in f32; entry init: the initial one */
-    Node *next;   /* step: the new value */
+    Node *next; /* step: the new value */
     SrcLoc loc;
     int decl;           /* index in the model's table */
     VEC(Node *) random; /* init: their stream is the declaration's index */
@@ -84,11 +84,11 @@ typedef struct Lower {
     bool training;
     bool declaring; /* the first run: fills the model's tables */
     Phase phase;
-    bool f16;            /* some block said `precision f16`: the loss is scaled */
-    int loss_scale;      /* the first of its states */
-    DType weights;       /* of the block being lowered: what parameters are in memory */
+    bool f16;       /* some block said `precision f16`: the loss is scaled */
+    int loss_scale; /* the first of its states */
+    DType weights;  /* of the block being lowered: what parameters are in memory */
     Precision precision; /* of the block being lowered; what optimizers compute is f32 */
-    SrcLoc loc;          /* innermost user expression */
+    SrcLoc loc; /* innermost user expression */
     Body *body;
     int depth, call_depth, index_depth;
     int64_t statements;
@@ -146,7 +146,7 @@ ArgValue *lower_args(Lower *L, const Top *top, int skip, const ArgList *args, Ar
 /* ---- constants (lower_const.c) ----------------------------------------------------------------- */
 Value const_binary(Lower *L, AstOp op, Value a, Value b, SrcLoc loc);
 Value const_unary(Lower *L, AstOp op, Value a, SrcLoc loc);
-bool val_is_const_number(Value v);            /* INT FLOAT BOOL DIM */
+bool val_is_const_number(Value v); /* INT FLOAT BOOL DIM */
 int64_t common_divisor(int64_t a, int64_t b); /* the greatest, >= 0; of 0 and b: |b| */
 
 /* ---- tensors (lower_tensor.c) --------------------------------------------------------------------- */
@@ -166,9 +166,8 @@ Node *t_reduce(Lower *L, Op op, Node *a, int n, const int8_t *axes);
 Node *t_iota(Lower *L, Shape s, int axis);
 Node *t_extent(Lower *L, Dim d); /* i32 scalar */
 Node *t_slice(Lower *L, Node *a, const Dim *lo, const int64_t *step, Shape s);
-bool check_shape(Lower *L, Shape s, SrcLoc loc); /* rank and size limits; false: reported */
-bool check_contract(Lower *L, int n, Node *const *in, const Attr *attr,
-                    SrcLoc loc);                            /* likewise, of a sum of products */
+bool check_shape(Lower *L, Shape s, SrcLoc loc);            /* rank and size limits; false: reported */
+bool check_contract(Lower *L, int n, Node *const *in, const Attr *attr, SrcLoc loc); /* likewise, of a sum of products */
 bool t_join_shapes(Lower *L, Shape a, Shape b, Shape *out); /* broadcasting; false when they disagree */
 /* A value as a tensor of dtype t (constants convert); NULL: reported. `like` DT_COUNT: by its own kind. */
 Node *value_node(Lower *L, Value v, DType t, SrcLoc loc);
@@ -191,8 +190,7 @@ bool part_inside(Value start, Value length, Dim extent);
 Value lower_subscript(Lower *L, const Expr *e);
 Value v_gather(Lower *L, Node *table, int axis, Node *ids);
 
-/* ---- built-in functions (lower_builtin.c, lower_move.c, lower_derivative.c)
- * ------------------------------------------------ */
+/* ---- built-in functions (lower_builtin.c, lower_move.c, lower_derivative.c) ------------------------------------------------ */
 typedef struct Builtin Builtin;
 typedef struct BuiltinCall {
     const Builtin *builtin;
@@ -231,8 +229,7 @@ void paths_merge(Lower *L, PathScope *outer, const PathScope *inner, const char 
  * gradient[i] is that of params.at[i], NULL when it is not trained. */
 void lower_train(Lower *L, PathScope *paths, Node **gradient);
 
-/* ---- parameters in 16 bits (lower_weights.c) ----------------------------------------------------------------------
- */
+/* ---- parameters in 16 bits (lower_weights.c) ---------------------------------------------------------------------- */
 /* New values of parameters that have no master in f32, rounded up or down at random, so that small updates add up. */
 void round_weights(Lower *L);
 
@@ -241,5 +238,6 @@ Node *scale_loss(Lower *L, PathScope *paths, Node *loss); /* declares the scale'
 Node *unscale_gradient(Lower *L, Node *g);
 /* Makes all updates depend on whether the gradients, still scaled, are finite. */
 void skip_on_overflow(Lower *L, Node *const *scaled);
+
 
 #endif

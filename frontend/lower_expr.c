@@ -106,10 +106,9 @@ static Value global_value(Lower *L, const Global *g) {
     if (v.kind == VAL_POISON) return v;
     if (top->kind == TOP_DIM) {
         if (v.kind != VAL_INT || v.i < 0 || (top->bounded && v.i < 1))
-            return lower_fail(L, E0205, top->value->loc, NULL, "the dimension '%s' is %s; it must be %s",
-                              top->name.text, val_describe(L->arena, v),
-                              top->bounded ? "an integer from 1 on: the most that a call may have"
-                                           : "a non-negative integer");
+            return lower_fail(L, E0205, top->value->loc, NULL,
+                              "the dimension '%s' is %s; it must be %s", top->name.text, val_describe(L->arena, v),
+                              top->bounded ? "an integer from 1 on: the most that a call may have" : "a non-negative integer");
         if (v.i > MAX_ELEMENTS)
             return lower_fail(L, E0216, top->value->loc, NULL, "the dimension '%s' is larger than %lld", top->name.text,
                               (long long)MAX_ELEMENTS);

@@ -28,8 +28,7 @@ static bool same_attr(const Attr *a, const Attr *b) {
            memcmp(a->axes, b->axes, (size_t)a->n_axes) == 0 && dim_equal(a->extent, b->extent);
 }
 
-static bool same_node(const Lower *L, const Node *x, Op op, int n, Node *const *in, const Attr *attr, DType t,
-                      Shape s) {
+static bool same_node(const Lower *L, const Node *x, Op op, int n, Node *const *in, const Attr *attr, DType t, Shape s) {
     if (x->op != op || x->n_in != n || x->dtype != t || !shape_same(&x->shape, &s)) return false;
     const Precision precision = L->phase == PHASE_FORWARD ? L->precision : PRECISION_F32;
     if (op_has_precision(op) && x->precision != precision) return false;

@@ -163,8 +163,7 @@ static int find_decl(const TensorDecl *at, int n, const char *name) {
 static void lower_input(Lower *L, const Stmt *s) {
     TensorDecl t = {.name = s->names.at[0].text, .loc = s->loc};
     body_bind(L, t.name, val_poison());
-    if (!boundary_type(L, s, "input", &t.dtype) || !lower_shape_list(L, &s->shape, &t.shape) || !input_range(L, s, &t))
-        return;
+    if (!boundary_type(L, s, "input", &t.dtype) || !lower_shape_list(L, &s->shape, &t.shape) || !input_range(L, s, &t)) return;
     if (!check_shape(L, t.shape, s->loc)) return;
     int i = find_decl(L->model->inputs.at, L->model->inputs.n, t.name);
     if (i < 0) {

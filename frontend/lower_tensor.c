@@ -141,8 +141,7 @@ bool check_contract(Lower *L, int n, Node *const *in, const Attr *attr, SrcLoc l
     Shape s;
     const char *why;
     if (graph_infer(L->arena, OP_CONTRACT, n, in, attr, &t, &s, &why)) return true;
-    lower_fail(L, E0216, loc, "split it into sums with fewer or shorter indices",
-               "this sum of products passes a limit: %s", why);
+    lower_fail(L, E0216, loc, "split it into sums with fewer or shorter indices", "this sum of products passes a limit: %s", why);
     return false;
 }
 

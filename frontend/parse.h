@@ -57,15 +57,15 @@ typedef struct Parser {
     int nesting;
     Bracket suspect; /* a `{` whose `}` stood at another indentation, if any */
     bool has_suspect;
-    int closing;         /* virtual `}` still to be given, after a missing one was reported */
-    bool close_line;     /* then a NEWLINE */
-    int loop_depth;      /* brackets open at a `repeat` that waits for its `{`, -1: none waits */
-    int line_indent;     /* of the statement being read */
+    int closing;     /* virtual `}` still to be given, after a missing one was reported */
+    bool close_line; /* then a NEWLINE */
+    int loop_depth;  /* brackets open at a `repeat` that waits for its `{`, -1: none waits */
+    int line_indent; /* of the statement being read */
     bool binders_closed; /* the last token closed the binders of a reduction */
-    Token joint;         /* the last token outside brackets that a newline followed without ending a statement */
-    bool panic;          /* an error was reported: silence until the end of the line or a brace */
-    int muted_depth;     /* silence even in the blocks of this statement, up to a NEWLINE at this depth; -1: none */
-    bool refused;        /* a limit was passed: the rest of the file is not read */
+    Token joint;     /* the last token outside brackets that a newline followed without ending a statement */
+    bool panic;      /* an error was reported: silence until the end of the line or a brace */
+    int muted_depth; /* silence even in the blocks of this statement, up to a NEWLINE at this depth; -1: none */
+    bool refused;    /* a limit was passed: the rest of the file is not read */
 } Parser;
 
 /* The next token for the grammar, its kind being the result. */

@@ -5,27 +5,26 @@
 #include <stdbool.h>
 
 /* DTYPE(enum, text, bytes, is_float): this table is the only place that lists them. */
-#define FUSEC_DTYPES(DTYPE)       \
+#define FUSEC_DTYPES(DTYPE) \
     DTYPE(BOOL, "bool", 1, false) \
-    DTYPE(I32, "i32", 4, false)   \
-    DTYPE(F32, "f32", 4, true)    \
-    DTYPE(F64, "f64", 8, true)    \
-    DTYPE(F16, "f16", 2, true)    \
-    DTYPE(BF16, "bf16", 2, true)  \
+    DTYPE(I32, "i32", 4, false) \
+    DTYPE(F32, "f32", 4, true) \
+    DTYPE(F64, "f64", 8, true) \
+    DTYPE(F16, "f16", 2, true) \
+    DTYPE(BF16, "bf16", 2, true) \
     DTYPE(TF32, "tf32", 4, true)
 
 typedef enum {
 #define DTYPE(e, text, bytes, is_float) DT_##e,
     FUSEC_DTYPES(DTYPE)
 #undef DTYPE
-        DT_COUNT
+    DT_COUNT
 } DType;
 
 const char *dtype_name(DType t);
 int dtype_bytes(DType t);
 bool dtype_is_float(DType t);
-bool dtype_is_low(
-    DType t); /* a float of fewer bits than f32: f16, bf16, tf32; arithmetic on it is in f32, rounded after */
+bool dtype_is_low(DType t); /* a float of fewer bits than f32: f16, bf16, tf32; arithmetic on it is in f32, rounded after */
 bool dtype_parse(const char *text, DType *out); /* false if unknown */
 
 #endif

@@ -17,9 +17,9 @@
  * order.  Operand d-th subscript: affine(loops), or affine / divisor where the term is left out
  * unless the division is exact.  A contract may have one operand and no summed loop: a view. */
 typedef struct Affine {
-    int64_t c;               /* constant */
-    int64_t coef[MAX_LOOPS]; /* per loop */
-    int64_t divisor;         /* >= 1; used by subscripts and GUARD_RANGE */
+    int64_t c;                /* constant */
+    int64_t coef[MAX_LOOPS];  /* per loop */
+    int64_t divisor;          /* >= 1; used by subscripts and GUARD_RANGE */
 } Affine;
 
 typedef enum {
@@ -53,19 +53,19 @@ typedef enum { SCAN_SUM, SCAN_PROD } ScanKind;
 
 /* Attributes; which are meaningful follows from the op (ops.def). */
 typedef struct Attr {
-    int decl;     /* PARAM STATE INPUT HYPER: index into the model's list */
-    double value; /* CONST, PAD */
-    int axis;     /* IOTA, SCAN, CONCAT */
-    int stream;   /* RANDOM */
-    DType dtype;  /* TYPE_ATTR ops: equals Node.dtype */
-    Dim extent;   /* EXTENT; rows of SCATTER_ADD and of SLICE_AT's result */
-    int n_axes;   /* TRANSPOSE BROADCAST; reductions (axes strictly increasing, may be none) */
+    int decl;                 /* PARAM STATE INPUT HYPER: index into the model's list */
+    double value;             /* CONST, PAD */
+    int axis;                 /* IOTA, SCAN, CONCAT */
+    int stream;               /* RANDOM */
+    DType dtype;              /* TYPE_ATTR ops: equals Node.dtype */
+    Dim extent;               /* EXTENT; rows of SCATTER_ADD and of SLICE_AT's result */
+    int n_axes;               /* TRANSPOSE BROADCAST; reductions (axes strictly increasing, may be none) */
     int8_t axes[MAX_RANK];
-    Dim lo[MAX_RANK];       /* SLICE start (at run time lo = scale*S+offset, may be a bounded Dim), PAD */
-    Dim hi[MAX_RANK];       /* PAD; SLICE: number of elements, the result's extents */
-    int64_t step[MAX_RANK]; /* SLICE */
+    Dim lo[MAX_RANK];         /* SLICE start (at run time lo = scale*S+offset, may be a bounded Dim), PAD */
+    Dim hi[MAX_RANK];         /* PAD; SLICE: number of elements, the result's extents */
+    int64_t step[MAX_RANK];   /* SLICE */
     ScanKind scan;
-    bool reverse, exclusive; /* SCAN */
+    bool reverse, exclusive;  /* SCAN */
     const Contract *contract;
 } Attr;
 
@@ -89,11 +89,11 @@ typedef struct TensorDecl {
     const char *name; /* parameter path "h.3.qkv.w", state path, input or output name */
     DType dtype;
     Shape shape;
-    bool has_range; /* inputs: every value in [lo, hi) */
+    bool has_range;   /* inputs: every value in [lo, hi) */
     int64_t lo, hi;
-    bool trainable; /* params: updated by `train` */
-    bool outcome;   /* states: an i32 scalar, twice the number of steps that were skipped because a gradient was not
-                       finite, plus 1 if the last of them was so at the least loss scale */
+    bool trainable;   /* params: updated by `train` */
+    bool outcome;     /* states: an i32 scalar, twice the number of steps that were skipped because a gradient was not
+                         finite, plus 1 if the last of them was so at the least loss scale */
     SrcLoc loc;
 } TensorDecl;
 typedef struct Model {
@@ -115,6 +115,7 @@ typedef struct Result {
     int decl;
     Node *value;
 } Result;
+
 
 /* init: results are PARAM and STATE, of seed.  infer: OUTPUT and STATE.
  * grad: OUTPUT, STATE and GRAD.  step: OUTPUT, STATE, PARAM. */
@@ -155,8 +156,7 @@ void graph_result(Graph *g, ResultKind k, int decl, Node *value);
  * RANDOM draws scalar_philox(seed, step, attr.stream, i), i the row-major index in the layout at the
  * BOUND, so that an element does not depend on the run-time extents of the others.
  * ARGMAX is 0 where any value is NaN.  SLICE must lie inside for every S in [1, bound]. */
-bool graph_infer(Arena *a, Op op, int n_in, Node *const *in, const Attr *attr, DType *dtype, Shape *shape,
-                 const char **why);
+bool graph_infer(Arena *a, Op op, int n_in, Node *const *in, const Attr *attr, DType *dtype, Shape *shape, const char **why);
 
 /* users[first[n->id] .. first[n->id + 1]) are the nodes that read n, in order, once per operand. */
 typedef struct Uses {
@@ -184,11 +184,11 @@ typedef struct Tensor {
     double *data;
 } Tensor;
 typedef struct EvalEnv {
-    const int64_t *syms;                    /* run-time extents, by Model.syms */
+    const int64_t *syms;   /* run-time extents, by Model.syms */
     const Tensor *params, *states, *inputs; /* by decl index */
     const double *hypers;
     int64_t step, seed;
-    bool accumulate; /* what ACCUMULATE reads */
+    bool accumulate;       /* what ACCUMULATE reads */
 } EvalEnv;
 int64_t tensor_elements(const Tensor *t);
 /* Values of all nodes (by id) or of the results only; NULL with *error on unsupported (GRADIENT). */

@@ -23,13 +23,13 @@ typedef struct LaunchArg {
 } LaunchArg;
 
 typedef struct Launch {
-    int kernel; /* index into Module.kernels */
+    int kernel;            /* index into Module.kernels */
     int n_args;
-    LaunchArg *args;  /* one per kernel buffer */
-    uint64_t outputs; /* infer: bit o set if output o needs it; run if any wanted output does; ~0: always */
+    LaunchArg *args;       /* one per kernel buffer */
+    uint64_t outputs;      /* infer: bit o set if output o needs it; run if any wanted output does; ~0: always */
     Phase phase;
     int32_t constant[FUSEC_MAX_CONSTANTS]; /* values of the kernel's last n_constants symbols */
-    int n_after;                           /* DAG: launches that must have finished */
+    int n_after;           /* DAG: launches that must have finished */
     int *after;
 } Launch;
 
@@ -40,8 +40,8 @@ typedef struct ModuleTensor {
     bool has_range;
     int64_t lo, hi;
     bool trainable, outcome;
-    int64_t offset; /* bytes into its region: params, states, grads */
-    int64_t bytes;  /* dense at the bound */
+    int64_t offset;  /* bytes into its region: params, states, grads */
+    int64_t bytes;   /* dense at the bound */
     SrcLoc loc;
 } ModuleTensor;
 
@@ -56,20 +56,20 @@ typedef struct ModulePadding {
 
 typedef struct ModuleEntry {
     bool present;
-    int64_t arena_bytes;  /* peak of REGION_ARENA */
-    VEC(Launch) launches; /* in planned order */
+    int64_t arena_bytes;      /* peak of REGION_ARENA */
+    VEC(Launch) launches;     /* in planned order */
     /* what the peak consists of, for the report */
     int64_t peak_saved, peak_gradients, peak_workspace;
-    SrcLoc peak_loc;           /* the program line live at the peak with most bytes */
+    SrcLoc peak_loc;          /* the program line live at the peak with most bytes */
     VEC(ModulePadding) padded; /* most bytes first */
 } ModuleEntry;
 
 typedef struct Module {
     Arena *arena;
     const char *name;
-    const char *source; /* file name, no directory */
-    uint64_t hash;      /* of parameters and states (names, dtypes, shapes); stored with weights */
-    int align;          /* of regions and tensors, bytes */
+    const char *source;       /* file name, no directory */
+    uint64_t hash;            /* of parameters and states (names, dtypes, shapes); stored with weights */
+    int align;                /* of regions and tensors, bytes */
     VEC(SymDecl) syms;
     VEC(HyperDecl) hypers;
     VEC(ModuleTensor) params, states, grads, inputs, outputs;

@@ -245,9 +245,7 @@ static void parse_attributes(Parse *p, Op op, const NodeList *in, Attr *a) {
     case OP_CONST: a->value = graph_parse_number(p); break;
     case OP_IOTA:
     case OP_CONCAT: a->axis = parse_axis(p); break;
-    case OP_JACOBIAN:
-        a->axis = graph_lexer_word(&p->lex, "batch") ? (int)graph_parse_integer(p, 0, MAX_RANK - 1) : -1;
-        break;
+    case OP_JACOBIAN: a->axis = graph_lexer_word(&p->lex, "batch") ? (int)graph_parse_integer(p, 0, MAX_RANK - 1) : -1; break;
     case OP_RANDOM:
         parse_word(p, "stream");
         a->stream = (int)graph_parse_integer(p, INT32_MIN, INT32_MAX);
@@ -415,8 +413,7 @@ Graph *graph_parse(Arena *a, const char *text, const char **error) {
         }
     }
     graph_lexer_expect(&p.lex, '}', "'}'");
-    if (!p.lex.error && !graph_lexer_is(&p.lex, TOKEN_END))
-        graph_lexer_fail(&p.lex, &p.lex.token, "text after the graph");
+    if (!p.lex.error && !graph_lexer_is(&p.lex, TOKEN_END)) graph_lexer_fail(&p.lex, &p.lex.token, "text after the graph");
     *error = p.lex.error;
     return p.lex.error ? NULL : p.graph;
 }

@@ -1,5 +1,5 @@
-/* Reading graph text; private to parse.c (declarations, nodes, results) and parse_part.c (what they consist of).  After
- * an error, which the lexer keeps, everything reads as something harmless. */
+/* Reading graph text; private to parse.c (declarations, nodes, results) and parse_part.c (what they consist of).  After an
+ * error, which the lexer keeps, everything reads as something harmless. */
 #ifndef FUSEC_IR_PARSE_H
 #define FUSEC_IR_PARSE_H
 #include "ir/graph_text.h"

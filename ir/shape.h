@@ -33,8 +33,8 @@ static inline bool dim_is_fixed(Dim d) { return d.sym == NO_SYM; }
 /* scale and offset of an extent times / plus constants; of a product when one side is fixed. */
 Dim dim_mul_const(Dim d, int64_t k);
 Dim dim_add_const(Dim d, int64_t k);
-bool dim_mul(Dim a, Dim b, Dim *out);       /* false when both are bounded */
-bool dim_add(Dim a, Dim b, Dim *out);       /* false when they follow different symbols */
+bool dim_mul(Dim a, Dim b, Dim *out);    /* false when both are bounded */
+bool dim_add(Dim a, Dim b, Dim *out);    /* false when they follow different symbols */
 int64_t dim_at(Dim d, const int64_t *syms); /* the extent under the symbols' run-time values */
 
 Shape shape_make(int rank, const Dim *dims);
@@ -49,7 +49,7 @@ static inline bool shape_same(const Shape *a, const Shape *b) {
 }
 static inline bool shape_equal(Shape a, Shape b) { return shape_same(&a, &b); }
 bool shape_is_fixed(Shape s);
-int64_t shape_elements(Shape s);                    /* at the bound; 1 for a scalar */
+int64_t shape_elements(Shape s);              /* at the bound; 1 for a scalar */
 bool shape_elements_checked(Shape s, int64_t *out); /* false past MAX_ELEMENTS */
 /* "[B=32, 8, S<=4096]" with names where known; "[32,8,4096]" without. */
 char *shape_text(Arena *a, Shape s);

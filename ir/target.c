@@ -5,17 +5,17 @@
 
 const Target targets[] = {
 #define TARGET(n, b, flops, matrix, bytes, shared, fast, thr, vec, tile, sms, wgmma) \
-    {.name = #n,                                                                     \
-     .backend = BACKEND_##b,                                                         \
-     .gflops_f32 = flops,                                                            \
-     .gflops_matrix = matrix,                                                        \
-     .gbytes_per_s = bytes,                                                          \
-     .shared_gbytes_per_s = shared,                                                  \
-     .fast_bytes = fast,                                                             \
-     .threads = thr,                                                                 \
-     .vector_bytes = vec,                                                            \
-     .max_tile = tile,                                                               \
-     .cores = sms,                                                                   \
+    {.name = #n,                                         \
+     .backend = BACKEND_##b,                             \
+     .gflops_f32 = flops,                                \
+     .gflops_matrix = matrix,                            \
+     .gbytes_per_s = bytes,                              \
+     .shared_gbytes_per_s = shared,                      \
+     .fast_bytes = fast,                                 \
+     .threads = thr,                                     \
+     .vector_bytes = vec,                                \
+     .max_tile = tile, \
+     .cores = sms, \
      .has_wgmma = wgmma},
 #include "ir/targets.def"
 #undef TARGET

@@ -11,15 +11,15 @@ typedef struct Target {
     double gflops_f32, gflops_matrix; /* peaks; of f16 matrices, of pairs of bf16 */
     double gbytes_per_s, shared_gbytes_per_s;
     int64_t fast_bytes;
-    int threads;      /* per program */
-    int vector_bytes; /* widest useful access */
-    int max_tile;     /* most elements of one tile */
-    int cores;        /* GPU: multiprocessors */
-    bool has_wgmma;   /* GPU: matrix instructions of warpgroups, and the engine that fetches for them */
+    int threads;       /* per program */
+    int vector_bytes;  /* widest useful access */
+    int max_tile;      /* most elements of one tile */
+    int cores;         /* GPU: multiprocessors */
+    bool has_wgmma;    /* GPU: matrix instructions of warpgroups, and the engine that fetches for them */
 } Target;
 extern const Target targets[];
 extern const int n_targets;
-const Target *target_find(const char *name);                                                   /* NULL if unknown */
+const Target *target_find(const char *name); /* NULL if unknown */
 static inline double target_ridge(const Target *t) { return t->gflops_f32 / t->gbytes_per_s; } /* FLOP per byte */
 
 #endif

@@ -26,30 +26,35 @@
  *
  * Accesses may be masked (`load %x[m] where %3 else 0`, `store %y[m], %4 where %3`), subscripts are
  * index expressions (`2*m + r - 1`, `(i + 3) / 4`, `i mod 8`, `%7{0..50}` for the element of an i32
- * value known to lie in 0..50, `@m` for the number of the program's tile along grid axis m, `S` or, where an axis has
- * the name, `$S` for a run-time extent);
+ * value known to lie in 0..50, `@m` for the number of the program's tile along grid axis m, `S` or, where an axis has the name, `$S` for a run-time extent);
  * `%5 = if %4 init %0 { ... yield %3 }`.  Run-time extents stand after the name: `kernel @f<S<=64>(..)`,
  * dimensions that follow them with their bound: `f32[2*S+1<=129,8]`; other strides than dense ones as
  * `strides [96,1]`.  A `#` line above is the comment.
  *
- * A kernel may be a FAMILY: equal kernels in one grid, whose axis marked `family` says which member a program belongs
- * to. A buffer that differs from member to member says `family 3`: it and the two after it are that buffer of the
- * three; instructions name the first.
+ * A kernel may be a FAMILY: equal kernels in one grid, whose axis marked `family` says which member a program belongs to.
+ * A buffer that differs from member to member says `family 3`: it and the two after it are that buffer of the three;
+ * instructions name the first.
  *
  * The scheduled level is the same text with decisions added.  They never change what a kernel computes; the
  * interpreter passes over them, the verifier checks that they can be met, a back end maps each to a fixed sequence:
  *   threads 256 [alternate 2] [producer 128] [registers 232:40] [persistent]
- *                      threads that compute; so many groups of them in a block, each with a program of its own: they
- * take programs by turns, and so they go through the loops that fetch; behind them, threads that only fetch; registers
- * of a thread of either kind; programs are walked by a grid as large as the machine grid m .. spread r r t0 t1 where
- * each bit of the index within a tile lives, lowest first: register or thread bit grid m .. cluster 2 that many
- * neighbouring programs along the axis share what is `multicast` grid m .. order 8  programs are numbered 8 tiles of
- * the axis by 8, all of the axes inside it for each for k ahead 3 ..   the stages in this body that say `by` run 3
- * iterations ahead, in a ring of 4 slots stage %x -> shared [minor k] [swizzle 128] [by threads 16 | by async 16 | by
- * tma [multicast]] `minor`: the axis that is contiguous in memory; its rows, in panels of `swizzle` bytes, have their
- * 16-byte chunks exchanged as the PTX ISA's swizzle modes do (ir/tile_stage.h); `by`: what moves how many bytes at a
- * time store %y[m, n], %x by threads 16 | by tma of a staged value: from shared memory, in the memory's order dot %a,
- * %b, %c over k by mma | by wgmma by matrix instructions, from staged factors, into the accumulator's spread */
+ *                      threads that compute; so many groups of them in a block, each with a program of its own: they take
+ *                      programs by turns, and so they go through the loops that fetch; behind them, threads that only
+ *                      fetch; registers of a thread of either kind; programs are walked by a grid as large as the machine
+ *   grid m .. spread r r t0 t1
+ *                      where each bit of the index within a tile lives, lowest first: register or thread bit
+ *   grid m .. cluster 2
+ *                      that many neighbouring programs along the axis share what is `multicast`
+ *   grid m .. order 8  programs are numbered 8 tiles of the axis by 8, all of the axes inside it for each
+ *   for k ahead 3 ..   the stages in this body that say `by` run 3 iterations ahead, in a ring of 4 slots
+ *   stage %x -> shared [minor k] [swizzle 128] [by threads 16 | by async 16 | by tma [multicast]]
+ *                      `minor`: the axis that is contiguous in memory; its rows, in panels of `swizzle` bytes, have
+ *                      their 16-byte chunks exchanged as the PTX ISA's swizzle modes do (ir/tile_stage.h);
+ *                      `by`: what moves how many bytes at a time
+ *   store %y[m, n], %x by threads 16 | by tma
+ *                      of a staged value: from shared memory, in the memory's order
+ *   dot %a, %b, %c over k by mma | by wgmma
+ *                      by matrix instructions, from staged factors, into the accumulator's spread */
 #ifndef FUSEC_IR_TILE_H
 #define FUSEC_IR_TILE_H
 #include "ir/arena.h"
@@ -114,9 +119,9 @@ typedef struct Buffer {
     Dim dim[MAX_RANK];        /* logical */
     int64_t stride[MAX_RANK]; /* elements */
     bool written;             /* out: stored to */
-    int in_place; /* the same memory as the other buffers of this number: a program reads an element before it
-                     or no one writes it; 0: memory of its own */
-    int family;   /* this and the next family - 1 are one buffer of as many members; 0: all have this one */
+    int in_place;             /* the same memory as the other buffers of this number: a program reads an element before it
+                                 or no one writes it; 0: memory of its own */
+    int family;               /* this and the next family - 1 are one buffer of as many members; 0: all have this one */
 } Buffer;
 
 /* ---- instructions -------------------------------------------------------------------------------------- */
@@ -150,65 +155,64 @@ typedef VEC(Inst *) Block;
 /* Values are numbered per kernel; Kernel.types[value] is a value's type. */
 struct Inst {
     TileOp kind;
-    int result;    /* value, or -1 (FOR, IF: see results) */
-    TileType type; /* of result */
-    Op op;         /* ELEMENT, REDUCE */
+    int result;            /* value, or -1 (FOR, IF: see results) */
+    TileType type;         /* of result */
+    Op op;                 /* ELEMENT, REDUCE */
     int n_in;
-    int *in;      /* values */
-    double value; /* CONST, FULL, LOAD's other */
-    int buffer;   /* LOAD, STORE: index into Kernel.buffers */
+    int *in;               /* values */
+    double value;          /* CONST, FULL, LOAD's other */
+    int buffer;            /* LOAD, STORE: index into Kernel.buffers */
     int n_index;
-    const Index **index; /* LOAD, STORE: one per buffer dim; INDEX: one */
+    const Index **index;   /* LOAD, STORE: one per buffer dim; INDEX: one */
     int n_over;
     int8_t over[MAX_TILE_AXES]; /* REDUCE, DOT */
-    Space space;                /* STAGE */
-    By by;                      /* STAGE, STORE, DOT */
-    int bytes;                  /* STAGE, STORE by threads, STAGE by async: of one access */
-    int minor;      /* STAGE: 1 + the axis that is contiguous in shared memory, or NO_AXIS: the back end's choice */
-    int swizzle;    /* STAGE: 32, 64, 128 bytes; 0: rows are padded instead */
-    bool multicast; /* STAGE by tma */
-    int axis;       /* FOR */
-    int ahead;      /* FOR: iterations by which its stages run ahead */
-    int n_carry;    /* FOR, IF: init[i] enters as carry[i] (FOR only), leaves as results[i] */
+    Space space;           /* STAGE */
+    By by;                 /* STAGE, STORE, DOT */
+    int bytes;             /* STAGE, STORE by threads, STAGE by async: of one access */
+    int minor;             /* STAGE: 1 + the axis that is contiguous in shared memory, or NO_AXIS: the back end's choice */
+    int swizzle;           /* STAGE: 32, 64, 128 bytes; 0: rows are padded instead */
+    bool multicast;        /* STAGE by tma */
+    int axis;              /* FOR */
+    int ahead;             /* FOR: iterations by which its stages run ahead */
+    int n_carry;           /* FOR, IF: init[i] enters as carry[i] (FOR only), leaves as results[i] */
     int *init, *carry, *results;
-    Block body; /* FOR, IF: ends with YIELD whose in[] are n_carry values */
+    Block body;            /* FOR, IF: ends with YIELD whose in[] are n_carry values */
 };
 
 typedef struct Kernel {
     Arena *arena;
-    const char *name; /* C identifier, unique in the module */
+    const char *name;      /* C identifier, unique in the module */
     VEC(Axis) axes;
     VEC(Buffer) buffers;
-    VEC(TileType) types; /* by value */
+    VEC(TileType) types;   /* by value */
     Block body;
-    int n_syms;      /* integers passed: run-time extents by symbol index of the model, then the launch's constants */
-    int n_constants; /* how many of them stand at the end: integers in which otherwise equal kernels differ */
+    int n_syms;            /* integers passed: run-time extents by symbol index of the model, then the launch's constants */
+    int n_constants;       /* how many of them stand at the end: integers in which otherwise equal kernels differ */
     const char *const *sym_names;
     const int64_t *sym_bounds; /* [n_syms] largest values, for range analysis; NULL: unknown */
-    int threads;               /* scheduled, GPU: threads per program that compute; 0: not decided */
-    int alternate;             /* groups of them in a block, which take programs by turns; 0, 1: one */
-    int producer;              /* threads behind them that only fetch */
-    int registers[2];          /* per computing thread, per fetching thread; 0: as the assembler finds */
-    bool persistent;           /* programs are walked by as many blocks as the machine holds at once */
-    const char *comment;       /* where it comes from: "digits.dsl:12 relu(conv2d(..))" */
+    int threads;           /* scheduled, GPU: threads per program that compute; 0: not decided */
+    int alternate;         /* groups of them in a block, which take programs by turns; 0, 1: one */
+    int producer;          /* threads behind them that only fetch */
+    int registers[2];      /* per computing thread, per fetching thread; 0: as the assembler finds */
+    bool persistent;       /* programs are walked by as many blocks as the machine holds at once */
+    const char *comment;   /* where it comes from: "digits.dsl:12 relu(conv2d(..))" */
     /* For the report alone; in no text: */
-    int members;      /* of a family; 0: it is none */
-    int onto, riding; /* products that are added up onto the first; sums over a factor that its loops take */
-    int slices;       /* sums over its tiles */
+    int members;           /* of a family; 0: it is none */
+    int onto, riding;      /* products that are added up onto the first; sums over a factor that its loops take */
+    int slices;            /* sums over its tiles */
     /* of products on a GPU: */
-    bool measured;    /* its tile is the fastest of those measured, not the cost model's choice */
-    const char *slow; /* why a faster matrix instruction does not multiply; NULL: the fastest does */
+    bool measured;         /* its tile is the fastest of those measured, not the cost model's choice */
+    const char *slow;      /* why a faster matrix instruction does not multiply; NULL: the fastest does */
 } Kernel;
 
 /* ---- building (tile_build.c) ------------------------------------------------------------------------------ */
 Kernel *kernel_new(Arena *a, const char *name);
 int kernel_axis(Kernel *k, const char *name, AxisKind kind, Dim extent, int step); /* unique-ifies the name */
-bool buffers_overlap(const Kernel *k, int a, int b);                               /* one buffer, or one memory */
-int kernel_family_axis(const Kernel *k);                                           /* -1: the kernel is no family */
+bool buffers_overlap(const Kernel *k, int a, int b); /* one buffer, or one memory */
+int kernel_family_axis(const Kernel *k);   /* -1: the kernel is no family */
 int kernel_groups(const Kernel *k);        /* of threads that compute, in a block: one or more */
 int kernel_block_threads(const Kernel *k); /* of all kinds */
-int kernel_buffer(Kernel *k, const char *name, DType t, Shape s, const int64_t *stride /* NULL: dense at the bound */,
-                  bool written);
+int kernel_buffer(Kernel *k, const char *name, DType t, Shape s, const int64_t *stride /* NULL: dense at the bound */, bool written);
 
 /* A builder appends to one block; bodies nest. */
 typedef struct Builder {
@@ -240,7 +244,7 @@ const Index *index_const(Arena *a, int64_t c);
 const Index *index_make(Arena *a, int64_t c, int n, const Term *term); /* sorts and merges; no other simplification */
 const Index *index_axis(Kernel *k, int axis);
 const Index *index_tile(Kernel *k, int axis); /* the number of the program's tile along a grid axis */
-const Index *index_extent(Kernel *k, Dim d);  /* its run-time value */
+const Index *index_extent(Kernel *k, Dim d); /* its run-time value */
 const Index *index_value(Kernel *k, int value, int64_t lo, int64_t hi); /* a gathered index, known in [lo, hi) */
 const Index *index_add(Kernel *k, const Index *x, const Index *y);
 const Index *index_scale(Kernel *k, const Index *x, int64_t c);
@@ -248,8 +252,7 @@ const Index *index_div(Kernel *k, const Index *x, const Index *d); /* d > 0 */
 const Index *index_mod(Kernel *k, const Index *x, const Index *d);
 bool index_range(const Kernel *k, const Index *x, int64_t *lo, int64_t *hi); /* inclusive bounds; false: unknown */
 bool index_equal(const Index *x, const Index *y);
-/* x = coef * axis + rest and rest does not mention the axis; false if the axis stands inside div, mod or a value's
- * axes. */
+/* x = coef * axis + rest and rest does not mention the axis; false if the axis stands inside div, mod or a value's axes. */
 bool index_affine_in(const Kernel *k, const Index *x, int axis, int64_t *coef);
 void index_axes(const Kernel *k, const Index *x, TileType *t); /* adds the axes it mentions, gathers included */
 bool index_is_const(const Index *x, int64_t *c);
@@ -276,9 +279,9 @@ bool kernel_run(Arena *a, const Kernel *k, const TileMemory *buffers, const int6
 
 int64_t kernel_programs(const Kernel *k, const int64_t *syms); /* size of the grid */
 typedef struct KernelCost {
-    double flops; /* at the bounds: multiply-add counts 2, every other elementwise or reduce step 1 */
+    double flops;               /* at the bounds: multiply-add counts 2, every other elementwise or reduce step 1 */
     double bytes_read, bytes_written; /* each buffer element touched once per kernel */
-    double bytes_loaded;              /* by all programs, with repeats */
+    double bytes_loaded;        /* by all programs, with repeats */
 } KernelCost;
 KernelCost kernel_cost(const Kernel *k);
 

@@ -73,10 +73,8 @@ static void along(const Kernel *k, const Index *x, Along *a) {
 static double values_of(const Kernel *k, const Along *a) {
     double n = 1;
     for (int x = 0; x < k->axes.n; x++) {
-        if (has_axis(&a->lanes, x))
-            n *= extent_of(k, x);
-        else if (a->tiles[x])
-            n *= (double)ceil_div(k->axes.at[x].extent.bound, k->axes.at[x].step);
+        if (has_axis(&a->lanes, x)) n *= extent_of(k, x);
+        else if (a->tiles[x]) n *= (double)ceil_div(k->axes.at[x].extent.bound, k->axes.at[x].step);
     }
     return n;
 }

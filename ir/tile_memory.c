@@ -255,8 +255,7 @@ bool memory_load(Machine *m, const Inst *i) {
             cursor_move(m, &c, r.inner, l);
             out[l * out_step] = other;
             if (mask && mask[l * mask_step] == 0) continue;
-            if (!cursor_offset(m, &c, &offset) || !read_element(m, buffer_of(m, i), offset, &out[l * out_step]))
-                return false;
+            if (!cursor_offset(m, &c, &offset) || !read_element(m, buffer_of(m, i), offset, &out[l * out_step])) return false;
         }
     }
     return true;

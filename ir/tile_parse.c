@@ -56,8 +56,8 @@ static bool load(Parser *p, Inst *i) {
 
 /* by threads 16, by tma multicast: one of the ways that `allowed` (bits) names. */
 static bool by(Parser *p, Inst *i, unsigned allowed) {
-    static const char *const name[] = {
-        [BY_THREADS] = "threads", [BY_ASYNC] = "async", [BY_TMA] = "tma", [BY_MMA] = "mma", [BY_WGMMA] = "wgmma"};
+    static const char *const name[] = {[BY_THREADS] = "threads", [BY_ASYNC] = "async", [BY_TMA] = "tma", [BY_MMA] = "mma",
+                                       [BY_WGMMA] = "wgmma"};
     if (!text_accept(p, "by")) return true;
     for (int b = BY_THREADS; b <= BY_WGMMA && i->by == BY_NONE; b++)
         if (allowed >> b & 1 && text_accept(p, name[b])) i->by = (By)b;
@@ -299,8 +299,7 @@ static bool buffer(Parser *p) {
     DType t;
     Shape s = {0};
     int64_t stride[MAX_RANK];
-    if (!text_expect(p, "%") || !text_word(p, &name) || !text_expect(p, ":") || !text_dtype(p, &t) ||
-        !text_expect(p, "["))
+    if (!text_expect(p, "%") || !text_word(p, &name) || !text_expect(p, ":") || !text_dtype(p, &t) || !text_expect(p, "["))
         return false;
     for (int b = 0; b < p->k->buffers.n; b++)
         if (strcmp(p->k->buffers.at[b].name, name) == 0) return text_fail(p, "two buffers have one name");
@@ -331,8 +330,7 @@ static bool spread(Parser *p, Spread *s) {
         int t = SPREAD_REGISTER;
         text_skip(p);
         const bool on_thread = *p->at == 't' && isdigit((unsigned char)p->at[1]);
-        if (!on_thread && !text_accept(p, "r"))
-            return s->n > 0 || text_fail(p, "expected r or a thread bit, such as t0");
+        if (!on_thread && !text_accept(p, "r")) return s->n > 0 || text_fail(p, "expected r or a thread bit, such as t0");
         p->at += on_thread;
         if (on_thread && !text_small(p, 0, MAX_SPREAD, &t)) return false;
         if (s->n == MAX_SPREAD) return text_fail(p, "the spread has too many bits");
@@ -381,8 +379,8 @@ static bool threads(Parser *p) {
     if (!text_small(p, 1, INT32_MAX / 2, &k->threads)) return false;
     if (text_accept(p, "alternate") && !text_small(p, 1, INT32_MAX / 2, &k->alternate)) return false;
     if (text_accept(p, "producer") && !text_small(p, 1, INT32_MAX / 2, &k->producer)) return false;
-    if (text_accept(p, "registers") &&
-        !(text_small(p, 0, 255, &k->registers[0]) && text_expect(p, ":") && text_small(p, 0, 255, &k->registers[1])))
+    if (text_accept(p, "registers") && !(text_small(p, 0, 255, &k->registers[0]) && text_expect(p, ":") &&
+                                         text_small(p, 0, 255, &k->registers[1])))
         return false;
     k->persistent = text_accept(p, "persistent");
     return true;

@@ -1,5 +1,5 @@
-/* Dimensions, types and index expressions of Tile IR text.  Expressions are rebuilt as written, without simplification,
- * so that printing what was parsed gives the text back. */
+/* Dimensions, types and index expressions of Tile IR text.  Expressions are rebuilt as written, without simplification, so
+ * that printing what was parsed gives the text back. */
 #include "ir/tile_text.h"
 #include <ctype.h>
 #include <string.h>

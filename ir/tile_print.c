@@ -208,8 +208,8 @@ static void print_load(Printer *p, const Inst *i) {
 }
 
 static void print_by(Printer *p, const Inst *i) {
-    static const char *const name[] = {[BY_NONE] = "",   [BY_THREADS] = "threads", [BY_ASYNC] = "async",
-                                       [BY_TMA] = "tma", [BY_MMA] = "mma",         [BY_WGMMA] = "wgmma"};
+    static const char *const name[] = {[BY_NONE] = "", [BY_THREADS] = "threads", [BY_ASYNC] = "async",
+                                       [BY_TMA] = "tma", [BY_MMA] = "mma", [BY_WGMMA] = "wgmma"};
     if (i->by == BY_NONE) return;
     fprintf(p->f, " by %s", i->by > BY_NONE && i->by <= BY_WGMMA ? name[i->by] : "?");
     if (i->by == BY_THREADS || i->by == BY_ASYNC) fprintf(p->f, " %d", i->bytes);
@@ -345,8 +345,7 @@ static void print_buffer(Printer *p, int n) {
     }
     if (b->written) fputs(" out", p->f);
     if (b->family) fprintf(p->f, " family %d", b->family);
-    if (p->canonical && b->in_place)
-        fprintf(p->f, " in place %d", b->in_place); /* back ends assume less of such a kernel */
+    if (p->canonical && b->in_place) fprintf(p->f, " in place %d", b->in_place); /* back ends assume less of such a kernel */
 }
 
 static void print_syms(Printer *p) {
@@ -369,10 +368,8 @@ static void print_axis_line(Printer *p, int n) {
     fprintf(p->f, " step %d", a->step);
     for (int b = 0; b < a->spread.n && b < MAX_SPREAD; b++) {
         if (!b) fputs(" spread", p->f);
-        if (a->spread.bit[b] == SPREAD_REGISTER)
-            fputs(" r", p->f);
-        else
-            fprintf(p->f, " t%d", a->spread.bit[b]);
+        if (a->spread.bit[b] == SPREAD_REGISTER) fputs(" r", p->f);
+        else fprintf(p->f, " t%d", a->spread.bit[b]);
     }
     if (a->cluster) fprintf(p->f, " cluster %d", a->cluster);
     if (a->order) fprintf(p->f, " order %d", a->order);

@@ -150,7 +150,6 @@ const char *kernel_check_spreads(Arena *a, const Kernel *k) {
     for (int x = 0; x < k->axes.n; x++)
         for (int y = 0; y < x; y++)
             if (with[x] >> y & 1 && spread_threads(&k->axes.at[x]) & spread_threads(&k->axes.at[y]))
-                return arena_printf(a, "axes %s and %s of one tile share thread bits", k->axes.at[y].name,
-                                    k->axes.at[x].name);
+                return arena_printf(a, "axes %s and %s of one tile share thread bits", k->axes.at[y].name, k->axes.at[x].name);
     return NULL;
 }

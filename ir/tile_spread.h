@@ -7,10 +7,10 @@
 #define FUSEC_IR_TILE_SPREAD_H
 #include "ir/tile.h"
 
-unsigned spread_threads(const Axis *x);  /* the thread bits, as a mask */
-int spread_registers(const Axis *x);     /* elements that a thread holds along the axis */
-int spread_offset(const Axis *x, int r); /* element of register r in thread 0; register 0 of any thread is less */
-int spread_vector(const Axis *x);        /* neighbouring elements in the low register bits */
+unsigned spread_threads(const Axis *x);        /* the thread bits, as a mask */
+int spread_registers(const Axis *x);           /* elements that a thread holds along the axis */
+int spread_offset(const Axis *x, int r);       /* element of register r in thread 0; register 0 of any thread is less */
+int spread_vector(const Axis *x);              /* neighbouring elements in the low register bits */
 const char *spread_check(const Axis *x, int threads); /* NULL, or what is wrong with it */
 
 /* only[v]: v is needed nowhere but in shared memory (it feeds STAGE, directly or through elementwise

@@ -41,8 +41,8 @@ static int padded_row(const Inst *i, int n_axes, int elements, int bytes) {
 
 static bool is_loop(const Kernel *k, int axis) { return k->axes.at[axis].kind != AXIS_GRID; }
 
-/* A factor without a stated layout is read along its side, four neighbours at once, and where it is turned it is filled
- * by sums a sector long: what lies at one sum begins four elements further than it need to. */
+/* A factor without a stated layout is read along its side, four neighbours at once, and where it is turned it is filled by
+ * sums a sector long: what lies at one sum begins four elements further than it need to. */
 void stage_layout(const Kernel *k, const Inst *i, StageLayout *out) {
     int8_t order[MAX_TILE_AXES];
     const int n = stage_order(k, i, order), bytes = dtype_bytes(i->type.dtype);
@@ -277,8 +277,7 @@ int block_run(const Block *b, int from) {
     return n - from;
 }
 
-/* ---- sums that meet
- * ------------------------------------------------------------------------------------------------------ */
+/* ---- sums that meet ------------------------------------------------------------------------------------------------------ */
 static int other_uses(const Block *b, int value) {
     int uses = 0;
     for (int n = 0; n < b->n; n++) {
@@ -325,8 +324,7 @@ static void plan_meetings(const Kernel *k, int64_t least, StagePlan *out) {
     }
 }
 
-/* ---- places
- * -------------------------------------------------------------------------------------------------------------- */
+/* ---- places -------------------------------------------------------------------------------------------------------------- */
 static const Inst *next_fetched(const Inst *loop, int *at) {
     while (*at < loop->body.n) {
         const Inst *i = loop->body.at[(*at)++];

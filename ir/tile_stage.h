@@ -28,18 +28,17 @@ const Inst **kernel_defs(Arena *a, const Kernel *k);
  * so many, and a run is masked as a whole; 0 if not even one element is (it is not affine). */
 int load_run_bytes(const Kernel *k, const Inst *const *def, const Inst *access, int axis);
 
-/* The expression over runs of `width` neighbours along the axis, which begin at multiples of it: is it affine, and by
- * how much does it grow from one to the next? */
+/* The expression over runs of `width` neighbours along the axis, which begin at multiples of it: is it affine, and by how
+ * much does it grow from one to the next? */
 bool index_run(const Kernel *k, const Index *x, int axis, int width, int64_t *slope);
 
 /* How many instructions of the block, from number `from` on, work element by element, each STAGE and STORE of registers
  * among them included: a back end may take a tile through all of them piece by piece. */
 int block_run(const Block *b, int from);
 
-/* A sum over what a product's accumulators became, which is only stored: each warp, or several that have other
- * elements, leaves its part in a row of an array in shared memory, of `step` floats along `axis`, and the rows are
- * added in order.  After every MEET_RUN floats MEET_PAD are left out: lanes whose elements are so far apart do not meet
- * in a bank. */
+/* A sum over what a product's accumulators became, which is only stored: each warp, or several that have other elements,
+ * leaves its part in a row of an array in shared memory, of `step` floats along `axis`, and the rows are added in order.  After
+ * every MEET_RUN floats MEET_PAD are left out: lanes whose elements are so far apart do not meet in a bank. */
 enum { MEET_RUN = 64, MEET_PAD = 16 };
 typedef struct Meeting {
     int axis, step, rows, row; /* row: floats from a row to the next */
@@ -47,17 +46,17 @@ typedef struct Meeting {
 bool stage_meeting(const Kernel *k, const Inst *sum, Meeting *out);
 
 /* Shared memory of a block, in bytes: every staged tile at its place (stage_plan), behind them the arrays of sums
- * that meet; scratch of other reductions not included.  Tiles that are never needed at the same time share memory.  Of
- * groups of threads that alternate each has what is not fetched for it for itself. */
+ * that meet; scratch of other reductions not included.  Tiles that are never needed at the same time share memory.  Of groups of threads that alternate each has
+ * what is not fetched for it for itself. */
 typedef struct StagePlan {
     int64_t *offset; /* by value; -1: it has no place in shared memory.  Of the first group */
     int *slots;      /* by value */
     int64_t bytes;
-    int64_t apart; /* from a group's own tiles to the next group's */
+    int64_t apart;   /* from a group's own tiles to the next group's */
 } StagePlan;
 void stage_plan(Arena *a, const Kernel *k, StagePlan *out);
-/* The first of the kernel's loops whose ring of tiles by tma the loop goes on with: one after the other, with as many
- * slots and tiles of the same sizes; itself where there is none. */
+/* The first of the kernel's loops whose ring of tiles by tma the loop goes on with: one after the other, with as many slots and
+ * tiles of the same sizes; itself where there is none. */
 const Inst *stage_ring(const Kernel *k, const Inst *loop);
 /* Dynamic shared memory of a block: the plan's, where some tile's layout is stated; 0 otherwise, when the back end has
  * arrays of its own. */

@@ -25,13 +25,13 @@ typedef struct MapWindow {
 
 typedef struct TensorMap {
     int buffer, rank;
-    int windows; /* 0: a box of the dimensions; else pixels in row-major order: dimension 0 is channels, then so many */
+    int windows;      /* 0: a box of the dimensions; else pixels in row-major order: dimension 0 is channels, then so many */
     MapWindow window[FUSEC_MAP_RANK - 2]; /* are slid over, then comes the one of images */
     const Index *at[FUSEC_MAP_RANK];      /* windows: where a panel begins */
-    MapDim dim[FUSEC_MAP_RANK];           /* 0: along the stage's minor axis, its stride is the element's size */
-    int64_t offset;                       /* bytes past the buffer's address */
-    int box[FUSEC_MAP_RANK];              /* elements one copy moves: one panel of the minor axis */
-    int panels;                           /* copies that make the tile, along the minor axis */
+    MapDim dim[FUSEC_MAP_RANK]; /* 0: along the stage's minor axis, its stride is the element's size */
+    int64_t offset;             /* bytes past the buffer's address */
+    int box[FUSEC_MAP_RANK];    /* elements one copy moves: one panel of the minor axis */
+    int panels;                 /* copies that make the tile, along the minor axis */
     int split;   /* blocks of the cluster that fetch a part of dimension 1 each; 1: all is fetched here */
     int swizzle; /* bytes, or 0 */
     fusec_map_type type;
@@ -39,10 +39,9 @@ typedef struct TensorMap {
 
 enum { MAP_ALIGN = 16, MAP_MAX_BOX = 256 };
 
-/* The same for a stage of pixels under a sliding window, by rows of the tile that are pixels and columns that are
- * channels of one element of the window: what lies outside the image reads as 0.  Strides, padding and dilation are the
- * window's, and so are classes of residues of a strided gradient.  Gives *out but for its type (im2col mode: PTX ISA,
- * "Tensors"). */
+/* The same for a stage of pixels under a sliding window, by rows of the tile that are pixels and columns that are channels of
+ * one element of the window: what lies outside the image reads as 0.  Strides, padding and dilation are the window's, and so
+ * are classes of residues of a strided gradient.  Gives *out but for its type (im2col mode: PTX ISA, "Tensors"). */
 const char *kernel_window_map(const Kernel *k, const Inst *stage, const Inst *load, TensorMap *out);
 const Inst *block_definition(const Block *b, int value); /* of a value, in the block or inside; NULL */
 

@@ -36,7 +36,7 @@ bool text_value_number(Parser *p, int *out); /* %n, defined or not */
 bool text_value(Parser *p, int *out);        /* %n, defined */
 bool text_values(Parser *p, Ints *list);     /* one or more */
 
-bool text_dim(Parser *p, Dim *out); /* 64, or [scale*]S[+offset]<=bound */
+bool text_dim(Parser *p, Dim *out);     /* 64, or [scale*]S[+offset]<=bound */
 bool text_dtype(Parser *p, DType *out);
 bool text_type(Parser *p, TileType *t); /* f32[m:64,k:16] */
 bool text_index(Parser *p, Inst *i);    /* an expression, added to i->index */

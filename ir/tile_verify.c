@@ -80,8 +80,7 @@ static bool same_form(const Buffer *a, const Buffer *b) {
     return same;
 }
 
-/* One axis counts the members; a family's buffers are as many, of one form, and no head of a family stands among them.
- */
+/* One axis counts the members; a family's buffers are as many, of one form, and no head of a family stands among them. */
 static bool check_family(Verifier *v) {
     const Kernel *k = v->k;
     const int axis = kernel_family_axis(k);
@@ -107,8 +106,7 @@ static bool check_family(Verifier *v) {
 static bool check_named(Verifier *v, int buffer) {
     const Buffer *all = v->k->buffers.at;
     for (int b = buffer - 1; b >= 0; b--)
-        if (all[b].family > buffer - b)
-            return fail(v, "%%%s is accessed by its own name, not its family's", all[buffer].name);
+        if (all[b].family > buffer - b) return fail(v, "%%%s is accessed by its own name, not its family's", all[buffer].name);
     return true;
 }
 

@@ -1,9 +1,8 @@
 /* Pixels under a sliding window as the copy engine fetches them; see tile_tensor_map.h.
  *
- * A subscript of an image's dimension is step * pixel + tap: the pixel's number in that dimension is a digit of the
- * index of one axis, the tap depends on others.  The least tap is where the window's places begin, what a tap has
- * beyond it is the offset that the instruction takes.  Sources: PTX ISA, "Tensors", im2col mode; CUDA Driver API,
- * cuTensorMapEncodeIm2col. */
+ * A subscript of an image's dimension is step * pixel + tap: the pixel's number in that dimension is a digit of the index of
+ * one axis, the tap depends on others.  The least tap is where the window's places begin, what a tap has beyond it is the
+ * offset that the instruction takes.  Sources: PTX ISA, "Tensors", im2col mode; CUDA Driver API, cuTensorMapEncodeIm2col. */
 #include "ir/tile_stage.h"
 #include "ir/tile_flat.h"
 #include "ir/tile_tensor_map.h"
@@ -35,8 +34,7 @@ typedef struct Subscript {
 } Subscript;
 
 static bool is_axis(const Index *x, int axis) {
-    return x->c == 0 && x->n == 1 && x->term[0].coef == 1 && x->term[0].atom.kind == ATOM_AXIS &&
-           x->term[0].atom.id == axis;
+    return x->c == 0 && x->n == 1 && x->term[0].coef == 1 && x->term[0].atom.kind == ATOM_AXIS && x->term[0].atom.id == axis;
 }
 
 /* axis / inner */
@@ -84,10 +82,9 @@ static bool is_tap(const View *v, const Index *x) {
 
 /* How far corners may lie from the image, and how far taps reach: by the number of dimensions. */
 static bool corners_fit(const MapWindow *w, int64_t taps, int rank) {
-    static const int corner[] = {[3] = 1 << 15, [4] = 1 << 7, [5] = 1 << 4},
-                     reach[] = {[3] = 1 << 16, [4] = 1 << 8, [5] = 1 << 5};
-    return w->lower >= -corner[rank] && w->lower < corner[rank] && w->upper >= -corner[rank] &&
-           w->upper < corner[rank] && taps < reach[rank];
+    static const int corner[] = {[3] = 1 << 15, [4] = 1 << 7, [5] = 1 << 4}, reach[] = {[3] = 1 << 16, [4] = 1 << 8, [5] = 1 << 5};
+    return w->lower >= -corner[rank] && w->lower < corner[rank] && w->upper >= -corner[rank] && w->upper < corner[rank] &&
+           taps < reach[rank];
 }
 
 static const char *add_window(View *v, int d, TensorMap *m) {
@@ -97,16 +94,13 @@ static const char *add_window(View *v, int d, TensorMap *m) {
     Subscript s;
     if (!read_subscript(v, x, &s)) return "its subscripts are not those of a sliding window";
     if (s.last && !dim_is_fixed(v->k->axes.at[v->pixel].extent)) return "its image has no fixed size";
-    if (!dim_is_fixed(extent) || s.count < 1 || s.step < 1 || s.step > MAX_STEP)
-        return "its window takes no such steps";
+    if (!dim_is_fixed(extent) || s.count < 1 || s.step < 1 || s.step > MAX_STEP) return "its window takes no such steps";
     if (!is_tap(v, s.rest) || !index_range(v->k, s.rest, &lo, &hi)) return "its taps are not those of one panel";
     MapWindow *w = &m->window[m->windows++];
-    *w = (MapWindow){
-        .lower = (int)lo, .step = (int)s.step, .tap = index_add(v->k, s.rest, index_const(v->k->arena, -lo))};
+    *w = (MapWindow){.lower = (int)lo, .step = (int)s.step, .tap = index_add(v->k, s.rest, index_const(v->k->arena, -lo))};
     const int64_t upper = lo + s.step * (s.count - 1) + 1 - extent.bound;
     w->upper = (int)upper;
-    if (lo != w->lower || upper != w->upper || !corners_fit(w, hi - lo, v->b->rank))
-        return "its window reaches too far";
+    if (lo != w->lower || upper != w->upper || !corners_fit(w, hi - lo, v->b->rank)) return "its window reaches too far";
     m->at[m->windows] = index_add(v->k, index_scale(v->k, s.digit, s.step), index_const(v->k->arena, lo));
     m->dim[m->windows] = (MapDim){v->pixel, 1, 0, extent, v->b->stride[d] * dtype_bytes(v->b->dtype)};
     v->inner *= s.count;
@@ -118,17 +112,14 @@ static bool is_times(Dim x, Dim y, int64_t by) {
     return dim_is_fixed(x) || (x.sym == y.sym && x.scale == y.scale * by && x.offset == y.offset * by);
 }
 
-/* Images follow one another; where pixels are summed those past the last have to be 0, as past the last image they are.
- */
+/* Images follow one another; where pixels are summed those past the last have to be 0, as past the last image they are. */
 static const char *add_images(View *v, TensorMap *m) {
     const Axis *pixels = &v->k->axes.at[v->pixel];
     const int last = v->b->rank - 1;
     int64_t first = -1;
     Subscript s;
-    if (!read_subscript(v, v->load->index[0], &s) || s.step != 1 || !is_tap(v, s.rest))
-        return "its images are not in a row";
-    if (!s.last && (!dim_is_fixed(pixels->extent) || pixels->extent.bound != v->inner * s.count))
-        return "its images are no axis";
+    if (!read_subscript(v, v->load->index[0], &s) || s.step != 1 || !is_tap(v, s.rest)) return "its images are not in a row";
+    if (!s.last && (!dim_is_fixed(pixels->extent) || pixels->extent.bound != v->inner * s.count)) return "its images are no axis";
     const bool ends = index_is_const(s.rest, &first) && first == 0 && is_times(pixels->extent, v->b->dim[0], v->inner);
     const bool whole = dim_is_fixed(pixels->extent) && pixels->extent.bound % pixels->step == 0;
     if (pixels->kind != AXIS_GRID && !ends && !whole) return "pixels past the last are not 0";
@@ -144,8 +135,7 @@ static const char *add_channels(const View *v, TensorMap *m) {
     if (v->b->stride[last] != 1 || !index_run(v->k, x, v->minor, v->panel, &slope) || slope != 1)
         return "its channels do not lie together";
     for (int a = 0; a < v->k->axes.n; a++)
-        if (a != v->minor && v->k->axes.at[a].step > 1 && mentions(v->k, x, a))
-            return "its channels depend on its pixels";
+        if (a != v->minor && v->k->axes.at[a].step > 1 && mentions(v->k, x, a)) return "its channels depend on its pixels";
     if (!dim_is_fixed(v->b->dim[last])) return "its channels have no fixed number";
     m->at[0] = x;
     m->dim[0] = (MapDim){v->minor, 1, 0, v->b->dim[last], dtype_bytes(v->b->dtype)};
@@ -168,14 +158,12 @@ static bool asks_for_range(const View *v, int value) {
     bool found = false;
     for (int d = 0; d < v->load->n_index && left && left->kind == TI_INDEX; d++) {
         if (!index_equal(left->index[0], v->load->index[d])) continue;
-        found |= i->op == OP_LT ? is_number(v, i->in[1], v->b->dim[d])
-                                : i->op == OP_GE && is_number(v, i->in[1], dim_fixed(0));
+        found |= i->op == OP_LT ? is_number(v, i->in[1], v->b->dim[d]) : i->op == OP_GE && is_number(v, i->in[1], dim_fixed(0));
     }
     return found;
 }
 
-/* ---- images whose pixels are rows
- * ------------------------------------------------------------------------------------- */
+/* ---- images whose pixels are rows ------------------------------------------------------------------------------------- */
 /* x < extent, as the mask says: a subscript of the image that the rows are. */
 typedef struct Range {
     const Index *x;
@@ -244,8 +232,7 @@ static bool unfold(View *v) {
     return same && divided(v->b->dim[0], pixels, &b->dim[0]);
 }
 
-/* ---- the map -------------------------------------------------------------------------------------------------------
- */
+/* ---- the map ------------------------------------------------------------------------------------------------------- */
 static int pixel_axis(const Kernel *k, const Inst *stage) {
     int found = -1;
     for (int d = 0; d < stage->type.n_axes; d++) {
@@ -266,12 +253,10 @@ static const char *check_strides(const TensorMap *m) {
 const char *kernel_window_map(const Kernel *k, const Inst *stage, const Inst *load, TensorMap *out) {
     View v = {(Kernel *)k, load, &k->buffers.at[load->buffer], stage->minor - 1, pixel_axis(k, stage), 0, 1};
     const bool tile = load->kind == TI_LOAD && v.pixel >= 0 && stage->swizzle;
-    if (!tile || ((v.b->rank < LEAST_RANK || v.b->rank > FUSEC_MAP_RANK) && !unfold(&v)))
-        return "it is no image under a window";
+    if (!tile || ((v.b->rank < LEAST_RANK || v.b->rank > FUSEC_MAP_RANK) && !unfold(&v))) return "it is no image under a window";
     const int row = k->axes.at[v.minor].step, pixels = k->axes.at[v.pixel].step;
     v.panel = stage->swizzle / dtype_bytes(v.b->dtype);
-    if (stage->multicast || pixels > MAX_PIXELS || v.panel > MAP_MAX_BOX || row % v.panel)
-        return "its tile is no column of pixels";
+    if (stage->multicast || pixels > MAX_PIXELS || v.panel > MAP_MAX_BOX || row % v.panel) return "its tile is no column of pixels";
     if (load->n_in && (load->value != 0 || !asks_for_range(&v, v.load->in[0]))) return "it is masked";
     out->rank = v.b->rank;
     out->panels = row / v.panel;

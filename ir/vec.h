@@ -7,14 +7,15 @@
 #define FUSEC_IR_VEC_H
 #include "ir/arena.h"
 
-#define VEC(T)      \
-    struct {        \
-        T *at;      \
+#define VEC(T) \
+    struct { \
+        T *at; \
         int n, cap; \
     }
 
-#define vec_push(arena, v, ...)                                                                                \
-    ((v).n == (v).cap ? (void)((v).at = vec_grow((arena), (v).at, (v).n, &(v).cap, sizeof *(v).at)) : (void)0, \
+#define vec_push(arena, v, ...) \
+    ((v).n == (v).cap ? (void)((v).at = vec_grow((arena), (v).at, (v).n, &(v).cap, sizeof *(v).at)) \
+                      : (void)0, \
      (v).at[(v).n++] = (__VA_ARGS__))
 
 #define vec_last(v) ((v).at[(v).n - 1])

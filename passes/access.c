@@ -53,12 +53,9 @@ static void map_reshape(const Node *n, const int8_t *axis, int8_t *in) {
         int64_t pa = a.bound, pb = b.bound;
         i++, o++;
         while (pa != pb) {
-            if (pa < pb && i < from->rank)
-                pa *= from->dim[i++].bound;
-            else if (pb < pa && o < to->rank)
-                pb *= to->dim[o++].bound;
-            else
-                return;
+            if (pa < pb && i < from->rank) pa *= from->dim[i++].bound;
+            else if (pb < pa && o < to->rank) pb *= to->dim[o++].bound;
+            else return;
         }
     }
 }
@@ -139,8 +136,7 @@ static void operands(Walk *w, Node *n, const int8_t *axis) {
     case CLASS_MOVE: visit_move(w, n, axis); break;
     case CLASS_CONTRACT: visit_contract(w, n, axis); break;
     case CLASS_INDEXED:
-        if (n->op == OP_GATHER)
-            visit_gather(w, n, axis);
+        if (n->op == OP_GATHER) visit_gather(w, n, axis);
         else
             for (int k = 0; k < n->n_in; k++) visit(w, n->in[k], none);
         break;
@@ -167,10 +163,8 @@ static void operands(Walk *w, Node *n, const int8_t *axis) {
 }
 
 static void visit(Walk *w, Node *n, const int8_t *axis) {
-    if (op_is_memory(n->op) || w->candidate[n->id])
-        record(w, n, axis);
-    else
-        operands(w, n, axis);
+    if (op_is_memory(n->op) || w->candidate[n->id]) record(w, n, axis);
+    else operands(w, n, axis);
 }
 
 void access_collect(Arena *a, const bool *candidate, Node *root, AccessList *out) {

@@ -4,11 +4,11 @@
 #include "passes/contract_solve.h"
 #include <string.h>
 
-enum { FREE = -1 };             /* the seed is an axis of the core: free seeds lead, in their order */
+enum { FREE = -1 }; /* the seed is an axis of the core: free seeds lead, in their order */
 enum { MAX_SEEDS = MAX_LOOPS }; /* each may be a loop */
 
 typedef struct Carried {
-    Node *core;            /* NULL: does not depend on `from`; [free seeds.., the value's own dims..] */
+    Node *core;           /* NULL: does not depend on `from`; [free seeds.., the value's own dims..] */
     int8_t tie[MAX_SEEDS]; /* by seed: the dim it equals, or FREE */
 } Carried;
 

@@ -163,8 +163,8 @@ static void add_view(Solver *s, const Contract *c, const Affine *read, const Nod
     for (int i = 0; i < v->n_guards; i++) solver_guard(s, &v->guard[i], c->n_loops, v->n_loops);
 }
 
-/* The view's dims become loops that are equal to what they are read at; its equalities take summed loops away, so that
- * the product with a diagonal costs what its elements do. */
+/* The view's dims become loops that are equal to what they are read at; its equalities take summed loops away, so that the
+ * product with a diagonal costs what its elements do. */
 static Node *absorb_diagonal(Rewriter *r, const Node *n, int k) {
     const Contract *c = n->attr->contract, *v = n->in[k]->attr->contract;
     const int n_loops = c->n_loops + v->n_loops;
@@ -224,15 +224,15 @@ static bool part_reads(const Node *n, int d, Affine *at) {
     return dim_is_fixed(n->attr->lo[d]);
 }
 
-/* How many times as much as n a product behind it has to be: more where n's rows do not lie in the factors as in
- * memory, which may cost the part the matrix units. */
+/* How many times as much as n a product behind it has to be: more where n's rows do not lie in the factors as in memory,
+ * which may cost the part the matrix units. */
 static int64_t worth(const Node *n) {
     const int last = n->shape.rank - 1;
     return n->op == OP_SLICE && last >= 0 && n->attr->step[last] == 1 ? 2 : 32;
 }
 
-/* The product that n, a slice or a view, reads a small part of; NULL where something else reads it too, or what it is
- * in another shape: then it stands for no node of the old graph. */
+/* The product that n, a slice or a view, reads a small part of; NULL where something else reads it too, or what it is in
+ * another shape: then it stands for no node of the old graph. */
 static const Node *product_behind(const Rewriter *r, const Node *n) {
     const bool view = n->op == OP_CONTRACT && n->n_in == 1 && n->attr->contract->n_loops == n->attr->contract->n_out &&
                       n->attr->contract->n_guards == 0;

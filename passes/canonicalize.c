@@ -76,9 +76,9 @@ Node *rule_fold_source(Rewriter *r, const Node *n) {
 }
 
 static const RewriteId none[] = {REWRITE_END};
-static const RewriteId element_rules[] = {
-    REWRITE_fold_constants,         REWRITE_drop_cast, REWRITE_patterns, REWRITE_compute_before_broadcast,
-    REWRITE_compute_before_reshape, REWRITE_END};
+static const RewriteId element_rules[] = {REWRITE_fold_constants,           REWRITE_drop_cast,
+                                          REWRITE_patterns,                 REWRITE_compute_before_broadcast,
+                                          REWRITE_compute_before_reshape,   REWRITE_END};
 static const RewriteId special_rules[] = {REWRITE_patterns, REWRITE_END};
 static const RewriteId source_rules[] = {REWRITE_fold_source, REWRITE_END};
 
@@ -89,8 +89,7 @@ static const RewriteId reshape_rules[] = {REWRITE_reshape, REWRITE_END},
                        pad_rules[] = {REWRITE_pad, REWRITE_END}, concat_rules[] = {REWRITE_concat, REWRITE_END},
                        sum_rules[] = {REWRITE_sum, REWRITE_END}, extremum_rules[] = {REWRITE_extremum, REWRITE_END},
                        product_rules[] = {REWRITE_product, REWRITE_END}, scan_rules[] = {REWRITE_scan, REWRITE_END},
-                       contract_rules[] = {REWRITE_part_of_product, REWRITE_hoist_constant, REWRITE_absorb,
-                                           REWRITE_END};
+                       contract_rules[] = {REWRITE_part_of_product, REWRITE_hoist_constant, REWRITE_absorb, REWRITE_END};
 
 static const RewriteId *const by_op[OP_COUNT] = {
     [OP_RESHAPE] = reshape_rules,

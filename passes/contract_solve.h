@@ -33,8 +33,8 @@ void solver_guard(Solver *s, const Guard *g, int first, int n);
 /* e / e.divisor == value / value.divisor. */
 void solver_equation(Solver *s, const Wide *e, const Wide *value);
 
-/* Solves: the contraction, in the solver's arena, and its operands in the order in which they were added.  False where
- * it would pass a limit of `contract`. */
+/* Solves: the contraction, in the solver's arena, and its operands in the order in which they were added.  False where it
+ * would pass a limit of `contract`. */
 bool solver_contract(Solver *s, Contract *out, Node **operands);
 
 /* Solves, and builds it in g; NULL past a limit. */

@@ -40,10 +40,8 @@ static bool wide_load(const Kernel *k, const Inst *i, int axis) {
     for (int d = 0; d < i->n_index; d++) {
         int64_t coef = 0;
         if (!index_affine_in(k, i->index[d], axis, &coef)) return false;
-        if (coef == 1 && buf->stride[d] == 1 && dtype_bytes(buf->dtype) == 4)
-            wide = true;
-        else if (coef || buf->stride[d] % 4)
-            return false;
+        if (coef == 1 && buf->stride[d] == 1 && dtype_bytes(buf->dtype) == 4) wide = true;
+        else if (coef || buf->stride[d] % 4) return false;
     }
     return wide;
 }

@@ -76,8 +76,7 @@ bool emit_has_axis(const Emitter *e, int v, int axis) {
 
 int emit_along(Emitter *e, int v, int axis) {
     if (emit_has_axis(e, v, axis)) return v;
-    const int zero = emit_i32(e, 0),
-              always = emit_op(e, OP_GE, DT_BOOL, tile_index(&e->b, index_axis(e->k, axis)), zero);
+    const int zero = emit_i32(e, 0), always = emit_op(e, OP_GE, DT_BOOL, tile_index(&e->b, index_axis(e->k, axis)), zero);
     return emit_select(e, always, v, v);
 }
 
@@ -204,8 +203,7 @@ static int index_if_greatest(Emitter *e, Node *n, const Index *const *in, int ma
     return emit_select(e, hit, linear_index(e, n, place->axes), none);
 }
 
-static int emit_argmax(Emitter *e, Node *n, const Index *const *idx, const Index *const *in, const int *axes,
-                       int mask) {
+static int emit_argmax(Emitter *e, Node *n, const Index *const *idx, const Index *const *in, const int *axes, int mask) {
     const int greatest = fold(e, n, OP_RMAX, n->in[0]->dtype, idx, in, axes, mask, operand, NULL);
     int again[MAX_RANK];
     const Index *in2[MAX_RANK];
@@ -227,8 +225,7 @@ int emit_reduction(Emitter *e, Node *n, const Index *const *idx, int mask) {
     return fold(e, n, n->op, n->dtype, idx, in, axes, mask, operand, NULL);
 }
 
-/* ---- scan: one element after the other along its axis ---------------------------------------------------------------
- */
+/* ---- scan: one element after the other along its axis --------------------------------------------------------------- */
 void emit_scan(Emitter *e, Node *n) {
     const Attr *at = n->attr;
     const Dim extent = n->shape.dim[at->axis];

@@ -1,7 +1,7 @@
-/* Scatter: rows of the result gather what is sent to them, in order, so that no two programs write one element and the
- * sum has one order.  It is a contraction with an indicator operand, of which almost all tiles are empty: a program
- * skips the blocks of positions, and in a block the positions, that send nothing to its rows.  The ids of a block are
- * compared at once, as lanes of a tile. */
+/* Scatter: rows of the result gather what is sent to them, in order, so that no two programs write one element and the sum
+ * has one order.  It is a contraction with an indicator operand, of which almost all tiles are empty: a program skips the
+ * blocks of positions, and in a block the positions, that send nothing to its rows.  The ids of a block are compared at
+ * once, as lanes of a tile. */
 #include "passes/emitter.h"
 #include <string.h>
 
@@ -104,10 +104,8 @@ void emit_scatter(Emitter *e, Node *n) {
     Nest nest;
     nest_begin(e, &nest, s.r, axes, 1, &start, &carry);
     int next;
-    if (s.block > 1)
-        next = add_block(&s, index_scale(e->k, s.at[s.r - 1], s.block), carry);
-    else
-        next = add_position(&s, carry);
+    if (s.block > 1) next = add_block(&s, index_scale(e->k, s.at[s.r - 1], s.block), carry);
+    else next = add_position(&s, carry);
     nest_end(e, &nest, &next, &result);
     emit_store(e, n, e->p_index, emit_converted(e, result, n->dtype));
 }

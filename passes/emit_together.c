@@ -1,5 +1,5 @@
-/* One kernel for a product and what goes with it: sums over its operands, taken in its loops by the programs at one
- * edge of the grid, and further products that are added up from its value on. */
+/* One kernel for a product and what goes with it: sums over its operands, taken in its loops by the programs at one edge
+ * of the grid, and further products that are added up from its value on. */
 #include "passes/emitter.h"
 #include "passes/slices.h"
 #include <string.h>
@@ -37,8 +37,7 @@ static int emit_main(Emitter *e) {
     }
     Node sums = *n;
     sums.dtype = DT_F32;
-    const int start = emit_full_over(e, &sums, e->p_index, -1, 0),
-              product = emit_product(e, n, e->p_index, start, &riders);
+    const int start = emit_full_over(e, &sums, e->p_index, -1, 0), product = emit_product(e, n, e->p_index, start, &riders);
     emit_remember(e, n, e->p_index, -1, emit_converted(e, product, n->dtype));
     for (int i = 0; i < riders.n; i++) {
         place_of(e, riders.node[i], idx);
@@ -98,8 +97,7 @@ void emit_sides(Emitter *e) {
     }
 }
 
-/* ---- sums over tiles
- * -------------------------------------------------------------------------------------------------- */
+/* ---- sums over tiles -------------------------------------------------------------------------------------------------- */
 /* The axis of which a slice is one tile. */
 static int slices_axis(const Emitter *e, const Node *n, int *dim) {
     int64_t length;
@@ -110,8 +108,7 @@ static int slices_axis(const Emitter *e, const Node *n, int *dim) {
 
 int emit_slices(Emitter *e, const Node *n) {
     int dim;
-    const int axis = slices_axis(e, n, &dim),
-              v = emit_converted(e, emit_value(e, n->in[0]->in[0], e->p_index, -1), DT_F32);
+    const int axis = slices_axis(e, n, &dim), v = emit_converted(e, emit_value(e, n->in[0]->in[0], e->p_index, -1), DT_F32);
     return emit_reduce_over(e, OP_SUM, v, 1, &axis);
 }
 

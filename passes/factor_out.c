@@ -1,11 +1,9 @@
-/* Diagonal factors: a factor of a sum's terms that is the same for all terms of one sum multiplies, or divides, the
- * sum.
+/* Diagonal factors: a factor of a sum's terms that is the same for all terms of one sum multiplies, or divides, the sum.
  *
- *     sum_j x[i, j] * d[i] = d[i] * sum_j x[i, j]        sum_k (x[i, k] / d[i]) w[k, j] = (sum_k x[i, k] w[k, j]) /
- * d[i]
+ *     sum_j x[i, j] * d[i] = d[i] * sum_j x[i, j]        sum_k (x[i, k] / d[i]) w[k, j] = (sum_k x[i, k] w[k, j]) / d[i]
  *
- * What varies along the summed loops stays where it is, as a prologue.  Done where nothing else reads the scaled terms,
- * and where it saves their pass over memory or makes fewer products. */
+ * What varies along the summed loops stays where it is, as a prologue.  Done where nothing else reads the scaled terms, and
+ * where it saves their pass over memory or makes fewer products. */
 #include "passes/access.h"
 #include "passes/affine.h"
 #include "passes/rewrite.h"

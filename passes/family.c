@@ -13,8 +13,8 @@
 
 enum {
     MOST_MEMBERS = 4,
-    NEAR = 48,    /* kernels between two members: what each reads and writes is alive until the last has run */
-    GRID_AXES = 8 /* of fusec_kernel */
+    NEAR = 48,        /* kernels between two members: what each reads and writes is alive until the last has run */
+    GRID_AXES = 8     /* of fusec_kernel */
 };
 
 /* Portable C calls kernels one by one, whatever they are. */

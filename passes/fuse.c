@@ -38,10 +38,8 @@ static int separate_results(Graph *g, Arena *a) {
         Result *r = &g->results.at[i];
         Node *v = r->value;
         const bool read = uses.first[v->id + 1] > uses.first[v->id] || homes[v->id] > 1;
-        if (op_is_memory(v->op) || taken[v->id] || (r->kind == RESULT_OUTPUT && read))
-            r->value = append_copy(g, v), copies++;
-        else
-            taken[v->id] = true;
+        if (op_is_memory(v->op) || taken[v->id] || (r->kind == RESULT_OUTPUT && read)) r->value = append_copy(g, v), copies++;
+        else taken[v->id] = true;
     }
     graph_renumber(g);
     return copies;
@@ -52,18 +50,15 @@ static int separate_results(Graph *g, Arena *a) {
 static void mark_wanted(Fuse *f, const Graph *g) {
     for (int i = 0; i < g->results.n; i++) {
         const Result *r = &g->results.at[i];
-        f->wanted[r->value->id] |=
-            r->kind != RESULT_OUTPUT ? ~(uint64_t)0 : (uint64_t)1 << (r->decl < 63 ? r->decl : 63);
+        f->wanted[r->value->id] |= r->kind != RESULT_OUTPUT ? ~(uint64_t)0 : (uint64_t)1 << (r->decl < 63 ? r->decl : 63);
     }
     for (int i = f->n - 1; i >= 0; i--)
         for (int k = 0; k < g->nodes.at[i]->n_in; k++) f->wanted[g->nodes.at[i]->in[k]->id] |= f->wanted[i];
 }
 
 /* ---- kernels ------------------------------------------------------------------------------------------ */
-static const FusionId opens[] = {[KERNEL_MAP] = FUSION_new_map,
-                                 [KERNEL_ROW] = FUSION_new_row,
-                                 [KERNEL_CONTRACT] = FUSION_new_contract,
-                                 [KERNEL_SCAN] = FUSION_new_scan,
+static const FusionId opens[] = {[KERNEL_MAP] = FUSION_new_map, [KERNEL_ROW] = FUSION_new_row,
+                                 [KERNEL_CONTRACT] = FUSION_new_contract, [KERNEL_SCAN] = FUSION_new_scan,
                                  [KERNEL_SCATTER] = FUSION_new_scatter};
 
 /* What a heavy node reads through nodes without memory is computed as it is read. */
@@ -79,14 +74,10 @@ static void count_prologue(const Fuse *f, const Node *n) {
 
 static PlanKernel new_kernel(const Node *n) {
     PlanKernel k = {.kind = KERNEL_MAP, .p = n->shape, .phase = n->phase};
-    if (n->op == OP_SCAN)
-        k.kind = KERNEL_SCAN;
-    else if (n->op == OP_SCATTER_ADD)
-        k.kind = KERNEL_SCATTER;
-    else if (fuse_is_heavy(n) && n->op == OP_CONTRACT)
-        k.kind = KERNEL_CONTRACT;
-    else if (op_info[n->op].cls == CLASS_REDUCE)
-        k.kind = KERNEL_ROW, k.r = access_reduced(n);
+    if (n->op == OP_SCAN) k.kind = KERNEL_SCAN;
+    else if (n->op == OP_SCATTER_ADD) k.kind = KERNEL_SCATTER;
+    else if (fuse_is_heavy(n) && n->op == OP_CONTRACT) k.kind = KERNEL_CONTRACT;
+    else if (op_info[n->op].cls == CLASS_REDUCE) k.kind = KERNEL_ROW, k.r = access_reduced(n);
     return k;
 }
 
@@ -144,15 +135,11 @@ static void assign(Fuse *f, Node *n) {
     PlanNode pn = {.node = n};
     int tries[16], k = -1;
     const bool alone = !f->merge || fuse_is_copy(f, n) || n->op == OP_SCATTER_ADD || n->op == OP_SCAN;
-    const int count = alone                                      ? 0
-                      : n->op == OP_CONTRACT && fuse_is_heavy(n) ? kernel_to_add_to(f, n, tries)
-                                                                 : kernels_to_try(f, n, tries, 16);
+    const int count = alone ? 0 : n->op == OP_CONTRACT && fuse_is_heavy(n) ? kernel_to_add_to(f, n, tries) : kernels_to_try(f, n, tries, 16);
     for (int i = 0; i < count && k < 0; i++) {
         const PlanKernel *at = &f->plan->kernels.at[tries[i]];
-        if (n->remat && at->nodes.at[0].node->remat != n->remat)
-            continue; /* or it would be computed, and kept, too early */
-        const FusionId how =
-            at->phase <= n->phase ? fuse_try_join(f, &f->plan->kernels.at[tries[i]], &pn) : FUSION_COUNT;
+        if (n->remat && at->nodes.at[0].node->remat != n->remat) continue; /* or it would be computed, and kept, too early */
+        const FusionId how = at->phase <= n->phase ? fuse_try_join(f, &f->plan->kernels.at[tries[i]], &pn) : FUSION_COUNT;
         if (how == FUSION_COUNT) continue;
         tally(f, how);
         k = tries[i];
@@ -199,9 +186,7 @@ static bool in_place_allowed(const Fuse *f, const PlanKernel *k, const PlanNode 
 }
 
 static void set_home(Fuse *f, const Result *r, const Node *at) {
-    static const Home homes[] = {[RESULT_OUTPUT] = HOME_OUTPUT,
-                                 [RESULT_GRAD] = HOME_GRAD,
-                                 [RESULT_PARAM] = HOME_PARAM,
+    static const Home homes[] = {[RESULT_OUTPUT] = HOME_OUTPUT, [RESULT_GRAD] = HOME_GRAD, [RESULT_PARAM] = HOME_PARAM,
                                  [RESULT_STATE] = HOME_STATE};
     PlanBuffer *b = &f->plan->buffer[at->id];
     b->home = homes[r->kind];
@@ -235,10 +220,8 @@ static void choose_homes(Fuse *f) {
             PlanNode *pn = &k->nodes.at[j];
             pn->stored = p->buffer[pn->node->id].home != HOME_NONE;
             grad |= p->buffer[pn->node->id].home == HOME_GRAD;
-            if (pn->stored)
-                vec_push(f->arena, k->outputs, pn->node);
-            else
-                tally(f, FUSION_private_value);
+            if (pn->stored) vec_push(f->arena, k->outputs, pn->node);
+            else tally(f, FUSION_private_value);
         }
         if (k->outputs.n > 1) tally(f, FUSION_several_values);
         if (grad) add_read(f->arena, k, p->accumulate);
@@ -248,12 +231,7 @@ static void choose_homes(Fuse *f) {
 static void fuse_init(Fuse *f, PassContext *c, Graph *g) {
     const int n = g->nodes.n;
     Arena *a = c->arena;
-    *f = (Fuse){.arena = a,
-                .graph = g,
-                .merge = !c->disabled[PASS_fuse],
-                .n = n,
-                .fired = c->fired,
-                .plan = ARENA_NEW(a, Plan)};
+    *f = (Fuse){.arena = a, .graph = g, .merge = !c->disabled[PASS_fuse], .n = n, .fired = c->fired, .plan = ARENA_NEW(a, Plan)};
     f->candidate = ARENA_ARRAY(a, bool, n);
     f->output = ARENA_ARRAY(a, bool, n);
     f->result = ARENA_ARRAY(a, bool, n);

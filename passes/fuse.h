@@ -8,34 +8,32 @@ typedef struct Fuse {
     Arena *arena;
     Plan *plan;
     Graph *graph;
-    bool merge;      /* false: -fno-fuse, a kernel per candidate */
-    bool *candidate; /* by node id */
-    bool *output;    /* is an OUTPUT result */
+    bool merge;          /* false: -fno-fuse, a kernel per candidate */
+    bool *candidate;     /* by node id */
+    bool *output;        /* is an OUTPUT result */
     bool *result;
-    Node **landing;     /* by result: the node that is computed into its home */
-    bool *copied;       /* by a result that is nothing else */
-    AccessList *access; /* by node id, of candidates */
-    int *readers;       /* how many candidates read it */
-    int *last_reader;   /* newest kernel that reads it, or -1 */
-    uint32_t *fired;    /* NULL, or a counter per rule */
-    uint64_t *wanted;   /* by node id, entry infer: the outputs that need it (64 and later share a bit) */
-    const bool *data;   /* -fno-jacobian-gemm, by node id: it depends on an input; else NULL */
-    int threads;        /* of a program */
+    Node **landing;      /* by result: the node that is computed into its home */
+    bool *copied;        /* by a result that is nothing else */
+    AccessList *access;  /* by node id, of candidates */
+    int *readers;        /* how many candidates read it */
+    int *last_reader;    /* newest kernel that reads it, or -1 */
+    uint32_t *fired;     /* NULL, or a counter per rule */
+    uint64_t *wanted;    /* by node id, entry infer: the outputs that need it (64 and later share a bit) */
+    const bool *data;    /* -fno-jacobian-gemm, by node id: it depends on an input; else NULL */
+    int threads;         /* of a program */
     const Target *target;
     Uses uses;
-    bool *adds; /* by node id: the sum of products that fuse puts into one kernel */
-    int n;      /* nodes */
+    bool *adds;          /* by node id: the sum of products that fuse puts into one kernel */
+    int n;               /* nodes */
 } Fuse;
 
-/* ---- fuse_candidates.c --------------------------------------------------------------------------------------------
- */
+/* ---- fuse_candidates.c -------------------------------------------------------------------------------------------- */
 void fuse_candidates(Fuse *f, const Graph *g); /* fills f->candidate, and what it is chosen by */
 bool fuse_is_heavy(const Node *n);             /* a reduction, or a sum of products */
 bool fuse_is_copy(const Fuse *f, const Node *n);
 int fuse_users(const Uses *u, const Node *n);
 
-/* ---- fuse_join.c --------------------------------------------------------------------------------------------------
- */
+/* ---- fuse_join.c -------------------------------------------------------------------------------------------------- */
 /* How the node (pn->node; the rest is filled) joined the kernel, or FUSION_COUNT where it does not fit. */
 FusionId fuse_try_join(const Fuse *f, PlanKernel *k, PlanNode *pn);
 PlanNode fuse_plain(Node *n); /* over the kernel's parallel dims, in order */

@@ -20,10 +20,10 @@ static bool rereads(const Node *n) {
 /* Recomputing costs about as much as reading: small and from at most one tensor in memory. */
 enum { CONE_READS = 4, MUCH_SMALLER = 8 };
 typedef struct Cone {
-    int cost;                     /* instructions when inlined; saturates */
-    int tensors;                  /* distinct reads of memory that is not much smaller than the value; saturates */
-    const Node *read[CONE_READS]; /* them */
-    bool dear;                    /* contains a transcendental or a division */
+    int cost;                      /* instructions when inlined; saturates */
+    int tensors;                   /* distinct reads of memory that is not much smaller than the value; saturates */
+    const Node *read[CONE_READS];  /* them */
+    bool dear;                     /* contains a transcendental or a division */
 } Cone;
 
 static bool is_half(DType t) { return t == DT_F16 || t == DT_BF16; }
@@ -123,8 +123,7 @@ static void find_sums_of_products(Fuse *f, const Graph *g) {
         bool adds = f->merge && !f->data && n->op == OP_ADD && n->in[0] != n->in[1];
         for (int k = 0; k < 2 && adds; k++) {
             const Node *x = n->in[k];
-            adds = x->dtype == n->dtype && fuse_users(&f->uses, x) == 1 && !f->result[x->id] &&
-                   (f->adds[x->id] || product_shares(x));
+            adds = x->dtype == n->dtype && fuse_users(&f->uses, x) == 1 && !f->result[x->id] && (f->adds[x->id] || product_shares(x));
         }
         f->adds[i] = adds;
     }
@@ -156,9 +155,8 @@ void fuse_candidates(Fuse *f, const Graph *g) {
         const Node *n = g->nodes.at[i];
         if (op_is_memory(n->op)) continue;
         cone[i] = cone_of(n, cone, f->candidate);
-        f->candidate[i] =
-            f->result[i] || f->copied[i] || fuse_is_heavy(n) || f->adds[i] ||
-            wants_memory(n, &cone[i], readers[i], reread[i]) ||
-            (op_info[n->op].cls == CLASS_ELEMENT && readers[i] > 1 && !widens(n) && takes_place(n, &uses));
+        f->candidate[i] = f->result[i] || f->copied[i] || fuse_is_heavy(n) || f->adds[i] ||
+                          wants_memory(n, &cone[i], readers[i], reread[i]) ||
+                          (op_info[n->op].cls == CLASS_ELEMENT && readers[i] > 1 && !widens(n) && takes_place(n, &uses));
     }
 }

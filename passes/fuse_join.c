@@ -54,8 +54,7 @@ static bool join_parallel(const Fuse *f, const PlanKernel *k, PlanNode *pn) {
     return reads_agree(f, k, pn, pn->axis);
 }
 
-/* ---- beside and after a product
- * ---------------------------------------------------------------------------------------- */
+/* ---- beside and after a product ---------------------------------------------------------------------------------------- */
 static bool is_shared(const Fuse *f, const PlanKernel *k) {
     return k->kind == KERNEL_CONTRACT && !k->sample && f->merge && !f->data && product_shares(k->nodes.at[0].node);
 }
@@ -72,10 +71,8 @@ static bool join_sum(const Fuse *f, const PlanKernel *k, PlanNode *pn) {
     return true;
 }
 
-/* ---- sums over tiles of what a product's kernel computes
- * ---------------------------------------------------------------- */
-/* All that the sum reads beside the kernel's own values, and what the kernel reads as well, is much smaller than its
- * operand. */
+/* ---- sums over tiles of what a product's kernel computes ---------------------------------------------------------------- */
+/* All that the sum reads beside the kernel's own values, and what the kernel reads as well, is much smaller than its operand. */
 static bool reads_little(const Fuse *f, const PlanKernel *k, const Node *sum) {
     enum { MUCH_SMALLER = 8 };
     for (int i = 0; i < f->access[sum->id].n; i++) {
@@ -93,8 +90,7 @@ static bool read_anyway(const Fuse *f, const PlanKernel *k) {
     int64_t length;
     for (int i = 0; i < f->n; i++) {
         const Node *n = f->graph->nodes.at[i];
-        if (f->candidate[i] && slices_summed(n, &dim, &length) && reads_any(f, k, n) && !reads_little(f, k, n))
-            return true;
+        if (f->candidate[i] && slices_summed(n, &dim, &length) && reads_any(f, k, n) && !reads_little(f, k, n)) return true;
     }
     return false;
 }
@@ -252,8 +248,7 @@ static bool join_onto(const Fuse *f, const PlanKernel *k, PlanNode *pn) {
     const Node *n = pn->node;
     int onto = 0;
     Node *add = fuse_sum_with(f, n);
-    if (!is_shared(f, k) || !target_adds_up(f->target, k->nodes.at[0].node, n) || !output_allows(f, k, add))
-        return false;
+    if (!is_shared(f, k) || !target_adds_up(f->target, k->nodes.at[0].node, n) || !output_allows(f, k, add)) return false;
     for (int i = 0; i < k->nodes.n; i++) onto += k->nodes.at[i].part == PART_ONTO;
     if (onto + 1 >= MOST || k->nodes.n + 2 > KERNEL_NODES) return false;
     if (!shape_equal(n->shape, k->p) || !products_alike(n, k->nodes.at[0].node)) return false;
@@ -280,8 +275,7 @@ static bool sums_samples(const PlanKernel *k) {
 }
 
 FusionId fuse_try_join(const Fuse *f, PlanKernel *k, PlanNode *pn) {
-    static const FusionId parallel[] = {[KERNEL_MAP] = FUSION_map_chain,
-                                        [KERNEL_ROW] = FUSION_row_epilogue,
+    static const FusionId parallel[] = {[KERNEL_MAP] = FUSION_map_chain, [KERNEL_ROW] = FUSION_row_epilogue,
                                         [KERNEL_CONTRACT] = FUSION_contract_epilogue};
     const Node *n = pn->node;
     if (!same_outputs(f, k, n)) return FUSION_COUNT;

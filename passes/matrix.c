@@ -34,10 +34,7 @@ static const char *classify(const Node *n, MatrixTerm *out, Product *p) {
     if (why) return why;
     *out = (MatrixTerm){.contract = n};
     memcpy(out->loop, cls.loop, sizeof out->loop);
-    *p = (Product){.batch = (double)cls.batch,
-                   .m = (double)cls.m,
-                   .n = (double)cls.n,
-                   .k = (double)cls.k,
+    *p = (Product){.batch = (double)cls.batch, .m = (double)cls.m, .n = (double)cls.n, .k = (double)cls.k,
                    .bytes = dtype_bytes(n->in[0]->dtype)};
     for (int l = c->n_out - 1; l >= 0; l--) {
         if (c->extent[l].bound == 1) continue;
@@ -125,10 +122,8 @@ const char *matrix_product(const Target *t, const PlanKernel *k, MatrixTiles *ou
     out->n_terms = 1;
     const char *why = classify(n, &out->term[0], &out->product);
     if (!why) why = add_terms(k, out);
-    if (why)
-        out->n_terms = 0;
-    else
-        matrix_epilogue(k, &out->product);
+    if (why) out->n_terms = 0;
+    else matrix_epilogue(k, &out->product);
     if (k->members) out->product.batch *= k->members;
     if (!why) find_slice(k, out);
     return why;
@@ -157,8 +152,8 @@ static bool is_alone(const MatrixTerm *t, int loop) {
     return alone;
 }
 
-/* Nothing is gathered element by element, which only some tiles have registers for: each dim of a factor is one loop,
- * and rows of halves that the caller lays out begin at words. */
+/* Nothing is gathered element by element, which only some tiles have registers for: each dim of a factor is one loop, and
+ * rows of halves that the caller lays out begin at words. */
 static bool reads_words(const Node *product) {
     const Contract *c = product->attr->contract;
     for (int k = 0; k < 2; k++) {
@@ -166,8 +161,7 @@ static bool reads_words(const Node *product) {
         const int last = x->shape.rank - 1;
         for (int d = 0; d <= last; d++)
             if (affine_single_loop(c, &c->map[k][d]) < 0) return false;
-        if (op_is_memory(x->op) && dtype_bytes(x->dtype) == 2 && (last < 0 || x->shape.dim[last].bound % 2))
-            return false;
+        if (op_is_memory(x->op) && dtype_bytes(x->dtype) == 2 && (last < 0 || x->shape.dim[last].bound % 2)) return false;
     }
     return true;
 }

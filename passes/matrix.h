@@ -8,8 +8,7 @@
 typedef struct MatrixTile {
     By by; /* the instruction: BY_MMA of a warp, BY_WGMMA of four */
     int rows, columns, warp_rows, warp_columns;
-    int alternate; /* programs of a block, each of warpgroups of its own, which multiply by turns; 1: it has one program
-                    */
+    int alternate; /* programs of a block, each of warpgroups of its own, which multiply by turns; 1: it has one program */
 } MatrixTile;
 extern const MatrixTile matrix_tile[];
 extern const int n_matrix_tiles;
@@ -29,31 +28,31 @@ typedef struct MatrixProduct {
 typedef struct MatrixTerm {
     const Node *contract;
     LoopClass loop[MAX_LOOPS];
-    bool swapped; /* rows of the tiles are the second operand's loops */
-    bool natural; /* .. so that columns are the output's innermost */
-    int sum_axis; /* of the kernel, once it is made */
+    bool swapped;         /* rows of the tiles are the second operand's loops */
+    bool natural;         /* .. so that columns are the output's innermost */
+    int sum_axis;         /* of the kernel, once it is made */
 } MatrixTerm;
 
 typedef struct MatrixTiles {
     MatrixTerm term[MATRIX_TERMS];
-    int n_terms;           /* 0: no matrix kernel */
+    int n_terms;          /* 0: no matrix kernel */
     MatrixProduct product; /* of all terms, as if their sums were one */
     MatrixTile tile;
-    int sum; /* elements summed per iteration */
+    int sum;              /* elements summed per iteration */
     int ahead, order;
-    int64_t room;              /* shared memory of a block */
-    int64_t slice;             /* rows, or columns, that the kernel sums: those of its tile; 0: it sums none */
-    LoopClass sliced;          /* which of them: the class of their loop */
+    int64_t room;         /* shared memory of a block */
+    int64_t slice;        /* rows, or columns, that the kernel sums: those of its tile; 0: it sums none */
+    LoopClass sliced;     /* which of them: the class of their loop */
     int row_axis, column_axis; /* of the kernel, once they are made */
 } MatrixTiles;
 
 /* Is the contraction for the target's matrix instructions, as far as it goes by what is multiplied? */
 bool matrix_takes(const Target *t, const Node *n);
-/* Is one kernel that adds up so many products like this one, in the same accumulators, faster than kernels of their own
- * and a sum?  True where matrix instructions do not take them. */
+/* Is one kernel that adds up so many products like this one, in the same accumulators, faster than kernels of their own and
+ * a sum?  True where matrix instructions do not take them. */
 bool matrix_adds_up_pays(const Target *t, const Node *product, int terms);
-/* Elements along a dim of the product in one tile of its kernel, whose values and reads are like those of `like`, where
- * sums of tiles can be taken; 0: not along that dim. */
+/* Elements along a dim of the product in one tile of its kernel, whose values and reads are like those of `like`, where sums of
+ * tiles can be taken; 0: not along that dim. */
 int64_t matrix_slice(const Target *t, const Node *product, int dim, const PlanKernel *like);
 /* Is there a tile with so many? */
 bool matrix_has_slice(const Target *t, const Node *product, int dim, int64_t length);
@@ -66,8 +65,7 @@ const char *matrix_product(const Target *t, const PlanKernel *k, MatrixTiles *ou
 void matrix_epilogue(const PlanKernel *k, MatrixProduct *p);
 /* Rows and columns as the instruction wants them, to begin with. */
 void matrix_turn(MatrixTiles *m, By by);
-/* The cheapest tile of one instruction by the cost model, or the next one after a tile of the table; NULL: none is
- * left. */
+/* The cheapest tile of one instruction by the cost model, or the next one after a tile of the table; NULL: none is left. */
 const MatrixTile *matrix_cheapest(const Target *t, const MatrixTiles *m, By by, const MatrixTile *after);
 /* Of the product with its cheapest tile, by the faster instruction that the target has. */
 double matrix_seconds(const Target *t, const MatrixTiles *m);

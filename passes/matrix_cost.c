@@ -9,15 +9,15 @@ const MatrixTile matrix_tile[] = {
 const int n_matrix_tiles = sizeof matrix_tile / sizeof *matrix_tile;
 
 enum {
-    SLOTS = 4,         /* of the ring, where shared memory has room */
-    FETCHED_SLOTS = 8, /* the same where a warp of its own fetches: it has nothing else to do */
-    BUSY_WARPS = 8,    /* per multiprocessor, that keep its matrix units busy */
+    SLOTS = 4,            /* of the ring, where shared memory has room */
+    FETCHED_SLOTS = 8,    /* the same where a warp of its own fetches: it has nothing else to do */
+    BUSY_WARPS = 8,       /* per multiprocessor, that keep its matrix units busy */
     FILE_REGISTERS = 65536,
-    MOST_WARPS = 64,    /* of a multiprocessor */
-    WARPGROUP = 4,      /* warps */
-    FETCHING = 1,       /* warps that only fetch, in blocks of one warpgroup */
-    L2_OVER_MEMORY = 3, /* how much faster the L2 cache delivers than memory */
-    STORED = 2          /* steps in which a result leaves its register */
+    MOST_WARPS = 64,      /* of a multiprocessor */
+    WARPGROUP = 4,        /* warps */
+    FETCHING = 1,         /* warps that only fetch, in blocks of one warpgroup */
+    L2_OVER_MEMORY = 3,   /* how much faster the L2 cache delivers than memory */
+    STORED = 2            /* steps in which a result leaves its register */
 };
 
 /* Part of their time by which units that work at once hold each other up, where one block has a multiprocessor. */
@@ -26,9 +26,8 @@ static const double IN_THE_WAY = 0.2;
 /* Seconds until what is fetched is there, and until what is stored is on its way. */
 static const double LATENCY = 0.5e-6;
 
-/* Hopper's mma beside wgmma: 62.9 % of the peak on average, and 728.5 of 756.5 TFLOP/s (H800; Luo et al., "Dissecting
- * the NVIDIA Hopper Architecture through Microbenchmarking and Multiple Level Analysis", arXiv:2501.12084, 6.2, tables
- * 7, 8). */
+/* Hopper's mma beside wgmma: 62.9 % of the peak on average, and 728.5 of 756.5 TFLOP/s (H800; Luo et al., "Dissecting the
+ * NVIDIA Hopper Architecture through Microbenchmarking and Multiple Level Analysis", arXiv:2501.12084, 6.2, tables 7, 8). */
 static const double OF_WGMMA = 0.629 / (728.5 / 756.5);
 
 typedef MatrixProduct Product;
@@ -53,9 +52,7 @@ static int64_t slot_bytes(const MatrixTile *t, const Product *p) {
 }
 
 /* Blocks of more than one warpgroup have a multiprocessor for themselves, and stay there. */
-static bool stays(const MatrixTile *tile) {
-    return tile->by == BY_WGMMA && warps_of(tile) * tile->alternate > WARPGROUP;
-}
+static bool stays(const MatrixTile *tile) { return tile->by == BY_WGMMA && warps_of(tile) * tile->alternate > WARPGROUP; }
 
 /* Shared memory for one block: a block of one warpgroup leaves room for another, which multiplies while it stores. */
 static int64_t room_of(const Target *t, const MatrixTile *tile) {
@@ -71,7 +68,9 @@ static int ahead_of(const Target *t, const MatrixTile *tile, const Product *p) {
     return ahead < 1 ? 1 : ahead;
 }
 
-int matrix_accumulators(const MatrixTile *t) { return t->warp_rows * t->warp_columns / (t->by == BY_WGMMA ? 128 : 32); }
+int matrix_accumulators(const MatrixTile *t) {
+    return t->warp_rows * t->warp_columns / (t->by == BY_WGMMA ? 128 : 32);
+}
 
 /* wgmma reads its factors where they lie, and has four warps for its accumulators. */
 static int registers_of(const MatrixTile *t) {
@@ -91,8 +90,8 @@ static double resident(const Target *t, const MatrixTile *tile, const Product *p
     return larger(1, least < by_warps ? least : by_warps);
 }
 
-/* Bytes of shared memory that the matrix instructions of one iteration read: a warp its rows and columns; a warpgroup
- * 64 of its rows at a time, with all its columns. */
+/* Bytes of shared memory that the matrix instructions of one iteration read: a warp its rows and columns; a warpgroup 64 of
+ * its rows at a time, with all its columns. */
 static double read_bytes(const MatrixTile *t, const Product *p) {
     const double sum = (double)sum_of(t, p) * p->bytes;
     if (t->by != BY_WGMMA) return warps_of(t) * (t->warp_rows + t->warp_columns) * sum;
@@ -103,8 +102,7 @@ static double read_bytes(const MatrixTile *t, const Product *p) {
  * (pair_programs in matrix_schedule.c). */
 static double fetched_bytes(const MatrixTile *t, const Product *p) {
     const double sum = (double)sum_of(t, p) * p->bytes, rows = t->rows * sum, columns = t->columns * sum;
-    const bool by_rows = (int64_t)ceil_div(p->m, t->rows) % 2 == 0,
-               by_columns = (int64_t)ceil_div(p->n, t->columns) % 2 == 0;
+    const bool by_rows = (int64_t)ceil_div(p->m, t->rows) % 2 == 0, by_columns = (int64_t)ceil_div(p->n, t->columns) % 2 == 0;
     if (!stays(t) || (!by_rows && !by_columns)) return rows + columns;
     const bool columns_shared = by_rows && (t->columns >= t->rows || !by_columns);
     return columns_shared ? rows + columns / 2 : rows / 2 + columns;
@@ -117,43 +115,38 @@ static double slots_left(const Target *t, const MatrixTile *tile, const Product 
     return larger(2, (double)(int64_t)slots);
 }
 
-/* Seconds of a program's loop, where so many warps multiply at once: for each iteration the slowest of matrix units,
- * shared memory and the L2 cache, and of a fetch's latency for the slots that are under way.  A group that multiplies
- * alone does not while it loads its rows. */
+/* Seconds of a program's loop, where so many warps multiply at once: for each iteration the slowest of matrix units, shared
+ * memory and the L2 cache, and of a fetch's latency for the slots that are under way.  A group that multiplies alone does not
+ * while it loads its rows. */
 static double summing(const Target *t, const MatrixTile *tile, const Product *p, double warps) {
     const double busy = tile->by == BY_WGMMA ? WARPGROUP : BUSY_WARPS;
     const double rate = t->gflops_matrix / t->cores * 1e9 * (warps < busy ? warps / busy : 1) * 2 / p->bytes;
-    const double fill = (double)slot_bytes(tile, p), read = read_bytes(tile, p),
-                 each = t->shared_gbytes_per_s / t->cores * 1e9;
+    const double fill = (double)slot_bytes(tile, p), read = read_bytes(tile, p), each = t->shared_gbytes_per_s / t->cores * 1e9;
     const double loading = tile->alternate > 1 && p->loads_rows ? read / each : 0;
-    const double math = 2.0 * tile->rows * tile->columns * sum_of(tile, p) / rate + loading,
-                 shared = (fill + read) / each;
+    const double math = 2.0 * tile->rows * tile->columns * sum_of(tile, p) / rate + loading, shared = (fill + read) / each;
     const double cache = fetched_bytes(tile, p) / (L2_OVER_MEMORY * t->gbytes_per_s / t->cores * 1e9);
     const double slowest = larger(math, larger(shared, cache));
     if (tile->by == BY_MMA) return ceil_div(p->k, sum_of(tile, p)) * slowest;
-    const double others = IN_THE_WAY * (math + shared + cache - slowest),
-                 waiting = LATENCY / (slots_left(t, tile, p) - 1);
+    const double others = IN_THE_WAY * (math + shared + cache - slowest), waiting = LATENCY / (slots_left(t, tile, p) - 1);
     return ceil_div(p->k, sum_of(tile, p)) * larger(slowest + others, waiting);
 }
 
-/* Seconds from its last product to its store, for one result, by so many of the warps that keep a multiprocessor busy:
- * what is stored goes its way by itself, what is read has to come. */
+/* Seconds from its last product to its store, for one result, by so many of the warps that keep a multiprocessor busy: what is
+ * stored goes its way by itself, what is read has to come. */
 static double finishing(const Target *t, const Product *p, double warps) {
     const double rate = t->gflops_f32 / 2 / t->cores * 1e9 * (warps < BUSY_WARPS ? warps / BUSY_WARPS : 1);
     return (p->steps + STORED) / rate + p->reads / (t->gbytes_per_s / t->cores * 1e9);
 }
 
-/* Seconds of all programs of a multiprocessor.  With wgmma, of programs that it has at a time one's loop hides
- * another's beginning and end, and blocks that stay fetch ahead of the next program; with mma each wave begins by
- * itself, and what stands after the sums is the same for all tiles. */
+/* Seconds of all programs of a multiprocessor.  With wgmma, of programs that it has at a time one's loop hides another's
+ * beginning and end, and blocks that stay fetch ahead of the next program; with mma each wave begins by itself, and what
+ * stands after the sums is the same for all tiles. */
 static double seconds(const Target *t, const MatrixTile *tile, const Product *p) {
     const double programs = p->batch * ceil_div(p->m, tile->rows) * ceil_div(p->n, tile->columns);
     const double each = ceil_div(programs, t->cores), held = resident(t, tile, p), together = each < held ? each : held;
-    const double warps = together * warps_of(tile), sum = summing(t, tile, p, warps),
-                 results = (double)tile->rows * tile->columns;
+    const double warps = together * warps_of(tile), sum = summing(t, tile, p, warps), results = (double)tile->rows * tile->columns;
     if (tile->by == BY_MMA)
-        return each * sum + ceil_div(each, held) * 2 * LATENCY +
-               p->batch * p->m * p->n / t->cores * finishing(t, p, BUSY_WARPS);
+        return each * sum + ceil_div(each, held) * 2 * LATENCY + p->batch * p->m * p->n / t->cores * finishing(t, p, BUSY_WARPS);
     const double idle = (stays(tile) ? LATENCY : 2 * LATENCY) + results * finishing(t, p, warps_of(tile));
     const double first = stays(tile) ? LATENCY : 0;
     if (together <= 1) return first + each * (sum + idle);
@@ -163,8 +156,7 @@ static double seconds(const Target *t, const MatrixTile *tile, const Product *p)
 /* Programs that run at the same time read tiles of G rows and of as many columns as there are then: least for equal
  * sides of that field. */
 static int order_of(const Target *t, const MatrixTile *tile, const Product *p) {
-    const double rows = ceil_div(p->m, tile->rows),
-                 field = resident(t, tile, p) * t->cores * tile->columns / tile->rows;
+    const double rows = ceil_div(p->m, tile->rows), field = resident(t, tile, p) * t->cores * tile->columns / tile->rows;
     int order = 1;
     while (2 * order <= rows && 4.0 * order * order <= field) order *= 2;
     return order > 1 && ceil_div(p->n, tile->columns) > 1 ? order : 0;
@@ -197,8 +189,7 @@ bool matrix_better_by_warps(const Target *t, const MatrixTiles *m, const MatrixT
 }
 
 double matrix_seconds(const Target *t, const MatrixTiles *m) {
-    const MatrixTile *by_warps = matrix_cheapest(t, m, BY_MMA, NULL),
-                     *by_groups = matrix_cheapest(t, m, BY_WGMMA, NULL);
+    const MatrixTile *by_warps = matrix_cheapest(t, m, BY_MMA, NULL), *by_groups = matrix_cheapest(t, m, BY_WGMMA, NULL);
     return seconds(t, by_groups ? by_groups : by_warps, &m->product);
 }
 

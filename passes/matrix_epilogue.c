@@ -1,5 +1,4 @@
-/* What a matrix kernel computes after its sums, as the cost of its tiles counts it: from what it stores back to the
- * product. */
+/* What a matrix kernel computes after its sums, as the cost of its tiles counts it: from what it stores back to the product. */
 #include "passes/matrix.h"
 
 enum {

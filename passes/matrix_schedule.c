@@ -15,7 +15,7 @@ typedef struct Schedule {
     Kernel *k;
     const MatrixTiles *m;
     const Inst **def;
-    int sum_axis; /* of the term that is being scheduled */
+    int sum_axis;    /* of the term that is being scheduled */
     Inst *loop, *dot;
     Inst *loops[MATRIX_TERMS];
     int maps;        /* of the copy engine, one for each member of a family */
@@ -136,8 +136,8 @@ static bool has_map(Schedule *s, const TensorMap *map) {
     return true;
 }
 
-/* In panels as wide as the swizzle; in narrower ones where a panel would hold two elements of a window, or two parts of
- * an axis that lie apart. */
+/* In panels as wide as the swizzle; in narrower ones where a panel would hold two elements of a window, or two parts of an axis
+ * that lie apart. */
 static const char *fetched_panels(const Schedule *s, Inst *stage, TensorMap *map) {
     enum { NARROWEST = 32 };
     const int widest = stage->swizzle;
@@ -175,8 +175,7 @@ static bool gathers_beside(const Schedule *s, const Inst *stage, int across) {
     enum { MANY = 32, FEW_ACCUMULATORS = 64, WORD = 4 };
     const Axis *axes = s->k->axes.at;
     const int elements = stage->bytes / dtype_bytes(stage->type.dtype);
-    const int64_t tile = (int64_t)axes[across].step * axes[s->sum_axis].step,
-                  gathered = tile / elements / s->k->threads;
+    const int64_t tile = (int64_t)axes[across].step * axes[s->sum_axis].step, gathered = tile / elements / s->k->threads;
     if (stage->by != BY_THREADS) return false;
     if (stage->bytes < WORD && gathered >= MANY) return true;
     return matrix_accumulators(&s->m->tile) > FEW_ACCUMULATORS && gathered > MANY;
@@ -210,8 +209,7 @@ static bool schedule_term(Schedule *s, int term) {
     return true;
 }
 
-/* ---- before and after it ------------------------------------------------------------------------------------------
- */
+/* ---- before and after it ------------------------------------------------------------------------------------------ */
 static bool is_tile(const Schedule *s, int value) {
     const TileType *t = &s->k->types.at[value];
     return has_axis(t, s->m->row_axis) && has_axis(t, s->m->column_axis);
@@ -239,8 +237,7 @@ static Inst *insert_stage(Schedule *s, Block *b, int at, int value) {
 
 /* The axis along which the access has the longer runs. */
 static int access_axis(const Schedule *s, const Inst *access) {
-    const int row = load_run_bytes(s->k, s->def, access, s->m->row_axis),
-              column = load_run_bytes(s->k, s->def, access, s->m->column_axis);
+    const int row = load_run_bytes(s->k, s->def, access, s->m->row_axis), column = load_run_bytes(s->k, s->def, access, s->m->column_axis);
     return row > column ? s->m->row_axis : s->m->column_axis;
 }
 
@@ -283,8 +280,7 @@ static bool gathers(const Index *x) {
     bool found = false;
     for (int i = 0; i < x->n && !found; i++) {
         const Atom *a = &x->term[i].atom;
-        found = a->kind == ATOM_VALUE ||
-                ((a->kind == ATOM_DIV || a->kind == ATOM_MOD) && (gathers(a->num) || gathers(a->den)));
+        found = a->kind == ATOM_VALUE || ((a->kind == ATOM_DIV || a->kind == ATOM_MOD) && (gathers(a->num) || gathers(a->den)));
     }
     return found;
 }
@@ -293,8 +289,7 @@ static bool gathers(const Index *x) {
  * instruction `to`. */
 static bool schedule_load(Schedule *s, Block *b, int at, int to) {
     Inst *load = b->at[at];
-    if (!is_tile(s, load->result) || dtype_bytes(load->type.dtype) != 2 || load->n_in || whole_sectors(s, load))
-        return false;
+    if (!is_tile(s, load->result) || dtype_bytes(load->type.dtype) != 2 || load->n_in || whole_sectors(s, load)) return false;
     for (int d = 0; d < load->n_index; d++)
         if (gathers(load->index[d])) return false;
     const int minor = access_axis(s, load);
@@ -325,8 +320,7 @@ static void schedule_accesses(Schedule *s) {
         if (b->at[n]->kind == TI_LOAD && schedule_load(s, b, n, to)) n++, to += 2;
 }
 
-/* ---- what is particular to warpgroups -------------------------------------------------------------------------------
- */
+/* ---- what is particular to warpgroups ------------------------------------------------------------------------------- */
 /* Pairs of programs share the larger of two tiles: neighbours along the rows that of the columns, and the reverse. */
 static void pair_programs(Kernel *k, const MatrixTiles *m) {
     const int first = m->tile.columns >= m->tile.rows ? m->row_axis : m->column_axis;
@@ -339,8 +333,7 @@ static void pair_programs(Kernel *k, const MatrixTiles *m) {
     }
 }
 
-/* Blocks of two computing warpgroups, with one program or one each, have a multiprocessor for themselves and stay
- * there. */
+/* Blocks of two computing warpgroups, with one program or one each, have a multiprocessor for themselves and stay there. */
 static void fetch_apart(Kernel *k, const MatrixTiles *m) {
     k->producer = 32;
     if (m->tile.alternate > 1) k->alternate = m->tile.alternate;

@@ -1,8 +1,7 @@
 /* -fno-jacobian-gemm: products as the chain rule gives them, one sample after the other.  A sample is an index of the
  * outermost dim of what depends on the program's inputs.  A contraction whose result has that loop is a product per
- * sample (a matrix-vector product, for a layer); one that sums over it adds an outer product per sample to the result
- * in memory.  This is what the pass is measured against (docs/benchmarks.md), so it is made to run at the speed of
- * memory. */
+ * sample (a matrix-vector product, for a layer); one that sums over it adds an outer product per sample to the result in
+ * memory.  This is what the pass is measured against (docs/benchmarks.md), so it is made to run at the speed of memory. */
 #include "passes/per_sample.h"
 #include "passes/affine.h"
 #include <string.h>

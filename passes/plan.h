@@ -43,28 +43,28 @@ typedef struct PlanKernel {
     int stored_kernel;   /* emit: index into Module.kernels */
     Phase phase;
     int32_t constant[FUSEC_MAX_CONSTANTS]; /* of `tile`, for the launch */
-    int64_t workspace;                     /* bytes of arena it needs while it runs */
+    int64_t workspace;   /* bytes of arena it needs while it runs */
     int64_t workspace_offset; /* after place; the tile kernel's buffer after the outputs, if workspace > 0 */
 } PlanKernel;
 
 /* Where a node's value lives. */
 typedef enum {
-    HOME_NONE,   /* inlined in its consumers, never in memory */
-    HOME_SOURCE, /* PARAM STATE INPUT HYPER STEP SEED: memory that exists */
+    HOME_NONE,    /* inlined in its consumers, never in memory */
+    HOME_SOURCE,  /* PARAM STATE INPUT HYPER STEP SEED: memory that exists */
     HOME_ARENA,
-    HOME_OUTPUT, /* written straight to the caller's output `decl` */
-    HOME_GRAD,   /* straight to the gradient of param `decl` */
-    HOME_PARAM,  /* in place over param `decl`: every other reader of the old value runs before */
+    HOME_OUTPUT,  /* written straight to the caller's output `decl` */
+    HOME_GRAD,    /* straight to the gradient of param `decl` */
+    HOME_PARAM,   /* in place over param `decl`: every other reader of the old value runs before */
     HOME_STATE
 } Home;
 
 typedef struct PlanBuffer {
     Home home;
     int decl;
-    int writer;    /* kernel index; -1 for sources */
-    int64_t bytes; /* allocated, with leading-dimension padding */
+    int writer;          /* kernel index; -1 for sources */
+    int64_t bytes;       /* allocated, with leading-dimension padding */
     int64_t stride[MAX_RANK];
-    int64_t offset; /* HOME_ARENA, after place */
+    int64_t offset;      /* HOME_ARENA, after place */
 } PlanBuffer;
 
 typedef struct Plan {

@@ -99,8 +99,7 @@ Graph *precision_raise(PassContext *c, Graph *g) {
     for (int i = 0; i < n; i++) r.copy[i] = remake(&r, g->nodes.at[i]);
     for (int i = 0; i < g->results.n; i++) {
         const Result *result = &g->results.at[i];
-        const DType t =
-            r.needed[result->value->id] ? result->value->dtype : DT_F32; /* what it moves may have been raised */
+        const DType t = r.needed[result->value->id] ? result->value->dtype : DT_F32; /* what it moves may have been raised */
         Node *value = precision_cast(r.g, r.copy[result->value->id], t, result->value);
         graph_result(r.g, result->kind, result->decl, value);
     }

@@ -12,9 +12,9 @@
  *
  * (a product is one line).  A product is named by rows, columns and sum, the type of its factors, the loop along which
  * each factor is contiguous (matrix_key), and what its kernel reads and writes.  A tile is instruction, rows x columns
- * of a program, rows x columns of a warp or warpgroup, and, where programs of a block multiply by turns, how many; its
- * time is in microseconds, or a word says why it has none. Products stand in the order of their names, tiles in that of
- * matrix_tiles.def. */
+ * of a program, rows x columns of a warp or warpgroup, and, where programs of a block multiply by turns, how many; its time is
+ * in microseconds, or a word says why it has none.
+ * Products stand in the order of their names, tiles in that of matrix_tiles.def. */
 #ifndef FUSEC_PASSES_PROFILE_H
 #define FUSEC_PASSES_PROFILE_H
 #include "passes/matrix.h"

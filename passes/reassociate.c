@@ -15,8 +15,8 @@ typedef struct Triple {
     const Contract *c;                 /* of the product */
     int loop[MAX_LOOPS];               /* of the contraction: number here */
     int n_loops;
-    uint32_t summed;   /* all loops that the result has not */
-    uint32_t reads[2]; /* by operand of the product */
+    uint32_t summed;                   /* all loops that the result has not */
+    uint32_t reads[2];                 /* by operand of the product */
 } Triple;
 
 static bool is_plain_product(const Node *n) {

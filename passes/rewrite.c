@@ -68,9 +68,9 @@ static bool attr_equal(const Node *a, const Node *b) {
 }
 
 static bool node_equal(const Node *a, const Node *b) {
-    return a->op == b->op && a->dtype == b->dtype && a->remat == b->remat && a->precision == b->precision &&
-           a->n_in == b->n_in && memcmp(a->in, b->in, sizeof *a->in * (size_t)a->n_in) == 0 &&
-           shape_same(&a->shape, &b->shape) && attr_equal(a, b);
+    return a->op == b->op && a->dtype == b->dtype && a->remat == b->remat && a->precision == b->precision && a->n_in == b->n_in &&
+           memcmp(a->in, b->in, sizeof *a->in * (size_t)a->n_in) == 0 && shape_same(&a->shape, &b->shape) &&
+           attr_equal(a, b);
 }
 
 /* ---- the set of nodes -------------------------------------------------------------------------- */
@@ -139,8 +139,7 @@ static Node *simplified(Rewriter *r, const Node *candidate) {
     Node *n = NULL;
     if (r->depth == DEEPEST_RULE) return NULL;
     r->depth++;
-    for (const RewriteId *id = r->rules(candidate->op); *id != REWRITE_END && !n; id++)
-        n = rewrite_apply(r, *id, candidate);
+    for (const RewriteId *id = r->rules(candidate->op); *id != REWRITE_END && !n; id++) n = rewrite_apply(r, *id, candidate);
     r->depth--;
     return n;
 }
@@ -234,12 +233,9 @@ static int *count_readers(Arena *a, const Graph *g) {
     return readers;
 }
 
-Graph *rewrite_graph(PassContext *c, Graph *g, RewriteRules *rules) {
-    return rewrite_graph_with(c, g, rules, NULL, NULL);
-}
+Graph *rewrite_graph(PassContext *c, Graph *g, RewriteRules *rules) { return rewrite_graph_with(c, g, rules, NULL, NULL); }
 
-Graph *rewrite_graph_with(PassContext *c, Graph *g, RewriteRules *rules, const int *members,
-                          const struct Slices *slices) {
+Graph *rewrite_graph_with(PassContext *c, Graph *g, RewriteRules *rules, const int *members, const struct Slices *slices) {
     Rewriter r = {.g = graph_new(c->arena, g->model, g->entry), .scratch = arena_new(), .rules = rules};
     r.g->attrs = g->attrs;
     r.fired = c->fired;

@@ -26,18 +26,17 @@ struct Rewriter {
     VEC(int) readers;       /* by new id: how many operands and results of the old graph it stands for */
     struct NodeSlot *table; /* open-addressing set of nodes by structure; size is a power of two */
     int table_size, table_used;
-    const Target *target; /* NULL before one is chosen */
+    const Target *target;   /* NULL before one is chosen */
     const PassContext *context;
-    const int *members;          /* by old id, of pass_split: family_sizes */
+    const int *members;     /* by old id, of pass_split: family_sizes */
     const struct Slices *slices; /* by old id, of pass_split: slices_of_tiles */
-    uint32_t *fired;             /* NULL, or a counter per rule */
+    uint32_t *fired;        /* NULL, or a counter per rule */
     int depth; /* of rules within rules; past a limit nodes are made as they are, so that no input exhausts the stack */
 };
 
 /* The whole walk, in c->arena; results follow, dead nodes go. */
 Graph *rewrite_graph(PassContext *c, Graph *g, RewriteRules *rules);
-Graph *rewrite_graph_with(PassContext *c, Graph *g, RewriteRules *rules, const int *members,
-                          const struct Slices *slices); /* of Rewriter */
+Graph *rewrite_graph_with(PassContext *c, Graph *g, RewriteRules *rules, const int *members, const struct Slices *slices); /* of Rewriter */
 
 /* A node by its parts, simplified.  Shape and dtype must be what graph_infer says. */
 Node *rewrite_node(Rewriter *r, Op op, int n_in, Node *const *in, const Attr *attr, DType dtype, Shape shape);
@@ -53,8 +52,7 @@ Node *rewrite_reduce(Rewriter *r, Op op, Node *a, int n_axes, const int8_t *axes
 /* n if it was made by op and may be looked through, else NULL. */
 const Node *rewrite_seen(const Rewriter *r, const Node *n, Op op);
 
-/* Whether nothing but the one who asks reads n, as far as the old graph tells: if not, more is computed than need be.
- */
+/* Whether nothing but the one who asks reads n, as far as the old graph tells: if not, more is computed than need be. */
 bool rewrite_only_reader(const Rewriter *r, const Node *n);
 
 /* Equal attributes but for which tensor (decl) or random stream is meant; the ops and ranks are the same. */

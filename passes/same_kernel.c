@@ -55,8 +55,7 @@ static uint64_t hash_cone(KernelFinder *f, const PlanKernel *k, const Node *n, u
 static uint64_t hash_kernel(KernelFinder *f, const PlanKernel *k) {
     uint64_t h = mix((uint64_t)k->kind, (uint64_t)k->reads.n * 64 + (uint64_t)k->outputs.n);
     f->now++;
-    for (int i = 0; i < k->nodes.n; i++)
-        h = hash_cone(f, k, k->nodes.at[i].node, mix(h, k->nodes.at[i].stored + 2 * (uint64_t)k->nodes.at[i].part));
+    for (int i = 0; i < k->nodes.n; i++) h = hash_cone(f, k, k->nodes.at[i].node, mix(h, k->nodes.at[i].stored + 2 * (uint64_t)k->nodes.at[i].part));
     return h;
 }
 
@@ -143,9 +142,7 @@ static bool same_families(const PlanKernel *a, const PlanKernel *b) {
 static bool same_kernel(KernelFinder *f, const PlanKernel *a, PlanKernel *b) {
     Pair x = {.f = f, .a = a, .b = b};
     if (a->members != b->members || (a->members && !same_families(a, b))) return false;
-    if (a->kind != b->kind || a->sample != b->sample || a->nodes.n != b->nodes.n || !shape_same(&a->p, &b->p) ||
-        !shape_same(&a->r, &b->r))
-        return false;
+    if (a->kind != b->kind || a->sample != b->sample || a->nodes.n != b->nodes.n || !shape_same(&a->p, &b->p) || !shape_same(&a->r, &b->r)) return false;
     if (!same_buffers(&x)) return false;
     f->now++;
     for (int i = 0; i < a->nodes.n; i++) {

@@ -127,8 +127,7 @@ static bool is_made_by(Walk *w, const Node *sum) {
     w->elements = shape_elements(x->shape);
     w->now++;
     ends_of(w, x, false);
-    if (!w->little || !w->last || w->moved || !is_product(w->last) || !shape_equal(w->last->shape, x->shape))
-        return false;
+    if (!w->little || !w->last || w->moved || !is_product(w->last) || !shape_equal(w->last->shape, x->shape)) return false;
     w->now++;
     others_of(w, x);
     return w->little;
@@ -164,10 +163,7 @@ const Slices *slices_of_tiles(PassContext *c, const Graph *g) {
     const Uses uses = graph_uses(c->arena, g);
     Slices *made = ARENA_ARRAY(c->arena, Slices, n + 1);
     bool *read = ARENA_ARRAY(c->arena, bool, n + 1); /* by product: another sum reads its kernel's values from memory */
-    Walk w = {.arena = c->arena,
-              .uses = &uses,
-              .stamp = ARENA_ARRAY(c->arena, int, n + 1),
-              .from = ARENA_ARRAY(c->arena, int, n + 1)};
+    Walk w = {.arena = c->arena, .uses = &uses, .stamp = ARENA_ARRAY(c->arena, int, n + 1), .from = ARENA_ARRAY(c->arena, int, n + 1)};
     for (int i = 0; i < n; i++) {
         const Node *sum = g->nodes.at[i];
         if (!sums_down(sum)) continue;

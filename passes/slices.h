@@ -11,8 +11,8 @@ Contract slices_view(Affine map[1][MAX_RANK], const Node *x, int dim, int64_t le
 bool slices_seen(const Node *n, int *dim, int64_t *length);
 /* Is it the sum of each slice, and of nothing else? */
 bool slices_summed(const Node *n, int *dim, int64_t *length);
-/* The product in whose kernel what is summed is computed, element by element; the length of slices that are its tiles.
- * 0: the kernel would need much else to sum it, another sum reads it again, or tiles have no such sums. */
+/* The product in whose kernel what is summed is computed, element by element; the length of slices that are its tiles.  0: the
+ * kernel would need much else to sum it, another sum reads it again, or tiles have no such sums. */
 typedef struct Slices {
     const Node *product;
     int64_t length;

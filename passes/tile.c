@@ -11,8 +11,8 @@
 static Kernel *open_kernel(Emitter *e, int number) {
     static const char *const kinds[] = {"map", "row", "contract", "scan", "scatter"};
     const Model *m = e->plan->graph->model;
-    Kernel *k = kernel_new(
-        e->arena, arena_printf(e->arena, "%s_%s_%d", entry_name[e->plan->graph->entry], kinds[e->pk->kind], number));
+    Kernel *k = kernel_new(e->arena, arena_printf(e->arena, "%s_%s_%d", entry_name[e->plan->graph->entry],
+                                                  kinds[e->pk->kind], number));
     const int room = m->syms.n + FUSEC_MAX_CONSTANTS;
     const char **names = ARENA_ARRAY(e->arena, const char *, room);
     int64_t *bounds = ARENA_ARRAY(e->arena, int64_t, room);
@@ -41,9 +41,7 @@ static const char *buffer_name(Emitter *e, const Node *n) {
     case OP_STATE: name = m->states.at[n->attr->decl].name; break;
     case OP_INPUT: name = m->inputs.at[n->attr->decl].name; break;
     case OP_HYPER: name = m->hypers.at[n->attr->decl].name; break;
-    case OP_STEP:
-    case OP_SEED:
-    case OP_ACCUMULATE: return op_info[n->op].text;
+    case OP_STEP: case OP_SEED: case OP_ACCUMULATE: return op_info[n->op].text;
     default: return arena_printf(e->arena, "t%d", n->id);
     }
     char *clean = arena_strdup(e->arena, name);
@@ -59,8 +57,7 @@ static bool updates(const Emitter *e, const Node *out, const Node *source) {
     return (b->home == HOME_PARAM || b->home == HOME_STATE) && source->op == op && b->decl == source->attr->decl;
 }
 
-/* Counts from 1 the results that are written over something that the kernel reads: the number of that which n is, or
- * has. */
+/* Counts from 1 the results that are written over something that the kernel reads: the number of that which n is, or has. */
 static int in_place(const Emitter *e, const Node *n, bool is_out) {
     for (int o = 0; o < e->pk->outputs.n; o++) {
         const Node *out = e->pk->outputs.at[o];
@@ -82,8 +79,7 @@ static void add_buffers(Emitter *e) {
         e->k->buffers.at[b].in_place = i < first ? e->k->buffers.at[b - 1].in_place : in_place(e, n, out);
         e->k->buffers.at[b].family = pk->members ? pk->family[i] : 0;
         if (i >= first) e->buffer_of[n->id] = b;
-        if (e->k->buffers.at[b].family)
-            first = i + pk->family[i]; /* until then other members', whose nodes are not emitted */
+        if (e->k->buffers.at[b].family) first = i + pk->family[i]; /* until then other members', whose nodes are not emitted */
     }
 }
 
@@ -169,8 +165,7 @@ static void emit_body(Emitter *e) {
         const PlanNode *pn = &pk->nodes.at[i];
         const OpClass cls = op_info[pn->node->op].cls;
         if (pn->part != PART_VALUE) continue;
-        if (!pn->in_row && (pn->stored || cls == CLASS_REDUCE || cls == CLASS_CONTRACT))
-            value_at_home(e, pn, &value[i]);
+        if (!pn->in_row && (pn->stored || cls == CLASS_REDUCE || cls == CLASS_CONTRACT)) value_at_home(e, pn, &value[i]);
     }
     emit_rows(e, value);
     for (int i = 0; i < pk->nodes.n; i++)

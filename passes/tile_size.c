@@ -26,30 +26,16 @@ static Limits limits_of(const Target *t) {
     const int tile = t->max_tile;
     switch (t->backend) {
     case BACKEND_NVPTX:
-        return (Limits){.map = at_most(tile / 8, 1024),
-                        .row_lanes = at_most(tile / 4, 2048),
-                        .span = at_most(tile / 2, 4096),
-                        .column = at_most(tile / 128, 64),
-                        .m = at_most(tile / 128, 64),
-                        .n = at_most(tile / 128, 64),
-                        .k = at_most(tile / 512, 16),
-                        .pow2 = true};
+        return (Limits){.map = at_most(tile / 8, 1024), .row_lanes = at_most(tile / 4, 2048), .span = at_most(tile / 2, 4096),
+                        .column = at_most(tile / 128, 64), .m = at_most(tile / 128, 64), .n = at_most(tile / 128, 64),
+                        .k = at_most(tile / 512, 16), .pow2 = true};
     case BACKEND_HOST:
-        return (Limits){.map = at_most(tile / 8, 8192),
-                        .row_lanes = at_most(tile / 32, 2048),
-                        .span = at_most(tile / 8, 8192),
-                        .column = at_most(tile / 128, 512),
-                        .m = at_most(tile / 124, 528),
-                        .n = at_most(tile / 128, 512),
+        return (Limits){.map = at_most(tile / 8, 8192), .row_lanes = at_most(tile / 32, 2048), .span = at_most(tile / 8, 8192),
+                        .column = at_most(tile / 128, 512), .m = at_most(tile / 124, 528), .n = at_most(tile / 128, 512),
                         .k = at_most(tile / 256, 256)};
     default:
-        return (Limits){.map = 1 << 30,
-                        .row_lanes = 1,
-                        .span = at_most(tile / 8, 512),
-                        .column = at_most(tile / 64, 64),
-                        .m = 1,
-                        .n = at_most(tile / 64, 64),
-                        .k = at_most(tile / 64, 64)};
+        return (Limits){.map = 1 << 30, .row_lanes = 1, .span = at_most(tile / 8, 512), .column = at_most(tile / 64, 64), .m = 1,
+                        .n = at_most(tile / 64, 64), .k = at_most(tile / 64, 64)};
     }
 }
 
@@ -172,8 +158,8 @@ static int even_lanes(const Limits *l, Dim d, int64_t most, int unit) {
     return (int)(up < most ? up : most);
 }
 
-static ProductTile product_tile(const Limits *l, const Contract *c, const LoopClass *loop, int64_t rows,
-                                int64_t columns, TileSizes *s) {
+static ProductTile product_tile(const Limits *l, const Contract *c, const LoopClass *loop, int64_t rows, int64_t columns,
+                                TileSizes *s) {
     const int64_t members = l->members > 1 ? l->members : 1;
     ProductTile t = {1, 1, 1, members, 1, 1, members};
     for (int i = c->n_out - 1; i >= 0; i--) {
@@ -209,8 +195,8 @@ static double tile_cycles(const ProductTile *t, Lying lying) {
            ENTER / (double)(t->sums ? t->sums : 1);
 }
 
-/* How long the programs take on 2, 4 and 8 cores, in full programs of one core: between even work, since those at the
- * edges are smaller, and rounds of full ones. */
+/* How long the programs take on 2, 4 and 8 cores, in full programs of one core: between even work, since those at the edges
+ * are smaller, and rounds of full ones. */
 static double programs_taken(const ProductTile *t) {
     double rounds = 0;
     for (int64_t cores = 2; cores <= MANY_PROGRAMS; cores *= 2)
@@ -224,8 +210,8 @@ static int64_t part_of(int64_t all, int64_t parts, int unit) {
 }
 
 /* The largest tiles where these are programs for every core; else the parts of rows and columns that take least time,
- * as long as each program has enough to do.  alone: the product is all that its kernel computes, which leaves room on
- * the stack for twice the rows: they share what is packed of the columns. */
+ * as long as each program has enough to do.  alone: the product is all that its kernel computes, which leaves room on the
+ * stack for twice the rows: they share what is packed of the columns. */
 static void product_sizes(const Limits *l, const Contract *c, const LoopClass *loop, Lying lying, bool alone,
                           TileSizes *s) {
     enum { MORE = 2 * MANY_PROGRAMS };
@@ -278,8 +264,8 @@ static int64_t staged_bytes(const Node *n, const TileSizes *s) {
     return bytes;
 }
 
-/* Where an operand has rows and columns both (depthwise, a condition on both), its tile has their product: halves
- * output loops, the innermost last, until what is staged fits what a kernel may declare. */
+/* Where an operand has rows and columns both (depthwise, a condition on both), its tile has their product: halves output
+ * loops, the innermost last, until what is staged fits what a kernel may declare. */
 static void fit_staged(const Node *n, TileSizes *s) {
     enum { STAGED = 32 << 10 }; /* of 48 KiB: rows are padded, and an epilogue needs room too */
     const Contract *c = n->attr->contract;
@@ -292,8 +278,7 @@ static void fit_staged(const Node *n, TileSizes *s) {
     }
 }
 
-/* The innermost loops have the lanes; where threads read memory together, those first along which it is read in order.
- */
+/* The innermost loops have the lanes; where threads read memory together, those first along which it is read in order. */
 static void sum_sizes(const Limits *l, const Node *n, int *k) {
     const Contract *c = n->attr->contract;
     int64_t most = l->k;
@@ -352,10 +337,8 @@ static void sample_sizes(const Limits *l, const PlanKernel *k, TileSizes *s) {
     const int rows = inner < c->n_out ? 1 : STREAMED_ROWS;
     for (int i = 0; i < c->n_loops; i++) {
         int *step = i < c->n_out ? &s->p[i] : &s->k[i];
-        if (i == inner)
-            *step = lanes(l, c->extent[i], STREAMED);
-        else if (i != sample && *step > rows)
-            *step = rows;
+        if (i == inner) *step = lanes(l, c->extent[i], STREAMED);
+        else if (i != sample && *step > rows) *step = rows;
     }
 }
 
@@ -383,7 +366,9 @@ void tile_sizes(const Target *t, const Plan *p, const PlanKernel *k, TileSizes *
         if (k->sample) sample_sizes(&l, k, out);
         slice_sizes(k, out);
         break;
-    case KERNEL_SCAN: fill(&l, &k->p, out->p, l.map < 256 ? l.map : 256); break;
+    case KERNEL_SCAN:
+        fill(&l, &k->p, out->p, l.map < 256 ? l.map : 256);
+        break;
     case KERNEL_SCATTER: {
         Shape cols = k->p;
         fill(&l, &cols, out->p, l.map < 4096 ? l.map : 4096);

@@ -1,20 +1,18 @@
 /* together: what one kernel can compute at once stands side by side in the graph.
  *
  *     dx = dq Wq' + dk Wk' + dv Wv'      products that are added: one after the other into one accumulator
- *     dW = x' dy,  db = sum_i dy         a sum over an operand of a product: taken from the tiles that the product
- * reads
+ *     dW = x' dy,  db = sum_i dy         a sum over an operand of a product: taken from the tiles that the product reads
  *
- * The backward graph has them where the chain rule came by.  fuse joins kernels in the order of the graph, so each
- * moves down to the last of its company, past nothing that reads it.  A sum reads the operand as the product has it,
- * its dims merged, so that they are seen to be the same. */
+ * The backward graph has them where the chain rule came by.  fuse joins kernels in the order of the graph, so each moves
+ * down to the last of its company, past nothing that reads it.  A sum reads the operand as the product has it, its dims
+ * merged, so that they are seen to be the same. */
 #include "passes/together.h"
 #include "passes/affine.h"
 #include "passes/contract_class.h"
 #include "passes/matrix.h"
 #include <string.h>
 
-/* ---- questions
- * -------------------------------------------------------------------------------------------------------- */
+/* ---- questions -------------------------------------------------------------------------------------------------------- */
 bool product_shares(const Node *n) {
     if (n->op != OP_CONTRACT || n->n_in != 2 || (n->dtype != DT_F32 && !dtype_is_low(n->dtype))) return false;
     const ContractClass c = contract_classify(n->attr->contract, n->in);
@@ -22,8 +20,7 @@ bool product_shares(const Node *n) {
 }
 
 bool products_alike(const Node *a, const Node *b) {
-    const ContractClass x = contract_classify(a->attr->contract, a->in),
-                        y = contract_classify(b->attr->contract, b->in);
+    const ContractClass x = contract_classify(a->attr->contract, a->in), y = contract_classify(b->attr->contract, b->in);
     bool straight = true, turned = true;
     if (!shape_equal(a->shape, b->shape)) return false;
     for (int l = 0; l < a->shape.rank; l++) {
@@ -59,8 +56,7 @@ bool sum_rides(const Node *sum, const Node *product, int8_t *loop) {
     if (sum->op != OP_SUM || sum->dtype != DT_F32 || !product_shares(product)) return false;
     for (int k = 0; k < 2; k++) {
         if (product->in[k] != sum->in[0] || !summed_dims(product, k, &summed) || reduced_dims(sum) != summed) continue;
-        if (sum->shape.rank == product->shape.rank)
-            continue; /* there are no tiles beside each other that read the same */
+        if (sum->shape.rank == product->shape.rank) continue; /* there are no tiles beside each other that read the same */
         for (int d = 0, kept = 0; d < sum->in[0]->shape.rank; d++)
             if (!(summed >> d & 1)) loop[kept++] = (int8_t)affine_single_loop(c, &c->map[k][d]);
         return true;
@@ -69,23 +65,21 @@ bool sum_rides(const Node *sum, const Node *product, int8_t *loop) {
 }
 
 bool target_adds_up(const Target *t, const Node *a, const Node *b) {
-    if (!t || t->backend != BACKEND_NVPTX || !matrix_takes(t, a))
-        return !t || t->backend != BACKEND_NVPTX || !matrix_takes(t, b);
+    if (!t || t->backend != BACKEND_NVPTX || !matrix_takes(t, a)) return !t || t->backend != BACKEND_NVPTX || !matrix_takes(t, b);
     return matrix_takes(t, b) && a->in[0]->dtype == b->in[0]->dtype;
 }
 
 bool target_takes_sums(const Target *t) { return !t || t->backend == BACKEND_HOST; }
 
-/* ---- moving
- * ----------------------------------------------------------------------------------------------------------- */
+/* ---- moving ----------------------------------------------------------------------------------------------------------- */
 typedef struct Together {
     Graph *g;
-    Uses uses; /* by id, as all that is by id here: ids stay until the end */
+    Uses uses;      /* by id, as all that is by id here: ids stay until the end */
     Node **order;
-    int *place;   /* by id */
-    int *results; /* by id: how many results it is */
-    int *first;   /* by id of a value without its reshapes: the first entry of a product that reads it, or -1 */
-    int n;        /* nodes */
+    int *place;     /* by id */
+    int *results;   /* by id: how many results it is */
+    int *first;     /* by id of a value without its reshapes: the first entry of a product that reads it, or -1 */
+    int n;          /* nodes */
 } Together;
 
 static Node *unreshaped(Node *n) {
@@ -114,8 +108,7 @@ static bool read_once(const Together *t, const Node *n) {
     return t->uses.first[n->id + 1] - t->uses.first[n->id] == 1 && t->results[n->id] == 0;
 }
 
-/* ---- sums of products
- * --------------------------------------------------------------------------------------------------- */
+/* ---- sums of products --------------------------------------------------------------------------------------------------- */
 static bool same_time(const Node *a, const Node *b) { return a->phase == b->phase && a->remat == b->remat; }
 
 /* A product, or a sum of them, that only `with`'s reader reads. */
@@ -139,14 +132,11 @@ static void gather_terms(Together *t, Node *add) {
     if (add->op != OP_ADD || add->in[0] == add->in[1]) return;
     Node *last = t->place[add->in[0]->id] > t->place[add->in[1]->id] ? add->in[0] : add->in[1];
     Node *other = last == add->in[0] ? add->in[1] : add->in[0];
-    if (add->dtype != last->dtype || !read_once(t, last) || !product_shares(last) || !same_time(add, last) ||
-        !joins(t, other, last))
-        return;
+    if (add->dtype != last->dtype || !read_once(t, last) || !product_shares(last) || !same_time(add, last) || !joins(t, other, last)) return;
     move_tree(t, other, last);
 }
 
-/* ---- sums over an operand
- * ------------------------------------------------------------------------------------------------ */
+/* ---- sums over an operand ------------------------------------------------------------------------------------------------ */
 typedef struct Reader {
     Node *product;
     int operand, next;

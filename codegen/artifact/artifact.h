@@ -10,8 +10,8 @@
  * index (NULL where not used; entry infer computes the outputs given); hyper NULL for the defaults; step counts from 1;
  * syms one per symbol.  Drivers that know a model by its manifest alone (dlopen) call it directly.
  *
- * The CUDA form defines MODEL_manifest and MODEL_image, the host form (codegen/host) MODEL_manifest and MODEL_kernels;
- * there, MODEL_run is a function of MODEL.h that takes the model (MODEL *) where the C99 form takes its memory. */
+ * The CUDA form defines MODEL_manifest and MODEL_image, the host form (codegen/host) MODEL_manifest and MODEL_kernels; there,
+ * MODEL_run is a function of MODEL.h that takes the model (MODEL *) where the C99 form takes its memory. */
 #ifndef FUSEC_CODEGEN_ARTIFACT_H
 #define FUSEC_CODEGEN_ARTIFACT_H
 #include "ir/module.h"
@@ -21,8 +21,8 @@
 char *artifact_prefix(Arena *a, const Module *m);
 char *artifact_macro_prefix(Arena *a, const Module *m);
 
-/* MODEL.h, self-contained (it repeats runtime/common/fusec.h and the runtime of its form).  Kernels are printed on the
- * side to bound the stack when backend is BACKEND_C99. */
+/* MODEL.h, self-contained (it repeats runtime/common/fusec.h and the runtime of its form).  Kernels are printed on the side to bound the stack
+ * when backend is BACKEND_C99. */
 void artifact_header(FILE *f, const Module *m, Backend backend);
 
 /* `const fusec_manifest MODEL_manifest` and the static tables it points to, as C; kernels and launches only with
@@ -33,8 +33,8 @@ void artifact_manifest(FILE *f, const Module *m, bool launches);
  * the text is incomplete). */
 const char *artifact_c99(FILE *f, const Module *m, const char *header);
 
-/* MODEL.c of the CUDA form, beside `header`, of BACKEND_NVPTX: the runtime, the manifest and where the kernels are: in
- * the file named `ptx_file`, opened at run time, or in the text itself if `ptx` is not NULL.  It needs libc and -ldl.
+/* MODEL.c of the CUDA form, beside `header`, of BACKEND_NVPTX: the runtime, the manifest and where the kernels are: in the
+ * file named `ptx_file`, opened at run time, or in the text itself if `ptx` is not NULL.  It needs libc and -ldl.
  * NULL, or why the module does not fit. */
 const char *artifact_cuda(FILE *f, const Module *m, const char *header, const char *ptx_file, const char *ptx);
 
@@ -55,8 +55,8 @@ void artifact_host_functions(FILE *f, const Module *m, const char *prefix);
 /* ---- for other emitters of the same data -------------------------------------------------------------- */
 /* Kernel k's grid as the manifest has it; false if it does not fit (more than 8 grid axes, or one past int32). */
 bool artifact_grid(const Kernel *k, struct fusec_grid grid[8], int *n);
-/* fusec_launch.outputs: bit o set if output o needs the launch, ~0 if it must always run.  Beyond what the planner
- * says, a launch that writes to outputs alone is skipped, in every entry, when none of them is given. */
+/* fusec_launch.outputs: bit o set if output o needs the launch, ~0 if it must always run.  Beyond what the planner says, a
+ * launch that writes to outputs alone is skipped, in every entry, when none of them is given. */
 uint64_t artifact_outputs(const Module *m, const Launch *l);
 /* A runtime source file by base name ("check.c") with its quoted #includes removed; NULL if there is none. */
 char *artifact_runtime(Arena *a, const char *file);

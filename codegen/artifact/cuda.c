@@ -117,10 +117,10 @@ static void example(FILE *f, const Module *m, const char *p, const char *header)
 }
 
 static void runtime(FILE *f, Arena *a, bool selftest) {
-    static const char *const files[] = {"status.c",      "crc32.c",         "check.c",           "save.c",
-                                        "load.c",        "cuda_internal.h", "cuda_driver.c",     "cuda_module.c",
-                                        "cuda_device.c", "cuda_graph.c",    "cuda_tensor_map.c", "cuda_run.c",
-                                        "cuda_copy.c",   "selftest.c"};
+    static const char *const files[] = {"status.c",      "crc32.c",         "check.c",       "save.c",
+                                        "load.c",        "cuda_internal.h", "cuda_driver.c", "cuda_module.c",
+                                        "cuda_device.c", "cuda_graph.c",    "cuda_tensor_map.c",
+                                        "cuda_run.c",    "cuda_copy.c",     "selftest.c"};
     fputs(
         "#undef FUSEC_WEAK\n#if defined(__GNUC__)\n#define FUSEC_WEAK __attribute__((weak))\n#else\n#define "
         "FUSEC_WEAK\n#endif\n\n"

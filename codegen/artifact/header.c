@@ -227,8 +227,9 @@ void artifact_header(FILE *f, const Module *m, Backend backend) {
     const char **out = field_names(&h, m->outputs.n, output_name, &outputs);
     const char **hypers = field_names(&h, m->hypers.n, hyper_name, &hyper);
     const char *runtime = artifact_runtime(a, "fusec.h");
-    fprintf(f, "/* %s: the interface of a model compiled by fusec%s%s.  Generated; C99 and C++.", h.p,
-            m->source ? " from " : "", m->source ? m->source : "");
+    fprintf(f,
+            "/* %s: the interface of a model compiled by fusec%s%s.  Generated; C99 and C++.",
+            h.p, m->source ? " from " : "", m->source ? m->source : "");
     if (backend == BACKEND_HOST) {
         fputs("\n", f);
         artifact_host_example(f, m, h.p, h.macro);

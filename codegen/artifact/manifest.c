@@ -85,8 +85,7 @@ static void map(FILE *f, const fusec_tensor_map *x) {
     for (int d = 0; d + 1 < FUSEC_MAP_RANK; d++) fprintf(f, "%s%" PRIu64 "u", d ? ", " : "", x->stride[d]);
     fputs("}, {", f);
     for (int d = 0; d < FUSEC_MAP_RANK; d++)
-        fprintf(f, "%s{%" PRId32 ", %" PRId32 ", %" PRId32 "}", d ? ", " : "", x->extent[d].sym, x->extent[d].scale,
-                x->extent[d].shift);
+        fprintf(f, "%s{%" PRId32 ", %" PRId32 ", %" PRId32 "}", d ? ", " : "", x->extent[d].sym, x->extent[d].scale, x->extent[d].shift);
     fputs("}, {", f);
     for (int d = 0; d < FUSEC_MAP_RANK; d++) fprintf(f, "%s%d", d ? ", " : "", x->box[d]);
     fprintf(f, "}, %d, %d, %d, %d, %d, {", x->swizzle, x->buffer, x->rank, x->type, x->windows);
@@ -140,11 +139,10 @@ static void kernels(FILE *f, Arena *a, const char *prefix, const Module *m) {
         nvptx_launch(a, k, &gpu, maps);
         first_map += gpu.n_maps;
         fprintf(f,
-                "    {.name = %s, .n_grid = %d, .n_args = %d, .n_constants = %d, .threads = %d, .shared_bytes = %d, "
-                ".flops = %.17g, .bytes "
+                "    {.name = %s, .n_grid = %d, .n_args = %d, .n_constants = %d, .threads = %d, .shared_bytes = %d, .flops = %.17g, .bytes "
                 "= %.17g",
-                artifact_string(a, k->name), n, k->buffers.n, k->n_constants, (int)gpu.threads, (int)gpu.shared_bytes,
-                c.flops, c.bytes_read + c.bytes_written);
+                artifact_string(a, k->name), n, k->buffers.n, k->n_constants, (int)gpu.threads, (int)gpu.shared_bytes, c.flops,
+                c.bytes_read + c.bytes_written);
         for (int g = 0; g < n; g++)
             fprintf(f, "%s{%" PRId32 ", %" PRId32 ", %" PRId32 ", %" PRId32 "}%s", g ? ", " : ", .grid = {",
                     grid[g].sym, grid[g].scale, grid[g].shift, grid[g].step, g == n - 1 ? "}" : "");

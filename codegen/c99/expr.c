@@ -137,8 +137,7 @@ static Text atom_text(Printer *p, const Atom *a, bool wide) {
 
 /* An axis that has one index only stands for 0. */
 static bool is_zero(const Printer *p, const Atom *a) {
-    if (a->kind == ATOM_TILE)
-        return dim_is_fixed(p->k->axes.at[a->id].extent) && p->k->axes.at[a->id].extent.bound == 1;
+    if (a->kind == ATOM_TILE) return dim_is_fixed(p->k->axes.at[a->id].extent) && p->k->axes.at[a->id].extent.bound == 1;
     return a->kind == ATOM_AXIS && !p->axis[a->id].open;
 }
 

@@ -283,8 +283,7 @@ static bool adds_to(const Printer *p, int value, int target) {
     const Val *v = &p->val[value];
     const Inst *i = v->def;
     return i && !v->temporary && !v->storage && v->uses == 1 && i->kind == TI_ELEMENT && i->op == OP_ADD &&
-           dtype_is_float(i->type.dtype) && !dtype_is_low(i->type.dtype) &&
-           p->val[i->in[0]].storage == p->val[target].storage;
+           dtype_is_float(i->type.dtype) && !dtype_is_low(i->type.dtype) && p->val[i->in[0]].storage == p->val[target].storage;
 }
 
 /* Assigns, in one nest, all carries with the same lanes as carry `first`: all are computed before any changes. */

@@ -66,8 +66,10 @@ static void inner_rounds(const Micro *m, Running *r) {
 static void product(const Micro *m) {
     const Emit *e = m->e;
     LLVMPositionBuilderAtEnd(e->b, emit_block(e, m->fn, "entry"));
-    Running r = {
-        .rows = m->s.rows, .vectors = m->s.vectors, .x = LLVMGetParam(m->fn, ARG_X), .y = LLVMGetParam(m->fn, ARG_Y)};
+    Running r = {.rows = m->s.rows,
+                 .vectors = m->s.vectors,
+                 .x = LLVMGetParam(m->fn, ARG_X),
+                 .y = LLVMGetParam(m->fn, ARG_Y)};
     for (int i = 0; i < m->s.rows; i++)
         for (int v = 0; v < m->s.vectors; v++)
             LLVMSetAlignment(r.acc[i][v] = LLVMBuildLoad2(e->b, m->vector, c_vector(m, i, v), ""), 4);

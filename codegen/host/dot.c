@@ -13,10 +13,10 @@
  * time, from where it lies or, with a prologue or ends that fill no square, evaluated aside.  Long k is packed in
  * parts.
  *
- * A thin factor is not packed but read where it lies: Y against few rows, X against few columns or in long rows; so is
- * what is small. Other Y that lies in rows is packed while the first rows of X are multiplied with it, which read it
- * anyway. A dot whose accumulator is a fresh zero does not read it; if the tile's lanes are exactly whole blocks, it
- * writes where its result is to be stored (DotResult). */
+ * A thin factor is not packed but read where it lies: Y against few rows, X against few columns or in long rows; so is what is small.
+ * Other Y that lies in rows is packed while the first rows of X are multiplied with it, which read it anyway.
+ * A dot whose accumulator is a fresh zero does not read it; if the tile's lanes are exactly whole blocks, it writes
+ * where its result is to be stored (DotResult). */
 #include "codegen/host/counter.h"
 #include "codegen/host/dot_internal.h"
 

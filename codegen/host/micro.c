@@ -145,8 +145,10 @@ static void micro_loop(const Micro *m, Running *r, LLVMValueRef trips, int unrol
 /* Sums start from zero; the block of C, which they will be added to or written over, is asked for meanwhile. */
 static Running start(const Micro *m) {
     const Emit *e = m->e;
-    Running r = {
-        .rows = m->s.rows, .vectors = m->s.vectors, .x = LLVMGetParam(m->fn, ARG_X), .y = LLVMGetParam(m->fn, ARG_Y)};
+    Running r = {.rows = m->s.rows,
+                 .vectors = m->s.vectors,
+                 .x = LLVMGetParam(m->fn, ARG_X),
+                 .y = LLVMGetParam(m->fn, ARG_Y)};
     if (m->s.y == Y_COPIED) r.packed = LLVMGetParam(m->fn, ARG_PACKED);
     LLVMPositionBuilderAtEnd(e->b, emit_block(e, m->fn, "entry"));
     for (int i = 0; i < m->s.rows; i++)

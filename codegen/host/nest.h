@@ -19,14 +19,14 @@ typedef struct KernelEmit {
     Arena *arena;
     bool masks; /* masked vector accesses are cheap */
     LLVMValueRef fn;
-    LLVMBasicBlockRef entry;       /* allocations only; open until the function is finished */
-    LLVMBasicBlockRef current;     /* where code is appended */
+    LLVMBasicBlockRef entry;   /* allocations only; open until the function is finished */
+    LLVMBasicBlockRef current; /* where code is appended */
     LLVMValueRef *buffer, *extent; /* buffer: of the program's member of a family */
     /* Per axis, i64: index of lane 0; first lane and end of the lanes to evaluate. */
     LLVMValueRef base[MAX_AXES], lo[MAX_AXES], hi[MAX_AXES];
     LLVMValueRef next_base[MAX_AXES]; /* of grid axes: where the next program starts */
-    LLVMValueRef *memory;             /* by storage */
-    LLVMValueRef pack[3];             /* packed factors of a dot, used by one dot after another; of pack_size floats */
+    LLVMValueRef *memory; /* by storage */
+    LLVMValueRef pack[3]; /* packed factors of a dot, used by one dot after another; of pack_size floats */
     int64_t pack_size[3];
     int64_t stack_bytes;
     int pair_products; /* how many dots were multiplied in pairs of bf16 */
@@ -49,7 +49,7 @@ typedef enum {
  * already, and the machine has masks. */
 typedef struct PackPlace {
     LLVMValueRef memory;
-    LLVMValueRef stride[MAX_AXES];                 /* NULL: 0 */
+    LLVMValueRef stride[MAX_AXES]; /* NULL: 0 */
     int64_t column[MAX_AXES], panel, panel_stride; /* panel 0: no columns */
     int pairs;                                     /* 1 + the axis of pairs; 0: none */
 } PackPlace;
@@ -59,7 +59,7 @@ typedef struct Sink {
     const Inst *inst;
     int value, storage;
     PackPlace pack;
-    LLVMValueRef read; /* out */
+    LLVMValueRef read;               /* out */
     /* while the nest is emitted */
     bool in_register;
     int depth; /* of the result's innermost axis */

@@ -85,7 +85,8 @@ int nest_order(const KernelEmit *ke, const TileType *axes, int n, const Sink *si
             score_value(ke, sinks[i].value, seen, s);
         else
             for (int o = 0; inst && o < inst->n_in; o++) score_value(ke, inst->in[o], seen, s);
-        if (sinks[i].kind == SINK_KEEP) score_storage(ke, sinks[i].storage, 1, s);
+        if (sinks[i].kind == SINK_KEEP)
+            score_storage(ke, sinks[i].storage, 1, s);
     }
     int count = 0;
     for (int i = 0; i < axes->n_axes; i++) {

@@ -61,7 +61,7 @@ typedef struct IndexSource {
     const Kernel *kernel;
     int bits; /* of vector elements: 32 or 64; scalars are i64 */
     LLVMValueRef (*axis)(void *user, int axis);
-    LLVMValueRef (*base)(void *user, int axis); /* of a grid axis: where the program's tile begins, i64 */
+    LLVMValueRef (*base)(void *user, int axis);   /* of a grid axis: where the program's tile begins, i64 */
     LLVMValueRef (*extent)(void *user, int sym);
     LLVMValueRef (*value)(void *user, int value); /* i32, as held in registers */
 } IndexSource;

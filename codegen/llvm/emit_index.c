@@ -64,8 +64,7 @@ LLVMValueRef emit_atom(const Emit *e, const IndexSource *s, const Atom *a) {
     switch (a->kind) {
     case ATOM_AXIS: return s->axis(s->user, a->id);
     case ATOM_EXTENT: return s->extent(s->user, a->id);
-    case ATOM_TILE:
-        return LLVMBuildUDiv(e->b, s->base(s->user, a->id), emit_i64(e, s->kernel->axes.at[a->id].step), "");
+    case ATOM_TILE: return LLVMBuildUDiv(e->b, s->base(s->user, a->id), emit_i64(e, s->kernel->axes.at[a->id].step), "");
     case ATOM_VALUE: {
         LLVMValueRef v = s->value(s->user, a->id);
         LLVMTypeRef type = emit_width(v) && s->bits == 32 ? e->i32 : e->i64;

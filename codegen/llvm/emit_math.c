@@ -15,8 +15,7 @@ static MathValue math_i32(void *user, int32_t value) {
 /* High word of an unsigned 32 x 32 bit product. */
 static LLVMValueRef mulhi(const Emit *e, LLVMValueRef x, LLVMValueRef y) {
     LLVMTypeRef wide = emit_vector_type(e->i64, emit_width(x));
-    LLVMValueRef y64 = LLVMBuildZExt(e->b, y, wide, ""),
-                 p = LLVMBuildMul(e->b, LLVMBuildZExt(e->b, x, wide, ""), y64, "");
+    LLVMValueRef y64 = LLVMBuildZExt(e->b, y, wide, ""), p = LLVMBuildMul(e->b, LLVMBuildZExt(e->b, x, wide, ""), y64, "");
     LLVMValueRef shift = emit_splat(e, emit_i64(e, 32), emit_width(x));
     return LLVMBuildTrunc(e->b, LLVMBuildLShr(e->b, p, shift, ""), LLVMTypeOf(x), "");
 }

@@ -9,8 +9,7 @@
 #include <string.h>
 #include <unistd.h>
 
-/* Registration is idempotent in LLVM.  FUSEC_FEW_TARGETS: GPUs and this machine alone, for a program that carries LLVM.
- */
+/* Registration is idempotent in LLVM.  FUSEC_FEW_TARGETS: GPUs and this machine alone, for a program that carries LLVM. */
 static void register_targets(void) {
 #ifdef FUSEC_FEW_TARGETS
     LLVMInitializeNVPTXTargetInfo();
@@ -43,8 +42,8 @@ static bool cpu_is_known(LLVMTargetRef target, const char *triple, const char *c
     fflush(stderr);
     const int screen = said ? dup(STDERR_FILENO) : -1;
     if (screen >= 0) dup2(fileno(said), STDERR_FILENO);
-    LLVMTargetMachineRef m =
-        LLVMCreateTargetMachine(target, triple, cpu, "", LLVMCodeGenLevelDefault, LLVMRelocPIC, LLVMCodeModelDefault);
+    LLVMTargetMachineRef m = LLVMCreateTargetMachine(target, triple, cpu, "", LLVMCodeGenLevelDefault, LLVMRelocPIC,
+                                                     LLVMCodeModelDefault);
     if (m) LLVMDisposeTargetMachine(m);
     if (screen >= 0) {
         fflush(stderr);
@@ -57,9 +56,8 @@ static bool cpu_is_known(LLVMTargetRef target, const char *triple, const char *c
 }
 
 static char *unknown_cpu(const char *triple, const char *cpu) {
-    static const char text[] =
-        "no processor `%s` is known for %s: leave it out for this machine's, or `llc-19 -mtriple=%s "
-        "-mcpu=help` lists them";
+    static const char text[] = "no processor `%s` is known for %s: leave it out for this machine's, or `llc-19 -mtriple=%s "
+                               "-mcpu=help` lists them";
     const size_t n = sizeof text + strlen(cpu) + 2 * strlen(triple);
     char *message = malloc(n);
     if (message) snprintf(message, n, text, cpu, triple, triple);

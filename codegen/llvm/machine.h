@@ -4,8 +4,7 @@
 #include "codegen/llvm/emit.h"
 #include <llvm-c/TargetMachine.h>
 
-/* The machine for triple, cpu and features (NULL: this machine's; cpu also "native"); NULL with *error (malloc'd) if
- * LLVM lacks it. */
+/* The machine for triple, cpu and features (NULL: this machine's; cpu also "native"); NULL with *error (malloc'd) if LLVM lacks it. */
 LLVMTargetMachineRef machine_new(const char *triple, const char *cpu, const char *features, char **error);
 /* "avx512f": in its list of features, or, of a processor given by name alone, as its code
  * shows. */

@@ -64,7 +64,7 @@ V math_scale(B b, V y, V n);
 V math_exp_core(B b, V r);
 V math_exp(B b, V x);
 
-V math_pow(B b, V x, V y);            /* pow.c */
+V math_pow(B b, V x, V y);          /* pow.c */
 V math_sincos(B b, V x, bool cosine); /* trig.c */
 
 /* The function itself; see math_expand. */

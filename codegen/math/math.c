@@ -96,7 +96,7 @@ static V tanh_f32(B b, V x) {
 
 /* An odd polynomial below 0.9277, 1 - exp(polynomial) above. */
 static V erf_f32(B b, V x) {
-    static const float inner[] = {-5.96761703e-4f, 4.99119423e-3f,  -2.67681349e-2f,
+    static const float inner[] = {-5.96761703e-4f, 4.99119423e-3f, -2.67681349e-2f,
                                   1.12819925e-1f,  -3.76125336e-1f, 1.28379166e-1f};
     static const float outer[] = {-1.72853470e-5f, 3.83197126e-4f,  -3.88396438e-3f, 2.42546219e-2f,
                                   -1.06777877e-1f, -6.34846687e-1f, -1.28717512e-1f};
@@ -128,17 +128,8 @@ static V philox(B b, const V *operands) {
 
 bool math_expands(Op op) {
     switch (op) {
-    case OP_EXP:
-    case OP_LOG:
-    case OP_LOG1P:
-    case OP_SQRT:
-    case OP_RSQRT:
-    case OP_SIN:
-    case OP_COS:
-    case OP_TANH:
-    case OP_ERF:
-    case OP_POW:
-    case OP_PHILOX: return true;
+    case OP_EXP: case OP_LOG: case OP_LOG1P: case OP_SQRT: case OP_RSQRT: case OP_SIN: case OP_COS:
+    case OP_TANH: case OP_ERF: case OP_POW: case OP_PHILOX: return true;
     default: return false;
     }
 }

@@ -73,7 +73,7 @@ V math_pow(B b, V x, V y) {
     V value = exp2_sum(b, mul(b, y_h, log_h), low);
 
     V y_negative = lt(b, y, zero), a_below_one = lt(b, a, one);
-    V edge = choose(b, y_negative, inf, zero); /* 0^y; inf^-y */
+    V edge = choose(b, y_negative, inf, zero);                     /* 0^y; inf^-y */
     value = choose(b, eq(b, a, zero), edge, value);
     value = choose(b, eq(b, a, inf), choose(b, y_negative, zero, inf), value);
     V grows = choose(b, a_below_one, edge, choose(b, y_negative, zero, inf));

@@ -10,8 +10,8 @@
  *   - A product that only adds to what its loop carries is DEFERRED: the matrix units work one iteration behind, and
  *     a slot is given back when the iteration after it has been issued.
  *   - GROUPS of computing threads may alternate: each takes every n-th of the block's programs, whose tiles lie in the
- *     ring in the order of the programs.  Loops that fetch are gone through by one group at a time, in that order: it
- * has the matrix units while the others are before and after theirs.  Per group there is an mbarrier TURN, on which the
+ *     ring in the order of the programs.  Loops that fetch are gone through by one group at a time, in that order: it has
+ *     the matrix units while the others are before and after theirs.  Per group there is an mbarrier TURN, on which the
  *     group before it arrives when it has issued its last product.
  *
  * Sources: PTX ISA, "Asynchronous Warpgroup Level Matrix Instructions", "Asynchronous copy", "mbarrier",
@@ -28,16 +28,16 @@ typedef struct RingState {
 typedef struct Hopper {
     HopperLayout layout;
     RingState ring[HOPPER_MAX_RINGS];
-    LLVMValueRef memory;              /* i32: the first byte of shared memory */
+    LLVMValueRef memory; /* i32: the first byte of shared memory */
     LLVMValueRef map[FUSEC_MAX_MAPS]; /* the parameters */
-    LLVMValueRef rank;                /* i32: which block of the cluster; NULL without clusters */
-    LLVMValueRef warpgroup;           /* i32: of the computing thread, the same in a warp */
-    LLVMValueRef lane;                /* i32: thread within the warp */
-    int waited;                       /* rings whose slot is known to be full, as bits */
-    LLVMValueRef block_thread;        /* i32: of all threads of the block */
-    LLVMValueRef group;               /* i32: of those that alternate, the same in a warp; NULL: there is one */
-    LLVMValueRef turn;                /* i32 variable: the phase of the group's next turn */
-    const Inst *first, *last;         /* of the program's loops that fetch, which are one turn */
+    LLVMValueRef rank;         /* i32: which block of the cluster; NULL without clusters */
+    LLVMValueRef warpgroup;    /* i32: of the computing thread, the same in a warp */
+    LLVMValueRef lane;         /* i32: thread within the warp */
+    int waited;                /* rings whose slot is known to be full, as bits */
+    LLVMValueRef block_thread; /* i32: of all threads of the block */
+    LLVMValueRef group;        /* i32: of those that alternate, the same in a warp; NULL: there is one */
+    LLVMValueRef turn;         /* i32 variable: the phase of the group's next turn */
+    const Inst *first, *last;  /* of the program's loops that fetch, which are one turn */
 } Hopper;
 
 /* ---- hopper.c ------------------------------------------------------------------------------------------------ */
@@ -51,12 +51,11 @@ LLVMValueRef hopper_map(const Simt *s, int n); /* the layout's map n, of the pro
 void hopper_threads(Simt *s);      /* the thread's number in its group, where there are several */
 void hopper_groups_begin(Simt *s); /* by all threads, before the roles part */
 void hopper_groups_init(Simt *s);  /* their barriers, by one thread */
-/* i32: which program a group begins with, and from which to which it goes on, when one group's are `first` and `step`.
- */
+/* i32: which program a group begins with, and from which to which it goes on, when one group's are `first` and `step`. */
 void hopper_groups_walk(Simt *s, LLVMValueRef *first, LLVMValueRef *step);
 void hopper_loop_begin(Simt *s, const Inst *loop); /* before a loop */
-/* When all products of a loop have been issued: the turn is the next group's, if the loop is the turn's last and
- * `where` (i1, NULL: always). */
+/* When all products of a loop have been issued: the turn is the next group's, if the loop is the turn's last and `where` (i1,
+ * NULL: always). */
 void hopper_turn_ends(Simt *s, const Inst *loop, LLVMValueRef where);
 
 /* ---- hopper_ring.c -------------------------------------------------------------------------------------------- */

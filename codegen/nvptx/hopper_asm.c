@@ -94,8 +94,7 @@ void hopper_copy_window(const Emit *e, Arena *a, LLVMValueRef to, LLVMValueRef m
     const char *constraints = "r,l,r";
     for (int d = 0; d < 2 * rank - 2; d++) constraints = arena_printf(a, "%s,%s", constraints, d < rank ? "r" : "h");
     const char *text = arena_printf(
-        a,
-        "cp.async.bulk.tensor.%dd.shared::cluster.global.im2col.mbarrier::complete_tx::bytes [$0], [$1, %s], [$2], %s;",
+        a, "cp.async.bulk.tensor.%dd.shared::cluster.global.im2col.mbarrier::complete_tx::bytes [$0], [$1, %s], [$2], %s;",
         rank, coordinates(a, rank, 3), coordinates(a, rank - 2, 3 + rank));
     hopper_asm(e, e->none, text, arena_printf(a, "%s,~{memory}", constraints), 1 + 2 * rank, args);
 }

@@ -65,8 +65,7 @@ static bool open_product(Simt *s, const Inst *i, Product *p) {
     p->m_blocks = s->axis[p->m].regs / 2;
     p->n_blocks = s->axis[p->n].regs * 4 / p->columns;
     p->from_registers = hopper_from_registers(p->a.stage, i);
-    return p->columns % 8 == 0 && p->a.layout.swizzle && p->b.layout.swizzle &&
-           (p->b.k_major || p->b.layout.bytes == 2);
+    return p->columns % 8 == 0 && p->a.layout.swizzle && p->b.layout.swizzle && (p->b.k_major || p->b.layout.bytes == 2);
 }
 
 /* ---- descriptors ----------------------------------------------------------------------------------------------------
@@ -103,10 +102,9 @@ static LLVMValueRef descriptor(const Product *p, const Factor *f, int64_t side, 
     return LLVMBuildAdd(p->s->e->b, f->start, emit_i64(p->s->e, place(f, side, k) / 16), "");
 }
 
-/* ---- rows from registers
- * ------------------------------------------------------------------------------------------------ Words of a tile that
- * lies across the sum.  Lane 4 g + t holds rows g and g + 8 at sums t and t + 4.  Odd lanes read t + 4 first: of four
- * lines of the swizzle, two by two exchange the same chunks, which t + 4 has in the line's other half. */
+/* ---- rows from registers ------------------------------------------------------------------------------------------------
+ * Words of a tile that lies across the sum.  Lane 4 g + t holds rows g and g + 8 at sums t and t + 4.  Odd lanes read t + 4
+ * first: of four lines of the swizzle, two by two exchange the same chunks, which t + 4 has in the line's other half. */
 enum { FRAGMENT = 4, PERIOD = 1024 /* of the swizzle, bytes */ };
 
 /* i32: bytes from the tile's start to the word that this lane reads first (turn 0), or second. */
@@ -228,15 +226,13 @@ static const char *instruction_text(const Product *p) {
     const char *type = format_of(p->a.stage->type.dtype);
     const int n = p->columns / 2, rows = p->from_registers ? FRAGMENT : 1; /* registers */
     const char *transposed = p->a.layout.bytes == 2 ? arena_printf(a, ", %d, %d", !p->a.k_major, !p->b.k_major) : "";
-    const char *first = p->from_registers
-                            ? arena_printf(a, "{$%d, $%d, $%d, $%d}", 2 * n, 2 * n + 1, 2 * n + 2, 2 * n + 3)
-                            : arena_printf(a, "$%d", 2 * n);
-    return arena_printf(
-        a,
-        "{ .reg .pred p; setp.ne.b32 p, $%d, 0; wgmma.mma_async.sync.aligned.m64n%dk%d.f32.%s.%s %s, %s, $%d, p, 1, "
-        "1%s; }",
-        2 * n + rows + 1, p->columns, K_BYTES / p->a.layout.bytes, type, type, list_of_registers(a, n), first,
-        2 * n + rows, transposed);
+    const char *first = p->from_registers ? arena_printf(a, "{$%d, $%d, $%d, $%d}", 2 * n, 2 * n + 1, 2 * n + 2, 2 * n + 3)
+                                          : arena_printf(a, "$%d", 2 * n);
+    return arena_printf(a,
+                        "{ .reg .pred p; setp.ne.b32 p, $%d, 0; wgmma.mma_async.sync.aligned.m64n%dk%d.f32.%s.%s %s, %s, $%d, p, 1, "
+                        "1%s; }",
+                        2 * n + rows + 1, p->columns, K_BYTES / p->a.layout.bytes, type, type, list_of_registers(a, n), first,
+                        2 * n + rows, transposed);
 }
 
 /* acc: the fragment in and out; keep, i32: 0 to begin at zero. */
@@ -253,8 +249,7 @@ static void multiply(const Product *p, int m_block, int n_block, int64_t k, LLVM
     args[at++] = descriptor(p, &p->b, spread_offset(n, n_block * (p->columns / 4)), k);
     args[at++] = keep;
     const char *inputs = p->from_registers ? "r,r,r,r,l,r,~{memory}" : "l,l,r,~{memory}";
-    LLVMValueRef out =
-        hopper_asm(s->e, floats(s, registers), instruction_text(p), tied(s->arena, registers, inputs), at, args);
+    LLVMValueRef out = hopper_asm(s->e, floats(s, registers), instruction_text(p), tied(s->arena, registers, inputs), at, args);
     for (int d = 0; d < registers; d++)
         p->acc[slot_of(p, m_block, n_block, d)] = LLVMBuildExtractValue(s->e->b, out, (unsigned)d, "");
 }

@@ -1,8 +1,8 @@
 /* Groups of threads that alternate (Kernel.alternate): one's epilogue runs beside another's products.
  *
- * Turn j of group g > 0 begins when group g - 1 has issued the products of its program j; that of group 0 when the last
- * group has issued those of its program j - 1.  So the phase of a TURN barrier that is waited for begins at 0, and for
- * group 0 at the one before it, which a new barrier counts as past. */
+ * Turn j of group g > 0 begins when group g - 1 has issued the products of its program j; that of group 0 when the last group
+ * has issued those of its program j - 1.  So the phase of a TURN barrier that is waited for begins at 0, and for group 0 at
+ * the one before it, which a new barrier counts as past. */
 #include "codegen/nvptx/hopper.h"
 
 static LLVMValueRef uniform(const Simt *s, LLVMValueRef v) {

@@ -43,8 +43,8 @@ bool hopper_deferred(const Inst *loop) {
     if (loop && loop->ahead < 1) return false;
     for (int n = 0; loop && n < loop->body.n; n++) {
         const Inst *i = loop->body.at[n];
-        if (i->kind == TI_CONST || i->kind == TI_INDEX || i->kind == TI_LOAD || i->kind == TI_ELEMENT ||
-            i->kind == TI_YIELD || (i->kind == TI_STAGE && i->by == BY_TMA))
+        if (i->kind == TI_CONST || i->kind == TI_INDEX || i->kind == TI_LOAD || i->kind == TI_ELEMENT || i->kind == TI_YIELD ||
+            (i->kind == TI_STAGE && i->by == BY_TMA))
             continue;
         if (i->kind != TI_DOT || i->by != BY_WGMMA || !only_accumulates(loop, i)) return false;
         const Inst *rows = staged_by_tma(&loop->body, i->in[0]);

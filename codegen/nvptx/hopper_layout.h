@@ -8,7 +8,7 @@ enum { HOPPER_MAX_RINGS = 8, HOPPER_RING_STAGES = 6 };
 
 typedef struct Ring {
     const Inst *loop; /* NULL: fetched once per program */
-    int first; /* the ring that it goes on with: slots, barriers and what is known of them; its own number: none */
+    int first;        /* the ring that it goes on with: slots, barriers and what is known of them; its own number: none */
     int slots, n_stages;
     const Inst *stage[HOPPER_RING_STAGES]; /* in textual order */
     int map[HOPPER_RING_STAGES];           /* index of the stage's tensor map */
@@ -23,7 +23,7 @@ typedef struct Ring {
 typedef struct HopperLayout {
     int n_rings, n_maps;
     Ring ring[HOPPER_MAX_RINGS];
-    int first[FUSEC_MAX_MAPS + 1]; /* map i is that of so many parameters on: one, or one for each member of a family */
+    int first[FUSEC_MAX_MAPS + 1];    /* map i is that of so many parameters on: one, or one for each member of a family */
     TensorMap map[FUSEC_MAX_MAPS];
     const Inst *copy[FUSEC_MAX_MAPS]; /* the instruction that map i is for */
     int64_t turn;                     /* barriers of the groups that alternate, 8 bytes each */
@@ -32,8 +32,7 @@ typedef struct HopperLayout {
 
 bool hopper_wanted(const Kernel *k);                                     /* it has a producer */
 const char *hopper_layout(Arena *a, const Kernel *k, HopperLayout *out); /* NULL, or why it cannot be */
-/* Rows that wgmma cannot read as they lie (tf32 across the sum) and takes from registers: nothing may be deferred then.
- */
+/* Rows that wgmma cannot read as they lie (tf32 across the sum) and takes from registers: nothing may be deferred then. */
 bool hopper_from_registers(const Inst *stage, const Inst *dot);
 bool hopper_deferred(const Inst *loop); /* may the products of the loop's body be deferred? */
 

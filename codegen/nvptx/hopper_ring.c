@@ -191,8 +191,7 @@ static void fetch_block(Simt *s, const Block *b, const Inst *loop) {
 
 void hopper_fetch_program(Simt *s) { fetch_block(s, &s->k->body, NULL); }
 
-/* ---- what other groups use -----------------------------------------------------------------------------------------
- */
+/* ---- what other groups use ----------------------------------------------------------------------------------------- */
 /* i32: slots of the ring that one program uses in the block, which it goes through `times` times. */
 static LLVMValueRef slots_used(const Simt *s, int ring, const Block *b, const Inst *loop, LLVMValueRef times) {
     const Emit *e = s->e;

@@ -17,8 +17,7 @@ static fusec_tensor_map map_of(const TensorMap *m) {
     }
     out.windows = (uint8_t)m->windows;
     for (int w = 0; w < m->windows; w++)
-        out.window[w] = (struct fusec_map_window){(int16_t)m->window[w].lower, (int16_t)m->window[w].upper,
-                                                  (uint8_t)m->window[w].step};
+        out.window[w] = (struct fusec_map_window){(int16_t)m->window[w].lower, (int16_t)m->window[w].upper, (uint8_t)m->window[w].step};
     return out;
 }
 

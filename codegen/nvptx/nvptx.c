@@ -49,8 +49,7 @@ static void *compile_part(void *argument) {
     Part *p = argument;
     void *bytes = NULL;
     size_t n = 0;
-    if (!emit_kernels(p) || !machine_optimise(&p->e, p->machine, p->unoptimised ? "verify" : PIPELINE, &p->error))
-        return NULL;
+    if (!emit_kernels(p) || !machine_optimise(&p->e, p->machine, p->unoptimised ? "verify" : PIPELINE, &p->error)) return NULL;
     if (p->as_ir) {
         p->text = machine_ir_text(&p->e);
     } else if (machine_emit(&p->e, p->machine, LLVMAssemblyFile, &bytes, &n, &p->error)) {
@@ -76,10 +75,8 @@ static void compile_parts(Part *part, int n) {
     for (int i = 1; i < n; i++) started[i] = pthread_create(&thread[i], NULL, compile_part, &part[i]) == 0;
     compile_part(&part[0]);
     for (int i = 1; i < n; i++) {
-        if (started[i])
-            pthread_join(thread[i], NULL);
-        else
-            compile_part(&part[i]);
+        if (started[i]) pthread_join(thread[i], NULL);
+        else compile_part(&part[i]);
     }
 }
 
@@ -105,11 +102,8 @@ static bool emit_text(const Module *m, const NvptxOptions *o, bool as_ir, char *
     n = n < 1 ? 1 : n > PARTS ? PARTS : n;
     bool ok = true;
     for (; ready < n && ok; ready += ok) {
-        part[ready] = (Part){.m = m,
-                             .first = m->kernels.n * ready / n,
-                             .last = m->kernels.n * (ready + 1) / n,
-                             .unoptimised = o->unoptimised,
-                             .as_ir = as_ir};
+        part[ready] = (Part){.m = m, .first = m->kernels.n * ready / n, .last = m->kernels.n * (ready + 1) / n,
+                             .unoptimised = o->unoptimised, .as_ir = as_ir};
         ok = part_new(&part[ready], o, error);
     }
     if (ok) compile_parts(part, n);

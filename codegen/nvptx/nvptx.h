@@ -6,16 +6,16 @@
 #include "ir/module.h"
 
 typedef struct NvptxOptions {
-    const char *arch; /* "sm_80", "sm_90", "sm_90a" */
-    bool unoptimised; /* as first emitted */
+    const char *arch;  /* "sm_80", "sm_90", "sm_90a" */
+    bool unoptimised;  /* as first emitted */
 } NvptxOptions;
 
 /* false: *error is a message to be freed.  *text is malloc'd and NUL-terminated. */
 bool nvptx_emit_ptx(const Module *m, const NvptxOptions *o, char **text, char **error);
 bool nvptx_emit_ir_text(const Module *m, const NvptxOptions *o, char **text, char **error);
 
-/* Fills in what only GPUs have of the manifest's kernel: threads, shared memory, clusters, how many tensor maps; and
- * the maps themselves.  In the kernel's parameters the maps come last, 128 bytes each. */
+/* Fills in what only GPUs have of the manifest's kernel: threads, shared memory, clusters, how many tensor maps; and the
+ * maps themselves.  In the kernel's parameters the maps come last, 128 bytes each. */
 void nvptx_launch(Arena *a, const Kernel *k, fusec_kernel *out, fusec_tensor_map maps[FUSEC_MAX_MAPS]);
 
 #endif

@@ -23,13 +23,7 @@ static LLVMValueRef value_of(void *user, int value) {
 
 LLVMValueRef simt_index(Simt *s, const Index *x, const Coords *c) {
     At at = {s, c};
-    const IndexSource source = {.user = &at,
-                                .kernel = s->k,
-                                .bits = 64,
-                                .axis = axis_of,
-                                .base = base_of,
-                                .extent = extent_of,
-                                .value = value_of};
+    const IndexSource source = {.user = &at, .kernel = s->k, .bits = 64, .axis = axis_of, .base = base_of, .extent = extent_of, .value = value_of};
     return emit_index(s->e, &source, x);
 }
 
@@ -51,17 +45,12 @@ static LLVMValueRef evaluate(Simt *s, const Inst *i, const Coords *c) {
 
 LLVMValueRef simt_value(Simt *s, int value, const Coords *c) {
     if (s->shared[value]) return simt_staged(s, value, c);
-    if (s->run[value])
-        return emit_from_memory(
-            s->e, s->k->types.at[value].dtype,
-            LLVMBuildExtractElement(s->e->b, s->run[value], LLVMConstInt(s->e->i32, (unsigned)s->run_at, false), ""));
+    if (s->run[value]) return emit_from_memory(s->e, s->k->types.at[value].dtype, LLVMBuildExtractElement(s->e->b, s->run[value], LLVMConstInt(s->e->i32, (unsigned)s->run_at, false), ""));
     if (s->reg[value]) return s->reg[value][simt_slot(s, &s->k->types.at[value], c)];
     return evaluate(s, s->def[value], c);
 }
 
-static LLVMValueRef *registers(Simt *s, const TileType *t) {
-    return ARENA_ARRAY(s->arena, LLVMValueRef, simt_slots(s, t));
-}
+static LLVMValueRef *registers(Simt *s, const TileType *t) { return ARENA_ARRAY(s->arena, LLVMValueRef, simt_slots(s, t)); }
 
 void simt_evaluate_slot(Simt *s, const Inst *i, int slot) {
     Coords c = {0};
@@ -81,8 +70,7 @@ void simt_phis(Simt *s, const Inst *i, const int *values, LLVMValueRef **phi) {
     for (int n = 0; n < i->n_carry; n++) {
         const TileType *t = &s->k->types.at[values[n]];
         phi[n] = registers(s, t);
-        for (int slot = 0; slot < simt_slots(s, t); slot++)
-            phi[n][slot] = LLVMBuildPhi(s->e->b, emit_type(s->e, t->dtype), "");
+        for (int slot = 0; slot < simt_slots(s, t); slot++) phi[n][slot] = LLVMBuildPhi(s->e->b, emit_type(s->e, t->dtype), "");
     }
 }
 
@@ -110,8 +98,7 @@ static void loop(Simt *s, const Inst *i) {
     if (s->hopper) hopper_loop_begin(s, i);
     const Emit *e = s->e;
     const Axis *axis = &s->k->axes.at[i->axis];
-    LLVMBasicBlockRef head = emit_block(e, s->fn, "loop"), body = emit_block(e, s->fn, "body"),
-                      done = emit_block(e, s->fn, "done");
+    LLVMBasicBlockRef head = emit_block(e, s->fn, "loop"), body = emit_block(e, s->fn, "body"), done = emit_block(e, s->fn, "done");
     LLVMBasicBlockRef from = LLVMGetInsertBlock(e->b);
     LLVMValueRef **phi = ARENA_ARRAY(s->arena, LLVMValueRef *, i->n_carry + 1), zero = emit_i64(e, 0);
     LLVMBuildBr(e->b, head);
@@ -183,10 +170,8 @@ void simt_instruction(Simt *s, const Inst *i) {
 void simt_block(Simt *s, const Block *b) {
     for (int n = 0; n < b->n;) {
         const int to = n + block_run(b, n);
-        if (to > n)
-            simt_run(s, b, n, to);
-        else
-            simt_instruction(s, b->at[n]);
+        if (to > n) simt_run(s, b, n, to);
+        else simt_instruction(s, b->at[n]);
         n = to > n ? to : n + 1;
     }
 }
@@ -214,11 +199,8 @@ static LLVMValueRef run_time_extent(const Simt *s, Dim d) {
 static void spread_axes(Simt *s) {
     for (int x = 0; x < s->k->axes.n; x++) {
         const Axis *a = &s->k->axes.at[x];
-        s->axis[x] =
-            (AxisSpread){.regs = spread_registers(a),
-                         .vector = spread_vector(a),
-                         .threads = spread_threads(a),
-                         .exact = dim_is_fixed(a->extent) && a->extent.bound > 0 && a->extent.bound % a->step == 0};
+        s->axis[x] = (AxisSpread){.regs = spread_registers(a), .vector = spread_vector(a), .threads = spread_threads(a),
+                                  .exact = dim_is_fixed(a->extent) && a->extent.bound > 0 && a->extent.bound % a->step == 0};
     }
 }
 
@@ -255,8 +237,7 @@ void simt_program(Simt *s, LLVMValueRef program) {
     for (int x = s->k->axes.n - 1; x >= 0; x--) {
         if (s->k->axes.at[x].kind != AXIS_GRID) continue;
         if (!tile[x]) tile[x] = divide(e, &program, tiles[x]);
-        s->base[x] =
-            LLVMBuildMul(e->b, LLVMBuildZExt(e->b, tile[x], e->i64, ""), emit_i64(e, s->k->axes.at[x].step), "");
+        s->base[x] = LLVMBuildMul(e->b, LLVMBuildZExt(e->b, tile[x], e->i64, ""), emit_i64(e, s->k->axes.at[x].step), "");
     }
 }
 
@@ -303,8 +284,8 @@ static int most_sums(const Kernel *k, const Block *b) {
     return most;
 }
 
-/* Blocks that a multiprocessor is to hold.  Many sums want registers more than that; elsewhere 128 registers are
- * enough.  Without a number, or with one that leaves room to load everything at once, the assembler spills. */
+/* Blocks that a multiprocessor is to hold.  Many sums want registers more than that; elsewhere 128 registers are enough.  Without
+ * a number, or with one that leaves room to load everything at once, the assembler spills. */
 static int least_resident(const Kernel *k) {
     enum { THREADS = 512, FEW_SUMS = 8 };
     const int sums = most_sums(k, &k->body);
@@ -315,8 +296,7 @@ static int least_resident(const Kernel *k) {
 
 static void open_function(Simt *s) {
     const Emit *e = s->e;
-    const int nb = s->k->buffers.n, first_map = nb + s->k->n_syms,
-              n = first_map + (s->hopper ? s->hopper->layout.first[s->hopper->layout.n_maps] : 0);
+    const int nb = s->k->buffers.n, first_map = nb + s->k->n_syms, n = first_map + (s->hopper ? s->hopper->layout.first[s->hopper->layout.n_maps] : 0);
     LLVMTypeRef *params = ARENA_ARRAY(s->arena, LLVMTypeRef, n + 1);
     for (int i = 0; i < n; i++)
         params[i] = i < nb ? LLVMPointerTypeInContext(e->context, SPACE_GLOBAL_PTR) : i < first_map ? e->i32 : e->ptr;
@@ -324,12 +304,9 @@ static void open_function(Simt *s) {
     LLVMSetFunctionCallConv(s->fn, 71); /* ptx_kernel */
     annotate(e, s->fn, "kernel", 1);
     annotate(e, s->fn, "maxntidx", kernel_block_threads(s->k));
-    if (s->hopper)
-        annotate(e, s->fn, "minctasm", 1); /* setmaxnreg wants to know */
-    else if (s->k->registers[0])
-        annotate(e, s->fn, "maxnreg", s->k->registers[0]);
-    else
-        annotate(e, s->fn, "minctasm", least_resident(s->k));
+    if (s->hopper) annotate(e, s->fn, "minctasm", 1); /* setmaxnreg wants to know */
+    else if (s->k->registers[0]) annotate(e, s->fn, "maxnreg", s->k->registers[0]);
+    else annotate(e, s->fn, "minctasm", least_resident(s->k));
     emit_fn_attribute(e, s->fn, "nounwind");
     LLVMPositionBuilderAtEnd(e->b, emit_block(e, s->fn, ""));
     for (int i = 0; i < nb; i++) {
@@ -338,8 +315,7 @@ static void open_function(Simt *s) {
         if (!s->k->buffers.at[i].in_place) emit_param_attribute(e, s->fn, i, "noalias", 0);
     }
     if (s->hopper) hopper_parameters(s, first_map);
-    for (int i = 0; i < s->k->n_syms; i++)
-        s->sym[i] = LLVMBuildSExt(e->b, LLVMGetParam(s->fn, (unsigned)(nb + i)), e->i64, "");
+    for (int i = 0; i < s->k->n_syms; i++) s->sym[i] = LLVMBuildSExt(e->b, LLVMGetParam(s->fn, (unsigned)(nb + i)), e->i64, "");
 }
 
 bool simt_kernel(const Emit *e, const Kernel *k, Arena *arena) {
@@ -361,10 +337,8 @@ bool simt_kernel(const Emit *e, const Kernel *k, Arena *arena) {
     open_function(&s);
     stage_open(&s);
     place_program(&s);
-    if (s.hopper)
-        hopper_kernel(&s);
-    else
-        simt_block(&s, &k->body);
+    if (s.hopper) hopper_kernel(&s);
+    else simt_block(&s, &k->body);
     LLVMBuildRetVoid(e->b);
     return !s.failed;
 }

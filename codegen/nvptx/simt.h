@@ -40,40 +40,39 @@ typedef struct Simt {
     AxisSpread axis[MAX_AXES];
     LLVMValueRef base[MAX_AXES], extent[MAX_AXES]; /* i64 */
     LLVMValueRef lane[MAX_AXES];                   /* i32 offset of register 0 in the tile */
-    struct Hopper *hopper;                         /* NULL: all threads do the same */
-    bool failed;                                   /* the schedule asks for what there is no code for */
-    bool *only;                                    /* kernel_staged_only */
-    const Inst **def;                              /* by value */
-    LLVMValueRef **reg;                            /* by value, home registers; NULL where not in registers */
-    LoadRun *load_run;                             /* by value of a LOAD */
-    LLVMValueRef *shared;                          /* by value of a STAGE: its array */
+    struct Hopper *hopper;   /* NULL: all threads do the same */
+    bool failed;             /* the schedule asks for what there is no code for */
+    bool *only;              /* kernel_staged_only */
+    const Inst **def;        /* by value */
+    LLVMValueRef **reg;      /* by value, home registers; NULL where not in registers */
+    LoadRun *load_run;       /* by value of a LOAD */
+    LLVMValueRef *shared;    /* by value of a STAGE: its array */
     int n_shared;
-    StagePlan plan; /* of a kernel with stated layouts, whose tiles lie in `dynamic`; else dynamic == NULL */
+    StagePlan plan;          /* of a kernel with stated layouts, whose tiles lie in `dynamic`; else dynamic == NULL */
     LLVMValueRef dynamic, dynamic_address; /* the array; i32 */
-    LLVMValueRef *place;                   /* by value: i32 offset of the tile being read, in bytes */
-    LLVMValueRef *
-        run; /* by value of a LOAD: neighbours loaded together, in memory form, while elements of a run are evaluated */
-    int run_at;    /* which of them */
-    bool *fetched; /* by value of a STAGE: the loop around fills it */
+    LLVMValueRef *place;     /* by value: i32 offset of the tile being read, in bytes */
+    LLVMValueRef *run;       /* by value of a LOAD: neighbours loaded together, in memory form, while elements of a run are evaluated */
+    int run_at;              /* which of them */
+    bool *fetched;           /* by value of a STAGE: the loop around fills it */
     /* since the last barrier of the path being emitted */
     bool shared_read, shared_written;
-    bool around;   /* threads may be in the iteration, or the program, before */
+    bool around; /* threads may be in the iteration, or the program, before */
     bool in_group; /* simt_run writes a tile while it reads others: no barriers within */
     bool old_read; /* global memory has been read */
 } Simt;
 
 /* ---- simt_coords.c: registers and places ------------------------------------------------------------ */
 int simt_slots(const Simt *s, const TileType *t);
-const int *simt_all_slots(const Simt *s, const TileType *t);             /* 0, 1, .. */
+const int *simt_all_slots(const Simt *s, const TileType *t); /* 0, 1, .. */
 void simt_coords(const Simt *s, const TileType *t, int slot, Coords *c); /* home coordinates of a register */
 int simt_slot(const Simt *s, const TileType *t, const Coords *c);
 LLVMValueRef simt_lane(const Simt *s, const Spread *p); /* i32: the element of register 0 within the tile */
-/* From here on the thread's number is one of which the compiler does not know that it is the same in every iteration:
- * what follows from it for dozens of elements would be kept in registers that there are not.  Gives what
- * simt_thread_back takes. */
+/* From here on the thread's number is one of which the compiler does not know that it is the same in every iteration: what
+ * follows from it for dozens of elements would be kept in registers that there are not.  Gives what simt_thread_back
+ * takes. */
 SimtThread simt_thread_again(Simt *s);
 void simt_thread_back(Simt *s, const SimtThread *before);
-LLVMValueRef simt_offset(const Simt *s, const Coords *c, int axis);     /* i32, within the tile */
+LLVMValueRef simt_offset(const Simt *s, const Coords *c, int axis); /* i32, within the tile */
 LLVMValueRef simt_axis_index(const Simt *s, const Coords *c, int axis); /* i64, along the axis */
 /* i1: the lanes lie inside their extents; NULL: always. */
 LLVMValueRef simt_inside(const Simt *s, const Coords *c, const TileType *axes);
@@ -86,8 +85,7 @@ LLVMValueRef simt_and(const Simt *s, LLVMValueRef a, LLVMValueRef b); /* NULL is
 /* ---- simt_memory.c ------------------------------------------------------------------------------------- */
 LLVMValueRef simt_load(Simt *s, const Inst *i, const Coords *c);
 LLVMValueRef simt_load_run(Simt *s, const Inst *i, const Coords *c, int width); /* a vector, in memory form */
-bool simt_load_registers(Simt *s, const Inst *i,
-                         int slot); /* all of the run that has the register; false: there is none */
+bool simt_load_registers(Simt *s, const Inst *i, int slot); /* all of the run that has the register; false: there is none */
 void simt_store(Simt *s, const Inst *i);
 void simt_store_slots(Simt *s, const Inst *i, const int *slot, int n); /* of the registers over simt_store_axes */
 TileType simt_store_axes(const Simt *s, const Inst *i);
@@ -98,33 +96,32 @@ bool simt_reads_old(const Simt *s, int buffer); /* the kernel loads what is, or 
 LLVMValueRef simt_address(Simt *s, const Inst *i, const Coords *c); /* of a LOAD's or STORE's element */
 /* i1: this thread is the one of its copies that writes; NULL: there are no copies. */
 LLVMValueRef simt_first_copy(const Simt *s, const TileType *t);
-LLVMValueRef simt_asm(const Emit *e, LLVMTypeRef type, const char *text, const char *constraints, int n,
-                      LLVMValueRef *args);
+LLVMValueRef simt_asm(const Emit *e, LLVMTypeRef type, const char *text, const char *constraints, int n, LLVMValueRef *args);
 
 /* ---- stage.c: shared memory --------------------------------------------------------------------------------- */
 LLVMValueRef simt_shared_array(Simt *s, LLVMTypeRef element, int64_t n);
 void simt_barrier(Simt *s);
-void simt_before_read(Simt *s);            /* of shared memory: a barrier if one is due */
+void simt_before_read(Simt *s); /* of shared memory: a barrier if one is due */
 void simt_before_write(Simt *s, bool own); /* likewise; own: the array is this instruction's alone */
-void stage_open(Simt *s);                  /* at the function's beginning */
+void stage_open(Simt *s);                                   /* at the function's beginning */
 void simt_stage(Simt *s, const Inst *i);
-void stage_begin(Simt *s, const Inst *i);                             /* the tile may be written from here on */
+void stage_begin(Simt *s, const Inst *i); /* the tile may be written from here on */
 void stage_registers(Simt *s, const Inst *i, const int *slot, int n); /* those registers of its value */
-LLVMValueRef simt_staged(Simt *s, int value, const Coords *c);        /* reads what STAGE kept */
-/* The same of n neighbours along the axis that is contiguous there, from c on; n: how many a thread's registers are, of
- * a tile without a stated layout. */
+LLVMValueRef simt_staged(Simt *s, int value, const Coords *c); /* reads what STAGE kept */
+/* The same of n neighbours along the axis that is contiguous there, from c on; n: how many a thread's registers are, of a tile
+ * without a stated layout. */
 void simt_staged_run(Simt *s, int value, const Coords *c, int n, LLVMValueRef *out);
 int simt_staged_width(const Simt *s, int value);
-void stage_store(Simt *s, const Inst *i); /* STORE by threads */
+void stage_store(Simt *s, const Inst *i);                      /* STORE by threads */
 /* i32, in elements: the place of the element at offset[axis] (i32) of a tile. */
 LLVMValueRef stage_element(const Simt *s, const StageLayout *l, LLVMValueRef const *offset);
 void stage_select(Simt *s, int value, LLVMValueRef slot); /* of a planned tile: i32, NULL: 0 */
-bool stage_rounds(const Simt *s, int value);          /* f32 was copied: what reads it rounds it to the tile's tf32 */
-LLVMValueRef stage_address(const Simt *s, int value); /* i32, of the selected slot */
-void stage_copy(Simt *s, const Inst *i); /* BY_ASYNC into the selected slot, neither committed nor awaited */
+bool stage_rounds(const Simt *s, int value); /* f32 was copied: what reads it rounds it to the tile's tf32 */
+LLVMValueRef stage_address(const Simt *s, int value);     /* i32, of the selected slot */
+void stage_copy(Simt *s, const Inst *i);                  /* BY_ASYNC into the selected slot, neither committed nor awaited */
 void stage_commit(Simt *s);
-void stage_wait(Simt *s, int pending);   /* until at most so many groups of this thread's copies are under way */
-void stage_fill(Simt *s, const Inst *i); /* by the threads that compute, into the selected slot */
+void stage_wait(Simt *s, int pending); /* until at most so many groups of this thread's copies are under way */
+void stage_fill(Simt *s, const Inst *i);                  /* by the threads that compute, into the selected slot */
 /* The same in two halves: what a thread moves, in stage_fill_count registers; and its store into the selected slot. */
 int stage_fill_count(const Simt *s, const Inst *i);
 void stage_fill_values(Simt *s, const Inst *i, LLVMValueRef *v);
@@ -142,8 +139,7 @@ void simt_reduce(Simt *s, const Inst *i);
 void simt_reduce_begin(Simt *s, const Inst *i);
 void simt_reduce_slots(Simt *s, const Inst *i, const int *slot, int n);
 void simt_reduce_end(Simt *s, const Inst *i);
-bool simt_store_met(Simt *s,
-                    const Inst *i); /* STORE of a sum whose parts have met in shared memory; false: it is none */
+bool simt_store_met(Simt *s, const Inst *i); /* STORE of a sum whose parts have met in shared memory; false: it is none */
 void simt_dot(Simt *s, const Inst *i);
 
 /* ---- simt_run.c ---------------------------------------------------------------------------------------------- */

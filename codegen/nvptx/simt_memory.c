@@ -55,12 +55,12 @@ static Access access_of(const Emit *e, DType t) {
 }
 
 LLVMValueRef simt_asm(const Emit *e, LLVMTypeRef type, const char *text, const char *constraints, int n,
-                      LLVMValueRef *args) {
+                             LLVMValueRef *args) {
     LLVMTypeRef params[16];
     for (int i = 0; i < n; i++) params[i] = LLVMTypeOf(args[i]);
     LLVMTypeRef ft = LLVMFunctionType(type, params, (unsigned)n, false);
-    LLVMValueRef fn = LLVMGetInlineAsm(ft, (char *)text, strlen(text), (char *)constraints, strlen(constraints), true,
-                                       false, LLVMInlineAsmDialectATT, false);
+    LLVMValueRef fn = LLVMGetInlineAsm(ft, (char *)text, strlen(text), (char *)constraints, strlen(constraints), true, false,
+                                       LLVMInlineAsmDialectATT, false);
     return LLVMBuildCall2(e->b, ft, fn, args, (unsigned)n, "");
 }
 
@@ -80,9 +80,8 @@ static LLVMValueRef load_where(Simt *s, DType t, LLVMValueRef p, LLVMValueRef wh
     LLVMValueRef instead = to_asm(e, a, emit_to_memory(e, t, emit_const(e, t, other)));
     LLVMValueRef args[] = {p, LLVMBuildZExt(e->b, where, e->i32, ""), instead};
     const bool byte = a.suffix[1] == '8';
-    const char *text =
-        arena_printf(s->arena, "{ .reg .pred p; setp.ne.b32 p, $2, 0; mov.%s $0, $3; @p ld.global.%s $0, [$1]; }",
-                     byte ? "b32" : a.suffix, byte ? "u8" : a.suffix);
+    const char *text = arena_printf(s->arena, "{ .reg .pred p; setp.ne.b32 p, $2, 0; mov.%s $0, $3; @p ld.global.%s $0, [$1]; }",
+                                    byte ? "b32" : a.suffix, byte ? "u8" : a.suffix);
     const char *cs = arena_printf(s->arena, "=%s,l,r,%s,~{memory}", a.constraint, a.constraint);
     LLVMValueRef v = simt_asm(e, a.type, text, cs, 3, args);
     return emit_from_memory(e, t, from_asm(e, emit_memory_type(e, t), v));
@@ -92,14 +91,12 @@ static void store_where(Simt *s, DType t, LLVMValueRef p, LLVMValueRef where, LL
     const Emit *e = s->e;
     const Access a = access_of(e, t);
     LLVMValueRef args[] = {p, LLVMBuildZExt(e->b, where, e->i32, ""), to_asm(e, a, emit_to_memory(e, t, v))};
-    const char *text =
-        arena_printf(s->arena, "{ .reg .pred p; setp.ne.b32 p, $1, 0; @p st.global.%s [$0], $2; }", a.suffix);
+    const char *text = arena_printf(s->arena, "{ .reg .pred p; setp.ne.b32 p, $1, 0; @p st.global.%s [$0], $2; }", a.suffix);
     const char *cs = arena_printf(s->arena, "l,r,%s,~{memory}", a.constraint);
     simt_asm(e, e->none, text, cs, 3, args);
 }
 
-/* ---- global memory ------------------------------------------------------------------------------------------------
- */
+/* ---- global memory ------------------------------------------------------------------------------------------------ */
 /* Bits of the thread's number in which it differs from threads that hold the same elements. */
 static unsigned copies_of(const Simt *s, const TileType *t) {
     unsigned covered = 0;
@@ -128,8 +125,7 @@ static bool is_stored_elsewhere(const Simt *s, const Block *b, const Inst *load)
 
 /* What one thread stores and others load is shared memory like any other. */
 static void before_load(Simt *s, const Inst *i) {
-    if (s->shared_written && s->k->buffers.at[i->buffer].written && is_stored_elsewhere(s, &s->k->body, i))
-        simt_barrier(s);
+    if (s->shared_written && s->k->buffers.at[i->buffer].written && is_stored_elsewhere(s, &s->k->body, i)) simt_barrier(s);
     s->old_read = true;
 }
 
@@ -174,10 +170,10 @@ static bool is_read_elsewhere(const Simt *s, const Inst *store) {
 
 /* Words of 4 bytes loaded where `where` holds, else all `other`; a struct of them, or one. */
 static LLVMValueRef load_words_where(Simt *s, int n, LLVMValueRef p, LLVMValueRef where, LLVMValueRef other) {
-    static const char *const form[] = {[1] = "mov.b32 $0, $3; @p ld.global.b32 $0, [$1];",
-                                       [2] = "mov.b32 $0, $4; mov.b32 $1, $4; @p ld.global.v2.b32 {$0, $1}, [$2];",
-                                       [4] = "mov.b32 $0, $6; mov.b32 $1, $6; mov.b32 $2, $6; mov.b32 $3, $6; @p "
-                                             "ld.global.v4.b32 {$0, $1, $2, $3}, [$4];"};
+    static const char *const form[] = {
+        [1] = "mov.b32 $0, $3; @p ld.global.b32 $0, [$1];",
+        [2] = "mov.b32 $0, $4; mov.b32 $1, $4; @p ld.global.v2.b32 {$0, $1}, [$2];",
+        [4] = "mov.b32 $0, $6; mov.b32 $1, $6; mov.b32 $2, $6; mov.b32 $3, $6; @p ld.global.v4.b32 {$0, $1, $2, $3}, [$4];"};
     static const char *const outputs[] = {[1] = "=&r", [2] = "=&r,=&r", [4] = "=&r,=&r,=&r,=&r"};
     const Emit *e = s->e;
     LLVMTypeRef each[] = {e->i32, e->i32, e->i32, e->i32};
@@ -201,8 +197,7 @@ LLVMValueRef simt_load_run(Simt *s, const Inst *i, const Coords *c, int width) {
         LLVMSetAlignment(v, (unsigned)bytes);
         return v;
     }
-    LLVMValueRef other = emit_to_memory(e, t, emit_const(e, t, i->value)),
-                 words = LLVMGetUndef(LLVMVectorType(e->i32, (unsigned)n));
+    LLVMValueRef other = emit_to_memory(e, t, emit_const(e, t, i->value)), words = LLVMGetUndef(LLVMVectorType(e->i32, (unsigned)n));
     other = LLVMBuildBitCast(e->b, emit_splat(e, other, 4 / dtype_bytes(t)), e->i32, "");
     LLVMValueRef loaded = load_words_where(s, n, p, where, other);
     for (int w = 0; w < n; w++) {
@@ -223,8 +218,7 @@ static int run_of_registers(const Simt *s, const Inst *i, int x) {
     return width * bytes < 4 ? 1 : width;
 }
 
-/* Along the last axis, or another one of memory that is only read: registers of other groups (simt_run) are filled
- * then. */
+/* Along the last axis, or another one of memory that is only read: registers of other groups (simt_run) are filled then. */
 static void find_run(Simt *s, const Inst *i) {
     LoadRun *run = &s->load_run[i->result];
     const Buffer *b = &s->k->buffers.at[i->buffer];
@@ -253,14 +247,12 @@ bool simt_load_registers(Simt *s, const Inst *i, int slot) {
 
 /* Words of 4 bytes, where `where` holds. */
 static void store_words_where(Simt *s, int n, LLVMValueRef p, LLVMValueRef where, LLVMValueRef v) {
-    static const char *const form[] = {
-        [1] = "b32 [$0], $2;", [2] = "v2.b32 [$0], {$2, $3};", [4] = "v4.b32 [$0], {$2, $3, $4, $5};"};
+    static const char *const form[] = {[1] = "b32 [$0], $2;", [2] = "v2.b32 [$0], {$2, $3};", [4] = "v4.b32 [$0], {$2, $3, $4, $5};"};
     static const char *const inputs[] = {[1] = "r", [2] = "r,r", [4] = "r,r,r,r"};
     const Emit *e = s->e;
     LLVMValueRef args[6] = {p, LLVMBuildZExt(e->b, where, e->i32, "")};
     v = LLVMBuildBitCast(e->b, v, LLVMVectorType(e->i32, (unsigned)n), "");
-    for (int w = 0; w < n; w++)
-        args[2 + w] = LLVMBuildExtractElement(e->b, v, LLVMConstInt(e->i32, (unsigned)w, false), "");
+    for (int w = 0; w < n; w++) args[2 + w] = LLVMBuildExtractElement(e->b, v, LLVMConstInt(e->i32, (unsigned)w, false), "");
     const char *text = arena_printf(s->arena, "{ .reg .pred p; setp.ne.b32 p, $1, 0; @p st.global.%s }", form[n]);
     simt_asm(e, e->none, text, arena_printf(s->arena, "l,r,%s,~{memory}", inputs[n]), 2 + n, args);
 }
@@ -276,10 +268,8 @@ static void store_run(Simt *s, const Inst *i, const Coords *from, int width, LLV
         v = LLVMBuildInsertElement(e->b, v, one, LLVMConstInt(e->i32, (unsigned)r, false), "");
     }
     LLVMValueRef p = simt_address(s, i, from);
-    if (where)
-        store_words_where(s, width * dtype_bytes(t) / 4, p, where, v);
-    else
-        LLVMSetAlignment(LLVMBuildStore(e->b, v, p), (unsigned)(width * dtype_bytes(t)));
+    if (where) store_words_where(s, width * dtype_bytes(t) / 4, p, where, v);
+    else LLVMSetAlignment(LLVMBuildStore(e->b, v, p), (unsigned)(width * dtype_bytes(t)));
 }
 
 /* slot[at ..] are a run of `width`, from its beginning on. */

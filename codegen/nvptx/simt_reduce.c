@@ -34,15 +34,12 @@ static void across_warps(Simt *s, Op op, DType t, unsigned bits, LLVMValueRef *v
         LLVMBuildStore(e->b, emit_to_memory(e, t, v[j]), LLVMBuildInBoundsGEP2(e->b, type, array, &at, 1, ""));
     }
     simt_before_read(s);
-    LLVMValueRef rest =
-        LLVMBuildAnd(e->b, s->thread, LLVMConstInt(e->i32, ~bits & (unsigned)(s->k->threads - 1), false), "");
+    LLVMValueRef rest = LLVMBuildAnd(e->b, s->thread, LLVMConstInt(e->i32, ~bits & (unsigned)(s->k->threads - 1), false), "");
     for (int j = 0; j < n; j++) {
         LLVMValueRef sum = NULL;
         for (unsigned with = 0;; with = (with - bits) & bits) { /* every subset of bits, in increasing order */
-            LLVMValueRef at =
-                LLVMBuildAdd(e->b, rest, LLVMConstInt(e->i32, with + (unsigned)(j * s->k->threads), false), "");
-            LLVMValueRef x = emit_from_memory(
-                e, t, LLVMBuildLoad2(e->b, type, LLVMBuildInBoundsGEP2(e->b, type, array, &at, 1, ""), ""));
+            LLVMValueRef at = LLVMBuildAdd(e->b, rest, LLVMConstInt(e->i32, with + (unsigned)(j * s->k->threads), false), "");
+            LLVMValueRef x = emit_from_memory(e, t, LLVMBuildLoad2(e->b, type, LLVMBuildInBoundsGEP2(e->b, type, array, &at, 1, ""), ""));
             sum = sum ? emit_combine(e, op, t, sum, x) : x;
             if (with == bits) break;
         }
@@ -58,9 +55,7 @@ static unsigned bits_over(const Simt *s, const Inst *i) {
     return bits;
 }
 
-void simt_reduce_begin(Simt *s, const Inst *i) {
-    s->reg[i->result] = ARENA_ARRAY(s->arena, LLVMValueRef, simt_slots(s, &i->type));
-}
+void simt_reduce_begin(Simt *s, const Inst *i) { s->reg[i->result] = ARENA_ARRAY(s->arena, LLVMValueRef, simt_slots(s, &i->type)); }
 
 void simt_reduce_slots(Simt *s, const Inst *i, const int *slot, int n) {
     const Emit *e = s->e;
@@ -81,9 +76,9 @@ void simt_reduce_slots(Simt *s, const Inst *i, const int *slot, int n) {
 
 /* ---- sums that meet in shared memory ----------------------------------------------------------------------------
  *
- * A sum over a tile of accumulators that is only stored.  Lanes first halve what they hold: of two neighbouring sums a
- * lane keeps the one that a bit of its number says, and gives the other away.  Then every sum of a warp is in one lane,
- * and goes to the warp's row of an array; a thread for each sum adds the rows in order and stores it. */
+ * A sum over a tile of accumulators that is only stored.  Lanes first halve what they hold: of two neighbouring sums a lane keeps
+ * the one that a bit of its number says, and gives the other away.  Then every sum of a warp is in one lane, and goes to
+ * the warp's row of an array; a thread for each sum adds the rows in order and stores it. */
 static LLVMValueRef thread_bit(const Simt *s, unsigned bit) {
     LLVMValueRef b = LLVMBuildAnd(s->e->b, s->thread, LLVMConstInt(s->e->i32, bit, false), "");
     return LLVMBuildICmp(s->e->b, LLVMIntNE, b, LLVMConstNull(s->e->i32), "");
@@ -202,8 +197,7 @@ bool simt_store_met(Simt *s, const Inst *i) {
     return true;
 }
 
-/* ---- the instruction ------------------------------------------------------------------------------------------------
- */
+/* ---- the instruction ------------------------------------------------------------------------------------------------ */
 void simt_reduce_end(Simt *s, const Inst *i) {
     const Emit *e = s->e;
     const DType t = i->type.dtype;
@@ -216,8 +210,7 @@ void simt_reduce_end(Simt *s, const Inst *i) {
         return;
     }
     for (unsigned bit = 1; bit < 32; bit *= 2)
-        for (int j = 0; j < n && (bits & bit); j++)
-            out[j] = emit_combine(e, i->op, t, out[j], shuffle(s, t, out[j], bit));
+        for (int j = 0; j < n && (bits & bit); j++) out[j] = emit_combine(e, i->op, t, out[j], shuffle(s, t, out[j], bit));
     if (bits & ~31u) across_warps(s, i->op, t, bits & ~31u, out, n);
 }
 
@@ -228,8 +221,7 @@ void simt_reduce(Simt *s, const Inst *i) {
     simt_reduce_end(s, i);
 }
 
-/* ---- products -----------------------------------------------------------------------------------------------------
- */
+/* ---- products ----------------------------------------------------------------------------------------------------- */
 /* A factor at one summed place, for every register of its other axes: read once, used along the other side. */
 typedef struct Factor {
     TileType kept; /* its axes that are not summed */
@@ -259,10 +251,8 @@ static Factor factor(Simt *s, const Inst *i, int value, const Coords *summed) {
     Factor f = {.kept = {.dtype = t->dtype}};
     TileType over = {.dtype = t->dtype};
     for (int d = 0; d < t->n_axes; d++)
-        if (is_over(i, t->axis[d]))
-            over.axis[over.n_axes++] = t->axis[d];
-        else
-            f.kept.axis[f.kept.n_axes++] = t->axis[d];
+        if (is_over(i, t->axis[d])) over.axis[over.n_axes++] = t->axis[d];
+        else f.kept.axis[f.kept.n_axes++] = t->axis[d];
     const int n = simt_slots(s, &f.kept), width = run_width(s, i, value);
     f.v = ARENA_ARRAY(s->arena, LLVMValueRef, n);
     for (int slot = 0; slot < n; slot++) {
@@ -305,8 +295,7 @@ void simt_dot(Simt *s, const Inst *i) {
         for (int slot = 0; slot < n; slot++) {
             Coords c = {0};
             simt_coords(s, &i->type, slot, &c);
-            acc[slot] =
-                emit_fma(e, i->type.dtype, x.v[simt_slot(s, &x.kept, &c)], y.v[simt_slot(s, &y.kept, &c)], acc[slot]);
+            acc[slot] = emit_fma(e, i->type.dtype, x.v[simt_slot(s, &x.kept, &c)], y.v[simt_slot(s, &y.kept, &c)], acc[slot]);
         }
     }
     s->reg[i->result] = acc;

@@ -6,7 +6,7 @@
 #include <string.h>
 
 enum {
-    GROUP = 16, /* registers: as many loads may be under way */
+    GROUP = 16,        /* registers: as many loads may be under way */
     LEAST_GROUP = 4,
     FOUR_MATRICES = 8, /* what one stmatrix stores */
     REGISTERS = 168    /* of a thread, addresses and what else a kernel needs not counted */
@@ -28,8 +28,7 @@ static bool same_strides(const Simt *s, const Inst *x, const Inst *y) {
     return true;
 }
 
-/* What is loaded of a buffer that is, or may be, this one is what the store overwrites, in the same thread and group.
- */
+/* What is loaded of a buffer that is, or may be, this one is what the store overwrites, in the same thread and group. */
 static bool reads_in_groups(const Simt *s, const Inst *store, const Inst *const *member, int n) {
     for (int v = 0; v < s->k->types.n; v++) {
         const Inst *load = s->def[v];
@@ -43,8 +42,7 @@ static bool reads_in_groups(const Simt *s, const Inst *store, const Inst *const 
 
 static bool leaves(const Inst *i) { return i->kind == TI_STAGE || i->kind == TI_STORE || i->kind == TI_REDUCE; }
 
-/* Can be done group by group: fills a tile in shared memory from registers, sums it, or writes what no other group
- * reads. */
+/* Can be done group by group: fills a tile in shared memory from registers, sums it, or writes what no other group reads. */
 static bool leaves_in_groups(const Simt *s, const Inst *i, const TileType *t, const Inst *const *member, int n) {
     if (i->kind == TI_REDUCE) return same_axes(&s->k->types.at[i->in[0]], t);
     if (i->kind == TI_STAGE) return s->dynamic && i->by == BY_NONE && !s->only[i->in[0]] && same_axes(&i->type, t);
@@ -128,8 +126,8 @@ static int loads_of_parts(const TileType *t, const Inst *const *member, int n) {
     return loads;
 }
 
-/* Registers of sums that grow from group to group; those along the last axis take the place of what they are made from,
- * but the first group's. */
+/* Registers of sums that grow from group to group; those along the last axis take the place of what they are made from, but
+ * the first group's. */
 static int sums_alive(const Simt *s, const TileType *t, const Inst *const *member, int n) {
     const TileType last = {.n_axes = 1, .axis = {t->axis[t->n_axes - 1]}};
     int alive = 0;
@@ -147,19 +145,15 @@ typedef struct Group {
 /* Of what a group is made from there has to be room beside the whole tile. */
 static Group group_of(const Simt *s, const TileType *t, const Inst *const *member, int n, bool matrices) {
     const AxisSpread *last = &s->axis[t->axis[t->n_axes - 1]];
-    const int slots = simt_slots(s, t), rows = slots / last->regs,
-              room = REGISTERS - slots - sums_alive(s, t, member, n);
+    const int slots = simt_slots(s, t), rows = slots / last->regs, room = REGISTERS - slots - sums_alive(s, t, member, n);
     const int least = matrices ? FOUR_MATRICES : last->vector < last->regs ? last->vector : last->regs;
     const int whole = most_alive(t, member, n), part = loads_of_parts(t, member, n);
     Group g = {least < last->regs ? least : last->regs, 1};
     while (g.width * rows < GROUP && last->regs % (2 * g.width) == 0) g.width *= 2;
     while (g.width * rows / g.parts > LEAST_GROUP && g.width * (rows / g.parts * whole + part) > room) {
-        if (g.width % 2 == 0 && g.width / 2 >= least)
-            g.width /= 2;
-        else if (rows / g.parts % 2 == 0)
-            g.parts *= 2;
-        else
-            break;
+        if (g.width % 2 == 0 && g.width / 2 >= least) g.width /= 2;
+        else if (rows / g.parts % 2 == 0) g.parts *= 2;
+        else break;
     }
     return g;
 }
@@ -190,8 +184,8 @@ static void in_groups(Simt *s, const TileType *t, const Inst *const *member, int
         if (member[m]->kind == TI_REDUCE) simt_reduce_end(s, member[m]);
 }
 
-/* Tiles that are summed go in groups however small: with a sum before the first rounded value is stored, ptxas lets no
- * wgmma overlap (C7514). */
+/* Tiles that are summed go in groups however small: with a sum before the first rounded value is stored, ptxas lets no wgmma
+ * overlap (C7514). */
 static bool sums(const Block *b, int from, int to) {
     bool found = false;
     for (int at = from; at < to; at++) found |= b->at[at]->kind == TI_REDUCE;
@@ -205,7 +199,9 @@ void simt_run(Simt *s, const Block *b, int from, int to) {
         int n = 0, largest = from;
         for (int at = from; at < to; at++) {
             const Inst *j = b->at[at];
-            if (leaves(j) || s->only[j->result] || !is_part(&b->at[largest]->type, &j->type)) continue;
+            if (leaves(j) || s->only[j->result] ||
+                !is_part(&b->at[largest]->type, &j->type))
+                continue;
             largest = at;
         }
         const TileType *t = &b->at[largest]->type;

@@ -120,8 +120,7 @@ void simt_staged_run(Simt *s, int value, const Coords *c, int n, LLVMValueRef *o
     const Emit *e = s->e;
     const DType t = s->k->types.at[value].dtype;
     simt_before_read(s);
-    LLVMValueRef v =
-        LLVMBuildLoad2(e->b, emit_vector_type(emit_memory_type(e, t), n), element_pointer(s, value, c), "");
+    LLVMValueRef v = LLVMBuildLoad2(e->b, emit_vector_type(emit_memory_type(e, t), n), element_pointer(s, value, c), "");
     LLVMSetAlignment(v, (unsigned)(n * dtype_bytes(t)));
     for (int r = 0; r < n; r++) out[r] = emit_from_memory(e, t, LLVMBuildExtractElement(e->b, v, i32(s, r), ""));
 }
@@ -236,8 +235,7 @@ static Walk walk_of(const Simt *s, const TileType *t, int fast, int width) {
 
 static LLVMValueRef exchange_low_bits(const Simt *s, LLVMValueRef v) {
     const Emit *e = s->e;
-    LLVMValueRef differ =
-        LLVMBuildAnd(e->b, LLVMBuildXor(e->b, v, LLVMBuildLShr(e->b, v, i32(s, 1), ""), ""), i32(s, 1), "");
+    LLVMValueRef differ = LLVMBuildAnd(e->b, LLVMBuildXor(e->b, v, LLVMBuildLShr(e->b, v, i32(s, 1), ""), ""), i32(s, 1), "");
     return LLVMBuildXor(e->b, v, scaled(s, differ, 3), "");
 }
 
@@ -263,8 +261,7 @@ static LLVMValueRef walk_at(const Simt *s, const Walk *w, int from, Coords *c) {
     }
     if (w->part) {
         LLVMValueRef part = at;
-        if (where)
-            part = digit_of(s, &at, s->k->axes.at[fast].step / w->width / w->part); /* begins anew past the last */
+        if (where) part = digit_of(s, &at, s->k->axes.at[fast].step / w->width / w->part); /* begins anew past the last */
         c->offset[fast] = scaled(s, LLVMBuildAdd(e->b, scaled(s, part, w->part), first, ""), w->width);
     }
     return where;
@@ -312,8 +309,7 @@ static LLVMValueRef run_value(Simt *s, const Inst *i, const Walk *w, Coords *c) 
     return v;
 }
 
-/* Eight accesses of 16 bytes cover two rows, which begin an odd multiple of 32 bytes apart: neighbours would meet in
- * banks. */
+/* Eight accesses of 16 bytes cover two rows, which begin an odd multiple of 32 bytes apart: neighbours would meet in banks. */
 static bool half_rows(const Simt *s, const Inst *i, const Walk *w) {
     const int row = s->k->axes.at[i->minor - 1].step * dtype_bytes(i->type.dtype);
     return !i->swizzle && i->bytes == 16 && row == 64 && w->n > 1 && s->k->axes.at[w->order[w->n - 2]].step % 4 == 0;

@@ -9,21 +9,14 @@ static float image[16][64];
 
 static void print_bits(float x) {
     char line[] = "loss 0x00000000\n";
-    union {
-        float f;
-        uint32_t u;
-    } bits = {.f = x};
+    union { float f; uint32_t u; } bits = {.f = x};
     for (int i = 0; i < 8; i++) line[7 + i] = "0123456789abcdef"[bits.u >> (28 - 4 * i) & 15];
     board_print(line);
 }
 
 int main(void) {
-    const digits_memory memory = {.params = params,
-                                  .param_bytes = sizeof params,
-                                  .states = states,
-                                  .state_bytes = sizeof states,
-                                  .arena = arena,
-                                  .arena_bytes = sizeof arena};
+    const digits_memory memory = {.params = params, .param_bytes = sizeof params, .states = states,
+                                  .state_bytes = sizeof states, .arena = arena, .arena_bytes = sizeof arena};
     const digits_options options = {.seed = 1};
     float loss = 0;
     digits model;

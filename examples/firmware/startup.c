@@ -18,8 +18,7 @@ void board_print(const char *text) { semihost(0x04, text); } /* SYS_WRITE0 */
 
 void board_exit(int status) {
     semihost(0x18, (const void *)(uintptr_t)(status ? 0x20023 : 0x20026)); /* SYS_EXIT: run-time error, or done */
-    for (;;) {
-    }
+    for (;;) {}
 }
 
 void reset(void) {
@@ -34,5 +33,5 @@ void reset(void) {
 static void fault(void) { board_exit(1); }
 
 __attribute__((section(".vectors"), used)) static const void *const vectors[16] = {
-    _stack_end,          (const void *)reset, (const void *)fault, (const void *)fault,
+    _stack_end, (const void *)reset, (const void *)fault, (const void *)fault,
     (const void *)fault, (const void *)fault, (const void *)fault};

@@ -11,19 +11,19 @@
 
 typedef enum {
     FUSEC_OK = 0,
-    FUSEC_E_ARGUMENT,    /* a NULL or misaligned pointer, an extent past its bound */
-    FUSEC_E_MEMORY,      /* a region is smaller than the model needs */
-    FUSEC_E_RANGE,       /* an integer input outside its declared range */
-    FUSEC_E_VERSION,     /* ABI version or model hash differs */
-    FUSEC_E_FILE,        /* a file cannot be opened, read or written */
-    FUSEC_E_FORMAT,      /* a weight file is truncated, corrupt, or misses a tensor */
-    FUSEC_E_DRIVER,      /* libcuda is absent, or a driver call failed */
-    FUSEC_E_DEVICE,      /* no device of a suitable architecture */
+    FUSEC_E_ARGUMENT,   /* a NULL or misaligned pointer, an extent past its bound */
+    FUSEC_E_MEMORY,     /* a region is smaller than the model needs */
+    FUSEC_E_RANGE,      /* an integer input outside its declared range */
+    FUSEC_E_VERSION,    /* ABI version or model hash differs */
+    FUSEC_E_FILE,       /* a file cannot be opened, read or written */
+    FUSEC_E_FORMAT,     /* a weight file is truncated, corrupt, or misses a tensor */
+    FUSEC_E_DRIVER,     /* libcuda is absent, or a driver call failed */
+    FUSEC_E_DEVICE,     /* no device of a suitable architecture */
     FUSEC_E_UNSUPPORTED, /* an entry that was not compiled in */
-    FUSEC_E_SELFTEST,    /* the self-test gave other numbers than the compiler */
-    FUSEC_SKIPPED,       /* precision f16: a gradient was not finite, so that nothing was updated but the loss scale,
-                            which was halved.  No failure: the next step may well go through */
-    FUSEC_E_LOSS_SCALE   /* precision f16: as FUSEC_SKIPPED, at the least loss scale: further steps may fail as well */
+    FUSEC_E_SELFTEST,   /* the self-test gave other numbers than the compiler */
+    FUSEC_SKIPPED,      /* precision f16: a gradient was not finite, so that nothing was updated but the loss scale,
+                           which was halved.  No failure: the next step may well go through */
+    FUSEC_E_LOSS_SCALE  /* precision f16: as FUSEC_SKIPPED, at the least loss scale: further steps may fail as well */
 } fusec_status;
 const char *fusec_status_text(fusec_status s);
 
@@ -34,9 +34,9 @@ typedef struct fusec_tensor {
     const char *name;
     uint64_t offset; /* bytes into its region (params, states, grads); 0 for inputs, outputs */
     uint64_t bytes;
-    int64_t lo, hi; /* declared range [lo, hi) of an integer input; lo == hi: none */
+    int64_t lo, hi;  /* declared range [lo, hi) of an integer input; lo == hi: none */
     int32_t dim[FUSEC_MAX_RANK];
-    int8_t sym[FUSEC_MAX_RANK]; /* extent d = scale[d] * syms[sym[d]] + shift[d]; -1: fixed */
+    int8_t sym[FUSEC_MAX_RANK];       /* extent d = scale[d] * syms[sym[d]] + shift[d]; -1: fixed */
     int32_t scale[FUSEC_MAX_RANK], shift[FUSEC_MAX_RANK];
     uint8_t dtype, rank, trainable;
     uint8_t outcome; /* the state that tells of skipped steps: fusec_outcome */
@@ -46,15 +46,7 @@ enum { FUSEC_INIT, FUSEC_INFER, FUSEC_GRAD, FUSEC_STEP, FUSEC_ENTRIES };
 #define FUSEC_ACCUMULATE 0x100 /* MODEL_run: FUSEC_GRAD | FUSEC_ACCUMULATE adds to the gradients already there */
 
 /* One argument of a launch; regions as in the planner. */
-typedef enum {
-    FUSEC_R_PARAM,
-    FUSEC_R_STATE,
-    FUSEC_R_GRAD,
-    FUSEC_R_ARENA,
-    FUSEC_R_SCALAR,
-    FUSEC_R_INPUT,
-    FUSEC_R_OUTPUT
-} fusec_region;
+typedef enum { FUSEC_R_PARAM, FUSEC_R_STATE, FUSEC_R_GRAD, FUSEC_R_ARENA, FUSEC_R_SCALAR, FUSEC_R_INPUT, FUSEC_R_OUTPUT } fusec_region;
 typedef struct fusec_arg {
     uint64_t offset;
     uint16_t index;
@@ -68,45 +60,38 @@ typedef enum { FUSEC_MAP_F16 = 6, FUSEC_MAP_F32 = 7, FUSEC_MAP_BF16 = 9, FUSEC_M
 typedef struct fusec_tensor_map {
     uint64_t offset;                     /* bytes past the buffer's address; both multiples of 16 */
     uint64_t stride[FUSEC_MAP_RANK - 1]; /* bytes from one index to the next of dimension d + 1, multiples of 16 */
-    struct fusec_map_dim {
-        int32_t sym, scale, shift;
-    } extent[FUSEC_MAP_RANK];     /* scale*syms[sym]+shift; sym -1: shift */
-    uint16_t box[FUSEC_MAP_RANK]; /* elements of a tile, at most 256 */
-    uint16_t swizzle;             /* 0, or the rows' bytes within which 16-byte units are exchanged: 32, 64, 128 */
-    uint8_t buffer, rank, type;   /* fusec_map_type; TF32: f32, rounded to tf32 on the way */
-    uint8_t windows;              /* 0, or rank - 2: box[0] channels of box[1] pixels, in a window's row-major order */
-    struct fusec_map_window {
-        int16_t lower, upper;
-        uint8_t step;
-    } window[FUSEC_MAP_RANK - 2]; /* of dimension 1 and so on:
-places lower, lower + step, .. to extent - 1 + upper (cuTensorMapEncodeIm2col) */
+    struct fusec_map_dim { int32_t sym, scale, shift; } extent[FUSEC_MAP_RANK]; /* scale*syms[sym]+shift; sym -1: shift */
+    uint16_t box[FUSEC_MAP_RANK];        /* elements of a tile, at most 256 */
+    uint16_t swizzle;                    /* 0, or the rows' bytes within which 16-byte units are exchanged: 32, 64, 128 */
+    uint8_t buffer, rank, type;          /* fusec_map_type; TF32: f32, rounded to tf32 on the way */
+    uint8_t windows;                     /* 0, or rank - 2: box[0] channels of box[1] pixels, in a window's row-major order */
+    struct fusec_map_window { int16_t lower, upper; uint8_t step; } window[FUSEC_MAP_RANK - 2]; /* of dimension 1 and so on:
+                                            places lower, lower + step, .. to extent - 1 + upper (cuTensorMapEncodeIm2col) */
 } fusec_tensor_map;
 
 typedef struct fusec_kernel {
     const char *name;
     /* programs = product over grid axes of ceil((scale*syms[sym]+shift) / step); sym -1: shift alone */
-    struct fusec_grid {
-        int32_t sym, scale, shift, step;
-    } grid[8];
+    struct fusec_grid { int32_t sym, scale, shift, step; } grid[8];
     uint8_t n_grid, n_args, n_constants;
-    uint32_t threads;      /* GPU */
-    uint32_t shared_bytes; /* GPU, dynamic */
-    double flops, bytes;   /* at the bounds */
+    uint32_t threads;        /* GPU */
+    uint32_t shared_bytes;   /* GPU, dynamic */
+    double flops, bytes;     /* at the bounds */
     /* GPU */
     uint8_t cluster, cluster_axis; /* blocks of a cluster, neighbours along grid[cluster_axis]; 0, 1: no clusters */
-    uint8_t persistent;            /* as many blocks as are resident at once walk the programs */
-    uint8_t n_maps;                /* its last parameters, manifest.maps from first_map on */
+    uint8_t persistent;      /* as many blocks as are resident at once walk the programs */
+    uint8_t n_maps;          /* its last parameters, manifest.maps from first_map on */
     uint32_t first_map;
 } fusec_kernel;
 
 enum { FUSEC_MAX_CONSTANTS = 4 };
 /* A kernel takes its buffers, the model's extents, then `constant`: integers in which equal kernels differ. */
 typedef struct fusec_launch {
-    uint32_t kernel;                       /* into manifest.kernels */
-    uint32_t first_arg;                    /* into manifest.args; fusec_kernel.n_args of them */
-    uint64_t outputs;                      /* run if any of these outputs is wanted; ~0: always */
+    uint32_t kernel;         /* into manifest.kernels */
+    uint32_t first_arg;      /* into manifest.args; fusec_kernel.n_args of them */
+    uint64_t outputs;        /* run if any of these outputs is wanted; ~0: always */
     int32_t constant[FUSEC_MAX_CONSTANTS]; /* fusec_kernel.n_constants of them */
-    uint32_t first_after, n_after;         /* into manifest.after: launches that must have finished */
+    uint32_t first_after, n_after; /* into manifest.after: launches that must have finished */
 } fusec_launch;
 
 typedef struct fusec_entry {
@@ -115,20 +100,12 @@ typedef struct fusec_entry {
     uint32_t present;
 } fusec_entry;
 
-typedef struct fusec_symbol {
-    const char *name;
-    int32_t bound;
-} fusec_symbol;
-typedef struct fusec_hyper {
-    const char *name;
-    float value;
-} fusec_hyper;
+typedef struct fusec_symbol { const char *name; int32_t bound; } fusec_symbol;
+typedef struct fusec_hyper { const char *name; float value; } fusec_hyper;
 
 /* The self-test's result for one tensor: sum and sum of magnitudes of the elements, both weighted, and how far each may
  * be off; slack < 0: not compared (integers, and what is not finite). */
-typedef struct fusec_sum {
-    float sum, magnitude, slack;
-} fusec_sum;
+typedef struct fusec_sum { float sum, magnitude, slack; } fusec_sum;
 
 /* Everything about a model, constant data.  In the C99 form, whose entries are plain calls, there are no kernels,
  * launches, args and after. */
@@ -145,7 +122,7 @@ typedef struct fusec_manifest {
     const fusec_launch *launches;
     const fusec_arg *args;
     const fusec_tensor_map *maps;
-    const uint32_t *after;     /* counted back from the launch: 1 is the one before it */
+    const uint32_t *after; /* counted back from the launch: 1 is the one before it */
     const fusec_sum *selftest; /* of outputs, then, with entry grad, of gradients; NULL: compiled without --selftest */
     fusec_entry entry[FUSEC_ENTRIES];
 } fusec_manifest;
@@ -153,25 +130,21 @@ typedef struct fusec_manifest {
 /* Memory a model works in; each block aligned to manifest.align.  On CUDA these are host-side
  * requests and may be NULL: the launcher allocates device memory once, in init. */
 typedef struct fusec_memory {
-    void *params;
-    uint64_t param_bytes;
-    void *states;
-    uint64_t state_bytes;
-    void *grads;
-    uint64_t grad_bytes; /* entry grad only */
-    void *arena;
-    uint64_t arena_bytes; /* the largest entry used */
+    void *params;  uint64_t param_bytes;
+    void *states;  uint64_t state_bytes;
+    void *grads;   uint64_t grad_bytes;  /* entry grad only */
+    void *arena;   uint64_t arena_bytes; /* the largest entry used */
 } fusec_memory;
 
 typedef struct fusec_options {
     uint32_t seed;
-    int threads; /* host: 0 = all cores */
+    int threads;   /* host: 0 = all cores */
     /* host: replaces the thread pool; must call run(ctx, i) for all 0 <= i < n before returning */
     void (*parallel_for)(void *user, int n, void (*run)(void *ctx, int i), void *ctx);
     void *user;
-    /* host runtime, entry grad: bytes [offset, offset + bytes) of memory.grads have their final value.  Once per
-     * gradient, in the order of the manifest, while later kernels are still to run: a peer's sum can begin.  NULL: not
-     * called. The C99 form has MODEL_GRADIENT_READY instead (MODEL.h says how); a CUDA graph completes as one. */
+    /* host runtime, entry grad: bytes [offset, offset + bytes) of memory.grads have their final value.  Once per gradient,
+     * in the order of the manifest, while later kernels are still to run: a peer's sum can begin.  NULL: not called.
+     * The C99 form has MODEL_GRADIENT_READY instead (MODEL.h says how); a CUDA graph completes as one. */
     void (*gradient_ready)(void *user, uint64_t offset, uint64_t bytes);
 } fusec_options;
 
@@ -189,8 +162,8 @@ fusec_status fusec_outcome(int32_t before, int32_t after);
 /* Weights as a safetensors file, through the caller's own storage.  Each callback returns 0 when all n bytes moved. */
 typedef struct fusec_io {
     void *user;
-    int (*write)(void *user, const void *from, uint32_t n);         /* appends; save only */
-    int (*read)(void *user, uint64_t offset, void *to, uint32_t n); /* load only; fails past the end */
+    int (*write)(void *user, const void *from, uint32_t n);               /* appends; save only */
+    int (*read)(void *user, uint64_t offset, void *to, uint32_t n);       /* load only; fails past the end */
 } fusec_io;
 /* Parameters under their paths, states as `state/PATH`, with a CRC-32 of the data in the metadata. */
 fusec_status fusec_save(const fusec_manifest *m, const fusec_memory *memory, const fusec_io *io);
@@ -200,8 +173,8 @@ fusec_status fusec_load(const fusec_manifest *m, const fusec_memory *memory, con
 /* CRC-32 (IEEE 802.3) continued from `crc`, 0 at the start. */
 uint32_t fusec_crc32(uint32_t crc, const void *data, uint64_t n);
 
-/* How the self-test runs a model: an entry at the extents' bounds, with hyperparameters at their defaults, and n bytes
- * of the gradients after it. */
+/* How the self-test runs a model: an entry at the extents' bounds, with hyperparameters at their defaults, and n bytes of
+ * the gradients after it. */
 typedef struct fusec_selftest_calls {
     void *user;
     fusec_status (*run)(void *user, int entry, const void *const *inputs, void *const *outputs, uint32_t seed,

@@ -121,8 +121,7 @@ static fusec_status cuda_open_device(fusec_cuda *c, int ordinal) {
     s = fusec_cuda_check(c, c->driver.cuDevicePrimaryCtxRetain(&c->context, c->device), "cuDevicePrimaryCtxRetain");
     c->has_context = s == FUSEC_OK;
     if (s == FUSEC_OK)
-        s = fusec_cuda_check(c,
-                             c->driver.cuDeviceGetAttribute(&c->multiprocessors, FUSEC_CU_MULTIPROCESSORS, c->device),
+        s = fusec_cuda_check(c, c->driver.cuDeviceGetAttribute(&c->multiprocessors, FUSEC_CU_MULTIPROCESSORS, c->device),
                              "cuDeviceGetAttribute");
     return s;
 }

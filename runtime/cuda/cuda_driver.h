@@ -100,15 +100,15 @@ enum { /* CUdevice_attribute, CUjit_option, CUstream_flags, CUevent_flags, CUfun
     X(cuGraphLaunch, (void *exec, void *stream))
 
 /* Needed by kernels for sm_90a alone; NULL where the driver is older (CUDA 12.0). */
-#define FUSEC_CU_OPTIONAL(X)                                                                                          \
-    X(cuTensorMapEncodeTiled,                                                                                         \
-      (void *map, int type, uint32_t rank, void *address, const uint64_t *dims, const uint64_t *strides,              \
-       const uint32_t *box, const uint32_t *steps, int interleave, int swizzle, int l2_promotion, int fill))          \
-    X(cuTensorMapEncodeIm2col,                                                                                        \
-      (void *map, int type, uint32_t rank, void *address, const uint64_t *dims, const uint64_t *strides,              \
-       const int *lower, const int *upper, uint32_t channels, uint32_t pixels, const uint32_t *steps, int interleave, \
-       int swizzle, int l2_promotion, int fill))                                                                      \
-    X(cuGraphKernelNodeSetAttribute, (void *node, int attribute, const union fusec_cu_cluster_value *value))          \
+#define FUSEC_CU_OPTIONAL(X)                                                                                        \
+    X(cuTensorMapEncodeTiled,                                                                                       \
+      (void *map, int type, uint32_t rank, void *address, const uint64_t *dims, const uint64_t *strides,            \
+       const uint32_t *box, const uint32_t *steps, int interleave, int swizzle, int l2_promotion, int fill))        \
+    X(cuTensorMapEncodeIm2col,                                                                                      \
+      (void *map, int type, uint32_t rank, void *address, const uint64_t *dims, const uint64_t *strides,            \
+       const int *lower, const int *upper, uint32_t channels, uint32_t pixels, const uint32_t *steps,               \
+       int interleave, int swizzle, int l2_promotion, int fill))                                                    \
+    X(cuGraphKernelNodeSetAttribute, (void *node, int attribute, const union fusec_cu_cluster_value *value))        \
     X(cuLaunchKernelEx, (const fusec_cu_launch *config, void *function, void **params, void **extra))
 
 typedef struct fusec_cu_driver {

@@ -56,8 +56,7 @@ FUSEC_WEAK fusec_status fusec_cuda_prepare(fusec_cuda *c, const fusec_launch *l,
     args->node.block_x = k->threads ? k->threads : 1;
     args->node.shared_bytes = k->shared_bytes;
     args->node.params = args->pointer;
-    return k->n_maps && programs ? fusec_cuda_encode_maps(c, k, args, k->n_args + m->n_syms + k->n_constants)
-                                 : FUSEC_OK;
+    return k->n_maps && programs ? fusec_cuda_encode_maps(c, k, args, k->n_args + m->n_syms + k->n_constants) : FUSEC_OK;
 }
 
 FUSEC_WEAK fusec_status fusec_cuda_launch(fusec_cuda *c, const fusec_cuda_args *args) {
@@ -123,9 +122,9 @@ static uint32_t cuda_before(fusec_cuda *c, const fusec_cuda_graph *g, uint32_t i
 static fusec_status cuda_set_cluster(fusec_cuda *c, void *node, const fusec_cuda_args *args) {
     if (!fusec_cuda_has(c, c->driver.cuGraphKernelNodeSetAttribute != NULL, "cuGraphKernelNodeSetAttribute"))
         return FUSEC_E_DRIVER;
-    return fusec_cuda_check(c,
-                            c->driver.cuGraphKernelNodeSetAttribute(node, FUSEC_CU_CLUSTER_DIMENSION, &args->cluster),
-                            "cuGraphKernelNodeSetAttribute");
+    return fusec_cuda_check(
+        c, c->driver.cuGraphKernelNodeSetAttribute(node, FUSEC_CU_CLUSTER_DIMENSION, &args->cluster),
+        "cuGraphKernelNodeSetAttribute");
 }
 
 /* Nodes of the launches that have programs; *n of them. */

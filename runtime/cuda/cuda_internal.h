@@ -40,8 +40,7 @@ fusec_status fusec_cuda_prepare(fusec_cuda *c, const fusec_launch *l, const int3
 /* On the model's stream. */
 fusec_status fusec_cuda_launch(fusec_cuda *c, const fusec_cuda_args *args);
 
-/* ---- cuda_tensor_map.c ---------------------------------------------------------------------------------------------
- */
+/* ---- cuda_tensor_map.c --------------------------------------------------------------------------------------------- */
 /* Encodes kernel k's maps into args->maps and points args->pointer[from..] at them; syms as in args->sym. */
 fusec_status fusec_cuda_encode_maps(fusec_cuda *c, const fusec_kernel *k, fusec_cuda_args *args, uint32_t from);
 int fusec_cuda_needed(const fusec_launch *l, uint64_t wanted);

@@ -257,7 +257,8 @@ static fusec_status cuda_time_batch(fusec_cuda *c, const cuda_work *w, void **ev
         fusec_cuda_args x;
         x.node.grid_x = 0;
         if (fusec_cuda_needed(&l[i], w->wanted)) s = fusec_cuda_prepare(c, &l[i], w->syms, &x);
-        if (s == FUSEC_OK && x.node.grid_x) s = fusec_cuda_launch(c, &x);
+        if (s == FUSEC_OK && x.node.grid_x)
+            s = fusec_cuda_launch(c, &x);
         if (s == FUSEC_OK)
             s = fusec_cuda_check(c, c->driver.cuEventRecord(events[i - first + 1], c->stream), "cuEventRecord");
         ms[i] = s == FUSEC_OK && x.node.grid_x ? 1 : 0; /* 1: to be measured */

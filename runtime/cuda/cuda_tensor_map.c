@@ -16,9 +16,9 @@ static fusec_status cuda_encode_window(fusec_cuda *c, const fusec_tensor_map *t,
     }
     if (!fusec_cuda_has(c, c->driver.cuTensorMapEncodeIm2col != NULL, "cuTensorMapEncodeIm2col")) return FUSEC_E_DRIVER;
     return fusec_cuda_check(c,
-                            c->driver.cuTensorMapEncodeIm2col(map, t->type, t->rank, address, dims, t->stride, lower,
-                                                              upper, t->box[0], t->box[1], steps, 0,
-                                                              cuda_swizzle(t->swizzle), FUSEC_CU_L2_PROMOTION_256B, 0),
+                            c->driver.cuTensorMapEncodeIm2col(map, t->type, t->rank, address, dims, t->stride, lower, upper,
+                                                              t->box[0], t->box[1], steps, 0, cuda_swizzle(t->swizzle),
+                                                              FUSEC_CU_L2_PROMOTION_256B, 0),
                             "cuTensorMapEncodeIm2col");
 }
 
@@ -35,9 +35,8 @@ static fusec_status cuda_encode(fusec_cuda *c, const fusec_tensor_map *t, const 
     }
     if (t->windows) return cuda_encode_window(c, t, address, dims, map);
     return fusec_cuda_check(c,
-                            c->driver.cuTensorMapEncodeTiled(map, t->type, t->rank, address, dims, t->stride, box,
-                                                             steps, 0, cuda_swizzle(t->swizzle),
-                                                             FUSEC_CU_L2_PROMOTION_256B, 0),
+                            c->driver.cuTensorMapEncodeTiled(map, t->type, t->rank, address, dims, t->stride, box, steps, 0,
+                                                             cuda_swizzle(t->swizzle), FUSEC_CU_L2_PROMOTION_256B, 0),
                             "cuTensorMapEncodeTiled");
 }
 

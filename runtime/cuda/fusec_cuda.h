@@ -7,8 +7,8 @@
  *
  * A call copies its scalars and inputs through pinned memory, in two halves used by turns, and launches one graph on
  * the model's own stream.  It waits only if outputs are to be copied back, so that steps that leave the loss on the
- * device follow each other without a pause (fusec_cuda_fetch gets the loss when it is wanted).  A graph completes as
- * one: there is no gradient_ready as on the host; all gradients of entry grad are there when the call is over.
+ * device follow each other without a pause (fusec_cuda_fetch gets the loss when it is wanted).  A graph completes as one:
+ * there is no gradient_ready as on the host; all gradients of entry grad are there when the call is over.
  *
  * One fusec_cuda may be used by one thread at a time; several may be used at once.  The current CUDA context of the
  * caller's thread is left as it was. */

@@ -108,8 +108,7 @@ static void probe_op(Legality *l, Arena *a, Op op) {
             asked &= dtype_of_operands(op, (DType)(kind[k] / RANKS));
         }
         for (DType t = 0; asked && t < DT_COUNT; t++)
-            for (int rank = 0; dtype_in_programs(t) && rank < (n ? 1 : RANKS); rank++)
-                probe(l, a, op, n, kind, t, rank);
+            for (int rank = 0; dtype_in_programs(t) && rank < (n ? 1 : RANKS); rank++) probe(l, a, op, n, kind, t, rank);
     }
 }
 
@@ -147,8 +146,7 @@ static const struct {
 
 const char *pair_excluded(Op from, Op to) {
     for (size_t i = 0; i < sizeof excluded / sizeof *excluded; i++)
-        if ((excluded[i].from == OP_COUNT || excluded[i].from == from) &&
-            (excluded[i].to == OP_COUNT || excluded[i].to == to))
+        if ((excluded[i].from == OP_COUNT || excluded[i].from == from) && (excluded[i].to == OP_COUNT || excluded[i].to == to))
             return excluded[i].why;
     return NULL;
 }
@@ -183,8 +181,7 @@ void coverage_count(Coverage *c, const Graph *g) {
     arena_free(a);
 }
 
-/* ---- the report -----------------------------------------------------------------------------------------------------
- */
+/* ---- the report ----------------------------------------------------------------------------------------------------- */
 static int report_pairs(FILE *f, const Coverage *c) {
     int legal = 0, short_of = 0, left_out = 0;
     for (Op from = 0; from < OP_COUNT; from++)
@@ -199,8 +196,8 @@ static int report_pairs(FILE *f, const Coverage *c) {
             short_of++;
             fprintf(f, "  %s -> %s only %u times\n", op_info[from].text, op_info[to].text, c->pair[from][to]);
         }
-    fprintf(f, "op pairs: %d of %d legal ones at least %d times (%d excluded)\n", legal - short_of, legal,
-            COVERAGE_LEAST, left_out);
+    fprintf(f, "op pairs: %d of %d legal ones at least %d times (%d excluded)\n", legal - short_of, legal, COVERAGE_LEAST,
+            left_out);
     return short_of;
 }
 
@@ -237,8 +234,7 @@ static int report_operands(FILE *f, const Coverage *c) {
         legal++;
         if (c->operand[op][k][t] >= COVERAGE_LEAST) continue;
         short_of++;
-        fprintf(f, "  %s as operand %d of %s only %u times\n", dtype_name(t), k, op_info[op].text,
-                c->operand[op][k][t]);
+        fprintf(f, "  %s as operand %d of %s only %u times\n", dtype_name(t), k, op_info[op].text, c->operand[op][k][t]);
     }
     fprintf(f, "dtypes of operands: %d of %d legal ones at least %d times\n", legal - short_of, legal, COVERAGE_LEAST);
     return short_of;

@@ -16,7 +16,7 @@ typedef struct Coverage {
     uint32_t dtype[DT_COUNT];          /* nodes of a type */
     uint32_t operand[OP_COUNT][COVERAGE_OPERANDS][DT_COUNT]; /* edges that bring this dtype to this operand */
     uint32_t disabled[PASS_COUNT], checkpointed, tiny, bounded, empty, low; /* programs; by pass */
-    uint32_t precision[PRECISION_COUNT];                                    /* contractions that carry it */
+    uint32_t precision[PRECISION_COUNT]; /* contractions that carry it */
 } Coverage;
 
 /* Whether random programs must have tensors of this dtype: those that the front end accepts. */

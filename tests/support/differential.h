@@ -21,8 +21,8 @@ typedef struct Trial {
 
 /* The programs of a run, in order.  Seven of ten are directed (directed_graph.h), the others drawn by random_graph:
  * larger shapes, deeper expressions.  Entries infer, grad and step come in turn; bounded dims, empty extents,
- * recomputation, tiny tiles, the subset of passes and low precision (low_precision.h) are drawn by number.  Model
- * NUMBER is called p<NUMBER>.  Graphs live in `a` of each call. */
+ * recomputation, tiny tiles, the subset of passes and low precision (low_precision.h) are drawn by number.  Model NUMBER is called p<NUMBER>.  Graphs
+ * live in `a` of each call. */
 typedef struct TrialSet {
     Arena *arena;
     int programs, made;
@@ -51,8 +51,8 @@ typedef struct TrialTarget {
 } TrialTarget;
 
 /* Compiles and runs it on data drawn by its number and compares the results; DIFFERS with *why.  Data under which a
- * jump (floor, a comparison, a cast to an integer, ...) lies within rounding of its edge are drawn again, as are those
- * that low precision makes vague; a result for which no draw avoids that is skipped. */
+ * jump (floor, a comparison, a cast to an integer, ...) lies within rounding of its edge are drawn again, as are those that
+ * low precision makes vague; a result for which no draw avoids that is skipped. */
 TrialResult trial_run(Arena *a, const Trial *t, const TrialTarget *b, uint32_t *fired, const char **why);
 
 /* The program's options as `fusec` has them, and its text. */

@@ -39,8 +39,7 @@ Node *directed_emit(Directed *x, Op op, int n, Node *const *in, const Attr *attr
     for (int k = 0; k < n; k++)
         if (!in[k]) return NULL;
     if (!graph_infer(x->a, op, n, in, attr, &t, &shape, &why)) return NULL;
-    if (shape.rank > 5 || shape_elements(shape) > x->most || !directed_range(x, op, n, in, attr, t, shape, &r))
-        return NULL;
+    if (shape.rank > 5 || shape_elements(shape) > x->most || !directed_range(x, op, n, in, attr, t, shape, &r)) return NULL;
     if (op == OP_CONTRACT) return directed_keep(x, graph_contract(x->g, n, in, attr->contract), r);
     return directed_keep(x, graph_node(x->g, op, n, in, attr, t, shape), r);
 }

@@ -168,8 +168,7 @@ static Node *gathered(Directed *x) {
 /* Two products of one factor, alike, that a third multiplies with each other. */
 static Node *siblings(Directed *x) {
     Node *a = leaf(x, shape(2, 4, 3, 0));
-    Node *first = product(x, a, leaf(x, shape(2, 3, 4, 0)), NULL),
-         *second = product(x, a, leaf(x, shape(2, 3, 4, 0)), NULL);
+    Node *first = product(x, a, leaf(x, shape(2, 3, 4, 0)), NULL), *second = product(x, a, leaf(x, shape(2, 3, 4, 0)), NULL);
     return product(x, first, second, NULL);
 }
 
@@ -181,8 +180,7 @@ static Node *part(Directed *x) {
     const Attr row = {.lo = {dim_fixed(39), dim_fixed(0)}, .hi = {dim_fixed(1), dim_fixed(40)}, .step = {1, 1}};
     const int64_t most = x->most;
     x->most = 1600;
-    Node *a = one(x, OP_TANH, leaf(x, shape(2, 40, 2, 0)), NULL),
-         *b = one(x, OP_TANH, leaf(x, shape(2, 2, 40, 0)), NULL);
+    Node *a = one(x, OP_TANH, leaf(x, shape(2, 40, 2, 0)), NULL), *b = one(x, OP_TANH, leaf(x, shape(2, 2, 40, 0)), NULL);
     Node *n = product(x, a, b, NULL);
     n = pick_below(x, 2) ? one(x, OP_SLICE, n, &row) : one(x, OP_CONTRACT, n, &(Attr){.contract = &diagonal});
     x->most = most;
@@ -192,8 +190,7 @@ static Node *part(Directed *x) {
     return n;
 }
 
-/* Long enough to be summed in slices where tiles are tiny; most for a GPU's tiles too.  Nothing else reads the terms.
- */
+/* Long enough to be summed in slices where tiles are tiny; most for a GPU's tiles too.  Nothing else reads the terms. */
 static Node *long_sum(Directed *x) {
     const int64_t rows = pick_below(x, 3) ? 20011 : 1200, most = x->most;
     const Shape s = shape(2, rows, 2, 0);
@@ -208,17 +205,18 @@ static Node *long_sum(Directed *x) {
     return sum;
 }
 static Node *long_product(Directed *x) {
-    Node *a = one(x, OP_TANH, leaf(x, shape(2, 2, 200, 0)), NULL),
-         *b = one(x, OP_TANH, leaf(x, shape(2, 200, 2, 0)), NULL);
+    Node *a = one(x, OP_TANH, leaf(x, shape(2, 2, 200, 0)), NULL), *b = one(x, OP_TANH, leaf(x, shape(2, 200, 2, 0)), NULL);
     return product(x, a, b, NULL);
 }
 
 Node *directed_idiom(Directed *x, int i) {
     static Node *(*const make[IDIOMS])(Directed *) = {
-        split_element, split_reduce,    split_scan,      split_broadcast, split_slice,  split_pad,  merged_broadcast,
-        merged_slice,  reshaped_random, reduced_twice,   sum_of_product,  empty_concat, idle_guard, strided,
-        rows,          attention,       constant_factor, chained,         low_rank_sum, scaled_sum, scaled_product,
-        known_sum,     gathered,        gathered,        siblings,        part,         long_sum,   long_product,
+        split_element, split_reduce,    split_scan,     split_broadcast, split_slice,  split_pad,  merged_broadcast,
+        merged_slice,  reshaped_random, reduced_twice,  sum_of_product,  empty_concat, idle_guard, strided,
+        rows,          attention,       constant_factor,
+        chained,       low_rank_sum,    scaled_sum,     scaled_product,  known_sum,    gathered,   gathered,
+        siblings,      part,
+        long_sum,      long_product,
         long_product,  merged_slice /* once more: their rules take a small tile, or a shape that others leave alone */};
     const int before = x->pool.n;
     Node *n = make[i](x);

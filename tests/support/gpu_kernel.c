@@ -134,17 +134,14 @@ static const char *factor_text(Arena *a, int n, const char *at, const char *type
 static const char *stores_text(Arena *a, const ProductKernel *p, const MatrixTile *t) {
     const char over = p->summed, kept = over == 'm' ? 'n' : 'm';
     if (!over) return "  store %y[m, n], %12\n";
-    return arena_printf(a,
-                        "  %%13 = cast %%12 : f32[m:%d,n:%d]\n  %%14 = sum %%13 over %c : f32[%c:%d]\n"
+    return arena_printf(a, "  %%13 = cast %%12 : f32[m:%d,n:%d]\n  %%14 = sum %%13 over %c : f32[%c:%d]\n"
                         "  store %%y[m, n], %%12\n  store %%s[@%c, %c], %%14\n",
                         t->rows, t->columns, over, kept, over == 'm' ? t->columns : t->rows, over, kept);
 }
 
 static const char *sums_text(Arena *a, const ProductKernel *p, const MatrixTile *t) {
     const int extent = p->summed == 'm' ? p->m : p->n, step = p->summed == 'm' ? t->rows : t->columns;
-    return p->summed
-               ? arena_printf(a, ", %%s: f32[%d,%d] out", (extent + step - 1) / step, p->summed == 'm' ? p->n : p->m)
-               : "";
+    return p->summed ? arena_printf(a, ", %%s: f32[%d,%d] out", (extent + step - 1) / step, p->summed == 'm' ? p->n : p->m) : "";
 }
 
 static const char *product_text(Arena *a, const ProductKernel *p, const MatrixTile *t) {
@@ -154,13 +151,12 @@ static const char *product_text(Arena *a, const ProductKernel *p, const MatrixTi
                                     "kernel @%s(%%x: %s[%d,%d], %%w: %s[%d,%d], %%b: f32[%d], %%y: %s[%d,%d] out%s)\n"
                                     "  grid m in 0..%d step %d\n  grid n in 0..%d step %d\n  loop k in 0..%d step %d\n",
                                     p->name, type, p->x_turned ? p->k : p->m, p->x_turned ? p->m : p->k, type,
-                                    p->w_turned ? p->n : p->k, p->w_turned ? p->k : p->n, p->n, type, p->m, p->n,
-                                    sums_text(a, p, t), p->m, t->rows, p->n, t->columns, p->k, p->sum);
+                                    p->w_turned ? p->n : p->k, p->w_turned ? p->k : p->n, p->n, type, p->m, p->n, sums_text(a, p, t), p->m,
+                                    t->rows, p->n, t->columns, p->k, p->sum);
     const char *factors =
         arena_printf(a, "%s%s", factor_text(a, 2, p->x_turned ? "%x[k, m]" : "%x[m, k]", p->type, 'm', t->rows, p->sum),
                      factor_text(a, 4, p->w_turned ? "%w[n, k]" : "%w[k, n]", p->type, 'n', t->columns, p->sum));
-    const char *end =
-        arena_printf(a, "  %%12 = cast %%11 : %s[m:%d,n:%d]\n%s", type, t->rows, t->columns, stores_text(a, p, t));
+    const char *end = arena_printf(a, "  %%12 = cast %%11 : %s[m:%d,n:%d]\n%s", type, t->rows, t->columns, stores_text(a, p, t));
     return arena_printf(
         a,
         "%s  %%0 = full 0 : f32[m:%d,n:%d]\n  %%7 = for k carry %%1 = %%0 {\n%s"
@@ -172,8 +168,7 @@ static const char *product_text(Arena *a, const ProductKernel *p, const MatrixTi
 Kernel *product_kernel(Arena *a, const ProductKernel *p, const MatrixTile *t, const char *target, const char **why) {
     Kernel *k = parse_kernel(a, product_text(a, p, t));
     const int64_t fast = target_find(target)->fast_bytes;
-    const bool one_warpgroup =
-        t->by == BY_WGMMA && t->alternate == 1 && t->rows * t->columns == t->warp_rows * t->warp_columns;
+    const bool one_warpgroup = t->by == BY_WGMMA && t->alternate == 1 && t->rows * t->columns == t->warp_rows * t->warp_columns;
     const MatrixTiles plan = {.tile = *t,
                               .sum = p->sum,
                               .ahead = 2,
@@ -182,9 +177,7 @@ Kernel *product_kernel(Arena *a, const ProductKernel *p, const MatrixTile *t, co
                               .column_axis = 1,
                               .n_terms = 1,
                               .term[0].sum_axis = 2,
-                              .slice = p->summed == 'm' ? t->rows
-                                       : p->summed      ? t->columns
-                                                        : 0,
+                              .slice = p->summed == 'm' ? t->rows : p->summed ? t->columns : 0,
                               .room = one_warpgroup ? fast / 2 : fast};
     *why = matrix_schedule(k, &plan);
     return *why ? NULL : k;

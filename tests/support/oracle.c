@@ -35,12 +35,9 @@ static int64_t place_at_bound(const Tensor *t, const Shape *s, int64_t i) {
 
 static double draw(const TensorDecl *d, TestRandom *r) {
     if (d->dtype == DT_BOOL) return test_below(r, 2);
-    if (d->dtype == DT_I32)
-        return d->has_range && d->hi > d->lo ? (double)(d->lo + test_below(r, (int)(d->hi - d->lo))) : test_below(r, 4);
+    if (d->dtype == DT_I32) return d->has_range && d->hi > d->lo ? (double)(d->lo + test_below(r, (int)(d->hi - d->lo))) : test_below(r, 4);
     const bool high = !strncmp(d->name, "high", 4), low = !strncmp(d->name, "low", 3);
-    return scalar_round(d->dtype, high  ? test_uniform(r, 1, 2)
-                                  : low ? test_uniform(r, -2, -1)
-                                        : test_uniform(r, -1.5, 1.5));
+    return scalar_round(d->dtype, high ? test_uniform(r, 1, 2) : low ? test_uniform(r, -2, -1) : test_uniform(r, -1.5, 1.5));
 }
 
 static Tensor *fill_list(Arena *a, const TensorDecl *decl, int n, const int64_t *syms, TestRandom *r, char **memory) {
@@ -69,10 +66,8 @@ TestData test_data(Arena *a, const Module *m, const Model *model, TestRandom *r)
     int64_t arena = 0;
     for (int e = 0; e < ENTRY_COUNT; e++)
         if (m->entry[e].arena_bytes > arena) arena = m->entry[e].arena_bytes;
-    d.mem = (ModuleMemory){.params = poison(a, m->param_bytes),
-                           .states = poison(a, m->state_bytes),
-                           .grads = poison(a, m->grad_bytes),
-                           .arena = poison(a, arena)};
+    d.mem = (ModuleMemory){.params = poison(a, m->param_bytes), .states = poison(a, m->state_bytes),
+                           .grads = poison(a, m->grad_bytes), .arena = poison(a, arena)};
     d.mem.scalars = ARENA_ARRAY(a, int32_t, SCALAR_HYPER0 + model->hypers.n + 1);
     d.mem.inputs = ARENA_ARRAY(a, void *, model->inputs.n + 1);
     d.mem.outputs = ARENA_ARRAY(a, void *, model->outputs.n + 1);
@@ -116,8 +111,7 @@ static const void *result_memory(const Module *m, const ModuleMemory *mem, const
     return NULL;
 }
 
-static const char *compare_one(Arena *a, const Module *m, const ModuleMemory *mem, const Expected *x,
-                               double tolerance) {
+static const char *compare_one(Arena *a, const Module *m, const ModuleMemory *mem, const Expected *x, double tolerance) {
     static const char *const kinds[] = {"output", "gradient", "parameter", "state"};
     const char *name = "";
     const Node *n = x->result->value;
@@ -128,17 +122,15 @@ static const char *compare_one(Arena *a, const Module *m, const ModuleMemory *me
         if (isfinite(x->value.data[i]) && fabs(x->value.data[i]) > scale) scale = fabs(x->value.data[i]);
     for (int64_t i = 0; i < tensor_elements(&x->value); i++) {
         const double want = x->value.data[i], got = number_get(n->dtype, p, place_at_bound(&x->value, &n->shape, i));
-        const bool same =
-            want == got || (isnan(want) && isnan(got)) || fabs(want - got) <= tolerance * (scale + fabs(want));
+        const bool same = want == got || (isnan(want) && isnan(got)) || fabs(want - got) <= tolerance * (scale + fabs(want));
         if (!same)
-            return arena_printf(a, "%s %s[%lld] is %.9g, not %.9g", kinds[x->result->kind], name, (long long)i, got,
-                                want);
+            return arena_printf(a, "%s %s[%lld] is %.9g, not %.9g", kinds[x->result->kind], name, (long long)i, got, want);
     }
     return NULL;
 }
 
-const char *oracle_compare_values(Arena *a, const Graph *g, const Tensor *values, const Module *m, TestData *d,
-                                  TestRun run, const double *tolerance) {
+const char *oracle_compare_values(Arena *a, const Graph *g, const Tensor *values, const Module *m, TestData *d, TestRun run,
+                                  const double *tolerance) {
     const char *error = NULL;
     if (!run(a, m, g->entry, &d->mem, d->syms, &error)) return arena_printf(a, "%s: %s", entry_name[g->entry], error);
     for (int i = 0; i < g->results.n; i++) {
@@ -166,6 +158,5 @@ static void report(void *user, bool is_error, SrcLoc loc, const char *message, c
 }
 
 PassContext test_context(Arena *a, const char *target) {
-    return (PassContext){
-        .arena = a, .target = target_find(target), .verify = true, .report = report, .print_to = stdout};
+    return (PassContext){.arena = a, .target = target_find(target), .verify = true, .report = report, .print_to = stdout};
 }

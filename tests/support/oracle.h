@@ -10,7 +10,7 @@ typedef struct TestRandom {
     uint64_t state;
 } TestRandom;
 uint64_t test_random(TestRandom *r);
-int test_below(TestRandom *r, int n); /* 0 .. n-1 */
+int test_below(TestRandom *r, int n);          /* 0 .. n-1 */
 double test_uniform(TestRandom *r, double lo, double hi);
 
 /* Every tensor of a model, as float64 and in the module's own layout. */
@@ -29,14 +29,13 @@ typedef bool (*TestRun)(Arena *a, const Module *m, Entry e, const ModuleMemory *
                         const char **error);
 
 /* Compares every result of `g` (evaluated in float64, GRADIENT nodes expanded) with what `run` leaves in memory.
- * |x - y| <= tolerance * (scale + |y|), scale the largest magnitude in that tensor (at least 1).  NULL if they agree,
- * else a message. */
+ * |x - y| <= tolerance * (scale + |y|), scale the largest magnitude in that tensor (at least 1).  NULL if they agree, else a message. */
 const char *oracle_compare(Arena *a, Graph *g, const Module *m, TestData *d, TestRun run, double tolerance);
 
 /* The same with the values of g's nodes given, by graph_eval, and a tolerance for each result; a negative one: it must
  * be computed, and is not compared. */
-const char *oracle_compare_values(Arena *a, const Graph *g, const Tensor *values, const Module *m, TestData *d,
-                                  TestRun run, const double *tolerance);
+const char *oracle_compare_values(Arena *a, const Graph *g, const Tensor *values, const Module *m, TestData *d, TestRun run,
+                                  const double *tolerance);
 
 /* A context for tests: verifies after every pass, prints errors to stderr. */
 PassContext test_context(Arena *a, const char *target);

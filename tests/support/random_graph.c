@@ -7,8 +7,8 @@ typedef struct Gen {
     Graph *g;
     TestRandom r;
     RandomOptions o;
-    VEC(Node *) pool; /* what later ops may read */
-    VEC(bool) exact;  /* by node id: the value is the same in f32 and float64 */
+    VEC(Node *) pool;   /* what later ops may read */
+    VEC(bool) exact;    /* by node id: the value is the same in f32 and float64 */
     Node *state;
 } Gen;
 
@@ -87,8 +87,7 @@ static Node *tamed(Gen *x, Node *n) { return graph_unary(x->g, OP_TANH, n); }
 
 /* ---- one random op each ----------------------------------------------------------------------------------- */
 static Node *random_unary(Gen *x) {
-    static const Op ops[] = {OP_NEG,   OP_ABS, OP_EXP, OP_LOG,  OP_LOG1P, OP_SQRT,
-                             OP_RSQRT, OP_SIN, OP_COS, OP_TANH, OP_ERF};
+    static const Op ops[] = {OP_NEG, OP_ABS, OP_EXP, OP_LOG, OP_LOG1P, OP_SQRT, OP_RSQRT, OP_SIN, OP_COS, OP_TANH, OP_ERF};
     const Op op = ops[below(x, 11)];
     Node *n = pick(x, NULL);
     if (op == OP_EXP) n = tamed(x, n);
@@ -102,10 +101,8 @@ static Node *random_binary(Gen *x) {
     const Op op = ops[below(x, 9)];
     Node *a = pick(x, NULL), *b = pick(x, &a->shape);
     if (op == OP_DIV || op == OP_POW) {
-        if (op == OP_POW)
-            a = positive(x, tamed(x, a)), b = tamed(x, b);
-        else
-            b = positive(x, b);
+        if (op == OP_POW) a = positive(x, tamed(x, a)), b = tamed(x, b);
+        else b = positive(x, b);
     }
     Node *y = graph_binary(x->g, op, a, b);
     return keep(x, y, is_exact(x, a) && is_exact(x, b) && (op == OP_MAX || op == OP_MIN));
@@ -128,7 +125,8 @@ static Node *random_discrete(Gen *x) {
     default: {
         Node *c = graph_binary(x->g, compare[below(x, 6)], a, b);
         if (below(x, 3) == 0) c = graph_unary(x->g, OP_NOT, c);
-        if (below(x, 3) == 0) c = graph_binary(x->g, below(x, 2) ? OP_AND : OP_OR, c, graph_binary(x->g, OP_LT, b, a));
+        if (below(x, 3) == 0)
+            c = graph_binary(x->g, below(x, 2) ? OP_AND : OP_OR, c, graph_binary(x->g, OP_LT, b, a));
         Node *t = pick(x, &a->shape), *f = pick(x, &a->shape);
         return keep(x, graph_select(x->g, c, t, f), is_exact(x, t) && is_exact(x, f));
     }
@@ -187,10 +185,8 @@ static Node *random_slice(Gen *x) {
         at.lo[d] = dim_fixed(0), at.step[d] = 1, at.hi[d] = e;
         if (!dim_is_fixed(e) || e.bound < 2) continue;
         const int64_t lo = below(x, (int)e.bound), step = 1 + below(x, 2);
-        if (below(x, 3) == 0)
-            at.lo[d] = dim_fixed(lo), at.step[d] = -step, at.hi[d] = dim_fixed(lo / step + 1);
-        else
-            at.lo[d] = dim_fixed(lo), at.step[d] = step, at.hi[d] = dim_fixed((e.bound - lo - 1) / step + 1);
+        if (below(x, 3) == 0) at.lo[d] = dim_fixed(lo), at.step[d] = -step, at.hi[d] = dim_fixed(lo / step + 1);
+        else at.lo[d] = dim_fixed(lo), at.step[d] = step, at.hi[d] = dim_fixed((e.bound - lo - 1) / step + 1);
     }
     return keep(x, graph_op(x->g, OP_SLICE, 1, &n, &at), is_exact(x, n));
 }
@@ -212,7 +208,9 @@ static Node *random_concat(Gen *x) {
     return keep(x, graph_op(x->g, OP_CONCAT, 2 + below(x, 2), in, &at), false);
 }
 
-static Node *index_source(Gen *x, int64_t hi) { return source(x, shape_make(0, NULL), DT_I32, hi); }
+static Node *index_source(Gen *x, int64_t hi) {
+    return source(x, shape_make(0, NULL), DT_I32, hi);
+}
 
 static Node *random_slice_at(Gen *x) {
     Node *n = pick_rank(x, 1);
@@ -307,8 +305,7 @@ static Node *random_contract(Gen *x) {
         }
         in[k] = pick(x, &s);
     }
-    Guard guard = {
-        .kind = below(x, 2) ? GUARD_EQ : GUARD_RANGE, .lo = -1 + below(x, 2), .hi = dim_fixed(1 + below(x, 6))};
+    Guard guard = {.kind = below(x, 2) ? GUARD_EQ : GUARD_RANGE, .lo = -1 + below(x, 2), .hi = dim_fixed(1 + below(x, 6))};
     if (c.n_loops >= 2 && dim_is_fixed(c.extent[0]) && below(x, 4) == 0) {
         guard.e = (Affine){.divisor = 1};
         guard.e.coef[0] = 1, guard.e.coef[c.n_loops - 1] = -1;
@@ -332,17 +329,14 @@ static bool continues(const Node *before, int64_t *rows, int64_t *sum) {
 static void sum_of_rows(Gen *x, Node *y) {
     const int8_t rows = 0;
     Node *n = below(x, 2) ? y : graph_unary(x->g, OP_TANH, graph_binary(x->g, OP_MUL, y, y));
-    keep(x, graph_reduce(x->g, OP_SUM, graph_binary(x->g, OP_MUL, n, constant(x, n->shape, 1.0 / 64)), 1, &rows),
-         false);
+    keep(x, graph_reduce(x->g, OP_SUM, graph_binary(x->g, OP_MUL, n, constant(x, n->shape, 1.0 / 64)), 1, &rows), false);
 }
 
-/* A product that matrix instructions may take: [batch?, rows, columns], each factor in either orientation, the first
- * one mostly the product before, as layers follow one another.  Scaled so that its values are about those of its
- * factors.  Some have a gate, another product of the first factor: their gradients share it, and add up.  Rows of tall
- * ones are summed. */
+/* A product that matrix instructions may take: [batch?, rows, columns], each factor in either orientation, the first one
+ * mostly the product before, as layers follow one another.  Scaled so that its values are about those of its factors.  Some
+ * have a gate, another product of the first factor: their gradients share it, and add up.  Rows of tall ones are summed. */
 static Node *random_product(Gen *x, Node *before) {
-    static const int sides[] = {8, 9, 16, 24, 40, 64, 72}, sums[] = {16, 17, 24, 32, 48},
-                     tall_sides[] = {128, 150, 300};
+    static const int sides[] = {8, 9, 16, 24, 40, 64, 72}, sums[] = {16, 17, 24, 32, 48}, tall_sides[] = {128, 150, 300};
     int64_t rows = sides[below(x, 7)], sum = sums[below(x, 5)];
     const bool follows = below(x, 4) && continues(before, &rows, &sum), tall = !follows && below(x, 4);
     if (tall) rows = tall_sides[below(x, 3)];
@@ -384,8 +378,7 @@ static Node *random_row(Gen *x) {
     if (n->shape.dim[last].bound == 0) return NULL;
     int8_t axis = (int8_t)last, keep_axes[MAX_RANK];
     for (int d = 0; d < last; d++) keep_axes[d] = (int8_t)d;
-    Node *m =
-        graph_broadcast(x->g, graph_reduce(x->g, below(x, 2) ? OP_RMAX : OP_SUM, n, 1, &axis), n->shape, keep_axes);
+    Node *m = graph_broadcast(x->g, graph_reduce(x->g, below(x, 2) ? OP_RMAX : OP_SUM, n, 1, &axis), n->shape, keep_axes);
     Node *e = graph_unary(x->g, below(x, 2) ? OP_TANH : OP_SIN, graph_binary(x->g, OP_SUB, n, m));
     Node *z = graph_broadcast(x->g, graph_reduce(x->g, OP_SUM, e, 1, &axis), n->shape, keep_axes);
     return keep(x, graph_binary(x->g, OP_DIV, e, positive(x, z)), false);
@@ -413,11 +406,11 @@ static Node *random_source(Gen *x) {
 
 static void random_op(Gen *x) {
     typedef Node *(*Make)(Gen *);
-    static const Make make[] = {random_unary,     random_unary,     random_binary,    random_binary,    random_discrete,
-                                random_broadcast, random_broadcast, random_transpose, random_reshape,   random_slice,
-                                random_pad,       random_concat,    random_slice_at,  random_update_at, random_reduce,
-                                random_reduce,    random_scan,      random_gather,    random_scatter,   random_contract,
-                                random_contract,  random_contract,  random_row,       random_row,       random_source};
+    static const Make make[] = {
+        random_unary,    random_unary,  random_binary,   random_binary,    random_discrete, random_broadcast, random_broadcast,
+        random_transpose, random_reshape, random_slice,  random_pad,       random_concat,   random_slice_at,  random_update_at,
+        random_reduce,   random_reduce, random_scan,     random_gather,    random_scatter,  random_contract,  random_contract,
+        random_contract, random_row,    random_row,      random_source};
     make[below(x, (int)(sizeof make / sizeof *make))](x);
 }
 
@@ -482,8 +475,7 @@ Graph *random_graph(Arena *a, Entry e, uint64_t seed, RandomOptions o) {
     for (int i = 0; i < o.products; i++) random_product(&x, i ? x.pool.at[x.pool.n - 1] : NULL);
     if (e == ENTRY_INFER)
         for (int i = 0; i < 3; i++) add_output(&x, arena_printf(a, "y%d", i), result_value(&x, i, x.pool.n));
-    else
-        add_training(&x, e);
+    else add_training(&x, e);
     graph_prune(x.g);
     graph_renumber(x.g);
     if (o.low) low_precision(a, x.g, &x.r);

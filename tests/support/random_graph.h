@@ -5,11 +5,11 @@
 #include "tests/support/oracle.h"
 
 typedef struct RandomOptions {
-    int ops;      /* about how many */
-    bool bounded; /* may use a bounded dimension S on leading axes */
-    bool empty;   /* may use extents of 0 */
-    bool low;     /* in bf16, f16 or tf32: low_precision.h */
-    int products; /* of matrices as large as matrix instructions take them */
+    int ops;       /* about how many */
+    bool bounded;  /* may use a bounded dimension S on leading axes */
+    bool empty;    /* may use extents of 0 */
+    bool low;      /* in bf16, f16 or tf32: low_precision.h */
+    int products;  /* of matrices as large as matrix instructions take them */
 } RandomOptions;
 
 /* Entry infer: outputs.  grad: a scalar output "loss" and the gradients of all f32 parameters.  step: params

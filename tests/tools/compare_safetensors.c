@@ -1,8 +1,9 @@
 /* Reads safetensors without the compiler's own reader, so that the goldens do not rest on what they check.
  *
  *   compare_safetensors extract FILE PREFIX OUT           the tensors of FILE below PREFIX, without it
- *   compare_safetensors compare FILE PREFIX GOT TOL       each of them in GOT: same type and shape, and each element
- * within TOL x the golden tensor's largest magnitude + 1e-7; integers equal; and nothing in GOT that FILE does not know
+ *   compare_safetensors compare FILE PREFIX GOT TOL       each of them in GOT: same type and shape, and each element within
+ *                                                         TOL x the golden tensor's largest magnitude + 1e-7; integers equal; and
+ *                                                         nothing in GOT that FILE does not know
  * Exit: 0 equal, 1 different, 2 cannot be read or written. */
 #include <jansson.h>
 #include <math.h>
@@ -59,8 +60,7 @@ static void close_tensors(Tensors *t) {
 /* Where a tensor's bytes lie; checked against the file. */
 static const uint8_t *data_of(const Tensors *t, const json_t *entry, size_t *n) {
     const json_t *span = json_object_get(entry, "data_offsets");
-    const json_int_t from = json_integer_value(json_array_get(span, 0)),
-                     to = json_integer_value(json_array_get(span, 1));
+    const json_int_t from = json_integer_value(json_array_get(span, 0)), to = json_integer_value(json_array_get(span, 1));
     if (from < 0 || to < from || (size_t)to > t->n) die("data_offsets", "outside the file");
     *n = (size_t)(to - from);
     return t->data + from;
@@ -96,8 +96,7 @@ static int extract(const char *path, const char *prefix, const char *out) {
         json_object_set(chosen, name, entry);
         json_object_set_new(header, name + strlen(prefix),
                             json_pack("{s:O, s:O, s:[I, I]}", "dtype", json_object_get(entry, "dtype"), "shape",
-                                      json_object_get(entry, "shape"), "data_offsets", (json_int_t)at,
-                                      (json_int_t)(at + n)));
+                                      json_object_get(entry, "shape"), "data_offsets", (json_int_t)at, (json_int_t)(at + n)));
         at += n;
     }
     FILE *f = fopen(out, "wb");
@@ -119,13 +118,11 @@ static double element(const uint8_t *data, bool is_float, size_t i) {
 }
 
 /* A NaN on either side is a difference. */
-static int compare_data(const char *name, const uint8_t *want, const uint8_t *got, size_t n, bool is_float,
-                        double tolerance) {
+static int compare_data(const char *name, const uint8_t *want, const uint8_t *got, size_t n, bool is_float, double tolerance) {
     double largest = 0;
     for (size_t i = 0; i < n; i++) largest = fmax(largest, fabs(element(want, is_float, i)));
     for (size_t i = 0; i < n; i++) {
-        const double w = element(want, is_float, i), g = element(got, is_float, i),
-                     bound = is_float ? tolerance * largest + 1e-7 : 0;
+        const double w = element(want, is_float, i), g = element(got, is_float, i), bound = is_float ? tolerance * largest + 1e-7 : 0;
         if (fabs(g - w) <= bound) continue;
         fprintf(stderr, "%s[%zu]: %.9g, should be %.9g within %.3g\n", name, i, g, w, bound);
         return 1;
@@ -133,8 +130,7 @@ static int compare_data(const char *name, const uint8_t *want, const uint8_t *go
     return 0;
 }
 
-static int compare_tensor(const char *name, const Tensors *want, const json_t *w, const Tensors *got, const json_t *g,
-                          double tolerance) {
+static int compare_tensor(const char *name, const Tensors *want, const json_t *w, const Tensors *got, const json_t *g, double tolerance) {
     const char *dtype = json_string_value(json_object_get(w, "dtype"));
     size_t n, m;
     if (!g) {

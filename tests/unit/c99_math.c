@@ -108,8 +108,7 @@ static void functions_keep_their_bounds(void **state) {
     arena_free(a);
 }
 
-/* ---- floats of 16 bits and tf32 -----------------------------------------------------------------------------------
- */
+/* ---- floats of 16 bits and tf32 ----------------------------------------------------------------------------------- */
 static const DType low[] = {DT_F16, DT_BF16, DT_TF32};
 enum { LOWS = sizeof low / sizeof *low };
 
@@ -165,8 +164,7 @@ static void check_conversions(Arena *a, const char *compiler) {
         for (int n = 0; n < N; n++) {
             const double want = scalar_round(low[i], (double)x[n]);
             const bool same = isnan(want) ? isnan(z[n]) : (double)z[n] == want && !signbit(z[n]) == !signbit(want);
-            if (!same)
-                fail_msg("%s: %a as %s is %a, not %a", compiler, (double)x[n], dtype_name(low[i]), (double)z[n], want);
+            if (!same) fail_msg("%s: %a as %s is %a, not %a", compiler, (double)x[n], dtype_name(low[i]), (double)z[n], want);
         }
     }
     dlclose(library);

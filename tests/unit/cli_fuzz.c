@@ -55,14 +55,8 @@ static File *read_file(const char *path) {
 
 /* One edit, or up to four: bytes, bits, runs removed or doubled, words and numbers that matter to some reader. */
 static void damage(Place *p, File *f) {
-    static const char *const word[] = {"0",       "-1",         "9223372036854775807",
-                                       "1e999",   "nan",        "{",
-                                       "}",       "(",          ")",
-                                       "[",       "]",          "\"",
-                                       ",",       "\n",         "repeat 99999 ",
-                                       "let ",    "x",          "loss",
-                                       "<=",      "..",         "-inf",
-                                       "\\u0000", "'shape': (", "data_offsets"};
+    static const char *const word[] = {"0", "-1", "9223372036854775807", "1e999", "nan", "{", "}", "(", ")", "[", "]", "\"", ",", "\n",
+                                       "repeat 99999 ", "let ", "x", "loss", "<=", "..", "-inf", "\\u0000", "'shape': (", "data_offsets"};
     for (uint32_t edits = next(p) % 2 ? 1 : 1 + next(p) % 4; edits > 0 && f->n > 0; edits--) {
         const size_t at = next(p) % f->n, room = f->n - at, run = 1 + next(p) % 40 % room;
         const char *text = word[next(p) % (sizeof word / sizeof *word)];
@@ -114,16 +108,11 @@ static const char *wrong(const Place *p, int status) {
     File *err = read_file(path);
     err->byte[err->n < LONGEST ? err->n : LONGEST - 1] = 0;
     const char *text = (const char *)err->byte, *why = NULL;
-    if (status < 0)
-        why = "ended by a signal";
-    else if (status > 2)
-        why = "an exit status that is none of 0, 1, 2";
-    else if (status > 0 && err->n == 0)
-        why = "a failure without a word";
-    else if (strstr(text, "runtime error:") || strstr(text, "Sanitizer"))
-        why = "the sanitizer reports";
-    else if (strstr(text, "internal error"))
-        why = "an internal error";
+    if (status < 0) why = "ended by a signal";
+    else if (status > 2) why = "an exit status that is none of 0, 1, 2";
+    else if (status > 0 && err->n == 0) why = "a failure without a word";
+    else if (strstr(text, "runtime error:") || strstr(text, "Sanitizer")) why = "the sanitizer reports";
+    else if (strstr(text, "internal error")) why = "an internal error";
     free(err);
     return why;
 }
@@ -180,8 +169,7 @@ static void save_data(const Place *p) {
     char csv[1024];
     uint8_t npy[128 + 12 * 3 * sizeof(float)];
     size_t n = 0;
-    for (int i = 0; i < 12; i++)
-        n += (size_t)snprintf(csv + n, sizeof csv - n, "%d,%d.5,-%de-1,%d\n", i, i % 5, i * 7 % 4, i % 3);
+    for (int i = 0; i < 12; i++) n += (size_t)snprintf(csv + n, sizeof csv - n, "%d,%d.5,-%de-1,%d\n", i, i % 5, i * 7 % 4, i % 3);
     save(p, "d.csv", csv, n);
     memset(npy, ' ', 128);
     memcpy(npy, "\223NUMPY\1\0\166\0", 10);
@@ -214,12 +202,8 @@ static int close_place(void **state) {
 #define CSV "--data", "x=d.csv:1-3", "--data", "label=d.csv:4", "--quiet", "--target=interp"
 
 static void sound_files_run(void **state) {
-    const char *const train[] = {"run", "m.dsl", CSV, "--save=w.safetensors", NULL}, *const npy[] = {
-                                                                                         "run",     "m.dsl",
-                                                                                         "--data",  "x=x.npy",
-                                                                                         "--data",  "label=d.csv:4",
-                                                                                         "--quiet", "--target=interp",
-                                                                                         NULL};
+    const char *const train[] = {"run", "m.dsl", CSV, "--save=w.safetensors", NULL},
+                      *const npy[] = {"run", "m.dsl", "--data", "x=x.npy", "--data", "label=d.csv:4", "--quiet", "--target=interp", NULL};
     assert_int_equal(run(*state, BUILD_DIR "/fusec", train), 0);
     assert_int_equal(run(*state, BUILD_DIR "/fusec", npy), 0);
 }
@@ -240,11 +224,8 @@ static void damaged_programs(void **state) {
 }
 
 static void damaged_data(void **state) {
-    const char *const csv[] = {"run", "m.dsl", CSV, "--steps=2", NULL}, *const npy[] = {"run",     "m.dsl",
-                                                                                        "--data",  "x=x.npy",
-                                                                                        "--data",  "label=d.csv:4",
-                                                                                        "--quiet", "--target=interp",
-                                                                                        NULL};
+    const char *const csv[] = {"run", "m.dsl", CSV, "--steps=2", NULL},
+                      *const npy[] = {"run", "m.dsl", "--data", "x=x.npy", "--data", "label=d.csv:4", "--quiet", "--target=interp", NULL};
     assert_in_range(fuzz(*state, "d.csv", 100, csv), 2, 98);
     assert_in_range(fuzz(*state, "x.npy", 100, npy), 2, 98);
 }

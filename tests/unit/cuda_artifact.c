@@ -208,9 +208,8 @@ static void kernels_come_from_their_file(void **state) {
 static void the_example_compiles(void **state) {
     (void)state;
     assert_null(emit(NULL));
-    scratch_shell(
-        arena, "sed -n '/^ \\*     #include/,/^ \\*     }$/p' tiny.c | sed -e 's/^ \\*     //' -e 's/^ \\*$//' >main.c "
-               "&& grep -q tiny_step main.c");
+    scratch_shell(arena, "sed -n '/^ \\*     #include/,/^ \\*     }$/p' tiny.c | sed -e 's/^ \\*     //' -e 's/^ \\*$//' >main.c "
+                         "&& grep -q tiny_step main.c");
     scratch_shell(arena, arena_printf(arena, "cc %s -o main main.c tiny.c -ldl", flags));
     write_text(path("main.cc"),
                "#include \"tiny.h\"\nint main() { static tiny model; tiny_free(&model); return 0; }\n");

@@ -78,12 +78,12 @@ static int encode(void *map, int type, uint32_t rank, void *address, const uint6
     memset(map, 7, 128);
     return interleave || fill || l2 < 0 || steps[0] != 1 || steps[1] != 1;
 }
-static int encode_window(void *map, int type, uint32_t rank, void *address, const uint64_t *dims,
-                         const uint64_t *strides, const int *lower, const int *upper, uint32_t channels,
-                         uint32_t pixels, const uint32_t *steps, int interleave, int swizzle, int l2, int fill) {
+static int encode_window(void *map, int type, uint32_t rank, void *address, const uint64_t *dims, const uint64_t *strides,
+                         const int *lower, const int *upper, uint32_t channels, uint32_t pixels, const uint32_t *steps,
+                         int interleave, int swizzle, int l2, int fill) {
     seen.lower = lower[0], seen.upper = upper[0], seen.step = steps[1];
-    return encode(map, type, rank, address, dims, strides, (uint32_t[]){channels, pixels}, (uint32_t[]){1, 1},
-                  interleave, swizzle, l2, fill);
+    return encode(map, type, rank, address, dims, strides, (uint32_t[]){channels, pixels}, (uint32_t[]){1, 1}, interleave,
+                  swizzle, l2, fill);
 }
 static int set_attribute(void *node, int attribute, const union fusec_cu_cluster_value *value) {
     seen.clusters++;
@@ -226,7 +226,8 @@ static void old_drivers_are_named(void **state) {
 }
 
 int main(void) {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(maps_follow_extents), cmocka_unit_test(windows_have_maps),
+    const struct CMUnitTest tests[] = {cmocka_unit_test(maps_follow_extents),
+                                       cmocka_unit_test(windows_have_maps),
                                        cmocka_unit_test(grids_are_whole_clusters),
                                        cmocka_unit_test(old_drivers_are_named)};
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -2,8 +2,8 @@
  * the graph they came from: `interp`, `host`, `c99`, and `cuda`, PTX on the software GPU: for sm_80, those in
  * low precision and some others for sm_90a and sm_90 too; one run stands for all whose text is equal.  Each counts what
  * its programs reach, and fails where that is too little (coverage.h).  Without arguments: all but host
- * and cuda, which are tests of their own.  A second argument is the number of one program; what is printed when a
- * program fails has it.
+ * and cuda, which are tests of their own.  A second argument is the number of one program; what is printed when a program
+ * fails has it.
  *
  * Tolerance: |x - y| <= t * (s + |y|), s the largest magnitude of the tensor, at least 1; t = 1e-4 in f32. */
 #include <setjmp.h>
@@ -141,9 +141,9 @@ typedef struct Suite {
     const char *const *archs;
     int n_archs;
     int count[TRIAL_DIFFERS + 1];
-    int matrix[MOST_ARCHS];   /* kernels with matrix instructions that ran, by architecture */
-    int warpgroup;            /* those of them with wgmma */
-    int warpgroup_programs;   /* programs that have such kernels */
+    int matrix[MOST_ARCHS]; /* kernels with matrix instructions that ran, by architecture */
+    int warpgroup;          /* those of them with wgmma */
+    int warpgroup_programs; /* programs that have such kernels */
     int pairs, pair_programs; /* kernels that multiply pairs of bf16 on this machine; programs with one */
 } Suite;
 
@@ -263,7 +263,7 @@ static void check(Suite *s, TrialSet *set) {
 
 /* ---- crashes: the programs of a back end run in a process of their own ------------------------------------------- */
 typedef struct Summary {
-    int number;  /* of the program that runs */
+    int number; /* of the program that runs */
     Suite suite; /* as it is then */
     int shortages;
     TrialTally tally;
@@ -398,8 +398,7 @@ static void check_all(const char *name, const char *const *archs, int n_archs) {
     const int *count = sum.suite.count;
     print_message("%s: %d programs agree, %d differ, %d refused; of %d results %d skipped\n", name, count[TRIAL_AGREES],
                   count[TRIAL_DIFFERS], count[TRIAL_REFUSED], sum.tally.results, sum.tally.skipped);
-    for (int i = 0; i < n_archs && archs[i]; i++)
-        print_message("%s: %d matrix kernels\n", archs[i], sum.suite.matrix[i]);
+    for (int i = 0; i < n_archs && archs[i]; i++) print_message("%s: %d matrix kernels\n", archs[i], sum.suite.matrix[i]);
     assert_int_equal(sig, 0);
     assert_true(sum.tally.results > 0);
     assert_int_equal(count[TRIAL_DIFFERS], 0);
@@ -588,30 +587,31 @@ static const char turned_update[] = "graph @turned entry=step {\n"
                                     "}\n";
 
 /* A result of 16 bits that is made from a gradient is no update of a parameter. */
-static const char own_cast[] = "graph @p234 entry=infer {\n"
-                               "  param \"xp0\" : f32[1,1] trainable\n"
-                               "  state \"xs8\" : f32[1,2]\n"
-                               "  input \"x_2_13\" : f32[1]\n"
-                               "  input \"x_4_14\" : f32[2,1]\n"
-                               "  input \"x_8_17\" : f32[]\n"
-                               "  input \"x_18_22\" : f32[1,2]\n"
-                               "  output \"y21\" : f16[2,1]\n"
-                               "  hyper \"h\" = 0.75\n"
-                               "  %0 = param \"xp0\" : f32[1,1]\n"
-                               "  %1 = input \"x_2_13\" : f32[1]\n"
-                               "  %2 = input \"x_4_14\" : f32[2,1]\n"
-                               "  %3 = input \"x_8_17\" : f32[]\n"
-                               "  %4 = gradient %3, %0 : f32[1,1]\n"
-                               "  %5 = erf %4 : f32[1,1] in f16\n"
-                               "  %6 = concat %5, %5 axis 0 : f32[2,1]\n"
-                               "  %7 = contract %1[i], %5[j, k] -> [i:1] sum [j:1, k:1] : f32[1] in f16\n"
-                               "  %8 = input \"x_18_22\" : f32[1,2]\n"
-                               "  %9 = contract %8[i, j], %7[i] -> [i:1, j:2] : f32[1,2] in f16\n"
-                               "  %10 = mul %2, %6 : f32[2,1] in f16\n"
-                               "  %11 = cast %10 : f16[2,1] in f16\n"
-                               "  state \"xs8\" <- %9\n"
-                               "  output \"y21\" %11\n"
-                               "}\n";
+static const char own_cast[] =
+                                 "graph @p234 entry=infer {\n"
+                                 "  param \"xp0\" : f32[1,1] trainable\n"
+                                 "  state \"xs8\" : f32[1,2]\n"
+                                 "  input \"x_2_13\" : f32[1]\n"
+                                 "  input \"x_4_14\" : f32[2,1]\n"
+                                 "  input \"x_8_17\" : f32[]\n"
+                                 "  input \"x_18_22\" : f32[1,2]\n"
+                                 "  output \"y21\" : f16[2,1]\n"
+                                 "  hyper \"h\" = 0.75\n"
+                                 "  %0 = param \"xp0\" : f32[1,1]\n"
+                                 "  %1 = input \"x_2_13\" : f32[1]\n"
+                                 "  %2 = input \"x_4_14\" : f32[2,1]\n"
+                                 "  %3 = input \"x_8_17\" : f32[]\n"
+                                 "  %4 = gradient %3, %0 : f32[1,1]\n"
+                                 "  %5 = erf %4 : f32[1,1] in f16\n"
+                                 "  %6 = concat %5, %5 axis 0 : f32[2,1]\n"
+                                 "  %7 = contract %1[i], %5[j, k] -> [i:1] sum [j:1, k:1] : f32[1] in f16\n"
+                                 "  %8 = input \"x_18_22\" : f32[1,2]\n"
+                                 "  %9 = contract %8[i, j], %7[i] -> [i:1, j:2] : f32[1,2] in f16\n"
+                                 "  %10 = mul %2, %6 : f32[2,1] in f16\n"
+                                 "  %11 = cast %10 : f16[2,1] in f16\n"
+                                 "  state \"xs8\" <- %9\n"
+                                 "  output \"y21\" %11\n"
+                                 "}\n";
 
 static void check_text(const char *text) {
     Arena *a = arena_new();

@@ -217,11 +217,8 @@ static void every_case(void **state) {
 static void every_op_has_a_case(void **state) {
     (void)state;
     Arena *a = arena_new();
-    bool covered[OP_COUNT] = {
-        [OP_RANDOM] = true, [OP_PHILOX] = true, [OP_GRADIENT] = true, [OP_VJP] = true, [OP_JACOBIAN] = true}; /* below;
-                                                                                                                 derivatives:
-                                                                                                                 autodiff
-                                                                                                               */
+    bool covered[OP_COUNT] = {[OP_RANDOM] = true, [OP_PHILOX] = true, [OP_GRADIENT] = true,
+                              [OP_VJP] = true, [OP_JACOBIAN] = true}; /* below; derivatives: autodiff */
     for (int i = 0; i < N_CASES; i++) {
         Graph *g = parse_case(a, &cases[i]);
         covered[vec_last(g->nodes)->op] = true;

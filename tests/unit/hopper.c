@@ -116,6 +116,7 @@ static void check_form(const Form *f) {
 #define FOUR_WARPS "threads 128 producer 128"
 #define BY_TURNS "threads 128 alternate 2 producer 128 registers 232:40 persistent"
 #define EIGHT_WARPS "threads 256 producer 128 registers 232:40"
+/* clang-format off */
 static const Form forms[] = {
     {"nn", "bf16", FOUR_WARPS, 128, 128, 192, 64, 64, 64, 2, ONE, COLUMNS, true, false, "", "", 0, false, 0.01, NULL},
     {"nt", "bf16", FOUR_WARPS, 128, 128, 192, 64, 64, 64, 1, ONE, COLUMNS, true, true, "", "", 0, false, 0.01, NULL},
@@ -124,101 +125,48 @@ static const Form forms[] = {
     {"tf32", "f32", FOUR_WARPS, 128, 64, 96, 64, 64, 32, 2, ONE, COLUMNS, true, true, "", "", 0, false, 0.02, NULL},
     {"edges", "bf16", FOUR_WARPS, 100, 72, 88, 64, 64, 64, 2, ONE, COLUMNS, true, false, "", "", 0, false, 0.01, NULL},
     {"rows", "bf16", FOUR_WARPS, 200, 64, 64, 64, 64, 64, 2, ONE, COLUMNS, true, true, "", "", 0, true, 0.01, NULL},
-    {"wide", "bf16",  EIGHT_WARPS, 128,   256, 128, 128, 256,   64,   2,
-     TWO,    COLUMNS, true,        false, "",  "",  0,   false, 0.01, NULL},
-    {"halves",           "f16", EIGHT_WARPS, 64, 128, 128, 64,    128,   64,  2, ONE,
-     "r t0 t1 r r r t7", false, false,       "", "",  0,   false, 0.002, NULL},
-    {"tall",   "bf16",  EIGHT_WARPS, 256,  64, 128, 256, 64,    64,   2,
-     TWO " r", COLUMNS, false,       true, "", "",  0,   false, 0.01, NULL},
-    {"odd_width", "bf16",  EIGHT_WARPS, 128,   192, 64, 128, 96,    32,   2,
-     TWO,         COLUMNS, true,        false, "",  "", 0,   false, 0.01, NULL},
+    {"wide", "bf16", EIGHT_WARPS, 128, 256, 128, 128, 256, 64, 2,
+     TWO, COLUMNS, true, false, "", "", 0, false, 0.01, NULL},
+    {"halves", "f16", EIGHT_WARPS, 64, 128, 128, 64, 128, 64, 2,
+     ONE, "r t0 t1 r r r t7", false, false, "", "", 0, false, 0.002, NULL},
+    {"tall", "bf16", EIGHT_WARPS, 256, 64, 128, 256, 64, 64, 2,
+     TWO " r", COLUMNS, false, true, "", "", 0, false, 0.01, NULL},
+    {"odd_width", "bf16", EIGHT_WARPS, 128, 192, 64, 128, 96, 32, 2,
+     TWO, COLUMNS, true, false, "", "", 0, false, 0.01, NULL},
     {"batch", "bf16", FOUR_WARPS, 64, 64, 128, 64, 64, 64, 1, ONE, COLUMNS, true, false, "", "", 3, false, 0.01, NULL},
-    {"walk", "bf16", FOUR_WARPS " persistent", 320, 640, 128, 64, 64, 64, 2, ONE, COLUMNS, true, true, "", "", 4, false,
-     0.01,   NULL},
-    {"order",
-     "bf16",
-     FOUR_WARPS " persistent",
-     320,
-     192,
-     64,
-     64,
-     64,
-     64,
-     2,
-     ONE " order 2",
-     COLUMNS,
-     true,
-     true,
-     "",
-     "",
-     2,
-     false,
-     0.01,
-     NULL},
-    {"pair",           "bf16",  FOUR_WARPS, 256,   128, 192,         64, 64,    64,   2,
-     ONE " cluster 2", COLUMNS, true,       false, "",  "multicast", 0,  false, 0.01, NULL},
-    {"pairs",
-     "bf16",
-     EIGHT_WARPS " persistent",
-     512,
-     256,
-     192,
-     128,
-     128,
-     64,
-     2,
-     TWO " order 4",
-     COLUMNS " cluster 2",
-     true,
-     true,
-     "multicast",
-     "",
-     0,
-     false,
-     0.01,
-     NULL},
-    {"out", "bf16", FOUR_WARPS " persistent", 320, 640, 128, 64, 64, 64, 2, ONE, COLUMNS, true, true, "", "", 4, false,
-     0.01,  "tma"},
-    {"out_edges", "f16",   EIGHT_WARPS, 200,   168, 64, 128, 128,   64,    1,
-     TWO,         COLUMNS, false,       false, "",  "", 2,   false, 0.002, "tma"},
-    {"out_rows", "bf16",  EIGHT_WARPS, 300,  192, 64, 128, 96,   64,   1,
-     TWO,        COLUMNS, true,        true, "",  "", 0,   true, 0.01, "tma"},
-    {"out_halves",       "bf16", EIGHT_WARPS, 128, 256, 64, 64,    128,  64,   1, ONE,
-     "r t0 t1 r r r t7", true,   true,        "",  "",  0,  false, 0.01, "tma"},
-    {"out_tall", "bf16",  EIGHT_WARPS, 256,  32, 64, 256, 32,    64,   1,
-     TWO " r",   COLUMNS, true,        true, "", "", 0,   false, 0.01, "threads 16"},
+    {"walk", "bf16", FOUR_WARPS " persistent", 320, 640, 128, 64, 64, 64, 2,
+     ONE, COLUMNS, true, true, "", "", 4, false, 0.01, NULL},
+    {"order", "bf16", FOUR_WARPS " persistent", 320, 192, 64, 64, 64, 64, 2,
+     ONE " order 2", COLUMNS, true, true, "", "", 2, false, 0.01, NULL},
+    {"pair", "bf16", FOUR_WARPS, 256, 128, 192, 64, 64, 64, 2,
+     ONE " cluster 2", COLUMNS, true, false, "", "multicast", 0, false, 0.01, NULL},
+    {"pairs", "bf16", EIGHT_WARPS " persistent", 512, 256, 192, 128, 128, 64, 2,
+     TWO " order 4", COLUMNS " cluster 2", true, true, "multicast", "", 0, false, 0.01, NULL},
+    {"out", "bf16", FOUR_WARPS " persistent", 320, 640, 128, 64, 64, 64, 2,
+     ONE, COLUMNS, true, true, "", "", 4, false, 0.01, "tma"},
+    {"out_edges", "f16", EIGHT_WARPS, 200, 168, 64, 128, 128, 64, 1,
+     TWO, COLUMNS, false, false, "", "", 2, false, 0.002, "tma"},
+    {"out_rows", "bf16", EIGHT_WARPS, 300, 192, 64, 128, 96, 64, 1,
+     TWO, COLUMNS, true, true, "", "", 0, true, 0.01, "tma"},
+    {"out_halves", "bf16", EIGHT_WARPS, 128, 256, 64, 64, 128, 64, 1,
+     ONE, "r t0 t1 r r r t7", true, true, "", "", 0, false, 0.01, "tma"},
+    {"out_tall", "bf16", EIGHT_WARPS, 256, 32, 64, 256, 32, 64, 1,
+     TWO " r", COLUMNS, true, true, "", "", 0, false, 0.01, "threads 16"},
     {"turns", "bf16", BY_TURNS, 320, 192, 320, 64, 64, 64, 2, ONE, COLUMNS, true, true, "", "", 2, false, 0.01, NULL},
-    {"turns_out", "f16",   BY_TURNS, 192,   320, 192, 64, 64,    64,    3,
-     ONE,         COLUMNS, true,     false, "",  "",  2,  false, 0.002, "tma"},
-    {"turns_threads", "bf16",  BY_TURNS, 256,  160, 64, 128, 32,    64,   1,
-     ONE " r",        COLUMNS, false,    true, "",  "", 2,   false, 0.01, "threads 16"},
-    {"turns_tf32", "f32",   BY_TURNS, 128,  320, 96, 64, 64,    32,   4,
-     ONE,          COLUMNS, false,    true, "",  "", 2,  false, 0.02, NULL},
-    {"turns_rows", "bf16",  BY_TURNS, 900,  192, 128, 64, 96,   64,   2,
-     ONE,          COLUMNS, true,     true, "",  "",  0,  true, 0.01, "tma"},
-    {"turns_three",
-     "bf16",
-     "threads 128 alternate 3 producer 32 persistent",
-     320,
-     192,
-     192,
-     64,
-     64,
-     64,
-     4,
-     ONE " order 2",
-     COLUMNS,
-     true,
-     true,
-     "",
-     "",
-     2,
-     false,
-     0.01,
-     "tma"},
-    {"turns_pairs",        "bf16", BY_TURNS, 320,         512, 192, 64,    128,  64,   3, ONE " order 4",
-     COLUMNS " cluster 2", true,   true,     "multicast", "",  2,   false, 0.01, "tma"},
+    {"turns_out", "f16", BY_TURNS, 192, 320, 192, 64, 64, 64, 3,
+     ONE, COLUMNS, true, false, "", "", 2, false, 0.002, "tma"},
+    {"turns_threads", "bf16", BY_TURNS, 256, 160, 64, 128, 32, 64, 1,
+     ONE " r", COLUMNS, false, true, "", "", 2, false, 0.01, "threads 16"},
+    {"turns_tf32", "f32", BY_TURNS, 128, 320, 96, 64, 64, 32, 4,
+     ONE, COLUMNS, false, true, "", "", 2, false, 0.02, NULL},
+    {"turns_rows", "bf16", BY_TURNS, 900, 192, 128, 64, 96, 64, 2,
+     ONE, COLUMNS, true, true, "", "", 0, true, 0.01, "tma"},
+    {"turns_three", "bf16", "threads 128 alternate 3 producer 32 persistent", 320, 192, 192, 64, 64, 64, 4,
+     ONE " order 2", COLUMNS, true, true, "", "", 2, false, 0.01, "tma"},
+    {"turns_pairs", "bf16", BY_TURNS, 320, 512, 192, 64, 128, 64, 3,
+     ONE " order 4", COLUMNS " cluster 2", true, true, "multicast", "", 2, false, 0.01, "tma"},
 };
+/* clang-format on */
 
 static void products(void **state) {
     (void)state;
@@ -320,31 +268,30 @@ static void waits_for_turns(void **state) {
     }
 }
 
-/* ---- convolutions --------------------------------------------------------------------------------------------------
- */
+/* ---- convolutions -------------------------------------------------------------------------------------------------- */
 /* Two images of 5 x 6 pixels with 64 channels under a window of 3 x 3, padded by one. */
-#define WINDOW(rows, bound, step, channels)                                                                       \
-    "kernel @window(%x: bf16[2,5,6,64], %w: bf16[576,64], %y: f32[60,64] out)\n"                                  \
-    "  threads 128 producer 128\n"                                                                                \
-    "  grid m in 0..60 step 64 spread t2 t3 t4 r t5 t6\n"                                                         \
-    "  grid n in 0..64 step 64 spread r t0 t1\n"                                                                  \
-    "  loop k in 0..576 step 64\n"                                                                                \
-    "  %0 = full 0 : f32[m:64,n:64]\n"                                                                            \
-    "  %19 = for k ahead 2 carry %1 = %0 {\n"                                                                     \
-    "    %2 = index " bound " : i32\n    %3 = const 0 : i32\n    %4 = index 6 : i32\n"                            \
-    "    %5 = index " rows " : i32[m:64,k:64]\n"                                                                  \
-    "    %6 = lt %5, %2 : bool[m:64,k:64]\n    %7 = ge %5, %3 : bool[m:64,k:64]\n"                                \
-    "    %8 = index " step "*(m mod 6) + (k / 64) mod 3 - 1 : i32[m:64,k:64]\n"                                   \
-    "    %9 = lt %8, %4 : bool[m:64,k:64]\n    %10 = ge %8, %3 : bool[m:64,k:64]\n"                               \
-    "    %11 = and %6, %7 : bool[m:64,k:64]\n    %12 = and %9, %10 : bool[m:64,k:64]\n"                           \
-    "    %13 = and %11, %12 : bool[m:64,k:64]\n"                                                                  \
-    "    %14 = load %x[m / 30, " rows ", " step "*(m mod 6) + (k / 64) mod 3 - 1, " channels "] where %13 else 0" \
-    " : bf16[m:64,k:64]\n"                                                                                        \
-    "    %15 = stage %14 -> shared minor k swizzle 128 by tma : bf16[m:64,k:64]\n"                                \
-    "    %16 = load %w[k, n] : bf16[n:64,k:64]\n"                                                                 \
-    "    %17 = stage %16 -> shared minor n swizzle 128 by tma : bf16[n:64,k:64]\n"                                \
-    "    %18 = dot %15, %17, %1 over k by wgmma : f32[m:64,n:64]\n"                                               \
-    "    yield %18\n  }\n"                                                                                        \
+#define WINDOW(rows, bound, step, channels)                                                                              \
+    "kernel @window(%x: bf16[2,5,6,64], %w: bf16[576,64], %y: f32[60,64] out)\n"                                        \
+    "  threads 128 producer 128\n"                                                                                      \
+    "  grid m in 0..60 step 64 spread t2 t3 t4 r t5 t6\n"                                                               \
+    "  grid n in 0..64 step 64 spread r t0 t1\n"                                                                        \
+    "  loop k in 0..576 step 64\n"                                                                                      \
+    "  %0 = full 0 : f32[m:64,n:64]\n"                                                                                  \
+    "  %19 = for k ahead 2 carry %1 = %0 {\n"                                                                           \
+    "    %2 = index " bound " : i32\n    %3 = const 0 : i32\n    %4 = index 6 : i32\n"                                 \
+    "    %5 = index " rows " : i32[m:64,k:64]\n"                                                                        \
+    "    %6 = lt %5, %2 : bool[m:64,k:64]\n    %7 = ge %5, %3 : bool[m:64,k:64]\n"                                      \
+    "    %8 = index " step "*(m mod 6) + (k / 64) mod 3 - 1 : i32[m:64,k:64]\n"                                         \
+    "    %9 = lt %8, %4 : bool[m:64,k:64]\n    %10 = ge %8, %3 : bool[m:64,k:64]\n"                                     \
+    "    %11 = and %6, %7 : bool[m:64,k:64]\n    %12 = and %9, %10 : bool[m:64,k:64]\n"                                 \
+    "    %13 = and %11, %12 : bool[m:64,k:64]\n"                                                                        \
+    "    %14 = load %x[m / 30, " rows ", " step "*(m mod 6) + (k / 64) mod 3 - 1, " channels "] where %13 else 0"         \
+    " : bf16[m:64,k:64]\n"                                                                                              \
+    "    %15 = stage %14 -> shared minor k swizzle 128 by tma : bf16[m:64,k:64]\n"                                      \
+    "    %16 = load %w[k, n] : bf16[n:64,k:64]\n"                                                                       \
+    "    %17 = stage %16 -> shared minor n swizzle 128 by tma : bf16[n:64,k:64]\n"                                      \
+    "    %18 = dot %15, %17, %1 over k by wgmma : f32[m:64,n:64]\n"                                                     \
+    "    yield %18\n  }\n"                                                                                             \
     "  store %y[m, n], %19\n"
 #define ROWS "(m / 6) mod 5 + k / 192 - 1"
 
@@ -360,8 +307,8 @@ static const char *replaced(Arena *a, const char *text, const char *from, const 
     return arena_printf(a, "%.*s%s%s", (int)(at - text), text, to, replaced(a, at + strlen(from), from, to));
 }
 
-/* Of 32 channels: two elements of the window beside one another in a tile.  Past the last one zeros are summed, not
- * what lies there, which may be infinite. */
+/* Of 32 channels: two elements of the window beside one another in a tile.  Past the last one zeros are summed, not what lies
+ * there, which may be infinite. */
 static void window_panels(void **state) {
     enum { PLACE = ((4 * 6) + 3) * 32 + 7, INFINITE = 0x7f80 };
     (void)state;
@@ -385,10 +332,10 @@ static void no_windows(void **state) {
     (void)state;
     static const char *const texts[] = {
         WINDOW(ROWS, "5", "1", "k mod 64"),
-        WINDOW(ROWS, "4", "1", "k mod 64"),                           /* the mask leaves out a row that there is */
-        WINDOW(ROWS, "5", "9", "k mod 64"),                           /* longer steps than there are */
-        WINDOW(ROWS, "5", "1", "k mod 32"),                           /* a panel holds 32 channels twice */
-        WINDOW("(m / 6) mod 5 + k / 32 - 1", "5", "1", "k mod 64"),   /* and here two elements of the window */
+        WINDOW(ROWS, "4", "1", "k mod 64"),                        /* the mask leaves out a row that there is */
+        WINDOW(ROWS, "5", "9", "k mod 64"),                        /* longer steps than there are */
+        WINDOW(ROWS, "5", "1", "k mod 32"),                        /* a panel holds 32 channels twice */
+        WINDOW("(m / 6) mod 5 + k / 32 - 1", "5", "1", "k mod 64"), /* and here two elements of the window */
         WINDOW("(m / 12) mod 5 + k / 192 - 1", "5", "1", "k mod 64"), /* pixels are left out */
         WINDOW("(m / 6) mod 5 + 199*(k / 192) - 199", "5", "1", "k mod 64"), /* too far away */
     };
@@ -399,16 +346,15 @@ static void no_windows(void **state) {
         const Kernel *k = kernel_parse(a, texts[n], &error);
         if (!k) fail_msg("%d: %s", (int)n, error);
         const Inst *stage = block_definition(&k->body, 15);
-        if (n ? !kernel_tensor_map(k, stage, &map) : kernel_tensor_map(k, stage, &map) != NULL)
-            fail_msg("text %d", (int)n);
+        if (n ? !kernel_tensor_map(k, stage, &map) : kernel_tensor_map(k, stage, &map) != NULL) fail_msg("text %d", (int)n);
         arena_free(a);
     }
 }
 
 int main(void) {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(products),        cmocka_unit_test(divided_axes),
-                                       cmocka_unit_test(sums_by_turns),   cmocka_unit_test(sums_of_any_length),
-                                       cmocka_unit_test(waits_for_turns), cmocka_unit_test(windows),
-                                       cmocka_unit_test(window_panels),   cmocka_unit_test(no_windows)};
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(products),           cmocka_unit_test(divided_axes),    cmocka_unit_test(sums_by_turns),
+        cmocka_unit_test(sums_of_any_length), cmocka_unit_test(waits_for_turns), cmocka_unit_test(windows),
+        cmocka_unit_test(window_panels),      cmocka_unit_test(no_windows)};
     return cmocka_run_group_tests(tests, gpu_setup, scratch_remove);
 }

@@ -85,8 +85,7 @@ static void residues(void **state) {
     check("conv_stride2", REWRITE_residue, 1, 0.56);
 }
 
-/* Three layers read x: one kernel adds up what they send back, and each weight's kernel takes the bias's gradient too.
- */
+/* Three layers read x: one kernel adds up what they send back, and each weight's kernel takes the bias's gradient too. */
 static void together(void **state) {
     (void)state;
     static const char *const names[] = {"host", "c99", "sm_80"};
@@ -114,8 +113,12 @@ static void together(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(chains),       cmocka_unit_test(low_rank), cmocka_unit_test(factors),
-        cmocka_unit_test(reassociated), cmocka_unit_test(folded),   cmocka_unit_test(residues),
+        cmocka_unit_test(chains),
+        cmocka_unit_test(low_rank),
+        cmocka_unit_test(factors),
+        cmocka_unit_test(reassociated),
+        cmocka_unit_test(folded),
+        cmocka_unit_test(residues),
         cmocka_unit_test(together),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -171,10 +171,8 @@ static void check_bound(const Bound *bound, int fused, int samples) {
     float worst_x = 0, worst_y = 0;
     for (int done = 0; done < samples; done += LANES) {
         for (int l = 0; l < LANES; l++) {
-            if (p.n_args == 2)
-                pow_sample(done + l, &value[0][l], &value[1][l]);
-            else
-                value[0][l] = (uint32_t)(((uint64_t)(done + l) << 32) / (uint64_t)samples) + random_bits() % 2048;
+            if (p.n_args == 2) pow_sample(done + l, &value[0][l], &value[1][l]);
+            else value[0][l] = (uint32_t)(((uint64_t)(done + l) << 32) / (uint64_t)samples) + random_bits() % 2048;
         }
         evaluate(&p, LANES, fused);
         for (int l = 0; l < LANES; l++) {
@@ -183,8 +181,8 @@ static void check_bound(const Bound *bound, int fused, int samples) {
             if (e > worst) worst = e, worst_x = x, worst_y = y;
         }
     }
-    print_message("%-6s %s  %.3f ulp at %a %a (%d steps)\n", op_info[bound->op].text, fused ? "fused  " : "unfused",
-                  worst, worst_x, worst_y, p.n);
+    print_message("%-6s %s  %.3f ulp at %a %a (%d steps)\n", op_info[bound->op].text, fused ? "fused  " : "unfused", worst,
+                  worst_x, worst_y, p.n);
     assert_true(worst <= bound->ulps);
 }
 
@@ -205,9 +203,8 @@ static float call(Op op, float x, float y) {
 
 static void special_values_follow_the_standard(void **state) {
     (void)state;
-    const float v[] = {0.0f,    -0.0f,         1.0f,           -1.0f,    0.5f,        -0.5f,      2.0f,
-                       -2.0f,   3.0f,          -3.0f,          INFINITY, -INFINITY,   NAN,        1e-45f,
-                       -1e-45f, 3.4028235e38f, -3.4028235e38f, 1e-38f,   33554432.0f, 16777215.0f};
+    const float v[] = {0.0f,  -0.0f, 1.0f,      -1.0f,      0.5f,     -0.5f, 2.0f,  -2.0f,   3.0f, -3.0f,  INFINITY,
+                       -INFINITY, NAN, 1e-45f, -1e-45f, 3.4028235e38f, -3.4028235e38f, 1e-38f, 33554432.0f, 16777215.0f};
     const int n = sizeof v / sizeof *v;
     for (size_t o = 0; o < sizeof bounds / sizeof *bounds; o++) {
         Op op = bounds[o].op;
@@ -226,10 +223,8 @@ static void special_values_follow_the_standard(void **state) {
 static void reductions_hold_at_the_worst_arguments(void **state) {
     (void)state;
     /* floats nearest to multiples of pi/2, small and huge */
-    const float x[] = {3.14159274f,     1.57079637f,     6.28318548f,
-                       355.0f,          0x1.5fe000p+16f, 0x1.a33000p+19f,
-                       0x1.6ac5b2p+62f, 1e22f,           16367173.0f * 4722366482869645213696.0f,
-                       3.4028235e38f};
+    const float x[] = {3.14159274f, 1.57079637f, 6.28318548f, 355.0f, 0x1.5fe000p+16f, 0x1.a33000p+19f, 0x1.6ac5b2p+62f,
+                       1e22f, 16367173.0f * 4722366482869645213696.0f, 3.4028235e38f};
     for (size_t i = 0; i < sizeof x / sizeof *x; i++) {
         assert_true(ulps(call(OP_SIN, x[i], 0), sin(x[i])) <= 2);
         assert_true(ulps(call(OP_COS, x[i], 0), cos(x[i])) <= 2);

@@ -14,8 +14,7 @@
 
 enum { SCHEDULES = 16, BIAS_SECTORS = 64 /* of a program, at most */ };
 
-/* ---- data ---------------------------------------------------------------------------------------------------------
- */
+/* ---- data --------------------------------------------------------------------------------------------------------- */
 /* Multiples of 1/8 in [-2, 2), none of them 0: exact in every format, and so are short sums. */
 static void *numbers(Arena *a, const Buffer *b) {
     const int64_t n = buffer_bytes(b) / dtype_bytes(b->dtype);
@@ -33,6 +32,7 @@ typedef struct Gpu {
     CUfunction function;
     CUdeviceptr device[MAX_BUFFERS];
 } Gpu;
+
 
 static void open_kernel(Arena *a, Gpu *g, Kernel *k, const char *arch) {
     Module m = {.arena = a, .name = "matrix"};
@@ -68,8 +68,8 @@ static void compare(const Kernel *k, void *const *want, void *const *data, CUdev
         /* sums of a few dozen products of multiples of 1/64 are exact in f32: orders do not differ */
         for (int64_t i = 0; i < bytes / dtype_bytes(buf->dtype) && buf->written; i++)
             if (number_get(buf->dtype, got, i) != number_get(buf->dtype, want[b], i))
-                fail_msg("%s: element %lld of %s is %g, not %g", k->name, (long long)i, buf->name,
-                         number_get(buf->dtype, got, i), number_get(buf->dtype, want[b], i));
+                fail_msg("%s: element %lld of %s is %g, not %g", k->name, (long long)i, buf->name, number_get(buf->dtype, got, i),
+                         number_get(buf->dtype, want[b], i));
     }
 }
 
@@ -127,8 +127,7 @@ static void test_golden(void **state) {
     arena_free(a);
 }
 
-/* ---- products in every orientation ----------------------------------------------------------------------------------
- */
+/* ---- products in every orientation ---------------------------------------------------------------------------------- */
 static void full_speed(const ptxsim_kernel *f, double flops) {
     assert_true((double)f->matrix_flops_half == flops);
     assert_int_equal(f->shared_conflicts, 0);
@@ -155,8 +154,7 @@ static void test_orientations(void **state) {
             assert_true((double)f.matrix_flops_half == tiles * 2 * 64 * 32 * 32);
             assert_int_equal(f.shared_conflicts, 0);
             /* 32 elements of a row, where it begins at no sector: three sectors, of which two are asked for */
-            assert_true((double)f.load_sectors <=
-                        3 * tiles * (64 + 32) + BIAS_SECTORS * (s[0] + 63) / 64 * ((s[1] + 31) / 32));
+            assert_true((double)f.load_sectors <= 3 * tiles * (64 + 32) + BIAS_SECTORS * (s[0] + 63) / 64 * ((s[1] + 31) / 32));
             if (!n) full_speed(&f, 2.0 * 128 * 64 * 128);
             arena_free(a);
         }
@@ -218,10 +216,9 @@ static void test_programs(void **state) {
                                     "    loss = mean(y * y)\n    output loss\n    train loss with sgd(lr = 0.1)\n}\n");
     assert_true(rounded >= 4);
     /* of parts of matrices: a gradient's conditions on rows and on columns each stand at the factor that has them */
-    const int parts = check_model(
-        "model parts {\n    precision bf16\n    input x : f32[24, 64]\n    w = param [64, 64] init normal(0.1)\n"
-        "    y = x[:, 3:51] @ w[3:51, 1:34]\n    loss = mean(y * y)\n    output loss\n"
-        "    train loss with sgd(lr = 0.1)\n}\n");
+    const int parts = check_model("model parts {\n    precision bf16\n    input x : f32[24, 64]\n    w = param [64, 64] init normal(0.1)\n"
+                                  "    y = x[:, 3:51] @ w[3:51, 1:34]\n    loss = mean(y * y)\n    output loss\n"
+                                  "    train loss with sgd(lr = 0.1)\n}\n");
     assert_true(parts >= 3); /* infer's product, grad's and step's */
 }
 

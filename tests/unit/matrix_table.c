@@ -1,7 +1,7 @@
 /* Every tile of matrix_tiles.def with its factors in every orientation, in every precision, by the instructions of
- * sm_80 and of sm_90a, with and without sums over the tile: right numbers, no findings, no bank conflicts, whole
- * sectors, as many matrix operations as the tile has; and NVIDIA's assembler spills nothing, serialises no wgmma
- * (C7510, C7514, C7515) and ignores no setmaxnreg (C7508). */
+ * sm_80 and of sm_90a, with and without sums over the tile: right numbers, no findings, no bank conflicts, whole sectors, as many matrix operations as the
+ * tile has; and NVIDIA's assembler spills nothing, serialises no wgmma (C7510, C7514, C7515) and ignores no setmaxnreg
+ * (C7508). */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -21,9 +21,8 @@ enum { TYPES = sizeof types / sizeof *types };
 static const char *arch_of(const MatrixTile *t) { return t->by == BY_WGMMA ? "sm_90a" : "sm_80"; }
 
 static const char *name_of(Arena *a, const MatrixTile *t, const char *type, int turned, char summed) {
-    return arena_printf(a, "%s_%s_%dx%d%s_%c%c%s%.1s", arch_of(t), type, t->rows, t->columns,
-                        t->alternate > 1 ? "_by_turns" : "", turned & 1 ? 't' : 'n', turned >> 1 ? 't' : 'n',
-                        summed ? "_sum_" : "", &summed);
+    return arena_printf(a, "%s_%s_%dx%d%s_%c%c%s%.1s", arch_of(t), type, t->rows, t->columns, t->alternate > 1 ? "_by_turns" : "",
+                        turned & 1 ? 't' : 'n', turned >> 1 ? 't' : 'n', summed ? "_sum_" : "", &summed);
 }
 
 /* In two orientations the tiles are summed too, along either side. */
@@ -37,15 +36,9 @@ static void check_counts(const MatrixTile *t, const char *type, int turned, char
     Arena *a = arena_new();
     const bool wide = !strcmp(type, "tf32");
     const int sum = (wide ? 16 : 32) * (t->by == BY_WGMMA || t->rows + t->columns <= 128 ? 2 : 1);
-    const ProductKernel p = {name_of(a, t, type, turned, summed),
-                             type,
-                             programs_of(t) * t->rows,
-                             t->columns,
-                             (ROUNDS + (t->alternate > 1)) * sum,
-                             sum,
-                             turned & 1,
-                             turned >> 1,
-                             summed};
+    const ProductKernel p = {
+        name_of(a, t, type, turned, summed), type, programs_of(t) * t->rows, t->columns, (ROUNDS + (t->alternate > 1)) * sum, sum,
+        turned & 1, turned >> 1, summed};
     const char *why;
     GpuCase c;
     Kernel *k = product_kernel(a, &p, t, arch_of(t), &why);
@@ -97,8 +90,7 @@ static int emit(Arena *a, By by, const char *type) {
             const bool sums_columns = summed_in(turned) == 'n' && strcmp(type, "tf32");
             for (int sums = 0; sums < 1 + (summed_in(turned) && !sums_columns); sums++) {
                 const char summed = sums ? summed_in(turned) : 0;
-                const ProductKernel p = {
-                    name_of(a, t, type, turned, summed), type, 1000, 2000, 768, sum, turned & 1, turned >> 1, summed};
+                const ProductKernel p = {name_of(a, t, type, turned, summed), type, 1000, 2000, 768, sum, turned & 1, turned >> 1, summed};
                 Kernel *k = product_kernel(a, &p, t, arch_of(t), &why);
                 if (!k) fail_msg("%s: %s", p.name, why);
                 vec_push(a, m.kernels, k);

@@ -86,8 +86,11 @@ static void split(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(autodiff), cmocka_unit_test(canonicalize), cmocka_unit_test(jacobian_gemm),
-        cmocka_unit_test(layout),   cmocka_unit_test(split),
+        cmocka_unit_test(autodiff),
+        cmocka_unit_test(canonicalize),
+        cmocka_unit_test(jacobian_gemm),
+        cmocka_unit_test(layout),
+        cmocka_unit_test(split),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

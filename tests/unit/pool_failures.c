@@ -21,9 +21,9 @@ void *__real_calloc(size_t n, size_t size);
 void *__wrap_calloc(size_t n, size_t size);
 void *__wrap_calloc(size_t n, size_t size) { return fails() ? NULL : __real_calloc(n, size); }
 
-#define WRAP(name, parameters, arguments) \
-    int __real_##name parameters;         \
-    int __wrap_##name parameters;         \
+#define WRAP(name, parameters, arguments)                                                                              \
+    int __real_##name parameters;                                                                                      \
+    int __wrap_##name parameters;                                                                                      \
     int __wrap_##name parameters { return fails() ? EAGAIN : __real_##name arguments; }
 WRAP(pthread_mutex_init, (pthread_mutex_t * m, const pthread_mutexattr_t *a), (m, a))
 WRAP(pthread_cond_init, (pthread_cond_t * c, const pthread_condattr_t *a), (c, a))
@@ -140,6 +140,7 @@ static void workers_keep_off(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {cmocka_unit_test(each_call_fails_once), cmocka_unit_test(no_call_is_left_out),
-                                       cmocka_unit_test(every_piece_is_run_once), cmocka_unit_test(workers_keep_off)};
+                                       cmocka_unit_test(every_piece_is_run_once),
+                                       cmocka_unit_test(workers_keep_off)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,21 +1,15 @@
 /* Driver behaviour: graphs, limits, look-up of symbols, errors that stay, device choice. */
 #include "ptxsim_driver.h"
 
-static const char STEP[] =
-    PTX_HEAD ".entry step(.param .u64 p, .param .u32 mul, .param .u32 add)\n{\n.reg .b32 %r<5>; .reg .b64 %rd<2>;\n"
-             "ld.param.u64 %rd1, [p]; ld.param.u32 %r1, [mul]; ld.param.u32 %r2, [add]; ld.global.u32 %r3, [%rd1];\n"
-             "mad.lo.u32 %r4, %r3, %r1, %r2; st.global.u32 [%rd1], %r4; ret;\n}\n"
-             ".entry wild() { .reg .b64 %rd<2>; mov.u64 %rd1, 16; st.global.u32 [%rd1], 1; ret; }\n";
+static const char STEP[] = PTX_HEAD
+    ".entry step(.param .u64 p, .param .u32 mul, .param .u32 add)\n{\n.reg .b32 %r<5>; .reg .b64 %rd<2>;\n"
+    "ld.param.u64 %rd1, [p]; ld.param.u32 %r1, [mul]; ld.param.u32 %r2, [add]; ld.global.u32 %r3, [%rd1];\n"
+    "mad.lo.u32 %r4, %r3, %r1, %r2; st.global.u32 [%rd1], %r4; ret;\n}\n"
+    ".entry wild() { .reg .b64 %rd<2>; mov.u64 %rd1, 16; st.global.u32 [%rd1], 1; ret; }\n";
 
 static CUDA_KERNEL_NODE_PARAMS node_params(CUfunction f, void **params) {
-    return (CUDA_KERNEL_NODE_PARAMS){.func = f,
-                                     .gridDimX = 1,
-                                     .gridDimY = 1,
-                                     .gridDimZ = 1,
-                                     .blockDimX = 1,
-                                     .blockDimY = 1,
-                                     .blockDimZ = 1,
-                                     .kernelParams = params};
+    return (CUDA_KERNEL_NODE_PARAMS){.func = f, .gridDimX = 1, .gridDimY = 1, .gridDimZ = 1, .blockDimX = 1, .blockDimY = 1,
+                                     .blockDimZ = 1, .kernelParams = params};
 }
 
 static void graphs(void **state) {
@@ -26,8 +20,7 @@ static void graphs(void **state) {
     CUgraph g;
     CUgraphNode a, b, c;
     CUgraphExec e;
-    CUDA_KERNEL_NODE_PARAMS first = node_params(f, (void *[]){&p, &mul, &add}),
-                            second = node_params(f, (void *[]){&p, &mul2, &add2});
+    CUDA_KERNEL_NODE_PARAMS first = node_params(f, (void *[]){&p, &mul, &add}), second = node_params(f, (void *[]){&p, &mul2, &add2});
     assert_int_equal(cu.cuGraphCreate(&g, 0), CUDA_SUCCESS);
     assert_int_equal(cu.cuGraphAddKernelNode_v2(&a, g, NULL, 0, &second), CUDA_SUCCESS);
     assert_int_equal(cu.cuGraphAddKernelNode(&b, g, &a, 1, &first), CUDA_SUCCESS);

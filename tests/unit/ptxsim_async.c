@@ -3,14 +3,14 @@
 
 /* 64 threads; %r1 thread, %r2 its word's offset, %r3 the address of its word in s, %rd3 and %rd4 its words of in and
  * out */
-#define KERNEL(body)                                                                                             \
-    HEAD_90                                                                                                      \
-    ".entry k(.param .u64 in, .param .u64 out)\n{\n"                                                             \
-    ".reg .b32 %r<20>; .reg .b64 %rd<20>; .reg .pred %p<8>;\n"                                                   \
-    ".shared .align 16 .b8 s[2048]; .shared .align 8 .b64 bar[4];\n"                                             \
-    "ld.param.u64 %rd1, [in]; ld.param.u64 %rd2, [out]; mov.u32 %r1, %tid.x; shl.b32 %r2, %r1, 2;\n"             \
-    "mov.u32 %r3, s; add.u32 %r3, %r3, %r2; mad.wide.u32 %rd3, %r1, 4, %rd1; mad.wide.u32 %rd4, %r1, 4, %rd2;\n" \
-    "setp.eq.u32 %p1, %r1, 0; setp.lt.u32 %p2, %r1, 32;\n" body "\nret;\n}\n"
+#define KERNEL(body)                                                                                                 \
+    HEAD_90                                                                                                          \
+        ".entry k(.param .u64 in, .param .u64 out)\n{\n"                                                             \
+        ".reg .b32 %r<20>; .reg .b64 %rd<20>; .reg .pred %p<8>;\n"                                                   \
+        ".shared .align 16 .b8 s[2048]; .shared .align 8 .b64 bar[4];\n"                                             \
+        "ld.param.u64 %rd1, [in]; ld.param.u64 %rd2, [out]; mov.u32 %r1, %tid.x; shl.b32 %r2, %r1, 2;\n"             \
+        "mov.u32 %r3, s; add.u32 %r3, %r3, %r2; mad.wide.u32 %rd3, %r1, 4, %rd1; mad.wide.u32 %rd4, %r1, 4, %rd2;\n" \
+        "setp.eq.u32 %p1, %r1, 0; setp.lt.u32 %p2, %r1, 32;\n" body "\nret;\n}\n"
 
 enum { THREADS = 64 };
 static uint32_t words[1024];
@@ -211,10 +211,9 @@ static const Pair OBJECTS[] = {
      KERNEL("@!%p1 bra OUT; mbarrier.init.shared.b64 [bar], 2; mbarrier.arrive.shared.b64 _, [bar]; "
             "mbarrier.inval.shared.b64 [bar]; OUT:")},
     {"invalidated while another warp waits", "mbarrier",
-     KERNEL(INIT("2") "@%p2 bra OTHER;\n" WAIT(
-         "0") "OTHER: @!%p1 bra OUT; mbarrier.arrive.shared.b64 _, [bar];\n"
-              "mov.u32 %r4, 0; L: add.u32 %r4, %r4, 1; setp.lt.u32 %p4, %r4, 2000; @%p4 bra L;\n"
-              "mbarrier.inval.shared.b64 [bar]; OUT:")},
+     KERNEL(INIT("2") "@%p2 bra OTHER;\n" WAIT("0") "OTHER: @!%p1 bra OUT; mbarrier.arrive.shared.b64 _, [bar];\n"
+                      "mov.u32 %r4, 0; L: add.u32 %r4, %r4, 1; setp.lt.u32 %p4, %r4, 2000; @%p4 bra L;\n"
+                      "mbarrier.inval.shared.b64 [bar]; OUT:")},
     {"generic write to an object", "mbarrier",
      KERNEL("@%p1 mbarrier.init.shared.b64 [bar], 1; @%p1 st.shared.u32 [bar+4], 0;")},
     {"generic read of an object", "mbarrier",

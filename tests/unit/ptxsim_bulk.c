@@ -3,14 +3,14 @@
 #include "tools/ptxsim/exec/tensor_map.h"
 
 /* 64 threads; thread 0 (%p1) issues the copies; %r3 the thread's word of s, %rd3 and %rd4 its words of in and out */
-#define KERNEL(body)                                                                                             \
-    HEAD_90                                                                                                      \
-    ".entry k(.param .u64 in, .param .u64 out)\n{\n"                                                             \
-    ".reg .b32 %r<20>; .reg .b64 %rd<20>; .reg .pred %p<8>; .reg .b16 %h<4>;\n"                                  \
-    ".shared .align 1024 .b8 s[4096]; .shared .align 8 .b64 bar[4];\n"                                           \
-    "ld.param.u64 %rd1, [in]; ld.param.u64 %rd2, [out]; mov.u32 %r1, %tid.x; shl.b32 %r2, %r1, 2;\n"             \
-    "mov.u32 %r3, s; add.u32 %r3, %r3, %r2; mad.wide.u32 %rd3, %r1, 4, %rd1; mad.wide.u32 %rd4, %r1, 4, %rd2;\n" \
-    "setp.eq.u32 %p1, %r1, 0;\n" body "\nret;\n}\n"
+#define KERNEL(body)                                                                                                 \
+    HEAD_90                                                                                                          \
+        ".entry k(.param .u64 in, .param .u64 out)\n{\n"                                                             \
+        ".reg .b32 %r<20>; .reg .b64 %rd<20>; .reg .pred %p<8>; .reg .b16 %h<4>;\n"                                  \
+        ".shared .align 1024 .b8 s[4096]; .shared .align 8 .b64 bar[4];\n"                                           \
+        "ld.param.u64 %rd1, [in]; ld.param.u64 %rd2, [out]; mov.u32 %r1, %tid.x; shl.b32 %r2, %r1, 2;\n"             \
+        "mov.u32 %r3, s; add.u32 %r3, %r3, %r2; mad.wide.u32 %rd3, %r1, 4, %rd1; mad.wide.u32 %rd4, %r1, 4, %rd2;\n" \
+        "setp.eq.u32 %p1, %r1, 0;\n" body "\nret;\n}\n"
 
 enum { THREADS = 64 };
 static uint32_t words[1024];
@@ -374,20 +374,15 @@ static uint32_t tile_box(const Box *b, uint8_t *box, bool store) {
         }
         uint8_t *to = box + e * (uint32_t)size;
         static const uint8_t NAN_16[2] = {0xff, 0x7f};
-        if (inside)
-            store ? memcpy(tensor + where, to, (size_t)size) : memcpy(to, tensor + where, (size_t)size);
-        else if (!store && m->fill == FILL_NAN)
-            memcpy(to, NAN_16, (size_t)size);
-        else if (!store)
-            memset(to, 0, (size_t)size);
+        if (inside) store ? memcpy(tensor + where, to, (size_t)size) : memcpy(to, tensor + where, (size_t)size);
+        else if (!store && m->fill == FILL_NAN) memcpy(to, NAN_16, (size_t)size);
+        else if (!store) memset(to, 0, (size_t)size);
     }
     return n * (uint32_t)size;
 }
 
-#define ONES \
-    { 1, 1, 1, 1, 1 }
-#define MAP(...) \
-    { .magic = TENSOR_MAP_MAGIC, .element_stride = ONES, __VA_ARGS__ }
+#define ONES {1, 1, 1, 1, 1}
+#define MAP(...) {.magic = TENSOR_MAP_MAGIC, .element_stride = ONES, __VA_ARGS__}
 static const Box BOXES[] = {
     {MAP(.type = TENSOR_UINT8, .rank = 1, .dim = {1000}, .box = {64}), {5}, {0}, 0},
     {MAP(.type = TENSOR_UINT8, .rank = 1, .dim = {1000}, .box = {64}), {-7}, {0}, 0},
@@ -542,11 +537,7 @@ static void im2col_examples(void **state) {
 /* ---- wrong tensor copies ---------------------------------------------------------------------------------- */
 static void tensor_faults(void **state) {
     (void)state;
-    static const struct {
-        const char *what;
-        Box box;
-        const char *operation;
-        CUresult result;
+    static const struct { const char *what; Box box; const char *operation; CUresult result;
     } WRONG[] = {
         {"no map", {{.rank = 2}, {0}, {0}, 16}, NULL, CUDA_ERROR_LAUNCH_FAILED},
         {"a box beyond the allocation",
@@ -592,12 +583,10 @@ int main(void) {
     driver_open();
     fill();
     for (uint32_t k = 0; k < TENSOR_BYTES; k++) tensor[k] = (uint8_t)(k * 2654435761u >> 13);
-    const struct CMUnitTest tests[] = {RUN(there_and_back),      RUN(two_phases),
-                                       RUN(reductions),          RUN(float_reductions),
-                                       RUN(byte_mask),           RUN(refused),
-                                       RUN(tiles_loaded),        RUN(tiles_stored),
-                                       RUN(tiles_added),         RUN(im2col_by_hand),
-                                       RUN(im2col_examples),     cmocka_unit_test(loads),
-                                       cmocka_unit_test(stores), cmocka_unit_test(tensor_faults)};
+    const struct CMUnitTest tests[] = {
+        RUN(there_and_back),     RUN(two_phases),         RUN(reductions),        RUN(float_reductions),
+        RUN(byte_mask),          RUN(refused),            RUN(tiles_loaded),      RUN(tiles_stored),
+        RUN(tiles_added),        RUN(im2col_by_hand),     RUN(im2col_examples),   cmocka_unit_test(loads),
+        cmocka_unit_test(stores), cmocka_unit_test(tensor_faults)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

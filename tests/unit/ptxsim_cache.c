@@ -1,12 +1,12 @@
-/* What PTX says of caches: policies, priorities, prefetches, discard, .mmio, and accesses of 128 bits.  Which
- * combinations exist is what ptxas 13.0 accepts for sm_90a, which also takes .b128 registers for narrower values and
- * constants of .b128. */
+/* What PTX says of caches: policies, priorities, prefetches, discard, .mmio, and accesses of 128 bits.  Which combinations
+ * exist is what ptxas 13.0 accepts for sm_90a, which also takes .b128 registers for narrower values and constants of
+ * .b128. */
 #include "ptxsim_pairs.h"
 
-#define HEAD                                                                                               \
-    ".version 8.5\n.target sm_90a\n.address_size 64\n.const .align 64 .b8 table[128];\n"                   \
-    ".entry k(.param .u64 in, .param .u64 out)\n{\n.reg .b128 %q<4>; .reg .b64 %rd<9>; .reg .b32 %r<9>;\n" \
-    ".reg .f32 %f<9>; .reg .pred %p<4>; .shared .align 128 .b8 s[256]; .local .align 16 .b8 l[64];\n"      \
+#define HEAD                                                                                                         \
+    ".version 8.5\n.target sm_90a\n.address_size 64\n.const .align 64 .b8 table[128];\n"                               \
+    ".entry k(.param .u64 in, .param .u64 out)\n{\n.reg .b128 %q<4>; .reg .b64 %rd<9>; .reg .b32 %r<9>;\n"             \
+    ".reg .f32 %f<9>; .reg .pred %p<4>; .shared .align 128 .b8 s[256]; .local .align 16 .b8 l[64];\n"                  \
     "ld.param.u64 %rd1, [in]; ld.param.u64 %rd2, [out]; mov.b64 %rd3, 7; mov.u32 %r1, %tid.x;\n"
 #define KERNEL(body) HEAD body "\nret;\n}\n"
 
@@ -113,37 +113,28 @@ static void forms(void **state) {
 /* `in`: 1024 words, 0 1 2...; `out`: 1024 words nobody wrote. */
 #define OWN_LINE "mad.wide.u32 %rd5, %r1, 128, %rd1; "
 static const Pair PAIRS[] = {
-    {"discarded, then read", "uninitialised",
-     KERNEL(OWN_LINE "discard.global.L2 [%rd5], 128; ld.global.u32 %r2, [%rd5+124];")},
+    {"discarded, then read", "uninitialised", KERNEL(OWN_LINE "discard.global.L2 [%rd5], 128; ld.global.u32 %r2, [%rd5+124];")},
     {"discarded, then written", NULL,
      KERNEL(OWN_LINE "discard.global.L2 [%rd5], 128; st.global.u32 [%rd5+124], %r1; ld.global.u32 %r2, [%rd5+124];")},
     {"discarded after the read", NULL, KERNEL(OWN_LINE "ld.global.u32 %r2, [%rd5]; discard.L2 [%rd5], 128;")},
     {"discarded under another's read", "race",
-     KERNEL("mov.b64 %rd5, %rd1; ld.global.u32 %r2, [%rd5]; setp.eq.u32 %p1, %r1, 0; @%p1 discard.global.L2 [%rd5], "
-            "128;")},
+     KERNEL("mov.b64 %rd5, %rd1; ld.global.u32 %r2, [%rd5]; setp.eq.u32 %p1, %r1, 0; @%p1 discard.global.L2 [%rd5], 128;")},
     {"discarded past the end", "out-of-bounds", KERNEL("add.u64 %rd5, %rd1, 4096; discard.global.L2 [%rd5], 128;")},
     {"half a line discarded", "misaligned", KERNEL("add.u64 %rd5, %rd1, 64; discard.global.L2 [%rd5], 128;")},
     {"priority of shared memory", "out-of-bounds",
-     KERNEL("mov.u32 %r2, s; cvt.u64.u32 %rd5, %r2; cvta.shared.u64 %rd5, %rd5; applypriority.L2::evict_normal [%rd5], "
-            "128;")},
+     KERNEL("mov.u32 %r2, s; cvt.u64.u32 %rd5, %r2; cvta.shared.u64 %rd5, %rd5; applypriority.L2::evict_normal [%rd5], 128;")},
     {"priority of a line", NULL, KERNEL("applypriority.L2::evict_normal [%rd1], 128;")},
     {"128 bits there and back", NULL,
-     KERNEL(
-         "mul.wide.u32 %rd5, %r1, 16; add.u64 %rd6, %rd1, %rd5; ld.global.b128 %q1, [%rd6]; mov.b128 {%rd3, %rd4}, "
-         "%q1;\n"
-         "mov.b64 {%r2, %r3}, %rd3; mov.b64 {%r4, %r5}, %rd4; shl.b32 %r6, %r1, 2; setp.ne.u32 %p1, %r2, %r6; @%p1 "
-         "trap;\n"
-         "add.u32 %r6, %r6, 3; setp.ne.u32 %p1, %r5, %r6; @%p1 trap; mov.b128 %q2, {%rd4, %rd3}; add.u64 %rd6, %rd2, "
-         "%rd5;\n"
-         "st.global.b128 [%rd6], %q2; ld.global.u32 %r2, [%rd6]; setp.ne.u32 %p1, %r2, %r4; @%p1 trap;\n"
-         "atom.global.exch.b128 %q3, [%rd6], %q1; mov.b128 {%rd7, %rd8}, %q3; setp.ne.u64 %p1, %rd7, %rd4; @%p1 trap;\n"
-         "atom.global.cas.b128 %q3, [%rd6], %q2, %q2; atom.global.cas.b128 %q3, [%rd6], %q1, %q2; ld.global.b128 %q3, "
-         "[%rd6];\n"
-         "mov.b128 {%rd7, %rd8}, %q3; setp.ne.u64 %p1, %rd8, %rd3; @%p1 trap;")},
+     KERNEL("mul.wide.u32 %rd5, %r1, 16; add.u64 %rd6, %rd1, %rd5; ld.global.b128 %q1, [%rd6]; mov.b128 {%rd3, %rd4}, %q1;\n"
+            "mov.b64 {%r2, %r3}, %rd3; mov.b64 {%r4, %r5}, %rd4; shl.b32 %r6, %r1, 2; setp.ne.u32 %p1, %r2, %r6; @%p1 trap;\n"
+            "add.u32 %r6, %r6, 3; setp.ne.u32 %p1, %r5, %r6; @%p1 trap; mov.b128 %q2, {%rd4, %rd3}; add.u64 %rd6, %rd2, %rd5;\n"
+            "st.global.b128 [%rd6], %q2; ld.global.u32 %r2, [%rd6]; setp.ne.u32 %p1, %r2, %r4; @%p1 trap;\n"
+            "atom.global.exch.b128 %q3, [%rd6], %q1; mov.b128 {%rd7, %rd8}, %q3; setp.ne.u64 %p1, %rd7, %rd4; @%p1 trap;\n"
+            "atom.global.cas.b128 %q3, [%rd6], %q2, %q2; atom.global.cas.b128 %q3, [%rd6], %q1, %q2; ld.global.b128 %q3, [%rd6];\n"
+            "mov.b128 {%rd7, %rd8}, %q3; setp.ne.u64 %p1, %rd8, %rd3; @%p1 trap;")},
     {"128 bits at 8", "misaligned", KERNEL("ld.global.b128 %q1, [%rd1+8];")},
     {"128 bits half written", "uninitialised", KERNEL("st.global.u64 [%rd2], %rd3; ld.global.b128 %q1, [%rd2];")},
-    {"flag by .mmio", NULL,
-     KERNEL("st.mmio.relaxed.sys.global.u32 [%rd2], 1; ld.mmio.relaxed.sys.global.u32 %r2, [%rd2];")},
+    {"flag by .mmio", NULL, KERNEL("st.mmio.relaxed.sys.global.u32 [%rd2], 1; ld.mmio.relaxed.sys.global.u32 %r2, [%rd2];")},
 };
 
 static void effects(void **state) {
@@ -161,11 +152,9 @@ static void discarded_stays_so(void **state) {
         assert_int_equal(cu.cuCtxCreate_v2(&cu.context, 0, 0), CUDA_SUCCESS);
         CUdeviceptr p = upload(in, sizeof in);
         if (both)
-            assert_int_equal(
-                launch1(load_kernel(KERNEL("discard.global.L2 [%rd1+128], 128;"), "k"), 1, 1, (void *[]){&p, &p}),
-                CUDA_SUCCESS);
-        const CUresult r =
-            launch1(load_kernel(KERNEL("ld.global.u32 %r2, [%rd1+128];"), "k"), 1, 1, (void *[]){&p, &p});
+            assert_int_equal(launch1(load_kernel(KERNEL("discard.global.L2 [%rd1+128], 128;"), "k"), 1, 1, (void *[]){&p, &p}),
+                             CUDA_SUCCESS);
+        const CUresult r = launch1(load_kernel(KERNEL("ld.global.u32 %r2, [%rd1+128];"), "k"), 1, 1, (void *[]){&p, &p});
         assert_int_equal(r, both ? 719 : CUDA_SUCCESS);
         cu.cuMemFree_v2(p);
         cu.cuCtxDestroy_v2(cu.context);
@@ -174,7 +163,6 @@ static void discarded_stays_so(void **state) {
 
 int main(void) {
     driver_open();
-    const struct CMUnitTest tests[] = {cmocka_unit_test(forms), cmocka_unit_test(effects),
-                                       cmocka_unit_test(discarded_stays_so)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(forms), cmocka_unit_test(effects), cmocka_unit_test(discarded_stays_so)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

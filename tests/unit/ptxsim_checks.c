@@ -5,13 +5,14 @@
 
 #define KERNEL(body) KERNEL_FOR(PTX_HEAD, body)
 #define HEAD_90 ".version 8.1\n.target sm_90\n.address_size 64\n"
-#define KERNEL_FOR(head, body)                                                                             \
-    head ".extern .shared .align 16 .b8 dyn[];\n.const .align 4 .u32 table[4] = {1, 2, 3, 4};\n"           \
-         ".entry k(.param .u64 in, .param .u64 out)\n{\n"                                                  \
-         ".reg .b32 %r<12>; .reg .b64 %rd<12>; .reg .pred %p<6>; .reg .f32 %f<8>;\n"                       \
-         ".shared .align 16 .b32 s[128]; .local .align 8 .b8 mine[32];\n"                                  \
-         "ld.param.u64 %rd1, [in]; ld.param.u64 %rd2, [out]; mov.u32 %r1, %tid.x; mov.u32 %r2, %laneid;\n" \
-         "mad.wide.u32 %rd3, %r1, 4, %rd1; mad.wide.u32 %rd4, %r1, 4, %rd2; shl.b32 %r3, %r1, 2;\n" body "\nret;\n}\n"
+#define KERNEL_FOR(head, body)                                                                                                   \
+    head ".extern .shared .align 16 .b8 dyn[];\n.const .align 4 .u32 table[4] = {1, 2, 3, 4};\n"                    \
+             ".entry k(.param .u64 in, .param .u64 out)\n{\n"                                                          \
+             ".reg .b32 %r<12>; .reg .b64 %rd<12>; .reg .pred %p<6>; .reg .f32 %f<8>;\n"                               \
+             ".shared .align 16 .b32 s[128]; .local .align 8 .b8 mine[32];\n"                                          \
+             "ld.param.u64 %rd1, [in]; ld.param.u64 %rd2, [out]; mov.u32 %r1, %tid.x; mov.u32 %r2, %laneid;\n"         \
+             "mad.wide.u32 %rd3, %r1, 4, %rd1; mad.wide.u32 %rd4, %r1, 4, %rd2; shl.b32 %r3, %r1, 2;\n" body           \
+             "\nret;\n}\n"
 
 typedef struct Case {
     const char *name, *kind; /* kind NULL: must be silent */
@@ -41,8 +42,7 @@ static const Case CASES[] = {
     {"written global", NULL, 0, KERNEL("st.global.u32 [%rd4], %r1; ld.global.u32 %r4, [%rd4];")},
     {"half written global", "uninitialised", 719, KERNEL("st.global.u16 [%rd4], 1; ld.global.u32 %r4, [%rd4];")},
     {"atomic on uninitialised", "uninitialised", 719, KERNEL("red.global.add.u32 [%rd4], 1;")},
-    {"uninitialised shared", "uninitialised", 719,
-     KERNEL("mov.u32 %r4, s; add.u32 %r4, %r4, %r3; ld.shared.u32 %r5, [%r4];")},
+    {"uninitialised shared", "uninitialised", 719, KERNEL("mov.u32 %r4, s; add.u32 %r4, %r4, %r3; ld.shared.u32 %r5, [%r4];")},
     {"written shared", NULL, 0,
      KERNEL("mov.u32 %r4, s; add.u32 %r4, %r4, %r3; st.shared.u32 [%r4], %r1; ld.shared.u32 %r5, [%r4];")},
     {"uninitialised local", "uninitialised", 719, KERNEL("ld.local.u32 %r4, [mine+4];")},
@@ -67,29 +67,23 @@ static const Case CASES[] = {
      KERNEL("setp.eq.u32 %p1, %r1, 0; @%p1 st.shared.u32 [s+4], 0; bar.sync 0;\n"
             "ld.shared.u32 %r6, [s+4]; add.u32 %r6, %r6, 1; st.shared.u32 [s+4], %r6;")},
     {"missing barrier", "race", 719,
-     KERNEL("mov.u32 %r4, s; add.u32 %r5, %r4, %r3; st.shared.u32 [%r5], %r1; xor.b32 %r6, %r3, 128; add.u32 %r6, %r4, "
-            "%r6;\n"
+     KERNEL("mov.u32 %r4, s; add.u32 %r5, %r4, %r3; st.shared.u32 [%r5], %r1; xor.b32 %r6, %r3, 128; add.u32 %r6, %r4, %r6;\n"
             "ld.shared.u32 %r7, [%r6];")},
     {"barrier in place", NULL, 0,
-     KERNEL("mov.u32 %r4, s; add.u32 %r5, %r4, %r3; st.shared.u32 [%r5], %r1; xor.b32 %r6, %r3, 128; add.u32 %r6, %r4, "
-            "%r6;\n"
+     KERNEL("mov.u32 %r4, s; add.u32 %r5, %r4, %r3; st.shared.u32 [%r5], %r1; xor.b32 %r6, %r3, 128; add.u32 %r6, %r4, %r6;\n"
             "bar.sync 0; ld.shared.u32 %r7, [%r6];")},
     {"missing second barrier", "race", 719,
-     KERNEL("mov.u32 %r4, s; add.u32 %r5, %r4, %r3; st.shared.u32 [%r5], %r1; xor.b32 %r6, %r3, 128; add.u32 %r6, %r4, "
-            "%r6;\n"
+     KERNEL("mov.u32 %r4, s; add.u32 %r5, %r4, %r3; st.shared.u32 [%r5], %r1; xor.b32 %r6, %r3, 128; add.u32 %r6, %r4, %r6;\n"
             "bar.sync 0; ld.shared.u32 %r7, [%r6]; st.shared.u32 [%r5], %r7;")},
     {"second barrier in place", NULL, 0,
-     KERNEL("mov.u32 %r4, s; add.u32 %r5, %r4, %r3; st.shared.u32 [%r5], %r1; xor.b32 %r6, %r3, 128; add.u32 %r6, %r4, "
-            "%r6;\n"
+     KERNEL("mov.u32 %r4, s; add.u32 %r5, %r4, %r3; st.shared.u32 [%r5], %r1; xor.b32 %r6, %r3, 128; add.u32 %r6, %r4, %r6;\n"
             "bar.sync 0; ld.shared.u32 %r7, [%r6]; bar.sync 0; st.shared.u32 [%r5], %r7;")},
     {"two warps write one word", "race", 719, KERNEL("st.shared.u32 [s], %r1;")},
     {"atomics on one word", NULL, 0,
      KERNEL("setp.eq.u32 %p1, %r1, 0; @%p1 st.shared.u32 [s], 0; bar.sync 0; red.shared.add.u32 [s], 1;")},
     {"a guess that a compare-and-swap verifies", NULL, 0,
-     KERNEL("setp.eq.u32 %p1, %r1, 0; @%p1 st.shared.u32 [s+4], 0; bar.sync 0; mov.u64 %rd5, s; cvta.shared.u64 %rd5, "
-            "%rd5;\n"
-            "add.s64 %rd6, %rd5, 4; ld.u32 %r4, [%rd5+4]; AGAIN: add.u32 %r5, %r4, 1; atom.cas.b32 %r6, [%rd6], %r4, "
-            "%r5;\n"
+     KERNEL("setp.eq.u32 %p1, %r1, 0; @%p1 st.shared.u32 [s+4], 0; bar.sync 0; mov.u64 %rd5, s; cvta.shared.u64 %rd5, %rd5;\n"
+            "add.s64 %rd6, %rd5, 4; ld.u32 %r4, [%rd5+4]; AGAIN: add.u32 %r5, %r4, 1; atom.cas.b32 %r6, [%rd6], %r4, %r5;\n"
             "setp.ne.u32 %p1, %r6, %r4; mov.u32 %r4, %r6; @%p1 bra AGAIN;")},
     {"the same of a shared variable", NULL, 0,
      KERNEL("setp.eq.u32 %p1, %r1, 0; @%p1 st.shared.u32 [s], 0; bar.sync 0; ld.shared.u32 %r4, [s]; mov.u32 %r7, s;\n"
@@ -100,18 +94,15 @@ static const Case CASES[] = {
             "AGAIN: add.u32 %r6, %r4, 1; atom.shared.cas.b32 %r7, [%r5], %r4, %r6; setp.ne.u32 %p1, %r7, %r4;\n"
             "mov.u32 %r4, %r7; @%p1 bra AGAIN; ld.shared.u32 %r8, [%r5]; st.global.u32 [%rd4], %r8;")},
     {"a vector of atomics", NULL, 0,
-     KERNEL_FOR(
-         HEAD_90,
-         "setp.eq.u32 %p1, %r1, 0; mov.f32 %f1, 0f3F800000; @%p1 st.global.v2.f32 [%rd2], {%f1, %f1}; bar.sync 0;\n"
-         "atom.global.add.v2.f32 {%f2, %f3}, [%rd2], {%f1, %f1}; setp.neu.f32 %p2, %f2, %f3; @%p2 trap;\n"
-         "bar.sync 0; ld.global.f32 %f4, [%rd2+4]; setp.neu.f32 %p2, %f4, 0f42820000; @%p2 trap;")},
+     KERNEL_FOR(HEAD_90, "setp.eq.u32 %p1, %r1, 0; mov.f32 %f1, 0f3F800000; @%p1 st.global.v2.f32 [%rd2], {%f1, %f1}; bar.sync 0;\n"
+            "atom.global.add.v2.f32 {%f2, %f3}, [%rd2], {%f1, %f1}; setp.neu.f32 %p2, %f2, %f3; @%p2 trap;\n"
+            "bar.sync 0; ld.global.f32 %f4, [%rd2+4]; setp.neu.f32 %p2, %f4, 0f42820000; @%p2 trap;")},
     {"a vector of atomics at half its alignment", "misaligned", 716,
      KERNEL_FOR(HEAD_90, "mov.f32 %f1, 0f3F800000; red.global.add.v2.f32 [%rd1+4], {%f1, %f1};")},
     {"barrier in half a warp", "divergent-barrier", 719, KERNEL("setp.lt.u32 %p1, %r2, 16; @%p1 bar.sync 0;")},
     {"barrier under a branch", "divergent-barrier", 719,
      KERNEL("setp.lt.u32 %p1, %r2, 16; @%p1 bra SKIP; bar.sync 0; SKIP: st.global.u32 [%rd4], %r1;")},
-    {"barrier after early exit", NULL, 0,
-     KERNEL("setp.lt.u32 %p1, %r2, 16; @%p1 ret; bar.sync 0; st.global.u32 [%rd4], %r1;")},
+    {"barrier after early exit", NULL, 0, KERNEL("setp.lt.u32 %p1, %r2, 16; @%p1 ret; bar.sync 0; st.global.u32 [%rd4], %r1;")},
     {"two barriers, one per warp", "deadlock", 719,
      KERNEL("setp.lt.u32 %p1, %r1, 32; @%p1 bra.uni ONE; bar.sync 1; bra.uni OUT; ONE: bar.sync 2; OUT:")},
     {"producer and consumer", NULL, 0,
@@ -120,11 +111,9 @@ static const Case CASES[] = {
             "ONE: st.shared.u32 [%r5], %r1; bar.arrive 1, 64; OUT:")},
     {"barrier that too few reach", "deadlock", 719, KERNEL("setp.lt.u32 %p1, %r1, 32; @!%p1 ret; bar.sync 1, 64;")},
     {"shuffle without its lanes", "missing-lanes", 719,
-     KERNEL("setp.lt.u32 %p1, %r2, 8; @%p1 bra SKIP; shfl.sync.bfly.b32 %r4, %r1, 1, 31, -1; SKIP: st.global.u32 "
-            "[%rd4], %r1;")},
+     KERNEL("setp.lt.u32 %p1, %r2, 8; @%p1 bra SKIP; shfl.sync.bfly.b32 %r4, %r1, 1, 31, -1; SKIP: st.global.u32 [%rd4], %r1;")},
     {"shuffle with its lanes", NULL, 0,
-     KERNEL("setp.lt.u32 %p1, %r2, 8; @%p1 bra SKIP; shfl.sync.bfly.b32 %r4, %r1, 1, 31, 0xffffff00; SKIP: "
-            "st.global.u32 [%rd4], %r1;")},
+     KERNEL("setp.lt.u32 %p1, %r2, 8; @%p1 bra SKIP; shfl.sync.bfly.b32 %r4, %r1, 1, 31, 0xffffff00; SKIP: st.global.u32 [%rd4], %r1;")},
     {"tiles with sets of their own", NULL, 0,
      KERNEL("setp.lt.u32 %p1, %r2, 7; selp.b32 %r5, 0x7f, 0xffffff80, %p1; selp.b32 %r8, 21, 475, %p1;\n"
             "redux.sync.add.u32 %r4, %r2, %r5; setp.ne.u32 %p2, %r4, %r8; @%p2 trap;\n"
@@ -136,8 +125,7 @@ static const Case CASES[] = {
     {"trap", "trap", 719, KERNEL("setp.eq.u32 %p1, %r1, 33; @%p1 trap;")},
     {"no trap", NULL, 0, KERNEL("setp.eq.u32 %p1, %r1, 64; @%p1 trap;")},
     {"endless loop", "step-limit", 702, KERNEL("AGAIN: add.u32 %r4, %r4, 1; bra AGAIN;")},
-    {"bounded loop", NULL, 0,
-     KERNEL("mov.u32 %r4, 0; AGAIN: add.u32 %r4, %r4, 1; setp.lt.u32 %p1, %r4, 1000; @%p1 bra AGAIN;")},
+    {"bounded loop", NULL, 0, KERNEL("mov.u32 %r4, 0; AGAIN: add.u32 %r4, %r4, 1; setp.lt.u32 %p1, %r4, 1000; @%p1 bra AGAIN;")},
 };
 
 static void run_case(const Case *c, const char *path) {
@@ -219,7 +207,7 @@ static void copies_stay_inside(void **state) {
 int main(void) {
 #define RUN(name) cmocka_unit_test_setup_teardown(name, context_setup, context_teardown)
     driver_open();
-    const struct CMUnitTest tests[] = {cmocka_unit_test(kernels), RUN(checks_can_be_disabled),
-                                       RUN(leaks_and_double_frees), RUN(copies_stay_inside)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(kernels), RUN(checks_can_be_disabled), RUN(leaks_and_double_frees),
+                                       RUN(copies_stay_inside)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -34,8 +34,7 @@ static void exchange(void **state) {
     each_landing(KERNEL(PUT SYNC GET SYNC), &SETTING, check_exchange);
     /* the same by generic addresses */
     each_landing(KERNEL(PUT SYNC "cvt.u64.u32 %rd5, %r3; cvta.shared.u64 %rd5, %rd5; mapa.u64 %rd6, %rd5, %r6;\n"
-                                 "ld.u32 %r10, [%rd6]; st.global.u32 [%rd4], %r10;\n" SYNC),
-                 &SETTING, check_exchange);
+                        "ld.u32 %r10, [%rd6]; st.global.u32 [%rd4], %r10;\n" SYNC), &SETTING, check_exchange);
     /* bulk copies between the shared memories, which the mbarrier of the other block counts */
     each_landing(
         KERNEL(PUT
@@ -181,8 +180,8 @@ static const Pair CLUSTERS[] = {
      KERNEL("setp.lt.u32 %p4, %r1, 8; @%p4 bra OUT; elect.sync _|%p5, -1; OUT:")},
 };
 
-#define REGISTERS(body)                                                                           \
-    HEAD_90 ".entry k(.param .u64 in, .param .u64 out)\n.maxntid 384, 1, 1\n.minnctapersm 1\n{\n" \
+#define REGISTERS(body)                                                                                                \
+    HEAD_90 ".entry k(.param .u64 in, .param .u64 out)\n.maxntid 384, 1, 1\n.minnctapersm 1\n{\n"                      \
             ".reg .b32 %r<4>; .reg .pred %p<4>; mov.u32 %r1, %tid.x; setp.lt.u32 %p1, %r1, 128;\n" body "\nret;\n}\n"
 static const Setting WARPGROUPS = {1, 384, words, sizeof words, sizeof words};
 
@@ -237,12 +236,7 @@ int main(void) {
 #define RUN(name) cmocka_unit_test_setup_teardown(name, context_setup, context_teardown)
     driver_open();
     for (uint32_t k = 0; k < 256; k++) words[k] = k * 2654435761u;
-    const struct CMUnitTest tests[] = {RUN(exchange),
-                                       RUN(ranks),
-                                       RUN(multicast),
-                                       RUN(remote_reductions),
-                                       RUN(refused),
-                                       cmocka_unit_test(clusters),
-                                       cmocka_unit_test(register_pools)};
+    const struct CMUnitTest tests[] = {RUN(exchange), RUN(ranks), RUN(multicast), RUN(remote_reductions), RUN(refused),
+                                       cmocka_unit_test(clusters), cmocka_unit_test(register_pools)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

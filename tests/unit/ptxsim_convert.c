@@ -10,14 +10,12 @@ static void run_on(const char *head, const char *body, const uint64_t *in, uint6
     char text[2048];
     snprintf(text, sizeof text,
              "%s.entry k(.param .u64 in, .param .u64 out)\n{\n"
-             ".reg .b64 %%rd<9>; .reg .b32 %%r<9>; .reg .b16 %%h<9>; .reg .f32 %%f<9>; .reg .f64 %%d<9>; .reg .pred "
-             "%%p<3>;\n"
-             "ld.param.u64 %%rd1, [in]; ld.param.u64 %%rd2, [out]; mov.u32 %%r1, %%tid.x;\n"
-             "mad.wide.u32 %%rd3, %%r1, 8, %%rd1; mad.wide.u32 %%rd4, %%r1, 8, %%rd2; ld.global.u64 %%rd5, [%%rd3];\n"
-             "mov.b64 {%%r5, %%r6}, %%rd5; mov.b32 {%%h5, %%h6}, %%r5; mov.b32 %%f5, %%r5; mov.b32 %%f6, %%r6; mov.b64 "
-             "%%d5, %%rd5;\n"
-             "mov.u64 %%rd6, 0; mov.u32 %%r7, 0; mov.u32 %%r8, 0; mov.b32 {%%h7, %%h8}, %%r7;\n"
-             "%s\nst.global.u64 [%%rd4], %%rd6;\nret;\n}\n",
+                      ".reg .b64 %%rd<9>; .reg .b32 %%r<9>; .reg .b16 %%h<9>; .reg .f32 %%f<9>; .reg .f64 %%d<9>; .reg .pred %%p<3>;\n"
+                      "ld.param.u64 %%rd1, [in]; ld.param.u64 %%rd2, [out]; mov.u32 %%r1, %%tid.x;\n"
+                      "mad.wide.u32 %%rd3, %%r1, 8, %%rd1; mad.wide.u32 %%rd4, %%r1, 8, %%rd2; ld.global.u64 %%rd5, [%%rd3];\n"
+                      "mov.b64 {%%r5, %%r6}, %%rd5; mov.b32 {%%h5, %%h6}, %%r5; mov.b32 %%f5, %%r5; mov.b32 %%f6, %%r6; mov.b64 %%d5, %%rd5;\n"
+                      "mov.u64 %%rd6, 0; mov.u32 %%r7, 0; mov.u32 %%r8, 0; mov.b32 {%%h7, %%h8}, %%r7;\n"
+                      "%s\nst.global.u64 [%%rd4], %%rd6;\nret;\n}\n",
              head, body);
     CUfunction f = load_kernel(text, "k");
     CUdeviceptr pi = upload(in, (size_t)n * 8), po = upload(NULL, (size_t)n * 8);
@@ -29,10 +27,7 @@ static void run_on(const char *head, const char *body, const uint64_t *in, uint6
 
 static void run(const char *body, const uint64_t *in, uint64_t *out, int n) { run_on(PTX_HEAD, body, in, out, n); }
 
-typedef struct Known {
-    const char *body;
-    uint64_t in, want;
-} Known;
+typedef struct Known { const char *body; uint64_t in, want; } Known;
 static const Known KNOWN[] = {
     /* f32 -> integer: rounding modes, clamping, NaN */
     {"cvt.rni.s32.f32 %r7, %f5; cvt.u64.u32 %rd6, %r7;", 0x40200000, 2},          /* 2.5 */
@@ -87,8 +82,7 @@ static const Known KNOWN[] = {
     {"mul.ftz.f32 %f7, %f5, 0f3F000000; mov.b32 %r7, %f7; cvt.u64.u32 %rd6, %r7;", 0x00800000, 0},
     {"mul.f32 %f7, %f5, 0f3F000000; mov.b32 %r7, %f7; cvt.u64.u32 %rd6, %r7;", 0x00800000, 0x00400000},
     {"max.f32 %f7, %f5, 0f00000000; mov.b32 %r7, %f7; cvt.u64.u32 %rd6, %r7;", 0x7fc00000, 0},
-    {"max.NaN.f32 %f7, %f5, 0f00000000; mov.b32 %r7, %f7; and.b32 %r7, %r7, 0x7fc00000; cvt.u64.u32 %rd6, %r7;",
-     0x7fc00000, 0x7fc00000},
+    {"max.NaN.f32 %f7, %f5, 0f00000000; mov.b32 %r7, %f7; and.b32 %r7, %r7, 0x7fc00000; cvt.u64.u32 %rd6, %r7;", 0x7fc00000, 0x7fc00000},
     {"max.f32 %f7, %f5, 0f00000000; mov.b32 %r7, %f7; cvt.u64.u32 %rd6, %r7;", 0x80000000, 0},
     {"min.f32 %f7, %f5, 0f00000000; mov.b32 %r7, %f7; cvt.u64.u32 %rd6, %r7;", 0x80000000, 0x80000000},
     {"add.sat.f32 %f7, %f5, %f5; mov.b32 %r7, %f7; cvt.u64.u32 %rd6, %r7;", 0x3f400000, 0x3f800000},
@@ -96,8 +90,7 @@ static const Known KNOWN[] = {
     {"add.rp.f32 %f7, %f5, 0f00000001; mov.b32 %r7, %f7; cvt.u64.u32 %rd6, %r7;", 0x3f800000, 0x3f800001},
     {"div.rz.f32 %f7, 0f3F800000, %f5; mov.b32 %r7, %f7; cvt.u64.u32 %rd6, %r7;", 0x40400000, 0x3eaaaaaa},
     {"div.rn.f32 %f7, 0f3F800000, %f5; mov.b32 %r7, %f7; cvt.u64.u32 %rd6, %r7;", 0x40400000, 0x3eaaaaab},
-    {"fma.rn.f32 %f7, %f5, %f5, 0fBF800000; mov.b32 %r7, %f7; cvt.u64.u32 %rd6, %r7;", 0x3f800003,
-     0x35400002},                                                          /* unfused: ...00 */
+    {"fma.rn.f32 %f7, %f5, %f5, 0fBF800000; mov.b32 %r7, %f7; cvt.u64.u32 %rd6, %r7;", 0x3f800003, 0x35400002}, /* unfused: ...00 */
     {"add.f16 %h7, %h5, %h6; cvt.u64.u16 %rd6, %h7;", 0x10003c00, 0x3c00}, /* 1 + 2^-11: a tie */
     {"fma.rn.f16x2 %r7, %r5, %r5, %r5; cvt.u64.u32 %rd6, %r7;", 0x40003c00, 0x46004000},
     /* wide and high products, division, bits */
@@ -120,26 +113,20 @@ static const Known KNOWN[] = {
     {"popc.b64 %r7, %rd5; cvt.u64.u32 %rd6, %r7;", 0xf0f0, 8},
     {"brev.b32 %r7, %r5; cvt.u64.u32 %rd6, %r7;", 1, 0x80000000},
     {"bfind.s32 %r7, %r5; cvt.u64.u32 %rd6, %r7;", 0xffffffff, 0xffffffff},
-    {"add.cc.u32 %r7, %r5, %r5; addc.u32 %r8, %r6, 0; mov.b64 %rd6, {%r7, %r8};", 0x00000001ffffffff,
-     0x00000002fffffffe},
+    {"add.cc.u32 %r7, %r5, %r5; addc.u32 %r8, %r6, 0; mov.b64 %rd6, {%r7, %r8};", 0x00000001ffffffff, 0x00000002fffffffe},
     {"sub.cc.u32 %r7, %r5, 1; subc.u32 %r8, %r6, 0; mov.b64 %rd6, {%r7, %r8};", 0x0000000100000000, 0xffffffff},
-    {"mad.lo.cc.u32 %r7, %r5, %r6, %r5; madc.hi.u32 %r8, %r5, %r6, 0; mov.b64 %rd6, {%r7, %r8};", 0x7fffffffffffffff,
-     0x7fffffff80000000}, /* a b + a */
-    {"mad.hi.cc.s32 %r7, %r5, %r6, 5; madc.lo.cc.s32 %r8, 3, 4, -1; mov.b64 %rd6, {%r7, %r8};", 0x00000002ffffffff,
-     0x0000000c00000004}, /* -2 >> 32 is -1 */
-    {"mad.lo.cc.u64 %rd7, %rd5, 2, 1; madc.hi.cc.u64 %rd8, %rd5, 2, -1; addc.u32 %r7, 0, 0; cvt.u64.u32 %rd6, %r7; "
-     "shl.b64 %rd8, %rd8, 8; or.b64 %rd6, %rd6, %rd8;",
-     0x8000000000000003, 1},
+    {"mad.lo.cc.u32 %r7, %r5, %r6, %r5; madc.hi.u32 %r8, %r5, %r6, 0; mov.b64 %rd6, {%r7, %r8};", 0x7fffffffffffffff, 0x7fffffff80000000}, /* a b + a */
+    {"mad.hi.cc.s32 %r7, %r5, %r6, 5; madc.lo.cc.s32 %r8, 3, 4, -1; mov.b64 %rd6, {%r7, %r8};", 0x00000002ffffffff, 0x0000000c00000004}, /* -2 >> 32 is -1 */
+    {"mad.lo.cc.u64 %rd7, %rd5, 2, 1; madc.hi.cc.u64 %rd8, %rd5, 2, -1; addc.u32 %r7, 0, 0; cvt.u64.u32 %rd6, %r7; shl.b64 %rd8, %rd8, 8; or.b64 %rd6, %rd6, %rd8;", 0x8000000000000003, 1},
     {"mad.hi.sat.s32 %r7, %r5, %r6, 0x7fffffff; cvt.u64.u32 %rd6, %r7;", 0x4000000040000000, 0x7fffffff},
     {"mad.hi.s32 %r7, %r5, %r6, 0x7fffffff; cvt.u64.u32 %rd6, %r7;", 0x4000000040000000, 0x8fffffff},
     {"mad.hi.sat.s32 %r7, %r5, %r6, 0x80000000; cvt.u64.u32 %rd6, %r7;", 0xc000000040000000, 0x80000000},
     {"mad24.hi.sat.s32 %r7, %r5, %r6, 0x7fffffff; cvt.u64.u32 %rd6, %r7;", 0x0010000000001000, 0x7fffffff},
     {"dp4a.u32.u32 %r7, %r5, %r6, 1; cvt.u64.u32 %rd6, %r7;", 0x02020202ff020304, 529}, /* 2 (255 + 2 + 3 + 4) + 1 */
     {"dp4a.s32.u32 %r7, %r5, %r6, 1; cvt.u64.u32 %rd6, %r7;", 0x02020202ff020304, 17},
-    {"dp4a.u32.s32 %r7, %r5, %r6, 0; cvt.u64.u32 %rd6, %r7;", 0xff000080ff000001, 0xfffffe81},    /* -255 - 128 */
+    {"dp4a.u32.s32 %r7, %r5, %r6, 0; cvt.u64.u32 %rd6, %r7;", 0xff000080ff000001, 0xfffffe81}, /* -255 - 128 */
     {"dp2a.lo.s32.u32 %r7, %r5, %r6, 0; cvt.u64.u32 %rd6, %r7;", 0x0203ff05ffff0010, 0xffffff51}, /* 16 * 5 - 255 */
-    {"dp2a.hi.u32.s32 %r7, %r5, %r6, 7; cvt.u64.u32 %rd6, %r7;", 0xff03ff05ffff0010,
-     0xffff0038}, /* 16 * 3 - 65535 + 7 */
+    {"dp2a.hi.u32.s32 %r7, %r5, %r6, 7; cvt.u64.u32 %rd6, %r7;", 0xff03ff05ffff0010, 0xffff0038}, /* 16 * 3 - 65535 + 7 */
     {"bmsk.clamp.b32 %r7, %r5, %r6; cvt.u64.u32 %rd6, %r7;", 0x0000000200000001, 6},
     {"bmsk.clamp.b32 %r7, %r5, %r6; cvt.u64.u32 %rd6, %r7;", 0x0000002000000004, 0xfffffff0},
     {"bmsk.clamp.b32 %r7, %r5, %r6; cvt.u64.u32 %rd6, %r7;", 0x0000000100000020, 0},
@@ -151,18 +138,10 @@ static const Known KNOWN[] = {
     {"szext.clamp.s32 %r7, %r5, %r6; cvt.u64.u32 %rd6, %r7;", 0x0000002112345678, 0x12345678},
     {"szext.wrap.s32 %r7, %r5, %r6; cvt.u64.u32 %rd6, %r7;", 0x0000002112345679, 0xffffffff},
     {"szext.wrap.u32 %r7, %r5, %r6; cvt.u64.u32 %rd6, %r7;", 0x00000020ffffffff, 0},
-    {"setp.lt.f16x2 %p1|%p2, %r5, %r6; selp.u32 %r7, 1, 0, %p1; selp.u32 %r8, 2, 0, %p2; add.u32 %r7, %r7, %r8; "
-     "cvt.u64.u32 %rd6, %r7;",
-     0x3c004000bc003c00, 3}, /* 1 < 2, -1 < 1 */
-    {"setp.lt.f16x2 %p1|%p2, %r5, %r6; selp.u32 %r7, 1, 0, %p1; selp.u32 %r8, 2, 0, %p2; add.u32 %r7, %r7, %r8; "
-     "cvt.u64.u32 %rd6, %r7;",
-     0x3c003c003c00bc00, 1},
-    {"setp.ltu.f16x2 %p1|%p2, %r5, %r6; selp.u32 %r7, 1, 0, %p1; selp.u32 %r8, 2, 0, %p2; add.u32 %r7, %r7, %r8; "
-     "cvt.u64.u32 %rd6, %r7;",
-     0x3c003c007e003c00, 2},
-    {"setp.gt.or.f16x2 %p1|%p2, %r5, %r6, !%p0; selp.u32 %r7, 1, 0, %p1; selp.u32 %r8, 2, 0, %p2; add.u32 %r7, %r7, "
-     "%r8; cvt.u64.u32 %rd6, %r7;",
-     0x3c003c003c00bc00, 3},
+    {"setp.lt.f16x2 %p1|%p2, %r5, %r6; selp.u32 %r7, 1, 0, %p1; selp.u32 %r8, 2, 0, %p2; add.u32 %r7, %r7, %r8; cvt.u64.u32 %rd6, %r7;", 0x3c004000bc003c00, 3}, /* 1 < 2, -1 < 1 */
+    {"setp.lt.f16x2 %p1|%p2, %r5, %r6; selp.u32 %r7, 1, 0, %p1; selp.u32 %r8, 2, 0, %p2; add.u32 %r7, %r7, %r8; cvt.u64.u32 %rd6, %r7;", 0x3c003c003c00bc00, 1},
+    {"setp.ltu.f16x2 %p1|%p2, %r5, %r6; selp.u32 %r7, 1, 0, %p1; selp.u32 %r8, 2, 0, %p2; add.u32 %r7, %r7, %r8; cvt.u64.u32 %rd6, %r7;", 0x3c003c007e003c00, 2},
+    {"setp.gt.or.f16x2 %p1|%p2, %r5, %r6, !%p0; selp.u32 %r7, 1, 0, %p1; selp.u32 %r8, 2, 0, %p2; add.u32 %r7, %r7, %r8; cvt.u64.u32 %rd6, %r7;", 0x3c003c003c00bc00, 3},
     {"set.gt.u32.f16x2 %r7, %r5, %r6; cvt.u64.u32 %rd6, %r7;", 0x3c003c004000bc00, 0xffff0000},
     {"set.ge.f16x2.f16x2 %r7, %r5, %r6; cvt.u64.u32 %rd6, %r7;", 0x3c003c00bc003c00, 0x00003c00},
     {"set.eq.u16.f16 %h7, %h5, %h6; cvt.u64.u16 %rd6, %h7;", 0x80000000, 0xffff}, /* 0 and -0 */
@@ -197,19 +176,16 @@ static const Known KNOWN90[] = {
     {"set.lt.bf16.s32 %h7, %r5, %r6; cvt.u64.u16 %rd6, %h7;", 0x00000001ffffffff, 0x3f80},
     {"set.lt.bf16x2.bf16x2 %r7, %r5, %r6; cvt.u64.u32 %rd6, %r7;", 0x3f804000bf803f80, 0x3f803f80},
     {"set.lt.s32.bf16x2 %r7, %r5, %r6; cvt.u64.u32 %rd6, %r7;", 0x3f803f80bf803f80, 0xffff0000},
-    {"min.xorsign.abs.f32 %f7, %f5, %f6; mov.b32 %r7, %f7; cvt.u64.u32 %rd6, %r7;", 0xc00000003f800000,
-     0xbf800000}, /* 1 and -2 */
+    {"min.xorsign.abs.f32 %f7, %f5, %f6; mov.b32 %r7, %f7; cvt.u64.u32 %rd6, %r7;", 0xc00000003f800000, 0xbf800000}, /* 1 and -2 */
     {"max.xorsign.abs.f32 %f7, %f5, %f6; mov.b32 %r7, %f7; cvt.u64.u32 %rd6, %r7;", 0xc0000000bf800000, 0x40000000},
     {"min.NaN.xorsign.abs.f32 %f7, %f5, %f6; mov.b32 %r7, %f7; cvt.u64.u32 %rd6, %r7;", 0x7fc00000bf800000, 0x7fffffff},
     {"max.xorsign.abs.f16x2 %r7, %r5, %r6; cvt.u64.u32 %rd6, %r7;", 0x3c00c000bc003c00, 0xbc00c000},
     /* .e4m3x2, .e5m2x2: bounds, NaN, ties, subnormals, signs */
     {"cvt.rn.satfinite.e4m3x2.f32 %h7, %f5, %f6; cvt.u64.u16 %rd6, %h7;", 0x3f80000044000000, 0x7e38}, /* 512, 1 */
     {"cvt.rn.satfinite.e4m3x2.f32 %h7, %f5, %f6; cvt.u64.u16 %rd6, %h7;", 0xbf8000007fc00000, 0x7fb8},
-    {"cvt.rn.satfinite.e4m3x2.f32 %h7, %f5, %f6; cvt.u64.u16 %rd6, %h7;", 0x3f9800003f880000,
-     0x383a}, /* 1 + 1/16, 1 + 3/16 */
+    {"cvt.rn.satfinite.e4m3x2.f32 %h7, %f5, %f6; cvt.u64.u16 %rd6, %h7;", 0x3f9800003f880000, 0x383a}, /* 1 + 1/16, 1 + 3/16 */
     {"cvt.rn.satfinite.e4m3x2.f32 %h7, %f5, %f6; cvt.u64.u16 %rd6, %h7;", 0x3a8000003b000000, 0x0100}, /* 2^-9, 2^-10 */
-    {"cvt.rn.satfinite.e4m3x2.f32 %h7, %f5, %f6; cvt.u64.u16 %rd6, %h7;", 0x3c7000003ff80000,
-     0x4008}, /* carry to 2 and to 2^-6 */
+    {"cvt.rn.satfinite.e4m3x2.f32 %h7, %f5, %f6; cvt.u64.u16 %rd6, %h7;", 0x3c7000003ff80000, 0x4008}, /* carry to 2 and to 2^-6 */
     {"cvt.rn.satfinite.e5m2x2.f32 %h7, %f5, %f6; cvt.u64.u16 %rd6, %h7;", 0x3f800000ff800000, 0xfb3c},
     {"cvt.rn.satfinite.relu.e5m2x2.f32 %h7, %f5, %f6; cvt.u64.u16 %rd6, %h7;", 0x3f800000ff800000, 0x003c},
     {"cvt.rn.satfinite.e4m3x2.f16x2 %h7, %r5; cvt.u64.u16 %rd6, %h7;", 0xc0003c00, 0xc038},
@@ -229,13 +205,11 @@ static void known_values(void **state) {
 /* Random doubles near f32 values, in every direction, against the host's own conversion. */
 static void narrowing_agrees_with_the_host(void **state) {
     (void)state;
-    static const struct {
-        const char *body;
-        int mode;
-    } MODES[] = {{"cvt.rn.f32.f64 %f7, %d5; mov.b32 %r7, %f7; cvt.u64.u32 %rd6, %r7;", FE_TONEAREST},
-                 {"cvt.rz.f32.f64 %f7, %d5; mov.b32 %r7, %f7; cvt.u64.u32 %rd6, %r7;", FE_TOWARDZERO},
-                 {"cvt.rm.f32.f64 %f7, %d5; mov.b32 %r7, %f7; cvt.u64.u32 %rd6, %r7;", FE_DOWNWARD},
-                 {"cvt.rp.f32.f64 %f7, %d5; mov.b32 %r7, %f7; cvt.u64.u32 %rd6, %r7;", FE_UPWARD}};
+    static const struct { const char *body; int mode; } MODES[] = {
+        {"cvt.rn.f32.f64 %f7, %d5; mov.b32 %r7, %f7; cvt.u64.u32 %rd6, %r7;", FE_TONEAREST},
+        {"cvt.rz.f32.f64 %f7, %d5; mov.b32 %r7, %f7; cvt.u64.u32 %rd6, %r7;", FE_TOWARDZERO},
+        {"cvt.rm.f32.f64 %f7, %d5; mov.b32 %r7, %f7; cvt.u64.u32 %rd6, %r7;", FE_DOWNWARD},
+        {"cvt.rp.f32.f64 %f7, %d5; mov.b32 %r7, %f7; cvt.u64.u32 %rd6, %r7;", FE_UPWARD}};
     enum { N = 1024 };
     uint64_t in[N], out[N], s = 88172645463325252u;
     for (int i = 0; i < N; i++) {
@@ -262,12 +236,9 @@ static void narrowing_agrees_with_the_host(void **state) {
 
 static void functions_are_close(void **state) {
     (void)state;
-    static const struct {
-        const char *body;
-        double (*f)(double);
-    } TABLE[] = {{"ex2.approx.f32 %f7, %f5;", exp2}, {"lg2.approx.f32 %f7, %f5;", log2},
-                 {"sin.approx.f32 %f7, %f5;", sin},  {"cos.approx.f32 %f7, %f5;", cos},
-                 {"sqrt.rn.f32 %f7, %f5;", sqrt},    {"tanh.approx.f32 %f7, %f5;", tanh}};
+    static const struct { const char *body; double (*f)(double); } TABLE[] = {
+        {"ex2.approx.f32 %f7, %f5;", exp2}, {"lg2.approx.f32 %f7, %f5;", log2}, {"sin.approx.f32 %f7, %f5;", sin},
+        {"cos.approx.f32 %f7, %f5;", cos},  {"sqrt.rn.f32 %f7, %f5;", sqrt},    {"tanh.approx.f32 %f7, %f5;", tanh}};
     enum { N = 32 };
     uint64_t in[N], out[N];
     for (int i = 0; i < N; i++) {
@@ -290,7 +261,6 @@ static void functions_are_close(void **state) {
 
 int main(void) {
 #define RUN(name) cmocka_unit_test_setup_teardown(name, context_setup, context_teardown)
-    const struct CMUnitTest tests[] = {RUN(known_values), RUN(narrowing_agrees_with_the_host),
-                                       RUN(functions_are_close)};
+    const struct CMUnitTest tests[] = {RUN(known_values), RUN(narrowing_agrees_with_the_host), RUN(functions_are_close)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

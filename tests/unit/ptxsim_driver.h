@@ -41,8 +41,8 @@ static inline CUresult destroy_context(CUcontext c) {
 static inline void driver_open(void) {
     cu.library = dlopen(BUILD_DIR "/ptxsim/libcuda.so.1", RTLD_NOW | RTLD_LOCAL);
     if (!cu.library) fail_msg("%s", dlerror());
-#define CUDA_EXPORT(name, since, symbol, need, kind, parameters, arguments) \
-    *(void **)&cu.symbol = dlsym(cu.library, #symbol);                      \
+#define CUDA_EXPORT(name, since, symbol, need, kind, parameters, arguments)                                                                   \
+    *(void **)&cu.symbol = dlsym(cu.library, #symbol);                                                                 \
     assert_non_null(cu.symbol);
 #include "tools/ptxsim/driver/cuda_exports.def"
 #undef CUDA_EXPORT

@@ -41,8 +41,7 @@ static Result *results(const char *level, InstructionMode mode, const Instructio
     return r;
 }
 
-static void must_equal(const Result x, const Result y, const char *what, int index, int thread,
-                       const InstructionInput *in) {
+static void must_equal(const Result x, const Result y, const char *what, int index, int thread, const InstructionInput *in) {
     for (int k = 0; k < RESULT_WORDS; k++)
         if (x[k] != y[k])
             fail_msg("%s: %s thread %d: %llx, not %llx (of %llx %llx %llx)", what, instructions[index], thread,

@@ -182,39 +182,27 @@ typedef struct WindowArguments {
 static CUresult encode_window(const WindowArguments *w, CUtensorMap *map) {
     const MapArguments *a = &w->tensor;
     return cu.cuTensorMapEncodeIm2col(map, a->type, (uint32_t)a->rank, (void *)(uintptr_t)a->address, a->dim, a->stride,
-                                      w->lower, w->upper, w->channels, w->pixels, a->step, a->interleave, a->swizzle,
-                                      a->l2, a->fill);
+                                      w->lower, w->upper, w->channels, w->pixels, a->step, a->interleave, a->swizzle, a->l2,
+                                      a->fill);
 }
 
 static void window_maps(void **state) {
     (void)state;
-    static const WindowArguments sound = {{TENSOR_FLOAT16,
-                                           4,
-                                           0x1000,
-                                           {64, 32, 8, 2},
-                                           {128, 4096, 32768},
-                                           {0},
-                                           {1, 2, 1, 1},
-                                           0,
-                                           SWIZZLE_64B,
-                                           2,
-                                           FILL_ZERO},
-                                          {-1, -1},
-                                          {-1, -1},
-                                          32,
-                                          128};
+    static const WindowArguments sound = {
+        {TENSOR_FLOAT16, 4, 0x1000, {64, 32, 8, 2}, {128, 4096, 32768}, {0}, {1, 2, 1, 1}, 0, SWIZZLE_64B, 2, FILL_ZERO},
+        {-1, -1}, {-1, -1}, 32, 128};
     CUtensorMap map;
     TensorMap t;
     assert_int_equal(encode_window(&sound, &map), CUDA_SUCCESS);
     memcpy(&t, &map, sizeof t);
     assert_true(t.im2col == 1 && t.channels == 32 && t.pixels == 128 && t.lower[1] == -1 && t.upper[0] == -1);
     assert_true(t.dim[3] == 2 && t.stride[2] == 32768 && t.element_stride[1] == 2);
-#define WINDOW(result, change)                             \
-    do {                                                   \
-        WindowArguments a = sound;                         \
-        change;                                            \
-        const CUresult r = encode_window(&a, &map);        \
-        if (r != (result)) fail_msg("%s: %d", #change, r); \
+#define WINDOW(result, change)                                           \
+    do {                                                                 \
+        WindowArguments a = sound;                                       \
+        change;                                                          \
+        const CUresult r = encode_window(&a, &map);                      \
+        if (r != (result)) fail_msg("%s: %d", #change, r);               \
     } while (0)
     WINDOW(CUDA_ERROR_INVALID_VALUE, a.tensor.rank = 2);
     WINDOW(CUDA_ERROR_INVALID_VALUE, a.tensor.stride[0] = 136);
@@ -293,7 +281,7 @@ static void tensor_map_rules(void **state) {
 
 int main(void) {
 #define RUN(name) cmocka_unit_test_setup_teardown(name, context_setup, context_teardown)
-    const struct CMUnitTest tests[] = {RUN(allocations), RUN(host_memory), RUN(pointers),         RUN(planes),
+    const struct CMUnitTest tests[] = {RUN(allocations), RUN(host_memory), RUN(pointers),        RUN(planes),
                                        RUN(pools),       RUN(tensor_maps), RUN(tensor_map_rules), RUN(window_maps)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -32,8 +32,7 @@ static void scan_and_histogram(void **state) {
     int n = sizeof bytes, sum = 0;
     for (int i = 0; i < 256; i++) x[i] = (i * 31) % 23 - 11;
     for (int i = 0; i < n; i++) want[bytes[i] = (uint8_t)(i * i / 7)]++;
-    CUdeviceptr px = upload(x, sizeof x), py = upload(NULL, sizeof y), pb = upload(bytes, sizeof bytes),
-                ph = upload(NULL, sizeof bins);
+    CUdeviceptr px = upload(x, sizeof x), py = upload(NULL, sizeof y), pb = upload(bytes, sizeof bytes), ph = upload(NULL, sizeof bins);
     cu.cuMemsetD32_v2(ph, 0, 256);
     assert_int_equal(launch1(load_kernel(ptx, "scan"), 1, 256, (void *[]){&px, &py}), CUDA_SUCCESS);
     assert_int_equal(launch1(load_kernel(ptx, "histogram"), 4, 256, (void *[]){&pb, &ph, &n}), CUDA_SUCCESS);
@@ -63,9 +62,7 @@ static void gemm(void **state) {
     cu.cuMemFree_v2(pa), cu.cuMemFree_v2(pb), cu.cuMemFree_v2(pc);
 }
 
-static int ackermann(int m, int n) {
-    return m == 0 ? n + 1 : n == 0 ? ackermann(m - 1, 1) : ackermann(m - 1, ackermann(m, n - 1));
-}
+static int ackermann(int m, int n) { return m == 0 ? n + 1 : n == 0 ? ackermann(m - 1, 1) : ackermann(m - 1, ackermann(m, n - 1)); }
 
 static void recursion(void **state) {
     (void)state;
@@ -88,8 +85,7 @@ static void functions(void **state) {
     cu.cuMemcpyDtoH_v2(y, py, sizeof y);
     for (int i = 0; i < N; i++) {
         const double v = x[i], a = fabs(v);
-        const double want[8] = {exp(v), log(a + 0.5), sin(v), tanh(v),
-                                v / 3,  sqrt(a),      erf(v), pow((float)a + 0.1f, 1.7f)};
+        const double want[8] = {exp(v), log(a + 0.5), sin(v), tanh(v), v / 3, sqrt(a), erf(v), pow((float)a + 0.1f, 1.7f)};
         for (int k = 0; k < 8; k++) assert_true(fabs(y[8 * i + k] - want[k]) <= 2e-6 * fmax(1, fabs(want[k])));
     }
     cu.cuMemFree_v2(px), cu.cuMemFree_v2(py);
@@ -144,15 +140,11 @@ static void integers(void **state) {
         }
         const int32_t low = (int32_t)u, high = (int32_t)(u >> 32);
         const int64_t want[8] = {
-            a / d,
-            a % d,
-            (int64_t)(u / (uint64_t)(i + 1)),
+            a / d, a % d, (int64_t)(u / (uint64_t)(i + 1)),
             __builtin_popcountll(u) + (u ? __builtin_clzll(u) : 64) + __builtin_ffs(low),
             (int64_t)reverse32((uint32_t)u) + byte_perm(u, 0x2635),
-            (int64_t)((uint64_t)(int64_t)((__int128)a * a >> 64) +
-                      (uint64_t)(int64_t)(int32_t)((int64_t)low * high >> 32)),
-            (int32_t)((uint32_t)(low / (int32_t)d) + (uint32_t)((int16_t)a % (int16_t)d) + ((uint32_t)(uint8_t)a >> 3)),
-            last};
+            (int64_t)((uint64_t)(int64_t)((__int128)a * a >> 64) + (uint64_t)(int64_t)(int32_t)((int64_t)low * high >> 32)),
+            (int32_t)((uint32_t)(low / (int32_t)d) + (uint32_t)((int16_t)a % (int16_t)d) + ((uint32_t)(uint8_t)a >> 3)), last};
         for (int k = 0; k < 8; k++)
             if (y[8 * i + k] != want[k])
                 fail_msg("%d, %d: %lld instead of %lld", i, k, (long long)y[8 * i + k], (long long)want[k]);
@@ -164,9 +156,8 @@ int main(void) {
 #define RUN(name) cmocka_unit_test_setup_teardown(name, context_setup, context_teardown)
     ptx = nvcc_ptx("kernels", "sm_80");
     if (!ptx) return nvcc_missing();
-    const struct CMUnitTest tests[] = {RUN(saxpy_and_sum), RUN(scan_and_histogram), RUN(gemm),
-                                       RUN(recursion),     RUN(functions),          RUN(halves),
-                                       RUN(integers)};
+    const struct CMUnitTest tests[] = {RUN(saxpy_and_sum), RUN(scan_and_histogram), RUN(gemm),    RUN(recursion),
+                                       RUN(functions),     RUN(halves),             RUN(integers)};
     const int failed = cmocka_run_group_tests(tests, NULL, NULL);
     free(ptx);
     return failed;

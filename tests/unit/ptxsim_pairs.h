@@ -39,9 +39,8 @@ static inline void run_pair(const Pair *c, const Setting *s) {
 }
 
 static inline void run_pairs(const Pair *pair, size_t count, const Setting *s) {
-    static const struct {
-        const char *landing, *seed;
-    } ORDERS[] = {{"late", "0"}, {"early", "0"}, {"random", "0"}, {"late", "5"}, {"early", "9"}, {"random", "7"}};
+    static const struct { const char *landing, *seed; } ORDERS[] = {
+        {"late", "0"}, {"early", "0"}, {"random", "0"}, {"late", "5"}, {"early", "9"}, {"random", "7"}};
     strcpy(pairs_path, "/tmp/ptxsim_pairs_XXXXXX");
     const int fd = mkstemp(pairs_path);
     assert_true(fd >= 0);

@@ -11,14 +11,9 @@ static CUresult load_text(const char *text, char log[256]) {
     return r;
 }
 
-#define BODY(text)                                                                                                 \
-    PTX_HEAD                                                                                                       \
-        ".entry k(.param .u64 p)\n{\n.reg .b32 %r<4>; .reg .b64 %rd<4>; .reg .pred %p<3>; .reg .f32 %f<3>;\n" text \
-        "\n}\n"
+#define BODY(text) PTX_HEAD ".entry k(.param .u64 p)\n{\n.reg .b32 %r<4>; .reg .b64 %rd<4>; .reg .pred %p<3>; .reg .f32 %f<3>;\n" text "\n}\n"
 
-static const struct {
-    const char *text, *message;
-} REFUSED[] = {
+static const struct { const char *text, *message; } REFUSED[] = {
     {"", "line 1:1: no .version"},
     {".version 8.0\n.target sm_80\n.adress_size 64\n", "line 3:1: unknown directive '.adress_size'"},
     {".version 8.0\n.target sm_100\n", "line 2:9: target sm_100 is newer than the device, sm_90"},
@@ -56,12 +51,10 @@ static const struct {
     {BODY("bar.arrive 0;"), "malformed barrier"},
     {BODY("shfl.bfly.b32 %r1, %r2, 1, 31;"), "shfl.sync takes"},
     {BODY("call nobody, ();"), "unknown function 'nobody'"},
-    {BODY("call %rd1, ();"),
-     "line 7:6: only direct calls of functions of this module are supported, none through a register"},
+    {BODY("call %rd1, ();"), "line 7:6: only direct calls of functions of this module are supported, none through a register"},
     {BODY("P: .callprototype _ ();"), "line 7:4: unknown directive '.callprototype' in a function"},
     {BODY("mov.u64 %rd1, k;"), "line 7:15: addresses of functions are not supported"},
-    {PTX_HEAD ".func f() { ret; }\n.global .u64 t[1] = {f};",
-     "line 5:22: 'f' cannot initialise a .u64: addresses of functions"},
+    {PTX_HEAD ".func f() { ret; }\n.global .u64 t[1] = {f};", "line 5:22: 'f' cannot initialise a .u64: addresses of functions"},
     {BODY("mov.b32 %r1, 0x123456789abcdef01;"), "integer constant exceeds 64 bits"},
     {BODY("mov.f32 %f1, 0f3F80;"), "a hexadecimal float has 8"},
     {BODY("/* never closed"), "a comment is never closed"},
@@ -101,9 +94,7 @@ static void device_bounds_the_target(void **state) {
 static void binaries_are_refused(void **state) {
     (void)state;
     CUmodule m;
-    assert_int_equal(cu.cuModuleLoadData(&m, "\x7f"
-                                             "ELF\2\1\1"),
-                     CUDA_ERROR_NO_BINARY_FOR_GPU);
+    assert_int_equal(cu.cuModuleLoadData(&m, "\x7f" "ELF\2\1\1"), CUDA_ERROR_NO_BINARY_FOR_GPU);
 }
 
 /* ---- damaged text ------------------------------------------------------------------------------------- */
@@ -113,17 +104,13 @@ static const char SEED_TEXT[] = PTX_HEAD
     ".func (.param .b32 r) f(.param .b32 x) { .reg .b32 %r<3>; ld.param.b32 %r1, [x]; st.param.b32 [r], %r1; ret; }\n"
     ".visible .entry k(.param .u64 .ptr .global .align 4 p, .param .align 8 .b8 q[16]) .maxntid 64, 1, 1\n{\n"
     ".reg .b32 %r<9>; .reg .b64 %rd<5>; .reg .pred %p<4>; .reg .f32 %f<9>; .reg .b16 %h<3>; .local .b8 l[8];\n"
-    "ld.param.u64 %rd1, [p]; mov.u32 %r1, %tid.x; mov.u32 %r2, %clock; mov.b64 {%r3, %r4}, %rd1; mov.b64 %rd2, {%r3, "
-    "%r4};\n"
+    "ld.param.u64 %rd1, [p]; mov.u32 %r1, %tid.x; mov.u32 %r2, %clock; mov.b64 {%r3, %r4}, %rd1; mov.b64 %rd2, {%r3, %r4};\n"
     "setp.lt.and.f32 %p1|%p2, %f1, 0f40000000, !%p3; @!%p1 bra.uni L; selp.b32 %r5, %r1, -7, %p2;\n"
-    "{ .reg .pred p; .param .b32 x; .param .b32 y; setp.eq.s32 p, %r1, 1; st.param.b32 [x], %r1; call.uni (y), f, "
-    "(x);\n"
+    "{ .reg .pred p; .param .b32 x; .param .b32 y; setp.eq.s32 p, %r1, 1; st.param.b32 [x], %r1; call.uni (y), f, (x);\n"
     "@p ld.global.v4.f32 {%f1, %f2, %f3, _}, [%rd1+16]; }\n"
     "cvt.rn.f16.f32 %h1, %f1; cvt.rzi.s32.f32 %r6, %f2; fma.rn.ftz.f32 %f4, %f1, %f2, %f3; div.rz.f32 %f5, %f4, %f1;\n"
-    "lop3.b32 %r7, %r1, %r2, %r3, 0x96; bfe.u32 %r7, %r1, 3, 5; prmt.b32 %r7, %r1, %r2, 0x5410; shf.l.wrap.b32 %r7, "
-    "%r1, %r2, 9;\n"
-    "atom.shared.cas.b32 %r7, [s+4], 1, 2; red.relaxed.gpu.global.add.f32 [%rd1], 0f3F800000; bar.sync 1, 64; "
-    "bar.red.popc.u32 %r7, 0, %p1;\n"
+    "lop3.b32 %r7, %r1, %r2, %r3, 0x96; bfe.u32 %r7, %r1, 3, 5; prmt.b32 %r7, %r1, %r2, 0x5410; shf.l.wrap.b32 %r7, %r1, %r2, 9;\n"
+    "atom.shared.cas.b32 %r7, [s+4], 1, 2; red.relaxed.gpu.global.add.f32 [%rd1], 0f3F800000; bar.sync 1, 64; bar.red.popc.u32 %r7, 0, %p1;\n"
     "shfl.sync.bfly.b32 %r7|%p1, %r1, 1, 31, -1; vote.sync.ballot.b32 %r7, %p1, -1; activemask.b32 %r7; membar.gl;\n"
     "T: .branchtargets L, M;\nbrx.idx %r1, T;\nM: .loc 1 2 3\n.pragma \"nounroll\";\nL: exit;\n}\n";
 
@@ -195,8 +182,8 @@ static void deep_nesting_is_refused(void **state) {
 
 int main(void) {
 #define RUN(name) cmocka_unit_test_setup_teardown(name, context_setup, context_teardown)
-    const struct CMUnitTest tests[] = {RUN(refused_with_a_place), RUN(device_bounds_the_target),
-                                       RUN(binaries_are_refused), RUN(deep_nesting_is_refused),
+    const struct CMUnitTest tests[] = {RUN(refused_with_a_place),       RUN(device_bounds_the_target),
+                                       RUN(binaries_are_refused),       RUN(deep_nesting_is_refused),
                                        RUN(damaged_text_never_crashes)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

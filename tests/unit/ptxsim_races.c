@@ -6,14 +6,14 @@
 
 /* `in`: 4096 words, 0 1 2...; `out`: 4096 words nobody wrote; `flag`: 16 words of 0.  %r1 thread, %r2 lane, %r3 warp,
  * %r4 block, %r5 s + 4 * thread, %rd4 out + 4 * (thread + block * threads), %rd5 in + the same. */
-#define HEAD(target, extra)                                                                                          \
-    ".version 8.0\n.target " target "\n.address_size 64\n"                                                           \
-    ".entry k(.param .u64 in, .param .u64 out, .param .u64 flag) " extra "\n{\n"                                     \
-    ".reg .b32 %r<32>; .reg .b64 %rd<16>; .reg .pred %p<8>; .reg .b16 %h<4>; .reg .f32 %f<4>;\n"                     \
-    ".shared .align 16 .b32 s[1024];\n"                                                                              \
-    "ld.param.u64 %rd1, [in]; ld.param.u64 %rd2, [out]; ld.param.u64 %rd3, [flag]; mov.u32 %r1, %tid.x;\n"           \
-    "mov.u32 %r2, %laneid; shr.u32 %r3, %r1, 5; mov.u32 %r4, %ctaid.x; shl.b32 %r5, %r1, 2; mov.u32 %r6, s;\n"       \
-    "add.u32 %r5, %r5, %r6; mov.u32 %r7, %ntid.x; mad.lo.u32 %r8, %r4, %r7, %r1; mad.wide.u32 %rd4, %r8, 4, %rd2;\n" \
+#define HEAD(target, extra)                                                                                            \
+    ".version 8.0\n.target " target "\n.address_size 64\n"                                                             \
+    ".entry k(.param .u64 in, .param .u64 out, .param .u64 flag) " extra "\n{\n"                                       \
+    ".reg .b32 %r<32>; .reg .b64 %rd<16>; .reg .pred %p<8>; .reg .b16 %h<4>; .reg .f32 %f<4>;\n"                       \
+    ".shared .align 16 .b32 s[1024];\n"                                                                                \
+    "ld.param.u64 %rd1, [in]; ld.param.u64 %rd2, [out]; ld.param.u64 %rd3, [flag]; mov.u32 %r1, %tid.x;\n"             \
+    "mov.u32 %r2, %laneid; shr.u32 %r3, %r1, 5; mov.u32 %r4, %ctaid.x; shl.b32 %r5, %r1, 2; mov.u32 %r6, s;\n"         \
+    "add.u32 %r5, %r5, %r6; mov.u32 %r7, %ntid.x; mad.lo.u32 %r8, %r4, %r7, %r1; mad.wide.u32 %rd4, %r8, 4, %rd2;\n"   \
     "mad.wide.u32 %rd5, %r8, 4, %rd1; setp.eq.u32 %p0, %r1, 0; setp.eq.u32 %p1, %r3, 0; setp.eq.u32 %p2, %r2, 0;\n"
 #define KERNEL(body) HEAD("sm_80", "") body "\nret;\n}\n"
 #define CLUSTER(body) HEAD("sm_90", ".reqnctapercluster 2, 1, 1") body "\nret;\n}\n"
@@ -30,13 +30,13 @@ typedef struct Pair {
 #define REUSE(sync)                                                                                \
     KERNEL(NEIGHBOUR "st.shared.u32 [%r5], %r1; bar.warp.sync -1; ld.shared.u32 %r10, [%r9];" sync \
                      "st.shared.u32 [%r5], %r10;")
-#define SCATTERED(sync)                                                   \
-    KERNEL("mad.lo.u32 %r9, %r1, 36, %r6; st.shared.u32 [%r9], %r1;" sync \
+#define SCATTERED(sync)                                                                                                \
+    KERNEL("mad.lo.u32 %r9, %r1, 36, %r6; st.shared.u32 [%r9], %r1;" sync                                              \
            "sub.u32 %r10, 31, %r1; mad.lo.u32 %r10, %r10, 36, %r6; ld.shared.u32 %r11, [%r10];")
 /* Neighbours exchange, each in one of two sets of lanes. */
-#define TILES(even, odd)                                                                  \
-    KERNEL(NEIGHBOUR "mov.u32 %r12, %lanemask_eq; and.b32 %r11, %r12, " even ";\n"        \
-                     "setp.ne.u32 %p3, %r11, 0; selp.b32 %r13, " even ", " odd ", %p3;\n" \
+#define TILES(even, odd)                                                                                               \
+    KERNEL(NEIGHBOUR "mov.u32 %r12, %lanemask_eq; and.b32 %r11, %r12, " even ";\n"       \
+                     "setp.ne.u32 %p3, %r11, 0; selp.b32 %r13, " even ", " odd ", %p3;\n"                              \
                      "st.shared.u32 [%r5], %r1; bar.warp.sync %r13; ld.shared.u32 %r10, [%r9];")
 /* Lane 0 writes, lane 3 reads; lanes 0 and 1 synchronise, then those in `second`, then lanes 2 and 3. */
 #define CHAIN(first, second)                                                                                           \
@@ -46,18 +46,16 @@ typedef struct Pair {
            "@%p3 bar.warp.sync " first "; @%p6 bar.warp.sync " second "; @%p7 bar.warp.sync 0xc;\n"                    \
            "@%p5 ld.shared.u32 %r10, [s];")
 /* Lanes 0 to 15 read a word, lane 0 overwrites it after a barrier with `set`. */
-#define SHARED_READ(set)                                                                                              \
-    KERNEL("setp.lt.u32 %p3, %r1, 16; mov.u32 %r11, %lanemask_eq; and.b32 %r12, %r11, " set                           \
-           "; setp.ne.u32 %p4, %r12, 0;\n"                                                                            \
-           "@%p0 st.shared.u32 [s], 1; bar.warp.sync -1; @%p3 ld.shared.u32 %r10, [s]; @%p4 bar.warp.sync " set ";\n" \
+#define SHARED_READ(set)                                                                                               \
+    KERNEL("setp.lt.u32 %p3, %r1, 16; mov.u32 %r11, %lanemask_eq; and.b32 %r12, %r11, " set "; setp.ne.u32 %p4, %r12, 0;\n" \
+           "@%p0 st.shared.u32 [s], 1; bar.warp.sync -1; @%p3 ld.shared.u32 %r10, [s]; @%p4 bar.warp.sync " set ";\n"   \
            "@%p0 st.shared.u32 [s], 2;")
 /* More rounds than are remembered one by one. */
-#define MANY(some, others)                                                                                          \
-    KERNEL(NEIGHBOUR                                                                                                \
-           "mov.u32 %r12, %lanemask_eq; and.b32 %r11, %r12, " some "; setp.ne.u32 %p3, %r11, 0;\n"                  \
-           "selp.b32 %r13, " some ", " others ", %p3; mov.u32 %r14, 0;\n"                                           \
-           "AGAIN: st.shared.u32 [%r5], %r14; bar.warp.sync %r13; ld.shared.u32 %r10, [%r9]; bar.warp.sync %r13;\n" \
-           "add.u32 %r14, %r14, 1; setp.lt.u32 %p4, %r14, 40; @%p4 bra AGAIN;")
+#define MANY(some, others)                                                                                             \
+    KERNEL(NEIGHBOUR "mov.u32 %r12, %lanemask_eq; and.b32 %r11, %r12, " some "; setp.ne.u32 %p3, %r11, 0;\n"           \
+                     "selp.b32 %r13, " some ", " others ", %p3; mov.u32 %r14, 0;\n"                                    \
+                     "AGAIN: st.shared.u32 [%r5], %r14; bar.warp.sync %r13; ld.shared.u32 %r10, [%r9]; bar.warp.sync %r13;\n" \
+                     "add.u32 %r14, %r14, 1; setp.lt.u32 %p4, %r14, 40; @%p4 bra AGAIN;")
 static const Pair WARP_PAIRS[] = {
     {"lanes exchange", 1, 32, EXCHANGE(""), EXCHANGE("bar.warp.sync -1;")},
     {"lanes exchange, scattered", 1, 32, SCATTERED(""), SCATTERED("bar.warp.sync -1;")},
@@ -89,15 +87,14 @@ static const Pair WARP_PAIRS[] = {
 /* ---- within a block --------------------------------------------------------------------------------------- */
 #define OTHER_WARP "xor.b32 %r9, %r1, 32; shl.b32 %r9, %r9, 2; add.u32 %r9, %r9, %r6;\n"
 #define ACROSS(sync) KERNEL(OTHER_WARP "st.shared.u32 [%r5], %r1;" sync "ld.shared.u32 %r10, [%r9];")
-#define COLUMN(sync)                                                                                             \
-    KERNEL("st.shared.u32 [%r5], %r1;" sync "shl.b32 %r9, %r2, 3; add.u32 %r9, %r9, %r3; shl.b32 %r9, %r9, 2;\n" \
+#define COLUMN(sync)                                                                                                   \
+    KERNEL("st.shared.u32 [%r5], %r1;" sync "shl.b32 %r9, %r2, 3; add.u32 %r9, %r9, %r3; shl.b32 %r9, %r9, 2;\n"       \
            "add.u32 %r9, %r9, %r6; ld.shared.u32 %r10, [%r9];")
 #define HALF_READ(where, sync)                                                                                \
     KERNEL("st.shared.u32 [%r5], %r1; bar.sync 0; @!%p2 bra OUT; @%p1 bra WRITE; ld.shared.u16 %h1, [s" where \
            "];\n" sync "bra OUT; WRITE: mov.b16 %h2, 7; st.shared.u16 [s+2], %h2; OUT:")
-#define BYTES_OF(first)                                                                  \
-    KERNEL("@!%p2 bra OUT; mad.lo.u32 %r9, %r3, " first ", %r6; cvt.u16.u32 %h1, %r1;\n" \
-           "st.shared.u8 [%r9], %h1; OUT:")
+#define BYTES_OF(first) KERNEL("@!%p2 bra OUT; mad.lo.u32 %r9, %r3, " first ", %r6; cvt.u16.u32 %h1, %r1;\n" \
+                               "st.shared.u8 [%r9], %h1; OUT:")
 /* Warp 0 fills, warp 1 reads; %r12 counts rounds.  `full` and `empty`: what orders them, of each side. */
 #define RING(put_wait, put_done, get_wait, get_done)                                                                   \
     KERNEL("mov.u32 %r12, 0; mad.lo.u32 %r9, %r2, 4, %r6; @!%p1 bra GET;\n"                                            \
@@ -105,8 +102,8 @@ static const Pair WARP_PAIRS[] = {
            "@%p3 bra PUT; " put_wait "bra OUT;\n"                                                                      \
            "GET: " get_wait "ld.shared.u32 %r10, [%r9];" get_done "add.u32 %r12, %r12, 1; setp.lt.u32 %p3, %r12, 3;\n" \
            "@%p3 bra GET;\nOUT:")
-#define FLAG_IN_SHARED(store, load)                                                                                 \
-    KERNEL("@%p0 st.shared.u32 [s+256], 0; bar.sync 0; @!%p2 bra OUT; @!%p1 bra GET; st.shared.u32 [s], 5;\n" store \
+#define FLAG_IN_SHARED(store, load)                                                                                    \
+    KERNEL("@%p0 st.shared.u32 [s+256], 0; bar.sync 0; @!%p2 bra OUT; @!%p1 bra GET; st.shared.u32 [s], 5;\n" store    \
            "bra OUT; GET: " load "setp.eq.u32 %p3, %r10, 0; @%p3 bra GET; ld.shared.u32 %r11, [s]; OUT:")
 static const Pair BLOCK_PAIRS[] = {
     {"warps exchange", 1, 64, ACROSS(""), ACROSS("bar.sync 0;")},
@@ -156,7 +153,8 @@ static const Pair BLOCK_PAIRS[] = {
 static const Pair GRID_PAIRS[] = {
     {"blocks write one word", 4, 32, KERNEL("@%p0 st.global.u32 [%rd2], %r4;"), KERNEL("st.global.u32 [%rd4], %r4;")},
     {"blocks write halves of a word", 2, 32, GLOBAL_HALF("0"), GLOBAL_HALF("2")},
-    {"a block reads what another writes", 4, 64, KERNEL("ld.global.u32 %r9, [%rd5+4]; st.global.u32 [%rd5], %r9;"),
+    {"a block reads what another writes", 4, 64,
+     KERNEL("ld.global.u32 %r9, [%rd5+4]; st.global.u32 [%rd5], %r9;"),
      KERNEL("ld.global.u32 %r9, [%rd5]; st.global.u32 [%rd5], %r9;")},
     {"a block writes what all read", 40, 32,
      KERNEL("ld.global.u32 %r9, [%rd1]; setp.eq.u32 %p3, %r4, 7; and.pred %p3, %p3, %p0; bar.warp.sync -1;\n"
@@ -166,24 +164,23 @@ static const Pair GRID_PAIRS[] = {
 };
 
 /* Each block leaves its part; the last one, by a counter, sums the parts of all. */
-#define LAST_BLOCK(before, barrier, count, after)                                                                    \
-    KERNEL("st.global.u32 [%rd4], %r8;" before barrier "@%p0 " count " @%p0 st.shared.u32 [s], %r9; bar.sync 0;\n"   \
-           "ld.shared.u32 %r10, [s]; mov.u32 %r11, %nctaid.x; sub.u32 %r11, %r11, 1; setp.ne.u32 %p3, %r10, %r11;\n" \
-           "@%p3 ret; " after "mov.u32 %r12, 0;\n"                                                                   \
-           "SUM: mad.lo.u32 %r13, %r12, %r7, %r1; mad.wide.u32 %rd6, %r13, 4, %rd2; ld.global.u32 %r14, [%rd6];\n"   \
+#define LAST_BLOCK(before, barrier, count, after)                                                                      \
+    KERNEL("st.global.u32 [%rd4], %r8;" before barrier "@%p0 " count " @%p0 st.shared.u32 [s], %r9; bar.sync 0;\n"     \
+           "ld.shared.u32 %r10, [s]; mov.u32 %r11, %nctaid.x; sub.u32 %r11, %r11, 1; setp.ne.u32 %p3, %r10, %r11;\n"   \
+           "@%p3 ret; " after "mov.u32 %r12, 0;\n"                                                                     \
+           "SUM: mad.lo.u32 %r13, %r12, %r7, %r1; mad.wide.u32 %rd6, %r13, 4, %rd2; ld.global.u32 %r14, [%rd6];\n"     \
            "add.u32 %r12, %r12, 1; setp.le.u32 %p4, %r12, %r11; @%p4 bra SUM;")
 #define COUNT "atom.global.add.u32 %r9, [%rd3], 1;"
 #define COUNT_ORDERED "atom.acq_rel.gpu.global.add.u32 %r9, [%rd3], 1;"
 /* Block 0 leaves a word and raises a flag that block 1 waits for. */
-#define FLAG(put, get)                                                                               \
-    KERNEL("setp.ne.u32 %p3, %r4, 0; @!%p0 ret; @%p3 bra GET; st.global.u32 [%rd2], 5;" put "ret;\n" \
-           "GET: " get                                                                               \
-           "setp.eq.u32 %p4, %r9, 0; @%p4 bra GET; ld.global.u32 %r10, [%rd2]; st.global.u32 [%rd4], %r10;")
+#define FLAG(put, get)                                                                                                 \
+    KERNEL("setp.ne.u32 %p3, %r4, 0; @!%p0 ret; @%p3 bra GET; st.global.u32 [%rd2], 5;" put "ret;\n"                   \
+           "GET: " get "setp.eq.u32 %p4, %r9, 0; @%p4 bra GET; ld.global.u32 %r10, [%rd2]; st.global.u32 [%rd4], %r10;")
 /* All blocks write, meet at a counter, and read what the next block wrote. */
-#define GRID_BARRIER(arrive, wait)                                                                               \
-    KERNEL("st.global.u32 [%rd4], %r8; bar.sync 0; mov.u32 %r11, %nctaid.x; @!%p0 bra MET;" arrive "POLL: " wait \
-           "setp.lt.u32 %p3, %r9, %r11; @%p3 bra POLL;\n"                                                        \
-           "MET: bar.sync 0; add.u32 %r10, %r4, 1; rem.u32 %r10, %r10, %r11; mad.lo.u32 %r10, %r10, %r7, %r1;\n" \
+#define GRID_BARRIER(arrive, wait)                                                                                     \
+    KERNEL("st.global.u32 [%rd4], %r8; bar.sync 0; mov.u32 %r11, %nctaid.x; @!%p0 bra MET;" arrive                     \
+           "POLL: " wait "setp.lt.u32 %p3, %r9, %r11; @%p3 bra POLL;\n"                                                \
+           "MET: bar.sync 0; add.u32 %r10, %r4, 1; rem.u32 %r10, %r10, %r11; mad.lo.u32 %r10, %r10, %r7, %r1;\n"       \
            "mad.wide.u32 %rd6, %r10, 4, %rd2; ld.global.u32 %r12, [%rd6];")
 static const Pair ORDER_PAIRS[] = {
     {"last block without a fence", 4, 64, LAST_BLOCK("", "bar.sync 0;", COUNT, "membar.gl;"),
@@ -224,9 +221,9 @@ static const Pair ORDER_PAIRS[] = {
 };
 
 /* ---- blocks of a cluster ---------------------------------------------------------------------------------- */
-#define REMOTE(sync)                                                                                 \
-    CLUSTER("st.shared.u32 [%r5], %r1;" sync "mov.u32 %r9, %cluster_ctarank; xor.b32 %r9, %r9, 1;\n" \
-            "mapa.shared::cluster.u32 %r10, %r5, %r9; ld.shared::cluster.u32 %r11, [%r10];\n"        \
+#define REMOTE(sync)                                                                                                   \
+    CLUSTER("st.shared.u32 [%r5], %r1;" sync "mov.u32 %r9, %cluster_ctarank; xor.b32 %r9, %r9, 1;\n"                   \
+            "mapa.shared::cluster.u32 %r10, %r5, %r9; ld.shared::cluster.u32 %r11, [%r10];\n"                          \
             "barrier.cluster.arrive; barrier.cluster.wait;")
 static const Pair CLUSTER_PAIRS[] = {
     {"distributed shared memory", 4, 64, REMOTE("bar.sync 0;"),
@@ -366,9 +363,10 @@ int main(void) {
     setenv("PTXSIM_REPORT", report_path, 1);
     setenv("PTXSIM_MAX_STEPS", "1000000", 1);
     driver_open();
-    const struct CMUnitTest tests[] = {cmocka_unit_test(within_warps),    cmocka_unit_test(within_blocks),
-                                       cmocka_unit_test(between_blocks),  cmocka_unit_test(through_memory),
-                                       cmocka_unit_test(within_clusters), cmocka_unit_test(findings_name_both_sides),
-                                       cmocka_unit_test(findings_repeat), cmocka_unit_test(written_stays_written)};
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(within_warps),    cmocka_unit_test(within_blocks),
+        cmocka_unit_test(between_blocks),  cmocka_unit_test(through_memory),
+        cmocka_unit_test(within_clusters), cmocka_unit_test(findings_name_both_sides),
+        cmocka_unit_test(findings_repeat), cmocka_unit_test(written_stays_written)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -35,27 +35,27 @@ static void vector_add(void **state) {
 }
 
 /* Sums 256 numbers of a block by shuffles within warps and shared memory between them. */
-static const char REDUCTION[] =
-    PTX_HEAD ".shared .align 4 .b8 part[32];\n"
-             ".entry total(.param .u64 in, .param .u64 out) .maxntid 256, 1, 1\n{\n"
-             "  .reg .pred %p<6>; .reg .b32 %r<20>; .reg .f32 %f<20>; .reg .b64 %rd<8>;\n"
-             "  ld.param.u64 %rd1, [in]; ld.param.u64 %rd2, [out];\n"
-             "  mov.u32 %r1, %tid.x; mov.u32 %r2, %ctaid.x; mad.lo.u32 %r3, %r2, 256, %r1;\n"
-             "  mad.wide.u32 %rd3, %r3, 4, %rd1; ld.global.f32 %f1, [%rd3];\n"
-             "  mov.b32 %r4, 16;\n"
-             "LOOP:\n"
-             "  mov.b32 %r5, %f1; shfl.sync.bfly.b32 %r6|%p1, %r5, %r4, 31, -1; mov.b32 %f2, %r6;\n"
-             "  add.f32 %f1, %f1, %f2; shr.u32 %r4, %r4, 1; setp.ne.s32 %p2, %r4, 0; @%p2 bra LOOP;\n"
-             "  and.b32 %r7, %r1, 31; shr.u32 %r8, %r1, 5; setp.ne.s32 %p3, %r7, 0;\n"
-             "  mov.u32 %r9, part; shl.b32 %r10, %r8, 2; add.s32 %r11, %r9, %r10;\n"
-             "  @!%p3 st.shared.f32 [%r11], %f1;\n"
-             "  bar.sync 0;\n"
-             "  setp.ne.s32 %p4, %r1, 0; @%p4 bra DONE;\n"
-             "  ld.shared.v4.f32 {%f3, %f4, %f5, %f6}, [part]; ld.shared.v4.f32 {%f7, %f8, %f9, %f10}, [part+16];\n"
-             "  add.f32 %f3, %f3, %f4; add.f32 %f3, %f3, %f5; add.f32 %f3, %f3, %f6; add.f32 %f3, %f3, %f7;\n"
-             "  add.f32 %f3, %f3, %f8; add.f32 %f3, %f3, %f9; add.f32 %f3, %f3, %f10;\n"
-             "  mad.wide.u32 %rd4, %r2, 4, %rd2; st.global.f32 [%rd4], %f3;\n"
-             "DONE:\n  ret;\n}\n";
+static const char REDUCTION[] = PTX_HEAD
+    ".shared .align 4 .b8 part[32];\n"
+    ".entry total(.param .u64 in, .param .u64 out) .maxntid 256, 1, 1\n{\n"
+    "  .reg .pred %p<6>; .reg .b32 %r<20>; .reg .f32 %f<20>; .reg .b64 %rd<8>;\n"
+    "  ld.param.u64 %rd1, [in]; ld.param.u64 %rd2, [out];\n"
+    "  mov.u32 %r1, %tid.x; mov.u32 %r2, %ctaid.x; mad.lo.u32 %r3, %r2, 256, %r1;\n"
+    "  mad.wide.u32 %rd3, %r3, 4, %rd1; ld.global.f32 %f1, [%rd3];\n"
+    "  mov.b32 %r4, 16;\n"
+    "LOOP:\n"
+    "  mov.b32 %r5, %f1; shfl.sync.bfly.b32 %r6|%p1, %r5, %r4, 31, -1; mov.b32 %f2, %r6;\n"
+    "  add.f32 %f1, %f1, %f2; shr.u32 %r4, %r4, 1; setp.ne.s32 %p2, %r4, 0; @%p2 bra LOOP;\n"
+    "  and.b32 %r7, %r1, 31; shr.u32 %r8, %r1, 5; setp.ne.s32 %p3, %r7, 0;\n"
+    "  mov.u32 %r9, part; shl.b32 %r10, %r8, 2; add.s32 %r11, %r9, %r10;\n"
+    "  @!%p3 st.shared.f32 [%r11], %f1;\n"
+    "  bar.sync 0;\n"
+    "  setp.ne.s32 %p4, %r1, 0; @%p4 bra DONE;\n"
+    "  ld.shared.v4.f32 {%f3, %f4, %f5, %f6}, [part]; ld.shared.v4.f32 {%f7, %f8, %f9, %f10}, [part+16];\n"
+    "  add.f32 %f3, %f3, %f4; add.f32 %f3, %f3, %f5; add.f32 %f3, %f3, %f6; add.f32 %f3, %f3, %f7;\n"
+    "  add.f32 %f3, %f3, %f8; add.f32 %f3, %f3, %f9; add.f32 %f3, %f3, %f10;\n"
+    "  mad.wide.u32 %rd4, %r2, 4, %rd2; st.global.f32 [%rd4], %f3;\n"
+    "DONE:\n  ret;\n}\n";
 
 static void reduction(void **state) {
     (void)state;
@@ -83,20 +83,20 @@ static void reduction(void **state) {
 }
 
 /* Collatz steps: every lane leaves the loop at its own time; a nested branch inside; two ways out. */
-static const char DIVERGENCE[] =
-    PTX_HEAD ".entry collatz(.param .u64 out, .param .u32 limit)\n{\n"
-             "  .reg .pred %p<6>; .reg .b32 %r<12>; .reg .b64 %rd<4>;\n"
-             "  ld.param.u64 %rd1, [out]; ld.param.u32 %r9, [limit];\n"
-             "  mov.u32 %r1, %tid.x; mov.u32 %r2, %ctaid.x; mov.u32 %r3, %ntid.x; mad.lo.u32 %r4, %r2, %r3, %r1;\n"
-             "  mad.wide.u32 %rd2, %r4, 4, %rd1; add.u32 %r5, %r4, 1; mov.u32 %r6, 0;\n"
-             "LOOP: setp.eq.u32 %p1, %r5, 1; @%p1 bra OUT;\n"
-             "  and.b32 %r7, %r5, 1; setp.eq.u32 %p2, %r7, 0; @%p2 bra EVEN;\n"
-             "  mad.lo.u32 %r5, %r5, 3, 1; bra.uni NEXT;\n"
-             "EVEN: shr.u32 %r5, %r5, 1;\n"
-             "NEXT: add.u32 %r6, %r6, 1; setp.gt.u32 %p3, %r6, %r9; @!%p3 bra LOOP;\n"
-             "  mov.u32 %r6, 0xffffffff;\n"
-             "OUT: activemask.b32 %r10; setp.ne.u32 %p4, %r10, -1; @%p4 trap;\n"
-             "  st.global.u32 [%rd2], %r6; ret;\n}\n";
+static const char DIVERGENCE[] = PTX_HEAD
+    ".entry collatz(.param .u64 out, .param .u32 limit)\n{\n"
+    "  .reg .pred %p<6>; .reg .b32 %r<12>; .reg .b64 %rd<4>;\n"
+    "  ld.param.u64 %rd1, [out]; ld.param.u32 %r9, [limit];\n"
+    "  mov.u32 %r1, %tid.x; mov.u32 %r2, %ctaid.x; mov.u32 %r3, %ntid.x; mad.lo.u32 %r4, %r2, %r3, %r1;\n"
+    "  mad.wide.u32 %rd2, %r4, 4, %rd1; add.u32 %r5, %r4, 1; mov.u32 %r6, 0;\n"
+    "LOOP: setp.eq.u32 %p1, %r5, 1; @%p1 bra OUT;\n"
+    "  and.b32 %r7, %r5, 1; setp.eq.u32 %p2, %r7, 0; @%p2 bra EVEN;\n"
+    "  mad.lo.u32 %r5, %r5, 3, 1; bra.uni NEXT;\n"
+    "EVEN: shr.u32 %r5, %r5, 1;\n"
+    "NEXT: add.u32 %r6, %r6, 1; setp.gt.u32 %p3, %r6, %r9; @!%p3 bra LOOP;\n"
+    "  mov.u32 %r6, 0xffffffff;\n"
+    "OUT: activemask.b32 %r10; setp.ne.u32 %p4, %r10, -1; @%p4 trap;\n"
+    "  st.global.u32 [%rd2], %r6; ret;\n}\n";
 
 static void divergence(void **state) {
     (void)state;
@@ -115,19 +115,18 @@ static void divergence(void **state) {
     cu.cuMemFree_v2(po);
 }
 
-static const char ATOMICS[] =
-    PTX_HEAD ".global .align 4 .u32 counter = 7;\n"
-             ".entry count(.param .u64 out)\n{\n"
-             "  .reg .b32 %r<9>; .reg .b64 %rd<4>; .reg .f32 %f<3>; .shared .align 8 .u32 local_count[2];\n"
-             "  .reg .pred %p<3>;\n"
-             "  ld.param.u64 %rd1, [out]; mov.u32 %r1, %tid.x; setp.ne.u32 %p1, %r1, 0;\n"
-             "  @!%p1 st.shared.u32 [local_count], 0;\n  bar.sync 0;\n"
-             "  atom.shared.add.u32 %r2, [local_count], 1;\n  red.global.add.u32 [counter], 2;\n"
-             "  atom.global.max.s32 %r3, [%rd1], %r1;\n  atom.global.inc.u32 %r4, [%rd1+4], 9;\n"
-             "  atom.global.add.f32 %f1, [%rd1+8], 0f3F800000;\n  atom.global.cas.b32 %r5, [%rd1+12], 5, 6;\n"
-             "  atom.add.acq_rel.gpu.global.u32 %r8, [%rd1+16], 1;\n"
-             "  bar.sync 0;\n  @%p1 ret;\n  ld.shared.u32 %r6, [local_count];\n  red.global.add.u32 [%rd1+20], %r6;\n  "
-             "ret;\n}\n";
+static const char ATOMICS[] = PTX_HEAD
+    ".global .align 4 .u32 counter = 7;\n"
+    ".entry count(.param .u64 out)\n{\n"
+    "  .reg .b32 %r<9>; .reg .b64 %rd<4>; .reg .f32 %f<3>; .shared .align 8 .u32 local_count[2];\n"
+    "  .reg .pred %p<3>;\n"
+    "  ld.param.u64 %rd1, [out]; mov.u32 %r1, %tid.x; setp.ne.u32 %p1, %r1, 0;\n"
+    "  @!%p1 st.shared.u32 [local_count], 0;\n  bar.sync 0;\n"
+    "  atom.shared.add.u32 %r2, [local_count], 1;\n  red.global.add.u32 [counter], 2;\n"
+    "  atom.global.max.s32 %r3, [%rd1], %r1;\n  atom.global.inc.u32 %r4, [%rd1+4], 9;\n"
+    "  atom.global.add.f32 %f1, [%rd1+8], 0f3F800000;\n  atom.global.cas.b32 %r5, [%rd1+12], 5, 6;\n"
+    "  atom.add.acq_rel.gpu.global.u32 %r8, [%rd1+16], 1;\n"
+    "  bar.sync 0;\n  @%p1 ret;\n  ld.shared.u32 %r6, [local_count];\n  red.global.add.u32 [%rd1+20], %r6;\n  ret;\n}\n";
 
 static void atomics(void **state) {
     (void)state;
@@ -186,30 +185,28 @@ static void calls(void **state) {
 }
 
 /* Dynamic shared memory, predicated vector loads, inline-assembly scopes with equal local names, brx. */
-static const char SCOPES[] =
-    PTX_HEAD ".extern .shared .align 16 .b8 dyn[];\n"
-             ".visible .entry scopes(.param .u64 .ptr .global .align 16 in, .param .u64 out, .param .u32 "
-             "n)\n.minnctapersm 1\n{\n"
-             "  .reg .b32 %r<10>; .reg .b64 %rd<6>; .reg .f32 %f<10>; .reg .pred %p<3>;\n"
-             "  ld.param.u64 %rd1, [in]; ld.param.u64 %rd2, [out]; ld.param.u32 %r9, [n]; mov.u32 %r1, %tid.x;\n"
-             "  mad.wide.u32 %rd3, %r1, 16, %rd1; setp.lt.u32 %p1, %r1, %r9; selp.b32 %r8, 1, 0, %p1;\n"
-             "  // begin inline asm\n"
-             "  { .reg .pred p; setp.ne.s32 p, %r8, 0; mov.f32 %f1, 0f00000000; mov.f32 %f2, %f1; mov.f32 %f3, %f1; "
-             "mov.f32 %f4, %f1;\n"
-             "    @p ld.global.v4.f32 {%f1, %f2, %f3, %f4}, [%rd3]; }\n"
-             "  { .reg .pred p; setp.ne.s32 p, %r8, 0; @!p bra skip; add.f32 %f1, %f1, 0f3F800000; skip: }\n"
-             "  { .reg .pred p; setp.ne.s32 p, %r8, 1; @!p bra skip; add.f32 %f1, %f1, 0fC0000000; skip: }\n"
-             "  // end inline asm\n"
-             "  add.f32 %f5, %f1, %f2; add.f32 %f6, %f3, %f4; add.f32 %f7, %f5, %f6;\n"
-             "  shl.b32 %r2, %r1, 2; mov.u32 %r3, dyn; add.u32 %r4, %r3, %r2; st.shared.f32 [%r4], %f7; bar.sync 0;\n"
-             "  xor.b32 %r5, %r2, 4; add.u32 %r6, %r3, %r5; ld.shared.f32 %f8, [%r6];\n"
-             "  and.b32 %r7, %r1, 3;\n"
-             "TABLE: .branchtargets A, B, B, C;\n"
-             "  brx.idx %r7, TABLE;\n"
-             "A: add.f32 %f8, %f8, 0f41200000; bra JOIN;\n"
-             "B: add.f32 %f8, %f8, 0f41A00000; bra JOIN;\n"
-             "C: neg.f32 %f8, %f8;\n"
-             "JOIN: mad.wide.u32 %rd4, %r1, 4, %rd2; st.global.f32 [%rd4], %f8;\n  ret;\n}\n";
+static const char SCOPES[] = PTX_HEAD
+    ".extern .shared .align 16 .b8 dyn[];\n"
+    ".visible .entry scopes(.param .u64 .ptr .global .align 16 in, .param .u64 out, .param .u32 n)\n.minnctapersm 1\n{\n"
+    "  .reg .b32 %r<10>; .reg .b64 %rd<6>; .reg .f32 %f<10>; .reg .pred %p<3>;\n"
+    "  ld.param.u64 %rd1, [in]; ld.param.u64 %rd2, [out]; ld.param.u32 %r9, [n]; mov.u32 %r1, %tid.x;\n"
+    "  mad.wide.u32 %rd3, %r1, 16, %rd1; setp.lt.u32 %p1, %r1, %r9; selp.b32 %r8, 1, 0, %p1;\n"
+    "  // begin inline asm\n"
+    "  { .reg .pred p; setp.ne.s32 p, %r8, 0; mov.f32 %f1, 0f00000000; mov.f32 %f2, %f1; mov.f32 %f3, %f1; mov.f32 %f4, %f1;\n"
+    "    @p ld.global.v4.f32 {%f1, %f2, %f3, %f4}, [%rd3]; }\n"
+    "  { .reg .pred p; setp.ne.s32 p, %r8, 0; @!p bra skip; add.f32 %f1, %f1, 0f3F800000; skip: }\n"
+    "  { .reg .pred p; setp.ne.s32 p, %r8, 1; @!p bra skip; add.f32 %f1, %f1, 0fC0000000; skip: }\n"
+    "  // end inline asm\n"
+    "  add.f32 %f5, %f1, %f2; add.f32 %f6, %f3, %f4; add.f32 %f7, %f5, %f6;\n"
+    "  shl.b32 %r2, %r1, 2; mov.u32 %r3, dyn; add.u32 %r4, %r3, %r2; st.shared.f32 [%r4], %f7; bar.sync 0;\n"
+    "  xor.b32 %r5, %r2, 4; add.u32 %r6, %r3, %r5; ld.shared.f32 %f8, [%r6];\n"
+    "  and.b32 %r7, %r1, 3;\n"
+    "TABLE: .branchtargets A, B, B, C;\n"
+    "  brx.idx %r7, TABLE;\n"
+    "A: add.f32 %f8, %f8, 0f41200000; bra JOIN;\n"
+    "B: add.f32 %f8, %f8, 0f41A00000; bra JOIN;\n"
+    "C: neg.f32 %f8, %f8;\n"
+    "JOIN: mad.wide.u32 %rd4, %r1, 4, %rd2; st.global.f32 [%rd4], %f8;\n  ret;\n}\n";
 
 static void scopes(void **state) {
     (void)state;
@@ -240,8 +237,7 @@ static const char HANDOVER[] = PTX_HEAD
     ".entry chain(.param .u64 state)\n{\n"
     "  .reg .b32 %r<8>; .reg .b64 %rd<3>; .reg .pred %p<4>;\n"
     "  mov.u32 %r1, %tid.x; setp.ge.u32 %p1, %r1, 40; @%p1 ret;\n"
-    "  ld.param.u64 %rd1, [state]; mov.u32 %r2, %ctaid.x; mov.u32 %r5, %nctaid.x; sub.u32 %r5, %r5, 1; sub.u32 %r6, "
-    "%r5, %r2;\n"
+    "  ld.param.u64 %rd1, [state]; mov.u32 %r2, %ctaid.x; mov.u32 %r5, %nctaid.x; sub.u32 %r5, %r5, 1; sub.u32 %r6, %r5, %r2;\n"
     "  setp.ne.u32 %p2, %r1, 0; @%p2 bra WAITED;\n"
     "SPIN: ld.acquire.gpu.global.u32 %r3, [%rd1]; setp.ne.u32 %p3, %r3, %r6; @%p3 bra SPIN;\n"
     "WAITED: bar.sync 0;\n"

@@ -5,8 +5,8 @@
  * as in their files, the others with dimensions that make their loops long.  Under 15 of the schedules loops are cut to
  * 1, 2 and 5 trips, so that each kernel runs at three depths of K at least and the cost follows from the number of
  * kernels, not from the length of K; under the last they are as long, in as many programs, as WORK allows.  Every
- * kernel must have run in every place that its grid has, and at three depths, but for those in SHALLOW and sums that
- * are no products and have fewer trips: over the slices of a sum that was split, for instance.
+ * kernel must have run in every place that its grid has, and at three depths, but for those in SHALLOW and sums that are
+ * no products and have fewer trips: over the slices of a sum that was split, for instance.
  *
  * FUSEC_SCHEDULES=NAME[,ARCH] runs one model and tells the time of each schedule; FUSEC_SCHEDULES_ALL=1 runs full size
  * at every depth, uncut loops among them, under every schedule. */

@@ -1,32 +1,29 @@
-/* Tensor maps that a kernel changes: a map of 16 x 4 floats with boxes of 4 x 2 becomes one of 16 x 2 with boxes of 8 x
- * 2, 256 bytes further on. */
+/* Tensor maps that a kernel changes: a map of 16 x 4 floats with boxes of 4 x 2 becomes one of 16 x 2 with boxes of 8 x 2,
+ * 256 bytes further on. */
 #include "ptxsim_pairs.h"
 
-#define HEAD                                                                                                      \
-    ".version 8.5\n.target sm_90a\n.address_size 64\n"                                                            \
-    ".entry k(.param .align 64 .b8 map[128], .param .u64 in, .param .u64 out)\n{\n"                               \
-    ".reg .b64 %rd<9>; .reg .b32 %r<9>; .reg .pred %p<4>; .shared .align 128 .b8 s[128]; .shared .align 128 .b8 " \
-    "box[64];\n"                                                                                                  \
-    ".shared .align 8 .b64 bar;\n"                                                                                \
-    "ld.param.u64 %rd1, [in]; ld.param.u64 %rd2, [out]; mov.u32 %r1, %tid.x; setp.eq.u32 %p1, %r1, 0;\n"          \
-    "setp.lt.u32 %p2, %r1, 32; setp.lt.u32 %p3, %r1, 16; add.u64 %rd5, %rd1, 256; shl.b32 %r3, %r1, 2;\n"         \
+#define HEAD                                                                                                           \
+    ".version 8.5\n.target sm_90a\n.address_size 64\n"                                                                \
+    ".entry k(.param .align 64 .b8 map[128], .param .u64 in, .param .u64 out)\n{\n"                                    \
+    ".reg .b64 %rd<9>; .reg .b32 %r<9>; .reg .pred %p<4>; .shared .align 128 .b8 s[128]; .shared .align 128 .b8 box[64];\n" \
+    ".shared .align 8 .b64 bar;\n"                                                                                     \
+    "ld.param.u64 %rd1, [in]; ld.param.u64 %rd2, [out]; mov.u32 %r1, %tid.x; setp.eq.u32 %p1, %r1, 0;\n"               \
+    "setp.lt.u32 %p2, %r1, 32; setp.lt.u32 %p3, %r1, 16; add.u64 %rd5, %rd1, 256; shl.b32 %r3, %r1, 2;\n"              \
     "@%p1 mbarrier.init.shared.b64 [bar], 1; @%p1 fence.mbarrier_init.release.cluster; bar.sync 0;\n"
-#define TAKE                                                                                       \
-    "mov.u64 %rd3, map; mad.wide.u32 %rd4, %r1, 4, %rd3; mov.u32 %r2, s; add.u32 %r2, %r2, %r3;\n" \
+#define TAKE                                                                                                           \
+    "mov.u64 %rd3, map; mad.wide.u32 %rd4, %r1, 4, %rd3; mov.u32 %r2, s; add.u32 %r2, %r2, %r3;\n"                     \
     "@%p2 ld.param.u32 %r4, [%rd4]; @%p2 st.shared.u32 [%r2], %r4; bar.warp.sync -1;\n"
 #define SET(field, type, value) "@%p1 tensormap.replace.tile." field ".shared::cta.b1024." type " [s], " value ";\n"
-#define CHANGE                                                                                  \
-    SET("global_address", "b64", "%rd5")                                                        \
-    SET("box_dim", "b32", "0, 8") SET("global_dim", "b32", "1, 2") SET("fill_mode", "b32", "0") \
-        SET("rank", "b32", "1") SET("global_stride", "b64", "0, 64")
+#define CHANGE                                                                                                         \
+    SET("global_address", "b64", "%rd5") SET("box_dim", "b32", "0, 8") SET("global_dim", "b32", "1, 2")                 \
+    SET("fill_mode", "b32", "0") SET("rank", "b32", "1") SET("global_stride", "b64", "0, 64")
 #define GIVE "@!%p2 bra SKIP; bar.warp.sync -1;\n" GIVE_ONLY "SKIP:\n"
-#define GIVE_ONLY \
+#define GIVE_ONLY                                                                                                      \
     "tensormap.cp_fenceproxy.global.shared::cta.tensormap::generic.release.gpu.sync.aligned [%rd2], [s], 128;\n"
 #define ACQUIRE "fence.proxy.tensormap::generic.acquire.gpu [%rd2], 128;\n"
 #define LOAD(who)                                                                                                      \
     "mov.u32 %r5, 8; mov.u32 %r6, 1; @" who " mbarrier.arrive.expect_tx.shared.b64 _, [bar], 64;\n"                    \
-    "@" who                                                                                                            \
-    " cp.async.bulk.tensor.2d.shared::cluster.global.mbarrier::complete_tx::bytes [box], [%rd2, {%r5, %r6}], [bar];\n" \
+    "@" who " cp.async.bulk.tensor.2d.shared::cluster.global.mbarrier::complete_tx::bytes [box], [%rd2, {%r5, %r6}], [bar];\n" \
     "W: mbarrier.try_wait.parity.shared.b64 %p0, [bar], 0; @!%p0 bra W;\n"                                             \
     "mov.u32 %r2, box; add.u32 %r2, %r2, %r3; mul.wide.u32 %rd6, %r1, 4; add.u64 %rd6, %rd6, %rd2;\n"                  \
     "@%p3 ld.shared.u32 %r4, [%r2]; @%p3 st.global.u32 [%rd6+512], %r4;\n"
@@ -62,8 +59,7 @@ static void run(const Pair *c, const char *seed) {
     CUdeviceptr pi = upload(in, sizeof in), po = upload(NULL, 1024);
     const uint64_t size[] = {16, 4}, stride[] = {64};
     const uint32_t box[] = {4, 2}, steps[] = {1, 1};
-    assert_int_equal(cu.cuTensorMapEncodeTiled((CUtensorMap *)&map, 7, 2, (void *)(uintptr_t)pi, size, stride, box,
-                                               steps, 0, 0, 0, 0),
+    assert_int_equal(cu.cuTensorMapEncodeTiled((CUtensorMap *)&map, 7, 2, (void *)(uintptr_t)pi, size, stride, box, steps, 0, 0, 0, 0),
                      CUDA_SUCCESS);
     launch1(load_kernel(c->text, "k"), 1, 64, (void *[]){&map, &pi, &po});
     const CUresult r = cu.cuCtxSynchronize();

@@ -49,9 +49,8 @@ static void test_distinct_bytes(void **state) {
     assert_true(c.bytes_loaded == 4 * (6 * 3 + 6 + 6 + 6 + 3));
     assert_true(c.flops == 0);
     /* a sum of each tile: as many as there are tiles, of each column */
-    c = kernel_cost(
-        parse(a, "kernel @k(%x: f32[10,7], %y: f32[3,7] out)\n  grid i in 0..10 step 4\n  grid j in 0..7 step 4\n"
-                 "  %0 = load %x[i, j]\n  %1 = sum %0 over i\n  store %y[@i, j], %1\n"));
+    c = kernel_cost(parse(a, "kernel @k(%x: f32[10,7], %y: f32[3,7] out)\n  grid i in 0..10 step 4\n  grid j in 0..7 step 4\n"
+                             "  %0 = load %x[i, j]\n  %1 = sum %0 over i\n  store %y[@i, j], %1\n"));
     assert_true(c.bytes_read == 4 * 70);
     assert_true(c.bytes_written == 4 * 3 * 7);
     /* overlapping rows of a convolution: the box that i + r spans, capped by the buffer */

@@ -394,15 +394,23 @@ static void test_programs(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_gemm),          cmocka_unit_test(test_family),
-        cmocka_unit_test(test_softmax),       cmocka_unit_test(test_gather),
-        cmocka_unit_test(test_conv),          cmocka_unit_test(test_update_in_place),
-        cmocka_unit_test(test_scatter),       cmocka_unit_test(test_scan),
-        cmocka_unit_test(test_dtypes),        cmocka_unit_test(test_empty_reductions),
-        cmocka_unit_test(test_exchange),      cmocka_unit_test(test_if),
-        cmocka_unit_test(test_out_of_bounds), cmocka_unit_test(test_mask_protects),
-        cmocka_unit_test(test_uninitialised), cmocka_unit_test(test_conflicts),
-        cmocka_unit_test(test_alias),         cmocka_unit_test(test_bad_arguments),
+        cmocka_unit_test(test_gemm), cmocka_unit_test(test_family),
+        cmocka_unit_test(test_softmax),
+        cmocka_unit_test(test_gather),
+        cmocka_unit_test(test_conv),
+        cmocka_unit_test(test_update_in_place),
+        cmocka_unit_test(test_scatter),
+        cmocka_unit_test(test_scan),
+        cmocka_unit_test(test_dtypes),
+        cmocka_unit_test(test_empty_reductions),
+        cmocka_unit_test(test_exchange),
+        cmocka_unit_test(test_if),
+        cmocka_unit_test(test_out_of_bounds),
+        cmocka_unit_test(test_mask_protects),
+        cmocka_unit_test(test_uninitialised),
+        cmocka_unit_test(test_conflicts),
+        cmocka_unit_test(test_alias),
+        cmocka_unit_test(test_bad_arguments),
         cmocka_unit_test(test_programs),
     };
     srand(1);

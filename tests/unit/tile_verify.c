@@ -36,16 +36,14 @@ static void test_texts(void **state) {
         {"kernel @k()\n  loop j in 0..8 step 4\n  grid i in 0..8 step 4\n", "grid axis i comes after"},
         {"kernel @k(%i: f32[8])\n  grid i in 0..8 step 4\n", "an axis and a buffer are named i"},
         {"kernel @k()\n  grid i in 0..8 step 4 family\n", "axis i cannot count the members"},
-        {"kernel @k()\n  grid i in 0..2 step 1 family\n  grid j in 0..2 step 1 family\n",
-         "axis j cannot count the members"},
+        {"kernel @k()\n  grid i in 0..2 step 1 family\n  grid j in 0..2 step 1 family\n", "axis j cannot count the members"},
         {"kernel @k()\n  loop i in 0..2 step 1 family\n", "axis i cannot count the members"},
         {"kernel @k(%x: f32[8] family 2, %y: f32[8])\n  grid i in 0..2 step 1\n", "x has not one for each member"},
         {"kernel @k(%x: f32[8] family 2, %y: f32[8])\n" MEMBERS(3), "x has not one for each member"},
         {"kernel @k(%y: f32[8], %x: f32[8] family 2)\n" MEMBERS(2), "x has not one for each member"},
         {"kernel @k(%x: f32[8] family 2, %y: f32[9])\n" MEMBERS(2), "x and y are one family but not alike"},
         {"kernel @k(%x: f32[8] family 2, %y: f32[8] out)\n" MEMBERS(2), "x and y are one family but not alike"},
-        {"kernel @k(%x: f32[8] family 2, %y: f32[8])\n" MEMBERS(2) "  %0 = load %y[0]\n",
-         "%y is accessed by its own name"},
+        {"kernel @k(%x: f32[8] family 2, %y: f32[8])\n" MEMBERS(2) "  %0 = load %y[0]\n", "%y is accessed by its own name"},
         {LOADED "  store %y[@j], %0\n", "counts tiles along what is no grid axis"},
         {LOADED "  store %y[@c], %0\n", "counts tiles along what is no grid axis"},
         {LOADED "  store %x[i], %0\n", "stores to %x, which is not declared out"},
@@ -72,10 +70,8 @@ static void test_texts(void **state) {
         {LOADED "  %1 = load %x[%0]\n", "%0 is used as an index but is not i32"},
         {HEAD "  %0 = load %x[i / 0]\n", "an index divides by zero"},
         {HEAD "  %0 = load %x[i mod (1 - 3)]\n", "an index divides by zero"},
-        {"kernel @k()\n  threads 32\n  grid i in 0..8 step 4 spread t0 t1 t2\n",
-         "a step that is no multiple of its spread"},
-        {"kernel @k()\n  threads 32\n  grid i in 0..8 step 4 spread t0 t0\n",
-         "axis i is spread over one thread bit twice"},
+        {"kernel @k()\n  threads 32\n  grid i in 0..8 step 4 spread t0 t1 t2\n", "a step that is no multiple of its spread"},
+        {"kernel @k()\n  threads 32\n  grid i in 0..8 step 4 spread t0 t0\n", "axis i is spread over one thread bit twice"},
         {"kernel @k()\n  threads 32\n  grid i in 0..8 step 4 spread t0 t5\n", "more threads than there are"},
         {"kernel @k()\n  grid i in 0..8 step 4 spread t0\n", "more threads than there are"},
         {"kernel @k(%x: f32[8,4] out)\n  threads 32\n  grid i in 0..8 step 4 spread t0 t1\n"
@@ -101,14 +97,11 @@ static void test_texts(void **state) {
 }
 
 /* A scheduled product, and what is wrong when one place of it is different. */
-#define PRODUCT(rows, columns, ahead, first, second, dot)                                                            \
-    "kernel @k(%x: bf16[64,65], %w: bf16[64,64], %y: f32[64,64] out)\n  threads 32\n  grid m in 0..64 step 16 " rows \
-    "\n"                                                                                                             \
-    "  grid n in 0..64 step 16 " columns "\n  loop k in 0..64 step 32\n  %0 = full 0 : f32[m:16,n:16]\n"             \
-    "  %7 = for k " ahead "carry %1 = %0 {\n    %2 = load %x[m, k] : bf16[m:16,k:32]\n    %3 = stage %2 -> " first   \
-    "\n"                                                                                                             \
-    "    %4 = load %w[n, k] : bf16[n:16,k:32]\n    %5 = stage %4 -> " second "\n    %6 = dot " dot                   \
-    "\n    yield %6\n  }\n"                                                                                          \
+#define PRODUCT(rows, columns, ahead, first, second, dot)                                                              \
+    "kernel @k(%x: bf16[64,65], %w: bf16[64,64], %y: f32[64,64] out)\n  threads 32\n  grid m in 0..64 step 16 " rows "\n" \
+    "  grid n in 0..64 step 16 " columns "\n  loop k in 0..64 step 32\n  %0 = full 0 : f32[m:16,n:16]\n"                 \
+    "  %7 = for k " ahead "carry %1 = %0 {\n    %2 = load %x[m, k] : bf16[m:16,k:32]\n    %3 = stage %2 -> " first "\n"   \
+    "    %4 = load %w[n, k] : bf16[n:16,k:32]\n    %5 = stage %4 -> " second "\n    %6 = dot " dot "\n    yield %6\n  }\n"  \
     "  store %y[m, n], %7\n"
 #define ROWS "spread t2 t3 t4 r"
 #define COLUMNS "spread r t0 t1"
@@ -131,39 +124,29 @@ static void test_schedules(void **state) {
         {PRODUCT(ROWS, COLUMNS, "ahead 2 ", "shared", "shared", "%3, %5, %1 over k"), "with nothing to fetch"},
         {PRODUCT(ROWS, COLUMNS, "ahead 2 ", "shared", SECOND, DOT), "%3 is no staged tile with an innermost axis"},
         {PRODUCT(ROWS, COLUMNS, "ahead 2 ", "shared minor k by threads 2", SECOND, DOT), "%3 is not swizzled"},
-        {PRODUCT(ROWS, COLUMNS, "ahead 2 ", "shared minor n swizzle 32 by threads 2", SECOND, DOT),
-         "along an axis that it has not"},
-        {PRODUCT(ROWS, COLUMNS, "ahead 2 ", "local minor k swizzle 32", SECOND, DOT),
-         "placed but not in shared memory"},
+        {PRODUCT(ROWS, COLUMNS, "ahead 2 ", "shared minor n swizzle 32 by threads 2", SECOND, DOT), "along an axis that it has not"},
+        {PRODUCT(ROWS, COLUMNS, "ahead 2 ", "local minor k swizzle 32", SECOND, DOT), "placed but not in shared memory"},
         {PRODUCT(ROWS, COLUMNS, "ahead 2 ", "shared minor k swizzle 48", SECOND, DOT), "unknown swizzle"},
         {PRODUCT(ROWS, COLUMNS, "ahead 2 ", "shared minor k swizzle 128", SECOND, DOT), "no multiple of its swizzle"},
         {PRODUCT(ROWS, COLUMNS, "ahead 2 ", "shared by threads 2", SECOND, DOT), "without an innermost axis"},
-        {PRODUCT(ROWS, COLUMNS, "ahead 2 ", "shared minor k swizzle 64 by threads 3", SECOND, DOT),
-         "accesses of 3 bytes"},
-        {PRODUCT(ROWS, COLUMNS, "ahead 2 ", "shared minor k swizzle 64 by async 2", SECOND, DOT),
-         "accesses of 2 bytes"},
-        {PRODUCT(ROWS, COLUMNS, "ahead 2 ", "shared minor k swizzle 64 by async 4", SECOND, DOT),
-         "4 bytes, of which 2 lie together"},
-        {PRODUCT(ROWS, COLUMNS, "ahead 2 ", "shared minor k swizzle 64 by tma", SECOND, DOT),
-         "begin at multiples of 16 bytes"},
-        {PRODUCT(ROWS, COLUMNS, "ahead 2 ", FIRST, "shared minor k swizzle 64 by tma multicast", DOT),
-         "a cluster that there is not"},
+        {PRODUCT(ROWS, COLUMNS, "ahead 2 ", "shared minor k swizzle 64 by threads 3", SECOND, DOT), "accesses of 3 bytes"},
+        {PRODUCT(ROWS, COLUMNS, "ahead 2 ", "shared minor k swizzle 64 by async 2", SECOND, DOT), "accesses of 2 bytes"},
+        {PRODUCT(ROWS, COLUMNS, "ahead 2 ", "shared minor k swizzle 64 by async 4", SECOND, DOT), "4 bytes, of which 2 lie together"},
+        {PRODUCT(ROWS, COLUMNS, "ahead 2 ", "shared minor k swizzle 64 by tma", SECOND, DOT), "begin at multiples of 16 bytes"},
+        {PRODUCT(ROWS, COLUMNS, "ahead 2 ", FIRST, "shared minor k swizzle 64 by tma multicast", DOT), "a cluster that there is not"},
         {PRODUCT(ROWS, COLUMNS, "ahead 2 ", FIRST, "shared minor k swizzle 64 by mma", DOT), "not done by that"},
         {PRODUCT(ROWS, COLUMNS, "ahead 2 ", FIRST, SECOND, "%5, %3, %1 over k by mma"), "axis n is not spread as rows"},
         {PRODUCT(ROWS, COLUMNS, "ahead 2 ", FIRST, SECOND, "%3, %4, %1 over k by mma"), "%4 is no staged tile"},
-        {PRODUCT(ROWS, COLUMNS, "ahead 2 ", FIRST, SECOND, DOT) "  store %y[m, n], %7 by threads 4\n",
-         "of what is not there"},
-        {PRODUCT(ROWS, COLUMNS, "ahead 2 ", FIRST, SECOND,
-                 DOT) "  %8 = stage %7 -> shared minor m swizzle 64\n  store %y[m, n], %8 by threads 16\n",
-         "16 bytes, of which 4 lie together"},
+        {PRODUCT(ROWS, COLUMNS, "ahead 2 ", FIRST, SECOND, DOT) "  store %y[m, n], %7 by threads 4\n", "of what is not there"},
+        {PRODUCT(ROWS, COLUMNS, "ahead 2 ", FIRST, SECOND, DOT)
+         "  %8 = stage %7 -> shared minor m swizzle 64\n  store %y[m, n], %8 by threads 16\n", "16 bytes, of which 4 lie together"},
     };
     for (size_t n = 0; n < sizeof wrong / sizeof *wrong; n++) {
         Arena *a = arena_new();
         const char *error;
         const Kernel *k = kernel_parse(a, wrong[n].text, &error);
         const char *got = k ? kernel_verify(a, k) : error;
-        if (!got || !strstr(got, wrong[n].violation))
-            fail_msg("%zu: `%s` does not say `%s`", n, got ? got : "accepted", wrong[n].violation);
+        if (!got || !strstr(got, wrong[n].violation)) fail_msg("%zu: `%s` does not say `%s`", n, got ? got : "accepted", wrong[n].violation);
         arena_free(a);
     }
     Arena *a = arena_new();

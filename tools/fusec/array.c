@@ -10,9 +10,9 @@ const ElementInfo element_info[ELEMENT_COUNT] = {
 };
 
 Element element_of(DType t) {
-    static const Element table[DT_COUNT] = {
-        [DT_BOOL] = ELEMENT_BOOL, [DT_I32] = ELEMENT_I32,   [DT_F32] = ELEMENT_F32, [DT_F64] = ELEMENT_F64,
-        [DT_F16] = ELEMENT_F16,   [DT_BF16] = ELEMENT_BF16, [DT_TF32] = ELEMENT_F32};
+    static const Element table[DT_COUNT] = {[DT_BOOL] = ELEMENT_BOOL, [DT_I32] = ELEMENT_I32, [DT_F32] = ELEMENT_F32,
+                                            [DT_F64] = ELEMENT_F64,   [DT_F16] = ELEMENT_F16, [DT_BF16] = ELEMENT_BF16,
+                                            [DT_TF32] = ELEMENT_F32};
     return table[t];
 }
 

@@ -37,8 +37,7 @@ static void print_help(void) {
          "       fusec check MODEL.dsl                 diagnostics only\n"
          "       fusec report MODEL.dsl [options]      tensors, kernels, FLOPs, bytes, peak memory\n"
          "       fusec run MODEL.dsl [options]         train or infer on this machine\n"
-         "       fusec tune MODEL.dsl --profile FILE   measure the tiles of its matrix products on this machine's "
-         "GPU\n");
+         "       fusec tune MODEL.dsl --profile FILE   measure the tiles of its matrix products on this machine's GPU\n");
     for (int i = 0; i < N_OPTIONS; i++) {
         char left[64];
         const bool joined = table[i].kind == KIND_DISABLE, wide = table[i].flag[1] == '-';
@@ -177,8 +176,8 @@ static const OptionInfo *match(const char *arg, const char **text) {
 }
 
 static bool parse_command(Parse *p, const char *word) {
-    static const char *const names[] = {
-        [COMMAND_CHECK] = "check", [COMMAND_REPORT] = "report", [COMMAND_RUN] = "run", [COMMAND_TUNE] = "tune"};
+    static const char *const names[] = {[COMMAND_CHECK] = "check", [COMMAND_REPORT] = "report", [COMMAND_RUN] = "run",
+                                        [COMMAND_TUNE] = "tune"};
     for (int c = COMMAND_CHECK; c <= COMMAND_TUNE; c++)
         if (!strcmp(word, names[c])) {
             p->o->command = (Command)c;
@@ -230,7 +229,6 @@ bool cli_parse(Arena *a, int argc, char **argv, Options *o, int *status) {
         }
     }
     if (!o->input) return fail(&p, "no input file", NULL);
-    if (o->command == COMMAND_COMPILE && !o->output)
-        return fail(&p, "-o FILE is needed (or check, report, run, tune)", NULL);
+    if (o->command == COMMAND_COMPILE && !o->output) return fail(&p, "-o FILE is needed (or check, report, run, tune)", NULL);
     return true;
 }

@@ -28,7 +28,7 @@ typedef struct Options {
     bool print_after[PASS_COUNT], disabled[PASS_COUNT];
     CheckpointMode checkpoint;
     bool time_passes, verify;
-    bool embed;    /* .ptx: the launcher carries the kernels */
+    bool embed; /* .ptx: the launcher carries the kernels */
     bool selftest; /* known results for MODEL_selftest */
     bool measured; /* report: bytes counted on the software GPU */
     /* run */

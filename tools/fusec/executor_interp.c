@@ -27,8 +27,7 @@ static void *open_interp(Arena *a, const Module *m, const ExecutorOptions *o, co
 static int32_t skips(const Module *m, Entry e, const fusec_memory *memory) {
     int32_t value = 0;
     for (int i = 0; i < m->states.n && (e == ENTRY_GRAD || e == ENTRY_STEP); i++)
-        if (m->states.at[i].outcome)
-            memcpy(&value, (const char *)memory->states + m->states.at[i].offset, sizeof value);
+        if (m->states.at[i].outcome) memcpy(&value, (const char *)memory->states + m->states.at[i].offset, sizeof value);
     return value;
 }
 

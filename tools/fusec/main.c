@@ -18,8 +18,7 @@ static int flush_output(int status) {
     const bool failed = ferror(stdout);
     errno = 0;
     if (fflush(stdout) == 0 && !failed) return status;
-    fprintf(stderr, "fusec: error: standard output cannot be written%s%s\n", errno ? ": " : "",
-            errno ? strerror(errno) : "");
+    fprintf(stderr, "fusec: error: standard output cannot be written%s%s\n", errno ? ": " : "", errno ? strerror(errno) : "");
     return status == EXIT_OK ? EXIT_ERROR : status;
 }
 

@@ -3,9 +3,9 @@
 #include "codegen/nvptx/nvptx.h"
 #include <string.h>
 
-static const uint8_t dtype_code[DT_COUNT] = {
-    [DT_BOOL] = FUSEC_BOOL, [DT_I32] = FUSEC_I32,   [DT_F32] = FUSEC_F32, [DT_F64] = FUSEC_F64,
-    [DT_F16] = FUSEC_F16,   [DT_BF16] = FUSEC_BF16, [DT_TF32] = FUSEC_F32};
+static const uint8_t dtype_code[DT_COUNT] = {[DT_BOOL] = FUSEC_BOOL, [DT_I32] = FUSEC_I32, [DT_F32] = FUSEC_F32,
+                                             [DT_F64] = FUSEC_F64,   [DT_F16] = FUSEC_F16, [DT_BF16] = FUSEC_BF16,
+                                             [DT_TF32] = FUSEC_F32};
 
 static const fusec_tensor *tensors(Arena *a, const ModuleTensor *from, int n) {
     fusec_tensor *t = ARENA_ARRAY(a, fusec_tensor, n + 1);

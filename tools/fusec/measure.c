@@ -1,5 +1,5 @@
-/* fusec report --measured: every entry runs once on the software GPU, on made inputs, and the bytes of global memory
- * that each kernel touched are set beside those that kernel_cost predicts. */
+/* fusec report --measured: every entry runs once on the software GPU, on made inputs, and the bytes of global memory that
+ * each kernel touched are set beside those that kernel_cost predicts. */
 #include "ir/target.h"
 #include "tools/fusec/run.h"
 #include "tools/ptxsim/ptxsim.h"
@@ -85,8 +85,7 @@ static bool print_entry(Run *r, const Meter *meter, Entry e, ptxsim_kernel *x) {
     if (!run_call(r, e, 1, e == ENTRY_GRAD)) return false;
     const uint64_t n = meter->kernels(x, MOST_KERNELS);
     printf("entry %s, MB (10^6 bytes)\n", entry_name[e]);
-    printf("  %-28s %6s %12s %12s %7s %12s %12s\n", "kernel", "runs", "predicted", "counted", "ratio", "asked",
-           "moved");
+    printf("  %-28s %6s %12s %12s %7s %12s %12s\n", "kernel", "runs", "predicted", "counted", "ratio", "asked", "moved");
     for (uint64_t k = 0; k < n && k < MOST_KERNELS; k++) print_kernel(r->m, &x[k], &sum);
     print_bytes("total", "", &sum);
     return true;
@@ -108,9 +107,8 @@ static bool measure(Run *r, const Meter *meter, const bool entries[ENTRY_COUNT])
     if (!run_open(r, r->arena, r->o, entries) || !run_allocate(r, entries)) return false;
     make_inputs(r);
     printf("model %s on the software GPU, code for %s\n", r->m->name, r->o->arch);
-    printf(
-        "  predicted, counted: distinct bytes read and written in a launch, summed over launches; asked: by threads;\n"
-        "  moved: 32-byte sectors, warp by warp\n");
+    printf("  predicted, counted: distinct bytes read and written in a launch, summed over launches; asked: by threads;\n"
+           "  moved: 32-byte sectors, warp by warp\n");
     bool ok = run_init(r) && run_upload(r);
     for (int e = 0; e < ENTRY_COUNT && ok; e++)
         if (entries[e] && e != ENTRY_INIT) ok = print_entry(r, meter, (Entry)e, x);
@@ -124,8 +122,7 @@ int command_measure(const Options *o) {
     const char *arch = o->arch ? o->arch : o->target ? o->target : "sm_80";
     const Target *t = target_find(arch);
     if (!t || t->backend != BACKEND_NVPTX) {
-        fprintf(stderr,
-                "fusec: report --measured counts on the software GPU: --target sm_80, sm_90 or sm_90a, not %s\n", arch);
+        fprintf(stderr, "fusec: report --measured counts on the software GPU: --target sm_80, sm_90 or sm_90a, not %s\n", arch);
         return EXIT_USAGE;
     }
     cuda.target = "cuda", cuda.arch = t->name;

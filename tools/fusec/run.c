@@ -64,8 +64,7 @@ static void check_profile(const Run *r) {
     const Profile *p = r->session.context.profile;
     if (!p || !tune_device_open(&d)) return;
     if (strcmp(d.name, p->field[PROFILE_GPU]))
-        fprintf(stderr, "fusec: warning: %s was measured on %s, this is %s: measure here with `fusec tune`\n",
-                r->o->profile, p->field[PROFILE_GPU], d.name);
+        fprintf(stderr, "fusec: warning: %s was measured on %s, this is %s: measure here with `fusec tune`\n", r->o->profile, p->field[PROFILE_GPU], d.name);
     tune_device_close(&d);
 }
 

@@ -44,8 +44,8 @@ void *run_block(Run *r,
 bool run_init(Run *r);
 /* One call; step counts from 1.  Inputs and outputs as they are in r. */
 bool run_call(Run *r, Entry e, int64_t step, bool accumulate);
-bool run_upload(Run *r);           /* after parameters or states were written here */
-bool run_download(Run *r);         /* before they are read here */
+bool run_upload(Run *r);   /* after parameters or states were written here */
+bool run_download(Run *r); /* before they are read here */
 bool run_print_loss_scale(Run *r); /* after steps of a model that has one; downloads */
 
 /* Whether entry e needs input i for the outputs that are not NULL. */

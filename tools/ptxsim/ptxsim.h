@@ -24,9 +24,9 @@ uint64_t ptxsimLive(void);
 uint64_t ptxsimFindings(void);
 
 /* In later launches of kernels of this name only these blocks of the grid run (clusters, where it has them): n linear
- * numbers, ascending, copied; n 0: all again.  As under PTXSIM_CROP all of global memory then counts as written, and
- * where that is set too, a kernel runs once per grid and seed.  A launch whose grid lacks one fails
- * (CUDA_ERROR_INVALID_VALUE). Returns 0 without memory. */
+ * numbers, ascending, copied; n 0: all again.  As under PTXSIM_CROP all of global memory then counts as written, and where
+ * that is set too, a kernel runs once per grid and seed.  A launch whose grid lacks one fails (CUDA_ERROR_INVALID_VALUE).
+ * Returns 0 without memory. */
 int ptxsimBlocks(const char *kernel, const uint64_t *block, uint64_t n);
 /* How many of them have run since. */
 uint64_t ptxsimBlocksRun(const char *kernel);

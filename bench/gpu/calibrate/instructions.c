@@ -90,7 +90,8 @@ static void convert_to(Converting *c, const char *to) {
 int instructions_list(char (*to)[INSTRUCTION_TEXT], int room, bool whole_only) {
     Texts texts = {.line = to, .room = room};
     Converting c = {.text = &texts};
-    for (size_t k = 0; !whole_only && k < sizeof PATTERNS / sizeof *PATTERNS; k++) expand(&PATTERNS[k], &texts);
+    for (size_t k = 0; !whole_only && k < sizeof PATTERNS / sizeof *PATTERNS; k++)
+        expand(&PATTERNS[k], &texts);
     for (size_t k = 0; !whole_only && k < sizeof CONVERSIONS / sizeof *CONVERSIONS; k++) {
         c.row = &CONVERSIONS[k];
         each_word(&c, c.row->to, convert_to);

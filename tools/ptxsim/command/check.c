@@ -58,10 +58,8 @@ static bool check_file(const Loader *l, const char *path) {
     if (!text) return false;
     const CUresult r = l->load(&module, text, 2, options, values);
     free(text);
-    if (!r)
-        l->unload(module);
-    else
-        fprintf(stderr, "%s: %s%s", path, log[0] ? log : "cannot be loaded", log[0] && strchr(log, '\n') ? "" : "\n");
+    if (!r) l->unload(module);
+    else fprintf(stderr, "%s: %s%s", path, log[0] ? log : "cannot be loaded", log[0] && strchr(log, '\n') ? "" : "\n");
     return !r;
 }
 

@@ -31,8 +31,8 @@ bool records_read(FILE *, Records *);
 void records_free(Records *);
 
 /* ---- output --------------------------------------------------------------------------------------------- */
-void table_print(FILE *, const Records *, const Target *); /* table.c */
-bool json_print(FILE *, const Records *, const Target *);  /* json.c; false without memory */
+void table_print(FILE *, const Records *, const Target *);      /* table.c */
+bool json_print(FILE *, const Records *, const Target *);       /* json.c; false without memory */
 
 /* ---- subcommands ---------------------------------------------------------------------------------------- */
 /* The folder of libcuda.so.1: this executable's own.  NULL after a message; to be freed. */

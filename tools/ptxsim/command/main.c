@@ -5,31 +5,24 @@ static const char HELP[] =
     "usage: ptxsim stat [--gpu NAME] [--json] [-o FILE] [--] COMMAND [ARGUMENT...]\n"
     "       ptxsim check FILE.ptx...\n"
     "\n"
-    "stat   Runs COMMAND with the software GPU as its libcuda.so.1 and prints, when it has ended, a table of its "
-    "kernels\n"
-    "       on standard error: launches, thread instructions, bytes of global memory that threads asked for, that "
-    "warps\n"
-    "       moved in 32-byte sectors, and the distinct ones; coalescing (asked over moved), passes of shared memory "
-    "and how many\n"
-    "       of them are bank conflicts, arithmetic and matrix operations; and the least time that these figures allow "
-    "on a\n"
+    "stat   Runs COMMAND with the software GPU as its libcuda.so.1 and prints, when it has ended, a table of its kernels\n"
+    "       on standard error: launches, thread instructions, bytes of global memory that threads asked for, that warps\n"
+    "       moved in 32-byte sectors, and the distinct ones; coalescing (asked over moved), passes of shared memory and how many\n"
+    "       of them are bank conflicts, arithmetic and matrix operations; and the least time that these figures allow on a\n"
     "       GPU, with the part that sets it.  The exit status is COMMAND's.\n"
     "         --gpu NAME   sm_80 or sm_90 (default): whose peaks are used, and which device COMMAND sees\n"
     "         --json       everything that was counted, as JSON\n"
     "         -o FILE      write FILE instead of standard error\n"
     "check  Loads PTX as a program would and prints what is wrong with it.\n"
     "\n"
-    "Every finding of the checks is printed as it is found, as always; PTXSIM_CHECKS, PTXSIM_SEED and the other "
-    "variables\n"
+    "Every finding of the checks is printed as it is found, as always; PTXSIM_CHECKS, PTXSIM_SEED and the other variables\n"
     "of the software GPU (docs/software-gpu.md) hold for COMMAND.\n";
 
 static bool asks_help(const char *word) { return !strcmp(word, "--help") || !strcmp(word, "-h"); }
 
 int main(int argc, char **argv) {
-    static const struct {
-        const char *name;
-        int (*run)(int, char **);
-    } COMMANDS[] = {{"stat", command_stat}, {"check", command_check}};
+    static const struct { const char *name; int (*run)(int, char **); } COMMANDS[] = {{"stat", command_stat},
+                                                                                      {"check", command_check}};
     if ((argc > 1 && asks_help(argv[1])) || (argc > 2 && asks_help(argv[2]))) {
         fputs(HELP, stdout);
         return EXIT_OK;

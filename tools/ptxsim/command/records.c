@@ -46,10 +46,8 @@ static bool add_figure(KernelRecord *r, const char *name, uint64_t value) {
 #define COUNTER(field, meaning) else if (!strcmp(name, #field)) r->count.field += value;
 #include "tools/ptxsim/exec/counters.def"
 #undef COUNTER
-    else if (!strncmp(name, "matrix.", 7))
-        return add_matrix(r, name + 7, value);
-    else if (!add_mix(name, "warps.", r->warps, value))
-        add_mix(name, "threads.", r->threads, value);
+    else if (!strncmp(name, "matrix.", 7)) return add_matrix(r, name + 7, value);
+    else if (!add_mix(name, "warps.", r->warps, value)) add_mix(name, "threads.", r->threads, value);
     return true;
 }
 

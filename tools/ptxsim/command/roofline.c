@@ -16,9 +16,8 @@ Bound roofline(const Counters *c, const Target *t, double seconds[BOUNDS]) {
     const double sectors = (double)(c->unique_load_sectors + c->unique_store_sectors);
     seconds[BOUND_MEMORY] = sectors * SECTOR / (t->gbytes_per_s * 1e9);
     seconds[BOUND_ARITHMETIC] = ((double)c->flops_f32 + 2 * (double)c->flops_f64 + (double)c->flops_half / 2) / f32;
-    seconds[BOUND_MATRIX] =
-        ((double)c->matrix_flops_half + 2 * (double)c->matrix_flops_tf32 + (double)c->matrix_flops_byte / 2) / matrix +
-        (double)c->matrix_flops_f64 / f32;
+    seconds[BOUND_MATRIX] = ((double)c->matrix_flops_half + 2 * (double)c->matrix_flops_tf32 +
+                             (double)c->matrix_flops_byte / 2) / matrix + (double)c->matrix_flops_f64 / f32;
     seconds[BOUND_SHARED] = (double)c->shared_wavefronts * BANK_BYTES / shared;
     seconds[BOUND_ISSUE] = (double)c->warp_instructions / (shared / BANK_BYTES * ISSUES);
     Bound most = BOUND_MEMORY;

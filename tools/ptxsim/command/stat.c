@@ -14,7 +14,8 @@ typedef struct Stat {
     char **command;
 } Stat;
 
-static const char USAGE[] = "usage: ptxsim stat [--gpu NAME] [--json] [-o FILE] [--] COMMAND [ARGUMENT...]\n";
+static const char USAGE[] =
+    "usage: ptxsim stat [--gpu NAME] [--json] [-o FILE] [--] COMMAND [ARGUMENT...]\n";
 
 char *library_folder(void) {
     char path[4096];
@@ -29,10 +30,8 @@ char *library_folder(void) {
 }
 
 static bool parse(int argc, char **argv, Stat *s) {
-    static const struct option LONG[] = {{"gpu", required_argument, NULL, 'g'},
-                                         {"json", no_argument, NULL, 'j'},
-                                         {"output", required_argument, NULL, 'o'},
-                                         {0}};
+    static const struct option LONG[] = {
+        {"gpu", required_argument, NULL, 'g'}, {"json", no_argument, NULL, 'j'}, {"output", required_argument, NULL, 'o'}, {0}};
     for (int c; (c = getopt_long(argc, argv, "+o:", LONG, NULL)) != -1;) {
         if (c == 'g') {
             s->gpu = target_find(optarg);
@@ -40,12 +39,9 @@ static bool parse(int argc, char **argv, Stat *s) {
                 fprintf(stderr, "ptxsim: no such GPU: %s (sm_80, sm_90)\n", optarg);
                 return false;
             }
-        } else if (c == 'j')
-            s->json = true;
-        else if (c == 'o')
-            s->output = optarg;
-        else
-            return false;
+        } else if (c == 'j') s->json = true;
+        else if (c == 'o') s->output = optarg;
+        else return false;
     }
     s->command = argv + optind;
     return s->command[0] != NULL;
@@ -87,12 +83,9 @@ static bool show(const Stat *s, FILE *figures) {
     bool ok = to && records_read(figures, &all);
     if (!to) fprintf(stderr, "ptxsim: %s: %s\n", s->output, strerror(errno));
     if (!ok) return false;
-    if (!all.n)
-        fputs("ptxsim: no kernel was launched on the software GPU\n", stderr);
-    else if (s->json)
-        ok = json_print(to, &all, s->gpu);
-    else
-        table_print(to, &all, s->gpu);
+    if (!all.n) fputs("ptxsim: no kernel was launched on the software GPU\n", stderr);
+    else if (s->json) ok = json_print(to, &all, s->gpu);
+    else table_print(to, &all, s->gpu);
     ok = ok && all.n > 0;
     if (s->output && fclose(to) != 0) ok = false;
     records_free(&all);
@@ -115,8 +108,7 @@ int command_stat(int argc, char **argv) {
         if (!show(&s, figures) && status == EXIT_OK) status = EXIT_ERROR;
         fclose(figures);
         unlink(file);
-    } else if (folder)
-        perror("ptxsim: a temporary file");
+    } else if (folder) perror("ptxsim: a temporary file");
     free(folder);
     return status;
 }

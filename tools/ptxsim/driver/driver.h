@@ -38,7 +38,7 @@ typedef struct DeviceSpec {
         persisting_l2;
 } DeviceSpec;
 const DeviceSpec *driver_device(void);
-bool device_known(void);    /* PTXSIM_DEVICE is unset or in the table */
+bool device_known(void); /* PTXSIM_DEVICE is unset or in the table */
 void device_complain(void); /* that it is not, on standard error */
 uint64_t device_memory(void);
 CUresult check_device(CUdevice);

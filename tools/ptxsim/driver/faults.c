@@ -50,8 +50,7 @@ static void parse_fault(const char *text, size_t length) {
     if (faults.count < MAX_FAULTS - 1 && end == text + length && f->at && (is_kind(f->word) || export_known(f->word)))
         faults.count++;
     else {
-        fprintf(stderr, "ptxsim: PTXSIM_FAIL: '%.*s' is not KIND:N, any:N or FUNCTION:N, N from 1; left out\n",
-                (int)length, text);
+        fprintf(stderr, "ptxsim: PTXSIM_FAIL: '%.*s' is not KIND:N, any:N or FUNCTION:N, N from 1; left out\n", (int)length, text);
         memset(f, 0, sizeof *f);
     }
 }

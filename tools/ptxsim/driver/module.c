@@ -99,8 +99,7 @@ static CUresult check_kernel(const Function *fn, char *log, size_t room) {
     if ((cluster || fn->explicit_cluster || fn->max_cluster_rank) && d->capability < 90)
         what = "has clusters, which need sm_90";
     if (cluster > MAX_CLUSTER) what = "declares too large a cluster";
-    if (what)
-        snprintf(log, room, "ptxas error   : line %d:%d: entry function '%s' %s", fn->line, fn->column, fn->name, what);
+    if (what) snprintf(log, room, "ptxas error   : line %d:%d: entry function '%s' %s", fn->line, fn->column, fn->name, what);
     return what ? CUDA_ERROR_INVALID_PTX : CUDA_SUCCESS;
 }
 
@@ -111,10 +110,9 @@ static CUresult check_kernels(const Module *m, char *log, size_t room) {
         const CUresult r = check_kernel(fn, log, room);
         if (r) return r;
         if (fn->param_bytes <= PARAMETER_BYTES || m->version >= LARGE_PARAMETER_VERSION) continue;
-        snprintf(
-            log, room,
-            "ptxas error   : line %d:%d: entry function '%s' has %u bytes of parameters: more than %d need PTX 8.1",
-            fn->line, fn->column, fn->name, fn->param_bytes, PARAMETER_BYTES);
+        snprintf(log, room,
+                 "ptxas error   : line %d:%d: entry function '%s' has %u bytes of parameters: more than %d need PTX 8.1",
+                 fn->line, fn->column, fn->name, fn->param_bytes, PARAMETER_BYTES);
         return CUDA_ERROR_INVALID_PTX;
     }
     return CUDA_SUCCESS;

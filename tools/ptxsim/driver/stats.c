@@ -1,5 +1,5 @@
-/* Figures per kernel, summed over launches in the order of their first.  Printed at exit with PTXSIM_STATS=1, and added
- * to the file that PTXSIM_STATS_FILE names: one line per kernel, a name and then name=value. */
+/* Figures per kernel, summed over launches in the order of their first.  Printed at exit with PTXSIM_STATS=1, and added to
+ * the file that PTXSIM_STATS_FILE names: one line per kernel, a name and then name=value. */
 #include "tools/ptxsim/driver/driver.h"
 #include <inttypes.h>
 #include <stdio.h>
@@ -52,8 +52,8 @@ static void print_kernel(FILE *f, const KernelStats *s) {
 #undef COUNTER
     for (int k = 0; k < MIX_COUNT; k++)
         if (s->figures.warps[k])
-            fprintf(f, " warps.%s=%" PRIu64 " threads.%s=%" PRIu64, mix_name((Mix)k), s->figures.warps[k],
-                    mix_name((Mix)k), s->figures.threads[k]);
+            fprintf(f, " warps.%s=%" PRIu64 " threads.%s=%" PRIu64, mix_name((Mix)k), s->figures.warps[k], mix_name((Mix)k),
+                    s->figures.threads[k]);
     for (int k = 0; k < s->figures.shapes; k++)
         fprintf(f, " matrix.%s=%" PRIu64, s->figures.matrix[k].name, s->figures.matrix[k].instructions);
     fputc('\n', f);
@@ -90,9 +90,7 @@ EXPORTED uint64_t ptxsimKernels(ptxsim_kernel *to, uint64_t room) {
     driver_lock();
     for (const KernelStats *s = all_stats; s; s = s->next, n++) {
         if (n >= room) continue;
-        to[n] = (ptxsim_kernel){
-            .name = s->name,
-            .launches = s->launches,
+        to[n] = (ptxsim_kernel){.name = s->name, .launches = s->launches,
 #define COUNTER(name, meaning) .name = s->figures.count.name,
 #include "tools/ptxsim/exec/counters.def"
 #undef COUNTER

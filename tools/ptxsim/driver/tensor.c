@@ -43,8 +43,7 @@ static CUresult check_tensor(const CUtensorMap *map, int type, uint32_t rank, co
                              const uint64_t *strides, const uint32_t *element_strides, int interleave, int swizzle,
                              int l2_promotion, int fill) {
     if (driver_device()->capability < 90) return CUDA_ERROR_NOT_SUPPORTED;
-    if (!map || (uintptr_t)map % TENSOR_MAP_ALIGN || !address || !dims || !element_strides)
-        return CUDA_ERROR_INVALID_VALUE;
+    if (!map || (uintptr_t)map % TENSOR_MAP_ALIGN || !address || !dims || !element_strides) return CUDA_ERROR_INVALID_VALUE;
     if (!options_fit(type, rank, interleave, swizzle, l2_promotion, fill) || (rank > 1 && !strides))
         return CUDA_ERROR_INVALID_VALUE;
     const bool fits = address_fits((uintptr_t)address, interleave) && dims_fit(rank, dims, strides, interleave);
@@ -73,13 +72,12 @@ static TensorMap tensor_of(int type, uint32_t rank, const void *address, const u
 CUresult sim_cuTensorMapEncodeTiled(CUtensorMap *map, int type, uint32_t rank, void *address, const uint64_t *dims,
                                     const uint64_t *strides, const uint32_t *box, const uint32_t *element_strides,
                                     int interleave, int swizzle, int l2_promotion, int fill) {
-    const CUresult r =
-        check_tensor(map, type, rank, address, dims, strides, element_strides, interleave, swizzle, l2_promotion, fill);
+    const CUresult r = check_tensor(map, type, rank, address, dims, strides, element_strides, interleave, swizzle,
+                                    l2_promotion, fill);
     if (r != CUDA_SUCCESS) return r;
     if (!box || !box_fits(rank, box, element_strides, tensor_type_bytes((TensorType)type), interleave, swizzle))
         return CUDA_ERROR_INVALID_VALUE;
-    TensorMap t =
-        tensor_of(type, rank, address, dims, strides, element_strides, interleave, swizzle, l2_promotion, fill);
+    TensorMap t = tensor_of(type, rank, address, dims, strides, element_strides, interleave, swizzle, l2_promotion, fill);
     for (uint32_t d = 0; d < rank; d++) t.box[d] = (uint16_t)box[d];
     memcpy(map, &t, sizeof t);
     return CUDA_SUCCESS;
@@ -99,15 +97,14 @@ CUresult sim_cuTensorMapEncodeIm2col(CUtensorMap *map, int type, uint32_t rank, 
                                      const uint64_t *strides, const int *lower, const int *upper, uint32_t channels,
                                      uint32_t pixels, const uint32_t *element_strides, int interleave, int swizzle,
                                      int l2_promotion, int fill) {
-    const CUresult r =
-        check_tensor(map, type, rank, address, dims, strides, element_strides, interleave, swizzle, l2_promotion, fill);
+    const CUresult r = check_tensor(map, type, rank, address, dims, strides, element_strides, interleave, swizzle,
+                                    l2_promotion, fill);
     if (r != CUDA_SUCCESS) return r;
     const uint32_t box[] = {channels, 1, 1, 1, 1};
     if (rank < 3 || !lower || !upper || !pixels || pixels > MAX_PIXELS || !corners_fit(rank, dims, lower, upper) ||
         !box_fits(rank, box, element_strides, tensor_type_bytes((TensorType)type), interleave, swizzle))
         return CUDA_ERROR_INVALID_VALUE;
-    TensorMap t =
-        tensor_of(type, rank, address, dims, strides, element_strides, interleave, swizzle, l2_promotion, fill);
+    TensorMap t = tensor_of(type, rank, address, dims, strides, element_strides, interleave, swizzle, l2_promotion, fill);
     t.im2col = 1;
     t.channels = (uint16_t)channels;
     t.pixels = (uint16_t)pixels;

@@ -62,10 +62,8 @@ Block *access_block(const Access *x, uint64_t address, uint64_t *offset) {
 }
 
 Space access_window(uint64_t address, uint64_t *start) {
-    static const struct {
-        uint64_t start;
-        Space space;
-    } WINDOW[] = {{SHARED_WINDOW, SPACE_SHARED}, {LOCAL_WINDOW, SPACE_LOCAL}, {PARAM_WINDOW, SPACE_PARAM}};
+    static const struct { uint64_t start; Space space; } WINDOW[] = {
+        {SHARED_WINDOW, SPACE_SHARED}, {LOCAL_WINDOW, SPACE_LOCAL}, {PARAM_WINDOW, SPACE_PARAM}};
     *start = 0;
     for (int k = 0; k < 3; k++) {
         if (address - WINDOW[k].start >= WINDOW_BYTES) continue;
@@ -121,12 +119,8 @@ bool range_find(Warp *w, int lane, Space space, uint64_t address, uint32_t bytes
     if (space == SPACE_GENERIC) space = access_window(address, &start);
     if (space == SPACE_CLUSTER) space = SPACE_SHARED;
     at[lane] = address - start;
-    const Access x = {.w = w,
-                      .actor = access_actor(w, write ? ACCESS_WRITE : ACCESS_READ, WEAK),
-                      .space = space,
-                      .bytes = bytes,
-                      .address = at,
-                      .window = start};
+    const Access x = {.w = w, .actor = access_actor(w, write ? ACCESS_WRITE : ACCESS_READ, WEAK), .space = space,
+                      .bytes = bytes, .address = at, .window = start};
     if (align > 1 && address % align) {
         char note[64];
         snprintf(note, sizeof note, "an access that needs an alignment of %u bytes", align);
@@ -201,10 +195,8 @@ static void range_check(Warp *w, int lane, const AsyncOp *op, const Range *r, bo
             Page *p = page_at(w, address);
             part = r->bytes - done < left ? r->bytes - done : left;
             if (!p || r->allocation->constant) continue;
-            if (write)
-                p->writer = w->at;
-            else
-                p->reader = w->at;
+            if (write) p->writer = w->at;
+            else p->reader = w->at;
             range_part(&a, &p->shadow, address % PAGE_BYTES, part, lane, code, &found);
         }
     }

@@ -20,7 +20,7 @@ typedef struct Places {
     bool overlap;            /* stores: lanes may share bytes; they must agree on the values */
     uint32_t global, shared; /* lanes in those spaces */
     uint8_t *first;
-    uint8_t *lane[WARP]; /* NULL: refused or off */
+    uint8_t *lane[WARP];     /* NULL: refused or off */
 } Places;
 
 /* As warp_access; `scope`: WEAK or SCOPED_* (shadow.h). */
@@ -75,6 +75,6 @@ void range_read(Warp *, int lane, const struct AsyncOp *, const Range *);
 void range_write(Warp *, int lane, const struct AsyncOp *, const Range *);
 /* 0xff over what will be written: who does not wait computes with NaNs. */
 void range_poison(const Range *);
-/* Global memory, whole words that this warp has just written: as if nobody ever had.  Only where one host thread runs
- * all blocks. */
+/* Global memory, whole words that this warp has just written: as if nobody ever had.  Only where one host thread runs all
+ * blocks. */
 void range_forget(Warp *, const Range *);

@@ -15,8 +15,7 @@ static uint64_t count_sectors(const uint64_t *address, uint32_t lanes) {
     return (uint64_t)n;
 }
 
-/* Passes that 32 banks of 4 bytes need for these lanes, at most 128 bytes of them: the most distinct words in a bank.
- */
+/* Passes that 32 banks of 4 bytes need for these lanes, at most 128 bytes of them: the most distinct words in a bank. */
 static uint64_t count_passes(const uint64_t *address, uint32_t lanes, int bytes) {
     uint64_t word[WARP];
     int in_bank[32] = {0}, n = 0, most = 0;

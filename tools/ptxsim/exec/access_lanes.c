@@ -94,10 +94,8 @@ static uint8_t *shared_lane(Access *x, int lane, uint32_t code, LaneMemos *memo)
 
 /* ---- global memory ---------------------------------------------------------------------------------------- */
 static void note_line(const Access *x, Page *p) {
-    if (x->actor.write)
-        p->writer = x->w->at;
-    else
-        p->reader = x->w->at;
+    if (x->actor.write) p->writer = x->w->at;
+    else p->reader = x->w->at;
 }
 
 static uint8_t *global_lane(Access *x, int lane, uint32_t code, LaneMemos *memo) {
@@ -142,10 +140,7 @@ static uint8_t *param_lane(Access *x, int lane) {
         access_bounds(x, lane, "parameter", k->fn->param_bytes);
         return NULL;
     }
-    union {
-        const uint8_t *in;
-        uint8_t *out;
-    } p = {k->params + offset}; /* reads only: checked above */
+    union { const uint8_t *in; uint8_t *out; } p = {k->params + offset}; /* reads only: checked above */
     return p.out;
 }
 
@@ -388,10 +383,8 @@ static void locate_generic(Access *x) {
         x->address = moved;
         x->window = start;
         x->mask = here;
-        if (here == all)
-            locate(x);
-        else
-            scatter(x, here & ~misaligned_lanes(x), false), access_misaligned(x, misaligned_lanes(x));
+        if (here == all) locate(x);
+        else scatter(x, here & ~misaligned_lanes(x), false), access_misaligned(x, misaligned_lanes(x));
         if (space == SPACE_SHARED) x->out->shared |= here;
         if (space == SPACE_GLOBAL) x->out->global |= here;
         rest &= ~here;
@@ -401,14 +394,8 @@ static void locate_generic(Access *x) {
 
 void places_find(Warp *w, Space space, AccessKind kind, uint8_t scope, const uint64_t address[WARP], int bytes,
                  uint32_t mask, Places *out) {
-    Access x = {.w = w,
-                .actor = access_actor(w, kind, scope),
-                .space = space,
-                .own_block = space == SPACE_SHARED,
-                .bytes = (uint32_t)bytes,
-                .mask = mask,
-                .address = address,
-                .out = out};
+    Access x = {.w = w, .actor = access_actor(w, kind, scope), .space = space, .own_block = space == SPACE_SHARED,
+                .bytes = (uint32_t)bytes, .mask = mask, .address = address, .out = out};
     if (space == SPACE_CLUSTER) x.space = space = SPACE_SHARED;
     out->shape = PLACE_SCATTER;
     out->overlap = false;
@@ -430,3 +417,4 @@ void places_find(Warp *w, Space space, AccessKind kind, uint8_t scope, const uin
     }
     if (w->block->launch->stats) count_access(w, kind != ACCESS_READ, address, bytes, out->global, out->shared);
 }
+

@@ -9,8 +9,8 @@ typedef struct Access {
     Warp *w;
     Actor actor;
     Space space;
-    bool own_block; /* shared memory of the own block only: .shared::cta */
-    uint32_t bytes; /* of a lane */
+    bool own_block;          /* shared memory of the own block only: .shared::cta */
+    uint32_t bytes;          /* of a lane */
     uint32_t mask;
     const uint64_t *address; /* by lane; in the space */
     uint64_t window;         /* what to add for reports: generic addresses are reported as they are */
@@ -27,7 +27,7 @@ typedef struct AccessKernels {
 /* access.c: findings of addresses, what is common to all levels. */
 Actor access_actor(Warp *w, AccessKind kind, uint8_t scope);
 Block *access_block(const Access *, uint64_t address, uint64_t *offset); /* that a shared address names, or NULL */
-Space access_window(uint64_t address, uint64_t *start);                  /* that a generic address lies in */
+Space access_window(uint64_t address, uint64_t *start);                 /* that a generic address lies in */
 void access_bounds(const Access *, int lane, const char *space, uint64_t size);
 void access_global_bounds(const Access *, int lane);
 void access_misaligned(const Access *, uint32_t lanes);

@@ -109,8 +109,7 @@ static inline void mark_readers(const Words *t, int n, Stamp stamp, uint32_t set
     for (int l = 0; l < WARP; l++) {
         const uint32_t mine = stamp | t->code[l];
         uint32_t *at = t->w[l] + t->to_r;
-        if (n == 4)
-            *(Four *)at = four_met_or(*(Four *)at, mine, set ? set : mine);
+        if (n == 4) *(Four *)at = four_met_or(*(Four *)at, mine, set ? set : mine);
         else
             for (int j = 0; j < n; j++) at[j] = met_or(at[j], mine, set ? set : mine);
     }

@@ -9,10 +9,10 @@ enum { PATIENCE = 4096, MOST_GROUPS = 64, NAMES = ASYNC_AGENTS - 1 /* the last s
 
 typedef struct AsyncState {
     Landing landing;
-    Time time[ASYNC_AGENTS];       /* last generation given out */
-    uint16_t in_use[ASYNC_AGENTS]; /* operations alive */
+    Time time[ASYNC_AGENTS];      /* last generation given out */
+    uint16_t in_use[ASYNC_AGENTS];/* operations alive */
     uint32_t next;
-    uint64_t last_landing; /* in turns */
+    uint64_t last_landing;        /* in turns */
 } AsyncState;
 
 /* ---- life ---------------------------------------------------------------------------------------------- */
@@ -54,13 +54,8 @@ AsyncOp *async_new(Warp *w, int lane) {
     const uint32_t a = free_agent(s);
     s->in_use[a]++;
     if (s->time[a] < LAST_TIME) s->time[a]++;
-    *op = (AsyncOp){.agent = (uint16_t)(c->warps + (int)a),
-                    .time = s->time[a],
-                    .warp = w,
-                    .inst = w->at,
-                    .lane = lane,
-                    .lanes = UINT32_C(1) << lane,
-                    .references = 1};
+    *op = (AsyncOp){.agent = (uint16_t)(c->warps + (int)a), .time = s->time[a], .warp = w, .inst = w->at, .lane = lane,
+                    .lanes = UINT32_C(1) << lane, .references = 1};
     c->issued++;
     return op;
 }
@@ -217,10 +212,8 @@ void group_commit(Warp *w, GroupKind k, uint32_t mask) {
         if (lanes && !group_push(g, open->op[n], lanes)) w->cluster->stuck = true;
         open->op[kept] = open->op[n];
         open->lanes[kept] = rest;
-        if (rest)
-            kept++;
-        else
-            async_release(open->op[kept]);
+        if (rest) kept++;
+        else async_release(open->op[kept]);
     }
     open->count = kept;
 }
@@ -282,10 +275,8 @@ void group_wait(Warp *w, GroupKind k, uint32_t mask, uint32_t left, bool reads) 
     if (list->count > MOST_GROUPS && reads) drop_oldest(list);
     int kept = 0;
     for (int n = 0; n < list->count; n++) {
-        if (list->closed[n].mask)
-            list->closed[kept++] = list->closed[n];
-        else
-            group_free(&list->closed[n]);
+        if (list->closed[n].mask) list->closed[kept++] = list->closed[n];
+        else group_free(&list->closed[n]);
     }
     list->count = kept;
 }

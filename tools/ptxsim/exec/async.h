@@ -13,26 +13,26 @@ typedef enum Landing { LAND_EARLY, LAND_LATE, LAND_RANDOM } Landing;
 
 typedef struct AsyncOp AsyncOp;
 struct AsyncOp {
-    uint16_t agent; /* in the cluster's clocks */
+    uint16_t agent;        /* in the cluster's clocks */
     Time time;
-    bool async_proxy; /* bulk, tensor, wgmma; cp.async is of the generic proxy */
-    bool landed;      /* its bytes have moved */
-    bool reads_done;  /* bulk stores: the source has been read (wait_group.read) */
-    bool waited;      /* somebody did; what is left without at the end is reported */
-    bool reduces;     /* adds to its destination, atomically: no race with others that do */
-    bool signals;     /* an mbarrier, which reports it when nobody waits there */
-    Warp *warp;       /* issuer; lives as long as the cluster */
-    const Inst *inst; /* for findings */
+    bool async_proxy;      /* bulk, tensor, wgmma; cp.async is of the generic proxy */
+    bool landed;           /* its bytes have moved */
+    bool reads_done;       /* bulk stores: the source has been read (wait_group.read) */
+    bool waited;           /* somebody did; what is left without at the end is reported */
+    bool reduces;          /* adds to its destination, atomically: no race with others that do */
+    bool signals;          /* an mbarrier, which reports it when nobody waits there */
+    Warp *warp;            /* issuer; lives as long as the cluster */
+    const Inst *inst;      /* for findings */
     int lane;
-    uint32_t lanes;              /* cp.async: every lane that takes part */
-    AsyncOp *reader;             /* bulk stores: names the reads apart from the writes, as .read waits for them alone */
-    void (*read)(AsyncOp *);     /* takes the source's bytes; NULL: `land` does */
-    void (*land)(AsyncOp *);     /* moves the bytes; NULL: there are none */
-    void (*complete)(AsyncOp *); /* tells whom it signals (mbarrier); NULL: groups only */
-    void (*drop)(AsyncOp *);     /* frees `data`; NULL: there is none */
+    uint32_t lanes;        /* cp.async: every lane that takes part */
+    AsyncOp *reader;       /* bulk stores: names the reads apart from the writes, as .read waits for them alone */
+    void (*read)(AsyncOp *);    /* takes the source's bytes; NULL: `land` does */
+    void (*land)(AsyncOp *);    /* moves the bytes; NULL: there are none */
+    void (*complete)(AsyncOp *);/* tells whom it signals (mbarrier); NULL: groups only */
+    void (*drop)(AsyncOp *);    /* frees `data`; NULL: there is none */
     void *data;
-    AsyncOp *next;       /* in the cluster's queue, oldest first */
-    uint32_t references; /* groups, queue, readers and arrivals that hold it */
+    AsyncOp *next;         /* in the cluster's queue, oldest first */
+    uint32_t references;   /* groups, queue, readers and arrivals that hold it */
 };
 
 /* A new operation in the issuing warp's cluster, not queued yet; NULL and the cluster stuck without memory. */

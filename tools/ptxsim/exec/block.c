@@ -91,8 +91,7 @@ void barrier_arrive(Warp *w, const Inst *i, uint32_t mask) {
     const int lane = __builtin_ctz(mask);
     const uint32_t id = (uint32_t)lane_bits(w, &i->a, lane), count = (uint32_t)lane_bits(w, &i->b, lane);
     if (id >= BARRIERS || count % WARP || (count && count > (uint32_t)b->warps * WARP)) {
-        warp_report(w, REPORT_DEADLOCK, lane, 0, 0,
-                    "a barrier is 0 to 15, its thread count a multiple of 32 in the block");
+        warp_report(w, REPORT_DEADLOCK, lane, 0, 0, "a barrier is 0 to 15, its thread count a multiple of 32 in the block");
         b->cluster->stuck = true;
         return;
     }

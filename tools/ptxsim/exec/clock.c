@@ -66,7 +66,9 @@ bool sync_clock_make(const Cluster *c, SyncClock *s) {
     return s->seen != NULL;
 }
 
-bool clock_release(Warp *w, SyncClock *s) { return clock_snapshot(w, s) && (!w->fences || fences_pass(w, s)); }
+bool clock_release(Warp *w, SyncClock *s) {
+    return clock_snapshot(w, s) && (!w->fences || fences_pass(w, s));
+}
 
 bool clock_snapshot(Warp *w, SyncClock *s) {
     const int n = w->cluster->agents;

@@ -6,11 +6,11 @@
  * lane, when.  An access by warp w may touch what stamp s touched, without a race, when
  *     seen[s.agent] >= s.time, or own[s.agent] >= s.time and s.lane is the accessing lane.
  * `own` is what each lane alone has seen: its own accesses since the warp's last synchronisation, and the per-thread
- * copies (cp.async) it waited for.  bar.warp.sync and every barrier turn own into seen; a bar.warp.sync of some lanes
- * is kept apart (PartSync). `fenced` is the part of the past that is also visible to the async proxy, in shared and in
- * global memory: what lay before a fence.proxy.async of that state space on the way here (PTX ISA, Memory Consistency
- * Model, Proxy-preserved base causality order). Sources: Lamport, CACM 21(7), 1978; Flanagan and Freund, "FastTrack",
- * PLDI 2009. */
+ * copies (cp.async) it waited for.  bar.warp.sync and every barrier turn own into seen; a bar.warp.sync of some lanes is
+ * kept apart (PartSync).
+ * `fenced` is the part of the past that is also visible to the async proxy, in shared and in global memory: what lay before
+ * a fence.proxy.async of that state space on the way here (PTX ISA, Memory Consistency Model, Proxy-preserved base causality order).
+ * Sources: Lamport, CACM 21(7), 1978; Flanagan and Freund, "FastTrack", PLDI 2009. */
 #pragma once
 #include "tools/ptxsim/ptx/ptx.h"
 #include <stdbool.h>
@@ -40,10 +40,7 @@ typedef struct Past {
 } Past;
 typedef struct Known {
     uint32_t count, room;
-    struct {
-        uint64_t cluster;
-        Past *past;
-    } item[]; /* by cluster */
+    struct { uint64_t cluster; Past *past; } item[]; /* by cluster */
 } Known;
 
 /* A part of a warp that synchronised: what its lanes did at `time` and before is in the past of all of them. */
@@ -80,11 +77,11 @@ void clock_acquire(struct Warp *, const SyncClock *s);
 void clock_warp_sync(struct Warp *);
 /* ... or those in `mask`. */
 void clock_part_sync(struct Warp *, uint32_t mask);
-/* Is `lane` ordered after what lane `by` of the warp did, or waited for (LANE_SEVERAL: some lanes), by parts of the
- * warp that synchronised since? */
+/* Is `lane` ordered after what lane `by` of the warp did, or waited for (LANE_SEVERAL: some lanes), by parts of the warp
+ * that synchronised since? */
 bool clock_met(const struct Warp *, Stamp s, uint32_t by, int lane);
-/* fence.proxy.async: what the warp has seen (and done) in these spaces (1 << ProxySpace, ..) is visible to the async
- * proxy from here on. */
+/* fence.proxy.async: what the warp has seen (and done) in these spaces (1 << ProxySpace, ..) is visible to the async proxy
+ * from here on. */
 void clock_proxy_fence(struct Warp *, unsigned spaces);
 /* One asynchronous operation, complete: into a synchronisation object (mbarrier), ... */
 bool clock_note(struct Cluster *, SyncClock *, uint32_t agent, Time);
@@ -93,7 +90,7 @@ void clock_observe(struct Warp *, uint32_t agent, Time, bool lanes_own);
 bool sync_clock_make(const struct Cluster *, SyncClock *); /* so that `seen` and `fenced` are there */
 void sync_clock_join(const struct Cluster *, SyncClock *to, const SyncClock *from);
 bool sync_clock_add(const struct Cluster *, struct SyncClock **to, const SyncClock *from); /* makes *to if need be */
-void sync_clock_clear(SyncClock *);                                                        /* frees */
+void sync_clock_clear(SyncClock *); /* frees */
 /* `to`, of a warp or object of cluster `self`, learns what `from` knows, and that cluster `other` got to `past`. */
 void known_learn(const struct Cluster *self, Known **to, Time *self_seen, const Known *from);
 void known_learn_past(const struct Cluster *self, Known **to, Time *self_seen, uint64_t other, Past *past);

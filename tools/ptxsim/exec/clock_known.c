@@ -27,10 +27,8 @@ static uint32_t below(const Known *k, uint64_t cluster) {
     uint32_t low = 0, high = k ? k->count : 0;
     while (low < high) {
         const uint32_t mid = (low + high) / 2;
-        if (k->item[mid].cluster < cluster)
-            low = mid + 1;
-        else
-            high = mid;
+        if (k->item[mid].cluster < cluster) low = mid + 1;
+        else high = mid;
     }
     return low;
 }

@@ -16,8 +16,7 @@ static bool start_blocks(Cluster *c) {
     first[1] = (uint32_t)(c->linear / across[0] % across[1]) * size[1];
     first[2] = (uint32_t)(c->linear / across[0] / across[1]) * size[2];
     for (uint32_t r = 0; r < (uint32_t)c->blocks; r++) {
-        const uint32_t id[3] = {first[0] + r % size[0], first[1] + r / size[0] % size[1],
-                                first[2] + r / size[0] / size[1]};
+        const uint32_t id[3] = {first[0] + r % size[0], first[1] + r / size[0] % size[1], first[2] + r / size[0] / size[1]};
         if (!block_start(&c->block[r], c, r, id)) return false;
     }
     return true;

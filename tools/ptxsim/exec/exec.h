@@ -11,8 +11,8 @@
 typedef struct Path {
     int32_t pc, join; /* runs from pc until it reaches `join` */
     uint32_t mask;
-    bool waiting; /* for lanes of its sibling paths: at an aligned barrier to come, at a *.sync to take part */
-    bool ahead;   /* of lanes that it was to join, and that wait for it elsewhere (path.h) */
+    bool waiting;     /* for lanes of its sibling paths: at an aligned barrier to come, at a *.sync to take part */
+    bool ahead;       /* of lanes that it was to join, and that wait for it elsewhere (path.h) */
 } Path;
 
 typedef struct Frame {
@@ -34,9 +34,9 @@ typedef struct Warp {
     uint8_t *base[BASE_COUNT];
     struct Block *block;
     Cluster *cluster;
-    int index;      /* in its block */
-    uint32_t agent; /* in its cluster */
-    Time time;      /* its own, clock.own[agent] */
+    int index;               /* in its block */
+    uint32_t agent;          /* in its cluster */
+    Time time;               /* its own, clock.own[agent] */
     Clock clock;
     PartSync part[PART_SYNCS]; /* clock.h: since all lanes synchronised, oldest first */
     int parts;
@@ -50,25 +50,25 @@ typedef struct Warp {
     uint32_t tid[3][WARP];
     uint8_t *local, *local_written; /* [lane][local_stride] */
     uint32_t local_stride;
-    const Inst *at;             /* being executed: reports name it */
-    uint64_t steps, clock_base; /* instructions run; steps now are clock_base + at->before */
-    int barrier;                /* WARP_AT_BARRIER: which, and for bar.red what it brings and wants */
+    const Inst *at;                 /* being executed: reports name it */
+    uint64_t steps, clock_base;     /* instructions run; steps now are clock_base + at->before */
+    int barrier;                    /* WARP_AT_BARRIER: which, and for bar.red what it brings and wants */
     uint32_t barrier_mask;
     const Inst *barrier_inst;
-    struct WgmmaWarp *wgmma;     /* wgmma.h; NULL until used */
-    bool (*wake)(struct Warp *); /* WARP_WAITING: when what it waits for is there, delivers the results; else false */
+    struct WgmmaWarp *wgmma;        /* wgmma.h; NULL until used */
+    bool (*wake)(struct Warp *);    /* WARP_WAITING: when what it waits for is there, delivers the results; else false */
     void (*explain)(const struct Warp *, char *note, size_t room); /* what it waits for */
-    const Inst *wait_inst, *tried;                                 /* suspended at; the wait that last gave up */
+    const Inst *wait_inst, *tried;  /* suspended at; the wait that last gave up */
     uint32_t wait_mask;
-    bool yields;                 /* ends its slice */
-    uint32_t rounds;             /* of loops, by a part of its lanes, since others had their turn */
-    uint64_t rest_until, polled; /* of cluster->turns: polls in vain, others first; its steps at the last poll */
-    struct AsyncGroups *groups;  /* cp.async-groups, bulk async-groups; NULL until used */
+    bool yields;                    /* ends its slice */
+    uint32_t rounds;                /* of loops, by a part of its lanes, since others had their turn */
+    uint64_t rest_until, polled;    /* of cluster->turns: polls in vain, others first; its steps at the last poll */
+    struct AsyncGroups *groups;     /* cp.async-groups, bulk async-groups; NULL until used */
     uint32_t cluster_arrived, cluster_phase; /* lanes between barrier.cluster.arrive and .wait; of which phase */
-    uint32_t registers, register_changes;    /* per thread (setmaxnreg); how often changed */
-    const Inst *register_inst;               /* the last setmaxnreg */
-    struct PageCache *pages;                 /* page.h: of global memory, touched last */
-    struct Fences *fences;                   /* race_sync.c: what fences pass on; NULL until used */
+    uint32_t registers, register_changes; /* per thread (setmaxnreg); how often changed */
+    const Inst *register_inst;      /* the last setmaxnreg */
+    struct PageCache *pages;        /* page.h: of global memory, touched last */
+    struct Fences *fences;          /* race_sync.c: what fences pass on; NULL until used */
     Counters count;
 } Warp;
 
@@ -78,7 +78,7 @@ typedef struct Barrier {
     uint32_t popc, ones, zeros; /* bar.red over the arrivals */
     SyncClock clock;            /* what those that arrived pass on */
     const Inst *inst;
-    uint32_t waiting; /* warps held here */
+    uint32_t waiting;           /* warps held here */
 } Barrier;
 
 typedef struct Launch Launch;
@@ -91,12 +91,12 @@ typedef struct Block {
     Warp *warp;
     int warps, done;
     uint8_t *shared;
-    uint32_t *shadow; /* of shared memory, shadow.h: last writes of all words, then readers */
+    uint32_t *shadow;          /* of shared memory, shadow.h: last writes of all words, then readers */
     uint32_t shared_bytes;
     Barrier barrier[BARRIERS];
     struct WarpGroup *warpgroup; /* wgmma.h; NULL until used */
-    struct Mbarrier *mbarriers;  /* mbarrier.h */
-    uint32_t register_pool;      /* released by setmaxnreg.dec */
+    struct Mbarrier *mbarriers; /* mbarrier.h */
+    uint32_t register_pool;     /* released by setmaxnreg.dec */
     Counters count;
 } Block;
 
@@ -110,18 +110,18 @@ struct Cluster {
     int warps, done; /* of all its blocks */
     int agents;      /* warps + ASYNC_AGENTS */
     uint64_t random;
-    struct ShadowTable *table;        /* shadow.h: of this cluster, or of the launch */
-    struct PageTable *page_table;     /* page.h: likewise */
-    struct ClusterShadow *own_shadow; /* NULL: it is the launch's */
-    struct AsyncOp *queue;            /* issued, not landed: oldest first */
-    uint64_t issued;                  /* asynchronous operations so far: the next one's agent and time */
-    Barrier barrier;                  /* barrier.cluster: those that arrived in the current phase */
-    SyncClock barrier_done;           /* what the last completed phase passes on */
+    struct ShadowTable *table;         /* shadow.h: of this cluster, or of the launch */
+    struct PageTable *page_table;      /* page.h: likewise */
+    struct ClusterShadow *own_shadow;  /* NULL: it is the launch's */
+    struct AsyncOp *queue; /* issued, not landed: oldest first */
+    uint64_t issued;       /* asynchronous operations so far: the next one's agent and time */
+    Barrier barrier;       /* barrier.cluster: those that arrived in the current phase */
+    SyncClock barrier_done; /* what the last completed phase passes on */
     uint32_t barrier_phase;
     struct AsyncState *async; /* async.c; NULL until used */
-    uint64_t turns, idle;     /* slices given; polls in vain since anything happened */
-    bool stuck;               /* a finding after which it cannot go on */
-    struct Tally *tally;      /* profile.h; NULL without figures */
+    uint64_t turns, idle;  /* slices given; polls in vain since anything happened */
+    bool stuck;            /* a finding after which it cannot go on */
+    struct Tally *tally;   /* profile.h; NULL without figures */
 };
 
 struct Launch {
@@ -132,7 +132,7 @@ struct Launch {
     DeviceMemory *memory;
     ReportSet *reports;
     uint64_t seed, max_steps;
-    uint64_t crop;          /* at most so many clusters run, crop.h; 0: all */
+    uint64_t crop; /* at most so many clusters run, crop.h; 0: all */
     const uint64_t *blocks; /* these `crop` clusters, by linear number; NULL: crop.h chooses */
     uint32_t checks;
     bool stats;              /* there is a profile */
@@ -140,9 +140,9 @@ struct Launch {
     int workers;
     uint64_t sm_count;
     Counters count;
-    struct LaunchShadow *shadow;        /* page.h */
+    struct LaunchShadow *shadow; /* page.h */
     const struct AccessKernels *access; /* access_level.h */
-    bool out_of_memory;                 /* of the host */
+    bool out_of_memory;          /* of the host */
 };
 
 uint64_t random_next(Cluster *);
@@ -199,25 +199,10 @@ static inline uint64_t lane_bits(const Warp *w, const Operand *o, int lane) {
     const uint8_t *p = w->base[o->base] + o->offset;
     switch (o->bytes) {
     case 1: v = p[lane]; break;
-    case 2: {
-        uint16_t x;
-        memcpy(&x, p + lane * 2, 2);
-        v = x;
-        break;
-    }
-    case 4: {
-        uint32_t x;
-        memcpy(&x, p + lane * 4, 4);
-        v = x;
-        break;
-    }
+    case 2: { uint16_t x; memcpy(&x, p + lane * 2, 2); v = x; break; }
+    case 4: { uint32_t x; memcpy(&x, p + lane * 4, 4); v = x; break; }
     case 8: memcpy(&v, p + lane * 8, 8); break;
-    default: {
-        uint32_t m;
-        memcpy(&m, p, 4);
-        v = ((o->negated ? ~m : m) >> lane) & 1;
-        break;
-    }
+    default: { uint32_t m; memcpy(&m, p, 4); v = ((o->negated ? ~m : m) >> lane) & 1; break; }
     }
     return v;
 }
@@ -230,10 +215,8 @@ static inline uint64_t address_bits(const Warp *w, const Operand *o, int64_t off
 
 static inline void lane_set(const Warp *w, const Operand *o, int lane, uint64_t v) {
     uint8_t *p = w->base[o->base] + o->offset;
-    if (o->bytes)
-        memcpy(p + lane * o->bytes, &v, o->bytes); /* little-endian hosts only, as the PTX memory model */
-    else
-        predicate_out(w, o, v & 1 ? UINT32_MAX : 0, UINT32_C(1) << lane);
+    if (o->bytes) memcpy(p + lane * o->bytes, &v, o->bytes); /* little-endian hosts only, as the PTX memory model */
+    else predicate_out(w, o, v & 1 ? UINT32_MAX : 0, UINT32_C(1) << lane);
 }
 
 /* ---- wgmma, when frames and clusters end ------------------------------------------------------------------ */

@@ -10,16 +10,11 @@ static inline void gather_step(uint8_t *restrict to, const uint8_t *restrict fro
 }
 
 static void load_row(uint8_t *to, const uint8_t *from, size_t step, size_t each, int first, int last) {
-    if (each == 4 && step == 4)
-        memcpy(to + first * 4, from, (size_t)(last - first) * 4);
-    else if (each == 4 && step == 16)
-        gather_step(to, from, 16, 4, first, last);
-    else if (each == 4 && step == 8)
-        gather_step(to, from, 8, 4, first, last);
-    else if (each == 2)
-        gather_step(to, from, step, 2, first, last);
-    else
-        gather_step(to, from, step, each, first, last);
+    if (each == 4 && step == 4) memcpy(to + first * 4, from, (size_t)(last - first) * 4);
+    else if (each == 4 && step == 16) gather_step(to, from, 16, 4, first, last);
+    else if (each == 4 && step == 8) gather_step(to, from, 8, 4, first, last);
+    else if (each == 2) gather_step(to, from, step, 2, first, last);
+    else gather_step(to, from, step, each, first, last);
 }
 
 /* Every lane in `mask` the same value. */
@@ -38,10 +33,8 @@ static void load_scattered(uint8_t *to, uint8_t *const lane[WARP], size_t at, si
     for (; mask; mask &= mask - 1) {
         const int l = __builtin_ctz(mask);
         const uint8_t *from = lane[l] ? lane[l] + at : NOTHING;
-        if (each == 4)
-            memcpy(to + l * 4, from, 4);
-        else
-            memcpy(to + (size_t)l * each, from, each);
+        if (each == 4) memcpy(to + l * 4, from, 4);
+        else memcpy(to + (size_t)l * each, from, each);
     }
 }
 
@@ -49,12 +42,9 @@ static void load_scattered(uint8_t *to, uint8_t *const lane[WARP], size_t at, si
 static void load_element(uint8_t *to, const Places *p, int k, size_t each, size_t bytes, uint32_t mask) {
     const size_t at = (size_t)k * each;
     const int first = __builtin_ctz(mask), last = WARP - __builtin_clz(mask);
-    if (p->shape == PLACE_ROW)
-        load_row(to, p->first + (size_t)first * bytes + at, bytes, each, first, last);
-    else if (p->shape == PLACE_SAME)
-        load_same(to, p->first + at, each, mask);
-    else
-        load_scattered(to, p->lane, at, each, mask);
+    if (p->shape == PLACE_ROW) load_row(to, p->first + (size_t)first * bytes + at, bytes, each, first, last);
+    else if (p->shape == PLACE_SAME) load_same(to, p->first + at, each, mask);
+    else load_scattered(to, p->lane, at, each, mask);
 }
 
 /* Elements into wider registers: sign or zero extended. */
@@ -105,10 +95,8 @@ static void store_element(Places *p, const uint8_t *from, int k, size_t each, si
         const int l = __builtin_ctz(mask);
         uint8_t *to = p->shape == PLACE_SAME ? p->first : p->lane[l];
         if (!to) continue;
-        if (each == 4)
-            memcpy(to + at, from + (size_t)l * wide, 4);
-        else
-            memcpy(to + at, from + (size_t)l * wide, each);
+        if (each == 4) memcpy(to + at, from + (size_t)l * wide, 4);
+        else memcpy(to + at, from + (size_t)l * wide, each);
     }
 }
 

@@ -58,10 +58,8 @@ static void count_lanes(Warp *w, const LaneCopies *d) {
     if (!w->block->launch->stats) return;
     for (int l = 0; l < WARP; l++) {
         if (!(d->lanes >> l & 1)) continue;
-        if (d->bytes[l] == d->size)
-            whole |= UINT32_C(1) << l;
-        else
-            count_range(w, false, d->source[l], d->bytes[l]);
+        if (d->bytes[l] == d->size) whole |= UINT32_C(1) << l;
+        else count_range(w, false, d->source[l], d->bytes[l]);
     }
     w->count.async_bytes += (uint64_t)__builtin_popcount(whole) * d->size;
     count_access(w, false, d->source, (int)d->size, whole, 0);

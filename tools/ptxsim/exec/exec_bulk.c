@@ -154,13 +154,13 @@ AsyncOp *bulk_new(Warp *w, int lane, bool store) {
 
 /* ---- bulk copies ------------------------------------------------------------------------------------------ */
 typedef struct BulkCopy {
-    Targets targets; /* to shared memory */
-    Range to, from;  /* to global memory: `to` */
+    Targets targets;  /* to shared memory */
+    Range to, from;   /* to global memory: `to` */
     uint32_t bytes;
     uint16_t byte_mask;
     uint8_t reduce;
     PtxType type;
-    uint8_t *staged; /* the source, once read */
+    uint8_t *staged;  /* the source, once read */
 } BulkCopy;
 
 static void bulk_read(AsyncOp *op) {
@@ -234,10 +234,8 @@ static void bulk_issue(Warp *w, int lane, const CopyForm *f, BulkCopy *c) {
     op->drop = bulk_drop;
     op->reduces = f->reduce != 0;
     range_read(w, lane, op->reader ? op->reader : op, &c->from);
-    if (f->store)
-        range_write(w, lane, op, &c->to);
-    else
-        targets_mark(w, op, &c->targets, f->reduce != 0);
+    if (f->store) range_write(w, lane, op, &c->to);
+    else targets_mark(w, op, &c->targets, f->reduce != 0);
     if (f->store && !f->reduce && c->byte_mask == UINT16_MAX) range_poison(&c->to);
     count_copy(w, f->store ? &c->to : &c->from, f->store);
     if (f->store) group_add(op, GROUP_BULK);
@@ -253,10 +251,8 @@ void exec_bulk_copy(Warp *w, const Inst *i, uint32_t mask) {
             w->cluster->stuck = true;
             return;
         }
-        if (bulk_find(w, l, f, c))
-            bulk_issue(w, l, f, c);
-        else
-            free(c);
+        if (bulk_find(w, l, f, c)) bulk_issue(w, l, f, c);
+        else free(c);
     }
 }
 
@@ -282,10 +278,8 @@ typedef struct StoreAsync {
 static void store_land(AsyncOp *op) {
     const StoreAsync *s = op->data;
     uint8_t *to = s->targets.item[0].range.data;
-    if (s->reduce)
-        reduce_bytes(s->reduce, s->type, to, s->value, s->bytes);
-    else
-        memcpy(to, s->value, s->bytes);
+    if (s->reduce) reduce_bytes(s->reduce, s->type, to, s->value, s->bytes);
+    else memcpy(to, s->value, s->bytes);
 }
 
 static void store_complete(AsyncOp *op) {

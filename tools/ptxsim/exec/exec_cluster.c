@@ -41,10 +41,8 @@ void exec_get_rank(Warp *w, const Inst *i, uint32_t mask) {
         const uint64_t address = lane_bits(w, &i->a, l);
         uint64_t offset;
         const int64_t rank = rank_of(w, i, address, &offset);
-        if (rank >= 0)
-            lane_set(w, &i->d, l, (uint64_t)rank);
-        else
-            warp_report(w, REPORT_CLUSTER, l, address, 0, "getctarank of no shared address");
+        if (rank >= 0) lane_set(w, &i->d, l, (uint64_t)rank);
+        else warp_report(w, REPORT_CLUSTER, l, address, 0, "getctarank of no shared address");
     }
 }
 
@@ -79,10 +77,8 @@ void exec_cluster_arrive(Warp *w, const Inst *i, uint32_t mask) {
     if (w->cluster_arrived & mask)
         warp_report(w, REPORT_CLUSTER, __builtin_ctz(w->cluster_arrived & mask), 0, 0,
                     "a second barrier.cluster.arrive without a wait between");
-    if (i->op == ORDER_RELAXED)
-        sync_relaxed_release(w, &c->barrier.clock);
-    else if (!clock_release(w, &c->barrier.clock))
-        c->stuck = true;
+    if (i->op == ORDER_RELAXED) sync_relaxed_release(w, &c->barrier.clock);
+    else if (!clock_release(w, &c->barrier.clock)) c->stuck = true;
     c->barrier.inst = i;
     c->barrier.arrived += (uint32_t)__builtin_popcount(mask & ~w->cluster_arrived);
     w->cluster_arrived |= mask;

@@ -130,10 +130,10 @@ UNARY(relu_f64, double, double, x > 0 ? x : canonical64(x != x ? x : 0))
 static inline uint32_t sign_bits(uint32_t x, uint32_t y, uint32_t z, uint32_t infinity, uint32_t sign) {
     return z > infinity ? z : z | ((x ^ y) & sign);
 }
-#define XORSIGN(NAME, INFINITE)                                                                           \
+#define XORSIGN(NAME, INFINITE)                                                                      \
     TERNARY(xorsign_##NAME, uint16_t, uint16_t, uint16_t, uint16_t, sign_bits(x, y, z, INFINITE, 0x8000)) \
-    TERNARY(xorsign_##NAME##x2, uint32_t, uint32_t, uint32_t, uint32_t,                                   \
-            sign_bits(x & 0xffff, y & 0xffff, z & 0xffff, INFINITE, 0x8000) |                             \
+    TERNARY(xorsign_##NAME##x2, uint32_t, uint32_t, uint32_t, uint32_t,                              \
+            sign_bits(x & 0xffff, y & 0xffff, z & 0xffff, INFINITE, 0x8000) |                        \
                 sign_bits(x >> 16, y >> 16, z >> 16, INFINITE, 0x8000) << 16)
 XORSIGN(f16, 0x7c00)
 XORSIGN(bf16, 0x7f80)

@@ -77,8 +77,9 @@ BINARY(maxs16, int16_t, int16_t, int16_t, x - negative_part(x - y))
 static inline uint32_t pair(uint32_t low, uint32_t high) { return (low & 0xffff) | high << 16; }
 static inline uint32_t lesser(int32_t x, int32_t y) { return (uint32_t)(y + negative_part(x - y)); }
 static inline uint32_t greater(int32_t x, int32_t y) { return (uint32_t)(x - negative_part(x - y)); }
-#define PAIRS(NAME, OF, HALF) \
-    BINARY(NAME##16x2, uint32_t, uint32_t, uint32_t, pair(OF((HALF)x, (HALF)y), OF((HALF)(x >> 16), (HALF)(y >> 16))))
+#define PAIRS(NAME, OF, HALF)                         \
+    BINARY(NAME##16x2, uint32_t, uint32_t, uint32_t, \
+           pair(OF((HALF)x, (HALF)y), OF((HALF)(x >> 16), (HALF)(y >> 16))))
 BINARY(add16x2, uint32_t, uint32_t, uint32_t, pair(x + y, (x >> 16) + (y >> 16)))
 PAIRS(minu, lesser, uint16_t)
 PAIRS(mins, lesser, int16_t)
@@ -265,7 +266,8 @@ BINARY(szexts32, uint32_t, uint32_t, uint32_t, extend(x, y, i->op2 == WRAP_CLAMP
 #define PACKED(op, u, s) [op] = {SIGNED_ROW(u, s), [T_U16X2] = u##16x2, [T_S16X2] = s##16x2}
 #define SIGNED_ROW(u, s) \
     [T_U16] = u##16, [T_U32] = u##32, [T_U64] = u##64, [T_S16] = s##16, [T_S32] = s##32, [T_S64] = s##64
-#define SIGNED_AND_NOT(op, u, s) [op] = {SIGNED_ROW(u, s)}
+#define SIGNED_AND_NOT(op, u, s) \
+    [op] = {SIGNED_ROW(u, s)}
 #define BITWISE(op, f) [op] = {[T_B16] = f##16, [T_B32] = f##32, [T_B64] = f##64}
 ExecFn int_handler(int op, PtxType t) {
     static const ExecFn TABLE[OP_COUNT][T_COUNT] = {
@@ -345,22 +347,22 @@ void exec_carry(Warp *w, const Inst *i, uint32_t mask) {
 /* mad and madc with the condition code: the carry is that of the addition alone. */
 static uint32_t high32u(uint32_t x, uint32_t y) { return (uint32_t)((uint64_t)x * y >> 32); }
 static uint32_t high32s(int32_t x, int32_t y) { return (uint32_t)((uint64_t)((int64_t)x * y) >> 32); }
-#define MAD_CARRY(N, U, S)                                                                             \
-    static void mad_carry##N(Warp *w, const Inst *i, uint32_t mask) {                                  \
-        const U *a = source_lanes(w, &i->a), *b = source_lanes(w, &i->b), *c = source_lanes(w, &i->c); \
-        const bool high = i->op2 >> 1 == HALF_HI, is_signed = type_is_signed((PtxType)i->type);        \
-        const uint32_t in = i->op == OP_MADC ? w->carry : 0;                                           \
-        int32_t out[WARP];                                                                             \
-        U r[WARP];                                                                                     \
-        LANES {                                                                                        \
-            const U x = a[l], y = b[l];                                                                \
-            const U product = !high ? x * y : is_signed ? high##N##s((S)x, (S)y) : high##N##u(x, y);   \
-            const U sum = product + c[l];                                                              \
-            r[l] = sum + (in >> l & 1);                                                                \
-            out[l] = sum < product || r[l] < sum ? -1 : 0;                                             \
-        }                                                                                              \
-        if (i->op2 & 1) w->carry = (w->carry & ~mask) | (lane_signs(out) & mask);                      \
-        lanes_put(lane_out(w, &i->d), r, sizeof *r, mask);                                             \
+#define MAD_CARRY(N, U, S)                                                                                        \
+    static void mad_carry##N(Warp *w, const Inst *i, uint32_t mask) {                                             \
+        const U *a = source_lanes(w, &i->a), *b = source_lanes(w, &i->b), *c = source_lanes(w, &i->c);            \
+        const bool high = i->op2 >> 1 == HALF_HI, is_signed = type_is_signed((PtxType)i->type);                   \
+        const uint32_t in = i->op == OP_MADC ? w->carry : 0;                                                      \
+        int32_t out[WARP];                                                                                        \
+        U r[WARP];                                                                                                \
+        LANES {                                                                                                   \
+            const U x = a[l], y = b[l];                                                                           \
+            const U product = !high ? x * y : is_signed ? high##N##s((S)x, (S)y) : high##N##u(x, y);              \
+            const U sum = product + c[l];                                                                         \
+            r[l] = sum + (in >> l & 1);                                                                           \
+            out[l] = sum < product || r[l] < sum ? -1 : 0;                                                        \
+        }                                                                                                         \
+        if (i->op2 & 1) w->carry = (w->carry & ~mask) | (lane_signs(out) & mask);                                 \
+        lanes_put(lane_out(w, &i->d), r, sizeof *r, mask);                                                        \
     }
 MAD_CARRY(32, uint32_t, int32_t)
 MAD_CARRY(64, uint64_t, int64_t)
@@ -387,17 +389,16 @@ void exec_mad_sat(Warp *w, const Inst *i, uint32_t mask) { (i->op == OP_MAD ? ma
 /* ---- dot products of bytes ------------------------------------------------------------------------------ */
 /* Sums wrap, so they may be unsigned; dp2a takes the lower or the upper two bytes of b (op2: the shift). */
 #define TERM(A, a_shift, B, b_shift) ((uint32_t)((int32_t)(A)(x >> (a_shift)) * (int32_t)(B)(y >> (b_shift))))
-#define DOT(NAME, A8, A16, B8)                                                                         \
-    TERNARY(dot4_##NAME, uint32_t, uint32_t, uint32_t, uint32_t,                                       \
-            z + TERM(A8, 0, B8, 0) + TERM(A8, 8, B8, 8) + TERM(A8, 16, B8, 16) + TERM(A8, 24, B8, 24)) \
-    TERNARY(dot2_##NAME, uint32_t, uint32_t, uint32_t, uint32_t,                                       \
+#define DOT(NAME, A8, A16, B8)                                                                                   \
+    TERNARY(dot4_##NAME, uint32_t, uint32_t, uint32_t, uint32_t,                                                 \
+            z + TERM(A8, 0, B8, 0) + TERM(A8, 8, B8, 8) + TERM(A8, 16, B8, 16) + TERM(A8, 24, B8, 24))           \
+    TERNARY(dot2_##NAME, uint32_t, uint32_t, uint32_t, uint32_t,                                                 \
             z + TERM(A16, 0, B8, i->op2) + TERM(A16, 16, B8, i->op2 + 8))
 DOT(uu, uint8_t, uint16_t, uint8_t)
 DOT(us, uint8_t, uint16_t, int8_t)
 DOT(su, int8_t, int16_t, uint8_t)
 DOT(ss, int8_t, int16_t, int8_t)
 void exec_dot(Warp *w, const Inst *i, uint32_t mask) {
-    static const ExecFn TABLE[2][2][2] = {{{dot4_uu, dot4_us}, {dot4_su, dot4_ss}},
-                                          {{dot2_uu, dot2_us}, {dot2_su, dot2_ss}}};
+    static const ExecFn TABLE[2][2][2] = {{{dot4_uu, dot4_us}, {dot4_su, dot4_ss}}, {{dot2_uu, dot2_us}, {dot2_su, dot2_ss}}};
     TABLE[i->op == OP_DP2A][i->type == T_S32][i->type2 == T_S32](w, i, mask);
 }

@@ -91,26 +91,26 @@ static inline bool holds(int op, float x, float y) {
     default: return unordered; /* NANTEST */
     }
 }
-#define COMPARE_PAIRS(NAME, READ)                                                  \
-    static void NAME(Warp *w, const Inst *i, uint32_t mask) {                      \
-        const Halves a = split_pairs(w, &i->a), b = split_pairs(w, &i->b);         \
-        uint32_t low = 0, high = 0;                                                \
-        for (int l = 0; l < WARP; l++) {                                           \
-            low |= (uint32_t)holds(i->op, READ(a.low[l]), READ(b.low[l])) << l;    \
-            high |= (uint32_t)holds(i->op, READ(a.high[l]), READ(b.high[l])) << l; \
-        }                                                                          \
-        low = combine(w, i, low), high = combine(w, i, high);                      \
-        predicate_out(w, &i->d, low, mask);                                        \
-        if (i->has_d2) predicate_out(w, &i->d2, high, mask);                       \
+#define COMPARE_PAIRS(NAME, READ)                                                                  \
+    static void NAME(Warp *w, const Inst *i, uint32_t mask) {                                      \
+        const Halves a = split_pairs(w, &i->a), b = split_pairs(w, &i->b);                         \
+        uint32_t low = 0, high = 0;                                                                \
+        for (int l = 0; l < WARP; l++) {                                                           \
+            low |= (uint32_t)holds(i->op, READ(a.low[l]), READ(b.low[l])) << l;                    \
+            high |= (uint32_t)holds(i->op, READ(a.high[l]), READ(b.high[l])) << l;                 \
+        }                                                                                          \
+        low = combine(w, i, low), high = combine(w, i, high);                                      \
+        predicate_out(w, &i->d, low, mask);                                                        \
+        if (i->has_d2) predicate_out(w, &i->d2, high, mask);                                       \
     }
 COMPARE_PAIRS(compare_f16x2, decode_f16)
 COMPARE_PAIRS(compare_bf16x2, decode_bf16)
 
 ExecFn compare_handler(PtxType t) {
     static const ExecFn TABLE[T_COUNT] = {
-        [T_U16] = compare_u16,   [T_B16] = compare_u16,     [T_S16] = compare_s16,      [T_U32] = compare_u32,
-        [T_B32] = compare_u32,   [T_S32] = compare_s32,     [T_U64] = compare_u64,      [T_B64] = compare_u64,
-        [T_S64] = compare_s64,   [T_F32] = compare_f32,     [T_F64] = compare_f64,      [T_F16] = compare_f16,
+        [T_U16] = compare_u16,  [T_B16] = compare_u16, [T_S16] = compare_s16, [T_U32] = compare_u32,
+        [T_B32] = compare_u32,  [T_S32] = compare_s32, [T_U64] = compare_u64, [T_B64] = compare_u64,
+        [T_S64] = compare_s64,  [T_F32] = compare_f32, [T_F64] = compare_f64, [T_F16] = compare_f16,
         [T_BF16] = compare_bf16, [T_F16X2] = compare_f16x2, [T_BF16X2] = compare_bf16x2};
     return TABLE[t];
 }
@@ -187,9 +187,7 @@ SELECT(8, uint64_t)
 ExecFn select_handler(int bytes) {
     return bytes == 1 ? select1 : bytes == 2 ? select2 : bytes == 4 ? select4 : select8;
 }
-static void move16(Warp *w, const Inst *i, uint32_t mask) {
-    lanes_put(lane_out(w, &i->d), lane_in(w, &i->a), 16, mask);
-}
+static void move16(Warp *w, const Inst *i, uint32_t mask) { lanes_put(lane_out(w, &i->d), lane_in(w, &i->a), 16, mask); }
 ExecFn move_handler(int bytes) {
     return bytes == 1 ? move1 : bytes == 2 ? move2 : bytes == 4 ? move4 : bytes == 8 ? move8 : move16;
 }
@@ -258,10 +256,8 @@ static void halves128(const Warp *w, const Operand *whole, const Operand half[2]
         uint8_t *at = (uint8_t *)lane_out(w, whole) + l * 16;
         for (int k = 0; k < 2; k++) {
             uint8_t *part = (uint8_t *)lane_out(w, &half[k]) + l * 8;
-            if (pack)
-                memcpy(at + 8 * k, part, 8);
-            else
-                memcpy(part, at + 8 * k, 8);
+            if (pack) memcpy(at + 8 * k, part, 8);
+            else memcpy(part, at + 8 * k, 8);
         }
     }
 }

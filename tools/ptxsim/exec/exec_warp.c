@@ -9,10 +9,7 @@ static const uint32_t *words(const Warp *w, const Operand *o) { return lane_in(w
 void warp_report(Warp *w, ReportKind kind, int lane, uint64_t address, int bytes, const char *note) {
     const Block *b = w->block;
     if (!(b->launch->checks >> kind & 1)) return;
-    Report r = {.kind = kind,
-                .line = w->at ? w->at->line : 0,
-                .address = address,
-                .bytes = bytes,
+    Report r = {.kind = kind, .line = w->at ? w->at->line : 0, .address = address, .bytes = bytes,
                 .order = b->linear * 2048 + (uint64_t)(w->index * WARP + lane)};
     snprintf(r.function, sizeof r.function, "%s", b->launch->fn->name);
     snprintf(r.note, sizeof r.note, "%s", note);
@@ -108,10 +105,8 @@ void exec_activemask(Warp *w, const Inst *i, uint32_t mask) {
 void exec_warp_barrier(Warp *w, const Inst *i, uint32_t mask) {
     if (!mask || members_apart(w, i, &i->a, mask, exec_warp_barrier)) return;
     check_members(w, mask, members_of(w, &i->a, mask));
-    if (mask == w->live)
-        clock_warp_sync(w);
-    else
-        clock_part_sync(w, mask);
+    if (mask == w->live) clock_warp_sync(w);
+    else clock_part_sync(w, mask);
 }
 
 /* ---- special registers -------------------------------------------------------------------------------- */
@@ -130,18 +125,10 @@ static uint64_t special_bits(const Warp *w, Special s, int lane) {
     const Launch *k = b->launch;
     const uint32_t bit = UINT32_C(1) << lane;
     switch (s) {
-    case SR_TID_X:
-    case SR_TID_Y:
-    case SR_TID_Z: return w->tid[s - SR_TID_X][lane];
-    case SR_NTID_X:
-    case SR_NTID_Y:
-    case SR_NTID_Z: return k->block[s - SR_NTID_X];
-    case SR_CTAID_X:
-    case SR_CTAID_Y:
-    case SR_CTAID_Z: return b->id[s - SR_CTAID_X];
-    case SR_NCTAID_X:
-    case SR_NCTAID_Y:
-    case SR_NCTAID_Z: return k->grid[s - SR_NCTAID_X];
+    case SR_TID_X: case SR_TID_Y: case SR_TID_Z: return w->tid[s - SR_TID_X][lane];
+    case SR_NTID_X: case SR_NTID_Y: case SR_NTID_Z: return k->block[s - SR_NTID_X];
+    case SR_CTAID_X: case SR_CTAID_Y: case SR_CTAID_Z: return b->id[s - SR_CTAID_X];
+    case SR_NCTAID_X: case SR_NCTAID_Y: case SR_NCTAID_Z: return k->grid[s - SR_NCTAID_X];
     case SR_LANEID: return (uint64_t)lane;
     case SR_WARPID: return (uint64_t)w->index;
     case SR_NWARPID: return 64;
@@ -151,26 +138,19 @@ static uint64_t special_bits(const Warp *w, Special s, int lane) {
     case SR_LANEMASK_EQ: return bit;
     case SR_LANEMASK_LE: return bit | (bit - 1);
     case SR_LANEMASK_LT: return bit - 1;
-    case SR_LANEMASK_GE: return (uint32_t) ~(bit - 1);
-    case SR_LANEMASK_GT: return (uint32_t) ~(bit | (bit - 1));
-    case SR_CLOCK:
-    case SR_CLOCK64: return warp_clock(w);
+    case SR_LANEMASK_GE: return (uint32_t)~(bit - 1);
+    case SR_LANEMASK_GT: return (uint32_t)~(bit | (bit - 1));
+    case SR_CLOCK: case SR_CLOCK64: return warp_clock(w);
     case SR_CLOCK_HI: return warp_clock(w) >> 32;
-    case SR_GLOBALTIMER:
-    case SR_GLOBALTIMER_LO: return wall_clock();
+    case SR_GLOBALTIMER: case SR_GLOBALTIMER_LO: return wall_clock();
     case SR_GLOBALTIMER_HI: return wall_clock() >> 32;
-    case SR_CLUSTERID_X:
-    case SR_CLUSTERID_Y:
-    case SR_CLUSTERID_Z: return b->id[s - SR_CLUSTERID_X] / k->cluster[s - SR_CLUSTERID_X];
-    case SR_NCLUSTERID_X:
-    case SR_NCLUSTERID_Y:
-    case SR_NCLUSTERID_Z: return k->grid[s - SR_NCLUSTERID_X] / k->cluster[s - SR_NCLUSTERID_X];
-    case SR_CLUSTER_CTAID_X:
-    case SR_CLUSTER_CTAID_Y:
-    case SR_CLUSTER_CTAID_Z: return b->id[s - SR_CLUSTER_CTAID_X] % k->cluster[s - SR_CLUSTER_CTAID_X];
-    case SR_CLUSTER_NCTAID_X:
-    case SR_CLUSTER_NCTAID_Y:
-    case SR_CLUSTER_NCTAID_Z: return k->cluster[s - SR_CLUSTER_NCTAID_X];
+    case SR_CLUSTERID_X: case SR_CLUSTERID_Y: case SR_CLUSTERID_Z:
+        return b->id[s - SR_CLUSTERID_X] / k->cluster[s - SR_CLUSTERID_X];
+    case SR_NCLUSTERID_X: case SR_NCLUSTERID_Y: case SR_NCLUSTERID_Z:
+        return k->grid[s - SR_NCLUSTERID_X] / k->cluster[s - SR_NCLUSTERID_X];
+    case SR_CLUSTER_CTAID_X: case SR_CLUSTER_CTAID_Y: case SR_CLUSTER_CTAID_Z:
+        return b->id[s - SR_CLUSTER_CTAID_X] % k->cluster[s - SR_CLUSTER_CTAID_X];
+    case SR_CLUSTER_NCTAID_X: case SR_CLUSTER_NCTAID_Y: case SR_CLUSTER_NCTAID_Z: return k->cluster[s - SR_CLUSTER_NCTAID_X];
     case SR_CLUSTER_CTARANK: return b->rank;
     case SR_CLUSTER_NCTARANK: return (uint64_t)b->cluster->blocks;
     case SR_IS_EXPLICIT_CLUSTER: return b->cluster->blocks > 1 || k->fn->required_cluster[0] != 0;

@@ -6,12 +6,11 @@
 enum { CHUNK_SHIFT = 16, CHUNK_MAPS = (1 << CHUNK_SHIFT) / 4 / 64 };
 
 typedef struct Chunk {
-    uint64_t number;                              /* address >> CHUNK_SHIFT */
+    uint64_t number; /* address >> CHUNK_SHIFT */
     atomic_uint_least64_t touched[2][CHUNK_MAPS]; /* read, written */
 } Chunk;
 
-/* An open table with twice the slots that all allocations can need: full only where a kernel strays far outside them.
- */
+/* An open table with twice the slots that all allocations can need: full only where a kernel strays far outside them. */
 struct Footprint {
     size_t slots; /* a power of two */
     atomic_bool failed;

@@ -28,6 +28,7 @@ typedef struct MatrixKernels {
                          int k, bool saturate);
 } MatrixKernels;
 
+
 /* Rows of 8 x `width` values, row-major, into a row block of the left panel from k0 on. */
 void left_put(uint32_t *block, const uint32_t *tile, int stride, int k0, int width);
 /* The same rows, which are columns of B, into the right panel of a column block. */

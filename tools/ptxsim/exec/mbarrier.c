@@ -27,10 +27,8 @@ static void fault(Warp *w, int lane, const Mbarrier *m, const char *note) {
 
 /* Block and offset of an address; false with a finding when it is none of an mbarrier object. */
 static bool resolve(Warp *w, int lane, Space space, uint64_t address, bool remote, Block **block, uint64_t *offset) {
-    if (space == SPACE_GENERIC && address - SHARED_WINDOW < WINDOW_BYTES)
-        address -= SHARED_WINDOW;
-    else if (space == SPACE_GENERIC)
-        address = UINT64_MAX;
+    if (space == SPACE_GENERIC && address - SHARED_WINDOW < WINDOW_BYTES) address -= SHARED_WINDOW;
+    else if (space == SPACE_GENERIC) address = UINT64_MAX;
     *block = shared_block(w, address, offset);
     const char *problem = !*block || *offset + MBARRIER_BYTES > (*block)->shared_bytes
                               ? "no address of the shared memory of a running block"
@@ -88,13 +86,8 @@ static void mbarrier_init(Warp *w, int lane, const MbarrierForm *f) {
         w->cluster->stuck = true;
         return;
     }
-    *m = (Mbarrier){.block = b,
-                    .offset = (uint32_t)offset,
-                    .expected = (uint32_t)count,
-                    .pending = (uint32_t)count,
-                    .init = stamp_make(w->time, w->agent, (uint32_t)lane),
-                    .waited = true,
-                    .next = b->mbarriers};
+    *m = (Mbarrier){.block = b, .offset = (uint32_t)offset, .expected = (uint32_t)count, .pending = (uint32_t)count,
+                    .init = stamp_make(w->time, w->agent, (uint32_t)lane), .waited = true, .next = b->mbarriers};
     b->mbarriers = m;
     mark_bytes(m, mbarrier_stamp(w->cluster));
 }
@@ -250,10 +243,8 @@ static void arrive_lane(Warp *w, int lane, const MbarrierForm *f, Released *last
         settle(w->cluster, m);
         return;
     }
-    if (f->relaxed)
-        sync_relaxed_release(w, &m->arriving);
-    else
-        release_into(w, m, last);
+    if (f->relaxed) sync_relaxed_release(w, &m->arriving);
+    else release_into(w, m, last);
     if (f->state.base) lane_set(w, &f->state, lane, state_of(m));
     if (f->op == MBARRIER_ARRIVE_DROP) {
         if (count > m->expected) fault(w, lane, m, "drops more arrivals than are expected");
@@ -269,12 +260,9 @@ void exec_mbarrier(Warp *w, const Inst *i, uint32_t mask) {
     Released last = {0};
     for (int l = 0; l < WARP; l++) {
         if (!(mask >> l & 1)) continue;
-        if (f->op == MBARRIER_INIT)
-            mbarrier_init(w, l, f);
-        else if (f->op == MBARRIER_INVAL)
-            mbarrier_inval(w, l, f);
-        else
-            arrive_lane(w, l, f, &last);
+        if (f->op == MBARRIER_INIT) mbarrier_init(w, l, f);
+        else if (f->op == MBARRIER_INVAL) mbarrier_inval(w, l, f);
+        else arrive_lane(w, l, f, &last);
     }
 }
 
@@ -323,10 +311,8 @@ static uint32_t waits_done(Warp *w, const Inst *i, uint32_t mask, bool first) {
         done |= UINT32_C(1) << l;
         if (!m || m == last) continue;
         last = m;
-        if (f->relaxed)
-            sync_relaxed_acquire(w, &m->completed);
-        else
-            clock_acquire(w, &m->completed);
+        if (f->relaxed) sync_relaxed_acquire(w, &m->completed);
+        else clock_acquire(w, &m->completed);
         m->waited = true;
         m->tracked = NULL;
     }
@@ -347,8 +333,7 @@ static void explain(const Warp *w, char *note, size_t room) {
     if (m)
         snprintf(note, room, "waits for phase %u of the mbarrier at 0x%llx: %u arrivals and %lld bytes are missing",
                  m->phase, (unsigned long long)offset, m->pending, (long long)m->tx);
-    else
-        snprintf(note, room, "waits for an mbarrier at 0x%llx that is gone", (unsigned long long)offset);
+    else snprintf(note, room, "waits for an mbarrier at 0x%llx that is gone", (unsigned long long)offset);
 }
 
 /* A try_wait gives up once, as the ISA allows, so that a kernel that does not look at its result is found; it stands

@@ -63,10 +63,8 @@ static int complete_parties(const Warp *w, Party *party, int n) {
         before = n;
         n = 0;
         for (int k = 0; k < before; k++)
-            if (!(party[k].mask & ~served))
-                party[n++] = party[k];
-            else if (!k)
-                return 0;
+            if (!(party[k].mask & ~served)) party[n++] = party[k];
+            else if (!k) return 0;
     }
     return n;
 }
@@ -130,10 +128,8 @@ static void part_from_others(Warp *w, uint32_t rest) {
     const int32_t next = top->pc + 1, join = top->join;
     if (next == join) return;
     top->waiting = true;
-    if (push_path(w, next, join, rest))
-        w->path[w->paths - 1].ahead = true;
-    else
-        w->cluster->stuck = true;
+    if (push_path(w, next, join, rest)) w->path[w->paths - 1].ahead = true;
+    else w->cluster->stuck = true;
 }
 
 /* Who takes part in the top path's operation; 0: others come first. */
@@ -161,10 +157,8 @@ bool meet(Warp *w, const Inst *i, uint32_t active, uint32_t mask) {
     int n = 1;
     party[0] = (Party){.inst = i, .mask = mask, .path = &w->path[w->paths - 1]};
     if (mask && mask != w->live && named_members(w, i, mask) & w->live & ~mask) {
-        if (mask != active)
-            part_from_others(w, active & ~mask);
-        else
-            n = gather(w, i, mask, party);
+        if (mask != active) part_from_others(w, active & ~mask);
+        else n = gather(w, i, mask, party);
         if (mask != active || !n) return false;
     }
     if (w->passed && mask) report_passed(w, i, mask);

@@ -10,10 +10,8 @@ static size_t lower_bound(const DeviceMemory *m, uint64_t address) { /* allocati
     size_t low = 0, high = m->count;
     while (low < high) {
         const size_t mid = (low + high) / 2;
-        if (m->item[mid]->address <= address)
-            low = mid + 1;
-        else
-            high = mid;
+        if (m->item[mid]->address <= address) low = mid + 1;
+        else high = mid;
     }
     return low;
 }
@@ -38,10 +36,8 @@ static uint8_t *zeros(uint64_t bytes) {
 }
 
 static void unmake(uint8_t *p, uint64_t bytes) {
-    if (bytes < LARGE)
-        free(p);
-    else if (p)
-        munmap(p, bytes);
+    if (bytes < LARGE) free(p);
+    else if (p) munmap(p, bytes);
 }
 
 static void release(Allocation *a) {

@@ -3,9 +3,7 @@
 #include <math.h>
 #include <string.h>
 
-typedef struct Format {
-    int exponent_bits, mantissa_bits, shift;
-} Format;
+typedef struct Format { int exponent_bits, mantissa_bits, shift; } Format;
 static const Format FORMATS[T_COUNT] = {
     [T_F16] = {5, 10, 0}, [T_BF16] = {8, 7, 0}, [T_F32] = {8, 23, 0}, [T_TF32] = {8, 10, 13}, [T_F64] = {11, 52, 0}};
 

@@ -4,14 +4,14 @@
 #include <stdlib.h>
 
 struct LaunchShadow {
-    bool shared; /* all clusters use `pages` and `table` */
+    bool shared;          /* all clusters use `pages` and `table` */
     ShadowTable table;
     PageTable pages;      /* shared: the clusters'; else the record of what ended clusters did */
     pthread_mutex_t lock; /* of all below, and of the record */
     pthread_cond_t merged;
     Page *pool;
-    Cluster **waiting; /* ended, and a lower one has not: ring by linear number */
-    uint64_t turn;     /* next to be merged */
+    Cluster **waiting;    /* ended, and a lower one has not: ring by linear number */
+    uint64_t turn;        /* next to be merged */
     bool failed;
 };
 enum { RING = 256 };
@@ -135,22 +135,20 @@ enum { SEVERAL_CLUSTERS = INT32_MAX };
 typedef struct Merge {
     LaunchShadow *launch;
     Cluster *cluster;
-    uint32_t self;    /* cluster + 1 */
-    const Page *page; /* of the cluster */
+    uint32_t self;        /* cluster + 1 */
+    const Page *page;     /* of the cluster */
     Page *record;
-    uint32_t last_r; /* readers looked at last, and the bytes that they read */
+    uint32_t last_r;      /* readers looked at last, and the bytes that they read */
     uint8_t last_bytes;
-    bool told[3]; /* findings of this page: write after write, write after read, read after write */
+    bool told[3];         /* findings of this page: write after write, write after read, read after write */
 } Merge;
 
 static Page *record_page(LaunchShadow *s, const Page *from) {
     Page *p = table_find(&s->pages, from->number);
     if (p) return p;
     p = s->pool; /* the lock is held */
-    if (p)
-        s->pool = p->next;
-    else
-        p = aligned_alloc(64, (sizeof *p + 2 * PAGE_WORDS * sizeof *p->word + 63) / 64 * 64);
+    if (p) s->pool = p->next;
+    else p = aligned_alloc(64, (sizeof *p + 2 * PAGE_WORDS * sizeof *p->word + 63) / 64 * 64);
     if (!p) return NULL;
     page_place(p, from->number, from->allocation);
     p->shadow = (Shadow){.w = p->word, .r = p->word + PAGE_WORDS};
@@ -167,10 +165,8 @@ static void tell(Merge *m, uint32_t k, uint32_t other, int what) {
     m->told[what] = true;
     const bool write = what < 2;
     char who[96], text[224];
-    if (other == SEVERAL_CLUSTERS)
-        snprintf(who, sizeof who, "several other blocks");
-    else
-        race_block_name(m->cluster->launch, other - 1, who, sizeof who);
+    if (other == SEVERAL_CLUSTERS) snprintf(who, sizeof who, "several other blocks");
+    else race_block_name(m->cluster->launch, other - 1, who, sizeof who);
     snprintf(text, sizeof text, DID[what], who);
     const Inst *at = what == 1 ? m->record->reader : m->record->writer;
     if (at) snprintf(text + strlen(text), sizeof text - strlen(text), " in the same launch (line %d)", at->line);
@@ -208,17 +204,13 @@ static void merge_word(Merge *m, uint32_t k) {
     const uint32_t w = m->page->shadow.w[k], r = m->page->shadow.r[k];
     if (w <= STAMP_BEFORE && !r) return;
     uint8_t wrote = w > STAMP_BEFORE ? 15 : 0, read = r ? 15 : 0;
-    if (w >= SHADOW_INDEX)
-        shadow_detail_bytes(m->cluster->table, w, &wrote, &read);
-    else if (r && r == m->last_r)
-        read = m->last_bytes;
-    else if (r)
-        m->last_bytes = read = shadow_reader_bytes(m->cluster->table, m->last_r = r);
+    if (w >= SHADOW_INDEX) shadow_detail_bytes(m->cluster->table, w, &wrote, &read);
+    else if (r && r == m->last_r) read = m->last_bytes;
+    else if (r) m->last_bytes = read = shadow_reader_bytes(m->cluster->table, m->last_r = r);
     const bool whole = (wrote == 0 || wrote == 15) && (read == 0 || read == 15);
     if (whole && !(m->record->shadow.w[k] & RECORD_DETAIL))
         merge_byte(m, k, &m->record->shadow.w[k], &m->record->shadow.r[k], wrote != 0, read != 0);
-    else
-        merge_bytes(m, k, wrote, read);
+    else merge_bytes(m, k, wrote, read);
 }
 
 static void merge_page(LaunchShadow *s, Cluster *c, const Page *p) {
@@ -284,10 +276,8 @@ void launch_shadow_end(LaunchShadow *s) {
     free_pages(s->pool);
     free(s->pages.slot);
     free(s->waiting);
-    if (s->shared)
-        shadow_table_free(&s->table);
-    else
-        free(s->table.detail);
+    if (s->shared) shadow_table_free(&s->table);
+    else free(s->table.detail);
     pthread_mutex_destroy(&s->lock);
     pthread_cond_destroy(&s->merged);
     free(s);
@@ -315,7 +305,7 @@ void cluster_shadow_end(Cluster *c) {
     }
     pthread_mutex_lock(&s->lock);
     while (c->position >= s->turn + RING && !s->failed)
-        pthread_cond_wait(&s->merged, &s->lock); /* the lowest one never waits */
+        pthread_cond_wait(&s->merged, &s->lock);                                      /* the lowest one never waits */
     if (s->waiting[c->position % RING]) merge_cluster(s, s->waiting[c->position % RING]); /* only after a failure */
     s->waiting[c->position % RING] = c;
     for (Cluster **next = &s->waiting[s->turn % RING]; *next; next = &s->waiting[s->turn % RING]) {

@@ -10,8 +10,8 @@ enum { PAGE_SHIFT = 12, PAGE_BYTES = 1 << PAGE_SHIFT, PAGE_WORDS = PAGE_BYTES / 
 typedef struct Page {
     uint64_t number; /* address >> PAGE_SHIFT */
     const Allocation *allocation;
-    uint8_t *data, *written;     /* of byte `from` */
-    uint32_t from, to;           /* bytes of the page that lie in the allocation; `from` is a multiple of 4 */
+    uint8_t *data, *written; /* of byte `from` */
+    uint32_t from, to;       /* bytes of the page that lie in the allocation; `from` is a multiple of 4 */
     const Inst *writer, *reader; /* the last instructions that did */
     Shadow shadow;
     struct Page *next;

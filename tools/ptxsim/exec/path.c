@@ -21,8 +21,8 @@ void diverge(Warp *w, const Inst *i, int32_t target, uint32_t taken, uint32_t re
     const int32_t end = w->frame[w->frames - 1].fn->count;
     if (join == end) top->mask = 0;
     const int below = w->paths;
-    const bool ok =
-        (next == join || push_path(w, next, join, rest)) && (target == join || push_path(w, target, join, taken));
+    const bool ok = (next == join || push_path(w, next, join, rest)) &&
+                    (target == join || push_path(w, target, join, taken));
     for (int k = below; k < w->paths; k++) w->path[k].ahead = ahead;
     if (!ok) w->cluster->stuck = true;
 }

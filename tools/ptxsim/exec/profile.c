@@ -35,10 +35,7 @@ void profile_merge(Profile *p, Tally *t) {
 
 /* ---- kinds of instructions ------------------------------------------------------------------------------ */
 void mix_find(const char *name, uint8_t *mix, uint8_t *flops) {
-    static const struct {
-        const char *prefix;
-        uint8_t mix, flops;
-    } ROWS[] = {
+    static const struct { const char *prefix; uint8_t mix, flops; } ROWS[] = {
 #define MIX_OP(prefix, id, flops) {prefix, MIX_##id, flops},
 #include "tools/ptxsim/exec/mix.def"
     };
@@ -57,9 +54,8 @@ static bool is_half(PtxType t) { return t == T_F16 || t == T_F16X2 || t == T_BF1
 
 static Mix mix_of(const Inst *i) {
     static const Mix OF_SPACE[] = {
-        [SPACE_GENERIC] = MIX_GENERIC, [SPACE_GLOBAL] = MIX_GLOBAL,  [SPACE_SHARED] = MIX_SHARED,
-        [SPACE_LOCAL] = MIX_LOCAL,     [SPACE_CONST] = MIX_CONSTANT, [SPACE_PARAM] = MIX_CONSTANT,
-        [SPACE_CLUSTER] = MIX_SHARED};
+        [SPACE_GENERIC] = MIX_GENERIC, [SPACE_GLOBAL] = MIX_GLOBAL, [SPACE_SHARED] = MIX_SHARED, [SPACE_LOCAL] = MIX_LOCAL,
+        [SPACE_CONST] = MIX_CONSTANT, [SPACE_PARAM] = MIX_CONSTANT, [SPACE_CLUSTER] = MIX_SHARED};
     const PtxType t = (PtxType)i->type;
     if (i->mix == MIX_SPACED) return OF_SPACE[i->space];
     if (i->mix != MIX_TYPED) return (Mix)i->mix;

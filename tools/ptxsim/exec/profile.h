@@ -1,12 +1,11 @@
-/* Figures of one launch, gathered where Launch.profile is set: how often each instruction ran, for how many threads,
- * and which memory was touched.  What follows from the instructions alone (kinds, operations) is worked out at the end.
- */
+/* Figures of one launch, gathered where Launch.profile is set: how often each instruction ran, for how many threads, and
+ * which memory was touched.  What follows from the instructions alone (kinds, operations) is worked out at the end. */
 #pragma once
 #include "tools/ptxsim/exec/footprint.h"
 #include "tools/ptxsim/ptx/ptx.h"
 
-/* By Function.number plus the instruction's index: the difference to the instruction before, so that a run of them
- * costs two entries. */
+/* By Function.number plus the instruction's index: the difference to the instruction before, so that a run of them costs
+ * two entries. */
 typedef struct Tally {
     int64_t warps, lanes;
 } Tally;

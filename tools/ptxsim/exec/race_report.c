@@ -34,10 +34,8 @@ static void name_agent(const Cluster *c, uint64_t cluster, Stamp s, char *text, 
         block_of(c->launch, cluster, agent / each, id);
         snprintf(where, sizeof where, " of block (%u,%u,%u)", id[0], id[1], id[2]);
     }
-    if (lane < WARP)
-        snprintf(text, room, "warp %u lane %u%s", agent % each, lane, where);
-    else
-        snprintf(text, room, "warp %u%s", agent % each, where);
+    if (lane < WARP) snprintf(text, room, "warp %u lane %u%s", agent % each, lane, where);
+    else snprintf(text, room, "warp %u%s", agent % each, where);
 }
 
 static const char *space_name(Space s) { return s == SPACE_SHARED ? "shared" : "global"; }
@@ -64,10 +62,9 @@ void race_report(const Actor *a, Space space, int lane, uint64_t address, int by
 void race_report_at(Cluster *c, Stamp by, const Inst *at, uint64_t address, const char *note) {
     const uint32_t agent = stamp_agent(by) < (uint32_t)c->warps ? stamp_agent(by) : 0, lane = stamp_lane(by);
     Warp *w = &c->block[agent / (uint32_t)c->block[0].warps].warp[agent % (uint32_t)c->block[0].warps];
-    const uint32_t first = lane < WARP                                ? lane
-                           : lane >= LANE_PAIR && lane < LANE_QUAD    ? 2 * (lane - LANE_PAIR)
-                           : lane >= LANE_QUAD && lane < LANE_UNKNOWN ? 4 * (lane - LANE_QUAD)
-                                                                      : 0;
+    const uint32_t first = lane < WARP ? lane
+                           : lane >= LANE_PAIR && lane < LANE_QUAD ? 2 * (lane - LANE_PAIR)
+                           : lane >= LANE_QUAD && lane < LANE_UNKNOWN ? 4 * (lane - LANE_QUAD) : 0;
     w->at = at;
     warp_report(w, REPORT_RACE, (int)first, address, 4, note);
 }

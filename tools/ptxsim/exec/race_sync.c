@@ -19,9 +19,9 @@ struct Location {
 
 /* What the warp's fences and ordered accesses have left for each other. */
 typedef struct Fences {
-    SyncClock strong;     /* what lay before fences of device scope, of this warp and those it heard of */
-    SyncClock before;     /* what lay before the last fence of a narrower scope */
-    uint8_t scope;        /* of that fence; WEAK: none yet */
+    SyncClock strong;  /* what lay before fences of device scope, of this warp and those it heard of */
+    SyncClock before;  /* what lay before the last fence of a narrower scope */
+    uint8_t scope;     /* of that fence; WEAK: none yet */
     SyncClock noticed[3]; /* passed on to relaxed reads since the last fence, by the scope that the fence must have */
 } Fences;
 

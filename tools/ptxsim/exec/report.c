@@ -5,10 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-static const struct {
-    const char *text;
-    int status;
-} KINDS[] = {
+static const struct { const char *text; int status; } KINDS[] = {
 #define REPORT(name, text, status) {text, status},
 #include "tools/ptxsim/exec/report.def"
 #undef REPORT
@@ -58,11 +55,10 @@ static void print_text(FILE *f, const Report *r) {
 
 /* One line per finding: tab-separated name=value pairs. */
 static void print_record(FILE *f, const Report *r) {
-    fprintf(f,
-            "kind=%s\tkernel=%s\tline=%d\tblock=%u,%u,%u\tthread=%u,%u,%u\taddress=0x%" PRIx64
-            "\tbytes=%d\tcount=%" PRIu64 "\tnote=%s\n",
-            KINDS[r->kind].text, r->function, r->line, r->block[0], r->block[1], r->block[2], r->thread[0],
-            r->thread[1], r->thread[2], r->address, r->bytes, r->count, r->note);
+    fprintf(f, "kind=%s\tkernel=%s\tline=%d\tblock=%u,%u,%u\tthread=%u,%u,%u\taddress=0x%" PRIx64 "\tbytes=%d\tcount=%" PRIu64
+               "\tnote=%s\n",
+            KINDS[r->kind].text, r->function, r->line, r->block[0], r->block[1], r->block[2], r->thread[0], r->thread[1],
+            r->thread[2], r->address, r->bytes, r->count, r->note);
 }
 
 static void publish(const Report *r) {
@@ -89,10 +85,7 @@ int reports_flush(ReportSet *s) {
 }
 
 void report_driver(ReportKind kind, uint64_t address, uint64_t bytes, const char *note) {
-    Report r = {.kind = kind,
-                .function = "(driver)",
-                .address = address,
-                .bytes = bytes > 1 << 30 ? 1 << 30 : (int)bytes,
+    Report r = {.kind = kind, .function = "(driver)", .address = address, .bytes = bytes > 1 << 30 ? 1 << 30 : (int)bytes,
                 .count = 1};
     snprintf(r.note, sizeof r.note, "%s", note);
     publish(&r);

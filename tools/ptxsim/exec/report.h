@@ -17,7 +17,7 @@ typedef struct Report {
     char function[128];
     int line;
     uint32_t block[3], thread[3];
-    uint64_t order; /* block and thread, linear: the lowest is kept */
+    uint64_t order;   /* block and thread, linear: the lowest is kept */
     uint64_t address;
     int bytes;
     char note[224];

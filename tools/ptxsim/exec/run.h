@@ -1,5 +1,4 @@
-/* Warps and clusters that can stop and go on: a cluster runs until all its warps are done or a number of steps is
- * spent. */
+/* Warps and clusters that can stop and go on: a cluster runs until all its warps are done or a number of steps is spent. */
 #pragma once
 #include "tools/ptxsim/exec/exec.h"
 

@@ -38,11 +38,7 @@ static uint32_t set_with(ShadowTable *t, uint32_t parent, uint32_t cluster, Stam
         if (n->parent == parent && n->stamp == stamp && n->cluster == cluster && n->scope == scope)
             return SHADOW_INDEX + k - 1;
     }
-    t->node[t->nodes] = (ShadowNode){.parent = parent,
-                                     .cluster = cluster,
-                                     .stamp = stamp,
-                                     .scope = scope,
-                                     .next = *b,
+    t->node[t->nodes] = (ShadowNode){.parent = parent, .cluster = cluster, .stamp = stamp, .scope = scope, .next = *b,
                                      .depth = parent ? node_of(t, parent)->depth + 1 : 1};
     *b = ++t->nodes;
     return SHADOW_INDEX + t->nodes - 1;
@@ -75,8 +71,7 @@ static bool in_past(const Actor *a, uint32_t cluster, Stamp s, int lane, int byt
 
 /* A generic write that the async proxy does not see yet (PTX ISA, "Async proxy"). */
 static bool unfenced(const Actor *a, uint32_t cluster, Stamp s) {
-    return a->async_proxy && cluster == a->cluster && stamp_lane(s) != LANE_ASYNC &&
-           !clock_fenced(&a->warp->clock, s, a->proxy_space);
+    return a->async_proxy && cluster == a->cluster && stamp_lane(s) != LANE_ASYNC && !clock_fenced(&a->warp->clock, s, a->proxy_space);
 }
 
 static bool covers(const ShadowNode *n, int byte) {
@@ -114,8 +109,7 @@ static void note(Conflict *c, Stamp with, uint32_t cluster, bool wrote, bool onl
 static void check_set(const Actor *a, uint32_t set, int lane, int byte, bool wrote, Conflict *found) {
     if (set < SHADOW_INDEX) return;
     const ShadowNode *n = first_unordered(a, set, lane, byte);
-    if (n)
-        note(found, n->stamp, n->cluster, wrote, false);
+    if (n) note(found, n->stamp, n->cluster, wrote, false);
     else if (wrote && unfenced(a, node_of(a->table, set)->cluster, node_of(a->table, set)->stamp))
         note(found, node_of(a->table, set)->stamp, node_of(a->table, set)->cluster, true, true);
 }
@@ -160,8 +154,7 @@ static void next_readers(const Actor *a, const Shadow *s, uint32_t k, uint32_t c
     uint32_t next;
     if (r < SHADOW_INDEX && rc == a->cluster && (r ^ mine) >> 6 == 0)
         next = a->stamp | shadow_merged_lane(stamp_lane(r), code);
-    else
-        next = shadow_readers_with(a, r, rc, code);
+    else next = shadow_readers_with(a, r, rc, code);
     s->r[k] = next ? next : mine;
     if (s->rc) s->rc[k] = s->r[k] >= SHADOW_INDEX ? 0 : a->cluster;
 }
@@ -287,8 +280,7 @@ static void check_word(const Actor *a, const Shadow *s, uint32_t k, int lane, in
 static void check_readers(const Actor *a, const Shadow *s, uint32_t k, int lane, Conflict *found) {
     const uint32_t r = s->r[k], rc = s->rc ? s->rc[k] : a->cluster;
     for (int b = 0; b < 4; b++) {
-        if (r >= SHADOW_INDEX)
-            check_set(a, r, lane, b, false, found);
+        if (r >= SHADOW_INDEX) check_set(a, r, lane, b, false, found);
         else if (r && covers(&(ShadowNode){.stamp = r}, b) && !in_past(a, rc, r, lane, b))
             note(found, r, rc, false, false);
     }

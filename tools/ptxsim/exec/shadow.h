@@ -38,7 +38,7 @@ typedef struct Detail {
     uint32_t r[4];         /* weak readers since */
     uint32_t aw[4], ar[4]; /* ordered writers and readers since */
     struct Location *sync;
-    uint32_t next; /* in the list of free ones: index + 1 */
+    uint32_t next;         /* in the list of free ones: index + 1 */
 } Detail;
 
 typedef struct ShadowNode {
@@ -66,23 +66,23 @@ void shadow_table_free(ShadowTable *);
 
 /* Who touches memory now. */
 typedef struct Actor {
-    Warp *warp; /* whose clock counts */
+    Warp *warp;          /* whose clock counts */
     ShadowTable *table;
-    uint32_t cluster;       /* + 1 */
-    Stamp stamp;            /* lane field 0 */
-    bool write, atomic;     /* atomic: write too */
-    bool async_proxy;       /* generic writes must be fenced for it, ... */
+    uint32_t cluster;    /* + 1 */
+    Stamp stamp;         /* lane field 0 */
+    bool write, atomic;  /* atomic: write too */
+    bool async_proxy;    /* generic writes must be fenced for it, ... */
     ProxySpace proxy_space; /* ... in the state space it accesses */
-    uint8_t scope;          /* WEAK or SCOPED_*; an asynchronous operation is weak */
+    uint8_t scope;       /* WEAK or SCOPED_*; an asynchronous operation is weak */
 } Actor;
 
 /* What a check found wrong; `with` is 0 when there is no race. */
 typedef struct Conflict {
     Stamp with;
-    uint32_t cluster; /* + 1, of `with` */
-    bool wrote;       /* the other access was a write */
-    bool unfenced;    /* ordered, but not visible to the async proxy */
-    bool unwritten;   /* bytes read were never written */
+    uint32_t cluster;  /* + 1, of `with` */
+    bool wrote;        /* the other access was a write */
+    bool unfenced;     /* ordered, but not visible to the async proxy */
+    bool unwritten;    /* bytes read were never written */
 } Conflict;
 
 /* One access of `lane` to bytes first .. first + bytes - 1 (0 .. 3) of word k, marked as `code`; adds to *found. */

@@ -90,10 +90,8 @@ bool shadow_row_read(const Actor *a, const Shadow *s, uint32_t k, uint32_t n, co
     }
     const uint32_t next = shadow_readers_with(a, r[0], rc ? rc[0] : a->cluster, LANE_UNKNOWN);
     if (next == r[0] && next) return true;
-    if (next)
-        fill(r, n, next);
-    else
-        mark(r, n, a->stamp, code);
+    if (next) fill(r, n, next);
+    else mark(r, n, a->stamp, code);
     if (rc) fill(rc, n, next ? 0 : a->cluster);
     return true;
 }

@@ -17,12 +17,12 @@ typedef struct Piece {
 
 typedef struct TensorCopy {
     TensorMap map;
-    Targets targets; /* loads */
-    Range source;    /* stores: the box in shared memory */
-    uint32_t bytes;  /* of the full box */
+    Targets targets;   /* loads */
+    Range source;      /* stores: the box in shared memory */
+    uint32_t bytes;    /* of the full box */
     Piece *piece;
     size_t pieces, capacity;
-    uint8_t *box; /* the bytes on their way, in order, before any swizzle */
+    uint8_t *box;      /* the bytes on their way, in order, before any swizzle */
     uint8_t reduce;
     PtxType type;
 } TensorCopy;
@@ -160,10 +160,8 @@ static void move_box(const TensorCopy *c, const Range *shared, bool to_shared) {
     uint8_t *memory = shared->block->shared;
     for (uint32_t at = 0; at < c->bytes; at += 16) {
         uint8_t *place = memory + swizzled(c->map.swizzle, shared->offset + at);
-        if (to_shared)
-            memcpy(place, c->box + at, 16);
-        else
-            memcpy(c->box + at, place, 16);
+        if (to_shared) memcpy(place, c->box + at, 16);
+        else memcpy(c->box + at, place, 16);
     }
 }
 
@@ -219,10 +217,8 @@ static void store_land(AsyncOp *op) {
     const TensorCopy *c = op->data;
     for (size_t k = 0; k < c->pieces; k++) {
         const Range *g = &c->piece[k].global;
-        if (c->reduce)
-            reduce_bytes(c->reduce, c->type, g->data, c->box + c->piece[k].at, g->bytes);
-        else
-            memcpy(g->data, c->box + c->piece[k].at, g->bytes);
+        if (c->reduce) reduce_bytes(c->reduce, c->type, g->data, c->box + c->piece[k].at, g->bytes);
+        else memcpy(g->data, c->box + c->piece[k].at, g->bytes);
     }
 }
 
@@ -239,10 +235,9 @@ static void copy_drop(AsyncOp *op) { copy_free(op->data); }
  * bit operations on the integers. */
 static PtxType element_type(int tensor_type) {
     static const uint8_t TYPES[TENSOR_TYPE_COUNT] = {
-        [TENSOR_UINT8] = T_U8,        [TENSOR_UINT16] = T_U16,      [TENSOR_UINT32] = T_U32,
-        [TENSOR_INT32] = T_S32,       [TENSOR_UINT64] = T_U64,      [TENSOR_INT64] = T_S64,
-        [TENSOR_FLOAT16] = T_F16,     [TENSOR_FLOAT32] = T_F32,     [TENSOR_FLOAT64] = T_F64,
-        [TENSOR_BFLOAT16] = T_BF16,   [TENSOR_FLOAT32_FTZ] = T_F32, [TENSOR_TFLOAT32] = T_F32,
+        [TENSOR_UINT8] = T_U8, [TENSOR_UINT16] = T_U16, [TENSOR_UINT32] = T_U32, [TENSOR_INT32] = T_S32,
+        [TENSOR_UINT64] = T_U64, [TENSOR_INT64] = T_S64, [TENSOR_FLOAT16] = T_F16, [TENSOR_FLOAT32] = T_F32,
+        [TENSOR_FLOAT64] = T_F64, [TENSOR_BFLOAT16] = T_BF16, [TENSOR_FLOAT32_FTZ] = T_F32, [TENSOR_TFLOAT32] = T_F32,
         [TENSOR_TFLOAT32_FTZ] = T_F32};
     return (PtxType)TYPES[tensor_type];
 }
@@ -315,10 +310,8 @@ static void tensor_issue(Warp *w, int lane, const CopyForm *f, TensorCopy *c) {
     }
     op->data = c;
     op->drop = copy_drop;
-    if (f->store)
-        issue_store(w, op, c);
-    else
-        issue_load(w, op, c);
+    if (f->store) issue_store(w, op, c);
+    else issue_load(w, op, c);
     async_issue(op);
 }
 
@@ -330,10 +323,8 @@ static void tensor_lane(Warp *w, int lane, const CopyForm *f) {
     }
     const bool prefetch = !f->to.base.base && !f->from.base.base;
     if (prefetch) map_read(w, lane, f, &c->map);
-    if (!prefetch && copy_find(w, lane, f, c))
-        tensor_issue(w, lane, f, c);
-    else
-        copy_free(c);
+    if (!prefetch && copy_find(w, lane, f, c)) tensor_issue(w, lane, f, c);
+    else copy_free(c);
 }
 
 void exec_tensor_copy(Warp *w, const Inst *i, uint32_t mask) {

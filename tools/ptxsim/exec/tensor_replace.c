@@ -5,24 +5,27 @@
 #include "tools/ptxsim/exec/tensor_map.h"
 
 /* PTX ISA, "tensormap.replace": values of .elemtype. */
-static const TensorType TYPES[] = {TENSOR_UINT8,       TENSOR_UINT16,  TENSOR_UINT32,   TENSOR_INT32,
-                                   TENSOR_UINT64,      TENSOR_INT64,   TENSOR_FLOAT16,  TENSOR_FLOAT32,
-                                   TENSOR_FLOAT32_FTZ, TENSOR_FLOAT64, TENSOR_BFLOAT16, TENSOR_TFLOAT32,
-                                   TENSOR_TFLOAT32_FTZ};
+static const TensorType TYPES[] = {TENSOR_UINT8,   TENSOR_UINT16,  TENSOR_UINT32,      TENSOR_INT32,   TENSOR_UINT64,
+                                   TENSOR_INT64,   TENSOR_FLOAT16, TENSOR_FLOAT32,     TENSOR_FLOAT32_FTZ,
+                                   TENSOR_FLOAT64, TENSOR_BFLOAT16, TENSOR_TFLOAT32, TENSOR_TFLOAT32_FTZ};
 enum { MAX_BOX = 256, MAX_ELEMENT_STRIDE = 8, UNIT = 16 };
 #define MAX_STRIDE (UINT64_C(1) << 40)
 
 /* NULL, or what is wrong with the value. */
 static const char *replace(TensorMap *m, MapField field, int d, uint64_t v) {
     switch (field) {
-    case MAP_ADDRESS: m->address = v; return v % UNIT ? "the address of a tensor is a multiple of 16" : NULL;
+    case MAP_ADDRESS:
+        m->address = v;
+        return v % UNIT ? "the address of a tensor is a multiple of 16" : NULL;
     case MAP_RANK: /* one less than the rank */
         m->rank = (uint8_t)(v + 1);
         return v >= TENSOR_MAX_RANK ? "a rank field from 0 to 4 stands for 1 to 5 dimensions" : NULL;
     case MAP_BOX:
         m->box[d] = (uint16_t)v;
         return v < 1 || v > MAX_BOX ? "a box has 1 to 256 elements along a dimension" : NULL;
-    case MAP_DIM: m->dim[d] = v; return v < 1 ? "a dimension has at least one element" : NULL;
+    case MAP_DIM:
+        m->dim[d] = v;
+        return v < 1 ? "a dimension has at least one element" : NULL;
     case MAP_STRIDE:
         m->stride[d] = v;
         return v % UNIT || v >= MAX_STRIDE ? "a stride is a multiple of 16 bytes below 2^40" : NULL;
@@ -47,12 +50,10 @@ void exec_map_replace(Warp *w, const Inst *i, uint32_t mask) {
         range_write(w, lane, NULL, &r);
         memcpy(&m, r.data, sizeof m);
         const uint64_t value = lane_bits(w, &i->b, lane);
-        const char *wrong =
-            m.magic != TENSOR_MAP_MAGIC ? "no tensor map is here" : replace(&m, (MapField)i->op, i->op2, value);
-        if (wrong)
-            warp_report(w, REPORT_ASYNC, lane, at, 0, wrong);
-        else
-            memcpy(r.data, &m, sizeof m);
+        const char *wrong = m.magic != TENSOR_MAP_MAGIC ? "no tensor map is here"
+                                                        : replace(&m, (MapField)i->op, i->op2, value);
+        if (wrong) warp_report(w, REPORT_ASYNC, lane, at, 0, wrong);
+        else memcpy(r.data, &m, sizeof m);
     }
 }
 

@@ -43,8 +43,8 @@ static bool push_frame(Warp *w, const Function *fn, uint32_t mask, const CallSit
     uint8_t *registers = aligned_alloc(64, bytes ? bytes : 64);
     if (!registers) return false;
     memset(registers, 0, bytes);
-    w->frame[w->frames++] = (Frame){
-        .fn = fn, .registers = registers, .local_base = base, .first_path = w->paths, .call = call, .mask = mask};
+    w->frame[w->frames++] =
+        (Frame){.fn = fn, .registers = registers, .local_base = base, .first_path = w->paths, .call = call, .mask = mask};
     select_frame(w);
     fill_special(w, &w->frame[w->frames - 1]);
     return true;
@@ -113,8 +113,7 @@ static void enter_call(Warp *w, const Inst *i, uint32_t mask) {
     }
     const uint32_t callee = w->frame[w->frames - 1].local_base;
     clear_local(w, mask, callee, c->callee->local_bytes);
-    for (int k = 0; k < c->count; k++)
-        copy_local(w, mask, callee + c->arg[k].to, caller + c->arg[k].from, c->arg[k].bytes);
+    for (int k = 0; k < c->count; k++) copy_local(w, mask, callee + c->arg[k].to, caller + c->arg[k].from, c->arg[k].bytes);
     if (!push_path(w, 0, c->callee->count, mask)) w->cluster->stuck = true;
 }
 
@@ -159,10 +158,9 @@ static void branch(Warp *w, const Inst *i, uint32_t active, uint32_t mask) {
         const bool again = i->ordered && active != w->live;
         top->pc = i->target;
         if (again && ++w->rounds >= ROUNDS) take_turns(w);
-    } else if (!mask)
-        top->pc++;
-    else
-        diverge(w, i, i->target, mask, active & ~mask);
+    }
+    else if (!mask) top->pc++;
+    else diverge(w, i, i->target, mask, active & ~mask);
 }
 
 /* brx.idx: one lane group after another; an index outside the list is undefined and reported. */
@@ -267,8 +265,7 @@ static bool control(Warp *w, const Inst *i, uint32_t active, uint32_t mask) {
 
 static bool over_limit(Warp *w) {
     if (w->steps < w->block->launch->max_steps) return false;
-    warp_report(w, REPORT_STEPS, w->live ? __builtin_ctz(w->live) : 0, 0, 0,
-                "a warp exceeds PTXSIM_MAX_STEPS instructions");
+    warp_report(w, REPORT_STEPS, w->live ? __builtin_ctz(w->live) : 0, 0, 0, "a warp exceeds PTXSIM_MAX_STEPS instructions");
     w->cluster->stuck = true;
     return true;
 }
@@ -307,8 +304,7 @@ static void run_straight(Warp *w, const Inst *i, int32_t n, uint32_t active) {
 
 static void count_run(Warp *w, const Inst *first, const Inst *end, uint32_t active) {
     const uint64_t lanes = lanes_in(active);
-    for (int k = 0; k < CLASS_COUNT; k++)
-        w->count.kind[k] += (uint64_t)(end->before_kind[k] - first->before_kind[k]) * lanes;
+    for (int k = 0; k < CLASS_COUNT; k++) w->count.kind[k] += (uint64_t)(end->before_kind[k] - first->before_kind[k]) * lanes;
     w->steps += (uint64_t)(end->before - first->before);
     if (w->cluster->tally) tally_run(w->cluster->tally, number_of(w, first), number_of(w, end), (int64_t)lanes);
 }
@@ -317,8 +313,7 @@ static void count_run(Warp *w, const Inst *first, const Inst *end, uint32_t acti
 static void take_back(Warp *w, const Inst *i, uint32_t active) {
     w->count.kind[i->kind] -= lanes_in(active);
     w->steps -= (uint64_t)(i[1].before - i->before);
-    if (w->cluster->tally)
-        tally_run(w->cluster->tally, number_of(w, i + 1), number_of(w, i), (int64_t)lanes_in(active));
+    if (w->cluster->tally) tally_run(w->cluster->tally, number_of(w, i + 1), number_of(w, i), (int64_t)lanes_in(active));
 }
 
 /* Code of the top path until control flow, its join, or about `until` steps. */

@@ -30,10 +30,8 @@ void *sim_alloc(SimArena *a, size_t bytes) {
     if (bytes > CHUNK / 4) { /* large blocks stand alone, behind the chunk in use */
         ArenaChunk *big = chunk_new(bytes, a->chunks ? a->chunks->next : NULL);
         big->used = bytes;
-        if (a->chunks)
-            a->chunks->next = big;
-        else
-            a->chunks = big;
+        if (a->chunks) a->chunks->next = big;
+        else a->chunks = big;
         return big->data;
     }
     if (!a->chunks || a->chunks->size - a->chunks->used < bytes) a->chunks = chunk_new(CHUNK, a->chunks);

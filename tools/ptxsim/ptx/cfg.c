@@ -6,12 +6,12 @@
 #include <string.h>
 
 typedef struct Graph {
-    int32_t blocks;     /* without the exit, which is number `blocks` */
-    int32_t *first;     /* block -> its first instruction; first[blocks] = count */
-    int32_t *of;        /* instruction -> block */
-    int32_t *successor; /* edges by block: start[b] .. start[b + 1] */
+    int32_t blocks;      /* without the exit, which is number `blocks` */
+    int32_t *first;      /* block -> its first instruction; first[blocks] = count */
+    int32_t *of;         /* instruction -> block */
+    int32_t *successor;  /* edges by block: start[b] .. start[b + 1] */
     int32_t *start;
-    int32_t *order; /* block -> post-order number on the reversed graph, -1 unreachable from the exit */
+    int32_t *order;      /* block -> post-order number on the reversed graph, -1 unreachable from the exit */
     int32_t *by_order;
     int32_t *ipdom;
 } Graph;
@@ -71,9 +71,7 @@ static void find_edges(SimArena *a, const Function *f, Graph *g) {
     g->start[g->blocks] = n;
 }
 
-typedef struct Reverse {
-    int32_t *start, *from;
-} Reverse;
+typedef struct Reverse { int32_t *start, *from; } Reverse;
 
 static Reverse reverse_edges(SimArena *a, const Graph *g) {
     const int32_t edges = g->start[g->blocks];
@@ -173,10 +171,8 @@ static void note_waiting_loops(Function *f) {
     int32_t last = -1; /* the nearest ordered access before */
     for (int32_t k = 0; k < f->count; k++) {
         Inst *i = &f->code[k];
-        if (i->flow == FLOW_BRANCH)
-            i->ordered = i->target <= last;
-        else if (i->ordered)
-            last = k;
+        if (i->flow == FLOW_BRANCH) i->ordered = i->target <= last;
+        else if (i->ordered) last = k;
     }
 }
 

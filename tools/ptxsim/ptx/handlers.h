@@ -11,7 +11,7 @@ ExecFn alu_direct(ExecFn);
 /* Kind and operations by an instruction's name, for the lowering: MIX_TYPED and MIX_SPACED are resolved here. */
 void mix_find(const char *name, uint8_t *mix, uint8_t *flops);
 
-ExecFn arith_handler(int op, PtxType); /* exec_int.c, exec_float.c; NULL when the type does not exist */
+ExecFn arith_handler(int op, PtxType);   /* exec_int.c, exec_float.c; NULL when the type does not exist */
 ExecFn int_handler(int op, PtxType);
 ExecFn float_handler(int op, PtxType);
 ExecFn half_handler(int op, PtxType);
@@ -58,21 +58,21 @@ void exec_match(Warp *, const Inst *, uint32_t);
 void exec_redux(Warp *, const Inst *, uint32_t);
 void exec_activemask(Warp *, const Inst *, uint32_t);
 void exec_warp_barrier(Warp *, const Inst *, uint32_t);
-void exec_cp_async(Warp *, const Inst *, uint32_t); /* exec_async.c */
+void exec_cp_async(Warp *, const Inst *, uint32_t);        /* exec_async.c */
 void exec_commit_group(Warp *, const Inst *, uint32_t);
 void exec_wait_group(Warp *, const Inst *, uint32_t);
 void exec_cp_async_arrive(Warp *, const Inst *, uint32_t);
 void exec_proxy_fence(Warp *, const Inst *, uint32_t);
-void exec_mbarrier(Warp *, const Inst *, uint32_t); /* mbarrier.c */
+void exec_mbarrier(Warp *, const Inst *, uint32_t);        /* mbarrier.c */
 void exec_mbarrier_wait(Warp *, const Inst *, uint32_t);
 void exec_pending_count(Warp *, const Inst *, uint32_t);
-void exec_bulk_copy(Warp *, const Inst *, uint32_t); /* exec_bulk.c */
+void exec_bulk_copy(Warp *, const Inst *, uint32_t);       /* exec_bulk.c */
 void exec_store_async(Warp *, const Inst *, uint32_t);
 void exec_bulk_prefetch(Warp *, const Inst *, uint32_t);
-void exec_tensor_copy(Warp *, const Inst *, uint32_t); /* tensor_copy.c */
-void exec_map_replace(Warp *, const Inst *, uint32_t); /* tensor_replace.c */
+void exec_tensor_copy(Warp *, const Inst *, uint32_t);     /* tensor_copy.c */
+void exec_map_replace(Warp *, const Inst *, uint32_t);     /* tensor_replace.c */
 void exec_map_copy(Warp *, const Inst *, uint32_t);
-void exec_map_rank(Warp *, const Inst *, uint32_t); /* exec_cluster.c */
+void exec_map_rank(Warp *, const Inst *, uint32_t);        /* exec_cluster.c */
 void exec_get_rank(Warp *, const Inst *, uint32_t);
 void exec_cluster_arrive(Warp *, const Inst *, uint32_t);
 void exec_cluster_wait(Warp *, const Inst *, uint32_t);
@@ -86,7 +86,7 @@ void exec_mma_f64(Warp *, const Inst *, uint32_t);
 void exec_wmma_load(Warp *, const Inst *, uint32_t);
 void exec_wmma_store(Warp *, const Inst *, uint32_t);
 void exec_wmma(Warp *, const Inst *, uint32_t);
-void exec_wgmma(Warp *, const Inst *, uint32_t); /* wgmma.c */
+void exec_wgmma(Warp *, const Inst *, uint32_t);           /* wgmma.c */
 void exec_wgmma_fence(Warp *, const Inst *, uint32_t);
 void exec_wgmma_commit(Warp *, const Inst *, uint32_t);
 void exec_wgmma_wait(Warp *, const Inst *, uint32_t);

@@ -107,14 +107,10 @@ static Token lex_number(Lexer *x, Token t) {
     if (*x->at == '0' && (second == 'd' || second == 'D')) return lex_hex_float(x, t, 16);
     int base = 10, count;
     bool overflow;
-    if (*x->at == '0' && (second == 'x' || second == 'X'))
-        base = 16;
-    else if (*x->at == '0' && (second == 'b' || second == 'B'))
-        base = 2;
-    else if (looks_decimal_float(x))
-        return lex_decimal_float(x, t);
-    else if (*x->at == '0')
-        base = 8;
+    if (*x->at == '0' && (second == 'x' || second == 'X')) base = 16;
+    else if (*x->at == '0' && (second == 'b' || second == 'B')) base = 2;
+    else if (looks_decimal_float(x)) return lex_decimal_float(x, t);
+    else if (*x->at == '0') base = 8;
     if (base == 16 || base == 2) x->at += 2;
     count = lex_digits(x, base, 0, &t.bits, &overflow);
     if (peek(x, 0) == 'U') x->at++;

@@ -9,31 +9,10 @@ static const OpRow ROWS[] = {
 #undef OP
 };
 
-enum {
-    FTZ_ON = 1,
-    SAT_ON = 1,
-    RELU_ON = 1,
-    SATFINITE_ON = 1,
-    NAN_ON = 1,
-    CARRY_ON = 1,
-    TO_ON = 1,
-    NONCOHERENT_ON = 1,
-    HINT_ON = 1,
-    MMIO_ON = 1,
-    NOFTZ_ON = 1,
-    WARP_ON = 1,
-    ALIGNED_ON = 1,
-    UNIFORM_ON = 1,
-    INDEXED_ON = 1,
-    SHIFTAMT_ON = 1,
-    TRANS_ON = 1,
-    XORSIGN_ON = 1,
-    ABS_ON = 1
-};
-static const struct {
-    const char *text;
-    uint8_t category, value;
-} MODS[] = {
+enum { FTZ_ON = 1, SAT_ON = 1, RELU_ON = 1, SATFINITE_ON = 1, NAN_ON = 1, CARRY_ON = 1, TO_ON = 1, NONCOHERENT_ON = 1,
+       HINT_ON = 1, MMIO_ON = 1, NOFTZ_ON = 1, WARP_ON = 1, ALIGNED_ON = 1, UNIFORM_ON = 1, INDEXED_ON = 1,
+       SHIFTAMT_ON = 1, TRANS_ON = 1, XORSIGN_ON = 1, ABS_ON = 1 };
+static const struct { const char *text; uint8_t category, value; } MODS[] = {
 #define MOD(text, category, value) {text, CAT_##category, category##_##value},
 #include "tools/ptxsim/ptx/ptx_mods.def"
 #undef MOD
@@ -114,10 +93,10 @@ static Operand special_slot(Parser *p, Special id, uint32_t offset, int bytes) {
         if (f->special[k].id == id && f->special[k].offset == offset && f->special[k].bytes == bytes)
             return (Operand){.offset = f->special[k].slot, .base = BASE_REGS, .bytes = (uint8_t)bytes};
     const Operand o = scratch(p, bytes);
-    f->special =
-        sim_grow(&p->module->arena, f->special, (size_t)f->special_count, &p->special_capacity, sizeof *f->special);
-    f->special[f->special_count++] =
-        (SpecialSlot){.id = id, .slot = o.offset, .bytes = (uint8_t)bytes, .offset = offset};
+    f->special = sim_grow(&p->module->arena, f->special, (size_t)f->special_count, &p->special_capacity,
+                          sizeof *f->special);
+    f->special[f->special_count++] = (SpecialSlot){.id = id, .slot = o.offset, .bytes = (uint8_t)bytes,
+                                                       .offset = offset};
     return o;
 }
 
@@ -174,10 +153,8 @@ static Operand constant_source(Parser *p, const Raw *r, PtxType t) {
     const bool bits_type = !type_is_float(t);
     if (t == T_B128) parse_fail(p, r->at, "no constants of type .b128");
     if (r->kind == RAW_INT && type_is_float(t)) parse_fail(p, r->at, "an integer where .%s is expected", type_text(t));
-    if (r->kind == RAW_F32 && bits_type && bytes != 4)
-        parse_fail(p, r->at, "a .f32 where .%s is expected", type_text(t));
-    if (r->kind == RAW_F64 && bits_type && bytes != 8)
-        parse_fail(p, r->at, "a .f64 where .%s is expected", type_text(t));
+    if (r->kind == RAW_F32 && bits_type && bytes != 4) parse_fail(p, r->at, "a .f32 where .%s is expected", type_text(t));
+    if (r->kind == RAW_F64 && bits_type && bytes != 8) parse_fail(p, r->at, "a .f64 where .%s is expected", type_text(t));
     if (type_is_float(t) && t != T_F32 && t != T_F64) parse_fail(p, r->at, "no constants of type .%s", type_text(t));
     return pool_constant(p, r->kind == RAW_INT ? r->bits : float_bits(r, t), bytes);
 }
@@ -216,8 +193,7 @@ static Operand source_of(Parser *p, const Stmt *s, const Raw *r, PtxType t, bool
     case RAW_F64: return constant_source(p, r, t);
     case RAW_VAR: return variable_address(p, r, type_bytes(t));
     case RAW_NAME:
-        if (function_named(p, &r->at))
-            parse_fail(p, r->at, "addresses of functions are not supported: call it by its name");
+        if (function_named(p, &r->at)) parse_fail(p, r->at, "addresses of functions are not supported: call it by its name");
         parse_fail(p, r->at, "unknown name '%.*s'", (int)r->at.length, r->at.text);
     default: parse_fail(p, r->at, "expected a register or constant");
     }

@@ -404,8 +404,7 @@ static void check_conversion(Parser *p, const Stmt *s, PtxType to, PtxType from)
         parse_fail(p, s->at, "cvt.%s.%s needs a rounding mode", type_text(to), type_text(from));
     if (!to_float && from_float && !integral)
         parse_fail(p, s->at, "cvt from .%s to an integer takes .rni, .rzi, .rmi or .rpi", type_text(from));
-    if (to_float && !from_float && integral)
-        parse_fail(p, s->at, "an integral rounding mode towards .%s", type_text(to));
+    if (to_float && !from_float && integral) parse_fail(p, s->at, "an integral rounding mode towards .%s", type_text(to));
     if (!to_float && !from_float && r) parse_fail(p, s->at, "a rounding mode between integers");
 }
 
@@ -477,8 +476,7 @@ void lower_convert(Parser *p, const Stmt *s) {
     i->a = a;
     i->saturate = s->mod[CAT_SAT];
     if (s->mod[CAT_FTZ] && to == T_F32) after(p, s, exec_flush, d, T_F32);
-    if (s->mod[CAT_RELU] && to != T_TF32 && !is_small_float(to))
-        parse_fail(p, s->at, "no .relu towards .%s", type_text(to));
+    if (s->mod[CAT_RELU] && to != T_TF32 && !is_small_float(to)) parse_fail(p, s->at, "no .relu towards .%s", type_text(to));
     if (s->mod[CAT_RELU]) after(p, s, exec_relu, d, to == T_TF32 ? T_F32 : to);
 }
 
@@ -503,10 +501,8 @@ static void lower_vector_move(Parser *p, const Stmt *s, PtxType t, bool pack) {
     Inst *i = emit(p, s, pack ? exec_pack : exec_unpack);
     memcpy(i->vec, vec, sizeof vec);
     i->count = (uint8_t)v->count;
-    if (pack)
-        i->d = whole;
-    else
-        i->a = whole;
+    if (pack) i->d = whole;
+    else i->a = whole;
 }
 
 void lower_move(Parser *p, const Stmt *s) {

@@ -7,7 +7,7 @@ static Inst *emit_form(Parser *p, const Stmt *s, ExecFn run, const void *form, s
     const void *kept = keep_form(p, form, bytes);
     Inst *i = emit(p, s, run);
     i->more = kept;
-    i->kind = (uint8_t) class;
+    i->kind = (uint8_t)class;
     return i;
 }
 
@@ -60,10 +60,8 @@ static void lower_copy(Parser *p, Words *w) {
     int k = 3;
     if (s->count > k + hint) {
         const Raw *r = &s->operand[k++];
-        if (r->type == T_PRED && r->kind == RAW_REG)
-            f.ignore = predicate_source(p, s, r);
-        else
-            f.size = source(p, s, r, T_U32);
+        if (r->type == T_PRED && r->kind == RAW_REG) f.ignore = predicate_source(p, s, r);
+        else f.size = source(p, s, r, T_U32);
     }
     if (hint) source(p, s, operand_at(p, s, k++), T_B64);
     words_end(p, w, k);
@@ -97,9 +95,8 @@ static void take_direction(Parser *p, Words *w, CopyForm *f, bool tensor) {
     const bool into_shared = f->to.space == SPACE_SHARED || f->to.space == SPACE_CLUSTER;
     const bool from_block = f->from.space == SPACE_SHARED;
     const bool ok = f->store ? from_block
-                    : !into_shared
-                        ? false
-                        : f->from.space == SPACE_GLOBAL || (from_block && !tensor && f->to.space == SPACE_CLUSTER);
+                    : !into_shared ? false
+                    : f->from.space == SPACE_GLOBAL || (from_block && !tensor && f->to.space == SPACE_CLUSTER);
     if (!ok) parse_fail(p, w->stmt->at, "'%s' does not copy between these state spaces", w->stmt->row->name);
 }
 
@@ -293,10 +290,8 @@ void lower_cp_reduce(Parser *p, const Stmt *s) {
     need_target(p, s, 90);
     word_need(p, &w, "async");
     word_need(p, &w, "bulk");
-    if (word_take(&w, "tensor"))
-        lower_tensor(p, &w, true);
-    else
-        lower_bulk(p, &w, true);
+    if (word_take(&w, "tensor")) lower_tensor(p, &w, true);
+    else lower_bulk(p, &w, true);
 }
 
 /* ---- st.async, red.async ---------------------------------------------------------------------------------- */
@@ -307,10 +302,8 @@ void lower_store_async(Parser *p, const Stmt *s) {
     CopyForm f = {.values = 1};
     const bool reduce = s->row->op == OP_RED_ASYNC;
     need_target(p, s, 90);
-    if (reduce)
-        word_need(p, &w, "relaxed"), word_need(p, &w, "cluster");
-    else if (!word_take(&w, "weak"))
-        word_take(&w, "cluster");
+    if (reduce) word_need(p, &w, "relaxed"), word_need(p, &w, "cluster");
+    else if (!word_take(&w, "weak")) word_take(&w, "cluster");
     const Space space = word_space(&w);
     if (space != SPACE_CLUSTER && space != SPACE_GENERIC)
         parse_fail(p, s->at, "'%s' goes to .shared::cluster", s->row->name);

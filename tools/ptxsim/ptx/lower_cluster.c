@@ -29,14 +29,11 @@ void lower_cluster_barrier(Parser *p, const Stmt *s) {
     need_target(p, s, 90);
     const bool wait = word_take(&w, "wait");
     int order = ORDER_RELEASE;
-    if (wait)
-        word_take(&w, "acquire");
+    if (wait) word_take(&w, "acquire");
     else {
         word_need(p, &w, "arrive");
-        if (word_take(&w, "relaxed"))
-            order = ORDER_RELAXED;
-        else
-            word_take(&w, "release");
+        if (word_take(&w, "relaxed")) order = ORDER_RELAXED;
+        else word_take(&w, "release");
     }
     const bool aligned = word_take(&w, "aligned");
     words_end(p, &w, 0);

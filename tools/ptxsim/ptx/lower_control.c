@@ -32,31 +32,25 @@ void lower_switch(Parser *p, const Stmt *s) {
 }
 
 /* ---- calls -------------------------------------------------------------------------------------------- */
-static void bind_arguments(Parser *p, const Raw *list, Variable *const *formal, int count, const char *what,
-                           CallSite *c, bool result) {
+static void bind_arguments(Parser *p, const Raw *list, Variable *const *formal, int count, const char *what, CallSite *c,
+                           bool result) {
     if ((list ? list->count : 0) != count)
         parse_fail(p, list ? list->at : p->tok, "%s: %d %s given, %d expected", c->callee->name, list ? list->count : 0,
                    what, count);
     void *pairs = sim_alloc(&p->module->arena, sizeof *c->arg * (size_t)count);
-    if (result)
-        c->result = pairs;
-    else
-        c->arg = pairs;
+    if (result) c->result = pairs;
+    else c->arg = pairs;
     for (int k = 0; k < count; k++) {
         const Raw *r = &list->item[k];
         if (r->kind != RAW_VAR || r->var->space != SPACE_LOCAL || r->var->bytes != formal[k]->bytes)
             parse_fail(p, r->at, "an argument is a .param variable of the size of '%s'", formal[k]->name);
         const uint32_t here = (uint32_t)r->var->address, there = (uint32_t)formal[k]->address;
         const uint32_t bytes = (uint32_t)formal[k]->bytes;
-        if (result)
-            c->result[k].from = there, c->result[k].to = here, c->result[k].bytes = bytes;
-        else
-            c->arg[k].from = here, c->arg[k].to = there, c->arg[k].bytes = bytes;
+        if (result) c->result[k].from = there, c->result[k].to = here, c->result[k].bytes = bytes;
+        else c->arg[k].from = here, c->arg[k].to = there, c->arg[k].bytes = bytes;
     }
-    if (result)
-        c->result_count = count;
-    else
-        c->count = count;
+    if (result) c->result_count = count;
+    else c->count = count;
 }
 
 Function *function_named(const Parser *p, const Token *name) {
@@ -75,8 +69,7 @@ void lower_call(Parser *p, const Stmt *s) {
         parse_fail(p, name ? name->at : s->at,
                    "only direct calls of functions of this module are supported, none through a register");
     Function *callee = function_named(p, &name->at);
-    if (!callee || callee->entry)
-        parse_fail(p, name->at, "unknown function '%.*s'", (int)name->at.length, name->at.text);
+    if (!callee || callee->entry) parse_fail(p, name->at, "unknown function '%.*s'", (int)name->at.length, name->at.text);
     CallSite *c = sim_alloc(&p->module->arena, sizeof *c);
     c->callee = callee;
     c->column = name->at.column;

@@ -3,10 +3,9 @@
  *     ld.global.u32 old, [a];
  *     AGAIN: ...; atom.cas seen, [a], old, new; setp.ne p, seen, old; mov old, seen; @p bra AGAIN;
  *
- * By the letter of the PTX ISA (Memory Consistency Model, "Data races") that load races with other threads' atomics.
- * What it reads is a guess only, which the compare-and-swap verifies, so the outcome does not depend on it; CUDA's own
- * headers (atomicAdd of bf16 before sm_90) and its programming guide begin the loop so.  The load is taken as relaxed.
- */
+ * By the letter of the PTX ISA (Memory Consistency Model, "Data races") that load races with other threads' atomics.  What
+ * it reads is a guess only, which the compare-and-swap verifies, so the outcome does not depend on it; CUDA's own headers
+ * (atomicAdd of bf16 before sm_90) and its programming guide begin the loop so.  The load is taken as relaxed. */
 #include "tools/ptxsim/ptx/handlers.h"
 #include "tools/ptxsim/ptx/parse.h"
 #include <string.h>

@@ -125,12 +125,9 @@ static ProxyFence take_proxy(Parser *p, Words *w, uint8_t *spaces) {
         return FENCE_OTHER;
     }
     word_need(p, w, "async");
-    if (word_take(w, "global"))
-        *spaces = 1 << PROXY_GLOBAL;
-    else if (word_take(w, "shared::cta") || word_take(w, "shared::cluster"))
-        *spaces = 1 << PROXY_SHARED;
-    else
-        *spaces = PROXY_EVERYWHERE;
+    if (word_take(w, "global")) *spaces = 1 << PROXY_GLOBAL;
+    else if (word_take(w, "shared::cta") || word_take(w, "shared::cluster")) *spaces = 1 << PROXY_SHARED;
+    else *spaces = PROXY_EVERYWHERE;
     return FENCE_ASYNC;
 }
 

@@ -23,8 +23,8 @@ static int elements(Parser *p, const Stmt *s, const Raw *r, bool result, Operand
 
 /* Parameters of entries are read-only parameter memory; those of functions and calls lie in the frame. */
 static Space space_of(const Stmt *s, const Raw *a) {
-    static const Space SPACES[] = {SPACE_GENERIC, SPACE_GLOBAL, SPACE_SHARED, SPACE_LOCAL,
-                                   SPACE_CONST,   SPACE_PARAM,  SPACE_CLUSTER};
+    static const Space SPACES[] = {SPACE_GENERIC, SPACE_GLOBAL, SPACE_SHARED, SPACE_LOCAL, SPACE_CONST, SPACE_PARAM,
+                                   SPACE_CLUSTER};
     const Space space = SPACES[s->mod[CAT_SPACE]];
     const bool frame = a->kind == RAW_ADDRESS && a->item[0].kind == RAW_VAR && a->item[0].var->space == SPACE_LOCAL;
     return space == SPACE_PARAM && frame ? SPACE_LOCAL : space;
@@ -142,15 +142,12 @@ static void lower_vector_atomic(Parser *p, const Stmt *s, bool atom) {
     const bool narrow = t == T_F16 || t == T_BF16 || t == T_F16X2 || t == T_BF16X2;
     if (s->mod[CAT_ATOMIC] != ATOMIC_ADD || (t != T_F32 && !narrow) || space_of(s, a) != SPACE_GLOBAL ||
         p->module->target < 90)
-        parse_fail(p, s->at,
-                   "vectors of atomics are additions of floats of at most 32 bits in global memory, from sm_90 on");
+        parse_fail(p, s->at, "vectors of atomics are additions of floats of at most 32 bits in global memory, from sm_90 on");
     check_cache(p, s, SPACE_GLOBAL, atom ? 3 : 2);
     Operand *d = sim_alloc(&p->module->arena, sizeof *d * MAX_VECTOR), b[MAX_VECTOR] = {{0}};
     const int n = elements(p, s, &s->operand[atom ? 2 : 1], false, b);
-    if (atom)
-        elements(p, s, &s->operand[0], true, d);
-    else
-        for (int k = 0; k < n; k++) d[k] = scratch(p, type_bytes(t));
+    if (atom) elements(p, s, &s->operand[0], true, d);
+    else for (int k = 0; k < n; k++) d[k] = scratch(p, type_bytes(t));
     Inst *i = emit_atomic(p, s, a, exec_vector_atomic);
     memcpy(i->vec, b, sizeof b);
     i->more = d;
@@ -167,8 +164,7 @@ void lower_atomic(Parser *p, const Stmt *s) {
     }
     const int op = s->mod[CAT_ATOMIC], first = atom ? 1 : 0;
     const PtxType t = s->type[0];
-    if (!op || !(ATOMIC_TYPES[op] >> t & 1))
-        parse_fail(p, s->at, "'%s' does not exist for .%s", s->row->name, type_text(t));
+    if (!op || !(ATOMIC_TYPES[op] >> t & 1)) parse_fail(p, s->at, "'%s' does not exist for .%s", s->row->name, type_text(t));
     if (t == T_BF16 || t == T_BF16X2 || t == T_B128) need_target(p, s, 90);
     const int policy = op == ATOMIC_CAS ? 4 : first + 2;
     if (!atom && (op == ATOMIC_EXCH || op == ATOMIC_CAS))
@@ -216,8 +212,7 @@ void lower_isspace(Parser *p, const Stmt *s) {
 /* membar.level; fence.sem.scope, where no sem means acq_rel. */
 void lower_fence(Parser *p, const Stmt *s) {
     const int order = s->mod[CAT_ORDER];
-    if (!s->mod[CAT_SCOPE] || (order && order < ORDER_ACQUIRE))
-        parse_fail(p, s->at, "a fence needs a scope, and no weaker order");
+    if (!s->mod[CAT_SCOPE] || (order && order < ORDER_ACQUIRE)) parse_fail(p, s->at, "a fence needs a scope, and no weaker order");
     Inst *i = emit(p, s, exec_fence);
     i->kind = CLASS_SYNC;
     i->scope = s->mod[CAT_SCOPE];

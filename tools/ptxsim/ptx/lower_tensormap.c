@@ -7,16 +7,12 @@ static const struct {
     const char *word;
     uint8_t ordinals, values;
     PtxType type;
-} FIELDS[MAP_FIELDS] = {[MAP_ADDRESS] = {"global_address", 0, 0, T_B64},
-                        [MAP_RANK] = {"rank", 0, 0, T_B32},
-                        [MAP_BOX] = {"box_dim", 5, 0, T_B32},
-                        [MAP_DIM] = {"global_dim", 5, 0, T_B32},
-                        [MAP_STRIDE] = {"global_stride", 4, 0, T_B64},
-                        [MAP_ELEMENT_STRIDE] = {"element_stride", 5, 0, T_B32},
-                        [MAP_TYPE] = {"elemtype", 0, 13, T_B32},
-                        [MAP_INTERLEAVE] = {"interleave_layout", 0, 3, T_B32},
-                        [MAP_SWIZZLE] = {"swizzle_mode", 0, 4, T_B32},
-                        [MAP_FILL] = {"fill_mode", 0, 2, T_B32}};
+} FIELDS[MAP_FIELDS] = {
+    [MAP_ADDRESS] = {"global_address", 0, 0, T_B64},  [MAP_RANK] = {"rank", 0, 0, T_B32},
+    [MAP_BOX] = {"box_dim", 5, 0, T_B32},             [MAP_DIM] = {"global_dim", 5, 0, T_B32},
+    [MAP_STRIDE] = {"global_stride", 4, 0, T_B64},    [MAP_ELEMENT_STRIDE] = {"element_stride", 5, 0, T_B32},
+    [MAP_TYPE] = {"elemtype", 0, 13, T_B32},          [MAP_INTERLEAVE] = {"interleave_layout", 0, 3, T_B32},
+    [MAP_SWIZZLE] = {"swizzle_mode", 0, 4, T_B32},    [MAP_FILL] = {"fill_mode", 0, 2, T_B32}};
 
 static uint64_t immediate(Parser *p, const Stmt *s, int k, uint64_t below, const char *what) {
     const Raw *r = operand_at(p, s, k);
@@ -63,8 +59,7 @@ void lower_map_replace(Parser *p, const Stmt *s) {
 /* tensormap.cp_fenceproxy.global.shared::cta.tensormap::generic.release.scope.sync.aligned [to], [from], 128 */
 void lower_map_copy(Parser *p, const Stmt *s) {
     static const char *const SCOPES[] = {"cta", "cluster", "gpu", "sys"}, *const BEFORE[] = {"global", "shared::cta",
-                                                                                             "tensormap::generic",
-                                                                                             "release"};
+                                                                                     "tensormap::generic", "release"};
     Words w = {.stmt = s};
     need_target(p, s, 90);
     for (int k = 0; k < 4; k++) word_need(p, &w, BEFORE[k]);

@@ -51,10 +51,7 @@ int64_t parse_integer(Parser *p) {
 
 /* ---- types -------------------------------------------------------------------------------------------- */
 enum { UNSIGNED, SIGNED, BITS, FLOAT, PREDICATE, MATRIX, PACKED };
-static const struct {
-    const char *text;
-    uint8_t bytes, class;
-} TYPES[T_COUNT] = {
+static const struct { const char *text; uint8_t bytes, class; } TYPES[T_COUNT] = {
     [T_NONE] = {"none", 0, BITS},
 #define TYPE(name, text, bytes, class) [T_##name] = {text, bytes, class},
 #include "tools/ptxsim/ptx/ptx_types.def"
@@ -159,52 +156,28 @@ static bool parse_linkage(Parser *p) {
 }
 
 static void parse_module_item(Parser *p) {
-    if (p->tok.kind != TOK_DOT)
-        parse_fail(p, p->tok, "expected a directive before '%.*s'", (int)p->tok.length, p->tok.text);
-    if (at_dot(p, "version")) {
-        parse_version(p);
-        return;
-    }
-    if (at_dot(p, "target")) {
-        parse_target(p);
-        return;
-    }
-    if (at_dot(p, "address_size")) {
-        parse_address_size(p);
-        return;
-    }
-    if (at_dot(p, "file")) {
-        skip_file(p);
-        return;
-    }
-    if (at_dot(p, "section")) {
-        skip_section(p);
-        return;
-    }
-    if (at_dot(p, "pragma")) {
-        skip_pragma(p);
-        return;
-    }
+    if (p->tok.kind != TOK_DOT) parse_fail(p, p->tok, "expected a directive before '%.*s'", (int)p->tok.length, p->tok.text);
+    if (at_dot(p, "version")) { parse_version(p); return; }
+    if (at_dot(p, "target")) { parse_target(p); return; }
+    if (at_dot(p, "address_size")) { parse_address_size(p); return; }
+    if (at_dot(p, "file")) { skip_file(p); return; }
+    if (at_dot(p, "section")) { skip_section(p); return; }
+    if (at_dot(p, "pragma")) { skip_pragma(p); return; }
     if (!p->module->version || !p->module->target)
         parse_fail(p, p->tok, ".version and .target must come before .%.*s", (int)p->tok.length, p->tok.text);
     const bool external = parse_linkage(p);
     const Token at = p->tok;
-    static const struct {
-        const char *word;
-        Space space;
-    } SPACES[] = {{"global", SPACE_GLOBAL}, {"const", SPACE_CONST}, {"shared", SPACE_SHARED}};
+    static const struct { const char *word; Space space; } SPACES[] = {
+        {"global", SPACE_GLOBAL}, {"const", SPACE_CONST}, {"shared", SPACE_SHARED}};
     for (size_t i = 0; i < sizeof SPACES / sizeof *SPACES; i++)
         if (at_dot(p, SPACES[i].word)) {
             parse_next(p);
             parse_variable(p, SPACES[i].space, external);
             return;
         }
-    if (at_dot(p, "entry"))
-        parse_function(p, true);
-    else if (at_dot(p, "func"))
-        parse_function(p, false);
-    else
-        parse_fail(p, at, "unknown directive '.%.*s'", (int)at.length, at.text);
+    if (at_dot(p, "entry")) parse_function(p, true);
+    else if (at_dot(p, "func")) parse_function(p, false);
+    else parse_fail(p, at, "unknown directive '.%.*s'", (int)at.length, at.text);
 }
 
 /* A call can precede the body it names: what a function does through its callees is known at the end only. */

@@ -35,49 +35,13 @@ typedef struct Raw {
 } Raw;
 
 typedef enum ModCategory {
-    CAT_ROUND,
-    CAT_FTZ,
-    CAT_SAT,
-    CAT_RELU,
-    CAT_SATFINITE,
-    CAT_PRECISE,
-    CAT_NAN,
-    CAT_HALF,
-    CAT_CARRY,
-    CAT_COMPARE,
-    CAT_TEST,
-    CAT_BOOL,
-    CAT_SPACE,
-    CAT_TO,
-    CAT_VECTOR,
-    CAT_ORDER,
-    CAT_SCOPE,
-    CAT_CACHE,
-    CAT_NONCOHERENT,
-    CAT_EVICT,
-    CAT_PREFETCH,
-    CAT_HINT,
-    CAT_MMIO,
-    CAT_ATOMIC,
-    CAT_NOFTZ,
-    CAT_SHUFFLE,
-    CAT_VOTE,
-    CAT_SYNC,
-    CAT_WARP,
-    CAT_ALIGNED,
-    CAT_UNIFORM,
-    CAT_INDEXED,
-    CAT_DIRECTION,
-    CAT_WRAP,
-    CAT_SHIFTAMT,
-    CAT_PERMUTE,
-    CAT_XORSIGN,
-    CAT_ABS,
+    CAT_ROUND, CAT_FTZ, CAT_SAT, CAT_RELU, CAT_SATFINITE, CAT_PRECISE, CAT_NAN, CAT_HALF, CAT_CARRY, CAT_COMPARE,
+    CAT_TEST, CAT_BOOL, CAT_SPACE, CAT_TO, CAT_VECTOR, CAT_ORDER, CAT_SCOPE, CAT_CACHE, CAT_NONCOHERENT, CAT_EVICT,
+    CAT_PREFETCH, CAT_HINT, CAT_MMIO, CAT_ATOMIC, CAT_NOFTZ, CAT_SHUFFLE, CAT_VOTE, CAT_SYNC, CAT_WARP, CAT_ALIGNED,
+    CAT_UNIFORM, CAT_INDEXED, CAT_DIRECTION, CAT_WRAP, CAT_SHIFTAMT, CAT_PERMUTE,
+    CAT_XORSIGN, CAT_ABS,
     CAT_PACKED, /* no word: the instruction takes packed types */
-    CAT_SHAPE,
-    CAT_TILES,
-    CAT_TRANS,
-    CAT_FRAGMENT,
+    CAT_SHAPE, CAT_TILES, CAT_TRANS, CAT_FRAGMENT,
     CAT_WORDS, /* takes any dotted word, types too, and keeps their order: words.h */
     CAT_COUNT
 } ModCategory;
@@ -86,26 +50,9 @@ typedef enum ModCategory {
 enum { ROUND_RN = 1, ROUND_RNA, ROUND_RZ, ROUND_RM, ROUND_RP, ROUND_RNI, ROUND_RZI, ROUND_RMI, ROUND_RPI };
 enum { PRECISE_APPROX = 1, PRECISE_FULL };
 enum { HALF_LO = 1, HALF_HI, HALF_WIDE };
-enum {
-    COMPARE_EQ = 1,
-    COMPARE_NE,
-    COMPARE_LT,
-    COMPARE_LE,
-    COMPARE_GT,
-    COMPARE_GE,
-    COMPARE_EQU,
-    COMPARE_NEU,
-    COMPARE_LTU,
-    COMPARE_LEU,
-    COMPARE_GTU,
-    COMPARE_GEU,
-    COMPARE_NUM,
-    COMPARE_NANTEST,
-    COMPARE_LO,
-    COMPARE_LS,
-    COMPARE_HI,
-    COMPARE_HS /* lt, le, gt, ge of unsigned integers */
-};
+enum { COMPARE_EQ = 1, COMPARE_NE, COMPARE_LT, COMPARE_LE, COMPARE_GT, COMPARE_GE, COMPARE_EQU, COMPARE_NEU,
+       COMPARE_LTU, COMPARE_LEU, COMPARE_GTU, COMPARE_GEU, COMPARE_NUM, COMPARE_NANTEST,
+       COMPARE_LO, COMPARE_LS, COMPARE_HI, COMPARE_HS /* lt, le, gt, ge of unsigned integers */ };
 enum { TEST_FINITE = 1, TEST_INFINITE, TEST_NUMBER, TEST_NOTANUMBER, TEST_NORMAL, TEST_SUBNORMAL };
 enum { BOOL_AND = 1, BOOL_OR, BOOL_XOR, BOOL_POPC };
 enum { VECTOR_V2 = 1, VECTOR_V4 };
@@ -114,18 +61,8 @@ enum { SCOPE_CTA = 1, SCOPE_CLUSTER, SCOPE_GPU, SCOPE_SYS };
 enum { CACHE_CA = 1, CACHE_CG, CACHE_CS, CACHE_LU, CACHE_CV, CACHE_WB, CACHE_WT };
 enum { EVICT_NORMAL = 1, EVICT_UNCHANGED, EVICT_FIRST, EVICT_LAST, EVICT_NO_ALLOCATE };
 enum { PREFETCH_64 = 1, PREFETCH_128, PREFETCH_256 };
-enum {
-    ATOMIC_ADD = 1,
-    ATOMIC_MIN,
-    ATOMIC_MAX,
-    ATOMIC_INC,
-    ATOMIC_DEC,
-    ATOMIC_AND,
-    ATOMIC_OR,
-    ATOMIC_XOR,
-    ATOMIC_EXCH,
-    ATOMIC_CAS
-};
+enum { ATOMIC_ADD = 1, ATOMIC_MIN, ATOMIC_MAX, ATOMIC_INC, ATOMIC_DEC, ATOMIC_AND, ATOMIC_OR, ATOMIC_XOR,
+       ATOMIC_EXCH, ATOMIC_CAS };
 enum { SHUFFLE_UP = 1, SHUFFLE_DOWN, SHUFFLE_BFLY, SHUFFLE_IDX };
 enum { VOTE_ALL = 1, VOTE_ANY, VOTE_UNI, VOTE_BALLOT };
 enum { SYNC_SYNC = 1, SYNC_ARRIVE, SYNC_RED };
@@ -141,12 +78,12 @@ enum { MAX_OPERANDS = 8, MAX_TYPES = 4, MAX_WORDS = 16, MAX_NESTING = 64 };
 typedef struct Parser Parser;
 typedef struct Stmt Stmt;
 typedef struct OpRow {
-    const char *name; /* "ld"; or with its first dotted word, "cp.async", which then comes before "cp" */
+    const char *name;    /* "ld"; or with its first dotted word, "cp.async", which then comes before "cp" */
     void (*lower)(Parser *, const Stmt *);
-    int op;            /* OP_* */
-    const char *shape; /* operands of arithmetic: see lower_arith.c */
-    uint64_t mods;     /* categories taken */
-    int least, most;   /* operand count */
+    int op;              /* OP_* */
+    const char *shape;   /* operands of arithmetic: see lower_arith.c */
+    uint64_t mods;       /* categories taken */
+    int least, most;     /* operand count */
 } OpRow;
 
 struct Stmt {
@@ -154,11 +91,11 @@ struct Stmt {
     const OpRow *row;
     uint8_t mod[CAT_COUNT]; /* 0: absent */
     PtxType type[MAX_TYPES];
-    uint16_t shape[3]; /* .m16n8k16: 16, 8, 16; .m8n8: 8, 8, 0 */
-    uint8_t layout[2]; /* .row, .col, in the order given */
+    uint16_t shape[3];      /* .m16n8k16: 16, 8, 16; .m8n8: 8, 8, 0 */
+    uint8_t layout[2];      /* .row, .col, in the order given */
     uint8_t layouts;
     int types;
-    Token word[MAX_WORDS]; /* CAT_WORDS: every dotted word after the name */
+    Token word[MAX_WORDS];  /* CAT_WORDS: every dotted word after the name */
     int words;
     Raw operand[MAX_OPERANDS];
     int count;
@@ -171,15 +108,15 @@ typedef struct Symbol {
     uint32_t length;
     SymbolKind kind;
     PtxType type;
-    uint32_t slot;  /* SYM_REG, and the first of SYM_REGS */
-    uint32_t many;  /* SYM_REGS: name0 .. name(many-1) */
-    uint64_t local; /* SYM_VAR in local memory: frame offset */
+    uint32_t slot;      /* SYM_REG, and the first of SYM_REGS */
+    uint32_t many;      /* SYM_REGS: name0 .. name(many-1) */
+    uint64_t local;     /* SYM_VAR in local memory: frame offset */
     bool is_label_set;
     Variable *var;
-    int32_t index; /* SYM_LABEL: instruction */
+    int32_t index;      /* SYM_LABEL: instruction */
     const struct LabelSet *set;
-    struct Symbol *next;     /* same bucket, older */
-    struct Symbol *in_scope; /* same scope, older */
+    struct Symbol *next;      /* same bucket, older */
+    struct Symbol *in_scope;  /* same scope, older */
     uint32_t bucket;
 } Symbol;
 

@@ -4,11 +4,7 @@
 
 static Raw parse_operand(Parser *p);
 
-static const struct {
-    const char *text;
-    uint8_t id;
-    PtxType type;
-} SPECIALS[] = {
+static const struct { const char *text; uint8_t id; PtxType type; } SPECIALS[] = {
 #define SREG(text, name, type) {text, SR_##name, T_##type},
 #include "tools/ptxsim/ptx/ptx_sregs.def"
 #undef SREG
@@ -48,8 +44,7 @@ static void raw_from_symbol(Raw *r, const Symbol *s, uint32_t member) {
         const int bytes = type_bytes(s->type);
         r->kind = RAW_REG;
         r->type = s->type;
-        r->slot = (Operand){.offset = s->slot + member * (uint32_t)(bytes ? bytes * WARP : 4),
-                            .base = BASE_REGS,
+        r->slot = (Operand){.offset = s->slot + member * (uint32_t)(bytes ? bytes * WARP : 4), .base = BASE_REGS,
                             .bytes = (uint8_t)bytes};
     } else {
         r->kind = RAW_NAME;
@@ -113,10 +108,8 @@ static void parse_address_operand(Parser *p, Raw *r) {
     r->item = sim_alloc(&p->module->arena, sizeof *r->item);
     r->item[0].at = p->tok;
     r->count = 1;
-    if (p->tok.kind == TOK_WORD)
-        parse_word_operand(p, &r->item[0]);
-    else
-        parse_number_operand(p, &r->item[0]);
+    if (p->tok.kind == TOK_WORD) parse_word_operand(p, &r->item[0]);
+    else parse_number_operand(p, &r->item[0]);
     if (parse_is(p, '+') || parse_is(p, '-')) {
         parse_accept(p, '+');
         r->offset = parse_integer(p);
@@ -216,8 +209,7 @@ static void parse_instruction(Parser *p) {
     Stmt s = {0};
     parse_guard(p, &s);
     s.at = p->tok;
-    if (p->tok.kind != TOK_WORD)
-        parse_fail(p, p->tok, "expected an instruction before '%.*s'", (int)p->tok.length, p->tok.text);
+    if (p->tok.kind != TOK_WORD) parse_fail(p, p->tok, "expected an instruction before '%.*s'", (int)p->tok.length, p->tok.text);
     s.row = parse_name_of_instruction(p);
     while (p->tok.kind == TOK_DOT) parse_modifier(p, &s);
     while (!parse_is(p, ';')) {
@@ -268,28 +260,14 @@ static void skip_strings(Parser *p) {
 
 static void parse_body_directive(Parser *p) {
     const Token at = p->tok;
-    static const struct {
-        const char *word;
-        Space space;
-    } SPACES[] = {{"local", SPACE_LOCAL},
-                  {"shared", SPACE_SHARED},
-                  {"param", SPACE_PARAM},
-                  {"global", SPACE_GLOBAL},
-                  {"const", SPACE_CONST}};
-    if (token_is(&at, "loc")) {
-        skip_loc(p);
-        return;
-    }
-    if (token_is(&at, "pragma")) {
-        skip_strings(p);
-        return;
-    }
+    static const struct { const char *word; Space space; } SPACES[] = {
+        {"local", SPACE_LOCAL}, {"shared", SPACE_SHARED}, {"param", SPACE_PARAM}, {"global", SPACE_GLOBAL},
+        {"const", SPACE_CONST}};
+    if (token_is(&at, "loc")) { skip_loc(p); return; }
+    if (token_is(&at, "pragma")) { skip_strings(p); return; }
     const bool external = token_is(&at, "extern");
     parse_next(p);
-    if (token_is(&at, "reg")) {
-        parse_registers(p);
-        return;
-    }
+    if (token_is(&at, "reg")) { parse_registers(p); return; }
     const Token word = external ? p->tok : at;
     if (external) parse_next(p);
     for (size_t i = 0; i < sizeof SPACES / sizeof *SPACES; i++)
@@ -306,14 +284,10 @@ static void parse_block(Parser *p) {
     while (!parse_is(p, '}')) {
         if (p->tok.kind == TOK_END) parse_fail(p, p->tok, "expected '}' before the end of the text");
         if (parse_accept(p, ';')) continue;
-        if (parse_is(p, '{'))
-            parse_block(p);
-        else if (p->tok.kind == TOK_DOT)
-            parse_body_directive(p);
-        else if (p->tok.kind == TOK_WORD && p->ahead.kind == TOK_PUNCT && p->ahead.punct == ':')
-            parse_label(p);
-        else
-            parse_instruction(p);
+        if (parse_is(p, '{')) parse_block(p);
+        else if (p->tok.kind == TOK_DOT) parse_body_directive(p);
+        else if (p->tok.kind == TOK_WORD && p->ahead.kind == TOK_PUNCT && p->ahead.punct == ':') parse_label(p);
+        else parse_instruction(p);
     }
     scope_leave(p);
     parse_next(p);

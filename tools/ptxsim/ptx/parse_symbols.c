@@ -22,10 +22,8 @@ static void resolve_pending(Parser *p) {
         for (s = p->scope[p->depth]; s; s = s->in_scope)
             if (s->kind == SYM_LABEL && s->length == w->name.length && !memcmp(s->name, w->name.text, s->length)) break;
         if (w->depth >= p->depth && s && !s->is_label_set) {
-            if (w->where)
-                *w->where = s->index;
-            else
-                p->fn->code[w->inst].target = s->index;
+            if (w->where) *w->where = s->index;
+            else p->fn->code[w->inst].target = s->index;
             *link = w->next;
             continue;
         }

@@ -116,8 +116,7 @@ static void parse_pointer_attributes(Parser *p) {
     while (p->tok.kind == TOK_DOT) {
         const Token at = p->tok;
         parse_next(p);
-        if (token_is(&at, "align"))
-            parse_align(p);
+        if (token_is(&at, "align")) parse_align(p);
         else if (!token_is(&at, "global") && !token_is(&at, "shared") && !token_is(&at, "local") &&
                  !token_is(&at, "const"))
             parse_fail(p, at, "unknown pointer attribute '.%.*s'", (int)at.length, at.text);
@@ -233,8 +232,7 @@ static void place_module_variable(Parser *p, const Declaration *d, Variable *v) 
     }
     v->dynamic = false;
     v->address = p->memory->allocate(p->memory->self, v->name, v->bytes, v->align, v->space == SPACE_CONST);
-    if (!v->address)
-        parse_fail(p, d->name, "no device memory for '%s' (%llu bytes)", v->name, (unsigned long long)v->bytes);
+    if (!v->address) parse_fail(p, d->name, "no device memory for '%s' (%llu bytes)", v->name, (unsigned long long)v->bytes);
     if (bytes) p->memory->initialise(p->memory->self, v->address, 0, data, bytes);
 }
 
@@ -244,12 +242,9 @@ void parse_variable(Parser *p, Space space, bool external) {
         if (external && !(space == SPACE_SHARED && d.unsized))
             parse_fail(p, d.name, "external variables other than dynamic shared memory are not supported");
         Variable *v = variable_new(p, &d, space);
-        if (space == SPACE_GLOBAL || space == SPACE_CONST)
-            place_module_variable(p, &d, v);
-        else if (v->dynamic && space != SPACE_SHARED)
-            parse_fail(p, d.name, "'%s' has no size", v->name);
-        else if (v->dynamic && !external)
-            parse_fail(p, d.name, "shared memory without a size must be .extern");
+        if (space == SPACE_GLOBAL || space == SPACE_CONST) place_module_variable(p, &d, v);
+        else if (v->dynamic && space != SPACE_SHARED) parse_fail(p, d.name, "'%s' has no size", v->name);
+        else if (v->dynamic && !external) parse_fail(p, d.name, "shared memory without a size must be .extern");
         symbol_add(p, d.name, SYM_VAR)->var = v;
         if (space == SPACE_LOCAL || space == SPACE_PARAM) { /* a place in the frame, per thread */
             v->space = SPACE_LOCAL;
@@ -293,8 +288,7 @@ uint64_t shared_offset(Parser *p, Variable *v, bool *dynamic) {
         u->offset = (uint64_t)v->common;
     } else {
         u->offset = align_up(*end, v->align);
-        if (v->bytes > 1 << 20 || u->offset + v->bytes > 1 << 20)
-            parse_fail(p, p->tok, "more than 1 MiB of shared memory");
+        if (v->bytes > 1 << 20 || u->offset + v->bytes > 1 << 20) parse_fail(p, p->tok, "more than 1 MiB of shared memory");
         *end = (uint32_t)(u->offset + v->bytes);
         if (!p->fn->entry) v->common = (int64_t)u->offset;
     }
@@ -323,7 +317,6 @@ void variables_finish(Parser *p) {
     p->fn->shared_bytes = (uint32_t)align_up(p->fn->shared_bytes, p->dynamic_align < 16 ? 16 : p->dynamic_align);
     for (const struct DynamicUse *u = p->dynamic; u; u = u->next) {
         const uint64_t v = (uint64_t)p->fn->shared_bytes + (uint64_t)u->addend;
-        for (int lane = 0; lane < WARP; lane++)
-            memcpy(p->fn->pool + u->pool_offset + lane * u->bytes, &v, (size_t)u->bytes);
+        for (int lane = 0; lane < WARP; lane++) memcpy(p->fn->pool + u->pool_offset + lane * u->bytes, &v, (size_t)u->bytes);
     }
 }

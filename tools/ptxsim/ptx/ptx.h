@@ -21,14 +21,8 @@ const char *type_text(PtxType);
 bool type_is_float(PtxType);
 bool type_is_signed(PtxType);
 
-typedef enum Space {
-    SPACE_GENERIC,
-    SPACE_GLOBAL,
-    SPACE_SHARED,
-    SPACE_LOCAL,
-    SPACE_CONST,
-    SPACE_PARAM,
-    SPACE_CLUSTER /* shared::cluster: of any block of the cluster; SPACE_SHARED is the own block's */
+typedef enum Space { SPACE_GENERIC, SPACE_GLOBAL, SPACE_SHARED, SPACE_LOCAL, SPACE_CONST, SPACE_PARAM,
+                     SPACE_CLUSTER /* shared::cluster: of any block of the cluster; SPACE_SHARED is the own block's */
 } Space;
 
 /* State spaces between which fence.proxy.async distinguishes. */
@@ -54,24 +48,15 @@ typedef enum Special {
  * A predicate is one uint32_t there. */
 typedef struct Operand {
     uint32_t offset;
-    uint8_t base;  /* BASE_* */
-    uint8_t bytes; /* of one lane; 0 for a predicate */
-    bool negated;  /* predicate operand `!p` */
+    uint8_t base;   /* BASE_* */
+    uint8_t bytes;  /* of one lane; 0 for a predicate */
+    bool negated;   /* predicate operand `!p` */
 } Operand;
 enum { BASE_NONE, BASE_REGS, BASE_POOL, BASE_MEET /* meet.c */, BASE_COUNT };
 
-typedef enum Flow {
-    FLOW_NEXT,
-    FLOW_BRANCH,
-    FLOW_SWITCH,
-    FLOW_RET,
-    FLOW_EXIT,
-    FLOW_TRAP,
-    FLOW_BARRIER,
-    FLOW_CALL,
-    FLOW_WAIT, /* the handler may suspend the warp */
-    FLOW_MEET  /* *.sync among the lanes that operand e names */
-} Flow;
+typedef enum Flow { FLOW_NEXT, FLOW_BRANCH, FLOW_SWITCH, FLOW_RET, FLOW_EXIT, FLOW_TRAP, FLOW_BARRIER, FLOW_CALL,
+               FLOW_WAIT, /* the handler may suspend the warp */
+               FLOW_MEET  /* *.sync among the lanes that operand e names */ } Flow;
 
 typedef struct Warp Warp; /* exec.h */
 typedef struct Inst Inst;
@@ -79,40 +64,40 @@ typedef struct Inst Inst;
 typedef void (*ExecFn)(Warp *, const Inst *, uint32_t mask);
 
 typedef struct CallSite CallSite;
-typedef struct MatrixForm MatrixForm;       /* matrix.h */
+typedef struct MatrixForm MatrixForm; /* matrix.h */
 typedef struct RegisterWatch RegisterWatch; /* wgmma_watch.c */
 
 /* Three lines of 64 bytes: what every instruction reads, what some read, what few read. */
 struct Inst {
     _Alignas(64) ExecFn run;
-    Operand guard; /* BASE_NONE: always */
+    Operand guard;  /* BASE_NONE: always */
     Operand d, a, b, c;
-    uint8_t flow; /* Flow */
-    uint8_t op;   /* family-specific operation: compare, atomic, ... */
+    uint8_t flow;   /* Flow */
+    uint8_t op;     /* family-specific operation: compare, atomic, ... */
     uint8_t op2;
     uint8_t type, type2; /* PtxType */
-    uint8_t space;       /* Space */
-    uint8_t count;       /* vector elements; switch targets are in `offset` */
-    uint8_t round;       /* ROUND_* */
-    uint8_t kind;        /* CLASS_*: counters */
-    bool hidden;         /* part of the next instruction, not counted */
+    uint8_t space;  /* Space */
+    uint8_t count;  /* vector elements; switch targets are in `offset` */
+    uint8_t round;  /* ROUND_* */
+    uint8_t kind;   /* CLASS_*: counters */
+    bool hidden;    /* part of the next instruction, not counted */
     bool has_d2, saturate, flush, uniform, no_result;
     bool ordered; /* an access: not weak; a branch: back over one */
 
     uint8_t mix, flops;   /* profile.h: MIX_*, operations of a thread */
     uint8_t order, scope; /* ORDER_*, SCOPE_* of memory instructions and fences; 0: weak, and no scope */
 
-    ExecFn inner;       /* what a wrapper handler calls (rounding modes) */
-    Operand d2, e;      /* second result, fourth source */
-    int64_t offset;     /* of an address; or an immediate of the instruction */
-    int32_t target;     /* FLOW_BRANCH: instruction index */
+    ExecFn inner;   /* what a wrapper handler calls (rounding modes) */
+    Operand d2, e;  /* second result, fourth source */
+    int64_t offset; /* of an address; or an immediate of the instruction */
+    int32_t target; /* FLOW_BRANCH: instruction index */
     int32_t reconverge; /* index of the immediate post-dominator; code length stands for the exit */
-    int32_t straight;   /* instructions from here, this one included, up to the next that is not FLOW_NEXT */
-    int32_t before;     /* instructions that count (not hidden) before this one */
+    int32_t straight; /* instructions from here, this one included, up to the next that is not FLOW_NEXT */
+    int32_t before;   /* instructions that count (not hidden) before this one */
     int32_t before_kind[CLASS_COUNT]; /* those by CLASS_* */
-    const int32_t *targets;           /* FLOW_SWITCH */
+    const int32_t *targets; /* FLOW_SWITCH */
     CallSite *call;
-    const void *more;         /* operands beyond these, of a type that the handler knows */
+    const void *more; /* operands beyond these, of a type that the handler knows */
     const MatrixForm *matrix; /* shape, types and the long operand lists of matrix instructions */
 
     Operand vec[MAX_VECTOR]; /* elements of a vector operand */
@@ -124,9 +109,9 @@ typedef struct Variable {
     Space space;
     uint64_t bytes;
     uint32_t align;
-    uint64_t address; /* global, const: device address; param: offset */
-    bool dynamic;     /* extern shared [] */
-    int64_t common;   /* shared, used by a device function: its fixed offset, else -1 */
+    uint64_t address;    /* global, const: device address; param: offset */
+    bool dynamic;        /* extern shared [] */
+    int64_t common;      /* shared, used by a device function: its fixed offset, else -1 */
     struct Variable *next;
 } Variable;
 
@@ -134,14 +119,12 @@ typedef struct Function Function;
 struct CallSite {
     Function *callee;
     int count, result_count, column;
-    struct {
-        uint32_t from, to, bytes;
-    } * arg, *result; /* local frame offsets: caller -> callee, callee -> caller */
+    struct { uint32_t from, to, bytes; } *arg, *result; /* local frame offsets: caller -> callee, callee -> caller */
 };
 
 typedef struct SpecialSlot {
     Special id;
-    uint32_t slot; /* register offset */
+    uint32_t slot;   /* register offset */
     uint8_t bytes;
     uint32_t offset; /* SR_LOCAL_ADDRESS */
 } SpecialSlot;
@@ -149,30 +132,30 @@ typedef struct SpecialSlot {
 struct Function {
     const char *name;
     bool entry, defined;
-    Inst *code;                 /* and one more, behind the last: its `before` counts all */
+    Inst *code;             /* and one more, behind the last: its `before` counts all */
     const RegisterWatch *watch; /* by instruction; NULL: no wgmma here */
     int32_t count;
-    int32_t number; /* of code[0] among all instructions of the module */
-    uint8_t *pool;  /* constants, each broadcast over 32 lanes */
+    int32_t number;         /* of code[0] among all instructions of the module */
+    uint8_t *pool;          /* constants, each broadcast over 32 lanes */
     size_t pool_bytes;
     uint32_t register_bytes, register_count;
     SpecialSlot *special;
     int special_count;
-    Variable **param; /* formal parameters (entry: param space; func: local frame) */
+    Variable **param;       /* formal parameters (entry: param space; func: local frame) */
     int param_count;
     Variable **result;
     int result_count;
-    uint32_t param_bytes;  /* entry only */
-    uint32_t shared_bytes; /* static */
-    uint32_t local_bytes;  /* per thread, one frame */
+    uint32_t param_bytes;   /* entry only */
+    uint32_t shared_bytes;  /* static */
+    uint32_t local_bytes;   /* per thread, one frame */
     uint32_t max_threads[3], required_threads[3];
     bool has_max_threads, has_required_threads;
-    uint32_t max_registers, min_blocks;   /* .maxnreg, .minnctapersm; 0: not said */
-    uint32_t required_cluster[3];         /* .reqnctapercluster; [0] is 0: not said */
-    uint32_t max_cluster_rank;            /* .maxclusterrank; 0: not said */
-    bool explicit_cluster;                /* .explicitcluster: a launch must give cluster dimensions */
+    uint32_t max_registers, min_blocks; /* .maxnreg, .minnctapersm; 0: not said */
+    uint32_t required_cluster[3];       /* .reqnctapercluster; [0] is 0: not said */
+    uint32_t max_cluster_rank;          /* .maxclusterrank; 0: not said */
+    bool explicit_cluster;              /* .explicitcluster: a launch must give cluster dimensions */
     bool calls, global_atomics, barriers; /* of the code and everything it calls */
-    int line, column;                     /* of its name */
+    int line, column;       /* of its name */
     Function *next;
 };
 
@@ -187,11 +170,11 @@ typedef struct Module {
     SimArena arena;
     Function *functions;
     Variable *variables;
-    int version;   /* 80 for 8.0 */
-    int target;    /* 80 for sm_80 */
+    int version;  /* 80 for 8.0 */
+    int target;   /* 80 for sm_80 */
     bool specific; /* sm_90a */
     int address_bits;
-    int32_t instructions;   /* of all functions, and one more for each */
+    int32_t instructions; /* of all functions, and one more for each */
     uint32_t common_shared; /* bytes of shared variables that device functions use */
 } Module;
 

@@ -32,6 +32,6 @@ const void *keep_form(Parser *, const void *form, size_t bytes);
 void need_target(Parser *, const Stmt *, int target);
 void need_version(Parser *, const Stmt *, int version); /* of the PTX ISA, 83 for 8.3 */
 
-/* lower_cache.c: what an access says of caches, .mmio too; the policy of .L2::cache_hint is operand number `policy`,
- * and without it no such operand is there. */
+/* lower_cache.c: what an access says of caches, .mmio too; the policy of .L2::cache_hint is operand number `policy`, and
+ * without it no such operand is there. */
 void check_cache(Parser *, const Stmt *, Space, int policy);
