@@ -231,11 +231,7 @@ Node *rule_chain(Rewriter *r, const Node *n) {
 }
 
 /* ---- sums of products -------------------------------------------------------------------------------------------- */
-static double size_of(const Node *n) {
-    double elements = 1;
-    for (int d = 0; d < n->shape.rank; d++) elements *= (double)n->shape.dim[d].bound;
-    return elements;
-}
+static double size_of(const Node *n) { return (double)shape_elements(n->shape); }
 
 static double pass_cost(const Node *n) { return work_cost(size_of(n), 3 * size_of(n) * (double)dtype_bytes(n->dtype)); }
 

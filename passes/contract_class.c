@@ -49,6 +49,10 @@ ContractClass contract_classify(const Contract *c, Node *const *in) {
     return r;
 }
 
+bool contract_is_product(const Node *n) {
+    return n->op == OP_CONTRACT && n->n_in == 2 && n->attr->contract->n_loops > n->attr->contract->n_out;
+}
+
 int contract_contiguous(const Node *n, int loop) {
     const Contract *c = n->attr->contract;
     int found = 0;

@@ -17,6 +17,9 @@ typedef struct ContractClass {
     bool is_plain;                 /* every subscript is one whole loop, each at most once per operand, and no guards */
 } ContractClass;
 
+/* A contraction of two operands that sums. */
+bool contract_is_product(const Node *n);
+
 /* in: the operands, for their ranks. */
 ContractClass contract_classify(const Contract *c, Node *const *in);
 

@@ -107,16 +107,10 @@ static unsigned output_dims(const Node *n, int k, int8_t *at) {
     return allowed;
 }
 
-static double elements(Shape s) {
-    double n = 1;
-    for (int d = 0; d < s.rank; d++) n *= (double)s.dim[d].bound;
-    return n;
-}
-
 /* Terms that are in memory already need no pass that writes the scaled ones; else fewer products decide. */
 static bool is_worth(const Node *rest, const Node *n) {
     return op_is_memory(rest->op) || rest->op == OP_CONTRACT || op_info[rest->op].cls == CLASS_REDUCE ||
-           elements(n->shape) <= elements(rest->shape);
+           shape_elements(n->shape) <= shape_elements(rest->shape);
 }
 
 Node *rule_factor_of_contract(Rewriter *r, const Node *n) {

@@ -6,6 +6,7 @@
  * `members`, whose nodes are the first's.  One grid has the tiles of all: fewer launches, and programs enough to leave
  * the sum whole where one product alone would be split (split.c asks family_sizes). */
 #include "passes/family.h"
+#include "passes/contract_class.h"
 #include "passes/memory.h"
 #include "passes/rewrite.h"
 #include "passes/same_kernel.h"
@@ -41,14 +42,9 @@ static uint64_t epilogue_hash(const Uses *u, const Node *n, int depth) {
     return h;
 }
 
-static bool is_product(const Node *n) {
-    const Contract *c = n->op == OP_CONTRACT ? n->attr->contract : NULL;
-    return c && n->n_in == 2 && c->n_loops > c->n_out;
-}
-
 static bool alike(const Uses *u, const Node *a, const Node *b) {
     enum { STEPS = 3 };
-    if (!is_product(b) || a->dtype != b->dtype || a->phase != b->phase || a->remat != b->remat) return false;
+    if (!contract_is_product(b) || a->dtype != b->dtype || a->phase != b->phase || a->remat != b->remat) return false;
     if (!shape_same(&a->shape, &b->shape) || !node_attr_similar(a, b)) return false;
     for (int k = 0; k < 2; k++)
         if (a->in[k]->dtype != b->in[k]->dtype || !shape_same(&a->in[k]->shape, &b->in[k]->shape)) return false;
@@ -76,7 +72,7 @@ int *family_sizes(PassContext *c, const Graph *g) {
         size[i] = 1;
         bool given = output[i];
         for (int r = uses.first[i]; r < uses.first[i + 1]; r++) given |= output[uses.user[r]->id];
-        for (int k = 0; k < 2 && is_product(n) && !none && !given; k++) {
+        for (int k = 0; k < 2 && contract_is_product(n) && !none && !given; k++) {
             const int found = relatives(&uses, n, k);
             if (found > size[i]) size[i] = found;
         }
@@ -114,7 +110,7 @@ static void mark_wanted(Families *f) {
 }
 
 static bool can_be_member(const Families *f, const PlanKernel *k) {
-    if (k->kind != KERNEL_CONTRACT || k->sample || k->workspace || !is_product(k->nodes.at[0].node)) return false;
+    if (k->kind != KERNEL_CONTRACT || k->sample || k->workspace || !contract_is_product(k->nodes.at[0].node)) return false;
     for (int i = 0; i < k->outputs.n; i++)
         if (f->p->buffer[k->outputs.at[i]->id].home == HOME_OUTPUT) return false;
     return k->p.rank < GRID_AXES && k->outputs.n > 0;

@@ -74,12 +74,11 @@ static bool join_sum(const Fuse *f, const PlanKernel *k, PlanNode *pn) {
 /* ---- sums over tiles of what a product's kernel computes ---------------------------------------------------------------- */
 /* All that the sum reads beside the kernel's own values, and what the kernel reads as well, is much smaller than its operand. */
 static bool reads_little(const Fuse *f, const PlanKernel *k, const Node *sum) {
-    enum { MUCH_SMALLER = 8 };
     for (int i = 0; i < f->access[sum->id].n; i++) {
         const Node *x = f->access[sum->id].at[i].node;
         bool known = fuse_find_in(k, x) != NULL;
         for (int r = 0; r < k->reads.n; r++) known |= k->reads.at[r] == x;
-        if (!known && shape_elements(x->shape) * MUCH_SMALLER > shape_elements(sum->in[0]->shape)) return false;
+        if (!known && shape_elements(x->shape) > shape_elements(sum->in[0]->shape) / SLICES_MUCH_SMALLER) return false;
     }
     return true;
 }

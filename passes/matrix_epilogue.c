@@ -13,12 +13,6 @@ typedef struct Walk {
     const Node *seen[MOST_NODES];
 } Walk;
 
-static double elements_of(const Node *n) {
-    double all = 1;
-    for (int d = 0; d < n->shape.rank; d++) all *= (double)n->shape.dim[d].bound;
-    return all;
-}
-
 /* Memory that the kernel reads, its own or another's: counted where it has an element for each result. */
 static bool is_read(const Walk *w, const Node *n) {
     for (int i = 0; i < w->k->reads.n; i++)
@@ -43,7 +37,7 @@ static bool first_time(Walk *w, const Node *n) {
 static double staged(const Node *n, double share) { return share >= 1 && dtype_bytes(n->dtype) == 2 ? 2 : 0; }
 
 static void walk(Walk *w, const Node *n) {
-    const double results = w->p->batch * w->p->m * w->p->n, share = results > 0 ? elements_of(n) / results : 0;
+    const double results = w->p->batch * w->p->m * w->p->n, share = results > 0 ? (double)shape_elements(n->shape) / results : 0;
     if (op_info[n->op].cls == CLASS_CONTRACT || !first_time(w, n)) return;
     if (is_read(w, n)) {
         w->p->reads += share * dtype_bytes(n->dtype);

@@ -1,5 +1,6 @@
 #include "passes/slices.h"
 #include "passes/access.h"
+#include "passes/contract_class.h"
 #include "passes/matrix.h"
 #include <string.h>
 
@@ -42,10 +43,6 @@ bool slices_summed(const Node *n, int *dim, int64_t *length) {
 }
 
 /* ---- of which product --------------------------------------------------------------------------------------- */
-static bool is_product(const Node *n) {
-    return n->op == OP_CONTRACT && n->n_in == 2 && n->attr->contract->n_loops > n->attr->contract->n_out;
-}
-
 /* What sums are made from. */
 typedef struct Walk {
     Arena *arena;
@@ -61,14 +58,13 @@ typedef struct Walk {
 } Walk;
 
 static bool much_smaller(const Walk *w, const Node *n) {
-    enum { MUCH_SMALLER = 8 };
-    return shape_elements(n->shape) * MUCH_SMALLER <= w->elements;
+    return shape_elements(n->shape) <= w->elements / SLICES_MUCH_SMALLER;
 }
 
 static void arrive(Walk *w, const Node *n, bool moved) {
     const int most = sizeof w->product / sizeof *w->product;
     if (!w->last || n->id > w->last->id) w->last = n, w->moved = moved;
-    if (!is_product(n)) return;
+    if (!contract_is_product(n)) return;
     if (w->n_products < most)
         w->product[w->n_products++] = n;
     else
@@ -127,7 +123,7 @@ static bool is_made_by(Walk *w, const Node *sum) {
     w->elements = shape_elements(x->shape);
     w->now++;
     ends_of(w, x, false);
-    if (!w->little || !w->last || w->moved || !is_product(w->last) || !shape_equal(w->last->shape, x->shape)) return false;
+    if (!w->little || !w->last || w->moved || !contract_is_product(w->last) || !shape_equal(w->last->shape, x->shape)) return false;
     w->now++;
     others_of(w, x);
     return w->little;
@@ -179,7 +175,7 @@ const Slices *slices_of_tiles(PassContext *c, const Graph *g) {
 bool slices_made_in(const Node *x, const Node *product, int depth) {
     enum { DEEPEST = 16 };
     if (depth == DEEPEST || op_info[x->op].cls != CLASS_ELEMENT)
-        return is_product(x) && shape_equal(x->shape, product->shape) &&
+        return contract_is_product(x) && shape_equal(x->shape, product->shape) &&
                x->attr->contract->n_loops == product->attr->contract->n_loops;
     for (int i = 0; i < x->n_in; i++)
         if (slices_made_in(x->in[i], product, depth + 1)) return true;

@@ -5,6 +5,9 @@
 #define FUSEC_PASSES_SLICES_H
 #include "passes/pass.h"
 
+/* What a kernel may read beside its own values to sum them: of so much fewer elements than are summed. */
+enum { SLICES_MUCH_SMALLER = 8 };
+
 /* x as [slices, .., length, ..]; what is past the end of the last slice is 0. */
 Contract slices_view(Affine map[1][MAX_RANK], const Node *x, int dim, int64_t length);
 /* Is the node such a view, of its operand's dim *dim? */
