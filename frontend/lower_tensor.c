@@ -79,8 +79,6 @@ Node *t_broadcast(Lower *L, Node *a, Shape s, const int8_t *axes) {
     return t_node(L, OP_BROADCAST, 1, &a, &attr, a->dtype, s);
 }
 
-static bool is_one(Dim d) { return dim_is_fixed(d) && d.bound == 1; }
-
 Node *t_expand(Lower *L, Node *a, Shape s) {
     if (shape_equal(a->shape, s)) return a;
     if (a->op == OP_CONST) return t_const(L, a->dtype, s, a->attr->value);
@@ -90,7 +88,7 @@ Node *t_expand(Lower *L, Node *a, Shape s) {
     if (a->op == OP_IOTA && dim_equal(a->shape.dim[a->attr->axis], s.dim[a->attr->axis + shift]))
         return t_iota(L, s, a->attr->axis + shift);
     for (int d = 0; d < a->shape.rank; d++) {
-        if (is_one(a->shape.dim[d]) && !is_one(s.dim[d + shift])) continue;
+        if (dim_is_unit(a->shape.dim[d]) && !dim_is_unit(s.dim[d + shift])) continue;
         axes[kept.rank] = (int8_t)(d + shift);
         kept.dim[kept.rank++] = a->shape.dim[d];
     }
@@ -150,9 +148,9 @@ bool check_contract(Lower *L, int n, Node *const *in, const Attr *attr, SrcLoc l
 static bool join_dims(Dim a, Dim b, Dim *out) {
     if (dim_equal(a, b))
         *out = a.name ? a : b;
-    else if (is_one(a))
+    else if (dim_is_unit(a))
         *out = b;
-    else if (is_one(b))
+    else if (dim_is_unit(b))
         *out = a;
     else
         return false;
@@ -383,7 +381,7 @@ static void map_batch(Affine *map, Shape s, int batch, const Dim *out, int n_out
     for (int d = 0; d < batch; d++) {
         int loop = n_out - batch + d;
         map[d] = (Affine){.divisor = 1};
-        if (!is_one(s.dim[d]) || is_one(out[loop])) map[d].coef[loop] = 1;
+        if (!dim_is_unit(s.dim[d]) || dim_is_unit(out[loop])) map[d].coef[loop] = 1;
     }
 }
 

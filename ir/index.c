@@ -3,25 +3,14 @@
  * Normal form: terms sorted by atom, equal atoms merged, no zero coefficient.  Coefficients that
  * overflow wrap (two's complement), and every bound derived from an overflow is "unknown", so that
  * absurd inputs give absurd addresses, which the interpreter and the verifier catch, never a crash. */
+#include "ir/integer.h"
 #include "ir/tile.h"
 #include <assert.h>
 #include <string.h>
 
 /* ---- int64 arithmetic ------------------------------------------------------------------------ */
-static int64_t wrap_add(int64_t a, int64_t b) { return (int64_t)((uint64_t)a + (uint64_t)b); }
-static int64_t wrap_mul(int64_t a, int64_t b) { return (int64_t)((uint64_t)a * (uint64_t)b); }
 static int64_t floor_div(int64_t a, int64_t d) { return a / d - (a % d < 0); } /* d > 0 */
 static int64_t floor_mod(int64_t a, int64_t d) { return a % d < 0 ? a % d + d : a % d; }
-
-static int64_t gcd(int64_t a, int64_t b) {
-    uint64_t x = a < 0 ? 0 - (uint64_t)a : (uint64_t)a, y = b < 0 ? 0 - (uint64_t)b : (uint64_t)b;
-    while (y) {
-        const uint64_t t = x % y;
-        x = y;
-        y = t;
-    }
-    return (int64_t)x;
-}
 
 /* ---- order and equality ------------------------------------------------------------------------- */
 static int index_compare(const Index *x, const Index *y);
@@ -240,7 +229,7 @@ static void split(Arena *a, const Index *x, int64_t d, const Index **q, const In
  * then r / d = A / (d/g) and r mod d = g*(A mod (d/g)) + s. */
 static bool factor(Kernel *k, const Index *r, int64_t d, int64_t *g, const Index **big, const Index **small) {
     for (int i = 0; i < r->n; i++) {
-        *g = gcd(r->term[i].coef, d);
+        *g = gcd64(r->term[i].coef, d);
         if (*g <= 1) continue;
         Term *ta = ARENA_ARRAY(k->arena, Term, r->n), *ts = ARENA_ARRAY(k->arena, Term, r->n);
         int na = 0, ns = 0;
@@ -353,20 +342,12 @@ static bool index_mentions(const Kernel *k, const Index *x, int axis) {
     return false;
 }
 
-static bool type_has(const Kernel *k, int value, int axis) {
-    if (value < 0 || value >= k->types.n) return false;
-    const TileType *t = &k->types.at[value];
-    for (int i = 0; i < t->n_axes; i++)
-        if (t->axis[i] == axis) return true;
-    return false;
-}
-
 static bool mentions(const Kernel *k, const Atom *a, int axis) {
     switch (a->kind) {
     case ATOM_AXIS: return a->id == axis;
     case ATOM_EXTENT:
     case ATOM_TILE: return false;
-    case ATOM_VALUE: return type_has(k, a->id, axis);
+    case ATOM_VALUE: return a->id >= 0 && a->id < k->types.n && tile_type_has(&k->types.at[a->id], axis);
     case ATOM_DIV:
     case ATOM_MOD: return index_mentions(k, a->num, axis) || index_mentions(k, a->den, axis);
     }

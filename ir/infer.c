@@ -1,6 +1,7 @@
 /* Shape and dtype rules, one per op class or op: what operands are legal and what comes out.
  * The front end words its own diagnostics; these messages serve IR text, the verifier and assertions. */
 #include "ir/graph.h"
+#include "ir/integer.h"
 #include <stdlib.h>
 #include <string.h>
 
@@ -111,15 +112,6 @@ typedef struct Count {
     Dim factor[MAX_RANK];
 } Count;
 
-static int64_t gcd(int64_t a, int64_t b) {
-    while (b) {
-        int64_t r = a % b;
-        a = b;
-        b = r;
-    }
-    return a < 0 ? -a : a;
-}
-
 static int compare_factors(const void *pa, const void *pb) {
     const Dim *a = pa, *b = pb;
     if (a->sym != b->sym) return a->sym < b->sym ? -1 : 1;
@@ -136,7 +128,7 @@ static Count count_elements(Shape s) {
             constant = dim_mul_const(constant, d.bound);
             continue;
         }
-        int64_t common = gcd(d.scale, d.offset);
+        int64_t common = gcd64(d.scale, d.offset);
         constant = dim_mul_const(constant, common);
         c.factor[c.n++] = (Dim){.sym = d.sym, .scale = d.scale / common, .offset = d.offset / common};
     }

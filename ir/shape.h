@@ -30,6 +30,7 @@ static inline bool dim_equal(Dim a, Dim b) {
     return a.sym == NO_SYM || (a.scale == b.scale && a.offset == b.offset);
 }
 static inline bool dim_is_fixed(Dim d) { return d.sym == NO_SYM; }
+static inline bool dim_is_unit(Dim d) { return dim_is_fixed(d) && d.bound == 1; }
 /* scale and offset of an extent times / plus constants; of a product when one side is fixed. */
 Dim dim_mul_const(Dim d, int64_t k);
 Dim dim_add_const(Dim d, int64_t k);

@@ -233,6 +233,11 @@ Inst *tile_for_begin(Builder *b, int axis, int n, const int *init, int *carry, B
 void tile_for_end(Builder *inside, Inst *loop, const int *yield, int *results);
 Inst *tile_if_begin(Builder *b, int cond, int n, const int *init, Builder *inside);
 void tile_if_end(Builder *inside, Inst *iff, const int *yield, int *results);
+static inline bool tile_type_has(const TileType *t, int axis) {
+    for (int i = 0; i < t->n_axes; i++)
+        if (t->axis[i] == axis) return true;
+    return false;
+}
 TileType tile_type_union(TileType a, TileType b); /* a's dtype, the axes of both (a bug past MAX_TILE_AXES) */
 /* The type rule of every instruction: its result's type (of FOR, IF, STORE, YIELD: no result, type unset)
  * from its operands' types; false with a message in words when they do not fit. */

@@ -89,16 +89,10 @@ TileType tile_type_union(TileType a, TileType b) {
     return a;
 }
 
-static bool has_axis(const TileType *t, int axis) {
-    for (int i = 0; i < t->n_axes; i++)
-        if (t->axis[i] == axis) return true;
-    return false;
-}
-
 /* Removes `over` from t; false if one of them is not there. */
 static bool drop_axes(TileType *t, const Inst *i) {
     for (int o = 0; o < i->n_over; o++) {
-        if (!has_axis(t, i->over[o])) return false;
+        if (!tile_type_has(t, i->over[o])) return false;
         int kept = 0;
         for (int x = 0; x < t->n_axes; x++)
             if (t->axis[x] != i->over[o]) t->axis[kept++] = t->axis[x];
@@ -183,7 +177,7 @@ static bool infer_dot(const Kernel *k, const Inst *i, TileType *out, const char 
     if (!add_axes(out, type_of(k, i, 1))) return fail(why, "too many axes");
     if (!drop_axes(out, i)) return fail(why, "sums over an axis that neither factor has");
     for (int o = 0; o < i->n_over; o++)
-        if (has_axis(type_of(k, i, 2), i->over[o])) return fail(why, "sums over an axis of the accumulator");
+        if (tile_type_has(type_of(k, i, 2), i->over[o])) return fail(why, "sums over an axis of the accumulator");
     return add_axes(out, type_of(k, i, 2)) || fail(why, "too many axes");
 }
 

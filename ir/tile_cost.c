@@ -40,17 +40,11 @@ typedef struct Counter {
 
 static double extent_of(const Kernel *k, int axis) { return (double)k->axes.at[axis].extent.bound; }
 
-static bool has_axis(const TileType *t, int axis) {
-    for (int i = 0; i < t->n_axes; i++)
-        if (t->axis[i] == axis) return true;
-    return false;
-}
-
 /* Lanes handled over the whole kernel by an instruction with tiles over t's axes. */
 static double executions(const Counter *c, const TileType *t) {
     double n = 1;
     for (int a = 0; a < c->k->axes.n; a++) {
-        if (has_axis(t, a))
+        if (tile_type_has(t, a))
             n *= extent_of(c->k, a);
         else if (c->repeated[a])
             n *= (double)ceil_div(c->k->axes.at[a].extent.bound, c->k->axes.at[a].step);
@@ -73,7 +67,7 @@ static void along(const Kernel *k, const Index *x, Along *a) {
 static double values_of(const Kernel *k, const Along *a) {
     double n = 1;
     for (int x = 0; x < k->axes.n; x++) {
-        if (has_axis(&a->lanes, x)) n *= extent_of(k, x);
+        if (tile_type_has(&a->lanes, x)) n *= extent_of(k, x);
         else if (a->tiles[x]) n *= (double)ceil_div(k->axes.at[x].extent.bound, k->axes.at[x].step);
     }
     return n;

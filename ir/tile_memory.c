@@ -1,5 +1,6 @@
 /* The interpreter's memory: addresses, element formats, and the checks on every access. */
 #include "ir/tile_run.h"
+#include "ir/integer.h"
 #include <inttypes.h>
 #include <math.h>
 #include <string.h>
@@ -123,8 +124,6 @@ bool memory_prepare(Machine *m) {
 }
 
 /* ---- addresses ---------------------------------------------------------------------------------------------- */
-static int64_t wrap_add(int64_t a, int64_t b) { return (int64_t)((uint64_t)a + (uint64_t)b); }
-static int64_t wrap_mul(int64_t a, int64_t b) { return (int64_t)((uint64_t)a * (uint64_t)b); }
 
 static int64_t atom_value(Machine *m, const Atom *a) {
     switch (a->kind) {

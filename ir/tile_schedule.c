@@ -22,12 +22,6 @@ static bool refuse(Check *c, const char *fmt, ...) {
 
 static bool is_power_of_two(int n) { return n > 0 && (n & (n - 1)) == 0; }
 
-static bool has_axis(const TileType *t, int axis) {
-    for (int d = 0; d < t->n_axes; d++)
-        if (t->axis[d] == axis) return true;
-    return false;
-}
-
 /* ---- the head ------------------------------------------------------------------------------------------------- */
 static bool check_axis(Check *c, const Axis *x) {
     enum { MAX_CLUSTER = 8 }; /* that every GPU with clusters can hold */
@@ -82,7 +76,7 @@ static bool check_place(Check *c, const Inst *i) {
     if (i->minor == NO_AXIS)
         return (!i->swizzle && i->by == BY_NONE) || refuse(c, "%%%d is staged without an innermost axis", i->result);
     if (i->space != SPACE_SHARED) return refuse(c, "%%%d is placed but not in shared memory", i->result);
-    if (minor < 0 || minor >= c->k->axes.n || !has_axis(&i->type, minor))
+    if (minor < 0 || minor >= c->k->axes.n || !tile_type_has(&i->type, minor))
         return refuse(c, "%%%d is staged along an axis that it has not", i->result);
     if (!i->swizzle) return true;
     if (i->swizzle != 32 && i->swizzle != 64 && i->swizzle != 128)
@@ -203,10 +197,10 @@ bool matrix_axes(const Kernel *k, const Inst *dot, MatrixAxes *out) {
     const TileType *x = &k->types.at[dot->in[0]], *y = &k->types.at[dot->in[1]];
     *out = (MatrixAxes){-1, -1, -1};
     for (int a = 0; a < k->axes.n; a++) {
-        const bool first = has_axis(x, a), second = has_axis(y, a);
+        const bool first = tile_type_has(x, a), second = tile_type_has(y, a);
         bool summed = false;
         for (int o = 0; o < dot->n_over; o++) summed |= dot->over[o] == a;
-        if (k->axes.at[a].step == 1 || (!first && !second && !has_axis(&dot->type, a))) continue;
+        if (k->axes.at[a].step == 1 || (!first && !second && !tile_type_has(&dot->type, a))) continue;
         if (summed != (first && second)) return false;
         if (!claim(summed ? &out->sum : first ? &out->row : &out->col, a) || (!first && !second)) return false;
     }

@@ -1,4 +1,5 @@
 #include "ir/tile_stage.h"
+#include "ir/integer.h"
 #include "ir/tile_spread.h"
 #include <limits.h>
 #include <string.h>
@@ -90,21 +91,6 @@ typedef struct Run {
     int64_t slope, grain;
 } Run;
 
-static int64_t magnitude(int64_t v) {
-    return v == INT64_MIN ? INT64_MAX : v < 0 ? -v : v;
-} /* INT64_MAX: nothing divides it */
-
-static int64_t gcd(int64_t a, int64_t b) {
-    a = magnitude(a);
-    b = magnitude(b);
-    while (b) {
-        const int64_t rest = a % b;
-        a = b;
-        b = rest;
-    }
-    return a;
-}
-
 static bool run_of(const Kernel *k, const Index *x, int axis, int width, Run *out);
 
 static bool run_of_quotient(const Kernel *k, const Atom *a, int axis, int width, Run *out) {
@@ -122,7 +108,7 @@ static bool run_of_quotient(const Kernel *k, const Atom *a, int axis, int width,
     if (a->kind == ATOM_DIV)
         *out = (Run){0, whole ? num.grain / den : 1};
     else
-        *out = (Run){num.slope, whole ? 0 : gcd(num.grain, den)};
+        *out = (Run){num.slope, whole ? 0 : gcd64(num.grain, den)};
     return true;
 }
 
@@ -143,7 +129,7 @@ static bool run_of_atom(const Kernel *k, const Atom *a, int axis, int width, Run
 }
 
 static bool run_of(const Kernel *k, const Index *x, int axis, int width, Run *out) {
-    *out = (Run){0, gcd(x->c, 0)};
+    *out = (Run){0, gcd64(x->c, 0)};
     for (int i = 0; i < x->n; i++) {
         Run r;
         if (!run_of_atom(k, &x->term[i].atom, axis, width, &r)) return false;
@@ -151,7 +137,7 @@ static bool run_of(const Kernel *k, const Index *x, int axis, int width, Run *ou
             __builtin_mul_overflow(r.grain, x->term[i].coef, &r.grain) ||
             __builtin_add_overflow(out->slope, r.slope, &out->slope))
             return false;
-        out->grain = gcd(out->grain, r.grain);
+        out->grain = gcd64(out->grain, r.grain);
     }
     return true;
 }
@@ -205,7 +191,7 @@ static bool is_run(const Kernel *k, const Inst *const *def, const Inst *i, int a
             __builtin_mul_overflow(r.grain, b->stride[d], &r.grain) ||
             __builtin_add_overflow(all.slope, r.slope, &all.slope))
             return false;
-        all.grain = gcd(all.grain, r.grain);
+        all.grain = gcd64(all.grain, r.grain);
     }
     const int mask = i->kind == TI_LOAD ? 0 : 1;
     if (width > 1 && i->n_in > mask && !same_in_run(k, def, i->in[mask], axis, width)) return false;

@@ -1,4 +1,5 @@
 #include "passes/affine.h"
+#include "ir/integer.h"
 #include <stdlib.h>
 
 int affine_single_loop(const Contract *c, const Affine *e) {
@@ -12,18 +13,9 @@ int affine_single_loop(const Contract *c, const Affine *e) {
     return found;
 }
 
-static int64_t gcd(int64_t a, int64_t b) {
-    a = llabs(a), b = llabs(b);
-    while (b) {
-        int64_t r = a % b;
-        a = b, b = r;
-    }
-    return a;
-}
-
 void affine_reduce(Affine *e) {
-    int64_t common = gcd(e->divisor, e->c);
-    for (int l = 0; l < MAX_LOOPS && common > 1; l++) common = gcd(common, e->coef[l]);
+    int64_t common = gcd64(e->divisor, e->c);
+    for (int l = 0; l < MAX_LOOPS && common > 1; l++) common = gcd64(common, e->coef[l]);
     if (common <= 1) return;
     e->c /= common, e->divisor /= common;
     for (int l = 0; l < MAX_LOOPS; l++) e->coef[l] /= common;

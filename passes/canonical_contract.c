@@ -4,6 +4,7 @@
  * What the movement itself made out of range must stay out of range, so a subscript that is no longer
  * read becomes a guard, unless it always holds.  A pad with zeros needs none: a term with a padded zero
  * is left out (0 times infinity is 0 here, as stated for indexed sums). */
+#include "passes/access.h"
 #include "passes/affine.h"
 #include "passes/contract_solve.h"
 #include "passes/rewrite.h"
@@ -65,8 +66,6 @@ static bool absorb_pad(Absorb *b, const Node *x) {
     return true;
 }
 
-static bool is_unit(Dim d) { return dim_is_fixed(d) && d.bound == 1; }
-
 /* Only reshapes that add or remove dims of extent 1. */
 static bool absorb_reshape(Absorb *b, const Node *x) {
     const Shape *in = &x->in[0]->shape, *out = &x->shape;
@@ -74,9 +73,9 @@ static bool absorb_reshape(Absorb *b, const Node *x) {
     while (i < in->rank || o < out->rank) {
         if (i < in->rank && o < out->rank && dim_equal(in->dim[i], out->dim[o])) {
             b->map[i++] = b->from[o++];
-        } else if (i < in->rank && is_unit(in->dim[i])) {
+        } else if (i < in->rank && dim_is_unit(in->dim[i])) {
             b->map[i++] = (Affine){.divisor = 1};
-        } else if (o < out->rank && is_unit(out->dim[o])) {
+        } else if (o < out->rank && dim_is_unit(out->dim[o])) {
             keep_range(b, &b->from[o], out->dim[o]);
             o++;
         } else {
@@ -144,11 +143,11 @@ Node *rule_hoist_constant(Rewriter *r, const Node *n) {
 /* ---- diagonals in front of a contraction ---------------------------------------------------------- */
 /* A view with an equality among its guards: a diagonal, or blocks of one. */
 static bool is_diagonal(const Rewriter *r, const Node *x) {
-    if (!rewrite_seen(r, x, OP_CONTRACT) || x->n_in != 1) return false;
+    if (!rewrite_seen(r, x, OP_CONTRACT) || !node_is_view(x)) return false;
     const Contract *v = x->attr->contract;
     bool equal = false;
     for (int i = 0; i < v->n_guards; i++) equal |= v->guard[i].kind == GUARD_EQ;
-    return equal && v->n_loops == v->n_out;
+    return equal;
 }
 
 static void add_view(Solver *s, const Contract *c, const Affine *read, const Node *x) {
@@ -234,8 +233,7 @@ static int64_t worth(const Node *n) {
 /* The product that n, a slice or a view, reads a small part of; NULL where something else reads it too, or what it is in
  * another shape: then it stands for no node of the old graph. */
 static const Node *product_behind(const Rewriter *r, const Node *n) {
-    const bool view = n->op == OP_CONTRACT && n->n_in == 1 && n->attr->contract->n_loops == n->attr->contract->n_out &&
-                      n->attr->contract->n_guards == 0;
+    const bool view = node_is_view(n) && n->attr->contract->n_guards == 0;
     if ((n->op != OP_SLICE && !view) || r->at->op != n->op || r->at->in[0]->op != OP_CONTRACT) return NULL;
     const Node *x = rewrite_seen(r, n->in[0], OP_CONTRACT);
     if (!x || x->attr->contract->n_loops == x->attr->contract->n_out || r->readers.at[x->id] != 1) return NULL;

@@ -88,8 +88,6 @@ Node *rule_concat(Rewriter *r, const Node *n) {
 }
 
 /* ---- reductions ------------------------------------------------------------------------------------ */
-static bool is_unit(Dim d) { return dim_is_fixed(d) && d.bound == 1; }
-
 /* Axes of extent 1 are not reduced but dropped. */
 Node *rule_drop_unit_axes(Rewriter *r, const Node *n) {
     Node *x = n->in[0];
@@ -100,7 +98,7 @@ Node *rule_drop_unit_axes(Rewriter *r, const Node *n) {
     for (int d = 0; d < x->shape.rank; d++) {
         bool reduced = next < n->attr->n_axes && n->attr->axes[next] == d;
         next += reduced;
-        if (reduced && is_unit(x->shape.dim[d])) continue;
+        if (reduced && dim_is_unit(x->shape.dim[d])) continue;
         if (reduced) axes[left++] = (int8_t)squeezed.rank;
         squeezed.dim[squeezed.rank++] = x->shape.dim[d];
     }
@@ -200,6 +198,6 @@ Node *rule_product(Rewriter *r, const Node *n) {
 }
 
 Node *rule_scan(Rewriter *r, const Node *n) {
-    if (!is_unit(n->shape.dim[n->attr->axis])) return NULL;
+    if (!dim_is_unit(n->shape.dim[n->attr->axis])) return NULL;
     return n->attr->exclusive ? splat(r, n, n->attr->scan == SCAN_SUM ? 0 : 1) : n->in[0];
 }

@@ -1,5 +1,6 @@
 /* Elimination of loops by equations, in integers. */
 #include "passes/contract_solve.h"
+#include "ir/integer.h"
 #include <limits.h>
 #include <stdlib.h>
 #include <string.h>
@@ -30,19 +31,10 @@ struct Solver {
     bool overflow;
 };
 
-static int64_t gcd(int64_t a, int64_t b) {
-    a = llabs(a), b = llabs(b);
-    while (b) {
-        int64_t r = a % b;
-        a = b, b = r;
-    }
-    return a;
-}
-
 /* Cancels the common factor; the value and the exactness of the division stay. */
 static void wide_reduce(Wide *w, bool equation) {
-    int64_t common = gcd(w->c, equation ? 0 : w->divisor);
-    for (int i = 0; i < SOLVE_VARS; i++) common = gcd(common, w->coef[i]);
+    int64_t common = gcd64(w->c, equation ? 0 : w->divisor);
+    for (int i = 0; i < SOLVE_VARS; i++) common = gcd64(common, w->coef[i]);
     if (common <= 1) return;
     w->c /= common;
     for (int i = 0; i < SOLVE_VARS; i++) w->coef[i] /= common;

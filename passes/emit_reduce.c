@@ -67,12 +67,7 @@ int emit_full_over(Emitter *e, const Node *n, const Index *const *idx, int mask,
     return tile_full(&e->b, t, value);
 }
 
-bool emit_has_axis(const Emitter *e, int v, int axis) {
-    const TileType *t = &e->k->types.at[v];
-    for (int i = 0; i < t->n_axes; i++)
-        if (t->axis[i] == axis) return true;
-    return false;
-}
+bool emit_has_axis(const Emitter *e, int v, int axis) { return tile_type_has(&e->k->types.at[v], axis); }
 
 int emit_along(Emitter *e, int v, int axis) {
     if (emit_has_axis(e, v, axis)) return v;

@@ -104,8 +104,6 @@ static bool reshape_group(Emitter *e, const Node *n, int o0, int o1, int i0, int
     return true;
 }
 
-static bool is_unit(Dim d) { return dim_is_fixed(d) && d.bound == 1; }
-
 static int emit_reshape(Emitter *e, Node *n, const Index *const *idx, int mask) {
     const Shape *from = &n->in[0]->shape, *to = &n->shape;
     const Index *in[MAX_RANK];
@@ -117,11 +115,11 @@ static int emit_reshape(Emitter *e, Node *n, const Index *const *idx, int mask) 
             in[i++] = idx[o++];
             continue;
         }
-        if (i < from->rank && is_unit(from->dim[i])) {
+        if (i < from->rank && dim_is_unit(from->dim[i])) {
             in[i++] = index_const(e->arena, 0);
             continue;
         }
-        if (o < to->rank && is_unit(to->dim[o])) {
+        if (o < to->rank && dim_is_unit(to->dim[o])) {
             o++;
             continue;
         }

@@ -6,6 +6,7 @@
  * `members`, whose nodes are the first's.  One grid has the tiles of all: fewer launches, and programs enough to leave
  * the sum whole where one product alone would be split (split.c asks family_sizes). */
 #include "passes/family.h"
+#include "ir/integer.h"
 #include "passes/contract_class.h"
 #include "passes/memory.h"
 #include "passes/rewrite.h"
@@ -22,11 +23,6 @@ enum {
 static bool target_has_families(const Target *t) { return t && t->backend != BACKEND_C99; }
 
 /* ---- before fusion ----------------------------------------------------------------------------------------------- */
-static uint64_t mix(uint64_t h, uint64_t x) {
-    h = (h ^ x) * 0x9E3779B97F4A7C15u;
-    return h ^ (h >> 29);
-}
-
 static bool is_heavy(const Node *n) {
     return op_info[n->op].cls == CLASS_REDUCE || op_info[n->op].cls == CLASS_CONTRACT;
 }
@@ -37,7 +33,7 @@ static uint64_t epilogue_hash(const Uses *u, const Node *n, int depth) {
     for (int i = u->first[n->id]; i < u->first[n->id + 1] && depth; i++) {
         const Node *reader = u->user[i];
         const uint64_t further = is_heavy(reader) ? 0 : epilogue_hash(u, reader, depth - 1);
-        h += mix(mix((uint64_t)reader->op, (uint64_t)reader->dtype), further);
+        h += hash_mix(hash_mix((uint64_t)reader->op, (uint64_t)reader->dtype), further);
     }
     return h;
 }

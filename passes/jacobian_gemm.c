@@ -12,8 +12,6 @@
 #include "passes/together.h"
 #include <string.h>
 
-static bool is_unit(Dim d) { return dim_is_fixed(d) && d.bound == 1; }
-
 /* Deep enough a copy that maps and guards may be edited. */
 static Contract copy_contract(Rewriter *r, const Contract *c) {
     Contract copy = *c;
@@ -68,7 +66,7 @@ static Node *repeat_result(Rewriter *r, const Node *n) {
     int8_t kept[MAX_RANK];
     int n_kept = 0;
     for (int l = 0; l < old->n_out; l++)
-        if (reads_loop(old, n->in, l) || is_unit(old->extent[l])) kept[n_kept++] = (int8_t)l;
+        if (reads_loop(old, n->in, l) || dim_is_unit(old->extent[l])) kept[n_kept++] = (int8_t)l;
     if (n_kept == old->n_out || (n->n_in == 1 && old->n_loops == old->n_out)) return NULL;
     Contract c = copy_contract(r, old);
     for (int l = old->n_out - 1, at = n_kept - 1; l >= 0; l--) {
@@ -86,11 +84,11 @@ Node *rule_drop_unit_loops(Rewriter *r, const Node *n) {
     Node *repeated = repeat_result(r, n);
     if (repeated) return repeated;
     int first = shape_is_fixed(n->shape) ? 0 : old->n_out, any = 0;
-    for (int l = first; l < old->n_loops; l++) any |= is_unit(old->extent[l]);
+    for (int l = first; l < old->n_loops; l++) any |= dim_is_unit(old->extent[l]);
     if (!any) return NULL;
     Contract c = copy_contract(r, old);
     for (int l = c.n_loops - 1; l >= first; l--)
-        if (is_unit(c.extent[l])) remove_loop(&c, n->in, l);
+        if (dim_is_unit(c.extent[l])) remove_loop(&c, n->in, l);
     return rewrite_reshape(r, emit_contract(r, &c, n->in), n->shape);
 }
 

@@ -66,17 +66,11 @@ static void find_dot(Schedule *s, const Block *b, Inst *loop) {
     }
 }
 
-static bool has_axis(const TileType *t, int axis) {
-    for (int d = 0; d < t->n_axes; d++)
-        if (t->axis[d] == axis) return true;
-    return false;
-}
-
 /* Neighbours along the axis that all loads behind the value have together in memory; WIDEST: it loads nothing there. */
 static int run_elements(const Schedule *s, int value, int axis) {
     const Inst *i = s->def[value];
     int run = WIDEST;
-    if (!i || !has_axis(&i->type, axis)) return run;
+    if (!i || !tile_type_has(&i->type, axis)) return run;
     if (i->kind == TI_LOAD) {
         const int bytes = load_run_bytes(s->k, s->def, i, axis);
         return bytes ? bytes / dtype_bytes(i->type.dtype) : 1;
@@ -91,7 +85,7 @@ static int run_elements(const Schedule *s, int value, int axis) {
 /* Neighbours along the axis are neighbours in memory, aligned or not, in every load behind the value. */
 static bool lies_along(const Schedule *s, int value, int axis) {
     const Inst *i = s->def[value];
-    if (!i || !has_axis(&i->type, axis)) return true;
+    if (!i || !tile_type_has(&i->type, axis)) return true;
     if (i->kind == TI_LOAD) {
         int64_t coef = 0;
         for (int d = 0; d < i->n_index; d++)
@@ -159,7 +153,7 @@ static bool place_fetched(Schedule *s, Inst *stage) {
     TensorMap map;
     stage->by = BY_TMA;
     stage->bytes = 0;
-    stage->multicast = cluster >= 0 && !has_axis(&stage->type, cluster);
+    stage->multicast = cluster >= 0 && !tile_type_has(&stage->type, cluster);
     if (stage->multicast && kernel_tensor_map(s->k, stage, &map)) stage->multicast = false;
     if (!stage->swizzle)
         return refuse(s, stage->type.dtype == DT_TF32 ? "a tf32 factor does not lie along the sum"
@@ -185,7 +179,7 @@ static bool place_factor(Schedule *s, int value, int across) {
     Inst *stage = NULL;
     for (int n = 0; n < s->loop->body.n; n++)
         if (s->loop->body.at[n]->result == value && s->loop->body.at[n]->kind == TI_STAGE) stage = s->loop->body.at[n];
-    if (!stage || !has_axis(&stage->type, across) || !has_axis(&stage->type, s->sum_axis))
+    if (!stage || !tile_type_has(&stage->type, across) || !tile_type_has(&stage->type, s->sum_axis))
         return refuse(s, "a factor has not both a row and a sum");
     const bool along = lies_along_sum(s, stage->in[0], across);
     const int minor = along ? s->sum_axis : across, bytes = dtype_bytes(stage->type.dtype);
@@ -212,7 +206,7 @@ static bool schedule_term(Schedule *s, int term) {
 /* ---- before and after it ------------------------------------------------------------------------------------------ */
 static bool is_tile(const Schedule *s, int value) {
     const TileType *t = &s->k->types.at[value];
-    return has_axis(t, s->m->row_axis) && has_axis(t, s->m->column_axis);
+    return tile_type_has(t, s->m->row_axis) && tile_type_has(t, s->m->column_axis);
 }
 
 /* Accumulators' own order moves whole sectors: rows of eight neighbours, or columns of as many. */

@@ -14,6 +14,7 @@
  *   - transcendental ops, reductions, what elementwise ops make from HIGH values, and what only a sum reads, are HIGH;
  *   - a HIGH value that a contraction of P reads is rounded to P for all its readers: it is kept once. */
 #include "passes/precision.h"
+#include "passes/access.h"
 #include <math.h>
 
 typedef enum { NEUTRAL, LOW, HIGH } Kind;
@@ -34,12 +35,8 @@ static DType low_dtype(Precision p) {
     return of[p];
 }
 
-static bool is_view(const Node *n) {
-    return n->op == OP_CONTRACT && n->n_in == 1 && n->attr->contract->n_loops == n->attr->contract->n_out;
-}
-
 bool precision_moves(const Node *n) {
-    return op_info[n->op].cls == CLASS_MOVE || is_view(n) || n->op == OP_STOP_GRADIENT;
+    return op_info[n->op].cls == CLASS_MOVE || node_is_view(n) || n->op == OP_STOP_GRADIENT;
 }
 
 static bool adds_up(Op op) { return op == OP_SUM || op == OP_PROD || op == OP_SCAN; }
@@ -75,7 +72,7 @@ static Node *in_dtype(Place *p, const Node *old, DType t) {
     if (*known && (*known)->dtype == t) return *known;
     const bool below =
         p->kind[old->id] == NEUTRAL && old->n_in == 1 && precision_moves(old) && op_info[old->op].cls != CLASS_SPECIAL &&
-        (t != DT_TF32 || !is_view(old));
+        (t != DT_TF32 || !node_is_view(old));
     if (!below) return *known = precision_cast(p->g, x, t, old);
     Node *source = in_dtype(p, old->in[0], t);
     return *known = precision_remake(p->g, old, &source);

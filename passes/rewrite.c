@@ -1,28 +1,24 @@
 /* The walk, the set of existing nodes, and the smart constructors. */
 #include "passes/rewrite.h"
+#include "ir/integer.h"
 #include <assert.h>
 #include <string.h>
 
 /* ---- structural equality ------------------------------------------------------------------- */
-static uint64_t mix(uint64_t h, uint64_t x) {
-    h = (h ^ x) * 0x9E3779B97F4A7C15u;
-    return h ^ (h >> 29);
-}
-
 static uint64_t hash_affine(uint64_t h, const Affine *e, int n_loops) {
-    h = mix(mix(h, (uint64_t)e->c), (uint64_t)e->divisor);
-    for (int l = 0; l < n_loops; l++) h = mix(h, (uint64_t)e->coef[l]);
+    h = hash_mix(hash_mix(h, (uint64_t)e->c), (uint64_t)e->divisor);
+    for (int l = 0; l < n_loops; l++) h = hash_mix(h, (uint64_t)e->coef[l]);
     return h;
 }
 
 static uint64_t hash_node(const Node *n) {
     const uint64_t which = (uint64_t)n->remat ^ (uint64_t)n->precision << 32;
-    uint64_t value, h = mix(mix(mix(0, (uint64_t)n->op), (uint64_t)n->dtype), which);
-    for (int k = 0; k < n->n_in; k++) h = mix(h, (uint64_t)n->in[k]->id);
-    for (int d = 0; d < n->shape.rank; d++) h = mix(h, (uint64_t)n->shape.dim[d].bound);
+    uint64_t value, h = hash_mix(hash_mix(hash_mix(0, (uint64_t)n->op), (uint64_t)n->dtype), which);
+    for (int k = 0; k < n->n_in; k++) h = hash_mix(h, (uint64_t)n->in[k]->id);
+    for (int d = 0; d < n->shape.rank; d++) h = hash_mix(h, (uint64_t)n->shape.dim[d].bound);
     memcpy(&value, &n->attr->value, sizeof value);
-    h = mix(mix(mix(h, value), (uint64_t)n->attr->decl), (uint64_t)n->attr->axis);
-    for (int d = 0; d < n->attr->n_axes; d++) h = mix(h, (uint64_t)n->attr->axes[d]);
+    h = hash_mix(hash_mix(hash_mix(h, value), (uint64_t)n->attr->decl), (uint64_t)n->attr->axis);
+    for (int d = 0; d < n->attr->n_axes; d++) h = hash_mix(h, (uint64_t)n->attr->axes[d]);
     const Contract *c = n->attr->contract;
     for (int k = 0; c && k < c->n_operands; k++)
         for (int d = 0; d < n->in[k]->shape.rank; d++) h = hash_affine(h, &c->map[k][d], c->n_loops);

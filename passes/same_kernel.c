@@ -1,4 +1,5 @@
 #include "passes/same_kernel.h"
+#include "ir/integer.h"
 #include "passes/access.h"
 #include "passes/rewrite.h"
 #include <string.h>
@@ -26,11 +27,6 @@ KernelFinder *kernel_finder(Arena *a, const Plan *p) {
     return f;
 }
 
-static uint64_t mix(uint64_t h, uint64_t x) {
-    h = (h ^ x) * 0x9E3779B97F4A7C15u;
-    return h ^ (h >> 29);
-}
-
 /* Position among the kernel's buffers, or -1 if the node is computed inside. */
 static int buffer_position(const Plan *p, const PlanKernel *k, const Node *n) {
     if (p->kernel_of[n->id] == (int)(k - p->kernels.at)) return -1;
@@ -42,20 +38,20 @@ static int buffer_position(const Plan *p, const PlanKernel *k, const Node *n) {
 /* ---- hash ---------------------------------------------------------------------------------------------- */
 static uint64_t hash_cone(KernelFinder *f, const PlanKernel *k, const Node *n, uint64_t h) {
     const int buffer = buffer_position(f->plan, k, n);
-    if (buffer >= 0) return mix(h, 1000 + (uint64_t)buffer);
-    if (f->stamp[n->id] == f->now) return mix(h, (uint64_t)f->partner[n->id]);
+    if (buffer >= 0) return hash_mix(h, 1000 + (uint64_t)buffer);
+    if (f->stamp[n->id] == f->now) return hash_mix(h, (uint64_t)f->partner[n->id]);
     f->stamp[n->id] = f->now;
     f->partner[n->id] = (int)(h & 0xFFFF);
-    h = mix(h, (uint64_t)n->op * 64 + (uint64_t)n->dtype);
-    for (int d = 0; d < n->shape.rank; d++) h = mix(h, (uint64_t)n->shape.dim[d].bound);
+    h = hash_mix(h, (uint64_t)n->op * 64 + (uint64_t)n->dtype);
+    for (int d = 0; d < n->shape.rank; d++) h = hash_mix(h, (uint64_t)n->shape.dim[d].bound);
     for (int i = 0; i < n->n_in; i++) h = hash_cone(f, k, n->in[i], h);
     return h;
 }
 
 static uint64_t hash_kernel(KernelFinder *f, const PlanKernel *k) {
-    uint64_t h = mix((uint64_t)k->kind, (uint64_t)k->reads.n * 64 + (uint64_t)k->outputs.n);
+    uint64_t h = hash_mix((uint64_t)k->kind, (uint64_t)k->reads.n * 64 + (uint64_t)k->outputs.n);
     f->now++;
-    for (int i = 0; i < k->nodes.n; i++) h = hash_cone(f, k, k->nodes.at[i].node, mix(h, k->nodes.at[i].stored + 2 * (uint64_t)k->nodes.at[i].part));
+    for (int i = 0; i < k->nodes.n; i++) h = hash_cone(f, k, k->nodes.at[i].node, hash_mix(h, k->nodes.at[i].stored + 2 * (uint64_t)k->nodes.at[i].part));
     return h;
 }
 

@@ -32,10 +32,10 @@ static bool classify(Channelwise *d) {
         d->x = d->dot->in[swap], d->y = d->dot->in[!swap];
         const TileType *x = &k->types.at[d->x], *y = &k->types.at[d->y];
         bool fits =
-            x->dtype == DT_F32 && y->dtype == DT_F32 && d->over.n_axes > 0 && type_has(x, d->v) && type_has(y, d->v);
-        for (int i = 0; i < rows.n_axes; i++) fits = fits && type_has(x, rows.axis[i]) && !type_has(y, rows.axis[i]);
+            x->dtype == DT_F32 && y->dtype == DT_F32 && d->over.n_axes > 0 && tile_type_has(x, d->v) && tile_type_has(y, d->v);
+        for (int i = 0; i < rows.n_axes; i++) fits = fits && tile_type_has(x, rows.axis[i]) && !tile_type_has(y, rows.axis[i]);
         for (int i = 0; i < d->over.n_axes; i++)
-            fits = fits && type_has(x, d->over.axis[i]) && type_has(y, d->over.axis[i]);
+            fits = fits && tile_type_has(x, d->over.axis[i]) && tile_type_has(y, d->over.axis[i]);
         if (fits && window_find(ke, d->x, true, &d->window) && window_slides(k, &d->window, &rows, &d->over))
             return contiguous_in(ke, &d->window, d->v);
     }

@@ -31,23 +31,23 @@ static bool classify(Direct *d) {
     const Kernel *k = d->ke->k;
     const TileType *a = &k->types.at[d->dot->in[0]], *b = &k->types.at[d->dot->in[1]];
     if (d->c->n_columns == 0 || d->c->n_columns == d->c->n || d->c->dtype != DT_F32) return false;
-    const bool swapped = type_has(a, d->c->axis[d->c->n - 1]);
+    const bool swapped = tile_type_has(a, d->c->axis[d->c->n - 1]);
     const TileType *x = swapped ? b : a, *y = swapped ? a : b;
     d->x = d->dot->in[swapped];
     d->y = d->dot->in[!swapped];
     for (int i = 0; i < d->c->n; i++) {
         const int axis = d->c->axis[i];
         const bool column = i >= d->c->n - d->c->n_columns;
-        if (type_has(x, axis) == column || type_has(y, axis) != column) return false;
+        if (tile_type_has(x, axis) == column || tile_type_has(y, axis) != column) return false;
         add_axis(column ? &d->columns : &d->rows, axis);
     }
     for (int i = 0; i < d->dot->n_over; i++) {
         const int axis = d->dot->over[i];
-        if (!type_has(x, axis) || !type_has(y, axis)) return false;
+        if (!tile_type_has(x, axis) || !tile_type_has(y, axis)) return false;
         if (!axis_trivial(k, axis)) add_axis(&d->over, axis);
     }
     for (int i = 0; i < x->n_axes; i++)
-        if (!axis_trivial(k, x->axis[i]) && !type_has(&d->rows, x->axis[i]) && !in_over(d->dot, x->axis[i]))
+        if (!axis_trivial(k, x->axis[i]) && !tile_type_has(&d->rows, x->axis[i]) && !in_over(d->dot, x->axis[i]))
             return false;
     d->inner_column = d->c->axis[d->c->n - 1];
     const int first_column = d->c->n - d->c->n_columns;
@@ -178,7 +178,7 @@ static bool runs_along_k(const Direct *d) {
     const Sink probe = {.kind = SINK_PACK, .value = d->y};
     int8_t order[MAX_TILE_AXES];
     const int n = nest_order(d->ke, &axes, 1, &probe, order);
-    return n > 0 && type_has(&d->over, order[n - 1]);
+    return n > 0 && tile_type_has(&d->over, order[n - 1]);
 }
 
 static void turn(const Direct *d, const PanelMemory *m, LLVMValueRef count, LLVMValueRef columns, int64_t width) {

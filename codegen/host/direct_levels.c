@@ -4,7 +4,7 @@
 static bool in_block(const Direct *d, int axis) {
     for (int i = 0; i < d->n_row_axes; i++)
         if (d->row_axis[i] == axis) return false;
-    return type_has(&d->rows, axis);
+    return tile_type_has(&d->rows, axis);
 }
 
 /* The subscript of X whose conditions say which lanes of a summed axis a block needs: its other axes stand still while
@@ -15,7 +15,7 @@ static int clipping_subscript(const Direct *d, int axis) {
         for (int r = 0; r < d->window.n_ranges; r++)
             limited |= index_equal(d->window.range[r].x, d->window.subscript[s]);
         for (int a = 0; a < d->ke->k->axes.n && still; a++)
-            still = !d->window.coef[s][a] || a == axis || !(in_block(d, a) || type_has(&d->over, a));
+            still = !d->window.coef[s][a] || a == axis || !(in_block(d, a) || tile_type_has(&d->over, a));
         if (still && limited && d->flipped[axis] == (d->window.coef[s][axis] < 0)) return s;
     }
     return -1;

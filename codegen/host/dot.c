@@ -48,23 +48,23 @@ static bool classify(Dot *d) {
     const Kernel *k = d->ke->k;
     const TileType *a = &k->types.at[d->inst->in[0]], *b = &k->types.at[d->inst->in[1]];
     if (d->c->n_columns == 0) return false;
-    const bool swapped = type_has(a, d->c->axis[d->c->n - 1]);
+    const bool swapped = tile_type_has(a, d->c->axis[d->c->n - 1]);
     const TileType *x = swapped ? b : a, *y = swapped ? a : b;
     d->x = d->inst->in[swapped];
     d->y = d->inst->in[!swapped];
     for (int i = 0; i < d->c->n; i++) {
         const int axis = d->c->axis[i];
         const bool column = i >= d->c->n - d->c->n_columns;
-        if (type_has(x, axis) == column || type_has(y, axis) != column) return false;
+        if (tile_type_has(x, axis) == column || tile_type_has(y, axis) != column) return false;
         add_axis(column ? &d->columns : &d->rows, axis);
     }
     for (int i = 0; i < d->inst->n_over; i++) {
         const int axis = d->inst->over[i];
-        if (!type_has(x, axis) || !type_has(y, axis)) return false;
+        if (!tile_type_has(x, axis) || !tile_type_has(y, axis)) return false;
         if (!axis_trivial(k, axis)) add_axis(&d->over, axis);
     }
     for (int i = 0; i < x->n_axes; i++)
-        if (!axis_trivial(k, x->axis[i]) && !type_has(&d->rows, x->axis[i]) && !in_over(d->inst, x->axis[i]))
+        if (!axis_trivial(k, x->axis[i]) && !tile_type_has(&d->rows, x->axis[i]) && !in_over(d->inst, x->axis[i]))
             return false;
     return true;
 }
@@ -100,7 +100,7 @@ static int choose_pair_axis(const Dot *d) {
     int8_t order[MAX_TILE_AXES];
     int n = nest_order(d->ke, &axes, 1, &probe, order);
     if (!dot_in_pairs(d->ke, d->machine, d->inst)) return -1;
-    while (n > 0 && !type_has(&d->over, order[n - 1])) n--;
+    while (n > 0 && !tile_type_has(&d->over, order[n - 1])) n--;
     return n > 0 ? order[n - 1] : -1;
 }
 

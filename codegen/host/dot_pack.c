@@ -9,7 +9,7 @@ LLVMValueRef dot_dense(const Dot *d, int n, const int8_t *order, LLVMValueRef *s
     LLVMValueRef next = emit_i64(e, 1);
     for (int i = n - 1; i >= 0; i--) {
         const int axis = order[i];
-        if (!type_has(&d->over, axis)) continue;
+        if (!tile_type_has(&d->over, axis)) continue;
         LLVMValueRef units = LLVMBuildSub(e->b, ke->hi[axis], ke->lo[axis], "");
         if (axis == d->pair_axis)
             units = LLVMBuildLShr(e->b, LLVMBuildAdd(e->b, units, emit_i64(e, 1), ""), emit_i64(e, 1), "");
@@ -42,7 +42,7 @@ LLVMValueRef dot_pack_memory(KernelEmit *ke, int which, int64_t n) {
 static bool runs_along(KernelEmit *ke, int value, const TileType *axes, const TileType *group, int8_t *order) {
     const Sink probe = {.kind = SINK_PACK, .value = value};
     const int n = nest_order(ke, axes, 1, &probe, order);
-    return n > 0 && type_has(group, order[n - 1]);
+    return n > 0 && tile_type_has(group, order[n - 1]);
 }
 
 /* Columns [first, first + lanes) of Y lie as [columns][k], `pitch` apart: squares of them, turned, go into their panel.

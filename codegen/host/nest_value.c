@@ -7,7 +7,7 @@ void nest_position(Nest *t, int depth) { LLVMPositionBuilderAtEnd(t->e->b, t->ta
 
 int nest_depth(const Nest *t, const TileType *axes) {
     for (int d = t->n; d > 0; d--)
-        if (type_has(axes, t->axis[d - 1])) return d;
+        if (tile_type_has(axes, t->axis[d - 1])) return d;
     return 0;
 }
 
@@ -376,7 +376,7 @@ static LLVMValueRef second_value(Nest *t, int value) {
     const int axis = t->pairs.axis;
     LLVMValueRef *memo = t->memo, lane = t->lane[axis], at = t->at[axis];
     for (int v = 0; v < t->k->types.n; v++)
-        if (memo[v] && !type_has(&t->k->types.at[v], axis)) t->pairs.memo[v] = memo[v];
+        if (memo[v] && !tile_type_has(&t->k->types.at[v], axis)) t->pairs.memo[v] = memo[v];
     t->memo = t->pairs.memo;
     t->lane[axis] = t->pairs.lane;
     t->at[axis] = t->pairs.at;

@@ -1,5 +1,5 @@
 /* See values.h for the rules. */
-#include "codegen/host/values.h"
+#include "codegen/host/values_internal.h"
 #include "ir/tile_flat.h"
 #include <string.h>
 
@@ -7,12 +7,6 @@
 bool axis_trivial(const Kernel *k, int axis) {
     const Axis *x = &k->axes.at[axis];
     return x->step == 1 && (x->kind != AXIS_SPAN || (dim_is_fixed(x->extent) && x->extent.bound == 1));
-}
-
-bool type_has(const TileType *t, int axis) {
-    for (int i = 0; i < t->n_axes; i++)
-        if (t->axis[i] == axis) return true;
-    return false;
 }
 
 /* Of folded axes whose parts lie behind each other. */
@@ -40,7 +34,7 @@ bool access_affine(const Kernel *k, const Inst *i, int axis, int64_t *coef) {
     return true;
 }
 
-static TileType only_nontrivial(const Kernel *k, TileType t) {
+TileType only_nontrivial(const Kernel *k, TileType t) {
     TileType r = {.dtype = t.dtype};
     for (int i = 0; i < t.n_axes; i++)
         if (!axis_trivial(k, t.axis[i])) r.axis[r.n_axes++] = t.axis[i];
@@ -124,7 +118,7 @@ static int use_end(const Values *v, int pos, int loop) {
     return end;
 }
 
-static int last_use(const Values *v, int value) {
+int last_use(const Values *v, int value) {
     int last = v->value[value].pos;
     for (int p = 0; p < v->at.n; p++)
         if (bit_get(v->value[value].uses, p)) {
@@ -174,6 +168,12 @@ static void add_read(void *user, int value) {
     if (!info->kept && info->def) visit_operands(info->def, add_read, r);
 }
 
+bool reads_value(Values *v, int root, int x) {
+    ReadVisit r = {v, ARENA_ARRAY(v->arena, uint64_t, (v->k->types.n + 63) / 64)};
+    add_read(&r, root);
+    return bit_get(r.reads, x);
+}
+
 static void find_reads(Values *v) {
     const int words = (v->k->types.n + 63) / 64;
     for (int p = 0; p < v->at.n; p++) {
@@ -187,8 +187,7 @@ static void find_reads(Values *v) {
     }
 }
 
-/* ---- memory -------------------------------------------------------------------------------------------------------
- */
+/* ---- memory ------------------------------------------------------------------------------------------------------ */
 static bool same_place(const Kernel *k, const Inst *a, const Inst *b) {
     const Buffer *x = &k->buffers.at[a->buffer], *y = &k->buffers.at[b->buffer];
     if (a->n_index != b->n_index || x->dtype != y->dtype) return false;
@@ -221,7 +220,7 @@ static bool pair_fits(const Values *v, int member, int pos) {
     return !(is_store(v, member) && is_store(v, pos) && buffers_overlap(v->k, m->buffer, v->at.at[pos].inst->buffer));
 }
 
-static bool same_axes(TileType a, TileType b) {
+bool same_axes(TileType a, TileType b) {
     return a.n_axes == b.n_axes && memcmp(a.axis, b.axis, sizeof a.axis[0] * (size_t)a.n_axes) == 0;
 }
 
@@ -331,137 +330,14 @@ static int evaluations(const Values *v, int x) {
     return n;
 }
 
-/* ---- storage ----------------------------------------------------------------------------------------------------- */
-static void count_votes(Values *v) {
-    for (int p = 0; p < v->at.n; p++) {
-        const Inst *i = v->at.at[p].inst;
-        if (i->kind != TI_LOAD && i->kind != TI_STORE) continue;
-        for (int x = 0; x < v->k->axes.n; x++) {
-            int64_t coef;
-            if (!axis_trivial(v->k, x) && access_affine(v->k, i, x, &coef) && coef == 1)
-                v->votes[x] += i->kind == TI_STORE ? 8 : 1;
-        }
-    }
-}
-
-static int64_t round_up(int64_t n, int64_t to) { return (n + to - 1) / to * to; }
-
-static int favourite(const Values *v, const TileType *t) {
-    int best = -1;
-    for (int i = 0; i < t->n_axes; i++)
-        if (best < 0 || v->votes[t->axis[i]] >= v->votes[best]) best = t->axis[i];
-    return best;
-}
-
-/* 0: in both factors, 1: row, 2: column.  Columns are the axes of the factor that has `inner`. */
-static int dot_side(const Kernel *k, const Inst *dot, int inner, int axis) {
-    const TileType *x = &k->types.at[dot->in[0]], *y = &k->types.at[dot->in[1]];
-    if (axis == inner) return 3;
-    const bool in_x = type_has(x, axis), in_y = type_has(y, axis);
-    if (in_x == in_y) return 0;
-    return (type_has(y, inner) ? in_y : in_x) ? 2 : 1;
-}
-
-static Storage make_storage(const Values *v, const TileType *type, const Inst *dot) {
-    const Kernel *k = v->k;
-    const TileType t = only_nontrivial(k, *type);
-    Storage s = {.dtype = type->dtype};
-    const int inner = favourite(v, &t);
-    for (int side = 0; side <= 3; side++)
-        for (int i = 0; i < t.n_axes; i++) {
-            const int a = t.axis[i], at = dot ? dot_side(k, dot, inner, a) : a == inner ? 3 : 1;
-            if (at != side) continue;
-            s.axis[s.n++] = (int8_t)a;
-            s.n_columns += dot && side >= 2;
-        }
-    int64_t stride = 1;
-    for (int i = s.n - 1; i >= 0; i--) {
-        int64_t n = k->axes.at[s.axis[i]].step;
-        s.stride[i] = stride;
-        if (i == s.n - 1) n = round_up(n, dot && n > v->vector ? 2 * v->vector : v->vector);
-        stride *= n;
-    }
-    s.elements = stride;
-    return s;
-}
-
-static int64_t storage_bytes(const Storage *s) {
-    return s->elements * dtype_bytes(s->dtype == DT_F64 ? DT_F64 : DT_F32);
-}
-
-static void keep(Values *v, int x) {
-    if (v->value[x].kept) return;
-    const Inst *def = v->value[x].def;
-    const Storage s = make_storage(v, &v->k->types.at[x], def && def->kind == TI_DOT ? def : NULL);
-    v->value[x].kept = true;
-    v->value[x].storage = v->storage.n;
-    vec_push(v->arena, v->storage, s);
-    v->stack_bytes += storage_bytes(&s);
-}
-
-/* ---- sharing ----------------------------------------------------------------------------------------------------- */
-static void unite(Values *v, int older, int newer) {
-    int from = v->value[newer].storage, to = v->value[older].storage;
-    if (from == to) return;
-    if (v->storage.at[from].n_columns) { /* a dot's layout wins */
-        const Storage s = v->storage.at[from];
-        v->storage.at[from] = v->storage.at[to];
-        v->storage.at[to] = s;
-    }
-    v->stack_bytes -= storage_bytes(&v->storage.at[from]);
-    for (int i = 0; i < v->k->types.n; i++)
-        if (v->value[i].kept && v->value[i].storage == from) v->value[i].storage = to;
-    v->storage.at[from].elements = 0;
-}
-
-static bool same_type(const Kernel *k, int a, int b) {
-    const TileType *x = &k->types.at[a], *y = &k->types.at[b];
-    return x->dtype == y->dtype && same_axes(*x, *y);
-}
-
-static bool dies_by(const Values *v, int x, int pos, int end) {
-    return v->value[x].kept && v->value[x].loop == v->at.at[pos].loop && last_use(v, x) <= end;
-}
-
-static bool reads_value(Values *v, int root, int x) {
-    ReadVisit r = {v, ARENA_ARRAY(v->arena, uint64_t, (v->k->types.n + 63) / 64)};
-    add_read(&r, root);
-    return bit_get(r.reads, x);
-}
-
-static void share_dot(Values *v, const Inst *i, int pos) {
-    const int acc = i->in[2];
-    if (!same_type(v->k, acc, i->result) || !dies_by(v, acc, pos, pos)) return;
-    if (!reads_value(v, i->in[0], acc) && !reads_value(v, i->in[1], acc)) unite(v, acc, i->result);
-}
-
-static void share_starts(Values *v, const Inst *i, int pos) {
-    for (int c = 0; c < i->n_carry; c++) {
-        if (i->kind == TI_FOR) unite(v, i->carry[c], i->results[c]);
-        bool alone = true;
-        for (int o = 0; o < i->n_carry; o++) alone &= o == c || !reads_value(v, i->init[o], i->init[c]);
-        const int end = i->kind == TI_FOR ? pos : v->at.at[pos].end;
-        if (alone && same_type(v->k, i->init[c], i->results[c]) && dies_by(v, i->init[c], pos, end))
-            unite(v, i->init[c], i->results[c]);
-    }
-}
-
-static void share(Values *v) {
-    for (int p = 0; p < v->at.n; p++) {
-        const Inst *i = v->at.at[p].inst;
-        if (i->kind == TI_DOT) share_dot(v, i, p);
-        if (i->kind == TI_FOR || i->kind == TI_IF) share_starts(v, i, p);
-    }
-}
-
 /* ---- the plan ---------------------------------------------------------------------------------------------------- */
 static void keep_required(Values *v) {
     for (int p = 0; p < v->at.n; p++) {
         const Inst *i = v->at.at[p].inst;
-        if (i->kind == TI_REDUCE || i->kind == TI_DOT || i->kind == TI_STAGE) keep(v, i->result);
+        if (i->kind == TI_REDUCE || i->kind == TI_DOT || i->kind == TI_STAGE) values_keep(v, i->result);
         for (int c = 0; (i->kind == TI_FOR || i->kind == TI_IF) && c < i->n_carry; c++) {
-            if (i->kind == TI_FOR) keep(v, i->carry[c]);
-            keep(v, i->results[c]);
+            if (i->kind == TI_FOR) values_keep(v, i->carry[c]);
+            values_keep(v, i->results[c]);
         }
     }
 }
@@ -476,7 +352,7 @@ static bool keep_overwritten(Values *v) {
     for (int p = 0; p < v->at.n; p++) {
         const Inst *i = v->at.at[p].inst;
         if (i->kind != TI_LOAD || v->value[i->result].kept || !overwritten(v, i->result)) continue;
-        keep(v, i->result);
+        values_keep(v, i->result);
         return true;
     }
     return false;
@@ -487,9 +363,9 @@ static bool keep_expensive(Values *v, double *cost) {
     for (int p = 0; p < v->at.n; p++) {
         const Inst *i = v->at.at[p].inst;
         if (is_sink(v, i) || cost[i->result] < KEEP_COST || evaluations(v, i->result) < 2) continue;
-        const Storage s = make_storage(v, &v->k->types.at[i->result], NULL);
+        const Storage s = storage_make(v, &v->k->types.at[i->result], NULL);
         if (v->stack_bytes + storage_bytes(&s) > STACK_BYTES) continue;
-        keep(v, i->result);
+        values_keep(v, i->result);
         return true;
     }
     return false;
@@ -498,11 +374,11 @@ static bool keep_expensive(Values *v, double *cost) {
 void values_plan(Values *v, Arena *a, const Kernel *k, int vector) {
     *v = (Values){.arena = a, .k = k, .vector = vector, .value = ARENA_ARRAY(a, ValueInfo, k->types.n + 1)};
     number(v, &k->body, -1, -1);
-    count_votes(v);
+    values_count_votes(v);
     keep_required(v);
     double *cost = ARENA_ARRAY(a, double, k->types.n + 1);
     analyse(v);
-    share(v);
+    values_share(v);
     do {
         do analyse(v);
         while (keep_overwritten(v));

@@ -61,7 +61,6 @@ typedef struct Values {
 void values_plan(Values *v, Arena *a, const Kernel *k, int vector);
 
 bool axis_trivial(const Kernel *k, int axis);
-bool type_has(const TileType *t, int axis);
 /* Axes of the nest that evaluates sink `i` (STORE: those of value, mask and place; others: of the operand or result).
  */
 TileType sink_axes(const Kernel *k, const Inst *i);

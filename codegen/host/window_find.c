@@ -166,7 +166,7 @@ bool window_find_pairs(const KernelEmit *ke, int value, const TileType *over, Wi
     enum { LEAST = 4 }; /* lanes: fewer are no smaller step than the next axis may have */
     if (!find(ke, converted(ke, value), DT_BF16, true, w)) return false;
     const int last = w->rank - 1, axis = only_axis(w->subscript[last]);
-    if (axis < 0 || !type_has(over, axis) || !even_lanes(&ke->k->axes.at[axis]) || w->offset % 2) return false;
+    if (axis < 0 || !tile_type_has(over, axis) || !even_lanes(&ke->k->axes.at[axis]) || w->offset % 2) return false;
     if (ke->k->axes.at[axis].step < LEAST) return false;
     for (int r = 0; r < w->n_ranges; r++)
         if (index_equal(w->range[r].x, w->subscript[last])) return false;
@@ -182,8 +182,8 @@ bool window_slides(const Kernel *k, const Window *w, const TileType *kept, const
     for (int d = 0; d < w->rank; d++) {
         bool in_kept = false, in_over = false;
         for (int a = 0; a < k->axes.n; a++) {
-            in_kept |= w->coef[d][a] && type_has(kept, a);
-            in_over |= w->coef[d][a] && type_has(over, a);
+            in_kept |= w->coef[d][a] && tile_type_has(kept, a);
+            in_over |= w->coef[d][a] && tile_type_has(over, a);
         }
         if (in_kept && in_over) return true;
     }

@@ -271,12 +271,6 @@ static void step_along(const Simt *s, Coords *c, int axis, LLVMValueRef from, in
     c->offset[axis] = by ? LLVMBuildAdd(s->e->b, from, i32(s, by), "") : from;
 }
 
-static bool has_axis(const TileType *t, int axis) {
-    for (int d = 0; d < t->n_axes; d++)
-        if (t->axis[d] == axis) return true;
-    return false;
-}
-
 /* The loads behind a value that have the walk's runs together in memory, masked as a whole: one access each. */
 static void load_runs(Simt *s, int value, const Walk *w, const Coords *c) {
     const Inst *i = s->def[value];
@@ -286,7 +280,7 @@ static void load_runs(Simt *s, int value, const Walk *w, const Coords *c) {
     if (i->kind != TI_LOAD || w->width * dtype_bytes(i->type.dtype) < 4 || w->width * dtype_bytes(i->type.dtype) > 16)
         return;
     const Dim extent = s->k->axes.at[axis].extent;
-    const bool along = has_axis(&i->type, axis), whole = dim_is_fixed(extent) && extent.bound % w->width == 0;
+    const bool along = tile_type_has(&i->type, axis), whole = dim_is_fixed(extent) && extent.bound % w->width == 0;
     if (along && whole && load_run_bytes(s->k, s->def, i, axis) >= w->width * dtype_bytes(i->type.dtype))
         s->run[value] = simt_load_run(s, i, c, w->width);
 }

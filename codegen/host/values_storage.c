@@ -1,0 +1,119 @@
+/* How a kept value lies in memory, and which values share it; see values.h. */
+#include "codegen/host/values_internal.h"
+
+/* ---- storage ----------------------------------------------------------------------------------------------------- */
+void values_count_votes(Values *v) {
+    for (int p = 0; p < v->at.n; p++) {
+        const Inst *i = v->at.at[p].inst;
+        if (i->kind != TI_LOAD && i->kind != TI_STORE) continue;
+        for (int x = 0; x < v->k->axes.n; x++) {
+            int64_t coef;
+            if (!axis_trivial(v->k, x) && access_affine(v->k, i, x, &coef) && coef == 1)
+                v->votes[x] += i->kind == TI_STORE ? 8 : 1;
+        }
+    }
+}
+
+static int64_t round_up(int64_t n, int64_t to) { return (n + to - 1) / to * to; }
+
+static int favourite(const Values *v, const TileType *t) {
+    int best = -1;
+    for (int i = 0; i < t->n_axes; i++)
+        if (best < 0 || v->votes[t->axis[i]] >= v->votes[best]) best = t->axis[i];
+    return best;
+}
+
+/* 0: in both factors, 1: row, 2: column.  Columns are the axes of the factor that has `inner`. */
+static int dot_side(const Kernel *k, const Inst *dot, int inner, int axis) {
+    const TileType *x = &k->types.at[dot->in[0]], *y = &k->types.at[dot->in[1]];
+    if (axis == inner) return 3;
+    const bool in_x = tile_type_has(x, axis), in_y = tile_type_has(y, axis);
+    if (in_x == in_y) return 0;
+    return (tile_type_has(y, inner) ? in_y : in_x) ? 2 : 1;
+}
+
+Storage storage_make(const Values *v, const TileType *type, const Inst *dot) {
+    const Kernel *k = v->k;
+    const TileType t = only_nontrivial(k, *type);
+    Storage s = {.dtype = type->dtype};
+    const int inner = favourite(v, &t);
+    for (int side = 0; side <= 3; side++)
+        for (int i = 0; i < t.n_axes; i++) {
+            const int a = t.axis[i], at = dot ? dot_side(k, dot, inner, a) : a == inner ? 3 : 1;
+            if (at != side) continue;
+            s.axis[s.n++] = (int8_t)a;
+            s.n_columns += dot && side >= 2;
+        }
+    int64_t stride = 1;
+    for (int i = s.n - 1; i >= 0; i--) {
+        int64_t n = k->axes.at[s.axis[i]].step;
+        s.stride[i] = stride;
+        if (i == s.n - 1) n = round_up(n, dot && n > v->vector ? 2 * v->vector : v->vector);
+        stride *= n;
+    }
+    s.elements = stride;
+    return s;
+}
+
+int64_t storage_bytes(const Storage *s) {
+    return s->elements * dtype_bytes(s->dtype == DT_F64 ? DT_F64 : DT_F32);
+}
+
+void values_keep(Values *v, int x) {
+    if (v->value[x].kept) return;
+    const Inst *def = v->value[x].def;
+    const Storage s = storage_make(v, &v->k->types.at[x], def && def->kind == TI_DOT ? def : NULL);
+    v->value[x].kept = true;
+    v->value[x].storage = v->storage.n;
+    vec_push(v->arena, v->storage, s);
+    v->stack_bytes += storage_bytes(&s);
+}
+
+/* ---- sharing ----------------------------------------------------------------------------------------------------- */
+static void unite(Values *v, int older, int newer) {
+    int from = v->value[newer].storage, to = v->value[older].storage;
+    if (from == to) return;
+    if (v->storage.at[from].n_columns) { /* a dot's layout wins */
+        const Storage s = v->storage.at[from];
+        v->storage.at[from] = v->storage.at[to];
+        v->storage.at[to] = s;
+    }
+    v->stack_bytes -= storage_bytes(&v->storage.at[from]);
+    for (int i = 0; i < v->k->types.n; i++)
+        if (v->value[i].kept && v->value[i].storage == from) v->value[i].storage = to;
+    v->storage.at[from].elements = 0;
+}
+
+static bool same_type(const Kernel *k, int a, int b) {
+    const TileType *x = &k->types.at[a], *y = &k->types.at[b];
+    return x->dtype == y->dtype && same_axes(*x, *y);
+}
+
+static bool dies_by(const Values *v, int x, int pos, int end) {
+    return v->value[x].kept && v->value[x].loop == v->at.at[pos].loop && last_use(v, x) <= end;
+}
+
+static void share_dot(Values *v, const Inst *i, int pos) {
+    const int acc = i->in[2];
+    if (!same_type(v->k, acc, i->result) || !dies_by(v, acc, pos, pos)) return;
+    if (!reads_value(v, i->in[0], acc) && !reads_value(v, i->in[1], acc)) unite(v, acc, i->result);
+}
+
+static void share_starts(Values *v, const Inst *i, int pos) {
+    for (int c = 0; c < i->n_carry; c++) {
+        if (i->kind == TI_FOR) unite(v, i->carry[c], i->results[c]);
+        bool alone = true;
+        for (int o = 0; o < i->n_carry; o++) alone &= o == c || !reads_value(v, i->init[o], i->init[c]);
+        const int end = i->kind == TI_FOR ? pos : v->at.at[pos].end;
+        if (alone && same_type(v->k, i->init[c], i->results[c]) && dies_by(v, i->init[c], pos, end))
+            unite(v, i->init[c], i->results[c]);
+    }
+}
+
+void values_share(Values *v) {
+    for (int p = 0; p < v->at.n; p++) {
+        const Inst *i = v->at.at[p].inst;
+        if (i->kind == TI_DOT) share_dot(v, i, p);
+        if (i->kind == TI_FOR || i->kind == TI_IF) share_starts(v, i, p);
+    }
+}
