@@ -380,7 +380,7 @@ def main():
     ceilings()
     ours, status = our_times(args.times), 0
     with open(os.path.join(args.pack, "cases.txt")) as f:
-        cases = [line.split() for line in f]
+        cases = sorted((line.split() for line in f), key=lambda case: "m" not in case[3])  # matrix products first
     for compiled, (name, oracle, _, use, model, *options) in [(c, x) for c in (False, True) for x in cases]:
         kind = os.path.basename(model).removesuffix(".dsl")
         if "s" in use or left(args) < (30 if compiled else 8):

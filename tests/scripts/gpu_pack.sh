@@ -7,9 +7,27 @@ run=$BUILD/gpu/fusec_gpu_run
 fail() { echo "$*"; cat "$work"/out/summary.txt 2>/dev/null; exit 1; }
 
 (unset LD_LIBRARY_PATH; sh "$SRC/bench/gpu.sh" "$BUILD" --pack "$work/pack" --software) >"$work/log" 2>&1 || { cat "$work/log"; exit 1; }
-sh "$work/pack/run.sh" "$work/out" --software >"$work/log" 2>&1 || { cat "$work/log" "$work/out/check.txt"; exit 1; }
-grep -q '^correct: 26 of 26$' "$work/out/summary.txt" || fail "not every case ran"
+sh "$work/pack/run.sh" "$work/out" --software --save "$work/out.tar.gz" >"$work/log" 2>&1 || { cat "$work/log" "$work/out/check.txt"; exit 1; }
+grep -q '^correct: 31 of 31$' "$work/out/summary.txt" || fail "not every case ran"
 [ "$(grep -c '"unit": "relative_error"' "$work/out/software.json")" -ge 30 ] || fail "figures are missing"
+
+# the part of low precision, and the case of one tile that is not the cost model's
+for name in product_f16 image_bf16 gemm_bf16_tiles-; do
+    grep -q "\"check.$name[a-z0-9-]*\.sm_90a\.grad\"" "$work/out/software.json" || fail "$name was not checked"
+done
+cmp -s "$work/pack/sm_90a/gemm_bf16_tiles/model.ptx.gz" "$work"/pack/sm_90a/gemm_bf16_tiles-*/model.ptx.gz && fail "a tile's case is the cost model's"
+
+# one file has all that was found; what is kept of two runs is the later figure, and what only one has
+root=$work/root && mkdir -p "$root/bench" "$root/tests/golden/ptxsim" "$work/later" && cp "$SRC/bench/gpu.sh" "$root/bench/"
+printf '[\n {"name": "check.passed", "value": 7, "unit": "cases"},\n {"name": "new", "value": 1, "unit": "ms"}\n]\n' >"$work/later/software.json"
+sh "$root/bench/gpu.sh" none --keep "$work/out.tar.gz" "$work/later" >"$work/log" 2>&1 || fail "results are not kept: $(cat "$work/log")"
+kept=$root/bench/results/software.json
+[ "$(grep -c '"name"' "$kept")" = $(($(grep -c '"name"' "$work/out/software.json") + 1)) ] && [ "$(grep -c '"check.passed", "value": 7' "$kept")" = 1 ] &&
+    [ "$(grep -c ',$' "$kept")" = $(($(grep -c '"name"' "$kept") - 1)) ] || fail "kept: $(cat "$kept")"
+cmp "$root/tests/golden/ptxsim/hardware-sm_90.txt" "$work/out/hardware-sm_90.txt" || fail "the vectors are not kept"
+sh "$root/bench/gpu.sh" none --keep "$root/tests" >"$work/log" 2>&1 && fail "a folder without figures was kept"
+sh "$root/bench/gpu.sh" none --pack "$work/never" >"$work/log" 2>&1 && fail "packed without a build"
+grep -q 'none is not built: ./dev build first' "$work/log" || fail "no build: $(cat "$work/log")"
 
 # every instruction against itself: no difference; one vector altered: the instruction is named, its results are kept
 grep -q '^instructions compared: 1[0-9]*; the same: 1[0-9]* (0 but for NaNs); within what is allowed: 0; different: 0$' "$work/out/summary.txt" ||
@@ -91,6 +109,9 @@ cp "$work/whole" "$work/pack/expect/gemm_odd/grad.numbers"
 echo 'nonsense' >>"$work/pack/sm_90/gemm_odd/model.ptx"
 sh "$work/pack/run.sh" "$work/out" --software >"$work/log" 2>&1 && fail "broken PTX passed"
 grep -q '^FAIL gemm_odd on sm_90: it does not run' "$work/out/summary.txt" || fail "broken PTX is not reported"
+grep -q '^correct: 1 of 2$' "$work/out/summary.txt" && grep -q '^instructions compared: ' "$work/out/summary.txt" || fail "broken PTX stopped the rest"
+sh "$work/pack/run.sh" "$work/out" --software --part all >"$work/log" 2>&1
+[ $? = 2 ] && grep -q '^usage: ' "$work/log" || fail "an unknown part was taken"
 # a folder of other things stays as it is
 mkdir "$work/mine" && echo x >"$work/mine/file"
 sh "$SRC/bench/gpu.sh" "$BUILD" --pack "$work/mine" --software >/dev/null 2>&1 && fail "a folder with other files was taken"

@@ -4,74 +4,6 @@
 . "$SRC/tests/support/script.sh"
 needs_software_gpu
 
-cat >product.dsl <<'END'
-dim M = 64, N = 64, K = 64
-model product {
-    precision bf16
-    x = param [M, K] init normal(1.0)
-    g = param [M, N] init normal(1.0)
-    h = relu(linear(x, N) as first)
-    y = linear(h, N) as second
-    loss = mean(y * g)
-    output y
-    output loss
-    train loss with sgd(lr = 0.1)
-}
-END
-cat >batched.dsl <<'END'
-dim B = 3, M = 64, N = 64, K = 64
-model batched {
-    precision bf16
-    x = param [B, M, K] init normal(1.0)
-    g = param [B, M, N] init normal(1.0)
-    w = param [B, N, K] init normal(0.1)
-    y = x @ transpose(w)
-    loss = mean(y * g)
-    output y
-    output loss
-    train loss with sgd(lr = 0.1)
-}
-END
-
-cat >image.dsl <<'END'
-dim B = 2, H = 10, W = 9, C = 64, F = 64, R = 3, STEP = 1, APART = 1
-model image {
-    precision bf16
-    x = param [B, H, W, C] init normal(1.0)
-    h = conv2d(x, F, R, stride = STEP, dilation = APART) as first
-    loss = mean(h^2)
-    output h
-    output loss
-    train loss with sgd(lr = 0.1)
-}
-END
-cat >deep.dsl <<'END'
-dim B = 2, H = 7, W = 7, C = 64
-model deep {
-    precision bf16
-    x = param [B, H, W, C] init normal(1.0)
-    h = relu(conv2d(relu(conv2d(x, C, 1) as first), C, 3) as second)
-    y = conv2d(h, C, 1) as third
-    loss = mean(y^2)
-    output y
-    output loss
-    train loss with sgd(lr = 0.1)
-}
-END
-cat >signal.dsl <<'END'
-dim B = 3, T = 40, C = 64, F = 64
-model signal {
-    precision bf16
-    x = param [B, T, C] init normal(1.0)
-    w = param [5, C, F] init normal(0.1)
-    h[n, t in 0..T / 2, f] = sum[r, c] x[n, 2*t + r - 2, c] * w[r, c, f]
-    loss = mean(h^2)
-    output h
-    output loss
-    train loss with sgd(lr = 0.1)
-}
-END
-
 # assembled WHAT: m.ptx, without a word of spills, of wgmma that is serialised or of setmaxnreg that is ignored
 assembled() {
     command -v ptxas >/dev/null || return
@@ -79,11 +11,11 @@ assembled() {
     ! grep -E 'C75[0-9][0-9]|[1-9][0-9]* bytes spill' log || fail "$1: ptxas complains"
 }
 
-# check MODEL PRECISION WGMMA -D..: at least so many of its products by wgmma
+# check MODEL PRECISION WGMMA -D..: of bench/gpu/low; at least so many of its products by wgmma
 check() {
     model=$1 precision=$2 least=$3
     shift 3
-    sed "s/precision bf16/precision $precision/" "$model.dsl" >m.dsl
+    sed "s/precision bf16/precision $precision/" "$SRC/bench/gpu/low/$model.dsl" >m.dsl
     what="$model $precision $*"
     "$FUSEC" m.dsl "$@" -o m.ptx --target sm_90a --entry grad || { fail "$what: not compiled"; return; }
     found=$("$FUSEC" m.dsl "$@" -o m.tile --target sm_90a --entry grad && grep -c 'by wgmma' m.tile)
