@@ -137,7 +137,8 @@ static void mark_outputs(Arena *a, const Plan *p, Launch *launch) {
             else if (b->home != HOME_ARENA)
                 mask = ~(uint64_t)0;
         }
-        for (int i = 0; i < k->reads.n; i++) wanted[k->reads.at[i]->id] |= mask;
+        const PlanNeeds needs = plan_needs(a, p, k);
+        for (int i = 0; i < needs.n; i++) wanted[needs.at[i]->id] |= mask;
         launch[at].outputs = mask;
     }
 }
@@ -219,7 +220,7 @@ static void list_padding(const Plan *p, Module *m, ModuleEntry *e) {
         const Node *n = p->graph->nodes.at[i];
         const PlanBuffer *b = &p->buffer[i];
         const int last = n->shape.rank - 1;
-        if (b->home != HOME_ARENA || b->bytes == 0 || last < 1) continue;
+        if (b->home != HOME_ARENA || b->within || b->bytes == 0 || last < 1) continue;
         const int64_t laid_out = b->stride[last - 1], more = laid_out - n->shape.dim[last].bound;
         const ModulePadding padding = {.dtype = n->dtype,
                                        .shape = n->shape,

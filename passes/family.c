@@ -101,7 +101,8 @@ static void mark_wanted(Families *f) {
             if (b->home != HOME_ARENA)
                 f->wanted[k] |= b->home == HOME_OUTPUT && b->decl < 63 ? (uint64_t)1 << b->decl : ~(uint64_t)0;
         }
-        for (int i = 0; i < pk->reads.n; i++) node[pk->reads.at[i]->id] |= f->wanted[k];
+        const PlanNeeds needs = plan_needs(f->arena, p, pk);
+        for (int i = 0; i < needs.n; i++) node[needs.at[i]->id] |= f->wanted[k];
     }
 }
 

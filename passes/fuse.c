@@ -7,7 +7,8 @@
  * readers that are dear to recompute; what a contraction reads again and again; results.  All
  * others are inlined into whoever reads them.  Then every candidate, in graph order, joins the
  * newest kernel it fits, or opens one.  A kernel's number is above those it reads from, so that the
- * partition has no cycles.  A candidate that only its own kernel reads never reaches memory. */
+ * partition has no cycles.  A candidate that only its own kernel reads never reaches memory.  A concatenation in memory
+ * is in no kernel: those of its parts write it (fuse_parts.c). */
 #include "passes/fuse.h"
 #include "passes/per_sample.h"
 #include <assert.h>
@@ -87,12 +88,17 @@ static void add_read(Arena *a, PlanKernel *k, Node *n) {
     vec_push(a, k->reads, n);
 }
 
+/* The oldest kernel that may read n: the one that computes it, or a later one than those that write its parts. */
+static int readable_from(const Fuse *f, const Node *n) {
+    return f->joined[n->id] ? f->after[n->id] + 1 : f->plan->kernel_of[n->id];
+}
+
 /* Kernels worth trying: those it reads from and those that read the same memory, newest first. */
 static int kernels_to_try(const Fuse *f, const Node *n, int *kernels, int most) {
     const AccessList *l = &f->access[n->id];
     int floor = -1, count = 0;
     for (int i = 0; i < l->n; i++) {
-        const int k = f->plan->kernel_of[l->at[i].node->id];
+        const int k = readable_from(f, l->at[i].node);
         if (k > floor) floor = k;
     }
     for (int i = 0; i < 2 * l->n && count < most; i++) {
@@ -127,7 +133,7 @@ static int kernel_to_add_to(const Fuse *f, const Node *n, int *kernels) {
     if (!add) return 0;
     kernels[0] = f->plan->kernel_of[add->in[add->in[0] == n]->id];
     for (int i = 0; i < f->access[n->id].n; i++)
-        if (f->plan->kernel_of[f->access[n->id].at[i].node->id] >= kernels[0]) return 0;
+        if (readable_from(f, f->access[n->id].at[i].node) >= kernels[0] + f->joined[f->access[n->id].at[i].node->id]) return 0;
     return kernels[0] >= 0;
 }
 
@@ -200,6 +206,18 @@ static bool result_in_place(const Fuse *f, const Result *r) {
     return in_place_allowed(f, k, v, r->kind == RESULT_PARAM ? OP_PARAM : OP_STATE, r->decl);
 }
 
+/* In the arena; of a joined concatenation, all that lies in it. */
+static void give_memory(Fuse *f, Node *n) {
+    PlanBuffer *b = &f->plan->buffer[n->id];
+    if (b->home != HOME_NONE) return;
+    b->home = HOME_ARENA;
+    for (int k = 0; f->joined[n->id] && k < n->n_in; k++) {
+        give_memory(f, n->in[k]);
+        f->plan->buffer[n->in[k]->id].within = n;
+        tally(f, FUSION_part_in_place);
+    }
+}
+
 static void choose_homes(Fuse *f) {
     Plan *p = f->plan;
     for (int i = 0; i < f->n; i++) {
@@ -209,10 +227,7 @@ static void choose_homes(Fuse *f) {
     }
     for (int i = 0; i < f->graph->results.n; i++) set_home(f, &f->graph->results.at[i], f->landing[i]);
     for (int i = 0; i < p->kernels.n; i++)
-        for (int j = 0; j < p->kernels.at[i].reads.n; j++) {
-            PlanBuffer *b = &p->buffer[p->kernels.at[i].reads.at[j]->id];
-            if (b->home == HOME_NONE) b->home = HOME_ARENA;
-        }
+        for (int j = 0; j < p->kernels.at[i].reads.n; j++) give_memory(f, p->kernels.at[i].reads.at[j]);
     for (int i = 0; i < p->kernels.n; i++) {
         PlanKernel *k = &p->kernels.at[i];
         bool grad = false;
@@ -251,6 +266,15 @@ static void fuse_init(Fuse *f, PassContext *c, Graph *g) {
     for (int i = 0; i < n; i++) f->last_reader[i] = f->plan->kernel_of[i] = -1;
 }
 
+/* The newest kernel that writes a part of it. */
+static void note_parts(Fuse *f, const Node *n) {
+    f->after[n->id] = -1;
+    for (int k = 0; k < n->n_in; k++) {
+        const int id = n->in[k]->id, last = f->joined[id] ? f->after[id] : f->plan->kernel_of[id];
+        if (last > f->after[n->id]) f->after[n->id] = last;
+    }
+}
+
 static void partition(Fuse *f, PassContext *c, Graph *g, Node *accumulate) {
     fuse_init(f, c, g);
     f->plan->accumulate = accumulate;
@@ -265,8 +289,10 @@ static void partition(Fuse *f, PassContext *c, Graph *g, Node *accumulate) {
             f->readers[read->id] += !repeated;
         }
     }
-    for (int i = 0; i < f->n; i++)
-        if (f->candidate[i] && f->plan->kernel_of[i] < 0) assign(f, g->nodes.at[i]);
+    for (int i = 0; i < f->n; i++) {
+        if (f->joined[i]) note_parts(f, g->nodes.at[i]);
+        else if (f->candidate[i] && f->plan->kernel_of[i] < 0) assign(f, g->nodes.at[i]);
+    }
 }
 
 Plan *pass_fuse(PassContext *c, Graph *g) {
@@ -278,6 +304,7 @@ Plan *pass_fuse(PassContext *c, Graph *g) {
     if (g->entry == ENTRY_GRAD && !accumulate)
         accumulate = graph_node(g, OP_ACCUMULATE, 0, NULL, NULL, DT_I32, shape_scalar());
     graph_renumber(g);
+    fuse_separate_parts(c, g);
     partition(&f, c, g, accumulate);
     /* Updates that cannot go in place are computed aside and copied over; then all can. */
     bool again = false;

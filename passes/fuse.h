@@ -23,6 +23,9 @@ typedef struct Fuse {
     int threads;         /* of a program */
     const Target *target;
     Uses uses;
+    bool *joined;        /* by node id: a concatenation in memory that the kernels of its parts write */
+    Node **within;       /* by node id: the joined one whose part it is, or NULL */
+    int *after;          /* by node id, of joined ones: the newest kernel that writes a part */
     bool *adds;          /* by node id: the sum of products that fuse puts into one kernel */
     int n;               /* nodes */
 } Fuse;
@@ -32,6 +35,14 @@ void fuse_candidates(Fuse *f, const Graph *g); /* fills f->candidate, and what i
 bool fuse_is_heavy(const Node *n);             /* a reduction, or a sum of products */
 bool fuse_is_copy(const Fuse *f, const Node *n);
 int fuse_users(const Uses *u, const Node *n);
+
+/* What products, scans and scatters read again and again, themselves or through movement, by node id. */
+bool *fuse_rereads(Arena *a, const Graph *g, const Uses *uses);
+
+/* ---- fuse_parts.c ------------------------------------------------------------------------------------------------- */
+/* Gives each part of a concatenation that will be joined a value that nothing else needs elsewhere: copies, where it must. */
+void fuse_separate_parts(PassContext *c, Graph *g);
+void fuse_join_parts(Fuse *f); /* fills f->joined and f->within */
 
 /* ---- fuse_join.c -------------------------------------------------------------------------------------------------- */
 /* How the node (pn->node; the rest is filled) joined the kernel, or FUSION_COUNT where it does not fit. */

@@ -129,20 +129,33 @@ static void find_sums_of_products(Fuse *f, const Graph *g) {
     }
 }
 
+bool *fuse_rereads(Arena *a, const Graph *g, const Uses *uses) {
+    bool *reread = ARENA_ARRAY(a, bool, g->nodes.n + 1);
+    for (int i = g->nodes.n - 1; i >= 0; i--)
+        for (int u = uses->first[i]; u < uses->first[i + 1]; u++) {
+            const Node *user = uses->user[u];
+            const bool passes = op_info[user->op].cls == CLASS_MOVE || node_is_view(user) || user->op == OP_GATHER ||
+                                widens(user) || user->dtype == DT_TF32;
+            reread[i] |= rereads(user) || (passes && reread[user->id]);
+        }
+    return reread;
+}
+
+/* Those of a widened value are its own. */
+static int *count_readers(Arena *a, const Graph *g, const Uses *uses) {
+    int *readers = ARENA_ARRAY(a, int, g->nodes.n + 1);
+    for (int i = g->nodes.n - 1; i >= 0; i--)
+        for (int u = uses->first[i]; u < uses->first[i + 1]; u++)
+            readers[i] += widens(uses->user[u]) ? readers[uses->user[u]->id] : 1;
+    return readers;
+}
+
 void fuse_candidates(Fuse *f, const Graph *g) {
     const Uses uses = f->uses = graph_uses(f->arena, g);
     find_landings(f, g, &uses);
-    bool *reread = ARENA_ARRAY(f->arena, bool, f->n);
-    int *readers = ARENA_ARRAY(f->arena, int, f->n); /* those of a widened value are its own */
+    const bool *reread = fuse_rereads(f->arena, g, &uses);
+    const int *readers = count_readers(f->arena, g, &uses);
     Cone *cone = ARENA_ARRAY(f->arena, Cone, f->n);
-    for (int i = f->n - 1; i >= 0; i--)
-        for (int u = uses.first[i]; u < uses.first[i + 1]; u++) {
-            const Node *user = uses.user[u];
-            const bool passes = op_info[user->op].cls == CLASS_MOVE || node_is_view(user) || user->op == OP_GATHER ||
-                                widens(user) || user->dtype == DT_TF32;
-            readers[i] += widens(user) ? readers[user->id] : 1;
-            reread[i] |= rereads(user) || (passes && reread[user->id]);
-        }
     for (int i = 0; i < g->results.n; i++) {
         f->result[f->landing[i]->id] = true;
         f->output[f->landing[i]->id] |= g->results.at[i].kind == RESULT_OUTPUT;
@@ -151,11 +164,12 @@ void fuse_candidates(Fuse *f, const Graph *g) {
     for (int i = 0; i < g->results.n; i++)
         if (fuse_is_copy(f, g->results.at[i].value)) f->copied[g->results.at[i].value->in[0]->id] = true;
     find_sums_of_products(f, g);
+    fuse_join_parts(f);
     for (int i = 0; i < f->n; i++) {
         const Node *n = g->nodes.at[i];
         if (op_is_memory(n->op)) continue;
         cone[i] = cone_of(n, cone, f->candidate);
-        f->candidate[i] = f->result[i] || f->copied[i] || fuse_is_heavy(n) || f->adds[i] ||
+        f->candidate[i] = f->result[i] || f->copied[i] || f->joined[i] || f->within[i] || fuse_is_heavy(n) || f->adds[i] ||
                           wants_memory(n, &cone[i], readers[i], reread[i]) ||
                           (op_info[n->op].cls == CLASS_ELEMENT && readers[i] > 1 && !widens(n) && takes_place(n, &uses));
     }

@@ -30,8 +30,9 @@ static EdgeList collect_edges(Arena *a, const Plan *p) {
     collect_readers(a, p, params, states);
     for (int k = 0; k < p->kernels.n; k++) {
         const PlanKernel *pk = &p->kernels.at[k];
-        for (int i = 0; i < pk->reads.n; i++) {
-            int writer = p->buffer[pk->reads.at[i]->id].writer;
+        const PlanNeeds needs = plan_needs(a, p, pk);
+        for (int i = 0; i < needs.n; i++) {
+            int writer = p->buffer[needs.at[i]->id].writer;
             if (writer >= 0 && writer != k) vec_push(a, edges, ((Edge){writer, k, false}));
         }
         for (int i = 0; i < pk->outputs.n; i++) {

@@ -8,10 +8,23 @@
 static inline int target_align(const Target *t) { return t->backend == BACKEND_C99 ? 16 : 256; }
 static inline int64_t align_up(int64_t n, int64_t align) { return (n + align - 1) / align * align; }
 
+/* A concatenation may have memory and no kernel: the kernels of its parts write it, each its slice (PlanBuffer.within). */
+static inline bool plan_is_joined(const Plan *p, const Node *n) {
+    return p->buffer[n->id].home == HOME_ARENA && p->buffer[n->id].writer < 0;
+}
+/* Whose memory the value lies in: the outermost concatenation, or the value's own. */
+static inline const Node *plan_block(const Plan *p, const Node *n) {
+    while (p->buffer[n->id].within) n = p->buffer[n->id].within;
+    return n;
+}
+/* What must be there before the kernel runs: its reads, of a joined one the parts. */
+typedef VEC(Node *) PlanNeeds;
+PlanNeeds plan_needs(Arena *a, const Plan *p, const PlanKernel *k);
+
 /* A block of arena memory, needed at positions [lower, upper) of the execution order. */
 typedef struct LiveBlock {
     const Node *node; /* NULL: workspace of `kernel` */
-    int kernel;       /* who writes it */
+    int kernel;       /* who writes it, or first writes part of it */
     int lower, upper;
     int64_t bytes;  /* as asked for, not aligned */
     int64_t offset; /* workspace: set by place; buffers: PlanBuffer.offset */

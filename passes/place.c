@@ -24,5 +24,10 @@ void pass_place(PassContext *c, Plan *p) {
         else
             p->kernels.at[l.block[i].kernel].workspace_offset = offset[i];
     }
+    for (int i = 0; i < p->graph->nodes.n; i++) {
+        const Node *n = p->graph->nodes.at[i];
+        PlanBuffer *b = &p->buffer[i];
+        if (b->within) b->offset = p->buffer[plan_block(p, n)->id].offset + b->start * dtype_bytes(n->dtype);
+    }
     arena_free(scratch);
 }

@@ -61,7 +61,9 @@ typedef enum {
 typedef struct PlanBuffer {
     Home home;
     int decl;
-    int writer;          /* kernel index; -1 for sources */
+    int writer;          /* kernel index; -1 for sources, and in the arena for what its parts' kernels write (memory.h) */
+    Node *within;        /* the concatenation in whose memory the value lies, or NULL */
+    int64_t start;       /* within: elements from the outermost one's first, after layout */
     int64_t bytes;       /* allocated, with leading-dimension padding */
     int64_t stride[MAX_RANK];
     int64_t offset;      /* HOME_ARENA, after place */

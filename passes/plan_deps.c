@@ -21,6 +21,7 @@ typedef struct Deps {
     const int *position; /* kernel -> position */
     OwnerTree tree;
     IntList *users; /* block -> positions that write or read it */
+    int *block_of;  /* node -> 1 + its block, of those that have one */
     int *stamp;     /* position -> the last kernel that listed it */
     IntList after;
 } Deps;
@@ -81,9 +82,14 @@ static void take_range(Deps *d, int node, int lo, int hi, int from, int to, int 
     t->owner[node] = t->owner[2 * node] == t->owner[2 * node + 1] ? t->owner[2 * node] : MIXED;
 }
 
+static void use_block(Deps *d, const Node *n, int at) {
+    const int block = d->block_of[plan_block(d->p, n)->id] - 1;
+    if (block >= 0) vec_push(d->arena, d->users[block], at);
+}
+
 /* Positions of the kernels that write or read each block. */
 static void collect_users(Deps *d, const Liveness *l) {
-    int *block_of = ARENA_ARRAY(d->arena, int, d->p->graph->nodes.n + 1);
+    int *block_of = d->block_of = ARENA_ARRAY(d->arena, int, d->p->graph->nodes.n + 1);
     d->users = ARENA_ARRAY(d->arena, IntList, l->n + 1);
     for (int i = 0; i < l->n; i++) {
         if (l->block[i].node) block_of[l->block[i].node->id] = i + 1;
@@ -91,10 +97,18 @@ static void collect_users(Deps *d, const Liveness *l) {
     }
     for (int at = 0; at < d->p->kernels.n; at++) {
         const PlanKernel *k = &d->p->kernels.at[d->p->order[at]];
-        for (int i = 0; i < k->reads.n; i++) {
-            int block = block_of[k->reads.at[i]->id] - 1;
-            if (block >= 0) vec_push(d->arena, d->users[block], at);
-        }
+        for (int i = 0; i < k->reads.n; i++) use_block(d, k->reads.at[i], at);
+        for (int i = 0; i < k->outputs.n; i++)
+            if (d->p->buffer[k->outputs.at[i]->id].within) use_block(d, k->outputs.at[i], at);
+    }
+}
+
+/* Who writes further parts of a block follows who wrote the first, and so what was in that memory before. */
+static void follow_first_part(Deps *d, const Liveness *l, int at) {
+    const PlanKernel *k = &d->p->kernels.at[d->p->order[at]];
+    for (int i = 0; i < k->outputs.n; i++) {
+        const int block = d->block_of[plan_block(d->p, k->outputs.at[i])->id] - 1;
+        if (block >= 0) must_follow(d, l->block[block].lower, at);
     }
 }
 
@@ -145,6 +159,7 @@ PlanDeps plan_deps(Arena *a, const Plan *p) {
     PlanDeps deps = {.first = ARENA_ARRAY(a, int, n + 1)};
     for (int at = 0, b = 0; at < n; at++) {
         for (int i = 0; i < before[at].n; i++) must_follow(&d, before[at].at[i], at);
+        follow_first_part(&d, &l, at);
         for (; b < l.n && l.block[b].lower == at; b++) {
             if (!l.block[b].bytes) continue;
             int64_t offset = block_offset(p, &l.block[b]);

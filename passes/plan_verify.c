@@ -16,6 +16,7 @@ typedef struct Check {
     const Plan *p;
     const char *why;
     bool *written;                 /* by node id */
+    bool *begun;                   /* by node id: a concatenation of which some part is written */
     bool *param_gone, *state_gone; /* the old value is overwritten */
     bool *output_done, *grad_done;
     int *last;    /* by node id: position of the last use */
@@ -38,18 +39,50 @@ static void check_order(Check *c) {
     }
 }
 
+/* What a value lies in, if it is part of a concatenation that has no kernel. */
+static const Node *outermost(const Check *c, const Node *x) {
+    while (c->p->buffer[x->id].within) x = c->p->buffer[x->id].within;
+    return x;
+}
+
+static void used_at(Check *c, const Node *x, int at) {
+    const int id = outermost(c, x)->id;
+    if (c->last[id] < at) c->last[id] = at;
+}
+
 static void find_last_uses(Check *c) {
     for (int at = c->p->kernels.n - 1; at >= 0; at--) {
         const PlanKernel *k = &c->p->kernels.at[c->p->order[at]];
-        for (int i = 0; i < k->reads.n; i++)
-            if (c->last[k->reads.at[i]->id] < at) c->last[k->reads.at[i]->id] = at;
-        for (int i = 0; i < k->outputs.n; i++)
-            if (c->last[k->outputs.at[i]->id] < at) c->last[k->outputs.at[i]->id] = at;
+        for (int i = 0; i < k->reads.n; i++) used_at(c, k->reads.at[i], at);
+        for (int i = 0; i < k->outputs.n; i++) used_at(c, k->outputs.at[i], at);
+    }
+}
+
+/* Each part lies in the whole where the concatenation has it, and is there. */
+static void check_parts(Check *c, int kernel, const Node *x) {
+    const PlanBuffer *b = &c->p->buffer[x->id];
+    int64_t before = 0;
+    if (x->op != OP_CONCAT) FAIL(c, "%%%d has memory that no kernel writes", x->id);
+    for (int i = 0; i < x->n_in && !c->why; i++) {
+        const Node *part = x->in[i];
+        const PlanBuffer *at = &c->p->buffer[part->id];
+        if (at->within != x || at->home != HOME_ARENA) FAIL(c, "%%%d does not lie in %%%d", part->id, x->id);
+        if (at->offset != b->offset + before * b->stride[x->attr->axis] * dtype_bytes(x->dtype))
+            FAIL(c, "%%%d is at %" PRId64 ", not where %%%d has it", part->id, at->offset, x->id);
+        for (int d = 0; d < x->shape.rank; d++)
+            if (at->stride[d] != b->stride[d]) FAIL(c, "%%%d has not the strides of %%%d", part->id, x->id);
+        before += part->shape.dim[x->attr->axis].bound;
+        if (at->writer < 0) check_parts(c, kernel, part);
+        else if (!c->written[part->id]) FAIL(c, "kernel %d reads %%%d before its part %%%d is written", kernel, x->id, part->id);
     }
 }
 
 static void check_read(Check *c, int kernel, const Node *x) {
     const PlanBuffer *b = &c->p->buffer[x->id];
+    if (b->home == HOME_ARENA && b->writer < 0) {
+        check_parts(c, kernel, x);
+        return;
+    }
     if (b->home == HOME_NONE) FAIL(c, "kernel %d reads %%%d, which has no memory", kernel, x->id);
     if (b->home != HOME_SOURCE) {
         if (!c->written[x->id]) FAIL(c, "kernel %d reads %%%d before it is written", kernel, x->id);
@@ -121,9 +154,11 @@ static void check_kernel(Check *c, int at) {
     for (int i = 0; i < k->reads.n; i++) check_read(c, kernel, k->reads.at[i]);
     for (int i = 0; i < k->outputs.n; i++) check_write(c, kernel, k->outputs.at[i]);
     for (int i = 0; i < k->outputs.n; i++) {
-        const Node *x = k->outputs.at[i];
+        const Node *x = outermost(c, k->outputs.at[i]);
         const PlanBuffer *b = &c->p->buffer[x->id];
-        if (b->home == HOME_ARENA && b->bytes)
+        const bool begins = !c->begun[x->id];
+        c->begun[x->id] = true;
+        if (b->home == HOME_ARENA && b->bytes && begins)
             occupy(c, (Extent){b->offset, b->offset + b->bytes, c->last[x->id], "%", x->id});
     }
     if (k->workspace)
@@ -153,6 +188,7 @@ const char *plan_verify(Arena *a, const Plan *p) {
     for (int k = 0; k < p->kernels.n; k++) room += p->kernels.at[k].outputs.n + 1;
     Check c = {.arena = a, .p = p};
     c.written = ARENA_ARRAY(a, bool, n + 1);
+    c.begun = ARENA_ARRAY(a, bool, n + 1);
     c.last = ARENA_ARRAY(a, int, n + 1);
     c.param_gone = ARENA_ARRAY(a, bool, m->params.n + 1);
     c.grad_done = ARENA_ARRAY(a, bool, m->params.n + 1);

@@ -77,16 +77,19 @@ static void build_successors(Problem *q) {
 
 static void collect_reads(Problem *q, const Plan *p) {
     int n_nodes = p->graph->nodes.n, room = 0;
-    for (int k = 0; k < q->n_kernels; k++) room += p->kernels.at[k].reads.n;
+    PlanNeeds *needs = ARENA_ARRAY(q->arena, PlanNeeds, q->n_kernels + 1);
+    for (int k = 0; k < q->n_kernels; k++) {
+        needs[k] = plan_needs(q->arena, p, &p->kernels.at[k]);
+        room += needs[k].n;
+    }
     q->reads_first = ARENA_ARRAY(q->arena, int, q->n_kernels + 1);
     q->reads = ARENA_ARRAY(q->arena, int, room + 1);
     q->n_readers = ARENA_ARRAY(q->arena, int, n_nodes + 1);
     q->reader_sum = ARENA_ARRAY(q->arena, int64_t, n_nodes + 1);
     int *seen = ARENA_ARRAY(q->arena, int, n_nodes + 1), n = 0;
     for (int k = 0; k < q->n_kernels; k++) {
-        const PlanKernel *pk = &p->kernels.at[k];
-        for (int i = 0; i < pk->reads.n; i++) {
-            int id = pk->reads.at[i]->id;
+        for (int i = 0; i < needs[k].n; i++) {
+            int id = needs[k].at[i]->id;
             if (p->buffer[id].home != HOME_ARENA || p->buffer[id].writer == k || seen[id] == k + 1) continue;
             seen[id] = k + 1;
             q->reads[n++] = id;
