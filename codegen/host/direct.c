@@ -5,11 +5,13 @@
  * X is not packed per row, which would copy an element as often as windows overlap: the tile's box of it is copied
  * once, zeros where a condition fails (window.h), or it is read where it lies.  A block of rows runs along the
  * innermost row axis, so that its elements are a constant stride apart.  Y is packed panel by panel as
- * [k][columns of the panel], k in the order in which X is walked.  Where Y's conditions hold for no column of a tap (a
- * residue class of a strided gradient has fewer taps than the widest), the tap is skipped. */
+ * [k][columns of the panel], k in the order in which X is walked.  Terms that are zero since a condition of either
+ * factor fails, beyond the border or where a residue class of a strided gradient has fewer taps than the widest, are
+ * left out as far as whole lanes of a summed axis, or rows of a block at them, are concerned (direct_clip.c). */
 #include "codegen/host/counter.h"
 #include "codegen/host/direct_internal.h"
 #include "codegen/host/micro.h"
+#include <string.h>
 
 enum { MOST_VECTORS = 4, MOST_ROWS = 14 };
 
@@ -50,57 +52,39 @@ static bool classify(Direct *d) {
         if (!axis_trivial(k, x->axis[i]) && !tile_type_has(&d->rows, x->axis[i]) && !in_over(d->dot, x->axis[i]))
             return false;
     d->inner_column = d->c->axis[d->c->n - 1];
-    const int first_column = d->c->n - d->c->n_columns;
-    d->n_columns = d->c->stride[first_column - 1];
     return x->dtype == DT_F32 && y->dtype == DT_F32 && d->over.n_axes > 0;
 }
 
-static bool in_ranges(const Window *w, int axis) {
-    for (int i = 0; i < w->n_ranges; i++)
-        for (int t = 0; t < w->range[i].x->n; t++)
-            if (w->range[i].x->term[t].atom.kind == ATOM_AXIS && w->range[i].x->term[t].atom.id == axis) return true;
-    return false;
-}
-
-/* Taps may be left out where Y's ranges depend on nothing that a block of C spans. */
-static void find_y_ranges(Direct *d) {
-    d->y_masked = window_find_ranges(d->ke, d->y, d->window.pairs, &d->y_window) && d->y_window.n_ranges > 0 &&
-                  !in_ranges(&d->y_window, d->inner_column);
-}
-
 /* ---- shapes ------------------------------------------------------------------------------------------------------ */
-/* The block runs along the innermost row axis of C, and along outer ones as far as they continue it. */
-static void find_block(Direct *d) {
-    int n = d->c->n - d->c->n_columns;
-    const int inner = d->c->axis[--n];
+/* The block runs along the innermost row axis of C; false: it cannot also run along `axes` - 1 outer ones, as far as
+ * they continue it. */
+static bool find_block(Direct *d, int axes) {
+    const int n_rows = d->c->n - d->c->n_columns, inner = d->c->axis[n_rows - 1];
+    d->block_axes = axes;
     d->block_lanes = d->ke->k->axes.at[inner].step;
     d->block_x = d->place.stride[inner];
-    d->block_c = d->c->stride[n];
-    bool whole = whole_lanes(d, inner) > 0;
-    while (n > 0 && whole) {
-        const int axis = d->c->axis[n - 1];
-        if (d->place.stride[axis] != d->block_x * d->block_lanes || d->c->stride[n - 1] != d->block_c * d->block_lanes)
-            break;
+    d->block_c = d->c_stride[inner];
+    for (int i = n_rows - 2; i >= n_rows - axes; i--) {
+        const int axis = i >= 0 ? d->c->axis[i] : -1;
+        if (axis < 0 || !all_lanes(d, d->c->axis[i + 1])) return false;
+        if (d->place.stride[axis] != d->block_x * d->block_lanes || d->c_stride[axis] != d->block_c * d->block_lanes)
+            return false;
         d->block_lanes *= d->ke->k->axes.at[axis].step;
-        whole = whole_lanes(d, axis) > 0;
-        n--;
     }
-    for (int i = 0; i < n; i++) d->row_axis[d->n_row_axes++] = d->c->axis[i];
+    d->n_row_axes = n_rows - axes;
+    for (int i = 0; i < d->n_row_axes; i++) d->row_axis[i] = d->c->axis[i];
+    return true;
 }
 
-/* Summed axes: those of Y's ranges outside, then by falling stride of X. */
+/* By falling stride of X. */
 static void order_sums(Direct *d) {
     for (int i = 0; i < d->over.n_axes; i++) {
         const int axis = d->over.axis[i];
+        int at = d->n_sums++;
         d->flipped[axis] = d->place.stride[axis] < 0;
-        if (d->y_masked && in_ranges(&d->y_window, axis)) {
-            d->tap_axis[d->n_taps++] = axis;
-            continue;
-        }
-        int at = d->n_inner++;
-        for (; at > 0 && magnitude(d->place.stride[d->inner_axis[at - 1]]) < magnitude(d->place.stride[axis]); at--)
-            d->inner_axis[at] = d->inner_axis[at - 1];
-        d->inner_axis[at] = axis;
+        for (; at > 0 && magnitude(d->place.stride[d->sum_axis[at - 1]]) < magnitude(d->place.stride[axis]); at--)
+            d->sum_axis[at] = d->sum_axis[at - 1];
+        d->sum_axis[at] = axis;
     }
 }
 
@@ -125,19 +109,26 @@ static double cost_of(int64_t rows, int64_t vectors, int r, int v) {
     return sum;
 }
 
+/* The number of axes along which blocks run, and their size, that take least time. */
 static void choose_blocks(Direct *d) {
     const int registers = d->machine->registers, lanes = d->machine->vector;
     const int64_t step = d->ke->k->axes.at[d->inner_column].step, vectors = (step + lanes - 1) / lanes;
     double best = 0;
-    for (int v = 1; v <= MOST_VECTORS; v++)
-        for (int r = 1; r <= MOST_ROWS; r++) {
-            if (r * v + v + 1 > registers) continue;
-            const double cost = cost_of(d->block_lanes, vectors, r, v);
-            if (best > 0 && cost >= best) continue;
-            best = cost;
-            d->row_split = split_evenly(d->block_lanes, r);
-            d->column_split = split_evenly(vectors, v);
-        }
+    int axes = 1;
+    for (int n = 1; find_block(d, n); n++) {
+        const double share = direct_walked(d) / (double)d->block_lanes;
+        for (int v = 1; v <= MOST_VECTORS; v++)
+            for (int r = 1; r <= MOST_ROWS; r++) {
+                if (r * v + v + 1 > registers) continue;
+                const double cost = share * cost_of(d->block_lanes, vectors, r, v);
+                if (best > 0 && cost >= best) continue;
+                best = cost;
+                axes = n;
+                d->row_split = split_evenly(d->block_lanes, r);
+                d->column_split = split_evenly(vectors, v);
+            }
+    }
+    find_block(d, axes);
 }
 
 /* ---- packing Y --------------------------------------------------------------------------------------------------- */
@@ -145,13 +136,9 @@ static void choose_blocks(Direct *d) {
 static LLVMValueRef k_strides(const Direct *d, LLVMValueRef *stride) {
     const Emit *e = d->ke->e;
     LLVMValueRef next = emit_i64(e, 1);
-    for (int i = d->n_inner - 1; i >= 0; i--) {
-        stride[d->inner_axis[i]] = next;
-        next = LLVMBuildMul(e->b, next, units_of(d, d->inner_axis[i]), "");
-    }
-    for (int i = d->n_taps - 1; i >= 0; i--) {
-        stride[d->tap_axis[i]] = next;
-        next = LLVMBuildMul(e->b, next, lanes_of(d, d->tap_axis[i]), "");
+    for (int i = d->n_sums - 1; i >= 0; i--) {
+        stride[d->sum_axis[i]] = next;
+        next = LLVMBuildMul(e->b, next, units_of(d, d->sum_axis[i]), "");
     }
     return next;
 }
@@ -221,53 +208,40 @@ static void pack_panel(const Direct *d, const PanelMemory *m, int64_t width) {
 }
 
 /* ---- multiplying ------------------------------------------------------------------------------------------------- */
-/* Taps outside the others; those without a term are left out.  lane: of outer columns. */
-static void multiply_taps(const Direct *d, int tap, const LLVMValueRef *k_stride, LLVMValueRef *lane, Cursor at,
-                          DirectShape shape) {
+/* Blocks [from, end) of equal size, alike. */
+static void multiply_run(const Direct *d, LLVMValueRef *lane, Cursor at, DirectShape shape, int64_t from, int64_t end) {
     KernelEmit *ke = d->ke;
     const Emit *e = ke->e;
-    if (tap == d->n_taps) {
-        Level level[MAX_TILE_AXES];
-        HostBranch b = {0};
-        if (d->y_masked) b = branch_open(ke, ranges_hold(ke, &d->y_window, lane));
-        direct_multiply(d, level, direct_levels(d, lane, level), at, shape);
-        if (d->y_masked) branch_close(ke, &b);
-        return;
-    }
-    const int axis = d->tap_axis[tap];
-    HostCounter c = counter_open(ke, emit_i64(e, 0), lanes_of(d, axis), 1);
-    LLVMValueRef last = LLVMBuildSub(e->b, lanes_of(d, axis), emit_i64(e, 1), "");
-    LLVMValueRef real = d->flipped[axis] ? LLVMBuildSub(e->b, last, c.i, "") : c.i;
-    Cursor next = at;
-    next.x = element_at(e, at.x, plus(d, emit_i64(e, 0), c.i, magnitude(d->place.stride[axis])));
-    next.y = element_at(
-        e, at.y, plus(d, emit_i64(e, 0), LLVMBuildMul(e->b, c.i, k_stride[axis], ""), shape.vectors * shape.lanes));
-    lane[axis] = LLVMBuildAdd(e->b, ke->lo[axis], real, "");
-    multiply_taps(d, tap + 1, k_stride, lane, next, shape);
-    lane[axis] = NULL;
+    HostCounter c = counter_open(ke, emit_i64(e, from), emit_i64(e, end), shape.rows);
+    Level level[MAX_TILE_AXES];
+    at.x = element_at(e, at.x, plus(d, emit_i64(e, 0), c.i, d->block_x));
+    at.c = element_at(e, at.c, plus(d, emit_i64(e, 0), c.i, d->block_c));
+    direct_multiply(d, level, direct_levels(d, shape.taps.n > 0, lane, level), at, shape);
     counter_close(ke, &c);
 }
 
+static TapRows taps_at(const Direct *d, LLVMValueRef *lane, int64_t at, int rows) {
+    TapRows t;
+    return direct_tap_rows(d, lane, at, rows, &t) ? t : (TapRows){.n = 0};
+}
+
 static void multiply_blocks(const Direct *d, LLVMValueRef *lane, Cursor at, int vectors) {
-    KernelEmit *ke = d->ke;
-    const Emit *e = ke->e;
-    LLVMValueRef k_stride[MAX_AXES] = {0};
-    k_strides(d, k_stride);
     for (int i = 0; i < 2; i++) {
         const Split *s = &d->row_split;
-        if (s->at[i] == s->at[i + 1]) continue;
-        const DirectShape shape = {.rows = s->size[i],
-                                   .vectors = vectors,
-                                   .lanes = d->machine->vector,
-                                   .x_row = d->block_x,
-                                   .c_row = d->block_c,
-                                   .pairs = d->window.pairs > 0};
-        HostCounter c = counter_open(ke, emit_i64(e, s->at[i]), emit_i64(e, s->at[i + 1]), s->size[i]);
-        Cursor next = at;
-        next.x = element_at(e, at.x, plus(d, emit_i64(e, 0), c.i, d->block_x));
-        next.c = element_at(e, at.c, plus(d, emit_i64(e, 0), c.i, d->block_c));
-        multiply_taps(d, 0, k_stride, lane, next, shape);
-        counter_close(ke, &c);
+        DirectShape shape = {.rows = s->size[i],
+                             .vectors = vectors,
+                             .lanes = d->machine->vector,
+                             .x_row = d->block_x,
+                             .c_row = d->block_c,
+                             .pairs = d->window.pairs > 0};
+        for (int64_t from = s->at[i], end; from < s->at[i + 1]; from = end) {
+            shape.taps = taps_at(d, lane, from, shape.rows);
+            for (end = from + shape.rows; end < s->at[i + 1]; end += shape.rows) {
+                const TapRows next = taps_at(d, lane, end, shape.rows);
+                if (memcmp(&next, &shape.taps, sizeof next)) break;
+            }
+            multiply_run(d, lane, at, shape, from, end);
+        }
     }
 }
 
@@ -282,7 +256,7 @@ static void multiply_rows(const Direct *d, int n, LLVMValueRef *lane, Cursor at,
     HostCounter c = counter_open(ke, emit_i64(e, 0), lanes_of(d, axis), 1);
     Cursor next = at;
     next.x = element_at(e, at.x, plus(d, emit_i64(e, 0), c.i, d->place.stride[axis]));
-    next.c = element_at(e, at.c, plus(d, emit_i64(e, 0), c.i, d->c->stride[n]));
+    next.c = element_at(e, at.c, plus(d, emit_i64(e, 0), c.i, d->c_stride[axis]));
     lane[axis] = LLVMBuildAdd(e->b, ke->lo[axis], c.i, "");
     multiply_rows(d, n + 1, lane, next, vectors);
     lane[axis] = NULL;
@@ -331,7 +305,7 @@ static void multiply_columns(const Direct *d, int n, const PanelMemory *m, LLVMV
     HostCounter c = counter_open(ke, lo, hi, 1);
     ke->lo[axis] = lane[axis] = c.i;
     ke->hi[axis] = LLVMBuildAdd(e->b, c.i, emit_i64(e, 1), "");
-    multiply_columns(d, n + 1, m, lane, element_at(e, c0, plus(d, emit_i64(e, 0), c.i, d->c->stride[at])));
+    multiply_columns(d, n + 1, m, lane, element_at(e, c0, plus(d, emit_i64(e, 0), c.i, d->c_stride[axis])));
     lane[axis] = NULL;
     ke->lo[axis] = lo;
     ke->hi[axis] = hi;
@@ -349,12 +323,10 @@ static PanelMemory panel_memory(const Direct *d) {
     return m;
 }
 
-/* Of floats, or of pairs of bf16 along the innermost sum, whose lanes Y's conditions do not choose. */
+/* Of floats, or of pairs of bf16 along the innermost sum. */
 static bool find_window(Direct *d) {
     if (!dot_in_pairs(d->ke, d->machine, d->dot)) return window_find(d->ke, d->x, true, &d->window);
-    if (!window_find_pairs(d->ke, d->x, &d->over, &d->window)) return false;
-    find_y_ranges(d);
-    return !d->y_masked || !in_ranges(&d->y_window, d->window.pairs - 1);
+    return window_find_pairs(d->ke, d->x, &d->over, &d->window);
 }
 
 static bool plan(Direct *d, KernelEmit *ke, const Inst *inst, int storage, const HostMachine *machine) {
@@ -370,19 +342,48 @@ bool direct_fits(KernelEmit *ke, const Inst *inst, int storage, const HostMachin
     return plan(&d, ke, inst, storage, machine);
 }
 
-bool direct_emit(KernelEmit *ke, const Inst *inst, int storage, const HostMachine *machine) {
+bool direct_may_start(KernelEmit *ke, const Inst *inst, int storage, const HostMachine *machine) {
+    Direct d;
+    return plan(&d, ke, inst, storage, machine) && direct_sums_at_once(&d);
+}
+
+static bool whole_tiles(const Axis *a) {
+    return dim_is_fixed(a->extent) && a->extent.bound > 0 && a->extent.bound % a->step == 0;
+}
+
+bool direct_is_exact(KernelEmit *ke, const Inst *inst, int storage, const HostMachine *machine) {
+    Direct d;
+    if (!plan(&d, ke, inst, storage, machine) || !direct_sums_at_once(&d)) return false;
+    for (int i = 0; i < d.c->n; i++)
+        if (!whole_tiles(&ke->k->axes.at[d.c->axis[i]])) return false;
+    return ke->k->axes.at[d.inner_column].step % machine->vector == 0;
+}
+
+static void find_c(Direct *d, int storage, const DotResult *to, const Inst *store) {
+    KernelEmit *ke = d->ke;
+    d->c_origin = to && store ? to->memory : ke->memory[storage];
+    d->fresh = to ? to->fresh : emit_i64(ke->e, 0);
+    for (int i = 0; i < d->c->n; i++) {
+        const int axis = d->c->axis[i];
+        d->c_stride[axis] = d->c->stride[i];
+        if (to && store) access_affine(ke->k, store, axis, &d->c_stride[axis]);
+    }
+}
+
+bool direct_emit(KernelEmit *ke, const Inst *inst, int storage, const HostMachine *machine, const DotResult *to,
+                 const Inst *store) {
     Direct d;
     if (!plan(&d, ke, inst, storage, machine)) return false;
     ke->pair_products += d.window.pairs > 0;
     const int64_t elements = window_elements(ke->k, &d.window, machine->vector);
     LLVMPositionBuilderAtEnd(ke->e->b, ke->current);
-    find_y_ranges(&d);
+    window_find_ranges(ke, d.y, d.window.pairs, &d.y_window);
     d.place = window_pack(ke, &d.window, nest_alloca(ke, ke->e->f32, elements), machine);
-    find_block(&d);
+    find_c(&d, storage, to, store);
     order_sums(&d);
     choose_blocks(&d);
     const PanelMemory m = panel_memory(&d);
     LLVMValueRef lane[MAX_AXES] = {0};
-    multiply_columns(&d, 0, &m, lane, ke->memory[storage]);
+    multiply_columns(&d, 0, &m, lane, d.c_origin);
     return true;
 }

@@ -2,13 +2,27 @@
 #include "codegen/host/running.h"
 #include <stdio.h>
 
-enum { ARG_X, ARG_Y, ARG_C, ARG_COUNT, ARG_OUTER, ARG_X_OUTER, ARGS };
+enum {
+    ARG_X,
+    ARG_Y,
+    ARG_C,
+    ARG_FRESH,
+    ARG_COUNT,
+    ARG_TAPS,
+    ARG_X_TAP,
+    ARG_Y_TAP,
+    ARG_OUTER,
+    ARG_X_OUTER,
+    ARG_Y_OUTER,
+    ARGS
+};
 
 typedef struct Micro {
     const Emit *e;
     LLVMValueRef fn;
     LLVMTypeRef vector;
     DirectShape s;
+    int first, end; /* rows that are summed */
 } Micro;
 
 static LLVMValueRef element_at(const Emit *e, LLVMValueRef p, int64_t offset) {
@@ -28,7 +42,7 @@ static void step(const Micro *m, Running *r) {
         column[v] = LLVMBuildLoad2(e->b, m->vector, element_at(e, r->y, (int64_t)v * m->s.lanes), "");
         LLVMSetAlignment(column[v], 4);
     }
-    for (int i = 0; i < m->s.rows; i++) {
+    for (int i = m->first; i < m->end; i++) {
         LLVMValueRef one = LLVMBuildLoad2(e->b, e->f32, element_at(e, r->x, i * m->s.x_row), "");
         for (int v = 0; v < m->s.vectors; v++)
             r->acc[i][v] = micro_multiply_add(e, m->s.pairs, emit_splat(e, one, m->s.lanes), column[v], r->acc[i][v]);
@@ -57,40 +71,99 @@ static void rounds(const Micro *m, Running *r, LLVMValueRef trips, void (*body)(
     *r = next;
 }
 
-static void inner_rounds(const Micro *m, Running *r) {
-    LLVMValueRef x = r->x, by = LLVMGetParam(m->fn, ARG_X_OUTER);
-    rounds(m, r, LLVMGetParam(m->fn, ARG_COUNT), step);
-    r->x = LLVMBuildGEP2(m->e->b, m->e->f32, x, &by, 1, "");
+static LLVMValueRef moved(const Micro *m, LLVMValueRef p, int by) {
+    LLVMValueRef offset = LLVMGetParam(m->fn, (unsigned)by);
+    return LLVMBuildGEP2(m->e->b, m->e->f32, p, &offset, 1, "");
+}
+
+static void tap_round(const Micro *m, Running *r) {
+    const LLVMValueRef x = r->x, y = r->y;
+    if (m->first < m->end) rounds(m, r, LLVMGetParam(m->fn, ARG_COUNT), step);
+    r->x = moved(m, x, ARG_X_TAP);
+    r->y = moved(m, y, ARG_Y_TAP);
+}
+
+static void outer_round(const Micro *m, Running *r) {
+    const LLVMValueRef x = r->x, y = r->y;
+    Micro tap = *m;
+    for (int t = 0; t < m->s.taps.n; t++) {
+        tap.first = m->s.taps.first[t];
+        tap.end = m->s.taps.end[t];
+        tap_round(&tap, r);
+    }
+    if (m->s.taps.n == 0) rounds(m, r, LLVMGetParam(m->fn, ARG_TAPS), tap_round);
+    r->x = moved(m, x, ARG_X_OUTER);
+    r->y = moved(m, y, ARG_Y_OUTER);
+}
+
+/* Two ways to here: what r was at the end of block `from`, and what it became since. */
+static void join(const Micro *m, Running *r, const Running *was, LLVMBasicBlockRef from, LLVMBasicBlockRef here) {
+    const Emit *e = m->e;
+    LLVMBasicBlockRef since = LLVMGetInsertBlock(e->b);
+    LLVMBuildBr(e->b, here);
+    LLVMPositionBuilderAtEnd(e->b, here);
+    const Running both = running_phis(e, r);
+    running_join(&both, was, from);
+    running_join(&both, r, since);
+    *r = both;
+}
+
+/* From zero, or from what C holds. */
+static void start(const Micro *m, Running *r) {
+    const Emit *e = m->e;
+    LLVMBasicBlockRef entry = emit_block(e, m->fn, "entry"), old = emit_block(e, m->fn, "old"),
+                      begun = emit_block(e, m->fn, "begun");
+    LLVMPositionBuilderAtEnd(e->b, entry);
+    for (int i = 0; i < m->s.rows; i++)
+        for (int v = 0; v < m->s.vectors; v++) r->acc[i][v] = LLVMConstNull(m->vector);
+    const Running zero = *r;
+    LLVMBuildCondBr(e->b, LLVMBuildIsNotNull(e->b, LLVMGetParam(m->fn, ARG_FRESH), ""), begun, old);
+    LLVMPositionBuilderAtEnd(e->b, old);
+    for (int i = 0; i < m->s.rows; i++)
+        for (int v = 0; v < m->s.vectors; v++)
+            LLVMSetAlignment(r->acc[i][v] = LLVMBuildLoad2(e->b, m->vector, c_vector(m, i, v), ""), 4);
+    join(m, r, &zero, entry, begun);
 }
 
 static void product(const Micro *m) {
     const Emit *e = m->e;
-    LLVMPositionBuilderAtEnd(e->b, emit_block(e, m->fn, "entry"));
-    Running r = {.rows = m->s.rows,
-                 .vectors = m->s.vectors,
-                 .x = LLVMGetParam(m->fn, ARG_X),
-                 .y = LLVMGetParam(m->fn, ARG_Y)};
-    for (int i = 0; i < m->s.rows; i++)
-        for (int v = 0; v < m->s.vectors; v++)
-            LLVMSetAlignment(r.acc[i][v] = LLVMBuildLoad2(e->b, m->vector, c_vector(m, i, v), ""), 4);
-    rounds(m, &r, LLVMGetParam(m->fn, ARG_OUTER), inner_rounds);
+    Running r = {
+        .rows = m->s.rows, .vectors = m->s.vectors, .x = LLVMGetParam(m->fn, ARG_X), .y = LLVMGetParam(m->fn, ARG_Y)};
+    start(m, &r);
+    const Running begun = r;
+    LLVMValueRef outer = LLVMGetParam(m->fn, ARG_OUTER);
+    LLVMBasicBlockRef here = LLVMGetInsertBlock(e->b), some = emit_block(e, m->fn, "some"),
+                      put = emit_block(e, m->fn, "put");
+    LLVMBuildCondBr(e->b, LLVMBuildICmp(e->b, LLVMIntSGT, outer, emit_i64(e, 0), ""), some, put);
+    LLVMPositionBuilderAtEnd(e->b, some);
+    rounds(m, &r, outer, outer_round);
+    join(m, &r, &begun, here, put);
     for (int i = 0; i < m->s.rows; i++)
         for (int v = 0; v < m->s.vectors; v++)
             LLVMSetAlignment(LLVMBuildStore(e->b, r.acc[i][v], c_vector(m, i, v)), 4);
     LLVMBuildRetVoid(e->b);
 }
 
+static int name_of(const DirectShape *s, char *name, size_t size) {
+    int at = snprintf(name, size, "fusec.direct_%dx%d_%lld_%lld_%lld%s", s->rows, s->vectors * s->lanes,
+                      (long long)s->x_row, (long long)s->x_step, (long long)s->c_row, s->pairs ? "_bf16" : "");
+    for (int t = 0; t < s->taps.n; t++)
+        at += snprintf(name + at, size - (size_t)at, "_%d.%d", s->taps.first[t], s->taps.end[t]);
+    return at;
+}
+
 LLVMValueRef direct_product(const Emit *e, DirectShape s) {
-    char name[160];
-    snprintf(name, sizeof name, "fusec.direct_%dx%d_%lld_%lld_%lld%s", s.rows, s.vectors * s.lanes, (long long)s.x_row,
-             (long long)s.x_step, (long long)s.c_row, s.pairs ? "_bf16" : "");
+    char name[240];
+    name_of(&s, name, sizeof name);
     LLVMValueRef known = LLVMGetNamedFunction(e->module, name);
     if (known) return known;
-    LLVMTypeRef params[ARGS] = {e->ptr, e->ptr, e->ptr, e->i64, e->i64, e->i64};
+    LLVMTypeRef params[ARGS] = {e->ptr, e->ptr, e->ptr};
+    for (int i = ARG_FRESH; i < ARGS; i++) params[i] = e->i64;
     const Micro m = {.e = e,
                      .fn = micro_function(e, name, ARGS, params),
                      .vector = LLVMVectorType(e->f32, (unsigned)s.lanes),
-                     .s = s};
+                     .s = s,
+                     .end = s.rows};
     LLVMBasicBlockRef here = LLVMGetInsertBlock(e->b);
     product(&m);
     LLVMPositionBuilderAtEnd(e->b, here);

@@ -109,6 +109,8 @@ static LLVMValueRef extent_of(const Walk *w, Dim d) {
     return emit_intrinsic(e, "llvm.smax", 2, args);
 }
 
+static bool one_tile(const Axis *x) { return dim_is_fixed(x->extent) && x->extent.bound <= x->step; }
+
 /* Lane 0 has index `base`: how many lanes the tile has. */
 static void enter_axis(Walk *w, int axis, LLVMValueRef base) {
     const Emit *e = w->ke.e;
@@ -160,7 +162,15 @@ static bool whole_channels(Walk *w, const Inst *dot, int storage) {
 
 /* Its code can begin from zero. */
 static bool may_be_fresh(Walk *w, const Inst *dot, int storage) {
-    return in_blocks(w, dot, storage) || whole_channels(w, dot, storage);
+    return in_blocks(w, dot, storage) || whole_channels(w, dot, storage) ||
+           direct_may_start(&w->ke, dot, storage, w->machine);
+}
+
+/* All sums are made at once, and only lanes that exist are written. */
+static bool is_whole(Walk *w, const Inst *dot, int storage) {
+    if (direct_fits(&w->ke, dot, storage, w->machine))
+        return one_turn(w, dot) && direct_is_exact(&w->ke, dot, storage, w->machine);
+    return whole_channels(w, dot, storage);
 }
 
 static bool dot_sums(const Inst *dot, int axis) {
@@ -198,8 +208,9 @@ static bool fits_store(Walk *w, const Inst *dot, int storage, const Inst *store)
     const TileType axes = sink_axes(w->ke.k, store);
     int rows = -1, columns = s->axis[s->n - 1];
     int64_t coef;
-    if (!whole_channels(w, dot, storage)) {
-        if (!dot_is_exact(&w->ke, dot, storage, w->machine, &rows, &columns)) return false;
+    if (!is_whole(w, dot, storage)) {
+        if (!in_blocks(w, dot, storage) || !dot_is_exact(&w->ke, dot, storage, w->machine, &rows, &columns))
+            return false;
         if (axes.n_axes != 1 + (rows >= 0)) return false;
     }
     return axes.n_axes == s->n && access_affine(w->ke.k, store, columns, &coef) && coef == 1;
@@ -254,7 +265,7 @@ static void walk_for(Walk *w, const Inst *i) {
     LLVMBuildCondBr(e->b, LLVMBuildICmp(e->b, LLVMIntSGT, extent, emit_i64(e, 0), ""), header, exit);
     LLVMPositionBuilderAtEnd(e->b, header);
     LLVMValueRef base = LLVMBuildPhi(e->b, e->i64, x->name);
-    enter_axis(w, i->axis, base);
+    enter_axis(w, i->axis, one_tile(x) ? emit_i64(e, 0) : base);
     w->ke.current = header;
     walk_block(w, &i->body);
     assign(w, i->n_carry, yield_of(i)->in, i->carry);
@@ -312,7 +323,7 @@ static DotResult fresh_result(Walk *w, const FreshDot *fresh, int storage) {
     int64_t step = 0;
     DotResult to = {w->ke.memory[storage], NULL, fresh_now(w, dot)};
     if (fresh->store) {
-        if (!whole_channels(w, dot, storage)) dot_is_exact(&w->ke, dot, storage, w->machine, &rows, &columns);
+        if (!is_whole(w, dot, storage)) dot_is_exact(&w->ke, dot, storage, w->machine, &rows, &columns);
         if (rows >= 0) access_affine(w->ke.k, fresh->store, rows, &step);
         to.memory = nest_origin(&w->ke, fresh->store);
         to.step = emit_i64(e, step);
@@ -330,10 +341,11 @@ static void walk_dot(Walk *w, const Inst *i) {
     KernelEmit *ke = &w->ke;
     assign(w, 1, &i->in[2], &i->result);
     const int storage = ke->v->value[i->result].storage;
-    if (direct_emit(ke, i, storage, w->machine)) return;
     const FreshDot *fresh = fresh_of(w, i);
     const DotResult to = fresh ? fresh_result(w, fresh, storage) : (DotResult){0}, *result = fresh ? &to : NULL;
-    if (channelwise_emit(ke, i, storage, w->machine, result, fresh ? fresh->store : NULL)) return;
+    const Inst *store = fresh ? fresh->store : NULL;
+    if (direct_emit(ke, i, storage, w->machine, result, store)) return;
+    if (channelwise_emit(ke, i, storage, w->machine, result, store)) return;
     if (dot_is_blocked(ke, i, storage, w->machine)) {
         dot_emit_blocked(ke, i, storage, w->machine, result);
         return;
@@ -416,8 +428,7 @@ static void enter_program(Walk *w, LLVMValueRef program) {
             coordinate = LLVMBuildURem(e->b, rest, count, "");
             rest = LLVMBuildUDiv(e->b, rest, count, "");
         }
-        const bool single = dim_is_fixed(x->extent) && x->extent.bound <= x->step;
-        enter_axis(w, a, single ? emit_i64(e, 0) : LLVMBuildMul(e->b, coordinate, emit_i64(e, x->step), x->name));
+        enter_axis(w, a, one_tile(x) ? emit_i64(e, 0) : LLVMBuildMul(e->b, coordinate, emit_i64(e, x->step), x->name));
     }
 }
 

@@ -40,7 +40,13 @@ void dot_emit_blocked(KernelEmit *ke, const Inst *dot, int storage, const HostMa
  * innermost axis stands in both factors (depthwise).  They go before blocks.  emit: false, and nothing emitted, if it
  * does not fit. */
 bool direct_fits(KernelEmit *ke, const Inst *dot, int storage, const HostMachine *m);
-bool direct_emit(KernelEmit *ke, const Inst *dot, int storage, const HostMachine *m);
+/* It may begin from zero. */
+bool direct_may_start(KernelEmit *ke, const Inst *dot, int storage, const HostMachine *m);
+/* Begun from zero, it writes only lanes that exist, if all sums are made at once. */
+bool direct_is_exact(KernelEmit *ke, const Inst *dot, int storage, const HostMachine *m);
+/* to NULL: adds to the storage; store: takes the place of that instruction, as below. */
+bool direct_emit(KernelEmit *ke, const Inst *dot, int storage, const HostMachine *m, const DotResult *to,
+                 const Inst *store);
 bool channelwise_fits(KernelEmit *ke, const Inst *dot, int storage, const HostMachine *m);
 /* All sums of the dot are made at once, in registers, and only lanes that exist are written. */
 bool channelwise_is_whole(KernelEmit *ke, const Inst *dot, int storage, const HostMachine *m);

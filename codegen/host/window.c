@@ -25,19 +25,19 @@ static LLVMValueRef index_at(KernelEmit *ke, const Index *x, const LLVMValueRef 
     return emit_index(ke->e, &s, x);
 }
 
-LLVMValueRef ranges_hold(KernelEmit *ke, const Window *w, const LLVMValueRef *lane) {
+static bool is_upper(const Range *r) { return r->op == OP_LT || r->op == OP_LE; }
+
+LLVMValueRef range_slack(KernelEmit *ke, const Range *r, const LLVMValueRef *lane) {
     const Emit *e = ke->e;
-    LLVMValueRef all = LLVMConstInt(e->i1, 1, false);
-    for (int i = 0; i < w->n_ranges; i++) {
-        const Range *r = &w->range[i];
-        const LLVMIntPredicate p = r->op == OP_LT   ? LLVMIntSLT
-                                   : r->op == OP_LE ? LLVMIntSLE
-                                   : r->op == OP_GT ? LLVMIntSGT
-                                                    : LLVMIntSGE;
-        LLVMValueRef x = index_at(ke, r->x, lane), bound = index_at(ke, r->bound, NULL);
-        all = LLVMBuildAnd(e->b, all, LLVMBuildICmp(e->b, p, x, bound, ""), "");
-    }
-    return all;
+    LLVMValueRef x = index_at(ke, r->x, lane), bound = index_at(ke, r->bound, NULL);
+    LLVMValueRef slack = is_upper(r) ? LLVMBuildSub(e->b, bound, x, "") : LLVMBuildSub(e->b, x, bound, "");
+    return r->op == OP_LT || r->op == OP_GT ? LLVMBuildSub(e->b, slack, emit_i64(e, 1), "") : slack;
+}
+
+int64_t range_slope(const Kernel *k, const Range *r, int axis) {
+    int64_t coef = 0;
+    index_affine_in(k, r->x, axis, &coef);
+    return is_upper(r) ? -coef : coef;
 }
 
 LLVMValueRef window_subscript(KernelEmit *ke, const Window *w, int d, const LLVMValueRef *lane) {
@@ -49,7 +49,7 @@ void window_limits(KernelEmit *ke, const Window *w, int d, LLVMValueRef *lo, LLV
     *lo = *end = NULL;
     for (int i = 0; i < w->n_ranges; i++) {
         const Range *r = &w->range[i];
-        const bool below = r->op == OP_LT || r->op == OP_LE;
+        const bool below = is_upper(r);
         LLVMValueRef *place = below ? end : lo, bound = index_at(ke, r->bound, NULL);
         if (!index_equal(w->subscript[d], r->x)) continue;
         if (r->op == OP_LE || r->op == OP_GT) bound = LLVMBuildAdd(e->b, bound, emit_i64(e, 1), "");

@@ -61,7 +61,9 @@ WindowPlace window_pack(KernelEmit *ke, const Window *w, LLVMValueRef memory, co
 LLVMValueRef window_subscript(KernelEmit *ke, const Window *w, int d, const LLVMValueRef *lane);
 void window_limits(KernelEmit *ke, const Window *w, int d, LLVMValueRef *lo, LLVMValueRef *end);
 
-/* Do the ranges hold at these lanes (NULL: lane lo)?  No axis but those with a lane may stand in them. */
-LLVMValueRef ranges_hold(KernelEmit *ke, const Window *w, const LLVMValueRef *lane);
+/* How far inside the range these lanes are (NULL: lane lo): it holds where this is not negative.  It changes by
+ * range_slope from a lane of an axis to the next. */
+LLVMValueRef range_slack(KernelEmit *ke, const Range *r, const LLVMValueRef *lane);
+int64_t range_slope(const Kernel *k, const Range *r, int axis);
 
 #endif

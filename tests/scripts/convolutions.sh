@@ -93,6 +93,12 @@ check conv -D C=96 -D F=70 -D H=5 -D W=33
 check conv -D P=4 -D H=3 -D W=4 -D C=16       # windows that lie beyond the border
 check conv -D P=5 -D H=4 -D stride=2 -D D=2 -D F=32
 check conv -D C=32 -D F=48 -D H=7 -D W=7
+# rows of a block that have a term at some taps alone: one block of each image row and two, taps apart, steps, many images
+check conv -D C=64 -D F=32 -D H=7 -D W=7
+check conv -D C=48 -D F=32 -D H=6 -D W=28 -D B=1
+check conv -D C=32 -D F=32 -D K=5 -D P=4 -D D=2 -D H=9 -D W=14
+check conv -D C=32 -D F=64 -D stride=2 -D H=14 -D W=14 -D B=8
+check conv -D C=32 -D F=32 -D K=4 -D stride=3 -D P=2 -D W=19
 check merged
 check merged -D stride=2 -D F=33 -D C=32
 check depthwise

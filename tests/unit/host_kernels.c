@@ -458,6 +458,40 @@ static void pairs_through_windows(void **state) {
     }
 }
 
+/* At a border's taps only the rows that have a term are multiplied, in blocks of whole image rows and of parts. */
+static void taps_of_some_rows(void **state) {
+    (void)state;
+    static const struct {
+        int width;
+        const char *block;
+    } of[] = {{7, "_1.7_0.7_0.6("}, {20, "_1.10_0.10_0.10("}, {20, "_0.10_0.10_0.9("}};
+    for (size_t i = 0; i < sizeof of / sizeof *of; i++) {
+        Arena *a = arena_new();
+        const int w = of[i].width;
+        const char *text = arena_printf(
+            a,
+            "kernel @conv(%%x: f32[2,6,%d,64], %%w: f32[3,3,64,32], %%y: f32[2,6,%d,32] out)\n"
+            "  grid n in 0..2 step 1\n  grid h in 0..6 step 3\n  grid v in 0..%d step %d\n  grid f in 0..32 step 32\n"
+            "  loop r in 0..3 step 3\n  loop s in 0..3 step 3\n  loop c in 0..64 step 64\n"
+            "  %%0 = full 0 : f32[n:1,h:3,v:%d,f:32]\n"
+            "  %%18 = for r carry %%19 = %%0 {\n  %%20 = for s carry %%21 = %%19 {\n  %%22 = for c carry %%23 = %%21 "
+            "{\n"
+            "  %%1 = index h + r - 1 : i32[h:3,r:3]\n  %%2 = const 0 : i32\n"
+            "  %%3 = ge %%1, %%2 : bool[h:3,r:3]\n  %%4 = index 6 : i32\n  %%5 = lt %%1, %%4 : bool[h:3,r:3]\n"
+            "  %%6 = and %%3, %%5 : bool[h:3,r:3]\n  %%7 = index v + s - 1 : i32[v:%d,s:3]\n"
+            "  %%8 = ge %%7, %%2 : bool[v:%d,s:3]\n  %%9 = index %d : i32\n  %%10 = lt %%7, %%9 : bool[v:%d,s:3]\n"
+            "  %%11 = and %%8, %%10 : bool[v:%d,s:3]\n  %%12 = and %%6, %%11 : bool[h:3,v:%d,r:3,s:3]\n"
+            "  %%13 = load %%x[n, h + r - 1, v + s - 1, c] where %%12 else 0 : f32[n:1,h:3,v:%d,r:3,s:3,c:64]\n"
+            "  %%15 = load %%w[r, s, c, f] : f32[f:32,r:3,s:3,c:64]\n"
+            "  %%17 = dot %%13, %%15, %%23 over r, s, c : f32[n:1,h:3,v:%d,f:32]\n"
+            "  yield %%17\n  }\n  yield %%22\n  }\n  yield %%20\n  }\n  store %%y[n, h, v, f], %%18\n",
+            w, w, w, w, w, w, w, w, w, w, w, w, w);
+        check(text);
+        assert_non_null(strstr(ir_for(a, text, "znver4"), of[i].block));
+        arena_free(a);
+    }
+}
+
 /* The accumulator is still needed after the dot: no sharing. */
 static void accumulators_that_live_on(void **state) {
     (void)state;
@@ -557,6 +591,7 @@ int main(void) {
         cmocka_unit_test(products_of_pairs),
         cmocka_unit_test(pairs_of_many_axes),
         cmocka_unit_test(pairs_through_windows),
+        cmocka_unit_test(taps_of_some_rows),
         cmocka_unit_test(accumulators_that_live_on),
         cmocka_unit_test(conditional_products),
         cmocka_unit_test(loads_stay_before_stores),
