@@ -5,9 +5,12 @@
 #include "passes/emitter.h"
 #include <string.h>
 
-/* Host products: rows and columns in whole blocks of registers of most machines, programs for a few cores at least;
- * what makes one worth while (multiply-adds: some five microseconds). */
-enum { ROW_UNIT = 12, COLUMN_UNIT = 32, SUM_UNIT = 16, MANY_PROGRAMS = 8, SMALL_WORK = 1 << 19, MOST_LANES = 1 << 30 };
+/* Host products: rows and columns in whole blocks of registers of most machines, which divide into parts of four rows;
+ * programs for a few cores at least; what makes one worth while (multiply-adds: some five microseconds). */
+enum {
+    ROW_UNIT = 12, ROW_PART = 4, COLUMN_UNIT = 32, SUM_UNIT = 16,
+    MANY_PROGRAMS = 8, SMALL_WORK = 1 << 19, MOST_LANES = 1 << 30,
+};
 
 typedef struct Limits {
     int map;       /* elements of a map tile */
@@ -148,12 +151,14 @@ typedef struct ProductTile {
     int64_t all_rows, all_columns, results; /* of the product */
 } ProductTile;
 
-/* Equal parts of at most `most` lanes, in whole units, so that the last one is not a sliver. */
-static int even_lanes(const Limits *l, Dim d, int64_t most, int unit) {
+/* Equal parts of at most `most` lanes, in whole units, so that the last one is not a sliver; of many units, parts of a unit
+ * cost less than that a core has more to do than another. */
+static int even_lanes(const Limits *l, Dim d, int64_t most, int unit, int part_unit) {
+    enum { MANY = 8 };
     const int64_t all = d.bound < 1 ? 1 : d.bound;
     if (l->pow2 || all <= most || most < 2) return lanes(l, d, most);
     const int64_t parts = (all + most - 1) / most, part = (all + parts - 1) / parts;
-    if (most < 2 * unit) return (int)part;
+    if (most < 2 * unit || (part >= MANY * unit && part * parts == all && part % part_unit == 0)) return (int)part;
     const int64_t up = (part + unit - 1) / unit * unit;
     return (int)(up < most ? up : most);
 }
@@ -165,7 +170,8 @@ static ProductTile product_tile(const Limits *l, const Contract *c, const LoopCl
     for (int i = c->n_out - 1; i >= 0; i--) {
         const bool row = loop[i] == LOOP_M, tiled = row || loop[i] == LOOP_N;
         int64_t *budget = row ? &rows : &columns;
-        s->p[i] = tiled ? even_lanes(l, c->extent[i], *budget, row ? ROW_UNIT : COLUMN_UNIT) : 1;
+        const int unit = row ? ROW_UNIT : COLUMN_UNIT, part = row ? ROW_PART : COLUMN_UNIT;
+        s->p[i] = tiled ? even_lanes(l, c->extent[i], *budget, unit, part) : 1;
         if (tiled) *budget /= s->p[i];
         if (tiled) *(row ? &t.rows : &t.columns) *= s->p[i];
         if (tiled) *(row ? &t.all_rows : &t.all_columns) *= c->extent[i].bound;
@@ -285,16 +291,31 @@ static void sum_sizes(const Limits *l, const Node *n, int *k) {
     for (int in = l->pow2 ? c->n_operands : 0; in >= 0; in--)
         for (int i = c->n_loops - 1; i >= c->n_out; i--) {
             if (l->pow2 && contract_contiguous(n, i) != in) continue;
-            k[i] = even_lanes(l, c->extent[i], most, SUM_UNIT);
+            k[i] = even_lanes(l, c->extent[i], most, SUM_UNIT, SUM_UNIT);
             most = most / k[i] < 1 ? 1 : most / k[i];
         }
+}
+
+/* A few rows times a matrix that no core's cache holds: the time is that of reading the matrix, which lies in rows; it is
+ * read in their order, long parts of a few at a time.  For fewer rows, blocks are so wide that they do so themselves. */
+static void swept_sizes(const Limits *l, const Contract *c, const LoopClass *loop, Lying lying, TileSizes *s) {
+    enum { FEWEST_ROWS = 3, MOST_ROWS = 12, COLUMNS = 512, SUMS = 8, LEAST_PROGRAMS = 4 };
+    TileSizes swept = *s;
+    const ProductTile t = product_tile(l, c, loop, MOST_ROWS, COLUMNS, &swept);
+    if (l->pow2 || l->n < COLUMNS || lying.columns_along || !lying.one_k || t.sums < COLUMNS) return;
+    if (t.all_rows < FEWEST_ROWS || t.all_rows > MOST_ROWS || t.all_columns < LEAST_PROGRAMS * COLUMNS) return;
+    *s = swept;
+    for (int i = c->n_out; i < c->n_loops; i++)
+        if (s->k[i] > SUMS) s->k[i] = SUMS;
 }
 
 static void contract_sizes(const Limits *l, const Node *n, bool alone, TileSizes *s) {
     const Contract *c = n->attr->contract;
     const ContractClass class = product_loops(n);
-    product_sizes(l, c, class.loop, lying_of(n, class.loop), alone, s);
+    const Lying lying = lying_of(n, class.loop);
+    product_sizes(l, c, class.loop, lying, alone, s);
     sum_sizes(l, n, s->k);
+    swept_sizes(l, c, class.loop, lying, s);
     vector_sizes(l, n, s);
     if (l->pow2) fit_staged(n, s);
 }

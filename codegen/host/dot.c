@@ -25,6 +25,7 @@ enum {
     PACK_BYTES = 1 << 20,     /* of both packs */
     NEAR_BYTES = 64 << 10,    /* of a factor that needs no packing */
     LONG_ROW_BYTES = 1 << 10, /* of X: what the machine recognises as a stream; of shorter ones, many lie in a page */
+    SWEPT = 16,               /* most k of a Y that is walked row by row */
     STREAM_BYTES = 128,       /* of a row of Y at a time: with less of each page, copying all of it first is faster */
     MIN_COLUMNS = 8,
     MIN_ROWS = 3
@@ -196,13 +197,14 @@ static void choose_direct(Dot *d) {
     if (plain && y->across == 1 && y->along > 1) {
         y->near = bytes * y->along * d->n_over <= NEAR_BYTES;
         const bool once = d->n_rows <= d->row_block;
-        y->use = y->near || (once && d->panel * bytes >= STREAM_BYTES);
+        y->swept = once && !y->near && d->n_over <= SWEPT;
+        y->use = y->near || y->swept || (once && d->panel * bytes >= STREAM_BYTES);
         y->copied = !y->use && !once;
     }
     if (!dot_plain_load(d, d->x, &d->rows, x)) return;
     const bool long_rows = bytes * d->n_over >= LONG_ROW_BYTES, once = d->n_columns <= d->panel;
     const bool columns = x->across == 1 && d->rows.n_axes && d->pair_axis < 0; /* pairs lie along k */
-    if (x->along == 1) x->near = bytes * x->across * d->n_rows <= NEAR_BYTES, x->use = once || long_rows || x->near;
+    if (x->along == 1) x->near = bytes * x->across * d->n_rows <= NEAR_BYTES, x->use = once || long_rows || x->near || y->swept;
     if (columns) x->near = bytes * x->along * d->n_over <= NEAR_BYTES, x->use = once || x->near;
     x->use &= x->along >= 0 && x->across >= 0;
 }

@@ -68,6 +68,17 @@ static LLVMValueRef share_of(const Emit *e, LLVMValueRef at, int64_t k, int64_t 
     return LLVMBuildUDiv(e->b, LLVMBuildMul(e->b, at, emit_i64(e, k), ""), emit_i64(e, n), "");
 }
 
+/* The share of block (.., column) of what lies at `from` row by row, the blocks of one row together asking for all. */
+static void ask_in_rows(const Dot *d, const Ahead *a, LLVMValueRef column) {
+    const Emit *e = d->ke->e;
+    LLVMValueRef before = LLVMBuildMul(e->b, column, emit_i64(e, d->n_over), ""), width = emit_i64(e, d->n_columns);
+    LLVMValueRef at = LLVMBuildMul(e->b, LLVMBuildUDiv(e->b, before, width, ""), emit_i64(e, a->along), "");
+    at = LLVMBuildAdd(e->b, at, LLVMBuildURem(e->b, before, width, ""), "");
+    const int64_t bytes = d->n_over * d->panel * dot_source_bytes(d);
+    LLVMValueRef args[3] = {source_at(d, a->from, at), emit_i64(e, 0), emit_i64(e, 1)};
+    emit_call(e, micro_prefetch(e, (int)((bytes + 63) / 64)), 3, args);
+}
+
 /* With block (row, column) come its parts of the next group of rows and of the next part of Y. */
 static void ask_around(const Dot *d, const Packed *p, LLVMValueRef row, int height, LLVMValueRef column) {
     const Emit *e = d->ke->e;
@@ -83,7 +94,9 @@ static void ask_around(const Dot *d, const Packed *p, LLVMValueRef row, int heig
         ask(d, &p->next_x, from, LLVMBuildSelect(e->b, more, next, first, ""), height,
             share_of(e, column, k, d->n_columns), (k * d->panel + d->n_columns - 1) / d->n_columns);
     }
-    if (p->next_y.known)
+    if (p->next_y.known && d->y_direct.swept)
+        ask_in_rows(d, &p->next_y, column);
+    else if (p->next_y.known)
         ask(d, &p->next_y, p->next_y.from, column, d->panel, share_of(e, row, k, d->n_rows),
             (k * height + d->n_rows - 1) / d->n_rows);
 }
@@ -139,7 +152,7 @@ static void against_panels(const Dot *d, const Packed *p, const Rows *rows, LLVM
 static void row_of_blocks(const Dot *d, const Packed *p, const Rows *rows, LLVMValueRef row, int height) {
     const Emit *e = d->ke->e;
     LLVMValueRef none = emit_i64(e, 0), end = dot_lanes(d, &d->columns, d->n_columns), split = none;
-    const YLayout lies = d->y_direct.copied ? Y_COPIED : d->y_direct.near ? Y_NEAR : Y_AWAY;
+    const YLayout lies = d->y_direct.copied ? Y_COPIED : d->y_direct.near || d->y_direct.swept ? Y_NEAR : Y_AWAY;
     if (d->y_direct.use || d->y_direct.copied) split = dot_whole_panels(d);
     if (d->y_direct.copied) {
         LLVMValueRef first = LLVMBuildICmp(e->b, LLVMIntEQ, row, none, "");
@@ -265,7 +278,7 @@ void dot_multiply_part(const Dot *d, LLVMValueRef x_memory, LLVMValueRef y_memor
     if (d->y_direct.use || d->y_direct.copied || d->y_direct.turned) p.y_here = origin(d, d->y, &d->y_direct);
     dot_pack_y(d, &p);
     p.next_x = ahead_of(d, d->x, &d->rows);
-    if (!d->y_direct.use || d->y_direct.near) p.next_y = ahead_of(d, d->y, &d->columns);
+    if (!d->y_direct.use || d->y_direct.near || d->y_direct.swept) p.next_y = ahead_of(d, d->y, &d->columns);
     HostCounter some = counter_open(ke, emit_i64(ke->e, 0), p.count, INT32_MAX); /* once, if there is any k */
     multiply(d, &p);
     counter_close(ke, &some);

@@ -9,6 +9,7 @@
 typedef struct Direct {
     bool use, near; /* near: so small that it stays near as it lies */
     bool copied;    /* of Y: packed while it is read for the first rows */
+    bool swept;     /* of Y: read once, in parts of few k, each asked for row by row while the last one is multiplied */
     bool turned;    /* of Y: it lies along k, and is packed by squares */
     int64_t across, along;
 } Direct;

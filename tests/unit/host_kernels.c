@@ -313,15 +313,15 @@ static const char *product(Arena *a, const ProductShape *s, bool turn_x, bool tu
                         s->k, s->step_k, sums, x, w, sums, m);
 }
 
-/* Plain products, thin and thick: factors used where they lie, packed before or while they are read, blocks that fit
- * exactly and store into the result, others that pass its end, k in one part and in several. */
+/* Plain products, thin and thick: factors used where they lie, packed before or while they are read, swept row by row,
+ * blocks that fit exactly and store into the result, others that pass its end, k in one part and in several. */
 static void products_of_every_shape(void **state) {
     (void)state;
     static const ProductShape shape[] = {
         {1, 300, 70, 1, 256, 70},     {2, 64, 300, 2, 64, 256},   {7, 100, 40, 7, 64, 40},
         {48, 64, 64, 24, 32, 64},     {37, 8, 300, 37, 8, 300},   {61, 20, 33, 36, 20, 16},
         {96, 160, 20, 48, 64, 20},    {45, 33, 530, 45, 33, 256}, {52, 160, 300, 52, 160, 256},
-        {29, 150, 300, 29, 150, 256},
+        {29, 150, 300, 29, 150, 256}, {5, 2100, 11, 5, 544, 8},
     };
     for (int i = 0; i < 2 * (int)(sizeof shape / sizeof *shape); i++) {
         Arena *a = arena_new();
@@ -386,7 +386,7 @@ static void products_of_pairs(void **state) {
         {48, 64, 64, 24, 32, 64},     {61, 40, 33, 36, 40, 16},       {37, 32, 301, 37, 32, 301},
         {45, 33, 530, 45, 33, 512},   {52, 160, 1100, 52, 160, 1100}, {4, 64, 70, 4, 64, 70},
         {70, 32, 7, 70, 32, 7},       {24, 96, 2, 24, 96, 2},         {128, 32, 40, 128, 32, 40},
-        {12, 300, 301, 12, 256, 301},
+        {12, 300, 301, 12, 256, 301}, {3, 4160, 11, 3, 576, 8},
     };
     for (int i = 0; i < 4 * (int)(sizeof shape / sizeof *shape); i++) {
         Arena *a = arena_new();
