@@ -209,8 +209,10 @@ static void gather_sum(Together *t, Node *sum, const Readers *list) {
         if (!sums_same(sum, product, list->at[at].operand) || !stands_behind(t, sum, product)) continue;
         summed_dims(product, list->at[at].operand, &summed);
         if (!keeps_shape(sum, x, summed)) continue;
-        read_operand(t, sum, x, summed);
-        if (!sum_rides(sum, product, loop)) continue;
+        Node riding = *sum;
+        read_operand(t, &riding, x, summed);
+        if (!sum_rides(&riding, product, loop)) continue;
+        *sum = riding;
         move_behind(t, sum, product);
         return;
     }
