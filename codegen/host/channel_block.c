@@ -1,6 +1,6 @@
 #include "codegen/host/channel_internal.h"
 
-enum { MOST_UNROLLED = 8, LINE = 16 }; /* taps along one side; floats of a line */
+enum { MOST_UNROLLED = 8 }; /* taps along one side */
 
 /* ---- blocks ---------------------------------------------------------------------------------------------------------
  */
@@ -16,7 +16,7 @@ static int64_t blocks(int64_t n, int64_t size) { return (n + size - 1) / size; }
 
 /* Neighbours of the image lie half a way of the innermost cache apart, or whole ways: in so few of its sets that a line
  * is lost before the next block reads it, and in so few banks of the next cache that lines come one after another. */
-static bool crowded(const Channelwise *d) {
+bool channel_crowded(const Channelwise *d) {
     enum { WAY_BYTES = 4096 }; /* a page, where addresses are looked up beside translation */
     const Side *inner = &d->side[INNER];
     int64_t pitch;
@@ -102,8 +102,8 @@ bool channel_choose_block(Channelwise *d) {
     const int outer = at_most(step_of(d, d->side[OUTER].tap), MOST_UNROLLED),
               inner = at_most(step_of(d, d->side[INNER].tap), MOST_UNROLLED);
     const int lanes = d->machine->vector;
-    d->crowded = crowded(d);
-    const bool pairs = d->crowded && lanes >= LINE && step_of(d, d->v) % (2 * (int64_t)lanes) == 0;
+    d->crowded = !d->strip && channel_crowded(d); /* a copy is not */
+    const bool pairs = d->crowded && lanes >= CHANNEL_LINE && step_of(d, d->v) % (2 * (int64_t)lanes) == 0;
     double best = 0;
     for (int a = 1; a <= outer; a++)
         for (int b = 1; b <= inner; b++)

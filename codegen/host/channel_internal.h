@@ -1,5 +1,5 @@
-/* A product channel by channel under construction, shared by channelwise.c (roles, loops) and channel_block.c (blocks
- * and the parts of an axis that they make up). */
+/* A product channel by channel under construction, shared by channelwise.c (roles, loops), channel_block.c (blocks and
+ * the parts of an axis that they make up) and channel_stage.c (a crowded image's copy). */
 #ifndef FUSEC_CODEGEN_HOST_CHANNEL_INTERNAL_H
 #define FUSEC_CODEGEN_HOST_CHANNEL_INTERNAL_H
 #include "codegen/host/channel_micro.h"
@@ -39,6 +39,8 @@ typedef struct Channelwise {
     Side side[SIDES];
     bool crowded;                   /* the image, in its caches */
     int wide;                       /* vectors of channels in a block */
+    int64_t strip;                  /* channels of the image that are copied together; 0: blocks read it where it lies */
+    LLVMValueRef stage;             /* the copy */
     int n_rows, row[MAX_TILE_AXES]; /* row axes and summed ones outside a block, outermost first */
     int n_sums, sum[MAX_TILE_AXES];
     WindowPlace x_place, y_place;
@@ -48,6 +50,7 @@ typedef struct Channelwise {
 } Channelwise;
 
 /* ---- channel_block.c ---- */
+bool channel_crowded(const Channelwise *d);
 /* Sets rows and taps of the sides, and wide; false: d->fresh, and C cannot begin from zero. */
 bool channel_choose_block(Channelwise *d);
 /* `rows` by `taps` along side s: coefficients; no strides, no places. */
@@ -56,6 +59,16 @@ ChannelSide channel_block_side(const Channelwise *d, int s, int rows, int taps);
 void channel_know_places(const Channelwise *d, int s, const Part *row, const Part *tap, ChannelSide *c);
 /* The rows, or the taps, of a side in at most MOST_PARTS parts; their number. */
 int channel_parts(const Channelwise *d, int s, bool rows, Part *part);
+
+/* ---- channel_stage.c ---- */
+void channel_stage_begin(Channelwise *d); /* sets strip and makes room */
+/* Appends code that copies the strip at x, an element at the first rows and taps; where blocks find that element. */
+LLVMValueRef channel_stage(Channelwise *d, LLVMValueRef x);
+int64_t channel_x_stride(const Channelwise *d, int axis); /* of the factor that blocks read */
+
+/* ---- channelwise.c ---- */
+/* The places that exist along side s, [args[0], args[1]), relative to the first row and tap of the open loops. */
+void channel_set_places(Channelwise *d, int s, LLVMValueRef *args);
 
 static inline int64_t step_of(const Channelwise *d, int axis) { return axis < 0 ? 1 : d->ke->k->axes.at[axis].step; }
 

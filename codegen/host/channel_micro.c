@@ -29,9 +29,8 @@ static LLVMValueRef load(const Micro *m, LLVMValueRef p) {
 
 /* The lines of an element `ahead` elements behind p, into the second cache. */
 static void ask_ahead(const Micro *m, LLVMValueRef p, int64_t ahead) {
-    enum { LINE = 16 };
     const Emit *e = m->e;
-    for (int line = 0; ahead > 0 && line < m->s->lanes; line += LINE) {
+    for (int line = 0; ahead > 0 && line < m->s->lanes; line += CHANNEL_LINE) {
         LLVMValueRef args[4] = {moved(e, p, ahead + line), LLVMConstInt(e->i32, 0, false),
                                 LLVMConstInt(e->i32, 2, false), LLVMConstInt(e->i32, 1, false)};
         emit_intrinsic(e, "llvm.prefetch", 4, args);

@@ -3,6 +3,7 @@
 #define FUSEC_CODEGEN_HOST_CHANNEL_MICRO_H
 #include "codegen/llvm/emit.h"
 
+enum { CHANNEL_LINE = 16 }; /* floats of a cache line */
 enum { CHANNEL_MOST_ROWS = 32, CHANNEL_MOST_TAPS = 24, CHANNEL_MOST_TERMS = 256 };
 
 /* One direction of the window: rows of C and taps, both unrolled.  Row i at tap j reads place i * row + j * tap of X.

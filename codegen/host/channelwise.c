@@ -111,7 +111,7 @@ static LLVMValueRef moved(const Channelwise *d, LLVMValueRef p, LLVMValueRef by,
 }
 
 static Cursor moved_along(const Channelwise *d, Cursor at, int axis, LLVMValueRef by) {
-    return (Cursor){moved(d, at.x, by, d->x_place.stride[axis]), moved(d, at.y, by, d->y_place.stride[axis]),
+    return (Cursor){moved(d, at.x, by, channel_x_stride(d, axis)), moved(d, at.y, by, d->y_place.stride[axis]),
                     moved(d, at.c, by, d->c_place.stride[axis])};
 }
 
@@ -143,7 +143,7 @@ typedef struct BlockParts {
     const Part *row[SIDES], *tap[SIDES];
 } BlockParts;
 
-static void set_places(Channelwise *d, int s, LLVMValueRef *args) {
+void channel_set_places(Channelwise *d, int s, LLVMValueRef *args) {
     KernelEmit *ke = d->ke;
     const Emit *e = ke->e;
     LLVMValueRef limit[2] = {NULL, NULL};
@@ -171,7 +171,7 @@ static void look_ahead(const Channelwise *d, ChannelShape *shape) {
     if (o->subscript < 0) return;
     const bool taps = o->taps < step_of(d, o->tap);
     const int axis = taps ? o->tap : o->row, lanes = taps ? o->taps : o->rows;
-    if (d->x_lies && comes_from_afar(d, &d->window)) shape->x_ahead = d->x_place.stride[axis] * lanes;
+    if (d->x_lies && !d->strip && comes_from_afar(d, &d->window)) shape->x_ahead = d->x_place.stride[axis] * lanes;
     if (d->y_lies && comes_from_afar(d, &d->y_window)) shape->y_ahead = d->y_place.stride[axis] * lanes;
 }
 
@@ -185,14 +185,14 @@ static void multiply(Channelwise *d, const BlockParts *p, Cursor at, int axis, L
         ChannelSide *c = &shape.side[s];
         *c = channel_block_side(d, s, p->row[s]->size, p->tap[s]->size);
         channel_know_places(d, s, p->row[s], p->tap[s], c);
-        set_places(d, s, args + CHANNEL_PLACES + (ptrdiff_t)2 * s);
+        channel_set_places(d, s, args + CHANNEL_PLACES + (ptrdiff_t)2 * s);
         if (side->subscript < 0) continue;
-        c->x_row = d->x_place.stride[side->row], c->x_tap = d->x_place.stride[side->tap];
+        c->x_row = channel_x_stride(d, side->row), c->x_tap = channel_x_stride(d, side->tap);
         c->c_row = d->c_place.stride[side->row], c->y_tap = d->y_place.stride[side->tap];
     }
     look_ahead(d, &shape);
     if (axis >= 0) {
-        shape.x_step = d->x_place.stride[axis];
+        shape.x_step = channel_x_stride(d, axis);
         shape.y_step = d->y_place.stride[axis];
         shape.place_step = shape.side[OUTER].tap;
     }
@@ -214,7 +214,8 @@ static void sum_once(Channelwise *d, BlockParts *p, Cursor at) { multiply(d, p, 
 /* One vector, or two, of channels after another, so that memory is walked as it lies. */
 static void each_vector(Channelwise *d, BlockParts *p, Cursor at, void (*sum)(Channelwise *, BlockParts *, Cursor)) {
     const int lanes = d->wide * d->machine->vector;
-    AxisLoop v = axis_open(d, d->v, emit_i64(d->ke->e, 0), lanes_of(d, d->v), lanes, at);
+    LLVMValueRef end = d->strip ? emit_i64(d->ke->e, d->strip) : lanes_of(d, d->v);
+    AxisLoop v = axis_open(d, d->v, emit_i64(d->ke->e, 0), end, lanes, at);
     sum(d, p, v.at);
     axis_close(d, &v);
 }
@@ -260,12 +261,24 @@ static void multiply_blocks(Channelwise *d, int side, BlockParts *p, Cursor at) 
 static void multiply_rows(Channelwise *d, int n, Cursor at) {
     BlockParts parts = {0};
     if (n == d->n_rows + d->n_sums) {
+        if (d->strip) at.x = channel_stage(d, at.x);
         multiply_blocks(d, 0, &parts, at);
         return;
     }
     const int axis = n < d->n_rows ? d->row[n] : d->sum[n - d->n_rows];
     AxisLoop l = axis_open(d, axis, emit_i64(d->ke->e, 0), lanes_of(d, axis), 1, at);
     multiply_rows(d, n + 1, l.at);
+    axis_close(d, &l);
+}
+
+/* A strip of channels after another, or all at once. */
+static void multiply_strips(Channelwise *d, Cursor at) {
+    if (!d->strip) {
+        multiply_rows(d, 0, at);
+        return;
+    }
+    AxisLoop l = axis_open(d, d->v, emit_i64(d->ke->e, 0), lanes_of(d, d->v), d->strip, at);
+    multiply_rows(d, 0, l.at);
     axis_close(d, &l);
 }
 
@@ -349,7 +362,8 @@ bool channelwise_emit(KernelEmit *ke, const Inst *inst, int storage, const HostM
     d.c_place = lying_c(&d, storage, to, store);
     d.fresh = to != NULL;
     find_loops(&d);
+    channel_stage_begin(&d);
     channel_choose_block(&d);
-    multiply_rows(&d, 0, (Cursor){d.x_place.origin, d.y_place.origin, d.c_place.origin});
+    multiply_strips(&d, (Cursor){d.x_place.origin, d.y_place.origin, d.c_place.origin});
     return true;
 }

@@ -121,6 +121,12 @@ check depthwise -D B=1 -D C=512 -D H=8 -D W=13
 check depthwise -D B=1 -D C=1024 -D H=7 -D W=5
 check depthwise -D B=1 -D C=512 -D stride=2 -D H=7 -D W=10
 check depthwise -D B=1 -D C=512 -D K=5 -D P=2 -D H=6 -D W=7
+# ... and small enough to be copied closer together: borders, windows beyond them, dilation
+check depthwise -D B=2 -D C=1024 -D H=7 -D W=7
+check depthwise -D B=3 -D C=1024 -D P=4 -D H=4 -D W=5
+check depthwise -D B=1 -D C=512 -D P=0 -D H=6 -D W=8
+check depthwise -D B=1 -D C=1024 -D D=2 -D P=2 -D H=7 -D W=6
+check activated -D B=2 -D C=1024 -D H=5 -D W=5
 check activated -D C=32
 check activated -D C=16 -D K=5 -D stride=2 -D P=2 -D W=21
 check volume
@@ -173,6 +179,14 @@ DSL
 "$FUSEC" turned.dsl --entry=infer -o turned.tile
 grep -q 'grid . in 0..392 step 392' turned.tile && grep -q 'grid . in 0..512 step 64' turned.tile ||
     { echo "tiles of a product with a turned factor:"; cat turned.tile; exit 1; }
+
+# the copy is what blocks read: rows of W pixels of 128 channels; a greater image is read where it lies
+depthwise_rows() {
+    "$FUSEC" conv.dsl --model=depthwise -D C="$1" -D H="$2" -D W="$2" -D B=4 --arch=x86-64-v4 --entry=infer -o depthwise.ll
+    grep -c "^define .*fusec.channels.*_$3_$3_" depthwise.ll || true
+}
+[ "$(depthwise_rows 1024 7 896)" -gt 0 ] && [ "$(depthwise_rows 1024 7 7168)" = 0 ] &&
+    [ "$(depthwise_rows 1024 14 14336)" -gt 0 ] || { echo "copies of crowded images"; exit 1; }
 
 # images that come from memory are asked for in time, small ones are not
 depthwise_asks() {
