@@ -3,8 +3,10 @@
 #include <stdlib.h>
 
 typedef struct Side {
-    dnnl_memory_desc_t plain; /* as the caller has it */
-    dnnl_memory_t memory;     /* as the implementation wants it */
+    dnnl_memory_desc_t plain;   /* as the caller has it */
+    dnnl_memory_t array;        /* so */
+    dnnl_memory_t memory;       /* as the implementation wants it */
+    dnnl_primitive_t reordered; /* from one to the other: the way that the pass needs; NULL: they are alike */
 } Side;
 
 enum { SIDE_IMAGE, SIDE_KERNEL, SIDE_RESULT, SIDES };
@@ -44,19 +46,28 @@ static dnnl_memory_desc_t any_layout(const dnnl_memory_desc_t *plain) {
     return d;
 }
 
-static void reorder(Peer *p, dnnl_memory_t from, dnnl_memory_t to) {
+static dnnl_primitive_t reorder_open(const Peer *p, dnnl_memory_t from, dnnl_memory_t to) {
     const dnnl_memory_desc_t *a, *b;
     dnnl_primitive_desc_t d;
     dnnl_primitive_t r;
-    const dnnl_exec_arg_t args[] = {{DNNL_ARG_FROM, from}, {DNNL_ARG_TO, to}};
     require(dnnl_memory_get_memory_desc(from, &a), "reorder");
     require(dnnl_memory_get_memory_desc(to, &b), "reorder");
     require(dnnl_reorder_primitive_desc_create(&d, a, p->engine, b, p->engine, NULL), "reorder");
     require(dnnl_primitive_create(&r, d), "reorder");
+    dnnl_primitive_desc_destroy(d);
+    return r;
+}
+
+static void reorder_run(const Peer *p, dnnl_primitive_t r, dnnl_memory_t from, dnnl_memory_t to) {
+    const dnnl_exec_arg_t args[] = {{DNNL_ARG_FROM, from}, {DNNL_ARG_TO, to}};
     require(dnnl_primitive_execute(r, p->stream, 2, args), "reorder");
     require(dnnl_stream_wait(p->stream), "reorder");
+}
+
+static void reorder(const Peer *p, dnnl_memory_t from, dnnl_memory_t to) {
+    dnnl_primitive_t r = reorder_open(p, from, to);
+    reorder_run(p, r, from, to);
     dnnl_primitive_destroy(r);
-    dnnl_primitive_desc_destroy(d);
 }
 
 /* The pass's description; false: not supported. */
@@ -111,13 +122,15 @@ static void give_side(Peer *p, ConvPass pass, int side, const float *data) {
     dnnl_query_t query;
     const int number = argument(pass, side, &query);
     const dnnl_memory_desc_t *wants = dnnl_primitive_desc_query_md(p->description, query, 0);
-    dnnl_memory_t plain;
-    require(dnnl_memory_create(&p->side[side].memory, wants, p->engine, DNNL_MEMORY_ALLOCATE), "memory");
-    p->args[side] = (dnnl_exec_arg_t){number, p->side[side].memory};
-    if (side == p->written) return;
-    require(dnnl_memory_create(&plain, &p->side[side].plain, p->engine, (void *)(uintptr_t)data), "memory");
-    reorder(p, plain, p->side[side].memory);
-    dnnl_memory_destroy(plain);
+    const bool written = side == p->written;
+    Side *s = &p->side[side];
+    require(dnnl_memory_create(&s->memory, wants, p->engine, DNNL_MEMORY_ALLOCATE), "memory");
+    require(dnnl_memory_create(&s->array, &s->plain, p->engine, written ? DNNL_MEMORY_ALLOCATE : (void *)(uintptr_t)data),
+            "memory");
+    p->args[side] = (dnnl_exec_arg_t){number, s->memory};
+    if (!written) reorder(p, s->array, s->memory);
+    if (dnnl_memory_desc_equal(wants, &s->plain)) return;
+    s->reordered = written ? reorder_open(p, s->memory, s->array) : reorder_open(p, s->array, s->memory);
 }
 
 Peer *peer_open(const ConvShape *s, ConvPass pass, PeerLayout layout, const float *x, const float *w, const float *u) {
@@ -153,6 +166,16 @@ void peer_run(Peer *p) {
     require(dnnl_stream_wait(p->stream), "execute");
 }
 
+void peer_run_arrays(Peer *p) {
+    const Side *out = &p->side[p->written];
+    for (int i = 0; i < SIDES; i++) {
+        const Side *s = &p->side[i];
+        if (i != p->written && s->reordered) reorder_run(p, s->reordered, s->array, s->memory);
+    }
+    peer_run(p);
+    if (out->reordered) reorder_run(p, out->reordered, out->memory, out->array);
+}
+
 const char *peer_implementation(const Peer *p) {
     const char *text = "";
     dnnl_primitive_desc_query(p->description, dnnl_query_impl_info_str, 0, (void *)&text);
@@ -168,8 +191,11 @@ void peer_result(Peer *p, float *out) {
 
 void peer_close(Peer *p) {
     if (!p) return;
-    for (int i = 0; i < SIDES; i++)
+    for (int i = 0; i < SIDES; i++) {
         if (p->side[i].memory) dnnl_memory_destroy(p->side[i].memory);
+        if (p->side[i].array) dnnl_memory_destroy(p->side[i].array);
+        if (p->side[i].reordered) dnnl_primitive_destroy(p->side[i].reordered);
+    }
     if (p->primitive) dnnl_primitive_destroy(p->primitive);
     dnnl_stream_destroy(p->stream);
     dnnl_engine_destroy(p->engine);

@@ -19,6 +19,7 @@ typedef struct Peer Peer;
  * reordered to what the implementation wants here, outside what is timed.  NULL: oneDNN has no implementation. */
 Peer *peer_open(const ConvShape *s, ConvPass pass, PeerLayout layout, const float *x, const float *w, const float *u);
 void peer_run(Peer *p);
+void peer_run_arrays(Peer *p); /* from the caller's arrays to one like them: with what it takes to reorder them */
 const char *peer_implementation(const Peer *p);
 /* The result of the last run in the layout above, in memory of the caller. */
 void peer_result(Peer *p, float *out);

@@ -135,11 +135,21 @@ bench_gemm() {
         product "$label" "$model" 7 $dims
         echo "$label $result" | awk '$4 != "-" { printf "%s %.4f %s\n", $1, $3 / $2, $4 }' >>"$work/ratios"
     done <"$src/bench/shapes.txt"
-    if conv_ratios; then awk '{ print "conv." $1, $2, "oneDNN" }' "$work/conv.txt" >>"$work/ratios"; fi
-    sort -k2 -g "$work/ratios" >&2
-    [ -s "$work/ratios" ] || return 0
-    figure gemm.shapes.geomean_vs_best "$(awk '{ s += log($2) } END { printf "%.4f", exp(s / NR) }' "$work/ratios")" ratio
-    figure gemm.shapes.min_vs_best "$(awk 'NR == 1 || $2 < m { m = $2 } END { printf "%.4f", m }' "$work/ratios")" ratio
+    # a product's library begins and ends with the same arrays
+    awk '{ print $1, $2, $3, $2 }' "$work/ratios" >"$work/all"
+    if conv_ratios; then awk '{ print "conv." $1, $2, "oneDNN", $4 }' "$work/conv.txt" >>"$work/all"; fi
+    sort -k2 -g "$work/all" >&2
+    [ -s "$work/all" ] || return 0
+    awk -v OFS='\t' '
+        { sum += log($2); arrays += log($4) }
+        NR == 1 || $2 < least { least = $2 }
+        NR == 1 || $4 < least_arrays { least_arrays = $4 }
+        END {
+            print "gemm.shapes.geomean_vs_best", exp(sum / NR), "ratio"
+            print "gemm.shapes.min_vs_best", least, "ratio"
+            print "gemm.shapes.geomean_same_arrays", exp(arrays / NR), "ratio"
+            print "gemm.shapes.min_same_arrays", least_arrays, "ratio"
+        }' "$work/all"
 }
 
 # Does the linker find the library?  has_library NAME
@@ -158,7 +168,7 @@ conv_shape() {
         $depthwise 2>>"$build/bench.log"
 }
 
-# The ratios of all convolutions, as "NAME.PASS ratio gflops", into $work/conv.txt, once; false: no oneDNN.
+# The ratios of all convolutions, as "NAME.PASS ratio gflops arrays" (bench/conv.c), into $work/conv.txt, once; false: no oneDNN.
 conv_ratios() {
     [ ! -e "$work/conv.txt" ] || return 0
     if ! has_library dnnl; then
@@ -172,8 +182,17 @@ conv_ratios() {
 bench_conv() {
     conv_ratios || return 0
     awk -v OFS='\t' '
-        { print "conv." $1 ".vs_onednn", $2, "ratio"; sum += log($2); if (!n++ || $2 < least) least = $2 }
-        END { if (n) print "conv.geomean_vs_onednn", exp(sum / n), "ratio"; if (n) print "conv.min_vs_onednn", least, "ratio" }
+        { print "conv." $1 ".vs_onednn", $2, "ratio"; print "conv." $1 ".same_arrays", $4, "ratio" }
+        { sum += log($2); arrays += log($4); n++ }
+        n == 1 || $2 < least { least = $2 }
+        n == 1 || $4 < least_arrays { least_arrays = $4 }
+        END {
+            if (!n) exit
+            print "conv.geomean_vs_onednn", exp(sum / n), "ratio"
+            print "conv.min_vs_onednn", least, "ratio"
+            print "conv.geomean_same_arrays", exp(arrays / n), "ratio"
+            print "conv.min_same_arrays", least_arrays, "ratio"
+        }
     ' "$work/conv.txt"
 }
 
