@@ -14,14 +14,34 @@ ChannelSide channel_block_side(const Channelwise *d, int s, int rows, int taps) 
 
 static int64_t blocks(int64_t n, int64_t size) { return (n + size - 1) / size; }
 
+/* Elements of the image from one tap to the next along the inner side; 0: it is not read where it lies. */
+static int64_t inner_pitch(const Channelwise *d) {
+    const Side *inner = &d->side[INNER];
+    int64_t pitch;
+    if (!d->x_lies || inner->subscript < 0) return 0;
+    return access_affine(d->ke->k, d->window.load, inner->tap, &pitch) ? pitch : 0;
+}
+
 /* Neighbours of the image lie half a way of the innermost cache apart, or whole ways: in so few of its sets that a line
  * is lost before the next block reads it, and in so few banks of the next cache that lines come one after another. */
 bool channel_crowded(const Channelwise *d) {
     enum { WAY_BYTES = 4096 }; /* a page, where addresses are looked up beside translation */
-    const Side *inner = &d->side[INNER];
-    int64_t pitch;
-    if (!d->x_lies || inner->subscript < 0) return false;
-    return access_affine(d->ke->k, d->window.load, inner->tap, &pitch) && pitch && pitch * 4 % (WAY_BYTES / 2) == 0;
+    const int64_t pitch = inner_pitch(d);
+    return pitch && pitch * 4 % (WAY_BYTES / 2) == 0;
+}
+
+/* More than a core's part of the outermost cache: it comes from memory. */
+bool channel_from_afar(const Channelwise *d, const Window *w) {
+    enum { FAR_BYTES = 8 << 20 };
+    const Buffer *b = &d->ke->k->buffers.at[w->load->buffer];
+    int64_t last = 0;
+    for (int i = 0; i < b->rank; i++) last += (b->dim[i].bound - 1) * b->stride[i];
+    return 4 * last >= FAR_BYTES;
+}
+
+/* The sums of a kernel's gradient walk an image in memory whose pixels are several lines, a line of each. */
+static bool streams(const Channelwise *d) {
+    return !d->fresh && inner_pitch(d) >= 2 * CHANNEL_LINE && channel_from_afar(d, &d->window);
 }
 
 /* Places that all blocks along a side read, in parts of nearly one size. */
@@ -41,16 +61,20 @@ static double side_reads(const Channelwise *d, int s, int rows, int taps) {
     return sum;
 }
 
-/* Cycles of all blocks where the image is crowded: its lines come from the next cache, two vectors' side by side from
- * two banks (measured); beside them rows that are stored, or where rows stay near, the factors of all taps. */
+/* Cycles of all blocks where lines of the image are what takes time (measured): crowded, they come from the next cache,
+ * two vectors' side by side from two banks; streamed, from memory, two side by side for one request and more for each
+ * row of pixels that begins.  Beside them rows that are stored, or where rows stay near, the factors of all taps. */
 static double fetch_cost(const Channelwise *d, int rows0, int rows1, int taps0, int taps1, int wide) {
     const Side *a = &d->side[OUTER], *b = &d->side[INNER];
-    const int64_t by_rows = blocks(step_of(d, a->row), rows0) * blocks(step_of(d, b->row), rows1),
+    const int64_t across = blocks(step_of(d, b->row), rows1) * blocks(step_of(d, b->tap), taps1),
+                  by_rows = blocks(step_of(d, a->row), rows0) * blocks(step_of(d, b->row), rows1),
                   by_taps = blocks(step_of(d, a->tap), taps0) * blocks(step_of(d, b->tap), taps1);
-    const double reads = side_reads(d, OUTER, rows0, taps0) * side_reads(d, INNER, rows1, taps1),
+    const double begun = side_reads(d, OUTER, rows0, taps0) * (double)across,
+                 reads = side_reads(d, OUTER, rows0, taps0) * side_reads(d, INNER, rows1, taps1),
                  factors = (double)(step_of(d, a->tap) * step_of(d, b->tap) * by_rows),
                  kept = (double)(step_of(d, a->row) * step_of(d, b->row) * (d->fresh ? 1 : by_taps));
-    return (wide > 1 ? 2.2 : 4) * (reads + (d->fresh ? kept : factors)) + (d->fresh ? 0 : kept / 2);
+    const double line = d->streamed ? (wide > 1 ? 4.3 : 9) : (wide > 1 ? 2.2 : 4);
+    return line * (reads + (d->fresh ? kept : factors)) + (d->streamed ? 12 * begun : 0) + (d->fresh ? 0 : kept / 2);
 }
 
 /* Cycles of all blocks: multiply-adds or loads, two a cycle, each waiting for the one before it on its row; a part of
@@ -87,8 +111,8 @@ static void try_rows(Channelwise *d, int outer_taps, int inner_taps, int wide, d
         for (int b = 1; b <= inner; b++) {
             const bool least = a * b * outer_taps * inner_taps * wide == 1;
             if (!least && !block_fits(d, a * b, outer_taps * inner_taps, wide)) continue;
-            const double cost = d->crowded ? fetch_cost(d, a, b, outer_taps, inner_taps, wide)
-                                           : cost_of(d, a, b, outer_taps, inner_taps);
+            const double cost = d->crowded || d->streamed ? fetch_cost(d, a, b, outer_taps, inner_taps, wide)
+                                                          : cost_of(d, a, b, outer_taps, inner_taps);
             if (*best > 0 && cost >= *best) continue;
             *best = cost;
             d->wide = wide;
@@ -103,7 +127,8 @@ bool channel_choose_block(Channelwise *d) {
               inner = at_most(step_of(d, d->side[INNER].tap), MOST_UNROLLED);
     const int lanes = d->machine->vector;
     d->crowded = !d->strip && channel_crowded(d); /* a copy is not */
-    const bool pairs = d->crowded && lanes >= CHANNEL_LINE && step_of(d, d->v) % (2 * (int64_t)lanes) == 0;
+    d->streamed = !d->strip && streams(d);
+    const bool pairs = (d->crowded || d->streamed) && lanes >= CHANNEL_LINE && step_of(d, d->v) % (2 * (int64_t)lanes) == 0;
     double best = 0;
     for (int a = 1; a <= outer; a++)
         for (int b = 1; b <= inner; b++)

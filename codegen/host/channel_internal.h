@@ -37,7 +37,7 @@ typedef struct Channelwise {
     Window window, y_window;
     bool x_lies, y_lies; /* the factor is read where it lies */
     Side side[SIDES];
-    bool crowded;                   /* the image, in its caches */
+    bool crowded, streamed;         /* the image: in few sets of its caches; from memory */
     int wide;                       /* vectors of channels in a block */
     int64_t strip;                  /* channels of the image that are copied together; 0: blocks read it where it lies */
     LLVMValueRef stage;             /* the copy */
@@ -51,6 +51,7 @@ typedef struct Channelwise {
 
 /* ---- channel_block.c ---- */
 bool channel_crowded(const Channelwise *d);
+bool channel_from_afar(const Channelwise *d, const Window *w); /* what the window reads comes from memory */
 /* Sets rows and taps of the sides, and wide; false: d->fresh, and C cannot begin from zero. */
 bool channel_choose_block(Channelwise *d);
 /* `rows` by `taps` along side s: coefficients; no strides, no places. */

@@ -155,15 +155,6 @@ void channel_set_places(Channelwise *d, int s, LLVMValueRef *args) {
         args[i] = limit[i] ? LLVMBuildSub(e->b, limit[i], here, "") : emit_i64(e, i == 0 ? INT32_MIN : INT32_MAX);
 }
 
-/* More than a core's part of the outermost cache: it comes from memory. */
-static bool comes_from_afar(const Channelwise *d, const Window *w) {
-    enum { FAR_BYTES = 8 << 20 };
-    const Buffer *b = &d->ke->k->buffers.at[w->load->buffer];
-    int64_t last = 0;
-    for (int i = 0; i < b->rank; i++) last += (b->dim[i].bound - 1) * b->stride[i];
-    return 4 * last >= FAR_BYTES;
-}
-
 /* Blocks walk several streams of lines, which no machine sees by itself: what the next block along the outer side
  * reads, or the one after this image's rows. */
 static void look_ahead(const Channelwise *d, ChannelShape *shape) {
@@ -171,8 +162,8 @@ static void look_ahead(const Channelwise *d, ChannelShape *shape) {
     if (o->subscript < 0) return;
     const bool taps = o->taps < step_of(d, o->tap);
     const int axis = taps ? o->tap : o->row, lanes = taps ? o->taps : o->rows;
-    if (d->x_lies && !d->strip && comes_from_afar(d, &d->window)) shape->x_ahead = d->x_place.stride[axis] * lanes;
-    if (d->y_lies && comes_from_afar(d, &d->y_window)) shape->y_ahead = d->y_place.stride[axis] * lanes;
+    if (d->x_lies && !d->strip && channel_from_afar(d, &d->window)) shape->x_ahead = d->x_place.stride[axis] * lanes;
+    if (d->y_lies && channel_from_afar(d, &d->y_window)) shape->y_ahead = d->y_place.stride[axis] * lanes;
 }
 
 /* The block at the cursor, `count` times along `axis`; -1: once. */

@@ -126,6 +126,8 @@ check depthwise -D B=2 -D C=1024 -D H=7 -D W=7
 check depthwise -D B=3 -D C=1024 -D P=4 -D H=4 -D W=5
 check depthwise -D B=1 -D C=512 -D P=0 -D H=6 -D W=8
 check depthwise -D B=1 -D C=1024 -D D=2 -D P=2 -D H=7 -D W=6
+# ... and images that come from memory: two vectors of channels along a row of pixels
+check depthwise -D B=2 -D C=256 -D stride=2 -D H=64 -D W=67
 check activated -D B=2 -D C=1024 -D H=5 -D W=5
 check activated -D C=32
 check activated -D C=16 -D K=5 -D stride=2 -D P=2 -D W=21
@@ -193,5 +195,11 @@ depthwise_asks() {
     "$FUSEC" conv.dsl --model=depthwise -D C=128 -D H="$1" -D W="$1" -D B=8 -o depthwise.ll
     sed -n '/^define .*fusec.channels/,/^}/p' depthwise.ll | grep -c 'call .*prefetch' || true
 }
+# ... and the sums of their kernel's gradient are of two vectors of channels, of others' one
+depthwise_pairs() {
+    "$FUSEC" conv.dsl --model=depthwise -D C=128 -D H="$1" -D W="$1" -D B=8 --arch=x86-64-v4 --entry=infer -o depthwise.ll
+    grep -c '^define .*fusec.channels_32' depthwise.ll || true
+}
+[ "$(depthwise_pairs 56)" -gt 0 ] && [ "$(depthwise_pairs 14)" = 0 ] || { echo "vectors of images from memory"; exit 1; }
 [ "$(depthwise_asks 56)" -gt 0 ] && [ "$(depthwise_asks 14)" = 0 ] || { echo "prefetches of images"; exit 1; }
 echo ok
