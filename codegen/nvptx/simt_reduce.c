@@ -78,7 +78,8 @@ void simt_reduce_slots(Simt *s, const Inst *i, const int *slot, int n) {
  *
  * A sum over a tile of accumulators that is only stored.  Lanes first halve what they hold: of two neighbouring sums a lane keeps
  * the one that a bit of its number says, and gives the other away.  Then every sum of a warp is in one lane, and goes to
- * the warp's row of an array; a thread for each sum adds the rows in order and stores it. */
+ * the warp's row of an array; a thread for each sum adds the rows in order and stores it.  Either half reads the thread's number
+ * again: the places that follow from it would wait in registers through the products. */
 static LLVMValueRef thread_bit(const Simt *s, unsigned bit) {
     LLVMValueRef b = LLVMBuildAnd(s->e->b, s->thread, LLVMConstInt(s->e->i32, bit, false), "");
     return LLVMBuildICmp(s->e->b, LLVMIntNE, b, LLVMConstNull(s->e->i32), "");
@@ -148,6 +149,7 @@ static void meet(Simt *s, const Inst *i, const Meeting *m) {
     unsigned lanes = over & 31u;
     LLVMValueRef *v = s->reg[i->result];
     int n = simt_slots(s, &i->type), merged = 1;
+    const SimtThread before = simt_thread_again(s);
     LLVMValueRef at = halve(s, i, m->axis, &lanes, &n, &merged, v);
     LLVMValueRef row = LLVMBuildMul(e->b, bits_of_thread(s, warps), LLVMConstInt(e->i32, (unsigned)m->row, false), "");
     const unsigned same = lanes | ((unsigned)(s->k->threads - 1) & ~over & ~s->axis[m->axis].threads);
@@ -159,6 +161,7 @@ static void meet(Simt *s, const Inst *i, const Meeting *m) {
     }
     if (all) LLVMBuildBr(e->b, all);
     if (all) LLVMPositionBuilderAtEnd(e->b, all);
+    simt_thread_back(s, &before);
 }
 
 /* The rows at one place, added in order, to where the sum is stored. */
@@ -181,6 +184,7 @@ bool simt_store_met(Simt *s, const Inst *i) {
     Meeting m;
     if (!s->dynamic || !sum || sum->kind != TI_REDUCE || !stage_meeting(s->k, sum, &m)) return false;
     simt_before_read(s);
+    const SimtThread before = simt_thread_again(s);
     for (int from = 0; from < m.step; from += s->k->threads) {
         LLVMBasicBlockRef then = emit_block(e, s->fn, "sum"), done = emit_block(e, s->fn, "summed");
         LLVMValueRef at = LLVMBuildAdd(e->b, s->thread, LLVMConstInt(e->i32, (unsigned)from, false), "");
@@ -194,6 +198,7 @@ bool simt_store_met(Simt *s, const Inst *i) {
         LLVMBuildBr(e->b, done);
         LLVMPositionBuilderAtEnd(e->b, done);
     }
+    simt_thread_back(s, &before);
     return true;
 }
 
