@@ -4,12 +4,8 @@
 . "$SRC/tests/support/script.sh"
 needs_software_gpu
 
-# assembled WHAT: m.ptx, without a word of spills, of wgmma that is serialised or of setmaxnreg that is ignored
-assembled() {
-    command -v ptxas >/dev/null || return
-    ptxas -v -arch=sm_90a m.ptx -o m.cubin >log 2>&1 || { fail "$1: ptxas: $(cat log)"; return; }
-    ! grep -E 'C75[0-9][0-9]|[1-9][0-9]* bytes spill' log || fail "$1: ptxas complains"
-}
+# assembles WHAT: m.ptx, where there is an assembler
+assembles() { ! command -v ptxas >/dev/null || assembled m.ptx sm_90a "$1"; }
 
 # check MODEL PRECISION WGMMA -D..: of bench/gpu/low; at least so many of its products by wgmma
 check() {
@@ -32,7 +28,7 @@ check() {
     case $model in
     image | deep | signal) grep -q '\.im2col' m.ptx || fail "$what: no copy of a window" ;;
     esac
-    assembled "$what"
+    assembles "$what"
 }
 
 cat >layer.dsl <<'END'
@@ -53,7 +49,7 @@ schedule() {
 schedule ' by wgmma 128x128 by turns,' gelu 768
 "$FUSEC" m.dsl -o m.tile --target sm_90a --entry infer && "$FUSEC" m.dsl -o m.ptx --target sm_90a --entry infer
 grep -q '^  threads 128 alternate 2 producer 128 registers 232:40 persistent$' m.tile || fail "not by turns: $(grep threads m.tile)"
-assembled layer
+assembles layer
 schedule ' by wgmma 128x256,' gelu 8192
 # What is read after the sums in parts of sectors is fetched before the loop, while the other group has its turn.
 cat >m.dsl <<'END'
@@ -67,7 +63,7 @@ END
 "$FUSEC" m.dsl -o m.tile --target sm_90a --entry infer && "$FUSEC" m.dsl -o m.ptx --target sm_90a --entry infer
 awk '/^kernel/ { turns = fetched = 0 } / alternate 2 / { turns = 1 } / by async 16 / { fetched = 1 } / for k ahead / && turns && fetched { found = 1 } END { exit !found }' m.tile ||
     fail "not fetched before its turn: $(cat m.tile)"
-assembled residual
+assembles residual
 schedule ' by wgmma 128x256,' '' 768
 
 check product bf16 5 -D M=256 -D N=128 -D K=192

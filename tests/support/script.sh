@@ -17,3 +17,10 @@ has_software_gpu() {
     LD_LIBRARY_PATH=$BUILD/ptxsim${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}
     export LD_LIBRARY_PATH
 }
+
+# assembled FILE ARCH WHAT: ptxas takes the PTX, and says nothing of it that tests/support/ptxas.awk holds against a kernel.
+assembled() {
+    ptxas -v -arch="$2" "$1" -o "$work/assembled.cubin" >"$work/assembled.log" 2>&1 ||
+        { fail "$3: ptxas refuses the PTX for $2: $(cat "$work/assembled.log")"; return; }
+    awk -v what="$3, $2" -f "$SRC/tests/support/ptxas.awk" "$work/assembled.log" || bad=1
+}
