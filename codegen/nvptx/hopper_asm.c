@@ -54,11 +54,13 @@ void hopper_barrier_arrive(const Emit *e, LLVMValueRef at, LLVMValueRef where) {
                "r,r,~{memory}", 2, args);
 }
 
+/* Says that a tile has been read: nothing that this thread wrote has to be seen beyond its block.  .release.cluster would
+ * make the warp wait here, between products, for all that it has stored. */
 void hopper_barrier_arrive_at(const Emit *e, LLVMValueRef at, LLVMValueRef rank, LLVMValueRef where) {
     LLVMValueRef args[] = {at, rank, LLVMBuildZExt(e->b, where, e->i32, "")};
     hopper_asm(e, e->none,
-               "{ .reg .pred p; .reg .b32 there; setp.ne.b32 p, $2, 0; @p mapa.shared::cluster.u32 there, $0, $1; "
-               "@p mbarrier.arrive.release.cluster.shared::cluster.b64 _, [there]; }",
+               "{ .reg .pred p; .reg .b32 there; setp.ne.b32 p, $2, 0; mov.b32 there, 0; @p mapa.shared::cluster.u32 there, $0, $1; "
+               "@p mbarrier.arrive.shared::cluster.b64 _, [there]; }",
                "r,r,r,~{memory}", 3, args);
 }
 

@@ -49,6 +49,8 @@ schedule() {
 schedule ' by wgmma 128x128 by turns,' gelu 768
 "$FUSEC" m.dsl -o m.tile --target sm_90a --entry infer && "$FUSEC" m.dsl -o m.ptx --target sm_90a --entry infer
 grep -q '^  threads 128 alternate 2 producer 128 registers 232:40 persistent$' m.tile || fail "not by turns: $(grep threads m.tile)"
+grep -q 'mapa\.shared::cluster' m.ptx || fail 'the layer has no clusters'
+! grep 'mbarrier\.arrive\.release\.cluster' m.ptx || fail 'between products a warp waits for all that it has stored'
 assembles layer
 schedule ' by wgmma 128x256,' gelu 8192
 # What is read after the sums in parts of sectors is fetched before the loop, while the other group has its turn.
