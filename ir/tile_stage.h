@@ -19,6 +19,8 @@ typedef struct StageLayout {
 } StageLayout;
 /* Rows of a product's factor without a stated layout begin at multiples of so many elements, if they are as long. */
 enum { STAGE_RUN = 4 };
+/* Bytes after which a swizzle begins anew. */
+enum { STAGE_PERIOD = 1024 };
 void stage_layout(const Kernel *k, const Inst *stage, StageLayout *out);
 int64_t stage_place(const StageLayout *l, const int *offset); /* bytes, of the element at offset[axis] */
 

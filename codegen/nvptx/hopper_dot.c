@@ -105,7 +105,7 @@ static LLVMValueRef descriptor(const Product *p, const Factor *f, int64_t side, 
 /* ---- rows from registers ------------------------------------------------------------------------------------------------
  * Words of a tile that lies across the sum.  Lane 4 g + t holds rows g and g + 8 at sums t and t + 4.  Odd lanes read t + 4
  * first: of four lines of the swizzle, two by two exchange the same chunks, which t + 4 has in the line's other half. */
-enum { FRAGMENT = 4, PERIOD = 1024 /* of the swizzle, bytes */ };
+enum { FRAGMENT = 4 };
 
 /* i32: bytes from the tile's start to the word that this lane reads first (turn 0), or second. */
 static LLVMValueRef lane_word(const Product *p, int turn) {
@@ -124,7 +124,7 @@ static LLVMValueRef word_at(const Product *p, LLVMValueRef tile, LLVMValueRef la
     int offset[MAX_AXES] = {0};
     offset[p->m] = row;
     offset[p->k] = (int)k;
-    const int64_t at = stage_place(&p->a.layout, offset), low = at % PERIOD;
+    const int64_t at = stage_place(&p->a.layout, offset), low = at % STAGE_PERIOD;
     if (low) lane = LLVMBuildXor(e->b, lane, hopper_i32(e, low), "");
     LLVMValueRef args[] = {LLVMBuildAdd(e->b, tile, lane, "")};
     const char *text = arena_printf(p->s->arena, "ld.shared.b32 $0, [$1+%d];", (int)(at - low));

@@ -8,7 +8,7 @@
 #include "codegen/nvptx/simt.h"
 #include "ir/tile_schedule.h"
 
-enum { SWIZZLE_PERIOD = 1024, ROW_BLOCK = 16, COLUMN_BLOCK = 8 };
+enum { ROW_BLOCK = 16, COLUMN_BLOCK = 8 };
 
 typedef struct Factor {
     Simt *s;
@@ -77,7 +77,7 @@ static LLVMValueRef address(const Factor *f, int across, int along, int *rest) {
     offset[f->across] = across;
     offset[f->along] = along;
     const int64_t at = stage_place(&f->layout, offset);
-    const int64_t low = f->layout.swizzle ? at % SWIZZLE_PERIOD : 0;
+    const int64_t low = f->layout.swizzle ? at % STAGE_PERIOD : 0;
     *rest = (int)(at - low);
     LLVMValueRef lane = low ? LLVMBuildXor(f->s->e->b, f->lane, i32(f->s, low), "") : f->lane;
     return sum(f->s, f->base, lane);

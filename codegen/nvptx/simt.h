@@ -19,6 +19,7 @@ typedef struct AxisSpread {
 typedef struct Coords {
     int reg[MAX_AXES];
     LLVMValueRef offset[MAX_AXES]; /* i32, lane within the tile; NULL: home, register reg[] */
+    int beyond[MAX_AXES];          /* a constant, to be added to offset[]; where both are not 0 they have no bit in common */
 } Coords;
 
 /* The thread's number and what follows from it. */
@@ -126,6 +127,18 @@ void stage_fill(Simt *s, const Inst *i);                  /* by the threads that
 int stage_fill_count(const Simt *s, const Inst *i);
 void stage_fill_values(Simt *s, const Inst *i, LLVMValueRef *v);
 void stage_fill_store(Simt *s, const Inst *i, LLVMValueRef const *v);
+
+/* ---- stage_walk.c -------------------------------------------------------------------------------------------- */
+/* Thread t's n-th run of `width` elements of a tile that all threads walk together, `fast` axis first. */
+typedef struct Walk {
+    int n, order[MAX_TILE_AXES], width, runs; /* axes, slowest first */
+    int part;   /* runs of the fast axis that are walked before the other axes, the rest after them; 0: all */
+    bool apart; /* rows 0, 2, 1, 3 instead of 0, 1, 2, 3: see half_rows */
+} Walk;
+Walk stage_walk(const Simt *s, const TileType *t, int fast, int width);
+Walk stage_fill_walk(const Simt *s, const Inst *i); /* of a STAGE */
+/* Coordinates of the run that begins at run `from` + thread; i1: there is one (NULL: always). */
+LLVMValueRef stage_walk_at(const Simt *s, const Walk *w, int from, Coords *c);
 
 /* ---- pipeline.c ---------------------------------------------------------------------------------------------- */
 void pipeline_loop(Simt *s, const Inst *i); /* FOR with `ahead` */

@@ -62,9 +62,9 @@ void simt_thread_back(Simt *s, const SimtThread *before) {
 }
 
 LLVMValueRef simt_offset(const Simt *s, const Coords *c, int axis) {
-    if (c->offset[axis]) return c->offset[axis];
-    const int at = spread_offset(&s->k->axes.at[axis], c->reg[axis]);
-    return LLVMBuildAdd(s->e->b, s->lane[axis], LLVMConstInt(s->e->i32, (unsigned)at, false), "");
+    const int at = c->offset[axis] ? c->beyond[axis] : spread_offset(&s->k->axes.at[axis], c->reg[axis]);
+    LLVMValueRef from = c->offset[axis] ? c->offset[axis] : s->lane[axis];
+    return LLVMBuildAdd(s->e->b, from, LLVMConstInt(s->e->i32, (unsigned)at, false), "");
 }
 
 LLVMValueRef simt_axis_index(const Simt *s, const Coords *c, int axis) {

@@ -8,18 +8,18 @@ static LLVMValueRef buffer_of(Simt *s, int buffer) {
     return simt_of_member(s, s->k->buffers.at[buffer].family, &s->buffer[buffer]);
 }
 
-/* Moves the place to register 0 along the axes in which the index is affine; by how much that lowers the index. */
-static int64_t to_first_register(const Simt *s, const Index *x, Coords *c) {
+/* Takes constants from the place, along the axes in which the index is affine; by how much that lowers the index. */
+static int64_t without_constants(const Simt *s, const Index *x, Coords *c) {
     int64_t lowered = 0, slope;
     for (int a = 0; a < s->k->axes.n; a++) {
-        if (c->offset[a] || !index_affine_in(s->k, x, a, &slope)) continue;
-        lowered += slope * spread_offset(&s->k->axes.at[a], c->reg[a]);
-        c->reg[a] = 0;
+        if (!index_affine_in(s->k, x, a, &slope)) continue;
+        lowered += slope * (c->offset[a] ? c->beyond[a] : spread_offset(&s->k->axes.at[a], c->reg[a]));
+        c->reg[a] = c->beyond[a] = 0;
     }
     return lowered;
 }
 
-/* Registers differ by a constant, which the access has room for: it is added last, so that they share one address. */
+/* A thread's elements differ by constants, which an access has room for: they are added last, so that all share one address. */
 LLVMValueRef simt_address(Simt *s, const Inst *i, const Coords *c) {
     const Emit *e = s->e;
     const Buffer *buf = &s->k->buffers.at[i->buffer];
@@ -28,11 +28,11 @@ LLVMValueRef simt_address(Simt *s, const Inst *i, const Coords *c) {
     int64_t apart = 0;
     for (int d = 0; d < i->n_index; d++) {
         Coords first = *c;
-        apart += buf->stride[d] * to_first_register(s, i->index[d], &first);
+        apart += buf->stride[d] * without_constants(s, i->index[d], &first);
         at = LLVMBuildAdd(e->b, at, emit_int_scale(e, simt_index(s, i->index[d], &first), buf->stride[d]), "");
     }
     if (!apart) return LLVMBuildInBoundsGEP2(e->b, type, buffer_of(s, i->buffer), &at, 1, "");
-    /* register 0 may lie outside */
+    /* what is a constant away from an element may lie outside */
     LLVMValueRef p = LLVMBuildGEP2(e->b, type, buffer_of(s, i->buffer), &at, 1, ""), by = emit_i64(e, apart);
     return LLVMBuildGEP2(e->b, type, p, &by, 1, "");
 }

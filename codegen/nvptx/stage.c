@@ -96,16 +96,24 @@ LLVMValueRef stage_element(const Simt *s, const StageLayout *l, LLVMValueRef con
     return LLVMBuildXor(e->b, at, scaled(s, row, 16 / l->bytes), "");
 }
 
+/* Constants are added last here too, where a swizzle lets them. */
 static LLVMValueRef element_pointer(Simt *s, int value, const Coords *c) {
     const Emit *e = s->e;
     StageLayout l;
+    Coords first = *c;
     LLVMValueRef offset[MAX_AXES] = {0};
+    int beyond[MAX_AXES] = {0};
     const TileType *t = &s->k->types.at[value];
     stage_layout(s->k, s->def[value], &l);
-    for (int d = 0; d < t->n_axes; d++) offset[t->axis[d]] = simt_offset(s, c, t->axis[d]);
+    for (int d = 0; d < t->n_axes; d++)
+        if (c->offset[t->axis[d]]) beyond[t->axis[d]] = c->beyond[t->axis[d]], first.beyond[t->axis[d]] = 0;
+    LLVMValueRef apart = emit_i64(e, stage_place(&l, beyond));
+    const bool last = !l.swizzle || stage_place(&l, beyond) % STAGE_PERIOD == 0;
+    for (int d = 0; d < t->n_axes; d++) offset[t->axis[d]] = simt_offset(s, last ? &first : c, t->axis[d]);
     LLVMValueRef at = stage_element(s, &l, offset), base = s->shared[value];
     if (s->place[value]) base = LLVMBuildInBoundsGEP2(e->b, e->i8, base, &s->place[value], 1, "");
-    return LLVMBuildInBoundsGEP2(e->b, emit_memory_type(e, t->dtype), base, &at, 1, "");
+    base = LLVMBuildInBoundsGEP2(e->b, emit_memory_type(e, t->dtype), base, &at, 1, "");
+    return last ? LLVMBuildInBoundsGEP2(e->b, e->i8, base, &apart, 1, "") : base;
 }
 
 LLVMValueRef simt_staged(Simt *s, int value, const Coords *c) {
@@ -197,80 +205,6 @@ void stage_registers(Simt *s, const Inst *i, const int *slot, int n) {
 }
 
 /* ---- filling in the order of memory ------------------------------------------------------------------------------ */
-/* The axis along which the staged value's loads are contiguous, to be walked by neighbouring threads. */
-static int contiguous_axis(const Simt *s, int value) {
-    const Inst *i = s->def[value];
-    if (!i) return -1;
-    if (i->kind == TI_LOAD) {
-        const Buffer *b = &s->k->buffers.at[i->buffer];
-        for (int d = 0; d < i->n_index; d++)
-            for (int t = 0; t < i->index[d]->n && b->stride[d] == 1; t++)
-                if (i->index[d]->term[t].atom.kind == ATOM_AXIS && i->index[d]->term[t].coef == 1)
-                    return i->index[d]->term[t].atom.id;
-    }
-    for (int n = 0; i->kind == TI_ELEMENT && n < i->n_in; n++) {
-        const int axis = contiguous_axis(s, i->in[n]);
-        if (axis >= 0) return axis;
-    }
-    return -1;
-}
-
-/* Thread t's n-th run of `width` elements of a tile that all threads walk together, `fast` axis first. */
-typedef struct Walk {
-    int n, order[MAX_TILE_AXES], width, runs; /* axes, slowest first */
-    int part;   /* runs of the fast axis that are walked before the other axes, the rest after them; 0: all */
-    bool apart; /* rows 0, 2, 1, 3 instead of 0, 1, 2, 3: see half_rows */
-} Walk;
-
-static Walk walk_of(const Simt *s, const TileType *t, int fast, int width) {
-    Walk w = {.width = width, .runs = 1};
-    for (int d = 0; d < t->n_axes; d++) {
-        w.runs *= s->k->axes.at[t->axis[d]].step;
-        if (t->axis[d] != fast) w.order[w.n++] = t->axis[d];
-    }
-    if (w.n < t->n_axes) w.order[w.n++] = fast;
-    w.runs /= width;
-    return w;
-}
-
-static LLVMValueRef exchange_low_bits(const Simt *s, LLVMValueRef v) {
-    const Emit *e = s->e;
-    LLVMValueRef differ = LLVMBuildAnd(e->b, LLVMBuildXor(e->b, v, LLVMBuildLShr(e->b, v, i32(s, 1), ""), ""), i32(s, 1), "");
-    return LLVMBuildXor(e->b, v, scaled(s, differ, 3), "");
-}
-
-static LLVMValueRef digit_of(const Simt *s, LLVMValueRef *at, int by) {
-    LLVMValueRef rest = LLVMBuildURem(s->e->b, *at, i32(s, by), "");
-    *at = LLVMBuildUDiv(s->e->b, *at, i32(s, by), "");
-    return rest;
-}
-
-/* Coordinates of the run that begins at run `from` + thread; i1: there is one (NULL: always). */
-static LLVMValueRef walk_at(const Simt *s, const Walk *w, int from, Coords *c) {
-    const Emit *e = s->e;
-    LLVMValueRef at = LLVMBuildAdd(e->b, s->thread, i32(s, from), ""), where = NULL;
-    if (from + s->k->threads > w->runs) where = LLVMBuildICmp(e->b, LLVMIntULT, at, i32(s, w->runs), "");
-    const int fast = w->n ? w->order[w->n - 1] : -1; /* -1: one element */
-    LLVMValueRef first = NULL;
-    if (w->part) first = digit_of(s, &at, w->part);
-    for (int d = w->part ? w->n - 2 : w->n - 1; d >= 0; d--) {
-        const int unit = d == w->n - 1 ? w->width : 1;
-        LLVMValueRef here = digit_of(s, &at, s->k->axes.at[w->order[d]].step / unit);
-        if (w->apart && d == w->n - 2) here = exchange_low_bits(s, here);
-        c->offset[w->order[d]] = unit > 1 ? scaled(s, here, unit) : here;
-    }
-    if (w->part) {
-        LLVMValueRef part = at;
-        if (where) part = digit_of(s, &at, s->k->axes.at[fast].step / w->width / w->part); /* begins anew past the last */
-        c->offset[fast] = scaled(s, LLVMBuildAdd(e->b, scaled(s, part, w->part), first, ""), w->width);
-    }
-    return where;
-}
-
-static void step_along(const Simt *s, Coords *c, int axis, LLVMValueRef from, int by) {
-    c->offset[axis] = by ? LLVMBuildAdd(s->e->b, from, i32(s, by), "") : from;
-}
-
 /* The loads behind a value that have the walk's runs together in memory, masked as a whole: one access each. */
 static void load_runs(Simt *s, int value, const Walk *w, const Coords *c) {
     const Inst *i = s->def[value];
@@ -289,56 +223,28 @@ static void load_runs(Simt *s, int value, const Walk *w, const Coords *c) {
 static LLVMValueRef run_value(Simt *s, const Inst *i, const Walk *w, Coords *c) {
     if (w->width == 1) return element_value(s, i, c);
     const int axis = w->order[w->n - 1];
-    LLVMValueRef from = c->offset[axis],
-                 v = LLVMGetUndef(emit_vector_type(emit_memory_type(s->e, i->type.dtype), w->width));
+    LLVMValueRef v = LLVMGetUndef(emit_vector_type(emit_memory_type(s->e, i->type.dtype), w->width));
     memset(s->run, 0, sizeof(LLVMValueRef) * (size_t)s->k->types.n);
     load_runs(s, i->in[0], w, c);
-    for (int n = 0; n < w->width; n++) {
-        step_along(s, c, axis, from, n);
+    for (int n = 0; n < w->width; n++, c->beyond[axis]++) {
         s->run_at = n;
         v = LLVMBuildInsertElement(s->e->b, v, element_value(s, i, c), i32(s, n), "");
     }
-    c->offset[axis] = from;
+    c->beyond[axis] -= w->width;
     memset(s->run, 0, sizeof(LLVMValueRef) * (size_t)s->k->types.n);
     return v;
 }
 
-/* Eight accesses of 16 bytes cover two rows, which begin an odd multiple of 32 bytes apart: neighbours would meet in banks. */
-static bool half_rows(const Simt *s, const Inst *i, const Walk *w) {
-    const int row = s->k->axes.at[i->minor - 1].step * dtype_bytes(i->type.dtype);
-    return !i->swizzle && i->bytes == 16 && row == 64 && w->n > 1 && s->k->axes.at[w->order[w->n - 2]].step % 4 == 0;
-}
-
-/* In the order of memory; where that is across the rows of the tile, sector by sector, a few rows of each at a time: so
- * many that they fill the banks. */
-static Walk turning_walk(const Simt *s, const Inst *i) {
-    enum { SECTOR = 32 };
-    Walk w = walk_of(s, &i->type, contiguous_axis(s, i->in[0]), 1);
-    StageLayout l;
-    stage_layout(s->k, i, &l);
-    const int fast = w.n ? w.order[w.n - 1] : -1, sector = SECTOR / l.bytes;
-    const bool turns = w.n > 1 && fast != l.minor && l.n > 0 && l.stride[0] % STAGE_RUN == 0;
-    if (turns && s->k->axes.at[fast].step % sector == 0 && s->k->axes.at[fast].step > sector) w.part = sector;
-    return w;
-}
-
-static Walk fill_walk(const Simt *s, const Inst *i) {
-    if (i->by == BY_NONE) return turning_walk(s, i);
-    Walk w = walk_of(s, &i->type, i->minor - 1, i->bytes / dtype_bytes(i->type.dtype));
-    w.apart = half_rows(s, i, &w);
-    return w;
-}
-
 int stage_fill_count(const Simt *s, const Inst *i) {
-    const Walk w = fill_walk(s, i);
+    const Walk w = stage_fill_walk(s, i);
     return (w.runs + s->k->threads - 1) / s->k->threads;
 }
 
 void stage_fill_values(Simt *s, const Inst *i, LLVMValueRef *v) {
-    const Walk w = fill_walk(s, i);
+    const Walk w = stage_fill_walk(s, i);
     for (int from = 0, n = 0; from < w.runs; from += s->k->threads, n++) {
         Coords c = {0};
-        walk_at(s, &w, from, &c);
+        stage_walk_at(s, &w, from, &c);
         v[n] = run_value(s, i, &w, &c);
     }
 }
@@ -349,10 +255,10 @@ static void put_run(Simt *s, const Inst *i, const Coords *c, LLVMValueRef v) {
 }
 
 void stage_fill_store(Simt *s, const Inst *i, LLVMValueRef const *v) {
-    const Walk w = fill_walk(s, i);
+    const Walk w = stage_fill_walk(s, i);
     for (int from = 0, n = 0; from < w.runs; from += s->k->threads, n++) {
         Coords c = {0};
-        LLVMBasicBlockRef after = stage_if(s, walk_at(s, &w, from, &c));
+        LLVMBasicBlockRef after = stage_if(s, stage_walk_at(s, &w, from, &c));
         put_run(s, i, &c, v[n]);
         stage_endif(s, after);
     }
@@ -361,12 +267,12 @@ void stage_fill_store(Simt *s, const Inst *i, LLVMValueRef const *v) {
 enum { FEW = 16 }; /* runs of a thread, whose addresses may be kept from iteration to iteration */
 
 void stage_fill(Simt *s, const Inst *i) {
-    const Walk w = fill_walk(s, i);
+    const Walk w = stage_fill_walk(s, i);
     const bool many = i->by == BY_THREADS && stage_fill_count(s, i) > FEW;
     const SimtThread before = many ? simt_thread_again(s) : (SimtThread){0};
     for (int from = 0; from < w.runs; from += s->k->threads) {
         Coords c = {0};
-        LLVMValueRef where = walk_at(s, &w, from, &c), v = run_value(s, i, &w, &c);
+        LLVMValueRef where = stage_walk_at(s, &w, from, &c), v = run_value(s, i, &w, &c);
         LLVMBasicBlockRef after = stage_if(s, where);
         put_run(s, i, &c, v);
         stage_endif(s, after);
@@ -412,12 +318,12 @@ static void copy_run(Simt *s, const Inst *i, const Coords *c) {
 }
 
 void stage_copy(Simt *s, const Inst *i) {
-    const Walk w = fill_walk(s, i);
+    const Walk w = stage_fill_walk(s, i);
     const bool many = !s->fetched[i->result] || stage_fill_count(s, i) > FEW;
     const SimtThread before = many ? simt_thread_again(s) : (SimtThread){0};
     for (int from = 0; from < w.runs; from += s->k->threads) {
         Coords c = {0};
-        LLVMBasicBlockRef after = stage_if(s, walk_at(s, &w, from, &c));
+        LLVMBasicBlockRef after = stage_if(s, stage_walk_at(s, &w, from, &c));
         copy_run(s, i, &c);
         stage_endif(s, after);
     }
@@ -467,7 +373,7 @@ static void store_run(Simt *s, const Inst *i, const Walk *w, Coords *c, LLVMValu
     const TileType *t = &s->k->types.at[i->in[0]];
     const Dim extent = s->k->axes.at[axis].extent;
     LLVMTypeRef type = emit_vector_type(emit_memory_type(e, t->dtype), w->width > 1 ? w->width : 0);
-    LLVMValueRef where = simt_and(s, exists, i->n_in > 1 ? simt_value(s, i->in[1], c) : NULL), from = c->offset[axis];
+    LLVMValueRef where = simt_and(s, exists, i->n_in > 1 ? simt_value(s, i->in[1], c) : NULL);
     LLVMBasicBlockRef after = stage_if(s, where);
     LLVMValueRef v = LLVMBuildLoad2(e->b, type, element_pointer(s, i->in[0], c), "");
     LLVMSetAlignment(v, (unsigned)i->bytes);
@@ -477,24 +383,24 @@ static void store_run(Simt *s, const Inst *i, const Walk *w, Coords *c, LLVMValu
         LLVMSetAlignment(st, (unsigned)i->bytes);
         stage_endif(s, outside);
     } else {
-        for (int n = 0; n < w->width; n++) {
-            step_along(s, c, axis, from, n);
+        for (int n = 0; n < w->width; n++, c->beyond[axis]++) {
             LLVMBasicBlockRef outside = stage_if(s, simt_inside(s, c, t));
             LLVMBuildStore(e->b, LLVMBuildExtractElement(e->b, v, i32(s, n), ""), simt_address(s, i, c));
             stage_endif(s, outside);
         }
+        c->beyond[axis] -= w->width;
     }
     stage_endif(s, after);
 }
 
 void stage_store(Simt *s, const Inst *i) {
     const TileType *t = &s->k->types.at[i->in[0]];
-    const Walk w = walk_of(s, t, s->def[i->in[0]]->minor - 1, i->bytes / dtype_bytes(t->dtype));
+    const Walk w = stage_walk(s, t, s->def[i->in[0]]->minor - 1, i->bytes / dtype_bytes(t->dtype));
     simt_before_read(s);
     const SimtThread before = simt_thread_again(s);
     for (int from = 0; from < w.runs; from += s->k->threads) {
         Coords c = {0};
-        LLVMValueRef exists = walk_at(s, &w, from, &c);
+        LLVMValueRef exists = stage_walk_at(s, &w, from, &c);
         store_run(s, i, &w, &c, exists);
     }
     simt_thread_back(s, &before);

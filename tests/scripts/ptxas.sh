@@ -1,6 +1,6 @@
 # Every example's PTX assembles, in f32 for two architectures and in every low precision for those with matrix kernels of
 # their own; no kernel spills registers or has a stack, and no warpgroup's product is serialised.  So do an attention whose
-# heads fit no tile, and a layer with much to compute after its sum, the kernel that fills its registers most.
+# heads fit no tile, a layer with much to compute after its sum, and small convolutions: the kernels that fill their registers most.
 # Skips without ptxas.
 command -v ptxas >/dev/null || { echo "skipped: no ptxas here"; exit 77; }
 . "$SRC/tests/support/script.sh"
@@ -11,7 +11,8 @@ check() {
 }
 sed 's/D = 64/D = 21/' "$SRC/bench/gpu/attention.dsl" >"$work/attention.dsl"
 sed '/^ *precision /d' "$SRC/bench/gpu/layer_bf16.dsl" >"$work/layer.dsl"
-for model in digits/mlp digits/cnn ecg/ecg chargpt/chargpt gpt2/gpt2 unet/unet resnet50/resnet50 attention layer; do
+cp "$SRC/bench/gpu/conv.dsl" "$work/conv.dsl"
+for model in digits/mlp digits/cnn ecg/ecg chargpt/chargpt gpt2/gpt2 unet/unet resnet50/resnet50 attention layer conv; do
     program=$SRC/examples/$model.dsl
     [ -e "$program" ] || program=$work/$model.dsl
     for arch in sm_80 sm_90; do check "$program" $arch $model; done
