@@ -35,10 +35,10 @@ static const struct {
     const char *file, *overrides;
     int samples;
 } PROGRAMS[] = {
-    {"digits/mlp.dsl", "B=37", 3},
+    {"digits/mlp.dsl", "B=37", 4},
     {"firmware/digits.dsl", "", 2},
-    {"ecg/ecg.dsl", "", 1},
-    {"digits/cnn.dsl", "B=5", 1},
+    {"ecg/ecg.dsl", "", 2},
+    {"digits/cnn.dsl", "B=5", 2},
     {"chargpt/chargpt.dsl", "B=3 T=18 C=40 H=2 L=1", 1},
     {"gpt2/gpt2.dsl", "B=2 T=20 V=45 C=40 H=2 L=1", 1},
 };
