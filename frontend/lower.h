@@ -154,6 +154,10 @@ Node *t_node(Lower *L, Op op, int n, Node *const *in, const Attr *attr, DType t,
 Node *t_new_node(Lower *L, Op op, int n, Node *const *in, const Attr *attr, DType t, Shape s); /* never shared */
 Node *shared_node(Lower *L, Op op, int n, Node *const *in, const Attr *attr, DType t, Shape s);
 Node *t_const(Lower *L, DType t, Shape s, double v);
+/* A tensor of equal elements that the program writes as one: a value of its own, by which it may differentiate, so that
+ * no other takes its place.  Numbers in arithmetic are t_const: made once, and moved by making them in another shape. */
+Node *t_fill(Lower *L, DType t, Shape s, double v);
+bool is_number(const Lower *L, const Node *a);
 Node *t_unary(Lower *L, Op op, Node *a);
 Node *t_binary(Lower *L, Op op, Node *a, Node *b); /* equal shapes */
 Node *t_select(Lower *L, Node *c, Node *a, Node *b);

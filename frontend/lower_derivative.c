@@ -30,11 +30,12 @@ static bool depends_on(const Lower *L, const Node *y, const Node *x) {
     return found;
 }
 
-/* The two values, checked; false: reported. */
+/* The two values, checked; false: reported. In entry init parameters and states are what they begin as, numbers often.
+ */
 static bool take_pair(Lower *L, const BuiltinCall *c) {
     const bool ok = is_float_tensor(L, c, "y", c->arg[0]);
     if (!is_float_tensor(L, c, "x", c->arg[1]) || !ok) return false;
-    if (!depends_on(L, c->arg[0].node, c->arg[1].node))
+    if (L->entry != ENTRY_INIT && !depends_on(L, c->arg[0].node, c->arg[1].node))
         lower_warn(L, W0304, c->loc, "x must be a value that y is computed from: name it first, then use that name",
                    "'%s' is zero: y is not computed from x", c->builtin->name);
     return true;
@@ -68,7 +69,7 @@ static Value run_jvp(Lower *L, const BuiltinCall *c) {
     if (!take_pair(L, c)) return val_poison();
     Node *y = c->arg[0].node, *x = c->arg[1].node, *v = take_factor(L, c, "v", "x", x);
     if (!v) return val_poison();
-    Node *u = t_new_node(L, OP_CONST, 0, NULL, &(Attr){.dtype = y->dtype}, y->dtype, y->shape);
+    Node *u = t_fill(L, y->dtype, y->shape, 0);
     return val_tensor(vjp(L, vjp(L, y, x, u), u, v));
 }
 

@@ -106,9 +106,10 @@ static Value global_value(Lower *L, const Global *g) {
     if (v.kind == VAL_POISON) return v;
     if (top->kind == TOP_DIM) {
         if (v.kind != VAL_INT || v.i < 0 || (top->bounded && v.i < 1))
-            return lower_fail(L, E0205, top->value->loc, NULL,
-                              "the dimension '%s' is %s; it must be %s", top->name.text, val_describe(L->arena, v),
-                              top->bounded ? "an integer from 1 on: the most that a call may have" : "a non-negative integer");
+            return lower_fail(L, E0205, top->value->loc, NULL, "the dimension '%s' is %s; it must be %s",
+                              top->name.text, val_describe(L->arena, v),
+                              top->bounded ? "an integer from 1 on: the most that a call may have"
+                                           : "a non-negative integer");
         if (v.i > MAX_ELEMENTS)
             return lower_fail(L, E0216, top->value->loc, NULL, "the dimension '%s' is larger than %lld", top->name.text,
                               (long long)MAX_ELEMENTS);
@@ -226,13 +227,13 @@ static Value lower_method(Lower *L, const Expr *e) {
 static Value lower_fill(Lower *L, const Expr *e) {
     Shape s;
     if (!lower_shape_list(L, &e->list, &s) || !check_shape(L, s, e->loc)) return val_poison();
-    return val_tensor(t_const(L, DT_F32, s, (double)e->integer));
+    return val_tensor(t_fill(L, DT_F32, s, (double)e->integer));
 }
 
 static Value lower_like(Lower *L, const Expr *e) {
     Value v = lower_expr(L, e->a);
     if (v.kind == VAL_POISON) return v;
-    if (v.kind == VAL_TENSOR) return val_tensor(t_const(L, v.node->dtype, v.node->shape, (double)e->integer));
+    if (v.kind == VAL_TENSOR) return val_tensor(t_fill(L, v.node->dtype, v.node->shape, (double)e->integer));
     if (val_is_number(v)) return val_float((double)e->integer);
     return lower_fail(L, E0204, e->loc, NULL, "`like` needs a tensor, not %s", val_describe(L->arena, v));
 }

@@ -28,7 +28,8 @@ static bool same_attr(const Attr *a, const Attr *b) {
            memcmp(a->axes, b->axes, (size_t)a->n_axes) == 0 && dim_equal(a->extent, b->extent);
 }
 
-static bool same_node(const Lower *L, const Node *x, Op op, int n, Node *const *in, const Attr *attr, DType t, Shape s) {
+static bool same_node(const Lower *L, const Node *x, Op op, int n, Node *const *in, const Attr *attr, DType t,
+                      Shape s) {
     if (x->op != op || x->n_in != n || x->dtype != t || !shape_same(&x->shape, &s)) return false;
     const Precision precision = L->phase == PHASE_FORWARD ? L->precision : PRECISION_F32;
     if (op_has_precision(op) && x->precision != precision) return false;
@@ -52,14 +53,28 @@ static void grow(Lower *L) {
     }
 }
 
+/* Where such a node stands in the table, or would. */
+static int find(const Lower *L, uint64_t key, Op op, int n, Node *const *in, const Attr *attr, DType t, Shape s) {
+    const int mask = L->shared_cap - 1;
+    int k = (int)(key >> 20) & mask;
+    while (L->shared[k] && !(L->shared_key[k] == key && same_node(L, L->shared[k], op, n, in, attr, t, s)))
+        k = (k + 1) & mask;
+    return k;
+}
+
 Node *shared_node(Lower *L, Op op, int n, Node *const *in, const Attr *attr, DType t, Shape s) {
     if (!is_shared(op)) return t_new_node(L, op, n, in, attr, t, s);
     if (L->shared_n * 2 >= L->shared_cap) grow(L);
-    uint64_t key = key_of(op, n, in, attr, t, &s);
-    int mask = L->shared_cap - 1, k = (int)(key >> 20) & mask;
-    for (; L->shared[k]; k = (k + 1) & mask)
-        if (L->shared_key[k] == key && same_node(L, L->shared[k], op, n, in, attr, t, s)) return L->shared[k];
+    const uint64_t key = key_of(op, n, in, attr, t, &s);
+    const int k = find(L, key, op, n, in, attr, t, s);
+    if (L->shared[k]) return L->shared[k];
     L->shared_key[k] = key;
     L->shared_n++;
     return L->shared[k] = t_new_node(L, op, n, in, attr, t, s);
+}
+
+bool is_number(const Lower *L, const Node *a) {
+    if (a->op != OP_CONST || L->shared_cap == 0) return false;
+    const uint64_t key = key_of(OP_CONST, 0, NULL, a->attr, a->dtype, &a->shape);
+    return L->shared[find(L, key, OP_CONST, 0, NULL, a->attr, a->dtype, a->shape)] == a;
 }

@@ -24,6 +24,10 @@ Node *t_const(Lower *L, DType t, Shape s, double v) {
     return t_node(L, OP_CONST, 0, NULL, &(Attr){.dtype = t, .value = v}, t, s);
 }
 
+Node *t_fill(Lower *L, DType t, Shape s, double v) {
+    return t_new_node(L, OP_CONST, 0, NULL, &(Attr){.dtype = t, .value = v}, t, s);
+}
+
 static DType result_dtype(Op op, Node *a, Node *second) {
     OpType type = op_info[op].type;
     return type == TYPE_BOOL ? DT_BOOL : type == TYPE_I32 ? DT_I32 : type == TYPE_SECOND ? second->dtype : a->dtype;
@@ -41,14 +45,14 @@ Node *t_select(Lower *L, Node *c, Node *a, Node *b) {
 
 Node *t_cast(Lower *L, Node *a, DType t) {
     if (a->dtype == t) return a;
-    if (a->op == OP_CONST && t != DT_I32)
+    if (is_number(L, a) && t != DT_I32)
         return t_const(L, t, a->shape, t == DT_BOOL ? a->attr->value != 0 : a->attr->value);
     return t_node(L, OP_CAST, 1, &a, &(Attr){.dtype = t}, t, a->shape);
 }
 
 Node *t_reshape(Lower *L, Node *a, Shape s) {
     if (shape_equal(a->shape, s)) return a;
-    if (a->op == OP_CONST) return t_const(L, a->dtype, s, a->attr->value);
+    if (is_number(L, a)) return t_const(L, a->dtype, s, a->attr->value);
     if (a->op == OP_RESHAPE) return t_reshape(L, a->in[0], s);
     return t_node(L, OP_RESHAPE, 1, &a, NULL, a->dtype, s);
 }
@@ -68,20 +72,20 @@ Node *t_transpose(Lower *L, Node *a, const int8_t *perm) {
         identity &= perm[d] == d;
     }
     if (identity) return a;
-    if (a->op == OP_CONST) return t_const(L, a->dtype, s, a->attr->value);
+    if (is_number(L, a)) return t_const(L, a->dtype, s, a->attr->value);
     return t_node(L, OP_TRANSPOSE, 1, &a, &attr, a->dtype, s);
 }
 
 Node *t_broadcast(Lower *L, Node *a, Shape s, const int8_t *axes) {
     if (a->shape.rank == s.rank) return a;
-    if (a->op == OP_CONST) return t_const(L, a->dtype, s, a->attr->value);
+    if (is_number(L, a)) return t_const(L, a->dtype, s, a->attr->value);
     Attr attr = axes_attr(a->shape.rank, axes);
     return t_node(L, OP_BROADCAST, 1, &a, &attr, a->dtype, s);
 }
 
 Node *t_expand(Lower *L, Node *a, Shape s) {
     if (shape_equal(a->shape, s)) return a;
-    if (a->op == OP_CONST) return t_const(L, a->dtype, s, a->attr->value);
+    if (is_number(L, a)) return t_const(L, a->dtype, s, a->attr->value);
     Shape kept = {0};
     int8_t axes[MAX_RANK];
     int shift = s.rank - a->shape.rank;
@@ -139,7 +143,8 @@ bool check_contract(Lower *L, int n, Node *const *in, const Attr *attr, SrcLoc l
     Shape s;
     const char *why;
     if (graph_infer(L->arena, OP_CONTRACT, n, in, attr, &t, &s, &why)) return true;
-    lower_fail(L, E0216, loc, "split it into sums with fewer or shorter indices", "this sum of products passes a limit: %s", why);
+    lower_fail(L, E0216, loc, "split it into sums with fewer or shorter indices",
+               "this sum of products passes a limit: %s", why);
     return false;
 }
 

@@ -322,9 +322,38 @@ static void what_they_cost(void **state) {
     assert_true(c.terms < 64 * 64 * 2 + 3 * 64 * 64 + 6 * 64 * 2 + 64 * 2 * 2 * 2);
 }
 
+/* A constant is a variable where a derivative by it is asked: another that is equal is another, and it is seen through
+ * what moves it. */
+static void by_constants(void **state) {
+    (void)state;
+    static const char text[] =
+        "model m {\n input x : f32[3, 4]\n e = zeros [3, 4]\n same = zeros [3, 4]\n row = zeros [4]\n one = ones []\n"
+        " y = sum(one * (x + e) * 2 + 3 * same + 5 * row)\n output de = jacobian(y, e)\n"
+        " output dsame = jacobian(y, same)\n output drow = jacobian(y, row)\n output done = jacobian(y, one)\n}\n";
+    Arena *a = arena_new();
+    Graph *g[ENTRY_COUNT];
+    unsigned seed = 5;
+    PassContext pass = {.arena = a};
+    lower_text(a, text, g);
+    EvalEnv env = started_env(a, g[ENTRY_INIT], &seed);
+    const Tensor *x = &env.inputs[0];
+    double sum = 0;
+    for (int i = 0; i < 12; i++) sum += 2 * x->data[i];
+    Graph *const made[] = {pass_autodiff(&pass, g[ENTRY_INFER]), whole(&pass, g[ENTRY_INFER])};
+    for (int i = 0; i < 2; i++) {
+        static const Case c = {.name = "by constants"};
+        expect(&c, "e", 0, output(a, made[i], &env, "de").data[0], 2);
+        expect(&c, "same", 0, output(a, made[i], &env, "dsame").data[0], 3);
+        expect(&c, "row", 0, output(a, made[i], &env, "drow").data[0], 15);
+        expect(&c, "one", 0, output(a, made[i], &env, "done").data[0], sum);
+    }
+    arena_free(a);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(programs),
+        cmocka_unit_test(by_constants),
         cmocka_unit_test(inside_losses),
         cmocka_unit_test(what_they_cost),
     };

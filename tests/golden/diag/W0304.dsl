@@ -7,4 +7,6 @@ model m {
     output b = jvp(y, x * 2 + 0, ones like x)
     output c = jacobian(y, x)
     output d = t
+    w = param [] init zeros              # begins as a number, and is a parameter
+    output e = jacobian(y * w, w)
 }
