@@ -15,8 +15,8 @@
 
 enum {
     MOST_MEMBERS = 4,
-    NEAR = 48,        /* kernels between two members: what each reads and writes is alive until the last has run */
-    GRID_AXES = 8     /* of fusec_kernel */
+    NEAR = 48,    /* kernels between two members: what each reads and writes is alive until the last has run */
+    GRID_AXES = 8 /* of fusec_kernel */
 };
 
 /* Portable C calls kernels one by one, whatever they are. */
@@ -47,10 +47,26 @@ static bool alike(const Uses *u, const Node *a, const Node *b) {
     return epilogue_hash(u, a, STEPS) == epilogue_hash(u, b, STEPS);
 }
 
+/* Where n stands among the readers of x, which are in the order of the graph. */
+static int place_among(const Uses *u, const Node *n, const Node *x) {
+    int low = u->first[x->id], high = u->first[x->id + 1];
+    while (high - low > 1) {
+        const int middle = low + (high - low) / 2;
+        if (u->user[middle]->id > n->id)
+            high = middle;
+        else
+            low = middle;
+    }
+    return low;
+}
+
+/* Readers that lie further apart are in kernels that do. */
 static int relatives(const Uses *u, const Node *n, int operand) {
     const Node *x = n->in[operand];
+    const int at = place_among(u, n, x), end = u->first[x->id + 1];
     int count = 0;
-    for (int i = u->first[x->id]; i < u->first[x->id + 1] && count < MOST_MEMBERS; i++) {
+    int i = at - NEAR > u->first[x->id] ? at - NEAR : u->first[x->id];
+    for (; i < end && i <= at + NEAR && count < MOST_MEMBERS; i++) {
         const Node *other = u->user[i];
         count += other == n || (other->n_in == 2 && other->in[operand] == x && alike(u, n, other));
     }
@@ -85,6 +101,7 @@ typedef struct Families {
     int *head;       /* by kernel: the first member of its family, or itself */
     int *next;       /* by kernel: the next member, or -1 */
     int *stamp, now; /* by head: the search that came there last */
+    int *back;       /* by kernel: how many families, and edges, go from it or above it to one below it */
     VEC(int) pending;
     uint64_t *wanted; /* by kernel, entry infer: the outputs that need it */
 } Families;
@@ -107,7 +124,8 @@ static void mark_wanted(Families *f) {
 }
 
 static bool can_be_member(const Families *f, const PlanKernel *k) {
-    if (k->kind != KERNEL_CONTRACT || k->sample || k->workspace || !contract_is_product(k->nodes.at[0].node)) return false;
+    if (k->kind != KERNEL_CONTRACT || k->sample || k->workspace || !contract_is_product(k->nodes.at[0].node))
+        return false;
     for (int i = 0; i < k->outputs.n; i++)
         if (f->p->buffer[k->outputs.at[i]->id].home == HOME_OUTPUT) return false;
     return k->p.rank < GRID_AXES && k->outputs.n > 0;
@@ -134,8 +152,35 @@ static bool share_operand(const PlanKernel *a, const PlanKernel *b) {
     return false;
 }
 
+static int members(const Families *f, int head, int *last) {
+    int n = 1;
+    for (*last = head; f->next[*last] >= 0; n++) *last = f->next[*last];
+    return n;
+}
+
+static void count_back(Families *f, int low, int high) {
+    for (int k = low + 1; k <= high; k++) f->back[k]++;
+}
+
+static void find_back(Families *f, int n) {
+    f->back = ARENA_ARRAY(f->arena, int, n + 1);
+    for (int k = 0; k < n; k++)
+        for (int i = f->graph.first[k]; i < f->graph.first[k + 1]; i++) count_back(f, f->graph.succ[i] / 2, k);
+}
+
+/* The first kernel from which no way goes back to the family: nearly all go up, so that a search need not look at all
+ * that comes after. */
+static int beyond(const Families *f, int head) {
+    int last;
+    members(f, head, &last);
+    do last++;
+    while (last < f->p->kernels.n && f->back[last] > 0);
+    return last;
+}
+
 /* Is there a way from one family to another, by what must run before what? */
 static bool leads_to(Families *f, int from, int to) {
+    const int end = beyond(f, to);
     f->now++;
     f->pending.n = 0;
     vec_push(f->arena, f->pending, from);
@@ -145,18 +190,12 @@ static bool leads_to(Families *f, int from, int to) {
             for (int i = f->graph.first[k]; i < f->graph.first[k + 1]; i++) {
                 const int head = f->head[f->graph.succ[i] / 2];
                 if (head == to) return true;
-                if (f->stamp[head] == f->now) continue;
+                if (head >= end || f->stamp[head] == f->now) continue;
                 f->stamp[head] = f->now;
                 vec_push(f->arena, f->pending, head);
             }
     }
     return false;
-}
-
-static int members(const Families *f, int head, int *last) {
-    int n = 1;
-    for (*last = head; f->next[*last] >= 0; n++) *last = f->next[*last];
-    return n;
 }
 
 /* Tensor maps of all members, of two factors for each product and of a result, are parameters of one kernel. */
@@ -175,6 +214,7 @@ static bool joins(Families *f, int head, int k) {
     if (leads_to(f, head, k) || leads_to(f, k, head)) return false;
     f->next[last] = k;
     f->head[k] = head;
+    count_back(f, last, k);
     return true;
 }
 
@@ -240,6 +280,7 @@ void pass_family(PassContext *c, Plan *p) {
     f.stamp = ARENA_ARRAY(c->arena, int, n + 1);
     f.wanted = ARENA_ARRAY(c->arena, uint64_t, n + 1);
     for (int k = 0; k < n; k++) f.head[k] = k, f.next[k] = -1;
+    find_back(&f, n);
     if (p->graph->entry == ENTRY_INFER) mark_wanted(&f);
     for (int k = 0; k < n; k++) {
         if (!can_be_member(&f, &p->kernels.at[k])) continue;
