@@ -70,7 +70,7 @@ static void sort_copies(Graph *g, Node *const *old, int n) {
             if (old[i]->in[k]->id >= n) at[next++] = old[i]->in[k];
         at[next++] = old[i];
     }
-    memcpy(g->nodes.at, at, sizeof *at * (size_t)next);
+    if (next) memcpy(g->nodes.at, at, sizeof *at * (size_t)next);
     graph_renumber(g);
 }
 
