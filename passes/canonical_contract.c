@@ -162,8 +162,8 @@ static void add_view(Solver *s, const Contract *c, const Affine *read, const Nod
     for (int i = 0; i < v->n_guards; i++) solver_guard(s, &v->guard[i], c->n_loops, v->n_loops);
 }
 
-/* The view's dims become loops that are equal to what they are read at; its equalities take summed loops away, so that the
- * product with a diagonal costs what its elements do. */
+/* The view's dims become loops that are equal to what they are read at; its equalities take summed loops away, so that
+ * the product with a diagonal costs what its elements do. */
 static Node *absorb_diagonal(Rewriter *r, const Node *n, int k) {
     const Contract *c = n->attr->contract, *v = n->in[k]->attr->contract;
     const int n_loops = c->n_loops + v->n_loops;
@@ -212,32 +212,64 @@ Node *rule_absorb(Rewriter *r, const Node *n) {
 }
 
 /* ---- parts of a product ---------------------------------------------------------------------------- */
-/* At what index of x, over the loops of the result, a slice or a view of it reads dim d. */
-static bool part_reads(const Node *n, int d, Affine *at) {
-    if (n->op == OP_CONTRACT) {
-        *at = n->attr->contract->map[0][d];
+/* n reads a part of a product x: a slice of it, or one element at each step of n's own loops, of which some may be
+ * summed (a trace).  A transpose may stand in between: the order that a Jacobian's axes have. */
+typedef struct Part {
+    const Node *n, *x, *turn; /* turn: the transpose, or NULL */
+    int n_summed;
+} Part;
+
+/* At what index of x, over the loops of n, dim d is read. */
+static bool part_reads(const Part *p, int d, Affine *at) {
+    int seen = d;
+    while (p->turn && p->turn->attr->axes[seen] != d) seen = (seen + 1) % p->x->shape.rank;
+    if (p->n->op == OP_CONTRACT) {
+        *at = p->n->attr->contract->map[0][seen];
         return at->divisor == 1;
     }
-    *at = (Affine){.c = n->attr->lo[d].bound, .divisor = 1};
-    at->coef[d] = n->attr->step[d];
-    return dim_is_fixed(n->attr->lo[d]);
+    *at = (Affine){.c = p->n->attr->lo[seen].bound, .divisor = 1};
+    at->coef[seen] = p->n->attr->step[seen];
+    return dim_is_fixed(p->n->attr->lo[seen]);
 }
 
-/* How many times as much as n a product behind it has to be: more where n's rows do not lie in the factors as in memory,
- * which may cost the part the matrix units. */
-static int64_t worth(const Node *n) {
-    const int last = n->shape.rank - 1;
-    return n->op == OP_SLICE && last >= 0 && n->attr->step[last] == 1 ? 2 : 32;
+/* How many times as much as n a product behind it has to be: more where n's rows do not lie in the factors as in
+ * memory, which may cost the part the matrix units. */
+static int64_t worth(const Part *p) {
+    const int last = p->n->shape.rank - 1;
+    return p->n->op == OP_SLICE && !p->turn && last >= 0 && p->n->attr->step[last] == 1 ? 2 : 32;
 }
 
-/* The product that n, a slice or a view, reads a small part of; NULL where something else reads it too, or what it is in
- * another shape: then it stands for no node of the old graph. */
-static const Node *product_behind(const Rewriter *r, const Node *n) {
-    const bool view = node_is_view(n) && n->attr->contract->n_guards == 0;
-    if ((n->op != OP_SLICE && !view) || r->at->op != n->op || r->at->in[0]->op != OP_CONTRACT) return NULL;
-    const Node *x = rewrite_seen(r, n->in[0], OP_CONTRACT);
-    if (!x || x->attr->contract->n_loops == x->attr->contract->n_out || r->readers.at[x->id] != 1) return NULL;
-    return shape_elements(n->shape) <= shape_elements(x->shape) / worth(n) ? x : NULL;
+static int64_t elements_read(const Part *p) {
+    int64_t n = shape_elements(p->n->shape);
+    for (int l = 0; l < p->n_summed; l++) {
+        const Contract *c = p->n->attr->contract;
+        if (__builtin_mul_overflow(n, c->extent[c->n_out + l].bound, &n)) return INT64_MAX;
+    }
+    return n;
+}
+
+/* A slice or a view; a sum only in f32, where the product is not rounded before it is summed. */
+static bool reads_part(const Node *n, Part *p) {
+    *p = (Part){.n = n};
+    if (n->op == OP_SLICE) return true;
+    if (n->n_in != 1 || n->attr->contract->n_guards) return false;
+    p->n_summed = n->attr->contract->n_loops - n->attr->contract->n_out;
+    return p->n_summed == 0 || (n->dtype == DT_F32 && n->in[0]->dtype == DT_F32);
+}
+
+static const Node *below_transpose(const Node *n) { return n->op == OP_TRANSPOSE ? n->in[0] : n; }
+
+/* False where something else reads the product too, or what it is in another shape: then it stands for no node of the
+ * old graph. */
+static bool find_part(const Rewriter *r, const Node *n, Part *p) {
+    if ((n->op != OP_SLICE && n->op != OP_CONTRACT) || r->at->op != n->op) return false;
+    if (!reads_part(n, p) || below_transpose(r->at->in[0])->op != OP_CONTRACT) return false;
+    p->turn = rewrite_seen(r, n->in[0], OP_TRANSPOSE);
+    if (p->turn && r->readers.at[p->turn->id] != 1) return false;
+    p->x = rewrite_seen(r, p->turn ? p->turn->in[0] : n->in[0], OP_CONTRACT);
+    if (!p->x || p->x->attr->contract->n_loops == p->x->attr->contract->n_out || r->readers.at[p->x->id] != 1)
+        return false;
+    return elements_read(p) <= shape_elements(p->x->shape) / worth(p);
 }
 
 /* The contraction that s solves to, in the place, the phase and the precision of x. */
@@ -253,25 +285,37 @@ static Node *built_at(Rewriter *r, Solver *s, const Node *x) {
     return part;
 }
 
-/* The last row of a product is a row times a matrix; its diagonal, a sum over rows. */
+/* Loops: the product's, then those that n sums. */
+static Solver *solver_of(Rewriter *r, const Part *p) {
+    const Contract *c = p->x->attr->contract;
+    Dim loops[SOLVE_VARS];
+    memcpy(loops, c->extent, sizeof(Dim) * (size_t)c->n_loops);
+    for (int l = 0; l < p->n_summed; l++) loops[c->n_loops + l] = p->n->attr->contract->extent[p->n->shape.rank + l];
+    return solver_new(r->scratch, p->n->shape.rank, p->n->shape.dim, c->n_loops + p->n_summed, loops);
+}
+
+/* The last row of a product is a row times a matrix; its diagonal, a sum over rows; its trace, one sum of products. */
 Node *rule_part_of_product(Rewriter *r, const Node *n) {
-    const Node *x = product_behind(r, n);
-    if (!x || n->shape.rank + x->attr->contract->n_loops > SOLVE_VARS) return NULL;
-    const Contract *c = x->attr->contract;
-    Solver *s = solver_new(r->scratch, n->shape.rank, n->shape.dim, c->n_loops, c->extent);
+    Part p;
+    if (!find_part(r, n, &p)) return NULL;
+    const Contract *c = p.x->attr->contract;
+    const int rank = n->shape.rank;
+    if (rank + c->n_loops + p.n_summed > SOLVE_VARS) return NULL;
+    Solver *s = solver_of(r, &p);
     Wide map[MAX_RANK];
     for (int d = 0; d < c->n_out; d++) {
         Affine at;
-        if (!part_reads(n, d, &at)) return NULL;
-        const Wide loop = solver_var(n->shape.rank + d);
+        if (!part_reads(&p, d, &at)) return NULL;
+        const Wide loop = solver_var(rank + d);
         Wide where = {.c = at.c, .divisor = 1};
-        memcpy(where.coef, at.coef, sizeof(int64_t) * (size_t)n->shape.rank);
+        memcpy(where.coef, at.coef, sizeof(int64_t) * (size_t)rank);
+        memcpy(where.coef + rank + c->n_loops, at.coef + rank, sizeof(int64_t) * (size_t)p.n_summed);
         solver_equation(s, &loop, &where);
     }
-    for (int i = 0; i < x->n_in; i++) {
-        for (int d = 0; d < x->in[i]->shape.rank; d++) map[d] = solver_widen(s, &c->map[i][d], 0, c->n_loops);
-        solver_operand(s, x->in[i], map);
+    for (int i = 0; i < p.x->n_in; i++) {
+        for (int d = 0; d < p.x->in[i]->shape.rank; d++) map[d] = solver_widen(s, &c->map[i][d], 0, c->n_loops);
+        solver_operand(s, p.x->in[i], map);
     }
     for (int i = 0; i < c->n_guards; i++) solver_guard(s, &c->guard[i], 0, c->n_loops);
-    return built_at(r, s, x);
+    return built_at(r, s, p.x);
 }
