@@ -152,8 +152,18 @@ static Node *merge_pair(Rewriter *r, const Node *n, int u, int v) {
     return rewrite_reshape(r, emit_contract(r, &c, in), n->shape);
 }
 
+/* Every element is that of one factor times that of the other. */
+static bool is_outer_product(const Rewriter *r, const Node *x) {
+    return rewrite_seen(r, x, OP_CONTRACT) && x->n_in == 2 && x->attr->contract->n_loops == x->attr->contract->n_out;
+}
+
+static const RewriteId *form_rules(Op op);
+
+/* What reads an outer product keeps its loops until costs are weighed: by them its factors can be told apart. */
 Node *rule_merge_loops(Rewriter *r, const Node *n) {
     const Contract *c = n->attr->contract;
+    for (int k = 0; k < n->n_in; k++)
+        if (r->rules == form_rules && is_outer_product(r, n->in[k])) return NULL;
     const ContractClass roles = contract_classify(c, n->in);
     for (int u = 0; u < c->n_loops; u++)
         for (int v = 0; v < c->n_loops; v++)
