@@ -2,6 +2,7 @@
  * host: the box of the window, a panel of the other factor and the results lie in a core's second-level cache
  * together, whole image rows where they fit, so that a window's overlap is copied seldom. */
 #include "passes/emitter.h"
+#include <stdlib.h>
 
 typedef struct Roles {
     const Contract *c;
@@ -93,17 +94,50 @@ static int64_t programs(const Roles *r, const int *step) {
     return n;
 }
 
+/* Steps of a program's results, at most `widest` columns and `rows` rows; returns the columns. */
+static int64_t outputs(const Roles *r, int64_t widest, int64_t rows, int64_t results, int *step) {
+    const int64_t across = columns(r, widest, step);
+    fill_loops(r, 0, r->c->n_out, results / across < rows ? results / across : rows, true, step);
+    return across;
+}
+
+/* Elements of the box that a tile reads, of a panel of the other factor, as wide as blocks are, and of the results. */
+static double tile_elements(const Roles *r, const TileSizes *s, int64_t across) {
+    enum { PANEL = 4 * CHANNELS };
+    double box = 1, results = 1, sums = 1;
+    for (int d = 0; d < r->in[r->x]->shape.rank; d++) {
+        const Affine *e = &r->c->map[r->x][d];
+        double reach = 0;
+        for (int l = 0; l < r->c->n_loops; l++)
+            reach += (double)llabs(e->coef[l]) * ((l < r->c->n_out ? s->p[l] : s->k[l]) - 1) / (double)e->divisor;
+        box *= reach + 1;
+    }
+    for (int l = 0; l < r->c->n_loops; l++)
+        *(l < r->c->n_out ? &results : &sums) *= l < r->c->n_out ? s->p[l] : s->k[l];
+    return box + results + sums * (double)(across < PANEL ? across : PANEL);
+}
+
+/* As many sums at once as leave all that in the core's cache, and no fewer than `least`: results are then read and
+ * written less often, and not at all before the end where one turn sums all. */
+static void fill_sums(const Roles *r, int64_t room, int64_t across, int64_t least, TileSizes *s) {
+    int64_t most = room / (across < 1 ? 1 : across);
+    for (; most > least; most -= most / 8 + 1) {
+        fill_loops(r, r->c->n_out, r->c->n_loops, most, false, s->k);
+        if (tile_elements(r, s, across) <= (double)room) return;
+    }
+    fill_loops(r, r->c->n_out, r->c->n_loops, least, false, s->k);
+}
+
 bool window_tile_sizes(const Target *t, const Node *n, TileSizes *s) {
-    enum { FEW_PROGRAMS = 4 };
+    enum { FEW_PROGRAMS = 4, MANY_PROGRAMS = 8 };
     Roles r;
     if (t->backend != BACKEND_HOST || !find_roles(n, &r)) return false;
     const int tile = t->max_tile;
-    int64_t widest = tile / 1024 > 1 ? tile / 1024 : 1, rows = tile * 7 / 1024, results = tile * 3 / 4;
+    int64_t widest = tile / 1024 > 1 ? tile / 1024 : 1, rows = tile * 7 / 1024, results = tile * 3 / 4, across = 1;
     const int64_t sums = r.channelwise ? tile / 64 : tile * 9 / 512, least = r.channelwise ? CHANNELS : 32;
     if (r.channelwise) widest = tile / 256 > 1 ? tile / 256 : 1, results = tile / 2;
     for (int tries = 0; tries < 4; tries++) {
-        const int64_t across = columns(&r, widest, s->p);
-        fill_loops(&r, 0, r.c->n_out, results / across < rows ? results / across : rows, true, s->p);
+        across = outputs(&r, widest, rows, results, s->p);
         if (programs(&r, s->p) >= FEW_PROGRAMS) break;
         if (across < widest) widest = across;
         if (tries % 2 == 0 && widest > least)
@@ -111,6 +145,14 @@ bool window_tile_sizes(const Target *t, const Node *n, TileSizes *s) {
         else
             rows /= 2;
     }
-    fill_loops(&r, r.c->n_out, r.c->n_loops, sums, false, s->k);
+    if (r.channelwise) {
+        fill_loops(&r, r.c->n_out, r.c->n_loops, sums, false, s->k);
+        return true;
+    }
+    TileSizes wide = *s; /* twice the columns share the box */
+    const int64_t twice = outputs(&r, 2 * across, rows, 2 * results, wide.p);
+    if (programs(&r, wide.p) >= MANY_PROGRAMS) *s = wide, across = twice;
+    const int64_t room = (t->fast_bytes < 16 * tile ? t->fast_bytes : 16 * tile) / (int64_t)sizeof(float);
+    fill_sums(&r, room, across, sums, s);
     return true;
 }
