@@ -211,65 +211,45 @@ Node *rule_absorb(Rewriter *r, const Node *n) {
     return NULL;
 }
 
-/* ---- parts of a product ---------------------------------------------------------------------------- */
-/* n reads a part of a product x: a slice of it, or one element at each step of n's own loops, of which some may be
- * summed (a trace).  A transpose may stand in between: the order that a Jacobian's axes have. */
-typedef struct Part {
+/* ---- sums of parts of a product ---------------------------------------------------------------------------- */
+/* n sums one element of a product x at each step of its loops: a trace.  A transpose may stand in between, the order
+ * that a Jacobian's axes have: then n may sum nothing, as a diagonal. */
+typedef struct Trace {
     const Node *n, *x, *turn; /* turn: the transpose, or NULL */
     int n_summed;
-} Part;
+} Trace;
 
 /* At what index of x, over the loops of n, dim d is read. */
-static bool part_reads(const Part *p, int d, Affine *at) {
+static const Affine *trace_reads(const Trace *t, int d) {
     int seen = d;
-    while (p->turn && p->turn->attr->axes[seen] != d) seen = (seen + 1) % p->x->shape.rank;
-    if (p->n->op == OP_CONTRACT) {
-        *at = p->n->attr->contract->map[0][seen];
-        return at->divisor == 1;
-    }
-    *at = (Affine){.c = p->n->attr->lo[seen].bound, .divisor = 1};
-    at->coef[seen] = p->n->attr->step[seen];
-    return dim_is_fixed(p->n->attr->lo[seen]);
+    while (t->turn && t->turn->attr->axes[seen] != d) seen = (seen + 1) % t->x->shape.rank;
+    return &t->n->attr->contract->map[0][seen];
 }
 
-/* How many times as much as n a product behind it has to be: more where n's rows do not lie in the factors as in
- * memory, which may cost the part the matrix units. */
-static int64_t worth(const Part *p) {
-    const int last = p->n->shape.rank - 1;
-    return p->n->op == OP_SLICE && !p->turn && last >= 0 && p->n->attr->step[last] == 1 ? 2 : 32;
-}
-
-static int64_t elements_read(const Part *p) {
-    int64_t n = shape_elements(p->n->shape);
-    for (int l = 0; l < p->n_summed; l++) {
-        const Contract *c = p->n->attr->contract;
-        if (__builtin_mul_overflow(n, c->extent[c->n_out + l].bound, &n)) return INT64_MAX;
-    }
+static int64_t elements_read(const Trace *t) {
+    const Contract *c = t->n->attr->contract;
+    int64_t n = shape_elements(t->n->shape);
+    for (int l = c->n_out; l < c->n_loops; l++)
+        if (__builtin_mul_overflow(n, c->extent[l].bound, &n)) return INT64_MAX;
     return n;
-}
-
-/* A slice or a view; a sum only in f32, where the product is not rounded before it is summed. */
-static bool reads_part(const Node *n, Part *p) {
-    *p = (Part){.n = n};
-    if (n->op == OP_SLICE) return true;
-    if (n->n_in != 1 || n->attr->contract->n_guards) return false;
-    p->n_summed = n->attr->contract->n_loops - n->attr->contract->n_out;
-    return p->n_summed == 0 || (n->dtype == DT_F32 && n->in[0]->dtype == DT_F32);
 }
 
 static const Node *below_transpose(const Node *n) { return n->op == OP_TRANSPOSE ? n->in[0] : n; }
 
 /* False where something else reads the product too, or what it is in another shape: then it stands for no node of the
- * old graph. */
-static bool find_part(const Rewriter *r, const Node *n, Part *p) {
-    if ((n->op != OP_SLICE && n->op != OP_CONTRACT) || r->at->op != n->op) return false;
-    if (!reads_part(n, p) || below_transpose(r->at->in[0])->op != OP_CONTRACT) return false;
-    p->turn = rewrite_seen(r, n->in[0], OP_TRANSPOSE);
-    if (p->turn && r->readers.at[p->turn->id] != 1) return false;
-    p->x = rewrite_seen(r, p->turn ? p->turn->in[0] : n->in[0], OP_CONTRACT);
-    if (!p->x || p->x->attr->contract->n_loops == p->x->attr->contract->n_out || r->readers.at[p->x->id] != 1)
+ * old graph.  Only in f32, where the product is not rounded before it is summed. */
+static bool find_trace(const Rewriter *r, const Node *n, Trace *t) {
+    enum { WORTH = 32 }; /* the sum does not run on the matrix units */
+    const Contract *c = n->attr->contract;
+    *t = (Trace){.n = n, .n_summed = c->n_loops - c->n_out};
+    if (n->n_in != 1 || c->n_guards || n->dtype != DT_F32 || n->in[0]->dtype != DT_F32) return false;
+    if (r->at->op != OP_CONTRACT || below_transpose(r->at->in[0])->op != OP_CONTRACT) return false;
+    t->turn = rewrite_seen(r, n->in[0], OP_TRANSPOSE);
+    if (t->turn ? r->readers.at[t->turn->id] != 1 : t->n_summed == 0) return false;
+    t->x = rewrite_seen(r, t->turn ? t->turn->in[0] : n->in[0], OP_CONTRACT);
+    if (!t->x || t->x->attr->contract->n_loops == t->x->attr->contract->n_out || r->readers.at[t->x->id] != 1)
         return false;
-    return elements_read(p) <= shape_elements(p->x->shape) / worth(p);
+    return elements_read(t) <= shape_elements(t->x->shape) / WORTH;
 }
 
 /* The contraction that s solves to, in the place, the phase and the precision of x. */
@@ -280,42 +260,42 @@ static Node *built_at(Rewriter *r, Solver *s, const Node *x) {
     made.to_f32 = x->attr->contract->to_f32;
     const Node *at = r->at;
     r->at = x;
-    Node *part = rewrite_op(r, OP_CONTRACT, x->n_in, operands, &(Attr){.contract = &made});
+    Node *sum = rewrite_op(r, OP_CONTRACT, x->n_in, operands, &(Attr){.contract = &made});
     r->at = at;
-    return part;
+    return sum;
 }
 
 /* Loops: the product's, then those that n sums. */
-static Solver *solver_of(Rewriter *r, const Part *p) {
-    const Contract *c = p->x->attr->contract;
+static Solver *solver_of(Rewriter *r, const Trace *t) {
+    const Contract *c = t->x->attr->contract;
     Dim loops[SOLVE_VARS];
     memcpy(loops, c->extent, sizeof(Dim) * (size_t)c->n_loops);
-    for (int l = 0; l < p->n_summed; l++) loops[c->n_loops + l] = p->n->attr->contract->extent[p->n->shape.rank + l];
-    return solver_new(r->scratch, p->n->shape.rank, p->n->shape.dim, c->n_loops + p->n_summed, loops);
+    memcpy(loops + c->n_loops, t->n->attr->contract->extent + t->n->shape.rank, sizeof(Dim) * (size_t)t->n_summed);
+    return solver_new(r->scratch, t->n->shape.rank, t->n->shape.dim, c->n_loops + t->n_summed, loops);
 }
 
-/* The last row of a product is a row times a matrix; its diagonal, a sum over rows; its trace, one sum of products. */
-Node *rule_part_of_product(Rewriter *r, const Node *n) {
-    Part p;
-    if (!find_part(r, n, &p)) return NULL;
-    const Contract *c = p.x->attr->contract;
+/* The trace of a product is one sum of products. */
+Node *rule_trace(Rewriter *r, const Node *n) {
+    Trace t;
+    if (!find_trace(r, n, &t)) return NULL;
+    const Contract *c = t.x->attr->contract;
     const int rank = n->shape.rank;
-    if (rank + c->n_loops + p.n_summed > SOLVE_VARS) return NULL;
-    Solver *s = solver_of(r, &p);
+    if (rank + c->n_loops + t.n_summed > SOLVE_VARS) return NULL;
+    Solver *s = solver_of(r, &t);
     Wide map[MAX_RANK];
     for (int d = 0; d < c->n_out; d++) {
-        Affine at;
-        if (!part_reads(&p, d, &at)) return NULL;
+        const Affine *at = trace_reads(&t, d);
         const Wide loop = solver_var(rank + d);
-        Wide where = {.c = at.c, .divisor = 1};
-        memcpy(where.coef, at.coef, sizeof(int64_t) * (size_t)rank);
-        memcpy(where.coef + rank + c->n_loops, at.coef + rank, sizeof(int64_t) * (size_t)p.n_summed);
+        Wide where = {.c = at->c, .divisor = 1};
+        if (at->divisor != 1) return NULL;
+        memcpy(where.coef, at->coef, sizeof(int64_t) * (size_t)rank);
+        memcpy(where.coef + rank + c->n_loops, at->coef + rank, sizeof(int64_t) * (size_t)t.n_summed);
         solver_equation(s, &loop, &where);
     }
-    for (int i = 0; i < p.x->n_in; i++) {
-        for (int d = 0; d < p.x->in[i]->shape.rank; d++) map[d] = solver_widen(s, &c->map[i][d], 0, c->n_loops);
-        solver_operand(s, p.x->in[i], map);
+    for (int i = 0; i < t.x->n_in; i++) {
+        for (int d = 0; d < t.x->in[i]->shape.rank; d++) map[d] = solver_widen(s, &c->map[i][d], 0, c->n_loops);
+        solver_operand(s, t.x->in[i], map);
     }
     for (int i = 0; i < c->n_guards; i++) solver_guard(s, &c->guard[i], 0, c->n_loops);
-    return built_at(r, s, p.x);
+    return built_at(r, s, t.x);
 }

@@ -72,27 +72,47 @@ static bool node_equal(const Node *a, const Node *b) {
 /* ---- the set of nodes -------------------------------------------------------------------------- */
 struct NodeSlot {
     uint64_t hash;
+    const Node *key;
     Node *node;
 };
 
-static struct NodeSlot *slot_of(Rewriter *r, const Node *n, uint64_t hash) {
-    int i = (int)(hash & (uint64_t)(r->table_size - 1));
-    while (r->table[i].node && (r->table[i].hash != hash || !node_equal(r->table[i].node, n)))
-        i = (i + 1) & (r->table_size - 1);
-    return &r->table[i];
+static struct NodeSlot *slot_of(const struct NodeTable *t, const Node *n, uint64_t hash) {
+    int i = (int)(hash & (uint64_t)(t->size - 1));
+    while (t->slot[i].key && (t->slot[i].hash != hash || !node_equal(t->slot[i].key, n))) i = (i + 1) & (t->size - 1);
+    return &t->slot[i];
 }
 
-static void grow_table(Rewriter *r, int least) {
-    struct NodeSlot *old = r->table;
-    int old_size = r->table_size;
-    while (r->table_size <= least) r->table_size = r->table_size ? r->table_size * 2 : 256;
-    r->table = ARENA_ARRAY(r->scratch, struct NodeSlot, r->table_size);
+static void grow_table(Rewriter *r, struct NodeTable *t, int least) {
+    const struct NodeSlot *old = t->slot;
+    const int old_size = t->size;
+    while (t->size <= least) t->size = t->size ? t->size * 2 : 256;
+    t->slot = ARENA_ARRAY(r->scratch, struct NodeSlot, t->size);
     for (int i = 0; i < old_size; i++) {
-        if (!old[i].node) continue;
-        int at = (int)(old[i].hash & (uint64_t)(r->table_size - 1));
-        while (r->table[at].node) at = (at + 1) & (r->table_size - 1);
-        r->table[at] = old[i];
+        if (!old[i].key) continue;
+        int at = (int)(old[i].hash & (uint64_t)(t->size - 1));
+        while (t->slot[at].key) at = (at + 1) & (t->size - 1);
+        t->slot[at] = old[i];
     }
+}
+
+/* The slot of what is equal to n, perhaps empty: its user sets the key, and counts. */
+static struct NodeSlot *find_slot(Rewriter *r, struct NodeTable *t, const Node *n) {
+    if (t->used * 2 >= t->size) grow_table(r, t, t->size);
+    const uint64_t hash = hash_node(n);
+    struct NodeSlot *slot = slot_of(t, n, hash);
+    slot->hash = hash;
+    return slot;
+}
+
+Node **rewrite_part(Rewriter *r, const Node *n) {
+    struct NodeSlot *slot = find_slot(r, &r->parts, n);
+    if (slot->key) return &slot->node;
+    Node *key = arena_dup(r->scratch, n, sizeof *n);
+    key->in = arena_dup(r->scratch, n->in, sizeof *n->in * (size_t)n->n_in);
+    key->attr = arena_dup(r->scratch, n->attr, sizeof *n->attr);
+    slot->key = key;
+    r->parts.used++;
+    return &slot->node;
 }
 
 /* ---- constructors -------------------------------------------------------------------------------- */
@@ -115,6 +135,7 @@ static Node *append(Rewriter *r, const Node *candidate, bool opaque) {
     n->loc = r->at->loc;
     vec_push(r->scratch, r->opaque, opaque);
     vec_push(r->scratch, r->readers, 0);
+    vec_push(r->scratch, r->parted, r->at_parted);
     return n;
 }
 
@@ -143,13 +164,12 @@ static Node *simplified(Rewriter *r, const Node *candidate) {
 static Node *make(Rewriter *r, const Node *candidate) {
     Node *simpler = simplified(r, candidate);
     if (simpler) return simpler;
-    if (r->table_used * 2 >= r->table_size) grow_table(r, r->table_size);
-    uint64_t hash = hash_node(candidate);
-    struct NodeSlot *slot = slot_of(r, candidate, hash);
-    if (!slot->node) {
-        *slot = (struct NodeSlot){hash, append(r, candidate, false)};
-        r->table_used++;
+    struct NodeSlot *slot = find_slot(r, &r->nodes, candidate);
+    if (!slot->key) {
+        slot->key = slot->node = append(r, candidate, false);
+        r->nodes.used++;
     }
+    if (!r->at_parted) r->parted.at[slot->node->id] = false;
     return slot->node;
 }
 
@@ -240,9 +260,9 @@ Graph *rewrite_graph_with(PassContext *c, Graph *g, RewriteRules *rules, const i
     r.members = members;
     r.slices = slices;
     graph_renumber(g);
-    grow_table(&r, 2 * g->nodes.n);
+    grow_table(&r, &r.nodes, 2 * g->nodes.n);
     Node **copy = ARENA_ARRAY(r.scratch, Node *, g->nodes.n);
-    const bool *opaque = find_opaque(r.scratch, g);
+    const bool *opaque = find_opaque(r.scratch, g), *parted = find_parted(r.scratch, g, opaque);
     const int *readers = count_readers(r.scratch, g);
     for (int i = 0; i < g->nodes.n; i++) {
         const Node *n = g->nodes.at[i];
@@ -251,7 +271,9 @@ Graph *rewrite_graph_with(PassContext *c, Graph *g, RewriteRules *rules, const i
         candidate.in = n->n_in <= 8 ? operands : ARENA_ARRAY(r.scratch, Node *, n->n_in);
         for (int k = 0; k < n->n_in; k++) candidate.in[k] = copy[n->in[k]->id];
         r.at = n;
+        r.at_parted = parted[i];
         copy[i] = opaque[i] ? append(&r, &candidate, true) : make(&r, &candidate);
+        if (!parted[i]) r.parted.at[copy[i]->id] = false;
         r.readers.at[copy[i]->id] += readers[i];
     }
     for (int i = 0; i < g->results.n; i++) {

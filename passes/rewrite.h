@@ -24,8 +24,12 @@ struct Rewriter {
     const Node *at;         /* the old node being made again: it gives phase, remat and place */
     VEC(bool) opaque;       /* by new id: a gradient is taken by it, so it is neither looked through nor merged */
     VEC(int) readers;       /* by new id: how many operands and results of the old graph it stands for */
-    struct NodeSlot *table; /* open-addressing set of nodes by structure; size is a power of two */
-    int table_size, table_used;
+    bool at_parted;         /* find_parted(), of the old node */
+    VEC(bool) parted;       /* by new id: those all are which it stands for or was made for */
+    struct NodeTable {      /* open addressing, by structure; size is a power of two */
+        struct NodeSlot *slot;
+        int size, used;
+    } nodes, parts;         /* those that exist; what parts became (rule_part) */
     const Target *target;   /* NULL before one is chosen */
     const PassContext *context;
     const int *members;     /* by old id, of pass_split: family_sizes */
@@ -54,6 +58,13 @@ const Node *rewrite_seen(const Rewriter *r, const Node *n, Op op);
 
 /* Whether nothing but the one who asks reads n, as far as the old graph tells: if not, more is computed than need be. */
 bool rewrite_only_reader(const Rewriter *r, const Node *n);
+
+/* What became of part n of a value, to be set by who finds NULL: values that read one value several times would ask for its
+ * part as often as there are paths to it. */
+Node **rewrite_part(Rewriter *r, const Node *n);
+
+/* canonical_part.c.  By id, in a: is all that is read of it small parts, in front of which it can be computed? */
+bool *find_parted(Arena *a, const Graph *g, const bool *opaque);
 
 /* Equal attributes but for which tensor (decl) or random stream is meant; the ops and ranks are the same. */
 bool node_attr_similar(const Node *a, const Node *b);

@@ -172,22 +172,48 @@ static Node *siblings(Directed *x) {
     return product(x, first, second, NULL);
 }
 
-/* A row of a product, or its diagonal; nothing else reads the product. */
+/* A row of a product, or its diagonal, mostly behind arithmetic; nothing else reads the whole. */
+static Node *whole(Directed *x) {
+    const Shape s = shape(2, 40, 40, 0);
+    Node *a = one(x, OP_TANH, leaf(x, shape(2, 40, 2, 0)), NULL),
+         *b = one(x, OP_TANH, leaf(x, shape(2, 2, 40, 0)), NULL);
+    Node *n = product(x, a, b, NULL);
+    if (!n || !pick_below(x, 3)) return n;
+    n = one(x, OP_TANH, two(x, OP_ADD, n, spread(x, leaf(x, shape(1, 40, 0, 0)), s, 1, 0)), NULL);
+    if (!n || pick_below(x, 2)) return n;
+    Node *most = pick_below(x, 2) ? along(x, OP_RMAX, n, 1) : one(x, OP_TANH, along(x, OP_SUM, n, 1), NULL);
+    if (!most) return NULL;
+    if (pick_below(x, 2))
+        most = shaped(x, two(x, OP_ADD, shaped(x, most, shape(2, 40, 1, 0)), leaf(x, shape(2, 40, 1, 0))),
+                      shape(1, 40, 0, 0));
+    n = two(x, OP_SUB, n, spread(x, most, s, 0, 0));
+    return n && pick_below(x, 2) ? product(x, n, one(x, OP_TANH, leaf(x, shape(2, 40, 40, 0)), NULL), NULL) : n;
+}
 static Node *part(Directed *x) {
     const int before = x->pool.n;
     Affine at[1][MAX_RANK] = {{{.divisor = 1, .coef = {1}}, {.divisor = 1, .coef = {1}}}};
     const Contract diagonal = {.n_loops = 1, .n_out = 1, .extent = {dim_fixed(40)}, .n_operands = 1, .map = at};
     const Attr row = {.lo = {dim_fixed(39), dim_fixed(0)}, .hi = {dim_fixed(1), dim_fixed(40)}, .step = {1, 1}};
+    const Attr rows = {.lo = {dim_fixed(37), dim_fixed(1)}, .hi = {dim_fixed(3), dim_fixed(30)}, .step = {-13, 1}};
     const int64_t most = x->most;
     x->most = 1600;
-    Node *a = one(x, OP_TANH, leaf(x, shape(2, 40, 2, 0)), NULL), *b = one(x, OP_TANH, leaf(x, shape(2, 2, 40, 0)), NULL);
-    Node *n = product(x, a, b, NULL);
-    n = pick_below(x, 2) ? one(x, OP_SLICE, n, &row) : one(x, OP_CONTRACT, n, &(Attr){.contract = &diagonal});
+    Node *n = whole(x);
+    if (n)
+        n = pick_below(x, 3) ? one(x, OP_SLICE, n, pick_below(x, 2) ? &row : &rows)
+                             : one(x, OP_CONTRACT, n, &(Attr){.contract = &diagonal});
     x->most = most;
     if (!n) return NULL;
     x->pool.n = before;
     vec_push(x->a, x->pool, n);
     return n;
+}
+
+/* Products and sums of what is mostly zero, along the sum and beside it. */
+static Node *padded(Directed *x) {
+    const Dim few = dim_fixed(2), many = dim_fixed(pick_below(x, 2) ? 9 : 0);
+    const Attr at = {.lo = {many, few}, .hi = {many, dim_fixed(1)}};
+    Node *n = one(x, OP_PAD, one(x, OP_TANH, leaf(x, shape(2, 1, 4, 0)), NULL), &at);
+    return pick_below(x, 2) ? along(x, OP_SUM, n, pick_below(x, 2)) : product(x, n, leaf(x, shape(2, 7, 3, 0)), NULL);
 }
 
 /* Long enough to be summed in slices where tiles are tiny; most for a GPU's tiles too.  Nothing else reads the terms. */
@@ -215,7 +241,7 @@ Node *directed_idiom(Directed *x, int i) {
         merged_slice,  reshaped_random, reduced_twice,  sum_of_product,  empty_concat, idle_guard, strided,
         rows,          attention,       constant_factor,
         chained,       low_rank_sum,    scaled_sum,     scaled_product,  known_sum,    gathered,   gathered,
-        siblings,      part,
+        siblings,      part,           part,           padded,
         long_sum,      long_product,
         long_product,  merged_slice /* once more: their rules take a small tile, or a shape that others leave alone */};
     const int before = x->pool.n;
