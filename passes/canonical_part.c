@@ -225,6 +225,14 @@ bool *find_parted(Arena *a, const Graph *g, const bool *opaque) {
     return parted;
 }
 
+bool find_parts(const Graph *g, const bool *opaque, const bool *parted) {
+    for (int i = 0; i < g->nodes.n; i++) {
+        const Node *n = g->nodes.at[i];
+        if (!opaque[i] && is_part(n) && parted[n->in[0]->id]) return true;
+    }
+    return false;
+}
+
 /* ---- making a part --------------------------------------------------------------------------------------------- */
 /* At what index of x, over the loops of the result, part n of it reads dim d. */
 static Affine part_reads(const Node *n, int d) {

@@ -249,7 +249,21 @@ static int *count_readers(Arena *a, const Graph *g) {
     return readers;
 }
 
-Graph *rewrite_graph(PassContext *c, Graph *g, RewriteRules *rules) { return rewrite_graph_with(c, g, rules, NULL, NULL); }
+/* What simplifies away may have been all that kept a value from being read in parts only. */
+static bool parts_left(Graph *g) {
+    Arena *a = arena_new();
+    graph_renumber(g);
+    const bool *opaque = find_opaque(a, g), left = find_parts(g, opaque, find_parted(a, g, opaque));
+    arena_free(a);
+    return left;
+}
+
+Graph *rewrite_graph(PassContext *c, Graph *g, RewriteRules *rules) {
+    enum { MOST_RUNS = 4 };
+    g = rewrite_graph_with(c, g, rules, NULL, NULL);
+    for (int run = 1; run < MOST_RUNS && parts_left(g); run++) g = rewrite_graph_with(c, g, rules, NULL, NULL);
+    return g;
+}
 
 Graph *rewrite_graph_with(PassContext *c, Graph *g, RewriteRules *rules, const int *members, const struct Slices *slices) {
     Rewriter r = {.g = graph_new(c->arena, g->model, g->entry), .scratch = arena_new(), .rules = rules};

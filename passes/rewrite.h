@@ -65,6 +65,8 @@ Node **rewrite_part(Rewriter *r, const Node *n);
 
 /* canonical_part.c.  By id, in a: is all that is read of it small parts, in front of which it can be computed? */
 bool *find_parted(Arena *a, const Graph *g, const bool *opaque);
+/* Is there a part of such a value? */
+bool find_parts(const Graph *g, const bool *opaque, const bool *parted);
 
 /* Equal attributes but for which tensor (decl) or random stream is meant; the ops and ranks are the same. */
 bool node_attr_similar(const Node *a, const Node *b);
