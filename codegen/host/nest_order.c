@@ -46,18 +46,27 @@ static bool loads_along(const KernelEmit *ke, const Block *b, int axis) {
     return false;
 }
 
+/* How good an axis is as the innermost: a summed one that is contiguous in memory, unless it is shorter than a vector (the
+ * window of a pooling); then another one that is contiguous; then that window. */
+static int worth_as_inner(const KernelEmit *ke, int axis, bool summed) {
+    enum { VECTOR = 8 };
+    if (!loads_along(ke, &ke->k->body, axis)) return 0;
+    if (!summed) return 2;
+    return ke->k->axes.at[axis].extent.bound < VECTOR ? 1 : 3;
+}
+
 /* A nest that sums: the order of its additions must follow from the sum alone, not from what else the kernel keeps
- * or stores, so that a value recomputed elsewhere is the same to the bit.  Axes stand as the kernel names them;
- * innermost is the last summed axis that is contiguous in memory, else the last other one that is. */
+ * or stores, so that a value recomputed elsewhere is the same to the bit.  Axes stand as the kernel names them; innermost
+ * is the last of the best. */
 static int sum_order(const KernelEmit *ke, const TileType *axes, int n, const Sink *sinks, int8_t *order) {
-    int count = 0, best = -1;
-    bool best_summed = false;
+    int count = 0, best = -1, most = 0;
     for (int i = 0; i < axes->n_axes; i++) {
         const int axis = axes->axis[i];
         bool summed = false;
         if (axis_trivial(ke->k, axis)) continue;
         for (int k = 0; k < n; k++) summed |= sink_reduces(&sinks[k]) && sink_reduces_axis(&sinks[k], axis);
-        if (loads_along(ke, &ke->k->body, axis) && (summed || !best_summed)) best = count, best_summed = summed;
+        const int worth = worth_as_inner(ke, axis, summed);
+        if (worth && worth >= most) best = count, most = worth;
         order[count++] = (int8_t)axis;
     }
     if (best >= 0) {

@@ -222,3 +222,17 @@ if command -v c++ >/dev/null; then # the headers are C++ too, in one program wit
     c++ $flags -Itwo two.cc two/a.o two/b.o "$library" -lm -lpthread -o two/run
     two/run || die "two models, C++: exit status $?"
 fi
+
+# A pooling window is shorter than a vector: its extremum runs along the channels, though positions in a table, which tell
+# what lies inside, are neighbours along the window.
+cat >pool.dsl <<'END'
+model pool {
+    input x : f32[2, 16, 16, 32]
+    w = param [32] init ones
+    loss = sum(max_pool2d(x * w, 3, stride = 2, padding = 1))
+    output loss
+    train loss with sgd(lr = 0.1)
+}
+END
+"$FUSEC" pool.dsl -o pool.ll --entry grad --triple x86_64-linux-gnu --arch x86-64-v3
+grep -q 'fcmp oeq <8 x float>' pool.ll || die "an extremum over a window compares one number at a time"
