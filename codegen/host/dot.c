@@ -15,8 +15,8 @@
  *
  * A thin factor is not packed but read where it lies: Y against few rows, X against few columns or in long rows; so is what is small.
  * Other Y that lies in rows is packed while the first rows of X are multiplied with it, which read it anyway.
- * A dot whose accumulator is a fresh zero does not read it; if the tile's lanes are exactly whole blocks, it writes
- * where its result is to be stored (DotResult). */
+ * A dot whose accumulator is a fresh zero does not read it, and may write where its result is to be stored (DotResult):
+ * blocks that pass the edge of what exists are made aside. */
 #include "codegen/host/counter.h"
 #include "codegen/host/dot_internal.h"
 
@@ -251,13 +251,19 @@ static bool multiple(const Axis *a, int64_t of) {
     return dim_is_fixed(a->extent) && a->extent.bound % of == 0 && (a->step % of == 0 || a->step >= a->extent.bound);
 }
 
-bool dot_is_exact(KernelEmit *ke, const Inst *inst, int storage, const HostMachine *m, int *rows, int *columns) {
+/* May a block pass the last row or column? */
+static bool has_edges(const Dot *d) {
+    const Axis *axes = d->ke->k->axes.at;
+    const bool rows = d->rows.n_axes && !multiple(&axes[d->rows.axis[0]], d->row_unit);
+    return rows || !multiple(&axes[d->columns.axis[0]], d->panel);
+}
+
+bool dot_writes_lanes(KernelEmit *ke, const Inst *inst, int storage, const HostMachine *m, int *rows, int *columns) {
     Dot d;
     if (!plan(&d, ke, inst, storage, m) || d.columns.n_axes != 1 || d.rows.n_axes > 1) return false;
     *columns = d.columns.axis[0];
     *rows = d.rows.n_axes ? d.rows.axis[0] : -1;
-    if (*rows >= 0 && !multiple(&ke->k->axes.at[*rows], d.row_unit)) return false;
-    return multiple(&ke->k->axes.at[*columns], d.panel);
+    return true;
 }
 
 void dot_emit_blocked(KernelEmit *ke, const Inst *inst, int storage, const HostMachine *m, const DotResult *result) {
@@ -265,7 +271,10 @@ void dot_emit_blocked(KernelEmit *ke, const Inst *inst, int storage, const HostM
     const Emit *e = ke->e;
     plan(&d, ke, inst, storage, m);
     d.to = (DotResult){ke->memory[storage], emit_i64(e, d.n_columns), emit_i64(e, 0)};
-    if (result && result->step) d.to = *result;
+    if (result && result->step) {
+        d.to = *result;
+        d.edges = has_edges(&d);
+    }
     if (result) d.to.fresh = result->fresh;
     ke->pair_products += d.pair_axis >= 0;
     dot_choose_group(&d);

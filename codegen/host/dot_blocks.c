@@ -5,8 +5,8 @@
 #include <string.h>
 
 /* ---- what comes next ----------------------------------------------------------------------------------------------
- * While one part of k is multiplied, the next is fetched: between two blocks as many lines as keep pace.  After the
- * last part comes the first one of the next program. */
+ * While one part of k is multiplied, the next is fetched: beside the sums of a block as many lines as keep pace.  After
+ * the last part comes the first one of the next program. */
 static LLVMValueRef extent_of(const KernelEmit *ke, Dim d) {
     const Emit *e = ke->e;
     if (dim_is_fixed(d)) return emit_i64(e, d.bound);
@@ -25,6 +25,9 @@ static LLVMValueRef next_program(KernelEmit *ke, const Inst *load) {
     memcpy(ke->base, base, sizeof base);
     return at;
 }
+
+/* Fewer steps than that are no place for walks beside them. */
+enum { BRIEF = 48 };
 
 /* Rows so short that a walk along k is a stream, which the machine follows by itself: four lines. */
 enum { STREAM = 4 * 64 / 4 };
@@ -51,17 +54,22 @@ static Ahead ahead_of(const Dot *d, int value, const TileType *across) {
     return a;
 }
 
+/* What a block asks for: a walk of its micro-kernel. */
+typedef struct Asked {
+    int lines; /* 0: nothing */
+    LLVMValueRef at, stride, n;
+} Asked;
+
 /* `lanes` rows or columns from `lane` on, `k_share` of k from k_first on, of what lies at `from`. */
-static void ask(const Dot *d, const Ahead *a, LLVMValueRef from, LLVMValueRef lane, int64_t lanes, LLVMValueRef k_first,
-                int64_t k_share) {
+static Asked ask(const Dot *d, const Ahead *a, LLVMValueRef from, LLVMValueRef lane, int64_t lanes,
+                 LLVMValueRef k_first, int64_t k_share) {
     const Emit *e = d->ke->e;
     const bool along = a->along == 1;
     LLVMValueRef at = LLVMBuildMul(e->b, lane, emit_i64(e, a->across), "");
     at = LLVMBuildAdd(e->b, at, LLVMBuildMul(e->b, k_first, emit_i64(e, a->along), ""), "");
     const int64_t bytes = dot_source_bytes(d), line = 64 / bytes, contiguous = along ? k_share : lanes;
-    LLVMValueRef args[3] = {source_at(d, from, at), emit_i64(e, bytes * (along ? a->across : a->along)),
-                            emit_i64(e, along ? lanes : k_share)};
-    emit_call(e, micro_prefetch(e, (int)((contiguous + line - 1) / line)), 3, args);
+    return (Asked){(int)((contiguous + line - 1) / line), source_at(d, from, at),
+                   emit_i64(e, bytes * (along ? a->across : a->along)), emit_i64(e, along ? lanes : k_share)};
 }
 
 static LLVMValueRef share_of(const Emit *e, LLVMValueRef at, int64_t k, int64_t n) {
@@ -69,36 +77,40 @@ static LLVMValueRef share_of(const Emit *e, LLVMValueRef at, int64_t k, int64_t 
 }
 
 /* The share of block (.., column) of what lies at `from` row by row, the blocks of one row together asking for all. */
-static void ask_in_rows(const Dot *d, const Ahead *a, LLVMValueRef column) {
+static Asked ask_in_rows(const Dot *d, const Ahead *a, LLVMValueRef column) {
+    enum { STEPS = 4 }; /* of few */
     const Emit *e = d->ke->e;
     LLVMValueRef before = LLVMBuildMul(e->b, column, emit_i64(e, d->n_over), ""), width = emit_i64(e, d->n_columns);
     LLVMValueRef at = LLVMBuildMul(e->b, LLVMBuildUDiv(e->b, before, width, ""), emit_i64(e, a->along), "");
     at = LLVMBuildAdd(e->b, at, LLVMBuildURem(e->b, before, width, ""), "");
-    const int64_t bytes = d->n_over * d->panel * dot_source_bytes(d);
-    LLVMValueRef args[3] = {source_at(d, a->from, at), emit_i64(e, 0), emit_i64(e, 1)};
-    emit_call(e, micro_prefetch(e, (int)((bytes + 63) / 64)), 3, args);
+    const int64_t bytes = d->n_over * d->panel * dot_source_bytes(d), lines = (bytes + 64 * STEPS - 1) / (64 * STEPS);
+    return (Asked){(int)lines, source_at(d, a->from, at), emit_i64(e, 64 * lines), emit_i64(e, STEPS)};
 }
 
-/* With block (row, column) come its parts of the next group of rows and of the next part of Y. */
-static void ask_around(const Dot *d, const Packed *p, LLVMValueRef row, int height, LLVMValueRef column) {
+/* With block (row, column) comes its part of the next group of rows. */
+static Asked ask_x(const Dot *d, const Packed *p, LLVMValueRef row, int height, LLVMValueRef column) {
     const Emit *e = d->ke->e;
     const int64_t k = d->n_over;
-    if (p->next_x.known) {
-        LLVMValueRef next = LLVMBuildAdd(e->b, row, emit_i64(e, d->group), "");
-        LLVMValueRef more = LLVMBuildICmp(e->b, LLVMIntSLT, next, dot_lanes(d, &d->rows, d->n_rows), "");
-        if (d->x_direct.use && d->x_direct.near)
-            more = LLVMConstInt(LLVMTypeOf(more), 0, false); /* all of it is here */
-        LLVMValueRef first = LLVMBuildURem(e->b, row, emit_i64(e, d->group), "");
-        if (d->x_direct.use && d->x_direct.near) first = row;
-        LLVMValueRef from = LLVMBuildSelect(e->b, more, p->next_x.here, p->next_x.from, "");
-        ask(d, &p->next_x, from, LLVMBuildSelect(e->b, more, next, first, ""), height,
-            share_of(e, column, k, d->n_columns), (k * d->panel + d->n_columns - 1) / d->n_columns);
+    if (!p->next_x.known) return (Asked){0};
+    LLVMValueRef next = LLVMBuildAdd(e->b, row, emit_i64(e, d->group), "");
+    LLVMValueRef more = LLVMBuildICmp(e->b, LLVMIntSLT, next, dot_lanes(d, &d->rows, d->n_rows), "");
+    LLVMValueRef first = LLVMBuildURem(e->b, row, emit_i64(e, d->group), "");
+    if (d->x_direct.use && d->x_direct.near) {
+        more = LLVMConstInt(LLVMTypeOf(more), 0, false); /* all of it is here */
+        first = row;
     }
-    if (p->next_y.known && d->y_direct.swept)
-        ask_in_rows(d, &p->next_y, column);
-    else if (p->next_y.known)
-        ask(d, &p->next_y, p->next_y.from, column, d->panel, share_of(e, row, k, d->n_rows),
-            (k * height + d->n_rows - 1) / d->n_rows);
+    LLVMValueRef from = LLVMBuildSelect(e->b, more, p->next_x.here, p->next_x.from, "");
+    return ask(d, &p->next_x, from, LLVMBuildSelect(e->b, more, next, first, ""), height,
+               share_of(e, column, k, d->n_columns), (k * d->panel + d->n_columns - 1) / d->n_columns);
+}
+
+/* And of the next part of Y. */
+static Asked ask_y(const Dot *d, const Packed *p, LLVMValueRef row, int height, LLVMValueRef column) {
+    const int64_t k = d->n_over;
+    if (!p->next_y.known) return (Asked){0};
+    if (d->y_direct.swept) return ask_in_rows(d, &p->next_y, column);
+    return ask(d, &p->next_y, p->next_y.from, column, d->panel, share_of(d->ke->e, row, k, d->n_rows),
+               (k * height + d->n_rows - 1) / d->n_rows);
 }
 
 /* ---- blocks ------------------------------------------------------------------------------------------------------ */
@@ -117,49 +129,108 @@ static LLVMValueRef row_at(const Dot *d, const Rows *rows, LLVMValueRef row) {
     return rows->layout == X_AWAY ? source_at(d, rows->x, offset) : element_at(e, rows->x, offset);
 }
 
-/* `height` rows from `row` on against panels [first, end) of Y, which lie as `y` says. */
-static void against_panels(const Dot *d, const Packed *p, const Rows *rows, LLVMValueRef row, int height,
-                           LLVMValueRef first, LLVMValueRef end, YLayout y) {
+/* Where a block of C goes: its place, or a block aside, of which what exists is put there afterwards. */
+typedef struct BlockPlace {
+    LLVMValueRef at, step, fresh;
+    LLVMValueRef aside; /* i1; NULL: never */
+    LLVMValueRef rows, columns;
+} BlockPlace;
+
+static BlockPlace place_of(const Dot *d, LLVMValueRef row, int height, LLVMValueRef column, int width) {
+    const Emit *e = d->ke->e;
+    BlockPlace p = {.step = d->to.step, .fresh = d->to.fresh};
+    p.at = element_at(e, d->to.memory, LLVMBuildMul(e->b, row, d->to.step, ""));
+    p.at = element_at(e, p.at, column);
+    if (!d->edges) return p;
+    LLVMValueRef rows = LLVMBuildSub(e->b, dot_lanes(d, &d->rows, d->n_rows), row, ""), high = emit_i64(e, height);
+    LLVMValueRef columns = LLVMBuildSub(e->b, dot_lanes(d, &d->columns, d->n_columns), column, "");
+    LLVMValueRef wide = emit_i64(e, width);
+    p.rows = emit_intrinsic(e, "llvm.smin", 2, (LLVMValueRef[]){rows, high});
+    p.columns = emit_intrinsic(e, "llvm.smin", 2, (LLVMValueRef[]){columns, wide});
+    p.aside = LLVMBuildOr(e->b, LLVMBuildICmp(e->b, LLVMIntSLT, rows, high, ""),
+                          LLVMBuildICmp(e->b, LLVMIntSLT, columns, wide, ""), "");
+    return p;
+}
+
+/* The micro-kernel, and what follows it at an edge. */
+static void call_block(const Dot *d, const MicroShape *s, const BlockPlace *to, int n, LLVMValueRef *args) {
+    enum { C = 4, C_STEP = 5, FRESH = 7 };
     KernelEmit *ke = d->ke;
     const Emit *e = ke->e;
+    LLVMValueRef aside = NULL;
+    args[C] = to->at;
+    args[C_STEP] = to->step;
+    args[FRESH] = to->fresh;
+    if (to->aside) {
+        aside = dot_pack_memory(ke, 3, (int64_t)d->row_block * d->panel);
+        args[C] = LLVMBuildSelect(e->b, to->aside, aside, to->at, "");
+        args[C_STEP] = LLVMBuildSelect(e->b, to->aside, emit_i64(e, s->vectors * s->lanes), to->step, "");
+        args[FRESH] = LLVMBuildSelect(e->b, to->aside, emit_i64(e, 1), to->fresh, "");
+    }
+    emit_call(e, micro_product(e, *s), n, args);
+    if (!to->aside || dot_never(to->aside)) return;
+    HostBranch edge = branch_open(ke, to->aside);
+    LLVMValueRef put[] = {aside, to->at, to->step, to->rows, to->columns, to->fresh};
+    emit_call(e, micro_put(e, s->vectors, s->lanes), sizeof put / sizeof *put, put);
+    branch_close(ke, &edge);
+}
+
+/* `height` rows from `row` on against panels [first, end) of Y, which lie as `y` says; the first `vectors` of each. */
+static void against_panels(const Dot *d, const Packed *p, const Rows *rows, LLVMValueRef row, int height,
+                           LLVMValueRef first, LLVMValueRef end, YLayout y, int vectors) {
+    KernelEmit *ke = d->ke;
+    const Emit *e = ke->e;
+    if (dot_never(LLVMBuildICmp(e->b, LLVMIntSLT, first, end, ""))) return;
+    HostCounter q = counter_open(ke, first, end, d->panel);
+    const Asked asked[MICRO_WALKS] = {ask_y(d, p, row, height, q.i), ask_x(d, p, row, height, q.i)};
     const MicroShape shape = {.rows = height,
-                              .vectors = d->vectors,
+                              .vectors = vectors,
                               .lanes = d->machine->vector,
                               .x = rows->layout,
                               .x_row = (int)d->x_pitch,
                               .y = y,
-                              .pairs = d->pair_axis >= 0};
-    LLVMValueRef x = row_at(d, rows, row), fn = micro_product(e, shape);
-    LLVMValueRef c_row = element_at(e, d->to.memory, LLVMBuildMul(e->b, row, d->to.step, ""));
-    if (dot_never(LLVMBuildICmp(e->b, LLVMIntSLT, first, end, ""))) return;
-    HostCounter q = counter_open(ke, first, end, d->panel);
+                              .y_row = d->panel,
+                              .pairs = d->pair_axis >= 0,
+                              .brief = d->n_units < BRIEF || (!asked[0].lines && !asked[1].lines),
+                              .lines = {asked[0].lines, asked[1].lines}};
+    const BlockPlace c = place_of(d, row, height, q.i, vectors * shape.lanes);
     LLVMValueRef packed = y == Y_PACKED || y == Y_COPIED ? dot_panel_at(d, p, q.i) : NULL;
-    ask_around(d, p, row, height, q.i);
-    LLVMValueRef args[] = {x,
-                           emit_i64(e, rows->step),
-                           y == Y_PACKED ? packed : source_at(d, p->y_here, q.i),
-                           emit_i64(e, d->y_direct.along),
-                           element_at(e, c_row, q.i),
-                           d->to.step,
-                           p->lanes,
-                           d->to.fresh,
-                           packed};
-    emit_call(e, fn, y == Y_COPIED ? 9 : 8, args);
+    LLVMValueRef args[9 + 3 * MICRO_WALKS] = {[0] = row_at(d, rows, row),
+                                              [1] = emit_i64(e, rows->step),
+                                              [2] = y == Y_PACKED ? packed : source_at(d, p->y_here, q.i),
+                                              [3] = emit_i64(e, d->y_direct.along),
+                                              [6] = p->lanes};
+    int n = 8;
+    for (int i = 0; i < MICRO_WALKS; i++) {
+        if (!asked[i].lines) continue;
+        args[n++] = asked[i].at;
+        args[n++] = asked[i].stride;
+        args[n++] = asked[i].n;
+    }
+    if (y == Y_COPIED) args[n++] = packed;
+    call_block(d, &shape, &c, n, args);
     counter_close(ke, &q);
 }
 
-/* Panels of Y as it lies, always or before the first rows were multiplied, then packed ones. */
+/* Panels of Y as it lies, always or before the first rows were multiplied, then packed ones; of a last one that is at
+ * most half full, half. */
 static void row_of_blocks(const Dot *d, const Packed *p, const Rows *rows, LLVMValueRef row, int height) {
     const Emit *e = d->ke->e;
-    LLVMValueRef none = emit_i64(e, 0), end = dot_lanes(d, &d->columns, d->n_columns), split = none;
+    LLVMValueRef none = emit_i64(e, 0), end = dot_lanes(d, &d->columns, d->n_columns), split = none, narrow = end;
     const YLayout lies = d->y_direct.copied ? Y_COPIED : d->y_direct.near || d->y_direct.swept ? Y_NEAR : Y_AWAY;
     if (d->y_direct.use || d->y_direct.copied) split = dot_whole_panels(d);
     if (d->y_direct.copied) {
         LLVMValueRef first = LLVMBuildICmp(e->b, LLVMIntEQ, row, none, "");
         split = LLVMBuildSelect(e->b, first, split, none, "");
     }
-    against_panels(d, p, rows, row, height, none, split, lies);
-    against_panels(d, p, rows, row, height, split, end, Y_PACKED);
+    if (d->vectors > 1) {
+        LLVMValueRef whole = dot_whole_panels(d), rest = LLVMBuildSub(e->b, end, whole, "");
+        LLVMValueRef half = emit_i64(e, d->vectors / 2 * d->machine->vector);
+        narrow = LLVMBuildSelect(e->b, LLVMBuildICmp(e->b, LLVMIntSLE, rest, half, ""), whole, end, "");
+    }
+    against_panels(d, p, rows, row, height, none, split, lies, d->vectors);
+    against_panels(d, p, rows, row, height, split, narrow, Y_PACKED, d->vectors);
+    if (d->vectors > 1) against_panels(d, p, rows, row, height, narrow, end, Y_PACKED, d->vectors / 2);
 }
 
 /* Blocks of full height while more than row_block - row_unit rows are left, then one of the least multiple of row_unit

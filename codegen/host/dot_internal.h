@@ -30,6 +30,7 @@ typedef struct Dot {
     bool rows_fast;                    /* X is [k][rows], else [rows][k] */
     Direct x_direct, y_direct;
     DotResult to;
+    bool edges; /* `to` has only lanes that exist, and a block may pass them: that one goes aside first */
     int64_t group, x_step; /* rows of X packed at a time; elements from one k to the next */
     int parted, part;      /* the k axis that is packed in parts of `part` lanes; -1: none */
 } Dot;
@@ -56,7 +57,7 @@ bool dot_plain_load(const Dot *d, int value, const TileType *across, Direct *dir
 /* ---- dot_pack.c ---- */
 void dot_choose_group(Dot *d); /* sets rows_fast, group, x_step */
 int64_t dot_x_elements(const Dot *d);
-/* Memory of a packed factor, at least n floats: 0 X, 1 Y, 2 Y before it is turned. */
+/* Memory of a packed factor, at least n floats: 0 X, 1 Y, 2 Y before it is turned, 3 a block of C at an edge. */
 LLVMValueRef dot_pack_memory(KernelEmit *ke, int which, int64_t n);
 /* Strides of the axes of k laid out densely over existing lanes, the last of `order` fastest; the number of units. */
 LLVMValueRef dot_dense(const Dot *d, int n, const int8_t *order, LLVMValueRef *stride);

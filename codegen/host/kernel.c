@@ -209,7 +209,7 @@ static bool fits_store(Walk *w, const Inst *dot, int storage, const Inst *store)
     int rows = -1, columns = s->axis[s->n - 1];
     int64_t coef;
     if (!is_whole(w, dot, storage)) {
-        if (!in_blocks(w, dot, storage) || !dot_is_exact(&w->ke, dot, storage, w->machine, &rows, &columns))
+        if (!in_blocks(w, dot, storage) || !dot_writes_lanes(&w->ke, dot, storage, w->machine, &rows, &columns))
             return false;
         if (axes.n_axes != 1 + (rows >= 0)) return false;
     }
@@ -323,7 +323,7 @@ static DotResult fresh_result(Walk *w, const FreshDot *fresh, int storage) {
     int64_t step = 0;
     DotResult to = {w->ke.memory[storage], NULL, fresh_now(w, dot)};
     if (fresh->store) {
-        if (!is_whole(w, dot, storage)) dot_is_exact(&w->ke, dot, storage, w->machine, &rows, &columns);
+        if (!is_whole(w, dot, storage)) dot_writes_lanes(&w->ke, dot, storage, w->machine, &rows, &columns);
         if (rows >= 0) access_affine(w->ke.k, fresh->store, rows, &step);
         to.memory = nest_origin(&w->ke, fresh->store);
         to.step = emit_i64(e, step);

@@ -30,9 +30,9 @@ int bf16_converted(const KernelEmit *ke, int value);
 /* Its factors are bf16 in f32, and the machine multiplies pairs of them. */
 bool dot_in_pairs(const KernelEmit *ke, const HostMachine *m, const Inst *dot);
 bool dot_is_blocked(KernelEmit *ke, const Inst *dot, int storage, const HostMachine *m);
-/* One axis of columns, at most one of rows (*rows: -1 if none), and blocks that never pass their extents: only lanes
- * that exist are written. */
-bool dot_is_exact(KernelEmit *ke, const Inst *dot, int storage, const HostMachine *m, int *rows, int *columns);
+/* One axis of columns, at most one of rows (*rows: -1 if none): the dot can write only lanes that exist, where another
+ * instruction would store them. */
+bool dot_writes_lanes(KernelEmit *ke, const Inst *dot, int storage, const HostMachine *m, int *rows, int *columns);
 /* result NULL: in the storage, which is not fresh. */
 void dot_emit_blocked(KernelEmit *ke, const Inst *dot, int storage, const HostMachine *m, const DotResult *result);
 

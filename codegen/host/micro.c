@@ -2,10 +2,14 @@
 #include "codegen/host/micro.h"
 #include "codegen/host/running.h"
 #include <stdio.h>
+#include <string.h>
 
 /* ---- a block of C ---------------------------------------------------------------------------------------------- */
 enum { UNROLL = 4, AHEAD = 20, LINE = 64 / 4 };
-enum { ARG_X, ARG_X_STEP, ARG_Y, ARG_Y_STEP, ARG_C, ARG_C_STRIDE, ARG_COUNT, ARG_FRESH, ARG_PACKED, ARGS };
+enum { LATE = 40 }; /* steps before the end at which the block of C has been asked for */
+enum { ARG_X, ARG_X_STEP, ARG_Y, ARG_Y_STEP, ARG_C, ARG_C_STRIDE, ARG_COUNT, ARG_FRESH, ARGS };
+/* Then place, stride and number of each walk; last, of Y_COPIED, where it is packed. */
+enum { MOST_ARGS = ARGS + 3 * MICRO_WALKS + 1 };
 
 typedef struct Micro {
     const Emit *e;
@@ -13,6 +17,13 @@ typedef struct Micro {
     LLVMTypeRef vector;
     MicroShape s;
 } Micro;
+
+/* Of walk i, or after all of them. */
+static unsigned walk_arg(const MicroShape *s, int i) {
+    unsigned arg = ARGS;
+    for (int w = 0; w < i; w++) arg += s->lines[w] ? 3 : 0;
+    return arg;
+}
 
 static LLVMValueRef element_at(const Emit *e, LLVMValueRef p, LLVMValueRef offset) {
     return LLVMBuildGEP2(e->b, e->f32, p, &offset, 1, "");
@@ -93,7 +104,7 @@ static void ask_ahead(const Micro *m, const Running *r) {
 /* To the next k, or pair. */
 static void advance(const Micro *m, Running *r) {
     const Emit *e = m->e;
-    LLVMValueRef step = LLVMGetParam(m->fn, ARG_Y_STEP), whole = emit_i64(e, m->s.vectors * m->s.lanes);
+    LLVMValueRef step = LLVMGetParam(m->fn, ARG_Y_STEP), whole = emit_i64(e, m->s.y_row);
     r->x = element_at(e, r->x, m->s.x == X_COLUMNS ? LLVMGetParam(m->fn, ARG_X_STEP) : emit_i64(e, 1));
     if (m->s.pairs) step = LLVMBuildShl(e->b, step, emit_i64(e, 1), "");
     r->y = m->s.y == Y_PACKED ? element_at(e, r->y, whole) : source_at(m, r->y, step);
@@ -119,20 +130,32 @@ static void micro_step(const Micro *m, Running *r, bool half) {
     advance(m, r);
 }
 
-/* `trips` rounds of `unroll` steps each, perhaps none; half: of k without a neighbour. */
-static void micro_loop(const Micro *m, Running *r, LLVMValueRef trips, int unroll, bool half) {
+/* A walk beside the sums: with each step `lines` lines are asked for, `stride` bytes on.  All at once they would take
+ * the machine's few places for lines that are under way, and Y, a short way off, would have to wait for them. */
+typedef struct Walk {
+    LLVMValueRef at, stride;
+    int lines;
+    Ask ask;
+} Walk;
+
+/* `trips` rounds of `unroll` steps each, perhaps none; half: of k without a neighbour; walk: what is asked for, or
+ * NULL. */
+static void micro_loop(const Micro *m, Running *r, LLVMValueRef trips, int unroll, bool half, const Walk *walk) {
     const Emit *e = m->e;
     LLVMBasicBlockRef pre = LLVMGetInsertBlock(e->b), body = emit_block(e, m->fn, "k"),
                       done = emit_block(e, m->fn, "done");
     LLVMBuildCondBr(e->b, LLVMBuildICmp(e->b, LLVMIntSGT, trips, emit_i64(e, 0), ""), body, done);
     LLVMPositionBuilderAtEnd(e->b, body);
-    LLVMValueRef left = LLVMBuildPhi(e->b, e->i64, "");
+    LLVMValueRef left = LLVMBuildPhi(e->b, e->i64, ""), at = walk ? LLVMBuildPhi(e->b, e->ptr, "") : NULL, on = NULL;
     const Running round = running_phis(e, r);
     Running next = round;
+    for (int i = 0; walk && i < walk->lines; i++) ask_for(e, element_at(e, at, emit_i64(e, i * LINE)), walk->ask);
+    if (walk) on = LLVMBuildGEP2(e->b, e->i8, at, (LLVMValueRef[]){walk->stride}, 1, "");
     for (int i = 0; i < unroll; i++) micro_step(m, &next, half);
     LLVMValueRef less = LLVMBuildSub(e->b, left, emit_i64(e, 1), "");
     LLVMBuildCondBr(e->b, LLVMBuildICmp(e->b, LLVMIntSGT, less, emit_i64(e, 0), ""), body, done);
     LLVMAddIncoming(left, (LLVMValueRef[]){trips, less}, (LLVMBasicBlockRef[]){pre, body}, 2);
+    if (walk) LLVMAddIncoming(at, (LLVMValueRef[]){walk->at, on}, (LLVMBasicBlockRef[]){pre, body}, 2);
     running_join(&round, r, pre);
     running_join(&round, &next, body);
     LLVMPositionBuilderAtEnd(e->b, done);
@@ -142,20 +165,15 @@ static void micro_loop(const Micro *m, Running *r, LLVMValueRef trips, int unrol
     *r = after;
 }
 
-/* Sums start from zero; the block of C, which they will be added to or written over, is asked for meanwhile. */
+/* Sums start from zero. */
 static Running start(const Micro *m) {
     const Emit *e = m->e;
-    Running r = {.rows = m->s.rows,
-                 .vectors = m->s.vectors,
-                 .x = LLVMGetParam(m->fn, ARG_X),
-                 .y = LLVMGetParam(m->fn, ARG_Y)};
-    if (m->s.y == Y_COPIED) r.packed = LLVMGetParam(m->fn, ARG_PACKED);
+    Running r = {
+        .rows = m->s.rows, .vectors = m->s.vectors, .x = LLVMGetParam(m->fn, ARG_X), .y = LLVMGetParam(m->fn, ARG_Y)};
+    if (m->s.y == Y_COPIED) r.packed = LLVMGetParam(m->fn, walk_arg(&m->s, MICRO_WALKS));
     LLVMPositionBuilderAtEnd(e->b, emit_block(e, m->fn, "entry"));
     for (int i = 0; i < m->s.rows; i++)
-        for (int v = 0; v < m->s.vectors; v++) {
-            r.acc[i][v] = LLVMConstNull(m->vector);
-            if (v * m->s.lanes % LINE == 0) ask_for(e, c_vector(m, i, v), ASK_WRITE);
-        }
+        for (int v = 0; v < m->s.vectors; v++) r.acc[i][v] = LLVMConstNull(m->vector);
     return r;
 }
 
@@ -184,58 +202,138 @@ static void finish(const Micro *m, Running *r) {
     LLVMBuildRetVoid(e->b);
 }
 
+/* As many steps as there are, each with its part of a walk of n; what is left of them. */
+static LLVMValueRef walk_along(const Micro *m, Running *r, LLVMValueRef left, LLVMValueRef n, const Walk *walk) {
+    const Emit *e = m->e;
+    LLVMValueRef trips = emit_intrinsic(e, "llvm.smin", 2, (LLVMValueRef[]){n, left});
+    micro_loop(m, r, trips, 1, false, walk);
+    return LLVMBuildSub(e->b, left, trips, "");
+}
+
+/* Walk i, of whose places there may be more than steps; short sums come after all of it. */
+static LLVMValueRef walk_ahead(const Micro *m, Running *r, LLVMValueRef left, int i) {
+    const Emit *e = m->e;
+    const unsigned arg = walk_arg(&m->s, i);
+    LLVMValueRef n = LLVMGetParam(m->fn, arg + 2);
+    Walk walk = {LLVMGetParam(m->fn, arg), LLVMGetParam(m->fn, arg + 1), m->s.lines[i], ASK_READ};
+    LLVMValueRef rest = m->s.brief ? left : walk_along(m, r, left, n, &walk), done = LLVMBuildSub(e->b, left, rest, "");
+    walk.at = LLVMBuildGEP2(e->b, e->i8, walk.at, (LLVMValueRef[]){LLVMBuildMul(e->b, done, walk.stride, "")}, 1, "");
+    micro_loop(m, r, LLVMBuildSub(e->b, n, done, ""), 0, false, &walk);
+    return rest;
+}
+
+/* Steps in rounds of UNROLL; how many remain. */
+static LLVMValueRef rounds(const Micro *m, Running *r, LLVMValueRef steps) {
+    const Emit *e = m->e;
+    const int unroll = m->s.x == X_AWAY ? 1 : UNROLL; /* strides of many rows need the registers */
+    micro_loop(m, r, LLVMBuildUDiv(e->b, steps, emit_i64(e, unroll), ""), unroll, false, NULL);
+    return LLVMBuildURem(e->b, steps, emit_i64(e, unroll), "");
+}
+
+/* The block of C, which sums are added to or written over, is asked for when they are nearly made. */
+static LLVMValueRef walk_c(const Micro *m, Running *r, LLVMValueRef left) {
+    const Emit *e = m->e;
+    const Walk c = {LLVMGetParam(m->fn, ARG_C),
+                    LLVMBuildShl(e->b, LLVMGetParam(m->fn, ARG_C_STRIDE), emit_i64(e, 2), ""),
+                    (m->s.vectors * m->s.lanes + LINE - 1) / LINE, ASK_WRITE};
+    LLVMValueRef before = LLVMBuildSub(e->b, left, emit_i64(e, m->s.rows + LATE), "");
+    before = emit_intrinsic(e, "llvm.smax", 2, (LLVMValueRef[]){before, emit_i64(e, 0)});
+    left = LLVMBuildAdd(e->b, LLVMBuildSub(e->b, left, before, ""), rounds(m, r, before), "");
+    return walk_along(m, r, left, emit_i64(e, m->s.rows), &c);
+}
+
+static void ask_for_c(const Micro *m) {
+    for (int i = 0; i < m->s.rows; i++)
+        for (int v = 0; v < m->s.vectors; v++)
+            if (v * m->s.lanes % LINE == 0) ask_for(m->e, c_vector(m, i, v), ASK_WRITE);
+}
+
 static void micro_body(const Micro *m) {
     const Emit *e = m->e;
     Running r = start(m);
-    LLVMValueRef lanes = LLVMGetParam(m->fn, ARG_COUNT), count = lanes;
-    if (m->s.pairs) count = LLVMBuildLShr(e->b, lanes, emit_i64(e, 1), "");
-    const int unroll = m->s.x == X_AWAY ? 1 : UNROLL; /* strides of many rows need the registers */
-    micro_loop(m, &r, LLVMBuildUDiv(e->b, count, emit_i64(e, unroll), ""), unroll, false);
-    if (unroll > 1) micro_loop(m, &r, LLVMBuildURem(e->b, count, emit_i64(e, unroll), ""), 1, false);
-    if (m->s.pairs) micro_loop(m, &r, LLVMBuildAnd(e->b, lanes, emit_i64(e, 1), ""), 1, true);
+    LLVMValueRef lanes = LLVMGetParam(m->fn, ARG_COUNT), left = lanes;
+    if (m->s.pairs) left = LLVMBuildLShr(e->b, lanes, emit_i64(e, 1), "");
+    for (int i = 0; i < MICRO_WALKS; i++)
+        if (m->s.lines[i]) left = walk_ahead(m, &r, left, i);
+    if (m->s.brief)
+        ask_for_c(m);
+    else
+        left = walk_c(m, &r, left);
+    left = rounds(m, &r, left);
+    if (m->s.x != X_AWAY) micro_loop(m, &r, left, 1, false, NULL);
+    if (m->s.pairs) micro_loop(m, &r, LLVMBuildAnd(e->b, lanes, emit_i64(e, 1), ""), 1, true, NULL);
     finish(m, &r);
 }
 
 LLVMValueRef micro_product(const Emit *e, MicroShape s) {
-    char name[64];
+    char name[128];
     static const char *const x_names[] = {"rows", "columns", "away"}, *const y_names[] = {"", "_near", "_away",
                                                                                           "_copied"};
-    snprintf(name, sizeof name, "fusec.block_%dx%d_%s%d%s%s", s.rows, s.vectors * s.lanes, x_names[s.x],
-             s.x == X_ROWS ? s.x_row : 0, y_names[s.y], s.pairs ? "_bf16" : "");
+    snprintf(name, sizeof name, "fusec.block_%dx%d_%s%d%s%s_ask%d_%d%s%s", s.rows, s.vectors * s.lanes, x_names[s.x],
+             s.x == X_ROWS ? s.x_row : 0, y_names[s.y], s.pairs ? "_bf16" : "", s.lines[0], s.lines[1],
+             s.y_row == s.vectors * s.lanes ? "" : "_narrow", s.brief ? "_brief" : "");
     LLVMValueRef known = LLVMGetNamedFunction(e->module, name);
     if (known) return known;
-    LLVMTypeRef params[ARGS] = {e->ptr, e->i64, e->ptr, e->i64, e->ptr, e->i64, e->i64, e->i64, e->ptr};
-    const Micro m = {.e = e,
-                     .fn = micro_function(e, name, s.y == Y_COPIED ? ARGS : ARG_PACKED, params),
-                     .vector = LLVMVectorType(e->f32, (unsigned)s.lanes),
-                     .s = s};
+    LLVMTypeRef params[MOST_ARGS] = {e->ptr, e->i64, e->ptr, e->i64, e->ptr, e->i64, e->i64, e->i64};
+    int n = (int)walk_arg(&s, MICRO_WALKS);
+    for (int i = ARGS; i < n; i++) params[i] = (i - ARGS) % 3 ? e->i64 : e->ptr;
+    if (s.y == Y_COPIED) params[n++] = e->ptr;
+    const Micro m = {
+        .e = e, .fn = micro_function(e, name, n, params), .vector = LLVMVectorType(e->f32, (unsigned)s.lanes), .s = s};
     LLVMBasicBlockRef here = LLVMGetInsertBlock(e->b);
     micro_body(&m);
     LLVMPositionBuilderAtEnd(e->b, here);
     return m.fn;
 }
 
-/* ---- what comes next --------------------------------------------------------------------------------------------- */
-LLVMValueRef micro_prefetch(const Emit *e, int lines) {
+/* ---- a block at the edge ---------------------------------------------------------------------------------------- */
+static LLVMValueRef masked(const Emit *e, const char *name, LLVMTypeRef vector, int n, LLVMValueRef *args) {
+    LLVMTypeRef types[2] = {vector, e->ptr};
+    LLVMValueRef fn = LLVMGetIntrinsicDeclaration(e->module, LLVMLookupIntrinsicID(name, strlen(name)), types, 2);
+    return emit_call(e, fn, n, args);
+}
+
+/* One row: C is read where it counts, which may be nowhere. */
+static void put_row(const Emit *e, LLVMValueRef fn, LLVMValueRef from, LLVMValueRef to, int vectors, int lanes) {
+    LLVMTypeRef vector = LLVMVectorType(e->f32, (unsigned)lanes);
+    LLVMValueRef align = LLVMConstInt(e->i32, 4, false), columns = LLVMGetParam(fn, 4);
+    LLVMValueRef old = LLVMBuildIsNull(e->b, LLVMGetParam(fn, 5), "");
+    for (int v = 0; v < vectors; v++) {
+        LLVMValueRef offset = emit_i64(e, v * lanes), at = element_at(e, to, offset);
+        LLVMValueRef rest = emit_splat(e, LLVMBuildSub(e->b, columns, offset, ""), lanes);
+        LLVMValueRef here = LLVMBuildICmp(e->b, LLVMIntSLT, emit_lanes(e, e->i64, lanes), rest, "");
+        LLVMValueRef counts = LLVMBuildAnd(e->b, here, emit_splat(e, old, lanes), "");
+        LLVMValueRef c =
+            masked(e, "llvm.masked.load", vector, 4, (LLVMValueRef[]){at, align, counts, LLVMConstNull(vector)});
+        LLVMValueRef sum = LLVMBuildLoad2(e->b, vector, element_at(e, from, offset), "");
+        LLVMSetAlignment(sum, 4);
+        sum = LLVMBuildFAdd(e->b, sum, c, "");
+        masked(e, "llvm.masked.store", vector, 4, (LLVMValueRef[]){sum, at, align, here});
+    }
+}
+
+LLVMValueRef micro_put(const Emit *e, int vectors, int lanes) {
     char name[64];
-    snprintf(name, sizeof name, "fusec.prefetch_%d", lines);
+    snprintf(name, sizeof name, "fusec.put_%d", vectors * lanes);
     LLVMValueRef known = LLVMGetNamedFunction(e->module, name);
     if (known) return known;
-    LLVMTypeRef params[3] = {e->ptr, e->i64, e->i64};
-    LLVMValueRef fn = micro_function(e, name, 3, params);
+    LLVMTypeRef params[6] = {e->ptr, e->ptr, e->i64, e->i64, e->i64, e->i64};
+    LLVMValueRef fn = micro_function(e, name, 6, params), row = emit_i64(e, vectors * lanes);
     LLVMBasicBlockRef here = LLVMGetInsertBlock(e->b), entry = emit_block(e, fn, "entry"),
-                      body = emit_block(e, fn, "line"), done = emit_block(e, fn, "done");
+                      body = emit_block(e, fn, "row"), done = emit_block(e, fn, "done");
     LLVMPositionBuilderAtEnd(e->b, entry);
     LLVMBuildBr(e->b, body);
     LLVMPositionBuilderAtEnd(e->b, body);
-    LLVMValueRef at = LLVMBuildPhi(e->b, e->ptr, ""), left = LLVMBuildPhi(e->b, e->i64, "");
-    for (int i = 0; i < lines; i++) ask_for(e, element_at(e, at, emit_i64(e, i * LINE)), ASK_READ);
-    LLVMValueRef less = LLVMBuildSub(e->b, left, emit_i64(e, 1), ""), stride = LLVMGetParam(fn, 1);
-    LLVMValueRef next = LLVMBuildGEP2(e->b, e->i8, at, &stride, 1, "");
-    LLVMBuildCondBr(e->b, LLVMBuildICmp(e->b, LLVMIntSGT, less, emit_i64(e, 0), ""), body, done);
-    LLVMBasicBlockRef from[2] = {entry, body};
-    LLVMAddIncoming(at, (LLVMValueRef[]){LLVMGetParam(fn, 0), next}, from, 2);
-    LLVMAddIncoming(left, (LLVMValueRef[]){LLVMGetParam(fn, 2), less}, from, 2);
+    LLVMValueRef from = LLVMBuildPhi(e->b, e->ptr, ""), to = LLVMBuildPhi(e->b, e->ptr, ""),
+                 left = LLVMBuildPhi(e->b, e->i64, "");
+    put_row(e, fn, from, to, vectors, lanes);
+    LLVMValueRef next[3] = {element_at(e, from, row), element_at(e, to, LLVMGetParam(fn, 2)),
+                            LLVMBuildSub(e->b, left, emit_i64(e, 1), "")};
+    LLVMBuildCondBr(e->b, LLVMBuildICmp(e->b, LLVMIntSGT, next[2], emit_i64(e, 0), ""), body, done);
+    LLVMBasicBlockRef edges[2] = {entry, body};
+    LLVMAddIncoming(from, (LLVMValueRef[]){LLVMGetParam(fn, 0), next[0]}, edges, 2);
+    LLVMAddIncoming(to, (LLVMValueRef[]){LLVMGetParam(fn, 1), next[1]}, edges, 2);
+    LLVMAddIncoming(left, (LLVMValueRef[]){LLVMGetParam(fn, 3), next[2]}, edges, 2);
     LLVMPositionBuilderAtEnd(e->b, done);
     LLVMBuildRetVoid(e->b);
     LLVMPositionBuilderAtEnd(e->b, here);

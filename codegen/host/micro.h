@@ -15,21 +15,27 @@ typedef enum {
     Y_AWAY,   /* the same, asked for before they are read */
     Y_COPIED  /* the same, and packed as they are read */
 } YLayout;
+enum { MICRO_WALKS = 2 };
 typedef struct MicroShape {
     int rows, vectors, lanes; /* of the block of C */
     XLayout x;
     int x_row; /* of X_ROWS */
     YLayout y;
+    int y_row;  /* of Y_PACKED: floats from one row to the next */
     bool pairs; /* of bf16; packed, two neighbours along k in the place of a float, zero beside an odd last one */
+    bool brief; /* what is asked for is asked for before the sums: they are few, or nothing but C is */
+    int lines[MICRO_WALKS]; /* cache lines that each walk asks for at a place */
 } MicroShape;
 
-/* void (x, x_step, y, y_step, c, c_stride, k, fresh, packed): packed, where Y_COPIED leaves what it read, is its alone.
- *     c[r, n] = (fresh ? 0 : c[r, n]) + sum over i < k of x[r, i] * y[i, n]
- * for r < rows, n < vectors * lanes; k >= 0; strides in elements.  c stays in registers. */
+/* void (x, x_step, y, y_step, c, c_stride, k, fresh, {at, stride, n} of each walk that has lines, packed): packed,
+ * where Y_COPIED leaves what it read, is its alone.  A walk asks for lines at n places, stride bytes apart, from `at`
+ * on: one place with each k, or where the sums are brief all before them. c[r, n] = (fresh ? 0 : c[r, n]) + sum over i
+ * < k of x[r, i] * y[i, n] for r < rows, n < vectors * lanes; k >= 0; strides in elements.  c stays in registers. */
 LLVMValueRef micro_product(const Emit *e, MicroShape s);
 
-/* void (at, stride, n): asks for `lines` cache lines at each of n places, stride bytes apart. */
-LLVMValueRef micro_prefetch(const Emit *e, int lines);
+/* void (from, c, c_stride, rows, columns, fresh): what stands in rows of vectors * lanes is written to C, or added
+ * where it is not fresh; only what exists, the first `columns` of each row. */
+LLVMValueRef micro_put(const Emit *e, int vectors, int lanes);
 
 /* void (from, from_stride, to, to_stride): to[j, i] = from[i, j] for a square of lanes x lanes floats; pairs: of
  * bf16, which may lie at any of them. */

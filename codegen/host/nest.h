@@ -26,8 +26,8 @@ typedef struct KernelEmit {
     LLVMValueRef base[MAX_AXES], lo[MAX_AXES], hi[MAX_AXES];
     LLVMValueRef next_base[MAX_AXES]; /* of grid axes: where the next program starts */
     LLVMValueRef *memory; /* by storage */
-    LLVMValueRef pack[3]; /* packed factors of a dot, used by one dot after another; of pack_size floats */
-    int64_t pack_size[3];
+    LLVMValueRef pack[4]; /* packed factors of a dot, used by one dot after another; of pack_size floats */
+    int64_t pack_size[4];
     int64_t stack_bytes;
     int pair_products; /* how many dots were multiplied in pairs of bf16 */
 } KernelEmit;

@@ -314,14 +314,16 @@ static const char *product(Arena *a, const ProductShape *s, bool turn_x, bool tu
 }
 
 /* Plain products, thin and thick: factors used where they lie, packed before or while they are read, swept row by row,
- * blocks that fit exactly and store into the result, others that pass its end, k in one part and in several. */
+ * blocks that fit exactly and others that pass the end of the result, by a lane or all but one, in several programs, k
+ * in one part and in several. */
 static void products_of_every_shape(void **state) {
     (void)state;
     static const ProductShape shape[] = {
-        {1, 300, 70, 1, 256, 70},     {2, 64, 300, 2, 64, 256},   {7, 100, 40, 7, 64, 40},
-        {48, 64, 64, 24, 32, 64},     {37, 8, 300, 37, 8, 300},   {61, 20, 33, 36, 20, 16},
-        {96, 160, 20, 48, 64, 20},    {45, 33, 530, 45, 33, 256}, {52, 160, 300, 52, 160, 256},
-        {29, 150, 300, 29, 150, 256}, {5, 2100, 11, 5, 544, 8},
+        {1, 300, 70, 1, 256, 70},     {2, 64, 300, 2, 64, 256},    {7, 100, 40, 7, 64, 40},
+        {48, 64, 64, 24, 32, 64},     {37, 8, 300, 37, 8, 300},    {61, 20, 33, 36, 20, 16},
+        {96, 160, 20, 48, 64, 20},    {45, 33, 530, 45, 33, 256},  {52, 160, 300, 52, 160, 256},
+        {29, 150, 300, 29, 150, 256}, {5, 2100, 11, 5, 544, 8},    {49, 65, 530, 24, 64, 256},
+        {83, 111, 600, 48, 64, 256},  {140, 97, 140, 72, 64, 140},
     };
     for (int i = 0; i < 2 * (int)(sizeof shape / sizeof *shape); i++) {
         Arena *a = arena_new();
@@ -329,6 +331,32 @@ static void products_of_every_shape(void **state) {
         check(product(a, &shape[i / 2], layout & 1, layout & 2, false));
         arena_free(a);
     }
+}
+
+/* LLVM IR for an x86 processor. */
+static const char *ir_for(Arena *a, const char *text, const char *cpu) {
+    const Module m = module_of(a, parse_kernel(a, text));
+    const HostOptions o = {.triple = "x86_64-linux-gnu", .cpu = cpu};
+    char *ir = NULL, *error = NULL;
+    if (!host_emit_ir_text(&m, &o, &ir, &error)) fail_msg("%s: %s", cpu, error);
+    const char *copy = arena_strdup(a, ir);
+    free(ir);
+    return copy;
+}
+
+/* The result is written where it belongs whatever its size, known or not: what passes its end goes aside. */
+static void products_at_edges(void **state) {
+    (void)state;
+    static const ProductShape odd = {49, 65, 530, 24, 64, 256}, whole = {48, 64, 530, 24, 64, 256};
+    Arena *a = arena_new();
+    assert_non_null(strstr(ir_for(a, product(a, &odd, false, false, false), "x86-64-v4"), "@fusec.put"));
+    assert_null(strstr(ir_for(a, product(a, &whole, false, false, false), "x86-64-v4"), "@fusec.put"));
+    arena_free(a);
+    check("kernel @sizes<M<=45,N<=150>(%x: f32[M<=45,300], %w: f32[300,N<=150], %y: f32[M<=45,N<=150] out)\n"
+          "  grid m in 0..M<=45 step 36\n  grid n in 0..N<=150 step 96\n  loop k in 0..300 step 256\n"
+          "  %0 = full 0 : f32[m:36,n:96]\n  %5 = for k carry %1 = %0 {\n"
+          "    %2 = load %x[m, k] : f32[m:36,k:256]\n    %3 = load %w[k, n] : f32[n:96,k:256]\n"
+          "    %4 = dot %2, %3, %1 over k : f32[m:36,n:96]\n    yield %4\n  }\n  store %y[m, n], %5\n");
 }
 
 /* Several axes in each group, a batch axis, and k long enough to be packed in parts. */
@@ -358,17 +386,6 @@ static void products_of_many_axes(void **state) {
 
 /* ---- pairs of bf16 ------------------------------------------------------------------------------------------------
  */
-/* LLVM IR for an x86 processor. */
-static const char *ir_for(Arena *a, const char *text, const char *cpu) {
-    const Module m = module_of(a, parse_kernel(a, text));
-    const HostOptions o = {.triple = "x86_64-linux-gnu", .cpu = cpu};
-    char *ir = NULL, *error = NULL;
-    if (!host_emit_ir_text(&m, &o, &ir, &error)) fail_msg("%s: %s", cpu, error);
-    const char *copy = arena_strdup(a, ir);
-    free(ir);
-    return copy;
-}
-
 /* On a processor that has them they are used, on another of its kind they are not; the results are the same. */
 static void check_pairs(const char *text) {
     static const char pairs[] = "call <16 x float> @llvm.x86.avx512bf16.dpbf16ps.512";
@@ -587,6 +604,7 @@ int main(void) {
         cmocka_unit_test(layer_norm),
         cmocka_unit_test(products_in_every_layout),
         cmocka_unit_test(products_of_every_shape),
+        cmocka_unit_test(products_at_edges),
         cmocka_unit_test(products_of_many_axes),
         cmocka_unit_test(products_of_pairs),
         cmocka_unit_test(pairs_of_many_axes),
