@@ -158,7 +158,8 @@ static int even_lanes(const Limits *l, Dim d, int64_t most, int unit, int part_u
     const int64_t all = d.bound < 1 ? 1 : d.bound;
     if (l->pow2 || all <= most || most < 2) return lanes(l, d, most);
     const int64_t parts = (all + most - 1) / most, part = (all + parts - 1) / parts;
-    if (most < 2 * unit || (part >= MANY * unit && part * parts == all && part % part_unit == 0)) return (int)part;
+    if (most < 2 * unit) return (int)part;
+    if (part >= MANY * unit) unit = part_unit;
     const int64_t up = (part + unit - 1) / unit * unit;
     return (int)(up < most ? up : most);
 }

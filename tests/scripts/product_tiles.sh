@@ -28,6 +28,7 @@ for shape in "1024 1024 1024" "511 513 509" "333 777 1001" "256 768 3072" "129 2
     done
     [ "$2" -ge 4 ] && [ "$2" -le 16 ] || fail "$1: $2 programs"
 done
+[ "$(tiles alone 511 513 509)" = "8 128 288" ] || fail "rows that do not divide: $(tiles alone 511 513 509)"
 [ "$(tiles alone 32 32 32)" = "1 32 32" ] || fail "a small product is split: $(tiles alone 32 32 32)"
 
 # Alone in its kernel a product has tiles of twice the rows, where many programs are left: what is added needs the stack.
