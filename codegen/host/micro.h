@@ -28,9 +28,10 @@ typedef struct MicroShape {
 } MicroShape;
 
 /* void (x, x_step, y, y_step, c, c_stride, k, fresh, {at, stride, n} of each walk that has lines, packed): packed,
- * where Y_COPIED leaves what it read, is its alone.  A walk asks for lines at n places, stride bytes apart, from `at`
- * on: one place with each k, or where the sums are brief all before them. c[r, n] = (fresh ? 0 : c[r, n]) + sum over i
- * < k of x[r, i] * y[i, n] for r < rows, n < vectors * lanes; k >= 0; strides in elements.  c stays in registers. */
+ * where Y_COPIED leaves what it read, is its alone.
+ *     c[r, n] = (fresh ? 0 : c[r, n]) + sum over i < k of x[r, i] * y[i, n]
+ * for r < rows, n < vectors * lanes; k >= 0; strides in elements.  c stays in registers.  A walk asks for lines at n
+ * places, stride bytes apart, from `at` on: one place with each k, or where the sums are brief all before them. */
 LLVMValueRef micro_product(const Emit *e, MicroShape s);
 
 /* void (from, c, c_stride, rows, columns, fresh): what stands in rows of vectors * lanes is written to C, or added

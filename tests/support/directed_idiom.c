@@ -172,7 +172,7 @@ static Node *siblings(Directed *x) {
     return product(x, first, second, NULL);
 }
 
-/* A row of a product, or its diagonal, mostly behind arithmetic; nothing else reads the whole. */
+/* Of a row of a product, or its diagonal, a few elements, mostly behind arithmetic; nothing else reads the whole. */
 static Node *whole(Directed *x) {
     const Shape s = shape(2, 40, 40, 0);
     Node *a = one(x, OP_TANH, leaf(x, shape(2, 40, 2, 0)), NULL),
@@ -186,21 +186,41 @@ static Node *whole(Directed *x) {
     if (pick_below(x, 2))
         most = shaped(x, two(x, OP_ADD, shaped(x, most, shape(2, 40, 1, 0)), leaf(x, shape(2, 40, 1, 0))),
                       shape(1, 40, 0, 0));
-    n = two(x, OP_SUB, n, spread(x, most, s, 0, 0));
+    Node *small = directed_emit(x, OP_CONST, 0, NULL, &(Attr){.dtype = DT_F32, .value = 0x1p-6}, s);
+    n = two(x, OP_MUL, two(x, OP_SUB, n, spread(x, most, s, 0, 0)), small);
     return n && pick_below(x, 2) ? product(x, n, one(x, OP_TANH, leaf(x, shape(2, 40, 40, 0)), NULL), NULL) : n;
 }
 static Node *part(Directed *x) {
     const int before = x->pool.n;
     Affine at[1][MAX_RANK] = {{{.divisor = 1, .coef = {1}}, {.divisor = 1, .coef = {1}}}};
-    const Contract diagonal = {.n_loops = 1, .n_out = 1, .extent = {dim_fixed(40)}, .n_operands = 1, .map = at};
-    const Attr row = {.lo = {dim_fixed(39), dim_fixed(0)}, .hi = {dim_fixed(1), dim_fixed(40)}, .step = {1, 1}};
-    const Attr rows = {.lo = {dim_fixed(37), dim_fixed(1)}, .hi = {dim_fixed(3), dim_fixed(30)}, .step = {-13, 1}};
+    const Contract diagonal = {.n_loops = 1, .n_out = 1, .extent = {dim_fixed(9)}, .n_operands = 1, .map = at};
+    const Attr row = {.lo = {dim_fixed(39), dim_fixed(0)}, .hi = {dim_fixed(1), dim_fixed(9)}, .step = {1, 1}};
+    const Attr rows = {.lo = {dim_fixed(37), dim_fixed(1)}, .hi = {dim_fixed(3), dim_fixed(4)}, .step = {-13, 1}};
     const int64_t most = x->most;
     x->most = 1600;
     Node *n = whole(x);
     if (n)
         n = pick_below(x, 3) ? one(x, OP_SLICE, n, pick_below(x, 2) ? &row : &rows)
                              : one(x, OP_CONTRACT, n, &(Attr){.contract = &diagonal});
+    x->most = most;
+    if (!n) return NULL;
+    x->pool.n = before;
+    vec_push(x->a, x->pool, n);
+    return n;
+}
+
+/* A sum along the diagonal of a product, or the diagonal behind a transpose; nothing else reads the product. */
+static Node *trace(Directed *x) {
+    const int before = x->pool.n;
+    const bool turned = pick_below(x, 2), summed = !turned || pick_below(x, 2);
+    Affine at[1][MAX_RANK] = {{{.divisor = 1, .coef = {1}}, {.divisor = 1, .coef = {1}}}};
+    const Contract c = {.n_loops = 1, .n_out = !summed, .extent = {dim_fixed(9)}, .n_operands = 1, .map = at};
+    const int64_t most = x->most;
+    x->most = 1600;
+    Node *a = one(x, OP_TANH, leaf(x, shape(2, 40, 2, 0)), NULL),
+         *b = one(x, OP_TANH, leaf(x, shape(2, 2, 40, 0)), NULL), *n = product(x, a, b, NULL);
+    if (n && turned) n = one(x, OP_TRANSPOSE, n, &(Attr){.n_axes = 2, .axes = {1, 0}});
+    if (n) n = one(x, OP_CONTRACT, n, &(Attr){.contract = &c});
     x->most = most;
     if (!n) return NULL;
     x->pool.n = before;
@@ -241,7 +261,7 @@ Node *directed_idiom(Directed *x, int i) {
         merged_slice,  reshaped_random, reduced_twice,  sum_of_product,  empty_concat, idle_guard, strided,
         rows,          attention,       constant_factor,
         chained,       low_rank_sum,    scaled_sum,     scaled_product,  known_sum,    gathered,   gathered,
-        siblings,      part,           part,           padded,
+        siblings,      part,           trace,          padded,
         long_sum,      long_product,
         long_product,  merged_slice /* once more: their rules take a small tile, or a shape that others leave alone */};
     const int before = x->pool.n;
