@@ -1,5 +1,6 @@
 /* One run of the interpreter per entry; the model's tables; the results of each graph. */
 #include "frontend/lower.h"
+#include "ir/attr_pool.h"
 #include <string.h>
 
 /* ---- declarations: the first run makes the tables, later runs must agree with them ------------------ */
@@ -21,6 +22,7 @@ typedef VEC(TensorDecl) DeclList;
 /* The index of a declaration by path; made in the first run, compared afterwards; -1: reported. */
 static int settle(Lower *L, TensorDecl **at, int *n, int *cap, int guess, TensorDecl t, const char *what) {
     if (L->declaring) {
+        t.name = arena_strdup(L->arena, t.name);
         DeclList list = {*at, *n, *cap};
         vec_push(L->arena, list, t);
         *at = list.at, *n = list.n, *cap = list.cap;
@@ -34,15 +36,17 @@ static int settle(Lower *L, TensorDecl **at, int *n, int *cap, int guess, Tensor
 
 /* A source node whose declaration is known now gets it. */
 static void set_decl(Lower *L, Node *node, int decl) {
-    Attr *attr = arena_dup(L->arena, node->attr, sizeof *attr);
-    attr->decl = decl;
-    node->attr = attr;
+    Attr attr = *node->attr;
+    attr.decl = decl;
+    node->attr = &attr;
+    node->attr = attr_pool_get(L->g->attrs, node);
 }
 
 static void set_stream(Lower *L, Node *node, int stream) {
-    Attr *attr = arena_dup(L->arena, node->attr, sizeof *attr);
-    attr->stream = stream;
-    node->attr = attr;
+    Attr attr = *node->attr;
+    attr.stream = stream;
+    node->attr = &attr;
+    node->attr = attr_pool_get(L->g->attrs, node);
 }
 
 static void settle_param(Lower *L, const PathEntry *e) {
@@ -59,7 +63,8 @@ static void settle_param(Lower *L, const PathEntry *e) {
 static void settle_state(Lower *L, const PathEntry *e) {
     StateRef *s = &L->states.at[e->index];
     Model *m = L->model;
-    TensorDecl t = {.name = e->path, .dtype = s->node->dtype, .shape = s->node->shape, .loc = s->loc, .outcome = s->outcome};
+    TensorDecl t = {
+        .name = e->path, .dtype = s->node->dtype, .shape = s->node->shape, .loc = s->loc, .outcome = s->outcome};
     s->path = e->path;
     s->decl = settle(L, &m->states.at, &m->states.n, &m->states.cap, e->index, t, "state");
     if (s->decl >= 0 && L->entry != ENTRY_INIT) set_decl(L, s->node, s->decl);
@@ -84,8 +89,8 @@ static void report_missing(Lower *L, const char *what, const TensorDecl *at, int
 /* Whatever the first run declared, this run must have met; optimizer states only where they exist. */
 static void check_complete(Lower *L) {
     const Model *m = L->model;
-    char *param = ARENA_ARRAY(L->arena, char, m->params.n + 1), *input = ARENA_ARRAY(L->arena, char, m->inputs.n + 1);
-    char *state = ARENA_ARRAY(L->arena, char, m->states.n + 1);
+    char *param = ARENA_ARRAY(L->scratch, char, m->params.n + 1), *input = ARENA_ARRAY(L->arena, char, m->inputs.n + 1);
+    char *state = ARENA_ARRAY(L->scratch, char, m->states.n + 1);
     for (int i = 0; i < L->params.n; i++)
         if (L->params.at[i].path && L->params.at[i].decl >= 0) param[L->params.at[i].decl] = 1;
     for (int i = 0; i < L->states.n; i++)
@@ -142,7 +147,7 @@ static void mark(const Node *n, char *seen) {
 
 /* Parameters and inputs from which no output, loss or state is computed. */
 static void warn_unused(Lower *L) {
-    char *seen = ARENA_ARRAY(L->arena, char, L->g->nodes.n + 1);
+    char *seen = ARENA_ARRAY(L->scratch, char, L->g->nodes.n + 1);
     for (int i = 0; i < L->outputs.n; i++) mark(L->outputs.at[i].node, seen);
     for (int i = 0; i < L->states.n; i++) mark(L->states.at[i].next, seen);
     if (L->loss.kind == VAL_TENSOR) mark(L->loss.node, seen);
@@ -164,7 +169,7 @@ static bool is_known_at_start(Op op) {
 
 /* Initial values read nothing but the seed.  Parameters never do otherwise; states may. */
 static void check_init(Lower *L) {
-    char *late = ARENA_ARRAY(L->arena, char, L->g->nodes.n + 1);
+    char *late = ARENA_ARRAY(L->scratch, char, L->g->nodes.n + 1);
     for (int i = 0; i < L->g->nodes.n; i++) {
         const Node *n = L->g->nodes.at[i];
         late[i] = !is_known_at_start(n->op);
@@ -190,7 +195,7 @@ static void run_model(Lower *L, const Top *top) {
     if (b.poisoned) return;
     if (L->declaring) warn_unused(L);
     int layer_entries = paths.entries.n;
-    Node **gradient = ARENA_ARRAY(L->arena, Node *, L->params.n + 1);
+    Node **gradient = ARENA_ARRAY(L->scratch, Node *, L->params.n + 1);
     if (L->train && L->entry != ENTRY_INFER) lower_train(L, &paths, gradient);
     if (b.poisoned || L->stopped) return;
     settle_paths(L, &paths, layer_entries);
@@ -204,13 +209,17 @@ static void run_model(Lower *L, const Top *top) {
     if (L->entry == ENTRY_INIT) check_init(L);
 }
 
-static Graph *run_entry(Arena *a, Diag *d, Program *p, Model *m, const Top *top, Entry entry, bool declaring) {
-    Lower L = {.arena = a, .diag = d, .program = p, .model = m, .entry = entry, .declaring = declaring};
-    int before = diag_errors(d);
+/* first: of the entry that was lowered before all others, NULL for that one itself. */
+static Graph *run_entry(Arena *a, Diag *d, Program *p, Model *m, const Top *top, Entry entry, const Graph *first) {
+    Lower L = {
+        .arena = a, .scratch = arena_new(), .diag = d, .program = p, .model = m, .entry = entry, .declaring = !first};
+    const int before = diag_errors(d);
     L.weights = DT_F32;
     L.training = entry == ENTRY_GRAD || entry == ENTRY_STEP;
-    L.g = graph_new(a, m, entry);
+    L.g = first ? graph_new_from(a, first) : graph_new(a, m, entry);
+    L.g->entry = entry;
     run_model(&L, top);
+    arena_free(L.scratch);
     return diag_errors(d) == before && !L.stopped ? L.g : NULL;
 }
 
@@ -256,10 +265,11 @@ bool program_lower(Arena *a, Diag *d, Program *p, const char *model, Graph *grap
     for (int i = 0; i < diag_files(d); i++) vec_push(a, m->files, diag_source(d, i)->name);
     bool training = trains(top);
     static const Entry order[] = {ENTRY_STEP, ENTRY_GRAD, ENTRY_INFER, ENTRY_INIT};
-    bool declaring = true;
-    for (int i = training ? 0 : 2; i < 4; i++, declaring = false) {
-        graphs[order[i]] = run_entry(a, d, p, m, top, order[i], declaring);
+    const Graph *first = NULL;
+    for (int i = training ? 0 : 2; i < 4; i++) {
+        graphs[order[i]] = run_entry(a, d, p, m, top, order[i], first);
         if (!graphs[order[i]]) return false;
+        if (!first) first = graphs[order[i]];
     }
     return true;
 }

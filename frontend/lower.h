@@ -75,7 +75,8 @@ typedef struct OutputRef {
 } OutputRef;
 
 typedef struct Lower {
-    Arena *arena;
+    Arena *arena;   /* what a value or the model refers to */
+    Arena *scratch; /* gone after the run */
     Diag *diag;
     Program *program;
     Model *model;

@@ -15,7 +15,7 @@ static int formal_index(const ArgList *formals, const char *name) {
 }
 
 ArgValue *lower_args(Lower *L, const Top *top, int skip, const ArgList *args, ArgEval eval, void *context) {
-    ArgValue *out = ARENA_ARRAY(L->arena, ArgValue, args->n + 1);
+    ArgValue *out = ARENA_ARRAY(L->scratch, ArgValue, args->n + 1);
     for (int i = 0; i < args->n; i++) {
         const Arg *a = &args->at[i];
         const char *name = a->name.text;
@@ -63,7 +63,7 @@ static bool bind_default(Lower *L, const Top *top, int i, SrcLoc loc) {
 
 bool lower_bind_formals(Lower *L, Body *b, const Top *top, int n_first, const Value *first, int n, const ArgValue *args,
                         SrcLoc loc) {
-    const Value **given = ARENA_ARRAY(L->arena, const Value *, top->formals.n + 1);
+    const Value **given = ARENA_ARRAY(L->scratch, const Value *, top->formals.n + 1);
     if (n_first > top->formals.n) {
         lower_fail(L, E0202, top->name.loc, NULL, "'%s' must take %d arguments at least", top->name.text, n_first);
         return false;
@@ -168,7 +168,7 @@ static bool fill_defaults(Lower *L, const Builtin *b, const bool *given, Value *
 static bool match_builtin(Lower *L, const Builtin *b, int n, const ArgValue *args, Value *value, BuiltinCall *call) {
     bool given[MAX_BUILTIN_FORMALS] = {false}, variadic = b->formals[0] == '*', has_default;
     char name[32];
-    Value *more = ARENA_ARRAY(L->arena, Value, n + 1);
+    Value *more = ARENA_ARRAY(L->scratch, Value, n + 1);
     for (int i = 0; i < n; i++) {
         int at = args[i].name.text ? find_formal(b, args[i].name.text) : i;
         if (variadic && !args[i].name.text) {

@@ -14,7 +14,7 @@ static bool already_said(Lower *L, SrcLoc loc, DiagCode code) {
     }
     SrcLoc key = loc;
     key.end_line = (int)code;
-    vec_push(L->arena, L->reported, key);
+    vec_push(L->scratch, L->reported, key);
     return false;
 }
 
@@ -61,7 +61,7 @@ void body_bind(Lower *L, const char *name, Value v) {
     if (old)
         *old = (Binding){name, v, -1};
     else
-        vec_push(L->arena, L->body->bindings, (Binding){name, v, -1});
+        vec_push(L->scratch, L->body->bindings, (Binding){name, v, -1});
 }
 
 /* The text of -D NAME=VALUE as a constant. */

@@ -33,7 +33,7 @@ Value index_base(IndexContext *c, const Expr *e) {
     for (int i = 0; i < c->bases.n; i++)
         if (c->bases.at[i].e == e) return c->bases.at[i].v;
     Value v = lower_expr(c->L, e);
-    vec_push(c->L->arena, c->bases, (Base){e, v});
+    vec_push(c->L->scratch, c->bases, (Base){e, v});
     return v;
 }
 
@@ -120,7 +120,7 @@ static bool infer_ranges(IndexContext *c, const Expr *e, int first, const bool *
 static bool open_loops(IndexContext *c, const BinderList *b, const Expr *body, bool left) {
     Lower *L = c->L;
     int first = c->loops.n;
-    bool *open = ARENA_ARRAY(L->arena, bool, b->n + 1), ok = true;
+    bool *open = ARENA_ARRAY(L->scratch, bool, b->n + 1), ok = true;
     if (c->space.n + b->n > MAX_LOOPS) {
         lower_fail(L, E0216, body->loc, NULL, "more than %d indices", MAX_LOOPS);
         return false;
@@ -133,7 +133,7 @@ static bool open_loops(IndexContext *c, const BinderList *b, const Expr *body, b
             ok = false;
         }
         open[i] = !b->at[i].range;
-        vec_push(L->arena, c->loops, loop);
+        vec_push(L->scratch, c->loops, loop);
     }
     for (int i = 0; i < b->n; i++) {
         c->loops.at[first + i].visible = true;

@@ -281,7 +281,7 @@ static Value run_concat(Lower *L, const BuiltinCall *c) {
     Value at = c->arg[1];
     if (at.kind == VAL_NONE && n > 1 && c->more[n - 1].kind == VAL_INT) at = c->more[--n]; /* concat(a, b, axis) */
     if (n == 0 || at.kind == VAL_NONE) return lower_fail(L, E0202, c->loc, NULL, "concat needs tensors and an axis");
-    Node **in = ARENA_ARRAY(L->arena, Node *, n);
+    Node **in = ARENA_ARRAY(L->scratch, Node *, n);
     for (int i = 0; i < n; i++)
         if (!tensor_arg(L, c, c->more[i], &in[i])) return val_poison();
     if (!single_axis(L, c, at, in[0]->shape.rank, &axis)) return val_poison();

@@ -16,7 +16,7 @@ static Node *init_uniform(Lower *L, Init *init, Shape s) {
     if (!L->seed) L->seed = t_node(L, OP_SEED, 0, NULL, &(Attr){.dtype = DT_I32}, DT_I32, shape_scalar());
     Node *in[2] = {L->seed, t_const(L, DT_I32, shape_scalar(), 0)};
     Node *u = t_node(L, OP_RANDOM, 2, in, &(Attr){.dtype = DT_F32}, DT_F32, s);
-    vec_push(L->arena, init->param->random, u);
+    vec_push(L->scratch, init->param->random, u);
     return u;
 }
 
@@ -162,7 +162,7 @@ Value lower_param(Lower *L, const Expr *e, const char *name) {
         ref.source = t_node(L, OP_PARAM, 0, NULL, &(Attr){.decl = index, .dtype = ref.dtype}, ref.dtype, init.shape);
         ref.node = t_cast(L, ref.source, DT_F32);
     }
-    vec_push(L->arena, L->params, ref);
+    vec_push(L->scratch, L->params, ref);
     paths_add(L, L->body->paths, name, false, index, e->loc);
     return val_tensor(ref.node);
 }
@@ -189,7 +189,7 @@ void lower_state(Lower *L, const Stmt *s) {
     Attr attr = {.decl = index, .dtype = init->dtype};
     StateRef ref = {.init = init, .loc = L->loc, .optimizer = L->body->target >= 0};
     ref.node = L->entry == ENTRY_INIT ? init : t_node(L, OP_STATE, 0, NULL, &attr, init->dtype, init->shape);
-    vec_push(L->arena, L->states, ref);
+    vec_push(L->scratch, L->states, ref);
     paths_add(L, L->body->paths, name, true, index, s->loc);
     body_bind(L, name, val_tensor(ref.node));
     body_find(L->body, name)->state = index;
@@ -216,7 +216,7 @@ Value lower_hyper(Lower *L, const Expr *e, const char *name) {
         return lower_fail(L, E0302, e->loc, "name one of them with `as`",
                           "the hyperparameter '%s' has two default values: %g and %g", name,
                           L->model->hypers.at[i].value, e->number);
-    while (L->hypers.n <= i) vec_push(L->arena, L->hypers, NULL);
+    while (L->hypers.n <= i) vec_push(L->scratch, L->hypers, NULL);
     if (!L->hypers.at[i])
         L->hypers.at[i] = t_node(L, OP_HYPER, 0, NULL, &(Attr){.decl = i, .dtype = DT_F32}, DT_F32, shape_scalar());
     return val_tensor(L->hypers.at[i]);

@@ -154,17 +154,17 @@ static Node *permuted(IndexContext *c, const IndexSpace *s, const Read *r) {
 }
 
 static Contract *new_contract(IndexContext *c, const IndexSpace *loops, int n_out, int n_reads, const Read *reads) {
-    Contract *k = ARENA_NEW(c->L->arena, Contract);
+    Contract *k = ARENA_NEW(c->L->scratch, Contract);
     k->n_loops = loops->n, k->n_out = n_out, k->n_operands = n_reads;
     for (int i = 0; i < loops->n; i++) k->extent[i] = c->loops.at[loops->loop[i]].extent;
-    k->map = arena_alloc(c->L->arena, sizeof *k->map * (size_t)n_reads);
+    k->map = arena_alloc(c->L->scratch, sizeof *k->map * (size_t)n_reads);
     for (int i = 0; i < n_reads; i++)
         for (int d = 0; d < reads[i].tensor->shape.rank; d++) k->map[i][d] = as_affine(&reads[i].sub[d], loops);
     return k;
 }
 
 Node *read_view(IndexContext *c, const IndexSpace *s, const Read *r) {
-    bool *used = ARENA_ARRAY(c->L->arena, bool, c->loops.n + 1);
+    bool *used = ARENA_ARRAY(c->L->scratch, bool, c->loops.n + 1);
     loops_of(r, used);
     IndexSpace part = used_part(s, used);
     Node *n = permuted(c, &part, r);
@@ -212,7 +212,7 @@ static Node *linear_node(IndexContext *c, const IndexSpace *s, const Linear *l) 
 /* 0 <= l < d, and exact division: computed over the loops of the subscript, then spread over the space. */
 static Node *subscript_mask(IndexContext *c, const IndexSpace *s, const Linear *l, Dim d) {
     Lower *L = c->L;
-    bool *used = ARENA_ARRAY(L->arena, bool, c->loops.n + 1);
+    bool *used = ARENA_ARRAY(L->scratch, bool, c->loops.n + 1);
     if (always_inside(c, l, d)) return NULL;
     for (int i = 0; i < l->n; i++) used[l->term[i].loop] = true;
     IndexSpace part = used_part(s, used);
@@ -349,7 +349,7 @@ static bool gather_by_indicator(IndexContext *c, const Expr *e, Read *r, const G
         return false;
     }
     for (int k = 0; k < g->n; k++) {
-        vec_push(L->arena, c->loops, (Loop){.extent = r->tensor->shape.dim[g->dim[k]], .ranged = true});
+        vec_push(L->scratch, c->loops, (Loop){.extent = r->tensor->shape.dim[g->dim[k]], .ranged = true});
         axes[k] = (int8_t)wide.n;
         wide.loop[wide.n++] = c->loops.n - 1;
         inner.sub[g->dim[k]] = plain_loop(c->loops.n - 1);
@@ -374,7 +374,7 @@ static bool gather_by_indicator(IndexContext *c, const Expr *e, Read *r, const G
 
 static bool gather_read(IndexContext *c, const Expr *e, Read *r, Gathered *g) {
     Lower *L = c->L;
-    bool *by_ids = ARENA_ARRAY(L->arena, bool, c->loops.n + 1), *by_rest = ARENA_ARRAY(L->arena, bool, c->loops.n + 1);
+    bool *by_ids = ARENA_ARRAY(L->scratch, bool, c->loops.n + 1), *by_rest = ARENA_ARRAY(L->scratch, bool, c->loops.n + 1);
     bool shared = false, fixed = true;
     for (int k = 0; k < g->n; k++) {
         mention_loops(c, e->items.at[g->dim[k]].index, by_ids);
@@ -449,7 +449,7 @@ static bool factor_read(IndexContext *c, const Expr *e, Factors *f) {
         f->failed = true;
         return false;
     }
-    vec_push(c->L->arena, f->reads, r);
+    vec_push(c->L->scratch, f->reads, r);
     return dtype_is_float(r.tensor->dtype) && r.tensor->dtype == f->reads.at[0].tensor->dtype;
 }
 
@@ -458,7 +458,7 @@ static bool factor_scale(IndexContext *c, const Expr *e, bool divides, Factors *
     if (v.kind == VAL_POISON) f->failed = true;
     bool scalar =
         val_is_number(v) || (v.kind == VAL_TENSOR && v.node->shape.rank == 0 && dtype_is_float(v.node->dtype));
-    if (scalar) vec_push(c->L->arena, f->scales, (Scale){v, divides, e->loc});
+    if (scalar) vec_push(c->L->scratch, f->scales, (Scale){v, divides, e->loc});
     return scalar;
 }
 
@@ -483,7 +483,7 @@ bool product_contract(IndexContext *c, const Expr *body, const IndexSpace *out, 
         *result = val_poison();
         return f.failed;
     }
-    Node **in = ARENA_ARRAY(L->arena, Node *, f.reads.n);
+    Node **in = ARENA_ARRAY(L->scratch, Node *, f.reads.n);
     for (int i = 0; i < f.reads.n; i++) in[i] = f.reads.at[i].tensor;
     Attr attr = {.contract = new_contract(c, &c->space, out->n, f.reads.n, f.reads.at)};
     Shape shape = space_shape(c, out);

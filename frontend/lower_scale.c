@@ -18,7 +18,7 @@ static Node *make_state(Lower *L, PathScope *paths, const char *path, DType t, d
     ref.node = L->entry == ENTRY_INIT
                    ? init
                    : t_new_node(L, OP_STATE, 0, NULL, &(Attr){.decl = index, .dtype = t}, t, shape_scalar());
-    vec_push(L->arena, L->states, ref);
+    vec_push(L->scratch, L->states, ref);
     paths_add(L, paths, path, true, index, L->loc);
     return ref.node;
 }

@@ -43,8 +43,8 @@ static void grow(Lower *L) {
     Node **at = L->shared;
     uint64_t *key = L->shared_key;
     L->shared_cap = old ? old * 2 : 1024;
-    L->shared = ARENA_ARRAY(L->arena, Node *, L->shared_cap);
-    L->shared_key = ARENA_ARRAY(L->arena, uint64_t, L->shared_cap);
+    L->shared = ARENA_ARRAY(L->scratch, Node *, L->shared_cap);
+    L->shared_key = ARENA_ARRAY(L->scratch, uint64_t, L->shared_cap);
     for (int i = 0; i < old; i++) {
         if (!at[i]) continue;
         int k = (int)(key[i] >> 20) & (L->shared_cap - 1);

@@ -40,13 +40,13 @@ static void lower_assign(Lower *L, const Stmt *s) {
         bind_all(L, &s->names, NULL);
         return;
     }
-    Value *v = ARENA_ARRAY(L->arena, Value, s->values.n);
+    Value *v = ARENA_ARRAY(L->scratch, Value, s->values.n);
     for (int i = 0; i < s->values.n; i++) v[i] = lower_named(L, s->values.at[i], s->names.at[i].text);
     bind_all(L, &s->names, v);
 }
 
 static void lower_return(Lower *L, const Stmt *s) {
-    Value *v = ARENA_ARRAY(L->arena, Value, s->values.n);
+    Value *v = ARENA_ARRAY(L->scratch, Value, s->values.n);
     bool poison = false;
     for (int i = 0; i < s->values.n; i++) {
         v[i] = s->values.n == 1 ? lower_results(L, s->values.at[i]) : lower_expr(L, s->values.at[i]);
@@ -114,7 +114,7 @@ static void lower_repeat(Lower *L, const Stmt *s) {
         if (outer) L->body->paths = &inner;
         lower_block(L, &s->body);
         L->body->paths = outer;
-        if (outer) paths_merge(L, outer, &inner, arena_printf(L->arena, "%s.%lld", as, (long long)i), NULL, s->loc);
+        if (outer) paths_merge(L, outer, &inner, arena_printf(L->scratch, "%s.%lld", as, (long long)i), NULL, s->loc);
     }
 }
 
@@ -173,7 +173,7 @@ static void lower_input(Lower *L, const Stmt *s) {
         lower_fail(L, E0207, s->names.at[0].loc, NULL, "the input '%s' is declared twice", t.name);
         return;
     }
-    while (L->inputs.n <= i) vec_push(L->arena, L->inputs, NULL);
+    while (L->inputs.n <= i) vec_push(L->scratch, L->inputs, NULL);
     Attr attr = {.decl = i, .dtype = t.dtype};
     L->inputs.at[i] = t_node(L, OP_INPUT, 0, NULL, &attr, t.dtype, t.shape);
     /* what comes in 16 bits is a number like any other */
@@ -211,7 +211,7 @@ static void lower_output(Lower *L, const Stmt *s) {
             lower_fail(L, E0207, s->names.at[0].loc, NULL, "the output '%s' is declared twice", name);
             return;
         }
-    vec_push(L->arena, L->outputs, (OutputRef){name, node, s->loc});
+    vec_push(L->scratch, L->outputs, (OutputRef){name, node, s->loc});
 }
 
 /* `precision P weights W`: parameters are W in memory, without a master. */

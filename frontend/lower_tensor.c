@@ -431,14 +431,14 @@ Value v_matmul(Lower *L, Value av, Value bv, SrcLoc loc) {
     Contract c = {.n_loops = out.rank + 1, .n_out = out.rank, .n_operands = 2};
     memcpy(c.extent, out.dim, sizeof(Dim) * (size_t)out.rank);
     c.extent[out.rank] = ka;
-    c.map = arena_alloc(L->arena, 2 * sizeof *c.map);
+    c.map = arena_alloc(L->scratch, 2 * sizeof *c.map);
     map_batch(c.map[0], a->shape, batch_a, out.dim, batch);
     map_batch(c.map[1], b->shape, batch_b, out.dim, batch);
     map_dim(&c.map[0][ra - 1], out.rank);
     if (row >= 0) map_dim(&c.map[0][ra - 2], row);
     map_dim(&c.map[1][rb == 1 ? 0 : rb - 2], out.rank);
     if (col >= 0) map_dim(&c.map[1][rb - 1], col);
-    Attr attr = {.contract = arena_dup(L->arena, &c, sizeof c)};
+    Attr attr = {.contract = &c};
     if (!check_contract(L, 2, (Node *[]){a, b}, &attr, loc)) return val_poison();
     return val_tensor(t_node(L, OP_CONTRACT, 2, (Node *[]){a, b}, &attr, a->dtype, out));
 }

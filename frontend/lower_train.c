@@ -23,7 +23,7 @@ static bool path_matches(const char *pattern, const char *path) {
 }
 
 static const char *nearest_path(Lower *L, const char *pattern) {
-    const char **names = ARENA_ARRAY(L->arena, const char *, L->params.n + 1);
+    const char **names = ARENA_ARRAY(L->scratch, const char *, L->params.n + 1);
     for (int i = 0; i < L->params.n; i++) names[i] = L->params.at[i].path;
     return diag_nearest(pattern, names, L->params.n);
 }
@@ -136,11 +136,11 @@ static void lower_step(Lower *L, const Train *t, const Top *top, PathScope *path
 
 void lower_train(Lower *L, PathScope *paths, Node **gradient) {
     const Train *t = L->train->train;
-    bool *selected = ARENA_ARRAY(L->arena, bool, L->params.n + 1);
+    bool *selected = ARENA_ARRAY(L->scratch, bool, L->params.n + 1);
     const Top *top = find_optimizer(L, t);
     if (!select_parameters(L, t, selected) || !top || L->loss.kind != VAL_TENSOR) return;
     SrcLoc outer = L->loc;
-    Node **scaled = ARENA_ARRAY(L->arena, Node *, L->params.n + 1);
+    Node **scaled = ARENA_ARRAY(L->scratch, Node *, L->params.n + 1);
     make_gradients(L, paths, selected, scaled, gradient);
     L->loc = L->train->loc;
     if (L->entry != ENTRY_GRAD) lower_step(L, t, top, paths, gradient);

@@ -12,7 +12,7 @@ static Node *uniform(Lower *L, Shape s) {
     if (!L->seed) L->seed = t_node(L, OP_SEED, 0, NULL, &i32, DT_I32, scalar);
     Node *in[2] = {L->seed, t_node(L, OP_STEP, 0, NULL, &i32, DT_I32, scalar)};
     Node *u = t_node(L, OP_RANDOM, 2, in, &(Attr){.dtype = DT_F32}, DT_F32, s);
-    vec_push(L->arena, L->dropouts, u); /* gets a stream of its own */
+    vec_push(L->scratch, L->dropouts, u); /* gets a stream of its own */
     return u;
 }
 

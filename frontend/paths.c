@@ -10,8 +10,8 @@ static void add_entry(Lower *L, PathScope *scope, PathEntry e, SrcLoc loc) {
                    "the %s path '%s' is used twice", e.state ? "state" : "parameter", e.path);
         return;
     }
-    vec_push(L->arena, scope->entries, e);
-    names_set(L->arena, &scope->taken, e.path, arena_dup(L->arena, &e, sizeof e));
+    vec_push(L->scratch, scope->entries, e);
+    names_set(L->scratch, &scope->taken, e.path, arena_dup(L->scratch, &e, sizeof e));
 }
 
 void paths_add(Lower *L, PathScope *scope, const char *path, bool state, int index, SrcLoc loc) {
@@ -19,7 +19,7 @@ void paths_add(Lower *L, PathScope *scope, const char *path, bool state, int ind
 }
 
 static const char *prefixed(Lower *L, const char *component, const char *path) {
-    return component ? arena_printf(L->arena, "%s.%s", component, path) : path;
+    return component ? arena_printf(L->scratch, "%s.%s", component, path) : path;
 }
 
 /* The first of inner's paths that is taken in outer, with `component` before it. */
@@ -33,7 +33,7 @@ static const char *first_clash(Lower *L, const PathScope *outer, const PathScope
 
 static const char *free_component(Lower *L, const PathScope *outer, const PathScope *inner, const char *base) {
     const char *component = base;
-    for (int k = 1; first_clash(L, outer, inner, component); k++) component = arena_printf(L->arena, "%s_%d", base, k);
+    for (int k = 1; first_clash(L, outer, inner, component); k++) component = arena_printf(L->scratch, "%s_%d", base, k);
     return component;
 }
 

@@ -1,13 +1,20 @@
 /* Building and editing graphs. */
 #include "ir/graph.h"
+#include "ir/attr_pool.h"
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 Graph *graph_new(Arena *a, Model *m, Entry e) {
     Graph *g = ARENA_NEW(a, Graph);
-    *g = (Graph){.arena = a, .attrs = a, .model = m, .entry = e};
+    *g = (Graph){.arena = a, .attrs = attr_pool_new(a), .model = m, .entry = e};
     return g;
+}
+
+Graph *graph_new_from(Arena *a, const Graph *g) {
+    Graph *made = ARENA_NEW(a, Graph);
+    *made = (Graph){.arena = a, .attrs = g->attrs, .model = g->model, .entry = g->entry};
+    return made;
 }
 
 Node *graph_node(Graph *g, Op op, int n_in, Node *const *in, const Attr *attr, DType dtype, Shape shape) {
@@ -18,9 +25,10 @@ Node *graph_node(Graph *g, Op op, int n_in, Node *const *in, const Attr *attr, D
     bool carries_dtype = op_info[op].type == TYPE_ATTR;
     n->attr = &none;
     if (attr || carries_dtype) {
-        Attr *own = arena_dup(g->attrs, attr ? attr : &none, sizeof *own);
-        if (carries_dtype) own->dtype = dtype;
-        n->attr = own;
+        Attr wanted = attr ? *attr : none;
+        if (carries_dtype) wanted.dtype = dtype;
+        n->attr = &wanted;
+        n->attr = attr_pool_get(g->attrs, n);
     }
     vec_push(g->arena, g->nodes, n);
     return n;
@@ -32,13 +40,6 @@ const char *const precision_name[PRECISION_COUNT] = {
 bool op_has_precision(Op op) {
     const OpClass c = op_info[op].cls;
     return c == CLASS_ELEMENT || c == CLASS_REDUCE || c == CLASS_CONTRACT || op == OP_GATHER;
-}
-
-static const Contract *contract_copy(Arena *a, const Contract *c) {
-    Contract *copy = arena_dup(a, c, sizeof *c);
-    copy->map = arena_dup(a, c->map, sizeof *c->map * (size_t)c->n_operands);
-    copy->guard = arena_dup(a, c->guard, sizeof *c->guard * (size_t)c->n_guards);
-    return copy;
 }
 
 /* A bug of the caller, in every build: going on would compile a wrong program. */
@@ -104,7 +105,7 @@ Node *graph_reduce(Graph *g, Op op, Node *a, int n_axes, const int8_t *axes) {
 }
 
 Node *graph_contract(Graph *g, int n, Node *const *in, const Contract *c) {
-    Attr attr = {.contract = contract_copy(g->attrs, c)};
+    const Attr attr = {.contract = c};
     return inferred(g, OP_CONTRACT, n, in, &attr, shape_scalar());
 }
 

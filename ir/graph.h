@@ -70,6 +70,7 @@ typedef struct Attr {
 } Attr;
 
 typedef struct Node Node;
+typedef struct AttrPool AttrPool; /* attr_pool.h */
 struct Node {
     int id; /* position in Graph.nodes */
     Op op;
@@ -80,7 +81,7 @@ struct Node {
     Shape shape;
     int n_in;
     Node **in;
-    const Attr *attr; /* never NULL */
+    const Attr *attr; /* never NULL; of the graph's pool, so that nodes share it */
     SrcLoc loc;
 };
 
@@ -121,7 +122,7 @@ typedef struct Result {
  * grad: OUTPUT, STATE and GRAD.  step: OUTPUT, STATE, PARAM. */
 typedef struct Graph {
     Arena *arena; /* of the nodes */
-    Arena *attrs; /* of the attributes: a pass shares them with the graph it makes anew; the same as `arena` at first */
+    AttrPool *attrs; /* shared by a graph and those made of it */
     Model *model;
     Entry entry;
     VEC(Node *) nodes;
@@ -129,6 +130,8 @@ typedef struct Graph {
 } Graph;
 
 Graph *graph_new(Arena *a, Model *m, Entry e);
+/* Empty, of the model and the entry of g, to be made of its nodes. */
+Graph *graph_new_from(Arena *a, const Graph *g);
 
 /* ---- building: every function infers shape and dtype, folds nothing ------------------------
  * Operands must be legal (the front end has checked them; a violation is a bug and aborts). */

@@ -136,13 +136,12 @@ Graph *pass_autodiff(PassContext *c, Graph *g) {
     int n = g->nodes.n;
     Autodiff ad = {.context = c,
                    .old = g,
-                   .g = graph_new(c->arena, g->model, g->entry),
+                   .g = graph_new_from(c->arena, g),
                    .scratch = scratch,
                    .level = ARENA_ARRAY(scratch, int, n),
                    .late = ARENA_ARRAY(scratch, bool, n),
                    .inner = ARENA_ARRAY(scratch, bool, n),
                    .copy = ARENA_ARRAY(scratch, Node *, n)};
-    ad.g->attrs = g->attrs;
     int top = find_levels(&ad);
     for (int level = 0; level <= top; level++) {
         if (level > 0) expand_level(&ad, level);

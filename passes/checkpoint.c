@@ -273,7 +273,7 @@ static Node *rebuild_reader(Rebuild *r, const Node *n, int n_cuts) {
 static Graph *rebuild(const Checkpoint *c, int n_cuts) {
     const Graph *g = c->g;
     int n = g->nodes.n;
-    Rebuild r = {.c = c, .out = graph_new(g->arena, g->model, g->entry)};
+    Rebuild r = {.c = c, .out = graph_new_from(g->arena, g)};
     r.map = ARENA_ARRAY(c->arena, Node *, n);
     r.clone = ARENA_ARRAY(c->arena, Node *, n);
     r.own_clone = ARENA_ARRAY(c->arena, Node *, n);

@@ -6,10 +6,10 @@
  * `members`, whose nodes are the first's.  One grid has the tiles of all: fewer launches, and programs enough to leave
  * the sum whole where one product alone would be split (split.c asks family_sizes). */
 #include "passes/family.h"
+#include "ir/attr_pool.h"
 #include "ir/integer.h"
 #include "passes/contract_class.h"
 #include "passes/memory.h"
-#include "passes/rewrite.h"
 #include "passes/same_kernel.h"
 #include <string.h>
 
@@ -41,7 +41,7 @@ static uint64_t epilogue_hash(const Uses *u, const Node *n, int depth) {
 static bool alike(const Uses *u, const Node *a, const Node *b) {
     enum { STEPS = 3 };
     if (!contract_is_product(b) || a->dtype != b->dtype || a->phase != b->phase || a->remat != b->remat) return false;
-    if (!shape_same(&a->shape, &b->shape) || !node_attr_similar(a, b)) return false;
+    if (!shape_same(&a->shape, &b->shape) || !attr_similar(a, b)) return false;
     for (int k = 0; k < 2; k++)
         if (a->in[k]->dtype != b->in[k]->dtype || !shape_same(&a->in[k]->shape, &b->in[k]->shape)) return false;
     return epilogue_hash(u, a, STEPS) == epilogue_hash(u, b, STEPS);

@@ -268,8 +268,7 @@ Graph *pass_order(PassContext *c, Graph *g) {
         any |= o.inner[i] != AS_IS;
     }
     if (any) {
-        o.made = graph_new(c->arena, g->model, g->entry);
-        o.made->attrs = g->attrs;
+        o.made = graph_new_from(c->arena, g);
         copy_all(&o);
         graph_prune(o.made);
     }

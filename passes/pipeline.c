@@ -116,7 +116,7 @@ static void compile_entry_aside(PassContext *c, const Graph *lowered, Module *m)
     Arena *nodes = NULL;
     Graph g = *lowered;
     c->kept = m->arena;
-    c->arena = g.attrs = arena_new();
+    c->arena = arena_new();
     compile_entry(c, &g, m, &nodes);
     arena_free(nodes);
     arena_free(c->arena);

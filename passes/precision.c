@@ -262,8 +262,7 @@ static DType declared(const Model *m, const Result *r) {
 
 static Graph *place(PassContext *c, Graph *g) {
     const int n = g->nodes.n;
-    Place p = {.g = graph_new(c->arena, g->model, g->entry), .scratch = arena_new()};
-    p.g->attrs = g->attrs;
+    Place p = {.g = graph_new_from(c->arena, g), .scratch = arena_new()};
     p.copy = ARENA_ARRAY(p.scratch, Node *, n);
     p.cast = ARENA_ARRAY(p.scratch, Node *, n);
     p.kind = ARENA_ARRAY(p.scratch, Kind, n);

@@ -89,8 +89,7 @@ static bool is_low(const Graph *g) {
 Graph *precision_raise(PassContext *c, Graph *g) {
     if (!is_low(g)) return g;
     const int n = g->nodes.n;
-    Raise r = {.g = graph_new(c->arena, g->model, g->entry), .scratch = arena_new()};
-    r.g->attrs = g->attrs;
+    Raise r = {.g = graph_new_from(c->arena, g), .scratch = arena_new()};
     r.copy = ARENA_ARRAY(r.scratch, Node *, n);
     r.needed = ARENA_ARRAY(r.scratch, bool, n);
     r.kept = ARENA_ARRAY(r.scratch, bool, n);

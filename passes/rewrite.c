@@ -1,66 +1,21 @@
 /* The walk, the set of existing nodes, and the smart constructors. */
 #include "passes/rewrite.h"
+#include "ir/attr_pool.h"
 #include "ir/integer.h"
 #include <assert.h>
 #include <string.h>
 
 /* ---- structural equality ------------------------------------------------------------------- */
-static uint64_t hash_affine(uint64_t h, const Affine *e, int n_loops) {
-    h = hash_mix(hash_mix(h, (uint64_t)e->c), (uint64_t)e->divisor);
-    for (int l = 0; l < n_loops; l++) h = hash_mix(h, (uint64_t)e->coef[l]);
-    return h;
-}
-
 static uint64_t hash_node(const Node *n) {
     const uint64_t which = (uint64_t)n->remat ^ (uint64_t)n->precision << 32;
-    uint64_t value, h = hash_mix(hash_mix(hash_mix(0, (uint64_t)n->op), (uint64_t)n->dtype), which);
+    uint64_t h = hash_mix(hash_mix(hash_mix(0, (uint64_t)n->op), (uint64_t)n->dtype), which);
     for (int k = 0; k < n->n_in; k++) h = hash_mix(h, (uint64_t)n->in[k]->id);
     for (int d = 0; d < n->shape.rank; d++) h = hash_mix(h, (uint64_t)n->shape.dim[d].bound);
-    memcpy(&value, &n->attr->value, sizeof value);
-    h = hash_mix(hash_mix(hash_mix(h, value), (uint64_t)n->attr->decl), (uint64_t)n->attr->axis);
-    for (int d = 0; d < n->attr->n_axes; d++) h = hash_mix(h, (uint64_t)n->attr->axes[d]);
-    const Contract *c = n->attr->contract;
-    for (int k = 0; c && k < c->n_operands; k++)
-        for (int d = 0; d < n->in[k]->shape.rank; d++) h = hash_affine(h, &c->map[k][d], c->n_loops);
-    return h;
-}
-
-static bool affine_equal(const Affine *a, const Affine *b) {
-    return a->c == b->c && a->divisor == b->divisor && memcmp(a->coef, b->coef, sizeof a->coef) == 0;
-}
-
-static bool contract_equal(const Contract *a, const Contract *b, Node *const *in) {
-    if (!a || !b) return a == b;
-    if (a->n_loops != b->n_loops || a->n_out != b->n_out || a->n_operands != b->n_operands ||
-        a->n_guards != b->n_guards)
-        return false;
-    for (int l = 0; l < a->n_loops; l++)
-        if (!dim_equal(a->extent[l], b->extent[l])) return false;
-    for (int k = 0; k < a->n_operands; k++)
-        for (int d = 0; d < in[k]->shape.rank; d++)
-            if (!affine_equal(&a->map[k][d], &b->map[k][d])) return false;
-    for (int i = 0; i < a->n_guards; i++) {
-        const Guard *x = &a->guard[i], *y = &b->guard[i];
-        if (x->kind != y->kind || x->lo != y->lo || !dim_equal(x->hi, y->hi) || !affine_equal(&x->e, &y->e))
-            return false;
-    }
-    return true;
-}
-
-bool node_attr_similar(const Node *a, const Node *b) {
-    const Attr *x = a->attr, *y = b->attr;
-    if (x == y) return true;
-    bool same = memcmp(&x->value, &y->value, sizeof x->value) == 0 && x->axis == y->axis &&
-                dim_equal(x->extent, y->extent) && x->n_axes == y->n_axes &&
-                memcmp(x->axes, y->axes, (size_t)x->n_axes) == 0 && x->scan == y->scan && x->reverse == y->reverse &&
-                x->exclusive == y->exclusive;
-    for (int d = 0; same && d < MAX_RANK; d++)
-        same = dim_equal(x->lo[d], y->lo[d]) && dim_equal(x->hi[d], y->hi[d]) && x->step[d] == y->step[d];
-    return same && contract_equal(x->contract, y->contract, a->in);
+    return hash_mix(h, attr_hash(n));
 }
 
 static bool attr_equal(const Node *a, const Node *b) {
-    return a->attr->decl == b->attr->decl && a->attr->stream == b->attr->stream && node_attr_similar(a, b);
+    return a->attr->decl == b->attr->decl && a->attr->stream == b->attr->stream && attr_similar(a, b);
 }
 
 static bool node_equal(const Node *a, const Node *b) {
@@ -266,8 +221,7 @@ Graph *rewrite_graph(PassContext *c, Graph *g, RewriteRules *rules) {
 }
 
 Graph *rewrite_graph_with(PassContext *c, Graph *g, RewriteRules *rules, const int *members, const struct Slices *slices) {
-    Rewriter r = {.g = graph_new(c->arena, g->model, g->entry), .scratch = arena_new(), .rules = rules};
-    r.g->attrs = g->attrs;
+    Rewriter r = {.g = graph_new_from(c->arena, g), .scratch = arena_new(), .rules = rules};
     r.fired = c->fired;
     r.target = c->target;
     r.context = c;

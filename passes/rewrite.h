@@ -68,9 +68,6 @@ bool *find_parted(Arena *a, const Graph *g, const bool *opaque);
 /* Is there a part of such a value? */
 bool find_parts(const Graph *g, const bool *opaque, const bool *parted);
 
-/* Equal attributes but for which tensor (decl) or random stream is meant; the ops and ranks are the same. */
-bool node_attr_similar(const Node *a, const Node *b);
-
 /* Tries one rule. */
 Node *rewrite_apply(Rewriter *r, RewriteId id, const Node *n);
 

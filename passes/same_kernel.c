@@ -1,7 +1,7 @@
 #include "passes/same_kernel.h"
+#include "ir/attr_pool.h"
 #include "ir/integer.h"
 #include "passes/access.h"
-#include "passes/rewrite.h"
 #include <string.h>
 
 typedef struct Slot {
@@ -105,7 +105,7 @@ static bool same_node(Pair *x, const Node *a, const Node *b) {
     f->stamp[a->id] = f->now;
     f->partner[a->id] = b->id;
     if (a->op != b->op || a->dtype != b->dtype || a->n_in != b->n_in || !shape_same(&a->shape, &b->shape)) return false;
-    if (op_is_memory(a->op) || !node_attr_similar(a, b)) return false;
+    if (op_is_memory(a->op) || !attr_similar(a, b)) return false;
     if (a->op == OP_RANDOM && !same_stream(x, a, b)) return false;
     for (int i = 0; i < a->n_in; i++)
         if (!same_node(x, a->in[i], b->in[i])) return false;

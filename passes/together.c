@@ -7,6 +7,7 @@
  * down to the last of its company, past nothing that reads it.  A sum reads the operand as the product has it, its dims
  * merged, so that they are seen to be the same. */
 #include "passes/together.h"
+#include "ir/attr_pool.h"
 #include "passes/affine.h"
 #include "passes/contract_class.h"
 #include "passes/matrix.h"
@@ -187,8 +188,9 @@ static void read_operand(Together *t, Node *sum, Node *x, unsigned summed) {
     attr.n_axes = 0;
     for (int d = 0; d < x->shape.rank; d++)
         if (summed >> d & 1) attr.axes[attr.n_axes++] = (int8_t)d;
-    sum->attr = arena_dup(t->g->attrs, &attr, sizeof attr);
+    sum->attr = &attr;
     sum->in = arena_dup(t->g->arena, &x, sizeof x);
+    sum->attr = attr_pool_get(t->g->attrs, sum);
 }
 
 static bool keeps_shape(const Node *sum, const Node *x, unsigned summed) {

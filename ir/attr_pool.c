@@ -1,0 +1,137 @@
+/* Attributes: hashed, compared, and kept once. */
+#include "ir/attr_pool.h"
+#include "ir/integer.h"
+#include <string.h>
+
+typedef struct AttrSlot {
+    uint64_t hash;
+    const Attr *attr; /* NULL: empty */
+} AttrSlot;
+
+/* Open addressing; size is a power of two. */
+struct AttrPool {
+    Arena *arena;
+    AttrSlot *slot;
+    int size, used;
+};
+
+AttrPool *attr_pool_new(Arena *a) {
+    AttrPool *p = ARENA_NEW(a, AttrPool);
+    p->arena = a;
+    return p;
+}
+
+/* ---- hashes -------------------------------------------------------------------------------------------------- */
+static uint64_t hash_affine(uint64_t h, const Affine *e, int n_loops) {
+    h = hash_mix(hash_mix(h, (uint64_t)e->c), (uint64_t)e->divisor);
+    for (int l = 0; l < n_loops; l++) h = hash_mix(h, (uint64_t)e->coef[l]);
+    return h;
+}
+
+uint64_t attr_hash(const Node *n) {
+    const Attr *a = n->attr;
+    const Contract *c = a->contract;
+    uint64_t value, h = hash_mix(0, (uint64_t)a->decl);
+    memcpy(&value, &a->value, sizeof value);
+    h = hash_mix(hash_mix(hash_mix(h, value), (uint64_t)a->axis), (uint64_t)a->stream);
+    for (int d = 0; d < a->n_axes; d++) h = hash_mix(h, (uint64_t)a->axes[d]);
+    if (n->op == OP_SLICE || n->op == OP_PAD)
+        for (int d = 0; d < n->shape.rank; d++)
+            h = hash_mix(hash_mix(h, (uint64_t)a->lo[d].bound), (uint64_t)a->hi[d].bound);
+    for (int l = 0; c && l < c->n_loops; l++) h = hash_mix(h, (uint64_t)c->extent[l].bound);
+    for (int k = 0; c && k < c->n_operands; k++)
+        for (int d = 0; d < n->in[k]->shape.rank; d++) h = hash_affine(h, &c->map[k][d], c->n_loops);
+    return h;
+}
+
+/* ---- equality -------------------------------------------------------------------------------------------------- */
+typedef bool SameDim(const Dim *a, const Dim *b);
+
+static bool same_number(const Dim *a, const Dim *b) { return dim_equal(*a, *b); }
+static bool same_with_name(const Dim *a, const Dim *b) { return a->name == b->name && dim_equal(*a, *b); }
+
+/* To the byte is what nearly all are. */
+static bool dims_equal(const Dim *a, const Dim *b, SameDim *same) {
+    if (memcmp(a, b, sizeof *a * MAX_RANK) == 0) return true;
+    for (int d = 0; d < MAX_RANK; d++)
+        if (!same(&a[d], &b[d])) return false;
+    return true;
+}
+
+static bool affine_equal(const Affine *a, const Affine *b) {
+    return a->c == b->c && a->divisor == b->divisor && memcmp(a->coef, b->coef, sizeof a->coef) == 0;
+}
+
+static bool guard_equal(const Guard *a, const Guard *b, SameDim *same) {
+    return a->kind == b->kind && a->lo == b->lo && same(&a->hi, &b->hi) && affine_equal(&a->e, &b->e);
+}
+
+static bool contract_equal(const Contract *a, const Contract *b, Node *const *in, SameDim *same) {
+    if (!a || !b || a == b) return a == b;
+    if (a->n_loops != b->n_loops || a->n_out != b->n_out || a->n_operands != b->n_operands ||
+        a->n_guards != b->n_guards)
+        return false;
+    for (int l = 0; l < a->n_loops; l++)
+        if (!same(&a->extent[l], &b->extent[l])) return false;
+    for (int k = 0; k < a->n_operands; k++)
+        for (int d = 0; d < in[k]->shape.rank; d++)
+            if (!affine_equal(&a->map[k][d], &b->map[k][d])) return false;
+    for (int i = 0; i < a->n_guards; i++)
+        if (!guard_equal(&a->guard[i], &b->guard[i], same)) return false;
+    return true;
+}
+
+/* Values to the bit, so that 0 and -0 stay apart. */
+static bool equal_but_for_source(const Attr *x, const Attr *y, Node *const *in, SameDim *same) {
+    return memcmp(&x->value, &y->value, sizeof x->value) == 0 && x->axis == y->axis && same(&x->extent, &y->extent) &&
+           x->n_axes == y->n_axes && memcmp(x->axes, y->axes, (size_t)x->n_axes) == 0 && x->scan == y->scan &&
+           x->reverse == y->reverse && x->exclusive == y->exclusive && dims_equal(x->lo, y->lo, same) &&
+           dims_equal(x->hi, y->hi, same) && memcmp(x->step, y->step, sizeof x->step) == 0 &&
+           contract_equal(x->contract, y->contract, in, same);
+}
+
+bool attr_similar(const Node *a, const Node *b) {
+    return a->attr == b->attr || equal_but_for_source(a->attr, b->attr, a->in, same_number);
+}
+
+/* ---- the pool -------------------------------------------------------------------------------------------------- */
+static bool same_attr(const Attr *x, const Attr *y, Node *const *in) {
+    if (x->decl != y->decl || x->stream != y->stream || x->dtype != y->dtype) return false;
+    if (x->contract && y->contract && x->contract->to_f32 != y->contract->to_f32) return false;
+    return equal_but_for_source(x, y, in, same_with_name);
+}
+
+static void grow(AttrPool *p) {
+    const AttrSlot *old = p->slot;
+    const int old_size = p->size;
+    p->size = old_size ? 2 * old_size : 64;
+    p->slot = ARENA_ARRAY(p->arena, AttrSlot, p->size);
+    for (int i = 0; i < old_size; i++) {
+        if (!old[i].attr) continue;
+        int at = (int)(old[i].hash & (uint64_t)(p->size - 1));
+        while (p->slot[at].attr) at = (at + 1) & (p->size - 1);
+        p->slot[at] = old[i];
+    }
+}
+
+static const Contract *contract_copy(Arena *a, const Contract *c) {
+    Contract *copy = arena_dup(a, c, sizeof *c);
+    copy->map = arena_dup(a, c->map, sizeof *c->map * (size_t)c->n_operands);
+    copy->guard = arena_dup(a, c->guard, sizeof *c->guard * (size_t)c->n_guards);
+    return copy;
+}
+
+const Attr *attr_pool_get(AttrPool *p, const Node *n) {
+    const uint64_t hash = attr_hash(n);
+    if (2 * p->used >= p->size) grow(p);
+    int at = (int)(hash & (uint64_t)(p->size - 1));
+    while (p->slot[at].attr) {
+        if (p->slot[at].hash == hash && same_attr(p->slot[at].attr, n->attr, n->in)) return p->slot[at].attr;
+        at = (at + 1) & (p->size - 1);
+    }
+    Attr *own = arena_dup(p->arena, n->attr, sizeof *own);
+    if (own->contract) own->contract = contract_copy(p->arena, own->contract);
+    p->slot[at] = (AttrSlot){hash, own};
+    p->used++;
+    return own;
+}
