@@ -1,5 +1,5 @@
-/* The interpreter of rules.def: matches a pattern's text against a candidate and its operands, and builds
- * the replacement from what the letters stand for. */
+/* The interpreter of rules.def: matches a pattern against a candidate and its operands, and builds the replacement from
+ * what the letters stand for.  The texts are read once per walk. */
 #include "passes/rewrite.h"
 #include <assert.h>
 #include <ctype.h>
@@ -21,36 +21,21 @@ static const PatternRule rules[PATTERN_COUNT] = {
 #undef RULE
 };
 
-typedef struct Match {
-    Rewriter *r;
-    const Node *root;
-    Node *letter[4];   /* a b c d */
-    Node *constant[2]; /* K L */
-    const char *at;    /* in the text */
-} Match;
+/* ---- reading the texts -------------------------------------------------------------------------- */
+typedef enum { TOKEN_NUMBER, TOKEN_LETTER, TOKEN_CONSTANT, TOKEN_CALL } TokenKind;
 
+/* A pattern or a replacement is its tokens in the order of the text, each call before its operands. */
 typedef struct Token {
-    char name[16]; /* empty for a number */
+    TokenKind kind;
+    int which; /* LETTER a .. d, CONSTANT K or L: from 0; CALL: the op */
     double number;
-    bool call; /* "(" follows; it is consumed */
 } Token;
+typedef VEC(Token) TokenList;
 
-static Token next_token(Match *m) {
-    Token t = {0};
-    while (*m->at == ' ') m->at++;
-    if (!isalpha((unsigned char)*m->at)) {
-        char *end;
-        t.number = strtod(m->at, &end);
-        m->at = end;
-        return t;
-    }
-    size_t length = 0;
-    for (; isalnum((unsigned char)*m->at) || *m->at == '_'; m->at++)
-        if (length + 1 < sizeof t.name) t.name[length++] = *m->at;
-    t.call = *m->at == '(';
-    m->at += t.call;
-    return t;
-}
+struct PatternTable {
+    const Token *pattern[PATTERN_COUNT], *replacement[PATTERN_COUNT];
+    int first[OP_COUNT], next[PATTERN_COUNT]; /* rules of an op, in order: 1 + number, 0 ends */
+};
 
 static Op op_named(const char *name) {
     Op op = OP_COUNT;
@@ -60,14 +45,62 @@ static Op op_named(const char *name) {
     return op;
 }
 
+static const char *read_name(const char *at, Token *out) {
+    char name[16] = {0};
+    size_t length = 0;
+    for (; isalnum((unsigned char)*at) || *at == '_'; at++)
+        if (length + 1 < sizeof name) name[length++] = *at;
+    if (*at == '(')
+        *out = (Token){.kind = TOKEN_CALL, .which = (int)op_named(name)};
+    else if (name[0] == 'K' || name[0] == 'L')
+        *out = (Token){.kind = TOKEN_CONSTANT, .which = name[0] - 'K'};
+    else
+        *out = (Token){.kind = TOKEN_LETTER, .which = name[0] - 'a'};
+    return at;
+}
+
+static const Token *read_tokens(Arena *a, const char *at) {
+    TokenList tokens = {0};
+    while (*at) {
+        Token t = {0};
+        if (isalpha((unsigned char)*at)) {
+            at = read_name(at, &t);
+        } else {
+            char *end;
+            t.number = strtod(at, &end);
+            at = end;
+        }
+        vec_push(a, tokens, t);
+        at += strspn(at, " (,)"); /* arities say how tokens nest */
+    }
+    return tokens.at;
+}
+
+static const struct PatternTable *read_rules(Arena *a) {
+    struct PatternTable *t = ARENA_NEW(a, struct PatternTable);
+    for (int i = PATTERN_COUNT - 1; i >= 0; i--) {
+        t->pattern[i] = read_tokens(a, rules[i].pattern);
+        t->replacement[i] = read_tokens(a, rules[i].replacement);
+        t->next[i] = t->first[rules[i].op];
+        t->first[rules[i].op] = i + 1;
+    }
+    return t;
+}
+
+/* ---- matching --------------------------------------------------------------------------------------- */
+typedef struct Match {
+    Rewriter *r;
+    const Node *root;
+    Node *letter[4];   /* a b c d */
+    Node *constant[2]; /* K L */
+    const Token *at;    /* the next token */
+} Match;
+
 static bool match_node(Match *m, Node *n);
 
-/* After "name(": the operands up to ")". */
 static bool match_operands(Match *m, const Node *n) {
-    for (int k = 0; k < n->n_in; k++) {
+    for (int k = 0; k < n->n_in; k++)
         if (!match_node(m, n->in[k])) return false;
-        m->at++; /* "," or ")" */
-    }
     return true;
 }
 
@@ -82,25 +115,24 @@ static bool bind(Node **place, Node *n) {
 }
 
 static bool match_node(Match *m, Node *n) {
-    Token t = next_token(m);
-    if (!t.name[0]) return match_constant(m, n, t.number);
-    if (t.call) return strcmp(t.name, op_info[n->op].text) == 0 && rewrite_seen(m->r, n, n->op) && match_operands(m, n);
-    if (t.name[0] == 'K' || t.name[0] == 'L')
-        return rewrite_seen(m->r, n, OP_CONST) && bind(&m->constant[t.name[0] - 'K'], n);
-    return bind(&m->letter[t.name[0] - 'a'], n);
+    const Token *t = m->at++;
+    switch (t->kind) {
+    case TOKEN_NUMBER: return match_constant(m, n, t->number);
+    case TOKEN_CALL: return rewrite_seen(m->r, n, (Op)t->which) && match_operands(m, n);
+    case TOKEN_CONSTANT: return rewrite_seen(m->r, n, OP_CONST) && bind(&m->constant[t->which], n);
+    case TOKEN_LETTER:
+    default: return bind(&m->letter[t->which], n);
+    }
 }
 
 static Node *build(Match *m) {
-    Token t = next_token(m);
-    if (!t.name[0]) return rewrite_const(m->r, m->root->dtype, m->root->shape, t.number);
-    if (!t.call && (t.name[0] == 'K' || t.name[0] == 'L')) return m->constant[t.name[0] - 'K'];
-    if (!t.call) return m->letter[t.name[0] - 'a'];
-    Op op = op_named(t.name);
+    const Token *t = m->at++;
+    if (t->kind == TOKEN_NUMBER) return rewrite_const(m->r, m->root->dtype, m->root->shape, t->number);
+    if (t->kind == TOKEN_CONSTANT) return m->constant[t->which];
+    if (t->kind == TOKEN_LETTER) return m->letter[t->which];
+    const Op op = (Op)t->which;
     Node *in[3];
-    for (int k = 0; k < op_info[op].arity; k++) {
-        in[k] = build(m);
-        m->at++; /* "," or ")" */
-    }
+    for (int k = 0; k < op_info[op].arity; k++) in[k] = build(m);
     return rewrite_op(m->r, op, op_info[op].arity, in, NULL);
 }
 
@@ -130,12 +162,12 @@ static bool where_holds(const Match *m, Where where) {
 }
 
 Node *rule_patterns(Rewriter *r, const Node *n) {
-    for (int i = 0; i < PATTERN_COUNT; i++) {
-        const PatternRule *rule = &rules[i];
-        if (rule->op != n->op) continue;
-        Match m = {.r = r, .root = n, .at = strchr(rule->pattern, '(') + 1};
-        if (!match_operands(&m, n) || !where_holds(&m, rule->where)) continue;
-        m.at = rule->replacement;
+    if (!r->patterns) r->patterns = read_rules(r->scratch);
+    const struct PatternTable *t = r->patterns;
+    for (int i = t->first[n->op] - 1; i >= 0; i = t->next[i] - 1) {
+        Match m = {.r = r, .root = n, .at = t->pattern[i] + 1};
+        if (!match_operands(&m, n) || !where_holds(&m, rules[i].where)) continue;
+        m.at = t->replacement[i];
         if (r->fired) r->fired[RULE_PATTERN + i]++;
         return build(&m);
     }

@@ -123,22 +123,61 @@ static IntList *collect_edges(Deps *d) {
     return before;
 }
 
-/* Without the edges that follow from others: of the predecessors, latest first, only those not yet reached. */
+/* ---- leaving out what is implied -------------------------------------------------------------------------------- */
+/* The kernels that one waits for, also by way of others, as a set of ranks: all those below word `begin`, and bits up to
+ * word `end`.  Most kernels wait for nearly all before them, which leaves few words. */
+typedef struct Reach {
+    int begin, end;
+    uint64_t *bits; /* of word `begin` on */
+} Reach;
+
+/* Position -> its rank among those that some kernel follows; -1: nobody asks for what it waits for. */
+static int *rank_followed(const Deps *d, int n) {
+    int *rank = ARENA_ARRAY(d->arena, int, n + 1), followed = 0;
+    for (int i = 0; i < d->after.n; i++) rank[d->after.at[i]] = 1;
+    for (int at = 0; at < n; at++) rank[at] = rank[at] ? followed++ : -1;
+    return rank;
+}
+
+/* r is under construction: its bits are those of word 0 on. */
+static bool reaches(const Reach *r, int rank) {
+    const int word = rank / 64;
+    return word < r->begin || (word < r->end && r->bits[word] >> rank % 64 & 1);
+}
+
+static void reach_add(Reach *r, int rank, const Reach *its) {
+    if (its->begin > r->begin) r->begin = its->begin;
+    for (int w = r->begin; w < its->end; w++) r->bits[w] |= its->bits[w - its->begin];
+    r->bits[rank / 64] |= (uint64_t)1 << rank % 64;
+    if (rank / 64 >= r->end) r->end = rank / 64 + 1; /* ranks below it are those of what it waits for */
+}
+
+/* A copy of r of its own, and none in r. */
+static Reach reach_take(Arena *a, Reach *r, int touched) {
+    Reach kept = *r;
+    while (kept.begin < kept.end && !~r->bits[kept.begin]) kept.begin++;
+    kept.bits = arena_dup(a, &r->bits[kept.begin], sizeof *kept.bits * (size_t)(kept.end - kept.begin));
+    memset(&r->bits[touched], 0, sizeof *r->bits * (size_t)(r->end - touched));
+    r->begin = r->end = 0;
+    return kept;
+}
+
+/* Of the predecessors, latest first, only those stay that are not yet reached. */
 static void leave_out_implied(Deps *d, int n, int *first) {
-    const size_t words = ((size_t)n + 63) / 64;
-    uint64_t *reach = ARENA_ARRAY(d->arena, uint64_t, words * (size_t)n + 1);
+    const int *rank = rank_followed(d, n);
+    Reach *reach = ARENA_ARRAY(d->arena, Reach, n + 1), mine = {.bits = ARENA_ARRAY(d->arena, uint64_t, n / 64 + 1)};
     int kept = 0;
     for (int at = 0, from = 0; at < n; at++) {
-        uint64_t *mine = &reach[words * (size_t)at];
         const int to = first[at + 1];
         if (to > from) qsort(&d->after.at[from], (size_t)(to - from), sizeof(int), latest_first);
+        const int touched = to > from ? reach[d->after.at[from]].begin : 0;
         for (int i = from; i < to; i++) {
             const int p = d->after.at[i];
-            if (mine[p / 64] >> (p % 64) & 1) continue;
-            for (size_t w = 0; w < words; w++) mine[w] |= reach[words * (size_t)p + w];
-            mine[p / 64] |= (uint64_t)1 << (p % 64);
+            if (reaches(&mine, rank[p])) continue;
+            reach_add(&mine, rank[p], &reach[p]);
             d->after.at[kept++] = p;
         }
+        reach[at] = reach_take(d->arena, &mine, touched);
         from = to;
         first[at + 1] = kept;
     }

@@ -113,10 +113,9 @@ static Node *emit(Rewriter *r, const Triple *t, int k, Node *y, const int *at) {
 }
 
 static Node *with_partial(Rewriter *r, const Triple *t) {
-    for (int i = r->g->nodes.n - 1; i >= 0; i--) {
-        Node *y = r->g->nodes.at[i];
-        if (!rewrite_seen(r, y, OP_CONTRACT) || y->n_in != 2 || y->remat != r->at->remat) continue;
-        if ((y->in[0] != t->other && y->in[1] != t->other) || !is_plain_product(y)) continue;
+    for (int u = r->products.at[t->other->id]; u; u = r->uses.at[u - 1].next) {
+        Node *y = r->uses.at[u - 1].product;
+        if (y->remat != r->at->remat || !is_plain_product(y)) continue;
         int at[MAX_LOOPS];
         for (int k = 0; k < 2; k++) {
             const int64_t read = shape_elements(y->shape) + shape_elements(t->product->in[1 - k]->shape);

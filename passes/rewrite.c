@@ -82,6 +82,16 @@ static Node *new_node(Rewriter *r, const Node *c) {
     return n;
 }
 
+static void list_product(Rewriter *r, Node *n) {
+    vec_push(r->scratch, r->products, 0);
+    if (n->op != OP_CONTRACT || n->n_in != 2 || r->opaque.at[n->id]) return;
+    for (int k = 0; k < (n->in[0] == n->in[1] ? 1 : 2); k++) {
+        int *newest = &r->products.at[n->in[k]->id];
+        vec_push(r->scratch, r->uses, (struct ProductUse){n, *newest});
+        *newest = r->uses.n;
+    }
+}
+
 static Node *append(Rewriter *r, const Node *candidate, bool opaque) {
     Node *n = new_node(r, candidate);
     n->phase = r->at->phase;
@@ -91,6 +101,7 @@ static Node *append(Rewriter *r, const Node *candidate, bool opaque) {
     vec_push(r->scratch, r->opaque, opaque);
     vec_push(r->scratch, r->readers, 0);
     vec_push(r->scratch, r->parted, r->at_parted);
+    list_product(r, n);
     return n;
 }
 

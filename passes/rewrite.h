@@ -26,10 +26,16 @@ struct Rewriter {
     VEC(int) readers;       /* by new id: how many operands and results of the old graph it stands for */
     bool at_parted;         /* find_parted(), of the old node */
     VEC(bool) parted;       /* by new id: those all are which it stands for or was made for */
+    VEC(int) products;      /* by new id: 1 + the newest in `uses`, 0: none */
+    VEC(struct ProductUse {
+        Node *product;      /* a contraction of two operands, not opaque */
+        int next;           /* the one before it that reads the same, as in `products` */
+    }) uses;
     struct NodeTable {      /* open addressing, by structure; size is a power of two */
         struct NodeSlot *slot;
         int size, used;
     } nodes, parts;         /* those that exist; what parts became (rule_part) */
+    const struct PatternTable *patterns; /* rules.def as read (patterns.c); NULL before the first use */
     const Target *target;   /* NULL before one is chosen */
     const PassContext *context;
     const int *members;     /* by old id, of pass_split: family_sizes */
