@@ -20,7 +20,9 @@ Graph *graph_new_from(Arena *a, const Graph *g) {
 Node *graph_node(Graph *g, Op op, int n_in, Node *const *in, const Attr *attr, DType dtype, Shape shape) {
     static const Attr none = {0};
     Node *n = ARENA_NEW(g->arena, Node);
-    *n = (Node){.id = g->nodes.n, .op = op, .dtype = dtype, .shape = shape, .n_in = n_in};
+    n->id = g->nodes.n, n->op = op, n->dtype = dtype, n->n_in = n_in;
+    n->shape.rank = shape.rank;
+    memcpy(n->shape.dim, shape.dim, sizeof *shape.dim * (size_t)shape.rank); /* most dims are none, and stay untouched */
     n->in = arena_dup(g->arena, in, sizeof *in * (size_t)n_in);
     bool carries_dtype = op_info[op].type == TYPE_ATTR;
     n->attr = &none;
@@ -31,6 +33,7 @@ Node *graph_node(Graph *g, Op op, int n_in, Node *const *in, const Attr *attr, D
         n->attr = attr_pool_get(g->attrs, n);
     }
     vec_push(g->arena, g->nodes, n);
+    g->canonical = false;
     return n;
 }
 
@@ -114,6 +117,7 @@ Node *graph_iota(Graph *g, Shape s, int axis) {
 }
 
 void graph_result(Graph *g, ResultKind k, int decl, Node *value) {
+    g->canonical = false;
     vec_push(g->arena, g->results, (Result){.kind = k, .decl = decl, .value = value});
 }
 

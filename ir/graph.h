@@ -71,17 +71,17 @@ typedef struct Attr {
 
 typedef struct Node Node;
 typedef struct AttrPool AttrPool; /* attr_pool.h */
-struct Node {
+struct Node { /* what is read most stands first, in one line of the cache */
     int id; /* position in Graph.nodes */
     Op op;
     DType dtype;
     Phase phase;
     Precision precision;
     int remat; /* 0, or which recomputation this is: equal nodes with different numbers are never merged */
-    Shape shape;
     int n_in;
     Node **in;
     const Attr *attr; /* never NULL; of the graph's pool, so that nodes share it */
+    Shape shape;
     SrcLoc loc;
 };
 
@@ -125,6 +125,7 @@ typedef struct Graph {
     AttrPool *attrs; /* shared by a graph and those made of it */
     Model *model;
     Entry entry;
+    bool canonical;  /* pass_canonicalize made it, and nothing was added since: there is nothing left for it to do */
     VEC(Node *) nodes;
     VEC(Result) results;
 } Graph;

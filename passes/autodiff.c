@@ -130,8 +130,15 @@ static void remove_stops(Graph *g) {
     graph_renumber(g);
 }
 
+static bool has_work(const Graph *g) {
+    for (int i = 0; i < g->nodes.n; i++)
+        if (is_request(g->nodes.at[i]) || g->nodes.at[i]->op == OP_STOP_GRADIENT) return true;
+    return false;
+}
+
 Graph *pass_autodiff(PassContext *c, Graph *g) {
     graph_renumber(g);
+    if (!has_work(g)) return g;
     Arena *scratch = arena_new();
     int n = g->nodes.n;
     Autodiff ad = {.context = c,

@@ -20,13 +20,14 @@ typedef struct Part {
 
 /* Every element of it exists in x. */
 static bool is_part(const Node *n) {
-    const Contract *c = n->attr->contract;
     if (n->op == OP_SLICE) {
         for (int d = 0; d < n->shape.rank; d++)
             if (!dim_is_fixed(n->attr->lo[d])) return false;
         return true;
     }
-    if (!node_is_view(n) || c->n_guards || n->dtype != n->in[0]->dtype) return false; /* a view of tf32 is f32 */
+    if (!node_is_view(n)) return false;
+    const Contract *c = n->attr->contract;
+    if (c->n_guards || n->dtype != n->in[0]->dtype) return false; /* a view of tf32 is f32 */
     for (int d = 0; d < n->in[0]->shape.rank; d++)
         if (c->map[0][d].divisor != 1 || !affine_always_in(c, &c->map[0][d], 0, n->in[0]->shape.dim[d])) return false;
     return true;
@@ -228,7 +229,7 @@ bool *find_parted(Arena *a, const Graph *g, const bool *opaque) {
 bool find_parts(const Graph *g, const bool *opaque, const bool *parted) {
     for (int i = 0; i < g->nodes.n; i++) {
         const Node *n = g->nodes.at[i];
-        if (!opaque[i] && is_part(n) && parted[n->in[0]->id]) return true;
+        if (n->n_in && parted[n->in[0]->id] && !opaque[i] && is_part(n)) return true;
     }
     return false;
 }

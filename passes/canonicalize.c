@@ -116,4 +116,9 @@ const RewriteId *canonical_rules(Op op) {
     }
 }
 
-Graph *pass_canonicalize(PassContext *c, Graph *g) { return rewrite_graph(c, g, canonical_rules); }
+Graph *pass_canonicalize(PassContext *c, Graph *g) {
+    if (g->canonical) return g;
+    g = rewrite_graph(c, g, canonical_rules);
+    g->canonical = true;
+    return g;
+}

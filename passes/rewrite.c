@@ -26,14 +26,13 @@ static bool node_equal(const Node *a, const Node *b) {
 
 /* ---- the set of nodes -------------------------------------------------------------------------- */
 struct NodeSlot {
-    uint64_t hash;
-    const Node *key;
-    Node *node;
+    uint32_t hash;
+    int key; /* 1 + place in the list of keys; 0: empty */
 };
 
-static struct NodeSlot *slot_of(const struct NodeTable *t, const Node *n, uint64_t hash) {
-    int i = (int)(hash & (uint64_t)(t->size - 1));
-    while (t->slot[i].key && (t->slot[i].hash != hash || !node_equal(t->slot[i].key, n))) i = (i + 1) & (t->size - 1);
+static struct NodeSlot *slot_of(const struct NodeTable *t, Node *const *keys, const Node *n, uint32_t hash) {
+    int i = (int)(hash & (uint32_t)(t->size - 1));
+    while (t->slot[i].key && (t->slot[i].hash != hash || !node_equal(keys[t->slot[i].key - 1], n))) i = (i + 1) & (t->size - 1);
     return &t->slot[i];
 }
 
@@ -44,30 +43,32 @@ static void grow_table(Rewriter *r, struct NodeTable *t, int least) {
     t->slot = ARENA_ARRAY(r->scratch, struct NodeSlot, t->size);
     for (int i = 0; i < old_size; i++) {
         if (!old[i].key) continue;
-        int at = (int)(old[i].hash & (uint64_t)(t->size - 1));
+        int at = (int)(old[i].hash & (uint32_t)(t->size - 1));
         while (t->slot[at].key) at = (at + 1) & (t->size - 1);
         t->slot[at] = old[i];
     }
 }
 
 /* The slot of what is equal to n, perhaps empty: its user sets the key, and counts. */
-static struct NodeSlot *find_slot(Rewriter *r, struct NodeTable *t, const Node *n) {
+static struct NodeSlot *find_slot(Rewriter *r, struct NodeTable *t, Node *const *keys, const Node *n) {
     if (t->used * 2 >= t->size) grow_table(r, t, t->size);
-    const uint64_t hash = hash_node(n);
-    struct NodeSlot *slot = slot_of(t, n, hash);
+    const uint32_t hash = (uint32_t)hash_node(n);
+    struct NodeSlot *slot = slot_of(t, keys, n, hash);
     slot->hash = hash;
     return slot;
 }
 
 Node **rewrite_part(Rewriter *r, const Node *n) {
-    struct NodeSlot *slot = find_slot(r, &r->parts, n);
-    if (slot->key) return &slot->node;
-    Node *key = arena_dup(r->scratch, n, sizeof *n);
-    key->in = arena_dup(r->scratch, n->in, sizeof *n->in * (size_t)n->n_in);
-    key->attr = arena_dup(r->scratch, n->attr, sizeof *n->attr);
-    slot->key = key;
-    r->parts.used++;
-    return &slot->node;
+    struct NodeSlot *slot = find_slot(r, &r->parts, r->part_keys.at, n);
+    if (!slot->key) {
+        Node *key = arena_dup(r->scratch, n, sizeof *n);
+        key->in = arena_dup(r->scratch, n->in, sizeof *n->in * (size_t)n->n_in);
+        key->attr = arena_dup(r->scratch, n->attr, sizeof *n->attr);
+        vec_push(r->scratch, r->part_keys, key);
+        vec_push(r->scratch, r->made_parts, NULL);
+        slot->key = ++r->parts.used;
+    }
+    return &r->made_parts.at[slot->key - 1];
 }
 
 /* ---- constructors -------------------------------------------------------------------------------- */
@@ -130,13 +131,14 @@ static Node *simplified(Rewriter *r, const Node *candidate) {
 static Node *make(Rewriter *r, const Node *candidate) {
     Node *simpler = simplified(r, candidate);
     if (simpler) return simpler;
-    struct NodeSlot *slot = find_slot(r, &r->nodes, candidate);
+    struct NodeSlot *slot = find_slot(r, &r->nodes, r->g->nodes.at, candidate);
     if (!slot->key) {
-        slot->key = slot->node = append(r, candidate, false);
+        slot->key = append(r, candidate, false)->id + 1;
         r->nodes.used++;
     }
-    if (!r->at_parted) r->parted.at[slot->node->id] = false;
-    return slot->node;
+    Node *n = r->g->nodes.at[slot->key - 1];
+    if (!r->at_parted) r->parted.at[n->id] = false;
+    return n;
 }
 
 Node *rewrite_node(Rewriter *r, Op op, int n_in, Node *const *in, const Attr *attr, DType dtype, Shape shape) {

@@ -34,7 +34,8 @@ struct Rewriter {
     struct NodeTable {      /* open addressing, by structure; size is a power of two */
         struct NodeSlot *slot;
         int size, used;
-    } nodes, parts;         /* those that exist; what parts became (rule_part) */
+    } nodes, parts;         /* g->nodes; part_keys */
+    VEC(Node *) part_keys, made_parts; /* what was asked for, and what it became: NULL, not yet (rewrite_part) */
     const struct PatternTable *patterns; /* rules.def as read (patterns.c); NULL before the first use */
     const Target *target;   /* NULL before one is chosen */
     const PassContext *context;
