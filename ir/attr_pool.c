@@ -31,9 +31,9 @@ static uint64_t hash_affine(uint64_t h, const Affine *e, int n_loops) {
 uint64_t attr_hash(const Node *n) {
     const Attr *a = n->attr;
     const Contract *c = a->contract;
-    uint64_t value, h = hash_mix(0, (uint64_t)a->decl);
+    uint64_t value, h;
     memcpy(&value, &a->value, sizeof value);
-    h = hash_mix(hash_mix(hash_mix(h, value), (uint64_t)a->axis), (uint64_t)a->stream);
+    h = hash_mix(hash_mix(0, value), (uint64_t)a->axis);
     for (int d = 0; d < a->n_axes; d++) h = hash_mix(h, (uint64_t)a->axes[d]);
     if (n->op == OP_SLICE || n->op == OP_PAD)
         for (int d = 0; d < n->shape.rank; d++)
@@ -42,6 +42,10 @@ uint64_t attr_hash(const Node *n) {
     for (int k = 0; c && k < c->n_operands; k++)
         for (int d = 0; d < n->in[k]->shape.rank; d++) h = hash_affine(h, &c->map[k][d], c->n_loops);
     return h;
+}
+
+uint64_t attr_hash_source(const Node *n) {
+    return hash_mix(hash_mix(attr_hash(n), (uint64_t)n->attr->decl), (uint64_t)n->attr->stream);
 }
 
 /* ---- equality -------------------------------------------------------------------------------------------------- */
@@ -122,7 +126,7 @@ static const Contract *contract_copy(Arena *a, const Contract *c) {
 }
 
 const Attr *attr_pool_get(AttrPool *p, const Node *n) {
-    const uint64_t hash = attr_hash(n);
+    const uint64_t hash = attr_hash_source(n);
     if (2 * p->used >= p->size) grow(p);
     int at = (int)(hash & (uint64_t)(p->size - 1));
     while (p->slot[at].attr) {

@@ -14,6 +14,7 @@ const Attr *attr_pool_get(AttrPool *p, const Node *n);
 /* Do two nodes of the same op, with operands of the same ranks, have equal attributes, apart from which tensor (decl)
  * or random stream is meant, and from names? */
 bool attr_similar(const Node *a, const Node *b);
-uint64_t attr_hash(const Node *n);
+uint64_t attr_hash(const Node *n);        /* equal for similar ones */
+uint64_t attr_hash_source(const Node *n); /* with decl and stream */
 
 #endif

@@ -11,7 +11,7 @@ static uint64_t hash_node(const Node *n) {
     uint64_t h = hash_mix(hash_mix(hash_mix(0, (uint64_t)n->op), (uint64_t)n->dtype), which);
     for (int k = 0; k < n->n_in; k++) h = hash_mix(h, (uint64_t)n->in[k]->id);
     for (int d = 0; d < n->shape.rank; d++) h = hash_mix(h, (uint64_t)n->shape.dim[d].bound);
-    return hash_mix(h, attr_hash(n));
+    return hash_mix(h, attr_hash_source(n));
 }
 
 static bool attr_equal(const Node *a, const Node *b) {

@@ -9,12 +9,19 @@ typedef struct Slot {
     int kernel; /* + 1; 0: empty */
 } Slot;
 
+/* Where nodes stand among a kernel's buffers. */
+typedef struct Buffers {
+    int kernel;
+    int *of, *at; /* by node id: 1 + the kernel for which `at` is the position */
+} Buffers;
+
 struct KernelFinder {
     const Plan *plan;
     Slot *slot;
     int n_slots;
     int *stamp, *partner; /* by node id, of the comparison or hash under way */
     int now;
+    Buffers a, b; /* of the kernels compared; b: also of the one hashed */
 };
 
 KernelFinder *kernel_finder(Arena *a, const Plan *p) {
@@ -22,36 +29,44 @@ KernelFinder *kernel_finder(Arena *a, const Plan *p) {
     *f = (KernelFinder){.plan = p, .n_slots = 64};
     while (f->n_slots < 2 * p->kernels.n) f->n_slots *= 2;
     f->slot = ARENA_ARRAY(a, Slot, f->n_slots);
-    f->stamp = ARENA_ARRAY(a, int, p->graph->nodes.n + 1);
-    f->partner = ARENA_ARRAY(a, int, p->graph->nodes.n + 1);
+    int **by_id[] = {&f->stamp, &f->partner, &f->a.of, &f->a.at, &f->b.of, &f->b.at};
+    for (size_t i = 0; i < sizeof by_id / sizeof *by_id; i++) *by_id[i] = ARENA_ARRAY(a, int, p->graph->nodes.n + 1);
+    f->a.kernel = f->b.kernel = -1;
     return f;
 }
 
+static void set_buffers(const Plan *p, Buffers *b, const PlanKernel *k) {
+    const int kernel = (int)(k - p->kernels.at);
+    if (b->kernel == kernel) return;
+    b->kernel = kernel;
+    for (int i = k->reads.n - 1; i >= 0; i--) b->of[k->reads.at[i]->id] = kernel + 1, b->at[k->reads.at[i]->id] = i;
+}
+
 /* Position among the kernel's buffers, or -1 if the node is computed inside. */
-static int buffer_position(const Plan *p, const PlanKernel *k, const Node *n) {
-    if (p->kernel_of[n->id] == (int)(k - p->kernels.at)) return -1;
-    for (int i = 0; i < k->reads.n; i++)
-        if (k->reads.at[i] == n) return i;
-    return -1;
+static int buffer_position(const Plan *p, const Buffers *b, const Node *n) {
+    return p->kernel_of[n->id] == b->kernel || b->of[n->id] != b->kernel + 1 ? -1 : b->at[n->id];
 }
 
 /* ---- hash ---------------------------------------------------------------------------------------------- */
-static uint64_t hash_cone(KernelFinder *f, const PlanKernel *k, const Node *n, uint64_t h) {
-    const int buffer = buffer_position(f->plan, k, n);
+static uint64_t hash_cone(KernelFinder *f, const Node *n, uint64_t h) {
+    const int buffer = buffer_position(f->plan, &f->b, n);
     if (buffer >= 0) return hash_mix(h, 1000 + (uint64_t)buffer);
     if (f->stamp[n->id] == f->now) return hash_mix(h, (uint64_t)f->partner[n->id]);
     f->stamp[n->id] = f->now;
     f->partner[n->id] = (int)(h & 0xFFFF);
     h = hash_mix(h, (uint64_t)n->op * 64 + (uint64_t)n->dtype);
     for (int d = 0; d < n->shape.rank; d++) h = hash_mix(h, (uint64_t)n->shape.dim[d].bound);
-    for (int i = 0; i < n->n_in; i++) h = hash_cone(f, k, n->in[i], h);
+    h = hash_mix(h, attr_hash(n));
+    for (int i = 0; i < n->n_in; i++) h = hash_cone(f, n->in[i], h);
     return h;
 }
 
 static uint64_t hash_kernel(KernelFinder *f, const PlanKernel *k) {
     uint64_t h = hash_mix((uint64_t)k->kind, (uint64_t)k->reads.n * 64 + (uint64_t)k->outputs.n);
+    set_buffers(f->plan, &f->b, k);
     f->now++;
-    for (int i = 0; i < k->nodes.n; i++) h = hash_cone(f, k, k->nodes.at[i].node, hash_mix(h, k->nodes.at[i].stored + 2 * (uint64_t)k->nodes.at[i].part));
+    for (int i = 0; i < k->nodes.n; i++)
+        h = hash_cone(f, k->nodes.at[i].node, hash_mix(h, k->nodes.at[i].stored + 2 * (uint64_t)k->nodes.at[i].part));
     return h;
 }
 
@@ -98,7 +113,7 @@ static bool same_stream(Pair *x, const Node *a, const Node *b) {
 
 static bool same_node(Pair *x, const Node *a, const Node *b) {
     KernelFinder *f = x->f;
-    const int at = buffer_position(f->plan, x->a, a), bt = buffer_position(f->plan, x->b, b);
+    const int at = buffer_position(f->plan, &f->a, a), bt = buffer_position(f->plan, &f->b, b);
     if (at != bt) return false;
     if (at >= 0) return true; /* compared with the buffers */
     if (f->stamp[a->id] == f->now) return f->partner[a->id] == b->id;
@@ -140,6 +155,8 @@ static bool same_kernel(KernelFinder *f, const PlanKernel *a, PlanKernel *b) {
     if (a->members != b->members || (a->members && !same_families(a, b))) return false;
     if (a->kind != b->kind || a->sample != b->sample || a->nodes.n != b->nodes.n || !shape_same(&a->p, &b->p) || !shape_same(&a->r, &b->r)) return false;
     if (!same_buffers(&x)) return false;
+    set_buffers(f->plan, &f->a, a);
+    set_buffers(f->plan, &f->b, b);
     f->now++;
     for (int i = 0; i < a->nodes.n; i++) {
         const PlanNode *na = &a->nodes.at[i], *nb = &b->nodes.at[i];

@@ -80,6 +80,9 @@ typedef struct Together {
     int *place;     /* by id */
     int *results;   /* by id: how many results it is */
     int *first;     /* by id of a value without its reshapes: the first entry of a product that reads it, or -1 */
+    const Node **leaf; /* by id of a product, or of a sum of such that are alike and read nowhere else: one of them; NULL */
+    Node **gathered;   /* by id: the sum of products, or the product, that goes right in front of it, or NULL */
+    bool *moves;       /* by id: it goes with such a sum */
     int n;          /* nodes */
 } Together;
 
@@ -102,9 +105,6 @@ static void move_behind(Together *t, Node *n, const Node *at) {
     move_to(t, n, t->place[at->id] + (t->place[n->id] > t->place[at->id]));
 }
 
-/* n stands before `at` already. */
-static void move_before(Together *t, Node *n, const Node *at) { move_to(t, n, t->place[at->id] - 1); }
-
 static bool read_once(const Together *t, const Node *n) {
     return t->uses.first[n->id + 1] - t->uses.first[n->id] == 1 && t->results[n->id] == 0;
 }
@@ -112,29 +112,60 @@ static bool read_once(const Together *t, const Node *n) {
 /* ---- sums of products --------------------------------------------------------------------------------------------------- */
 static bool same_time(const Node *a, const Node *b) { return a->phase == b->phase && a->remat == b->remat; }
 
-/* A product, or a sum of them, that only `with`'s reader reads. */
+/* May the sum n, or the product, be one term of a sum whose other terms are as `with`? */
 static bool joins(const Together *t, const Node *n, const Node *with) {
-    if (!read_once(t, n) || !same_time(n, with)) return false;
-    if (n->dtype != with->dtype) return false; /* they are rounded once, at the end */
-    if (n->op == OP_ADD) return joins(t, n->in[0], with) && joins(t, n->in[1], with);
-    return product_shares(n) && products_alike(n, with);
+    const Node *leaf = t->leaf[n->id];
+    return leaf && read_once(t, n) && same_time(leaf, with) && leaf->dtype == with->dtype && products_alike(leaf, with);
 }
 
-static void move_tree(Together *t, Node *n, const Node *at) {
-    move_before(t, n, at);
-    if (n->op != OP_ADD) return;
-    Node *later = t->place[n->in[0]->id] > t->place[n->in[1]->id] ? n->in[0] : n->in[1];
-    Node *earlier = later == n->in[0] ? n->in[1] : n->in[0];
-    move_tree(t, later, n);
-    move_tree(t, earlier, later);
+/* All are rounded once, at the end. */
+static const Node *find_leaf(const Together *t, const Node *n) {
+    if (n->op != OP_ADD) return product_shares(n) ? n : NULL;
+    const Node *leaf = t->leaf[n->in[0]->id];
+    const bool alike = leaf && same_time(n, leaf) && n->dtype == leaf->dtype && read_once(t, n->in[0]) && joins(t, n->in[1], leaf);
+    return alike ? leaf : NULL;
 }
 
-static void gather_terms(Together *t, Node *add) {
+static Node *later(const Together *t, const Node *add) {
+    return t->place[add->in[0]->id] > t->place[add->in[1]->id] ? add->in[0] : add->in[1];
+}
+
+static Node *earlier(const Together *t, const Node *add) { return later(t, add) == add->in[0] ? add->in[1] : add->in[0]; }
+
+/* The terms of a sum go in front of the last, a product; those of a sum within it go with it. */
+static void find_gathered(Together *t, const Node *add) {
     if (add->op != OP_ADD || add->in[0] == add->in[1]) return;
-    Node *last = t->place[add->in[0]->id] > t->place[add->in[1]->id] ? add->in[0] : add->in[1];
-    Node *other = last == add->in[0] ? add->in[1] : add->in[0];
-    if (add->dtype != last->dtype || !read_once(t, last) || !product_shares(last) || !same_time(add, last) || !joins(t, other, last)) return;
-    move_tree(t, other, last);
+    const Node *last = later(t, add);
+    Node *other = earlier(t, add);
+    if (last->op == OP_ADD || !t->leaf[last->id] || add->dtype != last->dtype || !read_once(t, last)) return;
+    if (same_time(add, last) && joins(t, other, last)) t->gathered[last->id] = other;
+}
+
+/* From order[*at] down: the sum, and what it adds up, the terms of a term in front of all terms that stand beside it. */
+static void place_gathered(Together *t, Arena *a, Node *sum, int *at) {
+    VEC(Node *) open = {0};
+    t->order[--*at] = sum;
+    vec_push(a, open, sum);
+    while (open.n) {
+        const Node *n = open.at[--open.n];
+        t->moves[n->id] = true;
+        if (n->op != OP_ADD) continue;
+        vec_push(a, open, t->order[--*at] = later(t, n));
+        vec_push(a, open, t->order[--*at] = earlier(t, n));
+    }
+}
+
+/* From the last node to the first.  What stays keeps its order. */
+static void gather_terms(Together *t, Arena *a) {
+    int at = t->n;
+    for (int i = 0; i < t->n; i++) t->leaf[i] = find_leaf(t, t->g->nodes.at[i]);
+    for (int i = t->n - 1; i >= 0; i--) {
+        if (t->moves[i]) continue;
+        find_gathered(t, t->g->nodes.at[i]);
+        t->order[--at] = t->g->nodes.at[i];
+        if (t->gathered[i]) place_gathered(t, a, t->gathered[i], &at);
+    }
+    for (int i = 0; i < t->n; i++) t->place[t->order[i]->id] = i;
 }
 
 /* ---- sums over an operand ------------------------------------------------------------------------------------------------ */
@@ -230,7 +261,10 @@ Graph *products_together(PassContext *c, Graph *g) {
     t.first = ARENA_ARRAY(c->arena, int, n + 1);
     for (int i = 0; i < n; i++) t.place[i] = i;
     for (int i = 0; i < g->results.n; i++) t.results[g->results.at[i].value->id]++;
-    for (int i = 0; i < n; i++) gather_terms(&t, g->nodes.at[i]);
+    t.leaf = ARENA_ARRAY(c->arena, const Node *, n);
+    t.gathered = ARENA_ARRAY(c->arena, Node *, n);
+    t.moves = ARENA_ARRAY(c->arena, bool, n);
+    gather_terms(&t, c->arena);
     const Readers list = readers_of_values(&t, c->arena);
     for (int i = 0; i < n; i++) gather_sum(&t, g->nodes.at[i], &list);
     memcpy(g->nodes.at, t.order, sizeof *t.order * (size_t)n);
