@@ -65,14 +65,13 @@ Node *precision_remake(Graph *g, const Node *n, Node *const *in) {
 }
 
 /* An old value in dtype t.  A parameter is cast where it is read from memory, below what moves it; but a view of tf32 would
- * be f32. */
+ * be f32, and what a derivative is taken by must be read itself. */
 static Node *in_dtype(Place *p, const Node *old, DType t) {
     Node *x = p->copy[old->id], **known = &p->cast[old->id];
     if (x->dtype == t || !dtype_is_float(x->dtype)) return x;
     if (*known && (*known)->dtype == t) return *known;
-    const bool below =
-        p->kind[old->id] == NEUTRAL && old->n_in == 1 && precision_moves(old) && op_info[old->op].cls != CLASS_SPECIAL &&
-        (t != DT_TF32 || !node_is_view(old));
+    const bool below = p->kind[old->id] == NEUTRAL && !p->by[old->id] && old->n_in == 1 && precision_moves(old) &&
+                       op_info[old->op].cls != CLASS_SPECIAL && (t != DT_TF32 || !node_is_view(old));
     if (!below) return *known = precision_cast(p->g, x, t, old);
     Node *source = in_dtype(p, old->in[0], t);
     return *known = precision_remake(p->g, old, &source);

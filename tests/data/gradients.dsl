@@ -65,3 +65,14 @@ model values {                                       # derivatives that the prog
     output Jv = jvp(p, q, ones like q)
     output Jt = vjp(p, h, ones like p)
 }
+
+model examples {                                     # each example's own gradients: by copies of the weights, moved
+    input x : f32[3, 5]
+    w = param [4, 5] init kaiming
+    each = transpose(broadcast(w, [3, 4, 5]))
+    y[b, j] = sum[k] x[b, k] * each[b, k, j]
+    u = reshape(param [4, 2] init kaiming as u, [8])
+    z = y @ reshape(u, [4, 2])
+    output g = vjp(sum(z^2), each, 1.0)
+    output J = jacobian(z, u)
+}

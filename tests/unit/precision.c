@@ -120,7 +120,7 @@ static const struct {
 } precisions[] = {{"bf16", 5e-2}, {"f16", 6e-3}, {"tf32", 6e-3}};
 
 static void gradients_are_near_the_exact_ones(void **state) {
-    static const char *const models[] = {"mlp", "cnn", "gpt", "bounded", "written", "values"};
+    static const char *const models[] = {"mlp", "cnn", "gpt", "bounded", "written", "values", "examples"};
     (void)state;
     for (size_t p = 0; p < sizeof precisions / sizeof *precisions; p++)
         for (size_t m = 0; m < sizeof models / sizeof *models; m++)
