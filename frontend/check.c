@@ -21,6 +21,7 @@ typedef struct Checker {
     NameMap bound;             /* names the body has bound so far */
     VEC(const char *) indices; /* of the indexed definitions and reductions around */
     VEC(const char *) closed;  /* of reductions earlier in the statement */
+    VEC(const char *) labels;  /* of the `repeat .. as label` of the body */
     int loops, scans, nested;  /* repeat or checkpoint; scan; any block inside the body */
 } Checker;
 
@@ -41,6 +42,19 @@ static void suggest(Checker *c, const char *word, const Words *w) {
     if (near) diag_help(c->diag, "did you mean '%s'?", near);
 }
 
+/* The nearest, or, where none is near, all that there are. */
+static void suggest_argument(Checker *c, const char *word, const Words *w) {
+    if (w->n == 0) {
+        diag_help(c->diag, "it has none");
+    } else if (diag_nearest(word, w->at, w->n)) {
+        suggest(c, word, w);
+    } else {
+        const char *all = w->at[0];
+        for (int i = 1; i < w->n; i++) all = arena_printf(c->arena, "%s, %s", all, w->at[i]);
+        diag_help(c->diag, "its arguments are %s", all);
+    }
+}
+
 static void unknown_name(Checker *c, const char *name, SrcLoc loc) {
     Words w = {0};
     add_words(c, &w, &c->bound);
@@ -52,7 +66,27 @@ static void unknown_name(Checker *c, const char *name, SrcLoc loc) {
             diag_help(c->diag, "the body of a reduction ends before + and -: put it in parentheses");
             return;
         }
+    for (int i = 0; i < c->labels.n; i++)
+        if (strcmp(c->labels.at[i], name) == 0) {
+            diag_help(c->diag, "`repeat n as %s` names parameters; count with `%s = 0` before and `%s = %s + 1` inside",
+                      name, name, name, name);
+            return;
+        }
     suggest(c, name, &w);
+}
+
+/* What is written here for a word of other frameworks; NULL: no such word. */
+static const char *foreign_help(const char *word) {
+    static const struct {
+        const char *word, *help;
+    } words[] = {
+#define FOREIGN(word, help) {word, help},
+#include "frontend/foreign.def"
+#undef FOREIGN
+    };
+    for (size_t i = 0; i < sizeof words / sizeof *words; i++)
+        if (strcmp(words[i].word, word) == 0) return words[i].help;
+    return NULL;
 }
 
 static void unknown_function(Checker *c, const char *name, SrcLoc loc) {
@@ -63,7 +97,11 @@ static void unknown_function(Checker *c, const char *name, SrcLoc loc) {
     add_words(c, &w, &c->program->functions[1]);
     for (int i = 0; i < n; i++) vec_push(c->arena, w, builtins[i]);
     diag_report(c->diag, E0201, loc, "unknown function '%s'", name);
-    suggest(c, name, &w);
+    const char *help = foreign_help(name);
+    if (help)
+        diag_help(c->diag, "%s", help);
+    else
+        suggest(c, name, &w);
 }
 
 /* ---- names and calls ----------------------------------------------------------------------------------- */
@@ -105,7 +143,7 @@ static void check_call_shape(Checker *c, const Top *top, int skip, const ArgList
         Words w = {0};
         for (int k = skip; k < top->formals.n; k++) vec_push(c->arena, w, top->formals.at[k].name.text);
         diag_report(c->diag, E0202, name->loc, "'%s' has no argument '%s'", top->name.text, name->text);
-        suggest(c, name->text, &w);
+        suggest_argument(c, name->text, &w);
         return;
     }
     if (args->n > top->formals.n - skip)
@@ -204,7 +242,8 @@ static void check_place(Checker *c, const Stmt *s) {
         if (!model || c->nested) misplaced(c, s, "`train`", "directly in a model");
         break;
     case STMT_PRECISION:
-        if (k == TOP_OPTIMIZER) misplaced(c, s, "`precision`", "in a model, a layer or a fn: optimizers compute in f32");
+        if (k == TOP_OPTIMIZER)
+            misplaced(c, s, "`precision`", "in a model, a layer or a fn: optimizers compute in f32");
         break;
     case STMT_OUTPUT:
         if (!model) misplaced(c, s, "`output`", "in a model");
@@ -274,9 +313,11 @@ static void check_statement(Checker *c, const Stmt *s) {
             bind(c, &s->names.at[i]);
     }
     c->nested++;
+    if (s->as.text) vec_push(c->arena, c->labels, s->as.text);
     bool loop = s->kind == STMT_REPEAT || s->kind == STMT_CHECKPOINT;
     check_nested(c, &s->body, loop ? &c->loops : &(int){0});
     check_block(c, &s->orelse);
+    if (s->as.text) c->labels.n--;
     c->nested--;
 }
 

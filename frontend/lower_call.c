@@ -149,6 +149,21 @@ static int find_formal(const Builtin *b, const char *name) {
     return -1;
 }
 
+/* "x, axis = all, keep = false": the table's text as a program would write it. */
+static const char *formals_text(Lower *L, const Builtin *b) {
+    const char *text = "";
+    for (const char *p = b->formals; *p;) {
+        const int n = (int)strcspn(p, " "), key = (int)strcspn(p, " =");
+        const char *comma = *text ? ", " : "";
+        text = *p == '*' ? arena_printf(L->arena, "%s%s%.*s, ..", text, comma, key - 1, p + 1)
+               : key < n ? arena_printf(L->arena, "%s%s%.*s = %.*s", text, comma, key, p, n - key - 1, p + key + 1)
+                         : arena_printf(L->arena, "%s%s%.*s", text, comma, n, p);
+        p += n;
+        p += *p == ' ';
+    }
+    return text;
+}
+
 /* Formals that no argument names get their defaults; false: one has none. */
 static bool fill_defaults(Lower *L, const Builtin *b, const bool *given, Value *value, SrcLoc loc) {
     char name[32];
@@ -158,7 +173,8 @@ static bool fill_defaults(Lower *L, const Builtin *b, const bool *given, Value *
         if (given[i] || variadic) continue;
         value[i] = v;
         if (has_default) continue;
-        lower_fail(L, E0202, loc, NULL, "'%s' needs the argument '%s'", b->name, name);
+        lower_fail(L, E0202, loc, arena_printf(L->arena, "write %s(%s)", b->name, formals_text(L, b)),
+                   "'%s' needs the argument '%s'", b->name, name);
         return false;
     }
     return true;
@@ -177,10 +193,11 @@ static bool match_builtin(Lower *L, const Builtin *b, int n, const ArgValue *arg
         }
         if (at < 0 || !builtin_formal(b, at, name, &(bool){0}, &has_default, &(Value){0})) {
             const char *unknown = args[i].name.text;
+            const char *help = arena_printf(L->arena, "write %s(%s)", b->name, formals_text(L, b));
             if (unknown)
-                lower_fail(L, E0202, args[i].name.loc, NULL, "'%s' has no argument '%s'", b->name, unknown);
+                lower_fail(L, E0202, args[i].name.loc, help, "'%s' has no argument '%s'", b->name, unknown);
             else
-                lower_fail(L, E0202, args[i].loc, NULL, "'%s' has too many arguments", b->name);
+                lower_fail(L, E0202, args[i].loc, help, "'%s' has too many arguments", b->name);
             return false;
         }
         if (given[at]) {

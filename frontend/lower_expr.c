@@ -221,7 +221,13 @@ static Value lower_method(Lower *L, const Expr *e) {
     Shape s = v.kind == VAL_TENSOR ? v.node->shape : shape_scalar();
     if (strcmp(e->name.text, "rank") == 0 && !e->has_args) return val_int(s.rank);
     if (strcmp(e->name.text, "dim") == 0) return lower_dim_method(L, e, s);
-    return lower_fail(L, E0201, e->name.loc, "there are x.dim(i) and x.rank", "a tensor has no '%s'", e->name.text);
+    const char *name = e->name.text;
+    const bool called = e->has_args && (builtin_find(name) || program_function(L->program, name, false));
+    const char *help = called                       ? arena_printf(L->arena, "write %s(x, ..)", name)
+                       : strcmp(name, "T") == 0     ? "write transpose(x)"
+                       : strcmp(name, "shape") == 0 ? "write x.dim(0), .."
+                                                    : "there are x.dim(i) and x.rank";
+    return lower_fail(L, E0201, e->name.loc, help, "a tensor has no '%s'", name);
 }
 
 static Value lower_fill(Lower *L, const Expr *e) {

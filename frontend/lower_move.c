@@ -280,7 +280,8 @@ static Value run_concat(Lower *L, const BuiltinCall *c) {
     int n = c->n_more, axis;
     Value at = c->arg[1];
     if (at.kind == VAL_NONE && n > 1 && c->more[n - 1].kind == VAL_INT) at = c->more[--n]; /* concat(a, b, axis) */
-    if (n == 0 || at.kind == VAL_NONE) return lower_fail(L, E0202, c->loc, NULL, "concat needs tensors and an axis");
+    if (n == 0 || at.kind == VAL_NONE)
+        return lower_fail(L, E0202, c->loc, "write concat(a, b, axis = 0)", "concat needs tensors and an axis");
     Node **in = ARENA_ARRAY(L->scratch, Node *, n);
     for (int i = 0; i < n; i++)
         if (!tensor_arg(L, c, c->more[i], &in[i])) return val_poison();

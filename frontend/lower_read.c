@@ -406,8 +406,9 @@ bool read_resolve(IndexContext *c, const Expr *e, Read *r) {
     Value base = index_base(c, e->a);
     if (base.kind == VAL_POISON) return false;
     if (base.kind != VAL_TENSOR || base.node->shape.rank != e->items.n) {
-        lower_fail(L, E0203, e->loc, NULL, "%d subscript%s for %s", e->items.n, e->items.n == 1 ? "" : "s",
-                   val_describe(L->arena, base));
+        lower_fail(L, E0203, e->loc,
+                   base.kind == VAL_TENSOR ? "a definition reads single elements: write a subscript per axis" : NULL,
+                   "%d subscript%s for %s", e->items.n, e->items.n == 1 ? "" : "s", val_describe(L->arena, base));
         return false;
     }
     r->tensor = base.node;

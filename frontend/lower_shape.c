@@ -129,7 +129,12 @@ static bool take_index(Lower *L, const Item *it, int d, Dim extent, Window *w) {
         return true;
     }
     if (v.kind != VAL_INT) {
-        lower_fail(L, E0204, it->loc, v.kind == VAL_TENSOR ? "write int(x)" : NULL,
+        const bool boolean = v.kind == VAL_TENSOR && v.node->dtype == DT_BOOL;
+        lower_fail(L, E0204, it->loc,
+                   boolean                ? "a mask chooses with where(mask, x, 0), or in a reduction with where = mask"
+                   : v.kind == VAL_TENSOR ? "write int(x)"
+                   : v.kind == VAL_NONE   ? "a new axis is expand_dims(x, axis)"
+                                          : NULL,
                    "a subscript must be an integer, an integer tensor or a slice, not %s", val_describe(L->arena, v));
         return false;
     }

@@ -377,8 +377,10 @@ Value v_cast(Lower *L, Value v, DType t, SrcLoc loc) {
 /* ---- matrix product ------------------------------------------------------------------------------- */
 
 static Value matmul_mismatch(Lower *L, Node *a, Node *b, const char *why, SrcLoc loc) {
-    return lower_fail(L, E0203, loc, NULL, "@: shapes %s and %s do not fit: %s", shape_text(L->arena, a->shape),
-                      shape_text(L->arena, b->shape), why);
+    const Shape l = a->shape, r = b->shape;
+    const bool turned = l.rank > 1 && r.rank > 1 && dim_equal(l.dim[l.rank - 1], r.dim[r.rank - 1]);
+    return lower_fail(L, E0203, loc, turned ? "transpose(x) swaps the last two axes" : NULL,
+                      "@: shapes %s and %s do not fit: %s", shape_text(L->arena, l), shape_text(L->arena, r), why);
 }
 
 /* Batch subscripts of one operand: its own dims, aligned at the right of the result's batch; 1 reads index 0. */

@@ -64,8 +64,8 @@ Node *precision_remake(Graph *g, const Node *n, Node *const *in) {
     return placed(made, n);
 }
 
-/* An old value in dtype t.  A parameter is cast where it is read from memory, below what moves it; but a view of tf32 would
- * be f32, and what a derivative is taken by must be read itself. */
+/* An old value in dtype t.  A parameter is cast where it is read from memory, below what moves it; but a view of tf32
+ * would be f32, and what a derivative is taken by must be read itself. */
 static Node *in_dtype(Place *p, const Node *old, DType t) {
     Node *x = p->copy[old->id], **known = &p->cast[old->id];
     if (x->dtype == t || !dtype_is_float(x->dtype)) return x;

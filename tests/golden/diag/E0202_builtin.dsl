@@ -9,4 +9,9 @@ model m {
     output g = x.dim
     output h = concat(x, x)
     w = param [3] init uniform(1)
+    output d = sum(x, dim = 1)
+    output e = transpose(x, 0, 1)
+    output f = concat(x, x)
+    output g = split(x, 2)
+    output h = max(x, dim = 1)
 }
