@@ -41,14 +41,16 @@ static bool take_pair(Lower *L, const BuiltinCall *c) {
     return true;
 }
 
-/* The factor of a product, of the shape and type of `like`; NULL: reported. */
+/* The factor of a product, of the shape and type of `like`, or a number, which stands for each element; NULL:
+ * reported. */
 static Node *take_factor(Lower *L, const BuiltinCall *c, const char *formal, const char *like_formal,
                          const Node *like) {
     const Value v = c->arg[2];
     if (v.kind == VAL_POISON) return NULL;
+    if (val_is_number(v)) return t_fill(L, like->dtype, like->shape, val_number(v));
     if (v.kind == VAL_TENSOR && v.node->dtype == like->dtype && shape_equal(v.node->shape, like->shape)) return v.node;
     lower_fail(L, v.kind == VAL_TENSOR && v.node->dtype == like->dtype ? E0203 : E0204, c->loc,
-               arena_printf(L->arena, "write broadcast(%s, %s), or ones like %s", formal, like_formal, like_formal),
+               arena_printf(L->arena, "write broadcast(%s, %s), or a number for all elements", formal, like_formal),
                "'%s': %s must be like %s, a tensor %s%s, not %s", c->builtin->name, formal, like_formal,
                dtype_name(like->dtype), shape_text(L->arena, like->shape), val_describe(L->arena, v));
     return NULL;

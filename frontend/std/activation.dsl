@@ -10,6 +10,9 @@ fn gelu(x, form = "erf") {
     return 0.5 * x * (1 + erf(x * 0.7071067811865476))
 }
 fn softplus(x) { return max(x, 0) + log1p(exp(-abs(x))) }
+fn logsigmoid(x) { return -softplus(-x) }
+fn leaky_relu(x, slope = 0.01) { return where(x > 0, x, slope * x) }
+fn elu(x, alpha = 1) { return where(x > 0, x, alpha * (exp(min(x, 0)) - 1)) }
 fn clamp(x, lo, hi) { return min(max(x, lo), hi) }
 
 # The maximum cancels, so that no exponent overflows; a row that is -inf everywhere has maximum -inf,

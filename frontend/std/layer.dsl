@@ -51,6 +51,21 @@ layer rmsnorm(x, eps = 1e-5) {
     return x * rsqrt(mean(x^2, axis = -1, keep = true) + eps) * gamma
 }
 
+# Normalised over all axes but the first and, of the last, one of `groups` equal parts (Wu and He, 2018).
+layer groupnorm(x, groups, eps = 1e-5) {
+    c = x.dim(-1)
+    if mod(c, groups) != 0 { return fail("groupnorm needs channels that divide into the groups", groups) }
+    gamma = param [c] init ones
+    beta = param [c] init zeros
+    g = reshape(x, [x.dim(0), -1, groups, c / groups])
+    mu = mean(g, axis = [1, 3], keep = true)
+    s = rsqrt(mean((g - mu)^2, axis = [1, 3], keep = true) + eps)
+    mu = reshape(broadcast(mu, [x.dim(0), 1, groups, c / groups]), [x.dim(0), c])
+    s = reshape(broadcast(s, [x.dim(0), 1, groups, c / groups]), [x.dim(0), c])
+    repeat x.rank - 2 { mu, s = expand_dims(mu, 1), expand_dims(s, 1) }
+    return (x - mu) * s * gamma + beta
+}
+
 # x: [B, T, C]; mask "causal", none, or a boolean tensor that broadcasts to [B, heads, T, T]
 layer self_attention(x, heads, mask = "causal") {
     c = x.dim(-1)

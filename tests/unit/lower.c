@@ -148,6 +148,14 @@ static const Case cases[] = {
     {"logsumexp", "", "y = exp(logsumexp(float(iota(2)) + 100) - 100)", 1, {1 + 2.718281828459045}},
     {"cross entropy", "", "y = cross_entropy(zeros [2, 4], iota(2), ignore = 1)", 2, {1.3862943611198906, 0}},
     {"relu at 0", "", "y = relu(float(iota(3)) - 1)", 3, {0, 0, 1}},
+    {"leaky relu", "", "y = leaky_relu(float(iota(3)) - 1, 0.25)", 3, {-0.25, 0, 1}},
+    {"elu", "", "y = elu(1000 * (float(iota(3)) - 1), alpha = 2)", 3, {-2, 0, 1000}},
+    {"log sigmoid", "", "y = logsigmoid(100 * (float(iota(3)) - 1))", 3, {-100, -0.6931471805599453, 0}},
+    {"group norm",
+     "",
+     "a = reshape(float(iota(8)), [1, 2, 4])\n y = reshape(groupnorm(a, 2, eps = 0) as g, [8]) * sqrt(4.25)",
+     8,
+     {-2.5, -1.5, -2.5, -1.5, 1.5, 2.5, 1.5, 2.5}},
     {"huber", "", "y = huber(float(iota(3)))", 3, {0, 0.5, 1.5}},
     {"heads", "", "a = reshape(float(iota(8)), [1, 2, 4])\n y = to_heads(a, 2)", 8, {0, 1, 4, 5, 2, 3, 6, 7}},
     {"heads back",
@@ -191,6 +199,11 @@ static void evaluates_cases(void **state) {
         must_lower(a, arena_printf(a, "%s\nmodel m {\n %s\n output y\n}\n", c->top, c->body), graphs);
         Tensor zero = {.rank = 1, .dim = {2}, .data = (double[]){0, 0}};
         EvalEnv env = {.states = &zero};
+        Tensor *params =
+            ARENA_ARRAY(a, Tensor, graphs[ENTRY_INFER]->model->params.n + 1); /* as entry init makes them */
+        for (int k = 0; k < graphs[ENTRY_INFER]->model->params.n; k++)
+            params[k] = *result_of(a, graphs[ENTRY_INIT], &env, RESULT_PARAM, k);
+        env.params = params;
         expect(c->name, result_of(a, graphs[ENTRY_INFER], &env, RESULT_OUTPUT, 0), c->n, c->want);
         arena_free(a);
     }

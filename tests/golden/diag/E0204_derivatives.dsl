@@ -8,7 +8,7 @@ model m {
     c = jacobian(float(i), i)
     d = jacobian(argmax(x, axis = 1), x)
     e = jvp(y, x, ones [3])
-    f = jvp(y, x, 1.0)
+    f = jvp(y, x, true)
     g = vjp(sum(y), x, y)
     h = vjp(y, x, i)
     output y
