@@ -3,6 +3,7 @@
  * Needs Tile IR, order and offsets.  Kernels with equal canonical text are stored once; what differs (which
  * tensor, which offset) stands in the launches.  For `infer` every launch knows which outputs need it. */
 #include "passes/memory.h"
+#include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -233,8 +234,39 @@ static void list_padding(const Plan *p, Module *m, ModuleEntry *e) {
     if (e->padded.n) qsort(e->padded.at, (size_t)e->padded.n, sizeof *e->padded.at, by_padding);
 }
 
+/* ---- what a launch has room for -------------------------------------------------------------------------------- */
+static void refuse(PassContext *c, const PlanKernel *k, const char *message, const char *help) {
+    SrcLoc at = {0};
+    for (int i = 0; i < k->outputs.n && !at.line; i++) at = k->outputs.at[i]->loc;
+    c->report(c->user, true, at, message, help);
+    c->failed = true;
+}
+
+/* The numbers of the manifest (fusec_kernel).  Portable C calls its kernels: it has no such limits. */
+static void check_launch(PassContext *c, const PlanKernel *k) {
+    int n_grid = 0;
+    for (int i = 0; i < k->tile->axes.n; i++) {
+        const Axis *x = &k->tile->axes.at[i];
+        n_grid += x->kind == AXIS_GRID;
+        if (x->kind != AXIS_GRID || x->extent.bound <= INT32_MAX) continue;
+        refuse(c, k,
+               arena_printf(c->arena, "an axis of %" PRId64 " elements: %s counts to %d", x->extent.bound,
+                            c->target->name, INT32_MAX),
+               "make it two axes, for instance with reshape, or compile for c99");
+        return;
+    }
+    if (n_grid > FUSEC_MAX_GRID)
+        refuse(c, k, arena_printf(c->arena, "a kernel over %d axes; %d are the most", n_grid, FUSEC_MAX_GRID),
+               "bring the tensors to fewer axes first, for instance with reshape");
+    else if (k->tile->buffers.n > UINT8_MAX)
+        refuse(c, k, arena_printf(c->arena, "a kernel of %d tensors; %d are the most", k->tile->buffers.n, UINT8_MAX),
+               "concatenate some of them first");
+}
+
 void pass_emit(PassContext *c, Plan *p, Module *m) {
-    (void)c;
+    for (int i = 0; i < p->kernels.n && c->target->backend != BACKEND_C99 && !c->failed; i++)
+        if (!p->kernels.at[i].same_as) check_launch(c, &p->kernels.at[i]);
+    if (c->failed) return;
     Arena *scratch = arena_new();
     ModuleEntry *e = &m->entry[p->graph->entry];
     e->present = true;

@@ -54,7 +54,7 @@ void artifact_host_functions(FILE *f, const Module *m, const char *prefix);
 
 /* ---- for other emitters of the same data -------------------------------------------------------------- */
 /* Kernel k's grid as the manifest has it; false if it does not fit (more than 8 grid axes, or one past int32). */
-bool artifact_grid(const Kernel *k, struct fusec_grid grid[8], int *n);
+bool artifact_grid(const Kernel *k, struct fusec_grid grid[FUSEC_MAX_GRID], int *n);
 /* fusec_launch.outputs: bit o set if output o needs the launch, ~0 if it must always run.  Beyond what the planner says, a
  * launch that writes to outputs alone is skipped, in every entry, when none of them is given. */
 uint64_t artifact_outputs(const Module *m, const Launch *l);

@@ -117,10 +117,10 @@ static void example(FILE *f, const Module *m, const char *p, const char *header)
 }
 
 static void runtime(FILE *f, Arena *a, bool selftest) {
-    static const char *const files[] = {"status.c",      "crc32.c",         "check.c",       "save.c",
-                                        "load.c",        "cuda_internal.h", "cuda_driver.c", "cuda_module.c",
-                                        "cuda_device.c", "cuda_graph.c",    "cuda_tensor_map.c",
-                                        "cuda_run.c",    "cuda_copy.c",     "selftest.c"};
+    static const char *const files[] = {"status.c",      "crc32.c",         "check.c",           "save.c",
+                                        "load.c",        "cuda_internal.h", "cuda_driver.c",     "cuda_module.c",
+                                        "cuda_device.c", "cuda_graph.c",    "cuda_tensor_map.c", "cuda_run.c",
+                                        "cuda_copy.c",   "selftest.c"};
     fputs(
         "#undef FUSEC_WEAK\n#if defined(__GNUC__)\n#define FUSEC_WEAK __attribute__((weak))\n#else\n#define "
         "FUSEC_WEAK\n#endif\n\n"
@@ -154,7 +154,7 @@ static void embed(FILE *f, Arena *a, const char *p, const char *text) {
 
 /* NULL, or what the manifest or the runtime has no room for. */
 static const char *too_large(const Module *m) {
-    struct fusec_grid grid[8];
+    struct fusec_grid grid[FUSEC_MAX_GRID];
     int n;
     if (m->align > FUSEC_CUDA_ALIGN) return "tensors are aligned to more than 256 bytes";
     if (m->syms.n > FUSEC_CUDA_MAX_SYMS) return "more than 64 run-time extents";

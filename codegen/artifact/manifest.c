@@ -53,14 +53,14 @@ static void tensors(FILE *f, Arena *a, const char *prefix, const char *what, con
     fputs("};\n", f);
 }
 
-bool artifact_grid(const Kernel *k, struct fusec_grid grid[8], int *n) {
+bool artifact_grid(const Kernel *k, struct fusec_grid grid[FUSEC_MAX_GRID], int *n) {
     *n = 0;
     for (int i = 0; i < k->axes.n; i++) {
         const Axis *x = &k->axes.at[i];
         const Dim d = x->extent;
         if (x->kind != AXIS_GRID) continue;
-        if (*n == 8 || d.bound > INT32_MAX || d.scale > INT32_MAX || d.scale < INT32_MIN || d.offset > INT32_MAX ||
-            d.offset < INT32_MIN)
+        if (*n == FUSEC_MAX_GRID || d.bound > INT32_MAX || d.scale > INT32_MAX || d.scale < INT32_MIN ||
+            d.offset > INT32_MAX || d.offset < INT32_MIN)
             return false;
         grid[(*n)++] = dim_is_fixed(d) ? (struct fusec_grid){NO_SYM, 0, (int32_t)d.bound, x->step}
                                        : (struct fusec_grid){d.sym, (int32_t)d.scale, (int32_t)d.offset, x->step};
@@ -85,7 +85,8 @@ static void map(FILE *f, const fusec_tensor_map *x) {
     for (int d = 0; d + 1 < FUSEC_MAP_RANK; d++) fprintf(f, "%s%" PRIu64 "u", d ? ", " : "", x->stride[d]);
     fputs("}, {", f);
     for (int d = 0; d < FUSEC_MAP_RANK; d++)
-        fprintf(f, "%s{%" PRId32 ", %" PRId32 ", %" PRId32 "}", d ? ", " : "", x->extent[d].sym, x->extent[d].scale, x->extent[d].shift);
+        fprintf(f, "%s{%" PRId32 ", %" PRId32 ", %" PRId32 "}", d ? ", " : "", x->extent[d].sym, x->extent[d].scale,
+                x->extent[d].shift);
     fputs("}, {", f);
     for (int d = 0; d < FUSEC_MAP_RANK; d++) fprintf(f, "%s%d", d ? ", " : "", x->box[d]);
     fprintf(f, "}, %d, %d, %d, %d, %d, {", x->swizzle, x->buffer, x->rank, x->type, x->windows);
@@ -131,7 +132,7 @@ static void kernels(FILE *f, Arena *a, const char *prefix, const Module *m) {
     for (int i = 0; i < m->kernels.n; i++) {
         const Kernel *k = m->kernels.at[i];
         const KernelCost c = kernel_cost(k);
-        struct fusec_grid grid[8];
+        struct fusec_grid grid[FUSEC_MAX_GRID];
         fusec_tensor_map maps[FUSEC_MAX_MAPS];
         fusec_kernel gpu = {.first_map = first_map};
         int n;
@@ -139,10 +140,11 @@ static void kernels(FILE *f, Arena *a, const char *prefix, const Module *m) {
         nvptx_launch(a, k, &gpu, maps);
         first_map += gpu.n_maps;
         fprintf(f,
-                "    {.name = %s, .n_grid = %d, .n_args = %d, .n_constants = %d, .threads = %d, .shared_bytes = %d, .flops = %.17g, .bytes "
+                "    {.name = %s, .n_grid = %d, .n_args = %d, .n_constants = %d, .threads = %d, .shared_bytes = %d, "
+                ".flops = %.17g, .bytes "
                 "= %.17g",
-                artifact_string(a, k->name), n, k->buffers.n, k->n_constants, (int)gpu.threads, (int)gpu.shared_bytes, c.flops,
-                c.bytes_read + c.bytes_written);
+                artifact_string(a, k->name), n, k->buffers.n, k->n_constants, (int)gpu.threads, (int)gpu.shared_bytes,
+                c.flops, c.bytes_read + c.bytes_written);
         for (int g = 0; g < n; g++)
             fprintf(f, "%s{%" PRId32 ", %" PRId32 ", %" PRId32 ", %" PRId32 "}%s", g ? ", " : ", .grid = {",
                     grid[g].sym, grid[g].scale, grid[g].shift, grid[g].step, g == n - 1 ? "}" : "");

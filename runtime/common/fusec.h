@@ -6,7 +6,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#define FUSEC_ABI_VERSION 2
+#define FUSEC_ABI_VERSION 3
 #define FUSEC_MAX_RANK 10
 
 typedef enum {
@@ -69,10 +69,11 @@ typedef struct fusec_tensor_map {
                                             places lower, lower + step, .. to extent - 1 + upper (cuTensorMapEncodeIm2col) */
 } fusec_tensor_map;
 
+enum { FUSEC_MAX_GRID = 12 }; /* a tensor's ten axes, members of a family, and one to spare */
 typedef struct fusec_kernel {
     const char *name;
     /* programs = product over grid axes of ceil((scale*syms[sym]+shift) / step); sym -1: shift alone */
-    struct fusec_grid { int32_t sym, scale, shift, step; } grid[8];
+    struct fusec_grid { int32_t sym, scale, shift, step; } grid[FUSEC_MAX_GRID];
     uint8_t n_grid, n_args, n_constants;
     uint32_t threads;        /* GPU */
     uint32_t shared_bytes;   /* GPU, dynamic */

@@ -50,6 +50,16 @@ model nothing_between <<'END' # products whose rows, columns and sums are nothin
 END
 agree nothing_between 1e-5
 
+model ten_axes <<'END' # axes that nothing joins, with programs along the ninth
+    p = param [2, 2, 2, 2, 2, 2, 2, 2, 2, 1300] init normal(1.0)
+    q = param [2, 2, 1, 2, 1, 2, 1, 2, 1] init normal(1.0)
+    s = sum(p, axis = 9)
+    y = transpose(s * q, [8, 6, 4, 2, 7, 5, 3, 1, 0])
+    z = softmax(p * expand_dims(q, 9))
+    loss = sum(y^2) + sum(z * z)
+END
+agree ten_axes 1e-4
+
 model one_element <<'END' # rows of one element in f16
     precision f16
     p = param [2, 9, 12] init normal(0.3)

@@ -74,6 +74,13 @@ model "    y$(printf '[i'; many 5000 ', i'; printf ']') = x[i]" | checks subscri
 { seq 1 1000000 | sed 's/.*/# &/'; model '    y = x'; } | passes million_lines
 { many 3000000 ' '; model '    y = x'; } | passes wide
 
+printf 'model m {\n    input x : f32[8589934592]\n    output y = exp(x)\n}\n' >long.dsl
+ends 0 long_c "$FUSEC" long.dsl -o long.c
+for form in o ptx; do
+    ends 1 "long_$form" "$FUSEC" long.dsl -o "long.$form"
+    grep -q '^long.dsl:3:16: error: an axis of 8589934592 elements' err || fail "long_$form: $(cat err)"
+done
+
 # ---- files that use each other ----
 echo 'use "b.dsl"' >a.dsl
 { echo 'use "a.dsl"'; model '    y = x'; } >b.dsl
