@@ -62,6 +62,8 @@ typedef struct Session {
 bool session_open(Session *s, Arena *a, const Options *o);
 /* What passes work under; session_compile does it itself. */
 void session_prepare(Session *s, const Options *o, const Target *t);
+/* NULL: said, with the names that there are. */
+const Target *find_target(const char *name);
 /* Graphs to a module for a target; NULL on errors. */
 Module *session_compile(Session *s, const Options *o, const Target *t);
 /* Compiles the program again for this machine, runs entry init and grad (infer where m has no grad) on made inputs and

@@ -199,16 +199,18 @@ static const Form *find_form(const char *path) {
 }
 
 /* --target, or a GPU's name in --arch, or what the suffix stands for. */
-static const Target *find_target(const Options *o, const Form *form) {
+static const Target *form_target(const Options *o, const Form *form) {
     const char *name = o->target ? o->target : form->target;
     if (o->arch && target_find(o->arch) && target_find(o->arch)->backend == BACKEND_NVPTX) name = o->arch;
-    const Target *t = target_find(name);
-    if (!t) {
-        fprintf(stderr, "fusec: no such target: %s (host, c99, sm_80, sm_90, sm_90a)\n", name);
-        return NULL;
-    }
-    if (t->backend == BACKEND_NVPTX ? form->gpu : t->backend == BACKEND_HOST ? form->host : form->c99) return t;
-    fprintf(stderr, "fusec: a %s file is not made for target %s\n", form->suffix, name);
+    const Target *t = find_target(name);
+    if (!t) return NULL;
+    const bool gpu = t->backend == BACKEND_NVPTX, host = t->backend == BACKEND_HOST;
+    if (gpu ? form->gpu : host ? form->host : form->c99) return t;
+    fprintf(stderr, "fusec: a %s file is not made for target %s: -o FILE%s is, or --target %s\n", form->suffix, name,
+            gpu    ? ".ptx"
+            : host ? ".o"
+                   : ".c",
+            form->target);
     return NULL;
 }
 
@@ -230,7 +232,7 @@ int command_compile(const Options *o) {
                 o->output);
         return EXIT_USAGE;
     }
-    Compile c = {.o = o, .target = find_target(o, form)};
+    Compile c = {.o = o, .target = form_target(o, form)};
     if (!c.target) return EXIT_USAGE;
     c.arena = arena_new();
     const int status = compile(&c, form);

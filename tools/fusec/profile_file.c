@@ -50,9 +50,25 @@ static bool other_target(Session *s, const ProfileFile *p, const Target *t) {
     return false;
 }
 
+/* A GPU's code runs on later ones, that with an `a` on its own alone. */
+static bool runs_there(const char *capability, const Target *t) {
+    int major = 0, minor = 0, needs = 0;
+    if (sscanf(capability, "%d.%d", &major, &minor) != 2 || sscanf(t->name, "sm_%d", &needs) != 1) return false;
+    return t->has_wgmma ? 10 * major + minor == needs : 10 * major + minor >= needs;
+}
+
+static bool other_gpu(Session *s, const ProfileFile *p, const Target *t) {
+    profile_complain(s, p, true, PROFILE_CAPABILITY,
+                     arena_printf(s->arena, "the profile is of a GPU of capability %s, where code for %s does not run",
+                                  p->profile.field[PROFILE_CAPABILITY], t->name),
+                     "measure with `fusec tune` on the GPU that the code is for, or compile without --profile");
+    return false;
+}
+
 bool profile_suits(Session *s, const ProfileFile *p, const Target *t) {
     const char *const *field = p->profile.field;
     if (strcmp(field[PROFILE_TARGET], t->name)) return other_target(s, p, t);
+    if (t->backend == BACKEND_NVPTX && !runs_there(field[PROFILE_CAPABILITY], t)) return other_gpu(s, p, t);
     if (strcmp(field[PROFILE_COMPILER], FUSEC_VERSION))
         profile_complain(s, p, false, PROFILE_COMPILER,
                          arena_printf(s->arena, "the profile was measured with fusec %s, this is %s",

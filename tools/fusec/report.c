@@ -31,7 +31,8 @@ static double ridge_of(const Kernel *k, const Target *t, bool pairs) {
 /* " by wgmma 128x256", whether by turns, and how much of the tiles is used, where it is not nearly all. */
 static void print_product(const ProductReport *r) {
     if (r->by) printf(" by %s", r->by);
-    if (r->rows) printf(" %dx%d%s%s", r->rows, r->columns, r->by_turns ? " by turns" : "", r->measured ? " (profile)" : "");
+    if (r->rows)
+        printf(" %dx%d%s%s", r->rows, r->columns, r->by_turns ? " by turns" : "", r->measured ? " (profile)" : "");
     if (r->rows && r->used < 0.9) printf(" (%.0f%% used)", 100 * r->used);
 }
 
@@ -56,8 +57,8 @@ static void print_entry(Arena *a, const Module *m, Entry e, const Target *t, con
         const double moved = c.bytes_read + c.bytes_written, intensity = moved > 0 ? c.flops / moved : 0;
         const ProductReport product = product_report(k, t);
         flops += c.flops, bytes += moved;
-        printf("  %-28s %-8s %10.3f %10.3f %10.2f  %s", k->name, phases[l->phase], c.flops * 1e-6, moved * 1e-6, intensity,
-               intensity < ridge_of(k, t, pairs && pairs[l->kernel]) ? "memory" : "compute");
+        printf("  %-28s %-8s %10.3f %10.3f %10.2f  %s", k->name, phases[l->phase], c.flops * 1e-6, moved * 1e-6,
+               intensity, intensity < ridge_of(k, t, pairs && pairs[l->kernel]) ? "memory" : "compute");
         print_product(&product);
         print_merged(k);
         printf("%s%s\n", k->comment ? ", " : "", k->comment ? k->comment : "");
@@ -76,8 +77,9 @@ static void print_padding(Arena *a, const ModuleEntry *e) {
     printf("  padded by layout: %d buffers, %lld bytes in all\n", e->padded.n, (long long)sum);
     for (int i = 0; i < e->padded.n && i < SHOWN; i++) {
         const ModulePadding *x = &e->padded.at[i];
-        printf("    %s%s: rows of %lld laid out as %lld, %lld bytes more", dtype_name(x->dtype), shape_text(a, x->shape),
-               (long long)x->shape.dim[x->shape.rank - 1].bound, (long long)x->laid_out, (long long)x->bytes);
+        printf("    %s%s: rows of %lld laid out as %lld, %lld bytes more", dtype_name(x->dtype),
+               shape_text(a, x->shape), (long long)x->shape.dim[x->shape.rank - 1].bound, (long long)x->laid_out,
+               (long long)x->bytes);
         if (x->loc.line) printf(", from line %d", x->loc.line);
         putchar('\n');
     }
@@ -112,10 +114,9 @@ int command_report(const Options *o) {
     if (o->measured) return command_measure(o);
     Arena *a = arena_new();
     Session s;
-    const Target *t = target_find(o->target ? o->target : "host");
+    const Target *t = find_target(o->target ? o->target : "host");
     Module *m = NULL;
     if (!t) {
-        fprintf(stderr, "fusec: no such target: %s\n", o->target);
         arena_free(a);
         return EXIT_USAGE;
     }

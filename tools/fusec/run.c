@@ -64,7 +64,11 @@ static void check_profile(const Run *r) {
     const Profile *p = r->session.context.profile;
     if (!p || !tune_device_open(&d)) return;
     if (strcmp(d.name, p->field[PROFILE_GPU]))
-        fprintf(stderr, "fusec: warning: %s was measured on %s, this is %s: measure here with `fusec tune`\n", r->o->profile, p->field[PROFILE_GPU], d.name);
+        fprintf(stderr, "fusec: warning: %s was measured on %s, this is %s: measure here with `fusec tune`\n",
+                r->o->profile, p->field[PROFILE_GPU], d.name);
+    else if (strcmp(d.driver, p->field[PROFILE_DRIVER]))
+        fprintf(stderr, "fusec: warning: %s was measured with driver %s, this is %s: measure here with `fusec tune`\n",
+                r->o->profile, p->field[PROFILE_DRIVER], d.driver);
     tune_device_close(&d);
 }
 
@@ -72,9 +76,12 @@ bool run_open(Run *r, Arena *a, const Options *o, const bool entries[ENTRY_COUNT
     const char *name = o->target ? o->target : "host";
     Options compile = *o;
     *r = (Run){.arena = a, .o = o, .kind = executor_find(name), .seed = o->seed};
+    if (!r->kind && target_find(name))
+        return run_error("run --target takes host, c99, cuda or interp: for %s write --target cuda --arch %s", name,
+                         name);
     if (!r->kind) return run_error("run --target takes host, c99, cuda or interp, not %s", name);
     const char *target = r->kind->target(o->arch);
-    if (!target) return run_error("no such arch: %s", o->arch);
+    if (!target) return run_error("no such arch: %s; cuda takes sm_80, sm_90 or sm_90a", o->arch);
     memcpy(compile.entry, entries, sizeof compile.entry);
     if (session_open(&r->session, a, o)) {
         for (int e = 0; e < ENTRY_COUNT; e++)

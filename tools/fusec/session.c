@@ -63,6 +63,15 @@ int session_finish(Session *s) {
     return diag_errors(s->diag) ? EXIT_ERROR : EXIT_OK;
 }
 
+const Target *find_target(const char *name) {
+    const Target *t = target_find(name);
+    if (t) return t;
+    fprintf(stderr, "fusec: no such target: %s (", name);
+    for (int i = 0; i < n_targets; i++) fprintf(stderr, "%s%s", i ? ", " : "", targets[i].name);
+    fputs("; a microcontroller compiles what c99 writes, or takes host with --triple)\n", stderr);
+    return NULL;
+}
+
 /* One model; false when it has errors of its own. */
 static bool check_model(Session *s, const Options *o, const char *model) {
     memset(s->graph, 0, sizeof s->graph);
@@ -79,7 +88,11 @@ int command_check(const Options *asked) {
     const Options *o = &any;
     const FrontendOptions fo = {.overrides = o->overrides.at, .n_overrides = o->overrides.n, .model = o->model};
     const ProfileFile *p = o->profile ? profile_read(&s, o->profile) : NULL;
-    const Target *t = target_find(o->target ? o->target : "");
+    const Target *t = o->target ? find_target(o->target) : NULL;
+    if (o->target && !t) {
+        arena_free(a);
+        return EXIT_USAGE;
+    }
     if (p && t) profile_suits(&s, p, t);
     any.profile = NULL;
     s.program = program_load(a, s.diag, o->input, &fo);
