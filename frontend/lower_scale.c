@@ -79,12 +79,16 @@ static void update_scale(Lower *L, Node *finite) {
     Node *grows = t_binary(L, OP_GE, good, number(L, DT_I32, GROWTH_STEPS)), *zero = number(L, DT_I32, 0);
     Node *twice =
         t_binary(L, OP_MIN, t_binary(L, OP_MUL, scale, number(L, DT_F32, 2)), number(L, DT_F32, greatest_scale));
-    Node *half =
-        t_binary(L, OP_MAX, t_binary(L, OP_MUL, scale, number(L, DT_F32, 0.5)), number(L, DT_F32, least_scale));
-    Node *at_least = t_binary(L, OP_LE, scale, number(L, DT_F32, least_scale));
+    Node *least = number(L, DT_F32, least_scale);
+    Node *half = t_binary(L, OP_MAX, t_binary(L, OP_MUL, scale, number(L, DT_F32, 0.5)), least);
+    /* what a file may hold and no step leaves (0, NaN, an infinity) is no scale: it would skip every step from here */
+    Node *in_range = t_binary(L, OP_AND, t_binary(L, OP_GE, scale, least),
+                              t_binary(L, OP_LE, scale, number(L, DT_F32, greatest_scale)));
+    Node *lower = t_select(L, in_range, half, number(L, DT_F32, first_scale));
+    Node *at_least = t_binary(L, OP_EQ, scale, least);
     Node *even = t_binary(L, OP_SUB, outcome, t_binary(L, OP_MOD, outcome, number(L, DT_I32, 2)));
     Node *skipped = t_binary(L, OP_ADD, even, t_select(L, at_least, number(L, DT_I32, 3), number(L, DT_I32, 2)));
-    s[SCALE].next = t_select(L, finite, t_select(L, grows, twice, scale), half);
+    s[SCALE].next = t_select(L, finite, t_select(L, grows, twice, scale), lower);
     s[GOOD_STEPS].next = t_select(L, finite, t_select(L, grows, zero, good), zero);
     s[OUTCOME].next = t_select(L, finite, outcome, skipped);
 }

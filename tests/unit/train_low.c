@@ -198,6 +198,22 @@ static void the_least_scale_is_reported(void **state) {
     close_model(t);
 }
 
+/* A file that was saved by something else, or went bad. */
+static void what_is_no_scale_is_made_one(void **state) {
+    (void)state;
+    const float bad[] = {NAN, INFINITY, 0, 1e38f, 1e-40f};
+    Trainer *t = open_model("faint");
+    for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
+        *(float *)state_at(t, "loss_scale.scale") = bad[i];
+        t->y[0] = INFINITY; /* overflows whatever the scale */
+        assert_int_equal(step(t), FUSEC_SKIPPED);
+        assert_true(scale_of(t) == 65536.0f);
+        t->y[0] = 0;
+        assert_int_equal(step(t), FUSEC_OK);
+    }
+    close_model(t);
+}
+
 static void gradients_tell_of_overflow_too(void **state) {
     (void)state;
     Trainer *t = open_model("loud");
@@ -278,6 +294,7 @@ int main(void) {
         cmocka_unit_test(good_steps_double_the_scale_up_to_a_bound),
         cmocka_unit_test(the_least_scale_is_reported),
         cmocka_unit_test(gradients_tell_of_overflow_too),
+        cmocka_unit_test(what_is_no_scale_is_made_one),
         cmocka_unit_test(first_weights_are_rounded),
         cmocka_unit_test(updates_are_rounded_at_random),
     };
