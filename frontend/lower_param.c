@@ -97,7 +97,9 @@ static const struct InitKind *find_kind(Lower *L, const Expr *e) {
         names[i] = init_kinds[i].name;
     }
     const char *near = diag_nearest(e->name.text, names, N_INIT_KINDS);
-    lower_fail(L, E0201, e->name.loc, near ? arena_printf(L->arena, "did you mean '%s'?", near) : NULL,
+    lower_fail(L, E0201, e->name.loc,
+               near ? arena_printf(L->arena, "did you mean '%s'?", near)
+                    : "there are zeros, ones, constant(c), normal(std), uniform(lo, hi), kaiming and xavier",
                "there is no initial value '%s'", e->name.text);
     return NULL;
 }

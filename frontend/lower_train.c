@@ -60,9 +60,8 @@ static void make_gradients(Lower *L, PathScope *paths, const bool *selected, Nod
         Node *p = L->params.at[i].node;
         if (!selected[i]) continue;
         L->loc = L->params.at[i].loc;
-        scaled[i] = L->entry == ENTRY_INIT
-                        ? t_const(L, p->dtype, p->shape, 0)
-                        : t_node(L, OP_GRADIENT, 2, (Node *[]){loss, p}, NULL, p->dtype, p->shape);
+        scaled[i] = L->entry == ENTRY_INIT ? t_const(L, p->dtype, p->shape, 0)
+                                           : t_node(L, OP_GRADIENT, 2, (Node *[]){loss, p}, NULL, p->dtype, p->shape);
         gradient[i] = unscale_gradient(L, scaled[i]);
     }
     L->phase = PHASE_FORWARD;
@@ -76,8 +75,14 @@ static Node *sum_of_squares(Lower *L, Node *g) {
 
 /* Scales all gradients by min(1, c / norm), the norm over all that are selected (Pascanu et al., 2013). */
 static void clip_gradients(Lower *L, const Expr *e, Node **gradient) {
-    Node *limit = value_node(L, lower_named(L, e, "clip_norm"), DT_F32, e->loc), *total = NULL;
+    const Value given = lower_named(L, e, "clip_norm");
+    Node *limit = value_node(L, given, DT_F32, e->loc), *total = NULL;
     if (!limit) return;
+    if (val_is_number(given) && !(val_number(given) > 0)) {
+        lower_fail(L, E0310, e->loc, "leave clip_norm out to train without a limit",
+                   "clip_norm must be above 0, not %s", val_describe(L->arena, given));
+        return;
+    }
     if (limit->shape.rank) {
         lower_fail(L, E0204, e->loc, NULL, "clip_norm must be a number, not a tensor %s",
                    shape_text(L->arena, limit->shape));

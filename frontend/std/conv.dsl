@@ -36,6 +36,8 @@ fn convolve_groups(x, k, oh, ow, ph, pw, stride, dilation) {
 }
 
 layer conv2d(x, n, k, stride = 1, dilation = 1, groups = 1, padding = "same", bias = true) {
+    if x.rank != 4 { return fail("conv2d takes images [N, H, W, C]", x) }
+    if not is_integer(k) { return fail("conv2d takes one number for both sides of its kernel; others are written as sums", k) }
     w = param [k, k, x.dim(3) / groups, n] init kaiming
     span = (k - 1) * dilation + 1
     reach = if padding == "reflect" then "same" else padding
@@ -63,6 +65,7 @@ layer conv2d(x, n, k, stride = 1, dilation = 1, groups = 1, padding = "same", bi
 # [N, H, W, C] -> [N, (H - 1)*stride + k - 2*padding, .., n]; w: [k, k, C, n]
 layer conv_transpose2d(x, n, k, stride = 1, padding = 0, bias = true) {
     if not is_integer(padding) { return fail("the padding of conv_transpose2d must be a number of elements", padding) }
+    if x.rank != 4 { return fail("conv_transpose2d takes images [N, H, W, C]", x) }
     kernel = (param [k, k, x.dim(3), n] init kaiming as w)
     oh = (x.dim(1) - 1) * stride + k - 2 * padding
     ow = (x.dim(2) - 1) * stride + k - 2 * padding
@@ -72,6 +75,7 @@ layer conv_transpose2d(x, n, k, stride = 1, padding = 0, bias = true) {
 }
 
 fn max_pool2d(x, k, stride = k, padding = "valid") {
+    if x.rank != 4 { return fail("max_pool2d takes images [N, H, W, C]", x) }
     oh, ph = windows(x.dim(1), k, stride, padding)
     ow, pw = windows(x.dim(2), k, stride, padding)
     y[n, h in 0..oh, w in 0..ow, c] = max[r in 0..k, s in 0..k] x[n, h*stride + r - ph, w*stride + s - pw, c]
@@ -80,6 +84,7 @@ fn max_pool2d(x, k, stride = k, padding = "valid") {
 
 # The mean of what lies inside.
 fn avg_pool2d(x, k, stride = k, padding = "valid") {
+    if x.rank != 4 { return fail("avg_pool2d takes images [N, H, W, C]", x) }
     oh, ph = windows(x.dim(1), k, stride, padding)
     ow, pw = windows(x.dim(2), k, stride, padding)
     y[n, h in 0..oh, w in 0..ow, c] = sum[r in 0..k, s in 0..k] x[n, h*stride + r - ph, w*stride + s - pw, c]

@@ -68,7 +68,9 @@ layer groupnorm(x, groups, eps = 1e-5) {
 
 # x: [B, T, C]; mask "causal", none, or a boolean tensor that broadcasts to [B, heads, T, T]
 layer self_attention(x, heads, mask = "causal") {
+    if x.rank != 3 { return fail("self_attention takes sequences [B, T, C]", x) }
     c = x.dim(-1)
+    if mod(c, heads) != 0 { return fail("self_attention needs channels that divide into the heads", heads) }
     q, k, v = split(linear(x, 3 * c) as qkv, 3, axis = -1)
     s = to_heads(q, heads) @ transpose(to_heads(k, heads)) * rsqrt(float(c / heads))
     if mask == "causal" {

@@ -13,6 +13,14 @@ model m {
     output f = conv2d(x, 4, 3, stride = 0) as f
     output g = conv2d(x, 4, 3, groups = 2) as g
     output h = conv_transpose2d(x, 4, 3, padding = "same") as h
+    output l = conv2d(x[0], 4, 3) as l
+    output m = conv2d(x, 4, [3, 5]) as m
+    output n = conv_transpose2d(x[0], 4, 3) as n
+    output o = max_pool2d(x[0], 2)
+    output p = avg_pool2d(x[0], 2)
+    output q = self_attention(x, 2) as q
+    output r = self_attention(x[0], 2) as r
+    output s = groupnorm(x, 2) as s
     output i = zeros [half(4), half(5)]
     output j = fail("never")
     output k = fail(3)
