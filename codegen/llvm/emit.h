@@ -20,7 +20,7 @@ typedef struct Emit {
     LLVMModuleRef module;
     LLVMBuilderRef b;
     LLVMTypeRef i1, i8, i16, i32, i64, half, f32, f64, ptr, none;
-    bool rounds_bf16; /* the machine has an instruction that rounds f32 to bf16 */
+    bool rounds_bf16; /* the machine is a GPU that rounds pairs of f32 to bf16 */
 } Emit;
 
 void emit_init(Emit *e, const char *module_name);

@@ -17,16 +17,49 @@ static LLVMValueRef bits_like(const Emit *e, uint32_t bits, LLVMValueRef v) {
     return emit_splat(e, LLVMConstInt(e->i32, bits, false), emit_width(v));
 }
 
-/* The bits of the nearest bf16. */
-static LLVMValueRef bf16_bits(const Emit *e, LLVMValueRef v) {
+/* i32: the bits of the bf16 nearest to two f32.  For a pair a GPU's assembler has F2FP, of its arithmetic units; for one by itself
+ * F2F, of the few that compute roots and sines. */
+static LLVMValueRef bf16_pair(const Emit *e, LLVMValueRef high, LLVMValueRef low) {
+    static const char name[] = "llvm.nvvm.ff2bf16x2.rn";
+    LLVMValueRef args[] = {high, low};
+    LLVMValueRef fn = LLVMGetIntrinsicDeclaration(e->module, LLVMLookupIntrinsicID(name, sizeof name - 1), NULL, 0);
+    LLVMValueRef pair = LLVMBuildCall2(e->b, LLVMGlobalGetValueType(fn), fn, args, 2, "");
+    return LLVMBuildBitCast(e->b, pair, e->i32, "");
+}
+
+/* The upper half is the rounded value's f32. */
+static LLVMValueRef one_by_pair(const Emit *e, LLVMValueRef v) {
+    return LLVMBuildBitCast(e->b, bf16_pair(e, v, LLVMConstNull(e->f32)), e->f32, "");
+}
+
+static LLVMValueRef round_by_pairs(const Emit *e, LLVMValueRef v) {
     const int width = emit_width(v);
-    LLVMValueRef low = LLVMBuildFPTrunc(e->b, v, emit_vector_type(LLVMBFloatTypeInContext(e->context), width), "");
-    return LLVMBuildBitCast(e->b, low, emit_vector_type(e->i16, width), "");
+    if (!width) return one_by_pair(e, v);
+    LLVMValueRef all = LLVMGetUndef(LLVMTypeOf(v));
+    for (int n = 0; n < width; n++) {
+        LLVMValueRef at = LLVMConstInt(e->i32, (unsigned)n, false);
+        all = LLVMBuildInsertElement(e->b, all, one_by_pair(e, LLVMBuildExtractElement(e->b, v, at, "")), at, "");
+    }
+    return all;
+}
+
+/* i16: the bits of the nearest bf16. */
+static LLVMValueRef bits_by_pairs(const Emit *e, LLVMValueRef v) {
+    const int width = emit_width(v), pairs = (width + 1) / 2;
+    LLVMValueRef zero = LLVMConstNull(e->f32);
+    if (!width) return LLVMBuildTrunc(e->b, bf16_pair(e, zero, v), e->i16, "");
+    LLVMValueRef all = LLVMGetUndef(LLVMVectorType(e->i32, (unsigned)pairs));
+    for (int n = 0; n < pairs; n++) {
+        LLVMValueRef low = LLVMBuildExtractElement(e->b, v, LLVMConstInt(e->i32, 2u * (unsigned)n, false), ""), high = zero;
+        if (2 * n + 1 < width) high = LLVMBuildExtractElement(e->b, v, LLVMConstInt(e->i32, 2u * (unsigned)n + 1, false), "");
+        all = LLVMBuildInsertElement(e->b, all, bf16_pair(e, high, low), LLVMConstInt(e->i32, (unsigned)n, false), "");
+    }
+    return LLVMBuildBitCast(e->b, all, emit_vector_type(e->i16, width), "");
 }
 
 /* Round to nearest even in the upper 16 bits; NaN stays NaN. */
 static LLVMValueRef round_bf16(const Emit *e, LLVMValueRef v) {
-    if (e->rounds_bf16) return emit_from_memory(e, DT_BF16, bf16_bits(e, v));
+    if (e->rounds_bf16) return round_by_pairs(e, v);
     LLVMTypeRef ints = emit_vector_type(e->i32, emit_width(v));
     LLVMValueRef x = LLVMBuildBitCast(e->b, v, ints, "");
     LLVMValueRef odd = LLVMBuildAnd(e->b, LLVMBuildLShr(e->b, x, bits_like(e, 16, v), ""), bits_like(e, 1, v), "");
@@ -75,7 +108,7 @@ LLVMValueRef emit_to_memory(const Emit *e, DType t, LLVMValueRef v) {
     case DT_BOOL: return LLVMBuildZExt(e->b, v, emit_vector_type(e->i8, width), "");
     case DT_F16: return LLVMBuildFPTrunc(e->b, v, emit_vector_type(e->half, width), "");
     case DT_BF16: {
-        if (e->rounds_bf16) return bf16_bits(e, v);
+        if (e->rounds_bf16) return bits_by_pairs(e, v);
         LLVMValueRef bits = LLVMBuildBitCast(e->b, round_bf16(e, v), emit_vector_type(e->i32, width), "");
         bits = LLVMBuildLShr(e->b, bits, bits_like(e, 16, v), "");
         return LLVMBuildTrunc(e->b, bits, emit_vector_type(e->i16, width), "");

@@ -64,7 +64,7 @@ static bool part_new(Part *p, const NvptxOptions *o, char **error) {
     p->machine = machine_new("nvptx64-nvidia-cuda", o->arch, hopper ? "+ptx80" : "+ptx70", error);
     if (!p->machine) return false;
     emit_init(&p->e, p->m->name);
-    p->e.rounds_bf16 = true; /* cvt.rn.bf16.f32, from sm_80 on */
+    p->e.rounds_bf16 = true; /* cvt.rn.bf16x2.f32, from sm_80 on */
     machine_prepare(&p->e, p->machine);
     return true;
 }
