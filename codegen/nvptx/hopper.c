@@ -48,17 +48,16 @@ static LLVMValueRef grouped(Simt *s, int x, LLVMValueRef program) {
     const Emit *e = s->e;
     const Axis *a = &s->k->axes.at[x];
     const int group = a->cluster > 1 && a->order >= a->cluster ? a->order / a->cluster : a->order;
-    LLVMValueRef inner = hopper_i32(e, 1), tiles = tiles_of(s, x), outer, number, in_group, tile;
+    LLVMValueRef inner = hopper_i32(e, 1), tiles = tiles_of(s, x), outer, number, in_group, at[2];
     for (int y = x + 1; y < s->k->axes.n; y++)
         if (s->k->axes.at[y].kind == AXIS_GRID) inner = LLVMBuildMul(e->b, inner, tiles_of(s, y), "");
     divide(e, program, LLVMBuildMul(e->b, tiles, inner, ""), &outer, &program);
     divide(e, program, LLVMBuildMul(e->b, inner, hopper_i32(e, group), ""), &number, &in_group);
     LLVMValueRef first = LLVMBuildMul(e->b, number, hopper_i32(e, group), ""),
                  left = LLVMBuildSub(e->b, tiles, first, "");
-    LLVMValueRef whole = LLVMBuildICmp(e->b, LLVMIntUGT, left, hopper_i32(e, group), "");
-    divide(e, in_group, LLVMBuildSelect(e->b, whole, hopper_i32(e, group), left, ""), &in_group, &tile);
-    put_at(s, x, LLVMBuildAdd(e->b, first, tile, ""));
-    row_major(s, x + 1, s->k->axes.n, in_group);
+    simt_within_group(e, in_group, tiles, left, group, at);
+    put_at(s, x, LLVMBuildAdd(e->b, first, at[1], ""));
+    row_major(s, x + 1, s->k->axes.n, at[0]);
     return outer;
 }
 

@@ -75,8 +75,8 @@ void hopper_rings_begin(Simt *s) {
     init_barriers(s);
     LLVMBuildBr(e->b, ready);
     LLVMPositionBuilderAtEnd(e->b, ready);
-    if (s->hopper->rank)
-        hopper_asm(e, e->none, "barrier.cluster.arrive.release.aligned; barrier.cluster.wait.acquire.aligned;",
+    if (s->hopper->rank) /* the fence has released the barriers; .release would wait for all of memory */
+        hopper_asm(e, e->none, "barrier.cluster.arrive.relaxed.aligned; barrier.cluster.wait.acquire.aligned;",
                    "~{memory}", 0, NULL);
     else
         hopper_asm(e, e->none, "bar.sync 0;", "~{memory}", 0, NULL);

@@ -210,17 +210,32 @@ static LLVMValueRef divide(const Emit *e, LLVMValueRef *rest, LLVMValueRef by) {
     return digit;
 }
 
+void simt_within_group(const Emit *e, LLVMValueRef within, LLVMValueRef tiles, LLVMValueRef left, int group, LLVMValueRef at[2]) {
+    LLVMValueRef g = LLVMConstInt(e->i32, (unsigned)group, false), is_last = LLVMBuildICmp(e->b, LLVMIntULT, left, g, "");
+    if (!LLVMIsConstant(tiles)) {
+        at[1] = divide(e, &within, LLVMBuildSelect(e->b, is_last, left, g, ""));
+        at[0] = within;
+        return;
+    }
+    const unsigned last = (unsigned)LLVMConstIntGetZExtValue(tiles) % (unsigned)group;
+    LLVMValueRef row = within, tile = divide(e, &row, g);
+    at[0] = row, at[1] = tile;
+    if (!last) return;
+    tile = divide(e, &within, LLVMConstInt(e->i32, last, false));
+    at[0] = LLVMBuildSelect(e->b, is_last, within, row, "");
+    at[1] = LLVMBuildSelect(e->b, is_last, tile, at[1], "");
+}
+
 /* A grid with one axis in groups of G: `program` counts, inside each group, its G tiles first (fewer in the last one).
  * Returns the axis's tile; *program becomes the number without it, of the axes around it and inside. */
 static LLVMValueRef ordered(const Emit *e, LLVMValueRef *program, LLVMValueRef tiles, LLVMValueRef inside, int group) {
     LLVMValueRef g = LLVMConstInt(e->i32, (unsigned)group, false), around = *program;
     LLVMValueRef here = divide(e, &around, LLVMBuildMul(e->b, tiles, inside, "")), at = here;
     LLVMValueRef within = divide(e, &at, LLVMBuildMul(e->b, g, inside, "")), first = LLVMBuildMul(e->b, at, g, "");
-    LLVMValueRef left = LLVMBuildSub(e->b, tiles, first, "");
-    LLVMValueRef size = LLVMBuildSelect(e->b, LLVMBuildICmp(e->b, LLVMIntULT, left, g, ""), left, g, "");
-    LLVMValueRef tile = LLVMBuildAdd(e->b, first, divide(e, &within, size), "");
-    *program = LLVMBuildAdd(e->b, LLVMBuildMul(e->b, around, inside, ""), within, "");
-    return tile;
+    LLVMValueRef left = LLVMBuildSub(e->b, tiles, first, ""), place[2];
+    simt_within_group(e, within, tiles, left, group, place);
+    *program = LLVMBuildAdd(e->b, LLVMBuildMul(e->b, around, inside, ""), place[0], "");
+    return LLVMBuildAdd(e->b, first, place[1], "");
 }
 
 void simt_program(Simt *s, LLVMValueRef program) {

@@ -164,6 +164,9 @@ LLVMValueRef simt_index(Simt *s, const Index *x, const Coords *c); /* i64 */
 void simt_instruction(Simt *s, const Inst *i);
 void simt_evaluate_slot(Simt *s, const Inst *i, int slot); /* one register of s->reg[i->result] */
 void simt_block(Simt *s, const Block *b);
+/* Number `within` of a group's programs, whose tiles come first: at[0] is the number without the tile, at[1] the tile.  The
+ * group has `group` tiles, or the `left` ones, where these are fewer: of fixed extents no number has to be divided by another. */
+void simt_within_group(const Emit *e, LLVMValueRef within, LLVMValueRef tiles, LLVMValueRef left, int group, LLVMValueRef at[2]);
 void simt_program(Simt *s, LLVMValueRef program); /* i32: places the grid's axes at that program */
 /* Loop-carried values, one phi per register: made at the builder's position, given values from an edge. */
 void simt_phis(Simt *s, const Inst *i, const int *values, LLVMValueRef **phi);
