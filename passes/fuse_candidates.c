@@ -21,6 +21,7 @@ static bool rereads(const Node *n) {
 enum { CONE_READS = 4, MUCH_SMALLER = 8 };
 typedef struct Cone {
     int cost;                      /* instructions when inlined; saturates */
+    int rounded;                   /* of them, conversions between float types */
     int tensors;                   /* distinct reads of memory that is not much smaller than the value; saturates */
     const Node *read[CONE_READS];  /* them */
     bool dear;                     /* contains a transcendental or a division */
@@ -49,10 +50,17 @@ static bool from_half(const Node *n, const Cone *c) {
     return half;
 }
 
+/* A value of 16 bits made from another such: in low precision conversions stand around all that is computed, and are no more of it. */
+static int work(const Node *n, const Cone *c) {
+    const bool half = is_half(n->dtype) && c->tensors == 1 && is_half(c->read[0]->dtype);
+    return half ? c->cost - c->rounded : c->cost;
+}
+
 static bool is_dear(Op op) { return op_is_transcendental(op) || op == OP_DIV; }
 
 static Cone cone_of(const Node *n, const Cone *cone, const bool *candidate) {
     Cone c = {.cost = op_info[n->op].cls == CLASS_ELEMENT || n->op == OP_CONTRACT ? 1 : 0, .dear = is_dear(n->op)};
+    c.rounded = n->op == OP_CAST && dtype_is_float(n->dtype) && dtype_is_float(n->in[0]->dtype);
     if (n->op == OP_RANDOM) c.cost = 8;
     if (n->op == OP_CONCAT) c.cost = n->n_in;
     for (int k = 0; k < n->n_in; k++) {
@@ -61,11 +69,12 @@ static Cone cone_of(const Node *n, const Cone *cone, const bool *candidate) {
             if (!much_smaller(x, n)) cone_reads(&c, x);
         } else {
             c.cost += cone[x->id].cost;
+            c.rounded += cone[x->id].rounded;
             for (int i = 0; i < cone[x->id].tensors && !much_smaller(x, n); i++) cone_reads(&c, cone[x->id].read[i]);
             if (x->shape.rank > 0) c.dear |= cone[x->id].dear;
         }
     }
-    if (c.cost > INLINE_COST) c.cost = INLINE_COST + 1;
+    if (c.cost > INLINE_COST) c.cost = INLINE_COST + 1, c.rounded = 0;
     return c;
 }
 
@@ -87,7 +96,7 @@ static bool wants_memory(const Node *n, const Cone *cone, int uses, bool reread)
     if (n->shape.rank == 0) return uses > 1 && c.cost > SCALAR_COST;
     if (reread) return c.tensors > 0;
     if (uses < 2 || n->dtype == DT_BOOL || from_half(n, cone)) return false;
-    return c.dear || c.tensors > 1 || c.cost > 2;
+    return c.dear || c.tensors > 1 || work(n, &c) > 2;
 }
 
 /* A result made by append_copy. */
