@@ -298,9 +298,66 @@ static bool schedule_load(Schedule *s, Block *b, int at, int to) {
     return true;
 }
 
+static bool is_written(const Block *b, int buffer) {
+    bool found = false;
+    for (int n = 0; n < b->n && !found; n++)
+        found = (b->at[n]->kind == TI_STORE && b->at[n]->buffer == buffer) || is_written(&b->at[n]->body, buffer);
+    return found;
+}
+
+/* A number that the epilogue reads, such as a learning rate, is on its way while products are summed. */
+static bool loads_number(const Schedule *s, const Inst *i) {
+    bool fixed = i->kind == TI_LOAD && !i->type.n_axes && !i->n_in && !is_written(&s->k->body, i->buffer);
+    for (int d = 0; d < i->n_index && fixed; d++) fixed = !i->index[d]->n;
+    return fixed;
+}
+
+static void schedule_numbers(Schedule *s, Block *b) {
+    int before = 0;
+    while (before < b->n && b->at[before]->kind != TI_FOR) before++;
+    for (int n = before + 1; n < b->n; n++) {
+        Inst *load = b->at[n];
+        if (!loads_number(s, load)) continue;
+        for (int to = n; to > before; to--) b->at[to] = b->at[to - 1];
+        b->at[before++] = load;
+    }
+}
+
+static bool is_read(const Block *b, int buffer) {
+    bool found = false;
+    for (int n = 0; n < b->n && !found; n++)
+        found = (b->at[n]->kind == TI_LOAD && b->at[n]->buffer == buffer) || is_read(&b->at[n]->body, buffer);
+    return found;
+}
+
+/* A stage and its store, at n, go where the value has been computed, which is after instruction `after`; how far. */
+static int store_early(Schedule *s, Block *b, int after, int n) {
+    Inst *stage = b->at[n], *store = b->at[n + 1];
+    int to = n;
+    while (to > after && b->at[to - 1]->result != stage->in[0]) to--;
+    if (to == after || is_read(&s->k->body, store->buffer) || s->k->buffers.at[store->buffer].in_place) return 0;
+    for (int at = n + 1; at > to + 1; at--) b->at[at] = b->at[at - 2];
+    b->at[to] = stage;
+    b->at[to + 1] = store;
+    return n - to;
+}
+
+/* Of several results that leave by the copy engine each does before the next is computed: else all would be held in registers
+ * till the first leaves. */
+static void schedule_results(Schedule *s, Block *b, int after) {
+    bool several = false;
+    for (int n = b->n - 1; n > after; n--) {
+        const Inst *store = b->at[n], *stage = b->at[n - 1];
+        if (store->kind != TI_STORE || store->by != BY_TMA || stage->kind != TI_STAGE || stage->result != store->in[0]) continue;
+        if (several && store_early(s, b, after, n - 1)) n++; /* others are there now */
+        several = true;
+    }
+}
+
 static void schedule_accesses(Schedule *s) {
     Block *b = &s->k->body;
     int before = b->n, after = b->n; /* the product; the first instruction after it */
+    schedule_numbers(s, b);
     for (int n = 0; n < b->n; n++) {
         const Inst *i = b->at[n];
         if (i->kind == TI_FOR && n < before) before = n;
@@ -312,6 +369,7 @@ static void schedule_accesses(Schedule *s) {
     int to = kernel_groups(s->k) > 1 ? before : after; /* a group fetches while it waits for its turn */
     for (int n = after; n < b->n; n++)
         if (b->at[n]->kind == TI_LOAD && schedule_load(s, b, n, to)) n++, to += 2;
+    if (s->k->producer) schedule_results(s, b, to > after ? to : after);
 }
 
 /* ---- what is particular to warpgroups ------------------------------------------------------------------------------- */
