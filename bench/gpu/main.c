@@ -1,7 +1,7 @@
 /* fusec_gpu_run COMMAND PACK ARCH CASE ...
  *   check            against the expected numbers; exit 1 if anything differs
  *   locate ENTRY     which kernel fails
- *   time             steps and kernels, in milliseconds
+ *   time [kernels]   calls and kernels, or kernels alone, in milliseconds
  *   dump DIR         all tensors after infer and grad, as raw files
  *   once ENTRY       one call, kernel by kernel, for a profiler */
 #include "bench/gpu/runner.h"
@@ -69,12 +69,13 @@ int main(int argc, char **argv) {
         return 0;
     }
     if (argc < 5 || !known) {
-        fputs("usage: fusec_gpu_run check|locate|time|dump|once PACK ARCH CASE [ENTRY|DIR]\n", stderr);
+        fputs("usage: fusec_gpu_run check|locate|time|dump|once PACK ARCH CASE [ENTRY|DIR|kernels]\n", stderr);
         return 2;
     }
     const char *command = argv[1];
     const bool cubin = getenv("FUSEC_CUBIN") != NULL; /* else the driver compiles the PTX */
-    if (!strcmp(command, "time")) return model_time(argv[2], argv[3], argv[4], cubin) ? 0 : 3;
+    const bool calls = argc < 6 || strcmp(argv[5], "kernels") != 0;
+    if (!strcmp(command, "time")) return model_time(argv[2], argv[3], argv[4], cubin, calls) ? 0 : 3;
     static GpuModel m;
     const int status =
         model_open(&m, argv[2], argv[3], argv[4], cubin) ? on_model(&m, command, argc > 5 ? argv[5] : NULL) : 3;

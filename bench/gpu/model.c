@@ -55,19 +55,25 @@ static bool allocate(GpuModel *m) {
     return true;
 }
 
-bool model_open(GpuModel *m, const char *pack, const char *arch, const char *name, bool cubin) {
+static fusec_status open_image(GpuModel *m, const char *file) {
     char image[MODEL_PATH];
+    snprintf(image, sizeof image, "%s/%s/%s/%s", m->pack, m->arch, m->name, file);
+    if (access(image, R_OK) != 0) return FUSEC_E_ARGUMENT;
+    const fusec_cuda_options options = {.image_path = image, .log = m->log, .log_bytes = sizeof m->log};
+    const fusec_status s = fusec_cuda_init(&m->cuda, m->manifest, NULL, &options);
+    if (s != FUSEC_OK) failed(m, image, s);
+    return s;
+}
+
+bool model_open(GpuModel *m, const char *pack, const char *arch, const char *name, bool cubin) {
     memset(m, 0, sizeof *m);
     m->pack = pack;
     m->arch = arch;
     m->name = name;
     if (!open_manifest(m) || !allocate(m)) return false;
-    snprintf(image, sizeof image, "%s/%s/%s/model.cubin", pack, arch, name);
-    if (!cubin || access(image, R_OK) != 0) snprintf(image, sizeof image, "%s/%s/%s/model.ptx", pack, arch, name);
-    const fusec_cuda_options options = {.image_path = image, .log = m->log, .log_bytes = sizeof m->log};
-    const fusec_status s = fusec_cuda_init(&m->cuda, m->manifest, NULL, &options);
-    if (s != FUSEC_OK) return failed(m, image, s);
-    m->open = true;
+    /* a driver older than the assembler that made the cubin takes the PTX */
+    m->open = (cubin && open_image(m, "model.cubin") == FUSEC_OK) || open_image(m, "model.ptx") == FUSEC_OK;
+    if (!m->open) return complain(m, "model.ptx", "there are no kernels that run here");
     return !m->manifest->entry[FUSEC_INIT].present || model_run(m, FUSEC_INIT);
 }
 

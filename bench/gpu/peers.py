@@ -4,8 +4,10 @@
 
 Prints NAME<TAB>VALUE<TAB>UNIT:  peer.CASE.WHAT.HOW in ms,  ratio.CASE.WHAT.HOW our time over the peer's,
 check.CASE.torch the largest relative error; lines that begin with FAIL name tensors that differ.
-WHAT is fwd, fwd_bwd or step.  HOW is f32 (TF32 off), tf32, bf16 or compile (torch.compile, f32).  bf16 is a product of operands
-that lie in memory as bf16; ours is the time of the kernels of products alone, since the model's operands are f32.
+WHAT is fwd, fwd_bwd or step.  HOW is f32 (TF32 off), tf32, bf16 or compile (torch.compile, f32).  bf16 is one product of operands
+that lie in memory as bf16, and both its gradients, with results in bf16; bf16_f32 the same with results in f32 (gemm_bf16), or that
+of the weights (linear_bf16), as ours are.  There ours is the time of these products' kernels alone, taken right before and right
+after the peer's.
 """
 import argparse
 import os
@@ -20,6 +22,8 @@ import torch.nn.functional as F
 
 BEYOND_CACHE = 320 << 20  # bytes that copies of the operands fill together
 COPIES = 16
+QUEUE = 8  # calls that are launched behind a pause
+PAUSE = 1 << 20  # clocks: about 0.6 ms, in which they are
 TOLERANCE = 1e-4  # of float32 results against float64, in 2-norms
 LOW_TOLERANCE = 1e-2  # of bf16 ones: 8 bits of each operand and result
 START = time.time()
@@ -59,20 +63,24 @@ def captured(call):
 
 
 def milliseconds(calls, seconds=0.6):
-    """Median time of one call; `calls` take turns, so that no operand is found in the cache."""
+    """Median time of one call; `calls` take turns, so that no operand is found in the cache.
+
+    A few calls queue up behind a pause of the card, so that no event waits for the host."""
     for call in calls:
         call()
     torch.cuda.synchronize()
-    times, end = [], time.time() + seconds
+    times, end, batch = [], time.time() + seconds, 1
     while len(times) < 5 or (time.time() < end and len(times) < 200):
-        call = calls[len(times) % len(calls)]
-        a, b = torch.cuda.Event(enable_timing=True), torch.cuda.Event(enable_timing=True)
-        a.record()
-        call()
-        b.record()
-        b.synchronize()
-        times.append(a.elapsed_time(b))
-    return statistics.median(times)
+        events = [[torch.cuda.Event(enable_timing=True) for _ in range(2)] for _ in range(batch)]
+        torch.cuda._sleep(PAUSE)
+        for a, b in events:
+            a.record()
+            calls[len(times) % len(calls)]()
+            b.record()
+            times.append((a, b))
+        torch.cuda.synchronize()
+        batch = QUEUE if len(times) > 1 and times[-1][0].elapsed_time(times[-1][1]) < 1e3 * seconds / QUEUE else 1
+    return statistics.median(a.elapsed_time(b) for a, b in times)
 
 
 def report(case, what, how, ms, ours):
@@ -115,11 +123,24 @@ def rows(d):
     return (d["R"], d["C"])
 
 
+def norm(x, p, n):
+    return F.layer_norm(x, x.shape[-1:], p[n + ".gamma"], p[n + ".beta"], 1e-5)
+
+
+def linear(p, i):
+    return norm(norm(p["e"] @ p["before"], p, "norm_x") @ p["w"], p, "norm_y") @ p["after"]
+
+
 SMALL = {
     "gemm": Case(dict(M=1024, N=1024, K=1024), dict(a=lambda d: (d["M"], d["K"]), b=lambda d: (d["K"], d["N"])),
                  dict(g=lambda d: (d["M"], d["N"])), lambda p, i: p["a"] @ p["b"], ("f32", "tf32")),
     "gemm_bf16": Case(dict(M=4096, N=4096, K=4096), dict(a=lambda d: (d["M"], d["K"]), b=lambda d: (d["K"], d["N"])),
                       dict(g=lambda d: (d["M"], d["N"])), lambda p, i: p["a"] @ p["b"], ("bf16",), tolerance=LOW_TOLERANCE),
+    "linear_bf16": Case(dict(M=4096, N=4096, K=4096, R=4),
+                        {"e": lambda d: (d["M"], d["R"]), "before": lambda d: (d["R"], d["K"]), "w": lambda d: (d["K"], d["N"]),
+                         "after": lambda d: (d["N"], d["R"]), "norm_x.gamma": lambda d: (d["K"],), "norm_x.beta": lambda d: (d["K"],),
+                         "norm_y.gamma": lambda d: (d["N"],), "norm_y.beta": lambda d: (d["N"],)},
+                        dict(g=lambda d: (d["M"], d["R"])), linear, ("bf16",), tolerance=LOW_TOLERANCE),
     "softmax": Case(dict(R=16384, C=4096), dict(x=rows), dict(g=rows), lambda p, i: p["x"].softmax(-1), ("f32", "compile")),
     "layernorm": Case(dict(R=16384, C=4096), {"x": rows, "norm.gamma": lambda d: (d["C"],), "norm.beta": lambda d: (d["C"],)},
                       dict(g=rows), lambda p, i: F.layer_norm(p["x"], p["x"].shape[-1:], p["norm.gamma"], p["norm.beta"], 1e-5),
@@ -185,12 +206,10 @@ def check_small(args, name, case, dims):
 
 
 def time_small(args, name, case, dims, ours, hows):
-    dtype = torch.bfloat16 if "bf16" in hows else torch.float32
-
     def operands(seed):
         torch.manual_seed(seed)
-        p = {n: torch.randn(s(dims), device="cuda", dtype=dtype, requires_grad=True) for n, s in case.params.items()}
-        i = {n: torch.randn(s(dims), device="cuda", dtype=dtype) for n, s in case.inputs.items() if n == "g"}
+        p = {n: torch.randn(s(dims), device="cuda", requires_grad=True) for n, s in case.params.items()}
+        i = {n: torch.randn(s(dims), device="cuda") for n, s in case.inputs.items() if n == "g"}
         i |= {n: torch.randint(0, dims.get("V", dims.get("C")), s(dims), device="cuda") for n, s in case.inputs.items() if n != "g"}
         return p, i
 
@@ -206,10 +225,55 @@ def time_small(args, name, case, dims, ours, hows):
                 return forward(p, i)
 
         ready = (lambda call: call) if case.eager else captured
-        mine = ours["products"] if how == "bf16" else ours
-        report(name, "fwd", how, milliseconds([ready(lambda p=p, i=i: run_forward(p, i)) for p, i in sets]), mine)
-        report(name, "fwd_bwd", how, milliseconds([ready(lambda p=p, i=i: gradients(timed, p, i)) for p, i in sets]), mine)
+        report(name, "fwd", how, milliseconds([ready(lambda p=p, i=i: run_forward(p, i)) for p, i in sets]), ours)
+        report(name, "fwd_bwd", how, milliseconds([ready(lambda p=p, i=i: gradients(timed, p, i)) for p, i in sets]), ours)
     precision("f32")
+
+
+# ---- one product and both its gradients ----------------------------------------------------------------------------------
+def product_calls(x, w, dy, out, dw_out):
+    """out, dw_out: the types of results that are not in bf16."""
+    def mm(a, b, dtype):
+        return a @ b if dtype is None else torch.mm(a, b, out_dtype=dtype)
+
+    def forward():
+        return mm(x, w, out)
+
+    return {"fwd": forward, "fwd_bwd": lambda: (forward(), mm(dy, w.t(), out), mm(x.t(), dy, dw_out))}
+
+
+def our_product(args, name, flops, earlier):
+    """Milliseconds by entry of the kernels that do that many operations, measured now, or as they were earlier."""
+    now = {}
+    if left(args) > 30:
+        run = subprocess.run([args.run, "time", args.pack, args.arch, name, "kernels"], capture_output=True, text=True, timeout=60)
+        now = products(run.stdout.splitlines(), name, flops)
+    return now or products(earlier, name, flops)
+
+
+def time_product(args, name, kind, dims, earlier):
+    m, n, k = dims["M"], dims["N"], dims["K"]
+    flops, size = 2 * m * n * k, 2 * (m * k + k * n + m * n)
+
+    def random(rows, columns):
+        return torch.randn(rows, columns, device="cuda", dtype=torch.bfloat16)
+
+    sets = [(random(m, k), random(k, n), random(m, n)) for _ in range(min(COPIES, max(1, -(-BEYOND_CACHE // (2 * size)))))]
+    low_y = None if kind == "linear_bf16" else torch.float32
+    after = our_product(args, name, flops, earlier)
+    for how, out, dw_out in (("bf16", None, None), ("bf16_f32", low_y, torch.float32)):
+        before = after
+        try:
+            calls = [product_calls(*s, out, dw_out) for s in sets]
+            theirs = {what: milliseconds([captured(c[what]) for c in calls]) for what in ("fwd", "fwd_bwd")}
+        except (TypeError, RuntimeError) as e:  # a PyTorch whose products have no out_dtype
+            note(f"{name} {how}: {type(e).__name__}: {str(e)[:200]}")
+            continue
+        after = our_product(args, name, flops, earlier)
+        for what, entry in (("fwd", "infer"), ("fwd_bwd", "grad")):
+            mine = [t[entry] for t in (before, after) if entry in t]
+            report(name, what, how, theirs[what], {(name, entry): sum(mine) / len(mine)} if mine else {})
+            emit(f"rate.{name}.{what}.{how}", flops * (3 if what == "fwd_bwd" else 1) / theirs[what] * 1e-9, "TFLOP/s")
 
 
 # ---- GPT-2 -------------------------------------------------------------------------------------------------------------
@@ -330,19 +394,31 @@ def left(args):
     return args.seconds - (time.time() - START)
 
 
+def products(lines, name, least):
+    """By entry, what the kernels of a case's products took together that do at least that many operations."""
+    sums = {}
+    for line in lines:
+        field = line.rstrip("\n").split("\t")
+        part = field[0].split(".")  # CASE.ARCH.ENTRY.kernel.NAME, ms, "launches N, TFLOP/s X, GB/s Y"
+        if len(field) < 4 or len(part) != 5 or part[0] != name or "_contract_" not in part[4]:
+            continue
+        ms, rate = float(field[1]), float(field[3].split("TFLOP/s ")[1].split(",")[0])
+        if rate * ms * 1e9 >= 0.99 * least:
+            sums[part[2]] = sums.get(part[2], 0) + ms
+    return sums
+
+
 def our_times(path):
-    """By case and entry: a call; and, under "products", the kernels of contractions together."""
-    ours = {"products": {}}
+    """By case and entry: a call; under "lines" all that there is."""
+    ours = {}
     with open(path) as f:
-        for line in f:
-            field = line.rstrip("\n").split("\t")
-            part = field[0].split(".")  # CASE.ARCH.ENTRY.call, CASE.ARCH.ENTRY.kernel.NAME
-            if len(field) >= 3 and len(part) == 4 and part[3] == "call":
-                ours[part[0], part[2]] = float(field[1])
-            if len(field) >= 3 and len(part) == 5 and "_contract_" in part[4]:
-                at = part[0], part[2]
-                ours["products"][at] = ours["products"].get(at, 0) + float(field[1])
-    return ours
+        lines = f.readlines()
+    for line in lines:
+        field = line.rstrip("\n").split("\t")
+        part = field[0].split(".")  # CASE.ARCH.ENTRY.call
+        if len(field) >= 3 and len(part) == 4 and part[3] == "call":
+            ours[part[0], part[2]] = float(field[1])
+    return ours | {"lines": lines}
 
 
 def one_case(args, name, kind, oracle, use, dims, ours, compiled):
@@ -355,7 +431,10 @@ def one_case(args, name, kind, oracle, use, dims, ours, compiled):
             check_small(args, name, case, dims)
         hows = [h for h in hows if h in case.hows]
         if hows and "t" in use:
-            time_small(args, name, case, dims, ours, hows)
+            if hows == ["bf16"]:
+                time_product(args, name, kind, dims, ours["lines"])
+            else:
+                time_small(args, name, case, dims, ours, hows)
     elif kind == "gpt2" and "t" in use:
         hows = [h for h in hows if h != "bf16"]
         dims = {"B": 8, "T": 1024, **dims}

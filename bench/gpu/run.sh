@@ -1,6 +1,7 @@
 #!/bin/sh
-# sh run.sh RESULTS [--part check|speed] [--save FILE.tar.gz] [--tune] [--software] [--seconds N]
-# Runs the pack this file lies in on the GPU of this machine, in two parts of at most N (540) seconds each:
+# sh run.sh RESULTS [--part check|speed|tune] [--save FILE.tar.gz] [--tune] [--profile FILE] [--software] [--seconds N]
+# Runs the pack this file lies in on the GPU of this machine, in two parts of at most N (540) seconds each, three with --tune:
+#   tune   tiles of matrix products, into profile.txt; what follows is of kernels with the fastest
 #   check  the device; every case's numbers; memory, races and barriers of small cases; every instruction beside the software GPU
 #   speed  times; times of a peer framework in the same run, and its float64 as the judge of large cases; counters of the
 #          slowest kernels
@@ -9,20 +10,20 @@
 #   hardware-sm_NN.txt  what the GPU makes of every instruction, to be kept; calibration.txt, calibration-full.txt
 #   summary.txt      what passed, what failed; check.txt, sanitizer.txt, times.txt, peers.txt, ncu.txt, device.txt
 # --save: all of RESULTS in one file too, made anew after every step.
-# --tune: before all else, measures tiles of matrix products (profile.txt); what follows is of kernels with the fastest.
+# --tune: part tune before all else.  --profile: the profile.txt of an earlier run instead.
 # --software: the software GPU (found as libcuda.so.1 through LD_LIBRARY_PATH): numbers and instructions only.
 # Exit status: 0 if every check passed, 1 if one failed.
 set -u
-out='' software='' tune='' seconds=540 parts='check speed' save=''
-usage='usage: sh run.sh RESULTS [--part check|speed] [--save FILE.tar.gz] [--tune] [--software] [--seconds N]'
+out='' software='' tune='' profile='' seconds=540 parts='check speed' save=''
+usage='usage: sh run.sh RESULTS [--part check|speed|tune] [--save FILE.tar.gz] [--tune] [--profile FILE] [--software] [--seconds N]'
 wrong() { echo "$usage" >&2; exit 2; }
 while [ $# -gt 0 ]; do
     case $1 in
     --software) software=1 parts=check ;;
-    --tune) tune=1 ;;
-    --seconds | --part | --save)
+    --tune) tune='tune ' ;;
+    --seconds | --part | --save | --profile)
         [ $# -gt 1 ] || wrong
-        case $1 in --seconds) seconds=$2 ;; --part) parts=$2 ;; --save) save=$2 ;; esac
+        case $1 in --seconds) seconds=$2 ;; --part) parts=$2 ;; --save) save=$2 ;; --profile) profile=$2 ;; esac
         shift
         ;;
     -*) wrong ;;
@@ -30,8 +31,9 @@ while [ $# -gt 0 ]; do
     esac
     shift
 done
-case $parts in check | speed | 'check speed') ;; *) wrong ;; esac
+case $parts in check | speed | 'check speed') parts=$tune$parts ;; tune) ;; *) wrong ;; esac
 [ -n "$out" ] || wrong
+[ -z "$profile" ] || { [ -r "$profile" ] && profile=$(cd "$(dirname "$profile")" && pwd)/${profile##*/}; } || { echo "$profile: there is no such profile" >&2; exit 2; }
 mkdir -p "$out" && out=$(cd "$out" && pwd) || exit 2
 case $save in '' | /*) ;; *) save=$(pwd)/$save ;; esac
 cd "$(dirname "$0")" && here=$(pwd) || exit 2
@@ -71,6 +73,7 @@ if [ -z "$software" ]; then
     nvidia-smi >"$out/device.txt" 2>&1
     query() { nvidia-smi --query-gpu="$1" --format=csv,noheader 2>/dev/null | head -n 1; }
     gpu=$(query name) driver=$(query driver_version) capability=$(query compute_cap)
+    [ -n "$capability" ] || { fail "nvidia-smi names no GPU here (device.txt); --software runs what the software GPU can"; exit 1; }
     { nvidia-smi -q -d CLOCK,POWER,PERFORMANCE; uname -a; } >>"$out/device.txt" 2>&1
 fi
 file=$(printf '%s' "${gpu:-gpu}" | tr '[:upper:] ' '[:lower:]-' | sed 's/^nvidia-//; s/[^a-z0-9._-]//g').json
@@ -119,33 +122,50 @@ FUSEC_CUBIN=1 # where the pack has one; under the sanitizer the driver compiles
 export RUN PACK WORK OUT BEST FIGURES FUSEC_CUBIN
 
 # ---- tiles as they are measured here ------------------------------------------------------------------------------------
-TILES=6 # of each instruction and schedule: the driver takes up to a second to compile one
-# tune_case CASE SOURCE NAME=VALUE...: measures into profile.txt, compiles again by it
-tune_case() {
-    name=$1 source=models/${2##*/} flags=
-    shift 2
-    for o in "$@"; do flags="$flags -D $o"; done
-    for e in $(entries "$name"); do flags="$flags --entry $e"; done
-    n=$(limit 120) || { say "no time left to measure tiles of $name"; return 0; }
-    within "$n" "$fusec" tune "$source" --profile "$out/profile.txt" --target $best --tiles $TILES $flags >>"$out/tune.txt" 2>&1 ||
-        { fail "tiles of $name: status $? (tune.txt)"; return 0; }
-    to=$pack/$best/$name
-    rm -f "$to"/model.*
-    "$fusec" "$source" -o "$to/model.ptx" --target $best --profile "$out/profile.txt" $flags >>"$out/tune.txt" 2>&1 &&
-        cc -O1 -shared -fPIC -o "$to/model.so" "$to/model.c" -ldl 2>>"$out/tune.txt" || fail "$name is not compiled by the profile (tune.txt)"
+TILES=4 # of each instruction and schedule: the driver takes up to a second to compile one
+unpack_compiler() {
+    fusec=$work/fusec
+    [ -x "$fusec" ] || { [ -e bin/fusec.gz ] && gunzip -c bin/fusec.gz >"$fusec" && chmod +x "$fusec" && "$fusec" --version >/dev/null 2>&1; } ||
+        { fail "the pack has no compiler that runs here: no tiles are $1"; return 1; }
+}
+# flags CASE NAME=VALUE...: those of the compiler
+flags() {
+    for e in $(entries "$1"); do printf ' --entry %s' "$e"; done
+    shift
+    for o in "$@"; do printf ' -D %s' "$o"; done
 }
 measure_tiles() {
-    fusec=$work/fusec
-    { [ -e bin/fusec.gz ] && gunzip -c bin/fusec.gz >"$fusec" && chmod +x "$fusec" && "$fusec" --version >/dev/null 2>&1; } ||
-        { fail "the pack has no compiler that runs here: no tiles are measured"; return; }
+    unpack_compiler measured || return
     rm -f "$out/profile.txt" "$out/tune.txt"
     while read -r name oracle used use source options; do
-        case $use in *m*) tune_case "$name" "$source" $options </dev/null ;; esac
+        case $use in *m*) ;; *) continue ;; esac
+        n=$(limit 120) || { say "no time left to measure tiles of $name"; continue; }
+        # shellcheck disable=SC2046,SC2086
+        within "$n" "$fusec" tune "models/${source##*/}" --profile "$out/profile.txt" --target $best --tiles $TILES $(flags "$name" $options) >>"$out/tune.txt" 2>&1 </dev/null ||
+            fail "tiles of $name: status $? (tune.txt)"
+        step
     done <cases.txt
     measured=$(grep -c '^product ' "$out/profile.txt" 2>/dev/null)
     say "tiles measured: ${measured:-0} products"
     printf 'tune.products\t%d\tproducts\n' "${measured:-0}" >>"$figures"
+    [ "${measured:-0}" -gt 0 ] && take_profile
     step
+}
+# Kernels of the cases whose tiles are measured, compiled again by the profile; what cannot be stays as it was packed.
+cat >"$work/again" <<'END_AGAIN'
+to=$1 source=$2
+shift 2
+mkdir -p "$to.new" && "$FUSEC" "models/${source##*/}" -o "$to.new/model.ptx" --target $BEST --profile "$OUT/profile.txt" "$@" &&
+    cc -O1 -shared -fPIC -o "$to.new/model.so" "$to.new/model.c" -ldl && rm "$to"/model.* && mv "$to.new"/model.* "$to" && exit 0
+rm -rf "$to.new"
+echo "$to" >>"$WORK/not_again"
+END_AGAIN
+take_profile() {
+    unpack_compiler 'taken from the profile' || return
+    awk -v pack="$pack/$best" '$4 ~ /m/ { flags = ""; n = split($3, e, ","); for (i = 1; i <= n; i++) flags = flags " --entry " e[i]
+        for (i = 6; i <= NF; i++) flags = flags " -D " $i; print pack "/" $1, $5 flags }' cases.txt >"$work/list"
+    FUSEC=$fusec xargs -P "$jobs" -L 1 sh "$work/again" <"$work/list" >>"$out/tune.txt" 2>&1
+    [ ! -e "$work/not_again" ] || fail "not compiled by the profile (tune.txt): $(sed 's/.*\///' "$work/not_again" | tr '\n' ' ')"
 }
 
 # ---- every case against its expected numbers --------------------------------------------------------------------------
@@ -280,9 +300,10 @@ counters() {
     step
 }
 
-[ -z "$tune" ] || measure_tiles
+[ -z "$profile" ] || { [ "$profile" -ef "$out/profile.txt" ] || cp "$profile" "$out/profile.txt"; take_profile; }
 for part in $parts; do
     case $part in
+    tune) measure_tiles ;;
     check)
         correct
         [ -n "$software" ] || sanitize

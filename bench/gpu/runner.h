@@ -40,8 +40,8 @@ extern const char *const entry_names[FUSEC_ENTRIES];
  * and what differs on stderr.  Returns how many tensors differ, -1 if something could not be run. */
 int model_check(GpuModel *m);
 
-/* Times on stdout, name<TAB>value<TAB>unit: each entry's step by events, its kernels one by one. */
-bool model_time(const char *pack, const char *arch, const char *name, bool cubin);
+/* Times on stdout, name<TAB>value<TAB>unit: each entry's calls by events, if they are wanted, and its kernels one by one. */
+bool model_time(const char *pack, const char *arch, const char *name, bool cubin, bool calls);
 
 /* All tensors as raw files for another program to check: DIR/NAME.f32 or .i32, with "/" as "_", after infer and grad.
  */

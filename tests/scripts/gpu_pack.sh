@@ -68,6 +68,14 @@ head -n 100 "$work/altered" | cut -c 1-40 >"$work/short"
 "$calibrate" --compare "$work/short" >/dev/null 2>"$work/log"
 [ $? = 3 ] && grep -q 'is no calibration' "$work/log" || fail "damaged vectors were taken"
 
+sh "$work/pack/run.sh" "$work/never" --profile "$work/never" >"$work/log" 2>&1
+[ $? = 2 ] && grep -q "never: there is no such profile" "$work/log" || fail "a profile that is not there was taken"
+# no GPU: one line says so
+mkdir "$work/none" && printf '#!/bin/sh\nexit 9\n' >"$work/none/nvidia-smi" && chmod +x "$work/none/nvidia-smi"
+PATH=$work/none:$PATH sh "$work/pack/run.sh" "$work/never" >"$work/log" 2>&1 && fail "it ran without a GPU"
+[ "$(cat "$work/log")" = 'FAIL nvidia-smi names no GPU here (device.txt); --software runs what the software GPU can' ] ||
+    fail "no GPU: $(cat "$work/log")"
+
 # tiles are measured by the compiler in the pack, and the kernels made anew hold
 cp "$work/pack/cases.txt" "$work/cases"
 if [ -e "$work/pack/bin/fusec.gz" ]; then
@@ -76,6 +84,13 @@ if [ -e "$work/pack/bin/fusec.gz" ]; then
     grep -q '^tiles measured: 3 products$' "$work/tuned/summary.txt" && [ "$(grep -c '^product .*wgmma:.*mma:' "$work/tuned/profile.txt")" = 3 ] ||
         fail "tiles are not measured: $(cat "$work/tuned/tune.txt")"
     grep -q '^correct: 2 of 2$' "$work/tuned/summary.txt" || fail "kernels compiled by the profile are wrong"
+    # another call takes what this one measured
+    sh "$work/pack/run.sh" "$work/again" --software --profile "$work/tuned/profile.txt" >"$work/log" 2>&1 || { cat "$work/log" "$work/again/tune.txt"; exit 1; }
+    grep -q '^correct: 2 of 2$' "$work/again/summary.txt" && grep -q 'the profile has no times' "$work/again/tune.txt" || fail "the profile is not taken"
+    echo damaged >"$work/profile"
+    sh "$work/pack/run.sh" "$work/again" --software --profile "$work/profile" >"$work/log" 2>&1 && fail "a damaged profile was taken"
+    grep -q '^FAIL not compiled by the profile (tune.txt): gemm_bf16_tiles' "$work/again/summary.txt" && grep -q '^correct: 2 of 2$' "$work/again/summary.txt" ||
+        fail "a damaged profile is not named, or the kernels in the pack are gone"
     rm "$work/pack/bin/fusec.gz"
 else
     echo "LLVM's archives are missing: tiles are not measured"
