@@ -3,10 +3,10 @@
 #include <stdlib.h>
 
 typedef struct Side {
-    dnnl_memory_desc_t plain;   /* as the caller has it */
-    dnnl_memory_t array;        /* so */
-    dnnl_memory_t memory;       /* as the implementation wants it */
-    dnnl_primitive_t reordered; /* from one to the other: the way that the pass needs; NULL: they are alike */
+    dnnl_memory_desc_t plain;        /* as the caller has it */
+    dnnl_memory_t array[MOST_SETS];  /* so */
+    dnnl_memory_t memory[MOST_SETS]; /* as the implementation wants it */
+    dnnl_primitive_t reordered;      /* from one to the other: the way that the pass needs; NULL: they are alike */
 } Side;
 
 enum { SIDE_IMAGE, SIDE_KERNEL, SIDE_RESULT, SIDES };
@@ -17,8 +17,9 @@ struct Peer {
     dnnl_primitive_t primitive;
     const_dnnl_primitive_desc_t description;
     Side side[SIDES];
-    int written; /* the side that the pass computes */
-    dnnl_exec_arg_t args[SIDES];
+    int written;       /* the side that the pass computes */
+    int number[SIDES]; /* the argument that a side is */
+    int sets;
 };
 
 /* Dims as oneDNN orders them, with the strides of the layouts in onednn.h. */
@@ -118,31 +119,32 @@ static int argument(ConvPass pass, int side, dnnl_query_t *query) {
     return of[pass][side].argument;
 }
 
-static void give_side(Peer *p, ConvPass pass, int side, const float *data) {
+static void give_side(Peer *p, ConvPass pass, int side, const ConvSet *set) {
     dnnl_query_t query;
-    const int number = argument(pass, side, &query);
+    p->number[side] = argument(pass, side, &query);
     const dnnl_memory_desc_t *wants = dnnl_primitive_desc_query_md(p->description, query, 0);
     const bool written = side == p->written;
     Side *s = &p->side[side];
-    require(dnnl_memory_create(&s->memory, wants, p->engine, DNNL_MEMORY_ALLOCATE), "memory");
-    require(dnnl_memory_create(&s->array, &s->plain, p->engine, written ? DNNL_MEMORY_ALLOCATE : (void *)(uintptr_t)data),
-            "memory");
-    p->args[side] = (dnnl_exec_arg_t){number, s->memory};
-    if (!written) reorder(p, s->array, s->memory);
+    for (int i = 0; i < p->sets; i++) {
+        void *data = written ? DNNL_MEMORY_ALLOCATE : (void *)(uintptr_t)set[i].in[side];
+        require(dnnl_memory_create(&s->memory[i], wants, p->engine, DNNL_MEMORY_ALLOCATE), "memory");
+        require(dnnl_memory_create(&s->array[i], &s->plain, p->engine, data), "memory");
+        if (!written) reorder(p, s->array[i], s->memory[i]);
+    }
     if (dnnl_memory_desc_equal(wants, &s->plain)) return;
-    s->reordered = written ? reorder_open(p, s->memory, s->array) : reorder_open(p, s->array, s->memory);
+    s->reordered = written ? reorder_open(p, s->memory[0], s->array[0]) : reorder_open(p, s->array[0], s->memory[0]);
 }
 
-Peer *peer_open(const ConvShape *s, ConvPass pass, PeerLayout layout, const float *x, const float *w, const float *u) {
+Peer *peer_open(const ConvShape *s, ConvPass pass, PeerLayout layout, int sets, const ConvSet *set) {
     static const int written[CONV_PASSES] = {SIDE_RESULT, SIDE_IMAGE, SIDE_KERNEL};
     Peer *p = calloc(1, sizeof *p);
     dnnl_memory_desc_t wanted[SIDES];
-    const float *data[SIDES] = {x, w, u};
     dnnl_primitive_desc_t d;
     if (!p) exit(1);
     require(dnnl_engine_create(&p->engine, dnnl_cpu, 0), "engine");
     require(dnnl_stream_create(&p->stream, p->engine, dnnl_stream_default_flags), "stream");
     p->written = written[pass];
+    p->sets = sets;
     p->side[SIDE_IMAGE].plain = image(s->batch, s->size, s->in);
     p->side[SIDE_KERNEL].plain = kernel(s);
     p->side[SIDE_RESULT].plain = image(s->batch, s->results, s->out);
@@ -157,23 +159,25 @@ Peer *peer_open(const ConvShape *s, ConvPass pass, PeerLayout layout, const floa
     require(dnnl_primitive_create(&p->primitive, d), "primitive");
     dnnl_primitive_desc_destroy(d);
     require(dnnl_primitive_get_primitive_desc(p->primitive, &p->description), "primitive");
-    for (int i = 0; i < SIDES; i++) give_side(p, pass, i, data[i]);
+    for (int i = 0; i < SIDES; i++) give_side(p, pass, i, set);
     return p;
 }
 
-void peer_run(Peer *p) {
-    require(dnnl_primitive_execute(p->primitive, p->stream, SIDES, p->args), "execute");
+void peer_run(Peer *p, int set) {
+    dnnl_exec_arg_t args[SIDES];
+    for (int i = 0; i < SIDES; i++) args[i] = (dnnl_exec_arg_t){p->number[i], p->side[i].memory[set]};
+    require(dnnl_primitive_execute(p->primitive, p->stream, SIDES, args), "execute");
     require(dnnl_stream_wait(p->stream), "execute");
 }
 
-void peer_run_arrays(Peer *p) {
+void peer_run_arrays(Peer *p, int set) {
     const Side *out = &p->side[p->written];
     for (int i = 0; i < SIDES; i++) {
         const Side *s = &p->side[i];
-        if (i != p->written && s->reordered) reorder_run(p, s->reordered, s->array, s->memory);
+        if (i != p->written && s->reordered) reorder_run(p, s->reordered, s->array[set], s->memory[set]);
     }
-    peer_run(p);
-    if (out->reordered) reorder_run(p, out->reordered, out->memory, out->array);
+    peer_run(p, set);
+    if (out->reordered) reorder_run(p, out->reordered, out->memory[set], out->array[set]);
 }
 
 const char *peer_implementation(const Peer *p) {
@@ -182,18 +186,20 @@ const char *peer_implementation(const Peer *p) {
     return text;
 }
 
-void peer_result(Peer *p, float *out) {
+void peer_result(Peer *p, int set, float *out) {
     dnnl_memory_t plain;
     require(dnnl_memory_create(&plain, &p->side[p->written].plain, p->engine, out), "memory");
-    reorder(p, p->side[p->written].memory, plain);
+    reorder(p, p->side[p->written].memory[set], plain);
     dnnl_memory_destroy(plain);
 }
 
 void peer_close(Peer *p) {
     if (!p) return;
     for (int i = 0; i < SIDES; i++) {
-        if (p->side[i].memory) dnnl_memory_destroy(p->side[i].memory);
-        if (p->side[i].array) dnnl_memory_destroy(p->side[i].array);
+        for (int k = 0; k < p->sets; k++) {
+            if (p->side[i].memory[k]) dnnl_memory_destroy(p->side[i].memory[k]);
+            if (p->side[i].array[k]) dnnl_memory_destroy(p->side[i].array[k]);
+        }
         if (p->side[i].reordered) dnnl_primitive_destroy(p->side[i].reordered);
     }
     if (p->primitive) dnnl_primitive_destroy(p->primitive);
