@@ -1,11 +1,12 @@
 /* jacobian_gemm: brings contractions into the form that maps onto few, large matrix products.
  *
  * Needs: a legal graph, best canonical.  Keeps: the results' values, up to the rounding of sums in another order.  Per
- * contraction: loops of extent 1 and guards that always hold go; strided gradients are split by residue class; loops that
- * run side by side through all operands and the result become one (batch and time fold into M, or into K of a weight
- * gradient); the sum of a product of two spread operands becomes a contraction.  contract_class.h then names each loop's
- * role.  Among contractions: diagonal factors move behind sums (factor_out.c), chains are bracketed (contract_chain.c),
- * sums use products that exist (reassociate.c).  At last, what one kernel can compute stands side by side (together.c). */
+ * contraction: loops of extent 1 and guards that always hold go; strided gradients are split by residue class; loops
+ * that run side by side through all operands and the result become one (batch and time fold into M, or into K of a
+ * weight gradient); the sum of a product of two spread operands, or with an outer product, becomes a contraction.
+ * contract_class.h then names each loop's role.  Among contractions: diagonal factors move behind sums (factor_out.c),
+ * chains are bracketed (contract_chain.c), sums use products that exist (reassociate.c).  At last, what one kernel can
+ * compute stands side by side (together.c). */
 #include "passes/affine.h"
 #include "passes/contract_class.h"
 #include "passes/rewrite.h"
@@ -172,44 +173,67 @@ Node *rule_merge_loops(Rewriter *r, const Node *n) {
 }
 
 /* ---- sum of a product ------------------------------------------------------------------------------- */
-/* Reads x through a broadcast: subscripts of the broadcast's operand. */
-static void map_spread(const Node *spread, const int *loop_of, Affine *map, unsigned *dims) {
-    for (int d = 0; d < spread->attr->n_axes; d++) {
-        map[d] = (Affine){.divisor = 1};
-        map[d].coef[loop_of[spread->attr->axes[d]]] = 1;
-        *dims |= 1u << spread->attr->axes[d];
-    }
+/* The loops of a sum over terms: what it leaves, then what it sums. */
+typedef struct SumLoops {
+    Contract c;
+    unsigned summed; /* dims of the terms */
+    int loop_of[MAX_RANK];
+} SumLoops;
+
+static SumLoops loops_of_sum(const Node *n, const Node *terms) {
+    SumLoops s = {.summed = 0};
+    for (int i = 0; i < n->attr->n_axes; i++) s.summed |= 1u << n->attr->axes[i];
+    for (int pass = 0; pass < 2; pass++)
+        for (int d = 0; d < terms->shape.rank; d++) {
+            if ((int)(s.summed >> d & 1) != pass) continue;
+            s.loop_of[d] = s.c.n_loops;
+            s.c.extent[s.c.n_loops++] = terms->shape.dim[d];
+            s.c.n_out += pass == 0;
+        }
+    return s;
 }
 
-/* sum(broadcast(a) * broadcast(b)) as a matrix product: where each has an output dim that the other lacks,
- * the product would be larger than both. */
+/* Reads a factor of the terms as the next operand, through a broadcast at the subscripts of its operand; the dims of
+ * the terms along which it varies. */
+static unsigned add_factor(SumLoops *s, const Node *spread, Node *x) {
+    Affine *map = s->c.map[s->c.n_operands++];
+    unsigned dims = 0;
+    for (int d = 0; d < x->shape.rank; d++) {
+        const int at = spread ? spread->attr->axes[d] : d;
+        map[d] = (Affine){.divisor = 1};
+        map[d].coef[s->loop_of[at]] = 1;
+        dims |= 1u << at;
+    }
+    return dims;
+}
+
+/* sum(a * b) as a matrix product: of broadcasts where each has an output dim that the other lacks, the product would be
+ * larger than both; of an outer product and anything, it is one of the outer product's factors. */
 Node *rule_sum_of_product(Rewriter *r, const Node *n) {
     const Node *product = rewrite_seen(r, n->in[0], OP_MUL);
     if (!product || !dtype_is_float(n->dtype)) return NULL;
-    const Node *a = rewrite_seen(r, product->in[0], OP_BROADCAST), *b = rewrite_seen(r, product->in[1], OP_BROADCAST);
-    if (!a || !b) return NULL;
-    unsigned summed = 0, in_a = 0, in_b = 0;
-    int loop_of[MAX_RANK];
     Affine map[2][MAX_RANK] = {0};
-    Contract c = {.n_operands = 2, .map = map};
-    for (int i = 0; i < n->attr->n_axes; i++) summed |= 1u << n->attr->axes[i];
-    for (int pass = 0; pass < 2; pass++)
-        for (int d = 0; d < product->shape.rank; d++) {
-            if ((int)(summed >> d & 1) != pass) continue;
-            loop_of[d] = c.n_loops;
-            c.extent[c.n_loops++] = product->shape.dim[d];
-            c.n_out += pass == 0;
-        }
-    map_spread(a, loop_of, map[0], &in_a);
-    map_spread(b, loop_of, map[1], &in_b);
-    if (!(in_a & ~in_b & ~summed) || !(in_b & ~in_a & ~summed)) return NULL;
-    return emit_contract(r, &c, (Node *[]){a->in[0], b->in[0]});
+    Node *in[2];
+    unsigned dims[2];
+    int outer = 0, spread = 0;
+    SumLoops s = loops_of_sum(n, product);
+    s.c.map = map;
+    for (int k = 0; k < 2; k++) {
+        const Node *b = rewrite_seen(r, product->in[k], OP_BROADCAST);
+        outer += is_outer_product(r, product->in[k]);
+        spread += b != NULL;
+        in[k] = b ? b->in[0] : product->in[k];
+        dims[k] = add_factor(&s, b, in[k]);
+    }
+    const bool grows = (dims[0] & ~dims[1] & ~s.summed) && (dims[1] & ~dims[0] & ~s.summed);
+    return outer > 0 || (spread == 2 && grows) ? emit_contract(r, &s.c, in) : NULL;
 }
 
 /* What canonicalize does comes first; then the op's own rules here. */
 Node *rule_canonical(Rewriter *r, const Node *n) {
     Node *simpler = NULL;
-    for (const RewriteId *id = canonical_rules(n->op); *id != REWRITE_END && !simpler; id++) simpler = rewrite_apply(r, *id, n);
+    for (const RewriteId *id = canonical_rules(n->op); *id != REWRITE_END && !simpler; id++)
+        simpler = rewrite_apply(r, *id, n);
     return simpler;
 }
 
@@ -224,10 +248,9 @@ static const RewriteId *form_rules(Op op) {
 }
 
 static const RewriteId *cost_rules(Op op) {
-    static const RewriteId contract_rules[] = {
-        REWRITE_canonical,      REWRITE_drop_unit_loops, REWRITE_drop_guards, REWRITE_residue,
-        REWRITE_product_of_sum, REWRITE_chain,           REWRITE_merge_loops, REWRITE_factor_of_contract,
-        REWRITE_END};
+    static const RewriteId contract_rules[] = {REWRITE_canonical,   REWRITE_drop_unit_loops,    REWRITE_drop_guards,
+                                               REWRITE_residue,     REWRITE_product_of_sum,     REWRITE_chain,
+                                               REWRITE_merge_loops, REWRITE_factor_of_contract, REWRITE_END};
     static const RewriteId sum_rules[] = {REWRITE_canonical,   REWRITE_factor_of_sum, REWRITE_sum_of_product,
                                           REWRITE_reassociate, REWRITE_fold,          REWRITE_END};
     return op == OP_CONTRACT ? contract_rules : op == OP_SUM ? sum_rules : form_rules(op);
