@@ -26,10 +26,10 @@
  *
  * Accesses may be masked (`load %x[m] where %3 else 0`, `store %y[m], %4 where %3`), subscripts are
  * index expressions (`2*m + r - 1`, `(i + 3) / 4`, `i mod 8`, `%7{0..50}` for the element of an i32
- * value known to lie in 0..50, `@m` for the number of the program's tile along grid axis m, `S` or, where an axis has the name, `$S` for a run-time extent);
- * `%5 = if %4 init %0 { ... yield %3 }`.  Run-time extents stand after the name: `kernel @f<S<=64>(..)`,
- * dimensions that follow them with their bound: `f32[2*S+1<=129,8]`; other strides than dense ones as
- * `strides [96,1]`.  A `#` line above is the comment.
+ * value known to lie in 0..50, `@m` for the number of the program's tile along grid axis m, `S` or, where an axis has
+ * the name, `$S` for a run-time extent); `%5 = if %4 init %0 { ... yield %3 }`.  Run-time extents stand after the
+ * name: `kernel @f<S<=64>(..)`, dimensions that follow them with their bound: `f32[2*S+1<=129,8]`; other strides than
+ * dense ones as `strides [96,1]`.  A `#` line above is the comment.
  *
  * A kernel may be a FAMILY: equal kernels in one grid, whose axis marked `family` says which member a program belongs to.
  * A buffer that differs from member to member says `family 3`: it and the two after it are that buffer of the three;

@@ -48,8 +48,8 @@ typedef struct Meeting {
 bool stage_meeting(const Kernel *k, const Inst *sum, Meeting *out);
 
 /* Shared memory of a block, in bytes: every staged tile at its place (stage_plan), behind them the arrays of sums
- * that meet; scratch of other reductions not included.  Tiles that are never needed at the same time share memory.  Of groups of threads that alternate each has
- * what is not fetched for it for itself. */
+ * that meet; scratch of other reductions not included.  Tiles that are never needed at the same time share memory.  Of
+ * groups of threads that alternate each has what is not fetched for it for itself. */
 typedef struct StagePlan {
     int64_t *offset; /* by value; -1: it has no place in shared memory.  Of the first group */
     int *slots;      /* by value */

@@ -282,20 +282,14 @@ Node *rule_trace(Rewriter *r, const Node *n) {
     const int rank = n->shape.rank;
     if (rank + c->n_loops + t.n_summed > SOLVE_VARS) return NULL;
     Solver *s = solver_of(r, &t);
-    Wide map[MAX_RANK];
+    Wide at[MAX_RANK];
     for (int d = 0; d < c->n_out; d++) {
-        const Affine *at = trace_reads(&t, d);
-        const Wide loop = solver_var(rank + d);
-        Wide where = {.c = at->c, .divisor = 1};
-        if (at->divisor != 1) return NULL;
-        memcpy(where.coef, at->coef, sizeof(int64_t) * (size_t)rank);
-        memcpy(where.coef + rank + c->n_loops, at->coef + rank, sizeof(int64_t) * (size_t)t.n_summed);
-        solver_equation(s, &loop, &where);
+        const Affine *reads = trace_reads(&t, d);
+        if (reads->divisor != 1) return NULL;
+        at[d] = (Wide){.c = reads->c, .divisor = 1};
+        memcpy(at[d].coef, reads->coef, sizeof(int64_t) * (size_t)rank);
+        memcpy(at[d].coef + rank + c->n_loops, reads->coef + rank, sizeof(int64_t) * (size_t)t.n_summed);
     }
-    for (int i = 0; i < t.x->n_in; i++) {
-        for (int d = 0; d < t.x->in[i]->shape.rank; d++) map[d] = solver_widen(s, &c->map[i][d], 0, c->n_loops);
-        solver_operand(s, t.x->in[i], map);
-    }
-    for (int i = 0; i < c->n_guards; i++) solver_guard(s, &c->guard[i], 0, c->n_loops);
+    solver_product(s, t.x, at);
     return built_at(r, s, t.x);
 }

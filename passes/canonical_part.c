@@ -269,19 +269,13 @@ static Node *part_of_product(Rewriter *r, const Node *n, const Node *x) {
     const Contract *c = x->attr->contract;
     if (n->shape.rank + c->n_loops > SOLVE_VARS) return NULL;
     Solver *s = solver_new(r->scratch, n->shape.rank, n->shape.dim, c->n_loops, c->extent);
-    Wide map[MAX_RANK];
+    Wide at[MAX_RANK];
     for (int d = 0; d < c->n_out; d++) {
-        const Affine at = part_reads(n, d);
-        const Wide loop = solver_var(n->shape.rank + d);
-        Wide where = {.c = at.c, .divisor = 1};
-        memcpy(where.coef, at.coef, sizeof(int64_t) * (size_t)n->shape.rank);
-        solver_equation(s, &loop, &where);
+        const Affine reads = part_reads(n, d);
+        at[d] = (Wide){.c = reads.c, .divisor = 1};
+        memcpy(at[d].coef, reads.coef, sizeof(int64_t) * (size_t)n->shape.rank);
     }
-    for (int i = 0; i < x->n_in; i++) {
-        for (int d = 0; d < x->in[i]->shape.rank; d++) map[d] = solver_widen(s, &c->map[i][d], 0, c->n_loops);
-        solver_operand(s, x->in[i], map);
-    }
-    for (int i = 0; i < c->n_guards; i++) solver_guard(s, &c->guard[i], 0, c->n_loops);
+    solver_product(s, x, at);
     return solved(r, s, n, x);
 }
 

@@ -119,6 +119,20 @@ void solver_guard(Solver *s, const Guard *g, int first, int n) {
         vec_push(s->arena, s->guards, w);
 }
 
+void solver_product(Solver *s, const Node *x, const Wide *at) {
+    const Contract *c = x->attr->contract;
+    Wide map[MAX_RANK];
+    for (int d = 0; d < c->n_out; d++) {
+        const Wide loop = solver_var(s->rank + d);
+        solver_equation(s, &loop, &at[d]);
+    }
+    for (int i = 0; i < x->n_in; i++) {
+        for (int d = 0; d < x->in[i]->shape.rank; d++) map[d] = solver_widen(s, &c->map[i][d], 0, c->n_loops);
+        solver_operand(s, x->in[i], map);
+    }
+    for (int i = 0; i < c->n_guards; i++) solver_guard(s, &c->guard[i], 0, c->n_loops);
+}
+
 /* ---- solving -------------------------------------------------------------------------------------- */
 static int count_candidates(const Solver *s, const Wide *equation) {
     int n = 0;

@@ -28,6 +28,9 @@ Wide solver_widen(const Solver *s, const Affine *e, int first, int n);
 
 /* The next operand, x, read at map[x's rank]. */
 void solver_operand(Solver *s, Node *x, const Wide *map);
+/* The product x, whose loops are this one's first, read at index at[d] along its output dim d: equations, operands and
+ * guards. */
+void solver_product(Solver *s, const Node *x, const Wide *at);
 /* An equality is solved like the other equations. */
 void solver_guard(Solver *s, const Guard *g, int first, int n);
 /* e / e.divisor == value / value.divisor. */

@@ -93,7 +93,7 @@ typedef struct Match {
     const Node *root;
     Node *letter[4];   /* a b c d */
     Node *constant[2]; /* K L */
-    const Token *at;    /* the next token */
+    const Token *at;   /* the next token */
 } Match;
 
 static bool match_node(Match *m, Node *n);

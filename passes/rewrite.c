@@ -6,12 +6,12 @@
 #include <string.h>
 
 /* ---- structural equality ------------------------------------------------------------------- */
-static uint64_t hash_node(const Node *n) {
+static uint32_t hash_node(const Node *n) {
     const uint64_t which = (uint64_t)n->remat ^ (uint64_t)n->precision << 32;
     uint64_t h = hash_mix(hash_mix(hash_mix(0, (uint64_t)n->op), (uint64_t)n->dtype), which);
     for (int k = 0; k < n->n_in; k++) h = hash_mix(h, (uint64_t)n->in[k]->id);
     for (int d = 0; d < n->shape.rank; d++) h = hash_mix(h, (uint64_t)n->shape.dim[d].bound);
-    return hash_mix(h, attr_hash_source(n));
+    return (uint32_t)hash_mix(h, attr_hash_source(n));
 }
 
 static bool attr_equal(const Node *a, const Node *b) {
@@ -52,7 +52,7 @@ static void grow_table(Rewriter *r, struct NodeTable *t, int least) {
 /* The slot of what is equal to n, perhaps empty: its user sets the key, and counts. */
 static struct NodeSlot *find_slot(Rewriter *r, struct NodeTable *t, Node *const *keys, const Node *n) {
     if (t->used * 2 >= t->size) grow_table(r, t, t->size);
-    const uint32_t hash = (uint32_t)hash_node(n);
+    const uint32_t hash = hash_node(n);
     struct NodeSlot *slot = slot_of(t, keys, n, hash);
     slot->hash = hash;
     return slot;

@@ -153,7 +153,8 @@ static bool same_families(const PlanKernel *a, const PlanKernel *b) {
 static bool same_kernel(KernelFinder *f, const PlanKernel *a, PlanKernel *b) {
     Pair x = {.f = f, .a = a, .b = b};
     if (a->members != b->members || (a->members && !same_families(a, b))) return false;
-    if (a->kind != b->kind || a->sample != b->sample || a->nodes.n != b->nodes.n || !shape_same(&a->p, &b->p) || !shape_same(&a->r, &b->r)) return false;
+    if (a->kind != b->kind || a->sample != b->sample || a->nodes.n != b->nodes.n) return false;
+    if (!shape_same(&a->p, &b->p) || !shape_same(&a->r, &b->r)) return false;
     if (!same_buffers(&x)) return false;
     set_buffers(f->plan, &f->a, a);
     set_buffers(f->plan, &f->b, b);

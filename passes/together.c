@@ -75,15 +75,15 @@ bool target_takes_sums(const Target *t) { return !t || t->backend == BACKEND_HOS
 /* ---- moving ----------------------------------------------------------------------------------------------------------- */
 typedef struct Together {
     Graph *g;
-    Uses uses;      /* by id, as all that is by id here: ids stay until the end */
+    Uses uses;         /* by id, as all that is by id here: ids stay until the end */
     Node **order;
-    int *place;     /* by id */
-    int *results;   /* by id: how many results it is */
-    int *first;     /* by id of a value without its reshapes: the first entry of a product that reads it, or -1 */
+    int *place;        /* by id */
+    int *results;      /* by id: how many results it is */
+    int *first;        /* by id of a value without its reshapes: the first entry of a product that reads it, or -1 */
     const Node **leaf; /* by id of a product, or of a sum of such that are alike and read nowhere else: one of them; NULL */
     Node **gathered;   /* by id: the sum of products, or the product, that goes right in front of it, or NULL */
     bool *moves;       /* by id: it goes with such a sum */
-    int n;          /* nodes */
+    int n;             /* nodes */
 } Together;
 
 static Node *unreshaped(Node *n) {

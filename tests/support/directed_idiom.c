@@ -190,6 +190,16 @@ static Node *whole(Directed *x) {
     n = two(x, OP_MUL, two(x, OP_SUB, n, spread(x, most, s, 0, 0)), small);
     return n && pick_below(x, 2) ? product(x, n, one(x, OP_TANH, leaf(x, shape(2, 40, 40, 0)), NULL), NULL) : n;
 }
+
+/* Nothing else is to read what n is made of: of what came since `before`, n alone stays.  `most`: as it was. */
+static Node *alone(Directed *x, Node *n, int before, int64_t most) {
+    x->most = most;
+    if (!n) return NULL;
+    x->pool.n = before;
+    vec_push(x->a, x->pool, n);
+    return n;
+}
+
 static Node *part(Directed *x) {
     const int before = x->pool.n;
     Affine at[1][MAX_RANK] = {{{.divisor = 1, .coef = {1}}, {.divisor = 1, .coef = {1}}}};
@@ -202,11 +212,7 @@ static Node *part(Directed *x) {
     if (n)
         n = pick_below(x, 3) ? one(x, OP_SLICE, n, pick_below(x, 2) ? &row : &rows)
                              : one(x, OP_CONTRACT, n, &(Attr){.contract = &diagonal});
-    x->most = most;
-    if (!n) return NULL;
-    x->pool.n = before;
-    vec_push(x->a, x->pool, n);
-    return n;
+    return alone(x, n, before, most);
 }
 
 /* A sum along the diagonal of a product, or the diagonal behind a transpose; nothing else reads the product. */
@@ -221,11 +227,7 @@ static Node *trace(Directed *x) {
          *b = one(x, OP_TANH, leaf(x, shape(2, 2, 40, 0)), NULL), *n = product(x, a, b, NULL);
     if (n && turned) n = one(x, OP_TRANSPOSE, n, &(Attr){.n_axes = 2, .axes = {1, 0}});
     if (n) n = one(x, OP_CONTRACT, n, &(Attr){.contract = &c});
-    x->most = most;
-    if (!n) return NULL;
-    x->pool.n = before;
-    vec_push(x->a, x->pool, n);
-    return n;
+    return alone(x, n, before, most);
 }
 
 /* Products and sums of what is mostly zero, along the sum and beside it. */

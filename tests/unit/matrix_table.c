@@ -1,7 +1,7 @@
 /* Every tile of matrix_tiles.def with its factors in every orientation, in every precision, by the instructions of
- * sm_80 and of sm_90a, with and without sums over the tile: right numbers, no findings, no bank conflicts, whole sectors, as many matrix operations as the
- * tile has; and NVIDIA's assembler spills nothing, serialises no wgmma (C7510, C7514, C7515) and ignores no setmaxnreg
- * (C7508). */
+ * sm_80 and of sm_90a, with and without sums over the tile: right numbers, no findings, no bank conflicts, whole
+ * sectors, as many matrix operations as the tile has; and NVIDIA's assembler spills nothing, serialises no wgmma (C7510,
+ * C7514, C7515) and ignores no setmaxnreg (C7508). */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
