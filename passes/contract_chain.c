@@ -1,6 +1,7 @@
 /* Chains of matrix products: (A B) C or A (B C), whichever costs less.
  *
- * A contraction and those that it reads are one product of several operands over the union of their loops.  Which
+ * A contraction and those that it reads are one product of several operands over the union of their loops; so is a sum
+ * of a product of several tensors, as a program writes it: one loop over all of their indices, until it is here.  Which
  * two to multiply first is found by dynamic programming over the sets of operands, as for the matrix-chain problem,
  * but for any index structure: linear attention, low-rank factors, a matrix-vector chain.  A product that others read
  * as well is there for nothing, and is taken apart only where that is cheaper still: a Jacobian of low rank is then
@@ -65,13 +66,24 @@ static uint32_t factor_loops(const Chain *c, int set) {
     return is_single(set) ? loops_read(c, set) : loops_kept(c, set);
 }
 
-/* Of the product of two sets, without computing them. */
-static double pair_cost(const Chain *c, int a, int b) {
-    const uint32_t x = factor_loops(c, a), y = factor_loops(c, b), kept = loops_kept(c, a | b);
-    if (__builtin_popcount(x | y) > MAX_LOOPS || __builtin_popcount(kept) > MAX_RANK) return INFINITY;
-    const double elements = steps_of(c, x) + steps_of(c, y) + steps_of(c, kept);
-    return work_cost(2 * steps_of(c, x | y), elements * (double)dtype_bytes(c->dtype));
+/* Of the product of some sets, without computing them. */
+static double product_cost(const Chain *c, int n, const int *set) {
+    uint32_t walked = 0;
+    double elements = 0;
+    int all = 0;
+    for (int k = 0; k < n; k++) {
+        const uint32_t loops = factor_loops(c, set[k]);
+        walked |= loops;
+        elements += steps_of(c, loops);
+        all |= set[k];
+    }
+    const uint32_t kept = loops_kept(c, all);
+    if (__builtin_popcount(walked) > MAX_LOOPS || __builtin_popcount(kept) > MAX_RANK) return INFINITY;
+    elements += steps_of(c, kept);
+    return work_cost(n * steps_of(c, walked), elements * (double)dtype_bytes(c->dtype));
 }
+
+static double pair_cost(const Chain *c, int a, int b) { return product_cost(c, 2, (int[]){a, b}); }
 
 /* ---- collecting -----------------------------------------------------------------------------------------------------
  */
@@ -79,6 +91,14 @@ static bool is_product(const Node *n) {
     const Contract *c = n->attr->contract;
     return n->n_in == 2 && dtype_is_float(n->dtype) && n->dtype != DT_F16 && n->in[0]->dtype == n->dtype &&
            contract_classify(c, n->in).is_plain;
+}
+
+/* A sum of a product of more than two tensors.  In f32: what is low is rounded as often as the program says. */
+static bool is_several(const Node *n) {
+    if (n->n_in < 3 || n->n_in > MOST_OPERANDS || n->dtype != DT_F32) return false;
+    for (int k = 0; k < n->n_in; k++)
+        if (n->in[k]->dtype != DT_F32) return false;
+    return contract_classify(n->attr->contract, n->in).is_plain;
 }
 
 static bool is_link(const Chain *c, const Node *x) {
@@ -89,8 +109,8 @@ static bool is_link(const Chain *c, const Node *x) {
 /* Adds the operands below n, whose loops are numbered loop[]; returns their set, or 0 past a limit. */
 static int collect(Chain *c, const Node *n, const int8_t *loop) {
     const Contract *product = n->attr->contract;
-    int part[2];
-    for (int k = 0; k < 2; k++) {
+    int set = 0;
+    for (int k = 0; k < n->n_in; k++) {
         Node *x = n->in[k];
         int8_t below[MAX_LOOPS];
         for (int d = 0; d < x->shape.rank; d++) below[d] = loop[affine_single_loop(product, &product->map[k][d])];
@@ -101,12 +121,13 @@ static int collect(Chain *c, const Node *n, const int8_t *loop) {
                 c->extent[c->n_loops] = inner->extent[l];
                 below[l] = (int8_t)c->n_loops++;
             }
-            part[k] = collect(c, x, below);
-            if (!part[k]) return 0;
+            const int part = collect(c, x, below);
+            if (!part) return 0;
+            set |= part;
             continue;
         }
         if (c->n == MOST_OPERANDS) return 0;
-        part[k] = 1 << c->n;
+        set |= 1 << c->n;
         c->operand[c->n] = x;
         for (int d = 0; d < x->shape.rank; d++) {
             c->loop[c->n][d] = below[d];
@@ -114,18 +135,19 @@ static int collect(Chain *c, const Node *n, const int8_t *loop) {
         }
         c->n++;
     }
-    return part[0] | part[1];
+    return set;
 }
 
 /* The cost of the tree as written: the sets in the order of collect().  given: n is computed anyway. */
 static int tree_cost(Chain *c, const Node *n, bool given, int *next) {
-    int part[2];
-    for (int k = 0; k < 2; k++) {
+    int part[MOST_OPERANDS], set = 0;
+    for (int k = 0; k < n->n_in; k++) {
         Node *x = n->in[k];
         part[k] = is_link(c, x) ? tree_cost(c, x, given || !rewrite_only_reader(c->r, x), next) : 1 << (*next)++;
+        set |= part[k];
     }
-    if (!given) c->now += pair_cost(c, part[0], part[1]);
-    return part[0] | part[1];
+    if (!given) c->now += product_cost(c, n->n_in, part);
+    return set;
 }
 
 /* ---- the cheapest order ------------------------------------------------------------------------------------------ */
@@ -204,7 +226,7 @@ static Node *emit(Chain *c, int set, int8_t *dims) {
 static bool plan(Chain *c, Rewriter *r, const Node *n, bool shared, int8_t *loop) {
     const Contract *product = n->attr->contract;
     *c = (Chain){.r = r, .dtype = n->dtype, .n_loops = product->n_loops, .n_out = product->n_out, .shared = shared};
-    if (!is_link(c, n->in[0]) && !is_link(c, n->in[1])) return false;
+    if (n->n_in == 2 && !is_link(c, n->in[0]) && !is_link(c, n->in[1])) return false;
     for (int l = 0; l < c->n_loops; l++) {
         loop[l] = (int8_t)l;
         c->extent[l] = product->extent[l];
@@ -221,7 +243,7 @@ static bool plan(Chain *c, Rewriter *r, const Node *n, bool shared, int8_t *loop
 Node *rule_chain(Rewriter *r, const Node *n) {
     Chain c;
     int8_t loop[MOST_LOOPS], dims[MOST_LOOPS];
-    if (!is_product(n)) return NULL;
+    if (!is_product(n) && !is_several(n)) return NULL;
     for (int shared = 1; shared >= 0; shared--) {
         if (!plan(&c, r, n, shared, loop)) continue;
         const int all = (1 << c.n) - 1;
