@@ -74,7 +74,11 @@ static Node *formula_call(Formula *f, const char *name) {
     return graph_op(f->g, op, n, in, NULL);
 }
 
-static bool is_zero(const Node *n) { return n->op == OP_CONST && n->attr->value == 0; }
+/* In low precision a conversion stands before it. */
+static bool is_zero(const Node *n) {
+    while (n->op == OP_CAST) n = n->in[0];
+    return n->op == OP_CONST && n->attr->value == 0;
+}
 
 /* y = select(x > 0, x, 0) is positive where x is: read off y, which is kept anyway, the condition does not make
  * the backward keep x as well. */

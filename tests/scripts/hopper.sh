@@ -54,22 +54,25 @@ grep -q 'mapa\.shared::cluster' m.ptx || fail 'the layer has no clusters'
 ! grep 'cvt\.rn\.bf16\.f32' m.ptx || fail 'bf16 is rounded by itself'
 ! grep 'barrier\.cluster\.arrive\.release\.aligned' m.ptx || fail 'a kernel waits for all of memory before it begins'
 assembles layer
-# Of the results of a layer with gradients each but the last leaves before the next is computed; a number is loaded before the sums.
-"$FUSEC" "$SRC/bench/gpu/low/product.dsl" -D M=256 -D N=128 -D K=192 -o m.tile --target sm_90a --entry grad
-awk '/^kernel/ { sums = stores = 0 } /by wgmma/ { sums = 1 } /by tma$/ && /store/ { stores++ } / = select / && stores == 1 { early = 1 }
-     /load %accumulate/ { before += !sums; after += sums } END { exit !(early && before && !after) }' m.tile || fail "stores and numbers: $(cat m.tile)"
-# What little is computed of a value in memory before its next function is computed again, conversions or not.
+# A layer with gradients.  What little is computed of a value in memory before its next function is computed again, conversions or not;
+# of its results each but the last leaves before the next is computed; a number is loaded before the sums; relu keeps its result alone.
 cat >m.dsl <<'END'
 model pair {
     precision bf16
     x = param [256, 64] init normal(1.0)
-    h = gelu(linear(x, 256) as first)
+    h = ACTIVATION(linear(x, 256) as first)
     loss = mean(linear(h, 64) as second)
     train loss with sgd(lr = 0.1)
 }
 END
-"$FUSEC" m.dsl -o m.tile --target sm_90a --entry grad
-awk '/^kernel/ { n = gsub(/ out[,)]/, "") } / = erf / && !seen++ { few = n == 2 } END { exit !few }' m.tile || fail "a third tensor is kept: $(cat m.tile)"
+# pair ACTIVATION: its kernels
+pair() { sed "s/ACTIVATION/$1/" m.dsl >pair.dsl && "$FUSEC" pair.dsl -o m.tile --target sm_90a --entry grad || fail "pair of $1"; }
+pair gelu
+awk '/^kernel/ { sums = stores = 0; outs = gsub(/ out[,)]/, "") } /by wgmma/ { sums = 1 } /by tma$/ && /store/ { stores++ }
+     / = erf / && !seen++ { right = outs == 2 && stores == 1 } /load %accumulate/ { before += !sums; after += sums } END { exit !(right && before && !after) }' m.tile ||
+    fail "results, stores or numbers: $(cat m.tile)"
+pair relu
+awk '/^kernel/ { outs = gsub(/ out[,)]/, "") } / = select / && !seen++ { right = outs == 1 } END { exit !right }' m.tile || fail "relu keeps what it is made from: $(cat m.tile)"
 schedule ' by wgmma 128x256,' gelu 8192
 # What is read after the sums in parts of sectors is fetched before the loop, while the other group has its turn.
 cat >m.dsl <<'END'
