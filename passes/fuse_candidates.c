@@ -50,7 +50,8 @@ static bool from_half(const Node *n, const Cone *c) {
     return half;
 }
 
-/* A value of 16 bits made from another such: in low precision conversions stand around all that is computed, and are no more of it. */
+/* A value of 16 bits made from another such: in low precision conversions stand around all that is computed, and are no
+ * more of it. */
 static int work(const Node *n, const Cone *c) {
     const bool half = is_half(n->dtype) && c->tensors == 1 && is_half(c->read[0]->dtype);
     return half ? c->cost - c->rounded : c->cost;

@@ -116,8 +116,8 @@ static void print_kernels(const GpuModel *m, int entry, const float *ms) {
     printf("%s.%s.%s.kernels\t%.5g\tms\n", m->name, m->arch, entry_names[entry], all);
 }
 
-/* A kernel's time begins when the one before it has ended; if the host launches it later than that, the wait would count as its own.
- * So there is a call under way, while launches queue up behind it. */
+/* A kernel's time begins when the one before it has ended; if the host launches it later than that, the wait counts as its
+ * own.  So there is a call under way, while launches queue up behind it. */
 static fusec_status profile(GpuModel *m, int entry, bool busy, float *ms) {
     const fusec_cuda_call before = resident(2), call = resident(3);
     const fusec_status s = busy ? fusec_cuda_run(&m->cuda, entry, &before) : FUSEC_OK;
