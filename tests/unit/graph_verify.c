@@ -36,7 +36,12 @@ static const char text[] = "graph @m entry=grad {\n"
 
 enum { X, W, DOT, LOSS, THREE, SLICE, SWAP, LR, EXTENT, WINDOW, SUM, ZEROS };
 
-static Attr *attr(Graph *g, int id) { return (Attr *)g->nodes.at[id]->attr; }
+/* A node's attributes, to damage: as a rule it shares them with others. */
+static Attr *attr(Graph *g, int id) {
+    Attr *own = arena_dup(g->arena, g->nodes.at[id]->attr, sizeof *own);
+    g->nodes.at[id]->attr = own;
+    return own;
+}
 static Contract *contract(Graph *g) { return (Contract *)attr(g, DOT)->contract; }
 
 static void wrong_id(Graph *g) { g->nodes.at[SUM]->id = 3; }
