@@ -7,6 +7,7 @@ typedef struct Micro {
     LLVMValueRef fn;
     LLVMTypeRef vector;
     const ChannelShape *s;
+    LLVMValueRef channel;
     LLVMValueRef acc[CHANNEL_MOST_ROWS]; /* memory that LLVM turns into registers */
 } Micro;
 
@@ -30,11 +31,25 @@ static LLVMValueRef load(const Micro *m, LLVMValueRef p) {
 /* The lines of an element `ahead` elements behind p, into the second cache. */
 static void ask_ahead(const Micro *m, LLVMValueRef p, int64_t ahead) {
     const Emit *e = m->e;
-    for (int line = 0; ahead > 0 && line < m->s->lanes; line += CHANNEL_LINE) {
+    for (int line = 0; line < m->s->lanes; line += CHANNEL_LINE) {
         LLVMValueRef args[4] = {moved(e, p, ahead + line), LLVMConstInt(e->i32, 0, false),
                                 LLVMConstInt(e->i32, 2, false), LLVMConstInt(e->i32, 1, false)};
         emit_intrinsic(e, "llvm.prefetch", 4, args);
     }
+}
+
+/* Ahead of place `at` of `places` side by side.  Where those are one stretch of memory, a round of all channels asks
+ * for it from its beginning to its end, a part for each vector: memory gives neighbouring lines faster than it gives
+ * the same few of every place. */
+static void ask(const Micro *m, LLVMValueRef p, int64_t ahead, int64_t run, int64_t at, int64_t places) {
+    const Emit *e = m->e;
+    if (ahead <= 0) return;
+    if (run) {
+        LLVMValueRef before = LLVMBuildMul(e->b, m->channel, emit_i64(e, places - 1), "");
+        p = LLVMBuildGEP2(e->b, e->f32, p, &before, 1, "");
+        ahead -= at * (run - m->s->lanes);
+    }
+    ask_ahead(m, p, ahead);
 }
 
 static int64_t least(int64_t a, int64_t b) { return a < b ? a : b; }
@@ -80,6 +95,14 @@ static bool next_pair(const ChannelSide *s, int64_t place, int *i, int *j) {
     }
 }
 
+/* What lies ahead of a place; of a run only what neither the block beside this one asks for nor the one before did. */
+static void ask_for_image(const Micro *m, LLVMValueRef p, const int64_t *place) {
+    int64_t first[2], last[2];
+    for (int i = 0; i < 2; i++) channel_places(&m->s->side[i], &first[i], &last[i]);
+    if (!m->s->x_run || (place[0] > last[0] - m->s->shift[0] && place[1] < first[1] + m->s->shift[1]))
+        ask(m, p, m->s->x_ahead, m->s->x_run, place[1] - first[1], m->s->shift[1]);
+}
+
 /* The element at two places is loaded once for all rows and taps that read it. */
 static void element(const Micro *m, const Round *r, const int64_t *place) {
     const Emit *e = m->e;
@@ -89,7 +112,7 @@ static void element(const Micro *m, const Round *r, const int64_t *place) {
         for (int k = 0, l = -1; next_pair(b, place[1], &k, &l);) {
             if (!x) {
                 LLVMValueRef p = moved(e, r->x, i * a->x_row + j * a->x_tap + k * b->x_row + l * b->x_tap);
-                ask_ahead(m, p, m->s->x_ahead);
+                ask_for_image(m, p, place);
                 x = load(m, p);
             }
             LLVMValueRef acc = m->acc[i * b->rows + k], sum = LLVMBuildLoad2(e->b, m->vector, acc, "");
@@ -118,7 +141,7 @@ static void one_round(const Micro *m, Round *r) {
     for (int j = 0; j < a->taps; j++)
         for (int l = 0; l < b->taps; l++) {
             LLVMValueRef p = moved(m->e, r->y, j * a->y_tap + l * b->y_tap);
-            ask_ahead(m, p, m->s->y_ahead);
+            ask(m, p, m->s->y_ahead, m->s->y_run, l, b->taps);
             r->factor[j * b->taps + l] = load(m, p);
         }
     for (int i = 0; i < 2; i++) channel_places(&m->s->side[i], &first[i], &last[i]);
@@ -199,20 +222,24 @@ static int name_side(char *to, size_t room, const ChannelSide *s) {
                     (long long)s->may_end);
 }
 
+int channel_args(const ChannelShape *s) { return s->x_run || s->y_run ? CHANNEL_ARGS : CHANNEL_FIRST; }
+
 LLVMValueRef channel_product(const Emit *e, ChannelShape s) {
     char name[640];
     for (int i = 0; i < 2; i++) normalize(&s.side[i]);
-    int n = snprintf(name, sizeof name, "fusec.channels_%d%d%d_%lld_%lld_%lld_%lld_%lld", s.lanes, s.fresh, s.loops,
-                     (long long)s.x_step, (long long)s.y_step, (long long)s.place_step, (long long)s.x_ahead,
-                     (long long)s.y_ahead);
+    int n = snprintf(name, sizeof name, "fusec.channels_%d%d%d_%lld_%lld_%lld_%lld_%lld_%lld_%lld_%lld_%lld", s.lanes,
+                     s.fresh, s.loops, (long long)s.x_step, (long long)s.y_step, (long long)s.place_step,
+                     (long long)s.x_ahead, (long long)s.y_ahead, (long long)s.shift[0], (long long)s.shift[1],
+                     (long long)s.x_run, (long long)s.y_run);
     for (int i = 0; i < 2; i++) n += name_side(name + n, sizeof name - (size_t)n, &s.side[i]);
     LLVMValueRef known = LLVMGetNamedFunction(e->module, name);
     if (known) return known;
-    LLVMTypeRef params[CHANNEL_ARGS] = {e->ptr, e->ptr, e->ptr, e->i64, e->i64, e->i64, e->i64, e->i64};
+    LLVMTypeRef params[CHANNEL_ARGS] = {e->ptr, e->ptr, e->ptr, e->i64, e->i64, e->i64, e->i64, e->i64, e->i64};
     Micro m = {.e = e,
-               .fn = micro_function(e, name, CHANNEL_ARGS, params),
+               .fn = micro_function(e, name, channel_args(&s), params),
                .vector = LLVMVectorType(e->f32, (unsigned)s.lanes),
                .s = &s};
+    if (channel_args(&s) > CHANNEL_FIRST) m.channel = LLVMGetParam(m.fn, CHANNEL_FIRST);
     LLVMBasicBlockRef here = LLVMGetInsertBlock(e->b);
     body(&m);
     LLVMPositionBuilderAtEnd(e->b, here);

@@ -22,13 +22,25 @@ typedef struct ChannelShape {
     bool loops;                         /* else count is 1 */
     int64_t x_step, y_step, place_step; /* of the loop; places: of the outer side */
     int64_t x_ahead, y_ahead;           /* so far behind each element is one that is needed soon; 0: no one knows */
+    int64_t x_run, y_run; /* elements from one place of the inner side to the next, where those are all the channels
+                             that are walked in turn, and come from memory; 0: not so */
+    int64_t shift[2]; /* with x_run, places from a block to the next along each side, which reads the others again */
 } ChannelShape;
 
-/* void (x, y, c, count, lo, hi, lo, hi): c += the sum over count and taps of x * y, by vectors.  x, y, c: of the first
- * row at the first tap.  Per side: the places that exist, [lo, hi), in the first round.  One function per shape and
- * module. */
-enum { CHANNEL_X, CHANNEL_Y, CHANNEL_C, CHANNEL_COUNT, CHANNEL_PLACES, CHANNEL_ARGS = CHANNEL_PLACES + 4 };
+/* void (x, y, c, count, lo, hi, lo, hi[, channel]): c += the sum over count and taps of x * y, by vectors.  x, y, c: of
+ * the first row at the first tap.  Per side: the places that exist, [lo, hi), in the first round.  Only with runs:
+ * the number of the channel that x, y and c are of.  One function per shape and module. */
+enum {
+    CHANNEL_X,
+    CHANNEL_Y,
+    CHANNEL_C,
+    CHANNEL_COUNT,
+    CHANNEL_PLACES,
+    CHANNEL_FIRST = CHANNEL_PLACES + 4,
+    CHANNEL_ARGS
+};
 LLVMValueRef channel_product(const Emit *e, ChannelShape s);
+int channel_args(const ChannelShape *s); /* how many it takes */
 
 /* Places that a block reads lie from *first to *last. */
 void channel_places(const ChannelSide *s, int64_t *first, int64_t *last);

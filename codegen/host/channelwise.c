@@ -31,9 +31,10 @@ static bool classify(Channelwise *d) {
     for (int swap = 0; swap < 2; swap++) {
         d->x = d->dot->in[swap], d->y = d->dot->in[!swap];
         const TileType *x = &k->types.at[d->x], *y = &k->types.at[d->y];
-        bool fits =
-            x->dtype == DT_F32 && y->dtype == DT_F32 && d->over.n_axes > 0 && tile_type_has(x, d->v) && tile_type_has(y, d->v);
-        for (int i = 0; i < rows.n_axes; i++) fits = fits && tile_type_has(x, rows.axis[i]) && !tile_type_has(y, rows.axis[i]);
+        bool fits = x->dtype == DT_F32 && y->dtype == DT_F32 && d->over.n_axes > 0 && tile_type_has(x, d->v) &&
+                    tile_type_has(y, d->v);
+        for (int i = 0; i < rows.n_axes; i++)
+            fits = fits && tile_type_has(x, rows.axis[i]) && !tile_type_has(y, rows.axis[i]);
         for (int i = 0; i < d->over.n_axes; i++)
             fits = fits && tile_type_has(x, d->over.axis[i]) && tile_type_has(y, d->over.axis[i]);
         if (fits && window_find(ke, d->x, true, &d->window) && window_slides(k, &d->window, &rows, &d->over))
@@ -155,6 +156,19 @@ void channel_set_places(Channelwise *d, int s, LLVMValueRef *args) {
         args[i] = limit[i] ? LLVMBuildSub(e->b, limit[i], here, "") : emit_i64(e, i == 0 ? INT32_MIN : INT32_MAX);
 }
 
+/* Where images come from memory and all channels of a place are walked in turn. */
+static void find_runs(const Channelwise *d, ChannelShape *shape) {
+    const int64_t channels = step_of(d, d->v);
+    const ChannelSide *inner = &shape->side[INNER];
+    if (!d->streamed || !single_tile(d, d->v) || channels % shape->lanes || d->side[INNER].subscript < 0) return;
+    if (inner->x_row == inner->row * channels && inner->x_tap == inner->tap * channels) shape->x_run = channels;
+    if (inner->y_tap == channels) shape->y_run = channels;
+    for (int s = 0; s < SIDES; s++) {
+        const ChannelSide *c = &shape->side[s];
+        shape->shift[s] = c->taps < step_of(d, d->side[s].tap) ? c->taps * c->tap : c->rows * c->row;
+    }
+}
+
 /* Blocks walk several streams of lines, which no machine sees by itself: what the next block along the outer side
  * reads, or the one after this image's rows. */
 static void look_ahead(const Channelwise *d, ChannelShape *shape) {
@@ -164,6 +178,7 @@ static void look_ahead(const Channelwise *d, ChannelShape *shape) {
     const int axis = taps ? o->tap : o->row, lanes = taps ? o->taps : o->rows;
     if (d->x_lies && !d->strip && channel_from_afar(d, &d->window)) shape->x_ahead = d->x_place.stride[axis] * lanes;
     if (d->y_lies && channel_from_afar(d, &d->y_window)) shape->y_ahead = d->y_place.stride[axis] * lanes;
+    find_runs(d, shape);
 }
 
 /* The block at the cursor, `count` times along `axis`; -1: once. */
@@ -187,7 +202,8 @@ static void multiply(Channelwise *d, const BlockParts *p, Cursor at, int axis, L
         shape.y_step = d->y_place.stride[axis];
         shape.place_step = shape.side[OUTER].tap;
     }
-    emit_call(e, channel_product(e, shape), CHANNEL_ARGS, args);
+    args[CHANNEL_FIRST] = LLVMBuildSub(e->b, d->lane[d->v], d->ke->lo[d->v], "");
+    emit_call(e, channel_product(e, shape), channel_args(&shape), args);
 }
 
 /* All sums of a block of C, which begins from zero: a loop over outer taps that are not unrolled. */
