@@ -15,7 +15,7 @@ typedef struct Schedule {
     Kernel *k;
     const MatrixTiles *m;
     const Inst **def;
-    int sum_axis;    /* of the term that is being scheduled */
+    int sum_axis; /* of the term that is being scheduled */
     Inst *loop, *dot;
     Inst *loops[MATRIX_TERMS];
     int maps;        /* of the copy engine, one for each member of a family */
@@ -130,8 +130,8 @@ static bool has_map(Schedule *s, const TensorMap *map) {
     return true;
 }
 
-/* In panels as wide as the swizzle; in narrower ones where a panel would hold two elements of a window, or two parts of an axis
- * that lie apart. */
+/* In panels as wide as the swizzle; in narrower ones where a panel would hold two elements of a window, or two parts of
+ * an axis that lie apart. */
 static const char *fetched_panels(const Schedule *s, Inst *stage, TensorMap *map) {
     enum { NARROWEST = 32 };
     const int widest = stage->swizzle;
@@ -169,7 +169,8 @@ static bool gathers_beside(const Schedule *s, const Inst *stage, int across) {
     enum { MANY = 32, FEW_ACCUMULATORS = 64, WORD = 4 };
     const Axis *axes = s->k->axes.at;
     const int elements = stage->bytes / dtype_bytes(stage->type.dtype);
-    const int64_t tile = (int64_t)axes[across].step * axes[s->sum_axis].step, gathered = tile / elements / s->k->threads;
+    const int64_t tile = (int64_t)axes[across].step * axes[s->sum_axis].step,
+                  gathered = tile / elements / s->k->threads;
     if (stage->by != BY_THREADS) return false;
     if (stage->bytes < WORD && gathered >= MANY) return true;
     return matrix_accumulators(&s->m->tile) > FEW_ACCUMULATORS && gathered > MANY;
@@ -203,7 +204,8 @@ static bool schedule_term(Schedule *s, int term) {
     return true;
 }
 
-/* ---- before and after it ------------------------------------------------------------------------------------------ */
+/* ---- before and after it ------------------------------------------------------------------------------------------
+ */
 static bool is_tile(const Schedule *s, int value) {
     const TileType *t = &s->k->types.at[value];
     return tile_type_has(t, s->m->row_axis) && tile_type_has(t, s->m->column_axis);
@@ -231,7 +233,8 @@ static Inst *insert_stage(Schedule *s, Block *b, int at, int value) {
 
 /* The axis along which the access has the longer runs. */
 static int access_axis(const Schedule *s, const Inst *access) {
-    const int row = load_run_bytes(s->k, s->def, access, s->m->row_axis), column = load_run_bytes(s->k, s->def, access, s->m->column_axis);
+    const int row = load_run_bytes(s->k, s->def, access, s->m->row_axis),
+              column = load_run_bytes(s->k, s->def, access, s->m->column_axis);
     return row > column ? s->m->row_axis : s->m->column_axis;
 }
 
@@ -274,7 +277,8 @@ static bool gathers(const Index *x) {
     bool found = false;
     for (int i = 0; i < x->n && !found; i++) {
         const Atom *a = &x->term[i].atom;
-        found = a->kind == ATOM_VALUE || ((a->kind == ATOM_DIV || a->kind == ATOM_MOD) && (gathers(a->num) || gathers(a->den)));
+        found = a->kind == ATOM_VALUE ||
+                ((a->kind == ATOM_DIV || a->kind == ATOM_MOD) && (gathers(a->num) || gathers(a->den)));
     }
     return found;
 }
@@ -283,7 +287,8 @@ static bool gathers(const Index *x) {
  * instruction `to`. */
 static bool schedule_load(Schedule *s, Block *b, int at, int to) {
     Inst *load = b->at[at];
-    if (!is_tile(s, load->result) || dtype_bytes(load->type.dtype) != 2 || load->n_in || whole_sectors(s, load)) return false;
+    if (!is_tile(s, load->result) || dtype_bytes(load->type.dtype) != 2 || load->n_in || whole_sectors(s, load))
+        return false;
     for (int d = 0; d < load->n_index; d++)
         if (gathers(load->index[d])) return false;
     const int minor = access_axis(s, load);
@@ -298,16 +303,17 @@ static bool schedule_load(Schedule *s, Block *b, int at, int to) {
     return true;
 }
 
-static bool is_written(const Block *b, int buffer) {
+/* Does a TI_LOAD, or a TI_STORE, below b touch the buffer? */
+static bool touches(const Block *b, TileOp kind, int buffer) {
     bool found = false;
     for (int n = 0; n < b->n && !found; n++)
-        found = (b->at[n]->kind == TI_STORE && b->at[n]->buffer == buffer) || is_written(&b->at[n]->body, buffer);
+        found = (b->at[n]->kind == kind && b->at[n]->buffer == buffer) || touches(&b->at[n]->body, kind, buffer);
     return found;
 }
 
 /* A number that the epilogue reads, such as a learning rate, is on its way while products are summed. */
 static bool loads_number(const Schedule *s, const Inst *i) {
-    bool fixed = i->kind == TI_LOAD && !i->type.n_axes && !i->n_in && !is_written(&s->k->body, i->buffer);
+    bool fixed = i->kind == TI_LOAD && !i->type.n_axes && !i->n_in && !touches(&s->k->body, TI_STORE, i->buffer);
     for (int d = 0; d < i->n_index && fixed; d++) fixed = !i->index[d]->n;
     return fixed;
 }
@@ -323,32 +329,27 @@ static void schedule_numbers(Schedule *s, Block *b) {
     }
 }
 
-static bool is_read(const Block *b, int buffer) {
-    bool found = false;
-    for (int n = 0; n < b->n && !found; n++)
-        found = (b->at[n]->kind == TI_LOAD && b->at[n]->buffer == buffer) || is_read(&b->at[n]->body, buffer);
-    return found;
-}
-
 /* A stage and its store, at n, go where the value has been computed, which is after instruction `after`; how far. */
 static int store_early(Schedule *s, Block *b, int after, int n) {
     Inst *stage = b->at[n], *store = b->at[n + 1];
     int to = n;
     while (to > after && b->at[to - 1]->result != stage->in[0]) to--;
-    if (to == after || is_read(&s->k->body, store->buffer) || s->k->buffers.at[store->buffer].in_place) return 0;
+    if (to == after || touches(&s->k->body, TI_LOAD, store->buffer) || s->k->buffers.at[store->buffer].in_place)
+        return 0;
     for (int at = n + 1; at > to + 1; at--) b->at[at] = b->at[at - 2];
     b->at[to] = stage;
     b->at[to + 1] = store;
     return n - to;
 }
 
-/* Of several results that leave by the copy engine each does before the next is computed: else all would be held in registers
- * till the first leaves. */
+/* Of several results that leave by the copy engine each does before the next is computed: else all would be held in
+ * registers till the first leaves. */
 static void schedule_results(Schedule *s, Block *b, int after) {
     bool several = false;
     for (int n = b->n - 1; n > after; n--) {
         const Inst *store = b->at[n], *stage = b->at[n - 1];
-        if (store->kind != TI_STORE || store->by != BY_TMA || stage->kind != TI_STAGE || stage->result != store->in[0]) continue;
+        if (store->kind != TI_STORE || store->by != BY_TMA || stage->kind != TI_STAGE || stage->result != store->in[0])
+            continue;
         if (several && store_early(s, b, after, n - 1)) n++; /* others are there now */
         several = true;
     }
@@ -372,7 +373,8 @@ static void schedule_accesses(Schedule *s) {
     if (s->k->producer) schedule_results(s, b, to > after ? to : after);
 }
 
-/* ---- what is particular to warpgroups ------------------------------------------------------------------------------- */
+/* ---- what is particular to warpgroups -------------------------------------------------------------------------------
+ */
 /* Pairs of programs share the larger of two tiles: neighbours along the rows that of the columns, and the reverse. */
 static void pair_programs(Kernel *k, const MatrixTiles *m) {
     const int first = m->tile.columns >= m->tile.rows ? m->row_axis : m->column_axis;
@@ -385,7 +387,8 @@ static void pair_programs(Kernel *k, const MatrixTiles *m) {
     }
 }
 
-/* Blocks of two computing warpgroups, with one program or one each, have a multiprocessor for themselves and stay there. */
+/* Blocks of two computing warpgroups, with one program or one each, have a multiprocessor for themselves and stay
+ * there. */
 static void fetch_apart(Kernel *k, const MatrixTiles *m) {
     k->producer = 32;
     if (m->tile.alternate > 1) k->alternate = m->tile.alternate;
