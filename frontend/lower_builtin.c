@@ -263,6 +263,7 @@ const Builtin builtins_math[] = {
     {"sin", "x", run_unary, OP_SIN, true},
     {"cos", "x", run_unary, OP_COS, true},
     {"tanh", "x", run_unary, OP_TANH, true},
+    {"sigmoid", "x", run_unary, OP_SIGMOID, true},
     {"erf", "x", run_unary, OP_ERF, true},
     {"floor", "x", run_unary, OP_FLOOR, true},
     {"ceil", "x", run_unary, OP_CEIL, true},

@@ -32,6 +32,7 @@ bool op_is_transcendental(Op op) {
     case OP_SIN:
     case OP_COS:
     case OP_TANH:
+    case OP_SIGMOID:
     case OP_ERF:
     case OP_POW: return true;
     default: return false;

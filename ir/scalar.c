@@ -55,6 +55,12 @@ static double cast_to(DType t, double x) {
     return t == DT_I32 ? (double)to_int(x) : x;
 }
 
+/* The exponent is never positive: a large argument loses nothing to infinity. */
+static double sigmoid(double x) {
+    const double e = exp(-fabs(x));
+    return (x < 0 ? e : 1) / (1 + e);
+}
+
 double scalar_op(Op op, DType t, const double *x) {
     if (t == DT_I32 && is_int_arithmetic(op)) return int_op(op, to_int(x[0]), op >= OP_ADD ? to_int(x[1]) : 0);
     switch (op) {
@@ -69,6 +75,7 @@ double scalar_op(Op op, DType t, const double *x) {
     case OP_SIN: return sin(x[0]);
     case OP_COS: return cos(x[0]);
     case OP_TANH: return tanh(x[0]);
+    case OP_SIGMOID: return sigmoid(x[0]);
     case OP_ERF: return erf(x[0]);
     case OP_FLOOR: return floor(x[0]);
     case OP_CEIL: return ceil(x[0]);

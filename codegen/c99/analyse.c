@@ -116,6 +116,7 @@ static int op_cost(Op op) {
     case OP_LOG:
     case OP_LOG1P:
     case OP_TANH:
+    case OP_SIGMOID:
     case OP_ERF: return 16;
     case OP_SIN:
     case OP_COS:

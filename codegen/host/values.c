@@ -282,6 +282,7 @@ static double own_cost(const Kernel *k, const Inst *i) {
     case OP_SIN:
     case OP_COS:
     case OP_TANH:
+    case OP_SIGMOID:
     case OP_ERF: return 20;
     case OP_POW:
     case OP_PHILOX: return 50;

@@ -230,12 +230,22 @@ static LLVMValueRef libm_call(const Emit *e, const char *name, LLVMValueRef x) {
     return result;
 }
 
+/* As ir/scalar.c: e / (1 + e) below 0, 1 / (1 + e) above, e = exp(-|x|). */
+static LLVMValueRef sigmoid_f64(const Emit *e, LLVMValueRef x) {
+    LLVMValueRef one = constant_like(e, DT_F64, 1, x), zero = LLVMConstNull(LLVMTypeOf(x));
+    LLVMValueRef below = LLVMBuildFNeg(e->b, emit_intrinsic(e, "llvm.fabs", 1, &x), "");
+    LLVMValueRef power = emit_intrinsic(e, "llvm.exp", 1, &below);
+    LLVMValueRef top = LLVMBuildSelect(e->b, LLVMBuildFCmp(e->b, LLVMRealOLT, x, zero, ""), power, one, "");
+    return LLVMBuildFDiv(e->b, top, LLVMBuildFAdd(e->b, power, one, ""), "");
+}
+
 static LLVMValueRef transcendental(const Emit *e, Op op, DType t, int n, LLVMValueRef *v) {
     if (t != DT_F64) return emit_math(e, op, n, v);
     switch (op) {
     case OP_LOG1P: return libm_call(e, "log1p", v[0]);
     case OP_TANH: return libm_call(e, "tanh", v[0]);
     case OP_ERF: return libm_call(e, "erf", v[0]);
+    case OP_SIGMOID: return sigmoid_f64(e, v[0]);
     case OP_RSQRT: {
         LLVMValueRef root = emit_intrinsic(e, "llvm.sqrt", 1, v);
         return LLVMBuildFDiv(e->b, constant_like(e, t, 1, root), root, "");

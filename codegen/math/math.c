@@ -1,4 +1,4 @@
-/* exp, log, log1p, tanh, erf, rsqrt, Philox; and the table of what is built here. */
+/* exp, log, log1p, tanh, sigmoid, erf, rsqrt, Philox; and the table of what is built here. */
 #include "codegen/math/build.h"
 #include <stddef.h>
 
@@ -94,6 +94,12 @@ static V tanh_f32(B b, V x) {
     return flip_sign(b, choose(b, lt(b, a, fc(b, 0.625f)), small, large), sign_bit(b, x));
 }
 
+/* e / (1 + e) below 0, 1 / (1 + e) above, e = exp(-|x|): no digits are lost at either end. */
+static V sigmoid_f32(B b, V x) {
+    V one = fc(b, 1.0f), e = math_exp(b, float_of(b, ior(b, bits(b, x), ic(b, 0x80000000u))));
+    return quotient(b, choose(b, lt(b, x, fc(b, 0.0f)), e, one), add(b, e, one));
+}
+
 /* An odd polynomial below 0.9277, 1 - exp(polynomial) above. */
 static V erf_f32(B b, V x) {
     static const float inner[] = {-5.96761703e-4f, 4.99119423e-3f, -2.67681349e-2f,
@@ -129,7 +135,7 @@ static V philox(B b, const V *operands) {
 bool math_expands(Op op) {
     switch (op) {
     case OP_EXP: case OP_LOG: case OP_LOG1P: case OP_SQRT: case OP_RSQRT: case OP_SIN: case OP_COS:
-    case OP_TANH: case OP_ERF: case OP_POW: case OP_PHILOX: return true;
+    case OP_TANH: case OP_SIGMOID: case OP_ERF: case OP_POW: case OP_PHILOX: return true;
     default: return false;
     }
 }
@@ -145,6 +151,7 @@ V math_formula(B b, Op op, const V *operands) {
     case OP_SIN: return math_sincos(b, x, false);
     case OP_COS: return math_sincos(b, x, true);
     case OP_TANH: return tanh_f32(b, x);
+    case OP_SIGMOID: return sigmoid_f32(b, x);
     case OP_ERF: return erf_f32(b, x);
     case OP_POW: return math_pow(b, x, operands[1]);
     case OP_PHILOX: return philox(b, operands);

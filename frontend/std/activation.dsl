@@ -1,7 +1,6 @@
 # Pointwise functions and softmax.
 
 fn relu(x) { return where(x > 0, x, 0) }
-fn sigmoid(x) { return 0.5 * tanh(0.5 * x) + 0.5 }
 fn silu(x) { return x * sigmoid(x) }
 
 # form "erf": x times the normal distribution function; "tanh": Hendrycks and Gimpel's approximation
@@ -9,7 +8,8 @@ fn gelu(x, form = "erf") {
     if form == "tanh" { return 0.5 * x * (1 + tanh(0.7978845608028654 * (x + 0.044715 * x^3))) }
     return 0.5 * x * (1 + erf(x * 0.7071067811865476))
 }
-fn softplus(x) { return max(x, 0) + log1p(exp(-abs(x))) }
+# |x| written with `where`, whose derivative at 0 is 1: that of softplus is then 1/2 there, as everywhere sigmoid(x).
+fn softplus(x) { return max(x, 0) + log1p(exp(where(x >= 0, -x, x))) }
 fn logsigmoid(x) { return -softplus(-x) }
 fn leaky_relu(x, slope = 0.01) { return where(x > 0, x, slope * x) }
 fn elu(x, alpha = 1) { return where(x > 0, x, alpha * (exp(min(x, 0)) - 1)) }

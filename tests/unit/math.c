@@ -122,6 +122,7 @@ static double reference(Op op, double x, double y) {
     case OP_SIN: return sin(x);
     case OP_COS: return cos(x);
     case OP_TANH: return tanh(x);
+    case OP_SIGMOID: return x < 0 ? exp(x) / (1 + exp(x)) : 1 / (1 + exp(-x));
     case OP_ERF: return erf(x);
     default: return pow(x, y);
     }
@@ -143,7 +144,7 @@ typedef struct Bound {
     double ulps;
 } Bound;
 static const Bound bounds[] = {{OP_EXP, 1.1}, {OP_LOG, 1}, {OP_LOG1P, 1},  {OP_SQRT, 0.5}, {OP_RSQRT, 1.5},
-                               {OP_SIN, 2},   {OP_COS, 2}, {OP_TANH, 1.5}, {OP_ERF, 1.5},  {OP_POW, 1.5}};
+                               {OP_SIN, 2},   {OP_COS, 2}, {OP_TANH, 1.5}, {OP_SIGMOID, 2.1}, {OP_ERF, 1.5},  {OP_POW, 1.5}};
 
 static uint32_t random_state = 1;
 static uint32_t random_bits(void) {
