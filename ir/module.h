@@ -11,7 +11,7 @@ typedef enum {
     REGION_GRAD,   /* likewise: gradients of entry grad, in order of production */
     REGION_ARENA,  /* scratch, planned by `place` */
     REGION_SCALAR, /* 4-byte slots: step, seed, accumulate (i32), then the hypers (f32) */
-    REGION_INPUT,  /* inputs[index], the caller's pointer; offset 0 */
+    REGION_INPUT,  /* inputs[index], the caller's pointer */
     REGION_OUTPUT  /* outputs[index] */
 } Region;
 enum { SCALAR_STEP, SCALAR_SEED, SCALAR_ACCUMULATE, SCALAR_HYPER0 };

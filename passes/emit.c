@@ -120,6 +120,7 @@ static Launch make_launch(const Module *m, const Plan *p, const int64_t *grad, c
     l.args = ARENA_ARRAY(m->arena, LaunchArg, k->reads.n + k->outputs.n + 1);
     for (int i = 0; i < k->reads.n; i++) l.args[l.n_args++] = buffer_arg(m, p, grad, k->reads.at[i]);
     for (int i = 0; i < k->outputs.n; i++) l.args[l.n_args++] = buffer_arg(m, p, grad, k->outputs.at[i]);
+    for (int i = 0; i < l.n_args; i++) l.args[i].offset += k->origin[i];
     if (k->workspace) l.args[l.n_args++] = (LaunchArg){REGION_ARENA, 0, k->workspace_offset};
     return l;
 }

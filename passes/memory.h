@@ -8,6 +8,9 @@
 static inline int target_align(const Target *t) { return t->backend == BACKEND_C99 ? 16 : 256; }
 static inline int64_t align_up(int64_t n, int64_t align) { return (n + align - 1) / align * align; }
 
+/* A part of a tensor is addressed as a tensor where it begins at a multiple of so many bytes: on a GPU, of the widest access. */
+static inline int64_t target_part_align(const Target *t) { return t && t->backend == BACKEND_NVPTX ? 16 : 1; }
+
 /* A concatenation may have memory and no kernel: the kernels of its parts write it, each its slice (PlanBuffer.within). */
 static inline bool plan_is_joined(const Plan *p, const Node *n) {
     return p->buffer[n->id].home == HOME_ARENA && p->buffer[n->id].writer < 0;

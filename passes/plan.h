@@ -38,6 +38,7 @@ typedef struct PlanKernel {
     int members;         /* of a family: equal kernels in one grid, whose nodes are the first's; 0: it is none */
     const int *family;   /* by buffer: that many from here on are one buffer of the members; 0: all read this one */
     int sample;          /* KERNEL_CONTRACT: 1 + the loop that goes sample by sample (per_sample.h), or 0 */
+    int64_t *origin;     /* tile: by buffer of `tile`, bytes past the node's first element where it begins */
     int same_as;         /* tile: 1 + an earlier kernel of the plan whose Tile IR this one shares, or 0 */
     bool stored;         /* emit: stored_kernel is set */
     int stored_kernel;   /* emit: index into Module.kernels */

@@ -328,6 +328,8 @@ void pass_tile(PassContext *c, Plan *p) {
     for (int i = 0; i < p->kernels.n; i++) {
         PlanKernel *pk = &p->kernels.at[i];
         pk->same_as = kernel_find_same(finder, i) + 1;
-        pk->tile = pk->same_as ? p->kernels.at[pk->same_as - 1].tile : build_kernel(&e, pk, i);
+        const PlanKernel *first = pk->same_as ? &p->kernels.at[pk->same_as - 1] : NULL;
+        pk->tile = first ? first->tile : build_kernel(&e, pk, i);
+        pk->origin = first ? first->origin : kernel_origins(c->arena, pk->tile, c->target);
     }
 }

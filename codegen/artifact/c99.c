@@ -27,7 +27,9 @@ static char *argument(const Model *x, const LaunchArg *arg, const Buffer *b) {
     case REGION_ARENA: return arena_printf(x->a, "FUSEC_AT(memory->arena, %" PRId64 ")", arg->offset);
     case REGION_SCALAR:
         return arena_printf(x->a, "&scalars[%" PRId64 "].%s", arg->offset / 4, dtype_is_float(b->dtype) ? "f" : "i");
-    case REGION_INPUT: return arena_printf(x->a, "inputs[%d]", arg->index);
+    case REGION_INPUT:
+        if (!arg->offset) return arena_printf(x->a, "inputs[%d]", arg->index);
+        return arena_printf(x->a, "(const void *)((const char *)inputs[%d] + %" PRId64 ")", arg->index, arg->offset);
     case REGION_OUTPUT: return arena_printf(x->a, "outputs[%d]", arg->index);
     }
     return arena_strdup(x->a, "0");
