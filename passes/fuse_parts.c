@@ -4,12 +4,11 @@
  * parts, and has no kernel either: the kernels of its parts write it, each into its slice.  A part that is a concatenation
  * itself lies there with all its parts. */
 #include "passes/fuse.h"
+#include "passes/insert.h"
+#include "passes/memory.h"
 #include <string.h>
 
-enum {
-    MOST_CHOICES = 8,    /* parts asked for by all readers together that may be chosen among */
-    GPU_PART_ALIGN = 16, /* bytes: the widest access there */
-};
+enum { MOST_CHOICES = 8 }; /* parts asked for by all readers together that may be chosen among */
 
 /* Where a part begins is known, and a multiple of what accesses want. */
 static bool parts_align(const Node *n, const Target *t) {
@@ -19,7 +18,7 @@ static bool parts_align(const Node *n, const Target *t) {
     for (int k = 0; k < n->n_in; k++) {
         const Dim extent = n->in[k]->shape.dim[axis];
         if (!dim_is_fixed(extent) || n->in[k]->dtype != n->dtype) return false;
-        if (t && t->backend == BACKEND_NVPTX && extent.bound * inner % GPU_PART_ALIGN) return false;
+        if (extent.bound * inner % target_part_align(t)) return false;
     }
     return true;
 }
@@ -61,32 +60,25 @@ static bool has_other_home(const Node *part, const bool *taken) {
     return taken[part->id] || op_info[part->op].cls == CLASS_SOURCE;
 }
 
-/* New nodes stand before the concatenation whose parts they are. */
-static void sort_copies(Graph *g, Node *const *old, int n) {
-    Node **at = ARENA_ARRAY(g->arena, Node *, g->nodes.n);
-    int next = 0;
-    for (int i = 0; i < n; i++) {
-        for (int k = 0; k < old[i]->n_in; k++)
-            if (old[i]->in[k]->id >= n) at[next++] = old[i]->in[k];
-        at[next++] = old[i];
-    }
-    if (next) memcpy(g->nodes.at, at, sizeof *at * (size_t)next);
-    graph_renumber(g);
-}
-
 void fuse_separate_parts(PassContext *c, Graph *g) {
     const Uses uses = graph_uses(c->arena, g);
     const int n = g->nodes.n;
     const bool *joined = find_joined(c->arena, g, &uses, c->target);
     bool *taken = results_of(c->arena, g);
-    Node **old = arena_dup(c->arena, g->nodes.at, sizeof *old * (size_t)n);
-    for (int i = n - 1; i >= 0; i--)
-        for (int k = 0; joined[i] && k < old[i]->n_in; k++) {
-            Node *part = old[i]->in[k];
-            if (has_other_home(part, taken)) old[i]->in[k] = copy_for(g, part, old[i]);
-            else taken[part->id] = true;
+    NodeList *copies = ARENA_ARRAY(c->arena, NodeList, n + 1);
+    for (int i = n - 1; i >= 0; i--) {
+        Node *whole = g->nodes.at[i];
+        for (int k = 0; joined[i] && k < whole->n_in; k++) {
+            Node *part = whole->in[k];
+            if (!has_other_home(part, taken)) {
+                taken[part->id] = true;
+                continue;
+            }
+            whole->in[k] = copy_for(g, part, whole);
+            vec_push(c->arena, copies[i], whole->in[k]);
         }
-    sort_copies(g, old, n);
+    }
+    graph_insert(g, n, copies);
 }
 
 void fuse_join_parts(Fuse *f) {

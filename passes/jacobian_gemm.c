@@ -10,6 +10,7 @@
 #include "passes/affine.h"
 #include "passes/contract_class.h"
 #include "passes/rewrite.h"
+#include "passes/sum_of_parts.h"
 #include "passes/together.h"
 #include <string.h>
 
@@ -257,5 +258,6 @@ static const RewriteId *cost_rules(Op op) {
 }
 
 Graph *pass_jacobian_gemm(PassContext *c, Graph *g) {
-    return products_together(c, rewrite_graph(c, rewrite_graph(c, g, form_rules), cost_rules));
+    Graph *formed = sums_of_parts(rewrite_graph(c, g, form_rules));
+    return products_together(c, rewrite_graph(c, formed, cost_rules));
 }

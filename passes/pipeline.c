@@ -1,5 +1,6 @@
 /* The whole pipeline: one graph per entry in, one module out. */
 #include "passes/memory.h"
+#include "passes/parts_of_product.h"
 #include <time.h>
 
 static double now(void) {
@@ -90,6 +91,7 @@ static Plan *run_checkpoint(PassContext *c, Plan *p) {
 
 static void compile_entry(PassContext *c, Graph *g, Module *m, Arena **nodes) {
     g = run(c, PASS_canonicalize, pass_canonicalize, g, nodes);
+    g = run(c, PASS_jacobian_gemm, parts_of_products, g, nodes);
     g = run(c, PASS_precision, pass_precision, g, nodes);
     g = run(c, PASS_autodiff, pass_autodiff, g, nodes);
     g = run(c, PASS_precision, pass_precision, g, nodes);

@@ -1,7 +1,7 @@
 /* jacobian, jvp and vjp of whole programs, alone, by batch, inside losses and of each other, against finite
  * differences of the forward graph in float64. */
 #include "frontend/frontend.h"
-#include "passes/pass.h"
+#include "passes/parts_of_product.h"
 #include "tests/support/lowered.h"
 #include <math.h>
 #include <setjmp.h>
@@ -91,7 +91,8 @@ static Tensor output(Arena *a, const Graph *g, const EvalEnv *env, const char *n
 }
 
 static Graph *whole(PassContext *c, Graph *g) {
-    g = pass_canonicalize(c, pass_autodiff(c, pass_canonicalize(c, g)));
+    g = parts_of_products(c, pass_canonicalize(c, g));
+    g = pass_canonicalize(c, pass_autodiff(c, g));
     return pass_canonicalize(c, pass_jacobian_gemm(c, g));
 }
 
@@ -219,6 +220,14 @@ static const char *const losses[] = {
     "2]), x)^2)\n" TRAIN,
     "model m {\n input x : f32[1, 3, 4]\n y = self_attention(x, 2) as at\n loss = sum(jvp(y, x, x)^2) + "
     "sum(jacobian(y[0, 2], x)^2)\n" TRAIN,
+    /* at 0, where |x| has a corner and softplus has none; far from 0 */
+    "model m {\n input x : f32[4]\n z = param [4] init zeros\n b = param [4] init ones\n"
+    " loss = sum(softplus(z) * x) + sum(logsigmoid(z) * b) + sum(sigmoid(40 * b) + sigmoid(-40 * b) * x)\n" TRAIN,
+    /* parts, put together again: in one dim, in two, some of them twice, beside other terms */
+    "model m {\n input x : f32[3, 8]\n w = param [8, 12] init normal(0.5)\n y = x @ w\n a, b, c = split(y, 3, axis = -1)\n"
+    " loss = sum(sin(a) * b * c) + sum(y^3) + sum(a^2 * b)\n" TRAIN,
+    "model m {\n input x : f32[2, 4, 8]\n w = param [8, 6] init normal(0.5)\n h = zeros [2, 3]\n t = 0\n repeat 4 {\n"
+    "  a, b = split(x[:, t] @ w, 2, axis = -1)\n  h = sin(h + a) * b\n  t = t + 1\n }\n loss = sum(h * h)\n" TRAIN,
     "dim S <= 4\nmodel m {\n input x : f32[S, 3]\n y = softmax(linear(x, 3) as a)\n"
     " loss = sum(jacobian(y, x, batch = 0)^2) + mean(jvp(y, x, x)^2) + sum(jacobian(sum(y * y, axis = 0), "
     "x)^2)\n" TRAIN,

@@ -7,6 +7,7 @@
 #include <dirent.h>
 #include <stdlib.h>
 #include <string.h>
+#include "passes/parts_of_product.h"
 #include "tests/support/gradcheck.h"
 
 #ifndef SOURCE_DIR
@@ -75,6 +76,10 @@ static void jacobian_gemm(void **state) {
     (void)state;
     check_dir("jacobian_gemm", pass_jacobian_gemm, NULL, 4);
 }
+static void parts_of_product(void **state) {
+    (void)state;
+    check_dir("parts_of_product", parts_of_products, target_find("host"), 3);
+}
 static void layout(void **state) {
     (void)state;
     check_dir("layout", pass_order, target_find("sm_80"), 3);
@@ -89,6 +94,7 @@ int main(void) {
         cmocka_unit_test(autodiff),
         cmocka_unit_test(canonicalize),
         cmocka_unit_test(jacobian_gemm),
+        cmocka_unit_test(parts_of_product),
         cmocka_unit_test(layout),
         cmocka_unit_test(split),
     };
