@@ -257,13 +257,24 @@ static Node *long_product(Directed *x) {
     return product(x, a, b, NULL);
 }
 
+/* Side by side along what a reshape merges, or along the dim of one element that it makes; gradients of parts, added up. */
+static Node *joined(Directed *x) {
+    const bool merges = pick_below(x, 2);
+    Node *in[2];
+    for (int k = 0; k < 2; k++) {
+        Node *n = one(x, OP_TANH, leaf(x, merges ? shape(3, 2, 2 + k, 3) : shape(2, 2, 3, 0)), NULL);
+        in[k] = shaped(x, n, merges ? shape(2, 2, (2 + k) * 3, 0) : shape(3, 2, 1, 3));
+    }
+    return directed_emit(x, OP_CONCAT, 2, in, &(Attr){.axis = 1}, shape_scalar());
+}
+
 Node *directed_idiom(Directed *x, int i) {
     static Node *(*const make[IDIOMS])(Directed *) = {
         split_element, split_reduce,    split_scan,     split_broadcast, split_slice,  split_pad,  merged_broadcast,
         merged_slice,  reshaped_random, reduced_twice,  sum_of_product,  empty_concat, idle_guard, strided,
         rows,          attention,       constant_factor,
         chained,       low_rank_sum,    scaled_sum,     scaled_product,  known_sum,    gathered,   gathered,
-        siblings,      part,           trace,          padded,
+        siblings,      part,           trace,          padded,          joined,       joined,
         long_sum,      long_product,
         long_product,  merged_slice /* once more: their rules take a small tile, or a shape that others leave alone */};
     const int before = x->pool.n;

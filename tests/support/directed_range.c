@@ -19,6 +19,7 @@ static Range quotient(Range a, Range b) {
 /* A monotonic function of the operand. */
 static Range along(Range a, double f(double)) { return hull((Range){f(a.lo), f(a.lo)}, (Range){f(a.hi), f(a.hi)}); }
 static double reciprocal_root(double v) { return 1 / sqrt(v); }
+static double logistic(double v) { return 1 / (1 + exp(-v)); }
 
 static Range power(Range a, Range b) {
     Range r = {pow(a.lo, b.lo), pow(a.lo, b.lo)};
@@ -41,6 +42,7 @@ static bool element(Op op, DType t, const Range *a, Range *out) {
     case OP_SIN: *out = a[0].lo >= 1 && a[0].hi <= 2.2 ? (Range){0.8, 1} : (Range){-1, 1}; return magnitude(a[0]) < 60;
     case OP_COS: *out = magnitude(a[0]) <= 1.1 ? (Range){0.45, 1} : (Range){-1, 1}; return magnitude(a[0]) < 60;
     case OP_TANH: *out = along(a[0], tanh); return true;
+    case OP_SIGMOID: *out = along(a[0], logistic); return true;
     case OP_ERF: *out = along(a[0], erf); return true;
     case OP_FLOOR: *out = along(a[0], floor); return true;
     case OP_CEIL: *out = along(a[0], ceil); return true;
