@@ -241,7 +241,8 @@ Node *rule_canonical(Rewriter *r, const Node *n) {
 /* One walk brings every contraction into its form; the next weighs costs, which takes knowing who reads what. */
 static const RewriteId *form_rules(Op op) {
     static const RewriteId contract_rules[] = {REWRITE_canonical, REWRITE_drop_unit_loops, REWRITE_drop_guards,
-                                               REWRITE_residue,   REWRITE_merge_loops,     REWRITE_END};
+                                               REWRITE_sum_index, REWRITE_residue,         REWRITE_merge_loops,
+                                               REWRITE_END};
     static const RewriteId sum_rules[] = {REWRITE_canonical, REWRITE_sum_of_product, REWRITE_fold, REWRITE_END};
     static const RewriteId other_rules[] = {REWRITE_canonical, REWRITE_fold, REWRITE_END};
     if (op == OP_CONTRACT) return contract_rules;
@@ -249,9 +250,10 @@ static const RewriteId *form_rules(Op op) {
 }
 
 static const RewriteId *cost_rules(Op op) {
-    static const RewriteId contract_rules[] = {REWRITE_canonical,   REWRITE_drop_unit_loops,    REWRITE_drop_guards,
-                                               REWRITE_residue,     REWRITE_product_of_sum,     REWRITE_chain,
-                                               REWRITE_merge_loops, REWRITE_factor_of_contract, REWRITE_END};
+    static const RewriteId contract_rules[] = {REWRITE_canonical, REWRITE_drop_unit_loops, REWRITE_drop_guards,
+                                               REWRITE_sum_index, REWRITE_residue,         REWRITE_product_of_sum,
+                                               REWRITE_chain,     REWRITE_merge_loops,     REWRITE_factor_of_contract,
+                                               REWRITE_END};
     static const RewriteId sum_rules[] = {REWRITE_canonical,   REWRITE_factor_of_sum, REWRITE_sum_of_product,
                                           REWRITE_reassociate, REWRITE_fold,          REWRITE_END};
     return op == OP_CONTRACT ? contract_rules : op == OP_SUM ? sum_rules : form_rules(op);
