@@ -309,11 +309,20 @@ static void prefetch_row(Nest *t, const Inst *i, Place p) {
     emit_intrinsic(e, "llvm.prefetch", 4, args);
 }
 
+/* A vector of which nothing is wanted is asked for where the buffer begins: beyond a border or a residue class its own
+ * place may be on no page, which a masked load survives, but in the time of hundreds of loads. */
+static LLVMValueRef mapped_place(Nest *t, const Inst *i, LLVMValueRef pointer, LLVMValueRef wanted) {
+    const Emit *e = t->e;
+    LLVMValueRef any = emit_width(wanted) ? emit_intrinsic(e, "llvm.vector.reduce.or", 1, &wanted) : wanted;
+    return LLVMBuildSelect(e->b, any, pointer, t->ke->buffer[i->buffer], "");
+}
+
 static LLVMValueRef load(Nest *t, const Inst *i, int depth) {
     const DType type = t->k->buffers.at[i->buffer].dtype;
     LLVMValueRef wanted = i->n_in ? nest_value(t, i->in[0]) : NULL;
-    const Place p = nest_buffer_place(t, i, depth);
+    Place p = nest_buffer_place(t, i, depth);
     LLVMValueRef mask = p.vector ? both_masks(t, wanted, t->mask) : wanted;
+    if (wanted && p.vector && p.contiguous) p.pointer = mapped_place(t, i, p.pointer, wanted);
     if (t->streams && p.contiguous) prefetch_row(t, i, p);
     LLVMValueRef v = emit_from_memory(t->e, type, nest_read(t, p, emit_memory_type(t->e, type), mask));
     if (!wanted || i->value == 0) return v;
