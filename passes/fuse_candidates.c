@@ -20,11 +20,11 @@ static bool rereads(const Node *n) {
 /* Recomputing costs about as much as reading: small and from at most one tensor in memory. */
 enum { CONE_READS = 4, MUCH_SMALLER = 8 };
 typedef struct Cone {
-    int cost;                      /* instructions when inlined; saturates */
-    int rounded;                   /* of them, conversions between float types */
-    int tensors;                   /* distinct reads of memory that is not much smaller than the value; saturates */
-    const Node *read[CONE_READS];  /* them */
-    bool dear;                     /* contains a transcendental or a division */
+    int cost;                     /* instructions when inlined; saturates */
+    int rounded;                  /* of them, conversions between float types */
+    int tensors;                  /* distinct reads of memory that is not much smaller than the value; saturates */
+    const Node *read[CONE_READS]; /* them */
+    bool dear;                    /* contains a transcendental or a division */
 } Cone;
 
 static bool is_half(DType t) { return t == DT_F16 || t == DT_BF16; }
@@ -89,6 +89,14 @@ static bool takes_place(const Node *n, const Uses *uses) {
     return false;
 }
 
+/* What stays a movement before a product, which would take any into its subscripts, is to be copied: physical_order.c.
+ */
+static bool is_copied(const Node *n, const Uses *uses) {
+    for (int u = uses->first[n->id]; u < uses->first[n->id + 1] && n->op == OP_TRANSPOSE; u++)
+        if (uses->user[u]->op == OP_CONTRACT && fuse_is_heavy(uses->user[u])) return op_is_memory(n->in[0]->op);
+    return false;
+}
+
 static bool wants_memory(const Node *n, const Cone *cone, int uses, bool reread) {
     const Cone c = *cone;
     if (c.cost > INLINE_COST) return true;
@@ -133,7 +141,8 @@ static void find_sums_of_products(Fuse *f, const Graph *g) {
         bool adds = f->merge && !f->data && n->op == OP_ADD && n->in[0] != n->in[1];
         for (int k = 0; k < 2 && adds; k++) {
             const Node *x = n->in[k];
-            adds = x->dtype == n->dtype && fuse_users(&f->uses, x) == 1 && !f->result[x->id] && (f->adds[x->id] || product_shares(x));
+            adds = x->dtype == n->dtype && fuse_users(&f->uses, x) == 1 && !f->result[x->id] &&
+                   (f->adds[x->id] || product_shares(x));
         }
         f->adds[i] = adds;
     }
@@ -179,8 +188,9 @@ void fuse_candidates(Fuse *f, const Graph *g) {
         const Node *n = g->nodes.at[i];
         if (op_is_memory(n->op)) continue;
         cone[i] = cone_of(n, cone, f->candidate);
-        f->candidate[i] = f->result[i] || f->copied[i] || f->joined[i] || f->within[i] || fuse_is_heavy(n) || f->adds[i] ||
-                          wants_memory(n, &cone[i], readers[i], reread[i]) ||
-                          (op_info[n->op].cls == CLASS_ELEMENT && readers[i] > 1 && !widens(n) && takes_place(n, &uses));
+        f->candidate[i] =
+            f->result[i] || f->copied[i] || f->joined[i] || f->within[i] || fuse_is_heavy(n) || f->adds[i] ||
+            is_copied(n, &uses) || wants_memory(n, &cone[i], readers[i], reread[i]) ||
+            (op_info[n->op].cls == CLASS_ELEMENT && readers[i] > 1 && !widens(n) && takes_place(n, &uses));
     }
 }

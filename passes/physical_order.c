@@ -4,7 +4,9 @@
  * tensor that is written and read inside has the order of dims that suits its readers: an image [n, c, h, w] of which a
  * convolution reads x[n, c, i + r, j + s] becomes [n, h, w, c], whose elements are fetched together whatever the
  * window's place.  Values that are elementwise of each other change together; contractions read and give any order for
- * nothing; everything else reads them through a transpose, which is index arithmetic. */
+ * nothing; everything else reads them through a transpose, which is index arithmetic.  On the host an input or a
+ * parameter that windows read so often that a copy is little beside it is copied in the order that they want. */
+#include "passes/access.h"
 #include "passes/affine.h"
 #include "passes/contract_class.h"
 #include "passes/pass.h"
@@ -14,12 +16,14 @@ enum {
     LEAST_BYTES = 16 /* that an access may take */,
     FEWEST_DIMS = 3,
     LEAST_SUMS = 64 /* beside which a copy of the result is little */,
+    LEAST_READS = 64 /* of each element, beside which a copy of an input is little */,
     AS_IS = -1
 };
 
 typedef struct Order {
     const Graph *g;
     Graph *made;
+    bool copies;              /* inputs and parameters may be copied */
     int *leader;              /* by id: of the values that change together */
     double (*vote)[MAX_RANK]; /* by leader: FLOPs that want the dim innermost */
     Node **plain, **turned;   /* by id: the copy in the program's order, and in the other */
@@ -30,6 +34,11 @@ typedef struct Order {
 static bool can_turn(const Node *n) {
     const OpClass cls = op_info[n->op].cls;
     return n->shape.rank >= FEWEST_DIMS && (cls == CLASS_ELEMENT || cls == CLASS_CONTRACT);
+}
+
+/* What the caller hands in, copied in another order. */
+static bool can_copy(const Order *o, const Node *n) {
+    return o->copies && op_is_memory(n->op) && n->shape.rank >= FEWEST_DIMS && shape_is_fixed(n->shape);
 }
 
 /* ---- which values change together ---------------------------------------------------------------------------------
@@ -84,7 +93,7 @@ static void count_votes(Order *o) {
         for (int k = 0; window && k < n->n_in; k++) {
             int d = n->in[k]->shape.rank - 1;
             while (d >= 0 && !is_channel(n, k, d, window)) d--;
-            if (d < 0 || !can_turn(n->in[k])) continue;
+            if (d < 0 || !(can_turn(n->in[k]) || can_copy(o, n->in[k]))) continue;
             const int64_t bytes = n->in[k]->shape.dim[d].bound * dtype_bytes(n->in[k]->dtype);
             if (bytes >= LEAST_BYTES) o->vote[leader_of(o, n->in[k]->id)][d] += work;
         }
@@ -97,8 +106,24 @@ static int last_dim(const Order *o, const Node *n, int k) {
     return inner == AS_IS ? n->in[k]->shape.rank - 1 : inner;
 }
 
+/* The loop of operand k's dim d if it is a channel of the result as well; -1. */
+static int result_channel(const Node *n, int k, int d, uint32_t window) {
+    const Contract *c = n->attr->contract;
+    const int loop = d < 0 ? -1 : affine_single_loop(c, &c->map[k][d]);
+    const bool channel =
+        loop >= 0 && loop < c->n_out && !(window >> loop & 1) && (loop > 0 || shape_is_fixed(n->shape));
+    return channel && c->extent[loop].bound * dtype_bytes(n->in[k]->dtype) >= LEAST_BYTES ? loop : -1;
+}
+
+static bool reads(const Node *n, int k, int loop) {
+    for (int d = 0; d < n->in[k]->shape.rank; d++)
+        if (n->attr->contract->map[k][d].coef[loop]) return true;
+    return false;
+}
+
 /* A window's gradient by its kernel, [f, c, r, s]: the loop that a factor has innermost is to be the result's as well,
- * so that its tiles' columns are neighbours in that factor. */
+ * so that its tiles' columns are neighbours in that factor.  Otherwise a channel of the factor that has no place of the
+ * window: tiles' columns are then not places, and both the window and its taps are walked. */
 static int inner_of_result(const Order *o, const Node *n) {
     const Contract *c = n->attr->contract;
     const uint32_t window = n->op == OP_CONTRACT && n->n_in == 2 && can_turn(n) ? window_loops(n) : 0;
@@ -106,11 +131,14 @@ static int inner_of_result(const Order *o, const Node *n) {
     for (int l = window ? c->n_out : 0; window && l < c->n_loops; l++) sums *= c->extent[l].bound;
     if (!window || !(window >> (c->n_out - 1) & 1) || sums < LEAST_SUMS) return AS_IS;
     for (int k = 0; k < n->n_in; k++) {
-        const int d = last_dim(o, n, k), loop = d < 0 ? -1 : affine_single_loop(c, &c->map[k][d]);
-        if (loop > 0 && loop < c->n_out && !(window >> loop & 1) &&
-            c->extent[loop].bound * dtype_bytes(n->in[k]->dtype) >= LEAST_BYTES)
-            return loop;
+        const int loop = result_channel(n, k, last_dim(o, n, k), window);
+        if (loop >= 0) return loop;
     }
+    for (int k = 0; k < n->n_in && o->copies; k++)
+        for (int d = n->in[k]->shape.rank - 1; d >= 0 && !reads(n, k, c->n_out - 1); d--) {
+            const int loop = result_channel(n, k, d, window);
+            if (loop >= 0) return loop;
+        }
     return AS_IS;
 }
 
@@ -118,9 +146,10 @@ static int inner_of_result(const Order *o, const Node *n) {
 static int inner_of(const Order *o, const Node *n) {
     const double *vote = o->vote[leader_of(o, n->id)];
     int best = n->shape.rank - 1;
-    if (!can_turn(n)) return AS_IS;
+    if (!can_turn(n) && !can_copy(o, n)) return AS_IS;
     for (int d = best; d >= 0; d--)
         if (vote[d] > vote[best]) best = d;
+    if (can_copy(o, n) && vote[best] < (double)LEAST_READS * (double)shape_elements(n->shape)) return AS_IS;
     for (int d = 0; d < n->shape.rank && best == 0; d++)
         if (!dim_is_fixed(n->shape.dim[d])) return AS_IS;
     return best == n->shape.rank - 1 ? AS_IS : best;
@@ -153,15 +182,19 @@ static Node *plain(Order *o, const Node *n) {
     return o->plain[n->id] = like(n, graph_transpose(o->made, o->turned[n->id], perm));
 }
 
-static Node *turned(Order *o, const Node *n, int inner) {
-    if (o->turned[n->id] && o->other[n->id] == inner) return o->turned[n->id];
+static Node *turned_copy(Order *o, const Node *n, int inner) {
     int8_t perm[MAX_RANK] = {0};
     for (int d = 0; d < n->shape.rank && d < MAX_RANK; d++) perm[d] = (int8_t)old_dim(n->shape.rank, inner, d);
-    Node *made = n->op == OP_CONST ? graph_const(o->made, n->dtype, turned_shape(n, inner), n->attr->value)
-                                   : graph_transpose(o->made, plain(o, n), perm);
-    if (o->inner[n->id] != AS_IS) return like(n, made);
+    return like(n, graph_transpose(o->made, plain(o, n), perm));
+}
+
+static Node *turned(Order *o, const Node *n, int inner) {
+    if (o->turned[n->id] && o->other[n->id] == inner) return o->turned[n->id];
+    Node *made = n->op == OP_CONST ? like(n, graph_const(o->made, n->dtype, turned_shape(n, inner), n->attr->value))
+                                   : turned_copy(o, n, inner);
+    if (o->inner[n->id] != AS_IS) return made;
     o->other[n->id] = inner;
-    return o->turned[n->id] = like(n, made);
+    return o->turned[n->id] = made;
 }
 
 /* ---- copies ------------------------------------------------------------------------------------------------------ */
@@ -240,6 +273,12 @@ static void copy_all(Order *o) {
             o->plain[i] = like(n, copy_plain(o, n));
             continue;
         }
+        if (op_is_memory(n->op)) {
+            o->plain[i] = like(n, copy_plain(o, n));
+            o->other[i] = inner;
+            o->turned[i] = turned_copy(o, n, inner);
+            continue;
+        }
         o->other[i] = inner;
         o->turned[i] = like(n, n->op == OP_CONTRACT ? copy_contract(o, n, inner) : copy_element(o, n, inner));
     }
@@ -254,7 +293,10 @@ Graph *pass_order(PassContext *c, Graph *g) {
     bool any = false;
     if (c->target->backend == BACKEND_C99) return g; /* C is reviewed, and memory counted, as the program has it */
     Arena *a = arena_new();
-    Order o = {.g = g, .leader = ARENA_ARRAY(a, int, n), .vote = arena_alloc(a, sizeof *o.vote * (size_t)n)};
+    Order o = {.g = g,
+               .copies = c->target->backend == BACKEND_HOST,
+               .leader = ARENA_ARRAY(a, int, n),
+               .vote = arena_alloc(a, sizeof *o.vote * (size_t)n)};
     graph_renumber(g);
     o.plain = ARENA_ARRAY(a, Node *, n);
     o.turned = ARENA_ARRAY(a, Node *, n);

@@ -32,11 +32,23 @@ static int dot_side(const Kernel *k, const Inst *dot, int inner, int axis) {
     return (tile_type_has(y, inner) ? in_y : in_x) ? 2 : 1;
 }
 
+/* The axis that lies contiguous.  Of a product's result it is filled up to whole vectors: if that is much, as with
+ * residue classes of a convolution, the longest axis of the same factor. */
+static int innermost(const Values *v, const TileType *t, const Inst *dot) {
+    const Axis *axes = v->k->axes.at;
+    const int favoured = favourite(v, t);
+    int inner = favoured;
+    for (int i = 0; dot && i < t->n_axes && axes[favoured].step < v->vector / 2; i++)
+        if (dot_side(v->k, dot, favoured, t->axis[i]) == 2 && axes[t->axis[i]].step > axes[inner].step)
+            inner = t->axis[i];
+    return inner;
+}
+
 Storage storage_make(const Values *v, const TileType *type, const Inst *dot) {
     const Kernel *k = v->k;
     const TileType t = only_nontrivial(k, *type);
     Storage s = {.dtype = type->dtype};
-    const int inner = favourite(v, &t);
+    const int inner = innermost(v, &t, dot);
     for (int side = 0; side <= 3; side++)
         for (int i = 0; i < t.n_axes; i++) {
             const int a = t.axis[i], at = dot ? dot_side(k, dot, inner, a) : a == inner ? 3 : 1;
@@ -55,9 +67,7 @@ Storage storage_make(const Values *v, const TileType *type, const Inst *dot) {
     return s;
 }
 
-int64_t storage_bytes(const Storage *s) {
-    return s->elements * dtype_bytes(s->dtype == DT_F64 ? DT_F64 : DT_F32);
-}
+int64_t storage_bytes(const Storage *s) { return s->elements * dtype_bytes(s->dtype == DT_F64 ? DT_F64 : DT_F32); }
 
 void values_keep(Values *v, int x) {
     if (v->value[x].kept) return;
