@@ -15,7 +15,15 @@
  *     y[p] = A[(a*p + c) / D] * ..
  *
  * (the input gradient of a strided convolution without overlap) has terms for one class of p only: the product is
- * computed for that, and zeros are laid between. */
+ * computed for that, and zeros are laid between.  So it is where what b*n and c add is a multiple of a part of D
+ * (stride 4, dilation 2).
+ *
+ * Where b*n spans less than D (a kernel smaller than the stride), each p has one n at most, some none:
+ *
+ *     z[q, n] = A[q] * K[n],    y[D*q + |b|*n + o] = z[q, n]
+ *
+ * is a product without a window, between whose columns zeros are laid. */
+#include "ir/integer.h"
 #include "passes/affine.h"
 #include "passes/rewrite.h"
 #include <stdlib.h>
@@ -135,16 +143,18 @@ static Node *split(Rewriter *r, const Node *n, const Residue *x) {
 }
 
 /* ---- one class only -------------------------------------------------------------------------------------------- */
-/* Whether one output loop, with coefficient +-1, decides if e divides; p = divisor * p' + *first. */
-static int single_loop(const Contract *c, const Affine *e, int64_t *first) {
+/* Whether one output loop, with coefficient +-1, decides if *part of the divisor divides e; p = *part * p' + *first. */
+static int single_loop(const Contract *c, const Affine *e, int64_t *part, int64_t *first) {
     int loop = -1;
+    *part = e->divisor;
     for (int l = 0; l < c->n_loops; l++) {
-        if (e->coef[l] % e->divisor == 0) continue;
-        if (loop >= 0 || l >= c->n_out) return -1;
-        loop = l;
+        if (loop < 0 && l < c->n_out && llabs(e->coef[l]) == 1)
+            loop = l;
+        else
+            *part = gcd64(*part, e->coef[l]);
     }
-    if (loop < 0 || llabs(e->coef[loop]) != 1 || !dim_is_fixed(c->extent[loop])) return -1;
-    *first = floor_mod(-e->coef[loop] * e->c, e->divisor);
+    if (loop < 0 || *part == 1 || !dim_is_fixed(c->extent[loop])) return -1;
+    *first = floor_mod(-e->coef[loop] * e->c, *part);
     return c->extent[loop].bound > *first ? loop : -1;
 }
 
@@ -193,8 +203,8 @@ static Node *lay_apart(Rewriter *r, Node *z, int loop, int64_t divisor, int64_t 
 static Node *keep_class(Rewriter *r, const Node *n, const Affine *e) {
     const Contract *old = n->attr->contract;
     Contract c = *old;
-    int64_t first = 0;
-    const int loop = e->divisor > 1 ? single_loop(old, e, &first) : -1;
+    int64_t first = 0, part = 1;
+    const int loop = e->divisor > 1 ? single_loop(old, e, &part, &first) : -1;
     if (loop < 0 || n->shape.rank == MAX_RANK) return NULL;
     c.map = arena_dup(r->scratch, old->map, sizeof *old->map * (size_t)old->n_operands);
     c.guard = ARENA_ARRAY(r->scratch, Guard, old->n_guards + 1);
@@ -203,9 +213,111 @@ static Node *keep_class(Rewriter *r, const Node *n, const Affine *e) {
     DType dtype;
     Shape shape = {0};
     const char *why;
-    if (!thin_all(&c, n->in, loop, e->divisor, first)) return NULL;
+    if (!thin_all(&c, n->in, loop, part, first)) return NULL;
     if (!graph_infer(r->scratch, OP_CONTRACT, n->n_in, n->in, &attr, &dtype, &shape, &why)) return NULL;
-    return lay_apart(r, rewrite_op(r, OP_CONTRACT, n->n_in, n->in, &attr), loop, e->divisor, first, n->shape);
+    return lay_apart(r, rewrite_op(r, OP_CONTRACT, n->n_in, n->in, &attr), loop, part, first, n->shape);
+}
+
+/* ---- one term at most ------------------------------------------------------------------------------------------ */
+/* p = D*q + step*n + shift; n and q perhaps counted from the end. */
+typedef struct Apart {
+    int out, sum;                        /* p and n */
+    int64_t divisor, reads, step, shift; /* reads: values of q */
+    int64_t taps;                        /* of n */
+    bool n_mirrored;
+} Apart;
+
+static bool find_apart(const Contract *c, const Affine *e, Dim reads, Apart *x) {
+    Residue r;
+    if (e->divisor == 1 || !dim_is_fixed(reads) || !find_loops(c, e, &r)) return false;
+    const Dim n = c->extent[r.sum], p = c->extent[r.out];
+    const int64_t a = e->coef[r.out], b = e->coef[r.sum];
+    for (int l = 0; l < c->n_loops; l++)
+        if (l != r.out && l != r.sum && e->coef[l]) return false;
+    if (!dim_is_fixed(n) || !dim_is_fixed(p) || n.bound < 1 || llabs(b) >= e->divisor) return false;
+    if (llabs(b) * (n.bound - 1) >= e->divisor) return false;
+    *x = (Apart){.out = r.out,
+                 .sum = r.sum,
+                 .divisor = e->divisor,
+                 .reads = reads.bound,
+                 .step = llabs(b),
+                 .taps = n.bound,
+                 .n_mirrored = a * b > 0};
+    x->shift = -a * e->c - (x->n_mirrored ? x->step * (n.bound - 1) : 0) - (a < 0 ? x->divisor * (x->reads - 1) : 0);
+    return llabs(x->shift) <= (int64_t)1 << AFFINE_LIMIT_BITS;
+}
+
+/* n becomes a result's loop behind q, which takes the place of p. */
+static bool read_apart(const Apart *x, Affine *e, bool quotient) {
+    const int64_t limit = (int64_t)1 << AFFINE_LIMIT_BITS, on_p = e->coef[x->out], on_n = e->coef[x->sum];
+    if (llabs(on_p) > limit / (llabs(x->shift) + x->divisor + 1) || llabs(on_n) > limit / (x->taps + 1)) return false;
+    memmove(&e->coef[x->sum], &e->coef[x->sum + 1], sizeof(int64_t) * (size_t)(MAX_LOOPS - 1 - x->sum));
+    e->coef[MAX_LOOPS - 1] = 0;
+    insert_loop(e, x->out + 1);
+    e->c += on_p * x->shift + (x->n_mirrored ? on_n * (x->taps - 1) : 0);
+    e->coef[x->out] = on_p * x->divisor;
+    e->coef[x->out + 1] = on_p * x->step + (x->n_mirrored ? -on_n : on_n);
+    if (quotient) affine_reduce(e);
+    return llabs(e->c) <= limit;
+}
+
+/* Elements [from, from + length) along dim, zeros where there are none. */
+static Node *cut(Rewriter *r, Node *x, int dim, int64_t from, int64_t length) {
+    const int64_t have = x->shape.dim[dim].bound;
+    Attr slice = {0}, pad = {0};
+    for (int d = 0; d < x->shape.rank; d++) {
+        slice.lo[d] = pad.lo[d] = pad.hi[d] = dim_fixed(0);
+        slice.hi[d] = x->shape.dim[d];
+        slice.step[d] = 1;
+    }
+    const int64_t lo = from > 0 ? from : 0, hi = from + length < have ? from + length : have;
+    slice.lo[dim] = dim_fixed(lo);
+    slice.hi[dim] = dim_fixed(hi - lo); /* an extent */
+    pad.lo[dim] = dim_fixed(from < 0 ? -from : 0);
+    pad.hi[dim] = dim_fixed(from + length > have ? from + length - have : 0);
+    if (hi - lo < have) x = rewrite_op(r, OP_SLICE, 1, (Node *[]){x}, &slice);
+    return hi - lo < length ? rewrite_op(r, OP_PAD, 1, (Node *[]){x}, &pad) : x;
+}
+
+/* z[.., q, n, ..] as y[.., p, ..]. */
+static Node *lay_columns(Rewriter *r, Node *z, const Apart *x, Shape want) {
+    Shape s = z->shape, flat = want;
+    const int n = x->out + 1;
+    for (int d = s.rank++; d > n + 1; d--) s.dim[d] = s.dim[d - 1];
+    s.dim[n + 1] = dim_fixed(1);
+    z = cut(r, rewrite_reshape(r, z, s), n + 1, 0, x->step);
+    for (int d = n + 1; d + 1 < s.rank; d++) s.dim[d] = s.dim[d + 1];
+    s.rank--;
+    s.dim[n] = dim_fixed(x->taps * x->step);
+    z = cut(r, rewrite_reshape(r, z, s), n, 0, x->divisor);
+    flat.dim[x->out] = dim_fixed(x->reads * x->divisor);
+    return cut(r, rewrite_reshape(r, z, flat), x->out, -x->shift, want.dim[x->out].bound);
+}
+
+static Node *keep_columns(Rewriter *r, const Node *n, const Affine *e, Dim reads) {
+    const Contract *old = n->attr->contract;
+    Apart x;
+    Contract c = *old;
+    if (n->shape.rank + 2 > MAX_RANK || old->n_loops - old->n_out < 2 || !find_apart(old, e, reads, &x)) return NULL;
+    if (x.shift + x.divisor * x.reads <= 0 || x.shift >= n->shape.dim[x.out].bound) return NULL;
+    c.map = arena_dup(r->scratch, old->map, sizeof *old->map * (size_t)old->n_operands);
+    c.guard = ARENA_ARRAY(r->scratch, Guard, old->n_guards + 1);
+    if (old->n_guards) memcpy(c.guard, old->guard, sizeof(Guard) * (size_t)old->n_guards);
+    for (int k = 0; k < c.n_operands; k++)
+        for (int d = 0; d < n->in[k]->shape.rank; d++)
+            if (!read_apart(&x, &c.map[k][d], true)) return NULL;
+    for (int i = 0; i < c.n_guards; i++)
+        if (!read_apart(&x, &c.guard[i].e, c.guard[i].kind == GUARD_RANGE)) return NULL;
+    for (int l = x.sum; l > x.out + 1; l--) c.extent[l] = c.extent[l - 1];
+    c.extent[x.out] = dim_fixed(x.reads);
+    c.extent[x.out + 1] = dim_fixed(x.taps);
+    c.n_out++;
+    const Attr attr = {.contract = &c};
+    DType dtype;
+    Shape shape = {0};
+    const char *why;
+    if (!graph_infer(r->scratch, OP_CONTRACT, n->n_in, n->in, &attr, &dtype, &shape, &why)) return NULL;
+    return lay_columns(r, rewrite_op(r, OP_CONTRACT, n->n_in, n->in, &attr), &x, n->shape);
 }
 
 static Node *split_at(Rewriter *r, const Node *n, const Affine *e) {
@@ -218,7 +330,10 @@ Node *rule_residue(Rewriter *r, const Node *n) {
     Node *done = NULL;
     if (c->n_loops == MAX_LOOPS || c->n_out == MAX_RANK) return NULL;
     for (int k = 0; k < c->n_operands; k++)
-        for (int d = 0; d < n->in[k]->shape.rank && !done; d++) done = split_at(r, n, &c->map[k][d]);
+        for (int d = 0; d < n->in[k]->shape.rank && !done; d++) {
+            done = split_at(r, n, &c->map[k][d]);
+            if (!done) done = keep_columns(r, n, &c->map[k][d], n->in[k]->shape.dim[d]);
+        }
     for (int i = 0; i < c->n_guards && !done; i++)
         if (c->guard[i].kind == GUARD_RANGE) done = split_at(r, n, &c->guard[i].e);
     return done;
