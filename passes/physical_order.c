@@ -15,8 +15,9 @@
 enum {
     LEAST_BYTES = 16 /* that an access may take */,
     FEWEST_DIMS = 3,
-    LEAST_SUMS = 64 /* beside which a copy of the result is little */,
-    LEAST_READS = 64 /* of each element, beside which a copy of an input is little */,
+    LEAST_SUMS = 8 /* beside which a copy of the result is little */,
+    FEWEST_SUMS = 16 /* where columns would be apart */,
+    LEAST_READS = 8 /* of each element, beside which a copy of an input is little */,
     AS_IS = -1
 };
 
@@ -121,11 +122,34 @@ static bool reads(const Node *n, int k, int loop) {
     return false;
 }
 
+/* The longest loop of the columns, where the innermost, shorter than an access, has rows between it and that (residue
+ * classes: [n, f, p, u, q, v]): tiles' columns would be apart. */
+static int columns_apart(const Node *n) {
+    const Contract *c = n->attr->contract;
+    const int last = n->shape.rank - 1;
+    if (n->op != OP_CONTRACT || n->n_in != 2 || !can_turn(n) || !shape_is_fixed(n->shape)) return AS_IS;
+    if (c->extent[last].bound * dtype_bytes(n->dtype) >= LEAST_BYTES) return AS_IS;
+    const int k = reads(n, 0, last) ? 0 : 1;
+    int64_t sums = 1;
+    for (int l = c->n_out; l < c->n_loops; l++) sums *= c->extent[l].bound;
+    if (reads(n, 1 - k, last) || sums < FEWEST_SUMS) return AS_IS;
+    int best = AS_IS;
+    bool rows = false;
+    for (int l = last - 1; l >= 0; l--) {
+        const bool column = reads(n, k, l) && !reads(n, 1 - k, l);
+        rows |= !reads(n, k, l);
+        if (column && rows && c->extent[l].bound > c->extent[best < 0 ? last : best].bound) best = l;
+    }
+    return best >= 0 && c->extent[best].bound * dtype_bytes(n->dtype) >= LEAST_BYTES ? best : AS_IS;
+}
+
 /* A window's gradient by its kernel, [f, c, r, s]: the loop that a factor has innermost is to be the result's as well,
  * so that its tiles' columns are neighbours in that factor.  Otherwise a channel of the factor that has no place of the
  * window: tiles' columns are then not places, and both the window and its taps are walked. */
 static int inner_of_result(const Order *o, const Node *n) {
     const Contract *c = n->attr->contract;
+    const int apart = o->copies ? columns_apart(n) : AS_IS;
+    if (apart != AS_IS) return apart;
     const uint32_t window = n->op == OP_CONTRACT && n->n_in == 2 && can_turn(n) ? window_loops(n) : 0;
     int64_t sums = 1;
     for (int l = window ? c->n_out : 0; window && l < c->n_loops; l++) sums *= c->extent[l].bound;
@@ -254,8 +278,28 @@ static Node *copy_sum(Order *o, const Node *n) {
     return inner == AS_IS ? NULL : graph_reduce(o->made, OP_SUM, o->turned[n->in[0]->id], n_axes, axes);
 }
 
+/* A reshape that leaves the innermost dim of the other order whole, of that order; NULL: it does not. */
+static Node *copy_reshape(Order *o, const Node *n) {
+    const Node *x = n->op == OP_RESHAPE ? n->in[0] : NULL;
+    const int inner = x ? o->inner[x->id] : AS_IS, rank = n->shape.rank;
+    int64_t before = 1, reached = 1;
+    if (inner == AS_IS || !shape_is_fixed(n->shape) || !shape_is_fixed(x->shape)) return NULL;
+    for (int d = 0; d < inner; d++) before *= x->shape.dim[d].bound;
+    int whole = 0;
+    for (; whole < rank && reached < before; whole++) reached *= n->shape.dim[whole].bound;
+    if (whole >= rank || reached != before || !dim_equal(n->shape.dim[whole], x->shape.dim[inner])) return NULL;
+    Shape s = n->shape;
+    int8_t perm[MAX_RANK] = {0};
+    for (int d = 0; d < rank; d++) {
+        s.dim[d] = n->shape.dim[old_dim(rank, whole, d)];
+        perm[d] = (int8_t)new_dim(rank, whole, d);
+    }
+    return graph_transpose(o->made, like(n, graph_reshape(o->made, o->turned[x->id], s)), perm);
+}
+
 static Node *copy_plain(Order *o, const Node *n) {
     Node *copy = copy_sum(o, n);
+    if (!copy) copy = copy_reshape(o, n);
     if (copy) return copy;
     if (n->op == OP_CONTRACT) return copy_contract(o, n, AS_IS);
     Node **in = ARENA_ARRAY(o->made->arena, Node *, n->n_in + 1);

@@ -1,5 +1,6 @@
 /* The walk over a kernel's instructions: grid, loops, branches, groups of sinks. */
 #include "codegen/host/kernel.h"
+#include "codegen/host/transpose.h"
 #include <string.h>
 
 /* A dot whose accumulator counts as zero in the first turn of its loops, though nothing was written there; store: it
@@ -20,7 +21,8 @@ typedef struct Walk {
 
 /* ---- groups -------------------------------------------------------------------------------------------- */
 static void flush(Walk *w) {
-    if (w->sinks.n) nest_emit(&w->ke, &w->axes, w->sinks.n, w->sinks.at);
+    if (w->sinks.n && !transpose_emit(&w->ke, &w->axes, w->sinks.n, w->sinks.at))
+        nest_emit(&w->ke, &w->axes, w->sinks.n, w->sinks.at);
     w->sinks.n = 0;
     w->group = -1;
 }
