@@ -13,10 +13,10 @@
  * time, from where it lies or, with a prologue or ends that fill no square, evaluated aside.  Long k is packed in
  * parts.
  *
- * A thin factor is not packed but read where it lies: Y against few rows, X against few columns or in long rows; so is what is small.
- * Other Y that lies in rows is packed while the first rows of X are multiplied with it, which read it anyway.
- * A dot whose accumulator is a fresh zero does not read it, and may write where its result is to be stored (DotResult):
- * blocks that pass the edge of what exists are made aside. */
+ * A thin factor is not packed but read where it lies: Y against few rows, X against few columns or in long rows; so is
+ * what is small. Other Y that lies in rows is packed while the first rows of X are multiplied with it, which read it
+ * anyway. A dot whose accumulator is a fresh zero does not read it, and may write where its result is to be stored
+ * (DotResult): blocks that pass the edge of what exists are made aside. */
 #include "codegen/host/counter.h"
 #include "codegen/host/dot_internal.h"
 
@@ -153,12 +153,29 @@ static int64_t pitch_of(int64_t n) {
     return p + 16;
 }
 
-static bool gathers(const Index *x) {
+static bool varies_in_tile(const Kernel *k, const TileType *t) {
+    for (int i = 0; i < t->n_axes; i++)
+        if (k->axes.at[t->axis[i]].step > 1) return true;
+    return false;
+}
+
+typedef enum { GATHER_NONE, GATHER_ONE, GATHER_MANY } Gather; /* of one row for the whole tile, or of several */
+
+static Gather gathers(const Kernel *k, const Index *x) {
+    Gather most = GATHER_NONE;
     for (int i = 0; i < x->n; i++) {
         const Atom *a = &x->term[i].atom;
-        if (a->kind == ATOM_VALUE) return true;
-        if ((a->kind == ATOM_DIV || a->kind == ATOM_MOD) && (gathers(a->num) || gathers(a->den))) return true;
+        const bool quotient = a->kind == ATOM_DIV || a->kind == ATOM_MOD;
+        if (a->kind == ATOM_VALUE && varies_in_tile(k, &k->types.at[a->id])) return GATHER_MANY;
+        if (quotient && (gathers(k, a->num) || gathers(k, a->den))) return GATHER_MANY;
+        if (a->kind == ATOM_VALUE) most = GATHER_ONE;
     }
+    return most;
+}
+
+bool dot_gathers(const Dot *d, const Inst *load) {
+    for (int i = 0; i < load->n_index; i++)
+        if (gathers(d->ke->k, load->index[i])) return true;
     return false;
 }
 
@@ -177,10 +194,10 @@ bool dot_plain_load(const Dot *d, int value, const TileType *across, Direct *dir
     const Inst *load = dot_load(d, value);
     if (!load || across->n_axes > 1 || d->over.n_axes != 1) return false;
     for (int i = 0; i < load->n_index; i++)
-        if (gathers(load->index[i])) return false;
+        if (gathers(ke->k, load->index[i]) == GATHER_MANY) return false;
     for (int i = 0; i < ke->k->axes.n; i++) {
         int64_t coef;
-        if (!access_affine(ke->k, load, i, &coef)) return false;
+        if (ke->k->axes.at[i].step > 1 && !access_affine(ke->k, load, i, &coef)) return false;
     }
     direct->across = 1;
     if (across->n_axes) access_affine(ke->k, load, across->axis[0], &direct->across);
@@ -204,7 +221,8 @@ static void choose_direct(Dot *d) {
     if (!dot_plain_load(d, d->x, &d->rows, x)) return;
     const bool long_rows = bytes * d->n_over >= LONG_ROW_BYTES, once = d->n_columns <= d->panel;
     const bool columns = x->across == 1 && d->rows.n_axes && d->pair_axis < 0; /* pairs lie along k */
-    if (x->along == 1) x->near = bytes * x->across * d->n_rows <= NEAR_BYTES, x->use = once || long_rows || x->near || y->swept;
+    if (x->along == 1)
+        x->near = bytes * x->across * d->n_rows <= NEAR_BYTES, x->use = once || long_rows || x->near || y->swept;
     if (columns) x->near = bytes * x->along * d->n_over <= NEAR_BYTES, x->use = once || x->near;
     x->use &= x->along >= 0 && x->across >= 0;
 }

@@ -107,11 +107,25 @@ static Node *constant_factor(Directed *x) {
     return product(x, leaf(x, shape(2, 3, 4, 0)), half, NULL);
 }
 
-/* y[p] = sum over n of a[(p + n - 1) / 2] * k[n], where it divides: what a stride of 2 leaves in a gradient. */
+/* y[p] = sum over n of a[(p + n - 1) / 2] * k[n], where it divides: what a stride of 2 leaves in a gradient.  Or with p
+ * summed, for each n. */
 static Node *strided(Directed *x) {
+    const bool kernel = pick_below(x, 2);
     Affine map[2][MAX_RANK] = {{{.c = -1, .divisor = 2, .coef = {1, 1}}}, {{.divisor = 1, .coef = {0, 1}}}};
-    const Contract c = {.n_loops = 2, .n_out = 1, .extent = {dim_fixed(8), dim_fixed(3)}, .n_operands = 2, .map = map};
-    return contraction(x, &c, leaf(x, shape(1, 5, 0, 0)), leaf(x, shape(1, 3, 0, 0)));
+    const Dim p = dim_fixed(8), n = dim_fixed(3);
+    const Contract c = {
+        .n_loops = 2, .n_out = 1, .n_operands = 2, .map = map, .extent = {kernel ? n : p, kernel ? p : n}};
+    return contraction(x, &c, leaf(x, shape(1, 5, 0, 0)), leaf(x, shape(1, kernel ? 8 : 3, 0, 0)));
+}
+
+/* Strides greater than the window, whose taps are 2 apart, or that share a factor with that. */
+static Node *apart(Directed *x) {
+    const int64_t stride = pick_below(x, 2) ? 5 : 4, taps = pick_below(x, 2) ? 2 : -2;
+    Affine map[2][MAX_RANK] = {{{.c = 1, .divisor = stride, .coef = {1, taps}}, {.divisor = 1, .coef = {0, 0, 1}}},
+                               {{.divisor = 1, .coef = {0, 1}}, {.divisor = 1, .coef = {0, 0, 1}}}};
+    const Contract c = {
+        .n_loops = 3, .n_out = 1, .extent = {dim_fixed(9), dim_fixed(3), dim_fixed(4)}, .n_operands = 2, .map = map};
+    return contraction(x, &c, leaf(x, shape(2, 2, 4, 0)), leaf(x, shape(2, 3, 4, 0)));
 }
 
 /* The exponentials are read twice, along the row: a map that turns into a row kernel. */
@@ -168,7 +182,8 @@ static Node *gathered(Directed *x) {
 /* Two products of one factor, alike, that a third multiplies with each other. */
 static Node *siblings(Directed *x) {
     Node *a = leaf(x, shape(2, 4, 3, 0));
-    Node *first = product(x, a, leaf(x, shape(2, 3, 4, 0)), NULL), *second = product(x, a, leaf(x, shape(2, 3, 4, 0)), NULL);
+    Node *first = product(x, a, leaf(x, shape(2, 3, 4, 0)), NULL),
+         *second = product(x, a, leaf(x, shape(2, 3, 4, 0)), NULL);
     return product(x, first, second, NULL);
 }
 
@@ -238,7 +253,8 @@ static Node *padded(Directed *x) {
     return pick_below(x, 2) ? along(x, OP_SUM, n, pick_below(x, 2)) : product(x, n, leaf(x, shape(2, 7, 3, 0)), NULL);
 }
 
-/* Long enough to be summed in slices where tiles are tiny; most for a GPU's tiles too.  Nothing else reads the terms. */
+/* Long enough to be summed in slices where tiles are tiny; most for a GPU's tiles too.  Nothing else reads the terms.
+ */
 static Node *long_sum(Directed *x) {
     const int64_t rows = pick_below(x, 3) ? 20011 : 1200, most = x->most;
     const Shape s = shape(2, rows, 2, 0);
@@ -253,7 +269,8 @@ static Node *long_sum(Directed *x) {
     return sum;
 }
 static Node *long_product(Directed *x) {
-    Node *a = one(x, OP_TANH, leaf(x, shape(2, 2, 200, 0)), NULL), *b = one(x, OP_TANH, leaf(x, shape(2, 200, 2, 0)), NULL);
+    Node *a = one(x, OP_TANH, leaf(x, shape(2, 2, 200, 0)), NULL),
+         *b = one(x, OP_TANH, leaf(x, shape(2, 200, 2, 0)), NULL);
     return product(x, a, b, NULL);
 }
 
@@ -274,7 +291,7 @@ Node *directed_idiom(Directed *x, int i) {
         merged_slice,  reshaped_random, reduced_twice,  sum_of_product,  empty_concat, idle_guard, strided,
         rows,          attention,       constant_factor,
         chained,       low_rank_sum,    scaled_sum,     scaled_product,  known_sum,    gathered,   gathered,
-        siblings,      part,           trace,          padded,          joined,       joined,
+        siblings,      part,           trace,          padded,          joined,       joined,   apart,
         long_sum,      long_product,
         long_product,  merged_slice /* once more: their rules take a small tile, or a shape that others leave alone */};
     const int before = x->pool.n;
