@@ -46,18 +46,38 @@ static bool loads_along(const KernelEmit *ke, const Block *b, int axis) {
     return false;
 }
 
-/* How good an axis is as the innermost: a summed one that is contiguous in memory, unless it is shorter than a vector (the
- * window of a pooling); then another one that is contiguous; then that window. */
+static bool picks_rows(const Index *x) {
+    for (int i = 0; i < x->n; i++)
+        if (x->term[i].atom.kind == ATOM_VALUE) return true;
+    return false;
+}
+
+/* Does some load of rows that an index picks take one element of each along the axis? */
+static bool picked_apart(const KernelEmit *ke, const Block *b, int axis) {
+    for (int i = 0; i < b->n; i++) {
+        const Inst *inst = b->at[i];
+        bool picks = false;
+        int64_t coef;
+        for (int d = 0; inst->kind == TI_LOAD && d < inst->n_index; d++) picks |= picks_rows(inst->index[d]);
+        if (picks && access_affine(ke->k, inst, axis, &coef) && coef != 0 && coef != 1) return true;
+        if (picked_apart(ke, &inst->body, axis)) return true;
+    }
+    return false;
+}
+
+/* How good an axis is as the innermost: a summed one that is contiguous in memory, unless it is shorter than a vector
+ * (the window of a pooling) or a table's rows would be read across; then another one that is contiguous; then that
+ * window. */
 static int worth_as_inner(const KernelEmit *ke, int axis, bool summed) {
     enum { VECTOR = 8 };
     if (!loads_along(ke, &ke->k->body, axis)) return 0;
     if (!summed) return 2;
-    return ke->k->axes.at[axis].extent.bound < VECTOR ? 1 : 3;
+    return ke->k->axes.at[axis].extent.bound < VECTOR || picked_apart(ke, &ke->k->body, axis) ? 1 : 3;
 }
 
 /* A nest that sums: the order of its additions must follow from the sum alone, not from what else the kernel keeps
- * or stores, so that a value recomputed elsewhere is the same to the bit.  Axes stand as the kernel names them; innermost
- * is the last of the best. */
+ * or stores, so that a value recomputed elsewhere is the same to the bit.  Axes stand as the kernel names them;
+ * innermost is the last of the best. */
 static int sum_order(const KernelEmit *ke, const TileType *axes, int n, const Sink *sinks, int8_t *order) {
     int count = 0, best = -1, most = 0;
     for (int i = 0; i < axes->n_axes; i++) {
@@ -94,8 +114,7 @@ int nest_order(const KernelEmit *ke, const TileType *axes, int n, const Sink *si
             score_value(ke, sinks[i].value, seen, s);
         else
             for (int o = 0; inst && o < inst->n_in; o++) score_value(ke, inst->in[o], seen, s);
-        if (sinks[i].kind == SINK_KEEP)
-            score_storage(ke, sinks[i].storage, 1, s);
+        if (sinks[i].kind == SINK_KEEP) score_storage(ke, sinks[i].storage, 1, s);
     }
     int count = 0;
     for (int i = 0; i < axes->n_axes; i++) {
