@@ -309,10 +309,20 @@ static void prefetch_row(Nest *t, const Inst *i, Place p) {
     emit_intrinsic(e, "llvm.prefetch", 4, args);
 }
 
+static bool always_inside(const Kernel *k, const Inst *i) {
+    for (int d = 0; d < i->n_index; d++) {
+        int64_t lo, hi;
+        if (!index_range(k, i->index[d], &lo, &hi)) return false;
+        if (lo < 0 || hi >= k->buffers.at[i->buffer].dim[d].bound) return false;
+    }
+    return true;
+}
+
 /* A vector of which nothing is wanted is asked for where the buffer begins: beyond a border or a residue class its own
  * place may be on no page, which a masked load survives, but in the time of hundreds of loads. */
 static LLVMValueRef mapped_place(Nest *t, const Inst *i, LLVMValueRef pointer, LLVMValueRef wanted) {
     const Emit *e = t->e;
+    if (always_inside(t->k, i)) return pointer;
     LLVMValueRef any = emit_width(wanted) ? emit_intrinsic(e, "llvm.vector.reduce.or", 1, &wanted) : wanted;
     return LLVMBuildSelect(e->b, any, pointer, t->ke->buffer[i->buffer], "");
 }
