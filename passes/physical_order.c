@@ -107,12 +107,11 @@ static int last_dim(const Order *o, const Node *n, int k) {
     return inner == AS_IS ? n->in[k]->shape.rank - 1 : inner;
 }
 
-/* The loop of operand k's dim d if it is a channel of the result as well; -1. */
-static int result_channel(const Node *n, int k, int d, uint32_t window) {
+/* The loop of operand k's dim d if it is a channel of the result as well, from loop `least` on; -1. */
+static int result_channel(const Node *n, int k, int d, uint32_t window, int least) {
     const Contract *c = n->attr->contract;
     const int loop = d < 0 ? -1 : affine_single_loop(c, &c->map[k][d]);
-    const bool channel =
-        loop >= 0 && loop < c->n_out && !(window >> loop & 1) && (loop > 0 || shape_is_fixed(n->shape));
+    const bool channel = loop >= least && loop < c->n_out && !(window >> loop & 1);
     return channel && c->extent[loop].bound * dtype_bytes(n->in[k]->dtype) >= LEAST_BYTES ? loop : -1;
 }
 
@@ -155,12 +154,12 @@ static int inner_of_result(const Order *o, const Node *n) {
     for (int l = window ? c->n_out : 0; window && l < c->n_loops; l++) sums *= c->extent[l].bound;
     if (!window || !(window >> (c->n_out - 1) & 1) || sums < LEAST_SUMS) return AS_IS;
     for (int k = 0; k < n->n_in; k++) {
-        const int loop = result_channel(n, k, last_dim(o, n, k), window);
+        const int loop = result_channel(n, k, last_dim(o, n, k), window, 1);
         if (loop >= 0) return loop;
     }
     for (int k = 0; k < n->n_in && o->copies; k++)
         for (int d = n->in[k]->shape.rank - 1; d >= 0 && !reads(n, k, c->n_out - 1); d--) {
-            const int loop = result_channel(n, k, d, window);
+            const int loop = result_channel(n, k, d, window, shape_is_fixed(n->shape) ? 0 : 1);
             if (loop >= 0) return loop;
         }
     return AS_IS;
