@@ -15,7 +15,8 @@
 enum {
     LEAST_BYTES = 16 /* that an access may take */,
     FEWEST_DIMS = 3,
-    LEAST_SUMS = 8 /* beside which a copy of the result is little */,
+    LEAST_SUMS = 64 /* beside which a copy of the result is little */,
+    COPIED_SUMS = 8 /* the same where factors are copied in that order as well */,
     FEWEST_SUMS = 16 /* where columns would be apart */,
     LEAST_READS = 8 /* of each element, beside which a copy of an input is little */,
     AS_IS = -1
@@ -152,7 +153,7 @@ static int inner_of_result(const Order *o, const Node *n) {
     const uint32_t window = n->op == OP_CONTRACT && n->n_in == 2 && can_turn(n) ? window_loops(n) : 0;
     int64_t sums = 1;
     for (int l = window ? c->n_out : 0; window && l < c->n_loops; l++) sums *= c->extent[l].bound;
-    if (!window || !(window >> (c->n_out - 1) & 1) || sums < LEAST_SUMS) return AS_IS;
+    if (!window || !(window >> (c->n_out - 1) & 1) || sums < (o->copies ? COPIED_SUMS : LEAST_SUMS)) return AS_IS;
     for (int k = 0; k < n->n_in; k++) {
         const int loop = result_channel(n, k, last_dim(o, n, k), window, 1);
         if (loop >= 0) return loop;
