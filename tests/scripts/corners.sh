@@ -68,6 +68,13 @@ model one_element <<'END' # rows of one element in f16
 END
 agree one_element 5e-3
 
+model one_pixel <<'END' # windows of which all but one element lie outside: the pixel is chosen by a mask and by what it is
+    p = param [2, 1, 1, 3] init normal(1.0)
+    h = max_pool2d(conv2d(p, 8, 1) as mix, 3, stride = 1, padding = 1)
+    loss = sum(h^2) + sum(avg_pool2d(relu(h), 3, stride = 1, padding = 1))
+END
+agree one_pixel 1e-5
+
 model views_in_tf32 <<'END' # products of what is read at strides and diagonals
     precision tf32
     p = param [14, 12] init normal(1.0)
