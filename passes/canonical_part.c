@@ -137,7 +137,8 @@ static bool is_product(const Node *n, const Part *p) {
     return n->op == OP_CONTRACT && c->n_loops > c->n_out && p->shape.rank + c->n_loops <= SOLVE_VARS;
 }
 
-/* The part of operand k that part p of n is computed from; false: it is not computed so.  There are no views of booleans. */
+/* The part of operand k that part p of n is computed from; false: it is not computed so.  There are no views of
+ * booleans. */
 static bool part_below(Arena *a, const Node *n, int k, const Part *p, Part *below) {
     *below = *p;
     if (op_info[n->op].cls == CLASS_ELEMENT) return p->op == OP_SLICE || n->in[k]->dtype != DT_BOOL;

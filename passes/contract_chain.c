@@ -18,6 +18,8 @@ enum {
     MOST_OPERANDS = 6,
     MOST_LOOPS = 32,
     SETS = 1 << MOST_OPERANDS,
+    SEVERAL_FLOP =
+        4, /* what an operation costs in a product of more than two: it is no matrix product, which runs faster */
     DEEPEST_SUM = 3, /* sums of sums that are looked into: residual blocks are one sum of all before them */
 };
 
@@ -27,7 +29,8 @@ typedef struct Chain {
     DType dtype;
     int n, n_loops;
     Node *operand[MOST_OPERANDS];
-    int8_t loop[MOST_OPERANDS][MAX_RANK]; /* that subscripts each dim */
+    const Affine *read[MOST_OPERANDS];     /* its subscripts, over the loops of the contraction it stands in: */
+    int8_t loop[MOST_OPERANDS][MAX_LOOPS]; /* the numbers of those */
     uint32_t reads[MOST_OPERANDS];
     Dim extent[MOST_LOOPS];
     uint32_t out;
@@ -80,7 +83,8 @@ static double product_cost(const Chain *c, int n, const int *set) {
     const uint32_t kept = loops_kept(c, all);
     if (__builtin_popcount(walked) > MAX_LOOPS || __builtin_popcount(kept) > MAX_RANK) return INFINITY;
     elements += steps_of(c, kept);
-    return work_cost(n * steps_of(c, walked), elements * (double)dtype_bytes(c->dtype));
+    const double flops = n * steps_of(c, walked) * (n > 2 ? SEVERAL_FLOP : 1);
+    return work_cost(flops, elements * (double)dtype_bytes(c->dtype));
 }
 
 static double pair_cost(const Chain *c, int a, int b) { return product_cost(c, 2, (int[]){a, b}); }
@@ -93,15 +97,53 @@ static bool is_product(const Node *n) {
            contract_classify(c, n->in).is_plain;
 }
 
+/* No two places of e's loops have the same value: one loop, or 64*j + k with k below 64, a dim that was split. */
+static bool is_injective(const Contract *c, const Affine *e) {
+    int64_t reach = 0, last = 0;
+    int loops = 0, found = 0;
+    for (int l = 0; l < c->n_loops; l++) loops += e->coef[l] != 0;
+    for (; found < loops; found++) {
+        int next = -1;
+        for (int l = 0; l < c->n_loops; l++)
+            if (e->coef[l] > last && (next < 0 || e->coef[l] < e->coef[next])) next = l;
+        if (next < 0 || e->coef[next] <= reach) return false;
+        int64_t span;
+        if (__builtin_mul_overflow(last = e->coef[next], c->extent[next].bound - 1, &span) ||
+            __builtin_add_overflow(reach, span, &reach))
+            return false;
+    }
+    return e->divisor == 1;
+}
+
+/* Each element of each operand is read at one place of the operand's loops, so that their steps are its elements.  What
+ * lies outside it reads as 0 in a product of two as in one of several. */
+static bool reads_once(const Contract *c, Node *const *in) {
+    for (int k = 0; k < c->n_operands; k++)
+        for (int d = 0; d < in[k]->shape.rank; d++) {
+            if (!is_injective(c, &c->map[k][d])) return false;
+            for (int l = 0; l < c->n_loops; l++)
+                for (int e = 0; e < d; e++)
+                    if (c->map[k][d].coef[l] && c->map[k][e].coef[l]) return false;
+        }
+    return c->n_guards == 0;
+}
+
 /* A sum of a product of more than two tensors.  In f32: what is low is rounded as often as the program says. */
 static bool is_several(const Node *n) {
     if (n->n_in < 3 || n->n_in > MOST_OPERANDS || n->dtype != DT_F32) return false;
     for (int k = 0; k < n->n_in; k++)
         if (n->in[k]->dtype != DT_F32) return false;
-    return contract_classify(n->attr->contract, n->in).is_plain;
+    return reads_once(n->attr->contract, n->in);
 }
 
-static bool is_link(const Chain *c, const Node *x) {
+/* Operand k of n is a product that n reads by whole loops. */
+static bool is_link(const Chain *c, const Node *n, int k) {
+    const Node *x = n->in[k];
+    const Contract *product = n->attr->contract;
+    for (int d = 0; d < x->shape.rank; d++) {
+        const int loop = affine_single_loop(product, &product->map[k][d]);
+        if (loop < 0 || !dim_equal(product->extent[loop], x->shape.dim[d])) return false;
+    }
     return rewrite_seen(c->r, x, OP_CONTRACT) && x->dtype == c->dtype && is_product(x) &&
            (c->shared || rewrite_only_reader(c->r, x));
 }
@@ -112,10 +154,10 @@ static int collect(Chain *c, const Node *n, const int8_t *loop) {
     int set = 0;
     for (int k = 0; k < n->n_in; k++) {
         Node *x = n->in[k];
-        int8_t below[MAX_LOOPS];
-        for (int d = 0; d < x->shape.rank; d++) below[d] = loop[affine_single_loop(product, &product->map[k][d])];
-        if (is_link(c, x)) {
+        if (is_link(c, n, k)) {
             const Contract *inner = x->attr->contract;
+            int8_t below[MAX_LOOPS];
+            for (int d = 0; d < x->shape.rank; d++) below[d] = loop[affine_single_loop(product, &product->map[k][d])];
             for (int l = inner->n_out; l < inner->n_loops; l++) {
                 if (c->n_loops == MOST_LOOPS) return 0;
                 c->extent[c->n_loops] = inner->extent[l];
@@ -129,10 +171,10 @@ static int collect(Chain *c, const Node *n, const int8_t *loop) {
         if (c->n == MOST_OPERANDS) return 0;
         set |= 1 << c->n;
         c->operand[c->n] = x;
-        for (int d = 0; d < x->shape.rank; d++) {
-            c->loop[c->n][d] = below[d];
-            c->reads[c->n] |= (uint32_t)1 << below[d];
-        }
+        c->read[c->n] = product->map[k];
+        memcpy(c->loop[c->n], loop, (size_t)product->n_loops);
+        for (int l = 0; l < product->n_loops; l++)
+            if (contract_mentions(product, n->in, k, l)) c->reads[c->n] |= (uint32_t)1 << loop[l];
         c->n++;
     }
     return set;
@@ -143,7 +185,7 @@ static int tree_cost(Chain *c, const Node *n, bool given, int *next) {
     int part[MOST_OPERANDS], set = 0;
     for (int k = 0; k < n->n_in; k++) {
         Node *x = n->in[k];
-        part[k] = is_link(c, x) ? tree_cost(c, x, given || !rewrite_only_reader(c->r, x), next) : 1 << (*next)++;
+        part[k] = is_link(c, n, k) ? tree_cost(c, x, given || !rewrite_only_reader(c->r, x), next) : 1 << (*next)++;
         set |= part[k];
     }
     if (!given) c->now += product_cost(c, n->n_in, part);
@@ -179,17 +221,22 @@ static int order_of(const Chain *c, int set, int8_t *order) {
 
 static Node *emit(Chain *c, int set, int8_t *dims);
 
-/* Reads of a factor: its dims as loops of the product, whose number of each of the chain's loops is in place[]. */
+/* Reads of operand k: its subscripts over the loops of the product, whose number of each of the chain's is in place[].
+ */
+static Node *emit_operand(const Chain *c, int k, const int8_t *place, Affine *map) {
+    for (int d = 0; d < c->operand[k]->shape.rank; d++) {
+        map[d] = (Affine){.c = c->read[k][d].c, .divisor = 1};
+        for (int l = 0; l < MAX_LOOPS; l++)
+            if (c->read[k][d].coef[l]) map[d].coef[place[c->loop[k][l]]] = c->read[k][d].coef[l];
+    }
+    return c->operand[k];
+}
+
+/* Of a factor: those of an operand, or the dims of a product as loops. */
 static Node *emit_factor(Chain *c, int set, const int8_t *place, Affine *map) {
     int8_t dims[MAX_LOOPS];
-    Node *x;
-    if (is_single(set)) {
-        const int k = __builtin_ctz((unsigned)set);
-        x = c->operand[k];
-        memcpy(dims, c->loop[k], (size_t)x->shape.rank);
-    } else {
-        x = emit(c, set, dims);
-    }
+    if (is_single(set)) return emit_operand(c, __builtin_ctz((unsigned)set), place, map);
+    Node *x = emit(c, set, dims);
     for (int d = 0; d < x->shape.rank && d < MAX_RANK; d++) {
         map[d] = (Affine){.divisor = 1};
         map[d].coef[place[dims[d]]] = 1;
@@ -226,7 +273,7 @@ static Node *emit(Chain *c, int set, int8_t *dims) {
 static bool plan(Chain *c, Rewriter *r, const Node *n, bool shared, int8_t *loop) {
     const Contract *product = n->attr->contract;
     *c = (Chain){.r = r, .dtype = n->dtype, .n_loops = product->n_loops, .n_out = product->n_out, .shared = shared};
-    if (n->n_in == 2 && !is_link(c, n->in[0]) && !is_link(c, n->in[1])) return false;
+    if (n->n_in == 2 && !is_link(c, n, 0) && !is_link(c, n, 1)) return false;
     for (int l = 0; l < c->n_loops; l++) {
         loop[l] = (int8_t)l;
         c->extent[l] = product->extent[l];

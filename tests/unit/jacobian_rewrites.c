@@ -59,6 +59,12 @@ static void chains(void **state) {
     (void)state;
     check("chain", REWRITE_chain, 2, 0.35);
 }
+/* A factor that has not all loops is multiplied by the smaller of the others, or the result by it: what is left is a
+ * matrix product.  Rows are read as parts of a split axis, from an offset, and past the end. */
+static void several_split(void **state) {
+    (void)state;
+    check("several_split", REWRITE_chain, 2, 1.1);
+}
 /* Each reader of a matrix of low rank, or of that and a diagonal, multiplies by the factors. */
 static void low_rank(void **state) {
     (void)state;
@@ -85,7 +91,8 @@ static void residues(void **state) {
     check("conv_stride2", REWRITE_residue, 1, 0.56);
 }
 
-/* Three layers read x: one kernel adds up what they send back, and each weight's kernel takes the bias's gradient too. */
+/* Three layers read x: one kernel adds up what they send back, and each weight's kernel takes the bias's gradient too.
+ */
 static void together(void **state) {
     (void)state;
     static const char *const names[] = {"host", "c99", "sm_80"};
@@ -113,13 +120,9 @@ static void together(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(chains),
-        cmocka_unit_test(low_rank),
-        cmocka_unit_test(factors),
-        cmocka_unit_test(reassociated),
-        cmocka_unit_test(folded),
-        cmocka_unit_test(residues),
-        cmocka_unit_test(together),
+        cmocka_unit_test(chains),   cmocka_unit_test(several_split), cmocka_unit_test(low_rank),
+        cmocka_unit_test(factors),  cmocka_unit_test(reassociated),  cmocka_unit_test(folded),
+        cmocka_unit_test(residues), cmocka_unit_test(together),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
