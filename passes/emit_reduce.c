@@ -113,24 +113,19 @@ static void reduce_axes(Emitter *e, const Node *n, const Index **in, int *axes) 
     const Shape *from = &n->in[0]->shape;
     const Shape reduced = access_reduced(n);
     const bool row = e->pk->kind == KERNEL_ROW && e->plan->kernel_of[n->id] == (int)(e->pk - e->plan->kernels.at);
-    int budget = target_of(e)->backend == BACKEND_NVPTX ? 64 : 256;
-    for (int i = n->attr->n_axes - 1; i >= 0; i--) {
+    int budget = target_of(e)->backend == BACKEND_NVPTX ? 64 : 256, step[MAX_RANK];
+    for (int i = n->attr->n_axes - 1; i >= 0; i--) { /* most of it for the innermost, where neighbours in memory are */
+        step[i] = 1;
+        while (step[i] * 2 <= budget && step[i] < from->dim[n->attr->axes[i]].bound) step[i] *= 2;
+        budget /= step[i];
+    }
+    for (int i = 0; i < n->attr->n_axes; i++) {
         const int d = n->attr->axes[i];
-        if (from->dim[d].bound == 1 && dim_is_fixed(from->dim[d])) {
-            axes[i] = -1;
-            in[d] = index_const(e->arena, 0);
-            continue;
-        }
-        if (row && e->size.row_span) {
-            axes[i] = e->r_axis[i];
-        } else {
-            int step = row ? e->size.r[i] : 1;
-            if (!row)
-                while (step * 2 <= budget && step < from->dim[d].bound) step *= 2;
-            budget /= step;
-            axes[i] = kernel_axis(e->k, "r", AXIS_LOOP, reduced.dim[i], step);
-        }
-        in[d] = index_axis(e->k, axes[i]);
+        const bool single = from->dim[d].bound == 1 && dim_is_fixed(from->dim[d]);
+        axes[i] = single                    ? -1
+                  : row && e->size.row_span ? e->r_axis[i]
+                                            : kernel_axis(e->k, "r", AXIS_LOOP, reduced.dim[i], row ? e->size.r[i] : step[i]);
+        in[d] = single ? index_const(e->arena, 0) : index_axis(e->k, axes[i]);
     }
 }
 
