@@ -3,7 +3,8 @@
  * Needs: the graph as it will be fused.  Keeps: the results' values, up to the rounding of sums in another order.  A sum
  * over a long axis whose result has fewer tiles than the target has cores becomes sums over slices of the axis, a new
  * outermost dim, and a sum over the slices: a second kernel that adds in order.  So do products with a long inner loop
- * (split-K).  How many slices there are follows from the shapes and the target: every run gives the same bits. */
+ * (split-K).  How many slices there are follows from the shapes and the target: every run gives the same bits.  On a CPU
+ * a sum over outer dims and a short innermost one becomes two, so that memory is read as it lies. */
 #include "passes/affine.h"
 #include "passes/contract_class.h"
 #include "passes/family.h"
@@ -88,8 +89,32 @@ static bool rides(const Rewriter *r, const Node *n) {
     return false;
 }
 
+/* A sum over outer dims and a short innermost one, with kept dims between (a group's pixels and channels): reading it group
+ * by group takes a few elements of every line of memory.  Summed over the outer dims first, whole lines are read once. */
+static Node *sum_outer_first(Rewriter *r, const Node *n) {
+    enum { SHORT = 32, MANY = 16 }; /* elements of a run, and runs that are added before */
+    Node *x = n->in[0];
+    const int rank = x->shape.rank, n_axes = n->attr->n_axes;
+    int64_t run = 1, before = 1;
+    int inner = 0; /* axes at the end that are summed */
+    while (inner < n_axes && n->attr->axes[n_axes - 1 - inner] == rank - 1 - inner) run *= x->shape.dim[rank - 1 - inner++].bound;
+    for (int i = 0; i < n_axes - inner; i++) before *= x->shape.dim[n->attr->axes[i]].bound;
+    if (inner == 0 || run > SHORT || before < MANY) return NULL;
+    int64_t between = 1; /* kept, from the last outer axis on */
+    for (int d = n->attr->axes[n_axes - inner - 1] + 1; d < rank - inner; d++) between *= x->shape.dim[d].bound;
+    if (between < 2) return NULL;
+    int8_t rest[MAX_RANK];
+    for (int i = 0; i < inner; i++) rest[i] = (int8_t)(rank - n_axes + i);
+    Node *outer = rewrite_reduce(r, OP_SUM, x, n_axes - inner, n->attr->axes);
+    return rewrite_reduce(r, OP_SUM, outer, inner, rest);
+}
+
 Node *rule_split_sum(Rewriter *r, const Node *n) {
     const Target *t = r->target;
+    if (t && t->backend != BACKEND_NVPTX && n->dtype == DT_F32 && n->attr->n_axes > 1) {
+        Node *parts = sum_outer_first(r, n);
+        if (parts) return parts;
+    }
     const int64_t cores = cores_of(t), results = shape_elements(n->shape);
     Node *x = n->in[0];
     const int rank = x->shape.rank, n_axes = n->attr->n_axes;
