@@ -36,7 +36,7 @@ bool fuse_is_heavy(const Node *n);             /* a reduction, or a sum of produ
 bool fuse_is_copy(const Fuse *f, const Node *n);
 int fuse_users(const Uses *u, const Node *n);
 
-/* What products, scans and scatters read again and again, themselves or through movement, by node id. */
+/* What products and scatters read again and again, themselves or through movement, by node id. */
 bool *fuse_rereads(Arena *a, const Graph *g, const Uses *uses);
 
 /* ---- fuse_parts.c ------------------------------------------------------------------------------------------------- */

@@ -12,10 +12,8 @@ bool fuse_is_heavy(const Node *n) {
            (n->op == OP_CONTRACT && n->attr->contract->n_loops > n->attr->contract->n_out);
 }
 
-/* Contractions, scans and scatters read an operand element many times: it should be in memory. */
-static bool rereads(const Node *n) {
-    return (n->op == OP_CONTRACT && fuse_is_heavy(n)) || n->op == OP_SCATTER_ADD || n->op == OP_SCAN;
-}
+/* Contractions and scatters read an operand element many times: it should be in memory. */
+static bool rereads(const Node *n) { return (n->op == OP_CONTRACT && fuse_is_heavy(n)) || n->op == OP_SCATTER_ADD; }
 
 /* Recomputing costs about as much as reading: small and from at most one tensor in memory. */
 enum { CONE_READS = 4, MUCH_SMALLER = 8 };
@@ -97,6 +95,15 @@ static bool is_copied(const Node *n, const Uses *uses) {
     return false;
 }
 
+/* The windows of a pooling: more to read than what they are made from, which they read again and again. */
+static bool expands(const Node *n, const Cone *c) {
+    enum { TIMES = 2 };
+    int64_t read = 0;
+    if (c->dear || c->tensors == CONE_READS) return false;
+    for (int i = 0; i < c->tensors; i++) read += shape_elements(c->read[i]->shape);
+    return TIMES * read <= shape_elements(n->shape);
+}
+
 static bool wants_memory(const Node *n, const Cone *cone, int uses, bool reread) {
     const Cone c = *cone;
     if (c.cost > INLINE_COST) return true;
@@ -104,7 +111,7 @@ static bool wants_memory(const Node *n, const Cone *cone, int uses, bool reread)
     if (op_info[n->op].cls != CLASS_ELEMENT && !(n->op == OP_CONTRACT && !node_is_view(n))) return false;
     if (n->shape.rank == 0) return uses > 1 && c.cost > SCALAR_COST;
     if (reread) return c.tensors > 0;
-    if (uses < 2 || n->dtype == DT_BOOL || from_half(n, cone)) return false;
+    if (uses < 2 || n->dtype == DT_BOOL || from_half(n, cone) || expands(n, cone)) return false;
     return c.dear || c.tensors > 1 || work(n, &c) > 2;
 }
 
@@ -160,25 +167,92 @@ bool *fuse_rereads(Arena *a, const Graph *g, const Uses *uses) {
     return reread;
 }
 
-/* Those of a widened value are its own. */
-static int *count_readers(Arena *a, const Graph *g, const Uses *uses) {
-    int *readers = ARENA_ARRAY(a, int, g->nodes.n + 1);
-    for (int i = g->nodes.n - 1; i >= 0; i--)
-        for (int u = uses->first[i]; u < uses->first[i + 1]; u++)
-            readers[i] += widens(uses->user[u]) ? readers[uses->user[u]->id] : 1;
+/* How many times a value is computed if it has no memory: once for all that is computed of it element by element and ends in
+ * one value (d in d * d, in where(d > 0, d, 0)), once for each other reader.  Those of a widened value are its own. */
+static int *count_readers(Arena *a, const Graph *g, const Uses *uses, const bool *result) {
+    const int n = g->nodes.n;
+    int *readers = ARENA_ARRAY(a, int, n + 1);
+    int *ends = ARENA_ARRAY(a, int, n + 1); /* 1 + where what is computed of it element by element ends */
+    int *seen = ARENA_ARRAY(a, int, n + 1); /* 1 + the last value that this one was an end of */
+    for (int i = n - 1; i >= 0; i--) {
+        int end = 0;
+        bool one = !result[i];
+        for (int u = uses->first[i]; u < uses->first[i + 1]; u++) {
+            const Node *user = uses->user[u];
+            const bool element = op_info[user->op].cls == CLASS_ELEMENT;
+            const int at = ends[user->id];
+            one &= element && (!end || end == at);
+            end = at;
+            if (widens(user)) readers[i] += readers[user->id];
+            else if (!element || seen[at - 1] != i + 1) readers[i]++;
+            if (element) seen[at - 1] = i + 1;
+        }
+        ends[i] = 1 + i;
+        if (one && end) ends[i] = end;
+    }
     return readers;
+}
+
+/* How often what has no memory would be computed, by who reads it, directly or through movement. */
+typedef enum {
+    ONCE,
+    SEVERAL_TIMES, /* by windows that overlap, or without vectors: a scan takes one element after the other */
+    AT_EVERY_TAP,  /* by a convolution, which copies what is in memory */
+} Repeats;
+
+/* Windows: more steps of the loops that subscript x than it has elements. */
+static bool overlaps(const Contract *c, const Node *x, int k) {
+    double steps = 2;
+    for (int l = 0; l < c->n_loops; l++) {
+        bool reads = false;
+        for (int d = 0; d < x->shape.rank; d++) reads |= c->map[k][d].coef[l] != 0;
+        if (reads) steps *= (double)c->extent[l].bound;
+    }
+    return steps > 3.0 * (double)shape_elements(x->shape);
+}
+
+static Repeats repeats_of(const Node *user, const Node *x) {
+    Repeats most = user->op == OP_SCAN ? SEVERAL_TIMES : ONCE;
+    const Repeats windows = node_is_view(user) ? SEVERAL_TIMES : user->n_in > 1 ? AT_EVERY_TAP : ONCE;
+    for (int k = 0; k < user->n_in && user->op == OP_CONTRACT; k++)
+        if (user->in[k] == x && overlaps(user->attr->contract, x, k)) most = windows;
+    return most;
+}
+
+static Repeats *find_repeats(Arena *a, const Graph *g, const Uses *uses) {
+    Repeats *repeats = ARENA_ARRAY(a, Repeats, g->nodes.n + 1);
+    for (int i = g->nodes.n - 1; i >= 0; i--)
+        for (int u = uses->first[i]; u < uses->first[i + 1]; u++) {
+            const Node *user = uses->user[u];
+            const bool moves = op_info[user->op].cls == CLASS_MOVE || node_is_view(user) || widens(user) || user->dtype == DT_TF32;
+            const Repeats by = repeats_of(user, g->nodes.at[i]), on = moves ? repeats[user->id] : ONCE;
+            if (repeats[i] < by) repeats[i] = by;
+            if (repeats[i] < on) repeats[i] = on;
+        }
+    return repeats;
+}
+
+/* Rather computed before: what is dear, what is all that is made of a product, whose place it takes, and all that a
+ * convolution would compute. */
+static bool pays_before(const Node *n, const Cone *c, const int *readers, Repeats repeats) {
+    if (op_info[n->op].cls != CLASS_ELEMENT || n->dtype == DT_BOOL || repeats == ONCE) return false;
+    if (widens(n) || n->dtype == DT_TF32) return false;
+    if (repeats == AT_EVERY_TAP) return c->cost > 1;
+    const Node *x = c->tensors == 1 ? c->read[0] : NULL;
+    return (c->dear && c->tensors > 0) || (x && x->op == OP_CONTRACT && fuse_is_heavy(x) && readers[x->id] == 1);
 }
 
 void fuse_candidates(Fuse *f, const Graph *g) {
     const Uses uses = f->uses = graph_uses(f->arena, g);
     find_landings(f, g, &uses);
     const bool *reread = fuse_rereads(f->arena, g, &uses);
-    const int *readers = count_readers(f->arena, g, &uses);
+    const Repeats *repeats = find_repeats(f->arena, g, &uses);
     Cone *cone = ARENA_ARRAY(f->arena, Cone, f->n);
     for (int i = 0; i < g->results.n; i++) {
         f->result[f->landing[i]->id] = true;
         f->output[f->landing[i]->id] |= g->results.at[i].kind == RESULT_OUTPUT;
     }
+    const int *readers = count_readers(f->arena, g, &uses, f->result);
     /* what is copied has memory of its own: inlined, the copy would read what it overwrites */
     for (int i = 0; i < g->results.n; i++)
         if (fuse_is_copy(f, g->results.at[i].value)) f->copied[g->results.at[i].value->in[0]->id] = true;
@@ -188,9 +262,9 @@ void fuse_candidates(Fuse *f, const Graph *g) {
         const Node *n = g->nodes.at[i];
         if (op_is_memory(n->op)) continue;
         cone[i] = cone_of(n, cone, f->candidate);
-        f->candidate[i] =
-            f->result[i] || f->copied[i] || f->joined[i] || f->within[i] || fuse_is_heavy(n) || f->adds[i] ||
-            is_copied(n, &uses) || wants_memory(n, &cone[i], readers[i], reread[i]) ||
-            (op_info[n->op].cls == CLASS_ELEMENT && readers[i] > 1 && !widens(n) && takes_place(n, &uses));
+        f->candidate[i] = f->result[i] || f->copied[i] || f->joined[i] || f->within[i] || fuse_is_heavy(n) || f->adds[i] ||
+                          is_copied(n, &uses) || wants_memory(n, &cone[i], readers[i], reread[i]) ||
+                          pays_before(n, &cone[i], readers, repeats[i]) ||
+                          (op_info[n->op].cls == CLASS_ELEMENT && readers[i] > 1 && !widens(n) && takes_place(n, &uses));
     }
 }

@@ -32,7 +32,7 @@ END
 for target in host c99 sm_80; do
     "$FUSEC" dense.dsl -o d.tile --target=$target --entry=infer --print-after=place >all.txt || die "dense: $target"
     sed -n '/entry infer/,/^# after/p' all.txt >plan.txt
-    [ "$(grep -c '^  k' plan.txt)" = 10 ] || fail "dense, $target: $(grep -c '^  k' plan.txt) kernels, not 10"
+    [ "$(grep -c '^  k' plan.txt)" = 9 ] || fail "dense, $target: $(grep -c '^  k' plan.txt) kernels, not 9"
     [ "$(grep -c ' in %' plan.txt)" = 7 ] || fail "dense, $target: $(grep -c ' in %' plan.txt) parts in place, not 7"
     at=$(sed -nE 's/^  %.* in %.* at ([0-9]+)$/\1/p' plan.txt | sort -n | tr '\n' ' ')
     [ "$at" = "0 64 96 128 160 192 224 " ] || fail "dense, $target: parts at $at"
