@@ -81,12 +81,30 @@ static Plan *run_fuse(PassContext *c, Graph *g) {
     return p;
 }
 
-/* Recomputes under the fused regions, and fuses again if that changed the graph. */
+/* Bytes that the forward kernels leave to the backward ones. */
+static int64_t kept_bytes(PassContext *c, const Plan *p) {
+    bool *counted = ARENA_ARRAY(c->arena, bool, p->graph->nodes.n + 1);
+    int64_t bytes = 0;
+    for (int i = 0; i < p->kernels.n; i++) {
+        const PlanKernel *k = &p->kernels.at[i];
+        for (int r = 0; r < k->reads.n && k->phase != PHASE_FORWARD; r++) {
+            const Node *x = k->reads.at[r];
+            if (counted[x->id] || p->buffer[x->id].home != HOME_ARENA || x->phase != PHASE_FORWARD) continue;
+            counted[x->id] = true;
+            bytes += shape_elements(x->shape) * dtype_bytes(x->dtype);
+        }
+    }
+    return bytes;
+}
+
+/* Recomputes under the fused regions, and fuses again if that changed the graph; the first plan stays where the second
+ * keeps no less. */
 static Plan *run_checkpoint(PassContext *c, Plan *p) {
     if (c->failed || c->checkpoint == CHECKPOINT_NONE || c->disabled[PASS_checkpoint]) return p;
     double start = now();
     Graph *g = after_graph(c, PASS_checkpoint, start, pass_checkpoint(c, p));
-    return g == p->graph ? p : run_fuse(c, g);
+    Plan *q = g == p->graph ? p : run_fuse(c, g);
+    return q && q != p && kept_bytes(c, q) >= kept_bytes(c, p) ? p : q;
 }
 
 static void compile_entry(PassContext *c, Graph *g, Module *m, Arena **nodes) {

@@ -8,13 +8,8 @@
 /* Host products: rows and columns in whole blocks of registers of most machines, which divide into parts of four rows;
  * programs for a few cores at least; what makes one worth while (multiply-adds: some five microseconds). */
 enum {
-    ROW_UNIT = 12,
-    ROW_PART = 4,
-    COLUMN_UNIT = 32,
-    SUM_UNIT = 16,
-    MANY_PROGRAMS = 8,
-    SMALL_WORK = 1 << 19,
-    MOST_LANES = 1 << 30,
+    ROW_UNIT = 12, ROW_PART = 4, COLUMN_UNIT = 32, SUM_UNIT = 16,
+    MANY_PROGRAMS = 8, SMALL_WORK = 1 << 19, MOST_LANES = 1 << 30,
 };
 
 typedef struct Limits {
@@ -34,30 +29,16 @@ static Limits limits_of(const Target *t) {
     const int tile = t->max_tile;
     switch (t->backend) {
     case BACKEND_NVPTX:
-        return (Limits){.map = at_most(tile / 8, 1024),
-                        .row_lanes = at_most(tile / 4, 2048),
-                        .span = at_most(tile / 2, 4096),
-                        .column = at_most(tile / 128, 64),
-                        .m = at_most(tile / 128, 64),
-                        .n = at_most(tile / 128, 64),
-                        .k = at_most(tile / 512, 16),
-                        .pow2 = true};
+        return (Limits){.map = at_most(tile / 8, 1024), .row_lanes = at_most(tile / 4, 2048), .span = at_most(tile / 2, 4096),
+                        .column = at_most(tile / 128, 64), .m = at_most(tile / 128, 64), .n = at_most(tile / 128, 64),
+                        .k = at_most(tile / 512, 16), .pow2 = true};
     case BACKEND_HOST:
-        return (Limits){.map = at_most(tile / 8, 8192),
-                        .row_lanes = at_most(tile / 32, 2048),
-                        .span = at_most(tile / 8, 8192),
-                        .column = at_most(tile / 128, 512),
-                        .m = at_most(tile / 124, 528),
-                        .n = at_most(tile / 128, 512),
+        return (Limits){.map = at_most(tile / 8, 8192), .row_lanes = at_most(tile / 32, 2048), .span = at_most(tile / 8, 8192),
+                        .column = at_most(tile / 128, 512), .m = at_most(tile / 124, 528), .n = at_most(tile / 128, 512),
                         .k = at_most(tile / 256, 256)};
     default:
-        return (Limits){.map = 1 << 30,
-                        .row_lanes = 1,
-                        .span = at_most(tile / 8, 512),
-                        .column = at_most(tile / 64, 64),
-                        .m = 1,
-                        .n = at_most(tile / 64, 64),
-                        .k = at_most(tile / 64, 64)};
+        return (Limits){.map = 1 << 30, .row_lanes = 1, .span = at_most(tile / 8, 512), .column = at_most(tile / 64, 64), .m = 1,
+                        .n = at_most(tile / 64, 64), .k = at_most(tile / 64, 64)};
     }
 }
 
@@ -170,8 +151,8 @@ typedef struct ProductTile {
     int64_t all_rows, all_columns, results; /* of the product */
 } ProductTile;
 
-/* Equal parts of at most `most` lanes, in whole units, so that the last one is not a sliver; of many units, parts of a
- * unit cost less than that a core has more to do than another. */
+/* Equal parts of at most `most` lanes, in whole units, so that the last one is not a sliver; of many units, parts of a unit
+ * cost less than that a core has more to do than another. */
 static int even_lanes(const Limits *l, Dim d, int64_t most, int unit, int part_unit) {
     enum { MANY = 8 };
     const int64_t all = d.bound < 1 ? 1 : d.bound;
@@ -183,8 +164,8 @@ static int even_lanes(const Limits *l, Dim d, int64_t most, int unit, int part_u
     return (int)(up < most ? up : most);
 }
 
-static ProductTile product_tile(const Limits *l, const Contract *c, const LoopClass *loop, int64_t rows,
-                                int64_t columns, TileSizes *s) {
+static ProductTile product_tile(const Limits *l, const Contract *c, const LoopClass *loop, int64_t rows, int64_t columns,
+                                TileSizes *s) {
     const int64_t members = l->members > 1 ? l->members : 1;
     ProductTile t = {1, 1, 1, members, 1, 1, members};
     for (int i = c->n_out - 1; i >= 0; i--) {
@@ -221,8 +202,8 @@ static double tile_cycles(const ProductTile *t, Lying lying) {
            ENTER / (double)(t->sums ? t->sums : 1);
 }
 
-/* How long the programs take on 2, 4 and 8 cores, in full programs of one core: between even work, since those at the
- * edges are smaller, and rounds of full ones. */
+/* How long the programs take on 2, 4 and 8 cores, in full programs of one core: between even work, since those at the edges
+ * are smaller, and rounds of full ones. */
 static double programs_taken(const ProductTile *t) {
     double rounds = 0;
     for (int64_t cores = 2; cores <= MANY_PROGRAMS; cores *= 2)
@@ -236,8 +217,8 @@ static int64_t part_of(int64_t all, int64_t parts, int unit) {
 }
 
 /* The largest tiles where these are programs for every core; else the parts of rows and columns that take least time,
- * as long as each program has enough to do.  alone: the product is all that its kernel computes, which leaves room on
- * the stack for twice the rows: they share what is packed of the columns. */
+ * as long as each program has enough to do.  alone: the product is all that its kernel computes, which leaves room on the
+ * stack for twice the rows: they share what is packed of the columns. */
 static void product_sizes(const Limits *l, const Contract *c, const LoopClass *loop, Lying lying, bool alone,
                           TileSizes *s) {
     enum { MORE = 2 * MANY_PROGRAMS };
@@ -290,8 +271,8 @@ static int64_t staged_bytes(const Node *n, const TileSizes *s) {
     return bytes;
 }
 
-/* Where an operand has rows and columns both (depthwise, a condition on both), its tile has their product: halves
- * output loops, the innermost last, until what is staged fits what a kernel may declare. */
+/* Where an operand has rows and columns both (depthwise, a condition on both), its tile has their product: halves output
+ * loops, the innermost last, until what is staged fits what a kernel may declare. */
 static void fit_staged(const Node *n, TileSizes *s) {
     enum { STAGED = 32 << 10 }; /* of 48 KiB: rows are padded, and an epilogue needs room too */
     const Contract *c = n->attr->contract;
@@ -304,8 +285,7 @@ static void fit_staged(const Node *n, TileSizes *s) {
     }
 }
 
-/* The innermost loops have the lanes; where threads read memory together, those first along which it is read in order.
- */
+/* The innermost loops have the lanes; where threads read memory together, those first along which it is read in order. */
 static void sum_sizes(const Limits *l, const Node *n, int *k) {
     const Contract *c = n->attr->contract;
     int64_t most = l->k;
@@ -317,9 +297,8 @@ static void sum_sizes(const Limits *l, const Node *n, int *k) {
         }
 }
 
-/* A few rows times a matrix that no core's cache holds: the time is that of reading the matrix, which lies in rows; it
- * is read in their order, long parts of a few at a time.  For fewer rows, blocks are so wide that they do so
- * themselves. */
+/* A few rows times a matrix that no core's cache holds: the time is that of reading the matrix, which lies in rows; it is
+ * read in their order, long parts of a few at a time.  For fewer rows, blocks are so wide that they do so themselves. */
 static void swept_sizes(const Limits *l, const Contract *c, const LoopClass *loop, Lying lying, TileSizes *s) {
     enum { FEWEST_ROWS = 3, MOST_ROWS = 12, COLUMNS = 512, SUMS = 8, LEAST_PROGRAMS = 4 };
     TileSizes swept = *s;
@@ -331,15 +310,6 @@ static void swept_sizes(const Limits *l, const Contract *c, const LoopClass *loo
         if (s->k[i] > SUMS) s->k[i] = SUMS;
 }
 
-/* One row of a gathered table at a time, which then lies as any matrix; what the index goes by is no column. */
-static void gathered_sizes(const Limits *l, const Node *n, TileSizes *s) {
-    const Contract *c = n->attr->contract;
-    for (int k = 0; k < n->n_in && l->row_lanes > 1 && !l->pow2; k++)
-        for (int d = 0; n->in[k]->op == OP_GATHER && d < n->in[k]->in[1]->shape.rank; d++)
-            for (int o = 0; o < c->n_out; o++)
-                if (c->map[k][d].coef[o]) s->p[o] = 1;
-}
-
 static void contract_sizes(const Limits *l, const Node *n, bool alone, TileSizes *s) {
     const Contract *c = n->attr->contract;
     const ContractClass class = product_loops(n);
@@ -348,7 +318,6 @@ static void contract_sizes(const Limits *l, const Node *n, bool alone, TileSizes
     sum_sizes(l, n, s->k);
     swept_sizes(l, c, class.loop, lying, s);
     vector_sizes(l, n, s);
-    gathered_sizes(l, n, s);
     if (l->pow2) fit_staged(n, s);
 }
 
@@ -390,10 +359,8 @@ static void sample_sizes(const Limits *l, const PlanKernel *k, TileSizes *s) {
     const int rows = inner < c->n_out ? 1 : STREAMED_ROWS;
     for (int i = 0; i < c->n_loops; i++) {
         int *step = i < c->n_out ? &s->p[i] : &s->k[i];
-        if (i == inner)
-            *step = lanes(l, c->extent[i], STREAMED);
-        else if (i != sample && *step > rows)
-            *step = rows;
+        if (i == inner) *step = lanes(l, c->extent[i], STREAMED);
+        else if (i != sample && *step > rows) *step = rows;
     }
 }
 
@@ -421,7 +388,9 @@ void tile_sizes(const Target *t, const Plan *p, const PlanKernel *k, TileSizes *
         if (k->sample) sample_sizes(&l, k, out);
         slice_sizes(k, out);
         break;
-    case KERNEL_SCAN: fill(&l, &k->p, out->p, l.map < 256 ? l.map : 256); break;
+    case KERNEL_SCAN:
+        fill(&l, &k->p, out->p, l.map < 256 ? l.map : 256);
+        break;
     case KERNEL_SCATTER: {
         Shape cols = k->p;
         fill(&l, &cols, out->p, l.map < 4096 ? l.map : 4096);
