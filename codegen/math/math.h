@@ -11,7 +11,7 @@
  * (tests/unit/math.c samples every exponent against libm in double precision):
  *
  *     exp 1.1   log 1   log1p 1   sqrt correctly rounded   rsqrt 1.5   tanh 1.5   erf 1.5   pow 1.5
- *     sigmoid 2.1   sin 2   cos 2   (every finite argument: the reduction by pi/2 keeps 62 fraction bits)
+ *     sigmoid 2.5   sin 2   cos 2   (every finite argument: the reduction by pi/2 keeps 62 fraction bits)
  *
  * The operations must round to nearest, one at a time: MATH_MUL followed by MATH_ADD must not be contracted
  * (PTX: mul.rn, add.rn; C: -ffp-contract=off), nothing may be re-associated.  MATH_MAD is where fusing is free.
