@@ -310,6 +310,15 @@ static void swept_sizes(const Limits *l, const Contract *c, const LoopClass *loo
         if (s->k[i] > SUMS) s->k[i] = SUMS;
 }
 
+/* One row of a gathered table at a time, which then lies as any matrix; what the index goes by is no column. */
+static void gathered_sizes(const Limits *l, const Node *n, TileSizes *s) {
+    const Contract *c = n->attr->contract;
+    for (int k = 0; k < n->n_in && l->row_lanes > 1 && !l->pow2; k++)
+        for (int d = 0; n->in[k]->op == OP_GATHER && d < n->in[k]->in[1]->shape.rank; d++)
+            for (int o = 0; o < c->n_out; o++)
+                if (c->map[k][d].coef[o]) s->p[o] = 1;
+}
+
 static void contract_sizes(const Limits *l, const Node *n, bool alone, TileSizes *s) {
     const Contract *c = n->attr->contract;
     const ContractClass class = product_loops(n);
@@ -318,6 +327,7 @@ static void contract_sizes(const Limits *l, const Node *n, bool alone, TileSizes
     sum_sizes(l, n, s->k);
     swept_sizes(l, c, class.loop, lying, s);
     vector_sizes(l, n, s);
+    gathered_sizes(l, n, s);
     if (l->pow2) fit_staged(n, s);
 }
 

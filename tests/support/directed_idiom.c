@@ -291,7 +291,7 @@ Node *directed_idiom(Directed *x, int i) {
         merged_slice,  reshaped_random, reduced_twice,  sum_of_product,  empty_concat, idle_guard, strided,
         rows,          attention,       constant_factor,
         chained,       low_rank_sum,    scaled_sum,     scaled_product,  known_sum,    gathered,   gathered,
-        siblings,      part,           trace,          padded,          joined,       joined,   apart,
+        siblings,      part,           trace,          padded,          joined,   apart,
         long_sum,      long_product,
         long_product,  merged_slice /* once more: their rules take a small tile, or a shape that others leave alone */};
     const int before = x->pool.n;
