@@ -13,6 +13,14 @@ int affine_single_loop(const Contract *c, const Affine *e) {
     return found;
 }
 
+bool loop_read_whole(const Contract *c, Node *const *in, int loop) {
+    for (int k = 0; k < c->n_operands; k++)
+        for (int d = 0; d < in[k]->shape.rank; d++)
+            if (affine_single_loop(c, &c->map[k][d]) == loop && dim_equal(c->extent[loop], in[k]->shape.dim[d]))
+                return true;
+    return false;
+}
+
 void affine_reduce(Affine *e) {
     int64_t common = gcd64(e->divisor, e->c);
     for (int l = 0; l < MAX_LOOPS && common > 1; l++) common = gcd64(common, e->coef[l]);

@@ -8,6 +8,9 @@ enum { AFFINE_LIMIT_BITS = 40 }; /* rewrites that would make larger numbers are 
 /* The loop that e is, alone and whole; -1 otherwise. */
 int affine_single_loop(const Contract *c, const Affine *e);
 
+/* Whether some operand's dim is the loop and no more, so that reading it says how far the loop goes. */
+bool loop_read_whole(const Contract *c, Node *const *in, int loop);
+
 /* Cancels the common factor of e and its divisor: same values, same exactness. */
 void affine_reduce(Affine *e);
 

@@ -84,14 +84,6 @@ static bool substitute(const Residue *x, Affine *e, bool quotient) {
     return llabs(e->c) <= limit;
 }
 
-static bool read_whole(const Contract *c, Node *const *in, int loop) {
-    for (int k = 0; k < c->n_operands; k++)
-        for (int d = 0; d < in[k]->shape.rank; d++)
-            if (affine_single_loop(c, &c->map[k][d]) == loop && dim_equal(c->extent[loop], in[k]->shape.dim[d]))
-                return true;
-    return false;
-}
-
 static int64_t ceil_div(int64_t a, int64_t b) { return (a + b - 1) / b; }
 
 static bool substitute_all(const Residue *x, Contract *c, Node *const *in) {
@@ -127,7 +119,7 @@ static Node *split(Rewriter *r, const Node *n, const Residue *x) {
     c.map = arena_dup(r->scratch, old->map, sizeof *old->map * (size_t)old->n_operands);
     c.guard = ARENA_ARRAY(r->scratch, Guard, old->n_guards + 1);
     if (old->n_guards) memcpy(c.guard, old->guard, sizeof(Guard) * (size_t)old->n_guards);
-    if (!read_whole(old, n->in, x->sum)) {
+    if (!loop_read_whole(old, n->in, x->sum)) {
         Guard in_range = {.kind = GUARD_RANGE, .e = {.divisor = 1}, .hi = old->extent[x->sum]};
         in_range.e.coef[x->sum] = 1;
         c.guard[c.n_guards++] = in_range;

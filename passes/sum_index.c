@@ -50,15 +50,6 @@ static bool substitute(Affine *e, const Exchange *x, bool quotient) {
     return within_limit(e);
 }
 
-/* Whether some operand's dim is p and no more, so that reading it says how far p goes. */
-static bool read_whole(const Contract *c, Node *const *in, int loop) {
-    for (int k = 0; k < c->n_operands; k++)
-        for (int d = 0; d < in[k]->shape.rank; d++)
-            if (affine_single_loop(c, &c->map[k][d]) == loop && dim_equal(c->extent[loop], in[k]->shape.dim[d]))
-                return true;
-    return false;
-}
-
 static Node *exchange(Rewriter *r, const Node *n, const Exchange *x) {
     const Contract *old = n->attr->contract;
     const Guard in_range = {.kind = GUARD_RANGE, .e = x->p, .hi = old->extent[x->loop]};
@@ -74,7 +65,7 @@ static Node *exchange(Rewriter *r, const Node *n, const Exchange *x) {
         if (!substitute(&c.guard[i].e, x, c.guard[i].kind == GUARD_RANGE)) return NULL;
     const bool holds = guard_always_holds(&c, &in_range);
     if (old->map[x->operand][x->dim].divisor == 1 && !holds) return NULL;
-    if (!holds && !read_whole(old, n->in, x->loop)) c.guard[c.n_guards++] = in_range;
+    if (!holds && !loop_read_whole(old, n->in, x->loop)) c.guard[c.n_guards++] = in_range;
     const Attr attr = {.contract = &c};
     DType dtype;
     Shape shape = {0};
