@@ -22,12 +22,11 @@ static int64_t inner_pitch(const Channelwise *d) {
     return access_affine(d->ke->k, d->window.load, inner->tap, &pitch) ? pitch : 0;
 }
 
-/* Neighbours of the image lie half a way of the innermost cache apart, or whole ways: in so few of its sets that a line
- * is lost before the next block reads it, and in so few banks of the next cache that lines come one after another. */
+/* A line is lost before the next block reads it, and the next cache has neighbours of the image in so few banks that
+ * lines come one after another. */
 bool channel_crowded(const Channelwise *d) {
-    enum { WAY_BYTES = 4096 }; /* a page, where addresses are looked up beside translation */
     const int64_t pitch = inner_pitch(d);
-    return pitch && pitch * 4 % (WAY_BYTES / 2) == 0;
+    return pitch && in_few_sets(4 * pitch);
 }
 
 /* More than a core's part of the outermost cache: it comes from memory. */

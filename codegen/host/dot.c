@@ -25,6 +25,7 @@ enum {
     PACK_BYTES = 1 << 20,     /* of both packs */
     NEAR_BYTES = 64 << 10,    /* of a factor that needs no packing */
     LONG_ROW_BYTES = 1 << 10, /* of X: what the machine recognises as a stream; of shorter ones, many lie in a page */
+    FEW_ROWS = 4,             /* of a block: they find room even in one set of the innermost cache */
     SWEPT = 16,               /* most k of a Y that is walked row by row */
     STREAM_BYTES = 128,       /* of a row of Y at a time: with less of each page, copying all of it first is faster */
     MIN_COLUMNS = 8,
@@ -205,7 +206,8 @@ bool dot_plain_load(const Dot *d, int value, const TileType *across, Direct *dir
 }
 
 /* A copy is not worth while of what is read once, or stays in the innermost cache as it lies, as a block's rows of X do
- * from panel to panel. */
+ * from panel to panel unless they fall into the same sets of it: then all of a set is theirs at best, and a neighbour on
+ * the core's other thread costs a quarter of the speed. */
 static void choose_direct(Dot *d) {
     Direct *x = &d->x_direct, *y = &d->y_direct;
     const int64_t bytes = dot_source_bytes(d);
@@ -219,10 +221,12 @@ static void choose_direct(Dot *d) {
         y->copied = !y->use && !once;
     }
     if (!dot_plain_load(d, d->x, &d->rows, x)) return;
-    const bool long_rows = bytes * d->n_over >= LONG_ROW_BYTES, once = d->n_columns <= d->panel;
+    const bool apart = d->row_block <= FEW_ROWS || !in_few_sets(bytes * x->across), once = d->n_columns <= d->panel;
+    const bool long_rows = apart && bytes * d->n_over >= LONG_ROW_BYTES;
     const bool columns = x->across == 1 && d->rows.n_axes && d->pair_axis < 0; /* pairs lie along k */
     if (x->along == 1)
-        x->near = bytes * x->across * d->n_rows <= NEAR_BYTES, x->use = once || long_rows || x->near || y->swept;
+        x->near = apart && bytes * x->across * d->n_rows <= NEAR_BYTES,
+        x->use = once || long_rows || x->near || y->swept;
     if (columns) x->near = bytes * x->along * d->n_over <= NEAR_BYTES, x->use = once || x->near;
     x->use &= x->along >= 0 && x->across >= 0;
 }

@@ -18,6 +18,10 @@ typedef struct HostKernel {
 } HostKernel;
 HostKernel host_emit_kernel(const Emit *e, Arena *a, const Kernel *k, const char *name, const HostMachine *m);
 
+/* Lines half a way of the innermost cache apart, or whole ways, fall into so few of its sets that few of them stay.  A
+ * way is a page, where addresses are looked up beside translation. */
+static inline bool in_few_sets(int64_t bytes) { return bytes % (4096 / 2) == 0; }
+
 /* dot.c: a matrix product in blocks, C[rows, columns] += X[rows, k] * Y[k, columns]; not every dot has that form. */
 typedef struct DotResult {
     LLVMValueRef memory; /* of C: its columns are contiguous */
