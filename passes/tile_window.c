@@ -140,7 +140,7 @@ bool window_tile_sizes(const Target *t, const Node *n, TileSizes *s) {
         across = outputs(&r, widest, rows, results, s->p);
         if (programs(&r, s->p) >= FEW_PROGRAMS) break;
         if (across < widest) widest = across;
-        if (tries % 2 == 0 && widest > least)
+        if (tries % 2 == 0 && widest >= 2 * least)
             widest /= 2;
         else
             rows /= 2;

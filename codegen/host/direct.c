@@ -109,10 +109,15 @@ static double cost_of(int64_t rows, int64_t vectors, int r, int v) {
     return sum;
 }
 
+static int64_t inner_vectors(const Direct *d) {
+    const int64_t lanes = d->machine->vector;
+    return (d->ke->k->axes.at[d->inner_column].step + lanes - 1) / lanes;
+}
+
 /* The number of axes along which blocks run, and their size, that take least time. */
 static void choose_blocks(Direct *d) {
-    const int registers = d->machine->registers, lanes = d->machine->vector;
-    const int64_t step = d->ke->k->axes.at[d->inner_column].step, vectors = (step + lanes - 1) / lanes;
+    const int registers = d->machine->registers;
+    const int64_t vectors = inner_vectors(d);
     double best = 0;
     int axes = 1;
     for (int n = 1; find_block(d, n); n++) {
@@ -334,7 +339,8 @@ static bool plan(Direct *d, KernelEmit *ke, const Inst *inst, int storage, const
     if (!classify(d) || !find_window(d)) return false;
     if (!window_slides(ke->k, &d->window, &d->rows, &d->over)) return false;
     const int64_t elements = window_elements(ke->k, &d->window, machine->vector);
-    return 4 * (elements + most_k(d) * 2 * MOST_VECTORS * machine->vector) <= MOST_BYTES;
+    const int64_t vectors = inner_vectors(d) < MOST_VECTORS ? inner_vectors(d) : MOST_VECTORS;
+    return 4 * (elements + most_k(d) * 2 * vectors * machine->vector) <= MOST_BYTES; /* 2: perhaps turned */
 }
 
 bool direct_fits(KernelEmit *ke, const Inst *inst, int storage, const HostMachine *machine) {
