@@ -29,6 +29,17 @@ bool mentions_index(const IndexContext *c, const Expr *e) {
     return mentions_index(c, e->a) || mentions_index(c, e->b) || mentions_index(c, e->c) || any_mentions(c, e);
 }
 
+bool base_is_fixed(IndexContext *c, const Expr *e) {
+    if (!mentions_index(c, e)) return true;
+    if (e->kind == EXPR_NAME)
+        lower_fail(c->L, E0214, e->loc, "give the index or the tensor another name",
+                   "'%s' is an index here, not a tensor", e->name.text);
+    else
+        lower_fail(c->L, E0214, e->loc, "give it a name in a definition of its own",
+                   "what is subscripted depends on an index");
+    return false;
+}
+
 Value index_base(IndexContext *c, const Expr *e) {
     for (int i = 0; i < c->bases.n; i++)
         if (c->bases.at[i].e == e) return c->bases.at[i].v;
@@ -92,7 +103,8 @@ static bool infer_subscript(IndexContext *c, const Expr *e, int first, const boo
         if (!infer_ranges(c, it->index, first, open)) return false;
         whole |= it->kind == ITEM_INDEX && it->index->kind == EXPR_NAME && loop_named(c, it->index->name.text) >= first;
     }
-    if (!whole || mentions_index(c, e->a)) return true;
+    if (!whole) return true;
+    if (!base_is_fixed(c, e->a)) return false;
     Value base = index_base(c, e->a);
     if (base.kind == VAL_POISON) return false;
     if (base.kind != VAL_TENSOR || base.node->shape.rank != e->items.n) return true; /* reported when it is read */

@@ -54,6 +54,8 @@ typedef struct Read {
 
 /* lower_index.c */
 bool mentions_index(const IndexContext *c, const Expr *e);
+/* Whether no index stands in `e`, which is subscripted; otherwise it is reported. */
+bool base_is_fixed(IndexContext *c, const Expr *e);
 Value index_eval(IndexContext *c, const Expr *e);
 Value index_base(IndexContext *c, const Expr *e);
 Shape space_shape(const IndexContext *c, const IndexSpace *s);

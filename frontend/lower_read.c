@@ -398,11 +398,7 @@ static bool gather_read(IndexContext *c, const Expr *e, Read *r, Gathered *g) {
 bool read_resolve(IndexContext *c, const Expr *e, Read *r) {
     Lower *L = c->L;
     Gathered g = {0};
-    if (mentions_index(c, e->a)) {
-        lower_fail(L, E0214, e->a->loc, "give it a name in a definition of its own",
-                   "what is subscripted depends on an index");
-        return false;
-    }
+    if (!base_is_fixed(c, e->a)) return false;
     Value base = index_base(c, e->a);
     if (base.kind == VAL_POISON) return false;
     if (base.kind != VAL_TENSOR || base.node->shape.rank != e->items.n) {

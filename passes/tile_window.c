@@ -82,7 +82,7 @@ static int64_t columns(const Roles *r, int64_t most, int *step) {
         step[l] = 1;
         if (!(inner && r->channelwise) && (r->in_x[l] || !r->in_y[l])) continue;
         if (inner) step[l] = part(r->c->extent[l], most, CHANNELS);
-        if (!inner && r->c->extent[l].bound <= 4) step[l] = (int)r->c->extent[l].bound; /* residue classes */
+        if (!inner && r->c->extent[l].bound <= 4) step[l] = part(r->c->extent[l], 4, 1); /* residue classes */
         n *= inner ? (step[l] + CHANNELS - 1) / CHANNELS * CHANNELS : step[l];
     }
     return n;

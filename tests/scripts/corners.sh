@@ -50,6 +50,15 @@ model nothing_between <<'END' # products whose rows, columns and sums are nothin
 END
 agree nothing_between 1e-5
 
+model windows_over_nothing <<'END' # an image without rows, and no images
+    p = param [3, 3, 3, 2] init normal(1.0)
+    image = param [2, 0, 6, 3] init normal(1.0)
+    many = param [0, 6, 6, 3] init normal(1.0)
+    y = tanh(convolve(image, p, 2, 6, 2, 1, 1, 1))
+    loss = sum(y^2) + sum(convolve(many, p, 6, 6, 1, 1, 1, 1)^2) + sum(p * p)
+END
+agree windows_over_nothing 1e-5
+
 model ten_axes <<'END' # axes that nothing joins, with programs along the ninth
     p = param [2, 2, 2, 2, 2, 2, 2, 2, 2, 1300] init normal(1.0)
     q = param [2, 2, 1, 2, 1, 2, 1, 2, 1] init normal(1.0)

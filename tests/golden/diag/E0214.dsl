@@ -8,5 +8,8 @@ model m {
     d[i in 0..3] = x[0:2]
     e[i in 0..3] = x[i / 0]
     f[i in 0..3] = x[4 / (i + 1)]
+    g[x in 0..8] = 2 * x[x]
+    h[i, x in 0..8] = x[i]
+    j[i in 0..3] = (x + float(i))[i]
     output x
 }
