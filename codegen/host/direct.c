@@ -11,9 +11,10 @@
 #include "codegen/host/counter.h"
 #include "codegen/host/direct_internal.h"
 #include "codegen/host/micro.h"
+#include "codegen/host/running.h"
 #include <string.h>
 
-enum { MOST_VECTORS = 4, MOST_ROWS = 14 };
+enum { MOST_VECTORS = 4, MOST_ROWS = RUNNING_ROWS };
 
 /* ---- roles ------------------------------------------------------------------------------------------------------- */
 static void add_axis(TileType *t, int axis) {

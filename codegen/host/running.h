@@ -3,7 +3,7 @@
 #define FUSEC_CODEGEN_HOST_RUNNING_H
 #include "codegen/llvm/emit.h"
 
-enum { RUNNING_ROWS = 16, RUNNING_VECTORS = 32 };
+enum { RUNNING_ROWS = 28, RUNNING_VECTORS = 32 };
 
 typedef struct Running {
     int rows, vectors;
