@@ -354,6 +354,21 @@ static bool mentions(const Kernel *k, const Atom *a, int axis) {
     return false;
 }
 
+bool index_gathers(const Index *x) {
+    for (int i = 0; i < x->n; i++) {
+        const Atom *a = &x->term[i].atom;
+        const bool quotient = a->kind == ATOM_DIV || a->kind == ATOM_MOD;
+        if (a->kind == ATOM_VALUE || (quotient && (index_gathers(a->num) || index_gathers(a->den)))) return true;
+    }
+    return false;
+}
+
+bool subscripts_gather(const Inst *i) {
+    for (int d = 0; d < i->n_index; d++)
+        if (index_gathers(i->index[d])) return true;
+    return false;
+}
+
 bool index_affine_in(const Kernel *k, const Index *x, int axis, int64_t *coef) {
     *coef = 0;
     for (int i = 0; i < x->n; i++) {

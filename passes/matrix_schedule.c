@@ -273,24 +273,13 @@ static void replace_uses(const Kernel *k, const Block *b, int from, int value, i
     }
 }
 
-static bool gathers(const Index *x) {
-    bool found = false;
-    for (int i = 0; i < x->n && !found; i++) {
-        const Atom *a = &x->term[i].atom;
-        found = a->kind == ATOM_VALUE ||
-                ((a->kind == ATOM_DIV || a->kind == ATOM_MOD) && (gathers(a->num) || gathers(a->den)));
-    }
-    return found;
-}
-
 /* A tile that the epilogue reads in parts of sectors goes through shared memory too, if there is room: it is fetched at
  * instruction `to`. */
 static bool schedule_load(Schedule *s, Block *b, int at, int to) {
     Inst *load = b->at[at];
-    if (!is_tile(s, load->result) || dtype_bytes(load->type.dtype) != 2 || load->n_in || whole_sectors(s, load))
+    if (!is_tile(s, load->result) || dtype_bytes(load->type.dtype) != 2 || load->n_in || whole_sectors(s, load) ||
+        subscripts_gather(load))
         return false;
-    for (int d = 0; d < load->n_index; d++)
-        if (gathers(load->index[d])) return false;
     const int minor = access_axis(s, load);
     const int64_t bytes = tile_bytes(s, load);
     if (!load_run_bytes(s->k, s->def, load, minor) || s->staged + bytes > s->m->room) return false;

@@ -160,23 +160,14 @@ static bool varies_in_tile(const Kernel *k, const TileType *t) {
     return false;
 }
 
-typedef enum { GATHER_NONE, GATHER_ONE, GATHER_MANY } Gather; /* of one row for the whole tile, or of several */
-
-static Gather gathers(const Kernel *k, const Index *x) {
-    Gather most = GATHER_NONE;
+/* Of several rows, or of one for the whole tile? */
+static bool gathers_many(const Kernel *k, const Index *x) {
     for (int i = 0; i < x->n; i++) {
         const Atom *a = &x->term[i].atom;
         const bool quotient = a->kind == ATOM_DIV || a->kind == ATOM_MOD;
-        if (a->kind == ATOM_VALUE && varies_in_tile(k, &k->types.at[a->id])) return GATHER_MANY;
-        if (quotient && (gathers(k, a->num) || gathers(k, a->den))) return GATHER_MANY;
-        if (a->kind == ATOM_VALUE) most = GATHER_ONE;
+        if (a->kind == ATOM_VALUE && varies_in_tile(k, &k->types.at[a->id])) return true;
+        if (quotient && (index_gathers(a->num) || index_gathers(a->den))) return true;
     }
-    return most;
-}
-
-bool dot_gathers(const Dot *d, const Inst *load) {
-    for (int i = 0; i < load->n_index; i++)
-        if (gathers(d->ke->k, load->index[i])) return true;
     return false;
 }
 
@@ -195,7 +186,7 @@ bool dot_plain_load(const Dot *d, int value, const TileType *across, Direct *dir
     const Inst *load = dot_load(d, value);
     if (!load || across->n_axes > 1 || d->over.n_axes != 1) return false;
     for (int i = 0; i < load->n_index; i++)
-        if (gathers(ke->k, load->index[i]) == GATHER_MANY) return false;
+        if (gathers_many(ke->k, load->index[i])) return false;
     for (int i = 0; i < ke->k->axes.n; i++) {
         int64_t coef;
         if (ke->k->axes.at[i].step > 1 && !access_affine(ke->k, load, i, &coef)) return false;

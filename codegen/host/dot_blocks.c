@@ -39,7 +39,7 @@ static Ahead ahead_of(const Dot *d, int value, const TileType *across) {
     const Inst *load = dot_load(d, value);
     Direct at;
     if (across->n_axes != 1 || d->parted >= 0 || !dot_plain_load(d, value, across, &at)) return a;
-    if (dot_gathers(d, load)) return a; /* which row is next is not known */
+    if (subscripts_gather(load)) return a; /* which row is next is not known */
     const int k = d->over.axis[0];
     const Axis *loop = &ke->k->axes.at[k];
     a.across = at.across;

@@ -53,8 +53,6 @@ typedef struct Packed {
 const Inst *dot_load(const Dot *d, int value);
 /* It has no mask and is affine in all axes, of which one is `across`' and one is k's. */
 bool dot_plain_load(const Dot *d, int value, const TileType *across, Direct *direct);
-/* Whether the load reads at an index from memory. */
-bool dot_gathers(const Dot *d, const Inst *load);
 
 /* ---- dot_pack.c ---- */
 void dot_choose_group(Dot *d); /* sets rows_fast, group, x_step */

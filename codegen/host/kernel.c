@@ -52,10 +52,7 @@ static bool reads_storage(const Walk *w, int value, int storage, bool *seen) {
     if (info->kept) return info->storage == storage;
     for (int n = 0; info->def && n < info->def->n_in; n++)
         if (reads_storage(w, info->def->in[n], storage, seen)) return true;
-    for (int n = 0; info->def && n < info->def->n_index; n++)
-        for (int t = 0; t < info->def->index[n]->n; t++)
-            if (info->def->index[n]->term[t].atom.kind >= ATOM_VALUE) return true; /* a gather: not looked into */
-    return false;
+    return info->def && subscripts_gather(info->def); /* not looked into */
 }
 
 static void move(Walk *w, Move m) {

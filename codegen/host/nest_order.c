@@ -46,19 +46,12 @@ static bool loads_along(const KernelEmit *ke, const Block *b, int axis) {
     return false;
 }
 
-static bool picks_rows(const Index *x) {
-    for (int i = 0; i < x->n; i++)
-        if (x->term[i].atom.kind == ATOM_VALUE) return true;
-    return false;
-}
-
 /* Does some load of rows that an index picks take one element of each along the axis? */
 static bool picked_apart(const KernelEmit *ke, const Block *b, int axis) {
     for (int i = 0; i < b->n; i++) {
         const Inst *inst = b->at[i];
-        bool picks = false;
+        const bool picks = inst->kind == TI_LOAD && subscripts_gather(inst);
         int64_t coef;
-        for (int d = 0; inst->kind == TI_LOAD && d < inst->n_index; d++) picks |= picks_rows(inst->index[d]);
         if (picks && access_affine(ke->k, inst, axis, &coef) && coef != 0 && coef != 1) return true;
         if (picked_apart(ke, &inst->body, axis)) return true;
     }

@@ -32,13 +32,6 @@ static bool find_axes(Turn *t) {
            k->axes.at[t->across].step >= t->lanes;
 }
 
-static bool gathers(const Inst *i) {
-    for (int d = 0; d < i->n_index; d++)
-        for (int n = 0; n < i->index[d]->n; n++)
-            if (i->index[d]->term[n].atom.kind >= ATOM_VALUE) return true;
-    return false;
-}
-
 static bool find_turn(Turn *t, KernelEmit *ke, const TileType *axes, int n, Sink *sinks) {
     if (n != 1 || sinks[0].kind != SINK_STORE || sinks[0].inst->n_in != 1) return false;
     const Inst *store = sinks[0].inst;
@@ -46,7 +39,7 @@ static bool find_turn(Turn *t, KernelEmit *ke, const TileType *axes, int n, Sink
     if (value->kept || !value->def || value->def->kind != TI_LOAD || value->def->n_in) return false;
     const Buffer *from = &ke->k->buffers.at[value->def->buffer], *to = &ke->k->buffers.at[store->buffer];
     if (from->dtype != DT_F32 || to->dtype != DT_F32 || to->in_place || from == to) return false;
-    if (gathers(value->def) || gathers(store)) return false;
+    if (subscripts_gather(value->def) || subscripts_gather(store)) return false;
     *t = (Turn){.ke = ke, .axes = axes, .sink = sinks, .load = value->def, .store = store, .lanes = ke->v->vector};
     return t->lanes >= 4 && find_axes(t);
 }
