@@ -332,8 +332,7 @@ const Index *index_mod(Kernel *k, const Index *x, const Index *d) {
     return raw(k, ATOM_MOD, x, d);
 }
 
-/* ---- queries ------------------------------------------------------------------------------------------------------
- */
+/* ---- queries ----------------------------------------------------------------------------------------------------- */
 static bool mentions(const Kernel *k, const Atom *a, int axis);
 
 static bool index_mentions(const Kernel *k, const Index *x, int axis) {

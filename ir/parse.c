@@ -53,8 +53,7 @@ static void parse_hyper(Parse *p, const char *name) {
     vec_push(p->arena, p->model->hypers, (HyperDecl){.name = name, .value = value});
 }
 
-/* ---- nodes --------------------------------------------------------------------------------------------------------
- */
+/* ---- nodes ------------------------------------------------------------------------------------------------------- */
 
 typedef VEC(Node *) NodeList;
 

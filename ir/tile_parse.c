@@ -16,8 +16,7 @@ static bool define(Parser *p, int v, TileType t) {
     return true;
 }
 
-/* ---- instructions ---------------------------------------------------------------------------------------------------
- */
+/* ---- instructions ------------------------------------------------------------------------------------------------ */
 static bool block(Parser *p, Block *b);
 
 static Inst *new_inst(Parser *p, TileOp kind) {

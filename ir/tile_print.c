@@ -317,8 +317,7 @@ static void print_block(Printer *p, const Block *b, int depth) {
     }
 }
 
-/* ---- the head -----------------------------------------------------------------------------------------------------
- */
+/* ---- the head ---------------------------------------------------------------------------------------------------- */
 static int printed_rank(const Buffer *b) { return b->rank < MAX_RANK ? b->rank : MAX_RANK; }
 
 static bool dense(const Buffer *b) {

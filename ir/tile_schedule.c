@@ -132,8 +132,7 @@ static bool check_store(Check *c, const Inst *i) {
     return run >= i->bytes || refuse(c, "a store by %d bytes, of which %d lie together", i->bytes, run);
 }
 
-/* ---- loops whose stages run ahead ----------------------------------------------------------------------------------
- */
+/* ---- loops whose stages run ahead -------------------------------------------------------------------------------- */
 /* Can be computed for a later iteration: not from what this one carries or computes in registers. */
 static bool is_ahead(Check *c, const Inst *loop, int value);
 

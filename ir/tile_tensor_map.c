@@ -39,8 +39,7 @@ int kernel_cluster_axis(const Kernel *k) {
     return -1;
 }
 
-/* ---- the map ------------------------------------------------------------------------------------------------------
- */
+/* ---- the map ----------------------------------------------------------------------------------------------------- */
 /* `tile`: the type of the elements in shared memory. */
 static const char *map_type(DType memory, DType tile, fusec_map_type *type) {
     *type = tile == DT_F16    ? FUSEC_MAP_F16

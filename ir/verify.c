@@ -173,8 +173,7 @@ static bool check_node(Verify *v, const Node *n, int position) {
     return check_attribute(v, n);
 }
 
-/* ---- results ------------------------------------------------------------------------------------------------------
- */
+/* ---- results ----------------------------------------------------------------------------------------------------- */
 
 static bool check_results(Verify *v) {
     static const bool allowed[ENTRY_COUNT][4] = {

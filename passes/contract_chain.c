@@ -89,8 +89,7 @@ static double product_cost(const Chain *c, int n, const int *set) {
 
 static double pair_cost(const Chain *c, int a, int b) { return product_cost(c, 2, (int[]){a, b}); }
 
-/* ---- collecting -----------------------------------------------------------------------------------------------------
- */
+/* ---- collecting -------------------------------------------------------------------------------------------------- */
 static bool is_product(const Node *n) {
     const Contract *c = n->attr->contract;
     return n->n_in == 2 && dtype_is_float(n->dtype) && n->dtype != DT_F16 && n->in[0]->dtype == n->dtype &&

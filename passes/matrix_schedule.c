@@ -204,8 +204,7 @@ static bool schedule_term(Schedule *s, int term) {
     return true;
 }
 
-/* ---- before and after it ------------------------------------------------------------------------------------------
- */
+/* ---- before and after it ----------------------------------------------------------------------------------------- */
 static bool is_tile(const Schedule *s, int value) {
     const TileType *t = &s->k->types.at[value];
     return tile_type_has(t, s->m->row_axis) && tile_type_has(t, s->m->column_axis);
@@ -362,8 +361,7 @@ static void schedule_accesses(Schedule *s) {
     if (s->k->producer) schedule_results(s, b, to > after ? to : after);
 }
 
-/* ---- what is particular to warpgroups -------------------------------------------------------------------------------
- */
+/* ---- what is particular to warpgroups ---------------------------------------------------------------------------- */
 /* Pairs of programs share the larger of two tiles: neighbours along the rows that of the columns, and the reverse. */
 static void pair_programs(Kernel *k, const MatrixTiles *m) {
     const int first = m->tile.columns >= m->tile.rows ? m->row_axis : m->column_axis;

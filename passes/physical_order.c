@@ -43,8 +43,7 @@ static bool can_copy(const Order *o, const Node *n) {
     return o->copies && op_is_memory(n->op) && n->shape.rank >= FEWEST_DIMS && shape_is_fixed(n->shape);
 }
 
-/* ---- which values change together ---------------------------------------------------------------------------------
- */
+/* ---- which values change together -------------------------------------------------------------------------------- */
 static int leader_of(const Order *o, int id) {
     while (o->leader[id] != id) id = o->leader[id] = o->leader[o->leader[id]];
     return id;

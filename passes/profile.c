@@ -9,8 +9,7 @@ const char *const profile_field[PROFILE_FIELDS] = {
 
 static const char FIRST[] = "fusec-profile", AGAIN[] = "write it anew with `fusec tune`";
 
-/* ---- tiles ----------------------------------------------------------------------------------------------------------
- */
+/* ---- tiles ------------------------------------------------------------------------------------------------------- */
 const char *matrix_tile_text(char text[PROFILE_TILE_TEXT], const MatrixTile *t) {
     const int n = snprintf(text, PROFILE_TILE_TEXT, "%s:%dx%d:%dx%d", t->by == BY_WGMMA ? "wgmma" : "mma", t->rows,
                            t->columns, t->warp_rows, t->warp_columns);

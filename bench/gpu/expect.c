@@ -100,8 +100,7 @@ static double noise_of(const Results *base, const Results *disturbed, const Numb
     return 0;
 }
 
-/* ---- float64 ------------------------------------------------------------------------------------------------------
- */
+/* ---- float64 ----------------------------------------------------------------------------------------------------- */
 static void silent(void *user, bool is_error, SrcLoc loc, const char *message, const char *help) {
     (void)user, (void)loc, (void)help;
     if (is_error) fprintf(stderr, "gpu_expect: %s\n", message);
@@ -179,8 +178,7 @@ static bool run_float64(Expect *x, Entry e, Results *r) {
     return value != NULL;
 }
 
-/* ---- all of it ------------------------------------------------------------------------------------------------------
- */
+/* ---- all of it --------------------------------------------------------------------------------------------------- */
 static bool open_model(Expect *x, const bool entries[ENTRY_COUNT]) {
     if (!run_open(&x->run, x->arena, &x->options, entries) || !run_allocate(&x->run, entries)) return false;
     x->manifest = manifest_of(x->arena, x->run.m);

@@ -52,8 +52,7 @@ static bool warm_up(Timed *t, int entry) {
     return true;
 }
 
-/* ---- whole calls ---------------------------------------------------------------------------------------------------
- */
+/* ---- whole calls ------------------------------------------------------------------------------------------------- */
 /* `calls` calls of one model behind each other; milliseconds each. */
 static fusec_status time_calls(GpuModel *m, int entry, int calls, float *ms) {
     fusec_cuda *c = &m->cuda;

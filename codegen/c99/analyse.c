@@ -301,8 +301,7 @@ int c99_shared_slot(const Printer *p, const Inst *outer, int c, const Inst **inn
     return -1;
 }
 
-/* ---- inline or named ------------------------------------------------------------------------------------------------
- */
+/* ---- inline or named --------------------------------------------------------------------------------------------- */
 static void note(Analysis *a, int value, Use u, const Block *block) {
     Use *to = &a->use[value];
     to->several |= u.several || (to->used && to->root != u.root);

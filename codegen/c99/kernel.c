@@ -220,8 +220,7 @@ static void print_reduce(Printer *p, const Inst *i) {
     close_nest(p, n, axes);
 }
 
-/* ---- loops and conditions -------------------------------------------------------------------------------------------
- */
+/* ---- loops and conditions ---------------------------------------------------------------------------------------- */
 static void share_storage(Printer *p, int to, int from) {
     p->val[to].storage = p->val[from].storage;
     p->val[to].storage_type = p->val[from].storage_type;

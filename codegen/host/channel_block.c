@@ -2,8 +2,7 @@
 
 enum { MOST_UNROLLED = 8 }; /* taps along one side */
 
-/* ---- blocks ---------------------------------------------------------------------------------------------------------
- */
+/* ---- blocks ------------------------------------------------------------------------------------------------------ */
 ChannelSide channel_block_side(const Channelwise *d, int s, int rows, int taps) {
     const Side *side = &d->side[s];
     if (side->subscript < 0)
@@ -135,8 +134,7 @@ bool channel_choose_block(Channelwise *d) {
     return best > 0;
 }
 
-/* ---- parts of an axis -----------------------------------------------------------------------------------------------
- */
+/* ---- parts of an axis -------------------------------------------------------------------------------------------- */
 typedef struct Interval {
     int64_t lo, hi;
     bool known;

@@ -61,8 +61,7 @@ void channel_places(const ChannelSide *s, int64_t *first, int64_t *last) {
     *last = greatest(rows, 0) + greatest(taps, 0);
 }
 
-/* ---- one round ------------------------------------------------------------------------------------------------------
- */
+/* ---- one round --------------------------------------------------------------------------------------------------- */
 typedef struct Guard {
     LLVMBasicBlockRef join; /* NULL: none is needed */
 } Guard;
@@ -158,8 +157,7 @@ static void one_round(const Micro *m, Round *r) {
     }
 }
 
-/* ---- the function ---------------------------------------------------------------------------------------------------
- */
+/* ---- the function ------------------------------------------------------------------------------------------------ */
 static void all_rounds(const Micro *m) {
     const Emit *e = m->e;
     Round r = {.x = LLVMGetParam(m->fn, CHANNEL_X), .y = LLVMGetParam(m->fn, CHANNEL_Y)};

@@ -52,8 +52,7 @@ static int64_t choose_strip(const Channelwise *d) {
     return 0;
 }
 
-/* ---- the copy -----------------------------------------------------------------------------------------------------
- */
+/* ---- the copy ---------------------------------------------------------------------------------------------------- */
 static int64_t stage_pitch(const Channelwise *d, int s) {
     const Places p = places_of(d, INNER);
     return s == INNER ? d->strip : d->strip * (p.last - p.first + 1);

@@ -11,8 +11,7 @@
 #include "codegen/host/channel_internal.h"
 #include "codegen/host/counter.h"
 
-/* ---- roles ----------------------------------------------------------------------------------------------------------
- */
+/* ---- roles ------------------------------------------------------------------------------------------------------- */
 static bool contiguous_in(const KernelEmit *ke, const Window *w, int axis) {
     int64_t coef;
     return access_affine(ke->k, w->load, axis, &coef) && coef == 1;
@@ -99,8 +98,7 @@ static void find_loops(Channelwise *d) {
         if (!of_a_side(d, d->over.axis[i])) d->sum[d->n_sums++] = d->over.axis[i];
 }
 
-/* ---- loops ----------------------------------------------------------------------------------------------------------
- */
+/* ---- loops ------------------------------------------------------------------------------------------------------- */
 typedef struct Cursor {
     LLVMValueRef x, y, c;
 } Cursor;
@@ -289,8 +287,7 @@ static void multiply_strips(Channelwise *d, Cursor at) {
     axis_close(d, &l);
 }
 
-/* ---- the factors ----------------------------------------------------------------------------------------------------
- */
+/* ---- the factors ------------------------------------------------------------------------------------------------- */
 static int64_t y_elements(const Channelwise *d) {
     const int64_t vector = d->machine->vector;
     int64_t n = (step_of(d, d->v) + vector - 1) / vector * vector;
@@ -319,8 +316,7 @@ static WindowPlace pack_y(const Channelwise *d) {
     return p;
 }
 
-/* ---- the product ----------------------------------------------------------------------------------------------------
- */
+/* ---- the product ------------------------------------------------------------------------------------------------- */
 static bool plan(Channelwise *d, KernelEmit *ke, const Inst *inst, int storage, const HostMachine *machine) {
     enum { MOST_BYTES = 1 << 20 };
     *d = (Channelwise){.ke = ke, .dot = inst, .machine = machine, .c = &ke->v->storage.at[storage]};

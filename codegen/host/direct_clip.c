@@ -108,8 +108,7 @@ bool direct_tap_rows(const Direct *d, LLVMValueRef *lane, int64_t at, int rows, 
     return saved * d->ke->k->axes.at[d->sum_axis[d->n_sums - 1]].step > ENTER * n;
 }
 
-/* ---- the share ----------------------------------------------------------------------------------------------------
- */
+/* ---- the share --------------------------------------------------------------------------------------------------- */
 /* Of all values of the axes in it, those at which a range holds; 1 where that is not known. */
 static double share_of(const Kernel *k, const Range *r) {
     enum { MOST = 1 << 16 };

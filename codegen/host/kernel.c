@@ -129,8 +129,7 @@ static void enter_axis(Walk *w, int axis, LLVMValueRef base) {
         w->ke.hi[axis] = emit_intrinsic(e, "llvm.smin", 2, args);
 }
 
-/* ---- instructions -------------------------------------------------------------------------------------------------
- */
+/* ---- instructions ------------------------------------------------------------------------------------------------ */
 static void walk_block(Walk *w, const Block *b);
 
 static const Inst *yield_of(const Inst *i) { return i->body.at[i->body.n - 1]; }
@@ -178,8 +177,7 @@ static bool dot_sums(const Inst *dot, int axis) {
     return false;
 }
 
-/* The dot that alone reads carry c of the loop, and whose result the loop yields; through loops inside, too.
- */
+/* The dot that alone reads carry c of the loop, and whose result the loop yields; through loops inside, too. */
 static const Inst *only_dot(Walk *w, const Inst *loop, int c) {
     const Dim extent = w->ke.k->axes.at[loop->axis].extent;
     const int carry = loop->carry[c], result = yield_of(loop)->in[c];

@@ -284,8 +284,7 @@ void nest_write(Nest *t, Place p, LLVMValueRef v, LLVMValueRef mask) {
 
 enum { PREFETCH_LINES = 64 };
 
-/* ---- values ---------------------------------------------------------------------------------------------------------
- */
+/* ---- values ------------------------------------------------------------------------------------------------------ */
 static LLVMValueRef both_masks(Nest *t, LLVMValueRef x, LLVMValueRef y) {
     if (!x || !y) return x ? x : y;
     LLVMValueRef v[2] = {x, y};

@@ -355,8 +355,7 @@ LLVMValueRef emit_element(const Emit *e, Op op, DType result, DType operand, int
     }
 }
 
-/* ---- reductions -----------------------------------------------------------------------------------------------------
- */
+/* ---- reductions -------------------------------------------------------------------------------------------------- */
 LLVMValueRef emit_identity(const Emit *e, Op op, DType t) {
     const bool real = dtype_is_float(t);
     switch (op) {

@@ -31,8 +31,7 @@ typedef struct Product {
 
 static const Axis *axis_of(const Product *p, int x) { return &p->s->k->axes.at[x]; }
 
-/* ---- what the schedule says ---------------------------------------------------------------------------------------
- */
+/* ---- what the schedule says -------------------------------------------------------------------------------------- */
 /* Elements along the axis from one warpgroup to the next; 0: they all have the same ones. */
 static int64_t warpgroup_step(const Axis *x) {
     for (int b = 0; b < x->spread.n; b++)
@@ -68,8 +67,7 @@ static bool open_product(Simt *s, const Inst *i, Product *p) {
     return p->columns % 8 == 0 && p->a.layout.swizzle && p->b.layout.swizzle && (p->b.k_major || p->b.layout.bytes == 2);
 }
 
-/* ---- descriptors ----------------------------------------------------------------------------------------------------
- */
+/* ---- descriptors ------------------------------------------------------------------------------------------------- */
 static uint64_t descriptor_bits(const Factor *f) {
     const uint64_t swizzle = f->layout.swizzle == 128 ? 1 : f->layout.swizzle == 64 ? 2 : 3;
     const uint64_t leading = f->k_major ? 1 : (uint64_t)f->layout.panel_stride * (uint64_t)f->layout.bytes / 16;
@@ -148,8 +146,7 @@ static void load_rows(Product *p, int64_t step) {
         }
 }
 
-/* ---- accumulators ---------------------------------------------------------------------------------------------------
- */
+/* ---- accumulators ------------------------------------------------------------------------------------------------ */
 /* Slot of the result that is register d of the fragment of one block. */
 static int slot_of(const Product *p, int m_block, int n_block, int d) {
     Coords c = {0};

@@ -82,8 +82,7 @@ void hopper_rings_begin(Simt *s) {
         hopper_asm(e, e->none, "bar.sync 0;", "~{memory}", 0, NULL);
 }
 
-/* ---- places in memory ----------------------------------------------------------------------------------------------
- */
+/* ---- places in memory -------------------------------------------------------------------------------------------- */
 /* i32: the index of the tile's first element, and along the map's minor axis of its panel's. */
 static LLVMValueRef at_panel(Simt *s, const TensorMap *m, int panel, const Index *x) {
     Coords c = {0};

@@ -110,8 +110,7 @@ bool hopper_stage_registers(Simt *s, const Inst *stage, const int *slot, int n) 
     return true;
 }
 
-/* ---- to memory ------------------------------------------------------------------------------------------------------
- */
+/* ---- to memory --------------------------------------------------------------------------------------------------- */
 static LLVMBasicBlockRef by_one_thread(Simt *s) {
     const Emit *e = s->e;
     LLVMBasicBlockRef one = emit_block(e, s->fn, "one"), all = emit_block(e, s->fn, "all");

@@ -149,8 +149,7 @@ bool stage_rounds(const Simt *s, int value) {
     return i->by == BY_ASYNC && s->def[i->in[0]]->kind != TI_LOAD;
 }
 
-/* ---- filling from registers ----------------------------------------------------------------------------------------
- */
+/* ---- filling from registers -------------------------------------------------------------------------------------- */
 /* Runs `then` where `where` holds: opens the block; stage_endif closes it. */
 static LLVMBasicBlockRef stage_if(Simt *s, LLVMValueRef where) {
     if (!where) return NULL;

@@ -138,8 +138,7 @@ static fusec_status fusec_selftest_compare(const fusec_manifest *m, uint32_t i, 
                : FUSEC_E_SELFTEST;
 }
 
-/* ---- the test -----------------------------------------------------------------------------------------------------
- */
+/* ---- the test ---------------------------------------------------------------------------------------------------- */
 static char *fusec_selftest_place(char **at, const fusec_manifest *m, const fusec_tensor *t) {
     char *here = *at;
     *at += fusec_selftest_round(t->bytes, m->align);

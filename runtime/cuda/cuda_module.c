@@ -48,8 +48,7 @@ static fusec_status cuda_read_file(fusec_cuda *c, const char *path, void **text)
     return s;
 }
 
-/* ---- architecture -------------------------------------------------------------------------------------------------
- */
+/* ---- architecture ------------------------------------------------------------------------------------------------ */
 static void cuda_say_device(fusec_cuda *c, int capability) {
     char name[128] = "";
     fusec_cuda_say(c, "device ");

@@ -12,8 +12,7 @@ typedef struct cuda_work {
     int32_t syms[FUSEC_CUDA_MAX_SYMS];
 } cuda_work;
 
-/* ---- checks -------------------------------------------------------------------------------------------------------
- */
+/* ---- checks ------------------------------------------------------------------------------------------------------ */
 /* The caller's memory is not touched, so that outputs may be NULL; the region blocks are the device's. */
 static fusec_memory cuda_regions(const fusec_cuda *c) {
     const fusec_cuda_layout *l = &c->layout;
@@ -65,8 +64,7 @@ static fusec_status cuda_check_call(fusec_cuda *c, int entry, const fusec_cuda_c
     return s;
 }
 
-/* ---- staging ------------------------------------------------------------------------------------------------------
- */
+/* ---- staging ----------------------------------------------------------------------------------------------------- */
 static void cuda_scalars(const fusec_cuda *c, const cuda_work *w, char *to) {
     const fusec_manifest *m = c->manifest;
     uint32_t scalar[CUDA_HYPER0];
@@ -129,8 +127,7 @@ static fusec_status cuda_stage(fusec_cuda *c, const cuda_work *w) {
     return s != FUSEC_OK ? s : recorded;
 }
 
-/* ---- outputs ------------------------------------------------------------------------------------------------------
- */
+/* ---- outputs ----------------------------------------------------------------------------------------------------- */
 static fusec_status cuda_bring(fusec_cuda *c, uint32_t o) {
     const uint64_t bytes = c->manifest->outputs[o].bytes, at = c->output_at[o];
     if (!bytes) return FUSEC_OK;
@@ -195,8 +192,7 @@ static fusec_status cuda_bring_outputs(fusec_cuda *c, const cuda_work *w) {
     return s != FUSEC_OK ? s : cuda_skips_after(c);
 }
 
-/* ---- entries ------------------------------------------------------------------------------------------------------
- */
+/* ---- entries ----------------------------------------------------------------------------------------------------- */
 static fusec_status cuda_launch(fusec_cuda *c, const cuda_work *w) {
     void *exec = NULL;
     fusec_status s = fusec_cuda_graph_for(c, w->entry, w->wanted, w->syms, &exec);
@@ -246,8 +242,7 @@ FUSEC_WEAK fusec_status fusec_cuda_fetch(fusec_cuda *c, uint32_t output, void *t
     return s;
 }
 
-/* ---- times of single kernels ----------------------------------------------------------------------------------------
- */
+/* ---- times of single kernels ------------------------------------------------------------------------------------- */
 /* Launches [first, last) with an event after each and one before all; then their times. */
 static fusec_status cuda_time_batch(fusec_cuda *c, const cuda_work *w, void **events, uint32_t first, uint32_t last,
                                     float *ms) {

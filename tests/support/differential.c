@@ -57,8 +57,7 @@ Trial trial_next(TrialSet *s, Arena *a) {
     return t;
 }
 
-/* ---- compiling ----------------------------------------------------------------------------------------------------
- */
+/* ---- compiling --------------------------------------------------------------------------------------------------- */
 static const char *graph_text(Arena *a, const Graph *g) {
     char *text = NULL;
     size_t n;

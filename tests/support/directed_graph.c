@@ -71,8 +71,7 @@ bool directed_fits(const Directed *x, const Node *n, Need need) {
     }
 }
 
-/* ---- sources ------------------------------------------------------------------------------------------------------
- */
+/* ---- sources ----------------------------------------------------------------------------------------------------- */
 static Node *declare(Directed *x, Op op, DType t, Shape s, Range r, bool has_range) {
     Model *m = x->g->model;
     static const char *const prefix[] = {"x", "high", "low"};
@@ -126,8 +125,7 @@ Node *directed_operand(Directed *x, DType t, Shape s, Need need) {
     return directed_leaf(x, t, s, need);
 }
 
-/* ---- edges to order ------------------------------------------------------------------------------------------------
- */
+/* ---- edges to order ---------------------------------------------------------------------------------------------- */
 static Node *found(Directed *x, Op op) {
     int first = pick_below(x, x->pool.n);
     for (int i = 0; i < x->pool.n; i++) {
@@ -215,8 +213,7 @@ static void make_rules(Directed *x, DirectedSet *set) {
     }
 }
 
-/* ---- results --------------------------------------------------------------------------------------------------------
- */
+/* ---- results ----------------------------------------------------------------------------------------------------- */
 static void add_output(Directed *x, const char *name, Node *v) {
     TensorDecl d = {.name = name, .dtype = v->dtype, .shape = v->shape};
     vec_push(x->a, x->g->model->outputs, d);

@@ -54,8 +54,7 @@ static Node *other_source(Directed *x, Op op, Node *v, int k) {
     return directed_keep(x, n, r);
 }
 
-/* ---- elementwise ----------------------------------------------------------------------------------------------------
- */
+/* ---- elementwise ------------------------------------------------------------------------------------------------- */
 static bool is_truth(Op op) { return op == OP_NOT || op == OP_AND || op == OP_OR; }
 static bool takes_any(Op op) { return op == OP_CAST || op == OP_EQ || op == OP_NE || op == OP_SELECT; }
 

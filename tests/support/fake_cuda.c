@@ -11,8 +11,7 @@ const char *const fake_names[FAKE_FUNCTIONS] = {
 #undef FAKE_NAME
 };
 
-/* ---- objects ------------------------------------------------------------------------------------------------------
- */
+/* ---- objects ----------------------------------------------------------------------------------------------------- */
 typedef struct FakeNode {
     const FakeKernel *kernel;
     unsigned programs;
@@ -112,8 +111,7 @@ static int release(char *memory, bool pinned) {
     return 0;
 }
 
-/* ---- work: queued, done when waited for ----------------------------------------------------------------------------
- */
+/* ---- work: queued, done when waited for -------------------------------------------------------------------------- */
 static void run_node(const FakeNode *n) {
     void *params[MAX_PARAMS];
     for (int i = 0; i < MAX_PARAMS; i++) params[i] = (void *)(uintptr_t)&n->value[i];
@@ -191,8 +189,7 @@ static FakeGraph *copy_graph(const FakeGraph *g) {
     return to;
 }
 
-/* ---- the functions --------------------------------------------------------------------------------------------------
- */
+/* ---- the functions ----------------------------------------------------------------------------------------------- */
 static int fake_cuInit(unsigned flags) {
     FAKE(cuInit);
     return flags ? 1 : 0;

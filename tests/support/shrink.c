@@ -179,8 +179,7 @@ static Graph *changed(Arena *a, const Graph *g, const Change *c) {
     return graph_verify(a, r.g) ? NULL : r.g;
 }
 
-/* ---- the search ---------------------------------------------------------------------------------------------------
- */
+/* ---- the search -------------------------------------------------------------------------------------------------- */
 typedef struct Shrink {
     Arena *a;
     Trial best;

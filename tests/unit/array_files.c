@@ -257,8 +257,7 @@ static void test_halves(void **state) {
     }
 }
 
-/* ---- any bytes ------------------------------------------------------------------------------------------------------
- */
+/* ---- any bytes --------------------------------------------------------------------------------------------------- */
 static uint32_t next(uint32_t *seed) { return (*seed = *seed * 1664525u + 1013904223u) >> 8; }
 
 /* A few random edits; the copy is exact, so that a read past its end is seen by the sanitizers. */

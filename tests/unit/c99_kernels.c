@@ -124,8 +124,7 @@ static void texts_are_the_goldens(void **state) {
     }
 }
 
-/* ---- every elementwise op ------------------------------------------------------------------------------------------
- */
+/* ---- every elementwise op ---------------------------------------------------------------------------------------- */
 /* z[i] = op(x[i], y[i]), of dtype t; logarithms and roots see |x|. */
 static void check_binary(Op op, DType t) {
     Arena *a = arena_new();

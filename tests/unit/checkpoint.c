@@ -232,8 +232,7 @@ static void random_programs(void **state) {
     assert_true(cut >= 10);
 }
 
-/* ---- goldens: tests/golden/checkpoint/NAME.graph, differentiated, becomes NAME.out; UPDATE=1 rewrites them --
- */
+/* ---- goldens: tests/golden/checkpoint/NAME.graph, differentiated, becomes NAME.out; UPDATE=1 rewrites them -- */
 static char *read_file(Arena *a, const char *path) {
     FILE *f = fopen(path, "r");
     if (!f) return NULL;

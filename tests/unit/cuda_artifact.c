@@ -109,8 +109,7 @@ static int tear_down(void **state) {
     return scratch_remove(state);
 }
 
-/* ---- the same through the module interpreter ----------------------------------------------------------------------
- */
+/* ---- the same through the module interpreter --------------------------------------------------------------------- */
 static float image[ROWS * 6];
 static int32_t label[ROWS] = {2, 0, 1, 2, 77}; /* the last is past the extent */
 

@@ -195,8 +195,7 @@ static const float x0[ROWS] = {1, 2, 3, 4};
 static const int32_t label0[ROWS] = {0, 1, 2, 0};
 static const void *const in0[] = {x0, label0};
 
-/* ---- numbers ------------------------------------------------------------------------------------------------------
- */
+/* ---- numbers ----------------------------------------------------------------------------------------------------- */
 static void test_entries(void **state) {
     (void)state;
     fusec_cu_driver d = driver();
@@ -285,8 +284,7 @@ static void test_nothing_wanted(void **state) {
     close_model(&c);
 }
 
-/* ---- steps do not wait ----------------------------------------------------------------------------------------------
- */
+/* ---- steps do not wait ------------------------------------------------------------------------------------------- */
 static void test_steps_do_not_wait(void **state) {
     (void)state;
     fusec_cu_driver d = driver();
@@ -468,8 +466,7 @@ static void test_image_from_file(void **state) {
     close_model(&c);
 }
 
-/* ---- weights ------------------------------------------------------------------------------------------------------
- */
+/* ---- weights ----------------------------------------------------------------------------------------------------- */
 typedef struct File {
     char bytes[4096];
     uint32_t n;
@@ -512,8 +509,7 @@ static void test_weights(void **state) {
     close_model(&c);
 }
 
-/* ---- times --------------------------------------------------------------------------------------------------------
- */
+/* ---- times ------------------------------------------------------------------------------------------------------- */
 static void test_profile(void **state) {
     (void)state;
     const fusec_cu_driver d = driver();

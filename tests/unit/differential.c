@@ -131,8 +131,7 @@ static bool run_library(Arena *a, const Module *m, Entry e, const ModuleMemory *
     return s == FUSEC_OK;
 }
 
-/* ---- all programs on one back end ----------------------------------------------------------------------------------
- */
+/* ---- all programs on one back end -------------------------------------------------------------------------------- */
 /* The second architecture is for programs with a precision, which matrix instructions are for; of the others one in so
  * many. */
 enum { MOST_ARCHS = 3, EVERY_SECOND = 8, EVERY_THIRD = 16 };
@@ -548,8 +547,7 @@ static void failures_are_made_small(void **state) {
     assert_true(n >= 10);
 }
 
-/* ---- what failed once ----------------------------------------------------------------------------------------------
- */
+/* ---- what failed once -------------------------------------------------------------------------------------------- */
 /* An update that reads its state elsewhere than it writes, through nodes that have no memory of their own. */
 static const char shifted_state[] = "graph @shifted entry=infer {\n"
                                     "  state \"s\" : f32[5,3]\n"

@@ -32,8 +32,7 @@ static void check_kernel(const char *text, const int32_t *syms, double slack, do
     arena_free(a);
 }
 
-/* ---- products of every form ----------------------------------------------------------------------------------------
- */
+/* ---- products of every form -------------------------------------------------------------------------------------- */
 typedef struct Form {
     const char *name, *type, *head; /* of x, w and y; what the schedule says of the kernel */
     int m, n, k;                    /* extents */

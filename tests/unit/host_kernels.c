@@ -115,8 +115,7 @@ static void kernels_of_every_back_end_run(void **state) {
     arena_free(a);
 }
 
-/* ---- every elementwise op ------------------------------------------------------------------------------------------
- */
+/* ---- every elementwise op ---------------------------------------------------------------------------------------- */
 /* z[i] = op(x[i] - 1, y[i] - 2) (integers of both signs), of dtype t; logarithms and roots see |x|. */
 static void add_op(Arena *a, Module *m, Op op, DType t) {
     const OpInfo *info = &op_info[op];
@@ -384,8 +383,7 @@ static void products_of_many_axes(void **state) {
           "  %4 = const 2 : f32\n  %5 = dot %0, %0, %4 over k : f32\n  store %z[], %5\n");
 }
 
-/* ---- pairs of bf16 ------------------------------------------------------------------------------------------------
- */
+/* ---- pairs of bf16 ----------------------------------------------------------------------------------------------- */
 /* On a processor that has them they are used, on another of its kind they are not; the results are the same. */
 static void check_pairs(const char *text) {
     static const char pairs[] = "call <16 x float> @llvm.x86.avx512bf16.dpbf16ps.512";

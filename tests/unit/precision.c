@@ -127,8 +127,7 @@ static void gradients_are_near_the_exact_ones(void **state) {
             check_model(models[m], precisions[p].name, precisions[p].tolerance);
 }
 
-/* ---- what is in which dtype ---------------------------------------------------------------------------------------
- */
+/* ---- what is in which dtype -------------------------------------------------------------------------------------- */
 static int count(const Graph *g, Op op, DType operand, DType result) {
     int n = 0;
     for (int i = 0; i < g->nodes.n; i++) {

@@ -175,8 +175,7 @@ static bool emit_cubin(Compile *c) {
     return emit_launcher(c);
 }
 
-/* ---- the table ----------------------------------------------------------------------------------------------------
- */
+/* ---- the table --------------------------------------------------------------------------------------------------- */
 typedef struct Form {
     const char *suffix, *target; /* the default target */
     bool gpu, host, c99;         /* which back ends it can be for */

@@ -42,8 +42,7 @@ static bool start(Training *t, Entry entry, const bool entries[ENTRY_COUNT]) {
            (!o->resume || train_resume(t, o->resume)) && run_upload(r);
 }
 
-/* ---- steps ---------------------------------------------------------------------------------------------------------
- */
+/* ---- steps ------------------------------------------------------------------------------------------------------- */
 static int64_t batches_per_epoch(const Training *t) {
     const int64_t rows = t->last - t->first, whole = rows / t->data.capacity;
     return whole + (t->data.partial && rows % t->data.capacity ? 1 : 0);
