@@ -202,4 +202,39 @@ depthwise_pairs() {
 }
 [ "$(depthwise_pairs 56)" -gt 0 ] && [ "$(depthwise_pairs 14)" = 0 ] || { echo "vectors of images from memory"; exit 1; }
 [ "$(depthwise_asks 56)" -gt 0 ] && [ "$(depthwise_asks 14)" = 0 ] || { echo "prefetches of images"; exit 1; }
+
+# kernel gradients in three dimensions, of few columns and many terms, are multiplied in blocks, of two vectors where there are so many
+cat >deep.dsl <<'DSL'
+dim C = 48, F = 48, S = 32
+let O = S - 2
+model deep {
+    input x : f32[1, S, S, S, C]
+    input w : f32[3, 3, 3, C, F]
+    input u : f32[1, O, O, O, F]
+    y[n, d in 0..O, h in 0..O, v in 0..O, f] = sum[r, s, t, c] x[n, d + r, h + s, v + t, c] * w[r, s, t, c, f]
+    output dw = vjp(y, w, u)
+}
+DSL
+for shape in "48 48 x48_" "3 64 x32_" "32 16 x16_" "5 9 x16_"; do
+    set -- $shape
+    "$FUSEC" deep.dsl -D C="$1" -D F="$2" --arch=x86-64-v4 -o deep.ll
+    grep -q "^define .*fusec.direct_[0-9]*$3" deep.ll || { echo "kernel gradient of $1 to $2 channels: not in blocks of $3"; exit 1; }
+done
+
+# rows of a product that fall into the same cache sets are packed, others stay where they lie
+cat >rows.dsl <<'DSL'
+dim K = 1024
+model rows {
+    input a : f32[512, K]
+    input b : f32[K, 512]
+    output c = a @ b
+}
+DSL
+for shape in "1024 no" "3072 no" "1000 yes" "1264 yes"; do
+    set -- $shape
+    "$FUSEC" rows.dsl -D K="$1" --arch=x86-64-v4 --entry=infer -o rows.ll
+    lies=no
+    ! grep -q '^define .*fusec.block_12x[0-9]*_away' rows.ll || lies=yes
+    [ $lies = "$2" ] || { echo "rows of $1 elements stay where they lie: $lies"; exit 1; }
+done
 echo ok
