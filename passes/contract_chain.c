@@ -90,10 +90,21 @@ static double product_cost(const Chain *c, int n, const int *set) {
 static double pair_cost(const Chain *c, int a, int b) { return product_cost(c, 2, (int[]){a, b}); }
 
 /* ---- collecting -------------------------------------------------------------------------------------------------- */
+/* Loops are known by what reads them: those of none would be lost. */
+static bool reads_all_loops(const Node *n) {
+    const Contract *c = n->attr->contract;
+    for (int l = 0; l < c->n_loops; l++) {
+        bool read = false;
+        for (int k = 0; k < n->n_in; k++) read = read || contract_mentions(c, n->in, k, l);
+        if (!read) return false;
+    }
+    return true;
+}
+
 static bool is_product(const Node *n) {
     const Contract *c = n->attr->contract;
     return n->n_in == 2 && dtype_is_float(n->dtype) && n->dtype != DT_F16 && n->in[0]->dtype == n->dtype &&
-           contract_classify(c, n->in).is_plain;
+           contract_classify(c, n->in).is_plain && reads_all_loops(n);
 }
 
 /* No two places of e's loops have the same value: one loop, or 64*j + k with k below 64, a dim that was split. */
@@ -132,7 +143,7 @@ static bool is_several(const Node *n) {
     if (n->n_in < 3 || n->n_in > MOST_OPERANDS || n->dtype != DT_F32) return false;
     for (int k = 0; k < n->n_in; k++)
         if (n->in[k]->dtype != DT_F32) return false;
-    return reads_once(n->attr->contract, n->in);
+    return reads_once(n->attr->contract, n->in) && reads_all_loops(n);
 }
 
 /* Operand k of n is a product that n reads by whole loops. */

@@ -94,6 +94,17 @@ model views_in_tf32 <<'END' # products of what is read at strides and diagonals
 END
 agree views_in_tf32 5e-3
 
+model unread_loop <<'END' # a summed loop that nothing is read along: as often as it has steps
+    p = param [64, 96] init uniform(0.5, 1.0)
+    a = param [64] init uniform(0.5, 1.0)
+    b = param [96] init uniform(0.5, 1.0)
+    y = sum[i, j, l in 0..5] a[i] * b[j] * p[i, j]
+    loss = y
+END
+agree unread_loop 1e-5
+call unread_loop host --entry grad -fno-jacobian-gemm --outputs plain.out >log 2>&1 || fail "unread_loop: $(cat log)"
+"$BUILD/compare_safetensors" compare host.out "" plain.out 1e-5 || fail "a loop that nothing is read along is lost"
+
 model small_maps <<'END' # a convolution of maps of 2 x 2 whose weights are read where they lie
     p = param [32, 2, 2, 256] init normal(1.0)
     y = conv2d(relu(p), 1024, 3) as c
