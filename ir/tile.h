@@ -261,7 +261,7 @@ bool index_equal(const Index *x, const Index *y);
 bool index_affine_in(const Kernel *k, const Index *x, int axis, int64_t *coef);
 void index_axes(const Kernel *k, const Index *x, TileType *t); /* adds the axes it mentions, gathers included */
 bool index_is_const(const Index *x, int64_t *c);
-bool index_gathers(const Index *x);     /* does a value from memory stand in it, inside quotients too? */
+bool index_gathers(const Index *x);    /* does a value from memory stand in it, inside quotients too? */
 bool subscripts_gather(const Inst *i); /* in any subscript of the load or store? */
 
 /* ---- text, verification, interpretation, cost -------------------------------------------------------------------- */

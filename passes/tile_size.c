@@ -190,7 +190,8 @@ typedef struct Lying {
 
 /* Cycles of a core of two multiply-adds of VECTOR lanes, for one k of a tile: the product, and what it costs to read
  * and pack its factors (measured on Zen 5).  Rows along k stay where they lie if they are long, or for few
- * columns.  Columns are packed while the first rows are multiplied with them, or turned. */
+ * columns (the copy of those that share cache sets is not counted).  Columns are packed while the first rows are
+ * multiplied with them, or turned. */
 static double tile_cycles(const ProductTile *t, Lying lying) {
     enum { VECTOR = 16, HEIGHT = 4, READ = 1, PACK = 2, SWEEP = 7, TURN = 5, LONG = 256, FEW = 64, ENTER = 2000 };
     const double rows = (double)((t->rows + HEIGHT - 1) / HEIGHT * HEIGHT);

@@ -24,8 +24,7 @@ static int64_t inner_pitch(const Channelwise *d) {
 /* A line is lost before the next block reads it, and the next cache has neighbours of the image in so few banks that
  * lines come one after another. */
 bool channel_crowded(const Channelwise *d) {
-    const int64_t pitch = inner_pitch(d);
-    return pitch && in_few_sets(4 * pitch);
+    return in_few_sets(4 * inner_pitch(d));
 }
 
 /* More than a core's part of the outermost cache: it comes from memory. */

@@ -13,10 +13,10 @@
  * time, from where it lies or, with a prologue or ends that fill no square, evaluated aside.  Long k is packed in
  * parts.
  *
- * A thin factor is not packed but read where it lies: Y against few rows, X against few columns or in long rows; so is
- * what is small. Other Y that lies in rows is packed while the first rows of X are multiplied with it, which read it
- * anyway. A dot whose accumulator is a fresh zero does not read it, and may write where its result is to be stored
- * (DotResult): blocks that pass the edge of what exists are made aside. */
+ * A thin factor is not packed but read where it lies: Y against few rows, X against few columns or in long rows, unless
+ * these share cache sets; so is what is small. Other Y that lies in rows is packed while the first rows of X are
+ * multiplied with it, which read it anyway. A dot whose accumulator is a fresh zero does not read it, and may write
+ * where its result is to be stored (DotResult): blocks that pass the edge of what exists are made aside. */
 #include "codegen/host/counter.h"
 #include "codegen/host/dot_internal.h"
 
@@ -197,8 +197,8 @@ bool dot_plain_load(const Dot *d, int value, const TileType *across, Direct *dir
 }
 
 /* A copy is not worth while of what is read once, or stays in the innermost cache as it lies, as a block's rows of X do
- * from panel to panel unless they fall into the same sets of it: then all of a set is theirs at best, and a neighbour on
- * the core's other thread costs a quarter of the speed. */
+ * from panel to panel unless they fall into the same sets of it: then they fill those at best, and what else is read
+ * puts them out (on a busy machine a quarter of the speed was lost; a copy costs nothing that is seen). */
 static void choose_direct(Dot *d) {
     Direct *x = &d->x_direct, *y = &d->y_direct;
     const int64_t bytes = dot_source_bytes(d);

@@ -20,7 +20,7 @@ HostKernel host_emit_kernel(const Emit *e, Arena *a, const Kernel *k, const char
 
 /* Lines half a way of the innermost cache apart, or whole ways, fall into so few of its sets that few of them stay.  A
  * way is a page, where addresses are looked up beside translation. */
-static inline bool in_few_sets(int64_t bytes) { return bytes % (4096 / 2) == 0; }
+static inline bool in_few_sets(int64_t bytes) { return bytes && bytes % (4096 / 2) == 0; }
 
 /* dot.c: a matrix product in blocks, C[rows, columns] += X[rows, k] * Y[k, columns]; not every dot has that form. */
 typedef struct DotResult {

@@ -170,7 +170,7 @@ grep -q 'grid . in 0..128 step 128' product.tile && grep -q 'grid . in 0..512 st
 product ll
 grep -q '^define .*fusec.block_12x.*_copied' product.ll || { echo "a 1x1 kernel gradient copies its images first"; exit 1; }
 
-# few rows stay where they lie for tiles of few columns, which are turned once for all rows
+# few rows have tiles of few columns, which are turned once for all rows
 cat >turned.dsl <<'DSL'
 model turned {
     input a : f32[392, 2048]
