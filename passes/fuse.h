@@ -13,7 +13,7 @@ typedef struct Fuse {
     bool *output;        /* is an OUTPUT result */
     bool *result;
     Node **landing;      /* by result: the node that is computed into its home */
-    bool *copied;        /* by a result that is nothing else */
+    bool *copied;        /* has memory: a result is nothing but its copy, or it is an image that products read */
     AccessList *access;  /* by node id, of candidates */
     int *readers;        /* how many candidates read it */
     int *last_reader;    /* newest kernel that reads it, or -1 */

@@ -242,11 +242,58 @@ static bool pays_before(const Node *n, const Cone *c, const int *readers, Repeat
     return (c->dear && c->tensors > 0) || (x && x->op == OP_CONTRACT && fuse_is_heavy(x) && readers[x->id] == 1);
 }
 
+/* A view with every element at most once, its axes in another order; past the end there are few. */
+static bool turns(const Node *n) {
+    if (n->op == OP_TRANSPOSE) return true;
+    if (!node_is_view(n) || n->attr->contract->n_guards > 0) return false;
+    const Contract *c = n->attr->contract;
+    int dims[MAX_LOOPS] = {0};
+    for (int d = 0; d < n->in[0]->shape.rank; d++) {
+        const Affine *e = &c->map[0][d];
+        int loops = 0;
+        for (int l = 0; l < c->n_loops; l++) {
+            if (e->coef[l] && e->coef[l] != 1) return false;
+            if (e->coef[l]) dims[l]++, loops++;
+        }
+        if (loops > 1 || e->c || e->divisor != 1) return false;
+    }
+    for (int l = 0; l < c->n_loops; l++)
+        if (dims[l] != 1) return false;
+    return shape_elements(n->shape) < 2 * shape_elements(n->in[0]->shape);
+}
+
+/* What is read through the reshape n where its axes are those of a value, turned and joined (the gradient of what a
+ * pooling read): the joined axes are no axes of the value, so that memory in its order would be read by division. */
+static Node *turned_value(const Fuse *f, const Node *n, const Uses *uses) {
+    bool turned = false;
+    if (n->op != OP_RESHAPE || n->dtype == DT_TF32 || !shape_is_fixed(n->shape)) return NULL;
+    Node *x = n->in[0];
+    while ((x->op == OP_RESHAPE || turns(x)) && fuse_users(uses, x) == 1 && !f->result[x->id] && !f->copied[x->id]) {
+        turned |= x->op != OP_RESHAPE;
+        x = x->in[0];
+    }
+    const bool alone = fuse_users(uses, x) == 1 && !f->result[x->id] && !f->copied[x->id];
+    return turned && alone && op_info[x->op].cls == CLASS_ELEMENT ? x : NULL;
+}
+
+/* Where windows slide over such a reshape it gets the memory instead of its value. */
+static void find_turned(Fuse *f, const Graph *g, bool *reread, Repeats *repeats) {
+    for (int i = 0; i < f->n; i++) {
+        const Node *x = repeats[i] == AT_EVERY_TAP ? turned_value(f, g->nodes.at[i], &f->uses) : NULL;
+        if (!x) continue;
+        f->copied[i] = true;
+        for (const Node *y = g->nodes.at[i]->in[0];; y = y->in[0]) {
+            reread[y->id] = false, repeats[y->id] = ONCE;
+            if (y == x) break;
+        }
+    }
+}
+
 void fuse_candidates(Fuse *f, const Graph *g) {
     const Uses uses = f->uses = graph_uses(f->arena, g);
     find_landings(f, g, &uses);
-    const bool *reread = fuse_rereads(f->arena, g, &uses);
-    const Repeats *repeats = find_repeats(f->arena, g, &uses);
+    bool *reread = fuse_rereads(f->arena, g, &uses);
+    Repeats *repeats = find_repeats(f->arena, g, &uses);
     Cone *cone = ARENA_ARRAY(f->arena, Cone, f->n);
     for (int i = 0; i < g->results.n; i++) {
         f->result[f->landing[i]->id] = true;
@@ -256,6 +303,7 @@ void fuse_candidates(Fuse *f, const Graph *g) {
     /* what is copied has memory of its own: inlined, the copy would read what it overwrites */
     for (int i = 0; i < g->results.n; i++)
         if (fuse_is_copy(f, g->results.at[i].value)) f->copied[g->results.at[i].value->in[0]->id] = true;
+    find_turned(f, g, reread, repeats);
     find_sums_of_products(f, g);
     fuse_join_parts(f);
     for (int i = 0; i < f->n; i++) {

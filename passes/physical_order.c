@@ -153,13 +153,15 @@ static int inner_of_result(const Order *o, const Node *n) {
     int64_t sums = 1;
     for (int l = window ? c->n_out : 0; window && l < c->n_loops; l++) sums *= c->extent[l].bound;
     if (!window || !(window >> (c->n_out - 1) & 1) || sums < (o->copies ? COPIED_SUMS : LEAST_SUMS)) return AS_IS;
-    for (int k = 0; k < n->n_in; k++) {
-        const int loop = result_channel(n, k, last_dim(o, n, k), window, 1);
-        if (loop >= 0) return loop;
-    }
+    const int first = o->copies && shape_is_fixed(n->shape) ? 0 : 1;
+    for (int least = 1; least >= first; least--)
+        for (int k = 0; k < n->n_in; k++) {
+            const int loop = result_channel(n, k, last_dim(o, n, k), window, least);
+            if (loop >= 0) return loop;
+        }
     for (int k = 0; k < n->n_in && o->copies; k++)
         for (int d = n->in[k]->shape.rank - 1; d >= 0 && !reads(n, k, c->n_out - 1); d--) {
-            const int loop = result_channel(n, k, d, window, shape_is_fixed(n->shape) ? 0 : 1);
+            const int loop = result_channel(n, k, d, window, first);
             if (loop >= 0) return loop;
         }
     return AS_IS;

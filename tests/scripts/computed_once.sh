@@ -1,5 +1,6 @@
-# What gets memory, and what is computed where it is read: no value goes through memory that ends in one place, windows are not
-# written out, what is dear is not computed at every window; sums go along memory.  The numbers are those of the interpreter.
+# What gets memory, and what is computed where it is read: no value goes through memory that ends in one place, windows are
+# not written out and their gradient is an image, what is dear is not computed at every window; sums go along memory.  The
+# numbers are those of the interpreter.
 . "$SRC/tests/support/script.sh"
 
 cat >loss.dsl <<'END'
@@ -50,6 +51,26 @@ model chosen {                               # the gradient of a minimum, which 
 }
 END
 
+cat >pooled.dsl <<'END'
+model pooled {                               # what products read of a pooling's gradient: an image, not windows
+    x = param [2, 9, 10, 4] init normal(1.0)
+    u = param [2, 4, 5, 6] init normal(1.0)
+    k = param [3, 3, 4, 6] init normal(1.0)
+    loss = sum(max_pool2d(convolve(x, k, 9, 10, 1, 1, 1, 1), 2) * u)
+    output loss
+    train loss with sgd(lr = 0.1)
+}
+END
+cat >heads.dsl <<'END'
+model heads {                                # what follows a product is computed with it, though its axes are turned and joined
+    p = param [2, 4, 8, 8] init normal(1.0)
+    v = param [2, 4, 8, 8] init normal(1.0)
+    r = param [2, 4, 8, 1] init normal(1.0)
+    w = param [32, 16] init normal(1.0)
+    output y = reshape(transpose(p @ v / (abs(r) + 1), [0, 2, 1, 3]), [16, 32]) @ w
+}
+END
+
 # plan MODEL ENTRY TARGET: kernels and buffers into plan.txt, the kernels themselves into all.tile
 plan() {
     "$FUSEC" "$1.dsl" -o all.tile --entry="$2" --target="$3" --print-after=place >all.txt || die "$1: $3"
@@ -66,6 +87,11 @@ for target in host c99 sm_80; do
     [ "$(grep -c '^  k' plan.txt)" = 3 ] || fail "scan, $target: not a sum of what is chosen, and one of exponentials before it"
     plan chosen grad $target
     [ "$(grep -c 'arena 24576 bytes' plan.txt)" = 2 ] || fail "chosen, $target: the gradient of the minimum is not kept"
+    plan heads infer $target
+    [ "$(grep -c '^  k' plan.txt)" = 2 ] || fail "heads, $target: the quotient has a kernel of its own"
+    plan pooled grad $target
+    awk '/^kernel/ { product = /contract/ } product && / = load .* mod / { bad = 1 } END { exit bad }' all.tile ||
+        fail "pooled, $target: products find their place in a window by division"
 done
 plan groups infer host # [2, 256, 8, 4]: over pixels first
 grep -q '^kernel.*f32\[2,8,4\] out' all.tile || fail "groups: summed group by group"
@@ -87,4 +113,6 @@ check dear infer
 check scan infer
 check groups infer
 check chosen grad
+check pooled grad
+check heads infer
 exit $bad

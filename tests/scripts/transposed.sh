@@ -48,6 +48,16 @@ model volume {                               # a kernel of 2 x K x K
     output by_input = sum(vjp(y, x, u) * x)
     output by_kernel = sum(vjp(y, w, u) * w)
 }
+model volume_outside {
+    x = param [B, C, 3, H, W] init normal(1.0)
+    w = param [C, F, 2, K, K] init normal(1.0)
+    u = param [B, F, 6, O, Q] init normal(1.0)
+    y[n, f, d in 0..6, h in 0..O, v in 0..Q] =
+        sum[c, q, r, s] x[n, c, (d - q) / 2, (h + P - r*D) / stride, (v + P - s*D) / stride] * w[c, f, q, r, s]
+    output forward = sum(y * u)
+    output by_input = sum(vjp(y, x, u) * x)
+    output by_kernel = sum(vjp(y, w, u) * w)
+}
 model depthwise {
     x = param [B, C, H, W] init normal(1.0)
     w = param [C, K, K] init normal(1.0)
@@ -81,7 +91,7 @@ check() {
          { d = $1 - first; if (d < 0) d = -d; if (!(d <= 1e-4 * size)) bad = 1 }
          END { exit bad || NR != 6 }' numbers || { echo "$*: not one number:"; cat numbers; exit 1; }
 }
-for m in outside inside line volume depthwise; do
+for m in outside inside line volume volume_outside depthwise; do
     check $m
     check $m -D K=4 -D C=17 -D more=0             # as many taps in each class
     check $m -D stride=3 -D D=2 -D K=4
@@ -93,6 +103,7 @@ for m in outside inside line volume depthwise; do
 done
 check outside -D B=1 -D C=32 -D F=40 -D H=9 -D W=20 # blocks that are turned in registers, and what is left of them
 check outside -D B=1 -D C=33 -D F=18 -D H=17 -D W=34 -D K=4 -D more=0
+check volume_outside -D B=1 -D C=32
 check experts
 check experts -D C=64 -D F=70 -D H=9
 
@@ -113,3 +124,14 @@ model experts {
 DSL
 "$FUSEC" experts.dsl --arch=x86-64-v4 --entry=infer -o experts.ll
 grep -q '^define .*fusec.block' experts.ll || { echo "rows of a table are read element by element"; exit 1; }
+# a single image whose channels are outside: its result's are columns, not classes of places
+cat >one.dsl <<'DSL'
+model one {
+    input x : f32[1, 64, 8, 8]
+    input w : f32[64, 32, 3, 3]
+    y[n, f, h in 0..15, v in 0..15] = sum[c, r, s] x[n, c, (h + 1 - r) / 2, (v + 1 - s) / 2] * w[c, f, r, s]
+    output y
+}
+DSL
+"$FUSEC" one.dsl --entry=infer -o one.tile
+grep -q '^kernel.*contract.*,32\] out' one.tile || { echo "columns are classes of places"; grep '^kernel' one.tile; exit 1; }
