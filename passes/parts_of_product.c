@@ -1,10 +1,12 @@
-/* jacobian_gemm, in front of autodiff: products of parts of one tensor with the same other operand are parts of one product.
+/* jacobian_gemm, in front of autodiff: products of parts of one tensor with the same other operand are parts of one
+ * product.
  *
  *     z0 = x[:, 0] w,  z1 = x[:, 1] w,  ..     z = x w,  z0 = z[:, 0],  z1 = z[:, 1],  ..
  *
  * An unrolled recurrence multiplies its inputs step by step: few rows, and the weights are read in each.  Of the one
- * product the backward makes two more, and not two for every step.  It keeps all results until the last is read.  A training
- * step has their gradients side by side anyway, for the weight's; elsewhere they may take no more than what is read. */
+ * product the backward makes two more, and not two for every step.  It keeps all results until the last is read.  A
+ * training step has their gradients side by side anyway, for the weight's; elsewhere they may take no more than what is
+ * read. */
 #include "passes/parts_of_product.h"
 #include "ir/attr_pool.h"
 #include "passes/contract_class.h"
@@ -21,7 +23,7 @@ typedef struct Member {
 } Member;
 typedef VEC(Member) Members;
 
-/* ---- members ------------------------------------------------------------------------------------------------------- */
+/* ---- members ----------------------------------------------------------------------------------------------------- */
 static bool is_place(const Affine *e) {
     for (int l = 0; l < MAX_LOOPS; l++)
         if (e->coef[l]) return false;
@@ -57,17 +59,28 @@ static bool may_be_part(const Node *n) {
            n->attr->contract->n_loops < MAX_LOOPS && n->in[0] != n->in[1];
 }
 
-static int by_product(const void *x, const void *y) {
-    const Member *a = x, *b = y;
-    for (int k = 0; k < 2; k++)
-        if (a->node->in[k] != b->node->in[k]) return a->node->in[k]->id - b->node->in[k]->id;
-    if (a->operand != b->operand) return a->operand - b->operand;
-    if (a->dim != b->dim) return a->dim - b->dim;
-    const uint64_t p = attr_hash(&(Node){.op = OP_CONTRACT, .n_in = 2, .in = a->node->in, .attr = a->attr}),
-                   q = attr_hash(&(Node){.op = OP_CONTRACT, .n_in = 2, .in = b->node->in, .attr = b->attr});
-    if (p != q) return p < q ? -1 : 1;
-    if (a->place != b->place) return a->place < b->place ? -1 : 1;
-    return a->node->id - b->node->id;
+/* Parts of one product side by side, by place. */
+static int by_product(const void *p, const void *q) {
+    const Member *a = p, *b = q;
+    const Node *x = a->node, *y = b->node;
+    const uint64_t hash[2] = {attr_hash(&(Node){.op = OP_CONTRACT, .n_in = 2, .in = x->in, .attr = a->attr}),
+                              attr_hash(&(Node){.op = OP_CONTRACT, .n_in = 2, .in = y->in, .attr = b->attr})};
+    const int64_t key[][2] = {
+        {x->in[0]->id, y->in[0]->id},
+        {x->in[1]->id, y->in[1]->id},
+        {a->operand, b->operand},
+        {a->dim, b->dim},
+        {hash[0] > hash[1], hash[1] > hash[0]},
+        {x->dtype, y->dtype},
+        {x->precision, y->precision},
+        {x->phase, y->phase},
+        {x->remat, y->remat},
+        {a->place, b->place},
+        {x->id, y->id},
+    };
+    for (size_t i = 0; i < sizeof key / sizeof *key; i++)
+        if (key[i][0] != key[i][1]) return key[i][0] < key[i][1] ? -1 : 1;
+    return 0;
 }
 
 static bool same_product(const Member *a, const Member *b) {
@@ -97,7 +110,7 @@ static Members find_members(Graph *g, Arena *scratch) {
     return list;
 }
 
-/* ---- what it costs --------------------------------------------------------------------------------------------------- */
+/* ---- what it costs ----------------------------------------------------------------------------------------------- */
 /* Of so many places, equally far apart?  The distance, or 0. */
 static int64_t step_of(const Member *m, int n) {
     const int64_t step = n > 1 ? m[1].place - m[0].place : 0;
@@ -111,13 +124,15 @@ static bool pays(const PassContext *c, const Graph *g, const Member *m, int n) {
     const int64_t result = shape_elements(x->shape), whole = shape_elements(x->in[m->operand]->shape),
                   shared = shape_elements(x->in[1 - m->operand]->shape),
                   part = whole / x->in[m->operand]->shape.dim[m->dim].bound;
-    const bool keeps = (g->entry == ENTRY_GRAD || g->entry == ENTRY_STEP) && c->target && c->target->backend != BACKEND_C99;
+    const bool keeps =
+        (g->entry == ENTRY_GRAD || g->entry == ENTRY_STEP) && c->target && c->target->backend != BACKEND_C99;
     if (n < 2 || !step_of(m, n) || c->checkpoint != CHECKPOINT_NONE) return false;
     return shared >= part + result && (keeps || n * result <= whole + shared);
 }
 
-/* ---- the product, and its parts ----------------------------------------------------------------------------------------- */
-/* Where the new loop stands among the result's: behind those of the dims in front of it, so that rows lie side by side. */
+/* ---- the product, and its parts ---------------------------------------------------------------------------------- */
+/* Where the new loop stands among the result's: behind those of the dims in front of it, so that rows lie side by side.
+ */
 static int loop_place(const Member *m) {
     const Contract *c = m->node->attr->contract;
     int at = 0;
@@ -166,6 +181,7 @@ static Node *make_part(Graph *g, Node *member, Node *whole, int loop, int at) {
         cut.step[d] = 1;
     }
     Node *slice = like(graph_op(g, OP_SLICE, 1, &whole, &cut), member);
+    slice->precision = PRECISION_F32;
     const Node *reshape = graph_reshape(g, slice, member->shape);
     g->nodes.n--;
     member->op = OP_RESHAPE;

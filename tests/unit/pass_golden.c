@@ -78,7 +78,7 @@ static void jacobian_gemm(void **state) {
 }
 static void parts_of_product(void **state) {
     (void)state;
-    check_dir("parts_of_product", parts_of_products, target_find("host"), 3);
+    check_dir("parts_of_product", parts_of_products, target_find("host"), 4);
 }
 static void layout(void **state) {
     (void)state;
