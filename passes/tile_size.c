@@ -110,23 +110,30 @@ static int map_elements(const Target *t, const Plan *p, const PlanKernel *k, int
     return weight > 48 && t->threads < elements ? t->threads : elements;
 }
 
-/* A matrix times a vector reads the matrix once, as it lies: where its rows are summed, long rows, a few at a time. */
-static void vector_sizes(const Limits *l, const Node *n, TileSizes *s) {
+/* Lanes of the loops of the result that operand o alone mentions. */
+static int64_t own_lanes(const Node *n, const TileSizes *s, int o) {
     const Contract *c = n->attr->contract;
-    bool many[2] = {false, false}; /* outputs that only one operand mentions */
+    int64_t lanes = 1;
+    for (int i = 0; i < c->n_out; i++)
+        if (contract_mentions(c, n->in, o, i) && !contract_mentions(c, n->in, 1 - o, i)) lanes *= s->p[i];
+    return lanes;
+}
+
+/* A matrix times a vector, or a few, reads the matrix once, as it lies: where its rows are summed, long rows; those of one
+ * vector a few at a time. */
+static void vector_sizes(const Limits *l, const Node *n, TileSizes *s) {
+    enum { FEW = 7, LANES = 8192 }; /* vectors; of all of them together, for the innermost cache */
+    const Contract *c = n->attr->contract;
     if (l->row_lanes < 2 || l->pow2 || c->n_operands != 2) return;
-    for (int i = 0; i < c->n_out; i++) {
-        bool in[2] = {false, false};
-        for (int o = 0; o < 2; o++)
-            for (int d = 0; d < n->in[o]->shape.rank; d++) in[o] |= c->map[o][d].coef[i] != 0;
-        for (int o = 0; o < 2; o++) many[o] |= in[o] && !in[!o] && s->p[i] > 1;
-    }
-    if (many[0] == many[1]) return;
-    const int matrix = many[1], last = n->in[matrix]->shape.rank - 1;
+    const int64_t own[2] = {own_lanes(n, s, 0), own_lanes(n, s, 1)};
+    const int matrix = own[1] > own[0], last = n->in[matrix]->shape.rank - 1;
+    const int64_t few = own[!matrix], part = LANES / few / SUM_UNIT * SUM_UNIT;
+    const int64_t most = l->row_lanes * 2 < part ? l->row_lanes * 2 : part;
+    if (own[0] == own[1] || few > FEW) return;
     for (int i = c->n_out; i < c->n_loops; i++) {
         if (last < 0 || !c->map[matrix][last].coef[i]) continue;
-        s->k[i] = lanes(l, c->extent[i], l->row_lanes * 2);
-        for (int o = 0; o < c->n_out; o++) s->p[o] = s->p[o] > 16 ? 16 : s->p[o];
+        if (s->k[i] < most) s->k[i] = lanes(l, c->extent[i], most);
+        for (int o = 0; o < c->n_out && few == 1; o++) s->p[o] = s->p[o] > 16 ? 16 : s->p[o];
     }
 }
 

@@ -222,6 +222,25 @@ static void choose_direct(Dot *d) {
     x->use &= x->along >= 0 && x->across >= 0;
 }
 
+static bool multiple(const Axis *a, int64_t of) {
+    return dim_is_fixed(a->extent) && a->extent.bound % of == 0 && (a->step % of == 0 || a->step >= a->extent.bound);
+}
+
+/* Few rows, and Y along k: inner products, of which none needs more rows than there are in all. */
+static void choose_inner(Dot *d) {
+    const Axis *axes = d->ke->k->axes.at;
+    bool whole = true;
+    for (int i = 0; i < d->rows.n_axes; i++) whole &= multiple(&axes[d->rows.axis[i]], axes[d->rows.axis[i]].step);
+    d->inner = whole && d->y_direct.turned && d->pair_axis < 0 && d->n_rows <= INNER_ROWS;
+    if (!d->inner) return;
+    d->x_direct.use = d->x_direct.along == 1;
+    d->parted = -1;
+}
+
+static bool fits_blocks(Dot *d) {
+    return (d->n_rows >= MIN_ROWS || d->y_direct.use) && d->n_columns % d->panel == 0 && choose_part(d);
+}
+
 /* Sizes; false where plain loops are as good. */
 static bool measure(Dot *d) {
     const Kernel *k = d->ke->k;
@@ -240,9 +259,8 @@ static bool measure(Dot *d) {
     d->pair_axis = choose_pair_axis(d);
     choose_block(d);
     choose_direct(d);
-    if (columns < MIN_COLUMNS || (d->n_rows < MIN_ROWS && !d->y_direct.use) || d->n_columns % d->panel ||
-        !choose_part(d))
-        return false;
+    choose_inner(d);
+    if (columns < MIN_COLUMNS || (!d->inner && !fits_blocks(d))) return false;
     const int lanes = d->machine->vector;
     d->n_units = units(d, d->n_over);
     d->x_pitch = pitch_of(d->n_units);
@@ -260,13 +278,10 @@ bool dot_is_blocked(KernelEmit *ke, const Inst *inst, int storage, const HostMac
     return plan(&d, ke, inst, storage, m);
 }
 
-static bool multiple(const Axis *a, int64_t of) {
-    return dim_is_fixed(a->extent) && a->extent.bound % of == 0 && (a->step % of == 0 || a->step >= a->extent.bound);
-}
-
 /* May a block pass the last row or column? */
 static bool has_edges(const Dot *d) {
     const Axis *axes = d->ke->k->axes.at;
+    if (d->inner) return false;
     const bool rows = d->rows.n_axes && !multiple(&axes[d->rows.axis[0]], d->row_unit);
     return rows || !multiple(&axes[d->columns.axis[0]], d->panel);
 }
@@ -292,7 +307,7 @@ void dot_emit_blocked(KernelEmit *ke, const Inst *inst, int storage, const HostM
     ke->pair_products += d.pair_axis >= 0;
     dot_choose_group(&d);
     LLVMValueRef x = dot_pack_memory(ke, 0, dot_x_elements(&d));
-    LLVMValueRef y = dot_pack_memory(ke, 1, d.n_columns * d.y_pitch), fresh = d.to.fresh;
+    LLVMValueRef y = d.inner ? NULL : dot_pack_memory(ke, 1, d.n_columns * d.y_pitch), fresh = d.to.fresh;
     LLVMPositionBuilderAtEnd(e->b, ke->current);
     if (d.parted < 0) {
         dot_multiply_part(&d, x, y);

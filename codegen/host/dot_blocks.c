@@ -348,6 +348,10 @@ void dot_multiply_part(const Dot *d, LLVMValueRef x_memory, LLVMValueRef y_memor
     p.lanes = lanes_of_k(d, p.count);
     if (d->x_direct.use) p.x_here = origin(d, d->x, &d->x_direct);
     if (d->y_direct.use || d->y_direct.copied || d->y_direct.turned) p.y_here = origin(d, d->y, &d->y_direct);
+    if (d->inner) {
+        dot_inner_products(d, &p);
+        return;
+    }
     dot_pack_y(d, &p);
     p.next_x = ahead_of(d, d->x, &d->rows);
     if (!d->y_direct.use || d->y_direct.near || d->y_direct.swept) p.next_y = ahead_of(d, d->y, &d->columns);

@@ -30,6 +30,7 @@ typedef struct Dot {
     bool rows_fast;                    /* X is [k][rows], else [rows][k] */
     Direct x_direct, y_direct;
     DotResult to;
+    bool inner; /* few rows against Y that lies along k: inner products (dot_inner.c) */
     bool edges; /* `to` has only lanes that exist, and a block may pass them: that one goes aside first */
     int64_t group, x_step; /* rows of X packed at a time; elements from one k to the next */
     int parted, part;      /* the k axis that is packed in parts of `part` lanes; -1: none */
@@ -72,6 +73,10 @@ bool dot_never(LLVMValueRef condition);      /* known to be false */
 /* ---- dot_blocks.c ---- */
 /* The k between the limits of their axes: packs, multiplies. */
 void dot_multiply_part(const Dot *d, LLVMValueRef x_memory, LLVMValueRef y_memory);
+
+/* ---- dot_inner.c ---- */
+enum { INNER_ROWS = 7 }; /* most of them */
+void dot_inner_products(const Dot *d, const Packed *p);
 
 static inline int dot_source_bytes(const Dot *d) { return d->pair_axis >= 0 ? 2 : 4; }
 

@@ -188,10 +188,10 @@ LLVMValueRef dot_panel_at(const Dot *d, const Packed *p, LLVMValueRef column) {
 
 /* Several axes of rows are packed at once; of one, as many rows as are multiplied next. */
 void dot_choose_group(Dot *d) {
-    const bool many = d->rows.n_axes != 1;
+    const bool many = d->rows.n_axes != 1 || d->inner;
     int8_t order[MAX_TILE_AXES];
     const TileType axes = tile_type_union(d->rows, d->over);
-    d->rows_fast = runs_along(d->ke, d->x, &axes, &d->rows, order);
+    d->rows_fast = !d->inner && runs_along(d->ke, d->x, &axes, &d->rows, order);
     d->group = many ? d->n_rows + d->row_block : d->rows_fast && !d->x_direct.use ? 4 * d->row_block : d->row_block;
     d->x_step = d->rows_fast ? d->group + 16 : 1;
 }

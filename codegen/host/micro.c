@@ -287,12 +287,6 @@ LLVMValueRef micro_product(const Emit *e, MicroShape s) {
 }
 
 /* ---- a block at the edge ---------------------------------------------------------------------------------------- */
-static LLVMValueRef masked(const Emit *e, const char *name, LLVMTypeRef vector, int n, LLVMValueRef *args) {
-    LLVMTypeRef types[2] = {vector, e->ptr};
-    LLVMValueRef fn = LLVMGetIntrinsicDeclaration(e->module, LLVMLookupIntrinsicID(name, strlen(name)), types, 2);
-    return emit_call(e, fn, n, args);
-}
-
 /* One row: C is read where it counts, which may be nowhere. */
 static void put_row(const Emit *e, LLVMValueRef fn, LLVMValueRef from, LLVMValueRef to, int vectors, int lanes) {
     LLVMTypeRef vector = LLVMVectorType(e->f32, (unsigned)lanes);
@@ -303,12 +297,12 @@ static void put_row(const Emit *e, LLVMValueRef fn, LLVMValueRef from, LLVMValue
         LLVMValueRef rest = emit_splat(e, LLVMBuildSub(e->b, columns, offset, ""), lanes);
         LLVMValueRef here = LLVMBuildICmp(e->b, LLVMIntSLT, emit_lanes(e, e->i64, lanes), rest, "");
         LLVMValueRef counts = LLVMBuildAnd(e->b, here, emit_splat(e, old, lanes), "");
-        LLVMValueRef c =
-            masked(e, "llvm.masked.load", vector, 4, (LLVMValueRef[]){at, align, counts, LLVMConstNull(vector)});
+        LLVMValueRef old_args[4] = {at, align, counts, LLVMConstNull(vector)};
+        LLVMValueRef c = emit_masked(e, "llvm.masked.load", vector, at, 4, old_args);
         LLVMValueRef sum = LLVMBuildLoad2(e->b, vector, element_at(e, from, offset), "");
         LLVMSetAlignment(sum, 4);
         sum = LLVMBuildFAdd(e->b, sum, c, "");
-        masked(e, "llvm.masked.store", vector, 4, (LLVMValueRef[]){sum, at, align, here});
+        emit_masked(e, "llvm.masked.store", vector, at, 4, (LLVMValueRef[]){sum, at, align, here});
     }
 }
 

@@ -233,13 +233,6 @@ Place nest_pack_place(Nest *t, const PackPlace *p) {
 }
 
 /* ---- accesses --------------------------------------------------------------------------------------------------- */
-static LLVMValueRef masked(const Emit *e, const char *name, LLVMTypeRef data, LLVMValueRef pointer, int n,
-                           LLVMValueRef *args) {
-    LLVMTypeRef types[2] = {data, LLVMTypeOf(pointer)};
-    LLVMValueRef fn = LLVMGetIntrinsicDeclaration(e->module, LLVMLookupIntrinsicID(name, strlen(name)), types, 2);
-    return emit_call(e, fn, n, args);
-}
-
 static unsigned natural_align(const Emit *e, LLVMTypeRef t) {
     return t == e->f64 ? 8 : t == e->i8 || t == e->i1 ? 1 : t == e->half || t == e->i16 ? 2 : 4;
 }
@@ -261,7 +254,7 @@ LLVMValueRef nest_read(Nest *t, Place p, LLVMTypeRef element, LLVMValueRef mask)
     LLVMValueRef m = mask ? emit_splat(e, mask, width) : all_lanes(e, width);
     LLVMValueRef args[4] = {p.pointer, LLVMConstInt(e->i32, align, false), m, LLVMConstNull(type)};
     const char *name = p.vector && !p.contiguous ? "llvm.masked.gather" : "llvm.masked.load";
-    LLVMValueRef v = masked(e, name, type, p.pointer, 4, args);
+    LLVMValueRef v = emit_masked(e, name, type, p.pointer, 4, args);
     return p.vector ? v : LLVMBuildExtractElement(e->b, v, LLVMConstInt(e->i32, 0, false), "");
 }
 
@@ -278,8 +271,8 @@ void nest_write(Nest *t, Place p, LLVMValueRef v, LLVMValueRef mask) {
     LLVMValueRef m = mask ? emit_splat(e, mask, width) : all_lanes(e, width);
     v = emit_splat(e, v, width);
     LLVMValueRef args[4] = {v, p.pointer, LLVMConstInt(e->i32, align, false), m};
-    masked(e, p.vector && !p.contiguous ? "llvm.masked.scatter" : "llvm.masked.store", LLVMTypeOf(v), p.pointer, 4,
-           args);
+    emit_masked(e, p.vector && !p.contiguous ? "llvm.masked.scatter" : "llvm.masked.store", LLVMTypeOf(v), p.pointer, 4,
+                args);
 }
 
 enum { PREFETCH_LINES = 64 };

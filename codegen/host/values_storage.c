@@ -23,6 +23,8 @@ static int favourite(const Values *v, const TileType *t) {
     return best;
 }
 
+enum { FEW_COLUMNS = 8 }; /* fewer: not worth blocks */
+
 /* 0: in both factors, 1: row, 2: column.  Columns are the axes of the factor that has `inner`. */
 static int dot_side(const Kernel *k, const Inst *dot, int inner, int axis) {
     const TileType *x = &k->types.at[dot->in[0]], *y = &k->types.at[dot->in[1]];
@@ -32,16 +34,36 @@ static int dot_side(const Kernel *k, const Inst *dot, int inner, int axis) {
     return (tile_type_has(y, inner) ? in_y : in_x) ? 2 : 1;
 }
 
+static int longest(const Values *v, const TileType *t, const Inst *dot, int inner, int side) {
+    const Axis *axes = v->k->axes.at;
+    int best = -1;
+    for (int i = 0; i < t->n_axes; i++)
+        if (dot_side(v->k, dot, inner, t->axis[i]) == side && (best < 0 || axes[t->axis[i]].step > axes[best].step))
+            best = t->axis[i];
+    return best;
+}
+
+static int64_t lanes_on(const Values *v, const TileType *t, const Inst *dot, int inner, int side) {
+    int64_t n = 1;
+    for (int i = 0; i < t->n_axes; i++)
+        if (dot_side(v->k, dot, inner, t->axis[i]) >= side) n *= v->k->axes.at[t->axis[i]].step;
+    return n;
+}
+
 /* The axis that lies contiguous.  Of a product's result it is filled up to whole vectors: if that is much, as with
- * residue classes of a convolution, the longest axis of the same factor. */
+ * residue classes of a convolution, the longest axis of the same factor; of few columns in all and one k, the longest
+ * of the rows, which thus become the columns. */
 static int innermost(const Values *v, const TileType *t, const Inst *dot) {
     const Axis *axes = v->k->axes.at;
     const int favoured = favourite(v, t);
-    int inner = favoured;
-    for (int i = 0; dot && i < t->n_axes && axes[favoured].step < v->vector / 2; i++)
-        if (dot_side(v->k, dot, favoured, t->axis[i]) == 2 && axes[t->axis[i]].step > axes[inner].step)
-            inner = t->axis[i];
-    return inner;
+    if (!dot || favoured < 0 || axes[favoured].step >= FEW_COLUMNS) return favoured;
+    const int row = longest(v, t, dot, favoured, 1), column = longest(v, t, dot, favoured, 2);
+    const bool both = tile_type_has(&v->k->types.at[dot->in[0]], favoured) &&
+                      tile_type_has(&v->k->types.at[dot->in[1]], favoured);
+    if (!both && dot->n_over == 1 && row >= 0 && axes[row].step >= FEW_COLUMNS &&
+        lanes_on(v, t, dot, favoured, 2) < FEW_COLUMNS)
+        return row;
+    return column >= 0 && axes[favoured].step < v->vector / 2 && axes[column].step > axes[favoured].step ? column : favoured;
 }
 
 Storage storage_make(const Values *v, const TileType *type, const Inst *dot) {

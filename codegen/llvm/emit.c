@@ -101,6 +101,13 @@ LLVMValueRef emit_intrinsic(const Emit *e, const char *name, int n, LLVMValueRef
     return emit_call(e, LLVMGetIntrinsicDeclaration(e->module, id, &type, 1), n, args);
 }
 
+LLVMValueRef emit_masked(const Emit *e, const char *name, LLVMTypeRef data, LLVMValueRef pointer, int n,
+                         LLVMValueRef *args) {
+    LLVMTypeRef types[2] = {data, LLVMTypeOf(pointer)};
+    const unsigned id = LLVMLookupIntrinsicID(name, strlen(name));
+    return emit_call(e, LLVMGetIntrinsicDeclaration(e->module, id, types, 2), n, args);
+}
+
 static LLVMAttributeRef attribute(const Emit *e, const char *name, uint64_t value) {
     return LLVMCreateEnumAttribute(e->context, LLVMGetEnumAttributeKindForName(name, strlen(name)), value);
 }

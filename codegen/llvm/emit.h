@@ -40,6 +40,9 @@ LLVMValueRef emit_lanes(const Emit *e, LLVMTypeRef int_type, int width); /* 0, 1
 /* ---- instructions -------------------------------------------------------------------------------------- */
 /* An intrinsic overloaded on one type, the type of its first argument. */
 LLVMValueRef emit_intrinsic(const Emit *e, const char *name, int n, LLVMValueRef *args);
+/* A masked access: llvm.masked.load, store, gather or scatter of values of type `data`. */
+LLVMValueRef emit_masked(const Emit *e, const char *name, LLVMTypeRef data, LLVMValueRef pointer, int n,
+                         LLVMValueRef *args);
 /* One ELEMENT op of the op table: `result` and `operand` are the dtypes of the result and of the last
  * operand (they differ in casts and comparisons).  Every operation rounds by itself: what is fused with what
  * into a kernel never changes a result.  Transcendental functions are built as codegen/math/math.h says. */
