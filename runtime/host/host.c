@@ -6,6 +6,8 @@ enum { HOST_STEP, HOST_SEED, HOST_ACCUMULATE, HOST_HYPER0, HOST_MAX_ARGS = 256 }
 
 /* Work below this many operations and bytes is not worth waking threads for. */
 #define HOST_SMALL 50000.0
+/* The first of a call are done before threads that sleep would have come: those that look for work may take part. */
+#define HOST_BRIEF 4e6
 
 FUSEC_WEAK fusec_status fusec_host_init(fusec_host *h, const fusec_manifest *m, const fusec_host_kernel *kernels,
                                         const fusec_memory *memory, const fusec_options *options) {
@@ -71,8 +73,9 @@ static void *host_address(const fusec_host *h, const fusec_host_call *call, cons
     return base ? base + a->offset : NULL;
 }
 
-/* syms has room for the launch's constants behind the extents. */
-static void host_launch(const fusec_host *h, const fusec_host_call *call, const fusec_launch *l, int64_t *syms) {
+/* syms has room for the launch's constants behind the extents; work: operations and bytes of the call so far. */
+static void host_launch(const fusec_host *h, const fusec_host_call *call, const fusec_launch *l, int64_t *syms,
+                        double *work) {
     const fusec_kernel *k = &h->manifest->kernels[l->kernel];
     void *buffers[HOST_MAX_ARGS];
     for (int i = 0; i < k->n_constants; i++) syms[h->manifest->n_syms + (uint32_t)i] = l->constant[i];
@@ -80,13 +83,14 @@ static void host_launch(const fusec_host *h, const fusec_host_call *call, const 
     for (int i = 0; i < k->n_args; i++)
         buffers[i] = host_address(h, call, &h->manifest->args[l->first_arg + (uint32_t)i]);
     if (w.programs < w.pieces) w.pieces = (int)w.programs;
+    *work += k->flops + k->bytes;
     if (w.pieces > 1 && k->flops + k->bytes >= HOST_SMALL) {
         if (h->options.parallel_for) {
             h->options.parallel_for(h->options.user, w.pieces, host_piece, &w);
             return;
         }
         if (h->pool) {
-            fusec_pool_run(h->pool, w.pieces, host_piece, &w);
+            fusec_pool_run(h->pool, w.pieces, host_piece, &w, *work >= HOST_BRIEF);
             return;
         }
     }
@@ -159,11 +163,12 @@ FUSEC_WEAK fusec_status fusec_host_run(fusec_host *h, int entry, const fusec_hos
     if (s != FUSEC_OK) return s;
     host_scalars(h, call, accumulate);
     const int32_t skips = host_skips(h, entry);
+    double work = 0;
     const int reports = entry == FUSEC_GRAD && h->options.gradient_ready != NULL;
     host_ready ready = {0, reports && h->manifest->n_grads ? host_last_use(h->manifest, 0) : -1};
     for (uint32_t i = 0; i < h->manifest->entry[entry].n_launches; i++) {
         const fusec_launch *l = &h->manifest->launches[h->manifest->entry[entry].first_launch + i];
-        if (l->outputs == ~(uint64_t)0 || (l->outputs & wanted)) host_launch(h, call, l, syms);
+        if (l->outputs == ~(uint64_t)0 || (l->outputs & wanted)) host_launch(h, call, l, syms, &work);
         if (reports) host_report(h, &ready, i);
     }
     if (reports) host_report(h, &ready, h->manifest->entry[entry].n_launches);

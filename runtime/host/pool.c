@@ -172,7 +172,7 @@ FUSEC_WEAK fusec_pool *fusec_pool_new(int threads) {
     return p;
 }
 
-FUSEC_WEAK void fusec_pool_run(fusec_pool *p, int n, void (*run)(void *ctx, int i), void *ctx) {
+FUSEC_WEAK void fusec_pool_run(fusec_pool *p, int n, void (*run)(void *ctx, int i), void *ctx, int wake) {
     if (n <= 0) return;
     p->run = run;
     p->ctx = ctx;
@@ -184,8 +184,8 @@ FUSEC_WEAK void fusec_pool_run(fusec_pool *p, int n, void (*run)(void *ctx, int 
         __atomic_store_n(&p->worker[i].share, first | end << 32, __ATOMIC_RELEASE);
     }
     pthread_mutex_lock(&p->lock);
-    if (p->sleeping || p->woken) pool_keep_off(p);
-    if (p->sleeping) pthread_cond_broadcast(&p->work);
+    if ((p->sleeping && wake) || p->woken) pool_keep_off(p);
+    if (p->sleeping && wake) pthread_cond_broadcast(&p->work);
     p->woken = 0;
     pthread_mutex_unlock(&p->lock);
     pool_work(p, 0);

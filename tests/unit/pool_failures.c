@@ -71,7 +71,7 @@ static void no_call_is_left_out(void **state) { /* one more would not be reached
     assert_non_null(p);
     assert_int_equal(live_threads, THREADS - 1);
     _Atomic int calls = 0;
-    fusec_pool_run(p, 1000, count, &calls);
+    fusec_pool_run(p, 1000, count, &calls, 1);
     assert_int_equal(calls, 1000);
     fusec_pool_free(p);
     assert_int_equal(live_threads, 0);
@@ -89,10 +89,42 @@ static void every_piece_is_run_once(void **state) { /* by threads that look for 
         const int n = 1 + run % PIECES;
         _Atomic int times[PIECES] = {0};
         if (run % 160 == 0) nanosleep(&(struct timespec){.tv_nsec = 2000000}, NULL);
-        fusec_pool_run(p, n, note, times);
+        fusec_pool_run(p, n, note, times, run % 3 != 0);
         for (int i = 0; i < PIECES; i++)
             if (times[i] != (i < n)) fail_msg("run %d of %d pieces: piece %d, %d times", run, n, i, times[i]);
     }
+    fusec_pool_free(p);
+}
+
+typedef struct Strangers {
+    pthread_t caller;
+    _Atomic int run, others; /* pieces; those that another thread ran */
+} Strangers;
+
+static void strangers(void *context, int i) {
+    (void)i;
+    Strangers *s = context;
+    s->run++;
+    s->others += !pthread_equal(pthread_self(), s->caller);
+    nanosleep(&(struct timespec){.tv_nsec = 1000000}, NULL); /* whoever is awake has time to come */
+}
+
+/* Who sleeps is not woken for brief work, but comes when called. */
+static void sleepers_sleep_on(void **state) {
+    (void)state;
+    fusec_pool *p = fusec_pool_new(2);
+    assert_non_null(p);
+    int alone = 0, helped = 0;
+    for (int runs = 0; runs < 100 && !(alone && helped); runs++) {
+        nanosleep(&(struct timespec){.tv_nsec = 10000000}, NULL); /* the other thread falls asleep, if it has a processor */
+        Strangers quiet = {.caller = pthread_self()}, loud = quiet;
+        fusec_pool_run(p, 8, strangers, &quiet, 0);
+        fusec_pool_run(p, 8, strangers, &loud, 1);
+        assert_int_equal(quiet.run + loud.run, 16);
+        alone += !quiet.others;
+        helped += loud.others > 0;
+    }
+    assert_true(alone && helped);
     fusec_pool_free(p);
 }
 
@@ -129,7 +161,7 @@ static void workers_keep_off(void **state) {
         int runs = 0;
         for (; runs < 200 && (runs == 0 || (processors > 1 && !places.kept_off)); runs++) {
             nanosleep(&(struct timespec){.tv_nsec = 10000000}, NULL); /* the worker falls asleep */
-            fusec_pool_run(p, PIECES, look_at_place, &places);
+            fusec_pool_run(p, PIECES, look_at_place, &places, 1);
         }
         assert_int_equal(places.run, runs * PIECES);
         assert_int_equal(places.kept_off > 0, processors > 1);
@@ -139,8 +171,10 @@ static void workers_keep_off(void **state) {
 }
 
 int main(void) {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(each_call_fails_once), cmocka_unit_test(no_call_is_left_out),
-                                       cmocka_unit_test(every_piece_is_run_once),
-                                       cmocka_unit_test(workers_keep_off)};
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(each_call_fails_once),    cmocka_unit_test(no_call_is_left_out),
+        cmocka_unit_test(every_piece_is_run_once), cmocka_unit_test(sleepers_sleep_on),
+        cmocka_unit_test(workers_keep_off),
+    };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
