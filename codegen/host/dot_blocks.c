@@ -137,7 +137,7 @@ typedef struct BlockPlace {
     LLVMValueRef rows, columns;
 } BlockPlace;
 
-static BlockPlace place_of(const Dot *d, LLVMValueRef row, int height, LLVMValueRef column, int width) {
+static BlockPlace place_of(const Dot *d, LLVMValueRef row, int height, LLVMValueRef column, int width, bool masked) {
     const Emit *e = d->ke->e;
     BlockPlace p = {.step = d->to.step, .fresh = d->to.fresh};
     p.at = element_at(e, d->to.memory, LLVMBuildMul(e->b, row, d->to.step, ""));
@@ -148,8 +148,9 @@ static BlockPlace place_of(const Dot *d, LLVMValueRef row, int height, LLVMValue
     LLVMValueRef wide = emit_i64(e, width);
     p.rows = emit_intrinsic(e, "llvm.smin", 2, (LLVMValueRef[]){rows, high});
     p.columns = emit_intrinsic(e, "llvm.smin", 2, (LLVMValueRef[]){columns, wide});
-    p.aside = LLVMBuildOr(e->b, LLVMBuildICmp(e->b, LLVMIntSLT, rows, high, ""),
-                          LLVMBuildICmp(e->b, LLVMIntSLT, columns, wide, ""), "");
+    p.aside = LLVMBuildICmp(e->b, LLVMIntSLT, rows, high, "");
+    LLVMValueRef narrow = LLVMBuildICmp(e->b, LLVMIntSLT, columns, wide, "");
+    if (!masked) p.aside = LLVMBuildOr(e->b, p.aside, narrow, "");
     return p;
 }
 
@@ -176,9 +177,10 @@ static void call_block(const Dot *d, const MicroShape *s, const BlockPlace *to, 
     branch_close(ke, &edge);
 }
 
-/* `height` rows from `row` on against panels [first, end) of Y, which lie as `y` says; the first `vectors` of each. */
-static void against_panels(const Dot *d, const Packed *p, const Rows *rows, LLVMValueRef row, int height,
-                           LLVMValueRef first, LLVMValueRef end, YLayout y, int vectors) {
+/* `height` rows from `row` on against panels [first, end) of Y, which lie as `y` says; the first `vectors` of each;
+ * masked: C has not all of their columns. */
+static void against(const Dot *d, const Packed *p, const Rows *rows, LLVMValueRef row, int height,
+                           LLVMValueRef first, LLVMValueRef end, YLayout y, int vectors, bool masked) {
     KernelEmit *ke = d->ke;
     const Emit *e = ke->e;
     if (dot_never(LLVMBuildICmp(e->b, LLVMIntSLT, first, end, ""))) return;
@@ -193,10 +195,11 @@ static void against_panels(const Dot *d, const Packed *p, const Rows *rows, LLVM
                               .y_row = d->panel,
                               .pairs = d->pair_axis >= 0,
                               .brief = d->n_units < BRIEF || (!asked[0].lines && !asked[1].lines),
+                              .masked = masked,
                               .lines = {asked[0].lines, asked[1].lines}};
-    const BlockPlace c = place_of(d, row, height, q.i, vectors * shape.lanes);
+    const BlockPlace c = place_of(d, row, height, q.i, vectors * shape.lanes, masked);
     LLVMValueRef packed = y == Y_PACKED || y == Y_COPIED ? dot_panel_at(d, p, q.i) : NULL;
-    LLVMValueRef args[9 + 3 * MICRO_WALKS] = {[0] = row_at(d, rows, row),
+    LLVMValueRef args[10 + 3 * MICRO_WALKS] = {[0] = row_at(d, rows, row),
                                               [1] = emit_i64(e, rows->step),
                                               [2] = y == Y_PACKED ? packed : source_at(d, p->y_here, q.i),
                                               [3] = emit_i64(e, d->y_direct.along),
@@ -209,8 +212,22 @@ static void against_panels(const Dot *d, const Packed *p, const Rows *rows, LLVM
         args[n++] = asked[i].n;
     }
     if (y == Y_COPIED) args[n++] = packed;
+    if (masked) args[n++] = c.columns;
     call_block(d, &shape, &c, n, args);
     counter_close(ke, &q);
+}
+
+/* Of brief sums it is dear to put a block aside: where columns pass what there is, only what is there is written. */
+static void against_panels(const Dot *d, const Packed *p, const Rows *rows, LLVMValueRef row, int height,
+                           LLVMValueRef first, LLVMValueRef end, YLayout y, int vectors) {
+    const Emit *e = d->ke->e;
+    LLVMValueRef whole = end;
+    const bool masks = d->edges && d->n_units < BRIEF;
+    if (masks) whole = emit_intrinsic(e, "llvm.smin", 2, (LLVMValueRef[]){end, dot_whole_panels(d)});
+    against(d, p, rows, row, height, first, whole, y, vectors, false);
+    if (!masks) return;
+    whole = emit_intrinsic(e, "llvm.smax", 2, (LLVMValueRef[]){first, whole});
+    against(d, p, rows, row, height, whole, end, y, vectors, true);
 }
 
 /* Panels of Y as it lies, always or before the first rows were multiplied, then packed ones; of a last one that is at

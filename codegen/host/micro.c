@@ -9,7 +9,7 @@ enum { UNROLL = 4, AHEAD = 20, LINE = 64 / 4 };
 enum { LATE = 40 }; /* steps before the end at which the block of C has been asked for */
 enum { ARG_X, ARG_X_STEP, ARG_Y, ARG_Y_STEP, ARG_C, ARG_C_STRIDE, ARG_COUNT, ARG_FRESH, ARGS };
 /* Then place, stride and number of each walk; last, of Y_COPIED, where it is packed. */
-enum { MOST_ARGS = ARGS + 3 * MICRO_WALKS + 1 };
+enum { MOST_ARGS = ARGS + 3 * MICRO_WALKS + 2 };
 
 typedef struct Micro {
     const Emit *e;
@@ -177,9 +177,39 @@ static Running start(const Micro *m) {
     return r;
 }
 
+static unsigned columns_arg(const MicroShape *s) { return walk_arg(s, MICRO_WALKS) + (s->y == Y_COPIED); }
+
+/* Lanes of a vector of C that are there. */
+static LLVMValueRef mask_of(const Micro *m, int vector) {
+    const Emit *e = m->e;
+    LLVMValueRef columns = LLVMGetParam(m->fn, columns_arg(&m->s));
+    LLVMValueRef rest = LLVMBuildSub(e->b, columns, emit_i64(e, vector * m->s.lanes), "");
+    return LLVMBuildICmp(e->b, LLVMIntSLT, emit_lanes(e, e->i64, m->s.lanes), emit_splat(e, rest, m->s.lanes), "");
+}
+
+static LLVMValueRef read_c(const Micro *m, LLVMValueRef at, LLVMValueRef mask) {
+    const Emit *e = m->e;
+    LLVMValueRef args[4] = {at, LLVMConstInt(e->i32, 4, false), mask, LLVMConstNull(m->vector)};
+    if (mask) return emit_masked(e, "llvm.masked.load", m->vector, at, 4, args);
+    LLVMValueRef c = LLVMBuildLoad2(e->b, m->vector, at, "");
+    LLVMSetAlignment(c, 4);
+    return c;
+}
+
+static void write_c(const Micro *m, LLVMValueRef v, LLVMValueRef at, LLVMValueRef mask) {
+    const Emit *e = m->e;
+    LLVMValueRef args[4] = {v, at, LLVMConstInt(e->i32, 4, false), mask};
+    if (mask)
+        emit_masked(e, "llvm.masked.store", m->vector, at, 4, args);
+    else
+        LLVMSetAlignment(LLVMBuildStore(e->b, v, at), 4);
+}
+
 /* C = sums, or C += sums where it is not fresh. */
 static void finish(const Micro *m, Running *r) {
     const Emit *e = m->e;
+    LLVMValueRef mask[RUNNING_VECTORS] = {NULL};
+    for (int v = 0; v < m->s.vectors && m->s.masked; v++) mask[v] = mask_of(m, v);
     LLVMBasicBlockRef from = LLVMGetInsertBlock(e->b), old = emit_block(e, m->fn, "old"),
                       put = emit_block(e, m->fn, "put");
     LLVMBuildCondBr(e->b, LLVMBuildIsNotNull(e->b, LLVMGetParam(m->fn, ARG_FRESH), ""), put, old);
@@ -187,8 +217,7 @@ static void finish(const Micro *m, Running *r) {
     Running sum = *r;
     for (int i = 0; i < m->s.rows; i++)
         for (int v = 0; v < m->s.vectors; v++) {
-            LLVMValueRef c = LLVMBuildLoad2(e->b, m->vector, c_vector(m, i, v), "");
-            LLVMSetAlignment(c, 4);
+            LLVMValueRef c = read_c(m, c_vector(m, i, v), mask[v]);
             sum.acc[i][v] = LLVMBuildFAdd(e->b, r->acc[i][v], c, "");
         }
     LLVMBuildBr(e->b, put);
@@ -197,8 +226,7 @@ static void finish(const Micro *m, Running *r) {
     running_join(&all, r, from);
     running_join(&all, &sum, old);
     for (int i = 0; i < m->s.rows; i++)
-        for (int v = 0; v < m->s.vectors; v++)
-            LLVMSetAlignment(LLVMBuildStore(e->b, all.acc[i][v], c_vector(m, i, v)), 4);
+        for (int v = 0; v < m->s.vectors; v++) write_c(m, all.acc[i][v], c_vector(m, i, v), mask[v]);
     LLVMBuildRetVoid(e->b);
 }
 
@@ -269,15 +297,17 @@ LLVMValueRef micro_product(const Emit *e, MicroShape s) {
     char name[128];
     static const char *const x_names[] = {"rows", "columns", "away"}, *const y_names[] = {"", "_near", "_away",
                                                                                           "_copied"};
-    snprintf(name, sizeof name, "fusec.block_%dx%d_%s%d%s%s_ask%d_%d%s%s", s.rows, s.vectors * s.lanes, x_names[s.x],
+    snprintf(name, sizeof name, "fusec.block_%dx%d_%s%d%s%s_ask%d_%d%s%s%s", s.rows, s.vectors * s.lanes, x_names[s.x],
              s.x == X_ROWS ? s.x_row : 0, y_names[s.y], s.pairs ? "_bf16" : "", s.lines[0], s.lines[1],
-             s.y_row == s.vectors * s.lanes ? "" : "_narrow", s.brief ? "_brief" : "");
+             s.y_row == s.vectors * s.lanes ? "" : "_narrow", s.brief ? "_brief" : "",
+             s.masked ? "_masked" : "");
     LLVMValueRef known = LLVMGetNamedFunction(e->module, name);
     if (known) return known;
     LLVMTypeRef params[MOST_ARGS] = {e->ptr, e->i64, e->ptr, e->i64, e->ptr, e->i64, e->i64, e->i64};
     int n = (int)walk_arg(&s, MICRO_WALKS);
     for (int i = ARGS; i < n; i++) params[i] = (i - ARGS) % 3 ? e->i64 : e->ptr;
     if (s.y == Y_COPIED) params[n++] = e->ptr;
+    if (s.masked) params[n++] = e->i64;
     const Micro m = {
         .e = e, .fn = micro_function(e, name, n, params), .vector = LLVMVectorType(e->f32, (unsigned)s.lanes), .s = s};
     LLVMBasicBlockRef here = LLVMGetInsertBlock(e->b);
