@@ -1,5 +1,6 @@
 #include "tests/support/differential.h"
 #include "tests/support/low_precision.h"
+#include "tests/support/settled.h"
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -100,117 +101,6 @@ Module *trial_compile(Arena *a, const Trial *t, const char *target, uint32_t *fi
 }
 
 /* ---- data -------------------------------------------------------------------------------------------------------- */
-/* Within rounding of the edge.  To stand on it may be chance for a value that was rounded, but not for 0: a sum of
- * nothing, a product with 0, a padded element; nor for two values that are equal: they are one value that came two
- * ways. */
-static bool near(double x, double edge, double scale) {
-    return x == edge ? x != 0 : fabs(x - edge) < 2e-5 * (1 + scale);
-}
-
-static bool unsettled_at(const Node *n, const double *x) {
-    const double rounded = nearbyint(x[0]);
-    switch (n->op) {
-    case OP_FLOOR:
-    case OP_CEIL: return near(x[0], rounded, fabs(x[0]));
-    case OP_SIGN: return near(x[0], 0, 0);
-    case OP_CAST: return n->dtype == DT_BOOL ? near(x[0], 0, 0) : n->dtype == DT_I32 && near(x[0], rounded, fabs(x[0]));
-    case OP_MOD: return x[1] != 0 && near(x[0] / x[1], nearbyint(x[0] / x[1]), fabs(x[0] / x[1]));
-    case OP_EQ:
-    case OP_NE:
-    case OP_LT:
-    case OP_LE:
-    case OP_GT:
-    case OP_GE: return x[0] != x[1] && near(x[0], x[1], fabs(x[1]));
-    default: return false;
-    }
-}
-
-/* Any two that might change places.  Equal ones come of equal operands, and are equal wherever they are computed. */
-static bool unsettled_order(const Tensor *t) {
-    const int64_t n = tensor_elements(t);
-    for (int64_t i = 0; i < n; i++)
-        for (int64_t j = 0; j < i; j++)
-            if (t->data[i] != t->data[j] && near(t->data[i], t->data[j], fabs(t->data[i]))) return true;
-    return false;
-}
-
-/* Few bits: sums and products of such values are exact in f32, whatever the order. */
-static bool is_coarse(const Tensor *t) {
-    for (int64_t i = 0; i < tensor_elements(t); i++) {
-        const double scaled = t->data[i] * 256;
-        if (scaled != nearbyint(scaled) || fabs(scaled) > 0x1p20) return false;
-    }
-    return true;
-}
-
-static bool keeps_exact(Op op) { return takes_operand(op) || op == OP_CAST; }
-
-static bool keeps_coarse(Op op) {
-    switch (op) {
-    case OP_ADD:
-    case OP_SUB:
-    case OP_MUL:
-    case OP_DIV:
-    case OP_MOD:
-    case OP_SUM:
-    case OP_SCAN:
-    case OP_PROD:
-    case OP_CONTRACT:
-    case OP_SCATTER_ADD: return true;
-    default: return false;
-    }
-}
-
-/* Values that f32 has without rounding: what is given, what only chooses among such, sums of few bits, and whole
- * numbers (once no jump is near, the jumps' own results). */
-static void find_exact(const Graph *g, const Tensor *values, bool *exact) {
-    for (int i = 0; i < g->nodes.n; i++) {
-        const Node *n = g->nodes.at[i];
-        exact[i] = keeps_exact(n->op) || (keeps_coarse(n->op) && is_coarse(&values[i]));
-        for (int k = 0; k < n->n_in; k++)
-            exact[i] &= exact[n->in[k]->id] && (keeps_exact(n->op) || is_coarse(&values[n->in[k]->id]));
-        exact[i] |= !dtype_is_float(n->dtype) || n->op == OP_SIGN || n->op == OP_FLOOR || n->op == OP_CEIL;
-    }
-}
-
-static bool compares(Op op) { return op >= OP_EQ && op <= OP_GE; }
-
-/* Operands may be equal though one of the two was given and the other computed by a function, which takes back what was
- * done: x and log(exp(x)), 1 and (1 + x) mod x. */
-static bool equal_by_chance(const Node *x, const Node *y, const bool *exact) {
-    const Node *computed = exact[x->id] ? y : x;
-    const bool function = computed->op == OP_MOD || (computed->op >= OP_EXP && computed->op <= OP_ERF);
-    return exact[x->id] != exact[y->id] && function;
-}
-
-static bool is_unsettled(const Node *n, const Tensor *values, const bool *exact) {
-    const Node *first = n->in[0], *last = n->in[n->n_in - 1];
-    const Tensor *x = &values[first->id], *y = &values[last->id];
-    if (!dtype_is_float(first->dtype) || (exact[first->id] && exact[last->id] && n->op != OP_MOD)) return false;
-    if (n->op == OP_ARGMAX) return unsettled_order(x);
-    if (op_info[n->op].cls != CLASS_ELEMENT || (n->n_in == 2 && first == last)) return false;
-    const bool chance = compares(n->op) && equal_by_chance(first, last, exact);
-    for (int64_t e = 0; e < tensor_elements(x); e++) {
-        const double pair[] = {x->data[e], y->data[e]};
-        if (unsettled_at(n, pair) || (chance && pair[0] == pair[1])) return true;
-    }
-    return false;
-}
-
-/* skip[i]: result i depends on a jump whose operand is too near its edge.  How many. */
-static int find_unsettled(Arena *a, const Graph *g, const Tensor *values, bool *skip) {
-    bool *exact = ARENA_ARRAY(a, bool, g->nodes.n), *unsettled = ARENA_ARRAY(a, bool, g->nodes.n);
-    int count = 0;
-    find_exact(g, values, exact);
-    for (int i = 0; i < g->nodes.n; i++) {
-        const Node *n = g->nodes.at[i];
-        for (int k = 0; k < n->n_in; k++) unsettled[i] |= unsettled[n->in[k]->id];
-        if (n->n_in && !unsettled[i]) unsettled[i] = is_unsettled(n, values, exact);
-    }
-    for (int i = 0; i < g->results.n; i++) count += skip[i] = unsettled[g->results.at[i].value->id];
-    return count;
-}
-
 static bool is_finite(const Tensor *t) {
     for (int64_t e = 0; e < tensor_elements(t); e++)
         if (!isfinite(t->data[e])) return false;
@@ -256,7 +146,7 @@ static int find_tolerances(Arena *a, const Trial *t, const Graph *g, const EvalE
     const double unit = low_unit(g);
     TestRandom r = {(uint64_t)t->number + 1};
     bool *skip = ARENA_ARRAY(a, bool, g->results.n + 1);
-    int skipped = find_unsettled(a, g, values, skip);
+    int skipped = find_unsettled(a, g, env, values, skip);
     const double *spread = unit > 0 ? low_spread(a, g, env, values, &r) : NULL;
     for (int i = 0; i < g->results.n; i++) {
         const double relative = spread ? spread[i] / magnitude(&values[g->results.at[i].value->id]) : 0;

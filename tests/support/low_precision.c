@@ -1,4 +1,5 @@
 #include "tests/support/low_precision.h"
+#include "tests/support/noise.h"
 #include <math.h>
 
 /* ---- programs ------------------------------------------------------------------------------------------------- */
@@ -63,85 +64,22 @@ Graph *low_placed(PassContext *c, const Graph *g) {
 }
 
 /* ---- rounding ------------------------------------------------------------------------------------------------- */
-static double unit_of(DType t) {
-    switch (t) {
-    case DT_BF16: return 0x1p-8;
-    case DT_F16:
-    case DT_TF32: return 0x1p-11;
-    default: return 0;
-    }
-}
-
 double low_unit(const Graph *g) {
     double unit = 0;
-    for (int i = 0; i < g->nodes.n; i++) unit = fmax(unit, unit_of(g->nodes.at[i]->dtype));
+    for (int i = 0; i < g->nodes.n; i++)
+        if (dtype_is_low(g->nodes.at[i]->dtype)) unit = fmax(unit, rounding_unit(g->nodes.at[i]->dtype));
     return unit;
-}
-
-bool takes_operand(Op op) {
-    switch (op) {
-    case OP_NEG:
-    case OP_ABS:
-    case OP_MAX:
-    case OP_MIN:
-    case OP_SELECT:
-    case OP_RMAX:
-    case OP_RMIN:
-    case OP_GATHER:
-    case OP_STOP_GRADIENT: return true;
-    default: return op_info[op].cls == CLASS_SOURCE || op_info[op].cls == CLASS_MOVE;
-    }
 }
 
 static bool rounds(const Node *n) { return dtype_is_low(n->dtype) && !takes_operand(n->op); }
 
-typedef struct Noise {
-    const Tensor *of; /* the values that it is added to */
-    DType dtype;
-    int input; /* of the environment */
-} Noise;
-
-typedef struct Noisy {
-    Arena *a;
-    Graph *g;
-    VEC(Noise) noise;
-    VEC(Tensor) inputs;
-} Noisy;
-
-/* x plus a new input, in x's dtype. */
-static Node *with_noise(Noisy *y, Node *x, const Tensor *value) {
-    const Attr at = {.dtype = DT_F32, .decl = y->inputs.n};
-    Tensor t = *value;
-    t.data = ARENA_ARRAY(y->a, double, tensor_elements(value) + 1);
-    vec_push(y->a, y->inputs, t);
-    vec_push(y->a, y->noise, (Noise){value, x->dtype, at.decl});
-    Node *noise = graph_node(y->g, OP_INPUT, 0, NULL, &at, DT_F32, x->shape);
-    return graph_cast(y->g, graph_binary(y->g, OP_ADD, graph_cast(y->g, x, DT_F32), noise), x->dtype);
-}
-
-static void make_noisy(Noisy *y, const Graph *g, const EvalEnv *env, const Tensor *values) {
-    Node **copy = ARENA_ARRAY(y->a, Node *, g->nodes.n);
-    for (int i = 0; i < g->model->inputs.n; i++) vec_push(y->a, y->inputs, env->inputs[i]);
-    for (int i = 0; i < g->nodes.n; i++) {
-        const Node *n = g->nodes.at[i];
-        Node **in = ARENA_ARRAY(y->a, Node *, n->n_in + 1);
-        for (int k = 0; k < n->n_in; k++) in[k] = copy[n->in[k]->id];
-        copy[i] = graph_node(y->g, n->op, n->n_in, in, n->attr, n->dtype, n->shape);
-        if (rounds(n)) copy[i] = with_noise(y, copy[i], &values[i]);
-    }
-    for (int i = 0; i < g->results.n; i++) {
-        const Result *r = &g->results.at[i];
-        graph_result(y->g, r->kind, r->decl, copy[r->value->id]);
-    }
-    graph_renumber(y->g);
-}
-
 /* 0 stays: it is no rounded value. */
-static void draw_noise(Noisy *y, TestRandom *r) {
-    for (int k = 0; k < y->noise.n; k++) {
-        const Noise *x = &y->noise.at[k];
-        for (int64_t i = 0; i < tensor_elements(x->of); i++)
-            y->inputs.at[x->input].data[i] = test_uniform(r, -1, 1) * unit_of(x->dtype) * fabs(x->of->data[i]);
+static void draw_noise(const Noisy *y, const Tensor *values, TestRandom *r) {
+    for (int i = 0; i < y->of->nodes.n; i++) {
+        const Node *n = y->of->nodes.at[i];
+        double *noise = noise_at(y, n);
+        for (int64_t e = 0; noise && e < tensor_elements(&values[i]); e++)
+            noise[e] = test_uniform(r, -1, 1) * rounding_unit(n->dtype) * fabs(values[i].data[e]);
     }
 }
 
@@ -158,18 +96,14 @@ static double farthest(const Tensor *x, const Tensor *y) {
 double *low_spread(Arena *a, const Graph *g, const EvalEnv *env, const Tensor *values, TestRandom *r) {
     enum { DRAWS = 3 };
     double *spread = ARENA_ARRAY(a, double, g->results.n + 1);
-    Noisy y = {.a = a, .g = graph_new(a, g->model, g->entry)};
-    make_noisy(&y, g, env, values);
-    EvalEnv noisy = *env;
-    noisy.inputs = y.inputs.at;
+    const Noisy *y = noisy_graph(a, g, env, values, rounds);
     for (int draw = 0; draw < DRAWS; draw++) {
         const char *error;
-        draw_noise(&y, r);
-        const Tensor *moved = graph_eval(a, y.g, &noisy, &error);
+        draw_noise(y, values, r);
+        const Tensor *moved = noisy_eval(y, &error);
         for (int i = 0; i < g->results.n; i++) {
-            const Tensor *value = &values[g->results.at[i].value->id];
-            const double off = moved ? farthest(value, &moved[y.g->results.at[i].value->id]) : INFINITY;
-            spread[i] = fmax(spread[i], off);
+            const int id = g->results.at[i].value->id;
+            spread[i] = fmax(spread[i], moved ? farthest(&values[id], &moved[id]) : INFINITY);
         }
     }
     return spread;

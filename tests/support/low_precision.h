@@ -17,10 +17,7 @@ Graph *low_placed(PassContext *c, const Graph *g);
  * unit in its last place.  Infinite where one is not finite then.  `values` are those of graph_eval. */
 double *low_spread(Arena *a, const Graph *g, const EvalEnv *env, const Tensor *values, TestRandom *r);
 
-/* 2^-9 for bf16 and so on: half a unit in the last place of 1, of the coarsest dtype in g; 0: it has no low one. */
+/* rounding_unit of the coarsest dtype in g below f32; 0: it has none. */
 double low_unit(const Graph *g);
-
-/* The result is from among the operands, or given, but for its sign: nothing is rounded. */
-bool takes_operand(Op op);
 
 #endif

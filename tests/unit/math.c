@@ -193,14 +193,15 @@ static void errors_stay_within_the_stated_bounds(void **state) {
         for (int fused = 0; fused < 2; fused++) check_bound(&bounds[i], fused, 1 << 21);
 }
 
-static float call(Op op, float x, float y) {
+static float call_as(Op op, float x, float y, int fused) {
     static Program p;
     record(&p, op);
     value[0][0] = bits_of(x);
     if (p.n_args > 1) value[1][0] = bits_of(y);
-    evaluate(&p, 1, 0);
+    evaluate(&p, 1, fused);
     return float_of(value[p.result][0]);
 }
+static float call(Op op, float x, float y) { return call_as(op, x, y, 0); }
 
 static void special_values_follow_the_standard(void **state) {
     (void)state;
@@ -219,6 +220,23 @@ static void special_values_follow_the_standard(void **state) {
                     fail_msg("%s(%a, %a) = %a, not %a", op_info[op].text, v[i], v[j], got, want);
             }
     }
+}
+
+/* To the bit: what rounds is compared with what is whole there. */
+static void finite_special_values_are_exact(void **state) {
+    static const struct {
+        Op op;
+        float x, y, value;
+    } at[] = {{OP_EXP, 0, 0, 1},     {OP_LOG, 1, 0, 0},     {OP_LOG1P, 0, 0, 0},  {OP_SIN, 0, 0, 0},
+              {OP_COS, 0, 0, 1},     {OP_TANH, 0, 0, 0},    {OP_ERF, 0, 0, 0},    {OP_RSQRT, 1, 0, 1},
+              {OP_RSQRT, 4, 0, 0.5}, {OP_POW, 1, 0.3f, 1},  {OP_POW, 1, -7, 1},   {OP_POW, 1, NAN, 1},
+              {OP_POW, 0.7f, 0, 1},  {OP_POW, -0.7f, 0, 1}, {OP_POW, NAN, 0, 1}};
+    (void)state;
+    for (size_t i = 0; i < sizeof at / sizeof *at; i++)
+        for (int fused = 0; fused < 2; fused++) {
+            const float got = call_as(at[i].op, at[i].x, at[i].y, fused);
+            if (got != at[i].value) fail_msg("%s(%a, %a) = %a", op_info[at[i].op].text, at[i].x, at[i].y, got);
+        }
 }
 
 static void reductions_hold_at_the_worst_arguments(void **state) {
@@ -257,6 +275,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(errors_stay_within_the_stated_bounds),
         cmocka_unit_test(special_values_follow_the_standard),
+        cmocka_unit_test(finite_special_values_are_exact),
         cmocka_unit_test(reductions_hold_at_the_worst_arguments),
         cmocka_unit_test(philox_is_the_reference),
         cmocka_unit_test(only_listed_ops_expand),
