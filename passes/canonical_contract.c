@@ -105,15 +105,6 @@ static Absorb start(Rewriter *r, const Node *n) {
     return b;
 }
 
-static Node *finish(Absorb *b, int n, Node *const *in) {
-    const Attr attr = {.contract = &b->c};
-    DType dtype;
-    Shape shape = {0};
-    const char *why;
-    if (!graph_infer(b->r->scratch, OP_CONTRACT, n, in, &attr, &dtype, &shape, &why)) return NULL; /* past a limit */
-    return rewrite_op(b->r, OP_CONTRACT, n, in, &attr);
-}
-
 /* A splat operand is a factor of the sum: it is multiplied once, after. */
 static Node *hoist(Rewriter *r, const Node *n, int k) {
     double value = n->in[k]->attr->value;
@@ -128,7 +119,7 @@ static Node *hoist(Rewriter *r, const Node *n, int k) {
         memcpy(b.c.map[b.c.n_operands], b.old->map[i], sizeof *b.c.map);
         in[b.c.n_operands++] = n->in[i];
     }
-    Node *sum = finish(&b, b.c.n_operands, in);
+    Node *sum = rewrite_contract(r, &b.c, in);
     if (!sum || value == 1) return sum;
     return rewrite_op(r, OP_MUL, 2, (Node *[]){sum, rewrite_const(r, n->dtype, n->shape, value)}, NULL);
 }
@@ -205,7 +196,7 @@ Node *rule_absorb(Rewriter *r, const Node *n) {
         if (!absorb_operand(&b, x)) continue;
         Node **in = arena_dup(r->scratch, n->in, sizeof *in * (size_t)n->n_in);
         in[k] = x->in[0];
-        Node *done = finish(&b, n->n_in, in);
+        Node *done = rewrite_contract(r, &b.c, in);
         if (done) return done;
     }
     return NULL;

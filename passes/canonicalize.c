@@ -86,10 +86,15 @@ static const RewriteId reshape_rules[] = {REWRITE_reshape, REWRITE_END},
                        transpose_rules[] = {REWRITE_transpose, REWRITE_END},
                        broadcast_rules[] = {REWRITE_broadcast, REWRITE_END},
                        slice_rules[] = {REWRITE_slice, REWRITE_part, REWRITE_END},
-                       pad_rules[] = {REWRITE_pad, REWRITE_END}, concat_rules[] = {REWRITE_concat, REWRITE_concat_before_reshape, REWRITE_END},
-                       sum_rules[] = {REWRITE_sum, REWRITE_sum_of_pad, REWRITE_END}, extremum_rules[] = {REWRITE_extremum, REWRITE_END},
+                       pad_rules[] = {REWRITE_pad, REWRITE_END},
+                       concat_rules[] = {REWRITE_concat, REWRITE_concat_before_reshape, REWRITE_END},
+                       sum_rules[] = {REWRITE_sum, REWRITE_sum_of_pad, REWRITE_sum_of_contract, REWRITE_END},
+                       extremum_rules[] = {REWRITE_extremum, REWRITE_END},
                        product_rules[] = {REWRITE_product, REWRITE_END}, scan_rules[] = {REWRITE_scan, REWRITE_END},
-                       contract_rules[] = {REWRITE_part, REWRITE_trace, REWRITE_hoist_constant, REWRITE_absorb, REWRITE_narrow_loops, REWRITE_END};
+                       contract_rules[] = {REWRITE_part,       REWRITE_trace,        REWRITE_hoist_constant,
+                                           REWRITE_absorb,     REWRITE_narrow_loops, REWRITE_repeated_sum,
+                                           REWRITE_sum_before, REWRITE_whole_sum,    REWRITE_guarded_loops,
+                                           REWRITE_END};
 
 static const RewriteId *const by_op[OP_COUNT] = {
     [OP_RESHAPE] = reshape_rules,

@@ -4,9 +4,9 @@
  *
  * What varies along the summed loops stays where it is, as a prologue.  Done where nothing else reads the scaled terms, and
  * where it saves their pass over memory or makes fewer products. */
+#include "passes/factor_out.h"
 #include "passes/access.h"
 #include "passes/affine.h"
-#include "passes/rewrite.h"
 #include <math.h>
 #include <string.h>
 
@@ -24,12 +24,11 @@ static bool is_moderate(const Node *n) {
     return x > 0x1p-40 && x < 0x1p40;
 }
 
-/* Does it vary along the allowed dims only? */
-static bool is_diagonal(const Rewriter *r, const Node *n, unsigned allowed) {
+bool varies_along_only(const Rewriter *r, const Node *n, unsigned dims) {
     if (rewrite_seen(r, n, OP_CONST)) return is_moderate(n);
     if (!rewrite_seen(r, n, OP_BROADCAST)) return false;
     for (int d = 0; d < n->attr->n_axes; d++)
-        if (!(allowed >> n->attr->axes[d] & 1)) return false;
+        if (!(dims >> n->attr->axes[d] & 1)) return false;
     return true;
 }
 
@@ -38,7 +37,7 @@ static bool find_factor(Rewriter *r, Node *tree, unsigned allowed, int depth, Fa
     const bool product = rewrite_seen(r, tree, OP_MUL), quotient = rewrite_seen(r, tree, OP_DIV);
     if (depth == 0 || !(product || quotient) || !rewrite_only_reader(r, tree)) return false;
     for (int k = 1; k >= (product ? 0 : 1); k--)
-        if (is_diagonal(r, tree->in[k], allowed)) {
+        if (varies_along_only(r, tree->in[k], allowed)) {
             *f = (Factor){.rest = tree->in[1 - k], .factor = tree->in[k], .op = product ? OP_MUL : OP_DIV};
             return true;
         }

@@ -124,14 +124,8 @@ static Node *split(Rewriter *r, const Node *n, const Residue *x) {
         in_range.e.coef[x->sum] = 1;
         c.guard[c.n_guards++] = in_range;
     }
-    const Attr attr = {.contract = &c};
-    DType dtype;
-    Shape shape = {0};
-    const char *why;
-    if (!substitute_all(x, &c, n->in)) return NULL;
-    if (!graph_infer(r->scratch, OP_CONTRACT, n->n_in, n->in, &attr, &dtype, &shape, &why))
-        return NULL; /* past a limit */
-    return flatten(r, rewrite_op(r, OP_CONTRACT, n->n_in, n->in, &attr), x, n->shape);
+    Node *classes = substitute_all(x, &c, n->in) ? rewrite_contract(r, &c, n->in) : NULL;
+    return classes ? flatten(r, classes, x, n->shape) : NULL;
 }
 
 /* ---- one class only -------------------------------------------------------------------------------------------- */
@@ -201,13 +195,8 @@ static Node *keep_class(Rewriter *r, const Node *n, const Affine *e) {
     c.map = arena_dup(r->scratch, old->map, sizeof *old->map * (size_t)old->n_operands);
     c.guard = ARENA_ARRAY(r->scratch, Guard, old->n_guards + 1);
     if (old->n_guards) memcpy(c.guard, old->guard, sizeof(Guard) * (size_t)old->n_guards);
-    const Attr attr = {.contract = &c};
-    DType dtype;
-    Shape shape = {0};
-    const char *why;
-    if (!thin_all(&c, n->in, loop, part, first)) return NULL;
-    if (!graph_infer(r->scratch, OP_CONTRACT, n->n_in, n->in, &attr, &dtype, &shape, &why)) return NULL;
-    return lay_apart(r, rewrite_op(r, OP_CONTRACT, n->n_in, n->in, &attr), loop, part, first, n->shape);
+    Node *thin = thin_all(&c, n->in, loop, part, first) ? rewrite_contract(r, &c, n->in) : NULL;
+    return thin ? lay_apart(r, thin, loop, part, first, n->shape) : NULL;
 }
 
 /* ---- one term at most ------------------------------------------------------------------------------------------ */
@@ -304,12 +293,8 @@ static Node *keep_columns(Rewriter *r, const Node *n, const Affine *e, Dim reads
     c.extent[x.out] = dim_fixed(x.reads);
     c.extent[x.out + 1] = dim_fixed(x.taps);
     c.n_out++;
-    const Attr attr = {.contract = &c};
-    DType dtype;
-    Shape shape = {0};
-    const char *why;
-    if (!graph_infer(r->scratch, OP_CONTRACT, n->n_in, n->in, &attr, &dtype, &shape, &why)) return NULL;
-    return lay_columns(r, rewrite_op(r, OP_CONTRACT, n->n_in, n->in, &attr), &x, n->shape);
+    Node *columns = rewrite_contract(r, &c, n->in);
+    return columns ? lay_columns(r, columns, &x, n->shape) : NULL;
 }
 
 static Node *split_at(Rewriter *r, const Node *n, const Affine *e) {

@@ -165,6 +165,15 @@ Node *rewrite_op(Rewriter *r, Op op, int n_in, Node *const *in, const Attr *attr
     return inferred(r, op, n_in, in, attr, shape_scalar());
 }
 
+Node *rewrite_contract(Rewriter *r, const Contract *c, Node *const *in) {
+    const Attr attr = {.contract = c};
+    DType dtype;
+    Shape shape = {0};
+    const char *why;
+    if (!graph_infer(r->scratch, OP_CONTRACT, c->n_operands, in, &attr, &dtype, &shape, &why)) return NULL;
+    return rewrite_node(r, OP_CONTRACT, c->n_operands, in, &attr, dtype, shape);
+}
+
 Node *rewrite_const(Rewriter *r, DType t, Shape s, double value) {
     return rewrite_node(r, OP_CONST, 0, NULL, &(Attr){.dtype = t, .value = value}, t, s);
 }

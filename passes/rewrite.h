@@ -54,6 +54,8 @@ Node *rewrite_node(Rewriter *r, Op op, int n_in, Node *const *in, const Attr *at
 
 /* As graph_op and its kin, simplified; shape and dtype are inferred. */
 Node *rewrite_op(Rewriter *r, Op op, int n_in, Node *const *in, const Attr *attr);
+/* NULL where the contraction would pass a limit. */
+Node *rewrite_contract(Rewriter *r, const Contract *c, Node *const *in);
 Node *rewrite_const(Rewriter *r, DType t, Shape s, double value);
 Node *rewrite_reshape(Rewriter *r, Node *a, Shape s);
 Node *rewrite_broadcast(Rewriter *r, Node *a, Shape s, const int8_t *axes);

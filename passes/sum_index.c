@@ -66,13 +66,7 @@ static Node *exchange(Rewriter *r, const Node *n, const Exchange *x) {
     const bool holds = guard_always_holds(&c, &in_range);
     if (old->map[x->operand][x->dim].divisor == 1 && !holds) return NULL;
     if (!holds && !loop_read_whole(old, n->in, x->loop)) c.guard[c.n_guards++] = in_range;
-    const Attr attr = {.contract = &c};
-    DType dtype;
-    Shape shape = {0};
-    const char *why;
-    if (!graph_infer(r->scratch, OP_CONTRACT, n->n_in, n->in, &attr, &dtype, &shape, &why))
-        return NULL; /* past a limit */
-    return rewrite_op(r, OP_CONTRACT, n->n_in, n->in, &attr);
+    return rewrite_contract(r, &c, n->in);
 }
 
 /* A summed loop that a subscript of other loops too can be solved for, and that has more values than the dim. */

@@ -129,6 +129,109 @@ static void strided_gradients(void **state) {
     assert_true(split > 100);
 }
 
+/* One subscript over n loops: a loop, a window's place, or a share of one. */
+static Affine random_read(Rng *r, const Contract *c, Dim *dim) {
+    const int loop = (int)rng_int(r, 0, c->n_loops - 1), other = (int)rng_int(r, 0, c->n_loops - 1);
+    Affine e = {.divisor = 1};
+    e.coef[loop] = 1;
+    *dim = c->extent[loop];
+    if (rng_chance(r, 0.6)) return e;
+    if (rng_chance(r, 0.2)) *dim = dim_fixed(dim->bound + rng_int(r, -1, 2));
+    e.c = rng_int(r, -2, 2);
+    e.divisor = rng_chance(r, 0.15) ? 2 : 1;
+    if (other != loop) e.coef[other] = rng_chance(r, 0.8) ? 1 : rng_int(r, -2, 2);
+    return e;
+}
+
+/* A product of two or three tensors, whose loops stand anywhere in them, and perhaps under a guard. */
+static Node *random_product(Trial *t) {
+    static const int64_t extents[] = {1, 3, 8, 17, 24};
+    Rng *r = t->rng;
+    Affine map[3][MAX_RANK] = {0};
+    Guard guard = {.kind = GUARD_RANGE, .e = {.divisor = 1}, .lo = -1, .hi = dim_fixed(9)};
+    Contract c = {
+        .n_out = (int)rng_int(r, 1, 3), .n_operands = rng_chance(r, 0.8) ? 2 : 3, .map = map, .guard = &guard};
+    int64_t steps = 1;
+    Node *in[3];
+    c.n_loops = c.n_out + (int)rng_int(r, 0, 2);
+    for (int l = 0; l < c.n_loops; l++) {
+        const int64_t extent = extents[rng_int(r, 0, 4)];
+        c.extent[l] = dim_fixed(steps * extent > 40000 ? 2 : extent);
+        steps *= c.extent[l].bound;
+    }
+    for (int k = 0; k < c.n_operands; k++) {
+        Shape s = {.rank = (int)rng_int(r, 1, 3)};
+        for (int d = 0; d < s.rank; d++) map[k][d] = random_read(r, &c, &s.dim[d]);
+        in[k] = trial_param(t, s, -1, 1);
+    }
+    c.n_guards = rng_chance(r, 0.3);
+    guard.e.coef[rng_int(r, 0, c.n_loops - 1)] += 1;
+    guard.e.coef[rng_int(r, 0, c.n_loops - 1)] -= 1;
+    return graph_contract(t->graph, c.n_operands, in, &c);
+}
+
+/* x and something that varies along some of its dims: added, or a factor. */
+static Node *with_broadcast(Trial *t, Op op, Node *x, double chance) {
+    int8_t axes[MAX_RANK];
+    Shape s = {0};
+    for (int d = 0; d < x->shape.rank; d++) {
+        if (!rng_chance(t->rng, chance)) continue;
+        axes[s.rank] = (int8_t)d;
+        s.dim[s.rank++] = x->shape.dim[d];
+    }
+    return graph_binary(t->graph, op, x, graph_broadcast(t->graph, trial_param(t, s, -1, 1), x->shape, axes));
+}
+
+static Node *sum_of_product(Trial *t) {
+    Rng *r = t->rng;
+    int8_t axes[MAX_RANK];
+    int n = 0;
+    Node *x = random_product(t);
+    if (rng_chance(r, 0.3)) x = with_broadcast(t, OP_MUL, x, 0.3);
+    if (rng_chance(r, 0.3)) x = with_broadcast(t, rng_chance(r, 0.5) ? OP_ADD : OP_SUB, x, 0.5);
+    if (rng_chance(r, 0.3)) x = graph_binary(t->graph, OP_MUL, x, graph_const(t->graph, DT_F32, x->shape, 0.75));
+    for (int d = 0; d < x->shape.rank; d++)
+        if (rng_chance(r, 0.6)) axes[n++] = (int8_t)d;
+    Node *sum = n ? graph_reduce(t->graph, OP_SUM, x, n, axes) : x;
+    Node *loss = trial_loss(t, sum);
+    return rng_chance(r, 0.2) ? graph_binary(t->graph, OP_ADD, loss, trial_loss(t, x)) : loss; /* what two read stays */
+}
+
+/* Sums of products in either order, in front of the backward and after it: the values and gradients of the program as
+ * written. */
+static void sums_of_products(void **state) {
+    (void)state;
+    uint32_t fired[RULE_COUNT] = {0};
+    for (int i = 0; i < 600; i++) {
+        Rng rng = {.state = 9000 + (uint64_t)i};
+        Arena *a = arena_new();
+        PassContext c = {.arena = a, .fired = fired};
+        Trial t;
+        trial_init(&t, a, &rng);
+        Node *loss = sum_of_product(&t);
+        vec_push(a, t.model->outputs, (TensorDecl){.name = "loss", .dtype = DT_F32, .shape = shape_scalar()});
+        graph_result(t.graph, RESULT_OUTPUT, 0, loss);
+        for (int k = 0, n = t.graph->nodes.n; k < n; k++) {
+            Node *p = t.graph->nodes.at[k];
+            if (p->op != OP_PARAM) continue;
+            graph_result(t.graph, RESULT_GRAD, p->attr->decl,
+                         graph_op(t.graph, OP_GRADIENT, 2, (Node *[]){loss, p}, NULL));
+        }
+        const EvalEnv env = random_env(a, t.model, &rng);
+        Graph *plain = pass_autodiff(&c, t.graph), *before = pipeline(&c, t.graph),
+              *after = pass_jacobian_gemm(&c, plain);
+        const char *why = results_agree(a, &env, plain, before, 1e-9);
+        if (!why) why = results_agree(a, &env, plain, after, 1e-9);
+        if (why) fail_msg("trial %d: %s\n%s", i, why, graph_text(a, t.graph));
+        expect_fixed_point(a, &c, before, pass_canonicalize, (uint64_t)i);
+        arena_free(a);
+    }
+    static const RewriteId rules[] = {REWRITE_sum_of_contract, REWRITE_sum_before, REWRITE_repeated_sum,
+                                      REWRITE_whole_sum, REWRITE_guarded_loops};
+    for (int k = 0; k < 5; k++)
+        if (fired[rules[k]] < 50) fail_msg("rule %d of the five applied %u times", k, fired[rules[k]]);
+}
+
 /* A contraction behind very many movements that do not meet: absorbed as far as is safe, never a crash. */
 static void long_chains(void **state) {
     (void)state;
@@ -152,10 +255,8 @@ static void long_chains(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(long_chains),
-        cmocka_unit_test(strided_gradients),
-        cmocka_unit_test(every_op),
-        cmocka_unit_test(random_programs),
+        cmocka_unit_test(long_chains), cmocka_unit_test(strided_gradients), cmocka_unit_test(sums_of_products),
+        cmocka_unit_test(every_op),    cmocka_unit_test(random_programs),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

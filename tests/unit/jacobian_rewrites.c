@@ -81,6 +81,14 @@ static void reassociated(void **state) {
     check("reassociate", REWRITE_reassociate, 1, 1);
 }
 
+/* Sums of products multiply sums; of what rounds, others read, or a guard leaves out, every product is made. */
+static void sums_of_products(void **state) {
+    (void)state;
+    check("sums_of_products", REWRITE_sum_of_contract, 3, 0.25);
+    check("sums_of_products", REWRITE_sum_before, 5, 0.25);
+    check("sums_of_products", REWRITE_guarded_loops, 1, 0.25);
+}
+
 static void folded(void **state) {
     (void)state;
     check("fold", REWRITE_merge_loops, 2, 1);
@@ -122,7 +130,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(chains),   cmocka_unit_test(several_split), cmocka_unit_test(low_rank),
         cmocka_unit_test(factors),  cmocka_unit_test(reassociated),  cmocka_unit_test(folded),
-        cmocka_unit_test(residues), cmocka_unit_test(together),
+        cmocka_unit_test(residues), cmocka_unit_test(together),      cmocka_unit_test(sums_of_products),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
