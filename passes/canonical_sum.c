@@ -204,8 +204,7 @@ Node *rule_whole_sum(Rewriter *r, const Node *n) {
     const Contract *c = n->attr->contract;
     int8_t axes[MAX_RANK];
     int summed = 0, kept = 0;
-    if (n->n_in != 1 || c->n_loops == c->n_out || c->n_loops != n->in[0]->shape.rank || n->dtype != n->in[0]->dtype)
-        return NULL;
+    if (n->n_in != 1 || c->n_loops == c->n_out || c->n_loops != n->in[0]->shape.rank || !is_f32(n)) return NULL;
     if (!contract_classify(c, n->in).is_plain) return NULL;
     for (int d = 0; d < c->n_loops; d++) {
         const int loop = affine_single_loop(c, &c->map[0][d]);

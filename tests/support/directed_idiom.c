@@ -245,6 +245,37 @@ static Node *trace(Directed *x) {
     return alone(x, n, before, most);
 }
 
+/* A sum of a product, either way, with a bias perhaps; nothing else reads the product. */
+static Node *product_summed(Directed *x) {
+    const int before = x->pool.n, axis = pick_below(x, 2);
+    const int64_t most = x->most;
+    x->most = 1600;
+    Node *a = one(x, OP_TANH, leaf(x, shape(2, 24, 6, 0)), NULL),
+         *b = one(x, OP_TANH, leaf(x, shape(2, 6, 20, 0)), NULL), *n = product(x, a, b, NULL);
+    if (n && pick_below(x, 2)) n = two(x, OP_ADD, n, spread(x, leaf(x, shape(1, 20, 0, 0)), n->shape, 1, 0));
+    return alone(x, n ? along(x, OP_SUM, n, axis) : NULL, before, most);
+}
+
+/* y[p] = sum over q and j of g[j] * w[q, j], where 0 <= p - q < 36: the gradient of an image's sums. */
+static Node *same_for_all(Directed *x) {
+    const int before = x->pool.n;
+    const int64_t most = x->most;
+    Affine map[2][MAX_RANK] = {{{.divisor = 1, .coef = {0, 0, 1}}},
+                               {{.divisor = 1, .coef = {0, 1}}, {.divisor = 1, .coef = {0, 0, 1}}}};
+    Guard g = {.kind = GUARD_RANGE, .e = {.divisor = 1, .coef = {1, -1}}, .lo = 0, .hi = dim_fixed(36)};
+    const Contract c = {.n_loops = 3,
+                        .n_out = 1,
+                        .extent = {dim_fixed(40), dim_fixed(5), dim_fixed(6)},
+                        .n_operands = 2,
+                        .map = map,
+                        .n_guards = 1,
+                        .guard = &g};
+    x->most = 1600;
+    Node *a = one(x, OP_TANH, leaf(x, shape(1, 6, 0, 0)), NULL),
+         *b = one(x, OP_TANH, leaf(x, shape(2, 5, 6, 0)), NULL);
+    return alone(x, a && b ? contraction(x, &c, a, b) : NULL, before, most);
+}
+
 /* Products and sums of what is mostly zero, along the sum and beside it. */
 static Node *padded(Directed *x) {
     const Dim few = dim_fixed(2), many = dim_fixed(pick_below(x, 2) ? 9 : 0);
@@ -292,7 +323,7 @@ Node *directed_idiom(Directed *x, int i) {
         rows,          attention,       constant_factor,
         chained,       low_rank_sum,    scaled_sum,     scaled_product,  known_sum,    gathered,   gathered,
         siblings,      part,           trace,          padded,          joined,   apart,
-        long_sum,      long_product,
+        long_sum,      long_product,   same_for_all,   product_summed,
         long_product,  merged_slice /* once more: their rules take a small tile, or a shape that others leave alone */};
     const int before = x->pool.n;
     Node *n = make[i](x);
