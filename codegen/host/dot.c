@@ -28,7 +28,7 @@ enum {
     FEW_ROWS = 4,             /* of a block: they find room even in one set of the innermost cache */
     SWEPT = 16,               /* most k of a Y that is walked row by row */
     STREAM_BYTES = 128,       /* of a row of Y at a time: with less of each page, copying all of it first is faster */
-    MIN_COLUMNS = 8,
+    MIN_COLUMNS = 2,
     MIN_ROWS = 3
 };
 

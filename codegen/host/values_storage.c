@@ -23,7 +23,10 @@ static int favourite(const Values *v, const TileType *t) {
     return best;
 }
 
-enum { FEW_COLUMNS = 8 }; /* fewer: not worth blocks */
+enum {
+    FEW_COLUMNS = 8, /* fewer: most of a vector would be empty */
+    LONG_SUM = 32,   /* terms: fewer do not pay for adding up a vector's lanes */
+};
 
 /* 0: in both factors, 1: row, 2: column.  Columns are the axes of the factor that has `inner`. */
 static int dot_side(const Kernel *k, const Inst *dot, int inner, int axis) {
@@ -60,7 +63,7 @@ static int innermost(const Values *v, const TileType *t, const Inst *dot) {
     const int row = longest(v, t, dot, favoured, 1), column = longest(v, t, dot, favoured, 2);
     const bool both = tile_type_has(&v->k->types.at[dot->in[0]], favoured) &&
                       tile_type_has(&v->k->types.at[dot->in[1]], favoured);
-    if (!both && dot->n_over == 1 && row >= 0 && axes[row].step >= FEW_COLUMNS &&
+    if (!both && dot->n_over == 1 && axes[dot->over[0]].step >= LONG_SUM && row >= 0 && axes[row].step >= FEW_COLUMNS &&
         lanes_on(v, t, dot, favoured, 2) < FEW_COLUMNS)
         return row;
     return column >= 0 && axes[favoured].step < v->vector / 2 && axes[column].step > axes[favoured].step ? column : favoured;
