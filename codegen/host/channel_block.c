@@ -1,4 +1,5 @@
 #include "codegen/host/channel_internal.h"
+#include <stdlib.h>
 
 enum { MOST_UNROLLED = 8 }; /* taps along one side */
 
@@ -21,11 +22,20 @@ static int64_t inner_pitch(const Channelwise *d) {
     return access_affine(d->ke->k, d->window.load, inner->tap, &pitch) ? pitch : 0;
 }
 
-/* A line is lost before the next block reads it, and the next cache has neighbours of the image in so few banks that
- * lines come one after another. */
-bool channel_crowded(const Channelwise *d) {
-    return in_few_sets(4 * inner_pitch(d));
+/* Some rows are more than one place apart: windows share less of the image. */
+static bool rows_apart(const Channelwise *d) {
+    for (int s = 0; s < SIDES; s++) {
+        const Side *side = &d->side[s];
+        if (side->subscript >= 0 && llabs(d->window.coef[side->subscript][side->row]) > 1) return true;
+    }
+    return false;
 }
+
+/* A line is lost before the next block reads it, and the next cache has neighbours of the image in so few banks that
+ * lines come one after another.  Where blocks make all their sums of neighbouring windows that costs less than a copy
+ * or narrow blocks of two vectors do: the image and the results are walked as they lie, which memory is fastest at
+ * (measured). */
+bool channel_crowded(const Channelwise *d) { return in_few_sets(4 * inner_pitch(d)) && (!d->fresh || rows_apart(d)); }
 
 /* More than a core's part of the outermost cache: it comes from memory. */
 bool channel_from_afar(const Channelwise *d, const Window *w) {
@@ -125,7 +135,8 @@ bool channel_choose_block(Channelwise *d) {
     const int lanes = d->machine->vector;
     d->crowded = !d->strip && channel_crowded(d); /* a copy is not */
     d->streamed = !d->strip && streams(d);
-    const bool pairs = (d->crowded || d->streamed) && lanes >= CHANNEL_LINE && step_of(d, d->v) % (2 * (int64_t)lanes) == 0;
+    const bool pairs =
+        (d->crowded || d->streamed) && lanes >= CHANNEL_LINE && step_of(d, d->v) % (2 * (int64_t)lanes) == 0;
     double best = 0;
     for (int a = 1; a <= outer; a++)
         for (int b = 1; b <= inner; b++)
