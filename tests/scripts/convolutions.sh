@@ -127,12 +127,12 @@ check depthwise -D B=3 -D C=1024 -D P=4 -D H=4 -D W=5
 check depthwise -D B=1 -D C=512 -D P=0 -D H=6 -D W=8
 check depthwise -D B=1 -D C=1024 -D D=2 -D P=2 -D H=7 -D W=6
 check depthwise -D B=1 -D C=1024 -D K=5 -D stride=2 -D P=2 -D H=7 -D W=6
-# programs of all channels, and of many
-check depthwise -D B=8 -D C=512 -D H=5 -D W=6
-check depthwise -D B=4 -D C=1280 -D H=4 -D W=9
-check activated -D B=8 -D C=576 -D H=4 -D W=5
 # ... and images that come from memory: two vectors of channels along a row of pixels
 check depthwise -D B=2 -D C=256 -D stride=2 -D H=64 -D W=67
+# programs of all channels, and of many
+check depthwise -D B=8 -D C=512 -D H=9 -D W=8
+check depthwise -D B=4 -D C=640 -D H=14 -D W=13
+check activated -D B=8 -D C=576 -D H=11 -D W=11
 check activated -D B=2 -D C=1024 -D H=5 -D W=5
 check activated -D C=32
 check activated -D C=16 -D K=5 -D stride=2 -D P=2 -D W=21
