@@ -187,13 +187,20 @@ DSL
 grep -q 'grid . in 0..392 step 392' turned.tile && grep -q 'grid . in 0..512 step 64' turned.tile ||
     { echo "tiles of a product with a turned factor:"; cat turned.tile; exit 1; }
 
-# the copy is what blocks read: rows of W pixels of 128 channels; a greater image is read where it lies
+# functions whose rows of an image lie $3 elements apart, of sums ($4 = 0) or of results made at once (1); of a small image
+# the former read a copy, W pixels of 128 channels, the latter and those of a greater one the image where it lies
 depthwise_rows() {
     "$FUSEC" conv.dsl --model=depthwise -D C="$1" -D H="$2" -D W="$2" -D B=4 --arch=x86-64-v4 --entry=infer -o depthwise.ll
-    grep -c "^define .*fusec.channels.*_$3_$3_" depthwise.ll || true
+    grep -c "^define .*fusec.channels_[0-9]*$4[01]_.*_$3_$3_" depthwise.ll || true
 }
-[ "$(depthwise_rows 1024 7 896)" -gt 0 ] && [ "$(depthwise_rows 1024 7 7168)" = 0 ] &&
-    [ "$(depthwise_rows 1024 14 14336)" -gt 0 ] || { echo "copies of crowded images"; exit 1; }
+[ "$(depthwise_rows 1024 7 896 0)" -gt 0 ] && [ "$(depthwise_rows 1024 7 7168 0)" = 0 ] &&
+    [ "$(depthwise_rows 1024 7 896 1)" = 0 ] && [ "$(depthwise_rows 1024 7 7168 1)" -gt 0 ] &&
+    [ "$(depthwise_rows 1024 14 14336 0)" -gt 0 ] || { echo "copies of crowded images"; exit 1; }
+
+# a program of either product with overlapping windows has all channels: memory is walked as it lies
+"$FUSEC" conv.dsl --model=depthwise -D C=640 -D H=14 -D W=13 -D B=4 --entry=infer -o depthwise.tile
+whole=$(awk '/grid . in 0..640 /{ step = $NF } / = dot / && step == 640 { n++ } END { print n + 0 }' depthwise.tile)
+[ "$whole" = 2 ] || { echo "channels in parts"; exit 1; }
 
 # images that come from memory are asked for in time, small ones are not
 depthwise_asks() {
