@@ -44,7 +44,7 @@ void kernel_distribute(Kernel *k, const Target *t); /* distribute.c: GPU kernels
 /* origin.c: buffers begin where the kernel first reads them; by buffer, how many bytes later that is. */
 int64_t *kernel_origins(Arena *a, Kernel *k, const Target *t);
 /* Of a contraction through a sliding window, for the host; false: not one. */
-bool window_tile_sizes(const Target *t, const Node *n, TileSizes *s);
+bool window_tile_sizes(const Target *t, const Plan *p, const Node *n, TileSizes *s);
 void tile_sizes(const Target *t, const Plan *p, const PlanKernel *k, TileSizes *out);
 void tile_sums(const Target *t, const Node *n, int *k); /* along the summed loops of a product, as in TileSizes */
 

@@ -401,7 +401,7 @@ void tile_sizes(const Target *t, const Plan *p, const PlanKernel *k, TileSizes *
     switch (k->kind) {
     case KERNEL_ROW: row_sizes(&l, k, out); break;
     case KERNEL_CONTRACT:
-        if (!window_tile_sizes(t, k->nodes.at[0].node, out))
+        if (!window_tile_sizes(t, p, k->nodes.at[0].node, out))
             contract_sizes(&l, k->nodes.at[0].node, k->nodes.n == 1, out);
         if (k->sample) sample_sizes(&l, k, out);
         slice_sizes(k, out);

@@ -8,7 +8,8 @@ typedef struct Roles {
     const Contract *c;
     Node *const *in;
     int x;            /* the operand that is read through the window: not the one with the innermost result loop */
-    bool channelwise; /* that loop stands in both operands */
+    bool channelwise; /* that loop stands in both operands, or it and `group` are lanes together */
+    int group;        /* the loop in both operands whose groups are narrower than vectors; -1: there is none */
     bool in_x[MAX_LOOPS], in_y[MAX_LOOPS];
     bool slides[MAX_LOOPS]; /* stands in a subscript of x with both a result loop that y lacks and a summed one */
 } Roles;
@@ -20,7 +21,53 @@ static void mark_sliding(Roles *r, const Affine *e) {
     for (int l = 0; l < r->c->n_loops && out && sum; l++) r->slides[l] |= e->coef[l] != 0;
 }
 
-static bool find_roles(const Node *n, Roles *r) {
+enum { CHANNELS = 16 }; /* lanes of the widest vectors */
+
+/* A group's elements of X are neighbours, the groups one after another; how many, or 0. */
+static int64_t group_depth(const Roles *r, int group) {
+    const Contract *c = r->c;
+    const Affine *map = c->map[r->x];
+    int last = r->in[r->x]->shape.rank - 1;
+    while (last > 0 && dim_is_fixed(r->in[r->x]->shape.dim[last]) && r->in[r->x]->shape.dim[last].bound == 1) last--;
+    if (map[last].coef[group] == 1) return 1;
+    for (int l = 0; l < c->n_loops; l++) {
+        if (map[last].coef[l] != 1 || !dim_is_fixed(c->extent[l])) continue;
+        const int64_t depth = c->extent[l].bound;
+        const bool inside = map[last].coef[group] == depth,
+                   outside = last > 0 && map[last - 1].coef[group] == 1 &&
+                             dim_equal(r->in[r->x]->shape.dim[last], c->extent[l]);
+        if (inside || outside) return depth;
+    }
+    return 0;
+}
+
+/* It lies in memory, in this shape or another. */
+static bool lies(const Plan *p, const Node *x) {
+    while (x->op == OP_RESHAPE && p->buffer[x->id].home == HOME_NONE) x = x->in[0];
+    return p->buffer[x->id].home != HOME_NONE;
+}
+
+/* Few results of each group, a part of a vector: the product goes by lanes of several groups.  Both factors lie in
+ * memory, X as it is read. */
+static int find_group(const Plan *p, const Roles *r) {
+    enum { MOST_DEPTH = 4, DEEPEST = 8 }; /* elements of X: for each result, and in all: each has code of its own */
+    const Contract *c = r->c;
+    const int last = c->n_out - 1;
+    const int64_t width = r->channelwise ? 1 : c->extent[last].bound;
+    int group = r->channelwise ? last : -1;
+    for (int l = 0; l < last && !r->channelwise; l++)
+        if (r->in_x[l] && r->in_y[l] && c->extent[l].bound > 1) group = l;
+    if (group < 0 || !dim_is_fixed(c->extent[group]) || !dim_is_fixed(c->extent[last]) || width >= CHANNELS) return -1;
+    if (width < 1 || CHANNELS % width || c->extent[group].bound * width % CHANNELS) return -1;
+    for (int o = 0; o < 2; o++)
+        if (r->in[o]->dtype != DT_F32 || !lies(p, r->in[o])) return -1;
+    for (int d = 0; d < r->in[r->x]->shape.rank; d++)
+        if (c->map[r->x][d].divisor != 1) return -1;
+    const int64_t depth = group_depth(r, group);
+    return depth > 0 && depth <= DEEPEST && depth <= MOST_DEPTH * width ? group : -1;
+}
+
+static bool find_roles(const Plan *p, const Node *n, Roles *r) {
     const Contract *c = n->attr->contract;
     bool in[2][MAX_LOOPS] = {0}, any = false;
     if (c->n_operands != 2 || c->n_out == 0 || c->n_out == c->n_loops) return false;
@@ -36,6 +83,8 @@ static bool find_roles(const Node *n, Roles *r) {
         for (int d = 0; d < n->in[x]->shape.rank; d++) mark_sliding(r, &c->map[x][d]);
         for (int l = 0; l < c->n_loops; l++) any |= r->slides[l];
     }
+    r->group = any ? find_group(p, r) : -1;
+    r->channelwise |= r->group >= 0;
     return any;
 }
 
@@ -52,8 +101,6 @@ static int part(Dim d, int64_t most, int unit) {
     const int64_t up = (each + unit - 1) / unit * unit;
     return (int)(up <= most ? up : each);
 }
-
-enum { CHANNELS = 16 }; /* lanes of the widest vectors */
 
 /* The windows' loops first, inner ones before outer ones, then the others; a contiguous loop that does not slide keeps
  * room for a vector. */
@@ -75,14 +122,31 @@ static void fill_loops(const Roles *r, int first, int end, int64_t budget, bool 
         }
 }
 
+/* Lanes of several groups, in whole vectors: so many that the innermost cache has their part of the other factor. */
+static int64_t grouped_columns(const Roles *r, int *step) {
+    enum { MOST = 4 * CHANNELS };
+    const Dim *extent = r->c->extent;
+    const int last = r->c->n_out - 1;
+    const int64_t width = last == r->group ? 1 : extent[last].bound, unit = CHANNELS / width;
+    int64_t groups = unit;
+    for (int64_t g = 2 * unit; g <= extent[r->group].bound; g += unit)
+        if (extent[r->group].bound % g == 0 && g * width <= MOST) groups = g;
+    for (int l = 0; l <= last; l++) step[l] = 1;
+    step[last] = (int)width;
+    step[r->group] = (int)groups;
+    return groups * width;
+}
+
 static int64_t columns(const Roles *r, int64_t most, int *step) {
     int64_t n = 1;
+    if (r->group >= 0 && r->group < r->c->n_out - 1) return grouped_columns(r, step);
     for (int l = r->c->n_out - 1; l >= 0; l--) {
         const bool inner = l == r->c->n_out - 1;
         step[l] = 1;
         if (!(inner && r->channelwise) && (r->in_x[l] || !r->in_y[l])) continue;
         if (inner) step[l] = part(r->c->extent[l], most, CHANNELS);
-        if (!inner && r->c->extent[l].bound <= 4) step[l] = part(r->c->extent[l], 4, 1); /* residue classes */
+        const bool classes = !inner && !r->channelwise && r->c->extent[l].bound <= 4; /* residue classes */
+        if (classes) step[l] = part(r->c->extent[l], 4, 1);
         n *= inner ? (step[l] + CHANNELS - 1) / CHANNELS * CHANNELS : step[l];
     }
     return n;
@@ -147,9 +211,9 @@ static void widen_channels(const Roles *r, int64_t across, int64_t rows, int64_t
         *s = wide;
 }
 
-bool window_tile_sizes(const Target *t, const Node *n, TileSizes *s) {
+bool window_tile_sizes(const Target *t, const Plan *p, const Node *n, TileSizes *s) {
     Roles r;
-    if (t->backend != BACKEND_HOST || !find_roles(n, &r)) return false;
+    if (t->backend != BACKEND_HOST || !find_roles(p, n, &r)) return false;
     const int tile = t->max_tile;
     int64_t widest = tile / 1024 > 1 ? tile / 1024 : 1, rows = tile * 7 / 1024, results = tile * 3 / 4, across = 1;
     const int64_t sums = r.channelwise ? tile / 64 : tile * 9 / 512, least = r.channelwise ? CHANNELS : 32;

@@ -35,7 +35,9 @@ static bool rows_apart(const Channelwise *d) {
  * lines come one after another.  Where blocks make all their sums of neighbouring windows that costs less than a copy
  * or narrow blocks of two vectors do: the image and the results are walked as they lie, which memory is fastest at
  * (measured). */
-bool channel_crowded(const Channelwise *d) { return in_few_sets(4 * inner_pitch(d)) && (!d->fresh || rows_apart(d)); }
+bool channel_crowded(const Channelwise *d) {
+    return !in_groups(d) && in_few_sets(4 * inner_pitch(d)) && (!d->fresh || rows_apart(d));
+}
 
 /* More than a core's part of the outermost cache: it comes from memory. */
 bool channel_from_afar(const Channelwise *d, const Window *w) {
@@ -48,7 +50,7 @@ bool channel_from_afar(const Channelwise *d, const Window *w) {
 
 /* The sums of a kernel's gradient walk an image in memory whose pixels are several lines, a line of each. */
 static bool streams(const Channelwise *d) {
-    return !d->fresh && inner_pitch(d) >= 2 * CHANNEL_LINE && channel_from_afar(d, &d->window);
+    return !in_groups(d) && !d->fresh && inner_pitch(d) >= 2 * CHANNEL_LINE && channel_from_afar(d, &d->window);
 }
 
 /* Places that all blocks along a side read, in parts of nearly one size. */
@@ -89,7 +91,8 @@ static double fetch_cost(const Channelwise *d, int rows0, int rows1, int taps0, 
 static double cost_of(const Channelwise *d, int rows0, int rows1, int taps0, int taps1) {
     const ChannelSide a = channel_block_side(d, OUTER, rows0, taps0), b = channel_block_side(d, INNER, rows1, taps1);
     const double products = (double)rows0 * rows1 * taps0 * taps1, chain = 4.0 * taps0 * taps1;
-    const double loads = (double)channel_reads(&a) * (double)channel_reads(&b) + (double)taps0 * taps1;
+    const double reads = (double)channel_reads(&a) * (double)channel_reads(&b) * (in_groups(d) ? 2 : 1); /* and moves */
+    const double loads = reads + (double)taps0 * taps1;
     double most = products > loads ? products / 2 : loads / 2;
     if (chain > most) most = chain;
     const int64_t n = blocks(step_of(d, d->side[OUTER].row), rows0) * blocks(step_of(d, d->side[INNER].row), rows1) *
@@ -102,7 +105,8 @@ static int at_most(int64_t n, int most) { return n < most ? (int)n : most; }
 /* Of two vectors, two factors may lie in memory. */
 static bool block_fits(const Channelwise *d, int rows, int taps, int wide) {
     return wide * (rows + taps) + 2 <= d->machine->registers + (wide > 1 ? 2 : 0) && rows <= CHANNEL_MOST_ROWS &&
-           taps <= CHANNEL_MOST_TAPS && rows * taps <= CHANNEL_MOST_TERMS;
+           taps <= CHANNEL_MOST_TAPS && rows * taps <= CHANNEL_MOST_TERMS &&
+           (!d->q_summed || rows * taps * d->depth <= 2 * CHANNEL_MOST_TERMS);
 }
 
 /* To begin from zero, a block makes all its sums: inner taps are unrolled, outer ones too or a loop. */
@@ -116,7 +120,7 @@ static void try_rows(Channelwise *d, int outer_taps, int inner_taps, int wide, d
               inner = at_most(step_of(d, d->side[INNER].row), CHANNEL_MOST_ROWS);
     for (int a = 1; a <= outer; a++)
         for (int b = 1; b <= inner; b++) {
-            const bool least = a * b * outer_taps * inner_taps * wide == 1;
+            const bool least = a * b * outer_taps * inner_taps == 1 && *best == 0;
             if (!least && !block_fits(d, a * b, outer_taps * inner_taps, wide)) continue;
             const double cost = d->crowded || d->streamed ? fetch_cost(d, a, b, outer_taps, inner_taps, wide)
                                                           : cost_of(d, a, b, outer_taps, inner_taps);
@@ -132,7 +136,7 @@ static void try_rows(Channelwise *d, int outer_taps, int inner_taps, int wide, d
 bool channel_choose_block(Channelwise *d) {
     const int outer = at_most(step_of(d, d->side[OUTER].tap), MOST_UNROLLED),
               inner = at_most(step_of(d, d->side[INNER].tap), MOST_UNROLLED);
-    const int lanes = d->machine->vector;
+    const int lanes = d->machine->vector, narrow = d->width > lanes ? d->width / lanes : 1;
     d->crowded = !d->strip && channel_crowded(d); /* a copy is not */
     d->streamed = !d->strip && streams(d);
     const bool pairs =
@@ -140,7 +144,7 @@ bool channel_choose_block(Channelwise *d) {
     double best = 0;
     for (int a = 1; a <= outer; a++)
         for (int b = 1; b <= inner; b++)
-            for (int wide = 1; wide <= 1 + pairs && taps_fit(d, a, b); wide++) try_rows(d, a, b, wide, &best);
+            for (int wide = narrow; wide <= narrow + pairs && taps_fit(d, a, b); wide++) try_rows(d, a, b, wide, &best);
     return best > 0;
 }
 

@@ -7,6 +7,7 @@
 #include "codegen/host/window.h"
 
 enum { OUTER, INNER, SIDES, MOST_PARTS = 12 };
+enum { MOST_DEPTH = 4 }; /* elements of X for each result of a group: so many vectors of X are read for one of C */
 
 /* A subscript of the window in which a row axis and a summed axis meet; all -1: there is none. */
 typedef struct Side {
@@ -32,8 +33,11 @@ typedef struct Channelwise {
     const Inst *dot;
     const HostMachine *machine;
     const Storage *c;
-    int v, x, y; /* the axis; values */
-    TileType over;
+    int v, x, y; /* the axis of groups, of one channel where these are depthwise; values */
+    int f, q;    /* axes within a group: results, the last of C; what is read of X; -1: one */
+    int width, depth; /* how many results and elements of X a group has */
+    bool q_summed;    /* else q is a row */
+    TileType rows, over; /* rows and sums, without q */
     Window window, y_window;
     bool x_lies, y_lies; /* the factor is read where it lies */
     Side side[SIDES];
@@ -77,6 +81,11 @@ static inline LLVMValueRef lanes_of(const Channelwise *d, int axis) {
     if (axis < 0) return emit_i64(d->ke->e, 1);
     return LLVMBuildSub(d->ke->e->b, d->ke->hi[axis], d->ke->lo[axis], "");
 }
+
+/* Results of all groups of a tile: lanes. */
+static inline int64_t channels_of(const Channelwise *d) { return step_of(d, d->v) * d->width; }
+
+static inline bool in_groups(const Channelwise *d) { return d->f >= 0 || d->q >= 0; }
 
 static inline bool single_tile(const Channelwise *d, int axis) {
     const Axis *x = &d->ke->k->axes.at[axis];

@@ -14,6 +14,7 @@ typedef struct Micro {
 /* What changes from round to round. */
 typedef struct Round {
     LLVMValueRef x, y, place[4];
+    int n; /* element of each group */
     LLVMValueRef factor[CHANNEL_MOST_TAPS];
 } Round;
 
@@ -26,6 +27,20 @@ static LLVMValueRef load(const Micro *m, LLVMValueRef p) {
     LLVMValueRef v = LLVMBuildLoad2(m->e->b, m->vector, p, "");
     LLVMSetAlignment(v, 4);
     return v;
+}
+
+/* Element n of each of the groups at p, a lane for each result. */
+static LLVMValueRef load_groups(const Micro *m, LLVMValueRef p, int n) {
+    const Emit *e = m->e;
+    const ChannelGroups *g = &m->s->groups;
+    LLVMValueRef lane[CHANNEL_MOST_LANES];
+    if (g->width == 1 && g->depth == 1) return load(m, p);
+    LLVMTypeRef type = LLVMVectorType(e->f32, (unsigned)(m->s->lanes / g->width * g->depth));
+    LLVMValueRef v = LLVMBuildLoad2(e->b, type, p, "");
+    LLVMSetAlignment(v, 4);
+    for (int i = 0; i < m->s->lanes; i++)
+        lane[i] = LLVMConstInt(e->i32, (unsigned)(i / g->width * g->depth + n), false);
+    return LLVMBuildShuffleVector(e->b, v, LLVMGetUndef(type), LLVMConstVector(lane, (unsigned)m->s->lanes), "");
 }
 
 /* The lines of an element `ahead` elements behind p, into the second cache. */
@@ -111,8 +126,8 @@ static void element(const Micro *m, const Round *r, const int64_t *place) {
         for (int k = 0, l = -1; next_pair(b, place[1], &k, &l);) {
             if (!x) {
                 LLVMValueRef p = moved(e, r->x, i * a->x_row + j * a->x_tap + k * b->x_row + l * b->x_tap);
-                ask_for_image(m, p, place);
-                x = load(m, p);
+                if (r->n == 0) ask_for_image(m, p, place);
+                x = load_groups(m, p, r->n);
             }
             LLVMValueRef acc = m->acc[i * b->rows + k], sum = LLVMBuildLoad2(e->b, m->vector, acc, "");
             LLVMBuildStore(e->b, emit_fma(e, DT_F32, x, r->factor[j * b->taps + l], sum), acc);
@@ -134,12 +149,12 @@ static bool is_read(const ChannelSide *s, int64_t place) {
     return place >= s->may && place < s->may_end && next_pair(s, place, &i, &j);
 }
 
-static void one_round(const Micro *m, Round *r) {
+static void one_element(const Micro *m, Round *r) {
     const ChannelSide *a = &m->s->side[0], *b = &m->s->side[1];
     int64_t place[2], first[2], last[2];
     for (int j = 0; j < a->taps; j++)
         for (int l = 0; l < b->taps; l++) {
-            LLVMValueRef p = moved(m->e, r->y, j * a->y_tap + l * b->y_tap);
+            LLVMValueRef p = moved(m->e, r->y, j * a->y_tap + l * b->y_tap + r->n * m->s->groups.y_step);
             ask(m, p, m->s->y_ahead, m->s->y_run, l, b->taps);
             r->factor[j * b->taps + l] = load(m, p);
         }
@@ -154,6 +169,17 @@ static void one_round(const Micro *m, Round *r) {
             guard_close(m, inner);
         }
         guard_close(m, outer);
+    }
+}
+
+/* Nothing read before is kept in registers for later: these are for the sums, and X is near. */
+static void forget(const Micro *m) { LLVMBuildFence(m->e->b, LLVMAtomicOrderingSequentiallyConsistent, true, ""); }
+
+static void one_round(const Micro *m, Round *r) {
+    const ChannelGroups *g = &m->s->groups;
+    for (r->n = g->first; r->n < g->first + g->count; r->n++) {
+        if (r->n > g->first) forget(m);
+        one_element(m, r);
     }
 }
 
@@ -225,10 +251,15 @@ int channel_args(const ChannelShape *s) { return s->x_run || s->y_run ? CHANNEL_
 LLVMValueRef channel_product(const Emit *e, ChannelShape s) {
     char name[640];
     for (int i = 0; i < 2; i++) normalize(&s.side[i]);
-    int n = snprintf(name, sizeof name, "fusec.channels_%d%d%d_%lld_%lld_%lld_%lld_%lld_%lld_%lld_%lld_%lld", s.lanes,
+    const ChannelGroups *g = &s.groups;
+    const char *kind = g->width * g->depth == 1 ? "channels" : "groups";
+    int n = snprintf(name, sizeof name, "fusec.%s_%d%d%d_%lld_%lld_%lld_%lld_%lld_%lld_%lld_%lld_%lld", kind, s.lanes,
                      s.fresh, s.loops, (long long)s.x_step, (long long)s.y_step, (long long)s.place_step,
                      (long long)s.x_ahead, (long long)s.y_ahead, (long long)s.shift[0], (long long)s.shift[1],
                      (long long)s.x_run, (long long)s.y_run);
+    if (g->width * g->depth > 1)
+        n += snprintf(name + n, sizeof name - (size_t)n, "_%dx%d_%d.%d_%lld", g->width, g->depth, g->first, g->count,
+                      (long long)g->y_step);
     for (int i = 0; i < 2; i++) n += name_side(name + n, sizeof name - (size_t)n, &s.side[i]);
     LLVMValueRef known = LLVMGetNamedFunction(e->module, name);
     if (known) return known;

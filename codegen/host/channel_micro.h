@@ -4,6 +4,7 @@
 #include "codegen/llvm/emit.h"
 
 enum { CHANNEL_LINE = 16 }; /* floats of a cache line */
+enum { CHANNEL_MOST_LANES = 32 };
 enum { CHANNEL_MOST_ROWS = 32, CHANNEL_MOST_TAPS = 24, CHANNEL_MOST_TERMS = 256 };
 
 /* One direction of the window: rows of C and taps, both unrolled.  Row i at tap j reads place i * row + j * tap of X.
@@ -15,8 +16,17 @@ typedef struct ChannelSide {
     int64_t sure, sure_end, may, may_end;
 } ChannelSide;
 
+/* Lanes are the `width` results of groups one after another, whose elements of X are `depth` neighbours: lane i is
+ * multiplied with element i / width * depth + n, for n from first to first + count - 1, summed; Y lies y_step further
+ * for each n. */
+typedef struct ChannelGroups {
+    int width, depth, first, count; /* all 1, first 0: depthwise */
+    int64_t y_step;
+} ChannelGroups;
+
 typedef struct ChannelShape {
     ChannelSide side[2]; /* outer, inner */
+    ChannelGroups groups;
     int lanes;
     bool fresh;                         /* C counts as zero, whatever it holds */
     bool loops;                         /* else count is 1 */

@@ -1,4 +1,5 @@
-/* Products channel by channel, one factor read through a window: depthwise convolutions and their gradients.
+/* Products channel by channel, one factor read through a window: depthwise convolutions and their gradients, and those
+ * of groups narrower than a vector.
  *
  *     C[rows, v] += X[window of rows and k, v] * Y[k, v]
  *
@@ -7,37 +8,68 @@
  * them read at different taps is loaded once (channel_micro.h).  X is read where it lies; elements that its conditions
  * exclude are never touched: places known to lie inside or outside cost nothing, the others a branch per line.  Where
  * conditions are of anything else, or lanes of v do not fill vectors, X is packed as the box of its elements first
- * (window.h). */
+ * (window.h).
+ *
+ *     C[rows, (v, f)] += X[window of rows and k, (v, q)] * Y[k, (v, f)]      summed over q, or q a row of C
+ *
+ * Of groups v with a few results f each, a vector has the results of several, side by side in C and Y; of what X has
+ * for them, several elements q a group, one is moved to all lanes of its group (load_groups): the same blocks once for
+ * each q. */
 #include "codegen/host/channel_internal.h"
 #include "codegen/host/counter.h"
 
 /* ---- roles ------------------------------------------------------------------------------------------------------- */
-static bool contiguous_in(const KernelEmit *ke, const Window *w, int axis) {
+static bool has_stride(const KernelEmit *ke, const Window *w, int axis, int64_t stride) {
     int64_t coef;
-    return access_affine(ke->k, w->load, axis, &coef) && coef == 1;
+    return access_affine(ke->k, w->load, axis, &coef) && coef == stride;
 }
 
-/* X has every axis of C and the sum, Y all but the rows. */
+/* The axis along which a group's elements of X lie side by side, and the groups one after another. */
+static bool find_within(Channelwise *d) {
+    const Kernel *k = d->ke->k;
+    TileType *of[2] = {&d->rows, &d->over};
+    d->q = -1;
+    d->depth = 1;
+    if (has_stride(d->ke, &d->window, d->v, 1)) return true;
+    for (int o = 0; o < 2; o++)
+        for (int i = 0; i < of[o]->n_axes; i++) {
+            const int axis = of[o]->axis[i];
+            const int64_t depth = k->axes.at[axis].step;
+            if (!single_tile(d, axis) || depth > MOST_DEPTH * d->width) continue;
+            if (!has_stride(d->ke, &d->window, axis, 1) || !has_stride(d->ke, &d->window, d->v, depth)) continue;
+            d->q = axis;
+            d->q_summed = o == 1;
+            d->depth = (int)depth;
+            for (int n = i + 1; n < of[o]->n_axes; n++) of[o]->axis[n - 1] = of[o]->axis[n];
+            of[o]->n_axes--;
+            return true;
+        }
+    return false;
+}
+
+/* X has every axis of C and the sum, but that of a group's results; Y all but the rows. */
 static bool classify(Channelwise *d) {
     const KernelEmit *ke = d->ke;
     const Kernel *k = ke->k;
-    TileType rows = {0};
-    if (d->c->n < 2 || d->c->dtype != DT_F32) return false;
-    d->v = d->c->axis[d->c->n - 1];
-    for (int i = 0; i < d->c->n - 1; i++) rows.axis[rows.n_axes++] = d->c->axis[i];
+    const int lanes = d->c->joint ? 2 : 1; /* axes */
+    if (d->c->n < 2 || d->c->n < lanes || d->c->dtype != DT_F32) return false;
+    d->v = d->c->axis[d->c->n - lanes];
+    d->f = d->c->joint ? d->c->axis[d->c->n - 1] : -1;
+    d->width = (int)step_of(d, d->f);
+    for (int i = 0; i < d->c->n - lanes; i++) d->rows.axis[d->rows.n_axes++] = d->c->axis[i];
     for (int i = 0; i < d->dot->n_over; i++)
         if (!axis_trivial(k, d->dot->over[i])) d->over.axis[d->over.n_axes++] = d->dot->over[i];
     for (int swap = 0; swap < 2; swap++) {
         d->x = d->dot->in[swap], d->y = d->dot->in[!swap];
         const TileType *x = &k->types.at[d->x], *y = &k->types.at[d->y];
         bool fits = x->dtype == DT_F32 && y->dtype == DT_F32 && d->over.n_axes > 0 && tile_type_has(x, d->v) &&
-                    tile_type_has(y, d->v);
-        for (int i = 0; i < rows.n_axes; i++)
-            fits = fits && tile_type_has(x, rows.axis[i]) && !tile_type_has(y, rows.axis[i]);
+                    tile_type_has(y, d->v) && (d->f < 0 || (tile_type_has(y, d->f) && !tile_type_has(x, d->f)));
+        for (int i = 0; i < d->rows.n_axes; i++)
+            fits = fits && tile_type_has(x, d->rows.axis[i]) && !tile_type_has(y, d->rows.axis[i]);
         for (int i = 0; i < d->over.n_axes; i++)
             fits = fits && tile_type_has(x, d->over.axis[i]) && tile_type_has(y, d->over.axis[i]);
-        if (fits && window_find(ke, d->x, true, &d->window) && window_slides(k, &d->window, &rows, &d->over))
-            return contiguous_in(ke, &d->window, d->v);
+        if (fits && window_find(ke, d->x, true, &d->window) && window_slides(k, &d->window, &d->rows, &d->over))
+            return find_within(d);
     }
     return false;
 }
@@ -54,8 +86,8 @@ static void find_sides(Channelwise *d) {
     for (int i = 0; i < SIDES; i++) d->side[i] = (Side){-1, -1, -1, 1, 1};
     for (int s = d->window.rank - 1; s >= 0 && at >= 0; s--) {
         Side side = {s, -1, -1, 1, 1};
-        for (int i = 0; i < d->c->n - 1; i++)
-            if (d->window.coef[s][d->c->axis[i]]) side.row = d->c->axis[i];
+        for (int i = 0; i < d->rows.n_axes; i++)
+            if (d->window.coef[s][d->rows.axis[i]]) side.row = d->rows.axis[i];
         for (int i = 0; i < d->over.n_axes; i++)
             if (d->window.coef[s][d->over.axis[i]]) side.tap = d->over.axis[i];
         if (side.row >= 0 && side.tap >= 0 && alone_in(d, s, side.row) && alone_in(d, s, side.tap))
@@ -65,7 +97,15 @@ static void find_sides(Channelwise *d) {
 
 static bool whole_vectors(const Channelwise *d) {
     const Axis *v = &d->ke->k->axes.at[d->v];
-    return dim_is_fixed(v->extent) && v->extent.bound % v->step == 0 && v->step % d->machine->vector == 0;
+    return dim_is_fixed(v->extent) && v->extent.bound % v->step == 0 && channels_of(d) % d->machine->vector == 0;
+}
+
+/* Packed, a group's elements of X are as close as they lie: nothing else is in their subscripts. */
+static bool packs_closely(const Channelwise *d) {
+    const int last = d->window.rank - 1;
+    for (int a = 0; a < d->ke->k->axes.n; a++)
+        if (d->window.coef[last][a] && a != d->q && a != d->v) return false;
+    return d->window.coef[last][d->v] || (last > 0 && d->window.coef[last - 1][d->v] == 1);
 }
 
 /* Conditions are of the sides' subscripts alone. */
@@ -82,7 +122,8 @@ static bool x_in_place(const Channelwise *d) {
 
 static bool y_in_place(Channelwise *d) {
     return window_find(d->ke, d->y, true, &d->y_window) && d->y_window.n_ranges == 0 &&
-           contiguous_in(d->ke, &d->y_window, d->v) && whole_vectors(d);
+           has_stride(d->ke, &d->y_window, d->v, d->width) && whole_vectors(d) &&
+           (d->f < 0 || has_stride(d->ke, &d->y_window, d->f, 1));
 }
 
 static bool of_a_side(const Channelwise *d, int axis) {
@@ -92,8 +133,8 @@ static bool of_a_side(const Channelwise *d, int axis) {
 }
 
 static void find_loops(Channelwise *d) {
-    for (int i = 0; i < d->c->n - 1; i++)
-        if (!of_a_side(d, d->c->axis[i])) d->row[d->n_rows++] = d->c->axis[i];
+    for (int i = 0; i < d->rows.n_axes; i++)
+        if (!of_a_side(d, d->rows.axis[i])) d->row[d->n_rows++] = d->rows.axis[i];
     for (int i = 0; i < d->over.n_axes; i++)
         if (!of_a_side(d, d->over.axis[i])) d->sum[d->n_sums++] = d->over.axis[i];
 }
@@ -179,10 +220,12 @@ static void look_ahead(const Channelwise *d, ChannelShape *shape) {
     find_runs(d, shape);
 }
 
-/* The block at the cursor, `count` times along `axis`; -1: once. */
-static void multiply(Channelwise *d, const BlockParts *p, Cursor at, int axis, LLVMValueRef count) {
+/* The sums of `groups` for the block at the cursor, `count` times along `axis`; -1: once. */
+static void multiply_groups(Channelwise *d, const BlockParts *p, Cursor at, int axis, LLVMValueRef count,
+                            ChannelGroups groups) {
     const Emit *e = d->ke->e;
-    ChannelShape shape = {.lanes = d->wide * d->machine->vector, .fresh = d->fresh, .loops = axis >= 0};
+    ChannelShape shape = {
+        .groups = groups, .lanes = d->wide * d->machine->vector, .fresh = d->fresh, .loops = axis >= 0};
     LLVMValueRef args[CHANNEL_ARGS] = {at.x, at.y, at.c, count};
     for (int s = 0; s < SIDES; s++) {
         const Side *side = &d->side[s];
@@ -204,6 +247,17 @@ static void multiply(Channelwise *d, const BlockParts *p, Cursor at, int axis, L
     emit_call(e, channel_product(e, shape), channel_args(&shape), args);
 }
 
+/* Rows within the groups are a call each. */
+static void multiply(Channelwise *d, const BlockParts *p, Cursor at, int axis, LLVMValueRef count) {
+    ChannelGroups g = {.width = d->width, .depth = d->depth, .count = d->q_summed ? d->depth : 1};
+    if (d->q_summed) g.y_step = d->y_place.stride[d->q];
+    for (; g.first < d->depth; g.first += g.count) {
+        Cursor here = at;
+        if (!d->q_summed && d->q >= 0) here.c = moved(d, at.c, emit_i64(d->ke->e, g.first), d->c_place.stride[d->q]);
+        multiply_groups(d, p, here, axis, count, g);
+    }
+}
+
 /* All sums of a block of C, which begins from zero: a loop over outer taps that are not unrolled. */
 static void sum_fresh(Channelwise *d, BlockParts *p, Cursor at) {
     const int axis = d->side[OUTER].tap, taps = d->side[OUTER].taps;
@@ -218,7 +272,7 @@ static void sum_once(Channelwise *d, BlockParts *p, Cursor at) { multiply(d, p, 
 
 /* One vector, or two, of channels after another, so that memory is walked as it lies. */
 static void each_vector(Channelwise *d, BlockParts *p, Cursor at, void (*sum)(Channelwise *, BlockParts *, Cursor)) {
-    const int lanes = d->wide * d->machine->vector;
+    const int lanes = d->wide * d->machine->vector / d->width;
     LLVMValueRef end = d->strip ? emit_i64(d->ke->e, d->strip) : lanes_of(d, d->v);
     AxisLoop v = axis_open(d, d->v, emit_i64(d->ke->e, 0), end, lanes, at);
     sum(d, p, v.at);
@@ -290,28 +344,30 @@ static void multiply_strips(Channelwise *d, Cursor at) {
 /* ---- the factors ------------------------------------------------------------------------------------------------- */
 static int64_t y_elements(const Channelwise *d) {
     const int64_t vector = d->machine->vector;
-    int64_t n = (step_of(d, d->v) + vector - 1) / vector * vector;
+    int64_t n = (channels_of(d) + vector - 1) / vector * vector * (d->q_summed ? d->depth : 1);
     for (int i = 0; i < d->over.n_axes; i++) n *= step_of(d, d->over.axis[i]);
     return n;
+}
+
+static int add_axis(TileType *t, int axis) {
+    *t = tile_type_union(*t, (TileType){.dtype = t->dtype, .n_axes = 1, .axis = {(int8_t)axis}});
+    return axis;
 }
 
 static WindowPlace pack_y(const Channelwise *d) {
     KernelEmit *ke = d->ke;
     const Emit *e = ke->e;
     const int64_t vector = d->machine->vector;
-    TileType axes = {.dtype = DT_F32, .n_axes = 1, .axis = {(int8_t)d->v}};
+    TileType axes = {.dtype = DT_F32};
     WindowPlace p = {.origin = nest_alloca(ke, e->f32, y_elements(d))};
     Sink s = {.kind = SINK_PACK, .value = d->y, .storage = -1, .pack = {.memory = p.origin}};
-    int64_t next = (step_of(d, d->v) + vector - 1) / vector * vector;
-    axes = tile_type_union(axes, d->over);
-    p.stride[d->v] = 1;
-    s.pack.stride[d->v] = emit_i64(e, 1);
-    for (int i = d->over.n_axes - 1; i >= 0; i--) {
-        const int axis = d->over.axis[i];
-        p.stride[axis] = next;
-        s.pack.stride[axis] = emit_i64(e, next);
-        next *= step_of(d, axis);
-    }
+    int64_t next = (channels_of(d) + vector - 1) / vector * vector;
+    if (d->f >= 0) p.stride[add_axis(&axes, d->f)] = 1;
+    p.stride[add_axis(&axes, d->v)] = d->width;
+    for (int i = d->over.n_axes - 1; i >= 0; next *= step_of(d, d->over.axis[i--]))
+        p.stride[add_axis(&axes, d->over.axis[i])] = next;
+    if (d->q_summed) p.stride[add_axis(&axes, d->q)] = next;
+    for (int i = 0; i < axes.n_axes; i++) s.pack.stride[axes.axis[i]] = emit_i64(e, p.stride[axes.axis[i]]);
     nest_emit(ke, &axes, 1, &s);
     return p;
 }
@@ -324,6 +380,7 @@ static bool plan(Channelwise *d, KernelEmit *ke, const Inst *inst, int storage, 
     find_sides(d);
     d->x_lies = x_in_place(d);
     d->y_lies = y_in_place(d);
+    if (in_groups(d) && !(whole_vectors(d) && (d->x_lies || packs_closely(d)))) return false;
     const int64_t x = d->x_lies ? 0 : window_elements(ke->k, &d->window, machine->vector);
     return 4 * (x + (d->y_lies ? 0 : y_elements(d))) <= MOST_BYTES;
 }

@@ -210,6 +210,8 @@ static bool fits_store(Walk *w, const Inst *dot, int storage, const Inst *store)
             return false;
         if (axes.n_axes != 1 + (rows >= 0)) return false;
     }
+    const int group = s->joint ? s->axis[s->n - 2] : -1;
+    if (group >= 0 && !(access_affine(w->ke.k, store, group, &coef) && coef == s->stride[s->n - 2])) return false;
     return axes.n_axes == s->n && access_affine(w->ke.k, store, columns, &coef) && coef == 1;
 }
 

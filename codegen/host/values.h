@@ -29,6 +29,7 @@ typedef struct Storage {
     int8_t axis[MAX_TILE_AXES];
     int64_t stride[MAX_TILE_AXES], elements; /* the innermost is padded to whole vectors */
     int n_columns;                           /* dot result: how many trailing axes are columns; 0: not a dot's */
+    bool joint; /* dot result: the last axis lies close within the one before, of groups; together they fill vectors */
 } Storage;
 
 typedef struct ValueInfo {

@@ -53,6 +53,26 @@ static int64_t lanes_on(const Values *v, const TileType *t, const Inst *dot, int
     return n;
 }
 
+/* The axis of groups, in both factors of a product, which with the few columns of each, along `inner`, fills whole
+ * vectors; -1: there is none. */
+static int group_axis(const Values *v, const TileType *t, const Inst *dot, int inner) {
+    enum { MOST_WIDTH = 16 };
+    const Dim all = inner < 0 ? dim_fixed(0) : v->k->axes.at[inner].extent;
+    const int64_t width = inner < 0 ? 0 : v->k->axes.at[inner].step, lanes = width > v->vector ? width : v->vector;
+    int group = -1;
+    if (inner < 0 || width > MOST_WIDTH || !dim_is_fixed(all) || all.bound != width) return -1;
+    const TileType *x = &v->k->types.at[dot->in[0]], *y = &v->k->types.at[dot->in[1]];
+    if (tile_type_has(x, inner) == tile_type_has(y, inner)) return -1;
+    for (int i = 0; i < t->n_axes; i++) {
+        const int a = t->axis[i], side = dot_side(v->k, dot, inner, a);
+        const Axis *g = &v->k->axes.at[a];
+        if (side == 2) return -1;
+        if (side != 0 || !dim_is_fixed(g->extent) || g->extent.bound % g->step) continue;
+        if (lanes % width == 0 && lanes % v->vector == 0 && g->step * width % lanes == 0) group = a;
+    }
+    return group;
+}
+
 /* The axis that lies contiguous.  Of a product's result it is filled up to whole vectors: if that is much, as with
  * residue classes of a convolution, the longest axis of the same factor; of few columns in all and one k, the longest
  * of the rows, which thus become the columns. */
@@ -73,10 +93,12 @@ Storage storage_make(const Values *v, const TileType *type, const Inst *dot) {
     const Kernel *k = v->k;
     const TileType t = only_nontrivial(k, *type);
     Storage s = {.dtype = type->dtype};
-    const int inner = innermost(v, &t, dot);
+    const int group = dot ? group_axis(v, &t, dot, favourite(v, &t)) : -1;
+    const int inner = group < 0 ? innermost(v, &t, dot) : favourite(v, &t);
+    s.joint = group >= 0;
     for (int side = 0; side <= 3; side++)
         for (int i = 0; i < t.n_axes; i++) {
-            const int a = t.axis[i], at = dot ? dot_side(k, dot, inner, a) : a == inner ? 3 : 1;
+            const int a = t.axis[i], at = a == group ? 2 : dot ? dot_side(k, dot, inner, a) : a == inner ? 3 : 1;
             if (at != side) continue;
             s.axis[s.n++] = (int8_t)a;
             s.n_columns += dot && side >= 2;
@@ -85,7 +107,7 @@ Storage storage_make(const Values *v, const TileType *type, const Inst *dot) {
     for (int i = s.n - 1; i >= 0; i--) {
         int64_t n = k->axes.at[s.axis[i]].step;
         s.stride[i] = stride;
-        if (i == s.n - 1) n = round_up(n, dot && n > v->vector ? 2 * v->vector : v->vector);
+        if (i == s.n - 1 && !s.joint) n = round_up(n, dot && n > v->vector ? 2 * v->vector : v->vector);
         stride *= n;
     }
     s.elements = stride;

@@ -4,7 +4,7 @@
 set -e
 . "$SRC/tests/support/script.sh"
 cat >conv.dsl <<'DSL'
-dim B = 2, H = 9, W = 9, C = 5, F = 7, K = 3, stride = 1, P = 1, D = 1
+dim B = 2, H = 9, W = 9, C = 5, F = 7, K = 3, stride = 1, P = 1, D = 1, G = 8
 let O = floor_div(H + 2 * P - D * (K - 1) - 1, stride) + 1
 let Q = floor_div(W + 2 * P - D * (K - 1) - 1, stride) + 1
 
@@ -35,6 +35,16 @@ model depthwise {
     w = param [K, K, C] init normal(1.0)
     u = param [B, O, Q, C] init normal(1.0)
     y[n, h in 0..O, v in 0..Q, c] = sum[r, s] x[n, h*stride + r*D - P, v*stride + s*D - P, c] * w[r, s, c]
+    output forward = sum(y * u)
+    output by_input = sum(vjp(y, x, u) * x)
+    output by_kernel = sum(vjp(y, w, u) * w)
+}
+
+model grouped {
+    x = param [B, H, W, G, C] init normal(1.0)
+    w = param [K, K, C, G, F] init normal(1.0)
+    u = param [B, O, Q, G * F] init normal(1.0)
+    y = convolve_groups(x, w, O, Q, P, P, stride, D)
     output forward = sum(y * u)
     output by_input = sum(vjp(y, x, u) * x)
     output by_kernel = sum(vjp(y, w, u) * w)
@@ -133,6 +143,17 @@ check depthwise -D B=2 -D C=256 -D stride=2 -D H=64 -D W=67
 check depthwise -D B=8 -D C=512 -D H=9 -D W=8
 check depthwise -D B=4 -D C=640 -D H=14 -D W=13
 check activated -D B=8 -D C=576 -D H=11 -D W=11
+# groups: narrower than a vector, by lanes of several; of one element; too many for their results; not of whole vectors
+check grouped
+check grouped -D C=4 -D F=4 -D H=14 -D W=14
+check grouped -D C=8 -D F=8 -D G=32 -D stride=2 -D H=12
+check grouped -D C=3 -D F=4 -D P=4 -D H=4 -D W=5
+check grouped -D C=1 -D F=2 -D D=2 -D P=2
+check grouped -D C=2 -D F=1 -D G=48 -D W=11
+check grouped -D C=6 -D F=8 -D K=5 -D P=2 -D W=17
+check grouped -D C=9 -D F=2
+check grouped -D C=4 -D F=4 -D G=6 -D B=1
+check grouped -D C=16 -D F=16 -D G=2
 check activated -D B=2 -D C=1024 -D H=5 -D W=5
 check activated -D C=32
 check activated -D C=16 -D K=5 -D stride=2 -D P=2 -D W=21
@@ -201,6 +222,37 @@ depthwise_rows() {
 "$FUSEC" conv.dsl --model=depthwise -D C=640 -D H=14 -D W=13 -D B=4 --entry=infer -o depthwise.tile
 whole=$(awk '/grid . in 0..640 /{ step = $NF } / = dot / && step == 640 { n++ } END { print n + 0 }' depthwise.tile)
 [ "$whole" = 2 ] || { echo "channels in parts"; exit 1; }
+
+# each of the three products has the lanes of several groups, whichever way the kernel lies
+cat >lanes.dsl <<'DSL'
+dim C = 4, F = 4, G = 32, stride = 1
+let O = floor_div(13, stride) + 1
+model last {
+    input x : f32[2, 14, 14, G * C]
+    input w : f32[3, 3, C, G * F]
+    input u : f32[2, O, O, G * F]
+    y = convolve_groups(reshape(x, [2, 14, 14, G, C]), reshape(w, [3, 3, C, G, F]), O, O, 1, 1, stride, 1)
+    output forward = y
+    output by_input = vjp(y, x, u)
+    output by_kernel = vjp(y, w, u)
+}
+model first {
+    input x : f32[2, 14, 14, G, C]
+    input w : f32[G, F, C, 3, 3]
+    input u : f32[2, O, O, G, F]
+    y[n, h in 0..O, v in 0..O, g, f] = sum[r, s, c] x[n, h*stride + r - 1, v*stride + s - 1, g, c] * w[g, f, c, r, s]
+    output forward = y
+    output by_input = vjp(y, x, u)
+    output by_kernel = vjp(y, w, u)
+}
+DSL
+products_by_groups() {
+    "$FUSEC" lanes.dsl "$@" --arch=x86-64-v4 --entry=infer -o lanes.ll
+    sed -n '/^define .*infer_contract/,/^}/p' lanes.ll | awk '/^define/ { seen = 0 } /call .*fusec.groups/ { n += !seen; seen = 1 } END { print n + 0 }'
+}
+[ "$(products_by_groups --model=last)" = 3 ] && [ "$(products_by_groups --model=last -D C=8 -D F=8 -D stride=2)" = 3 ] &&
+    [ "$(products_by_groups --model=last -D C=2 -D F=4)" = 3 ] && [ "$(products_by_groups --model=first)" -ge 2 ] ||
+    { echo "groups narrower than vectors have not their lanes together"; exit 1; }
 
 # images that come from memory are asked for in time, small ones are not
 depthwise_asks() {
