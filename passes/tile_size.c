@@ -119,8 +119,8 @@ static int64_t own_lanes(const Node *n, const TileSizes *s, int o) {
     return lanes;
 }
 
-/* A matrix times a vector, or a few, reads the matrix once, as it lies: where its rows are summed, long rows; those of one
- * vector a few at a time. */
+/* A matrix times a vector, or a few, reads the matrix once, as it lies: where its rows are summed, long rows; those of
+ * one vector a few at a time. */
 static void vector_sizes(const Limits *l, const Node *n, TileSizes *s) {
     enum { FEW = 7, LANES = 8192 }; /* vectors; of all of them together, for the innermost cache */
     const Contract *c = n->attr->contract;

@@ -14,9 +14,10 @@
  * parts.
  *
  * A thin factor is not packed but read where it lies: Y against few rows, X against few columns or in long rows, unless
- * these share cache sets; so is what is small. Other Y that lies in rows is packed while the first rows of X are
- * multiplied with it, which read it anyway. A dot whose accumulator is a fresh zero does not read it, and may write
- * where its result is to be stored (DotResult): blocks that pass the edge of what exists are made aside. */
+ * these share cache sets; so is what is small.  Of few rows against Y that lies along k, neither is turned: inner
+ * products (dot_inner.c).  Other Y that lies in rows is packed while the first rows of X are multiplied with it, which
+ * read it anyway. A dot whose accumulator is a fresh zero does not read it, and may write where its result is to be
+ * stored (DotResult): blocks that pass the edge of what exists are made aside. */
 #include "codegen/host/counter.h"
 #include "codegen/host/dot_internal.h"
 

@@ -179,8 +179,8 @@ static void call_block(const Dot *d, const MicroShape *s, const BlockPlace *to, 
 
 /* `height` rows from `row` on against panels [first, end) of Y, which lie as `y` says; the first `vectors` of each;
  * masked: C has not all of their columns. */
-static void against(const Dot *d, const Packed *p, const Rows *rows, LLVMValueRef row, int height,
-                           LLVMValueRef first, LLVMValueRef end, YLayout y, int vectors, bool masked) {
+static void against(const Dot *d, const Packed *p, const Rows *rows, LLVMValueRef row, int height, LLVMValueRef first,
+                    LLVMValueRef end, YLayout y, int vectors, bool masked) {
     KernelEmit *ke = d->ke;
     const Emit *e = ke->e;
     if (dot_never(LLVMBuildICmp(e->b, LLVMIntSLT, first, end, ""))) return;
@@ -200,10 +200,10 @@ static void against(const Dot *d, const Packed *p, const Rows *rows, LLVMValueRe
     const BlockPlace c = place_of(d, row, height, q.i, vectors * shape.lanes, masked);
     LLVMValueRef packed = y == Y_PACKED || y == Y_COPIED ? dot_panel_at(d, p, q.i) : NULL;
     LLVMValueRef args[10 + 3 * MICRO_WALKS] = {[0] = row_at(d, rows, row),
-                                              [1] = emit_i64(e, rows->step),
-                                              [2] = y == Y_PACKED ? packed : source_at(d, p->y_here, q.i),
-                                              [3] = emit_i64(e, d->y_direct.along),
-                                              [6] = p->lanes};
+                                               [1] = emit_i64(e, rows->step),
+                                               [2] = y == Y_PACKED ? packed : source_at(d, p->y_here, q.i),
+                                               [3] = emit_i64(e, d->y_direct.along),
+                                               [6] = p->lanes};
     int n = 8;
     for (int i = 0; i < MICRO_WALKS; i++) {
         if (!asked[i].lines) continue;

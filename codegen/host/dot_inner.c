@@ -81,12 +81,14 @@ static void body(const Inner *m) {
     const Emit *e = m->e;
     LLVMBasicBlockRef entry = emit_block(e, m->fn, "entry"), loop = emit_block(e, m->fn, "k"),
                       last = emit_block(e, m->fn, "last"), done = emit_block(e, m->fn, "done");
-    Running r = {.rows = m->rows, .vectors = m->columns, .x = LLVMGetParam(m->fn, ARG_X), .y = LLVMGetParam(m->fn, ARG_Y)};
+    Running r = {
+        .rows = m->rows, .vectors = m->columns, .x = LLVMGetParam(m->fn, ARG_X), .y = LLVMGetParam(m->fn, ARG_Y)};
     LLVMValueRef count = LLVMGetParam(m->fn, ARG_COUNT), zero = emit_i64(e, 0);
     for (int i = 0; i < m->rows; i++)
         for (int n = 0; n < m->columns; n++) r.acc[i][n] = LLVMConstNull(m->vector);
     LLVMPositionBuilderAtEnd(e->b, entry);
-    LLVMValueRef rest = LLVMBuildURem(e->b, count, emit_i64(e, m->lanes), ""), whole = LLVMBuildSub(e->b, count, rest, "");
+    LLVMValueRef rest = LLVMBuildURem(e->b, count, emit_i64(e, m->lanes), ""),
+                 whole = LLVMBuildSub(e->b, count, rest, "");
     LLVMBasicBlockRef ends[2] = {entry, loop};
     LLVMBuildCondBr(e->b, LLVMBuildICmp(e->b, LLVMIntSGT, whole, zero, ""), loop, last);
 
@@ -109,7 +111,8 @@ static void body(const Inner *m) {
     LLVMBuildCondBr(e->b, LLVMBuildICmp(e->b, LLVMIntSGT, rest, zero, ""), part, done);
     LLVMPositionBuilderAtEnd(e->b, part);
     Running after = before;
-    LLVMValueRef here = LLVMBuildICmp(e->b, LLVMIntSLT, emit_lanes(e, e->i64, m->lanes), emit_splat(e, rest, m->lanes), "");
+    LLVMValueRef here =
+        LLVMBuildICmp(e->b, LLVMIntSLT, emit_lanes(e, e->i64, m->lanes), emit_splat(e, rest, m->lanes), "");
     step(m, &after, whole, here);
     LLVMBuildBr(e->b, done);
     LLVMPositionBuilderAtEnd(e->b, done);
@@ -125,7 +128,11 @@ static LLVMValueRef inner_product(const Emit *e, int rows, int columns, int lane
     LLVMValueRef known = LLVMGetNamedFunction(e->module, name);
     if (known) return known;
     LLVMTypeRef params[ARGS] = {e->ptr, e->i64, e->ptr, e->i64, e->ptr, e->i64, e->i64, e->i64};
-    const Inner m = {.e = e, .fn = micro_function(e, name, ARGS, params), .rows = rows, .columns = columns, .lanes = lanes,
+    const Inner m = {.e = e,
+                     .fn = micro_function(e, name, ARGS, params),
+                     .rows = rows,
+                     .columns = columns,
+                     .lanes = lanes,
                      .vector = LLVMVectorType(e->f32, (unsigned)lanes)};
     LLVMBasicBlockRef here = LLVMGetInsertBlock(e->b);
     body(&m);

@@ -299,8 +299,7 @@ LLVMValueRef micro_product(const Emit *e, MicroShape s) {
                                                                                           "_copied"};
     snprintf(name, sizeof name, "fusec.block_%dx%d_%s%d%s%s_ask%d_%d%s%s%s", s.rows, s.vectors * s.lanes, x_names[s.x],
              s.x == X_ROWS ? s.x_row : 0, y_names[s.y], s.pairs ? "_bf16" : "", s.lines[0], s.lines[1],
-             s.y_row == s.vectors * s.lanes ? "" : "_narrow", s.brief ? "_brief" : "",
-             s.masked ? "_masked" : "");
+             s.y_row == s.vectors * s.lanes ? "" : "_narrow", s.brief ? "_brief" : "", s.masked ? "_masked" : "");
     LLVMValueRef known = LLVMGetNamedFunction(e->module, name);
     if (known) return known;
     LLVMTypeRef params[MOST_ARGS] = {e->ptr, e->i64, e->ptr, e->i64, e->ptr, e->i64, e->i64, e->i64};

@@ -81,12 +81,13 @@ static int innermost(const Values *v, const TileType *t, const Inst *dot) {
     const int favoured = favourite(v, t);
     if (!dot || favoured < 0 || axes[favoured].step >= FEW_COLUMNS) return favoured;
     const int row = longest(v, t, dot, favoured, 1), column = longest(v, t, dot, favoured, 2);
-    const bool both = tile_type_has(&v->k->types.at[dot->in[0]], favoured) &&
-                      tile_type_has(&v->k->types.at[dot->in[1]], favoured);
+    const bool both =
+        tile_type_has(&v->k->types.at[dot->in[0]], favoured) && tile_type_has(&v->k->types.at[dot->in[1]], favoured);
     if (!both && dot->n_over == 1 && axes[dot->over[0]].step >= LONG_SUM && row >= 0 && axes[row].step >= FEW_COLUMNS &&
         lanes_on(v, t, dot, favoured, 2) < FEW_COLUMNS)
         return row;
-    return column >= 0 && axes[favoured].step < v->vector / 2 && axes[column].step > axes[favoured].step ? column : favoured;
+    return column >= 0 && axes[favoured].step < v->vector / 2 && axes[column].step > axes[favoured].step ? column
+                                                                                                         : favoured;
 }
 
 Storage storage_make(const Values *v, const TileType *type, const Inst *dot) {

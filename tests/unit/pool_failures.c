@@ -116,7 +116,7 @@ static void sleepers_sleep_on(void **state) {
     assert_non_null(p);
     int alone = 0, helped = 0;
     for (int runs = 0; runs < 100 && !(alone && helped); runs++) {
-        nanosleep(&(struct timespec){.tv_nsec = 10000000}, NULL); /* the other thread falls asleep, if it has a processor */
+        nanosleep(&(struct timespec){.tv_nsec = 10000000}, NULL); /* the other thread falls asleep */
         Strangers quiet = {.caller = pthread_self()}, loud = quiet;
         fusec_pool_run(p, 8, strangers, &quiet, 0);
         fusec_pool_run(p, 8, strangers, &loud, 1);
