@@ -221,12 +221,15 @@ static void against(const Dot *d, const Packed *p, const Rows *rows, LLVMValueRe
 static void against_panels(const Dot *d, const Packed *p, const Rows *rows, LLVMValueRef row, int height,
                            LLVMValueRef first, LLVMValueRef end, YLayout y, int vectors) {
     const Emit *e = d->ke->e;
-    LLVMValueRef whole = end;
-    const bool masks = d->edges && d->n_units < BRIEF;
-    if (masks) whole = emit_intrinsic(e, "llvm.smin", 2, (LLVMValueRef[]){end, dot_whole_panels(d)});
+    if (!d->edges || d->n_units >= BRIEF) {
+        against(d, p, rows, row, height, first, end, y, vectors, false);
+        return;
+    }
+    if (dot_never(LLVMBuildICmp(e->b, LLVMIntSLT, first, end, ""))) return;
+    LLVMValueRef whole = dot_whole_panels(d); /* between first and end */
+    whole = LLVMBuildSelect(e->b, LLVMBuildICmp(e->b, LLVMIntSLT, whole, end, ""), whole, end, "");
+    whole = LLVMBuildSelect(e->b, LLVMBuildICmp(e->b, LLVMIntSLT, whole, first, ""), first, whole, "");
     against(d, p, rows, row, height, first, whole, y, vectors, false);
-    if (!masks) return;
-    whole = emit_intrinsic(e, "llvm.smax", 2, (LLVMValueRef[]){first, whole});
     against(d, p, rows, row, height, whole, end, y, vectors, true);
 }
 
