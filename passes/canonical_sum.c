@@ -79,6 +79,12 @@ static Affine renamed(const Affine *e, const Contract *c, const int *from) {
     return x;
 }
 
+/* All that operands are read at. */
+static void take_maps(Contract *c, const Contract *old, Node *const *in, const int *from) {
+    for (int k = 0; k < c->n_operands; k++)
+        for (int d = 0; d < in[k]->shape.rank; d++) c->map[k][d] = renamed(&old->map[k][d], c, from);
+}
+
 static Affine whole_loop(const Contract *c, const int *from, int loop) {
     Affine x = {.divisor = 1};
     for (int l = 0; l < c->n_loops; l++) x.coef[l] = from[l] == loop;
@@ -191,8 +197,7 @@ Node *rule_repeated_sum(Rewriter *r, const Node *n) {
     int from[MAX_LOOPS];
     take_loops(&c, old, all_loops(old) & ~unread, from);
     c.n_out = old->n_out;
-    for (int k = 0; k < n->n_in; k++)
-        for (int d = 0; d < n->in[k]->shape.rank; d++) c.map[k][d] = renamed(&old->map[k][d], &c, from);
+    take_maps(&c, old, n->in, from);
     for (int i = 0; i < old->n_guards; i++) take_guard(&c, &old->guard[i], from);
     Node *once = rewrite_contract(r, &c, n->in);
     if (!once || times == 1) return once;
@@ -229,8 +234,7 @@ static Contract summed_product(Rewriter *r, const Node *n, const Node *x) {
     c.n_out = c.n_loops;
     take_loops(&c, old, axes, from);
     take_loops(&c, old, all_loops(old) & ~out_loops(old), from);
-    for (int k = 0; k < x->n_in; k++)
-        for (int d = 0; d < x->in[k]->shape.rank; d++) c.map[k][d] = renamed(&old->map[k][d], &c, from);
+    take_maps(&c, old, x->in, from);
     for (int i = 0; i < old->n_guards; i++) take_guard(&c, &old->guard[i], from);
     return c;
 }
@@ -307,8 +311,7 @@ static Node *product_inside(Rewriter *r, const Node *n, uint32_t unread, uint32_
     c.n_out = c.n_loops;
     take_loops(&c, old, all_loops(old) & ~out_loops(old) & ~opened, from);
     if (c.n_out > MAX_RANK) return NULL;
-    for (int k = 0; k < n->n_in; k++)
-        for (int d = 0; d < n->in[k]->shape.rank; d++) c.map[k][d] = renamed(&old->map[k][d], &c, from);
+    take_maps(&c, old, n->in, from);
     for (int i = 0; i < old->n_guards; i++)
         if (!(loops_in(&old->guard[i].e, old->n_loops) & unread)) take_guard(&c, &old->guard[i], from);
     return rewrite_contract(r, &c, n->in);

@@ -167,8 +167,9 @@ bool *fuse_rereads(Arena *a, const Graph *g, const Uses *uses) {
     return reread;
 }
 
-/* How many times a value is computed if it has no memory: once for all that is computed of it element by element and ends in
- * one value (d in d * d, in where(d > 0, d, 0)), once for each other reader.  Those of a widened value are its own. */
+/* How many times a value is computed if it has no memory: once for all that is computed of it element by element and
+ * ends in one value (d in d * d, in where(d > 0, d, 0)), once for each other reader.  Those of a widened value are its
+ * own. */
 static int *count_readers(Arena *a, const Graph *g, const Uses *uses, const bool *result) {
     const int n = g->nodes.n;
     int *readers = ARENA_ARRAY(a, int, n + 1);
@@ -183,8 +184,10 @@ static int *count_readers(Arena *a, const Graph *g, const Uses *uses, const bool
             const int at = ends[user->id];
             one &= element && (!end || end == at);
             end = at;
-            if (widens(user)) readers[i] += readers[user->id];
-            else if (!element || seen[at - 1] != i + 1) readers[i]++;
+            if (widens(user))
+                readers[i] += readers[user->id];
+            else if (!element || seen[at - 1] != i + 1)
+                readers[i]++;
             if (element) seen[at - 1] = i + 1;
         }
         ends[i] = 1 + i;
@@ -224,7 +227,8 @@ static Repeats *find_repeats(Arena *a, const Graph *g, const Uses *uses) {
     for (int i = g->nodes.n - 1; i >= 0; i--)
         for (int u = uses->first[i]; u < uses->first[i + 1]; u++) {
             const Node *user = uses->user[u];
-            const bool moves = op_info[user->op].cls == CLASS_MOVE || node_is_view(user) || widens(user) || user->dtype == DT_TF32;
+            const bool moves =
+                op_info[user->op].cls == CLASS_MOVE || node_is_view(user) || widens(user) || user->dtype == DT_TF32;
             const Repeats by = repeats_of(user, g->nodes.at[i]), on = moves ? repeats[user->id] : ONCE;
             if (repeats[i] < by) repeats[i] = by;
             if (repeats[i] < on) repeats[i] = on;
@@ -262,24 +266,25 @@ static bool turns(const Node *n) {
     return shape_elements(n->shape) < 2 * shape_elements(n->in[0]->shape);
 }
 
+/* Only one reads it, and it needs no memory of its own. */
+static bool passes_through(const Fuse *f, const Node *x) {
+    return fuse_users(&f->uses, x) == 1 && !f->result[x->id] && !f->copied[x->id];
+}
+
 /* What is read through the reshape n where its axes are those of a value, turned and joined (the gradient of what a
  * pooling read): the joined axes are no axes of the value, so that memory in its order would be read by division. */
-static Node *turned_value(const Fuse *f, const Node *n, const Uses *uses) {
+static Node *turned_value(const Fuse *f, const Node *n) {
     bool turned = false;
     if (n->op != OP_RESHAPE || n->dtype == DT_TF32 || !shape_is_fixed(n->shape)) return NULL;
     Node *x = n->in[0];
-    while ((x->op == OP_RESHAPE || turns(x)) && fuse_users(uses, x) == 1 && !f->result[x->id] && !f->copied[x->id]) {
-        turned |= x->op != OP_RESHAPE;
-        x = x->in[0];
-    }
-    const bool alone = fuse_users(uses, x) == 1 && !f->result[x->id] && !f->copied[x->id];
-    return turned && alone && op_info[x->op].cls == CLASS_ELEMENT ? x : NULL;
+    for (; (x->op == OP_RESHAPE || turns(x)) && passes_through(f, x); x = x->in[0]) turned |= x->op != OP_RESHAPE;
+    return turned && passes_through(f, x) && op_info[x->op].cls == CLASS_ELEMENT ? x : NULL;
 }
 
 /* Where windows slide over such a reshape it gets the memory instead of its value. */
 static void find_turned(Fuse *f, const Graph *g, bool *reread, Repeats *repeats) {
     for (int i = 0; i < f->n; i++) {
-        const Node *x = repeats[i] == AT_EVERY_TAP ? turned_value(f, g->nodes.at[i], &f->uses) : NULL;
+        const Node *x = repeats[i] == AT_EVERY_TAP ? turned_value(f, g->nodes.at[i]) : NULL;
         if (!x) continue;
         f->copied[i] = true;
         for (const Node *y = g->nodes.at[i]->in[0];; y = y->in[0]) {
@@ -310,9 +315,10 @@ void fuse_candidates(Fuse *f, const Graph *g) {
         const Node *n = g->nodes.at[i];
         if (op_is_memory(n->op)) continue;
         cone[i] = cone_of(n, cone, f->candidate);
-        f->candidate[i] = f->result[i] || f->copied[i] || f->joined[i] || f->within[i] || fuse_is_heavy(n) || f->adds[i] ||
-                          is_copied(n, &uses) || wants_memory(n, &cone[i], readers[i], reread[i]) ||
-                          pays_before(n, &cone[i], readers, repeats[i]) ||
-                          (op_info[n->op].cls == CLASS_ELEMENT && readers[i] > 1 && !widens(n) && takes_place(n, &uses));
+        f->candidate[i] =
+            f->result[i] || f->copied[i] || f->joined[i] || f->within[i] || fuse_is_heavy(n) || f->adds[i] ||
+            is_copied(n, &uses) || wants_memory(n, &cone[i], readers[i], reread[i]) ||
+            pays_before(n, &cone[i], readers, repeats[i]) ||
+            (op_info[n->op].cls == CLASS_ELEMENT && readers[i] > 1 && !widens(n) && takes_place(n, &uses));
     }
 }

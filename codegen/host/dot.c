@@ -227,7 +227,7 @@ static bool multiple(const Axis *a, int64_t of) {
     return dim_is_fixed(a->extent) && a->extent.bound % of == 0 && (a->step % of == 0 || a->step >= a->extent.bound);
 }
 
-/* Few rows, and Y along k: inner products, of which none needs more rows than there are in all. */
+/* Few rows, and Y along k: inner products of all rows at once, each of which exists. */
 static void choose_inner(Dot *d) {
     const Axis *axes = d->ke->k->axes.at;
     bool whole = true;

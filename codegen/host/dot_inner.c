@@ -16,20 +16,12 @@ typedef struct Inner {
     int rows, columns, lanes;
 } Inner;
 
-static LLVMValueRef load_some(const Inner *m, LLVMTypeRef type, LLVMValueRef at, LLVMValueRef mask) {
-    LLVMValueRef args[4] = {at, LLVMConstInt(m->e->i32, 4, false), mask, LLVMConstNull(type)};
-    return emit_masked(m->e, "llvm.masked.load", type, at, 4, args);
-}
-
 /* The vector at lane `at` of line `line` of a factor; mask: of lanes that there are, the others zero, or NULL. */
 static LLVMValueRef vector_at(const Inner *m, int factor, int line, LLVMValueRef at, LLVMValueRef mask) {
     const Emit *e = m->e;
     LLVMValueRef start = LLVMBuildMul(e->b, LLVMGetParam(m->fn, (unsigned)factor + 1), emit_i64(e, line), "");
     LLVMValueRef p = element_at(e, LLVMGetParam(m->fn, (unsigned)factor), LLVMBuildAdd(e->b, start, at, ""));
-    if (mask) return load_some(m, m->vector, p, mask);
-    LLVMValueRef v = LLVMBuildLoad2(e->b, m->vector, p, "");
-    LLVMSetAlignment(v, 4);
-    return v;
+    return emit_load_f32(e, m->vector, p, mask);
 }
 
 static void step(const Inner *m, Running *r, LLVMValueRef at, LLVMValueRef mask) {
@@ -70,8 +62,8 @@ static void put(const Inner *m, Running *r) {
     for (int i = 0; i < m->rows; i++) {
         LLVMValueRef at = LLVMBuildMul(e->b, LLVMGetParam(m->fn, ARG_C_STEP), emit_i64(e, i), "");
         LLVMValueRef p = element_at(e, LLVMGetParam(m->fn, ARG_C), at);
-        LLVMValueRef old = load_some(m, type, p, keep);
-        LLVMSetAlignment(LLVMBuildStore(e->b, LLVMBuildFAdd(e->b, sums(m, r->acc[i]), old, ""), p), 4);
+        LLVMValueRef old = emit_load_f32(e, type, p, keep);
+        emit_store_f32(e, LLVMBuildFAdd(e->b, sums(m, r->acc[i]), old, ""), p, NULL);
     }
     LLVMBuildRetVoid(e->b);
 }
@@ -111,9 +103,7 @@ static void body(const Inner *m) {
     LLVMBuildCondBr(e->b, LLVMBuildICmp(e->b, LLVMIntSGT, rest, zero, ""), part, done);
     LLVMPositionBuilderAtEnd(e->b, part);
     Running after = before;
-    LLVMValueRef here =
-        LLVMBuildICmp(e->b, LLVMIntSLT, emit_lanes(e, e->i64, m->lanes), emit_splat(e, rest, m->lanes), "");
-    step(m, &after, whole, here);
+    step(m, &after, whole, emit_lanes_below(e, rest, m->lanes));
     LLVMBuildBr(e->b, done);
     LLVMPositionBuilderAtEnd(e->b, done);
     Running all = running_phis(e, &r);

@@ -183,26 +183,7 @@ static unsigned columns_arg(const MicroShape *s) { return walk_arg(s, MICRO_WALK
 static LLVMValueRef mask_of(const Micro *m, int vector) {
     const Emit *e = m->e;
     LLVMValueRef columns = LLVMGetParam(m->fn, columns_arg(&m->s));
-    LLVMValueRef rest = LLVMBuildSub(e->b, columns, emit_i64(e, vector * m->s.lanes), "");
-    return LLVMBuildICmp(e->b, LLVMIntSLT, emit_lanes(e, e->i64, m->s.lanes), emit_splat(e, rest, m->s.lanes), "");
-}
-
-static LLVMValueRef read_c(const Micro *m, LLVMValueRef at, LLVMValueRef mask) {
-    const Emit *e = m->e;
-    LLVMValueRef args[4] = {at, LLVMConstInt(e->i32, 4, false), mask, LLVMConstNull(m->vector)};
-    if (mask) return emit_masked(e, "llvm.masked.load", m->vector, at, 4, args);
-    LLVMValueRef c = LLVMBuildLoad2(e->b, m->vector, at, "");
-    LLVMSetAlignment(c, 4);
-    return c;
-}
-
-static void write_c(const Micro *m, LLVMValueRef v, LLVMValueRef at, LLVMValueRef mask) {
-    const Emit *e = m->e;
-    LLVMValueRef args[4] = {v, at, LLVMConstInt(e->i32, 4, false), mask};
-    if (mask)
-        emit_masked(e, "llvm.masked.store", m->vector, at, 4, args);
-    else
-        LLVMSetAlignment(LLVMBuildStore(e->b, v, at), 4);
+    return emit_lanes_below(e, LLVMBuildSub(e->b, columns, emit_i64(e, vector * m->s.lanes), ""), m->s.lanes);
 }
 
 /* C = sums, or C += sums where it is not fresh. */
@@ -217,7 +198,7 @@ static void finish(const Micro *m, Running *r) {
     Running sum = *r;
     for (int i = 0; i < m->s.rows; i++)
         for (int v = 0; v < m->s.vectors; v++) {
-            LLVMValueRef c = read_c(m, c_vector(m, i, v), mask[v]);
+            LLVMValueRef c = emit_load_f32(e, m->vector, c_vector(m, i, v), mask[v]);
             sum.acc[i][v] = LLVMBuildFAdd(e->b, r->acc[i][v], c, "");
         }
     LLVMBuildBr(e->b, put);
@@ -226,7 +207,7 @@ static void finish(const Micro *m, Running *r) {
     running_join(&all, r, from);
     running_join(&all, &sum, old);
     for (int i = 0; i < m->s.rows; i++)
-        for (int v = 0; v < m->s.vectors; v++) write_c(m, all.acc[i][v], c_vector(m, i, v), mask[v]);
+        for (int v = 0; v < m->s.vectors; v++) emit_store_f32(e, all.acc[i][v], c_vector(m, i, v), mask[v]);
     LLVMBuildRetVoid(e->b);
 }
 
@@ -319,19 +300,14 @@ LLVMValueRef micro_product(const Emit *e, MicroShape s) {
 /* One row: C is read where it counts, which may be nowhere. */
 static void put_row(const Emit *e, LLVMValueRef fn, LLVMValueRef from, LLVMValueRef to, int vectors, int lanes) {
     LLVMTypeRef vector = LLVMVectorType(e->f32, (unsigned)lanes);
-    LLVMValueRef align = LLVMConstInt(e->i32, 4, false), columns = LLVMGetParam(fn, 4);
-    LLVMValueRef old = LLVMBuildIsNull(e->b, LLVMGetParam(fn, 5), "");
+    LLVMValueRef columns = LLVMGetParam(fn, 4), old = LLVMBuildIsNull(e->b, LLVMGetParam(fn, 5), "");
     for (int v = 0; v < vectors; v++) {
         LLVMValueRef offset = emit_i64(e, v * lanes), at = element_at(e, to, offset);
-        LLVMValueRef rest = emit_splat(e, LLVMBuildSub(e->b, columns, offset, ""), lanes);
-        LLVMValueRef here = LLVMBuildICmp(e->b, LLVMIntSLT, emit_lanes(e, e->i64, lanes), rest, "");
+        LLVMValueRef here = emit_lanes_below(e, LLVMBuildSub(e->b, columns, offset, ""), lanes);
         LLVMValueRef counts = LLVMBuildAnd(e->b, here, emit_splat(e, old, lanes), "");
-        LLVMValueRef old_args[4] = {at, align, counts, LLVMConstNull(vector)};
-        LLVMValueRef c = emit_masked(e, "llvm.masked.load", vector, at, 4, old_args);
-        LLVMValueRef sum = LLVMBuildLoad2(e->b, vector, element_at(e, from, offset), "");
-        LLVMSetAlignment(sum, 4);
-        sum = LLVMBuildFAdd(e->b, sum, c, "");
-        emit_masked(e, "llvm.masked.store", vector, at, 4, (LLVMValueRef[]){sum, at, align, here});
+        LLVMValueRef c = emit_load_f32(e, vector, at, counts),
+                     sum = emit_load_f32(e, vector, element_at(e, from, offset), NULL);
+        emit_store_f32(e, LLVMBuildFAdd(e->b, sum, c, ""), at, here);
     }
 }
 

@@ -151,7 +151,7 @@ static LLVMBasicBlockRef masked_rest(Nest *t, LLVMValueRef from, LLVMValueRef hi
     LLVMBasicBlockRef rest = emit_block(e, t->ke->fn, "rest");
     LLVMPositionBuilderAtEnd(e->b, rest);
     LLVMValueRef left = LLVMBuildIntCast2(e->b, LLVMBuildSub(e->b, hi, from, ""), e->i32, true, "");
-    t->mask = LLVMBuildICmp(e->b, LLVMIntSLT, emit_lanes(e, e->i32, t->width), emit_splat(e, left, t->width), "");
+    t->mask = emit_lanes_below(e, left, t->width);
     t->tail[t->n] = rest;
     t->lane[t->inner] = from;
     forget_from(t, t->n);

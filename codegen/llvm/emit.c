@@ -85,6 +85,10 @@ LLVMValueRef emit_lanes(const Emit *e, LLVMTypeRef int_type, int width) {
     return LLVMConstVector(lane, (unsigned)width);
 }
 
+LLVMValueRef emit_lanes_below(const Emit *e, LLVMValueRef n, int width) {
+    return LLVMBuildICmp(e->b, LLVMIntSLT, emit_lanes(e, LLVMTypeOf(n), width), emit_splat(e, n, width), "");
+}
+
 /* ---- structure ----------------------------------------------------------------------------------------- */
 LLVMBasicBlockRef emit_block(const Emit *e, LLVMValueRef fn, const char *name) {
     return LLVMAppendBasicBlockInContext(e->context, fn, name);
@@ -106,6 +110,22 @@ LLVMValueRef emit_masked(const Emit *e, const char *name, LLVMTypeRef data, LLVM
     LLVMTypeRef types[2] = {data, LLVMTypeOf(pointer)};
     const unsigned id = LLVMLookupIntrinsicID(name, strlen(name));
     return emit_call(e, LLVMGetIntrinsicDeclaration(e->module, id, types, 2), n, args);
+}
+
+LLVMValueRef emit_load_f32(const Emit *e, LLVMTypeRef vector, LLVMValueRef at, LLVMValueRef mask) {
+    LLVMValueRef args[4] = {at, LLVMConstInt(e->i32, 4, false), mask, LLVMConstNull(vector)};
+    if (mask) return emit_masked(e, "llvm.masked.load", vector, at, 4, args);
+    LLVMValueRef v = LLVMBuildLoad2(e->b, vector, at, "");
+    LLVMSetAlignment(v, 4);
+    return v;
+}
+
+void emit_store_f32(const Emit *e, LLVMValueRef v, LLVMValueRef at, LLVMValueRef mask) {
+    LLVMValueRef args[4] = {v, at, LLVMConstInt(e->i32, 4, false), mask};
+    if (mask)
+        emit_masked(e, "llvm.masked.store", LLVMTypeOf(v), at, 4, args);
+    else
+        LLVMSetAlignment(LLVMBuildStore(e->b, v, at), 4);
 }
 
 static LLVMAttributeRef attribute(const Emit *e, const char *name, uint64_t value) {

@@ -36,6 +36,7 @@ LLVMValueRef emit_i64(const Emit *e, int64_t value);
 LLVMValueRef emit_splat(const Emit *e, LLVMValueRef v, int width); /* unchanged if v is a vector or width is 0 */
 void emit_match(const Emit *e, int n, LLVMValueRef *v); /* repeats scalars to the width of the vectors among v */
 LLVMValueRef emit_lanes(const Emit *e, LLVMTypeRef int_type, int width); /* 0, 1, 2, ... */
+LLVMValueRef emit_lanes_below(const Emit *e, LLVMValueRef n, int width); /* of those, which are less than n */
 
 /* ---- instructions -------------------------------------------------------------------------------------- */
 /* An intrinsic overloaded on one type, the type of its first argument. */
@@ -43,6 +44,9 @@ LLVMValueRef emit_intrinsic(const Emit *e, const char *name, int n, LLVMValueRef
 /* A masked access: llvm.masked.load, store, gather or scatter of values of type `data`. */
 LLVMValueRef emit_masked(const Emit *e, const char *name, LLVMTypeRef data, LLVMValueRef pointer, int n,
                          LLVMValueRef *args);
+/* A vector of f32 anywhere; mask: of lanes that are there (read, the others are 0); NULL: all. */
+LLVMValueRef emit_load_f32(const Emit *e, LLVMTypeRef vector, LLVMValueRef at, LLVMValueRef mask);
+void emit_store_f32(const Emit *e, LLVMValueRef v, LLVMValueRef at, LLVMValueRef mask);
 /* One ELEMENT op of the op table: `result` and `operand` are the dtypes of the result and of the last
  * operand (they differ in casts and comparisons).  Every operation rounds by itself: what is fused with what
  * into a kernel never changes a result.  Transcendental functions are built as codegen/math/math.h says. */

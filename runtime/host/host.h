@@ -46,9 +46,9 @@ fusec_status fusec_host_init(fusec_host *h, const fusec_manifest *m, const fusec
 fusec_status fusec_host_run(fusec_host *h, int entry, const fusec_host_call *call);
 void fusec_host_free(fusec_host *h); /* h may be all zero */
 
-/* pool.c: run(ctx, i) for 0 <= i < n, on `threads` threads of which the caller's is one; without `wake` those that sleep
- * sleep on.  On Linux, where there are
- * processors enough, the others are kept off the one that the caller runs on (sched_setaffinity). */
+/* pool.c: run(ctx, i) for 0 <= i < n, on `threads` threads of which the caller's is one; without `wake` those that
+ * sleep sleep on.  On Linux, where there are processors enough, the others are kept off the one that the caller runs on
+ * (sched_setaffinity). */
 fusec_pool *fusec_pool_new(int threads); /* NULL if a thread cannot be made */
 void fusec_pool_run(fusec_pool *p, int n, void (*run)(void *ctx, int i), void *ctx, int wake);
 void fusec_pool_free(fusec_pool *p); /* NULL is allowed */
