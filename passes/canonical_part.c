@@ -280,8 +280,10 @@ static Node *part_of_product(Rewriter *r, const Node *n, const Node *x) {
     return solved(r, s, n, x);
 }
 
-/* f of parts.  A part of an operand is made in the phase of who reads it. */
+/* f of parts.  A part of an operand is made in the phase of who reads it.  What was read in parts may have been folded
+ * to a constant since; other sources have no parts. */
 static Node *part_of_value(Rewriter *r, const Node *n, const Node *x) {
+    if (x->n_in == 0) return x->op == OP_CONST ? rewrite_const(r, n->dtype, n->shape, x->attr->value) : NULL;
     const Part p = {n->op, n->attr, n->shape};
     Part below;
     Node *few[4], **in = x->n_in <= 4 ? few : ARENA_ARRAY(r->scratch, Node *, x->n_in);

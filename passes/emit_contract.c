@@ -2,7 +2,8 @@
 #include "passes/emitter.h"
 #include <string.h>
 
-/* ---- contractions -------------------------------------------------------------------------------------------------- */
+/* ---- contractions --------------------------------------------------------------------------------------------------
+ */
 static const Index *affine(Emitter *e, const Contract *c, const Affine *a, const Index *const *loop) {
     const Index *x = index_const(e->arena, a->c);
     for (int l = 0; l < c->n_loops; l++)
@@ -85,7 +86,8 @@ static int emit_view(Emitter *e, Node *n, const Index *const *idx, int mask) {
 
 static bool stages(const Emitter *e) { return e->context->target->backend == BACKEND_NVPTX; }
 
-static int contract_body(Emitter *e, Node *n, const Index *const *loop, int mask, int n_axes, const int *axes, int carry) {
+static int contract_body(Emitter *e, Node *n, const Index *const *loop, int mask, int n_axes, const int *axes,
+                         int carry) {
     int8_t over[MAX_LOOPS];
     const DType as = emit_carried_in(OP_SUM, n->dtype);
     int n_over = 0, v = -1, x[2] = {-1, -1};
@@ -126,10 +128,10 @@ static int sum_axes(Emitter *e, const Contract *c, int except, const Index **loo
 }
 
 /* carry + the sum over the product's operand, of which a tile is here. */
-static int ride(Emitter *e, const Node *product, const PlanNode *pn, const Index *const *loop, int n_axes, const int *axes,
-                int carry) {
+static int ride(Emitter *e, const Node *product, const PlanNode *pn, const Index *const *loop, int n_axes,
+                const int *axes, int carry) {
     const Contract *c = product->attr->contract;
-    const int k = product->in[1] == pn->node->in[0];
+    const int k = pn->operand;
     Node *x = product->in[k];
     const Index *in[MAX_RANK];
     for (int d = 0; d < x->shape.rank; d++) in[d] = affine(e, c, &c->map[k][d], loop);
@@ -137,8 +139,8 @@ static int ride(Emitter *e, const Node *product, const PlanNode *pn, const Index
     return emit_op(e, OP_ADD, DT_F32, carry, emit_reduce_over(e, OP_SUM, v, n_axes, axes));
 }
 
-static void ride_all(Emitter *e, const Node *n, const Riders *riders, const Index *const *loop, int n_axes, const int *axes,
-                     const int *carry, int *next) {
+static void ride_all(Emitter *e, const Node *n, const Riders *riders, const Index *const *loop, int n_axes,
+                     const int *axes, const int *carry, int *next) {
     for (int i = 0; i < riders->n; i++) {
         Branch here = emit_if(e, riders->here[i], 1, &carry[i]);
         const int v = ride(e, n, riders->node[i], loop, n_axes, axes, carry[i]);

@@ -54,7 +54,8 @@ static bool join_parallel(const Fuse *f, const PlanKernel *k, PlanNode *pn) {
     return reads_agree(f, k, pn, pn->axis);
 }
 
-/* ---- beside and after a product ---------------------------------------------------------------------------------------- */
+/* ---- beside and after a product
+ * ---------------------------------------------------------------------------------------- */
 static bool is_shared(const Fuse *f, const PlanKernel *k) {
     return k->kind == KERNEL_CONTRACT && !k->sample && f->merge && !f->data && product_shares(k->nodes.at[0].node);
 }
@@ -65,14 +66,18 @@ static bool join_sum(const Fuse *f, const PlanKernel *k, PlanNode *pn) {
     int riding = 0;
     for (int i = 0; i < k->nodes.n; i++) riding += k->nodes.at[i].part == PART_SUM;
     if (riding == MAX_RANK || !is_shared(f, k) || !target_takes_sums(f->target)) return false;
-    if (!sum_rides(pn->node, k->nodes.at[0].node, loop)) return false;
+    const int operand = sum_rides(pn->node, k->nodes.at[0].node, loop);
+    if (operand < 0) return false;
     pn->part = PART_SUM;
+    pn->operand = (int8_t)operand;
     memcpy(pn->axis, loop, sizeof *loop * (size_t)pn->node->shape.rank);
     return true;
 }
 
-/* ---- sums over tiles of what a product's kernel computes ---------------------------------------------------------------- */
-/* All that the sum reads beside the kernel's own values, and what the kernel reads as well, is much smaller than its operand. */
+/* ---- sums over tiles of what a product's kernel computes
+ * ---------------------------------------------------------------- */
+/* All that the sum reads beside the kernel's own values, and what the kernel reads as well, is much smaller than its
+ * operand. */
 static bool reads_little(const Fuse *f, const PlanKernel *k, const Node *sum) {
     for (int i = 0; i < f->access[sum->id].n; i++) {
         const Node *x = f->access[sum->id].at[i].node;
@@ -89,7 +94,8 @@ static bool read_anyway(const Fuse *f, const PlanKernel *k) {
     int64_t length;
     for (int i = 0; i < f->n; i++) {
         const Node *n = f->graph->nodes.at[i];
-        if (f->candidate[i] && slices_summed(n, &dim, &length) && reads_any(f, k, n) && !reads_little(f, k, n)) return true;
+        if (f->candidate[i] && slices_summed(n, &dim, &length) && reads_any(f, k, n) && !reads_little(f, k, n))
+            return true;
     }
     return false;
 }
@@ -247,7 +253,8 @@ static bool join_onto(const Fuse *f, const PlanKernel *k, PlanNode *pn) {
     const Node *n = pn->node;
     int onto = 0;
     Node *add = fuse_sum_with(f, n);
-    if (!is_shared(f, k) || !target_adds_up(f->target, k->nodes.at[0].node, n) || !output_allows(f, k, add)) return false;
+    if (!is_shared(f, k) || !target_adds_up(f->target, k->nodes.at[0].node, n) || !output_allows(f, k, add))
+        return false;
     for (int i = 0; i < k->nodes.n; i++) onto += k->nodes.at[i].part == PART_ONTO;
     if (onto + 1 >= MOST || k->nodes.n + 2 > KERNEL_NODES) return false;
     if (!shape_equal(n->shape, k->p) || !products_alike(n, k->nodes.at[0].node)) return false;
@@ -274,7 +281,8 @@ static bool sums_samples(const PlanKernel *k) {
 }
 
 FusionId fuse_try_join(const Fuse *f, PlanKernel *k, PlanNode *pn) {
-    static const FusionId parallel[] = {[KERNEL_MAP] = FUSION_map_chain, [KERNEL_ROW] = FUSION_row_epilogue,
+    static const FusionId parallel[] = {[KERNEL_MAP] = FUSION_map_chain,
+                                        [KERNEL_ROW] = FUSION_row_epilogue,
                                         [KERNEL_CONTRACT] = FUSION_contract_epilogue};
     const Node *n = pn->node;
     if (!same_outputs(f, k, n)) return FUSION_COUNT;

@@ -22,22 +22,25 @@ extern const PassInfo pass_info[PASS_COUNT];
 typedef enum { CHECKPOINT_NONE, CHECKPOINT_SQRT } CheckpointMode;
 
 typedef struct PassContext {
-    Arena *arena;            /* results live here; compile_module: the module, and an entry's graphs and plan only while it is compiled */
-    Arena *kept;             /* kernels live here; NULL: in arena */
+    Arena *arena; /* results live here; compile_module: the module, and an entry's graphs and plan only while it is
+                     compiled */
+    Arena *kept;  /* kernels live here; NULL: in arena */
     const Target *target;
     CheckpointMode checkpoint;
     bool disabled[PASS_COUNT];
     bool print_after[PASS_COUNT];
     FILE *print_to;
     const struct Profile *profile; /* measured tiles (passes/profile.h); NULL: the cost model alone */
-    struct Tuning *tuning;   /* NULL, or where to put every product with a kernel for each of its tiles */
-    bool verify;             /* graph_verify / kernel_verify after every pass */
-    double seconds[PASS_COUNT]; /* --time-passes */
+    struct Tuning *tuning;         /* NULL, or where to put every product with a kernel for each of its tiles */
+    bool verify;                   /* graph_verify / kernel_verify after every pass */
+    double seconds[PASS_COUNT];    /* --time-passes */
     /* warnings ("gradient through argmax is zero") and errors; is_error stops the pipeline after the pass */
     void (*report)(void *user, bool is_error, SrcLoc loc, const char *message, const char *help);
     void *user;
     bool failed;
-    uint32_t *fired;         /* NULL, or [RULE_COUNT]: grows by one each time that a rule applies */
+    const char
+        *violation; /* NULL, or what a pass found itself to have built that is illegal: an internal error, never code */
+    uint32_t *fired; /* NULL, or [RULE_COUNT]: grows by one each time that a rule applies */
 } PassContext;
 
 /* graph -> graph.  Each returns a new or edited graph. */
@@ -49,12 +52,12 @@ Graph *pass_order(PassContext *c, Graph *g); /* the first half of layout: dims o
 Graph *pass_split(PassContext *c, Graph *g);
 
 /* graph -> plan */
-Plan *pass_fuse(PassContext *c, Graph *g);      /* kernels and homes; offsets unset */
+Plan *pass_fuse(PassContext *c, Graph *g); /* kernels and homes; offsets unset */
 /* The plan says which values are in memory; returns p->graph, or a new graph that recomputes and is to be fused. */
 Graph *pass_checkpoint(PassContext *c, Plan *p);
-void pass_layout(PassContext *c, Plan *p);      /* strides and bytes of PlanBuffers */
-void pass_family(PassContext *c, Plan *p);      /* equal products that share an operand as one kernel */
-void pass_tile(PassContext *c, Plan *p);        /* abstract Tile IR with tile sizes, per kernel */
+void pass_layout(PassContext *c, Plan *p); /* strides and bytes of PlanBuffers */
+void pass_family(PassContext *c, Plan *p); /* equal products that share an operand as one kernel */
+void pass_tile(PassContext *c, Plan *p);   /* abstract Tile IR with tile sizes, per kernel */
 void pass_schedule(PassContext *c, Plan *p);
 void pass_place(PassContext *c, Plan *p);
 const char *plan_verify(Arena *a, const Plan *p); /* independent check of order and placement; NULL if sound */

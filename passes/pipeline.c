@@ -23,6 +23,7 @@ static void heading(const PassContext *c, PassId id, Entry e) {
 
 static Graph *after_graph(PassContext *c, PassId id, double start, Graph *g) {
     c->seconds[id] += now() - start;
+    if (!c->failed) check(c, id, c->violation);
     if (!c->failed && c->verify) check(c, id, graph_verify(c->arena, g));
     if (c->failed || !c->print_after[id]) return g;
     heading(c, id, g->entry);

@@ -23,6 +23,7 @@ typedef struct PlanNode {
     Node *node;
     PlanPart part;
     Node *into;            /* PART_ONTO: the sum of both */
+    int8_t operand;        /* PART_SUM: which of the product's: both may be one tensor */
     int8_t axis[MAX_RANK]; /* dim of the node -> axis of the kernel */
     bool in_row;           /* some dim stands on a row axis */
     bool stored;           /* written to memory: a result, or read by another kernel */
@@ -44,30 +45,30 @@ typedef struct PlanKernel {
     int stored_kernel;   /* emit: index into Module.kernels */
     Phase phase;
     int32_t constant[FUSEC_MAX_CONSTANTS]; /* of `tile`, for the launch */
-    int64_t workspace;   /* bytes of arena it needs while it runs */
+    int64_t workspace;                     /* bytes of arena it needs while it runs */
     int64_t workspace_offset; /* after place; the tile kernel's buffer after the outputs, if workspace > 0 */
 } PlanKernel;
 
 /* Where a node's value lives. */
 typedef enum {
-    HOME_NONE,    /* inlined in its consumers, never in memory */
-    HOME_SOURCE,  /* PARAM STATE INPUT HYPER STEP SEED: memory that exists */
+    HOME_NONE,   /* inlined in its consumers, never in memory */
+    HOME_SOURCE, /* PARAM STATE INPUT HYPER STEP SEED: memory that exists */
     HOME_ARENA,
-    HOME_OUTPUT,  /* written straight to the caller's output `decl` */
-    HOME_GRAD,    /* straight to the gradient of param `decl` */
-    HOME_PARAM,   /* in place over param `decl`: every other reader of the old value runs before */
+    HOME_OUTPUT, /* written straight to the caller's output `decl` */
+    HOME_GRAD,   /* straight to the gradient of param `decl` */
+    HOME_PARAM,  /* in place over param `decl`: every other reader of the old value runs before */
     HOME_STATE
 } Home;
 
 typedef struct PlanBuffer {
     Home home;
     int decl;
-    int writer;          /* kernel index; -1 for sources, and in the arena for what its parts' kernels write (memory.h) */
-    Node *within;        /* the concatenation in whose memory the value lies, or NULL */
-    int64_t start;       /* within: elements from the outermost one's first, after layout */
-    int64_t bytes;       /* allocated, with leading-dimension padding */
+    int writer;    /* kernel index; -1 for sources, and in the arena for what its parts' kernels write (memory.h) */
+    Node *within;  /* the concatenation in whose memory the value lies, or NULL */
+    int64_t start; /* within: elements from the outermost one's first, after layout */
+    int64_t bytes; /* allocated, with leading-dimension padding */
     int64_t stride[MAX_RANK];
-    int64_t offset;      /* HOME_ARENA, after place */
+    int64_t offset; /* HOME_ARENA, after place */
 } PlanBuffer;
 
 typedef struct Plan {

@@ -2,7 +2,6 @@
 #include "passes/rewrite.h"
 #include "ir/attr_pool.h"
 #include "ir/integer.h"
-#include <assert.h>
 #include <string.h>
 
 /* ---- structural equality ------------------------------------------------------------------- */
@@ -19,9 +18,9 @@ static bool attr_equal(const Node *a, const Node *b) {
 }
 
 static bool node_equal(const Node *a, const Node *b) {
-    return a->op == b->op && a->dtype == b->dtype && a->remat == b->remat && a->precision == b->precision && a->n_in == b->n_in &&
-           memcmp(a->in, b->in, sizeof *a->in * (size_t)a->n_in) == 0 && shape_same(&a->shape, &b->shape) &&
-           attr_equal(a, b);
+    return a->op == b->op && a->dtype == b->dtype && a->remat == b->remat && a->precision == b->precision &&
+           a->n_in == b->n_in && memcmp(a->in, b->in, sizeof *a->in * (size_t)a->n_in) == 0 &&
+           shape_same(&a->shape, &b->shape) && attr_equal(a, b);
 }
 
 /* ---- the set of nodes -------------------------------------------------------------------------- */
@@ -32,7 +31,8 @@ struct NodeSlot {
 
 static struct NodeSlot *slot_of(const struct NodeTable *t, Node *const *keys, const Node *n, uint32_t hash) {
     int i = (int)(hash & (uint32_t)(t->size - 1));
-    while (t->slot[i].key && (t->slot[i].hash != hash || !node_equal(keys[t->slot[i].key - 1], n))) i = (i + 1) & (t->size - 1);
+    while (t->slot[i].key && (t->slot[i].hash != hash || !node_equal(keys[t->slot[i].key - 1], n)))
+        i = (i + 1) & (t->size - 1);
     return &t->slot[i];
 }
 
@@ -106,15 +106,26 @@ static Node *append(Rewriter *r, const Node *candidate, bool opaque) {
     return n;
 }
 
+/* A replacement stands where n stood: readers count on its shape and dtype. */
+static void check_replacement(Rewriter *r, RewriteId id, const Node *n, const Node *made) {
+    if (r->violation || (made->dtype == n->dtype && shape_equal(made->shape, n->shape))) return;
+    r->violation = arena_printf(
+        r->scratch, "rule '%s' makes %s of dtype %s and shape %s from %s of dtype %s and shape %s", rule_text[id],
+        op_info[made->op].text, dtype_name(made->dtype), shape_text(r->scratch, made->shape), op_info[n->op].text,
+        dtype_name(n->dtype), shape_text(r->scratch, n->shape));
+}
+
 Node *rewrite_apply(Rewriter *r, RewriteId id, const Node *n) {
     static RewriteRule *const rule[REWRITE_COUNT] = {
 #define REWRITE(name, summary) [REWRITE_##name] = rule_##name,
 #include "passes/rewrites.def"
 #undef REWRITE
     };
+    if (r->violation) return NULL;
     Node *simpler = rule[id](r, n);
     if (simpler && r->fired) r->fired[id]++;
-    return simpler;
+    if (simpler) check_replacement(r, id, n, simpler);
+    return r->violation ? NULL : simpler;
 }
 
 enum { DEEPEST_RULE = 300 };
@@ -123,7 +134,8 @@ static Node *simplified(Rewriter *r, const Node *candidate) {
     Node *n = NULL;
     if (r->depth == DEEPEST_RULE) return NULL;
     r->depth++;
-    for (const RewriteId *id = r->rules(candidate->op); *id != REWRITE_END && !n; id++) n = rewrite_apply(r, *id, candidate);
+    for (const RewriteId *id = r->rules(candidate->op); *id != REWRITE_END && !n; id++)
+        n = rewrite_apply(r, *id, candidate);
     r->depth--;
     return n;
 }
@@ -155,10 +167,12 @@ Node *rewrite_node(Rewriter *r, Op op, int n_in, Node *const *in, const Attr *at
 static Node *inferred(Rewriter *r, Op op, int n_in, Node *const *in, const Attr *attr, Shape shape) {
     DType dtype;
     const char *why;
-    bool legal = graph_infer(r->scratch, op, n_in, in, attr, &dtype, &shape, &why);
-    assert(legal && "a rewrite rule built an illegal node");
-    (void)legal;
-    return rewrite_node(r, op, n_in, in, attr, dtype, shape);
+    if (graph_infer(r->scratch, op, n_in, in, attr, &dtype, &shape, &why))
+        return rewrite_node(r, op, n_in, in, attr, dtype, shape);
+    if (!r->violation)
+        r->violation = arena_printf(r->scratch, "a rule for %s built an illegal %s: %s", op_info[r->at->op].text,
+                                    op_info[op].text, why);
+    return rewrite_const(r, r->at->dtype, r->at->shape, 0); /* any legal node: the graph goes no further */
 }
 
 Node *rewrite_op(Rewriter *r, Op op, int n_in, Node *const *in, const Attr *attr) {
@@ -242,7 +256,8 @@ Graph *rewrite_graph(PassContext *c, Graph *g, RewriteRules *rules) {
     return g;
 }
 
-Graph *rewrite_graph_with(PassContext *c, Graph *g, RewriteRules *rules, const int *members, const struct Slices *slices) {
+Graph *rewrite_graph_with(PassContext *c, Graph *g, RewriteRules *rules, const int *members,
+                          const struct Slices *slices) {
     Rewriter r = {.g = graph_new_from(c->arena, g), .scratch = arena_new(), .rules = rules};
     r.fired = c->fired;
     r.target = c->target;
@@ -271,6 +286,7 @@ Graph *rewrite_graph_with(PassContext *c, Graph *g, RewriteRules *rules, const i
         graph_result(r.g, result->kind, result->decl, copy[result->value->id]);
     }
     graph_prune(r.g);
+    if (r.violation && !c->violation) c->violation = arena_strdup(c->kept ? c->kept : c->arena, r.violation);
     arena_free(r.scratch);
     return r.g;
 }

@@ -21,33 +21,36 @@ struct Rewriter {
     Graph *g; /* the new graph */
     Arena *scratch;
     RewriteRules *rules;
-    const Node *at;         /* the old node being made again: it gives phase, remat and place */
-    VEC(bool) opaque;       /* by new id: a gradient is taken by it, so it is neither looked through nor merged */
-    VEC(int) readers;       /* by new id: how many operands and results of the old graph it stands for */
-    bool at_parted;         /* find_parted(), of the old node */
-    VEC(bool) parted;       /* by new id: those all are which it stands for or was made for */
-    VEC(int) products;      /* by new id: 1 + the newest in `uses`, 0: none */
+    const Node *at;    /* the old node being made again: it gives phase, remat and place */
+    VEC(bool) opaque;  /* by new id: a gradient is taken by it, so it is neither looked through nor merged */
+    VEC(int) readers;  /* by new id: how many operands and results of the old graph it stands for */
+    bool at_parted;    /* find_parted(), of the old node */
+    VEC(bool) parted;  /* by new id: those all are which it stands for or was made for */
+    VEC(int) products; /* by new id: 1 + the newest in `uses`, 0: none */
     VEC(struct ProductUse {
-        Node *product;      /* a contraction of two operands, not opaque */
-        int next;           /* the one before it that reads the same, as in `products` */
-    }) uses;
-    struct NodeTable {      /* open addressing, by structure; size is a power of two */
+        Node *product; /* a contraction of two operands, not opaque */
+        int next;      /* the one before it that reads the same, as in `products` */
+    })
+    uses;
+    struct NodeTable { /* open addressing, by structure; size is a power of two */
         struct NodeSlot *slot;
         int size, used;
-    } nodes, parts;         /* g->nodes; part_keys */
-    VEC(Node *) part_keys, made_parts; /* what was asked for, and what it became: NULL, not yet (rewrite_part) */
+    } nodes, parts;                      /* g->nodes; part_keys */
+    VEC(Node *) part_keys, made_parts;   /* what was asked for, and what it became: NULL, not yet (rewrite_part) */
     const struct PatternTable *patterns; /* rules.def as read (patterns.c); NULL before the first use */
-    const Target *target;   /* NULL before one is chosen */
+    const Target *target;                /* NULL before one is chosen */
     const PassContext *context;
-    const int *members;     /* by old id, of pass_split: family_sizes */
+    const int *members;          /* by old id, of pass_split: family_sizes */
     const struct Slices *slices; /* by old id, of pass_split: slices_of_tiles */
-    uint32_t *fired;        /* NULL, or a counter per rule */
+    uint32_t *fired;             /* NULL, or a counter per rule */
+    const char *violation;       /* NULL, or what a rule built that is illegal, in scratch: PassContext.violation */
     int depth; /* of rules within rules; past a limit nodes are made as they are, so that no input exhausts the stack */
 };
 
 /* The whole walk, in c->arena; results follow, dead nodes go. */
 Graph *rewrite_graph(PassContext *c, Graph *g, RewriteRules *rules);
-Graph *rewrite_graph_with(PassContext *c, Graph *g, RewriteRules *rules, const int *members, const struct Slices *slices); /* of Rewriter */
+Graph *rewrite_graph_with(PassContext *c, Graph *g, RewriteRules *rules, const int *members,
+                          const struct Slices *slices); /* of Rewriter */
 
 /* A node by its parts, simplified.  Shape and dtype must be what graph_infer says. */
 Node *rewrite_node(Rewriter *r, Op op, int n_in, Node *const *in, const Attr *attr, DType dtype, Shape shape);
@@ -65,11 +68,12 @@ Node *rewrite_reduce(Rewriter *r, Op op, Node *a, int n_axes, const int8_t *axes
 /* n if it was made by op and may be looked through, else NULL. */
 const Node *rewrite_seen(const Rewriter *r, const Node *n, Op op);
 
-/* Whether nothing but the one who asks reads n, as far as the old graph tells: if not, more is computed than need be. */
+/* Whether nothing but the one who asks reads n, as far as the old graph tells: if not, more is computed than need be.
+ */
 bool rewrite_only_reader(const Rewriter *r, const Node *n);
 
-/* What became of part n of a value, to be set by who finds NULL: values that read one value several times would ask for its
- * part as often as there are paths to it. */
+/* What became of part n of a value, to be set by who finds NULL: values that read one value several times would ask for
+ * its part as often as there are paths to it. */
 Node **rewrite_part(Rewriter *r, const Node *n);
 
 /* canonical_part.c.  By id, in a: is all that is read of it small parts, in front of which it can be computed? */

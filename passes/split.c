@@ -1,10 +1,10 @@
 /* split: long sums with few results go in slices, so that there is work for all cores.
  *
- * Needs: the graph as it will be fused.  Keeps: the results' values, up to the rounding of sums in another order.  A sum
- * over a long axis whose result has fewer tiles than the target has cores becomes sums over slices of the axis, a new
- * outermost dim, and a sum over the slices: a second kernel that adds in order.  So do products with a long inner loop
- * (split-K).  How many slices there are follows from the shapes and the target: every run gives the same bits.  On a CPU
- * a sum over outer dims and a short innermost one becomes two, so that memory is read as it lies. */
+ * Needs: the graph as it will be fused.  Keeps: the results' values, up to the rounding of sums in another order.  A
+ * sum over a long axis whose result has fewer tiles than the target has cores becomes sums over slices of the axis, a
+ * new outermost dim, and a sum over the slices: a second kernel that adds in order.  So do products with a long inner
+ * loop (split-K).  How many slices there are follows from the shapes and the target: every run gives the same bits.  On
+ * a CPU a sum over outer dims and a short innermost one becomes two, so that memory is read as it lies. */
 #include "passes/affine.h"
 #include "passes/contract_class.h"
 #include "passes/family.h"
@@ -14,8 +14,8 @@
 #include <string.h>
 
 enum {
-    HOST_CORES = 16,  /* a machine's cores are not known; more slices than cores cost little */
-    SHORTEST = 256,   /* steps of a product's inner loop in one slice, for tiles of the usual size */
+    HOST_CORES = 16, /* a machine's cores are not known; more slices than cores cost little */
+    SHORTEST = 256,  /* steps of a product's inner loop in one slice, for tiles of the usual size */
     MOST_SLICES = 256,
 };
 
@@ -26,7 +26,8 @@ static int64_t cores_of(const Target *t) {
 
 static int64_t ceil_div(int64_t a, int64_t b) { return (a + b - 1) / b; }
 
-/* The length of a slice, at least `least`, such that about `wanted` of them make up n: equal ones if nearly as many do. */
+/* The length of a slice, at least `least`, such that about `wanted` of them make up n: equal ones if nearly as many do.
+ */
 static int64_t slice_length(int64_t n, int64_t wanted, int64_t least) {
     if (wanted > MOST_SLICES) wanted = MOST_SLICES;
     const int64_t length = ceil_div(n, wanted) > least ? ceil_div(n, wanted) : least;
@@ -35,7 +36,8 @@ static int64_t slice_length(int64_t n, int64_t wanted, int64_t least) {
     return 2 * length <= n ? length : n;
 }
 
-/* ---- sums ------------------------------------------------------------------------------------------------------------ */
+/* ---- sums
+ * ------------------------------------------------------------------------------------------------------------ */
 static Node *in_slices(Rewriter *r, Node *x, int dim, int64_t length) {
     Affine map[1][MAX_RANK];
     const Contract view = slices_view(map, x, dim, length);
@@ -85,19 +87,21 @@ static bool rides(const Rewriter *r, const Node *n) {
     const int last = r->g->nodes.n - 1, first = last < NEAR ? 0 : last - NEAR;
     if (c->disabled[PASS_fuse] || c->disabled[PASS_jacobian_gemm]) return false;
     for (int i = last; i >= first; i--)
-        if (sum_rides(n, r->g->nodes.at[i], loop) && target_takes_sums(r->target)) return true;
+        if (sum_rides(n, r->g->nodes.at[i], loop) >= 0 && target_takes_sums(r->target)) return true;
     return false;
 }
 
-/* A sum over outer dims and a short innermost one, with kept dims between (a group's pixels and channels): reading it group
- * by group takes a few elements of every line of memory.  Summed over the outer dims first, whole lines are read once. */
+/* A sum over outer dims and a short innermost one, with kept dims between (a group's pixels and channels): reading it
+ * group by group takes a few elements of every line of memory.  Summed over the outer dims first, whole lines are read
+ * once. */
 static Node *sum_outer_first(Rewriter *r, const Node *n) {
     enum { SHORT = 32, MANY = 16 }; /* elements of a run, and runs that are added before */
     Node *x = n->in[0];
     const int rank = x->shape.rank, n_axes = n->attr->n_axes;
     int64_t run = 1, before = 1;
     int inner = 0; /* axes at the end that are summed */
-    while (inner < n_axes && n->attr->axes[n_axes - 1 - inner] == rank - 1 - inner) run *= x->shape.dim[rank - 1 - inner++].bound;
+    while (inner < n_axes && n->attr->axes[n_axes - 1 - inner] == rank - 1 - inner)
+        run *= x->shape.dim[rank - 1 - inner++].bound;
     for (int i = 0; i < n_axes - inner; i++) before *= x->shape.dim[n->attr->axes[i]].bound;
     if (inner == 0 || run > SHORT || before < MANY) return NULL;
     int64_t between = 1; /* kept, from the last outer axis on */
@@ -136,7 +140,8 @@ Node *rule_split_sum(Rewriter *r, const Node *n) {
     return sum_in_slices(r, n, dim, length);
 }
 
-/* ---- products ---------------------------------------------------------------------------------------------------------- */
+/* ---- products
+ * ---------------------------------------------------------------------------------------------------------- */
 static Affine sliced(const Affine *e, int loop, int n_loops, int64_t length) {
     Affine s = {.c = e->c, .divisor = e->divisor};
     for (int l = 0; l < n_loops; l++) s.coef[l + 1] = e->coef[l];
@@ -155,7 +160,8 @@ static Node *contract_slices(Rewriter *r, const Node *n, int loop, int64_t lengt
     c.extent[0] = dim_fixed(ceil_div(extent, length));
     for (int l = 0; l < old->n_loops; l++) c.extent[l + 1] = l == loop ? dim_fixed(length) : old->extent[l];
     for (int k = 0; k < n->n_in; k++)
-        for (int d = 0; d < n->in[k]->shape.rank; d++) c.map[k][d] = sliced(&old->map[k][d], loop, old->n_loops, length);
+        for (int d = 0; d < n->in[k]->shape.rank; d++)
+            c.map[k][d] = sliced(&old->map[k][d], loop, old->n_loops, length);
     for (int i = 0; i < old->n_guards; i++) {
         c.guard[c.n_guards] = old->guard[i];
         c.guard[c.n_guards++].e = sliced(&old->guard[i].e, loop, old->n_loops, length);
@@ -201,7 +207,8 @@ Node *rule_split_product(Rewriter *r, const Node *n) {
     const Target *t = r->target;
     const int64_t cores = cores_of(t);
     const Contract *c = n->attr->contract;
-    if (cores == 1 || n->n_in != 2 || n->dtype != DT_F32 || c->n_loops == c->n_out || c->n_loops == MAX_LOOPS) return NULL;
+    if (cores == 1 || n->n_in != 2 || n->dtype != DT_F32 || c->n_loops == c->n_out || c->n_loops == MAX_LOOPS)
+        return NULL;
     if (n->shape.rank == MAX_RANK) return NULL;
     const int loop = sliced_loop(c, n->in);
     const ContractClass roles = contract_classify(c, n->in);
@@ -215,7 +222,8 @@ Node *rule_split_product(Rewriter *r, const Node *n) {
     const int64_t length = slice_length(extent, cores / tiles, least);
     if (length == extent) return NULL;
     const double slices = (double)ceil_div(extent, length);
-    const double all = (double)(members * results), flops = 2.0 * all * (double)roles.k, share = (double)tiles / (double)cores;
+    const double all = (double)(members * results), flops = 2.0 * all * (double)roles.k,
+                 share = (double)tiles / (double)cores;
     if (product_seconds(t, flops, share * slices < 1 ? share * slices : 1, 8 * slices * all) >
         0.8 * product_seconds(t, flops, share, 0))
         return NULL;

@@ -1,11 +1,12 @@
 /* together: what one kernel can compute at once stands side by side in the graph.
  *
  *     dx = dq Wq' + dk Wk' + dv Wv'      products that are added: one after the other into one accumulator
- *     dW = x' dy,  db = sum_i dy         a sum over an operand of a product: taken from the tiles that the product reads
+ *     dW = x' dy,  db = sum_i dy         a sum over an operand of a product: taken from the tiles that the product
+ * reads
  *
- * The backward graph has them where the chain rule came by.  fuse joins kernels in the order of the graph, so each moves
- * down to the last of its company, past nothing that reads it.  A sum reads the operand as the product has it, its dims
- * merged, so that they are seen to be the same. */
+ * The backward graph has them where the chain rule came by.  fuse joins kernels in the order of the graph, so each
+ * moves down to the last of its company, past nothing that reads it.  A sum reads the operand as the product has it,
+ * its dims merged, so that they are seen to be the same. */
 #include "passes/together.h"
 #include "ir/attr_pool.h"
 #include "passes/affine.h"
@@ -13,7 +14,8 @@
 #include "passes/matrix.h"
 #include <string.h>
 
-/* ---- questions -------------------------------------------------------------------------------------------------------- */
+/* ---- questions
+ * -------------------------------------------------------------------------------------------------------- */
 bool product_shares(const Node *n) {
     if (n->op != OP_CONTRACT || n->n_in != 2 || (n->dtype != DT_F32 && !dtype_is_low(n->dtype))) return false;
     const ContractClass c = contract_classify(n->attr->contract, n->in);
@@ -21,7 +23,8 @@ bool product_shares(const Node *n) {
 }
 
 bool products_alike(const Node *a, const Node *b) {
-    const ContractClass x = contract_classify(a->attr->contract, a->in), y = contract_classify(b->attr->contract, b->in);
+    const ContractClass x = contract_classify(a->attr->contract, a->in),
+                        y = contract_classify(b->attr->contract, b->in);
     bool straight = true, turned = true;
     if (!shape_equal(a->shape, b->shape)) return false;
     for (int l = 0; l < a->shape.rank; l++) {
@@ -51,39 +54,43 @@ static unsigned reduced_dims(const Node *sum) {
     return dims;
 }
 
-bool sum_rides(const Node *sum, const Node *product, int8_t *loop) {
+int sum_rides(const Node *sum, const Node *product, int8_t *loop) {
     const Contract *c = product->attr->contract;
     unsigned summed;
-    if (sum->op != OP_SUM || sum->dtype != DT_F32 || !product_shares(product)) return false;
+    if (sum->op != OP_SUM || sum->dtype != DT_F32 || !product_shares(product)) return -1;
     for (int k = 0; k < 2; k++) {
         if (product->in[k] != sum->in[0] || !summed_dims(product, k, &summed) || reduced_dims(sum) != summed) continue;
-        if (sum->shape.rank == product->shape.rank) continue; /* there are no tiles beside each other that read the same */
+        if (sum->shape.rank == product->shape.rank)
+            continue; /* there are no tiles beside each other that read the same */
         for (int d = 0, kept = 0; d < sum->in[0]->shape.rank; d++)
             if (!(summed >> d & 1)) loop[kept++] = (int8_t)affine_single_loop(c, &c->map[k][d]);
-        return true;
+        return k;
     }
-    return false;
+    return -1;
 }
 
 bool target_adds_up(const Target *t, const Node *a, const Node *b) {
-    if (!t || t->backend != BACKEND_NVPTX || !matrix_takes(t, a)) return !t || t->backend != BACKEND_NVPTX || !matrix_takes(t, b);
+    if (!t || t->backend != BACKEND_NVPTX || !matrix_takes(t, a))
+        return !t || t->backend != BACKEND_NVPTX || !matrix_takes(t, b);
     return matrix_takes(t, b) && a->in[0]->dtype == b->in[0]->dtype;
 }
 
 bool target_takes_sums(const Target *t) { return !t || t->backend == BACKEND_HOST; }
 
-/* ---- moving ----------------------------------------------------------------------------------------------------------- */
+/* ---- moving
+ * ----------------------------------------------------------------------------------------------------------- */
 typedef struct Together {
     Graph *g;
-    Uses uses;         /* by id, as all that is by id here: ids stay until the end */
+    Uses uses; /* by id, as all that is by id here: ids stay until the end */
     Node **order;
-    int *place;        /* by id */
-    int *results;      /* by id: how many results it is */
-    int *first;        /* by id of a value without its reshapes: the first entry of a product that reads it, or -1 */
-    const Node **leaf; /* by id of a product, or of a sum of such that are alike and read nowhere else: one of them; NULL */
-    Node **gathered;   /* by id: the sum of products, or the product, that goes right in front of it, or NULL */
-    bool *moves;       /* by id: it goes with such a sum */
-    int n;             /* nodes */
+    int *place;   /* by id */
+    int *results; /* by id: how many results it is */
+    int *first;   /* by id of a value without its reshapes: the first entry of a product that reads it, or -1 */
+    const Node *
+        *leaf; /* by id of a product, or of a sum of such that are alike and read nowhere else: one of them; NULL */
+    Node **gathered; /* by id: the sum of products, or the product, that goes right in front of it, or NULL */
+    bool *moves;     /* by id: it goes with such a sum */
+    int n;           /* nodes */
 } Together;
 
 static Node *unreshaped(Node *n) {
@@ -109,7 +116,8 @@ static bool read_once(const Together *t, const Node *n) {
     return t->uses.first[n->id + 1] - t->uses.first[n->id] == 1 && t->results[n->id] == 0;
 }
 
-/* ---- sums of products --------------------------------------------------------------------------------------------------- */
+/* ---- sums of products
+ * --------------------------------------------------------------------------------------------------- */
 static bool same_time(const Node *a, const Node *b) { return a->phase == b->phase && a->remat == b->remat; }
 
 /* May the sum n, or the product, be one term of a sum whose other terms are as `with`? */
@@ -122,7 +130,8 @@ static bool joins(const Together *t, const Node *n, const Node *with) {
 static const Node *find_leaf(const Together *t, const Node *n) {
     if (n->op != OP_ADD) return product_shares(n) ? n : NULL;
     const Node *leaf = t->leaf[n->in[0]->id];
-    const bool alike = leaf && same_time(n, leaf) && n->dtype == leaf->dtype && read_once(t, n->in[0]) && joins(t, n->in[1], leaf);
+    const bool alike =
+        leaf && same_time(n, leaf) && n->dtype == leaf->dtype && read_once(t, n->in[0]) && joins(t, n->in[1], leaf);
     return alike ? leaf : NULL;
 }
 
@@ -130,7 +139,9 @@ static Node *later(const Together *t, const Node *add) {
     return t->place[add->in[0]->id] > t->place[add->in[1]->id] ? add->in[0] : add->in[1];
 }
 
-static Node *earlier(const Together *t, const Node *add) { return later(t, add) == add->in[0] ? add->in[1] : add->in[0]; }
+static Node *earlier(const Together *t, const Node *add) {
+    return later(t, add) == add->in[0] ? add->in[1] : add->in[0];
+}
 
 /* The terms of a sum go in front of the last, a product; those of a sum within it go with it. */
 static void find_gathered(Together *t, const Node *add) {
@@ -141,7 +152,8 @@ static void find_gathered(Together *t, const Node *add) {
     if (same_time(add, last) && joins(t, other, last)) t->gathered[last->id] = other;
 }
 
-/* From order[*at] down: the sum, and what it adds up, the terms of a term in front of all terms that stand beside it. */
+/* From order[*at] down: the sum, and what it adds up, the terms of a term in front of all terms that stand beside it.
+ */
 static void place_gathered(Together *t, Arena *a, Node *sum, int *at) {
     VEC(Node *) open = {0};
     t->order[--*at] = sum;
@@ -168,7 +180,8 @@ static void gather_terms(Together *t, Arena *a) {
     for (int i = 0; i < t->n; i++) t->place[t->order[i]->id] = i;
 }
 
-/* ---- sums over an operand ------------------------------------------------------------------------------------------------ */
+/* ---- sums over an operand
+ * ------------------------------------------------------------------------------------------------ */
 typedef struct Reader {
     Node *product;
     int operand, next;
@@ -244,7 +257,7 @@ static void gather_sum(Together *t, Node *sum, const Readers *list) {
         if (!keeps_shape(sum, x, summed)) continue;
         Node riding = *sum;
         read_operand(t, &riding, x, summed);
-        if (!sum_rides(&riding, product, loop)) continue;
+        if (sum_rides(&riding, product, loop) < 0) continue;
         *sum = riding;
         move_behind(t, sum, product);
         return;

@@ -69,6 +69,34 @@ model ten_axes <<'END' # axes that nothing joins, with programs along the ninth
 END
 agree ten_axes 1e-4
 
+model one_tensor_twice <<'END' # both operands of a product are one tensor, each summed in its own way
+    p = param [24, 24] init normal(0.5)
+    x = param [7, 7] init normal(0.5)
+    w = param [2, 5, 6, 3] init normal(0.5)
+    y[n, i in 0..5, j in 0..6] = sum[r in 0..3, s, c] w[n, i + r - 1, s, c] * w[n, r, s + j - 2, c]
+    rows = sum(p, axis = 0) + sum(p, axis = 1)
+    a = sum(p @ p) + sum((transpose(p) @ p)^2) + sum((p @ transpose(p)) * sum(p, axis = 1, keep = true))
+    b = sum(x @ x @ x) + sum((x @ x) * x) + sum(x * x * transpose(x)) + sum(softmax(x @ transpose(x)) @ x)
+    loss = 0.01 * (a + b + sum(rows * rows) + sum(y * y))
+END
+agree one_tensor_twice 1e-4
+call one_tensor_twice host --entry grad -fno-canonicalize -fno-jacobian-gemm -fno-fuse --outputs plain.out >log 2>&1 ||
+    fail "one_tensor_twice: $(cat log)"
+"$BUILD/compare_safetensors" compare host.out "" plain.out 1e-4 || fail "sums over one of two equal operands are those of the other"
+
+model read_past_the_end <<'END' # what an index reads past the end of is 0, and so is its gradient: other shapes than the whole
+    p = param [3] init normal(0.5)
+    q = param [1, 1] init normal(0.5)
+    v[i in 0..17] = 0.5 * p[i]
+    u[i in 0..4, j in 0..6] = q[j, -i] * q[i, i + j]
+    z[i in 0..8] = u[0, i] * p[(3*i - 2) / 4]
+    loss = 0.1 * sum(v) + 0.1 * sum(concat(u, zeros [2, 6], u, axis = 0)) + sum(z)
+END
+agree read_past_the_end 1e-6
+call read_past_the_end interp --entry grad -fno-canonicalize -fno-jacobian-gemm --outputs plain.out >log 2>&1 ||
+    fail "read_past_the_end: $(cat log)"
+"$BUILD/compare_safetensors" compare host.out "" plain.out 1e-6 || fail "the gradient of what is read past the end"
+
 model one_element <<'END' # rows of one element in f16
     precision f16
     p = param [2, 9, 12] init normal(0.3)
