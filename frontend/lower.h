@@ -46,6 +46,8 @@ struct Body {
     int target; /* optimizer: index of the parameter updated, else -1 */
     bool target_updated;
     const struct IndexSpace *space; /* inside an indexed definition: values are per element */
+    bool exact;                     /* the text of an indexed definition: no subscript wraps or rounds */
+    bool subscript;                 /* a subscript of such: a rounded quotient is one that is written there */
 };
 
 typedef struct ParamRef {
@@ -54,7 +56,7 @@ typedef struct ParamRef {
     DType dtype;  /* in memory */
     Node *source; /* PARAM; entry init: NULL */
     Node *node;   /* its value in f32; entry init: the initial one */
-    Node *next; /* step: the new value */
+    Node *next;   /* step: the new value */
     SrcLoc loc;
     int decl;           /* index in the model's table */
     VEC(Node *) random; /* init: their stream is the declaration's index */
@@ -85,11 +87,11 @@ typedef struct Lower {
     bool training;
     bool declaring; /* the first run: fills the model's tables */
     Phase phase;
-    bool f16;       /* some block said `precision f16`: the loss is scaled */
-    int loss_scale; /* the first of its states */
-    DType weights;  /* of the block being lowered: what parameters are in memory */
+    bool f16;            /* some block said `precision f16`: the loss is scaled */
+    int loss_scale;      /* the first of its states */
+    DType weights;       /* of the block being lowered: what parameters are in memory */
     Precision precision; /* of the block being lowered; what optimizers compute is f32 */
-    SrcLoc loc; /* innermost user expression */
+    SrcLoc loc;          /* innermost user expression */
     Body *body;
     int depth, call_depth, index_depth;
     int64_t statements;
@@ -147,7 +149,7 @@ ArgValue *lower_args(Lower *L, const Top *top, int skip, const ArgList *args, Ar
 /* ---- constants (lower_const.c) ----------------------------------------------------------------- */
 Value const_binary(Lower *L, AstOp op, Value a, Value b, SrcLoc loc);
 Value const_unary(Lower *L, AstOp op, Value a, SrcLoc loc);
-bool val_is_const_number(Value v); /* INT FLOAT BOOL DIM */
+bool val_is_const_number(Value v);            /* INT FLOAT BOOL DIM */
 int64_t common_divisor(int64_t a, int64_t b); /* the greatest, >= 0; of 0 and b: |b| */
 
 /* ---- tensors (lower_tensor.c) --------------------------------------------------------------------- */
@@ -156,7 +158,8 @@ Node *t_new_node(Lower *L, Op op, int n, Node *const *in, const Attr *attr, DTyp
 Node *shared_node(Lower *L, Op op, int n, Node *const *in, const Attr *attr, DType t, Shape s);
 Node *t_const(Lower *L, DType t, Shape s, double v);
 /* A tensor of equal elements that the program writes as one: a value of its own, by which it may differentiate, so that
- * no other takes its place.  Numbers in arithmetic are t_const: made once, and moved by making them in another shape. */
+ * no other takes its place.  Numbers in arithmetic are t_const: made once, and moved by making them in another shape.
+ */
 Node *t_fill(Lower *L, DType t, Shape s, double v);
 bool is_number(const Lower *L, const Node *a);
 Node *t_unary(Lower *L, Op op, Node *a);
@@ -171,8 +174,9 @@ Node *t_reduce(Lower *L, Op op, Node *a, int n, const int8_t *axes);
 Node *t_iota(Lower *L, Shape s, int axis);
 Node *t_extent(Lower *L, Dim d); /* i32 scalar */
 Node *t_slice(Lower *L, Node *a, const Dim *lo, const int64_t *step, Shape s);
-bool check_shape(Lower *L, Shape s, SrcLoc loc);            /* rank and size limits; false: reported */
-bool check_contract(Lower *L, int n, Node *const *in, const Attr *attr, SrcLoc loc); /* likewise, of a sum of products */
+bool check_shape(Lower *L, Shape s, SrcLoc loc); /* rank and size limits; false: reported */
+bool check_contract(Lower *L, int n, Node *const *in, const Attr *attr,
+                    SrcLoc loc);                            /* likewise, of a sum of products */
 bool t_join_shapes(Lower *L, Shape a, Shape b, Shape *out); /* broadcasting; false when they disagree */
 /* A value as a tensor of dtype t (constants convert); NULL: reported. `like` DT_COUNT: by its own kind. */
 Node *value_node(Lower *L, Value v, DType t, SrcLoc loc);
@@ -193,9 +197,13 @@ int value_axes(Lower *L, Value v, int rank, SrcLoc loc, int8_t *axes);
 /* Whether start + length <= extent at every value of the bounded dimensions. */
 bool part_inside(Value start, Value length, Dim extent);
 Value lower_subscript(Lower *L, const Expr *e);
+/* Of an indexed definition: false, reported, where a constant subscript wraps, is outside, or was rounded. */
+bool subscript_inside(Lower *L, int64_t i, Dim extent, SrcLoc loc);
+bool subscript_whole(Lower *L, Value v, SrcLoc loc);
 Value v_gather(Lower *L, Node *table, int axis, Node *ids);
 
-/* ---- built-in functions (lower_builtin.c, lower_move.c, lower_derivative.c) ------------------------------------------------ */
+/* ---- built-in functions (lower_builtin.c, lower_move.c, lower_derivative.c)
+ * ------------------------------------------------ */
 typedef struct Builtin Builtin;
 typedef struct BuiltinCall {
     const Builtin *builtin;
@@ -234,7 +242,8 @@ void paths_merge(Lower *L, PathScope *outer, const PathScope *inner, const char 
  * gradient[i] is that of params.at[i], NULL when it is not trained. */
 void lower_train(Lower *L, PathScope *paths, Node **gradient);
 
-/* ---- parameters in 16 bits (lower_weights.c) ---------------------------------------------------------------------- */
+/* ---- parameters in 16 bits (lower_weights.c) ----------------------------------------------------------------------
+ */
 /* New values of parameters that have no master in f32, rounded up or down at random, so that small updates add up. */
 void round_weights(Lower *L);
 
@@ -243,6 +252,5 @@ Node *scale_loss(Lower *L, PathScope *paths, Node *loss); /* declares the scale'
 Node *unscale_gradient(Lower *L, Node *g);
 /* Makes all updates depend on whether the gradients, still scaled, are finite. */
 void skip_on_overflow(Lower *L, Node *const *scaled);
-
 
 #endif

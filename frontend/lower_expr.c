@@ -147,7 +147,7 @@ static Value step_value(Lower *L) {
     return val_tensor(L->step);
 }
 
-static Value lower_name(Lower *L, const Expr *e) {
+static Value named_value(Lower *L, const Expr *e) {
     const char *name = e->name.text;
     Binding *b = body_find(L->body, name);
     if (b) return b->value;
@@ -160,6 +160,13 @@ static Value lower_name(Lower *L, const Expr *e) {
     if (g) return lower_global(L, g);
     return lower_fail(L, E0201, e->loc, "it is bound in a branch that is not taken here",
                       "'%s' has no value at this point", name);
+}
+
+/* What was rounded before it got a name was meant so. */
+static Value lower_name(Lower *L, const Expr *e) {
+    Value v = named_value(L, e);
+    if (L->body && L->body->subscript) v.inexact = false;
+    return v;
 }
 
 /* ---- the rest ------------------------------------------------------------------------------------------- */

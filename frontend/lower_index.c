@@ -40,10 +40,19 @@ bool base_is_fixed(IndexContext *c, const Expr *e) {
     return false;
 }
 
+/* An expression of the definition's text. */
+static Value exact_expr(Lower *L, const Expr *e) {
+    const bool exact = L->body && L->body->exact;
+    if (L->body) L->body->exact = true;
+    Value v = lower_expr(L, e);
+    if (L->body) L->body->exact = exact;
+    return v;
+}
+
 Value index_base(IndexContext *c, const Expr *e) {
     for (int i = 0; i < c->bases.n; i++)
         if (c->bases.at[i].e == e) return c->bases.at[i].v;
-    Value v = lower_expr(c->L, e);
+    Value v = exact_expr(c->L, e);
     vec_push(c->L->scratch, c->bases, (Base){e, v});
     return v;
 }

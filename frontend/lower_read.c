@@ -374,7 +374,8 @@ static bool gather_by_indicator(IndexContext *c, const Expr *e, Read *r, const G
 
 static bool gather_read(IndexContext *c, const Expr *e, Read *r, Gathered *g) {
     Lower *L = c->L;
-    bool *by_ids = ARENA_ARRAY(L->scratch, bool, c->loops.n + 1), *by_rest = ARENA_ARRAY(L->scratch, bool, c->loops.n + 1);
+    bool *by_ids = ARENA_ARRAY(L->scratch, bool, c->loops.n + 1),
+         *by_rest = ARENA_ARRAY(L->scratch, bool, c->loops.n + 1);
     bool shared = false, fixed = true;
     for (int k = 0; k < g->n; k++) {
         mention_loops(c, e->items.at[g->dim[k]].index, by_ids);
@@ -395,6 +396,27 @@ static bool gather_read(IndexContext *c, const Expr *e, Read *r, Gathered *g) {
     return false;
 }
 
+/* Whether no constant in a subscript was rounded; false: reported. */
+static bool constants_whole(IndexContext *c, const Expr *e) {
+    if (!e) return true;
+    if (mentions_index(c, e))
+        return (e->kind != EXPR_UNARY && e->kind != EXPR_BINARY) ||
+               (constants_whole(c, e->a) && constants_whole(c, e->b));
+    Body *b = c->L->body;
+    if (b) b->subscript = true;
+    Value v = index_base(c, e);
+    if (b) b->subscript = false;
+    return v.kind != VAL_POISON && subscript_whole(c->L, v, e->loc);
+}
+
+/* A subscript that no index is left in; false: reported. */
+static bool constant_inside(IndexContext *c, const Item *it, Linear *l, Dim extent) {
+    if (l->n) return true;
+    const Value v = {.kind = VAL_INT, .inexact = l->c % l->divisor != 0};
+    *l = (Linear){.c = l->c / l->divisor, .divisor = 1};
+    return subscript_whole(c->L, v, it->loc) && subscript_inside(c->L, l->c, extent, it->loc);
+}
+
 bool read_resolve(IndexContext *c, const Expr *e, Read *r) {
     Lower *L = c->L;
     Gathered g = {0};
@@ -410,7 +432,11 @@ bool read_resolve(IndexContext *c, const Expr *e, Read *r) {
     r->tensor = base.node;
     for (int d = 0; d < e->items.n; d++) {
         const Item *it = &e->items.at[d];
-        if (it->kind == ITEM_INDEX && linear(c, it->index, &r->sub[d])) continue;
+        if (it->kind == ITEM_INDEX && !constants_whole(c, it->index)) return false;
+        if (it->kind == ITEM_INDEX && linear(c, it->index, &r->sub[d])) {
+            if (!constant_inside(c, it, &r->sub[d], r->tensor->shape.dim[d])) return false;
+            continue;
+        }
         if (it->kind == ITEM_INDEX && is_gathered(c, it->index)) {
             g.dim[g.n++] = d;
             continue;

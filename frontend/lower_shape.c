@@ -115,8 +115,37 @@ static Value out_of_range(Lower *L, const Item *it, int64_t i, Dim d) {
                       (long long)d.bound);
 }
 
-static bool take_index(Lower *L, const Item *it, int d, Dim extent, Window *w) {
+bool subscript_inside(Lower *L, int64_t i, Dim extent, SrcLoc loc) {
+    if (i >= 0 && i < extent.bound) return true;
+    const bool wraps = i < 0 && dim_is_fixed(extent) && i >= -extent.bound;
+    const char *help =
+        wraps ? arena_printf(L->arena, "subscripts of an indexed definition do not count from the end: write %lld",
+                             (long long)(extent.bound + i))
+              : NULL;
+    lower_fail(L, E0208, loc, help, "index %lld is out of range for an extent of %lld", (long long)i,
+               (long long)extent.bound);
+    return false;
+}
+
+bool subscript_whole(Lower *L, Value v, SrcLoc loc) {
+    if (v.kind != VAL_INT || !v.inexact) return true;
+    lower_fail(
+        L, E0214, loc, "write floor_div(a, b) where the floor is meant",
+        "this subscript is a quotient with a remainder, and subscripts of an indexed definition are not rounded");
+    return false;
+}
+
+static Value index_expr(Lower *L, const Item *it) {
+    if (!L->body || !L->body->exact) return lower_expr(L, it->index);
+    const bool outer = L->body->subscript;
+    L->body->subscript = true;
     Value v = lower_expr(L, it->index);
+    L->body->subscript = outer;
+    return subscript_whole(L, v, it->loc) ? v : val_poison();
+}
+
+static bool take_index(Lower *L, const Item *it, int d, Dim extent, Window *w) {
+    Value v = index_expr(L, it);
     if (v.kind == VAL_POISON) return false;
     if (v.kind == VAL_TENSOR && v.node->dtype == DT_I32) {
         if (w->gather_axis >= 0) {
@@ -143,6 +172,7 @@ static bool take_index(Lower *L, const Item *it, int d, Dim extent, Window *w) {
                    "a constant index on a bounded dimension");
         return false;
     }
+    if (L->body && L->body->exact && !subscript_inside(L, v.i, extent, it->loc)) return false;
     int64_t i = v.i < 0 && v.i >= -extent.bound ? v.i + extent.bound : v.i;
     if (i < 0 || i >= extent.bound) return out_of_range(L, it, v.i, extent).kind != VAL_POISON;
     w->lo[d] = dim_fixed(i);

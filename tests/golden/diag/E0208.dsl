@@ -11,5 +11,8 @@ model m {
     g = transpose(x, [0, 0])
     h = slice(x, 3, 2)
     k[n in 1..3] = x[n, 0]
+    m[n in 0..2] = x[n, -1] + x[n, 3] + x[n - n - 1, 2 - 3]
+    o[n in 0..2] = float(n) * x[-1, 0] * sum(x[0, -1:])
+    q[n in 0..2] = sum[j] x[n, j] * x[0, -2]
     output l = x[..., ...]
 }

@@ -11,5 +11,7 @@ model m {
     g[x in 0..8] = 2 * x[x]
     h[i, x in 0..8] = x[i]
     j[i in 0..3] = (x + float(i))[i]
+    l[i in 0..3] = x[(1) / 3] + x[i + 7 / 2]
+    m[i in 0..3] = float(i) * k[5 / 2] + x[(i - i + 5) / 2] + x[floor_div(5, 2)]
     output x
 }
