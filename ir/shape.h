@@ -14,7 +14,7 @@ enum { MAX_RANK = 10, NO_SYM = -1 };
 
 typedef struct Dim {
     int64_t bound;         /* the extent, or its largest value */
-    int sym;               /* NO_SYM, or index into Model.syms */
+    int64_t sym;           /* NO_SYM, or index into Model.syms */
     int64_t scale, offset; /* extent = scale * S + offset when sym != NO_SYM */
     const char *name;      /* for messages only: "B"; may be NULL; ignored by dim_equal */
 } Dim;

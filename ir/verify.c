@@ -29,7 +29,7 @@ static bool fail(Verify *v, const char *fmt, ...) {
 static bool check_dim(Verify *v, Dim d) {
     const Model *m = v->g->model;
     if (dim_is_fixed(d)) return true;
-    if (d.sym < 0 || d.sym >= m->syms.n) return fail(v, "no symbol %d", d.sym);
+    if (d.sym < 0 || d.sym >= m->syms.n) return fail(v, "no symbol %lld", (long long)d.sym);
     int64_t at_bound;
     if (__builtin_mul_overflow(d.scale, m->syms.at[d.sym].bound, &at_bound) ||
         __builtin_add_overflow(at_bound, d.offset, &at_bound) || at_bound != d.bound) {

@@ -132,7 +132,7 @@ const char *matrix_product(const Target *t, const PlanKernel *k, MatrixTiles *ou
 /* ---- sums of products --------------------------------------------------------------------------------------- */
 /* Kernels of their own run at the same time; all results but the last are written, and read by the one that adds. */
 bool matrix_adds_up_pays(const Target *t, const Node *product, int terms) {
-    MatrixTiles one, all;
+    MatrixTiles one = {0}, all;
     if (!t || !matrix_takes(t, product) || classify(product, &one.term[0], &one.product)) return true;
     all = one;
     all.product.k *= terms;
