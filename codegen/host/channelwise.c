@@ -108,12 +108,17 @@ static bool packs_closely(const Channelwise *d) {
     return d->window.coef[last][d->v] || (last > 0 && d->window.coef[last - 1][d->v] == 1);
 }
 
+/* One condition is asked for a whole vector: it must be the same for all groups and elements that lie in it. */
+static bool same_for_vector(const Channelwise *d, int subscript) {
+    return !d->window.coef[subscript][d->v] && (d->q < 0 || !d->window.coef[subscript][d->q]);
+}
+
 /* Conditions are of the sides' subscripts alone. */
 static bool x_in_place(const Channelwise *d) {
     for (int i = 0; i < d->window.n_ranges; i++) {
         bool found = false;
         for (int s = 0; s < SIDES; s++)
-            found = found || (d->side[s].subscript >= 0 &&
+            found = found || (d->side[s].subscript >= 0 && same_for_vector(d, d->side[s].subscript) &&
                               index_equal(d->window.subscript[d->side[s].subscript], d->window.range[i].x));
         if (!found) return false;
     }
