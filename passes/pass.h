@@ -32,8 +32,9 @@ typedef struct PassContext {
     FILE *print_to;
     const struct Profile *profile; /* measured tiles (passes/profile.h); NULL: the cost model alone */
     struct Tuning *tuning;         /* NULL, or where to put every product with a kernel for each of its tiles */
-    bool verify;                   /* graph_verify / kernel_verify after every pass */
-    double seconds[PASS_COUNT];    /* --time-passes */
+    bool verify;    /* the graph is verified after every pass that changes it, not only before it is planned */
+    bool no_verify; /* neither graph nor kernels nor plan are verified */
+    double seconds[PASS_COUNT]; /* --time-passes */
     /* warnings ("gradient through argmax is zero") and errors; is_error stops the pipeline after the pass */
     void (*report)(void *user, bool is_error, SrcLoc loc, const char *message, const char *help);
     void *user;

@@ -4,11 +4,14 @@
 #include <inttypes.h>
 #include <string.h>
 
+/* A live range of the arena's bytes: a node of a treap by address (Seidel and Aragon, "Randomized Search Trees", 1996),
+ * since a plan may have tens of thousands that are live at once. */
 typedef struct Extent {
     int64_t at, end;
-    int last; /* position of the last use */
     const char *what;
     int id;
+    uint32_t priority;
+    struct Extent *left, *right, *next; /* next: of those with the same last use */
 } Extent;
 
 typedef struct Check {
@@ -19,9 +22,10 @@ typedef struct Check {
     bool *begun;                   /* by node id: a concatenation of which some part is written */
     bool *param_gone, *state_gone; /* the old value is overwritten */
     bool *output_done, *grad_done;
-    int *last;    /* by node id: position of the last use */
-    Extent *live; /* by address */
-    int n_live;
+    int *last;       /* by node id: position of the last use */
+    Extent *live;    /* the root */
+    Extent **ending; /* by position: those whose last use it is */
+    uint32_t random;
 } Check;
 
 #define FAIL(c, ...) ((c)->why ? (void)0 : (void)((c)->why = arena_printf((c)->arena, __VA_ARGS__)))
@@ -72,8 +76,10 @@ static void check_parts(Check *c, int kernel, const Node *x) {
         for (int d = 0; d < x->shape.rank; d++)
             if (at->stride[d] != b->stride[d]) FAIL(c, "%%%d has not the strides of %%%d", part->id, x->id);
         before += part->shape.dim[x->attr->axis].bound;
-        if (at->writer < 0) check_parts(c, kernel, part);
-        else if (!c->written[part->id]) FAIL(c, "kernel %d reads %%%d before its part %%%d is written", kernel, x->id, part->id);
+        if (at->writer < 0)
+            check_parts(c, kernel, part);
+        else if (!c->written[part->id])
+            FAIL(c, "kernel %d reads %%%d before its part %%%d is written", kernel, x->id, part->id);
     }
 }
 
@@ -125,27 +131,70 @@ static void check_write(Check *c, int kernel, const Node *x) {
     check_target(c, kernel, b, x->id);
 }
 
-/* Puts a range among the live ones, which are sorted and disjoint. */
-static void occupy(Check *c, Extent x) {
+/* ---- live ranges ------------------------------------------------------------------------------------------------- */
+/* What begins in front of `at`, and what does not. */
+static void cut(Extent *t, int64_t at, Extent **below, Extent **above) {
+    while (t) {
+        if (t->at < at) {
+            *below = t;
+            below = &t->right;
+            t = t->right;
+        } else {
+            *above = t;
+            above = &t->left;
+            t = t->left;
+        }
+    }
+    *below = *above = NULL;
+}
+
+static Extent *joined(Extent *below, Extent *above) {
+    Extent *root, **hole = &root;
+    while (below && above) {
+        Extent **side = below->priority > above->priority ? &below : &above;
+        *hole = *side;
+        hole = side == &below ? &below->right : &above->left;
+        *side = *hole;
+    }
+    *hole = below ? below : above;
+    return root;
+}
+
+static const Extent *rightmost(const Extent *t) {
+    while (t && t->right) t = t->right;
+    return t;
+}
+
+static const Extent *leftmost(const Extent *t) {
+    while (t && t->left) t = t->left;
+    return t;
+}
+
+/* Puts a range among the live ones, which are disjoint, up to position `last`. */
+static void occupy(Check *c, Extent x, int last) {
     if (x.at < 0 || x.end > c->p->arena_bytes) {
         FAIL(c, "%s %d lies outside the arena", x.what, x.id);
         return;
     }
-    int i = c->n_live;
-    while (i > 0 && c->live[i - 1].at > x.at) i--;
-    if (i > 0 && c->live[i - 1].end > x.at)
-        FAIL(c, "%s %d overlaps %s %d", x.what, x.id, c->live[i - 1].what, c->live[i - 1].id);
-    if (i < c->n_live && c->live[i].at < x.end)
-        FAIL(c, "%s %d overlaps %s %d", x.what, x.id, c->live[i].what, c->live[i].id);
-    memmove(&c->live[i + 1], &c->live[i], sizeof *c->live * (size_t)(c->n_live++ - i));
-    c->live[i] = x;
+    Extent *below, *above, *new = arena_dup(c->arena, &x, sizeof x);
+    cut(c->live, x.at, &below, &above);
+    const Extent *before = rightmost(below), *after = leftmost(above);
+    if (before && before->end > x.at) FAIL(c, "%s %d overlaps %s %d", x.what, x.id, before->what, before->id);
+    if (after && after->at < x.end) FAIL(c, "%s %d overlaps %s %d", x.what, x.id, after->what, after->id);
+    c->random = c->random * 1664525u + 1013904223u;
+    new->priority = c->random;
+    new->next = c->ending[last];
+    c->ending[last] = new;
+    c->live = joined(joined(below, new), above);
 }
 
 static void release(Check *c, int at) {
-    int n = 0;
-    for (int i = 0; i < c->n_live; i++)
-        if (c->live[i].last > at) c->live[n++] = c->live[i];
-    c->n_live = n;
+    for (const Extent *x = c->ending[at]; x; x = x->next) {
+        Extent *below, *rest, *gone, *above;
+        cut(c->live, x->at, &below, &rest);
+        cut(rest, x->at + 1, &gone, &above);
+        c->live = joined(below, above);
+    }
 }
 
 static void check_kernel(Check *c, int at) {
@@ -159,11 +208,15 @@ static void check_kernel(Check *c, int at) {
         const bool begins = !c->begun[x->id];
         c->begun[x->id] = true;
         if (b->home == HOME_ARENA && b->bytes && begins)
-            occupy(c, (Extent){b->offset, b->offset + b->bytes, c->last[x->id], "%", x->id});
+            occupy(c, (Extent){.at = b->offset, .end = b->offset + b->bytes, .what = "%", .id = x->id}, c->last[x->id]);
     }
     if (k->workspace)
-        occupy(c, (Extent){k->workspace_offset, k->workspace_offset + k->workspace, at, "the workspace of kernel",
-                           kernel});
+        occupy(c,
+               (Extent){.at = k->workspace_offset,
+                        .end = k->workspace_offset + k->workspace,
+                        .what = "the workspace of kernel",
+                        .id = kernel},
+               at);
     release(c, at);
 }
 
@@ -184,8 +237,7 @@ static void check_results(Check *c) {
 
 const char *plan_verify(Arena *a, const Plan *p) {
     const Model *m = p->graph->model;
-    int n = p->graph->nodes.n, room = 0;
-    for (int k = 0; k < p->kernels.n; k++) room += p->kernels.at[k].outputs.n + 1;
+    const int n = p->graph->nodes.n;
     Check c = {.arena = a, .p = p};
     c.written = ARENA_ARRAY(a, bool, n + 1);
     c.begun = ARENA_ARRAY(a, bool, n + 1);
@@ -194,7 +246,7 @@ const char *plan_verify(Arena *a, const Plan *p) {
     c.grad_done = ARENA_ARRAY(a, bool, m->params.n + 1);
     c.state_gone = ARENA_ARRAY(a, bool, m->states.n + 1);
     c.output_done = ARENA_ARRAY(a, bool, m->outputs.n + 1);
-    c.live = ARENA_ARRAY(a, Extent, room + 1);
+    c.ending = ARENA_ARRAY(a, Extent *, p->kernels.n + 1);
     check_order(&c);
     if (c.why) return c.why;
     find_last_uses(&c);

@@ -27,8 +27,8 @@ typedef struct Options {
     Entry run_entry;
     bool print_after[PASS_COUNT], disabled[PASS_COUNT];
     CheckpointMode checkpoint;
-    bool time_passes, verify;
-    bool embed; /* .ptx: the launcher carries the kernels */
+    bool time_passes, verify, no_verify;
+    bool embed;    /* .ptx: the launcher carries the kernels */
     bool selftest; /* known results for MODEL_selftest */
     bool measured; /* report: bytes counted on the software GPU */
     /* run */

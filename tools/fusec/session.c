@@ -35,6 +35,7 @@ void session_prepare(Session *s, const Options *o, const Target *t) {
                                .target = t,
                                .checkpoint = o->checkpoint,
                                .verify = o->verify,
+                               .no_verify = o->no_verify,
                                .report = report,
                                .user = s,
                                .print_to = stdout};

@@ -1,0 +1,205 @@
+/* One-line mutations of C sources: where a test suite looks away.
+ *
+ *     mutate list SEED COUNT FILE...       COUNT sites drawn from all of the files: FILE:LINE:COLUMN<TAB>KIND<TAB>OLD<TAB>NEW
+ *     mutate apply FILE LINE COLUMN OLD NEW   the file with that one change, on standard output
+ *
+ * Kinds, after the mutation operators of Offutt et al., "An Experimental Determination of Sufficient Mutant Operators" (ACM
+ * TOSEM 5(2), 1996), and of what index arithmetic gets wrong: a relation's bound, a sign, a connective, a negation, a literal,
+ * the other operand of two, a guard that never returns.  Comments, text, preprocessor lines and table lines are left alone. */
+#include <ctype.h>
+#include <errno.h>
+#include <stdbool.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+typedef struct Change {
+    const char *kind, *old, *now;
+} Change;
+
+/* Tried in order at each place; the first that stands there is the one. */
+static const Change changes[] = {
+    {"bound", " <= ", " < "},      {"bound", " >= ", " > "},       {"bound", " < ", " <= "},       {"bound", " > ", " >= "},
+    {"relation", " == ", " != "},  {"relation", " != ", " == "},   {"sign", " + ", " - "},         {"sign", " - ", " + "},
+    {"sign", " += ", " -= "},      {"sign", " -= ", " += "},       {"connective", " && ", " || "}, {"connective", " || ", " && "},
+    {"operand", "in[0]", "in[1]"}, {"operand", "in[1]", "in[0]"},  {"operand", "[k]", "[1 - k]"},  {"operand", "[1 - k]", "[k]"},
+    {"negation", "(!", "("},       {"negation", " !", " "},        {"truth", "true", "false"},     {"truth", "false", "true"},
+    {"factor", " / ", " * "},      {"factor", " % ", " / "},       {"factor", " * ", " + "},
+};
+
+typedef struct Site {
+    const char *file;
+    int line, column; /* from 1, from 0 */
+    const char *kind;
+    char old[64], now[64];
+} Site;
+
+typedef struct Sites {
+    Site *at;
+    size_t n, room;
+} Sites;
+
+static void die(const char *what, const char *which) {
+    fprintf(stderr, "mutate: %s: %s\n", which, what);
+    exit(2);
+}
+
+static void add(Sites *s, Site site) {
+    if (s->n == s->room) {
+        s->room = s->room ? 2 * s->room : 1024;
+        s->at = realloc(s->at, s->room * sizeof *s->at);
+        if (!s->at) die("out of memory", "list");
+    }
+    s->at[s->n++] = site;
+}
+
+/* Overwrites text, characters and comments by 'x' of the same length: what is left is code.  *inside: a comment goes on. */
+static void blank(char *line, bool *inside) {
+    for (char *p = line; *p && *p != '\n'; p++) {
+        if (*inside) {
+            *inside = !(p[0] == '*' && p[1] == '/');
+            if (!*inside) *p++ = 'x';
+            *p = 'x';
+        } else if (p[0] == '/' && p[1] == '/') {
+            while (*p && *p != '\n') *p++ = 'x';
+            return;
+        } else if (p[0] == '/' && p[1] == '*') {
+            *inside = true;
+            *p++ = 'x', *p = 'x';
+        } else if (*p == '"' || *p == '\'') {
+            const char end = *p;
+            *p = 'x';
+            for (p++; *p && *p != '\n' && *p != end; p++) {
+                if (*p == '\\' && p[1]) *p++ = 'x';
+                *p = 'x';
+            }
+            if (*p == end) *p = 'x';
+        }
+    }
+}
+
+static bool in_word(char c) { return isalnum((unsigned char)c) || c == '_' || c == '.'; }
+
+/* A literal of one to four digits: a bound one off. */
+static bool literal(const char *line, int at, Site *s) {
+    char *end;
+    if (!isdigit((unsigned char)line[at]) || (at > 0 && in_word(line[at - 1]))) return false;
+    const long v = strtol(line + at, &end, 10);
+    if (in_word(*end) || end - (line + at) > 4) return false;
+    s->kind = "literal";
+    snprintf(s->old, sizeof s->old, "%.*s", (int)(end - (line + at)), line + at);
+    snprintf(s->now, sizeof s->now, "%ld", v + 1);
+    return true;
+}
+
+/* `if (` in front of a return, continue or break on the same line. */
+static bool guard(const char *line, int at, Site *s) {
+    if (strncmp(line + at, "if (", 4) != 0 || (at > 0 && in_word(line[at - 1]))) return false;
+    if (!strstr(line, ") return") && !strstr(line, ") continue;") && !strstr(line, ") break;")) return false;
+    s->kind = "guard";
+    strcpy(s->old, "if (");
+    strcpy(s->now, "if (0 && ");
+    return true;
+}
+
+static bool table(const char *line, int at, Site *s) {
+    for (size_t i = 0; i < sizeof changes / sizeof *changes; i++) {
+        const size_t n = strlen(changes[i].old);
+        const bool word = isalpha((unsigned char)changes[i].old[0]) && changes[i].old[n - 1] != ']';
+        if (strncmp(line + at, changes[i].old, n) != 0) continue;
+        if (word && ((at > 0 && in_word(line[at - 1])) || in_word(line[at + (int)n]))) continue;
+        s->kind = changes[i].kind;
+        strcpy(s->old, changes[i].old);
+        strcpy(s->now, changes[i].now);
+        return true;
+    }
+    return false;
+}
+
+/* Lines that declare nothing to get wrong: directives, signatures and prototypes. */
+static bool left_alone(const char *line) { return line[0] == '#' || (line[0] != ' ' && line[0] != '\t'); }
+
+static void list_file(Sites *s, const char *path) {
+    char *line = NULL;
+    size_t room = 0;
+    bool inside = false;
+    FILE *f = fopen(path, "r");
+    if (!f) die(strerror(errno), path);
+    for (int n = 1; getline(&line, &room, f) > 0; n++) {
+        blank(line, &inside);
+        if (left_alone(line)) continue;
+        for (int at = 0; line[at] && line[at] != '\n'; at++) {
+            Site site = {.file = path, .line = n, .column = at};
+            if (guard(line, at, &site) || table(line, at, &site) || literal(line, at, &site)) add(s, site);
+        }
+    }
+    free(line);
+    fclose(f);
+}
+
+static uint64_t draw(uint64_t *state) { /* xorshift64* */
+    *state ^= *state >> 12, *state ^= *state << 25, *state ^= *state >> 27;
+    return *state * 0x2545F4914F6CDD1Du;
+}
+
+/* Equal chances for each kind: literals are a third of all sites. */
+static size_t draw_site(const Sites *s, size_t from, uint64_t *state) {
+    const char *kinds[32];
+    size_t n = 0, of_kind = 0;
+    for (size_t i = from; i < s->n; i++) {
+        size_t k = 0;
+        while (k < n && strcmp(kinds[k], s->at[i].kind) != 0) k++;
+        if (k == n) kinds[n++] = s->at[i].kind;
+    }
+    const char *kind = kinds[draw(state) % n];
+    for (size_t i = from; i < s->n; i++) of_kind += strcmp(s->at[i].kind, kind) == 0;
+    size_t which = draw(state) % of_kind, at = from;
+    while (strcmp(s->at[at].kind, kind) != 0 || which-- > 0) at++;
+    return at;
+}
+
+static int list(int n, char **arg) {
+    if (n < 3) die("SEED COUNT FILE...", "list");
+    uint64_t state = (strtoull(arg[0], NULL, 10) + 1) * 0x9E3779B97F4A7C15u;
+    const size_t count = strtoull(arg[1], NULL, 10);
+    Sites s = {0};
+    for (int i = 2; i < n; i++) list_file(&s, arg[i]);
+    for (size_t i = 0; i < count && i < s.n; i++) {
+        const size_t k = draw_site(&s, i, &state);
+        const Site site = s.at[k];
+        s.at[k] = s.at[i];
+        printf("%s:%d:%d\t%s\t%s\t%s\n", site.file, site.line, site.column, site.kind, site.old, site.now);
+    }
+    free(s.at);
+    return 0;
+}
+
+static int apply(int n, char **arg) {
+    if (n != 5) die("FILE LINE COLUMN OLD NEW", "apply");
+    const int at_line = atoi(arg[1]);
+    const size_t at = (size_t)atoi(arg[2]), length = strlen(arg[3]);
+    char *line = NULL;
+    size_t room = 0;
+    ssize_t got;
+    bool done = false;
+    FILE *f = fopen(arg[0], "r");
+    if (!f) die(strerror(errno), arg[0]);
+    for (int i = 1; (got = getline(&line, &room, f)) > 0; i++) {
+        const bool here = i == at_line && at + length <= (size_t)got && strncmp(line + at, arg[3], length) == 0;
+        if (here) printf("%.*s%s%s", (int)at, line, arg[4], line + at + length);
+        if (!here) fputs(line, stdout);
+        done |= here;
+    }
+    free(line);
+    fclose(f);
+    if (!done) die("the line is another one", arg[0]);
+    return fflush(stdout) ? 2 : 0;
+}
+
+int main(int argc, char **argv) {
+    if (argc > 1 && strcmp(argv[1], "list") == 0) return list(argc - 2, argv + 2);
+    if (argc > 1 && strcmp(argv[1], "apply") == 0) return apply(argc - 2, argv + 2);
+    fputs("usage: mutate list SEED COUNT FILE... | mutate apply FILE LINE COLUMN OLD NEW\n", stderr);
+    return 2;
+}
