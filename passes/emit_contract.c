@@ -148,19 +148,36 @@ static void ride_all(Emitter *e, const Node *n, const Riders *riders, const Inde
     }
 }
 
+/* Parts of a long sum are products of their own, added with what is lost in it. */
+static bool adds_parts(const Emitter *e, const Node *n, const MatrixTerm *term, int n_axes, const int *axes) {
+    enum { MOST_MULTIPLIED = 2048 };
+    const bool f32 = emit_carried_in(OP_SUM, n->dtype) == DT_F32;
+    return !term && !stages(e) && f32 && emit_sum_is_long(e, n_axes, axes, MOST_MULTIPLIED);
+}
+
+static int add_part(Emitter *e, const Node *n, const Index *const *loop, int mask, int n_axes, const int *axes,
+                    int carry, int *lost) {
+    const int zero = tile_full(&e->b, e->k->types.at[carry], 0);
+    return emit_add_compensated(e, carry, contract_body(e, (Node *)n, loop, mask, n_axes, axes, zero), lost);
+}
+
 static int sums_of(Emitter *e, const Node *n, const Index *const *idx, int mask, int start, Riders *riders) {
     const Contract *c = n->attr->contract;
     const Index *loop[MAX_LOOPS];
-    int axes[MAX_LOOPS] = {0}, init[1 + MAX_RANK], carry[1 + MAX_RANK], next[1 + MAX_RANK], result[1 + MAX_RANK];
+    int axes[MAX_LOOPS] = {0}, init[2 + MAX_RANK], carry[2 + MAX_RANK], next[2 + MAX_RANK], result[2 + MAX_RANK];
     memcpy(loop, idx, sizeof *loop * (size_t)c->n_out);
     MatrixTerm *term = matrix_term(e, n);
     const int n_axes = term ? matrix_sum_axes(e, term, loop, axes) : sum_axes(e, c, -1, loop, axes);
-    const int n_riders = riders ? riders->n : 0;
+    const int n_riders = riders ? riders->n : 0, last = 1 + n_riders;
+    const bool parts = adds_parts(e, n, term, n_axes, axes);
     Nest nest;
     init[0] = start;
     for (int i = 0; i < n_riders; i++) init[i + 1] = riders->value[i];
-    nest_begin(e, &nest, n_axes, axes, 1 + n_riders, init, carry);
-    next[0] = contract_body(e, (Node *)n, loop, mask, n_axes, axes, carry[0]);
+    if (parts) init[last] = tile_full(&e->b, e->k->types.at[start], 0);
+    nest_begin(e, &nest, n_axes, axes, last + parts, init, carry);
+    if (parts) next[last] = carry[last];
+    next[0] = parts ? add_part(e, n, loop, mask, n_axes, axes, carry[0], &next[last])
+                    : contract_body(e, (Node *)n, loop, mask, n_axes, axes, carry[0]);
     if (n_riders) ride_all(e, n, riders, loop, n_axes, axes, carry + 1, next + 1);
     nest_end(e, &nest, next, result);
     for (int i = 0; i < n_riders; i++) riders->value[i] = result[i + 1];

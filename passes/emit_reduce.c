@@ -71,7 +71,8 @@ bool emit_has_axis(const Emitter *e, int v, int axis) { return tile_type_has(&e-
 
 int emit_along(Emitter *e, int v, int axis) {
     if (emit_has_axis(e, v, axis)) return v;
-    const int zero = emit_i32(e, 0), always = emit_op(e, OP_GE, DT_BOOL, tile_index(&e->b, index_axis(e->k, axis)), zero);
+    const int zero = emit_i32(e, 0),
+              always = emit_op(e, OP_GE, DT_BOOL, tile_index(&e->b, index_axis(e->k, axis)), zero);
     return emit_select(e, always, v, v);
 }
 
@@ -105,6 +106,34 @@ static double identity_of(Op reduce, DType t) {
     }
 }
 
+enum { MOST_SUMMED = 512 }; /* by one lane: a running sum of 0.1 is then 5e-6 off */
+
+/* ---- long sums ---------------------------------------------------------------------------------------------- */
+bool emit_sum_is_long(const Emitter *e, int n_axes, const int *axes, int most_terms) {
+    enum { MOST_STEPS = 64, MOST_STEPS_APART = 512 }; /* of which each adds up lanes, or a thread its own */
+    double terms = 1, steps = 1;
+    for (int i = 0; i < n_axes; i++) {
+        if (axes[i] < 0 || e->k->axes.at[axes[i]].kind != AXIS_LOOP) continue;
+        const Axis *a = &e->k->axes.at[axes[i]];
+        terms *= (double)a->extent.bound;
+        steps *= (double)((a->extent.bound + a->step - 1) / a->step);
+    }
+    const Backend backend = e->context->target ? e->context->target->backend : BACKEND_HOST;
+    if (backend == BACKEND_C99) return steps > 1 && terms > most_terms;
+    return steps > (backend == BACKEND_NVPTX ? MOST_STEPS_APART : MOST_STEPS);
+}
+
+/* x - lost is added; (sum - carry) - that is what the sum has more than it should.  Not of an infinite sum, of which
+ * that is no number. */
+int emit_add_compensated(Emitter *e, int carry, int x, int *lost) {
+    const int y = emit_op(e, OP_SUB, DT_F32, x, *lost), sum = emit_op(e, OP_ADD, DT_F32, carry, y);
+    const int more = emit_op(e, OP_SUB, DT_F32, emit_op(e, OP_SUB, DT_F32, sum, carry), y);
+    const int size = tile_element(&e->b, OP_ABS, DT_F32, 1, &more), limit = tile_const(&e->b, DT_F32, INFINITY);
+    const int finite = emit_op(e, OP_LT, DT_BOOL, size, limit), zero = tile_const(&e->b, DT_F32, 0);
+    *lost = emit_select(e, finite, more, zero);
+    return sum;
+}
+
 /* ---- reductions ------------------------------------------------------------------------------------------- */
 static const Target *target_of(const Emitter *e) { return e->context->target; }
 
@@ -122,9 +151,10 @@ static void reduce_axes(Emitter *e, const Node *n, const Index **in, int *axes) 
     for (int i = 0; i < n->attr->n_axes; i++) {
         const int d = n->attr->axes[i];
         const bool single = from->dim[d].bound == 1 && dim_is_fixed(from->dim[d]);
-        axes[i] = single                    ? -1
-                  : row && e->size.row_span ? e->r_axis[i]
-                                            : kernel_axis(e->k, "r", AXIS_LOOP, reduced.dim[i], row ? e->size.r[i] : step[i]);
+        axes[i] = single ? -1
+                  : row && e->size.row_span
+                      ? e->r_axis[i]
+                      : kernel_axis(e->k, "r", AXIS_LOOP, reduced.dim[i], row ? e->size.r[i] : step[i]);
         in[d] = single ? index_const(e->arena, 0) : index_axis(e->k, axes[i]);
     }
 }
@@ -147,7 +177,7 @@ static int fold(Emitter *e, Node *n, Op op, DType t, const Index *const *idx, co
     Nest nest;
     Node like = *n;
     const DType as = like.dtype = emit_carried_in(op, t);
-    int carry, result;
+    int carry[2], next[2], result[2];
     bool loops = false;
     for (int i = 0; i < n->attr->n_axes; i++) loops |= axes[i] >= 0 && e->k->axes.at[axes[i]].kind == AXIS_LOOP;
     if (!loops) {
@@ -155,11 +185,13 @@ static int fold(Emitter *e, Node *n, Op op, DType t, const Index *const *idx, co
         return emit_converted(e, emit_reduce_over(e, op, x, n->attr->n_axes, axes), t);
     }
     const int start = emit_full_over(e, &like, idx, mask, identity_of(op, t));
-    nest_begin(e, &nest, n->attr->n_axes, axes, 1, &start, &carry);
+    const bool is_long = op == OP_SUM && as == DT_F32 && emit_sum_is_long(e, n->attr->n_axes, axes, MOST_SUMMED);
+    nest_begin(e, &nest, n->attr->n_axes, axes, 1 + is_long, (int[]){start, start}, carry);
     const int v = emit_reduce_over(e, op, emit_converted(e, body(e, n, in, mask, user), as), n->attr->n_axes, axes);
-    const int next = emit_op(e, fold_op(op), as, carry, v);
-    nest_end(e, &nest, &next, &result);
-    return emit_converted(e, result, t);
+    next[1] = carry[1];
+    next[0] = is_long ? emit_add_compensated(e, carry[0], v, &next[1]) : emit_op(e, fold_op(op), as, carry[0], v);
+    nest_end(e, &nest, next, result);
+    return emit_converted(e, result[0], t);
 }
 
 static int operand(Emitter *e, Node *n, const Index *const *in, int mask, const void *user) {
@@ -193,7 +225,8 @@ static int index_if_greatest(Emitter *e, Node *n, const Index *const *in, int ma
     return emit_select(e, hit, linear_index(e, n, place->axes), none);
 }
 
-static int emit_argmax(Emitter *e, Node *n, const Index *const *idx, const Index *const *in, const int *axes, int mask) {
+static int emit_argmax(Emitter *e, Node *n, const Index *const *idx, const Index *const *in, const int *axes,
+                       int mask) {
     const int greatest = fold(e, n, OP_RMAX, n->in[0]->dtype, idx, in, axes, mask, operand, NULL);
     int again[MAX_RANK];
     const Index *in2[MAX_RANK];
@@ -215,7 +248,8 @@ int emit_reduction(Emitter *e, Node *n, const Index *const *idx, int mask) {
     return fold(e, n, n->op, n->dtype, idx, in, axes, mask, operand, NULL);
 }
 
-/* ---- scan: one element after the other along its axis --------------------------------------------------------------- */
+/* ---- scan: one element after the other along its axis ---------------------------------------------------------------
+ */
 void emit_scan(Emitter *e, Node *n) {
     const Attr *at = n->attr;
     const Dim extent = n->shape.dim[at->axis];
@@ -232,12 +266,15 @@ void emit_scan(Emitter *e, Node *n) {
     for (int d = 0; d < n->shape.rank; d++)
         if (d != at->axis) index_axes(e->k, idx[d], &t);
     Nest nest;
-    int carry, result;
+    const bool is_long = sum && t.dtype == DT_F32 && emit_sum_is_long(e, 1, &axis, MOST_SUMMED);
     const int start = tile_full(&e->b, t, sum ? 0 : 1);
-    nest_begin(e, &nest, 1, &axis, 1, &start, &carry);
+    int carry[2], next[2], result[2];
+    nest_begin(e, &nest, 1, &axis, 1 + is_long, (int[]){start, start}, carry);
     const int in = emit_converted(e, emit_value(e, n->in[0], idx, -1), t.dtype);
     const int x = emit_reduce_over(e, sum ? OP_SUM : OP_PROD, in, 1, &axis);
-    const int next = emit_op(e, sum ? OP_ADD : OP_MUL, t.dtype, carry, x);
-    emit_store(e, n, idx, emit_converted(e, at->exclusive ? carry : next, n->dtype));
-    nest_end(e, &nest, &next, &result);
+    next[1] = carry[1];
+    next[0] = is_long ? emit_add_compensated(e, carry[0], x, &next[1])
+                      : emit_op(e, sum ? OP_ADD : OP_MUL, t.dtype, carry[0], x);
+    emit_store(e, n, idx, emit_converted(e, at->exclusive ? carry[0] : next[0], n->dtype));
+    nest_end(e, &nest, next, result);
 }

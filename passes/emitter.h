@@ -8,10 +8,10 @@
 
 /* Tile sizes of one kernel, chosen in tile_size.c. */
 typedef struct TileSizes {
-    int p[MAX_RANK];        /* step along each parallel dim */
-    int r[MAX_RANK];        /* along each row dim */
-    bool row_span;          /* the row lies whole in one tile: no loops */
-    int k[MAX_LOOPS];       /* along each summed loop of the contraction, by loop index */
+    int p[MAX_RANK];  /* step along each parallel dim */
+    int r[MAX_RANK];  /* along each row dim */
+    bool row_span;    /* the row lies whole in one tile: no loops */
+    int k[MAX_LOOPS]; /* along each summed loop of the contraction, by loop index */
 } TileSizes;
 
 /* A value already computed in an open scope. */
@@ -29,12 +29,12 @@ typedef struct Emitter {
     Kernel *k;
     Builder b;
     TileSizes size;
-    MatrixTiles matrix;          /* the kernel is a matrix product */
-    int *buffer_of;              /* by node id: index into k->buffers or -1; shared by all kernels */
-    int *memo_of;                /* by node id: newest memo entry or -1; shared likewise */
+    MatrixTiles matrix; /* the kernel is a matrix product */
+    int *buffer_of;     /* by node id: index into k->buffers or -1; shared by all kernels */
+    int *memo_of;       /* by node id: newest memo entry or -1; shared likewise */
     VEC(Memo) memo;
     int32_t constant[FUSEC_MAX_CONSTANTS]; /* k->n_constants of them */
-    const Index *p_index[MAX_RANK]; /* the element the program is at */
+    const Index *p_index[MAX_RANK];        /* the element the program is at */
     int p_axis[MAX_RANK];
     const Index *r_index[MAX_RANK]; /* inside the row: span axes, or the open loops */
     int r_axis[MAX_RANK];
@@ -69,8 +69,9 @@ int emit_heavy(Emitter *e, Node *n, const Index *const *idx, int mask); /* reduc
 int emit_reduction(Emitter *e, Node *n, const Index *const *idx, int mask);
 void emit_scan(Emitter *e, Node *n);
 void emit_scatter(Emitter *e, Node *n);
-void emit_together(Emitter *e); /* a product, what is summed in its loops, and products onto it: values to be recalled */
-void emit_sides(Emitter *e);    /* stores what was summed in the loops, and what is elementwise after that */
+void emit_together(
+    Emitter *e);             /* a product, what is summed in its loops, and products onto it: values to be recalled */
+void emit_sides(Emitter *e); /* stores what was summed in the loops, and what is elementwise after that */
 int emit_slices(Emitter *e, const Node *n); /* the program's part of a sum over tiles of what it computes */
 void emit_store_slices(Emitter *e, const Node *n, int value);
 void emit_remember(Emitter *e, const Node *n, const Index *const *idx, int mask, int value);
@@ -78,11 +79,12 @@ void emit_samples(Emitter *e, Node *n); /* a contraction that sums over samples,
 void emit_store(Emitter *e, const Node *n, const Index *const *idx, int value);
 
 /* ---- small instructions ---------------------------------------------------------------------------- */
-int emit_op(Emitter *e, Op op, DType t, int a, int b);    /* binary */
+int emit_op(Emitter *e, Op op, DType t, int a, int b); /* binary */
 int emit_select(Emitter *e, int c, int a, int b);
-int emit_and(Emitter *e, int a, int b);                   /* -1 stands for true */
+int emit_and(Emitter *e, int a, int b); /* -1 stands for true */
 int emit_i32(Emitter *e, int64_t v);
-int emit_launch_constant(Emitter *e, int32_t v); /* one that the launch gives, so that kernels that differ in it are one */
+int emit_launch_constant(Emitter *e,
+                         int32_t v); /* one that the launch gives, so that kernels that differ in it are one */
 const Index *index_of_dim(Emitter *e, Dim d);
 /* lo <= x < extent as a mask, or -1 when it always holds. */
 int emit_in_range(Emitter *e, const Index *x, Dim extent);
@@ -95,10 +97,17 @@ bool emit_has_axis(const Emitter *e, int v, int axis);
 int emit_along(Emitter *e, int v, int axis); /* the same value, with a lane for each index along the axis */
 /* Reduces v over the axes (-1: none); a value that is the same along one of them counts once per lane of it. */
 int emit_reduce_over(Emitter *e, Op op, int v, int n, const int *axes);
+/* A sum whose loops, those of `axes`, add so many terms to one f32 that it is compensated: each step's sum is taken by
+ * itself, and what is lost when it is added is carried beside (Kahan, "Further remarks on reducing truncation errors",
+ * CACM 8(1), 1965).  So the error of a sum does not grow with its length (docs/numerics.md).  most_terms: where one
+ * lane adds all. */
+bool emit_sum_is_long(const Emitter *e, int n_axes, const int *axes, int most_terms);
+/* carry + x; *lost: what the sums before have lost, and then what this one has. */
+int emit_add_compensated(Emitter *e, int carry, int x, int *lost);
 /* What sums and products of values of t are carried in: f32 for low ones, so that they are rounded once. */
 DType emit_carried_in(Op op, DType t);
 int emit_converted(Emitter *e, int v, DType t); /* v as t */
-void emit_forget(Emitter *e, int n); /* memo entries from the n-th on: their block is closed */
+void emit_forget(Emitter *e, int n);            /* memo entries from the n-th on: their block is closed */
 
 /* ---- conditions ---------------------------------------------------------------------------------------- */
 typedef struct Branch {

@@ -8,8 +8,13 @@
 /* Host products: rows and columns in whole blocks of registers of most machines, which divide into parts of four rows;
  * programs for a few cores at least; what makes one worth while (multiply-adds: some five microseconds). */
 enum {
-    ROW_UNIT = 12, ROW_PART = 4, COLUMN_UNIT = 32, SUM_UNIT = 16,
-    MANY_PROGRAMS = 8, SMALL_WORK = 1 << 19, MOST_LANES = 1 << 30,
+    ROW_UNIT = 12,
+    ROW_PART = 4,
+    COLUMN_UNIT = 32,
+    SUM_UNIT = 16,
+    MANY_PROGRAMS = 8,
+    SMALL_WORK = 1 << 19,
+    MOST_LANES = 1 << 30,
 };
 
 typedef struct Limits {
@@ -29,16 +34,30 @@ static Limits limits_of(const Target *t) {
     const int tile = t->max_tile;
     switch (t->backend) {
     case BACKEND_NVPTX:
-        return (Limits){.map = at_most(tile / 8, 1024), .row_lanes = at_most(tile / 4, 2048), .span = at_most(tile / 2, 4096),
-                        .column = at_most(tile / 128, 64), .m = at_most(tile / 128, 64), .n = at_most(tile / 128, 64),
-                        .k = at_most(tile / 512, 16), .pow2 = true};
+        return (Limits){.map = at_most(tile / 8, 1024),
+                        .row_lanes = at_most(tile / 4, 2048),
+                        .span = at_most(tile / 2, 4096),
+                        .column = at_most(tile / 128, 64),
+                        .m = at_most(tile / 128, 64),
+                        .n = at_most(tile / 128, 64),
+                        .k = at_most(tile / 512, 16),
+                        .pow2 = true};
     case BACKEND_HOST:
-        return (Limits){.map = at_most(tile / 8, 8192), .row_lanes = at_most(tile / 32, 2048), .span = at_most(tile / 8, 8192),
-                        .column = at_most(tile / 128, 512), .m = at_most(tile / 124, 528), .n = at_most(tile / 128, 512),
+        return (Limits){.map = at_most(tile / 8, 8192),
+                        .row_lanes = at_most(tile / 32, 2048),
+                        .span = at_most(tile / 8, 8192),
+                        .column = at_most(tile / 128, 512),
+                        .m = at_most(tile / 124, 528),
+                        .n = at_most(tile / 128, 512),
                         .k = at_most(tile / 256, 256)};
     default:
-        return (Limits){.map = 1 << 30, .row_lanes = 1, .span = at_most(tile / 8, 512), .column = at_most(tile / 64, 64), .m = 1,
-                        .n = at_most(tile / 64, 64), .k = at_most(tile / 64, 64)};
+        return (Limits){.map = 1 << 30,
+                        .row_lanes = 1,
+                        .span = at_most(tile / 8, 512),
+                        .column = at_most(tile / 64, 64),
+                        .m = 1,
+                        .n = at_most(tile / 64, 64),
+                        .k = at_most(tile / 64, 64)};
     }
 }
 
@@ -72,17 +91,27 @@ static bool rows_contiguous(const PlanKernel *k) {
     return true;
 }
 
+/* Elements of a row that are added up step by step: few to a lane, which are the innermost dim's, so that a running sum
+ * stays short (emit_sum_is_long, docs/numerics.md). */
+static int64_t row_chunk(const Limits *l, const PlanKernel *k) {
+    enum { CHAIN = 512, VECTOR = 16 };
+    const bool vectors = l->row_lanes > 1 && k->r.rank > 0 && k->r.dim[k->r.rank - 1].bound >= VECTOR;
+    const int64_t most = CHAIN * (vectors ? VECTOR : 1), tile = (int64_t)4 * l->span;
+    return l->pow2 ? l->row_lanes : tile < most ? tile : most;
+}
+
 static void row_sizes(const Limits *l, const PlanKernel *k, TileSizes *s) {
     const bool contiguous = rows_contiguous(k);
+    const int64_t chunk = row_chunk(l, k);
     int64_t row = 1;
     Shape whole = k->r;
     for (int d = 0; d < k->r.rank; d++) row *= lanes(l, k->r.dim[d], 1 << 30);
-    s->row_span = contiguous && row <= l->span;
+    s->row_span = contiguous && row <= l->span && (l->pow2 || row <= chunk);
     if (s->row_span) {
         fill(l, &whole, s->r, (int64_t)1 << 30);
         fill(l, &k->p, s->p, row ? l->row_lanes / row : 1);
     } else if (contiguous) {
-        fill(l, &whole, s->r, l->pow2 ? l->row_lanes : 4 * l->span);
+        fill(l, &whole, s->r, chunk);
         fill(l, &k->p, s->p, 1);
     } else {
         fill(l, &k->p, s->p, l->column);
@@ -158,8 +187,8 @@ typedef struct ProductTile {
     int64_t all_rows, all_columns, results; /* of the product */
 } ProductTile;
 
-/* Equal parts of at most `most` lanes, in whole units, so that the last one is not a sliver; of many units, parts of a unit
- * cost less than that a core has more to do than another. */
+/* Equal parts of at most `most` lanes, in whole units, so that the last one is not a sliver; of many units, parts of a
+ * unit cost less than that a core has more to do than another. */
 static int even_lanes(const Limits *l, Dim d, int64_t most, int unit, int part_unit) {
     enum { MANY = 8 };
     const int64_t all = d.bound < 1 ? 1 : d.bound;
@@ -171,8 +200,8 @@ static int even_lanes(const Limits *l, Dim d, int64_t most, int unit, int part_u
     return (int)(up < most ? up : most);
 }
 
-static ProductTile product_tile(const Limits *l, const Contract *c, const LoopClass *loop, int64_t rows, int64_t columns,
-                                TileSizes *s) {
+static ProductTile product_tile(const Limits *l, const Contract *c, const LoopClass *loop, int64_t rows,
+                                int64_t columns, TileSizes *s) {
     const int64_t members = l->members > 1 ? l->members : 1;
     ProductTile t = {1, 1, 1, members, 1, 1, members};
     for (int i = c->n_out - 1; i >= 0; i--) {
@@ -210,8 +239,8 @@ static double tile_cycles(const ProductTile *t, Lying lying) {
            ENTER / (double)(t->sums ? t->sums : 1);
 }
 
-/* How long the programs take on 2, 4 and 8 cores, in full programs of one core: between even work, since those at the edges
- * are smaller, and rounds of full ones. */
+/* How long the programs take on 2, 4 and 8 cores, in full programs of one core: between even work, since those at the
+ * edges are smaller, and rounds of full ones. */
 static double programs_taken(const ProductTile *t) {
     double rounds = 0;
     for (int64_t cores = 2; cores <= MANY_PROGRAMS; cores *= 2)
@@ -225,8 +254,8 @@ static int64_t part_of(int64_t all, int64_t parts, int unit) {
 }
 
 /* The largest tiles where these are programs for every core; else the parts of rows and columns that take least time,
- * as long as each program has enough to do.  alone: the product is all that its kernel computes, which leaves room on the
- * stack for twice the rows: they share what is packed of the columns. */
+ * as long as each program has enough to do.  alone: the product is all that its kernel computes, which leaves room on
+ * the stack for twice the rows: they share what is packed of the columns. */
 static void product_sizes(const Limits *l, const Contract *c, const LoopClass *loop, Lying lying, bool alone,
                           TileSizes *s) {
     enum { MORE = 2 * MANY_PROGRAMS };
@@ -279,8 +308,8 @@ static int64_t staged_bytes(const Node *n, const TileSizes *s) {
     return bytes;
 }
 
-/* Where an operand has rows and columns both (depthwise, a condition on both), its tile has their product: halves output
- * loops, the innermost last, until what is staged fits what a kernel may declare. */
+/* Where an operand has rows and columns both (depthwise, a condition on both), its tile has their product: halves
+ * output loops, the innermost last, until what is staged fits what a kernel may declare. */
 static void fit_staged(const Node *n, TileSizes *s) {
     enum { STAGED = 32 << 10 }; /* of 48 KiB: rows are padded, and an epilogue needs room too */
     const Contract *c = n->attr->contract;
@@ -293,7 +322,8 @@ static void fit_staged(const Node *n, TileSizes *s) {
     }
 }
 
-/* The innermost loops have the lanes; where threads read memory together, those first along which it is read in order. */
+/* The innermost loops have the lanes; where threads read memory together, those first along which it is read in order.
+ */
 static void sum_sizes(const Limits *l, const Node *n, int *k) {
     const Contract *c = n->attr->contract;
     int64_t most = l->k;
@@ -305,8 +335,9 @@ static void sum_sizes(const Limits *l, const Node *n, int *k) {
         }
 }
 
-/* A few rows times a matrix that no core's cache holds: the time is that of reading the matrix, which lies in rows; it is
- * read in their order, long parts of a few at a time.  For fewer rows, blocks are so wide that they do so themselves. */
+/* A few rows times a matrix that no core's cache holds: the time is that of reading the matrix, which lies in rows; it
+ * is read in their order, long parts of a few at a time.  For fewer rows, blocks are so wide that they do so
+ * themselves. */
 static void swept_sizes(const Limits *l, const Contract *c, const LoopClass *loop, Lying lying, TileSizes *s) {
     enum { FEWEST_ROWS = 3, MOST_ROWS = 12, COLUMNS = 512, SUMS = 8, LEAST_PROGRAMS = 4 };
     TileSizes swept = *s;
@@ -377,8 +408,10 @@ static void sample_sizes(const Limits *l, const PlanKernel *k, TileSizes *s) {
     const int rows = inner < c->n_out ? 1 : STREAMED_ROWS;
     for (int i = 0; i < c->n_loops; i++) {
         int *step = i < c->n_out ? &s->p[i] : &s->k[i];
-        if (i == inner) *step = lanes(l, c->extent[i], STREAMED);
-        else if (i != sample && *step > rows) *step = rows;
+        if (i == inner)
+            *step = lanes(l, c->extent[i], STREAMED);
+        else if (i != sample && *step > rows)
+            *step = rows;
     }
 }
 
@@ -406,9 +439,7 @@ void tile_sizes(const Target *t, const Plan *p, const PlanKernel *k, TileSizes *
         if (k->sample) sample_sizes(&l, k, out);
         slice_sizes(k, out);
         break;
-    case KERNEL_SCAN:
-        fill(&l, &k->p, out->p, l.map < 256 ? l.map : 256);
-        break;
+    case KERNEL_SCAN: fill(&l, &k->p, out->p, l.map < 256 ? l.map : 256); break;
     case KERNEL_SCATTER: {
         Shape cols = k->p;
         fill(&l, &cols, out->p, l.map < 4096 ? l.map : 4096);

@@ -1,0 +1,73 @@
+# Sums of many terms: as accurate as short ones, whichever axis they go along.  A running sum of f32 would be off by up to
+# 4e-4 at 1e6 terms of 0.1, and ends at 2^24 where all are 1.  Lengths lie on both sides of where sums begin to be
+# compensated, and of the blocks that they are added in.
+. "$SRC/tests/support/script.sh"
+cd "$work" || exit 1
+cat >m.dsl <<'END'
+dim N = 8192
+let C = 3
+model sums {
+    x = param [N, C] init constant(0.1)
+    w = param [C, N] init constant(0.1)
+    image = param [1, N, 1, C] init constant(0.1)
+    k = param [3, 1, C, 2] init constant(1.0)
+    output outer = mean(x, axis = 0)[1]
+    output inner = mean(w, axis = 1)[2]
+    output all_of_it = mean(x)
+    output gram = (transpose(x) @ x)[0, 1] / float(N) * 10.0
+    output dot = (w @ x)[1, 2] / float(N) * 10.0
+    y[c] = sum[n] x[n, c]
+    output indexed = y[0] / float(N)
+    output prefix = cumsum(x, axis = 0)[-1, 0] / float(N)
+    output prefix_inner = cumsum(w, axis = 1)[0, -1] / float(N)
+    output suffix = cumsum(w, axis = 1, reverse = true)[0, 0] / float(N)
+    output masked = mean(w, axis = 1, where = w > 0.05)[0]
+    output window = mean(avg_pool2d(image, 1)) 
+    c = convolve(image, k, N, 1, 1, 0, 1, 1)
+    loss = mean(c) / 0.1
+    output kernel = vjp(mean(c), k, 1.0)[1, 0, 0, 0] * 2.0
+    output loss
+    train loss with sgd(lr = 0.0)
+}
+END
+
+# accurate TARGET N: every output but the loss is 0.1, as nearly as docs/numerics.md says of a lane's 512 terms, and of a
+# product's 2048
+accurate() {
+    LD_LIBRARY_PATH=$BUILD/ptxsim "$FUSEC" run m.dsl --entry infer --quiet -D N="$2" --target "$1" >out 2>log || { fail "N=$2 on $1: $(cat log)"; return; }
+    awk -v what="N=$2 on $1" '$1 != "loss" && NF == 2 { n++; off = $2 / 0.1 - 1; if (off < 0) off = -off
+        tolerance = $1 ~ /^(gram|dot|kernel)$/ ? 2e-5 : 5e-6
+        if (!(off <= tolerance)) { print "FAIL: " $1 ", " what ": off by " off; bad = 1 } }
+        END { if (n < 12) { print "FAIL: " what ": " n " results"; bad = 1 } exit bad }' out || bad=1
+}
+
+targets="host"
+command -v "${CC:-cc}" >/dev/null && targets="$targets c99"
+for t in $targets; do
+    for n in 1 63 64 65 511 512 513 2048 2049 4097 8193 16385 1000003; do accurate $t $n; done
+done
+for n in 65 8193 20011; do accurate interp $n; done
+[ -e "$BUILD/ptxsim/libcuda.so.1" ] && for n in 65 8193; do accurate cuda $n; done
+
+# infinities stay what they are
+cat >inf.dsl <<'END'
+model infinite {
+    x = iota(100000)
+    output up = sum(where(x == 7, inf, 1.0))
+    output down = sum(where(x == 70000, -inf, 1.0))
+    output neither = sum(where(x == 7, inf, where(x == 90000, -inf, 1.0)))
+    output last = cumsum(where(x == 7, inf, 1.0))[-1]
+}
+END
+for t in $targets; do
+    "$FUSEC" run inf.dsl --entry infer --quiet --target $t >out 2>log || fail "inf on $t: $(cat log)"
+    tr -d '-' <out | tr '\n' ' ' | grep -q '^up inf down inf neither nan last inf *$' || fail "inf on $t: $(cat out)"
+done
+
+# the mean of 5e7 ones is 1
+printf 'model ones_of_it {\n    output m = mean(ones [50000000])\n    u = uniform([50000000])\n    output n = mean(float(u >= 0.0))\n}\n' >ones.dsl
+for t in $targets; do
+    "$FUSEC" run ones.dsl --entry infer --quiet --target $t >out 2>log || fail "ones on $t: $(cat log)"
+    [ "$(tr '\n' ' ' <out)" = "m 1 n 1 " ] || fail "ones on $t: $(cat out)"
+done
+exit $bad
