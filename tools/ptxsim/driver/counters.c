@@ -108,7 +108,7 @@ static void print_intervals(bool print) {
 
 void report_leak(const char *what, uint64_t address, uint64_t bytes) {
     char note[96];
-    if (!(checks_enabled() >> REPORT_LEAK & 1)) return;
+    if (check_level(REPORT_LEAK) == CHECK_OFF) return;
     snprintf(note, sizeof note, "%s still held when its owner ends", what);
     report_driver(REPORT_LEAK, address, bytes, note);
 }

@@ -147,6 +147,18 @@ static bool count_launch(const char *kernel, Launch *k) {
     return ok;
 }
 
+/* What barriers of a cooperative grid count in: two words, zeros.  Kernels that read it and are launched otherwise get
+ * a null pointer, and trap. */
+enum { WORKSPACE_BYTES = 8 };
+static Allocation *workspace_new(DeviceMemory *memory) {
+    Allocation *a = memory_allocate(memory, WORKSPACE_BYTES, WORKSPACE_BYTES);
+    if (!a) return NULL;
+    const uint32_t words[WORKSPACE_BYTES / 4] = {WORKSPACE_BYTES, 0};
+    memcpy(a->data, words, sizeof words);
+    memset(a->written, 1, WORKSPACE_BYTES);
+    return a;
+}
+
 static CUresult run(Context *c, const SimFunction *f, const KernelWork *w, ReportSet *reports) {
     const long cores = sysconf(_SC_NPROCESSORS_ONLN);
     const bool stats = stats_wanted();
@@ -168,9 +180,16 @@ static CUresult run(Context *c, const SimFunction *f, const KernelWork *w, Repor
     memcpy(k.block, w->block, sizeof k.block);
     memcpy(k.cluster, w->cluster, sizeof k.cluster);
     if (!blocks_chosen(f->fn->name, &k)) return CUDA_ERROR_INVALID_VALUE;
-    if (stats && !profile_begin(&profile, f->module->module, &c->memory)) return CUDA_ERROR_LAUNCH_OUT_OF_RESOURCES;
+    const Allocation *workspace = w->cooperative ? workspace_new(&c->memory) : NULL;
+    if (w->cooperative && !workspace) return CUDA_ERROR_OUT_OF_MEMORY;
+    k.workspace = workspace ? workspace->address : 0;
+    if (stats && !profile_begin(&profile, f->module->module, &c->memory)) {
+        if (workspace) memory_free(&c->memory, workspace->address);
+        return CUDA_ERROR_LAUNCH_OUT_OF_RESOURCES;
+    }
     reports_init(reports);
     CUresult r = launch_run(&k) ? CUDA_SUCCESS : CUDA_ERROR_LAUNCH_OUT_OF_RESOURCES;
+    if (workspace) memory_free(&c->memory, workspace->address);
     const int found = reports_flush(reports);
     if (stats && !count_launch(f->fn->name, &k)) r = CUDA_ERROR_LAUNCH_OUT_OF_RESOURCES;
     instructions_add(&k.count);

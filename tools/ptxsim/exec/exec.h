@@ -134,6 +134,7 @@ struct Launch {
     uint64_t seed, max_steps;
     uint64_t crop; /* at most so many clusters run, crop.h; 0: all */
     const uint64_t *blocks; /* these `crop` clusters, by linear number; NULL: crop.h chooses */
+    uint64_t workspace; /* of a cooperative launch: { uint32_t size, barrier; } in global memory; else 0 */
     uint32_t checks;
     bool stats;              /* there is a profile */
     struct Profile *profile; /* profile.h; NULL without figures */

@@ -156,6 +156,8 @@ static uint64_t special_bits(const Warp *w, Special s, int lane) {
     case SR_IS_EXPLICIT_CLUSTER: return b->cluster->blocks > 1 || k->fn->required_cluster[0] != 0;
     case SR_TOTAL_SMEM_SIZE: return b->shared_bytes;
     case SR_DYNAMIC_SMEM_SIZE: return k->dynamic_shared;
+    case SR_ENVREG1: return k->workspace >> 32; /* cooperative_groups/details/driver_abi.h, get_grid_workspace() */
+    case SR_ENVREG2: return (uint32_t)k->workspace;
     default: return 0;
     }
 }

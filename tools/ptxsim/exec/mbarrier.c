@@ -61,7 +61,8 @@ Mbarrier *mbarrier_at(Warp *w, int lane, Space space, uint64_t address, bool rem
 
 void mbarrier_check_use(Warp *w, int lane, const Mbarrier *m, bool async_proxy) {
     if (!async_proxy || m->init_fenced || clock_fenced(&w->clock, m->init, PROXY_SHARED)) return;
-    fault(w, lane, m, "no fence.mbarrier_init or fence.proxy.async between the object's initialisation and this copy");
+    warp_report(w, REPORT_INIT_FENCE, lane, m->offset, MBARRIER_BYTES,
+                "no fence.mbarrier_init or fence.proxy.async between the object's initialisation and this copy");
 }
 
 static void mbarrier_init(Warp *w, int lane, const MbarrierForm *f) {
@@ -287,7 +288,8 @@ static Outcome wait_outcome(Warp *w, int lane, const MbarrierForm *f, bool first
     if (!m) return WAIT_WRONG;
     const uint64_t asked = lane_bits(w, &f->count, lane);
     if (f->parity) {
-        if (first && asked > 1) fault(w, lane, m, "a phase parity is 0 or 1");
+        if (first && asked > 1)
+            warp_report(w, REPORT_PARITY, lane, m->offset, MBARRIER_BYTES, "a phase parity is 0 or 1; bit 0 is taken");
         return (asked & 1) == (m->phase & 1) ? WAIT_PENDING : WAIT_DONE;
     }
     const uint32_t phase = (uint32_t)(asked >> 32);

@@ -38,6 +38,31 @@ static void name_agent(const Cluster *c, uint64_t cluster, Stamp s, char *text, 
     else snprintf(text, room, "warp %u%s", agent % each, where);
 }
 
+/* Where the bytes of a lane's access lie; NULL outside shared and global memory. */
+static const uint8_t *bytes_at(const Warp *w, Space space, uint64_t address, int bytes) {
+    if (space == SPACE_SHARED) {
+        uint64_t offset;
+        const Block *b = shared_block(w, address >= SHARED_WINDOW ? address - SHARED_WINDOW : address, &offset);
+        return b && offset + (uint64_t)bytes <= b->shared_bytes ? b->shared + offset : NULL;
+    }
+    const Allocation *a = space == SPACE_GLOBAL ? memory_find(w->block->launch->memory, address) : NULL;
+    return a && a->bytes - (address - a->address) >= (uint64_t)bytes ? a->data + (address - a->address) : NULL;
+}
+
+/* A store of what is there already, by another thread's store: whichever of them is last, memory is the same. */
+static bool same_value(const Actor *a, Space space, int lane, uint64_t address, int bytes, const Conflict *f) {
+    const Warp *w = a->warp;
+    const Inst *i = w->at;
+    if (!i || !i->store || a->atomic || !f->wrote || f->unfenced || stamp_agent(f->with) >= (uint32_t)w->cluster->warps)
+        return false;
+    const uint8_t *there = bytes_at(w, space, address, bytes);
+    const int each = type_bytes((PtxType)i->type);
+    for (int k = 0; there && k < i->count; k++)
+        if (memcmp(there + k * each, (const uint8_t *)lane_in(w, &i->vec[k]) + lane * i->vec[k].bytes, (size_t)each) != 0)
+            return false;
+    return there != NULL;
+}
+
 static const char *space_name(Space s) { return s == SPACE_SHARED ? "shared" : "global"; }
 
 void race_report(const Actor *a, Space space, int lane, uint64_t address, int bytes, const Conflict *f) {
@@ -56,7 +81,9 @@ void race_report(const Actor *a, Space space, int lane, uint64_t address, int by
     snprintf(note, sizeof note, "%s %s memory that %s %s, %s", did, space_name(space), who, f->wrote ? "wrote" : "read",
              f->unfenced ? "without a fence between the generic and the async proxy"
                          : "with nothing that orders the two");
-    warp_report(a->warp, REPORT_RACE, lane, address, bytes, note);
+    const bool same = same_value(a, space, lane, address, bytes, f);
+    if (same) snprintf(note + strlen(note), sizeof note - strlen(note), "; the values are the same");
+    warp_report(a->warp, same ? REPORT_SAME_VALUE : REPORT_RACE, lane, address, bytes, note);
 }
 
 void race_report_at(Cluster *c, Stamp by, const Inst *at, uint64_t address, const char *note) {

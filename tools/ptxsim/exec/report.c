@@ -5,8 +5,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-static const struct { const char *text; int status; } KINDS[] = {
-#define REPORT(name, text, status) {text, status},
+static const struct { const char *text; int status; CheckLevel level; } KINDS[] = {
+#define REPORT(name, text, status, level, meaning) {text, status, CHECK_##level},
 #include "tools/ptxsim/exec/report.def"
 #undef REPORT
 };
@@ -77,6 +77,7 @@ int reports_flush(ReportSet *s) {
     for (int k = 0; k < s->count; k++) {
         const int own = KINDS[s->item[k].kind].status;
         publish(&s->item[k]);
+        if (check_level(s->item[k].kind) != CHECK_ERROR) continue;
         if (own == 700 || !status) status = own; /* an illegal address outranks the rest */
     }
     s->count = 0;
@@ -85,6 +86,7 @@ int reports_flush(ReportSet *s) {
 }
 
 void report_driver(ReportKind kind, uint64_t address, uint64_t bytes, const char *note) {
+    if (check_level(kind) == CHECK_OFF) return;
     Report r = {.kind = kind, .function = "(driver)", .address = address, .bytes = bytes > 1 << 30 ? 1 << 30 : (int)bytes,
                 .count = 1};
     snprintf(r.note, sizeof r.note, "%s", note);
@@ -93,16 +95,67 @@ void report_driver(ReportKind kind, uint64_t address, uint64_t bytes, const char
 
 uint64_t reports_total(void) { return atomic_load(&total_findings); }
 
-uint32_t checks_enabled(void) {
-    uint32_t set = UINT32_MAX;
-    const char *text = getenv("PTXSIM_CHECKS");
-    if (!text) return set;
+/* ---- levels --------------------------------------------------------------------------------------------- */
+enum { CHECKS_TEXT = 1024 };
+static struct {
+    char text[CHECKS_TEXT]; /* of which `level` was read */
+    bool read;
+    CheckLevel level[REPORT_KINDS];
+} checks;
+static pthread_mutex_t checks_lock = PTHREAD_MUTEX_INITIALIZER;
+
+static bool is_word(const char *text, size_t length, const char *word) {
+    return strlen(word) == length && memcmp(text, word, length) == 0;
+}
+
+/* False: no kind has this name. */
+static bool set_level(const char *name, size_t length, CheckLevel level) {
+    bool known = false;
     for (int k = 0; k < REPORT_KINDS; k++) {
-        char off[40];
-        snprintf(off, sizeof off, "-%s", KINDS[k].text);
-        const char *at = strstr(text, off);
-        const size_t n = strlen(off);
-        if (at && (at[n] == '\0' || at[n] == ',')) set &= ~(UINT32_C(1) << k);
+        if (!is_word(name, length, "all") && !is_word(name, length, KINDS[k].text)) continue;
+        checks.level[k] = level;
+        known = true;
     }
+    return known;
+}
+
+/* KIND=LEVEL, or -KIND for off; a mistake in it would make checks look stricter or laxer than they are. */
+static void read_check(const char *text, size_t length) {
+    static const char *const LEVELS[] = {[CHECK_OFF] = "off", [CHECK_REPORT] = "report", [CHECK_ERROR] = "error"};
+    const char *equals = memchr(text, '=', length);
+    if (!length || (*text == '-' && !equals && set_level(text + 1, length - 1, CHECK_OFF))) return;
+    for (int l = CHECK_OFF; equals && l <= CHECK_ERROR; l++)
+        if (is_word(equals + 1, length - (size_t)(equals + 1 - text), LEVELS[l]) &&
+            set_level(text, (size_t)(equals - text), (CheckLevel)l))
+            return;
+    fprintf(stderr, "ptxsim: PTXSIM_CHECKS: '%.*s' is not KIND=error, KIND=report, KIND=off or -KIND; left out\n", (int)length,
+            text);
+}
+
+static void read_checks(const char *text) {
+    snprintf(checks.text, sizeof checks.text, "%s", text);
+    for (int k = 0; k < REPORT_KINDS; k++) checks.level[k] = KINDS[k].level;
+    for (const char *at = checks.text; *at; at += *at == ',') {
+        const size_t length = strcspn(at, ",");
+        read_check(at, length);
+        at += length;
+    }
+    checks.read = true;
+}
+
+CheckLevel check_level(ReportKind kind) {
+    const char *text = getenv("PTXSIM_CHECKS");
+    if (!text) text = "";
+    pthread_mutex_lock(&checks_lock);
+    if (!checks.read || strncmp(text, checks.text, sizeof checks.text - 1) != 0) read_checks(text);
+    const CheckLevel level = checks.level[kind];
+    pthread_mutex_unlock(&checks_lock);
+    return level;
+}
+
+uint32_t checks_enabled(void) {
+    uint32_t set = 0;
+    for (int k = 0; k < REPORT_KINDS; k++)
+        if (check_level((ReportKind)k) != CHECK_OFF) set |= UINT32_C(1) << k;
     return set;
 }

@@ -6,11 +6,16 @@
 #include <stdint.h>
 
 typedef enum ReportKind {
-#define REPORT(name, text, status) REPORT_##name,
+#define REPORT(name, text, status, level, meaning) REPORT_##name,
 #include "tools/ptxsim/exec/report.def"
 #undef REPORT
     REPORT_KINDS
 } ReportKind;
+
+/* What becomes of a finding: not looked for; printed and counted; it fails the launch too.  PTXSIM_CHECKS is a list of
+ * KIND=off, KIND=report, KIND=error and -KIND (off), `all` for every kind; later ones win over earlier ones. */
+typedef enum CheckLevel { CHECK_OFF, CHECK_REPORT, CHECK_ERROR } CheckLevel;
+CheckLevel check_level(ReportKind);
 
 typedef struct Report {
     ReportKind kind;
@@ -33,11 +38,12 @@ typedef struct ReportSet {
 
 void reports_init(ReportSet *);
 void reports_add(ReportSet *, const Report *);
-/* Prints to stderr and appends to the file that PTXSIM_REPORT names; the CUDA status of the gravest, 0 if none. */
+/* Prints to stderr and appends to the file that PTXSIM_REPORT names; the CUDA status of the gravest that is an
+ * error, 0 if none. */
 int reports_flush(ReportSet *);
 /* A finding of the driver itself (leak, double free). */
 void report_driver(ReportKind, uint64_t address, uint64_t bytes, const char *note);
 /* Findings printed so far by this process. */
 uint64_t reports_total(void);
-/* Bit k: kind k is looked for.  PTXSIM_CHECKS="-uninitialised,-race" takes kinds out. */
+/* Bit k: kind k is looked for, its level is not CHECK_OFF. */
 uint32_t checks_enabled(void);

@@ -3,7 +3,7 @@
  * boundary access), "cp.async.bulk.tensor", "cp.reduce.async.bulk.tensor", "cp.async.bulk.prefetch.tensor". */
 #include "tools/ptxsim/exec/bulk.h"
 #include "tools/ptxsim/exec/numeric.h"
-#include "tools/ptxsim/exec/tensor_map.h"
+#include "tools/ptxsim/exec/tensor_fields.h"
 #include "tools/ptxsim/ptx/parse.h"
 #include <math.h>
 #include <stdio.h>
@@ -33,6 +33,22 @@ static bool complain(Warp *w, int lane, uint64_t address, const char *note) {
     return false;
 }
 
+/* The first field that a map made from zeros lacks, of those that a map of its rank has. */
+static const char *field_missing(const TensorMap *m) {
+    static const char *const NAME[MAP_FIELDS] = {
+        [MAP_ADDRESS] = "global_address", [MAP_RANK] = "rank",     [MAP_BOX] = "box_dim",
+        [MAP_DIM] = "global_dim",         [MAP_TYPE] = "elemtype", [MAP_STRIDE] = "global_stride",
+        [MAP_FILL] = "fill_mode",         [MAP_ELEMENT_STRIDE] = "element_stride",
+        [MAP_SWIZZLE] = "swizzle_mode",   [MAP_INTERLEAVE] = "interleave_layout"};
+    for (int f = 0; f < MAP_FIELDS; f++) {
+        const bool several = f == MAP_BOX || f == MAP_DIM || f == MAP_STRIDE || f == MAP_ELEMENT_STRIDE;
+        const int count = f > MAP_RANK && (m->missing & tensor_field_bit(MAP_RANK, 0)) ? 0 : !several ? 1 : f == MAP_STRIDE ? m->rank - 1 : m->rank;
+        for (int d = 0; d < count; d++)
+            if (m->missing & tensor_field_bit((MapField)f, d)) return NAME[f];
+    }
+    return NULL;
+}
+
 static bool map_read(Warp *w, int lane, const CopyForm *f, TensorMap *map) {
     Range r;
     const uint64_t address = pointer_at(w, &f->map, lane);
@@ -41,9 +57,16 @@ static bool map_read(Warp *w, int lane, const CopyForm *f, TensorMap *map) {
         return complain(w, lane, address, "a tensor map lies in parameter, constant or global memory");
     if (r.space == SPACE_GLOBAL && !r.allocation->constant) range_read(w, lane, NULL, &r); /* a kernel may change it */
     memcpy(map, r.data, sizeof *map);
-    if (map->magic != TENSOR_MAP_MAGIC || map->type >= TENSOR_TYPE_COUNT || map->rank < 1 ||
+    const bool unranked = map->missing & tensor_field_bit(MAP_RANK, 0); /* field_missing says it */
+    if (map->magic != TENSOR_MAP_MAGIC || map->type >= TENSOR_TYPE_COUNT || (map->rank < 1 && !unranked) ||
         map->rank > TENSOR_MAX_RANK || map->swizzle >= SWIZZLE_COUNT)
         return complain(w, lane, address, "no tensor map is here");
+    const char *missing = map->missing ? field_missing(map) : NULL;
+    if (missing) {
+        char note[96];
+        snprintf(note, sizeof note, "the tensor map was made from zeros, and its .%s was never replaced", missing);
+        return complain(w, lane, address, note);
+    }
     if (map->rank != f->rank) return complain(w, lane, address, "the tensor map has another rank than the instruction");
     if ((map->im2col != 0) != f->im2col)
         return complain(w, lane, address, "the tensor map is of the other mode, tile or im2col");

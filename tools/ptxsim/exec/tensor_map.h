@@ -1,7 +1,9 @@
 /* What cuTensorMapEncodeTiled leaves in the 128 opaque bytes of a CUtensorMap, as read by tensor copies.  On hardware
  * these bytes are undocumented; here they are this structure.  Values and rules: CUDA Driver API, "Tensor Map Object
  * Management", cuTensorMapEncodeTiled; meaning: PTX ISA, "Tensors" (tiled mode, interleave layout, swizzling modes).
- * Dimension 0 is the innermost.  An encoded map has been validated: a copy need only check the magic word. */
+ * Dimension 0 is the innermost.  An encoded map has been validated: a copy need only check the magic word.
+ * Kernels make maps of their own from 128 zeros, field by field (tensormap.replace); a copy checks that none it needs is
+ * missing. */
 #pragma once
 #include <stdint.h>
 
@@ -44,7 +46,7 @@ typedef struct TensorMap {
     uint16_t im2col;                     /* 1: encoded by cuTensorMapEncodeIm2col, and what follows holds; else 0 */
     int16_t lower[3], upper[3];          /* corners of the bounding box in W, H, D: from 0, and from the last element */
     uint16_t channels, pixels;           /* per pixel, 1 to 256; per column, 1 to 1024 */
-    uint8_t reserved[TENSOR_MAP_BYTES - 124]; /* zeros */
+    uint32_t missing; /* fields that a map made from zeros has not been given, tensor_fields.h; 0: none */
 } TensorMap;
 _Static_assert(sizeof(TensorMap) == TENSOR_MAP_BYTES, "the ABI's size");
 

@@ -2,7 +2,7 @@
  * "tensormap.cp_fenceproxy"; which values a field takes: cuTensorMapEncodeTiled. */
 #include "tools/ptxsim/exec/async.h"
 #include "tools/ptxsim/exec/race_sync.h"
-#include "tools/ptxsim/exec/tensor_map.h"
+#include "tools/ptxsim/exec/tensor_fields.h"
 
 /* PTX ISA, "tensormap.replace": values of .elemtype. */
 static const TensorType TYPES[] = {TENSOR_UINT8,   TENSOR_UINT16,  TENSOR_UINT32,      TENSOR_INT32,   TENSOR_UINT64,
@@ -39,6 +39,16 @@ static const char *replace(TensorMap *m, MapField field, int d, uint64_t v) {
     }
 }
 
+/* What 128 zeros become: a map without any field, and 1 where encoded maps have it beyond the rank. */
+static bool begin(TensorMap *m) {
+    static const TensorMap ZEROS;
+    if (m->magic == TENSOR_MAP_MAGIC) return true;
+    if (memcmp(m, &ZEROS, sizeof ZEROS) != 0) return false;
+    *m = (TensorMap){.magic = TENSOR_MAP_MAGIC, .missing = TENSOR_ALL_FIELDS};
+    for (int d = 0; d < TENSOR_MAX_RANK; d++) m->dim[d] = m->box[d] = m->element_stride[d] = 1;
+    return true;
+}
+
 void exec_map_replace(Warp *w, const Inst *i, uint32_t mask) {
     for (; mask; mask &= mask - 1) {
         const int lane = __builtin_ctz(mask);
@@ -50,8 +60,9 @@ void exec_map_replace(Warp *w, const Inst *i, uint32_t mask) {
         range_write(w, lane, NULL, &r);
         memcpy(&m, r.data, sizeof m);
         const uint64_t value = lane_bits(w, &i->b, lane);
-        const char *wrong = m.magic != TENSOR_MAP_MAGIC ? "no tensor map is here"
-                                                        : replace(&m, (MapField)i->op, i->op2, value);
+        const char *wrong = !begin(&m) ? "neither a tensor map nor 128 zeros are here"
+                                       : replace(&m, (MapField)i->op, i->op2, value);
+        m.missing &= ~tensor_field_bit((MapField)i->op, i->op2);
         if (wrong) warp_report(w, REPORT_ASYNC, lane, at, 0, wrong);
         else memcpy(r.data, &m, sizeof m);
     }

@@ -106,6 +106,10 @@ static void clear_local(Warp *w, uint32_t mask, uint32_t from, uint32_t bytes) {
 static void enter_call(Warp *w, const Inst *i, uint32_t mask) {
     const CallSite *c = i->call;
     const uint32_t caller = w->frame[w->frames - 1].local_base;
+    if (c->callee->builtin) {
+        c->callee->builtin->run(w, c, mask);
+        return;
+    }
     if (!push_frame(w, c->callee, mask, c)) {
         warp_report(w, REPORT_STACK, __builtin_ctz(mask), 0, 0, "calls nest too deep");
         w->cluster->stuck = true;

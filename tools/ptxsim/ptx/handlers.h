@@ -3,6 +3,9 @@
 #pragma once
 #include "tools/ptxsim/ptx/ptx.h"
 
+/* builtin.c: by name, or NULL. */
+const Builtin *builtin_find(const char *name);
+
 struct MatrixKernels;
 /* Arithmetic at the host's instruction-set level. */
 const struct MatrixKernels *matrix_kernels(void);

@@ -40,6 +40,10 @@ bool mod_known(const Token *t) {
     return mod_find(t, UINT64_MAX, &c, &v);
 }
 
+const Raw *scalar_of(const Raw *r) {
+    return r->kind == RAW_VECTOR && r->count == 1 && r->item[0].kind != RAW_SINK ? &r->item[0] : r;
+}
+
 void need_types(Parser *p, const Stmt *s, int count) {
     if (s->types != count)
         parse_fail(p, s->at, "'%s' takes %d type%s, not %d", s->row->name, count, count == 1 ? "" : "s", s->types);

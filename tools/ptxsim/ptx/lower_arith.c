@@ -508,12 +508,15 @@ static void lower_vector_move(Parser *p, const Stmt *s, PtxType t, bool pack) {
 void lower_move(Parser *p, const Stmt *s) {
     need_types(p, s, 1);
     const PtxType t = s->type[0];
-    if (s->operand[0].kind == RAW_VECTOR || s->operand[1].kind == RAW_VECTOR) {
+    const bool bits = t == bits_of(type_bytes(t)); /* mov.b32 a, {b} is mov.b32 a, b */
+    const Raw *to = bits ? scalar_of(&s->operand[0]) : &s->operand[0];
+    const Raw *from = bits ? scalar_of(&s->operand[1]) : &s->operand[1];
+    if (to->kind == RAW_VECTOR || from->kind == RAW_VECTOR) {
         if (s->operand[0].kind == s->operand[1].kind) parse_fail(p, s->at, "mov of a vector to a vector");
         lower_vector_move(p, s, t, s->operand[1].kind == RAW_VECTOR);
         return;
     }
-    const Operand d = destination(p, s, &s->operand[0], t), a = source(p, s, &s->operand[1], t);
+    const Operand d = destination(p, s, to, t), a = source(p, s, from, t);
     Inst *i = emit(p, s, t == T_PRED ? exec_predicate_logic : move_handler(type_bytes(t)));
     i->d = d;
     i->a = a;

@@ -12,6 +12,7 @@ static int vector_width(const Stmt *s) {
 static int elements(Parser *p, const Stmt *s, const Raw *r, bool result, Operand vec[MAX_VECTOR]) {
     const int n = vector_width(s);
     const PtxType t = s->type[0];
+    r = scalar_of(r);
     if ((r->kind == RAW_VECTOR) != (n > 1) || (n > 1 && r->count != n))
         parse_fail(p, r->at, "'%s' expects %d element%s", s->row->name, n, n > 1 ? "s in braces" : "");
     for (int k = 0; k < n; k++) {
@@ -90,6 +91,7 @@ void lower_store(Parser *p, const Stmt *s) {
     address(p, s, &s->operand[0], &where);
     const int n = elements(p, s, &s->operand[1], false, vec);
     Inst *i = emit(p, s, exec_store);
+    i->store = true;
     memcpy(i->vec, vec, sizeof vec);
     i->a = where.a;
     i->offset = where.offset;

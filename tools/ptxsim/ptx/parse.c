@@ -1,4 +1,5 @@
 /* Module level of PTX: directives, functions, module variables (PTX ISA, "Directives"). */
+#include "tools/ptxsim/ptx/handlers.h"
 #include "tools/ptxsim/ptx/parse.h"
 #include <stdarg.h>
 #include <stdio.h>
@@ -195,12 +196,30 @@ static void close_over_calls(Module *m) {
     }
 }
 
+static bool builtin_matches(const Builtin *b, const Function *f) {
+    int count = 0;
+    while (count < BUILTIN_ARGUMENTS && b->argument[count]) count++;
+    if (f->param_count != count || f->result_count != (b->result != 0)) return false;
+    for (int k = 0; k < count; k++)
+        if (f->param[k]->bytes != b->argument[k]) return false;
+    return !b->result || f->result[0]->bytes == b->result;
+}
+
+/* A function without a body that every device has.  What it says must not depend on the host's timing, so that blocks
+ * run interleaved. */
+static void bind_builtin(Parser *p, Function *f, Token at) {
+    f->builtin = builtin_find(f->name);
+    if (!f->builtin) parse_fail(p, at, "call of '%s', which has no body in this module", f->name);
+    if (!builtin_matches(f->builtin, f)) parse_fail(p, at, "'%s' is declared with other parameters than it has", f->name);
+    f->global_atomics = true;
+}
+
 static void check_callees(Parser *p) {
     for (const Function *f = p->module->functions; f; f = f->next)
         for (int32_t k = 0; k < f->count; k++) {
-            const Function *g = f->code[k].call ? f->code[k].call->callee : NULL;
+            Function *g = f->code[k].call ? f->code[k].call->callee : NULL;
             const Token at = {.line = f->code[k].line, .column = g ? f->code[k].call->column : 1};
-            if (g && !g->defined) parse_fail(p, at, "call of '%s', which has no body in this module", g->name);
+            if (g && !g->defined && !g->builtin) bind_builtin(p, g, at);
         }
 }
 

@@ -201,6 +201,7 @@ Operand source_any_width(Parser *, const Stmt *, const Raw *, PtxType);
 Operand destination(Parser *, const Stmt *, const Raw *, PtxType);
 Operand destination_any_width(Parser *, const Raw *, PtxType);
 Operand predicate_source(Parser *, const Stmt *, const Raw *);
+const Raw *scalar_of(const Raw *); /* {x}, a vector of one element, is x to ld, st and mov */
 void address(Parser *, const Stmt *, const Raw *, Inst *);
 void need_types(Parser *, const Stmt *, int count);
 void pending_add(Parser *, Token name, int32_t inst, int32_t *where);

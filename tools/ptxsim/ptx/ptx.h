@@ -102,6 +102,7 @@ struct Inst {
 
     Operand vec[MAX_VECTOR]; /* elements of a vector operand */
     int32_t line;
+    bool store; /* `vec` goes to memory as it is: race_report.c */
 };
 
 typedef struct Variable {
@@ -122,6 +123,14 @@ struct CallSite {
     struct { uint32_t from, to, bytes; } *arg, *result; /* local frame offsets: caller -> callee, callee -> caller */
 };
 
+/* A function that every device has, declared .extern without a body: sizes of its result and arguments, 0: none. */
+enum { BUILTIN_ARGUMENTS = 5 };
+typedef struct Builtin {
+    const char *name;
+    uint8_t result, argument[BUILTIN_ARGUMENTS];
+    void (*run)(Warp *, const CallSite *, uint32_t mask);
+} Builtin;
+
 typedef struct SpecialSlot {
     Special id;
     uint32_t slot;   /* register offset */
@@ -132,6 +141,7 @@ typedef struct SpecialSlot {
 struct Function {
     const char *name;
     bool entry, defined;
+    const Builtin *builtin; /* of a function that is not defined; NULL: none is known */
     Inst *code;             /* and one more, behind the last: its `before` counts all */
     const RegisterWatch *watch; /* by instruction; NULL: no wgmma here */
     int32_t count;
