@@ -175,8 +175,9 @@ static void range_part(const Actor *a, const Shadow *s, uint64_t offset, uint64_
     }
 }
 
-static void range_check(Warp *w, int lane, const AsyncOp *op, const Range *r, bool write) {
+static void range_check(Warp *w, int lane, const AsyncOp *op, const Range *r, bool write, const uint8_t *value) {
     Actor a = access_actor(w, write ? ACCESS_WRITE : ACCESS_READ, WEAK);
+    a.value = value;
     Conflict found = {0};
     const uint32_t code = op && op->async_proxy ? LANE_ASYNC : (uint32_t)lane;
     if (op) {
@@ -203,8 +204,11 @@ static void range_check(Warp *w, int lane, const AsyncOp *op, const Range *r, bo
     if (found.with || found.unwritten) race_report(&a, r->space, lane, r->address, (int)r->bytes, &found);
 }
 
-void range_read(Warp *w, int lane, const AsyncOp *op, const Range *r) { range_check(w, lane, op, r, false); }
-void range_write(Warp *w, int lane, const AsyncOp *op, const Range *r) { range_check(w, lane, op, r, true); }
+void range_read(Warp *w, int lane, const AsyncOp *op, const Range *r) { range_check(w, lane, op, r, false, NULL); }
+void range_write(Warp *w, int lane, const AsyncOp *op, const Range *r) { range_check(w, lane, op, r, true, NULL); }
+void range_store(Warp *w, int lane, const AsyncOp *op, const Range *r, const uint8_t *value) {
+    range_check(w, lane, op, r, true, value);
+}
 void range_poison(const Range *r) { memset(r->data, 0xff, r->bytes); }
 
 void range_forget(Warp *w, const Range *r) {

@@ -73,6 +73,9 @@ bool range_find(Warp *, int lane, Space, uint64_t address, uint32_t bytes, uint3
  * Marks the bytes with the operation's stamp, so that whoever touches them before having waited is found. */
 void range_read(Warp *, int lane, const struct AsyncOp *, const Range *);
 void range_write(Warp *, int lane, const struct AsyncOp *, const Range *);
+/* range_write of an operation that will store `value`, r->bytes of it: where another store left the same, that is a
+ * finding of its own kind. */
+void range_store(Warp *, int lane, const struct AsyncOp *, const Range *, const uint8_t *value);
 /* 0xff over what will be written: who does not wait computes with NaNs. */
 void range_poison(const Range *);
 /* Global memory, whole words that this warp has just written: as if nobody ever had.  Only where one host thread runs all

@@ -234,7 +234,7 @@ static void bulk_issue(Warp *w, int lane, const CopyForm *f, BulkCopy *c) {
     op->drop = bulk_drop;
     op->reduces = f->reduce != 0;
     range_read(w, lane, op->reader ? op->reader : op, &c->from);
-    if (f->store) range_write(w, lane, op, &c->to);
+    if (f->store) range_store(w, lane, op, &c->to, f->reduce ? NULL : c->from.data);
     else targets_mark(w, op, &c->targets, f->reduce != 0);
     if (f->store && !f->reduce && c->byte_mask == UINT16_MAX) range_poison(&c->to);
     count_copy(w, f->store ? &c->to : &c->from, f->store);

@@ -1,4 +1,5 @@
 /* Findings of the checks of memory, in words. */
+#include "tools/ptxsim/exec/async.h"
 #include "tools/ptxsim/exec/mbarrier.h"
 #include "tools/ptxsim/exec/shadow.h"
 #include <stdio.h>
@@ -49,18 +50,33 @@ static const uint8_t *bytes_at(const Warp *w, Space space, uint64_t address, int
     return a && a->bytes - (address - a->address) >= (uint64_t)bytes ? a->data + (address - a->address) : NULL;
 }
 
-/* A store of what is there already, by another thread's store: whichever of them is last, memory is the same. */
-static bool same_value(const Actor *a, Space space, int lane, uint64_t address, int bytes, const Conflict *f) {
-    const Warp *w = a->warp;
+/* The bytes of an asynchronous operation may move at any time: now, when they are to be looked at. */
+static void land_now(Cluster *c, Stamp by) {
+    for (AsyncOp *op = c->queue; op; op = op->next) {
+        if (op->agent != stamp_agent(by) || op->time != stamp_time(by)) continue;
+        async_land(op);
+        return;
+    }
+}
+
+static bool stores(const Warp *w, int lane, const uint8_t *there) {
     const Inst *i = w->at;
-    if (!i || !i->store || a->atomic || !f->wrote || f->unfenced || stamp_agent(f->with) >= (uint32_t)w->cluster->warps)
-        return false;
-    const uint8_t *there = bytes_at(w, space, address, bytes);
     const int each = type_bytes((PtxType)i->type);
-    for (int k = 0; there && k < i->count; k++)
+    for (int k = 0; k < i->count; k++)
         if (memcmp(there + k * each, (const uint8_t *)lane_in(w, &i->vec[k]) + lane * i->vec[k].bytes, (size_t)each) != 0)
             return false;
-    return there != NULL;
+    return true;
+}
+
+/* A store of what is there already, by another's store of the same kind: whichever is last, memory is the same. */
+static bool same_value(const Actor *a, Space space, int lane, uint64_t address, int bytes, const Conflict *f) {
+    Warp *w = a->warp;
+    const bool by_thread = stamp_agent(f->with) < (uint32_t)w->cluster->warps;
+    if (!w->at || !(a->value ? !by_thread : w->at->store && by_thread) || a->atomic || !f->wrote || f->unfenced) return false;
+    const uint8_t *there = bytes_at(w, space, address, bytes);
+    if (!there) return false;
+    if (a->value && f->cluster == a->cluster) land_now(w->cluster, f->with);
+    return a->value ? memcmp(there, a->value, (size_t)bytes) == 0 : stores(w, lane, there);
 }
 
 static const char *space_name(Space s) { return s == SPACE_SHARED ? "shared" : "global"; }

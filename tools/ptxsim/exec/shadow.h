@@ -74,6 +74,7 @@ typedef struct Actor {
     bool async_proxy;    /* generic writes must be fenced for it, ... */
     ProxySpace proxy_space; /* ... in the state space it accesses */
     uint8_t scope;       /* WEAK or SCOPED_*; an asynchronous operation is weak */
+    const uint8_t *value; /* what an asynchronous operation stores; NULL: not known */
 } Actor;
 
 /* What a check found wrong; `with` is 0 when there is no race. */

@@ -35,17 +35,14 @@ static bool complain(Warp *w, int lane, uint64_t address, const char *note) {
 
 /* The first field that a map made from zeros lacks, of those that a map of its rank has. */
 static const char *field_missing(const TensorMap *m) {
-    static const char *const NAME[MAP_FIELDS] = {
-        [MAP_ADDRESS] = "global_address", [MAP_RANK] = "rank",     [MAP_BOX] = "box_dim",
-        [MAP_DIM] = "global_dim",         [MAP_TYPE] = "elemtype", [MAP_STRIDE] = "global_stride",
-        [MAP_FILL] = "fill_mode",         [MAP_ELEMENT_STRIDE] = "element_stride",
-        [MAP_SWIZZLE] = "swizzle_mode",   [MAP_INTERLEAVE] = "interleave_layout"};
-    for (int f = 0; f < MAP_FIELDS; f++) {
-        const bool several = f == MAP_BOX || f == MAP_DIM || f == MAP_STRIDE || f == MAP_ELEMENT_STRIDE;
-        const int count = f > MAP_RANK && (m->missing & tensor_field_bit(MAP_RANK, 0)) ? 0 : !several ? 1 : f == MAP_STRIDE ? m->rank - 1 : m->rank;
-        for (int d = 0; d < count; d++)
-            if (m->missing & tensor_field_bit((MapField)f, d)) return NAME[f];
-    }
+    static const struct { MapField field; const char *name; } ONE[] = {{MAP_RANK, "rank"}, {MAP_ADDRESS, "global_address"}},
+        EACH[] = {{MAP_BOX, "box_dim"}, {MAP_DIM, "global_dim"}, {MAP_ELEMENT_STRIDE, "element_stride"},
+                  {MAP_STRIDE, "global_stride"}};
+    for (int f = 0; f < 2; f++)
+        if (m->missing & tensor_field_bit(ONE[f].field, 0)) return ONE[f].name;
+    for (int f = 0; f < 4; f++)
+        for (int d = 0; d < m->rank - (EACH[f].field == MAP_STRIDE); d++)
+            if (m->missing & tensor_field_bit(EACH[f].field, d)) return EACH[f].name;
     return NULL;
 }
 
@@ -314,8 +311,9 @@ static void issue_store(Warp *w, AsyncOp *op, const TensorCopy *c) {
     op->land = store_land;
     op->reduces = c->reduce != 0;
     range_read(w, op->lane, op->reader, &c->source);
+    move_box(c, &c->source, false); /* as it is now; read again when the schedule says so */
     for (size_t k = 0; k < c->pieces; k++) {
-        range_write(w, op->lane, op, &c->piece[k].global);
+        range_store(w, op->lane, op, &c->piece[k].global, c->reduce ? NULL : c->box + c->piece[k].at);
         if (!c->reduce) range_poison(&c->piece[k].global);
         count_copy(w, &c->piece[k].global, true);
     }
