@@ -151,7 +151,7 @@ static const Pair LOADS[] = {
     {"arrival missing", "deadlock",
      KERNEL(INIT "@%p1 mbarrier.expect_tx.shared.b64 [bar], 256;\n" COPY WAIT("0") LOAD)},
     {"expected after the copy", NULL, KERNEL(INIT COPY EXPECT("256") WAIT("0") LOAD)},
-    {"no fence after the initialisation", "mbarrier",
+    {"no fence after the initialisation", "mbarrier-init-fence",
      KERNEL("@%p1 mbarrier.init.shared.b64 [bar], 1; bar.sync 0;\n" EXPECT("256") COPY WAIT("0") LOAD)},
     {"a proxy fence after the initialisation", NULL,
      KERNEL("@%p1 mbarrier.init.shared.b64 [bar], 1; @%p1 fence.proxy.async; bar.sync 0;\n" EXPECT("256") COPY WAIT("0")
@@ -228,6 +228,11 @@ static const Pair STORES[] = {
             "@%p4 cp.reduce.async.bulk.global.shared::cta.bulk_group.add.u32 [%rd2], [s], 256; @%p4 "
             "cp.async.bulk.commit_group; @%p4 cp.async.bulk.wait_group 0;")},
     {"two stores into one place", "race",
+     KERNEL(FILL "st.shared.u32 [%r3+256], 7; fence.proxy.async; bar.sync 0; and.b32 %r5, %r1, 31; setp.eq.u32 %p4, %r5, 0;\n"
+                 "mov.u32 %r6, s; mad.lo.u32 %r6, %r1, 8, %r6;\n"
+                 "@%p4 cp.async.bulk.global.shared::cta.bulk_group [%rd2], [%r6], 256; @%p4 cp.async.bulk.commit_group; "
+                 "@%p4 cp.async.bulk.wait_group 0;")},
+    {"two stores of the same into one place", "same-value",
      KERNEL(FILL "fence.proxy.async; bar.sync 0; and.b32 %r5, %r1, 31; setp.eq.u32 %p4, %r5, 0;\n"
                  "@%p4 cp.async.bulk.global.shared::cta.bulk_group [%rd2], [s], 256; @%p4 cp.async.bulk.commit_group; "
                  "@%p4 cp.async.bulk.wait_group 0;")},
