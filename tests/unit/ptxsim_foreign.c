@@ -43,7 +43,7 @@ static void wrong_braces(void **state) {
                                         "add.s32 %r1, {%r2}, %r3;",            "mov.u32 %r1, {%r2};",
                                         "atom.global.add.u32 %r1, [%rd1], {%r2};", "red.global.add.u32 [%rd1], {%r2};",
                                         "st.global.b32 [%rd1], { %r1 }, 3;",   "shfl.sync.idx.b32 {%r1}, %r2, 0, 31, -1;",
-                                        "mov.b32 %r1, %envreg32;",             "st.global.b32 [%rd1], { %r1"};
+                                        "mov.b32 %r1, %envreg32;",             "st.global.b32 [%rd1], { %r1;"};
     for (size_t k = 0; k < sizeof FORMS / sizeof *FORMS; k++) refuse(HEAD "HOLE\nret;\n}\n", FORMS[k]);
 }
 

@@ -12,11 +12,17 @@ bool block_start(Block *b, Cluster *c, uint32_t rank, const uint32_t id[3]) {
     memcpy(b->id, id, sizeof b->id);
     b->linear = id[0] + k->grid[0] * (id[1] + (uint64_t)k->grid[1] * id[2]);
     b->shared_bytes = k->fn->shared_bytes + k->dynamic_shared;
+    if (k->fn->reserved_shared) {
+        b->reserved = (b->shared_bytes + RESERVED_SHARED_ALIGN - 1) / RESERVED_SHARED_ALIGN * RESERVED_SHARED_ALIGN;
+        b->shared_bytes = b->reserved + RESERVED_SHARED_BYTES;
+    }
     b->shared = calloc(b->shared_bytes + 4, 1);
     b->shadow = calloc(2 * (size_t)((b->shared_bytes + 3) / 4) + 1, sizeof *b->shadow);
     b->warps = (int)((threads + WARP - 1) / WARP);
     b->warp = calloc((size_t)b->warps, sizeof *b->warp);
     if (!b->shared || !b->shadow || !b->warp) return false;
+    for (uint32_t at = 0; k->fn->reserved_shared && at < RESERVED_SHARED_BYTES; at += 4)
+        b->shadow[(b->reserved + at) / 4] = STAMP_BEFORE; /* zeros */
     for (int w = 0; w < b->warps; w++)
         if (!warp_start(&b->warp[w], b, w)) return false;
     return true;

@@ -72,6 +72,9 @@ typedef struct Warp {
     Counters count;
 } Warp;
 
+/* Of the system in a block's shared memory: cooperative groups keep barriers of tiles beyond a warp in its second half.
+ * On hardware it lies before the kernel's own. */
+enum { RESERVED_SHARED_BYTES = 1024, RESERVED_SHARED_ALIGN = 128 };
 enum { BARRIERS = 16 };
 typedef struct Barrier {
     uint32_t arrived, expected; /* threads; expected 0: every live thread */
@@ -92,7 +95,8 @@ typedef struct Block {
     int warps, done;
     uint8_t *shared;
     uint32_t *shadow;          /* of shared memory, shadow.h: last writes of all words, then readers */
-    uint32_t shared_bytes;
+    uint32_t shared_bytes;     /* all of it */
+    uint32_t reserved;         /* where RESERVED_SHARED bytes begin, which a kernel can ask for; at the end */
     Barrier barrier[BARRIERS];
     struct WarpGroup *warpgroup; /* wgmma.h; NULL until used */
     struct Mbarrier *mbarriers; /* mbarrier.h */

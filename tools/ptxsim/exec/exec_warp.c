@@ -154,7 +154,12 @@ static uint64_t special_bits(const Warp *w, Special s, int lane) {
     case SR_CLUSTER_CTARANK: return b->rank;
     case SR_CLUSTER_NCTARANK: return (uint64_t)b->cluster->blocks;
     case SR_IS_EXPLICIT_CLUSTER: return b->cluster->blocks > 1 || k->fn->required_cluster[0] != 0;
-    case SR_TOTAL_SMEM_SIZE: return b->shared_bytes;
+    case SR_TOTAL_SMEM_SIZE: return k->fn->shared_bytes + k->dynamic_shared;
+    case SR_AGGR_SMEM_SIZE: return k->fn->shared_bytes + k->dynamic_shared + RESERVED_SHARED_BYTES;
+    case SR_RESERVED_SMEM_BEGIN: case SR_RESERVED_SMEM_0: return b->reserved;
+    case SR_RESERVED_SMEM_1: return b->reserved + RESERVED_SHARED_BYTES / 2;
+    case SR_RESERVED_SMEM_END: return b->reserved + RESERVED_SHARED_BYTES;
+    case SR_RESERVED_SMEM_CAP: return RESERVED_SHARED_BYTES;
     case SR_DYNAMIC_SMEM_SIZE: return k->dynamic_shared;
     case SR_ENVREG1: return k->workspace >> 32; /* cooperative_groups/details/driver_abi.h, get_grid_workspace() */
     case SR_ENVREG2: return (uint32_t)k->workspace;

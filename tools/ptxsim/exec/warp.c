@@ -4,6 +4,7 @@
 #include "tools/ptxsim/exec/profile.h"
 #include "tools/ptxsim/exec/race_sync.h"
 #include "tools/ptxsim/exec/run.h"
+#include "tools/ptxsim/ptx/parse.h"
 #include <stdio.h>
 #include <stdlib.h>
 
@@ -211,6 +212,25 @@ static void sibling_meanwhile(Warp *w) {
     poll_failed(w);
 }
 
+/* Barriers that are not .aligned may stand in several arms: siblings that wait at the same one go on with the top path.
+ * Returns their lanes. */
+static uint32_t pass_together(Warp *w, const Inst *i, uint32_t mask) {
+    const Inst *code = w->frame[w->frames - 1].fn->code;
+    const uint64_t id = lane_bits(w, &i->a, __builtin_ctz(mask));
+    uint32_t lanes = 0;
+    Path *p;
+    for (int k = 0; i->op == SYNC_SYNC && (p = sibling(w, k)) != NULL; k++) {
+        const Inst *there = &code[p->pc];
+        if (!p->waiting || !p->mask || there->flow != FLOW_BARRIER || there->uniform || there->op != SYNC_SYNC ||
+            there->guard.base != BASE_NONE || lane_bits(w, &there->a, __builtin_ctz(p->mask)) != id)
+            continue;
+        p->waiting = false;
+        p->pc++;
+        lanes |= p->mask;
+    }
+    return lanes;
+}
+
 /* False: it comes again, with lanes of its siblings or after them. */
 static bool at_barrier(Warp *w, const Inst *i, uint32_t active, uint32_t mask) {
     Path *top = &w->path[w->paths - 1];
@@ -218,9 +238,12 @@ static bool at_barrier(Warp *w, const Inst *i, uint32_t active, uint32_t mask) {
         top->pc++;
         return true;
     }
-    if (i->uniform && mask != w->live) {
+    if (mask != w->live) {
         if (merge_siblings(w)) return false;
         if (mask == active && try_sibling(w)) return false;
+    }
+    if (!i->uniform) mask |= pass_together(w, i, mask);
+    if (i->uniform && mask != w->live) {
         char note[120];
         snprintf(note, sizeof note, "lanes 0x%08x of the live 0x%08x reach the barrier", mask, w->live);
         warp_report(w, REPORT_DIVERGENT, __builtin_ctz(w->live & ~mask), 0, 0, note);

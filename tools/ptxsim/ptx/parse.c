@@ -189,7 +189,9 @@ static void close_over_calls(Module *m) {
             for (int32_t k = 0; k < f->count; k++) {
                 const Function *g = f->code[k].call ? f->code[k].call->callee : NULL;
                 if (!g) continue;
-                changed |= (g->global_atomics && !f->global_atomics) || (g->barriers && !f->barriers);
+                changed |= (g->global_atomics && !f->global_atomics) || (g->barriers && !f->barriers) ||
+                           (g->reserved_shared && !f->reserved_shared);
+                f->reserved_shared |= g->reserved_shared;
                 f->global_atomics |= g->global_atomics;
                 f->barriers |= g->barriers;
             }

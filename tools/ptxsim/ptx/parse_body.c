@@ -28,6 +28,7 @@ static bool parse_special(Parser *p, Raw *r) {
             r->kind = RAW_SPECIAL;
             r->special = (Special)SPECIALS[i].id;
             r->type = SPECIALS[i].type;
+            p->fn->reserved_shared |= r->special >= SR_RESERVED_SMEM_BEGIN && r->special <= SR_RESERVED_SMEM_1;
             if (with) parse_next(p);
             parse_next(p);
             return true;

@@ -157,6 +157,7 @@ struct Function {
     int result_count;
     uint32_t param_bytes;   /* entry only */
     uint32_t shared_bytes;  /* static */
+    bool reserved_shared;   /* asks where the shared memory is that the system has for itself */
     uint32_t local_bytes;   /* per thread, one frame */
     uint32_t max_threads[3], required_threads[3];
     bool has_max_threads, has_required_threads;
