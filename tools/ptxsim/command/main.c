@@ -16,7 +16,16 @@ static const char HELP[] =
     "check  Loads PTX as a program would and prints what is wrong with it.\n"
     "\n"
     "Every finding of the checks is printed as it is found, as always; PTXSIM_CHECKS, PTXSIM_SEED and the other variables\n"
-    "of the software GPU (docs/software-gpu.md) hold for COMMAND.\n";
+    "of the software GPU (docs/software-gpu.md) hold for COMMAND.\n"
+    "\n"
+    "PTXSIM_CHECKS is a list of KIND=error (fails the launch), KIND=report (is printed and counted only), KIND=off or -KIND\n"
+    "(is not looked for); KIND may be `all`.  Without it:\n"
+#define REPORT(name, text, status, level, meaning) KIND_##level(text, meaning)
+#define KIND_ERROR(text, meaning) "  error   " text ": " meaning "\n"
+#define KIND_REPORT(text, meaning) "  report  " text ": " meaning "\n"
+#include "tools/ptxsim/exec/report.def"
+#undef REPORT
+    ;
 
 static bool asks_help(const char *word) { return !strcmp(word, "--help") || !strcmp(word, "-h"); }
 
