@@ -67,6 +67,15 @@ static const Pair HABITS[] = {
     {"the same into global memory", "same-value", KERNEL(VECTORS("4"))},
     {"half the same into global memory", "race", KERNEL(VECTORS("%warpid"))},
     {"the same byte", "same-value", KERNEL("mov.u16 %h1, 3; st.shared.u8 [s+1], %h1;")},
+    {"matrices of the same", "same-value",
+     KERNEL("and.b32 %r5, %r1, 7; shl.b32 %r5, %r5, 4; mov.u32 %r6, s; add.u32 %r6, %r6, %r5; mov.b32 %r7, 3;\n"
+            "stmatrix.sync.aligned.m8n8.x1.shared.b16 [%r6], {%r7};")},
+    {"matrices of other values", "race",
+     KERNEL("and.b32 %r5, %r1, 7; shl.b32 %r5, %r5, 4; mov.u32 %r6, s; add.u32 %r6, %r6, %r5; mov.b32 %r7, %warpid;\n"
+            "stmatrix.sync.aligned.m8n8.x1.shared.b16 [%r6], {%r7};")},
+    {"rows of one matrix at one place", "race",
+     KERNEL("setp.lt.u32 %p2, %r1, 32; @!%p2 ret; mov.u32 %r6, s;\n"
+            "stmatrix.sync.aligned.m8n8.x1.shared.b16 [%r6], {%r1};")},
     {"a read beside a store of the same", "race",
      KERNEL("setp.lt.u32 %p2, %r1, 32; @%p2 st.shared.b32 [s], 1; @!%p2 ld.shared.b32 %r5, [s];")},
     {"a barrier between", NULL, KERNEL("@%p1 st.shared.b32 [s], 1; bar.sync 0; setp.eq.u32 %p2, %r1, 40; @%p2 st.shared.b32 [s], 1;")},

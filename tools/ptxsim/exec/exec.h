@@ -51,6 +51,7 @@ typedef struct Warp {
     uint8_t *local, *local_written; /* [lane][local_stride] */
     uint32_t local_stride;
     const Inst *at;                 /* being executed: reports name it */
+    const uint8_t *storing;         /* what it writes, lane by lane, when that is not in Inst.vec; else NULL */
     uint64_t steps, clock_base;     /* instructions run; steps now are clock_base + at->before */
     int barrier;                    /* WARP_AT_BARRIER: which, and for bar.red what it brings and wants */
     uint32_t barrier_mask;

@@ -51,17 +51,32 @@ void exec_ldmatrix(Warp *w, const Inst *i, uint32_t mask) {
     }
 }
 
+/* Rows that lanes put at the same place must be the same. */
+static void rows_agree(Warp *w, const Inst *i, uint8_t *const place[WARP], const uint16_t row[WARP][TILE]) {
+    for (int l = 0; l < WARP; l++) {
+        if (!place[l] || memcmp(place[l], row[l], ROW_BYTES) == 0) continue;
+        warp_report(w, REPORT_RACE, l, address_bits(w, &i->a, i->offset, l), ROW_BYTES,
+                    "lanes of one store write different values to the same bytes");
+        return;
+    }
+}
+
 void exec_stmatrix(Warp *w, const Inst *i, uint32_t mask) {
     uint8_t *place[WARP];
+    uint16_t row[WARP][TILE] = {{0}};
     matrix_check_warp(w, mask);
-    rows_find(w, i, mask, ACCESS_WRITE, place);
     for (int m = 0; m < i->matrix->d.count; m++) {
-        uint16_t tile[TILE][TILE], turned[TILE][TILE];
+        uint16_t tile[TILE][TILE];
         memcpy(tile, lane_in(w, &i->matrix->d.item[m]), sizeof tile);
-        if (i->matrix->trans_a) transpose(turned, (const uint16_t(*)[TILE])tile);
-        for (int r = 0; r < TILE; r++)
-            if (place[m * TILE + r]) memcpy(place[m * TILE + r], i->matrix->trans_a ? turned[r] : tile[r], ROW_BYTES);
+        if (i->matrix->trans_a) transpose(row + m * TILE, (const uint16_t(*)[TILE])tile);
+        else memcpy(row + m * TILE, tile, sizeof tile);
     }
+    w->storing = (const uint8_t *)row;
+    rows_find(w, i, mask, ACCESS_WRITE, place);
+    w->storing = NULL;
+    for (int l = 0; l < WARP; l++)
+        if (place[l]) memcpy(place[l], row[l], ROW_BYTES);
+    rows_agree(w, i, place, (const uint16_t(*)[TILE])row);
 }
 
 void exec_movmatrix(Warp *w, const Inst *i, uint32_t mask) {

@@ -59,8 +59,9 @@ static void land_now(Cluster *c, Stamp by) {
     }
 }
 
-static bool stores(const Warp *w, int lane, const uint8_t *there) {
+static bool stores(const Warp *w, int lane, int bytes, const uint8_t *there) {
     const Inst *i = w->at;
+    if (w->storing) return memcmp(there, w->storing + lane * bytes, (size_t)bytes) == 0;
     const int each = type_bytes((PtxType)i->type);
     for (int k = 0; k < i->count; k++)
         if (memcmp(there + k * each, (const uint8_t *)lane_in(w, &i->vec[k]) + lane * i->vec[k].bytes, (size_t)each) != 0)
@@ -72,11 +73,11 @@ static bool stores(const Warp *w, int lane, const uint8_t *there) {
 static bool same_value(const Actor *a, Space space, int lane, uint64_t address, int bytes, const Conflict *f) {
     Warp *w = a->warp;
     const bool by_thread = stamp_agent(f->with) < (uint32_t)w->cluster->warps;
-    if (!w->at || !(a->value ? !by_thread : w->at->store && by_thread) || a->atomic || !f->wrote || f->unfenced) return false;
+    if (!w->at || !(a->value ? !by_thread : (w->at->store || w->storing) && by_thread) || a->atomic || !f->wrote || f->unfenced) return false;
     const uint8_t *there = bytes_at(w, space, address, bytes);
     if (!there) return false;
     if (a->value && f->cluster == a->cluster) land_now(w->cluster, f->with);
-    return a->value ? memcmp(there, a->value, (size_t)bytes) == 0 : stores(w, lane, there);
+    return a->value ? memcmp(there, a->value, (size_t)bytes) == 0 : stores(w, lane, bytes, there);
 }
 
 static const char *space_name(Space s) { return s == SPACE_SHARED ? "shared" : "global"; }
