@@ -56,6 +56,10 @@ static void wrong_braces(void **state) {
     "@%p1 mbarrier.init.shared.b64 [bar], 1; " fence " bar.sync 0; @%p1 mbarrier.arrive.expect_tx.shared.b64 _, [bar], 64;\n" \
     "@%p1 cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [s], [%rd1], 64, [bar];\n"                  \
     "W: mbarrier.try_wait.parity.shared.b64 %p2, [bar], 0; @!%p2 bra W;"
+#define COPY_STORE(wait, fence)                                                                                        \
+    "cp.async.ca.shared.global [%r3], [%rd3], 4; " wait " " fence " bar.sync 0;\n"                                      \
+    "@%p1 cp.async.bulk.global.shared::cta.bulk_group [%rd2], [s], 256; @%p1 cp.async.bulk.commit_group;\n"             \
+    "@%p1 cp.async.bulk.wait_group 0;"
 #define VECTORS(last) "mov.b32 %r4, 3; mov.b32 %r5, " last "; st.global.v2.b32 [%rd2], {%r4, %r5};"
 
 static const Pair HABITS[] = {
@@ -82,6 +86,21 @@ static const Pair HABITS[] = {
     {"a parity of -1", "mbarrier-parity", KERNEL(PARITY("-2"))},
     {"a parity of 0", NULL, KERNEL(PARITY("0"))},
     {"no fence after mbarrier.init", "mbarrier-init-fence", KERNEL(INIT_COPY(""))},
+    {"an object initialised again", "mbarrier-reuse",
+     KERNEL("@%p1 mbarrier.init.shared.b64 [bar], 1; bar.sync 0;\n" PARITY("0"))},
+    {"an object initialised again in a phase", "mbarrier ",
+     KERNEL("@%p1 mbarrier.init.shared.b64 [bar], 2; @%p1 mbarrier.arrive.shared.b64 %rd5, [bar]; @%p1 mbarrier.init.shared.b64 [bar], 1;")},
+    {"an object stored over at rest", "mbarrier-reuse",
+     KERNEL(PARITY("0") " bar.sync 0; @%p1 st.shared.b64 [bar], %rd5; bar.sync 0; ld.shared.b64 %rd6, [bar];")},
+    {"an object stored over in a phase", "mbarrier ",
+     KERNEL("@%p1 mbarrier.init.shared.b64 [bar], 2; @%p1 mbarrier.arrive.shared.b64 %rd5, [bar]; @%p1 st.shared.b64 [bar], %rd5;")},
+    {"an object stored over before its phase is seen", "mbarrier ",
+     KERNEL("@%p1 mbarrier.init.shared.b64 [bar], 1; @%p1 mbarrier.arrive.shared.b64 %rd5, [bar]; @%p1 st.shared.b64 [bar], %rd5;")},
+    {"an object used after it was stored over", "mbarrier ",
+     KERNEL("@%p1 mbarrier.init.shared.b64 [bar], 1; @%p1 st.shared.b64 [bar], 0; @%p1 mbarrier.arrive.shared.b64 %rd5, [bar];")},
+    {"cp.async and a bulk store without a fence", "cp-async-fence", KERNEL(COPY_STORE("cp.async.wait_all;", ""))},
+    {"cp.async and a bulk store with a fence", NULL, KERNEL(COPY_STORE("cp.async.wait_all;", "fence.proxy.async.shared::cta;"))},
+    {"cp.async and a bulk store without a wait", "race", KERNEL(COPY_STORE("", "fence.proxy.async.shared::cta;"))},
     {"a fence after mbarrier.init", NULL, KERNEL(INIT_COPY("@%p1 fence.mbarrier_init.release.cluster;"))},
 };
 

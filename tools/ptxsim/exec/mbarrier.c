@@ -65,34 +65,6 @@ void mbarrier_check_use(Warp *w, int lane, const Mbarrier *m, bool async_proxy) 
                 "no fence.mbarrier_init or fence.proxy.async between the object's initialisation and this copy");
 }
 
-static void mbarrier_init(Warp *w, int lane, const MbarrierForm *f) {
-    Block *b;
-    uint64_t offset, count = lane_bits(w, &f->count, lane);
-    if (!resolve(w, lane, f->at.space, pointer_at(w, &f->at, lane), false, &b, &offset)) return;
-    Mbarrier *m = mbarrier_find(b, (uint32_t)offset);
-    if (m) {
-        fault(w, lane, m, "initialised again without mbarrier.inval");
-        return;
-    }
-    if (count < 1 || count > MBARRIER_MAX_COUNT) {
-        warp_report(w, REPORT_MBARRIER, lane, offset, MBARRIER_BYTES, "the expected count is 1 to 2^20 - 1");
-        return;
-    }
-    uint64_t address[WARP] = {0};
-    uint8_t *place[WARP];
-    address[lane] = offset;
-    warp_access(w, SPACE_SHARED, ACCESS_WRITE, false, address, MBARRIER_BYTES, UINT32_C(1) << lane, place);
-    m = calloc(1, sizeof *m);
-    if (!m) {
-        w->cluster->stuck = true;
-        return;
-    }
-    *m = (Mbarrier){.block = b, .offset = (uint32_t)offset, .expected = (uint32_t)count, .pending = (uint32_t)count,
-                    .init = stamp_make(w->time, w->agent, (uint32_t)lane), .waited = true, .next = b->mbarriers};
-    b->mbarriers = m;
-    mark_bytes(m, mbarrier_stamp(w->cluster));
-}
-
 static void mbarrier_free(Mbarrier *m) {
     sync_clock_clear(&m->arriving);
     sync_clock_clear(&m->completed);
@@ -113,17 +85,78 @@ static bool waits_on(const Warp *w, const Mbarrier *m) {
     return w->state == WARP_WAITING && w->wait_inst->run == exec_mbarrier_wait && waited_for(w, &offset) == m;
 }
 
+/* Nobody waits, the last phase's end has been seen, and the current one has seen neither arrivals nor bytes. */
+static bool at_rest(const Mbarrier *m) {
+    for (int k = 0; k < m->block->warps; k++)
+        if (waits_on(&m->block->warp[k], m)) return false;
+    return m->waited && !m->tx && m->pending == m->expected;
+}
+
+static void unlink_object(Block *b, const Mbarrier *m) {
+    for (Mbarrier **p = &b->mbarriers; *p; p = &(*p)->next)
+        if (*p == m) {
+            *p = m->next;
+            return;
+        }
+}
+
+static bool within(const Mbarrier *m, uint64_t offset, uint64_t bytes) {
+    return m->offset < offset + bytes && offset < (uint64_t)m->offset + MBARRIER_BYTES;
+}
+
+bool mbarriers_reuse(Warp *w, uint64_t offset, uint64_t bytes) {
+    Block *b = w->block;
+    for (const Mbarrier *m = b->mbarriers; m; m = m->next)
+        if (within(m, offset, bytes) && !at_rest(m)) return false;
+    for (Mbarrier *m = b->mbarriers, *next; m; m = next) {
+        next = m->next;
+        if (!within(m, offset, bytes)) continue;
+        unlink_object(b, m);
+        mbarrier_free(m);
+    }
+    return true;
+}
+
+static void mbarrier_init(Warp *w, int lane, const MbarrierForm *f) {
+    Block *b;
+    uint64_t offset, count = lane_bits(w, &f->count, lane);
+    if (!resolve(w, lane, f->at.space, pointer_at(w, &f->at, lane), false, &b, &offset)) return;
+    Mbarrier *m = mbarrier_find(b, (uint32_t)offset);
+    if (m && !at_rest(m)) {
+        fault(w, lane, m, "initialised again without mbarrier.inval");
+        return;
+    }
+    if (m) {
+        warp_report(w, REPORT_REUSE, lane, offset, MBARRIER_BYTES, "initialised again without mbarrier.inval");
+        mark_bytes(m, stamp_make(w->time, w->agent, (uint32_t)lane));
+        mbarriers_reuse(w, offset, MBARRIER_BYTES);
+    }
+    if (count < 1 || count > MBARRIER_MAX_COUNT) {
+        warp_report(w, REPORT_MBARRIER, lane, offset, MBARRIER_BYTES, "the expected count is 1 to 2^20 - 1");
+        return;
+    }
+    uint64_t address[WARP] = {0};
+    uint8_t *place[WARP];
+    address[lane] = offset;
+    warp_access(w, SPACE_SHARED, ACCESS_WRITE, false, address, MBARRIER_BYTES, UINT32_C(1) << lane, place);
+    m = calloc(1, sizeof *m);
+    if (!m) {
+        w->cluster->stuck = true;
+        return;
+    }
+    *m = (Mbarrier){.block = b, .offset = (uint32_t)offset, .expected = (uint32_t)count, .pending = (uint32_t)count,
+                    .init = stamp_make(w->time, w->agent, (uint32_t)lane), .waited = true, .next = b->mbarriers};
+    b->mbarriers = m;
+    mark_bytes(m, mbarrier_stamp(w->cluster));
+}
+
 static void mbarrier_inval(Warp *w, int lane, const MbarrierForm *f) {
     Mbarrier *m = mbarrier_at(w, lane, f->at.space, pointer_at(w, &f->at, lane), false);
     if (!m) return;
     if (m->tx || m->pending != m->expected) fault(w, lane, m, "made invalid in the middle of a phase");
     for (int k = 0; k < w->block->warps; k++)
         if (waits_on(&w->block->warp[k], m)) fault(w, lane, m, "made invalid while a warp waits on it");
-    for (Mbarrier **p = &w->block->mbarriers; *p; p = &(*p)->next)
-        if (*p == m) {
-            *p = m->next;
-            break;
-        }
+    unlink_object(w->block, m);
     mark_bytes(m, stamp_make(w->time, w->agent, (uint32_t)lane));
     mbarrier_free(m);
 }

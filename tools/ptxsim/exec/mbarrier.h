@@ -43,6 +43,8 @@ void mbarrier_complete_tx(AsyncOp *, Mbarrier *, uint64_t bytes);
 void mbarrier_raise(Warp *, int lane, Mbarrier *, uint32_t count);
 void mbarrier_system_arrive(AsyncOp *, Mbarrier *, uint32_t count);
 /* fence.mbarrier_init, fence.proxy.async: what this warp initialised is fit for use by others and by copies. */
+/* Takes away the objects in these bytes of the warp's own block, all at rest; false, and nothing done, when one is in use. */
+bool mbarriers_reuse(Warp *, uint64_t offset, uint64_t bytes);
 void mbarriers_fence(Warp *);
 /* The block ends: copies that signalled an object on which nobody waited afterwards are reported; frees the list. */
 void mbarriers_end(Block *);

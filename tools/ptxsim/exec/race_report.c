@@ -80,7 +80,18 @@ static bool same_value(const Actor *a, Space space, int lane, uint64_t address, 
     return a->value ? memcmp(there, a->value, (size_t)bytes) == 0 : stores(w, lane, bytes, there);
 }
 
+/* Written by an asynchronous operation of the generic proxy (cp.async, st.async), in order, but not for the async proxy. */
+static bool copy_unfenced(const Actor *a, const Conflict *f) {
+    return f->unfenced && f->wrote && !a->write && f->cluster == a->cluster &&
+           stamp_agent(f->with) >= (uint32_t)a->warp->cluster->warps;
+}
+
 static const char *space_name(Space s) { return s == SPACE_SHARED ? "shared" : "global"; }
+
+/* Of the own block, from a 32-bit or a generic address. */
+static uint64_t shared_offset_of(uint64_t address) {
+    return (address >= SHARED_WINDOW ? address - SHARED_WINDOW : address) & ((UINT64_C(1) << SHARED_RANK_SHIFT) - 1);
+}
 
 void race_report(const Actor *a, Space space, int lane, uint64_t address, int bytes, const Conflict *f) {
     char note[224], who[96];
@@ -91,7 +102,10 @@ void race_report(const Actor *a, Space space, int lane, uint64_t address, int by
     }
     if (!f->with) return;
     if (f->with == mbarrier_stamp(a->warp->cluster) && f->cluster == a->cluster) {
-        warp_report(a->warp, REPORT_MBARRIER, lane, address, bytes, "an access to the bytes of an mbarrier object");
+        const bool reused = a->write && !a->atomic && mbarriers_reuse(a->warp, shared_offset_of(address), (uint64_t)bytes);
+        warp_report(a->warp, reused ? REPORT_REUSE : REPORT_MBARRIER, lane, address, bytes,
+                    reused ? "a write over an mbarrier object without mbarrier.inval"
+                           : "an access to the bytes of an mbarrier object");
         return;
     }
     name_agent(a->warp->cluster, f->cluster - 1, f->with, who, sizeof who);
@@ -100,7 +114,8 @@ void race_report(const Actor *a, Space space, int lane, uint64_t address, int by
                          : "with nothing that orders the two");
     const bool same = same_value(a, space, lane, address, bytes, f);
     if (same) snprintf(note + strlen(note), sizeof note - strlen(note), "; the values are the same");
-    warp_report(a->warp, same ? REPORT_SAME_VALUE : REPORT_RACE, lane, address, bytes, note);
+    warp_report(a->warp, same ? REPORT_SAME_VALUE : copy_unfenced(a, f) ? REPORT_COPY_FENCE : REPORT_RACE, lane, address,
+                bytes, note);
 }
 
 void race_report_at(Cluster *c, Stamp by, const Inst *at, uint64_t address, const char *note) {

@@ -99,7 +99,7 @@ static const ShadowNode *first_unordered(const Actor *a, uint32_t set, int lane,
 }
 
 static void note(Conflict *c, Stamp with, uint32_t cluster, bool wrote, bool only_unfenced) {
-    if (c->with) return;
+    if (c->with && (!c->unfenced || only_unfenced)) return; /* no order at all is worse than no fence */
     c->with = with;
     c->cluster = cluster;
     c->wrote = wrote;
