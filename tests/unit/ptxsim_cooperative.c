@@ -156,7 +156,8 @@ static int run_all(char *text) {
 }
 
 int main(void) {
-    char *committed = read_text(SOURCE_DIR "/tests/golden/ptxsim/cooperative.ptx"), *fresh = nvcc_ptx("cooperative", "sm_90a");
+    char *committed = read_text(SOURCE_DIR "/tests/golden/ptxsim/cooperative.ptx"),
+         *fresh = nvcc_ptx("cooperative", "sm_90a");
     driver_open();
     if (!committed) return 1;
     const int failed = run_all(committed);

@@ -90,8 +90,10 @@ static void print_text(Print *p, char *format, size_t n) {
     char text[MAX_TEXT];
     const uint64_t at = next_argument(p, 8);
     snprintf(format + n, MAX_SPECIFIER - n, "s");
-    if (!at) fprintf(p->to, format, "(null)");
-    else if (fetch_text(p->w, p->lane, at, text)) fprintf(p->to, format, text);
+    if (!at)
+        fprintf(p->to, format, "(null)");
+    else if (fetch_text(p->w, p->lane, at, text))
+        fprintf(p->to, format, text);
 }
 
 /* The specifier at text[0] == '%'; returns what follows it. */
@@ -155,14 +157,15 @@ static void run_assertfail(Warp *w, const CallSite *c, uint32_t mask) {
         fetch_text(w, lane, argument(w, c, 0, lane), message);
         fetch_text(w, lane, argument(w, c, 1, lane), file);
         fetch_text(w, lane, argument(w, c, 3, lane), function);
-        snprintf(note, sizeof note, "%.60s:%u: %.60s: Assertion `%.60s` failed", file, (unsigned)argument(w, c, 2, lane),
-                 function, message);
+        snprintf(note, sizeof note, "%.60s:%u: %.60s: Assertion `%.60s` failed", file,
+                 (unsigned)argument(w, c, 2, lane), function, message);
         warp_report(w, REPORT_ASSERT, lane, 0, 0, note);
     }
     if (check_level(REPORT_ASSERT) == CHECK_ERROR) w->cluster->stuck = true;
 }
 
-static const Builtin BUILTINS[] = {{"vprintf", 4, {8, 8}, run_vprintf}, {"__assertfail", 0, {8, 8, 4, 8, 8}, run_assertfail}};
+static const Builtin BUILTINS[] = {{"vprintf", 4, {8, 8}, run_vprintf},
+                                   {"__assertfail", 0, {8, 8, 4, 8, 8}, run_assertfail}};
 
 const Builtin *builtin_find(const char *name) {
     for (size_t k = 0; k < sizeof BUILTINS / sizeof *BUILTINS; k++)

@@ -73,7 +73,8 @@ static bool stores(const Warp *w, int lane, int bytes, const uint8_t *there) {
 static bool same_value(const Actor *a, Space space, int lane, uint64_t address, int bytes, const Conflict *f) {
     Warp *w = a->warp;
     const bool by_thread = stamp_agent(f->with) < (uint32_t)w->cluster->warps;
-    if (!w->at || !(a->value ? !by_thread : (w->at->store || w->storing) && by_thread) || a->atomic || !f->wrote || f->unfenced) return false;
+    const bool alike = a->value ? !by_thread : by_thread && w->at && (w->at->store || w->storing);
+    if (!alike || a->atomic || !f->wrote || f->unfenced) return false;
     const uint8_t *there = bytes_at(w, space, address, bytes);
     if (!there) return false;
     if (a->value && f->cluster == a->cluster) land_now(w->cluster, f->with);
