@@ -102,4 +102,8 @@ done
 for flag in $(sed -n 's/^\.It Fl \([-a-zA-Z]*\).*/\1/p' docs/fusec.1) -help; do
     "$FUSEC" --help | grep -q "^  -$flag" || fail "docs/fusec.1: there is no option -$flag"
 done
+# Findings that fail no launch stand in the table of the software GPU.
+for kind in $(sed -n 's/^REPORT(.*, "\([a-z-]*\)", [0-9]*, REPORT, .*/\1/p' tools/ptxsim/exec/report.def); do
+    grep -q "^| \`$kind\` | report |" docs/software-gpu.md || fail "docs/software-gpu.md: $kind is not described"
+done
 exit $bad

@@ -95,6 +95,10 @@ static const Pair HABITS[] = {
      KERNEL("setp.lt.u32 %p2, %r1, 32; @%p2 st.shared.b32 [s], 1; @!%p2 ld.shared.b32 %r5, [s];")},
     {"a barrier between", NULL,
      KERNEL("@%p1 st.shared.b32 [s], 1; bar.sync 0; setp.eq.u32 %p2, %r1, 40; @%p2 st.shared.b32 [s], 1;")},
+    {"a barrier in both arms", NULL,
+     KERNEL("setp.lt.u32 %p2, %r1, 11; @%p2 st.shared.b32 [%r3], %r1; @%p2 bra LOW; st.shared.b32 [%r3], %r2; barrier.sync 0;\n"
+            "bra DONE;\nLOW: barrier.sync 0;\nDONE: xor.b32 %r4, %r2, 252; mov.u32 %r5, s; add.u32 %r4, %r4, %r5;\n"
+            "ld.shared.b32 %r6, [%r4];")},
     {"a parity of -1", "mbarrier-parity", KERNEL(PARITY("-2"))},
     {"a parity of 0", NULL, KERNEL(PARITY("0"))},
     {"no fence after mbarrier.init", "mbarrier-init-fence", KERNEL(INIT_COPY(""))},
@@ -331,12 +335,22 @@ static void wrong_calls(void **state) {
            "call.uni (r), vprintf, (a);");
 }
 
+/* A prototype and what follows it, which calls in between rely on. */
+static void prototypes(void **state) {
+    (void)state;
+    static const char *const LATER[] = {
+        ".func f(.param .b32 a) { ret; }", ".func f() { ret; }", ".func (.param .b32 r) f(.param .b64 a) { ret; }",
+        ".extern .func f(.param .b64 a, .param .b64 b);", ".func f(.param .align 8 .b8 a[60000]) { ret; }"};
+    for (size_t k = 0; k < sizeof LATER / sizeof *LATER; k++)
+        refuse(HEAD_90 ".func f(.param .b64 a);\n.entry k()\n{\n{ .param .b64 a; call.uni f, (a); }\nret;\n}\nHOLE\n", LATER[k]);
+}
+
 int main(void) {
     driver_open();
     make_words();
 #define RUN(name) cmocka_unit_test_setup_teardown(name, context_setup, context_teardown)
     const struct CMUnitTest tests[] = {RUN(braces), RUN(wrong_braces), RUN(habits),
                                        RUN(levels), RUN(grid_barrier), RUN(maps_from_zeros),
-                                       RUN(prints), RUN(assertions),   RUN(wrong_calls)};
+                                       RUN(prints), RUN(assertions),   RUN(wrong_calls),     RUN(prototypes)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -387,6 +387,21 @@ static Function *function_declare(Parser *p, Token name, bool entry) {
     return f;
 }
 
+static bool same_sizes(Variable *const *a, int count_a, Variable *const *b, int count_b) {
+    if (count_a != count_b) return false;
+    for (int k = 0; k < count_a; k++)
+        if (a[k]->bytes != b[k]->bytes) return false;
+    return true;
+}
+
+/* Calls between a prototype and what follows it were lowered after the prototype. */
+static void check_prototype(Parser *p, const Function *f, const Function *header, Token name) {
+    if (!f->declared) return;
+    if (!same_sizes(f->param, f->param_count, header->param, header->param_count) ||
+        !same_sizes(f->result, f->result_count, header->result, header->result_count))
+        parse_fail(p, name, "'%s' was declared with other parameters", f->name);
+}
+
 /* Parameters are parsed against a fresh frame; a prototype's frame is dropped when the body comes. */
 void parse_function(Parser *p, bool entry) {
     Function header = {.entry = entry};
@@ -407,6 +422,8 @@ void parse_function(Parser *p, bool entry) {
     header.param = parse_parameters(p, &header.param_count);
     parse_performance_directives(p, &header);
     Function *f = function_declare(p, name, entry);
+    check_prototype(p, f, &header, name);
+    header.declared = true;
     header.name = f->name;
     header.next = f->next;
     *f = header;

@@ -140,7 +140,7 @@ typedef struct SpecialSlot {
 
 struct Function {
     const char *name;
-    bool entry, defined;
+    bool entry, declared, defined;
     const Builtin *builtin; /* of a function that is not defined; NULL: none is known */
     Inst *code;             /* and one more, behind the last: its `before` counts all */
     const RegisterWatch *watch; /* by instruction; NULL: no wgmma here */
