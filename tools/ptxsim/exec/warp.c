@@ -238,7 +238,7 @@ static bool at_barrier(Warp *w, const Inst *i, uint32_t active, uint32_t mask) {
         top->pc++;
         return true;
     }
-    if (mask != w->live) {
+    if (mask != w->live && (i->uniform || i->op != SYNC_ARRIVE)) { /* who only arrives waits for nobody */
         if (merge_siblings(w)) return false;
         if (mask == active && try_sibling(w)) return false;
     }
