@@ -150,9 +150,8 @@ static void ride_all(Emitter *e, const Node *n, const Riders *riders, const Inde
 
 /* Parts of a long sum are products of their own, added with what is lost in it. */
 static bool adds_parts(const Emitter *e, const Node *n, const MatrixTerm *term, int n_axes, const int *axes) {
-    enum { MOST_MULTIPLIED = 2048 };
     const bool f32 = emit_carried_in(OP_SUM, n->dtype) == DT_F32;
-    return !term && !stages(e) && f32 && emit_sum_is_long(e, n_axes, axes, MOST_MULTIPLIED);
+    return !term && !stages(e) && f32 && emit_sum_is_long(e, n_axes, axes, true);
 }
 
 static int add_part(Emitter *e, const Node *n, const Index *const *loop, int mask, int n_axes, const int *axes,

@@ -106,11 +106,17 @@ static double identity_of(Op reduce, DType t) {
     }
 }
 
-enum { MOST_SUMMED = 512 }; /* by one lane: a running sum of 0.1 is then 5e-6 off */
-
 /* ---- long sums ---------------------------------------------------------------------------------------------- */
-bool emit_sum_is_long(const Emitter *e, int n_axes, const int *axes, int most_terms) {
-    enum { MOST_STEPS = 64, MOST_STEPS_APART = 512 }; /* of which each adds up lanes, or a thread its own */
+int emit_most_added(Backend backend, bool products) {
+    switch (backend) {
+    case BACKEND_C99: return products ? 2048 : 512;
+    case BACKEND_HOST: return products ? 512 : 64;
+    default: return 512;
+    }
+}
+
+bool emit_sum_is_long(const Emitter *e, int n_axes, const int *axes, bool products) {
+    const Backend backend = e->context->target ? e->context->target->backend : BACKEND_HOST;
     double terms = 1, steps = 1;
     for (int i = 0; i < n_axes; i++) {
         if (axes[i] < 0 || e->k->axes.at[axes[i]].kind != AXIS_LOOP) continue;
@@ -118,9 +124,7 @@ bool emit_sum_is_long(const Emitter *e, int n_axes, const int *axes, int most_te
         terms *= (double)a->extent.bound;
         steps *= (double)((a->extent.bound + a->step - 1) / a->step);
     }
-    const Backend backend = e->context->target ? e->context->target->backend : BACKEND_HOST;
-    if (backend == BACKEND_C99) return steps > 1 && terms > most_terms;
-    return steps > (backend == BACKEND_NVPTX ? MOST_STEPS_APART : MOST_STEPS);
+    return steps > 1 && (backend == BACKEND_C99 ? terms : steps) > emit_most_added(backend, products);
 }
 
 /* x - lost is added; (sum - carry) - that is what the sum has more than it should.  Not of an infinite sum, of which
@@ -185,7 +189,7 @@ static int fold(Emitter *e, Node *n, Op op, DType t, const Index *const *idx, co
         return emit_converted(e, emit_reduce_over(e, op, x, n->attr->n_axes, axes), t);
     }
     const int start = emit_full_over(e, &like, idx, mask, identity_of(op, t));
-    const bool is_long = op == OP_SUM && as == DT_F32 && emit_sum_is_long(e, n->attr->n_axes, axes, MOST_SUMMED);
+    const bool is_long = op == OP_SUM && as == DT_F32 && emit_sum_is_long(e, n->attr->n_axes, axes, false);
     nest_begin(e, &nest, n->attr->n_axes, axes, 1 + is_long, (int[]){start, start}, carry);
     const int v = emit_reduce_over(e, op, emit_converted(e, body(e, n, in, mask, user), as), n->attr->n_axes, axes);
     next[1] = carry[1];
@@ -266,7 +270,7 @@ void emit_scan(Emitter *e, Node *n) {
     for (int d = 0; d < n->shape.rank; d++)
         if (d != at->axis) index_axes(e->k, idx[d], &t);
     Nest nest;
-    const bool is_long = sum && t.dtype == DT_F32 && emit_sum_is_long(e, 1, &axis, MOST_SUMMED);
+    const bool is_long = sum && t.dtype == DT_F32 && emit_sum_is_long(e, 1, &axis, false);
     const int start = tile_full(&e->b, t, sum ? 0 : 1);
     int carry[2], next[2], result[2];
     nest_begin(e, &nest, 1, &axis, 1 + is_long, (int[]){start, start}, carry);

@@ -3,6 +3,7 @@
 #include "passes/slices.h"
 #include "passes/contract_class.h"
 #include "passes/emitter.h"
+#include <math.h>
 #include <string.h>
 
 /* Host products: rows and columns in whole blocks of registers of most machines, which divide into parts of four rows;
@@ -358,12 +359,23 @@ static void gathered_sizes(const Limits *l, const Node *n, TileSizes *s) {
                 if (c->map[k][d].coef[o]) s->p[o] = 1;
 }
 
-static void contract_sizes(const Limits *l, const Node *n, bool alone, TileSizes *s) {
+/* What a compensated sum is added with, its step's sum and what is lost, lie on the stack beside the result: a quarter
+ * of the rows for each. */
+static Limits stacked(const Limits *l, const Contract *c, const TileSizes *s) {
+    Limits fewer = *l;
+    double steps = 1;
+    for (int i = c->n_out; i < c->n_loops; i++) steps *= ceil((double)c->extent[i].bound / s->k[i]);
+    if (!l->pow2 && steps > emit_most_added(BACKEND_HOST, true)) fewer.m = at_most(l->m / 4, l->m);
+    return fewer;
+}
+
+static void contract_sizes(const Limits *all, const Node *n, bool alone, TileSizes *s) {
     const Contract *c = n->attr->contract;
     const ContractClass class = product_loops(n);
     const Lying lying = lying_of(n, class.loop);
-    product_sizes(l, c, class.loop, lying, alone, s);
-    sum_sizes(l, n, s->k);
+    sum_sizes(all, n, s->k);
+    const Limits fewer = stacked(all, c, s), *l = &fewer;
+    product_sizes(l, c, class.loop, lying, alone && l->m == all->m, s);
     swept_sizes(l, c, class.loop, lying, s);
     vector_sizes(l, n, s);
     gathered_sizes(l, n, s);

@@ -222,11 +222,13 @@ static void body(Micro *m) {
     const int rows = m->s->side[0].rows * m->s->side[1].rows;
     LLVMPositionBuilderAtEnd(e->b, emit_block(e, m->fn, "entry"));
     for (int i = 0; i < rows; i++) m->acc[i] = LLVMBuildAlloca(e->b, m->vector, "");
-    for (int i = 0; i < rows; i++)
-        LLVMBuildStore(e->b, m->s->fresh ? LLVMConstNull(m->vector) : load(m, c_row(m, i)), m->acc[i]);
+    for (int i = 0; i < rows; i++) LLVMBuildStore(e->b, LLVMConstNull(m->vector), m->acc[i]);
     all_rounds(m);
-    for (int i = 0; i < rows; i++)
-        LLVMSetAlignment(LLVMBuildStore(e->b, LLVMBuildLoad2(e->b, m->vector, m->acc[i], ""), c_row(m, i)), 4);
+    for (int i = 0; i < rows; i++) { /* what C holds is added last (docs/numerics.md) */
+        LLVMValueRef sum = LLVMBuildLoad2(e->b, m->vector, m->acc[i], "");
+        if (!m->s->fresh) sum = LLVMBuildFAdd(e->b, sum, load(m, c_row(m, i)), "");
+        LLVMSetAlignment(LLVMBuildStore(e->b, sum, c_row(m, i)), 4);
+    }
     LLVMBuildRetVoid(e->b);
 }
 

@@ -108,39 +108,42 @@ static void join(const Micro *m, Running *r, const Running *was, LLVMBasicBlockR
     *r = both;
 }
 
-/* From zero, or from what C holds. */
-static void start(const Micro *m, Running *r) {
+/* What C holds is added last: a block's sum is made from zero, so that long ones stay accurate (docs/numerics.md). */
+static void put(const Micro *m, Running *r) {
     const Emit *e = m->e;
-    LLVMBasicBlockRef entry = emit_block(e, m->fn, "entry"), old = emit_block(e, m->fn, "old"),
-                      begun = emit_block(e, m->fn, "begun");
-    LLVMPositionBuilderAtEnd(e->b, entry);
-    for (int i = 0; i < m->s.rows; i++)
-        for (int v = 0; v < m->s.vectors; v++) r->acc[i][v] = LLVMConstNull(m->vector);
-    const Running zero = *r;
-    LLVMBuildCondBr(e->b, LLVMBuildIsNotNull(e->b, LLVMGetParam(m->fn, ARG_FRESH), ""), begun, old);
+    LLVMBasicBlockRef here = LLVMGetInsertBlock(e->b), old = emit_block(e, m->fn, "old"),
+                      end = emit_block(e, m->fn, "end");
+    const Running sum = *r;
+    LLVMBuildCondBr(e->b, LLVMBuildIsNotNull(e->b, LLVMGetParam(m->fn, ARG_FRESH), ""), end, old);
     LLVMPositionBuilderAtEnd(e->b, old);
     for (int i = 0; i < m->s.rows; i++)
+        for (int v = 0; v < m->s.vectors; v++) {
+            LLVMValueRef c = LLVMBuildLoad2(e->b, m->vector, c_vector(m, i, v), "");
+            LLVMSetAlignment(c, 4);
+            r->acc[i][v] = LLVMBuildFAdd(e->b, r->acc[i][v], c, "");
+        }
+    join(m, r, &sum, here, end);
+    for (int i = 0; i < m->s.rows; i++)
         for (int v = 0; v < m->s.vectors; v++)
-            LLVMSetAlignment(r->acc[i][v] = LLVMBuildLoad2(e->b, m->vector, c_vector(m, i, v), ""), 4);
-    join(m, r, &zero, entry, begun);
+            LLVMSetAlignment(LLVMBuildStore(e->b, r->acc[i][v], c_vector(m, i, v)), 4);
 }
 
 static void product(const Micro *m) {
     const Emit *e = m->e;
     Running r = {
         .rows = m->s.rows, .vectors = m->s.vectors, .x = LLVMGetParam(m->fn, ARG_X), .y = LLVMGetParam(m->fn, ARG_Y)};
-    start(m, &r);
-    const Running begun = r;
+    LLVMPositionBuilderAtEnd(e->b, emit_block(e, m->fn, "entry"));
+    for (int i = 0; i < m->s.rows; i++)
+        for (int v = 0; v < m->s.vectors; v++) r.acc[i][v] = LLVMConstNull(m->vector);
+    const Running zero = r;
     LLVMValueRef outer = LLVMGetParam(m->fn, ARG_OUTER);
     LLVMBasicBlockRef here = LLVMGetInsertBlock(e->b), some = emit_block(e, m->fn, "some"),
-                      put = emit_block(e, m->fn, "put");
-    LLVMBuildCondBr(e->b, LLVMBuildICmp(e->b, LLVMIntSGT, outer, emit_i64(e, 0), ""), some, put);
+                      done = emit_block(e, m->fn, "done");
+    LLVMBuildCondBr(e->b, LLVMBuildICmp(e->b, LLVMIntSGT, outer, emit_i64(e, 0), ""), some, done);
     LLVMPositionBuilderAtEnd(e->b, some);
     rounds(m, &r, outer, outer_round);
-    join(m, &r, &begun, here, put);
-    for (int i = 0; i < m->s.rows; i++)
-        for (int v = 0; v < m->s.vectors; v++)
-            LLVMSetAlignment(LLVMBuildStore(e->b, r.acc[i][v], c_vector(m, i, v)), 4);
+    join(m, &r, &zero, here, done);
+    put(m, &r);
     LLVMBuildRetVoid(e->b);
 }
 

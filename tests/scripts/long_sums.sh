@@ -44,10 +44,16 @@ accurate() {
 targets="host"
 command -v "${CC:-cc}" >/dev/null && targets="$targets c99"
 for t in $targets; do
-    for n in 1 63 64 65 511 512 513 2048 2049 4097 8193 16385 1000003; do accurate $t $n; done
+    for n in 1 63 64 65 511 512 513 2048 2049 4097 8193 16385 131073 1000003; do accurate $t $n; done
 done
 for n in 65 8193 20011; do accurate interp $n; done
 [ -e "$BUILD/ptxsim/libcuda.so.1" ] && for n in 65 8193; do accurate cuda $n; done
+
+# what a compensated product is added with finds room on the stack, however many rows and columns it has
+for rows in 700 4096 50000; do
+    printf 'model wide {\n    input a : f32[%s, 200000]\n    input b : f32[200000, 3000]\n    output c = a @ b\n}\n' $rows >wide.dsl
+    "$FUSEC" wide.dsl -o wide.ll 2>log || fail "wide product of $rows rows: $(cat log)"
+done
 
 # infinities stay what they are
 cat >inf.dsl <<'END'
