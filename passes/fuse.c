@@ -26,8 +26,9 @@ static Node *append_copy(Graph *g, Node *v) {
     return copy;
 }
 
-/* A value that is a source, has another result, or is an output that others read too (the caller
- * may not want the output: its pointer is NULL then) is copied into its further home.  Returns how many copies. */
+/* A value that is a source, has another result, or is an output or a gradient that others read too (the caller may not
+ * want the output, whose pointer is NULL then; a gradient may be added to what is there) is copied into its further
+ * home.  Returns how many copies. */
 static int separate_results(Graph *g, Arena *a) {
     const Uses uses = graph_uses(a, g);
     const int before = g->nodes.n;
@@ -39,7 +40,8 @@ static int separate_results(Graph *g, Arena *a) {
         Result *r = &g->results.at[i];
         Node *v = r->value;
         const bool read = uses.first[v->id + 1] > uses.first[v->id] || homes[v->id] > 1;
-        if (op_is_memory(v->op) || taken[v->id] || (r->kind == RESULT_OUTPUT && read)) r->value = append_copy(g, v), copies++;
+        const bool shared = read && (r->kind == RESULT_OUTPUT || r->kind == RESULT_GRAD);
+        if (op_is_memory(v->op) || taken[v->id] || shared) r->value = append_copy(g, v), copies++;
         else taken[v->id] = true;
     }
     graph_renumber(g);
