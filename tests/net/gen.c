@@ -1,0 +1,201 @@
+// Draws programs: operands among what there is, each new value evaluated at once and kept only if its numbers can be compared.
+#include "tests/net/prog.h"
+#include "tests/net/tensor.h"
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+static const int extents[] = {1, 2, 3, 5, 7, 8, 9, 15, 16, 17, 31, 33, 64, 0, 4, 6};
+
+int some_extent(Gen *g) {
+    int k = random_below(&g->random, 100);
+    if (k == 0) return 0;
+    if (k < 70) return extents[random_below(&g->random, 6)];
+    return k < 90 ? extents[5 + random_below(&g->random, 5)] : extents[random_below(&g->random, 13)];
+}
+double some_number(Gen *g) {
+    static const double list[] = {0.5, 2, -1, 0.1, -0.75, 1.5, 3, -0.3, 0.25, 1};
+    return list[random_below(&g->random, 10)];
+}
+
+static bool fits(const Value *v, Type type, int low, int high) {
+    return !v->inlined && v->type == type && v->shape.rank >= low && v->shape.rank <= high && ops[v->op].eval;
+}
+static Shape some_shape(Gen *g, int low, int high) {
+    Shape s = {.rank = low + random_below(&g->random, (high > 3 ? 3 : high) - low + 1)};
+    if (low > 3) s.rank = low;
+    for (int d = 0; d < s.rank; d++) s.n[d] = some_extent(g);
+    while (shape_size(&s) > 600)
+        for (int d = 0; d < s.rank; d++) s.n[d] = s.n[d] > 2 ? (s.n[d] + 1) / 2 : s.n[d];
+    return s;
+}
+// A bounded first axis, in programs that have one.
+static Shape maybe_bounded(Gen *g, Shape s) {
+    if (!g->prog->bound || s.rank < 1 || !random_chance(&g->random, 60)) return s;
+    s.n[0] = g->prog->extent;
+    s.bounded = 1;
+    return s;
+}
+static int constant_bool(Gen *g, Shape s) { // a comparison of something new
+    int a = fresh(g, D_F, s), zero = number(g, 0.1);
+    if (a < 0) return -1;
+    return push_value(g, (Value){.op = op_named("gt"), .nargs = 2, .arg = {a, zero}, .inlined = true});
+}
+
+int pick(Gen *g, Type type, int low, int high) {
+    int found = -1, seen = 0;
+    for (int i = 0; i < g->prog->count; i++)
+        if (fits(&g->prog->at[i], type, low, high) && random_below(&g->random, ++seen) == 0) found = i;
+    if (found >= 0 && !random_chance(&g->random, 12)) return found;
+    return fresh(g, type, maybe_bounded(g, some_shape(g, low, high)));
+}
+
+// Something that broadcasts to the shape: what there is, or new with some extents of 1 or fewer axes.
+int pick_broadcast(Gen *g, const Shape *to, Type type) {
+    int found = -1, seen = 0;
+    for (int i = 0; i < g->prog->count; i++) {
+        Shape s;
+        const Value *v = &g->prog->at[i];
+        if (fits(v, type, 0, MAX_RANK) && broadcast_shapes(&v->shape, to, &s) && shape_size(&s) <= 2048 && random_below(&g->random, ++seen) == 0) found = i;
+    }
+    if (found >= 0 && !random_chance(&g->random, 25)) return found;
+    Shape s = *to;
+    int drop = random_chance(&g->random, 30) ? random_below(&g->random, s.rank + 1) : 0;
+    s.rank -= drop;
+    s.bounded >>= drop;
+    for (int d = 0; d < s.rank; d++) {
+        s.n[d] = to->n[d + drop];
+        if (random_chance(&g->random, 15)) s.n[d] = 1, s.bounded &= ~(1u << d);
+    }
+    return fresh(g, type, s);
+}
+
+int fresh(Gen *g, Type type, Shape s) {
+    if (type == D_B && random_chance(&g->random, 60)) return constant_bool(g, s);
+    Value v = {.op = op_named("input"), .type = type, .shape = s};
+    bool fixed = s.bounded == 0;
+    int draw = random_below(&g->random, 10);
+    if (type == D_F && fixed && draw < 6) v.op = op_named("param");
+    else if (type == D_F && fixed && draw == 9) v.op = op_named(random_chance(&g->random, 50) ? "ones" : "zeros");
+    v.low = random_chance(&g->random, 70) ? 0 : -2;
+    v.high = v.low + 1 + random_below(&g->random, 8);
+    return push_value(g, v);
+}
+
+int number(Gen *g, double x) { return push_value(g, (Value){.op = op_named("number"), .type = D_F, .number = x, .inlined = true}); }
+
+static bool comparable(Gen *g, int id) {
+    const Tensor *t = &g->eval.value[id];
+    double largest = 0, worst = 0;
+    for (int i = 0; i < shape_size(&t->shape); i++) {
+        const Scalar *s = &g->eval.tape.at[t->id[i]];
+        if (!isfinite(s->value)) return random_chance(&g->random, 1) && !isnan(s->value);
+        largest = fmax(largest, fabs(s->value));
+        worst = fmax(worst, isinf(s->error) ? 0 : s->error);
+    }
+    return t->type == D_I ? largest < 1e9 : largest < 1e4 && (g->prog->precision || worst < 0.01 * (1 + largest));
+}
+
+int push_value(Gen *g, Value v) {
+    Prog *p = g->prog;
+    if (p->count == MAX_VALUES - 1) return -1;
+    for (int k = 0; k < v.nargs; k++)
+        if (v.arg[k] < 0) return -1;
+    int id = p->count;
+    p->at[id] = v;
+    Value *w = &p->at[id];
+    if (!ops[v.op].infer(p, w) || shape_size(&w->shape) > 2048 || w->shape.rank > MAX_RANK) return -1;
+    p->count++;
+    if (ops[v.op].eval == ops[op_named("input")].eval) g->eval.inputs[id] = input_data(p, id);
+    eval_values(&g->eval, p);
+    if (!g->eval.tape.full && (v.nargs == 0 || comparable(g, id))) return id;
+    p->count--;
+    g->eval.value[id] = (Tensor){0};
+    if (g->eval.tape.full) g->eval.tape.count = 0, g->budget = 0;
+    free(g->eval.inputs[id]);
+    g->eval.inputs[id] = NULL;
+    return -1;
+}
+
+static int draw_op(Random *r) {
+    int total = 0;
+    for (int i = 0; i < op_count; i++) total += ops[i].weight;
+    int k = random_below(r, total), i = 0;
+    while (k >= ops[i].weight) k -= ops[i++].weight;
+    return i;
+}
+
+static void statement(Gen *g) {
+    Value v = {.op = draw_op(&g->random)};
+    v.number = 1;
+    bool ok = ops[v.op].propose(g, &v);
+    if (ok && v.body == NULL && random_chance(&g->random, 20) && ops[v.op].eval != ops[op_named("split")].eval) v.inlined = random_chance(&g->random, 0);
+    if (!ok || push_value(g, v) < 0) free(v.body);
+}
+
+// ---- what is done with the values ------------------------------------------------------------------------------------------
+static void mark_used(const Prog *p, bool *used) {
+    for (int i = 0; i < p->count; i++)
+        for (int k = 0; k < p->at[i].nargs; k++) used[p->at[i].arg[k]] = true;
+}
+static bool leaf(const Value *v) { return v->nargs == 0; }
+
+// The loss: the sum of means of what nothing reads, squared now and then.
+static int loss_of(Gen *g, const bool *used) {
+    int total = -1;
+    for (int i = 0, n = g->prog->count; i < n; i++) {
+        const Value *v = &g->prog->at[i];
+        if (used[i] || v->type != D_F || leaf(v) || v->inlined || shape_size(&v->shape) == 0) continue;
+        int x = i;
+        if (random_chance(&g->random, 50)) x = push_value(g, (Value){.op = op_named("mul"), .nargs = 2, .arg = {i, i}, .inlined = true});
+        if (x >= 0 && v->shape.rank) x = push_value(g, (Value){.op = op_named(random_chance(&g->random, 50) ? "mean" : "sum"), .nargs = 1, .arg = {x}, .nattrs = 2,
+                                                        .attr = {(1 << v->shape.rank) - 1, 0}, .inlined = true});
+        if (x < 0) continue;
+        total = total < 0 ? x : push_value(g, (Value){.op = op_named("add"), .nargs = 2, .arg = {total, x}, .inlined = true});
+    }
+    if (total < 0) return -1;
+    g->prog->at[total].inlined = false;
+    return total;
+}
+
+static void choose_outputs(Gen *g, const bool *used) {
+    Prog *p = g->prog;
+    for (int i = p->count - 1; i >= 0 && p->nresults < 4; i--)
+        if (!leaf(&p->at[i]) && !p->at[i].inlined && i != p->loss && (!used[i] || random_chance(&g->random, 15))) p->results[p->nresults++] = i;
+}
+
+static void choose_training(Gen *g) {
+    Prog *p = g->prog;
+    p->steps = 1 + random_below(&g->random, 2);
+    p->optimizer = random_chance(&g->random, 65) ? O_NONE : (Optimizer)(1 + random_below(&g->random, 5));
+    p->rate = 0.125;
+    p->clip = random_chance(&g->random, 25) ? 0.5 : 0;
+}
+
+void generate(Prog *p, uint64_t seed) {
+    Gen g = {.prog = p, .random = {seed}};
+    *p = (Prog){.loss = -1, .seed = seed};
+    random_bits(&g.random);
+    g.eval.tape.limit = 400000;
+    g.eval.seed = seed;
+    g.eval.training = true;
+    g.eval.inputs = calloc(MAX_VALUES, sizeof *g.eval.inputs);
+    if (!g.eval.inputs) abort();
+    if (random_chance(&g.random, 12)) p->precision = (Precision)(1 + random_below(&g.random, 3));
+    if (random_chance(&g.random, 15)) p->bound = 1 + random_below(&g.random, 17), p->extent = 1 + random_below(&g.random, p->bound);
+    int n = 1 + random_below(&g.random, random_chance(&g.random, 60) ? 4 : 12);
+    g.budget = 1;
+    for (int i = 0, tries = 0; i < n && tries < 4 * n && g.budget; tries++) {
+        int before = p->count;
+        statement(&g);
+        i += p->count > before && !leaf(&p->at[p->count - 1]);
+    }
+    bool used[MAX_VALUES] = {false};
+    mark_used(p, used);
+    if (g.budget && random_chance(&g.random, 75)) p->loss = loss_of(&g, used);
+    choose_outputs(&g, used);
+    choose_training(&g);
+    for (int i = 0; i < MAX_VALUES; i++) free(g.eval.inputs[i]);
+    free(g.eval.inputs);
+    eval_free(&g.eval);
+}

@@ -1,0 +1,144 @@
+#include "tests/net/judge.h"
+#include "tests/net/tensor.h"
+#include <fcntl.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+static void path_of(char *to, const Command *c, const char *name) { snprintf(to, 400, "%s/%s", c->folder, name); }
+
+static Stored stored(const char *name, const char *dtype, const Shape *s, double *data) {
+    Stored r = {.rank = s->rank, .data = data, .size = shape_size(s)};
+    snprintf(r.name, sizeof r.name, "%s", name);
+    snprintf(r.dtype, sizeof r.dtype, "%s", dtype);
+    for (int d = 0; d < s->rank; d++) r.n[d] = s->n[d];
+    return r;
+}
+
+// Parameters as they were before any step: drawn again from the seed.
+static bool write_params(const Prog *p, const Command *c) {
+    Expected x;
+    Stored s[120];
+    char path[400];
+    expect(p, p->loss >= 0 ? E_GRAD : E_INFER, &x);
+    int n = 0;
+    for (; n < x.eval.nparams && n < 120; n++) s[n] = stored(x.eval.params[n].path, "F32", &x.eval.params[n].shape, x.eval.params[n].data);
+    path_of(path, c, "params.safetensors");
+    bool ok = stored_write(path, s, n);
+    expected_free(&x);
+    return ok;
+}
+static bool write_inputs(const Prog *p, const Command *c, const Eval *e) {
+    static const char *types[] = {"F32", "I32", "BOOL"};
+    Stored s[MAX_VALUES];
+    char path[400], name[16];
+    int n = 0;
+    for (int i = 0; i < p->count; i++) {
+        if (!e->inputs[i]) continue;
+        snprintf(name, sizeof name, "v%d", i);
+        s[n++] = stored(name, types[p->at[i].type], &p->at[i].shape, e->inputs[i]);
+    }
+    path_of(path, c, "inputs.safetensors");
+    return stored_write(path, s, n);
+}
+static bool write_program(const Prog *p, const Command *c) {
+    char path[400];
+    path_of(path, c, "m.dsl");
+    FILE *f = fopen(path, "w");
+    if (!f) return false;
+    print_dsl(f, p);
+    return fclose(f) == 0;
+}
+
+static int run(const Prog *p, const Command *c, Entry entry) {
+    char dsl[400], in[400], params[400], out[400], log[400], steps[16], extent[16];
+    path_of(dsl, c, "m.dsl"), path_of(in, c, "inputs.safetensors"), path_of(params, c, "params.safetensors"), path_of(out, c, "out.safetensors"), path_of(log, c, "log");
+    unlink(out);
+    snprintf(steps, sizeof steps, "%d", p->steps);
+    snprintf(extent, sizeof extent, "S=%d", p->extent);
+    const char *args[24] = {c->fusec, "run", dsl, "--entry", entry_name(entry), "--inputs", in, "--params", params, "--outputs", out, "--target", c->target, "--quiet"};
+    int n = 14;
+    if (entry == E_STEP) args[n++] = "--steps", args[n++] = steps;
+    if (p->bound) args[n++] = "--extent", args[n++] = extent;
+    pid_t child = fork();
+    if (child == 0) {
+        int f = open(log, O_WRONLY | O_CREAT | O_TRUNC, 0600);
+        dup2(f, 1), dup2(f, 2);
+        alarm(100);
+        execv(c->fusec, (char **)args);
+        _exit(127);
+    }
+    int status = 0;
+    waitpid(child, &status, 0);
+    return status;
+}
+
+static void read_log(const Command *c, Judgement *j) {
+    char log[400];
+    path_of(log, c, "log");
+    FILE *f = fopen(log, "r");
+    size_t n = f ? fread(j->message, 1, sizeof j->message - 1, f) : 0;
+    j->message[n] = 0;
+    if (f) fclose(f);
+}
+
+static double bound_of(const Result *r, int i) { return r->type == D_F ? 6 * r->error[i] + 1e-37 : r->error[i]; }
+
+static void compare(const Result *r, const Stored *s, Expected *x, Judgement *j) {
+    double worst = 0;
+    for (int i = 0; i < r->size; i++) {
+        double want = r->value[i], got = s->data[i], bound = bound_of(r, i);
+        bool same = got == want || (isnan(got) && isnan(want));
+        x->compared++;
+        if (same) continue;
+        if (isinf(r->error[i]) || !isfinite(want) || bound > 0.1 * (1 + fabs(want))) {
+            x->skipped++;
+            continue;
+        }
+        double ratio = fabs(got - want) <= bound ? 0 : isfinite(got) ? fabs(got - want) / bound : INFINITY;
+        if (!(ratio > worst)) continue;
+        worst = ratio;
+        j->verdict = V_DIFFERS, j->element = i, j->got = got, j->want = want, j->bound = bound;
+        snprintf(j->tensor, sizeof j->tensor, "%s", r->name);
+    }
+}
+
+static void compare_all(const Command *c, Expected *x, Judgement *j) {
+    Stored *s = calloc(200, sizeof *s);
+    char path[400];
+    path_of(path, c, "out.safetensors");
+    int n = stored_read(path, s, 200);
+    for (int k = 0; k < x->count && j->verdict == V_AGREES; k++) {
+        int i = 0;
+        while (i < n && strcmp(s[i].name, x->at[k].name)) i++;
+        bool there = i < n && s[i].size == x->at[k].size && s[i].rank == x->at[k].rank && !memcmp(s[i].n, x->at[k].n, sizeof(int) * (size_t)s[i].rank);
+        if (there) {
+            compare(&x->at[k], &s[i], x, j);
+            continue;
+        }
+        j->verdict = V_DIED;
+        snprintf(j->message, sizeof j->message, "%s %s\n", x->at[k].name, i < n ? "has another shape" : "is missing in the outputs");
+    }
+    for (int i = 0; i < n; i++) free(s[i].data);
+    free(s);
+}
+
+Judgement judge(const Prog *p, const Command *c, Expected *x) {
+    Judgement j = {.verdict = V_AGREES};
+    Entry entry = entry_of(p);
+    expect(p, entry, x);
+    if (!x->usable || !x->count) j.verdict = V_UNUSABLE;
+    else if (!write_program(p, c) || !write_params(p, c) || !write_inputs(p, c, &x->eval)) j.verdict = V_UNUSABLE;
+    if (j.verdict == V_UNUSABLE) return j;
+    int status = run(p, c, entry);
+    if (status == 0) {
+        compare_all(c, x, &j);
+        return j;
+    }
+    read_log(c, &j);
+    j.verdict = WIFSIGNALED(status) ? V_DIED : V_REFUSED;
+    if (WIFSIGNALED(status)) snprintf(j.message, sizeof j.message, "killed by signal %d\n", WTERMSIG(status));
+    return j;
+}

@@ -1,0 +1,177 @@
+#include "tests/net/prog.h"
+#include "tests/net/tensor.h"
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+static void print_list(FILE *f, const int *n, int count, unsigned bounded) {
+    fputc('[', f);
+    for (int i = 0; i < count; i++) {
+        fprintf(f, "%s", i ? ", " : "");
+        if (bounded >> i & 1) fputc('S', f);
+        else fprintf(f, "%d", n[i]);
+    }
+    fputc(']', f);
+}
+static void print_axes(FILE *f, unsigned mask) {
+    bool first = true;
+    fputc('[', f);
+    for (int d = 0; d < MAX_RANK; d++)
+        if (mask >> d & 1) fprintf(f, "%s%d", first ? "" : ", ", d), first = false;
+    fputc(']', f);
+}
+static void print_number(FILE *f, double x) { fprintf(f, "%.9g%s", x, x == floor(x) ? ".0" : ""); }
+
+// start, count, step as a slice: the bounds left out where they say nothing
+static void print_subscripts(FILE *f, const Value *v, const Shape *s, bool torch) {
+    for (int d = 0; d < s->rank; d++) {
+        const int *x = &v->attr[3 * d];
+        int stop = x[0] + x[1] * x[2];
+        fprintf(f, "%s", d ? ", " : "");
+        if (torch) {
+            fprintf(f, "(%d, %d, %d)", x[0], x[1], x[2]);
+            continue;
+        }
+        if (!x[2]) fprintf(f, "%d", d % 2 ? x[0] - s->n[d] : x[0]);
+        else if (x[0] == 0 && x[2] == 1 && (x[1] == s->n[d] || s->bounded >> d & 1)) fputc(':', f);
+        else if (x[1] == 0) fprintf(f, "0:0");
+        else if (x[2] > 0) fprintf(f, stop >= s->n[d] ? "%d::%d" : "%d:%d:%d", x[0], stop >= s->n[d] ? x[2] : stop, x[2]);
+        else if (stop < 0) fprintf(f, "%d::%d", x[0], x[2]);
+        else fprintf(f, "%d:%d:%d", x[0] - s->n[d], stop, x[2]);
+    }
+}
+static void print_pads(FILE *f, const Value *v) {
+    fputc('[', f);
+    for (int d = 0; d < v->nattrs / 2; d++) fprintf(f, "%s[%d, %d]", d ? ", " : "", v->attr[2 * d], v->attr[2 * d + 1]);
+    fputc(']', f);
+}
+static void print_padding(FILE *f, int p) {
+    static const char *names[] = {"\"reflect\"", "\"valid\"", "\"same\""};
+    if (p < 0) fputs(names[p + 3], f);
+    else fprintf(f, "%d", p);
+}
+
+static void print_template(FILE *f, const Prog *p, int id, const char *t, bool torch) {
+    const Value *v = &p->at[id];
+    for (; *t; t++) {
+        if (*t != '%') {
+            fputc(*t, f);
+            continue;
+        }
+        int c = *++t, a = strchr("abmqci", c) && t[1] >= '0' && t[1] <= '9' ? v->attr[*++t - '0'] : 0;
+        switch (c) {
+        case 'a': fprintf(f, "%d", a); break;
+        case 'b': fprintf(f, "%s", a ? "true" : "false"); break;
+        case 'm': print_axes(f, (unsigned)a); break;
+        case 'q': print_padding(f, a); break;
+        case 'c': fprintf(f, "%s", a ? "\"causal\"" : "none"); break;
+        case 'i': if (a < 0) fputs("none", f); else fprintf(f, "%d", a); break;
+        case 's': print_list(f, v->shape.n, v->shape.rank, v->shape.bounded); break;
+        case 'l': print_list(f, v->attr, v->nattrs, 0); break;
+        case 'n': print_number(f, v->number); break;
+        case 'L': fprintf(f, "c%d", id); break;
+        case 'x': print_subscripts(f, v, &p->at[v->arg[0]].shape, torch); break;
+        case 'p': print_pads(f, v); break;
+        case 'g': for (int d = 0; d < v->attr[0]; d++) fputs(":, ", f); break;
+        case 'A': for (int k = 0; k < v->nargs; k++) fputs(k ? ", " : "", f), print_arg(f, p, v->arg[k], torch); break;
+        default: print_arg(f, p, v->arg[c - '0'], torch); break;
+        }
+    }
+}
+
+void print_arg(FILE *f, const Prog *p, int id, bool torch) {
+    const Op *op = &ops[p->at[id].op];
+    const char *t = torch && op->torch ? op->torch : op->dsl;
+    if (!p->at[id].inlined) {
+        fprintf(f, "v%d", id);
+        return;
+    }
+    bool bracket = !(p->at[id].op == op_named("number") && p->at[id].number >= 0) && t[0] == '%';
+    if (bracket || p->at[id].number < 0) fputc('(', f);
+    print_template(f, p, id, t, torch);
+    if (bracket || p->at[id].number < 0) fputc(')', f);
+}
+
+static void print_split(FILE *f, const Prog *p, int id, bool torch) {
+    const Value *v = &p->at[id];
+    fprintf(f, "u%d, v%d, w%d = split(", id, id, id);
+    print_arg(f, p, v->arg[0], torch);
+    fprintf(f, ", ");
+    print_list(f, v->attr + 1, 3, 0);
+    fprintf(f, ", axis = %d)\n", v->attr[0]);
+}
+
+static void print_statement(FILE *f, const Prog *p, int id, bool torch) {
+    const Op *op = &ops[p->at[id].op];
+    fprintf(f, "    ");
+    if (p->at[id].body) {
+        print_indexed(f, p, id, torch);
+        return;
+    }
+    if (!strcmp(op->name, "split")) {
+        print_split(f, p, id, torch);
+        return;
+    }
+    fprintf(f, "v%d = ", id);
+    print_template(f, p, id, torch && op->torch ? op->torch : op->dsl, torch);
+    fputc('\n', f);
+}
+
+static void print_leaf(FILE *f, const Prog *p, int id) {
+    const Value *v = &p->at[id];
+    static const char *types[] = {"f32", "i32", "bool"};
+    if (!strcmp(ops[v->op].name, "param")) {
+        fprintf(f, "    v%d = param ", id);
+        print_list(f, v->shape.n, v->shape.rank, 0);
+        fprintf(f, " init normal(0.5)\n");
+        return;
+    }
+    fprintf(f, "    input v%d : %s", id, types[v->type]);
+    print_list(f, v->shape.n, v->shape.rank, v->shape.bounded);
+    if (v->type == D_I) fprintf(f, " in %d..%d", v->low, v->high);
+    fputc('\n', f);
+}
+
+static const char own_optimizer[] = "optimizer own(p, g, lr, mu = 0.5) {\n    state m = ones like p\n    m <- mu * m + tanh(g)\n"
+                                    "    d = if p.rank >= 2 then 0.25 else 0.0\n    p <- p - lr * (m + d * p)\n}\n";
+
+static void print_training(FILE *f, const Prog *p) {
+    static const char *forms[] = {"sgd(lr = 0.125)", "sgd(lr = 0.125)", "momentum(lr = 0.125)", "adam(lr = 0.125, eps = 0.01)", "adamw(lr = 0.125, eps = 0.01)", "own(lr = 0.125)"};
+    fprintf(f, "    output v%d\n    train v%d with %s", p->loss, p->loss, forms[p->optimizer]);
+    if (p->clip > 0) fprintf(f, " clip_norm %g", p->clip);
+    fputc('\n', f);
+}
+
+void print_dsl(FILE *f, const Prog *p) {
+    static const char *precisions[] = {"f32", "bf16", "f16", "tf32"};
+    if (p->bound) fprintf(f, "dim S <= %d\n", p->bound);
+    if (p->optimizer == O_OWN && p->loss >= 0) fputs(own_optimizer, f);
+    fprintf(f, "model m {\n");
+    if (p->precision) fprintf(f, "    precision %s\n", precisions[p->precision]);
+    for (int i = 0; i < p->count; i++) {
+        const Value *v = &p->at[i];
+        if (v->dead || v->inlined) continue;
+        if (!strcmp(ops[v->op].name, "input") || !strcmp(ops[v->op].name, "param")) print_leaf(f, p, i);
+        else print_statement(f, p, i, false);
+    }
+    for (int i = 0; i < p->nresults; i++) fprintf(f, "    output v%d\n", p->results[i]);
+    if (p->loss >= 0) print_training(f, p);
+    fprintf(f, "}\n");
+}
+
+void print_torch(FILE *f, const Prog *p) {
+    fprintf(f, "def program(env):\n");
+    for (int i = 0; i < p->count; i++) {
+        const Value *v = &p->at[i];
+        if (v->dead || v->inlined) continue;
+        if (!strcmp(ops[v->op].name, "input")) fprintf(f, "    v%d = env.input(%d)\n", i, i);
+        else if (!strcmp(ops[v->op].name, "param")) fprintf(f, "    v%d = env.param('v%d')\n", i, i);
+        else print_statement(f, p, i, true);
+    }
+    fprintf(f, "    return {");
+    for (int i = 0; i < p->nresults; i++) fprintf(f, "'v%d': v%d, ", p->results[i], p->results[i]);
+    if (p->loss >= 0) fprintf(f, "'v%d': v%d", p->loss, p->loss);
+    fprintf(f, "}, ");
+    if (p->loss >= 0) fprintf(f, "v%d\n", p->loss);
+    else fprintf(f, "None\n");
+}

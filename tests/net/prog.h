@@ -1,0 +1,128 @@
+// Random programs of the net: an abstract form of their own, from which come the source text, the values (on a tape) and the same
+// program for PyTorch.  A program is a list of values; what is not `inlined` is a statement `vK = ...`.
+#pragma once
+#include "tests/net/tape.h"
+#include <stdint.h>
+#include <stdio.h>
+
+enum { MAX_RANK = 6, MAX_ARGS = 6, MAX_ATTRS = 16, MAX_VALUES = 64, MAX_SCALARS = 1 << 16, MAX_INDICES = 6 };
+
+typedef enum { D_F, D_I, D_B } Type;
+
+typedef struct {
+    int rank, n[MAX_RANK];
+    unsigned bounded; // axes whose extent is the bounded dimension S
+} Shape;
+
+typedef struct Body Body; // of an indexed definition
+typedef struct Prog Prog;
+
+typedef struct {
+    int op;       // into ops[]
+    Type type;
+    Shape shape;
+    int nargs, arg[MAX_ARGS];
+    int nattrs;
+    int attr[MAX_ATTRS];
+    double number;
+    Body *body;
+    Prog *callee; // a function, layer or loop body
+    int low, high; // of an integer input
+    bool inlined, dead;
+} Value;
+
+typedef enum { O_NONE, O_SGD, O_MOMENTUM, O_ADAM, O_ADAMW, O_OWN } Optimizer;
+
+struct Prog {
+    int count;
+    Value at[MAX_VALUES];
+    bool is_layer;
+    int results[4], nresults; // of a function; outputs of a model
+    int loss;                 // value, or -1
+    Precision precision;
+    Optimizer optimizer;
+    double rate, clip, momentum;
+    int steps;
+    bool only_first; // `only` with the first parameter's path
+    int bound, extent; // dim S <= bound, and what this run says; 0: no such dimension
+    uint64_t seed;
+};
+
+// ---- random numbers ------------------------------------------------------------------------------------------------------
+typedef struct { uint64_t state; } Random;
+uint64_t random_bits(Random *r);
+int random_below(Random *r, int n);
+static inline bool random_chance(Random *r, int percent) { return random_below(r, 100) < percent; }
+
+// ---- evaluation ----------------------------------------------------------------------------------------------------------
+typedef struct { Shape shape; Type type; int *id; } Tensor;
+typedef struct { char path[96]; Shape shape; Tensor now; double *data, *error, *m, *v, *m_error, *v_error; } Param;
+
+typedef struct {
+    Tape tape;
+    const Prog *prog;
+    Tensor value[MAX_VALUES];
+    Param *params;
+    int nparams;
+    double **inputs; // of the model's values
+    char prefix[64];
+    uint64_t seed;
+    int step;
+    bool training;
+    void **blocks;
+    int nblocks;
+} Eval;
+
+int shape_size(const Shape *s);
+bool shape_equal(const Shape *a, const Shape *b);
+Tensor tensor_make(Eval *e, Shape s, Type t);
+Tensor eval_param(Eval *e, const char *name, Shape s, double scale, double offset);
+void eval_values(Eval *e, const Prog *p);
+void eval_reset(Eval *e); // forgets values, keeps parameters
+void eval_free(Eval *e);
+double *input_data(const Prog *p, int value);
+
+// ---- operations ----------------------------------------------------------------------------------------------------------
+typedef struct Gen {
+    Prog *prog;
+    Random random;
+    Eval eval;
+    Prog *functions[4];
+    int nfunctions;
+    int depth;
+    int budget; // of indexed terms
+} Gen;
+
+typedef struct {
+    const char *name;
+    int weight;
+    bool (*propose)(Gen *g, Value *v);      // arguments and attributes
+    bool (*infer)(const Prog *p, Value *v); // shape and type; false: not a program
+    void (*eval)(Eval *e, const Value *v, Tensor *out);
+    const char *dsl, *torch; // templates; torch NULL: the same
+    int code;                // for eval: a TapeOp or a form
+} Op;
+extern const Op ops[];
+extern const int op_count;
+int op_named(const char *name);
+
+// What proposals are made of.
+int pick(Gen *g, Type type, int min_rank, int max_rank); // a value, or -1
+int pick_broadcast(Gen *g, const Shape *to, Type type);
+int fresh(Gen *g, Type type, Shape s);                   // a new parameter or input
+int push_value(Gen *g, Value v);                         // infers and evaluates; -1: not kept
+int number(Gen *g, double x);
+double some_number(Gen *g);
+int some_extent(Gen *g);
+bool infer_indexed(const Prog *p, Value *v);
+bool propose_indexed(Gen *g, Value *v);
+void eval_indexed(Eval *e, const Value *v, Tensor *out);
+void print_indexed(FILE *f, const Prog *p, int id, bool torch);
+void print_call(FILE *f, const Prog *p, int id, bool torch);
+
+void generate(Prog *p, uint64_t seed);
+bool infer_all(Prog *p);
+void print_dsl(FILE *f, const Prog *p);
+void print_torch(FILE *f, const Prog *p);
+void print_arg(FILE *f, const Prog *p, int id, bool torch);
+void prog_free(Prog *p);
