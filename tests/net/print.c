@@ -144,7 +144,7 @@ static void print_training(FILE *f, const Prog *p) {
 
 void print_dsl(FILE *f, const Prog *p) {
     static const char *precisions[] = {"f32", "bf16", "f16", "tf32"};
-    if (p->bound) fprintf(f, "dim S <= %d\n", p->bound);
+    if (uses_bound(p)) fprintf(f, "dim S <= %d\n", p->bound);
     if (p->optimizer == O_OWN && p->loss >= 0) fputs(own_optimizer, f);
     fprintf(f, "model m {\n");
     if (p->precision) fprintf(f, "    precision %s\n", precisions[p->precision]);

@@ -66,7 +66,7 @@ static Param *add_param(Eval *e, const char *path, Shape s) {
     if (!e->params) abort();
     Param *p = &e->params[e->nparams++];
     int n = shape_size(&s);
-    *p = (Param){.shape = s, .data = zeros(n), .error = zeros(n), .m = zeros(n), .v = zeros(n), .m_error = zeros(n), .v_error = zeros(n)};
+    *p = (Param){.shape = s, .first = zeros(n), .data = zeros(n), .error = zeros(n), .m = zeros(n), .v = zeros(n), .m_error = zeros(n), .v_error = zeros(n)};
     snprintf(p->path, sizeof p->path, "%s", path);
     return p;
 }
@@ -80,6 +80,7 @@ Tensor eval_param(Eval *e, const char *name, Shape s, double scale, double offse
     if (!p) {
         p = add_param(e, path, s);
         fill(p->data, shape_size(&s), hash(path, e->seed), scale, offset);
+        memcpy(p->first, p->data, (size_t)shape_size(&s) * sizeof *p->first);
     }
     if (!p->now.id) p->now = var_tensor(e, p);
     return p->now;
@@ -111,7 +112,7 @@ void eval_free(Eval *e) {
     eval_reset(e);
     for (int i = 0; i < e->nparams; i++) {
         Param *p = &e->params[i];
-        free(p->data), free(p->error), free(p->m), free(p->v), free(p->m_error), free(p->v_error);
+        free(p->first), free(p->data), free(p->error), free(p->m), free(p->v), free(p->m_error), free(p->v_error);
     }
     free(e->params);
     tape_free(&e->tape);
@@ -139,6 +140,12 @@ bool infer_all(Prog *p) {
         if (!ops[v->op].infer(p, v) || shape_size(&v->shape) > 4096) return false;
     }
     return true;
+}
+
+bool uses_bound(const Prog *p) {
+    for (int i = 0; i < p->count; i++)
+        if (!p->at[i].dead && p->at[i].shape.bounded) return true;
+    return false;
 }
 
 int op_named(const char *name) {

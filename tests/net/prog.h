@@ -56,7 +56,7 @@ static inline bool random_chance(Random *r, int percent) { return random_below(r
 
 // ---- evaluation ----------------------------------------------------------------------------------------------------------
 typedef struct { Shape shape; Type type; int *id; } Tensor;
-typedef struct { char path[96]; Shape shape; Tensor now; double *data, *error, *m, *v, *m_error, *v_error; } Param;
+typedef struct { char path[96]; Shape shape; Tensor now; double *first, *data, *error, *m, *v, *m_error, *v_error; } Param;
 
 typedef struct {
     Tape tape;
@@ -122,6 +122,7 @@ void print_call(FILE *f, const Prog *p, int id, bool torch);
 
 void generate(Prog *p, uint64_t seed);
 bool infer_all(Prog *p);
+bool uses_bound(const Prog *p); // some live value has an extent S
 void print_dsl(FILE *f, const Prog *p);
 void print_torch(FILE *f, const Prog *p);
 void print_arg(FILE *f, const Prog *p, int id, bool torch);

@@ -14,6 +14,14 @@ void tape_free(Tape *t) {
     t->count = t->capacity = 0;
 }
 
+// The least bit of a double.
+static double grid_of(double x) {
+    int e;
+    if (x == 0 || !isfinite(x)) return INFINITY;
+    long long m = (long long)ldexp(frexp(fabs(x), &e), 53);
+    return ldexp((double)(m & -m), e - 53);
+}
+
 static int push(Tape *t, Scalar s) {
     if (t->count >= t->limit) {
         t->full = true;
@@ -29,10 +37,11 @@ static int push(Tape *t, Scalar s) {
 }
 
 int tape_const(Tape *t, double value) {
-    return push(t, (Scalar){T_CONST, (unsigned char)t->precision, {-1, -1, -1}, value, fabs(value), 0});
+    double error = (double)(float)value == value || !isfinite(value) ? 0 : fabs(value) * 0x1p-24; // a constant is rounded once
+    return push(t, (Scalar){T_CONST, (unsigned char)t->precision, {-1, -1, -1}, value, fabs(value), grid_of(value), error});
 }
 int tape_var(Tape *t, double value, double error) {
-    return push(t, (Scalar){T_VAR, (unsigned char)t->precision, {-1, -1, -1}, value, fabs(value), error});
+    return push(t, (Scalar){T_VAR, (unsigned char)t->precision, {-1, -1, -1}, value, fabs(value), grid_of(value), error});
 }
 
 static double saturated(double x) {
@@ -154,8 +163,12 @@ static double error_pow(const Scalar *a, const Scalar *b, double y, double u) {
     return moved > 0.5 ? INFINITY : fabs(y) * (2 * moved + 4 * u);
 }
 
-static bool exact(const Scalar *a, const Scalar *b, double y, Precision p) {
-    return p == P_F32 && a->error == 0 && b->error == 0 && (double)(float)y == y;
+// Whether the result is exact, in whatever order its terms are added.
+static bool exact(TapeOp op, const Scalar *a, const Scalar *b, const Scalar *y, Precision p) {
+    if (p != P_F32 || a->error > 0 || b->error > 0) return false;
+    if (y->magnitude == 0) return true;
+    if (op == T_DIV) return grid_of(b->value) == fabs(b->value) && y->magnitude < y->grid * 0x1p24;
+    return isinf(y->grid) || (y->magnitude <= y->grid * 0x1p24 && y->magnitude < 3e38 && y->grid > 0x1p-140);
 }
 
 static double error2(const Tape *t, TapeOp op, const Scalar *a, const Scalar *b, const Scalar *y, double u) {
@@ -166,9 +179,9 @@ static double error2(const Tape *t, TapeOp op, const Scalar *a, const Scalar *b,
         if (fabs(a->value - b->value) <= 4 * (a->error + b->error)) return fmax(a->error, b->error);
         return y->value == a->value ? a->error : b->error;
     }
-    if (op == T_DIV) return exact(a, b, y->value, t->precision) ? 0 : error_divide(a, b, u);
+    if (op == T_DIV) return exact(op, a, b, y, t->precision) ? 0 : error_divide(a, b, u);
     if (op == T_POW) return error_pow(a, b, y->value, u);
-    if (exact(a, b, y->value, t->precision)) return 0;
+    if (exact(op, a, b, y, t->precision)) return 0;
     if (op != T_MUL) return a->error + b->error + u * y->magnitude;
     double cross = (a->error > 0 ? b->magnitude * a->error : 0) + (b->error > 0 ? a->magnitude * b->error : 0);
     return cross + (a->error > 0 && b->error > 0 ? a->error * b->error : 0) + u * y->magnitude;
@@ -183,9 +196,15 @@ static double magnitude2(TapeOp op, const Scalar *a, const Scalar *b, double y) 
     return y == a->value ? a->magnitude : b->magnitude;
 }
 
+static double grid2(TapeOp op, const Scalar *a, const Scalar *b, double y) {
+    if (op == T_MUL) return a->grid * b->grid;
+    if (op == T_DIV) return a->grid / fabs(b->value);
+    return op >= T_LT ? grid_of(y) : fmin(a->grid, b->grid);
+}
+
 static int push_select(Tape *t, int c, int a, int b) {
     const Scalar *C = &t->at[c], *A = &t->at[a], *B = &t->at[b], *chosen = C->value != 0 ? A : B;
-    Scalar s = {T_SELECT, (unsigned char)t->precision, {c, a, b}, chosen->value, chosen->magnitude, chosen->error};
+    Scalar s = {T_SELECT, (unsigned char)t->precision, {c, a, b}, chosen->value, chosen->magnitude, chosen->grid, chosen->error};
     if (C->error > 0) {
         s.error = fmax(A->error, B->error) + fabs(A->value - B->value);
         s.magnitude = fmax(A->magnitude, B->magnitude);
@@ -201,9 +220,10 @@ int tape_op(Tape *t, TapeOp op, int a, int b, int c) {
     if (op == T_SELECT) return push_select(t, a, b, c);
     const Scalar *A = &t->at[a], *B = b >= 0 ? &t->at[b] : NULL;
     double u = unit(t->precision), v = B ? apply2(op, A->value, B->value) : apply1(op, A->value);
-    Scalar s = {(unsigned char)op, (unsigned char)t->precision, {a, b, -1}, v, fabs(v), 0};
+    Scalar s = {(unsigned char)op, (unsigned char)t->precision, {a, b, -1}, v, fabs(v), 0, 0};
     bool moves = op == T_NEG || op == T_COPY || op == T_STOP || op == T_ABS;
     s.magnitude = B ? magnitude2(op, A, B, v) : moves ? A->magnitude : fabs(v);
+    s.grid = B ? grid2(op, A, B, v) : moves ? A->grid : grid_of(v);
     s.error = B ? error2(t, op, A, B, &s, u) : error1(op, A, v, u);
     if (t->precision != P_F32 && op < T_LT && !moves && op != T_STOP) s.error += floor_error(t->precision, v) + (op == T_MAX || op == T_MIN ? u * fabs(v) : 0);
     if (isnan(s.error)) s.error = INFINITY;

@@ -17,6 +17,7 @@ typedef struct {
     int arg[3];       // -1: none
     double value;
     double magnitude; // of the terms that the value was added up from: what cancelled counts
+    double grid;      // where error is 0: what all terms are multiples of (infinite: they are 0)
     double error;     // in f32 the value may differ by this much; infinite: by anything
 } Scalar;
 
