@@ -95,5 +95,6 @@ const Op ops[] = {
     {"jacobian", 2, propose_jacobian, infer_jacobian, eval_jacobian, "jacobian(%0, %1)", NULL, 0},
     {"jacobian batch", 1, propose_jacobian_batch, infer_jacobian, eval_jacobian, "jacobian(%0, %1, batch = 0)", NULL, 0},
     {"indexed", 16, propose_indexed, infer_indexed, eval_indexed, "", "", 0},
+    {"indexed tree", 12, propose_tree, infer_indexed, eval_tree, "", "", 0},
 };
 const int op_count = sizeof ops / sizeof *ops;

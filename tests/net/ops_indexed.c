@@ -1,40 +1,17 @@
 // Indexed definitions: ranges, affine and divided subscripts, gathers; a product of factors, reduced or not, and a term beside it.
-#include "tests/net/ops_point.h"
-#include "tests/net/rows.h"
+#include "tests/net/indexed.h"
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
-enum { MAX_FACTORS = 4 };
-typedef enum { F_READ, F_SQUARE, F_TANH, F_ABS, F_INDEX, F_COMPARE, F_FORMS } FactorKind;
-static const char letters[] = "ijklmn";
+static const char letters[] = "ijklmnop";
 static const char *reductions[] = {"sum", "max", "min", "prod"};
-
-typedef struct {
-    int coefficient[MAX_INDICES], add, over; // (sum + add) / over
-    int ids;                                 // argument that is read at the one index, or -1
-} Subscript;
-typedef struct {
-    FactorKind kind;
-    int arg, index, other; // F_INDEX: float(index); F_COMPARE: float(index < other)
-    Subscript at[MAX_RANK];
-} Factor;
-struct Body {
-    int left, count; // indices: on the left, all
-    int low[MAX_INDICES], high[MAX_INDICES];
-    bool stated[MAX_INDICES];
-    int reduction; // -1: none
-    int nfactors;
-    bool beside; // the last factor stands beside the reduction
-    double scale;
-    Factor factor[MAX_FACTORS];
-};
+char index_letter(int i) { return letters[i]; }
 
 static int below(Gen *g, int n) { return random_below(&g->random, n); }
 static bool reads(const Factor *f) { return f->kind <= F_ABS; }
 
-// The one index that the subscript is, or -1.
-static int whole(const Subscript *s) {
+int index_whole(const Subscript *s) {
     int found = -1;
     if (s->add || s->over != 1 || s->ids >= 0) return -1;
     for (int i = 0; i < MAX_INDICES; i++) {
@@ -71,7 +48,9 @@ static Subscript draw_subscript(Gen *g, const Body *b, int extent, int visible) 
 static bool draw_factor(Gen *g, Value *v, Body *b, Factor *f, int visible) {
     *f = (Factor){.kind = below(g, 3) ? F_READ : (FactorKind)below(g, F_FORMS), .arg = -1};
     f->index = below(g, visible), f->other = below(g, visible);
-    if (!reads(f)) return true;
+    return !reads(f) || draw_read(g, v, b, f, visible);
+}
+bool draw_read(Gen *g, Value *v, Body *b, Factor *f, int visible) {
     int a = v->nargs && below(g, 4) == 0 ? v->arg[0] : below(g, 3) ? pick(g, D_F, 1, 4) : -1; // one tensor read twice
     if (a < 0) {
         Shape s = {.rank = 1 + below(g, 3)};
@@ -92,7 +71,7 @@ static void draw_ranges(Gen *g, const Value *v, Body *b) {
             if (!reads(&b->factor[f])) continue;
             const Shape *s = &g->prog->at[v->arg[b->factor[f].arg]].shape;
             for (int d = 0; d < s->rank; d++)
-                if (whole(&b->factor[f].at[d]) == i) b->high[i] = s->n[d], b->stated[i] = false;
+                if (index_whole(&b->factor[f].at[d]) == i) b->high[i] = s->n[d], b->stated[i] = false;
         }
         if (below(g, 5) == 0) b->stated[i] = true, b->high[i] = 1 + below(g, 9);
         if (b->stated[i] && i >= b->left && below(g, 3) == 0) b->low[i] = below(g, 3) - 1;
@@ -133,7 +112,7 @@ bool propose_indexed(Gen *g, Value *v) {
     return covers(b);
 }
 
-static bool fits(const Prog *p, const Value *v, Body *b, const Factor *f) {
+bool fits_read(const Prog *p, const Value *v, Body *b, const Factor *f, bool *seen) {
     const Shape *s = &p->at[v->arg[f->arg]].shape;
     if (s->bounded || p->at[v->arg[f->arg]].type != D_F) return false;
     for (int d = 0; d < s->rank; d++) {
@@ -146,20 +125,14 @@ static bool fits(const Prog *p, const Value *v, Body *b, const Factor *f) {
             continue;
         }
         if (x->over == 0 || (constant(x) && (x->add < 0 || x->add >= s->n[d]))) return false;
-        int i = whole(x);
+        int i = index_whole(x);
+        if (i >= 0) seen[i] = true;
         if (i >= 0 && !b->stated[i] && b->high[i] != s->n[d]) b->stated[i] = true;
     }
     return true;
 }
-bool infer_indexed(const Prog *p, Value *v) {
+bool settle_ranges(Value *v, const bool *seen) {
     Body *b = v->body;
-    bool seen[MAX_INDICES] = {false};
-    for (int f = 0; f < b->nfactors; f++) {
-        if (!reads(&b->factor[f])) continue;
-        if (!fits(p, v, b, &b->factor[f])) return false;
-        for (int d = 0; d < p->at[v->arg[b->factor[f].arg]].shape.rank; d++)
-            if (whole(&b->factor[f].at[d]) >= 0) seen[whole(&b->factor[f].at[d])] = true;
-    }
     v->type = D_F;
     v->shape = (Shape){.rank = b->left};
     for (int i = 0; i < b->count; i++) {
@@ -168,6 +141,14 @@ bool infer_indexed(const Prog *p, Value *v) {
         if (i < b->left) v->shape.n[i] = b->high[i];
     }
     return true;
+}
+bool infer_indexed(const Prog *p, Value *v) {
+    Body *b = v->body;
+    bool seen[MAX_INDICES] = {false};
+    if (b->nnodes) return infer_tree(p, v);
+    for (int f = 0; f < b->nfactors; f++)
+        if (reads(&b->factor[f]) && !fits_read(p, v, b, &b->factor[f], seen)) return false;
+    return settle_ranges(v, seen);
 }
 
 // ---- values --------------------------------------------------------------------------------------------------------------
@@ -178,8 +159,7 @@ static bool position(const Eval *e, const Value *v, const Subscript *s, const in
     if (s->ids >= 0) *at = (int)e->tape.at[e->value[v->arg[s->ids]].id[sum]].value;
     return sum % s->over == 0;
 }
-// The element that a factor reads; -1: outside
-static int read_factor(const Eval *e, const Value *v, const Factor *f, const int *index) {
+int read_factor(const Eval *e, const Value *v, const Factor *f, const int *index) {
     const Tensor *t = &e->value[v->arg[f->arg]];
     int at[MAX_RANK];
     for (int d = 0; d < t->shape.rank; d++)
@@ -259,6 +239,14 @@ static void print_subscript(FILE *f, const Prog *p, const Value *v, const Subscr
     if (s->ids >= 0) fprintf(f, torch ? ")" : "]");
     (void)p;
 }
+void print_read(FILE *f, const Prog *p, const Value *v, const Factor *x, bool torch) {
+    fprintf(f, torch ? "rd(v%d" : "v%d[", v->arg[x->arg]);
+    for (int d = 0; d < p->at[v->arg[x->arg]].shape.rank; d++) {
+        fprintf(f, "%s", d || torch ? ", " : "");
+        print_subscript(f, p, v, &x->at[d], torch);
+    }
+    fprintf(f, torch ? ")" : "]");
+}
 static void print_factor(FILE *f, const Prog *p, const Value *v, const Factor *x, bool torch) {
     if (x->kind == F_INDEX) {
         fprintf(f, "float(%c)", letters[x->index]);
@@ -269,15 +257,10 @@ static void print_factor(FILE *f, const Prog *p, const Value *v, const Factor *x
         return;
     }
     fprintf(f, "%s", x->kind == F_TANH ? "tanh(" : x->kind == F_ABS ? "abs(" : "");
-    fprintf(f, torch ? "rd(v%d" : "v%d[", v->arg[x->arg]);
-    for (int d = 0; d < p->at[v->arg[x->arg]].shape.rank; d++) {
-        fprintf(f, "%s", d || torch ? ", " : "");
-        print_subscript(f, p, v, &x->at[d], torch);
-    }
-    fprintf(f, torch ? ")" : "]");
+    print_read(f, p, v, x, torch);
     fprintf(f, "%s", x->kind == F_SQUARE ? (torch ? "**2" : "^2") : x->kind == F_READ ? "" : ")");
 }
-static void print_binders(FILE *f, const Body *b, int from, int to, bool torch) {
+void print_binders(FILE *f, const Body *b, int from, int to, bool torch) {
     for (int i = from; i < to; i++) {
         fprintf(f, "%s", i > from ? ", " : "");
         if (torch) fprintf(f, "(%d, %d)", b->low[i], b->high[i]);
@@ -285,7 +268,7 @@ static void print_binders(FILE *f, const Body *b, int from, int to, bool torch) 
         else fputc(letters[i], f);
     }
 }
-static void print_lambda(FILE *f, int from, int to) {
+void print_lambda(FILE *f, int from, int to) {
     fprintf(f, "], lambda ");
     for (int i = from; i < to; i++) fprintf(f, "%s%c", i > from ? ", " : "", letters[i]);
     fprintf(f, ": ");
@@ -305,6 +288,11 @@ void print_indexed(FILE *f, const Prog *p, int id, bool torch) {
     print_binders(f, b, 0, b->left, torch);
     if (torch) print_lambda(f, 0, b->left);
     else fprintf(f, "] = ");
+    if (b->nnodes) {
+        print_tree(f, p, v, torch);
+        fprintf(f, torch ? ")\n" : "\n");
+        return;
+    }
     if (b->reduction >= 0) {
         fprintf(f, torch ? "reduced('%s', [" : "%s[", reductions[b->reduction]);
         print_binders(f, b, b->left, b->count, torch);

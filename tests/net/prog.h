@@ -5,7 +5,7 @@
 #include <stdint.h>
 #include <stdio.h>
 
-enum { MAX_RANK = 6, MAX_ARGS = 6, MAX_ATTRS = 16, MAX_VALUES = 64, MAX_SCALARS = 1 << 16, MAX_INDICES = 6 };
+enum { MAX_RANK = 6, MAX_ARGS = 6, MAX_ATTRS = 16, MAX_VALUES = 64, MAX_SCALARS = 1 << 16, MAX_INDICES = 8 };
 
 typedef enum { D_F, D_I, D_B } Type;
 

@@ -22,4 +22,4 @@ INFER(linear); INFER(conv); INFER(pool); INFER(embed); INFER(attention); INFER(e
 PROPOSE(conv_transpose);
 EVAL(linear); EVAL(norm); EVAL(conv); EVAL(pool); EVAL(embed); EVAL(attention); EVAL(entropy); EVAL(mse); EVAL(conv_transpose);
 PROPOSE(vjp); PROPOSE(jacobian); PROPOSE(jacobian_batch); INFER(vjp); INFER(jvp); INFER(jacobian); EVAL(vjp); EVAL(jvp); EVAL(jacobian);
-PROPOSE(call); INFER(call); EVAL(call); PROPOSE(repeat); EVAL(repeat);
+PROPOSE(tree); EVAL(tree);
