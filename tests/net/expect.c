@@ -86,17 +86,20 @@ static void keep(Tape *t, int id, double *value, double *error) {
 }
 static void update(const Prog *p, Eval *e, Param *q, const int *g, int scale) {
     Update u = {&e->tape, e->step};
+    Precision precision = e->tape.precision;
+    e->tape.precision = P_F32; // optimizers compute in f32, from master weights
     for (int i = 0; i < shape_size(&q->shape); i++) {
         double first = e->step == 1 && p->optimizer == O_OWN ? 1 : q->m[i];
-        int m = tape_var(u.t, first, q->m_error[i]), v = tape_var(u.t, q->v[i], q->v_error[i]);
+        int now = tape_var(u.t, q->data[i], q->error[i]), m = tape_var(u.t, first, q->m_error[i]), v = tape_var(u.t, q->v[i], q->v_error[i]);
         int clipped = scale < 0 ? g[i] : op(&u, T_MUL, g[i], scale);
-        int d = direction(&u, p, q, &m, &v, clipped, q->now.id[i]);
-        int next = op(&u, T_SUB, q->now.id[i], op(&u, T_MUL, num(&u, p->rate), d));
+        int d = direction(&u, p, q, &m, &v, clipped, now);
+        int next = op(&u, T_SUB, now, op(&u, T_MUL, num(&u, p->rate), d));
         if (u.t->full) return;
         keep(u.t, next, &q->data[i], &q->error[i]);
         keep(u.t, m, &q->m[i], &q->m_error[i]);
         keep(u.t, v, &q->v[i], &q->v_error[i]);
     }
+    e->tape.precision = precision;
 }
 static int clip_scale(const Prog *p, Eval *e, int **g) {
     if (p->clip <= 0) return -1;

@@ -168,6 +168,7 @@ static void choose_training(Gen *g) {
     Prog *p = g->prog;
     p->steps = 1 + random_below(&g->random, 2);
     p->optimizer = random_chance(&g->random, 65) ? O_NONE : (Optimizer)(1 + random_below(&g->random, 5));
+    if (p->precision == P_F16) p->steps = 1; // the first of two may be left out (loss scaling)
     p->rate = 0.125;
     p->clip = random_chance(&g->random, 25) ? 0.5 : 0;
 }

@@ -7,8 +7,9 @@ static const Shape *shape_of(const Prog *p, const Value *v, int k) { return &p->
 static int below(Gen *g, int n) { return random_below(&g->random, n); }
 
 bool infer_leaf(const Prog *p, Value *v) {
-    (void)p;
-    return v->shape.rank >= 0;
+    for (int d = 0; d < v->shape.rank; d++)
+        if (v->shape.bounded >> d & 1 && v->shape.n[d] != p->extent) return false;
+    return true;
 }
 void eval_input(Eval *e, const Value *v, Tensor *out) {
     int id = (int)(v - e->prog->at), n = shape_size(&v->shape);

@@ -40,7 +40,12 @@ int tape_const(Tape *t, double value) {
     double error = (double)(float)value == value || !isfinite(value) ? 0 : fabs(value) * 0x1p-24; // a constant is rounded once
     return push(t, (Scalar){T_CONST, (unsigned char)t->precision, {-1, -1, -1}, value, fabs(value), grid_of(value), error});
 }
+// In 16 bits a value may underflow before it is used.
+static double floor_error(Precision p, double y) { return p == P_F16 && y != 0 ? 0x1p-24 : p != P_F32 && y != 0 ? 0x1p-120 : 0; }
+
+// Where products round what they read, that may be kept rounded.
 int tape_var(Tape *t, double value, double error) {
+    if (t->precision != P_F32) error += unit(t->precision) * fabs(value) + floor_error(t->precision, value);
     return push(t, (Scalar){T_VAR, (unsigned char)t->precision, {-1, -1, -1}, value, fabs(value), grid_of(value), error});
 }
 
@@ -211,9 +216,6 @@ static int push_select(Tape *t, int c, int a, int b) {
     }
     return push(t, s);
 }
-
-// In 16 bits a value may underflow before it is used.
-static double floor_error(Precision p, double y) { return p == P_F16 && y != 0 ? 0x1p-24 : p != P_F32 && y != 0 ? 0x1p-120 : 0; }
 
 int tape_op(Tape *t, TapeOp op, int a, int b, int c) {
     if (t->full) return 0;
