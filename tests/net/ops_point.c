@@ -67,6 +67,14 @@ bool propose_bb(Gen *g, Value *v) {
     int a = pick(g, D_B, 0, MAX_RANK);
     return take(v, a) && take(v, pick_broadcast(g, &g->prog->at[a].shape, D_B));
 }
+// Integers or booleans chosen elementwise.
+bool propose_where_any(Gen *g, Value *v) {
+    Type type = random_chance(&g->random, 70) ? D_I : D_B;
+    int a = pick(g, type, 0, MAX_RANK);
+    if (a < 0) return false;
+    const Shape *s = &g->prog->at[a].shape;
+    return take(v, a) && take(v, pick_broadcast(g, s, type)) && take(v, pick_broadcast(g, s, D_B));
+}
 bool propose_where(Gen *g, Value *v) {
     if (!propose_ff(g, v)) return false;
     Shape s;

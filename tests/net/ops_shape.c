@@ -4,6 +4,10 @@
 
 static Tensor arg(Eval *e, const Value *v, int k) { return e->value[v->arg[k]]; }
 static const Shape *shape_of(const Prog *p, const Value *v, int k) { return &p->at[v->arg[k]].shape; }
+static int pick_any(Gen *g, int low, int high) {
+    int k = random_below(&g->random, 100);
+    return pick(g, k < 78 ? D_F : k < 92 ? D_I : D_B, low, high);
+}
 static int below(Gen *g, int n) { return random_below(&g->random, n); }
 
 bool infer_leaf(const Prog *p, Value *v) {
@@ -59,7 +63,7 @@ void eval_matmul(Eval *e, const Value *v, Tensor *out) { *out = t_matmul(e, arg(
 
 bool propose_transpose(Gen *g, Value *v) {
     v->nattrs = 0;
-    return take(v, pick(g, D_F, 2, MAX_RANK));
+    return take(v, pick_any(g, 2, MAX_RANK));
 }
 static void last_two(int rank, int *perm) {
     for (int d = 0; d < rank; d++) perm[d] = d < rank - 2 ? d : 2 * rank - 3 - d;
@@ -89,7 +93,7 @@ void eval_transpose(Eval *e, const Value *v, Tensor *out) {
     *out = t_transpose(e, arg(e, v, 0), perm);
 }
 bool propose_permute(Gen *g, Value *v) {
-    int a = pick(g, D_F, 2, MAX_RANK);
+    int a = pick_any(g, 2, MAX_RANK);
     if (a < 0) return false;
     v->nattrs = g->prog->at[a].shape.rank;
     for (int d = 0; d < v->nattrs; d++) v->attr[d] = d;
@@ -108,7 +112,7 @@ void eval_permute(Eval *e, const Value *v, Tensor *out) { *out = t_transpose(e, 
 
 // The new extents are drawn from the factors of the size.
 bool propose_reshape(Gen *g, Value *v) {
-    int a = pick(g, D_F, 0, MAX_RANK);
+    int a = pick_any(g, 0, MAX_RANK);
     if (a < 0) return false;
     int size = shape_size(&g->prog->at[a].shape);
     while (v->nattrs < 3 && size > 1 && below(g, 4)) {
@@ -128,7 +132,7 @@ bool infer_reshape(const Prog *p, Value *v) {
 }
 void eval_reshape(Eval *e, const Value *v, Tensor *out) { *out = t_reshape(arg(e, v, 0), v->shape); (void)e; }
 bool propose_expand(Gen *g, Value *v) {
-    int a = pick(g, D_F, 0, MAX_RANK - 2);
+    int a = pick_any(g, 0, MAX_RANK - 2);
     if (a < 0) return false;
     v->nattrs = 1, v->attr[0] = below(g, g->prog->at[a].shape.rank + 1);
     return take(v, a);
@@ -148,26 +152,26 @@ bool infer_expand(const Prog *p, Value *v) {
 
 // concat of two or three along one axis; attr 0: the axis
 bool propose_concat(Gen *g, Value *v) {
-    int a = pick(g, D_F, 1, MAX_RANK);
+    int a = pick_any(g, 1, MAX_RANK);
     if (a < 0) return false;
     Shape s = g->prog->at[a].shape;
     v->nattrs = 1, v->attr[0] = below(g, s.rank);
     if (!take(v, a) || s.bounded >> v->attr[0] & 1) return false;
     for (int n = 1 + below(g, 2); n > 0; n--) {
         if (below(g, 3) == 0) s.n[v->attr[0]] = some_extent(g);
-        int b = below(g, 3) ? fresh(g, D_F, s) : a;
+        int b = below(g, 3) ? fresh(g, g->prog->at[a].type, s) : a;
         if (!take(v, b)) return false;
     }
     return true;
 }
 bool infer_concat(const Prog *p, Value *v) {
     int axis = v->attr[0];
-    v->type = D_F;
+    v->type = p->at[v->arg[0]].type;
     v->shape = *shape_of(p, v, 0);
     if (axis >= v->shape.rank || v->shape.bounded >> axis & 1) return false;
     for (int k = 1; k < v->nargs; k++) {
         Shape s = *shape_of(p, v, k);
-        if (axis >= s.rank) return false;
+        if (axis >= s.rank || p->at[v->arg[k]].type != v->type) return false;
         int n = s.n[axis];
         s.n[axis] = v->shape.n[axis];
         if (!shape_equal(&s, &v->shape)) return false;
@@ -177,7 +181,7 @@ bool infer_concat(const Prog *p, Value *v) {
 }
 void eval_concat(Eval *e, const Value *v, Tensor *out) {
     int axis = v->attr[0], at[MAX_RANK];
-    *out = tensor_make(e, v->shape, D_F);
+    *out = tensor_make(e, v->shape, v->type);
     for (int i = 0; i < shape_size(&v->shape); i++) {
         unravel(&v->shape, i, at);
         int k = 0;
@@ -189,7 +193,7 @@ void eval_concat(Eval *e, const Value *v, Tensor *out) {
 
 // attrs: axis, start, count: one part of a split by sizes
 bool propose_split(Gen *g, Value *v) {
-    int a = pick(g, D_F, 1, MAX_RANK);
+    int a = pick_any(g, 1, MAX_RANK);
     if (a < 0) return false;
     const Shape *s = &g->prog->at[a].shape;
     v->nattrs = 3, v->attr[0] = below(g, s->rank);
@@ -198,7 +202,7 @@ bool propose_split(Gen *g, Value *v) {
     return take(v, a);
 }
 bool infer_split(const Prog *p, Value *v) {
-    v->type = D_F;
+    v->type = p->at[v->arg[0]].type;
     v->shape = *shape_of(p, v, 0);
     if (v->attr[0] >= v->shape.rank || v->shape.bounded >> v->attr[0] & 1) return false;
     if (v->attr[1] + v->attr[2] > v->shape.n[v->attr[0]]) return false;
@@ -210,7 +214,7 @@ bool infer_split(const Prog *p, Value *v) {
 void eval_split(Eval *e, const Value *v, Tensor *out) {
     Tensor a = arg(e, v, 0);
     int at[MAX_RANK];
-    *out = tensor_make(e, v->shape, D_F);
+    *out = tensor_make(e, v->shape, v->type);
     for (int i = 0; i < shape_size(&v->shape); i++) {
         unravel(&v->shape, i, at);
         at[v->attr[0]] += v->attr[1];
@@ -248,7 +252,7 @@ void eval_pad(Eval *e, const Value *v, Tensor *out) {
 }
 
 bool propose_reverse(Gen *g, Value *v) {
-    int a = pick(g, D_F, 1, MAX_RANK);
+    int a = pick_any(g, 1, MAX_RANK);
     if (a < 0) return false;
     v->nattrs = 1, v->attr[0] = below(g, g->prog->at[a].shape.rank);
     return take(v, a);
@@ -270,7 +274,7 @@ void eval_reverse(Eval *e, const Value *v, Tensor *out) {
 
 // Subscripts of an axis: three attributes, start, count, step; step 0: one element.  They print in several forms (print.c).
 bool propose_index(Gen *g, Value *v) {
-    int a = pick(g, D_F, 1, 4);
+    int a = pick_any(g, 1, 4);
     if (a < 0) return false;
     const Shape *s = &g->prog->at[a].shape;
     v->nattrs = 3 * s->rank;
@@ -287,7 +291,7 @@ bool propose_index(Gen *g, Value *v) {
 }
 bool infer_index(const Prog *p, Value *v) {
     const Shape *s = shape_of(p, v, 0);
-    v->type = D_F;
+    v->type = p->at[v->arg[0]].type;
     v->shape = (Shape){0};
     if (v->nattrs != 3 * s->rank) return false;
     for (int d = 0; d < s->rank; d++) {
@@ -306,7 +310,7 @@ bool infer_index(const Prog *p, Value *v) {
 void eval_index(Eval *e, const Value *v, Tensor *out) {
     Tensor a = arg(e, v, 0);
     int at[MAX_RANK], from[MAX_RANK];
-    *out = tensor_make(e, v->shape, D_F);
+    *out = tensor_make(e, v->shape, v->type);
     for (int i = 0; i < shape_size(&v->shape); i++) {
         unravel(&v->shape, i, at);
         for (int d = 0, k = 0; d < a.shape.rank; d++) from[d] = v->attr[3 * d] + (v->attr[3 * d + 2] ? at[k++] * v->attr[3 * d + 2] : 0);
@@ -316,7 +320,7 @@ void eval_index(Eval *e, const Value *v, Tensor *out) {
 
 // x[:, ids]: attr 0 is the axis; ids may be outside, which reads 0
 bool propose_gather(Gen *g, Value *v) {
-    int a = pick(g, D_F, 1, 3);
+    int a = pick_any(g, 1, 3);
     if (a < 0) return false;
     v->nattrs = 1, v->attr[0] = below(g, g->prog->at[a].shape.rank);
     return take(v, a) && take(v, pick(g, D_I, 0, 2));
@@ -324,7 +328,7 @@ bool propose_gather(Gen *g, Value *v) {
 bool infer_gather(const Prog *p, Value *v) {
     const Shape *s = shape_of(p, v, 0), *t = shape_of(p, v, 1);
     int axis = v->attr[0];
-    v->type = D_F;
+    v->type = p->at[v->arg[0]].type;
     if (axis >= s->rank || s->rank - 1 + t->rank > MAX_RANK || s->bounded >> axis & 1 || p->at[v->arg[1]].type != D_I) return false;
     v->shape = (Shape){0};
     for (int d = 0; d < s->rank; d++) {
@@ -345,7 +349,7 @@ static int read_or_zero(Eval *e, const Tensor *a, const int *at, bool sure) {
 void eval_gather(Eval *e, const Value *v, Tensor *out) {
     Tensor a = arg(e, v, 0), ids = arg(e, v, 1);
     int at[MAX_RANK], from[MAX_RANK], axis = v->attr[0];
-    *out = tensor_make(e, v->shape, D_F);
+    *out = tensor_make(e, v->shape, v->type);
     for (int i = 0; i < shape_size(&v->shape); i++) {
         unravel(&v->shape, i, at);
         int k = ids.id[ravel(&ids.shape, at + axis)];
@@ -356,14 +360,14 @@ void eval_gather(Eval *e, const Value *v, Tensor *out) {
 
 // slice(x, start, length) and update(x, part, start) with a run-time start
 bool propose_slice(Gen *g, Value *v) {
-    int a = pick(g, D_F, 1, 3);
+    int a = pick_any(g, 1, 3);
     if (a < 0) return false;
     v->nattrs = 1, v->attr[0] = 1 + below(g, 4);
     int start = fresh(g, D_I, (Shape){0});
     return take(v, a) && take(v, start);
 }
 bool infer_slice(const Prog *p, Value *v) {
-    v->type = D_F;
+    v->type = p->at[v->arg[0]].type;
     v->shape = *shape_of(p, v, 0);
     if (v->shape.rank < 1 || v->shape.bounded || shape_of(p, v, 1)->rank || v->attr[0] > v->shape.n[0]) return false;
     v->shape.n[0] = v->attr[0];
@@ -372,7 +376,7 @@ bool infer_slice(const Prog *p, Value *v) {
 void eval_slice(Eval *e, const Value *v, Tensor *out) {
     Tensor a = arg(e, v, 0);
     int at[MAX_RANK], start = (int)e->tape.at[arg(e, v, 1).id[0]].value;
-    *out = tensor_make(e, v->shape, D_F);
+    *out = tensor_make(e, v->shape, v->type);
     for (int i = 0; i < shape_size(&v->shape); i++) {
         unravel(&v->shape, i, at);
         at[0] += start;
@@ -380,24 +384,24 @@ void eval_slice(Eval *e, const Value *v, Tensor *out) {
     }
 }
 bool propose_update(Gen *g, Value *v) {
-    int a = pick(g, D_F, 1, 3);
+    int a = pick_any(g, 1, 3);
     if (a < 0) return false;
     Shape s = g->prog->at[a].shape;
     s.n[0] = 1 + below(g, s.n[0]);
-    return take(v, a) && take(v, fresh(g, D_F, s)) && take(v, fresh(g, D_I, (Shape){0}));
+    return take(v, a) && take(v, fresh(g, g->prog->at[a].type, s)) && take(v, fresh(g, D_I, (Shape){0}));
 }
 bool infer_update(const Prog *p, Value *v) {
     Shape s = *shape_of(p, v, 1);
-    v->type = D_F;
+    v->type = p->at[v->arg[0]].type;
     v->shape = *shape_of(p, v, 0);
-    if (v->shape.rank < 1 || s.rank < 1 || v->shape.bounded || s.n[0] > v->shape.n[0] || shape_of(p, v, 2)->rank) return false;
+    if (p->at[v->arg[1]].type != v->type || v->shape.rank < 1 || s.rank < 1 || v->shape.bounded || s.n[0] > v->shape.n[0] || shape_of(p, v, 2)->rank) return false;
     s.n[0] = v->shape.n[0];
     return shape_equal(&s, &v->shape);
 }
 void eval_update(Eval *e, const Value *v, Tensor *out) {
     Tensor a = arg(e, v, 0), part = arg(e, v, 1);
     int at[MAX_RANK], start = (int)e->tape.at[arg(e, v, 2).id[0]].value;
-    *out = tensor_make(e, v->shape, D_F);
+    *out = tensor_make(e, v->shape, v->type);
     for (int i = 0; i < shape_size(&v->shape); i++) {
         unravel(&v->shape, i, at);
         at[0] -= start;
@@ -407,7 +411,7 @@ void eval_update(Eval *e, const Value *v, Tensor *out) {
 }
 
 bool propose_broadcast(Gen *g, Value *v) {
-    int a = pick(g, D_F, 0, 3);
+    int a = pick_any(g, 0, 3);
     if (a < 0) return false;
     const Shape *s = &g->prog->at[a].shape;
     if (s->rank < 4 && below(g, 2)) v->attr[v->nattrs++] = 1 + below(g, 3);
@@ -416,7 +420,7 @@ bool propose_broadcast(Gen *g, Value *v) {
 }
 bool infer_broadcast_to(const Prog *p, Value *v) {
     Shape s = {.rank = v->nattrs}, both;
-    v->type = D_F;
+    v->type = p->at[v->arg[0]].type;
     for (int d = 0; d < s.rank; d++) s.n[d] = v->attr[d];
     v->shape = s;
     return !shape_of(p, v, 0)->bounded && broadcast_shapes(shape_of(p, v, 0), &s, &both) && shape_equal(&both, &s);

@@ -13,31 +13,66 @@ static void print_list(FILE *f, const int *n, int count, unsigned bounded) {
     }
     fputc(']', f);
 }
-static void print_axes(FILE *f, unsigned mask) {
+// One choice of several spellings, the same whenever the program is printed.
+static int spelling(const Prog *p, int id, int n) {
+    Random r = {p->seed * 131 + (uint64_t)id};
+    return random_below(&r, n);
+}
+static void print_axis_list(FILE *f, unsigned mask) {
     bool first = true;
     fputc('[', f);
     for (int d = 0; d < MAX_RANK; d++)
         if (mask >> d & 1) fprintf(f, "%s%d", first ? "" : ", ", d), first = false;
     fputc(']', f);
 }
-static void print_number(FILE *f, double x) { fprintf(f, "%.9g%s", x, x == floor(x) ? ".0" : ""); }
+// As a list, one number from either end, a range, or `all`.
+static void print_axes(FILE *f, unsigned mask, int rank, int form) {
+    int low = 0, high;
+    while (!(mask >> low & 1) && low < MAX_RANK) low++;
+    for (high = low; mask >> high & 1; high++) {}
+    bool run = mask == (1u << high) - (1u << low);
+    if (form == 0 || !run) print_axis_list(f, mask);
+    else if (high == low + 1) fprintf(f, "%d", form == 1 ? low : low - rank);
+    else if (high == rank && low == 0) fputs("all", f);
+    else if (high < rank && form > 1) fprintf(f, "%d..%d", low, high - rank);
+    else fprintf(f, "%d..%d", low, high);
+}
+// One extent of a reshape may be what is left.
+static void print_extents(FILE *f, const Prog *p, int id) {
+    const Value *v = &p->at[id];
+    int list[MAX_ATTRS], k = spelling(p, id, 2 * v->nattrs + 1);
+    memcpy(list, v->attr, sizeof list);
+    if (k < v->nattrs && shape_size(&v->shape) > 0) list[k] = -1;
+    print_list(f, list, v->nattrs, 0);
+}
+// An integer constant becomes a float where one is needed.
+static void print_number(FILE *f, double x, bool as_integer) { fprintf(f, "%.9g%s", x, x == floor(x) && !as_integer ? ".0" : ""); }
 
-// start, count, step as a slice: the bounds left out where they say nothing
-static void print_subscripts(FILE *f, const Value *v, const Shape *s, bool torch) {
+static bool is_whole(const int *x, const Shape *s, int d) { return x[0] == 0 && x[2] == 1 && (x[1] == s->n[d] || s->bounded >> d & 1); }
+
+// start, count, step as a slice: the bounds left out where they say nothing, or past the end
+static void print_subscript(FILE *f, const int *x, const Shape *s, int d, int form) {
+    int stop = x[0] + x[1] * x[2];
+    if (!x[2]) fprintf(f, "%d", form == 1 ? x[0] - s->n[d] : x[0]);
+    else if (is_whole(x, s, d)) fputc(':', f);
+    else if (x[1] == 0) fprintf(f, "0:0");
+    else if (x[2] > 0 && stop >= s->n[d] && form == 2) fprintf(f, "%d:%d:%d", x[0], s->n[d] + 3, x[2]);
+    else if (x[2] > 0) fprintf(f, stop >= s->n[d] ? "%d::%d" : "%d:%d:%d", x[0], stop >= s->n[d] ? x[2] : stop, x[2]);
+    else if (stop < 0) fprintf(f, "%d::%d", x[0], x[2]);
+    else fprintf(f, "%d:%d:%d", x[0] - s->n[d], stop, x[2]);
+}
+static void print_subscripts(FILE *f, const Prog *p, int id, bool torch) {
+    const Value *v = &p->at[id];
+    const Shape *s = &p->at[v->arg[0]].shape;
+    int form = spelling(p, id, 4), low = s->rank, high;
+    if (form == 3)
+        for (low = 0; low < s->rank && !is_whole(&v->attr[3 * low], s, low); low++) {}
+    for (high = low; high < s->rank && is_whole(&v->attr[3 * high], s, high); high++) {}
     for (int d = 0; d < s->rank; d++) {
         const int *x = &v->attr[3 * d];
-        int stop = x[0] + x[1] * x[2];
-        fprintf(f, "%s", d ? ", " : "");
-        if (torch) {
-            fprintf(f, "(%d, %d, %d)", x[0], x[1], x[2]);
-            continue;
-        }
-        if (!x[2]) fprintf(f, "%d", d % 2 ? x[0] - s->n[d] : x[0]);
-        else if (x[0] == 0 && x[2] == 1 && (x[1] == s->n[d] || s->bounded >> d & 1)) fputc(':', f);
-        else if (x[1] == 0) fprintf(f, "0:0");
-        else if (x[2] > 0) fprintf(f, stop >= s->n[d] ? "%d::%d" : "%d:%d:%d", x[0], stop >= s->n[d] ? x[2] : stop, x[2]);
-        else if (stop < 0) fprintf(f, "%d::%d", x[0], x[2]);
-        else fprintf(f, "%d:%d:%d", x[0] - s->n[d], stop, x[2]);
+        if (torch) fprintf(f, "%s(%d, %d, %d)", d ? ", " : "", x[0], x[1], x[2]);
+        else if (d >= low && d < high) fputs(d > low ? "" : d ? ", ..." : "...", f);
+        else fputs(d ? ", " : "", f), print_subscript(f, x, s, d, form);
     }
 }
 static void print_pads(FILE *f, const Value *v) {
@@ -62,15 +97,16 @@ static void print_template(FILE *f, const Prog *p, int id, const char *t, bool t
         switch (c) {
         case 'a': fprintf(f, "%d", a); break;
         case 'b': fprintf(f, "%s", a ? "true" : "false"); break;
-        case 'm': print_axes(f, (unsigned)a); break;
+        case 'm': print_axes(f, (unsigned)a, p->at[v->arg[0]].shape.rank, torch ? 0 : spelling(p, id, 3)); break;
         case 'q': print_padding(f, a); break;
         case 'c': fprintf(f, "%s", a ? "\"causal\"" : "none"); break;
         case 'i': if (a < 0) fputs("none", f); else fprintf(f, "%d", a); break;
         case 's': print_list(f, v->shape.n, v->shape.rank, v->shape.bounded); break;
+        case 'e': print_extents(f, p, id); break;
         case 'l': print_list(f, v->attr, v->nattrs, 0); break;
-        case 'n': print_number(f, v->number); break;
+        case 'n': print_number(f, v->number, !torch && spelling(p, id, 3) == 0); break;
         case 'L': fprintf(f, "c%d", id); break;
-        case 'x': print_subscripts(f, v, &p->at[v->arg[0]].shape, torch); break;
+        case 'x': print_subscripts(f, p, id, torch); break;
         case 'p': print_pads(f, v); break;
         case 'g': for (int d = 0; d < v->attr[0]; d++) fputs(":, ", f); break;
         case 'A': for (int k = 0; k < v->nargs; k++) fputs(k ? ", " : "", f), print_arg(f, p, v->arg[k], torch); break;

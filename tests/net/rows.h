@@ -7,7 +7,7 @@ enum { R_SUM, R_PROD, R_MAX, R_MIN, R_MEAN, R_VARIANCE, R_ARGMAX, R_SOFTMAX, R_L
 #define INFER(x) bool infer_##x(const Prog *p, Value *v)
 #define EVAL(x) void eval_##x(Eval *e, const Value *v, Tensor *out)
 PROPOSE(f); PROPOSE(ff); PROPOSE(positive); PROPOSE(small); PROPOSE(div); PROPOSE(pow); PROPOSE(powi); PROPOSE(ii); PROPOSE(int_const); PROPOSE(i);
-PROPOSE(b); PROPOSE(bb); PROPOSE(where); PROPOSE(number_attr);
+PROPOSE(b); PROPOSE(bb); PROPOSE(where); PROPOSE(where_any); PROPOSE(number_attr);
 INFER(same); INFER(broadcast); INFER(to_float); INFER(to_int); INFER(compare); INFER(where);
 EVAL(1); EVAL(2); EVAL(where); EVAL(to_float); EVAL(int_const); EVAL(mod); EVAL(powi); EVAL(library);
 PROPOSE(matmul); PROPOSE(self_product); PROPOSE(reduce); PROPOSE(reduce_where); PROPOSE(scan); PROPOSE(row); PROPOSE(transpose); PROPOSE(permute);
