@@ -32,6 +32,13 @@ static void add_output(Expected *x, int id) {
     add_tensor(x, name, &x->eval.value[id]);
 }
 
+// A pattern of `only`: * matches any characters.
+static bool matches(const char *pattern, const char *path) {
+    if (*pattern == '*') return matches(pattern + 1, path) || (*path && matches(pattern, path + 1));
+    return *pattern == *path && (!*path || matches(pattern + 1, path + 1));
+}
+static bool trains(const Prog *p, const Param *q) { return !p->only[0] || matches(p->only, q->path); }
+
 // The gradient of each parameter, as scalars on the tape.
 static int **gradients(const Prog *p, Eval *e) {
     int **g = calloc((size_t)e->nparams + 1, sizeof *g), one = tape_const(&e->tape, 1), total = 0;
@@ -84,6 +91,11 @@ static void keep(Tape *t, int id, double *value, double *error) {
     *value = t->at[id].value;
     *error = t->at[id].error;
 }
+// warmup_cosine(rate, 2, 8)
+static double rate_of(const Prog *p, int step) {
+    if (!p->schedule) return p->rate;
+    return step <= 2 ? p->rate * step / 2 : p->rate * 0.5 * (1 + cos(3.141592653589793 * (step - 2) / 6));
+}
 static void update(const Prog *p, Eval *e, Param *q, const int *g, int scale) {
     Update u = {&e->tape, e->step};
     Precision precision = e->tape.precision;
@@ -93,7 +105,7 @@ static void update(const Prog *p, Eval *e, Param *q, const int *g, int scale) {
         int now = tape_var(u.t, q->data[i], q->error[i]), m = tape_var(u.t, first, q->m_error[i]), v = tape_var(u.t, q->v[i], q->v_error[i]);
         int clipped = scale < 0 ? g[i] : op(&u, T_MUL, g[i], scale);
         int d = direction(&u, p, q, &m, &v, clipped, now);
-        int next = op(&u, T_SUB, now, op(&u, T_MUL, num(&u, p->rate), d));
+        int next = op(&u, T_SUB, now, op(&u, T_MUL, tape_var(u.t, rate_of(p, e->step), p->schedule ? 1e-6 : 0), d));
         if (u.t->full) return;
         keep(u.t, next, &q->data[i], &q->error[i]);
         keep(u.t, m, &q->m[i], &q->m_error[i]);
@@ -106,7 +118,7 @@ static int clip_scale(const Prog *p, Eval *e, int **g) {
     Tape *t = &e->tape;
     int sum = tape_const(t, 0);
     for (int k = 0; k < e->nparams; k++)
-        for (int i = 0; i < shape_size(&e->params[k].shape); i++) sum = tape_2(t, T_ADD, sum, tape_2(t, T_MUL, g[k][i], g[k][i]));
+        for (int i = 0; trains(p, &e->params[k]) && i < shape_size(&e->params[k].shape); i++) sum = tape_2(t, T_ADD, sum, tape_2(t, T_MUL, g[k][i], g[k][i]));
     if (t->at[sum].value == 0 && t->at[sum].error == 0) return -1;
     return tape_2(t, T_MIN, tape_const(t, 1), tape_2(t, T_DIV, tape_const(t, (float)p->clip), tape_1(t, T_SQRT, sum)));
 }
@@ -119,19 +131,21 @@ static void steps(const Prog *p, Expected *x) {
             eval_values(e, p);
         }
         int **g = gradients(p, e), scale = clip_scale(p, e, g);
-        for (int k = 0; k < e->nparams && !e->tape.full; k++) update(p, e, &e->params[k], g[k], scale);
+        for (int k = 0; k < e->nparams && !e->tape.full; k++)
+            if (trains(p, &e->params[k])) update(p, e, &e->params[k], g[k], scale);
+        commit_states(e);
         gradients_free(g, e->nparams);
     }
 }
 
 static void add_param(Expected *x, const char *kind, int k, const int *ids) {
-    const Param *q = &x->eval.params[k];
+    char name[112];
+    snprintf(name, sizeof name, "%s/%s", kind, x->eval.params[k].path);
+    add_tensor(x, name, &(Tensor){x->eval.params[k].shape, D_F, (int *)ids});
+}
+static void add_stored(Expected *x, const char *kind, const Param *q) {
     char name[112];
     snprintf(name, sizeof name, "%s/%s", kind, q->path);
-    if (ids) {
-        add_tensor(x, name, &(Tensor){q->shape, D_F, (int *)ids});
-        return;
-    }
     Result *r = add(x, name, D_F, &q->shape);
     memcpy(r->value, q->data, (size_t)r->size * sizeof *r->value);
     memcpy(r->error, q->error, (size_t)r->size * sizeof *r->error);
@@ -152,12 +166,14 @@ void expect(const Prog *p, Entry entry, Expected *x) {
     if (p->loss >= 0 && entry != E_STEP) add_output(x, p->loss);
     if (entry == E_GRAD) {
         int **g = gradients(p, e);
-        for (int k = 0; k < e->nparams && !e->tape.full && x->count < 120; k++) add_param(x, "grad", k, g[k]);
+        for (int k = 0; k < e->nparams && !e->tape.full && x->count < 120; k++)
+            if (trains(p, &e->params[k])) add_param(x, "grad", k, g[k]);
         gradients_free(g, e->nparams);
     }
     if (entry == E_STEP) {
         steps(p, x);
-        for (int k = 0; k < e->nparams && !e->tape.full; k++) add_param(x, "param", k, NULL);
+        for (int k = 0; k < e->nparams && !e->tape.full; k++) add_stored(x, "param", &e->params[k]);
+        for (int k = 0; k < e->nstates && p->precision != P_F16; k++) add_stored(x, "state", &e->states[k]);
     }
     x->usable = !e->tape.full;
 }

@@ -44,8 +44,9 @@ static int constant_bool(Gen *g, Shape s) { // a comparison of something new
 
 int pick(Gen *g, Type type, int low, int high) {
     int found = -1, seen = 0;
+    bool latest = random_chance(&g->random, 40); // long chains are wanted too
     for (int i = 0; i < g->prog->count; i++)
-        if (fits(&g->prog->at[i], type, low, high) && random_below(&g->random, ++seen) == 0) found = i;
+        if (fits(&g->prog->at[i], type, low, high) && (latest || random_below(&g->random, ++seen) == 0)) found = i;
     if (found >= 0 && !random_chance(&g->random, 12)) return found;
     return fresh(g, type, maybe_bounded(g, some_shape(g, low, high)));
 }
@@ -170,7 +171,27 @@ static void choose_training(Gen *g) {
     p->optimizer = random_chance(&g->random, 65) ? O_NONE : (Optimizer)(1 + random_below(&g->random, 5));
     if (p->precision == P_F16) p->steps = 1; // the first of two may be left out (loss scaling)
     p->rate = 0.125;
+    p->hyper = random_chance(&g->random, 25);
+    p->schedule = random_chance(&g->random, 15);
+    p->sqrt_checkpoint = p->loss >= 0 && random_chance(&g->random, 15);
     p->clip = random_chance(&g->random, 25) ? 0.5 : 0;
+}
+
+// Groups have changed the names of what they own.
+static void fresh_paths(Gen *g) {
+    if (!g->prog->ngroups) return;
+    g->eval.nparams = g->eval.nstates = 0;
+    eval_values(&g->eval, g->prog);
+}
+// `only` with one parameter, or with all that begins as it does.  Of those that the loss reaches none need be left.
+static void choose_only(Gen *g) {
+    const Eval *e = &g->eval;
+    if (g->prog->loss < 0 || !e->nparams || !random_chance(&g->random, 15)) return;
+    char *only = g->prog->only, path[96];
+    snprintf(path, sizeof path, "%s", e->params[random_below(&g->random, e->nparams)].path);
+    snprintf(only, sizeof g->prog->only, "%s", path);
+    char *dot = strchr(only, '.');
+    if (dot && random_chance(&g->random, 50)) dot[1] = '*', dot[2] = 0;
 }
 
 void generate(Prog *p, uint64_t seed) {
@@ -184,7 +205,7 @@ void generate(Prog *p, uint64_t seed) {
     if (!g.eval.inputs) abort();
     if (random_chance(&g.random, 12)) p->precision = (Precision)(1 + random_below(&g.random, 3));
     if (random_chance(&g.random, 15)) p->bound = 1 + random_below(&g.random, 17), p->extent = 1 + random_below(&g.random, p->bound);
-    int n = 1 + random_below(&g.random, random_chance(&g.random, 60) ? 4 : 12);
+    int n = 1 + random_below(&g.random, random_chance(&g.random, 60) ? 5 : 20);
     g.budget = 1;
     for (int i = 0, tries = 0; i < n && tries < 4 * n && g.budget; tries++) {
         int before = p->count;
@@ -196,6 +217,10 @@ void generate(Prog *p, uint64_t seed) {
     if (g.budget && random_chance(&g.random, 75)) p->loss = loss_of(&g, used);
     choose_outputs(&g, used);
     choose_training(&g);
+    draw_groups(&g);
+    eval_reset(&g.eval);
+    fresh_paths(&g);
+    choose_only(&g);
     for (int i = 0; i < MAX_VALUES; i++) free(g.eval.inputs[i]);
     free(g.eval.inputs);
     eval_free(&g.eval);

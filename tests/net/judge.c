@@ -62,6 +62,7 @@ static int run(const Prog *p, const Command *c, Entry entry) {
     int n = 14;
     if (entry == E_STEP) args[n++] = "--steps", args[n++] = steps;
     if (uses_bound(p)) args[n++] = "--extent", args[n++] = extent;
+    if (p->sqrt_checkpoint) args[n++] = "--checkpoint=sqrt";
     pid_t child = fork();
     if (child == 0) {
         int f = open(log, O_WRONLY | O_CREAT | O_TRUNC, 0600);

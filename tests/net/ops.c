@@ -101,6 +101,9 @@ const Op ops[] = {
     {"jvp", 2, propose_vjp, infer_jvp, eval_jvp, "jvp(%0, %1, %2)", NULL, 1},
     {"jacobian", 2, propose_jacobian, infer_jacobian, eval_jacobian, "jacobian(%0, %1)", NULL, 0},
     {"jacobian batch", 1, propose_jacobian_batch, infer_jacobian, eval_jacobian, "jacobian(%0, %1, batch = 0)", NULL, 0},
+    {"repeat", 4, propose_repeat, infer_repeat, eval_repeat, "", "", 0},
+    {"state", 4, propose_state, infer_same, eval_state_op, "", "", 0},
+    {"step", 1, propose_f, infer_same, eval_step, "%0 * step", NULL, 0},
     {"indexed", 16, propose_indexed, infer_indexed, eval_indexed, "", "", 0},
     {"indexed tree", 12, propose_tree, infer_indexed, eval_tree, "", "", 0},
 };

@@ -8,8 +8,10 @@ static const Shape *shape_of(const Prog *p, const Value *v, int k) { return &p->
 static int below(Gen *g, int n) { return random_below(&g->random, n); }
 
 static Tensor owned(Eval *e, const Value *v, const char *name, Shape s, double scale, double offset) {
-    char path[64];
-    snprintf(path, sizeof path, "c%d.%s", (int)(v - e->prog->at), name);
+    int id = (int)(v - e->prog->at);
+    char own[64], path[96];
+    snprintf(own, sizeof own, "c%d.%s", id, name);
+    path_of_value(e->prog, id, own, path);
     return eval_param(e, path, s, scale, offset);
 }
 static Tensor add(Eval *e, Tensor a, Tensor b) { return t_point2(e, T_ADD, a, b); }
@@ -52,6 +54,20 @@ static Tensor whitened(Eval *e, Tensor d, unsigned axes) {
     Tensor s = t_mean(e, mul(e, d, d), axes, true, NULL);
     return mul(e, d, t_point1(e, T_RSQRT, add(e, s, t_number(e, 1e-5))));
 }
+// A running statistic: 0.9 of what it was and 0.1 of the batch's.
+static void running(Eval *e, const Value *v, const char *name, double initial, Tensor now) {
+    int id = (int)(v - e->prog->at);
+    char own[64], path[96];
+    snprintf(own, sizeof own, "c%d.%s", id, name);
+    path_of_value(e->prog, id, own, path);
+    Tensor s = eval_state(e, path, flat_shape(1, now.shape.n[now.shape.rank - 1]), initial);
+    if (e->training) state_set(e, path, add(e, mul(e, s, t_number(e, 0.9)), mul(e, t_reshape(now, s.shape), t_number(e, 0.1))));
+}
+static void batch_states(Eval *e, const Value *v, Tensor x, unsigned axes) {
+    Tensor d = centred(e, x, axes);
+    running(e, v, "mu", 0, t_mean(e, x, axes, true, NULL));
+    running(e, v, "var", 1, t_mean(e, mul(e, d, d), axes, true, NULL));
+}
 static Tensor groupnorm(Eval *e, Tensor x, int groups) {
     int c = x.shape.n[x.shape.rank - 1], batch = x.shape.n[0], middle = shape_size(&x.shape) / c / batch;
     Tensor g = t_reshape(x, flat_shape(4, batch, middle, groups, c / groups));
@@ -63,6 +79,7 @@ void eval_norm(Eval *e, const Value *v, Tensor *out) {
     unsigned last = 1u << (rank - 1), axes = code == 2 ? last - 1 : last;
     Shape c = flat_shape(1, x.shape.n[rank - 1]);
     Tensor gamma = owned(e, v, "gamma", c, 0.3, 1), y;
+    if (code == 2) batch_states(e, v, x, axes);
     if (code == 3) y = groupnorm(e, x, v->attr[0]);
     else if (code == 2 && !e->training) y = mul(e, x, t_point1(e, T_RSQRT, t_number(e, 1 + 1e-5))); // states mu = 0, var = 1
     else y = whitened(e, code == 1 ? x : centred(e, x, axes), axes);

@@ -18,7 +18,7 @@ bool infer_leaf(const Prog *p, Value *v) {
 void eval_input(Eval *e, const Value *v, Tensor *out) {
     int id = (int)(v - e->prog->at), n = shape_size(&v->shape);
     *out = tensor_make(e, v->shape, v->type);
-    for (int i = 0; i < n; i++) out->id[i] = tape_var(&e->tape, e->inputs[id][i], 0);
+    for (int i = 0; i < n; i++) out->id[i] = v->type == D_F ? tape_var(&e->tape, e->inputs[id][i], 0) : tape_const(&e->tape, e->inputs[id][i]);
 }
 void eval_parameter(Eval *e, const Value *v, Tensor *out) {
     char name[32];

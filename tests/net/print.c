@@ -137,19 +137,49 @@ static void print_split(FILE *f, const Prog *p, int id, bool torch) {
     fprintf(f, ", axis = %d)\n", v->attr[0]);
 }
 
-static void print_statement(FILE *f, const Prog *p, int id, bool torch) {
+static void print_plain(FILE *f, const Prog *p, int id, bool torch) {
     const Op *op = &ops[p->at[id].op];
     fprintf(f, "    ");
     if (p->at[id].body) {
         print_indexed(f, p, id, torch);
         return;
     }
-    if (!strcmp(op->name, "split")) {
-        print_split(f, p, id, torch);
+    void (*special)(FILE *, const Prog *, int, bool) = !strcmp(op->name, "split") ? print_split : !strcmp(op->name, "repeat") ? print_loop
+                                                       : !strcmp(op->name, "state") ? print_state : NULL;
+    if (special) {
+        special(f, p, id, torch);
         return;
     }
     fprintf(f, "v%d = ", id);
     print_template(f, p, id, torch && op->torch ? op->torch : op->dsl, torch);
+    fputc('\n', f);
+}
+
+static bool has_instance(const Prog *p, int id) { return strstr(ops[p->at[id].op].dsl, "%L") || owns(p, id); }
+
+// A condition that holds, or does not.
+static void print_condition(FILE *f, const Prog *p, int id, bool holds, bool both) {
+    const Value *v = &p->at[id];
+    const Value *a = v->nargs ? &p->at[v->arg[0]] : NULL;
+    int form = spelling(p, id + 1000, 3);
+    bool training = p->loss >= 0;
+    if (form == 0 && a && !a->inlined) fprintf(f, "v%d.rank %s %d", v->arg[0], holds ? "==" : "!=", a->shape.rank);
+    else if (form == 1 && both && v->type == D_F) fprintf(f, "%straining", training == holds ? "" : "not ");
+    else fprintf(f, "%d > 2 or %s", holds ? 3 : 1, "false");
+}
+void print_statement(FILE *f, const Prog *p, int id, bool torch) {
+    int form = torch || has_instance(p, id) || p->at[id].body ? 99 : spelling(p, id + 2000, 24);
+    if (form > 1) {
+        print_plain(f, p, id, torch);
+        return;
+    }
+    fprintf(f, "    if ");
+    print_condition(f, p, id, form == 0, form == 1);
+    fprintf(f, " {\n");
+    if (form == 0) print_plain(f, p, id, torch);
+    else fprintf(f, "    v%d = zeros ", id), print_list(f, p->at[id].shape.n, p->at[id].shape.rank, p->at[id].shape.bounded), fputc('\n', f);
+    fprintf(f, "    }");
+    if (form == 1) fprintf(f, " else {\n"), print_plain(f, p, id, torch), fprintf(f, "    }");
     fputc('\n', f);
 }
 
@@ -172,23 +202,36 @@ static const char own_optimizer[] = "optimizer own(p, g, lr, mu = 0.5) {\n    st
                                     "    d = if p.rank >= 2 then 0.25 else 0.0\n    p <- p - lr * (m + d * p)\n}\n";
 
 static void print_training(FILE *f, const Prog *p) {
-    static const char *forms[] = {"sgd(lr = 0.125)", "sgd(lr = 0.125)", "momentum(lr = 0.125)", "adam(lr = 0.125, eps = 0.01)", "adamw(lr = 0.125, eps = 0.01)", "own(lr = 0.125)"};
-    fprintf(f, "    output v%d\n    train v%d with %s", p->loss, p->loss, forms[p->optimizer]);
+    static const char *forms[] = {"sgd(lr = ", "sgd(lr = ", "momentum(lr = ", "adam(eps = 0.01, lr = ", "adamw(eps = 0.01, lr = ", "own(lr = "};
+    static const char *rates[] = {"0.125)", "hyper 0.125)", "warmup_cosine(0.125, 2, 8))", "warmup_cosine(hyper 0.125 as peak, 2, 8))"};
+    fprintf(f, "    output v%d\n    train v%d with %s%s", p->loss, p->loss, forms[p->optimizer], rates[p->hyper + 2 * p->schedule]);
+    if (p->only[0]) fprintf(f, " only \"%s\"", p->only);
     if (p->clip > 0) fprintf(f, " clip_norm %g", p->clip);
     fputc('\n', f);
 }
 
+static bool group_precision(const Prog *p) {
+    for (int g = 0; g < p->ngroups; g++)
+        if (p->group[g].precision) return true;
+    return false;
+}
+static void print_value(FILE *f, const Prog *p, int i) {
+    const Value *v = &p->at[i];
+    if (v->dead || v->inlined || group_of(p, i) >= 0) return;
+    if (!strcmp(ops[v->op].name, "input") || !strcmp(ops[v->op].name, "param")) print_leaf(f, p, i);
+    else print_statement(f, p, i, false);
+}
 void print_dsl(FILE *f, const Prog *p) {
     static const char *precisions[] = {"f32", "bf16", "f16", "tf32"};
     if (uses_bound(p)) fprintf(f, "dim S <= %d\n", p->bound);
     if (p->optimizer == O_OWN && p->loss >= 0) fputs(own_optimizer, f);
+    for (int g = 0; g < p->ngroups; g++) print_group(f, p, g);
     fprintf(f, "model m {\n");
-    if (p->precision) fprintf(f, "    precision %s\n", precisions[p->precision]);
+    if (p->precision && !group_precision(p)) fprintf(f, "    precision %s\n", precisions[p->precision]);
     for (int i = 0; i < p->count; i++) {
-        const Value *v = &p->at[i];
-        if (v->dead || v->inlined) continue;
-        if (!strcmp(ops[v->op].name, "input") || !strcmp(ops[v->op].name, "param")) print_leaf(f, p, i);
-        else print_statement(f, p, i, false);
+        print_value(f, p, i);
+        for (int g = 0; g < p->ngroups; g++)
+            if (p->group[g].high == i) print_group_call(f, p, g);
     }
     for (int i = 0; i < p->nresults; i++) fprintf(f, "    output v%d\n", p->results[i]);
     if (p->loss >= 0) print_training(f, p);

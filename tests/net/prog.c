@@ -61,29 +61,55 @@ static double *zeros(int n) {
     return p;
 }
 
-static Param *add_param(Eval *e, const char *path, Shape s) {
-    e->params = realloc(e->params, (size_t)(e->nparams + 1) * sizeof *e->params);
-    if (!e->params) abort();
-    Param *p = &e->params[e->nparams++];
+static Param *find(Param *list, int n, const char *path) {
+    for (int i = 0; i < n; i++)
+        if (!strcmp(list[i].path, path)) return &list[i];
+    return NULL;
+}
+static Param *append(Param **list, int *count, const char *path, Shape s) {
+    *list = realloc(*list, (size_t)(*count + 1) * sizeof **list);
+    if (!*list) abort();
+    Param *p = &(*list)[(*count)++];
     int n = shape_size(&s);
     *p = (Param){.shape = s, .first = zeros(n), .data = zeros(n), .error = zeros(n), .m = zeros(n), .v = zeros(n), .m_error = zeros(n), .v_error = zeros(n)};
     snprintf(p->path, sizeof p->path, "%s", path);
     return p;
 }
 
-Tensor eval_param(Eval *e, const char *name, Shape s, double scale, double offset) {
-    char path[96];
-    snprintf(path, sizeof path, "%s%s", e->prefix, name);
-    Param *p = NULL;
-    for (int i = 0; i < e->nparams; i++)
-        if (!strcmp(e->params[i].path, path)) p = &e->params[i];
+Tensor eval_param(Eval *e, const char *path, Shape s, double scale, double offset) {
+    Param *p = find(e->params, e->nparams, path);
     if (!p) {
-        p = add_param(e, path, s);
+        p = append(&e->params, &e->nparams, path, s);
         fill(p->data, shape_size(&s), hash(path, e->seed), scale, offset);
         memcpy(p->first, p->data, (size_t)shape_size(&s) * sizeof *p->first);
     }
     if (!p->now.id) p->now = var_tensor(e, p);
     return p->now;
+}
+Tensor eval_state(Eval *e, const char *path, Shape s, double initial) {
+    Param *p = find(e->states, e->nstates, path);
+    if (!p) {
+        p = append(&e->states, &e->nstates, path, s);
+        for (int i = 0; i < shape_size(&s); i++) p->data[i] = initial;
+    }
+    if (!p->now.id) p->now = var_tensor(e, p);
+    return p->now;
+}
+void state_set(Eval *e, const char *path, Tensor next) { find(e->states, e->nstates, path)->next = next; }
+void commit_states(Eval *e) {
+    for (int k = 0; k < e->nstates; k++) {
+        Param *p = &e->states[k];
+        for (int i = 0; p->next.id && i < shape_size(&p->shape); i++) {
+            const Scalar *s = &e->tape.at[p->next.id[i]];
+            p->data[i] = s->value, p->error[i] = s->error;
+        }
+    }
+}
+void path_of_value(const Prog *p, int id, const char *name, char *path) {
+    int g = group_of(p, id);
+    char prefix[16] = "";
+    if (g >= 0 && p->group[g].named) snprintf(prefix, sizeof prefix, "g%d.", g);
+    snprintf(path, 96, "%s%s", prefix, name);
 }
 
 double *input_data(const Prog *p, int value) {
@@ -105,16 +131,21 @@ void eval_reset(Eval *e) {
     e->tape.count = 0;
     e->tape.full = false;
     for (int i = 0; i < e->nparams; i++) e->params[i].now = (Tensor){0};
+    for (int i = 0; i < e->nstates; i++) e->states[i].now = e->states[i].next = (Tensor){0};
     memset(e->value, 0, sizeof e->value);
 }
 
-void eval_free(Eval *e) {
-    eval_reset(e);
-    for (int i = 0; i < e->nparams; i++) {
-        Param *p = &e->params[i];
+static void params_free(Param *list, int n) {
+    for (int i = 0; i < n; i++) {
+        Param *p = &list[i];
         free(p->first), free(p->data), free(p->error), free(p->m), free(p->v), free(p->m_error), free(p->v_error);
     }
-    free(e->params);
+    free(list);
+}
+void eval_free(Eval *e) {
+    eval_reset(e);
+    params_free(e->params, e->nparams);
+    params_free(e->states, e->nstates);
     tape_free(&e->tape);
 }
 
@@ -156,8 +187,5 @@ int op_named(const char *name) {
 }
 
 void prog_free(Prog *p) {
-    for (int i = 0; i < p->count; i++) {
-        free(p->at[i].body);
-        if (p->at[i].callee && !p->at[i].dead) p->at[i].callee = NULL;
-    }
+    for (int i = 0; i < p->count; i++) free(p->at[i].body);
 }

@@ -5,7 +5,7 @@
 #include <stdint.h>
 #include <stdio.h>
 
-enum { MAX_RANK = 6, MAX_ARGS = 6, MAX_ATTRS = 16, MAX_VALUES = 64, MAX_SCALARS = 1 << 16, MAX_INDICES = 8 };
+enum { MAX_RANK = 6, MAX_ARGS = 6, MAX_ATTRS = 16, MAX_VALUES = 128, MAX_GROUPS = 3, MAX_SCALARS = 1 << 16, MAX_INDICES = 8 };
 
 typedef enum { D_F, D_I, D_B } Type;
 
@@ -26,24 +26,28 @@ typedef struct {
     int attr[MAX_ATTRS];
     double number;
     Body *body;
-    Prog *callee; // a function, layer or loop body
     int low, high; // of an integer input
     bool inlined, dead;
 } Value;
+
+// Values low .. high that are printed as a function or a layer of their own, called where the last of them stands.
+typedef struct { int low, high; bool layer, named; Precision precision; } Group;
 
 typedef enum { O_NONE, O_SGD, O_MOMENTUM, O_ADAM, O_ADAMW, O_OWN } Optimizer;
 
 struct Prog {
     int count;
     Value at[MAX_VALUES];
-    bool is_layer;
     int results[4], nresults; // of a function; outputs of a model
     int loss;                 // value, or -1
     Precision precision;
     Optimizer optimizer;
     double rate, clip, momentum;
     int steps;
-    bool only_first; // `only` with the first parameter's path
+    char only[96];    // what trains: a path, or a pattern; empty: all
+    bool hyper, schedule, sqrt_checkpoint;
+    int ngroups;
+    Group group[MAX_GROUPS];
     int bound, extent; // dim S <= bound, and what this run says; 0: no such dimension
     uint64_t seed;
 };
@@ -56,7 +60,7 @@ static inline bool random_chance(Random *r, int percent) { return random_below(r
 
 // ---- evaluation ----------------------------------------------------------------------------------------------------------
 typedef struct { Shape shape; Type type; int *id; } Tensor;
-typedef struct { char path[96]; Shape shape; Tensor now; double *first, *data, *error, *m, *v, *m_error, *v_error; } Param;
+typedef struct { char path[96]; Shape shape; Tensor now, next; double *first, *data, *error, *m, *v, *m_error, *v_error; } Param;
 
 typedef struct {
     Tape tape;
@@ -64,8 +68,9 @@ typedef struct {
     Tensor value[MAX_VALUES];
     Param *params;
     int nparams;
+    Param *states;
+    int nstates;
     double **inputs; // of the model's values
-    char prefix[64];
     uint64_t seed;
     int step;
     bool training;
@@ -76,7 +81,11 @@ typedef struct {
 int shape_size(const Shape *s);
 bool shape_equal(const Shape *a, const Shape *b);
 Tensor tensor_make(Eval *e, Shape s, Type t);
-Tensor eval_param(Eval *e, const char *name, Shape s, double scale, double offset);
+Tensor eval_param(Eval *e, const char *path, Shape s, double scale, double offset);
+Tensor eval_state(Eval *e, const char *path, Shape s, double initial);
+void state_set(Eval *e, const char *path, Tensor next); // what it is from now on, and in the next step
+void commit_states(Eval *e);
+void path_of_value(const Prog *p, int id, const char *name, char *path); // of what the value owns: 96 bytes
 void eval_values(Eval *e, const Prog *p);
 void eval_reset(Eval *e); // forgets values, keeps parameters
 void eval_free(Eval *e);
@@ -87,9 +96,6 @@ typedef struct Gen {
     Prog *prog;
     Random random;
     Eval eval;
-    Prog *functions[4];
-    int nfunctions;
-    int depth;
     int budget; // of indexed terms
 } Gen;
 
@@ -118,7 +124,14 @@ bool infer_indexed(const Prog *p, Value *v);
 bool propose_indexed(Gen *g, Value *v);
 void eval_indexed(Eval *e, const Value *v, Tensor *out);
 void print_indexed(FILE *f, const Prog *p, int id, bool torch);
-void print_call(FILE *f, const Prog *p, int id, bool torch);
+void print_loop(FILE *f, const Prog *p, int id, bool torch);
+void print_state(FILE *f, const Prog *p, int id, bool torch);
+void print_statement(FILE *f, const Prog *p, int id, bool torch);
+void print_group(FILE *f, const Prog *p, int group);
+void print_group_call(FILE *f, const Prog *p, int group);
+int group_of(const Prog *p, int id); // -1: none
+bool owns(const Prog *p, int id);    // parameters or states
+void draw_groups(Gen *g);
 
 void generate(Prog *p, uint64_t seed);
 bool infer_all(Prog *p);

@@ -23,3 +23,4 @@ PROPOSE(conv_transpose);
 EVAL(linear); EVAL(norm); EVAL(conv); EVAL(pool); EVAL(embed); EVAL(attention); EVAL(entropy); EVAL(mse); EVAL(conv_transpose);
 PROPOSE(vjp); PROPOSE(jacobian); PROPOSE(jacobian_batch); INFER(vjp); INFER(jvp); INFER(jacobian); EVAL(vjp); EVAL(jvp); EVAL(jacobian);
 PROPOSE(tree); EVAL(tree);
+PROPOSE(repeat); INFER(repeat); EVAL(repeat); PROPOSE(state); EVAL(state_op); EVAL(step);

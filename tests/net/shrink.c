@@ -112,12 +112,16 @@ static bool plainer(Shrink *s) {
     Prog *q = malloc(sizeof *q);
     bool done = false;
     if (!q) abort();
-    for (int form = 0; form < 4; form++) {
+    for (int form = 0; form < 8; form++) {
         *q = *s->p;
         if (form == 0) q->optimizer = O_NONE;
         if (form == 1) q->precision = P_F32;
         if (form == 2) q->clip = 0;
         if (form == 3) q->steps = 1;
+        if (form == 4) q->ngroups = 0;
+        if (form == 5) q->only[0] = 0;
+        if (form == 6) q->hyper = q->schedule = false;
+        if (form == 7) q->sqrt_checkpoint = false;
         if (memcmp(q, s->p, sizeof *q)) done |= try(s, q);
     }
     free(q);
