@@ -162,6 +162,7 @@ void expect(const Prog *p, Entry entry, Expected *x) {
         if (!p->at[i].dead && !strcmp(ops[p->at[i].op].name, "input")) e->inputs[i] = input_data(p, i);
     eval_values(e, p);
     if (e->tape.full) return;
+    bool finite_loss = p->loss < 0 || isfinite(e->tape.at[e->value[p->loss].id[0]].value); // 0 times infinity is in its gradients
     for (int i = 0; i < p->nresults && entry != E_STEP; i++) add_output(x, p->results[i]);
     if (p->loss >= 0 && entry != E_STEP) add_output(x, p->loss);
     if (entry == E_GRAD) {
@@ -175,7 +176,9 @@ void expect(const Prog *p, Entry entry, Expected *x) {
         for (int k = 0; k < e->nparams && !e->tape.full; k++) add_stored(x, "param", &e->params[k]);
         for (int k = 0; k < e->nstates && p->precision != P_F16; k++) add_stored(x, "state", &e->states[k]);
     }
-    x->usable = !e->tape.full;
+    bool some = !p->only[0];
+    for (int k = 0; k < e->nparams; k++) some |= trains(p, &e->params[k]);
+    x->usable = some && !e->tape.full && finite_loss;
 }
 
 void expected_free(Expected *x) {

@@ -44,10 +44,15 @@ static int constant_bool(Gen *g, Shape s) { // a comparison of something new
 
 int pick(Gen *g, Type type, int low, int high) {
     int found = -1, seen = 0;
-    bool latest = random_chance(&g->random, 40); // long chains are wanted too
-    for (int i = 0; i < g->prog->count; i++)
-        if (fits(&g->prog->at[i], type, low, high) && (latest || random_below(&g->random, ++seen) == 0)) found = i;
-    if (found >= 0 && !random_chance(&g->random, 12)) return found;
+    bool latest = random_chance(&g->random, 40), computed = random_chance(&g->random, 60); // long chains are wanted too
+    for (int i = 0; i < g->prog->count; i++) {
+        if (!fits(&g->prog->at[i], type, low, high)) continue;
+        bool better = computed && found >= 0 && !g->prog->at[found].nargs && g->prog->at[i].nargs;
+        bool worse = computed && found >= 0 && g->prog->at[found].nargs && !g->prog->at[i].nargs;
+        seen = better ? 1 : seen + !worse;
+        if (better || (!worse && (latest || random_below(&g->random, seen) == 0))) found = i;
+    }
+    if (found >= 0 && !random_chance(&g->random, 8)) return found;
     return fresh(g, type, maybe_bounded(g, some_shape(g, low, high)));
 }
 
@@ -59,7 +64,7 @@ int pick_broadcast(Gen *g, const Shape *to, Type type) {
         const Value *v = &g->prog->at[i];
         if (fits(v, type, 0, MAX_RANK) && broadcast_shapes(&v->shape, to, &s) && shape_size(&s) <= 2048 && random_below(&g->random, ++seen) == 0) found = i;
     }
-    if (found >= 0 && !random_chance(&g->random, 25)) return found;
+    if (found >= 0 && !random_chance(&g->random, 18)) return found;
     Shape s = *to;
     int drop = random_chance(&g->random, 30) ? random_below(&g->random, s.rank + 1) : 0;
     s.rank -= drop;
@@ -126,12 +131,21 @@ static int draw_op(Random *r) {
     return i;
 }
 
+static void roll_back(Gen *g, int values, int params, int states) {
+    for (int i = values; i < g->prog->count; i++) {
+        free(g->eval.inputs[i]);
+        g->eval.inputs[i] = NULL;
+        g->eval.value[i] = (Tensor){0};
+    }
+    g->prog->count = values;
+    eval_forget(&g->eval, params, states);
+}
 static void statement(Gen *g) {
-    Value v = {.op = draw_op(&g->random)};
-    v.number = 1;
-    bool ok = ops[v.op].propose(g, &v);
-    if (ok && v.body == NULL && random_chance(&g->random, 20) && ops[v.op].eval != ops[op_named("split")].eval) v.inlined = random_chance(&g->random, 0);
-    if (!ok || push_value(g, v) < 0) free(v.body);
+    Value v = {.op = draw_op(&g->random), .number = 1};
+    int values = g->prog->count, params = g->eval.nparams, states = g->eval.nstates;
+    if (ops[v.op].propose(g, &v) && push_value(g, v) >= 0) return;
+    free(v.body);
+    roll_back(g, values, params, states);
 }
 
 // ---- what is done with the values ------------------------------------------------------------------------------------------
@@ -180,7 +194,7 @@ static void choose_training(Gen *g) {
 // Groups have changed the names of what they own.
 static void fresh_paths(Gen *g) {
     if (!g->prog->ngroups) return;
-    g->eval.nparams = g->eval.nstates = 0;
+    eval_forget(&g->eval, 0, 0);
     eval_values(&g->eval, g->prog);
 }
 // `only` with one parameter, or with all that begins as it does.  Of those that the loss reaches none need be left.

@@ -244,10 +244,10 @@ void eval_embed(Eval *e, const Value *v, Tensor *out) {
     int n = v->attr[1];
     *out = tensor_make(e, v->shape, D_F);
     for (int i = 0; i < shape_size(&v->shape); i++) {
-        const Scalar *s = &e->tape.at[ids.id[i / n]];
-        bool in = s->value >= 0 && s->value < v->attr[0];
-        out->id[i] = in ? w.id[(int)s->value * n + i % n] : tape_const(&e->tape, 0);
-        if (s->error > 0) out->id[i] = tape_var(&e->tape, 0, INFINITY);
+        Scalar s = e->tape.at[ids.id[i / n]];
+        bool in = s.value >= 0 && s.value < v->attr[0];
+        out->id[i] = in ? w.id[(int)s.value * n + i % n] : tape_const(&e->tape, 0);
+        if (s.error > 0) out->id[i] = tape_var(&e->tape, 0, INFINITY);
     }
 }
 

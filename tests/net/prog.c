@@ -135,17 +135,21 @@ void eval_reset(Eval *e) {
     memset(e->value, 0, sizeof e->value);
 }
 
-static void params_free(Param *list, int n) {
-    for (int i = 0; i < n; i++) {
-        Param *p = &list[i];
+static void forget(Param *list, int *count, int left) {
+    while (*count > left) {
+        Param *p = &list[--*count];
         free(p->first), free(p->data), free(p->error), free(p->m), free(p->v), free(p->m_error), free(p->v_error);
     }
-    free(list);
+}
+void eval_forget(Eval *e, int params, int states) {
+    forget(e->params, &e->nparams, params);
+    forget(e->states, &e->nstates, states);
 }
 void eval_free(Eval *e) {
     eval_reset(e);
-    params_free(e->params, e->nparams);
-    params_free(e->states, e->nstates);
+    eval_forget(e, 0, 0);
+    free(e->params);
+    free(e->states);
     tape_free(&e->tape);
 }
 

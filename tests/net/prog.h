@@ -88,6 +88,7 @@ void commit_states(Eval *e);
 void path_of_value(const Prog *p, int id, const char *name, char *path); // of what the value owns: 96 bytes
 void eval_values(Eval *e, const Prog *p);
 void eval_reset(Eval *e); // forgets values, keeps parameters
+void eval_forget(Eval *e, int params, int states); // all but the first so many
 void eval_free(Eval *e);
 double *input_data(const Prog *p, int value);
 
