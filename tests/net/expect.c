@@ -178,7 +178,7 @@ void expect(const Prog *p, Entry entry, Expected *x) {
     }
     bool some = !p->only[0];
     for (int k = 0; k < e->nparams; k++) some |= trains(p, &e->params[k]);
-    x->usable = some && !e->tape.full && finite_loss;
+    x->usable = some && !e->unsure && !e->tape.full && finite_loss;
 }
 
 void expected_free(Expected *x) {

@@ -114,8 +114,9 @@ int push_value(Gen *g, Value v) {
     p->count++;
     if (ops[v.op].eval == ops[op_named("input")].eval) g->eval.inputs[id] = input_data(p, id);
     eval_values(&g->eval, p);
-    if (!g->eval.tape.full && (v.nargs == 0 || comparable(g, id))) return id;
+    if (!g->eval.tape.full && !g->eval.unsure && (v.nargs == 0 || comparable(g, id))) return id;
     p->count--;
+    g->eval.unsure = false;
     g->eval.value[id] = (Tensor){0};
     if (g->eval.tape.full) g->eval.tape.count = 0, g->budget = 0;
     free(g->eval.inputs[id]);

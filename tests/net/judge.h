@@ -24,6 +24,10 @@ void expected_free(Expected *x);
 Judgement judge(const Prog *p, const Command *c, Expected *x);
 const char *entry_name(Entry e);
 
+// Programs for PyTorch, and what it gave for them.
+void export_torch(const Prog *p, const char *folder, uint64_t seed);
+int check_goldens(const char *path); // how many tensors differ; -1: no such file
+
 // safetensors
 typedef struct { char name[112]; char dtype[8]; int rank, n[8]; double *data; int size; } Stored;
 bool stored_write(const char *path, const Stored *s, int count);

@@ -5,7 +5,7 @@
 #include <string.h>
 #include <unistd.h>
 
-typedef struct { uint64_t seed; int count; const char *finds, *torch; bool show, verbose, cover; Command command; } Options;
+typedef struct { uint64_t seed; int count; const char *finds, *torch, *goldens; bool show, verbose, cover; Command command; } Options;
 typedef struct { long programs, disagreements, compared, skipped, unusable; long *drawn, *after; } Totals;
 
 static Options parse(int argc, char **argv) {
@@ -18,10 +18,11 @@ static Options parse(int argc, char **argv) {
         else if (!strcmp(a, "--fusec")) o.command.fusec = v, i++;
         else if (!strcmp(a, "--finds")) o.finds = v, i++;
         else if (!strcmp(a, "--torch")) o.torch = v, i++;
+        else if (!strcmp(a, "--goldens")) o.goldens = v, i++;
         else if (!strcmp(a, "--show")) o.show = true;
         else if (!strcmp(a, "--cover")) o.cover = true;
         else {
-            fprintf(stderr, "usage: net [--seed S] [--count N] [--target host|c99|interp|cuda] [--fusec PATH] [--finds FOLDER] [--show] [--cover]\n");
+            fprintf(stderr, "usage: net [--seed S] [--count N] [--target host|c99|interp|cuda] [--fusec PATH] [--finds FOLDER] [--show] [--cover] [--torch FOLDER] [--goldens FILE]\n");
             exit(2);
         }
     }
@@ -77,7 +78,8 @@ static void one(const Options *o, uint64_t seed, Totals *t) {
     generate(p, seed);
     count_drawn(p, t);
     if (o->show) print_dsl(stdout, p);
-    if (o->cover || (p->loss < 0 && p->nresults == 0)) {
+    if (o->torch) export_torch(p, o->torch, seed);
+    if (o->cover || o->torch || (p->loss < 0 && p->nresults == 0)) {
         t->unusable++;
         prog_free(p), free(p);
         return;
@@ -101,10 +103,11 @@ int main(int argc, char **argv) {
     Options o = parse(argc, argv);
     char folder[] = "/tmp/net.XXXXXX", command[100];
     Totals t = {.drawn = calloc((size_t)op_count, sizeof(long)), .after = calloc((size_t)op_count * (size_t)op_count, sizeof(long))};
+    if (o.goldens) return check_goldens(o.goldens) != 0;
     o.command.folder = mkdtemp(folder);
     if (!o.command.folder || !t.drawn || !t.after) return 3;
     for (int i = 0; i < o.count; i++) one(&o, o.seed + (uint64_t)i, &t);
-    int rare = o.count >= 20000 ? print_cover(&t) : 0;
+    int rare = o.count >= 20000 || o.cover ? print_cover(&t) : 0;
     printf("%ld programs, %ld without anything to compare, %ld elements compared, %ld skipped\n", t.programs, t.unusable, t.compared, t.skipped);
     printf("trust.random.programs\t%ld\tprograms\ntrust.random.disagreements\t%ld\tprograms\n", t.programs, t.disagreements);
     snprintf(command, sizeof command, "rm -r %s", folder);

@@ -179,7 +179,7 @@ static int factor_value(Eval *e, const Value *v, const Factor *f, const int *ind
 }
 static int product(Eval *e, const Value *v, const int *index, bool *outside) {
     const Body *b = v->body;
-    int n = b->nfactors - b->beside, r = b->scale == 1 ? -1 : tape_const(&e->tape, (double)(float)b->scale);
+    int n = b->nfactors - b->beside, r = b->scale == 1 ? -1 : tape_const(&e->tape, b->scale);
     for (int k = 0; k < n; k++) {
         int x = factor_value(e, v, &b->factor[k], index, outside);
         r = r < 0 ? x : tape_2(&e->tape, T_MUL, r, x);

@@ -247,7 +247,7 @@ void eval_embed(Eval *e, const Value *v, Tensor *out) {
         Scalar s = e->tape.at[ids.id[i / n]];
         bool in = s.value >= 0 && s.value < v->attr[0];
         out->id[i] = in ? w.id[(int)s.value * n + i % n] : tape_const(&e->tape, 0);
-        if (s.error > 0) out->id[i] = tape_var(&e->tape, 0, INFINITY);
+        e->unsure |= s.error > 0;
     }
 }
 
@@ -292,7 +292,8 @@ bool propose_entropy(Gen *g, Value *v) {
     Shape s = g->prog->at[a].shape;
     v->nattrs = 1, v->attr[0] = below(g, 2) ? -1 : below(g, 3);
     s.bounded &= ~(1u << --s.rank);
-    return take(v, a) && take(v, fresh(g, D_I, s));
+    int classes = g->prog->at[a].shape.n[s.rank];
+    return take(v, a) && take(v, push_value(g, (Value){.op = op_named("input"), .type = D_I, .shape = s, .high = classes > 8 ? 8 : classes}));
 }
 bool infer_entropy(const Prog *p, Value *v) {
     const Shape *a = shape_of(p, v, 0);

@@ -25,7 +25,7 @@ void eval_parameter(Eval *e, const Value *v, Tensor *out) {
     snprintf(name, sizeof name, "v%d", (int)(v - e->prog->at));
     *out = eval_param(e, name, v->shape, 0.6, 0);
 }
-void eval_number(Eval *e, const Value *v, Tensor *out) { *out = t_number(e, (double)(float)v->number); }
+void eval_number(Eval *e, const Value *v, Tensor *out) { *out = t_number(e, v->number); }
 void eval_filled(Eval *e, const Value *v, Tensor *out) { *out = t_broadcast(e, t_number(e, ops[v->op].code), v->shape); }
 
 bool propose_matmul(Gen *g, Value *v) {
@@ -340,11 +340,10 @@ bool infer_gather(const Prog *p, Value *v) {
     }
     return true;
 }
-static int read_or_zero(Eval *e, const Tensor *a, const int *at, bool sure) {
+static int read_or_zero(Eval *e, const Tensor *a, const int *at) {
     for (int d = 0; d < a->shape.rank; d++)
         if (at[d] < 0 || at[d] >= a->shape.n[d]) return tape_const(&e->tape, 0);
-    int id = a->id[ravel(&a->shape, at)];
-    return sure ? id : tape_2(&e->tape, T_MUL, id, tape_var(&e->tape, 1, INFINITY));
+    return a->id[ravel(&a->shape, at)];
 }
 void eval_gather(Eval *e, const Value *v, Tensor *out) {
     Tensor a = arg(e, v, 0), ids = arg(e, v, 1);
@@ -353,8 +352,9 @@ void eval_gather(Eval *e, const Value *v, Tensor *out) {
     for (int i = 0; i < shape_size(&v->shape); i++) {
         unravel(&v->shape, i, at);
         int k = ids.id[ravel(&ids.shape, at + axis)];
+        e->unsure |= e->tape.at[k].error > 0;
         for (int d = 0; d < a.shape.rank; d++) from[d] = d < axis ? at[d] : d == axis ? (int)e->tape.at[k].value : at[d - 1 + ids.shape.rank];
-        out->id[i] = read_or_zero(e, &a, from, e->tape.at[k].error == 0);
+        out->id[i] = read_or_zero(e, &a, from);
     }
 }
 
@@ -380,7 +380,7 @@ void eval_slice(Eval *e, const Value *v, Tensor *out) {
     for (int i = 0; i < shape_size(&v->shape); i++) {
         unravel(&v->shape, i, at);
         at[0] += start;
-        out->id[i] = read_or_zero(e, &a, at, true);
+        out->id[i] = read_or_zero(e, &a, at);
     }
 }
 bool propose_update(Gen *g, Value *v) {

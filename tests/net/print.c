@@ -86,6 +86,12 @@ static void print_padding(FILE *f, int p) {
     else fprintf(f, "%d", p);
 }
 
+static void print_instance(FILE *f, const Prog *p, int id, bool torch) {
+    char own[16], path[96];
+    snprintf(own, sizeof own, "c%d", id);
+    path_of_value(p, id, own, path);
+    fputs(torch ? path : own, f);
+}
 static void print_template(FILE *f, const Prog *p, int id, const char *t, bool torch) {
     const Value *v = &p->at[id];
     for (; *t; t++) {
@@ -104,8 +110,8 @@ static void print_template(FILE *f, const Prog *p, int id, const char *t, bool t
         case 's': print_list(f, v->shape.n, v->shape.rank, v->shape.bounded); break;
         case 'e': print_extents(f, p, id); break;
         case 'l': print_list(f, v->attr, v->nattrs, 0); break;
-        case 'n': print_number(f, v->number, !torch && spelling(p, id, 3) == 0); break;
-        case 'L': fprintf(f, "c%d", id); break;
+        case 'n': torch ? (void)fprintf(f, "%.17g", v->number) : print_number(f, v->number, spelling(p, id, 3) == 0); break;
+        case 'L': print_instance(f, p, id, torch); break;
         case 'x': print_subscripts(f, p, id, torch); break;
         case 'p': print_pads(f, v); break;
         case 'g': for (int d = 0; d < v->attr[0]; d++) fputs(":, ", f); break;
@@ -239,7 +245,7 @@ void print_dsl(FILE *f, const Prog *p) {
 }
 
 void print_torch(FILE *f, const Prog *p) {
-    fprintf(f, "def program(env):\n");
+    fprintf(f, "def program(env):\n    global S\n    S = %d\n", p->extent);
     for (int i = 0; i < p->count; i++) {
         const Value *v = &p->at[i];
         if (v->dead || v->inlined) continue;

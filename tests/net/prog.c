@@ -129,7 +129,7 @@ void eval_reset(Eval *e) {
     e->blocks = NULL;
     e->nblocks = 0;
     e->tape.count = 0;
-    e->tape.full = false;
+    e->tape.full = e->unsure = false;
     for (int i = 0; i < e->nparams; i++) e->params[i].now = (Tensor){0};
     for (int i = 0; i < e->nstates; i++) e->states[i].now = e->states[i].next = (Tensor){0};
     memset(e->value, 0, sizeof e->value);

@@ -74,6 +74,7 @@ typedef struct {
     uint64_t seed;
     int step;
     bool training;
+    bool unsure; // an index that rounding may change was read at
     void **blocks;
     int nblocks;
 } Eval;
