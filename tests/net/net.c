@@ -3,6 +3,7 @@
 #include "tests/net/shrink.h"
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 typedef struct { uint64_t seed; int count; const char *finds, *torch, *goldens; bool show, verbose, cover; Command command; } Options;
@@ -58,16 +59,38 @@ static void report(const Prog *p, const Options *o, const Judgement *j, uint64_t
     fflush(stdout);
 }
 
+static void write_right(const Expected *x, const char *folder) {
+    static const char *types[] = {"F32", "I32", "BOOL"};
+    Stored s[128];
+    char path[500];
+    for (int k = 0; k < x->count; k++) {
+        const Result *r = &x->at[k];
+        s[k] = (Stored){.rank = r->rank, .data = r->value, .size = r->size};
+        memcpy(s[k].name, r->name, sizeof s[k].name);
+        strcpy(s[k].dtype, types[r->type]);
+        memcpy(s[k].n, r->n, sizeof r->n);
+    }
+    snprintf(path, sizeof path, "%s/right.safetensors", folder);
+    stored_write(path, s, x->count);
+}
+// A folder of the find: m.dsl, its inputs and parameters, what is right, and README with what was found.
 static void keep_find(const Prog *p, const Options *o, const Judgement *j, uint64_t seed) {
-    char path[400];
+    char folder[400], path[500];
+    Expected x;
     if (!o->finds) return;
-    snprintf(path, sizeof path, "%s/%s_%llu.dsl", o->finds, o->command.target, (unsigned long long)seed);
+    snprintf(folder, sizeof folder, "%s/%s_%llu", o->finds, o->command.target, (unsigned long long)seed);
+    Command c = o->command;
+    c.folder = folder;
+    if (mkdir(folder, 0777)) return;
+    judge(p, &c, &x);
+    write_right(&x, folder);
+    expected_free(&x);
+    snprintf(path, sizeof path, "%s/README", folder);
     FILE *f = fopen(path, "w");
     if (!f) return;
-    fprintf(f, "# net --seed %llu --count 1 --target %s (entry %s, %d steps)\n", (unsigned long long)seed, o->command.target, entry_name(entry_of(p)), p->steps);
-    if (j->verdict == V_DIFFERS) fprintf(f, "# %s[%d]: %.9g, should be %.9g within %.3g\n", j->tensor, j->element, j->got, j->want, j->bound);
-    else fprintf(f, "# %.200s\n", strtok((char *)j->message, "\n"));
-    print_dsl(f, p);
+    fprintf(f, "net --seed %llu --count 1 --target %s (entry %s, %d steps)\n", (unsigned long long)seed, o->command.target, entry_name(entry_of(p)), p->steps);
+    if (j->verdict == V_DIFFERS) fprintf(f, "%s[%d]: %.9g, should be %.9g within %.3g\n", j->tensor, j->element, j->got, j->want, j->bound);
+    else fprintf(f, "%s\n", j->message);
     fclose(f);
 }
 
