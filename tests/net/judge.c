@@ -103,7 +103,7 @@ static void compare(const Prog *p, const Result *r, const Stored *s, Expected *x
         bool same = got == want || (isnan(got) && isnan(want));
         x->compared++;
         if (same) continue;
-        if (overflowed(p, x, r->name, i, got) || isinf(r->error[i]) || !isfinite(want) || bound > 0.1 * (1 + fabs(want))) {
+        if (overflowed(p, x, r->name, i, got) || isinf(r->error[i]) || !(fabs(want) < 1e37) || bound > 0.1 * (1 + fabs(want))) {
             x->skipped++;
             continue;
         }
@@ -147,6 +147,7 @@ Judgement judge(const Prog *p, const Command *c, Expected *x) {
         compare_all(p, c, x, &j);
         return j;
     }
+    if (WIFEXITED(status) && WEXITSTATUS(status) == 127) fprintf(stderr, "net: cannot run %s\n", c->fusec), exit(2);
     read_log(c, &j);
     j.verdict = WIFSIGNALED(status) ? V_DIED : V_REFUSED;
     if (WIFSIGNALED(status)) snprintf(j.message, sizeof j.message, "killed by signal %d\n", WTERMSIG(status));
