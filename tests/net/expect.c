@@ -32,6 +32,11 @@ static void add_output(Expected *x, int id) {
     add_tensor(x, name, &x->eval.value[id]);
 }
 
+static void round_output(Result *r, int storage) {
+    for (int i = 0; storage && i < r->size; i++)
+        r->error[i] += storage == AS_BF16 ? 0x1p-8 * fabs(r->value[i]) : fabs(r->value[i]) > 65000 ? INFINITY : 0x1p-11 * fabs(r->value[i]) + 0x1p-25;
+}
+
 // A pattern of `only`: * matches any characters.
 static bool matches(const char *pattern, const char *path) {
     if (*pattern == '*') return matches(pattern + 1, path) || (*path && matches(pattern, path + 1));
@@ -154,7 +159,7 @@ static void add_stored(Expected *x, const char *kind, const Param *q) {
 void expect(const Prog *p, Entry entry, Expected *x) {
     *x = (Expected){0};
     Eval *e = &x->eval;
-    e->tape.limit = 3000000;
+    e->tape.limit = 5000000;
     e->seed = p->seed;
     e->training = entry != E_INFER;
     e->inputs = calloc(MAX_VALUES, sizeof *e->inputs);
@@ -163,7 +168,10 @@ void expect(const Prog *p, Entry entry, Expected *x) {
     eval_values(e, p);
     if (e->tape.full) return;
     bool finite_loss = p->loss < 0 || isfinite(e->tape.at[e->value[p->loss].id[0]].value); // 0 times infinity is in its gradients
-    for (int i = 0; i < p->nresults && entry != E_STEP; i++) add_output(x, p->results[i]);
+    for (int i = 0; i < p->nresults && entry != E_STEP; i++) {
+        add_output(x, p->results[i]);
+        round_output(&x->at[x->count - 1], p->stored_as[i]);
+    }
     if (p->loss >= 0 && entry != E_STEP) add_output(x, p->loss);
     if (entry == E_GRAD) {
         int **g = gradients(p, e);

@@ -8,7 +8,9 @@
 static const int extents[] = {1, 2, 3, 5, 7, 8, 9, 15, 16, 17, 31, 33, 64, 0, 4, 6};
 
 int some_extent(Gen *g) {
+    static const int wide[] = {33, 64, 65, 127, 128, 130, 200, 257};
     int k = random_below(&g->random, 100);
+    if (g->large && k < 60) return wide[random_below(&g->random, 8)];
     if (k == 0) return 0;
     if (k < 70) return extents[random_below(&g->random, 6)];
     return k < 90 ? extents[5 + random_below(&g->random, 5)] : extents[random_below(&g->random, 13)];
@@ -25,15 +27,16 @@ static Shape some_shape(Gen *g, int low, int high) {
     Shape s = {.rank = low + random_below(&g->random, (high > 3 ? 3 : high) - low + 1)};
     if (low > 3) s.rank = low;
     for (int d = 0; d < s.rank; d++) s.n[d] = some_extent(g);
-    while (shape_size(&s) > 600)
+    while (shape_size(&s) > (g->large ? 9000 : 600))
         for (int d = 0; d < s.rank; d++) s.n[d] = s.n[d] > 2 ? (s.n[d] + 1) / 2 : s.n[d];
     return s;
 }
-// A bounded first axis, in programs that have one.
+// A bounded axis, in programs that have one.
 static Shape maybe_bounded(Gen *g, Shape s) {
     if (!g->prog->bound || s.rank < 1 || !random_chance(&g->random, 60)) return s;
-    s.n[0] = g->prog->extent;
-    s.bounded = 1;
+    int d = random_chance(&g->random, 60) ? 0 : random_below(&g->random, s.rank);
+    s.n[d] = g->prog->extent;
+    s.bounded = 1u << d;
     return s;
 }
 static int constant_bool(Gen *g, Shape s) { // a comparison of something new
@@ -83,6 +86,7 @@ int fresh(Gen *g, Type type, Shape s) {
     int draw = random_below(&g->random, 10);
     if (type == D_F && fixed && draw < 6) v.op = op_named("param");
     else if (type == D_F && fixed && draw == 9) v.op = op_named(random_chance(&g->random, 50) ? "ones" : "zeros");
+    if (v.op == op_named("input") && type == D_F) v.nattrs = 1, v.attr[0] = random_chance(&g->random, 12) ? 1 + random_below(&g->random, 2) : 0;
     v.low = random_chance(&g->random, 70) ? 0 : -2;
     v.high = v.low + 1 + random_below(&g->random, 8);
     return push_value(g, v);
@@ -110,7 +114,7 @@ int push_value(Gen *g, Value v) {
     int id = p->count;
     p->at[id] = v;
     Value *w = &p->at[id];
-    if (!ops[v.op].infer(p, w) || shape_size(&w->shape) > 2048 || w->shape.rank > MAX_RANK) return -1;
+    if (!ops[v.op].infer(p, w) || shape_size(&w->shape) > (g->large ? 20000 : 2048) || w->shape.rank > MAX_RANK) return -1;
     p->count++;
     if (ops[v.op].eval == ops[op_named("input")].eval) g->eval.inputs[id] = input_data(p, id);
     eval_values(&g->eval, p);
@@ -177,7 +181,11 @@ static int loss_of(Gen *g, const bool *used) {
 static void choose_outputs(Gen *g, const bool *used) {
     Prog *p = g->prog;
     for (int i = p->count - 1; i >= 0 && p->nresults < 4; i--)
-        if (!leaf(&p->at[i]) && !p->at[i].inlined && i != p->loss && (!used[i] || random_chance(&g->random, 15))) p->results[p->nresults++] = i;
+        if (!leaf(&p->at[i]) && !p->at[i].inlined && i != p->loss && (!used[i] || random_chance(&g->random, 15))) {
+            bool narrow = p->at[i].type == D_F && random_chance(&g->random, 8);
+            p->stored_as[p->nresults] = narrow ? 1 + random_below(&g->random, 2) : 0;
+            p->results[p->nresults++] = i;
+        }
 }
 
 static void choose_training(Gen *g) {
@@ -213,14 +221,15 @@ void generate(Prog *p, uint64_t seed) {
     Gen g = {.prog = p, .random = {seed}};
     *p = (Prog){.loss = -1, .seed = seed};
     random_bits(&g.random);
-    g.eval.tape.limit = 400000;
+    g.large = random_chance(&g.random, 7);
+    g.eval.tape.limit = g.large ? 2000000 : 400000;
     g.eval.seed = seed;
     g.eval.training = true;
     g.eval.inputs = calloc(MAX_VALUES, sizeof *g.eval.inputs);
     if (!g.eval.inputs) abort();
     if (random_chance(&g.random, 12)) p->precision = (Precision)(1 + random_below(&g.random, 3));
     if (random_chance(&g.random, 15)) p->bound = 1 + random_below(&g.random, 17), p->extent = 1 + random_below(&g.random, p->bound);
-    int n = 1 + random_below(&g.random, random_chance(&g.random, 60) ? 5 : 20);
+    int n = g.large ? 2 : 1 + random_below(&g.random, random_chance(&g.random, 60) ? 5 : 20);
     g.budget = 1;
     for (int i = 0, tries = 0; i < n && tries < 4 * n && g.budget; tries++) {
         int before = p->count;

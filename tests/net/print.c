@@ -189,6 +189,7 @@ void print_statement(FILE *f, const Prog *p, int id, bool torch) {
     fputc('\n', f);
 }
 
+static const char *const storages[] = {"f32", "bf16", "f16"};
 static void print_leaf(FILE *f, const Prog *p, int id) {
     const Value *v = &p->at[id];
     static const char *types[] = {"f32", "i32", "bool"};
@@ -198,7 +199,7 @@ static void print_leaf(FILE *f, const Prog *p, int id) {
         fprintf(f, " init normal(0.5)\n");
         return;
     }
-    fprintf(f, "    input v%d : %s", id, types[v->type]);
+    fprintf(f, "    input v%d : %s", id, v->type == D_F ? storages[v->attr[0]] : types[v->type]);
     print_list(f, v->shape.n, v->shape.rank, v->shape.bounded);
     if (v->type == D_I) fprintf(f, " in %d..%d", v->low, v->high);
     fputc('\n', f);
@@ -239,7 +240,7 @@ void print_dsl(FILE *f, const Prog *p) {
         for (int g = 0; g < p->ngroups; g++)
             if (p->group[g].high == i) print_group_call(f, p, g);
     }
-    for (int i = 0; i < p->nresults; i++) fprintf(f, "    output v%d\n", p->results[i]);
+    for (int i = 0; i < p->nresults; i++) fprintf(f, p->stored_as[i] ? "    output v%d : %s\n" : "    output v%d\n", p->results[i], storages[p->stored_as[i]]);
     if (p->loss >= 0) print_training(f, p);
     fprintf(f, "}\n");
 }

@@ -112,12 +112,14 @@ void path_of_value(const Prog *p, int id, const char *name, char *path) {
     snprintf(path, 96, "%s%s", prefix, name);
 }
 
+bool is_input(const Value *v) { return !strcmp(ops[v->op].name, "input"); }
 double *input_data(const Prog *p, int value) {
     const Value *v = &p->at[value];
     int n = shape_size(&v->shape);
     double *data = zeros(n);
     Random r = {p->seed * 77 + (uint64_t)value};
     if (v->type == D_F) fill(data, n, r.state, 0.7, 0);
+    for (int i = 0; i < n && v->type == D_F && v->attr[0]; i++) data[i] = rint(data[i] * 32) / 32; // exact in 16 bits
     for (int i = 0; i < n && v->type != D_F; i++)
         data[i] = v->type == D_B ? random_below(&r, 2) : v->low + random_below(&r, v->high - v->low);
     return data;
@@ -172,7 +174,7 @@ bool infer_all(Prog *p) {
         if (v->dead) continue;
         for (int k = 0; k < v->nargs; k++)
             if (v->arg[k] >= i || p->at[v->arg[k]].dead) return false;
-        if (!ops[v->op].infer(p, v) || shape_size(&v->shape) > 4096) return false;
+        if (!ops[v->op].infer(p, v) || shape_size(&v->shape) > 20000) return false;
     }
     return true;
 }

@@ -8,6 +8,7 @@
 enum { MAX_RANK = 6, MAX_ARGS = 6, MAX_ATTRS = 16, MAX_VALUES = 128, MAX_GROUPS = 3, MAX_SCALARS = 1 << 16, MAX_INDICES = 8 };
 
 typedef enum { D_F, D_I, D_B } Type;
+typedef enum { AS_F32, AS_BF16, AS_F16 } Storage; // of inputs and outputs
 
 typedef struct {
     int rank, n[MAX_RANK];
@@ -38,7 +39,8 @@ typedef enum { O_NONE, O_SGD, O_MOMENTUM, O_ADAM, O_ADAMW, O_OWN } Optimizer;
 struct Prog {
     int count;
     Value at[MAX_VALUES];
-    int results[4], nresults; // of a function; outputs of a model
+    int results[4], nresults, stored_as[4]; // Storage
+    // of a function; outputs of a model
     int loss;                 // value, or -1
     Precision precision;
     Optimizer optimizer;
@@ -92,6 +94,8 @@ void eval_reset(Eval *e); // forgets values, keeps parameters
 void eval_forget(Eval *e, int params, int states); // all but the first so many
 void eval_free(Eval *e);
 double *input_data(const Prog *p, int value);
+bool is_input(const Value *v);
+void print_extent(FILE *f, const Prog *p, int n, int form);
 
 // ---- operations ----------------------------------------------------------------------------------------------------------
 typedef struct Gen {
@@ -99,6 +103,7 @@ typedef struct Gen {
     Random random;
     Eval eval;
     int budget; // of indexed terms
+    bool large; // few statements on tensors of many tiles
 } Gen;
 
 typedef struct {

@@ -49,6 +49,7 @@ static bool without_results(Shrink *s) {
     bool done = false;
     for (int k = 0; q && k < s->p->nresults; k++) {
         *q = *s->p;
+        memmove(q->stored_as + k, q->stored_as + k + 1, sizeof(int) * (size_t)(q->nresults - k - 1));
         memmove(q->results + k, q->results + k + 1, sizeof(int) * (size_t)(q->nresults - k - 1));
         q->nresults--;
         if (try(s, q)) done = true, k--;

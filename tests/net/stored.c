@@ -1,9 +1,10 @@
 // The safetensors format: eight bytes of header length, the header in JSON, the data (huggingface/safetensors, README).
 #include "tests/net/judge.h"
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
-static int width(const char *dtype) { return !strcmp(dtype, "BOOL") ? 1 : !strcmp(dtype, "I64") || !strcmp(dtype, "F64") ? 8 : 4; }
+static int width(const char *dtype) { return !strcmp(dtype, "BOOL") ? 1 : strstr(dtype, "F16") ? 2 : !strcmp(dtype, "I64") || !strcmp(dtype, "F64") ? 8 : 4; }
 
 static void put(FILE *f, const Stored *s, int i) {
     float x = (float)s->data[i];
@@ -39,10 +40,22 @@ bool stored_write(const char *path, const Stored *s, int count) {
     return fclose(f) == 0;
 }
 
+static double from_bf16(unsigned short bits) {
+    unsigned wide = (unsigned)bits << 16;
+    float x;
+    return memcpy(&x, &wide, 4), (double)x;
+}
+static double from_f16(unsigned short b) {
+    int e = b >> 10 & 31, m = b & 1023;
+    double x = e == 31 ? (m ? NAN : INFINITY) : e ? ldexp(1024 + m, e - 25) : ldexp(m, -24);
+    return b >> 15 ? -x : x;
+}
 static double get(const char *dtype, const unsigned char *p) {
     float x;
     double d;
     int k;
+    unsigned short h;
+    if (strstr(dtype, "F16")) return memcpy(&h, p, 2), dtype[0] == 'B' ? from_bf16(h) : from_f16(h);
     if (!strcmp(dtype, "F64")) return memcpy(&d, p, 8), d;
     if (!strcmp(dtype, "F32")) return memcpy(&x, p, 4), (double)x;
     if (dtype[0] == 'I') return memcpy(&k, p, 4), (double)k;
