@@ -168,8 +168,8 @@ def variance(x, axis, keep=False, where=None):
 
 
 def softmax(x, axis):
-    y = exp(x - most(x, axis, True, None, True).detach())
-    return y / sum(y, axis, True)
+    y = exp(x - most(x, axis, True, None, True).detach().clamp(min=-3e38))
+    return y / sum(y, axis, True).clamp(min=1e-30)
 
 
 def logsumexp(x, axis, keep=False):
@@ -308,6 +308,19 @@ def cross_entropy(z, labels, ignore):
     return y if ignore is None else torch.where(labels == ignore, torch.zeros_like(y), y)
 
 
+def flatten(x): return x.reshape(x.shape[0], -1)
+def to_heads(x, h): return x.reshape(x.shape[0], x.shape[1], h, -1).transpose(1, 2) if x.numel() else x.reshape(x.shape[0], h, x.shape[1], x.shape[2] // h)
+def from_heads(x): return x.transpose(1, 2).reshape(x.shape[0], x.shape[2], x.shape[1] * x.shape[3])
+def causal(t): return torch.ones(t, t).tril().bool()
+
+
+def convolve(x, k, oh, ow, ph, pw, stride, dilation):
+    wide = [(n - 1) * stride + (m - 1) * dilation + 1 for n, m in ((oh, k.shape[0]), (ow, k.shape[1]))]
+    after = [builtins.max(0, w - n - p) for w, n, p in zip(wide, x.shape[1:3], (ph, pw))]
+    y = F.pad(x.permute(0, 3, 1, 2), [pw, after[1], ph, after[0]])[:, :, :wide[0], :wide[1]].contiguous()
+    return F.conv2d(y, k.permute(3, 2, 0, 1).contiguous(), stride=stride, dilation=dilation).permute(0, 2, 3, 1)
+
+
 def mse(a, b): return ((a - b) ** 2).mean()
 
 
@@ -426,7 +439,7 @@ def golden(seed, text, name, x):
 
 def evaluate(folder, seed):
     global env
-    space = dict(globals(), step=1.0)
+    space = dict(globals(), step=1.0, inf=math.inf)
     exec(open(f"{folder}/{seed}.py").read(), space)
     env = space["env"] = Env(read_data(f"{folder}/{seed}.data"), space["training"])
     values, loss = space["program"](env)

@@ -24,3 +24,6 @@ EVAL(linear); EVAL(norm); EVAL(conv); EVAL(pool); EVAL(embed); EVAL(attention); 
 PROPOSE(vjp); PROPOSE(jacobian); PROPOSE(jacobian_batch); INFER(vjp); INFER(jvp); INFER(jacobian); EVAL(vjp); EVAL(jvp); EVAL(jacobian);
 PROPOSE(tree); EVAL(tree);
 PROPOSE(repeat); INFER(repeat); EVAL(repeat); PROPOSE(state); EVAL(state_op); EVAL(step);
+PROPOSE(flatten); INFER(flatten); PROPOSE(to_heads); INFER(to_heads); EVAL(to_heads); PROPOSE(from_heads); INFER(from_heads); EVAL(from_heads);
+PROPOSE(causal); INFER(causal); EVAL(causal); PROPOSE(broadcast_like); INFER(broadcast_like); PROPOSE(max3); INFER(max3); EVAL(max3);
+PROPOSE(masked_softmax); INFER(masked_softmax); EVAL(masked_softmax); PROPOSE(convolve); INFER(convolve); EVAL(convolve); EVAL(nothing); EVAL(flatten);

@@ -1,0 +1,155 @@
+// What the library has beside: heads, masks, mixed subscripts, kernels that are computed, and values that do nothing.
+#include "tests/net/ops_point.h"
+#include "tests/net/rows.h"
+#include <math.h>
+
+static Tensor arg(Eval *e, const Value *v, int k) { return e->value[v->arg[k]]; }
+static const Shape *shape_of(const Prog *p, const Value *v, int k) { return &p->at[v->arg[k]].shape; }
+static int below(Gen *g, int n) { return random_below(&g->random, n); }
+
+bool propose_flatten(Gen *g, Value *v) { return take(v, pick(g, D_F, 2, 4)); }
+bool infer_flatten(const Prog *p, Value *v) {
+    const Shape *s = shape_of(p, v, 0);
+    v->type = p->at[v->arg[0]].type;
+    if (s->rank < 1 || s->bounded >> 1 || s->n[0] == 0) return false;
+    v->shape = (Shape){.rank = 2, .n = {s->n[0], shape_size(s) / s->n[0]}, .bounded = s->bounded};
+    return true;
+}
+void eval_flatten(Eval *e, const Value *v, Tensor *out) {
+    (void)e;
+    *out = t_reshape(arg(e, v, 0), v->shape);
+}
+
+// [B, T, C] to [B, h, T, C / h], attr 0 being h, and back
+bool propose_to_heads(Gen *g, Value *v) {
+    v->nattrs = 1, v->attr[0] = 1 + below(g, 3);
+    int a = below(g, 2) ? pick(g, D_F, 3, 3) : -1;
+    return take(v, a >= 0 ? a : fresh(g, D_F, flat_shape(3, 1 + below(g, 3), 1 + below(g, 8), v->attr[0] * (1 + below(g, 4)))));
+}
+bool infer_to_heads(const Prog *p, Value *v) {
+    const Shape *s = shape_of(p, v, 0);
+    v->type = D_F;
+    if (s->rank != 3 || s->bounded & 4 || s->n[2] % v->attr[0]) return false;
+    v->shape = (Shape){.rank = 4, .n = {s->n[0], v->attr[0], s->n[1], s->n[2] / v->attr[0]}, .bounded = (s->bounded & 1) | (s->bounded & 2) << 1};
+    return true;
+}
+void eval_to_heads(Eval *e, const Value *v, Tensor *out) {
+    Tensor a = arg(e, v, 0);
+    int at[MAX_RANK];
+    *out = tensor_make(e, v->shape, D_F);
+    for (int i = 0; i < shape_size(&v->shape); i++) {
+        unravel(&v->shape, i, at);
+        int from[] = {at[0], at[2], at[1] * v->shape.n[3] + at[3]};
+        out->id[i] = a.id[ravel(&a.shape, from)];
+    }
+}
+bool propose_from_heads(Gen *g, Value *v) { return take(v, pick(g, D_F, 4, 4)); }
+bool infer_from_heads(const Prog *p, Value *v) {
+    const Shape *s = shape_of(p, v, 0);
+    v->type = D_F;
+    if (s->rank != 4 || s->bounded & 10) return false;
+    v->shape = (Shape){.rank = 3, .n = {s->n[0], s->n[2], s->n[1] * s->n[3]}, .bounded = (s->bounded & 1) | (s->bounded & 4) >> 1};
+    return true;
+}
+void eval_from_heads(Eval *e, const Value *v, Tensor *out) {
+    int perm[] = {0, 2, 1, 3};
+    *out = t_reshape(t_transpose(e, arg(e, v, 0), perm), v->shape);
+}
+
+// where(causal(T), x, number): attr 0 is T
+bool propose_causal(Gen *g, Value *v) {
+    int a = pick(g, D_F, 2, 4);
+    if (a < 0) return false;
+    const Shape *s = &g->prog->at[a].shape;
+    v->nattrs = 1, v->attr[0] = s->n[s->rank - 1];
+    return take(v, a);
+}
+bool infer_causal(const Prog *p, Value *v) {
+    infer_same(p, v);
+    int last = v->shape.rank - 1;
+    return last > 0 && v->shape.n[last] == v->attr[0] && v->shape.n[last - 1] == v->attr[0] && !(v->shape.bounded >> (last - 1));
+}
+void eval_causal(Eval *e, const Value *v, Tensor *out) {
+    Tensor a = arg(e, v, 0);
+    int n = v->attr[0];
+    *out = tensor_make(e, v->shape, D_F);
+    for (int i = 0; i < shape_size(&v->shape); i++) {
+        int below_diagonal = tape_const(&e->tape, i % n <= i / n % n);
+        out->id[i] = tape_op(&e->tape, T_SELECT, below_diagonal, a.id[i], tape_const(&e->tape, -0.5));
+    }
+}
+
+bool propose_broadcast_like(Gen *g, Value *v) {
+    int a = pick(g, D_F, 0, 4);
+    return a >= 0 && take(v, pick_broadcast(g, &g->prog->at[a].shape, D_F)) && take(v, a);
+}
+bool infer_broadcast_like(const Prog *p, Value *v) {
+    Shape s;
+    v->type = D_F;
+    v->shape = *shape_of(p, v, 1);
+    return broadcast_shapes(shape_of(p, v, 0), &v->shape, &s) && shape_equal(&s, &v->shape);
+}
+
+bool propose_max3(Gen *g, Value *v) { return propose_ff(g, v) && take(v, pick_broadcast(g, &g->prog->at[v->arg[0]].shape, D_F)); }
+bool infer_max3(const Prog *p, Value *v) { return infer_where(p, v); }
+void eval_max3(Eval *e, const Value *v, Tensor *out) {
+    TapeOp op = (TapeOp)ops[v->op].code;
+    *out = t_point2(e, op, t_point2(e, op, arg(e, v, 0), arg(e, v, 1)), arg(e, v, 2));
+}
+
+// softmax(where(c, x, -inf), axis): rows may be left with nothing
+bool propose_masked_softmax(Gen *g, Value *v) {
+    int a = pick(g, D_F, 1, 4);
+    if (a < 0) return false;
+    v->nattrs = 1, v->attr[0] = 1 << below(g, g->prog->at[a].shape.rank);
+    return take(v, a) && take(v, pick_broadcast(g, &g->prog->at[a].shape, D_B));
+}
+bool infer_masked_softmax(const Prog *p, Value *v) {
+    Shape s;
+    infer_same(p, v);
+    return v->attr[0] < 1 << v->shape.rank && broadcast_shapes(&v->shape, shape_of(p, v, 1), &s) && shape_equal(&s, &v->shape);
+}
+void eval_masked_softmax(Eval *e, const Value *v, Tensor *out) {
+    *out = t_softmax(e, t_where(e, arg(e, v, 1), arg(e, v, 0), t_number(e, -INFINITY)), (unsigned)v->attr[0]);
+}
+
+// convolve(x, k, oh, ow, ph, pw, stride, dilation) with a kernel that is a value: attrs in this order from oh on
+bool propose_convolve(Gen *g, Value *v) {
+    int a = below(g, 2) ? pick(g, D_F, 4, 4) : -1, *n = v->attr;
+    if (a < 0) a = fresh(g, D_F, flat_shape(4, 1 + below(g, 2), 2 + below(g, 7), 2 + below(g, 7), 1 + below(g, 4)));
+    if (a < 0) return false;
+    v->nattrs = 6, n[0] = 1 + below(g, 7), n[1] = 1 + below(g, 7), n[2] = below(g, 3), n[3] = below(g, 3), n[4] = 1 + below(g, 3), n[5] = 1 + (below(g, 4) == 0);
+    return take(v, a) && take(v, fresh(g, D_F, flat_shape(4, 1 + below(g, 3), 1 + below(g, 3), g->prog->at[a].shape.n[3], 1 + below(g, 5))));
+}
+bool infer_convolve(const Prog *p, Value *v) {
+    const Shape *x = shape_of(p, v, 0), *k = shape_of(p, v, 1);
+    v->type = D_F;
+    if (x->rank != 4 || k->rank != 4 || x->bounded || k->bounded || x->n[3] != k->n[2]) return false;
+    v->shape = flat_shape(4, x->n[0], v->attr[0], v->attr[1], k->n[3]);
+    return true;
+}
+static int convolved(Eval *e, Tensor x, Tensor k, const int *n, const int *at) {
+    int sum = -1, of[MAX_RANK];
+    for (int i = 0; i < shape_size(&k.shape); i++) {
+        unravel(&k.shape, i, of);
+        int from[] = {at[0], at[1] * n[4] + of[0] * n[5] - n[2], at[2] * n[4] + of[1] * n[5] - n[3], of[2]};
+        if (of[3] != at[3] || from[1] < 0 || from[2] < 0 || from[1] >= x.shape.n[1] || from[2] >= x.shape.n[2]) continue;
+        int term = tape_2(&e->tape, T_MUL, x.id[ravel(&x.shape, from)], k.id[i]);
+        sum = sum < 0 ? term : tape_2(&e->tape, T_ADD, sum, term);
+    }
+    return sum < 0 ? tape_const(&e->tape, 0) : sum;
+}
+void eval_convolve(Eval *e, const Value *v, Tensor *out) {
+    int at[MAX_RANK];
+    *out = tensor_make(e, v->shape, D_F);
+    for (int i = 0; i < shape_size(&v->shape) && !e->tape.full; i++) {
+        unravel(&v->shape, i, at);
+        out->id[i] = convolved(e, arg(e, v, 0), arg(e, v, 1), v->attr, at);
+    }
+}
+
+// Of what changes nothing the operand itself is the value.
+void eval_nothing(Eval *e, const Value *v, Tensor *out) {
+    (void)e;
+    *out = arg(e, v, 0);
+}
