@@ -35,7 +35,7 @@ static Shape some_shape(Gen *g, int low, int high) {
 static Shape maybe_bounded(Gen *g, Shape s) {
     if (!g->prog->bound || s.rank < 1 || !random_chance(&g->random, 60)) return s;
     int d = random_chance(&g->random, 60) ? 0 : random_below(&g->random, s.rank);
-    s.n[d] = g->prog->extent;
+    s.n[d] = some_bounded_extent(g);
     s.bounded = 1u << d;
     return s;
 }

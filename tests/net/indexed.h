@@ -29,7 +29,7 @@ typedef struct {
 struct Body {
     int left, count; // indices: on the left, all
     int low[MAX_INDICES], high[MAX_INDICES];
-    bool stated[MAX_INDICES];
+    bool stated[MAX_INDICES], follows[MAX_INDICES], fixed[MAX_INDICES]; // follows: its range is of a bounded axis
     int reduction; // -1: none
     int nfactors;
     bool beside; // the last factor stands beside the reduction

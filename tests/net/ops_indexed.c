@@ -114,7 +114,7 @@ bool propose_indexed(Gen *g, Value *v) {
 
 bool fits_read(const Prog *p, const Value *v, Body *b, const Factor *f, bool *seen) {
     const Shape *s = &p->at[v->arg[f->arg]].shape;
-    if (s->bounded || p->at[v->arg[f->arg]].type != D_F) return false;
+    if (p->at[v->arg[f->arg]].type != D_F) return false;
     for (int d = 0; d < s->rank; d++) {
         const Subscript *x = &f->at[d];
         if (x->ids >= 0) {
@@ -124,10 +124,13 @@ bool fits_read(const Prog *p, const Value *v, Body *b, const Factor *f, bool *se
             if (ids->shape.rank != 1 || ids->shape.n[0] != b->high[i]) return false;
             continue;
         }
-        if (x->over == 0 || (constant(x) && (x->add < 0 || x->add >= s->n[d]))) return false;
+        bool bounded = s->bounded >> d & 1;
+        if (x->over == 0 || (bounded && constant(x)) || (constant(x) && (x->add < 0 || x->add >= s->n[d]))) return false;
         int i = index_whole(x);
-        if (i >= 0) seen[i] = true;
-        if (i >= 0 && !b->stated[i] && b->high[i] != s->n[d]) b->stated[i] = true;
+        if (i < 0) continue;
+        seen[i] = true;
+        if (!b->stated[i] && b->high[i] != s->n[d]) b->stated[i] = true;
+        b->follows[i] |= bounded, b->fixed[i] |= !bounded;
     }
     return true;
 }
@@ -137,6 +140,10 @@ bool settle_ranges(Value *v, const bool *seen) {
     v->shape = (Shape){.rank = b->left};
     for (int i = 0; i < b->count; i++) {
         if (!seen[i]) b->stated[i] = true;
+        bool follows = b->follows[i] && !b->stated[i], torn = follows && b->fixed[i];
+        b->follows[i] = b->fixed[i] = false;
+        if (torn) return false;
+        if (follows && i < b->left) v->shape.bounded |= 1u << i;
         if (!b->stated[i] && b->low[i]) return false;
         if (i < b->left) v->shape.n[i] = b->high[i];
     }

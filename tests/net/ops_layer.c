@@ -46,7 +46,7 @@ bool infer_norm(const Prog *p, Value *v) {
     int code = ops[v->op].code;
     infer_same(p, v);
     int d = v->shape.rank - 1;
-    if (d < 1 || v->shape.bounded >> d & 1 || shape_size(&v->shape) == 0 || (code >= 2 && v->shape.bounded)) return false;
+    if (d < 1 || v->shape.bounded >> d & 1 || shape_size(&v->shape) == 0 || (code == 3 && v->shape.bounded > 1)) return false;
     return code < 3 || v->shape.n[d] % v->attr[0] == 0;
 }
 static Tensor centred(Eval *e, Tensor x, unsigned axes) { return t_point2(e, T_SUB, x, t_mean(e, x, axes, true, NULL)); }
@@ -91,7 +91,10 @@ void eval_norm(Eval *e, const Value *v, Tensor *out) {
 static int image(Gen *g) {
     int a = below(g, 2) ? pick(g, D_F, 4, 4) : -1;
     if (a >= 0) return a;
-    return fresh(g, D_F, flat_shape(4, 1 + below(g, 2), 1 + below(g, 9), 1 + below(g, 9), 1 + below(g, below(g, 3) ? 4 : 9)));
+    Shape s = flat_shape(4, 1 + below(g, 2), 1 + below(g, 9), 1 + below(g, 9), 1 + below(g, below(g, 3) ? 4 : 9));
+    int d = below(g, 3);
+    if (g->prog->bound && below(g, 2)) s.n[d] = some_bounded_extent(g), s.bounded = 1u << d;
+    return fresh(g, D_F, s);
 }
 // windows as in the reference: how many, and how far the first reaches before the start; padding -1: same, -2: valid
 static int windows(int extent, int span, int stride, int padding, int *before) {
@@ -117,8 +120,10 @@ bool infer_conv(const Prog *p, Value *v) {
     const int *a = v->attr;
     int b, pad = a[5] == -3 ? -1 : a[5], span = (a[1] - 1) * a[3] + 1;
     v->type = D_F;
-    if (s->rank != 4 || s->bounded || shape_size(s) == 0 || s->n[3] % a[4] || a[0] % a[4]) return false;
+    if (s->rank != 4 || s->bounded & 8 || shape_size(s) == 0 || s->n[3] % a[4] || a[0] % a[4]) return false;
+    if (s->bounded & 6 && (a[2] != 1 || a[5] != -1)) return false;
     v->shape = flat_shape(4, s->n[0], windows(s->n[1], span, a[2], pad, &b), windows(s->n[2], span, a[2], pad, &b), a[0]);
+    v->shape.bounded = s->bounded;
     if (a[5] == -3 && (s->n[1] <= span || s->n[2] <= span)) return false;
     return v->shape.n[1] > 0 && v->shape.n[2] > 0;
 }
@@ -203,9 +208,12 @@ bool infer_pool(const Prog *p, Value *v) {
     const Shape *s = shape_of(p, v, 0);
     int b;
     v->type = D_F;
-    if (s->rank != 4 || s->bounded || shape_size(s) == 0 || v->attr[2] >= v->attr[0]) return false;
+    if (s->rank != 4 || shape_size(s) == 0 || v->attr[2] >= v->attr[0]) return false;
+    bool even = v->attr[0] == 2 && v->attr[1] == 2 && v->attr[2] == -2;
+    for (int d = 1; d < 3; d++)
+        if (s->bounded >> d & 1 && !(even && extent_scaled(p, s->n[d], 1, s->n[d] / 2, 2))) return false;
     v->shape = flat_shape(4, s->n[0], windows(s->n[1], v->attr[0], v->attr[1], v->attr[2], &b), windows(s->n[2], v->attr[0], v->attr[1], v->attr[2], &b), s->n[3]);
-    // every window holds an element
+    v->shape.bounded = s->bounded;
     return v->shape.n[1] > 0 && v->shape.n[2] > 0;
 }
 void eval_pool(Eval *e, const Value *v, Tensor *out) {

@@ -153,3 +153,64 @@ void eval_nothing(Eval *e, const Value *v, Tensor *out) {
     (void)e;
     *out = arg(e, v, 0);
 }
+
+// The axis 0 of a tensor to S or another such extent: a slice from the start, or slice(x, start, extent)
+bool propose_bounded_slice(Gen *g, Value *v) {
+    if (!g->prog->bound) return false;
+    int a = below(g, 2) ? pick(g, D_F, 1, 3) : -1;
+    if (a < 0) a = fresh(g, D_F, flat_shape(2, g->prog->bound * 2 + 1 + below(g, 3), 1 + below(g, 5)));
+    v->nattrs = 2, v->attr[0] = some_bounded_extent(g), v->attr[1] = ops[v->op].code ? below(g, 3) : 0;
+    return take(v, a);
+}
+// How long the axis is at least, for sure: a form, or a number that the bound of a form must not pass.
+static bool inside(const Prog *p, const Shape *s, int n) {
+    int a, b, c, d;
+    if (!p->bound || !extent_form(p, n, &a, &b)) return false;
+    if (!(s->bounded & 1)) return s->n[0] >= a * p->bound + b;
+    return extent_form(p, s->n[0], &c, &d) && c >= a && d >= b;
+}
+bool infer_bounded_slice(const Prog *p, Value *v) {
+    v->type = p->at[v->arg[0]].type;
+    v->shape = *shape_of(p, v, 0);
+    if (v->shape.rank < 1 || !inside(p, &v->shape, v->attr[0])) return false;
+    if (v->attr[1] && v->shape.bounded & 1) return false;
+    v->shape.n[0] = v->attr[0];
+    v->shape.bounded |= 1;
+    return true;
+}
+void eval_bounded_slice(Eval *e, const Value *v, Tensor *out) {
+    Tensor a = arg(e, v, 0);
+    int at[MAX_RANK];
+    *out = tensor_make(e, v->shape, v->type);
+    for (int i = 0; i < shape_size(&v->shape); i++) {
+        unravel(&v->shape, i, at);
+        at[0] += v->attr[1];
+        out->id[i] = at[0] < a.shape.n[0] ? a.id[ravel(&a.shape, at)] : tape_const(&e->tape, 0);
+    }
+}
+
+// The bounded axis 0 split or merged with what follows: [2*S, k] to [S, 2, k], [S, 2, k] to [2*S, k]
+bool propose_bounded_reshape(Gen *g, Value *v) {
+    int a = g->prog->bound ? pick(g, D_F, 1, 4) : -1;
+    if (a < 0 || g->prog->at[a].shape.bounded != 1) return false;
+    v->nattrs = 1, v->attr[0] = some_bounded_extent(g);
+    return take(v, a);
+}
+bool infer_bounded_reshape(const Prog *p, Value *v) {
+    const Shape *s = shape_of(p, v, 0);
+    int rest = 1, to = v->attr[0], scale, shift;
+    v->type = p->at[v->arg[0]].type;
+    for (int d = 1; d < s->rank; d++) rest *= s->n[d];
+    if (s->bounded != 1 || rest == 0 || !extent_form(p, to, &scale, &shift) || s->n[0] * rest % to) return false;
+    int left = s->n[0] * rest / to;
+    v->shape = (Shape){.rank = left % 2 ? 2 : 3, .n = {to, left % 2 ? left : 2, left / 2}, .bounded = 1};
+    return extent_scaled(p, s->n[0], rest, to, left);
+}
+
+// float(S) * x
+bool propose_extent_value(Gen *g, Value *v) { return g->prog->bound && take(v, pick(g, D_F, 1, 3)); }
+bool infer_extent_value(const Prog *p, Value *v) {
+    infer_same(p, v);
+    return p->bound && v->shape.bounded;
+}
+void eval_extent_value(Eval *e, const Value *v, Tensor *out) { *out = t_point2(e, T_MUL, arg(e, v, 0), t_number(e, e->prog->extent)); }

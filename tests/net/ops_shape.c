@@ -11,8 +11,9 @@ static int pick_any(Gen *g, int low, int high) {
 static int below(Gen *g, int n) { return random_below(&g->random, n); }
 
 bool infer_leaf(const Prog *p, Value *v) {
+    int scale, shift;
     for (int d = 0; d < v->shape.rank; d++)
-        if (v->shape.bounded >> d & 1 && v->shape.n[d] != p->extent) return false;
+        if (v->shape.bounded >> d & 1 && !extent_form(p, v->shape.n[d], &scale, &shift)) return false;
     return true;
 }
 void eval_input(Eval *e, const Value *v, Tensor *out) {
@@ -156,9 +157,10 @@ bool propose_concat(Gen *g, Value *v) {
     if (a < 0) return false;
     Shape s = g->prog->at[a].shape;
     v->nattrs = 1, v->attr[0] = below(g, s.rank);
-    if (!take(v, a) || s.bounded >> v->attr[0] & 1) return false;
+    bool along = s.bounded >> v->attr[0] & 1;
+    if (!take(v, a)) return false;
     for (int n = 1 + below(g, 2); n > 0; n--) {
-        if (below(g, 3) == 0) s.n[v->attr[0]] = some_extent(g);
+        if (below(g, 3) == 0 || along) s.n[v->attr[0]] = along ? 1 : some_extent(g), s.bounded &= ~(1u << v->attr[0]);
         int b = below(g, 3) ? fresh(g, g->prog->at[a].type, s) : a;
         if (!take(v, b)) return false;
     }
@@ -168,13 +170,15 @@ bool infer_concat(const Prog *p, Value *v) {
     int axis = v->attr[0];
     v->type = p->at[v->arg[0]].type;
     v->shape = *shape_of(p, v, 0);
-    if (axis >= v->shape.rank || v->shape.bounded >> axis & 1) return false;
+    if (axis >= v->shape.rank) return false;
     for (int k = 1; k < v->nargs; k++) {
         Shape s = *shape_of(p, v, k);
         if (axis >= s.rank || p->at[v->arg[k]].type != v->type) return false;
         int n = s.n[axis];
+        bool one = v->shape.bounded >> axis & 1, other = s.bounded >> axis & 1;
         s.n[axis] = v->shape.n[axis];
-        if (!shape_equal(&s, &v->shape)) return false;
+        s.bounded |= (unsigned)one << axis, v->shape.bounded |= (unsigned)other << axis;
+        if (!shape_equal(&s, &v->shape) || ((one || other) && !extent_sum(p, v->shape.n[axis], one, n, other))) return false;
         v->shape.n[axis] += n;
     }
     return true;
@@ -233,8 +237,12 @@ bool propose_pad(Gen *g, Value *v) {
 bool infer_pad(const Prog *p, Value *v) {
     v->type = D_F;
     v->shape = *shape_of(p, v, 0);
-    for (int d = 0; d < v->shape.rank; d++) v->shape.n[d] += v->attr[2 * d] + v->attr[2 * d + 1];
-    return 2 * v->shape.rank == v->nattrs && !v->shape.bounded;
+    for (int d = 0; d < v->shape.rank; d++) {
+        int more = v->attr[2 * d] + v->attr[2 * d + 1];
+        if (v->shape.bounded >> d & 1 && more && !extent_sum(p, v->shape.n[d], true, more, false)) return false;
+        v->shape.n[d] += more;
+    }
+    return 2 * v->shape.rank == v->nattrs;
 }
 void eval_pad(Eval *e, const Value *v, Tensor *out) {
     Tensor a = arg(e, v, 0), fill = t_number(e, v->number);
@@ -329,7 +337,7 @@ bool infer_gather(const Prog *p, Value *v) {
     const Shape *s = shape_of(p, v, 0), *t = shape_of(p, v, 1);
     int axis = v->attr[0];
     v->type = p->at[v->arg[0]].type;
-    if (axis >= s->rank || s->rank - 1 + t->rank > MAX_RANK || s->bounded >> axis & 1 || p->at[v->arg[1]].type != D_I) return false;
+    if (axis >= s->rank || s->rank - 1 + t->rank > MAX_RANK || p->at[v->arg[1]].type != D_I) return false;
     v->shape = (Shape){0};
     for (int d = 0; d < s->rank; d++) {
         const Shape *from = d == axis ? t : s;

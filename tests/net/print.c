@@ -4,11 +4,11 @@
 #include <stdlib.h>
 #include <string.h>
 
-static void print_list(FILE *f, const int *n, int count, unsigned bounded) {
+static void print_list(FILE *f, const Prog *p, const int *n, int count, unsigned bounded) {
     fputc('[', f);
     for (int i = 0; i < count; i++) {
         fprintf(f, "%s", i ? ", " : "");
-        if (bounded >> i & 1) fputc('S', f);
+        if (bounded >> i & 1) print_bounded(f, p, n[i]);
         else fprintf(f, "%d", n[i]);
     }
     fputc(']', f);
@@ -43,7 +43,7 @@ static void print_extents(FILE *f, const Prog *p, int id) {
     int list[MAX_ATTRS], k = spelling(p, id, 2 * v->nattrs + 1);
     memcpy(list, v->attr, sizeof list);
     if (k < v->nattrs && shape_size(&v->shape) > 0) list[k] = -1;
-    print_list(f, list, v->nattrs, 0);
+    print_list(f, p, list, v->nattrs, 0);
 }
 // An integer constant becomes a float where one is needed.
 static void print_number(FILE *f, double x, bool as_integer) { fprintf(f, "%.9g%s", x, x == floor(x) && !as_integer ? ".0" : ""); }
@@ -107,12 +107,13 @@ static void print_template(FILE *f, const Prog *p, int id, const char *t, bool t
         case 'q': print_padding(f, a); break;
         case 'c': fprintf(f, "%s", a ? "\"causal\"" : "none"); break;
         case 'i': if (a < 0) fputs("none", f); else fprintf(f, "%d", a); break;
-        case 's': print_list(f, v->shape.n, v->shape.rank, v->shape.bounded); break;
+        case 's': print_list(f, p, v->shape.n, v->shape.rank, v->shape.bounded); break;
         case 'e': print_extents(f, p, id); break;
-        case 'l': print_list(f, v->attr, v->nattrs, 0); break;
+        case 'l': print_list(f, p, v->attr, v->nattrs, 0); break;
         case 'n': torch ? (void)fprintf(f, "%.17g", v->number) : print_number(f, v->number, spelling(p, id, 3) == 0); break;
         case 'L': print_instance(f, p, id, torch); break;
         case 'x': print_subscripts(f, p, id, torch); break;
+        case 'E': print_bounded(f, p, v->shape.n[0]); break;
         case 'p': print_pads(f, v); break;
         case 'g': for (int d = 0; d < v->attr[0]; d++) fputs(":, ", f); break;
         case 'A': for (int k = 0; k < v->nargs; k++) fputs(k ? ", " : "", f), print_arg(f, p, v->arg[k], torch); break;
@@ -139,7 +140,7 @@ static void print_split(FILE *f, const Prog *p, int id, bool torch) {
     fprintf(f, "u%d, v%d, w%d = split(", id, id, id);
     print_arg(f, p, v->arg[0], torch);
     fprintf(f, ", ");
-    print_list(f, v->attr + 1, 3, 0);
+    print_list(f, p, v->attr + 1, 3, 0);
     fprintf(f, ", axis = %d)\n", v->attr[0]);
 }
 
@@ -183,7 +184,7 @@ void print_statement(FILE *f, const Prog *p, int id, bool torch) {
     print_condition(f, p, id, form == 0, form == 1);
     fprintf(f, " {\n");
     if (form == 0) print_plain(f, p, id, torch);
-    else fprintf(f, "    v%d = zeros ", id), print_list(f, p->at[id].shape.n, p->at[id].shape.rank, p->at[id].shape.bounded), fputc('\n', f);
+    else fprintf(f, "    v%d = zeros ", id), print_list(f, p, p->at[id].shape.n, p->at[id].shape.rank, p->at[id].shape.bounded), fputc('\n', f);
     fprintf(f, "    }");
     if (form == 1) fprintf(f, " else {\n"), print_plain(f, p, id, torch), fprintf(f, "    }");
     fputc('\n', f);
@@ -195,12 +196,12 @@ static void print_leaf(FILE *f, const Prog *p, int id) {
     static const char *types[] = {"f32", "i32", "bool"};
     if (!strcmp(ops[v->op].name, "param")) {
         fprintf(f, "    v%d = param ", id);
-        print_list(f, v->shape.n, v->shape.rank, 0);
+        print_list(f, p, v->shape.n, v->shape.rank, 0);
         fprintf(f, " init normal(0.5)\n");
         return;
     }
     fprintf(f, "    input v%d : %s", id, v->type == D_F ? storages[v->attr[0]] : types[v->type]);
-    print_list(f, v->shape.n, v->shape.rank, v->shape.bounded);
+    print_list(f, p, v->shape.n, v->shape.rank, v->shape.bounded);
     if (v->type == D_I) fprintf(f, " in %d..%d", v->low, v->high);
     fputc('\n', f);
 }

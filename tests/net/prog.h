@@ -12,7 +12,7 @@ typedef enum { AS_F32, AS_BF16, AS_F16 } Storage; // of inputs and outputs
 
 typedef struct {
     int rank, n[MAX_RANK];
-    unsigned bounded; // axes whose extent is the bounded dimension S
+    unsigned bounded; // axes whose extent follows the bounded dimension S
 } Shape;
 
 typedef struct Body Body; // of an indexed definition
@@ -95,7 +95,11 @@ void eval_forget(Eval *e, int params, int states); // all but the first so many
 void eval_free(Eval *e);
 double *input_data(const Prog *p, int value);
 bool is_input(const Value *v);
-void print_extent(FILE *f, const Prog *p, int n, int form);
+// A bounded axis has an extent scale * S + shift of few forms; S is 2 or more where they are used, so that the extent tells which.
+bool extent_form(const Prog *p, int n, int *scale, int *shift); // false: none of them
+bool extent_sum(const Prog *p, int n, bool n_bounded, int m, bool m_bounded); // n + m is such an extent again, whatever S is
+bool extent_scaled(const Prog *p, int n, int factor, int to, int divisor);    // n * factor == to * divisor, whatever S is
+void print_bounded(FILE *f, const Prog *p, int n);
 
 // ---- operations ----------------------------------------------------------------------------------------------------------
 typedef struct Gen {
@@ -127,6 +131,7 @@ int push_value(Gen *g, Value v);                         // infers and evaluates
 int number(Gen *g, double x);
 double some_number(Gen *g);
 int some_extent(Gen *g);
+int some_bounded_extent(Gen *g);
 bool infer_indexed(const Prog *p, Value *v);
 bool propose_indexed(Gen *g, Value *v);
 void eval_indexed(Eval *e, const Value *v, Tensor *out);

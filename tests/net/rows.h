@@ -27,3 +27,5 @@ PROPOSE(repeat); INFER(repeat); EVAL(repeat); PROPOSE(state); EVAL(state_op); EV
 PROPOSE(flatten); INFER(flatten); PROPOSE(to_heads); INFER(to_heads); EVAL(to_heads); PROPOSE(from_heads); INFER(from_heads); EVAL(from_heads);
 PROPOSE(causal); INFER(causal); EVAL(causal); PROPOSE(broadcast_like); INFER(broadcast_like); PROPOSE(max3); INFER(max3); EVAL(max3);
 PROPOSE(masked_softmax); INFER(masked_softmax); EVAL(masked_softmax); PROPOSE(convolve); INFER(convolve); EVAL(convolve); EVAL(nothing); EVAL(flatten);
+PROPOSE(bounded_slice); INFER(bounded_slice); EVAL(bounded_slice); PROPOSE(bounded_reshape); INFER(bounded_reshape);
+PROPOSE(extent_value); INFER(extent_value); EVAL(extent_value);
