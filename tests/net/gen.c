@@ -228,7 +228,7 @@ void generate(Prog *p, uint64_t seed) {
     g.eval.inputs = calloc(MAX_VALUES, sizeof *g.eval.inputs);
     if (!g.eval.inputs) abort();
     if (random_chance(&g.random, 12)) p->precision = (Precision)(1 + random_below(&g.random, 3));
-    if (random_chance(&g.random, 15)) p->bound = 1 + random_below(&g.random, 17), p->extent = 1 + random_below(&g.random, p->bound);
+    if (random_chance(&g.random, 25)) p->bound = 1 + random_below(&g.random, 17), p->extent = 1 + random_below(&g.random, p->bound);
     int n = g.large ? 2 : 1 + random_below(&g.random, random_chance(&g.random, 60) ? 5 : 20);
     g.budget = 1;
     for (int i = 0, tries = 0; i < n && tries < 4 * n && g.budget; tries++) {

@@ -26,6 +26,7 @@ int ravel(const Shape *s, const int *at) {
 static bool meet(int a, bool a_bounded, int b, bool b_bounded, int *n) {
     if (a_bounded || b_bounded) {
         *n = a_bounded ? a : b;
+        if (a_bounded && b_bounded) return a == b;
         return (a_bounded || a == 1) && (b_bounded || b == 1);
     }
     *n = a == 1 ? b : a;
