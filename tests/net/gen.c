@@ -188,6 +188,13 @@ static void choose_outputs(Gen *g, const bool *used) {
         }
 }
 
+static void choose_run(Gen *g) {
+    static const char *const passes[] = {"-fno-canonicalize", "-fno-jacobian_gemm", "-fno-split", "-fno-layout", "-fno-fuse", "-fno-family", "-fno-schedule"};
+    Prog *p = g->prog;
+    if (random_chance(&g->random, 20)) p->without = passes[random_below(&g->random, 7)];
+    if (random_chance(&g->random, 50)) p->arch = 1 + random_below(&g->random, 3);
+    if (random_chance(&g->random, 40)) p->threads = 1 + random_below(&g->random, 4);
+}
 static void choose_training(Gen *g) {
     Prog *p = g->prog;
     p->steps = 1 + random_below(&g->random, 2);
@@ -197,6 +204,7 @@ static void choose_training(Gen *g) {
     p->hyper = random_chance(&g->random, 25);
     p->schedule = random_chance(&g->random, 15);
     p->sqrt_checkpoint = p->loss >= 0 && random_chance(&g->random, 15);
+    choose_run(g);
     p->clip = random_chance(&g->random, 25) ? 0.5 : 0;
 }
 

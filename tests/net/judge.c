@@ -52,23 +52,39 @@ static bool write_program(const Prog *p, const Command *c) {
     return fclose(f) == 0;
 }
 
-static int run(const Prog *p, const Command *c, Entry entry) {
-    char dsl[400], in[400], params[400], out[400], log[400], steps[16], extent[16];
+// Options of the run that a program asks for, as text; of archs, those of the target.
+static void print_options(FILE *f, const Prog *p, const Command *c) {
+    static const char *const cuda[] = {"sm_80", "sm_90", "sm_90a"}, *const host[] = {"x86-64", "haswell", "skylake-avx512"};
+    bool on_host = !strcmp(c->target, "host");
+    fprintf(f, "--entry=%s --target=%s --quiet", entry_name(entry_of(p)), c->target);
+    if (entry_of(p) == E_STEP) fprintf(f, " --steps=%d", p->steps);
+    if (uses_bound(p)) fprintf(f, " --extent=S=%d", p->extent);
+    if (p->sqrt_checkpoint) fprintf(f, " --checkpoint=sqrt");
+    if (p->without) fprintf(f, " %s", p->without);
+    if (p->arch && (on_host || !strcmp(c->target, "cuda"))) fprintf(f, " --arch=%s", (on_host ? host : cuda)[p->arch - 1]);
+    if (p->threads && on_host) fprintf(f, " --threads=%d", p->threads);
+}
+void run_options(const Prog *p, const Command *c, char *text, size_t size) {
+    FILE *f = fmemopen(text, size, "w");
+    if (!f) abort();
+    print_options(f, p, c);
+    fputc(0, f);
+    fclose(f);
+}
+
+static int run(const Prog *p, const Command *c) {
+    char dsl[400], in[400], params[400], out[400], log[400], options[300];
     path_of(dsl, c, "m.dsl"), path_of(in, c, "inputs.safetensors"), path_of(params, c, "params.safetensors"), path_of(out, c, "out.safetensors"), path_of(log, c, "log");
     unlink(out);
-    snprintf(steps, sizeof steps, "%d", p->steps);
-    snprintf(extent, sizeof extent, "S=%d", p->extent);
-    const char *args[24] = {c->fusec, "run", dsl, "--entry", entry_name(entry), "--inputs", in, "--params", params, "--outputs", out, "--target", c->target, "--quiet"};
-    int n = 14;
-    if (entry == E_STEP) args[n++] = "--steps", args[n++] = steps;
-    if (uses_bound(p)) args[n++] = "--extent", args[n++] = extent;
-    if (p->sqrt_checkpoint) args[n++] = "--checkpoint=sqrt";
+    run_options(p, c, options, sizeof options);
+    char *args[30] = {(char *)c->fusec, "run", dsl, "--inputs", in, "--params", params, "--outputs", out}, *rest = options;
+    for (int n = 9; n < 29 && (args[n] = strtok_r(rest, " ", &rest)); n++) {}
     pid_t child = fork();
     if (child == 0) {
         int f = open(log, O_WRONLY | O_CREAT | O_TRUNC, 0600);
         dup2(f, 1), dup2(f, 2);
         alarm(100);
-        execv(c->fusec, (char **)args);
+        execv(c->fusec, args);
         _exit(127);
     }
     int status = 0;
@@ -142,7 +158,7 @@ Judgement judge(const Prog *p, const Command *c, Expected *x) {
     if (!x->usable || !x->count) j.verdict = V_UNUSABLE;
     else if (!write_program(p, c) || !write_params(p, c) || !write_inputs(p, c, &x->eval)) j.verdict = V_UNUSABLE;
     if (j.verdict == V_UNUSABLE) return j;
-    int status = run(p, c, entry);
+    int status = run(p, c);
     if (status == 0) {
         compare_all(p, c, x, &j);
         return j;

@@ -23,6 +23,7 @@ void expect(const Prog *p, Entry entry, Expected *x);
 void expected_free(Expected *x);
 Judgement judge(const Prog *p, const Command *c, Expected *x);
 const char *entry_name(Entry e);
+void run_options(const Prog *p, const Command *c, char *text, size_t size); // of fusec run, but for the files
 
 // Programs for PyTorch, and what it gave for them.
 void export_torch(const Prog *p, const char *folder, uint64_t seed);

@@ -52,7 +52,9 @@ static int print_cover(const Totals *t) {
 
 static void report(const Prog *p, const Options *o, const Judgement *j, uint64_t seed) {
     static const char *verdicts[] = {"agrees", "WRONG", "REFUSED", "DIED", "unusable"};
-    printf("---- seed %llu, %s, entry %s: %s\n", (unsigned long long)seed, o->command.target, entry_name(entry_of(p)), verdicts[j->verdict]);
+    char options[300];
+    run_options(p, &o->command, options, sizeof options);
+    printf("---- seed %llu, %s: %s\n", (unsigned long long)seed, options, verdicts[j->verdict]);
     if (j->verdict == V_DIFFERS) printf("%s[%d]: %.9g, should be %.9g within %.3g\n", j->tensor, j->element, j->got, j->want, j->bound);
     else printf("%s", j->message);
     print_dsl(stdout, p);
@@ -88,7 +90,10 @@ static void keep_find(const Prog *p, const Options *o, const Judgement *j, uint6
     snprintf(path, sizeof path, "%s/README", folder);
     FILE *f = fopen(path, "w");
     if (!f) return;
-    fprintf(f, "net --seed %llu --count 1 --target %s (entry %s, %d steps)\n", (unsigned long long)seed, o->command.target, entry_name(entry_of(p)), p->steps);
+    char options[300];
+    run_options(p, &c, options, sizeof options);
+    fprintf(f, "net --seed %llu --count 1 --target %s, shrunk: fusec run m.dsl --inputs inputs.safetensors --params params.safetensors %s\n",
+            (unsigned long long)seed, o->command.target, options);
     if (j->verdict == V_DIFFERS) fprintf(f, "%s[%d]: %.9g, should be %.9g within %.3g\n", j->tensor, j->element, j->got, j->want, j->bound);
     else fprintf(f, "%s\n", j->message);
     fclose(f);

@@ -48,6 +48,8 @@ struct Prog {
     int steps;
     char only[96];    // what trains: a path, or a pattern; empty: all
     bool hyper, schedule, sqrt_checkpoint;
+    int threads, arch; // how it is run; 0: the default
+    const char *without; // a pass that is left out, or NULL
     int ngroups;
     Group group[MAX_GROUPS];
     int bound, extent; // dim S <= bound, and what this run says; 0: no such dimension
