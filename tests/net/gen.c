@@ -237,7 +237,7 @@ void generate(Prog *p, uint64_t seed) {
     if (!g.eval.inputs) abort();
     if (random_chance(&g.random, 12)) p->precision = (Precision)(1 + random_below(&g.random, 3));
     if (random_chance(&g.random, 25)) p->bound = 1 + random_below(&g.random, 17), p->extent = 1 + random_below(&g.random, p->bound);
-    int n = g.large ? 2 : 1 + random_below(&g.random, random_chance(&g.random, 60) ? 5 : 20);
+    int n = g.large ? 2 : 1 + random_below(&g.random, random_chance(&g.random, 60) ? 6 : random_chance(&g.random, 70) ? 20 : 45);
     g.budget = 1;
     for (int i = 0, tries = 0; i < n && tries < 4 * n && g.budget; tries++) {
         int before = p->count;

@@ -221,6 +221,13 @@ def gather(x, ids, axis):
     return flat.index_select(axis, place).reshape(list(x.shape[:axis]) + list(ids.shape) + list(x.shape[axis + 1:]))
 
 
+def mixed(x, by, *subscripts):
+    for d, (start, count, step) in reversed(list(enumerate(subscripts))):
+        if step != 99:
+            x = ix(x, *[(0, n, 1) if k != d else (start, count, step) for k, n in enumerate(x.shape)])
+    return gather(x, by, builtins.sum(step != 0 for _, _, step in subscripts[:[s[2] for s in subscripts].index(99)]))
+
+
 def rslice(x, start, length): return gather(x, torch.arange(length) + start, 0)
 
 
@@ -296,9 +303,11 @@ def self_attention(x, heads, causal, path):
     b, t, c = x.shape
     q, k, v = linear(x, 3 * c, True, path + ".qkv").reshape(b, t, 3, heads, c // heads).permute(2, 0, 3, 1, 4)
     s = torch.matmul(q, k.transpose(-1, -2)) / math.sqrt(c / heads)
-    if causal:
+    if torch.is_tensor(causal):
+        s = s.masked_fill(~causal, -math.inf)
+    elif causal:
         s = s.masked_fill(torch.ones(t, t).triu(1).bool(), -math.inf)
-    y = torch.matmul(torch.softmax(s, -1), v).permute(0, 2, 1, 3).reshape(b, t, c)
+    y = torch.matmul(softmax(s, -1), v).permute(0, 2, 1, 3).reshape(b, t, c)
     return linear(y, c, True, path + ".proj")
 
 

@@ -121,6 +121,9 @@ bool fits_read(const Prog *p, const Value *v, Body *b, const Factor *f, bool *se
             const Value *ids = &p->at[v->arg[x->ids]];
             int i = 0;
             while (!x->coefficient[i]) i++;
+            bool follows = ids->shape.bounded & 1;
+            seen[i] = true;
+            b->follows[i] |= follows, b->fixed[i] |= !follows;
             if (ids->shape.rank != 1 || ids->shape.n[0] != b->high[i]) return false;
             continue;
         }

@@ -270,6 +270,20 @@ bool infer_attention(const Prog *p, Value *v) {
     infer_same(p, v);
     return v->shape.rank == 3 && shape_size(&v->shape) && !(v->shape.bounded & 4) && v->shape.n[2] % v->attr[0] == 0;
 }
+// The mask broadcasts to [B, heads, T, T].
+bool propose_masked_attention(Gen *g, Value *v) {
+    if (!propose_attention(g, v)) return false;
+    const Shape *s = &g->prog->at[v->arg[0]].shape;
+    Shape all = {.rank = 4, .n = {s->n[0], v->attr[0], s->n[1], s->n[1]}, .bounded = (s->bounded & 1) | (s->bounded & 2) << 1 | (s->bounded & 2) << 2};
+    v->attr[1] = 0;
+    return s->rank == 3 && take(v, pick_broadcast(g, &all, D_B));
+}
+bool infer_masked_attention(const Prog *p, Value *v) {
+    if (!infer_attention(p, v)) return false;
+    const Shape *s = &v->shape;
+    Shape all = {.rank = 4, .n = {s->n[0], v->attr[0], s->n[1], s->n[1]}, .bounded = (s->bounded & 1) | (s->bounded & 2) << 1 | (s->bounded & 2) << 2}, both;
+    return broadcast_shapes(&all, shape_of(p, v, 1), &both) && shape_equal(&both, &all);
+}
 static Tensor head_part(Eval *e, Tensor qkv, int part, int heads) {
     int c = qkv.shape.n[2] / 3, d = c / heads, at[MAX_RANK];
     Shape s = {.rank = 4, .n = {qkv.shape.n[0], heads, qkv.shape.n[1], d}, .bounded = (qkv.shape.bounded & 1) | (qkv.shape.bounded & 2) << 1};
@@ -289,6 +303,7 @@ void eval_attention(Eval *e, const Value *v, Tensor *out) {
     Tensor s = mul(e, t_matmul(e, head_part(e, qkv, 0, heads), k), t_number(e, 1 / sqrt((double)c / heads)));
     for (int i = 0; v->attr[1] && i < shape_size(&s.shape); i++)
         if (i % T > i / T % T) s.id[i] = tape_const(&e->tape, -INFINITY);
+    if (v->nargs > 1) s = t_where(e, arg(e, v, 1), s, t_number(e, -INFINITY));
     Tensor y = t_matmul(e, t_softmax(e, s, 8), head_part(e, qkv, 2, heads));
     *out = linear(e, v, "proj.w", "proj.b", t_reshape(t_transpose(e, y, back), x.shape), c, true);
 }

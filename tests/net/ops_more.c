@@ -214,3 +214,59 @@ bool infer_extent_value(const Prog *p, Value *v) {
     return p->bound && v->shape.bounded;
 }
 void eval_extent_value(Eval *e, const Value *v, Tensor *out) { *out = t_point2(e, T_MUL, arg(e, v, 0), t_number(e, e->prog->extent)); }
+
+// x[1:3, ids, 0]: subscripts as of an index (ops_shape.c), and where the step is BY_IDS the integers
+enum { BY_IDS = 99 };
+bool propose_mixed(Gen *g, Value *v) {
+    if (!propose_index(g, v)) return false;
+    int rank = g->prog->at[v->arg[0]].shape.rank;
+    v->attr[3 * below(g, rank) + 2] = BY_IDS;
+    return rank > 1 && take(v, pick(g, D_I, 0, 2));
+}
+static bool join(Shape *to, const Shape *from) {
+    if (to->rank + from->rank > MAX_RANK) return false;
+    to->bounded |= from->bounded << to->rank;
+    for (int d = 0; d < from->rank; d++) to->n[to->rank++] = from->n[d];
+    return true;
+}
+static bool axis_range(const Shape *s, int d, int *x, Shape *axis) {
+    bool bounded = s->bounded >> d & 1;
+    *axis = (Shape){.rank = x[2] != 0, .n = {bounded ? s->n[d] : x[1]}, .bounded = bounded};
+    if (bounded) return x[0] == 0 && x[2] == 1;
+    int last = x[0] + (x[1] - 1) * x[2];
+    return x[1] == 0 || (x[0] >= 0 && x[0] < s->n[d] && last >= 0 && last < s->n[d]);
+}
+bool infer_mixed(const Prog *p, Value *v) {
+    const Shape *s = shape_of(p, v, 0), *t = shape_of(p, v, 1);
+    v->type = p->at[v->arg[0]].type;
+    v->shape = (Shape){0};
+    if (v->nattrs != 3 * s->rank || p->at[v->arg[1]].type != D_I) return false;
+    for (int d = 0; d < s->rank; d++) {
+        Shape axis;
+        bool ids = v->attr[3 * d + 2] == BY_IDS;
+        if ((!ids && !axis_range(s, d, &v->attr[3 * d], &axis)) || !join(&v->shape, ids ? t : &axis)) return false;
+    }
+    return true;
+}
+static int mixed_element(Eval *e, const Value *v, Tensor a, Tensor ids, const int *at) {
+    int from[MAX_RANK], k = 0;
+    for (int d = 0; d < a.shape.rank; d++) {
+        const int *x = &v->attr[3 * d];
+        if (x[2] == BY_IDS) {
+            const Scalar *s = &e->tape.at[ids.id[ravel(&ids.shape, at + k)]];
+            e->unsure |= s->error > 0;
+            from[d] = (int)s->value, k += ids.shape.rank;
+        } else from[d] = x[0] + (x[2] ? at[k++] * x[2] : 0);
+        if (from[d] < 0 || from[d] >= a.shape.n[d]) return -1;
+    }
+    return a.id[ravel(&a.shape, from)];
+}
+void eval_mixed(Eval *e, const Value *v, Tensor *out) {
+    int at[MAX_RANK];
+    *out = tensor_make(e, v->shape, v->type);
+    for (int i = 0; i < shape_size(&v->shape); i++) {
+        unravel(&v->shape, i, at);
+        int id = mixed_element(e, v, arg(e, v, 0), arg(e, v, 1), at);
+        out->id[i] = id < 0 ? tape_const(&e->tape, 0) : id;
+    }
+}

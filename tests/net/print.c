@@ -70,7 +70,8 @@ static void print_subscripts(FILE *f, const Prog *p, int id, bool torch) {
     for (high = low; high < s->rank && is_whole(&v->attr[3 * high], s, high); high++) {}
     for (int d = 0; d < s->rank; d++) {
         const int *x = &v->attr[3 * d];
-        if (torch) fprintf(f, "%s(%d, %d, %d)", d ? ", " : "", x[0], x[1], x[2]);
+        if (x[2] == 99 && !torch) fputs(d ? ", " : "", f), print_arg(f, p, v->arg[1], false);
+        else if (torch) fprintf(f, "%s(%d, %d, %d)", d ? ", " : "", x[0], x[1], x[2]);
         else if (d >= low && d < high) fputs(d > low ? "" : d ? ", ..." : "...", f);
         else fputs(d ? ", " : "", f), print_subscript(f, x, s, d, form);
     }
