@@ -10,6 +10,17 @@ const char *entry_name(Entry e) {
     return names[e];
 }
 
+// Where nothing changes from call to call, two calls give twice the gradients.
+bool adds_up(const Prog *p) {
+    bool constant = p->precision != P_F16;
+    for (int i = 0; i < p->count; i++) {
+        const char *name = ops[p->at[i].op].name;
+        constant &= p->at[i].dead || (strcmp(name, "state") && strcmp(name, "step"));
+    }
+    return p->accumulate && constant && entry_of(p) == E_GRAD;
+}
+bool one_wanted(const Prog *p) { return p->want && p->nresults > 1 && entry_of(p) == E_INFER; }
+
 static Result *add(Expected *x, const char *name, Type type, const Shape *s) {
     Result *r = &x->at[x->count++];
     *r = (Result){.type = type, .size = shape_size(s), .rank = s->rank};
@@ -143,10 +154,12 @@ static void steps(const Prog *p, Expected *x) {
     }
 }
 
-static void add_param(Expected *x, const char *kind, int k, const int *ids) {
+static void add_param(Expected *x, const char *kind, int k, const int *ids, bool twice) {
     char name[112];
     snprintf(name, sizeof name, "%s/%s", kind, x->eval.params[k].path);
     add_tensor(x, name, &(Tensor){x->eval.params[k].shape, D_F, (int *)ids});
+    Result *r = &x->at[x->count - 1];
+    for (int i = 0; twice && i < r->size; i++) r->value[i] *= 2, r->error[i] = 2 * r->error[i];
 }
 static void add_stored(Expected *x, const char *kind, const Param *q) {
     char name[112];
@@ -168,15 +181,15 @@ void expect(const Prog *p, Entry entry, Expected *x) {
     eval_values(e, p);
     if (e->tape.full) return;
     bool finite_loss = p->loss < 0 || isfinite(e->tape.at[e->value[p->loss].id[0]].value); // 0 times infinity is in its gradients
-    for (int i = 0; i < p->nresults && entry != E_STEP; i++) {
+    for (int i = 0; i < (one_wanted(p) ? 1 : p->nresults) && entry != E_STEP; i++) {
         add_output(x, p->results[i]);
         round_output(&x->at[x->count - 1], p->stored_as[i]);
     }
     if (p->loss >= 0 && entry != E_STEP) add_output(x, p->loss);
     if (entry == E_GRAD) {
         int **g = gradients(p, e);
-        for (int k = 0; k < e->nparams && !e->tape.full && x->count < 120; k++)
-            if (trains(p, &e->params[k])) add_param(x, "grad", k, g[k]);
+        for (int k = 0; k < e->nparams && !e->tape.full && x->count < MAX_RESULTS; k++)
+            if (trains(p, &e->params[k])) add_param(x, "grad", k, g[k], adds_up(p));
         gradients_free(g, e->nparams);
     }
     if (entry == E_STEP) {

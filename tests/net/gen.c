@@ -178,14 +178,20 @@ static int loss_of(Gen *g, const bool *used) {
     return total;
 }
 
+static bool may_be_output(Gen *g, int i, const bool *used) {
+    const Value *v = &g->prog->at[i];
+    if (v->inlined || i == g->prog->loss) return false;
+    if (leaf(v)) return is_input(v) && random_chance(&g->random, 3);
+    return !used[i] || random_chance(&g->random, 15);
+}
 static void choose_outputs(Gen *g, const bool *used) {
     Prog *p = g->prog;
-    for (int i = p->count - 1; i >= 0 && p->nresults < 4; i--)
-        if (!leaf(&p->at[i]) && !p->at[i].inlined && i != p->loss && (!used[i] || random_chance(&g->random, 15))) {
-            bool narrow = p->at[i].type == D_F && random_chance(&g->random, 8);
-            p->stored_as[p->nresults] = narrow ? 1 + random_below(&g->random, 2) : 0;
-            p->results[p->nresults++] = i;
-        }
+    for (int i = p->count - 1; i >= 0 && p->nresults < 4; i--) {
+        if (!may_be_output(g, i, used)) continue;
+        bool narrow = p->at[i].type == D_F && random_chance(&g->random, 8);
+        p->stored_as[p->nresults] = narrow ? 1 + random_below(&g->random, 2) : 0;
+        p->results[p->nresults++] = i;
+    }
 }
 
 static void choose_run(Gen *g) {
@@ -193,6 +199,7 @@ static void choose_run(Gen *g) {
     Prog *p = g->prog;
     if (random_chance(&g->random, 20)) p->without = passes[random_below(&g->random, 7)];
     if (random_chance(&g->random, 50)) p->arch = 1 + random_below(&g->random, 3);
+    p->accumulate = random_chance(&g->random, 15), p->want = random_chance(&g->random, 20);
     if (random_chance(&g->random, 40)) p->threads = 1 + random_below(&g->random, 4);
 }
 static void choose_training(Gen *g) {

@@ -20,11 +20,11 @@ static Stored stored(const char *name, const char *dtype, const Shape *s, double
 // Parameters as they were before any step: drawn again from the seed.
 static bool write_params(const Prog *p, const Command *c) {
     Expected x;
-    Stored s[120];
+    Stored s[MAX_RESULTS];
     char path[400];
     expect(p, p->loss >= 0 ? E_GRAD : E_INFER, &x);
     int n = 0;
-    for (; n < x.eval.nparams && n < 120; n++) s[n] = stored(x.eval.params[n].path, "F32", &x.eval.params[n].shape, x.eval.params[n].data);
+    for (; n < x.eval.nparams && n < MAX_RESULTS; n++) s[n] = stored(x.eval.params[n].path, "F32", &x.eval.params[n].shape, x.eval.params[n].data);
     path_of(path, c, "params.safetensors");
     bool ok = stored_write(path, s, n);
     expected_free(&x);
@@ -58,6 +58,8 @@ static void print_options(FILE *f, const Prog *p, const Command *c) {
     bool on_host = !strcmp(c->target, "host");
     fprintf(f, "--entry=%s --target=%s --quiet", entry_name(entry_of(p)), c->target);
     if (entry_of(p) == E_STEP) fprintf(f, " --steps=%d", p->steps);
+    if (adds_up(p)) fprintf(f, " --steps=2 --accumulate");
+    if (one_wanted(p)) fprintf(f, " --want=v%d", p->results[0]);
     if (uses_bound(p)) fprintf(f, " --extent=S=%d", p->extent);
     if (p->sqrt_checkpoint) fprintf(f, " --checkpoint=sqrt");
     if (p->without) fprintf(f, " %s", p->without);
@@ -132,10 +134,10 @@ static void compare(const Prog *p, const Result *r, const Stored *s, Expected *x
 }
 
 static void compare_all(const Prog *p, const Command *c, Expected *x, Judgement *j) {
-    Stored *s = calloc(200, sizeof *s);
+    Stored *s = calloc(MAX_RESULTS, sizeof *s);
     char path[400];
     path_of(path, c, "out.safetensors");
-    int n = stored_read(path, s, 200);
+    int n = stored_read(path, s, MAX_RESULTS);
     for (int k = 0; k < x->count && j->verdict == V_AGREES; k++) {
         int i = 0;
         while (i < n && strcmp(s[i].name, x->at[k].name)) i++;

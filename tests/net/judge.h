@@ -2,9 +2,10 @@
 #pragma once
 #include "tests/net/prog.h"
 
+enum { MAX_RESULTS = 400 };
 typedef enum { E_INFER, E_GRAD, E_STEP } Entry;
 typedef struct { char name[112]; Type type; int size; int rank, n[MAX_RANK]; double *value, *error; } Result;
-typedef struct { Result at[128]; int count; Eval eval; bool usable; long skipped, compared; } Expected;
+typedef struct { Result at[MAX_RESULTS]; int count; Eval eval; bool usable; long skipped, compared; } Expected;
 
 // How the compiler is called, and where its files go.
 typedef struct { const char *fusec, *target, *folder; } Command;
@@ -19,6 +20,8 @@ typedef struct {
 } Judgement;
 
 Entry entry_of(const Prog *p);
+bool adds_up(const Prog *p);    // gradients of two calls
+bool one_wanted(const Prog *p); // the first output only
 void expect(const Prog *p, Entry entry, Expected *x);
 void expected_free(Expected *x);
 Judgement judge(const Prog *p, const Command *c, Expected *x);

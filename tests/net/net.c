@@ -63,7 +63,7 @@ static void report(const Prog *p, const Options *o, const Judgement *j, uint64_t
 
 static void write_right(const Expected *x, const char *folder) {
     static const char *types[] = {"F32", "I32", "BOOL"};
-    Stored s[128];
+    Stored s[MAX_RESULTS];
     char path[500];
     for (int k = 0; k < x->count; k++) {
         const Result *r = &x->at[k];

@@ -4,11 +4,23 @@
 #include <stdlib.h>
 #include <string.h>
 
-static void print_list(FILE *f, const Prog *p, const int *n, int count, unsigned bounded) {
+// A constant in one of the forms that the language has for it; every tenth program has them.
+static void print_spelled(FILE *f, const Prog *p, int n) {
+    static const struct { const char *before, *after; int scale, shift; } forms[] = {
+        {"ceil_div(", ", 2)", 2, -1}, {"floor_div(", ", 2)", 2, 1}, {"mod(", ", 1000)", 1, 3000}, {"[0, ", "][1]", 1, 0}, {"same(", ")", 1, 0},
+        {"max(", ", 0)", 1, 0}, {"(if 2 > 1 then ", " else 0)", 1, 0}, {"size(zeros [", "])", 1, 0}, {"(zeros [", "]).dim(-1)", 1, 0},
+        {"-(-", ")", 1, 0}, {"same(k = 1, n = ", ")", 1, 0}, {"(", ") / 2", 2, 1}};
+    Random r = {p->seed + 17 * (uint64_t)n};
+    int k = random_below(&r, 24);
+    if (p->seed % 10 || k > 11 || n < 1) fprintf(f, "%d", n);
+    else fprintf(f, "%s%d%s", forms[k].before, forms[k].scale * n + forms[k].shift, forms[k].after);
+}
+static void print_list(FILE *f, const Prog *p, const int *n, int count, unsigned bounded, bool spelled) {
     fputc('[', f);
     for (int i = 0; i < count; i++) {
         fprintf(f, "%s", i ? ", " : "");
         if (bounded >> i & 1) print_bounded(f, p, n[i]);
+        else if (spelled) print_spelled(f, p, n[i]);
         else fprintf(f, "%d", n[i]);
     }
     fputc(']', f);
@@ -38,12 +50,12 @@ static void print_axes(FILE *f, unsigned mask, int rank, int form) {
     else fprintf(f, "%d..%d", low, high);
 }
 // One extent of a reshape may be what is left.
-static void print_extents(FILE *f, const Prog *p, int id) {
+static void print_extents(FILE *f, const Prog *p, int id, bool torch) {
     const Value *v = &p->at[id];
     int list[MAX_ATTRS], k = spelling(p, id, 2 * v->nattrs + 1);
     memcpy(list, v->attr, sizeof list);
     if (k < v->nattrs && shape_size(&v->shape) > 0) list[k] = -1;
-    print_list(f, p, list, v->nattrs, 0);
+    print_list(f, p, list, v->nattrs, 0, k >= v->nattrs && !torch);
 }
 // An integer constant becomes a float where one is needed.
 static void print_number(FILE *f, double x, bool as_integer) { fprintf(f, "%.9g%s", x, x == floor(x) && !as_integer ? ".0" : ""); }
@@ -108,9 +120,9 @@ static void print_template(FILE *f, const Prog *p, int id, const char *t, bool t
         case 'q': print_padding(f, a); break;
         case 'c': fprintf(f, "%s", a ? "\"causal\"" : "none"); break;
         case 'i': if (a < 0) fputs("none", f); else fprintf(f, "%d", a); break;
-        case 's': print_list(f, p, v->shape.n, v->shape.rank, v->shape.bounded); break;
-        case 'e': print_extents(f, p, id); break;
-        case 'l': print_list(f, p, v->attr, v->nattrs, 0); break;
+        case 's': print_list(f, p, v->shape.n, v->shape.rank, v->shape.bounded, !torch); break;
+        case 'e': print_extents(f, p, id, torch); break;
+        case 'l': print_list(f, p, v->attr, v->nattrs, 0, false); break;
         case 'n': torch ? (void)fprintf(f, "%.17g", v->number) : print_number(f, v->number, spelling(p, id, 3) == 0); break;
         case 'L': print_instance(f, p, id, torch); break;
         case 'x': print_subscripts(f, p, id, torch); break;
@@ -141,7 +153,7 @@ static void print_split(FILE *f, const Prog *p, int id, bool torch) {
     fprintf(f, "u%d, v%d, w%d = split(", id, id, id);
     print_arg(f, p, v->arg[0], torch);
     fprintf(f, ", ");
-    print_list(f, p, v->attr + 1, 3, 0);
+    print_list(f, p, v->attr + 1, 3, 0, false);
     fprintf(f, ", axis = %d)\n", v->attr[0]);
 }
 
@@ -185,7 +197,7 @@ void print_statement(FILE *f, const Prog *p, int id, bool torch) {
     print_condition(f, p, id, form == 0, form == 1);
     fprintf(f, " {\n");
     if (form == 0) print_plain(f, p, id, torch);
-    else fprintf(f, "    v%d = zeros ", id), print_list(f, p, p->at[id].shape.n, p->at[id].shape.rank, p->at[id].shape.bounded), fputc('\n', f);
+    else fprintf(f, "    v%d = zeros ", id), print_list(f, p, p->at[id].shape.n, p->at[id].shape.rank, p->at[id].shape.bounded, false), fputc('\n', f);
     fprintf(f, "    }");
     if (form == 1) fprintf(f, " else {\n"), print_plain(f, p, id, torch), fprintf(f, "    }");
     fputc('\n', f);
@@ -197,12 +209,12 @@ static void print_leaf(FILE *f, const Prog *p, int id) {
     static const char *types[] = {"f32", "i32", "bool"};
     if (!strcmp(ops[v->op].name, "param")) {
         fprintf(f, "    v%d = param ", id);
-        print_list(f, p, v->shape.n, v->shape.rank, 0);
+        print_list(f, p, v->shape.n, v->shape.rank, 0, true);
         fprintf(f, " init normal(0.5)\n");
         return;
     }
     fprintf(f, "    input v%d : %s", id, v->type == D_F ? storages[v->attr[0]] : types[v->type]);
-    print_list(f, p, v->shape.n, v->shape.rank, v->shape.bounded);
+    print_list(f, p, v->shape.n, v->shape.rank, v->shape.bounded, true);
     if (v->type == D_I) fprintf(f, " in %d..%d", v->low, v->high);
     fputc('\n', f);
 }
@@ -233,6 +245,7 @@ static void print_value(FILE *f, const Prog *p, int i) {
 void print_dsl(FILE *f, const Prog *p) {
     static const char *precisions[] = {"f32", "bf16", "f16", "tf32"};
     if (uses_bound(p)) fprintf(f, "dim S <= %d\n", p->bound);
+    if (p->seed % 10 == 0) fputs("fn same(n, k = 1) {\n    if not is_integer(n) { return fail(\"no integer\", n) }\n    return n * k\n}\n", f);
     if (p->optimizer == O_OWN && p->loss >= 0) fputs(own_optimizer, f);
     for (int g = 0; g < p->ngroups; g++) print_group(f, p, g);
     fprintf(f, "model m {\n");

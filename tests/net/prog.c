@@ -29,7 +29,7 @@ Tensor tensor_make(Eval *e, Shape s, Type t) {
     int n = shape_size(&s);
     Tensor r = {s, t, NULL};
     if (n > MAX_SCALARS) e->tape.full = true;
-    r.id = block(e, (size_t)(n > MAX_SCALARS ? 4 * MAX_SCALARS : n) * sizeof *r.id);
+    r.id = block(e, (size_t)n * sizeof *r.id);
     return r;
 }
 

@@ -5,7 +5,7 @@
 #include <stdint.h>
 #include <stdio.h>
 
-enum { MAX_RANK = 6, MAX_ARGS = 6, MAX_ATTRS = 16, MAX_VALUES = 128, MAX_GROUPS = 3, MAX_SCALARS = 1 << 16, MAX_INDICES = 8 };
+enum { MAX_RANK = 6, MAX_ARGS = 6, MAX_ATTRS = 16, MAX_VALUES = 128, MAX_GROUPS = 3, MAX_SCALARS = 1 << 18, MAX_INDICES = 8 };
 
 typedef enum { D_F, D_I, D_B } Type;
 typedef enum { AS_F32, AS_BF16, AS_F16 } Storage; // of inputs and outputs
@@ -48,6 +48,7 @@ struct Prog {
     int steps;
     char only[96];    // what trains: a path, or a pattern; empty: all
     bool hyper, schedule, sqrt_checkpoint;
+    bool accumulate, want; // grad: called twice, the gradients added; infer: the first output only
     int threads, arch; // how it is run; 0: the default
     const char *without; // a pass that is left out, or NULL
     int ngroups;

@@ -113,7 +113,7 @@ static bool plainer(Shrink *s) {
     Prog *q = malloc(sizeof *q);
     bool done = false;
     if (!q) abort();
-    for (int form = 0; form < 11; form++) {
+    for (int form = 0; form < 13; form++) {
         *q = *s->p;
         if (form == 0) q->optimizer = O_NONE;
         if (form == 1) q->precision = P_F32;
@@ -122,6 +122,8 @@ static bool plainer(Shrink *s) {
         if (form == 4) q->ngroups = 0;
         if (form == 5) q->only[0] = 0;
         if (form == 6) q->hyper = q->schedule = false;
+        if (form == 11) q->accumulate = false;
+        if (form == 12) q->want = false;
         if (form == 8) q->threads = 0;
         if (form == 9) q->arch = 0;
         if (form == 10) q->without = NULL;
