@@ -143,7 +143,7 @@ bool settle_ranges(Value *v, const bool *seen) {
     v->shape = (Shape){.rank = b->left};
     for (int i = 0; i < b->count; i++) {
         if (!seen[i]) b->stated[i] = true;
-        bool follows = b->follows[i] && !b->stated[i], torn = follows && b->fixed[i];
+        bool follows = b->follows[i] && !b->stated[i], torn = b->follows[i] && b->fixed[i];
         b->follows[i] = b->fixed[i] = false;
         if (torn) return false;
         if (follows && i < b->left) v->shape.bounded |= 1u << i;

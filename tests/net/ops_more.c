@@ -163,16 +163,16 @@ bool propose_bounded_slice(Gen *g, Value *v) {
     return take(v, a);
 }
 // How long the axis is at least, for sure: a form, or a number that the bound of a form must not pass.
-static bool inside(const Prog *p, const Shape *s, int n) {
+static bool inside(const Prog *p, const Shape *s, int n, int start) {
     int a, b, c, d;
     if (!p->bound || !extent_form(p, n, &a, &b)) return false;
-    if (!(s->bounded & 1)) return s->n[0] >= a * p->bound + b;
+    if (!(s->bounded & 1)) return s->n[0] >= a * p->bound + b + start;
     return extent_form(p, s->n[0], &c, &d) && c >= a && d >= b;
 }
 bool infer_bounded_slice(const Prog *p, Value *v) {
     v->type = p->at[v->arg[0]].type;
     v->shape = *shape_of(p, v, 0);
-    if (v->shape.rank < 1 || !inside(p, &v->shape, v->attr[0])) return false;
+    if (v->shape.rank < 1 || !inside(p, &v->shape, v->attr[0], v->attr[1])) return false;
     if (v->attr[1] && v->shape.bounded & 1) return false;
     v->shape.n[0] = v->attr[0];
     v->shape.bounded |= 1;

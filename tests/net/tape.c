@@ -228,6 +228,7 @@ int tape_op(Tape *t, TapeOp op, int a, int b, int c) {
     s.grid = B ? grid2(op, A, B, v) : moves ? A->grid : grid_of(v);
     s.error = B ? error2(t, op, A, B, &s, u) : error1(op, A, v, u);
     if (t->precision != P_F32 && op < T_LT && !moves && op != T_STOP) s.error += floor_error(t->precision, v) + (op == T_MAX || op == T_MIN ? u * fabs(v) : 0);
+    if (v != 0 && fabs(v) < 1e-30 && !moves && op < T_LT) s.error += 3e-45; // f32 may underflow
     if (isnan(s.error) || (fabs(v) > 1e37 && isfinite(v))) s.error = INFINITY; // f32 may overflow
     return push(t, s);
 }
