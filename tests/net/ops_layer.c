@@ -415,10 +415,11 @@ bool infer_jacobian(const Prog *p, Value *v) {
     const Shape *y = shape_of(p, v, 0), *x = shape_of(p, v, 1);
     int batch = v->attr[0] >= 0;
     v->type = D_F;
-    if (!may_vary(p, v->arg[1]) || y->rank + x->rank - batch > MAX_RANK || y->bounded || x->bounded) return false;
-    if (batch && (y->rank < 1 || x->rank < 1 || y->n[0] != x->n[0])) return false;
+    if (!may_vary(p, v->arg[1]) || y->rank + x->rank - batch > MAX_RANK ) return false;
+    if (batch && (y->rank < 1 || x->rank < 1 || y->n[0] != x->n[0] || (y->bounded & 1) != (x->bounded & 1))) return false;
     v->shape = (Shape){.rank = y->rank + x->rank - batch};
     for (int d = 0; d < v->shape.rank; d++) v->shape.n[d] = d < y->rank ? y->n[d] : x->n[d - y->rank + batch];
+    v->shape.bounded = y->bounded | (x->bounded >> batch) << y->rank;
     return shape_size(y) <= 64;
 }
 static void one_row(Eval *e, Tensor y, Tensor x, int row, bool batch, int *grad) {

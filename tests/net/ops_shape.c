@@ -267,7 +267,7 @@ bool propose_reverse(Gen *g, Value *v) {
 }
 bool infer_reverse(const Prog *p, Value *v) {
     infer_same(p, v);
-    return v->attr[0] < v->shape.rank && !v->shape.bounded;
+    return v->attr[0] < v->shape.rank;
 }
 void eval_reverse(Eval *e, const Value *v, Tensor *out) {
     Tensor a = arg(e, v, 0);
@@ -377,7 +377,8 @@ bool propose_slice(Gen *g, Value *v) {
 bool infer_slice(const Prog *p, Value *v) {
     v->type = p->at[v->arg[0]].type;
     v->shape = *shape_of(p, v, 0);
-    if (v->shape.rank < 1 || v->shape.bounded || shape_of(p, v, 1)->rank || v->attr[0] > v->shape.n[0]) return false;
+    if (v->shape.rank < 1 || shape_of(p, v, 1)->rank || (v->attr[0] > v->shape.n[0] && !(v->shape.bounded & 1))) return false;
+    v->shape.bounded &= ~1u;
     v->shape.n[0] = v->attr[0];
     return true;
 }
