@@ -2,7 +2,7 @@
 # What PyTorch gives, in double precision, for the programs of `net --torch FOLDER`: values and gradients, as the lines of
 # tests/net/goldens.txt (seed, hash of the text, tensor, sum of x[k] cos(k), sum of |x[k]|).  Needed only to make them again:
 #
-#   mkdir /tmp/programs && build/release/tests/net --torch /tmp/programs --seed 1 --count 600
+#   mkdir /tmp/programs && build/release/tests/net --torch /tmp/programs --seed 1 --count 620
 #   python3 tests/net/goldens.py /tmp/programs > tests/net/goldens.txt        (PyTorch 2.x on the CPU)
 #
 # The functions below carry the names of the language and are written from docs/language.md.

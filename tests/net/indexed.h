@@ -34,6 +34,7 @@ struct Body {
     int nfactors;
     bool beside; // the last factor stands beside the reduction
     double scale;
+    bool integer; // its reads are of integers, and so is what it gives
     Factor factor[MAX_FACTORS];
     int nnodes; // of a tree, whose root is the last; then there are no factors
     Node node[MAX_NODES];

@@ -47,15 +47,17 @@ static Subscript draw_subscript(Gen *g, const Body *b, int extent, int visible) 
 }
 static bool draw_factor(Gen *g, Value *v, Body *b, Factor *f, int visible) {
     *f = (Factor){.kind = below(g, 3) ? F_READ : (FactorKind)below(g, F_FORMS), .arg = -1};
+    if (b->integer && f->kind != F_SQUARE && f->kind != F_INDEX) f->kind = F_READ;
     f->index = below(g, visible), f->other = below(g, visible);
     return !reads(f) || draw_read(g, v, b, f, visible);
 }
 bool draw_read(Gen *g, Value *v, Body *b, Factor *f, int visible) {
-    int a = v->nargs && below(g, 4) == 0 ? v->arg[0] : below(g, 3) ? pick(g, D_F, 1, 4) : -1; // one tensor read twice
+    Type type = b->integer ? D_I : D_F;
+    int a = v->nargs && below(g, 4) == 0 ? v->arg[0] : below(g, 3) ? pick(g, type, below(g, 8) > 0, 4) : -1; // one tensor read twice
     if (a < 0) {
         Shape s = {.rank = 1 + below(g, 3)};
         for (int d = 0; d < s.rank; d++) s.n[d] = 1 + below(g, 7);
-        a = fresh(g, D_F, s);
+        a = fresh(g, type, s);
     }
     for (f->arg = 0; f->arg < v->nargs && v->arg[f->arg] != a; f->arg++) {}
     if (f->arg == v->nargs && !take(v, a)) return false;
@@ -102,7 +104,8 @@ bool propose_indexed(Gen *g, Value *v) {
     b->count = b->left + (b->reduction >= 0 ? 1 + below(g, 3) : 0);
     b->nfactors = 1 + below(g, 3);
     b->beside = b->reduction >= 0 && below(g, 5) == 0;
-    b->scale = below(g, 3) ? 1 : some_number(g);
+    b->integer = below(g, 8) == 0;
+    b->scale = b->integer || below(g, 3) ? 1 : some_number(g);
     bool ok = true;
     for (int k = 0; k < b->nfactors; k++) ok = ok && draw_factor(g, v, b, &b->factor[k], b->count);
     if (ok && b->beside) ok = draw_factor(g, v, b, &b->factor[b->nfactors++], b->left);
@@ -114,7 +117,7 @@ bool propose_indexed(Gen *g, Value *v) {
 
 bool fits_read(const Prog *p, const Value *v, Body *b, const Factor *f, bool *seen) {
     const Shape *s = &p->at[v->arg[f->arg]].shape;
-    if (p->at[v->arg[f->arg]].type != D_F) return false;
+    if (p->at[v->arg[f->arg]].type != (b->integer ? D_I : D_F)) return false;
     for (int d = 0; d < s->rank; d++) {
         const Subscript *x = &f->at[d];
         if (x->ids >= 0) {
@@ -139,7 +142,7 @@ bool fits_read(const Prog *p, const Value *v, Body *b, const Factor *f, bool *se
 }
 bool settle_ranges(Value *v, const bool *seen) {
     Body *b = v->body;
-    v->type = D_F;
+    v->type = b->integer ? D_I : D_F;
     v->shape = (Shape){.rank = b->left};
     for (int i = 0; i < b->count; i++) {
         if (!seen[i]) b->stated[i] = true;
@@ -183,7 +186,7 @@ static int factor_value(Eval *e, const Value *v, const Factor *f, const int *ind
     int x = read_factor(e, v, f, index);
     *outside |= x < 0;
     if (x < 0) x = tape_const(t, 0);
-    if (f->kind == F_SQUARE) return tape_2(t, T_MUL, x, x);
+    if (f->kind == F_SQUARE) return tape_2(t, v->body->integer ? T_IMUL : T_MUL, x, x);
     if (f->kind == F_TANH) return tape_1(t, T_TANH, x);
     return f->kind == F_ABS ? tape_1(t, T_ABS, x) : x;
 }
@@ -192,7 +195,7 @@ static int product(Eval *e, const Value *v, const int *index, bool *outside) {
     int n = b->nfactors - b->beside, r = b->scale == 1 ? -1 : tape_const(&e->tape, b->scale);
     for (int k = 0; k < n; k++) {
         int x = factor_value(e, v, &b->factor[k], index, outside);
-        r = r < 0 ? x : tape_2(&e->tape, T_MUL, r, x);
+        r = r < 0 ? x : tape_2(&e->tape, b->integer ? T_IMUL : T_MUL, r, x);
     }
     return r;
 }
@@ -204,9 +207,11 @@ static bool advance(const Body *b, int *index) {
     return false;
 }
 static int reduced(Eval *e, const Value *v, int *index) {
-    static const TapeOp op[] = {T_ADD, T_MAX, T_MIN, T_MUL};
-    static const double empty[] = {0, -INFINITY, INFINITY, 1};
+    static const TapeOp forms[2][4] = {{T_ADD, T_MAX, T_MIN, T_MUL}, {T_IADD, T_MAX, T_MIN, T_IMUL}};
+    static const double nothing[2][4] = {{0, -INFINITY, INFINITY, 1}, {0, -2147483648.0, 2147483647.0, 1}};
     const Body *b = v->body;
+    const TapeOp *op = forms[b->integer];
+    const double *empty = nothing[b->integer];
     int sum = -1;
     bool some = true;
     for (int i = b->left; i < b->count; i++) some &= b->high[i] > b->low[i], index[i] = b->low[i];
@@ -220,13 +225,13 @@ static int reduced(Eval *e, const Value *v, int *index) {
 }
 void eval_indexed(Eval *e, const Value *v, Tensor *out) {
     const Body *b = v->body;
-    *out = tensor_make(e, v->shape, D_F);
+    *out = tensor_make(e, v->shape, v->type);
     for (int i = 0; i < shape_size(&v->shape) && !e->tape.full; i++) {
         int index[MAX_INDICES] = {0};
         bool outside = false;
         unravel(&v->shape, i, index);
         out->id[i] = b->reduction < 0 ? product(e, v, index, &outside) : reduced(e, v, index);
-        if (b->beside) out->id[i] = tape_2(&e->tape, T_ADD, out->id[i], factor_value(e, v, &b->factor[b->nfactors - 1], index, &outside));
+        if (b->beside) out->id[i] = tape_2(&e->tape, b->integer ? T_IADD : T_ADD, out->id[i], factor_value(e, v, &b->factor[b->nfactors - 1], index, &outside));
     }
 }
 
@@ -250,16 +255,17 @@ static void print_subscript(FILE *f, const Prog *p, const Value *v, const Subscr
     (void)p;
 }
 void print_read(FILE *f, const Prog *p, const Value *v, const Factor *x, bool torch) {
-    fprintf(f, torch ? "rd(v%d" : "v%d[", v->arg[x->arg]);
+    bool scalar = p->at[v->arg[x->arg]].shape.rank == 0;
+    fprintf(f, torch ? "rd(v%d" : scalar ? "v%d" : "v%d[", v->arg[x->arg]);
     for (int d = 0; d < p->at[v->arg[x->arg]].shape.rank; d++) {
         fprintf(f, "%s", d || torch ? ", " : "");
         print_subscript(f, p, v, &x->at[d], torch);
     }
-    fprintf(f, torch ? ")" : "]");
+    fputs(torch ? ")" : scalar ? "" : "]", f);
 }
 static void print_factor(FILE *f, const Prog *p, const Value *v, const Factor *x, bool torch) {
     if (x->kind == F_INDEX) {
-        fprintf(f, "float(%c)", letters[x->index]);
+        fprintf(f, v->body->integer ? "%c" : "float(%c)", letters[x->index]);
         return;
     }
     if (x->kind == F_COMPARE) {
