@@ -169,16 +169,25 @@ static void add_stored(Expected *x, const char *kind, const Param *q) {
     memcpy(r->error, q->error, (size_t)r->size * sizeof *r->error);
 }
 
+// All calls but the last change states only; the last leaves its values.
+static void calls(const Prog *p, Eval *e, Entry entry) {
+    int n = entry == E_STEP || adds_up(p) ? 1 : p->steps;
+    for (e->step = 1; e->step <= n && !e->tape.full; e->step++) {
+        if (e->step > 1) commit_states(e), eval_reset(e);
+        eval_values(e, p);
+    }
+    e->step = n;
+}
 void expect(const Prog *p, Entry entry, Expected *x) {
     *x = (Expected){0};
     Eval *e = &x->eval;
-    e->tape.limit = 5000000;
+    e->tape.limit = 9000000;
     e->seed = p->seed;
     e->training = entry != E_INFER;
     e->inputs = calloc(MAX_VALUES, sizeof *e->inputs);
     for (int i = 0; i < p->count; i++)
         if (!p->at[i].dead && !strcmp(ops[p->at[i].op].name, "input")) e->inputs[i] = input_data(p, i);
-    eval_values(e, p);
+    calls(p, e, entry);
     if (e->tape.full) return;
     bool finite_loss = p->loss < 0 || isfinite(e->tape.at[e->value[p->loss].id[0]].value); // 0 times infinity is in its gradients
     for (int i = 0; i < (one_wanted(p) ? 1 : p->nresults) && entry != E_STEP; i++) {

@@ -8,9 +8,9 @@
 static const int extents[] = {1, 2, 3, 5, 7, 8, 9, 15, 16, 17, 31, 33, 64, 0, 4, 6};
 
 int some_extent(Gen *g) {
-    static const int wide[] = {33, 64, 65, 127, 128, 130, 200, 257};
+    static const int wide[] = {32, 33, 64, 65, 96, 127, 128, 130, 192, 200, 257, 64};
     int k = random_below(&g->random, 100);
-    if (g->large && k < 60) return wide[random_below(&g->random, 8)];
+    if (g->large && k < 60) return wide[random_below(&g->random, 12)];
     if (k == 0) return 0;
     if (k < 70) return extents[random_below(&g->random, 6)];
     return k < 90 ? extents[5 + random_below(&g->random, 5)] : extents[random_below(&g->random, 13)];
@@ -146,7 +146,9 @@ static void roll_back(Gen *g, int values, int params, int states) {
     eval_forget(&g->eval, params, states);
 }
 static void statement(Gen *g) {
+    static const char *const products[] = {"matmul", "matmul", "linear", "self product", "conv2d", "self_attention"};
     Value v = {.op = draw_op(&g->random), .number = 1};
+    if (g->large && random_chance(&g->random, 60)) v.op = op_named(products[random_below(&g->random, 6)]);
     int values = g->prog->count, params = g->eval.nparams, states = g->eval.nstates;
     if (ops[v.op].propose(g, &v) && push_value(g, v) >= 0) return;
     free(v.body);
@@ -204,7 +206,7 @@ static void choose_run(Gen *g) {
 }
 static void choose_training(Gen *g) {
     Prog *p = g->prog;
-    p->steps = 1 + random_below(&g->random, 2);
+    p->steps = 1 + random_below(&g->random, 3);
     p->optimizer = random_chance(&g->random, 65) ? O_NONE : (Optimizer)(1 + random_below(&g->random, 5));
     if (p->precision == P_F16) p->steps = 1; // the first of two may be left out (loss scaling)
     p->rate = 0.125;
@@ -237,7 +239,8 @@ void generate(Prog *p, uint64_t seed) {
     *p = (Prog){.loss = -1, .seed = seed};
     random_bits(&g.random);
     g.large = random_chance(&g.random, 7);
-    g.eval.tape.limit = g.large ? 2000000 : 400000;
+    g.eval.tape.limit = g.large ? 3000000 : 400000;
+    if (g.large && random_chance(&g.random, 50)) p->precision = (Precision)(1 + random_below(&g.random, 3));
     g.eval.seed = seed;
     g.eval.training = true;
     g.eval.inputs = calloc(MAX_VALUES, sizeof *g.eval.inputs);

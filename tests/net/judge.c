@@ -57,8 +57,8 @@ static void print_options(FILE *f, const Prog *p, const Command *c) {
     static const char *const cuda[] = {"sm_80", "sm_90", "sm_90a"}, *const host[] = {"x86-64", "haswell", "skylake-avx512"};
     bool on_host = !strcmp(c->target, "host");
     fprintf(f, "--entry=%s --target=%s --quiet", entry_name(entry_of(p)), c->target);
-    if (entry_of(p) == E_STEP) fprintf(f, " --steps=%d", p->steps);
     if (adds_up(p)) fprintf(f, " --steps=2 --accumulate");
+    else if (p->steps > 1) fprintf(f, " --steps=%d", p->steps);
     if (one_wanted(p)) fprintf(f, " --want=v%d", p->results[0]);
     if (uses_bound(p)) fprintf(f, " --extent=S=%d", p->extent);
     if (p->sqrt_checkpoint) fprintf(f, " --checkpoint=sqrt");

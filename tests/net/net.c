@@ -121,6 +121,7 @@ static void one(const Options *o, uint64_t seed, Totals *t) {
     if (known) {
         t->known++;
         printf("seed %llu: known: %s\n", (unsigned long long)seed, known);
+        fflush(stdout);
     } else if (j.verdict != V_AGREES && j.verdict != V_UNUSABLE) {
         t->disagreements++;
         shrink(p, &o->command, &j);
