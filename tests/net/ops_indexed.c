@@ -223,8 +223,16 @@ static int reduced(Eval *e, const Value *v, int *index) {
     }
     return sum < 0 ? tape_const(&e->tape, empty[b->reduction]) : sum;
 }
+// One contraction: a sum of a product of reads.
+static bool contracts(const Body *b) {
+    for (int k = 0; k < b->nfactors; k++)
+        if (b->factor[k].kind != F_READ) return false;
+    return b->reduction == 0 && b->scale == 1 && !b->beside && !b->integer;
+}
 void eval_indexed(Eval *e, const Value *v, Tensor *out) {
     const Body *b = v->body;
+    Precision before = e->tape.precision;
+    if (contracts(b)) e->tape.precision = P_F32;
     *out = tensor_make(e, v->shape, v->type);
     for (int i = 0; i < shape_size(&v->shape) && !e->tape.full; i++) {
         int index[MAX_INDICES] = {0};
@@ -233,6 +241,7 @@ void eval_indexed(Eval *e, const Value *v, Tensor *out) {
         out->id[i] = b->reduction < 0 ? product(e, v, index, &outside) : reduced(e, v, index);
         if (b->beside) out->id[i] = tape_2(&e->tape, b->integer ? T_IADD : T_ADD, out->id[i], factor_value(e, v, &b->factor[b->nfactors - 1], index, &outside));
     }
+    if (contracts(b)) end_sum(e, before, out);
 }
 
 // ---- text ----------------------------------------------------------------------------------------------------------------

@@ -155,10 +155,12 @@ void eval_conv(Eval *e, const Value *v, Tensor *out) {
     windows(c.x.shape.n[1], span, c.a[2], pad, &c.ph);
     windows(c.x.shape.n[2], span, c.a[2], pad, &c.pw);
     *out = tensor_make(e, v->shape, D_F);
+    Precision before = begin_sum(e);
     for (int i = 0; i < shape_size(&v->shape); i++) {
         unravel(&v->shape, i, at);
         out->id[i] = conv_element(e, &c, at);
     }
+    end_sum(e, before, out);
     if (v->attr[6]) *out = add(e, *out, owned(e, v, "b", flat_shape(1, v->attr[0]), 0.4, 0));
 }
 
@@ -183,6 +185,7 @@ void eval_conv_transpose(Eval *e, const Value *v, Tensor *out) {
     Tensor w = owned(e, v, "w", flat_shape(4, a[1], a[1], x.shape.n[3], a[0]), 0.4, 0);
     int size = shape_size(&v->shape), from[MAX_RANK], of[MAX_RANK];
     *out = tensor_make(e, v->shape, D_F);
+    Precision before = begin_sum(e);
     for (int i = 0; i < size; i++) out->id[i] = -1;
     for (int i = 0; i < shape_size(&x.shape); i++)
         for (int j = 0; j < shape_size(&w.shape); j++) {
@@ -195,6 +198,7 @@ void eval_conv_transpose(Eval *e, const Value *v, Tensor *out) {
         }
     for (int i = 0; i < size; i++)
         if (out->id[i] < 0) out->id[i] = tape_const(&e->tape, 0);
+    end_sum(e, before, out);
     if (a[4]) *out = add(e, *out, owned(e, v, "b", flat_shape(1, a[0]), 0.4, 0));
 }
 

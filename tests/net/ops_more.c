@@ -142,10 +142,12 @@ static int convolved(Eval *e, Tensor x, Tensor k, const int *n, const int *at) {
 void eval_convolve(Eval *e, const Value *v, Tensor *out) {
     int at[MAX_RANK];
     *out = tensor_make(e, v->shape, D_F);
-    for (int i = 0; i < shape_size(&v->shape) && !e->tape.full; i++) {
+    Precision before = begin_sum(e);
+    for (int i = 0; i < shape_size(&v->shape); i++) {
         unravel(&v->shape, i, at);
         out->id[i] = convolved(e, arg(e, v, 0), arg(e, v, 1), v->attr, at);
     }
+    end_sum(e, before, out);
 }
 
 // Of what changes nothing the operand itself is the value.

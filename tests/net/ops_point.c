@@ -125,9 +125,9 @@ void eval_1(Eval *e, const Value *v, Tensor *out) { *out = t_point1(e, code(v), 
 void eval_2(Eval *e, const Value *v, Tensor *out) { *out = t_point2(e, code(v), arg(e, v, 0), arg(e, v, 1)); }
 void eval_where(Eval *e, const Value *v, Tensor *out) { *out = t_where(e, arg(e, v, 2), arg(e, v, 0), arg(e, v, 1)); }
 void eval_to_float(Eval *e, const Value *v, Tensor *out) {
-    (void)e;
-    *out = arg(e, v, 0);
-    out->type = D_F;
+    Tensor a = arg(e, v, 0);
+    *out = tensor_make(e, a.shape, D_F);
+    for (int i = 0; i < shape_size(&a.shape); i++) out->id[i] = tape_1(&e->tape, T_COPY, a.id[i]);
 }
 static Tensor int_const(Eval *e, int x) {
     Tensor t = t_number(e, x);

@@ -37,7 +37,8 @@ static int push(Tape *t, Scalar s) {
 }
 
 int tape_const(Tape *t, double value) {
-    double error = (double)(float)value == value || !isfinite(value) ? 0 : fabs(value) * 0x1p-24; // a constant is rounded once
+    bool narrow = t->precision != P_F32 && fabs(value) > grid_of(value) * (t->precision == P_BF16 ? 0x1p8 : 0x1p11);
+    double error = narrow && isfinite(value) ? unit(t->precision) * fabs(value) : (double)(float)value == value || !isfinite(value) ? 0 : fabs(value) * 0x1p-24; // a constant is rounded once
     return push(t, (Scalar){T_CONST, (unsigned char)t->precision, {-1, -1, -1}, value, fabs(value), grid_of(value), error});
 }
 // In 16 bits a value may underflow before it is used.
@@ -229,6 +230,7 @@ int tape_op(Tape *t, TapeOp op, int a, int b, int c) {
     s.error = B ? error2(t, op, A, B, &s, u) : error1(op, A, v, u);
     if (t->precision != P_F32 && op < T_LT && !moves && op != T_STOP) s.error += floor_error(t->precision, v) + (op == T_MAX || op == T_MIN ? u * fabs(v) : 0);
     if (v != 0 && fabs(v) < 1e-30 && !moves && op < T_LT) s.error += 3e-45; // f32 may underflow
+    if (op == T_COPY && t->precision != P_F32) s.error += u * s.magnitude; // kept rounded
     if (isnan(s.error) || (fabs(v) > 1e37 && isfinite(v))) s.error = INFINITY; // f32 may overflow
     return push(t, s);
 }
@@ -270,7 +272,8 @@ static int through(Tape *t, int i, int k, int g) {
     Scalar s = t->at[i];
     int a = s.arg[0], b = s.arg[1];
     switch ((TapeOp)s.op) {
-    case T_COPY: case T_ADD: return g;
+    case T_COPY: return t->precision == P_F32 ? g : tape_1(t, T_COPY, g);
+    case T_ADD: return g;
     case T_SUB: return k ? tape_1(t, T_NEG, g) : g;
     case T_MUL: return tape_2(t, T_MUL, g, k ? a : b);
     case T_DIV:

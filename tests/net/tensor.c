@@ -128,10 +128,21 @@ static double neutral(TapeOp op, Type type) {
     }
 }
 
+Precision begin_sum(Eval *e) {
+    Precision before = e->tape.precision;
+    e->tape.precision = P_F32;
+    return before;
+}
+void end_sum(Eval *e, Precision before, Tensor *out) {
+    e->tape.precision = before;
+    for (int i = 0; before != P_F32 && i < shape_size(&out->shape); i++) out->id[i] = tape_1(&e->tape, T_COPY, out->id[i]);
+}
+
 Tensor t_reduce(Eval *e, TapeOp op, Tensor a, unsigned axes, bool keep, const Tensor *where) {
     Shape kept = reduced_shape(&a.shape, axes, true);
     Tensor r = tensor_make(e, reduced_shape(&a.shape, axes, keep), a.type);
     TapeOp form = a.type == D_I ? integer_form(op) : op;
+    Precision before = begin_sum(e);
     for (int i = 0; i < shape_size(&kept); i++) r.id[i] = -1;
     for (int i = 0; i < shape_size(&a.shape); i++) {
         int at[MAX_RANK];
@@ -143,6 +154,8 @@ Tensor t_reduce(Eval *e, TapeOp op, Tensor a, unsigned axes, bool keep, const Te
     }
     for (int i = 0; i < shape_size(&kept); i++)
         if (r.id[i] < 0) r.id[i] = tape_const(&e->tape, neutral(op, a.type));
+    if (a.type == D_F) end_sum(e, before, &r);
+    e->tape.precision = before;
     return r;
 }
 
@@ -225,6 +238,7 @@ Tensor t_matmul(Eval *e, Tensor a, Tensor b) {
     wide_x.n[batch.rank] = rows, wide_x.n[batch.rank + 1] = inner, wide_x.rank += 2;
     wide_y.n[batch.rank] = inner, wide_y.n[batch.rank + 1] = columns, wide_y.rank += 2;
     Tensor l = t_broadcast(e, t_reshape(a, x), wide_x), m = t_broadcast(e, t_reshape(b, y), wide_y);
+    Precision before = begin_sum(e);
     for (int i = 0; i < size * rows * columns; i++) {
         int z = i / (rows * columns), row = i / columns % rows, column = i % columns, sum = -1;
         for (int k = 0; k < inner; k++) {
@@ -233,6 +247,7 @@ Tensor t_matmul(Eval *e, Tensor a, Tensor b) {
         }
         r.id[i] = sum < 0 ? tape_const(&e->tape, 0) : sum;
     }
+    end_sum(e, before, &r);
     return r;
 }
 

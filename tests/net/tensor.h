@@ -19,3 +19,6 @@ Shape reduced_shape(const Shape *s, unsigned axes, bool keep);
 bool matmul_shape(const Shape *a, const Shape *b, Shape *out);
 void unravel(const Shape *s, int flat, int *at);
 int ravel(const Shape *s, const int *at);
+// Between the two sums are added up in f32, of whatever precision; the end rounds them once.
+Precision begin_sum(Eval *e);
+void end_sum(Eval *e, Precision before, Tensor *out);
