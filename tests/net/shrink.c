@@ -1,0 +1,159 @@
+#include "tests/net/shrink.h"
+#include <stdlib.h>
+#include <string.h>
+
+typedef struct { Prog *p; const Command *c; Judgement *j; int trials; } Shrink;
+
+static void drop_dead(Prog *p) {
+    for (int i = p->count - 1; i >= 0; i--) {
+        bool used = i == p->loss;
+        for (int k = 0; k < p->nresults; k++) used |= p->results[k] == i;
+        for (int k = i + 1; k < p->count; k++)
+            for (int a = 0; a < p->at[k].nargs; a++) used |= !p->at[k].dead && p->at[k].arg[a] == i;
+        p->at[i].dead = !used;
+    }
+}
+
+// Two messages of one kind: equal but for numbers and names.
+static bool same_message(const char *a, const char *b) {
+    const char *x = strstr(a, "error"), *y = strstr(b, "error");
+    if (!x || !y) return !x == !y;
+    int n = 0;
+    while (n < 34 && x[n] && x[n] == y[n]) n++;
+    return n > 18;
+}
+static bool same_failure(const Judgement *a, const Judgement *b) {
+    return a->verdict == b->verdict && (a->verdict == V_DIFFERS || same_message(a->message, b->message));
+}
+
+// Takes the candidate if it still fails in the same way.
+static bool try(Shrink *s, Prog *candidate) {
+    drop_dead(candidate);
+    Prog *q = malloc(sizeof *q);
+    Expected x;
+    bool same = false;
+    if (!q) abort();
+    if (s->trials++ < 250 && infer_all(candidate) && (candidate->loss >= 0 || candidate->nresults)) {
+        *q = *candidate;
+        Judgement j = judge(q, s->c, &x);
+        same = same_failure(&j, s->j);
+        if (same) *s->p = *q, *s->j = j;
+        expected_free(&x);
+    }
+    free(q);
+    return same;
+}
+
+static bool without_results(Shrink *s) {
+    Prog *q = malloc(sizeof *q);
+    bool done = false;
+    for (int k = 0; q && k < s->p->nresults; k++) {
+        *q = *s->p;
+        memmove(q->stored_as + k, q->stored_as + k + 1, sizeof(int) * (size_t)(q->nresults - k - 1));
+        memmove(q->results + k, q->results + k + 1, sizeof(int) * (size_t)(q->nresults - k - 1));
+        q->nresults--;
+        if (try(s, q)) done = true, k--;
+    }
+    if (q && s->p->loss >= 0 && s->p->nresults) {
+        *q = *s->p;
+        q->loss = -1;
+        done |= try(s, q);
+    }
+    free(q);
+    return done;
+}
+
+static Value leaf_like(const Value *v, const char *op) {
+    return (Value){.op = op_named(op), .type = v->type, .shape = v->shape, .low = 0, .high = 3};
+}
+// A value becomes a parameter or an input.
+static bool leaves(Shrink *s) {
+    Prog *q = malloc(sizeof *q);
+    bool done = false;
+    for (int i = s->p->count - 1; q && i >= 0; i--) {
+        const Value *v = &s->p->at[i];
+        if (v->dead || v->nargs == 0 || i == s->p->loss) continue;
+        *q = *s->p;
+        q->at[i] = leaf_like(v, v->type == D_F && !v->shape.bounded ? "param" : "input");
+        done |= try(s, q);
+    }
+    free(q);
+    return done;
+}
+// A reader reads an operand of what it read instead.
+static bool bypass(Shrink *s) {
+    Prog *q = malloc(sizeof *q);
+    bool done = false;
+    for (int i = s->p->count - 1; q && i >= 0; i--)
+        for (int a = 0; !s->p->at[i].dead && a < s->p->at[i].nargs; a++) {
+            const Value *from = &s->p->at[s->p->at[i].arg[a]];
+            if (from->nargs == 0) continue;
+            *q = *s->p;
+            q->at[i].arg[a] = from->arg[0];
+            done |= try(s, q);
+        }
+    free(q);
+    return done;
+}
+static bool loss_smaller(Shrink *s) {
+    Prog *q = malloc(sizeof *q);
+    bool done = false;
+    for (int a = 0; q && s->p->loss >= 0 && a < s->p->at[s->p->loss].nargs; a++) {
+        *q = *s->p;
+        int to = q->at[q->loss].arg[a];
+        if (q->at[to].shape.rank || q->at[to].type != D_F || !q->at[to].nargs) continue;
+        q->loss = to;
+        q->at[to].inlined = false;
+        if (try(s, q)) done = true, a = -1;
+    }
+    free(q);
+    return done;
+}
+static bool plainer(Shrink *s) {
+    Prog *q = malloc(sizeof *q);
+    bool done = false;
+    if (!q) abort();
+    for (int form = 0; form < 13; form++) {
+        *q = *s->p;
+        if (form == 0) q->optimizer = O_NONE;
+        if (form == 1) q->precision = P_F32;
+        if (form == 2) q->clip = 0;
+        if (form == 3) q->steps = 1;
+        if (form == 4) q->ngroups = 0;
+        if (form == 5) q->only[0] = 0;
+        if (form == 6) q->hyper = q->schedule = false;
+        if (form == 11) q->accumulate = false;
+        if (form == 12) q->want = false;
+        if (form == 8) q->threads = 0;
+        if (form == 9) q->arch = 0;
+        if (form == 10) q->without = NULL;
+        if (form == 7) q->sqrt_checkpoint = false;
+        if (memcmp(q, s->p, sizeof *q)) done |= try(s, q);
+    }
+    free(q);
+    return done;
+}
+// All extents of leaves that are n become m.
+static void resize(Prog *q, int n, int m) {
+    for (int i = 0; i < q->count; i++)
+        for (int d = 0; d < q->at[i].shape.rank; d++)
+            if (!q->at[i].nargs && q->at[i].shape.n[d] == n && !(q->at[i].shape.bounded >> d & 1)) q->at[i].shape.n[d] = m;
+}
+static bool extents(Shrink *s) {
+    Prog *q = malloc(sizeof *q);
+    bool done = false;
+    for (int n = 2; q && n <= 64; n++)
+        for (int m = 1; m < n && m < 4; m++) {
+            *q = *s->p;
+            resize(q, n, m);
+            if (memcmp(q, s->p, sizeof *q) && try(s, q)) done = true;
+        }
+    free(q);
+    return done;
+}
+
+void shrink(Prog *p, const Command *c, Judgement *j) {
+    Shrink s = {p, c, j, 0};
+    bool smaller = true;
+    while (smaller && s.trials < 250) smaller = without_results(&s) | loss_smaller(&s) | leaves(&s) | bypass(&s) | plainer(&s) | extents(&s);
+}

@@ -1,0 +1,20 @@
+#!/bin/sh
+# Random programs with an oracle of their own (tests/net), a sample on every target that runs on this machine, and the oracle against
+# PyTorch's numbers.  NET_COUNT is how many programs, NET_SEED the first; a longer sweep is
+#
+#   build/release/tests/net --seed 1000 --count 20000 --target host --finds FOLDER
+. "$SRC/tests/support/script.sh"
+net=$BUILD/tests/net
+[ -x "$net" ] || exit 77
+
+sample() { # target count
+    "$net" --fusec "$FUSEC" --target "$1" --seed "${NET_SEED:-1}" --count "${NET_COUNT:-$2}" >"$work/log" 2>&1 && return
+    fail "$1" && cat "$work/log"
+}
+
+"$net" --goldens "$SRC/tests/net/goldens.txt" >"$work/log" || { fail goldens; cat "$work/log"; }
+sample host 60
+sample interp 120
+command -v "${CC:-cc}" >/dev/null && sample c99 20
+has_software_gpu && sample cuda 80
+exit $bad
