@@ -98,8 +98,7 @@ static bool reshape_group(Emitter *e, const Node *n, int o0, int o1, int i0, int
         if (d > i0 && !dim_is_fixed(from->dim[d])) return false;
         const Index *inner = index_const(e->arena, group_products(from, d + 1, i1));
         in[d] = inner->c > 0 ? index_div(e->k, linear, inner) : linear;
-        if (d > i0 && from->dim[d].bound > 0)
-            in[d] = index_mod(e->k, in[d], index_const(e->arena, from->dim[d].bound));
+        if (d > i0 && from->dim[d].bound > 0) in[d] = index_mod(e->k, in[d], index_const(e->arena, from->dim[d].bound));
     }
     return true;
 }
@@ -109,6 +108,7 @@ static int emit_reshape(Emitter *e, Node *n, const Index *const *idx, int mask) 
     const Index *in[MAX_RANK];
     int i = 0, o = 0;
     bool fits = true;
+    if (shape_elements(*from) == 0) return tile_const(&e->b, n->dtype, 0); /* nothing is computed from it */
     while (fits && (i < from->rank || o < to->rank)) {
         const int i0 = i, o0 = o;
         if (i < from->rank && o < to->rank && dim_equal(from->dim[i], to->dim[o])) {
@@ -126,8 +126,10 @@ static int emit_reshape(Emitter *e, Node *n, const Index *const *idx, int mask) 
         /* the shortest runs with equal products */
         int64_t pi = i < from->rank ? from->dim[i++].bound : 1, po = o < to->rank ? to->dim[o++].bound : 1;
         while (pi != po && (i < from->rank || o < to->rank)) {
-            if ((pi < po && i < from->rank) || o == to->rank) pi *= from->dim[i++].bound;
-            else po *= to->dim[o++].bound;
+            if ((pi < po && i < from->rank) || o == to->rank)
+                pi *= from->dim[i++].bound;
+            else
+                po *= to->dim[o++].bound;
         }
         fits = reshape_group(e, n, o0, o, i0, i, idx, in);
     }

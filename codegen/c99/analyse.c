@@ -234,6 +234,39 @@ static void collapse(Analysis *a) {
         if (p->k->axes.at[x].kind == AXIS_LOOP && seen[x] && all[x]) p->axis[x].step = 1;
 }
 
+/* ---- order of summed lanes --------------------------------------------------------------------------------------- */
+/* Of the axis in an index: -1 and 1 if it only falls or only rises with it, 0 if neither; 2: not there. */
+static int direction(const Index *x, int axis) {
+    int found = 2;
+    for (int i = 0; i < x->n; i++) {
+        const Atom *a = &x->term[i].atom;
+        const bool nested = a->kind == ATOM_DIV || a->kind == ATOM_MOD;
+        if (nested && (direction(a->num, axis) != 2 || direction(a->den, axis) != 2)) return 0;
+        if (a->kind == ATOM_AXIS && a->id == axis) found = x->term[i].coef < 0 ? -1 : 1;
+    }
+    return found;
+}
+
+/* All that is read runs backwards along the axis.  Read forwards, it is what compilers vectorize well; GCC 12 turns
+ * sums of short reversed rows into wrong code (-O2: `for (r < 4) for (q < 2) v += x[2 * r - q + 1]` adds other terms).
+ */
+static bool reads_descend(const Analysis *a, int axis) {
+    bool any = false;
+    for (int n = 0; n < a->order.n; n++) {
+        const Inst *i = a->order.at[n].inst;
+        for (int d = 0; d < i->n_index; d++) {
+            const int way = direction(i->index[d], axis);
+            if (way == 0 || way == 1) return false;
+            any |= way == -1;
+        }
+    }
+    return any;
+}
+
+static void order_lanes(Analysis *a) {
+    for (int x = 0; x < a->p->k->axes.n; x++) a->p->axis[x].descends = is_summed(a, x) && reads_descend(a, x);
+}
+
 /* ---- accumulating in place -------------------------------------------------------------------------------------- */
 /* A reduction over single lanes is its operand. */
 bool c99_is_inline(const Printer *p, const Inst *i) {
@@ -433,6 +466,7 @@ void c99_analyse(Printer *p) {
     p->val = ARENA_ARRAY(p->arena, Val, n + 1);
     collect(&a, &p->k->body);
     collapse(&a);
+    order_lanes(&a);
     set_costs(&a);
     for (int i = 0; i < a.order.n; i++) {
         const Inst *loop = a.order.at[i].inst;

@@ -42,6 +42,7 @@ typedef struct AxisName {
     const char *type;               /* int32_t, or int64_t for an axis past its range */
     int step;                       /* lanes after collapsing */
     bool open;                      /* `index` is in scope */
+    bool descends;                  /* lanes are summed from the last to the first, in which order memory is read */
 } AxisName;
 
 typedef struct Printer {

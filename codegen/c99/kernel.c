@@ -51,11 +51,15 @@ static void close_axis(Printer *p, int axis, bool opened) {
 
 static void open_lanes(Printer *p, int axis) {
     AxisName *a = &p->axis[axis];
-    if (p->k->axes.at[axis].kind == AXIS_SPAN)
-        c99_line(p, "for (%s %s = 0; %s < %s; %s++) {", a->type, a->index, a->index,
-                 c99_extent(p, p->k->axes.at[axis].extent), a->index);
+    const bool span = p->k->axes.at[axis].kind == AXIS_SPAN;
+    const Dim d = p->k->axes.at[axis].extent;
+    const char *first = span ? "0" : a->base, *end = span ? c99_extent(p, d) : a->end;
+    const char *last = span && dim_is_fixed(d) ? arena_printf(p->arena, "%lld", (long long)d.bound - 1)
+                                               : arena_printf(p->arena, "%s - 1", end);
+    if (a->descends)
+        c99_line(p, "for (%s %s = %s; %s >= %s; %s--) {", a->type, a->index, last, a->index, first, a->index);
     else
-        c99_line(p, "for (%s %s = %s; %s < %s; %s++) {", a->type, a->index, a->base, a->index, a->end, a->index);
+        c99_line(p, "for (%s %s = %s; %s < %s; %s++) {", a->type, a->index, first, a->index, end, a->index);
     p->depth++;
     a->open = true;
 }
@@ -282,7 +286,8 @@ static bool adds_to(const Printer *p, int value, int target) {
     const Val *v = &p->val[value];
     const Inst *i = v->def;
     return i && !v->temporary && !v->storage && v->uses == 1 && i->kind == TI_ELEMENT && i->op == OP_ADD &&
-           dtype_is_float(i->type.dtype) && !dtype_is_low(i->type.dtype) && p->val[i->in[0]].storage == p->val[target].storage;
+           dtype_is_float(i->type.dtype) && !dtype_is_low(i->type.dtype) &&
+           p->val[i->in[0]].storage == p->val[target].storage;
 }
 
 /* Assigns, in one nest, all carries with the same lanes as carry `first`: all are computed before any changes. */

@@ -25,7 +25,6 @@ bool one_wanted(const Prog *p); // the first output only
 void expect(const Prog *p, Entry entry, Expected *x);
 void expected_free(Expected *x);
 Judgement judge(const Prog *p, const Command *c, Expected *x);
-const char *known_find(const Prog *p, const Command *c, const Judgement *j); // its name, or NULL
 const char *entry_name(Entry e);
 void run_options(const Prog *p, const Command *c, char *text, size_t size); // of fusec run, but for the files
 
