@@ -3,6 +3,7 @@
 #include "codegen/artifact/artifact.h"
 #include "codegen/host/kernel.h"
 #include "codegen/host/manifest.h"
+#include "codegen/llvm/emit_math.h"
 #include "codegen/llvm/machine.h"
 #include <llvm-c/LLJIT.h>
 #include <stdlib.h>
@@ -81,6 +82,7 @@ static bool build(Build *b, const Module *m, const HostOptions *o, char **error)
     if (!machine) return false;
     *b = (Build){.machine = machine, .arena = arena_new()};
     emit_init(&b->e, m->name);
+    emit_choose_calls(&b->e, m);
     machine_prepare(&b->e, machine);
     if (emit_kernels(b, m, error) && machine_optimise(&b->e, machine, o->unoptimised ? "verify" : PIPELINE, error))
         return true;

@@ -1,6 +1,7 @@
 /* The MathBuilder of LLVM back ends: the transcendental functions become plain instructions. */
 #include "codegen/llvm/emit_math.h"
 #include "codegen/math/math.h"
+#include <stdio.h>
 
 static MathValue math_f32(void *user, float value) {
     const Emit *e = user;
@@ -15,7 +16,8 @@ static MathValue math_i32(void *user, int32_t value) {
 /* High word of an unsigned 32 x 32 bit product. */
 static LLVMValueRef mulhi(const Emit *e, LLVMValueRef x, LLVMValueRef y) {
     LLVMTypeRef wide = emit_vector_type(e->i64, emit_width(x));
-    LLVMValueRef y64 = LLVMBuildZExt(e->b, y, wide, ""), p = LLVMBuildMul(e->b, LLVMBuildZExt(e->b, x, wide, ""), y64, "");
+    LLVMValueRef y64 = LLVMBuildZExt(e->b, y, wide, ""),
+                 p = LLVMBuildMul(e->b, LLVMBuildZExt(e->b, x, wide, ""), y64, "");
     LLVMValueRef shift = emit_splat(e, emit_i64(e, 32), emit_width(x));
     return LLVMBuildTrunc(e->b, LLVMBuildLShr(e->b, p, shift, ""), LLVMTypeOf(x), "");
 }
@@ -65,9 +67,67 @@ static MathValue math_op(void *user, MathOp op, const MathValue *operands) {
     return NULL;
 }
 
-LLVMValueRef emit_math(const Emit *e, Op op, int n, const LLVMValueRef *in) {
+static LLVMValueRef expand(const Emit *e, Op op, const LLVMValueRef *in) {
     MathBuilder b = {.user = (void *)e, .f32 = math_f32, .i32 = math_i32, .op = math_op};
     MathValue operands[4] = {0};
-    for (int i = 0; i < n && i < 4; i++) operands[i] = in[i];
+    for (int i = 0; i < op_info[op].arity; i++) operands[i] = in[i];
     return math_expand(&b, op, operands);
+}
+
+/* ---- functions that are called ------------------------------------------------------------------------------------
+ */
+static void count_uses(const Block *b, int64_t *uses) {
+    for (int i = 0; i < b->n; i++) {
+        if (b->at[i]->kind == TI_ELEMENT) uses[b->at[i]->op]++;
+        count_uses(&b->at[i]->body, uses);
+    }
+}
+
+void emit_choose_calls(Emit *e, const Module *m) {
+    enum { LONG = 64, MOST_INLINED = 16384 }; /* instructions: of a function; of all its uses */
+    int64_t uses[OP_COUNT] = {0};
+    for (int i = 0; i < m->kernels.n; i++) count_uses(&m->kernels.at[i]->body, uses);
+    for (int op = 0; op < OP_COUNT; op++) {
+        const int steps = math_steps((Op)op);
+        e->calls[op] = steps >= LONG && uses[op] * steps > MOST_INLINED;
+    }
+}
+
+/* Reads and writes no memory, so that calls can be moved and merged as the instructions would be. */
+static LLVMValueRef declare(const Emit *e, const char *name, int n, const LLVMValueRef *in) {
+    LLVMTypeRef params[4];
+    for (int i = 0; i < n; i++) params[i] = LLVMTypeOf(in[i]);
+    LLVMTypeRef result = emit_vector_type(e->f32, emit_width(in[0]));
+    LLVMValueRef fn = LLVMAddFunction(e->module, name, LLVMFunctionType(result, params, (unsigned)n, false));
+    LLVMSetLinkage(fn, LLVMInternalLinkage);
+    static const char *const attributes[] = {"noinline", "nounwind", "willreturn", "memory"};
+    for (size_t i = 0; i < sizeof attributes / sizeof *attributes; i++) emit_fn_attribute(e, fn, attributes[i]);
+    return fn;
+}
+
+static void define(const Emit *e, LLVMValueRef fn, Op op) {
+    LLVMBasicBlockRef here = LLVMGetInsertBlock(e->b);
+    LLVMValueRef in[4];
+    LLVMGetParams(fn, in);
+    LLVMPositionBuilderAtEnd(e->b, emit_block(e, fn, "entry"));
+    LLVMBuildRet(e->b, expand(e, op, in));
+    LLVMPositionBuilderAtEnd(e->b, here);
+}
+
+static LLVMValueRef call(const Emit *e, Op op, const LLVMValueRef *in) {
+    const int n = op_info[op].arity;
+    char name[64];
+    LLVMValueRef v[4];
+    for (int i = 0; i < n; i++) v[i] = in[i];
+    emit_match(e, n, v);
+    snprintf(name, sizeof name, "fusec_%s_%d_%d", op_info[op].text, emit_width(v[0]), e->part);
+    LLVMValueRef fn = LLVMGetNamedFunction(e->module, name);
+    if (!fn) define(e, fn = declare(e, name, n, v), op);
+    return emit_call(e, fn, n, v);
+}
+
+LLVMValueRef emit_math(const Emit *e, Op op, int n, const LLVMValueRef *in) {
+    (void)n;
+    if (!math_expands(op)) return NULL;
+    return e->calls[op] ? call(e, op, in) : expand(e, op, in);
 }

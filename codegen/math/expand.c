@@ -53,12 +53,25 @@ static MathValue play(B b, Step *s) {
     return s->value;
 }
 
+static Step *recorded(Recorder *r, Op op, const MathValue *operands) {
+    const MathBuilder recorder = {.user = r, .f32 = record_f32, .i32 = record_i32, .op = record_op};
+    MathValue in[4];
+    r->n = 0;
+    for (int k = 0; k < op_info[op].arity; k++)
+        in[k] = record(r, (Step){.kind = STEP_PLAYED, .value = operands ? operands[k] : NULL});
+    return math_formula(&recorder, op, in);
+}
+
 MathValue math_expand(const MathBuilder *b, Op op, const MathValue *operands) {
     Recorder r;
-    const MathBuilder recorder = {.user = &r, .f32 = record_f32, .i32 = record_i32, .op = record_op};
-    MathValue in[4];
-    if (!math_expands(op)) return NULL;
-    r.n = 0;
-    for (int k = 0; k < op_info[op].arity; k++) in[k] = record(&r, (Step){.kind = STEP_PLAYED, .value = operands[k]});
-    return play(b, math_formula(&recorder, op, in));
+    return math_expands(op) ? play(b, recorded(&r, op, operands)) : NULL;
+}
+
+int math_steps(Op op) {
+    Recorder r;
+    if (!math_expands(op)) return 0;
+    recorded(&r, op, NULL);
+    int n = 0;
+    for (int i = 0; i < r.n; i++) n += r.step[i].kind == STEP_OP;
+    return n;
 }

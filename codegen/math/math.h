@@ -27,41 +27,41 @@
 typedef void *MathValue;
 
 /* MATH(ENUM, operands, result, what): f float, i 32-bit integer wrapping, c condition. */
-#define MATH_OPS(MATH) \
-    MATH(ADD, "ff", 'f', "a + b") \
-    MATH(SUB, "ff", 'f', "a - b") \
-    MATH(MUL, "ff", 'f', "a * b") \
-    MATH(DIV, "ff", 'f', "a / b, correctly rounded") \
-    MATH(MAD, "fff", 'f', "a * b + c, rounded once or twice") \
-    MATH(SQRT, "f", 'f', "correctly rounded") \
-    MATH(FLOOR, "f", 'f', "largest integer not above") \
-    MATH(LT, "ff", 'c', "a < b, false with NaN") \
-    MATH(EQ, "ff", 'c', "a == b, false with NaN") \
-    MATH(ILT, "ii", 'c', "a < b, signed") \
-    MATH(IEQ, "ii", 'c', "a == b") \
-    MATH(AND, "cc", 'c', "both") \
-    MATH(OR, "cc", 'c', "either") \
-    MATH(SELECT, "cff", 'f', "c ? a : b") \
-    MATH(ISELECT, "cii", 'i', "c ? a : b") \
-    MATH(IADD, "ii", 'i', "a + b") \
-    MATH(ISUB, "ii", 'i', "a - b") \
-    MATH(IMUL, "ii", 'i', "a * b, low 32 bits") \
-    MATH(IMULHI, "ii", 'i', "a * b unsigned, high 32 bits") \
-    MATH(IAND, "ii", 'i', "a & b") \
-    MATH(IOR, "ii", 'i', "a | b") \
-    MATH(IXOR, "ii", 'i', "a ^ b") \
-    MATH(ISHL, "ii", 'i', "a << b, 0 <= b < 32") \
-    MATH(ISHR, "ii", 'i', "a >> b, zeros enter, 0 <= b < 32") \
+#define MATH_OPS(MATH)                                            \
+    MATH(ADD, "ff", 'f', "a + b")                                 \
+    MATH(SUB, "ff", 'f', "a - b")                                 \
+    MATH(MUL, "ff", 'f', "a * b")                                 \
+    MATH(DIV, "ff", 'f', "a / b, correctly rounded")              \
+    MATH(MAD, "fff", 'f', "a * b + c, rounded once or twice")     \
+    MATH(SQRT, "f", 'f', "correctly rounded")                     \
+    MATH(FLOOR, "f", 'f', "largest integer not above")            \
+    MATH(LT, "ff", 'c', "a < b, false with NaN")                  \
+    MATH(EQ, "ff", 'c', "a == b, false with NaN")                 \
+    MATH(ILT, "ii", 'c', "a < b, signed")                         \
+    MATH(IEQ, "ii", 'c', "a == b")                                \
+    MATH(AND, "cc", 'c', "both")                                  \
+    MATH(OR, "cc", 'c', "either")                                 \
+    MATH(SELECT, "cff", 'f', "c ? a : b")                         \
+    MATH(ISELECT, "cii", 'i', "c ? a : b")                        \
+    MATH(IADD, "ii", 'i', "a + b")                                \
+    MATH(ISUB, "ii", 'i', "a - b")                                \
+    MATH(IMUL, "ii", 'i', "a * b, low 32 bits")                   \
+    MATH(IMULHI, "ii", 'i', "a * b unsigned, high 32 bits")       \
+    MATH(IAND, "ii", 'i', "a & b")                                \
+    MATH(IOR, "ii", 'i', "a | b")                                 \
+    MATH(IXOR, "ii", 'i', "a ^ b")                                \
+    MATH(ISHL, "ii", 'i', "a << b, 0 <= b < 32")                  \
+    MATH(ISHR, "ii", 'i', "a >> b, zeros enter, 0 <= b < 32")     \
     MATH(ISAR, "ii", 'i', "a >> b, the sign enters, 0 <= b < 32") \
-    MATH(BITS, "f", 'i', "the float's bits") \
-    MATH(FLOAT, "i", 'f', "the float of these bits") \
+    MATH(BITS, "f", 'i', "the float's bits")                      \
+    MATH(FLOAT, "i", 'f', "the float of these bits")              \
     MATH(CONVERT, "i", 'f', "the nearest float of a signed integer")
 
 typedef enum {
 #define MATH(e, operands, result, what) MATH_##e,
     MATH_OPS(MATH)
 #undef MATH
-    MATH_OP_COUNT
+        MATH_OP_COUNT
 } MathOp;
 
 typedef struct MathOpInfo {
@@ -84,5 +84,8 @@ bool math_expands(Op op);
 /* Builds `op`.  Operands: one f32; POW two f32; PHILOX four i32 (key0, key1, counter0, counter1).
  * The result is f32.  NULL if !math_expands(op). */
 MathValue math_expand(const MathBuilder *b, Op op, const MathValue *operands);
+
+/* How many instructions that is; 0 if !math_expands(op). */
+int math_steps(Op op);
 
 #endif

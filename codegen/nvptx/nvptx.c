@@ -1,4 +1,5 @@
 #include "codegen/nvptx/nvptx.h"
+#include "codegen/llvm/emit_math.h"
 #include "codegen/llvm/machine.h"
 #include "codegen/nvptx/simt.h"
 #include <pthread.h>
@@ -64,6 +65,8 @@ static bool part_new(Part *p, const NvptxOptions *o, char **error) {
     p->machine = machine_new("nvptx64-nvidia-cuda", o->arch, hopper ? "+ptx80" : "+ptx70", error);
     if (!p->machine) return false;
     emit_init(&p->e, p->m->name);
+    p->e.part = p->first;
+    emit_choose_calls(&p->e, p->m);
     p->e.rounds_bf16 = true; /* cvt.rn.bf16x2.f32, from sm_80 on */
     machine_prepare(&p->e, p->machine);
     return true;
