@@ -91,22 +91,34 @@ static void check_given(const Model *x, Entry e, Region region, const char *arra
     }
 }
 
-/* The last launch of entry grad that touches gradient g; -1: none does. */
-static int last_use(const Module *m, int g) {
-    const ModuleTensor *t = &m->grads.at[g];
-    for (int l = m->entry[ENTRY_GRAD].launches.n - 1; l >= 0; l--) {
+/* The gradient that the byte of the region belongs to; they lie in their order. */
+static int gradient_at(const Module *m, int64_t offset) {
+    int first = 0;
+    for (int n = m->grads.n; n > 1;) { /* of n from `first` on, the last that begins at or before it */
+        const int half = n / 2;
+        const bool right = m->grads.at[first + half].offset <= offset;
+        first += right ? half : 0;
+        n = right ? n - half : half;
+    }
+    return first;
+}
+
+/* Of each gradient, the last launch of entry grad that touches it; -1: none does. */
+static int *last_uses(const Model *x) {
+    const Module *m = x->m;
+    int *last = ARENA_ARRAY(x->a, int, m->grads.n + 1);
+    for (int g = 0; g < m->grads.n; g++) last[g] = -1;
+    for (int l = 0; l < m->entry[ENTRY_GRAD].launches.n; l++) {
         const Launch *at = &m->entry[ENTRY_GRAD].launches.at[l];
         for (int i = 0; i < at->n_args; i++)
-            if (at->args[i].region == REGION_GRAD && at->args[i].offset >= t->offset &&
-                at->args[i].offset < t->offset + t->bytes)
-                return l;
+            if (at->args[i].region == REGION_GRAD) last[gradient_at(m, at->args[i].offset)] = l;
     }
-    return -1;
+    return last;
 }
 
 /* Gradients that are final after launch l, in their order; `next` is the first not reported so far. */
-static int gradients_ready(const Model *x, int next, int l) {
-    for (; next < x->m->grads.n && last_use(x->m, next) <= l; next++)
+static int gradients_ready(const Model *x, const int *last, int next, int l) {
+    for (; next < x->m->grads.n && last[next] <= l; next++)
         fprintf(x->f, "    %s_GRADIENT_READY(memory, %" PRId64 ", %" PRId64 ");\n", x->macro,
                 x->m->grads.at[next].offset, x->m->grads.at[next].bytes);
     return next;
@@ -129,6 +141,7 @@ static void entry(const Model *x, Entry e) {
         x->p, entry_name[e], x->p);
     static const char *const phase[] = {"forward", "backward", "update"};
     int last = -1, ready = 0;
+    const int *final = e == ENTRY_GRAD ? last_uses(x) : NULL;
     const ModuleTensor *outcome = outcome_state(x->m);
     const bool skips = outcome && (e == ENTRY_GRAD || e == ENTRY_STEP);
     if (skips)
@@ -144,9 +157,9 @@ static void entry(const Model *x, Entry e) {
             fprintf(x->f, "    /* %s */\n", phase[at->phase]);
         last = (int)at->phase;
         launch(x, at);
-        if (e == ENTRY_GRAD) ready = gradients_ready(x, ready, l);
+        if (e == ENTRY_GRAD) ready = gradients_ready(x, final, ready, l);
     }
-    if (e == ENTRY_GRAD) gradients_ready(x, ready, n->launches.n);
+    if (e == ENTRY_GRAD) gradients_ready(x, final, ready, n->launches.n);
     if (skips)
         fputs("    return fusec_outcome(skips, *outcome); /* an overflow in f16 leaves all as it was */\n}\n\n", x->f);
     else
