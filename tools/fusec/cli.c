@@ -96,7 +96,7 @@ static bool set_pass(Parse *p, bool *flags, const char *name, bool disable) {
 }
 
 static bool set_entry(Parse *p, const char *name) {
-    for (int e = 0; e < ENTRY_COUNT; e++)
+    for (int e = 0; e < ENTRY_DERIVE; e++) /* which is there wherever it is needed, as init is */
         if (!strcmp(entry_name[e], name)) {
             p->o->entry[e] = true;
             p->o->run_entry = (Entry)e;

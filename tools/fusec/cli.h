@@ -29,6 +29,7 @@ typedef struct Options {
     CheckpointMode checkpoint;
     bool time_passes, verify, no_verify;
     bool embed;    /* .ptx: the launcher carries the kernels */
+    bool check_finite; /* steps that are not finite change nothing; run: inputs are looked at too */
     bool selftest; /* known results for MODEL_selftest */
     bool measured; /* report: bytes counted on the software GPU */
     /* run */

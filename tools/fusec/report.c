@@ -128,10 +128,10 @@ int command_report(const Options *o) {
         print_tensors(a, "inputs", m->inputs.at, m->inputs.n);
         print_tensors(a, "outputs", m->outputs.at, m->outputs.n);
         const int *pairs = pairs_of(a, m, o, t);
-        for (int e = 0; e < ENTRY_COUNT; e++)
-            if (m->entry[e].present && e != ENTRY_INIT) print_entry(a, m, (Entry)e, t, o->profile, pairs);
-        for (int e = 0; e < ENTRY_COUNT; e++)
-            if (m->entry[e].present && e != ENTRY_INIT) print_memory(a, m, (Entry)e);
+        for (int e = ENTRY_INFER; e <= ENTRY_STEP; e++)
+            if (m->entry[e].present) print_entry(a, m, (Entry)e, t, o->profile, pairs);
+        for (int e = ENTRY_INFER; e <= ENTRY_STEP; e++)
+            if (m->entry[e].present) print_memory(a, m, (Entry)e);
     }
     const int status = session_finish(&s);
     arena_free(a);

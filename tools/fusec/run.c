@@ -52,7 +52,7 @@ static bool set_extents(Run *r) {
 }
 
 static bool open_executor(Run *r) {
-    const ExecutorOptions eo = {.arch = r->o->arch, .threads = r->o->threads};
+    const ExecutorOptions eo = {.arch = r->o->arch, .threads = r->o->threads, .check_finite = r->o->check_finite};
     const char *error = "failed";
     r->executor = r->kind->open(r->arena, r->m, &eo, &error);
     return r->executor || run_error("%s: %s", r->kind->name, error);

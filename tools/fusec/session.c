@@ -11,7 +11,8 @@ static double now(void) {
 bool session_open(Session *s, Arena *a, const Options *o) {
     const double start = now();
     *s = (Session){.arena = a, .diag = diag_new(a)};
-    const FrontendOptions fo = {.overrides = o->overrides.at, .n_overrides = o->overrides.n, .model = o->model};
+    const FrontendOptions fo = {.overrides = o->overrides.at, .n_overrides = o->overrides.n, .model = o->model,
+                                .check_finite = o->check_finite};
     s->program = program_load(a, s->diag, o->input, &fo);
     const bool ok = s->program && program_lower(a, s->diag, s->program, o->model, s->graph);
     s->frontend_seconds = now() - start;
@@ -44,7 +45,7 @@ void session_prepare(Session *s, const Options *o, const Target *t) {
     bool some = false;
     for (int e = 0; e < ENTRY_COUNT; e++) some |= o->entry[e];
     for (int e = 0; e < ENTRY_COUNT; e++)
-        if (some && !o->entry[e] && e != ENTRY_INIT) s->graph[e] = NULL;
+        if (some && !o->entry[e] && e != ENTRY_INIT && e != ENTRY_DERIVE) s->graph[e] = NULL;
 }
 
 Module *session_compile(Session *s, const Options *o, const Target *t) {
@@ -55,6 +56,7 @@ Module *session_compile(Session *s, const Options *o, const Target *t) {
         s->context.profile = &p->profile;
     }
     Module *m = compile_module(&s->context, s->graph);
+    if (m) m->check_finite = o->check_finite;
     if (o->time_passes) print_times(s);
     return m;
 }
@@ -87,7 +89,8 @@ int command_check(const Options *asked) {
     Session s = {.arena = a, .diag = diag_new(a)};
     Options any = *asked;
     const Options *o = &any;
-    const FrontendOptions fo = {.overrides = o->overrides.at, .n_overrides = o->overrides.n, .model = o->model};
+    const FrontendOptions fo = {.overrides = o->overrides.at, .n_overrides = o->overrides.n, .model = o->model,
+                                .check_finite = o->check_finite};
     const ProfileFile *p = o->profile ? profile_read(&s, o->profile) : NULL;
     const Target *t = o->target ? find_target(o->target) : NULL;
     if (o->target && !t) {
