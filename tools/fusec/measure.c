@@ -119,10 +119,12 @@ int command_measure(const Options *o) {
     Options cuda = *o;
     Meter meter;
     bool entries[ENTRY_COUNT];
-    const char *arch = o->arch ? o->arch : o->target ? o->target : "sm_80";
-    const Target *t = target_find(arch);
-    if (!t || t->backend != BACKEND_NVPTX) {
-        fprintf(stderr, "fusec: report --measured counts on the software GPU: --target sm_80, sm_90 or sm_90a, not %s\n", arch);
+    const Target *t = target_asked(o, "sm_80", false);
+    if (!t) return EXIT_USAGE;
+    if (t->backend != BACKEND_NVPTX) {
+        fprintf(stderr,
+                "fusec: report --measured counts on the software GPU: --target sm_80, sm_90 or sm_90a, not %s\n",
+                t->name);
         return EXIT_USAGE;
     }
     cuda.target = "cuda", cuda.arch = t->name;

@@ -97,8 +97,8 @@ static bool check_inputs(Once *x) {
 }
 
 static bool take_params(Run *r) {
-    const WeightsFile file = {r->o->params, false};
-    return weights_start(r, &file, 1);
+    const WeightsFile files[] = {{r->o->params, false}, {r->o->load, true}};
+    return weights_start(r, files, 2);
 }
 
 /* ---- results ------------------------------------------------------------------------------------------------- */
