@@ -21,6 +21,7 @@ typedef struct FrontendOptions {
     const Override *overrides;
     int n_overrides;
     const char *model; /* which model when the file has several; NULL: the only one, or a diagnostic */
+    bool check_finite; /* a step (grad: the states' updates) whose loss or gradients are not all finite changes nothing */
 } FrontendOptions;
 
 /* Reads, parses and checks names; NULL when errors were reported. `path` "-" is standard input. */
@@ -29,7 +30,7 @@ int program_models(const Program *p);
 const char *program_model_name(const Program *p, int i);
 
 /* Declares the model and lowers all its entries that exist (grad and step need `train`; infer always;
- * init always).  Graphs contain GRADIENT and STOP_GRADIENT nodes; graphs[e] is NULL for an absent entry.
+ * init always; derive where a state's initial value is computed from parameters).  Graphs contain GRADIENT and STOP_GRADIENT nodes; graphs[e] is NULL for an absent entry.
  * All share one Model, whose tables are the same whichever entry is compiled. False on errors. */
 bool program_lower(Arena *a, Diag *d, Program *p, const char *model, Graph *graphs[ENTRY_COUNT]);
 

@@ -200,6 +200,7 @@ Program *program_load(Arena *a, Diag *d, const char *path, const FrontendOptions
     l.program->arena = a;
     l.program->diag = d;
     l.program->wanted = o ? o->model : NULL;
+    l.program->check_finite = o && o->check_finite;
     load_file(&l, path, (SrcLoc){0});
     for (const struct embedded *e = std_library; e->name; e++)
         load_text(&l, arena_printf(a, "<library>/%s", e->name), e->text, strlen(e->text), true);

@@ -67,7 +67,7 @@ static void settle_state(Lower *L, const PathEntry *e) {
         .name = e->path, .dtype = s->node->dtype, .shape = s->node->shape, .loc = s->loc, .outcome = s->outcome};
     s->path = e->path;
     s->decl = settle(L, &m->states.at, &m->states.n, &m->states.cap, e->index, t, "state");
-    if (s->decl >= 0 && L->entry != ENTRY_INIT) set_decl(L, s->node, s->decl);
+    if (s->decl >= 0 && !lower_starts(L)) set_decl(L, s->node, s->decl);
 }
 
 /* Entries from `first` on: layer parameters and states, then those of the optimizer. */
@@ -109,7 +109,7 @@ static void output_results(Lower *L) {
         OutputRef *o = &L->outputs.at[i];
         TensorDecl t = {.name = o->name, .dtype = o->node->dtype, .shape = o->node->shape, .loc = o->loc};
         int decl = settle(L, &m->outputs.at, &m->outputs.n, &m->outputs.cap, i, t, "output");
-        if (decl >= 0 && L->entry != ENTRY_INIT) graph_result(L->g, RESULT_OUTPUT, decl, o->node);
+        if (decl >= 0 && !lower_starts(L)) graph_result(L->g, RESULT_OUTPUT, decl, o->node);
     }
     if (L->outputs.n < m->outputs.n && L->outputs.n == 0)
         depends_on_training(L, m->outputs.at[0].loc, "output", m->outputs.at[0].name);
@@ -120,9 +120,9 @@ static void output_results(Lower *L) {
 static void state_results(Lower *L) {
     for (int i = 0; i < L->states.n; i++) {
         StateRef *s = &L->states.at[i];
-        if (L->entry == ENTRY_INIT)
+        if (L->entry == ENTRY_INIT || (L->entry == ENTRY_DERIVE && L->model->states.at[s->decl].derived))
             graph_result(L->g, RESULT_STATE, s->decl, s->init);
-        else if (s->next && s->next != s->node)
+        else if (L->entry != ENTRY_DERIVE && s->next && s->next != s->node)
             graph_result(L->g, RESULT_STATE, s->decl, s->next);
     }
 }
@@ -161,6 +161,19 @@ static void warn_unused(Lower *L) {
     for (int i = 0; i < L->inputs.n; i++)
         if (L->inputs.at[i] && !seen[L->inputs.at[i]->id])
             lower_warn(L, W0302, L->inputs.at[i]->loc, NULL, "the input '%s' is not used", L->model->inputs.at[i].name);
+}
+
+/* States whose initial value is computed from parameters, by themselves or through another state's. */
+static void find_derived(Lower *L) {
+    bool *from = ARENA_ARRAY(L->scratch, bool, L->g->nodes.n + 1);
+    const Node **init = ARENA_ARRAY(L->scratch, const Node *, L->states.n + 1);
+    for (int i = 0; i < L->states.n; i++) init[L->states.at[i].decl] = L->states.at[i].init; /* lowered before its state */
+    for (int i = 0; i < L->g->nodes.n; i++) {
+        const Node *n = L->g->nodes.at[i];
+        from[i] = n->op == OP_PARAM || (n->op == OP_STATE && from[init[n->attr->decl]->id]);
+        for (int k = 0; k < n->n_in; k++) from[i] |= from[n->in[k]->id];
+    }
+    for (int i = 0; i < L->states.n; i++) L->model->states.at[i].derived = from[init[i]->id];
 }
 
 static bool is_known_at_start(Op op) {
@@ -203,6 +216,7 @@ static void run_model(Lower *L, const Top *top) {
     output_results(L);
     if (!L->declaring) check_complete(L);
     if (b.poisoned) return;
+    if (L->declaring) find_derived(L);
     param_results(L, gradient);
     state_results(L);
     graph_prune(L->g);
@@ -255,6 +269,12 @@ static void forget_values(Program *p) {
             if (p->values[library].slot[i].name) ((Global *)p->values[library].slot[i].value)->state = GLOBAL_UNSEEN;
 }
 
+static bool any_derived(const Model *m) {
+    bool any = false;
+    for (int i = 0; i < m->states.n; i++) any |= m->states.at[i].derived;
+    return any;
+}
+
 bool program_lower(Arena *a, Diag *d, Program *p, const char *model, Graph *graphs[ENTRY_COUNT]) {
     for (int e = 0; e < ENTRY_COUNT; e++) graphs[e] = NULL;
     const Top *top = pick_model(d, p, model);
@@ -264,9 +284,10 @@ bool program_lower(Arena *a, Diag *d, Program *p, const char *model, Graph *grap
     m->name = top->name.text;
     for (int i = 0; i < diag_files(d); i++) vec_push(a, m->files, diag_source(d, i)->name);
     bool training = trains(top);
-    static const Entry order[] = {ENTRY_STEP, ENTRY_GRAD, ENTRY_INFER, ENTRY_INIT};
+    static const Entry order[] = {ENTRY_STEP, ENTRY_GRAD, ENTRY_INFER, ENTRY_INIT, ENTRY_DERIVE};
     const Graph *first = NULL;
-    for (int i = training ? 0 : 2; i < 4; i++) {
+    for (int i = training ? 0 : 2; i < ENTRY_COUNT; i++) {
+        if (order[i] == ENTRY_DERIVE && !any_derived(m)) break;
         graphs[order[i]] = run_entry(a, d, p, m, top, order[i], first);
         if (!graphs[order[i]]) return false;
         if (!first) first = graphs[order[i]];

@@ -55,7 +55,7 @@ typedef struct ParamRef {
     Shape shape;
     DType dtype;  /* in memory */
     Node *source; /* PARAM; entry init: NULL */
-    Node *node;   /* its value in f32; entry init: the initial one */
+    Node *node;   /* its value in f32; entry init: the initial one, rounded as in memory */
     Node *next;   /* step: the new value */
     SrcLoc loc;
     int decl;           /* index in the model's table */
@@ -110,6 +110,9 @@ typedef struct Lower {
     uint64_t *shared_key;
     int shared_n, shared_cap;
 } Lower;
+
+/* Entries init and derive: states are what they begin as, and nothing is known of a call. */
+static inline bool lower_starts(const Lower *L) { return L->entry == ENTRY_INIT || L->entry == ENTRY_DERIVE; }
 
 /* ---- diagnostics: `help` may be NULL; an error in library code is shown at the user's call ---- */
 Value lower_fail(Lower *L, DiagCode code, SrcLoc loc, const char *help, const char *fmt, ...)
@@ -247,7 +250,7 @@ void lower_train(Lower *L, PathScope *paths, Node **gradient);
 /* New values of parameters that have no master in f32, rounded up or down at random, so that small updates add up. */
 void round_weights(Lower *L);
 
-/* ---- loss scaling (lower_scale.c): where the program has f16, else they do nothing ------------------------------ */
+/* ---- loss scaling (lower_scale.c): where the program has f16, or must check for what is not finite ------------------------------ */
 Node *scale_loss(Lower *L, PathScope *paths, Node *loss); /* declares the scale's states */
 Node *unscale_gradient(Lower *L, Node *g);
 /* Makes all updates depend on whether the gradients, still scaled, are finite. */

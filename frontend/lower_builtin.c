@@ -244,7 +244,7 @@ static Value run_uniform(Lower *L, const BuiltinCall *c) {
         return val_poison();
     if (!check_shape(L, s, c->loc)) return val_poison();
     if (!L->seed) L->seed = t_node(L, OP_SEED, 0, NULL, &(Attr){.dtype = DT_I32}, DT_I32, shape_scalar());
-    Node *step = L->entry == ENTRY_INIT ? t_const(L, DT_I32, shape_scalar(), 0)
+    Node *step = lower_starts(L) ? t_const(L, DT_I32, shape_scalar(), 0)
                                         : t_node(L, OP_STEP, 0, NULL, &(Attr){.dtype = DT_I32}, DT_I32, shape_scalar());
     Node *r = t_node(L, OP_RANDOM, 2, (Node *[]){L->seed, step}, &(Attr){.dtype = DT_F32}, DT_F32, s);
     vec_push(L->scratch, L->dropouts, r);

@@ -35,7 +35,7 @@ static bool depends_on(const Lower *L, const Node *y, const Node *x) {
 static bool take_pair(Lower *L, const BuiltinCall *c) {
     const bool ok = is_float_tensor(L, c, "y", c->arg[0]);
     if (!is_float_tensor(L, c, "x", c->arg[1]) || !ok) return false;
-    if (L->entry != ENTRY_INIT && !depends_on(L, c->arg[0].node, c->arg[1].node))
+    if (!lower_starts(L) && !depends_on(L, c->arg[0].node, c->arg[1].node))
         lower_warn(L, W0304, c->loc, "x must be a value that y is computed from: name it first, then use that name",
                    "'%s' is zero: y is not computed from x", c->builtin->name);
     return true;

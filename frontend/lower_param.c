@@ -159,7 +159,7 @@ Value lower_param(Lower *L, const Expr *e, const char *name) {
     ParamRef ref = {.shape = init.shape, .dtype = L->weights, .loc = L->loc};
     init.param = &ref;
     if (L->entry == ENTRY_INIT) {
-        ref.node = kind->make(L, &init);
+        ref.node = t_cast(L, t_cast(L, kind->make(L, &init), ref.dtype), DT_F32); /* as entry derive reads it */
     } else {
         ref.source = t_node(L, OP_PARAM, 0, NULL, &(Attr){.decl = index, .dtype = ref.dtype}, ref.dtype, init.shape);
         ref.node = t_cast(L, ref.source, DT_F32);
@@ -190,7 +190,7 @@ void lower_state(Lower *L, const Stmt *s) {
     int index = L->states.n;
     Attr attr = {.decl = index, .dtype = init->dtype};
     StateRef ref = {.init = init, .loc = L->loc, .optimizer = L->body->target >= 0};
-    ref.node = L->entry == ENTRY_INIT ? init : t_node(L, OP_STATE, 0, NULL, &attr, init->dtype, init->shape);
+    ref.node = lower_starts(L) ? init : t_node(L, OP_STATE, 0, NULL, &attr, init->dtype, init->shape);
     vec_push(L->scratch, L->states, ref);
     paths_add(L, L->body->paths, name, true, index, s->loc);
     body_bind(L, name, val_tensor(ref.node));

@@ -2,7 +2,10 @@
  *
  * The loss is multiplied by a power of two before its gradients are taken, so that small ones are no zeros in f16, and
  * the gradients, in f32 by then, are divided by it.  Only after the last of them is it known whether all are finite: if
- * not, no parameter and no state changes, and the scale is halved; after GROWTH_STEPS steps without, it is doubled. */
+ * not, no parameter and no state changes, and the scale is halved; after GROWTH_STEPS steps without, it is doubled.
+ *
+ * With --check-finite programs without f16 skip such steps too, and those whose loss is not finite.  They have one state of
+ * this, which counts down by 2. */
 #include "frontend/lower.h"
 #include <math.h>
 
@@ -11,11 +14,11 @@ static const double first_scale = 65536, least_scale = 1.0 / 16384, greatest_sca
 
 enum { SCALE, GOOD_STEPS, OUTCOME, SCALE_STATES }; /* Lower.states from Lower.loss_scale on */
 
-static Node *make_state(Lower *L, PathScope *paths, const char *path, DType t, double value) {
+static Node *make_state(Lower *L, PathScope *paths, const char *path, DType t, double value, bool outcome) {
     const int index = L->states.n;
     Node *init = t_const(L, t, shape_scalar(), value);
-    StateRef ref = {.init = init, .loc = L->loc, .outcome = L->states.n - L->loss_scale == OUTCOME};
-    ref.node = L->entry == ENTRY_INIT
+    StateRef ref = {.init = init, .loc = L->loc, .outcome = outcome};
+    ref.node = lower_starts(L)
                    ? init
                    : t_new_node(L, OP_STATE, 0, NULL, &(Attr){.decl = index, .dtype = t}, t, shape_scalar());
     vec_push(L->scratch, L->states, ref);
@@ -23,12 +26,15 @@ static Node *make_state(Lower *L, PathScope *paths, const char *path, DType t, d
     return ref.node;
 }
 
+static bool skips(const Lower *L) { return L->f16 || L->program->check_finite; }
+
 Node *scale_loss(Lower *L, PathScope *paths, Node *loss) {
-    if (!L->f16) return loss;
     L->loss_scale = L->states.n;
-    Node *scale = make_state(L, paths, "loss_scale.scale", DT_F32, first_scale);
-    make_state(L, paths, "loss_scale.good_steps", DT_I32, 0);
-    make_state(L, paths, "loss_scale.outcome", DT_I32, 0);
+    if (!L->f16 && skips(L)) make_state(L, paths, "check_finite.outcome", DT_I32, 0, true);
+    if (!L->f16) return loss;
+    Node *scale = make_state(L, paths, "loss_scale.scale", DT_F32, first_scale, false);
+    make_state(L, paths, "loss_scale.good_steps", DT_I32, 0, false);
+    make_state(L, paths, "loss_scale.outcome", DT_I32, 0, true);
     return t_binary(L, OP_MUL, loss, scale);
 }
 
@@ -39,10 +45,10 @@ Node *unscale_gradient(Lower *L, Node *g) {
     return t_binary(L, OP_MUL, g, t_expand(L, inverse, g->shape));
 }
 
-/* bool scalar: no gradient is infinite or NaN. */
-static Node *all_finite(Lower *L, Node *const *gradient) {
+/* bool scalar: no gradient is infinite or NaN, nor is `also` (may be NULL). */
+static Node *all_finite(Lower *L, Node *const *gradient, Node *also) {
     int8_t axes[MAX_RANK];
-    Node *greatest = NULL;
+    Node *greatest = also ? t_unary(L, OP_ABS, also) : NULL;
     for (int d = 0; d < MAX_RANK; d++) axes[d] = (int8_t)d;
     for (int i = 0; i < L->params.n; i++) {
         if (!gradient[i]) continue;
@@ -65,7 +71,7 @@ static void hold_updates(Lower *L, Node *finite) {
     }
     for (int i = 0; i < L->states.n; i++) {
         StateRef *s = &L->states.at[i];
-        const bool own = i >= L->loss_scale && i < L->loss_scale + SCALE_STATES;
+        const bool own = i >= L->loss_scale && i < L->loss_scale + (L->f16 ? SCALE_STATES : 1);
         if (!own && s->next && s->next != s->node) s->next = chosen(L, finite, s->next, s->node);
     }
 }
@@ -93,14 +99,19 @@ static void update_scale(Lower *L, Node *finite) {
     s[OUTCOME].next = t_select(L, finite, outcome, skipped);
 }
 
+static void count_down(Lower *L, Node *finite) {
+    StateRef *s = &L->states.at[L->loss_scale];
+    s->next = t_select(L, finite, s->node, t_binary(L, OP_SUB, s->node, number(L, DT_I32, 2)));
+}
+
 void skip_on_overflow(Lower *L, Node *const *gradient) {
-    if (!L->f16 || L->entry == ENTRY_INIT || L->stopped) return;
+    if (!skips(L) || lower_starts(L) || L->stopped) return;
     const Phase outer = L->phase;
     L->phase = PHASE_UPDATE;
-    Node *finite = all_finite(L, gradient);
+    Node *finite = all_finite(L, gradient, L->f16 ? NULL : L->loss.node);
     if (finite) {
         hold_updates(L, finite);
-        update_scale(L, finite);
+        (L->f16 ? update_scale : count_down)(L, finite);
     }
     L->phase = outer;
 }

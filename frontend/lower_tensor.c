@@ -45,8 +45,10 @@ Node *t_select(Lower *L, Node *c, Node *a, Node *b) {
 
 Node *t_cast(Lower *L, Node *a, DType t) {
     if (a->dtype == t) return a;
-    if (is_number(L, a) && t != DT_I32)
-        return t_const(L, t, a->shape, t == DT_BOOL ? a->attr->value != 0 : a->attr->value);
+    if (is_number(L, a) && t != DT_I32) {
+        const double v = a->attr->value;
+        return t_const(L, t, a->shape, t == DT_BOOL ? v != 0 : dtype_is_low(t) ? scalar_round(t, v) : v);
+    }
     return t_node(L, OP_CAST, 1, &a, &(Attr){.dtype = t}, t, a->shape);
 }
 

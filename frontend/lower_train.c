@@ -60,7 +60,7 @@ static void make_gradients(Lower *L, PathScope *paths, const bool *selected, Nod
         Node *p = L->params.at[i].node;
         if (!selected[i]) continue;
         L->loc = L->params.at[i].loc;
-        scaled[i] = L->entry == ENTRY_INIT ? t_const(L, p->dtype, p->shape, 0)
+        scaled[i] = lower_starts(L) ? t_const(L, p->dtype, p->shape, 0)
                                            : t_node(L, OP_GRADIENT, 2, (Node *[]){loss, p}, NULL, p->dtype, p->shape);
         gradient[i] = unscale_gradient(L, scaled[i]);
     }

@@ -21,6 +21,7 @@ struct Program {
     Arena *arena;
     Diag *diag;
     const char *wanted;              /* FrontendOptions.model */
+    bool check_finite;               /* FrontendOptions.check_finite */
     NameMap functions[2], values[2]; /* [library]: Top *, Global * */
     VEC(Top *) tops;                 /* every definition, library first */
     VEC(Top *) models;

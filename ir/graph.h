@@ -95,6 +95,7 @@ typedef struct TensorDecl {
     bool trainable;   /* params: updated by `train` */
     bool outcome;     /* states: an i32 scalar, twice the number of steps that were skipped because a gradient was not
                          finite, plus 1 if the last of them was so at the least loss scale */
+    bool derived;     /* states: the initial value is computed from parameters; entry derive computes it again */
     SrcLoc loc;
 } TensorDecl;
 typedef struct Model {

@@ -76,6 +76,7 @@ typedef struct Module {
     int64_t param_bytes, state_bytes, grad_bytes;
     VEC(Kernel *) kernels;
     ModuleEntry entry[ENTRY_COUNT];
+    bool check_finite;         /* compiled with --check-finite */
     const fusec_sum *selftest; /* as fusec_manifest.selftest */
 } Module;
 

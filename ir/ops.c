@@ -10,7 +10,8 @@ const OpInfo op_info[OP_COUNT] = {
 };
 
 const char *const entry_name[ENTRY_COUNT] = {
-    [ENTRY_INIT] = "init", [ENTRY_INFER] = "infer", [ENTRY_GRAD] = "grad", [ENTRY_STEP] = "step"};
+    [ENTRY_INIT] = "init", [ENTRY_INFER] = "infer", [ENTRY_GRAD] = "grad", [ENTRY_STEP] = "step",
+    [ENTRY_DERIVE] = "derive"};
 
 bool op_parse(const char *text, Op *out) {
     for (int op = 0; op < OP_COUNT; op++) {

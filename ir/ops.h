@@ -35,7 +35,8 @@ typedef struct SrcLoc {
 
 typedef enum { PHASE_FORWARD, PHASE_BACKWARD, PHASE_UPDATE } Phase;
 
-typedef enum { ENTRY_INIT, ENTRY_INFER, ENTRY_GRAD, ENTRY_STEP, ENTRY_COUNT } Entry;
+/* derive: the states whose initial values are computed from parameters, from the parameters as they are. */
+typedef enum { ENTRY_INIT, ENTRY_INFER, ENTRY_GRAD, ENTRY_STEP, ENTRY_DERIVE, ENTRY_COUNT } Entry;
 extern const char *const entry_name[ENTRY_COUNT];
 
 typedef struct HyperDecl {

@@ -180,7 +180,8 @@ static bool check_results(Verify *v) {
         [ENTRY_INIT] = {[RESULT_PARAM] = true, [RESULT_STATE] = true},
         [ENTRY_INFER] = {[RESULT_OUTPUT] = true, [RESULT_STATE] = true},
         [ENTRY_GRAD] = {[RESULT_OUTPUT] = true, [RESULT_STATE] = true, [RESULT_GRAD] = true},
-        [ENTRY_STEP] = {[RESULT_OUTPUT] = true, [RESULT_STATE] = true, [RESULT_PARAM] = true}};
+        [ENTRY_STEP] = {[RESULT_OUTPUT] = true, [RESULT_STATE] = true, [RESULT_PARAM] = true},
+        [ENTRY_DERIVE] = {[RESULT_STATE] = true}};
     const Model *m = v->g->model;
     const struct {
         const TensorDecl *at;

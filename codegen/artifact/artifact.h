@@ -47,6 +47,8 @@ void artifact_cuda_declarations(FILE *f, Arena *a);
 /* MODEL_run, init, save, load, fetch, free; `out`: the outputs' field names. */
 void artifact_cuda_functions(FILE *f, const Module *m, const char *prefix, const char *const *out);
 
+extern const char artifact_load_comment[]; /* of MODEL_load */
+
 /* ---- the host form's part of MODEL.h: a program for its first comment, what it repeats, MODEL_run, init and free */
 void artifact_host_example(FILE *f, const Module *m, const char *prefix, const char *macro_prefix);
 void artifact_host_declarations(FILE *f, Arena *a);

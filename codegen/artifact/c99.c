@@ -153,7 +153,7 @@ static void entry(const Model *x, Entry e) {
     check_given(x, e, REGION_OUTPUT, "outputs", x->m->outputs.n);
     for (int l = 0; l < n->launches.n; l++) {
         const Launch *at = &n->launches.at[l];
-        if (e != ENTRY_INIT && e != ENTRY_INFER && (int)at->phase != last)
+        if ((e == ENTRY_GRAD || e == ENTRY_STEP) && (int)at->phase != last)
             fprintf(x->f, "    /* %s */\n", phase[at->phase]);
         last = (int)at->phase;
         launch(x, at);
@@ -176,11 +176,13 @@ static void run_function(const Model *x) {
         "    const int accumulate = (entry & FUSEC_ACCUMULATE) != 0;\n",
         x->p, x->p, SCALAR_HYPER0 + m->hypers.n);
     fprintf(x->f,
-            "    const fusec_status status = fusec_check(&%s_manifest, entry & ~FUSEC_ACCUMULATE, memory, inputs, "
+            "    fusec_status status = fusec_check(&%s_manifest, entry & ~FUSEC_ACCUMULATE, memory, inputs, "
             "outputs, syms, &wanted);\n"
+            "#if %s_CHECK_FINITE\n"
+            "    if (status == FUSEC_OK) status = fusec_check_inputs(&%s_manifest, inputs, hyper, syms);\n#endif\n"
             "    if (status != FUSEC_OK) return status;\n"
             "    scalars[%d].i = step;\n    scalars[%d].i = (int32_t)seed;\n    scalars[%d].i = accumulate;\n",
-            x->p, SCALAR_STEP, SCALAR_SEED, SCALAR_ACCUMULATE);
+            x->p, x->macro, x->p, SCALAR_STEP, SCALAR_SEED, SCALAR_ACCUMULATE);
     if (m->hypers.n)
         fprintf(x->f,
                 "    for (int i = 0; i < %d; i++) scalars[%d + i].f = hyper ? hyper[i] : %s_table_hypers[i].value;\n",
@@ -188,12 +190,17 @@ static void run_function(const Model *x) {
     else
         fputs("    (void)hyper;\n", x->f);
     fputs("    switch (entry & ~FUSEC_ACCUMULATE) {\n", x->f);
-    static const char *const code[ENTRY_COUNT] = {"FUSEC_INIT", "FUSEC_INFER", "FUSEC_GRAD", "FUSEC_STEP"};
+    static const char *const code[ENTRY_COUNT] = {"FUSEC_INIT", "FUSEC_INFER", "FUSEC_GRAD", "FUSEC_STEP",
+                                                  "FUSEC_DERIVE"};
     for (int e = 0; e < ENTRY_COUNT; e++)
         if (m->entry[e].present)
-            fprintf(x->f, "    case %s: return %s_run_%s(memory, inputs, outputs, scalars, syms, wanted);\n", code[e],
-                    x->p, entry_name[e]);
-    fputs("    default: return FUSEC_E_UNSUPPORTED;\n    }\n}\n", x->f);
+            fprintf(x->f, "    case %s: status = %s_run_%s(memory, inputs, outputs, scalars, syms, wanted); break;\n",
+                    code[e], x->p, entry_name[e]);
+    fprintf(x->f,
+            "    default: return FUSEC_E_UNSUPPORTED;\n    }\n#if %s_CHECK_FINITE\n"
+            "    if (status == FUSEC_OK)\n        status = fusec_check_results(&%s_manifest, entry & ~FUSEC_ACCUMULATE, "
+            "memory->grads, outputs, syms);\n#endif\n    return status;\n}\n",
+            x->macro, x->p);
 }
 
 /* The runtime the model needs, defined weakly so that several models of one program share it. */
@@ -210,7 +217,11 @@ static void runtime(const Model *x) {
         const char *text = artifact_runtime(x->a, files[i]);
         fprintf(x->f, "%s\n", text ? text : "");
     }
-    fputs("#endif\n\n", x->f);
+    const char *finite = artifact_runtime(x->a, "finite.c");
+    fprintf(x->f,
+            "#endif\n\n/* 1: calls refuse inputs, hyperparameters and results that are NaN or infinite. */\n"
+            "#ifndef %s_CHECK_FINITE\n#define %s_CHECK_FINITE %d\n#endif\n#if %s_CHECK_FINITE\n%s#endif\n\n",
+            x->macro, x->macro, x->m->check_finite, x->macro, finite ? finite : "");
 }
 
 static const char *kernels(Model *x) {
@@ -221,7 +232,8 @@ static const char *kernels(Model *x) {
         c99_unique(x->a, &names, arena_printf(x->a, "%s_run_%s", x->p, entry_name[e]));
     static const char *const used[] = {"run",   "manifest", "inputs",   "outputs",      "memory",       "options",
                                        "hyper", "init",     "infer",    "grad",         "step",         "save",
-                                       "load",  "scalar",   "selftest", "selftest_run", "selftest_read"};
+                                       "load",  "scalar",   "selftest", "selftest_run", "selftest_read",
+                                       "begin", "derive"};
     static const char *const tables[] = {"params", "states",  "grads",    "inputs", "outputs", "syms",
                                          "hypers", "kernels", "launches", "args",   "selftest"};
     for (size_t i = 0; i < sizeof used / sizeof *used; i++)

@@ -72,12 +72,19 @@ static void init_and_free(FILE *f, const Module *m, const char *p) {
 
 static void save_and_load(FILE *f, const char *p) {
     fprintf(f,
-            "/* Weights as a safetensors file through the caller's callbacks. */\n"
+            "/* Weights, step and seed as a safetensors file through the caller's callbacks. */\n"
             "static inline fusec_status %s_save(%s *model, const fusec_io *io) {\n"
-            "    return model ? fusec_cuda_save(&model->cuda, io) : FUSEC_E_ARGUMENT;\n}\n\n"
-            "static inline fusec_status %s_load(%s *model, const fusec_io *io) {\n"
-            "    return model ? fusec_cuda_load(&model->cuda, io) : FUSEC_E_ARGUMENT;\n}\n\n",
-            p, p, p, p);
+            "    fusec_position at;\n    if (!model) return FUSEC_E_ARGUMENT;\n"
+            "    at.step = model->step;\n    at.seed = model->seed;\n"
+            "    return fusec_cuda_save(&model->cuda, &at, io);\n}\n\n",
+            p, p);
+    fprintf(f,
+            "%sstatic inline fusec_status %s_load(%s *model, const fusec_io *io) {\n"
+            "    fusec_position at;\n    fusec_status status;\n    if (!model) return FUSEC_E_ARGUMENT;\n"
+            "    at.step = 0;\n    at.seed = model->cuda.seed = model->seed;\n"
+            "    status = fusec_cuda_load(&model->cuda, &at, io);\n"
+            "    if (status == FUSEC_OK) model->step = at.step, model->seed = at.seed;\n    return status;\n}\n\n",
+            artifact_load_comment, p, p);
 }
 
 void artifact_cuda_functions(FILE *f, const Module *m, const char *prefix, const char *const *out) {
@@ -117,7 +124,7 @@ static void example(FILE *f, const Module *m, const char *p, const char *header)
 }
 
 static void runtime(FILE *f, Arena *a, bool selftest) {
-    static const char *const files[] = {"status.c",      "crc32.c",         "check.c",           "save.c",
+    static const char *const files[] = {"status.c",      "crc32.c",         "check.c",           "finite.c", "save.c",
                                         "load.c",        "cuda_internal.h", "cuda_driver.c",     "cuda_module.c",
                                         "cuda_device.c", "cuda_graph.c",    "cuda_tensor_map.c", "cuda_run.c",
                                         "cuda_copy.c",   "selftest.c"};

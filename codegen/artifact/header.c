@@ -130,14 +130,21 @@ static void gather(Header *h, const char **in, const char **out, const char **sy
     fprintf(h->f, "    in[%d] = 0;\n    out[%d] = 0;\n    syms[%d] = 0;\n", m->inputs.n, m->outputs.n, m->syms.n);
 }
 
+/* The extents of calls that have no inputs. */
+static const char *bounds_text(Header *h) {
+    char *s = arena_strdup(h->a, "");
+    for (int i = 0; i < h->m->syms.n; i++) s = arena_printf(h->a, "%s%" PRId64 ", ", s, h->m->syms.at[i].bound);
+    return arena_printf(h->a, "%s0", s);
+}
+
 static void init_function(Header *h) {
     fprintf(h->f,
             "/* Keeps `memory` and fills parameters and states from options->seed (NULL: seed 0). */\n"
             "static inline fusec_status %s_init(%s *model, const %s_memory *memory, const %s_options *options) {\n"
-            "    int32_t syms[%d] = {0};\n"
+            "    int32_t syms[%d] = {%s};\n"
             "    if (!model || !memory) return FUSEC_E_ARGUMENT;\n"
             "    model->memory = *memory;\n    model->seed = options ? options->seed : 0;\n    model->step = 0;\n",
-            h->p, h->p, h->p, h->p, h->m->syms.n + 1);
+            h->p, h->p, h->p, h->p, h->m->syms.n + 1, bounds_text(h));
     fprintf(h->f, "    return %s_run(&model->memory, FUSEC_INIT, 0, 0, 0, 0, model->seed, syms);\n}\n\n", h->p);
 }
 
@@ -185,15 +192,52 @@ static void entry_function(Header *h, Entry e, const char **in, const char **out
         fprintf(h->f, "    return %s;\n}\n\n", call);
 }
 
+/* FUSEC_INIT and FUSEC_DERIVE for fusec_load; parameters and states live in the caller's memory. */
+static void begin_function(Header *h) {
+    const bool host = h->backend == BACKEND_HOST;
+    fprintf(h->f,
+            "static inline fusec_status %s_begin(void *user, int entry) {\n    %s *model = (%s *)user;\n"
+            "    int32_t syms[%d] = {%s};\n"
+            "    return %s_run(%s, entry, 0, 0, 0, 0, model->seed, syms);\n}\n\n",
+            h->p, h->p, h->p, h->m->syms.n + 1, bounds_text(h), h->p, host ? "model" : "&model->memory");
+}
+
+const char artifact_load_comment[] =
+    "/* The weights of a safetensors file through the caller's callbacks.  A file with the states goes on where it was saved:\n"
+    " * step and seed are the file's (0 and as they are where it has none).  One with parameters alone begins anew: step 0,\n"
+    " * states as after init, those that are computed from parameters from the file's. */\n";
+
 static void save_and_load(Header *h) {
     const char *memory = h->backend == BACKEND_HOST ? "host.memory" : "memory";
+    begin_function(h);
     fprintf(h->f,
-            "/* Weights as a safetensors file through the caller's callbacks. */\n"
+            "/* Weights, step and seed as a safetensors file through the caller's callbacks. */\n"
             "static inline fusec_status %s_save(const %s *model, const fusec_io *io) {\n"
-            "    return model ? fusec_save(&%s_manifest, &model->%s, io) : FUSEC_E_ARGUMENT;\n}\n\n"
-            "static inline fusec_status %s_load(%s *model, const fusec_io *io) {\n"
-            "    return model ? fusec_load(&%s_manifest, &model->%s, io) : FUSEC_E_ARGUMENT;\n}\n\n",
-            h->p, h->p, h->p, memory, h->p, h->p, h->p, memory);
+            "    fusec_position at;\n    if (!model) return FUSEC_E_ARGUMENT;\n"
+            "    at.step = model->step;\n    at.seed = model->seed;\n"
+            "    return fusec_save(&%s_manifest, &model->%s, &at, io);\n}\n\n",
+            h->p, h->p, h->p, memory);
+    fprintf(h->f,
+            "%sstatic inline fusec_status %s_load(%s *model, const fusec_io *io) {\n"
+            "    fusec_position at;\n    fusec_begin begin;\n    fusec_status status;\n"
+            "    if (!model) return FUSEC_E_ARGUMENT;\n"
+            "    at.step = 0;\n    at.seed = model->seed;\n    begin.user = model;\n    begin.run = %s_begin;\n"
+            "    status = fusec_load(&%s_manifest, &model->%s, &at, io, &begin);\n"
+            "    if (status == FUSEC_OK) model->step = at.step, model->seed = at.seed;\n    return status;\n}\n\n",
+            artifact_load_comment, h->p, h->p, h->p, h->p, memory);
+}
+
+/* For an embedder that writes parameters itself. */
+static void derive_function(Header *h) {
+    if (!h->m->entry[ENTRY_DERIVE].present) return;
+    fprintf(h->f,
+            "/* States whose initial values are computed from parameters, from the parameters as they are now: to be called when\n"
+            " * parameters were written to memory between %s_init and the first step.  %s_load does it itself. */\n"
+            "static inline fusec_status %s_derive(%s *model) {\n"
+            "    int32_t syms[%d] = {%s};\n    if (!model) return FUSEC_E_ARGUMENT;\n"
+            "    return %s_run(%s, FUSEC_DERIVE, 0, 0, 0, 0, model->seed, syms);\n}\n\n",
+            h->p, h->p, h->p, h->p, h->m->syms.n + 1, bounds_text(h), h->p,
+            h->backend == BACKEND_C99 ? "&model->memory" : "model");
 }
 
 /* The context's functions: MODEL_run, init, save, load. */
@@ -243,7 +287,8 @@ void artifact_header(FILE *f, const Module *m, Backend backend) {
     macros(&h);
     structs(&h, in, out, syms, hypers);
     functions(&h, out);
-    for (int e = ENTRY_INFER; e < ENTRY_COUNT; e++) entry_function(&h, (Entry)e, in, out, syms, hypers);
+    for (int e = ENTRY_INFER; e <= ENTRY_STEP; e++) entry_function(&h, (Entry)e, in, out, syms, hypers);
+    derive_function(&h);
     if (backend != BACKEND_NVPTX) save_and_load(&h);
     if (m->selftest) artifact_selftest(f, m, backend, h.p, h.macro);
     fputs("#ifdef __cplusplus\n}\n#endif\n#endif\n", f);

@@ -4,7 +4,10 @@
 #include "digits16.h"
 #include "model.h"
 
-static uint64_t params[DIGITS_PARAM_BYTES / 8], states[DIGITS_STATE_BYTES / 8 + 1], arena[DIGITS_ARENA_BYTES / 8 + 1];
+/* + 1: a block may be empty, an array may not */
+static _Alignas(DIGITS_ALIGN) uint8_t params[DIGITS_PARAM_BYTES + 1];
+static _Alignas(DIGITS_ALIGN) uint8_t states[DIGITS_STATE_BYTES + 1];
+static _Alignas(DIGITS_ALIGN) uint8_t arena[DIGITS_ARENA_BYTES + 1];
 static float image[16][64];
 
 static void print_bits(float x) {

@@ -1,19 +1,25 @@
 /* Arguments of a call against the manifest. */
 #include "runtime/common/fusec.h"
 
-static fusec_status fusec_check_region(const void *p, uint64_t given, uint64_t needed, uint32_t align) {
+/* needed: by this call; ever: by any entry, so that a block that is misaligned is refused by the first call. */
+static fusec_status fusec_check_region(const void *p, uint64_t given, uint64_t needed, uint64_t ever, uint32_t align) {
+    if (ever && (uintptr_t)p % align != 0) return FUSEC_E_ARGUMENT;
     if (needed == 0) return FUSEC_OK;
-    if (!p || (uintptr_t)p % align != 0) return FUSEC_E_ARGUMENT;
+    if (!p) return FUSEC_E_ARGUMENT;
     return given >= needed ? FUSEC_OK : FUSEC_E_MEMORY;
 }
 
 static fusec_status fusec_check_memory(const fusec_manifest *m, int entry, const fusec_memory *memory) {
-    const fusec_entry *e = &m->entry[entry];
-    fusec_status s = fusec_check_region(memory->params, memory->param_bytes, m->param_bytes, m->align);
-    if (s == FUSEC_OK) s = fusec_check_region(memory->states, memory->state_bytes, m->state_bytes, m->align);
-    if (s == FUSEC_OK && entry == FUSEC_GRAD)
-        s = fusec_check_region(memory->grads, memory->grad_bytes, m->grad_bytes, m->align);
-    if (s == FUSEC_OK) s = fusec_check_region(memory->arena, memory->arena_bytes, e->arena_bytes, m->align);
+    const uint64_t grads = m->entry[FUSEC_GRAD].present ? m->grad_bytes : 0;
+    uint64_t arena = 0;
+    fusec_status s = fusec_check_region(memory->params, memory->param_bytes, m->param_bytes, m->param_bytes, m->align);
+    for (int e = 0; e < FUSEC_ENTRIES; e++) arena |= m->entry[e].present ? m->entry[e].arena_bytes : 0;
+    if (s == FUSEC_OK)
+        s = fusec_check_region(memory->states, memory->state_bytes, m->state_bytes, m->state_bytes, m->align);
+    if (s == FUSEC_OK)
+        s = fusec_check_region(memory->grads, memory->grad_bytes, entry == FUSEC_GRAD ? grads : 0, grads, m->align);
+    if (s == FUSEC_OK)
+        s = fusec_check_region(memory->arena, memory->arena_bytes, m->entry[entry].arena_bytes, arena, m->align);
     return s;
 }
 
@@ -23,18 +29,28 @@ static int64_t fusec_extent(const fusec_tensor *t, int d, const int32_t *syms) {
     return (int64_t)t->scale[d] * syms[t->sym[d]] + t->shift[d];
 }
 
-static int fusec_in_range(const fusec_tensor *t, const int32_t *values, const int32_t *syms) {
+FUSEC_WEAK int fusec_all(const fusec_tensor *t, const void *data, const int32_t *syms,
+                         int (*row)(const fusec_tensor *t, const void *data, int64_t first, int64_t n)) {
     int32_t at[FUSEC_MAX_RANK] = {0};
-    for (int d = 0; d < t->rank; d++)
+    const int last = t->rank - 1;
+    const int64_t n = last < 0 ? 1 : fusec_extent(t, last, syms);
+    for (int d = 0; d <= last; d++)
         if (fusec_extent(t, d, syms) <= 0) return 1;
     for (;;) {
-        int64_t offset = 0;
-        int d = t->rank - 1;
-        for (int k = 0; k < t->rank; k++) offset = offset * t->dim[k] + at[k];
-        if (values[offset] < t->lo || values[offset] >= t->hi) return 0;
+        int64_t first = 0;
+        int d = last - 1;
+        for (int k = 0; k <= last; k++) first = first * t->dim[k] + at[k];
+        if (!row(t, data, first, n)) return 0;
         while (d >= 0 && ++at[d] >= fusec_extent(t, d, syms)) at[d--] = 0;
         if (d < 0) return 1;
     }
+}
+
+static int fusec_row_in_range(const fusec_tensor *t, const void *data, int64_t first, int64_t n) {
+    const int32_t *values = (const int32_t *)data + first;
+    for (int64_t i = 0; i < n; i++)
+        if (values[i] < t->lo || values[i] >= t->hi) return 0;
+    return 1;
 }
 
 /* Every input and output that a launch of this call touches must be there. */
@@ -67,9 +83,9 @@ FUSEC_WEAK fusec_status fusec_check(const fusec_manifest *m, int entry, const fu
         s = fusec_check_launch(m, l, inputs, outputs);
         if (s != FUSEC_OK) return s;
     }
-    for (uint32_t i = 0; inputs && entry != FUSEC_INIT && i < m->n_inputs; i++)
+    for (uint32_t i = 0; inputs && entry != FUSEC_INIT && entry != FUSEC_DERIVE && i < m->n_inputs; i++)
         if (inputs[i] && m->inputs[i].lo < m->inputs[i].hi && m->inputs[i].dtype == FUSEC_I32 &&
-            !fusec_in_range(&m->inputs[i], (const int32_t *)inputs[i], syms))
+            !fusec_all(&m->inputs[i], inputs[i], syms, fusec_row_in_range))
             return FUSEC_E_RANGE;
     return FUSEC_OK;
 }

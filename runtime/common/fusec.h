@@ -6,7 +6,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#define FUSEC_ABI_VERSION 3
+#define FUSEC_ABI_VERSION 4
 #define FUSEC_MAX_RANK 10
 
 typedef enum {
@@ -23,7 +23,9 @@ typedef enum {
     FUSEC_E_SELFTEST,   /* the self-test gave other numbers than the compiler */
     FUSEC_SKIPPED,      /* precision f16: a gradient was not finite, so that nothing was updated but the loss scale,
                            which was halved.  No failure: the next step may well go through */
-    FUSEC_E_LOSS_SCALE  /* precision f16: as FUSEC_SKIPPED, at the least loss scale: further steps may fail as well */
+    FUSEC_E_LOSS_SCALE, /* precision f16: as FUSEC_SKIPPED, at the least loss scale: further steps may fail as well */
+    FUSEC_E_NOT_FINITE, /* check_finite: an input or a hyperparameter is NaN or infinite; nothing has run */
+    FUSEC_E_DIVERGED    /* check_finite: an output, the loss or a gradient is NaN or infinite */
 } fusec_status;
 const char *fusec_status_text(fusec_status s);
 
@@ -42,7 +44,9 @@ typedef struct fusec_tensor {
     uint8_t outcome; /* the state that tells of skipped steps: fusec_outcome */
 } fusec_tensor;
 
-enum { FUSEC_INIT, FUSEC_INFER, FUSEC_GRAD, FUSEC_STEP, FUSEC_ENTRIES };
+/* FUSEC_DERIVE: states whose initial values are computed from parameters, from the parameters as they are; present where
+ * there are such states. */
+enum { FUSEC_INIT, FUSEC_INFER, FUSEC_GRAD, FUSEC_STEP, FUSEC_DERIVE, FUSEC_ENTRIES };
 #define FUSEC_ACCUMULATE 0x100 /* MODEL_run: FUSEC_GRAD | FUSEC_ACCUMULATE adds to the gradients already there */
 
 /* One argument of a launch; regions as in the planner. */
@@ -147,6 +151,12 @@ typedef struct fusec_options {
      * in the order of the manifest, while later kernels are still to run: a peer's sum can begin.  NULL: not called.
      * The C99 form has MODEL_GRADIENT_READY instead (MODEL.h says how); a CUDA graph completes as one. */
     void (*gradient_ready)(void *user, uint64_t offset, uint64_t bytes);
+    /* Not 0: inputs and hyperparameters that are NaN or infinite are refused before anything runs (FUSEC_E_NOT_FINITE),
+     * and outputs given and gradients of entry grad are looked at afterwards (FUSEC_E_DIVERGED).  A step has updated
+     * parameters and states by then, unless the model was compiled with --check-finite: then all stay as they were.
+     * 0: what is not finite goes through, and a step leaves NaN in the parameters.
+     * The C99 form has the macro MODEL_CHECK_FINITE instead. */
+    int check_finite;
 } fusec_options;
 
 /* A call is sound: memory large and aligned enough, symbols within their bounds, every input and output that a
@@ -154,8 +164,18 @@ typedef struct fusec_options {
 fusec_status fusec_check(const fusec_manifest *m, int entry, const fusec_memory *memory, const void *const *inputs,
                          void *const *outputs, const int32_t *syms, uint64_t *wanted);
 
+/* Whether `row` says so of all rows (elements first .. first + n - 1 of the data) of the extents that syms give. */
+int fusec_all(const fusec_tensor *t, const void *data, const int32_t *syms,
+              int (*row)(const fusec_tensor *t, const void *data, int64_t first, int64_t n));
+/* check_finite: FUSEC_E_NOT_FINITE, FUSEC_E_DIVERGED or FUSEC_OK.  What is NULL is passed over. */
+fusec_status fusec_check_inputs(const fusec_manifest *m, const void *const *inputs, const float *hypers,
+                                const int32_t *syms);
+fusec_status fusec_check_results(const fusec_manifest *m, int entry, const void *grads, void *const *outputs,
+                                 const int32_t *syms);
+
 /* With precision f16 a step whose gradients are not all finite is skipped.  The state with `outcome` counts: it is i32,
- * twice the number of skipped steps, plus 1 if the last of them was at the least loss scale.  fusec_outcome_state: its
+ * twice the number of skipped steps, plus 1 if the last of them was at the least loss scale.  A model compiled with
+ * --check-finite skips such a step in any precision; without loss scaling it counts down from 0.  fusec_outcome_state: its
  * offset into the states, or -1.  fusec_outcome: the status of what happened while it went from before to after. */
 int64_t fusec_outcome_state(const fusec_manifest *m);
 fusec_status fusec_outcome(int32_t before, int32_t after);
@@ -166,11 +186,28 @@ typedef struct fusec_io {
     int (*write)(void *user, const void *from, uint32_t n);               /* appends; save only */
     int (*read)(void *user, uint64_t offset, void *to, uint32_t n);       /* load only; fails past the end */
 } fusec_io;
-/* Parameters under their paths, states as `state/PATH`, with a CRC-32 of the data in the metadata. */
-fusec_status fusec_save(const fusec_manifest *m, const fusec_memory *memory, const fusec_io *io);
-/* Nothing is written to memory unless names, dtypes, shapes and the CRC (where the file has one) are right.
- * FUSEC_E_FORMAT: corrupt, a tensor missing, unknown, twice, or of another shape.  FUSEC_E_FILE: read failed. */
-fusec_status fusec_load(const fusec_manifest *m, const fusec_memory *memory, const fusec_io *io);
+/* Where training is: what optimizers, schedules and random numbers go by beside parameters and states. */
+typedef struct fusec_position {
+    int32_t step; /* steps taken */
+    uint32_t seed;
+} fusec_position;
+/* Parameters under their paths, states as `state/PATH`; in the metadata a CRC-32 of the data and, unless `at` is NULL, its
+ * step and seed in decimal, as `fusec run --save` has them.  The file's size depends on the manifest alone. */
+fusec_status fusec_save(const fusec_manifest *m, const fusec_memory *memory, const fusec_position *at, const fusec_io *io);
+/* The file has all parameters, and all states or none.  With the states (or where the model has none) training goes on:
+ * *at becomes the file's step and seed; a file without them gives step 0 and leaves the seed.  Without the states it
+ * begins anew: step 0, and states as entry init makes them, those that are computed from parameters from the file's; for
+ * that begin->run is called with FUSEC_INIT before the parameters are written and, where there is such an entry,
+ * FUSEC_DERIVE after.  at may be NULL.
+ * Nothing is written to memory unless names, dtypes, shapes, the CRC (where the file has one) and the position are right.
+ * FUSEC_E_FORMAT: corrupt, a tensor missing, unknown, twice, or of another shape; no states, and begin is NULL.
+ * FUSEC_E_FILE: read failed. */
+typedef struct fusec_begin {
+    void *user;
+    fusec_status (*run)(void *user, int entry);
+} fusec_begin;
+fusec_status fusec_load(const fusec_manifest *m, const fusec_memory *memory, fusec_position *at, const fusec_io *io,
+                        const fusec_begin *begin);
 /* CRC-32 (IEEE 802.3) continued from `crc`, 0 at the start. */
 uint32_t fusec_crc32(uint32_t crc, const void *data, uint64_t n);
 

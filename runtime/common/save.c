@@ -62,12 +62,24 @@ static void fusec_put_tensor(fusec_saver *s, const char *prefix, const fusec_ten
     fusec_put_text(s, "]}");
 }
 
-static void fusec_put_header(fusec_saver *s, const fusec_manifest *m, uint32_t crc) {
+/* Ten digits whatever the value is. */
+static void fusec_put_value(fusec_saver *s, const char *key, uint32_t x) {
+    char digits[10];
+    for (int at = 10; at-- > 0; x /= 10) digits[at] = (char)('0' + x % 10);
+    fusec_put_text(s, key);
+    fusec_put_bytes(s, digits, sizeof digits);
+}
+
+static void fusec_put_header(fusec_saver *s, const fusec_manifest *m, const fusec_position *position, uint32_t crc) {
     uint64_t at = 0;
     fusec_put_text(s, "{\"__metadata__\":{\"format\":\"fusec\",\"model\":");
     fusec_put_name(s, "", m->name);
     fusec_put_text(s, ",\"crc32\":\"");
     for (int i = 28; i >= 0; i -= 4) fusec_put_bytes(s, &"0123456789abcdef"[crc >> i & 15], 1);
+    if (position) {
+        fusec_put_value(s, "\",\"step\":\"", (uint32_t)position->step);
+        fusec_put_value(s, "\",\"seed\":\"", position->seed);
+    }
     fusec_put_text(s, "\"}");
     for (uint32_t i = 0; i < m->n_params; at += m->params[i++].bytes) fusec_put_tensor(s, "", &m->params[i], at);
     for (uint32_t i = 0; i < m->n_states; at += m->states[i++].bytes) fusec_put_tensor(s, "state/", &m->states[i], at);
@@ -75,22 +87,24 @@ static void fusec_put_header(fusec_saver *s, const fusec_manifest *m, uint32_t c
     while (s->written % 8) fusec_put_text(s, " ");
 }
 
-FUSEC_WEAK fusec_status fusec_save(const fusec_manifest *m, const fusec_memory *memory, const fusec_io *io) {
+FUSEC_WEAK fusec_status fusec_save(const fusec_manifest *m, const fusec_memory *memory, const fusec_position *at,
+                                   const fusec_io *io) {
     fusec_saver measure = {0}, s = {0};
     uint32_t crc = 0;
     uint8_t length[8];
-    if (!memory || !io || !io->write || (m->param_bytes && !memory->params) || (m->state_bytes && !memory->states))
+    if (!m || !memory || !io || !io->write || (at && at->step < 0) || (m->param_bytes && !memory->params) ||
+        (m->state_bytes && !memory->states))
         return FUSEC_E_ARGUMENT;
     if (memory->param_bytes < m->param_bytes || memory->state_bytes < m->state_bytes) return FUSEC_E_MEMORY;
     for (uint32_t i = 0; i < m->n_params; i++)
         crc = fusec_crc32(crc, (const char *)memory->params + m->params[i].offset, m->params[i].bytes);
     for (uint32_t i = 0; i < m->n_states; i++)
         crc = fusec_crc32(crc, (const char *)memory->states + m->states[i].offset, m->states[i].bytes);
-    fusec_put_header(&measure, m, crc);
+    fusec_put_header(&measure, m, at, crc);
     s.io = io;
     for (int i = 0; i < 8; i++) length[i] = (uint8_t)(measure.written >> 8 * i);
     fusec_put_bytes(&s, length, 8);
-    fusec_put_header(&s, m, crc);
+    fusec_put_header(&s, m, at, crc);
     for (uint32_t i = 0; i < m->n_params; i++)
         fusec_put_bytes(&s, (const char *)memory->params + m->params[i].offset, m->params[i].bytes);
     for (uint32_t i = 0; i < m->n_states; i++)

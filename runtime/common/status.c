@@ -18,6 +18,8 @@ FUSEC_WEAK const char *fusec_status_text(fusec_status s) {
     case FUSEC_E_LOSS_SCALE:
         return "the step was skipped: a gradient overflowed in f16 at the least loss scale; use precision bf16 or f32, "
                "or a smaller learning rate";
+    case FUSEC_E_NOT_FINITE: return "an input or a hyperparameter is NaN or infinite; nothing has run";
+    case FUSEC_E_DIVERGED: return "an output, the loss or a gradient is NaN or infinite";
     }
     return "unknown status";
 }
@@ -30,5 +32,6 @@ FUSEC_WEAK int64_t fusec_outcome_state(const fusec_manifest *m) {
 
 FUSEC_WEAK fusec_status fusec_outcome(int32_t before, int32_t after) {
     if (before == after) return FUSEC_OK;
+    if (after < before) return FUSEC_E_DIVERGED;
     return after % 2 ? FUSEC_E_LOSS_SCALE : FUSEC_SKIPPED;
 }

@@ -80,7 +80,7 @@ static fusec_status cuda_put_weights(fusec_cuda *c, const fusec_memory *memory) 
     return cuda_copied(c, s);
 }
 
-FUSEC_WEAK fusec_status fusec_cuda_save(fusec_cuda *c, const fusec_io *io) {
+FUSEC_WEAK fusec_status fusec_cuda_save(fusec_cuda *c, const fusec_position *at, const fusec_io *io) {
     void *pinned = NULL;
     fusec_memory memory;
     fusec_status s;
@@ -90,14 +90,28 @@ FUSEC_WEAK fusec_status fusec_cuda_save(fusec_cuda *c, const fusec_io *io) {
     s = cuda_mirror(c, &pinned, &memory);
     if (s == FUSEC_OK) {
         s = cuda_get_weights(c, &memory);
-        if (s == FUSEC_OK) s = fusec_save(c->manifest, &memory, io);
+        if (s == FUSEC_OK) s = fusec_save(c->manifest, &memory, at, io);
         (void)c->driver.cuMemFreeHost(pinned);
     }
     fusec_cuda_leave(c);
     return s;
 }
 
-FUSEC_WEAK fusec_status fusec_cuda_load(fusec_cuda *c, const fusec_io *io) {
+/* For fusec_load, an entry that works on parameters and states: on the device, and back. */
+typedef struct cuda_beginning {
+    fusec_cuda *c;
+    const fusec_memory *memory;
+} cuda_beginning;
+static fusec_status cuda_begin(void *user, int entry) {
+    const cuda_beginning *b = (const cuda_beginning *)user;
+    fusec_cuda_call call;
+    memset(&call, 0, sizeof call);
+    fusec_status s = cuda_put_weights(b->c, b->memory);
+    if (s == FUSEC_OK) s = fusec_cuda_run(b->c, entry, &call);
+    return s == FUSEC_OK ? cuda_get_weights(b->c, b->memory) : s;
+}
+
+FUSEC_WEAK fusec_status fusec_cuda_load(fusec_cuda *c, fusec_position *at, const fusec_io *io) {
     void *pinned = NULL;
     fusec_memory memory;
     fusec_status s;
@@ -108,7 +122,9 @@ FUSEC_WEAK fusec_status fusec_cuda_load(fusec_cuda *c, const fusec_io *io) {
     if (s == FUSEC_OK) {
         memset(pinned, 0,
                (size_t)(fusec_cuda_round(memory.param_bytes) + memory.state_bytes)); /* gaps between tensors */
-        s = fusec_load(c->manifest, &memory, io);
+        const cuda_beginning b = {c, &memory};
+        const fusec_begin begin = {(void *)(uintptr_t)&b, cuda_begin};
+        s = fusec_load(c->manifest, &memory, at, io, &begin);
         if (s == FUSEC_OK) s = cuda_put_weights(c, &memory);
         c->skips_known = 0;
         (void)c->driver.cuMemFreeHost(pinned);

@@ -162,6 +162,7 @@ FUSEC_WEAK fusec_status fusec_cuda_init(fusec_cuda *c, const fusec_manifest *m, 
     fusec_cuda_plan(m, &c->layout);
     if (options) {
         c->seed = options->seed;
+        c->check_finite = options->check_finite;
         c->log = options->log;
         c->log_bytes = options->log_bytes;
     }

@@ -60,6 +60,7 @@ static fusec_status cuda_check_call(fusec_cuda *c, int entry, const fusec_cuda_c
     for (uint32_t i = 0; i < m->n_outputs; i++)
         c->outputs[i] = w->entry != FUSEC_INFER || cuda_asked(call, i) ? (void *)c->fetched : NULL;
     s = fusec_check(m, w->entry, &regions, c->inputs, c->outputs, w->syms, &w->wanted);
+    if (s == FUSEC_OK && c->check_finite) s = fusec_check_inputs(m, call->inputs, call->hypers, w->syms);
     if (s == FUSEC_OK) w->written = cuda_written(m, w->entry, w->wanted);
     return s;
 }
@@ -189,7 +190,9 @@ static fusec_status cuda_bring_outputs(fusec_cuda *c, const cuda_work *w) {
     if (s == FUSEC_OK) s = waited;
     for (uint32_t o = 0; o < m->n_outputs && s == FUSEC_OK; o++)
         if (cuda_given(w, o)) memcpy(w->call->outputs[o], c->fetched + c->output_at[o], (size_t)m->outputs[o].bytes);
-    return s != FUSEC_OK ? s : cuda_skips_after(c);
+    if (s == FUSEC_OK) s = cuda_skips_after(c);
+    if (s != FUSEC_OK || !c->check_finite) return s;
+    return fusec_check_results(m, w->entry, NULL, w->call->outputs, w->syms);
 }
 
 /* ---- entries ----------------------------------------------------------------------------------------------------- */

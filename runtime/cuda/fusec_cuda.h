@@ -40,6 +40,9 @@ typedef struct fusec_cuda_options {
     const fusec_cu_driver *driver; /* NULL: from the library; else functions to be called instead, copied */
     char *log;          /* NULL, or room for messages, NUL-terminated: why a call failed, what the JIT compiler */
     uint32_t log_bytes; /* said; it stays the caller's and must outlive the model */
+    /* as fusec_options.check_finite; inputs are looked at as the call gives them, in the caller's memory, results where
+     * they are brought back.  Gradients stay on the device and are not looked at. */
+    int check_finite;
 } fusec_cuda_options;
 
 /* Offsets in the one block of device memory; inputs and outputs follow each other, each aligned. */
@@ -65,6 +68,7 @@ typedef struct fusec_cuda_stage {
 typedef struct fusec_cuda {
     const fusec_manifest *manifest;
     uint32_t seed; /* of the following calls */
+    int check_finite;
     fusec_cu_driver driver;
     char *log;
     uint32_t log_bytes, log_used;
@@ -130,9 +134,10 @@ fusec_status fusec_cuda_profile(fusec_cuda *c, int entry, const fusec_cuda_call 
 /* Bytes [offset, offset + n) of FUSEC_R_PARAM, FUSEC_R_STATE or FUSEC_R_GRAD.  Waits. */
 fusec_status fusec_cuda_read(fusec_cuda *c, fusec_region region, uint64_t offset, void *to, uint64_t n);
 fusec_status fusec_cuda_write(fusec_cuda *c, fusec_region region, uint64_t offset, const void *from, uint64_t n);
-/* fusec_save and fusec_load, through pinned memory as large as parameters and states while the call lasts. */
-fusec_status fusec_cuda_save(fusec_cuda *c, const fusec_io *io);
-fusec_status fusec_cuda_load(fusec_cuda *c, const fusec_io *io);
+/* fusec_save and fusec_load, through pinned memory as large as parameters and states while the call lasts.  Entries init
+ * and derive are run as fusec_load says, with c->seed. */
+fusec_status fusec_cuda_save(fusec_cuda *c, const fusec_position *at, const fusec_io *io);
+fusec_status fusec_cuda_load(fusec_cuda *c, fusec_position *at, const fusec_io *io);
 
 void fusec_cuda_free(fusec_cuda *c); /* c may be NULL or all zero */
 

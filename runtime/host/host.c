@@ -146,6 +146,18 @@ static int32_t host_skips(const fusec_host *h, int entry) {
     return value;
 }
 
+static void host_launches(const fusec_host *h, int entry, const fusec_host_call *call, int64_t *syms, uint64_t wanted) {
+    double work = 0;
+    const int reports = entry == FUSEC_GRAD && h->options.gradient_ready != NULL;
+    host_ready ready = {0, reports && h->manifest->n_grads ? host_last_use(h->manifest, 0) : -1};
+    for (uint32_t i = 0; i < h->manifest->entry[entry].n_launches; i++) {
+        const fusec_launch *l = &h->manifest->launches[h->manifest->entry[entry].first_launch + i];
+        if (l->outputs == ~(uint64_t)0 || (l->outputs & wanted)) host_launch(h, call, l, syms, &work);
+        if (reports) host_report(h, &ready, i);
+    }
+    if (reports) host_report(h, &ready, h->manifest->entry[entry].n_launches);
+}
+
 FUSEC_WEAK fusec_status fusec_host_run(fusec_host *h, int entry, const fusec_host_call *call) {
     int32_t extents[FUSEC_HOST_MAX_SYMS];
     int64_t syms[FUSEC_HOST_MAX_SYMS + FUSEC_MAX_CONSTANTS];
@@ -160,17 +172,12 @@ FUSEC_WEAK fusec_status fusec_host_run(fusec_host *h, int entry, const fusec_hos
         syms[i] = extents[i];
     }
     s = fusec_check(h->manifest, entry, &h->memory, call->inputs, call->outputs, extents, &wanted);
+    if (s == FUSEC_OK && h->options.check_finite) s = fusec_check_inputs(h->manifest, call->inputs, call->hypers, extents);
     if (s != FUSEC_OK) return s;
     host_scalars(h, call, accumulate);
     const int32_t skips = host_skips(h, entry);
-    double work = 0;
-    const int reports = entry == FUSEC_GRAD && h->options.gradient_ready != NULL;
-    host_ready ready = {0, reports && h->manifest->n_grads ? host_last_use(h->manifest, 0) : -1};
-    for (uint32_t i = 0; i < h->manifest->entry[entry].n_launches; i++) {
-        const fusec_launch *l = &h->manifest->launches[h->manifest->entry[entry].first_launch + i];
-        if (l->outputs == ~(uint64_t)0 || (l->outputs & wanted)) host_launch(h, call, l, syms, &work);
-        if (reports) host_report(h, &ready, i);
-    }
-    if (reports) host_report(h, &ready, h->manifest->entry[entry].n_launches);
-    return fusec_outcome(skips, host_skips(h, entry));
+    host_launches(h, entry, call, syms, wanted);
+    s = fusec_outcome(skips, host_skips(h, entry));
+    if (s != FUSEC_OK || !h->options.check_finite) return s;
+    return fusec_check_results(h->manifest, entry, h->memory.grads, call->outputs, extents);
 }

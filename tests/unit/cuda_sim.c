@@ -198,7 +198,7 @@ static bool use(fusec_cuda *c, Outputs *o) {
                 FINE(fusec_cuda_run(c, FUSEC_GRAD | FUSEC_ACCUMULATE, &grad));
     for (int n = 1; n <= 3 && fine; n++) fine = FINE(step(c, n, 0.125f));
     return fine && FINE(infer(c, o)) && FINE(fusec_cuda_profile(c, FUSEC_STEP, &fourth, ms)) &&
-           FINE(fusec_cuda_save(c, &io)) && FINE(fusec_cuda_load(c, &io)) && FINE(fusec_cuda_wait(c)) &&
+           FINE(fusec_cuda_save(c, NULL, &io)) && FINE(fusec_cuda_load(c, NULL, &io)) && FINE(fusec_cuda_wait(c)) &&
            FINE(fusec_cuda_fetch(c, 0, &loss)) &&
            FINE(fusec_cuda_read(c, FUSEC_R_PARAM, 0, o->probability, sizeof *o->probability)) && FINE(restore(c)) &&
            FINE(infer(c, o));

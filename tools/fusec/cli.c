@@ -22,12 +22,23 @@ typedef struct OptionInfo {
     Kind kind;
     size_t offset, size;
     const char *help;
+    unsigned where; /* 0: everywhere */
 } OptionInfo;
 
 static const OptionInfo table[] = {
-#define OPTION(flag, argument, kind, field, help) \
-    {flag, argument, KIND_##kind, offsetof(Options, field), sizeof(((Options *)0)->field), help},
+#define OPTION(flag, argument, kind, field, ...) \
+    {flag,                                       \
+     argument,                                   \
+     KIND_##kind,                                \
+     offsetof(Options, field),                   \
+     sizeof(((Options *)0)->field),              \
+     FIRST(__VA_ARGS__, 0),                      \
+     SECOND(__VA_ARGS__, 0, 0)},
+#define FIRST(help, ...) help
+#define SECOND(help, where, ...) where
 #include "tools/fusec/options.def"
+#undef FIRST
+#undef SECOND
 #undef OPTION
 };
 enum { N_OPTIONS = sizeof table / sizeof *table };
@@ -62,6 +73,7 @@ typedef struct Parse {
     Options *o;
     int *status;
     bool stop; /* help was printed */
+    bool given[N_OPTIONS];
 } Parse;
 
 static bool fail(Parse *p, const char *message, const char *what) {
@@ -96,7 +108,7 @@ static bool set_pass(Parse *p, bool *flags, const char *name, bool disable) {
 }
 
 static bool set_entry(Parse *p, const char *name) {
-    for (int e = 0; e < ENTRY_COUNT; e++)
+    for (int e = 0; e < ENTRY_DERIVE; e++) /* which is there wherever it is needed, as init is */
         if (!strcmp(entry_name[e], name)) {
             p->o->entry[e] = true;
             p->o->run_entry = (Entry)e;
@@ -195,7 +207,49 @@ static bool parse_option(Parse *p, int argc, char **argv, int *i) {
         if (*i + 1 >= argc) return fail(p, "a value is missing after", info->flag);
         text = argv[++*i];
     }
+    p->given[info - table] = true;
     return apply(p, info, text);
+}
+
+/* ---- options where they say nothing ------------------------------------------------------------------------- */
+static const struct {
+    unsigned bit;
+    const char *text;
+} places[] = {{ON_GRAPH, "-o FILE.graph"}, {ON_TILE, "-o FILE.tile"},     {ON_LL, "-o FILE.ll"},
+              {ON_O, "-o FILE.o"},         {ON_C, "-o FILE.c"},           {ON_PTX, "-o FILE.ptx"},
+              {ON_CUBIN, "-o FILE.cubin"}, {ON_CHECK, "fusec check"},     {ON_REPORT, "fusec report"},
+              {ON_ONCE, "fusec run"},      {ON_DATA, "fusec run --data"}, {ON_TUNE, "fusec tune"}};
+enum { N_PLACES = sizeof places / sizeof *places };
+
+/* 0: a file of no kind that we write, which is another error. */
+static unsigned place_of(const Options *o) {
+    static const unsigned command[] = {
+        [COMMAND_CHECK] = ON_CHECK, [COMMAND_REPORT] = ON_REPORT, [COMMAND_TUNE] = ON_TUNE};
+    if (o->command == COMMAND_RUN) return o->data.n ? ON_DATA : ON_ONCE;
+    if (o->command != COMMAND_COMPILE) return command[o->command];
+    const char *dot = o->output ? strrchr(o->output, '.') : NULL;
+    for (int i = 0; dot && i < N_PLACES; i++)
+        if (places[i].bit & ON_COMPILE && !strcmp(strrchr(places[i].text, '.'), dot)) return places[i].bit;
+    return 0;
+}
+
+static const char *places_text(Arena *a, unsigned where) {
+    const char *list = "";
+    for (int k = 0; k < N_PLACES; k++)
+        if (where & places[k].bit) list = arena_printf(a, "%s%s%s", list, *list ? ", " : "", places[k].text);
+    return list;
+}
+
+static bool check_places(Parse *p) {
+    const unsigned here = place_of(p->o);
+    for (int i = 0; i < N_OPTIONS && here; i++) {
+        if (!p->given[i] || !table[i].where || table[i].where & here) continue;
+        return fail(p,
+                    arena_printf(p->a, "%s says nothing about `%s`; leave it out, or use it with", table[i].flag,
+                                 places_text(p->a, here)),
+                    places_text(p->a, table[i].where));
+    }
+    return true;
 }
 
 static void print_version(void) {
@@ -230,5 +284,5 @@ bool cli_parse(Arena *a, int argc, char **argv, Options *o, int *status) {
     }
     if (!o->input) return fail(&p, "no input file", NULL);
     if (o->command == COMMAND_COMPILE && !o->output) return fail(&p, "-o FILE is needed (or check, report, run, tune)", NULL);
-    return true;
+    return check_places(&p);
 }

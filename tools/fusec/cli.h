@@ -6,6 +6,24 @@
 
 typedef enum { COMMAND_COMPILE, COMMAND_CHECK, COMMAND_REPORT, COMMAND_RUN, COMMAND_TUNE } Command;
 
+/* Where an option can be used: kinds of output, commands. */
+enum {
+    ON_GRAPH = 1,
+    ON_TILE = 2,
+    ON_LL = 4,
+    ON_O = 8,
+    ON_C = 16,
+    ON_PTX = 32,
+    ON_CUBIN = 64,
+    ON_CHECK = 128,
+    ON_REPORT = 256,
+    ON_ONCE = 512, /* run, one call */
+    ON_DATA = 1024, /* run over data */
+    ON_TUNE = 2048,
+    ON_COMPILE = 127,
+    ON_RUNS = ON_ONCE | ON_DATA
+};
+
 enum { EXIT_OK = 0, EXIT_ERROR = 1, EXIT_USAGE = 2 }; /* 3: out of memory */
 
 #define FUSEC_VERSION "0.1.0"
@@ -29,6 +47,7 @@ typedef struct Options {
     CheckpointMode checkpoint;
     bool time_passes, verify, no_verify;
     bool embed;    /* .ptx: the launcher carries the kernels */
+    bool check_finite; /* steps that are not finite change nothing; run: inputs are looked at too */
     bool selftest; /* known results for MODEL_selftest */
     bool measured; /* report: bytes counted on the software GPU */
     /* run */
@@ -64,6 +83,9 @@ bool session_open(Session *s, Arena *a, const Options *o);
 void session_prepare(Session *s, const Options *o, const Target *t);
 /* NULL: said, with the names that there are. */
 const Target *find_target(const char *name);
+/* --target, or a GPU's name in --arch, or `fallback`; machine_code: for the host --arch can name a CPU.  NULL: said;
+ * no such target, or --arch or --triple is not about it. */
+const Target *target_asked(const Options *o, const char *fallback, bool machine_code);
 /* Graphs to a module for a target; NULL on errors. */
 Module *session_compile(Session *s, const Options *o, const Target *t);
 /* Compiles the program again for this machine, runs entry init and grad (infer where m has no grad) on made inputs and

@@ -197,15 +197,12 @@ static const Form *find_form(const char *path) {
     return NULL;
 }
 
-/* --target, or a GPU's name in --arch, or what the suffix stands for. */
 static const Target *form_target(const Options *o, const Form *form) {
-    const char *name = o->target ? o->target : form->target;
-    if (o->arch && target_find(o->arch) && target_find(o->arch)->backend == BACKEND_NVPTX) name = o->arch;
-    const Target *t = find_target(name);
+    const Target *t = target_asked(o, form->target, form->emit == emit_object || form->emit == emit_ll);
     if (!t) return NULL;
     const bool gpu = t->backend == BACKEND_NVPTX, host = t->backend == BACKEND_HOST;
     if (gpu ? form->gpu : host ? form->host : form->c99) return t;
-    fprintf(stderr, "fusec: a %s file is not made for target %s: -o FILE%s is, or --target %s\n", form->suffix, name,
+    fprintf(stderr, "fusec: a %s file is not made for target %s: -o FILE%s is, or --target %s\n", form->suffix, t->name,
             gpu    ? ".ptx"
             : host ? ".o"
                    : ".c",
@@ -229,6 +226,10 @@ int command_compile(const Options *o) {
     if (!form) {
         fprintf(stderr, "fusec: %s: what to write follows from the suffix: .ptx .cubin .o .c .ll .graph .tile\n",
                 o->output);
+        return EXIT_USAGE;
+    }
+    if (o->threads && !o->selftest) {
+        fputs("fusec: --threads: a compile uses them for --selftest only; leave it out\n", stderr);
         return EXIT_USAGE;
     }
     Compile c = {.o = o, .target = form_target(o, form)};

@@ -17,6 +17,7 @@ typedef struct ExecutorCall {
 typedef struct ExecutorOptions {
     const char *arch; /* cuda: "sm_80"; host: the CPU; NULL: what this machine has */
     int threads;      /* 0: all cores */
+    bool check_finite;
 } ExecutorOptions;
 
 typedef struct ExecutorKind {

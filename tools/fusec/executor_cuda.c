@@ -41,7 +41,8 @@ static void *open_cuda(Arena *a, const Module *m, const ExecutorOptions *o, cons
         return NULL;
     }
     const fusec_cuda_image image = {.data = ptx};
-    const fusec_cuda_options options = {.log = x->log, .log_bytes = sizeof x->log};
+    const fusec_cuda_options options = {.log = x->log, .log_bytes = sizeof x->log,
+                                        .check_finite = o->check_finite};
     const fusec_status s = fusec_cuda_init(&x->cuda, manifest, &image, &options);
     free(ptx);
     if (s == FUSEC_OK) return x;

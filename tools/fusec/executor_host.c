@@ -17,7 +17,7 @@ static const char *target(const char *arch) {
 static void *open_host(Arena *a, const Module *m, const ExecutorOptions *o, const char **error) {
     HostExecutor *x = ARENA_NEW(a, HostExecutor);
     const HostOptions ho = {.cpu = o->arch};
-    const fusec_options options = {.threads = o->threads};
+    const fusec_options options = {.threads = o->threads, .check_finite = o->check_finite};
     const fusec_memory none = {0};
     char *why;
     x->arena = a;

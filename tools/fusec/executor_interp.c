@@ -2,11 +2,13 @@
 #include "ir/module_run.h"
 #include "ir/target.h"
 #include "tools/fusec/executor.h"
+#include "tools/fusec/manifest.h"
 #include <string.h>
 
 typedef struct Interp {
     Arena *arena;
     const Module *m;
+    const fusec_manifest *manifest; /* with check_finite */
     int32_t *scalars;
     int64_t *syms;
 } Interp;
@@ -17,9 +19,13 @@ static const char *target(const char *arch) {
 }
 
 static void *open_interp(Arena *a, const Module *m, const ExecutorOptions *o, const char **error) {
-    (void)o, (void)error;
     Interp *x = ARENA_NEW(a, Interp);
-    *x = (Interp){a, m, ARENA_ARRAY(a, int32_t, SCALAR_HYPER0 + m->hypers.n), ARENA_ARRAY(a, int64_t, m->syms.n + 1)};
+    const fusec_manifest *manifest = o->check_finite ? manifest_of(a, m) : NULL;
+    if (o->check_finite && !manifest) {
+        *error = "a kernel's grid has too many axes";
+        return NULL;
+    }
+    *x = (Interp){a, m, manifest, ARENA_ARRAY(a, int32_t, SCALAR_HYPER0 + m->hypers.n), ARENA_ARRAY(a, int64_t, m->syms.n + 1)};
     return x;
 }
 
@@ -45,9 +51,17 @@ static bool run(void *self, const fusec_memory *memory, const ExecutorCall *c, c
                               .scalars = x->scalars,
                               .inputs = c->inputs,
                               .outputs = c->outputs};
+    fusec_status s = FUSEC_OK;
+    if (x->manifest) s = fusec_check_inputs(x->manifest, (const void *const *)c->inputs, c->hypers, c->syms);
+    if (s != FUSEC_OK) {
+        *error = fusec_status_text(s);
+        return false;
+    }
     const int32_t before = skips(x->m, c->entry, memory);
     if (!module_run(x->arena, x->m, c->entry, &mem, x->syms, error)) return false;
-    const fusec_status s = fusec_outcome(before, skips(x->m, c->entry, memory));
+    s = fusec_outcome(before, skips(x->m, c->entry, memory));
+    if (s == FUSEC_OK && x->manifest)
+        s = fusec_check_results(x->manifest, (int)c->entry, memory->grads, c->outputs, c->syms);
     const bool ok = s == FUSEC_OK || s == FUSEC_SKIPPED; /* the states tell of skipped steps */
     if (!ok) *error = fusec_status_text(s);
     return ok;

@@ -92,7 +92,7 @@ static bool print_entry(Run *r, const Meter *meter, Entry e, ptxsim_kernel *x) {
 }
 
 /* ---- the run -------------------------------------------------------------------------------------------------- */
-/* The entries asked for, or all but init. */
+/* The entries asked for, or all that are called by name. */
 static bool choose_entries(Arena *a, const Options *o, bool entries[ENTRY_COUNT]) {
     Session s;
     bool asked = false;
@@ -110,8 +110,8 @@ static bool measure(Run *r, const Meter *meter, const bool entries[ENTRY_COUNT])
     printf("  predicted, counted: distinct bytes read and written in a launch, summed over launches; asked: by threads;\n"
            "  moved: 32-byte sectors, warp by warp\n");
     bool ok = run_init(r) && run_upload(r);
-    for (int e = 0; e < ENTRY_COUNT && ok; e++)
-        if (entries[e] && e != ENTRY_INIT) ok = print_entry(r, meter, (Entry)e, x);
+    for (int e = ENTRY_INFER; e <= ENTRY_STEP && ok; e++)
+        if (entries[e]) ok = print_entry(r, meter, (Entry)e, x);
     return ok;
 }
 
@@ -119,10 +119,12 @@ int command_measure(const Options *o) {
     Options cuda = *o;
     Meter meter;
     bool entries[ENTRY_COUNT];
-    const char *arch = o->arch ? o->arch : o->target ? o->target : "sm_80";
-    const Target *t = target_find(arch);
-    if (!t || t->backend != BACKEND_NVPTX) {
-        fprintf(stderr, "fusec: report --measured counts on the software GPU: --target sm_80, sm_90 or sm_90a, not %s\n", arch);
+    const Target *t = target_asked(o, "sm_80", false);
+    if (!t) return EXIT_USAGE;
+    if (t->backend != BACKEND_NVPTX) {
+        fprintf(stderr,
+                "fusec: report --measured counts on the software GPU: --target sm_80, sm_90 or sm_90a, not %s\n",
+                t->name);
         return EXIT_USAGE;
     }
     cuda.target = "cuda", cuda.arch = t->name;

@@ -99,13 +99,14 @@ static void print_memory(Arena *a, const Module *m, Entry e) {
     printf("  peak %lld\n", (long long)(m->param_bytes + m->state_bytes + grads + x->arena_bytes));
 }
 
-/* By kernel, products in pairs of bf16; NULL: not on this target, or not known. */
-static const int *pairs_of(Arena *a, const Module *m, const Options *o, const Target *t) {
+/* By kernel, products in pairs of bf16; NULL: not on this target, or not known. *ok is false: no such CPU, said. */
+static const int *pairs_of(Arena *a, const Module *m, const Options *o, const Target *t, bool *ok) {
     const HostOptions host = {.triple = o->triple, .cpu = o->arch};
     int *n = ARENA_ARRAY(a, int, m->kernels.n + 1);
     char *error = NULL;
     const bool known = t->backend == BACKEND_HOST && host_pair_products(m, &host, n, &error);
-    if (error) fprintf(stderr, "fusec: %s\n", error);
+    if (error) fprintf(stderr, "fusec: error: %s\n", error);
+    *ok = !error;
     free(error);
     return known ? n : NULL;
 }
@@ -114,26 +115,27 @@ int command_report(const Options *o) {
     if (o->measured) return command_measure(o);
     Arena *a = arena_new();
     Session s;
-    const Target *t = find_target(o->target ? o->target : "host");
+    const Target *t = target_asked(o, "host", true);
     Module *m = NULL;
     if (!t) {
         arena_free(a);
         return EXIT_USAGE;
     }
+    bool ok = true;
     if (session_open(&s, a, o)) m = session_compile(&s, o, t);
-    if (m) {
+    const int *pairs = m ? pairs_of(a, m, o, t, &ok) : NULL;
+    if (m && ok) {
         printf("model %s for %s\n", m->name, t->name);
         print_tensors(a, "parameters", m->params.at, m->params.n);
         print_tensors(a, "states", m->states.at, m->states.n);
         print_tensors(a, "inputs", m->inputs.at, m->inputs.n);
         print_tensors(a, "outputs", m->outputs.at, m->outputs.n);
-        const int *pairs = pairs_of(a, m, o, t);
-        for (int e = 0; e < ENTRY_COUNT; e++)
-            if (m->entry[e].present && e != ENTRY_INIT) print_entry(a, m, (Entry)e, t, o->profile, pairs);
-        for (int e = 0; e < ENTRY_COUNT; e++)
-            if (m->entry[e].present && e != ENTRY_INIT) print_memory(a, m, (Entry)e);
+        for (int e = ENTRY_INFER; e <= ENTRY_STEP; e++)
+            if (m->entry[e].present) print_entry(a, m, (Entry)e, t, o->profile, pairs);
+        for (int e = ENTRY_INFER; e <= ENTRY_STEP; e++)
+            if (m->entry[e].present) print_memory(a, m, (Entry)e);
     }
     const int status = session_finish(&s);
     arena_free(a);
-    return status;
+    return ok ? status : EXIT_USAGE;
 }

@@ -52,7 +52,7 @@ static bool set_extents(Run *r) {
 }
 
 static bool open_executor(Run *r) {
-    const ExecutorOptions eo = {.arch = r->o->arch, .threads = r->o->threads};
+    const ExecutorOptions eo = {.arch = r->o->arch, .threads = r->o->threads, .check_finite = r->o->check_finite};
     const char *error = "failed";
     r->executor = r->kind->open(r->arena, r->m, &eo, &error);
     return r->executor || run_error("%s: %s", r->kind->name, error);
@@ -80,6 +80,10 @@ bool run_open(Run *r, Arena *a, const Options *o, const bool entries[ENTRY_COUNT
         return run_error("run --target takes host, c99, cuda or interp: for %s write --target cuda --arch %s", name,
                          name);
     if (!r->kind) return run_error("run --target takes host, c99, cuda or interp, not %s", name);
+    if (o->arch && r->kind == &executor_c99)
+        return run_error("--arch says nothing about c99, which $CC compiles; leave it out");
+    if (o->threads && r->kind != &executor_host)
+        return run_error("--threads says nothing about %s, which has none of ours; leave it out", name);
     const char *target = r->kind->target(o->arch);
     if (!target) return run_error("no such arch: %s; cuda takes sm_80, sm_90 or sm_90a", o->arch);
     memcpy(compile.entry, entries, sizeof compile.entry);
@@ -101,7 +105,30 @@ void run_close(Run *r) {
     r->executor = NULL;
 }
 
+/* An option that this entry, or training, passes over; NULL: none. */
+static const char *useless_option(const Options *o) {
+    const bool data = o->data.n > 0, asked = o->run_entry != ENTRY_COUNT;
+    const Entry entry = asked ? o->run_entry : data ? ENTRY_STEP : ENTRY_INFER;
+    const bool infers = entry == ENTRY_INFER, tests = data && o->test_rows;
+    if (o->accumulate && entry != ENTRY_GRAD) return "--accumulate adds up gradients: --entry grad";
+    if (o->wants.n && !infers && !tests)
+        return "--want chooses among the outputs of --entry infer, or with --test-rows";
+    if (!data) return NULL;
+    if (infers && (o->steps || o->epochs || o->save))
+        return "--steps, --epochs and --save are for training: --entry step";
+    if (infers && o->rows && tests) return "--rows or --test-rows: --entry infer takes one of them";
+    if (!infers && !tests && o->accuracy) return "--accuracy is measured on --test-rows A:B";
+    if (!infers && !tests && o->outputs)
+        return "--outputs are those of --test-rows A:B; --save writes what was trained";
+    return NULL;
+}
+
 int command_run(const Options *o) {
+    const char *useless = useless_option(o);
+    if (useless) {
+        fprintf(stderr, "fusec: %s\n", useless);
+        return EXIT_USAGE;
+    }
     Arena *a = arena_new();
     Run r = {.arena = a, .o = o};
     const int status = o->data.n ? run_train(&r) : run_once(&r);

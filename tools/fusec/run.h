@@ -42,6 +42,8 @@ void *run_block(Run *r,
                 int64_t bytes); /* zeroed, aligned as the module asks, freed by the caller; NULL after a message */
 /* Parameters and states by entry init, which has an arena of its own for the time. */
 bool run_init(Run *r);
+/* After parameters were written here: states whose initial values are computed from them, by entry derive. */
+bool run_derive(Run *r);
 /* One call; step counts from 1.  Inputs and outputs as they are in r. */
 bool run_call(Run *r, Entry e, int64_t step, bool accumulate);
 bool run_upload(Run *r);   /* after parameters or states were written here */
@@ -58,6 +60,13 @@ bool wants_apply(Run *r, Graph *infer);
 /* Parameters by path and `state/PATH`.  whole: every parameter must be there, and every state unless there is none
  * at all; otherwise what is missing stays as it is.  Unknown and misshapen tensors are errors that name them. */
 bool weights_load(Run *r, const Arrays *file, const char *path, bool whole);
+/* The files in their order (paths may be NULL), after run_init.  A state that none of them has begins anew, from the
+ * parameters that they gave. */
+typedef struct WeightsFile {
+    const char *path;
+    bool whole;
+} WeightsFile;
+bool weights_start(Run *r, const WeightsFile *files, int n);
 void weights_list(Run *r, const char *param_prefix, Arrays *out); /* prefix "" or "param/"; then `state/PATH` */
 /* Safetensors with a CRC-32 of the data, `metadata` as for safetensors_write. */
 bool weights_save(Run *r, const char *path, const char *const *metadata);

@@ -52,7 +52,7 @@ void run_free(Run *r) {
 bool run_call(Run *r, Entry e, int64_t step, bool accumulate) {
     const ExecutorCall c = {.entry = e,
                             .accumulate = accumulate,
-                            .inputs = r->inputs,
+                            .inputs = e == ENTRY_INIT || e == ENTRY_DERIVE ? NULL : r->inputs,
                             .outputs = r->outputs,
                             .hypers = r->hypers,
                             .step = (int32_t)step,
@@ -63,16 +63,19 @@ bool run_call(Run *r, Entry e, int64_t step, bool accumulate) {
     return run_error("%s of %s on %s: %s", entry_name[e], r->m->name, r->kind->name, error);
 }
 
-bool run_init(Run *r) {
-    if (!r->m->entry[ENTRY_INIT].present) return true;
+static bool run_aside(Run *r, Entry e) {
+    if (!r->m->entry[e].present) return true;
     const fusec_memory all = r->memory;
-    r->memory.arena_bytes = (uint64_t)r->m->entry[ENTRY_INIT].arena_bytes;
-    r->memory.arena = run_block(r, r->m->entry[ENTRY_INIT].arena_bytes);
-    const bool ok = r->memory.arena && run_upload(r) && run_call(r, ENTRY_INIT, 1, false) && run_download(r);
+    r->memory.arena_bytes = (uint64_t)r->m->entry[e].arena_bytes;
+    r->memory.arena = run_block(r, r->m->entry[e].arena_bytes);
+    const bool ok = r->memory.arena && run_upload(r) && run_call(r, e, 1, false) && run_download(r);
     free(r->memory.arena);
     r->memory = all;
     return ok;
 }
+
+bool run_init(Run *r) { return run_aside(r, ENTRY_INIT); }
+bool run_derive(Run *r) { return run_aside(r, ENTRY_DERIVE); }
 
 bool run_upload(Run *r) {
     const char *error;
@@ -91,7 +94,7 @@ bool run_print_loss_scale(Run *r) {
     int32_t skips = 0;
     float scale = 0;
     bool scaled = false;
-    for (int i = 0; i < r->m->states.n; i++) scaled |= r->m->states.at[i].outcome;
+    for (int i = 0; i < r->m->states.n; i++) scaled |= !strcmp(r->m->states.at[i].name, "loss_scale.scale");
     if (!scaled) return true;
     if (!run_download(r)) return false;
     for (int i = 0; i < r->m->states.n; i++) {

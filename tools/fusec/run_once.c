@@ -97,11 +97,8 @@ static bool check_inputs(Once *x) {
 }
 
 static bool take_params(Run *r) {
-    Arrays file = {0};
-    uint8_t *bytes;
-    size_t n;
-    if (!r->o->params) return true;
-    return weights_read(r, r->o->params, &file, &bytes, &n) && weights_load(r, &file, r->o->params, false);
+    const WeightsFile files[] = {{r->o->params, false}, {r->o->load, true}};
+    return weights_start(r, files, 2);
 }
 
 /* ---- results ------------------------------------------------------------------------------------------------- */

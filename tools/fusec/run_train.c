@@ -18,11 +18,9 @@ static bool open_rows(Training *t) {
            (!t->has_test || data_check(t->r, &t->data, t->test_first, t->test_last));
 }
 
-static bool load_weights(Run *r, const char *path, bool whole) {
-    Arrays file = {0};
-    uint8_t *bytes;
-    size_t n;
-    return !path || (weights_read(r, path, &file, &bytes, &n) && weights_load(r, &file, path, whole));
+static bool load_weights(Run *r) {
+    const WeightsFile files[] = {{r->o->params, false}, {r->o->load, true}};
+    return weights_start(r, files, 2);
 }
 
 static bool start(Training *t, Entry entry, const bool entries[ENTRY_COUNT]) {
@@ -38,8 +36,7 @@ static bool start(Training *t, Entry entry, const bool entries[ENTRY_COUNT]) {
             return run_error("missing input: %s (--data %s=FILE)", r->m->inputs.at[i].name, r->m->inputs.at[i].name);
     t->order = ARENA_ARRAY(r->arena, int64_t, t->last - t->first);
     t->sum = ARENA_ARRAY(r->arena, double, r->m->outputs.n + 1);
-    return run_init(r) && load_weights(r, o->params, false) && load_weights(r, o->load, true) &&
-           (!o->resume || train_resume(t, o->resume)) && run_upload(r);
+    return run_init(r) && load_weights(r) && (!o->resume || train_resume(t, o->resume)) && run_upload(r);
 }
 
 /* ---- steps ------------------------------------------------------------------------------------------------------- */

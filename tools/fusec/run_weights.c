@@ -113,6 +113,28 @@ static const char *hint(Run *r, const char *name) {
     return names_hint(r->arena, name, all.at, all.n);
 }
 
+static bool load_file(Run *r, const WeightsFile *f) {
+    Arrays file = {0};
+    uint8_t *bytes;
+    size_t n;
+    return !f->path || (weights_read(r, f->path, &file, &bytes, &n) && weights_load(r, &file, f->path, f->whole));
+}
+
+static bool load_files(Run *r, const WeightsFile *files, int n) {
+    for (int i = 0; i < n; i++)
+        if (!load_file(r, &files[i])) return false;
+    return true;
+}
+
+/* Read twice where states are derived: first for the parameters that these are computed from, then for the states
+ * that the files have themselves. */
+bool weights_start(Run *r, const WeightsFile *files, int n) {
+    bool any = false;
+    for (int i = 0; i < n; i++) any |= files[i].path != NULL;
+    if (!load_files(r, files, n)) return false;
+    return !any || !r->m->entry[ENTRY_DERIVE].present || (run_derive(r) && load_files(r, files, n));
+}
+
 bool weights_load(Run *r, const Arrays *file, const char *path, bool whole) {
     bool ok = true, any_state = false;
     Names unknown = {0};

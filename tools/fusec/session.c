@@ -11,7 +11,8 @@ static double now(void) {
 bool session_open(Session *s, Arena *a, const Options *o) {
     const double start = now();
     *s = (Session){.arena = a, .diag = diag_new(a)};
-    const FrontendOptions fo = {.overrides = o->overrides.at, .n_overrides = o->overrides.n, .model = o->model};
+    const FrontendOptions fo = {.overrides = o->overrides.at, .n_overrides = o->overrides.n, .model = o->model,
+                                .check_finite = o->check_finite};
     s->program = program_load(a, s->diag, o->input, &fo);
     const bool ok = s->program && program_lower(a, s->diag, s->program, o->model, s->graph);
     s->frontend_seconds = now() - start;
@@ -44,7 +45,7 @@ void session_prepare(Session *s, const Options *o, const Target *t) {
     bool some = false;
     for (int e = 0; e < ENTRY_COUNT; e++) some |= o->entry[e];
     for (int e = 0; e < ENTRY_COUNT; e++)
-        if (some && !o->entry[e] && e != ENTRY_INIT) s->graph[e] = NULL;
+        if (some && !o->entry[e] && e != ENTRY_INIT && e != ENTRY_DERIVE) s->graph[e] = NULL;
 }
 
 Module *session_compile(Session *s, const Options *o, const Target *t) {
@@ -55,6 +56,7 @@ Module *session_compile(Session *s, const Options *o, const Target *t) {
         s->context.profile = &p->profile;
     }
     Module *m = compile_module(&s->context, s->graph);
+    if (m) m->check_finite = o->check_finite;
     if (o->time_passes) print_times(s);
     return m;
 }
@@ -73,6 +75,30 @@ const Target *find_target(const char *name) {
     return NULL;
 }
 
+static bool is_gpu(const Target *t) { return t && t->backend == BACKEND_NVPTX; }
+
+/* --arch is a GPU's architecture, or for machine code of the host a CPU, which the back end looks up. */
+static bool arch_fits(const Options *o, const Target *t, bool machine_code) {
+    if (!o->arch || !strcmp(o->arch, t->name) || (t->backend == BACKEND_HOST && machine_code)) return true;
+    if (is_gpu(target_find(o->arch)))
+        fprintf(stderr, "fusec: --arch %s and --target %s differ: leave one out\n", o->arch, t->name);
+    else if (is_gpu(t))
+        fprintf(stderr, "fusec: --arch %s: for a GPU it is sm_80, sm_90 or sm_90a\n", o->arch);
+    else
+        fprintf(stderr, "fusec: --arch %s: no machine code is made here for target %s; leave it out\n", o->arch,
+                t->name);
+    return false;
+}
+
+const Target *target_asked(const Options *o, const char *fallback, bool machine_code) {
+    const bool by_arch = !o->target && o->arch && is_gpu(target_find(o->arch));
+    const Target *t = find_target(o->target ? o->target : by_arch ? o->arch : fallback);
+    if (!t || !arch_fits(o, t, machine_code)) return NULL;
+    if (!o->triple || t->backend == BACKEND_HOST) return t;
+    fprintf(stderr, "fusec: --triple %s: code for %s is not for a processor; leave it out\n", o->triple, t->name);
+    return NULL;
+}
+
 /* One model; false when it has errors of its own. */
 static bool check_model(Session *s, const Options *o, const char *model) {
     memset(s->graph, 0, sizeof s->graph);
@@ -87,7 +113,8 @@ int command_check(const Options *asked) {
     Session s = {.arena = a, .diag = diag_new(a)};
     Options any = *asked;
     const Options *o = &any;
-    const FrontendOptions fo = {.overrides = o->overrides.at, .n_overrides = o->overrides.n, .model = o->model};
+    const FrontendOptions fo = {.overrides = o->overrides.at, .n_overrides = o->overrides.n, .model = o->model,
+                                .check_finite = o->check_finite};
     const ProfileFile *p = o->profile ? profile_read(&s, o->profile) : NULL;
     const Target *t = o->target ? find_target(o->target) : NULL;
     if (o->target && !t) {
