@@ -67,7 +67,7 @@ static int store_kernel(KernelTable *t, Kernel *k) {
 
 /* ---- gradients in the order in which they are produced --------------------------------------------------- */
 /* Returns the offset of the gradient of each parameter, -1 where there is none. */
-static int64_t *lay_out_grads(Arena *a, const Plan *p, Module *m) {
+static int64_t *lay_out_grads(Arena *a, const Plan *p, Module *m, Placing placing) {
     int64_t *offset = ARENA_ARRAY(a, int64_t, m->params.n + 1);
     for (int i = 0; i < m->params.n; i++) offset[i] = -1;
     for (int at = 0; at < p->kernels.n; at++) {
@@ -80,8 +80,7 @@ static int64_t *lay_out_grads(Arena *a, const Plan *p, Module *m) {
                 t.dtype = DT_F32;
                 t.bytes = shape_elements(t.shape) * dtype_bytes(t.dtype);
             }
-            t.offset = offset[b->decl] = m->grad_bytes;
-            m->grad_bytes += align_up(t.bytes, m->align);
+            t.offset = offset[b->decl] = lay_block(placing, &m->grad_bytes, t.bytes, m->align);
             vec_push(m->arena, m->grads, t);
         }
     }
@@ -145,8 +144,8 @@ static void mark_outputs(Arena *a, const Plan *p, Launch *launch) {
     }
 }
 
-static void add_launches(Arena *scratch, const Plan *p, Module *m, ModuleEntry *e) {
-    const int64_t *grad = p->graph->entry == ENTRY_GRAD ? lay_out_grads(scratch, p, m) : NULL;
+static void add_launches(Arena *scratch, const Plan *p, Module *m, Placing placing, ModuleEntry *e) {
+    const int64_t *grad = p->graph->entry == ENTRY_GRAD ? lay_out_grads(scratch, p, m, placing) : NULL;
     KernelTable table = table_new(scratch, m, p->kernels.n);
     PlanDeps deps = plan_deps(m->arena, p);
     for (int at = 0; at < p->kernels.n; at++) {
@@ -272,7 +271,7 @@ void pass_emit(PassContext *c, Plan *p, Module *m) {
     ModuleEntry *e = &m->entry[p->graph->entry];
     e->present = true;
     e->arena_bytes = p->arena_bytes;
-    add_launches(scratch, p, m, e);
+    add_launches(scratch, p, m, c->placing, e);
     explain_peak(scratch, p, e);
     list_padding(p, m, e);
     arena_free(scratch);

@@ -8,6 +8,9 @@
 static inline int target_align(const Target *t) { return t->backend == BACKEND_C99 ? 16 : 256; }
 static inline int64_t align_up(int64_t n, int64_t align) { return (n + align - 1) / align * align; }
 
+/* Where the next block begins in a region of which *at bytes are taken, a multiple of `align`; takes it. */
+int64_t lay_block(Placing placing, int64_t *at, int64_t bytes, int64_t align);
+
 /* A part of a tensor is addressed as a tensor where it begins at a multiple of so many bytes: on a GPU, of the widest access. */
 static inline int64_t target_part_align(const Target *t) { return t && t->backend == BACKEND_NVPTX ? 16 : 1; }
 

@@ -16,12 +16,9 @@ static ModuleTensor tensor_of(const TensorDecl *d) {
 }
 
 /* One after the other, each aligned; returns the bytes of the region. */
-static int64_t lay_out(ModuleTensor *t, int n, int64_t align) {
+static int64_t lay_out(ModuleTensor *t, int n, Placing placing, int64_t align) {
     int64_t at = 0;
-    for (int i = 0; i < n; i++) {
-        t[i].offset = at;
-        at += align_up(t[i].bytes, align);
-    }
+    for (int i = 0; i < n; i++) t[i].offset = lay_block(placing, &at, t[i].bytes, align);
     return at;
 }
 
@@ -62,8 +59,8 @@ Module *module_new(PassContext *c, const Model *model) {
     for (int i = 0; i < model->states.n; i++) vec_push(m->arena, m->states, tensor_of(&model->states.at[i]));
     for (int i = 0; i < model->inputs.n; i++) vec_push(m->arena, m->inputs, tensor_of(&model->inputs.at[i]));
     for (int i = 0; i < model->outputs.n; i++) vec_push(m->arena, m->outputs, tensor_of(&model->outputs.at[i]));
-    m->param_bytes = lay_out(m->params.at, m->params.n, m->align);
-    m->state_bytes = lay_out(m->states.at, m->states.n, m->align);
+    m->param_bytes = lay_out(m->params.at, m->params.n, c->placing, m->align);
+    m->state_bytes = lay_out(m->states.at, m->states.n, c->placing, m->align);
     m->hash = hash_tensors(hash_tensors(0xcbf29ce484222325u, m->params.at, m->params.n), m->states.at, m->states.n);
     return m;
 }

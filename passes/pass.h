@@ -21,12 +21,18 @@ extern const PassInfo pass_info[PASS_COUNT];
 
 typedef enum { CHECKPOINT_NONE, CHECKPOINT_SQRT } CheckpointMode;
 
+/* Tests of code for the host: every tensor and workspace on pages of its own, at their begin or at their end, none of which
+ * is used twice, so that the pages between them can be protected. */
+typedef enum { PLACING_SHARED, PLACING_LOW, PLACING_HIGH } Placing;
+enum { PLACING_PAGE = 4096, PLACING_GAP = 16 * PLACING_PAGE };
+
 typedef struct PassContext {
     Arena *arena; /* results live here; compile_module: the module, and an entry's graphs and plan only while it is
                      compiled */
     Arena *kept;  /* kernels live here; NULL: in arena */
     const Target *target;
     CheckpointMode checkpoint;
+    Placing placing;
     bool disabled[PASS_COUNT];
     bool print_after[PASS_COUNT];
     FILE *print_to;

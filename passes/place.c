@@ -6,6 +6,18 @@
 
 enum { SEARCH_WORK = 20000000 }; /* steps of arena_place's search; about a tenth of a second */
 
+int64_t lay_block(Placing placing, int64_t *at, int64_t bytes, int64_t align) {
+    const int64_t begin = *at, room = align_up(bytes, placing == PLACING_SHARED ? align : PLACING_PAGE);
+    *at += room + (placing == PLACING_SHARED ? 0 : PLACING_GAP);
+    return placing == PLACING_HIGH ? begin + room - bytes : begin;
+}
+
+static int64_t place_apart(Placing placing, int n, const int64_t *size, int64_t *offset) {
+    int64_t at = 0;
+    for (int i = 0; i < n; i++) offset[i] = lay_block(placing, &at, size[i], PLACING_PAGE);
+    return at;
+}
+
 void pass_place(PassContext *c, Plan *p) {
     Arena *scratch = arena_new();
     Liveness l = plan_liveness(scratch, p);
@@ -18,6 +30,7 @@ void pass_place(PassContext *c, Plan *p) {
     }
     p->arena_bytes =
         arena_place(l.n, lower, upper, size, target_align(c->target), SEARCH_WORK, offset, &p->lower_bound);
+    if (c->placing) p->arena_bytes = place_apart(c->placing, l.n, size, offset);
     for (int i = 0; i < l.n; i++) {
         if (l.block[i].node)
             p->buffer[l.block[i].node->id].offset = offset[i];

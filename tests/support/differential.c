@@ -5,7 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* In f32.  Results of low dtypes may be a unit in the last place apart, and what is made of them twice as far as
+/* In f32.  Results of low dtypes may be a unit in the last place placing, and what is made of them twice as far as
  * low_spread finds them to move; where that is more than a part of their size, they say nothing. */
 static const double TOLERANCE = 1e-4, WIDEST_SPREAD = 0.25;
 
@@ -37,7 +37,7 @@ Trial trial_next(TrialSet *s, Arena *a) {
     Coverage *c = s->coverage;
     Trial t = {.number = i, .tally = &s->tally};
     TestRandom r = {((uint64_t)i + 1) * 0x9E3779B97F4A7C15u};
-    for (int k = 0; k < 8; k++) test_random(&r); /* neighbouring numbers apart */
+    for (int k = 0; k < 8; k++) test_random(&r); /* neighbouring numbers placing */
     RandomOptions o = {
         .ops = 4 + test_below(&r, 22), .bounded = test_below(&r, 4) == 0, .empty = test_below(&r, 5) == 0};
     draw_passes(&t, &r);
@@ -88,6 +88,7 @@ Module *trial_compile(Arena *a, const Trial *t, const char *target, uint32_t *fi
     if (t->max_tile) tiny.max_tile = tiny.backend == BACKEND_NVPTX ? 512 : t->max_tile;
     if (t->max_tile) c.target = &tiny;
     c.checkpoint = t->checkpoint;
+    c.placing = t->placing;
     memcpy(c.disabled, t->disabled, sizeof c.disabled);
     c.fired = fired;
     c.report = refuse;

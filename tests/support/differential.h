@@ -14,6 +14,7 @@ typedef struct Trial {
     int number;   /* in its set */
     Graph *graph; /* as generated; what float64 evaluates */
     CheckpointMode checkpoint;
+    Placing placing;
     bool disabled[PASS_COUNT]; /* -fno-PASS */
     int max_tile;      /* 0: the target's; otherwise tiny tiles: rows are walked in chunks, every axis has edges */
     TrialTally *tally; /* of its set */

@@ -92,6 +92,18 @@ TestData test_data(Arena *a, const Module *m, const Model *model, TestRandom *r)
     return d;
 }
 
+static void reread(const TensorDecl *decl, const ModuleTensor *at, int n, const void *memory, const Tensor *to) {
+    for (int i = 0; i < n; i++)
+        for (int64_t j = 0; j < tensor_elements(&to[i]); j++)
+            to[i].data[j] = number_get(decl[i].dtype, (const char *)memory + at[i].offset,
+                                       place_at_bound(&to[i], &decl[i].shape, j));
+}
+
+void test_data_reread(const Module *m, const Model *model, TestData *d) {
+    reread(model->params.at, m->params.at, m->params.n, d->mem.params, d->env.params);
+    reread(model->states.at, m->states.at, m->states.n, d->mem.states, d->env.states);
+}
+
 /* ---- comparison --------------------------------------------------------------------------------------- */
 typedef struct Expected {
     const Result *result;

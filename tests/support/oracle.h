@@ -24,6 +24,9 @@ typedef struct TestData {
  * somewhere in 1..bound. Memory of outputs and gradients is poisoned. */
 TestData test_data(Arena *a, const Module *m, const Model *model, TestRandom *r);
 
+/* Parameters and states of `env` become what memory holds, as an entry has left it. */
+void test_data_reread(const Module *m, const Model *model, TestData *d);
+
 /* How a back end runs an entry; false with *error. */
 typedef bool (*TestRun)(Arena *a, const Module *m, Entry e, const ModuleMemory *mem, const int64_t *syms,
                         const char **error);
