@@ -1,6 +1,6 @@
-/* Memory from the system, by one rule: what cannot be had ends the process with "out of memory" and exit status 3, so that
- * no result is ever made of less than all its parts.  Callers never see NULL.  What must not stay behind (temporary
- * files) is removed before by a function given to memory_before_end.
+/* Memory from the system, by one rule: what cannot be had ends the process with "out of memory" and exit status 3, so
+ * that no result is ever made of less than all its parts.  Callers never see NULL.  What must not stay behind
+ * (temporary files) is removed before by a function given to memory_before_end.
  *
  * Only large blocks that a user's data ask for (fusec run) are taken from the system directly, and reported with their
  * size.  Text is printed through text_open, since a stream of open_memstream forgets that it lost some. */
@@ -22,9 +22,9 @@ void *memory_given(void *p); /* p, which another library allocated or could not 
 
 /* Text in memory. */
 typedef struct TextStream {
-    FILE *f;    /* what is printed here */
-    char *at;   /* becomes the text, */
-    size_t n;   /* of n bytes, */
+    FILE *f;  /* what is printed here */
+    char *at; /* becomes the text, */
+    size_t n; /* of n bytes, */
     size_t room;
 } TextStream;
 
