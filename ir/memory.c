@@ -7,19 +7,22 @@
 #include <unistd.h>
 
 static void (*before_end)(void);
+static int screen = STDERR_FILENO;
 
 void memory_before_end(void (*clean)(void)) { before_end = clean; }
 
-static void say(const char *text) {
-    const ssize_t ignored = write(STDERR_FILENO, text, strlen(text));
+void memory_say_to(int fd) { screen = fd; }
+
+void memory_say(const char *text) {
+    const ssize_t ignored = write(screen, text, strlen(text));
     (void)ignored;
 }
 
 /* Other threads may be at work and locks held: no exit handlers, no buffers. */
 void memory_exhausted(void) {
     if (before_end) before_end();
-    say(program_invocation_short_name);
-    say(": error: out of memory\n");
+    memory_say(program_invocation_short_name);
+    memory_say(": error: out of memory\n");
     _exit(3);
 }
 

@@ -12,6 +12,9 @@
 void memory_exhausted(void) __attribute__((noreturn));
 /* `clean` may be called in any thread and in a signal handler; NULL: nothing is to be done. */
 void memory_before_end(void (*clean)(void));
+/* What it and other ends of the process say, without memory; and where, while standard error is lent to another. */
+void memory_say(const char *text);
+void memory_say_to(int fd);
 
 /* To be freed by free(); `bytes` may be 0. */
 void *memory_alloc(size_t bytes);

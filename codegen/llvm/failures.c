@@ -2,7 +2,6 @@
 #include "ir/memory.h"
 #include <llvm-c/ErrorHandling.h>
 #include <stdbool.h>
-#include <string.h>
 #include <unistd.h>
 
 /* LLVM's C interface has neither of these two; a library that lacks one leaves its symbol NULL. */
@@ -19,16 +18,11 @@ static void bad_alloc(void *user, const char *reason, bool crash_report) {
     memory_exhausted();
 }
 
-static void say(const char *text) {
-    const ssize_t ignored = write(STDERR_FILENO, text, strlen(text));
-    (void)ignored;
-}
-
 static void fatal(const char *reason) {
     if (before_end) before_end();
-    say("fusec: error: LLVM: ");
-    say(reason);
-    say("\n");
+    memory_say("fusec: error: LLVM: ");
+    memory_say(reason);
+    memory_say("\n");
     _exit(1);
 }
 

@@ -41,11 +41,13 @@ static char *take_message(char *message) {
 static bool says_nothing(FILE *said, int screen, LLVMTargetRef target, const char *triple, const char *cpu) {
     fflush(stderr);
     if (dup2(fileno(said), STDERR_FILENO) < 0) return false;
+    memory_say_to(screen);
     LLVMTargetMachineRef m = LLVMCreateTargetMachine(target, triple, cpu, "", LLVMCodeGenLevelDefault, LLVMRelocPIC,
                                                      LLVMCodeModelDefault);
     if (m) LLVMDisposeTargetMachine(m);
     fflush(stderr);
     dup2(screen, STDERR_FILENO);
+    memory_say_to(STDERR_FILENO);
     return m && fseek(said, 0, SEEK_END) == 0 && ftell(said) == 0;
 }
 

@@ -99,7 +99,7 @@ static bool write_to(const Output *o, int fd, bool on_disk) {
 static bool give_mode(int fd) {
     const mode_t mask = umask(077);
     umask(mask);
-    return fchmod(fd, 0666 & ~mask) == 0;
+    return fchmod(fd, 0666 & ~mask) == 0 || errno == EPERM || errno == ENOTSUP; /* no modes there */
 }
 
 static bool write_aside(Arena *a, Output *o) {
