@@ -1,5 +1,6 @@
 /* Reading a program: the user's file, the files it uses, the standard library; tables of definitions. */
 #include "frontend/program.h"
+#include "ir/memory.h"
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -43,18 +44,14 @@ bool is_predeclared(const char *name) {
 /* NULL when it cannot be read, with the reason in *why. */
 static char *read_stream(Arena *a, FILE *f, size_t *length, const char **why) {
     size_t cap = 1 << 16, n = 0;
-    char *text = malloc(cap);
-    while (text) {
+    char *text = memory_alloc(cap);
+    for (;;) {
         n += fread(text + n, 1, cap - n, f);
         if (n < cap || n > MAX_READ_BYTES) break;
-        char *more = realloc(text, cap *= 2);
-        if (!more) free(text);
-        text = more;
+        text = memory_resize(text, cap *= 2);
     }
     char *out = NULL;
-    if (!text)
-        *why = "out of memory";
-    else if (ferror(f))
+    if (ferror(f))
         *why = strerror(errno);
     else if (n > MAX_READ_BYTES)
         *why = "it is larger than 64 MiB";
@@ -135,6 +132,7 @@ static void load_text(Loader *l, const char *name, const char *text, size_t leng
 /* One name per file, however it is spelled. */
 static const char *canonical_path(Arena *a, const char *path) {
     char *real = realpath(path, NULL);
+    if (!real && errno == ENOMEM) memory_exhausted();
     const char *key = real ? arena_strdup(a, real) : path;
     free(real);
     return key;

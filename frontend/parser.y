@@ -35,6 +35,10 @@
 }
 
 %code {
+#include "ir/memory.h"
+#include <stdlib.h>
+#define YYMALLOC memory_alloc
+#define YYFREE free
 static int dsllex(DSLSTYPE *value, SrcLoc *loc, Parser *p) {
     const int kind = tokens_next(p, &value->token);
     *loc = value->token.loc;

@@ -1,5 +1,6 @@
 /* Arenas: a chain of blocks, freed together. */
 #include "ir/arena.h"
+#include "ir/memory.h"
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -20,28 +21,21 @@ struct Arena {
     size_t next_block;
 };
 
-static void *out_of_memory(void) {
-    fputs("fusec: out of memory\n", stderr);
-    exit(3);
-}
-
 static size_t round_up(size_t n) {
-    if (n > SIZE_MAX / 2) out_of_memory();
+    if (n > SIZE_MAX / 2) memory_exhausted();
     return (n + ALIGNMENT - 1) & ~(size_t)(ALIGNMENT - 1);
 }
 
 static char *payload(Block *b) { return (char *)b + round_up(sizeof *b); }
 
 static Block *block_new(size_t bytes) {
-    Block *b = calloc(1, round_up(sizeof *b) + bytes);
-    if (!b) out_of_memory();
+    Block *b = memory_zeroed(1, round_up(sizeof *b) + bytes);
     b->size = bytes;
     return b;
 }
 
 Arena *arena_new(void) {
-    Arena *a = calloc(1, sizeof *a);
-    if (!a) out_of_memory();
+    Arena *a = memory_zeroed(1, sizeof *a);
     a->next_block = FIRST_BLOCK;
     return a;
 }
@@ -90,7 +84,7 @@ static void *alloc_from_block(Arena *a, size_t bytes) {
 
 void *arena_alloc(Arena *a, size_t bytes) {
     if (bytes == 0) bytes = 1;
-    if (bytes > SIZE_MAX / 4) out_of_memory();
+    if (bytes > SIZE_MAX / 4) memory_exhausted();
     a->handed_out += bytes;
     return alloc_from_block(a, bytes);
 }

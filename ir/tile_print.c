@@ -2,6 +2,7 @@
  * nowhere print as `?`.  Index expressions print in the order of their terms, so that the parser
  * rebuilds the very same structure. */
 #include "ir/tile.h"
+#include "ir/memory.h"
 #include <inttypes.h>
 #include <math.h>
 #include <stdlib.h>
@@ -409,17 +410,10 @@ static void print_kernel(Printer *p) {
 void kernel_print(FILE *f, const Kernel *k) { print_kernel(&(Printer){.f = f, .k = k}); }
 
 char *kernel_canonical(Arena *a, const Kernel *k) {
-    char *text = NULL;
-    size_t bytes = 0;
-    int *number = calloc((size_t)k->types.n + 1, sizeof *number);
-    FILE *f = open_memstream(&text, &bytes);
-    if (!f || !number) {
-        fputs("fusec: out of memory\n", stderr);
-        exit(3);
-    }
-    print_kernel(&(Printer){.f = f, .k = k, .canonical = true, .number = number});
-    fclose(f);
-    char *kept = arena_strndup(a, text, bytes);
+    TextStream t;
+    int *number = memory_zeroed((size_t)k->types.n + 1, sizeof *number);
+    print_kernel(&(Printer){.f = text_open(&t), .k = k, .canonical = true, .number = number});
+    char *text = text_close(&t), *kept = arena_strndup(a, text, t.n);
     free(text);
     free(number);
     return kept;

@@ -12,6 +12,7 @@
  * The search restarts with growing limits.  Blocks alive where it got stuck are blamed, and the next
  * round prefers the most blamed (as satisfiability solvers do: Moskewicz et al., "Chaff", DAC 2001). */
 #include "passes/arena_search.h"
+#include "ir/memory.h"
 #include "ir/vec.h"
 #include <stdlib.h>
 #include <string.h>
@@ -142,11 +143,10 @@ static bool solve(Search *s, int *group, int n, int64_t previous_at, int previou
 }
 
 static bool solve_group(Search *s, int *group, int n, int64_t previous_at, int previous) {
-    Move *move = malloc(sizeof *move * (size_t)n + sizeof(int) * (size_t)n);
+    Move *move = memory_alloc(sizeof *move * (size_t)n + sizeof(int) * (size_t)n);
     int *rest = (int *)(move + n), trail = s->n_trail;
     int64_t ceiling = INT64_MAX;
     bool found = false;
-    if (!move) return false;
     for (int i = 0; i < n; i++) {
         move[i] = (Move){s->lowest[group[i]], group[i]};
         int64_t top = move[i].at + s->item[group[i]].size;

@@ -1,6 +1,7 @@
 /* The name under which a matrix product is measured: equal names, equal work for the tile. */
 #include "passes/profile.h"
 #include "passes/affine.h"
+#include "ir/memory.h"
 #include <stdlib.h>
 
 /* The class of the loop along which neighbours of the factor lie together: m, n, k, b; `-` where there is no such loop,
@@ -26,10 +27,8 @@ const char *matrix_key(Arena *a, const PlanKernel *k, const MatrixTiles *tiles) 
     const MatrixTiles *m = &turned;
     const MatrixProduct *p = &m->product;
     const Node *n = m->term[0].contract;
-    char *text = NULL;
-    size_t bytes = 0;
-    FILE *f = open_memstream(&text, &bytes);
-    if (!f) return "";
+    TextStream t;
+    FILE *f = text_open(&t);
     matrix_turn(&turned, BY_NONE);
     fprintf(f, "%.0fx%.0fx%.0f batch %.0f %s %c%c", p->m, p->n, p->k, p->batch, dtype_name(n->in[0]->dtype),
             contiguous_along(n, m, m->term[0].swapped), contiguous_along(n, m, !m->term[0].swapped));
@@ -41,8 +40,8 @@ const char *matrix_key(Arena *a, const PlanKernel *k, const MatrixTiles *tiles) 
         if (i == 0) fputs(" writes ", f);
         print_tensor(f, k->outputs.at[i], i == 0);
     }
-    fclose(f);
-    const char *kept = arena_strndup(a, text, bytes);
+    char *text = text_close(&t);
+    const char *kept = arena_strndup(a, text, t.n);
     free(text);
     return kept;
 }

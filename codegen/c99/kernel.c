@@ -1,5 +1,6 @@
 /* One kernel as one C function: grid loops, then the block, each instruction that is not inline as a loop nest. */
 #include "codegen/c99/internal.h"
+#include "ir/memory.h"
 #include <ctype.h>
 #include <inttypes.h>
 #include <stdlib.h>
@@ -390,17 +391,14 @@ static bool mentions(const char *text, const char *name) {
 
 /* The body as text, from the grid loops inwards. */
 static char *print_grid(Printer *p) {
-    char *text = NULL;
-    size_t size = 0;
+    TextStream t;
     bool opened[MAX_AXES];
-    p->f = open_memstream(&text, &size);
-    if (!p->f) return NULL;
+    p->f = text_open(&t);
     p->depth = 1;
     for (int i = 0; i < p->k->axes.n; i++) opened[i] = p->k->axes.at[i].kind == AXIS_GRID && open_axis(p, i);
     print_block(p, &p->k->body);
     for (int i = p->k->axes.n - 1; i >= 0; i--) close_axis(p, i, opened[i]);
-    fclose(p->f);
-    return text;
+    return text_close(&t);
 }
 
 /* A comment that cannot end early. */
@@ -443,11 +441,10 @@ const char *c99_kernel(C99Unit *u, Kernel *k, const char *name) {
     c99_unique(p.arena, &p.names, name);
     name_all(&p);
     c99_analyse(&p);
-    char *body = print_grid(&p), *text = NULL;
-    if (!body) return "out of memory";
-    size_t size = 0;
-    FILE *f = open_memstream(&text, &size);
-    if (f && !p.failed) {
+    char *body = print_grid(&p);
+    TextStream t;
+    FILE *f = text_open(&t);
+    if (!p.failed) {
         print_comment(f, k);
         print_signature(&p, f, name);
         for (int i = 0; i < k->buffers.n; i++)
@@ -456,13 +453,13 @@ const char *c99_kernel(C99Unit *u, Kernel *k, const char *name) {
             if (!mentions(body, p.sym[i])) fprintf(f, "    (void)%s;\n", p.sym[i]);
         fprintf(f, "%s}\n", body);
     }
-    if (f) fclose(f);
-    if (!p.failed && f) {
+    char *text = text_close(&t);
+    if (!p.failed) {
         vec_push(u->arena, u->kernels, arena_strdup(u->arena, text));
         if (strstr(body, "FUSEC_INF") || strstr(body, "FUSEC_NAN")) c99_use(u, C99_FLOAT);
         if (stack_bytes(&p) > u->stack) u->stack = stack_bytes(&p);
     }
     free(text);
     free(body);
-    return f ? p.failed : "out of memory";
+    return p.failed;
 }

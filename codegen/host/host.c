@@ -5,6 +5,7 @@
 #include "codegen/host/manifest.h"
 #include "codegen/llvm/emit_math.h"
 #include "codegen/llvm/machine.h"
+#include "ir/memory.h"
 #include <llvm-c/LLJIT.h>
 #include <stdlib.h>
 #include <string.h>
@@ -18,7 +19,7 @@ static HostMachine describe(LLVMTargetMachineRef t) {
     const bool wide = machine_has(t, "avx512f") && machine_has(t, "avx512bw") && machine_has(t, "avx512vl");
     if (wide) return (HostMachine){.vector = 16, .registers = 32, .masks = true, .pairs = machine_has(t, "avx512bf16")};
     if (machine_has(t, "avx")) return (HostMachine){.vector = 8, .registers = 16};
-    char *triple = LLVMGetTargetMachineTriple(t);
+    char *triple = memory_given(LLVMGetTargetMachineTriple(t));
     const bool arm = strncmp(triple, "aarch64", 7) == 0;
     LLVMDisposeMessage(triple);
     return (HostMachine){.vector = 4, .registers = arm ? 32 : 16};
@@ -48,13 +49,14 @@ static bool emit_kernel(Build *b, const Module *m, const Kernel *k, const HostMa
     char text[256];
     snprintf(text, sizeof text, "kernel %.100s: its tiles take %lld bytes of stack; at most %d are allowed", k->name,
              (long long)out->stack_bytes, MAX_STACK_BYTES);
-    *error = strdup(text);
+    *error = memory_strdup(text);
     return false;
 }
 
 static bool emit_kernels(Build *b, const Module *m, char **error) {
     const HostMachine machine = describe(b->machine);
-    char *cpu = LLVMGetTargetMachineCPU(b->machine), *features = LLVMGetTargetMachineFeatureString(b->machine);
+    char *cpu = memory_given(LLVMGetTargetMachineCPU(b->machine));
+    char *features = memory_given(LLVMGetTargetMachineFeatureString(b->machine));
     LLVMValueRef *fn = ARENA_ARRAY(b->arena, LLVMValueRef, m->kernels.n + 1);
     bool ok = true;
     for (int i = 0; i < m->kernels.n && ok; i++) {
@@ -149,8 +151,8 @@ struct HostJit {
 
 static bool failed(LLVMErrorRef e, char **error) {
     if (!e) return false;
-    char *text = LLVMGetErrorMessage(e);
-    *error = strdup(text);
+    char *text = memory_given(LLVMGetErrorMessage(e));
+    *error = memory_strdup(text);
     LLVMDisposeErrorMessage(text);
     return true;
 }
@@ -180,11 +182,11 @@ HostJit *host_jit(const Module *m, const HostOptions *o, char **error) {
     if (!host_emit_object(m, o, &bytes, &n, error)) return NULL;
     Arena *a = arena_new();
     const char *name = artifact_prefix(a, m);
-    HostJit *j = calloc(1, sizeof *j);
-    LLVMMemoryBufferRef object = LLVMCreateMemoryBufferWithMemoryRangeCopy(bytes, n, m->name);
+    HostJit *j = memory_zeroed(1, sizeof *j);
+    LLVMMemoryBufferRef object = memory_given(LLVMCreateMemoryBufferWithMemoryRangeCopy(bytes, n, m->name));
     free(bytes);
     bool ok =
-        j && !failed(LLVMOrcCreateLLJIT(&j->jit, LLVMOrcCreateLLJITBuilder()), error) && link_process(j->jit, error);
+        !failed(LLVMOrcCreateLLJIT(&j->jit, LLVMOrcCreateLLJITBuilder()), error) && link_process(j->jit, error);
     if (ok)
         ok = !failed(LLVMOrcLLJITAddObjectFile(j->jit, LLVMOrcLLJITGetMainJITDylib(j->jit), object), error);
     else
@@ -192,7 +194,7 @@ HostJit *host_jit(const Module *m, const HostOptions *o, char **error) {
     if (ok) j->manifest = lookup(j, name, "manifest", error);
     if (ok && j->manifest) j->kernels = lookup(j, name, "kernels", error);
     arena_free(a);
-    if (j && j->kernels) return j;
+    if (j->kernels) return j;
     host_jit_free(j);
     return NULL;
 }

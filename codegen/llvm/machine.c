@@ -1,5 +1,6 @@
 /* See machine.h. */
 #include "codegen/llvm/machine.h"
+#include "ir/memory.h"
 #include <llvm-c/Analysis.h>
 #include <llvm-c/IRReader.h>
 #include <llvm-c/Target.h>
@@ -30,46 +31,55 @@ static void register_targets(void) {
 
 /* LLVM's messages are freed by LLVM; ours by free(). */
 static char *take_message(char *message) {
-    char *copy = strdup(message ? message : "unknown error of LLVM");
+    char *copy = memory_strdup(message ? message : "unknown error of LLVM");
     if (message) LLVMDisposeMessage(message);
     return copy;
 }
 
 /* LLVM's C interface has no list of processors: it names an unknown one on stderr, goes on without it, and may abort
  * later.  So stderr is read while it makes a machine for the name. */
-static bool cpu_is_known(LLVMTargetRef target, const char *triple, const char *cpu) {
-    FILE *said = tmpfile();
+static bool says_nothing(FILE *said, int screen, LLVMTargetRef target, const char *triple, const char *cpu) {
     fflush(stderr);
-    const int screen = said ? dup(STDERR_FILENO) : -1;
-    if (screen >= 0) dup2(fileno(said), STDERR_FILENO);
+    if (dup2(fileno(said), STDERR_FILENO) < 0) return false;
+    memory_say_to(screen);
     LLVMTargetMachineRef m = LLVMCreateTargetMachine(target, triple, cpu, "", LLVMCodeGenLevelDefault, LLVMRelocPIC,
                                                      LLVMCodeModelDefault);
     if (m) LLVMDisposeTargetMachine(m);
-    if (screen >= 0) {
-        fflush(stderr);
-        dup2(screen, STDERR_FILENO);
-        close(screen);
-    }
-    const bool known = m && (!said || fseek(said, 0, SEEK_END) || ftell(said) == 0);
-    if (said) fclose(said);
-    return known;
+    fflush(stderr);
+    dup2(screen, STDERR_FILENO);
+    memory_say_to(STDERR_FILENO);
+    return m && fseek(said, 0, SEEK_END) == 0 && ftell(said) == 0;
 }
 
 static char *unknown_cpu(const char *triple, const char *cpu) {
     static const char text[] = "no processor `%s` is known for %s: leave it out for this machine's, or `llc-19 -mtriple=%s "
                                "-mcpu=help` lists them";
     const size_t n = sizeof text + strlen(cpu) + 2 * strlen(triple);
-    char *message = malloc(n);
-    if (message) snprintf(message, n, text, cpu, triple, triple);
+    char *message = memory_alloc(n);
+    snprintf(message, n, text, cpu, triple, triple);
     return message;
+}
+
+/* NULL, or what is wrong with the name. */
+static char *cpu_complaint(LLVMTargetRef target, const char *triple, const char *cpu) {
+    FILE *said = tmpfile();
+    const int screen = said ? dup(STDERR_FILENO) : -1;
+    char *complaint = NULL;
+    if (screen < 0)
+        complaint = memory_strdup("no temporary file for what LLVM says of a processor's name");
+    else if (!says_nothing(said, screen, target, triple, cpu))
+        complaint = unknown_cpu(triple, cpu);
+    if (screen >= 0) close(screen);
+    if (said) fclose(said);
+    return complaint;
 }
 
 LLVMTargetMachineRef machine_new(const char *triple, const char *cpu, const char *features, char **error) {
     register_targets();
     const bool named = cpu && strcmp(cpu, "native");
     if (!named) cpu = NULL;
-    char *own_triple = LLVMGetDefaultTargetTriple();
-    char *host_cpu = LLVMGetHostCPUName(), *host_features = LLVMGetHostCPUFeatures();
+    char *own_triple = memory_given(LLVMGetDefaultTargetTriple());
+    char *host_cpu = memory_given(LLVMGetHostCPUName()), *host_features = memory_given(LLVMGetHostCPUFeatures());
     const bool native = !triple && !cpu;
     if (!triple) triple = own_triple;
     LLVMTargetRef target = NULL;
@@ -77,14 +87,12 @@ LLVMTargetMachineRef machine_new(const char *triple, const char *cpu, const char
     char *message = NULL;
     if (LLVMGetTargetFromTriple(triple, &target, &message)) {
         *error = take_message(message);
-    } else if (named && !cpu_is_known(target, triple, cpu)) {
-        *error = unknown_cpu(triple, cpu);
-    } else {
+    } else if (!named || !(*error = cpu_complaint(target, triple, cpu))) {
         cpu = cpu ? cpu : native ? host_cpu : "";
         features = features ? features : native ? host_features : "";
         m = LLVMCreateTargetMachine(target, triple, cpu, features, LLVMCodeGenLevelDefault, LLVMRelocPIC,
                                     LLVMCodeModelDefault);
-        if (!m) *error = strdup("LLVM has no such machine");
+        if (!m) *error = memory_strdup("LLVM has no such machine");
     }
     LLVMDisposeMessage(own_triple);
     LLVMDisposeMessage(host_cpu);
@@ -93,9 +101,9 @@ LLVMTargetMachineRef machine_new(const char *triple, const char *cpu, const char
 }
 
 void machine_prepare(const Emit *e, LLVMTargetMachineRef m) {
-    char *triple = LLVMGetTargetMachineTriple(m);
+    char *triple = memory_given(LLVMGetTargetMachineTriple(m));
     LLVMTargetDataRef layout = LLVMCreateTargetDataLayout(m);
-    char *text = LLVMCopyStringRepOfTargetData(layout);
+    char *text = memory_given(LLVMCopyStringRepOfTargetData(layout));
     LLVMSetTarget(e->module, triple);
     LLVMSetDataLayout(e->module, text);
     LLVMDisposeMessage(text);
@@ -114,8 +122,8 @@ bool machine_optimise(const Emit *e, LLVMTargetMachineRef m, const char *passes,
     LLVMErrorRef failed = LLVMRunPasses(e->module, passes, m, options);
     LLVMDisposePassBuilderOptions(options);
     if (!failed) return true;
-    char *text = LLVMGetErrorMessage(failed);
-    *error = strdup(text);
+    char *text = memory_given(LLVMGetErrorMessage(failed));
+    *error = memory_strdup(text);
     LLVMDisposeErrorMessage(text);
     return false;
 }
@@ -128,17 +136,14 @@ bool machine_emit(const Emit *e, LLVMTargetMachineRef m, LLVMCodeGenFileType kin
         *error = take_message(message);
         return false;
     }
+    memory_given(out);
     *n = LLVMGetBufferSize(out);
-    char *copy = malloc(*n + 1);
-    if (copy) {
-        memcpy(copy, LLVMGetBufferStart(out), *n);
-        copy[*n] = 0;
-    } else {
-        *error = strdup("out of memory");
-    }
+    char *copy = memory_alloc(*n + 1);
+    memcpy(copy, LLVMGetBufferStart(out), *n);
+    copy[*n] = 0;
     LLVMDisposeMemoryBuffer(out);
     *bytes = copy;
-    return copy != NULL;
+    return true;
 }
 
 /* ---- features ------------------------------------------------------------------------------------------------- */
@@ -160,12 +165,9 @@ static char *feature_text(size_t i) {
                                "define void @f(ptr %%p) #0 {\n  %%v = load %s, ptr %%p\n  %%r = %s\n"
                                "  store %s %%r, ptr %%p\n  ret void\n}\nattributes #0 = { "
                                "\"prefer-vector-width\"=\"512\" \"min-legal-vector-width\"=\"512\" }\n";
-    char *out = NULL;
-    size_t n;
-    FILE *f = open_memstream(&out, &n);
-    if (!f) return NULL;
-    fprintf(f, text, features[i].from, features[i].operation, features[i].to);
-    return fclose(f) ? NULL : out;
+    TextStream t;
+    fprintf(text_open(&t), text, features[i].from, features[i].operation, features[i].to);
+    return text_close(&t);
 }
 
 /* Does a line of the assembly have both words? */
@@ -183,9 +185,9 @@ static bool code_has(LLVMTargetMachineRef m, size_t i) {
     char *text = feature_text(i), *error = NULL;
     void *bytes = NULL;
     size_t n;
-    LLVMMemoryBufferRef source = text ? LLVMCreateMemoryBufferWithMemoryRangeCopy(text, strlen(text), "feature") : NULL;
+    LLVMMemoryBufferRef source = memory_given(LLVMCreateMemoryBufferWithMemoryRangeCopy(text, strlen(text), "feature"));
     Emit e = {.context = context};
-    const bool parsed = source && !LLVMParseIRInContext(context, source, &e.module, &error);
+    const bool parsed = !LLVMParseIRInContext(context, source, &e.module, &error);
     LLVMDisposeMessage(error);
     bool found = false;
     if (parsed) {
@@ -204,7 +206,7 @@ static bool code_has(LLVMTargetMachineRef m, size_t i) {
 
 /* '+' or '-' before the feature in the machine's list; 0: it is not there, a named processor may have it. */
 static char listed(LLVMTargetMachineRef m, const char *feature) {
-    char *list = LLVMGetTargetMachineFeatureString(m), sign = 0;
+    char *list = memory_given(LLVMGetTargetMachineFeatureString(m)), sign = 0;
     const size_t n = strlen(feature);
     for (const char *p = list; (p = strstr(p, feature)); p += n)
         if (p > list && (p[-1] == '+' || p[-1] == '-') && (p[n] == ',' || p[n] == 0)) sign = p[-1];
@@ -221,7 +223,7 @@ bool machine_has(LLVMTargetMachineRef m, const char *feature) {
 }
 
 char *machine_ir_text(const Emit *e) {
-    char *text = LLVMPrintModuleToString(e->module), *copy = strdup(text);
+    char *text = memory_given(LLVMPrintModuleToString(e->module)), *copy = memory_strdup(text);
     LLVMDisposeMessage(text);
     return copy;
 }

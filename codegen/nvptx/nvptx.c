@@ -2,6 +2,7 @@
 #include "codegen/llvm/emit_math.h"
 #include "codegen/llvm/machine.h"
 #include "codegen/nvptx/simt.h"
+#include "ir/memory.h"
 #include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
@@ -40,7 +41,7 @@ static bool emit_kernels(Part *p) {
         if (ok) continue;
         char text[256];
         snprintf(text, sizeof text, "kernel %s was not compiled for a GPU target", p->m->kernels.at[i]->name);
-        p->error = strdup(text);
+        p->error = memory_strdup(text);
         return false;
     }
     return true;
@@ -87,15 +88,15 @@ static void compile_parts(Part *part, int n) {
 static char *join(const Part *part, int n) {
     size_t total = 1;
     for (int i = 0; i < n; i++) total += strlen(part[i].text);
-    char *all = malloc(total), *at = all;
-    for (int i = 0; all && i < n; i++) {
+    char *all = memory_alloc(total), *at = all;
+    for (int i = 0; i < n; i++) {
         const char *from = part[i].text, *header = strstr(from, ".address_size");
         if (i && header) from = strchr(header, '\n');
         const size_t length = strlen(from);
         memcpy(at, from, length);
         at += length;
     }
-    if (all) *at = 0;
+    *at = 0;
     return all;
 }
 
@@ -112,7 +113,7 @@ static bool emit_text(const Module *m, const NvptxOptions *o, bool as_ir, char *
     if (ok) compile_parts(part, n);
     for (int i = 0; i < n && ok; i++) {
         if (part[i].text) continue;
-        *error = part[i].error ? part[i].error : strdup("LLVM gave no text");
+        *error = part[i].error ? part[i].error : memory_strdup("LLVM gave no text");
         part[i].error = NULL;
         ok = false;
     }

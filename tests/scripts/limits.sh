@@ -111,7 +111,7 @@ for kind in c ptx o ll graph tile; do
     ends 1 "directory_$kind" "$FUSEC" good.dsl -o "d.$kind"
 done
 [ -z "$(find d.* -type f)" ] || fail "files in the directories that were outputs"
-[ -z "$(find . -name '*.tmp*')" ] || fail "temporary files are left: $(find . -name '*.tmp*')"
+[ -z "$(find . -name '.fusec-*')" ] || fail "temporary files are left: $(find . -name '.fusec-*')"
 if [ -w /dev/full ]; then
     for command in "report good.dsl" "check --print-after=all good.dsl" "--help" "--passes"; do
         # shellcheck disable=SC2086

@@ -143,7 +143,7 @@ mkdir dir dir/m.h
 says 1 'fusec: error: cannot write dir/m.h: Is a directory' "$FUSEC" d.dsl -o dir/m.c
 says 1 'fusec: error: cannot write dir/none/m.c: No such file or directory' "$FUSEC" d.dsl -o dir/none/m.c
 [ "$(ls dir)" = m.h ] || { echo "FAIL: left behind: $(ls dir)"; bad=1; }
-[ -z "$(find . -name '*.tmp')" ] || { echo "FAIL: temporary files are left"; bad=1; }
+[ -z "$(find . -name '.fusec-*')" ] || { echo "FAIL: temporary files are left"; bad=1; }
 says 2 'fusec: d.xyz: what to write follows from the suffix: .ptx .cubin .o .c .ll .graph .tile' "$FUSEC" d.dsl -o d.xyz
 says 2 'fusec: a .c file is not made for target sm_80' "$FUSEC" d.dsl -o d.c --target sm_80
 

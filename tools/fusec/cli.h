@@ -3,6 +3,7 @@
 #define FUSEC_TOOLS_CLI_H
 #include "frontend/frontend.h"
 #include "passes/pass.h"
+#include "tools/fusec/write_file.h"
 
 typedef enum { COMMAND_COMPILE, COMMAND_CHECK, COMMAND_REPORT, COMMAND_RUN, COMMAND_TUNE } Command;
 
@@ -100,16 +101,5 @@ int command_report(const Options *o);
 int command_measure(const Options *o); /* report --measured */
 int command_run(const Options *o);
 int command_tune(const Options *o);
-
-/* Writes beside `path` and renames, so that a failure leaves no half-written file. `write` may fail
- * (returns false). Message on stderr and false on any failure. */
-bool write_file(const char *path, bool (*write)(FILE *f, void *user), void *user);
-/* Several files that belong together: all of them, or none. */
-typedef struct OutputFile {
-    const char *path;
-    const void *bytes;
-    size_t n;
-} OutputFile;
-bool write_files(const OutputFile *files, int n);
 
 #endif

@@ -3,6 +3,7 @@
 #include "codegen/artifact/artifact.h"
 #include "codegen/host/host.h"
 #include "codegen/nvptx/nvptx.h"
+#include "ir/memory.h"
 #include "tools/fusec/array.h"
 #include "tools/fusec/cli.h"
 #include "tools/fusec/process.h"
@@ -30,7 +31,7 @@ static bool fail(const char *what, const char *why) {
 
 static void add(Compile *c, const char *path, void *bytes, size_t n) {
     c->owned[c->n] = bytes;
-    c->file[c->n++] = (OutputFile){path, bytes, n};
+    c->file[c->n++] = (OutputFile){.path = path, .bytes = bytes, .n = n};
 }
 
 /* FILE with another suffix. */
@@ -45,13 +46,10 @@ static const char *base_name(const char *path) {
 
 /* Text printed by `print` as the contents of `path`. */
 static bool add_text(Compile *c, const char *path, const char *(*print)(FILE *f, Compile *c)) {
-    char *text = NULL;
-    size_t n = 0;
-    FILE *f = open_memstream(&text, &n);
-    if (!f) return fail(path, "out of memory");
-    const char *why = print(f, c);
-    if (fclose(f) != 0 && !why) why = "out of memory";
-    add(c, path, text, n);
+    TextStream t;
+    const char *why = print(text_open(&t), c);
+    char *text = text_close(&t);
+    add(c, path, text, t.n);
     return !why || fail(path, why);
 }
 
@@ -142,24 +140,18 @@ static bool emit_ptx(Compile *c) {
 
 static bool assemble(Compile *c, Scratch *s, const char *text, const char **error) {
     const char *ptx = scratch_file(s, "model.ptx"), *cubin = scratch_file(s, "model.cubin");
-    const OutputFile source = {ptx, text, strlen(text)};
     const char *arch = arena_printf(c->arena, "-arch=%s", c->target->name);
     char *argv[] = {"ptxas", (char *)(uintptr_t)arch, "-o", (char *)(uintptr_t)cubin, (char *)(uintptr_t)ptx, NULL};
     uint8_t *bytes;
     size_t n;
-    if (!write_files(&source, 1)) {
-        *error = "no room for temporary files";
-        return false;
-    }
-    if (!process_run(s, argv, error) || !file_read(c->arena, cubin, &bytes, &n, error)) return false;
-    void *copy = malloc(n + 1);
-    if (copy) memcpy(copy, bytes, n);
-    add(c, c->o->output, copy, n);
-    return copy != NULL;
+    if (!scratch_write(s, ptx, text, strlen(text), error) || !process_run(s, argv, error) ||
+        !file_read(c->arena, cubin, &bytes, &n, error)) return false;
+    add(c, c->o->output, memcpy(memory_alloc(n), bytes, n), n);
+    return true;
 }
 
 static bool emit_cubin(Compile *c) {
-    const char *error = "out of memory";
+    const char *error = "failed";
     char *text;
     Scratch s;
     if (!ptx_text(c, &text)) return false;

@@ -1,5 +1,6 @@
 /* Rows of data into a batch, and what is checked before. */
 #include "tools/fusec/data.h"
+#include "ir/memory.h"
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -48,10 +49,9 @@ bool data_check(const Run *r, const Data *d, int64_t first, int64_t last) {
 static bool fill(Run *r, const DataSource *s, const int64_t *rows, int64_t n) {
     const ModuleTensor *t = &r->m->inputs.at[s->input];
     const int64_t bytes = s->count * dtype_bytes(t->dtype);
-    char *dense = malloc((size_t)(n * bytes) + 1);
+    char *dense = memory_alloc((size_t)(n * bytes) + 1);
     int64_t bad;
     bool ok = true;
-    if (!dense) return run_error("out of memory");
     for (int64_t i = 0; i < n && ok; i++)
         ok = element_convert(s->element, row_at(s, rows[i]), s->count, t->dtype, dense + i * bytes, &bad);
     if (ok) extents_spread(r, t, dense, r->inputs[s->input]);

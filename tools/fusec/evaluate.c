@@ -2,6 +2,7 @@
  * such a batch still holds the padding; if it is a mean or a sum over rows that are computed apart from each other,
  * as they are at inference, a batch of nothing but that row tells its share, which is then taken out. */
 #include "tools/fusec/train.h"
+#include "ir/memory.h"
 #include <stdlib.h>
 #include <string.h>
 
@@ -123,8 +124,8 @@ static bool evaluate_batch(Evaluate *e, int64_t *rows, int64_t n) {
 }
 
 static bool evaluate_rows(Evaluate *e, int64_t first, int64_t last) {
-    int64_t *rows = calloc((size_t)e->d->capacity, sizeof *rows);
-    bool ok = rows || run_error("out of memory");
+    int64_t *rows = memory_zeroed((size_t)e->d->capacity, sizeof *rows);
+    bool ok = true;
     for (int64_t at = first; at < last && ok; at += e->d->capacity) {
         const int64_t n = last - at < e->d->capacity ? last - at : e->d->capacity;
         for (int64_t i = 0; i < n; i++) rows[i] = at + i;
@@ -174,7 +175,7 @@ static void choose(Evaluate *e, void **all) {
         if (!used)
             e->r->outputs[o] = NULL;
         else if (wanted && e->collect && is_collected(e, t))
-            e->rows[o] = malloc((size_t)(e->n * elements_per_row(t) * dtype_bytes(t->dtype)) + 1);
+            e->rows[o] = memory_alloc((size_t)(e->n * elements_per_row(t) * dtype_bytes(t->dtype)) + 1);
     }
 }
 

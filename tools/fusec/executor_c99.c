@@ -1,9 +1,9 @@
 /* The emitted C, through the system's compiler ($CC, or cc). */
 #include "codegen/artifact/artifact.h"
+#include "ir/memory.h"
 #include "tools/fusec/executor.h"
 #include "tools/fusec/process.h"
 #include <dlfcn.h>
-#include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -26,18 +26,17 @@ typedef struct Sources {
     const char *source, *header, *library;
 } Sources;
 
-static bool write_sources(Arena *a, const Sources *s, const Module *m, const char **error) {
-    FILE *c = fopen(s->source, "w"), *h = fopen(s->header, "w");
-    const char *why = c && h ? artifact_c99(c, m, "model.h") : NULL;
-    if (h) artifact_header(h, m, BACKEND_C99);
-    const bool written = c && h && !ferror(c) && !ferror(h);
-    const bool source_closed = !c || fclose(c) == 0, header_closed = !h || fclose(h) == 0,
-               closed = source_closed && header_closed;
-    if (why)
-        *error = arena_printf(a, "no C form: %s", why);
-    else if (!written || !closed)
-        *error = arena_printf(a, "%s: %s", s->scratch.dir, strerror(errno));
-    return !why && written && closed;
+static bool write_sources(Arena *a, Sources *s, const Module *m, const char **error) {
+    TextStream c, h;
+    const char *why = artifact_c99(text_open(&c), m, "model.h");
+    artifact_header(text_open(&h), m, BACKEND_C99);
+    char *source = text_close(&c), *header = text_close(&h);
+    if (why) *error = arena_printf(a, "no C form: %s", why);
+    const bool ok = !why && scratch_write(&s->scratch, s->source, source, c.n, error) &&
+                    scratch_write(&s->scratch, s->header, header, h.n, error);
+    free(source);
+    free(header);
+    return ok;
 }
 
 static bool compile(Sources *s, const char **error) {

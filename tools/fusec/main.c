@@ -1,5 +1,9 @@
 /* fusec: the compiler's command line. */
+#include "codegen/llvm/failures.h"
+#include "ir/memory.h"
 #include "tools/fusec/cli.h"
+#include "tools/fusec/interrupt.h"
+#include "tools/fusec/temporary.h"
 #include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
@@ -13,12 +17,21 @@ static void open_streams(void) {
         if (fcntl(fd, F_GETFD) < 0 && errno == EBADF && open("/dev/null", O_RDWR) != fd) _exit(EXIT_ERROR);
 }
 
+/* Before the constructors of LLVM, which take memory. */
+static void set_up(int argc, char **argv, char **environment) {
+    (void)argc, (void)argv, (void)environment;
+    memory_before_end(temporaries_remove);
+    llvm_failures_end(temporaries_remove);
+}
+__attribute__((section(".preinit_array"), used)) static void (*first)(int, char **, char **) = set_up;
+
 /* What was printed must have arrived: a full disk is an error. */
 static int flush_output(int status) {
     const bool failed = ferror(stdout);
     errno = 0;
     if (fflush(stdout) == 0 && !failed) return status;
-    fprintf(stderr, "fusec: error: standard output cannot be written%s%s\n", errno ? ": " : "", errno ? strerror(errno) : "");
+    fprintf(stderr, "fusec: error: standard output cannot be written%s%s\n", errno ? ": " : "",
+            errno ? strerror(errno) : "");
     return status == EXIT_OK ? EXIT_ERROR : status;
 }
 
@@ -29,6 +42,7 @@ int main(int argc, char **argv) {
                                                        [COMMAND_RUN] = command_run,
                                                        [COMMAND_TUNE] = command_tune};
     open_streams();
+    interrupt_handle();
     /* Arenas come and go with the passes: memory that was paid for once is used again, not given back. */
     mallopt(M_MMAP_THRESHOLD, 1 << 28);
     mallopt(M_TRIM_THRESHOLD, INT_MAX);

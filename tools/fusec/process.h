@@ -4,7 +4,8 @@
 #include "ir/arena.h"
 #include <stdbool.h>
 
-/* A new directory under $TMPDIR (or /tmp) for a few files; removed with them by scratch_close. */
+/* A new directory under $TMPDIR (or /tmp) for a few files; removed with them by scratch_close, or when a signal ends the
+ * process. */
 typedef struct Scratch {
     Arena *arena;
     char *dir;
@@ -14,6 +15,8 @@ typedef struct Scratch {
 
 bool scratch_open(Arena *a, Scratch *s, const char **error);
 const char *scratch_file(Scratch *s, const char *name); /* its path; at most 8 */
+/* A new file at a path of scratch_file. */
+bool scratch_write(Scratch *s, const char *path, const void *bytes, size_t n, const char **error);
 void scratch_close(Scratch *s);
 
 /* Runs argv[0], found by PATH, with its output in the scratch file "log".  False with *error (in the arena): it cannot

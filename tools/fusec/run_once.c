@@ -1,5 +1,6 @@
 /* One call, or N with the same inputs: everything from and to safetensors. */
 #include "tools/fusec/run.h"
+#include "ir/memory.h"
 #include <stdlib.h>
 #include <string.h>
 
@@ -35,9 +36,8 @@ static bool take_input(Once *x, const Array *from, int input) {
     Run *r = x->r;
     const ModuleTensor *t = &r->m->inputs.at[input];
     const int64_t n = array_elements(from);
-    void *dense = malloc((size_t)(n * dtype_bytes(t->dtype) + 1));
+    void *dense = memory_alloc((size_t)(n * dtype_bytes(t->dtype) + 1));
     int64_t bad = 0;
-    if (!dense) return run_error("out of memory");
     bool ok = element_convert(from->element, from->data, n, t->dtype, dense, &bad);
     if (!ok)
         run_error("%s: %s: element %lld, %g, is no %s", r->o->inputs, from->name, (long long)bad,

@@ -188,8 +188,8 @@ int run_train(Run *r) {
     }
     const bool entries[ENTRY_COUNT] = {
         [ENTRY_INFER] = entry == ENTRY_INFER || r->o->test_rows, [ENTRY_STEP] = entry == ENTRY_STEP};
-    interrupt_hold();
     if (!start(&t, entry, entries)) return EXIT_ERROR;
+    interrupt_hold();
     if (entry == ENTRY_STEP) return train_all(&t);
     return evaluate(r, &t.data, t.has_test ? t.test_first : t.first, t.has_test ? t.test_last : t.last, "infer",
                     r->o->outputs)

@@ -1,6 +1,7 @@
 /* safetensors: u64 header length, a JSON header {"name": {"dtype", "shape", "data_offsets"}, "__metadata__": {..}},
  * data. Format: github.com/huggingface/safetensors. */
 #include "tools/fusec/array.h"
+#include "ir/memory.h"
 #include <jansson.h>
 #include <stdarg.h>
 #include <stdlib.h>
@@ -66,6 +67,9 @@ static bool read_tensor(const Reader *r, const char *name, const json_t *entry, 
     return true;
 }
 
+/* jansson leaves out what it has no memory for. */
+static void take_memory(void) { json_set_alloc_funcs(memory_alloc, free); }
+
 /* The parsed header, to be released; NULL with the error set.  *start: where the data begins. */
 static json_t *read_header(const Reader *r, const uint8_t *bytes, size_t n, size_t *start) {
     uint64_t length = 0;
@@ -84,6 +88,7 @@ static json_t *read_header(const Reader *r, const uint8_t *bytes, size_t n, size
         return NULL;
     }
     json_error_t why;
+    take_memory();
     json_t *root = json_loadb((const char *)bytes + 8, (size_t)length, JSON_REJECT_DUPLICATES, &why);
     if (!json_is_object(root)) {
         fail(r, "corrupt header: %s", root ? "not an object" : why.text);
@@ -127,29 +132,36 @@ const char *safetensors_metadata(Arena *a, const uint8_t *bytes, size_t n, const
 }
 
 /* ---- writing ------------------------------------------------------------------------------------------------ */
+static json_t *entry_of(const Array *x, int64_t at) {
+    json_t *shape = json_array(), *span = json_array(), *entry = json_object();
+    for (int d = 0; d < x->rank; d++) json_array_append_new(shape, json_integer(x->dim[d]));
+    json_array_append_new(span, json_integer(at));
+    json_array_append_new(span, json_integer(at + array_bytes(x)));
+    json_object_set_new(entry, "dtype", json_string(element_info[x->element].safetensors));
+    json_object_set_new(entry, "shape", shape);
+    json_object_set_new(entry, "data_offsets", span);
+    return entry;
+}
+
+/* NULL: a name is no text in UTF-8. */
 static json_t *header_of(const Arrays *list, const char *const *metadata) {
+    take_memory();
     json_t *root = json_object(), *meta = json_object();
     int64_t at = 0;
+    bool ok = true;
     for (int i = 0; metadata && metadata[i]; i += 2)
-        json_object_set_new(meta, metadata[i], json_string(metadata[i + 1]));
+        ok = json_object_set_new(meta, metadata[i], json_string(metadata[i + 1])) == 0 && ok;
     json_object_set_new(root, "__metadata__", meta);
-    for (int i = 0; i < list->n; i++) {
-        const Array *x = &list->at[i];
-        json_t *shape = json_array(), *span = json_array(), *entry = json_object();
-        for (int d = 0; d < x->rank; d++) json_array_append_new(shape, json_integer(x->dim[d]));
-        json_array_append_new(span, json_integer(at));
-        json_array_append_new(span, json_integer(at += array_bytes(x)));
-        json_object_set_new(entry, "dtype", json_string(element_info[x->element].safetensors));
-        json_object_set_new(entry, "shape", shape);
-        json_object_set_new(entry, "data_offsets", span);
-        json_object_set_new(root, x->name, entry);
-    }
-    return root;
+    for (int i = 0; i < list->n; at += array_bytes(&list->at[i++]))
+        ok = json_object_set_new(root, list->at[i].name, entry_of(&list->at[i], at)) == 0 && ok;
+    if (ok) return root;
+    json_decref(root);
+    return NULL;
 }
 
 bool safetensors_write(FILE *f, const Arrays *list, const char *const *metadata) {
     json_t *root = header_of(list, metadata);
-    char *text = json_dumps(root, JSON_COMPACT);
+    char *text = root ? json_dumps(root, JSON_COMPACT) : NULL;
     json_decref(root);
     if (!text) return false;
     const size_t n = strlen(text), padded = (n + 7) / 8 * 8; /* the data is aligned */

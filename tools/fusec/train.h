@@ -2,6 +2,7 @@
 #ifndef FUSEC_TOOLS_TRAIN_H
 #define FUSEC_TOOLS_TRAIN_H
 #include "tools/fusec/data.h"
+#include "tools/fusec/interrupt.h"
 #include "tools/fusec/progress.h"
 
 typedef struct Training {
@@ -31,9 +32,5 @@ bool evaluate(Run *r, const Data *d, int64_t first, int64_t last, const char *ti
 /* "loss 0.1234  error 0.5" of the scalar outputs; sum[o] / n. */
 char *scalars_text(Arena *a, const Run *r, const double *sum, double n);
 bool is_scalar(const ModuleTensor *t);
-
-/* SIGINT and SIGTERM are held back, so that a run ends between two steps: set up before threads are made. */
-void interrupt_hold(void);
-bool interrupt_pending(void);
 
 #endif

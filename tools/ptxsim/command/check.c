@@ -1,4 +1,5 @@
 /* ptxsim check: does the software GPU take this PTX?  It is loaded through the library, as a program would. */
+#include "ir/memory.h"
 #include "tools/ptxsim/command/command.h"
 #include "tools/ptxsim/driver/cuda_api.h"
 #include <dlfcn.h>
@@ -36,11 +37,11 @@ static bool open_loader(Loader *l) {
 
 static char *read_text(const char *path) {
     FILE *f = strcmp(path, "-") ? fopen(path, "r") : stdin;
-    char *text = NULL;
-    size_t bytes = 0;
-    FILE *to = f ? open_memstream(&text, &bytes) : NULL;
-    for (int c; to && (c = getc(f)) != EOF;) putc(c, to);
-    if (!to || ferror(f) || fclose(to) != 0) {
+    TextStream t;
+    FILE *to = text_open(&t);
+    for (int c; f && (c = getc(f)) != EOF;) putc(c, to);
+    char *text = text_close(&t);
+    if (!f || ferror(f)) {
         fprintf(stderr, "ptxsim: %s: %s\n", path, strerror(errno));
         free(text);
         text = NULL;

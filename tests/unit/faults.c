@@ -1,0 +1,394 @@
+/* Every command while memory, a file or the disk fails it: the k-th call of a kind, or all from the k-th on.
+ *
+ * A trial passes if the command ends by itself, and either reports an error (an exit status, a message) and leaves every
+ * file as it was or whole and new, all of one command alike, or ends well with what it prints and writes without a fault;
+ * and if nothing else is left, here or in $TMPDIR.
+ *
+ * FAULTS_TRIALS (default 400), FAULTS_SEED, FAULTS_FIRST (the number of the first trial: with FAULTS_TRIALS=1 a trial is
+ * repeated).  Prints `faults N` and `lost N`. */
+#include "tests/faults/inject.h"
+#include "tests/support/scratch.h"
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <limits.h>
+#include <setjmp.h>
+#include <signal.h>
+#include <spawn.h>
+#include <stdarg.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+#include <cmocka.h>
+
+enum { MOST_OUTPUTS = 3, MOST_ARGUMENTS = 20, OUTPUT_BYTES = 1 << 22, TEXT_BYTES = 1 << 16 };
+
+typedef struct Command {
+    int weight;
+    const char *arguments;             /* separated by blanks */
+    const char *output[MOST_OUTPUTS];  /* that it writes, and that exist before */
+    const char *was;                   /* a file that output[0] is a copy of; NULL: a few words */
+} Command;
+
+static const Command commands[] = {
+    {6, "check ../m.dsl", {0}, NULL},
+    {2, "check ../m.dsl --print-after=all", {0}, NULL},
+    {1, "check ../wrong.dsl", {0}, NULL},
+    {6, "../m.dsl -o y.c", {"y.c", "y.h"}, NULL},
+    {3, "../m.dsl -o y.tile", {"y.tile"}, NULL},
+    {3, "../m.dsl -o y.graph", {"y.graph"}, NULL},
+    {2, "../s.dsl -o y.ll", {"y.ll"}, NULL},
+    {4, "../s.dsl -o y.o", {"y.o", "y.h"}, NULL},
+    {2, "../s.dsl -o y.o --arch=x86-64 --triple=x86_64-linux-gnu", {"y.o", "y.h"}, NULL},
+    {3, "../s.dsl -o y.ptx", {"y.ptx", "y.c", "y.h"}, NULL},
+    {1, "../s.dsl -o y.ptx --embed --selftest", {"y.ptx", "y.c", "y.h"}, NULL},
+    {1, "../m.dsl -o y.ptx", {"y.ptx", "y.c", "y.h"}, NULL},
+    {3, "report ../m.dsl", {0}, NULL},
+    {2, "run ../m.dsl --target=interp --inputs=../in.safetensors --outputs=y.safetensors", {"y.safetensors"}, NULL},
+    {2, "run ../s.dsl --inputs=../sin.safetensors --threads=2", {0}, NULL},
+    {2, "run ../s.dsl --inputs=../sin.safetensors --target=c99 --outputs=y.safetensors", {"y.safetensors"}, NULL},
+    {3, "run ../m.dsl --target=interp --data x=../x.csv --data t=../t.csv --epochs=1 --quiet --save=y.safetensors",
+     {"y.safetensors"}, NULL},
+    {3, "run ../m.dsl --target=interp --data x=../x.csv.gz --data t=../t.csv --epochs=3 --quiet --resume=y.safetensors "
+        "--save=y.safetensors", {"y.safetensors"}, "at2.safetensors"},
+    {1, "run ../m.dsl --data x=../x.csv --data t=../t.csv --epochs=1 --quiet --threads=1 --save=y.safetensors --test-rows=0:5 "
+        "--outputs=z.safetensors", {"y.safetensors", "z.safetensors"}, NULL},
+};
+enum { N_COMMANDS = sizeof commands / sizeof *commands };
+
+static const char small[] = "model s {\n    input x : f32[4]\n    output y = x * 2\n}\n";
+static const char model[] = "model m {\n    input x : f32[B, 3]\n    input t : f32[B, 2]\n"
+                            "    y = linear(tanh(linear(x, 4) as a), 2) as b\n    output z = y\n"
+                            "    output loss = mean((y - t) ^ 2)\n    train loss with adam(lr = 0.01)\n}\n"
+                            "dim B <= 4\n";
+
+static const char *folder; /* of all: the inputs; box/, where commands run; tmp/, their TMPDIR */
+static FaultPlan *plan;
+
+/* ---- files ------------------------------------------------------------------------------------------------------- */
+typedef struct Bytes {
+    char *at;
+    size_t n;
+    bool there;
+} Bytes;
+
+static char *path_of(const char *name) {
+    static char path[4][PATH_MAX];
+    static int turn;
+    char *p = path[turn++ % 4];
+    snprintf(p, PATH_MAX, "%s/%s", folder, name);
+    return p;
+}
+
+static Bytes read_file(const char *path) {
+    Bytes b = {0};
+    FILE *f = fopen(path, "rb");
+    if (!f) return b;
+    b.at = malloc(OUTPUT_BYTES);
+    assert_non_null(b.at);
+    b.n = fread(b.at, 1, OUTPUT_BYTES, f);
+    b.there = true;
+    fclose(f);
+    return b;
+}
+
+static void write_bytes(const char *path, const void *bytes, size_t n) {
+    FILE *f = fopen(path, "wb");
+    assert_non_null(f);
+    assert_true(fwrite(bytes, 1, n, f) == n && fclose(f) == 0);
+}
+static void write_words(const char *name, const char *text) { write_bytes(path_of(name), text, strlen(text)); }
+
+static bool same(const Bytes *a, const Bytes *b) {
+    return a->there == b->there && a->n == b->n && (!a->n || !memcmp(a->at, b->at, a->n));
+}
+
+/* The first name in a folder of ours that is none of those expected; the folder is emptied. */
+static bool sweep(const char *name, const char *const *expected, char *found, size_t room) {
+    DIR *d = opendir(path_of(name));
+    bool clean = true;
+    assert_non_null(d);
+    for (struct dirent *e; (e = readdir(d));) {
+        char path[PATH_MAX];
+        bool known = !strcmp(e->d_name, ".") || !strcmp(e->d_name, "..");
+        if (known) continue;
+        for (int i = 0; expected && i < MOST_OUTPUTS && expected[i]; i++) known |= !strcmp(expected[i], e->d_name);
+        if (!known && clean) snprintf(found, room, "%s/%s is left", name, e->d_name);
+        clean = clean && known;
+        snprintf(path, sizeof path, "%s/%s", path_of(name), e->d_name);
+        if (unlink(path) != 0) {
+            char line[PATH_MAX + 16];
+            snprintf(line, sizeof line, "rm -rf '%s'", path);
+            assert_int_equal(system(line), 0);
+        }
+    }
+    closedir(d);
+    return clean;
+}
+
+/* ---- a command --------------------------------------------------------------------------------------------------- */
+typedef struct Result {
+    int status; /* of wait */
+    bool hung;
+    Bytes out, err, file[MOST_OUTPUTS];
+} Result;
+
+static void release(Result *r) {
+    free(r->out.at);
+    free(r->err.at);
+    for (int i = 0; i < MOST_OUTPUTS; i++) free(r->file[i].at);
+}
+
+static pid_t start(const char *arguments) {
+    static char line[1024], preload[PATH_MAX], with[PATH_MAX], tmp[PATH_MAX];
+    char *argv[MOST_ARGUMENTS] = {BUILD_DIR "/fusec"}, *rest = NULL;
+    int n = 1;
+    snprintf(line, sizeof line, "%s", arguments);
+    for (char *w = strtok_r(line, " ", &rest); w; w = strtok_r(NULL, " ", &rest)) argv[n++] = w;
+    snprintf(preload, sizeof preload, "LD_PRELOAD=%s", FAULTS_LIBRARY);
+    snprintf(with, sizeof with, "FAULT_PLAN=%s", path_of("plan"));
+    snprintf(tmp, sizeof tmp, "TMPDIR=%s", path_of("tmp"));
+    char path[] = "PATH=/usr/local/bin:/usr/bin:/bin";
+    char *environment[] = {preload, with, tmp, path, NULL};
+    posix_spawn_file_actions_t to;
+    pid_t pid;
+    posix_spawn_file_actions_init(&to);
+    posix_spawn_file_actions_addchdir_np(&to, path_of("box"));
+    posix_spawn_file_actions_addopen(&to, 0, "/dev/null", O_RDONLY, 0);
+    posix_spawn_file_actions_addopen(&to, 1, path_of("out"), O_WRONLY | O_CREAT | O_TRUNC, 0600);
+    posix_spawn_file_actions_addopen(&to, 2, path_of("err"), O_WRONLY | O_CREAT | O_TRUNC, 0600);
+    assert_int_equal(posix_spawn(&pid, argv[0], &to, NULL, argv, environment), 0);
+    posix_spawn_file_actions_destroy(&to);
+    return pid;
+}
+
+static bool wait_for(pid_t pid, int *status) {
+    enum { SECONDS = 60 };
+    const struct timespec moment = {.tv_nsec = 300000};
+    const time_t end = time(NULL) + SECONDS;
+    for (;;) {
+        if (waitpid(pid, status, WNOHANG) == pid) return true;
+        if (time(NULL) > end) break;
+        nanosleep(&moment, NULL);
+    }
+    kill(pid, SIGKILL);
+    waitpid(pid, status, 0);
+    return false;
+}
+
+static void place_old(const Command *c) {
+    for (int i = 0; i < MOST_OUTPUTS && c->output[i]; i++) {
+        char name[64];
+        snprintf(name, sizeof name, "box/%s", c->output[i]);
+        if (i == 0 && c->was) {
+            Bytes b = read_file(path_of(c->was));
+            write_bytes(path_of(name), b.at, b.n);
+            free(b.at);
+        } else {
+            write_words(name, "the old contents\n");
+        }
+    }
+}
+
+static void read_outputs(const Command *c, Bytes *file) {
+    for (int i = 0; i < MOST_OUTPUTS && c->output[i]; i++) {
+        char name[64];
+        snprintf(name, sizeof name, "box/%s", c->output[i]);
+        file[i] = read_file(path_of(name));
+    }
+}
+
+/* With calls [first, last] of the kind failing; old outputs are there before. */
+static Result run(const Command *c, FaultKind kind, long first, long last) {
+    Result r = {0};
+    memset(plan, 0, sizeof *plan);
+    plan->kind = kind, plan->first = first, plan->last = last;
+    place_old(c);
+    r.hung = !wait_for(start(c->arguments), &r.status);
+    r.out = read_file(path_of("out"));
+    r.err = read_file(path_of("err"));
+    read_outputs(c, r.file);
+    return r;
+}
+
+/* ---- judging ------------------------------------------------------------------------------------------------------- */
+typedef struct Known {
+    Result good;
+    Bytes old[MOST_OUTPUTS];
+    long calls[FAULT_KINDS];
+} Known;
+
+static Known known[N_COMMANDS];
+static long before_main; /* calls for memory of a command that does nothing */
+
+static bool has_word(const Bytes *text, const char *word) { return text->n && memmem(text->at, text->n, word, strlen(word)); }
+
+static const char *judge_files(const Command *c, const Known *k, const Result *r, bool done) {
+    int old = 0, new = 0, n = 0;
+    for (; n < MOST_OUTPUTS && c->output[n]; n++) {
+        const bool is_new = same(&r->file[n], &k->good.file[n]), is_old = same(&r->file[n], &k->old[n]);
+        if (!r->file[n].there) return "a file that existed is gone";
+        if (!is_new && !is_old) return "a file is neither the old nor the new one";
+        if (done && !is_new) return "success without the new file";
+        new += is_new, old += is_old;
+    }
+    /* evaluation after training writes by itself */
+    const bool together = strncmp(c->arguments, "run", 3) != 0;
+    return together && new < n && old < n ? "some files are new and some old" : NULL;
+}
+
+static const char *judge(const Command *c, const Known *k, const Result *r) {
+    static char found[PATH_MAX];
+    const bool done = WIFEXITED(r->status) && r->status == k->good.status;
+    const char *files = judge_files(c, k, r, done);
+    const bool here = sweep("box", c->output, found, sizeof found), there = sweep("tmp", NULL, found, sizeof found);
+    if (r->hung) return "it did not end";
+    if (WIFSIGNALED(r->status)) return strsignal(WTERMSIG(r->status));
+    if (files) return files;
+    if (!here || !there) return found;
+    if (done && !same(&r->out, &k->good.out)) return "success, and it printed something else";
+    if (!done && !has_word(&r->err, "error")) return "no message";
+    return NULL;
+}
+
+/* ---- trials -------------------------------------------------------------------------------------------------------- */
+static uint64_t mix(uint64_t x) { /* SplitMix64 */
+    x += 0x9e3779b97f4a7c15u;
+    x = (x ^ x >> 30) * 0xbf58476d1ce4e5b9u;
+    x = (x ^ x >> 27) * 0x94d049bb133111ebu;
+    return x ^ x >> 31;
+}
+
+static int choose(uint64_t random) {
+    int sum = 0, i = 0;
+    for (int c = 0; c < N_COMMANDS; c++) sum += commands[c].weight;
+    for (int left = (int)(random % (uint64_t)sum); left >= commands[i].weight; i++) left -= commands[i].weight;
+    return i;
+}
+
+/* Most of a command's own calls, some of those of the libraries that are loaded before it starts. */
+static long choose_call(uint64_t random, const Known *k, FaultKind kind) {
+    const long all = k->calls[kind], skip = kind == FAULT_MEMORY && random % 8 ? before_main : 0;
+    return all > skip ? skip + 1 + (long)(mix(random) % (uint64_t)(all - skip)) : 1;
+}
+
+typedef struct Count {
+    long faults, lost;
+} Count;
+
+static void trial(uint64_t seed, long number, Count *n) {
+    const uint64_t random = mix(mix(seed) + (uint64_t)number);
+    const int i = choose(random);
+    const Command *c = &commands[i];
+    const FaultKind kind = mix(random + 1) % 5 < 3 ? FAULT_MEMORY : FAULT_FILES;
+    const long first = choose_call(mix(random + 2), &known[i], kind), last = mix(random + 3) % 5 < 3 ? first : LONG_MAX;
+    Result r = run(c, kind, first, last);
+    const char *wrong = judge(c, &known[i], &r);
+    n->faults += plan->failed > 0;
+    if (wrong) {
+        n->lost++;
+        printf("LOST %ld: fusec %s: %s call %ld%s (%s): %s\n%.*s", number, c->arguments,
+               kind == FAULT_MEMORY ? "memory" : "file", first, last == first ? "" : " and all after", plan->where, wrong,
+               (int)(r.err.n < 600 ? r.err.n : 600), r.err.n ? r.err.at : "");
+        fflush(stdout);
+    }
+    release(&r);
+}
+
+/* ---- set up -------------------------------------------------------------------------------------------------------- */
+static void write_inputs(void) {
+    static const char zero[4] = {0};
+    char rows[256] = "", header[256];
+    write_words("s.dsl", small);
+    write_words("m.dsl", model);
+    write_words("wrong.dsl", "model w {\n    input x : f32[4]\n    output y = x @@ 2 + q\n}\n");
+    for (int i = 0; i < 6; i++) snprintf(rows + strlen(rows), 32, "%d,%d,%d\n", i, i * i % 5, 1 - i);
+    write_words("x.csv", rows);
+    write_words("t.csv", "1,0\n0,1\n1,1\n0,0\n1,0\n0,1\n");
+    const char *const text = "{\"x\":{\"dtype\":\"F32\",\"shape\":[%s],\"data_offsets\":[0,%d]}%s}";
+    for (int k = 0; k < 2; k++) {
+        char bytes[512] = {0};
+        const int data = k ? 48 : 16, second = k ? 32 : 0;
+        snprintf(header, sizeof header, text, k ? "4,3" : "4", data,
+                 k ? ",\"t\":{\"dtype\":\"F32\",\"shape\":[4,2],\"data_offsets\":[48,80]}" : "");
+        bytes[0] = (char)strlen(header);
+        memcpy(bytes + 8, header, strlen(header));
+        write_bytes(path_of(k ? "in.safetensors" : "sin.safetensors"), bytes, 8 + strlen(header) + (size_t)(data + second));
+        (void)zero;
+    }
+}
+
+/* What every command does without a fault. */
+static void learn(void) {
+    static const Command nothing = {0, "--version", {0}, NULL};
+    Result r = run(&nothing, FAULT_MEMORY, 0, 0);
+    assert_int_equal(r.status, 0);
+    before_main = plan->calls[FAULT_MEMORY];
+    assert_true(before_main > 0); /* the library is at work */
+    release(&r);
+    for (int i = 0; i < N_COMMANDS; i++) {
+        char found[PATH_MAX];
+        Known *k = &known[i];
+        place_old(&commands[i]);
+        read_outputs(&commands[i], k->old);
+        k->good = run(&commands[i], FAULT_MEMORY, 0, 0);
+        if (k->good.status != 0 && !strstr(commands[i].arguments, "wrong"))
+            fail_msg("fusec %s: %.*s", commands[i].arguments, (int)k->good.err.n, k->good.err.at);
+        for (int f = 0; f < FAULT_KINDS; f++) k->calls[f] = plan->calls[f];
+        if (!sweep("box", commands[i].output, found, sizeof found) || !sweep("tmp", NULL, found, sizeof found))
+            fail_msg("fusec %s: %s", commands[i].arguments, found);
+    }
+}
+
+static void prepare(void) {
+    char line[3 * PATH_MAX];
+    folder = scratch_folder();
+    assert_true(mkdir(path_of("box"), 0700) == 0 && mkdir(path_of("tmp"), 0700) == 0);
+    const int fd = open(path_of("plan"), O_RDWR | O_CREAT, 0600);
+    assert_true(fd >= 0 && ftruncate(fd, sizeof *plan) == 0);
+    plan = mmap(NULL, sizeof *plan, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+    assert_true(plan != MAP_FAILED);
+    close(fd);
+    write_inputs();
+    snprintf(line, sizeof line,
+             "cd %s && gzip -k x.csv && " BUILD_DIR "/fusec run m.dsl --target interp --data x=x.csv --data t=t.csv --epochs 2 "
+             "--quiet --save at2.safetensors >out",
+             folder);
+    assert_int_equal(system(line), 0);
+    learn();
+}
+
+static long number(const char *name, long otherwise) {
+    const char *text = getenv(name);
+    return text && *text ? strtol(text, NULL, 10) : otherwise;
+}
+
+static void nothing_is_lost(void **state) {
+    (void)state;
+    const long trials = number("FAULTS_TRIALS", 400), first = number("FAULTS_FIRST", 0);
+    const uint64_t seed = (uint64_t)number("FAULTS_SEED", 1);
+    Count n = {0};
+    prepare();
+    for (long i = first; i < first + trials; i++) trial(seed, i, &n);
+    printf("faults %ld\nlost %ld\n", n.faults, n.lost);
+    fflush(stdout);
+    sweep("box", NULL, (char[PATH_MAX]){0}, PATH_MAX);
+    rmdir(path_of("box"));
+    rmdir(path_of("tmp"));
+    assert_true(n.faults > 0);
+    assert_int_equal(n.lost, 0);
+}
+
+int main(void) {
+#if defined __SANITIZE_ADDRESS__ || !defined __GLIBC__
+    return 77; /* the sanitizer has the calls to itself */
+#endif
+    const struct CMUnitTest tests[] = {cmocka_unit_test(nothing_is_lost)};
+    return cmocka_run_group_tests(tests, scratch_make, scratch_remove);
+}

@@ -1,0 +1,24 @@
+/* Outputs: all of a command's files, or none; never half of one.
+ *
+ * A file is written under a name of its own in the folder where it belongs, by mkstemp, synchronised (fsync) and
+ * renamed: whatever fails, what stood there before is whole, and nothing else is left.  A symbolic link stays, and what
+ * it points to is replaced.  A pipe, a terminal or another thing that is no file is written into. */
+#ifndef FUSEC_TOOLS_WRITE_FILE_H
+#define FUSEC_TOOLS_WRITE_FILE_H
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdio.h>
+
+typedef struct OutputFile {
+    const char *path;
+    const void *bytes;
+    size_t n;
+    bool (*write)(FILE *f, void *user); /* prints the contents; NULL: they are `bytes` */
+    void *user;
+} OutputFile;
+
+/* Message on stderr and false on any failure, also of `write`. */
+bool write_files(const OutputFile *files, int n);
+bool write_file(const char *path, bool (*write)(FILE *f, void *user), void *user);
+
+#endif
