@@ -9,7 +9,9 @@ fusec=$build/fusec
 measure=$build/bench/measure
 blis_skx=0 # what BLIS calls its kernels for AVX-512
 CC=${CC:-cc}
-names="compile checkpoint ablation gemm conv gpt2-host resnet50-host ptxsim"
+names="compile checkpoint ablation gemm conv gpt2-host resnet50-host ptxsim trust"
+
+ratio() { awk -v a="$1" -v b="$2" 'BEGIN { printf "%.3f", a / b }'; }
 
 figure() { printf '%s\t%s\t%s\n' "$1" "$2" "$3"; }
 
@@ -21,24 +23,62 @@ link() {
         "$build/runtime/libfusec_host.a" -lm -lpthread -o "$out"
 }
 
-# time_compile PREFIX FILE OPTIONS...: the two times; leaves MiB in $mib
+# time_compile PREFIX KIND RUNS FILE OPTIONS...: the two times; leaves MiB in $mib, processor time in $processor
 time_compile() {
-    prefix=$1
-    shift
-    result=$("$measure" 5 "$fusec" "$@" -o "$work/out.ptx")
+    prefix=$1 kind=$2 runs=$3
+    shift 3
+    result=$("$measure" "$runs" "$fusec" "$@" -o "$work/out.$kind")
     mib=${result##* }
     result=${result% *}
+    processor=${result#* }
     figure "$prefix.seconds" "${result% *}" s
-    figure "$prefix.processor_seconds" "${result#* }" s
+    figure "$prefix.processor_seconds" "$processor" s
 }
 
 bench_compile() {
-    time_compile compile.digits_cnn "$src/examples/digits/cnn.dsl"
-    time_compile compile.gpt2 "$src/examples/gpt2/gpt2.dsl"
+    time_compile compile.digits_cnn ptx 5 "$src/examples/digits/cnn.dsl"
+    time_compile compile.gpt2 ptx 5 "$src/examples/gpt2/gpt2.dsl"
     figure compile.gpt2.peak_mb "$mib" MiB
     for n in 100 300 1000; do
-        time_compile compile.resmlp_$n "$src/bench/resmlp.dsl" -D N=$n
+        time_compile compile.resmlp_$n ptx 5 "$src/bench/resmlp.dsl" -D N=$n
     done
+    for name in sines outputs; do repeated_$name >"$work/$name.dsl"; done
+    for as in ptx o c; do
+        time_compile compile.resmlp_1000.$as $as 3 "$src/bench/resmlp.dsl" -D N=1000
+        least=$processor
+        time_compile compile.resmlp_5000.$as $as 1 "$src/bench/resmlp.dsl" -D N=5000
+        time_compile compile.resmlp_10000.$as $as 1 "$src/bench/resmlp.dsl" -D N=10000
+        figure compile.resmlp_10000_to_1000.$as "$(ratio "$processor" "$least")" ratio
+        for name in sines outputs; do time_compile compile.$name.$as $as 1 "$work/$name.dsl"; done
+    done
+}
+
+# One kernel of 2000 sines, each of the one before.
+repeated_sines() {
+    printf 'model sines {\n    x = param [64] init normal(1.0)\n    y0 = x\n'
+    awk 'BEGIN { for (i = 1; i <= 2000; i++) printf "    y%d = sin(y%d) + x\n", i, i - 1 }'
+    printf '    loss = sum(y2000)\n    train loss with sgd(lr = 0.01)\n}\n'
+}
+
+repeated_outputs() {
+    printf 'model outputs {\n    x = param [64] init normal(1.0)\n'
+    awk 'BEGIN { for (i = 1; i <= 4000; i++) printf "    output y%d = sin(x * %d.0)\n", i, i }'
+    printf '    loss = sum(x)\n    train loss with sgd(lr = 0.01)\n}\n'
+}
+
+# Verification's share of compile time: processor time with it over that without, runs that take turns.
+bench_trust() {
+    checked= unchecked=
+    for round in 1 2 3 4 5; do
+        for as in ptx c; do
+            model="$src/bench/resmlp.dsl -D N=1000 -o $work/out.$as"
+            checked="$checked + $("$measure" 1 "$fusec" $model | cut -d' ' -f2)"
+            unchecked="$unchecked + $("$measure" 1 "$fusec" $model -fno-verify | cut -d' ' -f2)"
+        done
+    done
+    figure trust.verify.compile_overhead "$(awk "BEGIN { printf \"%.3f\", ($checked) / ($unchecked) }")" ratio
+    sh "$src/tests/hunt.sh" "$build" bench
+    sh "$src/tests/mutants/mutants.sh" | grep "^trust" || true
 }
 
 # One model under a name of its own, so that two link together: host_object NAME CHECKPOINT BLOCKS BATCH
@@ -250,5 +290,6 @@ for each in $names; do
     gpt2-host) bench_gpt2_host ;;
     resnet50-host) bench_resnet50_host ;;
     ptxsim) bench_ptxsim ;;
+    trust) bench_trust ;;
     esac
 done

@@ -27,7 +27,7 @@ if [ -z "$work" ]; then
     trap 'rm -rf "$work"' EXIT INT TERM
 fi
 tree=$work/tree build=$work/build
-targets="fusec $(sed -n 's/^[^#]*\bBUILD\/tests\/\(test_[a-z0-9_]*\).*/\1/p' "$here/selection" | sort -u | tr '\n' ' ')"
+targets="fusec ptxsim cuda_sim $(sed -n 's/^[^#]*{BUILD}\/tests\/\([a-z0-9_]*\).*/\1/p' "$here/selection" | sort -u | tr '\n' ' ')"
 export FUSEC="$build/fusec" BUILD="$build" SRC="$tree"
 
 say() { printf '%s\n' "$*"; }
@@ -55,7 +55,7 @@ run_selection() {
     noticed=
     while read -r kind line; do
         case $kind in '' | \#*) continue ;; esac
-        line=$(printf '%s' "$line" | sed "s#BUILD/#$build/#g; s#SRC/#$tree/#g")
+        line=$(printf '%s' "$line" | sed "s#{BUILD}#$build#g; s#{SRC}#$tree#g")
         check "$line" || { noticed=$kind by=$line; return; }
     done <"$here/selection"
 }
