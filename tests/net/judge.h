@@ -5,7 +5,7 @@
 enum { MAX_RESULTS = 400 };
 typedef enum { E_INFER, E_GRAD, E_STEP } Entry;
 typedef struct { char name[112]; Type type; int size; int rank, n[MAX_RANK]; double *value, *error; } Result;
-typedef struct { Result at[MAX_RESULTS]; int count; Eval eval; bool usable; long skipped, compared; } Expected;
+typedef struct { Result at[MAX_RESULTS]; int count; Eval eval; bool usable, infinite; long skipped, compared; } Expected;
 
 // How the compiler is called, and where its files go.
 typedef struct { const char *fusec, *target, *folder; } Command;

@@ -1,6 +1,6 @@
-/* Products, convolutions, channel kernels and strided reads around every boundary of vectors, blocks and tiles, with both
- * gradients, on every kind of processor that this machine has, in one piece and by two threads, every tensor between guard
- * pages; and on NEON, run by an emulator.  Judged by the formula itself (tests/support/form.h).
+/* Products, convolutions, channel kernels and strided reads around every boundary of vectors, blocks and tiles, with
+ * both gradients, on every kind of processor that this machine has, in one piece and by two threads, every tensor
+ * between guard pages; and on NEON, run by an emulator.  Judged by the formula itself (tests/support/form.h).
  *
  *   test_forms [COUNT [SEED]]     at least so many results compared
  *
@@ -25,7 +25,9 @@
 enum {
     CASES = 900, /* results compared by default */
     BATCH = 6,   /* forms of one program */
-    POINTS = 200000, MANY_POINTS = 3000000, MANY_EVERY = 10,
+    POINTS = 200000,
+    MANY_POINTS = 3000000,
+    MANY_EVERY = 10,
     EVERY_NEON = 4, /* of the programs */
     PATIENCE = 120, /* seconds for a program */
     SHRUNK = 20,    /* of many wrong ones the first few are made small */
@@ -89,18 +91,21 @@ static void fill(const Data *d, const ModuleTensor *t, void *at) {
     for (int64_t i = 0; i < n; i++) number_put(t->dtype, at, i, from[i]);
 }
 
-static void *block(Arena *a, int64_t bytes) { return memset(arena_alloc(a, (size_t)bytes + 1), 0xFF, (size_t)bytes + 1); }
+static void *block(Arena *a, int64_t bytes) {
+    return memset(arena_alloc(a, (size_t)bytes + 1), 0xFF, (size_t)bytes + 1);
+}
 
 static Data make_data(Arena *a, const Batch *b, const Module *m) {
     Data d = {.entry = b->setting.train ? ENTRY_GRAD : ENTRY_INFER};
     for (int i = 0; i < b->n; i++) d.value[i] = form_values(a, &b->form[i], &b->setting);
-    d.mem = (ModuleMemory){.params = block(a, m->param_bytes), .states = block(a, m->state_bytes),
-                           .grads = block(a, m->grad_bytes), .arena = block(a, m->entry[d.entry].arena_bytes),
+    d.mem = (ModuleMemory){.params = block(a, m->param_bytes),
+                           .states = block(a, m->state_bytes),
+                           .grads = block(a, m->grad_bytes),
+                           .arena = block(a, m->entry[d.entry].arena_bytes),
                            .scalars = ARENA_ARRAY(a, int32_t, SCALAR_HYPER0 + m->hypers.n + 1),
                            .inputs = ARENA_ARRAY(a, void *, m->inputs.n + 1),
                            .outputs = ARENA_ARRAY(a, void *, m->outputs.n + 1)};
-    for (int i = 0; i < m->params.n; i++)
-        fill(&d, &m->params.at[i], (char *)d.mem.params + m->params.at[i].offset);
+    for (int i = 0; i < m->params.n; i++) fill(&d, &m->params.at[i], (char *)d.mem.params + m->params.at[i].offset);
     for (int i = 0; i < m->inputs.n; i++) {
         d.mem.inputs[i] = block(a, m->inputs.at[i].bytes);
         fill(&d, &m->inputs.at[i], d.mem.inputs[i]);
@@ -109,7 +114,8 @@ static Data make_data(Arena *a, const Batch *b, const Module *m) {
     return d;
 }
 
-/* ---- judging ------------------------------------------------------------------------------------------------------ */
+/* ---- judging ------------------------------------------------------------------------------------------------------
+ */
 /* Integers that f32 and bf16 hold are exact; beyond 256 bf16 rounds. */
 static double tolerance(const Batch *b, double want) {
     const double size = want < 0 ? -want : want;
@@ -138,7 +144,8 @@ static void judge_all(const Batch *b, const Module *m, const Data *d, const char
         judge(b, d, &m->grads.at[i], (char *)d->mem.grads + m->grads.at[i].offset, true, machine);
 }
 
-/* ---- one program on this machine ------------------------------------------------------------------------------------- */
+/* ---- one program on this machine
+ * ------------------------------------------------------------------------------------- */
 static const Module *compile(Arena *a, const Batch *b, Placing placing) {
     PassContext c = test_context(a, "host");
     Target t = *c.target;
@@ -174,17 +181,19 @@ static void run_here(Arena *a, const Batch *b, const Module *m, const Machine *m
     host_jit_free(jit);
 }
 
-/* ---- NEON --------------------------------------------------------------------------------------------------------- */
-static const char ADAPTER[] = "#include \"runtime/host/host.h\"\n#include \"tests/tools/c99_runner.h\"\n"
-                              "extern const fusec_manifest m_manifest;\nextern const fusec_host_kernel m_kernels[];\n"
-                              "static fusec_status run(const fusec_memory *memory, int entry, const void *const *inputs,\n"
-                              "    void *const *outputs, const float *hyper, int32_t step, uint32_t seed, const int32_t *syms) {\n"
-                              "    const fusec_options o = {.seed = seed, .threads = 1};\n    fusec_host h;\n"
-                              "    const fusec_host_call call = {inputs, outputs, syms, hyper, step};\n"
-                              "    fusec_status s = fusec_host_init(&h, &m_manifest, m_kernels, memory, &o);\n"
-                              "    if (s == FUSEC_OK) s = fusec_host_run(&h, entry, &call);\n"
-                              "    fusec_host_free(&h);\n    return s;\n}\n"
-                              "RunnerProgram *const runner_programs[] = {run};\n";
+/* ---- NEON ---------------------------------------------------------------------------------------------------------
+ */
+static const char ADAPTER[] =
+    "#include \"runtime/host/host.h\"\n#include \"tests/tools/c99_runner.h\"\n"
+    "extern const fusec_manifest m_manifest;\nextern const fusec_host_kernel m_kernels[];\n"
+    "static fusec_status run(const fusec_memory *memory, int entry, const void *const *inputs,\n"
+    "    void *const *outputs, const float *hyper, int32_t step, uint32_t seed, const int32_t *syms) {\n"
+    "    const fusec_options o = {.seed = seed, .threads = 1};\n    fusec_host h;\n"
+    "    const fusec_host_call call = {inputs, outputs, syms, hyper, step};\n"
+    "    fusec_status s = fusec_host_init(&h, &m_manifest, m_kernels, memory, &o);\n"
+    "    if (s == FUSEC_OK) s = fusec_host_run(&h, entry, &call);\n"
+    "    fusec_host_free(&h);\n    return s;\n}\n"
+    "RunnerProgram *const runner_programs[] = {run};\n";
 
 static void prepare_neon(Arena *a) {
     have_neon = have_compiler("aarch64-linux-gnu-gcc") && have_compiler("qemu-aarch64");
@@ -196,10 +205,10 @@ static void prepare_neon(Arena *a) {
     write_text(arena_printf(a, "%s/runner", scratch_folder()),
                "#!/bin/sh\nexec qemu-aarch64 -L /usr/aarch64-linux-gnu \"$0.neon\"\n");
     scratch_shell(a, arena_printf(a,
-                                  "chmod +x runner && for c in %s/runtime/common/check.c %s/runtime/common/status.c "
-                                  "%s/runtime/host/*.c %s/tests/tools/c99_runner.c adapter.c; do aarch64-linux-gnu-gcc "
+                                  "chmod +x runner && for c in %s/runtime/common/*.c %s/runtime/host/*.c "
+                                  "%s/tests/tools/c99_runner.c adapter.c; do aarch64-linux-gnu-gcc "
                                   "-O1 -std=gnu11 -I %s -c $c -o neon_$(basename $c).o || exit 1; done",
-                                  SOURCE_DIR, SOURCE_DIR, SOURCE_DIR, SOURCE_DIR, SOURCE_DIR));
+                                  SOURCE_DIR, SOURCE_DIR, SOURCE_DIR, SOURCE_DIR));
 }
 
 static void write_object(Arena *a, const Module *m) {
@@ -224,7 +233,8 @@ static void run_neon(Arena *a, const Batch *b) {
     judge_all(b, m, &d, "NEON");
 }
 
-/* ---- programs ------------------------------------------------------------------------------------------------------ */
+/* ---- programs ------------------------------------------------------------------------------------------------------
+ */
 static void run_batch(const Batch *b) {
     Arena *a = arena_new();
     const Module *m = compile(a, b, b->setting.placing);
