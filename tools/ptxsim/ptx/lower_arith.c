@@ -353,7 +353,8 @@ void lower_select(Parser *p, const Stmt *s) {
     const bool slct = s->row->op == OP_SLCT;
     need_types(p, s, slct ? 2 : 1);
     const PtxType t = s->type[0], test = slct ? s->type[1] : T_PRED;
-    if (t == T_PRED || type_bytes(t) < 2 || t == T_B128) no_type(p, s, t);
+    const bool low = type_is_float(t) && t != T_F32 && t != T_F64;
+    if (t == T_PRED || low || type_bytes(t) < 2 || t == T_B128) no_type(p, s, t);
     if (slct && test != T_S32 && test != T_F32) no_type(p, s, test);
     const Operand d = destination(p, s, &s->operand[0], t), a = source(p, s, &s->operand[1], t);
     const Operand b = source(p, s, &s->operand[2], t);
