@@ -21,10 +21,10 @@ static bool is_empty(const Buffer *b) {
 static char *argument(const Model *x, const LaunchArg *arg, const Buffer *b) {
     if (arg->region <= REGION_ARENA && is_empty(b)) return arena_strdup(x->a, "NULL");
     switch (arg->region) {
-    case REGION_PARAM: return arena_printf(x->a, "FUSEC_AT(memory->params, %" PRId64 ")", arg->offset);
-    case REGION_STATE: return arena_printf(x->a, "FUSEC_AT(memory->states, %" PRId64 ")", arg->offset);
-    case REGION_GRAD: return arena_printf(x->a, "FUSEC_AT(memory->grads, %" PRId64 ")", arg->offset);
-    case REGION_ARENA: return arena_printf(x->a, "FUSEC_AT(memory->arena, %" PRId64 ")", arg->offset);
+    case REGION_PARAM: return arena_printf(x->a, "FUSEC_AT(block->params, %" PRId64 ")", arg->offset);
+    case REGION_STATE: return arena_printf(x->a, "FUSEC_AT(block->states, %" PRId64 ")", arg->offset);
+    case REGION_GRAD: return arena_printf(x->a, "FUSEC_AT(block->grads, %" PRId64 ")", arg->offset);
+    case REGION_ARENA: return arena_printf(x->a, "FUSEC_AT(block->arena, %" PRId64 ")", arg->offset);
     case REGION_SCALAR:
         return arena_printf(x->a, "&scalars[%" PRId64 "].%s", arg->offset / 4, dtype_is_float(b->dtype) ? "f" : "i");
     case REGION_INPUT:
@@ -133,11 +133,13 @@ static const ModuleTensor *outcome_state(const Module *m) {
 
 static void entry(const Model *x, Entry e) {
     const ModuleEntry *n = &x->m->entry[e];
+    /* volatile: a launch reads a block's address anew; hundreds kept for later ones would fill the stack */
     fprintf(
         x->f,
         "static fusec_status %s_run_%s(const fusec_memory *memory, const void *const *inputs, void *const *outputs,\n"
         "    const union %s_scalar *scalars, const int32_t *syms, uint64_t wanted) {\n"
-        "    (void)memory, (void)inputs, (void)outputs, (void)scalars, (void)syms, (void)wanted;\n",
+        "    const volatile fusec_memory *const block = memory; /* no address is kept across launches */\n"
+        "    (void)block, (void)memory, (void)inputs, (void)outputs, (void)scalars, (void)syms, (void)wanted;\n",
         x->p, entry_name[e], x->p);
     static const char *const phase[] = {"forward", "backward", "update"};
     int last = -1, ready = 0;
@@ -146,7 +148,7 @@ static void entry(const Model *x, Entry e) {
     const bool skips = outcome && (e == ENTRY_GRAD || e == ENTRY_STEP);
     if (skips)
         fprintf(x->f,
-                "    const int32_t *outcome = (const int32_t *)FUSEC_AT(memory->states, %" PRId64 ");\n"
+                "    const int32_t *outcome = (const int32_t *)FUSEC_AT(block->states, %" PRId64 ");\n"
                 "    const int32_t skips = *outcome;\n",
                 outcome->offset);
     check_given(x, e, REGION_INPUT, "inputs", x->m->inputs.n);

@@ -34,14 +34,22 @@ static char *shape_comment(Header *h, const ModuleTensor *t) {
     return s;
 }
 
-static int64_t stack_bytes(const Header *h) {
+/* The runtime's part, the pointers and numbers of one call, the arguments of a kernel, what the kernel keeps. */
+static void stack_bytes(Header *h) {
     C99Unit *u = c99_unit(h->a);
     C99Names names = {0};
     for (int i = 0; i < h->m->kernels.n; i++) {
         Kernel *k = h->m->kernels.at[i];
         c99_kernel(u, k, c99_unique(h->a, &names, c99_identifier(h->a, k->name)));
     }
-    return c99_stack_bytes(u) + 256; /* the entry functions above the kernels */
+    const C99Stack s = c99_stack(u);
+    const Module *m = h->m;
+    const int64_t words = 2 * (m->inputs.n + m->outputs.n) + 2 * m->hypers.n + m->syms.n + s.arguments;
+    fprintf(h->f,
+            "/* No call takes more of the stack, as gcc and clang compile MODEL.c for this target. */\n"
+            "#define %s_STACK_BYTES \\\n    (FUSEC_STACK_RUNTIME + %" PRId64 " * FUSEC_STACK_WORD + %" PRId64
+            " * FUSEC_STACK_VALUE + %" PRId64 ")\n",
+            h->macro, words, s.values, s.arrays);
 }
 
 static void offsets(Header *h, const char *what, const ModuleTensor *at, int n) {
@@ -75,9 +83,7 @@ static void macros(Header *h) {
     if (h->backend == BACKEND_NVPTX)
         fprintf(h->f, "#define %s_DEVICE_BYTES %" PRId64 " /* all of the above, inputs, outputs and scalars */\n",
                 h->macro, artifact_device_bytes(m));
-    if (h->backend == BACKEND_C99)
-        fprintf(h->f, "#define %s_STACK_BYTES %" PRId64 " /* no call needs more, from -O1 up */\n", h->macro,
-                stack_bytes(h));
+    if (h->backend == BACKEND_C99) stack_bytes(h);
     fputs("\n/* Where each tensor lies in its block. */\n", h->f);
     offsets(h, "PARAM", m->params.at, m->params.n);
     offsets(h, "STATE", m->states.at, m->states.n);

@@ -4,7 +4,7 @@
  * semantics of ops.def, math functions of codegen/math) and one static function per kernel, which runs the whole
  * grid:
  *
- *     static void linear_relu(const float *restrict x, const float *restrict w, float *restrict y, int32_t S)
+ *     FUSEC_KERNEL linear_relu(const float *restrict x, const float *restrict w, float *restrict y, int32_t S)
  *
  * Pointers follow Kernel.buffers, run-time extents Kernel.sym_names.  The text is freestanding C99: <stdint.h>,
  * <stdbool.h>, no calls outside itself (a compiler may add memcpy and memset).  It gives the same bits on every
@@ -21,8 +21,12 @@ C99Unit *c99_unit(Arena *a);
  * NULL, or why it cannot be written in C: a dtype that C99 lacks (f16, bf16), a transcendental in f64. */
 const char *c99_kernel(C99Unit *u, Kernel *k, const char *name);
 
-/* Upper bound of the stack that any kernel of the unit needs, callees included, for optimised builds (-O1 up). */
-int64_t c99_stack_bytes(const C99Unit *u);
+/* What a kernel keeps on the stack, the most of any: bytes of local arrays; variables, which a compiler holds in registers
+ * or spills (those of a math function that it may inline, and room to align each array, included); arguments. */
+typedef struct C99Stack {
+    int64_t arrays, values, arguments;
+} C99Stack;
+C99Stack c99_stack(const C99Unit *u);
 
 void c99_print(FILE *f, const C99Unit *u);
 

@@ -360,6 +360,14 @@ static Text index_text(Printer *p, const Inst *i) {
     return (Text){arena_printf(p->arena, "(int32_t)(uint32_t)(%s)", s), LEVEL_UNARY};
 }
 
+/* What a select chooses from is read before it, not under its condition: nothing forbids that, and gcc 12 -O3 -mavx gives
+ * a load under a condition the wrong lanes (`a[l] > 0 ? b[l] : 0` in loops whose innermost has 16 rounds). */
+static Text arm(Printer *p, int value) {
+    const Val *v = &p->val[value];
+    if (!v->temporary && !v->storage && v->def && v->def->kind == TI_LOAD && !v->def->n_in) c99_name(p, value);
+    return c99_value(p, value);
+}
+
 Text c99_compute(Printer *p, const Inst *i) {
     Text in[4];
     switch (i->kind) {
@@ -372,7 +380,7 @@ Text c99_compute(Printer *p, const Inst *i) {
     case TI_STAGE: return c99_value(p, i->in[0]);
     default: break;
     }
-    for (int o = 0; o < i->n_in && o < 4; o++) in[o] = c99_value(p, i->in[o]);
+    for (int o = 0; o < i->n_in && o < 4; o++) in[o] = i->op == OP_SELECT && o ? arm(p, i->in[o]) : c99_value(p, i->in[o]);
     return c99_operation(p, i->op, p->k->types.at[i->in[i->op == OP_SELECT ? 1 : 0]].dtype, i->type.dtype, in);
 }
 
@@ -382,7 +390,7 @@ static Text name_it(Printer *p, int value, Text t) {
     Val *v = &p->val[value];
     v->temporary = arena_printf(p->arena, "v%d", value);
     v->temporary_depth = p->depth;
-    p->n_scalars++;
+    p->n_values++;
     c99_line(p, "const %s %s = %s;", c99_type(p->k->types.at[value].dtype, false), v->temporary, t.s);
     return (Text){v->temporary, LEVEL_ATOM};
 }

@@ -15,7 +15,7 @@ struct C99Unit {
     VEC(char *) kernels; /* printed text */
     uint64_t helpers;    /* bit set of C99Helper */
     bool math[OP_COUNT]; /* functions of codegen/math in use */
-    int64_t stack;
+    C99Stack stack;
 };
 
 enum { MAX_YIELDS = 64 }; /* values one loop may carry */
@@ -57,7 +57,7 @@ typedef struct Printer {
     const char **sym;
     C99Names names;
     int64_t array_bytes;
-    int n_scalars;
+    int n_values;
     const Inst *loop;   /* the innermost FOR or IF whose body is being printed */
     const char *failed; /* why the kernel has no C form */
 } Printer;
@@ -111,6 +111,7 @@ void c99_line(Printer *p, const char *format, ...) __attribute__((format(printf,
 /* ---- math_text.c ------------------------------------------------------------------------------------------ */
 void c99_print_math(FILE *f, Arena *a, Op op);
 uint64_t c99_math_helpers(Op op); /* the helpers that the function calls */
+int c99_math_values(Op op);       /* how many values it names */
 
 /* ---- unit.c ------------------------------------------------------------------------------------------------ */
 void c99_use(C99Unit *u, C99Helper h);

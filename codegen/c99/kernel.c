@@ -91,7 +91,7 @@ static char *dimensions(Printer *p, const TileType *t) {
         if (__builtin_mul_overflow(bytes, lanes, &bytes)) bytes = INT64_MAX / 2;
     }
     if (n && __builtin_add_overflow(p->array_bytes, bytes, &p->array_bytes)) p->array_bytes = INT64_MAX / 2;
-    if (!n) p->n_scalars++;
+    p->n_values++;
     return s;
 }
 
@@ -412,7 +412,7 @@ static void print_comment(FILE *f, const Kernel *k) {
 
 static void print_signature(Printer *p, FILE *f, const char *name) {
     const char *comma = "";
-    int column = fprintf(f, "static void %s(", name);
+    int column = fprintf(f, "FUSEC_KERNEL %s(", name);
     const int indent = column;
     for (int i = 0; i < p->k->buffers.n + p->k->n_syms; i++) {
         const Buffer *b = i < p->k->buffers.n ? &p->k->buffers.at[i] : NULL;
@@ -430,10 +430,13 @@ static void print_signature(Printer *p, FILE *f, const char *name) {
     fputs(indent == column && !*comma ? "void) {\n" : ") {\n", f);
 }
 
-static int64_t stack_bytes(const Printer *p) {
-    /* every scalar, argument and index in a slot of its own, twice for spills, and a frame for the math functions */
-    const int64_t scalars = p->n_scalars + p->k->buffers.n + p->k->n_syms + 3 * p->k->axes.n;
-    return p->array_bytes + 16 * scalars + 320;
+/* Every scalar, array and argument, and three indices per axis. */
+static void note_stack(const Printer *p) {
+    const int64_t arguments = p->k->buffers.n + p->k->n_syms, values = p->n_values + arguments + 3 * p->k->axes.n;
+    C99Stack *most = &p->unit->stack;
+    if (arguments > most->arguments) most->arguments = arguments;
+    if (p->array_bytes > most->arrays) most->arrays = p->array_bytes;
+    if (values > most->values) most->values = values;
 }
 
 const char *c99_kernel(C99Unit *u, Kernel *k, const char *name) {
@@ -457,7 +460,7 @@ const char *c99_kernel(C99Unit *u, Kernel *k, const char *name) {
     if (!p.failed) {
         vec_push(u->arena, u->kernels, arena_strdup(u->arena, text));
         if (strstr(body, "FUSEC_INF") || strstr(body, "FUSEC_NAN")) c99_use(u, C99_FLOAT);
-        if (stack_bytes(&p) > u->stack) u->stack = stack_bytes(&p);
+        note_stack(&p);
     }
     free(text);
     free(body);

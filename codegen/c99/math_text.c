@@ -129,7 +129,8 @@ uint64_t c99_math_helpers(Op op) {
     return helpers;
 }
 
-static void print_steps(FILE *f, Recorder *r, const Step *result) {
+/* How many values have names; f NULL: nothing is printed. */
+static int print_steps(FILE *f, Recorder *r, const Step *result) {
     int names = 0;
     for (int i = 0; i < r->steps.n; i++) {
         Step *s = r->steps.at[i];
@@ -140,7 +141,7 @@ static void print_steps(FILE *f, Recorder *r, const Step *result) {
             in[o] = bare ? s->in[o]->text : arena_printf(r->arena, "(%s)", s->in[o]->text);
         }
         s->text = spell(r, s, in);
-        if (s == result) fprintf(f, "    return %s;\n", s->text);
+        if (s == result && f) fprintf(f, "    return %s;\n", s->text);
         if (s == result || (s->uses == 1 && strlen(s->text) <= WIDTH / 2)) continue;
         const char *type = s->result == 'f' ? "float" : s->result == 'i' ? "uint32_t" : "bool";
         const char *name = arena_printf(r->arena, "%c%d",
@@ -148,10 +149,20 @@ static void print_steps(FILE *f, Recorder *r, const Step *result) {
                                         : s->result == 'i' ? 'i'
                                                            : 'c',
                                         names++);
-        fprintf(f, "    const %s %s = %s;\n", type, name, s->text);
+        if (f) fprintf(f, "    const %s %s = %s;\n", type, name, s->text);
         s->text = name;
         s->op = MATH_OP_COUNT;
     }
+    return names;
+}
+
+int c99_math_values(Op op) {
+    Arena *a = arena_new();
+    Step *result;
+    Recorder r = expand(a, op, &result);
+    const int n = print_steps(NULL, &r, result);
+    arena_free(a);
+    return n;
 }
 
 void c99_print_math(FILE *f, Arena *a, Op op) {

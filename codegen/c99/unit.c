@@ -29,13 +29,21 @@ void c99_use(C99Unit *u, C99Helper h) {
         if (helper[h].needs >> n & 1) c99_use(u, (C99Helper)n);
 }
 
-int64_t c99_stack_bytes(const C99Unit *u) { return u->stack; }
+C99Stack c99_stack(const C99Unit *u) {
+    int math = 0;
+    for (int op = 0; op < OP_COUNT; op++)
+        if (u->math[op] && c99_math_values((Op)op) > math) math = c99_math_values((Op)op);
+    return (C99Stack){u->stack.arrays, u->stack.values + math, u->stack.arguments};
+}
 
 void c99_print(FILE *f, const C99Unit *u) {
     Arena *a = arena_new();
     fputs("/* Compile with -ffp-contract=off (gcc contracts by default) and FLT_EVAL_METHOD 0: then the results are\n"
           " * the same bits on every machine. */\n"
           "#include <stdbool.h>\n#include <stdint.h>\n\n"
+          "/* Not inlined: a call takes the stack of one kernel, not of all. */\n"
+          "#if defined(__GNUC__)\n#define FUSEC_KERNEL static __attribute__((noinline)) void\n#else\n"
+          "#define FUSEC_KERNEL static void\n#endif\n\n"
           "#define FUSEC_INF fusec_float(0x7f800000u)\n#define FUSEC_NAN fusec_float(0x7fc00000u)\n\n",
           f);
     for (int h = 0; h < C99_HELPERS; h++)

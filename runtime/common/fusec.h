@@ -9,6 +9,29 @@
 #define FUSEC_ABI_VERSION 4
 #define FUSEC_MAX_RANK 10
 
+/* What MODEL_STACK_BYTES of the C form is made of, in bytes: a pointer; a spilled variable, for which two of the widest
+ * registers are counted, as loops are vectorised; the runtime's own functions.  It holds for the target that the macros
+ * of the compiler tell, so it is to be read under the flags that MODEL.c is compiled with. */
+#if UINTPTR_MAX > 0xffffffffu
+#define FUSEC_STACK_WORD 8
+#define FUSEC_STACK_RUNTIME 1536
+#else
+#define FUSEC_STACK_WORD 4
+#define FUSEC_STACK_RUNTIME 1280
+#endif
+#if defined(__ARM_FEATURE_SVE) || defined(__riscv_vector)
+#define FUSEC_STACK_VALUE 512 /* registers of up to 2048 bits */
+#elif defined(__AVX512F__)
+#define FUSEC_STACK_VALUE 128
+#elif defined(__AVX__)
+#define FUSEC_STACK_VALUE 64
+#elif defined(__SSE__) || defined(__ARM_NEON) || defined(__ARM_FEATURE_MVE) || defined(__ALTIVEC__) || \
+    defined(__wasm_simd128__) || defined(__mips_msa) || defined(__loongarch_sx)
+#define FUSEC_STACK_VALUE 32
+#else
+#define FUSEC_STACK_VALUE (2 * FUSEC_STACK_WORD)
+#endif
+
 typedef enum {
     FUSEC_OK = 0,
     FUSEC_E_ARGUMENT,   /* a NULL or misaligned pointer, an extent past its bound */

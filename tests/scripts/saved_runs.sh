@@ -321,6 +321,15 @@ if has_software_gpu; then
     case "$flags" in *sanitize*) ;; *) try gpu gpu/main ;; esac
 fi
 
+# fusec run: a resumed run, on every target
+for target in host c99 interp cuda; do
+    [ $target = cuda ] && ! has_software_gpu && continue
+    run --target $target --steps 9 --seed 5 --save whole.safetensors || die "$target: no whole run"
+    run --target $target --steps 4 --seed 5 --save part.safetensors || die "$target: no first part"
+    run --target $target --steps 9 --resume part.safetensors --save part.safetensors || die "$target: not resumed"
+    cmp whole.safetensors part.safetensors || fail "$target: a resumed run differs"
+done
+
 # fusec run: states follow the parameters given, in every way to give them; a file's own states stay
 cat >ema.dsl <<'END_DSL'
 optimizer averaged(p, g, lr) {

@@ -74,10 +74,10 @@ ${CC:-cc} $flags -Ic99 main.c c99/m.c -lm -o c99/run || exit 1
 expect c99 "$right" ./c99/run
 # One operator of one kernel at a time: in each matrix product of entry grad, the sum becomes a difference.
 mkdir bad && cp c99/m.h bad/ || exit 1
-kernels=$(sed -n 's/^static void \(grad_contract_[0-9]*\)(.*/\1/p' c99/m.c)
+kernels=$(sed -n 's/^FUSEC_KERNEL \(grad_contract_[0-9]*\)(.*/\1/p' c99/m.c)
 [ "$(echo "$kernels" | wc -l)" -ge 3 ] || die "too few kernels: $kernels"
 for kernel in $kernels; do
-    awk -v start="^static void $kernel\\(" '$0 ~ start { k = 1 } k && sub(/ \+= /, " -= ") { k = 0 } 1' c99/m.c >bad/m.c
+    awk -v start="^FUSEC_KERNEL $kernel\\(" '$0 ~ start { k = 1 } k && sub(/ \+= /, " -= ") { k = 0 } 1' c99/m.c >bad/m.c
     cmp -s bad/m.c c99/m.c && die "nothing changed in $kernel"
     ${CC:-cc} $flags -Ibad main.c bad/m.c -lm -o bad/run || exit 1
     expect "$kernel" "$wrong" ./bad/run

@@ -3,6 +3,13 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+/* Not inlined: a call takes the stack of one kernel, not of all. */
+#if defined(__GNUC__)
+#define FUSEC_KERNEL static __attribute__((noinline)) void
+#else
+#define FUSEC_KERNEL static void
+#endif
+
 #define FUSEC_INF fusec_float(0x7f800000u)
 #define FUSEC_NAN fusec_float(0x7fc00000u)
 
@@ -10,7 +17,7 @@
 static float fusec_max(float a, float b) { return a != a ? a : b != b ? b : a >= b ? a : b; }
 
 /* ragged edges on every axis, fused bias and relu */
-static void linear_relu(const float *restrict x, const float *restrict w, const float *restrict b, float *restrict y) {
+FUSEC_KERNEL linear_relu(const float *restrict x, const float *restrict w, const float *restrict b, float *restrict y) {
     for (int32_t m = 0; m < 10; m++) {
         for (int32_t n = 0; n < 7; n++) {
             float v1 = 0.0f;

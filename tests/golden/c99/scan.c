@@ -3,11 +3,18 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+/* Not inlined: a call takes the stack of one kernel, not of all. */
+#if defined(__GNUC__)
+#define FUSEC_KERNEL static __attribute__((noinline)) void
+#else
+#define FUSEC_KERNEL static void
+#endif
+
 #define FUSEC_INF fusec_float(0x7f800000u)
 #define FUSEC_NAN fusec_float(0x7fc00000u)
 
 /* reversed prefix sum: the loop counts up, the index down */
-static void reverse_scan(const float *restrict x, float *restrict y, int32_t S) {
+FUSEC_KERNEL reverse_scan(const float *restrict x, float *restrict y, int32_t S) {
     for (int32_t m = 0; m < 4; m++) {
         float v2 = 0.0f;
         for (int32_t i = 0; i < S; i++) {
