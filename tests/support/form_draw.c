@@ -362,9 +362,9 @@ static Form draw_family(TestRandom *r) {
     return draw[test_below(r, (int)(sizeof draw / sizeof *draw))](r);
 }
 
-Form form_draw(TestRandom *r, int64_t points) {
+Form form_draw(TestRandom *r, int64_t points, const char *family) {
     Form f = draw_family(r);
-    while (form_points(&f) > points) f = draw_family(r);
+    while (form_points(&f) > points || !strstr(f.family, family)) f = draw_family(r);
     f.seed = test_random(r) >> 40;
     f.swapped = f.spelling == SPELT_INDEXED && test_below(r, 3) == 0;
     f.epilogue = test_below(r, 2) ? EPILOGUE_NONE : (FormEpilogue)test_below(r, EPILOGUES);

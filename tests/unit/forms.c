@@ -2,7 +2,7 @@
  * gradients, on every kind of processor that this machine has, in one piece and by two threads, every tensor between guard
  * pages; and on NEON, run by an emulator.  Judged by the formula itself (tests/support/form.h).
  *
- *   test_forms [COUNT [SEED]]     at least so many results compared
+ *   test_forms [COUNT [SEED [FAMILY]]]     at least so many results compared; forms of one family (form_draw.c)
  *
  * prints `forms cases N wrong M`; each wrong form as the least program that still is. */
 #include <setjmp.h>
@@ -295,13 +295,15 @@ static void report(const Batch *b) {
     *total = before;
 }
 
+static const char *family = "";
+
 static Batch draw(TestRandom *r, int number) {
     static const char *const precisions[] = {NULL, NULL, NULL, "bf16", "bf16", "f16", "tf32"};
     Batch b = {.n = BATCH, .on_neon = have_neon && number % EVERY_NEON == 0};
     b.setting = (FormSetting){.train = test_below(r, 3) == 0, .placing = test_below(r, 3) ? PLACING_HIGH : PLACING_LOW};
     if (test_below(r, 3) == 0) b.setting.max_tile = 64 << test_below(r, 6);
     if (!b.setting.train) b.setting.precision = precisions[test_below(r, 7)];
-    for (int i = 0; i < b.n; i++) b.form[i] = form_draw(r, test_below(r, MANY_EVERY) ? POINTS : MANY_POINTS);
+    for (int i = 0; i < b.n; i++) b.form[i] = form_draw(r, test_below(r, MANY_EVERY) ? POINTS : MANY_POINTS, family);
     return b;
 }
 
@@ -334,5 +336,6 @@ int main(int argc, char **argv) {
     const struct CMUnitTest tests[] = {cmocka_unit_test(forms_are_right)};
     if (argc > 1) asked = atol(argv[1]);
     if (argc > 2) seed = strtoull(argv[2], NULL, 10);
+    if (argc > 3) family = argv[3];
     return cmocka_run_group_tests(tests, scratch_make, scratch_remove);
 }
