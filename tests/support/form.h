@@ -45,8 +45,9 @@ typedef struct FormSetting {
     Placing placing;
 } FormSetting;
 
-/* Draws a form of about `points` terms at most; extents lie around the boundaries of vectors and blocks. */
-Form form_draw(TestRandom *r, int64_t points);
+/* Draws a form of about `points` terms at most, of a family whose name has `family` in it ("": any); extents lie around the
+ * boundaries of vectors and blocks. */
+Form form_draw(TestRandom *r, int64_t points, const char *family);
 int64_t form_points(const Form *f);
 
 /* The program, model m; form i's tensors are x<i>, k<i>, u<i>, b<i>, its results z<i>, dx<i>, dk<i>. */

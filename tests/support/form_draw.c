@@ -6,13 +6,21 @@ static int edge(TestRandom *r, int most) {
     static const int edges[] = {1,  2,  3,  4,  5,  6,  7,  8,  9,  11, 12, 13, 15, 16,  17,  18,  23,  24,  25,  27,  28,
                                 29, 31, 32, 33, 36, 47, 48, 49, 63, 64, 65, 95, 96, 97,  127, 128, 129, 191, 192, 193,
                                 255, 256, 257, 383, 384, 385, 511, 512, 513, 767, 768, 769, 1023, 1024, 1025};
-    const int n = (int)(sizeof edges / sizeof *edges);
+    static const int usual[] = {1, 2, 3, 4, 6, 8, 10, 12, 16, 20, 24, 32, 40, 48, 64, 96, 128, 192, 256, 512, 1024};
+    const int n = (int)(sizeof edges / sizeof *edges), n_usual = (int)(sizeof usual / sizeof *usual);
     if (most < 1) most = 1;
-    if (test_below(r, 5) == 0) return 1 + test_below(r, most);
+    const int way = test_below(r, 6);
+    if (way == 0) return 1 + test_below(r, most);
     for (;;) {
-        const int e = edges[test_below(r, n)];
+        const int e = way < 3 ? usual[test_below(r, n_usual)] : edges[test_below(r, n)];
         if (e <= most) return e;
     }
+}
+
+/* Channels: often a few, or some that fill a vector together with their neighbours. */
+static int channels(TestRandom *r, int most) {
+    static const int few[] = {1, 2, 3, 4, 4, 4, 5, 6, 7, 8, 8, 8, 8, 12, 16, 32};
+    return test_below(r, 3) ? few[test_below(r, 16)] : edge(r, most);
 }
 
 /* A new index; the result's come first. */
@@ -133,7 +141,19 @@ typedef struct Window {
     int taps, stride, dilation, padding, places, image; /* image elements; places: how many results */
 } Window;
 
+/* As models have them: whole steps, the border as wide as the window needs. */
+static Window usual_window(TestRandom *r, int most) {
+    static const int of[][3] = {{1, 1, 0}, {3, 1, 1}, {3, 1, 1}, {5, 1, 2}, {3, 2, 1}, {3, 2, 1}, {2, 2, 0}, {4, 2, 1},
+                                {4, 2, 1}, {6, 2, 2}, {1, 2, 0}, {3, 3, 0}, {6, 3, 2}, {4, 4, 0}, {7, 2, 3}, {5, 2, 2}};
+    const int *u = of[test_below(r, 16)];
+    Window w = {.taps = u[0], .stride = u[1], .dilation = 1, .padding = u[2], .places = edge(r, most)};
+    w.places += w.stride - 1 - (w.places + w.stride - 1) % w.stride;
+    w.image = w.places * w.stride;
+    return w;
+}
+
 static Window draw_window(TestRandom *r, int most) {
+    if (test_below(r, 2)) return usual_window(r, most);
     static const int strides[] = {1, 1, 1, 2, 2, 3, 4};
     Window w = {.taps = 1 + test_below(r, 5), .stride = strides[test_below(r, 7)], .dilation = 1 + test_below(r, 3)};
     if (test_below(r, 2)) w.dilation = 1;
@@ -155,7 +175,8 @@ static void add_sliding(Form *f, int operand, const Window *w, int place, int ta
 
 /* A transposed convolution reads x[(place + padding - tap * dilation) / stride]. */
 static void add_spread(Form *f, int operand, const Window *w, int place, int tap) {
-    FormAffine *at = add_dim(&f->operand[operand], (w->places + w->padding) / w->stride + 1);
+    const int image = (w->places + 2 * w->padding - (w->taps - 1) * w->dilation - 1) / w->stride + 1;
+    FormAffine *at = add_dim(&f->operand[operand], image > 0 ? image : 1);
     at->coef[place] = 1;
     at->coef[tap] = -w->dilation;
     at->add = w->padding;
@@ -197,17 +218,17 @@ static void add_image(Form *f, const Convolution *c, bool transposed) {
 static Form draw_conv(TestRandom *r) {
     Form f = {.family = "convolution"};
     const int sliding = 1 + (test_below(r, 3) > 0) + (test_below(r, 8) == 0);
-    const bool transposed = test_below(r, 4) == 0, channels_first = test_below(r, 6) == 0;
+    const bool transposed = test_below(r, 3) == 0, channels_first = test_below(r, 6) == 0;
     Convolution c = draw_convolution(r, sliding);
     if (transposed) f.family = "transposed convolution";
     const int image = add_index(&f, 1 + test_below(r, 3));
     int out = 0;
-    if (channels_first) out = add_index(&f, edge(r, 40));
+    if (channels_first) out = add_index(&f, channels(r, 40));
     add_places(&f, &c);
-    if (!channels_first) out = add_index(&f, edge(r, 70));
+    if (!channels_first) out = add_index(&f, channels(r, 70));
     results_end(&f);
     add_taps(&f, &c);
-    const int in = add_index(&f, edge(r, 70));
+    const int in = add_index(&f, channels(r, 70));
     add_along(&f, 0, image);
     if (channels_first) add_along(&f, 0, in);
     add_image(&f, &c, transposed);
@@ -225,7 +246,7 @@ static Form draw_depthwise(TestRandom *r) {
     Convolution c = draw_convolution(r, sliding);
     const int image = add_index(&f, 1 + test_below(r, 3));
     add_places(&f, &c);
-    const int channel = add_index(&f, edge(r, 300));
+    const int channel = add_index(&f, channels(r, 300));
     results_end(&f);
     add_taps(&f, &c);
     add_along(&f, 0, image);
@@ -242,10 +263,10 @@ static Form draw_groups(TestRandom *r) {
     Convolution c = draw_convolution(r, sliding);
     const int image = add_index(&f, 1 + test_below(r, 2));
     add_places(&f, &c);
-    const int group = add_index(&f, edge(r, 33)), out = add_index(&f, edge(r, 17));
+    const int group = add_index(&f, edge(r, 33)), out = add_index(&f, channels(r, 17));
     results_end(&f);
     add_taps(&f, &c);
-    const int in = add_index(&f, edge(r, 17));
+    const int in = add_index(&f, channels(r, 17));
     add_along(&f, 0, image);
     add_image(&f, &c, false);
     add_along(&f, 0, group);
@@ -265,7 +286,7 @@ static Form draw_correlation(TestRandom *r) {
     const bool depthwise = test_below(r, 3) == 0;
     Convolution c = draw_convolution(r, sliding);
     add_taps(&f, &c);
-    const int in = add_index(&f, edge(r, 70)), out = depthwise ? in : add_index(&f, edge(r, 70));
+    const int in = add_index(&f, channels(r, 70)), out = depthwise ? in : add_index(&f, channels(r, 70));
     results_end(&f);
     const int image = add_index(&f, 1 + test_below(r, 3));
     add_places(&f, &c);
@@ -336,14 +357,14 @@ static Form draw_strided(TestRandom *r) {
 static Form draw_family(TestRandom *r) {
     typedef Form Draw(TestRandom *);
     static Draw *const draw[] = {draw_product, draw_product,   draw_thin,   draw_diagonal, draw_batch,  draw_batch,
-                                 draw_rows,    draw_self,      draw_conv,   draw_conv,     draw_conv,   draw_depthwise,
+                                 draw_rows,    draw_self,      draw_conv,   draw_conv,     draw_conv,   draw_conv, draw_depthwise,
                                  draw_depthwise, draw_groups,  draw_groups, draw_correlation, draw_strided, draw_strided};
     return draw[test_below(r, (int)(sizeof draw / sizeof *draw))](r);
 }
 
-Form form_draw(TestRandom *r, int64_t points) {
+Form form_draw(TestRandom *r, int64_t points, const char *family) {
     Form f = draw_family(r);
-    while (form_points(&f) > points) f = draw_family(r);
+    while (form_points(&f) > points || !strstr(f.family, family)) f = draw_family(r);
     f.seed = test_random(r) >> 40;
     f.swapped = f.spelling == SPELT_INDEXED && test_below(r, 3) == 0;
     f.epilogue = test_below(r, 2) ? EPILOGUE_NONE : (FormEpilogue)test_below(r, EPILOGUES);
