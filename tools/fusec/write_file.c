@@ -23,7 +23,7 @@ typedef struct Output {
 } Output;
 
 static bool fail(const Output *o, const char *why) {
-    fprintf(stderr, "fusec: error: cannot write %s: %s\n", o->file->path, why);
+    fprintf(stderr, "%s: error: cannot write %s: %s\n", program_invocation_short_name, o->file->path, why);
     return false;
 }
 static bool fail_errno(const Output *o) { return fail(o, errno ? strerror(errno) : "failed"); }
@@ -163,7 +163,8 @@ static void put_back(const Output *o) {
     if (link_back(o))
         unlink(o->backup);
     else
-        fprintf(stderr, "fusec: error: the old contents of %s are in %s\n", o->file->path, o->backup);
+        fprintf(stderr, "%s: error: the old contents of %s are in %s\n", program_invocation_short_name, o->file->path,
+                o->backup);
 }
 
 static void undo(const Output *o) {
