@@ -76,8 +76,8 @@ static char *cpu_complaint(LLVMTargetRef target, const char *triple, const char 
 
 LLVMTargetMachineRef machine_new(const char *triple, const char *cpu, const char *features, char **error) {
     register_targets();
-    const bool named = cpu && strcmp(cpu, "native");
-    if (!named) cpu = NULL;
+    if (cpu && !strcmp(cpu, "native")) cpu = NULL;
+    const bool named = cpu && !(triple && !strncmp(triple, "nvptx", 5)); /* ours, not a user's */
     char *own_triple = memory_given(LLVMGetDefaultTargetTriple());
     char *host_cpu = memory_given(LLVMGetHostCPUName()), *host_features = memory_given(LLVMGetHostCPUFeatures());
     const bool native = !triple && !cpu;

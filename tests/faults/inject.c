@@ -1,5 +1,5 @@
-/* Makes calls to the system fail, by number: see inject.h.  Standard error is spared, so that what a program says of its
- * failure is heard; programs that it starts are spared, by taking LD_PRELOAD out of their environment. */
+/* Makes calls to the system fail, by number: see inject.h.  Standard error is spared, so that what a program says of
+ * its failure is heard; programs that it starts are spared, by taking LD_PRELOAD out of their environment. */
 #include "tests/faults/inject.h"
 #include <dlfcn.h>
 #include <errno.h>
@@ -56,7 +56,8 @@ static bool fails(FaultKind kind, const char *where, int why) {
     return true;
 }
 
-/* ---- memory -------------------------------------------------------------------------------------------------------- */
+/* ---- memory --------------------------------------------------------------------------------------------------------
+ */
 void *malloc(size_t n) { return fails(FAULT_MEMORY, "malloc", ENOMEM) ? NULL : __libc_malloc(n); }
 void *calloc(size_t n, size_t bytes) { return fails(FAULT_MEMORY, "calloc", ENOMEM) ? NULL : __libc_calloc(n, bytes); }
 void *realloc(void *p, size_t n) { return fails(FAULT_MEMORY, "realloc", ENOMEM) ? NULL : __libc_realloc(p, n); }
@@ -75,10 +76,11 @@ int posix_memalign(void **at, size_t align, size_t n) {
     return 0;
 }
 
-/* ---- files --------------------------------------------------------------------------------------------------------- */
+/* ---- files ---------------------------------------------------------------------------------------------------------
+ */
 /* The function of the library behind this one. */
-#define NEXT(name)                                                                                                     \
-    static __typeof__(&name) next;                                                                                     \
+#define NEXT(name)                 \
+    static __typeof__(&name) next; \
     if (!next) *(void **)&next = dlsym(RTLD_NEXT, #name)
 
 ssize_t write(int fd, const void *bytes, size_t n) {
@@ -108,14 +110,14 @@ int link(const char *from, const char *to) {
     NEXT(link);
     return fails(FAULT_FILES, "link", EPERM) ? -1 : next(from, to);
 }
-#define OPENER(name)                                                                                                   \
-    int name(const char *path, int flags, ...) {                                                                       \
-        va_list ap;                                                                                                    \
-        NEXT(name);                                                                                                    \
-        va_start(ap, flags);                                                                                           \
-        const unsigned mode = flags & (O_CREAT | O_TMPFILE) ? va_arg(ap, unsigned) : 0;                                \
-        va_end(ap);                                                                                                    \
-        return fails(FAULT_FILES, #name, EMFILE) ? -1 : next(path, flags, mode);                                       \
+#define OPENER(name)                                                                    \
+    int name(const char *path, int flags, ...) {                                        \
+        va_list ap;                                                                     \
+        NEXT(name);                                                                     \
+        va_start(ap, flags);                                                            \
+        const unsigned mode = flags & (O_CREAT | O_TMPFILE) ? va_arg(ap, unsigned) : 0; \
+        va_end(ap);                                                                     \
+        return fails(FAULT_FILES, #name, EMFILE) ? -1 : next(path, flags, mode);        \
     }
 OPENER(open)
 OPENER(open64)
@@ -148,9 +150,12 @@ static void lose(FILE *f) {
     errno = ENOSPC;
 }
 
+/* Streams in memory need none of these calls; their memory fails by itself. */
+static bool spared(FILE *f) { return f == stderr || fileno(f) < 0; }
+
 size_t fwrite(const void *bytes, size_t size, size_t n, FILE *f) {
     NEXT(fwrite);
-    if (f == stderr || !fails(FAULT_FILES, "fwrite", ENOSPC)) return next(bytes, size, n, f);
+    if (spared(f) || !fails(FAULT_FILES, "fwrite", ENOSPC)) return next(bytes, size, n, f);
     const size_t some = next(bytes, size, n / 2, f);
     lose(f);
     return some;
@@ -165,13 +170,13 @@ size_t fread(void *bytes, size_t size, size_t n, FILE *f) {
 }
 int fflush(FILE *f) {
     NEXT(fflush);
-    if (!f || f == stderr || !fails(FAULT_FILES, "fflush", ENOSPC)) return next(f);
+    if (!f || spared(f) || !fails(FAULT_FILES, "fflush", ENOSPC)) return next(f);
     lose(f);
     return EOF;
 }
 int fclose(FILE *f) {
     NEXT(fclose);
-    if (f == stderr || !fails(FAULT_FILES, "fclose", ENOSPC)) return next(f);
+    if (spared(f) || !fails(FAULT_FILES, "fclose", ENOSPC)) return next(f);
     if (__fwriting(f)) lose(f);
     next(f);
     errno = ENOSPC;

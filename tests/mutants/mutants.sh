@@ -28,7 +28,7 @@ if [ -z "$work" ]; then
 fi
 tree=$work/tree build=$work/build
 targets="fusec ptxsim cuda_sim $(sed -n 's/^[^#]*{BUILD}\/tests\/\([a-z0-9_]*\).*/\1/p' "$here/selection" | sort -u | tr '\n' ' ')"
-export FUSEC="$build/fusec" BUILD="$build" SRC="$tree"
+export FUSEC="$build/fusec" BUILD="$build" SRC="$tree" LD_LIBRARY_PATH="$build/ptxsim${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}"
 
 say() { printf '%s\n' "$*"; }
 

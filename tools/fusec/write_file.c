@@ -23,7 +23,7 @@ typedef struct Output {
 } Output;
 
 static bool fail(const Output *o, const char *why) {
-    fprintf(stderr, "fusec: error: cannot write %s: %s\n", o->file->path, why);
+    fprintf(stderr, "%s: error: cannot write %s: %s\n", program_invocation_short_name, o->file->path, why);
     return false;
 }
 static bool fail_errno(const Output *o) { return fail(o, errno ? strerror(errno) : "failed"); }
@@ -148,13 +148,23 @@ static bool place(Output *o) {
     return true;
 }
 
-/* What cannot be renamed any more may still be linked. */
+/* What cannot be renamed any more may still be linked: a first link, under a name that is free now, shows it before the
+ * new contents go. */
+static bool link_back(const Output *o) {
+    if (!o->placed) return link(o->backup, o->target) == 0;
+    if (link(o->backup, o->aside) != 0) return false;
+    const bool ok = unlink(o->target) == 0 && link(o->backup, o->target) == 0;
+    unlink(o->aside);
+    return ok;
+}
+
 static void put_back(const Output *o) {
     if (rename(o->backup, o->target) == 0) return;
-    if ((unlink(o->target) == 0 || errno == ENOENT) && link(o->backup, o->target) == 0)
+    if (link_back(o))
         unlink(o->backup);
     else
-        fprintf(stderr, "fusec: error: the old contents of %s are now in %s\n", o->file->path, o->backup);
+        fprintf(stderr, "%s: error: the old contents of %s are in %s\n", program_invocation_short_name, o->file->path,
+                o->backup);
 }
 
 static void undo(const Output *o) {

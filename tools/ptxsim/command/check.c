@@ -32,22 +32,22 @@ static bool open_loader(Loader *l) {
     *(void **)&l->destroy = dlsym(l->library, "cuCtxDestroy_v2");
     *(void **)&l->load = dlsym(l->library, "cuModuleLoadDataEx");
     *(void **)&l->unload = dlsym(l->library, "cuModuleUnload");
-    return l->init && l->create && l->destroy && l->load && l->unload && !l->init(0);
+    if (l->init && l->create && l->destroy && l->load && l->unload && !l->init(0)) return true;
+    fprintf(stderr, "ptxsim: %s cannot be used\n", path);
+    return false;
 }
 
 static char *read_text(const char *path) {
     FILE *f = strcmp(path, "-") ? fopen(path, "r") : stdin;
     TextStream t;
-    FILE *to = text_open(&t);
+    FILE *to = f ? text_open(&t) : NULL;
     for (int c; f && (c = getc(f)) != EOF;) putc(c, to);
-    char *text = text_close(&t);
-    if (!f || ferror(f)) {
-        fprintf(stderr, "ptxsim: %s: %s\n", path, strerror(errno));
-        free(text);
-        text = NULL;
-    }
+    const bool read = f && !ferror(f);
+    if (!read) fprintf(stderr, "ptxsim: %s: %s\n", path, strerror(errno));
     if (f && f != stdin) fclose(f);
-    return text;
+    if (read) return text_close(&t);
+    if (f) free(text_close(&t));
+    return NULL;
 }
 
 static bool check_file(const Loader *l, const char *path) {
@@ -73,7 +73,11 @@ int command_check(int argc, char **argv) {
         return EXIT_USAGE;
     }
     if (!getenv("PTXSIM_DEVICE")) setenv("PTXSIM_DEVICE", "sm_90", 1); /* takes code for older ones too */
-    if (!open_loader(&l) || l.create(&context, 0, 0)) return EXIT_ERROR;
+    if (!open_loader(&l)) return EXIT_ERROR;
+    if (l.create(&context, 0, 0)) {
+        fputs("ptxsim: no context can be made: out of memory\n", stderr);
+        return EXIT_ERROR;
+    }
     for (int k = 1; k < argc; k++) ok = check_file(&l, argv[k]) && ok;
     l.destroy(context);
     dlclose(l.library);

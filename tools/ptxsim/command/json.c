@@ -1,6 +1,8 @@
 /* The figures as JSON: {"gpu": .., "kernels": [{"name": .., "launches": .., COUNTER: .., "warps": {..}, ..}]}. */
 #include "tools/ptxsim/command/command.h"
+#include "ir/memory.h"
 #include <jansson.h>
+#include <stdlib.h>
 
 static json_t *number(uint64_t n) { return json_integer((json_int_t)n); }
 
@@ -30,6 +32,7 @@ static json_t *kernel_object(const KernelRecord *r, const Target *t) {
 }
 
 bool json_print(FILE *f, const Records *all, const Target *t) {
+    json_set_alloc_funcs(memory_alloc, free); /* it leaves out what it has no memory for */
     json_t *kernels = json_array();
     for (size_t k = 0; k < all->n; k++) json_array_append_new(kernels, kernel_object(&all->at[k], t));
     json_t *root = json_pack("{s:s, s:o}", "gpu", t->name, "kernels", kernels);

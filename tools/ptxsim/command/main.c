@@ -1,4 +1,7 @@
 #include "tools/ptxsim/command/command.h"
+#include "ir/memory.h"
+#include "tools/fusec/interrupt.h"
+#include "tools/fusec/temporary.h"
 #include <string.h>
 
 static const char HELP[] =
@@ -29,15 +32,25 @@ static const char HELP[] =
 
 static bool asks_help(const char *word) { return !strcmp(word, "--help") || !strcmp(word, "-h"); }
 
+/* What was printed must have arrived. */
+static int flushed(int status) {
+    const bool failed = ferror(stdout);
+    if (fflush(stdout) == 0 && !failed) return status;
+    fputs("ptxsim: error: standard output cannot be written\n", stderr);
+    return status == EXIT_OK ? EXIT_ERROR : status;
+}
+
 int main(int argc, char **argv) {
     static const struct { const char *name; int (*run)(int, char **); } COMMANDS[] = {{"stat", command_stat},
                                                                                       {"check", command_check}};
+    memory_before_end(temporaries_remove);
+    interrupt_handle();
     if ((argc > 1 && asks_help(argv[1])) || (argc > 2 && asks_help(argv[2]))) {
         fputs(HELP, stdout);
-        return EXIT_OK;
+        return flushed(EXIT_OK);
     }
     for (size_t k = 0; k < sizeof COMMANDS / sizeof *COMMANDS; k++)
-        if (argc > 1 && !strcmp(argv[1], COMMANDS[k].name)) return COMMANDS[k].run(argc - 1, argv + 1);
+        if (argc > 1 && !strcmp(argv[1], COMMANDS[k].name)) return flushed(COMMANDS[k].run(argc - 1, argv + 1));
     fputs(HELP, stderr);
     return EXIT_USAGE;
 }

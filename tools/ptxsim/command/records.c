@@ -1,35 +1,26 @@
 #include "tools/ptxsim/command/command.h"
+#include "ir/memory.h"
+#include <errno.h>
 #include <stdlib.h>
 #include <string.h>
-
-static char *copy_text(const char *from) {
-    char *to = malloc(strlen(from) + 1);
-    return to ? strcpy(to, from) : NULL;
-}
 
 static KernelRecord *record_of(Records *all, const char *name) {
     for (size_t k = 0; k < all->n; k++)
         if (!strcmp(all->at[k].name, name)) return &all->at[k];
-    KernelRecord *grown = realloc(all->at, (all->n + 1) * sizeof *grown);
-    if (!grown) return NULL;
-    all->at = grown;
-    grown[all->n] = (KernelRecord){.name = copy_text(name)};
-    return grown[all->n].name ? &grown[all->n++] : NULL;
+    all->at = memory_resize(all->at, (all->n + 1) * sizeof *all->at);
+    all->at[all->n] = (KernelRecord){.name = memory_strdup(name)};
+    return &all->at[all->n++];
 }
 
-static bool add_matrix(KernelRecord *r, const char *shape, uint64_t value) {
+static void add_matrix(KernelRecord *r, const char *shape, uint64_t value) {
     size_t k = 0;
     while (k < r->shapes && strcmp(r->matrix[k].name, shape) != 0) k++;
     if (k == r->shapes) {
-        Named *grown = realloc(r->matrix, (k + 1) * sizeof *grown);
-        if (!grown) return false;
-        r->matrix = grown;
-        grown[k] = (Named){.name = copy_text(shape)};
-        if (!grown[k].name) return false;
+        r->matrix = memory_resize(r->matrix, (k + 1) * sizeof *r->matrix);
+        r->matrix[k] = (Named){.name = memory_strdup(shape)};
         r->shapes++;
     }
     r->matrix[k].value += value;
-    return true;
 }
 
 static bool add_mix(const char *name, const char *prefix, uint64_t *to, uint64_t value) {
@@ -41,41 +32,39 @@ static bool add_mix(const char *name, const char *prefix, uint64_t *to, uint64_t
 }
 
 /* A name that this command does not know is one of a newer library: left out. */
-static bool add_figure(KernelRecord *r, const char *name, uint64_t value) {
+static void add_figure(KernelRecord *r, const char *name, uint64_t value) {
     if (!strcmp(name, "launches")) r->launches += value;
 #define COUNTER(field, meaning) else if (!strcmp(name, #field)) r->count.field += value;
 #include "tools/ptxsim/exec/counters.def"
 #undef COUNTER
-    else if (!strncmp(name, "matrix.", 7)) return add_matrix(r, name + 7, value);
+    else if (!strncmp(name, "matrix.", 7)) add_matrix(r, name + 7, value);
     else if (!add_mix(name, "warps.", r->warps, value)) add_mix(name, "threads.", r->threads, value);
-    return true;
 }
 
-static bool read_line(Records *all, char *line) {
+static void read_line(Records *all, char *line) {
     static const char START[] = "ptxsim: stats: ";
     char *rest = NULL;
-    if (strncmp(line, START, sizeof START - 1) != 0) return true;
+    if (strncmp(line, START, sizeof START - 1) != 0) return;
     const char *kernel = strtok_r(line + sizeof START - 1, " \n", &rest);
     KernelRecord *r = kernel ? record_of(all, kernel) : NULL;
-    if (!r) return !kernel;
+    if (!r) return;
     for (char *word; (word = strtok_r(NULL, " \n", &rest));) {
         char *equals = strrchr(word, '=');
         if (!equals) continue;
         *equals = '\0';
-        if (!add_figure(r, word, strtoull(equals + 1, NULL, 10))) return false;
+        add_figure(r, word, strtoull(equals + 1, NULL, 10));
     }
-    return true;
 }
 
 bool records_read(FILE *f, Records *all) {
     char *line = NULL;
     size_t room = 0;
-    bool ok = true;
     *all = (Records){0};
-    while (ok && getline(&line, &room, f) >= 0) ok = read_line(all, line);
+    while (getline(&line, &room, f) >= 0) read_line(all, line);
+    const bool whole = feof(f) && !ferror(f);
     free(line);
-    if (!ok) fputs("ptxsim: out of memory\n", stderr);
-    return ok;
+    if (!whole) fprintf(stderr, "ptxsim: the figures cannot be read: %s\n", strerror(errno));
+    return whole;
 }
 
 void records_free(Records *all) {

@@ -1,5 +1,8 @@
 /* ptxsim stat: runs a program with the software GPU as its libcuda.so.1 and shows what the kernels did. */
 #include "tools/ptxsim/command/command.h"
+#include "ir/memory.h"
+#include "tools/fusec/temporary.h"
+#include "tools/fusec/write_file.h"
 #include <errno.h>
 #include <getopt.h>
 #include <stdlib.h>
@@ -26,7 +29,7 @@ char *library_folder(void) {
         return NULL;
     }
     *end = '\0';
-    return strdup(path);
+    return memory_strdup(path);
 }
 
 static bool parse(int argc, char **argv, Stat *s) {
@@ -50,16 +53,16 @@ static bool parse(int argc, char **argv, Stat *s) {
 /* In the child: the library before every other, figures to `file`. */
 static void enter(const Stat *s, const char *folder, const char *file) {
     const char *others = getenv("LD_LIBRARY_PATH");
-    char *path = malloc(strlen(folder) + (others ? strlen(others) : 0) + 2);
-    if (!path) _exit(126);
+    char *path = memory_alloc(strlen(folder) + (others ? strlen(others) : 0) + 2);
     strcpy(path, folder);
     if (others && *others) strcat(strcat(path, ":"), others);
-    setenv("LD_LIBRARY_PATH", path, 1);
-    setenv("PTXSIM_STATS_FILE", file, 1);
-    if (!getenv("PTXSIM_DEVICE")) setenv("PTXSIM_DEVICE", s->gpu->name, 1);
+    if (setenv("LD_LIBRARY_PATH", path, 1) || setenv("PTXSIM_STATS_FILE", file, 1) ||
+        setenv("PTXSIM_DEVICE", s->gpu->name, 0))
+        memory_exhausted();
     execvp(s->command[0], s->command);
-    fprintf(stderr, "ptxsim: %s: %s\n", s->command[0], strerror(errno));
-    _exit(errno == ENOENT ? 127 : 126);
+    const int why = errno;
+    fprintf(stderr, "ptxsim: %s: %s\n", s->command[0], strerror(why));
+    _exit(why == ENOENT ? 127 : 126);
 }
 
 /* The program's exit status; as a shell has it when a signal ended it. */
@@ -77,17 +80,27 @@ static int run_program(const Stat *s, const char *folder, const char *file) {
     return WIFSIGNALED(status) ? 128 + WTERMSIG(status) : WEXITSTATUS(status);
 }
 
+typedef struct Show {
+    const Stat *stat;
+    const Records *all;
+} Show;
+
+static bool print(FILE *f, void *user) {
+    const Show *x = user;
+    if (x->stat->json) return json_print(f, x->all, x->stat->gpu);
+    table_print(f, x->all, x->stat->gpu);
+    return true;
+}
+
 static bool show(const Stat *s, FILE *figures) {
     Records all;
-    FILE *to = s->output ? fopen(s->output, "w") : stderr;
-    bool ok = to && records_read(figures, &all);
-    if (!to) fprintf(stderr, "ptxsim: %s: %s\n", s->output, strerror(errno));
-    if (!ok) return false;
-    if (!all.n) fputs("ptxsim: no kernel was launched on the software GPU\n", stderr);
-    else if (s->json) ok = json_print(to, &all, s->gpu);
-    else table_print(to, &all, s->gpu);
-    ok = ok && all.n > 0;
-    if (s->output && fclose(to) != 0) ok = false;
+    Show x = {s, &all};
+    bool ok = records_read(figures, &all);
+    if (ok && !all.n) {
+        fputs("ptxsim: no kernel was launched on the software GPU\n", stderr);
+        ok = false;
+    }
+    ok = ok && (s->output ? write_file(s->output, print, &x) : print(stderr, &x));
     records_free(&all);
     return ok;
 }
@@ -100,15 +113,16 @@ int command_stat(int argc, char **argv) {
         return EXIT_USAGE;
     }
     char *folder = library_folder();
-    const int fd = folder ? mkstemp(file) : -1;
+    const int fd = folder ? temporary_file(file) : -1;
     FILE *figures = fd >= 0 ? fdopen(fd, "r") : NULL;
     int status = EXIT_ERROR;
     if (figures) {
         status = run_program(&s, folder, file);
         if (!show(&s, figures) && status == EXIT_OK) status = EXIT_ERROR;
         fclose(figures);
-        unlink(file);
     } else if (folder) perror("ptxsim: a temporary file");
+    if (!figures && fd >= 0) close(fd);
+    if (fd >= 0) temporary_remove(file);
     free(folder);
     return status;
 }

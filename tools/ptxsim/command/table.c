@@ -1,5 +1,6 @@
 /* The figures as a table, the kernel with the longest roofline time first. */
 #include "tools/ptxsim/command/command.h"
+#include "ir/memory.h"
 #include <stdlib.h>
 #include <string.h>
 
@@ -51,11 +52,10 @@ static void print_head(FILE *f, const Target *t) {
 }
 
 void table_print(FILE *f, const Records *all, const Target *t) {
-    Row *row = calloc(all->n + 1, sizeof *row);
+    Row *row = memory_zeroed(all->n + 1, sizeof *row);
     Counters sum = {0};
     uint64_t launches = 0;
     double total = 0;
-    if (!row) return;
     for (size_t k = 0; k < all->n; k++) {
         double seconds[BOUNDS];
         const Bound b = roofline(&all->at[k].count, t, seconds);

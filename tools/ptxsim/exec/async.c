@@ -48,7 +48,7 @@ AsyncOp *async_new(Warp *w, int lane) {
     AsyncState *s = state_of(c);
     AsyncOp *op = s ? calloc(1, sizeof *op) : NULL;
     if (!op) {
-        c->stuck = true;
+        cluster_no_memory(c);
         return NULL;
     }
     const uint32_t a = free_agent(s);
@@ -158,7 +158,7 @@ typedef struct AsyncGroups {
 
 static GroupList *groups_of(Warp *w, GroupKind k) {
     if (!w->groups) w->groups = calloc(1, sizeof *w->groups);
-    if (!w->groups) w->cluster->stuck = true;
+    if (!w->groups) cluster_no_memory(w->cluster);
     return w->groups ? &w->groups->kind[k] : NULL;
 }
 
@@ -188,7 +188,7 @@ static void group_free(AsyncGroup *g) {
 
 void group_add(AsyncOp *op, GroupKind k) {
     GroupList *list = groups_of(op->warp, k);
-    if (list && !group_push(&list->open, op, op->lanes)) op->warp->cluster->stuck = true;
+    if (list && !group_push(&list->open, op, op->lanes)) cluster_no_memory(op->warp->cluster);
 }
 
 void group_commit(Warp *w, GroupKind k, uint32_t mask) {
@@ -198,7 +198,7 @@ void group_commit(Warp *w, GroupKind k, uint32_t mask) {
         const int capacity = list->capacity ? 2 * list->capacity : 8;
         AsyncGroup *grown = realloc(list->closed, sizeof *grown * (size_t)capacity);
         if (!grown) {
-            w->cluster->stuck = true;
+            cluster_no_memory(w->cluster);
             return;
         }
         list->closed = grown;
@@ -209,7 +209,7 @@ void group_commit(Warp *w, GroupKind k, uint32_t mask) {
     int kept = 0;
     for (int n = 0; n < open->count; n++) {
         const uint32_t lanes = open->lanes[n] & mask, rest = open->lanes[n] & ~mask;
-        if (lanes && !group_push(g, open->op[n], lanes)) w->cluster->stuck = true;
+        if (lanes && !group_push(g, open->op[n], lanes)) cluster_no_memory(w->cluster);
         open->op[kept] = open->op[n];
         open->lanes[kept] = rest;
         if (rest) kept++;

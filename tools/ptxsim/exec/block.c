@@ -108,7 +108,7 @@ void barrier_arrive(Warp *w, const Inst *i, uint32_t mask) {
     bar->expected = count;
     bar->arrived += count ? WARP : (uint32_t)__builtin_popcount(mask); /* a counted barrier counts whole warps */
     reduce(bar, w, i, mask);
-    if (!clock_release(w, &bar->clock)) w->cluster->stuck = true;
+    if (!clock_release(w, &bar->clock)) cluster_no_memory(w->cluster);
     w->count.barriers++;
     if (i->op != SYNC_ARRIVE) {
         w->state = WARP_AT_BARRIER;

@@ -117,7 +117,11 @@ void clock_observe(Warp *w, uint32_t agent, Time time, bool lanes_own) {
 }
 
 void sync_clock_join(const Cluster *c, SyncClock *to, const SyncClock *from) {
-    if (!from->seen || !sync_clock_make(c, to)) return;
+    if (!from->seen) return;
+    if (!sync_clock_make(c, to)) {
+        c->launch->out_of_memory = true;
+        return;
+    }
     join(to->seen, from->seen, c->agents);
     join(to->fenced[0], from->fenced[0], PROXY_SPACES * c->agents);
     known_learn(c, &to->known, to->seen, from->known);

@@ -22,6 +22,8 @@ static bool start_blocks(Cluster *c) {
     return true;
 }
 
+void cluster_no_memory(Cluster *c) { c->launch->out_of_memory = c->stuck = true; }
+
 Cluster *cluster_start(Launch *k, uint64_t linear, uint64_t position) {
     Cluster *c = calloc(1, sizeof *c);
     const uint64_t threads = (uint64_t)k->block[0] * k->block[1] * k->block[2];

@@ -125,7 +125,7 @@ struct Cluster {
     uint32_t barrier_phase;
     struct AsyncState *async; /* async.c; NULL until used */
     uint64_t turns, idle;  /* slices given; polls in vain since anything happened */
-    bool stuck;            /* a finding after which it cannot go on */
+    bool stuck;            /* a finding after which it cannot go on, or no memory */
     struct Tally *tally;   /* profile.h; NULL without figures */
 };
 
@@ -152,6 +152,9 @@ struct Launch {
 };
 
 uint64_t random_next(Cluster *);
+
+/* The host has no memory for what this cluster does: it cannot go on, and the launch fails. */
+void cluster_no_memory(Cluster *c);
 
 /* Runs the whole grid; findings are in launch->reports.  False when the host ran out of memory. */
 bool launch_run(Launch *);

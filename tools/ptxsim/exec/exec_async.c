@@ -71,7 +71,7 @@ void exec_cp_async(Warp *w, const Inst *i, uint32_t mask) {
     LaneCopies *d = calloc(1, sizeof *d);
     AsyncOp *op = d ? async_new(w, __builtin_ctz(mask)) : NULL;
     if (!op) {
-        w->cluster->stuck = true;
+        cluster_no_memory(w->cluster);
         free(d);
         return;
     }
@@ -141,7 +141,7 @@ static void complete_arrival(AsyncOp *op) {
     }
     for (int k = 0; k < a->count; k++)
         if (!clock_note(op->warp->cluster, &m->arriving, a->op[k]->agent, a->op[k]->time))
-            op->warp->cluster->stuck = true;
+            cluster_no_memory(op->warp->cluster);
     mbarrier_system_arrive(op, m, a->arrivals);
 }
 
@@ -158,13 +158,13 @@ static void arrive_for(Warp *w, const Inst *i, Mbarrier *m, uint32_t lanes) {
     Arrival *a = calloc(1, sizeof *a);
     AsyncOp *op = a ? async_new(w, lane) : NULL;
     if (!op) {
-        w->cluster->stuck = true;
+        cluster_no_memory(w->cluster);
         free(a);
         return;
     }
     *a = (Arrival){.block = m->block, .offset = m->offset, .arrivals = (uint32_t)__builtin_popcount(lanes)};
     group_each(w, GROUP_COPY, lanes, collect, a);
-    if (a->failed) w->cluster->stuck = true;
+    if (a->failed) cluster_no_memory(w->cluster);
     if (!i->op2) mbarrier_raise(w, lane, m, a->arrivals); /* without .noinc */
     op->data = a;
     op->lanes = lanes;

@@ -218,7 +218,7 @@ static void bulk_issue(Warp *w, int lane, const CopyForm *f, BulkCopy *c) {
     AsyncOp *op = bulk_new(w, lane, f->store);
     c->staged = malloc(c->bytes);
     if (!op || !c->staged) {
-        w->cluster->stuck = true;
+        cluster_no_memory(w->cluster);
         async_release(op);
         free(c->staged);
         free(c);
@@ -248,7 +248,7 @@ void exec_bulk_copy(Warp *w, const Inst *i, uint32_t mask) {
         if (!(mask >> l & 1)) continue;
         BulkCopy *c = calloc(1, sizeof *c);
         if (!c) {
-            w->cluster->stuck = true;
+            cluster_no_memory(w->cluster);
             return;
         }
         if (bulk_find(w, l, f, c)) bulk_issue(w, l, f, c);
@@ -292,7 +292,7 @@ static void store_drop(AsyncOp *op) { free(op->data); }
 static void store_lane(Warp *w, int lane, const CopyForm *f) {
     StoreAsync *s = calloc(1, sizeof *s);
     if (!s) {
-        w->cluster->stuck = true;
+        cluster_no_memory(w->cluster);
         return;
     }
     const uint32_t size = (uint32_t)type_bytes(f->type);

@@ -78,7 +78,7 @@ void exec_cluster_arrive(Warp *w, const Inst *i, uint32_t mask) {
         warp_report(w, REPORT_CLUSTER, __builtin_ctz(w->cluster_arrived & mask), 0, 0,
                     "a second barrier.cluster.arrive without a wait between");
     if (i->op == ORDER_RELAXED) sync_relaxed_release(w, &c->barrier.clock);
-    else if (!clock_release(w, &c->barrier.clock)) c->stuck = true;
+    else if (!clock_release(w, &c->barrier.clock)) cluster_no_memory(c);
     c->barrier.inst = i;
     c->barrier.arrived += (uint32_t)__builtin_popcount(mask & ~w->cluster_arrived);
     w->cluster_arrived |= mask;

@@ -141,7 +141,7 @@ static void mbarrier_init(Warp *w, int lane, const MbarrierForm *f) {
     warp_access(w, SPACE_SHARED, ACCESS_WRITE, false, address, MBARRIER_BYTES, UINT32_C(1) << lane, place);
     m = calloc(1, sizeof *m);
     if (!m) {
-        w->cluster->stuck = true;
+        cluster_no_memory(w->cluster);
         return;
     }
     *m = (Mbarrier){.block = b, .offset = (uint32_t)offset, .expected = (uint32_t)count, .pending = (uint32_t)count,
@@ -203,7 +203,7 @@ void mbarrier_complete_tx(AsyncOp *op, Mbarrier *m, uint64_t bytes) {
     Cluster *c = op->warp->cluster;
     if (!clock_note(c, &m->arriving, op->agent, op->time) ||
         (op->reader && !clock_note(c, &m->arriving, op->reader->agent, op->reader->time)))
-        c->stuck = true;
+        cluster_no_memory(c);
     m->tracked = op->inst;
     m->tracked_warp = op->warp;
     m->tracked_lane = op->lane;
@@ -261,7 +261,7 @@ typedef struct Released {
 static void release_into(Warp *w, Mbarrier *m, Released *last) {
     if (last->object == m && last->phase == m->phase) return;
     *last = (Released){m, m->phase};
-    if (!clock_release(w, &m->arriving)) w->cluster->stuck = true;
+    if (!clock_release(w, &m->arriving)) cluster_no_memory(w->cluster);
 }
 
 static void arrive_lane(Warp *w, int lane, const MbarrierForm *f, Released *last) {

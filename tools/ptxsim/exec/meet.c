@@ -129,7 +129,7 @@ static void part_from_others(Warp *w, uint32_t rest) {
     if (next == join) return;
     top->waiting = true;
     if (push_path(w, next, join, rest)) w->path[w->paths - 1].ahead = true;
-    else w->cluster->stuck = true;
+    else cluster_no_memory(w->cluster);
 }
 
 /* Who takes part in the top path's operation; 0: others come first. */

@@ -121,7 +121,7 @@ Page *page_find(Warp *w, uint64_t number) {
         const Allocation *a = memory_on(w->cluster->launch->memory, number << PAGE_SHIFT, PAGE_BYTES);
         if (!a) return NULL;
         p = page_make(w, number, a);
-        if (!p) w->cluster->launch->out_of_memory = w->cluster->stuck = true;
+        if (!p) cluster_no_memory(w->cluster);
     }
     if (p) w->pages->way[(number ^ number >> 6) % PAGE_WAYS] = p;
     return p;

@@ -24,7 +24,7 @@ void diverge(Warp *w, const Inst *i, int32_t target, uint32_t taken, uint32_t re
     const bool ok = (next == join || push_path(w, next, join, rest)) &&
                     (target == join || push_path(w, target, join, taken));
     for (int k = below; k < w->paths; k++) w->path[k].ahead = ahead;
-    if (!ok) w->cluster->stuck = true;
+    if (!ok) cluster_no_memory(w->cluster);
 }
 
 /* ---- siblings ------------------------------------------------------------------------------------------- */
@@ -137,7 +137,7 @@ static void line_up_with(Warp *w, Path *other, bool behind) {
     w->path[w->paths - 1].mask |= back.mask;
     w->path[w->paths - 1].ahead = front.ahead && back.ahead;
     if (back.pc == front.pc) return;
-    if (!push_path(w, back.pc, front.pc, back.mask)) w->cluster->stuck = true;
+    if (!push_path(w, back.pc, front.pc, back.mask)) cluster_no_memory(w->cluster);
     w->path[w->paths - 1].ahead = back.ahead;
 }
 

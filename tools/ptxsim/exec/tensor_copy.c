@@ -77,7 +77,7 @@ static bool add_piece(Warp *w, int lane, TensorCopy *c, uint64_t address, uint32
         const size_t capacity = c->capacity ? 2 * c->capacity : 64;
         Piece *grown = realloc(c->piece, capacity * sizeof *grown);
         if (!grown) {
-            w->cluster->stuck = true;
+            cluster_no_memory(w->cluster);
             return false;
         }
         c->piece = grown;
@@ -324,7 +324,7 @@ static void tensor_issue(Warp *w, int lane, const CopyForm *f, TensorCopy *c) {
     AsyncOp *op = bulk_new(w, lane, f->store);
     c->box = malloc(c->bytes);
     if (!op || !c->box) {
-        w->cluster->stuck = true;
+        cluster_no_memory(w->cluster);
         async_release(op);
         copy_free(c);
         return;
@@ -339,7 +339,7 @@ static void tensor_issue(Warp *w, int lane, const CopyForm *f, TensorCopy *c) {
 static void tensor_lane(Warp *w, int lane, const CopyForm *f) {
     TensorCopy *c = calloc(1, sizeof *c);
     if (!c) {
-        w->cluster->stuck = true;
+        cluster_no_memory(w->cluster);
         return;
     }
     const bool prefetch = !f->to.base.base && !f->from.base.base;

@@ -119,7 +119,7 @@ static void enter_call(Warp *w, const Inst *i, uint32_t mask) {
     const uint32_t callee = w->frame[w->frames - 1].local_base;
     clear_local(w, mask, callee, c->callee->local_bytes);
     for (int k = 0; k < c->count; k++) copy_local(w, mask, callee + c->arg[k].to, caller + c->arg[k].from, c->arg[k].bytes);
-    if (!push_path(w, 0, c->callee->count, mask)) w->cluster->stuck = true;
+    if (!push_path(w, 0, c->callee->count, mask)) cluster_no_memory(w->cluster);
 }
 
 /* All lanes of the frame are back (or gone). */
@@ -194,7 +194,7 @@ static void branch_indexed(Warp *w, const Inst *i, uint32_t active, uint32_t mas
     top->pc = join;
     if (join == w->frame[w->frames - 1].fn->count) top->mask = 0;
     const bool ok = push_path(w, here, join, active & ~same) && (target == join || push_path(w, target, join, same));
-    if (!ok) w->cluster->stuck = true;
+    if (!ok) cluster_no_memory(w->cluster);
 }
 
 /* Lanes that wait for an mbarrier do not keep others of their warp from arriving there: the sibling path goes on, and

@@ -3,7 +3,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-static void no_memory(Warp *w) { w->cluster->stuck = true; }
+static void no_memory(Warp *w) { cluster_no_memory(w->cluster); }
 
 /* ---- state -------------------------------------------------------------------------------------------- */
 static WgmmaWarp *state_of(Warp *w) {

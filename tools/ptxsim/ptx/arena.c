@@ -2,6 +2,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 enum { CHUNK = 1 << 16, ALIGN = 64 };
 
@@ -16,8 +17,8 @@ static ArenaChunk *chunk_new(size_t bytes, ArenaChunk *next) {
     const size_t size = (bytes + ALIGN - 1) / ALIGN * ALIGN;
     if (c) c->data = aligned_alloc(ALIGN, size);
     if (!c || !c->data) {
-        fprintf(stderr, "ptxsim: out of memory (%zu bytes)\n", size);
-        abort();
+        fprintf(stderr, "ptxsim: error: out of memory (%zu bytes)\n", size);
+        _exit(3);
     }
     memset(c->data, 0, size);
     c->size = size;

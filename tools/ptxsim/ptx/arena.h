@@ -7,7 +7,7 @@ typedef struct SimArena {
     ArenaChunk *chunks;
 } SimArena;
 
-/* Zeroed bytes, aligned to 64; aborts the process when the host is out of memory. */
+/* Zeroed bytes, aligned to 64; ends the process with status 3 when the host is out of memory. */
 void *sim_alloc(SimArena *a, size_t bytes);
 char *sim_strndup(SimArena *a, const char *text, size_t n);
 /* Makes room for element `count`: doubles an arena array when it is full; the old copy stays in the arena. */
