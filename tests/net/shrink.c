@@ -154,6 +154,10 @@ static bool extents(Shrink *s) {
 
 void shrink(Prog *p, const Command *c, Judgement *j) {
     Shrink s = {p, c, j, 0};
+    static bool (*const ways[])(Shrink *) = {without_results, loss_smaller, leaves, bypass, plainer, extents};
     bool smaller = true;
-    while (smaller && s.trials < 250) smaller = without_results(&s) | loss_smaller(&s) | leaves(&s) | bypass(&s) | plainer(&s) | extents(&s);
+    while (smaller && s.trials < 250) {
+        smaller = false;
+        for (size_t i = 0; i < sizeof ways / sizeof *ways; i++) smaller = ways[i](&s) || smaller;
+    }
 }

@@ -5,7 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* In f32.  Results of low dtypes may be a unit in the last place placing, and what is made of them twice as far as
+/* In f32.  Results of low dtypes may be a unit in the last place apart, and what is made of them twice as far as
  * low_spread finds them to move; where that is more than a part of their size, they say nothing. */
 static const double TOLERANCE = 1e-4, WIDEST_SPREAD = 0.25;
 
@@ -14,12 +14,13 @@ static const Entry entries[] = {ENTRY_INFER, ENTRY_GRAD, ENTRY_STEP};
 
 static int directed_before(int programs) { return programs / 10 * 7 + (programs % 10 < 7 ? programs % 10 : 7); }
 
-TrialSet *trial_set(int programs) {
+TrialSet *trial_set(int programs, uint64_t seed) {
     Arena *a = arena_new();
     TrialSet *s = ARENA_NEW(a, TrialSet);
     *s = (TrialSet){.arena = a,
                     .programs = programs,
-                    .directed = directed_set(a, directed_before(programs)),
+                    .seed = seed,
+                    .directed = directed_set(a, directed_before(programs), seed),
                     .coverage = ARENA_NEW(a, Coverage)};
     return s;
 }
@@ -34,10 +35,11 @@ static void draw_passes(Trial *t, TestRandom *r) {
 
 Trial trial_next(TrialSet *s, Arena *a) {
     const int i = s->made++;
+    const uint64_t drawn = (s->seed << 32) + (uint64_t)i;
     Coverage *c = s->coverage;
     Trial t = {.number = i, .tally = &s->tally};
-    TestRandom r = {((uint64_t)i + 1) * 0x9E3779B97F4A7C15u};
-    for (int k = 0; k < 8; k++) test_random(&r); /* neighbouring numbers placing */
+    TestRandom r = {(drawn + 1) * 0x9E3779B97F4A7C15u};
+    for (int k = 0; k < 8; k++) test_random(&r); /* neighbouring numbers apart */
     RandomOptions o = {
         .ops = 4 + test_below(&r, 22), .bounded = test_below(&r, 4) == 0, .empty = test_below(&r, 5) == 0};
     draw_passes(&t, &r);
@@ -46,7 +48,7 @@ Trial trial_next(TrialSet *s, Arena *a) {
     o.low = test_below(&r, 3) == 0;
     o.products = i % 10 >= 7 && o.low ? 1 + test_below(&r, 3) : 0;
     t.graph =
-        i % 10 < 7 ? directed_next(s->directed, a, entries[i % 3], o) : random_graph(a, entries[i % 3], (uint64_t)i, o);
+        i % 10 < 7 ? directed_next(s->directed, a, entries[i % 3], o) : random_graph(a, entries[i % 3], drawn, o);
     t.graph->model->name = arena_printf(a, "p%d", i);
     coverage_count(c, t.graph);
     for (int p = 0; p < PASS_COUNT; p++) c->disabled[p] += t.disabled[p];

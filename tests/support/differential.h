@@ -27,11 +27,12 @@ typedef struct Trial {
 typedef struct TrialSet {
     Arena *arena;
     int programs, made;
+    uint64_t seed;
     DirectedSet *directed;
     TrialTally tally;
     Coverage *coverage; /* graphs are counted as they are made, rules as trial_compile is told */
 } TrialSet;
-TrialSet *trial_set(int programs);
+TrialSet *trial_set(int programs, uint64_t seed);
 void trial_set_free(TrialSet *s);
 Trial trial_next(TrialSet *s, Arena *a);
 

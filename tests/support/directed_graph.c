@@ -295,15 +295,15 @@ static void add_results(Directed *x, Entry e) {
     if (e != ENTRY_INFER) add_gradients(x, e, loss ? loss : total(x, directed_leaf(x, DT_F32, x->base, NEED_ANY)));
 }
 
-DirectedSet *directed_set(Arena *a, int programs) {
+DirectedSet *directed_set(Arena *a, int programs, uint64_t seed) {
     DirectedSet *set = ARENA_NEW(a, DirectedSet);
-    *set = (DirectedSet){.programs = programs, .so_far = ARENA_NEW(a, Coverage)};
+    *set = (DirectedSet){.programs = programs, .seed = seed, .so_far = ARENA_NEW(a, Coverage)};
     return set;
 }
 
 Graph *directed_next(DirectedSet *set, Arena *a, Entry e, RandomOptions o) {
     Model *m = ARENA_NEW(a, Model);
-    Directed x = {.a = a, .most = 400, .r = {((uint64_t)set->made + 1) * 0x9E3779B97F4A7C15u}, .o = o};
+    Directed x = {.a = a, .most = 400, .r = {((set->seed << 32) + (uint64_t)set->made + 1) * 0x9E3779B97F4A7C15u}, .o = o};
     for (int i = 0; i < 8; i++) test_random(&x.r);
     m->name = "directed";
     vec_push(a, m->files, "directed");

@@ -99,7 +99,7 @@ static void write_model(Arena *a, const Module *m) {
 }
 
 static void build_library(void) {
-    TrialSet *set = trial_set(PROGRAMS);
+    TrialSet *set = trial_set(PROGRAMS, 0);
     for (int i = 0; i < PROGRAMS; i++) {
         Arena *a = arena_new();
         const char *why;
@@ -318,7 +318,7 @@ static bool still_crashes(void *user, Arena *a, const Trial *t, const char **why
 }
 
 static void report_crash(const Suite *s, int number, int sig) {
-    TrialSet *set = trial_set(PROGRAMS);
+    TrialSet *set = trial_set(PROGRAMS, 0);
     Arena *a = arena_new();
     Crash crash = {s, sig};
     Trial t = trial_next(set, a);
@@ -339,7 +339,7 @@ typedef struct All {
 
 static void check_programs(void *user) {
     const All *x = user;
-    TrialSet *set = trial_set(PROGRAMS);
+    TrialSet *set = trial_set(PROGRAMS, 0);
     for (int i = 0; i < PROGRAMS; i++) {
         x->summary->number = i;
         check(x->suite, set);
@@ -512,7 +512,7 @@ static bool crashes_at_edge(void *user, Arena *a, const Trial *t, const char **w
 static void crashes_are_made_small(void **state) {
     int n = 0;
     (void)state;
-    TrialSet *set = trial_set(PROGRAMS);
+    TrialSet *set = trial_set(PROGRAMS, 0);
     for (int i = 0; i < 10; i++) {
         Arena *a = arena_new();
         const char *why;
@@ -534,7 +534,7 @@ static void failures_are_made_small(void **state) {
         {OP_MUL, OP_SUM}, {OP_ADD, OP_TANH}, {OP_EXP, OP_MUL}, {OP_LT, OP_SELECT}, {OP_SUM, OP_BROADCAST}};
     int n = 0;
     (void)state;
-    TrialSet *set = trial_set(PROGRAMS);
+    TrialSet *set = trial_set(PROGRAMS, 0);
     for (int i = 0; i < 60; i++) {
         Arena *a = arena_new();
         const char *why;

@@ -1,7 +1,7 @@
 /* Host code and emitted C with every tensor between pages that must not be touched (tests/support/guard.h), against the
  * float64 evaluation: the examples at small sizes and random programs.
  *
- *   test_guard [COUNT]                     so many random programs instead of a sample
+ *   test_guard [COUNT [SEED]]              so many random programs instead of a sample
  *   test_guard FILE.dsl[,NAME=VALUE..]...  these programs
  *
  * prints `guard programs N faults M wrong K`; a fault names the kernel, the tensor and how far beside it.  A program is a
@@ -265,7 +265,7 @@ static const char *run_entry(Arena *a, const Module *m, Graph *g, TestData *d) {
 
 /* *hash: of all results, after all entries; 0: refused. */
 static bool text_agrees(const Text *t, Backend backend, Placing placing, int machine, uint64_t *hash) {
-    static const Entry order[] = {ENTRY_INIT, ENTRY_INFER, ENTRY_GRAD, ENTRY_STEP};
+    static const Entry order[] = {ENTRY_INIT, ENTRY_DERIVE, ENTRY_INFER, ENTRY_GRAD, ENTRY_STEP};
     Arena *a = arena_new();
     Graph *g[ENTRY_COUNT];
     TestRandom r = {7};
@@ -278,7 +278,7 @@ static bool text_agrees(const Text *t, Backend backend, Placing placing, int mac
     *hash = 0;
     if (!m) return true;
     TestData d = test_data(a, m, g[ENTRY_INFER]->model, &r);
-    for (int i = 0; i < ENTRY_COUNT && !why; i++)
+    for (size_t i = 0; i < sizeof order / sizeof *order && !why; i++)
         if (g[order[i]] && m->entry[order[i]].present) {
             why = run_entry(a, m, g[order[i]], &d);
             *hash = hash_bytes(*hash, &(uint64_t){hash_results(m, &d.mem)}, 8);
@@ -332,10 +332,11 @@ static void count(bool check(const void *), const void *program, const char *nam
 }
 
 static int asked;        /* random programs */
+static uint64_t seed;    /* of theirs */
 static char **files;     /* ending in NULL; NULL: a sample of everything */
 
 static void count_random(int programs) {
-    TrialSet *set = trial_set(programs < SET ? SET : programs); /* what a set must reach is spread over its programs */
+    TrialSet *set = trial_set(programs < SET ? SET : programs, seed); /* what a set must reach is spread over its programs */
     for (int i = 0; i < programs; i++) {
         Arena *a = arena_new();
         const Trial t = trial_next(set, a);
@@ -388,7 +389,8 @@ static void a_fault_is_seen(void **state) {
 
 int main(int argc, char **argv) {
     const struct CMUnitTest tests[] = {cmocka_unit_test(a_fault_is_seen), cmocka_unit_test(nothing_outside)};
-    asked = argc == 2 && strspn(argv[1], "0123456789") == strlen(argv[1]) ? atoi(argv[1]) : 0;
+    asked = argc > 1 && strspn(argv[1], "0123456789") == strlen(argv[1]) ? atoi(argv[1]) : 0;
+    if (asked && argc > 2) seed = strtoull(argv[2], NULL, 10);
     if (argc > 1 && !asked) files = argv + 1;
     return cmocka_run_group_tests(tests, scratch_make, scratch_remove);
 }
