@@ -27,7 +27,7 @@ if [ -z "$work" ]; then
     trap 'rm -rf "$work"' EXIT INT TERM
 fi
 tree=$work/tree build=$work/build
-targets="fusec ptxsim cuda_sim $(sed -n 's/^[^#]*{BUILD}\/tests\/\([a-z0-9_]*\).*/\1/p' "$here/selection" | sort -u | tr '\n' ' ')"
+targets="fusec ptxsim cuda_sim compare_safetensors $(sed -n 's/^[^#]*{BUILD}\/tests\/\([a-z0-9_]*\).*/\1/p' "$here/selection" | sort -u | tr '\n' ' ')"
 export FUSEC="$build/fusec" BUILD="$build" SRC="$tree" LD_LIBRARY_PATH="$build/ptxsim${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}"
 
 say() { printf '%s\n' "$*"; }
