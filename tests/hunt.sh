@@ -1,5 +1,6 @@
 #!/bin/sh
-# hunt.sh BUILD bench            every hunt of tests/hunts with the benchmark's trials and seed 1: figures, name<TAB>value<TAB>unit
+# hunt.sh BUILD bench [NAME]     every hunt of tests/hunts, or one, with the benchmark's trials and seed 1: figures,
+#                                name<TAB>value<TAB>unit
 # hunt.sh BUILD fuzz [MINUTES] [SEED] [NAME]   all hunts in turn with fresh seeds, or those from SEED on, for so long (default 5);
 #                                one hunt only if NAME is given
 #
@@ -35,11 +36,12 @@ summary() { # LOG made|wrong
 
 hunts() { grep -v '^#' "$here/hunts"; }
 
-bench() {
+bench() { # NAME
     log=$(mktemp)
-    hunts | while read -r name trials _ command; do
+    hunts | while read -r name unit bad trials _ command; do
+        [ -z "$1" ] || [ "$1" = "$name" ] || continue
         hunt "$command" "$trials" 1 "$log"
-        printf 'trust.%s.trials\t%s\ttrials\ntrust.%s.wrong\t%s\ttrials\n' "$name" "$made" "$name" "$wrong"
+        printf 'trust.%s.%s\t%s\t%s\ntrust.%s.%s\t%s\t%s\n' "$name" "$unit" "$made" "$unit" "$name" "$bad" "$wrong" "$unit"
         [ "$wrong" = 0 ] || tail -40 "$log" >&2
     done
     rm -f "$log"
@@ -53,7 +55,7 @@ fuzz() { # MINUTES SEED NAME
     : >"$finds/totals"
     while [ "$(date +%s)" -lt "$end" ]; do
         hunts >"$finds/hunts"
-        while read -r name _ trials command; do
+        while read -r name _ _ _ trials command; do
             [ "$(date +%s)" -lt "$end" ] || break
             [ -z "$3" ] || [ "$3" = "$name" ] || continue
             hunt "$command" "$trials" "$seed" "$log"
@@ -72,7 +74,7 @@ fuzz() { # MINUTES SEED NAME
 }
 
 case $mode in
-bench) bench ;;
+bench) bench "${3:-}" ;;
 fuzz) fuzz "${3:-5}" "${4:-$(fresh_seed)}" "${5:-}" ;;
 *) sed -n '2,8s/^# \{0,1\}//p' "$0"; exit 2 ;;
 esac

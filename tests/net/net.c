@@ -1,4 +1,5 @@
-// net --seed S --count N --target T [--fusec PATH] [--finds FOLDER] [--show SEED]: random programs, judged.
+// net --seed S --count N --target T [--fusec PATH] [--finds FOLDER] [--show FOLDER]: random programs, judged; with --show
+// none is run, and FOLDER gets their text.
 #include "tests/net/judge.h"
 #include "tests/net/shrink.h"
 #include <stdlib.h>
@@ -6,7 +7,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-typedef struct { uint64_t seed; int count; const char *finds, *torch, *goldens; bool show, verbose, cover; Command command; } Options;
+typedef struct { uint64_t seed; int count; const char *finds, *torch, *goldens, *show; bool verbose, cover; Command command; } Options;
 typedef struct { long programs, disagreements, compared, skipped, unusable; long *drawn, *after; } Totals;
 
 static Options parse(int argc, char **argv) {
@@ -20,10 +21,10 @@ static Options parse(int argc, char **argv) {
         else if (!strcmp(a, "--finds")) o.finds = v, i++;
         else if (!strcmp(a, "--torch")) o.torch = v, i++;
         else if (!strcmp(a, "--goldens")) o.goldens = v, i++;
-        else if (!strcmp(a, "--show")) o.show = true;
+        else if (!strcmp(a, "--show")) o.show = v, i++;
         else if (!strcmp(a, "--cover")) o.cover = true;
         else {
-            fprintf(stderr, "usage: net [--seed S] [--count N] [--target host|c99|interp|cuda] [--fusec PATH] [--finds FOLDER] [--show] [--cover] [--torch FOLDER] [--goldens FILE]\n");
+            fprintf(stderr, "usage: net [--seed S] [--count N] [--target host|c99|interp|cuda] [--fusec PATH] [--finds FOLDER] [--show FOLDER] [--cover] [--torch FOLDER] [--goldens FILE]\n");
             exit(2);
         }
     }
@@ -99,16 +100,29 @@ static void keep_find(const Prog *p, const Options *o, const Judgement *j, uint6
     fclose(f);
 }
 
+static bool show(const Prog *p, const char *folder, uint64_t seed) {
+    char path[600];
+    snprintf(path, sizeof path, "%s/net_%llu.dsl", folder, (unsigned long long)seed);
+    FILE *f = fopen(path, "w");
+    if (!f) return false;
+    print_dsl(f, p);
+    return fclose(f) == 0;
+}
+
 static void one(const Options *o, uint64_t seed, Totals *t) {
     Prog *p = malloc(sizeof *p);
     Expected x;
     if (!p) abort();
     generate(p, seed);
     count_drawn(p, t);
-    if (o->show) print_dsl(stdout, p);
     if (o->torch) export_torch(p, o->torch, seed);
     if (o->cover || o->torch || (p->loss < 0 && p->nresults == 0)) {
         t->unusable++;
+        prog_free(p), free(p);
+        return;
+    }
+    if (o->show) {
+        t->programs += show(p, o->show, seed);
         prog_free(p), free(p);
         return;
     }

@@ -276,7 +276,7 @@ static bool text_agrees(const Text *t, Backend backend, Placing placing, int mac
     setting.pieces = placing == PLACING_LOW ? PIECES_BACKWARDS : PIECES_THREADS;
     const Module *m = compile_text(a, t, g);
     *hash = 0;
-    if (!m) return true;
+    if (!m) return printf("WRONG %s: no module\n", t->path), arena_free(a), false;
     TestData d = test_data(a, m, g[ENTRY_INFER]->model, &r);
     for (size_t i = 0; i < sizeof order / sizeof *order && !why; i++)
         if (g[order[i]] && m->entry[order[i]].present) {
