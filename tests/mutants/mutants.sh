@@ -53,10 +53,10 @@ check() { (cd "$tree/tests/scripts" && timeout 300 sh -c "$1") >"$work/check.log
 # Runs the selection; sets $noticed to the word in front of the check that fails.
 run_selection() {
     noticed=
-    while read -r kind line; do
-        case $kind in '' | \#*) continue ;; esac
-        line=$(printf '%s' "$line" | sed "s#{BUILD}#$build#g; s#{SRC}#$tree#g")
-        check "$line" || { noticed=$kind by=$line; return; }
+    while read -r way command; do
+        case $way in '' | \#*) continue ;; esac
+        command=$(printf '%s' "$command" | sed "s#{BUILD}#$build#g; s#{SRC}#$tree#g")
+        check "$command" || { noticed=$way by=$command; return; }
     done <"$here/selection"
 }
 
