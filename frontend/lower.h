@@ -245,8 +245,7 @@ void paths_merge(Lower *L, PathScope *outer, const PathScope *inner, const char 
  * gradient[i] is that of params.at[i], NULL when it is not trained. */
 void lower_train(Lower *L, PathScope *paths, Node **gradient);
 
-/* ---- parameters in 16 bits (lower_weights.c) ----------------------------------------------------------------------
- */
+/* ---- parameters in 16 bits (lower_weights.c) --------------------------------------------------------------------- */
 /* New values of parameters that have no master in f32, rounded up or down at random, so that small updates add up. */
 void round_weights(Lower *L);
 

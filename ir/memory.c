@@ -40,8 +40,7 @@ char *memory_strdup(const char *s) {
     return memcpy(memory_alloc(n), s, n);
 }
 
-/* ---- text ---------------------------------------------------------------------------------------------------------
- */
+/* ---- text -------------------------------------------------------------------------------------------------------- */
 static ssize_t append(void *cookie, const char *bytes, size_t n) {
     TextStream *t = cookie;
     if (n >= SIZE_MAX / 4 - t->n) memory_exhausted();

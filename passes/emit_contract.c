@@ -2,8 +2,7 @@
 #include "passes/emitter.h"
 #include <string.h>
 
-/* ---- contractions --------------------------------------------------------------------------------------------------
- */
+/* ---- contractions ------------------------------------------------------------------------------------------------ */
 static const Index *affine(Emitter *e, const Contract *c, const Affine *a, const Index *const *loop) {
     const Index *x = index_const(e->arena, a->c);
     for (int l = 0; l < c->n_loops; l++)

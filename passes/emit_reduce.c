@@ -252,8 +252,7 @@ int emit_reduction(Emitter *e, Node *n, const Index *const *idx, int mask) {
     return fold(e, n, n->op, n->dtype, idx, in, axes, mask, operand, NULL);
 }
 
-/* ---- scan: one element after the other along its axis ---------------------------------------------------------------
- */
+/* ---- scan: one element after the other along its axis ------------------------------------------------------------ */
 void emit_scan(Emitter *e, Node *n) {
     const Attr *at = n->attr;
     const Dim extent = n->shape.dim[at->axis];

@@ -74,8 +74,7 @@ static LLVMValueRef expand(const Emit *e, Op op, const LLVMValueRef *in) {
     return math_expand(&b, op, operands);
 }
 
-/* ---- functions that are called ------------------------------------------------------------------------------------
- */
+/* ---- functions that are called ----------------------------------------------------------------------------------- */
 static void count_uses(const Block *b, int64_t *uses) {
     for (int i = 0; i < b->n; i++) {
         if (b->at[i]->kind == TI_ELEMENT) uses[b->at[i]->op]++;

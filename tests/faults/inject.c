@@ -56,8 +56,7 @@ static bool fails(FaultKind kind, const char *where, int why) {
     return true;
 }
 
-/* ---- memory --------------------------------------------------------------------------------------------------------
- */
+/* ---- memory ------------------------------------------------------------------------------------------------------ */
 void *malloc(size_t n) { return fails(FAULT_MEMORY, "malloc", ENOMEM) ? NULL : __libc_malloc(n); }
 void *calloc(size_t n, size_t bytes) { return fails(FAULT_MEMORY, "calloc", ENOMEM) ? NULL : __libc_calloc(n, bytes); }
 void *realloc(void *p, size_t n) { return fails(FAULT_MEMORY, "realloc", ENOMEM) ? NULL : __libc_realloc(p, n); }
@@ -76,8 +75,7 @@ int posix_memalign(void **at, size_t align, size_t n) {
     return 0;
 }
 
-/* ---- files ---------------------------------------------------------------------------------------------------------
- */
+/* ---- files ------------------------------------------------------------------------------------------------------- */
 /* The function of the library behind this one. */
 #define NEXT(name)                 \
     static __typeof__(&name) next; \

@@ -205,8 +205,7 @@ static Result run(const Command *c, FaultKind kind, long first, long last) {
     return r;
 }
 
-/* ---- judging -------------------------------------------------------------------------------------------------------
- */
+/* ---- judging ----------------------------------------------------------------------------------------------------- */
 typedef struct Known {
     Result good;
     Bytes old[MOST_OUTPUTS];
@@ -276,8 +275,7 @@ static const char *judge(const Command *c, const Known *k, const Result *r) {
     return NULL;
 }
 
-/* ---- trials --------------------------------------------------------------------------------------------------------
- */
+/* ---- trials ------------------------------------------------------------------------------------------------------ */
 static uint64_t mix(uint64_t x) { /* SplitMix64 */
     x += 0x9e3779b97f4a7c15u;
     x = (x ^ x >> 30) * 0xbf58476d1ce4e5b9u;
@@ -335,8 +333,7 @@ static void trial(uint64_t seed, long number) {
     try(name, i, kind, first, last);
 }
 
-/* ---- set up --------------------------------------------------------------------------------------------------------
- */
+/* ---- set up ------------------------------------------------------------------------------------------------------ */
 static void write_inputs(void) {
     char rows[256] = "", header[256];
     write_words("s.dsl", small);

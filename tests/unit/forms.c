@@ -114,8 +114,7 @@ static Data make_data(Arena *a, const Batch *b, const Module *m) {
     return d;
 }
 
-/* ---- judging ------------------------------------------------------------------------------------------------------
- */
+/* ---- judging ----------------------------------------------------------------------------------------------------- */
 /* Integers that f32 and bf16 hold are exact; beyond 256 bf16 rounds. */
 static double tolerance(const Batch *b, double want) {
     const double size = want < 0 ? -want : want;
@@ -182,8 +181,7 @@ static void run_here(Arena *a, const Batch *b, const Module *m, const Machine *m
     host_jit_free(jit);
 }
 
-/* ---- NEON ---------------------------------------------------------------------------------------------------------
- */
+/* ---- NEON -------------------------------------------------------------------------------------------------------- */
 static const char ADAPTER[] =
     "#include \"runtime/host/host.h\"\n#include \"tests/tools/c99_runner.h\"\n"
     "extern const fusec_manifest m_manifest;\nextern const fusec_host_kernel m_kernels[];\n"
@@ -234,8 +232,7 @@ static void run_neon(Arena *a, const Batch *b) {
     judge_all(b, m, &d, "NEON", true);
 }
 
-/* ---- programs ------------------------------------------------------------------------------------------------------
- */
+/* ---- programs ---------------------------------------------------------------------------------------------------- */
 static void run_batch(const Batch *b) {
     Arena *a = arena_new();
     const Module *m = compile(a, b, b->setting.placing);

@@ -131,8 +131,7 @@ static bool write_contents(Arena *a, Output *o, int n) {
     return true;
 }
 
-/* ---- into place: nothing here takes memory, and signals wait -------------------------------------------------------
- */
+/* ---- into place: nothing here takes memory, and signals wait ----------------------------------------------------- */
 static bool keep_old(Output *o) {
     struct stat s;
     if (lstat(o->target, &s) != 0) return errno == ENOENT || fail_errno(o);
