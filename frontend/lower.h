@@ -205,8 +205,7 @@ bool subscript_inside(Lower *L, int64_t i, Dim extent, SrcLoc loc);
 bool subscript_whole(Lower *L, Value v, SrcLoc loc);
 Value v_gather(Lower *L, Node *table, int axis, Node *ids);
 
-/* ---- built-in functions (lower_builtin.c, lower_move.c, lower_derivative.c)
- * ------------------------------------------------ */
+/* ---- built-in functions (lower_builtin.c, lower_move.c, lower_derivative.c) -------------------------------------- */
 typedef struct Builtin Builtin;
 typedef struct BuiltinCall {
     const Builtin *builtin;

@@ -69,8 +69,8 @@ int emit_heavy(Emitter *e, Node *n, const Index *const *idx, int mask); /* reduc
 int emit_reduction(Emitter *e, Node *n, const Index *const *idx, int mask);
 void emit_scan(Emitter *e, Node *n);
 void emit_scatter(Emitter *e, Node *n);
-void emit_together(
-    Emitter *e);             /* a product, what is summed in its loops, and products onto it: values to be recalled */
+/* a product, what is summed in its loops, and products onto it: values to be recalled */
+void emit_together(Emitter *e);
 void emit_sides(Emitter *e); /* stores what was summed in the loops, and what is elementwise after that */
 int emit_slices(Emitter *e, const Node *n); /* the program's part of a sum over tiles of what it computes */
 void emit_store_slices(Emitter *e, const Node *n, int value);
@@ -83,8 +83,8 @@ int emit_op(Emitter *e, Op op, DType t, int a, int b); /* binary */
 int emit_select(Emitter *e, int c, int a, int b);
 int emit_and(Emitter *e, int a, int b); /* -1 stands for true */
 int emit_i32(Emitter *e, int64_t v);
-int emit_launch_constant(Emitter *e,
-                         int32_t v); /* one that the launch gives, so that kernels that differ in it are one */
+/* one that the launch gives, so that kernels that differ in it are one */
+int emit_launch_constant(Emitter *e, int32_t v);
 const Index *index_of_dim(Emitter *e, Dim d);
 /* lo <= x < extent as a mask, or -1 when it always holds. */
 int emit_in_range(Emitter *e, const Index *x, Dim extent);

@@ -54,8 +54,7 @@ static bool join_parallel(const Fuse *f, const PlanKernel *k, PlanNode *pn) {
     return reads_agree(f, k, pn, pn->axis);
 }
 
-/* ---- beside and after a product
- * ---------------------------------------------------------------------------------------- */
+/* ---- beside and after a product ---------------------------------------------------------------------------------- */
 static bool is_shared(const Fuse *f, const PlanKernel *k) {
     return k->kind == KERNEL_CONTRACT && !k->sample && f->merge && !f->data && product_shares(k->nodes.at[0].node);
 }
@@ -74,8 +73,7 @@ static bool join_sum(const Fuse *f, const PlanKernel *k, PlanNode *pn) {
     return true;
 }
 
-/* ---- sums over tiles of what a product's kernel computes
- * ---------------------------------------------------------------- */
+/* ---- sums over tiles of what a product's kernel computes --------------------------------------------------------- */
 /* All that the sum reads beside the kernel's own values, and what the kernel reads as well, is much smaller than its
  * operand. */
 static bool reads_little(const Fuse *f, const PlanKernel *k, const Node *sum) {

@@ -45,8 +45,8 @@ typedef struct PassContext {
     void (*report)(void *user, bool is_error, SrcLoc loc, const char *message, const char *help);
     void *user;
     bool failed;
-    const char
-        *violation; /* NULL, or what a pass found itself to have built that is illegal: an internal error, never code */
+    /* NULL, or what a pass found itself to have built that is illegal: an internal error, never code */
+    const char *violation;
     uint32_t *fired; /* NULL, or [RULE_COUNT]: grows by one each time that a rule applies */
 } PassContext;
 

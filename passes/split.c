@@ -36,8 +36,7 @@ static int64_t slice_length(int64_t n, int64_t wanted, int64_t least) {
     return 2 * length <= n ? length : n;
 }
 
-/* ---- sums
- * ------------------------------------------------------------------------------------------------------------ */
+/* ---- sums -------------------------------------------------------------------------------------------------------- */
 static Node *in_slices(Rewriter *r, Node *x, int dim, int64_t length) {
     Affine map[1][MAX_RANK];
     const Contract view = slices_view(map, x, dim, length);
@@ -140,8 +139,7 @@ Node *rule_split_sum(Rewriter *r, const Node *n) {
     return sum_in_slices(r, n, dim, length);
 }
 
-/* ---- products
- * ---------------------------------------------------------------------------------------------------------- */
+/* ---- products ---------------------------------------------------------------------------------------------------- */
 static Affine sliced(const Affine *e, int loop, int n_loops, int64_t length) {
     Affine s = {.c = e->c, .divisor = e->divisor};
     for (int l = 0; l < n_loops; l++) s.coef[l + 1] = e->coef[l];

@@ -14,8 +14,7 @@
 #include "passes/matrix.h"
 #include <string.h>
 
-/* ---- questions
- * -------------------------------------------------------------------------------------------------------- */
+/* ---- questions --------------------------------------------------------------------------------------------------- */
 bool product_shares(const Node *n) {
     if (n->op != OP_CONTRACT || n->n_in != 2 || (n->dtype != DT_F32 && !dtype_is_low(n->dtype))) return false;
     const ContractClass c = contract_classify(n->attr->contract, n->in);
@@ -77,8 +76,7 @@ bool target_adds_up(const Target *t, const Node *a, const Node *b) {
 
 bool target_takes_sums(const Target *t) { return !t || t->backend == BACKEND_HOST; }
 
-/* ---- moving
- * ----------------------------------------------------------------------------------------------------------- */
+/* ---- moving ------------------------------------------------------------------------------------------------------ */
 typedef struct Together {
     Graph *g;
     Uses uses; /* by id, as all that is by id here: ids stay until the end */
@@ -86,8 +84,8 @@ typedef struct Together {
     int *place;   /* by id */
     int *results; /* by id: how many results it is */
     int *first;   /* by id of a value without its reshapes: the first entry of a product that reads it, or -1 */
-    const Node *
-        *leaf; /* by id of a product, or of a sum of such that are alike and read nowhere else: one of them; NULL */
+    /* by id of a product, or of a sum of such that are alike and read nowhere else: one of them; NULL */
+    const Node **leaf;
     Node **gathered; /* by id: the sum of products, or the product, that goes right in front of it, or NULL */
     bool *moves;     /* by id: it goes with such a sum */
     int n;           /* nodes */
@@ -116,8 +114,7 @@ static bool read_once(const Together *t, const Node *n) {
     return t->uses.first[n->id + 1] - t->uses.first[n->id] == 1 && t->results[n->id] == 0;
 }
 
-/* ---- sums of products
- * --------------------------------------------------------------------------------------------------- */
+/* ---- sums of products -------------------------------------------------------------------------------------------- */
 static bool same_time(const Node *a, const Node *b) { return a->phase == b->phase && a->remat == b->remat; }
 
 /* May the sum n, or the product, be one term of a sum whose other terms are as `with`? */
@@ -180,8 +177,7 @@ static void gather_terms(Together *t, Arena *a) {
     for (int i = 0; i < t->n; i++) t->place[t->order[i]->id] = i;
 }
 
-/* ---- sums over an operand
- * ------------------------------------------------------------------------------------------------ */
+/* ---- sums over an operand ---------------------------------------------------------------------------------------- */
 typedef struct Reader {
     Node *product;
     int operand, next;

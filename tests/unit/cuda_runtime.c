@@ -11,8 +11,7 @@
 #include <string.h>
 #include <unistd.h>
 
-/* ---- a model: t = x w, y = t, z = x + w, loss = sum(t + label) + 1000 step; dw = x; w <- w - lr x, count <- count + 1
- * --- */
+/* ---- a model: t = x w, y = t, z = x + w, loss = sum(t + label) + 1000 step; dw = x; w <- w - lr x, count <- count + 1  */
 enum { ROWS = 4, Y = 1, Z = 2, LOSS = 4 };
 static const fusec_symbol syms[] = {{"S", ROWS}};
 static const fusec_hyper hypers[] = {{"lr", 0.5f}};

@@ -144,8 +144,7 @@ static void judge_all(const Batch *b, const Module *m, const Data *d, const char
         judge(b, d, &m->grads.at[i], (char *)d->mem.grads + m->grads.at[i].offset, true, machine, first);
 }
 
-/* ---- one program on this machine
- * ------------------------------------------------------------------------------------- */
+/* ---- one program on this machine --------------------------------------------------------------------------------- */
 static const Module *compile(Arena *a, const Batch *b, Placing placing) {
     PassContext c = test_context(a, "host");
     Target t = *c.target;
