@@ -13,6 +13,7 @@ typedef struct Scatter {
     int row, first, last;      /* rows of the program's tile; the least and the greatest of them */
     DType as;                  /* of the sum while it grows */
     int block;                 /* positions of the innermost dim of ids that are compared at once; 1: no blocks */
+    int carries;               /* 1: the sum; 2: and what is lost in it, since one element may be sent many terms */
 } Scatter;
 
 /* Portable C has no lanes: it walks the positions one by one. */
@@ -52,41 +53,46 @@ static int of_result(const Scatter *s, int v, int carry) {
     return emit_reduce_over(s->e, OP_SUM, v, n, axes);
 }
 
-/* carry + what the position s->at sends. */
-static int add_position(const Scatter *s, int carry) {
+/* result: carry + what the position s->at sends. */
+static void add_position(const Scatter *s, const int *carry, int *result) {
     Emitter *e = s->e;
     const int id = emit_scalar_of(e, OP_SUM, id_at(s));
-    Branch sent = emit_if(e, is_here(s, id), 1, &carry);
-    const int u = of_result(s, emit_converted(e, emit_value(e, s->updates, s->at, -1), s->as), carry);
+    Branch sent = emit_if(e, is_here(s, id), s->carries, carry);
+    const int u = of_result(s, emit_converted(e, emit_value(e, s->updates, s->at, -1), s->as), carry[0]);
     const int here = emit_op(e, OP_EQ, DT_BOOL, s->row, id), zero = tile_const(&e->b, s->as, 0);
-    const int next = emit_op(e, OP_ADD, s->as, carry, emit_select(e, here, u, zero));
-    int result;
-    emit_endif(e, &sent, &next, &result);
-    return result;
+    const int x = emit_select(e, here, u, zero);
+    int next[2] = {0, carry[1]};
+    next[0] = s->carries > 1 ? emit_add_compensated(e, carry[0], x, &next[1]) : emit_op(e, OP_ADD, s->as, carry[0], x);
+    emit_endif(e, &sent, next, result);
 }
 
-/* carry + what the block that begins at `start` sends. */
-static int add_block(Scatter *s, const Index *start, int carry) {
+/* result: carry + what the block that begins at `start` sends. */
+static void add_block(Scatter *s, const Index *start, const int *carry, int *result) {
     Emitter *e = s->e;
     const int lanes = kernel_axis(e->k, "w", AXIS_SPAN, dim_fixed(s->block), s->block);
     const int axis = kernel_axis(e->k, "n", AXIS_LOOP, dim_fixed(s->block), 1);
     s->at[s->r - 1] = index_add(e->k, start, index_axis(e->k, lanes));
     const int hits = is_here(s, id_at(s)), one = emit_i32(e, 1), none = emit_i32(e, 0);
     const int any = emit_scalar_of(e, OP_RMAX, emit_select(e, hits, one, none));
-    Branch sent = emit_if(e, emit_op(e, OP_GT, DT_BOOL, any, none), 1, &carry);
+    Branch sent = emit_if(e, emit_op(e, OP_GT, DT_BOOL, any, none), s->carries, carry);
     Nest nest;
-    int inner, result;
-    nest_begin(e, &nest, 1, &axis, 1, &carry, &inner);
+    int inner[2] = {0}, next[2];
+    nest_begin(e, &nest, 1, &axis, s->carries, carry, inner);
     s->at[s->r - 1] = index_add(e->k, start, index_axis(e->k, axis));
-    const int next = add_position(s, inner);
-    nest_end(e, &nest, &next, &result);
-    emit_endif(e, &sent, &result, &result);
-    return result;
+    add_position(s, inner, next);
+    nest_end(e, &nest, next, result);
+    emit_endif(e, &sent, result, result);
+}
+
+static int carries_of(const Scatter *s) {
+    double positions = 1;
+    for (int d = 0; d < s->r; d++) positions *= (double)s->ids->shape.dim[d].bound;
+    return 1 + (s->as == DT_F32 && positions > emit_most_added(BACKEND_C99, false)); /* one lane adds all */
 }
 
 void emit_scatter(Emitter *e, Node *n) {
     Scatter s = {.e = e, .n = n, .updates = n->in[0], .ids = n->in[1], .r = n->in[1]->shape.rank};
-    int axes[MAX_RANK], carry, result;
+    int axes[MAX_RANK], carry[2] = {0}, next[2], result[2];
     s.block = block_of(&s);
     for (int d = 0; d < s.r; d++) {
         Dim extent = s.ids->shape.dim[d];
@@ -97,15 +103,15 @@ void emit_scatter(Emitter *e, Node *n) {
     for (int d = s.r; d < s.updates->shape.rank; d++) s.at[d] = e->p_index[d - s.r + 1];
     Node like = *n;
     like.dtype = s.as = emit_carried_in(OP_SUM, n->dtype);
+    s.carries = carries_of(&s);
     const int start = emit_full_over(e, &like, e->p_index, -1, 0);
     s.row = tile_index(&e->b, e->p_index[0]);
     s.first = emit_scalar_of(e, OP_RMIN, s.row);
     s.last = emit_scalar_of(e, OP_RMAX, s.row);
     Nest nest;
-    nest_begin(e, &nest, s.r, axes, 1, &start, &carry);
-    int next;
-    if (s.block > 1) next = add_block(&s, index_scale(e->k, s.at[s.r - 1], s.block), carry);
-    else next = add_position(&s, carry);
-    nest_end(e, &nest, &next, &result);
-    emit_store(e, n, e->p_index, emit_converted(e, result, n->dtype));
+    nest_begin(e, &nest, s.r, axes, s.carries, (int[]){start, start}, carry);
+    if (s.block > 1) add_block(&s, index_scale(e->k, s.at[s.r - 1], s.block), carry, next);
+    else add_position(&s, carry, next);
+    nest_end(e, &nest, next, result);
+    emit_store(e, n, e->p_index, emit_converted(e, result[0], n->dtype));
 }
