@@ -156,6 +156,7 @@ Tensor *graph_eval(Arena *a, const Graph *g, const EvalEnv *env, const char **er
         if (make_tensor(a, &n->shape, env->syms, e.out)) {
             eval_class[op_info[n->op].cls](&e);
             round_low(n, e.out);
+            if (env->watch && !e.error) env->watch(env->user, n, value, e.out);
         } else {
             e.error = arena_printf(a, "%%%d: too many elements to evaluate", i);
         }

@@ -194,6 +194,9 @@ typedef struct EvalEnv {
     const double *hypers;
     int64_t step, seed;
     bool accumulate;       /* what ACCUMULATE reads */
+    /* NULL, or called when a node has its value, which it may change: `values` are those before it, by id */
+    void (*watch)(void *user, const Node *n, const Tensor *values, const Tensor *out);
+    void *user;
 } EvalEnv;
 int64_t tensor_elements(const Tensor *t);
 /* Values of all nodes (by id) or of the results only; NULL with *error on unsupported (GRADIENT). */

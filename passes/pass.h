@@ -47,6 +47,10 @@ typedef struct PassContext {
     bool failed;
     /* NULL, or what a pass found itself to have built that is illegal: an internal error, never code */
     const char *violation;
+    /* NULL, or told of every graph that a pass made, and of the plan before it is emitted; both go afterwards */
+    void (*passed)(void *watcher, PassId id, const Graph *g);
+    void (*planned)(void *watcher, const Plan *p);
+    void *watcher;
     uint32_t *fired; /* NULL, or [RULE_COUNT]: grows by one each time that a rule applies */
 } PassContext;
 

@@ -33,6 +33,7 @@ static Graph *after_graph(PassContext *c, PassId id, double start, Graph *g, boo
     c->seconds[id] += now() - start;
     if (!c->failed) check(c, id, c->violation);
     if (verifies(c, id, changed)) check(c, id, graph_verify(c->arena, g));
+    if (c->passed && changed && !c->failed) c->passed(c->watcher, id, g);
     if (c->failed || !c->print_after[id]) return g;
     heading(c, id, g->entry);
     graph_print(c->print_to, g);
@@ -135,6 +136,7 @@ static void compile_entry(PassContext *c, Graph *g, Module *m, Arena **nodes) {
     run_plan(c, PASS_schedule, pass_schedule, p);
     run_plan(c, PASS_place, pass_place, p);
     if (c->failed) return;
+    if (c->planned) c->planned(c->watcher, p);
     double start = now();
     pass_emit(c, p, m);
     after_plan(c, PASS_emit, start, p);

@@ -25,6 +25,7 @@ fusec report
 fusec run
 fusec run --data
 fusec tune
+fusec verify
 END
 sample() { # FLAG, as --help has it: with a value
     case $1 in

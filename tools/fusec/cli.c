@@ -48,7 +48,8 @@ static void print_help(void) {
          "       fusec check MODEL.dsl                 diagnostics only\n"
          "       fusec report MODEL.dsl [options]      tensors, kernels, FLOPs, bytes, peak memory\n"
          "       fusec run MODEL.dsl [options]         train or infer on this machine\n"
-         "       fusec tune MODEL.dsl --profile FILE   measure the tiles of its matrix products on this machine's GPU\n");
+         "       fusec tune MODEL.dsl --profile FILE   measure the tiles of its matrix products on this machine's GPU\n"
+         "       fusec verify MODEL.dsl [options]      run it on random data on this machine, compare with float64\n");
     for (int i = 0; i < N_OPTIONS; i++) {
         char left[64];
         const bool joined = table[i].kind == KIND_DISABLE, wide = table[i].flag[1] == '-';
@@ -189,8 +190,8 @@ static const OptionInfo *match(const char *arg, const char **text) {
 
 static bool parse_command(Parse *p, const char *word) {
     static const char *const names[] = {[COMMAND_CHECK] = "check", [COMMAND_REPORT] = "report", [COMMAND_RUN] = "run",
-                                        [COMMAND_TUNE] = "tune"};
-    for (int c = COMMAND_CHECK; c <= COMMAND_TUNE; c++)
+                                        [COMMAND_TUNE] = "tune", [COMMAND_VERIFY] = "verify"};
+    for (int c = COMMAND_CHECK; c <= COMMAND_VERIFY; c++)
         if (!strcmp(word, names[c])) {
             p->o->command = (Command)c;
             return true;
@@ -218,13 +219,14 @@ static const struct {
 } places[] = {{ON_GRAPH, "-o FILE.graph"}, {ON_TILE, "-o FILE.tile"},     {ON_LL, "-o FILE.ll"},
               {ON_O, "-o FILE.o"},         {ON_C, "-o FILE.c"},           {ON_PTX, "-o FILE.ptx"},
               {ON_CUBIN, "-o FILE.cubin"}, {ON_CHECK, "fusec check"},     {ON_REPORT, "fusec report"},
-              {ON_ONCE, "fusec run"},      {ON_DATA, "fusec run --data"}, {ON_TUNE, "fusec tune"}};
+              {ON_ONCE, "fusec run"},      {ON_DATA, "fusec run --data"}, {ON_TUNE, "fusec tune"},
+              {ON_VERIFY, "fusec verify"}};
 enum { N_PLACES = sizeof places / sizeof *places };
 
 /* 0: a file of no kind that we write, which is another error. */
 static unsigned place_of(const Options *o) {
     static const unsigned command[] = {
-        [COMMAND_CHECK] = ON_CHECK, [COMMAND_REPORT] = ON_REPORT, [COMMAND_TUNE] = ON_TUNE};
+        [COMMAND_CHECK] = ON_CHECK, [COMMAND_REPORT] = ON_REPORT, [COMMAND_TUNE] = ON_TUNE, [COMMAND_VERIFY] = ON_VERIFY};
     if (o->command == COMMAND_RUN) return o->data.n ? ON_DATA : ON_ONCE;
     if (o->command != COMMAND_COMPILE) return command[o->command];
     const char *dot = o->output ? strrchr(o->output, '.') : NULL;
@@ -283,6 +285,6 @@ bool cli_parse(Arena *a, int argc, char **argv, Options *o, int *status) {
         }
     }
     if (!o->input) return fail(&p, "no input file", NULL);
-    if (o->command == COMMAND_COMPILE && !o->output) return fail(&p, "-o FILE is needed (or check, report, run, tune)", NULL);
+    if (o->command == COMMAND_COMPILE && !o->output) return fail(&p, "-o FILE is needed (or check, report, run, tune, verify)", NULL);
     return check_places(&p);
 }

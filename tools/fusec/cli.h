@@ -5,7 +5,7 @@
 #include "passes/pass.h"
 #include "tools/fusec/write_file.h"
 
-typedef enum { COMMAND_COMPILE, COMMAND_CHECK, COMMAND_REPORT, COMMAND_RUN, COMMAND_TUNE } Command;
+typedef enum { COMMAND_COMPILE, COMMAND_CHECK, COMMAND_REPORT, COMMAND_RUN, COMMAND_TUNE, COMMAND_VERIFY } Command;
 
 /* Where an option can be used: kinds of output, commands. */
 enum {
@@ -21,6 +21,7 @@ enum {
     ON_ONCE = 512, /* run, one call */
     ON_DATA = 1024, /* run over data */
     ON_TUNE = 2048,
+    ON_VERIFY = 4096,
     ON_COMPILE = 127,
     ON_RUNS = ON_ONCE | ON_DATA
 };
@@ -60,6 +61,7 @@ typedef struct Options {
     Overrides hypers;
     int64_t steps, epochs;
     int threads;
+    int rounds; /* verify; 0: the default */
     uint32_t seed;
     bool quiet, accumulate;
     const char *rows, *test_rows; /* A:B of the data: trained on, tested on */
@@ -101,5 +103,6 @@ int command_report(const Options *o);
 int command_measure(const Options *o); /* report --measured */
 int command_run(const Options *o);
 int command_tune(const Options *o);
+int command_verify(const Options *o);
 
 #endif

@@ -40,7 +40,8 @@ int main(int argc, char **argv) {
                                                        [COMMAND_CHECK] = command_check,
                                                        [COMMAND_REPORT] = command_report,
                                                        [COMMAND_RUN] = command_run,
-                                                       [COMMAND_TUNE] = command_tune};
+                                                       [COMMAND_TUNE] = command_tune,
+                                                       [COMMAND_VERIFY] = command_verify};
     open_streams();
     interrupt_handle();
     /* Arenas come and go with the passes: memory that was paid for once is used again, not given back. */

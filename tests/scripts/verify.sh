@@ -1,0 +1,99 @@
+# fusec verify: right programs agree on every target that is here; a compiler with one line wrong is found out, and what is
+# wrong is named: the kernel, the pass, or autodiff.
+. "$SRC/tests/support/script.sh"
+cd "$work" || exit 1
+export LD_LIBRARY_PATH="$BUILD/ptxsim${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}"
+cat >m.dsl <<'END'
+dim N = 7
+dim C = 5
+model m {
+    input x : f32[N, 6]
+    input ids : i32[N] in 0..C
+    w = param [6, 4] init normal(1.0)
+    e = param [C, 4] init normal(1.0)
+    h = min(x @ w, 0.5)
+    y = sin(h) + e[ids]
+    z = -(y - softmax(h))
+    loss = mean(z * z) + 0.125 * sum(h @ transpose(h))
+    output z
+    output loss
+    train loss with adam(lr = 0.01)
+}
+END
+cat >wide.dsl <<'END'
+dim B <= 9
+model wide {
+    input x : f32[B, 3]
+    w = param [3, 3] init normal(1.0)
+    state seen = 0.5 * w
+    seen <- 0.75 * seen + 0.25 * w
+    y = dropout(relu(x @ w @ w), 0.25)
+    output mask = y > 0.5
+    output y
+    loss = sum(y * y) / float(B)
+    train loss with momentum(lr = 0.1)
+}
+END
+cat >low.dsl <<'END'
+model low {
+    precision bf16
+    input x : f32[9, 8]
+    w = param [8, 8] init normal(0.5)
+    y = softmax(tanh(x @ w) @ w)
+    output y
+    loss = mean(y * x)
+    output loss
+    train loss with sgd(lr = 0.5)
+}
+END
+
+# agrees FILE OPTION..: exit status 0, every target named
+agrees() {
+    "$FUSEC" verify "$@" >out 2>log || fail "$*: $(cat log out)"
+    grep -q '^host: agrees, [1-9]' out || fail "$*: $(cat out)"
+}
+agrees m.dsl
+for t in interp c99; do grep -q "^$t: \(agrees, [1-9]\|skipped\)" out || fail "m.dsl on $t: $(cat out)"; done
+grep -q 'gradients of 2 parameters are those of finite differences' out || fail "no finite differences: $(cat out)"
+grep -q '^ *grad *host *gradient e  *error [0-9.e-]*  *bound [0-9.e-]*' out || fail "no line for a gradient: $(cat out)"
+agrees m.dsl -D N=1 -D C=2 --seed 3 --rounds 1 --quiet
+grep -q '^ ' out && grep -v 'finite differences' out | grep '^ ' && fail "--quiet is not"
+agrees wide.dsl --target host,interp --rounds 3 --quiet
+agrees low.dsl --target host,interp --quiet
+
+# what cannot be verified is said before anything runs
+"$FUSEC" verify m.dsl -D N=200000 >out 2>&1 && fail "verified in no time"
+grep -q 'smaller sizes (-D NAME=VALUE)' out || fail "too large: $(cat out)"
+"$FUSEC" verify m.dsl --target host,moon >out 2>&1
+[ $? = 2 ] || fail "a target that is none: $(cat out)"
+
+# mutant FILE SED [HEADER]: fusec with one line of FILE, or of the table that it includes, changed
+mutant() {
+    mkdir -p "$work/$(dirname "${3:-$1}")"
+    sed "$2" "$SRC/${3:-$1}" >"$work/${3:-$1}"
+    cmp -s "$SRC/${3:-$1}" "$work/${3:-$1}" && fail "no such line in ${3:-$1}: $2"
+    source=$SRC/$1
+    [ -n "${3:-}" ] || source=$work/$1
+    link=$(sed "s#-o \.\./fusec #-o $work/wrong $work/wrong.o #" "$BUILD/tools/CMakeFiles/fusec.dir/link.txt")
+    flags=$(sed -n 's/^C_FLAGS = //p' "$BUILD/tools/CMakeFiles/fusec.dir/flags.make")
+    ${CC:-cc} $flags -O1 -D_GNU_SOURCE -I"$work" -I"$SRC" -I"$BUILD" -c "$source" -o wrong.o && (cd "$BUILD/tools" && $link)
+}
+
+# blamed TARGETS PATTERN: the mutant says so, with exit status 1
+blamed() {
+    "$work/wrong" verify m.dsl --quiet --target "$1" >out 2>&1
+    status=$?
+    [ $status = 1 ] || fail "exit status $status for $2"
+    grep -q "$2" out || fail "not blamed, $2: $(cat out)"
+}
+if command -v "${CC:-cc}" >/dev/null; then
+    mutant codegen/c99/expr.c 's/"fusec_min", f64 ? C99_DMIN : C99_MIN/"fusec_max", f64 ? C99_DMAX : C99_MAX/' &&
+        blamed host,c99 'the first wrong kernel: [a-z]*_contract_[0-9]* (launch [0-9]* of [0-9]*, m.dsl:8): '
+    grep -q '^host: agrees' out || fail "host is wrong where C is: $(cat out)"
+    grep -q '^c99: WRONG, [1-9]' out || fail "C is not: $(cat out)"
+    mutant passes/patterns.c 's/"neg(sub(a, b))", "sub(b, a)"/"neg(sub(a, b))", "sub(a, b)"/' passes/rules.def &&
+        blamed host 'the pass canonicalize made a wrong graph: .*output z'
+    mutant passes/jacobian.c '/^DERIVATIVE(SIN,/s/cos(a)/y/' passes/derivatives.def &&
+        blamed interp 'autodiff: the gradient of w along a random direction is .*, finite differences say'
+fi
+exit $bad

@@ -1,0 +1,125 @@
+/* The gradients of the reference against finite differences of the loss, along random directions, all in float64.  What
+ * jumps, and what stop_gradient hides, stays as it is at the point: then the differences are of what the gradient is
+ * of. A check of autodiff that knows nothing of it. */
+#include "tools/fusec/verify.h"
+#include <math.h>
+#include <string.h>
+
+static const double STEP = 1e-4, TOLERANCE = 1e-6;
+
+typedef struct Differences {
+    Verify *v;
+    Graph *loss; /* the forward of one loss */
+    const Tensor *exact;
+} Differences;
+
+static bool stays(const Node *n) {
+    if (n->op == OP_STOP_GRADIENT || n->op == OP_ARGMAX || n->op == OP_FLOOR || n->op == OP_CEIL || n->op == OP_SIGN)
+        return true;
+    return n->dtype == DT_BOOL || (n->op == OP_CAST && !dtype_is_float(n->dtype));
+}
+
+static void hold(void *user, const Node *n, const Tensor *values, const Tensor *out) {
+    const Differences *d = user;
+    (void)values;
+    if (d->exact && stays(n)) memcpy(out->data, d->exact[n->id].data, sizeof(double) * (size_t)tensor_elements(out));
+}
+
+static Graph *loss_graph(const Verify *v, const Node *loss) {
+    const Graph *g = v->lowered[ENTRY_GRAD];
+    Graph *f = graph_new(v->scratch, g->model, ENTRY_INFER);
+    for (int i = 0; i < g->nodes.n; i++)
+        vec_push(v->scratch, f->nodes, arena_dup(v->scratch, g->nodes.at[i], sizeof(Node)));
+    for (int i = 0; i < f->nodes.n; i++) {
+        Node *n = f->nodes.at[i];
+        n->in = arena_dup(v->scratch, n->in, sizeof *n->in * (size_t)(n->n_in + 1));
+        for (int k = 0; k < n->n_in; k++) n->in[k] = f->nodes.at[n->in[k]->id];
+    }
+    graph_result(f, RESULT_OUTPUT, 0, f->nodes.at[loss->id]);
+    graph_prune(f);
+    return f;
+}
+
+/* The loss with parameter p moved by h along `direction`. */
+static double loss_at(Differences *d, int p, const double *direction, double h) {
+    Arena *a = arena_new();
+    const Verify *v = d->v;
+    Tensor *params = arena_dup(a, v->params, sizeof *params * (size_t)v->model->params.n);
+    const int64_t n = tensor_elements(&params[p]);
+    const char *error;
+    EvalEnv env = v->env;
+    params[p].data = arena_dup(a, params[p].data, sizeof(double) * (size_t)(n + 1));
+    for (int64_t i = 0; i < n; i++) params[p].data[i] += h * direction[i];
+    env.params = params;
+    env.watch = hold;
+    env.user = d;
+    const Tensor *value = graph_eval(a, d->loss, &env, &error);
+    const double loss = value ? value[d->loss->results.at[0].value->id].data[0] : NAN;
+    arena_free(a);
+    return loss;
+}
+
+static double difference(Differences *d, int p, const double *direction, double h) {
+    return (loss_at(d, p, direction, h) - loss_at(d, p, direction, -h)) / (2 * h);
+}
+
+typedef struct Worst {
+    double off;
+    int checked, wrong;
+} Worst;
+
+/* Richardson: two steps give a better value, and how good it is. */
+static void check(Differences *d, int p, const Tensor *gradient, Worst *w) {
+    Verify *v = d->v;
+    const int64_t n = tensor_elements(gradient);
+    double *direction = ARENA_ARRAY(v->scratch, double, n + 1), along = 0, square = 0;
+    for (int64_t i = 0; i < n; i++) {
+        direction[i] = (2 * verify_uniform(&v->random) - 1) / sqrt((double)n);
+        along += direction[i] * gradient->data[i];
+        square += direction[i] * direction[i] * gradient->data[i] * gradient->data[i];
+    }
+    const double wide = difference(d, p, direction, STEP), narrow = difference(d, p, direction, STEP / 2);
+    const double right = narrow + (narrow - wide) / 3, unsure = fabs(narrow - wide);
+    const double loss = fabs(d->exact[d->loss->results.at[0].value->id].data[0]);
+    const double off = fabs(along - right), scale = sqrt(square) + fabs(along);
+    if (!isfinite(right) || !isfinite(along)) return;
+    w->checked++;
+    if (scale > 0) w->off = fmax(w->off, off / fmax(scale, loss * 1e-6));
+    if (off <= TOLERANCE * scale + 2 * unsure + 1e-9 * (1 + loss)) return;
+    w->wrong++;
+    run_error("autodiff: the gradient of %s along a random direction is %.9g, finite differences say %.9g",
+              v->model->params.at[p].name, along, right);
+}
+
+/* dloss/dparam nodes of the lowered graph whose loss is the same node: all of them, by parameter. */
+static const Node *gradient_node(const Result *r) {
+    const Node *n = r->kind == RESULT_GRAD ? r->value : NULL;
+    return n && n->op == OP_GRADIENT && n->in[1]->op == OP_PARAM && n->in[0]->shape.rank == 0 ? n : NULL;
+}
+
+bool verify_gradients(Verify *v) {
+    const Graph *g = v->lowered[ENTRY_GRAD];
+    const Node *loss = NULL;
+    const char *error;
+    Worst w = {0};
+    if (verify_has_low(g)) return true; /* rounding is no derivative's business */
+    const Tensor *all = graph_eval(v->scratch, v->graph[ENTRY_GRAD], &v->env, &error);
+    Differences d = {.v = v};
+    for (int i = 0; all && i < g->results.n; i++) {
+        const Node *n = gradient_node(&g->results.at[i]);
+        if (!n || (loss && n->in[0] != loss)) continue;
+        if (!loss) {
+            EvalEnv env = v->env;
+            loss = n->in[0];
+            d.loss = loss_graph(v, loss);
+            d.exact = graph_eval(v->scratch, d.loss, &env, &error);
+            if (!d.exact) return true; /* the loss itself holds a derivative */
+        }
+        const Node *value = v->graph[ENTRY_GRAD]->results.at[i].value;
+        check(&d, n->in[1]->attr->decl, &all[value->id], &w);
+    }
+    if (w.checked && !w.wrong)
+        printf("  gradients of %d parameters are those of finite differences, to %.1g\n", w.checked, w.off);
+    v->bad |= w.wrong > 0;
+    return true;
+}
