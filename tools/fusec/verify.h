@@ -49,6 +49,7 @@ typedef struct Verify {
     Arena *scratch;
     EvalEnv env;
     Tensor *params, *states, *inputs; /* those of env */
+    double *hypers;                   /* likewise */
     int64_t *syms;
     int round;
     VEC(VerifyTarget) targets;

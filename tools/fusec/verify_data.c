@@ -76,17 +76,17 @@ static void shift(Verify *v) {
 
 void verify_start(Verify *v) {
     const Model *m = v->model;
-    double *hypers = ARENA_ARRAY(v->arena, double, m->hypers.n + 1);
     const char *error;
+    v->hypers = ARENA_ARRAY(v->arena, double, m->hypers.n + 1);
     v->syms = ARENA_ARRAY(v->arena, int64_t, m->syms.n + 1);
     for (int s = 0; s < m->syms.n; s++) v->syms[s] = m->syms.at[s].bound;
-    for (int h = 0; h < m->hypers.n; h++) hypers[h] = (double)(float)m->hypers.at[h].value;
+    for (int h = 0; h < m->hypers.n; h++) v->hypers[h] = (double)(float)m->hypers.at[h].value;
     v->params = draw_list(v->arena, m->params.at, m->params.n, v->syms, &v->random);
     v->states = draw_list(v->arena, m->states.at, m->states.n, v->syms, &v->random);
     v->env = (EvalEnv){.syms = v->syms,
                        .params = v->params,
                        .states = v->states,
-                       .hypers = hypers,
+                       .hypers = v->hypers,
                        .step = 1,
                        .seed = (int32_t)v->o->seed};
     if (!v->graph[ENTRY_INIT]) return;
@@ -118,7 +118,7 @@ static void draw_extents(Verify *v) {
 
 void verify_round(Verify *v) {
     const float *hypers = v->targets.n ? v->targets.at[0].run.hypers : NULL;
-    for (int h = 0; hypers && h < v->model->hypers.n; h++) ((double *)(uintptr_t)v->env.hypers)[h] = (double)hypers[h];
+    for (int h = 0; hypers && h < v->model->hypers.n; h++) v->hypers[h] = (double)hypers[h];
     draw_extents(v);
     v->inputs = draw_list(v->scratch, v->model->inputs.at, v->model->inputs.n, v->syms, &v->random);
     v->env.inputs = v->inputs;

@@ -1,5 +1,6 @@
 /* The reference: the graph as it was lowered.  Derivatives are expanded (in float64 they are checked against finite
  * differences) and, where the program asks for bf16, f16 or tf32, dtypes are placed: nothing else is done to it. */
+#include "ir/memory.h"
 #include "ir/target.h"
 #include "tools/fusec/verify.h"
 #include <stdlib.h>
@@ -25,13 +26,10 @@ static void ignore(void *user, bool is_error, SrcLoc loc, const char *message, c
 
 /* Passes may edit what they are given: this one is read from its text. */
 static Graph *copy(Arena *a, const Graph *g) {
-    char *text = NULL;
-    size_t n;
     const char *error;
-    FILE *f = open_memstream(&text, &n);
-    if (!f) return NULL;
-    graph_print(f, g);
-    fclose(f);
+    TextStream t;
+    graph_print(text_open(&t), g);
+    char *text = text_close(&t);
     Graph *made = graph_parse(a, text, &error);
     free(text);
     return made;
