@@ -12,7 +12,10 @@ static const double NOISE_SINGLE = 8, NOISE_LOW = 2, SUM_GROWTH = 0.25;
 /* The bound is SAFETY times the farthest that any draw moved the element, but not less than MEDIAN_PART of what is
  * usual in its tensor; nor than what is usual of its own magnitude. */
 static const double SAFETY = 4, MEDIAN_PART = 0.25, STORED = 4;
-enum { PAIRS = 3, SAMPLES = 999 };
+/* Where opposite draws do not move an element to opposite sides, by this part of how far they do, rounding has no linear
+ * effect (a normalization of a few samples that are nearly equal): six draws do not show how far it can go. */
+static const double BENT = 0.25, BENT_SAFETY = 64;
+enum { PAIRS = 3, FLIPPED = 4, SAMPLES = 999 };
 
 double dtype_rounding(DType t) {
     switch (t) {
@@ -37,6 +40,8 @@ typedef struct Study {
     double **other;      /* by id, element: on the other side of the jump; NULL: none is near its edge */
     bool **flips;        /* by id, element: other has a value */
     double **spread;     /* by id, of those asked about */
+    double **moved;      /* likewise: by the first draw of a pair, with its sign */
+    double **bend;       /* likewise: by both of a pair together, the most */
     bool any_flip;
     int draw;
 } Study;
@@ -262,11 +267,14 @@ static double distance(double x, double y) {
     return isnan(d) ? INFINITY : d;
 }
 
-static void widen(Study *s, const Tensor *drawn) {
-    for (int i = 0; i < s->g->nodes.n; i++) {
-        const int64_t count = s->spread[i] ? tensor_elements(&drawn[i]) : 0;
-        for (int64_t e = 0; e < count; e++)
-            s->spread[i][e] = fmax(s->spread[i][e], distance(drawn[i].data[e], s->value[i].data[e]));
+static void widen(Study *s, int id, const Tensor *drawn) {
+    const int64_t count = s->spread[id] ? tensor_elements(drawn) : 0;
+    const bool second = s->draw % 2;
+    for (int64_t e = 0; e < count; e++) {
+        const double x = drawn->data[e], exact = s->value[id].data[e], by = is_same(x, exact) ? 0 : x - exact;
+        s->spread[id][e] = fmax(s->spread[id][e], distance(x, exact));
+        if (second) s->bend[id][e] = fmax(s->bend[id][e], fabs(s->moved[id][e] + by));
+        s->moved[id][e] = by;
     }
 }
 
@@ -277,7 +285,7 @@ static bool draw_all(Study *s, const char **error) {
         env.watch = disturb;
         env.user = s;
         const Tensor *drawn = graph_eval(a, s->g, &env, error);
-        if (drawn) widen(s, drawn);
+        for (int i = 0; drawn && i < s->g->nodes.n; i++) widen(s, i, &drawn[i]);
         arena_free(a);
         if (!drawn) return false;
     }
@@ -316,10 +324,19 @@ static void set_bound(Arena *a, const Study *s, int id, Bound *b) {
         for (int64_t e = 0; e < count; e++) {
             const double size = isfinite(value[e]) ? fabs(value[e]) : 0;
             const double most = fmax(spread[e], fmax(median, relative * size));
-            b->within[e] = SAFETY * most + stored * size;
+            const bool bent = s->bend[id][e] > BENT * spread[e];
+            b->within[e] = (bent ? BENT_SAFETY : SAFETY) * most + stored * size;
         }
     }
     for (int64_t e = 0; e < count; e++) b->n_undecided += b->undecided[e] = !isfinite(b->within[e]);
+}
+
+/* All of them, and then any half: the effects of two on one element may be opposite. */
+static bool is_flipped(const Study *s, int id, int64_t e) {
+    uint64_t h = ((uint64_t)id << 40) + (uint64_t)e + ((uint64_t)s->draw << 32);
+    h = (h ^ h >> 30) * 0xBF58476D1CE4E5B9u;
+    h = (h ^ h >> 27) * 0x94D049BB133111EBu;
+    return s->flips[id][e] && (s->draw == 0 || h >> 63);
 }
 
 static void flip(void *user, const Node *n, const Tensor *values, const Tensor *out) {
@@ -328,11 +345,10 @@ static void flip(void *user, const Node *n, const Tensor *values, const Tensor *
     const int64_t count = flips ? tensor_elements(out) : 0;
     (void)values;
     for (int64_t e = 0; e < count; e++)
-        if (flips[e]) out->data[e] = s->other[n->id][e];
+        if (is_flipped(s, n->id, e)) out->data[e] = s->other[n->id][e];
 }
 
-static bool find_undecided(Study *s, Bounds *b, const char **error) {
-    if (!s->any_flip) return true;
+static bool compare_flipped(Study *s, Bounds *b, const char **error) {
     Arena *a = arena_new();
     EvalEnv env = *s->env;
     env.watch = flip;
@@ -349,6 +365,12 @@ static bool find_undecided(Study *s, Bounds *b, const char **error) {
     }
     arena_free(a);
     return flipped;
+}
+
+static bool find_undecided(Study *s, Bounds *b, const char **error) {
+    bool ok = true;
+    for (s->draw = 0; s->draw < FLIPPED && s->any_flip && ok; s->draw++) ok = compare_flipped(s, b, error);
+    return ok;
 }
 
 /* What f32 does not reach is infinite in it. */
@@ -371,10 +393,16 @@ Bounds *graph_eval_bounds(Arena *a, const Graph *g, const EvalEnv *env, const bo
     s.other = ARENA_ARRAY(s.scratch, double *, n + 1);
     s.flips = ARENA_ARRAY(s.scratch, bool *, n + 1);
     s.spread = ARENA_ARRAY(s.scratch, double *, n + 1);
+    s.moved = ARENA_ARRAY(s.scratch, double *, n + 1);
+    s.bend = ARENA_ARRAY(s.scratch, double *, n + 1);
     for (int i = 0; i < n && s.value; i++) {
         find_scale(&s, g->nodes.at[i]);
         find_overflows(&s, g->nodes.at[i]);
-        if (asked[i]) s.spread[i] = ARENA_ARRAY(s.scratch, double, tensor_elements(&s.value[i]) + 1);
+        if (!asked[i]) continue;
+        const int64_t count = tensor_elements(&s.value[i]);
+        s.spread[i] = ARENA_ARRAY(s.scratch, double, count + 1);
+        s.moved[i] = ARENA_ARRAY(s.scratch, double, count + 1);
+        s.bend[i] = ARENA_ARRAY(s.scratch, double, count + 1);
     }
     bool ok = s.value && draw_all(&s, error);
     for (int i = 0; ok && i < n; i++)

@@ -4,8 +4,8 @@
  * arithmetic: Parker, Monte Carlo Arithmetic, 1997), in pairs of draws of opposite sign.  In these draws everything
  * that jumps (comparisons, floor, argmax, float to integer, ..) stays on its side, so that what they show is smooth:
  * how far an element moves gives its bound.  Jumps that would have changed sides are noted; then the graph is evaluated
- * once more, exactly, with all of them on the other side.  An element which that moves by more than its bound is not
- * decided. */
+ * again, exactly, with all of them on the other side, then with random halves of them.  An element which that moves by
+ * more than its bound is not decided. */
 #ifndef FUSEC_IR_EVAL_BOUND_H
 #define FUSEC_IR_EVAL_BOUND_H
 #include "ir/graph.h"
@@ -21,7 +21,7 @@ typedef struct Bounds {
     Bound *bound;        /* by node id */
 } Bounds;
 
-enum { BOUND_EVALUATIONS = 9 }; /* of the graph, about */
+enum { BOUND_EVALUATIONS = 12 }; /* of the graph, about */
 
 /* Of the nodes marked by id.  NULL with *error as graph_eval has it. */
 Bounds *graph_eval_bounds(Arena *a, const Graph *g, const EvalEnv *env, const bool *asked, const char **error);
