@@ -1,5 +1,5 @@
-// net --seed S --count N --target T [--fusec PATH] [--finds FOLDER] [--show FOLDER]: random programs, judged; with --show
-// none is run, and FOLDER gets their text.
+// net --seed S --count N --target T [--fusec PATH] [--finds FOLDER] [--show FOLDER]: random programs, judged; with
+// --show none is run, and FOLDER gets their text; --stop ends at the first that is wrong, as it was drawn.
 #include "tests/net/judge.h"
 #include "tests/net/shrink.h"
 #include <stdlib.h>
@@ -7,24 +7,45 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-typedef struct { uint64_t seed; int count; const char *finds, *torch, *goldens, *show; bool verbose, cover; Command command; } Options;
-typedef struct { long programs, disagreements, compared, skipped, unusable; long *drawn, *after; } Totals;
+typedef struct {
+    uint64_t seed;
+    int count;
+    const char *finds, *torch, *goldens, *show;
+    bool cover, stop;
+    Command command;
+} Options;
+typedef struct {
+    long programs, disagreements, compared, skipped, unusable;
+    long *drawn, *after;
+} Totals;
 
 static Options parse(int argc, char **argv) {
     Options o = {.seed = 1, .count = 100, .command = {"build/release/fusec", "host", NULL}};
     for (int i = 1; i < argc; i++) {
         const char *a = argv[i], *v = i + 1 < argc ? argv[i + 1] : "";
-        if (!strcmp(a, "--seed")) o.seed = strtoull(v, NULL, 10), i++;
-        else if (!strcmp(a, "--count")) o.count = atoi(v), i++;
-        else if (!strcmp(a, "--target")) o.command.target = v, i++;
-        else if (!strcmp(a, "--fusec")) o.command.fusec = v, i++;
-        else if (!strcmp(a, "--finds")) o.finds = v, i++;
-        else if (!strcmp(a, "--torch")) o.torch = v, i++;
-        else if (!strcmp(a, "--goldens")) o.goldens = v, i++;
-        else if (!strcmp(a, "--show")) o.show = v, i++;
-        else if (!strcmp(a, "--cover")) o.cover = true;
+        if (!strcmp(a, "--seed"))
+            o.seed = strtoull(v, NULL, 10), i++;
+        else if (!strcmp(a, "--count"))
+            o.count = atoi(v), i++;
+        else if (!strcmp(a, "--target"))
+            o.command.target = v, i++;
+        else if (!strcmp(a, "--fusec"))
+            o.command.fusec = v, i++;
+        else if (!strcmp(a, "--finds"))
+            o.finds = v, i++;
+        else if (!strcmp(a, "--torch"))
+            o.torch = v, i++;
+        else if (!strcmp(a, "--goldens"))
+            o.goldens = v, i++;
+        else if (!strcmp(a, "--show"))
+            o.show = v, i++;
+        else if (!strcmp(a, "--cover"))
+            o.cover = true;
+        else if (!strcmp(a, "--stop"))
+            o.stop = true;
         else {
-            fprintf(stderr, "usage: net [--seed S] [--count N] [--target host|c99|interp|cuda] [--fusec PATH] [--finds FOLDER] [--show FOLDER] [--cover] [--torch FOLDER] [--goldens FILE]\n");
+            fprintf(stderr, "usage: net [--seed S] [--count N] [--target host|c99|interp|cuda] [--fusec PATH] [--finds "
+                            "FOLDER] [--show FOLDER] [--stop] [--cover] [--torch FOLDER] [--goldens FILE]\n");
             exit(2);
         }
     }
@@ -56,8 +77,10 @@ static void report(const Prog *p, const Options *o, const Judgement *j, uint64_t
     char options[300];
     run_options(p, &o->command, options, sizeof options);
     printf("---- seed %llu, %s: %s\n", (unsigned long long)seed, options, verdicts[j->verdict]);
-    if (j->verdict == V_DIFFERS) printf("%s[%d]: %.9g, should be %.9g within %.3g\n", j->tensor, j->element, j->got, j->want, j->bound);
-    else printf("%s", j->message);
+    if (j->verdict == V_DIFFERS)
+        printf("%s[%d]: %.9g, should be %.9g within %.3g\n", j->tensor, j->element, j->got, j->want, j->bound);
+    else
+        printf("%s", j->message);
     print_dsl(stdout, p);
     fflush(stdout);
 }
@@ -93,10 +116,14 @@ static void keep_find(const Prog *p, const Options *o, const Judgement *j, uint6
     if (!f) return;
     char options[300];
     run_options(p, &c, options, sizeof options);
-    fprintf(f, "net --seed %llu --count 1 --target %s, shrunk: fusec run m.dsl --inputs inputs.safetensors --params params.safetensors %s\n",
+    fprintf(f,
+            "net --seed %llu --count 1 --target %s, shrunk: fusec run m.dsl --inputs inputs.safetensors --params "
+            "params.safetensors %s\n",
             (unsigned long long)seed, o->command.target, options);
-    if (j->verdict == V_DIFFERS) fprintf(f, "%s[%d]: %.9g, should be %.9g within %.3g\n", j->tensor, j->element, j->got, j->want, j->bound);
-    else fprintf(f, "%s\n", j->message);
+    if (j->verdict == V_DIFFERS)
+        fprintf(f, "%s[%d]: %.9g, should be %.9g within %.3g\n", j->tensor, j->element, j->got, j->want, j->bound);
+    else
+        fprintf(f, "%s\n", j->message);
     fclose(f);
 }
 
@@ -133,7 +160,7 @@ static void one(const Options *o, uint64_t seed, Totals *t) {
     t->unusable += j.verdict == V_UNUSABLE;
     if (j.verdict != V_AGREES && j.verdict != V_UNUSABLE) {
         t->disagreements++;
-        shrink(p, &o->command, &j);
+        if (!o->stop) shrink(p, &o->command, &j);
         report(p, o, &j, seed);
         keep_find(p, o, &j, seed);
     }
@@ -144,14 +171,17 @@ static void one(const Options *o, uint64_t seed, Totals *t) {
 int main(int argc, char **argv) {
     Options o = parse(argc, argv);
     char folder[] = "/tmp/net.XXXXXX", command[100];
-    Totals t = {.drawn = calloc((size_t)op_count, sizeof(long)), .after = calloc((size_t)op_count * (size_t)op_count, sizeof(long))};
+    Totals t = {.drawn = calloc((size_t)op_count, sizeof(long)),
+                .after = calloc((size_t)op_count * (size_t)op_count, sizeof(long))};
     if (o.goldens) return check_goldens(o.goldens) != 0;
     o.command.folder = mkdtemp(folder);
     if (!o.command.folder || !t.drawn || !t.after) return 3;
-    for (int i = 0; i < o.count; i++) one(&o, o.seed + (uint64_t)i, &t);
+    for (int i = 0; i < o.count && !(o.stop && t.disagreements); i++) one(&o, o.seed + (uint64_t)i, &t);
     int rare = o.count >= 20000 || o.cover ? print_cover(&t) : 0;
-    printf("%ld programs, %ld without anything to compare, %ld elements compared, %ld skipped\n", t.programs, t.unusable, t.compared, t.skipped);
-    printf("trust.random.programs\t%ld\tprograms\ntrust.random.disagreements\t%ld\tprograms\n", t.programs, t.disagreements);
+    printf("%ld programs, %ld without anything to compare, %ld elements compared, %ld skipped\n", t.programs,
+           t.unusable, t.compared, t.skipped);
+    printf("trust.random.programs\t%ld\tprograms\ntrust.random.disagreements\t%ld\tprograms\n", t.programs,
+           t.disagreements);
     snprintf(command, sizeof command, "rm -r %s", folder);
     if (system(command)) return 3;
     free(t.drawn);

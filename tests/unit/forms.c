@@ -2,7 +2,10 @@
  * both gradients, on every kind of processor that this machine has, in one piece and by two threads, every tensor
  * between guard pages; and on NEON, run by an emulator.  Judged by the formula itself (tests/support/form.h).
  *
- *   test_forms [COUNT [SEED [FAMILY]]]     at least so many results compared; forms of one family (form_draw.c)
+ *   test_forms [--stop] [COUNT [SEED [FAMILY]]]     at least so many results compared; forms of one family
+ * (form_draw.c);
+ *                                                   --stop: until the first program that is wrong, which is not made
+ * small
  *
  * prints `forms cases N wrong M`; each wrong form as the least program that still is. */
 #include <setjmp.h>
@@ -313,6 +316,7 @@ static Batch draw(TestRandom *r, int number) {
     return b;
 }
 
+static bool stop;
 static long asked = CASES;
 static uint64_t seed = 1;
 
@@ -331,6 +335,7 @@ static void forms_are_right(void **state) {
         if (!code) continue;
         if (total->wrong == wrong) total->wrong++, total->cases++; /* it died before it was judged */
         printf("^ program %d: exit %d\n", i, code);
+        if (stop) break;
         report(&b);
     }
     printf("forms cases %ld wrong %ld\n", total->cases, total->wrong);
@@ -340,6 +345,7 @@ static void forms_are_right(void **state) {
 
 int main(int argc, char **argv) {
     const struct CMUnitTest tests[] = {cmocka_unit_test(forms_are_right)};
+    if (argc > 1 && !strcmp(argv[1], "--stop")) stop = true, argc--, argv++;
     if (argc > 1) asked = atol(argv[1]);
     if (argc > 2) seed = strtoull(argv[2], NULL, 10);
     if (argc > 3) family = argv[3];
