@@ -219,7 +219,8 @@ $cc $flags -std=c99 -pedantic -Itwo two.c two/a.o two/b.o "$library" -lm -lpthre
 two/run || die "two models: exit status $?"
 if command -v c++ >/dev/null; then # the headers are C++ too, in one program with C's objects
     cp two.c two.cc
-    c++ $flags -Itwo two.cc two/a.o two/b.o "$library" -lm -lpthread -o two/run
+    c++ $flags -Itwo -c two.cc -o two/cc.o
+    $cc $flags two/cc.o two/a.o two/b.o "$library" -lm -lpthread -o two/run
     two/run || die "two models, C++: exit status $?"
 fi
 

@@ -293,6 +293,33 @@ static void other_machines(void **state) {
     free(error);
 }
 
+/* NaN and infinities at each place of each dtype are found; the largest finite numbers and integers pass. */
+static void not_finite_in_every_dtype(void **state) {
+    static const struct {
+        uint8_t dtype;
+        int bytes;
+        uint64_t largest, infinity, nan;
+    } all[] = {{FUSEC_F64, 8, 0x7fefffffffffffff, 0xfff0000000000000, 0x7ff0000000000001},
+               {FUSEC_F32, 4, 0x7f7fffff, 0xff800000, 0x7f800001},
+               {FUSEC_F16, 2, 0x7bff, 0xfc00, 0x7c01},
+               {FUSEC_BF16, 2, 0x7f7f, 0xff80, 0x7f81}};
+    (void)state;
+    for (size_t i = 0; i < sizeof all / sizeof *all; i++)
+        for (int at = 0; at < 3; at++) {
+            char data[3 * 8] = {0};
+            const void *in[] = {data};
+            const fusec_tensor t = {
+                .dtype = all[i].dtype, .rank = 1, .dim = {3}, .sym = {-1}, .bytes = 3 * (uint64_t)all[i].bytes};
+            const fusec_manifest m = {.n_inputs = 1, .inputs = &t};
+            memcpy(data + at * all[i].bytes, &all[i].largest, (size_t)all[i].bytes); /* little-endian */
+            assert_int_equal(fusec_check_inputs(&m, in, NULL, NULL), FUSEC_OK);
+            memcpy(data + at * all[i].bytes, &all[i].infinity, (size_t)all[i].bytes);
+            assert_int_equal(fusec_check_inputs(&m, in, NULL, NULL), FUSEC_E_NOT_FINITE);
+            memcpy(data + at * all[i].bytes, &all[i].nan, (size_t)all[i].bytes);
+            assert_int_equal(fusec_check_inputs(&m, in, NULL, NULL), FUSEC_E_NOT_FINITE);
+        }
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(manifest_says_what_the_module_is, set_up, tear_down),
@@ -302,6 +329,7 @@ int main(void) {
         cmocka_unit_test_setup_teardown(unsound_calls_are_refused, set_up, tear_down),
         cmocka_unit_test_setup_teardown(output_is_the_same_every_time, set_up, tear_down),
         cmocka_unit_test_setup_teardown(other_machines, set_up, tear_down),
+        cmocka_unit_test(not_finite_in_every_dtype),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
