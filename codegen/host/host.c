@@ -1,6 +1,7 @@
 /* From a module to objects, text, or code in this process. */
 #include "codegen/host/host.h"
 #include "codegen/artifact/artifact.h"
+#include "codegen/host/checked.h"
 #include "codegen/host/kernel.h"
 #include "codegen/host/manifest.h"
 #include "codegen/llvm/emit_math.h"
@@ -86,7 +87,8 @@ static bool build(Build *b, const Module *m, const HostOptions *o, char **error)
     emit_init(&b->e, m->name);
     emit_choose_calls(&b->e, m);
     machine_prepare(&b->e, machine);
-    if (emit_kernels(b, m, error) && machine_optimise(&b->e, machine, o->unoptimised ? "verify" : PIPELINE, error))
+    if (emit_kernels(b, m, error) && (!o->check || checked_instrument(&b->e, o->check, error)) &&
+        machine_optimise(&b->e, machine, o->unoptimised ? "verify" : PIPELINE, error))
         return true;
     build_free(b);
     return false;
@@ -185,8 +187,7 @@ HostJit *host_jit(const Module *m, const HostOptions *o, char **error) {
     HostJit *j = memory_zeroed(1, sizeof *j);
     LLVMMemoryBufferRef object = memory_given(LLVMCreateMemoryBufferWithMemoryRangeCopy(bytes, n, m->name));
     free(bytes);
-    bool ok =
-        !failed(LLVMOrcCreateLLJIT(&j->jit, LLVMOrcCreateLLJITBuilder()), error) && link_process(j->jit, error);
+    bool ok = !failed(LLVMOrcCreateLLJIT(&j->jit, LLVMOrcCreateLLJITBuilder()), error) && link_process(j->jit, error);
     if (ok)
         ok = !failed(LLVMOrcLLJITAddObjectFile(j->jit, LLVMOrcLLJITGetMainJITDylib(j->jit), object), error);
     else

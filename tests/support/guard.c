@@ -1,4 +1,5 @@
 #include "tests/support/guard.h"
+#include "tests/support/checked.h"
 #include <pthread.h>
 #include <setjmp.h>
 #include <signal.h>
@@ -39,12 +40,16 @@ static void protect(char *at, int64_t bytes, int protection) {
     if (bytes && mprotect((void *)(uintptr_t)low, (size_t)(high - low), protection)) fail_msg("mprotect");
 }
 
+void guard_fill(void *at, int64_t bytes) {
+    const uint32_t pattern = SIGNALLING;
+    for (int64_t i = 0; i < bytes; i += 4) memcpy((char *)at + i, &pattern, bytes - i < 4 ? (size_t)(bytes - i) : 4);
+}
+
 /* Opens the pages of a block and fills it. */
 static char *open_block(Arena *a, Guarded *g, const char *region, const char *name, char *at, int64_t bytes,
                         const void *from) {
     protect(at, bytes, PROT_READ | PROT_WRITE);
-    const uint32_t pattern = SIGNALLING;
-    for (int64_t i = 0; i < bytes && !from; i += 4) memcpy(at + i, &pattern, bytes - i < 4 ? (size_t)(bytes - i) : 4);
+    if (!from) guard_fill(at, bytes);
     if (from && bytes) memcpy(at, from, (size_t)bytes);
     vec_push(a, g->blocks, ((GuardBlock){region, name, at, bytes}));
     return at;
@@ -110,6 +115,16 @@ void guard_results(const Guarded *g, ModuleMemory *to) {
     copy_tensors(m->states.at, m->states.n, g->mem.states, to->states);
     copy_tensors(m->grads.at, m->grads.n, g->mem.grads, to->grads);
     for (int i = 0; i < m->outputs.n; i++) memcpy(to->outputs[i], g->mem.outputs[i], (size_t)m->outputs.at[i].bytes);
+}
+
+bool guard_same(const Guarded *g, const Guarded *h) {
+    for (int i = 0; i < g->blocks.n; i++) {
+        const GuardBlock *x = &g->blocks.at[i], *y = &h->blocks.at[i];
+        if (memcmp(x->at, y->at, (size_t)x->bytes) == 0) continue;
+        printf("not the same numbers in %s %s\n", x->region, x->name);
+        return false;
+    }
+    return true;
 }
 
 void guard_free(Guarded *g) {
@@ -236,6 +251,7 @@ bool guard_run(const Module *m, const fusec_host_kernel *kernels, Entry e, const
         const Kernel *k = m->kernels.at[l->kernel];
         for (int b = 0; b < l->n_args; b++) buffers[b] = locate(mem, &l->args[b]);
         for (int c = 0; c < k->n_constants; c++) integers[m->syms.n + c] = l->constant[c];
+        checked_launch(k, buffers, integers, m->syms.n + k->n_constants);
         ok = run_launch((Work){kernels[l->kernel], buffers, integers, kernel_programs(k, integers), 0, 0, 0}, pieces);
     }
     return ok;

@@ -28,7 +28,11 @@ typedef struct Guarded {
 Guarded *guard_new(Arena *a, const Module *m, Entry e, Placing placing, const ModuleMemory *from);
 /* Parameters, states, gradients and outputs back to where they came from. */
 void guard_results(const Guarded *g, ModuleMemory *to);
+/* Two of one module's memories hold the same bits: what has no value yet too.  False: prints where not. */
+bool guard_same(const Guarded *g, const Guarded *h);
 void guard_free(Guarded *g);
+/* Signalling NaNs. */
+void guard_fill(void *at, int64_t bytes);
 
 /* Names the function that an address lies in. */
 typedef const char *GuardWhere(const void *user, const void *pc);

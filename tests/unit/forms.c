@@ -1,17 +1,18 @@
 /* Products, convolutions, channel kernels and strided reads around every boundary of vectors, blocks and tiles, with
  * both gradients, on every kind of processor that this machine has, in one piece and by two threads, every tensor
- * between guard pages; and on NEON, run by an emulator.  Judged by the formula itself (tests/support/form.h).
+ * between guard pages; and on NEON, run by an emulator.  Judged by the formula itself (tests/support/form.h).  Programs
+ * run as checked code too (tests/support/checked.h), which must make the same numbers: every EVERY_CHECKED-th, or all if
+ * a COUNT is given.
  *
- *   test_forms [--stop] [COUNT [SEED [FAMILY]]]     at least so many results compared; forms of one family
- * (form_draw.c);
- *                                                   --stop: until the first program that is wrong, which is not made
- * small
+ *   test_forms [--stop] [COUNT [SEED [FAMILY]]]   at least so many results compared; forms of one family (form_draw.c);
+ *                                                 --stop: until the first program that is wrong, not made small
  *
  * prints `forms cases N wrong M`; each wrong form as the least program that still is. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
 #include <cmocka.h>
+#include "tests/support/checked.h"
 #include "tests/support/form.h"
 #include "tests/support/guard.h"
 #include "tests/support/lowered.h"
@@ -32,6 +33,7 @@ enum {
     MANY_POINTS = 3000000,
     MANY_EVERY = 10,
     EVERY_NEON = 4, /* of the programs */
+    EVERY_CHECKED = 4,
     PATIENCE = 120, /* seconds for a program */
     SHRUNK = 20,    /* of many wrong ones the first few are made small */
 };
@@ -68,7 +70,7 @@ typedef struct Batch {
     Form form[BATCH];
     int n;
     FormSetting setting;
-    bool on_neon;
+    bool on_neon, is_checked;
 } Batch;
 
 /* ---- memory ---------------------------------------------------------------------------------------------------- */
@@ -164,22 +166,39 @@ static const Module *compile(Arena *a, const Batch *b, Placing placing) {
     return m;
 }
 
-static void run_here(Arena *a, const Batch *b, const Module *m, const Machine *machine) {
+static HostJit *code_of(const Module *m, const HostOptions *o) {
     char *why = NULL;
-    HostJit *jit = host_jit(m, &machine->options, &why);
+    HostJit *jit = host_jit(m, o, &why);
     if (!jit) fail_msg("%s", why);
+    return jit;
+}
+
+static Guarded *run_once(Arena *a, const Batch *b, const Module *m, const HostJit *jit, const Data *d, Pieces pieces) {
+    Guarded *g = guard_new(a, m, d->entry, b->setting.placing, &d->mem);
+    const GuardKernels kernels = {m, host_jit_kernels(jit)};
+    guard_watch(g, guard_kernel_at, &kernels);
+    if (!guard_run(m, kernels.kernels, d->entry, &g->mem, NULL, pieces)) fail_msg("no thread");
+    guard_watch(NULL, NULL, NULL);
+    return g;
+}
+
+/* Checked code makes the same numbers; first, since it says more of a fault. */
+static void run_here(Arena *a, const Batch *b, const Module *m, const Machine *machine) {
+    HostOptions o = machine->options;
+    HostJit *jit = code_of(m, &o);
+    o.check = &checked_code;
+    HostJit *checked = b->is_checked ? code_of(m, &o) : NULL;
     Data d = make_data(a, b, m);
     for (Pieces p = PIECES_WHOLE; p <= PIECES_THREADS; p += PIECES_THREADS - PIECES_WHOLE) {
-        Guarded *g = guard_new(a, m, d.entry, b->setting.placing, &d.mem);
-        const GuardKernels kernels = {m, host_jit_kernels(jit)};
-        guard_watch(g, guard_kernel_at, &kernels);
-        if (!guard_run(m, kernels.kernels, d.entry, &g->mem, NULL, p)) fail_msg("no thread");
-        guard_watch(NULL, NULL, NULL);
+        Guarded *also = checked ? run_once(a, b, m, checked, &d, p) : NULL, *g = run_once(a, b, m, jit, &d, p);
+        if (also && !guard_same(g, also)) total->wrong++;
+        if (also) guard_free(also);
         ModuleMemory to = d.mem;
         guard_results(g, &to);
         guard_free(g);
         judge_all(b, m, &d, machine->name, p == PIECES_WHOLE);
     }
+    host_jit_free(checked);
     host_jit_free(jit);
 }
 
@@ -305,10 +324,13 @@ static void report(const Batch *b) {
 }
 
 static const char *family = "";
+static bool all_checked;
 
 static Batch draw(TestRandom *r, int number) {
     static const char *const precisions[] = {NULL, NULL, NULL, "bf16", "bf16", "f16", "tf32"};
-    Batch b = {.n = BATCH, .on_neon = have_neon && number % EVERY_NEON == 0};
+    Batch b = {.n = BATCH,
+               .on_neon = have_neon && number % EVERY_NEON == 0,
+               .is_checked = all_checked || number % EVERY_CHECKED == 0};
     b.setting = (FormSetting){.train = test_below(r, 3) == 0, .placing = test_below(r, 3) ? PLACING_HIGH : PLACING_LOW};
     if (test_below(r, 3) == 0) b.setting.max_tile = 64 << test_below(r, 6);
     if (!b.setting.train) b.setting.precision = precisions[test_below(r, 7)];
@@ -346,7 +368,7 @@ static void forms_are_right(void **state) {
 int main(int argc, char **argv) {
     const struct CMUnitTest tests[] = {cmocka_unit_test(forms_are_right)};
     if (argc > 1 && !strcmp(argv[1], "--stop")) stop = true, argc--, argv++;
-    if (argc > 1) asked = atol(argv[1]);
+    if (argc > 1) asked = atol(argv[1]), all_checked = true;
     if (argc > 2) seed = strtoull(argv[2], NULL, 10);
     if (argc > 3) family = argv[3];
     return cmocka_run_group_tests(tests, scratch_make, scratch_remove);

@@ -1,5 +1,7 @@
 /* Host code and emitted C with every tensor between pages that must not be touched (tests/support/guard.h), against the
- * float64 evaluation: the examples at small sizes and random programs.
+ * float64 evaluation: the examples at small sizes and random programs.  Host code runs as checked code too
+ * (tests/support/checked.h) and must make the same numbers: in a sample of every EVERY_CHECKED-th random program and of
+ * the examples on one processor, else of all programs.
  *
  *   test_guard [COUNT [SEED]]              so many random programs instead of a sample
  *   test_guard FILE.dsl[,NAME=VALUE..]...  these programs
@@ -12,6 +14,7 @@
 #include <cmocka.h>
 #include "codegen/artifact/artifact.h"
 #include "frontend/frontend.h"
+#include "tests/support/checked.h"
 #include "tests/support/differential.h"
 #include "tests/support/guard.h"
 #include "tests/support/low_precision.h"
@@ -24,7 +27,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-enum { PROGRAMS = 24, SET = 1000, EVERY_C = 4, MOST_FLOPS = 20000000, PATIENCE = 60 };
+enum { PROGRAMS = 24, SET = 1000, EVERY_C = 4, EVERY_CHECKED = 4, MOST_FLOPS = 20000000, PATIENCE = 60 };
 
 /* What run_guarded runs; TestRun has no room for it. */
 static struct {
@@ -32,7 +35,11 @@ static struct {
     HostOptions machine;
     Placing placing;
     Pieces pieces;
+    bool checked; /* host code also as checked code */
 } setting;
+
+static int asked;    /* random programs */
+static char **files; /* ending in NULL; NULL: a sample of everything */
 
 static const HostOptions machines[] = {
     {0}, {.cpu = "x86-64-v3", .features = ""}, {.cpu = "x86-64-v2", .features = ""}};
@@ -88,13 +95,21 @@ static Library build_c(Arena *a, const Module *m) {
 static struct {
     const Module *m;
     Library c;
-    HostJit *jit;
+    HostJit *jit, *checked;
 } built;
 
 static void forget(void) {
     if (built.c.handle) dlclose(built.c.handle);
     host_jit_free(built.jit);
+    host_jit_free(built.checked);
     memset(&built, 0, sizeof built);
+}
+
+static void build_host(const Module *m, char **why) {
+    HostOptions o = setting.machine;
+    built.jit = host_jit(m, &o, why);
+    o.check = &checked_code;
+    if (built.jit && setting.checked) built.checked = host_jit(m, &o, why);
 }
 
 /* False with *error. */
@@ -105,7 +120,7 @@ static bool build(const Module *m, const char **error) {
     if (setting.backend == BACKEND_C99)
         built.c = build_c(m->arena, m);
     else
-        built.jit = host_jit(m, &setting.machine, &why);
+        build_host(m, &why);
     if (why) *error = arena_strdup(m->arena, why);
     built.m = m;
     return !why;
@@ -132,12 +147,23 @@ static bool run_c(Arena *a, const Module *m, Entry e, const Guarded *g, const in
     return s == FUSEC_OK || s == FUSEC_SKIPPED;
 }
 
-static bool run_host(const Module *m, Entry e, const Guarded *g, const int64_t *syms) {
-    const GuardKernels kernels = {m, host_jit_kernels(built.jit)};
+static bool run_host(const Module *m, Entry e, const HostJit *jit, const Guarded *g, const int64_t *syms) {
+    const GuardKernels kernels = {m, host_jit_kernels(jit)};
     guard_watch(g, guard_kernel_at, &kernels);
     const bool ok = guard_run(m, kernels.kernels, e, &g->mem, syms, setting.pieces);
     guard_watch(NULL, NULL, NULL);
     return ok;
+}
+
+/* Checked code makes the same numbers; first, since it says more of a fault. */
+static bool run_both(Arena *a, const Module *m, Entry e, const Guarded *g, const ModuleMemory *mem, const int64_t *syms,
+                     const char **error) {
+    Guarded *checked = built.checked ? guard_new(a, m, e, setting.placing, mem) : NULL;
+    if (checked && !run_host(m, e, built.checked, checked, syms)) return false;
+    const bool ok = run_host(m, e, built.jit, g, syms);
+    if (checked && !guard_same(g, checked)) *error = "checked code makes other numbers";
+    if (checked) guard_free(checked);
+    return ok && !*error;
 }
 
 /* A TestRun. */
@@ -145,7 +171,7 @@ static bool run_guarded(Arena *a, const Module *m, Entry e, const ModuleMemory *
                         const char **error) {
     if (!build(m, error)) return false;
     Guarded *g = guard_new(a, m, e, setting.placing, mem);
-    const bool ok = setting.backend == BACKEND_C99 ? run_c(a, m, e, g, syms, error) : run_host(m, e, g, syms);
+    const bool ok = setting.backend == BACKEND_C99 ? run_c(a, m, e, g, syms, error) : run_both(a, m, e, g, mem, syms, error);
     ModuleMemory to = *mem;
     guard_results(g, &to);
     guard_free(g);
@@ -153,6 +179,8 @@ static bool run_guarded(Arena *a, const Module *m, Entry e, const ModuleMemory *
 }
 
 /* ---- random programs ---------------------------------------------------------------------------------------------- */
+static bool is_checked(int number) { return asked || number % EVERY_CHECKED == 0; }
+
 static bool trial_agrees(Trial t, Backend backend, Placing placing) {
     Arena *a = arena_new();
     const char *name = backend == BACKEND_C99 ? "c99" : "host", *why;
@@ -160,6 +188,7 @@ static bool trial_agrees(Trial t, Backend backend, Placing placing) {
     setting.backend = backend;
     setting.placing = t.placing = placing;
     setting.machine = machines[t.number % 3];
+    setting.checked = is_checked(t.number);
     setting.pieces = placing == PLACING_LOW ? PIECES_BACKWARDS : PIECES_THREADS;
     const bool agrees = trial_run(a, &t, &target, NULL, &why) != TRIAL_DIFFERS;
     if (!agrees) printf("WRONG program %d, %s: %s\n", t.number, name, why);
@@ -273,6 +302,7 @@ static bool text_agrees(const Text *t, Backend backend, Placing placing, int mac
     setting.backend = backend;
     setting.placing = placing;
     setting.machine = machines[machine];
+    setting.checked = files || (machine == 0 && placing == PLACING_LOW);
     setting.pieces = placing == PLACING_LOW ? PIECES_BACKWARDS : PIECES_THREADS;
     const Module *m = compile_text(a, t, g);
     *hash = 0;
@@ -331,9 +361,7 @@ static void count(bool check(const void *), const void *program, const char *nam
     if (code) printf("^ %s: exit %d, signal %d\n", name, code, WIFSIGNALED(status) ? WTERMSIG(status) : 0);
 }
 
-static int asked;        /* random programs */
 static uint64_t seed;    /* of theirs */
-static char **files;     /* ending in NULL; NULL: a sample of everything */
 
 static void count_random(int programs) {
     TrialSet *set = trial_set(programs < SET ? SET : programs, seed); /* what a set must reach is spread over its programs */

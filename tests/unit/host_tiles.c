@@ -1,12 +1,13 @@
 /* Products of tiles of any size as host code, every tensor between guard pages: rows, columns and terms around the boundaries
  * of vectors and blocks, cut into programs anywhere; factors as they lie, turned, or computed from their place (a mask, a
- * band of two numbers); in one piece, backwards and by two threads; against the interpreter, exactly.
+ * band of two numbers); in one piece, backwards and by two threads, and as checked code; against the interpreter, exactly.
  *
  *   test_host_tiles [COUNT [SEED]]     so many kernels on each kind of processor */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
 #include <cmocka.h>
+#include "tests/support/checked.h"
 #include "tests/support/guard.h"
 #include "tests/support/kernel_case.h"
 #include "tests/support/oracle.h"
@@ -119,22 +120,39 @@ static void compare(const Module *m, const ModuleMemory *got, const ModuleMemory
     }
 }
 
+static void run_way(Arena *a, const Module *m, const HostJit *jit, Placing placing, Pieces pieces,
+                    const ModuleMemory *start, ModuleMemory *to) {
+    const GuardKernels kernels = {m, host_jit_kernels(jit)};
+    Guarded *g = guard_new(a, m, ENTRY_INFER, placing, start);
+    guard_watch(g, guard_kernel_at, &kernels);
+    assert_true(guard_run(m, kernels.kernels, ENTRY_INFER, &g->mem, NULL, pieces));
+    guard_watch(NULL, NULL, NULL);
+    *to = *start;
+    guard_results(g, to);
+    guard_free(g);
+}
+
+static HostJit *code_of(const Module *m, const HostOptions *o) {
+    char *why = NULL;
+    HostJit *jit = host_jit(m, o, &why);
+    if (!jit) fail_msg("%s", why);
+    return jit;
+}
+
 static void run_machine(Arena *a, const Module *m, const ModuleMemory *start, const ModuleMemory *want,
                         const char *const *text, int machine) {
-    char *why = NULL;
-    HostJit *jit = host_jit(m, &machines[machine], &why);
-    if (!jit) fail_msg("%s", why);
-    const GuardKernels kernels = {m, host_jit_kernels(jit)};
+    HostOptions o = machines[machine];
+    HostJit *jit = code_of(m, &o);
+    o.check = &checked_code;
+    HostJit *checked = code_of(m, &o);
+    ModuleMemory to;
+    run_way(a, m, checked, PLACING_HIGH, PIECES_THREADS, start, &to);
+    compare(m, &to, want, text, machine);
     for (int way = 0; way < 6; way++) {
-        Guarded *g = guard_new(a, m, ENTRY_INFER, way & 1 ? PLACING_HIGH : PLACING_LOW, start);
-        guard_watch(g, guard_kernel_at, &kernels);
-        assert_true(guard_run(m, kernels.kernels, ENTRY_INFER, &g->mem, NULL, (Pieces)(way / 2)));
-        guard_watch(NULL, NULL, NULL);
-        ModuleMemory to = *start;
-        guard_results(g, &to);
-        guard_free(g);
+        run_way(a, m, jit, way & 1 ? PLACING_HIGH : PLACING_LOW, (Pieces)(way / 2), start, &to);
         compare(m, &to, want, text, machine);
     }
+    host_jit_free(checked);
     host_jit_free(jit);
 }
 
