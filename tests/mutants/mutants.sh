@@ -27,7 +27,7 @@ if [ -z "$work" ]; then
     trap 'rm -rf "$work"' EXIT INT TERM
 fi
 tree=$work/tree build=$work/build
-targets="fusec ptxsim cuda_sim compare_safetensors $(sed -n 's/^[^#]*{BUILD}\/tests\/\([a-z0-9_]*\).*/\1/p' "$here/selection" | sort -u | tr '\n' ' ')"
+targets="fusec ptxsim cuda_sim compare_safetensors net" # of all checks; a check's own program is built before it runs
 export FUSEC="$build/fusec" BUILD="$build" SRC="$tree" LD_LIBRARY_PATH="$build/ptxsim${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}"
 
 say() { printf '%s\n' "$*"; }
@@ -41,8 +41,10 @@ prepare() {
     "${CC:-cc}" -O1 -D_GNU_SOURCE "$here/mutate.c" -o "$work/mutate"
 }
 
-# Unused targets that a selection names may not exist: make says which.
-make_targets() { make -s -j2 -C "$build" $targets >"$work/make.log" 2>&1; }
+make_targets() { make -s -j2 -C "$build" $targets "$@" >"$work/make.log" 2>&1; }
+
+# The unit test that a check runs, if it is one.
+program_of() { printf '%s' "$1" | sed -n 's/^{BUILD}\/tests\/\(test_[a-z0-9_]*\).*/\1/p'; }
 
 # The object file of a source, as CMake names it.
 object_of() { find "$build/${1%%/*}" -path "*/$(echo "$1" | cut -d/ -f2-).o" | head -1; }
@@ -55,6 +57,8 @@ run_selection() {
     noticed=
     while read -r way command; do
         case $way in '' | \#*) continue ;; esac
+        program=$(program_of "$command")
+        [ -z "$program" ] || make_targets "$program" || { noticed=$way by="build of $program"; return; }
         command=$(printf '%s' "$command" | sed "s#{BUILD}#$build#g; s#{SRC}#$tree#g")
         check "$command" || { noticed=$way by=$command; return; }
     done <"$here/selection"

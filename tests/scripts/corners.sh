@@ -84,6 +84,15 @@ call one_tensor_twice host --entry grad -fno-canonicalize -fno-jacobian-gemm -fn
     fail "one_tensor_twice: $(cat log)"
 "$BUILD/compare_safetensors" compare host.out "" plain.out 1e-4 || fail "sums over one of two equal operands are those of the other"
 
+model by_samples <<'END' # one sample at a time, a product is a vector times a matrix, walked as it lies
+    input x : f32[3, 300]
+    h = tanh(linear(x, 130) as into)
+    y = tanh(linear(h, 4500) as wide) * 0.1
+    z = tanh(linear(y, 7) as out_of)
+    loss = 0.1 * sum(z * z) + 0.01 * sum(y @ transpose(y))
+END
+"$FUSEC" verify by_samples.dsl -fno-jacobian-gemm --target host,interp --rounds 1 --quiet >log 2>&1 || fail "by_samples: $(cat log)"
+
 model read_past_the_end <<'END' # what an index reads past the end of is 0, and so is its gradient: other shapes than the whole
     p = param [3] init normal(0.5)
     q = param [1, 1] init normal(0.5)
