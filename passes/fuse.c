@@ -140,14 +140,14 @@ static int kernel_to_add_to(const Fuse *f, const Node *n, int *kernels) {
 }
 
 static void assign(Fuse *f, Node *n) {
-    PlanNode pn = {.node = n};
+    PlanNode pn;
     int tries[16], k = -1;
     const bool alone = !f->merge || fuse_is_copy(f, n) || n->op == OP_SCATTER_ADD || n->op == OP_SCAN;
     const int count = alone ? 0 : n->op == OP_CONTRACT && fuse_is_heavy(n) ? kernel_to_add_to(f, n, tries) : kernels_to_try(f, n, tries, 16);
     for (int i = 0; i < count && k < 0; i++) {
         const PlanKernel *at = &f->plan->kernels.at[tries[i]];
         if (n->remat && at->nodes.at[0].node->remat != n->remat) continue; /* or it would be computed, and kept, too early */
-        const FusionId how = at->phase <= n->phase ? fuse_try_join(f, &f->plan->kernels.at[tries[i]], &pn) : FUSION_COUNT;
+        const FusionId how = at->phase <= n->phase ? fuse_try_join(f, &f->plan->kernels.at[tries[i]], n, &pn) : FUSION_COUNT;
         if (how == FUSION_COUNT) continue;
         tally(f, how);
         k = tries[i];
@@ -161,6 +161,7 @@ static void assign(Fuse *f, Node *n) {
         tally(f, opens[f->plan->kernels.at[k].kind]);
     }
     PlanKernel *kernel = &f->plan->kernels.at[k];
+    assert((pn.part == PART_VALUE || kernel->kind == KERNEL_CONTRACT) && (!pn.in_row || kernel->kind == KERNEL_ROW));
     vec_push(f->arena, kernel->nodes, pn);
     f->plan->kernel_of[n->id] = k;
     if (pn.part == PART_ONTO) { /* their sum is the value that there is */

@@ -45,8 +45,8 @@ void fuse_separate_parts(PassContext *c, Graph *g);
 void fuse_join_parts(Fuse *f); /* fills f->joined and f->within */
 
 /* ---- fuse_join.c -------------------------------------------------------------------------------------------------- */
-/* How the node (pn->node; the rest is filled) joined the kernel, or FUSION_COUNT where it does not fit. */
-FusionId fuse_try_join(const Fuse *f, PlanKernel *k, PlanNode *pn);
+/* How node n joins the kernel, as pn; FUSION_COUNT where it does not fit. */
+FusionId fuse_try_join(const Fuse *f, PlanKernel *k, Node *n, PlanNode *pn);
 PlanNode fuse_plain(Node *n); /* over the kernel's parallel dims, in order */
 const PlanNode *fuse_find_in(const PlanKernel *k, const Node *n);
 /* The sum of products that is all that reads n, and is put into one kernel; NULL: there is none. */

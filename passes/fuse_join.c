@@ -133,8 +133,8 @@ static bool join_after_sum(const Fuse *f, const PlanKernel *k, PlanNode *pn) {
         PlanNode side = {.node = pn->node, .part = PART_AFTER_SUM};
         memcpy(side.axis, a->axis, sizeof side.axis);
         if (!reads_agree(f, k, &side, side.axis)) continue;
-        *pn = side;
-        return reads_any(f, k, pn->node);
+        if (reads_any(f, k, pn->node)) *pn = side;
+        return pn->part == PART_AFTER_SUM;
     }
     return false;
 }
@@ -175,6 +175,7 @@ static bool join_row(const Fuse *f, const PlanKernel *k, PlanNode *pn) {
         if (!used[d] || !dim_equal(e, n->shape.dim[d])) return false;
     }
     if (axis[rank - 1] < np) return false; /* the row must be contiguous */
+    *pn = fuse_plain(pn->node);
     memcpy(pn->axis, axis, sizeof axis);
     pn->in_row = true;
     return reads_agree(f, k, pn, axis);
@@ -278,11 +279,11 @@ static bool sums_samples(const PlanKernel *k) {
     return k->sample && k->sample - 1 >= k->nodes.at[0].node->attr->contract->n_out;
 }
 
-FusionId fuse_try_join(const Fuse *f, PlanKernel *k, PlanNode *pn) {
+FusionId fuse_try_join(const Fuse *f, PlanKernel *k, Node *n, PlanNode *pn) {
     static const FusionId parallel[] = {[KERNEL_MAP] = FUSION_map_chain,
                                         [KERNEL_ROW] = FUSION_row_epilogue,
                                         [KERNEL_CONTRACT] = FUSION_contract_epilogue};
-    const Node *n = pn->node;
+    *pn = (PlanNode){.node = n};
     if (!same_outputs(f, k, n)) return FUSION_COUNT;
     if (k->nodes.n >= KERNEL_NODES || k->reads.n + f->access[n->id].n > KERNEL_READS) return FUSION_COUNT;
     if (sums_samples(k)) return FUSION_COUNT;

@@ -93,6 +93,19 @@ model by_samples <<'END' # one sample at a time, a product is a vector times a m
 END
 "$FUSEC" verify by_samples.dsl -fno-jacobian-gemm --target host,interp --rounds 1 --quiet >log 2>&1 || fail "by_samples: $(cat log)"
 
+model after_another_kernel <<'END' # what does not fit beside the sums of one product joins another kernel as if never tried
+    v = param [5, 5] init normal(0.5)
+    p = param [1, 1, 2, 2] init normal(0.5)
+    q = param [2] init normal(0.5)
+    s = param [5, 5] init normal(0.5)
+    z = p @ q
+    y[i in 0..5] = -(max[j in 0..5] s[j, j]) * max(z[i, i, (2 - i) / 2], v[i, 2*i + 2])
+    h = v
+    repeat 2 as block { h = tanh(linear(h, 5) as up) + s }
+    loss = mean(y) + sum(h)
+END
+agree after_another_kernel 1e-5
+
 model read_past_the_end <<'END' # what an index reads past the end of is 0, and so is its gradient: other shapes than the whole
     p = param [3] init normal(0.5)
     q = param [1, 1] init normal(0.5)
