@@ -81,9 +81,18 @@ static void blank(char *line, bool *inside) {
 
 static bool in_word(char c) { return isalnum((unsigned char)c) || c == '_' || c == '.'; }
 
+/* Within the size of an allocation, which a larger literal only makes larger. */
+static bool in_allocation(const char *line, int at) {
+    const char *call = strstr(line, "ARENA_ARRAY(");
+    int depth = 0;
+    for (const char *p = call; p && p < line + at; p++) depth += (*p == '(') - (*p == ')');
+    return depth > 0;
+}
+
 /* A literal of one to four digits: a bound one off. */
 static bool literal(const char *line, int at, Site *s) {
     char *end;
+    if (in_allocation(line, at)) return false;
     if (!isdigit((unsigned char)line[at]) || (at > 0 && in_word(line[at - 1]))) return false;
     const long v = strtol(line + at, &end, 10);
     if (in_word(*end) || end - (line + at) > 4) return false;
