@@ -140,8 +140,8 @@ static double identity_of(Op op, DType t) {
     switch (op) {
     case OP_SUM: return 0;
     case OP_PROD: return 1;
-    case OP_RMIN: return t == DT_I32 ? INT32_MAX : INFINITY;
-    default: return t == DT_I32 ? INT32_MIN : -INFINITY;
+    case OP_RMIN: return t == DT_I32 ? (double)INT32_MAX : INFINITY; /* no float, which INFINITY is */
+    default: return t == DT_I32 ? (double)INT32_MIN : -INFINITY;
     }
 }
 

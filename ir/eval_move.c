@@ -128,7 +128,8 @@ void eval_move(EvalNode *e) {
 /* ---- reductions ------------------------------------------------------------------------------------ */
 
 static double reduction_start(Op op, DType t) {
-    double greatest = t == DT_I32 ? INT32_MAX : INFINITY, least = t == DT_I32 ? INT32_MIN : -INFINITY;
+    const double greatest = t == DT_I32 ? (double)INT32_MAX : INFINITY; /* no float, which INFINITY is */
+    const double least = t == DT_I32 ? (double)INT32_MIN : -INFINITY;
     return op == OP_PROD ? 1 : op == OP_RMAX ? least : op == OP_RMIN ? greatest : 0;
 }
 

@@ -99,8 +99,8 @@ static Op fold_op(Op reduce) {
 
 static double identity_of(Op reduce, DType t) {
     switch (reduce) {
-    case OP_RMAX: return t == DT_I32 ? INT32_MIN : t == DT_BOOL ? 0 : -INFINITY;
-    case OP_RMIN: return t == DT_I32 ? INT32_MAX : t == DT_BOOL ? 1 : INFINITY;
+    case OP_RMAX: return t == DT_I32 ? (double)INT32_MIN : t == DT_BOOL ? 0 : -INFINITY;
+    case OP_RMIN: return t == DT_I32 ? (double)INT32_MAX : t == DT_BOOL ? 1 : INFINITY;
     case OP_PROD: return 1;
     default: return 0;
     }

@@ -1,8 +1,10 @@
 /* MODEL.h: sizes as macros, the typed interface over MODEL_run. */
 #include "codegen/artifact/artifact.h"
 #include "codegen/c99/c99.h"
+#include <assert.h>
 #include <ctype.h>
 #include <inttypes.h>
+#include <stdlib.h>
 #include <string.h>
 
 typedef struct Header {
@@ -52,14 +54,44 @@ static void stack_bytes(Header *h) {
             h->macro, words, s.values, s.arrays);
 }
 
-static void offsets(Header *h, const char *what, const ModuleTensor *at, int n) {
+/* What paths are called in macros: unique identifiers. */
+static const char **macro_names(Header *h, const ModuleTensor *at, int n) {
     C99Names names = {0};
+    const char **s = ARENA_ARRAY(h->a, const char *, n + 1);
     for (int i = 0; i < n; i++) {
         char *name = c99_identifier(h->a, at[i].name);
         for (char *c = name; *c; c++) *c = (char)toupper((unsigned char)*c);
-        fprintf(h->f, "#define %s_%s_%s %" PRId64 " /* %s %s */\n", h->macro, what, c99_unique(h->a, &names, name),
-                at[i].offset, dtype_name(at[i].dtype), shape_text(h->a, at[i].shape));
+        s[i] = c99_unique(h->a, &names, name);
     }
+    return s;
+}
+
+typedef struct Named {
+    const char *path, *name;
+} Named;
+
+static int by_path(const void *a, const void *b) { return strcmp(((const Named *)a)->path, ((const Named *)b)->path); }
+
+/* A gradient is called as its parameter is, though gradients have an order of their own. */
+static const char **gradient_names(Header *h, const char **params) {
+    const Module *m = h->m;
+    const char **s = ARENA_ARRAY(h->a, const char *, m->grads.n + 1);
+    Named *all = ARENA_ARRAY(h->a, Named, m->params.n + 1);
+    for (int i = 0; i < m->params.n; i++) all[i] = (Named){m->params.at[i].name, params[i]};
+    if (m->params.n) qsort(all, (size_t)m->params.n, sizeof *all, by_path);
+    for (int i = 0; i < m->grads.n; i++) {
+        const Named wanted = {.path = m->grads.at[i].name};
+        const Named *found = bsearch(&wanted, all, (size_t)m->params.n, sizeof *all, by_path);
+        assert(found && "a gradient has a parameter's path");
+        s[i] = found->name;
+    }
+    return s;
+}
+
+static void offsets(Header *h, const char *what, const ModuleTensor *at, int n, const char **names) {
+    for (int i = 0; i < n; i++)
+        fprintf(h->f, "#define %s_%s_%s %" PRId64 " /* %s %s */\n", h->macro, what, names[i], at[i].offset,
+                dtype_name(at[i].dtype), shape_text(h->a, at[i].shape));
 }
 
 static void macros(Header *h) {
@@ -85,9 +117,10 @@ static void macros(Header *h) {
                 h->macro, artifact_device_bytes(m));
     if (h->backend == BACKEND_C99) stack_bytes(h);
     fputs("\n/* Where each tensor lies in its block. */\n", h->f);
-    offsets(h, "PARAM", m->params.at, m->params.n);
-    offsets(h, "STATE", m->states.at, m->states.n);
-    offsets(h, "GRAD", m->grads.at, m->grads.n);
+    const char **params = macro_names(h, m->params.at, m->params.n);
+    offsets(h, "PARAM", m->params.at, m->params.n, params);
+    offsets(h, "STATE", m->states.at, m->states.n, macro_names(h, m->states.at, m->states.n));
+    offsets(h, "GRAD", m->grads.at, m->grads.n, gradient_names(h, params));
 }
 
 static void structs(Header *h, const char **in, const char **out, const char **syms, const char **hypers) {

@@ -237,3 +237,22 @@ model pool {
 END
 "$FUSEC" pool.dsl -o pool.ll --entry grad --triple x86_64-linux-gnu --arch x86-64-v3
 grep -q 'fcmp oeq <8 x float>' pool.ll || die "an extremum over a window compares one number at a time"
+
+# Two paths that are one identifier in C: a gradient is called as its parameter is, in whatever order gradients come.
+cat >paths.dsl <<'END'
+layer one(x) {
+    b = param [2] init ones
+    return x * b
+}
+model paths {
+    input x : f32[2]
+    a_b = param [3] init zeros
+    y = one(x) as a
+    loss = sum(y) + sum(a_b)
+    output loss
+    train loss with sgd(lr = 0.1) only "a.b"
+}
+END
+"$FUSEC" paths.dsl -o paths.o
+grep -q 'PATHS_PARAM_A_B_2 .* f32 \[2\]' paths.h && grep -q 'PATHS_GRAD_A_B_2 .* f32 \[2\]' paths.h ||
+    die "a gradient has the name of another parameter: $(grep _A_B paths.h)"

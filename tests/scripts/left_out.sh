@@ -1,0 +1,94 @@
+#!/bin/sh
+# A term with a read outside is left out, also where that read is (in) a subscript: of what is summed, multiplied, and gathered.
+# Judged by the same sum over the terms that are left, in values and gradients.
+. "$SRC/tests/support/script.sh"
+
+# same NAME: on stdin a line with the definition of s, then one with what it should be
+same() {
+    read -r left
+    read -r right
+    for form in left right; do
+        cat >"$form.dsl" <<END
+model m {
+    b = param [3] init normal(1.0)
+    c = param [4] init normal(1.0)
+    m = param [4, 3] init normal(1.0)
+    ids = mod(iota(2) + 1, 2) + 1
+    both[i in 0..2, j in 0..2] = ids[i] + 0 * ids[j]
+    $(eval "printf '%s' \"\$$form\"")
+    loss = sum(s) + 0.0 * (sum(b) + sum(c) + sum(m))
+    output loss
+    train loss with sgd(lr = 0.1)
+}
+END
+    done
+    for target in host interp; do
+        rm -f left.out right.out
+        for form in left right; do
+            "$FUSEC" run $form.dsl --entry grad --target $target --quiet --outputs $form.out >log 2>&1 || fail "$1, $form: $(cat log)"
+        done
+        "$BUILD/compare_safetensors" compare right.out "" left.out 1e-6 || fail "$1 on $target"
+    done
+    echo "$1"
+}
+
+same gathered <<'END'
+s = sum[r in 0..3] b[ids[r - 1]]
+s = sum[r in 1..3] b[ids[r - 1]]
+END
+same gathered_backwards <<'END'
+s = sum[r in 0..3] b[ids[1 - r]]
+s = sum[r in 0..2] b[ids[1 - r]]
+END
+same multiplied <<'END'
+s = sum[r in 0..4] b[ids[r - 1]] * c[r]
+s = sum[r in 1..3] b[ids[r - 1]] * c[r]
+END
+same not_exact <<'END'
+s = sum[r in 0..4] b[ids[r / 2]] * c[r]
+s = b[ids[0]] * c[0] + b[ids[1]] * c[2]
+END
+same along_results <<'END'
+s[i in 0..3] = sum[r in 0..2] b[ids[i - 1]] * c[r]
+s[i in 0..2] = sum[r in 0..2] b[ids[i]] * c[r]
+END
+same of_two_axes <<'END'
+s = sum[r in 0..3, q in 0..3] b[both[r, q]]
+s = sum[r in 0..2, q in 0..2] b[both[r, q]]
+END
+same twice <<'END'
+s = sum[r in 0..3] b[ids[ids[r]]]
+s = sum[r in 1..2] b[ids[ids[r]]]
+END
+same two_subscripts <<'END'
+s = sum[r in 0..3] m[ids[r - 1], ids[r]] * c[r]
+s = sum[r in 1..2] m[ids[r - 1], ids[r]] * c[r]
+END
+same shared_index <<'END'
+s = sum[r in 0..4] m[r, ids[r - 1]] * c[r]
+s = sum[r in 1..3] m[r, ids[r - 1]] * c[r]
+END
+same in_a_function <<'END'
+s = sum[r in 0..4] exp(b[ids[r - 1]]) * c[r]
+s = sum[r in 1..3] exp(b[ids[r - 1]]) * c[r]
+END
+same in_a_maximum <<'END'
+s = max[r in 0..4] b[ids[r - 1]] * c[r]
+s = max[r in 1..3] b[ids[r - 1]] * c[r]
+END
+
+# The least and the greatest integer are what minima and maxima of none are.
+cat >least.dsl <<'END'
+model least {
+    a = iota(8) - 3
+    x = iota(8) * 5
+    output some = min(a, where = x > 7)
+    output not_one = min(a, where = x > 70)
+    output empty = min(a[3:3])
+    output most = max(a, where = x > 70)
+    output right = min(a, where = x > 70) == 2147483647 and max(a[3:3]) == -2147483647 - 1 and min(a, where = x > 7) == -1
+}
+END
+"$FUSEC" verify least.dsl --target host,interp --quiet >log 2>&1 || fail "least: $(cat log)"
+"$FUSEC" run least.dsl >log 2>&1 && grep -q 'right.*\(true\|1\)' log || fail "least: $(cat log)"
+exit $bad
