@@ -136,15 +136,6 @@ static Value run_where(Lower *L, const BuiltinCall *c) {
 
 /* ---- reductions ------------------------------------------------------------------------------------- */
 
-static double identity_of(Op op, DType t) {
-    switch (op) {
-    case OP_SUM: return 0;
-    case OP_PROD: return 1;
-    case OP_RMIN: return t == DT_I32 ? (double)INT32_MAX : INFINITY; /* no float, which INFINITY is */
-    default: return t == DT_I32 ? (double)INT32_MIN : -INFINITY;
-    }
-}
-
 /* Where the mask does not hold an element counts as the identity. */
 static Node *masked(Lower *L, const BuiltinCall *c, Op op, Node *x, Value where) {
     if (where.kind == VAL_ALL) return x;
@@ -156,7 +147,7 @@ static Node *masked(Lower *L, const BuiltinCall *c, Op op, Node *x, Value where)
                    shape_text(L->arena, mask->shape), shape_text(L->arena, x->shape));
         return NULL;
     }
-    Node *identity = t_const(L, x->dtype, s, identity_of(op, x->dtype)), *kept = t_expand(L, mask, s);
+    Node *identity = t_const(L, x->dtype, s, scalar_identity(op, x->dtype)), *kept = t_expand(L, mask, s);
     return t_select(L, kept, x, identity);
 }
 

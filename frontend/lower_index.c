@@ -179,13 +179,7 @@ static void close_loops(IndexContext *c, int first) {
 static const struct {
     const char *name;
     Op op;
-    double floats, ints; /* the identity */
-} reductions[] = {
-    {"sum", OP_SUM, 0, 0},
-    {"prod", OP_PROD, 1, 1},
-    {"max", OP_RMAX, -INFINITY, INT32_MIN},
-    {"min", OP_RMIN, INFINITY, INT32_MAX},
-};
+} reductions[] = {{"sum", OP_SUM}, {"prod", OP_PROD}, {"max", OP_RMAX}, {"min", OP_RMIN}};
 
 static Value reduce_terms(IndexContext *c, const Expr *e, int n_out) {
     Lower *L = c->L;
@@ -201,9 +195,9 @@ static Value reduce_terms(IndexContext *c, const Expr *e, int n_out) {
     for (int d = n_out; d < c->space.n; d++) axes[d - n_out] = (int8_t)d;
     for (size_t k = 0; k < sizeof reductions / sizeof *reductions; k++) {
         if (strcmp(reductions[k].name, e->name.text) != 0) continue;
-        double identity = dtype_is_float(x->dtype) ? reductions[k].floats : reductions[k].ints;
-        if (c->mask) x = t_select(L, c->mask, x, t_const(L, x->dtype, x->shape, identity));
-        return val_tensor(t_reduce(L, reductions[k].op, x, c->space.n - n_out, axes));
+        const Op op = reductions[k].op;
+        if (c->mask) x = t_select(L, c->mask, x, t_const(L, x->dtype, x->shape, scalar_identity(op, x->dtype)));
+        return val_tensor(t_reduce(L, op, x, c->space.n - n_out, axes));
     }
     return lower_fail(L, E0215, e->loc, NULL, "'%s' is not a reduction", e->name.text);
 }

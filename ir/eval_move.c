@@ -127,16 +127,6 @@ void eval_move(EvalNode *e) {
 
 /* ---- reductions ------------------------------------------------------------------------------------ */
 
-static double reduction_start(Op op, DType t) {
-    const double greatest = t == DT_I32 ? (double)INT32_MAX : INFINITY; /* no float, which INFINITY is */
-    const double least = t == DT_I32 ? (double)INT32_MIN : -INFINITY;
-    return op == OP_PROD ? 1 : op == OP_RMAX ? least : op == OP_RMIN ? greatest : 0;
-}
-
-static Op reduction_step(Op op) {
-    return op == OP_PROD ? OP_MUL : op == OP_RMAX ? OP_MAX : op == OP_RMIN ? OP_MIN : OP_ADD;
-}
-
 /* Strides into the result for every input dim: 0 for reduced ones.  Strides of the reduced dims among
  * themselves, 0 for kept ones. */
 static void reduction_strides(const EvalNode *e, int64_t *kept, int64_t *reduced) {
@@ -175,10 +165,10 @@ static void eval_argmax(EvalNode *e, const int64_t *kept, const int64_t *reduced
 
 static void eval_fold(EvalNode *e, const int64_t *kept) {
     const Tensor *in = e->in[0];
-    Op step = reduction_step(e->node->op);
+    Op step = scalar_step(e->node->op);
     DType t = e->node->dtype;
     int64_t index[MAX_RANK] = {0}, n = tensor_elements(in), n_out = tensor_elements(e->out);
-    for (int64_t i = 0; i < n_out; i++) e->out->data[i] = reduction_start(e->node->op, t);
+    for (int64_t i = 0; i < n_out; i++) e->out->data[i] = scalar_identity(e->node->op, t);
     for (int64_t i = 0; i < n; i++) {
         int64_t to = 0;
         for (int d = 0; d < in->rank; d++) to += index[d] * kept[d];

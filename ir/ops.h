@@ -52,6 +52,9 @@ typedef struct SymDecl {
  * `t` is the dtype computed in; integer ops wrap as two's complement 32 bit. */
 double scalar_op(Op op, DType t, const double *x);
 double scalar_round(DType t, double x); /* nearest value of dtype t */
+/* Of OP_SUM, OP_PROD, OP_RMAX, OP_RMIN: the binary op that is repeated, and its identity, which is the result of no elements. */
+Op scalar_step(Op reduce);
+double scalar_identity(Op reduce, DType t);
 /* Philox-4x32-10 (Salmon et al., SC'11), first word >> 8 times 2^-24. */
 double scalar_philox(uint32_t key0, uint32_t key1, uint32_t counter0, uint32_t counter1);
 

@@ -151,3 +151,13 @@ double scalar_philox(uint32_t key0, uint32_t key1, uint32_t counter0, uint32_t c
     }
     return (double)(c[0] >> 8) * 0x1p-24;
 }
+
+Op scalar_step(Op reduce) {
+    return reduce == OP_RMAX ? OP_MAX : reduce == OP_RMIN ? OP_MIN : reduce == OP_PROD ? OP_MUL : OP_ADD;
+}
+
+double scalar_identity(Op reduce, DType t) {
+    const double least = t == DT_BOOL ? 0 : t == DT_I32 ? INT32_MIN : -(double)INFINITY,
+                 greatest = t == DT_BOOL ? 1 : t == DT_I32 ? INT32_MAX : (double)INFINITY; /* INFINITY is a float, INT32_MAX none */
+    return reduce == OP_RMAX ? least : reduce == OP_RMIN ? greatest : reduce == OP_PROD ? 1 : 0;
+}

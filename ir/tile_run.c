@@ -94,21 +94,6 @@ static void run_element(Machine *m, const Inst *i) {
     }
 }
 
-/* One reduction: its binary step and the value of an empty one. */
-typedef struct Fold {
-    Op step;
-    double floating, integer, logical;
-} Fold;
-
-static Fold fold_of(Op reduce) {
-    switch (reduce) {
-    case OP_RMAX: return (Fold){OP_MAX, -INFINITY, INT32_MIN, 0};
-    case OP_RMIN: return (Fold){OP_MIN, INFINITY, INT32_MAX, 1};
-    case OP_PROD: return (Fold){OP_MUL, 1, 1, 1};
-    default: return (Fold){OP_ADD, 0, 0, 0};
-    }
-}
-
 static void round_all(Machine *m, int value) {
     const TileType *t = &m->k->types.at[value];
     for (Rows r = rows_begin(m, t); r.more; rows_next(m, &r)) {
@@ -128,15 +113,15 @@ static void set_all(Machine *m, int value, double v) {
 }
 
 static void run_reduce(Machine *m, const Inst *i) {
-    const Fold f = fold_of(i->op);
+    const Op step_op = scalar_step(i->op);
     const DType t = i->type.dtype, compute = t == DT_I32 ? DT_I32 : DT_F64;
-    set_all(m, i->result, dtype_is_float(t) ? f.floating : t == DT_BOOL ? f.logical : f.integer);
+    set_all(m, i->result, scalar_identity(i->op, t));
     for (Rows r = rows_begin(m, &m->k->types.at[i->in[0]]); r.more; rows_next(m, &r)) {
         int64_t step, in_step;
         double *out = tile_row(m, &r, i->result, &step);
         const double *in = tile_row(m, &r, i->in[0], &in_step);
         for (int l = 0; l < r.count; l++)
-            out[l * step] = scalar_op(f.step, compute, (double[]){out[l * step], in[l * in_step]});
+            out[l * step] = scalar_op(step_op, compute, (double[]){out[l * step], in[l * in_step]});
     }
     round_all(m, i->result);
 }

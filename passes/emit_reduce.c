@@ -87,25 +87,6 @@ int emit_reduce_over(Emitter *e, Op op, int v, int n, const int *axes) {
     return n_over ? tile_reduce(&e->b, op, v, n_over, over) : v;
 }
 
-/* ---- the four folds ------------------------------------------------------------------------------------ */
-static Op fold_op(Op reduce) {
-    switch (reduce) {
-    case OP_RMAX: return OP_MAX;
-    case OP_RMIN: return OP_MIN;
-    case OP_PROD: return OP_MUL;
-    default: return OP_ADD;
-    }
-}
-
-static double identity_of(Op reduce, DType t) {
-    switch (reduce) {
-    case OP_RMAX: return t == DT_I32 ? (double)INT32_MIN : t == DT_BOOL ? 0 : -INFINITY;
-    case OP_RMIN: return t == DT_I32 ? (double)INT32_MAX : t == DT_BOOL ? 1 : INFINITY;
-    case OP_PROD: return 1;
-    default: return 0;
-    }
-}
-
 /* ---- long sums ---------------------------------------------------------------------------------------------- */
 int emit_most_added(Backend backend, bool products) {
     switch (backend) {
@@ -188,12 +169,12 @@ static int fold(Emitter *e, Node *n, Op op, DType t, const Index *const *idx, co
         const int x = emit_converted(e, body(e, n, in, mask, user), as);
         return emit_converted(e, emit_reduce_over(e, op, x, n->attr->n_axes, axes), t);
     }
-    const int start = emit_full_over(e, &like, idx, mask, identity_of(op, t));
+    const int start = emit_full_over(e, &like, idx, mask, scalar_identity(op, t));
     const bool is_long = op == OP_SUM && as == DT_F32 && emit_sum_is_long(e, n->attr->n_axes, axes, false);
     nest_begin(e, &nest, n->attr->n_axes, axes, 1 + is_long, (int[]){start, start}, carry);
     const int v = emit_reduce_over(e, op, emit_converted(e, body(e, n, in, mask, user), as), n->attr->n_axes, axes);
     next[1] = carry[1];
-    next[0] = is_long ? emit_add_compensated(e, carry[0], v, &next[1]) : emit_op(e, fold_op(op), as, carry[0], v);
+    next[0] = is_long ? emit_add_compensated(e, carry[0], v, &next[1]) : emit_op(e, scalar_step(op), as, carry[0], v);
     nest_end(e, &nest, next, result);
     return emit_converted(e, result[0], t);
 }

@@ -198,22 +198,10 @@ static void print_dot(Printer *p, const Inst *i) {
     close_nest(p, n, axes);
 }
 
-static Op step_op(Op reduce) {
-    return reduce == OP_SUM ? OP_ADD : reduce == OP_PROD ? OP_MUL : reduce == OP_RMAX ? OP_MAX : OP_MIN;
-}
-
-static const char *identity(Printer *p, Op reduce, DType t) {
-    const double v = reduce == OP_SUM    ? 0
-                     : reduce == OP_PROD ? 1
-                     : reduce == OP_RMAX ? -(double)__builtin_inf()
-                                         : (double)__builtin_inf();
-    return c99_literal(p->arena, t, v);
-}
-
 static void print_reduce(Printer *p, const Inst *i) {
     int8_t axes[MAX_TILE_AXES], kept[MAX_TILE_AXES];
     const int n = c99_nest(p, i, axes), n_kept = c99_lane_axes(p, &i->type, kept);
-    const char *start = identity(p, i->op, i->type.dtype);
+    const char *start = c99_literal(p->arena, i->type.dtype, scalar_identity(i->op, i->type.dtype));
     const bool array = declare(p, i->result);
     if (!array) c99_line(p, "%s %s = %s;", c99_type(i->type.dtype, false), p->val[i->result].storage, start);
     open_nest(p, 0, n_kept, axes, 1, i->in);
@@ -221,7 +209,7 @@ static void print_reduce(Printer *p, const Inst *i) {
     if (array) c99_line(p, "%s = %s;", place, start);
     open_nest(p, n_kept, n, axes, 1, i->in);
     const Text x = c99_value(p, i->in[0]);
-    print_update(p, step_op(i->op), i->type.dtype, place, x);
+    print_update(p, scalar_step(i->op), i->type.dtype, place, x);
     close_nest(p, n, axes);
 }
 

@@ -356,22 +356,12 @@ LLVMValueRef emit_element(const Emit *e, Op op, DType result, DType operand, int
 }
 
 /* ---- reductions -------------------------------------------------------------------------------------------------- */
-LLVMValueRef emit_identity(const Emit *e, Op op, DType t) {
-    const bool real = dtype_is_float(t);
-    switch (op) {
-    case OP_RMAX: return emit_const(e, t, real ? -INFINITY : t == DT_BOOL ? 0 : INT32_MIN);
-    case OP_RMIN: return emit_const(e, t, real ? INFINITY : t == DT_BOOL ? 1 : INT32_MAX);
-    case OP_PROD: return emit_const(e, t, 1);
-    default: return emit_const(e, t, 0);
-    }
-}
-
-static Op step_of(Op op) { return op == OP_RMAX ? OP_MAX : op == OP_RMIN ? OP_MIN : op == OP_PROD ? OP_MUL : OP_ADD; }
+LLVMValueRef emit_identity(const Emit *e, Op op, DType t) { return emit_const(e, t, scalar_identity(op, t)); }
 
 LLVMValueRef emit_combine(const Emit *e, Op op, DType t, LLVMValueRef acc, LLVMValueRef v) {
     LLVMValueRef in[2] = {acc, v};
     emit_match(e, 2, in);
-    return arithmetic(e, step_of(op), dtype_is_low(t) ? DT_F32 : t, 2, in);
+    return arithmetic(e, scalar_step(op), dtype_is_low(t) ? DT_F32 : t, 2, in);
 }
 
 /* Halves the vector until one lane is left: a fixed order of a few shuffles. */
