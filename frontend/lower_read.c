@@ -286,10 +286,9 @@ static bool eval_ids(IndexContext *c, const Expr *e, const Read *r, Gathered *g)
         }
         if (!ok) break;
         g->ids[k] = t_expand(L, x, space_shape(c, &g->space));
-        /* what was read outside, for the subscript, leaves the term out: no row is that one */
+        /* a term whose subscript itself reads outside is left out: -1 is outside of every table */
         if (c->mask) g->ids[k] = t_select(L, c->mask, g->ids[k], t_const(L, DT_I32, g->ids[k]->shape, -1));
-        g->valid =
-            and_masks(L, g->valid, and_masks(L, c->mask, in_range(L, g->ids[k], r->tensor->shape.dim[g->dim[k]])));
+        g->valid = and_masks(L, g->valid, in_range(L, g->ids[k], r->tensor->shape.dim[g->dim[k]]));
     }
     c->space = outer;
     c->mask = mask;

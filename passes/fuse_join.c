@@ -126,15 +126,15 @@ static bool join_slices(const Fuse *f, const PlanKernel *k, PlanNode *pn) {
 
 /* What is elementwise after it. */
 static bool join_after_sum(const Fuse *f, const PlanKernel *k, PlanNode *pn) {
-    if (k->kind != KERNEL_CONTRACT) return false;
+    if (k->kind != KERNEL_CONTRACT || !reads_any(f, k, pn->node)) return false;
     for (int i = 0; i < k->nodes.n; i++) {
         const PlanNode *a = &k->nodes.at[i];
         if (!on_a_side(a) || !shape_equal(a->node->shape, pn->node->shape)) continue;
         PlanNode side = {.node = pn->node, .part = PART_AFTER_SUM};
         memcpy(side.axis, a->axis, sizeof side.axis);
         if (!reads_agree(f, k, &side, side.axis)) continue;
-        if (reads_any(f, k, pn->node)) *pn = side;
-        return pn->part == PART_AFTER_SUM;
+        *pn = side;
+        return true;
     }
     return false;
 }

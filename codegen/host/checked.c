@@ -1,10 +1,10 @@
-/* Checked host code; see checked.h.
+/* Instrumentation of host code; see checked.h.
  *
  * A walk over all instructions puts calls in front of them.  A function says when it begins and ends.  An array on its
- * stack gets PAD bytes on both sides, which nobody may touch, and is announced.  A load or store announces its address
+ * stack gets PAD bytes on both sides, which nobody may touch, and is reported.  A load or store reports its address
  * and its bytes; one of vectors by a mask, the lanes whose bit is set; a gather or scatter, each lane by itself.  A
- * prefetch touches nothing. The walk comes before LLVM's passes: what they remove is announced as well, and what they
- * join still lies where it was announced, since none of them makes an access wider. The code runs in this process, so
+ * prefetch touches nothing. The walk comes before LLVM's passes: what they remove is reported as well, and what they
+ * join still lies where it was reported, since none of them makes an access wider. The code runs in this process, so
  * that the calls go to addresses. */
 #include "codegen/host/checked.h"
 #include "ir/memory.h"
@@ -28,8 +28,7 @@ typedef struct Checked {
     const char *unknown; /* a function that takes memory, of which nothing is known */
 } Checked;
 
-/* ---- calls ---------------------------------------------------------------------------------------------------------
- */
+/* ---- calls ----------------------------------------------------------------------------------------------- */
 static Hook hook_at(const Emit *e, uintptr_t address, int n, LLVMTypeRef *params) {
     LLVMValueRef fn = LLVMConstIntToPtr(LLVMConstInt(e->i64, address, false), e->ptr);
     return (Hook){LLVMFunctionType(e->none, params, (unsigned)n, false), fn};
@@ -48,7 +47,7 @@ static void call(const Checked *c, HookKind kind, int n, LLVMValueRef *args) {
     LLVMBuildCall2(c->e->b, c->hook[kind].type, c->hook[kind].fn, args, (unsigned)n, "");
 }
 
-static void say_access(const Checked *c, LLVMValueRef at, LLVMValueRef bytes, LLVMValueRef lanes, bool writes) {
+static void emit_access(const Checked *c, LLVMValueRef at, LLVMValueRef bytes, LLVMValueRef lanes, bool writes) {
     call(c, HOOK_ACCESS, 4, (LLVMValueRef[]){at, bytes, lanes, LLVMConstInt(c->e->i32, writes, false)});
 }
 
@@ -56,25 +55,24 @@ static LLVMValueRef bytes_of(const Checked *c, LLVMTypeRef type) {
     return emit_i64(c->e, (int64_t)LLVMStoreSizeOfType(c->layout, type));
 }
 
-static void say_whole(const Checked *c, LLVMValueRef at, LLVMTypeRef type, bool writes) {
-    say_access(c, at, bytes_of(c, type), emit_i64(c->e, 1), writes);
+static void check_whole(const Checked *c, LLVMValueRef at, LLVMTypeRef type, bool writes) {
+    emit_access(c, at, bytes_of(c, type), emit_i64(c->e, 1), writes);
 }
 
-/* ---- masked accesses -----------------------------------------------------------------------------------------------
- */
-static void say_masked(const Checked *c, LLVMValueRef at, LLVMTypeRef data, LLVMValueRef mask, bool writes) {
+/* ---- masked accesses ------------------------------------------------------------------------------------- */
+static void check_masked(const Checked *c, LLVMValueRef at, LLVMTypeRef data, LLVMValueRef mask, bool writes) {
     const Emit *e = c->e;
     LLVMTypeRef bits = LLVMIntTypeInContext(e->context, LLVMGetVectorSize(LLVMTypeOf(mask)));
     LLVMValueRef lanes = LLVMBuildZExt(e->b, LLVMBuildBitCast(e->b, mask, bits, ""), e->i64, "");
-    say_access(c, at, bytes_of(c, LLVMGetElementType(data)), lanes, writes);
+    emit_access(c, at, bytes_of(c, LLVMGetElementType(data)), lanes, writes);
 }
 
-static void say_scattered(const Checked *c, LLVMValueRef at, LLVMTypeRef data, LLVMValueRef mask, bool writes) {
+static void check_scattered(const Checked *c, LLVMValueRef at, LLVMTypeRef data, LLVMValueRef mask, bool writes) {
     const Emit *e = c->e;
     for (unsigned i = 0; i < LLVMGetVectorSize(data); i++) {
         LLVMValueRef lane = LLVMConstInt(e->i32, i, false);
         LLVMValueRef wanted = LLVMBuildExtractElement(e->b, mask, lane, "");
-        say_access(c, LLVMBuildExtractElement(e->b, at, lane, ""), bytes_of(c, LLVMGetElementType(data)),
+        emit_access(c, LLVMBuildExtractElement(e->b, at, lane, ""), bytes_of(c, LLVMGetElementType(data)),
                    LLVMBuildZExt(e->b, wanted, e->i64, ""), writes);
     }
 }
@@ -96,19 +94,19 @@ static const struct {
     {"llvm.prefetch.", NOTHING, false, 0, 0},
 };
 
-static void say_intrinsic(const Checked *c, size_t which, LLVMValueRef inst) {
+static void check_intrinsic(const Checked *c, size_t which, LLVMValueRef inst) {
     const bool writes = intrinsics[which].writes;
     LLVMValueRef at = LLVMGetOperand(inst, intrinsics[which].pointer),
                  mask = LLVMGetOperand(inst, intrinsics[which].mask);
     LLVMTypeRef data = LLVMTypeOf(writes ? LLVMGetOperand(inst, 0) : inst);
     LLVMValueRef one = emit_i64(c->e, 1);
     switch (intrinsics[which].touch) {
-    case MASKED: say_masked(c, at, data, mask, writes); break;
-    case SCATTERED: say_scattered(c, at, data, mask, writes); break;
+    case MASKED: check_masked(c, at, data, mask, writes); break;
+    case SCATTERED: check_scattered(c, at, data, mask, writes); break;
     case COPY:
-        say_access(c, LLVMGetOperand(inst, 1), LLVMGetOperand(inst, 2), one, false); /* and what it fills */
+        emit_access(c, LLVMGetOperand(inst, 1), LLVMGetOperand(inst, 2), one, false); /* and what it fills */
     /* fallthrough */
-    case FILL: say_access(c, at, LLVMGetOperand(inst, 2), one, true); break;
+    case FILL: emit_access(c, at, LLVMGetOperand(inst, 2), one, true); break;
     case NOTHING: break;
     }
 }
@@ -122,22 +120,21 @@ static bool takes_memory(const Checked *c, LLVMValueRef inst) {
     return false;
 }
 
-/* Functions with code speak for themselves. */
-static void say_call(Checked *c, LLVMValueRef inst) {
+/* Functions with code are instrumented themselves. */
+static void check_call(Checked *c, LLVMValueRef inst) {
     LLVMValueRef fn = LLVMGetCalledValue(inst);
     size_t n;
     if (!LLVMIsAFunction(fn) || !LLVMIsDeclaration(fn)) return;
     const char *name = LLVMGetValueName2(fn, &n);
     for (size_t i = 0; i < sizeof intrinsics / sizeof *intrinsics; i++)
         if (!strncmp(name, intrinsics[i].begins, strlen(intrinsics[i].begins))) {
-            say_intrinsic(c, i, inst);
+            check_intrinsic(c, i, inst);
             return;
         }
     if (takes_memory(c, inst)) c->unknown = name;
 }
 
-/* ---- functions -----------------------------------------------------------------------------------------------------
- */
+/* ---- functions ------------------------------------------------------------------------------------------- */
 static void pad_array(const Checked *c, LLVMValueRef array) {
     const Emit *e = c->e;
     LLVMTypeRef type = LLVMGetAllocatedType(array);
@@ -151,13 +148,13 @@ static void pad_array(const Checked *c, LLVMValueRef array) {
     LLVMInstructionEraseFromParent(array);
 }
 
-static void say_instruction(Checked *c, LLVMValueRef inst) {
+static void instrument(Checked *c, LLVMValueRef inst) {
     LLVMPositionBuilderBefore(c->e->b, inst);
     switch (LLVMGetInstructionOpcode(inst)) {
     case LLVMAlloca: pad_array(c, inst); break;
-    case LLVMLoad: say_whole(c, LLVMGetOperand(inst, 0), LLVMTypeOf(inst), false); break;
-    case LLVMStore: say_whole(c, LLVMGetOperand(inst, 1), LLVMTypeOf(LLVMGetOperand(inst, 0)), true); break;
-    case LLVMCall: say_call(c, inst); break;
+    case LLVMLoad: check_whole(c, LLVMGetOperand(inst, 0), LLVMTypeOf(inst), false); break;
+    case LLVMStore: check_whole(c, LLVMGetOperand(inst, 1), LLVMTypeOf(LLVMGetOperand(inst, 0)), true); break;
+    case LLVMCall: check_call(c, inst); break;
     case LLVMAtomicRMW:
     case LLVMAtomicCmpXchg: c->unknown = "an atomic operation"; break;
     case LLVMRet: call(c, HOOK_LEAVE, 0, NULL); break;
@@ -165,7 +162,7 @@ static void say_instruction(Checked *c, LLVMValueRef inst) {
     }
 }
 
-static void say_function(Checked *c, LLVMValueRef fn) {
+static void instrument_function(Checked *c, LLVMValueRef fn) {
     const Emit *e = c->e;
     size_t n;
     LLVMValueRef next, first = LLVMGetFirstInstruction(LLVMGetEntryBasicBlock(fn));
@@ -177,7 +174,7 @@ static void say_function(Checked *c, LLVMValueRef fn) {
                 LLVMValueRef name = LLVMBuildGlobalStringPtr(e->b, LLVMGetValueName2(fn, &n), "");
                 call(c, HOOK_ENTER, 1, &name);
             }
-            say_instruction(c, i);
+            instrument(c, i);
         }
 }
 
@@ -185,7 +182,7 @@ bool checked_instrument(const Emit *e, const HostCheck *check, char **error) {
     Checked c = {.e = e, .layout = LLVMGetModuleDataLayout(e->module)};
     make_hooks(&c, check);
     for (LLVMValueRef f = LLVMGetFirstFunction(e->module); f; f = LLVMGetNextFunction(f))
-        if (!LLVMIsDeclaration(f)) say_function(&c, f);
+        if (!LLVMIsDeclaration(f)) instrument_function(&c, f);
     if (!c.unknown) return true;
     char text[256];
     snprintf(text, sizeof text, "checked code: what %.100s touches is not known", c.unknown);

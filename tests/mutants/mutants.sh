@@ -32,10 +32,11 @@ export FUSEC="$build/fusec" BUILD="$build" SRC="$tree" LD_LIBRARY_PATH="$build/p
 
 say() { printf '%s\n' "$*"; }
 
-# The tree and its build, once; `mutate` outside of both.
+# The tree and its build, once; `mutate` outside of both.  Files are as new as today: a build that was left with a mutant in it
+# compiles them again.
 prepare() {
     mkdir -p "$tree"
-    (cd "$src" && git ls-files -z | xargs -0 tar cf - 2>/dev/null) | tar xf - -C "$tree" || return 1
+    (cd "$src" && git ls-files -z | xargs -0 tar cf - 2>/dev/null) | tar xmf - -C "$tree" || return 1
     cmake -S "$tree" -B "$build" -DCMAKE_BUILD_TYPE=Release >/dev/null || return 1
     make_targets || return 1
     "${CC:-cc}" -O1 -D_GNU_SOURCE "$here/mutate.c" -o "$work/mutate"
