@@ -10,6 +10,20 @@ bad=0
 fail() { echo "FAIL: $*"; bad=1; }
 die() { echo "FAIL: $*"; exit 1; }
 
+# same_results WHAT TOLERANCE OPTION..: got.dsl, run with the options, gives on host and interp what want.dsl gives.
+same_results() {
+    what=$1 tolerance=$2
+    shift 2
+    for target in host interp; do
+        rm -f got.out want.out
+        for form in got want; do
+            "$FUSEC" run $form.dsl --target $target --quiet --outputs $form.out "$@" >log 2>&1 || fail "$what, $form: $(cat log)"
+        done
+        "$BUILD/compare_safetensors" compare want.out "" got.out "$tolerance" || fail "$what on $target: other numbers"
+    done
+    echo "$what"
+}
+
 # A test that needs the software GPU is skipped where that is not built; it is found before a real one.
 needs_software_gpu() { has_software_gpu || { echo "skipped: no software GPU"; exit 77; }; }
 has_software_gpu() {
