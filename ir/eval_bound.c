@@ -1,4 +1,5 @@
 #include "ir/eval_bound.h"
+#include "ir/integer.h"
 #include "ir/eval.h"
 #include <float.h>
 #include <math.h>
@@ -333,9 +334,7 @@ static void set_bound(Arena *a, const Study *s, int id, Bound *b) {
 
 /* All of them, and then any half: the effects of two on one element may be opposite. */
 static bool is_flipped(const Study *s, int id, int64_t e) {
-    uint64_t h = ((uint64_t)id << 40) + (uint64_t)e + ((uint64_t)s->draw << 32);
-    h = (h ^ h >> 30) * 0xBF58476D1CE4E5B9u;
-    h = (h ^ h >> 27) * 0x94D049BB133111EBu;
+    const uint64_t place = hash_mix(hash_mix((uint64_t)s->draw, (uint64_t)id), (uint64_t)e), h = hash_mix(place, 0);
     return s->flips[id][e] && (s->draw == 0 || h >> 63);
 }
 
