@@ -117,7 +117,7 @@ static const Pair PAIRS[] = {
     {"discarded, then written", NULL,
      KERNEL(OWN_LINE "discard.global.L2 [%rd5], 128; st.global.u32 [%rd5+124], %r1; ld.global.u32 %r2, [%rd5+124];")},
     {"discarded after the read", NULL, KERNEL(OWN_LINE "ld.global.u32 %r2, [%rd5]; discard.L2 [%rd5], 128;")},
-    {"discarded under another's read", "race",
+    {"discarded under another's read", "warp-synchronous",
      KERNEL("mov.b64 %rd5, %rd1; ld.global.u32 %r2, [%rd5]; setp.eq.u32 %p1, %r1, 0; @%p1 discard.global.L2 [%rd5], 128;")},
     {"discarded past the end", "out-of-bounds", KERNEL("add.u64 %rd5, %rd1, 4096; discard.global.L2 [%rd5], 128;")},
     {"half a line discarded", "misaligned", KERNEL("add.u64 %rd5, %rd1, 64; discard.global.L2 [%rd5], 128;")},

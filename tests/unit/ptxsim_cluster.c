@@ -183,6 +183,8 @@ static const Pair CLUSTERS[] = {
 #define REGISTERS(body)                                                                                                \
     HEAD_90 ".entry k(.param .u64 in, .param .u64 out)\n.maxntid 384, 1, 1\n.minnctapersm 1\n{\n"                      \
             ".reg .b32 %r<4>; .reg .pred %p<4>; mov.u32 %r1, %tid.x; setp.lt.u32 %p1, %r1, 128;\n" body "\nret;\n}\n"
+#define ENTRY(directives, body) \
+    HEAD_90 ".entry k(.param .u64 in, .param .u64 out)\n" directives "\n{\n" body "\nret;\n}\n"
 static const Setting WARPGROUPS = {1, 384, words, sizeof words, sizeof words};
 
 /* 384 threads start with 168 each: 128 * 24 released let 2 * 128 threads take 232 (40 + 2 * 232 = 504 = 3 * 168). */
@@ -195,11 +197,21 @@ static const Pair POOLS[] = {
          "@%p1 bra DEC; setmaxnreg.inc.sync.aligned.u32 240; bra OUT; DEC: setmaxnreg.dec.sync.aligned.u32 40; OUT:")},
     {"nothing released", "deadlock", REGISTERS("@%p1 bra OUT; setmaxnreg.inc.sync.aligned.u32 232; OUT:")},
     {"dec to more", "registers", REGISTERS("setmaxnreg.dec.sync.aligned.u32 232;")},
-    {"inc to less", "registers", REGISTERS("setmaxnreg.inc.sync.aligned.u32 40;")},
+    {"inc to less", "registers",
+     REGISTERS("setmaxnreg.inc.sync.aligned.u32 40; setp.eq.u32 %p3, %r1, 999; @%p3 setmaxnreg.dec.sync.aligned.u32 160;")},
+    {"entry with what the largest asks for", NULL, REGISTERS("setmaxnreg.inc.sync.aligned.u32 40;")},
     {"a part of a warpgroup", "registers",
      REGISTERS("setp.lt.u32 %p2, %r1, 64; @%p2 setmaxnreg.dec.sync.aligned.u32 40;")},
-    {"no register count to start from", "registers",
-     HEAD_90 ".entry k(.param .u64 in, .param .u64 out)\n{\nsetmaxnreg.dec.sync.aligned.u32 40;\nret;\n}\n"},
+    {"no register count at entry", "setmaxnreg-dropped", ENTRY("", "setmaxnreg.dec.sync.aligned.u32 40;")},
+    {"a limit of threads alone", "setmaxnreg-dropped", ENTRY(".maxntid 384", "setmaxnreg.inc.sync.aligned.u32 240;")},
+    {"blocks without a limit of threads", "setmaxnreg-dropped",
+     ENTRY(".minnctapersm 1", "setmaxnreg.inc.sync.aligned.u32 240;")},
+    {"more than a thread can have, said by .maxnreg", NULL,
+     ENTRY(".maxnreg 256", "setmaxnreg.inc.sync.aligned.u32 256; setmaxnreg.dec.sync.aligned.u32 24;")},
+    {"a limit that is no multiple of 8", NULL,
+     ENTRY(".maxnreg 165", "setmaxnreg.inc.sync.aligned.u32 168; setmaxnreg.dec.sync.aligned.u32 24;")},
+    {"what the bounds leave, up to the most", NULL,
+     ENTRY(".maxntid 256 .minnctapersm 1", "setmaxnreg.inc.sync.aligned.u32 256; setmaxnreg.dec.sync.aligned.u32 24;")},
     {"dependent grids", NULL, REGISTERS("griddepcontrol.wait; griddepcontrol.launch_dependents;")},
 };
 

@@ -56,7 +56,8 @@ typedef struct Pair {
                      "selp.b32 %r13, " some ", " others ", %p3; mov.u32 %r14, 0;\n"                                    \
                      "AGAIN: st.shared.u32 [%r5], %r14; bar.warp.sync %r13; ld.shared.u32 %r10, [%r9]; bar.warp.sync %r13;\n" \
                      "add.u32 %r14, %r14, 1; setp.lt.u32 %p4, %r14, 40; @%p4 bra AGAIN;")
-static const Pair WARP_PAIRS[] = {
+/* The warp is converged: the order of its instructions orders the two, and the launch succeeds. */
+static const Pair CONVERGED_PAIRS[] = {
     {"lanes exchange", 1, 32, EXCHANGE(""), EXCHANGE("bar.warp.sync -1;")},
     {"lanes exchange, scattered", 1, 32, SCATTERED(""), SCATTERED("bar.warp.sync -1;")},
     {"lanes reuse what others read", 1, 32, REUSE(""), REUSE("bar.warp.sync -1;")},
@@ -66,6 +67,17 @@ static const Pair WARP_PAIRS[] = {
     {"many tiles in turn", 1, 32, MANY("0x55555555", "0xaaaaaaaa"), MANY("0x33333333", "0xcccccccc")},
     {"lanes exchange through global memory", 1, 32, KERNEL("st.global.u32 [%rd4], %r1; ld.global.u32 %r9, [%rd2];"),
      KERNEL("st.global.u32 [%rd4], %r1; bar.warp.sync -1; ld.global.u32 %r9, [%rd2];")},
+    {"one lane's arm overwrites what all have read", 1, 32,
+     KERNEL("@%p0 st.shared.u32 [s], 3; bar.warp.sync -1; ld.shared.u32 %r10, [s]; @!%p0 bra OUT; st.shared.u32 [s], 4; OUT:"),
+     KERNEL("@%p0 st.shared.u32 [s], 3; bar.warp.sync -1; ld.shared.u32 %r10, [s]; bar.warp.sync -1; @!%p0 bra OUT;\n"
+            "st.shared.u32 [s], 4; OUT:")},
+};
+static const Pair WARP_PAIRS[] = {
+    {"lanes in two arms", 1, 32,
+     KERNEL("@%p0 st.shared.u32 [s], 3; bar.warp.sync -1; @%p0 bra PUT; ld.shared.u32 %r10, [s]; bra OUT;\n"
+            "PUT: st.shared.u32 [s], 4; OUT:"),
+     KERNEL("@%p0 st.shared.u32 [s], 3; bar.warp.sync -1; @%p0 bra PUT; ld.shared.u32 %r10, [s]; bra OUT;\n"
+            "PUT: ld.shared.u32 %r10, [s]; OUT:")},
     {"one store, several values", 1, 32, KERNEL("st.shared.u32 [s], %r1;"), KERNEL("st.shared.u32 [s], %r7;")},
     {"one store, pairs of lanes", 1, 32,
      KERNEL("shr.u32 %r9, %r1, 1; mad.lo.u32 %r10, %r9, 4, %r6; st.shared.u32 [%r10], %r1;"),
@@ -73,15 +85,6 @@ static const Pair WARP_PAIRS[] = {
     {"one store of vectors that overlap in a word", 1, 32,
      KERNEL("and.b32 %r9, %r1, 30; mad.lo.u32 %r10, %r9, 8, %r6; st.shared.v2.u32 [%r10], {%r9, %r1};"),
      KERNEL("and.b32 %r9, %r1, 30; mad.lo.u32 %r10, %r9, 8, %r6; st.shared.v2.u32 [%r10], {%r9, %r9};")},
-    {"own bytes of shared words", 1, 32,
-     KERNEL("cvt.u16.u32 %h1, %r1; mad.lo.u32 %r9, %r1, 2, %r6; st.shared.u16 [%r9], %h1; xor.b32 %r10, %r9, 2;\n"
-            "ld.shared.u16 %h2, [%r10];"),
-     KERNEL("cvt.u16.u32 %h1, %r1; mad.lo.u32 %r9, %r1, 2, %r6; st.shared.u16 [%r9], %h1; ld.shared.u16 %h2, [%r9];\n"
-            "st.shared.u16 [%r9], %h2;")},
-    {"own single bytes", 1, 32,
-     KERNEL("cvt.u16.u32 %h1, %r1; add.u32 %r9, %r1, %r6; st.shared.u8 [%r9], %h1; xor.b32 %r10, %r9, 1;\n"
-            "ld.shared.u8 %h2, [%r10];"),
-     KERNEL("cvt.u16.u32 %h1, %r1; add.u32 %r9, %r1, %r6; st.shared.u8 [%r9], %h1; ld.shared.u8 %h2, [%r9];")},
 };
 
 /* ---- within a block --------------------------------------------------------------------------------------- */
@@ -263,36 +266,44 @@ static CUresult run_kernel(const char *ptx, unsigned grid, unsigned block) {
     return r;
 }
 
-static void one_side(const Pair *p, bool wrong, int seed) {
+/* Of the wrong side: what is found, and what becomes of the launch. */
+typedef struct Finding {
+    const char *kind; /* and a blank */
+    CUresult status;
+} Finding;
+static const Finding RACE = {"race ", 719}, BY_CODE = {"warp-synchronous ", CUDA_SUCCESS};
+
+static void one_side(const Pair *p, const Finding *want, bool wrong, int seed) {
     char kinds[4096], text[4096];
     const CUresult r = run_kernel(wrong ? p->wrong : p->right, p->grid, p->block);
     read_report(kinds, text, sizeof kinds);
-    const bool as_said = wrong ? strstr(kinds, "race ") != NULL && r == 719 : kinds[0] == '\0' && r == CUDA_SUCCESS;
+    const bool as_said = wrong ? strstr(kinds, want->kind) != NULL && r == want->status : kinds[0] == '\0' && r == CUDA_SUCCESS;
     if (!as_said)
         fail_msg("%s, %s, seed %d: result %d, findings: %s", p->name, wrong ? "wrong" : "right", seed, r, text);
     cu.cuCtxDestroy_v2(cu.context);
     read_report(kinds, text, sizeof kinds); /* a failed context's leaks */
 }
 
-static void run_pairs(const Pair *pairs, size_t count) {
+static void run_pairs(const Pair *pairs, size_t count, const Finding *want) {
     for (int seed = 0; seed < 4; seed++) {
         char number[16];
         snprintf(number, sizeof number, "%d", seed);
         setenv("PTXSIM_SEED", number, 1);
         for (size_t k = 0; k < count; k++) {
-            one_side(&pairs[k], true, seed);
-            one_side(&pairs[k], false, seed);
+            one_side(&pairs[k], want, true, seed);
+            one_side(&pairs[k], want, false, seed);
         }
     }
     unsetenv("PTXSIM_SEED");
 }
 
 #define PAIRS(list) sizeof list / sizeof *list
-static void within_warps(void **state) { (void)state, run_pairs(WARP_PAIRS, PAIRS(WARP_PAIRS)); }
-static void within_blocks(void **state) { (void)state, run_pairs(BLOCK_PAIRS, PAIRS(BLOCK_PAIRS)); }
-static void between_blocks(void **state) { (void)state, run_pairs(GRID_PAIRS, PAIRS(GRID_PAIRS)); }
-static void through_memory(void **state) { (void)state, run_pairs(ORDER_PAIRS, PAIRS(ORDER_PAIRS)); }
-static void within_clusters(void **state) { (void)state, run_pairs(CLUSTER_PAIRS, PAIRS(CLUSTER_PAIRS)); }
+static void within_warps(void **state) { (void)state, run_pairs(WARP_PAIRS, PAIRS(WARP_PAIRS), &RACE); }
+static void in_converged_warps(void **state) { (void)state, run_pairs(CONVERGED_PAIRS, PAIRS(CONVERGED_PAIRS), &BY_CODE); }
+static void within_blocks(void **state) { (void)state, run_pairs(BLOCK_PAIRS, PAIRS(BLOCK_PAIRS), &RACE); }
+static void between_blocks(void **state) { (void)state, run_pairs(GRID_PAIRS, PAIRS(GRID_PAIRS), &RACE); }
+static void through_memory(void **state) { (void)state, run_pairs(ORDER_PAIRS, PAIRS(ORDER_PAIRS), &RACE); }
+static void within_clusters(void **state) { (void)state, run_pairs(CLUSTER_PAIRS, PAIRS(CLUSTER_PAIRS), &RACE); }
 
 /* What a finding says: the thread, the address, and who made the other access. */
 static void findings_name_both_sides(void **state) {
@@ -309,6 +320,23 @@ static void findings_name_both_sides(void **state) {
     read_report(kinds, text, sizeof kinds);
     assert_non_null(strstr(text, "block=1,0,0\tthread=0,0,0"));
     assert_non_null(strstr(text, "write of global memory that block (0,0,0) wrote in the same launch (line "));
+    cu.cuCtxDestroy_v2(cu.context);
+    read_report(kinds, text, sizeof kinds);
+}
+
+/* An access that begins inside an allocation and ends outside is of that one, however near the next lies. */
+static void bounds_name_the_allocation(void **state) {
+    (void)state;
+    char kinds[4096], text[4096], want[64];
+    const uint32_t zero[25] = {0};
+    assert_int_equal(cu.cuCtxCreate_v2(&cu.context, 0, 0), CUDA_SUCCESS);
+    CUfunction f = load_kernel(KERNEL("@%p0 ld.global.v2.u32 {%r9, %r10}, [%rd1+96];"), "k");
+    CUdeviceptr first = upload(zero, sizeof zero), next = upload(zero, sizeof zero);
+    launch1(f, 1, 32, (void *[]){&first, &next, &next});
+    assert_int_equal(cu.cuCtxSynchronize(), 700);
+    snprintf(want, sizeof want, "96 bytes after the start of allocation 0x%llx of 100 bytes", (unsigned long long)first);
+    read_report(kinds, text, sizeof kinds);
+    if (!strstr(text, want)) fail_msg("not '%s': %s", want, text);
     cu.cuCtxDestroy_v2(cu.context);
     read_report(kinds, text, sizeof kinds);
 }
@@ -364,9 +392,9 @@ int main(void) {
     setenv("PTXSIM_MAX_STEPS", "1000000", 1);
     driver_open();
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(within_warps),    cmocka_unit_test(within_blocks),
+        cmocka_unit_test(within_warps), cmocka_unit_test(in_converged_warps),    cmocka_unit_test(within_blocks),
         cmocka_unit_test(between_blocks),  cmocka_unit_test(through_memory),
         cmocka_unit_test(within_clusters), cmocka_unit_test(findings_name_both_sides),
-        cmocka_unit_test(findings_repeat), cmocka_unit_test(written_stays_written)};
+        cmocka_unit_test(bounds_name_the_allocation), cmocka_unit_test(findings_repeat), cmocka_unit_test(written_stays_written)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -36,7 +36,7 @@ static const Pair PAIRS[] = {
     {"used by another warp, without a barrier", "race", KERNEL(TAKE CHANGE GIVE OTHER ACQUIRE LOAD("%p1"))},
     {"given by other lanes than changed it", NULL,
      KERNEL(TAKE "setp.eq.u32 %p1, %r1, 1;\n" CHANGE GIVE "bar.sync 0;\n" ACQUIRE LOAD("%p1"))},
-    {"given without a barrier of the warp", "race",
+    {"given without a barrier of the warp", "warp-synchronous",
      KERNEL(TAKE "setp.eq.u32 %p1, %r1, 1;\n" CHANGE "@!%p2 bra SKIP;\n" GIVE_ONLY "SKIP: bar.sync 0;\n")},
     {"never a map", "bad-copy",
      KERNEL("mov.u32 %r2, s; add.u32 %r2, %r2, %r3; @%p2 st.shared.u32 [%r2], %r1; bar.sync 0;\n" CHANGE)},

@@ -95,7 +95,6 @@ static CUresult check_kernel(const Function *fn, char *log, size_t room) {
     if (fn->param_bytes > LARGE_PARAMETER_BYTES) what = "formal parameter space overflowed";
     if ((fn->has_max_threads && threads > MAX_THREADS) || (fn->has_required_threads && required > MAX_THREADS))
         what = "declares more threads than a block can have";
-    if (fn->max_registers > MAX_REGISTERS) what = "declares more registers than a thread can have";
     if ((cluster || fn->explicit_cluster || fn->max_cluster_rank) && d->capability < 90)
         what = "has clusters, which need sm_90";
     if (cluster > MAX_CLUSTER) what = "declares too large a cluster";

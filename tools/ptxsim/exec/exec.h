@@ -37,6 +37,7 @@ typedef struct Warp {
     int index;               /* in its block */
     uint32_t agent;          /* in its cluster */
     Time time;               /* its own, clock.own[agent] */
+    Time parted_at;          /* since when its lanes go apart, if they do */
     Clock clock;
     PartSync part[PART_SYNCS]; /* clock.h: since all lanes synchronised, oldest first */
     int parts;

@@ -125,16 +125,29 @@ void exec_elect(Warp *w, const Inst *i, uint32_t mask) {
 }
 
 /* ---- setmaxnreg ------------------------------------------------------------------------------------------- */
-/* Registers per thread at the start: .maxnreg, or what the launch bounds leave of 64 Ki; 0: neither was said. */
-static uint32_t registers_at_start(const Launch *k) {
-    const Function *f = k->fn;
+/* Registers are given out to the threads of a warp in units of 8. */
+static uint32_t whole_units(uint32_t registers) { return (registers + 7) / 8 * 8; }
+
+/* What .maxnreg or the launch bounds allow a thread at entry; 0: ptxas cannot tell, and drops every setmaxnreg (C7508).  A
+ * .maxnreg that ptxas ignores still tells it. */
+static uint32_t registers_allowed(const Function *f) {
+    enum { REGISTER_FILE = 65536 };
     if (f->max_registers) return f->max_registers;
-    if (!f->has_max_threads && !f->has_required_threads) return 0;
+    if (!f->min_blocks || (!f->has_max_threads && !f->has_required_threads))
+        return f->max_registers_ignored ? MOST_REGISTERS : 0;
     const uint32_t *n = f->has_required_threads ? f->required_threads : f->max_threads;
-    const uint64_t threads =
-        ((uint64_t)n[0] * n[1] * n[2] + WARP - 1) / WARP * WARP * (f->min_blocks ? f->min_blocks : 1);
-    const uint64_t each = threads ? 65536 / threads / 8 * 8 : 0;
-    return each > 255 ? 255 : (uint32_t)each; /* the limit of one thread */
+    const uint64_t threads = ((uint64_t)n[0] * n[1] * n[2] + WARP - 1) / WARP * WARP * f->min_blocks;
+    const uint64_t each = REGISTER_FILE / threads / 8 * 8;
+    return each > MOST_REGISTERS ? MOST_REGISTERS : (uint32_t)each;
+}
+
+/* Registers per thread at entry: no more than the largest setmaxnreg of the kernel asks for; 0: as above. */
+static uint32_t registers_at_entry(const Function *f) {
+    const uint32_t allowed = whole_units(registers_allowed(f));
+    uint32_t largest = 0;
+    for (int32_t k = 0; k < f->count; k++)
+        if (f->code[k].run == exec_set_registers && f->code[k].offset > largest) largest = (uint32_t)f->code[k].offset;
+    return largest && largest < allowed ? largest : allowed;
 }
 
 static bool wake_registers(Warp *w) {
@@ -155,13 +168,14 @@ static void explain_registers(const Warp *w, char *note, size_t room) {
 void exec_set_registers(Warp *w, const Inst *i, uint32_t mask) {
     const uint32_t want = (uint32_t)i->offset;
     const int lane = __builtin_ctz(mask);
-    if (!w->registers) w->registers = registers_at_start(w->block->launch);
-    w->register_changes++;
-    w->register_inst = i;
+    if (!w->registers) w->registers = registers_at_entry(w->block->launch->fn);
     if (!w->registers) {
-        warp_report(w, REPORT_REGISTERS, lane, 0, 0, "setmaxnreg has no effect without .maxnreg or .maxntid");
+        warp_report(w, REPORT_REGISTERS_DROPPED, lane, 0, 0,
+                    "without .maxnreg, or .minnctapersm with .maxntid or .reqntid, ptxas ignores setmaxnreg");
         return;
     }
+    w->register_changes++;
+    w->register_inst = i;
     if (mask != w->live) warp_report(w, REPORT_DIVERGENT, lane, 0, 0, "setmaxnreg in a part of a warp");
     if (i->op ? want < w->registers : want > w->registers) {
         char note[100];

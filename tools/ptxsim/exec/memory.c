@@ -96,7 +96,8 @@ const Allocation *memory_near(const DeviceMemory *m, uint64_t address) {
     const size_t n = lower_bound(m, address);
     const Allocation *below = n ? m->item[n - 1] : NULL, *above = n < m->count ? m->item[n] : NULL;
     if (!below || !above) return below ? below : above;
-    return address - (below->address + below->bytes) <= above->address - address ? below : above;
+    const uint64_t end = below->address + below->bytes; /* beyond the address, when an access begins inside */
+    return address < end || address - end <= above->address - address ? below : above;
 }
 
 void memory_clear(DeviceMemory *m) {

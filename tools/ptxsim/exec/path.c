@@ -13,10 +13,17 @@ bool push_path(Warp *w, int32_t pc, int32_t join, uint32_t mask) {
     return true;
 }
 
+/* What lies before a branch at which a converged warp parts is told from what lies behind it by its time. */
+static void part_converged(Warp *w) {
+    if (w->time < LAST_TIME / 2) w->clock.own[w->agent] = ++w->time; /* loops must not use up what barriers need */
+    w->parted_at = w->time;
+}
+
 void diverge(Warp *w, const Inst *i, int32_t target, uint32_t taken, uint32_t rest) {
     Path *top = &w->path[w->paths - 1];
     const int32_t next = top->pc + 1, join = i->reconverge;
     const bool ahead = top->ahead;
+    if (top->mask == w->live) part_converged(w);
     top->pc = join; /* the whole set goes on there; a path that starts at its own join is dropped by settle */
     const int32_t end = w->frame[w->frames - 1].fn->count;
     if (join == end) top->mask = 0;

@@ -87,6 +87,15 @@ static bool copy_unfenced(const Actor *a, const Conflict *f) {
            stamp_agent(f->with) >= (uint32_t)a->warp->cluster->warps;
 }
 
+/* A read and a write by two lanes of a warp that is converged now, or was when the first was done: hardware executes them in
+ * the order of the code. */
+static bool warp_synchronous(const Actor *a, const Conflict *f) {
+    const Warp *w = a->warp;
+    const bool same_warp = stamp_agent(a->stamp) == w->agent && stamp_agent(f->with) == w->agent && f->cluster == a->cluster;
+    const bool in_order = w->path[w->paths - 1].mask == w->live || stamp_time(f->with) < w->parted_at;
+    return same_warp && in_order && !a->atomic && !f->unfenced && a->write != f->wrote;
+}
+
 static const char *space_name(Space s) { return s == SPACE_SHARED ? "shared" : "global"; }
 
 /* Of the own block, from a 32-bit or a generic address. */
@@ -110,13 +119,16 @@ void race_report(const Actor *a, Space space, int lane, uint64_t address, int by
         return;
     }
     name_agent(a->warp->cluster, f->cluster - 1, f->with, who, sizeof who);
-    snprintf(note, sizeof note, "%s %s memory that %s %s, %s", did, space_name(space), who, f->wrote ? "wrote" : "read",
-             f->unfenced ? "without a fence between the generic and the async proxy"
-                         : "with nothing that orders the two");
-    const bool same = same_value(a, space, lane, address, bytes, f);
-    if (same) snprintf(note + strlen(note), sizeof note - strlen(note), "; the values are the same");
-    warp_report(a->warp, same ? REPORT_SAME_VALUE : copy_unfenced(a, f) ? REPORT_COPY_FENCE : REPORT_RACE, lane, address,
-                bytes, note);
+    const ReportKind kind = same_value(a, space, lane, address, bytes, f) ? REPORT_SAME_VALUE
+                            : copy_unfenced(a, f)                         ? REPORT_COPY_FENCE
+                            : warp_synchronous(a, f)                      ? REPORT_WARP_SYNC
+                                                                          : REPORT_RACE;
+    snprintf(note, sizeof note, "%s %s memory that %s %s, %s%s", did, space_name(space), who, f->wrote ? "wrote" : "read",
+             f->unfenced                ? "without a fence between the generic and the async proxy"
+             : kind == REPORT_WARP_SYNC ? "with nothing but the order of the code between the two"
+                                        : "with nothing that orders the two",
+             kind == REPORT_SAME_VALUE ? "; the values are the same" : "");
+    warp_report(a->warp, kind, lane, address, bytes, note);
 }
 
 void race_report_at(Cluster *c, Stamp by, const Inst *at, uint64_t address, const char *note) {

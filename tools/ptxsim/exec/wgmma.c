@@ -353,7 +353,7 @@ static void retire(Warp *w, WgmmaWarp *s, const WgmmaFlight *x) {
     op_done(x->op);
 }
 
-static bool wake(Warp *w) {
+bool wgmma_land_awaited(Warp *w) {
     WgmmaWarp *s = w->wgmma;
     int n = 0;
     if (!all_arrived(s)) return false;
@@ -363,7 +363,7 @@ static bool wake(Warp *w) {
     return true;
 }
 
-static void explain(const Warp *w, char *note, size_t room) {
+void wgmma_explain(const Warp *w, char *note, size_t room) {
     const WgmmaWarp *s = w->wgmma;
     int k = 0;
     while (s->flight[k].op->async) k++;
@@ -372,12 +372,14 @@ static void explain(const Warp *w, char *note, size_t room) {
              s->flight[k].op->inst->line, w->index / GROUP_WARPS * GROUP_WARPS + __builtin_ctz(absent));
 }
 
+void wgmma_await_all(Warp *w) { w->wgmma->wait_below = w->wgmma->commits + 1; }
+
 void exec_wgmma_wait(Warp *w, const Inst *i, uint32_t mask) {
     if (!whole_warp(w, mask, "wgmma.wait_group") || !whole_group(w)) return;
     WgmmaWarp *s = state_of(w);
     if (!s) return;
     s->wait_below = (uint64_t)i->offset < s->commits ? s->commits - (uint32_t)i->offset : 0;
-    if (!wake(w)) suspend(w, i, mask, wake, explain);
+    if (!wgmma_land_awaited(w)) suspend(w, i, mask, wgmma_land_awaited, wgmma_explain);
 }
 
 /* ---- the end of a frame ------------------------------------------------------------------------------- */

@@ -78,6 +78,12 @@ typedef struct WgmmaWarp {
 /* NULL without memory, the cluster stuck; `slot` describes the current frame's registers. */
 WgmmaWarp *wgmma_warp(Warp *);
 
+/* A warp waits for every operation that it has issued, committed or not; ... */
+void wgmma_await_all(Warp *);
+/* ... what it waits for is back in the registers, or false: another warp has not come there yet. */
+bool wgmma_land_awaited(Warp *);
+void wgmma_explain(const Warp *, char *note, size_t room);
+
 /* wgmma_watch.c: checks the registers of an operation that a warp takes part in; `joined`: accumulators in flight that
  * it goes on with. */
 void wgmma_check_registers(Warp *, const MatrixForm *, const WgmmaSum *joined);

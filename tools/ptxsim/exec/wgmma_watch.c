@@ -13,19 +13,47 @@ struct RegisterWatch {
     int count;
 };
 
-static void exec_watched(Warp *w, const Inst *i, uint32_t mask) {
+static const RegisterWatch *watch_of(const Warp *w, const Inst *i) {
     const Function *fn = w->frame[w->frames - 1].fn;
-    const RegisterWatch *x = &fn->watch[i - fn->code];
-    WgmmaWarp *s = wgmma_warp(w);
-    for (int k = 0; s && k < x->count; k++) {
-        WgmmaSlot *r = &s->slot[x->slot[k]];
-        if (r->sum_flies || r->fragment_flies)
-            warp_report(w, REPORT_IN_FLIGHT, __builtin_ctz(mask), 0, 0,
-                        r->sum_flies ? "an accumulator of a wgmma.mma_async before a wgmma.wait_group for it"
-                                     : "a register of A of a wgmma.mma_async before a wgmma.wait_group for it");
-        r->touched = s->fences + 1;
-    }
+    return &fn->watch[i - fn->code];
+}
+
+static void run_watched(Warp *w, const Inst *i, uint32_t mask) {
+    const RegisterWatch *x = watch_of(w, i);
+    const WgmmaWarp *s = wgmma_warp(w);
+    for (int k = 0; s && k < x->count; k++) s->slot[x->slot[k]].touched = s->fences + 1;
     x->run(w, i, mask);
+}
+
+static bool wake_watched(Warp *w) {
+    if (!wgmma_land_awaited(w)) return false;
+    w->at = w->wait_inst;
+    run_watched(w, w->wait_inst, w->wait_mask);
+    return true;
+}
+
+/* Accumulators in flight: ptxas sees it, and injects a wait for everything in flight in front of the instruction (C7514,
+ * C7517). */
+static void exec_watched(Warp *w, const Inst *i, uint32_t mask) {
+    const RegisterWatch *x = watch_of(w, i);
+    const WgmmaWarp *s = wgmma_warp(w);
+    bool sum_flies = false, fragment_flies = false;
+    for (int k = 0; s && k < x->count; k++) {
+        sum_flies |= s->slot[x->slot[k]].sum_flies;
+        fragment_flies |= s->slot[x->slot[k]].fragment_flies != 0;
+    }
+    if (fragment_flies)
+        warp_report(w, REPORT_IN_FLIGHT, __builtin_ctz(mask), 0, 0,
+                    "a register of A of a wgmma.mma_async before a wgmma.wait_group for it");
+    if (!sum_flies) {
+        run_watched(w, i, mask);
+        return;
+    }
+    warp_report(w, REPORT_INJECTED_WAIT, __builtin_ctz(mask), 0, 0,
+                "an accumulator of a wgmma.mma_async before a wgmma.wait_group for it; ptxas injects one");
+    wgmma_await_all(w);
+    suspend(w, i, mask, wake_watched, wgmma_explain);
+    if (wake_watched(w)) w->state = WARP_READY;
 }
 
 static WgmmaSlot *slot_of(const WgmmaWarp *s, const Operand *o) { return &s->slot[o->offset / SLOT_BYTES]; }
@@ -137,6 +165,7 @@ static void watch_instruction(SimArena *a, Inst *i, RegisterWatch *to, Watched *
     memcpy(slot, x->found, sizeof *slot * (size_t)x->count);
     *to = (RegisterWatch){.run = i->run, .slot = slot, .count = x->count};
     i->run = exec_watched;
+    i->flow = FLOW_WAIT;
 }
 
 void matrix_watch(Parser *p, Function *f) {

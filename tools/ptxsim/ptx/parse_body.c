@@ -345,7 +345,9 @@ static void parse_performance_directives(Parser *p, Function *f) {
         } else if (token_is(&at, "maxclusterrank")) {
             f->max_cluster_rank = parse_positive(p);
         } else if (token_is(&at, "maxnreg")) {
-            f->max_registers = parse_positive(p);
+            const uint32_t n = parse_positive(p);
+            if (n > MOST_REGISTERS) f->max_registers_ignored = true;
+            else f->max_registers = n;
         } else if (token_is(&at, "minnctapersm")) {
             f->min_blocks = parse_positive(p);
         } else if (token_is(&at, "maxnctapersm")) {

@@ -7,7 +7,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-enum { WARP = 32, MAX_VECTOR = 4 };
+enum { WARP = 32, MAX_VECTOR = 4, MOST_REGISTERS = 255 /* of a thread */ };
 
 typedef enum PtxType {
     T_NONE,
@@ -162,6 +162,7 @@ struct Function {
     uint32_t max_threads[3], required_threads[3];
     bool has_max_threads, has_required_threads;
     uint32_t max_registers, min_blocks; /* .maxnreg, .minnctapersm; 0: not said */
+    bool max_registers_ignored; /* .maxnreg said more than MOST_REGISTERS, which ptxas ignores with a warning */
     uint32_t required_cluster[3];       /* .reqnctapercluster; [0] is 0: not said */
     uint32_t max_cluster_rank;          /* .maxclusterrank; 0: not said */
     bool explicit_cluster;              /* .explicitcluster: a launch must give cluster dimensions */
