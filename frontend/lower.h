@@ -153,6 +153,8 @@ ArgValue *lower_args(Lower *L, const Top *top, int skip, const ArgList *args, Ar
 Value const_binary(Lower *L, AstOp op, Value a, Value b, SrcLoc loc);
 Value const_unary(Lower *L, AstOp op, Value a, SrcLoc loc);
 bool val_is_const_number(Value v);            /* INT FLOAT BOOL DIM */
+/* (a*S + b) / k, rounded down, is again an extent where k divides a; elsewhere, reported, how much is rounded depends on S. */
+Value dim_divide(Lower *L, Dim d, int64_t k, SrcLoc loc);
 int64_t common_divisor(int64_t a, int64_t b); /* the greatest, >= 0; of 0 and b: |b| */
 
 /* ---- tensors (lower_tensor.c) --------------------------------------------------------------------- */
@@ -197,8 +199,8 @@ bool lower_shape_list(Lower *L, const ExprList *list, Shape *out); /* [a, b, ..]
 bool value_shape(Lower *L, Value list, SrcLoc loc, Shape *out);
 /* An axis argument (INT, LIST, RANGE, ALL) as sorted axes; -1 when reported, else their number. */
 int value_axes(Lower *L, Value v, int rank, SrcLoc loc, int8_t *axes);
-/* Whether start + length <= extent at every value of the bounded dimensions. */
-bool part_inside(Value start, Value length, Dim extent);
+/* Do `length` elements from `start` on lie inside whatever the value of the bounded dimension? */
+bool part_inside(Value start, Value length, Dim extent, int64_t step);
 Value lower_subscript(Lower *L, const Expr *e);
 /* Of an indexed definition: false, reported, where a constant subscript wraps, is outside, or was rounded. */
 bool subscript_inside(Lower *L, int64_t i, Dim extent, SrcLoc loc);

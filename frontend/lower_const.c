@@ -86,8 +86,7 @@ int64_t common_divisor(int64_t a, int64_t b) {
     return a < 0 ? -a : a;
 }
 
-/* (a*S + b) / k is again an extent where k divides a; elsewhere it is rounded by an amount that depends on S. */
-static Value dim_divide(Lower *L, Dim d, int64_t k, SrcLoc loc) {
+Value dim_divide(Lower *L, Dim d, int64_t k, SrcLoc loc) {
     if (d.scale % k == 0) {
         d.scale /= k, d.offset = floor_quotient(d.offset, k), d.bound = floor_quotient(d.bound, k);
         return (Value){.kind = VAL_DIM, .dim = d};

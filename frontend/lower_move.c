@@ -196,12 +196,9 @@ static Node *part_of(Lower *L, Node *x, int axis, Dim start, Dim length) {
     return t_slice(L, x, lo, step, s);
 }
 
-bool part_inside(Value start, Value length, Dim extent) {
-    Value end, rest;
-    if (!val_dim_combine(start, 1, length, 1, &end)) return false;
-    if (dim_is_fixed(extent)) return (end.kind == VAL_INT ? end.i : end.dim.bound) <= extent.bound;
-    if (!val_dim_combine(val_dim(extent), 1, end, -1, &rest)) return false;
-    return rest.kind == VAL_INT ? rest.i >= 0 : rest.dim.scale >= 0 && rest.dim.offset >= 0;
+bool part_inside(Value start, Value length, Dim extent, int64_t step) {
+    Dim lo, n;
+    return val_as_dim(start, &lo) && val_as_dim(length, &n) && dim_part_inside(extent, lo, n, step);
 }
 
 static Value run_slice(Lower *L, const BuiltinCall *c) {
@@ -223,8 +220,12 @@ static Value run_slice(Lower *L, const BuiltinCall *c) {
         return lower_fail(L, E0204, c->loc, NULL,
                           "slice: the start must be a non-negative integer or an i32 scalar, not %s",
                           val_describe(L->arena, start));
-    if (!part_inside(start, c->arg[2], x->shape.dim[0]))
-        return lower_fail(L, E0208, c->loc, NULL, "slice: rows past the end of %s", shape_text(L->arena, x->shape));
+    if (!part_inside(start, c->arg[2], x->shape.dim[0], 1))
+        return lower_fail(L, E0208, c->loc,
+                          lo.sym != NO_SYM || length.sym != NO_SYM || !dim_is_fixed(x->shape.dim[0])
+                              ? "the rows must be there for every value of the bounded dimension, which may be 1"
+                              : NULL,
+                          "slice: rows past the end of %s", shape_text(L->arena, x->shape));
     return val_tensor(part_of(L, x, 0, lo, length));
 }
 
@@ -303,7 +304,7 @@ static Value split_sizes(Lower *L, const BuiltinCall *c, Node *x, int axis, int 
     for (int i = 0; i < n; i++) {
         Dim lo, length;
         if (!val_as_dim(size[i], &length) || !val_as_dim(start, &lo) ||
-            !part_inside(start, size[i], x->shape.dim[axis]))
+            !part_inside(start, size[i], x->shape.dim[axis], 1))
             return lower_fail(L, E0203, c->loc, NULL, "split: the parts do not add up to the extent of axis %d of %s",
                               axis, shape_text(L->arena, x->shape));
         out[i] = val_tensor(part_of(L, x, axis, lo, length));

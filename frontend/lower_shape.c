@@ -144,6 +144,22 @@ static Value index_expr(Lower *L, const Item *it) {
     return subscript_whole(L, v, it->loc) ? v : val_poison();
 }
 
+/* A negative constant counts from the end. */
+static Value from_end(Value v, Dim extent) {
+    if (v.kind == VAL_INT && v.i < 0 && !val_dim_combine(val_dim(extent), 1, v, 1, &v)) return val_poison();
+    return v;
+}
+
+/* Where the extent or the subscript follows a bounded dimension. */
+static bool take_bounded_index(Lower *L, const Item *it, int d, Value v, Dim extent, Window *w) {
+    const Value at = from_end(v, extent);
+    w->shape.dim[d] = dim_fixed(1);
+    if (part_inside(at, val_int(1), extent, 1)) return w->drop[d] = val_as_dim(at, &w->lo[d]);
+    lower_fail(L, E0218, it->loc, "an indexed definition reads 0 where there is none: y[j] = x[4, j]",
+               "this element is not there for every value of the bounded dimension, which may be 1");
+    return false;
+}
+
 static bool take_index(Lower *L, const Item *it, int d, Dim extent, Window *w) {
     Value v = index_expr(L, it);
     if (v.kind == VAL_POISON) return false;
@@ -157,7 +173,7 @@ static bool take_index(Lower *L, const Item *it, int d, Dim extent, Window *w) {
         w->ids = v.node;
         return true;
     }
-    if (v.kind != VAL_INT) {
+    if (v.kind != VAL_INT && v.kind != VAL_DIM) {
         const bool boolean = v.kind == VAL_TENSOR && v.node->dtype == DT_BOOL;
         lower_fail(L, E0204, it->loc,
                    boolean                ? "a mask chooses with where(mask, x, 0), or in a reduction with where = mask"
@@ -167,12 +183,9 @@ static bool take_index(Lower *L, const Item *it, int d, Dim extent, Window *w) {
                    "a subscript must be an integer, an integer tensor or a slice, not %s", val_describe(L->arena, v));
         return false;
     }
-    if (!dim_is_fixed(extent)) {
-        lower_fail(L, E0218, it->loc, "use slice(x, start, 1), or an indexed definition",
-                   "a constant index on a bounded dimension");
-        return false;
-    }
-    if (L->body && L->body->exact && !subscript_inside(L, v.i, extent, it->loc)) return false;
+    const bool exact = L->body && L->body->exact && v.kind == VAL_INT;
+    if (exact && !subscript_inside(L, v.i, extent, it->loc)) return false;
+    if (!dim_is_fixed(extent) || v.kind == VAL_DIM) return take_bounded_index(L, it, d, v, extent, w);
     int64_t i = v.i < 0 && v.i >= -extent.bound ? v.i + extent.bound : v.i;
     if (i < 0 || i >= extent.bound) return out_of_range(L, it, v.i, extent).kind != VAL_POISON;
     w->lo[d] = dim_fixed(i);
@@ -191,17 +204,49 @@ static bool slice_bound(Lower *L, const Expr *e, int64_t n, int64_t missing, int
     return true;
 }
 
-/* Where an extent or a bound follows a bounded dimension: lo:hi must lie inside whatever its value. */
+static bool step_is_legal(Lower *L, const Item *it, int64_t step) {
+    if (step != 0 && step != INT64_MIN) return true;
+    lower_fail(L, E0208, it->loc, NULL, "the step of a slice must not be 0");
+    return false;
+}
+
+/* lo, hi and a constant step, where the extent or a bound follows a bounded dimension; a bound that is not written: 0 and the
+ * extent, or its last element and the one before the first. */
+static bool bounded_range(Lower *L, const Item *it, Dim extent, Value *lo, Value *hi, int64_t *step) {
+    *step = 1;
+    if (it->step && !lower_const_int(L, it->step, "a slice step", step)) return false;
+    if (!step_is_legal(L, it, *step)) return false;
+    const bool up = *step > 0;
+    *lo = it->lo ? from_end(lower_expr(L, it->lo), extent) : up ? val_int(0) : from_end(val_int(-1), extent);
+    *hi = it->hi ? from_end(lower_expr(L, it->hi), extent) : up ? val_dim(extent) : val_int(-1);
+    return lo->kind != VAL_POISON && hi->kind != VAL_POISON;
+}
+
+static bool is_extent(Value v) { return v.kind == VAL_INT || v.kind == VAL_DIM; }
+
+/* How many elements, `stride` apart, `span` has. */
+static Value strided_length(Lower *L, Value span, int64_t stride, SrcLoc loc) {
+    if (span.kind == VAL_INT) return val_int(span.i > 0 ? (span.i - 1) / stride + 1 : 0);
+    if (stride == 1) return span;
+    return val_dim_combine(span, 1, val_int(stride - 1), 1, &span) ? dim_divide(L, span.dim, stride, loc) : val_poison();
+}
+
+/* lo:hi:step must lie inside whatever the value of the dimension. */
 static bool take_bounded(Lower *L, const Item *it, int d, Dim extent, Window *w) {
-    Value lo = it->lo ? lower_expr(L, it->lo) : val_int(0), hi = it->hi ? lower_expr(L, it->hi) : val_dim(extent),
-          length;
-    if (lo.kind == VAL_POISON || hi.kind == VAL_POISON) return false;
-    bool extents = (lo.kind == VAL_INT || lo.kind == VAL_DIM) && (hi.kind == VAL_INT || hi.kind == VAL_DIM);
-    bool ok = extents && !it->step && val_dim_combine(hi, 1, lo, -1, &length) && val_as_dim(length, &w->shape.dim[d]) &&
-              val_as_dim(lo, &w->lo[d]) && part_inside(lo, length, extent);
+    Value lo, hi, span;
+    int64_t step;
+    if (!bounded_range(L, it, extent, &lo, &hi, &step)) return false;
+    const bool up = step > 0;
+    bool ok = is_extent(lo) && is_extent(hi) && val_dim_combine(up ? hi : lo, 1, up ? lo : hi, -1, &span);
+    if (ok) {
+        const Value length = strided_length(L, span, up ? step : -step, it->loc);
+        if (length.kind == VAL_POISON) return false;
+        w->step[d] = step;
+        ok = part_inside(lo, length, extent, step) && val_as_dim(lo, &w->lo[d]) && val_as_dim(length, &w->shape.dim[d]);
+    }
     if (!ok)
-        lower_fail(L, E0218, it->loc, "use slice(x, start, length)",
-                   "this slice is not known to lie inside the bounded dimension");
+        lower_fail(L, E0218, it->loc, "an indexed definition reads 0 where there is nothing: y[i in 0..4] = x[2*i + 1]",
+                   "this slice does not lie inside for every value of the bounded dimension, which may be 1");
     return ok;
 }
 
@@ -217,10 +262,7 @@ static bool take_slice(Lower *L, const Item *it, int d, Dim extent, Window *w) {
     Value end;
     if (!dim_is_fixed(extent) || has_bounded_end(L, it, &end)) return take_bounded(L, it, d, extent, w);
     if (it->step && !lower_const_int(L, it->step, "a slice step", &step)) return false;
-    if (step == 0 || step == INT64_MIN) {
-        lower_fail(L, E0208, it->loc, NULL, "the step of a slice must not be 0");
-        return false;
-    }
+    if (!step_is_legal(L, it, step)) return false;
     bool up = step > 0;
     if (!slice_bound(L, it->lo, n, up ? 0 : n - 1, up ? 0 : -1, up ? n : n - 1, &lo)) return false;
     if (!slice_bound(L, it->hi, n, up ? n : -1, up ? 0 : -1, up ? n : n - 1, &hi)) return false;

@@ -181,20 +181,6 @@ static bool infer_broadcast(Infer *f) {
     return true;
 }
 
-/* The extent when the dim's symbol has value s. */
-static int64_t dim_value(Dim d, int64_t s) {
-    if (!dim_is_fixed(d)) d.sym = 0;
-    return dim_at(d, &s);
-}
-
-/* First and last read must lie inside when the symbol has value s; an empty slice always does. */
-static bool slice_inside(Dim x, Dim lo, Dim n, int64_t step, int64_t s) {
-    int64_t count = dim_value(n, s), first = dim_value(lo, s), last, extent = dim_value(x, s);
-    if (count <= 0) return true;
-    if (__builtin_mul_overflow(count - 1, step, &last) || __builtin_add_overflow(last, first, &last)) return false;
-    return first >= 0 && first < extent && last >= 0 && last < extent;
-}
-
 static bool is_small(Dim d) {
     const int64_t limit = MAX_ELEMENTS;
     if (d.bound > limit || d.bound < -limit) return false;
@@ -202,25 +188,12 @@ static bool is_small(Dim d) {
            (d.scale <= limit && d.scale >= -limit && d.offset <= limit && d.offset >= -limit && d.scale != 0);
 }
 
-/* Everything is linear in the one symbol, so that its ends decide: S at the bound, and S = 1 or the
- * least S for which the slice is not empty. */
 static bool slice_axis(Infer *f, int d) {
     Dim x = shape_of(f, 0)->dim[d], lo = f->attr->lo[d], n = f->attr->hi[d];
     int64_t step = f->attr->step[d];
     if (step == 0) return fail(f, "step 0");
     if (!is_small(lo) || !is_small(n) || n.bound < 0) return fail(f, "axis %d: bad start or length", d);
-    Dim with_sym = !dim_is_fixed(x) ? x : !dim_is_fixed(n) ? n : lo;
-    const Dim all[] = {x, lo, n};
-    for (int i = 0; i < 3; i++) {
-        if (!dim_is_fixed(all[i]) && all[i].sym != with_sym.sym) return fail(f, "axis %d: two symbols", d);
-    }
-    int64_t most = 0, least = 0;
-    if (!dim_is_fixed(with_sym)) {
-        most = (with_sym.bound - with_sym.offset) / with_sym.scale;
-        least = most < 1 ? most : 1;
-        if (!dim_is_fixed(n) && n.scale > 0 && n.scale + n.offset < 1) least = (n.scale - n.offset) / n.scale;
-    }
-    if (slice_inside(x, lo, n, step, most) && slice_inside(x, lo, n, step, least)) return true;
+    if (dim_part_inside(x, lo, n, step)) return true;
     return fail(f, "axis %d reads outside %s", d, shape_text(f->arena, *shape_of(f, 0)));
 }
 

@@ -55,6 +55,36 @@ int64_t dim_at(Dim d, const int64_t *syms) {
     return dim_is_fixed(d) ? d.bound : add(mul(d.scale, syms[d.sym]), d.offset);
 }
 
+/* The extent when the dim's symbol has value s. */
+static int64_t dim_value(Dim d, int64_t s) {
+    if (!dim_is_fixed(d)) d.sym = 0;
+    return dim_at(d, &s);
+}
+
+/* First and last must lie inside when the symbol has value s. */
+static bool part_inside_at(Dim x, Dim lo, Dim n, int64_t step, int64_t s) {
+    int64_t count = dim_value(n, s), first = dim_value(lo, s), last, extent = dim_value(x, s);
+    if (count <= 0) return true;
+    if (__builtin_mul_overflow(count - 1, step, &last) || __builtin_add_overflow(last, first, &last)) return false;
+    return first >= 0 && first < extent && last >= 0 && last < extent;
+}
+
+/* Everything is linear in the one symbol, so that its ends decide: S at the bound, and S = 1 or the least S for which
+ * there are elements. */
+bool dim_part_inside(Dim x, Dim lo, Dim n, int64_t step) {
+    const Dim with_sym = !dim_is_fixed(x) ? x : !dim_is_fixed(n) ? n : lo;
+    const Dim all[] = {x, lo, n};
+    for (int i = 0; i < 3; i++)
+        if (!dim_is_fixed(all[i]) && all[i].sym != with_sym.sym) return false;
+    int64_t most = 0, least = 0;
+    if (!dim_is_fixed(with_sym)) {
+        most = (with_sym.bound - with_sym.offset) / with_sym.scale;
+        least = most < 1 ? most : 1;
+        if (!dim_is_fixed(n) && n.scale > 0 && n.scale + n.offset < 1) least = (n.scale - n.offset) / n.scale;
+    }
+    return part_inside_at(x, lo, n, step, most) && part_inside_at(x, lo, n, step, least);
+}
+
 Shape shape_make(int rank, const Dim *dims) {
     Shape s = {.rank = rank};
     for (int i = 0; i < rank; i++) s.dim[i] = dims[i];

@@ -37,6 +37,9 @@ Dim dim_add_const(Dim d, int64_t k);
 bool dim_mul(Dim a, Dim b, Dim *out);    /* false when both are bounded */
 bool dim_add(Dim a, Dim b, Dim *out);    /* false when they follow different symbols */
 int64_t dim_at(Dim d, const int64_t *syms); /* the extent under the symbols' run-time values */
+/* Do `n` elements from `lo` on, `step` (not 0) apart, lie inside an extent of x, whatever the value of the one symbol that all
+ * three may follow (1 at least)?  No elements do. */
+bool dim_part_inside(Dim x, Dim lo, Dim n, int64_t step);
 
 Shape shape_make(int rank, const Dim *dims);
 Shape shape_fixed(int rank, const int64_t *extents);

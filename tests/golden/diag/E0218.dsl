@@ -10,6 +10,10 @@ model m {
     if x.dim(0) > 3 { e = x }
     f = x * x.dim(0) * 0.5
     g = x.dim(0) * 0.5
+    h = x[-2]
+    k = x[x.dim(0) - 3:]
+    l = x[::2]
+    r = slice(x, x.dim(0) - 2, 1)
     output x
     output y
 }
