@@ -118,6 +118,19 @@ Node *rule_concat(Rewriter *r, const Node *n) {
     return kept.n < n->n_in ? rewrite_op(r, OP_CONCAT, kept.n, kept.at, n->attr) : NULL;
 }
 
+/* A kernel has UINT8_MAX tensors at most, what its concat is computed with among them. */
+Node *rule_concat_of_many(Rewriter *r, const Node *n) {
+    enum { MOST = 128 };
+    if (n->n_in <= MOST) return NULL;
+    const int groups = (n->n_in + MOST - 1) / MOST;
+    Node **joined = ARENA_ARRAY(r->scratch, Node *, groups);
+    for (int k = 0; k < groups; k++) {
+        const int first = k * MOST, count = n->n_in - first < MOST ? n->n_in - first : MOST;
+        joined[k] = count == 1 ? n->in[first] : rewrite_op(r, OP_CONCAT, count, n->in + first, n->attr);
+    }
+    return rewrite_op(r, OP_CONCAT, groups, joined, n->attr);
+}
+
 /* ---- reductions ------------------------------------------------------------------------------------ */
 /* Axes of extent 1 are not reduced but dropped. */
 Node *rule_drop_unit_axes(Rewriter *r, const Node *n) {

@@ -181,4 +181,12 @@ for t in $targets; do
     grep -q 'at the least loss scale; use precision bf16' log || fail "$t: $(cat log)"
 done
 
+model many_parts <<END # a concat of more tensors than a kernel takes
+    p = param [300, 3] init normal(1.0)
+$(awk 'BEGIN { for (i = 0; i < 300; i++) printf "    q%d = exp(p[%d:%d] * 0.1)\n", i, i, i + 1 }')
+    z = concat($(awk 'BEGIN { for (i = 0; i < 300; i++) printf "q%d, ", i }')axis = 0)
+    loss = sum(z * z) + sum(z[1:] * z[:-1])
+END
+agree many_parts 1e-5
+
 exit $bad
