@@ -2,7 +2,9 @@
  * of the graph they came from (tolerance: docs/numerics.md).  Every program runs under the address and
  * undefined-behaviour sanitizers, half of them as built by gcc, half by clang; one in five also as either compiler
  * optimises it without them.  What a model is given is exactly as large as it says it needs (tests/tools/c99_runner.c).
- * A compiler that is not there leaves its half to the other; one without an address sanitizer's library only traps. */
+ * A compiler that is not there leaves its half to the other; one without an address sanitizer's library only traps.
+ *
+ *     test_c99_random [PROGRAMS SEED]     so many, from that seed on; without arguments those of the test suite */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -14,7 +16,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { PROGRAMS = 500, FIRST_SEED = 1000, SANITIZED = 2, OPTIMISED_EVERY = 5 };
+enum { MOST_PROGRAMS = 500, SANITIZED = 2, OPTIMISED_EVERY = 5 };
+static int programs = 200;
+static uint64_t first_seed = 1000;
 
 static const char *const sanitizers[] = {"-O0 -g1 -fsanitize=address,undefined -fno-sanitize-recover=all",
                                          "-O1 -fsanitize=undefined -fsanitize-undefined-trap-on-error"};
@@ -29,8 +33,8 @@ enum { BUILDS = 4 };
 typedef struct Suite {
     Arena *arena;
     Build build[BUILDS];
-    RandomProgram program[PROGRAMS];
-    int place[PROGRAMS][BUILDS]; /* of the program in that build's runner; -1: not there */
+    RandomProgram program[MOST_PROGRAMS];
+    int place[MOST_PROGRAMS][BUILDS]; /* of the program in that build's runner; -1: not there */
 } Suite;
 
 /* ---- who compiles what ----------------------------------------------------------------------------------------- */
@@ -92,7 +96,7 @@ static void list_models(Suite *s, int b) {
     Arena *a = s->arena;
     FILE *list = create(a, arena_printf(a, "list%d", b)), *table = create(a, arena_printf(a, "table%d.c", b));
     fputs("#include \"tests/tools/c99_runner.h\"\n", table);
-    for (int i = 0; i < PROGRAMS; i++) {
+    for (int i = 0; i < programs; i++) {
         s->place[i][b] = -1;
         if (!s->program[i].module || !takes(s, b, i)) continue;
         s->place[i][b] = s->build[b].n++;
@@ -100,7 +104,7 @@ static void list_models(Suite *s, int b) {
         fprintf(table, "RunnerProgram %s_run;\n", s->program[i].module->name);
     }
     fputs("RunnerProgram *const runner_programs[] = {\n", table);
-    for (int i = 0; i < PROGRAMS; i++)
+    for (int i = 0; i < programs; i++)
         if (s->place[i][b] >= 0) fprintf(table, "    %s_run,\n", s->program[i].module->name);
     fputs("};\n", table);
     assert_int_equal(fclose(list), 0);
@@ -148,28 +152,35 @@ static void random_programs_agree(void **state) {
     s.arena = arena_new();
     find_compilers(&s);
     if (!s.build[0].options && !s.build[1].options) skip();
-    for (int i = 0; i < PROGRAMS; i++) {
-        s.program[i] = random_program(s.arena, (uint64_t)(FIRST_SEED + i), "c99");
+    for (int i = 0; i < programs; i++) {
+        s.program[i] = random_program(s.arena, first_seed + (uint64_t)i, "c99");
         if (s.program[i].module)
             emit(s.arena, s.program[i].module);
         else
             refused++;
     }
-    assert_true(few_refused(refused, PROGRAMS));
+    assert_true(few_refused(refused, programs));
     for (int b = 0; b < BUILDS; b++) {
         list_models(&s, b);
         if (s.build[b].n) build(&s, b);
     }
     for (int b = 0; b < BUILDS; b++) {
-        for (int i = 0; i < PROGRAMS; i++)
+        for (int i = 0; i < programs; i++)
             if (s.place[i][b] >= 0) check(&s, i, b), sanitized += b < SANITIZED;
         assert_true(runner_stop(&s.build[b].runner));
     }
-    assert_int_equal(sanitized, PROGRAMS - refused);
+    assert_int_equal(sanitized, programs - refused);
+    printf("graphs programs %d wrong 0\n", sanitized);
     arena_free(s.arena);
 }
 
-int main(void) {
+int main(int argc, char **argv) {
     const struct CMUnitTest tests[] = {cmocka_unit_test(random_programs_agree)};
+    if (argc > 1) programs = atoi(argv[1]);
+    if (argc > 2) first_seed = strtoull(argv[2], NULL, 10);
+    if (programs < 1 || programs > MOST_PROGRAMS) {
+        fprintf(stderr, "usage: test_c99_random [PROGRAMS, at most %d, SEED]\n", MOST_PROGRAMS);
+        return 2;
+    }
     return cmocka_run_group_tests(tests, scratch_make, scratch_remove);
 }
