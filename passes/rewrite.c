@@ -29,29 +29,36 @@ struct NodeSlot {
     int key; /* 1 + place in the list of keys; 0: empty */
 };
 
+/* Nodes are made in the order of their operands: a node is looked for near its youngest operand's place, so that the slots in
+ * use stay in the cache (NEAR slots, a line of it), and by its hash where those are taken. */
+enum { NEAR = 8, PLACES = 64 };
+static int place_of(const Node *n, uint32_t hash) {
+    int youngest = 0;
+    for (int k = 0; k < n->n_in; k++) youngest = n->in[k]->id > youngest ? n->in[k]->id : youngest;
+    return n->n_in ? 2 * youngest + (int)(hash % PLACES) : (int)(hash & INT32_MAX);
+}
+
 static struct NodeSlot *slot_of(const struct NodeTable *t, Node *const *keys, const Node *n, uint32_t hash) {
-    int i = (int)(hash & (uint32_t)(t->size - 1));
-    while (t->slot[i].key && (t->slot[i].hash != hash || !node_equal(keys[t->slot[i].key - 1], n)))
-        i = (i + 1) & (t->size - 1);
+    const uint32_t mask = (uint32_t)t->size - 1;
+    uint32_t i = (uint32_t)place_of(n, hash) & mask;
+    for (int tried = 1; t->slot[i].key && (t->slot[i].hash != hash || !node_equal(keys[t->slot[i].key - 1], n)); tried++)
+        i = (tried == NEAR ? hash : i + 1) & mask;
     return &t->slot[i];
 }
 
-static void grow_table(Rewriter *r, struct NodeTable *t, int least) {
+static void grow_table(Rewriter *r, struct NodeTable *t, Node *const *keys, int least) {
     const struct NodeSlot *old = t->slot;
     const int old_size = t->size;
     while (t->size <= least) t->size = t->size ? t->size * 2 : 256;
     t->slot = ARENA_ARRAY(r->scratch, struct NodeSlot, t->size);
     for (int i = 0; i < old_size; i++) {
-        if (!old[i].key) continue;
-        int at = (int)(old[i].hash & (uint32_t)(t->size - 1));
-        while (t->slot[at].key) at = (at + 1) & (t->size - 1);
-        t->slot[at] = old[i];
+        if (old[i].key) *slot_of(t, keys, keys[old[i].key - 1], old[i].hash) = old[i];
     }
 }
 
 /* The slot of what is equal to n, perhaps empty: its user sets the key, and counts. */
 static struct NodeSlot *find_slot(Rewriter *r, struct NodeTable *t, Node *const *keys, const Node *n) {
-    if (t->used * 2 >= t->size) grow_table(r, t, t->size);
+    if (t->used * 2 >= t->size) grow_table(r, t, keys, t->size);
     const uint32_t hash = hash_node(n);
     struct NodeSlot *slot = slot_of(t, keys, n, hash);
     slot->hash = hash;
@@ -265,7 +272,7 @@ Graph *rewrite_graph_with(PassContext *c, Graph *g, RewriteRules *rules, const i
     r.members = members;
     r.slices = slices;
     graph_renumber(g);
-    grow_table(&r, &r.nodes, 2 * g->nodes.n);
+    grow_table(&r, &r.nodes, r.g->nodes.at, 2 * g->nodes.n);
     Node **copy = ARENA_ARRAY(r.scratch, Node *, g->nodes.n);
     const bool *opaque = find_opaque(r.scratch, g), *parted = find_parted(r.scratch, g, opaque);
     const int *readers = count_readers(r.scratch, g);
