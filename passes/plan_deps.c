@@ -128,8 +128,36 @@ static IntList *collect_edges(Deps *d) {
  * word `end`.  Most kernels wait for nearly all before them, which leaves few words. */
 typedef struct Reach {
     int begin, end;
-    uint64_t *bits; /* of word `begin` on */
+    uint64_t *bits; /* of word `begin` on; of a Sets */
 } Reach;
+
+/* Memory of sets of 1 << i words, which is used again: there are as many sets as kernels, few at a time. */
+typedef struct Sets {
+    Arena *arena;
+    uint64_t *free[32]; /* linked through the first word */
+} Sets;
+
+static int size_of(int words) {
+    int i = 0;
+    while (1 << i < words) i++;
+    return i;
+}
+
+static uint64_t *set_new(Sets *s, int words) {
+    const int i = size_of(words);
+    uint64_t *set = s->free[i];
+    if (!set) return ARENA_ARRAY(s->arena, uint64_t, (size_t)1 << i);
+    memcpy(&s->free[i], set, sizeof set);
+    return set;
+}
+
+static void set_free(Sets *s, Reach *r) {
+    if (!r->bits) return;
+    const int i = size_of(r->end - r->begin);
+    memcpy(r->bits, &s->free[i], sizeof r->bits);
+    s->free[i] = r->bits;
+    r->bits = NULL;
+}
 
 /* Position -> its rank among those that some kernel follows; -1: nobody asks for what it waits for. */
 static int *rank_followed(const Deps *d, int n) {
@@ -152,19 +180,34 @@ static void reach_add(Reach *r, int rank, const Reach *its) {
     if (rank / 64 >= r->end) r->end = rank / 64 + 1; /* ranks below it are those of what it waits for */
 }
 
-/* A copy of r of its own, and none in r. */
-static Reach reach_take(Arena *a, Reach *r, int touched) {
-    Reach kept = *r;
-    while (kept.begin < kept.end && !~r->bits[kept.begin]) kept.begin++;
-    kept.bits = arena_dup(a, &r->bits[kept.begin], sizeof *kept.bits * (size_t)(kept.end - kept.begin));
+/* Nothing in r, whose words from `touched` on are in use. */
+static void reach_drop(Reach *r, int touched) {
     memset(&r->bits[touched], 0, sizeof *r->bits * (size_t)(r->end - touched));
     r->begin = r->end = 0;
+}
+
+/* A copy of r of its own, and none in r. */
+static Reach reach_take(Sets *sets, Reach *r, int touched) {
+    Reach kept = *r;
+    while (kept.begin < kept.end && !~r->bits[kept.begin]) kept.begin++;
+    kept.bits = set_new(sets, kept.end - kept.begin);
+    memcpy(kept.bits, &r->bits[kept.begin], sizeof *kept.bits * (size_t)(kept.end - kept.begin));
+    reach_drop(r, touched);
     return kept;
+}
+
+/* Position -> the last one that follows it. */
+static int *last_follower(const Deps *d, int n, const int *first) {
+    int *last = ARENA_ARRAY(d->arena, int, n + 1);
+    for (int at = 0; at < n; at++)
+        for (int i = first[at]; i < first[at + 1]; i++) last[d->after.at[i]] = at;
+    return last;
 }
 
 /* Of the predecessors, latest first, only those stay that are not yet reached. */
 static void leave_out_implied(Deps *d, int n, int *first) {
-    const int *rank = rank_followed(d, n);
+    const int *rank = rank_followed(d, n), *last = last_follower(d, n, first);
+    Sets sets = {.arena = d->arena};
     Reach *reach = ARENA_ARRAY(d->arena, Reach, n + 1), mine = {.bits = ARENA_ARRAY(d->arena, uint64_t, n / 64 + 1)};
     int kept = 0;
     for (int at = 0, from = 0; at < n; at++) {
@@ -173,11 +216,14 @@ static void leave_out_implied(Deps *d, int n, int *first) {
         const int touched = to > from ? reach[d->after.at[from]].begin : 0;
         for (int i = from; i < to; i++) {
             const int p = d->after.at[i];
-            if (reaches(&mine, rank[p])) continue;
-            reach_add(&mine, rank[p], &reach[p]);
-            d->after.at[kept++] = p;
+            if (!reaches(&mine, rank[p])) {
+                reach_add(&mine, rank[p], &reach[p]);
+                d->after.at[kept++] = p;
+            }
+            if (last[p] == at) set_free(&sets, &reach[p]);
         }
-        reach[at] = reach_take(d->arena, &mine, touched);
+        if (rank[at] >= 0) reach[at] = reach_take(&sets, &mine, touched);
+        else reach_drop(&mine, touched);
         from = to;
         first[at + 1] = kept;
     }
