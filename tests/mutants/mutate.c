@@ -89,13 +89,16 @@ static bool in_allocation(const char *line, int at) {
     return depth > 0;
 }
 
+/* The size of an array with all of its elements, which may be larger. */
+static bool sizes_array(const char *end) { return strncmp(end, "] = {", 5) == 0; }
+
 /* A literal of one to four digits: a bound one off. */
 static bool literal(const char *line, int at, Site *s) {
     char *end;
     if (in_allocation(line, at)) return false;
     if (!isdigit((unsigned char)line[at]) || (at > 0 && in_word(line[at - 1]))) return false;
     const long v = strtol(line + at, &end, 10);
-    if (in_word(*end) || end - (line + at) > 4) return false;
+    if (in_word(*end) || end - (line + at) > 4 || sizes_array(end)) return false;
     s->kind = "literal";
     snprintf(s->old, sizeof s->old, "%.*s", (int)(end - (line + at)), line + at);
     snprintf(s->now, sizeof s->now, "%ld", v + 1);

@@ -9,9 +9,10 @@ golden=$SRC/tests/golden/code
 # Another LLVM's counts are no one's mistake.
 llvm=$("$FUSEC" --version | sed -n 's/.*LLVM \([0-9]*\).*/\1/p')
 
-tile() { # PROGRAM TARGET
-    "$FUSEC" "$SRC/examples/$1.dsl" --target="$2" -o x.tile 2>log || fail "$1 as Tile IR for $2: $(cat log)"
-    awk -v what="$2" '/^kernel/ { kernels++ } /^ *(%[0-9]+ =|store)/ { made++ }
+tile() { # PROGRAM TARGET [PRECISION]
+    awk -v p="${3:-}" '{ print } p && /^model .*{/ { print "    precision " p }' "$SRC/examples/$1.dsl" >x.dsl
+    "$FUSEC" x.dsl --target="$2" -o x.tile 2>log || fail "$1 as Tile IR for $2: $(cat log)"
+    awk -v what="$2${3:+ in $3}" '/^kernel/ { kernels++ } /^ *(%[0-9]+ =|store)/ { made++ }
         END { printf "%s: %d kernels, %d instructions, ", what, kernels, made }' x.tile
     cksum <x.tile | cut -d' ' -f1
 }
@@ -28,7 +29,10 @@ counts() { # PROGRAM ARCH: opcode, or what is called, and how often, in all kern
 
 for program in digits/mlp digits/cnn ecg/ecg chargpt/chargpt unet/unet gpt2/gpt2 resnet50/resnet50; do
     name=${program#*/}
-    for target in host c99 sm_80 sm_90a; do tile "$program" "$target"; done >"$name.tiles"
+    {
+        for target in host c99 sm_80 sm_90a; do tile "$program" $target; done
+        for precision in bf16 tf32; do for target in sm_80 sm_90a; do tile "$program" $target $precision; done; done
+    } >"$name.tiles"
     for arch in x86-64-v4 x86-64-v3; do counts "$program" "$arch"; done >"$name.counts"
     for form in tiles counts; do
         if [ -n "${UPDATE:-}" ]; then
