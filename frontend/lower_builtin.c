@@ -156,6 +156,17 @@ static Node *keep_axes(Lower *L, Node *r, Shape s, int n, const int8_t *axes) {
     return t_reshape(L, r, s);
 }
 
+/* argmax under a mask: no identity is less than all that may be kept, so that the first of what is kept and is the greatest
+ * value, or no number, is looked for. */
+static Node *first_greatest(Lower *L, const BuiltinCall *c, Node *x, Value where, int n, const int8_t *axes) {
+    Node *in = masked(L, c, OP_RMAX, x, where);
+    if (!in) return NULL;
+    Node *most = t_expand(L, keep_axes(L, t_reduce(L, OP_RMAX, in, n, axes), x->shape, n, axes), x->shape);
+    Node *kept = t_expand(L, value_node(L, where, DT_BOOL, c->loc), x->shape), *is = t_binary(L, OP_EQ, x, most);
+    if (x->dtype != DT_I32) is = t_binary(L, OP_OR, is, t_binary(L, OP_NE, x, x));
+    return t_reduce(L, OP_ARGMAX, t_cast(L, t_binary(L, OP_AND, kept, is), DT_F32), n, axes);
+}
+
 static Value reduce(Lower *L, const BuiltinCall *c, Value x, const Value *rest) {
     if (x.kind == VAL_POISON) return x;
     if (x.kind != VAL_TENSOR || x.node->dtype == DT_BOOL)
@@ -167,9 +178,10 @@ static Value reduce(Lower *L, const BuiltinCall *c, Value x, const Value *rest) 
     if (rest[1].kind != VAL_BOOL)
         return lower_fail(L, E0209, c->loc, NULL, "keep must be true or false, not %s",
                           val_describe(L->arena, rest[1]));
-    Node *in = masked(L, c, c->builtin->op, x.node, rest[2]);
-    if (!in) return val_poison();
-    Node *r = t_reduce(L, c->builtin->op, in, n, axes);
+    const bool apart = c->builtin->op == OP_ARGMAX && rest[2].kind != VAL_ALL;
+    Node *in = apart ? NULL : masked(L, c, c->builtin->op, x.node, rest[2]);
+    Node *r = apart ? first_greatest(L, c, x.node, rest[2], n, axes) : in ? t_reduce(L, c->builtin->op, in, n, axes) : NULL;
+    if (!r) return val_poison();
     return val_tensor(rest[1].i ? keep_axes(L, r, x.node->shape, n, axes) : r);
 }
 

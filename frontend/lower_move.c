@@ -303,8 +303,11 @@ static Value split_sizes(Lower *L, const BuiltinCall *c, Node *x, int axis, int 
     Value *out = ARENA_ARRAY(L->arena, Value, n + 1), start = val_int(0);
     for (int i = 0; i < n; i++) {
         Dim lo, length;
-        if (!val_as_dim(size[i], &length) || !val_as_dim(start, &lo) ||
-            !part_inside(start, size[i], x->shape.dim[axis], 1))
+        const bool inside = part_inside(start, size[i], x->shape.dim[axis], 1);
+        if (!inside && !dim_is_fixed(x->shape.dim[axis]))
+            return lower_fail(L, E0218, c->loc, NULL,
+                              "split: part %d does not lie inside for every value of the bounded dimension, which may be 1", i + 1);
+        if (!val_as_dim(size[i], &length) || !val_as_dim(start, &lo) || !inside)
             return lower_fail(L, E0203, c->loc, NULL, "split: the parts do not add up to the extent of axis %d of %s",
                               axis, shape_text(L->arena, x->shape));
         out[i] = val_tensor(part_of(L, x, axis, lo, length));
@@ -326,12 +329,14 @@ static Value run_split(Lower *L, const BuiltinCall *c) {
     if (n.kind != VAL_INT || n.i < 1 || n.i > MAX_LIST)
         return lower_fail(L, E0209, c->loc, NULL, "split needs a number of parts or a list of sizes, not %s",
                           val_describe(L->arena, n));
-    Dim d = x->shape.dim[axis];
-    if (!dim_is_fixed(d) || d.bound % n.i)
+    const Dim d = x->shape.dim[axis];
+    const bool divides = dim_is_fixed(d) ? d.bound % n.i == 0 : d.scale % n.i == 0 && d.offset % n.i == 0;
+    if (!divides)
         return lower_fail(L, E0203, c->loc, NULL, "split: axis %d of %s does not divide into %lld parts", axis,
                           shape_text(L->arena, x->shape), (long long)n.i);
     Value *size = ARENA_ARRAY(L->arena, Value, n.i);
-    for (int64_t i = 0; i < n.i; i++) size[i] = val_int(d.bound / n.i);
+    const Value part = dim_is_fixed(d) ? val_int(d.bound / n.i) : dim_divide(L, d, n.i, c->loc);
+    for (int64_t i = 0; i < n.i; i++) size[i] = part;
     return split_sizes(L, c, x, axis, (int)n.i, size);
 }
 

@@ -258,7 +258,9 @@ static bool follows_bounded(IndexContext *c, const Expr *e) {
 }
 
 static bool is_gathered(IndexContext *c, const Expr *e) {
-    return mentions_index(c, e) ? reads_or_calls(e) || follows_bounded(c, e) : index_base(c, e).kind == VAL_TENSOR;
+    if (mentions_index(c, e)) return reads_or_calls(e) || follows_bounded(c, e);
+    const Value v = index_base(c, e);
+    return v.kind == VAL_TENSOR || v.kind == VAL_DIM;
 }
 
 static Node *in_range(Lower *L, Node *ids, Dim d) {

@@ -12,7 +12,8 @@ static bool extent_of(Lower *L, Value v, SrcLoc loc, Dim *out) {
     if (v.kind == VAL_INT)
         lower_fail(L, E0205, loc, NULL, "the extent %lld is negative", (long long)v.i);
     else if (v.kind == VAL_DIM)
-        lower_fail(L, E0205, loc, NULL, "this bounded extent can be negative or falls as the dimension grows");
+        lower_fail(L, E0205, loc, "count what is left: where this is S - 2, declare `dim S` for it, and write S + 2 for the whole",
+                   "this bounded extent is negative where the dimension is 1, or falls as it grows");
     else
         lower_fail(L, E0205, loc, NULL, "an extent must be a constant integer, not %s", val_describe(L->arena, v));
     return false;
@@ -144,9 +145,10 @@ static Value index_expr(Lower *L, const Item *it) {
     return subscript_whole(L, v, it->loc) ? v : val_poison();
 }
 
-/* A negative constant counts from the end. */
+/* What is negative counts from the end: a constant, or -S at every value of S. */
 static Value from_end(Value v, Dim extent) {
-    if (v.kind == VAL_INT && v.i < 0 && !val_dim_combine(val_dim(extent), 1, v, 1, &v)) return val_poison();
+    const bool below = v.kind == VAL_INT ? v.i < 0 : v.kind == VAL_DIM && v.dim.bound < 0 && v.dim.scale + v.dim.offset < 0;
+    if (below && !val_dim_combine(val_dim(extent), 1, v, 1, &v)) return val_poison();
     return v;
 }
 
@@ -237,30 +239,35 @@ static bool take_bounded(Lower *L, const Item *it, int d, Dim extent, Window *w)
     int64_t step;
     if (!bounded_range(L, it, extent, &lo, &hi, &step)) return false;
     const bool up = step > 0;
-    bool ok = is_extent(lo) && is_extent(hi) && val_dim_combine(up ? hi : lo, 1, up ? lo : hi, -1, &span);
+    for (int k = 0; k < 2; k++)
+        if (!is_extent(k ? hi : lo)) {
+            lower_fail(L, E0209, it->loc, NULL, "a slice bound must be a constant or an extent, not %s",
+                       val_describe(L->arena, k ? hi : lo));
+            return false;
+        }
+    bool ok = val_dim_combine(up ? hi : lo, 1, up ? lo : hi, -1, &span);
     if (ok) {
         const Value length = strided_length(L, span, up ? step : -step, it->loc);
         if (length.kind == VAL_POISON) return false;
         w->step[d] = step;
         ok = part_inside(lo, length, extent, step) && val_as_dim(lo, &w->lo[d]) && val_as_dim(length, &w->shape.dim[d]);
     }
-    if (!ok)
+    if (!ok && lo.kind == VAL_DIM && lo.dim.scale < 0)
+        lower_fail(L, E0218, it->loc, "slice(reverse(x, 0), 0, S) has the last S, reversed",
+                   "the start of this slice falls as the bounded dimension grows");
+    else if (!ok)
         lower_fail(L, E0218, it->loc, "an indexed definition reads 0 where there is nothing: y[i in 0..4] = x[2*i + 1]",
                    "this slice does not lie inside for every value of the bounded dimension, which may be 1");
     return ok;
 }
 
-static bool has_bounded_end(Lower *L, const Item *it, Value *hi) {
-    if (!it->hi) return false;
-    *hi = lower_expr(L, it->hi);
-    return hi->kind == VAL_DIM;
-}
+static bool follows_bounded(Lower *L, const Expr *bound) { return bound && lower_expr(L, bound).kind == VAL_DIM; }
 
 static bool take_slice(Lower *L, const Item *it, int d, Dim extent, Window *w) {
     if (!it->lo && !it->hi && !it->step) return true;
     int64_t step = 1, lo, hi, n = extent.bound;
-    Value end;
-    if (!dim_is_fixed(extent) || has_bounded_end(L, it, &end)) return take_bounded(L, it, d, extent, w);
+    if (!dim_is_fixed(extent) || follows_bounded(L, it->lo) || follows_bounded(L, it->hi))
+        return take_bounded(L, it, d, extent, w);
     if (it->step && !lower_const_int(L, it->step, "a slice step", &step)) return false;
     if (!step_is_legal(L, it, step)) return false;
     bool up = step > 0;

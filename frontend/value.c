@@ -11,7 +11,7 @@ Value val_dim(Dim d) {
 bool val_as_dim(Value v, Dim *out) {
     if (v.kind == VAL_DIM) {
         *out = v.dim;
-        return v.dim.bound >= 0 && v.dim.scale > 0;
+        return v.dim.bound >= 0 && v.dim.scale > 0 && v.dim.scale + v.dim.offset >= 0;
     }
     if (v.kind != VAL_INT || v.i < 0) return false;
     *out = dim_fixed(v.i);
@@ -30,7 +30,9 @@ const char *val_describe(Arena *a, Value v) {
     case VAL_INT: return arena_printf(a, "the integer %lld", (long long)v.i);
     case VAL_FLOAT: return arena_printf(a, "the number %g", v.f);
     case VAL_STRING: return arena_printf(a, "the string \"%s\"", v.text);
-    case VAL_DIM: return "the extent of a bounded dimension";
+    case VAL_DIM:
+        return v.dim.scale + v.dim.offset < 0 ? "an extent that is negative where the bounded dimension is 1"
+                                              : "the extent of a bounded dimension";
     case VAL_LIST: return arena_printf(a, "a list of %d", v.n);
     case VAL_RANGE: return "a range";
     case VAL_TUPLE: return arena_printf(a, "%d results", v.n);

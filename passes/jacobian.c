@@ -75,9 +75,22 @@ static Node *formula_call(Formula *f, const char *name) {
 }
 
 /* In low precision a conversion stands before it. */
+static bool is_constant(const Node *n) {
+    while (n->op == OP_CAST) n = n->in[0];
+    return n->op == OP_CONST;
+}
 static bool is_zero(const Node *n) {
     while (n->op == OP_CAST) n = n->in[0];
     return n->op == OP_CONST && n->attr->value == 0;
+}
+
+/* Is y = max(a, b), or min, its first operand?  Beside a constant that is read off y, which is kept anyway: the condition does
+ * not make the backward keep b as well (NaN is neither). */
+static Node *first_wins(const Formula *f) {
+    Node *n = f->n;
+    const Op beats = n->op == OP_MAX ? OP_GE : OP_LE, beaten = n->op == OP_MAX ? OP_LE : OP_GE;
+    if (is_constant(n->in[0])) return graph_binary(f->g, beaten, n, n->in[0]);
+    return graph_binary(f->g, beats, n->in[0], n->in[1]);
 }
 
 /* y = select(x > 0, x, 0) is positive where x is: read off y, which is kept anyway, the condition does not make
@@ -93,6 +106,7 @@ static Node *formula_name(const Formula *f, char c) {
     switch (c) {
     case 'g': return f->dy;
     case 'y': return f->n;
+    case 'f': return first_wins(f);
     default: return f->n->in[c - 'a'];
     }
 }

@@ -1,6 +1,6 @@
 # Pointwise functions and softmax.
 
-fn relu(x) { return where(x > 0, x, 0) }
+fn relu(x) { return max(0, x) } # NaN stays; the gradient at 0 is 0
 fn silu(x) { return x * sigmoid(x) }
 
 # form "erf": x times the normal distribution function; "tanh": Hendrycks and Gimpel's approximation

@@ -23,7 +23,7 @@ END
     output last
     loss = sum(sin(first)) + 2*sum(sin(last)) + 3*sum(sin(reversed)) + 4*sum(sin(even)) + 5*sum(sin(odd)) + 6*sum(sin(three)) +
            7*sum(sin(pairs)) + 8*sum(sin(rest)) + 9*sum(sin(most)) + 10*sum(sin(half)) + 11*sum(sin(falling)) +
-           12*sum(sin(ends))
+           12*sum(sin(ends)) + 13*sum(sin(second)) + 14*sum(sin(tail)) + 15*sum(sin(head)) + 16*sum(sin(final))
     output loss
     train loss with sgd(lr = 0.1)
 }
@@ -43,6 +43,10 @@ model_of >got.dsl <<'END'
     half = y[S:]
     falling = y[-2:0:-1]
     ends = slice(x, 0, 1) + x[S - 1]
+    unused, second = split(w, 2, axis = 0)
+    tail = w[-S:]
+    head = w[:-S]
+    final[c] = x[S - 1, c]
 END
 model_of >want.dsl <<'END'
     first[c] = x[0, c]
@@ -57,6 +61,11 @@ model_of >want.dsl <<'END'
     half[i, c] = sum[k] y[k, c] * upper[i, k]
     falling[i, c] = sum[k] y[k, c] * inner[i, k]
     ends[i in 0..1, c] = x[0, c] + last[c]
+    lower = float(iota(S, axis = 0, rank = 2) + int(S) == iota(2*S, axis = 1, rank = 2))
+    second[i, c] = sum[k] w[k, c] * lower[i, k]
+    tail = second
+    head[i in 0..S, c] = w[i, c]
+    final = last
 END
 for s in 1 2 5 6; do
     same_results "values at S = $s" 1e-6 --entry infer --extent S=$s

@@ -181,6 +181,18 @@ for t in $targets; do
     grep -q 'at the least loss scale; use precision bf16' log || fail "$t: $(cat log)"
 done
 
+# ids read upwards and downwards from a bound that is known at run time: GCC 12 made nothing of the loop
+cat >gathered_backwards.dsl <<'END'
+dim S <= 5
+model gathered_backwards {
+    input ids : i32[S, 2] in 0..9
+    input table : f32[9, 4]
+    e = table[ids]
+    output y = e[:, 0] * e[::-1, 1]
+}
+END
+"$FUSEC" verify gathered_backwards.dsl --target=host,c99 >log 2>&1 || fail "gathered backwards: $(cat log)"
+
 model many_parts <<END # a concat of more tensors than a kernel takes
     p = param [300, 3] init normal(1.0)
 $(awk 'BEGIN { for (i = 0; i < 300; i++) printf "    q%d = exp(p[%d:%d] * 0.1)\n", i, i, i + 1 }')
