@@ -14,6 +14,8 @@ static bool any_mentions(const IndexContext *c, const Expr *e) {
         if (mentions_index(c, e->list.at[i])) return true;
     for (int i = 0; i < e->args.n; i++)
         if (mentions_index(c, e->args.at[i].value)) return true;
+    for (int i = 0; i < e->binders.n; i++)
+        if (mentions_index(c, e->binders.at[i].range)) return true;
     for (int i = 0; i < e->items.n; i++) {
         const Item *it = &e->items.at[i];
         if (mentions_index(c, it->index) || mentions_index(c, it->lo) || mentions_index(c, it->hi) ||
@@ -74,6 +76,11 @@ bool space_fits(IndexContext *c, const IndexSpace *s, SrcLoc loc) {
 
 static bool range_given(IndexContext *c, const Expr *range, Loop *loop) {
     Lower *L = c->L;
+    if (mentions_index(c, range)) {
+        lower_fail(L, E0205, range->loc, "give it all that there is, and leave terms out: where(j <= i, x[j], 0)",
+                   "the range of an index does not follow another index");
+        return false;
+    }
     Value v = lower_arg_value(L, range), length;
     if (v.kind == VAL_POISON) return false;
     if (v.at[0].kind == VAL_INT && (v.at[1].kind == VAL_INT || v.at[1].kind == VAL_DIM) &&
@@ -116,7 +123,7 @@ static bool infer_subscript(IndexContext *c, const Expr *e, int first, const boo
     if (!base_is_fixed(c, e->a)) return false;
     Value base = index_base(c, e->a);
     if (base.kind == VAL_POISON) return false;
-    if (base.kind != VAL_TENSOR || base.node->shape.rank != e->items.n) return true; /* reported when it is read */
+    if (!read_is_element(c, e, base)) return false;
     for (int i = 0; i < e->items.n; i++) {
         const Item *it = &e->items.at[i];
         int id = it->kind == ITEM_INDEX && it->index->kind == EXPR_NAME ? loop_named(c, it->index->name.text) : -1;

@@ -53,6 +53,8 @@ typedef struct Read {
 } Read;
 
 /* lower_index.c */
+/* Does `base` have a subscript in e for each axis?  False: reported. */
+bool read_is_element(IndexContext *c, const Expr *e, Value base);
 bool mentions_index(const IndexContext *c, const Expr *e);
 /* Whether no index stands in `e`, which is subscripted; otherwise it is reported. */
 bool base_is_fixed(IndexContext *c, const Expr *e);

@@ -420,18 +420,21 @@ static bool constant_inside(IndexContext *c, const Item *it, Linear *l, Dim exte
     return subscript_whole(c->L, v, it->loc) && subscript_inside(c->L, l->c, extent, it->loc);
 }
 
+bool read_is_element(IndexContext *c, const Expr *e, Value base) {
+    if (base.kind == VAL_TENSOR && base.node->shape.rank == e->items.n) return true;
+    lower_fail(c->L, E0203, e->loc,
+               base.kind == VAL_TENSOR ? "a definition reads single elements: write a subscript per axis" : NULL,
+               "%d subscript%s for %s", e->items.n, e->items.n == 1 ? "" : "s", val_describe(c->L->arena, base));
+    return false;
+}
+
 bool read_resolve(IndexContext *c, const Expr *e, Read *r) {
     Lower *L = c->L;
     Gathered g = {0};
     if (!base_is_fixed(c, e->a)) return false;
     Value base = index_base(c, e->a);
     if (base.kind == VAL_POISON) return false;
-    if (base.kind != VAL_TENSOR || base.node->shape.rank != e->items.n) {
-        lower_fail(L, E0203, e->loc,
-                   base.kind == VAL_TENSOR ? "a definition reads single elements: write a subscript per axis" : NULL,
-                   "%d subscript%s for %s", e->items.n, e->items.n == 1 ? "" : "s", val_describe(L->arena, base));
-        return false;
-    }
+    if (!read_is_element(c, e, base)) return false;
     r->tensor = base.node;
     for (int d = 0; d < e->items.n; d++) {
         const Item *it = &e->items.at[d];

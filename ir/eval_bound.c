@@ -372,13 +372,18 @@ static bool find_undecided(Study *s, Bounds *b, const char **error) {
     return ok;
 }
 
-/* What f32 does not reach is infinite in it. */
-static void find_overflows(Study *s, const Node *n) {
-    const int64_t count = n->dtype == DT_F32 ? tensor_elements(&s->value[n->id]) : 0;
+/* What its dtype does not reach is infinite in it.  Is there any, or is that for the run to see: a loss is scaled so that f16
+ * just reaches its gradients? */
+static bool find_overflows(Study *s, const Node *n) {
+    const int64_t count = dtype_is_float(n->dtype) && n->dtype != DT_F64 ? tensor_elements(&s->value[n->id]) : 0;
+    bool any = n->dtype == DT_F16 || n->precision == PRECISION_F16;
     for (int64_t e = 0; e < count; e++) {
         const double v = s->value[n->id].data[e];
-        if (isfinite(v) && fabs(v) > (double)FLT_MAX) note_flip(s, n, e, copysign(INFINITY, v));
+        if (!isfinite(v) || isfinite(scalar_round(n->dtype, v))) continue;
+        note_flip(s, n, e, copysign(INFINITY, v));
+        any = true;
     }
+    return any;
 }
 
 Bounds *graph_eval_bounds(Arena *a, const Graph *g, const EvalEnv *env, const bool *asked, const char **error) {
@@ -396,7 +401,7 @@ Bounds *graph_eval_bounds(Arena *a, const Graph *g, const EvalEnv *env, const bo
     s.bend = ARENA_ARRAY(s.scratch, double *, n + 1);
     for (int i = 0; i < n && s.value; i++) {
         find_scale(&s, g->nodes.at[i]);
-        find_overflows(&s, g->nodes.at[i]);
+        b->overflows |= find_overflows(&s, g->nodes.at[i]);
         if (!asked[i]) continue;
         const int64_t count = tensor_elements(&s.value[i]);
         s.spread[i] = ARENA_ARRAY(s.scratch, double, count + 1);

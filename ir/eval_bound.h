@@ -19,6 +19,7 @@ typedef struct Bound {
 typedef struct Bounds {
     const Tensor *value; /* by node id */
     Bound *bound;        /* by node id */
+    bool overflows;      /* some value is infinite in its dtype, or may be: what is computed with it may be infinite or no number */
 } Bounds;
 
 enum { BOUND_EVALUATIONS = 12 }; /* of the graph, about */

@@ -86,6 +86,21 @@ blamed() {
     [ $status = 1 ] || fail "exit status $status for $2"
     grep -q "$2" out || fail "not blamed, $2: $(cat out)"
 }
+# what overflows f16 makes 0 times infinity of other parts of the sum: not decided, and no fault
+cat >overflows.dsl <<'END'
+model overflows {
+    precision f16
+    input x : f32[2, 2]
+    k, v = split(linear(x, 4) as a, 2, axis = -1)
+    h = x @ transpose(k) @ v
+    loss = 0.1 * sum(h^2)
+    output loss
+    train loss with sgd(lr = 0.01)
+}
+END
+"$FUSEC" verify overflows.dsl --target host --seed 2 >out 2>&1 || fail "what overflows is called wrong: $(cat out)"
+grep -q ' [1-9][0-9]* undecided, 0 wrong' out || fail "nothing overflows: $(cat out)"
+
 if command -v "${CC:-cc}" >/dev/null; then
     mutant codegen/c99/expr.c 's/"fusec_min", f64 ? C99_DMIN : C99_MIN/"fusec_max", f64 ? C99_DMAX : C99_MAX/' &&
         blamed host,c99 'the first wrong kernel: [a-z]*_contract_[0-9]* (launch [0-9]* of [0-9]*, m.dsl:8): '

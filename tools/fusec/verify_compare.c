@@ -60,11 +60,13 @@ static void note(VerifyTarget *t, Finding *f, const Wrong *w) {
         f->error = off, f->within = w->within;
 }
 
+/* `overflows`: a value that it may rest on does, by way of 0 times infinity too. */
 static void compare(VerifyTarget *t, Finding *f, Entry e, int result, DType dtype, const double *got,
-                    const Tensor *want, const Bound *b) {
+                    const Tensor *want, const Bound *b, bool overflows) {
     const int64_t n = tensor_elements(want);
     for (int64_t i = 0; i < n; i++) {
-        const bool decided = !b->undecided[i];
+        const bool one_overflows = overflows && isfinite(got[i]) != isfinite(want->data[i]);
+        const bool decided = !b->undecided[i] && !one_overflows;
         f->undecided += !decided;
         const Wrong w = {.found = decided && !bound_holds(dtype, got[i], want->data[i], b->within[i]),
                          .entry = e,
@@ -96,7 +98,8 @@ bool verify_entry(Verify *v, VerifyTarget *t, Entry e, const Bounds *b) {
         if (!m || !at)
             ok = run_error("%s of entry %s: there is none on %s", verify_name(v, x), entry_name[e], t->name);
         else
-            compare(t, &t->finding[e][i], e, i, m->dtype, verify_get(a, &t->run, m, at), &b->value[id], &b->bound[id]);
+            compare(t, &t->finding[e][i], e, i, m->dtype, verify_get(a, &t->run, m, at), &b->value[id], &b->bound[id],
+                    b->overflows);
     }
     arena_free(a);
     return ok;

@@ -10,6 +10,7 @@ model m {
     b = ones [z.dim(0) - 20]
     w = param [S, 2] init zeros
     state n = zeros [S]
+    e[i in 0..4] = sum[j in 0..i + 1] z[j]
     output c = iota(-1)
     output d = pad(x, [[-1, 0]])
 }
