@@ -193,6 +193,8 @@ static bool slice_axis(Infer *f, int d) {
     int64_t step = f->attr->step[d];
     if (step == 0) return fail(f, "step 0");
     if (!is_small(lo) || !is_small(n) || n.bound < 0) return fail(f, "axis %d: bad start or length", d);
+    const int64_t sym = !dim_is_fixed(x) ? x.sym : !dim_is_fixed(n) ? n.sym : lo.sym;
+    if ((!dim_is_fixed(n) && n.sym != sym) || (!dim_is_fixed(lo) && lo.sym != sym)) return fail(f, "axis %d: two symbols", d);
     if (dim_part_inside(x, lo, n, step)) return true;
     return fail(f, "axis %d reads outside %s", d, shape_text(f->arena, *shape_of(f, 0)));
 }
