@@ -147,14 +147,14 @@ static uint64_t *set_new(Sets *s, int words) {
     const int i = size_of(words);
     uint64_t *set = s->free[i];
     if (!set) return ARENA_ARRAY(s->arena, uint64_t, (size_t)1 << i);
-    memcpy(&s->free[i], set, sizeof set);
+    s->free[i] = (uint64_t *)(uintptr_t)set[0];
     return set;
 }
 
 static void set_free(Sets *s, Reach *r) {
     if (!r->bits) return;
     const int i = size_of(r->end - r->begin);
-    memcpy(r->bits, &s->free[i], sizeof r->bits);
+    r->bits[0] = (uintptr_t)s->free[i];
     s->free[i] = r->bits;
     r->bits = NULL;
 }
