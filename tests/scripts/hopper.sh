@@ -72,7 +72,7 @@ awk '/^kernel/ { sums = stores = 0; outs = gsub(/ out[,)]/, "") } /by wgmma/ { s
      / = erf / && !seen++ { right = outs == 2 && stores == 1 } /load %accumulate/ { before += !sums; after += sums } END { exit !(right && before && !after) }' m.tile ||
     fail "results, stores or numbers: $(cat m.tile)"
 pair relu
-awk '/^kernel/ { outs = gsub(/ out[,)]/, "") } / = select / && !seen++ { right = outs == 1 } END { exit !right }' m.tile || fail "relu keeps what it is made from: $(cat m.tile)"
+awk '/^kernel/ { outs = gsub(/ out[,)]/, "") } / = max / && !seen++ { right = outs == 1 } END { exit !right }' m.tile || fail "relu keeps what it is made from: $(cat m.tile)"
 schedule ' by wgmma 128x256,' gelu 8192
 # What is read after the sums in parts of sectors is fetched before the loop, while the other group has its turn.
 cat >m.dsl <<'END'
