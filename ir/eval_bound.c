@@ -1,7 +1,6 @@
 #include "ir/eval_bound.h"
 #include "ir/integer.h"
 #include "ir/eval.h"
-#include <float.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>

@@ -74,14 +74,14 @@ static Node *formula_call(Formula *f, const char *name) {
     return graph_op(f->g, op, n, in, NULL);
 }
 
-/* In low precision a conversion stands before it. */
-static bool is_constant(const Node *n) {
+/* In low precision a conversion stands before it.  NULL: it is none. */
+static const Node *constant_of(const Node *n) {
     while (n->op == OP_CAST) n = n->in[0];
-    return n->op == OP_CONST;
+    return n->op == OP_CONST ? n : NULL;
 }
 static bool is_zero(const Node *n) {
-    while (n->op == OP_CAST) n = n->in[0];
-    return n->op == OP_CONST && n->attr->value == 0;
+    const Node *c = constant_of(n);
+    return c && c->attr->value == 0;
 }
 
 /* Is y = max(a, b), or min, its first operand?  Beside a constant that is read off y, which is kept anyway: the condition does
@@ -89,7 +89,7 @@ static bool is_zero(const Node *n) {
 static Node *first_wins(const Formula *f) {
     Node *n = f->n;
     const Op beats = n->op == OP_MAX ? OP_GE : OP_LE, beaten = n->op == OP_MAX ? OP_LE : OP_GE;
-    if (is_constant(n->in[0])) return graph_binary(f->g, beaten, n, n->in[0]);
+    if (constant_of(n->in[0])) return graph_binary(f->g, beaten, n, n->in[0]);
     return graph_binary(f->g, beats, n->in[0], n->in[1]);
 }
 

@@ -141,8 +141,40 @@ static bool is_zero(const Printer *p, const Atom *a) {
     return a->kind == ATOM_AXIS && !p->axis[a->id].open;
 }
 
+/* Does it move with a loop from a place that is known at run time only? */
+static bool moves_from_extent(const Printer *p, const Index *x) {
+    bool moves = false, extent = false;
+    for (int i = 0; i < x->n; i++) {
+        const Atom *a = &x->term[i].atom;
+        moves |= (a->kind == ATOM_AXIS || a->kind == ATOM_TILE) && !is_zero(p, a);
+        extent |= a->kind == ATOM_EXTENT;
+    }
+    return moves && extent;
+}
+
+/* Modulo 2^32 or 2^64, and back.  GCC 12's induction variables (-fivopts, so -O2) take two such subscripts of one loop that
+ * move by different steps (t[S - 1 - i] * t[2*S - 1 - 2*i]) for bounds of each other when their arithmetic is signed, and
+ * leave the loop out: right with -O1, -fwrapv, and what is unsigned. */
+static Text index_modulo(Printer *p, const Index *x, bool wide) {
+    const char *bits = wide ? "64" : "32", *suffix = wide ? "ull" : "u", *s = "";
+    for (int i = 0; i < x->n; i++) {
+        const int64_t coef = x->term[i].coef;
+        const uint64_t size = coef < 0 ? -(uint64_t)coef : (uint64_t)coef;
+        if (is_zero(p, &x->term[i].atom)) continue;
+        const Text atom = atom_text(p, &x->term[i].atom, wide);
+        const char *sign = coef < 0 ? (*s ? " - " : "-") : *s ? " + " : "",
+                   *factor = size == 1 ? "" : arena_printf(p->arena, "%" PRIu64 "%s * ", size, suffix);
+        s = arena_printf(p->arena, "%s%s%s(uint%s_t)%s", s, sign, factor, bits, c99_operand(p, atom, LEVEL_UNARY));
+    }
+    if (x->c)
+        s = arena_printf(p->arena, "%s %c %" PRIu64 "%s", s, x->c < 0 ? '-' : '+', x->c < 0 ? -(uint64_t)x->c : (uint64_t)x->c,
+                         suffix);
+    return (Text){arena_printf(p->arena, "(int%s_t)(%s)", bits, s), LEVEL_UNARY};
+}
+
 Text c99_index(Printer *p, const Index *x, bool wide) {
     Text t = {"", LEVEL_ATOM};
+    if (moves_from_extent(p, x)) return index_modulo(p, x, wide);
     for (int i = 0; i < x->n; i++) {
         const int64_t coef = x->term[i].coef, size = coef < 0 ? -coef : coef;
         if (is_zero(p, &x->term[i].atom)) continue;

@@ -39,7 +39,7 @@ typedef struct Val {
 
 typedef struct AxisName {
     const char *index, *base, *end; /* one element; first of the tile; past its last */
-    const char *type;               /* int32_t or intptr_t; int64_t for an axis past its range */
+    const char *type;               /* int32_t, or int64_t for an axis past its range */
     int step;                       /* lanes after collapsing */
     bool open;                      /* `index` is in scope */
     bool descends;                  /* lanes are summed from the last to the first, in which order memory is read */

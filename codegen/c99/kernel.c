@@ -348,30 +348,8 @@ static void print_block(Printer *p, const Block *b) {
 }
 
 /* ---- the function ------------------------------------------------------------------------------------------------ */
-/* *falls: a read goes down as a loop goes up; *gathers: an address is read from memory. */
-static void find_reads(const Block *b, bool *falls, bool *gathers) {
-    for (int n = 0; n < b->n; n++) {
-        const Inst *i = b->at[n];
-        for (int d = 0; d < i->n_index; d++) {
-            *gathers |= index_gathers(i->index[d]);
-            for (int t = 0; t < i->index[d]->n; t++)
-                *falls |= i->index[d]->term[t].coef < 0 && i->index[d]->term[t].atom.kind == ATOM_AXIS;
-        }
-        find_reads(&i->body, falls, gathers);
-    }
-}
-
-/* GCC 12 with -O2 makes nothing at all of a loop with a 32-bit index that gathers by two reads, one upwards and one downwards
- * from a bound known at run time (t[ids[2*i]] * t[ids[2*S - 1 - 2*i]]); an index as wide as an address keeps it. */
-static bool loses_loops(const Kernel *k) {
-    bool falls = false, gathers = false;
-    find_reads(&k->body, &falls, &gathers);
-    return falls && gathers;
-}
-
 static void name_all(Printer *p) {
     Kernel *k = p->k;
-    const char *const loop = loses_loops(k) ? "intptr_t" : "int32_t";
     p->buffer = ARENA_ARRAY(p->arena, const char *, k->buffers.n + 1);
     p->sym = ARENA_ARRAY(p->arena, const char *, k->n_syms + 1);
     for (int i = 0; i < k->buffers.n; i++)
@@ -385,7 +363,7 @@ static void name_all(Printer *p) {
         a->index = c99_unique(p->arena, &p->names, c99_identifier(p->arena, k->axes.at[i].name));
         a->base = c99_unique(p->arena, &p->names, arena_printf(p->arena, "%s_base", a->index));
         a->end = c99_unique(p->arena, &p->names, arena_printf(p->arena, "%s_end", a->index));
-        a->type = k->axes.at[i].extent.bound > INT32_MAX - 65536 ? "int64_t" : loop;
+        a->type = k->axes.at[i].extent.bound > INT32_MAX - 65536 ? "int64_t" : "int32_t";
     }
 }
 

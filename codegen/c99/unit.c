@@ -68,7 +68,7 @@ static const char *const reserved[] = {
     "catch",      "throw",     "friend",   "using",    "export",    "explicit", "mutable",  "and",      "or",
     "not",        "xor",       "main",     "NULL",     "near",      "far",      "linux",    "unix",     "int8_t",
     "int16_t",    "int32_t",   "int64_t",  "uint8_t",  "uint16_t",  "uint32_t", "uint64_t", "size_t",   "INT32_MIN",
-    "INT32_MAX",  "memcpy",    "memset",   "memmove",  "memcmp",   "intptr_t"};
+    "INT32_MAX",  "memcpy",    "memset",   "memmove",  "memcmp"};
 
 /* Names that the printer gives to values: v7, next7. */
 static bool is_generated(const char *s) {

@@ -181,17 +181,20 @@ for t in $targets; do
     grep -q 'at the least loss scale; use precision bf16' log || fail "$t: $(cat log)"
 done
 
-# ids read upwards and downwards from a bound that is known at run time: GCC 12 made nothing of the loop
-cat >gathered_backwards.dsl <<'END'
-dim S <= 5
-model gathered_backwards {
-    input ids : i32[S, 2] in 0..9
+# Subscripts that move from a bound known at run time by different steps: GCC 12 makes nothing of such loops where they are signed.
+for y in 'z[:S][::-1] * z[::-2]' 'table[m[:S][::-1]] * table[m[:2*S][::-2]]' 'table[m[:S][::-1]] + table[m[:2*S][::-2]]' \
+    'table[m[:2*S:2]] * table[m[:2*S][::-2]]' 'table[m[:S]] * table[m[2*S::2]]' 'table[m[:S][::-1]] - table[m[:2*S:2]] - table[m[:2*S][::-2]]'; do
+    cat >moving.dsl <<END
+dim S <= 7
+model moving {
+    input m : i32[4*S] in 0..9
     input table : f32[9, 4]
-    e = table[ids]
-    output y = e[:, 0] * e[::-1, 1]
+    input z : f32[2*S, 4]
+    output y = $y
 }
 END
-"$FUSEC" verify gathered_backwards.dsl --target=host,c99 >log 2>&1 || fail "gathered backwards: $(cat log)"
+    "$FUSEC" verify moving.dsl --target=host,c99 --rounds 4 >log 2>&1 || fail "$y: $(cat log)"
+done
 
 model many_parts <<END # a concat of more tensors than a kernel takes
     p = param [300, 3] init normal(1.0)

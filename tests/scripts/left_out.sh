@@ -20,56 +20,47 @@ model m {
 END
 }
 
-# same NAME: on stdin a line with the definition of s, then one with what it should be
-same() {
-    read -r got
-    read -r want
-    model_of "$got" >got.dsl
-    model_of "$want" >want.dsl
-    same_results "$1" 1e-6 --entry grad
-}
-
-same gathered <<'END'
+same gathered 1e-6 --entry grad <<'END'
 s = sum[r in 0..3] b[ids[r - 1]]
 s = sum[r in 1..3] b[ids[r - 1]]
 END
-same gathered_backwards <<'END'
+same gathered_backwards 1e-6 --entry grad <<'END'
 s = sum[r in 0..3] b[ids[1 - r]]
 s = sum[r in 0..2] b[ids[1 - r]]
 END
-same multiplied <<'END'
+same multiplied 1e-6 --entry grad <<'END'
 s = sum[r in 0..4] b[ids[r - 1]] * c[r]
 s = sum[r in 1..3] b[ids[r - 1]] * c[r]
 END
-same not_exact <<'END'
+same not_exact 1e-6 --entry grad <<'END'
 s = sum[r in 0..4] b[ids[r / 2]] * c[r]
 s = b[ids[0]] * c[0] + b[ids[1]] * c[2]
 END
-same along_results <<'END'
+same along_results 1e-6 --entry grad <<'END'
 s[i in 0..3] = sum[r in 0..2] b[ids[i - 1]] * c[r]
 s[i in 0..2] = sum[r in 0..2] b[ids[i]] * c[r]
 END
-same of_two_axes <<'END'
+same of_two_axes 1e-6 --entry grad <<'END'
 s = sum[r in 0..3, q in 0..3] b[both[r, q]]
 s = sum[r in 0..2, q in 0..2] b[both[r, q]]
 END
-same twice <<'END'
+same twice 1e-6 --entry grad <<'END'
 s = sum[r in 0..3] b[ids[ids[r]]]
 s = sum[r in 1..2] b[ids[ids[r]]]
 END
-same two_subscripts <<'END'
+same two_subscripts 1e-6 --entry grad <<'END'
 s = sum[r in 0..3] m[ids[r - 1], ids[r]] * c[r]
 s = sum[r in 1..2] m[ids[r - 1], ids[r]] * c[r]
 END
-same shared_index <<'END'
+same shared_index 1e-6 --entry grad <<'END'
 s = sum[r in 0..4] m[r, ids[r - 1]] * c[r]
 s = sum[r in 1..3] m[r, ids[r - 1]] * c[r]
 END
-same in_a_function <<'END'
+same in_a_function 1e-6 --entry grad <<'END'
 s = sum[r in 0..4] exp(b[ids[r - 1]]) * c[r]
 s = sum[r in 1..3] exp(b[ids[r - 1]]) * c[r]
 END
-same in_a_maximum <<'END'
+same in_a_maximum 1e-6 --entry grad <<'END'
 s = max[r in 0..4] b[ids[r - 1]] * c[r]
 s = max[r in 1..3] b[ids[r - 1]] * c[r]
 END

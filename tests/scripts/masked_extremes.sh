@@ -20,32 +20,23 @@ model m {
 END
 }
 
-# same NAME: on stdin a definition of best, then one of what it should be
-same() {
-    read -r got
-    read -r want
-    model_of "$got" >got.dsl
-    model_of "$want" >want.dsl
-    same_results "$1" 0 --entry infer
-}
-
-same integers <<'END'
+same integers 0 --entry infer <<'END'
 best = argmax(x, axis = 1, where = keep)
 best = argmax(where(keep, x + 100, 0), axis = 1)
 END
-same floats <<'END'
+same floats 0 --entry infer <<'END'
 best = argmax(float(x), axis = 0, where = keep)
 best = argmax(where(keep, x + 100, 0), axis = 0)
 END
-same one <<'END'
+same one 0 --entry infer <<'END'
 best = argmax(float(x), axis = 1, keep = true, where = few)
 best = argmax(float(few), axis = 1, keep = true)
 END
-same least <<'END'
+same least 0 --entry infer <<'END'
 best = argmax(float(x) - 3e38 - 3e38, axis = 1, where = keep)
 best = argmax(float(keep), axis = 1)
 END
-same nothing <<'END'
+same nothing 0 --entry infer <<'END'
 best = argmax(x, axis = 1, where = never)
 best = argmax(x * 0, axis = 1)
 END

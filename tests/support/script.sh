@@ -24,6 +24,15 @@ same_results() {
     echo "$what"
 }
 
+# same NAME TOLERANCE OPTION..: on stdin a definition, then what it should be; `model_of LINE` of the script makes a program of each.
+same() {
+    read -r got
+    read -r want
+    model_of "$got" >got.dsl
+    model_of "$want" >want.dsl
+    same_results "$@"
+}
+
 # A test that needs the software GPU is skipped where that is not built; it is found before a real one.
 needs_software_gpu() { has_software_gpu || { echo "skipped: no software GPU"; exit 77; }; }
 has_software_gpu() {

@@ -283,6 +283,31 @@ static void concats_of_reshapes(void **state) {
     if (fired[REWRITE_concat_before_reshape] < 150) fail_msg("the rule applied %u times", fired[REWRITE_concat_before_reshape]);
 }
 
+/* At the boundaries of what one concat joins, and of two levels of them. */
+static void concats_of_many(void **state) {
+    (void)state;
+    enum { MOST = 128 };
+    static const int counts[] = {MOST - 1, MOST, MOST + 1, 2 * MOST, 2 * MOST + 1, MOST * MOST + 1};
+    for (size_t i = 0; i < sizeof counts / sizeof *counts; i++) {
+        Rng rng = {.state = 21 + i};
+        Arena *a = arena_new();
+        PassContext c = {.arena = a};
+        Trial t;
+        trial_init(&t, a, &rng);
+        Node **in = ARENA_ARRAY(a, Node *, counts[i]);
+        for (int k = 0; k < counts[i]; k++) in[k] = trial_param(&t, shape_fixed(1, (int64_t[]){1 + k % 2}), -1, 1);
+        Node *y = graph_op(t.graph, OP_CONCAT, counts[i], in, &(Attr){.axis = 0});
+        vec_push(a, t.model->outputs, (TensorDecl){.name = "y", .dtype = DT_F32, .shape = y->shape});
+        graph_result(t.graph, RESULT_OUTPUT, 0, y);
+        const EvalEnv env = random_env(a, t.model, &rng);
+        Graph *after = pass_canonicalize(&c, t.graph);
+        const char *why = results_agree(a, &env, t.graph, after, 0);
+        if (why) fail_msg("%d operands: %s", counts[i], why);
+        for (int k = 0; k < after->nodes.n; k++) assert_true(after->nodes.at[k]->n_in <= MOST);
+        arena_free(a);
+    }
+}
+
 /* A contraction behind very many movements that do not meet: absorbed as far as is safe, never a crash. */
 static void long_chains(void **state) {
     (void)state;
@@ -306,7 +331,7 @@ static void long_chains(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(concats_of_reshapes), cmocka_unit_test(long_chains), cmocka_unit_test(strided_gradients), cmocka_unit_test(sums_of_products),
+        cmocka_unit_test(concats_of_reshapes), cmocka_unit_test(concats_of_many), cmocka_unit_test(long_chains), cmocka_unit_test(strided_gradients), cmocka_unit_test(sums_of_products),
         cmocka_unit_test(every_op),    cmocka_unit_test(random_programs),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

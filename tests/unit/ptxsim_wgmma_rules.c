@@ -69,6 +69,8 @@ static const Rule RULES[] = {
     {"fragments overwritten after the wait", NULL, 16,
      HEAD READY FENCE MMA_REGISTERS COMMIT WAIT "mov.b32 %f2, 0;\n" STORE TAIL, 0},
     {"accumulators read before the wait", "wgmma-wait", 16, HEAD READY FENCE MMA COMMIT STORE WAIT TAIL, 0},
+    {"accumulators written before the wait", "register-in-flight", 0,
+     HEAD READY FENCE MMA COMMIT "mov.f32 %d1, 0f00000000;\n" WAIT STORE TAIL, 0},
     {"no commit", "missing-wait", 0, HEAD READY FENCE MMA WAIT TAIL, 0},
     {"no commit, and a read", "wgmma-wait", 16, HEAD READY FENCE MMA WAIT STORE TAIL, 0},
     {"no wait", "missing-wait", 0, HEAD READY FENCE MMA COMMIT TAIL, 0},

@@ -18,8 +18,8 @@ FUSEC_KERNEL reverse_scan(const float *restrict x, float *restrict y, int32_t S)
     for (int32_t m = 0; m < 4; m++) {
         float v2 = 0.0f;
         for (int32_t i = 0; i < S; i++) {
-            const float v5 = v2 + x[9 * m - i + S - 1];
-            y[9 * m - i + S - 1] = v5;
+            const float v5 = v2 + x[(int32_t)(9u * (uint32_t)m - (uint32_t)i + (uint32_t)S - 1u)];
+            y[(int32_t)(9u * (uint32_t)m - (uint32_t)i + (uint32_t)S - 1u)] = v5;
             v2 = v5;
         }
         (void)v2;

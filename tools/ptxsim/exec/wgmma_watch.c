@@ -9,8 +9,8 @@
 /* ---- at run time -------------------------------------------------------------------------------------- */
 struct RegisterWatch {
     ExecFn run;
-    const uint32_t *slot; /* register offset / SLOT_BYTES */
-    int count;
+    const uint32_t *slot; /* register offset / SLOT_BYTES: first those it reads, then those it writes */
+    int reads, count;
 };
 
 static const RegisterWatch *watch_of(const Warp *w, const Inst *i) {
@@ -32,20 +32,21 @@ static bool wake_watched(Warp *w) {
     return true;
 }
 
-/* Accumulators in flight: ptxas sees it, and injects a wait for everything in flight in front of the instruction (C7514,
+/* Accumulators in flight are read: ptxas sees it, and injects a wait for everything in flight in front of the instruction (C7514,
  * C7517). */
 static void exec_watched(Warp *w, const Inst *i, uint32_t mask) {
     const RegisterWatch *x = watch_of(w, i);
     const WgmmaWarp *s = wgmma_warp(w);
-    bool sum_flies = false, fragment_flies = false;
+    bool sum_read = false, sum_written = false, fragment_flies = false;
     for (int k = 0; s && k < x->count; k++) {
-        sum_flies |= s->slot[x->slot[k]].sum_flies;
+        *(k < x->reads ? &sum_read : &sum_written) |= s->slot[x->slot[k]].sum_flies;
         fragment_flies |= s->slot[x->slot[k]].fragment_flies != 0;
     }
-    if (fragment_flies)
+    if (fragment_flies || sum_written)
         warp_report(w, REPORT_IN_FLIGHT, __builtin_ctz(mask), 0, 0,
-                    "a register of A of a wgmma.mma_async before a wgmma.wait_group for it");
-    if (!sum_flies) {
+                    sum_written ? "an accumulator of a wgmma.mma_async written before a wgmma.wait_group for it"
+                                : "a register of A of a wgmma.mma_async before a wgmma.wait_group for it");
+    if (!sum_read) {
         run_watched(w, i, mask);
         return;
     }
@@ -124,15 +125,21 @@ static void visit_list(const OperandList *list, Visit visit, void *data) {
     for (int k = 0; k < list->count; k++) visit(&list->item[k], data);
 }
 
-static void visit_operands(const Inst *i, Visit visit, void *data) {
-    const Operand *const PLAIN[] = {&i->d, &i->d2, &i->a, &i->b, &i->c, &i->e};
+static void visit_reads(const Inst *i, Visit visit, void *data) {
+    const Operand *const PLAIN[] = {&i->a, &i->b, &i->c, &i->e};
     for (size_t k = 0; k < sizeof PLAIN / sizeof *PLAIN; k++) visit(PLAIN[k], data);
-    for (int k = 0; k < MAX_VECTOR; k++) visit(&i->vec[k], data);
+    for (int k = 0; i->store && k < MAX_VECTOR; k++) visit(&i->vec[k], data);
     if (!i->matrix) return;
-    visit_list(&i->matrix->d, visit, data);
     visit_list(&i->matrix->a, visit, data);
     visit_list(&i->matrix->b, visit, data);
     visit_list(&i->matrix->c, visit, data);
+}
+
+static void visit_writes(const Inst *i, Visit visit, void *data) {
+    visit(&i->d, data);
+    visit(&i->d2, data);
+    for (int k = 0; !i->store && k < MAX_VECTOR; k++) visit(&i->vec[k], data);
+    if (i->matrix) visit_list(&i->matrix->d, visit, data);
 }
 
 typedef struct Watched {
@@ -159,11 +166,13 @@ static void watch_instruction(SimArena *a, Inst *i, RegisterWatch *to, Watched *
     uint32_t here[MOST];
     x->found = most > MOST ? sim_alloc(a, sizeof *x->found * (size_t)most) : here;
     x->count = 0;
-    visit_operands(i, find_operand, x);
+    visit_reads(i, find_operand, x);
+    to->reads = x->count;
+    visit_writes(i, find_operand, x);
     if (!x->count) return;
     uint32_t *slot = sim_alloc(a, sizeof *slot * (size_t)x->count);
     memcpy(slot, x->found, sizeof *slot * (size_t)x->count);
-    *to = (RegisterWatch){.run = i->run, .slot = slot, .count = x->count};
+    *to = (RegisterWatch){.run = i->run, .slot = slot, .reads = to->reads, .count = x->count};
     i->run = exec_watched;
     i->flow = FLOW_WAIT;
 }
