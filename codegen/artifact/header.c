@@ -224,9 +224,9 @@ static void entry_function(Header *h, Entry e, const char **in, const char **out
                                     h->backend == BACKEND_C99 ? "&model->memory" : "model", which, values);
     if (e == ENTRY_STEP)
         fprintf(h->f,
-                "    const fusec_status status = %s;\n    if (status == FUSEC_OK) model->step++;\n    return "
-                "status;\n}\n\n",
-                call);
+                "    const fusec_status status = %s;\n    if (fusec_step_counts(status, %d)) model->step++;\n"
+                "    return status;\n}\n\n",
+                call, h->m->check_finite);
     else
         fprintf(h->f, "    return %s;\n}\n\n", call);
 }

@@ -24,6 +24,10 @@ FUSEC_WEAK const char *fusec_status_text(fusec_status s) {
     return "unknown status";
 }
 
+FUSEC_WEAK int fusec_step_counts(fusec_status s, int check_finite) {
+    return s == FUSEC_OK || s == FUSEC_SKIPPED || s == FUSEC_E_LOSS_SCALE || (s == FUSEC_E_DIVERGED && !check_finite);
+}
+
 FUSEC_WEAK int64_t fusec_outcome_state(const fusec_manifest *m) {
     for (uint32_t i = 0; i < m->n_states; i++)
         if (m->states[i].outcome) return (int64_t)m->states[i].offset;
