@@ -30,8 +30,8 @@ int program_models(const Program *p);
 const char *program_model_name(const Program *p, int i);
 
 /* Declares the model and lowers all its entries that exist (grad and step need `train`; infer always;
- * init always; derive where a state's initial value is computed from parameters).  Graphs contain GRADIENT and STOP_GRADIENT nodes; graphs[e] is NULL for an absent entry.
- * All share one Model, whose tables are the same whichever entry is compiled. False on errors. */
+ * init always; derive where a state's initial value is computed from parameters).  Graphs contain GRADIENT and STOP_GRADIENT nodes; graphs[e] is NULL for an absent entry,
+ * and has an arena of its own otherwise, which goes with `a`, or before.  All share one Model, whose tables are the same whichever entry is compiled. False on errors. */
 bool program_lower(Arena *a, Diag *d, Program *p, const char *model, Graph *graphs[ENTRY_COUNT]);
 
 #endif

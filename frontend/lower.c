@@ -223,16 +223,31 @@ static void run_model(Lower *L, const Top *top) {
     if (L->entry == ENTRY_INIT) check_init(L);
 }
 
-/* first: of the entry that was lowered before all others, NULL for that one itself. */
-static Graph *run_entry(Arena *a, Diag *d, Program *p, Model *m, const Top *top, Entry entry, const Graph *first) {
-    Lower L = {
-        .arena = a, .scratch = arena_new(), .diag = d, .program = p, .model = m, .entry = entry, .declaring = !first};
+/* What an entry is lowered for, besides itself. */
+typedef struct Lowering {
+    Diag *diag;
+    Program *program;
+    const Top *top;
+    const Graph *empty; /* of the model, and of the attributes that all entries share */
+    bool declared;      /* by an entry that was lowered before */
+} Lowering;
+
+/* The graph has an arena of its own, a child of a: it is large, and goes when it is compiled. */
+static Graph *run_entry(Arena *a, const Lowering *x, Entry entry) {
+    Diag *d = x->diag;
+    Lower L = {.arena = a,
+               .scratch = arena_new(),
+               .diag = d,
+               .program = x->program,
+               .model = x->empty->model,
+               .entry = entry,
+               .declaring = !x->declared};
     const int before = diag_errors(d);
     L.weights = DT_F32;
     L.training = entry == ENTRY_GRAD || entry == ENTRY_STEP;
-    L.g = first ? graph_new_from(a, first) : graph_new(a, m, entry);
+    L.g = graph_new_from(arena_child(a), x->empty);
     L.g->entry = entry;
-    run_model(&L, top);
+    run_model(&L, x->top);
     arena_free(L.scratch);
     return diag_errors(d) == before && !L.stopped ? L.g : NULL;
 }
@@ -285,12 +300,12 @@ bool program_lower(Arena *a, Diag *d, Program *p, const char *model, Graph *grap
     for (int i = 0; i < diag_files(d); i++) vec_push(a, m->files, diag_source(d, i)->name);
     bool training = trains(top);
     static const Entry order[] = {ENTRY_STEP, ENTRY_GRAD, ENTRY_INFER, ENTRY_INIT, ENTRY_DERIVE};
-    const Graph *first = NULL;
+    Lowering x = {.diag = d, .program = p, .top = top, .empty = graph_new(a, m, ENTRY_STEP)};
     for (int i = training ? 0 : 2; i < ENTRY_COUNT; i++) {
         if (order[i] == ENTRY_DERIVE && !any_derived(m)) break;
-        graphs[order[i]] = run_entry(a, d, p, m, top, order[i], first);
+        graphs[order[i]] = run_entry(a, &x, order[i]);
         if (!graphs[order[i]]) return false;
-        if (!first) first = graphs[order[i]];
+        x.declared = true;
     }
     return true;
 }

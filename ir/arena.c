@@ -19,6 +19,8 @@ struct Arena {
     size_t left;
     size_t handed_out;
     size_t next_block;
+    Arena *children, *next; /* the first child; the next of the same parent */
+    Arena **link;           /* what points to this one, NULL if it has no parent */
 };
 
 static size_t round_up(size_t n) {
@@ -40,8 +42,20 @@ Arena *arena_new(void) {
     return a;
 }
 
+Arena *arena_child(Arena *a) {
+    Arena *child = arena_new();
+    child->link = &a->children;
+    child->next = a->children;
+    if (child->next) child->next->link = &child->next;
+    a->children = child;
+    return child;
+}
+
 void arena_free(Arena *a) {
     if (!a) return;
+    while (a->children) arena_free(a->children);
+    if (a->link) *a->link = a->next;
+    if (a->next) a->next->link = a->link;
     for (Block *b = a->blocks, *next; b; b = next) {
         next = b->next;
         free(b);

@@ -11,6 +11,7 @@
 typedef struct Arena Arena;
 
 Arena *arena_new(void);
+Arena *arena_child(Arena *a); /* freed with a, or before */
 void arena_free(Arena *a); /* NULL is allowed */
 void *arena_alloc(Arena *a, size_t bytes);
 void *arena_dup(Arena *a, const void *src, size_t bytes);

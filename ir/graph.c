@@ -125,24 +125,30 @@ void graph_renumber(Graph *g) {
     for (int i = 0; i < g->nodes.n; i++) g->nodes.at[i]->id = i;
 }
 
+/* The nodes of a deep model's graph are not in the cache: each walk is as dear as what it does is cheap. */
 Uses graph_uses(Arena *a, const Graph *g) {
-    int n = g->nodes.n;
+    const int n = g->nodes.n;
+    Arena *scratch = arena_new();
+    int *end = ARENA_ARRAY(scratch, int, n + 1); /* by id: operands of the nodes up to it */
+    VEC(int) operand = {0};
     Uses u = {.first = ARENA_ARRAY(a, int, n + 2)};
     for (int i = 0; i < n; i++) { /* first[id + 2] counts, then becomes the place to fill */
         const Node *x = g->nodes.at[i];
-        for (int k = 0; k < x->n_in; k++) u.first[x->in[k]->id + 2]++;
+        for (int k = 0; k < x->n_in; k++) {
+            vec_push(scratch, operand, x->in[k]->id);
+            u.first[x->in[k]->id + 2]++;
+        }
+        end[i] = operand.n;
     }
     for (int i = 2; i <= n + 1; i++) u.first[i] += u.first[i - 1];
-    u.user = ARENA_ARRAY(a, Node *, u.first[n + 1]);
-    for (int i = 0; i < n; i++) {
-        Node *x = g->nodes.at[i];
-        for (int k = 0; k < x->n_in; k++) u.user[u.first[x->in[k]->id + 1]++] = x;
-    }
+    u.user = ARENA_ARRAY(a, Node *, operand.n);
+    for (int i = 0, k = 0; i < n; i++)
+        for (; k < end[i]; k++) u.user[u.first[operand.at[k] + 1]++] = g->nodes.at[i];
+    arena_free(scratch);
     return u;
 }
 
 void graph_prune(Graph *g) {
-    graph_renumber(g);
     bool *needed = ARENA_ARRAY(g->arena, bool, g->nodes.n);
     for (int i = 0; i < g->results.n; i++) needed[g->results.at[i].value->id] = true;
     for (int i = g->nodes.n - 1; i >= 0; i--) {
@@ -151,8 +157,9 @@ void graph_prune(Graph *g) {
     }
     int kept = 0;
     for (int i = 0; i < g->nodes.n; i++) {
-        if (needed[i]) g->nodes.at[kept++] = g->nodes.at[i];
+        if (!needed[i]) continue;
+        if (kept != i) g->nodes.at[i]->id = kept;
+        g->nodes.at[kept++] = g->nodes.at[i];
     }
     g->nodes.n = kept;
-    graph_renumber(g);
 }

@@ -9,7 +9,9 @@
 #include "ir/ops.h"
 #include "ir/shape.h"
 #include "ir/vec.h"
+#include <stddef.h>
 #include <stdio.h>
+#include <string.h>
 
 /* ---- contract --------------------------------------------------------------------------
  * out[o_0, .., o_{n_out-1}] = sum over loops n_out.. n_loops-1, where every guard holds and every
@@ -84,6 +86,12 @@ struct Node { /* what is read most stands first, in one line of the cache */
     Shape shape;
     SrcLoc loc;
 };
+
+/* Shapes are large, and most of their dims are none: those of `to` past the rank stay as they are. */
+static inline void node_copy(Node *to, const Node *from) {
+    memcpy(to, from, offsetof(Node, shape.dim) + sizeof *from->shape.dim * (size_t)from->shape.rank);
+    to->loc = from->loc;
+}
 
 /* ---- model-level declarations: the same for all entries ---------------------------------- */
 typedef struct TensorDecl {
@@ -171,7 +179,7 @@ typedef struct Uses {
 Uses graph_uses(Arena *a, const Graph *g);
 void graph_renumber(Graph *g); /* sets ids to positions */
 
-/* Keeps what results need, in the same order; drops the rest. */
+/* Keeps what results need, in the same order; drops the rest.  Ids are positions before and after. */
 void graph_prune(Graph *g);
 
 /* ---- text (print.c, parse.c): parses back to an identical graph ---------------------------- */

@@ -137,7 +137,6 @@ static bool has_work(const Graph *g) {
 }
 
 Graph *pass_autodiff(PassContext *c, Graph *g) {
-    graph_renumber(g);
     if (!has_work(g)) return g;
     Arena *scratch = arena_new();
     int n = g->nodes.n;

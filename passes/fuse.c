@@ -44,7 +44,6 @@ static int separate_results(Graph *g, Arena *a) {
         if (op_is_memory(v->op) || taken[v->id] || shared) r->value = append_copy(g, v), copies++;
         else taken[v->id] = true;
     }
-    graph_renumber(g);
     return copies;
 }
 
@@ -306,7 +305,6 @@ Plan *pass_fuse(PassContext *c, Graph *g) {
         if (g->nodes.at[i]->op == OP_ACCUMULATE) accumulate = g->nodes.at[i];
     if (g->entry == ENTRY_GRAD && !accumulate)
         accumulate = graph_node(g, OP_ACCUMULATE, 0, NULL, NULL, DT_I32, shape_scalar());
-    graph_renumber(g);
     fuse_separate_parts(c, g);
     partition(&f, c, g, accumulate);
     /* Updates that cannot go in place are computed aside and copied over; then all can. */
@@ -317,10 +315,7 @@ Plan *pass_fuse(PassContext *c, Graph *g) {
             tally(&f, FUSION_update_aside);
             again = true;
         }
-    if (again) {
-        graph_renumber(g);
-        partition(&f, c, g, accumulate);
-    }
+    if (again) partition(&f, c, g, accumulate);
     choose_homes(&f);
     for (int i = 0; i < copies; i++) tally(&f, FUSION_copied_result);
     return f.plan;

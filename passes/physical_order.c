@@ -342,7 +342,6 @@ Graph *pass_order(PassContext *c, Graph *g) {
                .copies = c->target->backend == BACKEND_HOST,
                .leader = ARENA_ARRAY(a, int, n),
                .vote = arena_alloc(a, sizeof *o.vote * (size_t)n)};
-    graph_renumber(g);
     o.plain = ARENA_ARRAY(a, Node *, n);
     o.turned = ARENA_ARRAY(a, Node *, n);
     o.inner = ARENA_ARRAY(a, int, n);

@@ -268,7 +268,6 @@ static Graph *place(PassContext *c, Graph *g) {
     p.feeds = ARENA_ARRAY(p.scratch, DType, n);
     p.sum_only = ARENA_ARRAY(p.scratch, bool, n);
     p.by = ARENA_ARRAY(p.scratch, bool, n);
-    graph_renumber(g);
     look_ahead(&p, g);
     for (int i = 0; i < n; i++) place_node(&p, g->nodes.at[i]);
     for (int i = 0; i < g->results.n; i++) {

@@ -93,7 +93,6 @@ Graph *precision_raise(PassContext *c, Graph *g) {
     r.copy = ARENA_ARRAY(r.scratch, Node *, n);
     r.needed = ARENA_ARRAY(r.scratch, bool, n);
     r.kept = ARENA_ARRAY(r.scratch, bool, n);
-    graph_renumber(g);
     find_needed(&r, g);
     for (int i = 0; i < n; i++) r.copy[i] = remake(&r, g->nodes.at[i]);
     for (int i = 0; i < g->results.n; i++) {

@@ -228,30 +228,28 @@ bool rewrite_only_reader(const Rewriter *r, const Node *n) { return r->readers.a
 /* ---- the walk --------------------------------------------------------------------------------------- */
 static bool always_stays(Op op) { return op == OP_PARAM || op == OP_STATE || op == OP_INPUT || op == OP_HYPER; }
 
-/* Other values must not come to bypass a node that a gradient is taken by. */
-static bool *find_opaque(Arena *a, const Graph *g) {
-    bool *opaque = ARENA_ARRAY(a, bool, g->nodes.n);
+/* What the old graph says of its nodes, by id. */
+typedef struct Ahead {
+    bool *opaque; /* a gradient is taken by it: other values must not come to bypass it */
+    int *readers;
+} Ahead;
+
+static Ahead look_ahead(Arena *a, const Graph *g) {
+    const Ahead x = {ARENA_ARRAY(a, bool, g->nodes.n), ARENA_ARRAY(a, int, g->nodes.n)};
     for (int i = 0; i < g->nodes.n; i++) {
         const Node *n = g->nodes.at[i];
         const bool derivative = n->op == OP_GRADIENT || n->op == OP_VJP || n->op == OP_JACOBIAN;
-        if (derivative && !always_stays(n->in[1]->op)) opaque[n->in[1]->id] = true;
+        if (derivative && !always_stays(n->in[1]->op)) x.opaque[n->in[1]->id] = true;
+        for (int k = 0; k < n->n_in; k++) x.readers[n->in[k]->id]++;
     }
-    return opaque;
-}
-
-static int *count_readers(Arena *a, const Graph *g) {
-    int *readers = ARENA_ARRAY(a, int, g->nodes.n);
-    for (int i = 0; i < g->nodes.n; i++)
-        for (int k = 0; k < g->nodes.at[i]->n_in; k++) readers[g->nodes.at[i]->in[k]->id]++;
-    for (int i = 0; i < g->results.n; i++) readers[g->results.at[i].value->id]++;
-    return readers;
+    for (int i = 0; i < g->results.n; i++) x.readers[g->results.at[i].value->id]++;
+    return x;
 }
 
 /* What simplifies away may have been all that kept a value from being read in parts only. */
 static bool parts_left(Graph *g) {
     Arena *a = arena_new();
-    graph_renumber(g);
-    const bool *opaque = find_opaque(a, g), left = find_parts(g, opaque, find_parted(a, g, opaque));
+    const bool *opaque = look_ahead(a, g).opaque, left = find_parts(g, opaque, find_parted(a, g, opaque));
     arena_free(a);
     return left;
 }
@@ -271,22 +269,22 @@ Graph *rewrite_graph_with(PassContext *c, Graph *g, RewriteRules *rules, const i
     r.context = c;
     r.members = members;
     r.slices = slices;
-    graph_renumber(g);
     grow_table(&r, &r.nodes, r.g->nodes.at, 2 * g->nodes.n);
     Node **copy = ARENA_ARRAY(r.scratch, Node *, g->nodes.n);
-    const bool *opaque = find_opaque(r.scratch, g), *parted = find_parted(r.scratch, g, opaque);
-    const int *readers = count_readers(r.scratch, g);
+    const Ahead ahead = look_ahead(r.scratch, g);
+    const bool *parted = find_parted(r.scratch, g, ahead.opaque);
+    Node candidate = {0};
     for (int i = 0; i < g->nodes.n; i++) {
         const Node *n = g->nodes.at[i];
-        Node candidate = *n;
         Node *operands[8];
+        node_copy(&candidate, n);
         candidate.in = n->n_in <= 8 ? operands : ARENA_ARRAY(r.scratch, Node *, n->n_in);
         for (int k = 0; k < n->n_in; k++) candidate.in[k] = copy[n->in[k]->id];
         r.at = n;
         r.at_parted = parted[i];
-        copy[i] = opaque[i] ? append(&r, &candidate, true) : make(&r, &candidate);
+        copy[i] = ahead.opaque[i] ? append(&r, &candidate, true) : make(&r, &candidate);
         if (!parted[i]) r.parted.at[copy[i]->id] = false;
-        r.readers.at[copy[i]->id] += readers[i];
+        r.readers.at[copy[i]->id] += ahead.readers[i];
     }
     for (int i = 0; i < g->results.n; i++) {
         const Result *result = &g->results.at[i];

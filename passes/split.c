@@ -237,6 +237,5 @@ static const RewriteId *split_rules(Op op) {
 }
 
 Graph *pass_split(PassContext *c, Graph *g) {
-    graph_renumber(g);
     return rewrite_graph_with(c, g, split_rules, family_sizes(c, g), slices_of_tiles(c, g));
 }
