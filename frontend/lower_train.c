@@ -52,6 +52,12 @@ static bool select_parameters(Lower *L, const Train *t, bool *selected) {
     return ok;
 }
 
+/* Stands for a gradient where values at the start are computed: no initial value can be made of it (check_init). */
+static Node *gradient_at_start(Lower *L, const Node *p) {
+    Node *step = t_node(L, OP_STEP, 0, NULL, &(Attr){.dtype = DT_I32}, DT_I32, shape_scalar());
+    return t_expand(L, t_cast(L, step, p->dtype), p->shape);
+}
+
 /* With respect to what is selected; `scaled`: of the loss times its scale. */
 static void make_gradients(Lower *L, PathScope *paths, const bool *selected, Node **scaled, Node **gradient) {
     L->phase = PHASE_BACKWARD;
@@ -60,8 +66,8 @@ static void make_gradients(Lower *L, PathScope *paths, const bool *selected, Nod
         Node *p = L->params.at[i].node;
         if (!selected[i]) continue;
         L->loc = L->params.at[i].loc;
-        scaled[i] = lower_starts(L) ? t_const(L, p->dtype, p->shape, 0)
-                                           : t_node(L, OP_GRADIENT, 2, (Node *[]){loss, p}, NULL, p->dtype, p->shape);
+        scaled[i] = lower_starts(L) ? gradient_at_start(L, p)
+                                    : t_node(L, OP_GRADIENT, 2, (Node *[]){loss, p}, NULL, p->dtype, p->shape);
         gradient[i] = unscale_gradient(L, scaled[i]);
     }
     L->phase = PHASE_FORWARD;
