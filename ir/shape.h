@@ -31,6 +31,8 @@ static inline bool dim_equal(Dim a, Dim b) {
 }
 static inline bool dim_is_fixed(Dim d) { return d.sym == NO_SYM; }
 static inline bool dim_is_unit(Dim d) { return dim_is_fixed(d) && d.bound == 1; }
+/* Is it 0 for some value of its symbol, which is 1 at least? */
+static inline bool dim_may_be_empty(Dim d) { return d.bound < 1 || (!dim_is_fixed(d) && d.scale + d.offset < 1); }
 /* scale and offset of an extent times / plus constants; of a product when one side is fixed. */
 Dim dim_mul_const(Dim d, int64_t k);
 Dim dim_add_const(Dim d, int64_t k);

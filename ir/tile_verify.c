@@ -252,10 +252,25 @@ static bool union_fits(const TileType *a, const TileType *b) {
     return n <= MAX_TILE_AXES;
 }
 
+/* An axis around a store without elements leaves what is stored unwritten; where the index names it, that is no more than
+ * a part without elements. */
+static bool check_reached(Verifier *v, const Inst *i) {
+    TileType named = {0};
+    for (int d = 0; d < i->n_index; d++) index_axes(v->k, i->index[d], &named);
+    for (int a = 0; a < v->k->axes.n; a++) {
+        const Axis *axis = &v->k->axes.at[a];
+        bool has = axis->kind == AXIS_SPAN || (axis->kind == AXIS_LOOP && !v->open[a]) || !dim_may_be_empty(axis->extent);
+        for (int n = 0; n < named.n_axes; n++) has |= named.axis[n] == a;
+        if (!has) return fail(v, "%%%s is not written where %s has no element", v->k->buffers.at[i->buffer].name, axis->name);
+    }
+    return true;
+}
+
 static bool check_access(Verifier *v, const Inst *i, const TileType *t) {
     if (!check_named(v, i->buffer)) return false;
     if (i->kind == TI_STORE && !v->k->buffers.at[i->buffer].written)
         return fail(v, "it stores to %%%s, which is not declared out", v->k->buffers.at[i->buffer].name);
+    if (i->kind == TI_STORE && !check_reached(v, i)) return false;
     TileType all = *t;
     for (int n = 0; n < i->n_in; n++) {
         if (!union_fits(&all, &v->k->types.at[i->in[n]])) return fail(v, "an access uses too many axes");

@@ -53,6 +53,15 @@ static unsigned reduced_dims(const Node *sum) {
     return dims;
 }
 
+/* The programs that compute the sum stand at the begin of the other parallel loops: there must be some. */
+static bool runs_without(const Contract *c, const int8_t *loop, int n) {
+    unsigned used = 0;
+    for (int d = 0; d < n; d++) used |= 1u << loop[d];
+    for (int l = 0; l < c->n_out; l++)
+        if (!(used >> l & 1) && dim_may_be_empty(c->extent[l])) return false;
+    return true;
+}
+
 int sum_rides(const Node *sum, const Node *product, int8_t *loop) {
     const Contract *c = product->attr->contract;
     unsigned summed;
@@ -63,7 +72,7 @@ int sum_rides(const Node *sum, const Node *product, int8_t *loop) {
             continue; /* there are no tiles beside each other that read the same */
         for (int d = 0, kept = 0; d < sum->in[0]->shape.rank; d++)
             if (!(summed >> d & 1)) loop[kept++] = (int8_t)affine_single_loop(c, &c->map[k][d]);
-        return k;
+        if (runs_without(c, loop, sum->shape.rank)) return k;
     }
     return -1;
 }
