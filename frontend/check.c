@@ -146,7 +146,9 @@ static void check_call_shape(Checker *c, const Top *top, int skip, const ArgList
         suggest_argument(c, name->text, &w);
         return;
     }
-    if (args->n > top->formals.n - skip)
+    int by_place = 0; /* a name that is too many is one given twice: lowering says which */
+    for (int i = 0; i < args->n; i++) by_place += !args->at[i].name.text;
+    if (top->formals.n >= skip && by_place > top->formals.n - skip)
         diag_report(c->diag, E0202, loc, "'%s' takes at most %d arguments, %d are given", top->name.text,
                     top->formals.n - skip, args->n);
 }

@@ -149,7 +149,7 @@ static void mark(const Node *n, char *seen) {
 static void warn_unused(Lower *L) {
     char *seen = ARENA_ARRAY(L->scratch, char, L->g->nodes.n + 1);
     for (int i = 0; i < L->outputs.n; i++) mark(L->outputs.at[i].node, seen);
-    for (int i = 0; i < L->states.n; i++) mark(L->states.at[i].next, seen);
+    for (int i = 0; i < L->states.n; i++) mark(L->states.at[i].next, seen), mark(L->states.at[i].init, seen);
     if (L->loss.kind == VAL_TENSOR) mark(L->loss.node, seen);
     for (int i = L->g->nodes.n - 1; i >= 0; i--) {
         const Node *n = L->g->nodes.at[i];

@@ -78,7 +78,11 @@ static bool parse_constant(const char *text, Value *out) {
 }
 
 static const char *kind_name(ValueKind k) {
-    return k == VAL_INT ? "an integer" : k == VAL_FLOAT ? "a number" : k == VAL_BOOL ? "true or false" : "a string";
+    return k == VAL_INT     ? "an integer"
+           : k == VAL_FLOAT ? "a number"
+           : k == VAL_BOOL  ? "true or false"
+           : k == VAL_STRING ? "a string"
+                             : "not a single value, which no option can give";
 }
 
 /* An override keeps the type that the program gives the name. */

@@ -15,10 +15,17 @@ typedef struct Header {
     Backend backend;
 } Header;
 
+/* An identifier that none of the header's macros, MODEL_.., can be. */
+static const char *field_name(Header *h, const char *text) {
+    const size_t prefix = strlen(h->macro);
+    const char *s = c99_identifier(h->a, text);
+    return strncmp(s, h->macro, prefix) == 0 && s[prefix] == '_' ? arena_printf(h->a, "%s_", s) : s;
+}
+
 /* Field names: identifiers, unique among one struct's. */
 static const char **field_names(Header *h, int n, const char *(*name)(const Module *, int), C99Names *names) {
     const char **s = ARENA_ARRAY(h->a, const char *, n + 1);
-    for (int i = 0; i < n; i++) s[i] = c99_unique(h->a, names, c99_identifier(h->a, name(h->m, i)));
+    for (int i = 0; i < n; i++) s[i] = c99_unique(h->a, names, field_name(h, name(h->m, i)));
     return s;
 }
 static const char *input_name(const Module *m, int i) { return m->inputs.at[i].name; }
@@ -131,7 +138,7 @@ static void structs(Header *h, const char **in, const char **out, const char **s
         fprintf(h->f, "    const %s *%s; /* %s */\n", pointer_type(m->inputs.at[i].dtype), in[i],
                 shape_comment(h, &m->inputs.at[i]));
     for (int i = 0; i < m->syms.n; i++)
-        fprintf(h->f, "    int32_t %s; /* at most %" PRId64 " */\n", syms[i], m->syms.at[i].bound);
+        fprintf(h->f, "    int32_t %s; /* 1 to %" PRId64 " */\n", syms[i], m->syms.at[i].bound);
     if (!m->inputs.n && !m->syms.n) fputs("    int32_t unused;\n", h->f);
     fprintf(
         h->f,
@@ -224,9 +231,9 @@ static void entry_function(Header *h, Entry e, const char **in, const char **out
                                     h->backend == BACKEND_C99 ? "&model->memory" : "model", which, values);
     if (e == ENTRY_STEP)
         fprintf(h->f,
-                "    const fusec_status status = %s;\n    if (fusec_step_counts(status, %d)) model->step++;\n"
+                "    const fusec_status status = %s;\n    if (fusec_step_ran(status)) model->step++;\n"
                 "    return status;\n}\n\n",
-                call, h->m->check_finite);
+                call);
     else
         fprintf(h->f, "    return %s;\n}\n\n", call);
 }

@@ -68,8 +68,8 @@ static int worth_as_inner(const KernelEmit *ke, int axis, bool summed) {
     return ke->k->axes.at[axis].extent.bound < VECTOR || picked_apart(ke, &ke->k->body, axis) ? 1 : 3;
 }
 
-/* A nest that sums: the order of its additions must follow from the sum alone, not from what else the kernel keeps
- * or stores, so that a value recomputed elsewhere is the same to the bit.  Axes stand as the kernel names them;
+/* A nest that sums: the order of its additions must follow from the sum and from what the kernel reads, not from what else it
+ * keeps or stores, so that a value recomputed from the same reads is the same to the bit.  Axes stand as the kernel names them;
  * innermost is the last of the best. */
 static int sum_order(const KernelEmit *ke, const TileType *axes, int n, const Sink *sinks, int8_t *order) {
     int count = 0, best = -1, most = 0;

@@ -53,6 +53,14 @@ static int fusec_row_in_range(const fusec_tensor *t, const void *data, int64_t f
     return 1;
 }
 
+/* Each tensor that is given lies as its elements need. */
+static int fusec_aligned(const fusec_tensor *t, uint32_t n, const void *const *data) {
+    static const uint8_t bytes[] = {1, 4, 4, 8, 2, 2}; /* by fusec_dtype */
+    for (uint32_t i = 0; data && i < n; i++)
+        if ((uintptr_t)data[i] % bytes[t[i].dtype] != 0) return 0;
+    return 1;
+}
+
 /* Every input and output that a launch of this call touches must be there. */
 static fusec_status fusec_check_launch(const fusec_manifest *m, const fusec_launch *l, const void *const *inputs,
                                        void *const *outputs) {
@@ -74,7 +82,10 @@ FUSEC_WEAK fusec_status fusec_check(const fusec_manifest *m, int entry, const fu
     s = fusec_check_memory(m, entry, memory);
     if (s != FUSEC_OK) return s;
     for (uint32_t i = 0; i < m->n_syms; i++)
-        if (syms[i] < 0 || syms[i] > m->syms[i].bound) return FUSEC_E_ARGUMENT;
+        if (syms[i] < 1 || syms[i] > m->syms[i].bound) return FUSEC_E_ARGUMENT;
+    if (!fusec_aligned(m->inputs, m->n_inputs, inputs) ||
+        !fusec_aligned(m->outputs, m->n_outputs, (const void *const *)outputs))
+        return FUSEC_E_ARGUMENT;
     for (uint32_t i = 0; outputs && i < m->n_outputs && i < 64; i++)
         if (outputs[i]) *wanted |= (uint64_t)1 << i;
     for (uint32_t i = 0; i < m->entry[entry].n_launches; i++) {

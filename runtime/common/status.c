@@ -24,8 +24,8 @@ FUSEC_WEAK const char *fusec_status_text(fusec_status s) {
     return "unknown status";
 }
 
-FUSEC_WEAK int fusec_step_counts(fusec_status s, int check_finite) {
-    return s == FUSEC_OK || s == FUSEC_SKIPPED || s == FUSEC_E_LOSS_SCALE || (s == FUSEC_E_DIVERGED && !check_finite);
+FUSEC_WEAK int fusec_step_ran(fusec_status s) {
+    return s == FUSEC_OK || s == FUSEC_SKIPPED || s == FUSEC_E_LOSS_SCALE || s == FUSEC_E_DIVERGED;
 }
 
 FUSEC_WEAK int64_t fusec_outcome_state(const fusec_manifest *m) {

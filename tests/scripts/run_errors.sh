@@ -43,7 +43,10 @@ error '--hyper rate: not a number: fast' run d.dsl --hyper rate=fast
 error '--extent: m has no bounded dimension T' run m.dsl --extent T=1
 error '--extent S: a whole number from 1 to 4 is needed' run m.dsl --extent S=5
 error '--want: m has no output logit (did you mean logits?); it has: loss, logits' run d.dsl --want logit
-error 'notrain.dsl has no entry step: it needs a `train` statement' run notrain.dsl --entry step
+for way in run report verify '-o a.c' '-o a.graph'; do
+    says 1 '     = help: it needs a `train` statement' "$FUSEC" $way notrain.dsl --entry step
+    grep -q '^notrain.dsl: error: there is no entry step' err || fail "$way: an entry that is not there"
+done
 says 2 'fusec: error: run --entry takes infer, grad or step' "$FUSEC" run d.dsl --entry init
 says 2 'fusec: error: run --data trains (--entry step) or infers (--entry infer)' "$FUSEC" run d.dsl --entry grad --data x=a.csv
 says 2 'fusec: error: --data and --inputs exclude each other' "$FUSEC" run d.dsl --data x=a.csv --inputs x.safetensors

@@ -237,7 +237,7 @@ static void unchanged(m *x, const unsigned char *a, unsigned char *b, int skippe
 #else
     MUST(!skipped);
 #endif
-    MUST(same(a, b) && x->step == 1);
+    MUST(same(a, b) && x->step == 1 + skipped); /* it has run */
 }
 
 static void what_is_not_finite_changes_nothing(unsigned char *a, unsigned char *b) {
@@ -261,7 +261,7 @@ static void what_is_not_finite_changes_nothing(unsigned char *a, unsigned char *
     unchanged(&x, a, b, 1);
     for (int i = 0; i < 120; i++) image[i] = 1;
     steps(&x, 1);
-    MUST(x.step == 2);
+    MUST(x.step == 3);
 #else
     MUST(x.step == 2); /* it has updated */
 #endif

@@ -271,8 +271,13 @@ static void bad_calls_are_refused(void **state) {
     syms[0] = 4; /* now the fourth label counts */
     assert_int_equal(run(&m, FUSEC_INFER, in, out, NULL, 1, 0, syms), FUSEC_E_RANGE);
     syms[0] = 0;
+    assert_int_equal(run(&m, FUSEC_INFER, in, out, NULL, 1, 0, syms), FUSEC_E_ARGUMENT);
+    syms[0] = 1;
     assert_int_equal(run(&m, FUSEC_INFER, in, out, NULL, 1, 0, syms), FUSEC_OK);
-    assert_true(loss == 0);
+    char *moved = (char *)x + 1;
+    assert_int_equal(run(&m, FUSEC_INFER, (const void *[]){moved, labels}, out, NULL, 1, 0, syms), FUSEC_E_ARGUMENT);
+    moved = (char *)y + 2;
+    assert_int_equal(run(&m, FUSEC_INFER, in, (void *[]){&loss, moved}, NULL, 1, 0, syms), FUSEC_E_ARGUMENT);
     m.arena_bytes = 95;
     assert_int_equal(run(&m, FUSEC_STEP, in, out, NULL, 1, 0, syms), FUSEC_E_MEMORY);
     assert_int_equal(run(&m, FUSEC_GRAD, in, out, NULL, 1, 0, syms), FUSEC_OK);

@@ -226,12 +226,12 @@ static void sums_by_turns(void **state) {
 /* A turn without products ends too. */
 static void sums_of_any_length(void **state) {
     (void)state;
-    for (int32_t s = 0; s <= 192; s += 96)
-        check_kernel("kernel @any<S<=192>(%x: bf16[640,S<=192], %w: bf16[64,S<=192], %y: f32[640,64] out)\n"
+    for (int32_t s = 1; s <= 193; s += 96)
+        check_kernel("kernel @any<S<=193>(%x: bf16[640,S-1<=192], %w: bf16[64,S-1<=192], %y: f32[640,64] out)\n"
                      "  " BY_TURNS "\n"
                      "  grid m in 0..640 step 64 spread " ONE "\n"
                      "  grid n in 0..64 step 64 spread " COLUMNS "\n"
-                     "  loop k in 0..S<=192 step 64\n"
+                     "  loop k in 0..S-1<=192 step 64\n"
                      "  %0 = full 0 : f32[m:64,n:64]\n"
                      "  %7 = for k ahead 2 carry %1 = %0 {\n"
                      "    %2 = load %x[m, k] : bf16[m:64,k:64]\n"
@@ -241,7 +241,7 @@ static void sums_of_any_length(void **state) {
                      "    %6 = dot %3, %5, %1 over k by wgmma : f32[m:64,n:64]\n"
                      "    yield %6\n  }\n"
                      "  store %y[m, n], %7\n",
-                     &s, 0.01, 2.0 * 640 * 64 * padded(s, 64));
+                     &s, 0.01, 2.0 * 640 * 64 * padded(s - 1, 64));
 }
 
 static int occurrences(const char *text, const char *what) {

@@ -8,6 +8,15 @@ static double now(void) {
     return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
 }
 
+/* Of --entry. */
+static void check_entries(Session *s, const Options *o) {
+    for (int e = 0; e < ENTRY_COUNT; e++) {
+        if (!o->entry[e] || s->graph[e]) continue;
+        diag_report(s->diag, E0306, (SrcLoc){0}, "there is no entry %s", entry_name[e]);
+        diag_help(s->diag, "it needs a `train` statement");
+    }
+}
+
 bool session_open(Session *s, Arena *a, const Options *o) {
     const double start = now();
     *s = (Session){.arena = a, .diag = diag_new(a)};
@@ -15,6 +24,7 @@ bool session_open(Session *s, Arena *a, const Options *o) {
                                 .check_finite = o->check_finite};
     s->program = program_load(a, s->diag, o->input, &fo);
     const bool ok = s->program && program_lower(a, s->diag, s->program, o->model, s->graph);
+    if (ok) check_entries(s, o);
     s->frontend_seconds = now() - start;
     return ok && !diag_errors(s->diag);
 }

@@ -53,11 +53,7 @@ bool verify_graphs(Verify *v) {
     for (int e = 0; e < ENTRY_COUNT; e++) some |= v->o->entry[e];
     for (int e = 0; e < ENTRY_COUNT; e++) {
         Graph *g = v->session.graph[e];
-        if (!g) {
-            if (v->o->entry[e])
-                return run_error("%s has no entry %s: it needs a `train` statement", v->o->input, entry_name[e]);
-            continue;
-        }
+        if (!g) continue;
         v->model = g->model;
         if (some && !v->o->entry[e] && e != ENTRY_INIT) continue;
         v->lowered[e] = g;
