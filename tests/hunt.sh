@@ -21,7 +21,7 @@ hunt() {
     status=0
     sh -c "$line" >"$4" 2>&1 </dev/null || status=$?
     made=$(summary "$4" made) wrong=$(summary "$4" wrong)
-    [ "$status" = 0 ] || [ "${wrong:-0}" -gt 0 ] || wrong=1 # it died, or ended with an error of its own
+    [ "$status" = 0 ] || [ "$status" = 77 ] || [ "${wrong:-0}" -gt 0 ] || wrong=1 # it died, or ended with an error of its own
 }
 
 # Each hunt ends with one of these lines.
@@ -29,6 +29,7 @@ summary() { # LOG made|wrong
     awk -v what="$2" '
         $1 == "trust.random.programs" { made = $2 } $1 == "trust.random.disagreements" { wrong = $2 }
         $1 == "graphs" && $2 == "programs" { made = $3; wrong = $5 }
+        $1 == "ptxas" && $2 == "programs" { made = $3; wrong = $5 }
         $1 == "forms" && $2 == "cases" { made = $3; wrong = $5 }
         $1 == "guard" && $2 == "programs" { made = $3; wrong = $5 + $7 }
         $1 == "faults" && NF == 2 { made = $2 } $1 == "lost" && NF == 2 { wrong = $2 }
