@@ -256,20 +256,14 @@ static Value run_uniform(Lower *L, const BuiltinCall *c) {
 
 #define REDUCTION "x axis=all keep=false where=all"
 const Builtin builtins_math[] = {
-    {"abs", "x", run_unary, OP_ABS, true},
-    {"sign", "x", run_unary, OP_SIGN, true},
-    {"exp", "x", run_unary, OP_EXP, true},
-    {"log", "x", run_unary, OP_LOG, true},
-    {"log1p", "x", run_unary, OP_LOG1P, true},
-    {"sqrt", "x", run_unary, OP_SQRT, true},
-    {"rsqrt", "x", run_unary, OP_RSQRT, true},
-    {"sin", "x", run_unary, OP_SIN, true},
-    {"cos", "x", run_unary, OP_COS, true},
-    {"tanh", "x", run_unary, OP_TANH, true},
-    {"sigmoid", "x", run_unary, OP_SIGMOID, true},
-    {"erf", "x", run_unary, OP_ERF, true},
-    {"floor", "x", run_unary, OP_FLOOR, true},
-    {"ceil", "x", run_unary, OP_CEIL, true},
+#define OP(...)
+#define CALL_FUNCTION(e, text) {text, "x", run_unary, OP_##e, true},
+#define CALL_OTHER(e, text)
+#define ELEMENT(e, text, arity, type, jac, operands, cost, code, ulps, call) CALL_##call(e, text)
+#include "ir/ops.def"
+#undef OP
+#undef CALL_FUNCTION
+#undef CALL_OTHER
     {"stop_gradient", "x", run_stop_gradient, OP_STOP_GRADIENT, true},
     {"float", "x", run_float, OP_CAST, true},
     {"int", "x", run_int, OP_CAST, true},

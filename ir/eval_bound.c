@@ -66,7 +66,7 @@ static bool takes_operand(Op op) {
 }
 
 static bool is_function(Op op) {
-    return op == OP_POW || (op >= OP_EXP && op <= OP_ERF && op != OP_SQRT && op != OP_RSQRT);
+    return op_is_transcendental(op) && op_info[op].ulps > 0.5 && op != OP_RSQRT;
 }
 
 /* Exact by C99 Annex F. */

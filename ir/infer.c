@@ -54,28 +54,10 @@ static bool infer_source(Infer *f) {
 
 /* ---- elementwise ------------------------------------------------------------------------------ */
 
-typedef enum { ANY, NUMBER, FLOATING, TRUTH } Operands;
-
-static Operands operands_of(Op op) {
-    if (op_is_transcendental(op)) return FLOATING;
-    switch (op) {
-    case OP_FLOOR:
-    case OP_CEIL: return FLOATING;
-    case OP_NOT:
-    case OP_AND:
-    case OP_OR: return TRUTH;
-    case OP_CAST:
-    case OP_EQ:
-    case OP_NE:
-    case OP_SELECT: return ANY;
-    default: return NUMBER;
-    }
-}
-
-static bool check_dtype(Infer *f, DType t, Operands want) {
+static bool check_dtype(Infer *f, DType t, OpOperands want) {
     static const char *const words[] = {"any", "a number", "floating", "bool"};
-    bool ok = want == ANY || (want == TRUTH && t == DT_BOOL) || (want == NUMBER && t != DT_BOOL) ||
-              (want == FLOATING && dtype_is_float(t));
+    bool ok = want == OPERANDS_ANY || (want == OPERANDS_TRUTH && t == DT_BOOL) ||
+              (want == OPERANDS_NUMBER && t != DT_BOOL) || (want == OPERANDS_FLOATING && dtype_is_float(t));
     return ok || fail(f, "operand must be %s, not %s", words[want], dtype_name(t));
 }
 
@@ -86,7 +68,7 @@ static bool infer_element(Infer *f) {
         return fail(f, "condition must be bool, not %s", dtype_name(f->in[0]->dtype));
     }
     DType t = f->in[data]->dtype;
-    if (!check_dtype(f, t, operands_of(f->op))) return false;
+    if (!check_dtype(f, t, op_info[f->op].operands)) return false;
     for (int i = 1; i < f->n; i++) {
         if (i > data && f->in[i]->dtype != t) {
             return fail(f, "operands are %s and %s", dtype_name(t), dtype_name(f->in[i]->dtype));
@@ -273,7 +255,7 @@ static bool infer_move(Infer *f) {
 static bool infer_reduce(Infer *f) {
     Shape x = *shape_of(f, 0);
     f->dtype = f->op == OP_ARGMAX ? DT_I32 : f->in[0]->dtype;
-    if (!check_dtype(f, f->in[0]->dtype, NUMBER)) return false;
+    if (!check_dtype(f, f->in[0]->dtype, OPERANDS_NUMBER)) return false;
     if (f->op == OP_SCAN) {
         f->shape = x;
         return (f->attr->axis >= 0 && f->attr->axis < x.rank) || fail(f, "no axis %d", f->attr->axis);
@@ -345,7 +327,7 @@ static bool infer_contract(Infer *f) {
     const Contract *c = f->attr->contract;
     if (!c) return fail(f, "has no index maps");
     f->dtype = f->in[0]->dtype;
-    if (!check_dtype(f, f->dtype, NUMBER) || !check_loops(f, c) || !check_guards(f, c)) return false;
+    if (!check_dtype(f, f->dtype, OPERANDS_NUMBER) || !check_loops(f, c) || !check_guards(f, c)) return false;
     for (int i = 0; i < f->n; i++) {
         if (f->in[i]->dtype != f->dtype) return fail(f, "dtypes of operands differ");
         for (int d = 0; d < shape_of(f, i)->rank; d++) {
@@ -374,7 +356,7 @@ static bool infer_gather(Infer *f) {
 static bool infer_scatter_add(Infer *f) {
     const Shape *updates = shape_of(f, 0), *ids = shape_of(f, 1);
     f->dtype = f->in[0]->dtype;
-    if (!check_dtype(f, f->dtype, NUMBER)) return false;
+    if (!check_dtype(f, f->dtype, OPERANDS_NUMBER)) return false;
     if (f->in[1]->dtype != DT_I32) return fail(f, "ids must be i32, not %s", dtype_name(f->in[1]->dtype));
     if (updates->rank < ids->rank) return fail(f, "ids have more axes than updates");
     if (1 + updates->rank - ids->rank > MAX_RANK) return fail(f, "more than %d axes", MAX_RANK);
@@ -408,7 +390,7 @@ static bool infer_jacobian(Infer *f) {
     if (batch >= 0) f->shape.dim[f->shape.rank++] = y->dim[batch];
     append_axes(&f->shape, y, batch);
     append_axes(&f->shape, x, batch);
-    return check_dtype(f, f->dtype, FLOATING);
+    return check_dtype(f, f->dtype, OPERANDS_FLOATING);
 }
 
 static bool infer_special(Infer *f) {
@@ -422,7 +404,7 @@ static bool infer_special(Infer *f) {
         return fail(f, "of a floating %s only", f->op == OP_GRADIENT ? "scalar" : "value");
     if (f->op == OP_VJP && (f->in[2]->dtype != f->in[0]->dtype || !shape_equal(*shape_of(f, 2), *shape_of(f, 0))))
         return fail(f, "the third operand must be like the first");
-    return check_dtype(f, f->dtype, FLOATING);
+    return check_dtype(f, f->dtype, OPERANDS_FLOATING);
 }
 
 /* ---- all ------------------------------------------------------------------------------------------------------ */

@@ -5,6 +5,9 @@
 const OpInfo op_info[OP_COUNT] = {
 #define OP(e, txt, c, ar, ty, jac) \
     {.text = txt, .cls = CLASS_##c, .arity = ar, .type = TYPE_##ty, .jacobian = JAC_##jac},
+#define ELEMENT(e, txt, ar, ty, jac, from, price, how, error, name) \
+    {.text = txt, .cls = CLASS_ELEMENT, .arity = ar, .type = TYPE_##ty, .jacobian = JAC_##jac, .operands = OPERANDS_##from, \
+     .cost = price, .code = CODE_##how, .ulps = error, .call = CALLED_##name},
 #include "ir/ops.def"
 #undef OP
 };
@@ -24,18 +27,7 @@ bool op_parse(const char *text, Op *out) {
 }
 
 bool op_is_transcendental(Op op) {
-    switch (op) {
-    case OP_EXP:
-    case OP_LOG:
-    case OP_LOG1P:
-    case OP_SQRT:
-    case OP_RSQRT:
-    case OP_SIN:
-    case OP_COS:
-    case OP_TANH:
-    case OP_SIGMOID:
-    case OP_ERF:
-    case OP_POW: return true;
-    default: return false;
-    }
+    return op_info[op].code == CODE_FORMULA && op_info[op].operands == OPERANDS_FLOATING;
 }
+
+bool op_is_expensive(Op op) { return op_info[op].cost >= op_info[OP_DIV].cost; }

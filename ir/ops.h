@@ -15,6 +15,9 @@ typedef enum {
 
 typedef enum { CLASS_SOURCE, CLASS_ELEMENT, CLASS_MOVE, CLASS_REDUCE, CLASS_CONTRACT, CLASS_INDEXED, CLASS_SPECIAL } OpClass;
 typedef enum { TYPE_SAME, TYPE_SECOND, TYPE_BOOL, TYPE_I32, TYPE_ATTR } OpType;
+typedef enum { OPERANDS_ANY, OPERANDS_NUMBER, OPERANDS_FLOATING, OPERANDS_TRUTH } OpOperands;
+typedef enum { CODE_NONE, CODE_INSTRUCTION, CODE_FORMULA } OpCode;
+typedef enum { CALLED_NOT, CALLED_OTHER, CALLED_FUNCTION } OpCall;
 typedef enum { JAC_SOURCE, JAC_DIAGONAL, JAC_SUM, JAC_SELECT, JAC_MULTILINEAR, JAC_ZERO, JAC_NONE } Jacobian;
 
 typedef struct OpInfo {
@@ -23,10 +26,16 @@ typedef struct OpInfo {
     int arity; /* -1: one or more */
     OpType type;
     Jacobian jacobian;
+    OpOperands operands; /* this and what follows: of CLASS_ELEMENT */
+    int cost;
+    OpCode code;
+    double ulps;
+    OpCall call;
 } OpInfo;
 extern const OpInfo op_info[OP_COUNT];
 bool op_parse(const char *text, Op *out);
-bool op_is_transcendental(Op op); /* roots and powers too: elementwise, of floats alone, dear, and worth f32 */
+bool op_is_transcendental(Op op); /* a formula of floats, roots and powers too: worth f32 */
+bool op_is_expensive(Op op);      /* as a division of f32 is, or more: not computed again lightly */
 
 /* A place in a source text; line and col count from 1, 0 means none. `file` indexes Model.files. */
 typedef struct SrcLoc {

@@ -1,6 +1,6 @@
 /* Placement of blocks with known lifetimes in one arena (dynamic storage allocation, offline).
  *
- * Orders of blocks are turned into placements by three rules, cheap to dear:
+ * Orders of blocks are turned into placements by three rules, cheap to expensive:
  *   stack      on top of everything that lives at the same time; O(n log n) with a tree of heights over time.
  *              By decreasing lifetime it is exact for nested lifetimes, as forward and backward passes have.
  *   sweep      as an allocator would, in time, lowest gap first; O(n gaps)

@@ -4,7 +4,7 @@
  * one value has two homes.  Gives: Plan.kernels (nodes, index space, reads, outputs) and homes.
  *
  * First, which nodes are CANDIDATES for memory: reductions and contractions; values with several
- * readers that are dear to recompute; what a contraction or windows read again and again; results.
+ * readers that are expensive to recompute; what a contraction or windows read again and again; results.
  * All others are inlined into whoever reads them.  Then every candidate, in graph order, joins the
  * newest kernel it fits, or opens one.  A kernel's number is above those it reads from, so that the
  * partition has no cycles.  A candidate that only its own kernel reads never reaches memory.  A concatenation in memory

@@ -22,7 +22,7 @@ typedef struct Cone {
     int rounded;                  /* of them, conversions between float types */
     int tensors;                  /* distinct reads of memory that is not much smaller than the value; saturates */
     const Node *read[CONE_READS]; /* them */
-    bool dear;                    /* contains a transcendental or a division */
+    bool expensive;               /* contains an expensive op */
 } Cone;
 
 static bool is_half(DType t) { return t == DT_F16 || t == DT_BF16; }
@@ -55,10 +55,9 @@ static int work(const Node *n, const Cone *c) {
     return half ? c->cost - c->rounded : c->cost;
 }
 
-static bool is_dear(Op op) { return op_is_transcendental(op) || op == OP_DIV; }
 
 static Cone cone_of(const Node *n, const Cone *cone, const bool *candidate) {
-    Cone c = {.cost = op_info[n->op].cls == CLASS_ELEMENT || n->op == OP_CONTRACT ? 1 : 0, .dear = is_dear(n->op)};
+    Cone c = {.cost = op_info[n->op].cls == CLASS_ELEMENT || n->op == OP_CONTRACT ? 1 : 0, .expensive = op_is_expensive(n->op)};
     c.rounded = n->op == OP_CAST && dtype_is_float(n->dtype) && dtype_is_float(n->in[0]->dtype);
     if (n->op == OP_RANDOM) c.cost = 8;
     if (n->op == OP_CONCAT) c.cost = n->n_in;
@@ -70,7 +69,7 @@ static Cone cone_of(const Node *n, const Cone *cone, const bool *candidate) {
             c.cost += cone[x->id].cost;
             c.rounded += cone[x->id].rounded;
             for (int i = 0; i < cone[x->id].tensors && !much_smaller(x, n); i++) cone_reads(&c, cone[x->id].read[i]);
-            if (x->shape.rank > 0) c.dear |= cone[x->id].dear;
+            if (x->shape.rank > 0) c.expensive |= cone[x->id].expensive;
         }
     }
     if (c.cost > INLINE_COST) c.cost = INLINE_COST + 1, c.rounded = 0;
@@ -99,7 +98,7 @@ static bool is_copied(const Node *n, const Uses *uses) {
 static bool expands(const Node *n, const Cone *c) {
     enum { TIMES = 2 };
     int64_t read = 0;
-    if (c->dear || c->tensors == CONE_READS) return false;
+    if (c->expensive || c->tensors == CONE_READS) return false;
     for (int i = 0; i < c->tensors; i++) read += shape_elements(c->read[i]->shape);
     return TIMES * read <= shape_elements(n->shape);
 }
@@ -112,7 +111,7 @@ static bool wants_memory(const Node *n, const Cone *cone, int uses, bool reread)
     if (n->shape.rank == 0) return uses > 1 && c.cost > SCALAR_COST;
     if (reread) return c.tensors > 0;
     if (uses < 2 || n->dtype == DT_BOOL || from_half(n, cone) || expands(n, cone)) return false;
-    return c.dear || c.tensors > 1 || work(n, &c) > 2;
+    return c.expensive || c.tensors > 1 || work(n, &c) > 2;
 }
 
 /* A result made by append_copy. */
@@ -236,14 +235,14 @@ static Repeats *find_repeats(Arena *a, const Graph *g, const Uses *uses) {
     return repeats;
 }
 
-/* Rather computed before: what is dear, what is all that is made of a product, whose place it takes, and all that a
+/* Rather computed before: what is expensive, what is all that is made of a product, whose place it takes, and all that a
  * convolution would compute. */
 static bool pays_before(const Node *n, const Cone *c, const int *readers, Repeats repeats) {
     if (op_info[n->op].cls != CLASS_ELEMENT || n->dtype == DT_BOOL || repeats == ONCE) return false;
     if (widens(n) || n->dtype == DT_TF32) return false;
     if (repeats == AT_EVERY_TAP) return c->cost > 1;
     const Node *x = c->tensors == 1 ? c->read[0] : NULL;
-    return (c->dear && c->tensors > 0) || (x && x->op == OP_CONTRACT && fuse_is_heavy(x) && readers[x->id] == 1);
+    return (c->expensive && c->tensors > 0) || (x && x->op == OP_CONTRACT && fuse_is_heavy(x) && readers[x->id] == 1);
 }
 
 /* A view with every element at most once, its axes in another order; past the end there are few. */

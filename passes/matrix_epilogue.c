@@ -3,7 +3,7 @@
 
 enum {
     MOST_NODES = 64, /* of one epilogue; what is beyond is not counted */
-    DEAR = 16        /* steps of a root, a power, a quotient or a random number */
+    EXPENSIVE = 16        /* steps of a root, a power, a quotient or a random number */
 };
 
 typedef struct Walk {
@@ -21,7 +21,7 @@ static bool is_read(const Walk *w, const Node *n) {
 }
 
 static double steps_of(const Node *n) {
-    if (op_is_transcendental(n->op) || n->op == OP_DIV || n->op == OP_RANDOM) return DEAR;
+    if (op_is_expensive(n->op) || n->op == OP_RANDOM) return EXPENSIVE;
     return op_info[n->op].cls == CLASS_ELEMENT;
 }
 

@@ -110,31 +110,11 @@ static void collect(Analysis *a, const Block *b) {
     }
 }
 
-static int op_cost(Op op) {
-    switch (op) {
-    case OP_EXP:
-    case OP_LOG:
-    case OP_LOG1P:
-    case OP_TANH:
-    case OP_SIGMOID:
-    case OP_ERF: return 16;
-    case OP_SIN:
-    case OP_COS:
-    case OP_POW:
-    case OP_PHILOX: return 32;
-    case OP_SQRT:
-    case OP_RSQRT:
-    case OP_DIV:
-    case OP_MOD: return 4;
-    default: return 1;
-    }
-}
-
 static void set_costs(Analysis *a) {
     for (int n = 0; n < a->order.n; n++) {
         const Inst *i = a->order.at[n].inst;
         if (i->result < 0 || i->kind == TI_REDUCE || i->kind == TI_DOT) continue;
-        int cost = i->kind == TI_LOAD ? 1 : i->kind == TI_ELEMENT ? op_cost(i->op) : 0;
+        int cost = i->kind == TI_LOAD ? 1 : i->kind == TI_ELEMENT ? op_info[i->op].cost : 0;
         for (int o = 0; o < i->n_in; o++) cost += a->p->val[i->in[o]].cost;
         a->p->val[i->result].cost = cost < MAX_COST ? cost : MAX_COST;
     }

@@ -217,7 +217,7 @@ static void against(const Dot *d, const Packed *p, const Rows *rows, LLVMValueRe
     counter_close(ke, &q);
 }
 
-/* Of brief sums it is dear to put a block aside: where columns pass what there is, only what is there is written. */
+/* Of brief sums it is expensive to put a block aside: where columns pass what there is, only what is there is written. */
 static void against_panels(const Dot *d, const Packed *p, const Rows *rows, LLVMValueRef row, int height,
                            LLVMValueRef first, LLVMValueRef end, YLayout y, int vectors) {
     const Emit *e = d->ke->e;

@@ -265,6 +265,7 @@ static bool overwritten(const Values *v, int x) {
 }
 
 /* ---- cost -------------------------------------------------------------------------------------------------------- */
+enum { INTEGER_DIVISION = 10 }; /* in vectors there is none */
 static double own_cost(const Kernel *k, const Inst *i) {
     switch (i->kind) {
     case TI_ELEMENT: break;
@@ -275,23 +276,8 @@ static double own_cost(const Kernel *k, const Inst *i) {
         return i->n_in ? 2 : 1;
     default: return 0;
     }
-    switch (i->op) {
-    case OP_EXP:
-    case OP_LOG:
-    case OP_LOG1P:
-    case OP_SIN:
-    case OP_COS:
-    case OP_TANH:
-    case OP_SIGMOID:
-    case OP_ERF: return 20;
-    case OP_POW:
-    case OP_PHILOX: return 50;
-    case OP_SQRT:
-    case OP_RSQRT:
-    case OP_DIV:
-    case OP_MOD: return k->types.at[i->result].dtype == DT_I32 ? 10 : 4;
-    default: return 1;
-    }
+    const int cost = op_info[i->op].cost;
+    return cost > 1 && k->types.at[i->result].dtype == DT_I32 ? INTEGER_DIVISION : cost;
 }
 
 typedef struct CostVisit {

@@ -132,13 +132,7 @@ static V philox(B b, const V *operands) {
     return mul(b, convert(b, shr(b, c[0], ic(b, 8))), fc(b, 5.9604644775390625e-8f));
 }
 
-bool math_expands(Op op) {
-    switch (op) {
-    case OP_EXP: case OP_LOG: case OP_LOG1P: case OP_SQRT: case OP_RSQRT: case OP_SIN: case OP_COS:
-    case OP_TANH: case OP_SIGMOID: case OP_ERF: case OP_POW: case OP_PHILOX: return true;
-    default: return false;
-    }
-}
+bool math_expands(Op op) { return op_info[op].code == CODE_FORMULA; }
 
 V math_formula(B b, Op op, const V *operands) {
     V x = operands[0];

@@ -124,7 +124,8 @@ static double reference(Op op, double x, double y) {
     case OP_TANH: return tanh(x);
     case OP_SIGMOID: return x < 0 ? exp(x) / (1 + exp(x)) : 1 / (1 + exp(-x));
     case OP_ERF: return erf(x);
-    default: return pow(x, y);
+    case OP_POW: return pow(x, y);
+    default: fail_msg("what is %s?", op_info[op].text); return NAN;
     }
 }
 
@@ -138,13 +139,6 @@ static double ulps(float got, double want) {
     if (e < -125) e = -125;
     return fabs((double)got - want) / ldexp(1.0, e - 24);
 }
-
-typedef struct Bound {
-    Op op;
-    double ulps;
-} Bound;
-static const Bound bounds[] = {{OP_EXP, 1.1}, {OP_LOG, 1}, {OP_LOG1P, 1},  {OP_SQRT, 0.5}, {OP_RSQRT, 1.5},
-                               {OP_SIN, 2},   {OP_COS, 2}, {OP_TANH, 1.5}, {OP_SIGMOID, 2.5}, {OP_ERF, 1.5},  {OP_POW, 1.5}};
 
 static uint32_t random_state = 1;
 static uint32_t random_bits(void) {
@@ -165,9 +159,9 @@ static void pow_sample(int s, uint32_t *x, uint32_t *y) {
     }
 }
 
-static void check_bound(const Bound *bound, int fused, int samples) {
+static void check_bound(Op op, int fused, int samples) {
     static Program p;
-    record(&p, bound->op);
+    record(&p, op);
     double worst = 0;
     float worst_x = 0, worst_y = 0;
     for (int done = 0; done < samples; done += LANES) {
@@ -178,19 +172,19 @@ static void check_bound(const Bound *bound, int fused, int samples) {
         evaluate(&p, LANES, fused);
         for (int l = 0; l < LANES; l++) {
             float x = float_of(value[0][l]), y = p.n_args == 2 ? float_of(value[1][l]) : 0;
-            double e = ulps(float_of(value[p.result][l]), reference(bound->op, x, y));
+            double e = ulps(float_of(value[p.result][l]), reference(op, x, y));
             if (e > worst) worst = e, worst_x = x, worst_y = y;
         }
     }
-    print_message("%-6s %s  %.3f ulp at %a %a (%d steps)\n", op_info[bound->op].text, fused ? "fused  " : "unfused", worst,
+    print_message("%-6s %s  %.3f ulp at %a %a (%d steps)\n", op_info[op].text, fused ? "fused  " : "unfused", worst,
                   worst_x, worst_y, p.n);
-    assert_true(worst <= bound->ulps);
+    assert_true(worst <= op_info[op].ulps);
 }
 
 static void errors_stay_within_the_stated_bounds(void **state) {
     (void)state;
-    for (size_t i = 0; i < sizeof bounds / sizeof *bounds; i++)
-        for (int fused = 0; fused < 2; fused++) check_bound(&bounds[i], fused, 1 << 21);
+    for (int op = 0; op < OP_COUNT; op++)
+        for (int fused = 0; fused < 2 && op_is_transcendental((Op)op); fused++) check_bound((Op)op, fused, 1 << 21);
 }
 
 static float call_as(Op op, float x, float y, int fused) {
@@ -208,15 +202,14 @@ static void special_values_follow_the_standard(void **state) {
     const float v[] = {0.0f,  -0.0f, 1.0f,      -1.0f,      0.5f,     -0.5f, 2.0f,  -2.0f,   3.0f, -3.0f,  INFINITY,
                        -INFINITY, NAN, 1e-45f, -1e-45f, 3.4028235e38f, -3.4028235e38f, 1e-38f, 33554432.0f, 16777215.0f};
     const int n = sizeof v / sizeof *v;
-    for (size_t o = 0; o < sizeof bounds / sizeof *bounds; o++) {
-        Op op = bounds[o].op;
-        for (int i = 0; i < n; i++)
+    for (Op op = 0; op < OP_COUNT; op++) {
+        for (int i = 0; i < n && op_is_transcendental(op); i++)
             for (int j = 0; j < (op == OP_POW ? n : 1); j++) {
                 float got = call(op, v[i], v[j]);
                 double want = reference(op, v[i], v[j]);
                 double e = ulps(got, want);
                 bool same_sign = isnan(want) || !signbit(got) == !signbit(want);
-                if (e > bounds[o].ulps || !same_sign)
+                if (e > op_info[op].ulps || !same_sign)
                     fail_msg("%s(%a, %a) = %a, not %a", op_info[op].text, v[i], v[j], got, want);
             }
     }
