@@ -125,7 +125,7 @@ void graph_renumber(Graph *g) {
     for (int i = 0; i < g->nodes.n; i++) g->nodes.at[i]->id = i;
 }
 
-/* The nodes of a deep model's graph are not in the cache: each walk is as dear as what it does is cheap. */
+/* Reads each node once: those of a deep model's graph are more than the caches hold, and a walk costs its misses. */
 Uses graph_uses(Arena *a, const Graph *g) {
     const int n = g->nodes.n;
     Arena *scratch = arena_new();

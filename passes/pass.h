@@ -38,7 +38,7 @@ typedef struct PassContext {
     FILE *print_to;
     const struct Profile *profile; /* measured tiles (passes/profile.h); NULL: the cost model alone */
     struct Tuning *tuning;         /* NULL, or where to put every product with a kernel for each of its tiles */
-    bool last;      /* lowered graphs, each alone in its arena, are not used again: they go when they are compiled */
+    bool consumes;  /* lowered graphs, each alone in its arena, are not used again: they are freed when they are compiled */
     bool verify;    /* the graph is verified after every pass that changes it, not only before it is planned */
     bool no_verify; /* neither graph nor kernels nor plan are verified */
     double seconds[PASS_COUNT]; /* --time-passes */
@@ -76,7 +76,7 @@ const char *plan_verify(Arena *a, const Plan *p); /* independent check of order 
 /* Adds the entry's kernels and launches to the module. */
 void pass_emit(PassContext *c, Plan *p, Module *m);
 
-/* All entries whose graph is not NULL -> a module; NULL when `failed`.  With `last` each graph becomes NULL. */
+/* All entries whose graph is not NULL -> a module; NULL when `failed`.  With `consumes` each graph becomes NULL. */
 Module *compile_module(PassContext *c, Graph *graphs[ENTRY_COUNT]);
 
 #endif

@@ -145,7 +145,7 @@ static void compile_entry(PassContext *c, Graph *g, Module *m, Arena **nodes) {
 /* Graphs and plan of an entry are large and go with it; its kernels stay. */
 static void compile_entry_aside(PassContext *c, const Graph *lowered, Module *m) {
     Arena *const kept = c->kept, *const whole = c->arena;
-    Arena *nodes = c->last ? lowered->arena : NULL;
+    Arena *nodes = c->consumes ? lowered->arena : NULL;
     Graph g = *lowered;
     c->kept = m->arena;
     c->arena = arena_new();
@@ -163,7 +163,7 @@ Module *compile_module(PassContext *c, Graph *graphs[ENTRY_COUNT]) {
         if (!graphs[e]) continue;
         if (!m) m = module_new(c, graphs[e]->model);
         compile_entry_aside(c, graphs[e], m);
-        if (c->last) graphs[e] = NULL;
+        if (c->consumes) graphs[e] = NULL;
     }
     return c->failed ? NULL : m;
 }

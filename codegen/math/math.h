@@ -7,11 +7,9 @@
  * pow(1, y) = 1, pow(x < 0, y) = NaN unless y is an integer.  Subnormal arguments and results are exact to
  * the same bounds unless the caller's own operations flush them to zero.
  *
- * Error bounds in units in the last place, over all finite arguments, with MATH_MAD fused or not
- * (tests/unit/math.c samples every exponent against libm in double precision):
- *
- *     exp 1.1   log 1   log1p 1   sqrt correctly rounded   rsqrt 1.5   tanh 1.5   erf 1.5   pow 1.5
- *     sigmoid 2.5   sin 2   cos 2   (every finite argument: the reduction by pi/2 keeps 62 fraction bits)
+ * Error bounds in units in the last place are ULPS of ir/ops.def, over all finite arguments, with MATH_MAD fused or not
+ * (tests/unit/math.c samples every exponent against libm in double precision); for sin and cos the reduction by pi/2
+ * keeps 62 fraction bits.
  *
  * The operations must round to nearest, one at a time: MATH_MUL followed by MATH_ADD must not be contracted
  * (PTX: mul.rn, add.rn; C: -ffp-contract=off), nothing may be re-associated.  MATH_MAD is where fusing is free.

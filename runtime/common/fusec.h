@@ -201,10 +201,10 @@ fusec_status fusec_check_results(const fusec_manifest *m, int entry, const void 
  * --check-finite skips such a step in any precision; without loss scaling it counts down from 0.  fusec_outcome_state: its
  * offset into the states, or -1.  fusec_outcome: the status of what happened while it went from before to after. */
 int64_t fusec_outcome_state(const fusec_manifest *m);
+fusec_status fusec_outcome(int32_t before, int32_t after);
 /* Has a step of this status run, whether it updated or was skipped?  MODEL.step counts those.  On CUDA a status may be that of an
  * earlier step, which was counted then; this one has run all the same. */
 int fusec_step_ran(fusec_status s);
-fusec_status fusec_outcome(int32_t before, int32_t after);
 
 /* Weights as a safetensors file, through the caller's own storage.  Each callback returns 0 when all n bytes moved. */
 typedef struct fusec_io {

@@ -1,4 +1,4 @@
-/* The math functions as C text, compiled: within the bounds that codegen/math/math.h states, over all exponents; the
+/* The math functions as C text, compiled: within the bounds of ir/ops.def, over all exponents; the
  * software square root gives the machine's bits. */
 #include <setjmp.h>
 #include <stdarg.h>

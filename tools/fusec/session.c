@@ -65,7 +65,7 @@ Module *session_compile(Session *s, const Options *o, const Target *t) {
         if (!p || !profile_suits(s, p, t)) return NULL;
         s->context.profile = &p->profile;
     }
-    s->context.last = true;
+    s->context.consumes = true;
     Module *m = compile_module(&s->context, s->graph);
     if (m) m->check_finite = o->check_finite;
     if (o->time_passes) print_times(s);
