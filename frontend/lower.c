@@ -1,6 +1,6 @@
 /* One run of the interpreter per entry; the model's tables; the results of each graph. */
 #include "frontend/lower.h"
-#include "ir/attr_pool.h"
+#include "ir/node_pool.h"
 #include <string.h>
 
 /* ---- declarations: the first run makes the tables, later runs must agree with them ------------------ */
@@ -39,14 +39,14 @@ static void set_decl(Lower *L, Node *node, int decl) {
     Attr attr = *node->attr;
     attr.decl = decl;
     node->attr = &attr;
-    node->attr = attr_pool_get(L->g->attrs, node);
+    node->attr = node_pool_attr(L->g->pool, node);
 }
 
 static void set_stream(Lower *L, Node *node, int stream) {
     Attr attr = *node->attr;
     attr.stream = stream;
     node->attr = &attr;
-    node->attr = attr_pool_get(L->g->attrs, node);
+    node->attr = node_pool_attr(L->g->pool, node);
 }
 
 static void settle_param(Lower *L, const PathEntry *e) {
@@ -64,7 +64,7 @@ static void settle_state(Lower *L, const PathEntry *e) {
     StateRef *s = &L->states.at[e->index];
     Model *m = L->model;
     TensorDecl t = {
-        .name = e->path, .dtype = s->node->dtype, .shape = s->node->shape, .loc = s->loc, .outcome = s->outcome};
+        .name = e->path, .dtype = s->node->dtype, .shape = *s->node->shape, .loc = s->loc, .outcome = s->outcome};
     s->path = e->path;
     s->decl = settle(L, &m->states.at, &m->states.n, &m->states.cap, e->index, t, "state");
     if (s->decl >= 0 && !lower_starts(L)) set_decl(L, s->node, s->decl);
@@ -107,7 +107,7 @@ static void output_results(Lower *L) {
     Model *m = L->model;
     for (int i = 0; i < L->outputs.n; i++) {
         OutputRef *o = &L->outputs.at[i];
-        TensorDecl t = {.name = o->name, .dtype = o->node->dtype, .shape = o->node->shape, .loc = o->loc};
+        TensorDecl t = {.name = o->name, .dtype = o->node->dtype, .shape = *o->node->shape, .loc = o->loc};
         int decl = settle(L, &m->outputs.at, &m->outputs.n, &m->outputs.cap, i, t, "output");
         if (decl >= 0 && !lower_starts(L)) graph_result(L->g, RESULT_OUTPUT, decl, o->node);
     }

@@ -75,6 +75,10 @@ typedef struct OutputRef {
     Node *node;
     SrcLoc loc;
 } OutputRef;
+typedef struct SharedNode {
+    uint64_t key; /* hash of what it computes */
+    Node *node;   /* NULL: an empty slot */
+} SharedNode;
 
 typedef struct Lower {
     Arena *arena;   /* what a value or the model refers to */
@@ -106,8 +110,7 @@ typedef struct Lower {
     const Stmt *train;
     Value loss;
     Node *step, *seed;
-    Node **shared; /* by hash of what they compute (lower_share.c) */
-    uint64_t *shared_key;
+    SharedNode *shared; /* by hash of what they compute (lower_share.c) */
     int shared_n, shared_cap;
 } Lower;
 

@@ -126,9 +126,9 @@ static Value run_where(Lower *L, const BuiltinCall *c) {
     if (!v_unify(L, 2, &c->arg[1], branch, "where", c->loc)) return val_poison();
     Node *mask = value_node(L, cond, DT_BOOL, c->loc);
     Shape s;
-    if (!t_join_shapes(L, mask->shape, branch[0]->shape, &s))
+    if (!t_join_shapes(L, *mask->shape, *branch[0]->shape, &s))
         return lower_fail(L, E0203, c->loc, NULL, "where: the condition %s does not fit the values %s",
-                          shape_text(L->arena, mask->shape), shape_text(L->arena, branch[0]->shape));
+                          shape_text(L->arena, *mask->shape), shape_text(L->arena, *branch[0]->shape));
     if (!check_shape(L, s, c->loc)) return val_poison();
     Node *no = t_expand(L, branch[1], s), *yes = t_expand(L, branch[0], s), *where = t_expand(L, mask, s);
     return val_tensor(t_select(L, where, yes, no));
@@ -142,9 +142,9 @@ static Node *masked(Lower *L, const BuiltinCall *c, Op op, Node *x, Value where)
     Node *mask = value_node(L, where, DT_BOOL, c->loc);
     if (!mask) return NULL;
     Shape s;
-    if (!t_join_shapes(L, mask->shape, x->shape, &s) || !shape_equal(s, x->shape)) {
+    if (!t_join_shapes(L, *mask->shape, *x->shape, &s) || !shape_equal(s, *x->shape)) {
         lower_fail(L, E0203, c->loc, NULL, "%s: the mask %s does not fit %s", c->builtin->name,
-                   shape_text(L->arena, mask->shape), shape_text(L->arena, x->shape));
+                   shape_text(L->arena, *mask->shape), shape_text(L->arena, *x->shape));
         return NULL;
     }
     Node *identity = t_const(L, x->dtype, s, scalar_identity(op, x->dtype)), *kept = t_expand(L, mask, s);
@@ -161,8 +161,8 @@ static Node *keep_axes(Lower *L, Node *r, Shape s, int n, const int8_t *axes) {
 static Node *first_greatest(Lower *L, const BuiltinCall *c, Node *x, Value where, int n, const int8_t *axes) {
     Node *in = masked(L, c, OP_RMAX, x, where);
     if (!in) return NULL;
-    Node *most = t_expand(L, keep_axes(L, t_reduce(L, OP_RMAX, in, n, axes), x->shape, n, axes), x->shape);
-    Node *kept = t_expand(L, value_node(L, where, DT_BOOL, c->loc), x->shape), *is = t_binary(L, OP_EQ, x, most);
+    Node *most = t_expand(L, keep_axes(L, t_reduce(L, OP_RMAX, in, n, axes), *x->shape, n, axes), *x->shape);
+    Node *kept = t_expand(L, value_node(L, where, DT_BOOL, c->loc), *x->shape), *is = t_binary(L, OP_EQ, x, most);
     if (x->dtype != DT_I32) is = t_binary(L, OP_OR, is, t_binary(L, OP_NE, x, x));
     return t_reduce(L, OP_ARGMAX, t_cast(L, t_binary(L, OP_AND, kept, is), DT_F32), n, axes);
 }
@@ -173,7 +173,7 @@ static Value reduce(Lower *L, const BuiltinCall *c, Value x, const Value *rest) 
         return lower_fail(L, E0204, c->loc, x.kind == VAL_TENSOR ? "write int(x) or float(x)" : NULL,
                           "'%s' needs a tensor of numbers, not %s", c->builtin->name, val_describe(L->arena, x));
     int8_t axes[MAX_RANK];
-    int n = value_axes(L, rest[0], x.node->shape.rank, c->loc, axes);
+    int n = value_axes(L, rest[0], x.node->shape->rank, c->loc, axes);
     if (n < 0) return val_poison();
     if (rest[1].kind != VAL_BOOL)
         return lower_fail(L, E0209, c->loc, NULL, "keep must be true or false, not %s",
@@ -182,7 +182,7 @@ static Value reduce(Lower *L, const BuiltinCall *c, Value x, const Value *rest) 
     Node *in = apart ? NULL : masked(L, c, c->builtin->op, x.node, rest[2]);
     Node *r = apart ? first_greatest(L, c, x.node, rest[2], n, axes) : in ? t_reduce(L, c->builtin->op, in, n, axes) : NULL;
     if (!r) return val_poison();
-    return val_tensor(rest[1].i ? keep_axes(L, r, x.node->shape, n, axes) : r);
+    return val_tensor(rest[1].i ? keep_axes(L, r, *x.node->shape, n, axes) : r);
 }
 
 static Value run_reduce(Lower *L, const BuiltinCall *c) { return reduce(L, c, c->arg[0], &c->arg[1]); }
@@ -211,14 +211,14 @@ static Value run_scan(Lower *L, const BuiltinCall *c) {
     if (x.kind != VAL_TENSOR || x.node->dtype == DT_BOOL)
         return lower_fail(L, E0204, c->loc, NULL, "'%s' needs a tensor of numbers, not %s", c->builtin->name,
                           val_describe(L->arena, x));
-    int n = value_axes(L, c->arg[1], x.node->shape.rank, c->loc, axes);
+    int n = value_axes(L, c->arg[1], x.node->shape->rank, c->loc, axes);
     if (n < 0) return val_poison();
     if (n != 1) return lower_fail(L, E0208, c->loc, NULL, "'%s' runs along one axis", c->builtin->name);
     if (c->arg[2].kind != VAL_BOOL || c->arg[3].kind != VAL_BOOL)
         return lower_fail(L, E0209, c->loc, NULL, "reverse and exclusive are true or false");
     Attr attr = {.axis = axes[0], .reverse = c->arg[2].i, .exclusive = c->arg[3].i};
     attr.scan = strcmp(c->builtin->name, "cumsum") == 0 ? SCAN_SUM : SCAN_PROD;
-    return val_tensor(t_node(L, OP_SCAN, 1, &x.node, &attr, x.node->dtype, x.node->shape));
+    return val_tensor(t_node(L, OP_SCAN, 1, &x.node, &attr, x.node->dtype, *x.node->shape));
 }
 
 /* How many elements the axes hold: a constant, or an i32 tensor when an extent is bounded. */
@@ -226,11 +226,11 @@ static Value run_size(Lower *L, const BuiltinCall *c) {
     Value x = c->arg[0];
     int8_t axes[MAX_RANK];
     if (x.kind != VAL_TENSOR) return lower_fail(L, E0204, c->loc, NULL, "'size' needs a tensor");
-    int n = value_axes(L, c->arg[1], x.node->shape.rank, c->loc, axes);
+    int n = value_axes(L, c->arg[1], x.node->shape->rank, c->loc, axes);
     if (n < 0) return val_poison();
     Value r = val_int(1);
     for (int i = 0; i < n; i++) {
-        Value d = val_dim(x.node->shape.dim[axes[i]]);
+        Value d = val_dim(x.node->shape->dim[axes[i]]);
         if (d.kind == VAL_DIM) d = val_tensor(t_extent(L, d.dim));
         r = v_binary(L, AST_MUL, r, d, c->loc);
     }
@@ -242,7 +242,7 @@ static Value run_size(Lower *L, const BuiltinCall *c) {
 static Value run_uniform(Lower *L, const BuiltinCall *c) {
     Shape s;
     if (c->arg[0].kind == VAL_TENSOR)
-        s = c->arg[0].node->shape;
+        s = *c->arg[0].node->shape;
     else if (!value_shape(L, c->arg[0], c->loc, &s))
         return val_poison();
     if (!check_shape(L, s, c->loc)) return val_poison();

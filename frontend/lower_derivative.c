@@ -47,17 +47,17 @@ static Node *take_factor(Lower *L, const BuiltinCall *c, const char *formal, con
                          const Node *like) {
     const Value v = c->arg[2];
     if (v.kind == VAL_POISON) return NULL;
-    if (val_is_number(v)) return t_fill(L, like->dtype, like->shape, val_number(v));
-    if (v.kind == VAL_TENSOR && v.node->dtype == like->dtype && shape_equal(v.node->shape, like->shape)) return v.node;
+    if (val_is_number(v)) return t_fill(L, like->dtype, *like->shape, val_number(v));
+    if (v.kind == VAL_TENSOR && v.node->dtype == like->dtype && shape_same(v.node->shape, like->shape)) return v.node;
     lower_fail(L, v.kind == VAL_TENSOR && v.node->dtype == like->dtype ? E0203 : E0204, c->loc,
                arena_printf(L->arena, "write broadcast(%s, %s), or a number for all elements", formal, like_formal),
                "'%s': %s must be like %s, a tensor %s%s, not %s", c->builtin->name, formal, like_formal,
-               dtype_name(like->dtype), shape_text(L->arena, like->shape), val_describe(L->arena, v));
+               dtype_name(like->dtype), shape_text(L->arena, *like->shape), val_describe(L->arena, v));
     return NULL;
 }
 
 static Node *vjp(Lower *L, Node *y, Node *x, Node *u) {
-    return t_node(L, OP_VJP, 3, (Node *[]){y, x, u}, NULL, x->dtype, x->shape);
+    return t_node(L, OP_VJP, 3, (Node *[]){y, x, u}, NULL, x->dtype, *x->shape);
 }
 
 static Value run_vjp(Lower *L, const BuiltinCall *c) {
@@ -71,14 +71,14 @@ static Value run_jvp(Lower *L, const BuiltinCall *c) {
     if (!take_pair(L, c)) return val_poison();
     Node *y = c->arg[0].node, *x = c->arg[1].node, *v = take_factor(L, c, "v", "x", x);
     if (!v) return val_poison();
-    Node *u = t_fill(L, y->dtype, y->shape, 0);
+    Node *u = t_fill(L, y->dtype, *y->shape, 0);
     return val_tensor(vjp(L, vjp(L, y, x, u), u, v));
 }
 
 /* The batch argument: false: reported. *out is -1 for none. */
 static bool take_batch(Lower *L, const BuiltinCall *c, int *out) {
     const Value v = c->arg[2];
-    const Shape y = c->arg[0].node->shape, x = c->arg[1].node->shape;
+    const Shape y = *c->arg[0].node->shape, x = *c->arg[1].node->shape;
     const int least = y.rank < x.rank ? y.rank : x.rank;
     *out = -1;
     if (v.kind == VAL_NONE) return true;
@@ -110,18 +110,18 @@ static Value run_jacobian(Lower *L, const BuiltinCall *c) {
     int batch;
     if (!take_pair(L, c) || !take_batch(L, c, &batch)) return val_poison();
     Node *y = c->arg[0].node, *x = c->arg[1].node;
-    const int rank = y->shape.rank + x->shape.rank - (batch >= 0);
+    const int rank = y->shape->rank + x->shape->rank - (batch >= 0);
     if (rank > MAX_RANK)
         return lower_fail(L, E0216, c->loc, "bring y or x to fewer axes first, for instance flatten(y)",
-                          "the Jacobian of %s by %s has %d axes; %d are the most", shape_text(L->arena, y->shape),
-                          shape_text(L->arena, x->shape), rank, MAX_RANK);
+                          "the Jacobian of %s by %s has %d axes; %d are the most", shape_text(L->arena, *y->shape),
+                          shape_text(L->arena, *x->shape), rank, MAX_RANK);
     if (y->dtype != x->dtype)
         return lower_fail(L, E0204, c->loc, "convert one of them", "'jacobian': y is %s, x is %s", dtype_name(y->dtype),
                           dtype_name(x->dtype));
     Shape shape = shape_scalar();
-    if (batch >= 0) shape.dim[shape.rank++] = y->shape.dim[batch];
-    append_axes(&shape, y->shape, batch);
-    append_axes(&shape, x->shape, batch);
+    if (batch >= 0) shape.dim[shape.rank++] = y->shape->dim[batch];
+    append_axes(&shape, *y->shape, batch);
+    append_axes(&shape, *x->shape, batch);
     if (!check_shape(L, shape, c->loc)) return val_poison();
     return val_tensor(t_node(L, OP_JACOBIAN, 2, (Node *[]){y, x}, &(Attr){.axis = batch}, y->dtype, shape));
 }

@@ -229,7 +229,7 @@ static Value lower_method(Lower *L, const Expr *e) {
     if (per_element || (v.kind != VAL_TENSOR && !val_is_const_number(v)))
         return lower_fail(L, E0204, e->loc, NULL, "'.%s' needs a tensor, not %s", e->name.text,
                           per_element ? "an element" : val_describe(L->arena, v));
-    Shape s = v.kind == VAL_TENSOR ? v.node->shape : shape_scalar();
+    Shape s = v.kind == VAL_TENSOR ? *v.node->shape : shape_scalar();
     if (strcmp(e->name.text, "rank") == 0 && !e->has_args) return val_int(s.rank);
     if (strcmp(e->name.text, "dim") == 0) return lower_dim_method(L, e, s);
     const char *name = e->name.text;
@@ -250,7 +250,7 @@ static Value lower_fill(Lower *L, const Expr *e) {
 static Value lower_like(Lower *L, const Expr *e) {
     Value v = lower_expr(L, e->a);
     if (v.kind == VAL_POISON) return v;
-    if (v.kind == VAL_TENSOR) return val_tensor(t_fill(L, v.node->dtype, v.node->shape, (double)e->integer));
+    if (v.kind == VAL_TENSOR) return val_tensor(t_fill(L, v.node->dtype, *v.node->shape, (double)e->integer));
     if (val_is_number(v)) return val_float((double)e->integer);
     return lower_fail(L, E0204, e->loc, NULL, "`like` needs a tensor, not %s", val_describe(L->arena, v));
 }

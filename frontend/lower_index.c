@@ -127,7 +127,7 @@ static bool infer_subscript(IndexContext *c, const Expr *e, int first, const boo
     for (int i = 0; i < e->items.n; i++) {
         const Item *it = &e->items.at[i];
         int id = it->kind == ITEM_INDEX && it->index->kind == EXPR_NAME ? loop_named(c, it->index->name.text) : -1;
-        if (id >= first && open[id - first] && !range_meets(c, id, base.node->shape.dim[i], it->loc)) return false;
+        if (id >= first && open[id - first] && !range_meets(c, id, base.node->shape->dim[i], it->loc)) return false;
     }
     return true;
 }
@@ -203,7 +203,7 @@ static Value reduce_terms(IndexContext *c, const Expr *e, int n_out) {
     for (size_t k = 0; k < sizeof reductions / sizeof *reductions; k++) {
         if (strcmp(reductions[k].name, e->name.text) != 0) continue;
         const Op op = reductions[k].op;
-        if (c->mask) x = t_select(L, c->mask, x, t_const(L, x->dtype, x->shape, scalar_identity(op, x->dtype)));
+        if (c->mask) x = t_select(L, c->mask, x, t_const(L, x->dtype, *x->shape, scalar_identity(op, x->dtype)));
         return val_tensor(t_reduce(L, op, x, c->space.n - n_out, axes));
     }
     return lower_fail(L, E0215, e->loc, NULL, "'%s' is not a reduction", e->name.text);
@@ -233,7 +233,7 @@ static Value index_reduce(IndexContext *c, const Expr *e) {
 static Value plain_element(IndexContext *c, const Expr *e) {
     Value v = index_base(c, e);
     if (v.kind == VAL_POISON || val_is_const_number(v) || v.kind == VAL_STRING) return v;
-    if (v.kind == VAL_TENSOR && v.node->shape.rank == 0) return v;
+    if (v.kind == VAL_TENSOR && v.node->shape->rank == 0) return v;
     return lower_fail(c->L, E0204, e->loc, v.kind == VAL_TENSOR ? "subscript it with the indices" : NULL,
                       "an element is needed here, not %s", val_describe(c->L->arena, v));
 }

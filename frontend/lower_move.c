@@ -92,25 +92,25 @@ static Value run_reshape(Lower *L, const BuiltinCall *c) {
     Shape s;
     int hole;
     if (!tensor_arg(L, c, c->arg[0], &x) || !reshape_target(L, c, &s, &hole)) return val_poison();
-    if (hole >= 0 && !infer_extent(x->shape, s, hole, &s.dim[hole])) {
+    if (hole >= 0 && !infer_extent(*x->shape, s, hole, &s.dim[hole])) {
         s.dim[hole] = dim_fixed(-1);
         return lower_fail(L, E0203, c->loc, NULL, "reshape: the elements of %s do not divide into %s",
-                          shape_text(L->arena, x->shape), shape_text(L->arena, s));
+                          shape_text(L->arena, *x->shape), shape_text(L->arena, s));
     }
-    if (same_count(x->shape, s)) return val_tensor(t_reshape(L, x, s));
+    if (same_count(*x->shape, s)) return val_tensor(t_reshape(L, x, s));
     return lower_fail(L, E0203, c->loc, NULL, "reshape: %s does not have the elements of %s",
-                      shape_text(L->arena, x->shape), shape_text(L->arena, s));
+                      shape_text(L->arena, *x->shape), shape_text(L->arena, s));
 }
 
 static Value run_expand_dims(Lower *L, const BuiltinCall *c) {
     Node *x;
     int axis;
     if (!tensor_arg(L, c, c->arg[0], &x)) return val_poison();
-    if (x->shape.rank == MAX_RANK)
+    if (x->shape->rank == MAX_RANK)
         return lower_fail(L, E0216, c->loc, NULL, "a tensor has at most %d dimensions", MAX_RANK);
-    if (!single_axis(L, c, c->arg[1], x->shape.rank + 1, &axis)) return val_poison();
-    Shape s = {.rank = x->shape.rank + 1};
-    for (int d = 0; d < s.rank; d++) s.dim[d] = d == axis ? dim_fixed(1) : x->shape.dim[d - (d > axis)];
+    if (!single_axis(L, c, c->arg[1], x->shape->rank + 1, &axis)) return val_poison();
+    Shape s = {.rank = x->shape->rank + 1};
+    for (int d = 0; d < s.rank; d++) s.dim[d] = d == axis ? dim_fixed(1) : x->shape->dim[d - (d > axis)];
     return val_tensor(t_reshape(L, x, s));
 }
 
@@ -120,12 +120,12 @@ static Value run_transpose(Lower *L, const BuiltinCall *c) {
     Node *x;
     int8_t perm[MAX_RANK];
     if (!tensor_arg(L, c, c->arg[0], &x)) return val_poison();
-    int rank = x->shape.rank;
+    int rank = x->shape->rank;
     for (int d = 0; d < rank; d++) perm[d] = (int8_t)d;
     if (c->arg[1].kind == VAL_NONE) {
         if (rank < 2)
             return lower_fail(L, E0203, c->loc, NULL, "transpose swaps the last two axes; this tensor is %s",
-                              shape_text(L->arena, x->shape));
+                              shape_text(L->arena, *x->shape));
         perm[rank - 1] = (int8_t)(rank - 2), perm[rank - 2] = (int8_t)(rank - 1);
         return val_tensor(t_transpose(L, x, perm));
     }
@@ -146,11 +146,11 @@ static Value run_broadcast(Lower *L, const BuiltinCall *c) {
     Node *x = value_node(L, c->arg[0], DT_COUNT, c->loc);
     if (!x) return val_poison();
     if (c->arg[1].kind == VAL_TENSOR)
-        s = c->arg[1].node->shape;
+        s = *c->arg[1].node->shape;
     else if (!value_shape(L, c->arg[1], c->loc, &s) || !check_shape(L, s, c->loc))
         return val_poison();
-    if (t_join_shapes(L, x->shape, s, &joined) && shape_equal(joined, s)) return val_tensor(t_expand(L, x, s));
-    return lower_fail(L, E0203, c->loc, NULL, "broadcast: %s does not extend to %s", shape_text(L->arena, x->shape),
+    if (t_join_shapes(L, *x->shape, s, &joined) && shape_equal(joined, s)) return val_tensor(t_expand(L, x, s));
+    return lower_fail(L, E0203, c->loc, NULL, "broadcast: %s does not extend to %s", shape_text(L->arena, *x->shape),
                       shape_text(L->arena, s));
 }
 
@@ -160,15 +160,15 @@ static Value run_reverse(Lower *L, const BuiltinCall *c) {
     int64_t step[MAX_RANK];
     int8_t axes[MAX_RANK];
     if (!tensor_arg(L, c, c->arg[0], &x)) return val_poison();
-    int n = value_axes(L, c->arg[1], x->shape.rank, c->loc, axes);
+    int n = value_axes(L, c->arg[1], x->shape->rank, c->loc, axes);
     if (n < 0) return val_poison();
-    for (int d = 0; d < x->shape.rank; d++) lo[d] = dim_fixed(0), step[d] = 1;
+    for (int d = 0; d < x->shape->rank; d++) lo[d] = dim_fixed(0), step[d] = 1;
     for (int i = 0; i < n; i++) {
-        Dim e = x->shape.dim[axes[i]];
+        Dim e = x->shape->dim[axes[i]];
         if (dim_is_fixed(e) && e.bound < 2) continue;
         lo[axes[i]] = dim_add_const(e, -1), step[axes[i]] = -1;
     }
-    return val_tensor(t_slice(L, x, lo, step, x->shape));
+    return val_tensor(t_slice(L, x, lo, step, *x->shape));
 }
 
 static Value run_iota(Lower *L, const BuiltinCall *c) {
@@ -189,7 +189,7 @@ static Value run_iota(Lower *L, const BuiltinCall *c) {
 static Node *part_of(Lower *L, Node *x, int axis, Dim start, Dim length) {
     Dim lo[MAX_RANK];
     int64_t step[MAX_RANK];
-    Shape s = x->shape;
+    Shape s = *x->shape;
     for (int d = 0; d < s.rank; d++) lo[d] = dim_fixed(0), step[d] = 1;
     lo[axis] = start;
     s.dim[axis] = length;
@@ -206,12 +206,12 @@ static Value run_slice(Lower *L, const BuiltinCall *c) {
     Dim length, lo;
     Value start = c->arg[1];
     if (!tensor_arg(L, c, c->arg[0], &x)) return val_poison();
-    if (x->shape.rank == 0) return lower_fail(L, E0203, c->loc, NULL, "slice: a scalar has no axis");
+    if (x->shape->rank == 0) return lower_fail(L, E0203, c->loc, NULL, "slice: a scalar has no axis");
     if (!val_as_dim(c->arg[2], &length))
         return lower_fail(L, E0205, c->loc, NULL, "slice: the length must be an extent, not %s",
                           val_describe(L->arena, c->arg[2]));
-    if (start.kind == VAL_TENSOR && start.node->dtype == DT_I32 && start.node->shape.rank == 0) {
-        Shape s = x->shape;
+    if (start.kind == VAL_TENSOR && start.node->dtype == DT_I32 && start.node->shape->rank == 0) {
+        Shape s = *x->shape;
         s.dim[0] = length;
         if (!check_shape(L, s, c->loc)) return val_poison();
         return val_tensor(t_node(L, OP_SLICE_AT, 2, (Node *[]){x, start.node}, &(Attr){.extent = length}, x->dtype, s));
@@ -220,27 +220,27 @@ static Value run_slice(Lower *L, const BuiltinCall *c) {
         return lower_fail(L, E0204, c->loc, NULL,
                           "slice: the start must be a non-negative integer or an i32 scalar, not %s",
                           val_describe(L->arena, start));
-    if (!part_inside(start, c->arg[2], x->shape.dim[0], 1))
+    if (!part_inside(start, c->arg[2], x->shape->dim[0], 1))
         return lower_fail(L, E0208, c->loc,
-                          lo.sym != NO_SYM || length.sym != NO_SYM || !dim_is_fixed(x->shape.dim[0])
+                          lo.sym != NO_SYM || length.sym != NO_SYM || !dim_is_fixed(x->shape->dim[0])
                               ? "the rows must be there for every value of the bounded dimension, which may be 1"
                               : NULL,
-                          "slice: rows past the end of %s", shape_text(L->arena, x->shape));
+                          "slice: rows past the end of %s", shape_text(L->arena, *x->shape));
     return val_tensor(part_of(L, x, 0, lo, length));
 }
 
 static Value run_update(Lower *L, const BuiltinCall *c) {
     Node *x, *part;
     if (!tensor_arg(L, c, c->arg[0], &x) || !tensor_arg(L, c, c->arg[1], &part)) return val_poison();
-    bool fits = x->shape.rank > 0 && part->shape.rank == x->shape.rank && part->dtype == x->dtype;
-    for (int d = 1; fits && d < x->shape.rank; d++) fits = dim_equal(x->shape.dim[d], part->shape.dim[d]);
+    bool fits = x->shape->rank > 0 && part->shape->rank == x->shape->rank && part->dtype == x->dtype;
+    for (int d = 1; fits && d < x->shape->rank; d++) fits = dim_equal(x->shape->dim[d], part->shape->dim[d]);
     if (!fits)
         return lower_fail(L, E0203, c->loc, NULL, "update: %s does not fit into %s but for the first extent",
                           val_describe(L->arena, c->arg[1]), val_describe(L->arena, c->arg[0]));
     Node *start = value_node(L, c->arg[2], DT_I32, c->loc);
     if (!start) return val_poison();
-    if (start->shape.rank) return lower_fail(L, E0203, c->loc, NULL, "update: the start must be a scalar");
-    return val_tensor(t_node(L, OP_UPDATE_AT, 3, (Node *[]){x, part, start}, NULL, x->dtype, x->shape));
+    if (start->shape->rank) return lower_fail(L, E0203, c->loc, NULL, "update: the start must be a scalar");
+    return val_tensor(t_node(L, OP_UPDATE_AT, 3, (Node *[]){x, part, start}, NULL, x->dtype, *x->shape));
 }
 
 static bool pad_pair(Value v, int64_t *lo, int64_t *hi) {
@@ -253,12 +253,12 @@ static Value run_pad(Lower *L, const BuiltinCall *c) {
     Node *x;
     Value list = c->arg[1], fill = c->arg[2];
     if (!tensor_arg(L, c, c->arg[0], &x)) return val_poison();
-    if (list.kind != VAL_LIST || list.n != x->shape.rank)
+    if (list.kind != VAL_LIST || list.n != x->shape->rank)
         return lower_fail(L, E0203, c->loc, "write pad(x, [[before, after], ..])",
-                          "pad needs a pair for each of the %d axes", x->shape.rank);
+                          "pad needs a pair for each of the %d axes", x->shape->rank);
     if (!val_is_number(fill)) return lower_fail(L, E0209, c->loc, NULL, "pad: the value must be a constant");
     Attr attr = {.value = val_number(fill)};
-    Shape s = x->shape;
+    Shape s = *x->shape;
     for (int d = 0; d < s.rank; d++) {
         int64_t lo, hi;
         if (!pad_pair(list.at[d], &lo, &hi))
@@ -267,13 +267,13 @@ static Value run_pad(Lower *L, const BuiltinCall *c) {
         if (lo || hi) s.dim[d] = dim_add_const(s.dim[d], lo + hi), s.dim[d].name = NULL;
     }
     if (!check_shape(L, s, c->loc)) return val_poison();
-    return shape_equal(s, x->shape) ? val_tensor(x) : val_tensor(t_node(L, OP_PAD, 1, &x, &attr, x->dtype, s));
+    return shape_equal(s, *x->shape) ? val_tensor(x) : val_tensor(t_node(L, OP_PAD, 1, &x, &attr, x->dtype, s));
 }
 
 static bool joins(Node *a, Node *b, int axis) {
-    if (a->shape.rank != b->shape.rank || a->dtype != b->dtype) return false;
-    for (int d = 0; d < a->shape.rank; d++)
-        if (d != axis && !dim_equal(a->shape.dim[d], b->shape.dim[d])) return false;
+    if (a->shape->rank != b->shape->rank || a->dtype != b->dtype) return false;
+    for (int d = 0; d < a->shape->rank; d++)
+        if (d != axis && !dim_equal(a->shape->dim[d], b->shape->dim[d])) return false;
     return true;
 }
 
@@ -286,10 +286,10 @@ static Value run_concat(Lower *L, const BuiltinCall *c) {
     Node **in = ARENA_ARRAY(L->scratch, Node *, n);
     for (int i = 0; i < n; i++)
         if (!tensor_arg(L, c, c->more[i], &in[i])) return val_poison();
-    if (!single_axis(L, c, at, in[0]->shape.rank, &axis)) return val_poison();
-    Shape s = in[0]->shape;
+    if (!single_axis(L, c, at, in[0]->shape->rank, &axis)) return val_poison();
+    Shape s = *in[0]->shape;
     for (int i = 1; i < n; i++) {
-        if (!joins(in[0], in[i], axis) || !dim_add(s.dim[axis], in[i]->shape.dim[axis], &s.dim[axis]))
+        if (!joins(in[0], in[i], axis) || !dim_add(s.dim[axis], in[i]->shape->dim[axis], &s.dim[axis]))
             return lower_fail(L, E0203, c->loc, NULL, "concat along axis %d: %s and %s do not fit", axis,
                               val_describe(L->arena, c->more[0]), val_describe(L->arena, c->more[i]));
         s.dim[axis].name = NULL;
@@ -303,20 +303,20 @@ static Value split_sizes(Lower *L, const BuiltinCall *c, Node *x, int axis, int 
     Value *out = ARENA_ARRAY(L->arena, Value, n + 1), start = val_int(0);
     for (int i = 0; i < n; i++) {
         Dim lo, length;
-        const bool inside = part_inside(start, size[i], x->shape.dim[axis], 1);
-        if (!inside && !dim_is_fixed(x->shape.dim[axis]))
+        const bool inside = part_inside(start, size[i], x->shape->dim[axis], 1);
+        if (!inside && !dim_is_fixed(x->shape->dim[axis]))
             return lower_fail(L, E0218, c->loc, NULL,
                               "split: part %d does not lie inside for every value of the bounded dimension, which may be 1", i + 1);
         if (!val_as_dim(size[i], &length) || !val_as_dim(start, &lo) || !inside)
             return lower_fail(L, E0203, c->loc, NULL, "split: the parts do not add up to the extent of axis %d of %s",
-                              axis, shape_text(L->arena, x->shape));
+                              axis, shape_text(L->arena, *x->shape));
         out[i] = val_tensor(part_of(L, x, axis, lo, length));
         val_dim_combine(start, 1, size[i], 1, &start);
     }
-    Value whole = val_dim(x->shape.dim[axis]);
+    Value whole = val_dim(x->shape->dim[axis]);
     if (!val_equal(start, whole))
         return lower_fail(L, E0203, c->loc, NULL, "split: the parts do not add up to the extent of axis %d of %s", axis,
-                          shape_text(L->arena, x->shape));
+                          shape_text(L->arena, *x->shape));
     return (Value){.kind = VAL_TUPLE, .n = n, .at = out};
 }
 
@@ -324,16 +324,16 @@ static Value run_split(Lower *L, const BuiltinCall *c) {
     Node *x;
     int axis;
     Value n = c->arg[1];
-    if (!tensor_arg(L, c, c->arg[0], &x) || !single_axis(L, c, c->arg[2], x->shape.rank, &axis)) return val_poison();
+    if (!tensor_arg(L, c, c->arg[0], &x) || !single_axis(L, c, c->arg[2], x->shape->rank, &axis)) return val_poison();
     if (n.kind == VAL_LIST) return split_sizes(L, c, x, axis, n.n, n.at);
     if (n.kind != VAL_INT || n.i < 1 || n.i > MAX_LIST)
         return lower_fail(L, E0209, c->loc, NULL, "split needs a number of parts or a list of sizes, not %s",
                           val_describe(L->arena, n));
-    const Dim d = x->shape.dim[axis];
+    const Dim d = x->shape->dim[axis];
     const bool divides = dim_is_fixed(d) ? d.bound % n.i == 0 : d.scale % n.i == 0 && d.offset % n.i == 0;
     if (!divides)
         return lower_fail(L, E0203, c->loc, NULL, "split: axis %d of %s does not divide into %lld parts", axis,
-                          shape_text(L->arena, x->shape), (long long)n.i);
+                          shape_text(L->arena, *x->shape), (long long)n.i);
     Value *size = ARENA_ARRAY(L->arena, Value, n.i);
     const Value part = dim_is_fixed(d) ? val_int(d.bound / n.i) : dim_divide(L, d, n.i, c->loc);
     for (int64_t i = 0; i < n.i; i++) size[i] = part;

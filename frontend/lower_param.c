@@ -20,11 +20,11 @@ static Node *init_uniform(Lower *L, Init *init, Shape s) {
     return u;
 }
 
-static Node *scaled(Lower *L, Node *x, double k) { return t_binary(L, OP_MUL, x, t_const(L, DT_F32, x->shape, k)); }
+static Node *scaled(Lower *L, Node *x, double k) { return t_binary(L, OP_MUL, x, t_const(L, DT_F32, *x->shape, k)); }
 
 static Node *make_range(Lower *L, Init *init, double lo, double hi) {
     Node *u = scaled(L, init_uniform(L, init, init->shape), hi - lo);
-    return t_binary(L, OP_ADD, u, t_const(L, DT_F32, u->shape, lo));
+    return t_binary(L, OP_ADD, u, t_const(L, DT_F32, *u->shape, lo));
 }
 
 static Node *row(Lower *L, Node *pair, int64_t n, int64_t i) {
@@ -39,7 +39,7 @@ static Node *make_normal(Lower *L, Init *init, double std) {
     int64_t n = shape_elements(init->shape);
     Node *pair = init_uniform(L, init, shape_fixed(2, (int64_t[]){2, n}));
     Node *u = row(L, pair, n, 0), *v = row(L, pair, n, 1);
-    Node *one_less = t_binary(L, OP_SUB, t_const(L, DT_F32, u->shape, 1), u);
+    Node *one_less = t_binary(L, OP_SUB, t_const(L, DT_F32, *u->shape, 1), u);
     Node *radius = t_unary(L, OP_SQRT, scaled(L, t_unary(L, OP_LOG, one_less), -2));
     Node *angle = t_unary(L, OP_COS, scaled(L, v, 2 * 3.14159265358979323846));
     return t_reshape(L, scaled(L, t_binary(L, OP_MUL, radius, angle), std), init->shape);
@@ -182,15 +182,15 @@ void lower_state(Lower *L, const Stmt *s) {
     }
     Node *init = value_node(L, v, v.kind == VAL_TENSOR ? DT_COUNT : DT_F32, s->loc);
     if (!init) return;
-    if (!shape_is_fixed(init->shape)) {
+    if (!shape_is_fixed(*init->shape)) {
         lower_fail(L, E0205, s->loc, NULL, "a state cannot have a bounded dimension: %s",
-                   shape_text(L->arena, init->shape));
+                   shape_text(L->arena, *init->shape));
         return;
     }
     int index = L->states.n;
     Attr attr = {.decl = index, .dtype = init->dtype};
     StateRef ref = {.init = init, .loc = L->loc, .optimizer = L->body->target >= 0};
-    ref.node = lower_starts(L) ? init : t_node(L, OP_STATE, 0, NULL, &attr, init->dtype, init->shape);
+    ref.node = lower_starts(L) ? init : t_node(L, OP_STATE, 0, NULL, &attr, init->dtype, *init->shape);
     vec_push(L->scratch, L->states, ref);
     paths_add(L, L->body->paths, name, true, index, s->loc);
     body_bind(L, name, val_tensor(ref.node));

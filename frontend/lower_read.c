@@ -115,13 +115,13 @@ static int space_axis(const IndexSpace *s, int loop) {
 
 Node *space_lift(IndexContext *c, Node *n, const IndexSpace *from, const IndexSpace *to) {
     int8_t axes[MAX_RANK];
-    if (n->shape.rank == 0) return t_expand(c->L, n, space_shape(c, to));
+    if (n->shape->rank == 0) return t_expand(c->L, n, space_shape(c, to));
     for (int i = 0; i < from->n; i++) axes[i] = (int8_t)space_axis(to, from->loop[i]);
     return t_broadcast(c->L, n, space_shape(c, to), axes);
 }
 
 static void loops_of(const Read *r, bool *used) {
-    for (int d = 0; d < r->tensor->shape.rank; d++)
+    for (int d = 0; d < r->tensor->shape->rank; d++)
         for (int i = 0; i < r->sub[d].n; i++) used[r->sub[d].term[i].loop] = true;
 }
 
@@ -142,7 +142,7 @@ static int whole_loop(const IndexContext *c, const Linear *l, Dim d) {
 /* A read that only permutes dims; NULL when it does more. */
 static Node *permuted(IndexContext *c, const IndexSpace *s, const Read *r) {
     int8_t perm[MAX_RANK];
-    Shape shape = r->tensor->shape;
+    Shape shape = *r->tensor->shape;
     if (s->n != shape.rank) return NULL;
     for (int d = 0; d < shape.rank; d++) {
         int loop = whole_loop(c, &r->sub[d], shape.dim[d]);
@@ -159,7 +159,7 @@ static Contract *new_contract(IndexContext *c, const IndexSpace *loops, int n_ou
     for (int i = 0; i < loops->n; i++) k->extent[i] = c->loops.at[loops->loop[i]].extent;
     k->map = arena_alloc(c->L->scratch, sizeof *k->map * (size_t)n_reads);
     for (int i = 0; i < n_reads; i++)
-        for (int d = 0; d < reads[i].tensor->shape.rank; d++) k->map[i][d] = as_affine(&reads[i].sub[d], loops);
+        for (int d = 0; d < reads[i].tensor->shape->rank; d++) k->map[i][d] = as_affine(&reads[i].sub[d], loops);
     return k;
 }
 
@@ -230,8 +230,8 @@ static Node *subscript_mask(IndexContext *c, const IndexSpace *s, const Linear *
 
 Node *read_mask(IndexContext *c, const IndexSpace *s, const Read *r) {
     Node *mask = r->valid ? space_lift(c, r->valid, &r->valid_space, s) : NULL;
-    for (int d = 0; d < r->tensor->shape.rank; d++)
-        mask = and_masks(c->L, mask, subscript_mask(c, s, &r->sub[d], r->tensor->shape.dim[d]));
+    for (int d = 0; d < r->tensor->shape->rank; d++)
+        mask = and_masks(c->L, mask, subscript_mask(c, s, &r->sub[d], r->tensor->shape->dim[d]));
     return mask;
 }
 
@@ -264,8 +264,8 @@ static bool is_gathered(IndexContext *c, const Expr *e) {
 }
 
 static Node *in_range(Lower *L, Node *ids, Dim d) {
-    Node *low = t_binary(L, OP_GE, ids, t_const(L, DT_I32, ids->shape, 0));
-    return t_binary(L, OP_AND, low, t_binary(L, OP_LT, ids, t_expand(L, t_extent(L, d), ids->shape)));
+    Node *low = t_binary(L, OP_GE, ids, t_const(L, DT_I32, *ids->shape, 0));
+    return t_binary(L, OP_AND, low, t_binary(L, OP_LT, ids, t_expand(L, t_extent(L, d), *ids->shape)));
 }
 
 /* Evaluates the gathered subscripts over the loops that they mention. */
@@ -289,8 +289,8 @@ static bool eval_ids(IndexContext *c, const Expr *e, const Read *r, Gathered *g)
         if (!ok) break;
         g->ids[k] = t_expand(L, x, space_shape(c, &g->space));
         /* a term whose subscript itself reads outside is left out: -1 is outside of every table */
-        if (c->mask) g->ids[k] = t_select(L, c->mask, g->ids[k], t_const(L, DT_I32, g->ids[k]->shape, -1));
-        g->valid = and_masks(L, g->valid, in_range(L, g->ids[k], r->tensor->shape.dim[g->dim[k]]));
+        if (c->mask) g->ids[k] = t_select(L, c->mask, g->ids[k], t_const(L, DT_I32, *g->ids[k]->shape, -1));
+        g->valid = and_masks(L, g->valid, in_range(L, g->ids[k], r->tensor->shape->dim[g->dim[k]]));
     }
     c->space = outer;
     c->mask = mask;
@@ -309,7 +309,7 @@ static bool is_gathered_dim(const Gathered *g, int d) {
 static bool gather_rows(IndexContext *c, const Expr *e, Read *r, const Gathered *g) {
     Lower *L = c->L;
     int8_t perm[MAX_RANK];
-    int rank = r->tensor->shape.rank, n = 0;
+    int rank = r->tensor->shape->rank, n = 0;
     Read out = {.valid = g->valid, .valid_space = g->space};
     Shape rows = {.rank = 1}, shape = space_shape(c, &g->space);
     int64_t count = 1;
@@ -317,22 +317,22 @@ static bool gather_rows(IndexContext *c, const Expr *e, Read *r, const Gathered 
         lower_fail(L, E0216, e->loc, NULL, "this read has more than %d dimensions", MAX_RANK);
         return false;
     }
-    for (int k = 0; k < g->n; k++) perm[n++] = (int8_t)g->dim[k], count *= r->tensor->shape.dim[g->dim[k]].bound;
+    for (int k = 0; k < g->n; k++) perm[n++] = (int8_t)g->dim[k], count *= r->tensor->shape->dim[g->dim[k]].bound;
     for (int i = 0; i < g->space.n; i++) out.sub[i] = plain_loop(g->space.loop[i]);
     for (int d = 0; d < rank; d++) {
         if (is_gathered_dim(g, d)) continue;
         perm[n++] = (int8_t)d;
-        rows.dim[rows.rank++] = r->tensor->shape.dim[d];
+        rows.dim[rows.rank++] = r->tensor->shape->dim[d];
         out.sub[g->space.n + rows.rank - 2] = r->sub[d];
-        shape.dim[shape.rank++] = r->tensor->shape.dim[d];
+        shape.dim[shape.rank++] = r->tensor->shape->dim[d];
     }
-    rows.dim[0] = g->n == 1 ? r->tensor->shape.dim[g->dim[0]] : dim_fixed(count);
+    rows.dim[0] = g->n == 1 ? r->tensor->shape->dim[g->dim[0]] : dim_fixed(count);
     Node *ids = g->ids[0];
     for (int k = 1; k < g->n; k++) {
-        Node *extent = t_const(L, DT_I32, ids->shape, (double)r->tensor->shape.dim[g->dim[k]].bound);
+        Node *extent = t_const(L, DT_I32, *ids->shape, (double)r->tensor->shape->dim[g->dim[k]].bound);
         ids = t_binary(L, OP_ADD, t_binary(L, OP_MUL, ids, extent), g->ids[k]);
     }
-    if (g->n > 1) ids = t_select(L, g->valid, ids, t_const(L, DT_I32, ids->shape, -1));
+    if (g->n > 1) ids = t_select(L, g->valid, ids, t_const(L, DT_I32, *ids->shape, -1));
     if (!check_shape(L, shape, e->loc)) return false;
     Node *table = t_reshape(L, t_transpose(L, r->tensor, perm), rows);
     out.tensor = t_node(L, OP_GATHER, 2, (Node *[]){table, ids}, NULL, table->dtype, shape);
@@ -352,7 +352,7 @@ static bool gather_by_indicator(IndexContext *c, const Expr *e, Read *r, const G
         return false;
     }
     for (int k = 0; k < g->n; k++) {
-        vec_push(L->scratch, c->loops, (Loop){.extent = r->tensor->shape.dim[g->dim[k]], .ranged = true});
+        vec_push(L->scratch, c->loops, (Loop){.extent = r->tensor->shape->dim[g->dim[k]], .ranged = true});
         axes[k] = (int8_t)wide.n;
         wide.loop[wide.n++] = c->loops.n - 1;
         inner.sub[g->dim[k]] = plain_loop(c->loops.n - 1);
@@ -364,11 +364,11 @@ static bool gather_by_indicator(IndexContext *c, const Expr *e, Read *r, const G
     }
     out.valid = and_masks(L, space_lift(c, g->valid, &g->space, &all), NULL);
     out.valid_space = all;
-    for (int d = 0; d < r->tensor->shape.rank; d++)
+    for (int d = 0; d < r->tensor->shape->rank; d++)
         if (!is_gathered_dim(g, d))
-            out.valid = and_masks(L, out.valid, subscript_mask(c, &all, &r->sub[d], r->tensor->shape.dim[d]));
+            out.valid = and_masks(L, out.valid, subscript_mask(c, &all, &r->sub[d], r->tensor->shape->dim[d]));
     Node *x = read_view(c, &wide, &inner);
-    x = t_select(L, hit, x, t_const(L, x->dtype, x->shape, 0));
+    x = t_select(L, hit, x, t_const(L, x->dtype, *x->shape, 0));
     out.tensor = t_reduce(L, OP_SUM, x, g->n, axes);
     for (int i = 0; i < all.n; i++) out.sub[i] = plain_loop(all.loop[i]);
     *r = out;
@@ -383,7 +383,7 @@ static bool gather_read(IndexContext *c, const Expr *e, Read *r, Gathered *g) {
     for (int k = 0; k < g->n; k++) {
         mention_loops(c, e->items.at[g->dim[k]].index, by_ids);
         r->sub[g->dim[k]] = (Linear){.divisor = 1};
-        fixed &= g->n == 1 || dim_is_fixed(r->tensor->shape.dim[g->dim[k]]);
+        fixed &= g->n == 1 || dim_is_fixed(r->tensor->shape->dim[g->dim[k]]);
     }
     loops_of(r, by_rest);
     g->space = used_part(&c->space, by_ids);
@@ -421,7 +421,7 @@ static bool constant_inside(IndexContext *c, const Item *it, Linear *l, Dim exte
 }
 
 bool read_is_element(IndexContext *c, const Expr *e, Value base) {
-    if (base.kind == VAL_TENSOR && base.node->shape.rank == e->items.n) return true;
+    if (base.kind == VAL_TENSOR && base.node->shape->rank == e->items.n) return true;
     lower_fail(c->L, E0203, e->loc,
                base.kind == VAL_TENSOR ? "a definition reads single elements: write a subscript per axis" : NULL,
                "%d subscript%s for %s", e->items.n, e->items.n == 1 ? "" : "s", val_describe(c->L->arena, base));
@@ -440,7 +440,7 @@ bool read_resolve(IndexContext *c, const Expr *e, Read *r) {
         const Item *it = &e->items.at[d];
         if (it->kind == ITEM_INDEX && !constants_whole(c, it->index)) return false;
         if (it->kind == ITEM_INDEX && linear(c, it->index, &r->sub[d])) {
-            if (!constant_inside(c, it, &r->sub[d], r->tensor->shape.dim[d])) return false;
+            if (!constant_inside(c, it, &r->sub[d], r->tensor->shape->dim[d])) return false;
             continue;
         }
         if (it->kind == ITEM_INDEX && is_gathered(c, it->index)) {
@@ -486,7 +486,7 @@ static bool factor_scale(IndexContext *c, const Expr *e, bool divides, Factors *
     Value v = index_base(c, e);
     if (v.kind == VAL_POISON) f->failed = true;
     bool scalar =
-        val_is_number(v) || (v.kind == VAL_TENSOR && v.node->shape.rank == 0 && dtype_is_float(v.node->dtype));
+        val_is_number(v) || (v.kind == VAL_TENSOR && v.node->shape->rank == 0 && dtype_is_float(v.node->dtype));
     if (scalar) vec_push(c->L->scratch, f->scales, (Scale){v, divides, e->loc});
     return scalar;
 }

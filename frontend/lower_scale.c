@@ -42,7 +42,7 @@ Node *unscale_gradient(Lower *L, Node *g) {
     if (!L->f16) return g;
     Node *one = t_const(L, DT_F32, shape_scalar(), 1);
     Node *inverse = t_binary(L, OP_DIV, one, L->states.at[L->loss_scale + SCALE].node); /* a power of two: exact */
-    return t_binary(L, OP_MUL, g, t_expand(L, inverse, g->shape));
+    return t_binary(L, OP_MUL, g, t_expand(L, inverse, *g->shape));
 }
 
 /* bool scalar: no gradient is infinite or NaN, nor is `also` (may be NULL). */
@@ -52,7 +52,7 @@ static Node *all_finite(Lower *L, Node *const *gradient, Node *also) {
     for (int d = 0; d < MAX_RANK; d++) axes[d] = (int8_t)d;
     for (int i = 0; i < L->params.n; i++) {
         if (!gradient[i]) continue;
-        Node *most = t_reduce(L, OP_RMAX, t_unary(L, OP_ABS, gradient[i]), gradient[i]->shape.rank, axes);
+        Node *most = t_reduce(L, OP_RMAX, t_unary(L, OP_ABS, gradient[i]), gradient[i]->shape->rank, axes);
         greatest = greatest ? t_binary(L, OP_MAX, greatest, most) : most;
     }
     if (!greatest) return NULL;
@@ -60,7 +60,7 @@ static Node *all_finite(Lower *L, Node *const *gradient, Node *also) {
 }
 
 static Node *chosen(Lower *L, Node *condition, Node *then, Node *otherwise) {
-    return t_select(L, t_expand(L, condition, then->shape), then, otherwise);
+    return t_select(L, t_expand(L, condition, *then->shape), then, otherwise);
 }
 
 /* What changes only if all gradients are finite. */

@@ -296,35 +296,35 @@ static int ellipsis_span(Lower *L, const Expr *e, int rank) {
 }
 
 static bool read_items(Lower *L, const Expr *e, Node *x, Window *w) {
-    int span = ellipsis_span(L, e, x->shape.rank), d = 0;
+    int span = ellipsis_span(L, e, x->shape->rank), d = 0;
     if (span < 0) return false;
-    w->shape = x->shape;
+    w->shape = *x->shape;
     w->gather_axis = -1;
-    for (int i = 0; i < x->shape.rank; i++) w->lo[i] = dim_fixed(0), w->step[i] = 1;
+    for (int i = 0; i < x->shape->rank; i++) w->lo[i] = dim_fixed(0), w->step[i] = 1;
     bool ok = true;
     for (int i = 0; i < e->items.n; i++) {
         const Item *it = &e->items.at[i];
         if (it->kind == ITEM_ELLIPSIS)
             d += span;
         else if (it->kind == ITEM_INDEX)
-            ok &= take_index(L, it, d, x->shape.dim[d], w), d++;
+            ok &= take_index(L, it, d, x->shape->dim[d], w), d++;
         else
-            ok &= take_slice(L, it, d, x->shape.dim[d], w), d++;
+            ok &= take_slice(L, it, d, x->shape->dim[d], w), d++;
     }
     return ok;
 }
 
 Value v_gather(Lower *L, Node *table, int axis, Node *ids) {
     int8_t front[MAX_RANK], back[MAX_RANK];
-    int rank = table->shape.rank, n = ids->shape.rank;
+    int rank = table->shape->rank, n = ids->shape->rank;
     front[0] = (int8_t)axis;
     for (int d = 0, k = 1; d < rank; d++)
         if (d != axis) front[k++] = (int8_t)d;
     Node *t = t_transpose(L, table, front);
     Shape s = {.rank = n + rank - 1};
     if (!rank_fits(L, s.rank, L->loc)) return val_poison();
-    for (int d = 0; d < n; d++) s.dim[d] = ids->shape.dim[d];
-    for (int d = 1; d < rank; d++) s.dim[n + d - 1] = t->shape.dim[d];
+    for (int d = 0; d < n; d++) s.dim[d] = ids->shape->dim[d];
+    for (int d = 1; d < rank; d++) s.dim[n + d - 1] = t->shape->dim[d];
     if (!check_shape(L, s, L->loc)) return val_poison();
     Node *g = t_node(L, OP_GATHER, 2, (Node *[]){t, ids}, NULL, t->dtype, s);
     for (int d = 0; d < s.rank; d++) /* the gathered dims go where the axis stood */

@@ -30,7 +30,7 @@ static bool same_attr(const Attr *a, const Attr *b) {
 
 static bool same_node(const Lower *L, const Node *x, Op op, int n, Node *const *in, const Attr *attr, DType t,
                       Shape s) {
-    if (x->op != op || x->n_in != n || x->dtype != t || !shape_same(&x->shape, &s)) return false;
+    if (x->op != op || x->n_in != n || x->dtype != t || !shape_same(x->shape, &s)) return false;
     const Precision precision = L->phase == PHASE_FORWARD ? L->precision : PRECISION_F32;
     if (op_has_precision(op) && x->precision != precision) return false;
     for (int i = 0; i < n; i++)
@@ -40,16 +40,14 @@ static bool same_node(const Lower *L, const Node *x, Op op, int n, Node *const *
 
 static void grow(Lower *L) {
     int old = L->shared_cap;
-    Node **at = L->shared;
-    uint64_t *key = L->shared_key;
+    const SharedNode *at = L->shared;
     L->shared_cap = old ? old * 2 : 1024;
-    L->shared = ARENA_ARRAY(L->scratch, Node *, L->shared_cap);
-    L->shared_key = ARENA_ARRAY(L->scratch, uint64_t, L->shared_cap);
+    L->shared = ARENA_ARRAY(L->scratch, SharedNode, L->shared_cap);
     for (int i = 0; i < old; i++) {
-        if (!at[i]) continue;
-        int k = (int)(key[i] >> 20) & (L->shared_cap - 1);
-        while (L->shared[k]) k = (k + 1) & (L->shared_cap - 1);
-        L->shared[k] = at[i], L->shared_key[k] = key[i];
+        if (!at[i].node) continue;
+        int k = (int)(at[i].key >> 20) & (L->shared_cap - 1);
+        while (L->shared[k].node) k = (k + 1) & (L->shared_cap - 1);
+        L->shared[k] = at[i];
     }
 }
 
@@ -57,7 +55,7 @@ static void grow(Lower *L) {
 static int find(const Lower *L, uint64_t key, Op op, int n, Node *const *in, const Attr *attr, DType t, Shape s) {
     const int mask = L->shared_cap - 1;
     int k = (int)(key >> 20) & mask;
-    while (L->shared[k] && !(L->shared_key[k] == key && same_node(L, L->shared[k], op, n, in, attr, t, s)))
+    while (L->shared[k].node && !(L->shared[k].key == key && same_node(L, L->shared[k].node, op, n, in, attr, t, s)))
         k = (k + 1) & mask;
     return k;
 }
@@ -67,14 +65,14 @@ Node *shared_node(Lower *L, Op op, int n, Node *const *in, const Attr *attr, DTy
     if (L->shared_n * 2 >= L->shared_cap) grow(L);
     const uint64_t key = key_of(op, n, in, attr, t, &s);
     const int k = find(L, key, op, n, in, attr, t, s);
-    if (L->shared[k]) return L->shared[k];
-    L->shared_key[k] = key;
+    if (L->shared[k].node) return L->shared[k].node;
     L->shared_n++;
-    return L->shared[k] = t_new_node(L, op, n, in, attr, t, s);
+    L->shared[k] = (SharedNode){key, t_new_node(L, op, n, in, attr, t, s)};
+    return L->shared[k].node;
 }
 
 bool is_number(const Lower *L, const Node *a) {
     if (a->op != OP_CONST || L->shared_cap == 0) return false;
-    const uint64_t key = key_of(OP_CONST, 0, NULL, a->attr, a->dtype, &a->shape);
-    return L->shared[find(L, key, OP_CONST, 0, NULL, a->attr, a->dtype, a->shape)] == a;
+    const uint64_t key = key_of(OP_CONST, 0, NULL, a->attr, a->dtype, a->shape);
+    return L->shared[find(L, key, OP_CONST, 0, NULL, a->attr, a->dtype, *a->shape)].node == a;
 }

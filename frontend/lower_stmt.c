@@ -63,10 +63,10 @@ static Node *fit_update(Lower *L, const Stmt *s, Value v, const Node *old) {
     Node *node = value_node(L, v, old->dtype, s->values.at[0]->loc);
     if (!node) return NULL;
     Shape joined;
-    if (t_join_shapes(L, node->shape, old->shape, &joined) && shape_equal(joined, old->shape))
+    if (t_join_shapes(L, *node->shape, *old->shape, &joined) && shape_equal(joined, *old->shape))
         return t_expand(L, node, joined);
     lower_fail(L, E0203, s->loc, NULL, "'%s' is %s and cannot become %s", s->names.at[0].text,
-               shape_text(L->arena, old->shape), shape_text(L->arena, node->shape));
+               shape_text(L->arena, *old->shape), shape_text(L->arena, *node->shape));
     return NULL;
 }
 
@@ -256,7 +256,7 @@ static void lower_train_statement(Lower *L, const Stmt *s) {
     Binding *b = body_find(L->body, s->train->loss.text);
     L->loss = b ? b->value : lower_fail(L, E0201, s->train->loss.loc, NULL, "unknown name '%s'", s->train->loss.text);
     if (L->loss.kind == VAL_POISON) return;
-    bool scalar = L->loss.kind == VAL_TENSOR && L->loss.node->shape.rank == 0 && dtype_is_float(L->loss.node->dtype);
+    bool scalar = L->loss.kind == VAL_TENSOR && L->loss.node->shape->rank == 0 && dtype_is_float(L->loss.node->dtype);
     if (!scalar)
         L->loss = lower_fail(L, E0303, s->train->loss.loc, "reduce it, for instance with mean(..)",
                              "the loss must be a float scalar, not %s", val_describe(L->arena, L->loss));

@@ -33,27 +33,27 @@ static DType result_dtype(Op op, Node *a, Node *second) {
     return type == TYPE_BOOL ? DT_BOOL : type == TYPE_I32 ? DT_I32 : type == TYPE_SECOND ? second->dtype : a->dtype;
 }
 
-Node *t_unary(Lower *L, Op op, Node *a) { return t_node(L, op, 1, &a, NULL, result_dtype(op, a, a), a->shape); }
+Node *t_unary(Lower *L, Op op, Node *a) { return t_node(L, op, 1, &a, NULL, result_dtype(op, a, a), *a->shape); }
 
 Node *t_binary(Lower *L, Op op, Node *a, Node *b) {
-    return t_node(L, op, 2, (Node *[]){a, b}, NULL, result_dtype(op, a, b), a->shape);
+    return t_node(L, op, 2, (Node *[]){a, b}, NULL, result_dtype(op, a, b), *a->shape);
 }
 
 Node *t_select(Lower *L, Node *c, Node *a, Node *b) {
-    return t_node(L, OP_SELECT, 3, (Node *[]){c, a, b}, NULL, a->dtype, a->shape);
+    return t_node(L, OP_SELECT, 3, (Node *[]){c, a, b}, NULL, a->dtype, *a->shape);
 }
 
 Node *t_cast(Lower *L, Node *a, DType t) {
     if (a->dtype == t) return a;
     if (is_number(L, a) && t != DT_I32) {
         const double v = a->attr->value;
-        return t_const(L, t, a->shape, t == DT_BOOL ? v != 0 : dtype_is_low(t) ? scalar_round(t, v) : v);
+        return t_const(L, t, *a->shape, t == DT_BOOL ? v != 0 : dtype_is_low(t) ? scalar_round(t, v) : v);
     }
-    return t_node(L, OP_CAST, 1, &a, &(Attr){.dtype = t}, t, a->shape);
+    return t_node(L, OP_CAST, 1, &a, &(Attr){.dtype = t}, t, *a->shape);
 }
 
 Node *t_reshape(Lower *L, Node *a, Shape s) {
-    if (shape_equal(a->shape, s)) return a;
+    if (shape_equal(*a->shape, s)) return a;
     if (is_number(L, a)) return t_const(L, a->dtype, s, a->attr->value);
     if (a->op == OP_RESHAPE) return t_reshape(L, a->in[0], s);
     return t_node(L, OP_RESHAPE, 1, &a, NULL, a->dtype, s);
@@ -66,11 +66,11 @@ static Attr axes_attr(int n, const int8_t *axes) {
 }
 
 Node *t_transpose(Lower *L, Node *a, const int8_t *perm) {
-    Attr attr = axes_attr(a->shape.rank, perm);
-    Shape s = {.rank = a->shape.rank};
+    Attr attr = axes_attr(a->shape->rank, perm);
+    Shape s = {.rank = a->shape->rank};
     bool identity = true;
     for (int d = 0; d < s.rank; d++) {
-        s.dim[d] = a->shape.dim[perm[d]];
+        s.dim[d] = a->shape->dim[perm[d]];
         identity &= perm[d] == d;
     }
     if (identity) return a;
@@ -79,24 +79,24 @@ Node *t_transpose(Lower *L, Node *a, const int8_t *perm) {
 }
 
 Node *t_broadcast(Lower *L, Node *a, Shape s, const int8_t *axes) {
-    if (a->shape.rank == s.rank) return a;
+    if (a->shape->rank == s.rank) return a;
     if (is_number(L, a)) return t_const(L, a->dtype, s, a->attr->value);
-    Attr attr = axes_attr(a->shape.rank, axes);
+    Attr attr = axes_attr(a->shape->rank, axes);
     return t_node(L, OP_BROADCAST, 1, &a, &attr, a->dtype, s);
 }
 
 Node *t_expand(Lower *L, Node *a, Shape s) {
-    if (shape_equal(a->shape, s)) return a;
+    if (shape_equal(*a->shape, s)) return a;
     if (is_number(L, a)) return t_const(L, a->dtype, s, a->attr->value);
     Shape kept = {0};
     int8_t axes[MAX_RANK];
-    int shift = s.rank - a->shape.rank;
-    if (a->op == OP_IOTA && dim_equal(a->shape.dim[a->attr->axis], s.dim[a->attr->axis + shift]))
+    int shift = s.rank - a->shape->rank;
+    if (a->op == OP_IOTA && dim_equal(a->shape->dim[a->attr->axis], s.dim[a->attr->axis + shift]))
         return t_iota(L, s, a->attr->axis + shift);
-    for (int d = 0; d < a->shape.rank; d++) {
-        if (dim_is_unit(a->shape.dim[d]) && !dim_is_unit(s.dim[d + shift])) continue;
+    for (int d = 0; d < a->shape->rank; d++) {
+        if (dim_is_unit(a->shape->dim[d]) && !dim_is_unit(s.dim[d + shift])) continue;
         axes[kept.rank] = (int8_t)(d + shift);
-        kept.dim[kept.rank++] = a->shape.dim[d];
+        kept.dim[kept.rank++] = a->shape->dim[d];
     }
     return t_broadcast(L, t_reshape(L, a, kept), s, axes);
 }
@@ -105,10 +105,10 @@ Node *t_reduce(Lower *L, Op op, Node *a, int n, const int8_t *axes) {
     if (n == 0 && op != OP_ARGMAX) return a;
     Attr attr = axes_attr(n, axes);
     Shape s = {0};
-    for (int d = 0; d < a->shape.rank; d++) {
+    for (int d = 0; d < a->shape->rank; d++) {
         bool reduced = false;
         for (int i = 0; i < n; i++) reduced |= axes[i] == d;
-        if (!reduced) s.dim[s.rank++] = a->shape.dim[d];
+        if (!reduced) s.dim[s.rank++] = a->shape->dim[d];
     }
     return t_node(L, op, 1, &a, &attr, result_dtype(op, a, a), s);
 }
@@ -123,7 +123,7 @@ Node *t_extent(Lower *L, Dim d) {
 }
 
 Node *t_slice(Lower *L, Node *a, const Dim *lo, const int64_t *step, Shape s) {
-    bool whole = shape_equal(a->shape, s);
+    bool whole = shape_equal(*a->shape, s);
     Attr attr = {0};
     for (int d = 0; d < s.rank; d++) {
         attr.lo[d] = lo[d], attr.hi[d] = s.dim[d], attr.step[d] = step[d];
@@ -182,7 +182,7 @@ static const char *shapes_text(Lower *L, int n, const Value *v) {
     for (int i = 0, k = 0; i < n; i++)
         if (v[i].kind == VAL_TENSOR) {
             const char *sep = k++ ? " and " : "";
-            text = arena_printf(L->arena, "%s%s%s", text, sep, shape_text(L->arena, v[i].node->shape));
+            text = arena_printf(L->arena, "%s%s%s", text, sep, shape_text(L->arena, *v[i].node->shape));
         }
     return text;
 }
@@ -192,7 +192,7 @@ static bool unify_shapes(Lower *L, int n, const Value *v, Shape *out, const char
     for (int i = 0; i < n; i++) {
         Shape joined;
         if (v[i].kind != VAL_TENSOR) continue;
-        if (!t_join_shapes(L, *out, v[i].node->shape, &joined)) {
+        if (!t_join_shapes(L, *out, *v[i].node->shape, &joined)) {
             lower_fail(L, E0203, loc, "extents must be equal or 1, aligned at the right", "%s: shapes %s do not fit",
                        what, shapes_text(L, n, v));
             return false;
@@ -332,14 +332,14 @@ Value v_pointwise(Lower *L, Op op, int n, const Value *v, const char *what, SrcL
 
 /* x^n for a constant integer n is repeated multiplication, so that it is defined for negative x. */
 static Value integer_power(Lower *L, Node *x, int64_t n) {
-    if (n == 0) return val_tensor(t_const(L, x->dtype, x->shape, 1));
+    if (n == 0) return val_tensor(t_const(L, x->dtype, *x->shape, 1));
     uint64_t k = n < 0 ? (uint64_t)-n : (uint64_t)n;
     Node *r = NULL, *square = x;
     for (; k; k >>= 1) {
         if (k & 1) r = r ? t_binary(L, OP_MUL, r, square) : square;
         if (k > 1) square = t_binary(L, OP_MUL, square, square);
     }
-    return val_tensor(n < 0 ? t_binary(L, OP_DIV, t_const(L, x->dtype, x->shape, 1), r) : r);
+    return val_tensor(n < 0 ? t_binary(L, OP_DIV, t_const(L, x->dtype, *x->shape, 1), r) : r);
 }
 
 enum { MAX_UNROLLED_POWER = 64 };
@@ -379,7 +379,7 @@ Value v_cast(Lower *L, Value v, DType t, SrcLoc loc) {
 /* ---- matrix product ------------------------------------------------------------------------------- */
 
 static Value matmul_mismatch(Lower *L, Node *a, Node *b, const char *why, SrcLoc loc) {
-    const Shape l = a->shape, r = b->shape;
+    const Shape l = *a->shape, r = *b->shape;
     const bool turned = l.rank > 1 && r.rank > 1 && dim_equal(l.dim[l.rank - 1], r.dim[r.rank - 1]);
     return lower_fail(L, E0203, loc, turned ? "transpose(x) swaps the last two axes" : NULL,
                       "@: shapes %s and %s do not fit: %s", shape_text(L->arena, l), shape_text(L->arena, r), why);
@@ -407,7 +407,7 @@ static bool check_matmul(Lower *L, Value a, Value b, SrcLoc loc) {
     else if (!dtype_is_float(a.node->dtype) || a.node->dtype != b.node->dtype)
         lower_fail(L, E0204, loc, "write float(x)", "@ needs floats, not %s and %s", dtype_name(a.node->dtype),
                    dtype_name(b.node->dtype));
-    else if (a.node->shape.rank == 0 || b.node->shape.rank == 0)
+    else if (a.node->shape->rank == 0 || b.node->shape->rank == 0)
         matmul_mismatch(L, a.node, b.node, "a scalar has no matrix product; use *", loc);
     else if (L->body && L->body->space)
         lower_fail(L, E0215, loc, "write the product as a sum over an index", "@ inside an indexed definition");
@@ -419,25 +419,25 @@ static bool check_matmul(Lower *L, Value a, Value b, SrcLoc loc) {
 Value v_matmul(Lower *L, Value av, Value bv, SrcLoc loc) {
     if (!check_matmul(L, av, bv, loc)) return val_poison();
     Node *a = av.node, *b = bv.node;
-    int ra = a->shape.rank, rb = b->shape.rank;
+    int ra = a->shape->rank, rb = b->shape->rank;
     int batch_a = ra > 2 ? ra - 2 : 0, batch_b = rb > 2 ? rb - 2 : 0;
     Shape sa = {.rank = batch_a}, sb = {.rank = batch_b}, out;
-    memcpy(sa.dim, a->shape.dim, sizeof sa.dim);
-    memcpy(sb.dim, b->shape.dim, sizeof sb.dim);
-    Dim ka = a->shape.dim[ra - 1], kb = b->shape.dim[rb == 1 ? 0 : rb - 2];
+    memcpy(sa.dim, a->shape->dim, sizeof sa.dim);
+    memcpy(sb.dim, b->shape->dim, sizeof sb.dim);
+    Dim ka = a->shape->dim[ra - 1], kb = b->shape->dim[rb == 1 ? 0 : rb - 2];
     if (!dim_equal(ka, kb))
         return matmul_mismatch(L, a, b, "the last extent of the left is not the second last of the right", loc);
     if (!t_join_shapes(L, sa, sb, &out)) return matmul_mismatch(L, a, b, "the batch extents differ", loc);
     int batch = out.rank, row = -1, col = -1;
-    if (ra > 1) row = out.rank, out.dim[out.rank++] = a->shape.dim[ra - 2];
-    if (rb > 1 && out.rank < MAX_RANK) col = out.rank, out.dim[out.rank++] = b->shape.dim[rb - 1];
+    if (ra > 1) row = out.rank, out.dim[out.rank++] = a->shape->dim[ra - 2];
+    if (rb > 1 && out.rank < MAX_RANK) col = out.rank, out.dim[out.rank++] = b->shape->dim[rb - 1];
     if (!check_shape(L, out, loc)) return val_poison();
     Contract c = {.n_loops = out.rank + 1, .n_out = out.rank, .n_operands = 2};
     memcpy(c.extent, out.dim, sizeof(Dim) * (size_t)out.rank);
     c.extent[out.rank] = ka;
     c.map = arena_alloc(L->scratch, 2 * sizeof *c.map);
-    map_batch(c.map[0], a->shape, batch_a, out.dim, batch);
-    map_batch(c.map[1], b->shape, batch_b, out.dim, batch);
+    map_batch(c.map[0], *a->shape, batch_a, out.dim, batch);
+    map_batch(c.map[1], *b->shape, batch_b, out.dim, batch);
     map_dim(&c.map[0][ra - 1], out.rank);
     if (row >= 0) map_dim(&c.map[0][ra - 2], row);
     map_dim(&c.map[1][rb == 1 ? 0 : rb - 2], out.rank);

@@ -55,7 +55,7 @@ static bool select_parameters(Lower *L, const Train *t, bool *selected) {
 /* Stands for a gradient where values at the start are computed: no initial value can be made of it (check_init). */
 static Node *gradient_at_start(Lower *L, const Node *p) {
     Node *step = t_node(L, OP_STEP, 0, NULL, &(Attr){.dtype = DT_I32}, DT_I32, shape_scalar());
-    return t_expand(L, t_cast(L, step, p->dtype), p->shape);
+    return t_expand(L, t_cast(L, step, p->dtype), *p->shape);
 }
 
 /* With respect to what is selected; `scaled`: of the loss times its scale. */
@@ -67,7 +67,7 @@ static void make_gradients(Lower *L, PathScope *paths, const bool *selected, Nod
         if (!selected[i]) continue;
         L->loc = L->params.at[i].loc;
         scaled[i] = lower_starts(L) ? gradient_at_start(L, p)
-                                    : t_node(L, OP_GRADIENT, 2, (Node *[]){loss, p}, NULL, p->dtype, p->shape);
+                                    : t_node(L, OP_GRADIENT, 2, (Node *[]){loss, p}, NULL, p->dtype, *p->shape);
         gradient[i] = unscale_gradient(L, scaled[i]);
     }
     L->phase = PHASE_FORWARD;
@@ -75,8 +75,8 @@ static void make_gradients(Lower *L, PathScope *paths, const bool *selected, Nod
 
 static Node *sum_of_squares(Lower *L, Node *g) {
     int8_t axes[MAX_RANK];
-    for (int d = 0; d < g->shape.rank; d++) axes[d] = (int8_t)d;
-    return t_reduce(L, OP_SUM, t_binary(L, OP_MUL, g, g), g->shape.rank, axes);
+    for (int d = 0; d < g->shape->rank; d++) axes[d] = (int8_t)d;
+    return t_reduce(L, OP_SUM, t_binary(L, OP_MUL, g, g), g->shape->rank, axes);
 }
 
 /* Scales all gradients by min(1, c / norm), the norm over all that are selected (Pascanu et al., 2013). */
@@ -89,9 +89,9 @@ static void clip_gradients(Lower *L, const Expr *e, Node **gradient) {
                    "clip_norm must be above 0, not %s", val_describe(L->arena, given));
         return;
     }
-    if (limit->shape.rank) {
+    if (limit->shape->rank) {
         lower_fail(L, E0204, e->loc, NULL, "clip_norm must be a number, not a tensor %s",
-                   shape_text(L->arena, limit->shape));
+                   shape_text(L->arena, *limit->shape));
         return;
     }
     L->loc = e->loc;
@@ -105,7 +105,7 @@ static void clip_gradients(Lower *L, const Expr *e, Node **gradient) {
     Node *tiny = t_const(L, DT_F32, scalar, 1e-12), *norm = t_binary(L, OP_ADD, t_unary(L, OP_SQRT, total), tiny);
     Node *ratio = t_binary(L, OP_DIV, limit, norm), *scale = t_binary(L, OP_MIN, t_const(L, DT_F32, scalar, 1), ratio);
     for (int i = 0; i < L->params.n; i++)
-        if (gradient[i]) gradient[i] = t_binary(L, OP_MUL, gradient[i], t_expand(L, scale, gradient[i]->shape));
+        if (gradient[i]) gradient[i] = t_binary(L, OP_MUL, gradient[i], t_expand(L, scale, *gradient[i]->shape));
 }
 
 /* The optimizer's body on parameter i; its states are named PATH.NAME. */

@@ -1,7 +1,7 @@
 /* Parameters without a master: bf16 in memory, their updates rounded stochastically (Gupta et al., 2015, section 4). */
 #include "frontend/lower.h"
 
-static Node *times(Lower *L, Node *x, double k) { return t_binary(L, OP_MUL, x, t_const(L, DT_F32, x->shape, k)); }
+static Node *times(Lower *L, Node *x, double k) { return t_binary(L, OP_MUL, x, t_const(L, DT_F32, *x->shape, k)); }
 
 /* Through the dtype and back. */
 static Node *rounded(Lower *L, Node *x, DType t) { return t_cast(L, t_cast(L, x, t), DT_F32); }
@@ -27,7 +27,7 @@ static Node *stochastic(Lower *L, Node *x) {
     Node *over = t_binary(L, OP_GT, t_unary(L, OP_ABS, y), t_unary(L, OP_ABS, x));
     Node *lo = t_select(L, over, down, y), *hi = t_select(L, over, y, up);
     Node *part = t_binary(L, OP_DIV, t_binary(L, OP_SUB, x, lo), t_binary(L, OP_SUB, hi, lo));
-    Node *chosen = t_select(L, t_binary(L, OP_GT, part, uniform(L, x->shape)), hi, lo);
+    Node *chosen = t_select(L, t_binary(L, OP_GT, part, uniform(L, *x->shape)), hi, lo);
     return t_cast(L, chosen, DT_BF16);
 }
 

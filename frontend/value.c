@@ -36,7 +36,7 @@ const char *val_describe(Arena *a, Value v) {
     case VAL_LIST: return arena_printf(a, "a list of %d", v.n);
     case VAL_RANGE: return "a range";
     case VAL_TUPLE: return arena_printf(a, "%d results", v.n);
-    case VAL_TENSOR: return arena_printf(a, "a tensor %s%s", dtype_name(v.node->dtype), shape_text(a, v.node->shape));
+    case VAL_TENSOR: return arena_printf(a, "a tensor %s%s", dtype_name(v.node->dtype), shape_text(a, *v.node->shape));
     }
     return "a value";
 }

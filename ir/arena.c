@@ -96,6 +96,16 @@ static void *alloc_from_block(Arena *a, size_t bytes) {
 }
 #endif
 
+bool arena_extend(Arena *a, const void *p, size_t old, size_t bytes) {
+    if (!a->at || (const char *)p + round_up(old) != a->at || bytes > SIZE_MAX / 4) return false;
+    const size_t more = round_up(bytes) - round_up(old);
+    if (more > a->left) return false;
+    a->at += more;
+    a->left -= more;
+    a->handed_out += bytes - old;
+    return true;
+}
+
 void *arena_alloc(Arena *a, size_t bytes) {
     if (bytes == 0) bytes = 1;
     if (bytes > SIZE_MAX / 4) memory_exhausted();

@@ -6,6 +6,7 @@
 #ifndef FUSEC_IR_ARENA_H
 #define FUSEC_IR_ARENA_H
 #include <stdarg.h>
+#include <stdbool.h>
 #include <stddef.h>
 
 typedef struct Arena Arena;
@@ -14,6 +15,8 @@ Arena *arena_new(void);
 Arena *arena_child(Arena *a); /* freed with a, or before */
 void arena_free(Arena *a); /* NULL is allowed */
 void *arena_alloc(Arena *a, size_t bytes);
+/* Makes the last allocation, of `old` bytes at p, as large as `bytes`; false if p is another one, or there is no room. */
+bool arena_extend(Arena *a, const void *p, size_t old, size_t bytes);
 void *arena_dup(Arena *a, const void *src, size_t bytes);
 char *arena_strdup(Arena *a, const char *s);
 char *arena_strndup(Arena *a, const char *s, size_t n);

@@ -55,7 +55,7 @@ static void eval_iota(EvalNode *e) {
 }
 
 static void eval_random(EvalNode *e) {
-    const Shape *s = &e->node->shape;
+    const Shape *s = e->node->shape;
     int64_t index[MAX_RANK] = {0}, n = tensor_elements(e->out);
     uint32_t seed = (uint32_t)(int64_t)e->in[0]->data[0], step = (uint32_t)(int64_t)e->in[1]->data[0];
     for (int64_t i = 0; i < n; i++) {
@@ -153,7 +153,7 @@ Tensor *graph_eval(Arena *a, const Graph *g, const EvalEnv *env, const char **er
         const Node *n = g->nodes.at[i];
         EvalNode e = {.arena = a, .node = n, .env = env, .values = value, .out = &value[i]};
         for (int k = 0; k < n->n_in && k < 4; k++) e.in[k] = &value[n->in[k]->id];
-        if (make_tensor(a, &n->shape, env->syms, e.out)) {
+        if (make_tensor(a, n->shape, env->syms, e.out)) {
             eval_class[op_info[n->op].cls](&e);
             round_low(n, e.out);
             if (env->watch && !e.error) env->watch(env->user, n, value, e.out);

@@ -63,7 +63,7 @@ static void add_condition(Walk *w, const Affine *a, int64_t lo, int64_t hi, int 
 static void add_conditions(Walk *w) {
     const Contract *c = w->c;
     int most = c->n_guards;
-    for (int i = 0; i < w->n_operands; i++) most += w->e->node->in[i]->shape.rank;
+    for (int i = 0; i < w->n_operands; i++) most += w->e->node->in[i]->shape->rank;
     w->condition = ARENA_ARRAY(w->e->arena, Condition, most);
     w->value = ARENA_ARRAY(w->e->arena, int64_t, most);
     for (int i = 0; i < w->n_operands; i++) {

@@ -1,19 +1,19 @@
 /* Building and editing graphs. */
 #include "ir/graph.h"
-#include "ir/attr_pool.h"
+#include "ir/node_pool.h"
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 Graph *graph_new(Arena *a, Model *m, Entry e) {
     Graph *g = ARENA_NEW(a, Graph);
-    *g = (Graph){.arena = a, .attrs = attr_pool_new(a), .model = m, .entry = e};
+    *g = (Graph){.arena = a, .pool = node_pool_new(a), .model = m, .entry = e};
     return g;
 }
 
 Graph *graph_new_from(Arena *a, const Graph *g) {
     Graph *made = ARENA_NEW(a, Graph);
-    *made = (Graph){.arena = a, .attrs = g->attrs, .model = g->model, .entry = g->entry};
+    *made = (Graph){.arena = a, .pool = g->pool, .model = g->model, .entry = g->entry};
     return made;
 }
 
@@ -21,8 +21,7 @@ Node *graph_node(Graph *g, Op op, int n_in, Node *const *in, const Attr *attr, D
     static const Attr none = {0};
     Node *n = ARENA_NEW(g->arena, Node);
     n->id = g->nodes.n, n->op = op, n->dtype = dtype, n->n_in = n_in;
-    n->shape.rank = shape.rank;
-    memcpy(n->shape.dim, shape.dim, sizeof *shape.dim * (size_t)shape.rank); /* most dims are none, and stay untouched */
+    n->shape = node_pool_shape(g->pool, &shape);
     n->in = arena_dup(g->arena, in, sizeof *in * (size_t)n_in);
     bool carries_dtype = op_info[op].type == TYPE_ATTR;
     n->attr = &none;
@@ -30,7 +29,7 @@ Node *graph_node(Graph *g, Op op, int n_in, Node *const *in, const Attr *attr, D
         Attr wanted = attr ? *attr : none;
         if (carries_dtype) wanted.dtype = dtype;
         n->attr = &wanted;
-        n->attr = attr_pool_get(g->attrs, n);
+        n->attr = node_pool_attr(g->pool, n);
     }
     vec_push(g->arena, g->nodes, n);
     g->canonical = false;
@@ -85,13 +84,13 @@ Node *graph_cast(Graph *g, Node *a, DType t) { return graph_op(g, OP_CAST, 1, &a
 Node *graph_reshape(Graph *g, Node *a, Shape s) { return inferred(g, OP_RESHAPE, 1, &a, NULL, s); }
 
 Node *graph_transpose(Graph *g, Node *a, const int8_t *perm) {
-    Attr attr = {.n_axes = a->shape.rank};
+    Attr attr = {.n_axes = a->shape->rank};
     for (int d = 0; d < attr.n_axes; d++) attr.axes[d] = perm[d];
     return graph_op(g, OP_TRANSPOSE, 1, &a, &attr);
 }
 
 Node *graph_broadcast(Graph *g, Node *a, Shape s, const int8_t *axes) {
-    Attr attr = {.n_axes = a->shape.rank};
+    Attr attr = {.n_axes = a->shape->rank};
     for (int d = 0; d < attr.n_axes; d++) attr.axes[d] = axes[d];
     return inferred(g, OP_BROADCAST, 1, &a, &attr, s);
 }

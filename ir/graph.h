@@ -72,26 +72,20 @@ typedef struct Attr {
 } Attr;
 
 typedef struct Node Node;
-typedef struct AttrPool AttrPool; /* attr_pool.h */
-struct Node { /* what is read most stands first, in one line of the cache */
+typedef struct NodePool NodePool; /* node_pool.h */
+struct Node { /* one line of the cache: walks over the graphs of deep models wait for memory */
     int id; /* position in Graph.nodes */
-    Op op;
-    DType dtype;
-    Phase phase;
-    Precision precision;
+    Op op : 8;
+    DType dtype : 8;
+    Phase phase : 8;
+    Precision precision : 8;
     int remat; /* 0, or which recomputation this is: equal nodes with different numbers are never merged */
     int n_in;
     Node **in;
     const Attr *attr; /* never NULL; of the graph's pool, so that nodes share it */
-    Shape shape;
+    const Shape *shape; /* likewise */
     SrcLoc loc;
 };
-
-/* Shapes are large, and most of their dims are none: those of `to` past the rank stay as they are. */
-static inline void node_copy(Node *to, const Node *from) {
-    memcpy(to, from, offsetof(Node, shape.dim) + sizeof *from->shape.dim * (size_t)from->shape.rank);
-    to->loc = from->loc;
-}
 
 /* ---- model-level declarations: the same for all entries ---------------------------------- */
 typedef struct TensorDecl {
@@ -131,7 +125,7 @@ typedef struct Result {
  * grad: OUTPUT, STATE and GRAD.  step: OUTPUT, STATE, PARAM. */
 typedef struct Graph {
     Arena *arena; /* of the nodes */
-    AttrPool *attrs; /* shared by a graph and those made of it */
+    NodePool *pool; /* shared by a graph and those made of it */
     Model *model;
     Entry entry;
     bool canonical;  /* pass_canonicalize made it, and nothing was added since: there is nothing left for it to do */

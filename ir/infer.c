@@ -25,9 +25,9 @@ static bool fail(Infer *f, const char *fmt, ...) {
     return false;
 }
 
-static const Shape *shape_of(const Infer *f, int i) { return &f->in[i]->shape; }
+static const Shape *shape_of(const Infer *f, int i) { return f->in[i]->shape; }
 
-static bool is_scalar_i32(const Node *n) { return n->dtype == DT_I32 && n->shape.rank == 0; }
+static bool is_scalar_i32(const Node *n) { return n->dtype == DT_I32 && n->shape->rank == 0; }
 
 /* ---- sources --------------------------------------------------------------------------------- */
 
@@ -397,9 +397,9 @@ static bool infer_special(Infer *f) {
     if (f->op == OP_JACOBIAN) return infer_jacobian(f);
     const Node *shaped = f->in[f->op == OP_STOP_GRADIENT ? 0 : 1];
     f->dtype = shaped->dtype;
-    f->shape = shaped->shape;
+    f->shape = *shaped->shape;
     if (f->op == OP_STOP_GRADIENT) return true;
-    const bool scalar = f->in[0]->shape.rank == 0;
+    const bool scalar = f->in[0]->shape->rank == 0;
     if (!dtype_is_float(f->in[0]->dtype) || (f->op == OP_GRADIENT && !scalar))
         return fail(f, "of a floating %s only", f->op == OP_GRADIENT ? "scalar" : "value");
     if (f->op == OP_VJP && (f->in[2]->dtype != f->in[0]->dtype || !shape_equal(*shape_of(f, 2), *shape_of(f, 0))))

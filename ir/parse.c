@@ -104,12 +104,12 @@ static void parse_contract_operand(Parse *p, NodeList *in, Contract *c) {
     int rank = 0;
     while (!p->lex.error && !graph_lexer_is(&p->lex, ']')) {
         if (rank > 0) graph_lexer_expect(&p->lex, ',', "',' or ']'");
-        if (rank == n->shape.rank) graph_lexer_fail(&p->lex, &where, "%%%d has %d axes", n->id, rank);
+        if (rank == n->shape->rank) graph_lexer_fail(&p->lex, &where, "%%%d has %d axes", n->id, rank);
         if (!p->lex.error) map[rank++] = graph_parse_affine(p);
     }
     graph_lexer_expect(&p->lex, ']', "']'");
     if (p->lex.error) return;
-    if (rank != n->shape.rank) graph_lexer_fail(&p->lex, &where, "%%%d has %d axes", n->id, n->shape.rank);
+    if (rank != n->shape->rank) graph_lexer_fail(&p->lex, &where, "%%%d has %d axes", n->id, n->shape->rank);
     vec_push(p->arena, *in, n);
 }
 
@@ -229,7 +229,7 @@ static void parse_scan(Parse *p, Attr *a) {
 }
 
 static void parse_attributes(Parse *p, Op op, const NodeList *in, Attr *a) {
-    int rank = in->n > 0 ? in->at[0]->shape.rank : 0;
+    int rank = in->n > 0 ? in->at[0]->shape->rank : 0;
     switch (op) {
     case OP_PARAM:
     case OP_STATE:

@@ -125,7 +125,7 @@ static void print_contract(const Print *p, const Node *n) {
     const Contract *c = n->attr->contract;
     for (int i = 0; i < n->n_in; i++) {
         fprintf(p->f, "%s%%%d[", i ? ", " : " ", n->in[i]->id);
-        for (int d = 0; d < n->in[i]->shape.rank; d++) {
+        for (int d = 0; d < n->in[i]->shape->rank; d++) {
             if (d) fputs(", ", p->f);
             print_affine(p, &c->map[i][d]);
         }
@@ -155,7 +155,7 @@ static void print_axes(const Print *p, const Attr *a) {
 static void print_ranges(const Print *p, const Node *n) {
     const Attr *a = n->attr;
     fputs(" [", p->f);
-    for (int d = 0; d < n->shape.rank; d++) {
+    for (int d = 0; d < n->shape->rank; d++) {
         if (d) fputs(", ", p->f);
         print_dim(p, a->lo[d]);
         fputc(':', p->f);
@@ -238,7 +238,7 @@ static void print_node(const Print *p, const Node *n) {
         for (int i = 0; i < n->n_in; i++) fprintf(p->f, "%s%%%d", i ? ", " : " ", n->in[i]->id);
         print_attributes(p, n);
     }
-    print_type(p, n->dtype, n->shape);
+    print_type(p, n->dtype, *n->shape);
     if (n->precision != PRECISION_F32) fprintf(p->f, " in %s", precision_name[n->precision]);
     if (n->phase != PHASE_FORWARD) fprintf(p->f, " !%s", phase_text[n->phase]);
     if (n->remat) fprintf(p->f, " remat %d", n->remat);

@@ -85,6 +85,8 @@ bool dim_part_inside(Dim x, Dim lo, Dim n, int64_t step) {
     return part_inside_at(x, lo, n, step, most) && part_inside_at(x, lo, n, step, least);
 }
 
+const Shape scalar_shape;
+
 Shape shape_make(int rank, const Dim *dims) {
     Shape s = {.rank = rank};
     for (int i = 0; i < rank; i++) s.dim[i] = dims[i];

@@ -45,6 +45,7 @@ bool dim_part_inside(Dim x, Dim lo, Dim n, int64_t step);
 
 Shape shape_make(int rank, const Dim *dims);
 Shape shape_fixed(int rank, const int64_t *extents);
+extern const Shape scalar_shape; /* rank 0, where one is pointed to */
 static inline Shape shape_scalar(void) { return (Shape){.rank = 0}; }
 /* Shapes are large: where many are compared, they are where they lie. */
 static inline bool shape_same(const Shape *a, const Shape *b) {

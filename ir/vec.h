@@ -2,7 +2,7 @@
  *     VEC(Node *) nodes = {0};
  *     vec_push(arena, nodes, node);
  *     for (int i = 0; i < nodes.n; i++) use(nodes.at[i]);
- * Growing copies into a new block and leaves the old one to the arena. */
+ * Growing goes on where the array ends, or else copies and leaves the old one to the arena. */
 #ifndef FUSEC_IR_VEC_H
 #define FUSEC_IR_VEC_H
 #include "ir/arena.h"

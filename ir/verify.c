@@ -112,9 +112,9 @@ static bool check_model(Verify *v) {
 
 static bool matches_decl(Verify *v, const TensorDecl *at, int n, int decl, const Node *node) {
     if (decl < 0 || decl >= n) return fail(v, "declaration %d does not exist", decl);
-    if (node->dtype == at[decl].dtype && shape_equal(node->shape, at[decl].shape)) return true;
+    if (node->dtype == at[decl].dtype && shape_equal(*node->shape, at[decl].shape)) return true;
     return fail(v, "\"%s\" is declared %s%s, not %s%s", at[decl].name, dtype_name(at[decl].dtype),
-                shape_text(v->arena, at[decl].shape), dtype_name(node->dtype), shape_text(v->arena, node->shape));
+                shape_text(v->arena, at[decl].shape), dtype_name(node->dtype), shape_text(v->arena, *node->shape));
 }
 
 static bool check_operands(Verify *v, const Node *n) {
@@ -144,7 +144,7 @@ static bool check_attribute(Verify *v, const Node *n) {
         return dtype_is_float(n->dtype) || scalar_round(n->dtype, a->value) == a->value ||
                fail(v, "%g is no %s", a->value, dtype_name(n->dtype));
     case OP_SLICE:
-        for (int d = 0; d < n->shape.rank; d++) {
+        for (int d = 0; d < n->shape->rank; d++) {
             if (!check_dim(v, a->lo[d]) || !check_dim(v, a->hi[d])) return false;
         }
         return true;
@@ -161,14 +161,15 @@ static bool check_node(Verify *v, const Node *n, int position) {
     }
     if ((unsigned)n->phase > PHASE_UPDATE || n->remat < 0) return fail(v, "bad phase or remat");
     if (!n->attr) return fail(v, "has no attributes");
-    if (!check_operands(v, n) || !check_shape(v, &n->shape)) return false;
+    if (!n->shape) return fail(v, "has no shape");
+    if (!check_operands(v, n) || !check_shape(v, n->shape)) return false;
     DType dtype;
-    Shape shape = n->shape;
+    Shape shape = *n->shape;
     const char *why = NULL;
     if (!graph_infer(v->arena, n->op, n->n_in, n->in, n->attr, &dtype, &shape, &why)) return fail(v, "%s", why);
-    if (dtype != n->dtype || !shape_equal(shape, n->shape)) {
+    if (dtype != n->dtype || !shape_equal(shape, *n->shape)) {
         return fail(v, "%s gives %s%s, not %s%s", op_info[n->op].text, dtype_name(dtype), shape_text(v->arena, shape),
-                    dtype_name(n->dtype), shape_text(v->arena, n->shape));
+                    dtype_name(n->dtype), shape_text(v->arena, *n->shape));
     }
     return check_attribute(v, n);
 }
@@ -203,7 +204,7 @@ static bool check_results(Verify *v) {
         }
         const bool grad = r->kind == RESULT_GRAD && r->decl >= 0 && r->decl < m->params.n;
         if (grad && dtype_is_low(m->params.at[r->decl].dtype)) {
-            if (n->dtype != DT_F32 || !shape_equal(n->shape, m->params.at[r->decl].shape)) {
+            if (n->dtype != DT_F32 || !shape_equal(*n->shape, m->params.at[r->decl].shape)) {
                 return fail(v, "result %d: the gradient of a low parameter is f32 of its shape", i);
             }
         } else if (!matches_decl(v, list[r->kind].at, list[r->kind].n, r->decl, n)) {

@@ -13,7 +13,7 @@ bool node_is_view(const Node *n) {
 Shape access_reduced(const Node *root) {
     Shape r = {0};
     if (op_info[root->op].cls != CLASS_REDUCE || root->op == OP_SCAN) return r;
-    for (int i = 0; i < root->attr->n_axes; i++) r.dim[r.rank++] = root->in[0]->shape.dim[root->attr->axes[i]];
+    for (int i = 0; i < root->attr->n_axes; i++) r.dim[r.rank++] = root->in[0]->shape->dim[root->attr->axes[i]];
     return r;
 }
 
@@ -25,15 +25,15 @@ typedef struct Walk {
 
 static void record(Walk *w, Node *n, const int8_t *axis) {
     Access a = {.node = n};
-    memcpy(a.axis, axis, (size_t)n->shape.rank);
+    memcpy(a.axis, axis, (size_t)n->shape->rank);
     for (int i = 0; i < w->out->n; i++)
-        if (w->out->at[i].node == n && !memcmp(w->out->at[i].axis, axis, (size_t)n->shape.rank)) return;
+        if (w->out->at[i].node == n && !memcmp(w->out->at[i].axis, axis, (size_t)n->shape->rank)) return;
     vec_push(w->arena, *w->out, a);
 }
 
 /* Dims keep their axis where a group of equal products is a single dim on both sides. */
 static void map_reshape(const Node *n, const int8_t *axis, int8_t *in) {
-    const Shape *from = &n->in[0]->shape, *to = &n->shape;
+    const Shape *from = n->in[0]->shape, *to = n->shape;
     int i = 0, o = 0;
     for (int d = 0; d < from->rank; d++) in[d] = -1;
     while (i < from->rank && o < to->rank) {
@@ -66,7 +66,7 @@ static void visit_contract(Walk *w, Node *n, const int8_t *axis) {
     const Contract *c = n->attr->contract;
     for (int k = 0; k < n->n_in; k++) {
         int8_t in[MAX_RANK];
-        for (int d = 0; d < n->in[k]->shape.rank; d++) {
+        for (int d = 0; d < n->in[k]->shape->rank; d++) {
             const Affine *e = &c->map[k][d];
             int only = -1;
             bool plain = e->c == 0 && e->divisor == 1;
@@ -75,7 +75,7 @@ static void visit_contract(Walk *w, Node *n, const int8_t *axis) {
                 plain = plain && e->coef[l] == 1 && only < 0;
                 only = l;
             }
-            plain = plain && only >= 0 && only < c->n_out && dim_equal(c->extent[only], n->in[k]->shape.dim[d]);
+            plain = plain && only >= 0 && only < c->n_out && dim_equal(c->extent[only], n->in[k]->shape->dim[d]);
             in[d] = plain ? axis[only] : -1;
         }
         visit(w, n->in[k], in);
@@ -86,7 +86,7 @@ static void visit_move(Walk *w, Node *n, const int8_t *axis) {
     int8_t in[MAX_RANK];
     const Attr *at = n->attr;
     memset(in, -1, sizeof in);
-    const int rank = n->n_in ? n->in[0]->shape.rank : 0;
+    const int rank = n->n_in ? n->in[0]->shape->rank : 0;
     switch (n->op) {
     case OP_RESHAPE: map_reshape(n, axis, in); break;
     case OP_TRANSPOSE:
@@ -100,9 +100,9 @@ static void visit_move(Walk *w, Node *n, const int8_t *axis) {
             Node *x = n->in[k];
             memset(in, -1, sizeof in);
             const bool shifts = n->op == OP_SLICE || n->op == OP_PAD;
-            if (x->shape.rank == n->shape.rank)
-                for (int d = 0; d < x->shape.rank; d++)
-                    if (dim_equal(x->shape.dim[d], n->shape.dim[d]) &&
+            if (x->shape->rank == n->shape->rank)
+                for (int d = 0; d < x->shape->rank; d++)
+                    if (dim_equal(x->shape->dim[d], n->shape->dim[d]) &&
                         (!shifts || (at->lo[d].bound == 0 && dim_is_fixed(at->lo[d]))) &&
                         (n->op != OP_SLICE || at->step[d] == 1))
                         in[d] = axis[d];
@@ -116,11 +116,11 @@ static void visit_move(Walk *w, Node *n, const int8_t *axis) {
 }
 
 static void visit_gather(Walk *w, Node *n, const int8_t *axis) {
-    const int r = n->in[1]->shape.rank;
+    const int r = n->in[1]->shape->rank;
     int8_t in[MAX_RANK];
     visit(w, n->in[1], axis);
     in[0] = -1;
-    for (int d = 1; d < n->in[0]->shape.rank; d++) in[d] = axis[r + d - 1];
+    for (int d = 1; d < n->in[0]->shape->rank; d++) in[d] = axis[r + d - 1];
     visit(w, n->in[0], in);
 }
 
@@ -143,13 +143,13 @@ static void operands(Walk *w, Node *n, const int8_t *axis) {
     case CLASS_REDUCE: {
         int8_t in[MAX_RANK];
         bool gone[MAX_RANK] = {0};
-        int next = 0, extra = n->shape.rank;
+        int next = 0, extra = n->shape->rank;
         if (n->op == OP_SCAN) {
             memcpy(in, axis, sizeof in);
             in[n->attr->axis] = -1;
         } else {
             for (int i = 0; i < n->attr->n_axes; i++) gone[n->attr->axes[i]] = true;
-            for (int d = 0; d < n->in[0]->shape.rank; d++)
+            for (int d = 0; d < n->in[0]->shape->rank; d++)
                 if (!gone[d]) in[d] = axis[next++];
             for (int i = 0; i < n->attr->n_axes; i++) in[n->attr->axes[i]] = (int8_t)extra++;
         }

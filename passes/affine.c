@@ -15,8 +15,8 @@ int affine_single_loop(const Contract *c, const Affine *e) {
 
 bool loop_read_whole(const Contract *c, Node *const *in, int loop) {
     for (int k = 0; k < c->n_operands; k++)
-        for (int d = 0; d < in[k]->shape.rank; d++)
-            if (affine_single_loop(c, &c->map[k][d]) == loop && dim_equal(c->extent[loop], in[k]->shape.dim[d]))
+        for (int d = 0; d < in[k]->shape->rank; d++)
+            if (affine_single_loop(c, &c->map[k][d]) == loop && dim_equal(c->extent[loop], in[k]->shape->dim[d]))
                 return true;
     return false;
 }

@@ -55,7 +55,7 @@ static Phase phase_of(const Autodiff *ad, const Node *n) {
 static void copy_node(Autodiff *ad, const Node *n) {
     Node **in = ARENA_ARRAY(ad->scratch, Node *, n->n_in);
     for (int k = 0; k < n->n_in; k++) in[k] = ad->copy[n->in[k]->id];
-    Node *copy = graph_node(ad->g, n->op, n->n_in, in, NULL, n->dtype, n->shape);
+    Node *copy = graph_node(ad->g, n->op, n->n_in, in, NULL, n->dtype, *n->shape);
     copy->attr = n->attr; /* as long-lived as the old graph, and never edited */
     copy->phase = phase_of(ad, n);
     copy->remat = n->remat;

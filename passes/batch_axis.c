@@ -33,7 +33,7 @@ static double work_of(const Node *n) {
     double loops = 1;
     if (op_info[n->op].cls == CLASS_MOVE || op_info[n->op].cls == CLASS_SOURCE) return 0;
     if (n->op != OP_CONTRACT)
-        return (double)shape_elements(op_info[n->op].cls == CLASS_ELEMENT ? n->shape : n->in[0]->shape);
+        return (double)shape_elements(op_info[n->op].cls == CLASS_ELEMENT ? *n->shape : *n->in[0]->shape);
     for (int l = 0; l < n->attr->contract->n_loops; l++) loops *= (double)n->attr->contract->extent[l].bound;
     return loops;
 }
@@ -53,7 +53,7 @@ static Node *emit(Batch *b, Op op, int n, Node *const *in, const Attr *attr, Sha
 
 static Node *emit_transpose(Batch *b, Node *x, const int8_t *perm) {
     if (!x) return NULL;
-    Attr attr = {.n_axes = x->shape.rank};
+    Attr attr = {.n_axes = x->shape->rank};
     bool moves = false;
     for (int d = 0; d < attr.n_axes; d++) {
         attr.axes[d] = perm[d];
@@ -83,16 +83,16 @@ static bool untied_loops(const Batch *b, const Carried *v, const bool *which, Un
     u->old_free = count_free(b, v);
     u->new_free = u->old_free;
     for (int s = 0; s < b->n_seeds; s++) u->new_free += v->tie[s] != FREE && which[s];
-    if (u->new_free - u->old_free + v->core->shape.rank > MAX_RANK) return false;
+    if (u->new_free - u->old_free + v->core->shape->rank > MAX_RANK) return false;
     for (int s = 0; s < b->n_seeds; s++) {
         if (v->tie[s] != FREE && !which[s]) continue;
         if (v->tie[s] == FREE) u->loop_of[at++] = c->n_loops;
         u->seed_loop[s] = c->n_loops;
         c->extent[c->n_loops++] = b->extent[s];
     }
-    for (; at < v->core->shape.rank; at++) {
+    for (; at < v->core->shape->rank; at++) {
         u->loop_of[at] = c->n_loops;
-        c->extent[c->n_loops++] = v->core->shape.dim[at];
+        c->extent[c->n_loops++] = v->core->shape->dim[at];
     }
     c->n_out = c->n_loops;
     return true;
@@ -105,7 +105,7 @@ static void untie(Batch *b, Carried *v, const bool *which) {
     Untied u = {.view = {.n_operands = 1, .map = map, .guard = guard}};
     b->failed = b->failed || (v->core && !untied_loops(b, v, which, &u));
     if (b->failed || !v->core || u.new_free == u.old_free) return;
-    for (int d = 0; d < v->core->shape.rank; d++) map[0][d].divisor = map[0][d].coef[u.loop_of[d]] = 1;
+    for (int d = 0; d < v->core->shape->rank; d++) map[0][d].divisor = map[0][d].coef[u.loop_of[d]] = 1;
     for (int s = 0; s < b->n_seeds; s++) {
         if (v->tie[s] == FREE || !which[s]) continue;
         Guard *g = &guard[u.view.n_guards++];
@@ -138,14 +138,14 @@ static Shape seeded_shape(const Batch *b, const Carried *v, const Shape *own) {
 /* A value that depends on no seed, as one that is the same for all free seeds of v. */
 static Node *spread(Batch *b, Node *x, const Carried *v) {
     const int n_free = count_free(b, v);
-    Attr attr = {.n_axes = x->shape.rank};
+    Attr attr = {.n_axes = x->shape->rank};
     if (n_free == 0) return x;
-    if (n_free + x->shape.rank > MAX_RANK) {
+    if (n_free + x->shape->rank > MAX_RANK) {
         b->failed = true;
         return NULL;
     }
     for (int d = 0; d < attr.n_axes; d++) attr.axes[d] = (int8_t)(n_free + d);
-    return emit(b, OP_BROADCAST, 1, &x, &attr, seeded_shape(b, v, &x->shape));
+    return emit(b, OP_BROADCAST, 1, &x, &attr, seeded_shape(b, v, x->shape));
 }
 
 /* Brings the operands that depend on seeds to equal ties and the others to their shape; the ties are the result's. */
@@ -192,13 +192,13 @@ static Carried batch_reshape(Batch *b, const Node *n) {
     bool lost[MAX_RANK];
     for (int s = 0; s < b->n_seeds; s++) {
         int to = FREE;
-        for (int o = 0; v.tie[s] != FREE && o < n->shape.rank && to == FREE; o++)
-            if (same_place(&n->in[0]->shape, v.tie[s], &n->shape, o)) to = o;
+        for (int o = 0; v.tie[s] != FREE && o < n->shape->rank && to == FREE; o++)
+            if (same_place(n->in[0]->shape, v.tie[s], n->shape, o)) to = o;
         r.tie[s] = (int8_t)to;
         lost[s] = to == FREE;
     }
     untie(b, &v, lost);
-    const Shape shape = seeded_shape(b, &r, &n->shape);
+    const Shape shape = seeded_shape(b, &r, n->shape);
     b->failed |= shape.rank > MAX_RANK;
     r.core = emit(b, OP_RESHAPE, 1, &v.core, NULL, shape);
     return r;
@@ -209,7 +209,7 @@ static Carried batch_transpose(Batch *b, const Node *n) {
     const int n_free = count_free(b, &r);
     int8_t perm[MAX_RANK], inverse[MAX_RANK] = {0};
     for (int d = 0; d < n_free; d++) perm[d] = (int8_t)d;
-    for (int d = 0; d < n->shape.rank; d++) {
+    for (int d = 0; d < n->shape->rank; d++) {
         perm[n_free + d] = (int8_t)(n_free + n->attr->axes[d]);
         inverse[n->attr->axes[d]] = (int8_t)d;
     }
@@ -222,9 +222,9 @@ static Carried batch_transpose(Batch *b, const Node *n) {
 static Carried batch_broadcast(Batch *b, const Node *n) {
     Carried r = *carried(b, n->in[0]);
     const int n_free = count_free(b, &r);
-    Attr attr = {.n_axes = r.core->shape.rank};
+    Attr attr = {.n_axes = r.core->shape->rank};
     for (int d = 0; d < attr.n_axes; d++) attr.axes[d] = (int8_t)(d < n_free ? d : n_free + n->attr->axes[d - n_free]);
-    const Shape shape = seeded_shape(b, &r, &n->shape);
+    const Shape shape = seeded_shape(b, &r, n->shape);
     b->failed |= shape.rank > MAX_RANK;
     for (int s = 0; s < b->n_seeds; s++)
         if (r.tie[s] != FREE) r.tie[s] = n->attr->axes[r.tie[s]];
@@ -236,21 +236,21 @@ static bool whole_axis(const Node *n, int d) {
     const Attr *a = n->attr;
     const bool from_start = dim_equal(a->lo[d], dim_fixed(0));
     if (n->op == OP_PAD) return from_start && dim_equal(a->hi[d], dim_fixed(0));
-    return from_start && a->step[d] == 1 && dim_equal(a->hi[d], n->in[0]->shape.dim[d]);
+    return from_start && a->step[d] == 1 && dim_equal(a->hi[d], n->in[0]->shape->dim[d]);
 }
 
 /* slice and pad: a tie holds along an axis that they leave alone. */
 static Carried batch_window(Batch *b, const Node *n) {
     Carried r = *carried(b, n->in[0]);
-    for (int d = 0; d < n->shape.rank; d++)
+    for (int d = 0; d < n->shape->rank; d++)
         if (!whole_axis(n, d)) untie_dim(b, &r, d);
     const int n_free = count_free(b, &r);
     Attr attr = {.value = n->attr->value};
     if (!r.core) return r;
-    for (int d = 0; d < r.core->shape.rank; d++) {
+    for (int d = 0; d < r.core->shape->rank; d++) {
         const bool seed = d < n_free;
         attr.lo[d] = seed ? dim_fixed(0) : n->attr->lo[d - n_free];
-        attr.hi[d] = !seed ? n->attr->hi[d - n_free] : n->op == OP_PAD ? dim_fixed(0) : r.core->shape.dim[d];
+        attr.hi[d] = !seed ? n->attr->hi[d - n_free] : n->op == OP_PAD ? dim_fixed(0) : r.core->shape->dim[d];
         attr.step[d] = n->op == OP_PAD ? 0 : seed ? 1 : n->attr->step[d - n_free];
     }
     r.core = emit(b, n->op, 1, &r.core, &attr, shape_scalar());
@@ -260,15 +260,15 @@ static Carried batch_window(Batch *b, const Node *n) {
 /* ---- ops that work on axis 0: the seeds go behind the value's own dims, and back ---------------------- */
 static Node *seeds_last(Batch *b, Node *x, int n_free) {
     int8_t perm[MAX_RANK];
-    for (int d = 0; x && d < x->shape.rank; d++)
-        perm[d] = (int8_t)(d < x->shape.rank - n_free ? n_free + d : d - (x->shape.rank - n_free));
+    for (int d = 0; x && d < x->shape->rank; d++)
+        perm[d] = (int8_t)(d < x->shape->rank - n_free ? n_free + d : d - (x->shape->rank - n_free));
     return emit_transpose(b, x, perm);
 }
 
 static Node *seeds_first(Batch *b, Node *x, int n_free) {
     int8_t perm[MAX_RANK];
-    for (int d = 0; x && d < x->shape.rank; d++)
-        perm[d] = (int8_t)(d < n_free ? x->shape.rank - n_free + d : d - n_free);
+    for (int d = 0; x && d < x->shape->rank; d++)
+        perm[d] = (int8_t)(d < n_free ? x->shape->rank - n_free + d : d - n_free);
     return emit_transpose(b, x, perm);
 }
 
@@ -284,8 +284,8 @@ static Carried batch_indexed(Batch *b, const Node *n, int lead, int made) {
     return r;
 }
 
-static Carried batch_gather(Batch *b, const Node *n) { return batch_indexed(b, n, 1, n->in[1]->shape.rank); }
-static Carried batch_scatter_add(Batch *b, const Node *n) { return batch_indexed(b, n, n->in[1]->shape.rank, 1); }
+static Carried batch_gather(Batch *b, const Node *n) { return batch_indexed(b, n, 1, n->in[1]->shape->rank); }
+static Carried batch_scatter_add(Batch *b, const Node *n) { return batch_indexed(b, n, n->in[1]->shape->rank, 1); }
 static Carried batch_slice_at(Batch *b, const Node *n) { return batch_indexed(b, n, 1, 1); }
 
 static Carried batch_update_at(Batch *b, const Node *n) {
@@ -306,7 +306,7 @@ static Carried batch_update_at(Batch *b, const Node *n) {
 /* The sum over a tied dim has one term: the dim takes the seed's place. */
 static Carried batch_sum(Batch *b, const Node *n) {
     Carried v = *carried(b, n->in[0]), r = v;
-    int owner[MAX_RANK], dim_of[MAX_RANK], rank = n->in[0]->shape.rank, kept = 0;
+    int owner[MAX_RANK], dim_of[MAX_RANK], rank = n->in[0]->shape->rank, kept = 0;
     bool summed[MAX_RANK] = {false}, twice[MAX_RANK] = {false};
     for (int i = 0; i < n->attr->n_axes; i++) summed[n->attr->axes[i]] = true;
     for (int d = 0; d < rank; d++) owner[d] = FREE, dim_of[d] = summed[d] ? FREE : kept++;
@@ -355,7 +355,7 @@ static Carried batch_scan(Batch *b, const Node *n) {
 static int8_t tie_after(const Contract *c, const Node *operand, const Affine *map, int tie) {
     if (tie == FREE) return FREE;
     const int loop = affine_single_loop(c, &map[tie]);
-    return (int8_t)(loop >= 0 && loop < c->n_out && dim_equal(c->extent[loop], operand->shape.dim[tie]) ? loop : FREE);
+    return (int8_t)(loop >= 0 && loop < c->n_out && dim_equal(c->extent[loop], operand->shape->dim[tie]) ? loop : FREE);
 }
 
 typedef struct SeededContract {
@@ -374,7 +374,7 @@ static void add_operands(const Batch *b, const SeededContract *sc) {
         int at = 0;
         for (int s = 0; i == sc->k && s < b->n_seeds; s++)
             if (sc->v->tie[s] == FREE) map[at++] = solver_var(sc->axis[s]);
-        for (int d = 0; d < sc->n->in[i]->shape.rank; d++)
+        for (int d = 0; d < sc->n->in[i]->shape->rank; d++)
             map[at++] = solver_widen(sc->solver, &c->map[i][d], 0, c->n_loops);
         solver_operand(sc->solver, x, map);
     }
@@ -452,11 +452,11 @@ static void batch_node(Batch *b, const Node *n) {
 /* `from` itself: ones, with every seed tied to its axis. */
 static void start(Batch *b, const Node *from, int n_axes, const int8_t *axes) {
     Carried *v = &b->value[0];
-    v->core = graph_const(b->g, from->dtype, from->shape, 1);
+    v->core = graph_const(b->g, from->dtype, *from->shape, 1);
     v->core->phase = from->phase;
     v->core->loc = from->loc;
     for (int s = 0; s < n_axes; s++) {
-        b->extent[s] = from->shape.dim[axes[s]];
+        b->extent[s] = from->shape->dim[axes[s]];
         v->tie[s] = axes[s];
     }
 }

@@ -32,43 +32,43 @@ static void keep_range(Absorb *b, const Affine *e, Dim extent) {
 }
 
 static bool absorb_transpose(Absorb *b, const Node *x) {
-    for (int d = 0; d < x->shape.rank; d++) b->map[x->attr->axes[d]] = b->from[d];
+    for (int d = 0; d < x->shape->rank; d++) b->map[x->attr->axes[d]] = b->from[d];
     return true;
 }
 
 static bool absorb_broadcast(Absorb *b, const Node *x) {
     bool is_new[MAX_RANK];
-    for (int d = 0; d < x->shape.rank; d++) is_new[d] = true;
+    for (int d = 0; d < x->shape->rank; d++) is_new[d] = true;
     for (int d = 0; d < x->attr->n_axes; d++) {
         b->map[d] = b->from[x->attr->axes[d]];
         is_new[x->attr->axes[d]] = false;
     }
-    for (int d = 0; d < x->shape.rank; d++)
-        if (is_new[d]) keep_range(b, &b->from[d], x->shape.dim[d]);
+    for (int d = 0; d < x->shape->rank; d++)
+        if (is_new[d]) keep_range(b, &b->from[d], x->shape->dim[d]);
     return true;
 }
 
 static bool absorb_slice(Absorb *b, const Node *x) {
-    for (int d = 0; d < x->shape.rank; d++) {
+    for (int d = 0; d < x->shape->rank; d++) {
         if (!dim_is_fixed(x->attr->lo[d])) return false;
         if (!affine_scale_add(&b->from[d], x->attr->step[d], x->attr->lo[d].bound, &b->map[d])) return false;
         bool whole =
-            x->attr->step[d] == 1 && x->attr->lo[d].bound == 0 && dim_equal(x->shape.dim[d], x->in[0]->shape.dim[d]);
-        if (!whole) keep_range(b, &b->from[d], x->shape.dim[d]);
+            x->attr->step[d] == 1 && x->attr->lo[d].bound == 0 && dim_equal(x->shape->dim[d], x->in[0]->shape->dim[d]);
+        if (!whole) keep_range(b, &b->from[d], x->shape->dim[d]);
     }
     return true;
 }
 
 static bool absorb_pad(Absorb *b, const Node *x) {
     if (x->attr->value != 0) return false;
-    for (int d = 0; d < x->shape.rank; d++)
+    for (int d = 0; d < x->shape->rank; d++)
         if (!affine_scale_add(&b->from[d], 1, -x->attr->lo[d].bound, &b->map[d])) return false;
     return true;
 }
 
 /* Only reshapes that add or remove dims of extent 1. */
 static bool absorb_reshape(Absorb *b, const Node *x) {
-    const Shape *in = &x->in[0]->shape, *out = &x->shape;
+    const Shape *in = x->in[0]->shape, *out = x->shape;
     int i = 0, o = 0;
     while (i < in->rank || o < out->rank) {
         if (i < in->rank && o < out->rank && dim_equal(in->dim[i], out->dim[o])) {
@@ -112,7 +112,7 @@ static Node *hoist(Rewriter *r, const Node *n, int k) {
     if (n->n_in == 1 || !(moderate || value == 1) || !dtype_is_float(n->dtype)) return NULL;
     Absorb b = start(r, n);
     Node **in = ARENA_ARRAY(r->scratch, Node *, n->n_in);
-    for (int d = 0; d < n->in[k]->shape.rank; d++) keep_range(&b, &b.old->map[k][d], n->in[k]->shape.dim[d]);
+    for (int d = 0; d < n->in[k]->shape->rank; d++) keep_range(&b, &b.old->map[k][d], n->in[k]->shape->dim[d]);
     b.c.n_operands = 0;
     for (int i = 0; i < n->n_in; i++) {
         if (i == k) continue;
@@ -121,7 +121,7 @@ static Node *hoist(Rewriter *r, const Node *n, int k) {
     }
     Node *sum = rewrite_contract(r, &b.c, in);
     if (!sum || value == 1) return sum;
-    return rewrite_op(r, OP_MUL, 2, (Node *[]){sum, rewrite_const(r, n->dtype, n->shape, value)}, NULL);
+    return rewrite_op(r, OP_MUL, 2, (Node *[]){sum, rewrite_const(r, n->dtype, *n->shape, value)}, NULL);
 }
 
 Node *rule_hoist_constant(Rewriter *r, const Node *n) {
@@ -144,7 +144,7 @@ static bool is_diagonal(const Rewriter *r, const Node *x) {
 static void add_view(Solver *s, const Contract *c, const Affine *read, const Node *x) {
     const Contract *v = x->attr->contract;
     Wide map[MAX_RANK];
-    for (int d = 0; d < x->in[0]->shape.rank; d++) map[d] = solver_widen(s, &v->map[0][d], c->n_loops, v->n_loops);
+    for (int d = 0; d < x->in[0]->shape->rank; d++) map[d] = solver_widen(s, &v->map[0][d], c->n_loops, v->n_loops);
     solver_operand(s, x->in[0], map);
     for (int d = 0; d < v->n_loops; d++) {
         const Wide index = solver_var(c->n_out + c->n_loops + d), at = solver_widen(s, &read[d], 0, c->n_loops);
@@ -169,7 +169,7 @@ static Node *absorb_diagonal(Rewriter *r, const Node *n, int k) {
         solver_equation(s, &loop, &dim);
     }
     for (int i = 0; i < n->n_in; i++) {
-        for (int d = 0; d < n->in[i]->shape.rank; d++) map[d] = solver_widen(s, &c->map[i][d], 0, c->n_loops);
+        for (int d = 0; d < n->in[i]->shape->rank; d++) map[d] = solver_widen(s, &c->map[i][d], 0, c->n_loops);
         if (i == k)
             add_view(s, c, c->map[k], n->in[k]);
         else
@@ -213,13 +213,13 @@ typedef struct Trace {
 /* At what index of x, over the loops of n, dim d is read. */
 static const Affine *trace_reads(const Trace *t, int d) {
     int seen = d;
-    while (t->turn && t->turn->attr->axes[seen] != d) seen = (seen + 1) % t->x->shape.rank;
+    while (t->turn && t->turn->attr->axes[seen] != d) seen = (seen + 1) % t->x->shape->rank;
     return &t->n->attr->contract->map[0][seen];
 }
 
 static int64_t elements_read(const Trace *t) {
     const Contract *c = t->n->attr->contract;
-    int64_t n = shape_elements(t->n->shape);
+    int64_t n = shape_elements(*t->n->shape);
     for (int l = c->n_out; l < c->n_loops; l++)
         if (__builtin_mul_overflow(n, c->extent[l].bound, &n)) return INT64_MAX;
     return n;
@@ -240,7 +240,7 @@ static bool find_trace(const Rewriter *r, const Node *n, Trace *t) {
     t->x = rewrite_seen(r, t->turn ? t->turn->in[0] : n->in[0], OP_CONTRACT);
     if (!t->x || t->x->attr->contract->n_loops == t->x->attr->contract->n_out || r->readers.at[t->x->id] != 1)
         return false;
-    return elements_read(t) <= shape_elements(t->x->shape) / WORTH;
+    return elements_read(t) <= shape_elements(*t->x->shape) / WORTH;
 }
 
 /* The contraction that s solves to, in the place, the phase and the precision of x. */
@@ -261,8 +261,8 @@ static Solver *solver_of(Rewriter *r, const Trace *t) {
     const Contract *c = t->x->attr->contract;
     Dim loops[SOLVE_VARS];
     memcpy(loops, c->extent, sizeof(Dim) * (size_t)c->n_loops);
-    memcpy(loops + c->n_loops, t->n->attr->contract->extent + t->n->shape.rank, sizeof(Dim) * (size_t)t->n_summed);
-    return solver_new(r->scratch, t->n->shape.rank, t->n->shape.dim, c->n_loops + t->n_summed, loops);
+    memcpy(loops + c->n_loops, t->n->attr->contract->extent + t->n->shape->rank, sizeof(Dim) * (size_t)t->n_summed);
+    return solver_new(r->scratch, t->n->shape->rank, t->n->shape->dim, c->n_loops + t->n_summed, loops);
 }
 
 /* The trace of a product is one sum of products. */
@@ -270,7 +270,7 @@ Node *rule_trace(Rewriter *r, const Node *n) {
     Trace t;
     if (!find_trace(r, n, &t)) return NULL;
     const Contract *c = t.x->attr->contract;
-    const int rank = n->shape.rank;
+    const int rank = n->shape->rank;
     if (rank + c->n_loops + t.n_summed > SOLVE_VARS) return NULL;
     Solver *s = solver_of(r, &t);
     Wide at[MAX_RANK];

@@ -3,37 +3,37 @@
 #include <math.h>
 #include <string.h>
 
-static Node *splat(Rewriter *r, const Node *n, double value) { return rewrite_const(r, n->dtype, n->shape, value); }
+static Node *splat(Rewriter *r, const Node *n, double value) { return rewrite_const(r, n->dtype, *n->shape, value); }
 
 static bool is_constant(const Rewriter *r, const Node *n) { return rewrite_seen(r, n, OP_CONST) != NULL; }
 
 Node *rule_reshape(Rewriter *r, const Node *n) {
     Node *x = n->in[0];
-    if (shape_same(&x->shape, &n->shape)) return x;
+    if (shape_same(x->shape, n->shape)) return x;
     if (is_constant(r, x)) return splat(r, n, x->attr->value);
-    return rewrite_seen(r, x, OP_RESHAPE) ? rewrite_reshape(r, x->in[0], n->shape) : NULL;
+    return rewrite_seen(r, x, OP_RESHAPE) ? rewrite_reshape(r, x->in[0], *n->shape) : NULL;
 }
 
 Node *rule_transpose(Rewriter *r, const Node *n) {
     Node *x = n->in[0];
     bool identity = true;
-    for (int d = 0; d < n->shape.rank; d++) identity &= n->attr->axes[d] == d;
+    for (int d = 0; d < n->shape->rank; d++) identity &= n->attr->axes[d] == d;
     if (identity) return x;
     if (is_constant(r, x)) return splat(r, n, x->attr->value);
     if (!rewrite_seen(r, x, OP_TRANSPOSE)) return NULL;
-    Attr attr = {.n_axes = n->shape.rank};
-    for (int d = 0; d < n->shape.rank; d++) attr.axes[d] = x->attr->axes[n->attr->axes[d]];
+    Attr attr = {.n_axes = n->shape->rank};
+    for (int d = 0; d < n->shape->rank; d++) attr.axes[d] = x->attr->axes[n->attr->axes[d]];
     return rewrite_op(r, OP_TRANSPOSE, 1, x->in, &attr);
 }
 
 Node *rule_broadcast(Rewriter *r, const Node *n) {
     Node *x = n->in[0];
-    if (x->shape.rank == n->shape.rank) return x;
+    if (x->shape->rank == n->shape->rank) return x;
     if (is_constant(r, x)) return splat(r, n, x->attr->value);
     if (!rewrite_seen(r, x, OP_BROADCAST)) return NULL;
     int8_t axes[MAX_RANK];
-    for (int d = 0; d < x->in[0]->shape.rank; d++) axes[d] = n->attr->axes[x->attr->axes[d]];
-    return rewrite_broadcast(r, x->in[0], n->shape, axes);
+    for (int d = 0; d < x->in[0]->shape->rank; d++) axes[d] = n->attr->axes[x->attr->axes[d]];
+    return rewrite_broadcast(r, x->in[0], *n->shape, axes);
 }
 
 static bool same_start(Dim lo) { return dim_is_fixed(lo) && lo.bound == 0; }
@@ -41,8 +41,8 @@ static bool same_start(Dim lo) { return dim_is_fixed(lo) && lo.bound == 0; }
 /* x[lo1 + s1*i][lo2 + s2*j] = x[lo1 + s1*lo2 + s1*s2*j] */
 static Node *slice_of_slice(Rewriter *r, const Node *n, const Node *x) {
     Attr attr = {0};
-    for (int d = 0; d < n->shape.rank; d++) {
-        attr.hi[d] = n->shape.dim[d];
+    for (int d = 0; d < n->shape->rank; d++) {
+        attr.hi[d] = n->shape->dim[d];
         attr.step[d] = x->attr->step[d] * n->attr->step[d];
         if (!dim_add(x->attr->lo[d], dim_mul_const(n->attr->lo[d], x->attr->step[d]), &attr.lo[d])) return NULL;
     }
@@ -52,10 +52,10 @@ static Node *slice_of_slice(Rewriter *r, const Node *n, const Node *x) {
 Node *rule_slice(Rewriter *r, const Node *n) {
     Node *x = n->in[0];
     bool identity = true, empty = false;
-    for (int d = 0; d < n->shape.rank; d++) {
-        bool forward = n->attr->step[d] == 1 || (dim_is_fixed(n->shape.dim[d]) && n->shape.dim[d].bound == 1);
-        identity &= forward && same_start(n->attr->lo[d]) && dim_equal(n->shape.dim[d], x->shape.dim[d]);
-        empty |= n->shape.dim[d].bound == 0;
+    for (int d = 0; d < n->shape->rank; d++) {
+        bool forward = n->attr->step[d] == 1 || (dim_is_fixed(n->shape->dim[d]) && n->shape->dim[d].bound == 1);
+        identity &= forward && same_start(n->attr->lo[d]) && dim_equal(n->shape->dim[d], x->shape->dim[d]);
+        empty |= n->shape->dim[d].bound == 0;
     }
     if (identity) return x;
     if (is_constant(r, x)) return splat(r, n, x->attr->value);
@@ -66,12 +66,12 @@ Node *rule_pad(Rewriter *r, const Node *n) {
     Node *x = n->in[0];
     const Attr *attr = n->attr;
     bool same_value = false;
-    if (shape_same(&x->shape, &n->shape)) return x;
+    if (shape_same(x->shape, n->shape)) return x;
     if (is_constant(r, x) && x->attr->value == attr->value) return splat(r, n, attr->value);
     if (rewrite_seen(r, x, OP_PAD)) same_value = memcmp(&x->attr->value, &attr->value, sizeof attr->value) == 0;
     if (!same_value) return NULL;
     Attr sum = {.value = attr->value};
-    for (int d = 0; d < n->shape.rank; d++) {
+    for (int d = 0; d < n->shape->rank; d++) {
         sum.lo[d] = dim_fixed(attr->lo[d].bound + x->attr->lo[d].bound);
         sum.hi[d] = dim_fixed(attr->hi[d].bound + x->attr->hi[d].bound);
     }
@@ -80,15 +80,15 @@ Node *rule_pad(Rewriter *r, const Node *n) {
 
 /* Has x the dims of n apart from the axis, in whose place it has `more` + 1 others? */
 static bool differs_at_axis(const Node *n, const Node *x, int axis, int more) {
-    if (!shape_is_fixed(x->shape) || x->shape.rank != n->shape.rank + more) return false;
-    for (int d = 0; d < n->shape.rank; d++)
-        if (d != axis && !dim_equal(n->shape.dim[d], x->shape.dim[d < axis ? d : d + more])) return false;
+    if (!shape_is_fixed(*x->shape) || x->shape->rank != n->shape->rank + more) return false;
+    for (int d = 0; d < n->shape->rank; d++)
+        if (d != axis && !dim_equal(n->shape->dim[d], x->shape->dim[d < axis ? d : d + more])) return false;
     return true;
 }
 
 static bool same_dims(const Node *a, const Node *b, int from, int to) {
     for (int d = from; d < to; d++)
-        if (!dim_equal(a->shape.dim[d], b->shape.dim[d])) return false;
+        if (!dim_equal(a->shape->dim[d], b->shape->dim[d])) return false;
     return true;
 }
 
@@ -96,23 +96,23 @@ static bool same_dims(const Node *a, const Node *b, int from, int to) {
  * one element, in front of a dim: that grows instead. */
 Node *rule_concat_before_reshape(Rewriter *r, const Node *n) {
     Node **in = ARENA_ARRAY(r->scratch, Node *, n->n_in);
-    const int axis = n->attr->axis, more = rewrite_seen(r, n->in[0], OP_RESHAPE) ? n->in[0]->in[0]->shape.rank - n->shape.rank : 0;
+    const int axis = n->attr->axis, more = rewrite_seen(r, n->in[0], OP_RESHAPE) ? n->in[0]->in[0]->shape->rank - n->shape->rank : 0;
     if (more < -1 || more == 0) return NULL;
     for (int k = 0; k < n->n_in; k++) {
         const Node *reshape = rewrite_seen(r, n->in[k], OP_RESHAPE);
         if (!reshape) return NULL;
         in[k] = reshape->in[0];
         if (!differs_at_axis(reshape, in[k], axis, more)) return NULL;
-        if (more < 0 && (axis == n->shape.rank - 1 || !dim_is_unit(reshape->shape.dim[axis]))) return NULL;
+        if (more < 0 && (axis == n->shape->rank - 1 || !dim_is_unit(reshape->shape->dim[axis]))) return NULL;
         if (!same_dims(in[k], in[0], axis + 1, axis + 1 + more)) return NULL;
     }
-    return rewrite_reshape(r, rewrite_op(r, OP_CONCAT, n->n_in, in, n->attr), n->shape);
+    return rewrite_reshape(r, rewrite_op(r, OP_CONCAT, n->n_in, in, n->attr), *n->shape);
 }
 
 Node *rule_concat(Rewriter *r, const Node *n) {
     VEC(Node *) kept = {0};
     for (int k = 0; k < n->n_in; k++)
-        if (n->in[k]->shape.dim[n->attr->axis].bound > 0) vec_push(r->scratch, kept, n->in[k]);
+        if (n->in[k]->shape->dim[n->attr->axis].bound > 0) vec_push(r->scratch, kept, n->in[k]);
     if (kept.n == 0 || n->n_in == 1) return n->in[0];
     if (kept.n == 1) return kept.at[0];
     return kept.n < n->n_in ? rewrite_op(r, OP_CONCAT, kept.n, kept.at, n->attr) : NULL;
@@ -138,13 +138,13 @@ Node *rule_drop_unit_axes(Rewriter *r, const Node *n) {
     int8_t axes[MAX_RANK];
     Shape squeezed = {0};
     int left = 0, next = 0;
-    if (!shape_is_fixed(x->shape)) return n->attr->n_axes ? NULL : x; /* a reshape keeps bounded dims apart */
-    for (int d = 0; d < x->shape.rank; d++) {
+    if (!shape_is_fixed(*x->shape)) return n->attr->n_axes ? NULL : x; /* a reshape keeps bounded dims apart */
+    for (int d = 0; d < x->shape->rank; d++) {
         bool reduced = next < n->attr->n_axes && n->attr->axes[next] == d;
         next += reduced;
-        if (reduced && dim_is_unit(x->shape.dim[d])) continue;
+        if (reduced && dim_is_unit(x->shape->dim[d])) continue;
         if (reduced) axes[left++] = (int8_t)squeezed.rank;
-        squeezed.dim[squeezed.rank++] = x->shape.dim[d];
+        squeezed.dim[squeezed.rank++] = x->shape->dim[d];
     }
     if (left == n->attr->n_axes) return n->attr->n_axes ? NULL : x;
     x = rewrite_reshape(r, x, squeezed);
@@ -160,7 +160,7 @@ Node *rule_reduce_once(Rewriter *r, const Node *n) {
     int n_axes = 0;
     for (int i = 0; i < x->attr->n_axes; i++) inner[x->attr->axes[i]] = true;
     for (int i = 0; i < n->attr->n_axes; i++) outer[n->attr->axes[i]] = true;
-    for (int d = 0, kept = 0; d < x->in[0]->shape.rank; d++) {
+    for (int d = 0, kept = 0; d < x->in[0]->shape->rank; d++) {
         bool reduced = inner[d] || outer[kept];
         if (reduced) axes[n_axes++] = (int8_t)d;
         kept += !inner[d];
@@ -175,14 +175,14 @@ static Node *reduce_before_broadcast(Rewriter *r, const Node *n, double *repeats
     const Node *x = rewrite_seen(r, n->in[0], OP_BROADCAST);
     if (!x) return NULL;
     bool is_new[MAX_RANK], reduced[MAX_RANK] = {false};
-    for (int d = 0; d < x->shape.rank; d++) is_new[d] = true;
+    for (int d = 0; d < x->shape->rank; d++) is_new[d] = true;
     for (int d = 0; d < x->attr->n_axes; d++) is_new[x->attr->axes[d]] = false;
     for (int i = 0; i < n->attr->n_axes; i++) reduced[n->attr->axes[i]] = true;
     Shape spread = {0};
     int8_t first[MAX_RANK], spread_axes[MAX_RANK], left[MAX_RANK];
     int n_first = 0, n_left = 0, n_spread = 0, gone = 0;
-    for (int d = 0, in = 0; d < x->shape.rank; d++) {
-        Dim extent = x->shape.dim[d];
+    for (int d = 0, in = 0; d < x->shape->rank; d++) {
+        Dim extent = x->shape->dim[d];
         if (!is_new[d]) in++;
         if (!is_new[d] && reduced[d]) {
             first[n_first++] = (int8_t)(in - 1);
@@ -205,7 +205,7 @@ static Node *reduce_before_broadcast(Rewriter *r, const Node *n, double *repeats
 static bool reduced_elements(const Node *n, double *count) {
     *count = 1;
     for (int i = 0; i < n->attr->n_axes; i++) {
-        Dim d = n->in[0]->shape.dim[n->attr->axes[i]];
+        Dim d = n->in[0]->shape->dim[n->attr->axes[i]];
         if (!dim_is_fixed(d)) return false;
         *count *= (double)d.bound;
     }
@@ -242,6 +242,6 @@ Node *rule_product(Rewriter *r, const Node *n) {
 }
 
 Node *rule_scan(Rewriter *r, const Node *n) {
-    if (!dim_is_unit(n->shape.dim[n->attr->axis])) return NULL;
+    if (!dim_is_unit(n->shape->dim[n->attr->axis])) return NULL;
     return n->attr->exclusive ? splat(r, n, n->attr->scan == SCAN_SUM ? 0 : 1) : n->in[0];
 }

@@ -41,7 +41,7 @@ static void find_spans(const Node *n, Span *span) {
     const Contract *c = n->attr->contract;
     for (int l = 0; l < c->n_loops; l++) span[l] = (Span){0, c->extent[l].bound};
     for (int k = 0; k < n->n_in; k++)
-        for (int d = 0; d < n->in[k]->shape.rank; d++) limit_by(c, span, &c->map[k][d], 0, n->in[k]->shape.dim[d]);
+        for (int d = 0; d < n->in[k]->shape->rank; d++) limit_by(c, span, &c->map[k][d], 0, n->in[k]->shape->dim[d]);
     for (int i = 0; i < c->n_guards; i++)
         if (c->guard[i].kind == GUARD_RANGE) limit_by(c, span, &c->guard[i].e, c->guard[i].lo, c->guard[i].hi);
 }
@@ -67,7 +67,7 @@ Node *rule_narrow_loops(Rewriter *r, const Node *n) {
     find_spans(n, span);
     for (int l = 0; l < c.n_loops; l++) {
         const int64_t all = c.extent[l].bound, some = span[l].hi - span[l].lo;
-        if (all > 0 && some <= 0) return rewrite_const(r, n->dtype, n->shape, 0);
+        if (all > 0 && some <= 0) return rewrite_const(r, n->dtype, *n->shape, 0);
         if (all <= 0 || some >= all || (l < c.n_out && some > all / NEARLY_ALL)) {
             span[l] = (Span){0, all};
             if (l < c.n_out) pad.lo[l] = pad.hi[l] = dim_fixed(0);
@@ -83,7 +83,7 @@ Node *rule_narrow_loops(Rewriter *r, const Node *n) {
     c.map = arena_dup(r->scratch, c.map, sizeof *c.map * (size_t)c.n_operands);
     if (c.n_guards) c.guard = arena_dup(r->scratch, c.guard, sizeof *c.guard * (size_t)c.n_guards);
     for (int k = 0; k < n->n_in; k++)
-        for (int d = 0; d < n->in[k]->shape.rank; d++) ok = ok && shift(&c, span, &c.map[k][d]);
+        for (int d = 0; d < n->in[k]->shape->rank; d++) ok = ok && shift(&c, span, &c.map[k][d]);
     for (int i = 0; i < c.n_guards; i++) ok = ok && shift(&c, span, &c.guard[i].e);
     if (!ok) return NULL;
     Node *rest = rewrite_op(r, OP_CONTRACT, n->n_in, n->in, &(Attr){.contract = &c});
@@ -96,7 +96,7 @@ Node *rule_sum_of_pad(Rewriter *r, const Node *n) {
     if (!x || x->attr->value != 0) return NULL;
     Attr pad = {0};
     bool padded = false;
-    for (int d = 0, out = 0, next = 0; d < x->shape.rank; d++) {
+    for (int d = 0, out = 0, next = 0; d < x->shape->rank; d++) {
         if (next < n->attr->n_axes && n->attr->axes[next] == d) {
             next++;
             continue;

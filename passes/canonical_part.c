@@ -21,15 +21,15 @@ typedef struct Part {
 /* Every element of it exists in x. */
 static bool is_part(const Node *n) {
     if (n->op == OP_SLICE) {
-        for (int d = 0; d < n->shape.rank; d++)
+        for (int d = 0; d < n->shape->rank; d++)
             if (!dim_is_fixed(n->attr->lo[d])) return false;
         return true;
     }
     if (!node_is_view(n)) return false;
     const Contract *c = n->attr->contract;
     if (c->n_guards || n->dtype != n->in[0]->dtype) return false; /* a view of tf32 is f32 */
-    for (int d = 0; d < n->in[0]->shape.rank; d++)
-        if (c->map[0][d].divisor != 1 || !affine_always_in(c, &c->map[0][d], 0, n->in[0]->shape.dim[d])) return false;
+    for (int d = 0; d < n->in[0]->shape->rank; d++)
+        if (c->map[0][d].divisor != 1 || !affine_always_in(c, &c->map[0][d], 0, n->in[0]->shape->dim[d])) return false;
     return true;
 }
 
@@ -48,11 +48,11 @@ static void set_dim(Attr *attr, Shape *shape, int d, Dim lo, Dim length, int64_t
 /* A slice of a reduction is one of its operand, whole along the reduced axes. */
 static Part below_reduce(Arena *a, const Node *n, const Part *p) {
     Attr *attr = arena_alloc(a, sizeof *attr);
-    Part below = {OP_SLICE, attr, {.rank = n->in[0]->shape.rank}};
+    Part below = {OP_SLICE, attr, {.rank = n->in[0]->shape->rank}};
     for (int d = 0, out = 0, next = 0; d < below.shape.rank; d++) {
         const bool reduced = next < n->attr->n_axes && n->attr->axes[next] == d;
         if (reduced)
-            set_dim(attr, &below.shape, d, dim_fixed(0), n->in[0]->shape.dim[d], 1);
+            set_dim(attr, &below.shape, d, dim_fixed(0), n->in[0]->shape->dim[d], 1);
         else
             set_dim(attr, &below.shape, d, p->attr->lo[out], p->shape.dim[out], p->attr->step[out]);
         next += reduced, out += !reduced;
@@ -64,7 +64,7 @@ static Part below_reduce(Arena *a, const Node *n, const Part *p) {
 static Part below_move(Arena *a, const Node *n, const Part *p) {
     Attr *attr = arena_alloc(a, sizeof *attr);
     const bool broadcast = n->op == OP_BROADCAST;
-    Part below = {OP_SLICE, attr, {.rank = n->in[0]->shape.rank}};
+    Part below = {OP_SLICE, attr, {.rank = n->in[0]->shape->rank}};
     for (int i = 0; i < below.shape.rank; i++) {
         const int in = broadcast ? i : n->attr->axes[i], out = broadcast ? n->attr->axes[i] : i;
         set_dim(attr, &below.shape, in, p->attr->lo[out], p->shape.dim[out], p->attr->step[out]);
@@ -74,7 +74,7 @@ static Part below_move(Arena *a, const Node *n, const Part *p) {
 
 /* Where a reshape only adds dims of one element or takes them away. */
 static bool below_reshape(Arena *a, const Node *n, const Part *p, Part *below) {
-    const Shape *in = &n->in[0]->shape, *out = &n->shape;
+    const Shape *in = n->in[0]->shape, *out = n->shape;
     Attr *attr = arena_alloc(a, sizeof *attr);
     *below = (Part){OP_SLICE, attr, {.rank = in->rank}};
     for (int i = 0, o = 0; i < in->rank || o < out->rank;) {
@@ -118,9 +118,9 @@ static bool part_interval(const Contract *c, const Affine *e, const Part *p, int
 static Part below_product(Arena *a, const Node *n, int k, const Part *p) {
     const Contract *c = n->attr->contract;
     Attr *attr = arena_alloc(a, sizeof *attr);
-    Part below = {OP_SLICE, attr, {.rank = n->in[k]->shape.rank}};
+    Part below = {OP_SLICE, attr, {.rank = n->in[k]->shape->rank}};
     for (int d = 0; d < below.shape.rank; d++) {
-        const Dim extent = n->in[k]->shape.dim[d];
+        const Dim extent = n->in[k]->shape->dim[d];
         int64_t lo, hi;
         set_dim(attr, &below.shape, d, dim_fixed(0), extent, 1);
         if (!dim_is_fixed(extent) || !part_interval(c, &c->map[k][d], p, &lo, &hi)) continue;
@@ -187,13 +187,13 @@ static bool in_small_parts(const Node *n, const Parts *p) {
         total += shape_elements(p->at[i]->shape);
         if (times > most) most = times;
     }
-    return total <= shape_elements(n->shape) / (most * p->n);
+    return total <= shape_elements(*n->shape) / (most * p->n);
 }
 
 /* What n reads of each of its operands, given what is read of n. */
 static void read_operands(Arena *a, const Node *n, const Parts *p, bool parted, Parts *parts) {
     if (is_part(n)) {
-        add_part(a, &parts[n->in[0]->id], &(Part){n->op, n->attr, n->shape});
+        add_part(a, &parts[n->in[0]->id], &(Part){n->op, n->attr, *n->shape});
         return;
     }
     for (int k = 0; k < n->n_in; k++) {
@@ -251,7 +251,7 @@ static Node *slice_of(Rewriter *r, Node *x, const Part *p) {
 /* The contraction that s solves to, in the precision of x, of which n is a part; of an operand of which only parts are
  * read, it reads one. */
 static Node *solved(Rewriter *r, Solver *s, const Node *n, const Node *x) {
-    const Part p = {n->op, n->attr, n->shape};
+    const Part p = {n->op, n->attr, *n->shape};
     Contract made;
     Node **operands = ARENA_ARRAY(r->scratch, Node *, x->n_in);
     if (!solver_contract(s, &made, operands)) return NULL;
@@ -268,13 +268,13 @@ static Node *solved(Rewriter *r, Solver *s, const Node *n, const Node *x) {
 /* The last row of a product is a row times a matrix; its diagonal, a sum over rows. */
 static Node *part_of_product(Rewriter *r, const Node *n, const Node *x) {
     const Contract *c = x->attr->contract;
-    if (n->shape.rank + c->n_loops > SOLVE_VARS) return NULL;
-    Solver *s = solver_new(r->scratch, n->shape.rank, n->shape.dim, c->n_loops, c->extent);
+    if (n->shape->rank + c->n_loops > SOLVE_VARS) return NULL;
+    Solver *s = solver_new(r->scratch, n->shape->rank, n->shape->dim, c->n_loops, c->extent);
     Wide at[MAX_RANK];
     for (int d = 0; d < c->n_out; d++) {
         const Affine reads = part_reads(n, d);
         at[d] = (Wide){.c = reads.c, .divisor = 1};
-        memcpy(at[d].coef, reads.coef, sizeof(int64_t) * (size_t)n->shape.rank);
+        memcpy(at[d].coef, reads.coef, sizeof(int64_t) * (size_t)n->shape->rank);
     }
     solver_product(s, x, at);
     return solved(r, s, n, x);
@@ -283,16 +283,16 @@ static Node *part_of_product(Rewriter *r, const Node *n, const Node *x) {
 /* f of parts.  A part of an operand is made in the phase of who reads it.  What was read in parts may have been folded
  * to a constant since; other sources have no parts. */
 static Node *part_of_value(Rewriter *r, const Node *n, const Node *x) {
-    if (x->n_in == 0) return x->op == OP_CONST ? rewrite_const(r, n->dtype, n->shape, x->attr->value) : NULL;
-    const Part p = {n->op, n->attr, n->shape};
+    if (x->n_in == 0) return x->op == OP_CONST ? rewrite_const(r, n->dtype, *n->shape, x->attr->value) : NULL;
+    const Part p = {n->op, n->attr, *n->shape};
     Part below;
     Node *few[4], **in = x->n_in <= 4 ? few : ARENA_ARRAY(r->scratch, Node *, x->n_in);
     for (int k = 0; k < x->n_in; k++) {
         if (!part_below(r->scratch, x, k, &p, &below)) return NULL;
         in[k] = slice_of(r, x->in[k], &below);
     }
-    if (x->op == OP_RESHAPE) return rewrite_reshape(r, in[0], n->shape);
-    if (x->op == OP_BROADCAST) return rewrite_broadcast(r, in[0], n->shape, x->attr->axes);
+    if (x->op == OP_RESHAPE) return rewrite_reshape(r, in[0], *n->shape);
+    if (x->op == OP_BROADCAST) return rewrite_broadcast(r, in[0], *n->shape, x->attr->axes);
     return rewrite_op(r, x->op, x->n_in, in, x->attr);
 }
 

@@ -34,7 +34,7 @@ static uint32_t loops_in(const Affine *e, int n_loops) {
 
 static uint32_t loops_of_operand(const Contract *c, Node *const *in, int k) {
     uint32_t loops = 0;
-    for (int d = 0; d < in[k]->shape.rank; d++) loops |= loops_in(&c->map[k][d], c->n_loops);
+    for (int d = 0; d < in[k]->shape->rank; d++) loops |= loops_in(&c->map[k][d], c->n_loops);
     return loops;
 }
 
@@ -48,7 +48,7 @@ static double steps_of(const Contract *c, uint32_t loops) {
     return steps;
 }
 
-static double size_of(const Node *n) { return (double)shape_elements(n->shape); }
+static double size_of(const Node *n) { return (double)shape_elements(*n->shape); }
 
 /* What a contraction of that many steps costs that reads and writes so many elements. */
 static double cost_of(int n_operands, double steps, double elements) {
@@ -82,7 +82,7 @@ static Affine renamed(const Affine *e, const Contract *c, const int *from) {
 /* All that operands are read at. */
 static void take_maps(Contract *c, const Contract *old, Node *const *in, const int *from) {
     for (int k = 0; k < c->n_operands; k++)
-        for (int d = 0; d < in[k]->shape.rank; d++) c->map[k][d] = renamed(&old->map[k][d], c, from);
+        for (int d = 0; d < in[k]->shape->rank; d++) c->map[k][d] = renamed(&old->map[k][d], c, from);
 }
 
 static Affine whole_loop(const Contract *c, const int *from, int loop) {
@@ -102,7 +102,7 @@ static void take_guard(Contract *c, const Guard *g, const int *from) {
 static uint32_t lone_loops(const Contract *c, Node *const *in, int k, int d) {
     uint32_t lone = loops_in(&c->map[k][d], c->n_loops) & ~out_loops(c);
     for (int o = 0; lone && o < c->n_operands; o++)
-        for (int e = 0; e < in[o]->shape.rank; e++)
+        for (int e = 0; e < in[o]->shape->rank; e++)
             if (o != k || e != d) lone &= ~loops_in(&c->map[o][e], c->n_loops);
     for (int i = 0; lone && i < c->n_guards; i++) lone &= ~loops_in(&c->guard[i].e, c->n_loops);
     return lone;
@@ -111,8 +111,8 @@ static uint32_t lone_loops(const Contract *c, Node *const *in, int k, int d) {
 /* Is it less to sum operand k along dim d first?  The dim gives way to one for each other loop of its subscript. */
 static bool summing_pays(const Contract *c, Node *const *in, int k, int d, uint32_t lone) {
     const uint32_t read = loops_in(&c->map[k][d], c->n_loops);
-    const int64_t extent = in[k]->shape.dim[d].bound;
-    if (in[k]->shape.rank - 1 + __builtin_popcount(read) > MAX_RANK || extent == 0) return false;
+    const int64_t extent = in[k]->shape->dim[d].bound;
+    if (in[k]->shape->rank - 1 + __builtin_popcount(read) > MAX_RANK || extent == 0) return false;
     const double terms = size_of(in[k]) / (double)extent * steps_of(c, read), sums = terms / steps_of(c, lone);
     double others = steps_of(c, out_loops(c));
     for (int o = 0; o < c->n_operands; o++)
@@ -126,18 +126,18 @@ static bool summing_pays(const Contract *c, Node *const *in, int k, int d, uint3
 /* x summed along dim d, where it is read at e of c; the dims there now are the loops left. */
 static Node *summed_along(Rewriter *r, const Contract *c, Node *x, int d, const Affine *e, uint32_t lone) {
     const int single = affine_single_loop(c, e);
-    if (single >= 0 && dim_equal(c->extent[single], x->shape.dim[d]))
+    if (single >= 0 && dim_equal(c->extent[single], x->shape->dim[d]))
         return rewrite_reduce(r, OP_SUM, x, 1, (int8_t[]){(int8_t)d});
     Affine map[1][MAX_RANK] = {0};
     Contract sum = {.n_operands = 1, .map = map};
     int from[MAX_LOOPS];
-    for (int i = 0; i < d; i++) from[sum.n_loops] = -1, sum.extent[sum.n_loops++] = x->shape.dim[i];
+    for (int i = 0; i < d; i++) from[sum.n_loops] = -1, sum.extent[sum.n_loops++] = x->shape->dim[i];
     take_loops(&sum, c, loops_in(e, c->n_loops) & ~lone, from);
     const int after = sum.n_loops - d - 1;
-    for (int i = d + 1; i < x->shape.rank; i++) from[sum.n_loops] = -1, sum.extent[sum.n_loops++] = x->shape.dim[i];
+    for (int i = d + 1; i < x->shape->rank; i++) from[sum.n_loops] = -1, sum.extent[sum.n_loops++] = x->shape->dim[i];
     sum.n_out = sum.n_loops;
     take_loops(&sum, c, lone, from);
-    for (int i = 0; i < x->shape.rank; i++) {
+    for (int i = 0; i < x->shape->rank; i++) {
         map[0][i] = (Affine){.divisor = 1};
         if (i != d) map[0][i].coef[i < d ? i : i + after] = 1;
     }
@@ -159,7 +159,7 @@ static Node *sum_before(Rewriter *r, const Node *n, int k, int d, uint32_t lone)
     take_loops(&c, old, all_loops(old) & ~lone, from);
     c.n_out = old->n_out;
     for (int o = 0; o < n->n_in; o++)
-        for (int e = 0, at = 0; e < n->in[o]->shape.rank; e++) {
+        for (int e = 0, at = 0; e < n->in[o]->shape->rank; e++) {
             if (o != k || e != d) {
                 c.map[o][at++] = renamed(&old->map[o][e], &c, from);
                 continue;
@@ -175,7 +175,7 @@ Node *rule_sum_before(Rewriter *r, const Node *n) {
     const Contract *c = n->attr->contract;
     if (n->n_in < 2 || c->n_loops == c->n_out || !is_f32(n)) return NULL;
     for (int k = 0; k < n->n_in; k++)
-        for (int d = 0; d < n->in[k]->shape.rank; d++) {
+        for (int d = 0; d < n->in[k]->shape->rank; d++) {
             const uint32_t lone = lone_loops(c, n->in, k, d);
             if (lone && summing_pays(c, n->in, k, d, lone)) return sum_before(r, n, k, d, lone);
         }
@@ -201,7 +201,7 @@ Node *rule_repeated_sum(Rewriter *r, const Node *n) {
     for (int i = 0; i < old->n_guards; i++) take_guard(&c, &old->guard[i], from);
     Node *once = rewrite_contract(r, &c, n->in);
     if (!once || times == 1) return once;
-    return rewrite_op(r, OP_MUL, 2, (Node *[]){once, rewrite_const(r, n->dtype, n->shape, times)}, NULL);
+    return rewrite_op(r, OP_MUL, 2, (Node *[]){once, rewrite_const(r, n->dtype, *n->shape, times)}, NULL);
 }
 
 /* A contraction of one operand that sums whole dims of it and leaves the others in their order is a reduction. */
@@ -209,7 +209,7 @@ Node *rule_whole_sum(Rewriter *r, const Node *n) {
     const Contract *c = n->attr->contract;
     int8_t axes[MAX_RANK];
     int summed = 0, kept = 0;
-    if (n->n_in != 1 || c->n_loops == c->n_out || c->n_loops != n->in[0]->shape.rank || !is_f32(n)) return NULL;
+    if (n->n_in != 1 || c->n_loops == c->n_out || c->n_loops != n->in[0]->shape->rank || !is_f32(n)) return NULL;
     if (!contract_classify(c, n->in).is_plain) return NULL;
     for (int d = 0; d < c->n_loops; d++) {
         const int loop = affine_single_loop(c, &c->map[0][d]);
@@ -246,7 +246,7 @@ static bool loops_fit(const Contract *c, Node *const *in, int n) {
     for (int k = 0; k < c->n_operands; k++) {
         const uint32_t loops = loops_of_operand(c, in, k);
         several |= loops & once, once |= loops;
-        for (int d = 0; d < in[k]->shape.rank; d++) {
+        for (int d = 0; d < in[k]->shape->rank; d++) {
             const uint32_t lone = lone_loops(c, in, k, d);
             if ((lone & added) && summing_pays(c, in, k, d, lone)) before |= lone;
         }
@@ -280,7 +280,7 @@ static bool has_summable(Rewriter *r, const Node *n, const Node *x, unsigned kep
 
 Node *rule_sum_of_contract(Rewriter *r, const Node *n) {
     Node *x = n->in[0];
-    unsigned kept = (1u << x->shape.rank) - 1;
+    unsigned kept = (1u << x->shape->rank) - 1;
     for (int i = 0; i < n->attr->n_axes; i++) kept &= ~(1u << n->attr->axes[i]);
     if (n->attr->n_axes == 0 || !is_f32(n) || !has_summable(r, n, x, kept, DEEPEST_TERM)) return NULL;
     if (x->op == OP_CONTRACT) {

@@ -15,7 +15,7 @@ Node *rule_fold_constants(Rewriter *r, const Node *n) {
     }
     DType t = n->op == OP_CAST ? n->dtype : n->in[n->n_in - 1]->dtype;
     const double value = scalar_op(n->op, t, x);
-    return rewrite_const(r, n->dtype, n->shape, dtype_is_low(n->dtype) ? scalar_round(n->dtype, value) : value);
+    return rewrite_const(r, n->dtype, *n->shape, dtype_is_low(n->dtype) ? scalar_round(n->dtype, value) : value);
 }
 
 Node *rule_drop_cast(Rewriter *r, const Node *n) {
@@ -27,7 +27,7 @@ Node *rule_drop_cast(Rewriter *r, const Node *n) {
 }
 
 static bool same_spread(const Node *a, const Node *b) {
-    if (!shape_same(&a->in[0]->shape, &b->in[0]->shape)) return false;
+    if (!shape_same(a->in[0]->shape, b->in[0]->shape)) return false;
     for (int d = 0; d < a->attr->n_axes; d++)
         if (a->attr->axes[d] != b->attr->axes[d]) return false;
     return true;
@@ -46,9 +46,9 @@ Node *rule_compute_before_broadcast(Rewriter *r, const Node *n) {
     Node *in[4];
     for (int k = 0; k < n->n_in; k++) {
         const Node *x = rewrite_seen(r, n->in[k], OP_BROADCAST);
-        in[k] = x ? x->in[0] : rewrite_const(r, n->in[k]->dtype, spread->in[0]->shape, n->in[k]->attr->value);
+        in[k] = x ? x->in[0] : rewrite_const(r, n->in[k]->dtype, *spread->in[0]->shape, n->in[k]->attr->value);
     }
-    return rewrite_broadcast(r, rewrite_op(r, n->op, n->n_in, in, n->attr), n->shape, spread->attr->axes);
+    return rewrite_broadcast(r, rewrite_op(r, n->op, n->n_in, in, n->attr), *n->shape, spread->attr->axes);
 }
 
 /* f(reshape(a), reshape(b)) = reshape(f(a, b)): reshapes meet, and what is computed stays next to its source. */
@@ -57,22 +57,22 @@ Node *rule_compute_before_reshape(Rewriter *r, const Node *n) {
     for (int k = 0; k < n->n_in; k++) {
         const Node *x = rewrite_seen(r, n->in[k], OP_RESHAPE);
         if (!x && !rewrite_seen(r, n->in[k], OP_CONST)) return NULL;
-        if (x && first && !shape_same(&x->in[0]->shape, &first->in[0]->shape)) return NULL;
+        if (x && first && !shape_same(x->in[0]->shape, first->in[0]->shape)) return NULL;
         if (x && !first) first = x;
     }
     if (!first) return NULL;
     Node *in[4];
-    for (int k = 0; k < n->n_in; k++) in[k] = rewrite_reshape(r, n->in[k], first->in[0]->shape);
-    return rewrite_reshape(r, rewrite_op(r, n->op, n->n_in, in, n->attr), n->shape);
+    for (int k = 0; k < n->n_in; k++) in[k] = rewrite_reshape(r, n->in[k], *first->in[0]->shape);
+    return rewrite_reshape(r, rewrite_op(r, n->op, n->n_in, in, n->attr), *n->shape);
 }
 
 /* What a fixed extent and an axis of one element are is known. */
 Node *rule_fold_source(Rewriter *r, const Node *n) {
     if (n->op == OP_EXTENT && dim_is_fixed(n->attr->extent))
-        return rewrite_const(r, n->dtype, n->shape, (double)n->attr->extent.bound);
+        return rewrite_const(r, n->dtype, *n->shape, (double)n->attr->extent.bound);
     if (n->op != OP_IOTA) return NULL;
-    Dim extent = n->shape.dim[n->attr->axis];
-    return extent.bound <= 1 ? rewrite_const(r, n->dtype, n->shape, 0) : NULL;
+    Dim extent = n->shape->dim[n->attr->axis];
+    return extent.bound <= 1 ? rewrite_const(r, n->dtype, *n->shape, 0) : NULL;
 }
 
 static const RewriteId none[] = {REWRITE_END};

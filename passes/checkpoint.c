@@ -34,7 +34,7 @@ static bool is_free(const Checkpoint *c, const Node *n) {
            (is_value(c, n) && c->p->buffer[n->id].home != HOME_ARENA && c->p->buffer[n->id].home != HOME_NONE);
 }
 
-static int64_t bytes_of(const Node *n) { return shape_elements(n->shape) * dtype_bytes(n->dtype); }
+static int64_t bytes_of(const Node *n) { return shape_elements(*n->shape) * dtype_bytes(n->dtype); }
 
 static int64_t kept_bytes(const Checkpoint *c, const Node *n) {
     return !is_value(c, n) || is_free(c, n) ? 0 : bytes_of(n);
@@ -181,7 +181,7 @@ typedef struct Rebuild {
 } Rebuild;
 
 static Node *add_node(Rebuild *r, const Node *n, Node *const *in, Phase phase, int remat) {
-    Node *copy = graph_node(r->out, n->op, n->n_in, in, n->attr, n->dtype, n->shape);
+    Node *copy = graph_node(r->out, n->op, n->n_in, in, n->attr, n->dtype, *n->shape);
     copy->phase = phase;
     copy->remat = remat;
     copy->loc = n->loc;

@@ -129,7 +129,7 @@ static bool is_injective(const Contract *c, const Affine *e) {
  * lies outside it reads as 0 in a product of two as in one of several. */
 static bool reads_once(const Contract *c, Node *const *in) {
     for (int k = 0; k < c->n_operands; k++)
-        for (int d = 0; d < in[k]->shape.rank; d++) {
+        for (int d = 0; d < in[k]->shape->rank; d++) {
             if (!is_injective(c, &c->map[k][d])) return false;
             for (int l = 0; l < c->n_loops; l++)
                 for (int e = 0; e < d; e++)
@@ -150,9 +150,9 @@ static bool is_several(const Node *n) {
 static bool is_link(const Chain *c, const Node *n, int k) {
     const Node *x = n->in[k];
     const Contract *product = n->attr->contract;
-    for (int d = 0; d < x->shape.rank; d++) {
+    for (int d = 0; d < x->shape->rank; d++) {
         const int loop = affine_single_loop(product, &product->map[k][d]);
-        if (loop < 0 || !dim_equal(product->extent[loop], x->shape.dim[d])) return false;
+        if (loop < 0 || !dim_equal(product->extent[loop], x->shape->dim[d])) return false;
     }
     return rewrite_seen(c->r, x, OP_CONTRACT) && x->dtype == c->dtype && is_product(x) &&
            (c->shared || rewrite_only_reader(c->r, x));
@@ -167,7 +167,7 @@ static int collect(Chain *c, const Node *n, const int8_t *loop) {
         if (is_link(c, n, k)) {
             const Contract *inner = x->attr->contract;
             int8_t below[MAX_LOOPS];
-            for (int d = 0; d < x->shape.rank; d++) below[d] = loop[affine_single_loop(product, &product->map[k][d])];
+            for (int d = 0; d < x->shape->rank; d++) below[d] = loop[affine_single_loop(product, &product->map[k][d])];
             for (int l = inner->n_out; l < inner->n_loops; l++) {
                 if (c->n_loops == MOST_LOOPS) return 0;
                 c->extent[c->n_loops] = inner->extent[l];
@@ -234,7 +234,7 @@ static Node *emit(Chain *c, int set, int8_t *dims);
 /* Reads of operand k: its subscripts over the loops of the product, whose number of each of the chain's is in place[].
  */
 static Node *emit_operand(const Chain *c, int k, const int8_t *place, Affine *map) {
-    for (int d = 0; d < c->operand[k]->shape.rank; d++) {
+    for (int d = 0; d < c->operand[k]->shape->rank; d++) {
         map[d] = (Affine){.c = c->read[k][d].c, .divisor = 1};
         for (int l = 0; l < MAX_LOOPS; l++)
             if (c->read[k][d].coef[l]) map[d].coef[place[c->loop[k][l]]] = c->read[k][d].coef[l];
@@ -247,7 +247,7 @@ static Node *emit_factor(Chain *c, int set, const int8_t *place, Affine *map) {
     int8_t dims[MAX_LOOPS];
     if (is_single(set)) return emit_operand(c, __builtin_ctz((unsigned)set), place, map);
     Node *x = emit(c, set, dims);
-    for (int d = 0; d < x->shape.rank && d < MAX_RANK; d++) {
+    for (int d = 0; d < x->shape->rank && d < MAX_RANK; d++) {
         map[d] = (Affine){.divisor = 1};
         map[d].coef[place[dims[d]]] = 1;
     }
@@ -310,7 +310,7 @@ Node *rule_chain(Rewriter *r, const Node *n) {
 }
 
 /* ---- sums of products -------------------------------------------------------------------------------------------- */
-static double size_of(const Node *n) { return (double)shape_elements(n->shape); }
+static double size_of(const Node *n) { return (double)shape_elements(*n->shape); }
 
 static double pass_cost(const Node *n) { return work_cost(size_of(n), 3 * size_of(n) * (double)dtype_bytes(n->dtype)); }
 

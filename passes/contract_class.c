@@ -2,7 +2,7 @@
 #include "passes/affine.h"
 
 bool contract_mentions(const Contract *c, Node *const *in, int operand, int loop) {
-    for (int d = 0; d < in[operand]->shape.rank; d++)
+    for (int d = 0; d < in[operand]->shape->rank; d++)
         if (c->map[operand][d].coef[loop] != 0) return true;
     return false;
 }
@@ -28,9 +28,9 @@ static LoopClass class_of(const Contract *c, Node *const *in, int loop) {
 static bool is_plain(const Contract *c, Node *const *in) {
     for (int k = 0; k < c->n_operands; k++) {
         unsigned seen = 0;
-        for (int d = 0; d < in[k]->shape.rank; d++) {
+        for (int d = 0; d < in[k]->shape->rank; d++) {
             int loop = affine_single_loop(c, &c->map[k][d]);
-            if (loop < 0 || seen >> loop & 1 || !dim_equal(c->extent[loop], in[k]->shape.dim[d])) return false;
+            if (loop < 0 || seen >> loop & 1 || !dim_equal(c->extent[loop], in[k]->shape->dim[d])) return false;
             seen |= 1u << loop;
         }
     }
@@ -57,7 +57,7 @@ int contract_contiguous(const Node *n, int loop) {
     const Contract *c = n->attr->contract;
     int found = 0;
     for (int o = 0; o < n->n_in; o++) {
-        const int last = n->in[o]->shape.rank - 1;
+        const int last = n->in[o]->shape->rank - 1;
         found += last >= 0 && c->map[o][last].divisor == 1 && c->map[o][last].coef[loop] == 1;
     }
     return found;

@@ -101,10 +101,10 @@ static int wide_single(const Wide *w) {
 
 void solver_operand(Solver *s, Node *x, const Wide *map) {
     WideMap all = {0};
-    for (int d = 0; d < x->shape.rank; d++) {
+    for (int d = 0; d < x->shape->rank; d++) {
         all.dim[d] = map[d];
         int var = wide_single(&map[d]);
-        if (var >= 0 && dim_equal(s->extent[var], x->shape.dim[d])) s->read_exactly[var] = true;
+        if (var >= 0 && dim_equal(s->extent[var], x->shape->dim[d])) s->read_exactly[var] = true;
     }
     vec_push(s->arena, s->operands, x);
     vec_push(s->arena, s->maps, all);
@@ -127,7 +127,7 @@ void solver_product(Solver *s, const Node *x, const Wide *at) {
         solver_equation(s, &loop, &at[d]);
     }
     for (int i = 0; i < x->n_in; i++) {
-        for (int d = 0; d < x->in[i]->shape.rank; d++) map[d] = solver_widen(s, &c->map[i][d], 0, c->n_loops);
+        for (int d = 0; d < x->in[i]->shape->rank; d++) map[d] = solver_widen(s, &c->map[i][d], 0, c->n_loops);
         solver_operand(s, x->in[i], map);
     }
     for (int i = 0; i < c->n_guards; i++) solver_guard(s, &c->guard[i], 0, c->n_loops);
@@ -174,7 +174,7 @@ static int choose_equation(const Solver *s) {
 
 static bool substitute_all(Solver *s, int var, const Wide *value) {
     for (int m = 0; m < s->maps.n; m++)
-        for (int d = 0; d < s->operands.at[m]->shape.rank; d++)
+        for (int d = 0; d < s->operands.at[m]->shape->rank; d++)
             if (!wide_substitute(&s->maps.at[m].dim[d], var, value, false)) return false;
     for (int i = 0; i < s->guards.n; i++) {
         WideGuard *guard = &s->guards.at[i];
@@ -283,7 +283,7 @@ bool solver_contract(Solver *s, Contract *out, Node **operands) {
     c.map = arena_alloc(s->arena, sizeof *c.map * (size_t)s->maps.n);
     for (int m = 0; m < s->maps.n; m++) {
         operands[m] = s->operands.at[m];
-        for (int d = 0; d < operands[m]->shape.rank; d++) c.map[m][d] = narrow(&s->maps.at[m].dim[d], position);
+        for (int d = 0; d < operands[m]->shape->rank; d++) c.map[m][d] = narrow(&s->maps.at[m].dim[d], position);
     }
     narrow_guards(s, position, &c);
     *out = c;

@@ -220,11 +220,11 @@ static void list_padding(const Plan *p, Module *m, ModuleEntry *e) {
     for (int i = 0; i < p->graph->nodes.n; i++) {
         const Node *n = p->graph->nodes.at[i];
         const PlanBuffer *b = &p->buffer[i];
-        const int last = n->shape.rank - 1;
+        const int last = n->shape->rank - 1;
         if (b->home != HOME_ARENA || b->within || b->bytes == 0 || last < 1) continue;
-        const int64_t laid_out = b->stride[last - 1], more = laid_out - n->shape.dim[last].bound;
+        const int64_t laid_out = b->stride[last - 1], more = laid_out - n->shape->dim[last].bound;
         const ModulePadding padding = {.dtype = n->dtype,
-                                       .shape = n->shape,
+                                       .shape = *n->shape,
                                        .laid_out = laid_out,
                                        .bytes = laid_out ? b->bytes / laid_out * more : 0,
                                        .loc = n->loc};

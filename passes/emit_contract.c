@@ -47,9 +47,9 @@ static int read_operand(Emitter *e, Node *n, int k, const Index *const *loop, in
     const Contract *c = n->attr->contract;
     Node *x = n->in[k];
     const Index *in[MAX_RANK];
-    for (int d = 0; d < x->shape.rank; d++) {
+    for (int d = 0; d < x->shape->rank; d++) {
         in[d] = subscript(e, c, &c->map[k][d], loop, own);
-        *own = emit_and(e, *own, emit_in_range(e, in[d], x->shape.dim[d]));
+        *own = emit_and(e, *own, emit_in_range(e, in[d], x->shape->dim[d]));
     }
     return emit_value(e, x, in, emit_and(e, mask, *own));
 }
@@ -133,7 +133,7 @@ static int ride(Emitter *e, const Node *product, const PlanNode *pn, const Index
     const int k = pn->operand;
     Node *x = product->in[k];
     const Index *in[MAX_RANK];
-    for (int d = 0; d < x->shape.rank; d++) in[d] = affine(e, c, &c->map[k][d], loop);
+    for (int d = 0; d < x->shape->rank; d++) in[d] = affine(e, c, &c->map[k][d], loop);
     const int v = emit_converted(e, emit_value(e, x, in, -1), DT_F32);
     return emit_op(e, OP_ADD, DT_F32, carry, emit_reduce_over(e, OP_SUM, v, n_axes, axes));
 }

@@ -61,7 +61,7 @@ int emit_scalar_of(Emitter *e, Op op, int v) {
 
 int emit_full_over(Emitter *e, const Node *n, const Index *const *idx, int mask, double value) {
     TileType t = {.dtype = n->dtype};
-    for (int d = 0; d < n->shape.rank; d++) index_axes(e->k, idx[d], &t);
+    for (int d = 0; d < n->shape->rank; d++) index_axes(e->k, idx[d], &t);
     if (mask >= 0) t = tile_type_union(t, e->k->types.at[mask]);
     t.dtype = n->dtype;
     return tile_full(&e->b, t, value);
@@ -124,7 +124,7 @@ static const Target *target_of(const Emitter *e) { return e->context->target; }
 
 /* New axes for the dims a reduction removes: the row's own span, or loops in chunks. */
 static void reduce_axes(Emitter *e, const Node *n, const Index **in, int *axes) {
-    const Shape *from = &n->in[0]->shape;
+    const Shape *from = n->in[0]->shape;
     const Shape reduced = access_reduced(n);
     const bool row = e->pk->kind == KERNEL_ROW && e->plan->kernel_of[n->id] == (int)(e->pk - e->plan->kernels.at);
     int budget = target_of(e)->backend == BACKEND_NVPTX ? 64 : 256, step[MAX_RANK];
@@ -147,7 +147,7 @@ static void reduce_axes(Emitter *e, const Node *n, const Index **in, int *axes) 
 static void kept_dims(const Node *n, const Index *const *idx, const Index **in) {
     bool gone[MAX_RANK] = {0};
     for (int i = 0; i < n->attr->n_axes; i++) gone[n->attr->axes[i]] = true;
-    for (int d = 0, o = 0; d < n->in[0]->shape.rank; d++)
+    for (int d = 0, o = 0; d < n->in[0]->shape->rank; d++)
         if (!gone[d]) in[d] = idx[o++];
 }
 
@@ -194,7 +194,7 @@ typedef struct ArgmaxPlace {
 static int linear_index(Emitter *e, const Node *n, const int *axes) {
     int linear = emit_i32(e, 0);
     for (int i = 0; i < n->attr->n_axes; i++) {
-        const Dim extent = n->in[0]->shape.dim[n->attr->axes[i]];
+        const Dim extent = n->in[0]->shape->dim[n->attr->axes[i]];
         linear = emit_op(e, OP_MUL, DT_I32, linear, tile_index(&e->b, index_of_dim(e, extent)));
         if (axes[i] >= 0) linear = emit_op(e, OP_ADD, DT_I32, linear, tile_index(&e->b, index_axis(e->k, axes[i])));
     }
@@ -236,7 +236,7 @@ int emit_reduction(Emitter *e, Node *n, const Index *const *idx, int mask) {
 /* ---- scan: one element after the other along its axis ------------------------------------------------------------ */
 void emit_scan(Emitter *e, Node *n) {
     const Attr *at = n->attr;
-    const Dim extent = n->shape.dim[at->axis];
+    const Dim extent = n->shape->dim[at->axis];
     const bool sum = at->scan == SCAN_SUM;
     const int axis = kernel_axis(e->k, "t", AXIS_LOOP, extent, 1);
     const Index *idx[MAX_RANK];
@@ -247,7 +247,7 @@ void emit_scan(Emitter *e, Node *n) {
         idx[at->axis] = index_add(e->k, last, index_scale(e->k, idx[at->axis], -1));
     }
     TileType t = {.dtype = emit_carried_in(OP_SUM, n->dtype)};
-    for (int d = 0; d < n->shape.rank; d++)
+    for (int d = 0; d < n->shape->rank; d++)
         if (d != at->axis) index_axes(e->k, idx[d], &t);
     Nest nest;
     const bool is_long = sum && t.dtype == DT_F32 && emit_sum_is_long(e, 1, &axis, false);

@@ -22,14 +22,14 @@ static int block_of(const Scatter *s) {
     const int most = t->backend == BACKEND_NVPTX ? 1024 : 256;
     if (s->r == 0 || t->backend == BACKEND_C99) return 1;
     int block = 1;
-    while (block < most && 8 * block < t->max_tile && block < s->ids->shape.dim[s->r - 1].bound) block *= 2;
+    while (block < most && 8 * block < t->max_tile && block < s->ids->shape->dim[s->r - 1].bound) block *= 2;
     return block > 4 ? block : 1;
 }
 
 /* The id at s->at, or -1 past the end: no row has that number. */
 static int id_at(const Scatter *s) {
     Emitter *e = s->e;
-    const int inside = s->block > 1 ? emit_in_range(e, s->at[s->r - 1], s->ids->shape.dim[s->r - 1]) : -1;
+    const int inside = s->block > 1 ? emit_in_range(e, s->at[s->r - 1], s->ids->shape->dim[s->r - 1]) : -1;
     const int id = emit_value(e, s->ids, s->at, inside);
     return inside < 0 ? id : emit_select(e, inside, id, emit_i32(e, -1));
 }
@@ -86,21 +86,21 @@ static void add_block(Scatter *s, const Index *start, const int *carry, int *res
 
 static int carries_of(const Scatter *s) {
     double positions = 1;
-    for (int d = 0; d < s->r; d++) positions *= (double)s->ids->shape.dim[d].bound;
+    for (int d = 0; d < s->r; d++) positions *= (double)s->ids->shape->dim[d].bound;
     return 1 + (s->as == DT_F32 && positions > emit_most_added(BACKEND_C99, false)); /* one lane adds all */
 }
 
 void emit_scatter(Emitter *e, Node *n) {
-    Scatter s = {.e = e, .n = n, .updates = n->in[0], .ids = n->in[1], .r = n->in[1]->shape.rank};
+    Scatter s = {.e = e, .n = n, .updates = n->in[0], .ids = n->in[1], .r = n->in[1]->shape->rank};
     int axes[MAX_RANK], carry[2] = {0}, next[2], result[2];
     s.block = block_of(&s);
     for (int d = 0; d < s.r; d++) {
-        Dim extent = s.ids->shape.dim[d];
+        Dim extent = s.ids->shape->dim[d];
         if (d == s.r - 1 && s.block > 1) extent = dim_fixed((extent.bound + s.block - 1) / s.block);
         axes[d] = kernel_axis(e->k, d == s.r - 1 && s.block > 1 ? "b" : "n", AXIS_LOOP, extent, 1);
         s.at[d] = index_axis(e->k, axes[d]);
     }
-    for (int d = s.r; d < s.updates->shape.rank; d++) s.at[d] = e->p_index[d - s.r + 1];
+    for (int d = s.r; d < s.updates->shape->rank; d++) s.at[d] = e->p_index[d - s.r + 1];
     Node like = *n;
     like.dtype = s.as = emit_carried_in(OP_SUM, n->dtype);
     s.carries = carries_of(&s);

@@ -5,15 +5,15 @@
 #include <string.h>
 
 static void place_of(const Emitter *e, const PlanNode *pn, const Index **idx) {
-    for (int d = 0; d < pn->node->shape.rank; d++) idx[d] = e->p_index[pn->axis[d]];
+    for (int d = 0; d < pn->node->shape->rank; d++) idx[d] = e->p_index[pn->axis[d]];
 }
 
 /* Programs that differ only along axes that the sum has not would all take the same one: is this the first of them? */
 static int is_first(Emitter *e, const PlanNode *pn) {
     int first = -1;
-    for (int d = 0; d < e->pk->p.rank; d++) {
+    for (int d = 0; d < e->pk->p->rank; d++) {
         bool own = e->p_axis[d] < 0;
-        for (int i = 0; i < pn->node->shape.rank; i++) own |= pn->axis[i] == d;
+        for (int i = 0; i < pn->node->shape->rank; i++) own |= pn->axis[i] == d;
         if (own) continue;
         const int least = emit_scalar_of(e, OP_RMIN, tile_index(&e->b, e->p_index[d])), zero = emit_i32(e, 0);
         first = emit_and(e, first, emit_op(e, OP_EQ, DT_BOOL, least, zero));
@@ -63,7 +63,7 @@ void emit_together(Emitter *e) {
 }
 
 static bool same_side(const PlanNode *a, const PlanNode *b) {
-    return a->node->shape.rank == b->node->shape.rank && memcmp(a->axis, b->axis, (size_t)a->node->shape.rank) == 0;
+    return a->node->shape->rank == b->node->shape->rank && memcmp(a->axis, b->axis, (size_t)a->node->shape->rank) == 0;
 }
 
 static bool is_side(const PlanNode *pn) { return pn->part == PART_SUM || pn->part == PART_AFTER_SUM; }
@@ -117,7 +117,7 @@ void emit_store_slices(Emitter *e, const Node *n, int value) {
     int dim;
     const int axis = slices_axis(e, n, &dim);
     idx[0] = axis < 0 ? index_const(e->arena, 0) : index_tile(e->k, axis);
-    for (int d = 0; d < n->in[0]->in[0]->shape.rank; d++)
+    for (int d = 0; d < n->in[0]->in[0]->shape->rank; d++)
         if (d != dim) idx[d < dim ? d + 1 : d] = e->p_index[d];
     emit_store(e, n, idx, value);
 }

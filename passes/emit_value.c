@@ -62,14 +62,14 @@ int emit_in_range(Emitter *e, const Index *x, Dim extent) {
 /* ---- memory ------------------------------------------------------------------------------------------ */
 static int load(Emitter *e, const Node *n, const Index *const *idx, int mask) {
     const Index *at[MAX_RANK];
-    for (int d = 0; d < n->shape.rank; d++) at[d] = idx[d];
+    for (int d = 0; d < n->shape->rank; d++) at[d] = idx[d];
     return tile_load(&e->b, e->buffer_of[n->id], at, mask, 0);
 }
 
 void emit_store(Emitter *e, const Node *n, const Index *const *idx, int value) {
     const int buffer = e->buffer_of[n->id];
     const Index *at[MAX_RANK];
-    for (int d = 0; d < n->shape.rank; d++) at[d] = idx[d];
+    for (int d = 0; d < n->shape->rank; d++) at[d] = idx[d];
     if (e->plan->buffer[n->id].home == HOME_GRAD) {
         const int flag = tile_load(&e->b, e->buffer_of[e->plan->accumulate->id], NULL, -1, 0);
         const int adds = emit_op(e, OP_NE, DT_BOOL, flag, emit_i32(e, 0));
@@ -88,7 +88,7 @@ static int64_t group_products(const Shape *s, int from, int to) {
 /* One group of dims with equal products: out dims [o0,o1) to in dims [i0,i1), through a linear index. */
 static bool reshape_group(Emitter *e, const Node *n, int o0, int o1, int i0, int i1, const Index *const *idx,
                           const Index **in) {
-    const Shape *from = &n->in[0]->shape, *to = &n->shape;
+    const Shape *from = n->in[0]->shape, *to = n->shape;
     const Index *linear = index_const(e->arena, 0);
     for (int d = o0; d < o1; d++) {
         if (d > o0 && !dim_is_fixed(to->dim[d])) return false;
@@ -104,7 +104,7 @@ static bool reshape_group(Emitter *e, const Node *n, int o0, int o1, int i0, int
 }
 
 static int emit_reshape(Emitter *e, Node *n, const Index *const *idx, int mask) {
-    const Shape *from = &n->in[0]->shape, *to = &n->shape;
+    const Shape *from = n->in[0]->shape, *to = n->shape;
     const Index *in[MAX_RANK];
     int i = 0, o = 0;
     bool fits = true;
@@ -146,9 +146,9 @@ static int emit_reshape(Emitter *e, Node *n, const Index *const *idx, int mask) 
 static int emit_pad(Emitter *e, Node *n, const Index *const *idx, int mask) {
     const Index *in[MAX_RANK];
     int inside = -1;
-    for (int d = 0; d < n->shape.rank; d++) {
+    for (int d = 0; d < n->shape->rank; d++) {
         in[d] = index_add(e->k, idx[d], index_const(e->arena, -n->attr->lo[d].bound));
-        inside = emit_and(e, inside, emit_in_range(e, in[d], n->in[0]->shape.dim[d]));
+        inside = emit_and(e, inside, emit_in_range(e, in[d], n->in[0]->shape->dim[d]));
     }
     const int v = emit_value(e, n->in[0], in, emit_and(e, mask, inside));
     return inside < 0 ? v : emit_select(e, inside, v, tile_const(&e->b, n->dtype, n->attr->value));
@@ -157,10 +157,10 @@ static int emit_pad(Emitter *e, Node *n, const Index *const *idx, int mask) {
 static int emit_concat(Emitter *e, Node *n, const Index *const *idx, int mask) {
     const int axis = n->attr->axis;
     const Index *in[MAX_RANK], *rest = idx[axis];
-    memcpy(in, idx, sizeof *in * (size_t)n->shape.rank);
+    memcpy(in, idx, sizeof *in * (size_t)n->shape->rank);
     int *parts = ARENA_ARRAY(e->arena, int, n->n_in), *here = ARENA_ARRAY(e->arena, int, n->n_in), value = -1;
     for (int k = 0; k < n->n_in; k++) {
-        const Dim extent = n->in[k]->shape.dim[axis];
+        const Dim extent = n->in[k]->shape->dim[axis];
         here[k] = emit_in_range(e, rest, extent);
         in[axis] = rest;
         parts[k] = emit_value(e, n->in[k], in, emit_and(e, mask, here[k]));
@@ -177,19 +177,19 @@ static int zero_outside(Emitter *e, int inside, int v, DType t) {
 
 static int emit_slice_at(Emitter *e, Node *n, const Index *const *idx, int mask) {
     const Index *in[MAX_RANK];
-    memcpy(in, idx, sizeof *in * (size_t)n->shape.rank);
+    memcpy(in, idx, sizeof *in * (size_t)n->shape->rank);
     const int start = emit_value(e, n->in[1], NULL, -1);
     in[0] = index_add(e->k, idx[0], index_value(e->k, start, 0, 0));
-    const int inside = emit_in_range(e, in[0], n->in[0]->shape.dim[0]);
+    const int inside = emit_in_range(e, in[0], n->in[0]->shape->dim[0]);
     return zero_outside(e, inside, emit_value(e, n->in[0], in, emit_and(e, mask, inside)), n->dtype);
 }
 
 static int emit_update_at(Emitter *e, Node *n, const Index *const *idx, int mask) {
     const Index *in[MAX_RANK];
-    memcpy(in, idx, sizeof *in * (size_t)n->shape.rank);
+    memcpy(in, idx, sizeof *in * (size_t)n->shape->rank);
     const int start = emit_value(e, n->in[2], NULL, -1);
     in[0] = index_add(e->k, idx[0], index_scale(e->k, index_value(e->k, start, 0, 0), -1));
-    const int inside = emit_in_range(e, in[0], n->in[1]->shape.dim[0]);
+    const int inside = emit_in_range(e, in[0], n->in[1]->shape->dim[0]);
     const int old = emit_value(e, n->in[0], idx, mask);
     const int part = emit_value(e, n->in[1], in, emit_and(e, mask, inside));
     return inside < 0 ? part : emit_select(e, inside, part, old);
@@ -197,21 +197,21 @@ static int emit_update_at(Emitter *e, Node *n, const Index *const *idx, int mask
 
 static int emit_gather(Emitter *e, Node *n, const Index *const *idx, int mask) {
     const Node *table = n->in[0], *ids = n->in[1];
-    const int r = ids->shape.rank;
+    const int r = ids->shape->rank;
     const Index *in[MAX_RANK];
     const TensorDecl *decl = ids->op == OP_INPUT ? &e->plan->graph->model->inputs.at[ids->attr->decl] : NULL;
     const bool declared = decl && decl->has_range && decl->lo < decl->hi; /* the launcher checks it */
     const int row = emit_value(e, n->in[1], idx, mask);
     in[0] = index_value(e->k, row, declared ? decl->lo : 0, declared ? decl->hi : 0);
-    for (int d = 1; d < table->shape.rank; d++) in[d] = idx[r + d - 1];
-    const int inside = emit_in_range(e, in[0], table->shape.dim[0]);
+    for (int d = 1; d < table->shape->rank; d++) in[d] = idx[r + d - 1];
+    const int inside = emit_in_range(e, in[0], table->shape->dim[0]);
     return zero_outside(e, inside, emit_value(e, n->in[0], in, emit_and(e, mask, inside)), n->dtype);
 }
 
 static int emit_move(Emitter *e, Node *n, const Index *const *idx, int mask) {
     const Index *in[MAX_RANK];
     const Attr *at = n->attr;
-    const int rank = n->in[0]->shape.rank;
+    const int rank = n->in[0]->shape->rank;
     switch (n->op) {
     case OP_RESHAPE: return emit_reshape(e, n, idx, mask);
     case OP_PAD: return emit_pad(e, n, idx, mask);
@@ -236,9 +236,9 @@ static int emit_move(Emitter *e, Node *n, const Index *const *idx, int mask) {
 static int emit_random(Emitter *e, const Node *n, const Index *const *idx) {
     const Index *linear = index_const(e->arena, 0);
     int64_t stride = 1;
-    for (int d = n->shape.rank - 1; d >= 0; d--) {
+    for (int d = n->shape->rank - 1; d >= 0; d--) {
         linear = index_add(e->k, linear, index_scale(e->k, idx[d], stride));
-        stride *= n->shape.dim[d].bound;
+        stride *= n->shape->dim[d].bound;
     }
     const int in[4] = {emit_value(e, n->in[0], NULL, -1), emit_value(e, n->in[1], NULL, -1),
                        emit_launch_constant(e, n->attr->stream), tile_index(&e->b, linear)};
@@ -271,7 +271,7 @@ static int compute(Emitter *e, Node *n, const Index *const *idx, int mask) {
 
 /* ---- memo -------------------------------------------------------------------------------------------------------- */
 static bool same_place(const Node *n, const Index *const *x, const Index *const *y) {
-    for (int d = 0; d < n->shape.rank; d++)
+    for (int d = 0; d < n->shape->rank; d++)
         if (!index_equal(x[d], y[d])) return false;
     return true;
 }
@@ -287,7 +287,7 @@ static int recall(const Emitter *e, const Node *n, const Index *const *idx, int 
 
 void emit_remember(Emitter *e, const Node *n, const Index *const *idx, int mask, int value) {
     const Memo m = {.node = n,
-                    .idx = n->shape.rank ? arena_dup(e->arena, idx, sizeof *idx * (size_t)n->shape.rank) : NULL,
+                    .idx = n->shape->rank ? arena_dup(e->arena, idx, sizeof *idx * (size_t)n->shape->rank) : NULL,
                     .mask = mask,
                     .value = value,
                     .below = e->memo_of[n->id]};

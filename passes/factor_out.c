@@ -56,7 +56,7 @@ static Node *factor_of_sum(Rewriter *r, const Node *factor, Shape s, const int8_
     int8_t axes[MAX_RANK], order[MAX_RANK];
     if (factor->op == OP_CONST) return rewrite_const(r, factor->dtype, s, factor->attr->value);
     Node *x = factor->in[0];
-    const int rank = x->shape.rank;
+    const int rank = x->shape->rank;
     bool turned = false; /* a contraction's result may have its dims in another order than its operand */
     for (int d = 0; d < rank; d++) {
         const int8_t to = at[factor->attr->axes[d]];
@@ -80,23 +80,23 @@ Node *rule_factor_of_sum(Rewriter *r, const Node *n) {
     bool reduced[MAX_RANK] = {false};
     if (!may_reorder(n)) return NULL;
     for (int i = 0; i < n->attr->n_axes; i++) reduced[n->attr->axes[i]] = true;
-    for (int d = 0, kept = 0; d < n->in[0]->shape.rank; d++) {
+    for (int d = 0, kept = 0; d < n->in[0]->shape->rank; d++) {
         if (reduced[d]) continue;
         allowed |= 1u << d;
         at[d] = (int8_t)kept++;
     }
     if (!find_factor(r, n->in[0], allowed, DEEPEST_FACTOR, &f)) return NULL;
     Node *sum = rewrite_reduce(r, OP_SUM, f.rest, n->attr->n_axes, n->attr->axes);
-    return rewrite_op(r, f.op, 2, (Node *[]){sum, factor_of_sum(r, f.factor, n->shape, at)}, NULL);
+    return rewrite_op(r, f.op, 2, (Node *[]){sum, factor_of_sum(r, f.factor, *n->shape, at)}, NULL);
 }
 
 /* Dims of operand k that are subscripted by one loop of the result, which no other dim of it is; at[]: that loop. */
 static unsigned output_dims(const Node *n, int k, int8_t *at) {
     const Contract *c = n->attr->contract;
     unsigned allowed = 0;
-    for (int d = 0; d < n->in[k]->shape.rank; d++) {
+    for (int d = 0; d < n->in[k]->shape->rank; d++) {
         const int loop = affine_single_loop(c, &c->map[k][d]);
-        if (loop < 0 || loop >= c->n_out || !dim_equal(c->extent[loop], n->in[k]->shape.dim[d])) continue;
+        if (loop < 0 || loop >= c->n_out || !dim_equal(c->extent[loop], n->in[k]->shape->dim[d])) continue;
         bool twice = false;
         for (int other = 0; other < d; other++) twice |= (allowed >> other & 1) && at[other] == loop;
         if (twice) continue;
@@ -109,7 +109,7 @@ static unsigned output_dims(const Node *n, int k, int8_t *at) {
 /* Terms that are in memory already need no pass that writes the scaled ones; else fewer products decide. */
 static bool is_worth(const Node *rest, const Node *n) {
     return op_is_memory(rest->op) || rest->op == OP_CONTRACT || op_info[rest->op].cls == CLASS_REDUCE ||
-           shape_elements(n->shape) <= shape_elements(rest->shape);
+           shape_elements(*n->shape) <= shape_elements(*rest->shape);
 }
 
 Node *rule_factor_of_contract(Rewriter *r, const Node *n) {
@@ -122,7 +122,7 @@ Node *rule_factor_of_contract(Rewriter *r, const Node *n) {
         Node **in = arena_dup(r->scratch, n->in, sizeof *in * (size_t)n->n_in);
         in[k] = f.rest;
         Node *sum = rewrite_op(r, OP_CONTRACT, n->n_in, in, n->attr);
-        return rewrite_op(r, f.op, 2, (Node *[]){sum, factor_of_sum(r, f.factor, n->shape, at)}, NULL);
+        return rewrite_op(r, f.op, 2, (Node *[]){sum, factor_of_sum(r, f.factor, *n->shape, at)}, NULL);
     }
     return NULL;
 }

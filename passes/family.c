@@ -6,7 +6,7 @@
  * `members`, whose nodes are the first's.  One grid has the tiles of all: fewer launches, and programs enough to leave
  * the sum whole where one product alone would be split (split.c asks family_sizes). */
 #include "passes/family.h"
-#include "ir/attr_pool.h"
+#include "ir/node_pool.h"
 #include "ir/integer.h"
 #include "passes/contract_class.h"
 #include "passes/memory.h"
@@ -41,9 +41,9 @@ static uint64_t epilogue_hash(const Uses *u, const Node *n, int depth) {
 static bool alike(const Uses *u, const Node *a, const Node *b) {
     enum { STEPS = 3 };
     if (!contract_is_product(b) || a->dtype != b->dtype || a->phase != b->phase || a->remat != b->remat) return false;
-    if (!shape_same(&a->shape, &b->shape) || !attr_similar(a, b)) return false;
+    if (!shape_same(a->shape, b->shape) || !attr_similar(a, b)) return false;
     for (int k = 0; k < 2; k++)
-        if (a->in[k]->dtype != b->in[k]->dtype || !shape_same(&a->in[k]->shape, &b->in[k]->shape)) return false;
+        if (a->in[k]->dtype != b->in[k]->dtype || !shape_same(a->in[k]->shape, b->in[k]->shape)) return false;
     return epilogue_hash(u, a, STEPS) == epilogue_hash(u, b, STEPS);
 }
 
@@ -128,7 +128,7 @@ static bool can_be_member(const Families *f, const PlanKernel *k) {
         return false;
     for (int i = 0; i < k->outputs.n; i++)
         if (f->p->buffer[k->outputs.at[i]->id].home == HOME_OUTPUT) return false;
-    return k->p.rank < GRID_AXES && k->outputs.n > 0;
+    return k->p->rank < GRID_AXES && k->outputs.n > 0;
 }
 
 /* Whether the value is computed from the buffer, within the kernel. */
@@ -145,7 +145,7 @@ static bool share_operand(const PlanKernel *a, const PlanKernel *b) {
     const Node *product = a->nodes.at[0].node;
     for (int i = 0; i < a->reads.n; i++) {
         const Node *x = a->reads.at[i];
-        if (x == b->reads.at[i] && x->shape.rank > 1 &&
+        if (x == b->reads.at[i] && x->shape->rank > 1 &&
             (reaches(a, product->in[0], x) || reaches(a, product->in[1], x)))
             return true;
     }

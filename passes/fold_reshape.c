@@ -15,7 +15,7 @@ typedef struct Split {
 
 static bool find_split(const Rewriter *r, const Node *x, Split *s) {
     if (!rewrite_seen(r, x, OP_RESHAPE)) return false;
-    const Shape *from = &x->in[0]->shape, *to = &x->shape;
+    const Shape *from = x->in[0]->shape, *to = x->shape;
     if (from->rank >= to->rank || from->rank == 0) return false;
     int o = 0;
     for (int i = 0; i < from->rank; i++) {
@@ -61,11 +61,11 @@ Node *rule_below_element(Rewriter *r, const Node *n) {
     if (split == n->n_in || n->n_in > 4) return NULL;
     Node *in[4];
     for (int k = 0; k < n->n_in; k++) {
-        in[k] = merged_freely(r, n->in[k], s.whole->shape, 3);
+        in[k] = merged_freely(r, n->in[k], *s.whole->shape, 3);
         if (!in[k] && !dtype_is_float(n->in[k]->dtype)) return NULL;
-        if (!in[k]) in[k] = rewrite_reshape(r, n->in[k], s.whole->shape);
+        if (!in[k]) in[k] = rewrite_reshape(r, n->in[k], *s.whole->shape);
     }
-    return rewrite_reshape(r, rewrite_op(r, n->op, n->n_in, in, n->attr), n->shape);
+    return rewrite_reshape(r, rewrite_op(r, n->op, n->n_in, in, n->attr), *n->shape);
 }
 
 /* Every run is reduced as a whole or not at all. */
@@ -75,12 +75,12 @@ Node *rule_below_reduce(Rewriter *r, const Node *n) {
     int count[MAX_RANK] = {0}, n_axes = 0;
     int8_t axes[MAX_RANK];
     for (int i = 0; i < n->attr->n_axes; i++) count[s.group[n->attr->axes[i]]]++;
-    for (int i = 0; i < s.whole->shape.rank; i++) {
+    for (int i = 0; i < s.whole->shape->rank; i++) {
         if (count[i] == 0) continue;
         if (count[i] != s.first[i + 1] - s.first[i]) return NULL;
         axes[n_axes++] = (int8_t)i;
     }
-    return rewrite_reshape(r, rewrite_reduce(r, n->op, s.whole, n_axes, axes), n->shape);
+    return rewrite_reshape(r, rewrite_reduce(r, n->op, s.whole, n_axes, axes), *n->shape);
 }
 
 Node *rule_below_scan(Rewriter *r, const Node *n) {
@@ -88,7 +88,7 @@ Node *rule_below_scan(Rewriter *r, const Node *n) {
     if (!find_split(r, n->in[0], &s) || !is_single(&s, s.group[n->attr->axis])) return NULL;
     Attr attr = *n->attr;
     attr.axis = s.group[n->attr->axis];
-    return rewrite_reshape(r, rewrite_op(r, OP_SCAN, 1, &s.whole, &attr), n->shape);
+    return rewrite_reshape(r, rewrite_op(r, OP_SCAN, 1, &s.whole, &attr), *n->shape);
 }
 
 /* No new axis comes between the dims of one run. */
@@ -99,16 +99,16 @@ Node *rule_below_broadcast(Rewriter *r, const Node *n) {
     Shape folded = {0};
     memset(from, -1, sizeof from);
     for (int d = 0; d < n->attr->n_axes; d++) from[n->attr->axes[d]] = (int8_t)d;
-    for (int d = 0; d < n->shape.rank; d++) {
+    for (int d = 0; d < n->shape->rank; d++) {
         int group = from[d] < 0 ? -1 : s.group[from[d]];
         if (group >= 0 && from[d] > s.first[group]) {
             if (from[d - 1] != from[d] - 1) return NULL;
             continue;
         }
         if (group >= 0) axes[group] = (int8_t)folded.rank;
-        folded.dim[folded.rank++] = group >= 0 ? s.whole->shape.dim[group] : n->shape.dim[d];
+        folded.dim[folded.rank++] = group >= 0 ? s.whole->shape->dim[group] : n->shape->dim[d];
     }
-    return rewrite_reshape(r, rewrite_broadcast(r, s.whole, folded, axes), n->shape);
+    return rewrite_reshape(r, rewrite_broadcast(r, s.whole, folded, axes), *n->shape);
 }
 
 /* Slice and pad that leave the dims of every longer run as they are. */
@@ -116,28 +116,28 @@ Node *rule_below_window(Rewriter *r, const Node *n) {
     Split s;
     if (!find_split(r, n->in[0], &s)) return NULL;
     Attr attr = {.value = n->attr->value};
-    for (int d = 0; d < n->shape.rank; d++) {
-        bool same = dim_equal(n->shape.dim[d], n->in[0]->shape.dim[d]) && dim_equal(n->attr->lo[d], dim_fixed(0)) &&
+    for (int d = 0; d < n->shape->rank; d++) {
+        bool same = dim_equal(n->shape->dim[d], n->in[0]->shape->dim[d]) && dim_equal(n->attr->lo[d], dim_fixed(0)) &&
                     (n->op == OP_PAD || n->attr->step[d] == 1);
         int group = s.group[d];
         bool slice = n->op == OP_SLICE;
         if (is_single(&s, group)) {
             attr.lo[group] = n->attr->lo[d], attr.hi[group] = n->attr->hi[d], attr.step[group] = n->attr->step[d];
         } else if (same) {
-            attr.lo[group] = dim_fixed(0), attr.hi[group] = slice ? s.whole->shape.dim[group] : dim_fixed(0);
+            attr.lo[group] = dim_fixed(0), attr.hi[group] = slice ? s.whole->shape->dim[group] : dim_fixed(0);
             attr.step[group] = slice;
         } else {
             return NULL;
         }
     }
-    return rewrite_reshape(r, rewrite_op(r, n->op, 1, &s.whole, &attr), n->shape);
+    return rewrite_reshape(r, rewrite_op(r, n->op, 1, &s.whole, &attr), *n->shape);
 }
 
 /* merge(broadcast(a)): where a merged run is all new or all old, the merge goes in front. */
 Node *rule_merge_of_broadcast(Rewriter *r, const Node *n) {
     const Node *x = rewrite_seen(r, n->in[0], OP_BROADCAST);
     if (!x) return NULL;
-    const Shape *from = &x->shape, *to = &n->shape;
+    const Shape *from = x->shape, *to = n->shape;
     bool is_new[MAX_RANK];
     for (int d = 0; d < from->rank; d++) is_new[d] = true;
     for (int d = 0; d < x->attr->n_axes; d++) is_new[x->attr->axes[d]] = false;
@@ -163,40 +163,40 @@ Node *rule_merge_of_broadcast(Rewriter *r, const Node *n) {
 }
 
 static bool is_whole(const Node *slice, int d) {
-    return dim_equal(slice->shape.dim[d], slice->in[0]->shape.dim[d]) && slice->attr->step[d] == 1 &&
+    return dim_equal(slice->shape->dim[d], slice->in[0]->shape->dim[d]) && slice->attr->step[d] == 1 &&
            dim_equal(slice->attr->lo[d], dim_fixed(0));
 }
 
 /* merge(slice(a)): where the merged dims are not sliced, the merge goes in front and slices meet slices. */
 Node *rule_merge_of_slice(Rewriter *r, const Node *n) {
     const Node *x = rewrite_seen(r, n->in[0], OP_SLICE);
-    if (!x || n->shape.rank >= x->shape.rank) return NULL;
-    Shape merged = n->shape;
+    if (!x || n->shape->rank >= x->shape->rank) return NULL;
+    Shape merged = *n->shape;
     Attr attr = {0};
     int d = 0;
-    for (int o = 0; o < n->shape.rank; o++) {
-        if (d == x->shape.rank) return NULL;
-        attr.lo[o] = x->attr->lo[d], attr.hi[o] = n->shape.dim[o], attr.step[o] = x->attr->step[d];
-        merged.dim[o] = x->in[0]->shape.dim[d];
-        Dim run = x->shape.dim[d++];
-        if (dim_equal(run, n->shape.dim[o])) continue;
+    for (int o = 0; o < n->shape->rank; o++) {
+        if (d == x->shape->rank) return NULL;
+        attr.lo[o] = x->attr->lo[d], attr.hi[o] = n->shape->dim[o], attr.step[o] = x->attr->step[d];
+        merged.dim[o] = x->in[0]->shape->dim[d];
+        Dim run = x->shape->dim[d++];
+        if (dim_equal(run, n->shape->dim[o])) continue;
         bool whole = is_whole(x, d - 1);
-        while (whole && !dim_equal(run, n->shape.dim[o])) {
-            whole = d < x->shape.rank && is_whole(x, d) && dim_is_fixed(x->shape.dim[d]) &&
-                    run.bound < n->shape.dim[o].bound;
-            if (whole) run = dim_mul_const(run, x->shape.dim[d++].bound);
+        while (whole && !dim_equal(run, n->shape->dim[o])) {
+            whole = d < x->shape->rank && is_whole(x, d) && dim_is_fixed(x->shape->dim[d]) &&
+                    run.bound < n->shape->dim[o].bound;
+            if (whole) run = dim_mul_const(run, x->shape->dim[d++].bound);
         }
         if (!whole) return NULL;
-        merged.dim[o] = n->shape.dim[o];
+        merged.dim[o] = n->shape->dim[o];
     }
-    if (d != x->shape.rank) return NULL;
+    if (d != x->shape->rank) return NULL;
     return rewrite_op(r, OP_SLICE, 1, (Node *[]){rewrite_reshape(r, x->in[0], merged)}, &attr);
 }
 
 /* Random numbers are drawn by linear index, which a reshape keeps. */
 Node *rule_reshape_of_random(Rewriter *r, const Node *n) {
     const Node *x = rewrite_seen(r, n->in[0], OP_RANDOM);
-    return x ? rewrite_node(r, OP_RANDOM, x->n_in, x->in, x->attr, x->dtype, n->shape) : NULL;
+    return x ? rewrite_node(r, OP_RANDOM, x->n_in, x->in, x->attr, x->dtype, *n->shape) : NULL;
 }
 
 Node *rule_fold(Rewriter *r, const Node *n) {

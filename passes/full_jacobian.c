@@ -39,7 +39,7 @@ static Node *product(const Request *r, Node *y, Node *x, Node *seed, bool quiet)
 
 static int other_axes(const Node *n, int batch, int8_t *axes) {
     int count = 0;
-    for (int d = 0; d < n->shape.rank; d++)
+    for (int d = 0; d < n->shape->rank; d++)
         if (d != batch) axes[count++] = (int8_t)d;
     return count;
 }
@@ -60,7 +60,7 @@ static Way run(const Request *r, const Node *from, const Node *to) {
 /* [seeds.., dims of `to`] as [batch, y's others, x's others]; the seeds are y's (rows) or x's. */
 static Node *arranged(const Request *r, const Way *w, bool rows) {
     int8_t perm[MAX_RANK];
-    int n = 0, seeds = (rows ? r->y : r->x)->shape.rank - (r->batch >= 0), rank = w->result->shape.rank;
+    int n = 0, seeds = (rows ? r->y : r->x)->shape->rank - (r->batch >= 0), rank = w->result->shape->rank;
     if (r->batch >= 0) perm[n++] = (int8_t)(seeds + r->batch);
     for (int d = 0; rows && d < seeds; d++) perm[n++] = (int8_t)d;
     for (int d = seeds; d < rank; d++)
@@ -79,13 +79,13 @@ typedef struct Direct {
 } Direct;
 
 static Direct direct(const Request *r) {
-    Node *u = constant(r, r->y->dtype, r->y->shape), *w = product(r, r->y, r->x, u, r->quiet);
+    Node *u = constant(r, r->y->dtype, *r->y->shape), *w = product(r, r->y, r->x, u, r->quiet);
     if (!w) return (Direct){.zero = true};
     const Way rows = run(r, u, w);
     Way columns = {0};
     /* Columns sum over x's batch, rows over y's: they are the same where entries are independent. */
     if (r->batch < 0 || batch_is_independent(r->g, r->x, r->y, r->batch)) {
-        Node *v = constant(r, r->x->dtype, r->x->shape), *t = product(r, w, u, v, true);
+        Node *v = constant(r, r->x->dtype, *r->x->shape), *t = product(r, w, u, v, true);
         if (t) columns = run(r, v, t);
     }
     if (!rows.result && !columns.result) return (Direct){0};
@@ -98,8 +98,8 @@ static Direct direct(const Request *r) {
 /* Elements of one entry of the batch. */
 static double size_of(const Request *r, const Node *n) {
     double size = 1;
-    for (int d = 0; d < n->shape.rank; d++)
-        if (d != r->batch) size *= (double)n->shape.dim[d].bound;
+    for (int d = 0; d < n->shape->rank; d++)
+        if (d != r->batch) size *= (double)n->shape->dim[d].bound;
     return size;
 }
 
@@ -135,20 +135,20 @@ static Node *narrowest(const Request *r) {
 
 /* dy/dh dh/dx as one contraction over h, or over h's axes but the batch. */
 static Node *chained(const Request *r, Node *yh, Node *hx, const Node *h) {
-    const int batch = r->batch >= 0, n_h = h->shape.rank - batch, n_y = yh->shape.rank - batch - n_h;
-    const int n_x = hx->shape.rank - batch - n_h, n_out = batch + n_y + n_x;
+    const int batch = r->batch >= 0, n_h = h->shape->rank - batch, n_y = yh->shape->rank - batch - n_h;
+    const int n_x = hx->shape->rank - batch - n_h, n_out = batch + n_y + n_x;
     Affine map[2][MAX_RANK] = {0};
     Contract c = {.n_loops = n_out + n_h, .n_out = n_out, .n_operands = 2, .map = map};
     if (c.n_loops > MAX_LOOPS) return NULL;
-    for (int d = 0; d < yh->shape.rank; d++) {
+    for (int d = 0; d < yh->shape->rank; d++) {
         const int loop = d < batch + n_y ? d : d + n_x; /* h's axes are the summed loops */
         map[0][d].divisor = map[0][d].coef[loop] = 1;
-        c.extent[loop] = yh->shape.dim[d];
+        c.extent[loop] = yh->shape->dim[d];
     }
-    for (int d = 0; d < hx->shape.rank; d++) {
+    for (int d = 0; d < hx->shape->rank; d++) {
         const int loop = d < batch ? d : d < batch + n_h ? n_out + d - batch : d - n_h + n_y;
         map[1][d].divisor = map[1][d].coef[loop] = 1;
-        c.extent[loop] = hx->shape.dim[d];
+        c.extent[loop] = hx->shape->dim[d];
     }
     return placed(r, graph_contract(r->g, 2, (Node *[]){yh, hx}, &c));
 }
@@ -158,11 +158,11 @@ static Node *through_bottleneck(const Request *r, const Direct *whole) {
     Node *h = narrowest(r);
     if (!h || h->dtype != r->y->dtype) return NULL;
     if (r->batch >= 0) {
-        if (r->batch >= h->shape.rank || !dim_equal(h->shape.dim[r->batch], r->x->shape.dim[r->batch])) return NULL;
+        if (r->batch >= h->shape->rank || !dim_equal(h->shape->dim[r->batch], r->x->shape->dim[r->batch])) return NULL;
         if (!batch_is_independent(r->g, r->x, h, r->batch) || !batch_is_independent(r->g, h, r->y, r->batch))
             return NULL;
     }
-    const double entries = r->batch >= 0 ? (double)h->shape.dim[r->batch].bound : 1;
+    const double entries = r->batch >= 0 ? (double)h->shape->dim[r->batch].bound : 1;
     Request upper = *r, lower = *r;
     upper.x = h, lower.y = h;
     upper.quiet = lower.quiet = true;
@@ -201,5 +201,5 @@ Node *full_jacobian(PassContext *c, Graph *g, const Node *request, Node *y, Node
                        .x = x};
     Node *result = expanded(&r);
     arena_free(r.scratch);
-    return result ? result : constant(&r, request->dtype, request->shape);
+    return result ? result : constant(&r, request->dtype, *request->shape);
 }

@@ -10,6 +10,7 @@
  * partition has no cycles.  A candidate that only its own kernel reads never reaches memory.  A concatenation in memory
  * is in no kernel: those of its parts write it (fuse_parts.c). */
 #include "passes/fuse.h"
+#include "ir/node_pool.h"
 #include "passes/per_sample.h"
 #include <assert.h>
 #include <string.h>
@@ -20,7 +21,7 @@ static void tally(const Fuse *f, FusionId id) {
 
 /* ---- results: one home each --------------------------------------------------------------------- */
 static Node *append_copy(Graph *g, Node *v) {
-    Node *copy = graph_node(g, OP_RESHAPE, 1, &v, NULL, v->dtype, v->shape);
+    Node *copy = graph_node(g, OP_RESHAPE, 1, &v, NULL, v->dtype, *v->shape);
     copy->phase = v->phase;
     copy->loc = v->loc;
     return copy;
@@ -74,12 +75,16 @@ static void count_prologue(const Fuse *f, const Node *n) {
                                        : FUSION_row_prologue);
 }
 
-static PlanKernel new_kernel(const Node *n) {
-    PlanKernel k = {.kind = KERNEL_MAP, .p = n->shape, .phase = n->phase};
+static PlanKernel new_kernel(const Fuse *f, const Node *n) {
+    PlanKernel k = {.kind = KERNEL_MAP, .p = n->shape, .r = &scalar_shape, .phase = n->phase};
     if (n->op == OP_SCAN) k.kind = KERNEL_SCAN;
     else if (n->op == OP_SCATTER_ADD) k.kind = KERNEL_SCATTER;
     else if (fuse_is_heavy(n) && n->op == OP_CONTRACT) k.kind = KERNEL_CONTRACT;
-    else if (op_info[n->op].cls == CLASS_REDUCE) k.kind = KERNEL_ROW, k.r = access_reduced(n);
+    else if (op_info[n->op].cls == CLASS_REDUCE) {
+        const Shape rows = access_reduced(n);
+        k.kind = KERNEL_ROW;
+        k.r = node_pool_shape(f->graph->pool, &rows);
+    }
     return k;
 }
 
@@ -154,7 +159,7 @@ static void assign(Fuse *f, Node *n) {
     count_prologue(f, n);
     if (k < 0) {
         k = f->plan->kernels.n;
-        vec_push(f->arena, f->plan->kernels, new_kernel(n));
+        vec_push(f->arena, f->plan->kernels, new_kernel(f, n));
         if (f->data) f->plan->kernels.at[k].sample = sample_of(f, n);
         pn = fuse_plain(n);
         tally(f, opens[f->plan->kernels.at[k].kind]);
@@ -169,7 +174,7 @@ static void assign(Fuse *f, Node *n) {
     }
     for (int i = 0; i < f->access[n->id].n; i++) {
         Node *a = f->access[n->id].at[i].node;
-        if (a->shape.rank > 0) f->last_reader[a->id] = k; /* a shared scalar is no reason to be computed together */
+        if (a->shape->rank > 0) f->last_reader[a->id] = k; /* a shared scalar is no reason to be computed together */
         if (f->plan->kernel_of[a->id] != k) add_read(f->arena, kernel, a);
     }
 }
@@ -183,7 +188,7 @@ static bool in_place_allowed(const Fuse *f, const PlanKernel *k, const PlanNode 
         for (int j = 0; j < f->access[pn->node->id].n; j++) {
             const Access *a = &f->access[pn->node->id].at[j];
             if (a->node->op != source || a->node->attr->decl != decl) continue;
-            for (int d = 0; d < a->node->shape.rank; d++) {
+            for (int d = 0; d < a->node->shape->rank; d++) {
                 int at = a->axis[d];
                 if (at >= 0 && !reduces) at = pn->axis[at];
                 if (at != v->axis[d]) return false;

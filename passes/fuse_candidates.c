@@ -29,7 +29,7 @@ static bool is_half(DType t) { return t == DT_F16 || t == DT_BF16; }
 
 /* A row's mean or maximum beside the row. */
 static bool much_smaller(const Node *x, const Node *n) {
-    return x->shape.rank == 0 || shape_elements(x->shape) * MUCH_SMALLER <= shape_elements(n->shape);
+    return x->shape->rank == 0 || shape_elements(*x->shape) * MUCH_SMALLER <= shape_elements(*n->shape);
 }
 
 static void cone_reads(Cone *c, const Node *x) {
@@ -69,7 +69,7 @@ static Cone cone_of(const Node *n, const Cone *cone, const bool *candidate) {
             c.cost += cone[x->id].cost;
             c.rounded += cone[x->id].rounded;
             for (int i = 0; i < cone[x->id].tensors && !much_smaller(x, n); i++) cone_reads(&c, cone[x->id].read[i]);
-            if (x->shape.rank > 0) c.expensive |= cone[x->id].expensive;
+            if (x->shape->rank > 0) c.expensive |= cone[x->id].expensive;
         }
     }
     if (c.cost > INLINE_COST) c.cost = INLINE_COST + 1, c.rounded = 0;
@@ -99,8 +99,8 @@ static bool expands(const Node *n, const Cone *c) {
     enum { TIMES = 2 };
     int64_t read = 0;
     if (c->expensive || c->tensors == CONE_READS) return false;
-    for (int i = 0; i < c->tensors; i++) read += shape_elements(c->read[i]->shape);
-    return TIMES * read <= shape_elements(n->shape);
+    for (int i = 0; i < c->tensors; i++) read += shape_elements(*c->read[i]->shape);
+    return TIMES * read <= shape_elements(*n->shape);
 }
 
 static bool wants_memory(const Node *n, const Cone *cone, int uses, bool reread) {
@@ -108,7 +108,7 @@ static bool wants_memory(const Node *n, const Cone *cone, int uses, bool reread)
     if (c.cost > INLINE_COST) return true;
     if (widens(n) || n->dtype == DT_TF32) return false;
     if (op_info[n->op].cls != CLASS_ELEMENT && !(n->op == OP_CONTRACT && !node_is_view(n))) return false;
-    if (n->shape.rank == 0) return uses > 1 && c.cost > SCALAR_COST;
+    if (n->shape->rank == 0) return uses > 1 && c.cost > SCALAR_COST;
     if (reread) return c.tensors > 0;
     if (uses < 2 || n->dtype == DT_BOOL || from_half(n, cone) || expands(n, cone)) return false;
     return c.expensive || c.tensors > 1 || work(n, &c) > 2;
@@ -116,7 +116,7 @@ static bool wants_memory(const Node *n, const Cone *cone, int uses, bool reread)
 
 /* A result made by append_copy. */
 bool fuse_is_copy(const Fuse *f, const Node *n) {
-    return n->op == OP_RESHAPE && f->result[n->id] && shape_equal(n->shape, n->in[0]->shape);
+    return n->op == OP_RESHAPE && f->result[n->id] && shape_same(n->shape, n->in[0]->shape);
 }
 
 int fuse_users(const Uses *u, const Node *n) { return u->first[n->id + 1] - u->first[n->id]; }
@@ -126,9 +126,9 @@ static Node *before_reshape(const Result *r, const Uses *uses, const int *homes)
     Node *v = r->value;
     if (r->kind != RESULT_OUTPUT && r->kind != RESULT_GRAD) return v;
     while (v->op == OP_RESHAPE && fuse_users(uses, v) == (v != r->value) && homes[v->id] == (v == r->value) &&
-           shape_is_fixed(v->shape))
+           shape_is_fixed(*v->shape))
         v = v->in[0];
-    const bool alone = fuse_users(uses, v) == 1 && homes[v->id] == 0 && shape_is_fixed(v->shape);
+    const bool alone = fuse_users(uses, v) == 1 && homes[v->id] == 0 && shape_is_fixed(*v->shape);
     return alone && !op_is_memory(v->op) ? v : r->value;
 }
 
@@ -207,10 +207,10 @@ static bool overlaps(const Contract *c, const Node *x, int k) {
     double steps = 2;
     for (int l = 0; l < c->n_loops; l++) {
         bool reads = false;
-        for (int d = 0; d < x->shape.rank; d++) reads |= c->map[k][d].coef[l] != 0;
+        for (int d = 0; d < x->shape->rank; d++) reads |= c->map[k][d].coef[l] != 0;
         if (reads) steps *= (double)c->extent[l].bound;
     }
-    return steps > 3.0 * (double)shape_elements(x->shape);
+    return steps > 3.0 * (double)shape_elements(*x->shape);
 }
 
 static Repeats repeats_of(const Node *user, const Node *x) {
@@ -251,7 +251,7 @@ static bool turns(const Node *n) {
     if (!node_is_view(n) || n->attr->contract->n_guards > 0) return false;
     const Contract *c = n->attr->contract;
     int dims[MAX_LOOPS] = {0};
-    for (int d = 0; d < n->in[0]->shape.rank; d++) {
+    for (int d = 0; d < n->in[0]->shape->rank; d++) {
         const Affine *e = &c->map[0][d];
         int loops = 0;
         for (int l = 0; l < c->n_loops; l++) {
@@ -262,7 +262,7 @@ static bool turns(const Node *n) {
     }
     for (int l = 0; l < c->n_loops; l++)
         if (dims[l] != 1) return false;
-    return shape_elements(n->shape) < 2 * shape_elements(n->in[0]->shape);
+    return shape_elements(*n->shape) < 2 * shape_elements(*n->in[0]->shape);
 }
 
 /* Only one reads it, and it needs no memory of its own. */
@@ -274,7 +274,7 @@ static bool passes_through(const Fuse *f, const Node *x) {
  * pooling read): the joined axes are no axes of the value, so that memory in its order would be read by division. */
 static Node *turned_value(const Fuse *f, const Node *n) {
     bool turned = false;
-    if (n->op != OP_RESHAPE || n->dtype == DT_TF32 || !shape_is_fixed(n->shape)) return NULL;
+    if (n->op != OP_RESHAPE || n->dtype == DT_TF32 || !shape_is_fixed(*n->shape)) return NULL;
     Node *x = n->in[0];
     for (; (x->op == OP_RESHAPE || turns(x)) && passes_through(f, x); x = x->in[0]) turned |= x->op != OP_RESHAPE;
     return turned && passes_through(f, x) && op_info[x->op].cls == CLASS_ELEMENT ? x : NULL;

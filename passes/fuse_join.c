@@ -1,5 +1,6 @@
 /* fuse: whether a candidate fits a kernel, and where its dims lie in it. */
 #include "passes/fuse.h"
+#include "ir/node_pool.h"
 #include "passes/slices.h"
 #include "passes/together.h"
 #include "passes/matrix.h"
@@ -19,7 +20,7 @@ const PlanNode *fuse_find_in(const PlanKernel *k, const Node *n) {
 
 PlanNode fuse_plain(Node *n) {
     PlanNode pn = {.node = n};
-    for (int d = 0; d < n->shape.rank; d++) pn.axis[d] = (int8_t)d;
+    for (int d = 0; d < n->shape->rank; d++) pn.axis[d] = (int8_t)d;
     return pn;
 }
 
@@ -32,7 +33,7 @@ static bool reads_agree(const Fuse *f, const PlanKernel *k, const PlanNode *pn, 
         const PlanNode *a = fuse_find_in(k, l->at[i].node);
         if (!a) continue;
         if (on_a_side(a) != on_a_side(pn)) return false; /* not all programs have it */
-        for (int d = 0; d < a->node->shape.rank; d++) {
+        for (int d = 0; d < a->node->shape->rank; d++) {
             const int at = l->at[i].axis[d];
             if (at < 0 || axis[at] != a->axis[d]) return false;
         }
@@ -48,7 +49,7 @@ static bool reads_any(const Fuse *f, const PlanKernel *k, const Node *n) {
 
 /* An elementwise root over exactly the parallel dims. */
 static bool join_parallel(const Fuse *f, const PlanKernel *k, PlanNode *pn) {
-    if (!shape_equal(pn->node->shape, k->p)) return false;
+    if (!shape_same(pn->node->shape, k->p)) return false;
     if (k->kind == KERNEL_CONTRACT && !reads_any(f, k, pn->node)) return false;
     *pn = fuse_plain(pn->node);
     return reads_agree(f, k, pn, pn->axis);
@@ -69,7 +70,7 @@ static bool join_sum(const Fuse *f, const PlanKernel *k, PlanNode *pn) {
     if (operand < 0) return false;
     pn->part = PART_SUM;
     pn->operand = (int8_t)operand;
-    memcpy(pn->axis, loop, sizeof *loop * (size_t)pn->node->shape.rank);
+    memcpy(pn->axis, loop, sizeof *loop * (size_t)pn->node->shape->rank);
     return true;
 }
 
@@ -81,7 +82,7 @@ static bool reads_little(const Fuse *f, const PlanKernel *k, const Node *sum) {
         const Node *x = f->access[sum->id].at[i].node;
         bool known = fuse_find_in(k, x) != NULL;
         for (int r = 0; r < k->reads.n; r++) known |= k->reads.at[r] == x;
-        if (!known && shape_elements(x->shape) > shape_elements(sum->in[0]->shape) / SLICES_MUCH_SMALLER) return false;
+        if (!known && shape_elements(*x->shape) > shape_elements(*sum->in[0]->shape) / SLICES_MUCH_SMALLER) return false;
     }
     return true;
 }
@@ -106,7 +107,7 @@ static bool join_slices(const Fuse *f, const PlanKernel *k, PlanNode *pn) {
     if (!is_shared(f, k) || !slices_summed(pn->node, &dim, &length)) return false;
     Node *x = pn->node->in[0]->in[0];
     const Node *product = k->nodes.at[0].node;
-    if (!f->target || !shape_equal(x->shape, k->p) || !matrix_has_slice(f->target, product, dim, length)) return false;
+    if (!f->target || !shape_same(x->shape, k->p) || !matrix_has_slice(f->target, product, dim, length)) return false;
     for (int i = 0; i < k->nodes.n; i++)
         if (k->nodes.at[i].part == PART_SLICES &&
             (!slices_summed(k->nodes.at[i].node, &other, &others) || other != dim || others != length))
@@ -114,13 +115,13 @@ static bool join_slices(const Fuse *f, const PlanKernel *k, PlanNode *pn) {
     access_collect_value(f->arena, f->candidate, x, &reads);
     for (int i = 0; i < reads.n; i++) {
         const PlanNode *a = fuse_find_in(k, reads.at[i].node);
-        for (int d = 0; a && d < a->node->shape.rank; d++)
+        for (int d = 0; a && d < a->node->shape->rank; d++)
             if (reads.at[i].axis[d] < 0 || reads.at[i].axis[d] != a->axis[d]) return false;
     }
     if (!reads_any(f, k, pn->node) || !reads_little(f, k, pn->node) || read_anyway(f, k)) return false;
     pn->part = PART_SLICES;
     pn->axis[0] = -1;
-    for (int d = 1; d < pn->node->shape.rank; d++) pn->axis[d] = (int8_t)(d <= dim ? d - 1 : d);
+    for (int d = 1; d < pn->node->shape->rank; d++) pn->axis[d] = (int8_t)(d <= dim ? d - 1 : d);
     return true;
 }
 
@@ -129,7 +130,7 @@ static bool join_after_sum(const Fuse *f, const PlanKernel *k, PlanNode *pn) {
     if (k->kind != KERNEL_CONTRACT || !reads_any(f, k, pn->node)) return false;
     for (int i = 0; i < k->nodes.n; i++) {
         const PlanNode *a = &k->nodes.at[i];
-        if (!on_a_side(a) || !shape_equal(a->node->shape, pn->node->shape)) continue;
+        if (!on_a_side(a) || !shape_same(a->node->shape, pn->node->shape)) continue;
         PlanNode side = {.node = pn->node, .part = PART_AFTER_SUM};
         memcpy(side.axis, a->axis, sizeof side.axis);
         if (!reads_agree(f, k, &side, side.axis)) continue;
@@ -142,9 +143,9 @@ static bool join_after_sum(const Fuse *f, const PlanKernel *k, PlanNode *pn) {
 /* An elementwise root over parallel and row dims: its dims find their axes through what it reads. */
 static bool join_row(const Fuse *f, const PlanKernel *k, PlanNode *pn) {
     const Node *n = pn->node;
-    const int rank = n->shape.rank, np = k->p.rank;
+    const int rank = n->shape->rank, np = k->p->rank;
     int8_t axis[MAX_RANK];
-    if (k->kind != KERNEL_ROW || rank != np + k->r.rank || rank == 0) return false;
+    if (k->kind != KERNEL_ROW || rank != np + k->r->rank || rank == 0) return false;
     memset(axis, -1, sizeof axis);
     bool found = false, used[2 * MAX_RANK] = {0};
     for (int i = 0; i < f->access[n->id].n; i++) {
@@ -152,7 +153,7 @@ static bool join_row(const Fuse *f, const PlanKernel *k, PlanNode *pn) {
         const PlanNode *a = fuse_find_in(k, l->node);
         if (!a) continue;
         found = true;
-        for (int d = 0; d < a->node->shape.rank; d++) {
+        for (int d = 0; d < a->node->shape->rank; d++) {
             if (l->axis[d] < 0) return false;
             axis[l->axis[d]] = a->axis[d];
         }
@@ -171,8 +172,8 @@ static bool join_row(const Fuse *f, const PlanKernel *k, PlanNode *pn) {
         used[next++] = true;
     }
     for (int d = 0; d < rank; d++) {
-        const Dim e = axis[d] < np ? k->p.dim[axis[d]] : k->r.dim[axis[d] - np];
-        if (!used[d] || !dim_equal(e, n->shape.dim[d])) return false;
+        const Dim e = axis[d] < np ? k->p->dim[axis[d]] : k->r->dim[axis[d] - np];
+        if (!used[d] || !dim_equal(e, n->shape->dim[d])) return false;
     }
     if (axis[rank - 1] < np) return false; /* the row must be contiguous */
     *pn = fuse_plain(pn->node);
@@ -185,7 +186,7 @@ static bool join_row(const Fuse *f, const PlanKernel *k, PlanNode *pn) {
 static bool join_reduce(const Fuse *f, const PlanKernel *k, PlanNode *pn) {
     const Shape r = access_reduced(pn->node);
     int8_t local[2 * MAX_RANK];
-    if (k->kind != KERNEL_ROW || !shape_equal(pn->node->shape, k->p) || !shape_equal(r, k->r)) return false;
+    if (k->kind != KERNEL_ROW || !shape_same(pn->node->shape, k->p) || !shape_equal(r, *k->r)) return false;
     *pn = fuse_plain(pn->node);
     for (int i = 0; i < 2 * MAX_RANK; i++) local[i] = (int8_t)i;
     return reads_agree(f, k, pn, local);
@@ -195,30 +196,30 @@ static bool join_reduce(const Fuse *f, const PlanKernel *k, PlanNode *pn) {
 static bool map_to_row(const Fuse *f, PlanKernel *k, PlanNode *pn) {
     const Node *n = pn->node;
     const Shape r = access_reduced(n);
-    const int np = n->shape.rank;
-    if (k->kind != KERNEL_MAP || k->p.rank != np + r.rank || shape_elements(n->shape) < ROW_PARALLEL) return false;
+    const int np = n->shape->rank;
+    if (k->kind != KERNEL_MAP || k->p->rank != np + r.rank || shape_elements(*n->shape) < ROW_PARALLEL) return false;
     const Access *via = NULL;
     for (int i = 0; i < f->access[n->id].n; i++) {
         const Access *l = &f->access[n->id].at[i];
         if (!fuse_find_in(k, l->node)) continue;
-        if (via && memcmp(via->axis, l->axis, (size_t)k->p.rank)) return false;
+        if (via && memcmp(via->axis, l->axis, (size_t)k->p->rank)) return false;
         via = l;
     }
     if (!via) return false;
     bool used[2 * MAX_RANK] = {0};
-    for (int d = 0; d < k->p.rank; d++) {
+    for (int d = 0; d < k->p->rank; d++) {
         if (via->axis[d] < 0 || used[via->axis[d]]) return false;
         used[via->axis[d]] = true;
     }
-    if (via->axis[k->p.rank - 1] < np) return false;
+    if (via->axis[k->p->rank - 1] < np) return false;
     for (int i = 0; i < k->nodes.n; i++) {
         if (f->output[k->nodes.at[i].node->id]) return false;
-        memcpy(k->nodes.at[i].axis, via->axis, (size_t)k->p.rank);
+        memcpy(k->nodes.at[i].axis, via->axis, (size_t)k->p->rank);
         k->nodes.at[i].in_row = true;
     }
     k->kind = KERNEL_ROW;
     k->p = n->shape;
-    k->r = r;
+    k->r = node_pool_shape(f->graph->pool, &r);
     *pn = fuse_plain(pn->node);
     return true;
 }
@@ -256,7 +257,7 @@ static bool join_onto(const Fuse *f, const PlanKernel *k, PlanNode *pn) {
         return false;
     for (int i = 0; i < k->nodes.n; i++) onto += k->nodes.at[i].part == PART_ONTO;
     if (onto + 1 >= MOST || k->nodes.n + 2 > KERNEL_NODES) return false;
-    if (!shape_equal(n->shape, k->p) || !products_alike(n, k->nodes.at[0].node)) return false;
+    if (!shape_same(n->shape, k->p) || !products_alike(n, k->nodes.at[0].node)) return false;
     if (!matrix_adds_up_pays(f->target, k->nodes.at[0].node, onto + 2)) return false;
     pn->part = PART_ONTO;
     pn->into = add;
@@ -271,7 +272,7 @@ static bool same_outputs(const Fuse *f, const PlanKernel *k, const Node *n) {
 static bool axes_allow(const PlanKernel *k, const Node *n) {
     int sweeps = 1 + (op_info[n->op].cls == CLASS_REDUCE);
     for (int i = 0; i < k->nodes.n; i++) sweeps += op_info[k->nodes.at[i].node->op].cls == CLASS_REDUCE;
-    return k->p.rank + sweeps * k->r.rank <= MAX_AXES;
+    return k->p->rank + sweeps * k->r->rank <= MAX_AXES;
 }
 
 /* The result is complete only when all programs have gone through all samples. */

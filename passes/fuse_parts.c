@@ -14,9 +14,9 @@ enum { MOST_CHOICES = 8 }; /* parts asked for by all readers together that may b
 static bool parts_align(const Node *n, const Target *t) {
     const int axis = n->attr->axis;
     int64_t inner = dtype_bytes(n->dtype);
-    for (int d = axis + 1; d < n->shape.rank; d++) inner *= n->shape.dim[d].bound;
+    for (int d = axis + 1; d < n->shape->rank; d++) inner *= n->shape->dim[d].bound;
     for (int k = 0; k < n->n_in; k++) {
-        const Dim extent = n->in[k]->shape.dim[axis];
+        const Dim extent = n->in[k]->shape->dim[axis];
         if (!dim_is_fixed(extent) || n->in[k]->dtype != n->dtype) return false;
         if (extent.bound * inner % target_part_align(t)) return false;
     }
@@ -49,7 +49,7 @@ static bool *find_joined(Arena *a, const Graph *g, const Uses *uses, const Targe
 }
 
 static Node *copy_for(Graph *g, Node *part, const Node *whole) {
-    Node *copy = graph_node(g, OP_RESHAPE, 1, &part, NULL, part->dtype, part->shape);
+    Node *copy = graph_node(g, OP_RESHAPE, 1, &part, NULL, part->dtype, *part->shape);
     copy->phase = whole->phase;
     copy->remat = whole->remat;
     copy->loc = whole->loc;

@@ -9,7 +9,7 @@ enum {
 }; /* instead of a dim: does not vary with x; varies with several entries of the batch */
 
 static int dim_of_reshape(const Node *n, int d) {
-    const Shape *in = &n->in[0]->shape, *out = &n->shape;
+    const Shape *in = n->in[0]->shape, *out = n->shape;
     if (d >= out->rank || !dim_equal(in->dim[d], out->dim[d])) return MIXED;
     for (int i = 0; i < d; i++)
         if (!dim_equal(in->dim[i], out->dim[i])) return MIXED;
@@ -21,13 +21,13 @@ static int dim_of_move(const Node *n, int k, int d) {
     switch (n->op) {
     case OP_RESHAPE: return dim_of_reshape(n, d);
     case OP_TRANSPOSE:
-        for (int o = 0; o < n->shape.rank; o++)
+        for (int o = 0; o < n->shape->rank; o++)
             if (a->axes[o] == d) return o;
         return MIXED;
     case OP_BROADCAST: return a->axes[d];
     case OP_SLICE: {
         bool whole =
-            dim_equal(a->lo[d], dim_fixed(0)) && a->step[d] == 1 && dim_equal(a->hi[d], n->in[0]->shape.dim[d]);
+            dim_equal(a->lo[d], dim_fixed(0)) && a->step[d] == 1 && dim_equal(a->hi[d], n->in[0]->shape->dim[d]);
         return whole ? d : MIXED;
     }
     case OP_PAD: return dim_equal(a->lo[d], dim_fixed(0)) ? d : MIXED;
@@ -54,7 +54,7 @@ static int dim_of_contract(const Node *n, int k, int d) {
 
 /* Where dim d of operand k is in the result. */
 static int dim_after(const Node *n, int k, int d) {
-    const int ids = op_info[n->op].cls == CLASS_INDEXED ? n->in[1]->shape.rank : 0;
+    const int ids = op_info[n->op].cls == CLASS_INDEXED ? n->in[1]->shape->rank : 0;
     switch (op_info[n->op].cls) {
     case CLASS_ELEMENT:
     case CLASS_SPECIAL: return d;

@@ -9,7 +9,7 @@
 typedef Node *JacobianRule(Graph *g, Node *n, int k, Node *dy);
 
 /* ---- small builders ------------------------------------------------------------------------ */
-static Node *zeros_like(Graph *g, const Node *n) { return graph_const(g, n->dtype, n->shape, 0); }
+static Node *zeros_like(Graph *g, const Node *n) { return graph_const(g, n->dtype, *n->shape, 0); }
 
 static Dim dim_difference(Dim a, Dim b) {
     Dim d;
@@ -117,7 +117,7 @@ static Node *formula(Formula *f) {
         char *end;
         double value = strtod(f->at, &end);
         f->at = end;
-        return graph_const(f->g, f->n->dtype, f->n->shape, value);
+        return graph_const(f->g, f->n->dtype, *f->n->shape, value);
     }
     char name[16];
     size_t length = strspn(f->at, "abcdefghijklmnopqrstuvwxyz_0123456789");
@@ -135,18 +135,18 @@ static const char *const derivative[OP_COUNT][3] = {
 };
 
 /* ---- movement ---------------------------------------------------------------------------------- */
-static Node *jac_reshape(Graph *g, Node *n, int k, Node *dy) { return graph_reshape(g, dy, n->in[k]->shape); }
+static Node *jac_reshape(Graph *g, Node *n, int k, Node *dy) { return graph_reshape(g, dy, *n->in[k]->shape); }
 
 static Node *jac_transpose(Graph *g, Node *n, int k, Node *dy) {
     (void)k;
     int8_t inverse[MAX_RANK] = {0};
-    for (int d = 0; d < n->shape.rank; d++) inverse[n->attr->axes[d]] = (int8_t)d;
+    for (int d = 0; d < n->shape->rank; d++) inverse[n->attr->axes[d]] = (int8_t)d;
     return graph_transpose(g, dy, inverse);
 }
 
 static Node *jac_broadcast(Graph *g, Node *n, int k, Node *dy) {
     int8_t added[MAX_RANK];
-    int n_added = other_axes(n->shape.rank, n->in[k]->shape.rank, n->attr->axes, added);
+    int n_added = other_axes(n->shape->rank, n->in[k]->shape->rank, n->attr->axes, added);
     return n_added ? graph_reduce(g, OP_SUM, dy, n_added, added) : dy;
 }
 
@@ -177,9 +177,9 @@ static Node *update_at(Graph *g, Node *x, Node *part, Node *start) {
  * not fit is dropped. */
 static Node *place_along(Graph *g, Node *x, int axis, Dim start, Dim extent) {
     int8_t swap[MAX_RANK];
-    for (int d = 0; d < x->shape.rank; d++) swap[d] = (int8_t)(d == 0 ? axis : d == axis ? 0 : d);
+    for (int d = 0; d < x->shape->rank; d++) swap[d] = (int8_t)(d == 0 ? axis : d == axis ? 0 : d);
     Node *part = graph_transpose(g, x, swap);
-    Shape shape = part->shape;
+    Shape shape = *part->shape;
     shape.dim[0] = extent;
     Node *at = extent_value(g, start), *zeros = graph_const(g, x->dtype, shape, 0),
          *placed = update_at(g, zeros, part, at);
@@ -191,20 +191,20 @@ static Node *place_along(Graph *g, Node *x, int axis, Dim start, Dim extent) {
 static Node *spread_moving(Graph *g, const Node *n, Node *dy, Shape shape) {
     Dim start[MAX_RANK], last[MAX_RANK];
     int64_t zero[MAX_RANK] = {0}, order[MAX_RANK], size[MAX_RANK];
-    Shape wide = n->shape;
+    Shape wide = *n->shape;
     bool reversed = false, spaced = false;
     for (int d = 0; d < shape.rank; d++) {
         bool back = n->attr->step[d] < 0;
-        Dim to_end = dim_add_const(n->shape.dim[d], -1);
+        Dim to_end = dim_add_const(n->shape->dim[d], -1);
         order[d] = back ? -1 : 1;
         size[d] = n->attr->step[d] * order[d];
         last[d] = back ? to_end : dim_fixed(0);
         start[d] = back ? dim_difference(n->attr->lo[d], dim_mul_const(to_end, size[d])) : n->attr->lo[d];
-        wide.dim[d] = dim_mul_const(n->shape.dim[d], size[d]);
+        wide.dim[d] = dim_mul_const(n->shape->dim[d], size[d]);
         reversed |= back;
         spaced |= size[d] > 1;
     }
-    if (reversed) dy = slice(g, dy, last, order, n->shape);
+    if (reversed) dy = slice(g, dy, last, order, *n->shape);
     if (spaced) dy = spread_steps(g, dy, zero, size, wide);
     for (int d = 0; d < shape.rank; d++) {
         bool in_place = dim_equal(start[d], dim_fixed(0)) && dim_equal(wide.dim[d], shape.dim[d]);
@@ -214,14 +214,14 @@ static Node *spread_moving(Graph *g, const Node *n, Node *dy, Shape shape) {
 }
 
 static Node *jac_slice(Graph *g, Node *n, int k, Node *dy) {
-    Shape shape = n->in[k]->shape;
+    Shape shape = *n->in[k]->shape;
     Attr pad = {0};
     int64_t lo[MAX_RANK] = {0};
     bool dense = true, fixed = true;
     for (int d = 0; d < shape.rank; d++) {
-        if (n->shape.dim[d].bound == 0) return NULL;
+        if (n->shape->dim[d].bound == 0) return NULL;
         pad.lo[d] = n->attr->lo[d];
-        pad.hi[d] = dim_difference(dim_difference(shape.dim[d], pad.lo[d]), n->shape.dim[d]);
+        pad.hi[d] = dim_difference(dim_difference(shape.dim[d], pad.lo[d]), n->shape->dim[d]);
         fixed &= dim_is_fixed(pad.lo[d]);
         dense &= n->attr->step[d] == 1 && dim_is_fixed(pad.lo[d]) && dim_is_fixed(pad.hi[d]);
         lo[d] = pad.lo[d].bound;
@@ -230,14 +230,14 @@ static Node *jac_slice(Graph *g, Node *n, int k, Node *dy) {
     return fixed ? spread_steps(g, dy, lo, n->attr->step, shape) : spread_moving(g, n, dy, shape);
 }
 
-static Node *jac_pad(Graph *g, Node *n, int k, Node *dy) { return slice(g, dy, n->attr->lo, NULL, n->in[k]->shape); }
+static Node *jac_pad(Graph *g, Node *n, int k, Node *dy) { return slice(g, dy, n->attr->lo, NULL, *n->in[k]->shape); }
 
 static Node *jac_concat(Graph *g, Node *n, int k, Node *dy) {
     Dim lo[MAX_RANK];
     int axis = n->attr->axis;
-    for (int d = 0; d < n->shape.rank; d++) lo[d] = dim_fixed(0);
-    for (int i = 0; i < k; i++) lo[axis] = dim_sum(lo[axis], n->in[i]->shape.dim[axis]);
-    return slice(g, dy, lo, NULL, n->in[k]->shape);
+    for (int d = 0; d < n->shape->rank; d++) lo[d] = dim_fixed(0);
+    for (int i = 0; i < k; i++) lo[axis] = dim_sum(lo[axis], n->in[i]->shape->dim[axis]);
+    return slice(g, dy, lo, NULL, *n->in[k]->shape);
 }
 
 static Node *jac_slice_at(Graph *g, Node *n, int k, Node *dy) {
@@ -246,12 +246,12 @@ static Node *jac_slice_at(Graph *g, Node *n, int k, Node *dy) {
 
 static Node *jac_update_at(Graph *g, Node *n, int k, Node *dy) {
     if (k == 0) return update_at(g, dy, zeros_like(g, n->in[1]), n->in[2]);
-    return graph_op(g, OP_SLICE_AT, 2, (Node *[]){dy, n->in[2]}, &(Attr){.extent = n->in[1]->shape.dim[0]});
+    return graph_op(g, OP_SLICE_AT, 2, (Node *[]){dy, n->in[2]}, &(Attr){.extent = n->in[1]->shape->dim[0]});
 }
 
 /* ---- reductions ---------------------------------------------------------------------------------- */
 static Node *jac_sum(Graph *g, Node *n, int k, Node *dy) {
-    return spread(g, dy, n->in[k]->shape, n->attr->n_axes, n->attr->axes);
+    return spread(g, dy, *n->in[k]->shape, n->attr->n_axes, n->attr->axes);
 }
 
 /* i32 over `shape`: the row-major index over the listed axes, as argmax counts it. */
@@ -271,10 +271,10 @@ static Node *jac_extremum(Graph *g, Node *n, int k, Node *dy) {
     if (attr->n_axes == 0) return dy;
     Node *key = n->op == OP_RMAX ? x : graph_unary(g, OP_NEG, x);
     Node *where =
-        spread(g, graph_reduce(g, OP_ARGMAX, key, attr->n_axes, attr->axes), x->shape, attr->n_axes, attr->axes);
-    Node *first = graph_binary(g, OP_EQ, linear_index(g, x->shape, attr->n_axes, attr->axes), where);
+        spread(g, graph_reduce(g, OP_ARGMAX, key, attr->n_axes, attr->axes), *x->shape, attr->n_axes, attr->axes);
+    Node *first = graph_binary(g, OP_EQ, linear_index(g, *x->shape, attr->n_axes, attr->axes), where);
     Node *zeros = zeros_like(g, x);
-    return graph_select(g, first, spread(g, dy, x->shape, attr->n_axes, attr->axes), zeros);
+    return graph_select(g, first, spread(g, dy, *x->shape, attr->n_axes, attr->axes), zeros);
 }
 
 static Node *scan(Graph *g, Node *x, const Attr *attr) { return graph_op(g, OP_SCAN, 1, &x, attr); }
@@ -286,7 +286,7 @@ static Node *jac_prod(Graph *g, Node *n, int k, Node *dy) {
     int n_axes = 0;
     bool reduced[MAX_RANK] = {false};
     for (int i = 0; i < n->attr->n_axes; i++) reduced[n->attr->axes[i]] = true;
-    for (int d = 0; d < n->in[k]->shape.rank; d++)
+    for (int d = 0; d < n->in[k]->shape->rank; d++)
         if (reduced[d]) axes[n_axes++] = (int8_t)d;
     Node *partial[MAX_RANK + 1];
     partial[n_axes] = n->in[k];
@@ -297,7 +297,7 @@ static Node *jac_prod(Graph *g, Node *n, int k, Node *dy) {
         Node *before = scan(g, x, &attr);
         attr.reverse = true;
         Node *others = graph_binary(g, OP_MUL, before, scan(g, x, &attr));
-        dy = graph_binary(g, OP_MUL, spread(g, dy, x->shape, 1, &axes[i]), others);
+        dy = graph_binary(g, OP_MUL, spread(g, dy, *x->shape, 1, &axes[i]), others);
     }
     return dy;
 }
@@ -307,17 +307,17 @@ static Node *shift(Graph *g, Node *x, int axis, int64_t by) {
     int64_t lo[MAX_RANK] = {0}, step[MAX_RANK];
     for (int d = 0; d < MAX_RANK; d++) step[d] = 1;
     lo[axis] = -by;
-    return spread_steps(g, x, lo, step, x->shape);
+    return spread_steps(g, x, lo, step, *x->shape);
 }
 
 /* r_j = d_j + a_j r_{j+1} along an axis (r_{j-1} with a negative direction), 0 beyond its end: the affine
  * maps of neighbours are composed pairwise, twice as many at each of the log2(extent) steps (Kogge and
  * Stone, IEEE Trans. Comput. C-22, 1973). */
 static Node *linear_recurrence(Graph *g, Node *a, Node *d, int axis, int direction) {
-    for (int64_t by = 1; by < d->shape.dim[axis].bound; by *= 2) {
+    for (int64_t by = 1; by < d->shape->dim[axis].bound; by *= 2) {
         Node *next = graph_binary(g, OP_MUL, a, shift(g, d, axis, by * direction));
         d = graph_binary(g, OP_ADD, d, next);
-        if (by * 2 < d->shape.dim[axis].bound) a = graph_binary(g, OP_MUL, a, shift(g, a, axis, by * direction));
+        if (by * 2 < d->shape->dim[axis].bound) a = graph_binary(g, OP_MUL, a, shift(g, a, axis, by * direction));
     }
     return d;
 }
@@ -344,7 +344,7 @@ static Node *jac_scan(Graph *g, Node *n, int k, Node *dy) {
 
 /* ---- indexed ------------------------------------------------------------------------------------- */
 static Node *jac_gather(Graph *g, Node *n, int k, Node *dy) {
-    return graph_op(g, OP_SCATTER_ADD, 2, (Node *[]){dy, n->in[1]}, &(Attr){.extent = n->in[k]->shape.dim[0]});
+    return graph_op(g, OP_SCATTER_ADD, 2, (Node *[]){dy, n->in[1]}, &(Attr){.extent = n->in[k]->shape->dim[0]});
 }
 
 static Node *jac_scatter_add(Graph *g, Node *n, int k, Node *dy) {

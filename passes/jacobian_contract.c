@@ -10,14 +10,14 @@
 /* Factors of a low dtype meet the adjoint in that dtype; so does the operand its own. */
 static Solver *setup(Arena *a, Graph *g, const Node *n, int k, Node *dy) {
     const Contract *c = n->attr->contract;
-    const Shape shape = n->in[k]->shape;
+    const Shape shape = *n->in[k]->shape;
     Solver *s = solver_new(a, shape.rank, shape.dim, c->n_loops, c->extent);
     Wide map[MAX_RANK];
     for (int o = 0; o < c->n_out; o++) map[o] = solver_var(shape.rank + o); /* dy is read at the forward output loops */
     solver_operand(s, dy->dtype == n->in[k]->dtype ? dy : graph_cast(g, dy, n->in[k]->dtype), map);
     for (int i = 0; i < c->n_operands; i++) {
         if (i == k) continue;
-        for (int d = 0; d < n->in[i]->shape.rank; d++) map[d] = solver_widen(s, &c->map[i][d], 0, c->n_loops);
+        for (int d = 0; d < n->in[i]->shape->rank; d++) map[d] = solver_widen(s, &c->map[i][d], 0, c->n_loops);
         solver_operand(s, n->in[i], map);
     }
     for (int i = 0; i < c->n_guards; i++) solver_guard(s, &c->guard[i], 0, c->n_loops);

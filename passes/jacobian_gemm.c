@@ -46,7 +46,7 @@ static void remove_coef(Affine *e, int loop) {
 /* Takes the loop out as if its index were always 0. */
 static void remove_loop(Contract *c, Node *const *in, int loop) {
     for (int k = 0; k < c->n_operands; k++)
-        for (int d = 0; d < in[k]->shape.rank; d++) remove_coef(&c->map[k][d], loop);
+        for (int d = 0; d < in[k]->shape->rank; d++) remove_coef(&c->map[k][d], loop);
     for (int i = 0; i < c->n_guards; i++) remove_coef(&c->guard[i].e, loop);
     memmove(&c->extent[loop], &c->extent[loop + 1], sizeof(Dim) * (size_t)(MAX_LOOPS - 1 - loop));
     c->n_loops--;
@@ -55,7 +55,7 @@ static void remove_loop(Contract *c, Node *const *in, int loop) {
 
 static bool reads_loop(const Contract *c, Node *const *in, int loop) {
     for (int k = 0; k < c->n_operands; k++)
-        for (int d = 0; d < in[k]->shape.rank; d++)
+        for (int d = 0; d < in[k]->shape->rank; d++)
             if (c->map[k][d].coef[loop]) return true;
     for (int i = 0; i < c->n_guards; i++)
         if (c->guard[i].e.coef[loop]) return true;
@@ -77,7 +77,7 @@ static Node *repeat_result(Rewriter *r, const Node *n) {
         else
             remove_loop(&c, n->in, l);
     }
-    return rewrite_broadcast(r, emit_contract(r, &c, n->in), n->shape, kept);
+    return rewrite_broadcast(r, emit_contract(r, &c, n->in), *n->shape, kept);
 }
 
 /* Output loops of one step go only where the result has fixed extents: a reshape keeps bounded dims apart. */
@@ -85,13 +85,13 @@ Node *rule_drop_unit_loops(Rewriter *r, const Node *n) {
     const Contract *old = n->attr->contract;
     Node *repeated = repeat_result(r, n);
     if (repeated) return repeated;
-    int first = shape_is_fixed(n->shape) ? 0 : old->n_out, any = 0;
+    int first = shape_is_fixed(*n->shape) ? 0 : old->n_out, any = 0;
     for (int l = first; l < old->n_loops; l++) any |= dim_is_unit(old->extent[l]);
     if (!any) return NULL;
     Contract c = copy_contract(r, old);
     for (int l = c.n_loops - 1; l >= first; l--)
         if (dim_is_unit(c.extent[l])) remove_loop(&c, n->in, l);
-    return rewrite_reshape(r, emit_contract(r, &c, n->in), n->shape);
+    return rewrite_reshape(r, emit_contract(r, &c, n->in), *n->shape);
 }
 
 /* ---- merging two loops ------------------------------------------------------------------------------ */
@@ -100,11 +100,11 @@ static bool uses(const Affine *e, int u, int v) { return e->coef[u] != 0 || e->c
 /* Where operand k has u and v as whole, neighbouring dims: the dim of u; -1: in no dim; -2: otherwise. */
 static int neighbours(const Contract *c, const Node *x, int k, int u, int v) {
     int at = -1;
-    for (int d = 0; d < x->shape.rank; d++) {
+    for (int d = 0; d < x->shape->rank; d++) {
         if (!uses(&c->map[k][d], u, v)) continue;
-        bool pair = at < 0 && d + 1 < x->shape.rank && affine_single_loop(c, &c->map[k][d]) == u &&
-                    affine_single_loop(c, &c->map[k][d + 1]) == v && dim_equal(x->shape.dim[d], c->extent[u]) &&
-                    dim_equal(x->shape.dim[d + 1], c->extent[v]);
+        bool pair = at < 0 && d + 1 < x->shape->rank && affine_single_loop(c, &c->map[k][d]) == u &&
+                    affine_single_loop(c, &c->map[k][d + 1]) == v && dim_equal(x->shape->dim[d], c->extent[u]) &&
+                    dim_equal(x->shape->dim[d + 1], c->extent[v]);
         if (!pair) return -2;
         at = d++;
     }
@@ -142,16 +142,16 @@ static Node *merge_pair(Rewriter *r, const Node *n, int u, int v) {
     Node **in = ARENA_ARRAY(r->scratch, Node *, n->n_in);
     Dim both = dim_mul_const(old->extent[u], old->extent[v].bound);
     for (int k = 0; k < n->n_in; k++) {
-        int at = neighbours(old, n->in[k], k, u, v), rank = n->in[k]->shape.rank;
+        int at = neighbours(old, n->in[k], k, u, v), rank = n->in[k]->shape->rank;
         in[k] = n->in[k];
         if (at < 0) continue;
         memmove(&c.map[k][at + 1], &c.map[k][at + 2], sizeof(Affine) * (size_t)(rank - at - 2));
         memset(&c.map[k][rank - 1], 0, sizeof(Affine));
-        in[k] = rewrite_reshape(r, in[k], merged_shape(in[k]->shape, at, both));
+        in[k] = rewrite_reshape(r, in[k], merged_shape(*in[k]->shape, at, both));
     }
     c.extent[u] = both;
     remove_loop(&c, in, v);
-    return rewrite_reshape(r, emit_contract(r, &c, in), n->shape);
+    return rewrite_reshape(r, emit_contract(r, &c, in), *n->shape);
 }
 
 /* Every element is that of one factor times that of the other. */
@@ -185,10 +185,10 @@ static SumLoops loops_of_sum(const Node *n, const Node *terms) {
     SumLoops s = {.summed = 0};
     for (int i = 0; i < n->attr->n_axes; i++) s.summed |= 1u << n->attr->axes[i];
     for (int pass = 0; pass < 2; pass++)
-        for (int d = 0; d < terms->shape.rank; d++) {
+        for (int d = 0; d < terms->shape->rank; d++) {
             if ((int)(s.summed >> d & 1) != pass) continue;
             s.loop_of[d] = s.c.n_loops;
-            s.c.extent[s.c.n_loops++] = terms->shape.dim[d];
+            s.c.extent[s.c.n_loops++] = terms->shape->dim[d];
             s.c.n_out += pass == 0;
         }
     return s;
@@ -199,7 +199,7 @@ static SumLoops loops_of_sum(const Node *n, const Node *terms) {
 static unsigned add_factor(SumLoops *s, const Node *spread, Node *x) {
     Affine *map = s->c.map[s->c.n_operands++];
     unsigned dims = 0;
-    for (int d = 0; d < x->shape.rank; d++) {
+    for (int d = 0; d < x->shape->rank; d++) {
         const int at = spread ? spread->attr->axes[d] : d;
         map[d] = (Affine){.divisor = 1};
         map[d].coef[s->loop_of[at]] = 1;

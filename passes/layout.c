@@ -23,8 +23,8 @@ static void lay_out_parts(Plan *p, const Node *whole) {
         PlanBuffer *x = &p->buffer[part->id];
         memcpy(x->stride, b->stride, sizeof x->stride);
         x->start = start;
-        x->bytes = shape_elements(part->shape) * dtype_bytes(part->dtype);
-        start += part->shape.dim[axis].bound * b->stride[axis];
+        x->bytes = shape_elements(*part->shape) * dtype_bytes(part->dtype);
+        start += part->shape->dim[axis].bound * b->stride[axis];
     }
 }
 
@@ -35,11 +35,11 @@ void pass_layout(PassContext *c, Plan *p) {
         int64_t stride = 1;
         if (plan_is_joined(p, n) && b->within) lay_out_parts(p, n);
         if (b->within) continue;
-        const bool pads = b->home == HOME_ARENA && n->shape.rank >= 2 && !c->disabled[PASS_layout];
-        for (int d = n->shape.rank - 1; d >= 0; d--) {
+        const bool pads = b->home == HOME_ARENA && n->shape->rank >= 2 && !c->disabled[PASS_layout];
+        for (int d = n->shape->rank - 1; d >= 0; d--) {
             b->stride[d] = stride;
-            const int64_t extent = n->shape.dim[d].bound;
-            stride *= pads && d == n->shape.rank - 1 ? padded(extent, dtype_bytes(n->dtype), c->target) : extent;
+            const int64_t extent = n->shape->dim[d].bound;
+            stride *= pads && d == n->shape->rank - 1 ? padded(extent, dtype_bytes(n->dtype), c->target) : extent;
         }
         b->bytes = stride * dtype_bytes(n->dtype);
         if (plan_is_joined(p, n)) lay_out_parts(p, n);

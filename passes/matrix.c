@@ -89,7 +89,7 @@ static void swap_sides(MatrixTiles *m) {
 
 static bool lies_along_sum(const MatrixTerm *t, int operand) {
     const Contract *c = t->contract->attr->contract;
-    const int last = t->contract->in[operand]->shape.rank - 1;
+    const int last = t->contract->in[operand]->shape->rank - 1;
     bool along = false;
     for (int l = c->n_out; l < c->n_loops && last >= 0; l++)
         along |= t->loop[l] == LOOP_K && c->map[operand][last].coef[l] == 1 && c->map[operand][last].divisor == 1;
@@ -158,10 +158,10 @@ static bool reads_words(const Node *product) {
     const Contract *c = product->attr->contract;
     for (int k = 0; k < 2; k++) {
         const Node *x = product->in[k];
-        const int last = x->shape.rank - 1;
+        const int last = x->shape->rank - 1;
         for (int d = 0; d <= last; d++)
             if (affine_single_loop(c, &c->map[k][d]) < 0) return false;
-        if (op_is_memory(x->op) && dtype_bytes(x->dtype) == 2 && (last < 0 || x->shape.dim[last].bound % 2)) return false;
+        if (op_is_memory(x->op) && dtype_bytes(x->dtype) == 2 && (last < 0 || x->shape->dim[last].bound % 2)) return false;
     }
     return true;
 }

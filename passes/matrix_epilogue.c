@@ -37,7 +37,7 @@ static bool first_time(Walk *w, const Node *n) {
 static double staged(const Node *n, double share) { return share >= 1 && dtype_bytes(n->dtype) == 2 ? 2 : 0; }
 
 static void walk(Walk *w, const Node *n) {
-    const double results = w->p->batch * w->p->m * w->p->n, share = results > 0 ? (double)shape_elements(n->shape) / results : 0;
+    const double results = w->p->batch * w->p->m * w->p->n, share = results > 0 ? (double)shape_elements(*n->shape) / results : 0;
     if (op_info[n->op].cls == CLASS_CONTRACT || !first_time(w, n)) return;
     if (is_read(w, n)) {
         w->p->reads += share * dtype_bytes(n->dtype);

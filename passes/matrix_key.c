@@ -9,7 +9,7 @@
 static char contiguous_along(const Node *n, const MatrixTiles *m, int operand) {
     static const char letter[] = {
         [LOOP_BATCH] = 'b', [LOOP_M] = 'm', [LOOP_N] = 'n', [LOOP_K] = 'k', [LOOP_OTHER] = '-'};
-    const int last = n->in[operand]->shape.rank - 1;
+    const int last = n->in[operand]->shape->rank - 1;
     const int loop = last < 0 ? -1 : affine_single_loop(n->attr->contract, &n->attr->contract->map[operand][last]);
     if (loop < 0) return '-';
     const LoopClass cls = m->term[0].loop[loop];
@@ -18,7 +18,7 @@ static char contiguous_along(const Node *n, const MatrixTiles *m, int operand) {
 
 static void print_tensor(FILE *f, const Node *n, bool first) {
     fprintf(f, "%s%s[", first ? "" : ",", dtype_name(n->dtype));
-    for (int d = 0; d < n->shape.rank; d++) fprintf(f, "%s%lld", d ? "," : "", (long long)n->shape.dim[d].bound);
+    for (int d = 0; d < n->shape->rank; d++) fprintf(f, "%s%lld", d ? "," : "", (long long)n->shape->dim[d].bound);
     fputc(']', f);
 }
 

@@ -8,7 +8,7 @@
  * training step has their gradients side by side anyway, for the weight's; elsewhere they may take no more than what is
  * read. */
 #include "passes/parts_of_product.h"
-#include "ir/attr_pool.h"
+#include "ir/node_pool.h"
 #include "passes/contract_class.h"
 #include "passes/insert.h"
 #include <stdlib.h>
@@ -39,14 +39,14 @@ static const Attr *at_zero(Graph *g, Arena *scratch, const Member *m) {
     c.map[m->operand][m->dim].c = 0;
     attr.contract = &c;
     n.attr = &attr;
-    return attr_pool_get(g->attrs, &n);
+    return node_pool_attr(g->pool, &n);
 }
 
 static bool find_place(const Node *n, Member *m) {
     const Contract *c = n->attr->contract;
     for (int k = 0; k < 2; k++)
-        for (int d = 0; d < n->in[k]->shape.rank; d++) {
-            const Dim extent = n->in[k]->shape.dim[d];
+        for (int d = 0; d < n->in[k]->shape->rank; d++) {
+            const Dim extent = n->in[k]->shape->dim[d];
             if (!dim_is_fixed(extent) || extent.bound < 2 || !is_place(&c->map[k][d])) continue;
             *m = (Member){.node = (Node *)n, .operand = k, .dim = d, .place = c->map[k][d].c};
             return true;
@@ -55,7 +55,7 @@ static bool find_place(const Node *n, Member *m) {
 }
 
 static bool may_be_part(const Node *n) {
-    return contract_is_product(n) && dtype_is_float(n->dtype) && shape_is_fixed(n->shape) && n->shape.rank < MAX_RANK &&
+    return contract_is_product(n) && dtype_is_float(n->dtype) && shape_is_fixed(*n->shape) && n->shape->rank < MAX_RANK &&
            n->attr->contract->n_loops < MAX_LOOPS && n->in[0] != n->in[1];
 }
 
@@ -87,7 +87,7 @@ static bool same_product(const Member *a, const Member *b) {
     const Node *x = a->node, *y = b->node;
     return x->in[0] == y->in[0] && x->in[1] == y->in[1] && a->operand == b->operand && a->dim == b->dim &&
            a->attr == b->attr && x->dtype == y->dtype && x->precision == y->precision && x->phase == y->phase &&
-           x->remat == y->remat && shape_same(&x->shape, &y->shape);
+           x->remat == y->remat && shape_same(x->shape, y->shape);
 }
 
 /* What a derivative is taken by stays as it is. */
@@ -121,9 +121,9 @@ static int64_t step_of(const Member *m, int n) {
 
 static bool pays(const PassContext *c, const Graph *g, const Member *m, int n) {
     const Node *x = m->node;
-    const int64_t result = shape_elements(x->shape), whole = shape_elements(x->in[m->operand]->shape),
-                  shared = shape_elements(x->in[1 - m->operand]->shape),
-                  part = whole / x->in[m->operand]->shape.dim[m->dim].bound;
+    const int64_t result = shape_elements(*x->shape), whole = shape_elements(*x->in[m->operand]->shape),
+                  shared = shape_elements(*x->in[1 - m->operand]->shape),
+                  part = whole / x->in[m->operand]->shape->dim[m->dim].bound;
     const bool keeps =
         (g->entry == ENTRY_GRAD || g->entry == ENTRY_STEP) && c->target && c->target->backend != BACKEND_C99;
     if (n < 2 || !step_of(m, n) || c->checkpoint != CHECKPOINT_NONE) return false;
@@ -175,14 +175,14 @@ static Node *whole_product(Graph *g, Arena *scratch, const Member *m, int n, int
 /* The member becomes a reshape of a slice, which goes in front of it. */
 static Node *make_part(Graph *g, Node *member, Node *whole, int loop, int at) {
     Attr cut = {0};
-    for (int d = 0; d < whole->shape.rank; d++) {
+    for (int d = 0; d < whole->shape->rank; d++) {
         cut.lo[d] = dim_fixed(d == loop ? at : 0);
-        cut.hi[d] = d == loop ? dim_fixed(1) : whole->shape.dim[d];
+        cut.hi[d] = d == loop ? dim_fixed(1) : whole->shape->dim[d];
         cut.step[d] = 1;
     }
     Node *slice = like(graph_op(g, OP_SLICE, 1, &whole, &cut), member);
     slice->precision = PRECISION_F32;
-    const Node *reshape = graph_reshape(g, slice, member->shape);
+    const Node *reshape = graph_reshape(g, slice, *member->shape);
     g->nodes.n--;
     member->op = OP_RESHAPE;
     member->precision = PRECISION_F32;

@@ -127,7 +127,7 @@ static bool match_node(Match *m, Node *n) {
 
 static Node *build(Match *m) {
     const Token *t = m->at++;
-    if (t->kind == TOKEN_NUMBER) return rewrite_const(m->r, m->root->dtype, m->root->shape, t->number);
+    if (t->kind == TOKEN_NUMBER) return rewrite_const(m->r, m->root->dtype, *m->root->shape, t->number);
     if (t->kind == TOKEN_CONSTANT) return m->constant[t->which];
     if (t->kind == TOKEN_LETTER) return m->letter[t->which];
     const Op op = (Op)t->which;

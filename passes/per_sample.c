@@ -21,7 +21,7 @@ int per_sample_loop(const bool *data, const Node *n) {
     int loop = -1;
     if (n->op != OP_CONTRACT || c->n_loops == c->n_out || n->n_in != 2) return -1;
     for (int k = 0; k < 2; k++) {
-        if (!data[n->in[k]->id] || n->in[k]->shape.rank == 0) continue;
+        if (!data[n->in[k]->id] || n->in[k]->shape->rank == 0) continue;
         const int at = affine_single_loop(c, &c->map[k][0]);
         if (at < 0 || (loop >= 0 && at != loop)) return -1;
         loop = at;

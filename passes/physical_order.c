@@ -35,12 +35,12 @@ typedef struct Order {
 
 static bool can_turn(const Node *n) {
     const OpClass cls = op_info[n->op].cls;
-    return n->shape.rank >= FEWEST_DIMS && (cls == CLASS_ELEMENT || cls == CLASS_CONTRACT);
+    return n->shape->rank >= FEWEST_DIMS && (cls == CLASS_ELEMENT || cls == CLASS_CONTRACT);
 }
 
 /* What the caller hands in, copied in another order. */
 static bool can_copy(const Order *o, const Node *n) {
-    return o->copies && op_is_memory(n->op) && n->shape.rank >= FEWEST_DIMS && shape_is_fixed(n->shape);
+    return o->copies && op_is_memory(n->op) && n->shape->rank >= FEWEST_DIMS && shape_is_fixed(*n->shape);
 }
 
 /* ---- which values change together -------------------------------------------------------------------------------- */
@@ -71,7 +71,7 @@ static uint32_t window_loops(const Node *n) {
     const Contract *c = n->attr->contract;
     uint32_t found = 0;
     for (int k = 0; k < n->n_in; k++)
-        for (int d = 0; d < n->in[k]->shape.rank; d++)
+        for (int d = 0; d < n->in[k]->shape->rank; d++)
             for (int l = 0; l < c->n_loops && loops_in(c, &c->map[k][d]) > 1; l++)
                 if (c->map[k][d].coef[l]) found |= UINT32_C(1) << l;
     return found;
@@ -81,7 +81,7 @@ static uint32_t window_loops(const Node *n) {
 static bool is_channel(const Node *n, int k, int d, uint32_t window) {
     const Contract *c = n->attr->contract;
     const int loop = affine_single_loop(c, &c->map[k][d]);
-    return n->in[k]->shape.dim[d].bound == 1 || (loop >= 0 && !(window >> loop & 1));
+    return n->in[k]->shape->dim[d].bound == 1 || (loop >= 0 && !(window >> loop & 1));
 }
 
 static void count_votes(Order *o) {
@@ -92,10 +92,10 @@ static void count_votes(Order *o) {
         double work = 1;
         for (int l = 0; window && l < c->n_loops; l++) work *= (double)c->extent[l].bound;
         for (int k = 0; window && k < n->n_in; k++) {
-            int d = n->in[k]->shape.rank - 1;
+            int d = n->in[k]->shape->rank - 1;
             while (d >= 0 && !is_channel(n, k, d, window)) d--;
             if (d < 0 || !(can_turn(n->in[k]) || can_copy(o, n->in[k]))) continue;
-            const int64_t bytes = n->in[k]->shape.dim[d].bound * dtype_bytes(n->in[k]->dtype);
+            const int64_t bytes = n->in[k]->shape->dim[d].bound * dtype_bytes(n->in[k]->dtype);
             if (bytes >= LEAST_BYTES) o->vote[leader_of(o, n->in[k]->id)][d] += work;
         }
     }
@@ -104,7 +104,7 @@ static void count_votes(Order *o) {
 /* The innermost dim of operand k in the order that it gets. */
 static int last_dim(const Order *o, const Node *n, int k) {
     const int inner = o->inner[n->in[k]->id];
-    return inner == AS_IS ? n->in[k]->shape.rank - 1 : inner;
+    return inner == AS_IS ? n->in[k]->shape->rank - 1 : inner;
 }
 
 /* The loop of operand k's dim d if it is a channel of the result as well, from loop `least` on; -1. */
@@ -116,7 +116,7 @@ static int result_channel(const Node *n, int k, int d, uint32_t window, int leas
 }
 
 static bool reads(const Node *n, int k, int loop) {
-    for (int d = 0; d < n->in[k]->shape.rank; d++)
+    for (int d = 0; d < n->in[k]->shape->rank; d++)
         if (n->attr->contract->map[k][d].coef[loop]) return true;
     return false;
 }
@@ -125,8 +125,8 @@ static bool reads(const Node *n, int k, int loop) {
  * classes: [n, f, p, u, q, v]): tiles' columns would be apart. */
 static int columns_apart(const Node *n) {
     const Contract *c = n->attr->contract;
-    const int last = n->shape.rank - 1;
-    if (n->op != OP_CONTRACT || n->n_in != 2 || !can_turn(n) || !shape_is_fixed(n->shape)) return AS_IS;
+    const int last = n->shape->rank - 1;
+    if (n->op != OP_CONTRACT || n->n_in != 2 || !can_turn(n) || !shape_is_fixed(*n->shape)) return AS_IS;
     if (c->extent[last].bound * dtype_bytes(n->dtype) >= LEAST_BYTES) return AS_IS;
     const int k = reads(n, 0, last) ? 0 : 1;
     int64_t sums = 1;
@@ -153,14 +153,14 @@ static int inner_of_result(const Order *o, const Node *n) {
     int64_t sums = 1;
     for (int l = window ? c->n_out : 0; window && l < c->n_loops; l++) sums *= c->extent[l].bound;
     if (!window || !(window >> (c->n_out - 1) & 1) || sums < (o->copies ? COPIED_SUMS : LEAST_SUMS)) return AS_IS;
-    const int first = o->copies && shape_is_fixed(n->shape) ? 0 : 1;
+    const int first = o->copies && shape_is_fixed(*n->shape) ? 0 : 1;
     for (int least = 1; least >= first; least--)
         for (int k = 0; k < n->n_in; k++) {
             const int loop = result_channel(n, k, last_dim(o, n, k), window, least);
             if (loop >= 0) return loop;
         }
     for (int k = 0; k < n->n_in && o->copies; k++)
-        for (int d = n->in[k]->shape.rank - 1; d >= 0 && !reads(n, k, c->n_out - 1); d--) {
+        for (int d = n->in[k]->shape->rank - 1; d >= 0 && !reads(n, k, c->n_out - 1); d--) {
             const int loop = result_channel(n, k, d, window, first);
             if (loop >= 0) return loop;
         }
@@ -170,14 +170,14 @@ static int inner_of_result(const Order *o, const Node *n) {
 /* The dim to be innermost, or AS_IS.  A run-time extent stays outermost. */
 static int inner_of(const Order *o, const Node *n) {
     const double *vote = o->vote[leader_of(o, n->id)];
-    int best = n->shape.rank - 1;
+    int best = n->shape->rank - 1;
     if (!can_turn(n) && !can_copy(o, n)) return AS_IS;
     for (int d = best; d >= 0; d--)
         if (vote[d] > vote[best]) best = d;
-    if (can_copy(o, n) && vote[best] < (double)LEAST_READS * (double)shape_elements(n->shape)) return AS_IS;
-    for (int d = 0; d < n->shape.rank && best == 0; d++)
-        if (!dim_is_fixed(n->shape.dim[d])) return AS_IS;
-    return best == n->shape.rank - 1 ? AS_IS : best;
+    if (can_copy(o, n) && vote[best] < (double)LEAST_READS * (double)shape_elements(*n->shape)) return AS_IS;
+    for (int d = 0; d < n->shape->rank && best == 0; d++)
+        if (!dim_is_fixed(n->shape->dim[d])) return AS_IS;
+    return best == n->shape->rank - 1 ? AS_IS : best;
 }
 
 /* ---- the other order: all dims but `inner`, then it -------------------------------------------------------------- */
@@ -185,8 +185,8 @@ static int old_dim(int rank, int inner, int d) { return d == rank - 1 ? inner : 
 static int new_dim(int rank, int inner, int d) { return d == inner ? rank - 1 : d < inner ? d : d - 1; }
 
 static Shape turned_shape(const Node *n, int inner) {
-    Shape s = n->shape;
-    for (int d = 0; d < s.rank; d++) s.dim[d] = n->shape.dim[old_dim(s.rank, inner, d)];
+    Shape s = *n->shape;
+    for (int d = 0; d < s.rank; d++) s.dim[d] = n->shape->dim[old_dim(s.rank, inner, d)];
     return s;
 }
 
@@ -202,14 +202,14 @@ static Node *like(const Node *n, Node *copy) {
 static Node *plain(Order *o, const Node *n) {
     if (o->plain[n->id]) return o->plain[n->id];
     int8_t perm[MAX_RANK] = {0};
-    for (int d = 0; d < n->shape.rank && d < MAX_RANK; d++)
-        perm[d] = (int8_t)new_dim(n->shape.rank, o->inner[n->id], d);
+    for (int d = 0; d < n->shape->rank && d < MAX_RANK; d++)
+        perm[d] = (int8_t)new_dim(n->shape->rank, o->inner[n->id], d);
     return o->plain[n->id] = like(n, graph_transpose(o->made, o->turned[n->id], perm));
 }
 
 static Node *turned_copy(Order *o, const Node *n, int inner) {
     int8_t perm[MAX_RANK] = {0};
-    for (int d = 0; d < n->shape.rank && d < MAX_RANK; d++) perm[d] = (int8_t)old_dim(n->shape.rank, inner, d);
+    for (int d = 0; d < n->shape->rank && d < MAX_RANK; d++) perm[d] = (int8_t)old_dim(n->shape->rank, inner, d);
     return like(n, graph_transpose(o->made, plain(o, n), perm));
 }
 
@@ -239,7 +239,7 @@ static Node *copy_contract(Order *o, const Node *n, int inner) {
     c.map = map;
     c.guard = guard;
     for (int k = 0; k < n->n_in; k++) {
-        const int from = o->inner[n->in[k]->id], rank = n->in[k]->shape.rank;
+        const int from = o->inner[n->in[k]->id], rank = n->in[k]->shape->rank;
         in[k] = from == AS_IS ? plain(o, n->in[k]) : o->turned[n->in[k]->id];
         for (int d = 0; d < rank; d++)
             map[k][d] = with_loops(&old->map[k][from == AS_IS ? d : old_dim(rank, from, d)], old, inner);
@@ -262,7 +262,7 @@ static Node *copy_element(Order *o, const Node *n, int inner) {
 
 /* A sum over the other order, where what is left keeps its own; NULL: it does not. */
 static Node *copy_sum(Order *o, const Node *n) {
-    const int inner = n->op == OP_SUM ? o->inner[n->in[0]->id] : AS_IS, rank = n->n_in ? n->in[0]->shape.rank : 0;
+    const int inner = n->op == OP_SUM ? o->inner[n->in[0]->id] : AS_IS, rank = n->n_in ? n->in[0]->shape->rank : 0;
     int8_t axes[MAX_RANK];
     int n_axes = 0, left = -1;
     for (int d = 0; d < rank && inner != AS_IS; d++) {
@@ -282,17 +282,17 @@ static Node *copy_sum(Order *o, const Node *n) {
 /* A reshape that leaves the innermost dim of the other order whole, of that order; NULL: it does not. */
 static Node *copy_reshape(Order *o, const Node *n) {
     const Node *x = n->op == OP_RESHAPE ? n->in[0] : NULL;
-    const int inner = x ? o->inner[x->id] : AS_IS, rank = n->shape.rank;
+    const int inner = x ? o->inner[x->id] : AS_IS, rank = n->shape->rank;
     int64_t before = 1, reached = 1;
-    if (inner == AS_IS || !shape_is_fixed(n->shape) || !shape_is_fixed(x->shape)) return NULL;
-    for (int d = 0; d < inner; d++) before *= x->shape.dim[d].bound;
+    if (inner == AS_IS || !shape_is_fixed(*n->shape) || !shape_is_fixed(*x->shape)) return NULL;
+    for (int d = 0; d < inner; d++) before *= x->shape->dim[d].bound;
     int whole = 0;
-    for (; whole < rank && reached < before; whole++) reached *= n->shape.dim[whole].bound;
-    if (whole >= rank || reached != before || !dim_equal(n->shape.dim[whole], x->shape.dim[inner])) return NULL;
-    Shape s = n->shape;
+    for (; whole < rank && reached < before; whole++) reached *= n->shape->dim[whole].bound;
+    if (whole >= rank || reached != before || !dim_equal(n->shape->dim[whole], x->shape->dim[inner])) return NULL;
+    Shape s = *n->shape;
     int8_t perm[MAX_RANK] = {0};
     for (int d = 0; d < rank; d++) {
-        s.dim[d] = n->shape.dim[old_dim(rank, whole, d)];
+        s.dim[d] = n->shape->dim[old_dim(rank, whole, d)];
         perm[d] = (int8_t)new_dim(rank, whole, d);
     }
     return graph_transpose(o->made, like(n, graph_reshape(o->made, o->turned[x->id], s)), perm);
@@ -305,7 +305,7 @@ static Node *copy_plain(Order *o, const Node *n) {
     if (n->op == OP_CONTRACT) return copy_contract(o, n, AS_IS);
     Node **in = ARENA_ARRAY(o->made->arena, Node *, n->n_in + 1);
     for (int k = 0; k < n->n_in; k++) in[k] = plain(o, n->in[k]);
-    copy = graph_node(o->made, n->op, n->n_in, in, NULL, n->dtype, n->shape);
+    copy = graph_node(o->made, n->op, n->n_in, in, NULL, n->dtype, *n->shape);
     copy->attr = n->attr;
     return copy;
 }

@@ -31,7 +31,7 @@ typedef struct PlanNode {
 
 typedef struct PlanKernel {
     KernelKind kind;
-    Shape p, r;          /* parallel dims; row dims (KERNEL_ROW only) */
+    const Shape *p, *r;  /* parallel dims; row dims, which only a KERNEL_ROW has; the graph's pool keeps them */
     VEC(PlanNode) nodes; /* computed once per program, in graph order; the rest is inlined */
     VEC(Node *) outputs; /* nodes it writes to memory, all over one iteration space */
     VEC(Node *) reads;   /* materialised nodes (or sources with memory) it reads */

@@ -73,9 +73,9 @@ static void check_parts(Check *c, int kernel, const Node *x) {
         if (at->within != x || at->home != HOME_ARENA) FAIL(c, "%%%d does not lie in %%%d", part->id, x->id);
         if (at->offset != b->offset + before * b->stride[x->attr->axis] * dtype_bytes(x->dtype))
             FAIL(c, "%%%d is at %" PRId64 ", not where %%%d has it", part->id, at->offset, x->id);
-        for (int d = 0; d < x->shape.rank; d++)
+        for (int d = 0; d < x->shape->rank; d++)
             if (at->stride[d] != b->stride[d]) FAIL(c, "%%%d has not the strides of %%%d", part->id, x->id);
-        before += part->shape.dim[x->attr->axis].bound;
+        before += part->shape->dim[x->attr->axis].bound;
         if (at->writer < 0)
             check_parts(c, kernel, part);
         else if (!c->written[part->id])
@@ -125,7 +125,7 @@ static void check_write(Check *c, int kernel, const Node *x) {
     const PlanBuffer *b = &c->p->buffer[x->id];
     if (c->written[x->id]) FAIL(c, "kernel %d writes %%%d a second time", kernel, x->id);
     if (b->writer != kernel) FAIL(c, "%%%d names kernel %d as its writer, but %d writes it", x->id, b->writer, kernel);
-    if (b->bytes < shape_elements(x->shape) * dtype_bytes(x->dtype))
+    if (b->bytes < shape_elements(*x->shape) * dtype_bytes(x->dtype))
         FAIL(c, "%%%d has %" PRId64 " bytes, too few for its shape", x->id, b->bytes);
     c->written[x->id] = true;
     check_target(c, kernel, b, x->id);

@@ -56,10 +56,10 @@ Node *precision_cast(Graph *g, Node *x, DType t, const Node *at) {
 
 Node *precision_remake(Graph *g, const Node *n, Node *const *in) {
     DType dtype;
-    Shape shape = n->shape;
+    Shape shape = *n->shape;
     const char *why;
     if (!graph_infer(g->arena, n->op, n->n_in, in, n->attr, &dtype, &shape, &why)) return NULL;
-    Node *made = graph_node(g, n->op, n->n_in, in, NULL, dtype, n->shape);
+    Node *made = graph_node(g, n->op, n->n_in, in, NULL, dtype, *n->shape);
     if (op_info[n->op].type != TYPE_ATTR || dtype == n->dtype) made->attr = n->attr; /* never edited */
     return placed(made, n);
 }
@@ -200,7 +200,7 @@ static void place_derivative(Place *p, const Node *n) {
 }
 
 static void place_source(Place *p, const Node *n) {
-    Node *made = graph_node(p->g, n->op, n->n_in, operands(p, n), NULL, n->dtype, n->shape);
+    Node *made = graph_node(p->g, n->op, n->n_in, operands(p, n), NULL, n->dtype, *n->shape);
     made->attr = n->attr;
     set(p, n, placed(made, n), n->op == OP_STATE || n->op == OP_RANDOM ? HIGH : NEUTRAL);
 }

@@ -41,7 +41,7 @@ static Node *product_in_f32(Raise *r, const Node *n, Node *const *in) {
 }
 
 static Node *constant_in_f32(Raise *r, const Node *n) {
-    Node *made = graph_const(r->g, DT_F32, n->shape, n->attr->value);
+    Node *made = graph_const(r->g, DT_F32, *n->shape, n->attr->value);
     made->phase = n->phase, made->remat = n->remat, made->loc = n->loc;
     return made;
 }
@@ -65,7 +65,7 @@ static Node *remake(Raise *r, const Node *n) {
     if (up && is_low_product(n)) return product_in_f32(r, n, in);
     if (up && n->op == OP_CONST) return constant_in_f32(r, n);
     if (op_info[n->op].cls == CLASS_SOURCE) {
-        Node *made = graph_node(r->g, n->op, n->n_in, in, NULL, n->dtype, n->shape);
+        Node *made = graph_node(r->g, n->op, n->n_in, in, NULL, n->dtype, *n->shape);
         made->attr = n->attr;
         made->phase = n->phase, made->remat = n->remat, made->loc = n->loc;
         return made;

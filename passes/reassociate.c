@@ -25,7 +25,7 @@ static bool is_plain_product(const Node *n) {
 
 static uint32_t operand_loops(const Triple *t, int k) {
     uint32_t loops = 0;
-    for (int d = 0; d < t->product->in[k]->shape.rank; d++)
+    for (int d = 0; d < t->product->in[k]->shape->rank; d++)
         loops |= 1u << t->loop[affine_single_loop(t->c, &t->c->map[k][d])];
     return loops;
 }
@@ -43,7 +43,7 @@ static Triple triple_of(const Node *sum, const Node *product, const Node *other)
 
 /* Sets at[loop of y] to the loop here that stands at the same place of the same operand; false if they disagree. */
 static bool match_operand(const Triple *t, const Contract *y, int place, const Node *x, int k, int *at) {
-    for (int d = 0; d < x->shape.rank; d++) {
+    for (int d = 0; d < x->shape->rank; d++) {
         const int theirs = affine_single_loop(y, &y->map[place][d]);
         const int ours = k < 0 ? d : t->loop[affine_single_loop(t->c, &t->c->map[k][d])];
         if (at[theirs] >= 0 && at[theirs] != ours) return false;
@@ -55,7 +55,7 @@ static bool match_operand(const Triple *t, const Contract *y, int place, const N
 /* Is y the sum of other * operand k over exactly the loops that only they have?  at[]: y's loops as ours. */
 static bool is_partial(const Triple *t, int k, const Node *y, int *at) {
     const Contract *c = y->attr->contract;
-    const uint32_t both = ((1u << t->product->shape.rank) - 1) | t->reads[k];
+    const uint32_t both = ((1u << t->product->shape->rank) - 1) | t->reads[k];
     const uint32_t inner = both & t->summed & ~t->reads[1 - k];
     for (int place = 0; place < 2; place++) {
         if (y->in[place] != t->other || y->in[1 - place] != t->product->in[k]) continue;
@@ -76,7 +76,7 @@ static bool is_partial(const Triple *t, int k, const Node *y, int *at) {
 /* x, whose dims are the loops loop[], with its dims in this order; all of them must be there. */
 static Node *in_order(Rewriter *r, Node *x, const int *loop, int n, const int *order) {
     int8_t perm[MAX_RANK];
-    if (x->shape.rank != n) return NULL;
+    if (x->shape->rank != n) return NULL;
     for (int i = 0; i < n; i++) {
         int d = 0;
         while (d < n && loop[d] != order[i]) d++;
@@ -89,7 +89,7 @@ static Node *in_order(Rewriter *r, Node *x, const int *loop, int n, const int *o
 /* sum(a * y) over what is left, its dims last, in y's order. */
 static Node *emit(Rewriter *r, const Triple *t, int k, Node *y, const int *at) {
     Node *a = t->product->in[1 - k];
-    const int n = y->shape.rank;
+    const int n = y->shape->rank;
     int order[MAX_RANK], loop[MAX_RANK], used = 0, n_kept;
     for (int d = 0; d < n; d++)
         if (!(t->summed >> at[d] & 1)) order[used++] = at[d];
@@ -103,8 +103,8 @@ static Node *emit(Rewriter *r, const Triple *t, int k, Node *y, const int *at) {
     n_kept = used;
     for (int d = 0; d < n; d++)
         if (t->summed >> at[d] & 1) order[used++] = at[d];
-    if (n_kept != t->sum->shape.rank || n_kept == n) return NULL;
-    for (int d = 0; d < a->shape.rank; d++) loop[d] = t->loop[affine_single_loop(t->c, &t->c->map[1 - k][d])];
+    if (n_kept != t->sum->shape->rank || n_kept == n) return NULL;
+    for (int d = 0; d < a->shape->rank; d++) loop[d] = t->loop[affine_single_loop(t->c, &t->c->map[1 - k][d])];
     Node *x = in_order(r, a, loop, n, order), *z = in_order(r, y, at, n, order);
     int8_t axes[MAX_RANK];
     for (int i = n_kept; i < n; i++) axes[i - n_kept] = (int8_t)i;
@@ -118,8 +118,8 @@ static Node *with_partial(Rewriter *r, const Triple *t) {
         if (y->remat != r->at->remat || !is_plain_product(y)) continue;
         int at[MAX_LOOPS];
         for (int k = 0; k < 2; k++) {
-            const int64_t read = shape_elements(y->shape) + shape_elements(t->product->in[1 - k]->shape);
-            const bool pays = read < shape_elements(t->product->shape);
+            const int64_t read = shape_elements(*y->shape) + shape_elements(*t->product->in[1 - k]->shape);
+            const bool pays = read < shape_elements(*t->product->shape);
             Node *made = pays && is_partial(t, k, y, at) ? emit(r, t, k, y, at) : NULL;
             if (made) return made;
         }

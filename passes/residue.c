@@ -88,7 +88,7 @@ static int64_t ceil_div(int64_t a, int64_t b) { return (a + b - 1) / b; }
 
 static bool substitute_all(const Residue *x, Contract *c, Node *const *in) {
     for (int k = 0; k < c->n_operands; k++)
-        for (int d = 0; d < in[k]->shape.rank; d++)
+        for (int d = 0; d < in[k]->shape->rank; d++)
             if (!substitute(x, &c->map[k][d], true)) return false;
     for (int i = 0; i < c->n_guards; i++)
         if (!substitute(x, &c->guard[i].e, c->guard[i].kind == GUARD_RANGE)) return false;
@@ -104,7 +104,7 @@ static bool substitute_all(const Residue *x, Contract *c, Node *const *in) {
 static Node *flatten(Rewriter *r, Node *z, const Residue *x, Shape want) {
     Shape flat = want;
     Attr attr = {0};
-    flat.dim[x->out] = dim_fixed(z->shape.dim[x->out].bound * x->divisor);
+    flat.dim[x->out] = dim_fixed(z->shape->dim[x->out].bound * x->divisor);
     for (int d = 0; d < want.rank; d++) {
         attr.lo[d] = dim_fixed(d == x->out ? x->shift : 0);
         attr.hi[d] = want.dim[d];
@@ -125,7 +125,7 @@ static Node *split(Rewriter *r, const Node *n, const Residue *x) {
         c.guard[c.n_guards++] = in_range;
     }
     Node *classes = substitute_all(x, &c, n->in) ? rewrite_contract(r, &c, n->in) : NULL;
-    return classes ? flatten(r, classes, x, n->shape) : NULL;
+    return classes ? flatten(r, classes, x, *n->shape) : NULL;
 }
 
 /* ---- one class only -------------------------------------------------------------------------------------------- */
@@ -155,7 +155,7 @@ static bool thin(Affine *e, int loop, int64_t divisor, int64_t first, bool quoti
 
 static bool thin_all(Contract *c, Node *const *in, int loop, int64_t divisor, int64_t first) {
     for (int k = 0; k < c->n_operands; k++)
-        for (int d = 0; d < in[k]->shape.rank; d++)
+        for (int d = 0; d < in[k]->shape->rank; d++)
             if (!thin(&c->map[k][d], loop, divisor, first, true)) return false;
     for (int i = 0; i < c->n_guards; i++)
         if (!thin(&c->guard[i].e, loop, divisor, first, c->guard[i].kind == GUARD_RANGE)) return false;
@@ -165,7 +165,7 @@ static bool thin_all(Contract *c, Node *const *in, int loop, int64_t divisor, in
 
 /* z[.., p', ..] with `first` zeros before and divisor - 1 - first behind each, cut to `want`. */
 static Node *lay_apart(Rewriter *r, Node *z, int loop, int64_t divisor, int64_t first, Shape want) {
-    Shape apart = z->shape, flat = z->shape;
+    Shape apart = *z->shape, flat = *z->shape;
     for (int d = apart.rank++; d > loop + 1; d--) apart.dim[d] = apart.dim[d - 1];
     apart.dim[loop + 1] = dim_fixed(1);
     Attr pad = {0}, cut = {0};
@@ -191,12 +191,12 @@ static Node *keep_class(Rewriter *r, const Node *n, const Affine *e) {
     Contract c = *old;
     int64_t first = 0, part = 1;
     const int loop = e->divisor > 1 ? single_loop(old, e, &part, &first) : -1;
-    if (loop < 0 || n->shape.rank == MAX_RANK) return NULL;
+    if (loop < 0 || n->shape->rank == MAX_RANK) return NULL;
     c.map = arena_dup(r->scratch, old->map, sizeof *old->map * (size_t)old->n_operands);
     c.guard = ARENA_ARRAY(r->scratch, Guard, old->n_guards + 1);
     if (old->n_guards) memcpy(c.guard, old->guard, sizeof(Guard) * (size_t)old->n_guards);
     Node *thin = thin_all(&c, n->in, loop, part, first) ? rewrite_contract(r, &c, n->in) : NULL;
-    return thin ? lay_apart(r, thin, loop, part, first, n->shape) : NULL;
+    return thin ? lay_apart(r, thin, loop, part, first, *n->shape) : NULL;
 }
 
 /* ---- one term at most ------------------------------------------------------------------------------------------ */
@@ -244,11 +244,11 @@ static bool read_apart(const Apart *x, Affine *e, bool quotient) {
 
 /* Elements [from, from + length) along dim, zeros where there are none. */
 static Node *cut(Rewriter *r, Node *x, int dim, int64_t from, int64_t length) {
-    const int64_t have = x->shape.dim[dim].bound;
+    const int64_t have = x->shape->dim[dim].bound;
     Attr slice = {0}, pad = {0};
-    for (int d = 0; d < x->shape.rank; d++) {
+    for (int d = 0; d < x->shape->rank; d++) {
         slice.lo[d] = pad.lo[d] = pad.hi[d] = dim_fixed(0);
-        slice.hi[d] = x->shape.dim[d];
+        slice.hi[d] = x->shape->dim[d];
         slice.step[d] = 1;
     }
     const int64_t lo = from > 0 ? from : 0, hi = from + length < have ? from + length : have;
@@ -262,7 +262,7 @@ static Node *cut(Rewriter *r, Node *x, int dim, int64_t from, int64_t length) {
 
 /* z[.., q, n, ..] as y[.., p, ..]. */
 static Node *lay_columns(Rewriter *r, Node *z, const Apart *x, Shape want) {
-    Shape s = z->shape, flat = want;
+    Shape s = *z->shape, flat = want;
     const int n = x->out + 1;
     for (int d = s.rank++; d > n + 1; d--) s.dim[d] = s.dim[d - 1];
     s.dim[n + 1] = dim_fixed(1);
@@ -279,13 +279,13 @@ static Node *keep_columns(Rewriter *r, const Node *n, const Affine *e, Dim reads
     const Contract *old = n->attr->contract;
     Apart x;
     Contract c = *old;
-    if (n->shape.rank + 2 > MAX_RANK || old->n_loops - old->n_out < 2 || !find_apart(old, e, reads, &x)) return NULL;
-    if (x.shift + x.divisor * x.reads <= 0 || x.shift >= n->shape.dim[x.out].bound) return NULL;
+    if (n->shape->rank + 2 > MAX_RANK || old->n_loops - old->n_out < 2 || !find_apart(old, e, reads, &x)) return NULL;
+    if (x.shift + x.divisor * x.reads <= 0 || x.shift >= n->shape->dim[x.out].bound) return NULL;
     c.map = arena_dup(r->scratch, old->map, sizeof *old->map * (size_t)old->n_operands);
     c.guard = ARENA_ARRAY(r->scratch, Guard, old->n_guards + 1);
     if (old->n_guards) memcpy(c.guard, old->guard, sizeof(Guard) * (size_t)old->n_guards);
     for (int k = 0; k < c.n_operands; k++)
-        for (int d = 0; d < n->in[k]->shape.rank; d++)
+        for (int d = 0; d < n->in[k]->shape->rank; d++)
             if (!read_apart(&x, &c.map[k][d], true)) return NULL;
     for (int i = 0; i < c.n_guards; i++)
         if (!read_apart(&x, &c.guard[i].e, c.guard[i].kind == GUARD_RANGE)) return NULL;
@@ -294,7 +294,7 @@ static Node *keep_columns(Rewriter *r, const Node *n, const Affine *e, Dim reads
     c.extent[x.out + 1] = dim_fixed(x.taps);
     c.n_out++;
     Node *columns = rewrite_contract(r, &c, n->in);
-    return columns ? lay_columns(r, columns, &x, n->shape) : NULL;
+    return columns ? lay_columns(r, columns, &x, *n->shape) : NULL;
 }
 
 static Node *split_at(Rewriter *r, const Node *n, const Affine *e) {
@@ -307,9 +307,9 @@ Node *rule_residue(Rewriter *r, const Node *n) {
     Node *done = NULL;
     if (c->n_loops == MAX_LOOPS || c->n_out == MAX_RANK) return NULL;
     for (int k = 0; k < c->n_operands; k++)
-        for (int d = 0; d < n->in[k]->shape.rank && !done; d++) {
+        for (int d = 0; d < n->in[k]->shape->rank && !done; d++) {
             done = split_at(r, n, &c->map[k][d]);
-            if (!done) done = keep_columns(r, n, &c->map[k][d], n->in[k]->shape.dim[d]);
+            if (!done) done = keep_columns(r, n, &c->map[k][d], n->in[k]->shape->dim[d]);
         }
     for (int i = 0; i < c->n_guards && !done; i++)
         if (c->guard[i].kind == GUARD_RANGE) done = split_at(r, n, &c->guard[i].e);

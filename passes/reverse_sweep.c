@@ -81,7 +81,7 @@ static void propagate(Sweep *s, Node *n, Node *dy) {
 }
 
 Node *sweep_const(const Sweep *s, const Node *like, double value) {
-    Node *n = graph_const(s->g, like->dtype, like->shape, value);
+    Node *n = graph_const(s->g, like->dtype, *like->shape, value);
     n->phase = s->phase;
     n->loc = like->loc;
     return n;

@@ -1,6 +1,6 @@
 /* The walk, the set of existing nodes, and the smart constructors. */
 #include "passes/rewrite.h"
-#include "ir/attr_pool.h"
+#include "ir/node_pool.h"
 #include "ir/integer.h"
 #include <string.h>
 
@@ -9,7 +9,7 @@ static uint32_t hash_node(const Node *n) {
     const uint64_t which = (uint64_t)n->remat ^ (uint64_t)n->precision << 32;
     uint64_t h = hash_mix(hash_mix(hash_mix(0, (uint64_t)n->op), (uint64_t)n->dtype), which);
     for (int k = 0; k < n->n_in; k++) h = hash_mix(h, (uint64_t)n->in[k]->id);
-    for (int d = 0; d < n->shape.rank; d++) h = hash_mix(h, (uint64_t)n->shape.dim[d].bound);
+    for (int d = 0; d < n->shape->rank; d++) h = hash_mix(h, (uint64_t)n->shape->dim[d].bound);
     return (uint32_t)hash_mix(h, attr_hash_source(n));
 }
 
@@ -20,7 +20,7 @@ static bool attr_equal(const Node *a, const Node *b) {
 static bool node_equal(const Node *a, const Node *b) {
     return a->op == b->op && a->dtype == b->dtype && a->remat == b->remat && a->precision == b->precision &&
            a->n_in == b->n_in && memcmp(a->in, b->in, sizeof *a->in * (size_t)a->n_in) == 0 &&
-           shape_same(&a->shape, &b->shape) && attr_equal(a, b);
+           shape_same(a->shape, b->shape) && attr_equal(a, b);
 }
 
 /* ---- the set of nodes -------------------------------------------------------------------------- */
@@ -71,6 +71,7 @@ Node **rewrite_part(Rewriter *r, const Node *n) {
         Node *key = arena_dup(r->scratch, n, sizeof *n);
         key->in = arena_dup(r->scratch, n->in, sizeof *n->in * (size_t)n->n_in);
         key->attr = arena_dup(r->scratch, n->attr, sizeof *n->attr);
+        key->shape = node_pool_shape(r->g->pool, n->shape);
         vec_push(r->scratch, r->part_keys, key);
         vec_push(r->scratch, r->made_parts, NULL);
         slot->key = ++r->parts.used;
@@ -83,9 +84,9 @@ Node **rewrite_part(Rewriter *r, const Node *n) {
 static Node *new_node(Rewriter *r, const Node *c) {
     if (c->attr != r->at->attr) {
         if (c->op == OP_CONTRACT) return graph_contract(r->g, c->n_in, c->in, c->attr->contract);
-        return graph_node(r->g, c->op, c->n_in, c->in, c->attr, c->dtype, c->shape);
+        return graph_node(r->g, c->op, c->n_in, c->in, c->attr, c->dtype, *c->shape);
     }
-    Node *n = graph_node(r->g, c->op, c->n_in, c->in, NULL, c->dtype, c->shape);
+    Node *n = graph_node(r->g, c->op, c->n_in, c->in, NULL, c->dtype, *c->shape);
     n->attr = c->attr;
     return n;
 }
@@ -115,11 +116,11 @@ static Node *append(Rewriter *r, const Node *candidate, bool opaque) {
 
 /* A replacement stands where n stood: readers count on its shape and dtype. */
 static void check_replacement(Rewriter *r, RewriteId id, const Node *n, const Node *made) {
-    if (r->violation || (made->dtype == n->dtype && shape_equal(made->shape, n->shape))) return;
+    if (r->violation || (made->dtype == n->dtype && shape_same(made->shape, n->shape))) return;
     r->violation = arena_printf(
         r->scratch, "rule '%s' makes %s of dtype %s and shape %s from %s of dtype %s and shape %s", rule_text[id],
-        op_info[made->op].text, dtype_name(made->dtype), shape_text(r->scratch, made->shape), op_info[n->op].text,
-        dtype_name(n->dtype), shape_text(r->scratch, n->shape));
+        op_info[made->op].text, dtype_name(made->dtype), shape_text(r->scratch, *made->shape), op_info[n->op].text,
+        dtype_name(n->dtype), shape_text(r->scratch, *n->shape));
 }
 
 Node *rewrite_apply(Rewriter *r, RewriteId id, const Node *n) {
@@ -163,7 +164,7 @@ static Node *make(Rewriter *r, const Node *candidate) {
 Node *rewrite_node(Rewriter *r, Op op, int n_in, Node *const *in, const Attr *attr, DType dtype, Shape shape) {
     static const Attr none = {0};
     Node *operands[8];
-    Node candidate = {.op = op, .dtype = dtype, .shape = shape, .n_in = n_in, .remat = r->at->remat};
+    Node candidate = {.op = op, .dtype = dtype, .shape = &shape, .n_in = n_in, .remat = r->at->remat};
     if (op_has_precision(op)) candidate.precision = r->at->precision;
     candidate.in = n_in <= 8 ? operands : ARENA_ARRAY(r->scratch, Node *, n_in);
     candidate.attr = attr ? attr : &none;
@@ -179,7 +180,7 @@ static Node *inferred(Rewriter *r, Op op, int n_in, Node *const *in, const Attr 
     if (!r->violation)
         r->violation = arena_printf(r->scratch, "a rule for %s built an illegal %s: %s", op_info[r->at->op].text,
                                     op_info[op].text, why);
-    return rewrite_const(r, r->at->dtype, r->at->shape, 0); /* any legal node: the graph goes no further */
+    return rewrite_const(r, r->at->dtype, *r->at->shape, 0); /* any legal node: the graph goes no further */
 }
 
 Node *rewrite_op(Rewriter *r, Op op, int n_in, Node *const *in, const Attr *attr) {
@@ -202,13 +203,13 @@ Node *rewrite_const(Rewriter *r, DType t, Shape s, double value) {
 Node *rewrite_reshape(Rewriter *r, Node *a, Shape s) { return inferred(r, OP_RESHAPE, 1, &a, NULL, s); }
 
 Node *rewrite_broadcast(Rewriter *r, Node *a, Shape s, const int8_t *axes) {
-    Attr attr = {.n_axes = a->shape.rank};
+    Attr attr = {.n_axes = a->shape->rank};
     for (int d = 0; d < attr.n_axes; d++) attr.axes[d] = axes[d];
     return inferred(r, OP_BROADCAST, 1, &a, &attr, s);
 }
 
 Node *rewrite_transpose(Rewriter *r, Node *a, const int8_t *perm) {
-    Attr attr = {.n_axes = a->shape.rank};
+    Attr attr = {.n_axes = a->shape->rank};
     for (int d = 0; d < attr.n_axes; d++) attr.axes[d] = perm[d];
     return inferred(r, OP_TRANSPOSE, 1, &a, &attr, shape_scalar());
 }
@@ -273,11 +274,10 @@ Graph *rewrite_graph_with(PassContext *c, Graph *g, RewriteRules *rules, const i
     Node **copy = ARENA_ARRAY(r.scratch, Node *, g->nodes.n);
     const Ahead ahead = look_ahead(r.scratch, g);
     const bool *parted = find_parted(r.scratch, g, ahead.opaque);
-    Node candidate = {0};
     for (int i = 0; i < g->nodes.n; i++) {
         const Node *n = g->nodes.at[i];
         Node *operands[8];
-        node_copy(&candidate, n);
+        Node candidate = *n;
         candidate.in = n->n_in <= 8 ? operands : ARENA_ARRAY(r.scratch, Node *, n->n_in);
         for (int k = 0; k < n->n_in; k++) candidate.in[k] = copy[n->in[k]->id];
         r.at = n;

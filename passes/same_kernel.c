@@ -1,5 +1,5 @@
 #include "passes/same_kernel.h"
-#include "ir/attr_pool.h"
+#include "ir/node_pool.h"
 #include "ir/integer.h"
 #include "passes/access.h"
 #include <string.h>
@@ -55,7 +55,7 @@ static uint64_t hash_cone(KernelFinder *f, const Node *n, uint64_t h) {
     f->stamp[n->id] = f->now;
     f->partner[n->id] = (int)(h & 0xFFFF);
     h = hash_mix(h, (uint64_t)n->op * 64 + (uint64_t)n->dtype);
-    for (int d = 0; d < n->shape.rank; d++) h = hash_mix(h, (uint64_t)n->shape.dim[d].bound);
+    for (int d = 0; d < n->shape->rank; d++) h = hash_mix(h, (uint64_t)n->shape->dim[d].bound);
     h = hash_mix(h, attr_hash(n));
     for (int i = 0; i < n->n_in; i++) h = hash_cone(f, n->in[i], h);
     return h;
@@ -80,7 +80,7 @@ typedef struct Pair {
 } Pair;
 
 static bool strides_equal(const Plan *p, const Node *a, const Node *b) {
-    return memcmp(p->buffer[a->id].stride, p->buffer[b->id].stride, sizeof(int64_t) * (size_t)a->shape.rank) == 0;
+    return memcmp(p->buffer[a->id].stride, p->buffer[b->id].stride, sizeof(int64_t) * (size_t)a->shape->rank) == 0;
 }
 
 /* What is written in place over what is read changes how buffers may alias. */
@@ -92,7 +92,7 @@ static bool overwrites(const Plan *p, const Node *out, const Node *read) {
 
 static bool same_memory(const Pair *x, const Node *a, const Node *b) {
     const Model *m = x->f->plan->graph->model;
-    if (a->dtype != b->dtype || !shape_same(&a->shape, &b->shape) || !strides_equal(x->f->plan, a, b)) return false;
+    if (a->dtype != b->dtype || !shape_same(a->shape, b->shape) || !strides_equal(x->f->plan, a, b)) return false;
     if ((a->op == OP_INPUT) != (b->op == OP_INPUT)) return false;
     if (a->op != OP_INPUT) return true;
     const TensorDecl *da = &m->inputs.at[a->attr->decl], *db = &m->inputs.at[b->attr->decl];
@@ -119,7 +119,7 @@ static bool same_node(Pair *x, const Node *a, const Node *b) {
     if (f->stamp[a->id] == f->now) return f->partner[a->id] == b->id;
     f->stamp[a->id] = f->now;
     f->partner[a->id] = b->id;
-    if (a->op != b->op || a->dtype != b->dtype || a->n_in != b->n_in || !shape_same(&a->shape, &b->shape)) return false;
+    if (a->op != b->op || a->dtype != b->dtype || a->n_in != b->n_in || !shape_same(a->shape, b->shape)) return false;
     if (op_is_memory(a->op) || !attr_similar(a, b)) return false;
     if (a->op == OP_RANDOM && !same_stream(x, a, b)) return false;
     for (int i = 0; i < a->n_in; i++)
@@ -154,7 +154,7 @@ static bool same_kernel(KernelFinder *f, const PlanKernel *a, PlanKernel *b) {
     Pair x = {.f = f, .a = a, .b = b};
     if (a->members != b->members || (a->members && !same_families(a, b))) return false;
     if (a->kind != b->kind || a->sample != b->sample || a->nodes.n != b->nodes.n) return false;
-    if (!shape_same(&a->p, &b->p) || !shape_same(&a->r, &b->r)) return false;
+    if (!shape_same(a->p, b->p) || !shape_same(a->r, b->r)) return false;
     if (!same_buffers(&x)) return false;
     set_buffers(f->plan, &f->a, a);
     set_buffers(f->plan, &f->b, b);
@@ -162,7 +162,7 @@ static bool same_kernel(KernelFinder *f, const PlanKernel *a, PlanKernel *b) {
     for (int i = 0; i < a->nodes.n; i++) {
         const PlanNode *na = &a->nodes.at[i], *nb = &b->nodes.at[i];
         if (na->part != nb->part || na->stored != nb->stored || na->in_row != nb->in_row) return false;
-        if (memcmp(na->axis, nb->axis, (size_t)na->node->shape.rank)) return false;
+        if (memcmp(na->axis, nb->axis, (size_t)na->node->shape->rank)) return false;
         if (!same_node(&x, na->node, nb->node)) return false;
     }
     return true;

@@ -25,12 +25,12 @@ static void grow_by_node(Plan *p) {
 /* A kernel that computes the identity of `value` into `home`; returns the new node. */
 static Node *add_copy(Plan *p, Node *value, Home home, int decl) {
     grow_by_node(p);
-    Node *n = graph_node(p->graph, OP_RESHAPE, 1, &value, NULL, value->dtype, value->shape);
+    Node *n = graph_node(p->graph, OP_RESHAPE, 1, &value, NULL, value->dtype, *value->shape);
     n->phase = value->phase;
     n->loc = value->loc;
     PlanNode pn = {.node = n, .stored = true};
-    for (int d = 0; d < n->shape.rank; d++) pn.axis[d] = (int8_t)d;
-    PlanKernel k = {.kind = KERNEL_MAP, .p = n->shape, .phase = n->phase};
+    for (int d = 0; d < n->shape->rank; d++) pn.axis[d] = (int8_t)d;
+    PlanKernel k = {.kind = KERNEL_MAP, .p = n->shape, .r = &scalar_shape, .phase = n->phase};
     vec_push(p->arena, k.nodes, pn);
     vec_push(p->arena, k.outputs, n);
     vec_push(p->arena, k.reads, value);

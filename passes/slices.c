@@ -5,13 +5,13 @@
 #include <string.h>
 
 Contract slices_view(Affine map[1][MAX_RANK], const Node *x, int dim, int64_t length) {
-    const int rank = x->shape.rank;
-    const int64_t n = x->shape.dim[dim].bound;
+    const int rank = x->shape->rank;
+    const int64_t n = x->shape->dim[dim].bound;
     Contract view = {.n_loops = rank + 1, .n_out = rank + 1, .n_operands = 1, .map = map};
     memset(map, 0, sizeof *map);
     view.extent[0] = dim_fixed((n + length - 1) / length);
     for (int d = 0; d < rank; d++) {
-        view.extent[d + 1] = d == dim ? dim_fixed(length) : x->shape.dim[d];
+        view.extent[d + 1] = d == dim ? dim_fixed(length) : x->shape->dim[d];
         map[0][d].divisor = 1;
         map[0][d].coef[d + 1] = 1;
     }
@@ -22,7 +22,7 @@ Contract slices_view(Affine map[1][MAX_RANK], const Node *x, int dim, int64_t le
 bool slices_seen(const Node *n, int *dim, int64_t *length) {
     if (!node_is_view(n) || n->attr->contract->n_guards) return false;
     const Contract *view = n->attr->contract;
-    const int rank = n->in[0]->shape.rank;
+    const int rank = n->in[0]->shape->rank;
     *dim = -1;
     if (view->n_out != rank + 1) return false;
     for (int d = 0; d < rank; d++) {
@@ -58,7 +58,7 @@ typedef struct Walk {
 } Walk;
 
 static bool much_smaller(const Walk *w, const Node *n) {
-    return shape_elements(n->shape) <= w->elements / SLICES_MUCH_SMALLER;
+    return shape_elements(*n->shape) <= w->elements / SLICES_MUCH_SMALLER;
 }
 
 static void arrive(Walk *w, const Node *n, bool moved) {
@@ -112,7 +112,7 @@ static void others_of(Walk *w, const Node *n) {
 
 /* A sum over one dim that is not the innermost: its slices are tiles beside each other. */
 static bool sums_down(const Node *n) {
-    return n->op == OP_SUM && n->dtype == DT_F32 && n->attr->n_axes == 1 && n->attr->axes[0] < n->in[0]->shape.rank - 1;
+    return n->op == OP_SUM && n->dtype == DT_F32 && n->attr->n_axes == 1 && n->attr->axes[0] < n->in[0]->shape->rank - 1;
 }
 
 static bool is_made_by(Walk *w, const Node *sum) {
@@ -120,10 +120,10 @@ static bool is_made_by(Walk *w, const Node *sum) {
     w->last = NULL;
     w->n_products = w->steps = 0;
     w->little = true;
-    w->elements = shape_elements(x->shape);
+    w->elements = shape_elements(*x->shape);
     w->now++;
     ends_of(w, x, false);
-    if (!w->little || !w->last || w->moved || !contract_is_product(w->last) || !shape_equal(w->last->shape, x->shape)) return false;
+    if (!w->little || !w->last || w->moved || !contract_is_product(w->last) || !shape_same(w->last->shape, x->shape)) return false;
     w->now++;
     others_of(w, x);
     return w->little;
@@ -146,12 +146,12 @@ static int64_t length_of(Walk *w, const Target *t, const Node *sum) {
     enum { LEAST_SLICES = 2 };
     const int dim = sum->attr->axes[0];
     PlanKernel like = {.kind = KERNEL_CONTRACT};
-    if (!t || !dim_is_fixed(sum->in[0]->shape.dim[dim])) return 0;
+    if (!t || !dim_is_fixed(sum->in[0]->shape->dim[dim])) return 0;
     w->now++;
     reads_of(w, sum->in[0], &like);
     vec_push(w->arena, like.nodes, ((PlanNode){.node = sum->in[0], .stored = true}));
     const int64_t length = matrix_slice(t, w->last, dim, &like);
-    return length && sum->in[0]->shape.dim[dim].bound >= LEAST_SLICES * length ? length : 0;
+    return length && sum->in[0]->shape->dim[dim].bound >= LEAST_SLICES * length ? length : 0;
 }
 
 const Slices *slices_of_tiles(PassContext *c, const Graph *g) {
@@ -175,7 +175,7 @@ const Slices *slices_of_tiles(PassContext *c, const Graph *g) {
 bool slices_made_in(const Node *x, const Node *product, int depth) {
     enum { DEEPEST = 16 };
     if (depth == DEEPEST || op_info[x->op].cls != CLASS_ELEMENT)
-        return contract_is_product(x) && shape_equal(x->shape, product->shape) &&
+        return contract_is_product(x) && shape_same(x->shape, product->shape) &&
                x->attr->contract->n_loops == product->attr->contract->n_loops;
     for (int i = 0; i < x->n_in; i++)
         if (slices_made_in(x->in[i], product, depth + 1)) return true;

@@ -54,7 +54,7 @@ static bool is_in_slices(const Rewriter *r, const Node *x) {
 static bool is_of_slices(const Node *x) {
     int dim;
     int64_t length;
-    return slices_summed(x, &dim, &length) && x->shape.dim[0].bound <= MOST_SLICES;
+    return slices_summed(x, &dim, &length) && x->shape->dim[0].bound <= MOST_SLICES;
 }
 
 static Node *sum_in_slices(Rewriter *r, const Node *n, int dim, int64_t length) {
@@ -96,15 +96,15 @@ static bool rides(const Rewriter *r, const Node *n) {
 static Node *sum_outer_first(Rewriter *r, const Node *n) {
     enum { SHORT = 32, MANY = 16 }; /* elements of a run, and runs that are added before */
     Node *x = n->in[0];
-    const int rank = x->shape.rank, n_axes = n->attr->n_axes;
+    const int rank = x->shape->rank, n_axes = n->attr->n_axes;
     int64_t run = 1, before = 1;
     int inner = 0; /* axes at the end that are summed */
     while (inner < n_axes && n->attr->axes[n_axes - 1 - inner] == rank - 1 - inner)
-        run *= x->shape.dim[rank - 1 - inner++].bound;
-    for (int i = 0; i < n_axes - inner; i++) before *= x->shape.dim[n->attr->axes[i]].bound;
+        run *= x->shape->dim[rank - 1 - inner++].bound;
+    for (int i = 0; i < n_axes - inner; i++) before *= x->shape->dim[n->attr->axes[i]].bound;
     if (inner == 0 || run > SHORT || before < MANY) return NULL;
     int64_t between = 1; /* kept, from the last outer axis on */
-    for (int d = n->attr->axes[n_axes - inner - 1] + 1; d < rank - inner; d++) between *= x->shape.dim[d].bound;
+    for (int d = n->attr->axes[n_axes - inner - 1] + 1; d < rank - inner; d++) between *= x->shape->dim[d].bound;
     if (between < 2) return NULL;
     int8_t rest[MAX_RANK];
     for (int i = 0; i < inner; i++) rest[i] = (int8_t)(rank - n_axes + i);
@@ -118,24 +118,24 @@ Node *rule_split_sum(Rewriter *r, const Node *n) {
         Node *parts = sum_outer_first(r, n);
         if (parts) return parts;
     }
-    const int64_t cores = cores_of(t), results = shape_elements(n->shape);
+    const int64_t cores = cores_of(t), results = shape_elements(*n->shape);
     Node *x = n->in[0];
-    const int rank = x->shape.rank, n_axes = n->attr->n_axes;
+    const int rank = x->shape->rank, n_axes = n->attr->n_axes;
     if (cores == 1 || !dtype_is_float(n->dtype) || n_axes == 0 || rank == MAX_RANK || results == 0) return NULL;
     if (is_in_slices(r, x) || is_of_slices(x) || rides(r, n)) return NULL;
     const bool rows = n->attr->axes[n_axes - 1] == rank - 1 && results > 1; /* long rows are read at full speed */
     const int64_t tile = rows ? 0 : tile_slices(r, n);
     if (tile) return sum_in_slices(r, n, n->attr->axes[0], tile);
-    const int64_t programs = programs_of_sum(t, results), elements = shape_elements(x->shape);
+    const int64_t programs = programs_of_sum(t, results), elements = shape_elements(*x->shape);
     if (rows || 2 * programs > cores || elements < 2 * (int64_t)t->max_tile) return NULL;
     int dim = n->attr->axes[0];
     for (int i = 0; i < n_axes; i++) /* the longest, the outermost of equals */
-        if (x->shape.dim[n->attr->axes[i]].bound > x->shape.dim[dim].bound) dim = n->attr->axes[i];
-    if (!dim_is_fixed(x->shape.dim[dim])) return NULL;
+        if (x->shape->dim[n->attr->axes[i]].bound > x->shape->dim[dim].bound) dim = n->attr->axes[i];
+    if (!dim_is_fixed(x->shape->dim[dim])) return NULL;
     int64_t wanted = cores / programs;
     if (wanted > elements / t->max_tile) wanted = elements / t->max_tile;
-    const int64_t length = slice_length(x->shape.dim[dim].bound, wanted, 1);
-    if (length == x->shape.dim[dim].bound) return NULL;
+    const int64_t length = slice_length(x->shape->dim[dim].bound, wanted, 1);
+    if (length == x->shape->dim[dim].bound) return NULL;
     return sum_in_slices(r, n, dim, length);
 }
 
@@ -158,7 +158,7 @@ static Node *contract_slices(Rewriter *r, const Node *n, int loop, int64_t lengt
     c.extent[0] = dim_fixed(ceil_div(extent, length));
     for (int l = 0; l < old->n_loops; l++) c.extent[l + 1] = l == loop ? dim_fixed(length) : old->extent[l];
     for (int k = 0; k < n->n_in; k++)
-        for (int d = 0; d < n->in[k]->shape.rank; d++)
+        for (int d = 0; d < n->in[k]->shape->rank; d++)
             c.map[k][d] = sliced(&old->map[k][d], loop, old->n_loops, length);
     for (int i = 0; i < old->n_guards; i++) {
         c.guard[c.n_guards] = old->guard[i];
@@ -184,7 +184,7 @@ static int sliced_loop(const Contract *c, Node *const *in) {
     for (int l = c->n_out; l < c->n_loops; l++) {
         bool alone = dim_is_fixed(c->extent[l]);
         for (int o = 0; o < c->n_operands; o++)
-            for (int d = 0; d < in[o]->shape.rank; d++)
+            for (int d = 0; d < in[o]->shape->rank; d++)
                 for (int other = 0; other < c->n_out; other++)
                     alone &= !c->map[o][d].coef[l] || !c->map[o][d].coef[other];
         if (alone && (longest < 0 || c->extent[l].bound > c->extent[longest].bound)) longest = l;
@@ -207,10 +207,10 @@ Node *rule_split_product(Rewriter *r, const Node *n) {
     const Contract *c = n->attr->contract;
     if (cores == 1 || n->n_in != 2 || n->dtype != DT_F32 || c->n_loops == c->n_out || c->n_loops == MAX_LOOPS)
         return NULL;
-    if (n->shape.rank == MAX_RANK) return NULL;
+    if (n->shape->rank == MAX_RANK) return NULL;
     const int loop = sliced_loop(c, n->in);
     const ContractClass roles = contract_classify(c, n->in);
-    const int64_t side = t->max_tile / (t->backend == BACKEND_NVPTX ? 64 : 512), results = shape_elements(n->shape);
+    const int64_t side = t->max_tile / (t->backend == BACKEND_NVPTX ? 64 : 512), results = shape_elements(*n->shape);
     if (loop < 0 || roles.loop[loop] != LOOP_K || roles.k == 0 || results == 0) return NULL;
     const int64_t members = r->members ? r->members[r->at->id] : 1; /* whose tiles one kernel has */
     const int64_t tiles = members * product_tiles(c, &roles, side > 1 ? side : 1);

@@ -59,7 +59,7 @@ static Node *exchange(Rewriter *r, const Node *n, const Exchange *x) {
     if (old->n_guards) memcpy(c.guard, old->guard, sizeof(Guard) * (size_t)old->n_guards);
     c.extent[x->loop] = x->extent;
     for (int k = 0; k < c.n_operands; k++)
-        for (int d = 0; d < n->in[k]->shape.rank; d++)
+        for (int d = 0; d < n->in[k]->shape->rank; d++)
             if (!substitute(&c.map[k][d], x, true)) return NULL;
     for (int i = 0; i < c.n_guards; i++)
         if (!substitute(&c.guard[i].e, x, c.guard[i].kind == GUARD_RANGE)) return NULL;
@@ -73,7 +73,7 @@ static Node *exchange(Rewriter *r, const Node *n, const Exchange *x) {
 static bool find_exchange(const Node *n, int k, int d, Exchange *x) {
     const Contract *c = n->attr->contract;
     const Affine *e = &c->map[k][d];
-    const Dim q = n->in[k]->shape.dim[d];
+    const Dim q = n->in[k]->shape->dim[d];
     int p = -1, loops = 0;
     for (int l = 0; l < c->n_loops; l++) {
         loops += e->coef[l] != 0;
@@ -89,7 +89,7 @@ Node *rule_sum_index(Rewriter *r, const Node *n) {
     Exchange x;
     Node *done = NULL;
     for (int k = 0; k < n->n_in; k++)
-        for (int d = 0; d < n->in[k]->shape.rank && !done; d++)
+        for (int d = 0; d < n->in[k]->shape->rank && !done; d++)
             if (find_exchange(n, k, d, &x)) done = exchange(r, n, &x);
     return done;
 }

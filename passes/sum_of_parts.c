@@ -63,11 +63,11 @@ static NodeList terms_of(const Sums *s, Node *sum) {
 }
 
 static bool is_part(const Node *n, Box *box) {
-    if (n->op != OP_PAD || n->attr->value != 0 || !shape_is_fixed(n->shape)) return false;
-    for (int d = 0; d < n->shape.rank; d++) {
+    if (n->op != OP_PAD || n->attr->value != 0 || !shape_is_fixed(*n->shape)) return false;
+    for (int d = 0; d < n->shape->rank; d++) {
         box->lo[d] = n->attr->lo[d].bound;
-        box->hi[d] = box->lo[d] + n->in[0]->shape.dim[d].bound;
-        if (box->lo[d] < 0 || box->hi[d] > n->shape.dim[d].bound || box->lo[d] == box->hi[d]) return false;
+        box->hi[d] = box->lo[d] + n->in[0]->shape->dim[d].bound;
+        if (box->lo[d] < 0 || box->hi[d] > n->shape->dim[d].bound || box->lo[d] == box->hi[d]) return false;
     }
     return true;
 }
@@ -119,7 +119,7 @@ static bool join_along(const Sums *s, Part *part, int n, int axis, const Box *bo
 
 /* Whether the parts fill the box, each element once or all of it equally often; made, if not NULL: as one tensor. */
 static bool join(const Sums *s, Part *part, int n, const Box *box, Node **made) {
-    const int rank = s->at->shape.rank;
+    const int rank = s->at->shape->rank;
     int whole = 0;
     for (int i = 0; i < n; i++) whole += fills(&part[i], box, rank);
     if (whole == n) {
@@ -168,7 +168,7 @@ static void join_terms(Sums *s, Node *sum) {
             vec_push(s->scratch, others, terms.at[i]);
         }
     }
-    for (int d = 0; d < sum->shape.rank; d++) whole.hi[d] = sum->shape.dim[d].bound;
+    for (int d = 0; d < sum->shape->rank; d++) whole.hi[d] = sum->shape->dim[d].bound;
     Node *made;
     if (parts.n < 2 || !join(s, parts.at, parts.n, &whole, NULL)) return;
     join(s, parts.at, parts.n, &whole, &made);

@@ -75,7 +75,7 @@ static void add_buffers(Emitter *e) {
     for (int i = 0; i < pk->reads.n + pk->outputs.n; i++) {
         const bool out = i >= pk->reads.n;
         const Node *n = out ? pk->outputs.at[i - pk->reads.n] : pk->reads.at[i];
-        const int b = kernel_buffer(e->k, buffer_name(e, n), n->dtype, n->shape, e->plan->buffer[n->id].stride, out);
+        const int b = kernel_buffer(e->k, buffer_name(e, n), n->dtype, *n->shape, e->plan->buffer[n->id].stride, out);
         e->k->buffers.at[b].in_place = i < first ? e->k->buffers.at[b - 1].in_place : in_place(e, n, out);
         e->k->buffers.at[b].family = pk->members ? pk->family[i] : 0;
         if (i >= first) e->buffer_of[n->id] = b;
@@ -91,22 +91,22 @@ static void add_axes(Emitter *e) {
     }
     static const char *const names[MAX_RANK] = {"i", "j", "l", "m", "n", "o", "p", "q", "u", "v"};
     const int scan = pk->kind == KERNEL_SCAN ? pk->nodes.at[0].node->attr->axis : -1;
-    for (int d = 0; d < pk->p.rank; d++) {
-        const Dim extent = pk->p.dim[d];
+    for (int d = 0; d < pk->p->rank; d++) {
+        const Dim extent = pk->p->dim[d];
         const bool single = dim_is_fixed(extent) && extent.bound == 1;
         e->p_axis[d] = single || d == scan ? -1 : kernel_axis(e->k, names[d], AXIS_GRID, extent, e->size.p[d]);
         e->p_index[d] = e->p_axis[d] < 0 ? index_const(e->arena, 0) : index_axis(e->k, e->p_axis[d]);
     }
     if (pk->kind != KERNEL_ROW || !e->size.row_span) return;
-    for (int d = 0; d < pk->r.rank; d++) {
-        e->r_axis[d] = kernel_axis(e->k, "r", AXIS_SPAN, pk->r.dim[d], e->size.r[d]);
+    for (int d = 0; d < pk->r->rank; d++) {
+        e->r_axis[d] = kernel_axis(e->k, "r", AXIS_SPAN, pk->r->dim[d], e->size.r[d]);
         e->r_index[d] = index_axis(e->k, e->r_axis[d]);
     }
 }
 
 static void place_of(const Emitter *e, const PlanNode *pn, const Index **idx) {
-    for (int d = 0; d < pn->node->shape.rank; d++)
-        idx[d] = pn->axis[d] < e->pk->p.rank ? e->p_index[pn->axis[d]] : e->r_index[pn->axis[d] - e->pk->p.rank];
+    for (int d = 0; d < pn->node->shape->rank; d++)
+        idx[d] = pn->axis[d] < e->pk->p->rank ? e->p_index[pn->axis[d]] : e->r_index[pn->axis[d] - e->pk->p->rank];
 }
 
 static void value_at_home(Emitter *e, const PlanNode *pn, int *value) {
@@ -128,12 +128,12 @@ static void emit_rows(Emitter *e, int *value) {
     for (int i = 0; i < pk->nodes.n; i++) any |= pk->nodes.at[i].stored && pk->nodes.at[i].in_row;
     if (!any) return;
     if (!e->size.row_span)
-        for (int d = 0; d < pk->r.rank; d++) {
-            e->r_axis[d] = kernel_axis(e->k, "c", AXIS_LOOP, pk->r.dim[d], e->size.r[d]);
+        for (int d = 0; d < pk->r->rank; d++) {
+            e->r_axis[d] = kernel_axis(e->k, "c", AXIS_LOOP, pk->r->dim[d], e->size.r[d]);
             e->r_index[d] = index_axis(e->k, e->r_axis[d]);
         }
     Nest nest;
-    nest_begin(e, &nest, pk->r.rank, e->r_axis, 0, NULL, NULL);
+    nest_begin(e, &nest, pk->r->rank, e->r_axis, 0, NULL, NULL);
     for (int i = 0; i < pk->nodes.n; i++)
         if (pk->nodes.at[i].stored && pk->nodes.at[i].in_row) value_at_home(e, &pk->nodes.at[i], &value[i]);
     for (int i = 0; i < pk->nodes.n; i++)

@@ -86,8 +86,8 @@ static bool rows_contiguous(const PlanKernel *k) {
         const PlanNode *pn = &k->nodes.at[i];
         const Node *n = pn->node;
         if (op_info[n->op].cls == CLASS_REDUCE && n->attr->n_axes > 0)
-            return n->attr->axes[n->attr->n_axes - 1] == n->in[0]->shape.rank - 1;
-        if (pn->in_row) return pn->axis[n->shape.rank - 1] >= k->p.rank;
+            return n->attr->axes[n->attr->n_axes - 1] == n->in[0]->shape->rank - 1;
+        if (pn->in_row) return pn->axis[n->shape->rank - 1] >= k->p->rank;
     }
     return true;
 }
@@ -96,7 +96,7 @@ static bool rows_contiguous(const PlanKernel *k) {
  * stays short (emit_sum_is_long, docs/numerics.md). */
 static int64_t row_chunk(const Limits *l, const PlanKernel *k) {
     enum { CHAIN = 512, VECTOR = 16 };
-    const bool vectors = l->row_lanes > 1 && k->r.rank > 0 && k->r.dim[k->r.rank - 1].bound >= VECTOR;
+    const bool vectors = l->row_lanes > 1 && k->r->rank > 0 && k->r->dim[k->r->rank - 1].bound >= VECTOR;
     const int64_t most = CHAIN * (vectors ? VECTOR : 1), tile = (int64_t)4 * l->span;
     return l->pow2 ? l->row_lanes : tile < most ? tile : most;
 }
@@ -105,17 +105,17 @@ static void row_sizes(const Limits *l, const PlanKernel *k, TileSizes *s) {
     const bool contiguous = rows_contiguous(k);
     const int64_t chunk = row_chunk(l, k);
     int64_t row = 1;
-    Shape whole = k->r;
-    for (int d = 0; d < k->r.rank; d++) row *= lanes(l, k->r.dim[d], 1 << 30);
+    Shape whole = *k->r;
+    for (int d = 0; d < k->r->rank; d++) row *= lanes(l, k->r->dim[d], 1 << 30);
     s->row_span = contiguous && row <= l->span && (l->pow2 || row <= chunk);
     if (s->row_span) {
         fill(l, &whole, s->r, (int64_t)1 << 30);
-        fill(l, &k->p, s->p, row ? l->row_lanes / row : 1);
+        fill(l, k->p, s->p, row ? l->row_lanes / row : 1);
     } else if (contiguous) {
         fill(l, &whole, s->r, chunk);
-        fill(l, &k->p, s->p, 1);
+        fill(l, k->p, s->p, 1);
     } else {
-        fill(l, &k->p, s->p, l->column);
+        fill(l, k->p, s->p, l->column);
         fill(l, &whole, s->r, l->pow2 ? 16 : 64);
     }
 }
@@ -156,7 +156,7 @@ static void vector_sizes(const Limits *l, const Node *n, TileSizes *s) {
     const Contract *c = n->attr->contract;
     if (l->row_lanes < 2 || l->pow2 || c->n_operands != 2) return;
     const int64_t own[2] = {own_lanes(n, s, 0), own_lanes(n, s, 1)};
-    const int matrix = own[1] > own[0], last = n->in[matrix]->shape.rank - 1;
+    const int matrix = own[1] > own[0], last = n->in[matrix]->shape->rank - 1;
     const int64_t few = own[!matrix], part = LANES / few / SUM_UNIT * SUM_UNIT;
     const int64_t most = l->row_lanes * 2 < part ? l->row_lanes * 2 : part;
     if (own[0] == own[1] || few > FEW) return;
@@ -284,7 +284,7 @@ static Lying lying_of(const Node *n, const LoopClass *loop) {
     for (int i = c->n_out, loops = 0; i < c->n_loops; i++) l.one_k = (loops += c->extent[i].bound > 1) <= 1;
     for (int o = 0; o < c->n_operands; o++) {
         bool columns = false, along = false;
-        const int last = n->in[o]->shape.rank - 1;
+        const int last = n->in[o]->shape->rank - 1;
         for (int i = 0; i < c->n_out; i++) columns |= loop[i] == LOOP_N && contract_mentions(c, n->in, o, i);
         for (int i = c->n_out; i < c->n_loops && last >= 0; i++) along |= c->map[o][last].coef[i] != 0;
         *(columns ? &l.columns_along : &l.rows_along) |= along;
@@ -354,7 +354,7 @@ static void swept_sizes(const Limits *l, const Contract *c, const LoopClass *loo
 static void gathered_sizes(const Limits *l, const Node *n, TileSizes *s) {
     const Contract *c = n->attr->contract;
     for (int k = 0; k < n->n_in && l->row_lanes > 1 && !l->pow2; k++)
-        for (int d = 0; n->in[k]->op == OP_GATHER && d < n->in[k]->in[1]->shape.rank; d++)
+        for (int d = 0; n->in[k]->op == OP_GATHER && d < n->in[k]->in[1]->shape->rank; d++)
             for (int o = 0; o < c->n_out; o++)
                 if (c->map[k][d].coef[o]) s->p[o] = 1;
 }
@@ -400,21 +400,21 @@ static void sample_sizes(const Limits *l, const PlanKernel *k, TileSizes *s) {
     const Contract *c = n->attr->contract;
     const int sample = k->sample - 1;
     if (sample >= c->n_out) {
-        if (c->n_loops == c->n_out + 1 && l->m > 1 && !l->pow2) fill(l, &k->p, s->p, SWEPT_ELEMENTS);
+        if (c->n_loops == c->n_out + 1 && l->m > 1 && !l->pow2) fill(l, k->p, s->p, SWEPT_ELEMENTS);
         return;
     }
     s->p[sample] = 1;
     int matrix = -1, inner = -1;
     for (int o = 0; o < 2; o++) {
         bool varies = false;
-        for (int d = 0; d < n->in[o]->shape.rank; d++) varies |= c->map[o][d].coef[sample] != 0;
+        for (int d = 0; d < n->in[o]->shape->rank; d++) varies |= c->map[o][d].coef[sample] != 0;
         if (!varies) matrix = o;
     }
-    if (matrix < 0 || n->in[matrix]->shape.rank == 0 || l->pow2 || l->m == 1) return;
+    if (matrix < 0 || n->in[matrix]->shape->rank == 0 || l->pow2 || l->m == 1) return;
     for (int i = 0; i < c->n_out; i++)
-        for (int d = 0; d < n->in[1 - matrix]->shape.rank; d++)
+        for (int d = 0; d < n->in[1 - matrix]->shape->rank; d++)
             if (s->p[i] > 1 && c->map[1 - matrix][d].coef[i]) return;
-    const Affine *last = &c->map[matrix][n->in[matrix]->shape.rank - 1];
+    const Affine *last = &c->map[matrix][n->in[matrix]->shape->rank - 1];
     for (int i = 0; i < c->n_loops; i++)
         if (last->coef[i]) inner = i;
     const int rows = inner < c->n_out ? 1 : STREAMED_ROWS;
@@ -433,7 +433,7 @@ static void slice_sizes(const PlanKernel *k, TileSizes *s) {
         int dim;
         int64_t length;
         if (k->nodes.at[i].part != PART_SLICES || !slices_summed(k->nodes.at[i].node, &dim, &length)) continue;
-        for (int d = k->p.rank - 1; d >= 0; d--)
+        for (int d = k->p->rank - 1; d >= 0; d--)
             for (; d != dim && s->p[d] > 1 && s->p[dim] < length; s->p[d] /= 2) s->p[dim] *= 2;
         s->p[dim] = (int)length;
     }
@@ -451,13 +451,13 @@ void tile_sizes(const Target *t, const Plan *p, const PlanKernel *k, TileSizes *
         if (k->sample) sample_sizes(&l, k, out);
         slice_sizes(k, out);
         break;
-    case KERNEL_SCAN: fill(&l, &k->p, out->p, l.map < 256 ? l.map : 256); break;
+    case KERNEL_SCAN: fill(&l, k->p, out->p, l.map < 256 ? l.map : 256); break;
     case KERNEL_SCATTER: {
-        Shape cols = k->p;
+        Shape cols = *k->p;
         fill(&l, &cols, out->p, l.map < 4096 ? l.map : 4096);
         if (out->p[0] > 64) out->p[0] = 64;
         break;
     }
-    default: fill(&l, &k->p, out->p, map_elements(t, p, k, l.map)); break;
+    default: fill(&l, k->p, out->p, map_elements(t, p, k, l.map)); break;
     }
 }

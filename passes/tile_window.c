@@ -27,15 +27,15 @@ enum { CHANNELS = 16 }; /* lanes of the widest vectors */
 static int64_t group_depth(const Roles *r, int group) {
     const Contract *c = r->c;
     const Affine *map = c->map[r->x];
-    int last = r->in[r->x]->shape.rank - 1;
-    while (last > 0 && dim_is_fixed(r->in[r->x]->shape.dim[last]) && r->in[r->x]->shape.dim[last].bound == 1) last--;
+    int last = r->in[r->x]->shape->rank - 1;
+    while (last > 0 && dim_is_fixed(r->in[r->x]->shape->dim[last]) && r->in[r->x]->shape->dim[last].bound == 1) last--;
     if (map[last].coef[group] == 1) return 1;
     for (int l = 0; l < c->n_loops; l++) {
         if (map[last].coef[l] != 1 || !dim_is_fixed(c->extent[l])) continue;
         const int64_t depth = c->extent[l].bound;
         const bool inside = map[last].coef[group] == depth,
                    outside = last > 0 && map[last - 1].coef[group] == 1 &&
-                             dim_equal(r->in[r->x]->shape.dim[last], c->extent[l]);
+                             dim_equal(r->in[r->x]->shape->dim[last], c->extent[l]);
         if (inside || outside) return depth;
     }
     return 0;
@@ -61,7 +61,7 @@ static int find_group(const Plan *p, const Roles *r) {
     if (width < 1 || CHANNELS % width || c->extent[group].bound * width % CHANNELS) return -1;
     for (int o = 0; o < 2; o++)
         if (r->in[o]->dtype != DT_F32 || !lies(p, r->in[o])) return -1;
-    for (int d = 0; d < r->in[r->x]->shape.rank; d++)
+    for (int d = 0; d < r->in[r->x]->shape->rank; d++)
         if (c->map[r->x][d].divisor != 1) return -1;
     const int64_t depth = group_depth(r, group);
     return depth > 0 && depth <= DEEPEST && depth <= MOST_DEPTH * width ? group : -1;
@@ -72,7 +72,7 @@ static bool find_roles(const Plan *p, const Node *n, Roles *r) {
     bool in[2][MAX_LOOPS] = {0}, any = false;
     if (c->n_operands != 2 || c->n_out == 0 || c->n_out == c->n_loops) return false;
     for (int o = 0; o < 2; o++)
-        for (int d = 0; d < n->in[o]->shape.rank; d++)
+        for (int d = 0; d < n->in[o]->shape->rank; d++)
             for (int l = 0; l < c->n_loops; l++) in[o][l] |= c->map[o][d].coef[l] != 0;
     const int last = c->n_out - 1;
     if (!in[0][last] && !in[1][last]) return false;
@@ -80,7 +80,7 @@ static bool find_roles(const Plan *p, const Node *n, Roles *r) {
         if (in[x][last] && !in[!x][last]) continue;
         *r = (Roles){.c = c, .in = n->in, .x = x, .channelwise = in[x][last]};
         for (int l = 0; l < c->n_loops; l++) r->in_x[l] = in[x][l], r->in_y[l] = in[!x][l];
-        for (int d = 0; d < n->in[x]->shape.rank; d++) mark_sliding(r, &c->map[x][d]);
+        for (int d = 0; d < n->in[x]->shape->rank; d++) mark_sliding(r, &c->map[x][d]);
         for (int l = 0; l < c->n_loops; l++) any |= r->slides[l];
     }
     r->group = any ? find_group(p, r) : -1;
@@ -108,7 +108,7 @@ static void fill_loops(const Roles *r, int first, int end, int64_t budget, bool 
     const Node *x = r->in[r->x];
     int contiguous = -1;
     for (int l = first; l < end; l++)
-        if (x->shape.rank && r->c->map[r->x][x->shape.rank - 1].coef[l] && !r->slides[l] && !(rows && r->in_y[l]))
+        if (x->shape->rank && r->c->map[r->x][x->shape->rank - 1].coef[l] && !r->slides[l] && !(rows && r->in_y[l]))
             contiguous = l;
     int64_t reserved = contiguous < 0 ? 1 : part(r->c->extent[contiguous], CHANNELS, 1);
     for (int pass = 0; pass < 2; pass++)
@@ -169,7 +169,7 @@ static int64_t outputs(const Roles *r, int64_t widest, int64_t rows, int64_t res
 static double tile_elements(const Roles *r, const TileSizes *s, int64_t across) {
     enum { PANEL = 4 * CHANNELS };
     double box = 1, results = 1, sums = 1;
-    for (int d = 0; d < r->in[r->x]->shape.rank; d++) {
+    for (int d = 0; d < r->in[r->x]->shape->rank; d++) {
         const Affine *e = &r->c->map[r->x][d];
         double reach = 0;
         for (int l = 0; l < r->c->n_loops; l++)
@@ -196,7 +196,7 @@ enum { FEW_PROGRAMS = 4, MANY_PROGRAMS = 8 };
 
 /* Results side by side read neighbouring windows. */
 static bool windows_overlap(const Roles *r) {
-    for (int d = 0; d < r->in[r->x]->shape.rank; d++)
+    for (int d = 0; d < r->in[r->x]->shape->rank; d++)
         for (int l = 0; l < r->c->n_out; l++)
             if (r->slides[l] && !r->in_y[l] && llabs(r->c->map[r->x][d].coef[l]) > 1) return false;
     return true;

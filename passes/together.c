@@ -8,7 +8,7 @@
  * moves down to the last of its company, past nothing that reads it.  A sum reads the operand as the product has it,
  * its dims merged, so that they are seen to be the same. */
 #include "passes/together.h"
-#include "ir/attr_pool.h"
+#include "ir/node_pool.h"
 #include "passes/affine.h"
 #include "passes/contract_class.h"
 #include "passes/matrix.h"
@@ -25,8 +25,8 @@ bool products_alike(const Node *a, const Node *b) {
     const ContractClass x = contract_classify(a->attr->contract, a->in),
                         y = contract_classify(b->attr->contract, b->in);
     bool straight = true, turned = true;
-    if (!shape_equal(a->shape, b->shape)) return false;
-    for (int l = 0; l < a->shape.rank; l++) {
+    if (!shape_same(a->shape, b->shape)) return false;
+    for (int l = 0; l < a->shape->rank; l++) {
         const LoopClass other = x.loop[l] == LOOP_M ? LOOP_N : x.loop[l] == LOOP_N ? LOOP_M : x.loop[l];
         straight &= x.loop[l] == y.loop[l];
         turned &= other == y.loop[l];
@@ -39,12 +39,12 @@ static bool summed_dims(const Node *product, int k, unsigned *summed) {
     const Contract *c = product->attr->contract;
     int n = 0;
     *summed = 0;
-    for (int d = 0; d < product->in[k]->shape.rank; d++) {
+    for (int d = 0; d < product->in[k]->shape->rank; d++) {
         if (affine_single_loop(c, &c->map[k][d]) < c->n_out) continue;
         *summed |= 1u << d;
         n++;
     }
-    return n == c->n_loops - c->n_out && n < product->in[k]->shape.rank;
+    return n == c->n_loops - c->n_out && n < product->in[k]->shape->rank;
 }
 
 static unsigned reduced_dims(const Node *sum) {
@@ -68,11 +68,11 @@ int sum_rides(const Node *sum, const Node *product, int8_t *loop) {
     if (sum->op != OP_SUM || sum->dtype != DT_F32 || !product_shares(product)) return -1;
     for (int k = 0; k < 2; k++) {
         if (product->in[k] != sum->in[0] || !summed_dims(product, k, &summed) || reduced_dims(sum) != summed) continue;
-        if (sum->shape.rank == product->shape.rank)
+        if (sum->shape->rank == product->shape->rank)
             continue; /* there are no tiles beside each other that read the same */
-        for (int d = 0, kept = 0; d < sum->in[0]->shape.rank; d++)
+        for (int d = 0, kept = 0; d < sum->in[0]->shape->rank; d++)
             if (!(summed >> d & 1)) loop[kept++] = (int8_t)affine_single_loop(c, &c->map[k][d]);
-        if (runs_without(c, loop, sum->shape.rank)) return k;
+        if (runs_without(c, loop, sum->shape->rank)) return k;
     }
     return -1;
 }
@@ -101,7 +101,7 @@ typedef struct Together {
 } Together;
 
 static Node *unreshaped(Node *n) {
-    while (n->op == OP_RESHAPE && shape_is_fixed(n->shape)) n = n->in[0];
+    while (n->op == OP_RESHAPE && shape_is_fixed(*n->shape)) n = n->in[0];
     return n;
 }
 
@@ -222,7 +222,7 @@ static bool sums_same(const Node *sum, const Node *product, int k) {
     if (x == y) return reduced_dims(sum) == summed;
     const int m = __builtin_popcount(summed);
     const bool leading = summed == (1u << m) - 1 && reduced_dims(sum) == (1u << n) - 1;
-    return leading && shape_is_fixed(x->shape) && elements(&x->shape, 0, m) == elements(&y->shape, 0, n);
+    return leading && shape_is_fixed(*x->shape) && elements(x->shape, 0, m) == elements(y->shape, 0, n);
 }
 
 static bool stands_behind(const Together *t, const Node *sum, const Node *product) {
@@ -235,24 +235,24 @@ static bool stands_behind(const Together *t, const Node *sum, const Node *produc
 static void read_operand(Together *t, Node *sum, Node *x, unsigned summed) {
     Attr attr = *sum->attr;
     attr.n_axes = 0;
-    for (int d = 0; d < x->shape.rank; d++)
+    for (int d = 0; d < x->shape->rank; d++)
         if (summed >> d & 1) attr.axes[attr.n_axes++] = (int8_t)d;
     sum->attr = &attr;
     sum->in = arena_dup(t->g->arena, &x, sizeof x);
-    sum->attr = attr_pool_get(t->g->attrs, sum);
+    sum->attr = node_pool_attr(t->g->pool, sum);
 }
 
 static bool keeps_shape(const Node *sum, const Node *x, unsigned summed) {
     int kept = 0;
-    for (int d = 0; d < x->shape.rank; d++) {
+    for (int d = 0; d < x->shape->rank; d++) {
         if (summed >> d & 1) continue;
-        if (kept == sum->shape.rank || !dim_equal(x->shape.dim[d], sum->shape.dim[kept++])) return false;
+        if (kept == sum->shape->rank || !dim_equal(x->shape->dim[d], sum->shape->dim[kept++])) return false;
     }
-    return kept == sum->shape.rank;
+    return kept == sum->shape->rank;
 }
 
 static void gather_sum(Together *t, Node *sum, const Readers *list) {
-    if (sum->op != OP_SUM || sum->dtype != DT_F32 || sum->shape.rank == 0) return;
+    if (sum->op != OP_SUM || sum->dtype != DT_F32 || sum->shape->rank == 0) return;
     for (int at = t->first[unreshaped(sum->in[0])->id]; at >= 0; at = list->at[at].next) {
         Node *product = list->at[at].product, *x = product->in[list->at[at].operand];
         unsigned summed;

@@ -54,7 +54,7 @@ static bool write_program(const Prog *p, const Command *c) {
 
 // Options of the run that a program asks for, as text; of archs, those of the target.
 static void print_options(FILE *f, const Prog *p, const Command *c) {
-    static const char *const cuda[] = {"sm_80", "sm_90", "sm_90a"}, *const host[] = {"x86-64", "haswell", "skylake-avx512"};
+    static const char *const arch[2][3] = {{"sm_80", "sm_90", "sm_90a"}, {"x86-64", "haswell", "skylake-avx512"}};
     bool on_host = !strcmp(c->target, "host");
     fprintf(f, "--entry=%s --target=%s --quiet", entry_name(entry_of(p)), c->target);
     if (adds_up(p)) fprintf(f, " --steps=2 --accumulate");
@@ -63,7 +63,7 @@ static void print_options(FILE *f, const Prog *p, const Command *c) {
     if (uses_bound(p)) fprintf(f, " --extent=S=%d", p->extent);
     if (p->sqrt_checkpoint) fprintf(f, " --checkpoint=sqrt");
     if (p->without) fprintf(f, " %s", p->without);
-    if (p->arch && (on_host || !strcmp(c->target, "cuda"))) fprintf(f, " --arch=%s", (on_host ? host : cuda)[p->arch - 1]);
+    if (p->arch && (on_host || !strcmp(c->target, "cuda"))) fprintf(f, " --arch=%s", arch[on_host][p->arch - 1]);
     if (p->threads && on_host) fprintf(f, " --threads=%d", p->threads);
 }
 void run_options(const Prog *p, const Command *c, char *text, size_t size) {

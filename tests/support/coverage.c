@@ -58,7 +58,7 @@ static Shape square(int rank) {
 
 /* Attributes that suit any op on operands of extents 2: all that an op does not look at is harmless. */
 static void probe_attr(Attr *at, Contract *c, Affine (*map)[MAX_RANK], Op op, Node *const *in, int n, DType t) {
-    const int rank = n ? in[0]->shape.rank : 2;
+    const int rank = n ? in[0]->shape->rank : 2;
     *at = (Attr){.dtype = t, .extent = dim_fixed(2), .contract = c};
     at->n_axes = op_info[op].cls == CLASS_REDUCE ? 0 : rank;
     for (int d = 0; d < MAX_RANK; d++) {
@@ -69,7 +69,7 @@ static void probe_attr(Attr *at, Contract *c, Affine (*map)[MAX_RANK], Op op, No
     }
     *c = (Contract){.n_loops = 2, .n_out = 1, .extent = {dim_fixed(2), dim_fixed(2)}, .n_operands = n, .map = map};
     for (int k = 0; k < n; k++)
-        for (int d = 0; d < in[k]->shape.rank; d++) {
+        for (int d = 0; d < in[k]->shape->rank; d++) {
             map[k][d] = (Affine){.divisor = 1};
             map[k][d].coef[d] = 1;
         }
@@ -77,16 +77,18 @@ static void probe_attr(Attr *at, Contract *c, Affine (*map)[MAX_RANK], Op op, No
 
 static void probe(Legality *l, Arena *a, Op op, int n, const int *kind, DType t, int rank) {
     Node node[MAX_PROBED], *in[MAX_PROBED];
+    Shape shapes[MAX_PROBED];
     Affine map[MAX_PROBED][MAX_RANK];
     Attr at;
     Contract c;
     for (int k = 0; k < n; k++) {
-        node[k] = (Node){.op = OP_INPUT, .dtype = (DType)(kind[k] / RANKS), .shape = square(kind[k] % RANKS)};
+        shapes[k] = square(kind[k] % RANKS);
+        node[k] = (Node){.op = OP_INPUT, .dtype = (DType)(kind[k] / RANKS), .shape = &shapes[k]};
         in[k] = &node[k];
     }
     probe_attr(&at, &c, map, op, in, n, t);
     DType got;
-    Shape shape = op_info[op].cls == CLASS_SOURCE ? square(rank) : n ? in[0]->shape : square(rank);
+    Shape shape = op_info[op].cls == CLASS_SOURCE ? square(rank) : n ? *in[0]->shape : square(rank);
     const char *why;
     if (!graph_infer(a, op, n, in, &at, &got, &shape, &why)) return;
     const int result = kind_of(got, shape.rank);

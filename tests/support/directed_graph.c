@@ -108,7 +108,7 @@ static Node *new_leaf(Directed *x, DType t, Shape s, Need need) {
 Node *directed_leaf(Directed *x, DType t, Shape s, Need need) {
     for (int tries = 0; tries < 20 && pick_below(x, 4); tries++) {
         Node *n = x->pool.at[pick_below(x, x->pool.n)];
-        if (op_info[n->op].cls == CLASS_SOURCE && n->n_in == 0 && n->dtype == t && shape_equal(n->shape, s) &&
+        if (op_info[n->op].cls == CLASS_SOURCE && n->n_in == 0 && n->dtype == t && shape_equal(*n->shape, s) &&
             directed_fits(x, n, need))
             return n;
     }
@@ -118,7 +118,7 @@ Node *directed_leaf(Directed *x, DType t, Shape s, Need need) {
 Node *directed_operand(Directed *x, DType t, Shape s, Need need) {
     for (int tries = 0; tries < 24; tries++) {
         Node *n = x->pool.at[pick_below(x, x->pool.n)];
-        if (n->dtype == t && shape_equal(n->shape, s) && directed_fits(x, n, need) &&
+        if (n->dtype == t && shape_equal(*n->shape, s) && directed_fits(x, n, need) &&
             (tries > 12 || !x->read.at[n->id]))
             return n;
     }
@@ -215,16 +215,16 @@ static void make_rules(Directed *x, DirectedSet *set) {
 
 /* ---- results ----------------------------------------------------------------------------------------------------- */
 static void add_output(Directed *x, const char *name, Node *v) {
-    TensorDecl d = {.name = name, .dtype = v->dtype, .shape = v->shape};
+    TensorDecl d = {.name = name, .dtype = v->dtype, .shape = *v->shape};
     vec_push(x->a, x->g->model->outputs, d);
     graph_result(x->g, RESULT_OUTPUT, x->g->model->outputs.n - 1, v);
 }
 
 static Node *total(Directed *x, Node *n) {
     int8_t axes[MAX_RANK];
-    for (int d = 0; d < n->shape.rank; d++) axes[d] = (int8_t)d;
+    for (int d = 0; d < n->shape->rank; d++) axes[d] = (int8_t)d;
     n = graph_unary(x->g, OP_TANH, n);
-    return n->shape.rank ? graph_reduce(x->g, OP_SUM, n, n->shape.rank, axes) : n;
+    return n->shape->rank ? graph_reduce(x->g, OP_SUM, n, n->shape->rank, axes) : n;
 }
 
 /* What nothing reads is a result; values of one dtype and shape are first joined by twos, by ops that hide no error. */
@@ -234,7 +234,7 @@ static Node *joined(Directed *x, Node *n) {
     for (int i = 0; i < x->pool.n; i++) {
         Node *other = x->pool.at[i];
         if (other == n || x->read.at[other->id] || other->n_in == 0) continue;
-        if (other->dtype != n->dtype || !shape_equal(other->shape, n->shape)) continue;
+        if (other->dtype != n->dtype || !shape_same(other->shape, n->shape)) continue;
         Node *both = directed_emit(x, ops[n->dtype][pick_below(x, 3)], 2, (Node *[]){n, other}, NULL, shape_scalar());
         if (both) return both;
     }
@@ -259,7 +259,7 @@ static void add_gradients(Directed *x, Entry e, Node *loss) {
             graph_result(x->g, RESULT_GRAD, p, d);
             continue;
         }
-        Node *rate = graph_const(x->g, DT_F32, d->shape, 0.125);
+        Node *rate = graph_const(x->g, DT_F32, *d->shape, 0.125);
         Node *next = graph_binary(x->g, OP_SUB, w, graph_binary(x->g, OP_MUL, d, rate));
         next->phase = PHASE_UPDATE;
         graph_result(x->g, RESULT_PARAM, p, next);

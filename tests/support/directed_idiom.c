@@ -14,7 +14,7 @@ static Node *along(Directed *x, Op op, Node *n, int axis) {
     return one(x, op, n, &(Attr){.n_axes = 1, .axes = {(int8_t)axis}});
 }
 static Node *spread(Directed *x, Node *n, Shape s, int a, int b) {
-    const Attr at = {.n_axes = n ? n->shape.rank : 0, .axes = {(int8_t)a, (int8_t)b}};
+    const Attr at = {.n_axes = n ? n->shape->rank : 0, .axes = {(int8_t)a, (int8_t)b}};
     return directed_emit(x, OP_BROADCAST, 1, &n, &at, s);
 }
 
@@ -58,8 +58,8 @@ static Node *merged_slice(Directed *x) {
 static Node *reshaped_random(Directed *x) {
     for (int tries = 0; tries < 10; tries++) {
         Node *n = directed_op(x, OP_RANDOM, NULL, 0);
-        if (n && n->shape.rank == 2 && shape_is_fixed(n->shape))
-            return shaped(x, n, shape(1, shape_elements(n->shape), 0, 0));
+        if (n && n->shape->rank == 2 && shape_is_fixed(*n->shape))
+            return shaped(x, n, shape(1, shape_elements(*n->shape), 0, 0));
     }
     return NULL;
 }
@@ -91,7 +91,7 @@ static Node *product(Directed *x, Node *a, Node *b, Guard *guard) {
     if (!a || !b) return NULL;
     const Contract c = {.n_loops = 3,
                         .n_out = 2,
-                        .extent = {a->shape.dim[0], b->shape.dim[1], a->shape.dim[1]},
+                        .extent = {a->shape->dim[0], b->shape->dim[1], a->shape->dim[1]},
                         .n_operands = 2,
                         .map = map,
                         .n_guards = guard != NULL,
@@ -132,7 +132,7 @@ static Node *apart(Directed *x) {
 static Node *weights(Directed *x, Node *scores) {
     if (!scores) return NULL;
     Node *e = one(x, OP_EXP, one(x, OP_TANH, scores, NULL), NULL), *z = along(x, OP_SUM, e, 1);
-    return two(x, OP_DIV, e, spread(x, z, scores->shape, 0, 0));
+    return two(x, OP_DIV, e, spread(x, z, *scores->shape, 0, 0));
 }
 static Node *rows(Directed *x) { return weights(x, leaf(x, shape(2, 40, 5, 0))); }
 
@@ -176,7 +176,7 @@ static Node *gathered(Directed *x) {
     Node *sum = b ? one(x, OP_TANH, along(x, OP_SUM, b, 0), NULL) : NULL;
     if (!first || !second || !sum) return NULL;
     Node *both = two(x, OP_ADD, first, second), *more = two(x, OP_MUL, sum, leaf(x, shape(1, 5, 0, 0)));
-    return both && more ? two(x, OP_ADD, both, spread(x, two(x, OP_ADD, sum, more), both->shape, 1, 0)) : NULL;
+    return both && more ? two(x, OP_ADD, both, spread(x, two(x, OP_ADD, sum, more), *both->shape, 1, 0)) : NULL;
 }
 
 /* Two products of one factor, alike, that a third multiplies with each other. */
@@ -252,7 +252,7 @@ static Node *product_summed(Directed *x) {
     x->most = 1600;
     Node *a = one(x, OP_TANH, leaf(x, shape(2, 24, 6, 0)), NULL),
          *b = one(x, OP_TANH, leaf(x, shape(2, 6, 20, 0)), NULL), *n = product(x, a, b, NULL);
-    if (n && pick_below(x, 2)) n = two(x, OP_ADD, n, spread(x, leaf(x, shape(1, 20, 0, 0)), n->shape, 1, 0));
+    if (n && pick_below(x, 2)) n = two(x, OP_ADD, n, spread(x, leaf(x, shape(1, 20, 0, 0)), *n->shape, 1, 0));
     return alone(x, n ? along(x, OP_SUM, n, axis) : NULL, before, most);
 }
 

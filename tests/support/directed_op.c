@@ -48,7 +48,7 @@ static Node *other_source(Directed *x, Op op, Node *v, int k) {
     if (op == OP_SEED) r.hi = 0x1p30;
     if (op == OP_RANDOM) {
         for (int i = 0; i < 2; i++) in[i] = v && i == k ? v : scalar_i32(x);
-        if (in[0]->dtype != DT_I32 || in[1]->dtype != DT_I32 || in[0]->shape.rank || in[1]->shape.rank) return NULL;
+        if (in[0]->dtype != DT_I32 || in[1]->dtype != DT_I32 || in[0]->shape->rank || in[1]->shape->rank) return NULL;
     }
     Node *n = graph_node(x->g, op, op == OP_RANDOM ? 2 : 0, in, &at, at.dtype, s);
     return directed_keep(x, n, r);
@@ -68,7 +68,7 @@ static DType data_dtype(Directed *x, Op op) {
 static Node *element(Directed *x, Op op, Node *v, int k) {
     const int n = op_info[op].arity, data = op == OP_SELECT;
     const DType t = v && k >= data ? v->dtype : data_dtype(x, op);
-    const Shape s = v ? v->shape : some_shape(x);
+    const Shape s = v ? *v->shape : some_shape(x);
     const Attr at = {.dtype = (DType[]){DT_F32, DT_I32, DT_BOOL}[pick_below(x, 3)]};
     Node *in[3];
     if (v && !directed_fits(x, v, directed_need(op, k))) return NULL;
@@ -90,22 +90,22 @@ static Node *reshape(Directed *x, Node *v) {
     Shape s = {0};
     if (x->scalars) {
         v = directed_operand(x, v->dtype, shape_fixed(1, (const int64_t[]){1}), NEED_ANY);
-    } else if (v->shape.rank > 1 && shape_is_fixed(v->shape) && pick_below(x, 2)) {
-        s = shape_fixed(1, (const int64_t[]){shape_elements(v->shape)});
+    } else if (v->shape->rank > 1 && shape_is_fixed(*v->shape) && pick_below(x, 2)) {
+        s = shape_fixed(1, (const int64_t[]){shape_elements(*v->shape)});
         if (s.dim[0].bound % 2 == 0 && s.dim[0].bound > 0 && pick_below(x, 2))
             s = shape_fixed(2, (const int64_t[]){2, s.dim[0].bound / 2});
     } else {
-        const int at = pick_below(x, v->shape.rank + 1);
-        for (int d = 0; d <= v->shape.rank; d++) {
+        const int at = pick_below(x, v->shape->rank + 1);
+        for (int d = 0; d <= v->shape->rank; d++) {
             if (d == at) s.dim[s.rank++] = dim_fixed(1);
-            if (d < v->shape.rank) s.dim[s.rank++] = v->shape.dim[d];
+            if (d < v->shape->rank) s.dim[s.rank++] = v->shape->dim[d];
         }
     }
     return directed_emit(x, OP_RESHAPE, 1, &v, NULL, s);
 }
 
 static Node *transpose(Directed *x, Node *v) {
-    Attr at = {.n_axes = v->shape.rank};
+    Attr at = {.n_axes = v->shape->rank};
     for (int d = 0; d < at.n_axes; d++) at.axes[d] = (int8_t)d;
     for (int d = at.n_axes - 1; d > 0; d--) {
         const int e = pick_below(x, d + 1);
@@ -117,20 +117,20 @@ static Node *transpose(Directed *x, Node *v) {
 
 /* To the base shape where that is possible, so that what follows has company. */
 static Node *broadcast(Directed *x, Node *v) {
-    Attr at = {.n_axes = v->shape.rank};
+    Attr at = {.n_axes = v->shape->rank};
     Shape s = {0};
-    if (v->shape.rank == 0) return directed_emit(x, OP_BROADCAST, 1, &v, &at, x->base);
-    for (int d = 0; d <= v->shape.rank; d++) {
+    if (v->shape->rank == 0) return directed_emit(x, OP_BROADCAST, 1, &v, &at, x->base);
+    for (int d = 0; d <= v->shape->rank; d++) {
         if (s.rank < 4 && pick_below(x, 3) == 0) s.dim[s.rank++] = dim_fixed(1 + pick_below(x, 3));
-        if (d < v->shape.rank) at.axes[d] = (int8_t)s.rank, s.dim[s.rank++] = v->shape.dim[d];
+        if (d < v->shape->rank) at.axes[d] = (int8_t)s.rank, s.dim[s.rank++] = v->shape->dim[d];
     }
     return directed_emit(x, OP_BROADCAST, 1, &v, &at, s);
 }
 
 static Node *slice(Directed *x, Node *v) {
     Attr at = {0};
-    for (int d = 0; d < v->shape.rank; d++) {
-        const Dim e = v->shape.dim[d];
+    for (int d = 0; d < v->shape->rank; d++) {
+        const Dim e = v->shape->dim[d];
         at.lo[d] = dim_fixed(0), at.hi[d] = e, at.step[d] = 1;
         if (!dim_is_fixed(e) || e.bound == 0 || pick_below(x, 2)) continue;
         const int64_t n = 1 + pick_below(x, (int)e.bound);
@@ -144,8 +144,8 @@ static Node *slice(Directed *x, Node *v) {
 
 static Node *pad(Directed *x, Node *v) {
     Attr at = {.value = v->dtype == DT_F32 ? (double[]){0, 0, 1, 0.5}[pick_below(x, 4)] : pick_below(x, 2)};
-    for (int d = 0; d < v->shape.rank; d++) {
-        const bool fixed = dim_is_fixed(v->shape.dim[d]);
+    for (int d = 0; d < v->shape->rank; d++) {
+        const bool fixed = dim_is_fixed(v->shape->dim[d]);
         at.lo[d] = dim_fixed(fixed ? pick_below(x, 2) : 0), at.hi[d] = dim_fixed(fixed ? pick_below(x, 3) : 0);
     }
     return directed_emit(x, OP_PAD, 1, &v, &at, shape_scalar());
@@ -155,10 +155,10 @@ static Node *concat(Directed *x, Node *v, int k) {
     Node *in[3];
     const int n = 2 + (pick_below(x, 4) == 0);
     Attr at = {0};
-    if (v->shape.rank == 0) return NULL;
-    at.axis = pick_below(x, v->shape.rank);
-    if (!dim_is_fixed(v->shape.dim[at.axis])) return NULL;
-    for (int i = 0; i < n; i++) in[i] = i == k ? v : directed_operand(x, v->dtype, v->shape, NEED_ANY);
+    if (v->shape->rank == 0) return NULL;
+    at.axis = pick_below(x, v->shape->rank);
+    if (!dim_is_fixed(v->shape->dim[at.axis])) return NULL;
+    for (int i = 0; i < n; i++) in[i] = i == k ? v : directed_operand(x, v->dtype, *v->shape, NEED_ANY);
     return directed_emit(x, OP_CONCAT, n, in, &at, shape_scalar());
 }
 
@@ -176,8 +176,8 @@ static Node *slice_at(Directed *x, Node *v, int k) {
     Node *in[2] = {k == 0 ? v : any_data(x, 1), k == 1             ? v
                                                 : pick_below(x, 2) ? constant(x, DT_I32, shape_scalar(), 0)
                                                                    : scalar_i32(x)};
-    if (in[0]->shape.rank == 0) return NULL;
-    const int64_t rows = in[0]->shape.dim[0].bound;
+    if (in[0]->shape->rank == 0) return NULL;
+    const int64_t rows = in[0]->shape->dim[0].bound;
     const Attr at = {.extent = dim_fixed(rows ? 1 + pick_below(x, (int)rows) : 0)};
     return directed_emit(x, OP_SLICE_AT, 2, in, &at, shape_scalar());
 }
@@ -186,22 +186,22 @@ static Node *update_at(Directed *x, Node *v, int k) {
     Node *whole = k == 0 ? v : NULL, *part = k == 1 ? v : NULL;
     if (!whole && !part) whole = any_data(x, 1);
     const Node *given = whole ? whole : part;
-    if (given->shape.rank == 0) return NULL;
+    if (given->shape->rank == 0) return NULL;
     const DType t = given->dtype;
-    if (!part) part = directed_operand(x, t, with_rows(given->shape, 1 + pick_below(x, 3)), NEED_ANY);
-    if (!whole) whole = directed_operand(x, t, with_rows(given->shape, 2 + pick_below(x, 3)), NEED_ANY);
+    if (!part) part = directed_operand(x, t, with_rows(*given->shape, 1 + pick_below(x, 3)), NEED_ANY);
+    if (!whole) whole = directed_operand(x, t, with_rows(*given->shape, 2 + pick_below(x, 3)), NEED_ANY);
     return directed_emit(x, OP_UPDATE_AT, 3, (Node *[]){whole, part, k == 2 ? v : scalar_i32(x)}, NULL, shape_scalar());
 }
 
 /* ---- reductions, contraction, indexed ---------------------------------------------------------------------------- */
 static Node *reduce(Directed *x, Op op, Node *v) {
-    Attr at = {.axis = v->shape.rank ? pick_below(x, v->shape.rank) : 0,
+    Attr at = {.axis = v->shape->rank ? pick_below(x, v->shape->rank) : 0,
                .scan = pick_below(x, 3) ? SCAN_SUM : SCAN_PROD,
                .reverse = pick_below(x, 2),
                .exclusive = pick_below(x, 3) == 0};
-    for (int d = 0; op != OP_SCAN && d < v->shape.rank; d++)
+    for (int d = 0; op != OP_SCAN && d < v->shape->rank; d++)
         if (pick_below(x, 2)) at.axes[at.n_axes++] = (int8_t)d;
-    return directed_emit(x, op, 1, &v, &at, v->shape);
+    return directed_emit(x, op, 1, &v, &at, *v->shape);
 }
 
 static void read_loop(Affine *e, int loop) {
@@ -215,19 +215,19 @@ static Node *contract(Directed *x, Node *v, int k) {
     Affine map[3][MAX_RANK] = {0};
     Node *in[3] = {v};
     int loop_of[MAX_RANK];
-    if (v->shape.rank > 4 || v->dtype == DT_BOOL) return NULL;
+    if (v->shape->rank > 4 || v->dtype == DT_BOOL) return NULL;
     if (k >= c.n_operands) c.n_operands = k + 1;
     bool summed[MAX_RANK];
-    for (int d = 0; d < v->shape.rank; d++) summed[d] = pick_below(x, 2);
-    for (int d = 0; d < v->shape.rank; d++)
-        if (!summed[d]) loop_of[d] = c.n_loops, c.extent[c.n_loops++] = v->shape.dim[d];
+    for (int d = 0; d < v->shape->rank; d++) summed[d] = pick_below(x, 2);
+    for (int d = 0; d < v->shape->rank; d++)
+        if (!summed[d]) loop_of[d] = c.n_loops, c.extent[c.n_loops++] = v->shape->dim[d];
     const int extra = pick_below(x, 2) ? c.n_loops : -1;
     if (extra >= 0) c.extent[c.n_loops++] = dim_fixed(1 + pick_below(x, 4));
     c.n_out = c.n_loops;
-    for (int d = 0; d < v->shape.rank; d++)
-        if (summed[d]) loop_of[d] = c.n_loops, c.extent[c.n_loops++] = v->shape.dim[d];
+    for (int d = 0; d < v->shape->rank; d++)
+        if (summed[d]) loop_of[d] = c.n_loops, c.extent[c.n_loops++] = v->shape->dim[d];
     c.map = map;
-    for (int d = 0; d < v->shape.rank; d++) read_loop(&map[0][d], loop_of[d]);
+    for (int d = 0; d < v->shape->rank; d++) read_loop(&map[0][d], loop_of[d]);
     for (int i = 1; i < c.n_operands; i++) {
         Shape s = {0};
         for (int l = 0; l < c.n_loops && s.rank < 4; l++) {
@@ -238,7 +238,7 @@ static Node *contract(Directed *x, Node *v, int k) {
         in[i] = directed_operand(x, v->dtype, s, NEED_SMALL);
     }
     Guard guard = {.kind = GUARD_EQ, .hi = dim_fixed(3), .e = {.divisor = 1}};
-    if (c.n_loops > 1 && shape_is_fixed(v->shape) && pick_below(x, 5) == 0) {
+    if (c.n_loops > 1 && shape_is_fixed(*v->shape) && pick_below(x, 5) == 0) {
         guard.kind = pick_below(x, 2) ? GUARD_EQ : GUARD_RANGE;
         guard.e.coef[0] = 1, guard.e.coef[c.n_loops - 1] = -1;
         c.n_guards = 1, c.guard = &guard;
@@ -264,9 +264,9 @@ static Node *indices(Directed *x, Shape s, int64_t n) {
 
 static Node *gather(Directed *x, Node *v, int k) {
     Node *table = k == 0 ? v : any_data(x, 1);
-    if (table->shape.rank == 0) return NULL;
+    if (table->shape->rank == 0) return NULL;
     const Shape s = shape_fixed(pick_below(x, 3), (const int64_t[]){1 + pick_below(x, 4), 1 + pick_below(x, 3)});
-    return directed_emit(x, OP_GATHER, 2, (Node *[]){table, k == 1 ? v : indices(x, s, table->shape.dim[0].bound)},
+    return directed_emit(x, OP_GATHER, 2, (Node *[]){table, k == 1 ? v : indices(x, s, table->shape->dim[0].bound)},
                          NULL, shape_scalar());
 }
 
@@ -275,9 +275,9 @@ static Node *scatter(Directed *x, Node *v, int k) {
     const Attr at = {.extent = dim_fixed(pick_below(x, 2) ? 1 : 1 + pick_below(x, 4))};
     Node *updates = k == 0 ? v : NULL, *ids = k == 1 ? v : NULL;
     if (ids)
-        updates = directed_operand(x, t, ids->shape, NEED_ANY);
+        updates = directed_operand(x, t, *ids->shape, NEED_ANY);
     else {
-        Shape s = updates->shape;
+        Shape s = *updates->shape;
         s.rank = pick_below(x, s.rank + 1);
         ids = indices(x, s, at.extent.bound);
     }
@@ -287,7 +287,7 @@ static Node *scatter(Directed *x, Node *v, int k) {
 /* ---- gradients: d sum(v * b) / dv = b, so that the result's range is b's ----------------------------------------- */
 static Node *gradient(Directed *x, Node *v, int k) {
     Node *y = k == 0 ? v : NULL, *of = k == 1 ? v : NULL;
-    if (v->dtype != DT_F32 || (y && y->shape.rank)) return NULL;
+    if (v->dtype != DT_F32 || (y && y->shape->rank)) return NULL;
     Node *n;
     Range r = {0, 0};
     if (y) {
@@ -299,11 +299,11 @@ static Node *gradient(Directed *x, Node *v, int k) {
         n = graph_unary(x->g, OP_TANH, n);
         r = (Range){-1, 1};
     } else {
-        Node *b = directed_leaf(x, DT_F32, of->shape, (Need)pick_below(x, 4));
+        Node *b = directed_leaf(x, DT_F32, *of->shape, (Need)pick_below(x, 4));
         int8_t axes[MAX_RANK];
         if (b == of) return NULL;
-        for (int d = 0; d < of->shape.rank; d++) axes[d] = (int8_t)d;
-        y = graph_reduce(x->g, OP_SUM, graph_binary(x->g, OP_MUL, of, b), of->shape.rank, axes);
+        for (int d = 0; d < of->shape->rank; d++) axes[d] = (int8_t)d;
+        y = graph_reduce(x->g, OP_SUM, graph_binary(x->g, OP_MUL, of, b), of->shape->rank, axes);
         n = graph_op(x->g, OP_GRADIENT, 2, (Node *[]){y, of}, NULL);
         r = x->range.at[b->id];
         x->read.at[b->id] = x->read.at[of->id] = true;
@@ -355,6 +355,6 @@ Node *directed_op(Directed *x, Op op, Node *v, int k) {
     case OP_GATHER: return gather(x, v, k);
     case OP_SCATTER_ADD: return scatter(x, v, k);
     case OP_GRADIENT: return gradient(x, v, k);
-    default: return directed_emit(x, op, 1, &v, NULL, v->shape);
+    default: return directed_emit(x, op, 1, &v, NULL, *v->shape);
     }
 }

@@ -84,12 +84,12 @@ static Range power_up_to(Range a, double n) {
 }
 
 static double terms_of(const Node *in, Shape out) {
-    return elements(out) > 0 ? elements(in->shape) / elements(out) : 0;
+    return elements(out) > 0 ? elements(*in->shape) / elements(out) : 0;
 }
 
 static bool reduction(Op op, const Node *in, const Attr *attr, Shape shape, Range a, Range *out) {
-    const double most = op == OP_SCAN ? (double)in->shape.dim[attr->axis].bound : terms_of(in, shape);
-    const double least = shape_is_fixed(in->shape) && op != OP_SCAN ? most : op == OP_SCAN && attr->exclusive ? 0 : 1;
+    const double most = op == OP_SCAN ? (double)in->shape->dim[attr->axis].bound : terms_of(in, shape);
+    const double least = shape_is_fixed(*in->shape) && op != OP_SCAN ? most : op == OP_SCAN && attr->exclusive ? 0 : 1;
     switch (op) {
     case OP_SUM: *out = sum_of(a, fmin(least, most), most); return true;
     case OP_SCAN:
@@ -105,13 +105,13 @@ static bool reduction(Op op, const Node *in, const Attr *attr, Shape shape, Rang
 static bool whole_contraction(const Contract *c, Node *const *in) {
     bool whole = c->n_guards == 0;
     for (int k = 0; k < c->n_operands; k++)
-        for (int d = 0; d < in[k]->shape.rank; d++) {
+        for (int d = 0; d < in[k]->shape->rank; d++) {
             const Affine *e = &c->map[k][d];
             int loops = 0;
             whole &= e->c == 0 && e->divisor == 1;
             for (int l = 0; l < c->n_loops; l++) {
                 loops += e->coef[l] != 0;
-                whole &= e->coef[l] == 0 || (e->coef[l] == 1 && dim_equal(c->extent[l], in[k]->shape.dim[d]));
+                whole &= e->coef[l] == 0 || (e->coef[l] == 1 && dim_equal(c->extent[l], in[k]->shape->dim[d]));
             }
             whole &= loops == 1;
         }
@@ -143,18 +143,18 @@ static bool other(const Directed *x, Op op, Node *const *in, int n, const Attr *
         for (int k = 1; k < n; k++) *out = hull(*out, x->range.at[in[k]->id]);
         return true;
     case OP_SLICE_AT:
-        if (!shape_is_fixed(in[0]->shape) || !inside(a[1], 0, (double)(in[0]->shape.dim[0].bound - shape.dim[0].bound)))
+        if (!shape_is_fixed(*in[0]->shape) || !inside(a[1], 0, (double)(in[0]->shape->dim[0].bound - shape.dim[0].bound)))
             *out = with(*out, 0);
         return true;
     case OP_UPDATE_AT: *out = hull(a[0], a[1]); return true;
     case OP_CONTRACT: *out = contraction(attr->contract, in, a); return true;
     case OP_GATHER:
-        if (!shape_is_fixed(in[0]->shape) || !inside(a[1], 0, (double)in[0]->shape.dim[0].bound - 1))
+        if (!shape_is_fixed(*in[0]->shape) || !inside(a[1], 0, (double)in[0]->shape->dim[0].bound - 1))
             *out = with(*out, 0);
         return true;
     case OP_SCATTER_ADD: {
-        const double most = elements(in[1]->shape);
-        const bool one_row = shape_is_fixed(in[1]->shape) && attr->extent.bound == 1 && inside(a[1], 0, 0);
+        const double most = elements(*in[1]->shape);
+        const bool one_row = shape_is_fixed(*in[1]->shape) && attr->extent.bound == 1 && inside(a[1], 0, 0);
         *out = sum_of(a[0], one_row ? most : 0, most);
         return true;
     }

@@ -153,9 +153,9 @@ Dim trial_sym(Trial *t, int64_t bound, int64_t value) {
 
 Node *trial_loss(Trial *t, Node *y) {
     int8_t axes[MAX_RANK];
-    for (int d = 0; d < y->shape.rank; d++) axes[d] = (int8_t)d;
-    Node *weighted = graph_binary(t->graph, OP_MUL, y, trial_input(t, DT_F32, y->shape, -1, 1));
-    return y->shape.rank ? graph_reduce(t->graph, OP_SUM, weighted, y->shape.rank, axes) : weighted;
+    for (int d = 0; d < y->shape->rank; d++) axes[d] = (int8_t)d;
+    Node *weighted = graph_binary(t->graph, OP_MUL, y, trial_input(t, DT_F32, *y->shape, -1, 1));
+    return y->shape->rank ? graph_reduce(t->graph, OP_SUM, weighted, y->shape->rank, axes) : weighted;
 }
 
 Tensor *trial_eval(const Trial *t, Arena *a, const Graph *g, const char **error) {

@@ -31,7 +31,7 @@ static Node *with_noise(Noisy *y, Node *x, const Tensor *value) {
     Tensor t = *value;
     t.data = ARENA_ARRAY(y->arena, double, tensor_elements(value) + 1);
     vec_push(y->arena, y->inputs, t);
-    Node *noise = graph_node(y->g, OP_INPUT, 0, NULL, &at, DT_F32, x->shape);
+    Node *noise = graph_node(y->g, OP_INPUT, 0, NULL, &at, DT_F32, *x->shape);
     return graph_cast(y->g, graph_binary(y->g, OP_ADD, graph_cast(y->g, x, DT_F32), noise), x->dtype);
 }
 
@@ -45,7 +45,7 @@ Noisy *noisy_graph(Arena *a, const Graph *of, const EvalEnv *env, const Tensor *
         const Node *n = of->nodes.at[i];
         Node **in = ARENA_ARRAY(a, Node *, n->n_in + 1);
         for (int k = 0; k < n->n_in; k++) in[k] = y->copy[n->in[k]->id];
-        y->copy[i] = graph_node(y->g, n->op, n->n_in, in, n->attr, n->dtype, n->shape);
+        y->copy[i] = graph_node(y->g, n->op, n->n_in, in, n->attr, n->dtype, *n->shape);
         y->input[i] = has_noise(n) ? y->inputs.n : -1;
         if (y->input[i] >= 0) y->copy[i] = with_noise(y, y->copy[i], &values[i]);
     }

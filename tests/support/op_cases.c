@@ -49,7 +49,7 @@ static Node *build_transpose(Trial *t, Op op) {
     (void)op;
     int8_t perm[MAX_RANK];
     Node *x = trial_operand(t, rng_shape(t->rng, 4, 4), -1, 1);
-    permutation(t->rng, x->shape.rank, perm);
+    permutation(t->rng, x->shape->rank, perm);
     return graph_transpose(t->graph, x, perm);
 }
 
@@ -83,7 +83,7 @@ static Node *build_slice(Trial *t, Op op) {
 static Node *build_pad(Trial *t, Op op) {
     Attr attr = {.value = rng_real(t->rng, -1, 1)};
     Node *x = trial_operand(t, rng_shape(t->rng, 3, 4), -1, 1);
-    for (int d = 0; d < x->shape.rank; d++)
+    for (int d = 0; d < x->shape->rank; d++)
         attr.lo[d] = dim_fixed(rng_int(t->rng, 0, 2)), attr.hi[d] = dim_fixed(rng_int(t->rng, 0, 2));
     return graph_op(t->graph, op, 1, &x, &attr);
 }
@@ -119,7 +119,7 @@ static Node *build_reduce(Trial *t, Op op) {
     Node *x = trial_operand(t, rng_shape(t->rng, 4, 4), -2, 2);
     int8_t axes[MAX_RANK];
     int n = 0;
-    for (int d = 0; d < x->shape.rank; d++)
+    for (int d = 0; d < x->shape->rank; d++)
         if (rng_chance(t->rng, 0.6)) axes[n++] = (int8_t)d;
     return graph_reduce(t->graph, op, x, n, axes);
 }
@@ -129,14 +129,14 @@ static Node *build_extremum(Trial *t, Op op) {
     Node *x = trial_operand(t, shape_of_rank(t->rng, (int)rng_int(t->rng, 1, 4), 1), -2, 2);
     int8_t axes[MAX_RANK];
     int n = 0;
-    for (int d = 0; d < x->shape.rank; d++)
+    for (int d = 0; d < x->shape->rank; d++)
         if (rng_chance(t->rng, 0.6)) axes[n++] = (int8_t)d;
     return graph_reduce(t->graph, op, x, n, axes);
 }
 
 static Node *build_scan(Trial *t, Op op) {
     Node *x = trial_operand(t, shape_of_rank(t->rng, (int)rng_int(t->rng, 1, 3), 0), -1, 1);
-    const Attr attr = {.axis = (int)rng_int(t->rng, 0, x->shape.rank - 1),
+    const Attr attr = {.axis = (int)rng_int(t->rng, 0, x->shape->rank - 1),
                        .scan = rng_chance(t->rng, 0.5) ? SCAN_PROD : SCAN_SUM,
                        .reverse = rng_chance(t->rng, 0.5),
                        .exclusive = rng_chance(t->rng, 0.5)};
@@ -164,7 +164,7 @@ static Node *build_contract(Trial *t, Op op) {
     for (int k = 0; k < c.n_operands; k++) {
         in[k] =
             k > 0 && rng_chance(r, 0.2) ? in[0] : trial_operand(t, shape_of_rank(r, (int)rng_int(r, 0, 3), 1), -1, 1);
-        for (int d = 0; d < in[k]->shape.rank; d++) c.map[k][d] = random_affine(r, c.n_loops, 3);
+        for (int d = 0; d < in[k]->shape->rank; d++) c.map[k][d] = random_affine(r, c.n_loops, 3);
     }
     Guard guards[2];
     c.guard = guards;

@@ -133,7 +133,7 @@ static const char *compare_one(Arena *a, const Module *m, const ModuleMemory *me
     for (int64_t i = 0; i < tensor_elements(&x->value); i++)
         if (isfinite(x->value.data[i]) && fabs(x->value.data[i]) > scale) scale = fabs(x->value.data[i]);
     for (int64_t i = 0; i < tensor_elements(&x->value); i++) {
-        const double want = x->value.data[i], got = number_get(n->dtype, p, place_at_bound(&x->value, &n->shape, i));
+        const double want = x->value.data[i], got = number_get(n->dtype, p, place_at_bound(&x->value, n->shape, i));
         const bool same = want == got || (isnan(want) && isnan(got)) || fabs(want - got) <= tolerance * (scale + fabs(want));
         if (!same)
             return arena_printf(a, "%s %s[%lld] is %.9g, not %.9g", kinds[x->result->kind], name, (long long)i, got, want);

@@ -64,7 +64,7 @@ static Node *source(Gen *x, Shape s, DType t, int64_t hi) {
 static Node *pick(Gen *x, const Shape *s) {
     for (int tries = 0; tries < 12; tries++) {
         Node *n = x->pool.at[below(x, x->pool.n)];
-        if (n->dtype == DT_F32 && (!s || shape_equal(n->shape, *s))) return n;
+        if (n->dtype == DT_F32 && (!s || shape_same(n->shape, s))) return n;
     }
     return source(x, s ? *s : random_shape(x, 0), DT_F32, 0);
 }
@@ -73,7 +73,7 @@ static Node *pick(Gen *x, const Shape *s) {
 static Node *pick_rank(Gen *x, int rank) {
     for (int tries = 0; tries < 12; tries++) {
         Node *n = pick(x, NULL);
-        if (n->shape.rank >= rank && n->shape.rank <= 5) return n;
+        if (n->shape->rank >= rank && n->shape->rank <= 5) return n;
     }
     Shape s = random_shape(x, rank);
     return source(x, s, DT_F32, 0);
@@ -81,7 +81,7 @@ static Node *pick_rank(Gen *x, int rank) {
 
 static Node *constant(Gen *x, Shape s, double v) { return graph_const(x->g, DT_F32, s, v); }
 static Node *positive(Gen *x, Node *n) {
-    return graph_binary(x->g, OP_ADD, graph_unary(x->g, OP_ABS, n), constant(x, n->shape, 0.5));
+    return graph_binary(x->g, OP_ADD, graph_unary(x->g, OP_ABS, n), constant(x, *n->shape, 0.5));
 }
 static Node *tamed(Gen *x, Node *n) { return graph_unary(x->g, OP_TANH, n); }
 
@@ -99,7 +99,7 @@ static Node *random_unary(Gen *x) {
 static Node *random_binary(Gen *x) {
     static const Op ops[] = {OP_ADD, OP_SUB, OP_MUL, OP_DIV, OP_POW, OP_MAX, OP_MIN, OP_MUL, OP_ADD};
     const Op op = ops[below(x, 9)];
-    Node *a = pick(x, NULL), *b = pick(x, &a->shape);
+    Node *a = pick(x, NULL), *b = pick(x, a->shape);
     if (op == OP_DIV || op == OP_POW) {
         if (op == OP_POW) a = positive(x, tamed(x, a)), b = tamed(x, b);
         else b = positive(x, b);
@@ -112,13 +112,13 @@ static Node *random_binary(Gen *x) {
 static Node *random_discrete(Gen *x) {
     static const Op compare[] = {OP_EQ, OP_NE, OP_LT, OP_LE, OP_GT, OP_GE};
     Node *a = pick(x, NULL);
-    if (!is_exact(x, a)) a = source(x, a->shape, DT_F32, 0);
-    Node *b = below(x, 2) ? source(x, a->shape, DT_F32, 0) : constant(x, a->shape, 0.25);
+    if (!is_exact(x, a)) a = source(x, *a->shape, DT_F32, 0);
+    Node *b = below(x, 2) ? source(x, *a->shape, DT_F32, 0) : constant(x, *a->shape, 0.25);
     switch (below(x, 5)) {
     case 0: return keep(x, graph_unary(x->g, (Op[]){OP_FLOOR, OP_CEIL, OP_SIGN}[below(x, 3)], a), true);
     case 1: {
-        Node *i = graph_cast(x->g, graph_binary(x->g, OP_MUL, a, constant(x, a->shape, 8)), DT_I32);
-        Node *k = graph_const(x->g, DT_I32, a->shape, 1 + below(x, 5));
+        Node *i = graph_cast(x->g, graph_binary(x->g, OP_MUL, a, constant(x, *a->shape, 8)), DT_I32);
+        Node *k = graph_const(x->g, DT_I32, *a->shape, 1 + below(x, 5));
         Node *j = graph_binary(x->g, below(x, 2) ? OP_DIV : OP_MOD, i, k);
         return keep(x, graph_cast(x->g, j, DT_F32), true);
     }
@@ -127,7 +127,7 @@ static Node *random_discrete(Gen *x) {
         if (below(x, 3) == 0) c = graph_unary(x->g, OP_NOT, c);
         if (below(x, 3) == 0)
             c = graph_binary(x->g, below(x, 2) ? OP_AND : OP_OR, c, graph_binary(x->g, OP_LT, b, a));
-        Node *t = pick(x, &a->shape), *f = pick(x, &a->shape);
+        Node *t = pick(x, a->shape), *f = pick(x, a->shape);
         return keep(x, graph_select(x->g, c, t, f), is_exact(x, t) && is_exact(x, f));
     }
     }
@@ -135,12 +135,12 @@ static Node *random_discrete(Gen *x) {
 
 static Node *random_broadcast(Gen *x) {
     Node *n = pick(x, NULL);
-    if (n->shape.rank > 3 || shape_elements(n->shape) > 600) return NULL;
+    if (n->shape->rank > 3 || shape_elements(*n->shape) > 600) return NULL;
     int8_t axes[MAX_RANK];
     Shape s = {0};
-    for (int d = 0; d <= n->shape.rank; d++) {
+    for (int d = 0; d <= n->shape->rank; d++) {
         if (s.rank < 5 && below(x, 3) == 0) s.dim[s.rank++] = dim_fixed(1 + below(x, 3));
-        if (d < n->shape.rank) axes[d] = (int8_t)s.rank, s.dim[s.rank++] = n->shape.dim[d];
+        if (d < n->shape->rank) axes[d] = (int8_t)s.rank, s.dim[s.rank++] = n->shape->dim[d];
     }
     return keep(x, graph_broadcast(x->g, n, s, axes), is_exact(x, n));
 }
@@ -148,8 +148,8 @@ static Node *random_broadcast(Gen *x) {
 static Node *random_transpose(Gen *x) {
     Node *n = pick_rank(x, 2);
     int8_t perm[MAX_RANK];
-    for (int d = 0; d < n->shape.rank; d++) perm[d] = (int8_t)d;
-    for (int d = n->shape.rank - 1; d > 0; d--) {
+    for (int d = 0; d < n->shape->rank; d++) perm[d] = (int8_t)d;
+    for (int d = n->shape->rank - 1; d > 0; d--) {
         const int e = below(x, d + 1);
         const int8_t t = perm[d];
         perm[d] = perm[e], perm[e] = t;
@@ -161,14 +161,14 @@ static Node *random_reshape(Gen *x) {
     Node *n = pick(x, NULL);
     Shape s = {0};
     int64_t run = 1;
-    for (int d = 0; d < n->shape.rank; d++) { /* merge neighbours, split even ones, add units */
-        const Dim e = n->shape.dim[d];
+    for (int d = 0; d < n->shape->rank; d++) { /* merge neighbours, split even ones, add units */
+        const Dim e = n->shape->dim[d];
         if (!dim_is_fixed(e)) {
             s.dim[s.rank++] = e;
             continue;
         }
         run *= e.bound;
-        if (d + 1 < n->shape.rank && below(x, 2)) continue;
+        if (d + 1 < n->shape->rank && below(x, 2)) continue;
         if (run % 2 == 0 && run > 2 && s.rank < 5 && below(x, 2)) s.dim[s.rank++] = dim_fixed(2), run /= 2;
         s.dim[s.rank++] = dim_fixed(run);
         run = 1;
@@ -180,8 +180,8 @@ static Node *random_reshape(Gen *x) {
 static Node *random_slice(Gen *x) {
     Node *n = pick_rank(x, 1);
     Attr at = {0};
-    for (int d = 0; d < n->shape.rank; d++) {
-        const Dim e = n->shape.dim[d];
+    for (int d = 0; d < n->shape->rank; d++) {
+        const Dim e = n->shape->dim[d];
         at.lo[d] = dim_fixed(0), at.step[d] = 1, at.hi[d] = e;
         if (!dim_is_fixed(e) || e.bound < 2) continue;
         const int64_t lo = below(x, (int)e.bound), step = 1 + below(x, 2);
@@ -193,16 +193,16 @@ static Node *random_slice(Gen *x) {
 
 static Node *random_pad(Gen *x) {
     Node *n = pick_rank(x, 1);
-    if (shape_elements(n->shape) > 300) return NULL;
+    if (shape_elements(*n->shape) > 300) return NULL;
     Attr at = {.value = below(x, 2) ? 0 : 0.5};
-    for (int d = 0; d < n->shape.rank; d++) at.lo[d] = dim_fixed(below(x, 3)), at.hi[d] = dim_fixed(below(x, 2));
+    for (int d = 0; d < n->shape->rank; d++) at.lo[d] = dim_fixed(below(x, 3)), at.hi[d] = dim_fixed(below(x, 2));
     return keep(x, graph_op(x->g, OP_PAD, 1, &n, &at), is_exact(x, n));
 }
 
 static Node *random_concat(Gen *x) {
     Node *a = pick_rank(x, 1);
-    Attr at = {.axis = below(x, a->shape.rank)};
-    Shape s = a->shape;
+    Attr at = {.axis = below(x, a->shape->rank)};
+    Shape s = *a->shape;
     if (dim_is_fixed(s.dim[at.axis])) s.dim[at.axis] = dim_fixed(1 + below(x, 4));
     Node *in[3] = {a, pick(x, &s), a};
     return keep(x, graph_op(x->g, OP_CONCAT, 2 + below(x, 2), in, &at), false);
@@ -214,16 +214,16 @@ static Node *index_source(Gen *x, int64_t hi) {
 
 static Node *random_slice_at(Gen *x) {
     Node *n = pick_rank(x, 1);
-    Node *start = index_source(x, n->shape.dim[0].bound + 1);
+    Node *start = index_source(x, n->shape->dim[0].bound + 1);
     Attr at = {.extent = dim_fixed(1 + below(x, 3))};
     return keep(x, graph_op(x->g, OP_SLICE_AT, 2, (Node *[]){n, start}, &at), is_exact(x, n));
 }
 
 static Node *random_update_at(Gen *x) {
     Node *n = pick_rank(x, 1);
-    Shape s = n->shape;
+    Shape s = *n->shape;
     s.dim[0] = dim_fixed(1 + below(x, 3));
-    Node *in[3] = {n, pick(x, &s), index_source(x, n->shape.dim[0].bound + 1)};
+    Node *in[3] = {n, pick(x, &s), index_source(x, n->shape->dim[0].bound + 1)};
     return keep(x, graph_op(x->g, OP_UPDATE_AT, 3, in, NULL), false);
 }
 
@@ -233,21 +233,21 @@ static Node *random_reduce(Gen *x) {
     Node *n = pick_rank(x, 1);
     int8_t axes[MAX_RANK];
     int count = 0;
-    for (int d = 0; d < n->shape.rank; d++)
+    for (int d = 0; d < n->shape->rank; d++)
         if (below(x, 2)) axes[count++] = (int8_t)d;
-    if (count == 0) axes[count++] = (int8_t)(n->shape.rank - 1);
+    if (count == 0) axes[count++] = (int8_t)(n->shape->rank - 1);
     if ((op == OP_RMAX || op == OP_RMIN || op == OP_ARGMAX)) { /* an empty row has no finite answer */
         for (int i = 0; i < count; i++)
-            if (n->shape.dim[axes[i]].bound == 0) return NULL;
+            if (n->shape->dim[axes[i]].bound == 0) return NULL;
     }
     if (op == OP_ARGMAX) {
-        if (!is_exact(x, n)) n = source(x, n->shape, DT_F32, 0);
+        if (!is_exact(x, n)) n = source(x, *n->shape, DT_F32, 0);
         Node *i = graph_reduce(x->g, op, n, count, axes);
         return keep(x, graph_cast(x->g, i, DT_F32), true);
     }
     if (op == OP_PROD) {
-        Node *small = graph_binary(x->g, OP_MUL, tamed(x, n), constant(x, n->shape, 0.125));
-        n = graph_binary(x->g, OP_ADD, small, constant(x, n->shape, 1));
+        Node *small = graph_binary(x->g, OP_MUL, tamed(x, n), constant(x, *n->shape, 0.125));
+        n = graph_binary(x->g, OP_ADD, small, constant(x, *n->shape, 1));
     }
     Node *y = graph_reduce(x->g, op, n, count, axes);
     if (op == OP_PROD) y = tamed(x, y);
@@ -256,24 +256,24 @@ static Node *random_reduce(Gen *x) {
 
 static Node *random_scan(Gen *x) {
     Node *n = pick_rank(x, 1);
-    Attr at = {.axis = below(x, n->shape.rank), .reverse = below(x, 2), .exclusive = below(x, 2)};
+    Attr at = {.axis = below(x, n->shape->rank), .reverse = below(x, 2), .exclusive = below(x, 2)};
     return keep(x, graph_op(x->g, OP_SCAN, 1, &n, &at), false);
 }
 
 static Node *random_gather(Gen *x) {
     Node *table = pick_rank(x, 1);
-    if (table->shape.rank > 3 || table->shape.dim[0].bound == 0) return NULL;
+    if (table->shape->rank > 3 || table->shape->dim[0].bound == 0) return NULL;
     Shape s = {.rank = 1 + below(x, 2)};
     for (int d = 0; d < s.rank; d++) s.dim[d] = dim_fixed(1 + below(x, 5));
-    Node *ids = source(x, s, DT_I32, dim_is_fixed(table->shape.dim[0]) ? table->shape.dim[0].bound : 1);
+    Node *ids = source(x, s, DT_I32, dim_is_fixed(table->shape->dim[0]) ? table->shape->dim[0].bound : 1);
     return keep(x, graph_op(x->g, OP_GATHER, 2, (Node *[]){table, ids}, NULL), is_exact(x, table));
 }
 
 static Node *random_scatter(Gen *x) {
     Node *u = pick_rank(x, 1);
-    Shape s = {.rank = 1 + below(x, u->shape.rank > 1 ? 2 : 1)};
-    for (int d = 0; d < s.rank; d++) s.dim[d] = u->shape.dim[d];
-    if (u->shape.rank - s.rank > 3) return NULL;
+    Shape s = {.rank = 1 + below(x, u->shape->rank > 1 ? 2 : 1)};
+    for (int d = 0; d < s.rank; d++) s.dim[d] = u->shape->dim[d];
+    if (u->shape->rank - s.rank > 3) return NULL;
     Attr at = {.extent = dim_fixed(1 + below(x, 9))};
     Node *ids = source(x, s, DT_I32, at.extent.bound + (below(x, 4) == 0));
     return keep(x, graph_op(x->g, OP_SCATTER_ADD, 2, (Node *[]){u, ids}, &at), false);
@@ -319,9 +319,9 @@ static Node *random_contract(Gen *x) {
 
 /* Room for a factor that is the product before: [rows, sum], its rows and columns. */
 static bool continues(const Node *before, int64_t *rows, int64_t *sum) {
-    if (!before || before->shape.rank != 2 || before->shape.dim[1].bound < 16) return false;
-    *rows = before->shape.dim[0].bound;
-    *sum = before->shape.dim[1].bound;
+    if (!before || before->shape->rank != 2 || before->shape->dim[1].bound < 16) return false;
+    *rows = before->shape->dim[0].bound;
+    *sum = before->shape->dim[1].bound;
     return true;
 }
 
@@ -329,7 +329,7 @@ static bool continues(const Node *before, int64_t *rows, int64_t *sum) {
 static void sum_of_rows(Gen *x, Node *y) {
     const int8_t rows = 0;
     Node *n = below(x, 2) ? y : graph_unary(x->g, OP_TANH, graph_binary(x->g, OP_MUL, y, y));
-    keep(x, graph_reduce(x->g, OP_SUM, graph_binary(x->g, OP_MUL, n, constant(x, n->shape, 1.0 / 64)), 1, &rows), false);
+    keep(x, graph_reduce(x->g, OP_SUM, graph_binary(x->g, OP_MUL, n, constant(x, *n->shape, 1.0 / 64)), 1, &rows), false);
 }
 
 /* A product that matrix instructions may take: [batch?, rows, columns], each factor in either orientation, the first one
@@ -361,9 +361,9 @@ static Node *random_product(Gen *x, Node *before) {
         in[k] = follows && k == 0 ? before : pick(x, &s);
     }
     Node *y = graph_contract(x->g, 2, in, &c);
-    y = graph_binary(x->g, OP_MUL, y, constant(x, y->shape, 0.125));
+    y = graph_binary(x->g, OP_MUL, y, constant(x, *y->shape, 0.125));
     if (below(x, 3) == 0) {
-        Node *gate[2] = {in[0], pick(x, &in[1]->shape)};
+        Node *gate[2] = {in[0], pick(x, in[1]->shape)};
         y = graph_binary(x->g, OP_MUL, y, graph_unary(x->g, OP_TANH, graph_contract(x->g, 2, gate, &c)));
     }
     if (tall || below(x, 3) == 0) y = tamed(x, y);
@@ -374,13 +374,13 @@ static Node *random_product(Gen *x, Node *before) {
 /* softmax-like: reductions whose results are read along the row again */
 static Node *random_row(Gen *x) {
     Node *n = pick_rank(x, 1);
-    const int last = n->shape.rank - 1;
-    if (n->shape.dim[last].bound == 0) return NULL;
+    const int last = n->shape->rank - 1;
+    if (n->shape->dim[last].bound == 0) return NULL;
     int8_t axis = (int8_t)last, keep_axes[MAX_RANK];
     for (int d = 0; d < last; d++) keep_axes[d] = (int8_t)d;
-    Node *m = graph_broadcast(x->g, graph_reduce(x->g, below(x, 2) ? OP_RMAX : OP_SUM, n, 1, &axis), n->shape, keep_axes);
+    Node *m = graph_broadcast(x->g, graph_reduce(x->g, below(x, 2) ? OP_RMAX : OP_SUM, n, 1, &axis), *n->shape, keep_axes);
     Node *e = graph_unary(x->g, below(x, 2) ? OP_TANH : OP_SIN, graph_binary(x->g, OP_SUB, n, m));
-    Node *z = graph_broadcast(x->g, graph_reduce(x->g, OP_SUM, e, 1, &axis), n->shape, keep_axes);
+    Node *z = graph_broadcast(x->g, graph_reduce(x->g, OP_SUM, e, 1, &axis), *n->shape, keep_axes);
     return keep(x, graph_binary(x->g, OP_DIV, e, positive(x, z)), false);
 }
 
@@ -417,13 +417,13 @@ static void random_op(Gen *x) {
 /* ---- results ------------------------------------------------------------------------------------------------- */
 static Node *total(Gen *x, Node *n) {
     int8_t axes[MAX_RANK];
-    for (int d = 0; d < n->shape.rank; d++) axes[d] = (int8_t)d;
+    for (int d = 0; d < n->shape->rank; d++) axes[d] = (int8_t)d;
     n = tamed(x, n);
-    return n->shape.rank ? graph_reduce(x->g, OP_SUM, n, n->shape.rank, axes) : n;
+    return n->shape->rank ? graph_reduce(x->g, OP_SUM, n, n->shape->rank, axes) : n;
 }
 
 static void add_output(Gen *x, const char *name, Node *v) {
-    TensorDecl d = {.name = name, .dtype = v->dtype, .shape = v->shape};
+    TensorDecl d = {.name = name, .dtype = v->dtype, .shape = *v->shape};
     vec_push(x->a, x->g->model->outputs, d);
     graph_result(x->g, RESULT_OUTPUT, x->g->model->outputs.n - 1, v);
 }
@@ -455,7 +455,7 @@ static void add_training(Gen *x, Entry e) {
             graph_result(x->g, RESULT_GRAD, p, d);
             continue;
         }
-        Node *next = graph_binary(x->g, OP_SUB, w, graph_binary(x->g, OP_MUL, d, constant(x, d->shape, 0.125)));
+        Node *next = graph_binary(x->g, OP_SUB, w, graph_binary(x->g, OP_MUL, d, constant(x, *d->shape, 0.125)));
         next->phase = PHASE_UPDATE;
         graph_result(x->g, RESULT_PARAM, p, next);
     }

@@ -37,7 +37,7 @@ static Shape changed_shape(const Change *c, Shape s) {
 static Attr changed_attr(Arena *a, const Change *c, const Node *n) {
     Attr at = *n->attr;
     at.extent = changed_dim(c, at.extent);
-    for (int d = 0; n->op == OP_SLICE && d < n->shape.rank; d++) at.hi[d] = changed_dim(c, at.hi[d]);
+    for (int d = 0; n->op == OP_SLICE && d < n->shape->rank; d++) at.hi[d] = changed_dim(c, at.hi[d]);
     if (n->op != OP_CONTRACT || c->from == c->to) return at;
     Contract *k = arena_dup(a, at.contract, sizeof *k);
     for (int l = 0; l < k->n_loops; l++) k->extent[l] = changed_dim(c, k->extent[l]);
@@ -80,7 +80,7 @@ static Node *new_input(Rebuild *r, const Node *n, bool positive) {
     Model *m = r->g->model;
     TensorDecl d = {.name = arena_printf(r->a, "%s_%d_%d", positive ? "high" : "x", n->id, r->old->nodes.n),
                     .dtype = n->dtype,
-                    .shape = changed_shape(r->change, n->shape)};
+                    .shape = changed_shape(r->change, *n->shape)};
     const Attr at = {.dtype = n->dtype, .decl = m->inputs.n};
     vec_push(r->a, m->inputs, d);
     return graph_node(r->g, OP_INPUT, 0, NULL, &at, n->dtype, d.shape);
@@ -90,10 +90,10 @@ static Node *replacement(Rebuild *r, const Node *n) {
     const Change *c = r->change;
     if (c->by == BY_OPERAND) {
         Node *x = r->copy[n->in[c->operand]->id];
-        return x->dtype == n->dtype && shape_equal(x->shape, changed_shape(c, n->shape)) ? x : NULL;
+        return x->dtype == n->dtype && shape_equal(*x->shape, changed_shape(c, *n->shape)) ? x : NULL;
     }
     if (c->by == BY_INPUT || c->by == BY_POSITIVE_INPUT) return new_input(r, n, c->by == BY_POSITIVE_INPUT);
-    return graph_const(r->g, n->dtype, changed_shape(c, n->shape), c->by == BY_ONE);
+    return graph_const(r->g, n->dtype, changed_shape(c, *n->shape), c->by == BY_ONE);
 }
 
 /* NULL: what comes out is no program. */
@@ -102,7 +102,7 @@ static Node *rebuild_node(Rebuild *r, const Node *n) {
     Attr at = changed_attr(r->a, r->change, n);
     Node **in = ARENA_ARRAY(r->a, Node *, n->n_in + 1);
     DType t = n->dtype;
-    Shape s = changed_shape(r->change, n->shape);
+    Shape s = changed_shape(r->change, *n->shape);
     const char *why;
     for (int k = 0; k < n->n_in; k++) in[k] = r->copy[n->in[k]->id];
     if (n->op == OP_PARAM || n->op == OP_STATE || n->op == OP_INPUT) at.decl = declare_source(r, n->op, at.decl);
@@ -115,7 +115,7 @@ static Node *rebuild_node(Rebuild *r, const Node *n) {
 }
 
 static void only_result(Rebuild *r, Node *value) {
-    const TensorDecl d = {.name = "y", .dtype = value->dtype, .shape = value->shape};
+    const TensorDecl d = {.name = "y", .dtype = value->dtype, .shape = *value->shape};
     vec_push(r->a, r->g->model->outputs, d);
     graph_result(r->g, RESULT_OUTPUT, 0, value);
 }
@@ -128,7 +128,7 @@ static void rebuild_result(Rebuild *r, const Result *x) {
     switch (x->kind) {
     case RESULT_OUTPUT:
         decl = declare(r, r->decl[3], (DeclList *)&to->outputs, from->outputs.at, x->decl);
-        to->outputs.at[decl].shape = value->shape;
+        to->outputs.at[decl].shape = *value->shape;
         to->outputs.at[decl].dtype = value->dtype;
         break;
     case RESULT_STATE: decl = declare_source(r, OP_STATE, x->decl); break;
@@ -248,7 +248,7 @@ static bool replace_nodes(Shrink *s) {
 
 static bool is_bounded(const Graph *g) {
     for (int i = 0; i < g->nodes.n; i++)
-        if (!shape_is_fixed(g->nodes.at[i]->shape)) return true;
+        if (!shape_is_fixed(*g->nodes.at[i]->shape)) return true;
     return false;
 }
 

@@ -27,7 +27,7 @@ static Node *bounded_param(Trial *t, int rank, Dim a, Dim b) {
 
 /* x[from : : step] with `count` elements along axis 0. */
 static Node *slice0(Trial *t, Node *x, Dim from, Dim count, int64_t step) {
-    Attr attr = {.step = {step, 1}, .lo = {from, dim_fixed(0)}, .hi = {count, x->shape.dim[1]}};
+    Attr attr = {.step = {step, 1}, .lo = {from, dim_fixed(0)}, .hi = {count, x->shape->dim[1]}};
     return graph_op(t->graph, OP_SLICE, 1, &x, &attr);
 }
 
@@ -173,8 +173,8 @@ static Node *param_of(Fixture *f, int64_t n, const double *values) {
 
 static Node *sum_all(Fixture *f, Node *y) {
     int8_t axes[MAX_RANK];
-    for (int d = 0; d < y->shape.rank; d++) axes[d] = (int8_t)d;
-    return y->shape.rank ? graph_reduce(f->t.graph, OP_SUM, y, y->shape.rank, axes) : y;
+    for (int d = 0; d < y->shape->rank; d++) axes[d] = (int8_t)d;
+    return y->shape->rank ? graph_reduce(f->t.graph, OP_SUM, y, y->shape->rank, axes) : y;
 }
 
 static Node *gradient(Fixture *f, Node *y, Node *x) {
@@ -238,11 +238,11 @@ static void corners(void **state) {
     expect_gradient(&f, prefix, p, 3, (double[]){1, 9, 0});
     fixture(&f);
     p = param_of(&f, 3, (double[]){0, 2, -1});
-    Node *power = graph_binary(f.t.graph, OP_POW, p, graph_const(f.t.graph, DT_F32, p->shape, 0));
+    Node *power = graph_binary(f.t.graph, OP_POW, p, graph_const(f.t.graph, DT_F32, *p->shape, 0));
     expect_gradient(&f, power, p, 3, (double[]){0, 0, 0});
     fixture(&f);
     p = param_of(&f, 3, (double[]){0, 2, 1}); /* exponents of the base 0 */
-    power = graph_binary(f.t.graph, OP_POW, graph_const(f.t.graph, DT_F32, p->shape, 0), p);
+    power = graph_binary(f.t.graph, OP_POW, graph_const(f.t.graph, DT_F32, *p->shape, 0), p);
     expect_gradient(&f, power, p, 3, (double[]){0, 0, 0});
     fixture(&f);
     p = param_of(&f, 3, (double[]){1, 2, 3});
@@ -289,7 +289,7 @@ static void canonicalize_keeps_targets_of_gradients(void **state) {
     fixture(&f);
     Graph *g = f.t.graph;
     Node *p = param_of(&f, 2, (double[]){3, 5});
-    Node *one = graph_const(g, DT_F32, p->shape, 1), *inner = graph_binary(g, OP_MUL, p, one);
+    Node *one = graph_const(g, DT_F32, *p->shape, 1), *inner = graph_binary(g, OP_MUL, p, one);
     Node *y = sum_all(&f, graph_binary(g, OP_MUL, inner, p));
     graph_result(g, RESULT_GRAD, 0, gradient(&f, y, inner)); /* p, not 2p */
     PassContext c = trial_context(&f.t);
@@ -322,7 +322,7 @@ static void warnings(void **state) {
     assert_int_equal(warnings_of(&f, graph_cast(f.t.graph, which, DT_F32), p), 1);
     fixture(&f); /* a comparison only chooses, sign and floor are flat: silent */
     p = param_of(&f, 3, x);
-    Node *positive = graph_binary(f.t.graph, OP_GT, p, graph_const(f.t.graph, DT_F32, p->shape, 0));
+    Node *positive = graph_binary(f.t.graph, OP_GT, p, graph_const(f.t.graph, DT_F32, *p->shape, 0));
     Node *chosen = graph_select(f.t.graph, positive, p, graph_unary(f.t.graph, OP_FLOOR, p));
     assert_int_equal(warnings_of(&f, chosen, p), 0);
     fixture(&f); /* not on the way to y: silent */

@@ -106,7 +106,7 @@ static int count_divisors(const Graph *g) {
     for (int i = 0; i < g->nodes.n; i++) {
         const Node *x = g->nodes.at[i];
         for (int k = 0; x->op == OP_CONTRACT && k < x->n_in; k++)
-            for (int d = 0; d < x->in[k]->shape.rank; d++) n += x->attr->contract->map[k][d].divisor > 1;
+            for (int d = 0; d < x->in[k]->shape->rank; d++) n += x->attr->contract->map[k][d].divisor > 1;
     }
     return n;
 }
@@ -174,12 +174,12 @@ static Node *random_product(Trial *t) {
 static Node *with_broadcast(Trial *t, Op op, Node *x, double chance) {
     int8_t axes[MAX_RANK];
     Shape s = {0};
-    for (int d = 0; d < x->shape.rank; d++) {
+    for (int d = 0; d < x->shape->rank; d++) {
         if (!rng_chance(t->rng, chance)) continue;
         axes[s.rank] = (int8_t)d;
-        s.dim[s.rank++] = x->shape.dim[d];
+        s.dim[s.rank++] = x->shape->dim[d];
     }
-    return graph_binary(t->graph, op, x, graph_broadcast(t->graph, trial_param(t, s, -1, 1), x->shape, axes));
+    return graph_binary(t->graph, op, x, graph_broadcast(t->graph, trial_param(t, s, -1, 1), *x->shape, axes));
 }
 
 static Node *sum_of_product(Trial *t) {
@@ -189,8 +189,8 @@ static Node *sum_of_product(Trial *t) {
     Node *x = random_product(t);
     if (rng_chance(r, 0.3)) x = with_broadcast(t, OP_MUL, x, 0.3);
     if (rng_chance(r, 0.3)) x = with_broadcast(t, rng_chance(r, 0.5) ? OP_ADD : OP_SUB, x, 0.5);
-    if (rng_chance(r, 0.3)) x = graph_binary(t->graph, OP_MUL, x, graph_const(t->graph, DT_F32, x->shape, 0.75));
-    for (int d = 0; d < x->shape.rank; d++)
+    if (rng_chance(r, 0.3)) x = graph_binary(t->graph, OP_MUL, x, graph_const(t->graph, DT_F32, *x->shape, 0.75));
+    for (int d = 0; d < x->shape->rank; d++)
         if (rng_chance(r, 0.6)) axes[n++] = (int8_t)d;
     Node *sum = n ? graph_reduce(t->graph, OP_SUM, x, n, axes) : x;
     Node *loss = trial_loss(t, sum);
@@ -271,7 +271,7 @@ static void concats_of_reshapes(void **state) {
         Trial t;
         trial_init(&t, a, &rng);
         Node *y = joined_reshapes(&t);
-        vec_push(a, t.model->outputs, (TensorDecl){.name = "y", .dtype = DT_F32, .shape = y->shape});
+        vec_push(a, t.model->outputs, (TensorDecl){.name = "y", .dtype = DT_F32, .shape = *y->shape});
         graph_result(t.graph, RESULT_OUTPUT, 0, y);
         const EvalEnv env = random_env(a, t.model, &rng);
         Graph *after = pass_canonicalize(&c, t.graph);
@@ -297,7 +297,7 @@ static void concats_of_many(void **state) {
         Node **in = ARENA_ARRAY(a, Node *, counts[i]);
         for (int k = 0; k < counts[i]; k++) in[k] = trial_param(&t, shape_fixed(1, (int64_t[]){1 + k % 2}), -1, 1);
         Node *y = graph_op(t.graph, OP_CONCAT, counts[i], in, &(Attr){.axis = 0});
-        vec_push(a, t.model->outputs, (TensorDecl){.name = "y", .dtype = DT_F32, .shape = y->shape});
+        vec_push(a, t.model->outputs, (TensorDecl){.name = "y", .dtype = DT_F32, .shape = *y->shape});
         graph_result(t.graph, RESULT_OUTPUT, 0, y);
         const EvalEnv env = random_env(a, t.model, &rng);
         Graph *after = pass_canonicalize(&c, t.graph);

@@ -38,7 +38,7 @@ static Node *declare(Graph *g, Op op, int64_t rows, int64_t cols) {
 static Node *matmul(Graph *g, Node *x, Node *w) {
     Contract *c = ARENA_NEW(g->arena, Contract);
     *c = (Contract){
-        .n_loops = 3, .n_out = 2, .n_operands = 2, .extent = {x->shape.dim[0], w->shape.dim[1], w->shape.dim[0]}};
+        .n_loops = 3, .n_out = 2, .n_operands = 2, .extent = {x->shape->dim[0], w->shape->dim[1], w->shape->dim[0]}};
     c->map = arena_alloc(g->arena, sizeof *c->map * 2);
     for (int o = 0; o < 2; o++)
         for (int d = 0; d < MAX_RANK; d++) c->map[o][d].divisor = 1;
@@ -48,7 +48,7 @@ static Node *matmul(Graph *g, Node *x, Node *w) {
 }
 
 static Node *scale(Graph *g, Node *x, double by) {
-    return graph_binary(g, OP_MUL, x, graph_const(g, DT_F32, x->shape, by));
+    return graph_binary(g, OP_MUL, x, graph_const(g, DT_F32, *x->shape, by));
 }
 
 /* Ends the program: loss = sum(x * x), an output, and its gradients by all parameters. */
@@ -176,10 +176,10 @@ static Graph *norms(Arena *a, int layers) {
     Node *x = declare(g, OP_INPUT, B, D);
     for (int i = 0; i < layers; i++) {
         Node *mean = scale(g, graph_reduce(g, OP_SUM, x, 1, last), 1.0 / D);
-        Node *centered = graph_binary(g, OP_SUB, x, graph_broadcast(g, mean, x->shape, rows));
+        Node *centered = graph_binary(g, OP_SUB, x, graph_broadcast(g, mean, *x->shape, rows));
         Node *var = scale(g, graph_reduce(g, OP_SUM, graph_binary(g, OP_MUL, centered, centered), 1, last), 1.0 / D);
-        Node *r = graph_unary(g, OP_RSQRT, graph_binary(g, OP_ADD, var, graph_const(g, DT_F32, var->shape, 1)));
-        Node *y = graph_binary(g, OP_MUL, centered, graph_broadcast(g, r, x->shape, rows));
+        Node *r = graph_unary(g, OP_RSQRT, graph_binary(g, OP_ADD, var, graph_const(g, DT_F32, *var->shape, 1)));
+        Node *y = graph_binary(g, OP_MUL, centered, graph_broadcast(g, r, *x->shape, rows));
         x = graph_binary(g, OP_ADD, x, graph_binary(g, OP_MUL, graph_unary(g, OP_TANH, y), declare(g, OP_PARAM, B, D)));
     }
     finish(g, x);

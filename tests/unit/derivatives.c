@@ -294,7 +294,7 @@ static Cost cost_of(const char *text) {
         const Node *n = made->nodes.at[i];
         const Contract *k = n->attr->contract;
         double terms = 1;
-        if (shape_elements(n->shape) > c.widest) c.widest = shape_elements(n->shape);
+        if (shape_elements(*n->shape) > c.widest) c.widest = shape_elements(*n->shape);
         if (n->op != OP_CONTRACT) continue;
         for (int l = 0; l < k->n_loops; l++) terms *= (double)k->extent[l].bound;
         c.products += k->n_loops > k->n_out;

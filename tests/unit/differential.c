@@ -494,7 +494,7 @@ static void check_least(Arena *a, const Trial *t, Op from, Op to) {
     assert_int_equal(least.max_tile, 0);
     for (int p = 0; p < PASS_COUNT; p++) assert_false(least.disabled[p]);
     int64_t elements = 0;
-    for (int i = 0; i < least.graph->nodes.n; i++) elements += shape_elements(least.graph->nodes.at[i]->shape);
+    for (int i = 0; i < least.graph->nodes.n; i++) elements += shape_elements(*least.graph->nodes.at[i]->shape);
     assert_true(elements <= 2 * least.graph->nodes.n);
     const char *text = text_of(a, least.graph);
     const Graph *again = graph_parse(a, text, &error);

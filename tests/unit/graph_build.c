@@ -202,23 +202,23 @@ static void builders(void **state) {
     Graph *g = graph_new(a, &m, ENTRY_INFER);
     Node *x = graph_const(g, DT_F32, shape_make(3, (Dim[]){dim_fixed(2), S, dim_fixed(4)}), 1);
     Node *t = graph_transpose(g, x, (int8_t[]){2, 0, 1});
-    assert_true(t->shape.dim[0].bound == 4 && dim_equal(t->shape.dim[2], S));
+    assert_true(t->shape->dim[0].bound == 4 && dim_equal(t->shape->dim[2], S));
     Node *r = graph_reshape(g, x, shape_make(2, (Dim[]){dim_mul_const(S, 8), dim_fixed(1)}));
-    assert_true(dim_equal(r->shape.dim[0], dim_mul_const(S, 8)));
+    assert_true(dim_equal(r->shape->dim[0], dim_mul_const(S, 8)));
     Node *row = graph_const(g, DT_F32, shape_make(1, &S), 1);
-    Node *b = graph_broadcast(g, row, x->shape, (int8_t[]){1});
+    Node *b = graph_broadcast(g, row, *x->shape, (int8_t[]){1});
     Node *c = graph_binary(g, OP_LT, b, x);
     assert_int_equal(c->dtype, DT_BOOL);
     assert_int_equal(graph_select(g, c, x, b)->dtype, DT_F32);
-    Node *i = graph_iota(g, x->shape, 1);
+    Node *i = graph_iota(g, *x->shape, 1);
     assert_int_equal(graph_cast(g, i, DT_F32)->dtype, DT_F32);
     Node *am = graph_reduce(g, OP_ARGMAX, x, 2, (int8_t[]){2, 0}); /* any order */
-    assert_true(am->dtype == DT_I32 && am->shape.rank == 1 && dim_equal(am->shape.dim[0], S));
+    assert_true(am->dtype == DT_I32 && am->shape->rank == 1 && dim_equal(am->shape->dim[0], S));
     Affine map[1][MAX_RANK] = {
         {{.coef = {1}, .divisor = 1}, {.coef = {0, 0, 1}, .divisor = 1}, {.coef = {0, 1}, .divisor = 1}}};
     Contract sum = {.n_loops = 3, .n_out = 2, .extent = {dim_fixed(2), dim_fixed(4), S}, .n_operands = 1, .map = map};
     Node *k = graph_contract(g, 1, &x, &sum);
-    assert_true(k->shape.rank == 2 && k->shape.dim[1].bound == 4);
+    assert_true(k->shape->rank == 2 && k->shape->dim[1].bound == 4);
     assert_ptr_not_equal(k->attr->contract, &sum); /* the caller's copy may go */
     assert_ptr_not_equal(k->attr->contract->map, map);
     assert_null(graph_verify(a, g));

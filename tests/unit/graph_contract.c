@@ -42,7 +42,7 @@ static void random_contract(Arena *a, uint64_t *s, Contract *c, Node **in) {
     c->map = arena_alloc(a, sizeof *c->map * (size_t)c->n_operands);
     c->guard = ARENA_ARRAY(a, Guard, c->n_guards);
     for (int i = 0; i < c->n_operands; i++) {
-        for (int d = 0; d < in[i]->shape.rank; d++) c->map[i][d] = random_affine(s, c->n_loops);
+        for (int d = 0; d < in[i]->shape->rank; d++) c->map[i][d] = random_affine(s, c->n_loops);
     }
     for (int i = 0; i < c->n_guards; i++) {
         c->guard[i] = (Guard){.kind = random_next(s) % 3 ? GUARD_RANGE : GUARD_EQ, .e = random_affine(s, c->n_loops)};

@@ -60,7 +60,7 @@ static void reading_resolves_names(void **state) {
     assert_true(g->model->params.at[0].trainable && !g->model->params.at[1].trainable);
     assert_true(g->model->inputs.at[1].has_range && g->model->inputs.at[1].hi == 10);
     assert_true(g->model->hypers.at[1].value == 1e300);
-    Dim d = g->nodes.at[53]->shape.dim[0]; /* 3*S + 3, S <= 16 */
+    Dim d = g->nodes.at[53]->shape->dim[0]; /* 3*S + 3, S <= 16 */
     assert_true(d.sym == 0 && d.scale == 3 && d.offset == 3 && d.bound == 51);
     const Contract *c = g->nodes.at[63]->attr->contract;
     assert_int_equal(c->n_out, 2);

@@ -36,10 +36,15 @@ static const char text[] = "graph @m entry=grad {\n"
 
 enum { X, W, DOT, LOSS, THREE, SLICE, SWAP, LR, EXTENT, WINDOW, SUM, ZEROS };
 
-/* A node's attributes, to damage: as a rule it shares them with others. */
+/* A node's attributes or shape, to damage: as a rule it shares them with others. */
 static Attr *attr(Graph *g, int id) {
     Attr *own = arena_dup(g->arena, g->nodes.at[id]->attr, sizeof *own);
     g->nodes.at[id]->attr = own;
+    return own;
+}
+static Shape *own_shape(Graph *g, int id) {
+    Shape *own = arena_dup(g->arena, g->nodes.at[id]->shape, sizeof *own);
+    g->nodes.at[id]->shape = own;
     return own;
 }
 static Contract *contract(Graph *g) { return (Contract *)attr(g, DOT)->contract; }
@@ -51,6 +56,7 @@ static void unknown_dtype(Graph *g) { g->nodes.at[SUM]->dtype = DT_COUNT; }
 static void bad_phase(Graph *g) { g->nodes.at[SUM]->phase = (Phase)3; }
 static void bad_remat(Graph *g) { g->nodes.at[SUM]->remat = -1; }
 static void no_attributes(Graph *g) { g->nodes.at[SUM]->attr = NULL; }
+static void no_shape(Graph *g) { g->nodes.at[SUM]->shape = NULL; }
 static void missing_operand(Graph *g) { g->nodes.at[SUM]->in[1] = NULL; }
 static void later_operand(Graph *g) { g->nodes.at[LOSS]->in[0] = g->nodes.at[SUM]; }
 static void own_operand(Graph *g) { g->nodes.at[SUM]->in[0] = g->nodes.at[SUM]; }
@@ -58,13 +64,13 @@ static void foreign_operand(Graph *g) { g->nodes.at[SUM]->in[0] = arena_dup(g->a
 static void too_few_operands(Graph *g) { g->nodes.at[SUM]->n_in = 1; }
 static void operand_dtype(Graph *g) { g->nodes.at[SUM]->in[1] = g->nodes.at[THREE]; }
 static void operand_shape(Graph *g) { g->nodes.at[SUM]->in[1] = g->nodes.at[W]; }
-static void wrong_shape(Graph *g) { g->nodes.at[SUM]->shape.dim[0] = dim_fixed(8); }
-static void wrong_rank(Graph *g) { g->nodes.at[SUM]->shape.rank = MAX_RANK + 1; }
+static void wrong_shape(Graph *g) { own_shape(g, SUM)->dim[0] = dim_fixed(8); }
+static void wrong_rank(Graph *g) { own_shape(g, SUM)->rank = MAX_RANK + 1; }
 static void wrong_dtype(Graph *g) { g->nodes.at[SUM]->dtype = DT_F64; }
-static void negative_extent(Graph *g) { g->nodes.at[ZEROS]->shape.dim[0].bound = -3; }
-static void too_many_elements(Graph *g) { g->nodes.at[ZEROS]->shape.dim[0].bound = MAX_ELEMENTS + 1; }
-static void unknown_symbol(Graph *g) { g->nodes.at[ZEROS]->shape.dim[0] = (Dim){.bound = 8, .sym = 1, .scale = 1}; }
-static void wrong_bound(Graph *g) { g->nodes.at[ZEROS]->shape.dim[0] = (Dim){.bound = 9, .sym = 0, .scale = 1}; }
+static void negative_extent(Graph *g) { own_shape(g, ZEROS)->dim[0].bound = -3; }
+static void too_many_elements(Graph *g) { own_shape(g, ZEROS)->dim[0].bound = MAX_ELEMENTS + 1; }
+static void unknown_symbol(Graph *g) { own_shape(g, ZEROS)->dim[0] = (Dim){.bound = 8, .sym = 1, .scale = 1}; }
+static void wrong_bound(Graph *g) { own_shape(g, ZEROS)->dim[0] = (Dim){.bound = 9, .sym = 0, .scale = 1}; }
 static void attr_dtype(Graph *g) { attr(g, THREE)->dtype = DT_F32; }
 static void const_fraction(Graph *g) { attr(g, THREE)->value = 0.5; }
 static void const_range(Graph *g) { attr(g, THREE)->value = 2147483648.0; }
@@ -123,6 +129,7 @@ static const struct {
     {bad_phase, "%10: bad phase or remat"},
     {bad_remat, "%10: bad phase or remat"},
     {no_attributes, "%10: has no attributes"},
+    {no_shape, "%10: has no shape"},
     {missing_operand, "%10: operand 1 is missing"},
     {later_operand, "%3: operand 0 does not stand before it"},
     {own_operand, "%10: operand 0 does not stand before it"},

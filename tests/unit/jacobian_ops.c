@@ -64,7 +64,7 @@ static Node *product(PassContext *c, Graph *g, Node *y, Node *x, Node *seed) {
 static Node *all_seeds(Graph *g, const Node *from, const Node *to) {
     const int8_t every[MAX_RANK] = {0, 1, 2, 3, 4, 5, 6, 7, 8, 9};
     double cost = 0;
-    return batch_axes(g, from, to, from->shape.rank, every, &cost);
+    return batch_axes(g, from, to, from->shape->rank, every, &cost);
 }
 
 static void compare(const Case *c, const char *way, const Tensor *got, bool rows, const double *want, int64_t nx,
@@ -88,13 +88,13 @@ static int check(Case *c) {
     Graph *forward = view(&c->t), *g = c->t.graph;
     const double *want = differences(c, forward, &nx, &ny);
     PassContext pass = trial_context(&c->t);
-    Node *u = graph_const(g, c->y->dtype, c->y->shape, 0), *w = product(&pass, g, c->y, c->x, u);
+    Node *u = graph_const(g, c->y->dtype, *c->y->shape, 0), *w = product(&pass, g, c->y, c->x, u);
     if (!w) {
         for (int64_t i = 0; i < nx * ny; i++)
             if (want[i] != 0) fail_msg("no path to x, but the difference is %g", want[i]);
         return 0;
     }
-    Node *v = graph_const(g, c->x->dtype, c->x->shape, 0), *t = product(&pass, g, w, u, v);
+    Node *v = graph_const(g, c->x->dtype, *c->x->shape, 0), *t = product(&pass, g, w, u, v);
     Node *rows = all_seeds(g, u, w), *columns = t ? all_seeds(g, v, t) : NULL;
     assert_int_equal(c->t.errors, 0);
     const Tensor *all = values_of(c, c->a, g);
@@ -105,16 +105,16 @@ static int check(Case *c) {
 
 /* sum over one dim of x times a matrix, in place of that dim: what ties meet a sum with. */
 static Node *projected(Case *c, Node *x) {
-    if (x->shape.rank == 0 || x->shape.rank > 4 || !shape_is_fixed(x->shape)) return x;
-    const int d = (int)rng_int(&c->rng, 0, x->shape.rank - 1), rank = x->shape.rank;
-    const int64_t width = rng_int(&c->rng, 1, 3), square[] = {x->shape.dim[d].bound, width};
+    if (x->shape->rank == 0 || x->shape->rank > 4 || !shape_is_fixed(*x->shape)) return x;
+    const int d = (int)rng_int(&c->rng, 0, x->shape->rank - 1), rank = x->shape->rank;
+    const int64_t width = rng_int(&c->rng, 1, 3), square[] = {x->shape->dim[d].bound, width};
     Node *m = trial_input(&c->t, DT_F32, shape_fixed(2, square), -1, 1);
     Affine map[2][MAX_RANK] = {0};
     Contract k = {.n_loops = rank + 1, .n_out = rank, .n_operands = 2, .map = map};
     for (int i = 0; i < rank; i++) {
         const int loop = i == d ? rank : i;
         map[0][i].divisor = map[0][i].coef[loop] = 1;
-        k.extent[loop] = x->shape.dim[i];
+        k.extent[loop] = x->shape->dim[i];
     }
     k.extent[d] = dim_fixed(width);
     map[1][0].divisor = map[1][0].coef[rank] = map[1][1].divisor = map[1][1].coef[d] = 1;
@@ -139,8 +139,8 @@ static int check_op(Op op, int trial, int moves, bool between) {
     if (dtype_is_float(c.y->dtype) && c.t.params.n > 0) {
         c.decl = (int)rng_int(&c.rng, 0, c.t.params.n - 1);
         c.x = last_param(&c.t, &c.decl);
-        const bool small = c.x && c.x->shape.rank + c.y->shape.rank <= MAX_RANK &&
-                           shape_elements(c.x->shape) * shape_elements(c.y->shape) <= 3000;
+        const bool small = c.x && c.x->shape->rank + c.y->shape->rank <= MAX_RANK &&
+                           shape_elements(*c.x->shape) * shape_elements(*c.y->shape) <= 3000;
         if (small) ways = check(&c);
     }
     arena_free(c.a);

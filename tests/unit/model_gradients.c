@@ -36,7 +36,7 @@ static Graph *compile(PassContext *c, Graph *g) {
 
 static const Node *loss_of(const Graph *g) {
     for (int i = 0; i < g->results.n; i++)
-        if (g->results.at[i].kind == RESULT_OUTPUT && g->results.at[i].value->shape.rank == 0)
+        if (g->results.at[i].kind == RESULT_OUTPUT && g->results.at[i].value->shape->rank == 0)
             return g->results.at[i].value;
     return NULL;
 }

@@ -15,7 +15,7 @@ static uint32_t next_random(uint32_t *s) { return *s = *s * 1664525u + 101390422
 static void settle(PassContext *c, Plan *p) {
     plan_settle(c, p);
     for (int i = 0; i < p->graph->nodes.n; i++)
-        if (!p->buffer[i].bytes) p->buffer[i].bytes = shape_elements(p->graph->nodes.at[i]->shape);
+        if (!p->buffer[i].bytes) p->buffer[i].bytes = shape_elements(*p->graph->nodes.at[i]->shape);
 }
 
 static Plan *finish(PassContext *c, Plan *p) {

@@ -92,7 +92,7 @@ static void note_stored(Blame *b, const Plan *p, const Bounds *bounds, int launc
                 .id = n->id,
                 .offset = x->offset,
                 .dtype = n->dtype,
-                .shape = n->shape,
+                .shape = *n->shape,
                 .loc = n->loc,
                 .bound = bounds->bound[n->id],
                 .value = bounds->value[n->id]};

@@ -94,7 +94,7 @@ static void check(Differences *d, int p, const Tensor *gradient, Worst *w) {
 /* dloss/dparam nodes of the lowered graph whose loss is the same node: all of them, by parameter. */
 static const Node *gradient_node(const Result *r) {
     const Node *n = r->kind == RESULT_GRAD ? r->value : NULL;
-    return n && n->op == OP_GRADIENT && n->in[1]->op == OP_PARAM && n->in[0]->shape.rank == 0 ? n : NULL;
+    return n && n->op == OP_GRADIENT && n->in[1]->op == OP_PARAM && n->in[0]->shape->rank == 0 ? n : NULL;
 }
 
 bool verify_gradients(Verify *v) {

@@ -65,13 +65,13 @@ bool verify_graphs(Verify *v) {
 
 /* ---- what it costs ----------------------------------------------------------------------------------------------- */
 static double operations(const Node *n) {
-    double count = (double)shape_elements(n->shape);
+    double count = (double)shape_elements(*n->shape);
     if (n->op == OP_CONTRACT) {
         const Contract *c = n->attr->contract;
         count = c->n_operands;
         for (int l = 0; l < c->n_loops; l++) count *= (double)c->extent[l].bound;
     } else if (op_info[n->op].cls == CLASS_REDUCE || op_info[n->op].cls == CLASS_INDEXED) {
-        for (int k = 0; k < n->n_in; k++) count += (double)shape_elements(n->in[k]->shape);
+        for (int k = 0; k < n->n_in; k++) count += (double)shape_elements(*n->in[k]->shape);
     }
     return count;
 }
@@ -82,7 +82,7 @@ bool verify_affordable(Verify *v, int rounds) {
         double elements = 0;
         for (int i = 0; v->graph[e] && i < v->graph[e]->nodes.n; i++) {
             total += operations(v->graph[e]->nodes.at[i]);
-            elements += (double)shape_elements(v->graph[e]->nodes.at[i]->shape);
+            elements += (double)shape_elements(*v->graph[e]->nodes.at[i]->shape);
         }
         if (elements > most) most = elements;
     }

@@ -1,5 +1,5 @@
-/* Attributes are kept once: the same pointer for equal ones, another wherever one field differs. */
-#include "ir/attr_pool.h"
+/* Attributes and shapes are kept once: the same pointer for equal ones, another wherever one field differs. */
+#include "ir/node_pool.h"
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -73,8 +73,8 @@ static void names(void **state) {
     assert_ptr_not_equal(a->attr, b->attr);
     assert_true(attr_similar(a, b));
     assert_true(attr_hash(a) == attr_hash(b));
-    assert_string_equal(b->shape.dim[0].name, "B");
-    assert_null(a->shape.dim[0].name);
+    assert_string_equal(b->shape->dim[0].name, "B");
+    assert_null(a->shape->dim[0].name);
     arena_free(f.arena);
 }
 
@@ -123,8 +123,56 @@ static void many(void **state) {
     arena_free(f.arena);
 }
 
+/* Equal to the names, whatever stands past the rank. */
+static void shapes(void **state) {
+    (void)state;
+    Fixture f = fixture();
+    NodePool *p = node_pool_new(f.arena);
+    const Dim S = {.bound = 9, .sym = 0, .scale = 2, .offset = 1};
+    Shape s = shape_make(2, (Dim[]){dim_fixed(3), S});
+    const Shape *first = node_pool_shape(p, &s);
+    assert_true(shape_same(first, &s) && first != &s);
+    s.dim[2] = dim_fixed(5);
+    assert_ptr_equal(node_pool_shape(p, &s), first);
+    s.dim[1].name = "S";
+    assert_ptr_not_equal(node_pool_shape(p, &s), first);
+    s.dim[1] = S, s.dim[1].offset = 0;
+    assert_ptr_not_equal(node_pool_shape(p, &s), first);
+    s.dim[1] = dim_fixed(9);
+    assert_ptr_not_equal(node_pool_shape(p, &s), first);
+    s.rank = 1;
+    assert_ptr_not_equal(node_pool_shape(p, &s), first);
+    Node *x = graph_const(f.g, DT_F32, s, 1), *y = graph_unary(f.g, OP_EXP, x);
+    assert_ptr_equal(x->shape, y->shape);
+    arena_free(f.arena);
+}
+
+/* An array goes on in place while nothing is allocated behind it, and keeps its items where something is. */
+static void growing(void **state) {
+    (void)state;
+    Arena *a = arena_new();
+    VEC(int) one = {0}, other = {0};
+    for (int i = 0; i < 20000; i++) vec_push(a, one, i);
+    for (int i = 0; i < 2000; i++) {
+        vec_push(a, one, 20000 + i);
+        vec_push(a, other, -i);
+        char *zeroed = arena_alloc(a, 24);
+        for (int b = 0; b < 24; b++) assert_int_equal(zeroed[b], 0);
+    }
+    for (int i = 0; i < one.n; i++) assert_int_equal(one.at[i], i);
+    for (int i = 0; i < other.n; i++) assert_int_equal(other.at[i], -i);
+    char *last = arena_alloc(a, 100);
+    if (arena_extend(a, last, 100, 200)) { /* not where each allocation is its own */
+        memset(last, 1, 200);
+        assert_false(arena_extend(a, other.at, 8, 16));
+        assert_false(arena_extend(a, last, 200, (size_t)1 << 60));
+        assert_int_equal(*(char *)arena_alloc(a, 1), 0);
+    }
+    arena_free(a);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {cmocka_unit_test(contractions), cmocka_unit_test(names), cmocka_unit_test(small_fields),
-                                       cmocka_unit_test(sources), cmocka_unit_test(many)};
+                                       cmocka_unit_test(sources), cmocka_unit_test(many), cmocka_unit_test(shapes), cmocka_unit_test(growing)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,22 +1,26 @@
-/* Attributes: hashed, compared, and kept once. */
-#include "ir/attr_pool.h"
+/* Attributes and shapes: hashed, compared, and kept once. */
+#include "ir/node_pool.h"
 #include "ir/integer.h"
 #include <string.h>
 
-typedef struct AttrSlot {
+typedef struct PoolSlot {
     uint64_t hash;
-    const Attr *attr; /* NULL: empty */
-} AttrSlot;
+    const void *value; /* NULL: empty */
+} PoolSlot;
 
 /* Open addressing; size is a power of two. */
-struct AttrPool {
-    Arena *arena;
-    AttrSlot *slot;
+typedef struct PoolTable {
+    PoolSlot *slot;
     int size, used;
+} PoolTable;
+
+struct NodePool {
+    Arena *arena;
+    PoolTable attrs, shapes;
 };
 
-AttrPool *attr_pool_new(Arena *a) {
-    AttrPool *p = ARENA_NEW(a, AttrPool);
+NodePool *node_pool_new(Arena *a) {
+    NodePool *p = ARENA_NEW(a, NodePool);
     p->arena = a;
     return p;
 }
@@ -36,11 +40,11 @@ uint64_t attr_hash(const Node *n) {
     h = hash_mix(hash_mix(0, value), (uint64_t)a->axis);
     for (int d = 0; d < a->n_axes; d++) h = hash_mix(h, (uint64_t)a->axes[d]);
     if (n->op == OP_SLICE || n->op == OP_PAD)
-        for (int d = 0; d < n->shape.rank; d++)
+        for (int d = 0; d < n->shape->rank; d++)
             h = hash_mix(hash_mix(h, (uint64_t)a->lo[d].bound), (uint64_t)a->hi[d].bound);
     for (int l = 0; c && l < c->n_loops; l++) h = hash_mix(h, (uint64_t)c->extent[l].bound);
     for (int k = 0; c && k < c->n_operands; k++)
-        for (int d = 0; d < n->in[k]->shape.rank; d++) h = hash_affine(h, &c->map[k][d], c->n_loops);
+        for (int d = 0; d < n->in[k]->shape->rank; d++) h = hash_affine(h, &c->map[k][d], c->n_loops);
     return h;
 }
 
@@ -78,7 +82,7 @@ static bool contract_equal(const Contract *a, const Contract *b, Node *const *in
     for (int l = 0; l < a->n_loops; l++)
         if (!same(&a->extent[l], &b->extent[l])) return false;
     for (int k = 0; k < a->n_operands; k++)
-        for (int d = 0; d < in[k]->shape.rank; d++)
+        for (int d = 0; d < in[k]->shape->rank; d++)
             if (!affine_equal(&a->map[k][d], &b->map[k][d])) return false;
     for (int i = 0; i < a->n_guards; i++)
         if (!guard_equal(&a->guard[i], &b->guard[i], same)) return false;
@@ -99,23 +103,41 @@ bool attr_similar(const Node *a, const Node *b) {
 }
 
 /* ---- the pool -------------------------------------------------------------------------------------------------- */
-static bool same_attr(const Attr *x, const Attr *y, Node *const *in) {
+static bool same_attr(const void *a, const void *b, Node *const *in) {
+    const Attr *x = a, *y = b;
     if (x->decl != y->decl || x->stream != y->stream || x->dtype != y->dtype) return false;
     if (x->contract && y->contract && x->contract->to_f32 != y->contract->to_f32) return false;
     return equal_but_for_source(x, y, in, same_with_name);
 }
 
-static void grow(AttrPool *p) {
-    const AttrSlot *old = p->slot;
-    const int old_size = p->size;
-    p->size = old_size ? 2 * old_size : 64;
-    p->slot = ARENA_ARRAY(p->arena, AttrSlot, p->size);
+static void grow(Arena *a, PoolTable *t) {
+    const PoolSlot *old = t->slot;
+    const int old_size = t->size;
+    t->size = old_size ? 2 * old_size : 64;
+    t->slot = ARENA_ARRAY(a, PoolSlot, t->size);
     for (int i = 0; i < old_size; i++) {
-        if (!old[i].attr) continue;
-        int at = (int)(old[i].hash & (uint64_t)(p->size - 1));
-        while (p->slot[at].attr) at = (at + 1) & (p->size - 1);
-        p->slot[at] = old[i];
+        if (!old[i].value) continue;
+        int at = (int)(old[i].hash & (uint64_t)(t->size - 1));
+        while (t->slot[at].value) at = (at + 1) & (t->size - 1);
+        t->slot[at] = old[i];
     }
+}
+
+typedef bool SameValue(const void *a, const void *b, Node *const *in);
+
+/* The slot of a value: one that holds an equal one, or the empty one where it belongs. */
+static PoolSlot *find(Arena *a, PoolTable *t, uint64_t hash, const void *value, Node *const *in, SameValue *same) {
+    if (2 * t->used >= t->size) grow(a, t);
+    int at = (int)(hash & (uint64_t)(t->size - 1));
+    while (t->slot[at].value && (t->slot[at].hash != hash || !same(t->slot[at].value, value, in)))
+        at = (at + 1) & (t->size - 1);
+    return &t->slot[at];
+}
+
+static const void *keep(PoolTable *t, PoolSlot *slot, uint64_t hash, const void *value) {
+    *slot = (PoolSlot){hash, value};
+    t->used++;
+    return value;
 }
 
 static const Contract *contract_copy(Arena *a, const Contract *c) {
@@ -125,17 +147,31 @@ static const Contract *contract_copy(Arena *a, const Contract *c) {
     return copy;
 }
 
-const Attr *attr_pool_get(AttrPool *p, const Node *n) {
+const Attr *node_pool_attr(NodePool *p, const Node *n) {
     const uint64_t hash = attr_hash_source(n);
-    if (2 * p->used >= p->size) grow(p);
-    int at = (int)(hash & (uint64_t)(p->size - 1));
-    while (p->slot[at].attr) {
-        if (p->slot[at].hash == hash && same_attr(p->slot[at].attr, n->attr, n->in)) return p->slot[at].attr;
-        at = (at + 1) & (p->size - 1);
-    }
+    PoolSlot *slot = find(p->arena, &p->attrs, hash, n->attr, n->in, same_attr);
+    if (slot->value) return slot->value;
     Attr *own = arena_dup(p->arena, n->attr, sizeof *own);
     if (own->contract) own->contract = contract_copy(p->arena, own->contract);
-    p->slot[at] = (AttrSlot){hash, own};
-    p->used++;
-    return own;
+    return keep(&p->attrs, slot, hash, own);
+}
+
+static bool same_shape(const void *a, const void *b, Node *const *in) {
+    const Shape *x = a, *y = b;
+    (void)in;
+    if (x->rank != y->rank) return false;
+    for (int d = 0; d < x->rank; d++)
+        if (!same_with_name(&x->dim[d], &y->dim[d])) return false;
+    return true;
+}
+
+const Shape *node_pool_shape(NodePool *p, const Shape *s) {
+    uint64_t hash = hash_mix(0, (uint64_t)s->rank);
+    for (int d = 0; d < s->rank; d++) hash = hash_mix(hash_mix(hash, (uint64_t)s->dim[d].bound), (uint64_t)s->dim[d].sym);
+    PoolSlot *slot = find(p->arena, &p->shapes, hash, s, NULL, same_shape);
+    if (slot->value) return slot->value;
+    Shape *own = ARENA_NEW(p->arena, Shape);
+    own->rank = s->rank;
+    memcpy(own->dim, s->dim, sizeof *s->dim * (size_t)s->rank);
+    return keep(&p->shapes, slot, hash, own);
 }
