@@ -33,6 +33,7 @@ Node *graph_node(Graph *g, Op op, int n_in, Node *const *in, const Attr *attr, D
     }
     vec_push(g->arena, g->nodes, n);
     g->canonical = false;
+    g->edited = true;
     return n;
 }
 
@@ -117,6 +118,7 @@ Node *graph_iota(Graph *g, Shape s, int axis) {
 
 void graph_result(Graph *g, ResultKind k, int decl, Node *value) {
     g->canonical = false;
+    g->edited = true;
     vec_push(g->arena, g->results, (Result){.kind = k, .decl = decl, .value = value});
 }
 

@@ -129,6 +129,7 @@ typedef struct Graph {
     Model *model;
     Entry entry;
     bool canonical;  /* pass_canonicalize made it, and nothing was added since: there is nothing left for it to do */
+    bool edited;     /* nodes or results were added or moved since this was last set to false */
     VEC(Node *) nodes;
     VEC(Result) results;
 } Graph;

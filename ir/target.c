@@ -4,7 +4,7 @@
 #include <string.h>
 
 const Target targets[] = {
-#define TARGET(n, b, flops, matrix, bytes, shared, fast, thr, vec, tile, sms, wgmma) \
+#define TARGET(n, b, flops, matrix, bytes, shared, fast, thr, vec, tile, sms, wgmma, aligned, part) \
     {.name = #n,                                         \
      .backend = BACKEND_##b,                             \
      .gflops_f32 = flops,                                \
@@ -16,7 +16,9 @@ const Target targets[] = {
      .vector_bytes = vec,                                \
      .max_tile = tile, \
      .cores = sms, \
-     .has_wgmma = wgmma},
+     .has_wgmma = wgmma, \
+     .align = aligned, \
+     .part_align = part},
 #include "ir/targets.def"
 #undef TARGET
 };

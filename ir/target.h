@@ -15,11 +15,15 @@ typedef struct Target {
     int vector_bytes;  /* widest useful access */
     int max_tile;      /* most elements of one tile */
     int cores;         /* GPU: multiprocessors */
+    int align;         /* bytes: of regions, tensors and arena buffers */
+    int part_align;    /* bytes: where a part of a tensor begins that is addressed as one */
     bool has_wgmma;    /* GPU: matrix instructions of warpgroups, and the engine that fetches for them */
 } Target;
 extern const Target targets[];
 extern const int n_targets;
 const Target *target_find(const char *name); /* NULL if unknown */
 static inline double target_ridge(const Target *t) { return t->gflops_f32 / t->gbytes_per_s; } /* FLOP per byte */
+/* NULL, no target yet: anywhere. */
+static inline int target_part_align(const Target *t) { return t ? t->part_align : 1; }
 
 #endif

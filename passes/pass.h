@@ -1,4 +1,4 @@
-/* Passes and the pipeline.  passes.def lists them; pipeline.c is the whole order. */
+/* Passes and the pipeline: passes.def lists what runs, pipeline.c runs it. */
 #ifndef FUSEC_PASSES_PASS_H
 #define FUSEC_PASSES_PASS_H
 #include "ir/graph.h"
@@ -8,7 +8,7 @@
 #include "passes/rules.h"
 
 typedef enum {
-#define PASS(name, summary, can_disable) PASS_##name,
+#define PASS(name, along, can_disable, summary) PASS_##name,
 #include "passes/passes.def"
 #undef PASS
     PASS_COUNT
@@ -16,6 +16,7 @@ typedef enum {
 typedef struct PassInfo {
     const char *name, *summary;
     bool can_disable;
+    PassId along; /* left out with this one too */
 } PassInfo;
 extern const PassInfo pass_info[PASS_COUNT];
 
@@ -36,7 +37,7 @@ typedef struct PassContext {
     bool disabled[PASS_COUNT];
     bool print_after[PASS_COUNT];
     FILE *print_to;
-    const struct Profile *profile; /* measured tiles (passes/profile.h); NULL: the cost model alone */
+    const struct Profile *profile; /* measured tiles (passes/kernel/profile.h); NULL: the cost model alone */
     struct Tuning *tuning;         /* NULL, or where to put every product with a kernel for each of its tiles */
     bool consumes;  /* lowered graphs, each alone in its arena, are not used again: they are freed when they are compiled */
     bool verify;    /* the graph is verified after every pass that changes it, not only before it is planned */
@@ -57,14 +58,19 @@ typedef struct PassContext {
 
 /* graph -> graph.  Each returns a new or edited graph. */
 Graph *pass_canonicalize(PassContext *c, Graph *g);
+Graph *pass_parts_of_product(PassContext *c, Graph *g);
 Graph *pass_precision(PassContext *c, Graph *g);
 Graph *pass_autodiff(PassContext *c, Graph *g);
 Graph *pass_jacobian_gemm(PassContext *c, Graph *g);
-Graph *pass_order(PassContext *c, Graph *g); /* the first half of layout: dims of tensors inside (physical_order.c) */
+Graph *pass_together(PassContext *c, Graph *g);
+Graph *pass_physical_order(PassContext *c, Graph *g); /* of the dims of tensors inside */
 Graph *pass_split(PassContext *c, Graph *g);
 
 /* graph -> plan */
 Plan *pass_fuse(PassContext *c, Graph *g); /* kernels and homes; offsets unset */
+/* After fuse, before layout: in-place updates that wait for each other (a <- b, b <- a) are computed aside
+ * and moved home by appended copy kernels, so that an order exists. */
+void plan_settle(PassContext *c, Plan *p);
 /* The plan says which values are in memory; returns p->graph, or a new graph that recomputes and is to be fused. */
 Graph *pass_checkpoint(PassContext *c, Plan *p);
 void pass_layout(PassContext *c, Plan *p); /* strides and bytes of PlanBuffers */
@@ -73,6 +79,8 @@ void pass_tile(PassContext *c, Plan *p);   /* abstract Tile IR with tile sizes, 
 void pass_schedule(PassContext *c, Plan *p);
 void pass_place(PassContext *c, Plan *p);
 const char *plan_verify(Arena *a, const Plan *p); /* independent check of order and placement; NULL if sound */
+/* A module without entries: what all entries share, tensors and their offsets. */
+Module *module_new(PassContext *c, const Model *model);
 /* Adds the entry's kernels and launches to the module. */
 void pass_emit(PassContext *c, Plan *p, Module *m);
 

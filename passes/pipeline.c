@@ -1,6 +1,5 @@
 /* The whole pipeline: one graph per entry in, one module out. */
-#include "passes/memory.h"
-#include "passes/parts_of_product.h"
+#include "passes/memory/memory.h"
 #include <time.h>
 
 static double now(void) {
@@ -40,18 +39,24 @@ static Graph *after_graph(PassContext *c, PassId id, double start, Graph *g, boo
     return g;
 }
 
-/* Each graph has an arena of its own, `*nodes`, and goes when the next one is made; a pass with nothing to do returns
- * the graph that it was given. */
+static bool is_left_out(const PassContext *c, PassId id) {
+    return pass_info[id].can_disable && (c->disabled[id] || c->disabled[pass_info[id].along]);
+}
+
+/* Each graph has an arena of its own, `*nodes`, and goes when the next one is made; a pass that edits in place, or has nothing
+ * to do, returns the graph that it was given. */
 static Graph *run(PassContext *c, PassId id, Graph *pass(PassContext *, Graph *), Graph *g, Arena **nodes) {
-    if (c->failed || (c->disabled[id] && pass_info[id].can_disable)) return g;
+    if (c->failed || is_left_out(c, id)) return g;
     Arena *const whole = c->arena;
     double start = now();
     c->arena = arena_new();
+    g->edited = false;
     Graph *made = pass(c, g);
+    const bool changed = made != g || g->edited;
     arena_free(made == g ? c->arena : *nodes);
     if (made != g) *nodes = c->arena;
     c->arena = whole;
-    return after_graph(c, id, start, made, made != g);
+    return after_graph(c, id, start, made, changed);
 }
 
 static const char *verify_kernels(PassContext *c, const Plan *p) {
@@ -82,12 +87,12 @@ static void run_plan(PassContext *c, PassId id, void pass(PassContext *, Plan *)
     after_plan(c, id, start, p);
 }
 
-static Plan *run_fuse(PassContext *c, Graph *g) {
+static Plan *partition(PassContext *c, PassId id, Plan *pass(PassContext *, Graph *), Graph *g) {
     if (c->failed) return NULL;
     double start = now();
-    Plan *p = pass_fuse(c, g);
+    Plan *p = pass(c, g);
     if (!c->failed) plan_settle(c, p);
-    after_plan(c, PASS_fuse, start, p);
+    after_plan(c, id, start, p);
     return p;
 }
 
@@ -109,37 +114,32 @@ static int64_t kept_bytes(PassContext *c, const Plan *p) {
 
 /* Recomputes under the fused regions, and fuses again if that changed the graph; the first plan stays where the second
  * keeps no less. */
-static Plan *run_checkpoint(PassContext *c, Plan *p) {
-    if (c->failed || c->checkpoint == CHECKPOINT_NONE || c->disabled[PASS_checkpoint]) return p;
+static Plan *recompute(PassContext *c, PassId id, Graph *pass(PassContext *, Plan *), Plan *p) {
+    if (c->failed || c->checkpoint == CHECKPOINT_NONE || is_left_out(c, id)) return p;
     double start = now();
-    Graph *g = pass_checkpoint(c, p);
-    g = after_graph(c, PASS_checkpoint, start, g, g != p->graph);
-    Plan *q = g == p->graph ? p : run_fuse(c, g);
+    Graph *g = pass(c, p);
+    g = after_graph(c, id, start, g, g != p->graph);
+    Plan *q = g == p->graph ? p : partition(c, PASS_fuse, pass_fuse, g);
     return q && q != p && kept_bytes(c, q) >= kept_bytes(c, p) ? p : q;
 }
 
-static void compile_entry(PassContext *c, Graph *g, Module *m, Arena **nodes) {
-    g = run(c, PASS_canonicalize, pass_canonicalize, g, nodes);
-    g = run(c, PASS_jacobian_gemm, parts_of_products, g, nodes);
-    g = run(c, PASS_precision, pass_precision, g, nodes);
-    g = run(c, PASS_autodiff, pass_autodiff, g, nodes);
-    g = run(c, PASS_precision, pass_precision, g, nodes);
-    g = run(c, PASS_canonicalize, pass_canonicalize, g, nodes);
-    g = run(c, PASS_jacobian_gemm, pass_jacobian_gemm, g, nodes);
-    g = run(c, PASS_canonicalize, pass_canonicalize, g, nodes);
-    g = run(c, PASS_layout, pass_order, g, nodes);
-    g = run(c, PASS_split, pass_split, g, nodes);
-    Plan *p = run_checkpoint(c, run_fuse(c, g));
-    run_plan(c, PASS_layout, pass_layout, p);
-    run_plan(c, PASS_family, pass_family, p);
-    run_plan(c, PASS_tile, pass_tile, p);
-    run_plan(c, PASS_schedule, pass_schedule, p);
-    run_plan(c, PASS_place, pass_place, p);
+static void emit(PassContext *c, PassId id, void pass(PassContext *, Plan *, Module *), Plan *p, Module *m) {
     if (c->failed) return;
     if (c->planned) c->planned(c->watcher, p);
     double start = now();
-    pass_emit(c, p, m);
-    after_plan(c, PASS_emit, start, p);
+    pass(c, p, m);
+    after_plan(c, id, start, p);
+}
+
+static void compile_entry(PassContext *c, Graph *g, Module *m, Arena **nodes) {
+    Plan *p = NULL;
+#define GRAPH_PASS(name, ...) GRAPH_AGAIN(name)
+#define GRAPH_AGAIN(name) g = run(c, PASS_##name, pass_##name, g, nodes);
+#define PARTITION(name, ...) p = partition(c, PASS_##name, pass_##name, g);
+#define RECOMPUTE(name, ...) p = recompute(c, PASS_##name, pass_##name, p);
+#define PLAN_PASS(name, ...) run_plan(c, PASS_##name, pass_##name, p);
+#define EMIT(name, ...) emit(c, PASS_##name, pass_##name, p, m);
+#include "passes/passes.def"
 }
 
 /* Graphs and plan of an entry are large and go with it; its kernels stay. */

@@ -63,7 +63,7 @@ typedef enum {
 typedef struct PlanBuffer {
     Home home;
     int decl;
-    int writer;    /* kernel index; -1 for sources, and in the arena for what its parts' kernels write (memory.h) */
+    int writer;    /* kernel index; -1 for sources, and in the arena for what its parts' kernels write (plan_is_joined) */
     Node *within;  /* the concatenation in whose memory the value lies, or NULL */
     int64_t start; /* within: elements from the outermost one's first, after layout */
     int64_t bytes; /* allocated, with leading-dimension padding */
@@ -83,5 +83,21 @@ typedef struct Plan {
     int64_t arena_bytes; /* after place */
     int64_t lower_bound; /* after place: maximum of live bytes over the order */
 } Plan;
+
+/* A concatenation may have memory and no kernel: the kernels of its parts write it, each its slice (PlanBuffer.within). */
+static inline bool plan_is_joined(const Plan *p, const Node *n) {
+    return p->buffer[n->id].home == HOME_ARENA && p->buffer[n->id].writer < 0;
+}
+/* Whose memory the value lies in: the outermost concatenation, or the value's own. */
+static inline const Node *plan_block(const Plan *p, const Node *n) {
+    while (p->buffer[n->id].within) n = p->buffer[n->id].within;
+    return n;
+}
+/* What must be there before the kernel runs: its reads, of a joined one the parts. */
+typedef VEC(Node *) PlanNeeds;
+PlanNeeds plan_needs(Arena *a, const Plan *p, const PlanKernel *k);
+
+/* Text of a plan after `fuse`: kernels in order, homes, offsets. */
+void plan_print(FILE *f, const Plan *p);
 
 #endif

@@ -3,12 +3,12 @@
 
 const char *const rule_text[RULE_COUNT] = {
 #define REWRITE(name, summary) #name ": " summary,
-#include "passes/rewrites.def"
+#include "passes/rewrite/rewrites.def"
 #undef REWRITE
 #define RULE(op, pattern, replacement, where) pattern " -> " replacement,
-#include "passes/rules.def"
+#include "passes/rewrite/rules.def"
 #undef RULE
 #define FUSION(name, summary) #name ": " summary,
-#include "passes/fusions.def"
+#include "passes/plan/fusions.def"
 #undef FUSION
 };

@@ -5,7 +5,7 @@
 
 typedef enum {
 #define REWRITE(name, summary) REWRITE_##name,
-#include "passes/rewrites.def"
+#include "passes/rewrite/rewrites.def"
 #undef REWRITE
     REWRITE_COUNT,
     REWRITE_END = REWRITE_COUNT /* of a list */
@@ -14,13 +14,13 @@ typedef enum {
 enum {
     PATTERN_COUNT = 0
 #define RULE(op, pattern, replacement, where) +1
-#include "passes/rules.def"
+#include "passes/rewrite/rules.def"
 #undef RULE
 };
 
 typedef enum {
 #define FUSION(name, summary) FUSION_##name,
-#include "passes/fusions.def"
+#include "passes/plan/fusions.def"
 #undef FUSION
     FUSION_COUNT
 } FusionId;

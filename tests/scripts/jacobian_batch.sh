@@ -1,6 +1,6 @@
 #!/bin/sh
 # jacobian(y, x, batch = 0) where the entries of the batch meet or change place on the way: it is the derivative of y's sum over
-# the batch, whichever way it was computed (passes/independent.c).  Judged by jacobian(sum(y, axis = 0), x), without a batch.
+# the batch, whichever way it was computed (passes/derive/independent.c).  Judged by jacobian(sum(y, axis = 0), x), without a batch.
 . "$SRC/tests/support/script.sh"
 
 # case_of NAME: on stdin what leads from x, [4, 6], to y, [4, n]

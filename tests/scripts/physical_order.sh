@@ -54,7 +54,7 @@ same images 0.0001 cuda
 same low 0.02 cuda --arch sm_90a
 
 # what there is to gain: no convolution moves much more than its threads ask for, and few factors come in pieces
-"$FUSEC" low.dsl -o x.tile --target sm_80 --entry infer --print-after=layout | grep -q 'transpose' || fail 'nothing is in another order'
+"$FUSEC" low.dsl -o x.tile --target sm_80 --entry infer --print-after=physical_order | grep -q 'transpose' || fail 'nothing is in another order'
 "$FUSEC" report low.dsl --target sm_80 --entry infer >with
 "$FUSEC" report low.dsl --target sm_80 --entry infer -fno-layout >without
 pieces=$(grep -c 'is fetched 2 bytes' with) before=$(grep -c 'is fetched 2 bytes' without)
@@ -62,5 +62,5 @@ pieces=$(grep -c 'is fetched 2 bytes' with) before=$(grep -c 'is fetched 2 bytes
 
 # a single channel is no reason to have images innermost
 printf 'model one {\n    input x : f32[64, 12, 12, 1]\n    output y = conv2d(x * 0.3, 4, 3) as c\n}\n' >one.dsl
-! "$FUSEC" one.dsl -o x.tile --target host --entry infer --print-after=layout | grep 'transpose' || fail 'one channel'
+! "$FUSEC" one.dsl -o x.tile --target host --entry infer --print-after=physical_order | grep 'transpose' || fail 'one channel'
 exit $bad

@@ -32,7 +32,7 @@ head -n 3 a.profile | diff head - || fail 'the first lines'
 [ "$(sed -n '6,7p' a.profile)" = "$(printf 'target sm_80\ntimer counts')" ] || fail 'target and timer'
 grep -q 'no time of its own' log || fail 'it does not say that the software GPU has no time'
 [ "$(grep -c '^product 64x48x32 batch 1 bf16 kn reads ' a.profile)" = 1 ] || fail 'the product'
-tiles=$(grep -c '^MATRIX_TILE(MMA,' "$SRC/passes/matrix_tiles.def")
+tiles=$(grep -c '^MATRIX_TILE(MMA,' "$SRC/passes/kernel/matrix_tiles.def")
 times=$(sed -n '8s/.* of //p' a.profile | tr ' ' '\n' | grep -cE '^mma:[0-9]+x[0-9]+:[0-9]+x[0-9]+=[0-9]+\.[0-9]{3}$')
 [ "$times" = "$tiles" ] || fail "$times of $tiles tiles have a figure"
 

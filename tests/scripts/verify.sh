@@ -106,9 +106,9 @@ if command -v "${CC:-cc}" >/dev/null; then
         blamed host,c99 'the first wrong kernel: [a-z]*_contract_[0-9]* (launch [0-9]* of [0-9]*, m.dsl:8): '
     grep -q '^host: agrees' out || fail "host is wrong where C is: $(cat out)"
     grep -q '^c99: WRONG, [1-9]' out || fail "C is not: $(cat out)"
-    mutant passes/patterns.c 's/"neg(sub(a, b))", "sub(b, a)"/"neg(sub(a, b))", "sub(a, b)"/' passes/rules.def &&
+    mutant passes/rewrite/patterns.c 's/"neg(sub(a, b))", "sub(b, a)"/"neg(sub(a, b))", "sub(a, b)"/' passes/rewrite/rules.def &&
         blamed host 'the pass canonicalize made a wrong graph: .*output z'
-    mutant passes/jacobian.c '/^DERIVATIVE(SIN,/s/cos(a)/y/' passes/derivatives.def &&
+    mutant passes/derive/jacobian.c '/^DERIVATIVE(SIN,/s/cos(a)/y/' passes/derive/derivatives.def &&
         blamed interp 'autodiff: the gradient of w along a random direction is .*, finite differences say'
 fi
 exit $bad

@@ -8,7 +8,7 @@ static const struct {
     const char *pattern, *where;
 } rules[PATTERN_COUNT] = {
 #define RULE(op, pattern, replacement, where) {pattern, #where},
-#include "passes/rules.def"
+#include "passes/rewrite/rules.def"
 #undef RULE
 };
 

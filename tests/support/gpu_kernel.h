@@ -3,7 +3,7 @@
 #ifndef FUSEC_TESTS_GPU_KERNEL_H
 #define FUSEC_TESTS_GPU_KERNEL_H
 #include "ir/module.h"
-#include "passes/matrix.h"
+#include "passes/kernel/matrix.h"
 #include "runtime/cuda/fusec_cuda.h"
 #include "tests/support/kernel_case.h"
 #include "tools/ptxsim/ptxsim.h"

@@ -8,7 +8,7 @@
  *     update 4 p0 -> 1000@p0        in place over parameter 0 (s0: state, g0: gradient) */
 #ifndef FUSEC_TESTS_PLAN_TEXT_H
 #define FUSEC_TESTS_PLAN_TEXT_H
-#include "passes/memory.h"
+#include "passes/memory/memory.h"
 
 Plan *plan_read(Arena *a, const char *text); /* NULL if it cannot be read; homes set, not settled, no order */
 PassContext plan_context(Arena *a, const char *target); /* reports of errors end the process */

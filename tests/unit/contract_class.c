@@ -1,5 +1,5 @@
 /* The roles of loops, on the contractions a layer makes. */
-#include "passes/contract_class.h"
+#include "passes/algebra/contract_class.h"
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

@@ -1,7 +1,7 @@
 /* jacobian, jvp and vjp of whole programs, alone, by batch, inside losses and of each other, against finite
  * differences of the forward graph in float64. */
+#include "passes/pass.h"
 #include "frontend/frontend.h"
-#include "passes/parts_of_product.h"
 #include "tests/support/lowered.h"
 #include <math.h>
 #include <setjmp.h>
@@ -91,9 +91,9 @@ static Tensor output(Arena *a, const Graph *g, const EvalEnv *env, const char *n
 }
 
 static Graph *whole(PassContext *c, Graph *g) {
-    g = parts_of_products(c, pass_canonicalize(c, g));
+    g = pass_parts_of_product(c, pass_canonicalize(c, g));
     g = pass_canonicalize(c, pass_autodiff(c, g));
-    return pass_canonicalize(c, pass_jacobian_gemm(c, g));
+    return pass_canonicalize(c, pass_together(c, pass_jacobian_gemm(c, g)));
 }
 
 /* [y elements][x elements], by differences of output "y" by input "x". */

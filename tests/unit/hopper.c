@@ -8,7 +8,7 @@
 #include <cmocka.h>
 #include "codegen/nvptx/nvptx.h"
 #include "ir/tile_tensor_map.h"
-#include "passes/matrix.h"
+#include "passes/kernel/matrix.h"
 #include "tests/support/gpu_kernel.h"
 #include "tests/support/scratch.h"
 #include <stdio.h>

@@ -6,8 +6,8 @@
 #include <stddef.h>
 #include <cmocka.h>
 #include <string.h>
-#include "passes/batch_axis.h"
-#include "passes/reverse_sweep.h"
+#include "passes/derive/batch_axis.h"
+#include "passes/derive/reverse_sweep.h"
 #include "tests/support/op_cases.h"
 
 typedef struct Case {

@@ -4,7 +4,7 @@
 #include "ptxsim_driver.h"
 #include "codegen/nvptx/nvptx.h"
 #include "frontend/frontend.h"
-#include "passes/matrix.h"
+#include "passes/kernel/matrix.h"
 #include "passes/pass.h"
 #include "ir/tile_stage.h"
 #include "tests/support/number.h"

@@ -7,7 +7,6 @@
 #include <dirent.h>
 #include <stdlib.h>
 #include <string.h>
-#include "passes/parts_of_product.h"
 #include "tests/support/gradcheck.h"
 
 #ifndef SOURCE_DIR
@@ -76,13 +75,17 @@ static void jacobian_gemm(void **state) {
     (void)state;
     check_dir("jacobian_gemm", pass_jacobian_gemm, NULL, 4);
 }
+static void together(void **state) {
+    (void)state;
+    check_dir("together", pass_together, NULL, 1);
+}
 static void parts_of_product(void **state) {
     (void)state;
-    check_dir("parts_of_product", parts_of_products, target_find("host"), 4);
+    check_dir("parts_of_product", pass_parts_of_product, target_find("host"), 4);
 }
-static void layout(void **state) {
+static void physical_order(void **state) {
     (void)state;
-    check_dir("layout", pass_order, target_find("sm_80"), 3);
+    check_dir("physical_order", pass_physical_order, target_find("sm_80"), 3);
 }
 static void split(void **state) {
     (void)state;
@@ -94,8 +97,9 @@ int main(void) {
         cmocka_unit_test(autodiff),
         cmocka_unit_test(canonicalize),
         cmocka_unit_test(jacobian_gemm),
+        cmocka_unit_test(together),
         cmocka_unit_test(parts_of_product),
-        cmocka_unit_test(layout),
+        cmocka_unit_test(physical_order),
         cmocka_unit_test(split),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -1,5 +1,5 @@
 /* arena_place: soundness and quality on the public minimalloc problems, random and training-like lifetimes. */
-#include "passes/memory.h"
+#include "passes/memory/memory.h"
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

@@ -66,7 +66,7 @@ static void print_help(void) {
 
 static void print_passes(void) {
     for (int i = 0; i < PASS_COUNT; i++)
-        printf("%-14s %s%s\n", pass_info[i].name, pass_info[i].summary, pass_info[i].can_disable ? "" : " (always)");
+        printf("%-18s %s%s\n", pass_info[i].name, pass_info[i].summary, pass_info[i].can_disable ? "" : " (always)");
 }
 
 typedef struct Parse {

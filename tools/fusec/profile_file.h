@@ -1,7 +1,7 @@
 /* Profiles as files: read with diagnostics that point into them, compared with what they are used for. */
 #ifndef FUSEC_TOOLS_PROFILE_FILE_H
 #define FUSEC_TOOLS_PROFILE_FILE_H
-#include "passes/profile.h"
+#include "passes/kernel/profile.h"
 #include "tools/fusec/cli.h"
 
 typedef struct ProfileFile {

@@ -38,7 +38,7 @@ static void report(void *user, bool is_error, SrcLoc loc, const char *message, c
 static void print_times(const Session *s) {
     fprintf(stderr, "%-14s %8.2f ms\n", "frontend", s->frontend_seconds * 1e3);
     for (int i = 0; i < PASS_COUNT; i++)
-        fprintf(stderr, "%-14s %8.2f ms\n", pass_info[i].name, s->context.seconds[i] * 1e3);
+        fprintf(stderr, "%-18s %8.2f ms\n", pass_info[i].name, s->context.seconds[i] * 1e3);
 }
 
 void session_prepare(Session *s, const Options *o, const Target *t) {

@@ -5,7 +5,7 @@
  * graph, are evaluated in float64: where a graph's results are no longer those of the reference, a pass is wrong;
  * otherwise the first kernel in the order of launches that stored a wrong value. */
 #include "ir/target.h"
-#include "passes/memory.h"
+#include "passes/memory/memory.h"
 #include "tools/fusec/profile_file.h"
 #include "tools/fusec/verify.h"
 #include <math.h>

@@ -1,0 +1,117 @@
+/* Scatter: rows of the result gather what is sent to them, in order, so that no two programs write one element and the sum
+ * has one order.  It is a contraction with an indicator operand, of which almost all tiles are empty: a program skips the
+ * blocks of positions, and in a block the positions, that send nothing to its rows.  The ids of a block are compared at
+ * once, as lanes of a tile. */
+#include "passes/kernel/emitter.h"
+#include <string.h>
+
+typedef struct Scatter {
+    Emitter *e;
+    Node *n, *updates, *ids;
+    int r;                     /* dims of ids */
+    const Index *at[MAX_RANK]; /* the element of updates: dims of ids, then those of a row */
+    int row, first, last;      /* rows of the program's tile; the least and the greatest of them */
+    DType as;                  /* of the sum while it grows */
+    int block;                 /* positions of the innermost dim of ids that are compared at once; 1: no blocks */
+    int carries;               /* 1: the sum; 2: and what is lost in it, since one element may be sent many terms */
+} Scatter;
+
+/* Portable C has no lanes: it walks the positions one by one. */
+static int block_of(const Scatter *s) {
+    const Target *t = s->e->context->target;
+    const int most = t->backend == BACKEND_NVPTX ? 1024 : 256;
+    if (s->r == 0 || t->backend == BACKEND_C99) return 1;
+    int block = 1;
+    while (block < most && 8 * block < t->max_tile && block < s->ids->shape->dim[s->r - 1].bound) block *= 2;
+    return block > 4 ? block : 1;
+}
+
+/* The id at s->at, or -1 past the end: no row has that number. */
+static int id_at(const Scatter *s) {
+    Emitter *e = s->e;
+    const int inside = s->block > 1 ? emit_in_range(e, s->at[s->r - 1], s->ids->shape->dim[s->r - 1]) : -1;
+    const int id = emit_value(e, s->ids, s->at, inside);
+    return inside < 0 ? id : emit_select(e, inside, id, emit_i32(e, -1));
+}
+
+static int is_here(const Scatter *s, int id) {
+    Emitter *e = s->e;
+    const int to = emit_op(e, OP_LE, DT_BOOL, id, s->last), from = emit_op(e, OP_GE, DT_BOOL, id, s->first);
+    return emit_and(e, from, to);
+}
+
+/* v without the axes, of one lane each, of the loops over positions. */
+static int of_result(const Scatter *s, int v, int carry) {
+    const Kernel *k = s->e->k;
+    const TileType *t = &k->types.at[v], *kept = &k->types.at[carry];
+    int axes[MAX_TILE_AXES], n = 0;
+    for (int i = 0; i < t->n_axes; i++) {
+        bool stays = false;
+        for (int j = 0; j < kept->n_axes; j++) stays |= kept->axis[j] == t->axis[i];
+        if (!stays) axes[n++] = t->axis[i];
+    }
+    return emit_reduce_over(s->e, OP_SUM, v, n, axes);
+}
+
+/* result: carry + what the position s->at sends. */
+static void add_position(const Scatter *s, const int *carry, int *result) {
+    Emitter *e = s->e;
+    const int id = emit_scalar_of(e, OP_SUM, id_at(s));
+    Branch sent = emit_if(e, is_here(s, id), s->carries, carry);
+    const int u = of_result(s, emit_converted(e, emit_value(e, s->updates, s->at, -1), s->as), carry[0]);
+    const int here = emit_op(e, OP_EQ, DT_BOOL, s->row, id), zero = tile_const(&e->b, s->as, 0);
+    const int x = emit_select(e, here, u, zero);
+    int next[2] = {0, carry[1]};
+    next[0] = s->carries > 1 ? emit_add_compensated(e, carry[0], x, &next[1]) : emit_op(e, OP_ADD, s->as, carry[0], x);
+    emit_endif(e, &sent, next, result);
+}
+
+/* result: carry + what the block that begins at `start` sends. */
+static void add_block(Scatter *s, const Index *start, const int *carry, int *result) {
+    Emitter *e = s->e;
+    const int lanes = kernel_axis(e->k, "w", AXIS_SPAN, dim_fixed(s->block), s->block);
+    const int axis = kernel_axis(e->k, "n", AXIS_LOOP, dim_fixed(s->block), 1);
+    s->at[s->r - 1] = index_add(e->k, start, index_axis(e->k, lanes));
+    const int hits = is_here(s, id_at(s)), one = emit_i32(e, 1), none = emit_i32(e, 0);
+    const int any = emit_scalar_of(e, OP_RMAX, emit_select(e, hits, one, none));
+    Branch sent = emit_if(e, emit_op(e, OP_GT, DT_BOOL, any, none), s->carries, carry);
+    Nest nest;
+    int inner[2] = {0}, next[2];
+    nest_begin(e, &nest, 1, &axis, s->carries, carry, inner);
+    s->at[s->r - 1] = index_add(e->k, start, index_axis(e->k, axis));
+    add_position(s, inner, next);
+    nest_end(e, &nest, next, result);
+    emit_endif(e, &sent, result, result);
+}
+
+static int carries_of(const Scatter *s) {
+    double positions = 1;
+    for (int d = 0; d < s->r; d++) positions *= (double)s->ids->shape->dim[d].bound;
+    return 1 + (s->as == DT_F32 && positions > emit_most_added(BACKEND_C99, false)); /* one lane adds all */
+}
+
+void emit_scatter(Emitter *e, Node *n) {
+    Scatter s = {.e = e, .n = n, .updates = n->in[0], .ids = n->in[1], .r = n->in[1]->shape->rank};
+    int axes[MAX_RANK], carry[2] = {0}, next[2], result[2];
+    s.block = block_of(&s);
+    for (int d = 0; d < s.r; d++) {
+        Dim extent = s.ids->shape->dim[d];
+        if (d == s.r - 1 && s.block > 1) extent = dim_fixed((extent.bound + s.block - 1) / s.block);
+        axes[d] = kernel_axis(e->k, d == s.r - 1 && s.block > 1 ? "b" : "n", AXIS_LOOP, extent, 1);
+        s.at[d] = index_axis(e->k, axes[d]);
+    }
+    for (int d = s.r; d < s.updates->shape->rank; d++) s.at[d] = e->p_index[d - s.r + 1];
+    Node like = *n;
+    like.dtype = s.as = emit_carried_in(OP_SUM, n->dtype);
+    s.carries = carries_of(&s);
+    const int start = emit_full_over(e, &like, e->p_index, -1, 0);
+    s.row = tile_index(&e->b, e->p_index[0]);
+    s.first = emit_scalar_of(e, OP_RMIN, s.row);
+    s.last = emit_scalar_of(e, OP_RMAX, s.row);
+    Nest nest;
+    nest_begin(e, &nest, s.r, axes, s.carries, (int[]){start, start}, carry);
+    if (s.block > 1) add_block(&s, index_scale(e->k, s.at[s.r - 1], s.block), carry, next);
+    else add_position(&s, carry, next);
+    nest_end(e, &nest, next, result);
+    emit_store(e, n, e->p_index, emit_converted(e, result[0], n->dtype));
+}

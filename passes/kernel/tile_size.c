@@ -1,0 +1,463 @@
+/* Tile sizes, from the target's limits: enough lanes to fill its vectors or threads, small enough to
+ * stay in registers or the innermost cache. GPU tiles are powers of two. */
+#include "passes/algebra/slice_sums.h"
+#include "passes/algebra/contract_class.h"
+#include "passes/kernel/emitter.h"
+#include <math.h>
+#include <string.h>
+
+/* Host products: rows and columns in whole blocks of registers of most machines, which divide into parts of four rows;
+ * programs for a few cores at least; what makes one worth while (multiply-adds: some five microseconds). */
+enum {
+    ROW_UNIT = 12,
+    ROW_PART = 4,
+    COLUMN_UNIT = 32,
+    SUM_UNIT = 16,
+    MANY_PROGRAMS = 8,
+    SMALL_WORK = 1 << 19,
+    MOST_LANES = 1 << 30,
+};
+
+typedef struct Limits {
+    int map;       /* elements of a map tile */
+    int row_lanes; /* elements of a tile that walks contiguous rows */
+    int span;      /* longest row held whole */
+    int column;    /* lanes across rows that are not contiguous */
+    int m, n, k;   /* contraction tile */
+    int members;   /* of the kernel, or 0 */
+    bool pow2;
+} Limits;
+
+static int at_most(int n, int most) { return n < 1 ? 1 : n > most ? most : n; }
+
+/* Everything follows from the target's largest tile, so that tests with a small one meet every loop and edge. */
+static Limits limits_of(const Target *t) {
+    const int tile = t->max_tile;
+    switch (t->backend) {
+    case BACKEND_NVPTX:
+        return (Limits){.map = at_most(tile / 8, 1024),
+                        .row_lanes = at_most(tile / 4, 2048),
+                        .span = at_most(tile / 2, 4096),
+                        .column = at_most(tile / 128, 64),
+                        .m = at_most(tile / 128, 64),
+                        .n = at_most(tile / 128, 64),
+                        .k = at_most(tile / 512, 16),
+                        .pow2 = true};
+    case BACKEND_HOST:
+        return (Limits){.map = at_most(tile / 8, 8192),
+                        .row_lanes = at_most(tile / 32, 2048),
+                        .span = at_most(tile / 8, 8192),
+                        .column = at_most(tile / 128, 512),
+                        .m = at_most(tile / 124, 528),
+                        .n = at_most(tile / 128, 512),
+                        .k = at_most(tile / 256, 256)};
+    default:
+        return (Limits){.map = 1 << 30,
+                        .row_lanes = 1,
+                        .span = at_most(tile / 8, 512),
+                        .column = at_most(tile / 64, 64),
+                        .m = 1,
+                        .n = at_most(tile / 64, 64),
+                        .k = at_most(tile / 64, 64)};
+    }
+}
+
+/* Lanes along a dim: its extent, at most `most`, a power of two where the target wants one. */
+static int lanes(const Limits *l, Dim d, int64_t most) {
+    const int64_t n = d.bound < 1 ? 1 : d.bound;
+    int64_t p = 1;
+    if (most > MOST_LANES) most = MOST_LANES;
+    if (!l->pow2) return (int)(n < most ? n : most < 1 ? 1 : most);
+    while (p < n && p * 2 <= most) p *= 2;
+    return (int)p;
+}
+
+/* Fills dims from the innermost outwards until `budget` lanes are used. */
+static void fill(const Limits *l, const Shape *s, int *step, int64_t budget) {
+    for (int d = s->rank - 1; d >= 0; d--) {
+        step[d] = lanes(l, s->dim[d], budget);
+        budget /= step[d];
+    }
+}
+
+/* Does a reduction of the kernel walk memory in order (its last dim is a row dim)? */
+static bool rows_contiguous(const PlanKernel *k) {
+    for (int i = 0; i < k->nodes.n; i++) {
+        const PlanNode *pn = &k->nodes.at[i];
+        const Node *n = pn->node;
+        if (op_info[n->op].cls == CLASS_REDUCE && n->attr->n_axes > 0)
+            return n->attr->axes[n->attr->n_axes - 1] == n->in[0]->shape->rank - 1;
+        if (pn->in_row) return pn->axis[n->shape->rank - 1] >= k->p->rank;
+    }
+    return true;
+}
+
+/* Elements of a row that are added up step by step: few to a lane, which are the innermost dim's, so that a running sum
+ * stays short (emit_sum_is_long, docs/numerics.md). */
+static int64_t row_chunk(const Limits *l, const PlanKernel *k) {
+    enum { CHAIN = 512, VECTOR = 16 };
+    const bool vectors = l->row_lanes > 1 && k->r->rank > 0 && k->r->dim[k->r->rank - 1].bound >= VECTOR;
+    const int64_t most = CHAIN * (vectors ? VECTOR : 1), tile = (int64_t)4 * l->span;
+    return l->pow2 ? l->row_lanes : tile < most ? tile : most;
+}
+
+static void row_sizes(const Limits *l, const PlanKernel *k, TileSizes *s) {
+    const bool contiguous = rows_contiguous(k);
+    const int64_t chunk = row_chunk(l, k);
+    int64_t row = 1;
+    Shape whole = *k->r;
+    for (int d = 0; d < k->r->rank; d++) row *= lanes(l, k->r->dim[d], 1 << 30);
+    s->row_span = contiguous && row <= l->span && (l->pow2 || row <= chunk);
+    if (s->row_span) {
+        fill(l, &whole, s->r, (int64_t)1 << 30);
+        fill(l, k->p, s->p, row ? l->row_lanes / row : 1);
+    } else if (contiguous) {
+        fill(l, &whole, s->r, chunk);
+        fill(l, k->p, s->p, 1);
+    } else {
+        fill(l, k->p, s->p, l->column);
+        fill(l, &whole, s->r, l->pow2 ? 16 : 64);
+    }
+}
+
+/* Instructions per element of what is inlined into a node: transcendentals and random draws count for more.
+ * Walks at most `left` nodes. */
+static int weight_of(const Plan *p, const PlanKernel *k, const Node *n, int *left) {
+    if (--*left < 0 || op_is_memory(n->op)) return 0;
+    int w = n->op == OP_RANDOM ? 24 : n->op == OP_SIN || n->op == OP_COS || n->op == OP_POW ? 16 : 1;
+    for (int i = 0; i < n->n_in; i++) {
+        const int home = p->kernel_of[n->in[i]->id];
+        if (home < 0 || home == (int)(k - p->kernels.at)) w += weight_of(p, k, n->in[i], left);
+    }
+    return w;
+}
+
+/* A map of many instructions per element gets one element per thread: more would only make the code longer. */
+static int map_elements(const Target *t, const Plan *p, const PlanKernel *k, int elements) {
+    int weight = 0, left = 400;
+    if (t->backend != BACKEND_NVPTX) return elements;
+    for (int i = 0; i < k->nodes.n; i++) weight += weight_of(p, k, k->nodes.at[i].node, &left);
+    return weight > 48 && t->threads < elements ? t->threads : elements;
+}
+
+/* Lanes of the loops of the result that operand o alone mentions. */
+static int64_t own_lanes(const Node *n, const TileSizes *s, int o) {
+    const Contract *c = n->attr->contract;
+    int64_t lanes = 1;
+    for (int i = 0; i < c->n_out; i++)
+        if (contract_mentions(c, n->in, o, i) && !contract_mentions(c, n->in, 1 - o, i)) lanes *= s->p[i];
+    return lanes;
+}
+
+/* A matrix times a vector, or a few, reads the matrix once, as it lies: where its rows are summed, long rows; those of
+ * one vector a few at a time. */
+static void vector_sizes(const Limits *l, const Node *n, TileSizes *s) {
+    enum { FEW = 7, LANES = 8192 }; /* vectors; of all of them together, for the innermost cache */
+    const Contract *c = n->attr->contract;
+    if (l->row_lanes < 2 || l->pow2 || c->n_operands != 2) return;
+    const int64_t own[2] = {own_lanes(n, s, 0), own_lanes(n, s, 1)};
+    const int matrix = own[1] > own[0], last = n->in[matrix]->shape->rank - 1;
+    const int64_t few = own[!matrix], part = LANES / few / SUM_UNIT * SUM_UNIT;
+    const int64_t most = l->row_lanes * 2 < part ? l->row_lanes * 2 : part;
+    if (own[0] == own[1] || few > FEW) return;
+    for (int i = c->n_out; i < c->n_loops; i++) {
+        if (last < 0 || !c->map[matrix][last].coef[i]) continue;
+        if (s->k[i] < most) s->k[i] = lanes(l, c->extent[i], most);
+        for (int o = 0; o < c->n_out && few == 1; o++) s->p[o] = s->p[o] > 16 ? 16 : s->p[o];
+    }
+}
+
+/* Columns are the loops of the operand that has the innermost result loop, whichever stands first.  With no column
+ * loop, the innermost batch loops take the columns' place (depthwise). */
+static ContractClass product_loops(const Node *n) {
+    ContractClass c = contract_classify(n->attr->contract, n->in);
+    const int n_out = n->attr->contract->n_out;
+    const bool swapped = n_out > 0 && c.loop[n_out - 1] == LOOP_M;
+    bool columns = false;
+    for (int i = 0; i < n_out && swapped; i++)
+        if (c.loop[i] == LOOP_M || c.loop[i] == LOOP_N) c.loop[i] = c.loop[i] == LOOP_M ? LOOP_N : LOOP_M;
+    for (int i = 0; i < n->attr->contract->n_out; i++) columns |= c.loop[i] == LOOP_N;
+    for (int i = 0; i < n->attr->contract->n_out && !columns; i++)
+        if (c.loop[i] != LOOP_M) c.loop[i] = LOOP_N;
+    return c;
+}
+
+/* What a program computes. */
+typedef struct ProductTile {
+    int64_t rows, columns, sums, programs;
+    int64_t all_rows, all_columns, results; /* of the product */
+} ProductTile;
+
+/* Equal parts of at most `most` lanes, in whole units, so that the last one is not a sliver; of many units, parts of a
+ * unit cost less than that a core has more to do than another. */
+static int even_lanes(const Limits *l, Dim d, int64_t most, int unit, int part_unit) {
+    enum { MANY = 8 };
+    const int64_t all = d.bound < 1 ? 1 : d.bound;
+    if (l->pow2 || all <= most || most < 2) return lanes(l, d, most);
+    const int64_t parts = (all + most - 1) / most, part = (all + parts - 1) / parts;
+    if (most < 2 * unit) return (int)part;
+    if (part >= MANY * unit) unit = part_unit;
+    const int64_t up = (part + unit - 1) / unit * unit;
+    return (int)(up < most ? up : most);
+}
+
+static ProductTile product_tile(const Limits *l, const Contract *c, const LoopClass *loop, int64_t rows,
+                                int64_t columns, TileSizes *s) {
+    const int64_t members = l->members > 1 ? l->members : 1;
+    ProductTile t = {1, 1, 1, members, 1, 1, members};
+    for (int i = c->n_out - 1; i >= 0; i--) {
+        const bool row = loop[i] == LOOP_M, tiled = row || loop[i] == LOOP_N;
+        int64_t *budget = row ? &rows : &columns;
+        const int unit = row ? ROW_UNIT : COLUMN_UNIT, part = row ? ROW_PART : COLUMN_UNIT;
+        s->p[i] = tiled ? even_lanes(l, c->extent[i], *budget, unit, part) : 1;
+        if (tiled) *budget /= s->p[i];
+        if (tiled) *(row ? &t.rows : &t.columns) *= s->p[i];
+        if (tiled) *(row ? &t.all_rows : &t.all_columns) *= c->extent[i].bound;
+        t.programs *= (c->extent[i].bound + s->p[i] - 1) / s->p[i];
+        t.results *= c->extent[i].bound;
+    }
+    for (int i = c->n_out; i < c->n_loops; i++) t.sums *= c->extent[i].bound;
+    return t;
+}
+
+/* How a product's factors, that of rows and that of columns, lie in memory: along k; k is one loop. */
+typedef struct Lying {
+    bool rows_along, columns_along, one_k;
+} Lying;
+
+/* Cycles of a core of two multiply-adds of VECTOR lanes, for one k of a tile: the product, and what it costs to read
+ * and pack its factors (measured on Zen 5).  Rows along k stay where they lie if they are long, or for few
+ * columns (the copy of those that share cache sets is not counted).  Columns are packed while the first rows are
+ * multiplied with them, or turned. */
+static double tile_cycles(const ProductTile *t, Lying lying) {
+    enum { VECTOR = 16, HEIGHT = 4, READ = 1, PACK = 2, SWEEP = 7, TURN = 5, LONG = 256, FEW = 64, ENTER = 2000 };
+    const double rows = (double)((t->rows + HEIGHT - 1) / HEIGHT * HEIGHT);
+    const double vectors = (double)((t->columns + VECTOR - 1) / VECTOR);
+    const bool in_place = lying.rows_along && lying.one_k && (t->sums >= LONG || t->columns <= FEW);
+    const int first = in_place ? 0 : lying.rows_along ? PACK : SWEEP;
+    const int second = lying.columns_along ? TURN : lying.one_k ? 0 : SWEEP;
+    return rows * vectors / 2 + rows / VECTOR * (READ + first) + vectors * (READ + second) +
+           ENTER / (double)(t->sums ? t->sums : 1);
+}
+
+/* How long the programs take on 2, 4 and 8 cores, in full programs of one core: between even work, since those at the
+ * edges are smaller, and rounds of full ones. */
+static double programs_taken(const ProductTile *t) {
+    double rounds = 0;
+    for (int64_t cores = 2; cores <= MANY_PROGRAMS; cores *= 2)
+        rounds += (double)((t->programs + cores - 1) / cores * cores) * (cores == 2 ? 2 : 1) / 4;
+    return (rounds + (double)t->results / ((double)t->rows * (double)t->columns)) / 2;
+}
+
+static int64_t part_of(int64_t all, int64_t parts, int unit) {
+    const int64_t up = ((all + parts - 1) / parts + unit - 1) / unit * unit;
+    return up < all ? up : all;
+}
+
+/* The largest tiles where these are programs for every core; else the parts of rows and columns that take least time,
+ * as long as each program has enough to do.  alone: the product is all that its kernel computes, which leaves room on
+ * the stack for twice the rows: they share what is packed of the columns. */
+static void product_sizes(const Limits *l, const Contract *c, const LoopClass *loop, Lying lying, bool alone,
+                          TileSizes *s) {
+    enum { MORE = 2 * MANY_PROGRAMS };
+    if (alone && !l->pow2 && l->m > 1 && product_tile(l, c, loop, 2 * l->m, l->n, s).programs >= MORE) return;
+    const ProductTile all = product_tile(l, c, loop, l->m, l->n, s);
+    if (l->pow2 || l->m == 1 || !all.results || all.programs >= MANY_PROGRAMS) return;
+    const int64_t r0 = (all.all_rows + l->m - 1) / l->m, c0 = (all.all_columns + l->n - 1) / l->n;
+    int64_t rows = l->m, columns = l->n;
+    double best = tile_cycles(&all, lying) * programs_taken(&all);
+    for (int64_t r = r0; r < r0 + MORE; r++)
+        for (int64_t n = c0; n < c0 + MORE; n++) {
+            const int64_t high = part_of(all.all_rows, r, ROW_UNIT), wide = part_of(all.all_columns, n, COLUMN_UNIT);
+            const ProductTile t = product_tile(l, c, loop, high, wide, s);
+            const double work = (double)t.rows * (double)t.columns * (double)t.sums;
+            const double cost = tile_cycles(&t, lying) * programs_taken(&t);
+            if (work < SMALL_WORK || cost >= best) continue;
+            best = cost, rows = high, columns = wide;
+        }
+    product_tile(l, c, loop, rows, columns, s);
+}
+
+static Lying lying_of(const Node *n, const LoopClass *loop) {
+    const Contract *c = n->attr->contract;
+    Lying l = {.one_k = true};
+    for (int i = c->n_out, loops = 0; i < c->n_loops; i++) l.one_k = (loops += c->extent[i].bound > 1) <= 1;
+    for (int o = 0; o < c->n_operands; o++) {
+        bool columns = false, along = false;
+        const int last = n->in[o]->shape->rank - 1;
+        for (int i = 0; i < c->n_out; i++) columns |= loop[i] == LOOP_N && contract_mentions(c, n->in, o, i);
+        for (int i = c->n_out; i < c->n_loops && last >= 0; i++) along |= c->map[o][last].coef[i] != 0;
+        *(columns ? &l.columns_along : &l.rows_along) |= along;
+    }
+    return l;
+}
+
+/* What the operands' tiles take in a GPU's shared memory. */
+static int64_t staged_bytes(const Node *n, const TileSizes *s) {
+    const Contract *c = n->attr->contract;
+    int64_t bytes = 0;
+    for (int o = 0; o < c->n_operands; o++) {
+        int64_t tile = dtype_bytes(n->in[o]->dtype);
+        for (int l = 0; l < c->n_loops; l++) {
+            bool in = contract_mentions(c, n->in, o, l);
+            for (int g = 0; g < c->n_guards; g++)
+                in |= c->guard[g].e.coef[l] && contract_guard_operand(c, n->in, &c->guard[g]) == o;
+            if (in) tile *= l < c->n_out ? s->p[l] : s->k[l];
+        }
+        bytes += tile;
+    }
+    return bytes;
+}
+
+/* Where an operand has rows and columns both (depthwise, a condition on both), its tile has their product: halves
+ * output loops, the innermost last, until what is staged fits what a kernel may declare. */
+static void fit_staged(const Node *n, TileSizes *s) {
+    enum { STAGED = 32 << 10 }; /* of 48 KiB: rows are padded, and an epilogue needs room too */
+    const Contract *c = n->attr->contract;
+    while (staged_bytes(n, s) > STAGED) {
+        int widest = c->n_out - 1;
+        for (int l = 0; l < c->n_out - 1; l++)
+            if (s->p[l] > 1 && (widest == c->n_out - 1 || s->p[l] > s->p[widest])) widest = l;
+        if (widest < 0 || s->p[widest] == 1) break;
+        s->p[widest] /= 2;
+    }
+}
+
+/* The innermost loops have the lanes; where threads read memory together, those first along which it is read in order.
+ */
+static void sum_sizes(const Limits *l, const Node *n, int *k) {
+    const Contract *c = n->attr->contract;
+    int64_t most = l->k;
+    for (int in = l->pow2 ? c->n_operands : 0; in >= 0; in--)
+        for (int i = c->n_loops - 1; i >= c->n_out; i--) {
+            if (l->pow2 && contract_contiguous(n, i) != in) continue;
+            k[i] = even_lanes(l, c->extent[i], most, SUM_UNIT, SUM_UNIT);
+            most = most / k[i] < 1 ? 1 : most / k[i];
+        }
+}
+
+/* A few rows times a matrix that no core's cache holds: the time is that of reading the matrix, which lies in rows; it
+ * is read in their order, long parts of a few at a time.  For fewer rows, blocks are so wide that they do so
+ * themselves. */
+static void swept_sizes(const Limits *l, const Contract *c, const LoopClass *loop, Lying lying, TileSizes *s) {
+    enum { FEWEST_ROWS = 3, MOST_ROWS = 12, COLUMNS = 512, SUMS = 8, LEAST_PROGRAMS = 4 };
+    TileSizes swept = *s;
+    const ProductTile t = product_tile(l, c, loop, MOST_ROWS, COLUMNS, &swept);
+    if (l->pow2 || l->n < COLUMNS || lying.columns_along || !lying.one_k || t.sums < COLUMNS) return;
+    if (t.all_rows < FEWEST_ROWS || t.all_rows > MOST_ROWS || t.all_columns < LEAST_PROGRAMS * COLUMNS) return;
+    *s = swept;
+    for (int i = c->n_out; i < c->n_loops; i++)
+        if (s->k[i] > SUMS) s->k[i] = SUMS;
+}
+
+/* One row of a gathered table at a time, which then lies as any matrix; what the index goes by is no column. */
+static void gathered_sizes(const Limits *l, const Node *n, TileSizes *s) {
+    const Contract *c = n->attr->contract;
+    for (int k = 0; k < n->n_in && l->row_lanes > 1 && !l->pow2; k++)
+        for (int d = 0; n->in[k]->op == OP_GATHER && d < n->in[k]->in[1]->shape->rank; d++)
+            for (int o = 0; o < c->n_out; o++)
+                if (c->map[k][d].coef[o]) s->p[o] = 1;
+}
+
+/* What a compensated sum is added with, its step's sum and what is lost, lie on the stack beside the result: a quarter
+ * of the rows for each. */
+static Limits stacked(const Limits *l, const Contract *c, const TileSizes *s) {
+    Limits fewer = *l;
+    double steps = 1;
+    for (int i = c->n_out; i < c->n_loops; i++) steps *= ceil((double)c->extent[i].bound / s->k[i]);
+    if (!l->pow2 && steps > emit_most_added(BACKEND_HOST, true)) fewer.m = at_most(l->m / 4, l->m);
+    return fewer;
+}
+
+static void contract_sizes(const Limits *all, const Node *n, bool alone, TileSizes *s) {
+    const Contract *c = n->attr->contract;
+    const ContractClass class = product_loops(n);
+    const Lying lying = lying_of(n, class.loop);
+    sum_sizes(all, n, s->k);
+    const Limits fewer = stacked(all, c, s), *l = &fewer;
+    product_sizes(l, c, class.loop, lying, alone && l->m == all->m, s);
+    swept_sizes(l, c, class.loop, lying, s);
+    vector_sizes(l, n, s);
+    gathered_sizes(l, n, s);
+    if (l->pow2) fit_staged(n, s);
+}
+
+void tile_sums(const Target *t, const Node *n, int *k) {
+    const Limits l = limits_of(t);
+    sum_sizes(&l, n, k);
+}
+
+enum {
+    STREAMED = 4096,          /* elements of a matrix row that a vector is multiplied with in one tile */
+    STREAMED_ROWS = 4,        /* rows at a time that are each summed; of others, which are added up, one */
+    SWEPT_ELEMENTS = 8 << 20, /* of a result that every sample adds to: more than a core's part of any cache */
+};
+
+/* One sample at a time (-fno-jacobian-gemm): with one row left, the product is a matrix-vector product, whose matrix is
+ * walked as it lies in memory. */
+static void sample_sizes(const Limits *l, const PlanKernel *k, TileSizes *s) {
+    const Node *n = k->nodes.at[0].node;
+    const Contract *c = n->attr->contract;
+    const int sample = k->sample - 1;
+    if (sample >= c->n_out) {
+        if (c->n_loops == c->n_out + 1 && l->m > 1 && !l->pow2) fill(l, k->p, s->p, SWEPT_ELEMENTS);
+        return;
+    }
+    s->p[sample] = 1;
+    int matrix = -1, inner = -1;
+    for (int o = 0; o < 2; o++) {
+        bool varies = false;
+        for (int d = 0; d < n->in[o]->shape->rank; d++) varies |= c->map[o][d].coef[sample] != 0;
+        if (!varies) matrix = o;
+    }
+    if (matrix < 0 || n->in[matrix]->shape->rank == 0 || l->pow2 || l->m == 1) return;
+    for (int i = 0; i < c->n_out; i++)
+        for (int d = 0; d < n->in[1 - matrix]->shape->rank; d++)
+            if (s->p[i] > 1 && c->map[1 - matrix][d].coef[i]) return;
+    const Affine *last = &c->map[matrix][n->in[matrix]->shape->rank - 1];
+    for (int i = 0; i < c->n_loops; i++)
+        if (last->coef[i]) inner = i;
+    const int rows = inner < c->n_out ? 1 : STREAMED_ROWS;
+    for (int i = 0; i < c->n_loops; i++) {
+        int *step = i < c->n_out ? &s->p[i] : &s->k[i];
+        if (i == inner)
+            *step = lanes(l, c->extent[i], STREAMED);
+        else if (i != sample && *step > rows)
+            *step = rows;
+    }
+}
+
+/* A slice is one tile; the other sides make room for it. */
+static void slice_sizes(const PlanKernel *k, TileSizes *s) {
+    for (int i = 0; i < k->nodes.n; i++) {
+        int dim;
+        int64_t length;
+        if (k->nodes.at[i].part != PART_SLICES || !slices_summed(k->nodes.at[i].node, &dim, &length)) continue;
+        for (int d = k->p->rank - 1; d >= 0; d--)
+            for (; d != dim && s->p[d] > 1 && s->p[dim] < length; s->p[d] /= 2) s->p[dim] *= 2;
+        s->p[dim] = (int)length;
+    }
+}
+
+void tile_sizes(const Target *t, const Plan *p, const PlanKernel *k, TileSizes *out) {
+    Limits l = limits_of(t);
+    l.members = k->members;
+    memset(out, 0, sizeof *out);
+    switch (k->kind) {
+    case KERNEL_ROW: row_sizes(&l, k, out); break;
+    case KERNEL_CONTRACT:
+        if (!window_tile_sizes(t, p, k->nodes.at[0].node, out))
+            contract_sizes(&l, k->nodes.at[0].node, k->nodes.n == 1, out);
+        if (k->sample) sample_sizes(&l, k, out);
+        slice_sizes(k, out);
+        break;
+    case KERNEL_SCAN: fill(&l, k->p, out->p, l.map < 256 ? l.map : 256); break;
+    case KERNEL_SCATTER: {
+        Shape cols = *k->p;
+        fill(&l, &cols, out->p, l.map < 4096 ? l.map : 4096);
+        if (out->p[0] > 64) out->p[0] = 64;
+        break;
+    }
+    default: fill(&l, k->p, out->p, map_elements(t, p, k, l.map)); break;
+    }
+}

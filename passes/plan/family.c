@@ -1,0 +1,293 @@
+/* family: equal products that share an operand become the members of one kernel.
+ *
+ *     q = x Wq,  k = x Wk,  v = x Wv           dWq = x' dq,  dWk = x' dk,  dWv = x' dv
+ *
+ * Needs: kernels, homes and strides.  Keeps: what is computed, and every tensor where it is.  Gives: kernels with
+ * `members`, whose nodes are the first's.  One grid has the tiles of all: fewer launches, and programs enough to leave
+ * the sum whole where one product alone would be split (split.c asks family_sizes). */
+#include "passes/plan/family.h"
+#include "ir/node_pool.h"
+#include "ir/integer.h"
+#include "passes/algebra/contract_class.h"
+#include "passes/plan/kernel_graph.h"
+#include "passes/kernel/same_kernel.h"
+#include <string.h>
+
+enum {
+    MOST_MEMBERS = 4,
+    NEAR = 48,    /* kernels between two members: what each reads and writes is alive until the last has run */
+    GRID_AXES = 8 /* of fusec_kernel */
+};
+
+/* Portable C calls kernels one by one, whatever they are. */
+static bool target_has_families(const Target *t) { return t && t->backend != BACKEND_C99; }
+
+/* ---- before fusion ----------------------------------------------------------------------------------------------- */
+static bool is_heavy(const Node *n) {
+    return op_info[n->op].cls == CLASS_REDUCE || op_info[n->op].cls == CLASS_CONTRACT;
+}
+
+/* What is computed from the node, a few steps down: with other epilogues kernels are not equal. */
+static uint64_t epilogue_hash(const Uses *u, const Node *n, int depth) {
+    uint64_t h = (uint64_t)(u->first[n->id + 1] - u->first[n->id]);
+    for (int i = u->first[n->id]; i < u->first[n->id + 1] && depth; i++) {
+        const Node *reader = u->user[i];
+        const uint64_t further = is_heavy(reader) ? 0 : epilogue_hash(u, reader, depth - 1);
+        h += hash_mix(hash_mix((uint64_t)reader->op, (uint64_t)reader->dtype), further);
+    }
+    return h;
+}
+
+static bool alike(const Uses *u, const Node *a, const Node *b) {
+    enum { STEPS = 3 };
+    if (!contract_is_product(b) || a->dtype != b->dtype || a->phase != b->phase || a->remat != b->remat) return false;
+    if (!shape_same(a->shape, b->shape) || !attr_similar(a, b)) return false;
+    for (int k = 0; k < 2; k++)
+        if (a->in[k]->dtype != b->in[k]->dtype || !shape_same(a->in[k]->shape, b->in[k]->shape)) return false;
+    return epilogue_hash(u, a, STEPS) == epilogue_hash(u, b, STEPS);
+}
+
+/* Where n stands among the readers of x, which are in the order of the graph. */
+static int place_among(const Uses *u, const Node *n, const Node *x) {
+    int low = u->first[x->id], high = u->first[x->id + 1];
+    while (high - low > 1) {
+        const int middle = low + (high - low) / 2;
+        if (u->user[middle]->id > n->id)
+            high = middle;
+        else
+            low = middle;
+    }
+    return low;
+}
+
+/* Readers that lie further apart are in kernels that do. */
+static int relatives(const Uses *u, const Node *n, int operand) {
+    const Node *x = n->in[operand];
+    const int at = place_among(u, n, x), end = u->first[x->id + 1];
+    int count = 0;
+    int i = at - NEAR > u->first[x->id] ? at - NEAR : u->first[x->id];
+    for (; i < end && i <= at + NEAR && count < MOST_MEMBERS; i++) {
+        const Node *other = u->user[i];
+        count += other == n || (other->n_in == 2 && other->in[operand] == x && alike(u, n, other));
+    }
+    return count;
+}
+
+int *family_sizes(PassContext *c, const Graph *g) {
+    int *size = ARENA_ARRAY(c->arena, int, g->nodes.n + 1);
+    const bool none = !target_has_families(c->target) || c->disabled[PASS_family] || c->disabled[PASS_fuse];
+    const Uses uses = graph_uses(c->arena, g);
+    bool *output = ARENA_ARRAY(c->arena, bool, g->nodes.n + 1);
+    for (int i = 0; i < g->results.n; i++) output[g->results.at[i].value->id] |= g->results.at[i].kind == RESULT_OUTPUT;
+    for (int i = 0; i < g->nodes.n; i++) {
+        const Node *n = g->nodes.at[i];
+        size[i] = 1;
+        bool given = output[i];
+        for (int r = uses.first[i]; r < uses.first[i + 1]; r++) given |= output[uses.user[r]->id];
+        for (int k = 0; k < 2 && contract_is_product(n) && !none && !given; k++) {
+            const int found = relatives(&uses, n, k);
+            if (found > size[i]) size[i] = found;
+        }
+    }
+    return size;
+}
+
+/* ---- which kernels ----------------------------------------------------------------------------------------------- */
+typedef struct Families {
+    Arena *arena;
+    Plan *p;
+    KernelGraph graph;
+    KernelFinder *finder;
+    int *head;       /* by kernel: the first member of its family, or itself */
+    int *next;       /* by kernel: the next member, or -1 */
+    int *stamp, now; /* by head: the search that came there last */
+    int *back;       /* by kernel: how many families, and edges, go from it or above it to one below it */
+    VEC(int) pending;
+    uint64_t *wanted; /* by kernel, entry infer: the outputs that need it */
+} Families;
+
+/* An output that is not asked for has no memory; all that a kernel computes is needed by the same ones. */
+static void mark_wanted(Families *f) {
+    const Plan *p = f->p;
+    uint64_t *node = ARENA_ARRAY(f->arena, uint64_t, p->graph->nodes.n + 1);
+    for (int k = p->kernels.n - 1; k >= 0; k--) {
+        const PlanKernel *pk = &p->kernels.at[k];
+        for (int i = 0; i < pk->outputs.n; i++) {
+            const PlanBuffer *b = &p->buffer[pk->outputs.at[i]->id];
+            f->wanted[k] |= node[pk->outputs.at[i]->id];
+            if (b->home != HOME_ARENA)
+                f->wanted[k] |= b->home == HOME_OUTPUT && b->decl < 63 ? (uint64_t)1 << b->decl : ~(uint64_t)0;
+        }
+        const PlanNeeds needs = plan_needs(f->arena, p, pk);
+        for (int i = 0; i < needs.n; i++) node[needs.at[i]->id] |= f->wanted[k];
+    }
+}
+
+static bool can_be_member(const Families *f, const PlanKernel *k) {
+    if (k->kind != KERNEL_CONTRACT || k->sample || k->workspace || !contract_is_product(k->nodes.at[0].node))
+        return false;
+    for (int i = 0; i < k->outputs.n; i++)
+        if (f->p->buffer[k->outputs.at[i]->id].home == HOME_OUTPUT) return false;
+    return k->p->rank < GRID_AXES && k->outputs.n > 0;
+}
+
+/* Whether the value is computed from the buffer, within the kernel. */
+static bool reaches(const PlanKernel *k, const Node *n, const Node *buffer) {
+    if (n == buffer) return true;
+    for (int i = 0; i < k->reads.n; i++)
+        if (k->reads.at[i] == n) return false;
+    for (int i = 0; i < n->n_in; i++)
+        if (reaches(k, n->in[i], buffer)) return true;
+    return false;
+}
+
+static bool share_operand(const PlanKernel *a, const PlanKernel *b) {
+    const Node *product = a->nodes.at[0].node;
+    for (int i = 0; i < a->reads.n; i++) {
+        const Node *x = a->reads.at[i];
+        if (x == b->reads.at[i] && x->shape->rank > 1 &&
+            (reaches(a, product->in[0], x) || reaches(a, product->in[1], x)))
+            return true;
+    }
+    return false;
+}
+
+static int members(const Families *f, int head, int *last) {
+    int n = 1;
+    for (*last = head; f->next[*last] >= 0; n++) *last = f->next[*last];
+    return n;
+}
+
+static void count_back(Families *f, int low, int high) {
+    for (int k = low + 1; k <= high; k++) f->back[k]++;
+}
+
+static void find_back(Families *f, int n) {
+    f->back = ARENA_ARRAY(f->arena, int, n + 1);
+    for (int k = 0; k < n; k++)
+        for (int i = f->graph.first[k]; i < f->graph.first[k + 1]; i++) count_back(f, f->graph.succ[i] / 2, k);
+}
+
+/* The first kernel from which no way goes back to the family: nearly all go up, so that a search need not look at all
+ * that comes after. */
+static int beyond(const Families *f, int head) {
+    int last;
+    members(f, head, &last);
+    do last++;
+    while (last < f->p->kernels.n && f->back[last] > 0);
+    return last;
+}
+
+/* Is there a way from one family to another, by what must run before what? */
+static bool leads_to(Families *f, int from, int to) {
+    const int end = beyond(f, to);
+    f->now++;
+    f->pending.n = 0;
+    vec_push(f->arena, f->pending, from);
+    f->stamp[from] = f->now;
+    while (f->pending.n) {
+        for (int k = f->pending.at[--f->pending.n]; k >= 0; k = f->next[k])
+            for (int i = f->graph.first[k]; i < f->graph.first[k + 1]; i++) {
+                const int head = f->head[f->graph.succ[i] / 2];
+                if (head == to) return true;
+                if (head >= end || f->stamp[head] == f->now) continue;
+                f->stamp[head] = f->now;
+                vec_push(f->arena, f->pending, head);
+            }
+    }
+    return false;
+}
+
+/* Tensor maps of all members, of two factors for each product and of a result, are parameters of one kernel. */
+static bool maps_fit(const PlanKernel *k, int n) {
+    int products = 1;
+    for (int i = 0; i < k->nodes.n; i++) products += k->nodes.at[i].part == PART_ONTO;
+    return n <= MOST_MEMBERS && n * (2 * products + 1) <= FUSEC_MAX_MAPS;
+}
+
+static bool joins(Families *f, int head, int k) {
+    const PlanKernel *a = &f->p->kernels.at[head], *b = &f->p->kernels.at[k];
+    int last;
+    if (a->phase != b->phase || a->nodes.at[0].node->remat != b->nodes.at[0].node->remat) return false;
+    if (f->wanted[head] != f->wanted[k] || !maps_fit(a, members(f, head, &last) + 1)) return false;
+    if (!kernels_equal(f->finder, head, k) || !share_operand(a, b)) return false;
+    if (leads_to(f, head, k) || leads_to(f, k, head)) return false;
+    f->next[last] = k;
+    f->head[k] = head;
+    count_back(f, last, k);
+    return true;
+}
+
+/* ---- the new plan ------------------------------------------------------------------------------------------------ */
+typedef VEC(Node *) Nodes;
+typedef VEC(int) Counts;
+
+/* What is the same in all members stands once, what is not as often as there are members. */
+static void gather(Families *f, const int *member, int n, bool outputs, Nodes *nodes, Counts *family) {
+    const PlanKernel *first = &f->p->kernels.at[member[0]];
+    for (int i = 0; i < (outputs ? first->outputs.n : first->reads.n); i++) {
+        bool one = true;
+        Node *x[MOST_MEMBERS];
+        for (int m = 0; m < n; m++) {
+            const PlanKernel *k = &f->p->kernels.at[member[m]];
+            x[m] = outputs ? k->outputs.at[i] : k->reads.at[i];
+            one &= x[m] == x[0];
+        }
+        for (int m = 0; m < (one ? 1 : n); m++) {
+            vec_push(f->p->arena, *nodes, x[m]);
+            vec_push(f->p->arena, *family, one || m ? 0 : n);
+        }
+    }
+}
+
+static PlanKernel family_of(Families *f, int head) {
+    PlanKernel k = f->p->kernels.at[head];
+    Nodes reads = {0}, outputs = {0};
+    Counts family = {0};
+    int member[MOST_MEMBERS], n = 0;
+    for (int m = head; m >= 0; m = f->next[m]) member[n++] = m;
+    gather(f, member, n, false, &reads, &family);
+    gather(f, member, n, true, &outputs, &family);
+    k.members = n;
+    k.family = family.at;
+    memcpy(&k.reads, &reads, sizeof reads);
+    memcpy(&k.outputs, &outputs, sizeof outputs);
+    return k;
+}
+
+static void renumber(const Families *f) {
+    Plan *p = f->p;
+    int *number = ARENA_ARRAY(f->arena, int, p->kernels.n + 1), n = 0;
+    PlanKernel *kernels = ARENA_ARRAY(p->arena, PlanKernel, p->kernels.n + 1);
+    for (int k = 0; k < p->kernels.n; k++) {
+        number[k] = f->head[k] == k ? n : number[f->head[k]];
+        if (f->head[k] == k) kernels[n++] = f->next[k] < 0 ? p->kernels.at[k] : family_of((Families *)f, k);
+    }
+    for (int i = 0; i < p->graph->nodes.n; i++) {
+        if (p->kernel_of[i] >= 0) p->kernel_of[i] = number[p->kernel_of[i]];
+        if (p->buffer[i].writer >= 0) p->buffer[i].writer = number[p->buffer[i].writer];
+    }
+    memcpy(p->kernels.at, kernels, sizeof *kernels * (size_t)n);
+    p->kernels.n = n;
+}
+
+void pass_family(PassContext *c, Plan *p) {
+    const int n = p->kernels.n;
+    Families f = {.arena = c->arena, .p = p, .graph = kernel_graph(c->arena, p), .finder = kernel_finder(c->arena, p)};
+    if (n < 2 || !target_has_families(c->target) || c->disabled[PASS_family] || c->disabled[PASS_fuse]) return;
+    f.head = ARENA_ARRAY(c->arena, int, n + 1);
+    f.next = ARENA_ARRAY(c->arena, int, n + 1);
+    f.stamp = ARENA_ARRAY(c->arena, int, n + 1);
+    f.wanted = ARENA_ARRAY(c->arena, uint64_t, n + 1);
+    for (int k = 0; k < n; k++) f.head[k] = k, f.next[k] = -1;
+    find_back(&f, n);
+    if (p->graph->entry == ENTRY_INFER) mark_wanted(&f);
+    for (int k = 0; k < n; k++) {
+        if (!can_be_member(&f, &p->kernels.at[k])) continue;
+        for (int h = k - 1; h >= 0 && h >= k - NEAR && f.head[k] == k; h--) {
+            if (f.head[h] != h || !can_be_member(&f, &p->kernels.at[h]) || !joins(&f, h, k)) continue;
+            if (c->fired) c->fired[RULE_FUSION + FUSION_family]++;
+        }
+    }
+    renumber(&f);
+}

@@ -1,0 +1,327 @@
+/* fuse: partitions the graph into kernels.
+ *
+ * Needs: a canonical graph without GRADIENT nodes.  Keeps: the graph, but for copies it appends where
+ * one value has two homes.  Gives: Plan.kernels (nodes, index space, reads, outputs) and homes.
+ *
+ * First, which nodes are CANDIDATES for memory: reductions and contractions; values with several
+ * readers that are expensive to recompute; what a contraction or windows read again and again; results.
+ * All others are inlined into whoever reads them.  Then every candidate, in graph order, joins the
+ * newest kernel it fits, or opens one.  A kernel's number is above those it reads from, so that the
+ * partition has no cycles.  A candidate that only its own kernel reads never reaches memory.  A concatenation in memory
+ * is in no kernel: those of its parts write it (fuse_parts.c). */
+#include "passes/plan/fuse.h"
+#include "ir/node_pool.h"
+#include "passes/plan/per_sample.h"
+#include <assert.h>
+#include <string.h>
+
+static void tally(const Fuse *f, FusionId id) {
+    if (f->fired) f->fired[RULE_FUSION + id]++;
+}
+
+/* ---- results: one home each --------------------------------------------------------------------- */
+static Node *append_copy(Graph *g, Node *v) {
+    Node *copy = graph_node(g, OP_RESHAPE, 1, &v, NULL, v->dtype, *v->shape);
+    copy->phase = v->phase;
+    copy->loc = v->loc;
+    return copy;
+}
+
+/* A value that is a source, has another result, or is an output or a gradient that others read too (the caller may not
+ * want the output, whose pointer is NULL then; a gradient may be added to what is there) is copied into its further
+ * home.  Returns how many copies. */
+static int separate_results(Graph *g, Arena *a) {
+    const Uses uses = graph_uses(a, g);
+    const int before = g->nodes.n;
+    int copies = 0;
+    bool *taken = ARENA_ARRAY(a, bool, before);
+    int *homes = ARENA_ARRAY(a, int, before);
+    for (int i = 0; i < g->results.n; i++) homes[g->results.at[i].value->id]++;
+    for (int i = 0; i < g->results.n; i++) {
+        Result *r = &g->results.at[i];
+        Node *v = r->value;
+        const bool read = uses.first[v->id + 1] > uses.first[v->id] || homes[v->id] > 1;
+        const bool shared = read && (r->kind == RESULT_OUTPUT || r->kind == RESULT_GRAD);
+        if (op_is_memory(v->op) || taken[v->id] || shared) r->value = append_copy(g, v), copies++;
+        else taken[v->id] = true;
+    }
+    return copies;
+}
+
+/* Entry infer leaves out what only unwanted outputs need, and the inputs only that reads: what is computed together
+ * must be needed by the same outputs. */
+static void mark_wanted(Fuse *f, const Graph *g) {
+    for (int i = 0; i < g->results.n; i++) {
+        const Result *r = &g->results.at[i];
+        f->wanted[r->value->id] |= r->kind != RESULT_OUTPUT ? ~(uint64_t)0 : (uint64_t)1 << (r->decl < 63 ? r->decl : 63);
+    }
+    for (int i = f->n - 1; i >= 0; i--)
+        for (int k = 0; k < g->nodes.at[i]->n_in; k++) f->wanted[g->nodes.at[i]->in[k]->id] |= f->wanted[i];
+}
+
+/* ---- kernels ------------------------------------------------------------------------------------------ */
+static const FusionId opens[] = {[KERNEL_MAP] = FUSION_new_map, [KERNEL_ROW] = FUSION_new_row,
+                                 [KERNEL_CONTRACT] = FUSION_new_contract, [KERNEL_SCAN] = FUSION_new_scan,
+                                 [KERNEL_SCATTER] = FUSION_new_scatter};
+
+/* What a heavy node reads through nodes without memory is computed as it is read. */
+static void count_prologue(const Fuse *f, const Node *n) {
+    bool any = false;
+    for (int k = 0; k < n->n_in; k++) any |= !f->candidate[n->in[k]->id] && !op_is_memory(n->in[k]->op);
+    if (!any || !fuse_is_heavy(n)) return;
+    tally(f, n->op == OP_CONTRACT      ? FUSION_contract_prologue
+             : n->op == OP_SCAN        ? FUSION_scan_prologue
+             : n->op == OP_SCATTER_ADD ? FUSION_scatter_prologue
+                                       : FUSION_row_prologue);
+}
+
+static PlanKernel new_kernel(const Fuse *f, const Node *n) {
+    PlanKernel k = {.kind = KERNEL_MAP, .p = n->shape, .r = &scalar_shape, .phase = n->phase};
+    if (n->op == OP_SCAN) k.kind = KERNEL_SCAN;
+    else if (n->op == OP_SCATTER_ADD) k.kind = KERNEL_SCATTER;
+    else if (fuse_is_heavy(n) && n->op == OP_CONTRACT) k.kind = KERNEL_CONTRACT;
+    else if (op_info[n->op].cls == CLASS_REDUCE) {
+        const Shape rows = access_reduced(n);
+        k.kind = KERNEL_ROW;
+        k.r = node_pool_shape(f->graph->pool, &rows);
+    }
+    return k;
+}
+
+static void add_read(Arena *a, PlanKernel *k, Node *n) {
+    for (int i = 0; i < k->reads.n; i++)
+        if (k->reads.at[i] == n) return;
+    vec_push(a, k->reads, n);
+}
+
+/* The oldest kernel that may read n: the one that computes it, or a later one than those that write its parts. */
+static int readable_from(const Fuse *f, const Node *n) {
+    return f->joined[n->id] ? f->after[n->id] + 1 : f->plan->kernel_of[n->id];
+}
+
+/* Kernels worth trying: those it reads from and those that read the same memory, newest first. */
+static int kernels_to_try(const Fuse *f, const Node *n, int *kernels, int most) {
+    const AccessList *l = &f->access[n->id];
+    int floor = -1, count = 0;
+    for (int i = 0; i < l->n; i++) {
+        const int k = readable_from(f, l->at[i].node);
+        if (k > floor) floor = k;
+    }
+    for (int i = 0; i < 2 * l->n && count < most; i++) {
+        const int id = l->at[i / 2].node->id;
+        const int k = i % 2 ? f->last_reader[id] : f->plan->kernel_of[id];
+        bool known = k < 0 || k < floor;
+        for (int j = 0; j < count; j++) known |= kernels[j] == k;
+        if (known) continue;
+        int at = count++;
+        while (at > 0 && kernels[at - 1] < k) kernels[at] = kernels[at - 1], at--;
+        kernels[at] = k;
+    }
+    return count;
+}
+
+/* What grows in memory sample by sample must not be what is read, and is rounded each time; threads of a program would
+ * have to wait for each other's stores. */
+static int sample_of(const Fuse *f, const Node *n) {
+    const int loop = per_sample_loop(f->data, n);
+    if (loop < 0 || loop < n->attr->contract->n_out) return 1 + loop;
+    if (f->threads > 1) return 0;
+    for (int i = 0; i < f->graph->results.n; i++) {
+        const Result *r = &f->graph->results.at[i];
+        if (r->value == n && (r->kind == RESULT_PARAM || r->kind == RESULT_STATE)) return 0;
+    }
+    return dtype_is_low(n->dtype) ? 0 : 1 + loop;
+}
+
+/* That of the other term of a sum of products, if all that n reads is there before. */
+static int kernel_to_add_to(const Fuse *f, const Node *n, int *kernels) {
+    const Node *add = fuse_sum_with(f, n);
+    if (!add) return 0;
+    kernels[0] = f->plan->kernel_of[add->in[add->in[0] == n]->id];
+    for (int i = 0; i < f->access[n->id].n; i++)
+        if (readable_from(f, f->access[n->id].at[i].node) >= kernels[0] + f->joined[f->access[n->id].at[i].node->id]) return 0;
+    return kernels[0] >= 0;
+}
+
+static void assign(Fuse *f, Node *n) {
+    PlanNode pn;
+    int tries[16], k = -1;
+    const bool alone = !f->merge || fuse_is_copy(f, n) || n->op == OP_SCATTER_ADD || n->op == OP_SCAN;
+    const int count = alone ? 0 : n->op == OP_CONTRACT && fuse_is_heavy(n) ? kernel_to_add_to(f, n, tries) : kernels_to_try(f, n, tries, 16);
+    for (int i = 0; i < count && k < 0; i++) {
+        const PlanKernel *at = &f->plan->kernels.at[tries[i]];
+        if (n->remat && at->nodes.at[0].node->remat != n->remat) continue; /* or it would be computed, and kept, too early */
+        const FusionId how = at->phase <= n->phase ? fuse_try_join(f, &f->plan->kernels.at[tries[i]], n, &pn) : FUSION_COUNT;
+        if (how == FUSION_COUNT) continue;
+        tally(f, how);
+        k = tries[i];
+    }
+    count_prologue(f, n);
+    if (k < 0) {
+        k = f->plan->kernels.n;
+        vec_push(f->arena, f->plan->kernels, new_kernel(f, n));
+        if (f->data) f->plan->kernels.at[k].sample = sample_of(f, n);
+        pn = fuse_plain(n);
+        tally(f, opens[f->plan->kernels.at[k].kind]);
+    }
+    PlanKernel *kernel = &f->plan->kernels.at[k];
+    assert((pn.part == PART_VALUE || kernel->kind == KERNEL_CONTRACT) && (!pn.in_row || kernel->kind == KERNEL_ROW));
+    vec_push(f->arena, kernel->nodes, pn);
+    f->plan->kernel_of[n->id] = k;
+    if (pn.part == PART_ONTO) { /* their sum is the value that there is */
+        vec_push(f->arena, kernel->nodes, fuse_plain(pn.into));
+        f->plan->kernel_of[pn.into->id] = k;
+    }
+    for (int i = 0; i < f->access[n->id].n; i++) {
+        Node *a = f->access[n->id].at[i].node;
+        if (a->shape->rank > 0) f->last_reader[a->id] = k; /* a shared scalar is no reason to be computed together */
+        if (f->plan->kernel_of[a->id] != k) add_read(f->arena, kernel, a);
+    }
+}
+
+/* ---- homes ---------------------------------------------------------------------------------------------------- */
+/* In place is sound if the kernel reads the old value only at the element it writes. */
+static bool in_place_allowed(const Fuse *f, const PlanKernel *k, const PlanNode *v, Op source, int decl) {
+    for (int i = 0; i < k->nodes.n; i++) {
+        const PlanNode *pn = &k->nodes.at[i];
+        const bool reduces = op_info[pn->node->op].cls == CLASS_REDUCE;
+        for (int j = 0; j < f->access[pn->node->id].n; j++) {
+            const Access *a = &f->access[pn->node->id].at[j];
+            if (a->node->op != source || a->node->attr->decl != decl) continue;
+            for (int d = 0; d < a->node->shape->rank; d++) {
+                int at = a->axis[d];
+                if (at >= 0 && !reduces) at = pn->axis[at];
+                if (at != v->axis[d]) return false;
+            }
+        }
+    }
+    return true;
+}
+
+static void set_home(Fuse *f, const Result *r, const Node *at) {
+    static const Home homes[] = {[RESULT_OUTPUT] = HOME_OUTPUT, [RESULT_GRAD] = HOME_GRAD, [RESULT_PARAM] = HOME_PARAM,
+                                 [RESULT_STATE] = HOME_STATE};
+    PlanBuffer *b = &f->plan->buffer[at->id];
+    b->home = homes[r->kind];
+    b->decl = r->decl;
+}
+
+static bool result_in_place(const Fuse *f, const Result *r) {
+    if (r->kind != RESULT_PARAM && r->kind != RESULT_STATE) return true;
+    const PlanKernel *k = &f->plan->kernels.at[f->plan->kernel_of[r->value->id]];
+    const PlanNode *v = fuse_find_in(k, r->value);
+    return in_place_allowed(f, k, v, r->kind == RESULT_PARAM ? OP_PARAM : OP_STATE, r->decl);
+}
+
+/* In the arena; of a joined concatenation, all that lies in it. */
+static void give_memory(Fuse *f, Node *n) {
+    PlanBuffer *b = &f->plan->buffer[n->id];
+    if (b->home != HOME_NONE) return;
+    b->home = HOME_ARENA;
+    for (int k = 0; f->joined[n->id] && k < n->n_in; k++) {
+        give_memory(f, n->in[k]);
+        f->plan->buffer[n->in[k]->id].within = n;
+        tally(f, FUSION_part_in_place);
+    }
+}
+
+static void choose_homes(Fuse *f) {
+    Plan *p = f->plan;
+    for (int i = 0; i < f->n; i++) {
+        const Node *n = f->graph->nodes.at[i];
+        p->buffer[i] = (PlanBuffer){.home = HOME_NONE, .decl = n->attr->decl, .writer = p->kernel_of[i]};
+        if (op_is_memory(n->op)) p->buffer[i].home = HOME_SOURCE;
+    }
+    for (int i = 0; i < f->graph->results.n; i++) set_home(f, &f->graph->results.at[i], f->landing[i]);
+    for (int i = 0; i < p->kernels.n; i++)
+        for (int j = 0; j < p->kernels.at[i].reads.n; j++) give_memory(f, p->kernels.at[i].reads.at[j]);
+    for (int i = 0; i < p->kernels.n; i++) {
+        PlanKernel *k = &p->kernels.at[i];
+        bool grad = false;
+        for (int j = 0; j < k->nodes.n; j++) {
+            PlanNode *pn = &k->nodes.at[j];
+            pn->stored = p->buffer[pn->node->id].home != HOME_NONE;
+            grad |= p->buffer[pn->node->id].home == HOME_GRAD;
+            if (pn->stored) vec_push(f->arena, k->outputs, pn->node);
+            else tally(f, FUSION_private_value);
+        }
+        if (k->outputs.n > 1) tally(f, FUSION_several_values);
+        if (grad) add_read(f->arena, k, p->accumulate);
+    }
+}
+
+static void fuse_init(Fuse *f, PassContext *c, Graph *g) {
+    const int n = g->nodes.n;
+    Arena *a = c->arena;
+    *f = (Fuse){.arena = a, .graph = g, .merge = !c->disabled[PASS_fuse], .n = n, .fired = c->fired, .plan = ARENA_NEW(a, Plan)};
+    f->candidate = ARENA_ARRAY(a, bool, n);
+    f->output = ARENA_ARRAY(a, bool, n);
+    f->result = ARENA_ARRAY(a, bool, n);
+    f->copied = ARENA_ARRAY(a, bool, n);
+    f->access = ARENA_ARRAY(a, AccessList, n);
+    f->readers = ARENA_ARRAY(a, int, n);
+    f->last_reader = ARENA_ARRAY(a, int, n);
+    f->wanted = ARENA_ARRAY(a, uint64_t, n);
+    mark_wanted(f, g);
+    f->threads = c->target ? c->target->threads : 1;
+    f->target = c->target;
+    if (c->disabled[PASS_jacobian_gemm]) f->data = per_sample_data(a, g);
+    f->plan->arena = a;
+    f->plan->graph = g;
+    f->plan->kernel_of = ARENA_ARRAY(a, int, n);
+    f->plan->buffer = ARENA_ARRAY(a, PlanBuffer, n);
+    for (int i = 0; i < n; i++) f->last_reader[i] = f->plan->kernel_of[i] = -1;
+}
+
+/* The newest kernel that writes a part of it. */
+static void note_parts(Fuse *f, const Node *n) {
+    f->after[n->id] = -1;
+    for (int k = 0; k < n->n_in; k++) {
+        const int id = n->in[k]->id, last = f->joined[id] ? f->after[id] : f->plan->kernel_of[id];
+        if (last > f->after[n->id]) f->after[n->id] = last;
+    }
+}
+
+static void partition(Fuse *f, PassContext *c, Graph *g, Node *accumulate) {
+    fuse_init(f, c, g);
+    f->plan->accumulate = accumulate;
+    fuse_candidates(f, g);
+    for (int i = 0; i < f->n; i++) {
+        if (!f->candidate[i]) continue;
+        access_collect(f->arena, f->candidate, g->nodes.at[i], &f->access[i]);
+        for (int j = 0; j < f->access[i].n; j++) {
+            const Node *read = f->access[i].at[j].node;
+            bool repeated = false;
+            for (int l = 0; l < j; l++) repeated |= f->access[i].at[l].node == read;
+            f->readers[read->id] += !repeated;
+        }
+    }
+    for (int i = 0; i < f->n; i++) {
+        if (f->joined[i]) note_parts(f, g->nodes.at[i]);
+        else if (f->candidate[i] && f->plan->kernel_of[i] < 0) assign(f, g->nodes.at[i]);
+    }
+}
+
+Plan *pass_fuse(PassContext *c, Graph *g) {
+    Fuse f;
+    Node *accumulate = NULL;
+    const int copies = separate_results(g, c->arena);
+    for (int i = 0; i < g->nodes.n; i++)
+        if (g->nodes.at[i]->op == OP_ACCUMULATE) accumulate = g->nodes.at[i];
+    if (g->entry == ENTRY_GRAD && !accumulate)
+        accumulate = graph_node(g, OP_ACCUMULATE, 0, NULL, NULL, DT_I32, shape_scalar());
+    fuse_separate_parts(c, g);
+    partition(&f, c, g, accumulate);
+    /* Updates that cannot go in place are computed aside and copied over; then all can. */
+    bool again = false;
+    for (int i = 0; i < g->results.n; i++)
+        if (!result_in_place(&f, &g->results.at[i])) {
+            g->results.at[i].value = append_copy(g, g->results.at[i].value);
+            tally(&f, FUSION_update_aside);
+            again = true;
+        }
+    if (again) partition(&f, c, g, accumulate);
+    choose_homes(&f);
+    for (int i = 0; i < copies; i++) tally(&f, FUSION_copied_result);
+    return f.plan;
+}

@@ -1,0 +1,55 @@
+/* Within the pass fuse: its state, which values are candidates for memory, which kernel a candidate joins. */
+#ifndef FUSEC_PASSES_FUSE_H
+#define FUSEC_PASSES_FUSE_H
+#include "passes/algebra/access.h"
+#include "passes/pass.h"
+
+typedef struct Fuse {
+    Arena *arena;
+    Plan *plan;
+    Graph *graph;
+    bool merge;          /* false: -fno-fuse, a kernel per candidate */
+    bool *candidate;     /* by node id */
+    bool *output;        /* is an OUTPUT result */
+    bool *result;
+    Node **landing;      /* by result: the node that is computed into its home */
+    bool *copied;        /* has memory: a result is nothing but its copy, or it is an image that products read */
+    AccessList *access;  /* by node id, of candidates */
+    int *readers;        /* how many candidates read it */
+    int *last_reader;    /* newest kernel that reads it, or -1 */
+    uint32_t *fired;     /* NULL, or a counter per rule */
+    uint64_t *wanted;    /* by node id, entry infer: the outputs that need it (64 and later share a bit) */
+    const bool *data;    /* -fno-jacobian-gemm, by node id: it depends on an input; else NULL */
+    int threads;         /* of a program */
+    const Target *target;
+    Uses uses;
+    bool *joined;        /* by node id: a concatenation in memory that the kernels of its parts write */
+    Node **within;       /* by node id: the joined one whose part it is, or NULL */
+    int *after;          /* by node id, of joined ones: the newest kernel that writes a part */
+    bool *adds;          /* by node id: the sum of products that fuse puts into one kernel */
+    int n;               /* nodes */
+} Fuse;
+
+/* ---- fuse_candidates.c -------------------------------------------------------------------------------------------- */
+void fuse_candidates(Fuse *f, const Graph *g); /* fills f->candidate, and what it is chosen by */
+bool fuse_is_heavy(const Node *n);             /* a reduction, or a sum of products */
+bool fuse_is_copy(const Fuse *f, const Node *n);
+int fuse_users(const Uses *u, const Node *n);
+
+/* What products and scatters read again and again, themselves or through movement, by node id. */
+bool *fuse_rereads(Arena *a, const Graph *g, const Uses *uses);
+
+/* ---- fuse_parts.c ------------------------------------------------------------------------------------------------- */
+/* Gives each part of a concatenation that will be joined a value that nothing else needs elsewhere: copies, where it must. */
+void fuse_separate_parts(PassContext *c, Graph *g);
+void fuse_join_parts(Fuse *f); /* fills f->joined and f->within */
+
+/* ---- fuse_join.c -------------------------------------------------------------------------------------------------- */
+/* How node n joins the kernel, as pn; FUSION_COUNT where it does not fit. */
+FusionId fuse_try_join(const Fuse *f, PlanKernel *k, Node *n, PlanNode *pn);
+PlanNode fuse_plain(Node *n); /* over the kernel's parallel dims, in order */
+const PlanNode *fuse_find_in(const PlanKernel *k, const Node *n);
+/* The sum of products that is all that reads n, and is put into one kernel; NULL: there is none. */
+Node *fuse_sum_with(const Fuse *f, const Node *n);
+
+#endif

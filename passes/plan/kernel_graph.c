@@ -1,0 +1,76 @@
+/* The DAG of kernels: data edges, and anti-dependencies of in-place updates. */
+#include "passes/plan/kernel_graph.h"
+
+static void add_needs(Arena *a, const Plan *p, Node *x, PlanNeeds *list) {
+    if (!plan_is_joined(p, x)) {
+        vec_push(a, *list, x);
+        return;
+    }
+    for (int i = 0; i < x->n_in; i++) add_needs(a, p, x->in[i], list);
+}
+
+PlanNeeds plan_needs(Arena *a, const Plan *p, const PlanKernel *k) {
+    PlanNeeds list = {0};
+    for (int i = 0; i < k->reads.n; i++) add_needs(a, p, k->reads.at[i], &list);
+    return list;
+}
+
+typedef struct Edge {
+    int from, to;
+    bool soft;
+} Edge;
+typedef VEC(Edge) EdgeList;
+
+/* Kernels that read the old value of each parameter and state, by decl. */
+typedef VEC(int) KernelList;
+
+static void collect_readers(Arena *a, const Plan *p, KernelList *params, KernelList *states) {
+    for (int k = 0; k < p->kernels.n; k++) {
+        const PlanKernel *pk = &p->kernels.at[k];
+        for (int i = 0; i < pk->reads.n; i++) {
+            const Node *x = pk->reads.at[i];
+            KernelList *l = x->op == OP_PARAM   ? &params[x->attr->decl]
+                            : x->op == OP_STATE ? &states[x->attr->decl]
+                                                : NULL;
+            if (l && (!l->n || vec_last(*l) != k)) vec_push(a, *l, k);
+        }
+    }
+}
+
+static EdgeList collect_edges(Arena *a, const Plan *p) {
+    EdgeList edges = {0};
+    KernelList *params = ARENA_ARRAY(a, KernelList, p->graph->model->params.n + 1);
+    KernelList *states = ARENA_ARRAY(a, KernelList, p->graph->model->states.n + 1);
+    collect_readers(a, p, params, states);
+    for (int k = 0; k < p->kernels.n; k++) {
+        const PlanKernel *pk = &p->kernels.at[k];
+        const PlanNeeds needs = plan_needs(a, p, pk);
+        for (int i = 0; i < needs.n; i++) {
+            int writer = p->buffer[needs.at[i]->id].writer;
+            if (writer >= 0 && writer != k) vec_push(a, edges, ((Edge){writer, k, false}));
+        }
+        for (int i = 0; i < pk->outputs.n; i++) {
+            const PlanBuffer *b = &p->buffer[pk->outputs.at[i]->id];
+            const KernelList *l = b->home == HOME_PARAM   ? &params[b->decl]
+                                  : b->home == HOME_STATE ? &states[b->decl]
+                                                          : NULL;
+            for (int j = 0; l && j < l->n; j++)
+                if (l->at[j] != k) vec_push(a, edges, ((Edge){l->at[j], k, true}));
+        }
+    }
+    return edges;
+}
+
+KernelGraph kernel_graph(Arena *a, const Plan *p) {
+    EdgeList e = collect_edges(a, p);
+    int n = p->kernels.n;
+    KernelGraph g = {n, ARENA_ARRAY(a, int, n + 2), ARENA_ARRAY(a, int, e.n + 1), ARENA_ARRAY(a, int, n + 1),
+                     ARENA_ARRAY(a, int, n + 1)};
+    for (int i = 0; i < e.n; i++) g.first[e.at[i].from + 2]++;
+    for (int k = 1; k <= n; k++) g.first[k + 1] += g.first[k];
+    for (int i = 0; i < e.n; i++) {
+        g.succ[g.first[e.at[i].from + 1]++] = e.at[i].to * 2 + e.at[i].soft;
+        (e.at[i].soft ? g.soft : g.hard)[e.at[i].to]++;
+    }
+    return g;
+}

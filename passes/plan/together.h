@@ -1,0 +1,27 @@
+/* Products that one kernel computes together with other sums: pass_together brings them side by side in the graph, fuse
+ * makes one kernel of them, split leaves their sums whole.  The questions here are asked by all three. */
+#ifndef FUSEC_PASSES_TOGETHER_H
+#define FUSEC_PASSES_TOGETHER_H
+#include "ir/target.h"
+#include "passes/pass.h"
+
+/* A product whose loop over what is summed can do more than one thing: two whole operands, its result carried in f32.
+ */
+bool product_shares(const Node *n);
+
+/* Do the loops of both results stand in rows, columns and batches alike? */
+bool products_alike(const Node *a, const Node *b);
+
+/* sum: of an operand of the product, over all that the product sums.  Returns which operand, -1 if of none; sets
+ * loop[d]: the product's loop for each dim of the sum's result.  Where both operands are one tensor, the dims tell
+ * which it is. */
+int sum_rides(const Node *sum, const Node *product, int8_t *loop);
+
+/* Are both multiplied by the same instructions, so that one can go on in the other's accumulators? */
+bool target_adds_up(const Target *t, const Node *a, const Node *b);
+
+/* On a GPU the update of what was summed, beside that of the product, takes more registers than a thread has; where a
+ * program has one row nothing is gained: what is read again is near, and the code of both is longer. */
+bool target_takes_sums(const Target *t);
+
+#endif
