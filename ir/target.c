@@ -3,10 +3,25 @@
 #include <stddef.h>
 #include <string.h>
 
+static const Device devices[] = {
+#define DEVICE(b, file, gpu, cpu, grid, written, copies, sums, added, products) \
+    [BACKEND_##b] = {.suffix = file, \
+                     .is_gpu = gpu, \
+                     .is_cpu = cpu, \
+                     .has_grid = grid, \
+                     .as_written = written, \
+                     .copies_inputs = copies, \
+                     .takes_sums = sums, \
+                     .most_added = added, \
+                     .most_products = products},
+#include "ir/targets.def"
+};
+
 const Target targets[] = {
 #define TARGET(n, b, flops, matrix, bytes, shared, fast, thr, vec, tile, sms, wgmma, aligned, part) \
     {.name = #n,                                         \
      .backend = BACKEND_##b,                             \
+     .device = &devices[BACKEND_##b], \
      .gflops_f32 = flops,                                \
      .gflops_matrix = matrix,                            \
      .gbytes_per_s = bytes,                              \
@@ -20,7 +35,6 @@ const Target targets[] = {
      .align = aligned, \
      .part_align = part},
 #include "ir/targets.def"
-#undef TARGET
 };
 const int n_targets = sizeof targets / sizeof targets[0];
 

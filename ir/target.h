@@ -5,16 +5,22 @@
 #include <stdint.h>
 
 typedef enum { BACKEND_NVPTX, BACKEND_HOST, BACKEND_C99 } Backend;
+typedef struct Device { /* of a back end: targets.def */
+    const char *suffix;
+    bool is_gpu, is_cpu, has_grid, as_written, copies_inputs, takes_sums;
+    int most_added, most_products;
+} Device;
 typedef struct Target {
     const char *name;
     Backend backend;
+    const Device *device;
     double gflops_f32, gflops_matrix; /* peaks; of f16 matrices, of pairs of bf16 */
     double gbytes_per_s, shared_gbytes_per_s;
     int64_t fast_bytes;
     int threads;       /* per program */
     int vector_bytes;  /* widest useful access */
     int max_tile;      /* most elements of one tile */
-    int cores;         /* GPU: multiprocessors */
+    int cores;         /* GPU: multiprocessors; host: taken for a machine's */
     int align;         /* bytes: of regions, tensors and arena buffers */
     int part_align;    /* bytes: where a part of a tensor begins that is addressed as one */
     bool has_wgmma;    /* GPU: matrix instructions of warpgroups, and the engine that fetches for them */
@@ -23,6 +29,7 @@ extern const Target targets[];
 extern const int n_targets;
 const Target *target_find(const char *name); /* NULL if unknown */
 static inline double target_ridge(const Target *t) { return t->gflops_f32 / t->gbytes_per_s; } /* FLOP per byte */
+static inline bool target_has_lanes(const Target *t) { return t->vector_bytes > 4; } /* of f32 */
 /* NULL, no target yet: anywhere. */
 static inline int target_part_align(const Target *t) { return t ? t->part_align : 1; }
 

@@ -125,7 +125,7 @@ static bool pays(const PassContext *c, const Graph *g, const Member *m, int n) {
                   shared = shape_elements(*x->in[1 - m->operand]->shape),
                   part = whole / x->in[m->operand]->shape->dim[m->dim].bound;
     const bool keeps =
-        (g->entry == ENTRY_GRAD || g->entry == ENTRY_STEP) && c->target && c->target->backend != BACKEND_C99;
+        (g->entry == ENTRY_GRAD || g->entry == ENTRY_STEP) && c->target && !c->target->device->as_written;
     if (n < 2 || !step_of(m, n) || c->checkpoint != CHECKPOINT_NONE) return false;
     return shared >= part + result && (keeps || n * result <= whole + shared);
 }

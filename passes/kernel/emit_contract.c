@@ -83,7 +83,7 @@ static int emit_view(Emitter *e, Node *n, const Index *const *idx, int mask) {
     return where < 0 ? v : emit_select(e, where, v, tile_const(&e->b, n->dtype, 0));
 }
 
-static bool stages(const Emitter *e) { return e->context->target->backend == BACKEND_NVPTX; }
+static bool stages(const Emitter *e) { return e->context->target->device->is_gpu; }
 
 static int contract_body(Emitter *e, Node *n, const Index *const *loop, int mask, int n_axes, const int *axes,
                          int carry) {

@@ -88,16 +88,8 @@ int emit_reduce_over(Emitter *e, Op op, int v, int n, const int *axes) {
 }
 
 /* ---- long sums ---------------------------------------------------------------------------------------------- */
-int emit_most_added(Backend backend, bool products) {
-    switch (backend) {
-    case BACKEND_C99: return products ? 2048 : 512;
-    case BACKEND_HOST: return products ? 512 : 64;
-    default: return 512;
-    }
-}
-
 bool emit_sum_is_long(const Emitter *e, int n_axes, const int *axes, bool products) {
-    const Backend backend = e->context->target ? e->context->target->backend : BACKEND_HOST;
+    const Target *t = e->context->target;
     double terms = 1, steps = 1;
     for (int i = 0; i < n_axes; i++) {
         if (axes[i] < 0 || e->k->axes.at[axes[i]].kind != AXIS_LOOP) continue;
@@ -105,7 +97,7 @@ bool emit_sum_is_long(const Emitter *e, int n_axes, const int *axes, bool produc
         terms *= (double)a->extent.bound;
         steps *= (double)((a->extent.bound + a->step - 1) / a->step);
     }
-    return steps > 1 && (backend == BACKEND_C99 ? terms : steps) > emit_most_added(backend, products);
+    return steps > 1 && (target_has_lanes(t) ? steps : terms) > (products ? t->device->most_products : t->device->most_added);
 }
 
 /* x - lost is added; (sum - carry) - that is what the sum has more than it should.  Not of an infinite sum, of which
@@ -127,7 +119,7 @@ static void reduce_axes(Emitter *e, const Node *n, const Index **in, int *axes) 
     const Shape *from = n->in[0]->shape;
     const Shape reduced = access_reduced(n);
     const bool row = e->pk->kind == KERNEL_ROW && e->plan->kernel_of[n->id] == (int)(e->pk - e->plan->kernels.at);
-    int budget = target_of(e)->backend == BACKEND_NVPTX ? 64 : 256, step[MAX_RANK];
+    int budget = target_of(e)->device->is_gpu ? 64 : 256, step[MAX_RANK];
     for (int i = n->attr->n_axes - 1; i >= 0; i--) { /* most of it for the innermost, where neighbours in memory are */
         step[i] = 1;
         while (step[i] * 2 <= budget && step[i] < from->dim[n->attr->axes[i]].bound) step[i] *= 2;

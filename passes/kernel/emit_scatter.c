@@ -16,11 +16,11 @@ typedef struct Scatter {
     int carries;               /* 1: the sum; 2: and what is lost in it, since one element may be sent many terms */
 } Scatter;
 
-/* Portable C has no lanes: it walks the positions one by one. */
+/* Without lanes it walks the positions one by one. */
 static int block_of(const Scatter *s) {
     const Target *t = s->e->context->target;
-    const int most = t->backend == BACKEND_NVPTX ? 1024 : 256;
-    if (s->r == 0 || t->backend == BACKEND_C99) return 1;
+    const int most = t->device->is_gpu ? 1024 : 256;
+    if (s->r == 0 || !target_has_lanes(t)) return 1;
     int block = 1;
     while (block < most && 8 * block < t->max_tile && block < s->ids->shape->dim[s->r - 1].bound) block *= 2;
     return block > 4 ? block : 1;
@@ -84,10 +84,12 @@ static void add_block(Scatter *s, const Index *start, const int *carry, int *res
     emit_endif(e, &sent, result, result);
 }
 
+enum { MOST_BY_ONE_LANE = 512 }; /* as Device.most_added where there is one lane: one adds all that is sent to an element */
+
 static int carries_of(const Scatter *s) {
     double positions = 1;
     for (int d = 0; d < s->r; d++) positions *= (double)s->ids->shape->dim[d].bound;
-    return 1 + (s->as == DT_F32 && positions > emit_most_added(BACKEND_C99, false)); /* one lane adds all */
+    return 1 + (s->as == DT_F32 && positions > MOST_BY_ONE_LANE);
 }
 
 void emit_scatter(Emitter *e, Node *n) {

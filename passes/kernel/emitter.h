@@ -101,10 +101,6 @@ int emit_reduce_over(Emitter *e, Op op, int v, int n, const int *axes);
  * itself, and what is lost when it is added is carried beside (Kahan, "Further remarks on reducing truncation errors",
  * CACM 8(1), 1965).  So the error of a sum does not grow with its length (docs/numerics.md). */
 bool emit_sum_is_long(const Emitter *e, int n_axes, const int *axes, bool products);
-/* What may be added to one number before it is compensated: terms, where one lane adds them all (C), else steps of the
- * loops, of which each adds up lanes, or a thread its own, or a block of products from zero.  A running sum of 512
- * times 0.1 is 5e-6 off. */
-int emit_most_added(Backend backend, bool products);
 /* carry + x; *lost: what the sums before have lost, and then what this one has. */
 int emit_add_compensated(Emitter *e, int carry, int x, int *lost);
 /* What sums and products of values of t are carried in: f32 for low ones, so that they are rounded once. */

@@ -187,7 +187,7 @@ static void close_kernel(Emitter *e) {
 /* Programs that follow each other are tiles of one member on the host, where they find the other factor's part in the
  * core's cache; on a GPU, where they run at the same time, the same tile of each member, which read one operand. */
 static void add_members(Emitter *e, bool before_tiles) {
-    if (!e->pk->members || before_tiles != (e->context->target->backend == BACKEND_HOST)) return;
+    if (!e->pk->members || before_tiles == e->context->target->device->is_gpu) return;
     const int axis = kernel_axis(e->k, "member", AXIS_GRID, dim_fixed(e->pk->members), 1);
     e->k->axes.at[axis].family = true;
 }
@@ -312,7 +312,7 @@ static Kernel *build_kernel(Emitter *e, PlanKernel *pk, int number) {
         e->matrix.n_terms = 0;
         write_kernel(e, pk, number);
         k = e->k;
-        if (t->backend == BACKEND_NVPTX) kernel_distribute(k, t);
+        if (t->device->is_gpu) kernel_distribute(k, t);
     }
     k->slow = slow && *slow ? arena_strdup(k->arena, slow) : NULL;
     return k;

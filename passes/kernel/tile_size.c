@@ -25,6 +25,7 @@ typedef struct Limits {
     int column;    /* lanes across rows that are not contiguous */
     int m, n, k;   /* contraction tile */
     int members;   /* of the kernel, or 0 */
+    int most_products; /* Device.most_products */
     bool pow2;
 } Limits;
 
@@ -33,8 +34,7 @@ static int at_most(int n, int most) { return n < 1 ? 1 : n > most ? most : n; }
 /* Everything follows from the target's largest tile, so that tests with a small one meet every loop and edge. */
 static Limits limits_of(const Target *t) {
     const int tile = t->max_tile;
-    switch (t->backend) {
-    case BACKEND_NVPTX:
+    if (t->device->is_gpu)
         return (Limits){.map = at_most(tile / 8, 1024),
                         .row_lanes = at_most(tile / 4, 2048),
                         .span = at_most(tile / 2, 4096),
@@ -42,24 +42,25 @@ static Limits limits_of(const Target *t) {
                         .m = at_most(tile / 128, 64),
                         .n = at_most(tile / 128, 64),
                         .k = at_most(tile / 512, 16),
+                        .most_products = t->device->most_products,
                         .pow2 = true};
-    case BACKEND_HOST:
+    if (target_has_lanes(t))
         return (Limits){.map = at_most(tile / 8, 8192),
                         .row_lanes = at_most(tile / 32, 2048),
                         .span = at_most(tile / 8, 8192),
                         .column = at_most(tile / 128, 512),
                         .m = at_most(tile / 124, 528),
                         .n = at_most(tile / 128, 512),
-                        .k = at_most(tile / 256, 256)};
-    default:
-        return (Limits){.map = 1 << 30,
-                        .row_lanes = 1,
-                        .span = at_most(tile / 8, 512),
-                        .column = at_most(tile / 64, 64),
-                        .m = 1,
-                        .n = at_most(tile / 64, 64),
-                        .k = at_most(tile / 64, 64)};
-    }
+                        .k = at_most(tile / 256, 256),
+                        .most_products = t->device->most_products};
+    return (Limits){.map = 1 << 30,
+                    .row_lanes = 1,
+                    .span = at_most(tile / 8, 512),
+                    .column = at_most(tile / 64, 64),
+                    .m = 1,
+                    .n = at_most(tile / 64, 64),
+                    .k = at_most(tile / 64, 64),
+                    .most_products = t->device->most_products};
 }
 
 /* Lanes along a dim: its extent, at most `most`, a power of two where the target wants one. */
@@ -135,7 +136,7 @@ static int weight_of(const Plan *p, const PlanKernel *k, const Node *n, int *lef
 /* A map of many instructions per element gets one element per thread: more would only make the code longer. */
 static int map_elements(const Target *t, const Plan *p, const PlanKernel *k, int elements) {
     int weight = 0, left = 400;
-    if (t->backend != BACKEND_NVPTX) return elements;
+    if (!t->device->is_gpu) return elements;
     for (int i = 0; i < k->nodes.n; i++) weight += weight_of(p, k, k->nodes.at[i].node, &left);
     return weight > 48 && t->threads < elements ? t->threads : elements;
 }
@@ -365,7 +366,7 @@ static Limits stacked(const Limits *l, const Contract *c, const TileSizes *s) {
     Limits fewer = *l;
     double steps = 1;
     for (int i = c->n_out; i < c->n_loops; i++) steps *= ceil((double)c->extent[i].bound / s->k[i]);
-    if (!l->pow2 && steps > emit_most_added(BACKEND_HOST, true)) fewer.m = at_most(l->m / 4, l->m);
+    if (!l->pow2 && steps > l->most_products) fewer.m = at_most(l->m / 4, l->m);
     return fewer;
 }
 

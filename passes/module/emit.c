@@ -264,7 +264,7 @@ static void check_launch(PassContext *c, const PlanKernel *k) {
 }
 
 void pass_emit(PassContext *c, Plan *p, Module *m) {
-    for (int i = 0; i < p->kernels.n && c->target->backend != BACKEND_C99 && !c->failed; i++)
+    for (int i = 0; i < p->kernels.n && c->target->device->has_grid && !c->failed; i++)
         if (!p->kernels.at[i].same_as) check_launch(c, &p->kernels.at[i]);
     if (c->failed) return;
     Arena *scratch = arena_new();

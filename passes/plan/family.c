@@ -19,8 +19,7 @@ enum {
     GRID_AXES = 8 /* of fusec_kernel */
 };
 
-/* Portable C calls kernels one by one, whatever they are. */
-static bool target_has_families(const Target *t) { return t && t->backend != BACKEND_C99; }
+static bool target_has_families(const Target *t) { return t && t->device->has_grid; }
 
 /* ---- before fusion ----------------------------------------------------------------------------------------------- */
 static bool is_heavy(const Node *n) {

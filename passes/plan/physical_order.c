@@ -336,10 +336,10 @@ static void copy_all(Order *o) {
 Graph *pass_physical_order(PassContext *c, Graph *g) {
     const int n = g->nodes.n;
     bool any = false;
-    if (c->target->backend == BACKEND_C99) return g; /* C is reviewed, and memory counted, as the program has it */
+    if (c->target->device->as_written) return g;
     Arena *a = arena_new();
     Order o = {.g = g,
-               .copies = c->target->backend == BACKEND_HOST,
+               .copies = c->target->device->copies_inputs,
                .leader = ARENA_ARRAY(a, int, n),
                .vote = arena_alloc(a, sizeof *o.vote * (size_t)n)};
     o.plain = ARENA_ARRAY(a, Node *, n);

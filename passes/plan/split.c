@@ -14,15 +14,11 @@
 #include <string.h>
 
 enum {
-    HOST_CORES = 16, /* a machine's cores are not known; more slices than cores cost little */
-    SHORTEST = 256,  /* steps of a product's inner loop in one slice, for tiles of the usual size */
+    SHORTEST = 256, /* steps of a product's inner loop in one slice, for tiles of the usual size */
     MOST_SLICES = 256,
 };
 
-static int64_t cores_of(const Target *t) {
-    if (!t || t->backend == BACKEND_C99) return 1;
-    return t->backend == BACKEND_HOST ? HOST_CORES : t->cores;
-}
+static int64_t cores_of(const Target *t) { return t ? t->cores : 1; }
 
 static int64_t ceil_div(int64_t a, int64_t b) { return (a + b - 1) / b; }
 
@@ -114,7 +110,7 @@ static Node *sum_outer_first(Rewriter *r, const Node *n) {
 
 Node *rule_split_sum(Rewriter *r, const Node *n) {
     const Target *t = r->target;
-    if (t && t->backend != BACKEND_NVPTX && n->dtype == DT_F32 && n->attr->n_axes > 1) {
+    if (t && !t->device->is_gpu && n->dtype == DT_F32 && n->attr->n_axes > 1) {
         Node *parts = sum_outer_first(r, n);
         if (parts) return parts;
     }
@@ -210,7 +206,7 @@ Node *rule_split_product(Rewriter *r, const Node *n) {
     if (n->shape->rank == MAX_RANK) return NULL;
     const int loop = sliced_loop(c, n->in);
     const ContractClass roles = contract_classify(c, n->in);
-    const int64_t side = t->max_tile / (t->backend == BACKEND_NVPTX ? 64 : 512), results = shape_elements(*n->shape);
+    const int64_t side = t->max_tile / (t->device->is_gpu ? 64 : 512), results = shape_elements(*n->shape);
     if (loop < 0 || roles.loop[loop] != LOOP_K || roles.k == 0 || results == 0) return NULL;
     const int64_t members = r->members ? r->members[r->at->id] : 1; /* whose tiles one kernel has */
     const int64_t tiles = members * product_tiles(c, &roles, side > 1 ? side : 1);

@@ -78,12 +78,11 @@ int sum_rides(const Node *sum, const Node *product, int8_t *loop) {
 }
 
 bool target_adds_up(const Target *t, const Node *a, const Node *b) {
-    if (!t || t->backend != BACKEND_NVPTX || !matrix_takes(t, a))
-        return !t || t->backend != BACKEND_NVPTX || !matrix_takes(t, b);
+    if (!t || !matrix_takes(t, a)) return !t || !matrix_takes(t, b);
     return matrix_takes(t, b) && a->in[0]->dtype == b->in[0]->dtype;
 }
 
-bool target_takes_sums(const Target *t) { return !t || t->backend == BACKEND_HOST; }
+bool target_takes_sums(const Target *t) { return !t || t->device->takes_sums; }
 
 /* ---- moving ------------------------------------------------------------------------------------------------------ */
 typedef struct Together {

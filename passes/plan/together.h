@@ -20,8 +20,7 @@ int sum_rides(const Node *sum, const Node *product, int8_t *loop);
 /* Are both multiplied by the same instructions, so that one can go on in the other's accumulators? */
 bool target_adds_up(const Target *t, const Node *a, const Node *b);
 
-/* On a GPU the update of what was summed, beside that of the product, takes more registers than a thread has; where a
- * program has one row nothing is gained: what is read again is near, and the code of both is longer. */
+/* Device.takes_sums; of no target yet, true. */
 bool target_takes_sums(const Target *t);
 
 #endif

@@ -87,7 +87,7 @@ Module *trial_compile(Arena *a, const Trial *t, const char *target, uint32_t *fi
     Refusal refusal = {.arena = a};
     PassContext c = test_context(a, target);
     Target tiny = *c.target;
-    if (t->max_tile) tiny.max_tile = tiny.backend == BACKEND_NVPTX ? 512 : t->max_tile;
+    if (t->max_tile) tiny.max_tile = tiny.device->is_gpu ? 512 : t->max_tile;
     if (t->max_tile) c.target = &tiny;
     c.checkpoint = t->checkpoint;
     c.placing = t->placing;

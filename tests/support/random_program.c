@@ -21,7 +21,7 @@ RandomProgram random_program(Arena *a, uint64_t seed, const char *target) {
     c.checkpoint = test_below(&r, 4) == 0 ? CHECKPOINT_SQRT : CHECKPOINT_NONE;
     c.report = refused;
     Target small = *c.target;
-    small.max_tile = small.backend == BACKEND_NVPTX ? 512 : max_tile;
+    small.max_tile = small.device->is_gpu ? 512 : max_tile;
     if (tiny) c.target = &small;
     RandomProgram p = {.entry = entries[seed % 3]};
     Graph *graphs[ENTRY_COUNT] = {NULL};

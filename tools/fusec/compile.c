@@ -94,7 +94,7 @@ static bool emit_ll(Compile *c) {
     const HostOptions ho = host_options(c->o);
     const NvptxOptions no = {.arch = c->target->name};
     char *text, *why;
-    const bool gpu = c->target->backend == BACKEND_NVPTX;
+    const bool gpu = c->target->device->is_gpu;
     if (!(gpu ? nvptx_emit_ir_text(c->m, &no, &text, &why) : host_emit_ir_text(c->m, &ho, &text, &why)))
         return back_end_failed(c, why);
     add(c, c->o->output, text, strlen(text));
@@ -192,13 +192,9 @@ static const Form *find_form(const char *path) {
 static const Target *form_target(const Options *o, const Form *form) {
     const Target *t = target_asked(o, form->target, form->emit == emit_object || form->emit == emit_ll);
     if (!t) return NULL;
-    const bool gpu = t->backend == BACKEND_NVPTX, host = t->backend == BACKEND_HOST;
-    if (gpu ? form->gpu : host ? form->host : form->c99) return t;
+    if (t->device->is_gpu ? form->gpu : t->device->is_cpu ? form->host : form->c99) return t;
     fprintf(stderr, "fusec: a %s file is not made for target %s: -o FILE%s is, or --target %s\n", form->suffix, t->name,
-            gpu    ? ".ptx"
-            : host ? ".o"
-                   : ".c",
-            form->target);
+            t->device->suffix, form->target);
     return NULL;
 }
 

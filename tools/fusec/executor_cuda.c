@@ -18,7 +18,7 @@ typedef struct CudaExecutor {
 static const char *target(const char *arch) {
     if (!arch) return "sm_80";
     const Target *t = target_find(arch);
-    return t && t->backend == BACKEND_NVPTX ? arch : NULL;
+    return t && t->device->is_gpu ? arch : NULL;
 }
 
 static const char *explain(CudaExecutor *x, fusec_status s) {

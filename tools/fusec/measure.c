@@ -121,7 +121,7 @@ int command_measure(const Options *o) {
     bool entries[ENTRY_COUNT];
     const Target *t = target_asked(o, "sm_80", false);
     if (!t) return EXIT_USAGE;
-    if (t->backend != BACKEND_NVPTX) {
+    if (!t->device->is_gpu) {
         fprintf(stderr,
                 "fusec: report --measured counts on the software GPU: --target sm_80, sm_90 or sm_90a, not %s\n",
                 t->name);

@@ -42,7 +42,7 @@ void profile_complain(Session *s, const ProfileFile *p, bool is_error, ProfileFi
 
 static bool other_target(Session *s, const ProfileFile *p, const Target *t) {
     const char *was = p->profile.field[PROFILE_TARGET], *measure = "";
-    if (t->backend == BACKEND_NVPTX)
+    if (t->device->is_gpu)
         measure = arena_printf(s->arena, "; or measure with `fusec tune --target %s` into another file", t->name);
     profile_complain(s, p, true, PROFILE_TARGET,
                      arena_printf(s->arena, "the profile is for target %s, this compile for %s", was, t->name),
@@ -68,7 +68,7 @@ static bool other_gpu(Session *s, const ProfileFile *p, const Target *t) {
 bool profile_suits(Session *s, const ProfileFile *p, const Target *t) {
     const char *const *field = p->profile.field;
     if (strcmp(field[PROFILE_TARGET], t->name)) return other_target(s, p, t);
-    if (t->backend == BACKEND_NVPTX && !runs_there(field[PROFILE_CAPABILITY], t)) return other_gpu(s, p, t);
+    if (t->device->is_gpu && !runs_there(field[PROFILE_CAPABILITY], t)) return other_gpu(s, p, t);
     if (strcmp(field[PROFILE_COMPILER], FUSEC_VERSION))
         profile_complain(s, p, false, PROFILE_COMPILER,
                          arena_printf(s->arena, "the profile was measured with fusec %s, this is %s",

@@ -104,7 +104,7 @@ static const int *pairs_of(Arena *a, const Module *m, const Options *o, const Ta
     const HostOptions host = {.triple = o->triple, .cpu = o->arch};
     int *n = ARENA_ARRAY(a, int, m->kernels.n + 1);
     char *error = NULL;
-    const bool known = t->backend == BACKEND_HOST && host_pair_products(m, &host, n, &error);
+    const bool known = t->device->is_cpu && host_pair_products(m, &host, n, &error);
     if (error) fprintf(stderr, "fusec: error: %s\n", error);
     *ok = !error;
     free(error);

@@ -21,7 +21,7 @@ static double used_along(const Kernel *k, int axis) {
 }
 
 ProductReport product_report(const Kernel *k, const Target *t) {
-    const Inst *dot = t->backend == BACKEND_NVPTX ? product_of(&k->body) : NULL;
+    const Inst *dot = t->device->is_gpu ? product_of(&k->body) : NULL;
     ProductReport r = {0};
     MatrixAxes x;
     if (!dot) return r;
@@ -89,7 +89,7 @@ static int low_products(const Kernel *k, const Inst *const *def, const Block *b)
 
 /* Does a product of the kernel convert its factors to f32? */
 static bool widens(Arena *a, const Kernel *k, const Target *t, int pairs) {
-    const bool converts = t->backend != BACKEND_NVPTX && product_of(&k->body);
+    const bool converts = !t->device->is_gpu && product_of(&k->body);
     return converts && low_products(k, kernel_defs(a, k), &k->body) > pairs;
 }
 

@@ -86,11 +86,11 @@ const Target *find_target(const char *name) {
     return NULL;
 }
 
-static bool is_gpu(const Target *t) { return t && t->backend == BACKEND_NVPTX; }
+static bool is_gpu(const Target *t) { return t && t->device->is_gpu; }
 
 /* --arch is a GPU's architecture, or for machine code of the host a CPU, which the back end looks up. */
 static bool arch_fits(const Options *o, const Target *t, bool machine_code) {
-    if (!o->arch || !strcmp(o->arch, t->name) || (t->backend == BACKEND_HOST && machine_code)) return true;
+    if (!o->arch || !strcmp(o->arch, t->name) || (t->device->is_cpu && machine_code)) return true;
     if (is_gpu(target_find(o->arch)))
         fprintf(stderr, "fusec: --arch %s and --target %s differ: leave one out\n", o->arch, t->name);
     else if (is_gpu(t))
@@ -105,7 +105,7 @@ const Target *target_asked(const Options *o, const char *fallback, bool machine_
     const bool by_arch = !o->target && o->arch && is_gpu(target_find(o->arch));
     const Target *t = find_target(o->target ? o->target : by_arch ? o->arch : fallback);
     if (!t || !arch_fits(o, t, machine_code)) return NULL;
-    if (!o->triple || t->backend == BACKEND_HOST) return t;
+    if (!o->triple || t->device->is_cpu) return t;
     fprintf(stderr, "fusec: --triple %s: code for %s is not for a processor; leave it out\n", o->triple, t->name);
     return NULL;
 }

@@ -33,7 +33,7 @@ static bool choose_target(Tune *x) {
     const char *best = tune_device_target(&x->device), *name = x->o->target ? x->o->target : best;
     x->target = name ? target_find(name) : NULL;
     if (!name) return fail("no target fits this GPU, of capability ", x->device.capability);
-    if (x->target && x->target->backend == BACKEND_NVPTX) return true;
+    if (x->target && x->target->device->is_gpu) return true;
     return fail("tiles are measured on a GPU: --target sm_80, sm_90 or sm_90a, not ", name);
 }
 

@@ -37,7 +37,7 @@ static const char *absent(Arena *a, const char *target) {
 static void add_target(Verify *v, const char *name) {
     VerifyTarget t = {.name = name, .options = *v->o};
     const Target *arch = v->o->arch ? target_find(v->o->arch) : NULL;
-    const bool host = !strcmp(name, "host"), gpu = arch && arch->backend == BACKEND_NVPTX;
+    const bool host = !strcmp(name, "host"), gpu = arch && arch->device->is_gpu;
     t.options.target = name;
     /* a processor's name and the threads are for host, a GPU's name for cuda and for the interpreter of its kernels */
     if (!host) t.options.threads = 0;

@@ -38,7 +38,7 @@ static bool parse(int argc, char **argv, Stat *s) {
     for (int c; (c = getopt_long(argc, argv, "+o:", LONG, NULL)) != -1;) {
         if (c == 'g') {
             s->gpu = target_find(optarg);
-            if (!s->gpu || s->gpu->backend != BACKEND_NVPTX) {
+            if (!s->gpu || !s->gpu->device->is_gpu) {
                 fprintf(stderr, "ptxsim: no such GPU: %s (sm_80, sm_90)\n", optarg);
                 return false;
             }
