@@ -45,7 +45,8 @@ Trial trial_next(TrialSet *s, Arena *a) {
     draw_passes(&t, &r);
     t.checkpoint = test_below(&r, 4) == 0 ? CHECKPOINT_SQRT : CHECKPOINT_NONE;
     if (test_below(&r, 3) == 0) t.max_tile = 64 << test_below(&r, 5);
-    o.low = test_below(&r, 3) == 0;
+    o.tall = i % 10 == 9;
+    o.low = o.tall || test_below(&r, i % 10 < 7 ? 3 : 2) == 0;
     o.products = i % 10 >= 7 && o.low ? 1 + test_below(&r, 3) : 0;
     t.graph =
         i % 10 < 7 ? directed_next(s->directed, a, entries[i % 3], o) : random_graph(a, entries[i % 3], drawn, o);

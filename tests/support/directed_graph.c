@@ -187,6 +187,7 @@ static void make_edges(Directed *x, DirectedSet *set, Entry e) {
     for (int i = 0; i < p->n; i++) left += missing(set, p->at[i]);
     const int programs = set->programs - set->made, share = e == ENTRY_INFER ? 9 : 3; /* of five, on average */
     int want = left * share / (5 * (programs > 4 ? programs - 4 : 1)) + 1;
+    if (programs < 40) want = INT32_MAX; /* once through all that is missing */
     for (int seen = 0; seen < p->n && want > 0;) {
         for (int i = 0; i < CHUNK; i++, seen++) {
             const Op *pair = p->at[(set->cursor + i) % p->n];

@@ -324,7 +324,8 @@ Node *directed_idiom(Directed *x, int i) {
         chained,       low_rank_sum,    scaled_sum,     scaled_product,  known_sum,    gathered,   gathered,
         siblings,      part,           trace,          padded,          joined,   apart,
         long_sum,      long_product,   same_for_all,   product_summed,
-        long_product,  merged_slice,   product_summed /* once more: their rules take a small tile, or a shape that others leave alone */};
+        /* once more: their rules take a small tile, or a shape that others leave alone */
+        long_product,  merged_slice,   product_summed};
     const int before = x->pool.n;
     Node *n = make[i](x);
     if (!n) x->pool.n = before;

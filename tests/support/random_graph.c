@@ -338,7 +338,8 @@ static void sum_of_rows(Gen *x, Node *y) {
 static Node *random_product(Gen *x, Node *before) {
     static const int sides[] = {8, 9, 16, 24, 40, 64, 72}, sums[] = {16, 17, 24, 32, 48}, tall_sides[] = {128, 150, 300};
     int64_t rows = sides[below(x, 7)], sum = sums[below(x, 5)];
-    const bool follows = below(x, 4) && continues(before, &rows, &sum), tall = !follows && below(x, 4);
+    const bool follows = !x->o.tall && below(x, 4) && continues(before, &rows, &sum);
+    const bool tall = x->o.tall || (!follows && below(x, 4));
     if (tall) rows = tall_sides[below(x, 3)];
     const int batch = !follows && !tall && below(x, 4) == 0, side = below(x, 3) ? 5 : 7;
     Contract c = {.n_operands = 2, .n_out = 2 + batch, .n_loops = 3 + batch};

@@ -10,6 +10,7 @@ typedef struct RandomOptions {
     bool empty;    /* may use extents of 0 */
     bool low;      /* in bf16, f16 or tf32: low_precision.h */
     int products;  /* of matrices as large as matrix instructions take them */
+    bool tall;     /* each of many rows, which are summed */
 } RandomOptions;
 
 /* Entry infer: outputs.  grad: a scalar output "loss" and the gradients of all f32 parameters.  step: params
