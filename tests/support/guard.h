@@ -12,6 +12,7 @@
 
 typedef struct GuardBlock {
     const char *region, *name;
+    DType dtype;
     char *at;
     int64_t bytes;
 } GuardBlock;
@@ -28,7 +29,8 @@ typedef struct Guarded {
 Guarded *guard_new(Arena *a, const Module *m, Entry e, Placing placing, const ModuleMemory *from);
 /* Parameters, states, gradients and outputs back to where they came from. */
 void guard_results(const Guarded *g, ModuleMemory *to);
-/* Two of one module's memories hold the same bits: what has no value yet too.  False: prints where not. */
+/* Two of one module's memories hold the same bits: what has no value yet too, but a NaN that was computed may have either
+ * sign (IEEE 754-2019, 6.3).  False: prints where not. */
 bool guard_same(const Guarded *g, const Guarded *h);
 void guard_free(Guarded *g);
 /* Signalling NaNs. */

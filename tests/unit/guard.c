@@ -377,7 +377,7 @@ static void count_random(int programs) {
 static void nothing_outside(void **state) {
     static const char *const examples[] = {"digits/mlp.dsl,B=5", "digits/cnn.dsl,B=3", "firmware/digits.dsl",
                                            "chargpt/chargpt.dsl,B=1,T=9,L=1,C=24",
-                                           "ecg/ecg.dsl,B=5"}; /* the others: `test_guard FILE` */
+                                           "ecg/ecg.dsl,B=5", "../tests/data/overflow.dsl"}; /* others: `test_guard FILE` */
     (void)state;
     for (int i = 0; files && files[i]; i++) count(check_text, files[i], files[i]);
     for (size_t i = 0; !files && !asked && i < sizeof examples / sizeof *examples; i++) {
