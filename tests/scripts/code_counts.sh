@@ -1,8 +1,10 @@
 #!/bin/sh
 # What is decided for speed changes no number, and tests are not timed: a tile's size, an operand that is packed or not, a
-# prefetch, a cluster.  So the code of the examples, at their own sizes, is held to tests/golden/code: of the Tile IR of each
-# target its kernels, instructions and the checksum of its text; of the host's LLVM IR how many instructions there are of each
-# kind.  A change that is meant is taken over with UPDATE=1, and its diff is part of the commit.
+# prefetch, a cluster.  So the code of the examples, at their own sizes, and of layers of many shapes (tests/data/code) is held
+# to tests/golden/code: of the Tile IR of each target its kernels, instructions and the checksum of its text; of the host's LLVM
+# IR how many instructions there are of each kind, of each kernel of the layers too, and its checksum.  So are programs of the
+# second generator, whose extents are small and odd.  A change that is meant is taken over with UPDATE=1, and its diff is part
+# of the commit.
 . "$SRC/tests/support/script.sh"
 golden=$SRC/tests/golden/code
 
@@ -12,39 +14,75 @@ llvm=$("$FUSEC" --version | sed -n 's/.*LLVM //p')
 theirs=$(cat "$golden/llvm")
 
 tile() { # PROGRAM TARGET [PRECISION]
-    awk -v p="${3:-}" '{ print } p && /^model .*{/ { print "    precision " p }' "$SRC/examples/$1.dsl" >x.dsl
+    awk -v p="${3:-}" '{ print } p && /^model .*{/ { print "    precision " p }' "$1" >x.dsl
     "$FUSEC" x.dsl --target="$2" -o x.tile 2>log || fail "$1 as Tile IR for $2: $(cat log)"
     awk -v what="$2${3:+ in $3}" '/^kernel/ { kernels++ } /^ *(%[0-9]+ =|store)/ { made++ }
         END { printf "%s: %d kernels, %d instructions, ", what, kernels, made }' x.tile
     cksum <x.tile | cut -d' ' -f1
 }
 
-counts() { # PROGRAM ARCH: opcode, or what is called, and how often, in all kernels
-    "$FUSEC" "$SRC/examples/$1.dsl" --triple=x86_64-pc-linux-gnu --arch="$2" -o x.ll 2>log || fail "$1 as LLVM IR for $2: $(cat log)"
-    echo "$2:"
+code() { # PROGRAM ARCH FILE: its LLVM IR
+    case $2 in cortex*) triple=aarch64-linux-gnu ;; *) triple=x86_64-pc-linux-gnu ;; esac
+    "$FUSEC" "$1" --triple=$triple --arch="$2" -o "$3" 2>log || fail "$1 as LLVM IR for $2: $(cat log)"
+}
+
+counts() { # ARCH FILE: opcode, or what is called, and how often, in all kernels
     awk '/^define/ { inside = 1; next } /^}/ { inside = 0 } !inside || !/^  / { next }
         { line = $0; sub(/^ *(%[^ ]+ = )?((tail|musttail|notail) )?/, "", line); split(line, word, " "); what = word[1]
           if (what == "call" && match(line, /@[a-zA-Z0-9_.]+/)) what = "call " substr(line, RSTART + 1, RLENGTH - 1)
           if (what ~ /^[a-z]/ && what !~ /fusec\.|^call [a-z0-9_]*\.(init|infer|grad|step)_/) n[what]++ }
-        END { for (w in n) printf "    %s %d\n", w, n[w] }' x.ll | sort
+        END { for (w in n) printf "    %s %d\n", w, n[w] }' "$2" | sort >sorted
+    echo "$1: $(cksum <"$2" | cut -d' ' -f1)"
+    cat sorted
 }
 
-for program in digits/mlp digits/cnn ecg/ecg chargpt/chargpt unet/unet gpt2/gpt2 resnet50/resnet50; do
-    name=${program#*/}
+kernels() { # FILE: how many instructions each has
+    awk '/^define/ { match($0, /@[^(]+/); name = substr($0, RSTART + 1, RLENGTH - 1); n = 0; next }
+        /^}/ { printf "    %s %d\n", name, n } /^  / { n++ }' "$1"
+}
+
+compare() { # NAME FORM
+    if [ -n "${UPDATE:-}" ]; then
+        cp "$1.$2" "$golden/$1.$2"
+    elif [ "$2" = tiles ] || [ "$llvm" = "$theirs" ]; then
+        diff -u "$golden/$1.$2" "$1.$2" || fail "$1: other code; if it is meant, run this with UPDATE=1"
+    fi
+}
+
+for program in examples/digits/mlp examples/digits/cnn examples/ecg/ecg examples/chargpt/chargpt examples/unet/unet \
+    examples/gpt2/gpt2 examples/resnet50/resnet50 tests/data/code/products tests/data/code/windows tests/data/code/rows; do
+    name=${program##*/} program=$SRC/$program.dsl
     {
         for target in host c99 sm_80 sm_90a; do tile "$program" $target; done
         for precision in bf16 tf32; do for target in sm_80 sm_90a; do tile "$program" $target $precision; done; done
+        tile "$program" host bf16
     } >"$name.tiles"
-    for arch in x86-64-v4 x86-64-v3; do counts "$program" "$arch"; done >"$name.counts"
-    for form in tiles counts; do
-        if [ -n "${UPDATE:-}" ]; then
-            cp "$name.$form" "$golden/$name.$form"
-        elif [ $form = counts ] && [ "$llvm" != "$theirs" ]; then
-            continue
-        else
-            diff -u "$golden/$name.$form" "$name.$form" || fail "$program: other code; if it is meant, run this with UPDATE=1"
-        fi
-    done
+    for arch in x86-64-v4 x86-64-v3 x86-64 cortex-a76; do
+        code "$program" $arch x.ll
+        counts $arch x.ll
+        case $program in */data/*) kernels x.ll ;; esac
+    done >"$name.counts"
+    compare "$name" tiles
+    compare "$name" counts
 done
+
+# Of low precision, where a processor multiplies pairs of bf16.
+for name in products rows; do
+    awk '{ print } /^model .*{/ { print "    precision bf16" }' "$SRC/tests/data/code/$name.dsl" >x.dsl
+    code x.dsl sapphirerapids x.ll
+    { counts sapphirerapids x.ll; kernels x.ll; } >"$name-bf16.counts"
+    compare "$name-bf16" counts
+done
+
+"$BUILD/tests/net" --seed 3 --count 40 --show . >log || fail "the second generator: $(cat log)"
+for program in net_*.dsl; do
+    printf '%s' "$program"
+    for arch in x86-64-v4 x86-64-v3; do
+        code "$program" $arch x.ll
+        printf ' %s' "$(cksum <x.ll | cut -d' ' -f1)"
+    done
+    echo
+done >net.counts
+compare net counts
 [ "$llvm" = "$theirs" ] || echo "LLVM IR not compared: the counts are LLVM $theirs's"
 exit $bad

@@ -1,0 +1,34 @@
+# Convolutions and pooling at sizes of layers: sides, strides, dilation, groups, channels few and many, transposed ones.
+model windows {
+    input image : f32[4, 64, 64, 3]
+    input deep : f32[2, 14, 14, 128]
+    input middle : f32[2, 28, 28, 32]
+    input flat : f32[1, 9, 17, 24]
+    input signal : f32[8, 300, 12]
+    k = param [7, 12, 20] init kaiming
+    output stem = conv2d(image, 32, 7, stride = 2) as stem
+    output five = conv2d(image, 8, 5, padding = "valid") as five
+    output three = relu((conv2d(middle, 64, 3) as three))
+    output strided = conv2d(middle, 48, 3, stride = 2, bias = false) as strided
+    output point = conv2d(deep, 64, 1) as point
+    output halved = conv2d(deep, 256, 1, stride = 2) as halved
+    output wide = conv2d(deep, 128, 3) as wide
+    output dilated = conv2d(middle, 32, 3, dilation = 2) as dilated
+    output depth = conv2d(middle, 32, 3, groups = 32) as depth
+    output depth5 = conv2d(flat, 24, 5, groups = 24, stride = 2) as depth5
+    output doubled = conv2d(middle, 64, 3, groups = 32) as doubled
+    output grouped = conv2d(middle, 64, 3, groups = 4) as grouped
+    output up = conv_transpose2d(flat, 8, 2, stride = 2) as up
+    output up4 = conv_transpose2d(middle, 16, 4, stride = 2, padding = 1) as up4
+    output largest = max_pool2d(middle, 3, stride = 2)
+    output largest2 = max_pool2d(image, 2)
+    output average = avg_pool2d(deep, 7)
+    output same = avg_pool2d(flat, 3, stride = 1, padding = "same")
+    along[b, t in 0..294, f] = sum[s, c] signal[b, t + s, c] * k[s, c, f]
+    output along
+    output blurred = conv2d((conv2d(middle, 16, 3) as blurred2), 8, 3) as blurred
+    loss = mean(stem^2) + mean(five^2) + mean(three^2) + mean(strided^2) + mean(point^2) + mean(halved^2) +
+           mean(wide^2) + mean(dilated^2) + mean(depth^2) + mean(depth5^2) + mean(doubled^2) + mean(grouped^2) +
+           mean(up^2) + mean(up4^2) + mean(along^2) + mean(blurred^2)
+    train loss with sgd(lr = hyper 0.1)
+}
