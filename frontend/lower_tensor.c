@@ -380,8 +380,8 @@ Value v_cast(Lower *L, Value v, DType t, SrcLoc loc) {
 
 static Value matmul_mismatch(Lower *L, Node *a, Node *b, const char *why, SrcLoc loc) {
     const Shape l = *a->shape, r = *b->shape;
-    const bool turned = l.rank > 1 && r.rank > 1 && dim_equal(l.dim[l.rank - 1], r.dim[r.rank - 1]);
-    return lower_fail(L, E0203, loc, turned ? "transpose(x) swaps the last two axes" : NULL,
+    const bool transposed = l.rank > 1 && r.rank > 1 && dim_equal(l.dim[l.rank - 1], r.dim[r.rank - 1]);
+    return lower_fail(L, E0203, loc, transposed ? "transpose(x) swaps the last two axes" : NULL,
                       "@: shapes %s and %s do not fit: %s", shape_text(L->arena, l), shape_text(L->arena, r), why);
 }
 

@@ -47,7 +47,7 @@ Shape shape_make(int rank, const Dim *dims);
 Shape shape_fixed(int rank, const int64_t *extents);
 extern const Shape scalar_shape; /* rank 0, where one is pointed to */
 static inline Shape shape_scalar(void) { return (Shape){.rank = 0}; }
-/* Shapes are large: where many are compared, they are where they lie. */
+/* Shapes are large: where many are compared, they are compared in place. */
 static inline bool shape_same(const Shape *a, const Shape *b) {
     if (a->rank != b->rank) return false;
     for (int i = 0; i < a->rank; i++)

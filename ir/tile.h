@@ -198,7 +198,7 @@ typedef struct Kernel {
     const char *comment;   /* where it comes from: "digits.dsl:12 relu(conv2d(..))" */
     /* For the report alone; in no text: */
     int members;           /* of a family; 0: it is none */
-    int onto, riding;      /* products that are added up onto the first; sums over a factor that its loops take */
+    int onto, loop_sums;   /* products that are added up onto the first; sums over a factor that its loops take */
     int slices;            /* sums over its tiles */
     /* of products on a GPU: */
     bool measured;         /* its tile is the fastest of those measured, not the cost model's choice */

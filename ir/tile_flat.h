@@ -1,5 +1,5 @@
 /* An access as an element offset: a stride per axis, and what is left of quotients and remainders.  Subscripts of
- * folded axes (m / T, m mod T) whose parts lie behind each other in memory are one stride. */
+ * folded axes (m / T, m mod T) whose parts follow each other in memory are one stride. */
 #ifndef FUSEC_IR_TILE_FLAT_H
 #define FUSEC_IR_TILE_FLAT_H
 #include "ir/tile.h"

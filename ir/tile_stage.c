@@ -42,7 +42,7 @@ static int padded_row(const Inst *i, int n_axes, int elements, int bytes) {
 
 static bool is_loop(const Kernel *k, int axis) { return k->axes.at[axis].kind != AXIS_GRID; }
 
-/* A factor without a stated layout is read along its side, four neighbours at once, and where it is turned it is filled by
+/* A factor without a stated layout is read along its side, four neighbours at once, and where it is transposed it is filled by
  * sums a sector long: what lies at one sum begins four elements further than it need to. */
 void stage_layout(const Kernel *k, const Inst *i, StageLayout *out) {
     int8_t order[MAX_TILE_AXES];

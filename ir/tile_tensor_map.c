@@ -76,7 +76,7 @@ static const char *add_axis(const Kernel *k, const FlatAccess *f, int axis, int 
     if (!rest || !quotient || by != of_quotient || f->stride[axis])
         return "its subscripts divide an axis in several ways";
     if (by % rows || blocks.bound % by || (!dim_is_fixed(blocks) && (blocks.scale % by || blocks.offset % by)))
-        return "a tile crosses the parts of an axis that lie apart";
+        return "a tile crosses the parts of an axis that are apart";
     blocks.bound /= by;
     if (!dim_is_fixed(blocks)) blocks.scale /= by, blocks.offset /= by;
     const char *why = add_dimension(m, (MapDim){axis, 1, by, dim_fixed(by), rest * bytes}, rows);

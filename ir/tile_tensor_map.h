@@ -3,7 +3,7 @@
  *
  * The map is a view of the buffer along the kernel's axes, not along the buffer's dimensions: one map dimension per
  * axis that the subscripts mention, with the stride that the axis has in memory.  So folded axes (m / T, m mod T)
- * are one dimension; where they do not lie behind each other (heads between batch and time) and no tile crosses a
+ * are one dimension; where they do not follow each other (heads between batch and time) and no tile crosses a
  * multiple of T, they are two.  What lies past an axis's extent reads as 0 and is not written, as the tile's lanes
  * want. */
 #ifndef FUSEC_IR_TILE_TENSOR_MAP_H

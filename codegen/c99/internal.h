@@ -101,7 +101,7 @@ void c99_prepare(Printer *p, int value);           /* prints temporaries whose a
 char *c99_place(Printer *p, int value);            /* a NAMED value's variable or array element, as an lvalue */
 char *c99_element(Printer *p, const Inst *access); /* LOAD, STORE: buffer[offset] */
 Text c99_operation(Printer *p, Op op, DType operand, DType result, const Text *in); /* elementwise */
-/* x as it lies in memory. */
+/* x as memory has it. */
 Text c99_to_memory(Printer *p, DType t, Text x);
 Text c99_index(Printer *p, const Index *x, bool wide);
 const char *c99_operand(Printer *p, Text t, Level most); /* parenthesised if it binds less than `most` */

@@ -14,11 +14,11 @@ ChannelSide channel_block_side(const Channelwise *d, int s, int rows, int taps) 
 
 static int64_t blocks(int64_t n, int64_t size) { return (n + size - 1) / size; }
 
-/* Elements of the image from one tap to the next along the inner side; 0: it is not read where it lies. */
+/* Elements of the image from one tap to the next along the inner side; 0: it is not read in place. */
 static int64_t inner_pitch(const Channelwise *d) {
     const Side *inner = &d->side[INNER];
     int64_t pitch;
-    if (!d->x_lies || inner->subscript < 0) return 0;
+    if (!d->x_stays || inner->subscript < 0) return 0;
     return access_affine(d->ke->k, d->window.load, inner->tap, &pitch) ? pitch : 0;
 }
 
@@ -33,7 +33,7 @@ static bool rows_apart(const Channelwise *d) {
 
 /* A line is lost before the next block reads it, and the next cache has neighbours of the image in so few banks that
  * lines come one after another.  Where blocks make all their sums of neighbouring windows that costs less than a copy
- * or narrow blocks of two vectors do: the image and the results are walked as they lie, which memory is fastest at
+ * or narrow blocks of two vectors do: the image and the results are walked in the order of memory, which is its fastest
  * (measured). */
 bool channel_crowded(const Channelwise *d) {
     return !in_groups(d) && in_few_sets(4 * inner_pitch(d)) && (!d->fresh || rows_apart(d));
@@ -190,7 +190,7 @@ void channel_know_places(const Channelwise *d, int s, const Part *row, const Par
     int64_t limit;
     c->sure = c->may = -FAR;
     c->sure_end = c->may_end = FAR;
-    if (d->side[s].subscript < 0 || !d->x_lies) return;
+    if (d->side[s].subscript < 0 || !d->x_stays) return;
     const Interval in = subscript_interval(d, s, row, tap);
     window_limits(d->ke, &d->window, d->side[s].subscript, &lo, &end);
     if (lo) {

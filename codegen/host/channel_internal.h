@@ -23,10 +23,10 @@ typedef struct Part {
 } Part;
 
 /* Where elements of a factor or of C lie: lanes lo, and from one lane to the next. */
-typedef struct Lying {
+typedef struct Placed {
     LLVMValueRef origin;
     int64_t stride[MAX_AXES];
-} Lying;
+} Placed;
 
 typedef struct Channelwise {
     KernelEmit *ke;
@@ -39,16 +39,16 @@ typedef struct Channelwise {
     bool q_summed;    /* else q is a row */
     TileType rows, over; /* rows and sums, without q */
     Window window, y_window;
-    bool x_lies, y_lies; /* the factor is read where it lies */
+    bool x_stays, y_stays; /* the factor is read in place, not packed */
     Side side[SIDES];
     bool crowded, streamed;         /* the image: in few sets of its caches; from memory */
     int wide;                       /* vectors of channels in a block */
-    int64_t strip;                  /* channels of the image that are copied together; 0: blocks read it where it lies */
+    int64_t strip;                  /* channels of the image that are copied together; 0: blocks read it in place */
     LLVMValueRef stage;             /* the copy */
     int n_rows, row[MAX_TILE_AXES]; /* row axes and summed ones outside a block, outermost first */
     int n_sums, sum[MAX_TILE_AXES];
     WindowPlace x_place, y_place;
-    Lying c_place;
+    Placed c_place;
     bool fresh;
     LLVMValueRef lane[MAX_AXES]; /* of the loops that are open */
 } Channelwise;

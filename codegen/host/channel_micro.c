@@ -44,7 +44,7 @@ static LLVMValueRef load_groups(const Micro *m, LLVMValueRef p, int n) {
 }
 
 /* The lines of an element `ahead` elements behind p, into the second cache. */
-static void ask_ahead(const Micro *m, LLVMValueRef p, int64_t ahead) {
+static void prefetch_ahead(const Micro *m, LLVMValueRef p, int64_t ahead) {
     const Emit *e = m->e;
     for (int line = 0; line < m->s->lanes; line += CHANNEL_LINE) {
         LLVMValueRef args[4] = {moved(e, p, ahead + line), LLVMConstInt(e->i32, 0, false),
@@ -53,10 +53,10 @@ static void ask_ahead(const Micro *m, LLVMValueRef p, int64_t ahead) {
     }
 }
 
-/* Ahead of place `at` of `places` side by side.  Where those are one stretch of memory, a round of all channels asks
+/* Ahead of place `at` of `places` side by side.  Where those are one stretch of memory, a round of all channels fetches
  * for it from its beginning to its end, a part for each vector: memory gives neighbouring lines faster than it gives
  * the same few of every place. */
-static void ask(const Micro *m, LLVMValueRef p, int64_t ahead, int64_t run, int64_t at, int64_t places) {
+static void prefetch(const Micro *m, LLVMValueRef p, int64_t ahead, int64_t run, int64_t at, int64_t places) {
     const Emit *e = m->e;
     if (ahead <= 0) return;
     if (run) {
@@ -64,7 +64,7 @@ static void ask(const Micro *m, LLVMValueRef p, int64_t ahead, int64_t run, int6
         p = LLVMBuildGEP2(e->b, e->f32, p, &before, 1, "");
         ahead -= at * (run - m->s->lanes);
     }
-    ask_ahead(m, p, ahead);
+    prefetch_ahead(m, p, ahead);
 }
 
 static int64_t least(int64_t a, int64_t b) { return a < b ? a : b; }
@@ -109,12 +109,12 @@ static bool next_pair(const ChannelSide *s, int64_t place, int *i, int *j) {
     }
 }
 
-/* What lies ahead of a place; of a run only what neither the block beside this one asks for nor the one before did. */
-static void ask_for_image(const Micro *m, LLVMValueRef p, const int64_t *place) {
+/* What lies ahead of a place; of a run only what neither the block beside this one fetches nor the one before did. */
+static void prefetch_image(const Micro *m, LLVMValueRef p, const int64_t *place) {
     int64_t first[2], last[2];
     for (int i = 0; i < 2; i++) channel_places(&m->s->side[i], &first[i], &last[i]);
     if (!m->s->x_run || (place[0] > last[0] - m->s->shift[0] && place[1] < first[1] + m->s->shift[1]))
-        ask(m, p, m->s->x_ahead, m->s->x_run, place[1] - first[1], m->s->shift[1]);
+        prefetch(m, p, m->s->x_ahead, m->s->x_run, place[1] - first[1], m->s->shift[1]);
 }
 
 /* The element at two places is loaded once for all rows and taps that read it. */
@@ -126,7 +126,7 @@ static void element(const Micro *m, const Round *r, const int64_t *place) {
         for (int k = 0, l = -1; next_pair(b, place[1], &k, &l);) {
             if (!x) {
                 LLVMValueRef p = moved(e, r->x, i * a->x_row + j * a->x_tap + k * b->x_row + l * b->x_tap);
-                if (r->n == 0) ask_for_image(m, p, place);
+                if (r->n == 0) prefetch_image(m, p, place);
                 x = load_groups(m, p, r->n);
             }
             LLVMValueRef acc = m->acc[i * b->rows + k], sum = LLVMBuildLoad2(e->b, m->vector, acc, "");
@@ -155,7 +155,7 @@ static void one_element(const Micro *m, Round *r) {
     for (int j = 0; j < a->taps; j++)
         for (int l = 0; l < b->taps; l++) {
             LLVMValueRef p = moved(m->e, r->y, j * a->y_tap + l * b->y_tap + r->n * m->s->groups.y_step);
-            ask(m, p, m->s->y_ahead, m->s->y_run, l, b->taps);
+            prefetch(m, p, m->s->y_ahead, m->s->y_run, l, b->taps);
             r->factor[j * b->taps + l] = load(m, p);
         }
     for (int i = 0; i < 2; i++) channel_places(&m->s->side[i], &first[i], &last[i]);

@@ -5,7 +5,7 @@
  *
  * The innermost axis, v, stands in both factors: there is no matrix product to be had, but every load is a vector of v.
  * Rows and taps along the window's two innermost subscripts make a block: rows stay in registers, and what several of
- * them read at different taps is loaded once (channel_micro.h).  X is read where it lies; elements that its conditions
+ * them read at different taps is loaded once (channel_micro.h).  X is read in place; elements that its conditions
  * exclude are never touched: places known to lie inside or outside cost nothing, the others a branch per line.  Where
  * conditions are of anything else, or lanes of v do not fill vectors, X is packed as the box of its elements first
  * (window.h).
@@ -24,7 +24,7 @@ static bool has_stride(const KernelEmit *ke, const Window *w, int axis, int64_t 
     return access_affine(ke->k, w->load, axis, &coef) && coef == stride;
 }
 
-/* The axis along which a group's elements of X lie side by side, and the groups one after another. */
+/* The axis along which a group's elements of X are contiguous, and the groups one after another. */
 static bool find_within(Channelwise *d) {
     const Kernel *k = d->ke->k;
     TileType *of[2] = {&d->rows, &d->over};
@@ -100,7 +100,7 @@ static bool whole_vectors(const Channelwise *d) {
     return dim_is_fixed(v->extent) && v->extent.bound % v->step == 0 && channels_of(d) % d->machine->vector == 0;
 }
 
-/* Packed, a group's elements of X are as close as they lie: nothing else is in their subscripts. */
+/* Packed, a group's elements of X are as close as in memory: nothing else is in their subscripts. */
 static bool packs_closely(const Channelwise *d) {
     const int last = d->window.rank - 1;
     for (int a = 0; a < d->ke->k->axes.n; a++)
@@ -193,7 +193,7 @@ void channel_set_places(Channelwise *d, int s, LLVMValueRef *args) {
     const Emit *e = ke->e;
     LLVMValueRef limit[2] = {NULL, NULL};
     args[0] = args[1] = emit_i64(e, 0);
-    if (d->side[s].subscript < 0 || !d->x_lies) return;
+    if (d->side[s].subscript < 0 || !d->x_stays) return;
     window_limits(ke, &d->window, d->side[s].subscript, &limit[0], &limit[1]);
     LLVMValueRef here = window_subscript(ke, &d->window, d->side[s].subscript, d->lane);
     for (int i = 0; i < 2; i++)
@@ -220,8 +220,8 @@ static void look_ahead(const Channelwise *d, ChannelShape *shape) {
     if (o->subscript < 0) return;
     const bool taps = o->taps < step_of(d, o->tap);
     const int axis = taps ? o->tap : o->row, lanes = taps ? o->taps : o->rows;
-    if (d->x_lies && !d->strip && channel_from_afar(d, &d->window)) shape->x_ahead = d->x_place.stride[axis] * lanes;
-    if (d->y_lies && channel_from_afar(d, &d->y_window)) shape->y_ahead = d->y_place.stride[axis] * lanes;
+    if (d->x_stays && !d->strip && channel_from_afar(d, &d->window)) shape->x_ahead = d->x_place.stride[axis] * lanes;
+    if (d->y_stays && channel_from_afar(d, &d->y_window)) shape->y_ahead = d->y_place.stride[axis] * lanes;
     find_runs(d, shape);
 }
 
@@ -275,7 +275,7 @@ static void sum_fresh(Channelwise *d, BlockParts *p, Cursor at) {
 
 static void sum_once(Channelwise *d, BlockParts *p, Cursor at) { multiply(d, p, at, -1, emit_i64(d->ke->e, 1)); }
 
-/* One vector, or two, of channels after another, so that memory is walked as it lies. */
+/* One vector, or two, of channels after another, so that memory is walked in its order. */
 static void each_vector(Channelwise *d, BlockParts *p, Cursor at, void (*sum)(Channelwise *, BlockParts *, Cursor)) {
     const int lanes = d->wide * d->machine->vector / d->width;
     LLVMValueRef end = d->strip ? emit_i64(d->ke->e, d->strip) : lanes_of(d, d->v);
@@ -383,11 +383,11 @@ static bool plan(Channelwise *d, KernelEmit *ke, const Inst *inst, int storage, 
     *d = (Channelwise){.ke = ke, .dot = inst, .machine = machine, .c = &ke->v->storage.at[storage]};
     if (!classify(d)) return false;
     find_sides(d);
-    d->x_lies = x_in_place(d);
-    d->y_lies = y_in_place(d);
-    if (in_groups(d) && !(whole_vectors(d) && (d->x_lies || packs_closely(d)))) return false;
-    const int64_t x = d->x_lies ? 0 : window_elements(ke->k, &d->window, machine->vector);
-    return 4 * (x + (d->y_lies ? 0 : y_elements(d))) <= MOST_BYTES;
+    d->x_stays = x_in_place(d);
+    d->y_stays = y_in_place(d);
+    if (in_groups(d) && !(whole_vectors(d) && (d->x_stays || packs_closely(d)))) return false;
+    const int64_t x = d->x_stays ? 0 : window_elements(ke->k, &d->window, machine->vector);
+    return 4 * (x + (d->y_stays ? 0 : y_elements(d))) <= MOST_BYTES;
 }
 
 bool channelwise_fits(KernelEmit *ke, const Inst *inst, int storage, const HostMachine *machine) {
@@ -405,9 +405,9 @@ bool channelwise_is_whole(KernelEmit *ke, const Inst *inst, int storage, const H
     return d.n_sums == 0 && channel_choose_block(&d);
 }
 
-static Lying lying_c(const Channelwise *d, int storage, const DotResult *to, const Inst *store) {
+static Placed placed_c(const Channelwise *d, int storage, const DotResult *to, const Inst *store) {
     KernelEmit *ke = d->ke;
-    Lying l = {.origin = ke->memory[storage]};
+    Placed l = {.origin = ke->memory[storage]};
     for (int i = 0; i < d->c->n; i++) l.stride[d->c->axis[i]] = d->c->stride[i];
     if (!to || !store) return l;
     l.origin = to->memory;
@@ -421,10 +421,10 @@ bool channelwise_emit(KernelEmit *ke, const Inst *inst, int storage, const HostM
     if (!plan(&d, ke, inst, storage, machine)) return false;
     const int64_t elements = window_elements(ke->k, &d.window, machine->vector);
     LLVMPositionBuilderAtEnd(ke->e->b, ke->current);
-    d.x_place = d.x_lies ? window_in_place(ke, &d.window)
+    d.x_place = d.x_stays ? window_in_place(ke, &d.window)
                          : window_pack(ke, &d.window, nest_alloca(ke, ke->e->f32, elements), machine);
-    d.y_place = d.y_lies ? window_in_place(ke, &d.y_window) : pack_y(&d);
-    d.c_place = lying_c(&d, storage, to, store);
+    d.y_place = d.y_stays ? window_in_place(ke, &d.y_window) : pack_y(&d);
+    d.c_place = placed_c(&d, storage, to, store);
     d.fresh = to != NULL;
     find_loops(&d);
     channel_stage_begin(&d);

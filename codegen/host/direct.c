@@ -3,7 +3,7 @@
  *     C[rows, columns] += X[window of rows, k] * Y[k, columns]
  *
  * X is not packed per row, which would copy an element as often as windows overlap: the tile's box of it is copied
- * once, zeros where a condition fails (window.h), or it is read where it lies.  A block of rows runs along the
+ * once, zeros where a condition fails (window.h), or it is read in place.  A block of rows runs along the
  * innermost row axis, so that its elements are a constant stride apart.  Y is packed panel by panel as
  * [k][columns of the panel], k in the order in which X is walked.  Terms that are zero since a condition of either
  * factor fails, beyond the border or where a residue class of a strided gradient has fewer taps than the widest, are
@@ -162,8 +162,8 @@ static int64_t panel_columns(const Direct *d) {
 }
 
 typedef struct PanelMemory {
-    LLVMValueRef panel, turned; /* turned: where Y is packed along k first */
-    int64_t length;             /* of a row of `turned` */
+    LLVMValueRef panel, transposed; /* transposed: where Y is packed along k first */
+    int64_t length;             /* of a row of `transposed` */
 } PanelMemory;
 
 static bool runs_along_k(const Direct *d) {
@@ -174,7 +174,7 @@ static bool runs_along_k(const Direct *d) {
     return n > 0 && tile_type_has(&d->over, order[n - 1]);
 }
 
-static void turn(const Direct *d, const PanelMemory *m, LLVMValueRef count, LLVMValueRef columns, int64_t width) {
+static void transpose(const Direct *d, const PanelMemory *m, LLVMValueRef count, LLVMValueRef columns, int64_t width) {
     KernelEmit *ke = d->ke;
     const Emit *e = ke->e;
     const int lanes = d->machine->vector;
@@ -182,7 +182,7 @@ static void turn(const Direct *d, const PanelMemory *m, LLVMValueRef count, LLVM
     HostCounter n = counter_open(ke, emit_i64(e, 0), columns, lanes);
     HostCounter k = counter_open(ke, emit_i64(e, 0), count, lanes);
     LLVMValueRef args[] = {
-        element_at(e, m->turned, LLVMBuildAdd(e->b, LLVMBuildMul(e->b, n.i, length, ""), k.i, "")), length,
+        element_at(e, m->transposed, LLVMBuildAdd(e->b, LLVMBuildMul(e->b, n.i, length, ""), k.i, "")), length,
         element_at(e, m->panel, LLVMBuildAdd(e->b, LLVMBuildMul(e->b, k.i, panel, ""), n.i, "")), panel};
     emit_call(e, fn, sizeof args / sizeof *args, args);
     counter_close(ke, &k);
@@ -195,7 +195,7 @@ static void pack_panel(const Direct *d, const PanelMemory *m, int64_t width) {
     const Emit *e = ke->e;
     const TileType axes = tile_type_union(d->over, d->columns);
     Sink s = {.kind = SINK_PACK, .value = d->y, .storage = -1, .pack = {.pairs = d->window.pairs}};
-    LLVMValueRef *stride = s.pack.stride, origin = emit_i64(e, 0), unit = emit_i64(e, m->turned ? 1 : width);
+    LLVMValueRef *stride = s.pack.stride, origin = emit_i64(e, 0), unit = emit_i64(e, m->transposed ? 1 : width);
     LLVMValueRef count = k_strides(d, stride);
     for (int i = 0; i < d->over.n_axes; i++) {
         const int axis = d->over.axis[i];
@@ -206,11 +206,11 @@ static void pack_panel(const Direct *d, const PanelMemory *m, int64_t width) {
         stride[axis] = LLVMBuildNeg(e->b, stride[axis], "");
     }
     for (int i = 0; i < d->columns.n_axes; i++) stride[d->columns.axis[i]] = emit_i64(e, 0); /* one lane */
-    stride[d->inner_column] = emit_i64(e, m->turned ? m->length : 1);
+    stride[d->inner_column] = emit_i64(e, m->transposed ? m->length : 1);
     LLVMValueRef columns = lanes_of(d, d->inner_column);
-    s.pack.memory = element_at(e, m->turned ? m->turned : m->panel, origin);
+    s.pack.memory = element_at(e, m->transposed ? m->transposed : m->panel, origin);
     nest_emit(ke, &axes, 1, &s);
-    if (m->turned) turn(d, m, count, columns, width);
+    if (m->transposed) transpose(d, m, count, columns, width);
 }
 
 /* ---- multiplying ------------------------------------------------------------------------------------------------- */
@@ -325,7 +325,7 @@ static PanelMemory panel_memory(const Direct *d) {
     const int lanes = d->machine->vector;
     const int64_t n = most_k(d) + lanes;
     PanelMemory m = {.panel = nest_alloca(d->ke, d->ke->e->f32, n * panel_columns(d)), .length = n};
-    if (runs_along_k(d)) m.turned = nest_alloca(d->ke, d->ke->e->f32, n * (panel_columns(d) + lanes));
+    if (runs_along_k(d)) m.transposed = nest_alloca(d->ke, d->ke->e->f32, n * (panel_columns(d) + lanes));
     return m;
 }
 
@@ -341,7 +341,7 @@ static bool plan(Direct *d, KernelEmit *ke, const Inst *inst, int storage, const
     if (!window_slides(ke->k, &d->window, &d->rows, &d->over)) return false;
     const int64_t elements = window_elements(ke->k, &d->window, machine->vector);
     const int64_t vectors = inner_vectors(d) < MOST_VECTORS ? inner_vectors(d) : MOST_VECTORS;
-    return 4 * (elements + most_k(d) * 2 * vectors * machine->vector) <= MOST_BYTES; /* 2: perhaps turned */
+    return 4 * (elements + most_k(d) * 2 * vectors * machine->vector) <= MOST_BYTES; /* 2: perhaps transposed */
 }
 
 bool direct_fits(KernelEmit *ke, const Inst *inst, int storage, const HostMachine *machine) {

@@ -9,12 +9,12 @@
  * [rows][k], whichever its loads make contiguous, Y as panels [columns / panel][k][panel].  A micro-kernel, one
  * per module and shape, keeps a block of C in registers while k runs; the block follows from the machine's registers
  * and lanes.  Rows and columns past the tile's extent hold arbitrary numbers that nothing reads; k runs over
- * existing lanes only.  Where the loads of Y run along k, Y is turned square by square, a strip of columns at a
- * time, from where it lies or, with a prologue or ends that fill no square, evaluated aside.  Long k is packed in
+ * existing lanes only.  Where the loads of Y run along k, Y is transposed square by square, a strip of columns at a
+ * time, in place or, with a prologue or ends that fill no square, evaluated aside.  Long k is packed in
  * parts.
  *
- * A thin factor is not packed but read where it lies: Y against few rows, X against few columns or in long rows, unless
- * these share cache sets; so is what is small.  Of few rows against Y that lies along k, neither is turned: inner
+ * A thin factor is not packed but read in place: Y against few rows, X against few columns or in long rows, unless
+ * these share cache sets; so is what is small.  Of few rows against Y that is contiguous along k, neither is transposed: inner
  * products (dot_inner.c).  Other Y that lies in rows is packed while the first rows of X are multiplied with it, which
  * read it anyway. A dot whose accumulator is a fresh zero does not read it, and may write where its result is to be
  * stored (DotResult): blocks that pass the edge of what exists are made aside. */
@@ -182,7 +182,7 @@ const Inst *dot_load(const Dot *d, int value) {
     return d->ke->k->buffers.at[def->buffer].dtype == (pairs ? DT_BF16 : DT_F32) ? def : NULL;
 }
 
-bool dot_plain_load(const Dot *d, int value, const TileType *across, Direct *direct) {
+bool dot_plain_load(const Dot *d, int value, const TileType *across, FactorInPlace *direct) {
     const KernelEmit *ke = d->ke;
     const Inst *load = dot_load(d, value);
     if (!load || across->n_axes > 1 || d->over.n_axes != 1) return false;
@@ -197,14 +197,14 @@ bool dot_plain_load(const Dot *d, int value, const TileType *across, Direct *dir
     return access_affine(ke->k, load, d->over.axis[0], &direct->along);
 }
 
-/* A copy is not worth while of what is read once, or stays in the innermost cache as it lies, as a block's rows of X do
+/* A copy is not worth while of what is read once, or stays in the innermost cache without one, as a block's rows of X do
  * from panel to panel unless they fall into the same sets of it: then they fill those at best, and what else is read
  * puts them out (on a busy machine a quarter of the speed was lost; a copy costs nothing that is seen). */
 static void choose_direct(Dot *d) {
-    Direct *x = &d->x_direct, *y = &d->y_direct;
+    FactorInPlace *x = &d->x_direct, *y = &d->y_direct;
     const int64_t bytes = dot_source_bytes(d);
     const bool plain = dot_plain_load(d, d->y, &d->columns, y);
-    y->turned = plain && d->columns.n_axes && y->along == 1 && y->across * bytes % 4 == 0;
+    y->transposed = plain && d->columns.n_axes && y->along == 1 && y->across * bytes % 4 == 0;
     if (plain && y->across == 1 && y->along > 1) {
         y->near = bytes * y->along * d->n_over <= NEAR_BYTES;
         const bool once = d->n_rows <= d->row_block;
@@ -215,7 +215,7 @@ static void choose_direct(Dot *d) {
     if (!dot_plain_load(d, d->x, &d->rows, x)) return;
     const bool apart = d->row_block <= FEW_ROWS || !in_few_sets(bytes * x->across), once = d->n_columns <= d->panel;
     const bool long_rows = apart && bytes * d->n_over >= LONG_ROW_BYTES;
-    const bool columns = x->across == 1 && d->rows.n_axes && d->pair_axis < 0; /* pairs lie along k */
+    const bool columns = x->across == 1 && d->rows.n_axes && d->pair_axis < 0; /* pairs are contiguous along k */
     if (x->along == 1)
         x->near = apart && bytes * x->across * d->n_rows <= NEAR_BYTES,
         x->use = once || long_rows || x->near || y->swept;
@@ -232,7 +232,7 @@ static void choose_inner(Dot *d) {
     const Axis *axes = d->ke->k->axes.at;
     bool whole = true;
     for (int i = 0; i < d->rows.n_axes; i++) whole &= multiple(&axes[d->rows.axis[i]], axes[d->rows.axis[i]].step);
-    d->inner = whole && d->y_direct.turned && d->pair_axis < 0 && d->n_rows <= INNER_ROWS;
+    d->inner = whole && d->y_direct.transposed && d->pair_axis < 0 && d->n_rows <= INNER_ROWS;
     if (!d->inner) return;
     d->x_direct.use = d->x_direct.along == 1;
     d->parted = -1;

@@ -37,7 +37,7 @@ static Ahead ahead_of(const Dot *d, int value, const TileType *across) {
     Ahead a = {.known = false};
     const Emit *e = ke->e;
     const Inst *load = dot_load(d, value);
-    Direct at;
+    FactorInPlace at;
     if (across->n_axes != 1 || d->parted >= 0 || !dot_plain_load(d, value, across, &at)) return a;
     if (subscripts_gather(load)) return a; /* which row is next is not known */
     const int k = d->over.axis[0];
@@ -55,21 +55,21 @@ static Ahead ahead_of(const Dot *d, int value, const TileType *across) {
     return a;
 }
 
-/* What a block asks for: a walk of its micro-kernel. */
-typedef struct Asked {
+/* What a block prefetches: a walk of its micro-kernel. */
+typedef struct Prefetch {
     int lines; /* 0: nothing */
     LLVMValueRef at, stride, n;
-} Asked;
+} Prefetch;
 
 /* `lanes` rows or columns from `lane` on, `k_share` of k from k_first on, of what lies at `from`. */
-static Asked ask(const Dot *d, const Ahead *a, LLVMValueRef from, LLVMValueRef lane, int64_t lanes,
+static Prefetch prefetch(const Dot *d, const Ahead *a, LLVMValueRef from, LLVMValueRef lane, int64_t lanes,
                  LLVMValueRef k_first, int64_t k_share) {
     const Emit *e = d->ke->e;
     const bool along = a->along == 1;
     LLVMValueRef at = LLVMBuildMul(e->b, lane, emit_i64(e, a->across), "");
     at = LLVMBuildAdd(e->b, at, LLVMBuildMul(e->b, k_first, emit_i64(e, a->along), ""), "");
     const int64_t bytes = dot_source_bytes(d), line = 64 / bytes, contiguous = along ? k_share : lanes;
-    return (Asked){(int)((contiguous + line - 1) / line), source_at(d, from, at),
+    return (Prefetch){(int)((contiguous + line - 1) / line), source_at(d, from, at),
                    emit_i64(e, bytes * (along ? a->across : a->along)), emit_i64(e, along ? lanes : k_share)};
 }
 
@@ -77,22 +77,22 @@ static LLVMValueRef share_of(const Emit *e, LLVMValueRef at, int64_t k, int64_t 
     return LLVMBuildUDiv(e->b, LLVMBuildMul(e->b, at, emit_i64(e, k), ""), emit_i64(e, n), "");
 }
 
-/* The share of block (.., column) of what lies at `from` row by row, the blocks of one row together asking for all. */
-static Asked ask_in_rows(const Dot *d, const Ahead *a, LLVMValueRef column) {
+/* The share of block (.., column) of what lies at `from` row by row, the blocks of one row together prefetching all. */
+static Prefetch prefetch_rows(const Dot *d, const Ahead *a, LLVMValueRef column) {
     enum { STEPS = 4 }; /* of few */
     const Emit *e = d->ke->e;
     LLVMValueRef before = LLVMBuildMul(e->b, column, emit_i64(e, d->n_over), ""), width = emit_i64(e, d->n_columns);
     LLVMValueRef at = LLVMBuildMul(e->b, LLVMBuildUDiv(e->b, before, width, ""), emit_i64(e, a->along), "");
     at = LLVMBuildAdd(e->b, at, LLVMBuildURem(e->b, before, width, ""), "");
     const int64_t bytes = d->n_over * d->panel * dot_source_bytes(d), lines = (bytes + 64 * STEPS - 1) / (64 * STEPS);
-    return (Asked){(int)lines, source_at(d, a->from, at), emit_i64(e, 64 * lines), emit_i64(e, STEPS)};
+    return (Prefetch){(int)lines, source_at(d, a->from, at), emit_i64(e, 64 * lines), emit_i64(e, STEPS)};
 }
 
 /* With block (row, column) comes its part of the next group of rows. */
-static Asked ask_x(const Dot *d, const Packed *p, LLVMValueRef row, int height, LLVMValueRef column) {
+static Prefetch prefetch_x(const Dot *d, const Packed *p, LLVMValueRef row, int height, LLVMValueRef column) {
     const Emit *e = d->ke->e;
     const int64_t k = d->n_over;
-    if (!p->next_x.known) return (Asked){0};
+    if (!p->next_x.known) return (Prefetch){0};
     LLVMValueRef next = LLVMBuildAdd(e->b, row, emit_i64(e, d->group), "");
     LLVMValueRef more = LLVMBuildICmp(e->b, LLVMIntSLT, next, dot_lanes(d, &d->rows, d->n_rows), "");
     LLVMValueRef first = LLVMBuildURem(e->b, row, emit_i64(e, d->group), "");
@@ -101,16 +101,16 @@ static Asked ask_x(const Dot *d, const Packed *p, LLVMValueRef row, int height, 
         first = row;
     }
     LLVMValueRef from = LLVMBuildSelect(e->b, more, p->next_x.here, p->next_x.from, "");
-    return ask(d, &p->next_x, from, LLVMBuildSelect(e->b, more, next, first, ""), height,
+    return prefetch(d, &p->next_x, from, LLVMBuildSelect(e->b, more, next, first, ""), height,
                share_of(e, column, k, d->n_columns), (k * d->panel + d->n_columns - 1) / d->n_columns);
 }
 
 /* And of the next part of Y. */
-static Asked ask_y(const Dot *d, const Packed *p, LLVMValueRef row, int height, LLVMValueRef column) {
+static Prefetch prefetch_y(const Dot *d, const Packed *p, LLVMValueRef row, int height, LLVMValueRef column) {
     const int64_t k = d->n_over;
-    if (!p->next_y.known) return (Asked){0};
-    if (d->y_direct.swept) return ask_in_rows(d, &p->next_y, column);
-    return ask(d, &p->next_y, p->next_y.from, column, d->panel, share_of(d->ke->e, row, k, d->n_rows),
+    if (!p->next_y.known) return (Prefetch){0};
+    if (d->y_direct.swept) return prefetch_rows(d, &p->next_y, column);
+    return prefetch(d, &p->next_y, p->next_y.from, column, d->panel, share_of(d->ke->e, row, k, d->n_rows),
                (k * height + d->n_rows - 1) / d->n_rows);
 }
 
@@ -177,7 +177,7 @@ static void call_block(const Dot *d, const MicroShape *s, const BlockPlace *to, 
     branch_close(ke, &edge);
 }
 
-/* `height` rows from `row` on against panels [first, end) of Y, which lie as `y` says; the first `vectors` of each;
+/* `height` rows from `row` on against panels [first, end) of Y, laid out as `y` says; the first `vectors` of each;
  * masked: C has not all of their columns. */
 static void against(const Dot *d, const Packed *p, const Rows *rows, LLVMValueRef row, int height, LLVMValueRef first,
                     LLVMValueRef end, YLayout y, int vectors, bool masked) {
@@ -185,7 +185,7 @@ static void against(const Dot *d, const Packed *p, const Rows *rows, LLVMValueRe
     const Emit *e = ke->e;
     if (dot_never(LLVMBuildICmp(e->b, LLVMIntSLT, first, end, ""))) return;
     HostCounter q = counter_open(ke, first, end, d->panel);
-    const Asked asked[MICRO_WALKS] = {ask_y(d, p, row, height, q.i), ask_x(d, p, row, height, q.i)};
+    const Prefetch ahead[MICRO_WALKS] = {prefetch_y(d, p, row, height, q.i), prefetch_x(d, p, row, height, q.i)};
     const MicroShape shape = {.rows = height,
                               .vectors = vectors,
                               .lanes = d->machine->vector,
@@ -194,9 +194,9 @@ static void against(const Dot *d, const Packed *p, const Rows *rows, LLVMValueRe
                               .y = y,
                               .y_row = d->panel,
                               .pairs = d->pair_axis >= 0,
-                              .brief = d->n_units < BRIEF || (!asked[0].lines && !asked[1].lines),
+                              .brief = d->n_units < BRIEF || (!ahead[0].lines && !ahead[1].lines),
                               .masked = masked,
-                              .lines = {asked[0].lines, asked[1].lines}};
+                              .lines = {ahead[0].lines, ahead[1].lines}};
     const BlockPlace c = place_of(d, row, height, q.i, vectors * shape.lanes, masked);
     LLVMValueRef packed = y == Y_PACKED || y == Y_COPIED ? dot_panel_at(d, p, q.i) : NULL;
     LLVMValueRef args[10 + 3 * MICRO_WALKS] = {[0] = row_at(d, rows, row),
@@ -206,10 +206,10 @@ static void against(const Dot *d, const Packed *p, const Rows *rows, LLVMValueRe
                                                [6] = p->lanes};
     int n = 8;
     for (int i = 0; i < MICRO_WALKS; i++) {
-        if (!asked[i].lines) continue;
-        args[n++] = asked[i].at;
-        args[n++] = asked[i].stride;
-        args[n++] = asked[i].n;
+        if (!ahead[i].lines) continue;
+        args[n++] = ahead[i].at;
+        args[n++] = ahead[i].stride;
+        args[n++] = ahead[i].n;
     }
     if (y == Y_COPIED) args[n++] = packed;
     if (masked) args[n++] = c.columns;
@@ -233,7 +233,7 @@ static void against_panels(const Dot *d, const Packed *p, const Rows *rows, LLVM
     against(d, p, rows, row, height, whole, end, y, vectors, true);
 }
 
-/* Panels of Y as it lies, always or before the first rows were multiplied, then packed ones; of a last one that is at
+/* Panels of Y in place, always or before the first rows were multiplied, then packed ones; of a last one that is at
  * most half full, half. */
 static void row_of_blocks(const Dot *d, const Packed *p, const Rows *rows, LLVMValueRef row, int height) {
     const Emit *e = d->ke->e;
@@ -309,7 +309,7 @@ static void groups(const Dot *d, const Packed *p, LLVMValueRef start, LLVMValueR
     counter_close(ke, &g);
 }
 
-/* X as it lies, in blocks of whole row units; rows that do not fill one are packed, since blocks would pass its end. */
+/* X in place, in blocks of whole row units; rows that do not fill one are packed, since blocks would pass its end. */
 static void direct_blocks(const Dot *d, const Packed *p, LLVMValueRef all) {
     const Emit *e = d->ke->e;
     const int axis = d->rows.axis[0];
@@ -341,7 +341,7 @@ static void multiply(const Dot *d, const Packed *p) {
 }
 
 /* Lane 0 of the part at hand. */
-static LLVMValueRef origin(const Dot *d, int value, const Direct *direct) {
+static LLVMValueRef origin(const Dot *d, int value, const FactorInPlace *direct) {
     KernelEmit *ke = d->ke;
     const Emit *e = ke->e;
     LLVMValueRef skipped = LLVMBuildMul(e->b, ke->lo[d->over.axis[0]], emit_i64(e, direct->along), "");
@@ -367,7 +367,7 @@ void dot_multiply_part(const Dot *d, LLVMValueRef x_memory, LLVMValueRef y_memor
     p.count = dot_dense(d, n, order, p.k_index);
     p.lanes = lanes_of_k(d, p.count);
     if (d->x_direct.use) p.x_here = origin(d, d->x, &d->x_direct);
-    if (d->y_direct.use || d->y_direct.copied || d->y_direct.turned) p.y_here = origin(d, d->y, &d->y_direct);
+    if (d->y_direct.use || d->y_direct.copied || d->y_direct.transposed) p.y_here = origin(d, d->y, &d->y_direct);
     if (d->inner) {
         dot_inner_products(d, &p);
         return;

@@ -4,15 +4,15 @@
 #define FUSEC_CODEGEN_HOST_DOT_INTERNAL_H
 #include "codegen/host/kernel.h"
 
-/* A factor that is a plain load, used where it lies: lane (0, 0) of the part at hand, elements of memory from one row
+/* A factor that is a plain load, used in place: lane (0, 0) of the part at hand, elements of memory from one row
  * or column, and from one k, to the next. */
-typedef struct Direct {
-    bool use, near; /* near: so small that it stays near as it lies */
+typedef struct FactorInPlace {
+    bool use, near; /* near: so small that it stays in the innermost caches */
     bool copied;    /* of Y: packed while it is read for the first rows */
-    bool swept;     /* of Y: read once, in parts of few k, each asked for row by row while the last one is multiplied */
-    bool turned;    /* of Y: it lies along k, and is packed by squares */
+    bool swept;     /* of Y: read once, in parts of few k, each prefetched row by row while the last one is multiplied */
+    bool transposed; /* of Y: it is contiguous along k, and is packed by squares */
     int64_t across, along;
-} Direct;
+} FactorInPlace;
 
 typedef struct Dot {
     KernelEmit *ke;
@@ -28,9 +28,9 @@ typedef struct Dot {
     int vectors, panel;                /* per row of a block: vectors, lanes */
     int64_t x_pitch, y_pitch;          /* units of k with room for whole vectors: of a row of X, of a panel of Y */
     bool rows_fast;                    /* X is [k][rows], else [rows][k] */
-    Direct x_direct, y_direct;
+    FactorInPlace x_direct, y_direct;
     DotResult to;
-    bool inner; /* few rows against Y that lies along k: inner products (dot_inner.c) */
+    bool inner; /* few rows against Y that is contiguous along k: inner products (dot_inner.c) */
     bool edges; /* `to` has only lanes that exist, and a block may pass them: that one goes aside first */
     int64_t group, x_step; /* rows of X packed at a time; elements from one k to the next */
     int parted, part;      /* the k axis that is packed in parts of `part` lanes; -1: none */
@@ -53,12 +53,12 @@ typedef struct Packed {
 /* dot.c: the load, perhaps converted to f32, whose elements a factor has. */
 const Inst *dot_load(const Dot *d, int value);
 /* It has no mask and is affine in all axes, of which one is `across`' and one is k's. */
-bool dot_plain_load(const Dot *d, int value, const TileType *across, Direct *direct);
+bool dot_plain_load(const Dot *d, int value, const TileType *across, FactorInPlace *direct);
 
 /* ---- dot_pack.c ---- */
 void dot_choose_group(Dot *d); /* sets rows_fast, group, x_step */
 int64_t dot_x_elements(const Dot *d);
-/* Memory of a packed factor, at least n floats: 0 X, 1 Y, 2 Y before it is turned, 3 a block of C at an edge. */
+/* Memory of a packed factor, at least n floats: 0 X, 1 Y, 2 Y before it is transposed, 3 a block of C at an edge. */
 LLVMValueRef dot_pack_memory(KernelEmit *ke, int which, int64_t n);
 /* Strides of the axes of k laid out densely over existing lanes, the last of `order` fastest; the number of units. */
 LLVMValueRef dot_dense(const Dot *d, int n, const int8_t *order, LLVMValueRef *stride);
@@ -80,7 +80,7 @@ void dot_inner_products(const Dot *d, const Packed *p);
 
 static inline int dot_source_bytes(const Dot *d) { return d->pair_axis >= 0 ? 2 : 4; }
 
-/* Of a factor where it lies: f32 or bf16. */
+/* Of a factor in place: f32 or bf16. */
 static inline LLVMValueRef source_at(const Dot *d, LLVMValueRef p, LLVMValueRef offset) {
     const Emit *e = d->ke->e;
     return LLVMBuildGEP2(e->b, d->pair_axis >= 0 ? e->i16 : e->f32, p, &offset, 1, "");

@@ -45,9 +45,9 @@ static bool runs_along(KernelEmit *ke, int value, const TileType *axes, const Ti
     return n > 0 && tile_type_has(group, order[n - 1]);
 }
 
-/* Columns [first, first + lanes) of Y lie as [columns][k], `pitch` apart: squares of them, turned, go into their panel.
+/* Columns [first, first + lanes) of Y are laid out as [columns][k], `pitch` apart: squares of them, transposed, go into their panel.
  */
-static void turn(const Dot *d, LLVMValueRef from, int64_t pitch, LLVMValueRef first, LLVMValueRef to,
+static void transpose(const Dot *d, LLVMValueRef from, int64_t pitch, LLVMValueRef first, LLVMValueRef to,
                  LLVMValueRef count) {
     KernelEmit *ke = d->ke;
     const Emit *e = ke->e;
@@ -67,21 +67,21 @@ static void turn(const Dot *d, LLVMValueRef from, int64_t pitch, LLVMValueRef fi
 /* Is a strip made of whole squares that lie in memory? */
 static LLVMValueRef whole_squares(const Dot *d, const Packed *p, LLVMValueRef strip_end, LLVMValueRef end) {
     const Emit *e = d->ke->e;
-    if (!d->y_direct.turned) return LLVMConstInt(LLVMInt1TypeInContext(e->context), 0, false);
+    if (!d->y_direct.transposed) return LLVMConstInt(LLVMInt1TypeInContext(e->context), 0, false);
     const int64_t square = d->machine->vector * (d->pair_axis >= 0 ? 2 : 1);
     LLVMValueRef rest = LLVMBuildURem(e->b, p->lanes, emit_i64(e, square), "");
     LLVMValueRef deep = LLVMBuildICmp(e->b, LLVMIntEQ, rest, emit_i64(e, 0), "");
     return LLVMBuildAnd(e->b, deep, LLVMBuildICmp(e->b, LLVMIntSLE, strip_end, end, ""), "");
 }
 
-static void turn_in_place(const Dot *d, const Packed *p, LLVMValueRef first, LLVMValueRef memory) {
+static void transpose_in_place(const Dot *d, const Packed *p, LLVMValueRef first, LLVMValueRef memory) {
     const Emit *e = d->ke->e;
     LLVMValueRef skipped = LLVMBuildMul(e->b, first, emit_i64(e, d->y_direct.across), "");
     const int64_t pitch = d->y_direct.across * dot_source_bytes(d) / 4;
-    turn(d, source_at(d, p->y_here, skipped), pitch, first, memory, p->count);
+    transpose(d, source_at(d, p->y_here, skipped), pitch, first, memory, p->count);
 }
 
-/* Loads along k, one axis of columns: a strip of one vector of columns at a time, turned where it lies, or evaluated
+/* Loads along k, one axis of columns: a strip of one vector of columns at a time, transposed in place, or evaluated
  * aside, where it stays in the innermost cache. */
 static void pack_strips(const Dot *d, const Packed *p, PackPlace *place, LLVMValueRef memory) {
     KernelEmit *ke = d->ke;
@@ -94,23 +94,23 @@ static void pack_strips(const Dot *d, const Packed *p, PackPlace *place, LLVMVal
     HostCounter n = counter_open(ke, emit_i64(e, 0), end, lanes);
     LLVMValueRef stop[2] = {LLVMBuildAdd(e->b, n.i, emit_i64(e, lanes), ""), end};
     LLVMValueRef lies = whole_squares(d, p, stop[0], end), aside = LLVMBuildNot(e->b, lies, "");
-    if (d->y_direct.turned) {
+    if (d->y_direct.transposed) {
         HostBranch whole = branch_open(ke, lies);
-        turn_in_place(d, p, n.i, memory);
+        transpose_in_place(d, p, n.i, memory);
         branch_close(ke, &whole);
     }
     HostBranch other = branch_open(ke, aside);
     ke->lo[axis] = n.i;
     ke->hi[axis] = emit_intrinsic(e, "llvm.smin", 2, stop);
     pack(ke, d->y, &axes, place);
-    turn(d, place->memory, d->y_pitch, n.i, memory, p->count);
+    transpose(d, place->memory, d->y_pitch, n.i, memory, p->count);
     branch_close(ke, &other);
     counter_close(ke, &n);
     ke->lo[axis] = emit_i64(e, 0);
     ke->hi[axis] = end;
 }
 
-/* The same with several axes of columns: all of Y aside, then turned. */
+/* The same with several axes of columns: all of Y aside, then transposed. */
 static void pack_aside(const Dot *d, PackPlace *place, LLVMValueRef memory, LLVMValueRef count) {
     KernelEmit *ke = d->ke;
     const Emit *e = ke->e;
@@ -120,12 +120,12 @@ static void pack_aside(const Dot *d, PackPlace *place, LLVMValueRef memory, LLVM
         place->stride[d->c->axis[i]] = emit_i64(e, d->c->stride[i] * d->y_pitch);
     pack(ke, d->y, &axes, place);
     HostCounter n = counter_open(ke, emit_i64(e, 0), emit_i64(e, d->n_columns), d->machine->vector);
-    turn(d, element_at(e, place->memory, LLVMBuildMul(e->b, n.i, emit_i64(e, d->y_pitch), "")), d->y_pitch, n.i, memory,
+    transpose(d, element_at(e, place->memory, LLVMBuildMul(e->b, n.i, emit_i64(e, d->y_pitch), "")), d->y_pitch, n.i, memory,
          count);
     counter_close(ke, &n);
 }
 
-/* Columns that fill panels: the others are packed even where Y is used as it lies, since vectors would pass its end. */
+/* Columns that fill panels: the others are packed even where Y is used in place, since vectors would pass its end. */
 LLVMValueRef dot_whole_panels(const Dot *d) {
     const Emit *e = d->ke->e;
     LLVMValueRef columns = dot_lanes(d, &d->columns, d->n_columns), panel = emit_i64(e, d->panel);
@@ -141,16 +141,16 @@ static void pack_y(const Dot *d, const Packed *p, LLVMValueRef memory) {
     const TileType axes = tile_type_union(d->over, d->columns);
     PackPlace place = {.memory = memory, .pairs = d->pair_axis + 1};
     int8_t order[MAX_TILE_AXES];
-    const bool turned = runs_along(ke, d->y, &axes, &d->over, order);
+    const bool transposed = runs_along(ke, d->y, &axes, &d->over, order);
     for (int i = 0; i < d->over.n_axes; i++) {
         const int axis = d->over.axis[i];
-        place.stride[axis] = LLVMBuildMul(e->b, p->k_index[axis], emit_i64(e, turned ? 1 : d->panel), "");
+        place.stride[axis] = LLVMBuildMul(e->b, p->k_index[axis], emit_i64(e, transposed ? 1 : d->panel), "");
     }
-    if (turned && d->columns.n_axes == 1) {
+    if (transposed && d->columns.n_axes == 1) {
         pack_strips(d, p, &place, memory);
         return;
     }
-    if (turned) {
+    if (transposed) {
         pack_aside(d, &place, memory, p->count);
         return;
     }
@@ -179,7 +179,7 @@ void dot_pack_y(const Dot *d, const Packed *p) {
     counter_close(ke, &once);
 }
 
-/* Where Y is used as it lies, the columns that do not fill a panel are all that is packed. */
+/* Where Y is used in place, the columns that do not fill a panel are all that is packed. */
 LLVMValueRef dot_panel_at(const Dot *d, const Packed *p, LLVMValueRef column) {
     const Emit *e = d->ke->e;
     if (d->y_direct.use) column = LLVMBuildSub(e->b, column, dot_whole_panels(d), "");

@@ -3,13 +3,13 @@
 #include "codegen/host/transpose.h"
 #include <string.h>
 
-/* A dot whose accumulator counts as zero in the first turn of its loops, though nothing was written there; store: it
- * has no other turn, and puts its result where this instruction would. */
+/* A dot whose accumulator counts as zero in the first iteration of its loops, though nothing was written there; store: it
+ * has no other iteration, and puts its result where this instruction would. */
 typedef struct FreshDot {
     const Inst *dot, *store;
 } FreshDot;
 
-typedef struct Walk {
+typedef struct KernelWalk {
     KernelEmit ke;
     const HostMachine *machine;
     int pos;   /* of the next instruction, as Values numbers them */
@@ -17,23 +17,23 @@ typedef struct Walk {
     VEC(Sink) sinks;
     TileType axes;
     VEC(FreshDot) fresh;
-} Walk;
+} KernelWalk;
 
 /* ---- groups -------------------------------------------------------------------------------------------- */
-static void flush(Walk *w) {
+static void flush(KernelWalk *w) {
     if (w->sinks.n && !transpose_emit(&w->ke, &w->axes, w->sinks.n, w->sinks.at))
         nest_emit(&w->ke, &w->axes, w->sinks.n, w->sinks.at);
     w->sinks.n = 0;
     w->group = -1;
 }
 
-static Sink make_sink(const Walk *w, const Inst *i) {
+static Sink make_sink(const KernelWalk *w, const Inst *i) {
     const ValueInfo *info = i->result >= 0 ? &w->ke.v->value[i->result] : NULL;
     const SinkKind kind = i->kind == TI_STORE ? SINK_STORE : i->kind == TI_REDUCE ? SINK_REDUCE : SINK_KEEP;
     return (Sink){.kind = kind, .inst = i, .value = i->result, .storage = info ? info->storage : -1};
 }
 
-static void collect(Walk *w, const Inst *i, int group) {
+static void collect(KernelWalk *w, const Inst *i, int group) {
     if (group != w->group) flush(w);
     w->group = group;
     w->axes = sink_axes(w->ke.k, i);
@@ -45,7 +45,7 @@ typedef struct Move {
     int value, storage; /* value -> storage */
 } Move;
 
-static bool reads_storage(const Walk *w, int value, int storage, bool *seen) {
+static bool reads_storage(const KernelWalk *w, int value, int storage, bool *seen) {
     const ValueInfo *info = &w->ke.v->value[value];
     if (seen[value]) return false;
     seen[value] = true;
@@ -55,7 +55,7 @@ static bool reads_storage(const Walk *w, int value, int storage, bool *seen) {
     return info->def && subscripts_gather(info->def); /* not looked into */
 }
 
-static void move(Walk *w, Move m) {
+static void move(KernelWalk *w, Move m) {
     const Storage *s = &w->ke.v->storage.at[m.storage];
     TileType axes = {.dtype = s->dtype, .n_axes = s->n};
     memcpy(axes.axis, s->axis, sizeof axes.axis);
@@ -63,7 +63,7 @@ static void move(Walk *w, Move m) {
     nest_emit(&w->ke, &axes, 1, &sink);
 }
 
-static int temporary(Walk *w, int like) {
+static int temporary(KernelWalk *w, int like) {
     const Storage s = w->ke.v->storage.at[like];
     vec_push(w->ke.arena, w->ke.v->storage, s);
     LLVMValueRef *grown = ARENA_ARRAY(w->ke.arena, LLVMValueRef, w->ke.v->storage.n);
@@ -74,7 +74,7 @@ static int temporary(Walk *w, int like) {
 }
 
 /* All values are as before the first move: what a later move still reads is written aside first. */
-static void assign(Walk *w, int n, const int *values, const int *targets) {
+static void assign(KernelWalk *w, int n, const int *values, const int *targets) {
     VEC(Move) after = {0};
     for (int i = 0; i < n; i++) {
         const ValueInfo *from = &w->ke.v->value[values[i]];
@@ -100,7 +100,7 @@ static void assign(Walk *w, int n, const int *values, const int *targets) {
 }
 
 /* ---- axes ----------------------------------------------------------------------------------------------------- */
-static LLVMValueRef extent_of(const Walk *w, Dim d) {
+static LLVMValueRef extent_of(const KernelWalk *w, Dim d) {
     const Emit *e = w->ke.e;
     if (dim_is_fixed(d)) return emit_i64(e, d.bound > 0 ? d.bound : 0);
     LLVMValueRef v = LLVMBuildMul(e->b, w->ke.extent[d.sym], emit_i64(e, d.scale), "");
@@ -111,7 +111,7 @@ static LLVMValueRef extent_of(const Walk *w, Dim d) {
 static bool one_tile(const Axis *x) { return dim_is_fixed(x->extent) && x->extent.bound <= x->step; }
 
 /* Lane 0 has index `base`: how many lanes the tile has. */
-static void enter_axis(Walk *w, int axis, LLVMValueRef base) {
+static void enter_axis(KernelWalk *w, int axis, LLVMValueRef base) {
     const Emit *e = w->ke.e;
     const Axis *x = &w->ke.k->axes.at[axis];
     w->ke.base[axis] = base;
@@ -130,22 +130,22 @@ static void enter_axis(Walk *w, int axis, LLVMValueRef base) {
 }
 
 /* ---- instructions ------------------------------------------------------------------------------------------------ */
-static void walk_block(Walk *w, const Block *b);
+static void walk_block(KernelWalk *w, const Block *b);
 
 static const Inst *yield_of(const Inst *i) { return i->body.at[i->body.n - 1]; }
 
-static bool used_once(const Walk *w, int value) {
+static bool used_once(const KernelWalk *w, int value) {
     int n = 0;
     for (int p = 0; p < w->ke.v->at.n; p++) n += bit_get(w->ke.v->value[value].uses, p);
     return n == 1;
 }
 
-static bool in_blocks(Walk *w, const Inst *dot, int storage) {
+static bool in_blocks(KernelWalk *w, const Inst *dot, int storage) {
     return !direct_fits(&w->ke, dot, storage, w->machine) && !channelwise_fits(&w->ke, dot, storage, w->machine) &&
            dot_is_blocked(&w->ke, dot, storage, w->machine);
 }
 
-static bool one_turn(const Walk *w, const Inst *dot) {
+static bool one_iteration(const KernelWalk *w, const Inst *dot) {
     for (int o = 0; o < dot->n_over; o++) {
         const Axis *x = &w->ke.k->axes.at[dot->over[o]];
         if (x->extent.bound > x->step) return false;
@@ -153,21 +153,21 @@ static bool one_turn(const Walk *w, const Inst *dot) {
     return true;
 }
 
-static bool whole_channels(Walk *w, const Inst *dot, int storage) {
-    return one_turn(w, dot) && !direct_fits(&w->ke, dot, storage, w->machine) &&
+static bool whole_channels(KernelWalk *w, const Inst *dot, int storage) {
+    return one_iteration(w, dot) && !direct_fits(&w->ke, dot, storage, w->machine) &&
            channelwise_is_whole(&w->ke, dot, storage, w->machine);
 }
 
 /* Its code can begin from zero. */
-static bool may_be_fresh(Walk *w, const Inst *dot, int storage) {
+static bool may_be_fresh(KernelWalk *w, const Inst *dot, int storage) {
     return in_blocks(w, dot, storage) || whole_channels(w, dot, storage) ||
            direct_may_start(&w->ke, dot, storage, w->machine);
 }
 
 /* All sums are made at once, and only lanes that exist are written. */
-static bool is_whole(Walk *w, const Inst *dot, int storage) {
+static bool is_whole(KernelWalk *w, const Inst *dot, int storage) {
     if (direct_fits(&w->ke, dot, storage, w->machine))
-        return one_turn(w, dot) && direct_is_exact(&w->ke, dot, storage, w->machine);
+        return one_iteration(w, dot) && direct_is_exact(&w->ke, dot, storage, w->machine);
     return whole_channels(w, dot, storage);
 }
 
@@ -178,7 +178,7 @@ static bool dot_sums(const Inst *dot, int axis) {
 }
 
 /* The dot that alone reads carry c of the loop, and whose result the loop yields; through loops inside, too. */
-static const Inst *only_dot(Walk *w, const Inst *loop, int c) {
+static const Inst *only_dot(KernelWalk *w, const Inst *loop, int c) {
     const Dim extent = w->ke.k->axes.at[loop->axis].extent;
     const int carry = loop->carry[c], result = yield_of(loop)->in[c];
     const Inst *dot = NULL;
@@ -194,13 +194,13 @@ static const Inst *only_dot(Walk *w, const Inst *loop, int c) {
     return dot && dot_sums(dot, loop->axis) ? dot : NULL;
 }
 
-static bool is_zero(const Walk *w, int value) {
+static bool is_zero(const KernelWalk *w, int value) {
     const Inst *def = w->ke.v->value[value].def;
     return !w->ke.v->value[value].kept && def->kind == TI_FULL && def->value == 0;
 }
 
 /* The dot's result lies in the store's buffer, contiguous along its columns, with no lane too many. */
-static bool fits_store(Walk *w, const Inst *dot, int storage, const Inst *store) {
+static bool fits_store(KernelWalk *w, const Inst *dot, int storage, const Inst *store) {
     const Storage *s = &w->ke.v->storage.at[storage];
     const TileType axes = sink_axes(w->ke.k, store);
     int rows = -1, columns = s->axis[s->n - 1];
@@ -216,7 +216,7 @@ static bool fits_store(Walk *w, const Inst *dot, int storage, const Inst *store)
 }
 
 /* The store that alone reads result c of the loop, if the dot can write there instead: nothing else in its place. */
-static const Inst *store_of(Walk *w, const Inst *loop, int c, const Inst *dot) {
+static const Inst *store_of(KernelWalk *w, const Inst *loop, int c, const Inst *dot) {
     const int result = loop->results[c];
     int64_t step;
     const Inst *store = NULL;
@@ -236,8 +236,8 @@ static const Inst *store_of(Walk *w, const Inst *loop, int c, const Inst *dot) {
     return store;
 }
 
-/* Starts of the carries.  Zero that only a dot will read is not written: the dot's first turn takes it for granted. */
-static void start_carries(Walk *w, const Inst *i) {
+/* Starts of the carries.  Zero that only a dot will read is not written: the dot's first iteration takes it for granted. */
+static void start_carries(KernelWalk *w, const Inst *i) {
     int *init = ARENA_ARRAY(w->ke.arena, int, i->n_carry + 1), *carry = ARENA_ARRAY(w->ke.arena, int, i->n_carry + 1),
         n = 0;
     for (int c = 0; c < i->n_carry; c++) {
@@ -253,7 +253,7 @@ static void start_carries(Walk *w, const Inst *i) {
     assign(w, n, init, carry);
 }
 
-static void walk_for(Walk *w, const Inst *i) {
+static void walk_for(KernelWalk *w, const Inst *i) {
     const Emit *e = w->ke.e;
     const Axis *x = &w->ke.k->axes.at[i->axis];
     start_carries(w, i);
@@ -277,7 +277,7 @@ static void walk_for(Walk *w, const Inst *i) {
     w->ke.current = exit;
 }
 
-static void walk_if(Walk *w, const Inst *i) {
+static void walk_if(KernelWalk *w, const Inst *i) {
     const Emit *e = w->ke.e;
     Sink condition = {.kind = SINK_READ, .value = i->in[0], .storage = -1};
     const TileType none = {.n_axes = 0};
@@ -295,8 +295,8 @@ static void walk_if(Walk *w, const Inst *i) {
     LLVMPositionBuilderAtEnd(e->b, w->ke.current = join);
 }
 
-/* Not 0 in the first turn of all loops over k. */
-static LLVMValueRef fresh_now(Walk *w, const Inst *dot) {
+/* Not 0 in the first iteration of all loops over k. */
+static LLVMValueRef fresh_now(KernelWalk *w, const Inst *dot) {
     const Emit *e = w->ke.e;
     LLVMValueRef first = emit_i64(e, 1);
     for (int o = 0; o < dot->n_over; o++) {
@@ -308,13 +308,13 @@ static LLVMValueRef fresh_now(Walk *w, const Inst *dot) {
     return first;
 }
 
-static const FreshDot *fresh_of(const Walk *w, const Inst *dot) {
+static const FreshDot *fresh_of(const KernelWalk *w, const Inst *dot) {
     for (int i = 0; i < w->fresh.n; i++)
         if (w->fresh.at[i].dot == dot) return &w->fresh.at[i];
     return NULL;
 }
 
-static DotResult fresh_result(Walk *w, const FreshDot *fresh, int storage) {
+static DotResult fresh_result(KernelWalk *w, const FreshDot *fresh, int storage) {
     const Emit *e = w->ke.e;
     const Inst *dot = fresh->dot;
     LLVMPositionBuilderAtEnd(e->b, w->ke.current);
@@ -330,13 +330,13 @@ static DotResult fresh_result(Walk *w, const FreshDot *fresh, int storage) {
     return to;
 }
 
-static bool done_by_dot(const Walk *w, const Inst *store) {
+static bool done_by_dot(const KernelWalk *w, const Inst *store) {
     for (int i = 0; i < w->fresh.n; i++)
         if (w->fresh.at[i].store == store) return true;
     return false;
 }
 
-static void walk_dot(Walk *w, const Inst *i) {
+static void walk_dot(KernelWalk *w, const Inst *i) {
     KernelEmit *ke = &w->ke;
     assign(w, 1, &i->in[2], &i->result);
     const int storage = ke->v->value[i->result].storage;
@@ -355,7 +355,7 @@ static void walk_dot(Walk *w, const Inst *i) {
     nest_emit(ke, &axes, 1, &sink);
 }
 
-static void walk_block(Walk *w, const Block *b) {
+static void walk_block(KernelWalk *w, const Block *b) {
     for (int n = 0; n < b->n; n++) {
         const Inst *i = b->at[n];
         const int pos = w->pos++;
@@ -379,7 +379,7 @@ static LLVMValueRef load_buffer(KernelEmit *ke, int buffer, LLVMValueRef at) {
     return LLVMBuildLoad2(e->b, e->ptr, p, ke->k->buffers.at[buffer].name);
 }
 
-static void load_arguments(Walk *w) {
+static void load_arguments(KernelWalk *w) {
     KernelEmit *ke = &w->ke;
     const Emit *e = ke->e;
     ke->buffer = ARENA_ARRAY(ke->arena, LLVMValueRef, ke->k->buffers.n + 1);
@@ -410,7 +410,7 @@ static void enter_member(KernelEmit *ke) {
             ke->buffer[i] = load_buffer(ke, i, LLVMBuildAdd(e->b, ke->base[axis], emit_i64(e, i), ""));
 }
 
-static void enter_program(Walk *w, LLVMValueRef program) {
+static void enter_program(KernelWalk *w, LLVMValueRef program) {
     const Emit *e = w->ke.e;
     int first = -1;
     for (int a = w->ke.k->axes.n - 1; a >= 0; a--)
@@ -431,7 +431,7 @@ static void enter_program(Walk *w, LLVMValueRef program) {
     }
 }
 
-static void walk_programs(Walk *w) {
+static void walk_programs(KernelWalk *w) {
     const Emit *e = w->ke.e;
     LLVMValueRef first = LLVMGetParam(w->ke.fn, 2), last = LLVMGetParam(w->ke.fn, 3);
     LLVMBasicBlockRef pre = LLVMGetInsertBlock(e->b), header = emit_block(e, w->ke.fn, "program"),
@@ -456,7 +456,7 @@ static void walk_programs(Walk *w) {
 HostKernel host_emit_kernel(const Emit *e, Arena *a, const Kernel *k, const char *name, const HostMachine *m) {
     Values v;
     values_plan(&v, a, k, m->vector);
-    Walk w = {.machine = m, .group = -1, .ke = {.e = e, .k = k, .v = &v, .arena = a, .masks = m->masks}};
+    KernelWalk w = {.machine = m, .group = -1, .ke = {.e = e, .k = k, .v = &v, .arena = a, .masks = m->masks}};
     LLVMTypeRef params[4] = {e->ptr, e->ptr, e->i64, e->i64};
     w.ke.fn = LLVMAddFunction(e->module, name, LLVMFunctionType(e->none, params, 4, false));
     w.ke.entry = emit_block(e, w.ke.fn, "entry");

@@ -6,7 +6,7 @@
 
 /* ---- a block of C ---------------------------------------------------------------------------------------------- */
 enum { UNROLL = 4, AHEAD = 20, LINE = 64 / 4 };
-enum { LATE = 40 }; /* steps before the end at which the block of C has been asked for */
+enum { LATE = 40 }; /* steps before the end at which the block of C has been prefetched */
 enum { ARG_X, ARG_X_STEP, ARG_Y, ARG_Y_STEP, ARG_C, ARG_C_STRIDE, ARG_COUNT, ARG_FRESH, ARGS };
 /* Then place, stride and number of each walk; last, of Y_COPIED, where it is packed. */
 enum { MOST_ARGS = ARGS + 3 * MICRO_WALKS + 2 };
@@ -37,15 +37,15 @@ static LLVMValueRef c_vector(const Micro *m, int row, int vector) {
 }
 
 /* The line at an address, into the innermost cache: what comes next passes through it once. */
-typedef enum { ASK_READ, ASK_WRITE } Ask;
+typedef enum { TO_READ, TO_WRITE } Intent;
 
-static void ask_for(const Emit *e, LLVMValueRef at, Ask ask) {
-    LLVMValueRef args[4] = {at, LLVMConstInt(e->i32, ask == ASK_WRITE, false), LLVMConstInt(e->i32, 3, false),
+static void prefetch(const Emit *e, LLVMValueRef at, Intent intent) {
+    LLVMValueRef args[4] = {at, LLVMConstInt(e->i32, intent == TO_WRITE, false), LLVMConstInt(e->i32, 3, false),
                             LLVMConstInt(e->i32, 1, false)};
     emit_intrinsic(e, "llvm.prefetch", 4, args);
 }
 
-/* Of a factor where it lies: f32 or bf16. */
+/* Of a factor in place: f32 or bf16. */
 static LLVMValueRef source_at(const Micro *m, LLVMValueRef p, LLVMValueRef offset) {
     return LLVMBuildGEP2(m->e->b, m->s.pairs ? m->e->i16 : m->e->f32, p, &offset, 1, "");
 }
@@ -63,7 +63,7 @@ static LLVMValueRef x_element(const Micro *m, const Running *r, int row, bool ha
     return half ? LLVMBuildBitCast(e->b, LLVMBuildZExt(e->b, v, e->i32, ""), e->f32, "") : v;
 }
 
-/* A vector of bf16 where it lies, in the lower halves of 32 bits. */
+/* A vector of bf16 in place, in the lower halves of 32 bits. */
 static LLVMValueRef y_half(const Micro *m, LLVMValueRef at) {
     const Emit *e = m->e;
     LLVMValueRef v = LLVMBuildLoad2(e->b, LLVMVectorType(e->i16, (unsigned)m->s.lanes), at, "");
@@ -71,7 +71,7 @@ static LLVMValueRef y_half(const Micro *m, LLVMValueRef at) {
     return LLVMBuildZExt(e->b, v, LLVMVectorType(e->i32, (unsigned)m->s.lanes), "");
 }
 
-/* A vector of Y: floats, or pairs, of which two rows are made where they lie. */
+/* A vector of Y: floats, or pairs, of which two rows are made in place. */
 static LLVMValueRef y_vector(const Micro *m, const Running *r, int vector, bool half) {
     const Emit *e = m->e;
     LLVMValueRef offset = emit_i64(e, (int64_t)vector * m->s.lanes);
@@ -90,14 +90,14 @@ static LLVMValueRef y_vector(const Micro *m, const Running *r, int vector, bool 
 }
 
 /* Rows of Y that are read some steps later. */
-static void ask_ahead(const Micro *m, const Running *r) {
+static void prefetch_ahead(const Micro *m, const Running *r) {
     const Emit *e = m->e;
     const int line = m->s.pairs ? 2 * LINE : LINE;
     LLVMValueRef step = LLVMGetParam(m->fn, ARG_Y_STEP);
     for (int row = 0; row < (m->s.pairs ? 2 : 1); row++) {
         LLVMValueRef ahead = source_at(m, r->y, LLVMBuildMul(e->b, step, emit_i64(e, AHEAD + row), ""));
         for (int n = 0; n < m->s.vectors * m->s.lanes; n += line)
-            ask_for(e, source_at(m, ahead, emit_i64(e, n)), ASK_READ);
+            prefetch(e, source_at(m, ahead, emit_i64(e, n)), TO_READ);
     }
 }
 
@@ -115,7 +115,7 @@ static void advance(const Micro *m, Running *r) {
 static void micro_step(const Micro *m, Running *r, bool half) {
     const Emit *e = m->e;
     LLVMValueRef column[RUNNING_VECTORS];
-    if (m->s.y == Y_AWAY || m->s.y == Y_COPIED) ask_ahead(m, r);
+    if (m->s.y == Y_AWAY || m->s.y == Y_COPIED) prefetch_ahead(m, r);
     for (int v = 0; v < m->s.vectors; v++) {
         column[v] = y_vector(m, r, v, half);
         if (m->s.y != Y_COPIED) continue;
@@ -130,15 +130,15 @@ static void micro_step(const Micro *m, Running *r, bool half) {
     advance(m, r);
 }
 
-/* A walk beside the sums: with each step `lines` lines are asked for, `stride` bytes on.  All at once they would take
+/* A walk beside the sums: with each step `lines` lines are prefetched, `stride` bytes on.  All at once they would take
  * the machine's few places for lines that are under way, and Y, a short way off, would have to wait for them. */
 typedef struct Walk {
     LLVMValueRef at, stride;
     int lines;
-    Ask ask;
+    Intent intent;
 } Walk;
 
-/* `trips` rounds of `unroll` steps each, perhaps none; half: of k without a neighbour; walk: what is asked for, or
+/* `trips` rounds of `unroll` steps each, perhaps none; half: of k without a neighbour; walk: what is prefetched, or
  * NULL. */
 static void micro_loop(const Micro *m, Running *r, LLVMValueRef trips, int unroll, bool half, const Walk *walk) {
     const Emit *e = m->e;
@@ -149,7 +149,7 @@ static void micro_loop(const Micro *m, Running *r, LLVMValueRef trips, int unrol
     LLVMValueRef left = LLVMBuildPhi(e->b, e->i64, ""), at = walk ? LLVMBuildPhi(e->b, e->ptr, "") : NULL, on = NULL;
     const Running round = running_phis(e, r);
     Running next = round;
-    for (int i = 0; walk && i < walk->lines; i++) ask_for(e, element_at(e, at, emit_i64(e, i * LINE)), walk->ask);
+    for (int i = 0; walk && i < walk->lines; i++) prefetch(e, element_at(e, at, emit_i64(e, i * LINE)), walk->intent);
     if (walk) on = LLVMBuildGEP2(e->b, e->i8, at, (LLVMValueRef[]){walk->stride}, 1, "");
     for (int i = 0; i < unroll; i++) micro_step(m, &next, half);
     LLVMValueRef less = LLVMBuildSub(e->b, left, emit_i64(e, 1), "");
@@ -224,7 +224,7 @@ static LLVMValueRef walk_ahead(const Micro *m, Running *r, LLVMValueRef left, in
     const Emit *e = m->e;
     const unsigned arg = walk_arg(&m->s, i);
     LLVMValueRef n = LLVMGetParam(m->fn, arg + 2);
-    Walk walk = {LLVMGetParam(m->fn, arg), LLVMGetParam(m->fn, arg + 1), m->s.lines[i], ASK_READ};
+    Walk walk = {LLVMGetParam(m->fn, arg), LLVMGetParam(m->fn, arg + 1), m->s.lines[i], TO_READ};
     LLVMValueRef rest = m->s.brief ? left : walk_along(m, r, left, n, &walk), done = LLVMBuildSub(e->b, left, rest, "");
     walk.at = LLVMBuildGEP2(e->b, e->i8, walk.at, (LLVMValueRef[]){LLVMBuildMul(e->b, done, walk.stride, "")}, 1, "");
     micro_loop(m, r, LLVMBuildSub(e->b, n, done, ""), 0, false, &walk);
@@ -239,22 +239,22 @@ static LLVMValueRef rounds(const Micro *m, Running *r, LLVMValueRef steps) {
     return LLVMBuildURem(e->b, steps, emit_i64(e, unroll), "");
 }
 
-/* The block of C, which sums are added to or written over, is asked for when they are nearly made. */
+/* The block of C, which sums are added to or written over, is prefetched when they are nearly made. */
 static LLVMValueRef walk_c(const Micro *m, Running *r, LLVMValueRef left) {
     const Emit *e = m->e;
     const Walk c = {LLVMGetParam(m->fn, ARG_C),
                     LLVMBuildShl(e->b, LLVMGetParam(m->fn, ARG_C_STRIDE), emit_i64(e, 2), ""),
-                    (m->s.vectors * m->s.lanes + LINE - 1) / LINE, ASK_WRITE};
+                    (m->s.vectors * m->s.lanes + LINE - 1) / LINE, TO_WRITE};
     LLVMValueRef before = LLVMBuildSub(e->b, left, emit_i64(e, m->s.rows + LATE), "");
     before = emit_intrinsic(e, "llvm.smax", 2, (LLVMValueRef[]){before, emit_i64(e, 0)});
     left = LLVMBuildAdd(e->b, LLVMBuildSub(e->b, left, before, ""), rounds(m, r, before), "");
     return walk_along(m, r, left, emit_i64(e, m->s.rows), &c);
 }
 
-static void ask_for_c(const Micro *m) {
+static void prefetch_c(const Micro *m) {
     for (int i = 0; i < m->s.rows; i++)
         for (int v = 0; v < m->s.vectors; v++)
-            if (v * m->s.lanes % LINE == 0) ask_for(m->e, c_vector(m, i, v), ASK_WRITE);
+            if (v * m->s.lanes % LINE == 0) prefetch(m->e, c_vector(m, i, v), TO_WRITE);
 }
 
 static void micro_body(const Micro *m) {
@@ -265,7 +265,7 @@ static void micro_body(const Micro *m) {
     for (int i = 0; i < MICRO_WALKS; i++)
         if (m->s.lines[i]) left = walk_ahead(m, &r, left, i);
     if (m->s.brief)
-        ask_for_c(m);
+        prefetch_c(m);
     else
         left = walk_c(m, &r, left);
     left = rounds(m, &r, left);
@@ -278,7 +278,7 @@ LLVMValueRef micro_product(const Emit *e, MicroShape s) {
     char name[128];
     static const char *const x_names[] = {"rows", "columns", "away"}, *const y_names[] = {"", "_near", "_away",
                                                                                           "_copied"};
-    snprintf(name, sizeof name, "fusec.block_%dx%d_%s%d%s%s_ask%d_%d%s%s%s", s.rows, s.vectors * s.lanes, x_names[s.x],
+    snprintf(name, sizeof name, "fusec.block_%dx%d_%s%d%s%s_ahead%d_%d%s%s%s", s.rows, s.vectors * s.lanes, x_names[s.x],
              s.x == X_ROWS ? s.x_row : 0, y_names[s.y], s.pairs ? "_bf16" : "", s.lines[0], s.lines[1],
              s.y_row == s.vectors * s.lanes ? "" : "_narrow", s.brief ? "_brief" : "", s.masked ? "_masked" : "");
     LLVMValueRef known = LLVMGetNamedFunction(e->module, name);

@@ -12,7 +12,7 @@ typedef enum {
 typedef enum {
     Y_PACKED, /* rows of vectors * lanes, one after another */
     Y_NEAR,   /* rows y_step apart */
-    Y_AWAY,   /* the same, asked for before they are read */
+    Y_AWAY,   /* the same, prefetched */
     Y_COPIED  /* the same, and packed as they are read */
 } YLayout;
 enum { MICRO_WALKS = 2 };
@@ -23,15 +23,15 @@ typedef struct MicroShape {
     YLayout y;
     int y_row;  /* of Y_PACKED: floats from one row to the next */
     bool pairs; /* of bf16; packed, two neighbours along k in the place of a float, zero beside an odd last one */
-    bool brief; /* what is asked for is asked for before the sums: they are few, or nothing but C is */
+    bool brief; /* prefetches come before the sums: they are few, or nothing but C is */
     bool masked; /* only the first `columns` of C are there */
-    int lines[MICRO_WALKS]; /* cache lines that each walk asks for at a place */
+    int lines[MICRO_WALKS]; /* cache lines that each walk prefetches at a place */
 } MicroShape;
 
 /* void (x, x_step, y, y_step, c, c_stride, k, fresh, {at, stride, n} of each walk that has lines, packed, columns):
  * packed, where Y_COPIED leaves what it read, and columns, of what is masked, are its alone.
  *     c[r, n] = (fresh ? 0 : c[r, n]) + sum over i < k of x[r, i] * y[i, n]
- * for r < rows, n < vectors * lanes; k >= 0; strides in elements.  c stays in registers.  A walk asks for lines at n
+ * for r < rows, n < vectors * lanes; k >= 0; strides in elements.  c stays in registers.  A walk prefetches lines at n
  * places, stride bytes apart, from `at` on: one place with each k, or where the sums are brief all before them. */
 LLVMValueRef micro_product(const Emit *e, MicroShape s);
 

@@ -15,7 +15,7 @@ typedef struct Nest {
     LLVMValueRef mask;                         /* valid lanes; NULL: all */
     LLVMValueRef *memo;                        /* by value */
     bool *pending;                             /* kept values that this nest defines: evaluated, not read back */
-    bool streams;                              /* loads are of data far away: asks for rows ahead */
+    bool streams;                              /* loads are of data far away: prefetches rows */
     bool spread;                               /* the innermost index is a vector (a gather), of `bits` */
     int bits, depth;
     struct Pairs {

@@ -110,7 +110,7 @@ typedef struct Offset {
     int64_t stride[MAX_RANK];
 } Offset;
 
-/* Quotients and remainders of folded axes that lie behind each other are taken together. */
+/* Quotients and remainders of folded axes that follow each other are taken together. */
 static Offset offset_of(const Nest *t, const Inst *i) {
     Offset o = {.n = i->n_index};
     FlatAccess flat;

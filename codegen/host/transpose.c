@@ -1,11 +1,11 @@
-/* Copies that turn a tensor: a store of what a load has along another axis.  Vectors along either axis alone would be
- * gathered or scattered; blocks of as many lanes of both are turned in registers, and what is left over goes as any
+/* Copies that transpose a tensor: a store of what a load has along another axis.  Vectors along either axis alone would be
+ * gathered or scattered; blocks of as many lanes of both are transposed in registers, and what is left over goes as any
  * nest. */
 #include "codegen/host/transpose.h"
 #include "codegen/host/counter.h"
 #include "codegen/host/micro.h"
 
-typedef struct Turn {
+typedef struct Transpose {
     KernelEmit *ke;
     const TileType *axes;
     Sink *sink;
@@ -14,9 +14,9 @@ typedef struct Turn {
     int64_t load_step,
         store_step; /* elements from one lane of `across` to the next in the load, of `along` in the store */
     int lanes;
-} Turn;
+} Transpose;
 
-static bool find_axes(Turn *t) {
+static bool find_axes(Transpose *t) {
     const Kernel *k = t->ke->k;
     t->along = t->across = -1;
     for (int i = 0; i < t->axes->n_axes; i++) {
@@ -32,7 +32,7 @@ static bool find_axes(Turn *t) {
            k->axes.at[t->across].step >= t->lanes;
 }
 
-static bool find_turn(Turn *t, KernelEmit *ke, const TileType *axes, int n, Sink *sinks) {
+static bool find_transpose(Transpose *t, KernelEmit *ke, const TileType *axes, int n, Sink *sinks) {
     if (n != 1 || sinks[0].kind != SINK_STORE || sinks[0].inst->n_in != 1) return false;
     const Inst *store = sinks[0].inst;
     const ValueInfo *value = &ke->v->value[store->in[0]];
@@ -40,12 +40,12 @@ static bool find_turn(Turn *t, KernelEmit *ke, const TileType *axes, int n, Sink
     const Buffer *from = &ke->k->buffers.at[value->def->buffer], *to = &ke->k->buffers.at[store->buffer];
     if (from->dtype != DT_F32 || to->dtype != DT_F32 || to->in_place || from == to) return false;
     if (subscripts_gather(value->def) || subscripts_gather(store)) return false;
-    *t = (Turn){.ke = ke, .axes = axes, .sink = sinks, .load = value->def, .store = store, .lanes = ke->v->vector};
+    *t = (Transpose){.ke = ke, .axes = axes, .sink = sinks, .load = value->def, .store = store, .lanes = ke->v->vector};
     return t->lanes >= 4 && find_axes(t);
 }
 
 /* lo + the whole blocks from there to hi. */
-static LLVMValueRef blocks_end(const Turn *t, int axis) {
+static LLVMValueRef blocks_end(const Transpose *t, int axis) {
     const Emit *e = t->ke->e;
     LLVMValueRef lo = t->ke->lo[axis], n = LLVMBuildSub(e->b, t->ke->hi[axis], lo, "");
     return LLVMBuildAdd(e->b, lo, LLVMBuildAnd(e->b, n, emit_i64(e, -(int64_t)t->lanes), ""), "");
@@ -55,13 +55,13 @@ typedef struct Ends {
     LLVMValueRef from, to; /* where lane 0 of the axes without a loop lies */
 } Ends;
 
-static LLVMValueRef moved(const Turn *t, LLVMValueRef p, LLVMValueRef lane, int64_t step) {
+static LLVMValueRef moved(const Transpose *t, LLVMValueRef p, LLVMValueRef lane, int64_t step) {
     const Emit *e = t->ke->e;
     LLVMValueRef offset = LLVMBuildMul(e->b, lane, emit_i64(e, step), "");
     return LLVMBuildGEP2(e->b, e->f32, p, &offset, 1, "");
 }
 
-static Ends at_lane(const Turn *t, Ends at, int axis, LLVMValueRef lane) {
+static Ends at_lane(const Transpose *t, Ends at, int axis, LLVMValueRef lane) {
     int64_t from = 0, to = 0;
     access_affine(t->ke->k, t->load, axis, &from);
     access_affine(t->ke->k, t->store, axis, &to);
@@ -69,7 +69,7 @@ static Ends at_lane(const Turn *t, Ends at, int axis, LLVMValueRef lane) {
 }
 
 /* The shorter axis inside: what is read and written of the longer one stays near. */
-static void turn_blocks(const Turn *t, Ends at, LLVMValueRef along_end, LLVMValueRef across_end) {
+static void transpose_blocks(const Transpose *t, Ends at, LLVMValueRef along_end, LLVMValueRef across_end) {
     KernelEmit *ke = t->ke;
     const Emit *e = ke->e;
     const bool along_inside = ke->k->axes.at[t->along].step <= ke->k->axes.at[t->across].step;
@@ -86,7 +86,7 @@ static void turn_blocks(const Turn *t, Ends at, LLVMValueRef along_end, LLVMValu
 }
 
 /* Lanes of an axis from lo on, if there are any, as any nest. */
-static void rest(const Turn *t, int axis, LLVMValueRef lo) {
+static void rest(const Transpose *t, int axis, LLVMValueRef lo) {
     KernelEmit *ke = t->ke;
     LLVMValueRef was = ke->lo[axis];
     HostBranch b = branch_open(ke, LLVMBuildICmp(ke->e->b, LLVMIntSLT, lo, ke->hi[axis], ""));
@@ -96,18 +96,18 @@ static void rest(const Turn *t, int axis, LLVMValueRef lo) {
     branch_close(ke, &b);
 }
 
-static void turn_plane(const Turn *t, Ends at) {
+static void transpose_plane(const Transpose *t, Ends at) {
     KernelEmit *ke = t->ke;
     LLVMValueRef along_hi = ke->hi[t->along];
     LLVMValueRef along_end = blocks_end(t, t->along), across_end = blocks_end(t, t->across);
-    turn_blocks(t, at, along_end, across_end);
+    transpose_blocks(t, at, along_end, across_end);
     rest(t, t->along, along_end);
     ke->hi[t->along] = along_end;
     rest(t, t->across, across_end);
     ke->hi[t->along] = along_hi;
 }
 
-static void turn_axes(const Turn *t, int n, Ends at) {
+static void transpose_axes(const Transpose *t, int n, Ends at) {
     KernelEmit *ke = t->ke;
     const Emit *e = ke->e;
     while (n < t->axes->n_axes) {
@@ -116,7 +116,7 @@ static void turn_axes(const Turn *t, int n, Ends at) {
         n++;
     }
     if (n == t->axes->n_axes) {
-        turn_plane(t, at);
+        transpose_plane(t, at);
         return;
     }
     const int axis = t->axes->axis[n];
@@ -124,16 +124,16 @@ static void turn_axes(const Turn *t, int n, Ends at) {
     HostCounter c = counter_open(ke, lo, hi, 1);
     ke->lo[axis] = c.i;
     ke->hi[axis] = LLVMBuildAdd(e->b, c.i, emit_i64(e, 1), "");
-    turn_axes(t, n + 1, at_lane(t, at, axis, c.i));
+    transpose_axes(t, n + 1, at_lane(t, at, axis, c.i));
     ke->lo[axis] = lo;
     ke->hi[axis] = hi;
     counter_close(ke, &c);
 }
 
 bool transpose_emit(KernelEmit *ke, const TileType *axes, int n, Sink *sinks) {
-    Turn t;
-    if (!find_turn(&t, ke, axes, n, sinks)) return false;
+    Transpose t;
+    if (!find_transpose(&t, ke, axes, n, sinks)) return false;
     LLVMPositionBuilderAtEnd(ke->e->b, ke->current);
-    turn_axes(&t, 0, (Ends){nest_origin(ke, t.load), nest_origin(ke, t.store)});
+    transpose_axes(&t, 0, (Ends){nest_origin(ke, t.load), nest_origin(ke, t.store)});
     return true;
 }

@@ -1,4 +1,4 @@
-/* Copies that turn a tensor; see transpose.c. */
+/* Copies that transpose a tensor; see transpose.c. */
 #ifndef FUSEC_CODEGEN_HOST_TRANSPOSE_H
 #define FUSEC_CODEGEN_HOST_TRANSPOSE_H
 #include "codegen/host/nest.h"

@@ -9,7 +9,7 @@ bool axis_trivial(const Kernel *k, int axis) {
     return x->step == 1 && (x->kind != AXIS_SPAN || (dim_is_fixed(x->extent) && x->extent.bound == 1));
 }
 
-/* Of folded axes whose parts lie behind each other. */
+/* Of folded axes whose parts follow each other. */
 static bool folded_affine(const Kernel *k, const Inst *i, int axis, int64_t *coef) {
     FlatAccess flat;
     if (!access_flatten(k, i, &flat)) return false;

@@ -137,7 +137,7 @@ static void compute(Simt *s, LLVMBasicBlockRef end) {
 }
 
 /* ---- the kernel -------------------------------------------------------------------------------------------------- */
-/* 128 bytes each, by value, used where they lie. */
+/* 128 bytes each, by value, used in place. */
 void hopper_parameters(Simt *s, int first) {
     enum { MAP_BYTES = 128, MAP_PARAM_ALIGN = 64 };
     const Emit *e = s->e;

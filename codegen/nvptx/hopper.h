@@ -62,7 +62,7 @@ void hopper_turn_ends(Simt *s, const Inst *loop, LLVMValueRef where);
 void hopper_rings_begin(Simt *s);                 /* variables and barriers; by all threads, before the roles part */
 void hopper_fetch_program(Simt *s);               /* the fetching thread's part of one program */
 void hopper_stage(Simt *s, const Inst *i);        /* the others: the tile is there */
-LLVMValueRef hopper_tile(Simt *s, const Inst *i); /* i32: where it lies */
+LLVMValueRef hopper_tile(Simt *s, const Inst *i); /* i32: its address */
 void hopper_skip(Simt *s, LLVMValueRef programs); /* the slots that so many (i32) programs of other groups use */
 bool hopper_fetches(const Block *b);
 void hopper_body_end(Simt *s, const Inst *loop);  /* before a loop's next iteration; loop NULL: the program's end */

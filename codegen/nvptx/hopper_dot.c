@@ -101,7 +101,7 @@ static LLVMValueRef descriptor(const Product *p, const Factor *f, int64_t side, 
 }
 
 /* ---- rows from registers ------------------------------------------------------------------------------------------------
- * Words of a tile that lies across the sum.  Lane 4 g + t holds rows g and g + 8 at sums t and t + 4.  Odd lanes read t + 4
+ * Words of a tile that is laid out across the sum.  Lane 4 g + t holds rows g and g + 8 at sums t and t + 4.  Odd lanes read t + 4
  * first: of four lines of the swizzle, two by two exchange the same chunks, which t + 4 has in the line's other half. */
 enum { FRAGMENT = 4 };
 

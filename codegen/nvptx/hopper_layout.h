@@ -32,7 +32,7 @@ typedef struct HopperLayout {
 
 bool hopper_wanted(const Kernel *k);                                     /* it has a producer */
 const char *hopper_layout(Arena *a, const Kernel *k, HopperLayout *out); /* NULL, or why it cannot be */
-/* Rows that wgmma cannot read as they lie (tf32 across the sum) and takes from registers: nothing may be deferred then. */
+/* Rows that wgmma cannot read in place (tf32 across the sum) and takes from registers: nothing may be deferred then. */
 bool hopper_from_registers(const Inst *stage, const Inst *dot);
 bool hopper_deferred(const Inst *loop); /* may the products of the loop's body be deferred? */
 

@@ -130,15 +130,15 @@ void stage_fill_store(Simt *s, const Inst *i, LLVMValueRef const *v);
 
 /* ---- stage_walk.c -------------------------------------------------------------------------------------------- */
 /* Thread t's n-th run of `width` elements of a tile that all threads walk together, `fast` axis first. */
-typedef struct Walk {
+typedef struct StageWalk {
     int n, order[MAX_TILE_AXES], width, runs; /* axes, slowest first */
     int part;   /* runs of the fast axis that are walked before the other axes, the rest after them; 0: all */
     bool apart; /* rows 0, 2, 1, 3 instead of 0, 1, 2, 3: see half_rows */
-} Walk;
-Walk stage_walk(const Simt *s, const TileType *t, int fast, int width);
-Walk stage_fill_walk(const Simt *s, const Inst *i); /* of a STAGE */
+} StageWalk;
+StageWalk stage_walk(const Simt *s, const TileType *t, int fast, int width);
+StageWalk stage_fill_walk(const Simt *s, const Inst *i); /* of a STAGE */
 /* Coordinates of the run that begins at run `from` + thread; i1: there is one (NULL: always). */
-LLVMValueRef stage_walk_at(const Simt *s, const Walk *w, int from, Coords *c);
+LLVMValueRef stage_walk_at(const Simt *s, const StageWalk *w, int from, Coords *c);
 
 /* ---- pipeline.c ---------------------------------------------------------------------------------------------- */
 void pipeline_loop(Simt *s, const Inst *i); /* FOR with `ahead` */

@@ -93,7 +93,7 @@ static LLVMValueRef bits_of_thread(const Simt *s, unsigned mask) {
     return simt_lane(s, &p);
 }
 
-/* Of the thread's n sums along the axis (-> *n) those that it has for all lanes; where the first lies along the axis.
+/* Of the thread's n sums along the axis (-> *n) those that it has for all lanes; where the first is contiguous along the axis.
  * *lanes keeps the bits of lanes that have the same ones. */
 static LLVMValueRef halve(Simt *s, const Inst *i, int axis, unsigned *lanes, int *n, int *merged, LLVMValueRef *v) {
     const Emit *e = s->e;

@@ -1,6 +1,6 @@
 /* Tiles in shared memory: where they are, how they are filled and read, barriers.
  *
- * A kernel whose tiles all lie as the back end likes has an array for each.  One with stated layouts has them where
+ * A kernel whose tiles are all laid out as the back end likes has an array for each.  One with stated layouts has them where
  * ir/tile_stage.h plans them, in the block's dynamic shared memory; a place is an offset in bytes there. */
 #include "codegen/nvptx/hopper.h"
 #include <string.h>
@@ -205,7 +205,7 @@ void stage_registers(Simt *s, const Inst *i, const int *slot, int n) {
 
 /* ---- filling in the order of memory ------------------------------------------------------------------------------ */
 /* The loads behind a value that have the walk's runs together in memory, masked as a whole: one access each. */
-static void load_runs(Simt *s, int value, const Walk *w, const Coords *c) {
+static void load_runs(Simt *s, int value, const StageWalk *w, const Coords *c) {
     const Inst *i = s->def[value];
     const int axis = w->order[w->n - 1];
     if (!i || s->shared[value] || s->reg[value] || s->run[value]) return;
@@ -219,7 +219,7 @@ static void load_runs(Simt *s, int value, const Walk *w, const Coords *c) {
 }
 
 /* A run's elements, in memory form: one vector, or a scalar. */
-static LLVMValueRef run_value(Simt *s, const Inst *i, const Walk *w, Coords *c) {
+static LLVMValueRef run_value(Simt *s, const Inst *i, const StageWalk *w, Coords *c) {
     if (w->width == 1) return element_value(s, i, c);
     const int axis = w->order[w->n - 1];
     LLVMValueRef v = LLVMGetUndef(emit_vector_type(emit_memory_type(s->e, i->type.dtype), w->width));
@@ -235,12 +235,12 @@ static LLVMValueRef run_value(Simt *s, const Inst *i, const Walk *w, Coords *c) 
 }
 
 int stage_fill_count(const Simt *s, const Inst *i) {
-    const Walk w = stage_fill_walk(s, i);
+    const StageWalk w = stage_fill_walk(s, i);
     return (w.runs + s->k->threads - 1) / s->k->threads;
 }
 
 void stage_fill_values(Simt *s, const Inst *i, LLVMValueRef *v) {
-    const Walk w = stage_fill_walk(s, i);
+    const StageWalk w = stage_fill_walk(s, i);
     for (int from = 0, n = 0; from < w.runs; from += s->k->threads, n++) {
         Coords c = {0};
         stage_walk_at(s, &w, from, &c);
@@ -254,7 +254,7 @@ static void put_run(Simt *s, const Inst *i, const Coords *c, LLVMValueRef v) {
 }
 
 void stage_fill_store(Simt *s, const Inst *i, LLVMValueRef const *v) {
-    const Walk w = stage_fill_walk(s, i);
+    const StageWalk w = stage_fill_walk(s, i);
     for (int from = 0, n = 0; from < w.runs; from += s->k->threads, n++) {
         Coords c = {0};
         LLVMBasicBlockRef after = stage_if(s, stage_walk_at(s, &w, from, &c));
@@ -266,7 +266,7 @@ void stage_fill_store(Simt *s, const Inst *i, LLVMValueRef const *v) {
 enum { FEW = 16 }; /* runs of a thread, whose addresses may be kept from iteration to iteration */
 
 void stage_fill(Simt *s, const Inst *i) {
-    const Walk w = stage_fill_walk(s, i);
+    const StageWalk w = stage_fill_walk(s, i);
     const bool many = i->by == BY_THREADS && stage_fill_count(s, i) > FEW;
     const SimtThread before = many ? simt_thread_again(s) : (SimtThread){0};
     for (int from = 0; from < w.runs; from += s->k->threads) {
@@ -317,7 +317,7 @@ static void copy_run(Simt *s, const Inst *i, const Coords *c) {
 }
 
 void stage_copy(Simt *s, const Inst *i) {
-    const Walk w = stage_fill_walk(s, i);
+    const StageWalk w = stage_fill_walk(s, i);
     const bool many = !s->fetched[i->result] || stage_fill_count(s, i) > FEW;
     const SimtThread before = many ? simt_thread_again(s) : (SimtThread){0};
     for (int from = 0; from < w.runs; from += s->k->threads) {
@@ -366,7 +366,7 @@ void simt_stage(Simt *s, const Inst *i) {
     }
 }
 
-static void store_run(Simt *s, const Inst *i, const Walk *w, Coords *c, LLVMValueRef exists) {
+static void store_run(Simt *s, const Inst *i, const StageWalk *w, Coords *c, LLVMValueRef exists) {
     const Emit *e = s->e;
     const int axis = w->order[w->n - 1];
     const TileType *t = &s->k->types.at[i->in[0]];
@@ -394,7 +394,7 @@ static void store_run(Simt *s, const Inst *i, const Walk *w, Coords *c, LLVMValu
 
 void stage_store(Simt *s, const Inst *i) {
     const TileType *t = &s->k->types.at[i->in[0]];
-    const Walk w = stage_walk(s, t, s->def[i->in[0]]->minor - 1, i->bytes / dtype_bytes(t->dtype));
+    const StageWalk w = stage_walk(s, t, s->def[i->in[0]]->minor - 1, i->bytes / dtype_bytes(t->dtype));
     simt_before_read(s);
     const SimtThread before = simt_thread_again(s);
     for (int from = 0; from < w.runs; from += s->k->threads) {

@@ -22,8 +22,8 @@ static int contiguous_axis(const Simt *s, int value) {
     return -1;
 }
 
-Walk stage_walk(const Simt *s, const TileType *t, int fast, int width) {
-    Walk w = {.width = width, .runs = 1};
+StageWalk stage_walk(const Simt *s, const TileType *t, int fast, int width) {
+    StageWalk w = {.width = width, .runs = 1};
     for (int d = 0; d < t->n_axes; d++) {
         w.runs *= s->k->axes.at[t->axis[d]].step;
         if (t->axis[d] != fast) w.order[w.n++] = t->axis[d];
@@ -55,13 +55,13 @@ static bool is_power(int n) { return (n & (n - 1)) == 0; }
 
 /* Threads and all that a run's number is divided by are powers of two: the thread's digits and the constant's have no bit in
  * common. */
-static bool digits_are_bits(const Simt *s, const Walk *w) {
+static bool digits_are_bits(const Simt *s, const StageWalk *w) {
     bool bits = is_power(s->k->threads) && is_power(w->width) && is_power(w->part ? w->part : 1);
     for (int d = 0; d < w->n; d++) bits &= is_power(s->k->axes.at[w->order[d]].step);
     return bits;
 }
 
-LLVMValueRef stage_walk_at(const Simt *s, const Walk *w, int from, Coords *c) {
+LLVMValueRef stage_walk_at(const Simt *s, const StageWalk *w, int from, Coords *c) {
     const Emit *e = s->e;
     LLVMValueRef at = LLVMBuildAdd(e->b, s->thread, i32(s, from), ""), where = NULL;
     if (from + s->k->threads > w->runs) where = LLVMBuildICmp(e->b, LLVMIntULT, at, i32(s, w->runs), "");
@@ -92,27 +92,27 @@ LLVMValueRef stage_walk_at(const Simt *s, const Walk *w, int from, Coords *c) {
 }
 
 /* Eight accesses of 16 bytes cover two rows, which begin an odd multiple of 32 bytes apart: neighbours would meet in banks. */
-static bool half_rows(const Simt *s, const Inst *i, const Walk *w) {
+static bool half_rows(const Simt *s, const Inst *i, const StageWalk *w) {
     const int row = s->k->axes.at[i->minor - 1].step * dtype_bytes(i->type.dtype);
     return !i->swizzle && i->bytes == 16 && row == 64 && w->n > 1 && s->k->axes.at[w->order[w->n - 2]].step % 4 == 0;
 }
 
 /* In the order of memory; where that is across the rows of the tile, sector by sector, a few rows of each at a time: so
  * many that they fill the banks. */
-static Walk turning_walk(const Simt *s, const Inst *i) {
+static StageWalk turning_walk(const Simt *s, const Inst *i) {
     enum { SECTOR = 32 };
-    Walk w = stage_walk(s, &i->type, contiguous_axis(s, i->in[0]), 1);
+    StageWalk w = stage_walk(s, &i->type, contiguous_axis(s, i->in[0]), 1);
     StageLayout l;
     stage_layout(s->k, i, &l);
     const int fast = w.n ? w.order[w.n - 1] : -1, sector = SECTOR / l.bytes;
-    const bool turns = w.n > 1 && fast != l.minor && l.n > 0 && l.stride[0] % STAGE_RUN == 0;
-    if (turns && s->k->axes.at[fast].step % sector == 0 && s->k->axes.at[fast].step > sector) w.part = sector;
+    const bool transposes = w.n > 1 && fast != l.minor && l.n > 0 && l.stride[0] % STAGE_RUN == 0;
+    if (transposes && s->k->axes.at[fast].step % sector == 0 && s->k->axes.at[fast].step > sector) w.part = sector;
     return w;
 }
 
-Walk stage_fill_walk(const Simt *s, const Inst *i) {
+StageWalk stage_fill_walk(const Simt *s, const Inst *i) {
     if (i->by == BY_NONE) return turning_walk(s, i);
-    Walk w = stage_walk(s, &i->type, i->minor - 1, i->bytes / dtype_bytes(i->type.dtype));
+    StageWalk w = stage_walk(s, &i->type, i->minor - 1, i->bytes / dtype_bytes(i->type.dtype));
     w.apart = half_rows(s, i, &w);
     return w;
 }

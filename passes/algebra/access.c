@@ -17,13 +17,13 @@ Shape access_reduced(const Node *root) {
     return r;
 }
 
-typedef struct Walk {
+typedef struct AccessWalk {
     Arena *arena;
     const bool *candidate;
     AccessList *out;
-} Walk;
+} AccessWalk;
 
-static void record(Walk *w, Node *n, const int8_t *axis) {
+static void record(AccessWalk *w, Node *n, const int8_t *axis) {
     Access a = {.node = n};
     memcpy(a.axis, axis, (size_t)n->shape->rank);
     for (int i = 0; i < w->out->n; i++)
@@ -60,9 +60,9 @@ static void map_reshape(const Node *n, const int8_t *axis, int8_t *in) {
     }
 }
 
-static void visit(Walk *w, Node *n, const int8_t *axis);
+static void visit(AccessWalk *w, Node *n, const int8_t *axis);
 
-static void visit_contract(Walk *w, Node *n, const int8_t *axis) {
+static void visit_contract(AccessWalk *w, Node *n, const int8_t *axis) {
     const Contract *c = n->attr->contract;
     for (int k = 0; k < n->n_in; k++) {
         int8_t in[MAX_RANK];
@@ -82,7 +82,7 @@ static void visit_contract(Walk *w, Node *n, const int8_t *axis) {
     }
 }
 
-static void visit_move(Walk *w, Node *n, const int8_t *axis) {
+static void visit_move(AccessWalk *w, Node *n, const int8_t *axis) {
     int8_t in[MAX_RANK];
     const Attr *at = n->attr;
     memset(in, -1, sizeof in);
@@ -115,7 +115,7 @@ static void visit_move(Walk *w, Node *n, const int8_t *axis) {
     visit(w, n->in[0], in);
 }
 
-static void visit_gather(Walk *w, Node *n, const int8_t *axis) {
+static void visit_gather(AccessWalk *w, Node *n, const int8_t *axis) {
     const int r = n->in[1]->shape->rank;
     int8_t in[MAX_RANK];
     visit(w, n->in[1], axis);
@@ -125,7 +125,7 @@ static void visit_gather(Walk *w, Node *n, const int8_t *axis) {
 }
 
 /* What `n` reads, given the root axis of each of its own dims. */
-static void operands(Walk *w, Node *n, const int8_t *axis) {
+static void operands(AccessWalk *w, Node *n, const int8_t *axis) {
     int8_t none[MAX_RANK];
     memset(none, -1, sizeof none);
     switch (op_info[n->op].cls) {
@@ -162,20 +162,20 @@ static void operands(Walk *w, Node *n, const int8_t *axis) {
     }
 }
 
-static void visit(Walk *w, Node *n, const int8_t *axis) {
+static void visit(AccessWalk *w, Node *n, const int8_t *axis) {
     if (op_is_memory(n->op) || w->candidate[n->id]) record(w, n, axis);
     else operands(w, n, axis);
 }
 
 void access_collect(Arena *a, const bool *candidate, Node *root, AccessList *out) {
-    Walk w = {.arena = a, .candidate = candidate, .out = out};
+    AccessWalk w = {.arena = a, .candidate = candidate, .out = out};
     int8_t axis[MAX_RANK];
     for (int d = 0; d < MAX_RANK; d++) axis[d] = (int8_t)d;
     operands(&w, root, axis);
 }
 
 void access_collect_value(Arena *a, const bool *candidate, Node *value, AccessList *out) {
-    Walk w = {.arena = a, .candidate = candidate, .out = out};
+    AccessWalk w = {.arena = a, .candidate = candidate, .out = out};
     int8_t axis[MAX_RANK];
     for (int d = 0; d < MAX_RANK; d++) axis[d] = (int8_t)d;
     visit(&w, value, axis);

@@ -206,14 +206,14 @@ Node *rule_absorb(Rewriter *r, const Node *n) {
 /* n sums one element of a product x at each step of its loops: a trace.  A transpose may stand in between, the order
  * that a Jacobian's axes have: then n may sum nothing, as a diagonal. */
 typedef struct Trace {
-    const Node *n, *x, *turn; /* turn: the transpose, or NULL */
+    const Node *n, *x, *transpose; /* transpose: the transpose, or NULL */
     int n_summed;
 } Trace;
 
 /* At what index of x, over the loops of n, dim d is read. */
 static const Affine *trace_reads(const Trace *t, int d) {
     int seen = d;
-    while (t->turn && t->turn->attr->axes[seen] != d) seen = (seen + 1) % t->x->shape->rank;
+    while (t->transpose && t->transpose->attr->axes[seen] != d) seen = (seen + 1) % t->x->shape->rank;
     return &t->n->attr->contract->map[0][seen];
 }
 
@@ -235,9 +235,9 @@ static bool find_trace(const Rewriter *r, const Node *n, Trace *t) {
     *t = (Trace){.n = n, .n_summed = c->n_loops - c->n_out};
     if (n->n_in != 1 || c->n_guards || n->dtype != DT_F32 || n->in[0]->dtype != DT_F32) return false;
     if (r->at->op != OP_CONTRACT || below_transpose(r->at->in[0])->op != OP_CONTRACT) return false;
-    t->turn = rewrite_seen(r, n->in[0], OP_TRANSPOSE);
-    if (t->turn ? r->readers.at[t->turn->id] != 1 : t->n_summed == 0) return false;
-    t->x = rewrite_seen(r, t->turn ? t->turn->in[0] : n->in[0], OP_CONTRACT);
+    t->transpose = rewrite_seen(r, n->in[0], OP_TRANSPOSE);
+    if (t->transpose ? r->readers.at[t->transpose->id] != 1 : t->n_summed == 0) return false;
+    t->x = rewrite_seen(r, t->transpose ? t->transpose->in[0] : n->in[0], OP_CONTRACT);
     if (!t->x || t->x->attr->contract->n_loops == t->x->attr->contract->n_out || r->readers.at[t->x->id] != 1)
         return false;
     return elements_read(t) <= shape_elements(*t->x->shape) / WORTH;

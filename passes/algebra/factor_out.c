@@ -57,15 +57,15 @@ static Node *factor_of_sum(Rewriter *r, const Node *factor, Shape s, const int8_
     if (factor->op == OP_CONST) return rewrite_const(r, factor->dtype, s, factor->attr->value);
     Node *x = factor->in[0];
     const int rank = x->shape->rank;
-    bool turned = false; /* a contraction's result may have its dims in another order than its operand */
+    bool permuted = false; /* a contraction's result may have its dims in another order than its operand */
     for (int d = 0; d < rank; d++) {
         const int8_t to = at[factor->attr->axes[d]];
         int i = d;
-        for (; i > 0 && axes[i - 1] > to; i--) axes[i] = axes[i - 1], order[i] = order[i - 1], turned = true;
+        for (; i > 0 && axes[i - 1] > to; i--) axes[i] = axes[i - 1], order[i] = order[i - 1], permuted = true;
         axes[i] = to;
         order[i] = (int8_t)d;
     }
-    if (turned) x = rewrite_transpose(r, x, order);
+    if (permuted) x = rewrite_transpose(r, x, order);
     return rewrite_broadcast(r, x, s, axes);
 }
 

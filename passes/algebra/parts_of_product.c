@@ -131,7 +131,7 @@ static bool pays(const PassContext *c, const Graph *g, const Member *m, int n) {
 }
 
 /* ---- the product, and its parts ---------------------------------------------------------------------------------- */
-/* Where the new loop stands among the result's: behind those of the dims in front of it, so that rows lie side by side.
+/* Where the new loop stands among the result's: behind those of the dims in front of it, so that rows stand side by side.
  */
 static int loop_place(const Member *m) {
     const Contract *c = m->node->attr->contract;

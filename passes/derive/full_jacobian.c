@@ -72,15 +72,15 @@ static Node *arranged(const Request *r, const Way *w, bool rows) {
 }
 
 /* dy/dx directly, by the cheaper way; its shape is the request's.  Nothing is reported here. */
-typedef struct Direct {
+typedef struct DirectWay {
     Node *result; /* NULL: passes a limit */
     bool zero;    /* no path */
     double cost;
-} Direct;
+} DirectWay;
 
-static Direct direct(const Request *r) {
+static DirectWay direct(const Request *r) {
     Node *u = constant(r, r->y->dtype, *r->y->shape), *w = product(r, r->y, r->x, u, r->quiet);
-    if (!w) return (Direct){.zero = true};
+    if (!w) return (DirectWay){.zero = true};
     const Way rows = run(r, u, w);
     Way columns = {0};
     /* Columns sum over x's batch, rows over y's: they are the same where entries are independent. */
@@ -88,10 +88,10 @@ static Direct direct(const Request *r) {
         Node *v = constant(r, r->x->dtype, *r->x->shape), *t = product(r, w, u, v, true);
         if (t) columns = run(r, v, t);
     }
-    if (!rows.result && !columns.result) return (Direct){0};
+    if (!rows.result && !columns.result) return (DirectWay){0};
     const bool by_rows = rows.result && (!columns.result || rows.cost <= columns.cost);
     const Way *chosen = by_rows ? &rows : &columns;
-    return (Direct){.result = arranged(r, chosen, by_rows), .cost = chosen->cost};
+    return (DirectWay){.result = arranged(r, chosen, by_rows), .cost = chosen->cost};
 }
 
 /* ---- through a bottleneck -------------------------------------------------------------------- */
@@ -154,7 +154,7 @@ static Node *chained(const Request *r, Node *yh, Node *hx, const Node *h) {
 }
 
 /* A cheaper way than `whole` through the narrowest value: the product of two Jacobians, each by its own cheaper way. */
-static Node *through_bottleneck(const Request *r, const Direct *whole) {
+static Node *through_bottleneck(const Request *r, const DirectWay *whole) {
     Node *h = narrowest(r);
     if (!h || h->dtype != r->y->dtype) return NULL;
     if (r->batch >= 0) {
@@ -166,7 +166,7 @@ static Node *through_bottleneck(const Request *r, const Direct *whole) {
     Request upper = *r, lower = *r;
     upper.x = h, lower.y = h;
     upper.quiet = lower.quiet = true;
-    const Direct yh = direct(&upper), hx = direct(&lower);
+    const DirectWay yh = direct(&upper), hx = direct(&lower);
     const double joined = entries * size_of(r, r->y) * size_of(r, h) * size_of(r, r->x);
     if (!yh.result || !hx.result || yh.cost + hx.cost + joined >= whole->cost) return NULL;
     return chained(r, yh.result, hx.result, h);
@@ -183,7 +183,7 @@ static void report_limit(const Request *r) {
 }
 
 static Node *expanded(const Request *r) {
-    const Direct whole = direct(r);
+    const DirectWay whole = direct(r);
     if (!whole.result && !whole.zero) report_limit(r);
     if (!whole.result) return NULL;
     Node *shorter = through_bottleneck(r, &whole);

@@ -127,7 +127,7 @@ static int sum_axes(Emitter *e, const Contract *c, int except, const Index **loo
 }
 
 /* carry + the sum over the product's operand, of which a tile is here. */
-static int ride(Emitter *e, const Node *product, const PlanNode *pn, const Index *const *loop, int n_axes,
+static int add_loop_sum(Emitter *e, const Node *product, const PlanNode *pn, const Index *const *loop, int n_axes,
                 const int *axes, int carry) {
     const Contract *c = product->attr->contract;
     const int k = pn->operand;
@@ -138,11 +138,11 @@ static int ride(Emitter *e, const Node *product, const PlanNode *pn, const Index
     return emit_op(e, OP_ADD, DT_F32, carry, emit_reduce_over(e, OP_SUM, v, n_axes, axes));
 }
 
-static void ride_all(Emitter *e, const Node *n, const Riders *riders, const Index *const *loop, int n_axes,
+static void add_loop_sums(Emitter *e, const Node *n, const LoopSums *fused, const Index *const *loop, int n_axes,
                      const int *axes, const int *carry, int *next) {
-    for (int i = 0; i < riders->n; i++) {
-        Branch here = emit_if(e, riders->here[i], 1, &carry[i]);
-        const int v = ride(e, n, riders->node[i], loop, n_axes, axes, carry[i]);
+    for (int i = 0; i < fused->n; i++) {
+        Branch here = emit_if(e, fused->here[i], 1, &carry[i]);
+        const int v = add_loop_sum(e, n, fused->node[i], loop, n_axes, axes, carry[i]);
         emit_endif(e, &here, &v, &next[i]);
     }
 }
@@ -159,31 +159,31 @@ static int add_part(Emitter *e, const Node *n, const Index *const *loop, int mas
     return emit_add_compensated(e, carry, contract_body(e, (Node *)n, loop, mask, n_axes, axes, zero), lost);
 }
 
-static int sums_of(Emitter *e, const Node *n, const Index *const *idx, int mask, int start, Riders *riders) {
+static int sums_of(Emitter *e, const Node *n, const Index *const *idx, int mask, int start, LoopSums *fused) {
     const Contract *c = n->attr->contract;
     const Index *loop[MAX_LOOPS];
     int axes[MAX_LOOPS] = {0}, init[2 + MAX_RANK], carry[2 + MAX_RANK], next[2 + MAX_RANK], result[2 + MAX_RANK];
     memcpy(loop, idx, sizeof *loop * (size_t)c->n_out);
     MatrixTerm *term = matrix_term(e, n);
     const int n_axes = term ? matrix_sum_axes(e, term, loop, axes) : sum_axes(e, c, -1, loop, axes);
-    const int n_riders = riders ? riders->n : 0, last = 1 + n_riders;
+    const int n_fused = fused ? fused->n : 0, last = 1 + n_fused;
     const bool parts = adds_parts(e, n, term, n_axes, axes);
     Nest nest;
     init[0] = start;
-    for (int i = 0; i < n_riders; i++) init[i + 1] = riders->value[i];
+    for (int i = 0; i < n_fused; i++) init[i + 1] = fused->value[i];
     if (parts) init[last] = tile_full(&e->b, e->k->types.at[start], 0);
     nest_begin(e, &nest, n_axes, axes, last + parts, init, carry);
     if (parts) next[last] = carry[last];
     next[0] = parts ? add_part(e, n, loop, mask, n_axes, axes, carry[0], &next[last])
                     : contract_body(e, (Node *)n, loop, mask, n_axes, axes, carry[0]);
-    if (n_riders) ride_all(e, n, riders, loop, n_axes, axes, carry + 1, next + 1);
+    if (n_fused) add_loop_sums(e, n, fused, loop, n_axes, axes, carry + 1, next + 1);
     nest_end(e, &nest, next, result);
-    for (int i = 0; i < n_riders; i++) riders->value[i] = result[i + 1];
+    for (int i = 0; i < n_fused; i++) fused->value[i] = result[i + 1];
     return result[0];
 }
 
-int emit_product(Emitter *e, Node *n, const Index *const *idx, int start, Riders *riders) {
-    return sums_of(e, n, idx, -1, start, riders);
+int emit_product(Emitter *e, Node *n, const Index *const *idx, int start, LoopSums *fused) {
+    return sums_of(e, n, idx, -1, start, fused);
 }
 
 static int emit_contract(Emitter *e, Node *n, const Index *const *idx, int mask) {

@@ -26,22 +26,22 @@ static int emit_main(Emitter *e) {
     const PlanKernel *pk = e->pk;
     Node *n = pk->nodes.at[0].node;
     const Index *idx[MAX_RANK];
-    Riders riders = {0};
+    LoopSums fused = {0};
     for (int i = 0; i < pk->nodes.n; i++) {
         const PlanNode *pn = &pk->nodes.at[i];
         if (pn->part != PART_SUM) continue;
         place_of(e, pn, idx);
-        riders.node[riders.n] = pn;
-        riders.here[riders.n] = is_first(e, pn);
-        riders.value[riders.n++] = emit_full_over(e, pn->node, idx, -1, 0);
+        fused.node[fused.n] = pn;
+        fused.here[fused.n] = is_first(e, pn);
+        fused.value[fused.n++] = emit_full_over(e, pn->node, idx, -1, 0);
     }
     Node sums = *n;
     sums.dtype = DT_F32;
-    const int start = emit_full_over(e, &sums, e->p_index, -1, 0), product = emit_product(e, n, e->p_index, start, &riders);
+    const int start = emit_full_over(e, &sums, e->p_index, -1, 0), product = emit_product(e, n, e->p_index, start, &fused);
     emit_remember(e, n, e->p_index, -1, emit_converted(e, product, n->dtype));
-    for (int i = 0; i < riders.n; i++) {
-        place_of(e, riders.node[i], idx);
-        emit_remember(e, riders.node[i]->node, idx, -1, riders.value[i]);
+    for (int i = 0; i < fused.n; i++) {
+        place_of(e, fused.node[i], idx);
+        emit_remember(e, fused.node[i]->node, idx, -1, fused.value[i]);
     }
     return product;
 }

@@ -48,13 +48,13 @@ bool window_tile_sizes(const Target *t, const Plan *p, const Node *n, TileSizes 
 void tile_sizes(const Target *t, const Plan *p, const PlanKernel *k, TileSizes *out);
 void tile_sums(const Target *t, const Node *n, int *k); /* along the summed loops of a product, as in TileSizes */
 
-/* emit_contract.c: a product's loops, from the value `start` on; riders: sums that are taken in them, or NULL. */
-typedef struct Riders {
+/* emit_contract.c: a product's loops, from the value `start` on; fused: sums that are taken in them, or NULL. */
+typedef struct LoopSums {
     int n;
     const PlanNode *node[MAX_RANK];
     int here[MAX_RANK], value[MAX_RANK]; /* is this a program that takes it; the sum, once emitted */
-} Riders;
-int emit_product(Emitter *e, Node *n, const Index *const *idx, int start, Riders *riders);
+} LoopSums;
+int emit_product(Emitter *e, Node *n, const Index *const *idx, int start, LoopSums *fused);
 
 /* matrix_emit.c, of e->matrix: the grid's axes and p_index; the term that the product is, or NULL; its summed axes,
  * outermost first, and how many. */

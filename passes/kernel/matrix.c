@@ -87,7 +87,7 @@ static void swap_sides(MatrixTiles *m) {
     for (int i = 0; i < m->n_terms; i++) m->term[i].swapped = !m->term[i].swapped;
 }
 
-static bool lies_along_sum(const MatrixTerm *t, int operand) {
+static bool contiguous_along_sum(const MatrixTerm *t, int operand) {
     const Contract *c = t->contract->attr->contract;
     const int last = t->contract->in[operand]->shape->rank - 1;
     bool along = false;
@@ -96,13 +96,13 @@ static bool lies_along_sum(const MatrixTerm *t, int operand) {
     return along;
 }
 
-/* wgmma reads columns in tf32 only where they lie along the sum; rows it takes from registers too. */
-void matrix_turn(MatrixTiles *m, By by) {
+/* wgmma reads columns in tf32 only where they are contiguous along the sum; rows it takes from registers too. */
+void matrix_orient(MatrixTiles *m, By by) {
     bool rows = true, columns = true;
     if (m->n_terms && m->term[0].swapped != m->term[0].natural) swap_sides(m);
     for (int i = 0; i < m->n_terms; i++) {
-        rows &= lies_along_sum(&m->term[i], m->term[i].swapped);
-        columns &= lies_along_sum(&m->term[i], !m->term[i].swapped);
+        rows &= contiguous_along_sum(&m->term[i], m->term[i].swapped);
+        columns &= contiguous_along_sum(&m->term[i], !m->term[i].swapped);
     }
     m->product.loads_rows = by == BY_WGMMA && m->product.bytes == 4 && !(rows && columns);
     if (m->product.loads_rows && rows) swap_sides(m);
@@ -182,7 +182,7 @@ int64_t matrix_slice(const Target *t, const Node *product, int dim, const PlanKe
     By by;
     if (!sums_tiles(t, product, dim, &m, &by)) return 0;
     matrix_epilogue(like, &m.product);
-    matrix_turn(&m, by);
+    matrix_orient(&m, by);
     for (const MatrixTile *x = matrix_cheapest(t, &m, by, NULL); x; x = matrix_cheapest(t, &m, by, x)) {
         const int side = side_of(&m, x, m.sliced);
         if (side >= SHORTEST && (side & (side - 1)) == 0) return side; /* tiles of both instructions have it */
@@ -195,6 +195,6 @@ bool matrix_has_slice(const Target *t, const Node *product, int dim, int64_t len
     By by;
     if (!sums_tiles(t, product, dim, &m, &by)) return false;
     m.slice = length;
-    matrix_turn(&m, by);
+    matrix_orient(&m, by);
     return matrix_cheapest(t, &m, by, NULL) != NULL;
 }

@@ -21,7 +21,7 @@ typedef struct MatrixProduct {
     /* of each result, after its sum: */
     double steps, reads; /* elementwise operations; bytes */
     double staged;       /* bytes that go through shared memory */
-    bool loads_rows;     /* wgmma takes the rows from registers, into which they are loaded (matrix_turn) */
+    bool loads_rows;     /* wgmma takes the rows from registers, into which they are loaded (matrix_orient) */
 } MatrixProduct;
 
 /* A product, of those that one kernel adds up. */
@@ -64,7 +64,7 @@ const char *matrix_product(const Target *t, const PlanKernel *k, MatrixTiles *ou
 /* Fills what it says of the results, from the kernel's nodes. */
 void matrix_epilogue(const PlanKernel *k, MatrixProduct *p);
 /* Rows and columns as the instruction wants them, to begin with. */
-void matrix_turn(MatrixTiles *m, By by);
+void matrix_orient(MatrixTiles *m, By by);
 /* The cheapest tile of one instruction by the cost model, or the next one after a tile of the table; NULL: none is left. */
 const MatrixTile *matrix_cheapest(const Target *t, const MatrixTiles *m, By by, const MatrixTile *after);
 /* Of the product with its cheapest tile, by the faster instruction that the target has. */

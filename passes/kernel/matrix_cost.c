@@ -72,7 +72,7 @@ int matrix_accumulators(const MatrixTile *t) {
     return t->warp_rows * t->warp_columns / (t->by == BY_WGMMA ? 128 : 32);
 }
 
-/* wgmma reads its factors where they lie, and has four warps for its accumulators. */
+/* wgmma reads its factors in place, and has four warps for its accumulators. */
 static int registers_of(const MatrixTile *t) {
     const int fragments = t->by == BY_WGMMA ? 0 : t->warp_rows / 16 * 4 + t->warp_columns / 8 * 2, addresses = 48;
     const int registers = matrix_accumulators(t) + fragments + addresses;

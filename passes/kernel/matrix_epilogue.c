@@ -6,15 +6,15 @@ enum {
     EXPENSIVE = 16        /* steps of a root, a power, a quotient or a random number */
 };
 
-typedef struct Walk {
+typedef struct EpilogueWalk {
     const PlanKernel *k;
     MatrixProduct *p;
     int n;
     const Node *seen[MOST_NODES];
-} Walk;
+} EpilogueWalk;
 
 /* Memory that the kernel reads, its own or another's: counted where it has an element for each result. */
-static bool is_read(const Walk *w, const Node *n) {
+static bool is_read(const EpilogueWalk *w, const Node *n) {
     for (int i = 0; i < w->k->reads.n; i++)
         if (w->k->reads.at[i] == n) return true;
     return false;
@@ -25,7 +25,7 @@ static double steps_of(const Node *n) {
     return op_info[n->op].cls == CLASS_ELEMENT;
 }
 
-static bool first_time(Walk *w, const Node *n) {
+static bool first_time(EpilogueWalk *w, const Node *n) {
     for (int i = 0; i < w->n; i++)
         if (w->seen[i] == n) return false;
     if (w->n == MOST_NODES) return false;
@@ -36,7 +36,7 @@ static bool first_time(Walk *w, const Node *n) {
 /* Elements of two bytes do, as accumulators do not hold them in whole sectors (matrix_schedule.c). */
 static double staged(const Node *n, double share) { return share >= 1 && dtype_bytes(n->dtype) == 2 ? 2 : 0; }
 
-static void walk(Walk *w, const Node *n) {
+static void walk(EpilogueWalk *w, const Node *n) {
     const double results = w->p->batch * w->p->m * w->p->n, share = results > 0 ? (double)shape_elements(*n->shape) / results : 0;
     if (op_info[n->op].cls == CLASS_CONTRACT || !first_time(w, n)) return;
     if (is_read(w, n)) {
@@ -49,7 +49,7 @@ static void walk(Walk *w, const Node *n) {
 }
 
 void matrix_epilogue(const PlanKernel *k, MatrixProduct *p) {
-    Walk w = {.k = k, .p = p};
+    EpilogueWalk w = {.k = k, .p = p};
     for (int i = 0; i < k->nodes.n; i++) {
         if (!k->nodes.at[i].stored || k->nodes.at[i].part != PART_VALUE) continue;
         p->staged += staged(k->nodes.at[i].node, 1);

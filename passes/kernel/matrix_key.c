@@ -29,7 +29,7 @@ const char *matrix_key(Arena *a, const PlanKernel *k, const MatrixTiles *tiles) 
     const Node *n = m->term[0].contract;
     TextStream t;
     FILE *f = text_open(&t);
-    matrix_turn(&turned, BY_NONE);
+    matrix_orient(&turned, BY_NONE);
     fprintf(f, "%.0fx%.0fx%.0f batch %.0f %s %c%c", p->m, p->n, p->k, p->batch, dtype_name(n->in[0]->dtype),
             contiguous_along(n, m, m->term[0].swapped), contiguous_along(n, m, !m->term[0].swapped));
     for (int i = 0; i < k->reads.n; i++) {

@@ -83,7 +83,7 @@ static int run_elements(const Schedule *s, int value, int axis) {
 }
 
 /* Neighbours along the axis are neighbours in memory, aligned or not, in every load behind the value. */
-static bool lies_along(const Schedule *s, int value, int axis) {
+static bool contiguous_along(const Schedule *s, int value, int axis) {
     const Inst *i = s->def[value];
     if (!i || !tile_type_has(&i->type, axis)) return true;
     if (i->kind == TI_LOAD) {
@@ -92,15 +92,15 @@ static bool lies_along(const Schedule *s, int value, int axis) {
             if (!index_affine_in(s->k, i->index[d], axis, &coef) || coef != (d == i->n_index - 1)) return false;
     }
     for (int n = 0; n < i->n_in && i->kind == TI_ELEMENT; n++)
-        if (!lies_along(s, i->in[n], axis)) return false;
+        if (!contiguous_along(s, i->in[n], axis)) return false;
     return true;
 }
 
 /* The tile is contiguous along the sum in shared memory: where memory has the longer runs along it, or, between equal
  * ones, neighbours that threads read together. */
-static bool lies_along_sum(const Schedule *s, int value, int across) {
+static bool contiguous_along_sum(const Schedule *s, int value, int across) {
     const int sum = run_elements(s, value, s->sum_axis), other = run_elements(s, value, across);
-    return sum > other || (sum == other && (lies_along(s, value, s->sum_axis) || !lies_along(s, value, across)));
+    return sum > other || (sum == other && (contiguous_along(s, value, s->sum_axis) || !contiguous_along(s, value, across)));
 }
 
 static int swizzle_of(const Kernel *k, int minor, int bytes) {
@@ -131,7 +131,7 @@ static bool has_map(Schedule *s, const TensorMap *map) {
 }
 
 /* In panels as wide as the swizzle; in narrower ones where a panel would hold two elements of a window, or two parts of
- * an axis that lie apart. */
+ * an axis that are apart. */
 static const char *fetched_panels(const Schedule *s, Inst *stage, TensorMap *map) {
     enum { NARROWEST = 32 };
     const int widest = stage->swizzle;
@@ -156,7 +156,7 @@ static bool place_fetched(Schedule *s, Inst *stage) {
     stage->multicast = cluster >= 0 && !tile_type_has(&stage->type, cluster);
     if (stage->multicast && kernel_tensor_map(s->k, stage, &map)) stage->multicast = false;
     if (!stage->swizzle)
-        return refuse(s, stage->type.dtype == DT_TF32 ? "a tf32 factor does not lie along the sum"
+        return refuse(s, stage->type.dtype == DT_TF32 ? "a tf32 factor is not contiguous along the sum"
                                                       : "rows of its tiles are under 32 bytes");
     const char *why = fetched_panels(s, stage, &map);
     if (why) return refuse(s, arena_printf(s->k->arena, "the copy engine cannot fetch a factor: %s", why));
@@ -182,7 +182,7 @@ static bool place_factor(Schedule *s, int value, int across) {
         if (s->loop->body.at[n]->result == value && s->loop->body.at[n]->kind == TI_STAGE) stage = s->loop->body.at[n];
     if (!stage || !tile_type_has(&stage->type, across) || !tile_type_has(&stage->type, s->sum_axis))
         return refuse(s, "a factor has not both a row and a sum");
-    const bool along = lies_along_sum(s, stage->in[0], across);
+    const bool along = contiguous_along_sum(s, stage->in[0], across);
     const int minor = along ? s->sum_axis : across, bytes = dtype_bytes(stage->type.dtype);
     const bool by_registers = s->m->tile.by == BY_WGMMA && across == s->m->row_axis;
     place(s, stage, minor, bytes == 4 && !along && !by_registers ? 0 : swizzle_of(s->k, minor, bytes));

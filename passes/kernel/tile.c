@@ -207,7 +207,7 @@ static void write_kernel(Emitter *e, PlanKernel *pk, int number) {
     e->k->members = pk->members;
     for (int i = 0; i < pk->nodes.n; i++) {
         e->k->onto += pk->nodes.at[i].part == PART_ONTO;
-        e->k->riding += pk->nodes.at[i].part == PART_SUM;
+        e->k->loop_sums += pk->nodes.at[i].part == PART_SUM;
         e->k->slices += pk->nodes.at[i].part == PART_SLICES;
     }
     close_kernel(e);
@@ -215,7 +215,7 @@ static void write_kernel(Emitter *e, PlanKernel *pk, int number) {
 
 /* With the tile; NULL where its schedule does not come out, *why says why. */
 static Kernel *build_with(Emitter *e, PlanKernel *pk, int number, const MatrixTile *tile, const char **why) {
-    matrix_turn(&e->matrix, tile->by);
+    matrix_orient(&e->matrix, tile->by);
     if (!matrix_slice_fits(&e->matrix, tile)) {
         *why = "it sums tiles of another size";
         return NULL;
@@ -242,7 +242,7 @@ static Kernel *build_measured(Emitter *e, PlanKernel *pk, int number, const char
 /* With the cheapest tile of the instruction whose schedule comes out; NULL: none, and *why the cheapest's does not. */
 static Kernel *build_cheapest(Emitter *e, PlanKernel *pk, int number, By by, const char **why) {
     const Target *t = e->context->target;
-    matrix_turn(&e->matrix, by);
+    matrix_orient(&e->matrix, by);
     const MatrixTile *first = matrix_cheapest(t, &e->matrix, by, NULL);
     const char *cheapest = *why;
     for (const MatrixTile *tile = first; tile; tile = matrix_cheapest(t, &e->matrix, by, tile)) {

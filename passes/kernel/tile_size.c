@@ -150,7 +150,7 @@ static int64_t own_lanes(const Node *n, const TileSizes *s, int o) {
     return lanes;
 }
 
-/* A matrix times a vector, or a few, reads the matrix once, as it lies: where its rows are summed, long rows; those of
+/* A matrix times a vector, or a few, reads the matrix once, in its own order: where its rows are summed, long rows; those of
  * one vector a few at a time. */
 static void vector_sizes(const Limits *l, const Node *n, TileSizes *s) {
     enum { FEW = 7, LANES = 8192 }; /* vectors; of all of them together, for the innermost cache */
@@ -222,21 +222,21 @@ static ProductTile product_tile(const Limits *l, const Contract *c, const LoopCl
 }
 
 /* How a product's factors, that of rows and that of columns, lie in memory: along k; k is one loop. */
-typedef struct Lying {
+typedef struct FactorOrder {
     bool rows_along, columns_along, one_k;
-} Lying;
+} FactorOrder;
 
 /* Cycles of a core of two multiply-adds of VECTOR lanes, for one k of a tile: the product, and what it costs to read
- * and pack its factors (measured on Zen 5).  Rows along k stay where they lie if they are long, or for few
+ * and pack its factors (measured on Zen 5).  Rows along k stay in place if they are long, or for few
  * columns (the copy of those that share cache sets is not counted).  Columns are packed while the first rows are
- * multiplied with them, or turned. */
-static double tile_cycles(const ProductTile *t, Lying lying) {
-    enum { VECTOR = 16, HEIGHT = 4, READ = 1, PACK = 2, SWEEP = 7, TURN = 5, LONG = 256, FEW = 64, ENTER = 2000 };
+ * multiplied with them, or transposed. */
+static double tile_cycles(const ProductTile *t, FactorOrder order) {
+    enum { VECTOR = 16, HEIGHT = 4, READ = 1, PACK = 2, SWEEP = 7, TRANSPOSE = 5, LONG = 256, FEW = 64, ENTER = 2000 };
     const double rows = (double)((t->rows + HEIGHT - 1) / HEIGHT * HEIGHT);
     const double vectors = (double)((t->columns + VECTOR - 1) / VECTOR);
-    const bool in_place = lying.rows_along && lying.one_k && (t->sums >= LONG || t->columns <= FEW);
-    const int first = in_place ? 0 : lying.rows_along ? PACK : SWEEP;
-    const int second = lying.columns_along ? TURN : lying.one_k ? 0 : SWEEP;
+    const bool in_place = order.rows_along && order.one_k && (t->sums >= LONG || t->columns <= FEW);
+    const int first = in_place ? 0 : order.rows_along ? PACK : SWEEP;
+    const int second = order.columns_along ? TRANSPOSE : order.one_k ? 0 : SWEEP;
     return rows * vectors / 2 + rows / VECTOR * (READ + first) + vectors * (READ + second) +
            ENTER / (double)(t->sums ? t->sums : 1);
 }
@@ -258,7 +258,7 @@ static int64_t part_of(int64_t all, int64_t parts, int unit) {
 /* The largest tiles where these are programs for every core; else the parts of rows and columns that take least time,
  * as long as each program has enough to do.  alone: the product is all that its kernel computes, which leaves room on
  * the stack for twice the rows: they share what is packed of the columns. */
-static void product_sizes(const Limits *l, const Contract *c, const LoopClass *loop, Lying lying, bool alone,
+static void product_sizes(const Limits *l, const Contract *c, const LoopClass *loop, FactorOrder order, bool alone,
                           TileSizes *s) {
     enum { MORE = 2 * MANY_PROGRAMS };
     if (alone && !l->pow2 && l->m > 1 && product_tile(l, c, loop, 2 * l->m, l->n, s).programs >= MORE) return;
@@ -266,22 +266,22 @@ static void product_sizes(const Limits *l, const Contract *c, const LoopClass *l
     if (l->pow2 || l->m == 1 || !all.results || all.programs >= MANY_PROGRAMS) return;
     const int64_t r0 = (all.all_rows + l->m - 1) / l->m, c0 = (all.all_columns + l->n - 1) / l->n;
     int64_t rows = l->m, columns = l->n;
-    double best = tile_cycles(&all, lying) * programs_taken(&all);
+    double best = tile_cycles(&all, order) * programs_taken(&all);
     for (int64_t r = r0; r < r0 + MORE; r++)
         for (int64_t n = c0; n < c0 + MORE; n++) {
             const int64_t high = part_of(all.all_rows, r, ROW_UNIT), wide = part_of(all.all_columns, n, COLUMN_UNIT);
             const ProductTile t = product_tile(l, c, loop, high, wide, s);
             const double work = (double)t.rows * (double)t.columns * (double)t.sums;
-            const double cost = tile_cycles(&t, lying) * programs_taken(&t);
+            const double cost = tile_cycles(&t, order) * programs_taken(&t);
             if (work < SMALL_WORK || cost >= best) continue;
             best = cost, rows = high, columns = wide;
         }
     product_tile(l, c, loop, rows, columns, s);
 }
 
-static Lying lying_of(const Node *n, const LoopClass *loop) {
+static FactorOrder order_of(const Node *n, const LoopClass *loop) {
     const Contract *c = n->attr->contract;
-    Lying l = {.one_k = true};
+    FactorOrder l = {.one_k = true};
     for (int i = c->n_out, loops = 0; i < c->n_loops; i++) l.one_k = (loops += c->extent[i].bound > 1) <= 1;
     for (int o = 0; o < c->n_operands; o++) {
         bool columns = false, along = false;
@@ -340,18 +340,18 @@ static void sum_sizes(const Limits *l, const Node *n, int *k) {
 /* A few rows times a matrix that no core's cache holds: the time is that of reading the matrix, which lies in rows; it
  * is read in their order, long parts of a few at a time.  For fewer rows, blocks are so wide that they do so
  * themselves. */
-static void swept_sizes(const Limits *l, const Contract *c, const LoopClass *loop, Lying lying, TileSizes *s) {
+static void swept_sizes(const Limits *l, const Contract *c, const LoopClass *loop, FactorOrder order, TileSizes *s) {
     enum { FEWEST_ROWS = 3, MOST_ROWS = 12, COLUMNS = 512, SUMS = 8, LEAST_PROGRAMS = 4 };
     TileSizes swept = *s;
     const ProductTile t = product_tile(l, c, loop, MOST_ROWS, COLUMNS, &swept);
-    if (l->pow2 || l->n < COLUMNS || lying.columns_along || !lying.one_k || t.sums < COLUMNS) return;
+    if (l->pow2 || l->n < COLUMNS || order.columns_along || !order.one_k || t.sums < COLUMNS) return;
     if (t.all_rows < FEWEST_ROWS || t.all_rows > MOST_ROWS || t.all_columns < LEAST_PROGRAMS * COLUMNS) return;
     *s = swept;
     for (int i = c->n_out; i < c->n_loops; i++)
         if (s->k[i] > SUMS) s->k[i] = SUMS;
 }
 
-/* One row of a gathered table at a time, which then lies as any matrix; what the index goes by is no column. */
+/* One row of a gathered table at a time, which is then laid out as any matrix; what the index goes by is no column. */
 static void gathered_sizes(const Limits *l, const Node *n, TileSizes *s) {
     const Contract *c = n->attr->contract;
     for (int k = 0; k < n->n_in && l->row_lanes > 1 && !l->pow2; k++)
@@ -373,11 +373,11 @@ static Limits stacked(const Limits *l, const Contract *c, const TileSizes *s) {
 static void contract_sizes(const Limits *all, const Node *n, bool alone, TileSizes *s) {
     const Contract *c = n->attr->contract;
     const ContractClass class = product_loops(n);
-    const Lying lying = lying_of(n, class.loop);
+    const FactorOrder order = order_of(n, class.loop);
     sum_sizes(all, n, s->k);
     const Limits fewer = stacked(all, c, s), *l = &fewer;
-    product_sizes(l, c, class.loop, lying, alone && l->m == all->m, s);
-    swept_sizes(l, c, class.loop, lying, s);
+    product_sizes(l, c, class.loop, order, alone && l->m == all->m, s);
+    swept_sizes(l, c, class.loop, order, s);
     vector_sizes(l, n, s);
     gathered_sizes(l, n, s);
     if (l->pow2) fit_staged(n, s);
@@ -395,7 +395,7 @@ enum {
 };
 
 /* One sample at a time (-fno-jacobian-gemm): with one row left, the product is a matrix-vector product, whose matrix is
- * walked as it lies in memory. */
+ * walked in the order of memory. */
 static void sample_sizes(const Limits *l, const PlanKernel *k, TileSizes *s) {
     const Node *n = k->nodes.at[0].node;
     const Contract *c = n->attr->contract;

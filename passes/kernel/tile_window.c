@@ -182,7 +182,7 @@ static double tile_elements(const Roles *r, const TileSizes *s, int64_t across) 
 }
 
 /* As many sums at once as leave all that in the core's cache, and no fewer than `least`: results are then read and
- * written less often, and not at all before the end where one turn sums all. */
+ * written less often, and not at all before the end where one iteration sums all. */
 static void fill_sums(const Roles *r, int64_t room, int64_t across, int64_t least, TileSizes *s) {
     int64_t most = room / (across < 1 ? 1 : across);
     for (; most > least; most -= most / 8 + 1) {

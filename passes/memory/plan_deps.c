@@ -113,7 +113,7 @@ static void follow_first_part(Deps *d, const Liveness *l, int at) {
     }
 }
 
-/* Data and in-place edges, turned around: position -> positions before it. */
+/* Data and in-place edges, reversed: position -> positions before it. */
 static IntList *collect_edges(Deps *d) {
     int n = d->p->kernels.n;
     IntList *before = ARENA_ARRAY(d->arena, IntList, n + 1);

@@ -246,7 +246,7 @@ static bool pays_before(const Node *n, const Cone *c, const int *readers, Repeat
 }
 
 /* A view with every element at most once, its axes in another order; past the end there are few. */
-static bool turns(const Node *n) {
+static bool is_transpose(const Node *n) {
     if (n->op == OP_TRANSPOSE) return true;
     if (!node_is_view(n) || n->attr->contract->n_guards > 0) return false;
     const Contract *c = n->attr->contract;
@@ -270,20 +270,20 @@ static bool passes_through(const Fuse *f, const Node *x) {
     return fuse_users(&f->uses, x) == 1 && !f->result[x->id] && !f->copied[x->id];
 }
 
-/* What is read through the reshape n where its axes are those of a value, turned and joined (the gradient of what a
+/* What is read through the reshape n where its axes are those of a value, transposed and joined (the gradient of what a
  * pooling read): the joined axes are no axes of the value, so that memory in its order would be read by division. */
-static Node *turned_value(const Fuse *f, const Node *n) {
-    bool turned = false;
+static Node *transposed_value(const Fuse *f, const Node *n) {
+    bool transposed = false;
     if (n->op != OP_RESHAPE || n->dtype == DT_TF32 || !shape_is_fixed(*n->shape)) return NULL;
     Node *x = n->in[0];
-    for (; (x->op == OP_RESHAPE || turns(x)) && passes_through(f, x); x = x->in[0]) turned |= x->op != OP_RESHAPE;
-    return turned && passes_through(f, x) && op_info[x->op].cls == CLASS_ELEMENT ? x : NULL;
+    for (; (x->op == OP_RESHAPE || is_transpose(x)) && passes_through(f, x); x = x->in[0]) transposed |= x->op != OP_RESHAPE;
+    return transposed && passes_through(f, x) && op_info[x->op].cls == CLASS_ELEMENT ? x : NULL;
 }
 
 /* Where windows slide over such a reshape it gets the memory instead of its value. */
-static void find_turned(Fuse *f, const Graph *g, bool *reread, Repeats *repeats) {
+static void find_transposed(Fuse *f, const Graph *g, bool *reread, Repeats *repeats) {
     for (int i = 0; i < f->n; i++) {
-        const Node *x = repeats[i] == AT_EVERY_TAP ? turned_value(f, g->nodes.at[i]) : NULL;
+        const Node *x = repeats[i] == AT_EVERY_TAP ? transposed_value(f, g->nodes.at[i]) : NULL;
         if (!x) continue;
         f->copied[i] = true;
         for (const Node *y = g->nodes.at[i]->in[0];; y = y->in[0]) {
@@ -307,7 +307,7 @@ void fuse_candidates(Fuse *f, const Graph *g) {
     /* what is copied has memory of its own: inlined, the copy would read what it overwrites */
     for (int i = 0; i < g->results.n; i++)
         if (fuse_is_copy(f, g->results.at[i].value)) f->copied[g->results.at[i].value->in[0]->id] = true;
-    find_turned(f, g, reread, repeats);
+    find_transposed(f, g, reread, repeats);
     find_sums_of_products(f, g);
     fuse_join_parts(f);
     for (int i = 0; i < f->n; i++) {

@@ -63,10 +63,10 @@ static bool is_shared(const Fuse *f, const PlanKernel *k) {
 /* A sum over an operand of the product that opened the kernel. */
 static bool join_sum(const Fuse *f, const PlanKernel *k, PlanNode *pn) {
     int8_t loop[MAX_RANK];
-    int riding = 0;
-    for (int i = 0; i < k->nodes.n; i++) riding += k->nodes.at[i].part == PART_SUM;
-    if (riding == MAX_RANK || !is_shared(f, k) || !target_takes_sums(f->target)) return false;
-    const int operand = sum_rides(pn->node, k->nodes.at[0].node, loop);
+    int fused = 0;
+    for (int i = 0; i < k->nodes.n; i++) fused += k->nodes.at[i].part == PART_SUM;
+    if (fused == MAX_RANK || !is_shared(f, k) || !target_takes_sums(f->target)) return false;
+    const int operand = sum_fits_loop(pn->node, k->nodes.at[0].node, loop);
     if (operand < 0) return false;
     pn->part = PART_SUM;
     pn->operand = (int8_t)operand;

@@ -28,12 +28,12 @@ typedef struct Order {
     bool copies;              /* inputs and parameters may be copied */
     int *leader;              /* by id: of the values that change together */
     double (*vote)[MAX_RANK]; /* by leader: FLOPs that want the dim innermost */
-    Node **plain, **turned;   /* by id: the copy in the program's order, and in the other */
+    Node **plain, **reordered;   /* by id: the copy in the program's order, and in the other */
     int *inner;               /* by id: the dim that is innermost where the value is computed, or AS_IS */
-    int *other;               /* by id: the dim that is innermost in `turned` */
+    int *other;               /* by id: the dim that is innermost in `reordered` */
 } Order;
 
-static bool can_turn(const Node *n) {
+static bool can_reorder(const Node *n) {
     const OpClass cls = op_info[n->op].cls;
     return n->shape->rank >= FEWEST_DIMS && (cls == CLASS_ELEMENT || cls == CLASS_CONTRACT);
 }
@@ -53,9 +53,9 @@ static void join_elementwise(Order *o) {
     for (int i = 0; i < o->g->nodes.n; i++) o->leader[i] = i;
     for (int i = 0; i < o->g->nodes.n; i++) {
         const Node *n = o->g->nodes.at[i];
-        if (!can_turn(n) || n->op == OP_CONTRACT) continue;
+        if (!can_reorder(n) || n->op == OP_CONTRACT) continue;
         for (int k = 0; k < n->n_in; k++)
-            if (can_turn(n->in[k])) o->leader[leader_of(o, n->in[k]->id)] = leader_of(o, i);
+            if (can_reorder(n->in[k])) o->leader[leader_of(o, n->in[k]->id)] = leader_of(o, i);
     }
 }
 
@@ -94,7 +94,7 @@ static void count_votes(Order *o) {
         for (int k = 0; window && k < n->n_in; k++) {
             int d = n->in[k]->shape->rank - 1;
             while (d >= 0 && !is_channel(n, k, d, window)) d--;
-            if (d < 0 || !(can_turn(n->in[k]) || can_copy(o, n->in[k]))) continue;
+            if (d < 0 || !(can_reorder(n->in[k]) || can_copy(o, n->in[k]))) continue;
             const int64_t bytes = n->in[k]->shape->dim[d].bound * dtype_bytes(n->in[k]->dtype);
             if (bytes >= LEAST_BYTES) o->vote[leader_of(o, n->in[k]->id)][d] += work;
         }
@@ -126,7 +126,7 @@ static bool reads(const Node *n, int k, int loop) {
 static int columns_apart(const Node *n) {
     const Contract *c = n->attr->contract;
     const int last = n->shape->rank - 1;
-    if (n->op != OP_CONTRACT || n->n_in != 2 || !can_turn(n) || !shape_is_fixed(*n->shape)) return AS_IS;
+    if (n->op != OP_CONTRACT || n->n_in != 2 || !can_reorder(n) || !shape_is_fixed(*n->shape)) return AS_IS;
     if (c->extent[last].bound * dtype_bytes(n->dtype) >= LEAST_BYTES) return AS_IS;
     const int k = reads(n, 0, last) ? 0 : 1;
     int64_t sums = 1;
@@ -149,7 +149,7 @@ static int inner_of_result(const Order *o, const Node *n) {
     const Contract *c = n->attr->contract;
     const int apart = o->copies ? columns_apart(n) : AS_IS;
     if (apart != AS_IS) return apart;
-    const uint32_t window = n->op == OP_CONTRACT && n->n_in == 2 && can_turn(n) ? window_loops(n) : 0;
+    const uint32_t window = n->op == OP_CONTRACT && n->n_in == 2 && can_reorder(n) ? window_loops(n) : 0;
     int64_t sums = 1;
     for (int l = window ? c->n_out : 0; window && l < c->n_loops; l++) sums *= c->extent[l].bound;
     if (!window || !(window >> (c->n_out - 1) & 1) || sums < (o->copies ? COPIED_SUMS : LEAST_SUMS)) return AS_IS;
@@ -171,7 +171,7 @@ static int inner_of_result(const Order *o, const Node *n) {
 static int inner_of(const Order *o, const Node *n) {
     const double *vote = o->vote[leader_of(o, n->id)];
     int best = n->shape->rank - 1;
-    if (!can_turn(n) && !can_copy(o, n)) return AS_IS;
+    if (!can_reorder(n) && !can_copy(o, n)) return AS_IS;
     for (int d = best; d >= 0; d--)
         if (vote[d] > vote[best]) best = d;
     if (can_copy(o, n) && vote[best] < (double)LEAST_READS * (double)shape_elements(*n->shape)) return AS_IS;
@@ -184,7 +184,7 @@ static int inner_of(const Order *o, const Node *n) {
 static int old_dim(int rank, int inner, int d) { return d == rank - 1 ? inner : d < inner ? d : d + 1; }
 static int new_dim(int rank, int inner, int d) { return d == inner ? rank - 1 : d < inner ? d : d - 1; }
 
-static Shape turned_shape(const Node *n, int inner) {
+static Shape reordered_shape(const Node *n, int inner) {
     Shape s = *n->shape;
     for (int d = 0; d < s.rank; d++) s.dim[d] = n->shape->dim[old_dim(s.rank, inner, d)];
     return s;
@@ -204,22 +204,22 @@ static Node *plain(Order *o, const Node *n) {
     int8_t perm[MAX_RANK] = {0};
     for (int d = 0; d < n->shape->rank && d < MAX_RANK; d++)
         perm[d] = (int8_t)new_dim(n->shape->rank, o->inner[n->id], d);
-    return o->plain[n->id] = like(n, graph_transpose(o->made, o->turned[n->id], perm));
+    return o->plain[n->id] = like(n, graph_transpose(o->made, o->reordered[n->id], perm));
 }
 
-static Node *turned_copy(Order *o, const Node *n, int inner) {
+static Node *reordered_copy(Order *o, const Node *n, int inner) {
     int8_t perm[MAX_RANK] = {0};
     for (int d = 0; d < n->shape->rank && d < MAX_RANK; d++) perm[d] = (int8_t)old_dim(n->shape->rank, inner, d);
     return like(n, graph_transpose(o->made, plain(o, n), perm));
 }
 
-static Node *turned(Order *o, const Node *n, int inner) {
-    if (o->turned[n->id] && o->other[n->id] == inner) return o->turned[n->id];
-    Node *made = n->op == OP_CONST ? like(n, graph_const(o->made, n->dtype, turned_shape(n, inner), n->attr->value))
-                                   : turned_copy(o, n, inner);
+static Node *reordered(Order *o, const Node *n, int inner) {
+    if (o->reordered[n->id] && o->other[n->id] == inner) return o->reordered[n->id];
+    Node *made = n->op == OP_CONST ? like(n, graph_const(o->made, n->dtype, reordered_shape(n, inner), n->attr->value))
+                                   : reordered_copy(o, n, inner);
     if (o->inner[n->id] != AS_IS) return made;
     o->other[n->id] = inner;
-    return o->turned[n->id] = made;
+    return o->reordered[n->id] = made;
 }
 
 /* ---- copies ------------------------------------------------------------------------------------------------------ */
@@ -240,7 +240,7 @@ static Node *copy_contract(Order *o, const Node *n, int inner) {
     c.guard = guard;
     for (int k = 0; k < n->n_in; k++) {
         const int from = o->inner[n->in[k]->id], rank = n->in[k]->shape->rank;
-        in[k] = from == AS_IS ? plain(o, n->in[k]) : o->turned[n->in[k]->id];
+        in[k] = from == AS_IS ? plain(o, n->in[k]) : o->reordered[n->in[k]->id];
         for (int d = 0; d < rank; d++)
             map[k][d] = with_loops(&old->map[k][from == AS_IS ? d : old_dim(rank, from, d)], old, inner);
     }
@@ -254,8 +254,8 @@ static Node *copy_contract(Order *o, const Node *n, int inner) {
 
 static Node *copy_element(Order *o, const Node *n, int inner) {
     Node *in[MAX_RANK];
-    for (int k = 0; k < n->n_in; k++) in[k] = turned(o, n->in[k], inner);
-    Node *copy = graph_node(o->made, n->op, n->n_in, in, NULL, n->dtype, turned_shape(n, inner));
+    for (int k = 0; k < n->n_in; k++) in[k] = reordered(o, n->in[k], inner);
+    Node *copy = graph_node(o->made, n->op, n->n_in, in, NULL, n->dtype, reordered_shape(n, inner));
     copy->attr = n->attr;
     return copy;
 }
@@ -276,7 +276,7 @@ static Node *copy_sum(Order *o, const Node *n) {
         else
             left = was;
     }
-    return inner == AS_IS ? NULL : graph_reduce(o->made, OP_SUM, o->turned[n->in[0]->id], n_axes, axes);
+    return inner == AS_IS ? NULL : graph_reduce(o->made, OP_SUM, o->reordered[n->in[0]->id], n_axes, axes);
 }
 
 /* A reshape that leaves the innermost dim of the other order whole, of that order; NULL: it does not. */
@@ -295,7 +295,7 @@ static Node *copy_reshape(Order *o, const Node *n) {
         s.dim[d] = n->shape->dim[old_dim(rank, whole, d)];
         perm[d] = (int8_t)new_dim(rank, whole, d);
     }
-    return graph_transpose(o->made, like(n, graph_reshape(o->made, o->turned[x->id], s)), perm);
+    return graph_transpose(o->made, like(n, graph_reshape(o->made, o->reordered[x->id], s)), perm);
 }
 
 static Node *copy_plain(Order *o, const Node *n) {
@@ -321,11 +321,11 @@ static void copy_all(Order *o) {
         if (op_is_memory(n->op)) {
             o->plain[i] = like(n, copy_plain(o, n));
             o->other[i] = inner;
-            o->turned[i] = turned_copy(o, n, inner);
+            o->reordered[i] = reordered_copy(o, n, inner);
             continue;
         }
         o->other[i] = inner;
-        o->turned[i] = like(n, n->op == OP_CONTRACT ? copy_contract(o, n, inner) : copy_element(o, n, inner));
+        o->reordered[i] = like(n, n->op == OP_CONTRACT ? copy_contract(o, n, inner) : copy_element(o, n, inner));
     }
     for (int i = 0; i < o->g->results.n; i++) {
         const Result *r = &o->g->results.at[i];
@@ -343,7 +343,7 @@ Graph *pass_physical_order(PassContext *c, Graph *g) {
                .leader = ARENA_ARRAY(a, int, n),
                .vote = arena_alloc(a, sizeof *o.vote * (size_t)n)};
     o.plain = ARENA_ARRAY(a, Node *, n);
-    o.turned = ARENA_ARRAY(a, Node *, n);
+    o.reordered = ARENA_ARRAY(a, Node *, n);
     o.inner = ARENA_ARRAY(a, int, n);
     o.other = ARENA_ARRAY(a, int, n);
     join_elementwise(&o);

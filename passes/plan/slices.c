@@ -6,7 +6,7 @@
 
 /* ---- of which product --------------------------------------------------------------------------------------- */
 /* What sums are made from. */
-typedef struct Walk {
+typedef struct SumSource {
     Arena *arena;
     const Uses *uses;
     int *from;        /* by node id: 2 * now, and 1 if it is computed from the product */
@@ -17,13 +17,13 @@ typedef struct Walk {
     int n_products, steps;
     bool little; /* all but what the product's kernel has is much smaller than what is summed */
     int64_t elements;
-} Walk;
+} SumSource;
 
-static bool much_smaller(const Walk *w, const Node *n) {
+static bool much_smaller(const SumSource *w, const Node *n) {
     return shape_elements(*n->shape) <= w->elements / SLICES_MUCH_SMALLER;
 }
 
-static void arrive(Walk *w, const Node *n, bool moved) {
+static void arrive(SumSource *w, const Node *n, bool moved) {
     const int most = sizeof w->product / sizeof *w->product;
     if (!w->last || n->id > w->last->id) w->last = n, w->moved = moved;
     if (!contract_is_product(n)) return;
@@ -33,7 +33,7 @@ static void arrive(Walk *w, const Node *n, bool moved) {
         w->little = false;
 }
 
-static void ends_of(Walk *w, const Node *n, bool moved) {
+static void ends_of(SumSource *w, const Node *n, bool moved) {
     enum { MOST_STEPS = 400 }; /* what more is behind is no epilogue: a residual stream goes through the whole model */
     const OpClass cls = op_info[n->op].cls;
     if (w->stamp[n->id] == w->now) return;
@@ -49,7 +49,7 @@ static void ends_of(Walk *w, const Node *n, bool moved) {
     for (int i = 0; i < n->n_in; i++) ends_of(w, n->in[i], moved || cls == CLASS_MOVE);
 }
 
-static bool comes_from(Walk *w, const Node *n) {
+static bool comes_from(SumSource *w, const Node *n) {
     if (n->id <= w->last->id || op_info[n->op].cls != CLASS_ELEMENT) return n == w->last;
     if (w->from[n->id] / 2 != w->now) {
         bool from = false;
@@ -59,10 +59,10 @@ static bool comes_from(Walk *w, const Node *n) {
     return w->from[n->id] % 2;
 }
 
-static bool is_shared(const Walk *w, const Node *n) { return w->uses->first[n->id + 1] - w->uses->first[n->id] > 1; }
+static bool is_shared(const SumSource *w, const Node *n) { return w->uses->first[n->id + 1] - w->uses->first[n->id] > 1; }
 
 /* What is read beside the values of the product's kernel: those that others read too, and the product. */
-static void others_of(Walk *w, const Node *n) {
+static void others_of(SumSource *w, const Node *n) {
     if (w->stamp[n->id] == w->now) return;
     w->stamp[n->id] = w->now;
     if (n == w->last || much_smaller(w, n) || n->op == OP_CONST) return;
@@ -77,7 +77,7 @@ static bool sums_down(const Node *n) {
     return n->op == OP_SUM && n->dtype == DT_F32 && n->attr->n_axes == 1 && n->attr->axes[0] < n->in[0]->shape->rank - 1;
 }
 
-static bool is_made_by(Walk *w, const Node *sum) {
+static bool is_made_by(SumSource *w, const Node *sum) {
     const Node *x = sum->in[0];
     w->last = NULL;
     w->n_products = w->steps = 0;
@@ -92,7 +92,7 @@ static bool is_made_by(Walk *w, const Node *sum) {
 }
 
 /* Of what x is computed from, what others read too and the product has no part in is in memory. */
-static void reads_of(Walk *w, Node *n, PlanKernel *like) {
+static void reads_of(SumSource *w, Node *n, PlanKernel *like) {
     if (w->stamp[n->id] == w->now) return;
     w->stamp[n->id] = w->now;
     if (n == w->last) return;
@@ -104,7 +104,7 @@ static void reads_of(Walk *w, Node *n, PlanKernel *like) {
 }
 
 /* The slices' sums are written and read again: less than to read the elements once. */
-static int64_t length_of(Walk *w, const Target *t, const Node *sum) {
+static int64_t length_of(SumSource *w, const Target *t, const Node *sum) {
     enum { LEAST_SLICES = 2 };
     const int dim = sum->attr->axes[0];
     PlanKernel like = {.kind = KERNEL_CONTRACT};
@@ -121,7 +121,7 @@ const Slices *slices_of_tiles(PassContext *c, const Graph *g) {
     const Uses uses = graph_uses(c->arena, g);
     Slices *made = ARENA_ARRAY(c->arena, Slices, n + 1);
     bool *read = ARENA_ARRAY(c->arena, bool, n + 1); /* by product: another sum reads its kernel's values from memory */
-    Walk w = {.arena = c->arena, .uses = &uses, .stamp = ARENA_ARRAY(c->arena, int, n + 1), .from = ARENA_ARRAY(c->arena, int, n + 1)};
+    SumSource w = {.arena = c->arena, .uses = &uses, .stamp = ARENA_ARRAY(c->arena, int, n + 1), .from = ARENA_ARRAY(c->arena, int, n + 1)};
     for (int i = 0; i < n; i++) {
         const Node *sum = g->nodes.at[i];
         if (!sums_down(sum)) continue;

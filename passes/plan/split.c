@@ -4,7 +4,7 @@
  * sum over a long axis whose result has fewer tiles than the target has cores becomes sums over slices of the axis, a
  * new outermost dim, and a sum over the slices: a second kernel that adds in order.  So do products with a long inner
  * loop (split-K).  How many slices there are follows from the shapes and the target: every run gives the same bits.  On
- * a CPU a sum over outer dims and a short innermost one becomes two, so that memory is read as it lies. */
+ * a CPU a sum over outer dims and a short innermost one becomes two, so that memory is read in its order. */
 #include "passes/algebra/affine.h"
 #include "passes/algebra/contract_class.h"
 #include "passes/plan/family.h"
@@ -75,14 +75,14 @@ static int64_t programs_of_sum(const Target *t, int64_t results) {
 }
 
 /* fuse takes it from the tiles of a product, which stands right before it. */
-static bool rides(const Rewriter *r, const Node *n) {
+static bool is_fused_into_loop(const Rewriter *r, const Node *n) {
     enum { NEAR = 8 };
     const PassContext *c = r->context;
     int8_t loop[MAX_RANK];
     const int last = r->g->nodes.n - 1, first = last < NEAR ? 0 : last - NEAR;
     if (c->disabled[PASS_fuse] || c->disabled[PASS_jacobian_gemm]) return false;
     for (int i = last; i >= first; i--)
-        if (sum_rides(n, r->g->nodes.at[i], loop) >= 0 && target_takes_sums(r->target)) return true;
+        if (sum_fits_loop(n, r->g->nodes.at[i], loop) >= 0 && target_takes_sums(r->target)) return true;
     return false;
 }
 
@@ -118,7 +118,7 @@ Node *rule_split_sum(Rewriter *r, const Node *n) {
     Node *x = n->in[0];
     const int rank = x->shape->rank, n_axes = n->attr->n_axes;
     if (cores == 1 || !dtype_is_float(n->dtype) || n_axes == 0 || rank == MAX_RANK || results == 0) return NULL;
-    if (is_in_slices(r, x) || is_of_slices(x) || rides(r, n)) return NULL;
+    if (is_in_slices(r, x) || is_of_slices(x) || is_fused_into_loop(r, n)) return NULL;
     const bool rows = n->attr->axes[n_axes - 1] == rank - 1 && results > 1; /* long rows are read at full speed */
     const int64_t tile = rows ? 0 : tile_slices(r, n);
     if (tile) return sum_in_slices(r, n, n->attr->axes[0], tile);

@@ -24,14 +24,14 @@ bool product_shares(const Node *n) {
 bool products_alike(const Node *a, const Node *b) {
     const ContractClass x = contract_classify(a->attr->contract, a->in),
                         y = contract_classify(b->attr->contract, b->in);
-    bool straight = true, turned = true;
+    bool straight = true, transposed = true;
     if (!shape_same(a->shape, b->shape)) return false;
     for (int l = 0; l < a->shape->rank; l++) {
         const LoopClass other = x.loop[l] == LOOP_M ? LOOP_N : x.loop[l] == LOOP_N ? LOOP_M : x.loop[l];
         straight &= x.loop[l] == y.loop[l];
-        turned &= other == y.loop[l];
+        transposed &= other == y.loop[l];
     }
-    return straight || turned;
+    return straight || transposed;
 }
 
 /* Of operand k: the dims that the product sums; false if it has not all of them, or no others. */
@@ -62,7 +62,7 @@ static bool runs_without(const Contract *c, const int8_t *loop, int n) {
     return true;
 }
 
-int sum_rides(const Node *sum, const Node *product, int8_t *loop) {
+int sum_fits_loop(const Node *sum, const Node *product, int8_t *loop) {
     const Contract *c = product->attr->contract;
     unsigned summed;
     if (sum->op != OP_SUM || sum->dtype != DT_F32 || !product_shares(product)) return -1;
@@ -259,10 +259,10 @@ static void gather_sum(Together *t, Node *sum, const Readers *list) {
         if (!sums_same(sum, product, list->at[at].operand) || !stands_behind(t, sum, product)) continue;
         summed_dims(product, list->at[at].operand, &summed);
         if (!keeps_shape(sum, x, summed)) continue;
-        Node riding = *sum;
-        read_operand(t, &riding, x, summed);
-        if (sum_rides(&riding, product, loop) < 0) continue;
-        *sum = riding;
+        Node fused = *sum;
+        read_operand(t, &fused, x, summed);
+        if (sum_fits_loop(&fused, product, loop) < 0) continue;
+        *sum = fused;
         move_behind(t, sum, product);
         return;
     }

@@ -15,7 +15,7 @@ bool products_alike(const Node *a, const Node *b);
 /* sum: of an operand of the product, over all that the product sums.  Returns which operand, -1 if of none; sets
  * loop[d]: the product's loop for each dim of the sum's result.  Where both operands are one tensor, the dims tell
  * which it is. */
-int sum_rides(const Node *sum, const Node *product, int8_t *loop);
+int sum_fits_loop(const Node *sum, const Node *product, int8_t *loop);
 
 /* Are both multiplied by the same instructions, so that one can go on in the other's accumulators? */
 bool target_adds_up(const Target *t, const Node *a, const Node *b);

@@ -53,7 +53,7 @@ static int fusec_row_in_range(const fusec_tensor *t, const void *data, int64_t f
     return 1;
 }
 
-/* Each tensor that is given lies as its elements need. */
+/* Each tensor that is given is aligned as its elements need. */
 static int fusec_aligned(const fusec_tensor *t, uint32_t n, const void *const *data) {
     static const uint8_t bytes[] = {1, 4, 4, 8, 2, 2}; /* by fusec_dtype */
     for (uint32_t i = 0; data && i < n; i++)

@@ -4,7 +4,7 @@
 # to tests/golden/code: of the Tile IR of each target its kernels, instructions and the checksum of its text; of the host's LLVM
 # IR how many instructions there are of each kind, of each kernel of the layers too, and its checksum.  So are programs of the
 # second generator, whose extents are small and odd.  A change that is meant is taken over with UPDATE=1, and its diff is part
-# of the commit.
+# of the commit; STOP=1 ends at the first that differs.
 . "$SRC/tests/support/script.sh"
 golden=$SRC/tests/golden/code
 
@@ -47,10 +47,11 @@ compare() { # NAME FORM
     elif [ "$2" = tiles ] || [ "$llvm" = "$theirs" ]; then
         diff -u "$golden/$1.$2" "$1.$2" || fail "$1: other code; if it is meant, run this with UPDATE=1"
     fi
+    [ $bad = 0 ] || [ -z "${STOP:-}" ] || exit 1
 }
 
-for program in examples/digits/mlp examples/digits/cnn examples/ecg/ecg examples/chargpt/chargpt examples/unet/unet \
-    examples/gpt2/gpt2 examples/resnet50/resnet50 tests/data/code/products tests/data/code/windows tests/data/code/rows; do
+for program in tests/data/code/products tests/data/code/windows tests/data/code/rows examples/digits/mlp examples/digits/cnn \
+    examples/ecg/ecg examples/chargpt/chargpt examples/unet/unet examples/gpt2/gpt2 examples/resnet50/resnet50; do
     name=${program##*/} program=$SRC/$program.dsl
     {
         for target in host c99 sm_80 sm_90a; do tile "$program" $target; done

@@ -58,7 +58,7 @@ silent "$converted"
 
 # wgmma takes tf32 along the sum alone
 linear f32 256 512 512 | report sm_90a tf32
-says ' by wgmma |: by mma, not wgmma: a tf32 factor does not lie along the sum$'
+says ' by wgmma |: by mma, not wgmma: a tf32 factor is not contiguous along the sum$'
 
 # rows that begin anywhere: neither the copy engine nor copies of 16 bytes
 linear bf16 256 500 512 | report sm_90a bf16

@@ -43,11 +43,11 @@ void exec_ldmatrix(Warp *w, const Inst *i, uint32_t mask) {
     matrix_check_warp(w, mask);
     rows_find(w, i, mask, ACCESS_READ, place);
     for (int m = 0; m < i->matrix->d.count; m++) {
-        uint16_t tile[TILE][TILE] = {{0}}, turned[TILE][TILE];
+        uint16_t tile[TILE][TILE] = {{0}}, transposed[TILE][TILE];
         for (int r = 0; r < TILE; r++)
             if (place[m * TILE + r]) memcpy(tile[r], place[m * TILE + r], ROW_BYTES);
-        if (i->matrix->trans_a) transpose(turned, (const uint16_t(*)[TILE])tile);
-        lanes_put(lane_out(w, &i->matrix->d.item[m]), i->matrix->trans_a ? turned : tile, 4, mask);
+        if (i->matrix->trans_a) transpose(transposed, (const uint16_t(*)[TILE])tile);
+        lanes_put(lane_out(w, &i->matrix->d.item[m]), i->matrix->trans_a ? transposed : tile, 4, mask);
     }
 }
 
@@ -80,11 +80,11 @@ void exec_stmatrix(Warp *w, const Inst *i, uint32_t mask) {
 }
 
 void exec_movmatrix(Warp *w, const Inst *i, uint32_t mask) {
-    uint16_t tile[TILE][TILE], turned[TILE][TILE];
+    uint16_t tile[TILE][TILE], transposed[TILE][TILE];
     matrix_check_warp(w, mask);
     memcpy(tile, lane_in(w, &i->a), sizeof tile);
-    transpose(turned, (const uint16_t(*)[TILE])tile);
-    lanes_put(lane_out(w, &i->d), turned, 4, mask);
+    transpose(transposed, (const uint16_t(*)[TILE])tile);
+    lanes_put(lane_out(w, &i->d), transposed, 4, mask);
 }
 
 /* ---- panels (matrix.h) -------------------------------------------------------------------------------- */

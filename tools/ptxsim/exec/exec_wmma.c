@@ -103,12 +103,12 @@ static void scatter(const Warp *w, const MatrixForm *f, const uint32_t *dense, u
 
 static void product(const Warp *w, const MatrixForm *f, uint32_t mask) {
     const int m = f->m, n = f->n, k = f->k;
-    _Alignas(64) uint32_t dense[MOST], turned[MOST], left[MOST * 4], right[MOST], sum[MOST];
+    _Alignas(64) uint32_t dense[MOST], transposed[MOST], left[MOST * 4], right[MOST], sum[MOST];
     gather(w, f, &f->a, (PtxType)f->type_a, m * k, dense);
     for (int r = 0; r < m / 8; r++) left_put(left + r * k * WARP, dense + r * 8 * k, k, 0, k);
     gather(w, f, &f->b, (PtxType)f->type_b, k * n, dense);
-    for (int x = 0; x < k * n; x++) turned[x % n * k + x / n] = dense[x];
-    for (int j = 0; j < n / 8; j++) right_put(right + j * 8 * k, turned + j * 8 * k, k, k, 0, k);
+    for (int x = 0; x < k * n; x++) transposed[x % n * k + x / n] = dense[x];
+    for (int j = 0; j < n / 8; j++) right_put(right + j * 8 * k, transposed + j * 8 * k, k, k, 0, k);
     gather(w, f, &f->c, (PtxType)f->type_c, m * n, dense);
     for (int x = 0; x < m * n; x++) sum[panel_index(f, x / n, x % n)] = dense[x];
     if (f->type_d == T_S32)

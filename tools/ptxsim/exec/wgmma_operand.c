@@ -142,10 +142,10 @@ static void left_panel(const MatrixForm *f, uint32_t *left, const uint32_t *dens
     const int k = f->k;
     for (int r = 0; r < WARP_ROWS / 8; r++) {
         const int row = warp * WARP_ROWS + r * 8;
-        uint32_t turned[8 * 32];
+        uint32_t transposed[8 * 32];
         for (int e = 0; f->trans_a && e < k; e++)
-            for (int g = 0; g < 8; g++) turned[g * k + e] = dense[e * GROUP_ROWS + row + g];
-        left_put(left + r * k * WARP, f->trans_a ? turned : dense + row * k, k, 0, k);
+            for (int g = 0; g < 8; g++) transposed[g * k + e] = dense[e * GROUP_ROWS + row + g];
+        left_put(left + r * k * WARP, f->trans_a ? transposed : dense + row * k, k, 0, k);
     }
 }
 
