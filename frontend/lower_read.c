@@ -175,7 +175,7 @@ Node *read_view(IndexContext *c, const IndexSpace *s, const Read *r) {
     return space_lift(c, n, &part, s);
 }
 
-/* The least and greatest value of the affine part, at the loops' bounds; false when it is out of 62 bits. */
+/* The least and greatest value of the affine part, at the loops' bounds; false when it is out of 63 bits. */
 static bool linear_span(const IndexContext *c, const Linear *l, int64_t *least, int64_t *most) {
     *least = *most = l->c;
     for (int i = 0; i < l->n; i++) {
@@ -185,6 +185,19 @@ static bool linear_span(const IndexContext *c, const Linear *l, int64_t *least, 
         if (__builtin_add_overflow(reach < 0 ? *least : *most, reach, reach < 0 ? least : most)) return false;
     }
     return true;
+}
+
+static bool spans_at_most(const IndexContext *c, const Linear *l, int64_t limit) {
+    int64_t least, most;
+    return linear_span(c, l, &least, &most) && least >= -limit && most <= limit && l->divisor <= limit;
+}
+
+/* A tensor has at most so many elements, and sums and products of such numbers are far from overflow. */
+static bool check_span(const IndexContext *c, const Linear *l, SrcLoc loc) {
+    if (spans_at_most(c, l, MAX_ELEMENTS)) return true;
+    lower_fail(c->L, E0216, loc, "use smaller constants: what lies outside the tensor reads as 0 as well",
+               "this subscript, or its divisor, passes %lld", (long long)MAX_ELEMENTS);
+    return false;
 }
 
 static bool always_inside(const IndexContext *c, const Linear *l, Dim d) {
@@ -209,7 +222,17 @@ static Node *linear_node(IndexContext *c, const IndexSpace *s, const Linear *l) 
     return !sum ? k : l->c ? t_binary(L, OP_ADD, sum, k) : sum;
 }
 
-/* 0 <= l < d, and exact division: computed over the loops of the subscript, then spread over the space. */
+/* Where a read of ones is not 0: subscripts of contractions do not wrap, as i32 does. */
+static Node *mask_of_ones(IndexContext *c, const IndexSpace *part, const Linear *l, Dim d) {
+    Lower *L = c->L;
+    const Shape row = {.rank = 1, .dim = {d}}, shape = space_shape(c, part);
+    Read r = {.tensor = t_const(L, DT_F32, row, 1)};
+    r.sub[0] = *l;
+    Attr attr = {.contract = new_contract(c, part, part->n, 1, &r)};
+    return t_binary(L, OP_NE, t_node(L, OP_CONTRACT, 1, &r.tensor, &attr, DT_F32, shape), t_const(L, DT_F32, shape, 0));
+}
+
+/* 0 <= l < d, and exact division: computed over the loops of the subscript, then broadcast to the space. */
 static Node *subscript_mask(IndexContext *c, const IndexSpace *s, const Linear *l, Dim d) {
     Lower *L = c->L;
     bool *used = ARENA_ARRAY(L->scratch, bool, c->loops.n + 1);
@@ -217,6 +240,7 @@ static Node *subscript_mask(IndexContext *c, const IndexSpace *s, const Linear *
     for (int i = 0; i < l->n; i++) used[l->term[i].loop] = true;
     IndexSpace part = used_part(s, used);
     Shape shape = space_shape(c, &part);
+    if (!spans_at_most(c, l, INT32_MAX)) return space_lift(c, mask_of_ones(c, &part, l, d), &part, s);
     Node *x = linear_node(c, &part, l), *zero = t_const(L, DT_I32, shape, 0), *mask = NULL;
     if (l->divisor != 1) {
         Node *k = t_const(L, DT_I32, shape, (double)l->divisor);
@@ -441,6 +465,7 @@ bool read_resolve(IndexContext *c, const Expr *e, Read *r) {
         if (it->kind == ITEM_INDEX && !constants_whole(c, it->index)) return false;
         if (it->kind == ITEM_INDEX && linear(c, it->index, &r->sub[d])) {
             if (!constant_inside(c, it, &r->sub[d], r->tensor->shape->dim[d])) return false;
+            if (!check_span(c, &r->sub[d], it->loc)) return false;
             continue;
         }
         if (it->kind == ITEM_INDEX && is_gathered(c, it->index)) {

@@ -213,6 +213,11 @@ bool index_range(const Kernel *k, const Index *x, int64_t *lo, int64_t *hi) {
     return true;
 }
 
+bool index_fits_i32(const Kernel *k, const Index *x) {
+    int64_t lo, hi;
+    return index_range(k, x, &lo, &hi) && lo >= INT32_MIN && hi <= INT32_MAX;
+}
+
 /* ---- division by a constant -------------------------------------------------------------------------------- */
 /* x = d*q + r with every coefficient of r in (-d, d) and its constant in [0, d). */
 static void split(Arena *a, const Index *x, int64_t d, const Index **q, const Index **r) {

@@ -128,7 +128,7 @@ typedef struct Buffer {
 typedef enum {
     TI_CONST,   /* value; no axes */
     TI_FULL,    /* value over type.axes (loop-carried starts) */
-    TI_INDEX,   /* i32 from `index[0]`; axes are those the expression mentions */
+    TI_INDEX,   /* i32 from `index[0]`, at the end of i32 where that is beyond; axes are those the expression mentions */
     TI_LOAD,    /* buffer[index...]; in[0]: optional bool mask; `value` where the mask is false */
     TI_STORE,   /* buffer[index...] <- in[0]; in[1]: optional bool mask */
     TI_ELEMENT, /* `op` on in[] */
@@ -256,6 +256,7 @@ const Index *index_scale(Kernel *k, const Index *x, int64_t c);
 const Index *index_div(Kernel *k, const Index *x, const Index *d); /* d > 0 */
 const Index *index_mod(Kernel *k, const Index *x, const Index *d);
 bool index_range(const Kernel *k, const Index *x, int64_t *lo, int64_t *hi); /* inclusive bounds; false: unknown */
+bool index_fits_i32(const Kernel *k, const Index *x); /* for certain */
 bool index_equal(const Index *x, const Index *y);
 /* x = coef * axis + rest and rest does not mention the axis; false if the axis stands inside div, mod or a value's axes. */
 bool index_affine_in(const Kernel *k, const Index *x, int axis, int64_t *coef);

@@ -71,7 +71,8 @@ static void run_index(Machine *m, const Inst *i) {
         for (int l = 0; l < r.count; l++) {
             if (r.inner >= 0) m->lane[r.inner] = l;
             m->bad_divisor = false;
-            out[l * step] = (double)(int32_t)(uint32_t)(uint64_t)memory_index(m, i->index[0]);
+            const int64_t at = memory_index(m, i->index[0]);
+            out[l * step] = at < INT32_MIN ? INT32_MIN : at > INT32_MAX ? INT32_MAX : (double)at;
             if (m->bad_divisor) run_fail(m, "%%%d: an index divides by zero or less", i->result);
         }
     }

@@ -389,7 +389,8 @@ static Text load_text(Printer *p, const Inst *i) {
 static Text index_text(Printer *p, const Inst *i) {
     if (fits_int32(p, i->index[0])) return c99_index(p, i->index[0], false);
     const char *s = c99_index(p, i->index[0], true).s;
-    return (Text){arena_printf(p->arena, "(int32_t)(uint32_t)(%s)", s), LEVEL_UNARY};
+    c99_use(p->unit, C99_SATURATE);
+    return (Text){arena_printf(p->arena, "fusec_saturate(%s)", s), LEVEL_ATOM};
 }
 
 /* What a select chooses from is read before it, not under its condition: nothing forbids that, and gcc 12 -O3 -mavx gives

@@ -35,7 +35,7 @@ static bool rows_apart(const Channelwise *d) {
  * lines come one after another.  Where blocks make all their sums of neighbouring windows that costs less than a copy
  * or narrow blocks of two vectors do: the image and the results are walked in the order of memory, which is its fastest
  * (measured). */
-bool channel_crowded(const Channelwise *d) {
+bool channel_sets_conflict(const Channelwise *d) {
     return !in_groups(d) && in_few_sets(4 * inner_pitch(d)) && (!d->fresh || rows_apart(d));
 }
 
@@ -70,7 +70,7 @@ static double side_reads(const Channelwise *d, int s, int rows, int taps) {
     return sum;
 }
 
-/* Cycles of all blocks where lines of the image are what takes time (measured): crowded, they come from the next cache,
+/* Cycles of all blocks where lines of the image are what takes time (measured): in conflict, they come from the next cache,
  * two vectors' side by side from two banks; streamed, from memory, two side by side for one request and more for each
  * row of pixels that begins.  Beside them rows that are stored, or where rows stay near, the factors of all taps. */
 static double fetch_cost(const Channelwise *d, int rows0, int rows1, int taps0, int taps1, int wide) {
@@ -122,7 +122,7 @@ static void try_rows(Channelwise *d, int outer_taps, int inner_taps, int wide, d
         for (int b = 1; b <= inner; b++) {
             const bool least = a * b * outer_taps * inner_taps == 1 && *best == 0;
             if (!least && !block_fits(d, a * b, outer_taps * inner_taps, wide)) continue;
-            const double cost = d->crowded || d->streamed ? fetch_cost(d, a, b, outer_taps, inner_taps, wide)
+            const double cost = d->sets_conflict || d->streamed ? fetch_cost(d, a, b, outer_taps, inner_taps, wide)
                                                           : cost_of(d, a, b, outer_taps, inner_taps);
             if (*best > 0 && cost >= *best) continue;
             *best = cost;
@@ -137,10 +137,10 @@ bool channel_choose_block(Channelwise *d) {
     const int outer = at_most(step_of(d, d->side[OUTER].tap), MOST_UNROLLED),
               inner = at_most(step_of(d, d->side[INNER].tap), MOST_UNROLLED);
     const int lanes = d->machine->vector, narrow = d->width > lanes ? d->width / lanes : 1;
-    d->crowded = !d->strip && channel_crowded(d); /* a copy is not */
+    d->sets_conflict = !d->strip && channel_sets_conflict(d); /* a copy is not */
     d->streamed = !d->strip && streams(d);
     const bool pairs =
-        (d->crowded || d->streamed) && lanes >= CHANNEL_LINE && step_of(d, d->v) % (2 * (int64_t)lanes) == 0;
+        (d->sets_conflict || d->streamed) && lanes >= CHANNEL_LINE && step_of(d, d->v) % (2 * (int64_t)lanes) == 0;
     double best = 0;
     for (int a = 1; a <= outer; a++)
         for (int b = 1; b <= inner; b++)

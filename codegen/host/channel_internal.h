@@ -1,5 +1,5 @@
 /* A product channel by channel under construction, shared by channelwise.c (roles, loops), channel_block.c (blocks and
- * the parts of an axis that they make up) and channel_stage.c (a crowded image's copy). */
+ * the parts of an axis that they make up) and channel_stage.c (the copy of an image with cache-set conflicts). */
 #ifndef FUSEC_CODEGEN_HOST_CHANNEL_INTERNAL_H
 #define FUSEC_CODEGEN_HOST_CHANNEL_INTERNAL_H
 #include "codegen/host/channel_micro.h"
@@ -41,7 +41,7 @@ typedef struct Channelwise {
     Window window, y_window;
     bool x_stays, y_stays; /* the factor is read in place, not packed */
     Side side[SIDES];
-    bool crowded, streamed;         /* the image: in few sets of its caches; from memory */
+    bool sets_conflict, streamed;        /* the image: in few sets of its caches; from memory */
     int wide;                       /* vectors of channels in a block */
     int64_t strip;                  /* channels of the image that are copied together; 0: blocks read it in place */
     LLVMValueRef stage;             /* the copy */
@@ -54,7 +54,7 @@ typedef struct Channelwise {
 } Channelwise;
 
 /* ---- channel_block.c ---- */
-bool channel_crowded(const Channelwise *d);
+bool channel_sets_conflict(const Channelwise *d);
 bool channel_from_afar(const Channelwise *d, const Window *w); /* what the window reads comes from memory */
 /* Sets rows and taps of the sides, and wide; false: d->fresh, and C cannot begin from zero. */
 bool channel_choose_block(Channelwise *d);

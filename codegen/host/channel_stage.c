@@ -4,7 +4,7 @@
  * each use is one more strided read of the next cache.  A strip of several lines per pixel is read once, which is also
  * nearer to the order in which memory lies, and what the blocks read is this copy.  Places keep their coordinates:
  * those that do not exist are not copied, and no block reads them.  For sums in parts (a kernel's gradient) and strided
- * rows; blocks of neighbouring windows read the image in place (channel_crowded). */
+ * rows; blocks of neighbouring windows read the image in place (channel_sets_conflict). */
 #include "codegen/host/channel_internal.h"
 #include "codegen/host/counter.h"
 
@@ -43,7 +43,7 @@ static bool worth_it(const Channelwise *d) {
 /* Channels to be copied together; 0: nothing is gained by it, or they do not fit. */
 static int64_t choose_strip(const Channelwise *d) {
     int64_t places = 1;
-    if (!channel_crowded(d) || !worth_it(d)) return 0;
+    if (!channel_sets_conflict(d) || !worth_it(d)) return 0;
     for (int s = 0; s < SIDES; s++) {
         const Places p = places_of(d, s);
         places *= p.last - p.first + 1;

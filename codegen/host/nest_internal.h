@@ -16,7 +16,7 @@ typedef struct Nest {
     LLVMValueRef *memo;                        /* by value */
     bool *pending;                             /* kept values that this nest defines: evaluated, not read back */
     bool streams;                              /* loads are of data far away: prefetches rows */
-    bool spread;                               /* the innermost index is a vector (a gather), of `bits` */
+    bool gathers;                              /* the innermost index is a vector (a gather), of `bits` */
     int bits, depth;
     struct Pairs {
         int axis;              /* -1: none */

@@ -23,7 +23,7 @@ static LLVMValueRef at_axis(Nest *t, int axis) {
     return t->at[axis];
 }
 
-static LLVMValueRef spread(Nest *t, LLVMValueRef start) {
+static LLVMValueRef lanes_from(Nest *t, LLVMValueRef start) {
     LLVMTypeRef type = t->bits == 32 ? t->e->i32 : t->e->i64;
     return emit_int_add(t->e, start, emit_lanes(t->e, type, t->width));
 }
@@ -33,7 +33,7 @@ static LLVMValueRef source_axis(void *user, int axis) {
     LLVMBasicBlockRef here = LLVMGetInsertBlock(t->e->b);
     LLVMValueRef v = at_axis(t, axis);
     LLVMPositionBuilderAtEnd(t->e->b, here);
-    return axis == t->inner && t->spread && t->width ? spread(t, v) : v;
+    return axis == t->inner && t->gathers && t->width ? lanes_from(t, v) : v;
 }
 
 static LLVMValueRef source_base(void *user, int axis) { return ((Nest *)user)->ke->base[axis]; }
@@ -43,10 +43,10 @@ static LLVMValueRef source_extent(void *user, int sym) { return ((Nest *)user)->
 static LLVMValueRef source_value(void *user, int value) {
     Nest *t = user;
     LLVMBasicBlockRef here = LLVMGetInsertBlock(t->e->b);
-    const bool was = t->spread;
+    const bool was = t->gathers;
     const int bits = t->bits;
     LLVMValueRef v = nest_value(t, value);
-    t->spread = was;
+    t->gathers = was;
     t->bits = bits;
     LLVMPositionBuilderAtEnd(t->e->b, here);
     return v;
@@ -89,9 +89,8 @@ static LLVMValueRef sum_terms(Nest *t, LLVMValueRef sum, int n, const Index *con
 static bool fits_32(const Kernel *k, const Index *x) {
     for (int i = 0; i < x->n; i++) {
         const Atom *a = &x->term[i].atom;
-        int64_t lo, hi;
         if (a->kind != ATOM_DIV && a->kind != ATOM_MOD) continue;
-        if (!index_range(k, a->num, &lo, &hi) || lo < INT32_MIN || hi > INT32_MAX) return false;
+        if (!index_fits_i32(k, a->num)) return false;
         if (!fits_32(k, a->num) || !fits_32(k, a->den)) return false;
     }
     return true;
@@ -145,12 +144,12 @@ Place nest_buffer_place(Nest *t, const Inst *i, int depth) {
     int64_t coef = 0, constant = 0;
     const bool contiguous = vector && access_affine(t->k, i, t->inner, &coef) && coef == 1;
     for (int d = 0; d < o.n; d++) constant += o.index[d]->c * o.stride[d];
-    t->spread = vector && !contiguous;
+    t->gathers = vector && !contiguous;
     t->bits = narrow_place(t, b, &o) ? 32 : 64;
     LLVMValueRef offset = sum_terms(t, emit_i64(t->e, constant), o.n, o.index, o.stride);
     nest_position(t, depth);
-    if (t->spread && !emit_width(offset)) offset = emit_splat(t->e, offset, t->width);
-    t->spread = false;
+    if (t->gathers && !emit_width(offset)) offset = emit_splat(t->e, offset, t->width);
+    t->gathers = false;
     return at_offset(t, t->ke->buffer[i->buffer], emit_memory_type(t->e, b->dtype), offset, contiguous);
 }
 
@@ -178,7 +177,7 @@ Place nest_storage_place(Nest *t, int storage) {
             if (s->axis[i] == t->inner) inner_stride = s->stride[i];
             if (varies(t, d) && s->stride[i] != 1) {
                 t->bits = 32;
-                lane = spread(t, lane);
+                lane = lanes_from(t, lane);
             }
             offset = emit_int_add(t->e, offset, emit_int_scale(t->e, lane, s->stride[i]));
         }
@@ -197,7 +196,7 @@ static LLVMValueRef pack_term(Nest *t, int depth, LLVMValueRef stride, bool *con
     if (unit) return lane;
     if (varies(t, depth)) {
         t->bits = 64;
-        lane = spread(t, lane);
+        lane = lanes_from(t, lane);
         stride = emit_splat(t->e, stride, t->width);
     }
     return LLVMBuildMul(t->e->b, lane, stride, "");
@@ -333,12 +332,12 @@ static LLVMValueRef load(Nest *t, const Inst *i, int depth) {
 }
 
 static LLVMValueRef index_value32(Nest *t, const Inst *i, int depth) {
-    t->spread = varies(t, depth);
-    t->bits = fits_32(t->k, i->index[0]) ? 32 : 64;
+    t->gathers = varies(t, depth);
+    t->bits = fits_32(t->k, i->index[0]) && index_fits_i32(t->k, i->index[0]) ? 32 : 64;
     LLVMValueRef v = sum_terms(t, emit_i64(t->e, i->index[0]->c), 1, i->index, (int64_t[]){1});
-    t->spread = false;
+    t->gathers = false;
     nest_position(t, depth);
-    return LLVMBuildIntCast2(t->e->b, v, emit_vector_type(t->e->i32, emit_width(v)), true, "");
+    return emit_index_i32(t->e, t->k, i->index[0], v);
 }
 
 static LLVMValueRef kept(Nest *t, int value, int depth) {

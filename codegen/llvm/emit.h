@@ -76,6 +76,8 @@ typedef struct IndexSource {
 } IndexSource;
 LLVMValueRef emit_atom(const Emit *e, const IndexSource *s, const Atom *a);
 LLVMValueRef emit_index(const Emit *e, const IndexSource *s, const Index *x);
+/* v, the value of x in 64 bits, or in 32 where it fits, as TI_INDEX gives it: in i32, saturated. */
+LLVMValueRef emit_index_i32(const Emit *e, const Kernel *k, const Index *x, LLVMValueRef v);
 /* Integer sum and product; a scalar i64 meets a vector by truncation and repetition. */
 LLVMValueRef emit_int_add(const Emit *e, LLVMValueRef x, LLVMValueRef y);
 LLVMValueRef emit_int_scale(const Emit *e, LLVMValueRef x, int64_t c);

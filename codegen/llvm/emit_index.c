@@ -80,3 +80,13 @@ LLVMValueRef emit_index(const Emit *e, const IndexSource *s, const Index *x) {
         sum = emit_int_add(e, sum, emit_int_scale(e, emit_atom(e, s, &x->term[i].atom), x->term[i].coef));
     return sum;
 }
+
+LLVMValueRef emit_index_i32(const Emit *e, const Kernel *k, const Index *x, LLVMValueRef v) {
+    const LLVMTypeRef type = emit_vector_type(e->i32, emit_width(v));
+    if (!index_fits_i32(k, x)) {
+        LLVMValueRef low[2] = {v, emit_i64(e, INT32_MIN)}, high[2] = {v, emit_i64(e, INT32_MAX)};
+        high[0] = emit_intrinsic(e, "llvm.smax", 2, low);
+        v = emit_intrinsic(e, "llvm.smin", 2, high);
+    }
+    return LLVMBuildIntCast2(e->b, v, type, true, "");
+}

@@ -37,7 +37,7 @@ static LLVMValueRef evaluate(Simt *s, const Inst *i, const Coords *c) {
     switch (i->kind) {
     case TI_CONST:
     case TI_FULL: return emit_const(s->e, i->type.dtype, i->value);
-    case TI_INDEX: return LLVMBuildTrunc(s->e->b, simt_index(s, i->index[0], c), s->e->i32, "");
+    case TI_INDEX: return emit_index_i32(s->e, s->k, i->index[0], simt_index(s, i->index[0], c));
     case TI_LOAD: return simt_load(s, i, c);
     default: return element(s, i, c);
     }

@@ -178,9 +178,9 @@ static Node *reduce_before_broadcast(Rewriter *r, const Node *n, double *repeats
     for (int d = 0; d < x->shape->rank; d++) is_new[d] = true;
     for (int d = 0; d < x->attr->n_axes; d++) is_new[x->attr->axes[d]] = false;
     for (int i = 0; i < n->attr->n_axes; i++) reduced[n->attr->axes[i]] = true;
-    Shape spread = {0};
-    int8_t first[MAX_RANK], spread_axes[MAX_RANK], left[MAX_RANK];
-    int n_first = 0, n_left = 0, n_spread = 0, gone = 0;
+    Shape wide = {0};
+    int8_t first[MAX_RANK], kept_axes[MAX_RANK], left[MAX_RANK];
+    int n_first = 0, n_left = 0, n_kept = 0, gone = 0;
     for (int d = 0, in = 0; d < x->shape->rank; d++) {
         Dim extent = x->shape->dim[d];
         if (!is_new[d]) in++;
@@ -190,14 +190,14 @@ static Node *reduce_before_broadcast(Rewriter *r, const Node *n, double *repeats
             *repeats *= (double)extent.bound;
             gone++;
         } else {
-            if (reduced[d]) left[n_left++] = (int8_t)spread.rank;
-            if (!is_new[d]) spread_axes[n_spread++] = (int8_t)spread.rank;
-            spread.dim[spread.rank++] = extent;
+            if (reduced[d]) left[n_left++] = (int8_t)wide.rank;
+            if (!is_new[d]) kept_axes[n_kept++] = (int8_t)wide.rank;
+            wide.dim[wide.rank++] = extent;
         }
     }
     if (gone + n_first == 0) return NULL;
     Node *part = n_first ? rewrite_reduce(r, n->op, x->in[0], n_first, first) : x->in[0];
-    part = rewrite_broadcast(r, part, spread, spread_axes);
+    part = rewrite_broadcast(r, part, wide, kept_axes);
     return n_left ? rewrite_reduce(r, n->op, part, n_left, left) : part;
 }
 

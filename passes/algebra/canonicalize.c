@@ -26,7 +26,7 @@ Node *rule_drop_cast(Rewriter *r, const Node *n) {
     return wide->in[0]->dtype == n->dtype ? wide->in[0] : NULL;
 }
 
-static bool same_spread(const Node *a, const Node *b) {
+static bool same_broadcast(const Node *a, const Node *b) {
     if (!shape_same(a->in[0]->shape, b->in[0]->shape)) return false;
     for (int d = 0; d < a->attr->n_axes; d++)
         if (a->attr->axes[d] != b->attr->axes[d]) return false;
@@ -35,20 +35,20 @@ static bool same_spread(const Node *a, const Node *b) {
 
 /* f(broadcast(a), broadcast(b)) = broadcast(f(a, b)): computed once per value, not once per copy. */
 Node *rule_compute_before_broadcast(Rewriter *r, const Node *n) {
-    const Node *spread = NULL;
+    const Node *broadcast = NULL;
     for (int k = 0; k < n->n_in; k++) {
         const Node *x = rewrite_seen(r, n->in[k], OP_BROADCAST);
         if (!x && !rewrite_seen(r, n->in[k], OP_CONST)) return NULL;
-        if (x && spread && !same_spread(x, spread)) return NULL;
-        if (x) spread = x;
+        if (x && broadcast && !same_broadcast(x, broadcast)) return NULL;
+        if (x) broadcast = x;
     }
-    if (!spread) return NULL;
+    if (!broadcast) return NULL;
     Node *in[4];
     for (int k = 0; k < n->n_in; k++) {
         const Node *x = rewrite_seen(r, n->in[k], OP_BROADCAST);
-        in[k] = x ? x->in[0] : rewrite_const(r, n->in[k]->dtype, *spread->in[0]->shape, n->in[k]->attr->value);
+        in[k] = x ? x->in[0] : rewrite_const(r, n->in[k]->dtype, *broadcast->in[0]->shape, n->in[k]->attr->value);
     }
-    return rewrite_broadcast(r, rewrite_op(r, n->op, n->n_in, in, n->attr), *n->shape, spread->attr->axes);
+    return rewrite_broadcast(r, rewrite_op(r, n->op, n->n_in, in, n->attr), *n->shape, broadcast->attr->axes);
 }
 
 /* f(reshape(a), reshape(b)) = reshape(f(a, b)): reshapes meet, and what is computed stays next to its source. */

@@ -3,7 +3,7 @@
  * Needs: a legal graph, best canonical.  Keeps: the results' values, up to the rounding of sums in another order.  Per
  * contraction: loops of extent 1 and guards that always hold go; strided gradients are split by residue class; loops
  * that run side by side through all operands and the result become one (batch and time fold into M, or into K of a
- * weight gradient); the sum of a product of two spread operands, or with an outer product, becomes a contraction.
+ * weight gradient); the sum of a product of two broadcast operands, or with an outer product, becomes a contraction.
  * contract_class.h then names each loop's role.  Among contractions: diagonal factors move behind sums (factor_out.c),
  * chains are bracketed (contract_chain.c), sums use products that exist (reassociate.c).  */
 #include "passes/algebra/affine.h"
@@ -194,11 +194,11 @@ static SumLoops loops_of_sum(const Node *n, const Node *terms) {
 
 /* Reads a factor of the terms as the next operand, through a broadcast at the subscripts of its operand; the dims of
  * the terms along which it varies. */
-static unsigned add_factor(SumLoops *s, const Node *spread, Node *x) {
+static unsigned add_factor(SumLoops *s, const Node *broadcast, Node *x) {
     Affine *map = s->c.map[s->c.n_operands++];
     unsigned dims = 0;
     for (int d = 0; d < x->shape->rank; d++) {
-        const int at = spread ? spread->attr->axes[d] : d;
+        const int at = broadcast ? broadcast->attr->axes[d] : d;
         map[d] = (Affine){.divisor = 1};
         map[d].coef[s->loop_of[at]] = 1;
         dims |= 1u << at;
@@ -214,18 +214,18 @@ Node *rule_sum_of_product(Rewriter *r, const Node *n) {
     Affine map[2][MAX_RANK] = {0};
     Node *in[2];
     unsigned dims[2];
-    int outer = 0, spread = 0;
+    int outer = 0, broadcast = 0;
     SumLoops s = loops_of_sum(n, product);
     s.c.map = map;
     for (int k = 0; k < 2; k++) {
         const Node *b = rewrite_seen(r, product->in[k], OP_BROADCAST);
         outer += is_outer_product(r, product->in[k]);
-        spread += b != NULL;
+        broadcast += b != NULL;
         in[k] = b ? b->in[0] : product->in[k];
         dims[k] = add_factor(&s, b, in[k]);
     }
     const bool grows = (dims[0] & ~dims[1] & ~s.summed) && (dims[1] & ~dims[0] & ~s.summed);
-    return outer > 0 || (spread == 2 && grows) ? emit_contract(r, &s.c, in) : NULL;
+    return outer > 0 || (broadcast == 2 && grows) ? emit_contract(r, &s.c, in) : NULL;
 }
 
 /* What canonicalize does comes first; then the op's own rules here. */

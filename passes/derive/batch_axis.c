@@ -136,7 +136,7 @@ static Shape seeded_shape(const Batch *b, const Carried *v, const Shape *own) {
 }
 
 /* A value that depends on no seed, as one that is the same for all free seeds of v. */
-static Node *spread(Batch *b, Node *x, const Carried *v) {
+static Node *broadcast_batch(Batch *b, Node *x, const Carried *v) {
     const int n_free = count_free(b, v);
     Attr attr = {.n_axes = x->shape->rank};
     if (n_free == 0) return x;
@@ -162,7 +162,7 @@ static Carried agree(Batch *b, const Node *n, int n_in, Node **in) {
     for (int s = 0; s < b->n_seeds; s++) which[s] = result.tie[s] == FREE;
     for (int k = 0; k < n_in; k++) {
         untie(b, &v[k], which);
-        in[k] = v[k].core ? v[k].core : spread(b, n->in[k], &result);
+        in[k] = v[k].core ? v[k].core : broadcast_batch(b, n->in[k], &result);
     }
     return result;
 }

@@ -42,8 +42,8 @@ static int other_axes(int rank, int n_axes, const int8_t *axes, int8_t *others) 
     return n;
 }
 
-/* The value of a reduction over `axes`, spread back over the shape that was reduced. */
-static Node *spread(Graph *g, Node *reduced, Shape shape, int n_axes, const int8_t *axes) {
+/* The value of a reduction over `axes`, broadcast back to the shape that was reduced. */
+static Node *broadcast_back(Graph *g, Node *reduced, Shape shape, int n_axes, const int8_t *axes) {
     int8_t kept[MAX_RANK];
     other_axes(shape.rank, n_axes, axes, kept);
     return graph_broadcast(g, reduced, shape, kept);
@@ -151,7 +151,7 @@ static Node *jac_broadcast(Graph *g, Node *n, int k, Node *dy) {
 }
 
 /* out[p] = dy[(p - lo) / step], 0 where that is no index of dy: the transpose of slice as a view. */
-static Node *spread_steps(Graph *g, Node *dy, const int64_t *lo, const int64_t *step, Shape shape) {
+static Node *dilate(Graph *g, Node *dy, const int64_t *lo, const int64_t *step, Shape shape) {
     Affine map[1][MAX_RANK] = {0};
     Contract c = {.n_loops = shape.rank, .n_out = shape.rank, .n_operands = 1, .map = map};
     for (int d = 0; d < shape.rank; d++) {
@@ -187,8 +187,8 @@ static Node *place_along(Graph *g, Node *x, int axis, Dim start, Dim extent) {
 }
 
 /* A start that moves with a bounded extent fits no affine constant.  Then dy is brought into increasing
- * order, spread over n * |step| elements, and placed at the start, which the kernel gets at run time. */
-static Node *spread_moving(Graph *g, const Node *n, Node *dy, Shape shape) {
+ * order, dilated to n * |step| elements, and placed at the start, which the kernel gets at run time. */
+static Node *dilate_moving(Graph *g, const Node *n, Node *dy, Shape shape) {
     Dim start[MAX_RANK], last[MAX_RANK];
     int64_t zero[MAX_RANK] = {0}, order[MAX_RANK], size[MAX_RANK];
     Shape wide = *n->shape;
@@ -205,7 +205,7 @@ static Node *spread_moving(Graph *g, const Node *n, Node *dy, Shape shape) {
         spaced |= size[d] > 1;
     }
     if (reversed) dy = slice(g, dy, last, order, *n->shape);
-    if (spaced) dy = spread_steps(g, dy, zero, size, wide);
+    if (spaced) dy = dilate(g, dy, zero, size, wide);
     for (int d = 0; d < shape.rank; d++) {
         bool in_place = dim_equal(start[d], dim_fixed(0)) && dim_equal(wide.dim[d], shape.dim[d]);
         if (!in_place) dy = place_along(g, dy, d, start[d], shape.dim[d]);
@@ -227,7 +227,7 @@ static Node *jac_slice(Graph *g, Node *n, int k, Node *dy) {
         lo[d] = pad.lo[d].bound;
     }
     if (dense) return graph_op(g, OP_PAD, 1, &dy, &pad);
-    return fixed ? spread_steps(g, dy, lo, n->attr->step, shape) : spread_moving(g, n, dy, shape);
+    return fixed ? dilate(g, dy, lo, n->attr->step, shape) : dilate_moving(g, n, dy, shape);
 }
 
 static Node *jac_pad(Graph *g, Node *n, int k, Node *dy) { return slice(g, dy, n->attr->lo, NULL, *n->in[k]->shape); }
@@ -251,7 +251,7 @@ static Node *jac_update_at(Graph *g, Node *n, int k, Node *dy) {
 
 /* ---- reductions ---------------------------------------------------------------------------------- */
 static Node *jac_sum(Graph *g, Node *n, int k, Node *dy) {
-    return spread(g, dy, *n->in[k]->shape, n->attr->n_axes, n->attr->axes);
+    return broadcast_back(g, dy, *n->in[k]->shape, n->attr->n_axes, n->attr->axes);
 }
 
 /* i32 over `shape`: the row-major index over the listed axes, as argmax counts it. */
@@ -271,10 +271,10 @@ static Node *jac_extremum(Graph *g, Node *n, int k, Node *dy) {
     if (attr->n_axes == 0) return dy;
     Node *key = n->op == OP_RMAX ? x : graph_unary(g, OP_NEG, x);
     Node *where =
-        spread(g, graph_reduce(g, OP_ARGMAX, key, attr->n_axes, attr->axes), *x->shape, attr->n_axes, attr->axes);
+        broadcast_back(g, graph_reduce(g, OP_ARGMAX, key, attr->n_axes, attr->axes), *x->shape, attr->n_axes, attr->axes);
     Node *first = graph_binary(g, OP_EQ, linear_index(g, *x->shape, attr->n_axes, attr->axes), where);
     Node *zeros = zeros_like(g, x);
-    return graph_select(g, first, spread(g, dy, *x->shape, attr->n_axes, attr->axes), zeros);
+    return graph_select(g, first, broadcast_back(g, dy, *x->shape, attr->n_axes, attr->axes), zeros);
 }
 
 static Node *scan(Graph *g, Node *x, const Attr *attr) { return graph_op(g, OP_SCAN, 1, &x, attr); }
@@ -297,7 +297,7 @@ static Node *jac_prod(Graph *g, Node *n, int k, Node *dy) {
         Node *before = scan(g, x, &attr);
         attr.reverse = true;
         Node *others = graph_binary(g, OP_MUL, before, scan(g, x, &attr));
-        dy = graph_binary(g, OP_MUL, spread(g, dy, *x->shape, 1, &axes[i]), others);
+        dy = graph_binary(g, OP_MUL, broadcast_back(g, dy, *x->shape, 1, &axes[i]), others);
     }
     return dy;
 }
@@ -307,7 +307,7 @@ static Node *shift(Graph *g, Node *x, int axis, int64_t by) {
     int64_t lo[MAX_RANK] = {0}, step[MAX_RANK];
     for (int d = 0; d < MAX_RANK; d++) step[d] = 1;
     lo[axis] = -by;
-    return spread_steps(g, x, lo, step, *x->shape);
+    return dilate(g, x, lo, step, *x->shape);
 }
 
 /* r_j = d_j + a_j r_{j+1} along an axis (r_{j-1} with a negative direction), 0 beyond its end: the affine

@@ -233,6 +233,14 @@ static int emit_move(Emitter *e, Node *n, const Index *const *idx, int mask) {
 }
 
 /* ---- sources ------------------------------------------------------------------------------------------------ */
+/* As many elements as 32 bits can tell apart have numbers of their own. */
+static const Index *wrapped(Emitter *e, const Index *x) {
+    const int64_t half = (int64_t)1 << 31;
+    if (index_fits_i32(e->k, x)) return x;
+    x = index_mod(e->k, index_add(e->k, x, index_const(e->arena, half)), index_const(e->arena, 2 * half));
+    return index_add(e->k, x, index_const(e->arena, -half));
+}
+
 static int emit_random(Emitter *e, const Node *n, const Index *const *idx) {
     const Index *linear = index_const(e->arena, 0);
     int64_t stride = 1;
@@ -241,7 +249,7 @@ static int emit_random(Emitter *e, const Node *n, const Index *const *idx) {
         stride *= n->shape->dim[d].bound;
     }
     const int in[4] = {emit_value(e, n->in[0], NULL, -1), emit_value(e, n->in[1], NULL, -1),
-                       emit_launch_constant(e, n->attr->stream), tile_index(&e->b, linear)};
+                       emit_launch_constant(e, n->attr->stream), tile_index(&e->b, wrapped(e, linear))};
     return tile_element(&e->b, OP_PHILOX, DT_F32, 4, in);
 }
 

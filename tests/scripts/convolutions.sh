@@ -216,7 +216,7 @@ depthwise_rows() {
 }
 [ "$(depthwise_rows 1024 7 896 0)" -gt 0 ] && [ "$(depthwise_rows 1024 7 7168 0)" = 0 ] &&
     [ "$(depthwise_rows 1024 7 896 1)" = 0 ] && [ "$(depthwise_rows 1024 7 7168 1)" -gt 0 ] &&
-    [ "$(depthwise_rows 1024 14 14336 0)" -gt 0 ] || { echo "copies of crowded images"; exit 1; }
+    [ "$(depthwise_rows 1024 14 14336 0)" -gt 0 ] || { echo "copies of images with cache-set conflicts"; exit 1; }
 
 # a program of either product with overlapping windows has all channels: memory is walked as it lies
 "$FUSEC" conv.dsl --model=depthwise -D C=640 -D H=14 -D W=13 -D B=4 --entry=infer -o depthwise.tile

@@ -54,7 +54,7 @@ static bool fill(Run *r, const DataSource *s, const int64_t *rows, int64_t n) {
     bool ok = true;
     for (int64_t i = 0; i < n && ok; i++)
         ok = element_convert(s->element, row_at(s, rows[i]), s->count, t->dtype, dense + i * bytes, &bad);
-    if (ok) extents_spread(r, t, dense, r->inputs[s->input]);
+    if (ok) extents_expand(r, t, dense, r->inputs[s->input]);
     free(dense);
     return ok || run_error("%s: a value does not fit %s", s->path, t->name);
 }

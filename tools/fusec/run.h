@@ -78,7 +78,7 @@ bool weights_read(Run *r, const char *path, Arrays *out, uint8_t **bytes, size_t
 bool extents_match(Run *r, const ModuleTensor *t, int rank, const int64_t *dim, const char **seen);
 int64_t extents_at(const Run *r, Shape s, int64_t *dim); /* the run-time extents; returns the number of elements */
 /* Between dense run-time extents and the layout at the bounds. */
-void extents_spread(const Run *r, const ModuleTensor *t, const void *dense, void *bound);
+void extents_expand(const Run *r, const ModuleTensor *t, const void *dense, void *bound);
 void extents_gather(const Run *r, const ModuleTensor *t, const void *bound, void *dense);
 
 /* The names of tensors, to be quoted in messages: "a, b, c and 5 more". */

@@ -59,20 +59,20 @@ typedef struct Copy {
     int rank;
     int64_t extent[MAX_RANK], stride[MAX_RANK]; /* stride at the bound, bytes */
     size_t row;                                 /* bytes of the innermost run */
-    bool spread;
+    bool expand;
 } Copy;
 
 static char *copy(const Copy *c, int d, char *dense, char *bound) {
     if (d == c->rank) {
-        memcpy(c->spread ? bound : dense, c->spread ? dense : bound, c->row);
+        memcpy(c->expand ? bound : dense, c->expand ? dense : bound, c->row);
         return dense + c->row;
     }
     for (int64_t i = 0; i < c->extent[d]; i++) dense = copy(c, d + 1, dense, bound + i * c->stride[d]);
     return dense;
 }
 
-static void copy_tensor(const Run *r, const ModuleTensor *t, char *dense, char *bound, bool spread) {
-    Copy c = {.rank = t->shape.rank, .spread = spread};
+static void copy_tensor(const Run *r, const ModuleTensor *t, char *dense, char *bound, bool expand) {
+    Copy c = {.rank = t->shape.rank, .expand = expand};
     int64_t stride = dtype_bytes(t->dtype);
     c.row = (size_t)stride;
     extents_at(r, t->shape, c.extent);
@@ -85,7 +85,7 @@ static void copy_tensor(const Run *r, const ModuleTensor *t, char *dense, char *
     copy(&c, 0, dense, bound);
 }
 
-void extents_spread(const Run *r, const ModuleTensor *t, const void *dense, void *bound) {
+void extents_expand(const Run *r, const ModuleTensor *t, const void *dense, void *bound) {
     copy_tensor(r, t, (char *)(uintptr_t)dense, bound, true);
 }
 void extents_gather(const Run *r, const ModuleTensor *t, const void *bound, void *dense) {

@@ -44,7 +44,7 @@ static bool take_input(Once *x, const Array *from, int input) {
                   element_get(from->element, from->data + bad * element_info[from->element].bytes),
                   dtype_name(t->dtype));
     ok = ok && in_range(x, t, from, dense, n);
-    if (ok) extents_spread(r, t, dense, r->inputs[input]);
+    if (ok) extents_expand(r, t, dense, r->inputs[input]);
     free(dense);
     x->given[input] = true;
     return ok;

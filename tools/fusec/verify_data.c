@@ -134,7 +134,7 @@ static bool put(const Run *r, const ModuleTensor *t, const Tensor *from, void *t
         free(dense);
         return run_error("%s: no room, or a value that its dtype has not", t->name);
     }
-    extents_spread(r, t, dense, to);
+    extents_expand(r, t, dense, to);
     free(dense);
     return true;
 }

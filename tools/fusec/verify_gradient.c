@@ -65,7 +65,7 @@ static double difference(Differences *d, int p, const double *direction, double 
 
 typedef struct Worst {
     double off;
-    int checked, wrong;
+    int checked, wrong, infinite;
 } Worst;
 
 /* Richardson: two steps give a better value, and how good it is. */
@@ -82,7 +82,10 @@ static void check(Differences *d, int p, const Tensor *gradient, Worst *w) {
     const double right = narrow + (narrow - wide) / 3, unsure = fabs(narrow - wide);
     const double loss = fabs(d->exact[d->loss->results.at[0].value->id].data[0]);
     const double off = fabs(along - right), scale = sqrt(square) + fabs(along);
-    if (!isfinite(right) || !isfinite(along)) return;
+    if (!isfinite(right) || !isfinite(along)) {
+        w->infinite++;
+        return;
+    }
     w->checked++;
     if (scale > 0) w->off = fmax(w->off, off / fmax(scale, loss * 1e-6));
     if (off <= TOLERANCE * scale + 2 * unsure + 1e-9 * (1 + loss)) return;
@@ -97,12 +100,17 @@ static const Node *gradient_node(const Result *r) {
     return n && n->op == OP_GRADIENT && n->in[1]->op == OP_PARAM && n->in[0]->shape->rank == 0 ? n : NULL;
 }
 
+static bool not_compared(const char *why) {
+    printf("  gradients not compared with finite differences: %s\n", why);
+    return true;
+}
+
 bool verify_gradients(Verify *v) {
     const Graph *g = v->lowered[ENTRY_GRAD];
     const Node *loss = NULL;
     const char *error;
     Worst w = {0};
-    if (verify_has_low(g)) return true; /* rounding is no derivative's business */
+    if (verify_has_low(g)) return not_compared("values of low precision have none");
     const Tensor *all = graph_eval(v->scratch, v->graph[ENTRY_GRAD], &v->env, &error);
     Differences d = {.v = v};
     for (int i = 0; all && i < g->results.n; i++) {
@@ -113,13 +121,14 @@ bool verify_gradients(Verify *v) {
             loss = n->in[0];
             d.loss = loss_graph(v, loss);
             d.exact = graph_eval(v->scratch, d.loss, &env, &error);
-            if (!d.exact) return true; /* the loss itself holds a derivative */
+            if (!d.exact) return not_compared("the loss holds a derivative");
         }
         const Node *value = v->graph[ENTRY_GRAD]->results.at[i].value;
         check(&d, n->in[1]->attr->decl, &all[value->id], &w);
     }
     if (w.checked && !w.wrong)
         printf("  gradients of %d parameters are those of finite differences, to %.1g\n", w.checked, w.off);
+    if (w.infinite) not_compared(arena_printf(v->scratch, "%d are not finite here", w.infinite));
     v->bad |= w.wrong > 0;
     return true;
 }
