@@ -79,7 +79,7 @@ static void close_program(Check *c) {
 }
 static void open_program(Check *c, unsigned long long seed) {
     close_program(c);
-    generate(c->p, seed);
+    generate(c->p, seed, false);
     one_call(c->p);
     expect(c->p, value_entry(c->p), &c->x);
     c->seed = seed, c->text = text_hash(c->p), c->open = true, c->programs++;

@@ -234,8 +234,8 @@ static void choose_only(Gen *g) {
     if (dot && random_chance(&g->random, 50)) dot[1] = '*', dot[2] = 0;
 }
 
-void generate(Prog *p, uint64_t seed) {
-    Gen g = {.prog = p, .random = {seed}};
+void generate(Prog *p, uint64_t seed, bool far) {
+    Gen g = {.prog = p, .random = {seed}, .far = far};
     *p = (Prog){.loss = -1, .seed = seed};
     random_bits(&g.random);
     g.large = random_chance(&g.random, 7);

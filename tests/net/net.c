@@ -1,5 +1,6 @@
 // net --seed S --count N --target T [--fusec PATH] [--finds FOLDER] [--show FOLDER]: random programs, judged; with
-// --show none is run, and FOLDER gets their text; --stop ends at the first that is wrong, as it was drawn.
+// --show none is run, and FOLDER gets their text; --stop ends at the first that is wrong, as it was drawn;
+// --far draws subscripts that go beyond 32 bits, which read 0.
 #include "tests/net/judge.h"
 #include "tests/net/shrink.h"
 #include <stdlib.h>
@@ -11,7 +12,7 @@ typedef struct {
     uint64_t seed;
     int count;
     const char *finds, *torch, *goldens, *show;
-    bool cover, stop;
+    bool cover, stop, far;
     Command command;
 } Options;
 typedef struct {
@@ -43,9 +44,11 @@ static Options parse(int argc, char **argv) {
             o.cover = true;
         else if (!strcmp(a, "--stop"))
             o.stop = true;
+        else if (!strcmp(a, "--far"))
+            o.far = true;
         else {
             fprintf(stderr, "usage: net [--seed S] [--count N] [--target host|c99|interp|cuda] [--fusec PATH] [--finds "
-                            "FOLDER] [--show FOLDER] [--stop] [--cover] [--torch FOLDER] [--goldens FILE]\n");
+                            "FOLDER] [--show FOLDER] [--stop] [--far] [--cover] [--torch FOLDER] [--goldens FILE]\n");
             exit(2);
         }
     }
@@ -140,7 +143,7 @@ static void one(const Options *o, uint64_t seed, Totals *t) {
     Prog *p = malloc(sizeof *p);
     Expected x;
     if (!p) abort();
-    generate(p, seed);
+    generate(p, seed, o->far);
     count_drawn(p, t);
     if (o->torch) export_torch(p, o->torch, seed);
     if (o->cover || o->torch || (p->loss < 0 && p->nresults == 0)) {

@@ -42,6 +42,7 @@ static Subscript draw_subscript(Gen *g, const Body *b, int extent, int visible) 
     if (below(g, 2)) s.coefficient[below(g, visible)] += below(g, 3) - 1;
     s.add = below(g, 5) - (s.coefficient[i] < 0 ? 0 : 2);
     if (form > 85) s.over = 2 + below(g, 2);
+    if (g->far && below(g, 3) == 0) s.coefficient[i] *= 1 << (16 + below(g, 14));
     (void)b;
     return constant(&s) ? (Subscript){.coefficient = {[0] = 1}, .over = 1, .ids = -1} : s;
 }
@@ -166,9 +167,10 @@ bool infer_indexed(const Prog *p, Value *v) {
 
 // ---- values --------------------------------------------------------------------------------------------------------------
 static bool position(const Eval *e, const Value *v, const Subscript *s, const int *index, int *at) {
-    int sum = s->add;
-    for (int i = 0; i < MAX_INDICES; i++) sum += s->coefficient[i] * (s->coefficient[i] ? index[i] : 0);
-    *at = sum / s->over;
+    int64_t sum = s->add;
+    for (int i = 0; i < MAX_INDICES; i++) sum += (int64_t)s->coefficient[i] * (s->coefficient[i] ? index[i] : 0);
+    const int64_t quotient = sum / s->over;
+    *at = quotient > INT32_MAX || quotient < 0 ? -1 : (int)quotient;
     if (s->ids >= 0) *at = (int)e->tape.at[e->value[v->arg[s->ids]].id[sum]].value;
     return sum % s->over == 0;
 }

@@ -111,6 +111,7 @@ typedef struct Gen {
     Eval eval;
     int budget; // of indexed terms
     bool large; // few statements on tensors of many tiles
+    bool far;   // some subscripts go beyond 32 bits
 } Gen;
 
 typedef struct {
@@ -148,7 +149,7 @@ int group_of(const Prog *p, int id); // -1: none
 bool owns(const Prog *p, int id);    // parameters or states
 void draw_groups(Gen *g);
 
-void generate(Prog *p, uint64_t seed);
+void generate(Prog *p, uint64_t seed, bool far);
 bool infer_all(Prog *p);
 bool uses_bound(const Prog *p); // some live value has an extent S
 void print_dsl(FILE *f, const Prog *p);

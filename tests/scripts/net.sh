@@ -7,14 +7,16 @@
 net=$BUILD/tests/net
 [ -x "$net" ] || exit 77
 
-sample() { # target count
-    "$net" --fusec "$FUSEC" --target "$1" --seed "${NET_SEED:-1}" --count "${NET_COUNT:-$2}" >"$work/log" 2>&1 && return
+sample() { # target count [option]
+    "$net" --fusec "$FUSEC" --target "$1" --seed "${NET_SEED:-1}" --count "${NET_COUNT:-$2}" ${3:-} >"$work/log" 2>&1 && return
     fail "$1" && cat "$work/log"
 }
 
 "$net" --goldens "$SRC/tests/net/goldens.txt" >"$work/log" || { fail goldens; cat "$work/log"; }
 sample host 60
+sample host 30 --far
+sample interp 30 --far
 sample interp 120
-command -v "${CC:-cc}" >/dev/null && sample c99 20
-has_software_gpu && sample cuda 80
+command -v "${CC:-cc}" >/dev/null && { sample c99 20; sample c99 10 --far; }
+has_software_gpu && { sample cuda 80; sample cuda 20 --far; }
 exit $bad
