@@ -27,8 +27,8 @@ static int64_t ceil_div(int64_t a, int64_t b) { return (a + b - 1) / b; }
 static int64_t slice_length(int64_t n, int64_t wanted, int64_t least) {
     if (wanted > MOST_SLICES) wanted = MOST_SLICES;
     const int64_t length = ceil_div(n, wanted) > least ? ceil_div(n, wanted) : least;
-    for (int64_t even = length; even < 2 * length && 2 * even <= n; even++)
-        if (n % even == 0) return even;
+    for (int64_t slices = n / length; slices > 1 && slices * 2 * length > n; slices--)
+        if (n % slices == 0) return n / slices;
     return 2 * length <= n ? length : n;
 }
 
