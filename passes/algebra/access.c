@@ -115,12 +115,11 @@ static void visit_move(AccessWalk *w, Node *n, const int8_t *axis) {
     visit(w, n->in[0], in);
 }
 
+/* The rows of a table are anywhere: no kernel that computes it is one that reads it. */
 static void visit_gather(AccessWalk *w, Node *n, const int8_t *axis) {
-    const int r = n->in[1]->shape->rank;
     int8_t in[MAX_RANK];
     visit(w, n->in[1], axis);
-    in[0] = -1;
-    for (int d = 1; d < n->in[0]->shape->rank; d++) in[d] = axis[r + d - 1];
+    memset(in, -1, sizeof in);
     visit(w, n->in[0], in);
 }
 

@@ -75,8 +75,20 @@ for name in products rows; do
     compare "$name-bf16" counts
 done
 
-"$BUILD/tests/net" --seed 3 --count 40 --show . >log || fail "the second generator: $(cat log)"
-for program in net_*.dsl; do
+# tiles_of PROGRAM: the checksum of its Tile IR for each kind of target
+tiles_of() {
+    printf '%s' "$1"
+    for target in host c99 sm_90a; do
+        "$FUSEC" "$1" --target=$target -o x.tile 2>log || fail "$1 as Tile IR for $target: $(cat log)"
+        printf ' %s' "$(cksum <x.tile | cut -d' ' -f1)"
+    done
+    echo
+}
+
+"$BUILD/tests/net" --seed 3 --count 150 --show . >log || fail "the second generator: $(cat log)"
+for program in net_*.dsl; do tiles_of "$program"; done >net.tiles
+compare net tiles
+for program in net_?.dsl net_[34]?.dsl; do
     printf '%s' "$program"
     for arch in x86-64-v4 x86-64-v3; do
         code "$program" $arch x.ll

@@ -33,6 +33,10 @@ model rows {
     output sides = concat(short, reverse(short, axis = 0), axis = 1)
     output padded = pad(cube, [[1, 1], [0, 2], [3, 0]])
     output noise = dropout(tokens, 0.1)
+    table = tanh(cube[0, 0:20, 0:12])
+    sent = sin(cube[1, 0:8, 0:12])
+    rows = vjp(table[mod(iota(8) * 3, 20)], table, sent)
+    output each_column = jacobian(rows, sent, batch = 1)
     loss = mean(cross_entropy(rms, label)) + mean(norm^2) + mean(batch^2) + mean(group^2) + mean(causal_heads^2) +
            mean(open_heads^2) + mean(factor)
     output loss
