@@ -90,6 +90,9 @@ static bool range_given(IndexContext *c, const Expr *range, Loop *loop) {
         if (loop->lo == 0 && length.kind == VAL_DIM) loop->extent.name = v.at[1].dim.name;
         return loop->ranged = true;
     }
+    if (v.at[0].kind == VAL_INT && v.at[1].kind == VAL_INT && v.at[0].i <= v.at[1].i)
+        return lower_fail(L, E0205, range->loc, NULL, "the range of an index has more than %lld numbers",
+                          (long long)MAX_ELEMENTS), false;
     lower_fail(L, E0205, range->loc, NULL,
                "the range of an index needs constant integers lo..hi with lo <= hi, not %s .. %s",
                val_describe(L->arena, v.at[0]), val_describe(L->arena, v.at[1]));

@@ -11,7 +11,8 @@ static bool tensor_arg(Lower *L, const BuiltinCall *c, Value v, Node **out) {
 
 static bool single_axis(Lower *L, const BuiltinCall *c, Value v, int rank, int *out) {
     int8_t axes[MAX_RANK];
-    int n = value_axes(L, v, rank, c->loc, axes);
+    const bool list = v.kind == VAL_LIST && v.n != 1;
+    const int n = list ? 0 : value_axes(L, v, rank, c->loc, axes);
     if (n == 1) return *out = axes[0], true;
     if (n >= 0) lower_fail(L, E0208, c->loc, NULL, "'%s' needs one axis", c->builtin->name);
     return false;

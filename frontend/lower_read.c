@@ -474,7 +474,7 @@ bool read_resolve(IndexContext *c, const Expr *e, Read *r) {
         }
         lower_fail(
             L, E0214, it->loc,
-            "a subscript is a sum of indices times constants, that over a constant, or a read of an integer tensor",
+            "a subscript is a sum of indices times constants, that over a constant from 1 on, or a read of an integer tensor",
             "this subscript is not affine in the indices");
         return false;
     }

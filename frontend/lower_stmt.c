@@ -135,8 +135,13 @@ static bool input_range(Lower *L, const Stmt *s, TensorDecl *t) {
     }
     t->has_range = true;
     t->lo = v.at[0].i, t->hi = v.at[1].i;
-    if (t->lo < t->hi) return true;
-    lower_fail(L, E0208, s->range->loc, NULL, "the range %lld..%lld is empty", (long long)t->lo, (long long)t->hi);
+    if (t->lo >= t->hi)
+        lower_fail(L, E0208, s->range->loc, NULL, "the range %lld..%lld is empty", (long long)t->lo, (long long)t->hi);
+    else if (t->lo < INT32_MIN || t->hi > (int64_t)INT32_MAX + 1)
+        lower_fail(L, E0208, s->range->loc, NULL, "the range %lld..%lld is not within that of i32, %lld..%lld", (long long)t->lo,
+                   (long long)t->hi, (long long)INT32_MIN, (long long)INT32_MAX + 1);
+    else
+        return true;
     return false;
 }
 
@@ -187,7 +192,7 @@ static Node *fit_output(Lower *L, const Stmt *s, Node *node) {
     if (!s->dtype.text || !node) return node;
     if (!boundary_type(L, s, "output", &t)) return NULL;
     if (t == node->dtype || (dtype_is_float(t) && dtype_is_float(node->dtype))) return t_cast(L, node, t);
-    lower_fail(L, E0204, s->dtype.loc, dtype_is_float(t) ? "write float(x)" : NULL, "the output '%s' is %s, not %s",
+    lower_fail(L, E0204, s->dtype.loc, dtype_is_float(t) ? "write float(x)" : t == DT_I32 ? "write int(x)" : NULL, "the output '%s' is %s, not %s",
                s->names.at[0].text, dtype_name(node->dtype), dtype_name(t));
     return NULL;
 }
@@ -204,7 +209,9 @@ static void lower_output(Lower *L, const Stmt *s) {
     } else {
         lower_fail(L, E0201, s->loc, NULL, "unknown name '%s'", name);
     }
-    Node *node = fit_output(L, s, value_node(L, v, v.kind == VAL_INT ? DT_F32 : DT_COUNT, s->loc));
+    DType stated = DT_F32; /* of whole numbers, which may be either */
+    if (s->dtype.text && (!dtype_parse(s->dtype.text, &stated) || stated != DT_I32)) stated = DT_F32;
+    Node *node = fit_output(L, s, value_node(L, v, v.kind == VAL_INT ? stated : DT_COUNT, s->loc));
     if (!node) return;
     for (int i = 0; i < L->outputs.n; i++)
         if (strcmp(L->outputs.at[i].name, name) == 0) {

@@ -107,14 +107,14 @@ says 2 '--arch fast: no machine code is made here for target c99; leave it out' 
 says 2 'no processor `fast` is known for' report m.dsl --arch fast
 says 1 'no processor `fast` is known for' m.dsl -o n.o --arch fast
 says 2 '--triple aarch64-linux-gnu: code for sm_90 is not for a processor' m.dsl -o n.ll --target sm_90 --triple aarch64-linux-gnu
-says 1 '--arch says nothing about c99' run m.dsl --target c99 --arch native
+says 2 '--arch says nothing about c99' run m.dsl --target c99 --arch native
 for name in n.*; do
     [ "$name" = n.tile ] || fail "refused, and written: $name"
 done
 
 # ---- options that say something together only ----
 says 2 '--threads: a compile uses them for --selftest only' m.dsl -o n.o --threads 2
-says 1 '--threads says nothing about interp' run m.dsl --target interp --threads 2
+says 2 '--threads says nothing about interp' run m.dsl --target interp --threads 2
 says 2 '--accumulate adds up gradients: --entry grad' run m.dsl --accumulate
 says 2 '--want chooses among the outputs of --entry infer' run m.dsl --entry step --want y
 says 2 '--steps, --epochs and --save are for training' run m.dsl --data x=x.csv --entry infer --epochs 2

@@ -14,6 +14,7 @@ says() {
     [ "$got" = "$want" ] || { echo "FAIL: $*: exit status $got, not $want"; bad=1; }
 }
 error() { text=$1; shift; says 1 "fusec: error: $text" "$FUSEC" "$@"; }
+usage() { text=$1; shift; says 2 "fusec: error: $text" "$FUSEC" "$@"; }
 
 # st HEADER BYTES > FILE
 st() { printf "\\$(printf %o $((${#1} % 256)))\\$(printf %o $((${#1} / 256)))\\0\\0\\0\\0\\0\\0%s$2" "$1"; }
@@ -37,11 +38,11 @@ sed '/train/d' d.dsl > notrain.dsl
 
 # ---- options ----
 error 'host: no processor `fast` is known for' run d.dsl --arch fast
-error 'run --target takes host, c99, cuda or interp, not gpu' run d.dsl --target gpu
-error '--hyper: m has no lr; it has: rate' run d.dsl --hyper lr=1
-error '--hyper rate: not a number: fast' run d.dsl --hyper rate=fast
-error '--extent: m has no bounded dimension T' run m.dsl --extent T=1
-error '--extent S: a whole number from 1 to 4 is needed' run m.dsl --extent S=5
+usage 'run --target takes host, c99, cuda or interp, not gpu' run d.dsl --target gpu
+usage '--hyper: m has no lr; it has: rate' run d.dsl --hyper lr=1
+usage '--hyper rate: not a number: fast' run d.dsl --hyper rate=fast
+usage '--extent: m has no bounded dimension T' run m.dsl --extent T=1
+usage '--extent S: a whole number from 1 to 4 is needed' run m.dsl --extent S=5
 error '--want: m has no output logit (did you mean logits?); it has: loss, logits' run d.dsl --want logit
 for way in run report verify '-o a.c' '-o a.graph'; do
     says 1 '     = help: it needs a `train` statement' "$FUSEC" $way notrain.dsl --entry step
@@ -66,6 +67,7 @@ st '{"label":{"dtype":"F32","shape":[2],"data_offsets":[0,8]}}' '\0\0\0\0\0\0\0\
 error 'half.safetensors: label: element 1, 0.5, is no i32' run d.dsl --inputs half.safetensors
 st '{"seq":{"dtype":"U8","shape":[2],"data_offsets":[0,2]},"seq2":{"dtype":"U8","shape":[3],"data_offsets":[0,3]}}' '\1\2\3' > seq.safetensors
 error 'S is 2 in seq [2] but 3 in seq2 [3]' run m.dsl --inputs seq.safetensors
+error 'S is 4 in --extent but 3 in seq2 [3]' run m.dsl --inputs seq.safetensors --extent S=4
 st '{"seq":{"dtype":"U8","shape":[0],"data_offsets":[0,0]}}' '' > none_seq.safetensors
 error 'seq has shape [0], the model declares [S<=4]; S is at least 1: make no call where there is nothing' run m.dsl --inputs none_seq.safetensors
 st '{"seq":{"dtype":"U8","shape":[5],"data_offsets":[0,5]}}' '\1\2\3\4\5' > long_seq.safetensors
@@ -107,8 +109,19 @@ error '--data label: a shift is for windows over a sequence; d.csv has rows' run
 error '--data d.csv:4:+x: a shift is +N, as in FILE:+1' run d.dsl --data x=d.csv:1-3 --data label=d.csv:4:+x
 error 'd.csv: no column class; it has no header' run d.dsl --data x=d.csv:1-3 --data label=d.csv:class
 error 'd.csv: a row has 4 values, x [B=2, 3] takes 3' run d.dsl --data x=d.csv --data label=d.csv:4
-error '--rows 0:4: the data has rows 0:3' run d.dsl $data --rows 0:4
-error '--rows takes A:B, not 3' run d.dsl $data --rows 3
+usage '--rows 0:4: the data has rows 0:3' run d.dsl $data --rows 0:4
+usage '--rows takes A:B, not 3' run d.dsl $data --rows 3
+refused() { # MESSAGE COMMAND..: by the command line
+    text=$1
+    shift
+    "$FUSEC" "$@" >out 2>err
+    [ $? = 2 ] && [ "$(head -n 1 err)" = "fusec: $text" ] || { echo "FAIL: $*: $(cat err)"; bad=1; }
+}
+for counted in --steps --epochs --threads; do
+    refused "a whole number from 1 on is needed: $counted" run d.dsl $data $counted=0
+done
+refused 'the number is too large: --seed' run d.dsl --seed=99999999999999999999
+refused 'no such command (see --help), and one input file at a time: frob' frob d.dsl
 error '1 rows are fewer than a batch of 2' run d.dsl $data --rows 0:1
 error '--accuracy logits=x: logits has shape [B=2, 3]; x must be i32 of that without the last axis, but is f32 [B=2, 3]' \
     run d.dsl $data --test-rows 0:2 --accuracy logits=x --quiet

@@ -8,6 +8,7 @@ typedef enum {
     KIND_TEXT,
     KIND_FLAG,
     KIND_COUNT,
+    KIND_NUMBER,
     KIND_LIST,
     KIND_PAIR,
     KIND_ENTRY,
@@ -118,15 +119,14 @@ static bool set_entry(Parse *p, const char *name) {
     return fail(p, "no such entry (init, infer, grad, step)", name);
 }
 
-static bool parse_count(Parse *p, const OptionInfo *info, void *field, const char *text) {
+static bool parse_count(Parse *p, const OptionInfo *info, void *field, const char *text, int least) {
     char *end;
     errno = 0;
     const long long v = strtoll(text, &end, 10);
-    if (end == text || *end || errno || v < 0) return fail(p, "a whole number is needed", info->flag);
+    if (end == text || *end || v < least) return fail(p, least ? "a whole number from 1 on is needed" : "a whole number is needed", info->flag);
+    if (errno || (info->size != 8 && v > INT32_MAX)) return fail(p, "the number is too large", info->flag);
     if (info->size == 8)
         *(int64_t *)field = v;
-    else if (v > INT32_MAX)
-        return fail(p, "the number is too large", info->flag);
     else
         *(int32_t *)field = (int32_t)v;
     return true;
@@ -147,7 +147,8 @@ static bool apply(Parse *p, const OptionInfo *info, const char *text) {
     switch (info->kind) {
     case KIND_TEXT: *(const char **)field = text; return true;
     case KIND_FLAG: *(bool *)field = true; return true;
-    case KIND_COUNT: return parse_count(p, info, field, text);
+    case KIND_COUNT: return parse_count(p, info, field, text, 1);
+    case KIND_NUMBER: return parse_count(p, info, field, text, 0);
     case KIND_ENTRY: return set_entry(p, text);
     case KIND_PRINT_AFTER: return set_pass(p, o->print_after, text, false);
     case KIND_DISABLE: return set_pass(p, o->disabled, text, true);
@@ -279,7 +280,9 @@ bool cli_parse(Arena *a, int argc, char **argv, Options *o, int *status) {
             if (!parse_option(&p, argc, argv, &i)) return false;
             if (p.stop) return false;
         } else if (o->input) {
-            return fail(&p, "one input file at a time", arg);
+            return fail(&p, i == 2 && !strchr(o->input, '.') ? "no such command (see --help), and one input file at a time"
+                                                            : "one input file at a time",
+                        i == 2 && !strchr(o->input, '.') ? o->input : arg);
         } else {
             o->input = arg;
         }

@@ -26,7 +26,7 @@ enum {
     ON_RUNS = ON_ONCE | ON_DATA
 };
 
-enum { EXIT_OK = 0, EXIT_ERROR = 1, EXIT_USAGE = 2 }; /* 3: out of memory */
+enum { EXIT_OK = 0, EXIT_ERROR = 1, EXIT_USAGE = 2, EXIT_MEMORY = 3 };
 
 #define FUSEC_VERSION "0.1.0"
 

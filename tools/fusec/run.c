@@ -24,10 +24,10 @@ static bool set_hypers(Run *r) {
         double v;
         while (h < m->hypers.n && strcmp(names[h], x->name)) h++;
         if (h == m->hypers.n)
-            return run_error("--hyper: %s has no %s%s; it has: %s", m->name, x->name,
-                             names_hint(r->arena, x->name, names, m->hypers.n),
-                             names_text(r->arena, names, m->hypers.n));
-        if (!number(x->value, &v)) return run_error("--hyper %s: not a number: %s", x->name, x->value);
+            return run_usage(r, run_error("--hyper: %s has no %s%s; it has: %s", m->name, x->name,
+                                          names_hint(r->arena, x->name, names, m->hypers.n),
+                                          names_text(r->arena, names, m->hypers.n)));
+        if (!number(x->value, &v)) return run_usage(r, run_error("--hyper %s: not a number: %s", x->name, x->value));
         r->hypers[h] = (float)v;
     }
     return true;
@@ -42,13 +42,20 @@ static bool set_extents(Run *r) {
         int s = 0;
         double v;
         while (s < m->syms.n && strcmp(m->syms.at[s].name, x->name)) s++;
-        if (s == m->syms.n) return run_error("--extent: %s has no bounded dimension %s", m->name, x->name);
+        if (s == m->syms.n)
+            return run_usage(r, run_error("--extent: %s has no bounded dimension %s", m->name, x->name));
         if (!number(x->value, &v) || v < 1 || v > (double)m->syms.at[s].bound || v != (double)(int32_t)v)
-            return run_error("--extent %s: a whole number from 1 to %lld is needed", x->name,
-                             (long long)m->syms.at[s].bound);
+            return run_usage(r, run_error("--extent %s: a whole number from 1 to %lld is needed", x->name,
+                                          (long long)m->syms.at[s].bound));
         r->syms[s] = (int32_t)v;
     }
     return true;
+}
+
+bool run_extent_given(const Run *r, int sym) {
+    for (int i = 0; i < r->o->extents.n; i++)
+        if (!strcmp(r->o->extents.at[i].name, r->m->syms.at[sym].name)) return true;
+    return false;
 }
 
 static bool open_executor(Run *r) {
@@ -75,7 +82,7 @@ static void check_profile(const Run *r) {
 bool run_open(Run *r, Arena *a, const Options *o, const bool entries[ENTRY_COUNT]) {
     const char *name = o->target ? o->target : "host";
     Options compile = *o;
-    *r = (Run){.arena = a, .o = o, .kind = executor_find(name), .seed = o->seed};
+    *r = (Run){.arena = a, .o = o, .kind = executor_find(name), .seed = o->seed, .status = EXIT_USAGE};
     if (!r->kind && target_find(name))
         return run_error("run --target takes host, c99, cuda or interp: for %s write --target cuda --arch %s", name,
                          name);
@@ -86,6 +93,7 @@ bool run_open(Run *r, Arena *a, const Options *o, const bool entries[ENTRY_COUNT
         return run_error("--threads says nothing about %s, which has none of ours; leave it out", name);
     const char *target = r->kind->target(o->arch);
     if (!target) return run_error("no such arch: %s; cuda takes sm_80, sm_90 or sm_90a", o->arch);
+    r->status = EXIT_ERROR;
     memcpy(compile.entry, entries, sizeof compile.entry);
     if (session_open(&r->session, a, o)) {
         for (int e = 0; e < ENTRY_COUNT; e++)

@@ -24,16 +24,23 @@ typedef struct Run {
     void **inputs, **outputs; /* at the bounds; NULL where not used */
     uint32_t seed;
     int64_t step; /* steps done */
+    int status;   /* of the command, if it fails */
     bool *wanted; /* entry infer, by output */
     bool *reads;  /* entry infer: output o depends on input i at [o * inputs + i] */
 } Run;
 
 /* "fusec: error: ..." on stderr; always false. */
 bool run_error(const char *fmt, ...) __attribute__((format(printf, 1, 2)));
+/* What failed is how the command was written. */
+static inline bool run_usage(Run *r, bool said) {
+    r->status = EXIT_USAGE;
+    return said;
+}
 
 /* Compiles what run_call() will be asked for; init is always there.  False after messages. */
 bool run_open(Run *r, Arena *a, const Options *o, const bool entries[ENTRY_COUNT]);
 void run_close(Run *r);
+bool run_extent_given(const Run *r, int sym); /* by --extent */
 
 /* Parameters, states, gradients if `grads`; an arena for the largest of `entries`. */
 bool run_allocate(Run *r, const bool entries[ENTRY_COUNT]);

@@ -20,8 +20,19 @@ static bool solve(const Run *r, Dim d, int64_t extent, int64_t *s, const char **
     return !**remedy;
 }
 
+/* The dimensions as they are declared, those that follow a bounded one as the sum that they are. */
+static const char *declared_text(const Run *r, Shape s) {
+    for (int d = 0; d < s.rank; d++) {
+        const Dim x = s.dim[d];
+        if (dim_is_fixed(x) || x.name) continue;
+        const char *by = x.scale == 1 ? "" : arena_printf(r->arena, "%lld*", (long long)x.scale);
+        s.dim[d].name = arena_printf(r->arena, "%s%s%+lld", by, r->m->syms.at[x.sym].name, (long long)x.offset);
+    }
+    return shape_text(r->arena, s);
+}
+
 bool extents_match(Run *r, const ModuleTensor *t, int rank, const int64_t *dim, const char **seen) {
-    const char *given = dims_text(r->arena, rank, dim), *wanted = shape_text(r->arena, t->shape);
+    const char *given = dims_text(r->arena, rank, dim), *wanted = declared_text(r, t->shape);
     const char *remedy = "";
     bool fits = rank == t->shape.rank;
     for (int d = 0; d < rank && fits; d++) {

@@ -8,6 +8,7 @@ void *run_block(Run *r, int64_t bytes) {
     void *p = NULL;
     if (posix_memalign(&p, (size_t)r->m->align, (size_t)(bytes > 0 ? bytes : 1)) != 0) {
         run_error("out of memory: %lld bytes are needed", (long long)bytes);
+        r->status = EXIT_MEMORY;
         return NULL;
     }
     memset(p, 0, (size_t)bytes);

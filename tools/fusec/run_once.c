@@ -57,6 +57,8 @@ static bool take_inputs(Once *x) {
     size_t n;
     bool ok = true;
     const char **seen = ARENA_ARRAY(r->arena, const char *, r->m->syms.n + 1);
+    for (int s = 0; s < r->m->syms.n; s++)
+        if (run_extent_given(r, s)) seen[s] = "--extent";
     if (r->o->inputs && !weights_read(r, r->o->inputs, &file, &bytes, &n)) return false;
     for (int i = 0; i < file.n; i++) {
         const int input = find_input(r, file.at[i].name);
@@ -172,5 +174,5 @@ int run_once(Run *r) {
         run_error("run --entry takes infer, grad or step");
         return EXIT_USAGE;
     }
-    return run_all(&x) ? EXIT_OK : EXIT_ERROR;
+    return run_all(&x) ? EXIT_OK : r->status;
 }

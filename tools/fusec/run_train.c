@@ -12,9 +12,10 @@ static bool open_rows(Training *t) {
     const Options *o = t->r->o;
     const int64_t rows = t->data.rows;
     t->has_test = o->test_rows != NULL;
-    return data_range("--rows", o->rows, rows, &t->first, &t->last) &&
-           data_range("--test-rows", o->test_rows, rows, &t->test_first, &t->test_last) &&
-           data_check(t->r, &t->data, t->first, t->last) &&
+    if (!data_range("--rows", o->rows, rows, &t->first, &t->last) ||
+        !data_range("--test-rows", o->test_rows, rows, &t->test_first, &t->test_last))
+        return run_usage(t->r, false);
+    return data_check(t->r, &t->data, t->first, t->last) &&
            (!t->has_test || data_check(t->r, &t->data, t->test_first, t->test_last));
 }
 
@@ -188,7 +189,7 @@ int run_train(Run *r) {
     }
     const bool entries[ENTRY_COUNT] = {
         [ENTRY_INFER] = entry == ENTRY_INFER || r->o->test_rows, [ENTRY_STEP] = entry == ENTRY_STEP};
-    if (!start(&t, entry, entries)) return EXIT_ERROR;
+    if (!start(&t, entry, entries)) return r->status;
     interrupt_hold();
     if (entry == ENTRY_STEP) return train_all(&t);
     return evaluate(r, &t.data, t.has_test ? t.test_first : t.first, t.has_test ? t.test_last : t.last, "infer",

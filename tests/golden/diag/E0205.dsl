@@ -11,6 +11,7 @@ model m {
     w = param [S, 2] init zeros
     state n = zeros [S]
     e[i in 0..4] = sum[j in 0..i + 1] z[j]
+    f[i in 0..9223372036854775807] = z[i]
     output c = iota(-1)
     output d = pad(x, [[-1, 0]])
 }

@@ -3,6 +3,8 @@ model m {
     input x : f32[4, 3]
     input i : i32[2] in 4..4
     a = sum(x, axis = 2)
+    input wide : i32[2] in 0..2147483649
+    p = expand_dims(x, [0, 3])
     b = sum(x, axis = [0, -2])
     c = x[4]
     d = x[0, 1, 2]
