@@ -5,8 +5,20 @@
 #include <string.h>
 #include <sys/stat.h>
 
+/* A file that several inputs may have columns or tensors of: read once. */
+typedef struct DataFile {
+    const char *path;
+    bool failed; /* which was said */
+    uint8_t *bytes;
+    size_t n;
+    Array table; /* of a .csv */
+    const char *const *header;
+} DataFile;
+typedef VEC(DataFile *) DataFiles;
+
 typedef struct Open {
     Run *r;
+    DataFiles *files;
     const ModuleTensor *input;
     DataSource *out;
     const char *path, *spec; /* spec: after the last colon, or NULL */
@@ -66,17 +78,33 @@ static bool pick_columns(Open *x, const char *const *header, int64_t columns, in
                      header ? names_hint(x->r->arena, x->spec, header, (int)columns) : "; it has no header");
 }
 
+static const DataFile *open_file(Open *x) {
+    Arena *a = x->r->arena;
+    const char *error;
+    for (int i = 0; i < x->files->n; i++)
+        if (!strcmp(x->files->at[i]->path, x->path)) return x->files->at[i];
+    DataFile *f = ARENA_NEW(a, DataFile);
+    *f = (DataFile){.path = x->path};
+    vec_push(a, *x->files, f);
+    f->failed = !file_read(a, x->path, &f->bytes, &f->n, &error) ||
+                (is_kind(x->path, ".csv") &&
+                 !csv_parse(a, x->path, (const char *)f->bytes, f->n, &f->table, &f->header, &error));
+    if (f->failed) run_error("%s", error);
+    return f;
+}
+
 static bool read_array(Open *x, Array *y, int64_t *column, int64_t *columns) {
     Arena *a = x->r->arena;
-    const char *error, *const *header = NULL;
-    uint8_t *bytes;
-    size_t n;
+    const char *error;
     Arrays list = {0};
+    const DataFile *f = open_file(x);
+    uint8_t *bytes = f->bytes;
+    const size_t n = f->n;
     *column = 0, *columns = 0; /* all of a row */
-    if (!file_read(a, x->path, &bytes, &n, &error)) return run_error("%s", error);
+    if (f->failed) return false;
     if (is_kind(x->path, ".csv")) {
-        if (!csv_parse(a, x->path, (const char *)bytes, n, y, &header, &error)) return run_error("%s", error);
-        return pick_columns(x, header, y->dim[1], column, columns);
+        *y = f->table;
+        return pick_columns(x, f->header, y->dim[1], column, columns);
     }
     if (is_kind(x->path, ".npy")) {
         if (x->spec) return run_error("%s: .npy takes no :%s", x->path, x->spec);
@@ -151,9 +179,9 @@ static int find_input(Run *r, const char *name) {
     return -1;
 }
 
-static bool open_source(Run *r, Data *d, const Override *option) {
+static bool open_source(Run *r, Data *d, DataFiles *files, const Override *option) {
     DataSource s = {.input = find_input(r, option->name)};
-    Open x = {.r = r, .out = &s};
+    Open x = {.r = r, .files = files, .out = &s};
     Array y;
     int64_t column, columns;
     if (s.input < 0) return false;
@@ -206,8 +234,9 @@ bool data_has(const Data *d, int input) {
 
 bool data_open(Run *r, Data *d) {
     bool ok = true;
+    DataFiles files = {0};
     *d = (Data){0};
-    for (int i = 0; i < r->o->data.n; i++) ok = open_source(r, d, &r->o->data.at[i]) && ok;
+    for (int i = 0; i < r->o->data.n; i++) ok = open_source(r, d, &files, &r->o->data.at[i]) && ok;
     return ok && agree(r, d);
 }
 
