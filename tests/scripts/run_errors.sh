@@ -85,9 +85,14 @@ error 'misshapen.safetensors: f.b has shape [4], the model has [3]' run d.dsl --
 st '{"f.b":{"dtype":"U8","shape":[3],"data_offsets":[0,3]}}' '\1\2\3' > part.safetensors
 printf '1,2,3,0\n4,5,6,1\n7,8,9,2\n' > d.csv
 data="--data x=d.csv:1-3 --data label=d.csv:4"
+printf '1,2,3,0\n4,5,six,1\n' > bad.csv # two inputs of one file: said once
+error 'bad.csv:2: column 3 is not a number' run d.dsl --data x=bad.csv:1-3 --data label=bad.csv:4
+[ "$(grep -c bad.csv err)" = 1 ] || { echo "FAIL: said twice: $(cat err)"; bad=1; }
 error 'part.safetensors: missing: f.w' run d.dsl $data --load part.safetensors
 error 'part.safetensors: no step: not saved by `fusec run --save`; --load takes weights alone' run d.dsl $data --resume part.safetensors
 "$FUSEC" run d.dsl $data --save w.safetensors --quiet || bad=1
+"$FUSEC" run d.dsl $data --resume w.safetensors --steps 1 >out || bad=1
+grep -q '^nothing to train: w.safetensors has done [1-9][0-9]* steps, of 1$' out || { echo "FAIL: resumed: $(cat out)"; bad=1; }
 error 'w.safetensors: cannot continue: its batch was 2, now it is 1' run d.dsl $data --resume w.safetensors -D B=1
 sed 's/"row":"0"/"row":"2"/' w.safetensors > row.safetensors
 error 'row.safetensors: corrupt: its position is outside the data' run d.dsl $data --resume row.safetensors
@@ -154,7 +159,11 @@ done
 
 # ---- places that cannot be written ----
 error 'cannot write /nowhere/o.safetensors: No such file or directory' run d.dsl --want logits --inputs x.safetensors --outputs /nowhere/o.safetensors
-error 'cannot write nodir/w.safetensors: No such file or directory' run d.dsl $data --save nodir/w.safetensors --quiet
+# before anything is trained
+for option in '--save nodir/w.safetensors' '--test-rows 0:2 --outputs nodir/w.safetensors'; do
+    error 'cannot write nodir/w.safetensors: No such file or directory' run d.dsl $data $option
+    [ ! -s out ] || { echo "FAIL: trained, though it could not be written: $(cat out)"; bad=1; }
+done
 mkdir dir dir/m.h
 says 1 'fusec: error: cannot write dir/m.h: Is a directory' "$FUSEC" d.dsl -o dir/m.c
 says 1 'fusec: error: cannot write dir/none/m.c: No such file or directory' "$FUSEC" d.dsl -o dir/none/m.c

@@ -35,6 +35,7 @@ static bool start(Training *t, Entry entry, const bool entries[ENTRY_COUNT]) {
     for (int i = 0; i < r->m->inputs.n && entry == ENTRY_STEP; i++)
         if (!data_has(&t->data, i) && run_needs_input(r, entry, i))
             return run_error("missing input: %s (--data %s=FILE)", r->m->inputs.at[i].name, r->m->inputs.at[i].name);
+    if ((o->save && !write_file_possible(o->save)) || (o->outputs && !write_file_possible(o->outputs))) return false;
     t->order = ARENA_ARRAY(r->arena, int64_t, t->last - t->first);
     t->sum = ARENA_ARRAY(r->arena, double, r->m->outputs.n + 1);
     return run_init(r) && load_weights(r) && (!o->resume || train_resume(t, o->resume)) && run_upload(r);
@@ -160,6 +161,8 @@ static int train_all(Training *t) {
     Run *r = t->r;
     bool interrupted = false;
     set_end(t);
+    if (r->step >= t->steps && !r->o->quiet)
+        printf("nothing to train: %s has done %" PRId64 " steps, of %" PRId64 "\n", r->o->resume, r->step, t->steps);
     progress_start(&t->progress, r->o->quiet, r->step, t->steps);
     if (!train(t, &interrupted)) return EXIT_ERROR;
     if (r->o->save && !train_save(t, r->o->save)) return EXIT_ERROR;

@@ -219,6 +219,23 @@ bool write_files(const OutputFile *files, int n) {
     return ok;
 }
 
+bool write_file_possible(const char *path) {
+    Arena *a = arena_new();
+    Output o = {.file = &(OutputFile){.path = path}};
+    bool ok = find_target(a, &o);
+    if (ok && o.target) {
+        char *aside = arena_printf(a, "%s.fusec-XXXXXX", folder(a, o.target));
+        const int fd = temporary_file(aside);
+        ok = fd >= 0 || fail_errno(&o);
+        if (ok) {
+            close(fd);
+            temporary_remove(aside);
+        }
+    }
+    arena_free(a);
+    return ok;
+}
+
 bool write_file(const char *path, bool (*write)(FILE *f, void *user), void *user) {
     return write_files(&(OutputFile){.path = path, .write = write, .user = user}, 1);
 }

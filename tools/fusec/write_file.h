@@ -19,6 +19,9 @@ typedef struct OutputFile {
 
 /* Message on stderr and false on any failure, also of `write`. */
 bool write_files(const OutputFile *files, int n);
+/* Before long work, whose result is lost if it cannot be written: false, after a message, where a file cannot be made in the
+ * place of `path`.  Changes nothing. */
+bool write_file_possible(const char *path);
 bool write_file(const char *path, bool (*write)(FILE *f, void *user), void *user);
 
 #endif
