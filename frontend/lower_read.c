@@ -342,6 +342,11 @@ static bool gather_rows(IndexContext *c, const Expr *e, Read *r, const Gathered 
         return false;
     }
     for (int k = 0; k < g->n; k++) perm[n++] = (int8_t)g->dim[k], count *= r->tensor->shape->dim[g->dim[k]].bound;
+    if (g->n > 1 && count > INT32_MAX) { /* one i32 for them all */
+        lower_fail(L, E0216, e->loc, NULL, "integer tensors choose among %lld elements here, more than %d", (long long)count,
+                   INT32_MAX);
+        return false;
+    }
     for (int i = 0; i < g->space.n; i++) out.sub[i] = plain_loop(g->space.loop[i]);
     for (int d = 0; d < rank; d++) {
         if (is_gathered_dim(g, d)) continue;

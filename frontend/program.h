@@ -37,7 +37,5 @@ bool is_predeclared(const char *name); /* training step inf none all */
 
 /* check.c: names, arity, recursion, where statements may stand; reports into p->diag. */
 void check_program(Program *p);
-/* Names near `word` among functions (or values) that this code can see, for "did you mean". */
-const char *program_nearest_function(const Program *p, const char *word, bool from_library);
 
 #endif

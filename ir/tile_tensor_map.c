@@ -168,17 +168,3 @@ const char *kernel_tensor_map(const Kernel *k, const Inst *i, TensorMap *out) {
     out->type = type;
     return why;
 }
-
-static void copies(const Block *b, const Inst **out, int room, int *n) {
-    for (int at = 0; at < b->n; at++) {
-        const Inst *i = b->at[at];
-        if (i->by == BY_TMA && (*n)++ < room) out[*n - 1] = i;
-        copies(&i->body, out, room, n);
-    }
-}
-
-int kernel_tensor_copies(const Kernel *k, const Inst **out, int room) {
-    int n = 0;
-    copies(&k->body, out, room, &n);
-    return n;
-}

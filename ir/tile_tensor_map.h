@@ -50,8 +50,6 @@ const char *kernel_tensor_map(const Kernel *k, const Inst *i, TensorMap *out);
 /* What a stage by tma or async of the value copies: a load, where it is f32 that is converted to tf32 rounded on the
  * way or, by async, when it is read; or whatever else defines the value (NULL: nothing here does). */
 const Inst *copied_load(const Kernel *k, int value);
-/* Instructions by tma in textual order, each with a map of its own; at most `room` are written, all are counted. */
-int kernel_tensor_copies(const Kernel *k, const Inst **out, int room);
 /* The axis with clusters, or -1. */
 int kernel_cluster_axis(const Kernel *k);
 

@@ -102,17 +102,6 @@ bool host_emit_object(const Module *m, const HostOptions *o, void **bytes, size_
     return ok;
 }
 
-bool host_emit_assembly(const Module *m, const HostOptions *o, char **text, char **error) {
-    Build b;
-    size_t n;
-    void *bytes = NULL;
-    if (!build(&b, m, o, error)) return false;
-    const bool ok = machine_emit(&b.e, b.machine, LLVMAssemblyFile, &bytes, &n, error);
-    build_free(&b);
-    *text = bytes;
-    return ok;
-}
-
 bool host_emit_ir_text(const Module *m, const HostOptions *o, char **text, char **error) {
     Build b;
     if (!build(&b, m, o, error)) return false;

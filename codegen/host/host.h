@@ -32,7 +32,6 @@ typedef struct HostOptions {
 /* false: *error is a message to be freed.  *bytes is malloc'd. */
 bool host_emit_object(const Module *m, const HostOptions *o, void **bytes, size_t *n, char **error);
 bool host_emit_ir_text(const Module *m, const HostOptions *o, char **text, char **error);
-bool host_emit_assembly(const Module *m, const HostOptions *o, char **text, char **error);
 
 /* n[kernel]: how many of its products have factors of bf16 that the processor multiplies in pairs, not converted. */
 bool host_pair_products(const Module *m, const HostOptions *o, int *n, char **error);

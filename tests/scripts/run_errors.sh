@@ -85,6 +85,8 @@ error 'misshapen.safetensors: f.b has shape [4], the model has [3]' run d.dsl --
 st '{"f.b":{"dtype":"U8","shape":[3],"data_offsets":[0,3]}}' '\1\2\3' > part.safetensors
 printf '1,2,3,0\n4,5,6,1\n7,8,9,2\n' > d.csv
 data="--data x=d.csv:1-3 --data label=d.csv:4"
+printf '1,2,3,0\n4,1e39,6,1\n' > far.csv
+error 'far.csv: 1e+39 in row 1, column 2 (rows count from 0, columns from 1) is beyond f32, which x is in' run d.dsl --data x=far.csv:1-3 --data label=far.csv:4
 printf '1,2,3,0\n4,5,six,1\n' > bad.csv # two inputs of one file: said once
 error 'bad.csv:2: column 3 is not a number' run d.dsl --data x=bad.csv:1-3 --data label=bad.csv:4
 [ "$(grep -c bad.csv err)" = 1 ] || { echo "FAIL: said twice: $(cat err)"; bad=1; }

@@ -66,6 +66,16 @@ rule_passes_have_files() { # one pass, one file: every name of the table has its
     done
 }
 
+rule_functions_are_called() { # what a header declares is used by more than its definition; names made from a table apart
+    find ir passes codegen frontend tools tests -name '*.[chly]' -o -name '*.def' 2>/dev/null | sort | xargs awk '
+        FILENAME ~ /^(ir|passes|codegen|frontend|tools\/fusec)\/.*\.h$/ && /^[a-zA-Z].*[ *][a-z_0-9]+\(.*[;,]$/ && !/^(static|typedef)/ {
+            name = $0; sub(/\(.*/, "", name); sub(/.*[ *]/, "", name)
+            if (name !~ /^(pass|rule)_/) at[name] = FILENAME ":" FNR
+        }
+        { line = $0; gsub(/[^a-zA-Z_0-9]+/, " ", line); n = split(line, word, " "); for (i = 1; i <= n; i++) uses[word[i]]++ }
+        END { for (name in at) if (uses[name] < 3) print at[name] ":" name " is not called" }'
+}
+
 # A tree that breaks each rule: what its file holds.
 bad_codegen_sees_no_graph() { mkdir -p codegen/host && echo '#include "ir/graph.h"' >codegen/host/x.c; }
 bad_llvm_stays_in_codegen() { mkdir -p ir passes frontend runtime tools && echo '#include <llvm-c/Core.h>' >passes/x.c; }
@@ -92,6 +102,7 @@ bad_diagnostics_have_goldens() {
 bad_rooms_of_passes_point_one_way() {
     mkdir -p passes/algebra && echo '#include "passes/plan/together.h"' >passes/algebra/x.c
 }
+bad_functions_are_called() { mkdir -p ir && echo 'int unused(void);' >ir/x.h && echo 'int unused(void) { return 1; }' >ir/x.c; }
 bad_passes_have_files() { mkdir -p passes && sed -n '/^GRAPH_PASS(/{p;q;}' "$SRC/passes/passes.def" >passes/passes.def; }
 
 for rule in $(sed -n 's/^rule_\([a-z_]*\)().*/\1/p' "$0"); do

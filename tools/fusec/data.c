@@ -22,6 +22,9 @@ static bool check_value(const Run *r, const DataSource *s, int64_t row, int64_t 
     const ModuleTensor *t = &r->m->inputs.at[s->input];
     const double v = element_get(s->element, row_at(s, row) + i * element_info[s->element].bytes);
     if (isnan(v)) return run_error("%s: NaN in %s", s->path, place(r->arena, s, row, i));
+    if (dtype_is_float(t->dtype) && isfinite(v) && !isfinite(scalar_round(t->dtype, v)))
+        return run_error("%s: %g in %s is beyond %s, which %s is in", s->path, v, place(r->arena, s, row, i),
+                         dtype_name(t->dtype), t->name);
     if (t->dtype == DT_I32 && (v != floor(v) || v < INT32_MIN || v > INT32_MAX))
         return run_error("%s: %g in %s is no 32-bit integer, which %s needs", s->path, v, place(r->arena, s, row, i),
                          t->name);

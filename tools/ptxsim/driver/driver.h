@@ -76,7 +76,6 @@ void *object_find(const void *handle, ObjectKind);
 /* As object_find, without a finding. */
 void *object_peek(const void *handle, ObjectKind);
 Object *object_first(Context *); /* its list, newest first */
-uint64_t objects_live(void);
 const char *object_kind_name(ObjectKind);
 
 /* ---- calls: exports.c, faults.c ----------------------------------------------------------------------- */

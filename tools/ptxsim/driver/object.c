@@ -10,7 +10,6 @@ enum { HANDLE_STEP = 64 };
 static struct {
     Object **slot;
     uint32_t count, capacity;
-    uint64_t live;
     Object *first;
 } objects; /* under the lock */
 
@@ -18,7 +17,6 @@ static const char *const NAMES[OBJECT_KINDS] = {"context",    "module",         
                                                 "kernel",     "stream",           "event",      "graph",
                                                 "graph node", "executable graph", "memory pool"};
 const char *object_kind_name(ObjectKind kind) { return NAMES[kind]; }
-uint64_t objects_live(void) { return objects.live; }
 
 static Object **list_of(Context *c) { return c ? &c->objects : &objects.first; }
 Object *object_first(Context *c) { return *list_of(c); }
@@ -41,7 +39,6 @@ void *object_new(ObjectKind kind, Context *c, size_t bytes) {
     if (*list) (*list)->previous = o;
     *list = o;
     objects.slot[objects.count++] = o;
-    objects.live++;
     return o;
 }
 
@@ -54,7 +51,6 @@ void object_free(void *object) {
     else
         *list_of(o->context) = o->next;
     objects.slot[o->index] = NULL;
-    objects.live--;
     free(o);
 }
 

@@ -105,8 +105,6 @@ void async_land(AsyncOp *op) {
     async_release(op);
 }
 
-bool async_pending(const Cluster *c) { return c->queue != NULL; }
-
 /* ---- the schedule --------------------------------------------------------------------------------------- */
 static bool land_some(Cluster *c) {
     bool any = false;

@@ -50,7 +50,6 @@ void async_release(AsyncOp *); /* drops a reference */
  */
 bool async_progress(struct Cluster *, bool force);
 void async_end(struct Cluster *); /* lands the rest when the cluster ends; reports those nobody waited for */
-bool async_pending(const struct Cluster *);
 
 /* ---- async-groups ------------------------------------------------------------------------------------- */
 /* Groups are per thread; here a warp keeps them with the lanes that each still belongs to. */

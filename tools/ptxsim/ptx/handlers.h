@@ -35,8 +35,6 @@ void exec_mad_sat(Warp *, const Inst *, uint32_t);
 void exec_dot(Warp *, const Inst *, uint32_t);
 void exec_lop3(Warp *, const Inst *, uint32_t);
 void exec_predicate_logic(Warp *, const Inst *, uint32_t);
-void exec_predicate_select(Warp *, const Inst *, uint32_t);
-void exec_set(Warp *, const Inst *, uint32_t);
 void exec_testp(Warp *, const Inst *, uint32_t);
 void exec_slct(Warp *, const Inst *, uint32_t);
 void exec_convert_pack(Warp *, const Inst *, uint32_t);

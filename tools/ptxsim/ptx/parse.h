@@ -209,7 +209,6 @@ const OpRow *op_find(const Token *);
 bool mod_find(const Token *, uint64_t allowed, ModCategory *, int *value);
 bool mod_known(const Token *);
 void cfg_finish(Parser *, Function *);
-const Token *at_operand(const Stmt *, int k);
 
 /* one family each; see ptx_ops.def */
 void lower_arith(Parser *, const Stmt *);
