@@ -21,8 +21,8 @@
 char *artifact_prefix(Arena *a, const Module *m);
 char *artifact_macro_prefix(Arena *a, const Module *m);
 
-/* MODEL.h, self-contained (it repeats runtime/common/fusec.h and the runtime of its form).  Kernels are printed on the side to bound the stack
- * when backend is BACKEND_C99. */
+/* MODEL.h, self-contained (it repeats runtime/common/fusec.h and the runtime of its form).  Kernels of the C form are printed
+ * on the side to bound the stack. */
 void artifact_header(FILE *f, const Module *m, Backend backend);
 
 /* `const fusec_manifest MODEL_manifest` and the static tables it points to, as C; kernels and launches only with
@@ -33,13 +33,21 @@ void artifact_manifest(FILE *f, const Module *m, bool launches);
  * the text is incomplete). */
 const char *artifact_c99(FILE *f, const Module *m, const char *header);
 
-/* MODEL.c of the CUDA form, beside `header`, of BACKEND_NVPTX: the runtime, the manifest and where the kernels are: in the
+/* MODEL.c of the CUDA form, beside `header`: the runtime, the manifest and where the kernels are: in the
  * file named `ptx_file`, opened at run time, or in the text itself if `ptx` is not NULL.  It needs libc and -ldl.
  * NULL, or why the module does not fit. */
 const char *artifact_cuda(FILE *f, const Module *m, const char *header, const char *ptx_file, const char *ptx);
 
+/* What MODEL.h is like for a back end (header.c has the table). */
+typedef struct ArtifactForm {
+    const char *context; /* the first member of MODEL, a type and a name */
+    const char *options; /* the type of what init takes */
+    const char *runs_on; /* the first argument of MODEL_run, where `model` is a MODEL * */
+    const char *memory;  /* the member of MODEL that is its fusec_memory; NULL: it is elsewhere, and functions say where */
+} ArtifactForm;
+
 /* MODEL_selftest() and MODEL_SELFTEST_BYTES of MODEL.h, if m->selftest. */
-void artifact_selftest(FILE *f, const Module *m, Backend backend, const char *prefix, const char *macro_prefix);
+void artifact_selftest(FILE *f, const Module *m, const ArtifactForm *form, const char *prefix, const char *macro_prefix);
 
 /* ---- the CUDA form's part of MODEL.h ------------------------------------------------------------------ */
 int64_t artifact_device_bytes(const Module *m); /* what fusec_cuda_plan() says */

@@ -12,8 +12,19 @@ typedef struct Header {
     Arena *a;
     const Module *m;
     const char *p, *macro; /* gpt2, GPT2 */
-    Backend backend;
+    const struct Parts *parts;
+    const ArtifactForm *form;
 } Header;
+
+/* What is not a word in another place: each NULL where a form has none. */
+typedef struct Parts {
+    ArtifactForm form;
+    void (*example)(FILE *f, const Module *m, const char *prefix, const char *macro_prefix); /* in the first comment */
+    void (*declarations)(FILE *f, Arena *a);
+    void (*sizes)(Header *h);
+    void (*functions)(Header *h, const char **out); /* MODEL_run and what keeps memory */
+    void (*grad_comment)(Header *h);
+} Parts;
 
 /* An identifier that none of the header's macros, MODEL_.., can be. */
 static const char *field_name(Header *h, const char *text) {
@@ -119,10 +130,7 @@ static void macros(Header *h) {
         if (m->entry[e].arena_bytes > most) most = m->entry[e].arena_bytes;
     }
     fprintf(h->f, "#define %s_ARENA_BYTES %" PRId64 " /* the largest of them */\n", h->macro, most);
-    if (h->backend == BACKEND_NVPTX)
-        fprintf(h->f, "#define %s_DEVICE_BYTES %" PRId64 " /* all of the above, inputs, outputs and scalars */\n",
-                h->macro, artifact_device_bytes(m));
-    if (h->backend == BACKEND_C99) stack_bytes(h);
+    if (h->parts->sizes) h->parts->sizes(h);
     fputs("\n/* Where each tensor lies in its block. */\n", h->f);
     const char **params = macro_names(h, m->params.at, m->params.n);
     offsets(h, "PARAM", m->params.at, m->params.n, params);
@@ -153,15 +161,12 @@ static void structs(Header *h, const char **in, const char **out, const char **s
     for (int i = 0; i < m->hypers.n; i++)
         fprintf(h->f, "    float %s; /* default %.9g */\n", hypers[i], m->hypers.at[i].value);
     if (!m->hypers.n) fputs("    float unused;\n", h->f);
-    const bool cuda = h->backend == BACKEND_NVPTX;
-    static const char *const context[] = {
-        [BACKEND_NVPTX] = "fusec_cuda cuda", [BACKEND_HOST] = "fusec_host host", [BACKEND_C99] = "fusec_memory memory"};
-    fprintf(h->f, "} %s_hyper;\n\ntypedef fusec_memory %s_memory;\ntypedef fusec_%soptions %s_options;\n\n", h->p, h->p,
-            cuda ? "cuda_" : "", h->p);
+    fprintf(h->f, "} %s_hyper;\n\ntypedef fusec_memory %s_memory;\ntypedef %s %s_options;\n\n", h->p, h->p, h->form->options,
+            h->p);
     fprintf(h->f,
             "/* The caller's storage for one model; two contexts are independent. */\ntypedef struct %s {\n"
             "    %s;\n    uint32_t seed;\n    int32_t step; /* steps taken */\n} %s;\n\n",
-            h->p, context[h->backend], h->p);
+            h->p, h->form->context, h->p);
 }
 
 /* The arrays that MODEL_run takes, filled from the structs. */
@@ -202,20 +207,15 @@ static void entry_function(Header *h, Entry e, const char **in, const char **out
         [ENTRY_STEP] = "Forward, backward and update; hyper NULL: the defaults."};
     static const char *const code[ENTRY_COUNT] = {"FUSEC_INIT", "FUSEC_INFER", "FUSEC_GRAD", "FUSEC_STEP"};
     if (!h->m->entry[e].present) return;
-    const char *ready = "";
-    if (h->backend == BACKEND_C99)
-        ready = arena_printf(h->a,
-                             "\n * Where MODEL.c is compiled with -D%s_GRADIENT_READY=NAME, it calls `void NAME(const "
-                             "fusec_memory *memory,\n * uint64_t offset, uint64_t bytes)` for each gradient, in their "
-                             "order, as soon as it is final.",
-                             h->macro);
     const char *extra = e == ENTRY_GRAD   ? ", bool accumulate"
                         : e == ENTRY_STEP ? arena_printf(h->a, ", const %s_hyper *hyper", h->p)
                                           : "";
+    fprintf(h->f, "/* %s", comment[e]);
+    if (e == ENTRY_GRAD && h->parts->grad_comment) h->parts->grad_comment(h);
     fprintf(h->f,
-            "/* %s%s */\nstatic inline fusec_status %s_%s(%s *model, const %s_inputs *inputs, const %s_outputs "
+            " */\nstatic inline fusec_status %s_%s(%s *model, const %s_inputs *inputs, const %s_outputs "
             "*outputs%s) {\n",
-            comment[e], e == ENTRY_GRAD ? ready : "", h->p, entry_name[e], h->p, h->p, h->p, extra);
+            h->p, entry_name[e], h->p, h->p, h->p, extra);
     gather(h, in, out, syms);
     const char *values = "0";
     if (e == ENTRY_STEP && h->m->hypers.n) {
@@ -228,7 +228,7 @@ static void entry_function(Header *h, Entry e, const char **in, const char **out
         fputs("    (void)hyper;\n", h->f);
     const char *which = e == ENTRY_GRAD ? "accumulate ? FUSEC_GRAD | FUSEC_ACCUMULATE : FUSEC_GRAD" : code[e];
     const char *call = arena_printf(h->a, "%s_run(%s, %s, in, out, %s, model->step + 1, model->seed, syms)", h->p,
-                                    h->backend == BACKEND_C99 ? "&model->memory" : "model", which, values);
+                                    h->form->runs_on, which, values);
     if (e == ENTRY_STEP)
         fprintf(h->f,
                 "    const fusec_status status = %s;\n    if (fusec_step_ran(status)) model->step++;\n"
@@ -240,12 +240,11 @@ static void entry_function(Header *h, Entry e, const char **in, const char **out
 
 /* FUSEC_INIT and FUSEC_DERIVE for fusec_load; parameters and states live in the caller's memory. */
 static void begin_function(Header *h) {
-    const bool host = h->backend == BACKEND_HOST;
     fprintf(h->f,
             "static inline fusec_status %s_begin(void *user, int entry) {\n    %s *model = (%s *)user;\n"
             "    int32_t syms[%d] = {%s};\n"
             "    return %s_run(%s, entry, 0, 0, 0, 0, model->seed, syms);\n}\n\n",
-            h->p, h->p, h->p, h->m->syms.n + 1, bounds_text(h), h->p, host ? "model" : "&model->memory");
+            h->p, h->p, h->p, h->m->syms.n + 1, bounds_text(h), h->p, h->form->runs_on);
 }
 
 const char artifact_load_comment[] =
@@ -254,7 +253,7 @@ const char artifact_load_comment[] =
     " * states as after init, those that are computed from parameters from the file's. */\n";
 
 static void save_and_load(Header *h) {
-    const char *memory = h->backend == BACKEND_HOST ? "host.memory" : "memory";
+    const char *memory = h->form->memory;
     begin_function(h);
     fprintf(h->f,
             "/* Weights, step and seed as a safetensors file through the caller's callbacks. */\n"
@@ -283,34 +282,61 @@ static void derive_function(Header *h) {
             "    int32_t syms[%d] = {%s};\n    if (!model) return FUSEC_E_ARGUMENT;\n"
             "    return %s_run(%s, FUSEC_DERIVE, 0, 0, 0, 0, model->seed, syms);\n}\n\n",
             h->p, h->p, h->p, h->p, h->m->syms.n + 1, bounds_text(h), h->p,
-            h->backend == BACKEND_C99 ? "&model->memory" : "model");
+            h->form->runs_on);
 }
 
-/* The context's functions: MODEL_run, init, save, load. */
-static void functions(Header *h, const char **out) {
-    if (h->backend == BACKEND_NVPTX) {
-        artifact_cuda_functions(h->f, h->m, h->p, out);
-        return;
-    }
-    if (h->backend == BACKEND_HOST)
-        artifact_host_functions(h->f, h->m, h->p);
-    else {
-        fprintf(h->f,
-                "extern const fusec_manifest %s_manifest;\n\n/* Any entry, by manifest indices; the functions below "
-                "are this "
-                "with types. */\n"
-                "fusec_status %s_run(const fusec_memory *memory, int entry, const void *const *inputs, void *const "
-                "*outputs,\n"
-                "    const float *hyper, int32_t step, uint32_t seed, const int32_t *syms);\n\n",
-                h->p, h->p);
-        init_function(h);
-    }
+/* ---- forms ------------------------------------------------------------------------------------------------------- */
+static void cuda_sizes(Header *h) {
+    fprintf(h->f, "#define %s_DEVICE_BYTES %" PRId64 " /* all of the above, inputs, outputs and scalars */\n", h->macro,
+            artifact_device_bytes(h->m));
 }
+
+static void cuda_functions(Header *h, const char **out) { artifact_cuda_functions(h->f, h->m, h->p, out); }
+
+static void host_functions(Header *h, const char **out) {
+    (void)out;
+    artifact_host_functions(h->f, h->m, h->p);
+}
+
+static void c99_functions(Header *h, const char **out) {
+    (void)out;
+    fprintf(h->f,
+            "extern const fusec_manifest %s_manifest;\n\n/* Any entry, by manifest indices; the functions below "
+            "are this "
+            "with types. */\n"
+            "fusec_status %s_run(const fusec_memory *memory, int entry, const void *const *inputs, void *const "
+            "*outputs,\n"
+            "    const float *hyper, int32_t step, uint32_t seed, const int32_t *syms);\n\n",
+            h->p, h->p);
+    init_function(h);
+}
+
+static void gradient_ready(Header *h) {
+    fprintf(h->f,
+            "\n * Where MODEL.c is compiled with -D%s_GRADIENT_READY=NAME, it calls `void NAME(const fusec_memory *memory,\n"
+            " * uint64_t offset, uint64_t bytes)` for each gradient, in their order, as soon as it is final.",
+            h->macro);
+}
+
+static const Parts parts_of[] = {
+    [BACKEND_NVPTX] = {.form = {"fusec_cuda cuda", "fusec_cuda_options", "model", NULL},
+                       .declarations = artifact_cuda_declarations,
+                       .sizes = cuda_sizes,
+                       .functions = cuda_functions},
+    [BACKEND_HOST] = {.form = {"fusec_host host", "fusec_options", "model", "host.memory"},
+                      .example = artifact_host_example,
+                      .declarations = artifact_host_declarations,
+                      .functions = host_functions},
+    [BACKEND_C99] = {.form = {"fusec_memory memory", "fusec_options", "&model->memory", "memory"},
+                     .sizes = stack_bytes,
+                     .functions = c99_functions,
+                     .grad_comment = gradient_ready}};
 
 void artifact_header(FILE *f, const Module *m, Backend backend) {
     Arena *a = arena_new();
     Header h = {
-        .f = f, .a = a, .m = m, .p = artifact_prefix(a, m), .macro = artifact_macro_prefix(a, m), .backend = backend};
+        .f = f, .a = a, .m = m, .p = artifact_prefix(a, m), .macro = artifact_macro_prefix(a, m), .parts = &parts_of[backend],
+        .form = &parts_of[backend].form};
     C99Names inputs = {0}, outputs = {0}, hyper = {0};
     const char **in = field_names(&h, m->inputs.n, input_name, &inputs),
                **syms = field_names(&h, m->syms.n, sym_name, &inputs);
@@ -320,23 +346,22 @@ void artifact_header(FILE *f, const Module *m, Backend backend) {
     fprintf(f,
             "/* %s: the interface of a model compiled by fusec%s%s.  Generated; C99 and C++.",
             h.p, m->source ? " from " : "", m->source ? m->source : "");
-    if (backend == BACKEND_HOST) {
+    if (h.parts->example) {
         fputs("\n", f);
-        artifact_host_example(f, m, h.p, h.macro);
+        h.parts->example(f, m, h.p, h.macro);
     }
     fprintf(f,
             " */\n#ifndef %s_MODEL_H\n#define %s_MODEL_H\n"
             "#include <stdbool.h>\n\n#ifdef __cplusplus\nextern \"C\" {\n#endif\n\n%s\n",
             h.macro, h.macro, runtime ? runtime : "");
-    if (backend == BACKEND_NVPTX) artifact_cuda_declarations(f, a);
-    if (backend == BACKEND_HOST) artifact_host_declarations(f, a);
+    if (h.parts->declarations) h.parts->declarations(f, a);
     macros(&h);
     structs(&h, in, out, syms, hypers);
-    functions(&h, out);
+    h.parts->functions(&h, out);
     for (int e = ENTRY_INFER; e <= ENTRY_STEP; e++) entry_function(&h, (Entry)e, in, out, syms, hypers);
     derive_function(&h);
-    if (backend != BACKEND_NVPTX) save_and_load(&h);
-    if (m->selftest) artifact_selftest(f, m, backend, h.p, h.macro);
+    if (h.form->memory) save_and_load(&h);
+    if (m->selftest) artifact_selftest(f, m, h.form, h.p, h.macro);
     fputs("#ifdef __cplusplus\n}\n#endif\n#endif\n", f);
     arena_free(a);
 }

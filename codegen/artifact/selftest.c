@@ -1,6 +1,7 @@
 /* The part of MODEL.h that tests the model against results known at compile time. */
 #include "codegen/artifact/artifact.h"
 #include <inttypes.h>
+#include <string.h>
 
 static int64_t round_up(const Module *m, int64_t bytes) { return (bytes + m->align - 1) / m->align * m->align; }
 
@@ -13,26 +14,27 @@ static int64_t scratch_bytes(const Module *m) {
     return bytes + round_up(m, 8 * ((int64_t)m->inputs.n + m->outputs.n) + 4 * (int64_t)m->syms.n);
 }
 
-static void callbacks(FILE *f, Backend backend, const char *p) {
+static void callbacks(FILE *f, const ArtifactForm *form, const char *p) {
+    const char *member = strstr(form->runs_on, "->"); /* of the model, at whose address MODEL_run works */
     fprintf(f,
             "static inline fusec_status %s_selftest_run(void *user, int entry, const void *const *inputs, void *const "
             "*outputs,\n    uint32_t seed, const int32_t *syms) {\n"
             "    return %s_run(%s((%s *)user)%s, entry, inputs, outputs, 0, 1, seed, syms);\n}\n"
             "static inline fusec_status %s_selftest_read(void *user, uint64_t offset, void *to, uint64_t n) {\n",
-            p, p, backend == BACKEND_C99 ? "&" : "", p, backend == BACKEND_C99 ? "->memory" : "", p);
-    if (backend == BACKEND_NVPTX)
+            p, p, member ? "&" : "", p, member ? member : "", p);
+    if (!form->memory)
         fprintf(f, "    return fusec_cuda_read(&((%s *)user)->cuda, FUSEC_R_GRAD, offset, to, n);\n}\n", p);
     else
         fprintf(f,
                 "    const char *from = (const char *)((%s *)user)->%s.grads + offset;\n"
                 "    for (uint64_t i = 0; i < n; i++) ((char *)to)[i] = from[i];\n    return FUSEC_OK;\n}\n",
-                p, backend == BACKEND_HOST ? "host.memory" : "memory");
+                p, form->memory);
 }
 
-void artifact_selftest(FILE *f, const Module *m, Backend backend, const char *prefix, const char *macro_prefix) {
+void artifact_selftest(FILE *f, const Module *m, const ArtifactForm *form, const char *prefix, const char *macro_prefix) {
     fprintf(f, "/* Bytes of scratch for %s_selftest, aligned to %s_ALIGN. */\n#define %s_SELFTEST_BYTES %" PRId64 "\n",
             prefix, macro_prefix, macro_prefix, scratch_bytes(m));
-    callbacks(f, backend, prefix);
+    callbacks(f, form, prefix);
     fprintf(
         f,
         "/* Does this model compute here what it computed where it was compiled?  Entry init with a seed of its own, "
