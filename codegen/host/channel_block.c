@@ -239,7 +239,7 @@ static int constant_parts(const Channelwise *d, int s, bool rows, int64_t n, int
         const int size = (int)(i < greater ? small + 1 : small);
         const Part here = {emit_i64(e, at), emit_i64(e, at + size), at, at, size};
         const bool sure = d->side[s].subscript < 0 || all_sure(d, s, rows ? &here : &across, rows ? &across : &here);
-        if (used > 0 && part[used - 1].size == size && ((sure && before) || used == MOST_PARTS - 2)) {
+        if (((sure && before) || used == MOST_PARTS - 2) && part[used - 1].size == size) {
             part[used - 1].end = here.end;
             part[used - 1].last = at;
         } else {

@@ -101,15 +101,15 @@ static Cuts cut_evenly(const Checkpoint *c, int segments) {
     Cuts cuts = {0};
     double share = (double)c->saved[c->n_forward] / segments;
     for (int s = 1; s < segments; s++) {
-        int from = first_past(c, share * (s - 0.5)), to = first_past(c, share * (s + 0.5)), best = -1;
+        int from = first_past(c, share * (s - 0.5)), to = first_past(c, share * (s + 0.5)), best = 0;
         int middle = first_past(c, share * s);
         for (int t = from; t < to; t++) {
             if (t <= 0 || (cuts.n && t <= vec_last(cuts))) continue;
-            bool nearer = best >= 0 && abs(t - middle) < abs(best - middle);
-            if (best < 0 || c->crossing[t] < c->crossing[best] || (c->crossing[t] == c->crossing[best] && nearer))
+            bool nearer = best && abs(t - middle) < abs(best - middle);
+            if (!best || c->crossing[t] < c->crossing[best] || (c->crossing[t] == c->crossing[best] && nearer))
                 best = t;
         }
-        if (best >= 0) vec_push(c->arena, cuts, best);
+        if (best) vec_push(c->arena, cuts, best);
     }
     return cuts;
 }

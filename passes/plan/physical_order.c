@@ -262,10 +262,11 @@ static Node *copy_element(Order *o, const Node *n, int inner) {
 
 /* A sum over the other order, where what is left keeps its own; NULL: it does not. */
 static Node *copy_sum(Order *o, const Node *n) {
-    const int inner = n->op == OP_SUM ? o->inner[n->in[0]->id] : AS_IS, rank = n->n_in ? n->in[0]->shape->rank : 0;
+    if (n->op != OP_SUM || o->inner[n->in[0]->id] == AS_IS) return NULL;
+    const int inner = o->inner[n->in[0]->id], rank = n->in[0]->shape->rank;
     int8_t axes[MAX_RANK];
     int n_axes = 0, left = -1;
-    for (int d = 0; d < rank && inner != AS_IS; d++) {
+    for (int d = 0; d < rank; d++) {
         const int was = old_dim(rank, inner, d);
         bool summed = false;
         for (int a = 0; a < n->attr->n_axes; a++) summed |= n->attr->axes[a] == was;
@@ -276,7 +277,7 @@ static Node *copy_sum(Order *o, const Node *n) {
         else
             left = was;
     }
-    return inner == AS_IS ? NULL : graph_reduce(o->made, OP_SUM, o->reordered[n->in[0]->id], n_axes, axes);
+    return graph_reduce(o->made, OP_SUM, o->reordered[n->in[0]->id], n_axes, axes);
 }
 
 /* A reshape that leaves the innermost dim of the other order whole, of that order; NULL: it does not. */

@@ -3,7 +3,8 @@
 #
 # Makes N one-line mutants of passes/ and codegen/host (mutate.c), builds each in a copy of the tree, and runs the checks of
 # `selection` on it until one fails; J at a time, each with a tree of its own.  What does not compile, or compiles to the same
-# machine code, is no mutant, and another is drawn.  A mutant is noticed by numbers, where a wrong result, a verifier or a crash
+# machine code, is no mutant, and another is drawn.  {SANITIZED} of a check is a build under ASan and UBSan, in which each arena
+# block is its own malloc: a read past the end of an array is seen there.  A mutant is noticed by numbers, where a wrong result, a verifier or a crash
 # gives it away, or by text, where a golden differs: the selection has what is soon done first, so many of those would be noticed
 # by numbers too.  Survivors have to stand in survivors.txt: a mutant's line, as printed after the `|`, another `|`, and the
 # reason, which begins with `equivalent:` where no program can tell the mutant from the original.  Those are no faults to be
@@ -25,7 +26,7 @@ while [ $# -gt 0 ]; do
     --count) count=$2; shift 2 ;;
     --work) work=$2; shift 2 ;;
     --jobs) jobs=$2; shift 2 ;;
-    *) sed -n '2,21s/^# \{0,1\}//p' "$0"; exit 2 ;;
+    *) sed -n '2,23s/^# \{0,1\}//p' "$0"; exit 2 ;;
     esac
 done
 if [ -z "$work" ]; then
@@ -48,8 +49,11 @@ prepare() {
     mkdir -p "$tree"
     (cd "$src" && git ls-files -z | xargs -0 tar cf - 2>/dev/null) | tar xmf - -C "$tree" || return 1
     cmake -S "$tree" -B "$build" -DCMAKE_BUILD_TYPE=Release >/dev/null || return 1
-    make_targets
+    cmake -S "$tree" --preset sanitize -B "$at/sanitized" >/dev/null || return 1
+    make_targets && make_sanitized
 }
+
+make_sanitized() { make -s -C "$at/sanitized" fusec >"$at/make.log" 2>&1; }
 
 make_targets() { make -s -C "$build" $targets "$@" >"$at/make.log" 2>&1; }
 
@@ -69,7 +73,10 @@ run_selection() {
         case $way in '' | \#*) continue ;; esac
         program=$(program_of "$command")
         [ -z "$program" ] || make_targets "$program" || { noticed=$way by="build of $program"; return; }
-        command=$(printf '%s' "$command" | sed "s#{BUILD}#$build#g; s#{SRC}#$tree#g")
+        case $command in
+        *{SANITIZED}*) make_sanitized || { noticed=$way by="build with sanitizers"; return; } ;;
+        esac
+        command=$(printf '%s' "$command" | sed "s#{BUILD}#$build#g; s#{SRC}#$tree#g; s#{SANITIZED}#$at/sanitized#g")
         check "$command" || { noticed=$way by=$command; return; }
     done <"$here/selection"
 }

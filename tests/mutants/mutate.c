@@ -33,6 +33,7 @@ typedef struct Site {
     int line, column; /* from 1, from 0 */
     const char *kind;
     char old[64], now[64];
+    uint64_t key;
 } Site;
 
 typedef struct Sites {
@@ -129,59 +130,65 @@ static bool table(const char *line, int at, Site *s) {
     return false;
 }
 
+/* FNV-1a. */
+static uint64_t hash(uint64_t h, const char *text) {
+    for (; *text; text++) h = (h ^ (unsigned char)*text) * 0x100000001b3u;
+    return h * 0x9E3779B97F4A7C15u ^ h >> 31;
+}
+
 /* Lines that declare nothing to get wrong: directives, signatures and prototypes. */
 static bool left_alone(const char *line) { return line[0] == '#' || (line[0] != ' ' && line[0] != '\t'); }
 
-static void list_file(Sites *s, const char *path) {
-    char *line = NULL;
+static void list_file(Sites *s, const char *path, uint64_t seed) {
+    char *line = NULL, column[16];
     size_t room = 0;
     bool inside = false;
     FILE *f = fopen(path, "r");
     if (!f) die(strerror(errno), path);
     for (int n = 1; getline(&line, &room, f) > 0; n++) {
+        const uint64_t key = hash(seed, line);
         blank(line, &inside);
         if (left_alone(line)) continue;
         for (int at = 0; line[at] && line[at] != '\n'; at++) {
             Site site = {.file = path, .line = n, .column = at};
-            if (guard(line, at, &site) || table(line, at, &site) || literal(line, at, &site)) add(s, site);
+            if (guard(line, at, &site) || table(line, at, &site) || literal(line, at, &site)) {
+                snprintf(column, sizeof column, "%d", at);
+                site.key = hash(key, column);
+                add(s, site);
+            }
         }
     }
     free(line);
     fclose(f);
 }
 
-static uint64_t draw(uint64_t *state) { /* xorshift64* */
-    *state ^= *state >> 12, *state ^= *state << 25, *state ^= *state >> 27;
-    return *state * 0x2545F4914F6CDD1Du;
+static int by_kind_and_key(const void *x, const void *y) {
+    const Site *a = x, *b = y;
+    const int kinds = strcmp(a->kind, b->kind);
+    return kinds ? kinds : a->key != b->key ? (a->key > b->key) - (a->key < b->key) : a->line - b->line;
 }
 
-/* Equal chances for each kind: literals are a third of all sites. */
-static size_t draw_site(const Sites *s, size_t from, uint64_t *state) {
-    const char *kinds[32];
-    size_t n = 0, of_kind = 0;
-    for (size_t i = from; i < s->n; i++) {
-        size_t k = 0;
-        while (k < n && strcmp(kinds[k], s->at[i].kind) != 0) k++;
-        if (k == n) kinds[n++] = s->at[i].kind;
-    }
-    const char *kind = kinds[draw(state) % n];
-    for (size_t i = from; i < s->n; i++) of_kind += strcmp(s->at[i].kind, kind) == 0;
-    size_t which = draw(state) % of_kind, at = from;
-    while (strcmp(s->at[at].kind, kind) != 0 || which-- > 0) at++;
-    return at;
-}
-
+/* Equal chances for each kind (literals are a third of all sites), and of a kind the sites with the least keys.  A key comes from
+ * the seed and the text of the line, so that a change of other lines leaves the sample as it is. */
 static int list(int n, char **arg) {
     if (n < 3) die("SEED COUNT FILE...", "list");
-    uint64_t state = (strtoull(arg[0], NULL, 10) + 1) * 0x9E3779B97F4A7C15u;
     const size_t count = strtoull(arg[1], NULL, 10);
+    size_t first[64], end[64], kinds = 0, printed = 0;
     Sites s = {0};
-    for (int i = 2; i < n; i++) list_file(&s, arg[i]);
-    for (size_t i = 0; i < count && i < s.n; i++) {
-        const size_t k = draw_site(&s, i, &state);
-        const Site site = s.at[k];
-        s.at[k] = s.at[i];
-        printf("%s:%d:%d\t%s\t%s\t%s\n", site.file, site.line, site.column, site.kind, site.old, site.now);
+    for (int i = 2; i < n; i++) list_file(&s, arg[i], hash(hash(0xcbf29ce484222325u, arg[0]), arg[i]));
+    qsort(s.at, s.n, sizeof *s.at, by_kind_and_key);
+    for (size_t i = 0; i < s.n; i++) {
+        if (i == 0 || strcmp(s.at[i].kind, s.at[i - 1].kind) != 0) first[kinds++] = i;
+        end[kinds - 1] = i + 1;
+    }
+    for (bool more = true; more && printed < count;) {
+        more = false;
+        for (size_t k = 0; k < kinds && printed < count; k++) {
+            if (first[k] == end[k]) continue;
+            const Site *site = &s.at[first[k]++];
+            printf("%s:%d:%d\t%s\t%s\t%s\n", site->file, site->line, site->column, site->kind, site->old, site->now);
+            printed++, more = true;
+        }
     }
     free(s.at);
     return 0;

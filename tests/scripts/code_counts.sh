@@ -2,8 +2,8 @@
 # What is decided for speed changes no number, and tests are not timed: a tile's size, an operand that is packed or not, a
 # prefetch, a cluster.  So the code of the examples, at their own sizes, and of layers of many shapes (tests/data/code) is held
 # to tests/golden/code: of the Tile IR of each target its kernels, instructions and the checksum of its text; of the host's LLVM
-# IR how many instructions there are of each kind, of each kernel of the layers too, and its checksum.  So are programs of the
-# second generator, whose extents are small and odd.  A change that is meant is taken over with UPDATE=1, and its diff is part
+# IR how many instructions there are of each kind, of each kernel of the layers too, and its checksum; of the report its
+# checksum.  So are programs of the second generator, whose extents are small and odd.  A change that is meant is taken over with UPDATE=1, and its diff is part
 # of the commit; STOP=1 ends at the first that differs.
 . "$SRC/tests/support/script.sh"
 golden=$SRC/tests/golden/code
@@ -19,6 +19,13 @@ tile() { # PROGRAM TARGET [PRECISION]
     awk -v what="$2${3:+ in $3}" '/^kernel/ { kernels++ } /^ *(%[0-9]+ =|store)/ { made++ }
         END { printf "%s: %d kernels, %d instructions, ", what, kernels, made }' x.tile
     cksum <x.tile | cut -d' ' -f1
+}
+
+report() { # PROGRAM OPTIONS..: the checksum of its report
+    program=$1
+    shift
+    "$FUSEC" report "$program" "$@" >log 2>&1 || fail "report $program $*: $(cat log)"
+    echo "report $*: $(sed "s#$SRC/##g" log | cksum | cut -d' ' -f1)"
 }
 
 code() { # PROGRAM ARCH FILE: its LLVM IR
@@ -50,13 +57,14 @@ compare() { # NAME FORM
     [ $bad = 0 ] || [ -z "${STOP:-}" ] || exit 1
 }
 
-for program in tests/data/code/products tests/data/code/windows tests/data/code/rows examples/digits/mlp examples/digits/cnn \
+for program in tests/data/code/products tests/data/code/windows tests/data/code/rows tests/data/code/mixed examples/digits/mlp examples/digits/cnn \
     examples/ecg/ecg examples/chargpt/chargpt examples/unet/unet examples/gpt2/gpt2 examples/resnet50/resnet50; do
     name=${program##*/} program=$SRC/$program.dsl
     {
         for target in host c99 sm_80 sm_90a; do tile "$program" $target; done
         for precision in bf16 tf32; do for target in sm_80 sm_90a; do tile "$program" $target $precision; done; done
         tile "$program" host bf16
+        for target in c99 sm_90a; do report "$program" --target=$target; done
     } >"$name.tiles"
     for arch in x86-64-v4 x86-64-v3 x86-64 cortex-a76; do
         code "$program" $arch x.ll
@@ -68,7 +76,7 @@ for program in tests/data/code/products tests/data/code/windows tests/data/code/
 done
 
 # Of low precision, where a processor multiplies pairs of bf16.
-for name in products rows; do
+for name in products windows rows mixed; do
     awk '{ print } /^model .*{/ { print "    precision bf16" }' "$SRC/tests/data/code/$name.dsl" >x.dsl
     code x.dsl sapphirerapids x.ll
     { counts sapphirerapids x.ll; kernels x.ll; } >"$name-bf16.counts"

@@ -227,6 +227,10 @@ static void reductions_in_every_direction(void **state) {
           "  %1 = load %c[i, j] : bool[i:11,j:3]\n  %2 = prod %0 over i : i32[j:3]\n  %3 = sum %0 over i, j : i32\n"
           "  %4 = rmax %1 over i : bool[j:3]\n  %5 = rmin %1 over i, j : bool\n"
           "  store %p[j], %2\n  store %s[], %3\n  store %any[j], %4\n  store %all[], %5\n");
+    check("kernel @conditions(%c: bool[13,5,70], %rows: bool[13] out, %across: bool[5] out)\n"
+          "  span i in 0..13 step 13\n  span j in 0..5 step 8\n  span k in 0..70 step 70\n"
+          "  %0 = load %c[i, j, k] : bool[i:13,j:8,k:70]\n  %1 = rmin %0 over j, k : bool[i:13]\n"
+          "  %2 = rmax %0 over i, k : bool[j:8]\n  store %rows[i], %1\n  store %across[j], %2\n");
 }
 
 /* Spans without lanes: reductions give their identity, products their accumulator. */

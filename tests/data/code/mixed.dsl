@@ -1,0 +1,59 @@
+# What layers seldom have and the compiler decides about: conditions read off their result, factors of sums in another order,
+# long epilogues, wide borders, chains of Jacobians, operands read backwards, parts of bounded dims.
+dim B <= 24
+model mixed {
+    input x : f32[48, 64]
+    input t : f32[6, 9, 14]
+    input f : f32[6, 9]
+    input some : f32[B, 16]
+    input broad : f32[1, 6, 7, 320]
+    input border : f32[1, 40, 40, 16]
+    input line : f32[2, 500, 8]
+    w = param [64, 32] init kaiming
+    # conditions
+    gate = where(x > 0.0, x, 0.0)
+    output gated = tanh(gate @ w)
+    clipped = where(x < 0.5, 0.5, x)
+    # a factor that a sum does not read, of dims in another order
+    moved[j, i] = sum[k] t[i, j, k] * f[i, j]
+    moved3[k, i] = sum[j] t[i, j, k] * exp(t[i, 0, k])
+    output moved
+    output moved3
+    # an epilogue of very many steps
+    deep = tanh(x @ w)
+    output poly = polynomial(deep, f[0, 0], 40)
+    # windows
+    output broad3 = conv2d(broad, 24, 3) as broad3
+    output borders = conv2d(border, 16, 21, groups = 16) as borders
+    k = param [31, 8] init kaiming
+    far[b, at in 0..520, c] = sum[s] line[b, at + s - 25, c] * k[s, c]
+    output far
+    back[b, at in 0..500, c] = sum[s in 0..7] line[b, 499 - at - s, c] * k[s, c]
+    output back
+    output backwards = reverse(x, axis = 1) @ w
+    # Jacobians, dense, through a narrow middle, of each sample
+    p = param [20] init normal(1.0)
+    narrow = tanh((param [3, 20] init kaiming as narrow_w) @ p)
+    wide = (param [30, 3] init kaiming as wide_w) @ sin(narrow)
+    output through = jacobian(wide, p)
+    q = tanh(x @ w)
+    output samples = jacobian(q @ (param [32, 5] init kaiming as samples_w), q, batch = 0)
+    # bounded dims
+    output most = max(some, axis = 0)
+    output squares = sum(some * some, axis = 1)
+    output joined = concat(some, some * 2.0, axis = 1)
+    output middle = some[0:1, 2:9] + some[0:1, 3:10]
+    output products = some @ (param [16, 24] init kaiming as products_w)
+    loss = mean(gated) + mean(clipped^2) + mean(moved^2) + mean(moved3^2) + mean(poly^2) + mean(broad3^2) + mean(borders^2) +
+           mean(far^2) + mean(back^2) + mean(backwards^2) + mean(samples^2) + mean(products^2)
+    train loss with adamw(lr = hyper 0.001)
+}
+fn polynomial(x, at, steps) {
+    y = x
+    c = at
+    repeat steps {
+        y = y * x * 0.5 + c
+        c = c * 0.75
+    }
+    return y
+}
