@@ -3,7 +3,7 @@
 #ifndef FUSEC_CODEGEN_HOST_CHANNEL_INTERNAL_H
 #define FUSEC_CODEGEN_HOST_CHANNEL_INTERNAL_H
 #include "codegen/host/channel_micro.h"
-#include "codegen/host/kernel.h"
+#include "codegen/host/forms.h"
 #include "codegen/host/window.h"
 
 enum { OUTER, INNER, SIDES, MOST_PARTS = 12 };

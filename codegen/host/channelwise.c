@@ -378,31 +378,30 @@ static WindowPlace pack_y(const Channelwise *d) {
 }
 
 /* ---- the product ------------------------------------------------------------------------------------------------- */
-static bool plan(Channelwise *d, KernelEmit *ke, const Inst *inst, int storage, const HostMachine *machine) {
-    enum { MOST_BYTES = 1 << 20 };
-    *d = (Channelwise){.ke = ke, .dot = inst, .machine = machine, .c = &ke->v->storage.at[storage]};
-    if (!classify(d)) return false;
-    find_sides(d);
-    d->x_stays = x_in_place(d);
-    d->y_stays = y_in_place(d);
-    if (in_groups(d) && !(whole_vectors(d) && (d->x_stays || packs_closely(d)))) return false;
-    const int64_t x = d->x_stays ? 0 : window_elements(ke->k, &d->window, machine->vector);
-    return 4 * (x + (d->y_stays ? 0 : y_elements(d))) <= MOST_BYTES;
-}
-
-bool channelwise_fits(KernelEmit *ke, const Inst *inst, int storage, const HostMachine *machine) {
-    Channelwise d;
-    return plan(&d, ke, inst, storage, machine);
-}
-
-bool channelwise_is_whole(KernelEmit *ke, const Inst *inst, int storage, const HostMachine *machine) {
-    Channelwise d;
-    if (!plan(&d, ke, inst, storage, machine) || !whole_vectors(&d)) return false;
+/* All its sums at once, in registers, of lanes that exist: then it can begin from zero. */
+static bool is_whole(Channelwise d) {
+    if (!whole_vectors(&d)) return false;
     find_loops(&d);
     for (int i = 0; i < d.over.n_axes; i++)
         if (!single_tile(&d, d.over.axis[i])) return false;
     d.fresh = true;
     return d.n_sums == 0 && channel_choose_block(&d);
+}
+
+bool channelwise_plan(FormPlan *p) {
+    enum { MOST_BYTES = 1 << 20 };
+    Channelwise *d = p->of_form = ARENA_NEW(p->ke->arena, Channelwise);
+    *d = (Channelwise){.ke = p->ke, .dot = p->dot, .machine = p->machine, .c = form_storage(p)};
+    if (!classify(d)) return false;
+    find_sides(d);
+    d->x_stays = x_in_place(d);
+    d->y_stays = y_in_place(d);
+    if (in_groups(d) && !(whole_vectors(d) && (d->x_stays || packs_closely(d))))
+        return form_refuse(p, "its groups fill no vectors");
+    const int64_t x = d->x_stays ? 0 : window_elements(p->ke->k, &d->window, p->machine->vector);
+    if (4 * (x + (d->y_stays ? 0 : y_elements(d))) > MOST_BYTES) return form_refuse(p, "its window and factor are too large");
+    p->starts = p->whole = form_sums_at_once(p) && is_whole(*d);
+    return true;
 }
 
 static Placed placed_c(const Channelwise *d, int storage, const DotResult *to, const Inst *store) {
@@ -415,20 +414,19 @@ static Placed placed_c(const Channelwise *d, int storage, const DotResult *to, c
     return l;
 }
 
-bool channelwise_emit(KernelEmit *ke, const Inst *inst, int storage, const HostMachine *machine, const DotResult *to,
-                      const Inst *store) {
-    Channelwise d;
-    if (!plan(&d, ke, inst, storage, machine)) return false;
-    const int64_t elements = window_elements(ke->k, &d.window, machine->vector);
+void channelwise_emit(const FormPlan *p, const DotResult *to, const Inst *store) {
+    KernelEmit *ke = p->ke;
+    Channelwise d = *(const Channelwise *)p->of_form;
+    d.c = form_storage(p);
+    const int64_t elements = window_elements(ke->k, &d.window, p->machine->vector);
     LLVMPositionBuilderAtEnd(ke->e->b, ke->current);
     d.x_place = d.x_stays ? window_in_place(ke, &d.window)
-                         : window_pack(ke, &d.window, nest_alloca(ke, ke->e->f32, elements), machine);
+                         : window_pack(ke, &d.window, nest_alloca(ke, ke->e->f32, elements), p->machine);
     d.y_place = d.y_stays ? window_in_place(ke, &d.y_window) : pack_y(&d);
-    d.c_place = placed_c(&d, storage, to, store);
+    d.c_place = placed_c(&d, p->storage, to, store);
     d.fresh = to != NULL;
     find_loops(&d);
     channel_stage_begin(&d);
     channel_choose_block(&d);
     multiply_strips(&d, (Cursor){d.x_place.origin, d.y_place.origin, d.c_place.origin});
-    return true;
 }

@@ -16,46 +16,6 @@
 
 enum { MOST_VECTORS = 4, MOST_ROWS = RUNNING_ROWS };
 
-/* ---- roles ------------------------------------------------------------------------------------------------------- */
-static void add_axis(TileType *t, int axis) {
-    int i = t->n_axes++;
-    for (; i > 0 && t->axis[i - 1] > axis; i--) t->axis[i] = t->axis[i - 1];
-    t->axis[i] = (int8_t)axis;
-}
-
-static bool in_over(const Inst *i, int axis) {
-    for (int o = 0; o < i->n_over; o++)
-        if (i->over[o] == axis) return true;
-    return false;
-}
-
-/* Columns are the trailing axes of C; every axis must be of rows, columns or k. */
-static bool classify(Direct *d) {
-    const Kernel *k = d->ke->k;
-    const TileType *a = &k->types.at[d->dot->in[0]], *b = &k->types.at[d->dot->in[1]];
-    if (d->c->n_columns == 0 || d->c->n_columns == d->c->n || d->c->dtype != DT_F32) return false;
-    const bool swapped = tile_type_has(a, d->c->axis[d->c->n - 1]);
-    const TileType *x = swapped ? b : a, *y = swapped ? a : b;
-    d->x = d->dot->in[swapped];
-    d->y = d->dot->in[!swapped];
-    for (int i = 0; i < d->c->n; i++) {
-        const int axis = d->c->axis[i];
-        const bool column = i >= d->c->n - d->c->n_columns;
-        if (tile_type_has(x, axis) == column || tile_type_has(y, axis) != column) return false;
-        add_axis(column ? &d->columns : &d->rows, axis);
-    }
-    for (int i = 0; i < d->dot->n_over; i++) {
-        const int axis = d->dot->over[i];
-        if (!tile_type_has(x, axis) || !tile_type_has(y, axis)) return false;
-        if (!axis_trivial(k, axis)) add_axis(&d->over, axis);
-    }
-    for (int i = 0; i < x->n_axes; i++)
-        if (!axis_trivial(k, x->axis[i]) && !tile_type_has(&d->rows, x->axis[i]) && !in_over(d->dot, x->axis[i]))
-            return false;
-    d->inner_column = d->c->axis[d->c->n - 1];
-    return x->dtype == DT_F32 && y->dtype == DT_F32 && d->over.n_axes > 0;
-}
-
 /* ---- shapes ------------------------------------------------------------------------------------------------------ */
 /* The block runs along the innermost row axis of C; false: it cannot also run along `axes` - 1 outer ones, as far as
  * they continue it. */
@@ -335,35 +295,35 @@ static bool find_window(Direct *d) {
     return window_find_pairs(d->ke, d->x, &d->over, &d->window);
 }
 
-static bool plan(Direct *d, KernelEmit *ke, const Inst *inst, int storage, const HostMachine *machine) {
-    *d = (Direct){.ke = ke, .dot = inst, .machine = machine, .c = &ke->v->storage.at[storage]};
-    if (!classify(d) || !find_window(d)) return false;
-    if (!window_slides(ke->k, &d->window, &d->rows, &d->over)) return false;
-    const int64_t elements = window_elements(ke->k, &d->window, machine->vector);
-    const int64_t vectors = inner_vectors(d) < MOST_VECTORS ? inner_vectors(d) : MOST_VECTORS;
-    return 4 * (elements + most_k(d) * 2 * vectors * machine->vector) <= MOST_BYTES; /* 2: perhaps transposed */
-}
-
-bool direct_fits(KernelEmit *ke, const Inst *inst, int storage, const HostMachine *machine) {
-    Direct d;
-    return plan(&d, ke, inst, storage, machine);
-}
-
-bool direct_may_start(KernelEmit *ke, const Inst *inst, int storage, const HostMachine *machine) {
-    Direct d;
-    return plan(&d, ke, inst, storage, machine) && direct_sums_at_once(&d);
-}
-
 static bool whole_tiles(const Axis *a) {
     return dim_is_fixed(a->extent) && a->extent.bound > 0 && a->extent.bound % a->step == 0;
 }
 
-bool direct_is_exact(KernelEmit *ke, const Inst *inst, int storage, const HostMachine *machine) {
-    Direct d;
-    if (!plan(&d, ke, inst, storage, machine) || !direct_sums_at_once(&d)) return false;
-    for (int i = 0; i < d.c->n; i++)
-        if (!whole_tiles(&ke->k->axes.at[d.c->axis[i]])) return false;
-    return ke->k->axes.at[d.inner_column].step % machine->vector == 0;
+/* Only lanes that exist are written. */
+static bool is_exact(const Direct *d) {
+    const Axis *axes = d->ke->k->axes.at;
+    for (int i = 0; i < d->c->n; i++)
+        if (!whole_tiles(&axes[d->c->axis[i]])) return false;
+    return axes[d->inner_column].step % d->machine->vector == 0;
+}
+
+bool direct_plan(FormPlan *p) {
+    const Kernel *k = p->ke->k;
+    const Storage *c = form_storage(p);
+    MatrixRoles r;
+    if (form_matrix_roles(p, &r) || r.over.n_axes == 0 || r.rows.n_axes == 0) return false;
+    Direct *d = p->of_form = ARENA_NEW(p->ke->arena, Direct);
+    *d = (Direct){.ke = p->ke, .dot = p->dot, .machine = p->machine, .c = c, .x = r.x, .y = r.y, .rows = r.rows};
+    d->columns = r.columns, d->over = r.over, d->inner_column = c->axis[c->n - 1];
+    if (!find_window(d) || !window_slides(k, &d->window, &d->rows, &d->over)) return false;
+    const int64_t elements = window_elements(k, &d->window, p->machine->vector);
+    const int64_t vectors = inner_vectors(d) < MOST_VECTORS ? inner_vectors(d) : MOST_VECTORS;
+    if (4 * (elements + most_k(d) * 2 * vectors * p->machine->vector) > MOST_BYTES) /* 2: perhaps transposed */
+        return form_refuse(p, "its window and factor are too large");
+    p->pairs = d->window.pairs > 0;
+    p->starts = direct_sums_at_once(d);
+    p->whole = p->starts && form_sums_at_once(p) && is_exact(d);
+    return true;
 }
 
 static void find_c(Direct *d, int storage, const DotResult *to, const Inst *store) {
@@ -377,20 +337,18 @@ static void find_c(Direct *d, int storage, const DotResult *to, const Inst *stor
     }
 }
 
-bool direct_emit(KernelEmit *ke, const Inst *inst, int storage, const HostMachine *machine, const DotResult *to,
-                 const Inst *store) {
-    Direct d;
-    if (!plan(&d, ke, inst, storage, machine)) return false;
-    ke->pair_products += d.window.pairs > 0;
-    const int64_t elements = window_elements(ke->k, &d.window, machine->vector);
+void direct_emit(const FormPlan *p, const DotResult *to, const Inst *store) {
+    KernelEmit *ke = p->ke;
+    Direct d = *(const Direct *)p->of_form;
+    d.c = form_storage(p);
+    const int64_t elements = window_elements(ke->k, &d.window, p->machine->vector);
     LLVMPositionBuilderAtEnd(ke->e->b, ke->current);
     window_find_ranges(ke, d.y, d.window.pairs, &d.y_window);
-    d.place = window_pack(ke, &d.window, nest_alloca(ke, ke->e->f32, elements), machine);
-    find_c(&d, storage, to, store);
+    d.place = window_pack(ke, &d.window, nest_alloca(ke, ke->e->f32, elements), p->machine);
+    find_c(&d, p->storage, to, store);
     order_sums(&d);
     choose_blocks(&d);
     const PanelMemory m = panel_memory(&d);
     LLVMValueRef lane[MAX_AXES] = {0};
     multiply_columns(&d, 0, &m, lane, d.c_origin);
-    return true;
 }

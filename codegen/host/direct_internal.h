@@ -3,7 +3,7 @@
 #ifndef FUSEC_CODEGEN_HOST_DIRECT_INTERNAL_H
 #define FUSEC_CODEGEN_HOST_DIRECT_INTERNAL_H
 #include "codegen/host/direct_micro.h"
-#include "codegen/host/kernel.h"
+#include "codegen/host/forms.h"
 #include "codegen/host/window.h"
 
 /* Axes merged into one: lanes `stride` of X apart.  Of a clipped one only lanes [first, first + count) are walked. */

@@ -33,50 +33,6 @@ enum {
     MIN_ROWS = 3
 };
 
-static bool in_over(const Inst *i, int axis) {
-    for (int o = 0; o < i->n_over; o++)
-        if (i->over[o] == axis) return true;
-    return false;
-}
-
-/* Keeps the axes increasing. */
-static void add_axis(TileType *t, int axis) {
-    int i = t->n_axes++;
-    for (; i > 0 && t->axis[i - 1] > axis; i--) t->axis[i] = t->axis[i - 1];
-    t->axis[i] = (int8_t)axis;
-}
-
-/* Columns are the trailing axes of C; every axis must be of rows, columns or k. */
-static bool classify(Dot *d) {
-    const Kernel *k = d->ke->k;
-    const TileType *a = &k->types.at[d->inst->in[0]], *b = &k->types.at[d->inst->in[1]];
-    if (d->c->n_columns == 0) return false;
-    const bool swapped = tile_type_has(a, d->c->axis[d->c->n - 1]);
-    const TileType *x = swapped ? b : a, *y = swapped ? a : b;
-    d->x = d->inst->in[swapped];
-    d->y = d->inst->in[!swapped];
-    for (int i = 0; i < d->c->n; i++) {
-        const int axis = d->c->axis[i];
-        const bool column = i >= d->c->n - d->c->n_columns;
-        if (tile_type_has(x, axis) == column || tile_type_has(y, axis) != column) return false;
-        add_axis(column ? &d->columns : &d->rows, axis);
-    }
-    for (int i = 0; i < d->inst->n_over; i++) {
-        const int axis = d->inst->over[i];
-        if (!tile_type_has(x, axis) || !tile_type_has(y, axis)) return false;
-        if (!axis_trivial(k, axis)) add_axis(&d->over, axis);
-    }
-    for (int i = 0; i < x->n_axes; i++)
-        if (!axis_trivial(k, x->axis[i]) && !tile_type_has(&d->rows, x->axis[i]) && !in_over(d->inst, x->axis[i]))
-            return false;
-    return true;
-}
-
-static bool all_f32(const Dot *d) {
-    const Kernel *k = d->ke->k;
-    return k->types.at[d->x].dtype == DT_F32 && k->types.at[d->y].dtype == DT_F32 && d->c->dtype == DT_F32;
-}
-
 /* Is every element a number of bf16, held as f32? */
 static bool is_bf16(const KernelEmit *ke, int value) {
     const Inst *def = ke->v->value[value].def;
@@ -227,23 +183,15 @@ static bool multiple(const Axis *a, int64_t of) {
     return dim_is_fixed(a->extent) && a->extent.bound % of == 0 && (a->step % of == 0 || a->step >= a->extent.bound);
 }
 
-/* Few rows, and Y along k: inner products of all rows at once, each of which exists. */
-static void choose_inner(Dot *d) {
+/* Few rows, each of which exists, and Y along k. */
+static bool fits_inner(const Dot *d) {
     const Axis *axes = d->ke->k->axes.at;
     bool whole = true;
     for (int i = 0; i < d->rows.n_axes; i++) whole &= multiple(&axes[d->rows.axis[i]], axes[d->rows.axis[i]].step);
-    d->inner = whole && d->y_direct.transposed && d->pair_axis < 0 && d->n_rows <= INNER_ROWS;
-    if (!d->inner) return;
-    d->x_direct.use = d->x_direct.along == 1;
-    d->parted = -1;
+    return whole && d->y_direct.transposed && d->pair_axis < 0 && d->n_rows <= INNER_ROWS;
 }
 
-static bool fits_blocks(Dot *d) {
-    return (d->n_rows >= MIN_ROWS || d->y_direct.use) && d->n_columns % d->panel == 0 && choose_part(d);
-}
-
-/* Sizes; false where plain loops are as good. */
-static bool measure(Dot *d) {
+static void measure(Dot *d) {
     const Kernel *k = d->ke->k;
     const int first_column = d->c->n - d->c->n_columns;
     d->n_columns = d->c->stride[first_column] * k->axes.at[d->c->axis[first_column]].step;
@@ -255,28 +203,16 @@ static bool measure(Dot *d) {
         d->n_over *= k->axes.at[d->over.axis[i]].step;
         if (d->parted < 0 || k->axes.at[d->over.axis[i]].step > k->axes.at[d->parted].step) d->parted = d->over.axis[i];
     }
-    int64_t columns = 1;
-    for (int i = 0; i < d->columns.n_axes; i++) columns *= k->axes.at[d->columns.axis[i]].step;
     d->pair_axis = choose_pair_axis(d);
     choose_block(d);
     choose_direct(d);
-    choose_inner(d);
-    if (columns < MIN_COLUMNS || (!d->inner && !fits_blocks(d))) return false;
+}
+
+static void measure_packs(Dot *d) {
     const int lanes = d->machine->vector;
     d->n_units = units(d, d->n_over);
     d->x_pitch = pitch_of(d->n_units);
     d->y_pitch = (d->n_units + lanes - 1) / lanes * lanes;
-    return true;
-}
-
-static bool plan(Dot *d, KernelEmit *ke, const Inst *inst, int storage, const HostMachine *m) {
-    *d = (Dot){.ke = ke, .inst = inst, .machine = m, .c = &ke->v->storage.at[storage]};
-    return classify(d) && all_f32(d) && measure(d);
-}
-
-bool dot_is_blocked(KernelEmit *ke, const Inst *inst, int storage, const HostMachine *m) {
-    Dot d;
-    return plan(&d, ke, inst, storage, m);
 }
 
 /* May a block pass the last row or column? */
@@ -287,25 +223,65 @@ static bool has_edges(const Dot *d) {
     return rows || !multiple(&axes[d->columns.axis[0]], d->panel);
 }
 
-bool dot_writes_lanes(KernelEmit *ke, const Inst *inst, int storage, const HostMachine *m, int *rows, int *columns) {
-    Dot d;
-    if (!plan(&d, ke, inst, storage, m) || d.columns.n_axes != 1 || d.rows.n_axes > 1) return false;
-    *columns = d.columns.axis[0];
-    *rows = d.rows.n_axes ? d.rows.axis[0] : -1;
+/* Of what lanes there are, in any number of axes: *d is the plan's. */
+static const char *plan(FormPlan *p, Dot **d) {
+    const Axis *axes = p->ke->k->axes.at;
+    MatrixRoles r;
+    const char *why = form_matrix_roles(p, &r);
+    if (why) return why;
+    int64_t columns = 1;
+    for (int i = 0; i < r.columns.n_axes; i++) columns *= axes[r.columns.axis[i]].step;
+    if (columns < MIN_COLUMNS) return "it has one column";
+    *d = p->of_form = ARENA_NEW(p->ke->arena, Dot);
+    **d = (Dot){.ke = p->ke, .inst = p->dot, .machine = p->machine, .c = form_storage(p), .x = r.x, .y = r.y};
+    (*d)->rows = r.rows, (*d)->columns = r.columns, (*d)->over = r.over;
+    measure(*d);
+    return NULL;
+}
+
+static bool planned(FormPlan *p, Dot *d) {
+    measure_packs(d);
+    p->pairs = d->pair_axis >= 0;
+    p->starts = true;
+    p->exact = d->columns.n_axes == 1 && d->rows.n_axes <= 1;
+    p->columns = d->columns.axis[0];
+    p->rows = d->rows.n_axes ? d->rows.axis[0] : -1;
     return true;
 }
 
-void dot_emit_blocked(KernelEmit *ke, const Inst *inst, int storage, const HostMachine *m, const DotResult *result) {
-    Dot d;
+bool dot_plan_inner(FormPlan *p) {
+    Dot *d;
+    if (plan(p, &d)) return false;
+    if (!fits_inner(d)) return false;
+    d->inner = true;
+    d->x_direct.use = d->x_direct.along == 1;
+    d->parted = -1;
+    return planned(p, d);
+}
+
+bool dot_plan_blocks(FormPlan *p) {
+    Dot *d;
+    const char *why = plan(p, &d);
+    if (why) return form_refuse(p, why);
+    if (d->n_rows < MIN_ROWS && !d->y_direct.use) return form_refuse(p, "it has few rows, and its columns would have to be packed");
+    if (d->n_columns % d->panel) return form_refuse(p, "its columns fill no vectors");
+    if (!choose_part(d)) return form_refuse(p, "few of its sums fit the cache at a time");
+    return planned(p, d);
+}
+
+void dot_emit(const FormPlan *p, const DotResult *to, const Inst *store) {
+    KernelEmit *ke = p->ke;
     const Emit *e = ke->e;
-    plan(&d, ke, inst, storage, m);
-    d.to = (DotResult){ke->memory[storage], emit_i64(e, d.n_columns), emit_i64(e, 0)};
-    if (result && result->step) {
-        d.to = *result;
+    Dot d = *(const Dot *)p->of_form;
+    d.c = form_storage(p);
+    d.to = (BlockResult){ke->memory[p->storage], emit_i64(e, d.n_columns), to ? to->fresh : emit_i64(e, 0)};
+    if (store) {
+        int64_t step = 0;
+        if (p->rows >= 0) access_affine(ke->k, store, p->rows, &step);
+        d.to.memory = to->memory;
+        d.to.step = emit_i64(e, step);
         d.edges = has_edges(&d);
     }
-    if (result) d.to.fresh = result->fresh;
-    ke->pair_products += d.pair_axis >= 0;
     dot_choose_group(&d);
     LLVMValueRef x = dot_pack_memory(ke, 0, dot_x_elements(&d));
     LLVMValueRef y = d.inner ? NULL : dot_pack_memory(ke, 1, d.n_columns * d.y_pitch), fresh = d.to.fresh;

@@ -2,7 +2,7 @@
  * and dot_blocks.c (multiplying). */
 #ifndef FUSEC_CODEGEN_HOST_DOT_INTERNAL_H
 #define FUSEC_CODEGEN_HOST_DOT_INTERNAL_H
-#include "codegen/host/kernel.h"
+#include "codegen/host/forms.h"
 
 /* A factor that is a plain load, used in place: lane (0, 0) of the part at hand, elements of memory from one row
  * or column, and from one k, to the next. */
@@ -13,6 +13,12 @@ typedef struct FactorInPlace {
     bool transposed; /* of Y: it is contiguous along k, and is packed by squares */
     int64_t across, along;
 } FactorInPlace;
+
+typedef struct BlockResult {
+    LLVMValueRef memory; /* of C: its columns are contiguous */
+    LLVMValueRef step;   /* i64: elements from one row to the next */
+    LLVMValueRef fresh;  /* i64: not 0 where what the memory holds counts as zero */
+} BlockResult;
 
 typedef struct Dot {
     KernelEmit *ke;
@@ -29,8 +35,8 @@ typedef struct Dot {
     int64_t x_pitch, y_pitch;          /* units of k with room for whole vectors: of a row of X, of a panel of Y */
     bool rows_fast;                    /* X is [k][rows], else [rows][k] */
     FactorInPlace x_direct, y_direct;
-    DotResult to;
-    bool inner; /* few rows against Y that is contiguous along k: inner products (dot_inner.c) */
+    BlockResult to;
+    bool inner; /* inner products (dot_inner.c) */
     bool edges; /* `to` has only lanes that exist, and a block may pass them: that one goes aside first */
     int64_t group, x_step; /* rows of X packed at a time; elements from one k to the next */
     int parted, part;      /* the k axis that is packed in parts of `part` lanes; -1: none */

@@ -2,7 +2,7 @@
 #include "codegen/host/host.h"
 #include "codegen/artifact/artifact.h"
 #include "codegen/host/checked.h"
-#include "codegen/host/kernel.h"
+#include "codegen/host/forms.h"
 #include "codegen/host/manifest.h"
 #include "codegen/llvm/emit_math.h"
 #include "codegen/llvm/machine.h"
@@ -110,21 +110,34 @@ bool host_emit_ir_text(const Module *m, const HostOptions *o, char **text, char 
     return true;
 }
 
-bool host_pair_products(const Module *m, const HostOptions *o, int *n, char **error) {
-    Build b = {.machine = machine_new(o->triple, o->cpu, o->features, error)};
-    if (!b.machine) return false;
-    const HostMachine machine = describe(b.machine);
-    bool ok = true;
-    memset(n, 0, sizeof *n * (size_t)m->kernels.n);
-    b.arena = arena_new();
-    emit_init(&b.e, m->name);
-    for (int i = 0; i < m->kernels.n && machine.pairs && ok; i++) {
-        HostKernel kernel;
-        ok = emit_kernel(&b, m, m->kernels.at[i], &machine, &kernel, error);
-        n[i] = kernel.pair_products;
+static HostProduct product_of(const FormPlan *p) {
+    HostProduct x = {.form = host_form_text(p->form), .pairs = p->pairs};
+    _Static_assert(N_HOST_FORMS <= sizeof x.why / sizeof *x.why, "a reason for each form");
+    for (int f = 0; f < (int)p->form; f++) {
+        if (!p->why[f]) continue;
+        x.before[x.n_why] = host_form_text((HostForm)f);
+        x.why[x.n_why++] = p->why[f];
     }
-    build_free(&b);
-    return ok;
+    return x;
+}
+
+HostProducts *host_products(Arena *a, const Module *m, const HostOptions *o, char **error) {
+    LLVMTargetMachineRef t = machine_new(o->triple, o->cpu, o->features, error);
+    if (!t) return NULL;
+    const HostMachine machine = describe(t);
+    HostProducts *products = ARENA_ARRAY(a, HostProducts, m->kernels.n + 1);
+    for (int i = 0; i < m->kernels.n; i++) {
+        FormPlan **plan;
+        HostProducts *p = &products[i];
+        p->n = form_products(a, m->kernels.at[i], &machine, &plan);
+        p->of = ARENA_ARRAY(a, HostProduct, p->n + 1);
+        for (int k = 0; k < p->n; k++) {
+            p->of[k] = product_of(plan[k]);
+            p->pairs += plan[k]->pairs;
+        }
+    }
+    LLVMDisposeTargetMachine(t);
+    return products;
 }
 
 void host_llvm_version(char *text, size_t n) {

@@ -33,8 +33,22 @@ typedef struct HostOptions {
 bool host_emit_object(const Module *m, const HostOptions *o, void **bytes, size_t *n, char **error);
 bool host_emit_ir_text(const Module *m, const HostOptions *o, char **text, char **error);
 
-/* n[kernel]: how many of its products have factors of bf16 that the processor multiplies in pairs, not converted. */
-bool host_pair_products(const Module *m, const HostOptions *o, int *n, char **error);
+/* How the processor's code makes a product of tiles (codegen/host/forms.def). */
+typedef struct HostProduct {
+    const char *form; /* "in blocks" */
+    bool pairs;       /* factors of bf16 are multiplied in pairs, not converted */
+    int n_why;        /* why forms before it in the table do not fit a product of their kind */
+    const char *before[8], *why[8];
+} HostProduct;
+
+typedef struct HostProducts {
+    int n, pairs; /* pairs: how many of them multiply pairs */
+    HostProduct *of;
+} HostProducts;
+
+/* The products of each kernel, in the order of its text, in a: an array over m->kernels.  NULL: no such processor, *error is
+ * a message to be freed. */
+HostProducts *host_products(Arena *a, const Module *m, const HostOptions *o, char **error);
 
 /* "19.1.7": the LLVM that makes the code; its version decides the exact text of PTX and objects. */
 void host_llvm_version(char *text, size_t n);

@@ -1,5 +1,5 @@
 /* The walk over a kernel's instructions: grid, loops, branches, groups of sinks. */
-#include "codegen/host/kernel.h"
+#include "codegen/host/forms.h"
 #include "codegen/host/transpose.h"
 #include <string.h>
 
@@ -17,6 +17,7 @@ typedef struct KernelWalk {
     VEC(Sink) sinks;
     TileType axes;
     VEC(FreshDot) fresh;
+    FormPlan **plan; /* by result */
 } KernelWalk;
 
 /* ---- groups -------------------------------------------------------------------------------------------- */
@@ -140,35 +141,10 @@ static bool used_once(const KernelWalk *w, int value) {
     return n == 1;
 }
 
-static bool in_blocks(KernelWalk *w, const Inst *dot, int storage) {
-    return !direct_fits(&w->ke, dot, storage, w->machine) && !channelwise_fits(&w->ke, dot, storage, w->machine) &&
-           dot_is_blocked(&w->ke, dot, storage, w->machine);
-}
-
-static bool one_iteration(const KernelWalk *w, const Inst *dot) {
-    for (int o = 0; o < dot->n_over; o++) {
-        const Axis *x = &w->ke.k->axes.at[dot->over[o]];
-        if (x->extent.bound > x->step) return false;
-    }
-    return true;
-}
-
-static bool whole_channels(KernelWalk *w, const Inst *dot, int storage) {
-    return one_iteration(w, dot) && !direct_fits(&w->ke, dot, storage, w->machine) &&
-           channelwise_is_whole(&w->ke, dot, storage, w->machine);
-}
-
-/* Its code can begin from zero. */
-static bool may_be_fresh(KernelWalk *w, const Inst *dot, int storage) {
-    return in_blocks(w, dot, storage) || whole_channels(w, dot, storage) ||
-           direct_may_start(&w->ke, dot, storage, w->machine);
-}
-
-/* All sums are made at once, and only lanes that exist are written. */
-static bool is_whole(KernelWalk *w, const Inst *dot, int storage) {
-    if (direct_fits(&w->ke, dot, storage, w->machine))
-        return one_iteration(w, dot) && direct_is_exact(&w->ke, dot, storage, w->machine);
-    return whole_channels(w, dot, storage);
+static const FormPlan *plan_of(KernelWalk *w, const Inst *dot) {
+    FormPlan **p = &w->plan[dot->result];
+    if (!*p) *p = form_choose(&w->ke, dot, w->ke.v->value[dot->result].storage, w->machine);
+    return *p;
 }
 
 static bool dot_sums(const Inst *dot, int axis) {
@@ -187,7 +163,7 @@ static const Inst *only_dot(KernelWalk *w, const Inst *loop, int c) {
     for (int n = 0; n < loop->body.n && !dot; n++) {
         const Inst *i = loop->body.at[n];
         const bool here = i->kind == TI_DOT && i->in[2] == carry && i->result == result;
-        if (here && may_be_fresh(w, i, w->ke.v->value[result].storage)) dot = i;
+        if (here && plan_of(w, i)->starts) dot = i;
         for (int k = 0; i->kind == TI_FOR && k < i->n_carry; k++)
             if (i->init[k] == carry && i->results[k] == result) dot = only_dot(w, i, k);
     }
@@ -200,17 +176,13 @@ static bool is_zero(const KernelWalk *w, int value) {
 }
 
 /* The dot's result lies in the store's buffer, contiguous along its columns, with no lane too many. */
-static bool fits_store(KernelWalk *w, const Inst *dot, int storage, const Inst *store) {
-    const Storage *s = &w->ke.v->storage.at[storage];
+static bool fits_store(KernelWalk *w, const Inst *dot, const Inst *store) {
+    const FormPlan *p = plan_of(w, dot);
+    const Storage *s = form_storage(p);
     const TileType axes = sink_axes(w->ke.k, store);
-    int rows = -1, columns = s->axis[s->n - 1];
     int64_t coef;
-    if (!is_whole(w, dot, storage)) {
-        if (!in_blocks(w, dot, storage) || !dot_writes_lanes(&w->ke, dot, storage, w->machine, &rows, &columns))
-            return false;
-        if (axes.n_axes != 1 + (rows >= 0)) return false;
-    }
-    const int group = s->joint ? s->axis[s->n - 2] : -1;
+    if (!p->whole && (!p->exact || axes.n_axes != 1 + (p->rows >= 0))) return false;
+    const int group = s->joint ? s->axis[s->n - 2] : -1, columns = p->whole ? s->axis[s->n - 1] : p->columns;
     if (group >= 0 && !(access_affine(w->ke.k, store, group, &coef) && coef == s->stride[s->n - 2])) return false;
     return axes.n_axes == s->n && access_affine(w->ke.k, store, columns, &coef) && coef == 1;
 }
@@ -230,7 +202,7 @@ static const Inst *store_of(KernelWalk *w, const Inst *loop, int c, const Inst *
         const Inst *i = w->ke.v->at.at[p].inst;
         if (i != store && (i->kind == TI_LOAD || i->kind == TI_STORE) && i->buffer == store->buffer) return NULL;
     }
-    if (!fits_store(w, dot, w->ke.v->value[result].storage, store)) return NULL;
+    if (!fits_store(w, dot, store)) return NULL;
     for (int i = 0; i < w->ke.k->axes.n; i++)
         if (!access_affine(w->ke.k, store, i, &step)) return NULL;
     return store;
@@ -314,20 +286,10 @@ static const FreshDot *fresh_of(const KernelWalk *w, const Inst *dot) {
     return NULL;
 }
 
-static DotResult fresh_result(KernelWalk *w, const FreshDot *fresh, int storage) {
-    const Emit *e = w->ke.e;
-    const Inst *dot = fresh->dot;
-    LLVMPositionBuilderAtEnd(e->b, w->ke.current);
-    int rows = -1, columns;
-    int64_t step = 0;
-    DotResult to = {w->ke.memory[storage], NULL, fresh_now(w, dot)};
-    if (fresh->store) {
-        if (!is_whole(w, dot, storage)) dot_writes_lanes(&w->ke, dot, storage, w->machine, &rows, &columns);
-        if (rows >= 0) access_affine(w->ke.k, fresh->store, rows, &step);
-        to.memory = nest_origin(&w->ke, fresh->store);
-        to.step = emit_i64(e, step);
-    }
-    return to;
+static DotResult fresh_result(KernelWalk *w, const FreshDot *fresh) {
+    LLVMPositionBuilderAtEnd(w->ke.e->b, w->ke.current);
+    LLVMValueRef first = fresh_now(w, fresh->dot);
+    return (DotResult){fresh->store ? nest_origin(&w->ke, fresh->store) : NULL, first};
 }
 
 static bool done_by_dot(const KernelWalk *w, const Inst *store) {
@@ -337,22 +299,10 @@ static bool done_by_dot(const KernelWalk *w, const Inst *store) {
 }
 
 static void walk_dot(KernelWalk *w, const Inst *i) {
-    KernelEmit *ke = &w->ke;
     assign(w, 1, &i->in[2], &i->result);
-    const int storage = ke->v->value[i->result].storage;
     const FreshDot *fresh = fresh_of(w, i);
-    const DotResult to = fresh ? fresh_result(w, fresh, storage) : (DotResult){0}, *result = fresh ? &to : NULL;
-    const Inst *store = fresh ? fresh->store : NULL;
-    if (direct_emit(ke, i, storage, w->machine, result, store)) return;
-    if (channelwise_emit(ke, i, storage, w->machine, result, store)) return;
-    if (dot_is_blocked(ke, i, storage, w->machine)) {
-        dot_emit_blocked(ke, i, storage, w->machine, result);
-        return;
-    }
-    TileType axes = tile_type_union(ke->k->types.at[i->in[0]], ke->k->types.at[i->in[1]]);
-    axes = tile_type_union(axes, ke->k->types.at[i->result]);
-    Sink sink = {.kind = SINK_DOT, .inst = i, .value = -1, .storage = storage};
-    nest_emit(ke, &axes, 1, &sink);
+    const DotResult to = fresh ? fresh_result(w, fresh) : (DotResult){0};
+    form_emit(plan_of(w, i), fresh ? &to : NULL, fresh ? fresh->store : NULL);
 }
 
 static void walk_block(KernelWalk *w, const Block *b) {
@@ -463,10 +413,11 @@ HostKernel host_emit_kernel(const Emit *e, Arena *a, const Kernel *k, const char
     LLVMBasicBlockRef start = emit_block(e, w.ke.fn, "start");
     LLVMPositionBuilderAtEnd(e->b, start);
     load_arguments(&w);
+    w.plan = ARENA_ARRAY(a, FormPlan *, k->types.n + 1);
     walk_programs(&w);
     LLVMPositionBuilderAtEnd(e->b, w.ke.entry);
     LLVMBuildBr(e->b, start);
     emit_fn_attribute(e, w.ke.fn, "nounwind");
     LLVMSetLinkage(w.ke.fn, LLVMInternalLinkage);
-    return (HostKernel){w.ke.fn, w.ke.stack_bytes, w.ke.pair_products};
+    return (HostKernel){w.ke.fn, w.ke.stack_bytes};
 }

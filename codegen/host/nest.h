@@ -29,7 +29,6 @@ typedef struct KernelEmit {
     LLVMValueRef pack[4]; /* packed factors of a dot, used by one dot after another; of pack_size floats */
     int64_t pack_size[4];
     int64_t stack_bytes;
-    int pair_products; /* how many dots were multiplied in pairs of bf16 */
 } KernelEmit;
 
 typedef enum {

@@ -85,4 +85,18 @@ silent 'not wgmma'
 # a window with a border
 printf '    input x : f32[4, 16, 16, 32]\n    output y = conv2d(x, 64, 3) as c\n' | report sm_90a bf16
 says ' by wgmma |: by mma, not wgmma: the copy engine cannot fetch a factor: '
+
+# forms of the host, and what keeps a product from one
+arch='--triple x86_64-linux-gnu --arch x86-64-v4'
+printf '    input x : f32[4, 16, 16, 32]\n    output y = conv2d(x, 64, 3) as c\n' | report host none $arch
+says 'infer_contract_[0-9]+ .*, through a window, m.dsl'
+says '^    1 product through a window$'
+printf '    input x : f32[4, 16, 16, 32]\n    output y = conv2d(x, 32, 3, groups = 32) as c\n' | report host none $arch
+says '^    1 product channel by channel$'
+printf '    input x : f32[1, 512]\n    input w : f32[512, 512]\n    output y = x @ transpose(w)\n' | report host none $arch
+says '^    1 product as inner products$'
+linear f32 256 512 512 | report host none $arch
+says '^    1 product in blocks$'
+printf '    input x : f32[9, 40]\n    input w : f32[9, 40]\n    y[i] = sum[k] x[i, k] * w[i, k]\n    output y\n' | report host none $arch
+says '^    1 product by plain loops, not in blocks: an axis is of both factors and the result$'
 exit $bad

@@ -222,11 +222,11 @@ static bool ran_already(void *user, Arena *a, const Module *m) {
 /* Kernels that multiply pairs of bf16, as this processor may; the program runs all the same. */
 static bool counts_pairs(void *user, Arena *a, const Module *m) {
     Suite *s = user;
-    int *n = ARENA_ARRAY(a, int, m->kernels.n + 1), kernels = 0;
     char *why = NULL;
-    const HostOptions native = {0};
-    if (!host_pair_products(m, &native, n, &why)) fail_msg("%s", why);
-    for (int i = 0; i < m->kernels.n; i++) kernels += n[i] > 0;
+    const HostProducts *of = host_products(a, m, &(HostOptions){0}, &why);
+    int kernels = 0;
+    if (!of) fail_msg("%s", why);
+    for (int i = 0; i < m->kernels.n; i++) kernels += of[i].pairs > 0;
     s->pairs += kernels;
     s->pair_programs += kernels > 0;
     return false;
@@ -370,13 +370,14 @@ static bool has_pairs(void) {
     Module m = {.arena = a, .name = "m", .source = "test", .align = 64};
     const char *error = NULL;
     char *why = NULL;
-    int n = 0;
     Kernel *k = kernel_parse(a, text, &error);
     assert_null(error);
     vec_push(a, m.kernels, k);
-    if (!host_pair_products(&m, &(HostOptions){0}, &n, &why)) fail_msg("%s", why);
+    const HostProducts *of = host_products(a, &m, &(HostOptions){0}, &why);
+    if (!of) fail_msg("%s", why);
+    const bool pairs = of->pairs > 0;
     arena_free(a);
-    return n > 0;
+    return pairs;
 }
 
 static void check_pairs(const Suite *s) {

@@ -36,6 +36,15 @@ static void print_product(const ProductReport *r) {
     if (r->rows && r->used < 0.9) printf(" (%.0f%% used)", 100 * r->used);
 }
 
+/* ", in blocks", of each form once. */
+static void print_forms(const HostProducts *host) {
+    for (int i = 0; i < host->n; i++) {
+        bool before = false;
+        for (int k = 0; k < i; k++) before |= strcmp(host->of[k].form, host->of[i].form) == 0;
+        if (!before) printf(", %s", host->of[i].form);
+    }
+}
+
 /* What jacobian_gemm and fuse brought into a product's kernel. */
 static void print_merged(const Kernel *k) {
     if (k->members) printf(", %d products side by side", k->members);
@@ -44,7 +53,8 @@ static void print_merged(const Kernel *k) {
     if (k->slices) printf(", with %d sum%s over its tiles", k->slices, k->slices > 1 ? "s" : "");
 }
 
-static void print_entry(Arena *a, const Module *m, Entry e, const Target *t, const char *profile, const int *pairs) {
+static void print_entry(Arena *a, const Module *m, Entry e, const Target *t, const char *profile,
+                        const HostProducts *host) {
     const ModuleEntry *entry = &m->entry[e];
     double flops = 0, bytes = 0;
     printf("entry %s: %d launches\n", entry_name[e], entry->launches.n);
@@ -58,12 +68,14 @@ static void print_entry(Arena *a, const Module *m, Entry e, const Target *t, con
         const ProductReport product = product_report(k, t);
         flops += c.flops, bytes += moved;
         printf("  %-28s %-8s %10.3f %10.3f %10.2f  %s", k->name, phases[l->phase], c.flops * 1e-6, moved * 1e-6,
-               intensity, intensity < ridge_of(k, t, pairs && pairs[l->kernel]) ? "memory" : "compute");
+               intensity, intensity < ridge_of(k, t, host && host[l->kernel].pairs) ? "memory" : "compute");
         print_product(&product);
+        if (host) print_forms(&host[l->kernel]);
         print_merged(k);
         printf("%s%s\n", k->comment ? ", " : "", k->comment ? k->comment : "");
     }
-    product_notes(a, m, e, t, profile, pairs);
+    product_notes(a, m, e, t, profile, host);
+    if (host) product_forms(a, m, e, host);
     printf("  total %.3f MFLOP, %.3f MB, %.2f FLOP/B (ridge of %s: %.0f)\n", flops * 1e-6, bytes * 1e-6,
            bytes > 0 ? flops / bytes : 0, t->name, target_ridge(t));
 }
@@ -99,16 +111,15 @@ static void print_memory(Arena *a, const Module *m, Entry e) {
     printf("  peak %lld\n", (long long)(m->param_bytes + m->state_bytes + grads + x->arena_bytes));
 }
 
-/* By kernel, products in pairs of bf16; NULL: not on this target, or not known. *ok is false: no such CPU, said. */
-static const int *pairs_of(Arena *a, const Module *m, const Options *o, const Target *t, bool *ok) {
-    const HostOptions host = {.triple = o->triple, .cpu = o->arch};
-    int *n = ARENA_ARRAY(a, int, m->kernels.n + 1);
+/* By kernel; NULL: not on this target, or not known. *ok is false: no such CPU, said. */
+static const HostProducts *products_of(Arena *a, const Module *m, const Options *o, const Target *t, bool *ok) {
+    const HostOptions options = {.triple = o->triple, .cpu = o->arch};
     char *error = NULL;
-    const bool known = t->device->is_cpu && host_pair_products(m, &host, n, &error);
+    const HostProducts *of = t->device->is_cpu ? host_products(a, m, &options, &error) : NULL;
     if (error) fprintf(stderr, "fusec: error: %s\n", error);
     *ok = !error;
     free(error);
-    return known ? n : NULL;
+    return of;
 }
 
 int command_report(const Options *o) {
@@ -123,7 +134,7 @@ int command_report(const Options *o) {
     }
     bool ok = true;
     if (session_open(&s, a, o)) m = session_compile(&s, o, t);
-    const int *pairs = m ? pairs_of(a, m, o, t, &ok) : NULL;
+    const HostProducts *host = m ? products_of(a, m, o, t, &ok) : NULL;
     if (m && ok) {
         printf("model %s for %s\n", m->name, t->name);
         print_tensors(a, "parameters", m->params.at, m->params.n);
@@ -131,7 +142,7 @@ int command_report(const Options *o) {
         print_tensors(a, "inputs", m->inputs.at, m->inputs.n);
         print_tensors(a, "outputs", m->outputs.at, m->outputs.n);
         for (int e = ENTRY_INFER; e <= ENTRY_STEP; e++)
-            if (m->entry[e].present) print_entry(a, m, (Entry)e, t, o->profile, pairs);
+            if (m->entry[e].present) print_entry(a, m, (Entry)e, t, o->profile, host);
         for (int e = ENTRY_INFER; e <= ENTRY_STEP; e++)
             if (m->entry[e].present) print_memory(a, m, (Entry)e);
     }

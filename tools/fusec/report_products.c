@@ -99,7 +99,7 @@ static const Target *faster_target(Arena *a, const Target *t) {
     return own && own->has_wgmma && !t->has_wgmma ? own : NULL;
 }
 
-void product_notes(Arena *a, const Module *m, Entry e, const Target *t, const char *profile, const int *pairs) {
+void product_notes(Arena *a, const Module *m, Entry e, const Target *t, const char *profile, const HostProducts *host) {
     const ModuleEntry *entry = &m->entry[e];
     bool *seen = ARENA_ARRAY(a, bool, m->kernels.n + 1);
     int wide = 0, tiled = 0, measured = 0, widened = 0, paired = 0;
@@ -108,8 +108,8 @@ void product_notes(Arena *a, const Module *m, Entry e, const Target *t, const ch
         const ProductReport r = product_report(m->kernels.at[kernel], t);
         wide += r.by && !r.low;
         tiled += r.rows > 0;
-        widened += widens(a, m->kernels.at[kernel], t, pairs ? pairs[kernel] : 0);
-        paired += pairs && pairs[kernel] > 0;
+        widened += widens(a, m->kernels.at[kernel], t, host ? host[kernel].pairs : 0);
+        paired += host && host[kernel].pairs > 0;
         measured += r.measured;
         if (!seen[kernel]) note_product(a, m->kernels.at[kernel], t);
         seen[kernel] = true;
@@ -126,4 +126,39 @@ void product_notes(Arena *a, const Module *m, Entry e, const Target *t, const ch
         printf(
             "    %d launches multiply f16, bf16 or tf32 as f32, after conversion: here low precision saves no time\n",
             widened);
+}
+
+/* ---- forms ------------------------------------------------------------------------------------------------------- */
+static bool same_form(const HostProduct *x, const HostProduct *y) {
+    bool same = x->form == y->form && x->n_why == y->n_why;
+    for (int i = 0; i < x->n_why && same; i++) same = strcmp(x->why[i], y->why[i]) == 0;
+    return same;
+}
+
+typedef struct FormCount {
+    HostProduct like;
+    int n;
+} FormCount;
+
+void product_forms(Arena *a, const Module *m, Entry e, const HostProducts *host) {
+    const ModuleEntry *entry = &m->entry[e];
+    bool *seen = ARENA_ARRAY(a, bool, m->kernels.n + 1);
+    VEC(FormCount) counts = {0};
+    for (int i = 0; i < entry->launches.n; i++) {
+        const int kernel = entry->launches.at[i].kernel;
+        for (int p = 0; p < host[kernel].n && !seen[kernel]; p++) {
+            const HostProduct *x = &host[kernel].of[p];
+            int at = 0;
+            while (at < counts.n && !same_form(&counts.at[at].like, x)) at++;
+            if (at == counts.n) vec_push(a, counts, ((FormCount){.like = *x}));
+            counts.at[at].n++;
+        }
+        seen[kernel] = true;
+    }
+    for (int i = 0; i < counts.n; i++) {
+        const HostProduct *x = &counts.at[i].like;
+        printf("    %d product%s %s", counts.at[i].n, counts.at[i].n > 1 ? "s" : "", x->form);
+        for (int w = 0; w < x->n_why; w++) printf("%s not %s: %s", w ? ";" : ",", x->before[w], x->why[w]);
+        putchar('\n');
+    }
 }

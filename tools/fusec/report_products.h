@@ -1,6 +1,7 @@
 /* What fusec report says of matrix products. */
 #ifndef FUSEC_TOOLS_REPORT_PRODUCTS_H
 #define FUSEC_TOOLS_REPORT_PRODUCTS_H
+#include "codegen/host/host.h"
 #include "ir/module.h"
 #include "ir/target.h"
 
@@ -14,8 +15,11 @@ typedef struct ProductReport {
 } ProductReport;
 ProductReport product_report(const Kernel *k, const Target *t);
 
-/* A line for every reason why a product of the entry is slower than the target's best.  `profile`: its file, or NULL;
- * pairs: by kernel, products that the host multiplies in pairs of bf16; NULL: none. */
-void product_notes(Arena *a, const Module *m, Entry e, const Target *t, const char *profile, const int *pairs);
+/* A line for every reason why a product of the entry is slower than the target's best.  `profile`: its file, or NULL; host: by
+ * kernel, the products that the host makes; NULL: none. */
+void product_notes(Arena *a, const Module *m, Entry e, const Target *t, const char *profile, const HostProducts *host);
+
+/* The forms of the entry's products, how many have each, and why those that stand before it do not fit. */
+void product_forms(Arena *a, const Module *m, Entry e, const HostProducts *host);
 
 #endif

@@ -1,0 +1,56 @@
+/* How a product of tiles is made: decided once, before its code is, from the Tile IR and the machine alone. */
+#ifndef FUSEC_CODEGEN_HOST_FORMS_H
+#define FUSEC_CODEGEN_HOST_FORMS_H
+#include "codegen/host/kernel.h"
+
+typedef enum HostForm {
+#define FORM(e, text, plan, emit) FORM_##e,
+#include "codegen/host/forms.def"
+#undef FORM
+    N_HOST_FORMS
+} HostForm;
+
+typedef struct FormPlan {
+    KernelEmit *ke;
+    const HostMachine *machine;
+    const Inst *dot;
+    int storage; /* of C */
+    HostForm form;
+    void *of_form; /* what the form has found out */
+    bool pairs;    /* multiplies pairs of bf16, unconverted */
+    bool starts;   /* its code can begin from zero */
+    bool whole;    /* all sums are made at once, and only lanes that exist are written */
+    bool exact;    /* else: only lanes that exist can be written, if C has no axes but `rows` (-1: none) and `columns` */
+    int rows, columns;
+    const char *why[N_HOST_FORMS]; /* why forms in front of `form` do not fit; NULL: the product is not of their kind */
+} FormPlan;
+
+FormPlan *form_choose(KernelEmit *ke, const Inst *dot, int storage, const HostMachine *m);
+void form_emit(const FormPlan *p, const DotResult *to, const Inst *store);
+
+/* The products of a kernel, in the order of its text: their plans.  No code is made. */
+int form_products(Arena *a, const Kernel *k, const HostMachine *m, FormPlan ***of);
+const char *host_form_text(HostForm f);
+
+/* ---- for the forms ---- */
+/* Notes why the form at hand does not fit a product of its kind; false. */
+bool form_refuse(FormPlan *p, const char *why);
+/* No loop of the kernel goes over an axis that it sums. */
+bool form_sums_at_once(const FormPlan *p);
+
+static inline const Storage *form_storage(const FormPlan *p) { return &p->ke->v->storage.at[p->storage]; }
+
+/* The roles of the axes of a matrix product: rows are X's and C's, columns Y's and C's trailing ones, sums of both factors. */
+typedef struct MatrixRoles {
+    int x, y; /* values */
+    TileType rows, columns, over;
+} MatrixRoles;
+const char *form_matrix_roles(const FormPlan *p, MatrixRoles *r); /* NULL, or why there are none */
+
+#define FORM(e, text, plan, emit)                                                                                      \
+    bool plan(FormPlan *p);                                                                                            \
+    void emit(const FormPlan *p, const DotResult *to, const Inst *store);
+#include "codegen/host/forms.def"
+#undef FORM
+
+#endif
