@@ -140,7 +140,23 @@ typedef enum {
     TI_YIELD    /* ends a body */
 } TileOp;
 typedef enum { SPACE_REGISTER, SPACE_LOCAL, SPACE_SHARED } Space;
-typedef enum { BY_NONE, BY_THREADS, BY_ASYNC, BY_TMA, BY_MMA, BY_WGMMA } By;
+/* Who does it: on a GPU threads, the copy engine, matrix instructions; on a processor a form of codegen/host/forms.def. */
+typedef enum {
+    BY_NONE, /* the back end decides */
+    BY_THREADS,
+    BY_ASYNC,
+    BY_TMA,
+    BY_MMA,
+    BY_WGMMA,
+    BY_WINDOW,
+    BY_CHANNELS,
+    BY_INNER,
+    BY_BLOCKS,
+    BY_LOOPS,
+    N_BY
+} By;
+extern const char *const by_name[N_BY]; /* in text */
+static inline bool by_is_host_form(By b) { return b >= BY_WINDOW && b <= BY_LOOPS; }
 enum { NO_AXIS = 0, MAX_AHEAD = 16 }; /* of Inst.minor; of Inst.ahead */
 
 typedef struct TileType {

@@ -55,11 +55,9 @@ static bool load(Parser *p, Inst *i) {
 
 /* by threads 16, by tma multicast: one of the ways that `allowed` (bits) names. */
 static bool by(Parser *p, Inst *i, unsigned allowed) {
-    static const char *const name[] = {[BY_THREADS] = "threads", [BY_ASYNC] = "async", [BY_TMA] = "tma", [BY_MMA] = "mma",
-                                       [BY_WGMMA] = "wgmma"};
     if (!text_accept(p, "by")) return true;
-    for (int b = BY_THREADS; b <= BY_WGMMA && i->by == BY_NONE; b++)
-        if (allowed >> b & 1 && text_accept(p, name[b])) i->by = (By)b;
+    for (int b = BY_NONE + 1; b < N_BY && i->by == BY_NONE; b++)
+        if (allowed >> b & 1 && text_accept(p, by_name[b])) i->by = (By)b;
     if (i->by == BY_NONE) return text_fail(p, "this instruction is not done by that");
     if (i->by == BY_TMA && i->kind == TI_STAGE) i->multicast = text_accept(p, "multicast");
     return (i->by != BY_THREADS && i->by != BY_ASYNC) || text_small(p, 1, 16, &i->bytes);
@@ -117,7 +115,8 @@ static bool operation(Parser *p, Inst *i) {
     if (!text_values(p, &in)) return false;
     set_in(i, &in);
     if (i->kind == TI_ELEMENT) return true;
-    return over(p, i) && (i->kind != TI_DOT || by(p, i, 1u << BY_MMA | 1u << BY_WGMMA));
+    const unsigned host = (1u << (BY_LOOPS + 1)) - (1u << BY_WINDOW);
+    return over(p, i) && (i->kind != TI_DOT || by(p, i, 1u << BY_MMA | 1u << BY_WGMMA | host));
 }
 
 static bool index_value_inst(Parser *p, Inst *i) {

@@ -209,10 +209,8 @@ static void print_load(Printer *p, const Inst *i) {
 }
 
 static void print_by(Printer *p, const Inst *i) {
-    static const char *const name[] = {[BY_NONE] = "", [BY_THREADS] = "threads", [BY_ASYNC] = "async",
-                                       [BY_TMA] = "tma", [BY_MMA] = "mma", [BY_WGMMA] = "wgmma"};
     if (i->by == BY_NONE) return;
-    fprintf(p->f, " by %s", i->by > BY_NONE && i->by <= BY_WGMMA ? name[i->by] : "?");
+    fprintf(p->f, " by %s", i->by > BY_NONE && i->by < N_BY ? by_name[i->by] : "?");
     if (i->by == BY_THREADS || i->by == BY_ASYNC) fprintf(p->f, " %d", i->bytes);
     if (i->multicast) fputs(" multicast", p->f);
 }

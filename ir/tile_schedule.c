@@ -229,6 +229,7 @@ static bool check_dot(Check *c, const Inst *i) {
     const MatrixForm *f = matrix_form(i->by);
     MatrixAxes x;
     if (i->by == BY_NONE) return true;
+    if (by_is_host_form(i->by)) return !c->k->threads || refuse(c, "%%%d has a form of processors, and threads", i->result);
     if (!f) return refuse(c, "%%%d is summed by what does not sum", i->result);
     if (!matrix_axes(c->k, i, &x) || x.row < 0 || x.col < 0)
         return refuse(c, "%%%d is no product of two matrices", i->result);

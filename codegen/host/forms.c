@@ -11,6 +11,10 @@ static const struct {
 #undef FORM
 };
 
+#define FORM(e, text, plan, emit) _Static_assert((int)BY_##e == BY_WINDOW + FORM_##e, "By has the forms in their order");
+#include "codegen/host/forms.def"
+#undef FORM
+
 const char *host_form_text(HostForm f) { return form[f].text; }
 
 bool form_refuse(FormPlan *p, const char *why) {
@@ -29,8 +33,21 @@ bool form_sums_at_once(const FormPlan *p) {
 FormPlan *form_choose(KernelEmit *ke, const Inst *dot, int storage, const HostMachine *m) {
     FormPlan *p = arena_alloc(ke->arena, sizeof *p);
     *p = (FormPlan){.ke = ke, .dot = dot, .storage = storage, .machine = m};
+    if (by_is_host_form(dot->by)) {
+        p->form = (HostForm)(dot->by - BY_WINDOW);
+        return form[p->form].plan(p) ? p : NULL;
+    }
     while (!form[p->form].plan(p)) p->form++;
     return p;
+}
+
+unsigned form_fits(KernelEmit *ke, const Inst *dot, int storage, const HostMachine *m) {
+    unsigned bits = 0;
+    for (int f = 0; f < N_HOST_FORMS; f++) {
+        FormPlan p = {.ke = ke, .dot = dot, .storage = storage, .machine = m, .form = (HostForm)f};
+        if (form[f].plan(&p)) bits |= 1u << form_by(p.form);
+    }
+    return bits;
 }
 
 void form_emit(const FormPlan *p, const DotResult *to, const Inst *store) { form[p->form].emit(p, to, store); }
@@ -87,24 +104,35 @@ typedef struct Products {
     KernelEmit *ke;
     const HostMachine *machine;
     VEC(FormPlan *) plans;
+    bool writes;
 } Products;
 
 static void find_products(Products *f, const Block *b) {
     for (int n = 0; n < b->n; n++) {
-        const Inst *i = b->at[n];
-        if (i->kind == TI_DOT)
-            vec_push(f->ke->arena, f->plans, form_choose(f->ke, i, f->ke->v->value[i->result].storage, f->machine));
+        Inst *i = b->at[n];
         find_products(f, &i->body);
+        if (i->kind != TI_DOT) continue;
+        if (f->writes) i->by = BY_NONE;
+        FormPlan *p = form_choose(f->ke, i, f->ke->v->value[i->result].storage, f->machine);
+        if (f->writes) i->by = form_by(p->form);
+        vec_push(f->ke->arena, f->plans, p);
     }
 }
 
-int form_products(Arena *a, const Kernel *k, const HostMachine *m, FormPlan ***of) {
-    Values *v = arena_alloc(a, sizeof *v);
-    KernelEmit *ke = arena_alloc(a, sizeof *ke);
+static Products products(Arena *a, const Kernel *k, const HostMachine *m, bool writes) {
+    Values *v = ARENA_NEW(a, Values);
+    KernelEmit *ke = ARENA_NEW(a, KernelEmit);
     *ke = (KernelEmit){.k = k, .v = v, .arena = a, .masks = m->masks};
     values_plan(v, a, k, m->vector);
-    Products f = {.ke = ke, .machine = m};
+    Products f = {.ke = ke, .machine = m, .writes = writes};
     find_products(&f, &k->body);
+    return f;
+}
+
+int form_products(Arena *a, const Kernel *k, const HostMachine *m, FormPlan ***of) {
+    const Products f = products(a, k, m, false);
     *of = f.plans.at;
     return f.plans.n;
 }
+
+void form_schedule(Arena *a, Kernel *k, const HostMachine *m) { products(a, k, m, true); }

@@ -25,11 +25,17 @@ typedef struct FormPlan {
     const char *why[N_HOST_FORMS]; /* why forms in front of `form` do not fit; NULL: the product is not of their kind */
 } FormPlan;
 
+/* The form that the dot is `by`, or else the first that fits; NULL: that form does not fit. */
 FormPlan *form_choose(KernelEmit *ke, const Inst *dot, int storage, const HostMachine *m);
 void form_emit(const FormPlan *p, const DotResult *to, const Inst *store);
 
-/* The products of a kernel, in the order of its text: their plans.  No code is made. */
+/* The products of a kernel, in the order of its text: a plan for each, NULL as above.  No code is made. */
 int form_products(Arena *a, const Kernel *k, const HostMachine *m, FormPlan ***of);
+/* Writes into each dot by which form it is made. */
+void form_schedule(Arena *a, Kernel *k, const HostMachine *m);
+/* Bit By: the forms that fit, in whatever order they stand. */
+unsigned form_fits(KernelEmit *ke, const Inst *dot, int storage, const HostMachine *m);
+static inline By form_by(HostForm f) { return (By)(BY_WINDOW + (int)f); }
 const char *host_form_text(HostForm f);
 
 /* ---- for the forms ---- */

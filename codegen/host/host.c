@@ -46,8 +46,13 @@ static bool emit_kernel(Build *b, const Module *m, const Kernel *k, const HostMa
     Arena *a = arena_new();
     *out = host_emit_kernel(&b->e, a, k, arena_printf(a, "%s.%s", m->name, k->name), machine);
     arena_free(a);
-    if (out->stack_bytes <= MAX_STACK_BYTES) return true;
     char text[256];
+    if (out->no) {
+        snprintf(text, sizeof text, "kernel %.100s: %%%d is no product by %s", k->name, out->no->result, by_name[out->no->by]);
+        *error = memory_strdup(text);
+        return false;
+    }
+    if (out->stack_bytes <= MAX_STACK_BYTES) return true;
     snprintf(text, sizeof text, "kernel %.100s: its tiles take %lld bytes of stack; at most %d are allowed", k->name,
              (long long)out->stack_bytes, MAX_STACK_BYTES);
     *error = memory_strdup(text);
@@ -112,6 +117,7 @@ bool host_emit_ir_text(const Module *m, const HostOptions *o, char **text, char 
 
 static HostProduct product_of(const FormPlan *p) {
     HostProduct x = {.form = host_form_text(p->form), .pairs = p->pairs};
+    x.fits = form_fits(p->ke, p->dot, p->storage, p->machine);
     _Static_assert(N_HOST_FORMS <= sizeof x.why / sizeof *x.why, "a reason for each form");
     for (int f = 0; f < (int)p->form; f++) {
         if (!p->why[f]) continue;
@@ -131,13 +137,24 @@ HostProducts *host_products(Arena *a, const Module *m, const HostOptions *o, cha
         HostProducts *p = &products[i];
         p->n = form_products(a, m->kernels.at[i], &machine, &plan);
         p->of = ARENA_ARRAY(a, HostProduct, p->n + 1);
-        for (int k = 0; k < p->n; k++) {
+        for (int k = 0; k < p->n && plan[k]; k++) {
             p->of[k] = product_of(plan[k]);
             p->pairs += plan[k]->pairs;
         }
     }
     LLVMDisposeTargetMachine(t);
     return products;
+}
+
+bool host_schedule(Module *m, const HostOptions *o, char **error) {
+    LLVMTargetMachineRef t = machine_new(o->triple, o->cpu, o->features, error);
+    if (!t) return false;
+    const HostMachine machine = describe(t);
+    Arena *a = arena_new();
+    for (int i = 0; i < m->kernels.n; i++) form_schedule(a, m->kernels.at[i], &machine);
+    arena_free(a);
+    LLVMDisposeTargetMachine(t);
+    return true;
 }
 
 void host_llvm_version(char *text, size_t n) {

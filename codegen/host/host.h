@@ -37,6 +37,7 @@ bool host_emit_ir_text(const Module *m, const HostOptions *o, char **text, char 
 typedef struct HostProduct {
     const char *form; /* "in blocks" */
     bool pairs;       /* factors of bf16 are multiplied in pairs, not converted */
+    unsigned fits;    /* bit By (ir/tile.h): all forms that fit */
     int n_why;        /* why forms before it in the table do not fit a product of their kind */
     const char *before[8], *why[8];
 } HostProduct;
@@ -49,6 +50,10 @@ typedef struct HostProducts {
 /* The products of each kernel, in the order of its text, in a: an array over m->kernels.  NULL: no such processor, *error is
  * a message to be freed. */
 HostProducts *host_products(Arena *a, const Module *m, const HostOptions *o, char **error);
+
+/* Writes into the Tile IR what the back end decides for this processor: of each dot, by which form it is made.  false: no such
+ * processor, *error is a message to be freed. */
+bool host_schedule(Module *m, const HostOptions *o, char **error);
 
 /* "19.1.7": the LLVM that makes the code; its version decides the exact text of PTX and objects. */
 void host_llvm_version(char *text, size_t n);

@@ -141,10 +141,19 @@ static bool used_once(const KernelWalk *w, int value) {
     return n == 1;
 }
 
-static const FormPlan *plan_of(KernelWalk *w, const Inst *dot) {
-    FormPlan **p = &w->plan[dot->result];
-    if (!*p) *p = form_choose(&w->ke, dot, w->ke.v->value[dot->result].storage, w->machine);
-    return *p;
+static const FormPlan *plan_of(const KernelWalk *w, const Inst *dot) { return w->plan[dot->result]; }
+
+/* The plans of all dots; *no is one whose form does not fit. */
+static bool plan_dots(KernelWalk *w, const Block *b, const Inst **no) {
+    for (int n = 0; n < b->n; n++) {
+        const Inst *i = b->at[n];
+        if (!plan_dots(w, &i->body, no)) return false;
+        if (i->kind != TI_DOT) continue;
+        *no = i;
+        w->plan[i->result] = form_choose(&w->ke, i, w->ke.v->value[i->result].storage, w->machine);
+        if (!w->plan[i->result]) return false;
+    }
+    return true;
 }
 
 static bool dot_sums(const Inst *dot, int axis) {
@@ -404,20 +413,22 @@ static void walk_programs(KernelWalk *w) {
 }
 
 HostKernel host_emit_kernel(const Emit *e, Arena *a, const Kernel *k, const char *name, const HostMachine *m) {
+    const Inst *no;
     Values v;
     values_plan(&v, a, k, m->vector);
     KernelWalk w = {.machine = m, .group = -1, .ke = {.e = e, .k = k, .v = &v, .arena = a, .masks = m->masks}};
+    w.plan = ARENA_ARRAY(a, FormPlan *, k->types.n + 1);
+    if (!plan_dots(&w, &k->body, &no)) return (HostKernel){.no = no};
     LLVMTypeRef params[4] = {e->ptr, e->ptr, e->i64, e->i64};
     w.ke.fn = LLVMAddFunction(e->module, name, LLVMFunctionType(e->none, params, 4, false));
     w.ke.entry = emit_block(e, w.ke.fn, "entry");
     LLVMBasicBlockRef start = emit_block(e, w.ke.fn, "start");
     LLVMPositionBuilderAtEnd(e->b, start);
     load_arguments(&w);
-    w.plan = ARENA_ARRAY(a, FormPlan *, k->types.n + 1);
     walk_programs(&w);
     LLVMPositionBuilderAtEnd(e->b, w.ke.entry);
     LLVMBuildBr(e->b, start);
     emit_fn_attribute(e, w.ke.fn, "nounwind");
     LLVMSetLinkage(w.ke.fn, LLVMInternalLinkage);
-    return (HostKernel){w.ke.fn, w.ke.stack_bytes};
+    return (HostKernel){.fn = w.ke.fn, .stack_bytes = w.ke.stack_bytes};
 }

@@ -14,6 +14,7 @@ typedef struct HostMachine {
 typedef struct HostKernel {
     LLVMValueRef fn;     /* a local function */
     int64_t stack_bytes; /* what its tiles take */
+    const Inst *no;      /* no function: the form that this dot is `by` does not fit it */
 } HostKernel;
 HostKernel host_emit_kernel(const Emit *e, Arena *a, const Kernel *k, const char *name, const HostMachine *m);
 

@@ -13,9 +13,14 @@ llvm=$("$FUSEC" --version | sed -n 's/.*LLVM //p')
 [ -z "${UPDATE:-}" ] || echo "$llvm" >"$golden/llvm"
 theirs=$(cat "$golden/llvm")
 
+kind() { # TARGET: options; the host's Tile IR is for a processor
+    echo "--target=$1"
+    [ "$1" != host ] || echo "--triple=x86_64-pc-linux-gnu --arch=x86-64-v4"
+}
+
 tile() { # PROGRAM TARGET [PRECISION]
     awk -v p="${3:-}" '{ print } p && /^model .*{/ { print "    precision " p }' "$1" >x.dsl
-    "$FUSEC" x.dsl --target="$2" -o x.tile 2>log || fail "$1 as Tile IR for $2: $(cat log)"
+    "$FUSEC" x.dsl $(kind "$2") -o x.tile 2>log || fail "$1 as Tile IR for $2: $(cat log)"
     awk -v what="$2${3:+ in $3}" '/^kernel/ { kernels++ } /^ *(%[0-9]+ =|store)/ { made++ }
         END { printf "%s: %d kernels, %d instructions, ", what, kernels, made }' x.tile
     cksum <x.tile | cut -d' ' -f1
@@ -87,7 +92,7 @@ done
 tiles_of() {
     printf '%s' "$1"
     for target in host c99 sm_90a; do
-        "$FUSEC" "$1" --target=$target -o x.tile 2>log || fail "$1 as Tile IR for $target: $(cat log)"
+        "$FUSEC" "$1" $(kind $target) -o x.tile 2>log || fail "$1 as Tile IR for $target: $(cat log)"
         printf ' %s' "$(cksum <x.tile | cut -d' ' -f1)"
     done
     echo

@@ -2,7 +2,8 @@
  * both gradients, on every kind of processor that this machine has, in one piece and by two threads, every tensor
  * between guard pages; and on NEON, run by an emulator.  Judged by the formula itself (tests/support/form.h).  Programs
  * run as checked code too (tests/support/checked.h), which must make the same numbers: every EVERY_CHECKED-th, or all if
- * a COUNT is given.
+ * a COUNT is given.  Of every EVERY_FORCED-th program each product is made by each form of codegen/host/forms.def that fits
+ * it, not by the first alone.
  *
  *   test_forms [--stop] [COUNT [SEED [FAMILY]]]   at least so many results compared; forms of one family (form_draw.c);
  *                                                 --stop: until the first program that is wrong, not made small
@@ -34,6 +35,7 @@ enum {
     MANY_EVERY = 10,
     EVERY_NEON = 4, /* of the programs */
     EVERY_CHECKED = 4,
+    EVERY_FORCED = 8, /* 2 with a COUNT */
     PATIENCE = 120, /* seconds for a program */
     SHRUNK = 20,    /* of many wrong ones the first few are made small */
 };
@@ -70,7 +72,7 @@ typedef struct Batch {
     Form form[BATCH];
     int n;
     FormSetting setting;
-    bool on_neon, is_checked;
+    bool on_neon, is_checked, is_forced;
 } Batch;
 
 /* ---- memory ---------------------------------------------------------------------------------------------------- */
@@ -150,7 +152,7 @@ static void judge_all(const Batch *b, const Module *m, const Data *d, const char
 }
 
 /* ---- one program on this machine --------------------------------------------------------------------------------- */
-static const Module *compile(Arena *a, const Batch *b, Placing placing) {
+static Module *compile(Arena *a, const Batch *b, Placing placing) {
     PassContext c = test_context(a, "host");
     Target t = *c.target;
     Graph *g[ENTRY_COUNT] = {NULL}, *one[ENTRY_COUNT] = {NULL};
@@ -253,13 +255,44 @@ static void run_neon(Arena *a, const Batch *b) {
     judge_all(b, m, &d, "NEON", true);
 }
 
+/* ---- every form -------------------------------------------------------------------------------------------------- */
+/* The products of the block that are in turn: by the form if it fits, else by what the back end chooses; how many of them
+ * change. */
+static int force(const Block *b, const HostProduct **product, By form) {
+    int changed = 0;
+    for (int i = 0; i < b->n; i++) {
+        changed += force(&b->at[i]->body, product, form);
+        if (b->at[i]->kind != TI_DOT) continue;
+        const bool fits = (*product)++->fits >> form & 1;
+        b->at[i]->by = fits ? form : BY_NONE;
+        changed += fits;
+    }
+    return changed;
+}
+
+static void run_forced(Arena *a, const Batch *b, Module *m, const Machine *machine) {
+    char *why = NULL;
+    const HostProducts *of = host_products(a, m, &machine->options, &why);
+    if (!of) fail_msg("%s", why);
+    for (By form = BY_WINDOW; form <= BY_LOOPS; form++) {
+        int changed = 0;
+        for (int k = 0; k < m->kernels.n; k++) {
+            const HostProduct *first = of[k].of;
+            changed += force(&m->kernels.at[k]->body, &first, form);
+        }
+        if (changed) run_here(a, b, m, &(Machine){by_name[form], machine->options, true, false});
+    }
+}
+
 /* ---- programs ---------------------------------------------------------------------------------------------------- */
 static void run_batch(const Batch *b) {
     Arena *a = arena_new();
-    const Module *m = compile(a, b, b->setting.placing);
+    Module *m = compile(a, b, b->setting.placing);
     for (int i = 0; i < MACHINES; i++)
         if (machines[i].here && (b->setting.precision || !machines[i].is_for_low)) run_here(a, b, m, &machines[i]);
     if (b->on_neon) run_neon(a, b);
+    for (int i = 0; i < MACHINES && b->is_forced; i++)
+        if (machines[i].here && i != 1) run_forced(a, b, m, &machines[i]);
     arena_free(a);
 }
 
@@ -330,6 +363,7 @@ static Batch draw(TestRandom *r, int number) {
     static const char *const precisions[] = {NULL, NULL, NULL, "bf16", "bf16", "f16", "tf32"};
     Batch b = {.n = BATCH,
                .on_neon = have_neon && number % EVERY_NEON == 0,
+               .is_forced = number % (all_checked ? 2 : EVERY_FORCED) == 1,
                .is_checked = all_checked || number % EVERY_CHECKED == 0};
     b.setting = (FormSetting){.train = test_below(r, 3) == 0, .placing = test_below(r, 3) ? PLACING_HIGH : PLACING_LOW};
     if (test_below(r, 3) == 0) b.setting.max_tile = 64 << test_below(r, 6);

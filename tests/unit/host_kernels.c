@@ -7,6 +7,7 @@
 #include <stdint.h>
 #include <cmocka.h>
 #include "codegen/host/host.h"
+#include "ir/tile_schedule.h"
 #include "tests/support/kernel_case.h"
 #include <math.h>
 #include <stdio.h>
@@ -594,6 +595,32 @@ static void named_processors(void **state) {
     arena_free(a);
 }
 
+/* A dot is made by the form that it says, or refused. */
+static void products_by_the_form_said(void **state) {
+    (void)state;
+    for (By form = BY_WINDOW; form <= BY_LOOPS; form++) {
+        const bool fits = form == BY_BLOCKS || form == BY_LOOPS;
+        Arena *a = arena_new();
+        char *text = arena_printf(a, "kernel @said(%%x: f32[20,30], %%y: f32[30,32], %%z: f32[20,32] out)\n"
+                                     "  span i in 0..20 step 20\n  span j in 0..32 step 32\n  span k in 0..30 step 30\n"
+                                     "  %%0 = load %%x[i, k] : f32[i:20,k:30]\n  %%1 = load %%y[k, j] : f32[j:32,k:30]\n"
+                                     "  %%2 = full 0 : f32[i:20,j:32]\n"
+                                     "  %%3 = dot %%0, %%1, %%2 over k by %s : f32[i:20,j:32]\n  store %%z[i, j], %%3\n",
+                                  by_name[form]), *why = NULL;
+        Kernel *k = parse_kernel(a, text);
+        if (fits) check(text);
+        const Module m = module_of(a, k);
+        HostJit *j = host_jit(&m, NULL, &why);
+        assert_int_equal(j != NULL, fits);
+        if (!fits) assert_string_equal(why, arena_printf(a, "kernel said: %%3 is no product by %s", by_name[form]));
+        k->threads = 32;
+        assert_non_null(kernel_check_schedule(a, k));
+        host_jit_free(j);
+        free(why);
+        arena_free(a);
+    }
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(each_tile_golden_runs),
@@ -618,6 +645,7 @@ int main(void) {
         cmocka_unit_test(adam_in_place),
         cmocka_unit_test(masks_strides_quotients),
         cmocka_unit_test(named_processors),
+        cmocka_unit_test(products_by_the_form_said),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

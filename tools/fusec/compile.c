@@ -79,7 +79,6 @@ static const char *print_kernels(FILE *f, Compile *c) {
     }
     return NULL;
 }
-static bool emit_tile(Compile *c) { return add_text(c, c->o->output, print_kernels); }
 
 /* A message of a back end, to be freed. */
 static bool back_end_failed(const Compile *c, char *why) {
@@ -89,6 +88,14 @@ static bool back_end_failed(const Compile *c, char *why) {
 }
 
 static HostOptions host_options(const Options *o) { return (HostOptions){.triple = o->triple, .cpu = o->arch}; }
+
+/* With what the host's back end decides for the processor. */
+static bool emit_tile(Compile *c) {
+    const HostOptions ho = host_options(c->o);
+    char *why = NULL;
+    if (c->target->device->is_cpu && !host_schedule(c->m, &ho, &why)) return back_end_failed(c, why);
+    return add_text(c, c->o->output, print_kernels);
+}
 
 static bool emit_ll(Compile *c) {
     const HostOptions ho = host_options(c->o);
@@ -190,7 +197,7 @@ static const Form *find_form(const char *path) {
 }
 
 static const Target *form_target(const Options *o, const Form *form) {
-    const Target *t = target_asked(o, form->target, form->emit == emit_object || form->emit == emit_ll);
+    const Target *t = target_asked(o, form->target, form->emit == emit_object || form->emit == emit_ll || form->emit == emit_tile);
     if (!t) return NULL;
     if (t->device->is_gpu ? form->gpu : t->device->is_cpu ? form->host : form->c99) return t;
     fprintf(stderr, "fusec: a %s file is not made for target %s: -o FILE%s is, or --target %s\n", form->suffix, t->name,

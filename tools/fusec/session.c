@@ -90,8 +90,9 @@ static bool is_gpu(const Target *t) { return t && t->device->is_gpu; }
 
 /* --arch is a GPU's architecture, or for machine code of the host a CPU, which the back end looks up. */
 static bool arch_fits(const Options *o, const Target *t, bool machine_code) {
-    if (!o->arch || !strcmp(o->arch, t->name) || (t->device->is_cpu && machine_code)) return true;
-    if (is_gpu(target_find(o->arch)))
+    const bool of_gpu = o->arch && is_gpu(target_find(o->arch));
+    if (!o->arch || !strcmp(o->arch, t->name) || (t->device->is_cpu && machine_code && !of_gpu)) return true;
+    if (of_gpu)
         fprintf(stderr, "fusec: --arch %s and --target %s differ: leave one out\n", o->arch, t->name);
     else if (is_gpu(t))
         fprintf(stderr, "fusec: --arch %s: for a GPU it is sm_80, sm_90 or sm_90a\n", o->arch);
