@@ -1,15 +1,14 @@
 #include "codegen/host/channel_micro.h"
-#include "codegen/host/running.h"
+#include "codegen/host/micro_block.h"
 #include <stdio.h>
 
 typedef struct Micro {
-    const Emit *e;
-    LLVMValueRef fn;
-    LLVMTypeRef vector;
+    MicroBlock *block; /* of one vector for each row of both sides */
     const ChannelShape *s;
     LLVMValueRef channel;
-    LLVMValueRef acc[CHANNEL_MOST_ROWS]; /* memory that LLVM turns into registers */
 } Micro;
+
+static LLVMValueRef param(const Micro *m, unsigned i) { return LLVMGetParam(m->block->fn, i); }
 
 /* What changes from round to round. */
 typedef struct Round {
@@ -23,15 +22,11 @@ static LLVMValueRef moved(const Emit *e, LLVMValueRef p, int64_t offset) {
     return LLVMBuildGEP2(e->b, e->f32, p, &at, 1, "");
 }
 
-static LLVMValueRef load(const Micro *m, LLVMValueRef p) {
-    LLVMValueRef v = LLVMBuildLoad2(m->e->b, m->vector, p, "");
-    LLVMSetAlignment(v, 4);
-    return v;
-}
+static LLVMValueRef load(const Micro *m, LLVMValueRef p) { return emit_load_f32(m->block->e, m->block->vector, p, NULL); }
 
 /* Element n of each of the groups at p, a lane for each result. */
 static LLVMValueRef load_groups(const Micro *m, LLVMValueRef p, int n) {
-    const Emit *e = m->e;
+    const Emit *e = m->block->e;
     const ChannelGroups *g = &m->s->groups;
     LLVMValueRef lane[CHANNEL_MOST_LANES];
     if (g->width == 1 && g->depth == 1) return load(m, p);
@@ -45,7 +40,7 @@ static LLVMValueRef load_groups(const Micro *m, LLVMValueRef p, int n) {
 
 /* The lines of an element `ahead` elements behind p, into the second cache. */
 static void prefetch_ahead(const Micro *m, LLVMValueRef p, int64_t ahead) {
-    const Emit *e = m->e;
+    const Emit *e = m->block->e;
     for (int line = 0; line < m->s->lanes; line += CHANNEL_LINE) {
         LLVMValueRef args[4] = {moved(e, p, ahead + line), LLVMConstInt(e->i32, 0, false),
                                 LLVMConstInt(e->i32, 2, false), LLVMConstInt(e->i32, 1, false)};
@@ -57,7 +52,7 @@ static void prefetch_ahead(const Micro *m, LLVMValueRef p, int64_t ahead) {
  * for it from its beginning to its end, a part for each vector: memory gives neighbouring lines faster than it gives
  * the same few of every place. */
 static void prefetch(const Micro *m, LLVMValueRef p, int64_t ahead, int64_t run, int64_t at, int64_t places) {
-    const Emit *e = m->e;
+    const Emit *e = m->block->e;
     if (ahead <= 0) return;
     if (run) {
         LLVMValueRef before = LLVMBuildMul(e->b, m->channel, emit_i64(e, places - 1), "");
@@ -77,27 +72,18 @@ void channel_places(const ChannelSide *s, int64_t *first, int64_t *last) {
 }
 
 /* ---- one round --------------------------------------------------------------------------------------------------- */
-typedef struct Guard {
-    LLVMBasicBlockRef join; /* NULL: none is needed */
-} Guard;
-
-static Guard guard_open(const Micro *m, int side, int64_t place, const Round *r) {
-    const Emit *e = m->e;
+/* What follows runs if the place exists; NULL: it does for certain. */
+static LLVMBasicBlockRef guard_open(const Micro *m, int side, int64_t place, const Round *r) {
+    const Emit *e = m->block->e;
     const ChannelSide *s = &m->s->side[side];
-    if (place >= s->sure && place < s->sure_end) return (Guard){NULL};
+    if (place >= s->sure && place < s->sure_end) return NULL;
     LLVMValueRef at = emit_i64(e, place), above = LLVMBuildICmp(e->b, LLVMIntSGE, at, r->place[2 * side], ""),
                  below = LLVMBuildICmp(e->b, LLVMIntSLT, at, r->place[2 * side + 1], "");
-    LLVMBasicBlockRef then = emit_block(e, m->fn, "exists");
-    const Guard g = {emit_block(e, m->fn, "next")};
-    LLVMBuildCondBr(e->b, LLVMBuildAnd(e->b, above, below, ""), then, g.join);
-    LLVMPositionBuilderAtEnd(e->b, then);
-    return g;
+    return micro_if_open(m->block, LLVMBuildAnd(e->b, above, below, ""));
 }
 
-static void guard_close(const Micro *m, Guard g) {
-    if (!g.join) return;
-    LLVMBuildBr(m->e->b, g.join);
-    LLVMPositionBuilderAtEnd(m->e->b, g.join);
+static void guard_close(const Micro *m, LLVMBasicBlockRef guard) {
+    if (guard) micro_if_close(m->block, guard);
 }
 
 /* Row i and tap j of a side read `place`: the next such pair after (*i, *j), which starts at (0, -1). */
@@ -119,7 +105,7 @@ static void prefetch_image(const Micro *m, LLVMValueRef p, const int64_t *place)
 
 /* The element at two places is loaded once for all rows and taps that read it. */
 static void element(const Micro *m, const Round *r, const int64_t *place) {
-    const Emit *e = m->e;
+    const Emit *e = m->block->e;
     const ChannelSide *a = &m->s->side[0], *b = &m->s->side[1];
     LLVMValueRef x = NULL;
     for (int i = 0, j = -1; next_pair(a, place[0], &i, &j);)
@@ -129,8 +115,7 @@ static void element(const Micro *m, const Round *r, const int64_t *place) {
                 if (r->n == 0) prefetch_image(m, p, place);
                 x = load_groups(m, p, r->n);
             }
-            LLVMValueRef acc = m->acc[i * b->rows + k], sum = LLVMBuildLoad2(e->b, m->vector, acc, "");
-            LLVMBuildStore(e->b, emit_fma(e, DT_F32, x, r->factor[j * b->taps + l], sum), acc);
+            micro_add(m->block, i * b->rows + k, 0, false, x, r->factor[j * b->taps + l]);
         }
 }
 
@@ -154,17 +139,17 @@ static void one_element(const Micro *m, Round *r) {
     int64_t place[2], first[2], last[2];
     for (int j = 0; j < a->taps; j++)
         for (int l = 0; l < b->taps; l++) {
-            LLVMValueRef p = moved(m->e, r->y, j * a->y_tap + l * b->y_tap + r->n * m->s->groups.y_step);
+            LLVMValueRef p = moved(m->block->e, r->y, j * a->y_tap + l * b->y_tap + r->n * m->s->groups.y_step);
             prefetch(m, p, m->s->y_ahead, m->s->y_run, l, b->taps);
             r->factor[j * b->taps + l] = load(m, p);
         }
     for (int i = 0; i < 2; i++) channel_places(&m->s->side[i], &first[i], &last[i]);
     for (place[0] = first[0]; place[0] <= last[0]; place[0]++) {
         if (!is_read(a, place[0])) continue;
-        const Guard outer = guard_open(m, 0, place[0], r);
+        LLVMBasicBlockRef outer = guard_open(m, 0, place[0], r);
         for (place[1] = first[1]; place[1] <= last[1]; place[1]++) {
             if (!is_read(b, place[1])) continue;
-            const Guard inner = guard_open(m, 1, place[1], r);
+            LLVMBasicBlockRef inner = guard_open(m, 1, place[1], r);
             element(m, r, place);
             guard_close(m, inner);
         }
@@ -173,7 +158,7 @@ static void one_element(const Micro *m, Round *r) {
 }
 
 /* Nothing read before is kept in registers for later: these are for the sums, and X is near. */
-static void forget(const Micro *m) { LLVMBuildFence(m->e->b, LLVMAtomicOrderingSequentiallyConsistent, true, ""); }
+static void forget(const Micro *m) { LLVMBuildFence(m->block->e->b, LLVMAtomicOrderingSequentiallyConsistent, true, ""); }
 
 static void one_round(const Micro *m, Round *r) {
     const ChannelGroups *g = &m->s->groups;
@@ -185,51 +170,31 @@ static void one_round(const Micro *m, Round *r) {
 
 /* ---- the function ------------------------------------------------------------------------------------------------ */
 static void all_rounds(const Micro *m) {
-    const Emit *e = m->e;
-    Round r = {.x = LLVMGetParam(m->fn, CHANNEL_X), .y = LLVMGetParam(m->fn, CHANNEL_Y)};
-    for (int i = 0; i < 4; i++) r.place[i] = LLVMGetParam(m->fn, CHANNEL_PLACES + (unsigned)i);
+    const Emit *e = m->block->e;
+    MicroVariable variable[4]; /* x, y, the places of the outer side */
+    Round r = {.x = param(m, CHANNEL_X), .y = param(m, CHANNEL_Y)};
+    for (unsigned i = 0; i < 4; i++) r.place[i] = param(m, CHANNEL_PLACES + i);
     if (!m->s->loops) {
         one_round(m, &r);
         return;
     }
-    LLVMValueRef zero = emit_i64(e, 0), count = LLVMGetParam(m->fn, CHANNEL_COUNT);
-    LLVMBasicBlockRef pre = LLVMGetInsertBlock(e->b), body = emit_block(e, m->fn, "round"),
-                      done = emit_block(e, m->fn, "done");
-    LLVMBuildCondBr(e->b, LLVMBuildICmp(e->b, LLVMIntSGT, count, zero, ""), body, done);
-    LLVMPositionBuilderAtEnd(e->b, body);
-    LLVMValueRef n = LLVMBuildPhi(e->b, e->i64, ""), one = emit_i64(e, 1);
-    LLVMValueRef x = LLVMBuildMul(e->b, n, emit_i64(e, m->s->x_step), ""),
-                 y = LLVMBuildMul(e->b, n, emit_i64(e, m->s->y_step), ""),
-                 place = LLVMBuildMul(e->b, n, emit_i64(e, m->s->place_step), "");
-    r.x = LLVMBuildGEP2(e->b, e->f32, r.x, &x, 1, "");
-    r.y = LLVMBuildGEP2(e->b, e->f32, r.y, &y, 1, "");
-    for (int i = 0; i < 2; i++) r.place[i] = LLVMBuildSub(e->b, r.place[i], place, "");
+    LLVMValueRef *const at[4] = {&r.x, &r.y, &r.place[0], &r.place[1]};
+    for (int i = 0; i < 4; i++) variable[i] = micro_variable(m->block, *at[i]);
+    const MicroLoop loop = micro_loop_open(m->block, param(m, CHANNEL_COUNT), false);
+    for (int i = 0; i < 4; i++) *at[i] = micro_get(m->block, variable[i]);
     one_round(m, &r);
-    LLVMValueRef next = LLVMBuildNSWAdd(e->b, n, one, "");
-    LLVMBasicBlockRef latch = LLVMGetInsertBlock(e->b);
-    LLVMBuildCondBr(e->b, LLVMBuildICmp(e->b, LLVMIntSLT, next, count, ""), body, done);
-    LLVMAddIncoming(n, (LLVMValueRef[]){zero, next}, (LLVMBasicBlockRef[]){pre, latch}, 2);
-    LLVMPositionBuilderAtEnd(e->b, done);
+    micro_set(m->block, variable[0], moved(e, r.x, m->s->x_step));
+    micro_set(m->block, variable[1], moved(e, r.y, m->s->y_step));
+    for (int i = 0; i < 2; i++)
+        micro_set(m->block, variable[2 + i], LLVMBuildSub(e->b, r.place[i], emit_i64(e, m->s->place_step), ""));
+    micro_loop_close(m->block, &loop);
 }
 
-static LLVMValueRef c_row(const Micro *m, int row) {
+static LLVMValueRef c_vector(const void *user, int row, int vector) {
+    const Micro *m = user;
     const ChannelSide *a = &m->s->side[0], *b = &m->s->side[1];
-    return moved(m->e, LLVMGetParam(m->fn, CHANNEL_C), row / b->rows * a->c_row + row % b->rows * b->c_row);
-}
-
-static void body(Micro *m) {
-    const Emit *e = m->e;
-    const int rows = m->s->side[0].rows * m->s->side[1].rows;
-    LLVMPositionBuilderAtEnd(e->b, emit_block(e, m->fn, "entry"));
-    for (int i = 0; i < rows; i++) m->acc[i] = LLVMBuildAlloca(e->b, m->vector, "");
-    for (int i = 0; i < rows; i++) LLVMBuildStore(e->b, LLVMConstNull(m->vector), m->acc[i]);
-    all_rounds(m);
-    for (int i = 0; i < rows; i++) { /* what C holds is added last (docs/numerics.md) */
-        LLVMValueRef sum = LLVMBuildLoad2(e->b, m->vector, m->acc[i], "");
-        if (!m->s->fresh) sum = LLVMBuildFAdd(e->b, sum, load(m, c_row(m, i)), "");
-        LLVMSetAlignment(LLVMBuildStore(e->b, sum, c_row(m, i)), 4);
-    }
-    LLVMBuildRetVoid(e->b);
+    (void)vector; /* there is one */
+    return moved(m->block->e, param(m, CHANNEL_C), row / b->rows * a->c_row + row % b->rows * b->c_row);
 }
 
 /* What is beyond the places that a block reads makes no difference: equal code has one name. */
@@ -263,16 +228,13 @@ LLVMValueRef channel_product(const Emit *e, ChannelShape s) {
         n += snprintf(name + n, sizeof name - (size_t)n, "_%dx%d_%d.%d_%lld", g->width, g->depth, g->first, g->count,
                       (long long)g->y_step);
     for (int i = 0; i < 2; i++) n += name_side(name + n, sizeof name - (size_t)n, &s.side[i]);
-    LLVMValueRef known = LLVMGetNamedFunction(e->module, name);
-    if (known) return known;
     LLVMTypeRef params[CHANNEL_ARGS] = {e->ptr, e->ptr, e->ptr, e->i64, e->i64, e->i64, e->i64, e->i64, e->i64};
-    Micro m = {.e = e,
-               .fn = micro_function(e, name, channel_args(&s), params),
-               .vector = LLVMVectorType(e->f32, (unsigned)s.lanes),
-               .s = &s};
-    if (channel_args(&s) > CHANNEL_FIRST) m.channel = LLVMGetParam(m.fn, CHANNEL_FIRST);
-    LLVMBasicBlockRef here = LLVMGetInsertBlock(e->b);
-    body(&m);
-    LLVMPositionBuilderAtEnd(e->b, here);
-    return m.fn;
+    MicroBlock block;
+    Micro m = {.block = &block, .s = &s};
+    if (!micro_begin(&block, e, name, channel_args(&s), params, s.side[0].rows * s.side[1].rows, 1, s.lanes)) return block.fn;
+    if (channel_args(&s) > CHANNEL_FIRST) m.channel = param(&m, CHANNEL_FIRST);
+    all_rounds(&m);
+    micro_put(&block, emit_i64(e, s.fresh), NULL, c_vector, &m);
+    micro_end(&block);
+    return block.fn;
 }

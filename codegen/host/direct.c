@@ -11,10 +11,9 @@
 #include "codegen/host/counter.h"
 #include "codegen/host/direct_internal.h"
 #include "codegen/host/micro.h"
-#include "codegen/host/running.h"
 #include <string.h>
 
-enum { MOST_VECTORS = 4, MOST_ROWS = RUNNING_ROWS };
+enum { MOST_VECTORS = 4, MOST_ROWS = 28 };
 
 /* ---- shapes ------------------------------------------------------------------------------------------------------ */
 /* The block runs along the innermost row axis of C; false: it cannot also run along `axes` - 1 outer ones, as far as

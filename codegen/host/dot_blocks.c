@@ -173,7 +173,7 @@ static void call_block(const Dot *d, const MicroShape *s, const BlockPlace *to, 
     if (!to->aside || dot_never(to->aside)) return;
     HostBranch edge = branch_open(ke, to->aside);
     LLVMValueRef put[] = {aside, to->at, to->step, to->rows, to->columns, to->fresh};
-    emit_call(e, micro_put(e, s->vectors, s->lanes), sizeof put / sizeof *put, put);
+    emit_call(e, micro_put_edge(e, s->vectors, s->lanes), sizeof put / sizeof *put, put);
     branch_close(ke, &edge);
 }
 

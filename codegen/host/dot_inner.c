@@ -2,7 +2,7 @@
  * once, in place, and nothing is transposed.  The time is that of reading Y; see dot.c. */
 #include "codegen/host/counter.h"
 #include "codegen/host/dot_internal.h"
-#include "codegen/host/running.h"
+#include "codegen/host/micro_block.h"
 #include <stdio.h>
 
 enum { ARG_X, ARG_X_STEP, ARG_Y, ARG_Y_STEP, ARG_C, ARG_C_STEP, ARG_COUNT, ARG_FRESH, ARGS };
@@ -10,36 +10,36 @@ enum { ARG_X, ARG_X_STEP, ARG_Y, ARG_Y_STEP, ARG_C, ARG_C_STEP, ARG_COUNT, ARG_F
 /* void (x, x_step, y, y_step, c, c_step, k, fresh):
  *     c[r, n] = (fresh ? 0 : c[r, n]) + sum over i < k of x[r, i] * y[n, i]     r < rows, n < columns */
 typedef struct Inner {
-    const Emit *e;
-    LLVMValueRef fn;
-    LLVMTypeRef vector;
-    int rows, columns, lanes;
+    MicroBlock *block; /* a vector of k for each row and column */
+    int columns;
 } Inner;
+
+static LLVMValueRef param(const Inner *m, int i) { return LLVMGetParam(m->block->fn, (unsigned)i); }
 
 /* The vector at lane `at` of line `line` of a factor; mask: of lanes that there are, the others zero, or NULL. */
 static LLVMValueRef vector_at(const Inner *m, int factor, int line, LLVMValueRef at, LLVMValueRef mask) {
-    const Emit *e = m->e;
-    LLVMValueRef start = LLVMBuildMul(e->b, LLVMGetParam(m->fn, (unsigned)factor + 1), emit_i64(e, line), "");
-    LLVMValueRef p = element_at(e, LLVMGetParam(m->fn, (unsigned)factor), LLVMBuildAdd(e->b, start, at, ""));
-    return emit_load_f32(e, m->vector, p, mask);
+    const Emit *e = m->block->e;
+    LLVMValueRef start = LLVMBuildMul(e->b, param(m, factor + 1), emit_i64(e, line), "");
+    LLVMValueRef p = element_at(e, param(m, factor), LLVMBuildAdd(e->b, start, at, ""));
+    return emit_load_f32(e, m->block->vector, p, mask);
 }
 
-static void step(const Inner *m, Running *r, LLVMValueRef at, LLVMValueRef mask) {
-    LLVMValueRef y[RUNNING_VECTORS];
+static void step(const Inner *m, LLVMValueRef at, LLVMValueRef mask) {
+    LLVMValueRef y[BLOCK_VECTORS];
     for (int n = 0; n < m->columns; n++) y[n] = vector_at(m, ARG_Y, n, at, mask);
-    for (int i = 0; i < m->rows; i++) {
+    for (int i = 0; i < m->block->rows; i++) {
         LLVMValueRef x = vector_at(m, ARG_X, i, at, mask);
-        for (int n = 0; n < m->columns; n++) r->acc[i][n] = micro_multiply_add(m->e, false, x, y[n], r->acc[i][n]);
+        for (int n = 0; n < m->columns; n++) micro_add(m->block, i, n, false, x, y[n]);
     }
 }
 
 /* Neighbours added: those of x, then those of y. */
 static LLVMValueRef add_neighbours(const Inner *m, LLVMValueRef x, LLVMValueRef y) {
-    const Emit *e = m->e;
+    const Emit *e = m->block->e;
     LLVMValueRef half[2], order[64];
     for (int odd = 0; odd < 2; odd++) {
-        for (int i = 0; i < m->lanes; i++) order[i] = LLVMConstInt(e->i32, (unsigned)(2 * i + odd), false);
-        half[odd] = LLVMBuildShuffleVector(e->b, x, y, LLVMConstVector(order, (unsigned)m->lanes), "");
+        for (int i = 0; i < m->block->lanes; i++) order[i] = LLVMConstInt(e->i32, (unsigned)(2 * i + odd), false);
+        half[odd] = LLVMBuildShuffleVector(e->b, x, y, LLVMConstVector(order, (unsigned)m->block->lanes), "");
     }
     return LLVMBuildFAdd(e->b, half[0], half[1], "");
 }
@@ -48,86 +48,50 @@ static LLVMValueRef add_neighbours(const Inner *m, LLVMValueRef x, LLVMValueRef 
 static LLVMValueRef sums(const Inner *m, LLVMValueRef *v) {
     for (int n = m->columns; n > 1; n /= 2)
         for (int i = 0; i < n / 2; i++) v[i] = add_neighbours(m, v[2 * i], v[2 * i + 1]);
-    for (int n = m->lanes; n > m->columns; n /= 2) v[0] = add_neighbours(m, v[0], v[0]);
+    for (int n = m->block->lanes; n > m->columns; n /= 2) v[0] = add_neighbours(m, v[0], v[0]);
     LLVMValueRef order[64];
-    for (int i = 0; i < m->columns; i++) order[i] = LLVMConstInt(m->e->i32, (unsigned)i, false);
-    return LLVMBuildShuffleVector(m->e->b, v[0], v[0], LLVMConstVector(order, (unsigned)m->columns), "");
+    for (int i = 0; i < m->columns; i++) order[i] = LLVMConstInt(m->block->e->i32, (unsigned)i, false);
+    return LLVMBuildShuffleVector(m->block->e->b, v[0], v[0], LLVMConstVector(order, (unsigned)m->columns), "");
 }
 
-static void put(const Inner *m, Running *r) {
-    const Emit *e = m->e;
-    LLVMValueRef fresh = LLVMBuildIsNotNull(e->b, LLVMGetParam(m->fn, ARG_FRESH), "");
-    LLVMValueRef keep = emit_splat(e, LLVMBuildNot(e->b, fresh, ""), m->columns);
+static void put(const Inner *m) {
+    const Emit *e = m->block->e;
+    LLVMValueRef keep = emit_splat(e, LLVMBuildIsNull(e->b, param(m, ARG_FRESH), ""), m->columns), v[BLOCK_VECTORS];
     LLVMTypeRef type = LLVMVectorType(e->f32, (unsigned)m->columns);
-    for (int i = 0; i < m->rows; i++) {
-        LLVMValueRef at = LLVMBuildMul(e->b, LLVMGetParam(m->fn, ARG_C_STEP), emit_i64(e, i), "");
-        LLVMValueRef p = element_at(e, LLVMGetParam(m->fn, ARG_C), at);
+    for (int i = 0; i < m->block->rows; i++) {
+        LLVMValueRef p = element_at(e, param(m, ARG_C), LLVMBuildMul(e->b, param(m, ARG_C_STEP), emit_i64(e, i), ""));
         LLVMValueRef old = emit_load_f32(e, type, p, keep);
-        emit_store_f32(e, LLVMBuildFAdd(e->b, sums(m, r->acc[i]), old, ""), p, NULL);
+        for (int n = 0; n < m->columns; n++) v[n] = micro_get(m->block, m->block->sum[i][n]);
+        emit_store_f32(e, LLVMBuildFAdd(e->b, sums(m, v), old, ""), p, NULL);
     }
-    LLVMBuildRetVoid(e->b);
 }
 
 /* Whole vectors of k, then one that is partly there. */
 static void body(const Inner *m) {
-    const Emit *e = m->e;
-    LLVMBasicBlockRef entry = emit_block(e, m->fn, "entry"), loop = emit_block(e, m->fn, "k"),
-                      last = emit_block(e, m->fn, "last"), done = emit_block(e, m->fn, "done");
-    Running r = {
-        .rows = m->rows, .vectors = m->columns, .x = LLVMGetParam(m->fn, ARG_X), .y = LLVMGetParam(m->fn, ARG_Y)};
-    LLVMValueRef count = LLVMGetParam(m->fn, ARG_COUNT), zero = emit_i64(e, 0);
-    for (int i = 0; i < m->rows; i++)
-        for (int n = 0; n < m->columns; n++) r.acc[i][n] = LLVMConstNull(m->vector);
-    LLVMPositionBuilderAtEnd(e->b, entry);
-    LLVMValueRef rest = LLVMBuildURem(e->b, count, emit_i64(e, m->lanes), ""),
-                 whole = LLVMBuildSub(e->b, count, rest, "");
-    LLVMBasicBlockRef ends[2] = {entry, loop};
-    LLVMBuildCondBr(e->b, LLVMBuildICmp(e->b, LLVMIntSGT, whole, zero, ""), loop, last);
-
-    LLVMPositionBuilderAtEnd(e->b, loop);
-    LLVMValueRef at = LLVMBuildPhi(e->b, e->i64, "");
-    const Running round = running_phis(e, &r);
-    Running next = round;
-    step(m, &next, at, NULL);
-    LLVMValueRef on = LLVMBuildAdd(e->b, at, emit_i64(e, m->lanes), "");
-    LLVMBuildCondBr(e->b, LLVMBuildICmp(e->b, LLVMIntSLT, on, whole, ""), loop, last);
-    LLVMAddIncoming(at, (LLVMValueRef[]){zero, on}, ends, 2);
-    running_join(&round, &r, entry);
-    running_join(&round, &next, loop);
-
-    LLVMPositionBuilderAtEnd(e->b, last);
-    const Running before = running_phis(e, &r);
-    running_join(&before, &r, entry);
-    running_join(&before, &next, loop);
-    LLVMBasicBlockRef part = emit_block(e, m->fn, "part");
-    LLVMBuildCondBr(e->b, LLVMBuildICmp(e->b, LLVMIntSGT, rest, zero, ""), part, done);
-    LLVMPositionBuilderAtEnd(e->b, part);
-    Running after = before;
-    step(m, &after, whole, emit_lanes_below(e, rest, m->lanes));
-    LLVMBuildBr(e->b, done);
-    LLVMPositionBuilderAtEnd(e->b, done);
-    Running all = running_phis(e, &r);
-    running_join(&all, &before, last);
-    running_join(&all, &after, part);
-    put(m, &all);
+    const Emit *e = m->block->e;
+    LLVMValueRef count = param(m, ARG_COUNT), lanes = emit_i64(e, m->block->lanes);
+    const MicroVariable at = micro_variable(m->block, emit_i64(e, 0));
+    LLVMValueRef rest = LLVMBuildURem(e->b, count, lanes, "");
+    const MicroLoop whole = micro_loop_open(m->block, LLVMBuildUDiv(e->b, count, lanes, ""), false);
+    step(m, micro_get(m->block, at), NULL);
+    micro_set(m->block, at, LLVMBuildAdd(e->b, micro_get(m->block, at), lanes, ""));
+    micro_loop_close(m->block, &whole);
+    LLVMBasicBlockRef join = micro_if_open(m->block, LLVMBuildICmp(e->b, LLVMIntSGT, rest, emit_i64(e, 0), ""));
+    step(m, micro_get(m->block, at), emit_lanes_below(e, rest, m->block->lanes));
+    micro_if_close(m->block, join);
+    put(m);
 }
 
 static LLVMValueRef inner_product(const Emit *e, int rows, int columns, int lanes) {
     char name[64];
     snprintf(name, sizeof name, "fusec.inner_%dx%d", rows, columns);
-    LLVMValueRef known = LLVMGetNamedFunction(e->module, name);
-    if (known) return known;
     LLVMTypeRef params[ARGS] = {e->ptr, e->i64, e->ptr, e->i64, e->ptr, e->i64, e->i64, e->i64};
-    const Inner m = {.e = e,
-                     .fn = micro_function(e, name, ARGS, params),
-                     .rows = rows,
-                     .columns = columns,
-                     .lanes = lanes,
-                     .vector = LLVMVectorType(e->f32, (unsigned)lanes)};
-    LLVMBasicBlockRef here = LLVMGetInsertBlock(e->b);
+    MicroBlock block;
+    const Inner m = {.block = &block, .columns = columns};
+    if (!micro_begin(&block, e, name, ARGS, params, rows, columns, lanes)) return block.fn;
     body(&m);
-    LLVMPositionBuilderAtEnd(e->b, here);
-    return m.fn;
+    micro_end(&block);
+    return block.fn;
 }
 
 /* All rows against columns [first, end), `wide` at a time. */

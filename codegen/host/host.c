@@ -83,6 +83,11 @@ static bool emit_kernels(Build *b, const Module *m, char **error) {
     return ok;
 }
 
+/* What is only memory until sroa has run is none that could be missed. */
+static bool check(Build *b, const HostOptions *o, char **error) {
+    return machine_optimise(&b->e, b->machine, "function(sroa)", error) && checked_instrument(&b->e, o->check, error);
+}
+
 static bool build(Build *b, const Module *m, const HostOptions *o, char **error) {
     static const HostOptions defaults = {0};
     if (!o) o = &defaults;
@@ -92,7 +97,7 @@ static bool build(Build *b, const Module *m, const HostOptions *o, char **error)
     emit_init(&b->e, m->name);
     emit_choose_calls(&b->e, m);
     machine_prepare(&b->e, machine);
-    if (emit_kernels(b, m, error) && (!o->check || checked_instrument(&b->e, o->check, error)) &&
+    if (emit_kernels(b, m, error) && (!o->check || check(b, o, error)) &&
         machine_optimise(&b->e, machine, o->unoptimised ? "verify" : PIPELINE, error))
         return true;
     build_free(b);

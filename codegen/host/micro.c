@@ -1,6 +1,6 @@
 /* Inner functions of matrix products, one per module and shape. */
 #include "codegen/host/micro.h"
-#include "codegen/host/running.h"
+#include "codegen/host/micro_block.h"
 #include <stdio.h>
 #include <string.h>
 
@@ -12,10 +12,9 @@ enum { ARG_X, ARG_X_STEP, ARG_Y, ARG_Y_STEP, ARG_C, ARG_C_STRIDE, ARG_COUNT, ARG
 enum { MOST_ARGS = ARGS + 3 * MICRO_WALKS + 2 };
 
 typedef struct Micro {
-    const Emit *e;
-    LLVMValueRef fn;
-    LLVMTypeRef vector;
+    MicroBlock *block;
     MicroShape s;
+    MicroVariable x, y, packed; /* packed: of Y_COPIED */
 } Micro;
 
 /* Of walk i, or after all of them. */
@@ -25,15 +24,14 @@ static unsigned walk_arg(const MicroShape *s, int i) {
     return arg;
 }
 
-static LLVMValueRef element_at(const Emit *e, LLVMValueRef p, LLVMValueRef offset) {
-    return LLVMBuildGEP2(e->b, e->f32, p, &offset, 1, "");
-}
+static LLVMValueRef param(const Micro *m, unsigned i) { return LLVMGetParam(m->block->fn, i); }
 
-static LLVMValueRef c_vector(const Micro *m, int row, int vector) {
-    const Emit *e = m->e;
-    LLVMValueRef offset = LLVMBuildMul(e->b, LLVMGetParam(m->fn, ARG_C_STRIDE), emit_i64(e, row), "");
+static LLVMValueRef c_vector(const void *user, int row, int vector) {
+    const Micro *m = user;
+    const Emit *e = m->block->e;
+    LLVMValueRef offset = LLVMBuildMul(e->b, param(m, ARG_C_STRIDE), emit_i64(e, row), "");
     offset = LLVMBuildAdd(e->b, offset, emit_i64(e, vector * m->s.lanes), "");
-    return element_at(e, LLVMGetParam(m->fn, ARG_C), offset);
+    return micro_element(e, param(m, ARG_C), offset);
 }
 
 /* The line at an address, into the innermost cache: what comes next passes through it once. */
@@ -47,17 +45,17 @@ static void prefetch(const Emit *e, LLVMValueRef at, Intent intent) {
 
 /* Of a factor in place: f32 or bf16. */
 static LLVMValueRef source_at(const Micro *m, LLVMValueRef p, LLVMValueRef offset) {
-    return LLVMBuildGEP2(m->e->b, m->s.pairs ? m->e->i16 : m->e->f32, p, &offset, 1, "");
+    return LLVMBuildGEP2(m->block->e->b, m->s.pairs ? m->block->e->i16 : m->block->e->f32, p, &offset, 1, "");
 }
 
 /* An element of X, or a pair of them; half: the second is not there. */
-static LLVMValueRef x_element(const Micro *m, const Running *r, int row, bool half) {
-    const Emit *e = m->e;
+static LLVMValueRef x_element(const Micro *m, int row, bool half) {
+    const Emit *e = m->block->e;
     if (m->s.x != X_AWAY) {
-        LLVMValueRef at = element_at(e, r->x, emit_i64(e, (int64_t)row * (m->s.x == X_ROWS ? m->s.x_row : 1)));
+        LLVMValueRef at = micro_element(e, micro_get(m->block, m->x), emit_i64(e, (int64_t)row * (m->s.x == X_ROWS ? m->s.x_row : 1)));
         return LLVMBuildLoad2(e->b, e->f32, at, "");
     }
-    LLVMValueRef at = source_at(m, r->x, LLVMBuildMul(e->b, LLVMGetParam(m->fn, ARG_X_STEP), emit_i64(e, row), ""));
+    LLVMValueRef at = source_at(m, micro_get(m->block, m->x), LLVMBuildMul(e->b, param(m, ARG_X_STEP), emit_i64(e, row), ""));
     LLVMValueRef v = LLVMBuildLoad2(e->b, half ? e->i16 : e->f32, at, "");
     LLVMSetAlignment(v, m->s.pairs ? 2 : 4);
     return half ? LLVMBuildBitCast(e->b, LLVMBuildZExt(e->b, v, e->i32, ""), e->f32, "") : v;
@@ -65,69 +63,68 @@ static LLVMValueRef x_element(const Micro *m, const Running *r, int row, bool ha
 
 /* A vector of bf16 in place, in the lower halves of 32 bits. */
 static LLVMValueRef y_half(const Micro *m, LLVMValueRef at) {
-    const Emit *e = m->e;
+    const Emit *e = m->block->e;
     LLVMValueRef v = LLVMBuildLoad2(e->b, LLVMVectorType(e->i16, (unsigned)m->s.lanes), at, "");
     LLVMSetAlignment(v, 2);
     return LLVMBuildZExt(e->b, v, LLVMVectorType(e->i32, (unsigned)m->s.lanes), "");
 }
 
 /* A vector of Y: floats, or pairs, of which two rows are made in place. */
-static LLVMValueRef y_vector(const Micro *m, const Running *r, int vector, bool half) {
-    const Emit *e = m->e;
+static LLVMValueRef y_vector(const Micro *m, int vector, bool half) {
+    const Emit *e = m->block->e;
     LLVMValueRef offset = emit_i64(e, (int64_t)vector * m->s.lanes);
     if (!m->s.pairs || m->s.y == Y_PACKED) {
-        LLVMValueRef v = LLVMBuildLoad2(e->b, m->vector, element_at(e, r->y, offset), "");
+        LLVMValueRef v = LLVMBuildLoad2(e->b, m->block->vector, micro_element(e, micro_get(m->block, m->y), offset), "");
         LLVMSetAlignment(v, 4);
         return v;
     }
-    LLVMValueRef bits = y_half(m, source_at(m, r->y, offset));
+    LLVMValueRef bits = y_half(m, source_at(m, micro_get(m->block, m->y), offset));
     if (!half) {
-        LLVMValueRef next = LLVMBuildAdd(e->b, offset, LLVMGetParam(m->fn, ARG_Y_STEP), "");
+        LLVMValueRef next = LLVMBuildAdd(e->b, offset, param(m, ARG_Y_STEP), "");
         LLVMValueRef up = emit_splat(e, LLVMConstInt(e->i32, 16, false), m->s.lanes);
-        bits = LLVMBuildOr(e->b, bits, LLVMBuildShl(e->b, y_half(m, source_at(m, r->y, next)), up, ""), "");
+        bits = LLVMBuildOr(e->b, bits, LLVMBuildShl(e->b, y_half(m, source_at(m, micro_get(m->block, m->y), next)), up, ""), "");
     }
-    return LLVMBuildBitCast(e->b, bits, m->vector, "");
+    return LLVMBuildBitCast(e->b, bits, m->block->vector, "");
 }
 
 /* Rows of Y that are read some steps later. */
-static void prefetch_ahead(const Micro *m, const Running *r) {
-    const Emit *e = m->e;
+static void prefetch_ahead(const Micro *m) {
+    const Emit *e = m->block->e;
     const int line = m->s.pairs ? 2 * LINE : LINE;
-    LLVMValueRef step = LLVMGetParam(m->fn, ARG_Y_STEP);
+    LLVMValueRef step = param(m, ARG_Y_STEP);
     for (int row = 0; row < (m->s.pairs ? 2 : 1); row++) {
-        LLVMValueRef ahead = source_at(m, r->y, LLVMBuildMul(e->b, step, emit_i64(e, AHEAD + row), ""));
+        LLVMValueRef ahead = source_at(m, micro_get(m->block, m->y), LLVMBuildMul(e->b, step, emit_i64(e, AHEAD + row), ""));
         for (int n = 0; n < m->s.vectors * m->s.lanes; n += line)
             prefetch(e, source_at(m, ahead, emit_i64(e, n)), TO_READ);
     }
 }
 
 /* To the next k, or pair. */
-static void advance(const Micro *m, Running *r) {
-    const Emit *e = m->e;
-    LLVMValueRef step = LLVMGetParam(m->fn, ARG_Y_STEP), whole = emit_i64(e, m->s.y_row);
-    r->x = element_at(e, r->x, m->s.x == X_COLUMNS ? LLVMGetParam(m->fn, ARG_X_STEP) : emit_i64(e, 1));
+static void advance(const Micro *m) {
+    const Emit *e = m->block->e;
+    LLVMValueRef step = param(m, ARG_Y_STEP), whole = emit_i64(e, m->s.y_row), x = micro_get(m->block, m->x),
+                 y = micro_get(m->block, m->y);
+    micro_set(m->block, m->x, micro_element(e, x, m->s.x == X_COLUMNS ? param(m, ARG_X_STEP) : emit_i64(e, 1)));
     if (m->s.pairs) step = LLVMBuildShl(e->b, step, emit_i64(e, 1), "");
-    r->y = m->s.y == Y_PACKED ? element_at(e, r->y, whole) : source_at(m, r->y, step);
-    if (m->s.y == Y_COPIED) r->packed = element_at(e, r->packed, whole);
+    micro_set(m->block, m->y, m->s.y == Y_PACKED ? micro_element(e, y, whole) : source_at(m, y, step));
+    if (m->s.y == Y_COPIED) micro_set(m->block, m->packed, micro_element(e, micro_get(m->block, m->packed), whole));
 }
 
 /* One k, or a pair: a row of Y against one element of each row of X. */
-static void micro_step(const Micro *m, Running *r, bool half) {
-    const Emit *e = m->e;
-    LLVMValueRef column[RUNNING_VECTORS];
-    if (m->s.y == Y_AWAY || m->s.y == Y_COPIED) prefetch_ahead(m, r);
+static void micro_step(const Micro *m, bool half) {
+    const Emit *e = m->block->e;
+    LLVMValueRef column[BLOCK_VECTORS];
+    if (m->s.y == Y_AWAY || m->s.y == Y_COPIED) prefetch_ahead(m);
     for (int v = 0; v < m->s.vectors; v++) {
-        column[v] = y_vector(m, r, v, half);
-        if (m->s.y != Y_COPIED) continue;
-        LLVMValueRef to = element_at(e, r->packed, emit_i64(e, v * m->s.lanes));
-        LLVMSetAlignment(LLVMBuildStore(e->b, column[v], to), 4);
+        column[v] = y_vector(m, v, half);
+        if (m->s.y == Y_COPIED)
+            emit_store_f32(e, column[v], micro_element(e, micro_get(m->block, m->packed), emit_i64(e, v * m->s.lanes)), NULL);
     }
     for (int i = 0; i < m->s.rows; i++) {
-        LLVMValueRef one = x_element(m, r, i, half);
-        for (int v = 0; v < m->s.vectors; v++)
-            r->acc[i][v] = micro_multiply_add(e, m->s.pairs, emit_splat(e, one, m->s.lanes), column[v], r->acc[i][v]);
+        LLVMValueRef one = emit_splat(e, x_element(m, i, half), m->s.lanes);
+        for (int v = 0; v < m->s.vectors; v++) micro_add(m->block, i, v, m->s.pairs, one, column[v]);
     }
-    advance(m, r);
+    advance(m);
 }
 
 /* A walk beside the sums: with each step `lines` lines are prefetched, `stride` bytes on.  All at once they would take
@@ -140,138 +137,90 @@ typedef struct Walk {
 
 /* `trips` rounds of `unroll` steps each, perhaps none; half: of k without a neighbour; walk: what is prefetched, or
  * NULL. */
-static void micro_loop(const Micro *m, Running *r, LLVMValueRef trips, int unroll, bool half, const Walk *walk) {
-    const Emit *e = m->e;
-    LLVMBasicBlockRef pre = LLVMGetInsertBlock(e->b), body = emit_block(e, m->fn, "k"),
-                      done = emit_block(e, m->fn, "done");
-    LLVMBuildCondBr(e->b, LLVMBuildICmp(e->b, LLVMIntSGT, trips, emit_i64(e, 0), ""), body, done);
-    LLVMPositionBuilderAtEnd(e->b, body);
-    LLVMValueRef left = LLVMBuildPhi(e->b, e->i64, ""), at = walk ? LLVMBuildPhi(e->b, e->ptr, "") : NULL, on = NULL;
-    const Running round = running_phis(e, r);
-    Running next = round;
-    for (int i = 0; walk && i < walk->lines; i++) prefetch(e, element_at(e, at, emit_i64(e, i * LINE)), walk->intent);
-    if (walk) on = LLVMBuildGEP2(e->b, e->i8, at, (LLVMValueRef[]){walk->stride}, 1, "");
-    for (int i = 0; i < unroll; i++) micro_step(m, &next, half);
-    LLVMValueRef less = LLVMBuildSub(e->b, left, emit_i64(e, 1), "");
-    LLVMBuildCondBr(e->b, LLVMBuildICmp(e->b, LLVMIntSGT, less, emit_i64(e, 0), ""), body, done);
-    LLVMAddIncoming(left, (LLVMValueRef[]){trips, less}, (LLVMBasicBlockRef[]){pre, body}, 2);
-    if (walk) LLVMAddIncoming(at, (LLVMValueRef[]){walk->at, on}, (LLVMBasicBlockRef[]){pre, body}, 2);
-    running_join(&round, r, pre);
-    running_join(&round, &next, body);
-    LLVMPositionBuilderAtEnd(e->b, done);
-    const Running after = running_phis(e, r);
-    running_join(&after, r, pre);
-    running_join(&after, &next, body);
-    *r = after;
-}
-
-/* Sums start from zero. */
-static Running start(const Micro *m) {
-    const Emit *e = m->e;
-    Running r = {
-        .rows = m->s.rows, .vectors = m->s.vectors, .x = LLVMGetParam(m->fn, ARG_X), .y = LLVMGetParam(m->fn, ARG_Y)};
-    if (m->s.y == Y_COPIED) r.packed = LLVMGetParam(m->fn, walk_arg(&m->s, MICRO_WALKS));
-    LLVMPositionBuilderAtEnd(e->b, emit_block(e, m->fn, "entry"));
-    for (int i = 0; i < m->s.rows; i++)
-        for (int v = 0; v < m->s.vectors; v++) r.acc[i][v] = LLVMConstNull(m->vector);
-    return r;
+static void micro_loop(const Micro *m, LLVMValueRef trips, int unroll, bool half, const Walk *walk) {
+    const Emit *e = m->block->e;
+    const MicroVariable place = walk ? micro_variable(m->block, walk->at) : -1;
+    const MicroLoop loop = micro_loop_open(m->block, trips, false);
+    if (walk) {
+        LLVMValueRef at = micro_get(m->block, place);
+        for (int i = 0; i < walk->lines; i++) prefetch(e, micro_element(e, at, emit_i64(e, i * LINE)), walk->intent);
+        micro_set(m->block, place, LLVMBuildGEP2(e->b, e->i8, at, (LLVMValueRef[]){walk->stride}, 1, ""));
+    }
+    for (int i = 0; i < unroll; i++) micro_step(m, half);
+    micro_loop_close(m->block, &loop);
 }
 
 static unsigned columns_arg(const MicroShape *s) { return walk_arg(s, MICRO_WALKS) + (s->y == Y_COPIED); }
 
 /* Lanes of a vector of C that are there. */
 static LLVMValueRef mask_of(const Micro *m, int vector) {
-    const Emit *e = m->e;
-    LLVMValueRef columns = LLVMGetParam(m->fn, columns_arg(&m->s));
+    const Emit *e = m->block->e;
+    LLVMValueRef columns = param(m, columns_arg(&m->s));
     return emit_lanes_below(e, LLVMBuildSub(e->b, columns, emit_i64(e, vector * m->s.lanes), ""), m->s.lanes);
 }
 
-/* C = sums, or C += sums where it is not fresh. */
-static void finish(const Micro *m, Running *r) {
-    const Emit *e = m->e;
-    LLVMValueRef mask[RUNNING_VECTORS] = {NULL};
-    for (int v = 0; v < m->s.vectors && m->s.masked; v++) mask[v] = mask_of(m, v);
-    LLVMBasicBlockRef from = LLVMGetInsertBlock(e->b), old = emit_block(e, m->fn, "old"),
-                      put = emit_block(e, m->fn, "put");
-    LLVMBuildCondBr(e->b, LLVMBuildIsNotNull(e->b, LLVMGetParam(m->fn, ARG_FRESH), ""), put, old);
-    LLVMPositionBuilderAtEnd(e->b, old);
-    Running sum = *r;
-    for (int i = 0; i < m->s.rows; i++)
-        for (int v = 0; v < m->s.vectors; v++) {
-            LLVMValueRef c = emit_load_f32(e, m->vector, c_vector(m, i, v), mask[v]);
-            sum.acc[i][v] = LLVMBuildFAdd(e->b, r->acc[i][v], c, "");
-        }
-    LLVMBuildBr(e->b, put);
-    LLVMPositionBuilderAtEnd(e->b, put);
-    const Running all = running_phis(e, r);
-    running_join(&all, r, from);
-    running_join(&all, &sum, old);
-    for (int i = 0; i < m->s.rows; i++)
-        for (int v = 0; v < m->s.vectors; v++) emit_store_f32(e, all.acc[i][v], c_vector(m, i, v), mask[v]);
-    LLVMBuildRetVoid(e->b);
-}
-
 /* As many steps as there are, each with its part of a walk of n; what is left of them. */
-static LLVMValueRef walk_along(const Micro *m, Running *r, LLVMValueRef left, LLVMValueRef n, const Walk *walk) {
-    const Emit *e = m->e;
+static LLVMValueRef walk_along(const Micro *m, LLVMValueRef left, LLVMValueRef n, const Walk *walk) {
+    const Emit *e = m->block->e;
     LLVMValueRef trips = emit_intrinsic(e, "llvm.smin", 2, (LLVMValueRef[]){n, left});
-    micro_loop(m, r, trips, 1, false, walk);
+    micro_loop(m, trips, 1, false, walk);
     return LLVMBuildSub(e->b, left, trips, "");
 }
 
 /* Walk i, of whose places there may be more than steps; short sums come after all of it. */
-static LLVMValueRef walk_ahead(const Micro *m, Running *r, LLVMValueRef left, int i) {
-    const Emit *e = m->e;
+static LLVMValueRef walk_ahead(const Micro *m, LLVMValueRef left, int i) {
+    const Emit *e = m->block->e;
     const unsigned arg = walk_arg(&m->s, i);
-    LLVMValueRef n = LLVMGetParam(m->fn, arg + 2);
-    Walk walk = {LLVMGetParam(m->fn, arg), LLVMGetParam(m->fn, arg + 1), m->s.lines[i], TO_READ};
-    LLVMValueRef rest = m->s.brief ? left : walk_along(m, r, left, n, &walk), done = LLVMBuildSub(e->b, left, rest, "");
+    LLVMValueRef n = param(m, arg + 2);
+    Walk walk = {param(m, arg), param(m, arg + 1), m->s.lines[i], TO_READ};
+    LLVMValueRef rest = m->s.brief ? left : walk_along(m, left, n, &walk), done = LLVMBuildSub(e->b, left, rest, "");
     walk.at = LLVMBuildGEP2(e->b, e->i8, walk.at, (LLVMValueRef[]){LLVMBuildMul(e->b, done, walk.stride, "")}, 1, "");
-    micro_loop(m, r, LLVMBuildSub(e->b, n, done, ""), 0, false, &walk);
+    micro_loop(m, LLVMBuildSub(e->b, n, done, ""), 0, false, &walk);
     return rest;
 }
 
 /* Steps in rounds of UNROLL; how many remain. */
-static LLVMValueRef rounds(const Micro *m, Running *r, LLVMValueRef steps) {
-    const Emit *e = m->e;
+static LLVMValueRef rounds(const Micro *m, LLVMValueRef steps) {
+    const Emit *e = m->block->e;
     const int unroll = m->s.x == X_AWAY ? 1 : UNROLL; /* strides of many rows need the registers */
-    micro_loop(m, r, LLVMBuildUDiv(e->b, steps, emit_i64(e, unroll), ""), unroll, false, NULL);
+    micro_loop(m, LLVMBuildUDiv(e->b, steps, emit_i64(e, unroll), ""), unroll, false, NULL);
     return LLVMBuildURem(e->b, steps, emit_i64(e, unroll), "");
 }
 
 /* The block of C, which sums are added to or written over, is prefetched when they are nearly made. */
-static LLVMValueRef walk_c(const Micro *m, Running *r, LLVMValueRef left) {
-    const Emit *e = m->e;
-    const Walk c = {LLVMGetParam(m->fn, ARG_C),
-                    LLVMBuildShl(e->b, LLVMGetParam(m->fn, ARG_C_STRIDE), emit_i64(e, 2), ""),
+static LLVMValueRef walk_c(const Micro *m, LLVMValueRef left) {
+    const Emit *e = m->block->e;
+    const Walk c = {param(m, ARG_C),
+                    LLVMBuildShl(e->b, param(m, ARG_C_STRIDE), emit_i64(e, 2), ""),
                     (m->s.vectors * m->s.lanes + LINE - 1) / LINE, TO_WRITE};
     LLVMValueRef before = LLVMBuildSub(e->b, left, emit_i64(e, m->s.rows + LATE), "");
     before = emit_intrinsic(e, "llvm.smax", 2, (LLVMValueRef[]){before, emit_i64(e, 0)});
-    left = LLVMBuildAdd(e->b, LLVMBuildSub(e->b, left, before, ""), rounds(m, r, before), "");
-    return walk_along(m, r, left, emit_i64(e, m->s.rows), &c);
+    left = LLVMBuildAdd(e->b, LLVMBuildSub(e->b, left, before, ""), rounds(m, before), "");
+    return walk_along(m, left, emit_i64(e, m->s.rows), &c);
 }
 
 static void prefetch_c(const Micro *m) {
     for (int i = 0; i < m->s.rows; i++)
         for (int v = 0; v < m->s.vectors; v++)
-            if (v * m->s.lanes % LINE == 0) prefetch(m->e, c_vector(m, i, v), TO_WRITE);
+            if (v * m->s.lanes % LINE == 0) prefetch(m->block->e, c_vector(m, i, v), TO_WRITE);
 }
 
 static void micro_body(const Micro *m) {
-    const Emit *e = m->e;
-    Running r = start(m);
-    LLVMValueRef lanes = LLVMGetParam(m->fn, ARG_COUNT), left = lanes;
+    const Emit *e = m->block->e;
+    LLVMValueRef lanes = param(m, ARG_COUNT), left = lanes;
     if (m->s.pairs) left = LLVMBuildLShr(e->b, lanes, emit_i64(e, 1), "");
     for (int i = 0; i < MICRO_WALKS; i++)
-        if (m->s.lines[i]) left = walk_ahead(m, &r, left, i);
+        if (m->s.lines[i]) left = walk_ahead(m, left, i);
     if (m->s.brief)
         prefetch_c(m);
     else
-        left = walk_c(m, &r, left);
-    left = rounds(m, &r, left);
-    if (m->s.x != X_AWAY) micro_loop(m, &r, left, 1, false, NULL);
-    if (m->s.pairs) micro_loop(m, &r, LLVMBuildAnd(e->b, lanes, emit_i64(e, 1), ""), 1, true, NULL);
-    finish(m, &r);
+        left = walk_c(m, left);
+    left = rounds(m, left);
+    if (m->s.x != X_AWAY) micro_loop(m, left, 1, false, NULL);
+    if (m->s.pairs) micro_loop(m, LLVMBuildAnd(e->b, lanes, emit_i64(e, 1), ""), 1, true, NULL);
+    LLVMValueRef mask[BLOCK_VECTORS];
+    for (int v = 0; v < m->s.vectors && m->s.masked; v++) mask[v] = mask_of(m, v);
+    micro_put(m->block, param(m, ARG_FRESH), m->s.masked ? mask : NULL, c_vector, m);
 }
 
 LLVMValueRef micro_product(const Emit *e, MicroShape s) {
@@ -281,19 +230,20 @@ LLVMValueRef micro_product(const Emit *e, MicroShape s) {
     snprintf(name, sizeof name, "fusec.block_%dx%d_%s%d%s%s_ahead%d_%d%s%s%s", s.rows, s.vectors * s.lanes, x_names[s.x],
              s.x == X_ROWS ? s.x_row : 0, y_names[s.y], s.pairs ? "_bf16" : "", s.lines[0], s.lines[1],
              s.y_row == s.vectors * s.lanes ? "" : "_narrow", s.brief ? "_brief" : "", s.masked ? "_masked" : "");
-    LLVMValueRef known = LLVMGetNamedFunction(e->module, name);
-    if (known) return known;
     LLVMTypeRef params[MOST_ARGS] = {e->ptr, e->i64, e->ptr, e->i64, e->ptr, e->i64, e->i64, e->i64};
     int n = (int)walk_arg(&s, MICRO_WALKS);
     for (int i = ARGS; i < n; i++) params[i] = (i - ARGS) % 3 ? e->i64 : e->ptr;
     if (s.y == Y_COPIED) params[n++] = e->ptr;
     if (s.masked) params[n++] = e->i64;
-    const Micro m = {
-        .e = e, .fn = micro_function(e, name, n, params), .vector = LLVMVectorType(e->f32, (unsigned)s.lanes), .s = s};
-    LLVMBasicBlockRef here = LLVMGetInsertBlock(e->b);
+    MicroBlock block;
+    Micro m = {.block = &block, .s = s};
+    if (!micro_begin(&block, e, name, n, params, s.rows, s.vectors, s.lanes)) return block.fn;
+    m.x = micro_variable(&block, param(&m, ARG_X));
+    m.y = micro_variable(&block, param(&m, ARG_Y));
+    if (s.y == Y_COPIED) m.packed = micro_variable(&block, param(&m, walk_arg(&s, MICRO_WALKS)));
     micro_body(&m);
-    LLVMPositionBuilderAtEnd(e->b, here);
-    return m.fn;
+    micro_end(&block);
+    return block.fn;
 }
 
 /* ---- a block at the edge ---------------------------------------------------------------------------------------- */
@@ -302,41 +252,29 @@ static void put_row(const Emit *e, LLVMValueRef fn, LLVMValueRef from, LLVMValue
     LLVMTypeRef vector = LLVMVectorType(e->f32, (unsigned)lanes);
     LLVMValueRef columns = LLVMGetParam(fn, 4), old = LLVMBuildIsNull(e->b, LLVMGetParam(fn, 5), "");
     for (int v = 0; v < vectors; v++) {
-        LLVMValueRef offset = emit_i64(e, v * lanes), at = element_at(e, to, offset);
+        LLVMValueRef offset = emit_i64(e, v * lanes), at = micro_element(e, to, offset);
         LLVMValueRef here = emit_lanes_below(e, LLVMBuildSub(e->b, columns, offset, ""), lanes);
         LLVMValueRef counts = LLVMBuildAnd(e->b, here, emit_splat(e, old, lanes), "");
         LLVMValueRef c = emit_load_f32(e, vector, at, counts),
-                     sum = emit_load_f32(e, vector, element_at(e, from, offset), NULL);
+                     sum = emit_load_f32(e, vector, micro_element(e, from, offset), NULL);
         emit_store_f32(e, LLVMBuildFAdd(e->b, sum, c, ""), at, here);
     }
 }
 
-LLVMValueRef micro_put(const Emit *e, int vectors, int lanes) {
+LLVMValueRef micro_put_edge(const Emit *e, int vectors, int lanes) {
     char name[64];
     snprintf(name, sizeof name, "fusec.put_%d", vectors * lanes);
-    LLVMValueRef known = LLVMGetNamedFunction(e->module, name);
-    if (known) return known;
     LLVMTypeRef params[6] = {e->ptr, e->ptr, e->i64, e->i64, e->i64, e->i64};
-    LLVMValueRef fn = micro_function(e, name, 6, params), row = emit_i64(e, vectors * lanes);
-    LLVMBasicBlockRef here = LLVMGetInsertBlock(e->b), entry = emit_block(e, fn, "entry"),
-                      body = emit_block(e, fn, "row"), done = emit_block(e, fn, "done");
-    LLVMPositionBuilderAtEnd(e->b, entry);
-    LLVMBuildBr(e->b, body);
-    LLVMPositionBuilderAtEnd(e->b, body);
-    LLVMValueRef from = LLVMBuildPhi(e->b, e->ptr, ""), to = LLVMBuildPhi(e->b, e->ptr, ""),
-                 left = LLVMBuildPhi(e->b, e->i64, "");
-    put_row(e, fn, from, to, vectors, lanes);
-    LLVMValueRef next[3] = {element_at(e, from, row), element_at(e, to, LLVMGetParam(fn, 2)),
-                            LLVMBuildSub(e->b, left, emit_i64(e, 1), "")};
-    LLVMBuildCondBr(e->b, LLVMBuildICmp(e->b, LLVMIntSGT, next[2], emit_i64(e, 0), ""), body, done);
-    LLVMBasicBlockRef edges[2] = {entry, body};
-    LLVMAddIncoming(from, (LLVMValueRef[]){LLVMGetParam(fn, 0), next[0]}, edges, 2);
-    LLVMAddIncoming(to, (LLVMValueRef[]){LLVMGetParam(fn, 1), next[1]}, edges, 2);
-    LLVMAddIncoming(left, (LLVMValueRef[]){LLVMGetParam(fn, 3), next[2]}, edges, 2);
-    LLVMPositionBuilderAtEnd(e->b, done);
-    LLVMBuildRetVoid(e->b);
-    LLVMPositionBuilderAtEnd(e->b, here);
-    return fn;
+    MicroBlock m;
+    if (!micro_begin(&m, e, name, 6, params, 0, 0, lanes)) return m.fn;
+    const MicroVariable from = micro_variable(&m, LLVMGetParam(m.fn, 0)), to = micro_variable(&m, LLVMGetParam(m.fn, 1));
+    const MicroLoop rows = micro_loop_open(&m, LLVMGetParam(m.fn, 3), true);
+    put_row(e, m.fn, micro_get(&m, from), micro_get(&m, to), vectors, lanes);
+    micro_set(&m, from, micro_element(e, micro_get(&m, from), emit_i64(e, vectors * lanes)));
+    micro_set(&m, to, micro_element(e, micro_get(&m, to), LLVMGetParam(m.fn, 2)));
+    micro_loop_close(&m, &rows);
+    micro_end(&m);
+    return m.fn;
 }
 
 /* ---- a square of a transposition -------------------------------------------------------------------------------- */
@@ -364,24 +302,21 @@ static void transpose_rows(const Emit *e, LLVMValueRef *row, int lanes) {
 LLVMValueRef micro_transpose(const Emit *e, int lanes, bool pairs) {
     char name[64];
     snprintf(name, sizeof name, "fusec.transpose_%d%s", lanes, pairs ? "_bf16" : "");
-    LLVMValueRef known = LLVMGetNamedFunction(e->module, name), row[64];
-    if (known) return known;
     LLVMTypeRef params[4] = {e->ptr, e->i64, e->ptr, e->i64}, vector = LLVMVectorType(e->f32, (unsigned)lanes);
-    LLVMValueRef fn = micro_function(e, name, 4, params);
-    LLVMBasicBlockRef here = LLVMGetInsertBlock(e->b);
-    LLVMPositionBuilderAtEnd(e->b, emit_block(e, fn, "entry"));
+    LLVMValueRef row[64];
+    MicroBlock m;
+    if (!micro_begin(&m, e, name, 4, params, 0, 0, lanes)) return m.fn;
     for (int i = 0; i < lanes; i++) {
         LLVMValueRef at =
-            element_at(e, LLVMGetParam(fn, 0), LLVMBuildMul(e->b, LLVMGetParam(fn, 1), emit_i64(e, i), ""));
+            micro_element(e, LLVMGetParam(m.fn, 0), LLVMBuildMul(e->b, LLVMGetParam(m.fn, 1), emit_i64(e, i), ""));
         LLVMSetAlignment(row[i] = LLVMBuildLoad2(e->b, vector, at, ""), pairs ? 2 : 4);
     }
     transpose_rows(e, row, lanes);
     for (int i = 0; i < lanes; i++) {
         LLVMValueRef at =
-            element_at(e, LLVMGetParam(fn, 2), LLVMBuildMul(e->b, LLVMGetParam(fn, 3), emit_i64(e, i), ""));
-        LLVMSetAlignment(LLVMBuildStore(e->b, row[i], at), 4);
+            micro_element(e, LLVMGetParam(m.fn, 2), LLVMBuildMul(e->b, LLVMGetParam(m.fn, 3), emit_i64(e, i), ""));
+        emit_store_f32(e, row[i], at, NULL);
     }
-    LLVMBuildRetVoid(e->b);
-    LLVMPositionBuilderAtEnd(e->b, here);
-    return fn;
+    micro_end(&m);
+    return m.fn;
 }

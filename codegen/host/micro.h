@@ -37,7 +37,7 @@ LLVMValueRef micro_product(const Emit *e, MicroShape s);
 
 /* void (from, c, c_stride, rows, columns, fresh): what stands in rows of vectors * lanes is written to C, or added
  * where it is not fresh; only what exists, the first `columns` of each row. */
-LLVMValueRef micro_put(const Emit *e, int vectors, int lanes);
+LLVMValueRef micro_put_edge(const Emit *e, int vectors, int lanes);
 
 /* void (from, from_stride, to, to_stride): to[j, i] = from[i, j] for a square of lanes x lanes floats; pairs: of
  * bf16, which may lie at any of them. */
