@@ -34,7 +34,7 @@ static bool rows_apart(const Channelwise *d) {
 /* A line is lost before the next block reads it, and the next cache has neighbours of the image in so few banks that
  * lines come one after another.  Where blocks make all their sums of neighbouring windows that costs less than a copy
  * or narrow blocks of two vectors do: the image and the results are walked in the order of memory, which is its fastest
- * (measured). */
+ * (depthwise shapes of `./dev bench conv`). */
 bool channel_sets_conflict(const Channelwise *d) {
     return !in_groups(d) && in_few_sets(4 * inner_pitch(d)) && (!d->fresh || rows_apart(d));
 }
@@ -70,7 +70,7 @@ static double side_reads(const Channelwise *d, int s, int rows, int taps) {
     return sum;
 }
 
-/* Cycles of all blocks where lines of the image are what takes time (measured): in conflict, they come from the next cache,
+/* Cycles of all blocks where lines of the image are what takes time (`./dev bench conv`): in conflict, they come from the next cache,
  * two vectors' side by side from two banks; streamed, from memory, two side by side for one request and more for each
  * row of pixels that begins.  Beside them rows that are stored, or where rows stay near, the factors of all taps. */
 static double fetch_cost(const Channelwise *d, int rows0, int rows1, int taps0, int taps1, int wide) {

@@ -227,7 +227,7 @@ typedef struct FactorOrder {
 } FactorOrder;
 
 /* Cycles of a core of two multiply-adds of VECTOR lanes, for one k of a tile: the product, and what it costs to read
- * and pack its factors (measured on Zen 5).  Rows along k stay in place if they are long, or for few
+ * and pack its factors (`./dev bench gemm`, on Zen 5).  Rows along k stay in place if they are long, or for few
  * columns (the copy of those that share cache sets is not counted).  Columns are packed while the first rows are
  * multiplied with them, or transposed. */
 static double tile_cycles(const ProductTile *t, FactorOrder order) {

@@ -7,12 +7,19 @@ model mixed {
     input f : f32[6, 9]
     input some : f32[B, 16]
     input broad : f32[1, 6, 7, 320]
+    input s0 : f32[1024, 1024]
+    input s1 : f32[1024, 1024]
+    input s2 : f32[1024, 1024]
     input border : f32[1, 40, 40, 16]
     input line : f32[2, 500, 8]
     w = param [64, 32] init kaiming
     # conditions
     gate = where(x > 0.0, x, 0.0)
+    input edge : bf16[48, 32]
     output gated = tanh(gate @ w)
+    bent = tanh(x)
+    output straight = bent @ w + edge
+    output over = where(bent > 0.25, 1.0, 0.0)
     clipped = where(x < 0.5, 0.5, x)
     # a factor that a sum does not read, of dims in another order
     moved[j, i] = sum[k] t[i, j, k] * f[i, j]
@@ -22,6 +29,9 @@ model mixed {
     # an epilogue of very many steps
     deep = tanh(x @ w)
     output poly = polynomial(deep, f[0, 0], 40)
+    # products that are added up, which pays in one kernel or in one for each
+    output added = tanh(s0 @ s1 + s1 @ s2)
+    output more = deep @ (param [32, 64] init kaiming as more_a) + x @ (param [64, 64] init kaiming as more_b)
     # windows
     output broad3 = conv2d(broad, 24, 3) as broad3
     output borders = conv2d(border, 16, 21, groups = 16) as borders

@@ -4,6 +4,8 @@ model windows {
     input deep : f32[2, 14, 14, 128]
     input middle : f32[2, 28, 28, 32]
     input flat : f32[1, 9, 17, 24]
+    input afar : f32[8, 56, 56, 128]
+    input conflicting : f32[2, 14, 14, 512]
     input signal : f32[8, 300, 12]
     k = param [7, 12, 20] init kaiming
     output stem = conv2d(image, 32, 7, stride = 2) as stem
@@ -16,6 +18,10 @@ model windows {
     output dilated = conv2d(middle, 32, 3, dilation = 2) as dilated
     output depth = conv2d(middle, 32, 3, groups = 32) as depth
     output depth5 = conv2d(flat, 24, 5, groups = 24, stride = 2) as depth5
+    output depth_afar = conv2d(afar, 128, 3, groups = 128) as depth_afar
+    output depth_afar2 = conv2d(afar, 128, 5, groups = 128, stride = 2) as depth_afar2
+    output depth_sets = conv2d(conflicting, 512, 3, groups = 512) as depth_sets
+    output depth_sets2 = conv2d(conflicting, 512, 3, groups = 512, stride = 2) as depth_sets2
     output doubled = conv2d(middle, 64, 3, groups = 32) as doubled
     output grouped = conv2d(middle, 64, 3, groups = 4) as grouped
     output up = conv_transpose2d(flat, 8, 2, stride = 2) as up
@@ -29,6 +35,7 @@ model windows {
     output blurred = conv2d((conv2d(middle, 16, 3) as blurred2), 8, 3) as blurred
     loss = mean(stem^2) + mean(five^2) + mean(three^2) + mean(strided^2) + mean(point^2) + mean(halved^2) +
            mean(wide^2) + mean(dilated^2) + mean(depth^2) + mean(depth5^2) + mean(doubled^2) + mean(grouped^2) +
-           mean(up^2) + mean(up4^2) + mean(along^2) + mean(blurred^2)
+           mean(up^2) + mean(depth_afar^2) + mean(depth_afar2^2) + mean(depth_sets^2) + mean(depth_sets2^2) +
+           mean(up4^2) + mean(along^2) + mean(blurred^2)
     train loss with sgd(lr = hyper 0.1)
 }
