@@ -1,5 +1,6 @@
 # What layers seldom have and the compiler decides about: conditions read off their result, factors of sums in another order,
 # long epilogues, wide borders, chains of Jacobians, operands read backwards, parts of bounded dims.
+let S = 1024
 dim B <= 24
 model mixed {
     input x : f32[48, 64]
@@ -7,14 +8,15 @@ model mixed {
     input f : f32[6, 9]
     input some : f32[B, 16]
     input broad : f32[1, 6, 7, 320]
-    input s0 : f32[1024, 1024]
-    input s1 : f32[1024, 1024]
-    input s2 : f32[1024, 1024]
+    input s0 : f32[S, S]
+    input s1 : f32[S, S]
+    input s2 : f32[S, S]
     input border : f32[1, 40, 40, 16]
     input line : f32[2, 500, 8]
     w = param [64, 32] init kaiming
     # conditions
-    gate = where(x > 0.0, x, 0.0)
+    hidden = x @ (param [64, 64] init kaiming as hidden_w)
+    gate = where(hidden > 0.0, hidden, 0.0)
     input edge : bf16[48, 32]
     output gated = tanh(gate @ w)
     bent = tanh(x)
@@ -23,7 +25,8 @@ model mixed {
     clipped = where(x < 0.5, 0.5, x)
     # a factor that a sum does not read, of dims in another order
     moved[j, i] = sum[k] t[i, j, k] * f[i, j]
-    moved3[k, i] = sum[j] t[i, j, k] * exp(t[i, 0, k])
+    scaled = t * reshape(f, [6, 9, 1])
+    moved3[j, i] = sum[k] scaled[i, j, k]
     output moved
     output moved3
     # an epilogue of very many steps
@@ -46,6 +49,12 @@ model mixed {
     narrow = tanh((param [3, 20] init kaiming as narrow_w) @ p)
     wide = (param [30, 3] init kaiming as wide_w) @ sin(narrow)
     output through = jacobian(wide, p)
+    middle8 = sin((param [8, 20] init kaiming as middle8_w) @ p)
+    output through8 = jacobian((param [30, 8] init kaiming as wide8_w) @ middle8, p)
+    middle14 = sin((param [14, 20] init kaiming as middle14_w) @ p)
+    output through14 = jacobian((param [30, 14] init kaiming as wide14_w) @ middle14, p)
+    middle19 = sin((param [19, 20] init kaiming as middle19_w) @ p)
+    output through19 = jacobian((param [30, 19] init kaiming as wide19_w) @ middle19, p)
     q = tanh(x @ w)
     output samples = jacobian(q @ (param [32, 5] init kaiming as samples_w), q, batch = 0)
     # bounded dims

@@ -6,6 +6,8 @@ model windows {
     input flat : f32[1, 9, 17, 24]
     input afar : f32[8, 56, 56, 128]
     input conflicting : f32[2, 14, 14, 512]
+    input heavy : f32[1, 7, 7, 1024]
+    input broad : f32[4, 64, 300]
     input signal : f32[8, 300, 12]
     k = param [7, 12, 20] init kaiming
     output stem = conv2d(image, 32, 7, stride = 2) as stem
@@ -32,10 +34,13 @@ model windows {
     output same = avg_pool2d(flat, 3, stride = 1, padding = "same")
     along[b, t in 0..294, f] = sum[s, c] signal[b, t + s, c] * k[s, c, f]
     output along
+    pair[b, t in 0..63, f] = sum[s, c] broad[b, t + s, c] * (param [2, 300, 8] init kaiming as pair_k)[s, c, f]
+    output pair
+    output heavy_out = conv2d(heavy, 64, 3) as heavy_out
     output blurred = conv2d((conv2d(middle, 16, 3) as blurred2), 8, 3) as blurred
     loss = mean(stem^2) + mean(five^2) + mean(three^2) + mean(strided^2) + mean(point^2) + mean(halved^2) +
            mean(wide^2) + mean(dilated^2) + mean(depth^2) + mean(depth5^2) + mean(doubled^2) + mean(grouped^2) +
            mean(up^2) + mean(depth_afar^2) + mean(depth_afar2^2) + mean(depth_sets^2) + mean(depth_sets2^2) +
-           mean(up4^2) + mean(along^2) + mean(blurred^2)
+           mean(up4^2) + mean(pair^2) + mean(heavy_out^2) + mean(along^2) + mean(blurred^2)
     train loss with sgd(lr = hyper 0.1)
 }
