@@ -9,8 +9,9 @@
 
 /* ---- kernels ------------------------------------------------------------------------------------- */
 const char *const by_name[N_BY] = {
-    [BY_NONE] = "",       [BY_THREADS] = "threads",   [BY_ASYNC] = "async", [BY_TMA] = "tma",       [BY_MMA] = "mma",    [BY_WGMMA] = "wgmma",
-    [BY_WINDOW] = "window", [BY_CHANNELS] = "channels", [BY_INNER] = "inner", [BY_BLOCKS] = "blocks", [BY_LOOPS] = "loops"};
+    [BY_NONE] = "",       [BY_THREADS] = "threads", [BY_ASYNC] = "async",   [BY_TMA] = "tma",
+    [BY_MMA] = "mma",     [BY_WGMMA] = "wgmma",     [BY_WINDOW] = "window", [BY_CHANNELS] = "channels",
+    [BY_INNER] = "inner", [BY_BLOCKS] = "blocks",   [BY_LOOPS] = "loops"};
 
 Kernel *kernel_new(Arena *a, const char *name) {
     Kernel *k = ARENA_NEW(a, Kernel);

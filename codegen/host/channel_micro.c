@@ -22,7 +22,9 @@ static LLVMValueRef moved(const Emit *e, LLVMValueRef p, int64_t offset) {
     return LLVMBuildGEP2(e->b, e->f32, p, &at, 1, "");
 }
 
-static LLVMValueRef load(const Micro *m, LLVMValueRef p) { return emit_load_f32(m->block->e, m->block->vector, p, NULL); }
+static LLVMValueRef load(const Micro *m, LLVMValueRef p) {
+    return emit_load_f32(m->block->e, m->block->vector, p, NULL);
+}
 
 /* Element n of each of the groups at p, a lane for each result. */
 static LLVMValueRef load_groups(const Micro *m, LLVMValueRef p, int n) {
@@ -158,7 +160,9 @@ static void one_element(const Micro *m, Round *r) {
 }
 
 /* Nothing read before is kept in registers for later: these are for the sums, and X is near. */
-static void forget(const Micro *m) { LLVMBuildFence(m->block->e->b, LLVMAtomicOrderingSequentiallyConsistent, true, ""); }
+static void forget(const Micro *m) {
+    LLVMBuildFence(m->block->e->b, LLVMAtomicOrderingSequentiallyConsistent, true, "");
+}
 
 static void one_round(const Micro *m, Round *r) {
     const ChannelGroups *g = &m->s->groups;
@@ -231,7 +235,8 @@ LLVMValueRef channel_product(const Emit *e, ChannelShape s) {
     LLVMTypeRef params[CHANNEL_ARGS] = {e->ptr, e->ptr, e->ptr, e->i64, e->i64, e->i64, e->i64, e->i64, e->i64};
     MicroBlock block;
     Micro m = {.block = &block, .s = &s};
-    if (!micro_begin(&block, e, name, channel_args(&s), params, s.side[0].rows * s.side[1].rows, 1, s.lanes)) return block.fn;
+    if (!micro_begin(&block, e, name, channel_args(&s), params, s.side[0].rows * s.side[1].rows, 1, s.lanes))
+        return block.fn;
     if (channel_args(&s) > CHANNEL_FIRST) m.channel = param(&m, CHANNEL_FIRST);
     all_rounds(&m);
     micro_put(&block, emit_i64(e, s.fresh), NULL, c_vector, &m);

@@ -399,7 +399,8 @@ bool channelwise_plan(FormPlan *p) {
     if (in_groups(d) && !(whole_vectors(d) && (d->x_stays || packs_closely(d))))
         return form_refuse(p, "its groups fill no vectors");
     const int64_t x = d->x_stays ? 0 : window_elements(p->ke->k, &d->window, p->machine->vector);
-    if (4 * (x + (d->y_stays ? 0 : y_elements(d))) > MOST_BYTES) return form_refuse(p, "its window and factor are too large");
+    if (4 * (x + (d->y_stays ? 0 : y_elements(d))) > MOST_BYTES)
+        return form_refuse(p, "its window and factor are too large");
     p->starts = p->whole = form_sums_at_once(p) && is_whole(*d);
     return true;
 }
@@ -421,7 +422,7 @@ void channelwise_emit(const FormPlan *p, const DotResult *to, const Inst *store)
     const int64_t elements = window_elements(ke->k, &d.window, p->machine->vector);
     LLVMPositionBuilderAtEnd(ke->e->b, ke->current);
     d.x_place = d.x_stays ? window_in_place(ke, &d.window)
-                         : window_pack(ke, &d.window, nest_alloca(ke, ke->e->f32, elements), p->machine);
+                          : window_pack(ke, &d.window, nest_alloca(ke, ke->e->f32, elements), p->machine);
     d.y_place = d.y_stays ? window_in_place(ke, &d.y_window) : pack_y(&d);
     d.c_place = placed_c(&d, p->storage, to, store);
     d.fresh = to != NULL;

@@ -122,7 +122,7 @@ static int64_t panel_columns(const Direct *d) {
 
 typedef struct PanelMemory {
     LLVMValueRef panel, transposed; /* transposed: where Y is packed along k first */
-    int64_t length;             /* of a row of `transposed` */
+    int64_t length;                 /* of a row of `transposed` */
 } PanelMemory;
 
 static bool runs_along_k(const Direct *d) {

@@ -21,7 +21,7 @@ typedef struct Micro {
     MicroBlock *block;
     DirectShape s;
     MicroVariable x, y;
-    int first, end;    /* rows that are summed */
+    int first, end; /* rows that are summed */
 } Micro;
 
 static LLVMValueRef param(const Micro *m, unsigned i) { return LLVMGetParam(m->block->fn, i); }

@@ -14,10 +14,10 @@
  * parts.
  *
  * A thin factor is not packed but read in place: Y against few rows, X against few columns or in long rows, unless
- * these share cache sets; so is what is small.  Of few rows against Y that is contiguous along k, neither is transposed: inner
- * products (dot_inner.c).  Other Y that lies in rows is packed while the first rows of X are multiplied with it, which
- * read it anyway. A dot whose accumulator is a fresh zero does not read it, and may write where its result is to be
- * stored (DotResult): blocks that pass the edge of what exists are made aside. */
+ * these share cache sets; so is what is small.  Of few rows against Y that is contiguous along k, neither is
+ * transposed: inner products (dot_inner.c).  Other Y that lies in rows is packed while the first rows of X are
+ * multiplied with it, which read it anyway. A dot whose accumulator is a fresh zero does not read it, and may write
+ * where its result is to be stored (DotResult): blocks that pass the edge of what exists are made aside. */
 #include "codegen/host/counter.h"
 #include "codegen/host/dot_internal.h"
 
@@ -153,8 +153,8 @@ bool dot_plain_load(const Dot *d, int value, const TileType *across, FactorInPla
     return access_affine(ke->k, load, d->over.axis[0], &direct->along);
 }
 
-/* A copy is not worth while of what is read once, or stays in the innermost cache without one, as a block's rows of X do
- * from panel to panel unless they fall into the same sets of it: then they fill those at best, and what else is read
+/* A copy is not worth while of what is read once, or stays in the innermost cache without one, as a block's rows of X
+ * do from panel to panel unless they fall into the same sets of it: then they fill those at best, and what else is read
  * puts them out (on a busy machine a quarter of the speed was lost; a copy costs nothing that is seen). */
 static void choose_direct(Dot *d) {
     FactorInPlace *x = &d->x_direct, *y = &d->y_direct;
@@ -263,7 +263,8 @@ bool dot_plan_blocks(FormPlan *p) {
     Dot *d;
     const char *why = plan(p, &d);
     if (why) return form_refuse(p, why);
-    if (d->n_rows < MIN_ROWS && !d->y_direct.use) return form_refuse(p, "it has few rows, and its columns would have to be packed");
+    if (d->n_rows < MIN_ROWS && !d->y_direct.use)
+        return form_refuse(p, "it has few rows, and its columns would have to be packed");
     if (d->n_columns % d->panel) return form_refuse(p, "its columns fill no vectors");
     if (!choose_part(d)) return form_refuse(p, "few of its sums fit the cache at a time");
     return planned(p, d);

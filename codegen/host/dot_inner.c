@@ -1,5 +1,5 @@
-/* Few rows against columns that are contiguous along k, as inner products: vectors run along k in both factors, so that Y is read
- * once, in place, and nothing is transposed.  The time is that of reading Y; see dot.c. */
+/* Few rows against columns that are contiguous along k, as inner products: vectors run along k in both factors, so that
+ * Y is read once, in place, and nothing is transposed.  The time is that of reading Y; see dot.c. */
 #include "codegen/host/counter.h"
 #include "codegen/host/dot_internal.h"
 #include "codegen/host/micro_block.h"

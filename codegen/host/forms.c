@@ -11,7 +11,8 @@ static const struct {
 #undef FORM
 };
 
-#define FORM(e, text, plan, emit) _Static_assert((int)BY_##e == BY_WINDOW + FORM_##e, "By has the forms in their order");
+#define FORM(e, text, plan, emit) \
+    _Static_assert((int)BY_##e == BY_WINDOW + FORM_##e, "By has the forms in their order");
 #include "codegen/host/forms.def"
 #undef FORM
 

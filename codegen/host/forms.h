@@ -20,7 +20,7 @@ typedef struct FormPlan {
     bool pairs;    /* multiplies pairs of bf16, unconverted */
     bool starts;   /* its code can begin from zero */
     bool whole;    /* all sums are made at once, and only lanes that exist are written */
-    bool exact;    /* else: only lanes that exist can be written, if C has no axes but `rows` (-1: none) and `columns` */
+    bool exact; /* else: only lanes that exist can be written, if C has no axes but `rows` (-1: none) and `columns` */
     int rows, columns;
     const char *why[N_HOST_FORMS]; /* why forms in front of `form` do not fit; NULL: the product is not of their kind */
 } FormPlan;
@@ -46,15 +46,16 @@ bool form_sums_at_once(const FormPlan *p);
 
 static inline const Storage *form_storage(const FormPlan *p) { return &p->ke->v->storage.at[p->storage]; }
 
-/* The roles of the axes of a matrix product: rows are X's and C's, columns Y's and C's trailing ones, sums of both factors. */
+/* The roles of the axes of a matrix product: rows are X's and C's, columns Y's and C's trailing ones, sums of both
+ * factors. */
 typedef struct MatrixRoles {
     int x, y; /* values */
     TileType rows, columns, over;
 } MatrixRoles;
 const char *form_matrix_roles(const FormPlan *p, MatrixRoles *r); /* NULL, or why there are none */
 
-#define FORM(e, text, plan, emit)                                                                                      \
-    bool plan(FormPlan *p);                                                                                            \
+#define FORM(e, text, plan, emit) \
+    bool plan(FormPlan *p);       \
     void emit(const FormPlan *p, const DotResult *to, const Inst *store);
 #include "codegen/host/forms.def"
 #undef FORM

@@ -48,7 +48,8 @@ static bool emit_kernel(Build *b, const Module *m, const Kernel *k, const HostMa
     arena_free(a);
     char text[256];
     if (out->no) {
-        snprintf(text, sizeof text, "kernel %.100s: %%%d is no product by %s", k->name, out->no->result, by_name[out->no->by]);
+        snprintf(text, sizeof text, "kernel %.100s: %%%d is no product by %s", k->name, out->no->result,
+                 by_name[out->no->by]);
         *error = memory_strdup(text);
         return false;
     }

@@ -3,8 +3,8 @@
 #include "codegen/host/transpose.h"
 #include <string.h>
 
-/* A dot whose accumulator counts as zero in the first iteration of its loops, though nothing was written there; store: it
- * has no other iteration, and puts its result where this instruction would. */
+/* A dot whose accumulator counts as zero in the first iteration of its loops, though nothing was written there; store:
+ * it has no other iteration, and puts its result where this instruction would. */
 typedef struct FreshDot {
     const Inst *dot, *store;
 } FreshDot;
@@ -217,7 +217,8 @@ static const Inst *store_of(KernelWalk *w, const Inst *loop, int c, const Inst *
     return store;
 }
 
-/* Starts of the carries.  Zero that only a dot will read is not written: the dot's first iteration takes it for granted. */
+/* Starts of the carries.  Zero that only a dot will read is not written: the dot's first iteration takes it for
+ * granted. */
 static void start_carries(KernelWalk *w, const Inst *i) {
     int *init = ARENA_ARRAY(w->ke.arena, int, i->n_carry + 1), *carry = ARENA_ARRAY(w->ke.arena, int, i->n_carry + 1),
         n = 0;

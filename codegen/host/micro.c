@@ -52,10 +52,12 @@ static LLVMValueRef source_at(const Micro *m, LLVMValueRef p, LLVMValueRef offse
 static LLVMValueRef x_element(const Micro *m, int row, bool half) {
     const Emit *e = m->block->e;
     if (m->s.x != X_AWAY) {
-        LLVMValueRef at = micro_element(e, micro_get(m->block, m->x), emit_i64(e, (int64_t)row * (m->s.x == X_ROWS ? m->s.x_row : 1)));
+        LLVMValueRef at = micro_element(e, micro_get(m->block, m->x),
+                                        emit_i64(e, (int64_t)row * (m->s.x == X_ROWS ? m->s.x_row : 1)));
         return LLVMBuildLoad2(e->b, e->f32, at, "");
     }
-    LLVMValueRef at = source_at(m, micro_get(m->block, m->x), LLVMBuildMul(e->b, param(m, ARG_X_STEP), emit_i64(e, row), ""));
+    LLVMValueRef at =
+        source_at(m, micro_get(m->block, m->x), LLVMBuildMul(e->b, param(m, ARG_X_STEP), emit_i64(e, row), ""));
     LLVMValueRef v = LLVMBuildLoad2(e->b, half ? e->i16 : e->f32, at, "");
     LLVMSetAlignment(v, m->s.pairs ? 2 : 4);
     return half ? LLVMBuildBitCast(e->b, LLVMBuildZExt(e->b, v, e->i32, ""), e->f32, "") : v;
@@ -74,7 +76,8 @@ static LLVMValueRef y_vector(const Micro *m, int vector, bool half) {
     const Emit *e = m->block->e;
     LLVMValueRef offset = emit_i64(e, (int64_t)vector * m->s.lanes);
     if (!m->s.pairs || m->s.y == Y_PACKED) {
-        LLVMValueRef v = LLVMBuildLoad2(e->b, m->block->vector, micro_element(e, micro_get(m->block, m->y), offset), "");
+        LLVMValueRef v =
+            LLVMBuildLoad2(e->b, m->block->vector, micro_element(e, micro_get(m->block, m->y), offset), "");
         LLVMSetAlignment(v, 4);
         return v;
     }
@@ -82,7 +85,8 @@ static LLVMValueRef y_vector(const Micro *m, int vector, bool half) {
     if (!half) {
         LLVMValueRef next = LLVMBuildAdd(e->b, offset, param(m, ARG_Y_STEP), "");
         LLVMValueRef up = emit_splat(e, LLVMConstInt(e->i32, 16, false), m->s.lanes);
-        bits = LLVMBuildOr(e->b, bits, LLVMBuildShl(e->b, y_half(m, source_at(m, micro_get(m->block, m->y), next)), up, ""), "");
+        bits = LLVMBuildOr(e->b, bits,
+                           LLVMBuildShl(e->b, y_half(m, source_at(m, micro_get(m->block, m->y), next)), up, ""), "");
     }
     return LLVMBuildBitCast(e->b, bits, m->block->vector, "");
 }
@@ -93,7 +97,8 @@ static void prefetch_ahead(const Micro *m) {
     const int line = m->s.pairs ? 2 * LINE : LINE;
     LLVMValueRef step = param(m, ARG_Y_STEP);
     for (int row = 0; row < (m->s.pairs ? 2 : 1); row++) {
-        LLVMValueRef ahead = source_at(m, micro_get(m->block, m->y), LLVMBuildMul(e->b, step, emit_i64(e, AHEAD + row), ""));
+        LLVMValueRef ahead =
+            source_at(m, micro_get(m->block, m->y), LLVMBuildMul(e->b, step, emit_i64(e, AHEAD + row), ""));
         for (int n = 0; n < m->s.vectors * m->s.lanes; n += line)
             prefetch(e, source_at(m, ahead, emit_i64(e, n)), TO_READ);
     }
@@ -118,7 +123,8 @@ static void micro_step(const Micro *m, bool half) {
     for (int v = 0; v < m->s.vectors; v++) {
         column[v] = y_vector(m, v, half);
         if (m->s.y == Y_COPIED)
-            emit_store_f32(e, column[v], micro_element(e, micro_get(m->block, m->packed), emit_i64(e, v * m->s.lanes)), NULL);
+            emit_store_f32(e, column[v], micro_element(e, micro_get(m->block, m->packed), emit_i64(e, v * m->s.lanes)),
+                           NULL);
     }
     for (int i = 0; i < m->s.rows; i++) {
         LLVMValueRef one = emit_splat(e, x_element(m, i, half), m->s.lanes);
@@ -190,8 +196,7 @@ static LLVMValueRef rounds(const Micro *m, LLVMValueRef steps) {
 /* The block of C, which sums are added to or written over, is prefetched when they are nearly made. */
 static LLVMValueRef walk_c(const Micro *m, LLVMValueRef left) {
     const Emit *e = m->block->e;
-    const Walk c = {param(m, ARG_C),
-                    LLVMBuildShl(e->b, param(m, ARG_C_STRIDE), emit_i64(e, 2), ""),
+    const Walk c = {param(m, ARG_C), LLVMBuildShl(e->b, param(m, ARG_C_STRIDE), emit_i64(e, 2), ""),
                     (m->s.vectors * m->s.lanes + LINE - 1) / LINE, TO_WRITE};
     LLVMValueRef before = LLVMBuildSub(e->b, left, emit_i64(e, m->s.rows + LATE), "");
     before = emit_intrinsic(e, "llvm.smax", 2, (LLVMValueRef[]){before, emit_i64(e, 0)});
@@ -227,8 +232,8 @@ LLVMValueRef micro_product(const Emit *e, MicroShape s) {
     char name[128];
     static const char *const x_names[] = {"rows", "columns", "away"}, *const y_names[] = {"", "_near", "_away",
                                                                                           "_copied"};
-    snprintf(name, sizeof name, "fusec.block_%dx%d_%s%d%s%s_ahead%d_%d%s%s%s", s.rows, s.vectors * s.lanes, x_names[s.x],
-             s.x == X_ROWS ? s.x_row : 0, y_names[s.y], s.pairs ? "_bf16" : "", s.lines[0], s.lines[1],
+    snprintf(name, sizeof name, "fusec.block_%dx%d_%s%d%s%s_ahead%d_%d%s%s%s", s.rows, s.vectors * s.lanes,
+             x_names[s.x], s.x == X_ROWS ? s.x_row : 0, y_names[s.y], s.pairs ? "_bf16" : "", s.lines[0], s.lines[1],
              s.y_row == s.vectors * s.lanes ? "" : "_narrow", s.brief ? "_brief" : "", s.masked ? "_masked" : "");
     LLVMTypeRef params[MOST_ARGS] = {e->ptr, e->i64, e->ptr, e->i64, e->ptr, e->i64, e->i64, e->i64};
     int n = (int)walk_arg(&s, MICRO_WALKS);
@@ -267,7 +272,8 @@ LLVMValueRef micro_put_edge(const Emit *e, int vectors, int lanes) {
     LLVMTypeRef params[6] = {e->ptr, e->ptr, e->i64, e->i64, e->i64, e->i64};
     MicroBlock m;
     if (!micro_begin(&m, e, name, 6, params, 0, 0, lanes)) return m.fn;
-    const MicroVariable from = micro_variable(&m, LLVMGetParam(m.fn, 0)), to = micro_variable(&m, LLVMGetParam(m.fn, 1));
+    const MicroVariable from = micro_variable(&m, LLVMGetParam(m.fn, 0)),
+                        to = micro_variable(&m, LLVMGetParam(m.fn, 1));
     const MicroLoop rows = micro_loop_open(&m, LLVMGetParam(m.fn, 3), true);
     put_row(e, m.fn, micro_get(&m, from), micro_get(&m, to), vectors, lanes);
     micro_set(&m, from, micro_element(e, micro_get(&m, from), emit_i64(e, vectors * lanes)));

@@ -15,7 +15,8 @@ static LLVMValueRef local_function(const Emit *e, const char *name, int n, LLVMT
     return fn;
 }
 
-bool micro_begin(MicroBlock *m, const Emit *e, const char *name, int n, LLVMTypeRef *params, int rows, int vectors, int lanes) {
+bool micro_begin(MicroBlock *m, const Emit *e, const char *name, int n, LLVMTypeRef *params, int rows, int vectors,
+                 int lanes) {
     *m = (MicroBlock){.e = e, .rows = rows, .vectors = vectors, .lanes = lanes};
     m->fn = LLVMGetNamedFunction(e->module, name);
     if (m->fn) return false;

@@ -1,6 +1,6 @@
-/* What micro-kernels are made of: a local function whose sums are a block of vectors, loops, and the end, where the block goes
- * to C.  What changes from step to step is a variable: its value is known within a basic block, and goes through memory of the
- * function's own from one to the next, of which LLVM's sroa makes registers. */
+/* What micro-kernels are made of: a local function whose sums are a block of vectors, loops, and the end, where the
+ * block goes to C.  What changes from step to step is a variable: its value is known within a basic block, and goes
+ * through memory of the function's own from one to the next, of which LLVM's sroa makes registers. */
 #ifndef FUSEC_CODEGEN_HOST_MICRO_BLOCK_H
 #define FUSEC_CODEGEN_HOST_MICRO_BLOCK_H
 #include "codegen/llvm/emit.h"
@@ -25,9 +25,10 @@ typedef struct MicroBlock {
     } variable[MICRO_VARIABLES];
 } MicroBlock;
 
-/* False: the module has the function already, m->fn.  Else code goes to it until micro_end; sums are zero.  Its n parameters,
- * where pointers, are to memory of their own. */
-bool micro_begin(MicroBlock *m, const Emit *e, const char *name, int n, LLVMTypeRef *params, int rows, int vectors, int lanes);
+/* False: the module has the function already, m->fn.  Else code goes to it until micro_end; sums are zero.  Its n
+ * parameters, where pointers, are to memory of their own. */
+bool micro_begin(MicroBlock *m, const Emit *e, const char *name, int n, LLVMTypeRef *params, int rows, int vectors,
+                 int lanes);
 void micro_end(MicroBlock *m);
 
 MicroVariable micro_variable(MicroBlock *m, LLVMValueRef v);

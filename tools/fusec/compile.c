@@ -152,7 +152,8 @@ static bool assemble(Compile *c, Scratch *s, const char *text, const char **erro
     uint8_t *bytes;
     size_t n;
     if (!scratch_write(s, ptx, text, strlen(text), error) || !process_run(s, argv, error) ||
-        !file_read(c->arena, cubin, &bytes, &n, error)) return false;
+        !file_read(c->arena, cubin, &bytes, &n, error))
+        return false;
     add(c, c->o->output, memcpy(memory_alloc(n), bytes, n), n);
     return true;
 }
@@ -197,7 +198,8 @@ static const Form *find_form(const char *path) {
 }
 
 static const Target *form_target(const Options *o, const Form *form) {
-    const Target *t = target_asked(o, form->target, form->emit == emit_object || form->emit == emit_ll || form->emit == emit_tile);
+    const Target *t =
+        target_asked(o, form->target, form->emit == emit_object || form->emit == emit_ll || form->emit == emit_tile);
     if (!t) return NULL;
     if (t->device->is_gpu ? form->gpu : t->device->is_cpu ? form->host : form->c99) return t;
     fprintf(stderr, "fusec: a %s file is not made for target %s: -o FILE%s is, or --target %s\n", form->suffix, t->name,
