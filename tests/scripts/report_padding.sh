@@ -1,5 +1,5 @@
 #!/bin/sh
-# fusec report: which buffers layout padded, by how much, and where they come from.
+# fusec report: which buffers layout padded, by how much, and where they come from; and which line most of the arena.
 . "$SRC/tests/support/script.sh"
 cat >odd.dsl <<'DSL'
 model odd {
@@ -24,5 +24,18 @@ if grep -q 'padded by layout' out; then
     echo 'FAIL: padding is reported where there is none'
     bad=1
 fi
+
+# two blocks of a line are more than the largest block, which is another one's
+cat >peak.dsl <<'DSL'
+model peak {
+    input x : f32[256, 64]
+    a = tanh(x @ (param [64, 64] init kaiming as u)) * sigmoid(x @ (param [64, 64] init kaiming as v))
+    b = tanh(a @ (param [64, 96] init kaiming as w))
+    loss = mean(b^2)
+    train loss with sgd(lr = 0.1)
+}
+DSL
+"$FUSEC" report peak.dsl --entry=grad >out || exit 1
+expect '    most of it from line 3'
 [ $bad = 0 ] || cat out
 exit $bad

@@ -44,6 +44,7 @@ model mixed {
     back[b, at in 0..500, c] = sum[s in 0..7] line[b, 499 - at - s, c] * k[s, c]
     output back
     output backwards = reverse(x, axis = 1) @ w
+    output mirrored = transpose(reverse(x, axis = 0)) @ hidden
     # Jacobians, dense, through a narrow middle, of each sample
     p = param [20] init normal(1.0)
     narrow = tanh((param [3, 20] init kaiming as narrow_w) @ p)
