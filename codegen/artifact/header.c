@@ -13,10 +13,9 @@ typedef struct Header {
     const Module *m;
     const char *p, *macro; /* gpt2, GPT2 */
     const struct Parts *parts;
-    const ArtifactForm *form;
 } Header;
 
-/* What is not a word in another place: each NULL where a form has none. */
+/* What else differs by back end, in MODEL.h alone; NULL: nothing. */
 typedef struct Parts {
     ArtifactForm form;
     void (*example)(FILE *f, const Module *m, const char *prefix, const char *macro_prefix); /* in the first comment */
@@ -161,12 +160,12 @@ static void structs(Header *h, const char **in, const char **out, const char **s
     for (int i = 0; i < m->hypers.n; i++)
         fprintf(h->f, "    float %s; /* default %.9g */\n", hypers[i], m->hypers.at[i].value);
     if (!m->hypers.n) fputs("    float unused;\n", h->f);
-    fprintf(h->f, "} %s_hyper;\n\ntypedef fusec_memory %s_memory;\ntypedef %s %s_options;\n\n", h->p, h->p, h->form->options,
+    fprintf(h->f, "} %s_hyper;\n\ntypedef fusec_memory %s_memory;\ntypedef %s %s_options;\n\n", h->p, h->p, h->parts->form.options,
             h->p);
     fprintf(h->f,
             "/* The caller's storage for one model; two contexts are independent. */\ntypedef struct %s {\n"
             "    %s;\n    uint32_t seed;\n    int32_t step; /* steps taken */\n} %s;\n\n",
-            h->p, h->form->context, h->p);
+            h->p, h->parts->form.context, h->p);
 }
 
 /* The arrays that MODEL_run takes, filled from the structs. */
@@ -228,7 +227,7 @@ static void entry_function(Header *h, Entry e, const char **in, const char **out
         fputs("    (void)hyper;\n", h->f);
     const char *which = e == ENTRY_GRAD ? "accumulate ? FUSEC_GRAD | FUSEC_ACCUMULATE : FUSEC_GRAD" : code[e];
     const char *call = arena_printf(h->a, "%s_run(%s, %s, in, out, %s, model->step + 1, model->seed, syms)", h->p,
-                                    h->form->runs_on, which, values);
+                                    h->parts->form.runs_on, which, values);
     if (e == ENTRY_STEP)
         fprintf(h->f,
                 "    const fusec_status status = %s;\n    if (fusec_step_ran(status)) model->step++;\n"
@@ -244,7 +243,7 @@ static void begin_function(Header *h) {
             "static inline fusec_status %s_begin(void *user, int entry) {\n    %s *model = (%s *)user;\n"
             "    int32_t syms[%d] = {%s};\n"
             "    return %s_run(%s, entry, 0, 0, 0, 0, model->seed, syms);\n}\n\n",
-            h->p, h->p, h->p, h->m->syms.n + 1, bounds_text(h), h->p, h->form->runs_on);
+            h->p, h->p, h->p, h->m->syms.n + 1, bounds_text(h), h->p, h->parts->form.runs_on);
 }
 
 const char artifact_load_comment[] =
@@ -253,7 +252,7 @@ const char artifact_load_comment[] =
     " * states as after init, those that are computed from parameters from the file's. */\n";
 
 static void save_and_load(Header *h) {
-    const char *memory = h->form->memory;
+    const char *memory = h->parts->form.memory;
     begin_function(h);
     fprintf(h->f,
             "/* Weights, step and seed as a safetensors file through the caller's callbacks. */\n"
@@ -282,7 +281,7 @@ static void derive_function(Header *h) {
             "    int32_t syms[%d] = {%s};\n    if (!model) return FUSEC_E_ARGUMENT;\n"
             "    return %s_run(%s, FUSEC_DERIVE, 0, 0, 0, 0, model->seed, syms);\n}\n\n",
             h->p, h->p, h->p, h->p, h->m->syms.n + 1, bounds_text(h), h->p,
-            h->form->runs_on);
+            h->parts->form.runs_on);
 }
 
 /* ---- forms ------------------------------------------------------------------------------------------------------- */
@@ -335,8 +334,7 @@ static const Parts parts_of[] = {
 void artifact_header(FILE *f, const Module *m, Backend backend) {
     Arena *a = arena_new();
     Header h = {
-        .f = f, .a = a, .m = m, .p = artifact_prefix(a, m), .macro = artifact_macro_prefix(a, m), .parts = &parts_of[backend],
-        .form = &parts_of[backend].form};
+        .f = f, .a = a, .m = m, .p = artifact_prefix(a, m), .macro = artifact_macro_prefix(a, m), .parts = &parts_of[backend]};
     C99Names inputs = {0}, outputs = {0}, hyper = {0};
     const char **in = field_names(&h, m->inputs.n, input_name, &inputs),
                **syms = field_names(&h, m->syms.n, sym_name, &inputs);
@@ -360,8 +358,8 @@ void artifact_header(FILE *f, const Module *m, Backend backend) {
     h.parts->functions(&h, out);
     for (int e = ENTRY_INFER; e <= ENTRY_STEP; e++) entry_function(&h, (Entry)e, in, out, syms, hypers);
     derive_function(&h);
-    if (h.form->memory) save_and_load(&h);
-    if (m->selftest) artifact_selftest(f, m, h.form, h.p, h.macro);
+    if (h.parts->form.memory) save_and_load(&h);
+    if (m->selftest) artifact_selftest(f, m, &h.parts->form, h.p, h.macro);
     fputs("#ifdef __cplusplus\n}\n#endif\n#endif\n", f);
     arena_free(a);
 }

@@ -223,7 +223,7 @@ static bool has_edges(const Dot *d) {
     return rows || !multiple(&axes[d->columns.axis[0]], d->panel);
 }
 
-/* Of what lanes there are, in any number of axes: *d is the plan's. */
+/* Roles and sizes, alike for inner products and blocks; NULL, or why it is neither. */
 static const char *plan(FormPlan *p, Dot **d) {
     const Axis *axes = p->ke->k->axes.at;
     MatrixRoles r;

@@ -74,7 +74,7 @@ const char *form_matrix_roles(const FormPlan *p, MatrixRoles *r) {
         const int axis = c->axis[i];
         const bool column = i >= c->n - c->n_columns;
         if (tile_type_has(x, axis) == column || tile_type_has(y, axis) != column)
-            return "an axis is of both factors and the result";
+            return "it has a batch axis, of both factors and the result";
         add_axis(column ? &r->columns : &r->rows, axis);
     }
     for (int i = 0; i < p->dot->n_over; i++) {
@@ -101,39 +101,39 @@ void loops_emit(const FormPlan *p, const DotResult *to, const Inst *store) {
 }
 
 /* ---- all of a kernel --------------------------------------------------------------------------------------------- */
-typedef struct Products {
-    KernelEmit *ke;
-    const HostMachine *machine;
-    VEC(FormPlan *) plans;
-    bool writes;
-} Products;
-
-static void find_products(Products *f, const Block *b) {
+/* writes: into each dot its form, whatever it said. */
+static void plan_block(KernelEmit *ke, const HostMachine *m, const Block *b, bool writes, FormPlans *plans) {
     for (int n = 0; n < b->n; n++) {
         Inst *i = b->at[n];
-        find_products(f, &i->body);
+        plan_block(ke, m, &i->body, writes, plans);
         if (i->kind != TI_DOT) continue;
-        if (f->writes) i->by = BY_NONE;
-        FormPlan *p = form_choose(f->ke, i, f->ke->v->value[i->result].storage, f->machine);
-        if (f->writes) i->by = form_by(p->form);
-        vec_push(f->ke->arena, f->plans, p);
+        if (writes) i->by = BY_NONE;
+        FormPlan *p = form_choose(ke, i, ke->v->value[i->result].storage, m);
+        if (writes) i->by = form_by(p->form);
+        if (!p) plans->no = i;
+        if (p) vec_push(ke->arena, plans->of, p);
     }
 }
 
-static Products products(Arena *a, const Kernel *k, const HostMachine *m, bool writes) {
+FormPlans form_plan_all(KernelEmit *ke, const HostMachine *m) {
+    FormPlans plans = {.no = NULL};
+    plan_block(ke, m, &ke->k->body, false, &plans);
+    return plans;
+}
+
+static KernelEmit *without_code(Arena *a, const Kernel *k, const HostMachine *m) {
     Values *v = ARENA_NEW(a, Values);
     KernelEmit *ke = ARENA_NEW(a, KernelEmit);
     *ke = (KernelEmit){.k = k, .v = v, .arena = a, .masks = m->masks};
     values_plan(v, a, k, m->vector);
-    Products f = {.ke = ke, .machine = m, .writes = writes};
-    find_products(&f, &k->body);
-    return f;
+    return ke;
 }
 
-int form_products(Arena *a, const Kernel *k, const HostMachine *m, FormPlan ***of) {
-    const Products f = products(a, k, m, false);
-    *of = f.plans.at;
-    return f.plans.n;
+FormPlans form_products(Arena *a, const Kernel *k, const HostMachine *m) {
+    return form_plan_all(without_code(a, k, m), m);
 }
 
-void form_schedule(Arena *a, Kernel *k, const HostMachine *m) { products(a, k, m, true); }
+void form_schedule(Arena *a, Kernel *k, const HostMachine *m) {
+    FormPlans plans = {.no = NULL};
+    plan_block(without_code(a, k, m), m, &k->body, true, &plans);
+}

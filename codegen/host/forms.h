@@ -27,10 +27,17 @@ typedef struct FormPlan {
 
 /* The form that the dot is `by`, or else the first that fits; NULL: that form does not fit. */
 FormPlan *form_choose(KernelEmit *ke, const Inst *dot, int storage, const HostMachine *m);
+
+/* The plans of a kernel's dots, in the order of its text. */
+typedef struct FormPlans {
+    VEC(FormPlan *) of;
+    const Inst *no; /* a dot that the form it is `by` does not fit: it has none; NULL: all have */
+} FormPlans;
+FormPlans form_plan_all(KernelEmit *ke, const HostMachine *m);
 void form_emit(const FormPlan *p, const DotResult *to, const Inst *store);
 
-/* The products of a kernel, in the order of its text: a plan for each, NULL as above.  No code is made. */
-int form_products(Arena *a, const Kernel *k, const HostMachine *m, FormPlan ***of);
+/* The same where no code is made. */
+FormPlans form_products(Arena *a, const Kernel *k, const HostMachine *m);
 /* Writes into each dot by which form it is made. */
 void form_schedule(Arena *a, Kernel *k, const HostMachine *m);
 /* Bit By: the forms that fit, in whatever order they stand. */

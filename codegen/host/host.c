@@ -41,19 +41,23 @@ static void build_free(Build *b) {
 /* Threads have megabytes of stack, not more. */
 enum { MAX_STACK_BYTES = 4 << 20 };
 
+static char *does_not_fit(const Kernel *k, const Inst *dot) {
+    char text[256];
+    snprintf(text, sizeof text, "kernel %.100s: %%%d is no product by %s", k->name, dot->result, by_name[dot->by]);
+    return memory_strdup(text);
+}
+
 static bool emit_kernel(Build *b, const Module *m, const Kernel *k, const HostMachine *machine, HostKernel *out,
                         char **error) {
     Arena *a = arena_new();
     *out = host_emit_kernel(&b->e, a, k, arena_printf(a, "%s.%s", m->name, k->name), machine);
     arena_free(a);
-    char text[256];
     if (out->no) {
-        snprintf(text, sizeof text, "kernel %.100s: %%%d is no product by %s", k->name, out->no->result,
-                 by_name[out->no->by]);
-        *error = memory_strdup(text);
+        *error = does_not_fit(k, out->no);
         return false;
     }
     if (out->stack_bytes <= MAX_STACK_BYTES) return true;
+    char text[256];
     snprintf(text, sizeof text, "kernel %.100s: its tiles take %lld bytes of stack; at most %d are allowed", k->name,
              (long long)out->stack_bytes, MAX_STACK_BYTES);
     *error = memory_strdup(text);
@@ -84,9 +88,11 @@ static bool emit_kernels(Build *b, const Module *m, char **error) {
     return ok;
 }
 
-/* What is only memory until sroa has run is none that could be missed. */
+/* Checked after mem2reg: it makes registers of variables that are read and written whole, which cannot be missed;
+ * arrays stay, sroa would take accesses beside them out. */
 static bool check(Build *b, const HostOptions *o, char **error) {
-    return machine_optimise(&b->e, b->machine, "function(sroa)", error) && checked_instrument(&b->e, o->check, error);
+    return machine_optimise(&b->e, b->machine, "function(mem2reg)", error) &&
+           checked_instrument(&b->e, o->check, error);
 }
 
 static bool build(Build *b, const Module *m, const HostOptions *o, char **error) {
@@ -138,18 +144,20 @@ HostProducts *host_products(Arena *a, const Module *m, const HostOptions *o, cha
     if (!t) return NULL;
     const HostMachine machine = describe(t);
     HostProducts *products = ARENA_ARRAY(a, HostProducts, m->kernels.n + 1);
-    for (int i = 0; i < m->kernels.n; i++) {
-        FormPlan **plan;
+    *error = NULL;
+    for (int i = 0; i < m->kernels.n && !*error; i++) {
+        const FormPlans plans = form_products(a, m->kernels.at[i], &machine);
         HostProducts *p = &products[i];
-        p->n = form_products(a, m->kernels.at[i], &machine, &plan);
+        if (plans.no) *error = does_not_fit(m->kernels.at[i], plans.no);
+        p->n = plans.of.n;
         p->of = ARENA_ARRAY(a, HostProduct, p->n + 1);
-        for (int k = 0; k < p->n && plan[k]; k++) {
-            p->of[k] = product_of(plan[k]);
-            p->pairs += plan[k]->pairs;
+        for (int k = 0; k < p->n; k++) {
+            p->of[k] = product_of(plans.of.at[k]);
+            p->pairs += p->of[k].pairs;
         }
     }
     LLVMDisposeTargetMachine(t);
-    return products;
+    return *error ? NULL : products;
 }
 
 bool host_schedule(Module *m, const HostOptions *o, char **error) {

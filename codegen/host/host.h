@@ -47,8 +47,8 @@ typedef struct HostProducts {
     HostProduct *of;
 } HostProducts;
 
-/* The products of each kernel, in the order of its text, in a: an array over m->kernels.  NULL: no such processor, *error is
- * a message to be freed. */
+/* The products of each kernel, in the order of its text, in a: an array over m->kernels.  NULL: no such processor, or a
+ * dot says a form that does not fit it; *error is a message to be freed. */
 HostProducts *host_products(Arena *a, const Module *m, const HostOptions *o, char **error);
 
 /* Writes into the Tile IR what the back end decides for this processor: of each dot, by which form it is made.  false: no such

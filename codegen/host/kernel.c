@@ -11,7 +11,6 @@ typedef struct FreshDot {
 
 typedef struct KernelWalk {
     KernelEmit ke;
-    const HostMachine *machine;
     int pos;   /* of the next instruction, as Values numbers them */
     int group; /* of the collected sinks */
     VEC(Sink) sinks;
@@ -142,19 +141,6 @@ static bool used_once(const KernelWalk *w, int value) {
 }
 
 static const FormPlan *plan_of(const KernelWalk *w, const Inst *dot) { return w->plan[dot->result]; }
-
-/* The plans of all dots; *no is one whose form does not fit. */
-static bool plan_dots(KernelWalk *w, const Block *b, const Inst **no) {
-    for (int n = 0; n < b->n; n++) {
-        const Inst *i = b->at[n];
-        if (!plan_dots(w, &i->body, no)) return false;
-        if (i->kind != TI_DOT) continue;
-        *no = i;
-        w->plan[i->result] = form_choose(&w->ke, i, w->ke.v->value[i->result].storage, w->machine);
-        if (!w->plan[i->result]) return false;
-    }
-    return true;
-}
 
 static bool dot_sums(const Inst *dot, int axis) {
     for (int o = 0; o < dot->n_over; o++)
@@ -414,12 +400,13 @@ static void walk_programs(KernelWalk *w) {
 }
 
 HostKernel host_emit_kernel(const Emit *e, Arena *a, const Kernel *k, const char *name, const HostMachine *m) {
-    const Inst *no;
     Values v;
     values_plan(&v, a, k, m->vector);
-    KernelWalk w = {.machine = m, .group = -1, .ke = {.e = e, .k = k, .v = &v, .arena = a, .masks = m->masks}};
+    KernelWalk w = {.group = -1, .ke = {.e = e, .k = k, .v = &v, .arena = a, .masks = m->masks}};
     w.plan = ARENA_ARRAY(a, FormPlan *, k->types.n + 1);
-    if (!plan_dots(&w, &k->body, &no)) return (HostKernel){.no = no};
+    const FormPlans plans = form_plan_all(&w.ke, m);
+    if (plans.no) return (HostKernel){.no = plans.no};
+    for (int i = 0; i < plans.of.n; i++) w.plan[plans.of.at[i]->dot->result] = plans.of.at[i];
     LLVMTypeRef params[4] = {e->ptr, e->ptr, e->i64, e->i64};
     w.ke.fn = LLVMAddFunction(e->module, name, LLVMFunctionType(e->none, params, 4, false));
     w.ke.entry = emit_block(e, w.ke.fn, "entry");

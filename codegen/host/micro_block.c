@@ -1,5 +1,6 @@
 /* See micro_block.h. */
 #include "codegen/host/micro_block.h"
+#include <assert.h>
 #include <string.h>
 
 static LLVMValueRef local_function(const Emit *e, const char *name, int n, LLVMTypeRef *params) {
@@ -17,6 +18,7 @@ static LLVMValueRef local_function(const Emit *e, const char *name, int n, LLVMT
 
 bool micro_begin(MicroBlock *m, const Emit *e, const char *name, int n, LLVMTypeRef *params, int rows, int vectors,
                  int lanes) {
+    assert(rows <= BLOCK_ROWS && vectors <= BLOCK_VECTORS);
     *m = (MicroBlock){.e = e, .rows = rows, .vectors = vectors, .lanes = lanes};
     m->fn = LLVMGetNamedFunction(e->module, name);
     if (m->fn) return false;
@@ -47,6 +49,7 @@ static LLVMValueRef memory_of(const MicroBlock *m, LLVMTypeRef type) {
 }
 
 MicroVariable micro_variable(MicroBlock *m, LLVMValueRef v) {
+    assert(m->n_variables < MICRO_VARIABLES);
     m->variable[m->n_variables].type = LLVMTypeOf(v);
     micro_set(m, m->n_variables, v);
     return m->n_variables++;

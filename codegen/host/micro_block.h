@@ -5,9 +5,7 @@
 #define FUSEC_CODEGEN_HOST_MICRO_BLOCK_H
 #include "codegen/llvm/emit.h"
 
-enum { BLOCK_ROWS = 32, BLOCK_VECTORS = 32 };
-
-enum { MICRO_VARIABLES = BLOCK_ROWS * BLOCK_VECTORS + 64 };
+enum { BLOCK_ROWS = 32, BLOCK_VECTORS = 32, MICRO_VARIABLES = BLOCK_ROWS * BLOCK_VECTORS + 64 };
 typedef int MicroVariable;
 
 typedef struct MicroBlock {
@@ -31,6 +29,7 @@ bool micro_begin(MicroBlock *m, const Emit *e, const char *name, int n, LLVMType
                  int lanes);
 void micro_end(MicroBlock *m);
 
+/* A variable that holds v; what it holds where code goes now; it holds `to` from here on. */
 MicroVariable micro_variable(MicroBlock *m, LLVMValueRef v);
 LLVMValueRef micro_get(MicroBlock *m, MicroVariable v);
 void micro_set(MicroBlock *m, MicroVariable v, LLVMValueRef to);

@@ -101,7 +101,7 @@ static Cuts cut_evenly(const Checkpoint *c, int segments) {
     Cuts cuts = {0};
     double share = (double)c->saved[c->n_forward] / segments;
     for (int s = 1; s < segments; s++) {
-        int from = first_past(c, share * (s - 0.5)), to = first_past(c, share * (s + 0.5)), best = 0;
+        int from = first_past(c, share * (s - 0.5)), to = first_past(c, share * (s + 0.5)), best = 0; /* 0: none */
         int middle = first_past(c, share * s);
         for (int t = from; t < to; t++) {
             if (t <= 0 || (cuts.n && t <= vec_last(cuts))) continue;

@@ -1,5 +1,5 @@
-# Every example's PTX assembles, in f32 and in a low precision: by turns for one of two architectures and in one of three
-# precisions ($PTXAS_TURN: ./dev fuzz takes the others); no kernel spills registers or has a stack, and no
+# Every example's PTX assembles, in f32 and in a low precision: for one of two architectures and in one of three precisions, by
+# turns.  With PTXAS_TURN, which shifts the precisions, as in ./dev fuzz: for both architectures.  No kernel spills registers or has a stack, and no
 # warpgroup's product is serialised.  So do an attention whose heads fit no tile, a layer with much to compute after its sum, and
 # small convolutions: the kernels that fill their registers most.  Skips without ptxas.
 command -v ptxas >/dev/null || { echo "skipped: no ptxas here"; exit 77; }
@@ -17,12 +17,15 @@ cp "$SRC/bench/gpu/conv.dsl" "$work/conv.dsl"
 for model in digits/mlp digits/cnn ecg/ecg chargpt/chargpt gpt2/gpt2 unet/unet resnet50/resnet50 attention layer conv; do
     program=$SRC/examples/$model.dsl
     [ -e "$program" ] || program=$work/$model.dsl
-    at=$((turn + ${PTXAS_TURN:-0}))
-    case $((at % 2)) in 0) plain=sm_80 matrix=sm_90a ;; *) plain=sm_90 matrix=sm_80 ;; esac
-    check "$program" $plain $model
-    case $((at % 3)) in 0) precision=bf16 ;; 1) precision=f16 ;; *) precision=tf32 ;; esac
+    case ${PTXAS_TURN:+2}$((turn % 2)) in
+    0) plain=sm_80 matrix=sm_90a ;;
+    1) plain=sm_90 matrix=sm_80 ;;
+    *) plain="sm_80 sm_90" matrix="sm_80 sm_90a" ;;
+    esac
+    for arch in $plain; do check "$program" $arch $model; done
+    case $(((turn + ${PTXAS_TURN:-0}) % 3)) in 0) precision=bf16 ;; 1) precision=f16 ;; *) precision=tf32 ;; esac
     awk -v p=$precision '{ print } /^model .*{/ { print "    precision " p }' "$program" >"$work/low.dsl"
-    check "$work/low.dsl" $matrix "$model in $precision"
+    for arch in $matrix; do check "$work/low.dsl" $arch "$model in $precision"; done
     turn=$((turn + 1))
 done
 echo "ptxas programs $tried wrong $bad"

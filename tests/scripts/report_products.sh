@@ -98,5 +98,5 @@ says '^    1 product as inner products$'
 linear f32 256 512 512 | report host none $arch
 says '^    1 product in blocks$'
 printf '    input x : f32[9, 40]\n    input w : f32[9, 40]\n    y[i] = sum[k] x[i, k] * w[i, k]\n    output y\n' | report host none $arch
-says '^    1 product by plain loops, not in blocks: an axis is of both factors and the result$'
+says '^    1 product by plain loops, not in blocks: it has a batch axis, of both factors and the result$'
 exit $bad

@@ -285,14 +285,16 @@ static void run_forced(Arena *a, const Batch *b, Module *m, const Machine *machi
 }
 
 /* ---- programs ---------------------------------------------------------------------------------------------------- */
+static bool runs_on(const Batch *b, const Machine *m) { return m->here && (b->setting.precision || !m->is_for_low); }
+
 static void run_batch(const Batch *b) {
     Arena *a = arena_new();
     Module *m = compile(a, b, b->setting.placing);
     for (int i = 0; i < MACHINES; i++)
-        if (machines[i].here && (b->setting.precision || !machines[i].is_for_low)) run_here(a, b, m, &machines[i]);
+        if (runs_on(b, &machines[i])) run_here(a, b, m, &machines[i]);
     if (b->on_neon) run_neon(a, b);
     for (int i = 0; i < MACHINES && b->is_forced; i++)
-        if (machines[i].here && i != 1) run_forced(a, b, m, &machines[i]);
+        if (runs_on(b, &machines[i])) run_forced(a, b, m, &machines[i]);
     arena_free(a);
 }
 

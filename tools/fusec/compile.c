@@ -198,8 +198,7 @@ static const Form *find_form(const char *path) {
 }
 
 static const Target *form_target(const Options *o, const Form *form) {
-    const Target *t =
-        target_asked(o, form->target, form->emit == emit_object || form->emit == emit_ll || form->emit == emit_tile);
+    const Target *t = target_asked(o, form->target, form->host && !form->graphs_only);
     if (!t) return NULL;
     if (t->device->is_gpu ? form->gpu : t->device->is_cpu ? form->host : form->c99) return t;
     fprintf(stderr, "fusec: a %s file is not made for target %s: -o FILE%s is, or --target %s\n", form->suffix, t->name,
