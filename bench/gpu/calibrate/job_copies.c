@@ -26,7 +26,12 @@ static uint32_t box_bytes(const Tensor *t) {
     return n;
 }
 
-/* One thread.  text: NULL loads the box and copies it to out; "" stores it, ".add" reduces into the tensor, which
+static uint32_t row_bytes(const Tensor *t) { return (uint32_t)TYPE[t->type].bytes * t->box[0]; }
+
+/* Rows narrower than the span of a swizzle are a span apart in shared memory, with nothing defined between them. */
+static bool narrow(const Tensor *t) { return t->swizzle && row_bytes(t) < 16u << t->swizzle; }
+
+/* One thread.  text: NULL loads the box and copies it to out as it lies in shared memory, narrow rows without swizzle; "" stores it, ".add" reduces into the tensor, which
  * is `out`; the box comes from `in`. */
 static void tensor_body(const Job *j, Text *t, int label) {
     const Tensor *m = &j->tensor;
@@ -49,9 +54,13 @@ static void tensor_body(const Job *j, Text *t, int label) {
                  "fence.proxy.async; mbarrier.arrive.expect_tx.shared.b64 _, [bar], %u;\n"
                  "cp.async.bulk.tensor.%dd.shared::cluster.global.mbarrier::complete_tx::bytes [s], [%%rd1, {%s}], "
                  "[bar];\nWAIT%d: mbarrier.try_wait.parity.shared.b64 %%p1, [bar], 0; @!%%p1 bra WAIT%d;\n"
-                 "COPY%d: ld.shared.u32 %%r3, [%%r1]; st.global.u32 [%%rd3], %%r3; add.u32 %%r1, %%r1, 4; add.u64 "
-                 "%%rd3, %%rd3, 4; add.u32 %%r2, %%r2, 4; setp.lt.u32 %%p2, %%r2, %u; @%%p2 bra COPY%d;\n",
-                 box_bytes(m), m->rank, at, label, label, label, box_bytes(m), label);
+                 "COPY%d: and.b32 %%r4, %%r2, %d; mad.lo.u32 %%r4, %%r4, %u, %%r2; shr.u32 %%r5, %%r4, 7; "
+                 "and.b32 %%r5, %%r5, %d; shl.b32 %%r5, %%r5, 4; xor.b32 %%r4, %%r4, %%r5; add.u32 %%r4, %%r4, %%r1;\n"
+                 "ld.shared.u32 %%r3, [%%r4]; st.global.u32 [%%rd3], %%r3; add.u64 %%rd3, %%rd3, 4; "
+                 "add.u32 %%r2, %%r2, 4; setp.lt.u32 %%p2, %%r2, %u; @%%p2 bra COPY%d;\n",
+                 box_bytes(m), m->rank, at, label, label, label, -(int)row_bytes(m),
+                 narrow(m) ? (16u << m->swizzle) / row_bytes(m) - 1 : 0, narrow(m) ? (1 << m->swizzle) - 1 : 0,
+                 box_bytes(m), label);
 }
 
 static void draw(uint8_t *to, Element e, Draw how, size_t bytes, uint64_t seed) {
@@ -104,22 +113,23 @@ static void add_types_and_fills(Jobs *jobs) {
                               .fill = nan,
                               .size = {wide * 2 - 1, 9},
                               .box = {wide, 8},
-                              .at = {(int)wide + 1, 5}};
+                              .at = {(int)wide, 5}};
             add_tensor(jobs, ".edge", NULL, m);
         }
 }
 
+/* `inner`: a multiple of 16 bytes (add_illegal). */
 static void add_ranks(Jobs *jobs) {
     static const struct {
         const char *name;
-        int32_t at;
-    } PLACE[] = {{".inside", 0}, {".before", -2}, {".beyond", 3}};
+        int32_t inner, at;
+    } PLACE[] = {{".inside", 0, 0}, {".before", -4, -1}, {".beyond", 12, 3}};
     for (int rank = 1; rank <= 5; rank++)
         for (int p = 0; p < 3; p++) {
             Tensor m = {.type = 2, .rank = rank, .size = {16, 5, 4, 4, 4}, .box = {8, 3, 2, 2, 2}};
-            for (int d = 0; d < rank; d++) m.at[d] = PLACE[p].at;
+            for (int d = 0; d < rank; d++) m.at[d] = d ? PLACE[p].at : PLACE[p].inner;
             add_tensor(jobs, PLACE[p].name, NULL, m);
-            add_tensor(jobs, PLACE[p].name, "", m);
+            if (PLACE[p].at >= 0) add_tensor(jobs, PLACE[p].name, "", m); /* of others: add_illegal */
         }
     for (int step = 2; step <= 4; step++) {
         static const char *const NAME[] = {".step2", ".step3", ".step4"};
@@ -144,8 +154,9 @@ static void add_swizzles(Jobs *jobs) {
             add_tensor(jobs, ".edge", NULL, m);
             add_tensor(jobs, ".edge", "", m);
             m.at[0] = 0;
-            m.box[0] = inner / 2; /* rows narrower than the swizzle */
+            m.box[0] = inner / 2;
             add_tensor(jobs, ".narrow", NULL, m);
+            add_tensor(jobs, ".narrow", "", m);
         }
 }
 
@@ -158,7 +169,7 @@ static void add_reductions(Jobs *jobs) {
             if ((op == 3 || op == 4) && type != 2) continue;
             if (op >= 5 && type != 2 && type != 4) continue;
             add_tensor(jobs, ".edge", OP[op],
-                       (Tensor){.type = type, .rank = 2, .size = {16, 9}, .box = {8, 8}, .at = {12, -1}});
+                       (Tensor){.type = type, .rank = 2, .size = {20, 9}, .box = {8, 8}, .at = {16, 4}});
         }
 }
 
@@ -240,6 +251,16 @@ static void add_atomics(Jobs *jobs) {
     }
 }
 
+/* What the device calls an illegal instruction.  Comes last: what fails costs a process. */
+static void add_illegal(Jobs *jobs) {
+    Tensor m = {.type = 2, .rank = 1, .size = {16}, .box = {8}, .at = {2}};
+    add_tensor(jobs, ".unaligned", NULL, m);
+    add_tensor(jobs, ".unaligned", "", m);
+    m.at[0] = -4;
+    add_tensor(jobs, ".before", "", m);
+    add_tensor(jobs, ".before", ".add", m);
+}
+
 void jobs_of_copies(Jobs *jobs) {
     add_types_and_fills(jobs);
     add_ranks(jobs);
@@ -247,4 +268,5 @@ void jobs_of_copies(Jobs *jobs) {
     add_reductions(jobs);
     add_bulk(jobs);
     add_atomics(jobs);
+    add_illegal(jobs);
 }

@@ -26,11 +26,17 @@ static uint64_t int_to_int(uint64_t v, const Inst *i, PtxType to, PtxType from) 
     return v;
 }
 
-/* Clamped to the range of the result; NaN becomes 0. */
-static uint64_t float_to_int(double v, const Inst *i, PtxType to) {
+/* What an H200 makes of a NaN: the highest bit alone where either type has 64 bits, else 0.  (The ISA asks for 0 where
+ * the result has fewer than 64 and leaves the rest open.) */
+static uint64_t int_of_nan(PtxType to, PtxType from) {
+    return from == T_F64 || type_bytes(to) == 8 ? UINT64_C(1) << (8 * type_bytes(to) - 1) : 0;
+}
+
+/* Clamped to the range of the result. */
+static uint64_t float_to_int(double v, const Inst *i, PtxType to, PtxType from) {
     const double r = round_integral(v, i->round);
     const uint64_t max = int_max(to);
-    if (r != r) return 0;
+    if (r != r) return int_of_nan(to, from);
     if (type_is_signed(to)) {
         const double limit = ldexp(1, 8 * type_bytes(to) - 1);
         if (r >= limit) return max;
@@ -52,7 +58,7 @@ static uint64_t convert_one(uint64_t v, const Inst *i, PtxType to, PtxType from)
     const bool to_float = type_is_float(to);
     if (type_is_float(from)) {
         const double d = float_decode(from, v);
-        return to_float ? float_to_float(d, i, to, from) : float_to_int(d, i, to);
+        return to_float ? float_to_float(d, i, to, from) : float_to_int(d, i, to, from);
     }
     v = type_is_signed(from) ? (uint64_t)sign_extend(v, bytes) : low_bits(v, bytes);
     if (!to_float) return int_to_int(v, i, to, from);
@@ -116,17 +122,21 @@ static void f32_tf32(Warp *w, const Inst *i, uint32_t mask) {
     (i->round == ROUND_RZ ? tf32_zero : i->round == ROUND_RNA ? tf32_away : tf32_even)(w, i, mask);
 }
 
-/* To integers: rounded to an integral double, clamped to the range; NaN becomes 0. */
+/* To integers: rounded to an integral double, clamped to the range; of NaN as int_of_nan. */
 static inline int32_t clamp_s32(double r) {
     return (int32_t)(r >= -0x1p31 ? (r < 0x1p31 ? r : 0x1p31 - 1) : r < 0 ? -0x1p31 : 0);
 }
 static inline uint32_t clamp_u32(double r) {
     return (uint32_t)bits64((r > 0 ? (r < 0x1p32 ? r : 0x1p32 - 1) : 0) + 0x1p52); /* the last place of 2^52 is 1 */
 }
+static inline int32_t clamp_s32_wide(double r) { return r == r ? clamp_s32(r) : INT32_MIN; }
+static inline uint32_t clamp_u32_wide(double r) { return r == r ? clamp_u32(r) : UINT32_C(1) << 31; }
 static inline int64_t clamp_s64(double r) {
-    return r < 0x1p63 ? (r > -0x1p63 ? (int64_t)r : INT64_MIN) : r == r ? INT64_MAX : 0;
+    return r < 0x1p63 ? (r > -0x1p63 ? (int64_t)r : INT64_MIN) : r == r ? INT64_MAX : INT64_MIN;
 }
-static inline uint64_t clamp_u64(double r) { return r < 0x1p64 ? (r > 0 ? (uint64_t)r : 0) : r == r ? UINT64_MAX : 0; }
+static inline uint64_t clamp_u64(double r) {
+    return r < 0x1p64 ? (r > 0 ? (uint64_t)r : 0) : r == r ? UINT64_MAX : UINT64_C(1) << 63;
+}
 static inline float keep_f32(double r) { return canonical32((float)r); }
 static inline double keep_f64(double r) { return canonical64(r); }
 #define ROUNDED(NAME, D, A, FINISH, ROUNDING)                    \
@@ -154,8 +164,8 @@ TO_INTEGRAL(f32_s32, int32_t, float, clamp_s32)
 TO_INTEGRAL(f32_u32, uint32_t, float, clamp_u32)
 TO_INTEGRAL(f32_s64, int64_t, float, clamp_s64)
 TO_INTEGRAL(f32_u64, uint64_t, float, clamp_u64)
-TO_INTEGRAL(f64_s32, int32_t, double, clamp_s32)
-TO_INTEGRAL(f64_u32, uint32_t, double, clamp_u32)
+TO_INTEGRAL(f64_s32, int32_t, double, clamp_s32_wide)
+TO_INTEGRAL(f64_u32, uint32_t, double, clamp_u32_wide)
 TO_INTEGRAL(f64_s64, int64_t, double, clamp_s64)
 TO_INTEGRAL(f64_u64, uint64_t, double, clamp_u64)
 TO_INTEGRAL(integral_f32, float, float, keep_f32)

@@ -164,10 +164,14 @@ static uint32_t find_high(uint64_t x, bool shift_amount, int bits) {
     const uint32_t at = 63 - (uint32_t)__builtin_clzll(x);
     return shift_amount ? (uint32_t)bits - 1 - at : at;
 }
-/* pos and len are taken from the low 8 bits of their operands. */
+/* What an H200 makes of positions and lengths beyond the ISA's 0..255: of 32 bits it takes their low 8 bits, of 64 all. */
+static uint32_t field_size(uint32_t operand, int bits) {
+    const uint32_t most = 255;
+    return bits == 32 ? operand & most : operand < most ? operand : most;
+}
 static uint64_t extract(uint64_t x, uint32_t pos, uint32_t len, int bits, bool is_signed) {
-    pos &= 255;
-    len &= 255;
+    pos = field_size(pos, bits);
+    len = field_size(len, bits);
     const uint32_t top = (uint32_t)bits - 1, last = pos + len - 1 < top ? pos + len - 1 : top;
     const bool sign = is_signed && len && (x >> last & 1);
     uint64_t r = pos > top ? 0 : x >> pos;
@@ -178,8 +182,8 @@ static uint64_t extract(uint64_t x, uint32_t pos, uint32_t len, int bits, bool i
     return r;
 }
 static uint64_t insert(uint64_t field, uint64_t into, uint32_t pos, uint32_t len, int bits) {
-    pos &= 255;
-    len &= 255;
+    pos = field_size(pos, bits);
+    len = field_size(len, bits);
     if (pos >= (uint32_t)bits || !len) return into;
     const uint64_t m = (len >= 64 ? ~UINT64_C(0) : (UINT64_C(1) << len) - 1) << pos;
     return (into & ~m) | ((field << pos) & m);

@@ -119,6 +119,7 @@ ExecFn compare_handler(PtxType t) {
     static uint32_t testp##N(const U *a, int op) {                   \
         const U infinity = INFINITE, normal = NORMAL;                \
         const bool negate = op == TEST_NUMBER;                       \
+        const bool zero = op == TEST_NORMAL; /* as on an H200 */     \
         U low = 0, high = 0; /* a magnitude in [low, high] passes */ \
         switch (op) {                                                \
         case TEST_FINITE: high = infinity - 1; break;                \
@@ -140,7 +141,7 @@ ExecFn compare_handler(PtxType t) {
         _Alignas(64) int32_t v[WARP];                                \
         LANES {                                                      \
             const U x = a[l] & ((U)-1 >> 1);                         \
-            v[l] = x >= low && x <= high ? -1 : 0;                   \
+            v[l] = (x >= low && x <= high) || (zero && !x) ? -1 : 0; \
         }                                                            \
         return negate ? ~lane_signs(v) : lane_signs(v);              \
     }

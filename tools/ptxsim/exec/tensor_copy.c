@@ -20,6 +20,7 @@ typedef struct TensorCopy {
     Targets targets;   /* loads */
     Range source;      /* stores: the box in shared memory */
     uint32_t bytes;    /* of the full box */
+    uint32_t row, pitch; /* bytes of a row of the box, and from row to row in shared memory */
     Piece *piece;
     size_t pieces, capacity;
     uint8_t *box;      /* the bytes on their way, in order, before any swizzle */
@@ -112,16 +113,20 @@ static uint32_t tile_extent(const TensorMap *m, int d) {
     return (m->box[d] + stride - 1) / stride;
 }
 
+static uint32_t row_bytes(const TensorMap *m) {
+    return (uint32_t)tensor_type_bytes((TensorType)m->type) * (m->im2col ? m->channels : tile_extent(m, 0));
+}
+
 static uint32_t box_bytes(const TensorMap *m) {
-    uint32_t n = (uint32_t)tensor_type_bytes((TensorType)m->type);
-    if (m->im2col) return n * m->channels * m->pixels;
-    for (int d = 0; d < m->rank; d++) n *= tile_extent(m, d);
+    uint32_t n = row_bytes(m);
+    if (m->im2col) return n * m->pixels;
+    for (int d = 1; d < m->rank; d++) n *= tile_extent(m, d);
     return n;
 }
 
 static bool walk_tile(Warp *w, int lane, TensorCopy *c, const int64_t start[5], bool store) {
     const TensorMap *m = &c->map;
-    const uint32_t row = tile_extent(m, 0) * (uint32_t)tensor_type_bytes((TensorType)m->type);
+    const uint32_t row = row_bytes(m);
     uint32_t step[5] = {0};
     for (uint32_t at = 0; at < c->bytes; at += row) {
         int64_t index[5] = {start[0]};
@@ -138,7 +143,7 @@ static bool walk_tile(Warp *w, int lane, TensorCopy *c, const int64_t start[5], 
 static bool walk_im2col(Warp *w, int lane, TensorCopy *c, const int64_t start[5], const int64_t offset[3], bool store) {
     const TensorMap *m = &c->map;
     const int spatial = m->rank - 2;
-    const uint32_t row = m->channels * (uint32_t)tensor_type_bytes((TensorType)m->type);
+    const uint32_t row = row_bytes(m);
     int64_t base[5];
     memcpy(base, start, sizeof base);
     for (int d = 0; d < spatial; d++)
@@ -163,6 +168,12 @@ static bool walk_im2col(Warp *w, int lane, TensorCopy *c, const int64_t start[5]
 static bool walk(Warp *w, int lane, const CopyForm *f, TensorCopy *c) {
     int64_t start[5] = {0}, offset[3] = {0};
     for (int d = 0; d < f->rank; d++) start[d] = (int32_t)lane_bits(w, &f->coordinate[d], lane);
+    /* An H200 says "illegal instruction" to both. */
+    if (start[0] * tensor_type_bytes((TensorType)c->map.type) % 16)
+        return complain(w, lane, c->map.address, "the innermost coordinate is no multiple of 16 bytes");
+    for (int d = 0; d < f->rank; d++)
+        if (f->store && start[d] < 0)
+            return complain(w, lane, c->map.address, "a store or a reduction begins before the tensor");
     for (int d = 0; f->im2col && !f->no_offsets && d < f->rank - 2; d++)
         offset[d] = (uint16_t)lane_bits(w, &f->im2col_offset[d], lane);
     return f->im2col ? walk_im2col(w, lane, c, start, offset, f->store) : walk_tile(w, lane, c, start, f->store);
@@ -175,24 +186,25 @@ static uint64_t swizzled(int swizzle, uint64_t address) {
     return address ^ ((address >> 7 & BITS[swizzle]) << 4);
 }
 
-/* Between the box and its place in shared memory. */
+/* Between the box and its place in shared memory.  Under a swizzle rows narrower than its span are a span apart, and what
+ * lies between them stays as it is (seen on an H200). */
 static void move_box(const TensorCopy *c, const Range *shared, bool to_shared) {
     uint8_t *memory = shared->block->shared;
     for (uint32_t at = 0; at < c->bytes; at += 16) {
-        uint8_t *place = memory + swizzled(c->map.swizzle, shared->offset + at);
+        const uint64_t linear = c->pitch == c->row ? at : (uint64_t)(at / c->row) * c->pitch + at % c->row;
+        uint8_t *place = memory + swizzled(c->map.swizzle, shared->offset + linear);
         if (to_shared) memcpy(place, c->box + at, 16);
         else memcpy(c->box + at, place, 16);
     }
 }
 
-/* A NaN of the element's type, or zeros. */
+/* A NaN of the element's type, or zeros.  An H200 fills with 7ff7 in every 16 bits, a NaN in each floating-point type. */
 static void fill_box(const TensorCopy *c) {
     const TensorType t = (TensorType)c->map.type;
-    const size_t size = (size_t)tensor_type_bytes(t);
     memset(c->box, 0, c->bytes);
     if (c->map.fill != FILL_NAN || !tensor_type_floating(t)) return;
-    const uint64_t nan = (UINT64_C(1) << (8 * size - 1)) - 1;
-    for (size_t at = 0; at < c->bytes; at += size) memcpy(c->box + at, &nan, size);
+    const uint16_t nan = 0x7ff7;
+    for (size_t at = 0; at < c->bytes; at += sizeof nan) memcpy(c->box + at, &nan, sizeof nan);
 }
 
 /* .ftz types flush subnormals, tf32 types round, on the way into shared memory. */
@@ -277,9 +289,11 @@ static bool reduces(int op, PtxType t) {
 /* The box in shared memory, with room for whole spans of the swizzle. */
 static bool shared_find(Warp *w, int lane, const CopyForm *f, TensorCopy *c) {
     const uint32_t span = (uint32_t)tensor_swizzle_bytes((TensorSwizzle)c->map.swizzle);
-    const uint32_t room = (c->bytes + span - 1) / span * span;
     if (!c->bytes || c->bytes % 16)
         return complain(w, lane, c->map.address, "the size of a box is a multiple of 16 bytes");
+    c->row = row_bytes(&c->map);
+    c->pitch = c->map.swizzle && c->row < span ? span : c->row;
+    const uint32_t room = (c->bytes / c->row * c->pitch + span - 1) / span * span;
     if (!f->store) return targets_find(w, lane, f, room, 128, &c->targets);
     if (!range_find(w, lane, f->from.space, pointer_at(w, &f->from, lane), room, 128, false, &c->source)) return false;
     return c->source.space == SPACE_SHARED || complain(w, lane, c->source.address, "the source is no shared memory");
