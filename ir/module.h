@@ -20,6 +20,7 @@ typedef struct LaunchArg {
     Region region;
     int index;      /* INPUT, OUTPUT: which */
     int64_t offset; /* bytes */
+    int64_t scratch; /* OUTPUT: 1 + where it lies in the arena if the caller leaves it out; 0: it has to be there */
 } LaunchArg;
 
 typedef struct Launch {

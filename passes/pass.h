@@ -74,6 +74,7 @@ void plan_settle(PassContext *c, Plan *p);
 /* The plan says which values are in memory; returns p->graph, or a new graph that recomputes and is to be fused. */
 Graph *pass_checkpoint(PassContext *c, Plan *p);
 void pass_layout(PassContext *c, Plan *p); /* strides and bytes of PlanBuffers */
+bool layout_pads(const PassContext *c, const Node *n); /* in the arena its innermost dimension gets wider than it is */
 void pass_family(PassContext *c, Plan *p); /* equal products that share an operand as one kernel */
 void pass_tile(PassContext *c, Plan *p);   /* abstract Tile IR with tile sizes, per kernel */
 void pass_schedule(PassContext *c, Plan *p);

@@ -69,6 +69,7 @@ typedef struct PlanBuffer {
     int64_t bytes; /* allocated, with leading-dimension padding */
     int64_t stride[MAX_RANK];
     int64_t offset; /* HOME_ARENA, after place */
+    int output;     /* HOME_ARENA: 1 + the output that the value is too; it lies there if the caller gives one.  0: none */
 } PlanBuffer;
 
 typedef struct Plan {

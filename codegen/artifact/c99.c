@@ -17,6 +17,14 @@ static bool is_empty(const Buffer *b) {
     return false;
 }
 
+static char *output(const Model *x, const LaunchArg *arg) {
+    const char *at = arg->offset ? arena_printf(x->a, " + %" PRId64, arg->offset) : "";
+    char *given = arena_printf(x->a, arg->offset ? "(void *)((char *)outputs[%d]%s)" : "outputs[%d]%s", arg->index, at);
+    if (!arg->scratch) return given;
+    return arena_printf(x->a, "wanted & UINT64_C(0x%" PRIx64 ") ? %s : FUSEC_AT(block->arena, %" PRId64 ")",
+                        (uint64_t)1 << arg->index, given, arg->scratch - 1 + arg->offset);
+}
+
 /* What holds nothing shares its place in a block with something else, which `restrict` would deny: it has none. */
 static char *argument(const Model *x, const LaunchArg *arg, const Buffer *b) {
     if (arg->region <= REGION_ARENA && is_empty(b)) return arena_strdup(x->a, "NULL");
@@ -30,7 +38,7 @@ static char *argument(const Model *x, const LaunchArg *arg, const Buffer *b) {
     case REGION_INPUT:
         if (!arg->offset) return arena_printf(x->a, "inputs[%d]", arg->index);
         return arena_printf(x->a, "(const void *)((const char *)inputs[%d] + %" PRId64 ")", arg->index, arg->offset);
-    case REGION_OUTPUT: return arena_printf(x->a, "outputs[%d]", arg->index);
+    case REGION_OUTPUT: return output(x, arg);
     }
     return arena_strdup(x->a, "0");
 }
@@ -70,7 +78,7 @@ static bool always_touched(const Model *x, Entry e, Region region, int index, ui
         const Launch *at = &x->m->entry[e].launches.at[l];
         const uint64_t needed = artifact_outputs(x->m, at);
         for (int i = 0; i < at->n_args; i++) {
-            if (at->args[i].region != region || at->args[i].index != index) continue;
+            if (at->args[i].region != region || at->args[i].index != index || at->args[i].scratch) continue;
             if (needed == ~(uint64_t)0) return true;
             *mask |= needed;
         }

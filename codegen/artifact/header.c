@@ -149,8 +149,8 @@ static void structs(Header *h, const char **in, const char **out, const char **s
     if (!m->inputs.n && !m->syms.n) fputs("    int32_t unused;\n", h->f);
     fprintf(
         h->f,
-        "} %s_inputs;\n\n/* What is NULL is not computed; a kernel that computes several results needs all of them. "
-        "*/\ntypedef struct %s_outputs {\n",
+        "} %s_inputs;\n\n/* What is NULL is not computed.  No two may overlap, nor an input: what others need is read from "
+        "here. */\ntypedef struct %s_outputs {\n",
         h->p, h->p);
     for (int i = 0; i < m->outputs.n; i++)
         fprintf(h->f, "    %s *%s; /* %s */\n", pointer_type(m->outputs.at[i].dtype), out[i],

@@ -74,7 +74,7 @@ uint64_t artifact_outputs(const Module *m, const Launch *l) {
     if (l->outputs != ~(uint64_t)0) return l->outputs;
     for (int i = 0; i < l->n_args; i++) {
         if (!k->buffers.at[i].written) continue;
-        if (l->args[i].region != REGION_OUTPUT || l->args[i].index >= 64) return ~(uint64_t)0;
+        if (l->args[i].region != REGION_OUTPUT || l->args[i].index >= 64 || l->args[i].scratch) return ~(uint64_t)0;
         mask |= (uint64_t)1 << l->args[i].index;
     }
     return mask ? mask : ~(uint64_t)0;
@@ -208,8 +208,9 @@ static void launches(FILE *f, const char *prefix, const Module *m) {
         for (int l = 0; m->entry[e].present && l < m->entry[e].launches.n; l++) {
             const Launch *x = &m->entry[e].launches.at[l];
             for (int i = 0; i < x->n_args; i++)
-                fprintf(f, "%s{%" PRId64 "u, %d, FUSEC_R_%s},%s", i ? " " : "    ", x->args[i].offset, x->args[i].index,
-                        region_name[x->args[i].region], i == x->n_args - 1 ? "\n" : "");
+                fprintf(f, "%s{%" PRId64 "u, %d, FUSEC_R_%s, %" PRId64 "u},%s", i ? " " : "    ", x->args[i].offset,
+                        x->args[i].index, region_name[x->args[i].region], x->args[i].scratch,
+                        i == x->n_args - 1 ? "\n" : "");
         }
     fputs("};\n", f);
 }

@@ -150,10 +150,11 @@ static void launches(const Data *d, Fields *rows, Fields *args, Fields *after, L
             vec_push(d->a, *rows, sized(d, LLVMConstStructInContext(e->context, row, 6, false), sizeof(fusec_launch)));
             for (int x = 0; x < l->n_after; x++) vec_push(d->a, *after, integer(e->i32, (uint64_t)(i - l->after[x])));
             for (int x = 0; x < l->n_args; x++) {
-                LLVMValueRef arg[3] = {integer(e->i64, (uint64_t)l->args[x].offset),
+                LLVMValueRef arg[4] = {integer(e->i64, (uint64_t)l->args[x].offset),
                                        integer(e->i16, (uint64_t)l->args[x].index),
-                                       integer(e->i8, (uint64_t)l->args[x].region)};
-                vec_push(d->a, *args, sized(d, LLVMConstStructInContext(e->context, arg, 3, false), sizeof(fusec_arg)));
+                                       integer(e->i8, (uint64_t)l->args[x].region),
+                                       integer(e->i64, (uint64_t)l->args[x].scratch)};
+                vec_push(d->a, *args, sized(d, LLVMConstStructInContext(e->context, arg, 4, false), sizeof(fusec_arg)));
             }
         }
     }

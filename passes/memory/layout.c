@@ -13,6 +13,12 @@ static int64_t padded(int64_t extent, int64_t bytes, const Target *t) {
     return (up - extent) * 4 <= extent ? up : extent;
 }
 
+bool layout_pads(const PassContext *c, const Node *n) {
+    const int last = n->shape->rank - 1;
+    if (last < 1 || c->disabled[PASS_layout]) return false;
+    return padded(n->shape->dim[last].bound, dtype_bytes(n->dtype), c->target) != n->shape->dim[last].bound;
+}
+
 /* The parts of a concatenation lie in it behind each other. */
 static void lay_out_parts(Plan *p, const Node *whole) {
     const PlanBuffer *b = &p->buffer[whole->id];
@@ -35,7 +41,7 @@ void pass_layout(PassContext *c, Plan *p) {
         int64_t stride = 1;
         if (plan_is_joined(p, n) && b->within) lay_out_parts(p, n);
         if (b->within) continue;
-        const bool pads = b->home == HOME_ARENA && n->shape->rank >= 2 && !c->disabled[PASS_layout];
+        const bool pads = b->home == HOME_ARENA && layout_pads(c, n);
         for (int d = n->shape->rank - 1; d >= 0; d--) {
             b->stride[d] = stride;
             const int64_t extent = n->shape->dim[d].bound;

@@ -88,27 +88,33 @@ static int64_t *lay_out_grads(Arena *a, const Plan *p, Module *m, Placing placin
 }
 
 /* ---- launches -------------------------------------------------------------------------------------------- */
+static LaunchArg arg_at(Region region, int index, int64_t offset) {
+    return (LaunchArg){.region = region, .index = index, .offset = offset};
+}
+
 static LaunchArg source_arg(const Module *m, const Node *n) {
     int decl = n->attr->decl;
     switch (n->op) {
-    case OP_PARAM: return (LaunchArg){REGION_PARAM, decl, m->params.at[decl].offset};
-    case OP_STATE: return (LaunchArg){REGION_STATE, decl, m->states.at[decl].offset};
-    case OP_INPUT: return (LaunchArg){REGION_INPUT, decl, 0};
-    case OP_SEED: return (LaunchArg){REGION_SCALAR, 0, 4 * SCALAR_SEED};
-    case OP_ACCUMULATE: return (LaunchArg){REGION_SCALAR, 0, 4 * SCALAR_ACCUMULATE};
-    case OP_HYPER: return (LaunchArg){REGION_SCALAR, 0, 4 * (SCALAR_HYPER0 + decl)};
-    default: return (LaunchArg){REGION_SCALAR, 0, 4 * SCALAR_STEP};
+    case OP_PARAM: return arg_at(REGION_PARAM, decl, m->params.at[decl].offset);
+    case OP_STATE: return arg_at(REGION_STATE, decl, m->states.at[decl].offset);
+    case OP_INPUT: return arg_at(REGION_INPUT, decl, 0);
+    case OP_SEED: return arg_at(REGION_SCALAR, 0, 4 * SCALAR_SEED);
+    case OP_ACCUMULATE: return arg_at(REGION_SCALAR, 0, 4 * SCALAR_ACCUMULATE);
+    case OP_HYPER: return arg_at(REGION_SCALAR, 0, 4 * (SCALAR_HYPER0 + decl));
+    default: return arg_at(REGION_SCALAR, 0, 4 * SCALAR_STEP);
     }
 }
 
 static LaunchArg buffer_arg(const Module *m, const Plan *p, const int64_t *grad, const Node *n) {
     const PlanBuffer *b = &p->buffer[n->id];
     switch (b->home) {
-    case HOME_OUTPUT: return (LaunchArg){REGION_OUTPUT, b->decl, 0};
-    case HOME_GRAD: return (LaunchArg){REGION_GRAD, b->decl, grad[b->decl]};
-    case HOME_PARAM: return (LaunchArg){REGION_PARAM, b->decl, m->params.at[b->decl].offset};
-    case HOME_STATE: return (LaunchArg){REGION_STATE, b->decl, m->states.at[b->decl].offset};
-    case HOME_ARENA: return (LaunchArg){REGION_ARENA, 0, b->offset};
+    case HOME_OUTPUT: return arg_at(REGION_OUTPUT, b->decl, 0);
+    case HOME_GRAD: return arg_at(REGION_GRAD, b->decl, grad[b->decl]);
+    case HOME_PARAM: return arg_at(REGION_PARAM, b->decl, m->params.at[b->decl].offset);
+    case HOME_STATE: return arg_at(REGION_STATE, b->decl, m->states.at[b->decl].offset);
+    case HOME_ARENA:
+        if (b->output) return (LaunchArg){REGION_OUTPUT, b->output - 1, 0, b->offset + 1};
+        return arg_at(REGION_ARENA, 0, b->offset);
     default: return source_arg(m, n);
     }
 }
@@ -120,7 +126,7 @@ static Launch make_launch(const Module *m, const Plan *p, const int64_t *grad, c
     for (int i = 0; i < k->reads.n; i++) l.args[l.n_args++] = buffer_arg(m, p, grad, k->reads.at[i]);
     for (int i = 0; i < k->outputs.n; i++) l.args[l.n_args++] = buffer_arg(m, p, grad, k->outputs.at[i]);
     for (int i = 0; i < l.n_args; i++) l.args[i].offset += k->origin[i];
-    if (k->workspace) l.args[l.n_args++] = (LaunchArg){REGION_ARENA, 0, k->workspace_offset};
+    if (k->workspace) l.args[l.n_args++] = arg_at(REGION_ARENA, 0, k->workspace_offset);
     return l;
 }
 
@@ -133,6 +139,7 @@ static void mark_outputs(Arena *a, const Plan *p, Launch *launch) {
         for (int i = 0; i < k->outputs.n; i++) {
             const PlanBuffer *b = &p->buffer[k->outputs.at[i]->id];
             mask |= wanted[k->outputs.at[i]->id];
+            if (b->output) mask |= (uint64_t)1 << (b->output - 1);
             if (b->home == HOME_OUTPUT && b->decl < 64)
                 mask |= (uint64_t)1 << b->decl;
             else if (b->home != HOME_ARENA)

@@ -27,10 +27,17 @@ static Node *append_copy(Graph *g, Node *v) {
     return copy;
 }
 
-/* A value that is a source, has another result, or is an output or a gradient that others read too (the caller may not
- * want the output, whose pointer is NULL then; a gradient may be added to what is there) is copied into its further
- * home.  Returns how many copies. */
-static int separate_results(Graph *g, Arena *a) {
+/* The caller may leave an output out: what others read too has room in the arena besides.  It is laid out as the caller
+ * sees it: where a scratch tensor would be padded there is a copy instead.  Bits of `wanted` tell which are given. */
+static bool may_share(const PassContext *c, const Result *r) {
+    return r->kind == RESULT_OUTPUT && r->decl < 64 && (!c->target || !layout_pads(c, r->value));
+}
+
+/* A value that is a source, has another result, or is an output or a gradient that others read too (a gradient may be
+ * added to what is there; an output that may be shared is the value itself) is copied into its further home.  Returns how
+ * many copies. */
+static int separate_results(PassContext *c, Graph *g, bool *share) {
+    Arena *a = c->arena;
     const Uses uses = graph_uses(a, g);
     const int before = g->nodes.n;
     int copies = 0;
@@ -41,8 +48,9 @@ static int separate_results(Graph *g, Arena *a) {
         Result *r = &g->results.at[i];
         Node *v = r->value;
         const bool read = uses.first[v->id + 1] > uses.first[v->id] || homes[v->id] > 1;
-        const bool shared = read && (r->kind == RESULT_OUTPUT || r->kind == RESULT_GRAD);
-        if (op_is_memory(v->op) || taken[v->id] || shared) r->value = append_copy(g, v), copies++;
+        const bool read_too = read && (r->kind == RESULT_OUTPUT || r->kind == RESULT_GRAD);
+        share[i] = read_too && homes[v->id] == 1 && !op_is_memory(v->op) && may_share(c, r);
+        if (op_is_memory(v->op) || taken[v->id] || (read_too && !share[i])) r->value = append_copy(g, v), copies++;
         else taken[v->id] = true;
     }
     return copies;
@@ -232,9 +240,16 @@ static void choose_homes(Fuse *f) {
         p->buffer[i] = (PlanBuffer){.home = HOME_NONE, .decl = n->attr->decl, .writer = p->kernel_of[i]};
         if (op_is_memory(n->op)) p->buffer[i].home = HOME_SOURCE;
     }
-    for (int i = 0; i < f->graph->results.n; i++) set_home(f, &f->graph->results.at[i], f->landing[i]);
+    for (int i = 0; i < f->graph->results.n; i++)
+        if (!f->shared[i]) set_home(f, &f->graph->results.at[i], f->landing[i]);
     for (int i = 0; i < p->kernels.n; i++)
         for (int j = 0; j < p->kernels.at[i].reads.n; j++) give_memory(f, p->kernels.at[i].reads.at[j]);
+    for (int i = 0; i < f->graph->results.n; i++) {
+        if (!f->shared[i]) continue;
+        give_memory(f, f->landing[i]);
+        p->buffer[f->landing[i]->id].output = f->graph->results.at[i].decl + 1;
+        tally(f, FUSION_shared_output);
+    }
     for (int i = 0; i < p->kernels.n; i++) {
         PlanKernel *k = &p->kernels.at[i];
         bool grad = false;
@@ -250,10 +265,10 @@ static void choose_homes(Fuse *f) {
     }
 }
 
-static void fuse_init(Fuse *f, PassContext *c, Graph *g) {
+static void fuse_init(Fuse *f, PassContext *c, Graph *g, const bool *shared) {
     const int n = g->nodes.n;
     Arena *a = c->arena;
-    *f = (Fuse){.arena = a, .graph = g, .merge = !c->disabled[PASS_fuse], .n = n, .fired = c->fired, .plan = ARENA_NEW(a, Plan)};
+    *f = (Fuse){.arena = a, .graph = g, .merge = !c->disabled[PASS_fuse], .n = n, .fired = c->fired, .plan = ARENA_NEW(a, Plan), .shared = shared};
     f->candidate = ARENA_ARRAY(a, bool, n);
     f->output = ARENA_ARRAY(a, bool, n);
     f->result = ARENA_ARRAY(a, bool, n);
@@ -282,8 +297,8 @@ static void note_parts(Fuse *f, const Node *n) {
     }
 }
 
-static void partition(Fuse *f, PassContext *c, Graph *g, Node *accumulate) {
-    fuse_init(f, c, g);
+static void partition(Fuse *f, PassContext *c, Graph *g, Node *accumulate, const bool *shared) {
+    fuse_init(f, c, g, shared);
     f->plan->accumulate = accumulate;
     fuse_candidates(f, g);
     for (int i = 0; i < f->n; i++) {
@@ -305,13 +320,14 @@ static void partition(Fuse *f, PassContext *c, Graph *g, Node *accumulate) {
 Plan *pass_fuse(PassContext *c, Graph *g) {
     Fuse f;
     Node *accumulate = NULL;
-    const int copies = separate_results(g, c->arena);
+    bool *shared = ARENA_ARRAY(c->arena, bool, g->results.n + 1);
+    const int copies = separate_results(c, g, shared);
     for (int i = 0; i < g->nodes.n; i++)
         if (g->nodes.at[i]->op == OP_ACCUMULATE) accumulate = g->nodes.at[i];
     if (g->entry == ENTRY_GRAD && !accumulate)
         accumulate = graph_node(g, OP_ACCUMULATE, 0, NULL, NULL, DT_I32, shape_scalar());
     fuse_separate_parts(c, g);
-    partition(&f, c, g, accumulate);
+    partition(&f, c, g, accumulate, shared);
     /* Updates that cannot go in place are computed aside and copied over; then all can. */
     bool again = false;
     for (int i = 0; i < g->results.n; i++)
@@ -320,7 +336,7 @@ Plan *pass_fuse(PassContext *c, Graph *g) {
             tally(&f, FUSION_update_aside);
             again = true;
         }
-    if (again) partition(&f, c, g, accumulate);
+    if (again) partition(&f, c, g, accumulate, shared);
     choose_homes(&f);
     for (int i = 0; i < copies; i++) tally(&f, FUSION_copied_result);
     return f.plan;

@@ -301,7 +301,7 @@ void fuse_candidates(Fuse *f, const Graph *g) {
     Cone *cone = ARENA_ARRAY(f->arena, Cone, f->n);
     for (int i = 0; i < g->results.n; i++) {
         f->result[f->landing[i]->id] = true;
-        f->output[f->landing[i]->id] |= g->results.at[i].kind == RESULT_OUTPUT;
+        f->output[f->landing[i]->id] |= g->results.at[i].kind == RESULT_OUTPUT && !f->shared[i];
     }
     const int *readers = count_readers(f->arena, g, &uses, f->result);
     /* what is copied has memory of its own: inlined, the copy would read what it overwrites */

@@ -30,6 +30,7 @@ static void print_buffer(FILE *f, const Plan *p, const Node *n) {
         fprintf(f, " %" PRId64 " bytes", b->bytes);
     else
         fprintf(f, " %d", b->decl);
+    if (b->output) fprintf(f, " or output %d", b->output - 1);
     if (b->within) fprintf(f, " in %%%d", b->within->id);
     if (b->home == HOME_ARENA && p->arena_bytes) fprintf(f, " at %" PRId64, b->offset);
     if (n->remat) fprintf(f, " recomputation %d", n->remat);

@@ -103,22 +103,25 @@ static void check_read(Check *c, int kernel, const Node *x) {
 static void check_target(Check *c, int kernel, const PlanBuffer *b, int id) {
     const Model *m = c->p->graph->model;
     bool *done = NULL;
-    int n = 0;
+    int n = 0, decl = b->decl;
     switch (b->home) {
     case HOME_OUTPUT: done = c->output_done, n = m->outputs.n; break;
     case HOME_GRAD: done = c->grad_done, n = m->params.n; break;
     case HOME_PARAM: done = c->param_gone, n = m->params.n; break;
     case HOME_STATE: done = c->state_gone, n = m->states.n; break;
-    case HOME_ARENA: return;
+    case HOME_ARENA:
+        if (!b->output) return;
+        done = c->output_done, n = m->outputs.n, decl = b->output - 1;
+        break;
     case HOME_NONE:
     case HOME_SOURCE: FAIL(c, "kernel %d writes %%%d, which has no home of its own", kernel, id); return;
     }
-    if (b->decl < 0 || b->decl >= n)
-        FAIL(c, "%%%d lives in declaration %d, which does not exist", id, b->decl);
-    else if (done[b->decl])
+    if (decl < 0 || decl >= n)
+        FAIL(c, "%%%d lives in declaration %d, which does not exist", id, decl);
+    else if (done[decl])
         FAIL(c, "kernel %d writes %%%d over an earlier result", kernel, id);
     else
-        done[b->decl] = true;
+        done[decl] = true;
 }
 
 static void check_write(Check *c, int kernel, const Node *x) {
@@ -127,6 +130,8 @@ static void check_write(Check *c, int kernel, const Node *x) {
     if (b->writer != kernel) FAIL(c, "%%%d names kernel %d as its writer, but %d writes it", x->id, b->writer, kernel);
     if (b->bytes < shape_elements(*x->shape) * dtype_bytes(x->dtype))
         FAIL(c, "%%%d has %" PRId64 " bytes, too few for its shape", x->id, b->bytes);
+    if (b->output && (b->within || b->bytes != shape_elements(*x->shape) * dtype_bytes(x->dtype)))
+        FAIL(c, "%%%d is an output and not laid out as the caller sees it", x->id);
     c->written[x->id] = true;
     check_target(c, kernel, b, x->id);
 }
@@ -230,7 +235,9 @@ static void check_results(Check *c) {
         const Node *v = r->value;
         while (c->p->buffer[v->id].home == HOME_NONE && v->op == OP_RESHAPE) v = v->in[0]; /* the same memory */
         const PlanBuffer *b = &c->p->buffer[v->id];
-        if (b->home != home[r->kind] || b->decl != r->decl || !c->written[v->id])
+        const bool shared = b->home == HOME_ARENA && r->kind == RESULT_OUTPUT && b->output == r->decl + 1;
+        const bool at_home = b->home == home[r->kind] && b->decl == r->decl;
+        if (!(at_home || shared) || !c->written[v->id])
             FAIL(c, "result %d is not written to its home", i);
     }
 }

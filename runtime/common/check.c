@@ -67,7 +67,7 @@ static fusec_status fusec_check_launch(const fusec_manifest *m, const fusec_laun
     for (uint32_t i = 0; i < m->kernels[l->kernel].n_args; i++) {
         const fusec_arg *a = &m->args[l->first_arg + i];
         if (a->region == FUSEC_R_INPUT && !(inputs && inputs[a->index])) return FUSEC_E_ARGUMENT;
-        if (a->region == FUSEC_R_OUTPUT && !(outputs && outputs[a->index])) return FUSEC_E_ARGUMENT;
+        if (a->region == FUSEC_R_OUTPUT && !a->scratch && !(outputs && outputs[a->index])) return FUSEC_E_ARGUMENT;
     }
     return FUSEC_OK;
 }

@@ -6,7 +6,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#define FUSEC_ABI_VERSION 4
+#define FUSEC_ABI_VERSION 5
 #define FUSEC_MAX_RANK 10
 
 /* What MODEL_STACK_BYTES of the C form is made of, in bytes: a pointer; a spilled variable, for which two of the widest
@@ -78,6 +78,7 @@ typedef struct fusec_arg {
     uint64_t offset;
     uint16_t index;
     uint8_t region;
+    uint64_t scratch; /* FUSEC_R_OUTPUT: 1 + where it lies in the arena if it is left out; 0: nothing else reads it */
 } fusec_arg;
 
 /* GPU: a view of one of a kernel's buffers, fetched and written by tiles (a CUtensorMap).  Dimension 0 is contiguous;
@@ -182,7 +183,9 @@ typedef struct fusec_options {
     int check_finite;
 } fusec_options;
 
-/* A call is sound: memory large and aligned enough, symbols within their bounds, every input and output that a
+/* Outputs given may not overlap each other, inputs or memory: kernels read them again where others need them.
+ *
+ * A call is sound: memory large and aligned enough, symbols within their bounds, every input and output that a
  * launch touches given, integer inputs in their declared ranges.  `wanted`: bit o set when outputs[o] is given. */
 fusec_status fusec_check(const fusec_manifest *m, int entry, const fusec_memory *memory, const void *const *inputs,
                          void *const *outputs, const int32_t *syms, uint64_t *wanted);

@@ -68,8 +68,9 @@ static void *host_address(const fusec_host *h, const fusec_host_call *call, cons
     case FUSEC_R_ARENA: base = (char *)h->memory.arena; break;
     case FUSEC_R_SCALAR: base = (char *)(uintptr_t)h->scalar; break;
     case FUSEC_R_INPUT: base = (char *)(uintptr_t)call->inputs[a->index]; break;
-    default: base = (char *)call->outputs[a->index]; break;
+    default: base = call->outputs ? (char *)call->outputs[a->index] : NULL; break;
     }
+    if (!base && a->scratch) base = (char *)h->memory.arena + a->scratch - 1;
     return base ? base + a->offset : NULL;
 }
 

@@ -66,6 +66,9 @@ for t in $targets; do
     expect "$t two steps" 2 "$(tensor o.safetensors state/calls)"
     run --entry infer --want y
     expect "$t unwanted" "no tensor loss in o.safetensors" "$(tensor o.safetensors loss)"
+    run --entry infer --want loss
+    expect "$t loss alone" 4 "$(tensor o.safetensors loss)"
+    expect "$t unwanted too" "no tensor y in o.safetensors" "$(tensor o.safetensors y)"
 done
 
 # extents follow the inputs; what is wanted alone needs no more than it reads

@@ -225,6 +225,7 @@ static void *locate(const ModuleMemory *m, const LaunchArg *arg) {
     case REGION_INPUT: base = m->inputs[arg->index]; break;
     case REGION_OUTPUT: base = m->outputs[arg->index]; break;
     }
+    if (!base && arg->scratch) base = (char *)m->arena + arg->scratch - 1;
     return base + arg->offset;
 }
 

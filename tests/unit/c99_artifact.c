@@ -87,11 +87,11 @@ static Module *make_module(Arena *a) {
         k->sym_names = names;
         vec_push(a, m->kernels, k);
     }
-    const LaunchArg x = {REGION_INPUT, 0, 0}, w = {REGION_PARAM, 0, 0}, y = {REGION_ARENA, 0, 16},
-                    out_y = {REGION_OUTPUT, 1, 0}, loss = {REGION_OUTPUT, 0, 0},
-                    lr = {REGION_SCALAR, 0, 4 * SCALAR_HYPER0}, seed = {REGION_SCALAR, 0, 4 * SCALAR_SEED},
-                    more = {REGION_SCALAR, 0, 4 * SCALAR_ACCUMULATE}, dw = {REGION_GRAD, 0, 0},
-                    arena_dw = {REGION_ARENA, 0, 48}, never = {REGION_ARENA, 0, 80};
+    const LaunchArg x = {REGION_INPUT, 0, 0, 0}, w = {REGION_PARAM, 0, 0, 0}, y = {REGION_ARENA, 0, 16, 0},
+                    out_y = {REGION_OUTPUT, 1, 0, 0}, loss = {REGION_OUTPUT, 0, 0, 0},
+                    lr = {REGION_SCALAR, 0, 4 * SCALAR_HYPER0, 0}, seed = {REGION_SCALAR, 0, 4 * SCALAR_SEED, 0},
+                    more = {REGION_SCALAR, 0, 4 * SCALAR_ACCUMULATE, 0}, dw = {REGION_GRAD, 0, 0, 0},
+                    arena_dw = {REGION_ARENA, 0, 48, 0}, never = {REGION_ARENA, 0, 80, 0};
     launch(m, ENTRY_INIT, FILL, ~(uint64_t)0, PHASE_FORWARD, 2, (LaunchArg[]){seed, w});
     launch(m, ENTRY_INFER, LINEAR, ~(uint64_t)0, PHASE_FORWARD, 3, (LaunchArg[]){x, w, y});
     launch(m, ENTRY_INFER, LINEAR, 2, PHASE_FORWARD, 3, (LaunchArg[]){x, w, out_y});

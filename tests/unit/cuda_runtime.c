@@ -35,19 +35,19 @@ static const fusec_kernel kernels[] = {{.name = "init", .n_args = 3, .threads = 
                                        {.name = "grad", .n_args = 3, .threads = 32},
                                        {.name = "update", .n_args = 4, .threads = 32, .shared_bytes = 64 << 10}};
 #define X \
-    { 0, 0, FUSEC_R_INPUT }
+    { 0, 0, FUSEC_R_INPUT, 0 }
 #define W \
-    { 0, 0, FUSEC_R_PARAM }
+    { 0, 0, FUSEC_R_PARAM, 0 }
 #define T \
-    { 32, 0, FUSEC_R_ARENA }
+    { 32, 0, FUSEC_R_ARENA, 0 }
 #define SCALAR(i) \
-    { 4 * (i), 0, FUSEC_R_SCALAR }
+    { 4 * (i), 0, FUSEC_R_SCALAR, 0 }
 #define OUT(i) \
-    { 0, i, FUSEC_R_OUTPUT }
+    { 0, i, FUSEC_R_OUTPUT, 0 }
 static const fusec_arg args[] = {
     SCALAR(1),
     W,
-    {0, 0, FUSEC_R_STATE}, /* 0: init */
+    {0, 0, FUSEC_R_STATE, 0}, /* 0: init */
     X,
     W,
     T, /* 3: mul */
@@ -57,16 +57,16 @@ static const fusec_arg args[] = {
     W,
     OUT(1), /* 8: add */
     T,
-    {0, 1, FUSEC_R_INPUT},
+    {0, 1, FUSEC_R_INPUT, 0},
     SCALAR(0),
     OUT(2), /* 11: loss */
     X,
     SCALAR(2),
-    {0, 0, FUSEC_R_GRAD}, /* 15: grad */
+    {0, 0, FUSEC_R_GRAD, 0}, /* 15: grad */
     X,
     SCALAR(3),
     W,
-    {0, 0, FUSEC_R_STATE} /* 18: update */
+    {0, 0, FUSEC_R_STATE, 0} /* 18: update */
 };
 #define LAUNCH(k, first, mask, constant_, first_after_, n_after_)                                               \
     {                                                                                                           \

@@ -68,11 +68,11 @@ static Module make_module(Arena *a) {
     add_kernel(&m, forward);
     add_kernel(&m, update);
     add_kernel(&m, copy);
-    const LaunchArg x = {REGION_INPUT, 0, 0}, w = {REGION_PARAM, 0, 0}, h = {REGION_SCALAR, 0, 4 * SCALAR_HYPER0};
-    const LaunchArg y = {REGION_OUTPUT, 0, 0}, scratch = {REGION_ARENA, 0, 64},
-                    step = {REGION_SCALAR, 0, 4 * SCALAR_STEP};
+    const LaunchArg x = {REGION_INPUT, 0, 0, 0}, w = {REGION_PARAM, 0, 0, 0}, h = {REGION_SCALAR, 0, 4 * SCALAR_HYPER0, 0};
+    const LaunchArg y = {REGION_OUTPUT, 0, 0, 0}, scratch = {REGION_ARENA, 0, 64, 0},
+                    step = {REGION_SCALAR, 0, 4 * SCALAR_STEP, 0};
     add_launch(&m, ENTRY_INFER, 0, 1, 4, (LaunchArg[]){x, w, h, y});
-    add_launch(&m, ENTRY_INFER, 2, 2, 2, (LaunchArg[]){{REGION_INPUT, 1, 0}, {REGION_OUTPUT, 1, 0}});
+    add_launch(&m, ENTRY_INFER, 2, 2, 2, (LaunchArg[]){{REGION_INPUT, 1, 0, 0}, {REGION_OUTPUT, 1, 0, 0}});
     m.entry[ENTRY_STEP].arena_bytes = 64 + 4 * ROWS * COLUMNS;
     add_launch(&m, ENTRY_STEP, 0, ~UINT64_C(0), 4, (LaunchArg[]){x, w, h, scratch});
     add_launch(&m, ENTRY_STEP, 1, ~UINT64_C(0), 3, (LaunchArg[]){scratch, step, w});

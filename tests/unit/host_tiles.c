@@ -92,7 +92,7 @@ static void add_kernel(Module *m, Kernel *k) {
     l.args = ARENA_ARRAY(m->arena, LaunchArg, l.n_args + 1);
     for (int i = 0; i < l.n_args; i++) {
         const bool output = i == l.n_args - 1;
-        l.args[i] = (LaunchArg){output ? REGION_OUTPUT : REGION_INPUT, output ? m->outputs.n : m->inputs.n, 0};
+        l.args[i] = (LaunchArg){output ? REGION_OUTPUT : REGION_INPUT, output ? m->outputs.n : m->inputs.n, 0, 0};
         add_tensor(m, output, &k->buffers.at[i]);
     }
     vec_push(m->arena, m->kernels, k);

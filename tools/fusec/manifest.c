@@ -76,7 +76,7 @@ static void launches(Arena *a, const Module *m, fusec_manifest *out) {
             vec_push(a, rows, row);
             for (int k = 0; k < l->n_args; k++) {
                 const fusec_arg arg = {(uint64_t)l->args[k].offset, (uint16_t)l->args[k].index,
-                                       (uint8_t)l->args[k].region};
+                                       (uint8_t)l->args[k].region, (uint64_t)l->args[k].scratch};
                 vec_push(a, args, arg);
             }
             for (int k = 0; k < l->n_after; k++) vec_push(a, after, (uint32_t)(i - l->after[k]));

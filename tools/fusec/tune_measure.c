@@ -116,7 +116,7 @@ static void add_launch(Arena *a, Module *m, const TuneCase *c, const Kernel *k, 
     memcpy(l.constant, c->product->constant, sizeof l.constant);
     l.args = ARENA_ARRAY(a, LaunchArg, k->buffers.n);
     for (int b = 0; b < k->buffers.n; at += bytes_of(&k->buffers.at[b++]))
-        l.args[l.n_args++] = (LaunchArg){REGION_PARAM, 0, at};
+        l.args[l.n_args++] = (LaunchArg){REGION_PARAM, 0, at, 0};
     vec_push(a, m->entry[ENTRY_INFER].launches, l);
 }
 

@@ -87,8 +87,8 @@ static void passed(void *watcher, PassId id, const Graph *g) {
 static void note_stored(Blame *b, const Plan *p, const Bounds *bounds, int launch, const Node *n) {
     const PlanBuffer *x = &p->buffer[n->id];
     Stored s = {.launch = launch,
-                .home = x->home,
-                .decl = x->decl,
+                .home = x->output ? HOME_OUTPUT : x->home,
+                .decl = x->output ? x->output - 1 : x->decl,
                 .id = n->id,
                 .offset = x->offset,
                 .dtype = n->dtype,
