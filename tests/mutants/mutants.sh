@@ -1,5 +1,5 @@
 #!/bin/sh
-# mutants.sh [--seed S] [--count N] [--work DIR] [--jobs J]: does the test suite notice one wrong line?
+# mutants.sh [--seed S] [--count N] [--work DIR [--resume]] [--jobs J]: does the test suite notice one wrong line?
 #
 # Makes N one-line mutants of passes/ and codegen/host (mutate.c), builds each in a copy of the tree, and runs the checks of
 # `selection` on it until one fails; J at a time, each with a tree of its own.  What does not compile, or compiles to the same
@@ -10,6 +10,8 @@
 # reason, which begins with `equivalent:` where no program can tell the mutant from the original.  Those are no faults to be
 # noticed and count nowhere (Offutt and Untch, "Mutation 2000"); all others do.
 #
+# --resume goes on where a run in DIR, with the same seed, count and jobs, was cut short.
+#
 # Prints a line for each mutant, and at the end
 #     trust.mutants.noticed<TAB>SHARE<TAB>ratio           of those that are not equivalent
 #     trust.mutants.by_numbers<TAB>SHARE<TAB>ratio        of them too
@@ -19,14 +21,15 @@
 set -u
 here=$(cd "$(dirname "$0")" && pwd)
 src=$(cd "$here/../.." && pwd)
-seed=1 count=200 work= jobs=2
+seed=1 count=200 work= jobs=2 resume=
 while [ $# -gt 0 ]; do
     case $1 in
     --seed) seed=$2; shift 2 ;;
     --count) count=$2; shift 2 ;;
     --work) work=$2; shift 2 ;;
     --jobs) jobs=$2; shift 2 ;;
-    *) sed -n '2,23s/^# \{0,1\}//p' "$0"; exit 2 ;;
+    --resume) resume=1; shift ;;
+    *) sed -n '2,25s/^# \{0,1\}//p' "$0"; exit 2 ;;
     esac
 done
 if [ -z "$work" ]; then
@@ -120,6 +123,10 @@ worker() {
     awk -v j="$jobs" -v w="$1" 'NR % j == w % j' "$work/places" >"$at/places"
     while IFS=$tab read -r place kind old new <&3; do
         [ $made -lt "$share" ] || break
+        if grep -q "^[a-z]* $place " "$work/before"; then
+            made=$((made + 1))
+            continue
+        fi
         try "$place" "$kind" "$old" "$new" || continue
         made=$((made + 1))
         say "$word $place [$kind '$old' -> '$new'] ${by:-} | $key" | tee -a "$work/results"
@@ -127,7 +134,8 @@ worker() {
 }
 
 mkdir -p "$work"
-rm -f "$work/results"
+[ -n "$resume" ] || rm -f "$work/results"
+cat "$work/results" >"$work/before" 2>/dev/null
 "${CC:-cc}" -O1 -D_GNU_SOURCE "$here/mutate.c" -o "$work/mutate" || exit 2
 (cd "$src" && "$work/mutate" list "$seed" $((count * 3)) $(git ls-files 'passes/*.c' 'codegen/host/*.c')) >"$work/places"
 n=1 workers=
