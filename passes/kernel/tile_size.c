@@ -25,6 +25,7 @@ typedef struct Limits {
     int column;    /* lanes across rows that are not contiguous */
     int m, n, k;   /* contraction tile */
     int members;   /* of the kernel, or 0 */
+    int cores;     /* Target.cores */
     int most_products; /* Device.most_products */
     bool pow2;
 } Limits;
@@ -255,21 +256,70 @@ static int64_t part_of(int64_t all, int64_t parts, int unit) {
     return up < all ? up : all;
 }
 
+/* Cycles of a multiprocessor for one k of a tile of a product by threads, each of which has a part of SIDE-th the rows
+ * and columns: multiply-adds, or reading the part's edges from shared memory, whichever takes longer.  EDGE: products of
+ * 4 x 4 by a thread ran on an H200 at 23 TFLOP/s of 67, with shared memory at 91% (bench/results/h200.json). */
+static double threads_cycles(const ProductTile *t) {
+    enum { SIDE = 16 };
+    const double EDGE = 5.3, rows = (double)t->rows / SIDE, columns = (double)t->columns / SIDE;
+    const double add = rows * columns, read = EDGE * (rows + columns);
+    return add > read ? add : read;
+}
+
+/* Subscripts of windows take registers, and so do conditions. */
+static bool has_windows(const Contract *c, int n_operands) {
+    for (int o = 0; o < n_operands; o++)
+        for (int d = 0; d < MAX_RANK; d++) {
+            int loops = 0;
+            for (int i = 0; i < c->n_loops; i++) loops += c->map[o][d].coef[i] != 0;
+            if (loops > 1) return true;
+        }
+    return c->n_guards > 0;
+}
+
+static bool is_whole(const Contract *c, const TileSizes *s) {
+    for (int i = 0; i < c->n_out; i++)
+        if (c->extent[i].bound % s->p[i]) return false;
+    return true;
+}
+
+/* On a GPU: twice the rows or the columns, where the rounds of programs take less time so; both, where a kernel computes
+ * a product alone, in whole tiles, of tensors that are in memory as it reads them.  More would not fit the registers of
+ * a thread. */
+static void thread_sizes(const Limits *l, const Node *n, const LoopClass *loop, bool alone, TileSizes *s) {
+    const Contract *c = n->attr->contract;
+    const int tried = has_windows(c, n->n_in) ? 1 : 4;
+    int best = 0;
+    double least = INFINITY;
+    for (int more = 0; more < tried; more++) {
+        const ProductTile t = product_tile(l, c, loop, l->m << (more & 1), l->n << (more >> 1), s);
+        const double time = ceil((double)t.programs / l->cores) * threads_cycles(&t);
+        const bool fits = more < 3 || (alone && is_whole(c, s));
+        if (fits && time < least) least = time, best = more;
+    }
+    product_tile(l, c, loop, l->m << (best & 1), l->n << (best >> 1), s);
+}
+
 /* The largest tiles where these are programs for every core; else the parts of rows and columns that take least time,
  * as long as each program has enough to do.  alone: the product is all that its kernel computes, which leaves room on
  * the stack for twice the rows: they share what is packed of the columns. */
-static void product_sizes(const Limits *l, const Contract *c, const LoopClass *loop, FactorOrder order, bool alone,
+static void product_sizes(const Limits *l, const Node *n, const LoopClass *loop, FactorOrder order, bool alone,
                           TileSizes *s) {
     enum { MORE = 2 * MANY_PROGRAMS };
-    if (alone && !l->pow2 && l->m > 1 && product_tile(l, c, loop, 2 * l->m, l->n, s).programs >= MORE) return;
+    const Contract *c = n->attr->contract;
+    if (l->pow2) {
+        thread_sizes(l, n, loop, alone, s);
+        return;
+    }
+    if (alone && l->m > 1 && product_tile(l, c, loop, 2 * l->m, l->n, s).programs >= MORE) return;
     const ProductTile all = product_tile(l, c, loop, l->m, l->n, s);
-    if (l->pow2 || l->m == 1 || !all.results || all.programs >= MANY_PROGRAMS) return;
+    if (l->m == 1 || !all.results || all.programs >= MANY_PROGRAMS) return;
     const int64_t r0 = (all.all_rows + l->m - 1) / l->m, c0 = (all.all_columns + l->n - 1) / l->n;
     int64_t rows = l->m, columns = l->n;
     double best = tile_cycles(&all, order) * programs_taken(&all);
     for (int64_t r = r0; r < r0 + MORE; r++)
-        for (int64_t n = c0; n < c0 + MORE; n++) {
-            const int64_t high = part_of(all.all_rows, r, ROW_UNIT), wide = part_of(all.all_columns, n, COLUMN_UNIT);
+        for (int64_t w = c0; w < c0 + MORE; w++) {
+            const int64_t high = part_of(all.all_rows, r, ROW_UNIT), wide = part_of(all.all_columns, w, COLUMN_UNIT);
             const ProductTile t = product_tile(l, c, loop, high, wide, s);
             const double work = (double)t.rows * (double)t.columns * (double)t.sums;
             const double cost = tile_cycles(&t, order) * programs_taken(&t);
@@ -376,7 +426,7 @@ static void contract_sizes(const Limits *all, const Node *n, bool alone, TileSiz
     const FactorOrder order = order_of(n, class.loop);
     sum_sizes(all, n, s->k);
     const Limits fewer = stacked(all, c, s), *l = &fewer;
-    product_sizes(l, c, class.loop, order, alone && l->m == all->m, s);
+    product_sizes(l, n, class.loop, order, alone && l->m == all->m, s);
     swept_sizes(l, c, class.loop, order, s);
     vector_sizes(l, n, s);
     gathered_sizes(l, n, s);
@@ -440,15 +490,24 @@ static void slice_sizes(const PlanKernel *k, TileSizes *s) {
     }
 }
 
+/* The kernel computes a product and nothing else; on a GPU not even what the product reads. */
+static bool is_alone(const Target *t, const Plan *p, const PlanKernel *k) {
+    const Node *n = k->nodes.at[0].node;
+    for (int i = 0; i < n->n_in && t->device->is_gpu; i++)
+        if (p->buffer[n->in[i]->id].home == HOME_NONE) return false;
+    return k->nodes.n == 1;
+}
+
 void tile_sizes(const Target *t, const Plan *p, const PlanKernel *k, TileSizes *out) {
     Limits l = limits_of(t);
     l.members = k->members;
+    l.cores = t->cores;
     memset(out, 0, sizeof *out);
     switch (k->kind) {
     case KERNEL_ROW: row_sizes(&l, k, out); break;
     case KERNEL_CONTRACT:
         if (!window_tile_sizes(t, p, k->nodes.at[0].node, out))
-            contract_sizes(&l, k->nodes.at[0].node, k->nodes.n == 1, out);
+            contract_sizes(&l, k->nodes.at[0].node, is_alone(t, p, k), out);
         if (k->sample) sample_sizes(&l, k, out);
         slice_sizes(k, out);
         break;

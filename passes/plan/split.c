@@ -15,7 +15,8 @@
 
 enum {
     SHORTEST = 256, /* steps of a product's inner loop in one slice, for tiles of the usual size */
-    MOST_SLICES = 256,
+    MOST_SLICES = 512,
+    RESIDENT = 4, /* programs that sum, side by side on a multiprocessor: one alone read 2.4 TB/s of an H200's 4.2 */
 };
 
 static int64_t cores_of(const Target *t) { return t ? t->cores : 1; }
@@ -114,7 +115,7 @@ Node *rule_split_sum(Rewriter *r, const Node *n) {
         Node *parts = sum_outer_first(r, n);
         if (parts) return parts;
     }
-    const int64_t cores = cores_of(t), results = shape_elements(*n->shape);
+    const int64_t cores = cores_of(t) * (t && t->device->is_gpu ? RESIDENT : 1), results = shape_elements(*n->shape);
     Node *x = n->in[0];
     const int rank = x->shape->rank, n_axes = n->attr->n_axes;
     if (cores == 1 || !dtype_is_float(n->dtype) || n_axes == 0 || rank == MAX_RANK || results == 0) return NULL;
