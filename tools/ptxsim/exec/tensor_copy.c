@@ -100,7 +100,9 @@ static bool add_row(Warp *w, int lane, TensorCopy *c, const int64_t *index, uint
         if (index[d] < 0 || (uint64_t)index[d] >= m->dim[d]) return true; /* the whole row is filled */
         address += (uint64_t)index[d] * m->stride[d - 1];
     }
-    const int64_t dim = (int64_t)m->dim[0], from = index[0] < 0 ? 0 : index[0];
+    /* A reduction of f16 or bf16 goes on to the end of the 16 bytes that an edge lies in (seen on an H200). */
+    const int64_t unit = c->reduce && size == 2 ? 8 : 1;
+    const int64_t dim = ((int64_t)m->dim[0] + unit - 1) / unit * unit, from = index[0] < 0 ? 0 : index[0];
     const int64_t to = index[0] + (int64_t)count < dim ? index[0] + (int64_t)count : dim;
     if (from >= to) return true;
     return add_piece(w, lane, c, address + (uint64_t)from * size, at + (uint32_t)(from - index[0]) * size,
@@ -277,7 +279,7 @@ static PtxType element_type(int tensor_type) {
 static bool reduces(int op, PtxType t) {
     const bool word = t == T_U32 || t == T_S32, wide = t == T_U64 || t == T_S64, half = t == T_F16 || t == T_BF16;
     switch (op) {
-    case ATOMIC_ADD: return word || wide || half || t == T_F32 || t == T_F64;
+    case ATOMIC_ADD: return word || t == T_U64 || half || t == T_F32 || t == T_F64;
     case ATOMIC_MIN:
     case ATOMIC_MAX: return word || wide || half;
     case ATOMIC_INC:
