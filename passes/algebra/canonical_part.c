@@ -33,14 +33,6 @@ static bool is_part(const Node *n) {
     return true;
 }
 
-static bool same_part(const Part *a, const Part *b) {
-    if (a->op != b->op || !shape_same(&a->shape, &b->shape)) return false;
-    if (a->op != OP_SLICE) return a->attr == b->attr;
-    for (int d = 0; d < a->shape.rank; d++)
-        if (!dim_equal(a->attr->lo[d], b->attr->lo[d]) || a->attr->step[d] != b->attr->step[d]) return false;
-    return true;
-}
-
 static void set_dim(Attr *attr, Shape *shape, int d, Dim lo, Dim length, int64_t step) {
     attr->lo[d] = lo, attr->hi[d] = shape->dim[d] = length, attr->step[d] = step;
 }
@@ -164,8 +156,6 @@ typedef struct Parts {
 } Parts;
 
 static void add_part(Arena *a, Parts *to, const Part *p) {
-    for (int i = 0; i < to->n; i++)
-        if (same_part(to->at[i], p)) return;
     if (to->n == MOST_PARTS)
         to->whole = true;
     else

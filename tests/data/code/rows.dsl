@@ -33,6 +33,8 @@ model rows {
     output sides = concat(short, reverse(short, axis = 0), axis = 1)
     output padded = pad(cube, [[1, 1], [0, 2], [3, 0]])
     output noise = dropout(tokens, 0.1)
+    output other_noise = dropout(tokens * 2.0, 0.1) + dropout(sin(tokens), 0.2)
+    output two_noises = dropout(tokens * 2.0, 0.1) + dropout(sin(tokens), 0.2)
     table = tanh(cube[0, 0:20, 0:12])
     sent = sin(cube[1, 0:8, 0:12])
     rows = vjp(table[mod(iota(8) * 3, 20)], table, sent)
