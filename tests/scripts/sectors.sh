@@ -27,15 +27,40 @@ model rows {
     train loss with sgd(lr = 0.1)
 }
 END
-for model in images rows; do
+# tiles of 128 rows, columns or both
+cat >"$work/large.dsl" <<'END'
+dim M = 1152, N = 2304, K = 32
+model large {
+    x = param [M, K] init normal(1.0)
+    w = param [K, N] init normal(0.1)
+    g = param [M, N] init normal(0.1)
+    y = x @ w
+    loss = mean(y * g)
+    output y
+    output loss
+    train loss with sgd(lr = 0.1)
+}
+END
+"$FUSEC" "$work/large.dsl" -o "$work/large.tile" --target sm_80 --entry infer && sed -n '/infer_contract/,/^$/p' "$work/large.tile" >"$work/tiles"
+# look_at MODEL ENTRY LEAST: of at least LEAST kernels
+look_at() {
+    model=$1 entry=$2
     LD_LIBRARY_PATH=$BUILD/ptxsim "$BUILD/ptxsim/ptxsim" stat --gpu sm_80 -o "$work/table" -- "$FUSEC" run "$work/$model.dsl" --target cuda \
-        --arch sm_80 --entry grad >"$work/log" 2>&1 || { cat "$work/log"; exit 1; }
+        --arch sm_80 --entry $entry --outputs "$work/$entry.safetensors" >"$work/log" 2>&1 || { cat "$work/log"; exit 1; }
     # asked over moved (but where a row's one number is stored), and the share of passes that are conflicts
-    awk -v model=$model '
+    awk -v model=$model -v least=$3 '
         /^thread instructions/ { exit }
-        /^grad_/ { seen++ }
-        /^grad_/ && $5 > 0.004 && $7 < (/_row_/ ? 95 : 99) { print model ": " $1 " uses " $7 "% of its sectors"; bad = 1 }
-        /^grad_/ && $9 > 0 { print model ": " $1 ": " $9 "% of its passes are bank conflicts"; bad = 1 }
-        END { if (seen < 10) { print model ": " seen + 0 " kernels seen"; bad = 1 } exit bad }' "$work/table" || bad=1
+        /^(grad|infer)_/ { seen++ }
+        /^(grad|infer)_/ && $5 > 0.004 && $7 < (/_row_/ ? 95 : 99) { print model ": " $1 " uses " $7 "% of its sectors"; bad = 1 }
+        /^(grad|infer)_/ && $9 > 0 { print model ": " $1 ": " $9 "% of its passes are bank conflicts"; bad = 1 }
+        END { if (seen < least) { print model ": " seen + 0 " kernels seen"; bad = 1 } exit bad }' "$work/table" || bad=1
+}
+look_at images grad 10
+look_at rows grad 10
+for entry in grad infer; do
+    look_at large $entry 2
+    "$FUSEC" run "$work/large.dsl" --entry $entry --outputs "$work/host.safetensors" >/dev/null &&
+        "$BUILD/compare_safetensors" compare "$work/host.safetensors" "" "$work/$entry.safetensors" 1e-5 || bad=1
 done
+grep -q 'i in 0..1152 step 128' "$work/tiles" && grep -q 'j in 0..2304 step 128' "$work/tiles" || { echo "large: no tile of 128 x 128"; bad=1; }
 exit $bad
