@@ -66,6 +66,7 @@ static bool check_buffer(Verifier *v, int n) {
     for (int a = 0; a < v->k->axes.n; a++)
         if (strcmp(v->k->axes.at[a].name, b->name) == 0) return fail(v, "an axis and a buffer are named %s", b->name);
     if (b->dtype < 0 || b->dtype >= DT_COUNT) return fail(v, "buffer %s has no dtype", b->name);
+    if (b->dtype == DT_F64) return fail(v, "buffer %s is f64: kernels compute in f32 and below", b->name);
     if (b->rank < 0 || b->rank > MAX_RANK) return fail(v, "buffer %s has rank %d", b->name, b->rank);
     for (int d = 0; d < b->rank; d++) {
         if (!check_dim(v, b->dim[d], "buffer", b->name)) return false;
@@ -141,7 +142,7 @@ static bool check_axis_use(Verifier *v, int axis) {
 }
 
 static bool check_type(Verifier *v, const TileType *t) {
-    if (t->dtype < 0 || t->dtype >= DT_COUNT) return fail(v, "a value has no dtype");
+    if (t->dtype < 0 || t->dtype >= DT_COUNT || t->dtype == DT_F64) return fail(v, "a value has no dtype of kernels");
     if (t->n_axes < 0 || t->n_axes > MAX_TILE_AXES) return fail(v, "a value has too many axes");
     for (int i = 0; i < t->n_axes; i++) {
         if (!check_axis_use(v, t->axis[i])) return false;

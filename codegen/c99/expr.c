@@ -36,7 +36,6 @@ const char *c99_type(DType t, bool in_memory) {
     case DT_I32: return "int32_t";
     case DT_F16:
     case DT_BF16: return in_memory ? "uint16_t" : "float";
-    case DT_F64: return "double";
     default: return "float";
     }
 }
@@ -240,19 +239,15 @@ static Spelling integer_spelling(Op op) {
     }
 }
 
-static Spelling float_spelling(Op op, bool f64) {
+static Spelling float_spelling(Op op) {
     switch (op) {
     case OP_NEG: return (Spelling){FORM_PREFIX, "-", -1};
     case OP_ADD: return (Spelling){FORM_INFIX, "+", -1};
     case OP_SUB: return (Spelling){FORM_INFIX, "-", -1};
     case OP_MUL: return (Spelling){FORM_INFIX, "*", -1};
     case OP_DIV: return (Spelling){FORM_INFIX, "/", -1};
-    case OP_MAX: return (Spelling){FORM_CALL, f64 ? "fusec_max_f64" : "fusec_max", f64 ? C99_DMAX : C99_MAX};
-    case OP_MIN: return (Spelling){FORM_CALL, f64 ? "fusec_min_f64" : "fusec_min", f64 ? C99_DMIN : C99_MIN};
-    default: break;
-    }
-    if (f64) return (Spelling){FORM_NONE, NULL, -1};
-    switch (op) {
+    case OP_MAX: return (Spelling){FORM_CALL, "fusec_max", C99_MAX};
+    case OP_MIN: return (Spelling){FORM_CALL, "fusec_min", C99_MIN};
     case OP_ABS: return (Spelling){FORM_CALL, "fusec_abs", C99_ABS};
     case OP_SIGN: return (Spelling){FORM_CALL, "fusec_sign", C99_SIGN};
     case OP_SQRT: return (Spelling){FORM_CALL, "fusec_sqrt", C99_SQRT};
@@ -341,7 +336,7 @@ static Text operation(Printer *p, Op op, DType t, DType result, const Text *in) 
     Spelling s = logic_spelling(op);
     if (s.form == FORM_NONE && !dtype_is_float(t) && (op == OP_NEG || op == OP_ABS || op == OP_SIGN))
         return integer_unary(p, op, in[0]);
-    if (s.form == FORM_NONE) s = dtype_is_float(t) ? float_spelling(op, t == DT_F64) : integer_spelling(op);
+    if (s.form == FORM_NONE) s = dtype_is_float(t) ? float_spelling(op) : integer_spelling(op);
     if (s.form == FORM_NONE && t == DT_F32 && math_expands(op)) return math_call(p, op, in);
     if (s.form == FORM_NONE) {
         p->failed = arena_printf(p->arena, "%s of %s has no form in C99", op_info[op].text, dtype_name(t));

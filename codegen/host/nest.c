@@ -10,7 +10,7 @@ LLVMValueRef nest_alloca(KernelEmit *ke, LLVMTypeRef type, int64_t n) {
     LLVMValueRef p =
         n == 1 ? LLVMBuildAlloca(e->b, type, "") : LLVMBuildAlloca(e->b, LLVMArrayType2(type, (uint64_t)n), "");
     LLVMSetAlignment(p, 64);
-    if (n > 1) ke->stack_bytes += n * (type == e->f64 ? 8 : type == e->i8 ? 1 : 4);
+    if (n > 1) ke->stack_bytes += n * (type == e->i8 ? 1 : 4);
     if (here) LLVMPositionBuilderAtEnd(e->b, here);
     return p;
 }

@@ -233,7 +233,7 @@ Place nest_pack_place(Nest *t, const PackPlace *p) {
 
 /* ---- accesses --------------------------------------------------------------------------------------------------- */
 static unsigned natural_align(const Emit *e, LLVMTypeRef t) {
-    return t == e->f64 ? 8 : t == e->i8 || t == e->i1 ? 1 : t == e->half || t == e->i16 ? 2 : 4;
+    return t == e->i8 || t == e->i1 ? 1 : t == e->half || t == e->i16 ? 2 : 4;
 }
 
 static LLVMValueRef all_lanes(const Emit *e, int width) {

@@ -115,7 +115,7 @@ Storage storage_make(const Values *v, const TileType *type, const Inst *dot) {
     return s;
 }
 
-int64_t storage_bytes(const Storage *s) { return s->elements * dtype_bytes(s->dtype == DT_F64 ? DT_F64 : DT_F32); }
+int64_t storage_bytes(const Storage *s) { return s->elements * dtype_bytes(DT_F32); }
 
 void values_keep(Values *v, int x) {
     if (v->value[x].kept) return;

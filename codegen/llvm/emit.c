@@ -32,7 +32,6 @@ LLVMTypeRef emit_type(const Emit *e, DType t) {
     switch (t) {
     case DT_BOOL: return e->i1;
     case DT_I32: return e->i32;
-    case DT_F64: return e->f64;
     default: return e->f32;
     }
 }

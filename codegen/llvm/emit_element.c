@@ -202,58 +202,6 @@ static LLVMValueRef bool_element(const Emit *e, Op op, LLVMValueRef *v) {
 }
 
 /* ---- floats ------------------------------------------------------------------------------------------------ */
-static const char *libm_intrinsic(Op op) {
-    switch (op) {
-    case OP_EXP: return "llvm.exp";
-    case OP_LOG: return "llvm.log";
-    case OP_SIN: return "llvm.sin";
-    case OP_COS: return "llvm.cos";
-    case OP_SQRT: return "llvm.sqrt";
-    case OP_POW: return "llvm.pow";
-    default: return NULL;
-    }
-}
-
-/* f64 calls libm, lane by lane. */
-static LLVMValueRef libm_call(const Emit *e, const char *name, LLVMValueRef x) {
-    LLVMValueRef fn = LLVMGetNamedFunction(e->module, name);
-    LLVMTypeRef type = LLVMFunctionType(e->f64, &(LLVMTypeRef){e->f64}, 1, false);
-    if (!fn) fn = LLVMAddFunction(e->module, name, type);
-    const int width = emit_width(x);
-    if (!width) return emit_call(e, fn, 1, &x);
-    LLVMValueRef result = LLVMGetPoison(LLVMTypeOf(x));
-    for (int i = 0; i < width; i++) {
-        LLVMValueRef lane = LLVMConstInt(e->i32, (unsigned)i, false);
-        LLVMValueRef one = LLVMBuildExtractElement(e->b, x, lane, "");
-        result = LLVMBuildInsertElement(e->b, result, emit_call(e, fn, 1, &one), lane, "");
-    }
-    return result;
-}
-
-/* As ir/scalar.c: e / (1 + e) below 0, 1 / (1 + e) above, e = exp(-|x|). */
-static LLVMValueRef sigmoid_f64(const Emit *e, LLVMValueRef x) {
-    LLVMValueRef one = constant_like(e, DT_F64, 1, x), zero = LLVMConstNull(LLVMTypeOf(x));
-    LLVMValueRef below = LLVMBuildFNeg(e->b, emit_intrinsic(e, "llvm.fabs", 1, &x), "");
-    LLVMValueRef power = emit_intrinsic(e, "llvm.exp", 1, &below);
-    LLVMValueRef top = LLVMBuildSelect(e->b, LLVMBuildFCmp(e->b, LLVMRealOLT, x, zero, ""), power, one, "");
-    return LLVMBuildFDiv(e->b, top, LLVMBuildFAdd(e->b, power, one, ""), "");
-}
-
-static LLVMValueRef transcendental(const Emit *e, Op op, DType t, int n, LLVMValueRef *v) {
-    if (t != DT_F64) return emit_math(e, op, n, v);
-    switch (op) {
-    case OP_LOG1P: return libm_call(e, "log1p", v[0]);
-    case OP_TANH: return libm_call(e, "tanh", v[0]);
-    case OP_ERF: return libm_call(e, "erf", v[0]);
-    case OP_SIGMOID: return sigmoid_f64(e, v[0]);
-    case OP_RSQRT: {
-        LLVMValueRef root = emit_intrinsic(e, "llvm.sqrt", 1, v);
-        return LLVMBuildFDiv(e->b, constant_like(e, t, 1, root), root, "");
-    }
-    default: return emit_intrinsic(e, libm_intrinsic(op), n, v);
-    }
-}
-
 /* The first on ties, NaN if either is NaN. */
 static LLVMValueRef float_extreme(const Emit *e, LLVMRealPredicate wins, LLVMValueRef a, LLVMValueRef b) {
     LLVMValueRef first = LLVMBuildFCmp(e->b, wins, a, b, ""); /* b not NaN and a wins, or a is NaN (unordered) */
@@ -284,7 +232,7 @@ static LLVMValueRef float_element(const Emit *e, Op op, DType t, int n, LLVMValu
     }
     case OP_MAX: return float_extreme(e, LLVMRealUGE, v[0], v[1]);
     case OP_MIN: return float_extreme(e, LLVMRealULE, v[0], v[1]);
-    default: return transcendental(e, op, t, n, v);
+    default: return emit_math(e, op, n, v);
     }
 }
 
@@ -325,8 +273,7 @@ static LLVMValueRef cast(const Emit *e, DType to, DType from, LLVMValueRef v) {
     if (to == DT_I32) return from == DT_BOOL ? LLVMBuildZExt(b, v, type, "") : float_to_int(e, v);
     if (from == DT_BOOL) return LLVMBuildUIToFP(b, v, type, "");
     if (from == DT_I32) return LLVMBuildSIToFP(b, v, type, "");
-    if (to == DT_F64) return LLVMBuildFPExt(b, v, type, "");
-    return from == DT_F64 ? LLVMBuildFPTrunc(b, v, type, "") : v;
+    return v; /* floats are f32 until they are stored */
 }
 
 static LLVMValueRef arithmetic(const Emit *e, Op op, DType t, int n, LLVMValueRef *v) {

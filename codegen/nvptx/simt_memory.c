@@ -69,7 +69,6 @@ static Access access_of(const Emit *e, DType t) {
     switch (dtype_bytes(t)) {
     case 1: return (Access){"b8", "r", e->i32};
     case 2: return (Access){"b16", "h", e->i16};
-    case 8: return (Access){"f64", "d", e->f64};
     default: return t == DT_I32 ? (Access){"b32", "r", e->i32} : (Access){"b32", "f", e->f32};
     }
 }

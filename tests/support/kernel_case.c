@@ -108,7 +108,6 @@ void random_element(DType t, void *data, int64_t i) {
     switch (t) {
     case DT_BOOL: ((uint8_t *)data)[i] = r & 1; break;
     case DT_I32: ((int32_t *)data)[i] = (int32_t)(r % 4); break;
-    case DT_F64: ((double *)data)[i] = x; break;
     case DT_F32: ((float *)data)[i] = (float)x; break;
     case DT_BF16: ((uint16_t *)data)[i] = (uint16_t)(0x3f80 + r % 200); break;
     default: ((uint16_t *)data)[i] = (uint16_t)(0x3c00 + r % 1000); break; /* f16 in [1, 2) */
@@ -126,7 +125,6 @@ double buffer_element(const Buffer *b, const void *data, int64_t i) {
     switch (b->dtype) {
     case DT_BOOL: return ((const uint8_t *)data)[i];
     case DT_I32: return ((const int32_t *)data)[i];
-    case DT_F64: return ((const double *)data)[i];
     case DT_F32: return ((const float *)data)[i];
     default: return ((const uint16_t *)data)[i];
     }
@@ -177,7 +175,7 @@ bool op_takes(Op op, DType t) {
     case OP_NEG:
     case OP_ABS:
     case OP_SIGN: return t != DT_BOOL;
-    default: return t == DT_F32 || t == DT_F64;
+    default: return t == DT_F32;
     }
 }
 

@@ -205,15 +205,6 @@ static void names_that_c_reserves(void **state) {
           "  %3 = mul %2, %0 : f32[for:2]\n  %4 = add %3, %2 : f32[for:2]\n  store %float[for], %4\n");
 }
 
-static void what_c_lacks_is_said(void **state) {
-    (void)state;
-    Arena *a = arena_new();
-    Kernel *k = parse_kernel(a, "kernel @e(%x: f64[4], %y: f64[4] out)\n  grid i in 0..4 step 4\n"
-                 "  %0 = load %x[i] : f64[i:4]\n  %1 = exp %0 : f64[i:4]\n  store %y[i], %1\n");
-    assert_string_equal(c99_kernel(c99_unit(a), k, "e"), "exp of f64 has no form in C99");
-    arena_free(a);
-}
-
 static void identifiers_are_safe(void **state) {
     (void)state;
     Arena *a = arena_new();
@@ -237,7 +228,7 @@ int main(void) {
         cmocka_unit_test(identifiers_are_safe),     cmocka_unit_test(each_tile_golden_runs),
         cmocka_unit_test(texts_are_the_goldens),    cmocka_unit_test(kernels_of_every_back_end_run),
         cmocka_unit_test(loads_stay_before_stores), cmocka_unit_test(the_stack_bound_holds),
-        cmocka_unit_test(names_that_c_reserves),    cmocka_unit_test(what_c_lacks_is_said),
+        cmocka_unit_test(names_that_c_reserves),
         cmocka_unit_test(every_elementwise_op_runs),
     };
     return cmocka_run_group_tests(tests, scratch_make, scratch_remove);

@@ -54,9 +54,9 @@ static void test_distinct_bytes(void **state) {
     assert_true(c.bytes_read == 4 * 70);
     assert_true(c.bytes_written == 4 * 3 * 7);
     /* overlapping rows of a convolution: the box that i + r spans, capped by the buffer */
-    c = kernel_cost(parse(a, "kernel @k(%x: f64[9], %y: f64[6] out)\n  grid i in 0..6 step 6\n  span r in 0..3 step 4\n"
+    c = kernel_cost(parse(a, "kernel @k(%x: f32[9], %y: f32[6] out)\n  grid i in 0..6 step 6\n  span r in 0..3 step 4\n"
                              "  %0 = load %x[i + r]\n  %1 = sum %0 over r\n  store %y[i], %1\n"));
-    assert_true(c.bytes_read == 8 * 8);
+    assert_true(c.bytes_read == 4 * 8);
     assert_true(c.flops == 18);
     arena_free(a);
 }

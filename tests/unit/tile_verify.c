@@ -170,6 +170,7 @@ static void spread_length(Kernel *k) { k->axes.at[0].spread.n = -1; }
 static void spread_bit(Kernel *k) { k->axes.at[0].spread = (Spread){1, {-2}}, k->axes.at[0].step = 2; }
 static void buffer_rank(Kernel *k) { k->buffers.at[0].rank = MAX_RANK + 1; }
 static void buffer_stride(Kernel *k) { k->buffers.at[0].stride[0] = -1; }
+static void buffer_dtype(Kernel *k) { k->buffers.at[0].dtype = DT_F64; }
 static void buffer_name(Kernel *k) { k->buffers.at[0].name = "h.3"; }
 static void kernel_name(Kernel *k) { k->name = "3k"; }
 static void operand_past(Kernel *k) { loop_of(k)->body.at[1]->in[0] = 99; }
@@ -220,6 +221,7 @@ static void test_damage(void **state) {
         {operand_past, "a value is used that the kernel has not"},
         {operand_later, "%5 is used before it is defined"},
         {result_twice, "%3 is defined twice"},
+        {buffer_dtype, "is f64: kernels compute in f32 and below"},
         {result_type, "%4 has another type than its instruction gives"},
         {stated_type, "%4 is stated to have another type"},
         {axes_order, "the axes of a value are not in order"},
