@@ -1,0 +1,116 @@
+#!/bin/sh
+# Outputs that others read, left out or given, in every form: what is given has the same bytes either way, and so have gradients and
+# parameters.  One is read from an element past the first, one would be laid out wider in the arena.
+. "$SRC/tests/support/script.sh"
+cc=${CC:-cc}
+flags='-std=c11 -Wall -Wextra -Werror -O1'
+case $(grep '^FUSEC_SANITIZE' "$BUILD/CMakeCache.txt") in *=ON) flags="$flags -fsanitize=address,undefined" ;; esac
+
+cat >m.dsl <<'END_DSL'
+dim B <= 6
+model m {
+    input x : f32[B, 64]
+    h = tanh(linear(x, 64) as f)
+    square = param [24, 64] init normal(1.0)
+    y = softmax(square)
+    narrow = square[:, 0:37] * 0.5
+    loss = mean(exp(h)) + mean(y[8:24, 16:48]^2) + mean(y) + mean(transpose(narrow) @ y)
+    output h
+    output y
+    output narrow
+    output loss
+    train loss with sgd(lr = 0.1)
+}
+END_DSL
+cat >main.c <<'END_C'
+#include "m.h"
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#define MUST(x) do { if (!(x)) { fprintf(stderr, "line %d: %s\n", __LINE__, #x); exit(1); } } while (0)
+enum { OUTPUTS = 4, EXTENT = 5, KEPT = M_PARAM_BYTES + M_GRAD_BYTES };
+static const size_t COUNT[OUTPUTS] = {6 * 64, 24 * 64, 24 * 37, 1};
+static m model;
+static float x[6 * 64], all[OUTPUTS][24 * 64], some[OUTPUTS][24 * 64];
+static unsigned char with_all[KEPT], with_some[KEPT];
+
+static void *block(size_t n) { void *p = aligned_alloc(256, (n / 256 + 2) * 256); MUST(p); return memset(p, 0xff, n); }
+#ifdef FUSEC_CUDA_H
+static void begin(void) { MUST(m_init(&model, NULL, NULL) == FUSEC_OK); (void)block; }
+static void read_all(unsigned char *to) {
+    MUST(fusec_cuda_read(&model.cuda, FUSEC_R_PARAM, 0, to, M_PARAM_BYTES) == FUSEC_OK);
+    MUST(fusec_cuda_read(&model.cuda, FUSEC_R_GRAD, 0, to + M_PARAM_BYTES, M_GRAD_BYTES) == FUSEC_OK);
+}
+static void end(void) { m_free(&model); }
+#else
+static m_memory memory;
+static void begin(void) {
+    const m_memory new = {.params = block(M_PARAM_BYTES), .param_bytes = M_PARAM_BYTES, .states = block(M_STATE_BYTES),
+        .state_bytes = M_STATE_BYTES, .grads = block(M_GRAD_BYTES), .grad_bytes = M_GRAD_BYTES, .arena = block(M_ARENA_BYTES),
+        .arena_bytes = M_ARENA_BYTES};
+    memory = new;
+    MUST(m_init(&model, &memory, NULL) == FUSEC_OK);
+}
+static void read_all(unsigned char *to) {
+    memcpy(to, memory.params, M_PARAM_BYTES);
+    memcpy(to + M_PARAM_BYTES, memory.grads, M_GRAD_BYTES);
+}
+static void end(void) {
+#ifdef FUSEC_HOST_H
+    m_free(&model);
+#endif
+    free(memory.params), free(memory.states), free(memory.grads), free(memory.arena);
+}
+#endif
+
+/* The outputs of `mask` into `to`, from the seed's parameters on. */
+static void call(int entry, unsigned mask, float to[OUTPUTS][24 * 64], unsigned char *kept) {
+    float *at[OUTPUTS];
+    begin();
+    for (int o = 0; o < OUTPUTS; o++) {
+        memset(to[o], 0xee, sizeof to[o]);
+        at[o] = mask >> o & 1 ? to[o] : NULL;
+    }
+    const m_inputs in = {.x = x, .B = EXTENT};
+    const m_outputs out = {.h = at[0], .y = at[1], .narrow = at[2], .loss = at[3]};
+    fusec_status s = FUSEC_OK;
+    if (entry == 0) s = m_infer(&model, &in, &out);
+    if (entry == 1) s = m_grad(&model, &in, &out, 0);
+    if (entry == 2) s = m_step(&model, &in, &out, NULL);
+    if (s != FUSEC_OK) fprintf(stderr, "entry %d, outputs %x: %s\n", entry, mask, fusec_status_text(s)), exit(1);
+    read_all(kept);
+    end();
+}
+
+int main(void) {
+    for (int i = 0; i < 6 * 64; i++) x[i] = (float)(i * 37 % 101) / 50 - 1;
+    for (int entry = 0; entry < 3; entry++) {
+        call(entry, 15, all, with_all);
+        for (unsigned mask = entry == 0; mask < 15; mask++) {
+            call(entry, mask, some, with_some);
+            for (int o = 0; o < OUTPUTS; o++) {
+                const unsigned char *bytes = (const unsigned char *)some[o];
+                const size_t n = mask >> o & 1 ? (o ? COUNT[o] : EXTENT * 64) * sizeof(float) : 0;
+                MUST(!memcmp(some[o], all[o], n));
+                for (size_t b = n; b < sizeof some[o]; b++) MUST(n || bytes[b] == 0xee); /* what is not given is not touched */
+            }
+            MUST(entry == 0 || !memcmp(with_some, with_all, entry == 1 ? KEPT : M_PARAM_BYTES));
+        }
+    }
+    return 0;
+}
+END_C
+tried() { ./"$1" || fail "$1"; }
+"$FUSEC" m.dsl -o m.c || die "C is not made"
+grep -q 'outputs\[[01]\] + ' m.c || fail "nothing is read from past the first element of an output"
+# shellcheck disable=SC2086
+"$cc" $flags main.c m.c -lm -o in_c && tried in_c || fail "C"
+mkdir object && "$FUSEC" m.dsl -o object/m.o && cp main.c object/ &&
+    # shellcheck disable=SC2086
+    "$cc" $flags -I object object/main.c object/m.o "$BUILD/runtime/libfusec_host.a" -lm -lpthread -o in_object && tried in_object || fail "the object"
+if has_software_gpu && case $flags in *sanitize*) false ;; esac then
+    mkdir cuda && "$FUSEC" m.dsl -o cuda/m.ptx --target sm_80 --embed && cp main.c cuda/ &&
+        # shellcheck disable=SC2086
+        "$cc" $flags -I cuda cuda/main.c cuda/m.c -ldl -o in_ptx && tried in_ptx || fail "PTX"
+fi
+exit $bad
