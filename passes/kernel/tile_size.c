@@ -26,6 +26,7 @@ typedef struct Limits {
     int m, n, k;   /* contraction tile */
     int members;   /* of the kernel, or 0 */
     int cores;     /* Target.cores */
+    int doublings; /* GPU: how often the registers of a thread let a product's tile be doubled */
     int most_products; /* Device.most_products */
     bool pow2;
 } Limits;
@@ -267,9 +268,10 @@ static double threads_cycles(const ProductTile *t) {
 }
 
 /* Subscripts of windows take registers, and so do conditions. */
-static bool has_windows(const Contract *c, int n_operands) {
-    for (int o = 0; o < n_operands; o++)
-        for (int d = 0; d < MAX_RANK; d++) {
+static bool has_windows(const Node *n) {
+    const Contract *c = n->attr->contract;
+    for (int o = 0; o < c->n_operands; o++)
+        for (int d = 0; d < n->in[o]->shape->rank; d++) {
             int loops = 0;
             for (int i = 0; i < c->n_loops; i++) loops += c->map[o][d].coef[i] != 0;
             if (loops > 1) return true;
@@ -283,18 +285,15 @@ static bool is_whole(const Contract *c, const TileSizes *s) {
     return true;
 }
 
-/* On a GPU: twice the rows or the columns, where the rounds of programs take less time so; both, where a kernel computes
- * a product alone, in whole tiles, of tensors that are in memory as it reads them.  More would not fit the registers of
- * a thread. */
-static void thread_sizes(const Limits *l, const Node *n, const LoopClass *loop, bool alone, TileSizes *s) {
-    const Contract *c = n->attr->contract;
-    const int tried = has_windows(c, n->n_in) ? 1 : 4;
+/* On a GPU: twice the rows or the columns, where the rounds of programs take less time so, or both, in whole tiles. */
+static void thread_sizes(const Limits *l, const Contract *c, const LoopClass *loop, TileSizes *s) {
     int best = 0;
     double least = INFINITY;
-    for (int more = 0; more < tried; more++) {
+    for (int more = 0; more < 4; more++) {
         const ProductTile t = product_tile(l, c, loop, l->m << (more & 1), l->n << (more >> 1), s);
         const double time = ceil((double)t.programs / l->cores) * threads_cycles(&t);
-        const bool fits = more < 3 || (alone && is_whole(c, s));
+        const int doublings = (more & 1) + (more >> 1);
+        const bool fits = doublings <= l->doublings && (doublings < 2 || is_whole(c, s));
         if (fits && time < least) least = time, best = more;
     }
     product_tile(l, c, loop, l->m << (best & 1), l->n << (best >> 1), s);
@@ -303,12 +302,11 @@ static void thread_sizes(const Limits *l, const Node *n, const LoopClass *loop, 
 /* The largest tiles where these are programs for every core; else the parts of rows and columns that take least time,
  * as long as each program has enough to do.  alone: the product is all that its kernel computes, which leaves room on
  * the stack for twice the rows: they share what is packed of the columns. */
-static void product_sizes(const Limits *l, const Node *n, const LoopClass *loop, FactorOrder order, bool alone,
+static void product_sizes(const Limits *l, const Contract *c, const LoopClass *loop, FactorOrder order, bool alone,
                           TileSizes *s) {
     enum { MORE = 2 * MANY_PROGRAMS };
-    const Contract *c = n->attr->contract;
     if (l->pow2) {
-        thread_sizes(l, n, loop, alone, s);
+        thread_sizes(l, c, loop, s);
         return;
     }
     if (alone && l->m > 1 && product_tile(l, c, loop, 2 * l->m, l->n, s).programs >= MORE) return;
@@ -318,8 +316,8 @@ static void product_sizes(const Limits *l, const Node *n, const LoopClass *loop,
     int64_t rows = l->m, columns = l->n;
     double best = tile_cycles(&all, order) * programs_taken(&all);
     for (int64_t r = r0; r < r0 + MORE; r++)
-        for (int64_t w = c0; w < c0 + MORE; w++) {
-            const int64_t high = part_of(all.all_rows, r, ROW_UNIT), wide = part_of(all.all_columns, w, COLUMN_UNIT);
+        for (int64_t n = c0; n < c0 + MORE; n++) {
+            const int64_t high = part_of(all.all_rows, r, ROW_UNIT), wide = part_of(all.all_columns, n, COLUMN_UNIT);
             const ProductTile t = product_tile(l, c, loop, high, wide, s);
             const double work = (double)t.rows * (double)t.columns * (double)t.sums;
             const double cost = tile_cycles(&t, order) * programs_taken(&t);
@@ -426,7 +424,7 @@ static void contract_sizes(const Limits *all, const Node *n, bool alone, TileSiz
     const FactorOrder order = order_of(n, class.loop);
     sum_sizes(all, n, s->k);
     const Limits fewer = stacked(all, c, s), *l = &fewer;
-    product_sizes(l, n, class.loop, order, alone && l->m == all->m, s);
+    product_sizes(l, c, class.loop, order, alone && l->m == all->m, s);
     swept_sizes(l, c, class.loop, order, s);
     vector_sizes(l, n, s);
     gathered_sizes(l, n, s);
@@ -490,12 +488,33 @@ static void slice_sizes(const PlanKernel *k, TileSizes *s) {
     }
 }
 
-/* The kernel computes a product and nothing else; on a GPU not even what the product reads. */
-static bool is_alone(const Target *t, const Plan *p, const PlanKernel *k) {
+/* How many tiles as large as the product's n is made from: they may be in registers together.  Walks at most `left`
+ * nodes. */
+static int whole_reads(const Plan *p, const PlanKernel *k, const Node *n, int *left) {
+    const int64_t results = shape_elements(*k->nodes.at[0].node->shape);
+    int reads = 0;
+    for (int i = 0; i < n->n_in; i++) {
+        const Node *x = n->in[i];
+        const int home = p->kernel_of[x->id];
+        if (home == (int)(k - p->kernels.at) || --*left < 0) continue;
+        if (op_is_memory(x->op) || home >= 0)
+            reads += shape_elements(*x->shape) >= results;
+        else
+            reads += whole_reads(p, k, x, left);
+    }
+    return reads;
+}
+
+/* A thread of a tile that is doubled once has 32 sums of its 128 registers, twice 64: there is room for another tile, or
+ * for none. */
+static int doublings_of(const Plan *p, const PlanKernel *k) {
     const Node *n = k->nodes.at[0].node;
-    for (int i = 0; i < n->n_in && t->device->is_gpu; i++)
-        if (p->buffer[n->in[i]->id].home == HOME_NONE) return false;
-    return k->nodes.n == 1;
+    int reads = 0, left = 400;
+    bool inlined = false;
+    for (int i = 0; i < n->n_in; i++) inlined |= p->buffer[n->in[i]->id].home == HOME_NONE;
+    for (int i = 1; i < k->nodes.n; i++) reads += whole_reads(p, k, k->nodes.at[i].node, &left);
+    if (has_windows(n) || reads > 1 || left < 0) return 0;
+    return k->nodes.n == 1 && !inlined ? 2 : 1;
 }
 
 void tile_sizes(const Target *t, const Plan *p, const PlanKernel *k, TileSizes *out) {
@@ -506,8 +525,9 @@ void tile_sizes(const Target *t, const Plan *p, const PlanKernel *k, TileSizes *
     switch (k->kind) {
     case KERNEL_ROW: row_sizes(&l, k, out); break;
     case KERNEL_CONTRACT:
+        if (l.pow2) l.doublings = doublings_of(p, k);
         if (!window_tile_sizes(t, p, k->nodes.at[0].node, out))
-            contract_sizes(&l, k->nodes.at[0].node, is_alone(t, p, k), out);
+            contract_sizes(&l, k->nodes.at[0].node, k->nodes.n == 1, out);
         if (k->sample) sample_sizes(&l, k, out);
         slice_sizes(k, out);
         break;

@@ -28,5 +28,21 @@ for model in digits/mlp digits/cnn ecg/ecg chargpt/chargpt gpt2/gpt2 unet/unet r
     for arch in $matrix; do check "$work/low.dsl" $arch "$model in $precision"; done
     turn=$((turn + 1))
 done
+# large tiles by threads, in f32, whose epilogues read several tensors as large as the product
+cat >"$work/wide.dsl" <<'END'
+model wide {
+    input x : f32[4096, 1024]
+    input r : f32[4096, 2048]
+    input s : f32[4096, 2048]
+    a = linear(x, 2048) as a
+    h = dropout(gelu(a), 0.1) * sigmoid(r) + s * tanh(a) + r
+    b = linear(h, 1024) as b
+    y = relu(b) + x * exp(b * 0.01)
+    loss = mean(silu((linear(y, 2048) as c))) + mean(y)
+    output loss
+    train loss with adamw(lr = 0.1)
+}
+END
+for arch in sm_80 sm_90; do check "$work/wide.dsl" $arch wide; done
 echo "ptxas programs $tried wrong $bad"
 exit $bad
