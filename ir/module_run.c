@@ -31,7 +31,10 @@ static TileMemory locate(const Runner *r, const LaunchArg *arg, const Buffer *b)
     case REGION_INPUT: base = m->inputs[arg->index]; break;
     case REGION_OUTPUT: base = m->outputs[arg->index]; break;
     }
-    if (!base && arg->scratch) base = m->arena + arg->scratch - 1, defined = r->defined + arg->scratch - 1 + arg->offset;
+    if (!base && arg->scratch) { /* left out, but others read it */
+        base = (char *)m->arena + arg->scratch - 1;
+        defined = r->defined + arg->scratch - 1 + arg->offset;
+    }
     return (TileMemory){base ? base + arg->offset : NULL, buffer_bytes(b), defined};
 }
 

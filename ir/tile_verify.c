@@ -142,7 +142,7 @@ static bool check_axis_use(Verifier *v, int axis) {
 }
 
 static bool check_type(Verifier *v, const TileType *t) {
-    if (t->dtype < 0 || t->dtype >= DT_COUNT || t->dtype == DT_F64) return fail(v, "a value has no dtype of kernels");
+    if (t->dtype < 0 || t->dtype >= DT_COUNT || t->dtype == DT_F64) return fail(v, "a value has no dtype that kernels compute in");
     if (t->n_axes < 0 || t->n_axes > MAX_TILE_AXES) return fail(v, "a value has too many axes");
     for (int i = 0; i < t->n_axes; i++) {
         if (!check_axis_use(v, t->axis[i])) return false;

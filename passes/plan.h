@@ -94,6 +94,8 @@ static inline const Node *plan_block(const Plan *p, const Node *n) {
     while (p->buffer[n->id].within) n = p->buffer[n->id].within;
     return n;
 }
+/* Which of the caller's outputs the value is; -1: none. */
+static inline int plan_output(const PlanBuffer *b) { return b->home == HOME_OUTPUT ? b->decl : b->output - 1; }
 /* What must be there before the kernel runs: its reads, of a joined one the parts. */
 typedef VEC(Node *) PlanNeeds;
 PlanNeeds plan_needs(Arena *a, const Plan *p, const PlanKernel *k);

@@ -18,8 +18,9 @@ static bool is_empty(const Buffer *b) {
 }
 
 static char *output(const Model *x, const LaunchArg *arg) {
-    const char *at = arg->offset ? arena_printf(x->a, " + %" PRId64, arg->offset) : "";
-    char *given = arena_printf(x->a, arg->offset ? "(void *)((char *)outputs[%d]%s)" : "outputs[%d]%s", arg->index, at);
+    char *given = arg->offset
+                      ? arena_printf(x->a, "(void *)((char *)outputs[%d] + %" PRId64 ")", arg->index, arg->offset)
+                      : arena_printf(x->a, "outputs[%d]", arg->index);
     if (!arg->scratch) return given;
     return arena_printf(x->a, "wanted & UINT64_C(0x%" PRIx64 ") ? %s : FUSEC_AT(block->arena, %" PRId64 ")",
                         (uint64_t)1 << arg->index, given, arg->scratch - 1 + arg->offset);

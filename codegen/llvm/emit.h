@@ -5,7 +5,6 @@
  *     bool   i1     in memory i8, 0 or 1
  *     i32    i32
  *     f32    float
- *     f64    double
  *     f16    float, rounded after every operation; in memory half
  *     bf16   float, rounded after every operation; in memory i16, the upper half of a float
  * A function that takes values works on scalars and on vectors of any width alike; where one operand is a

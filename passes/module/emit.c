@@ -139,9 +139,9 @@ static void mark_outputs(Arena *a, const Plan *p, Launch *launch) {
         for (int i = 0; i < k->outputs.n; i++) {
             const PlanBuffer *b = &p->buffer[k->outputs.at[i]->id];
             mask |= wanted[k->outputs.at[i]->id];
-            if (b->output) mask |= (uint64_t)1 << (b->output - 1);
-            if (b->home == HOME_OUTPUT && b->decl < 64)
-                mask |= (uint64_t)1 << b->decl;
+            const int output = plan_output(b);
+            if (output >= 0 && output < 64)
+                mask |= (uint64_t)1 << output;
             else if (b->home != HOME_ARENA)
                 mask = ~(uint64_t)0;
         }

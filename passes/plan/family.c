@@ -114,9 +114,9 @@ static void mark_wanted(Families *f) {
         for (int i = 0; i < pk->outputs.n; i++) {
             const PlanBuffer *b = &p->buffer[pk->outputs.at[i]->id];
             f->wanted[k] |= node[pk->outputs.at[i]->id];
-            if (b->output) f->wanted[k] |= (uint64_t)1 << (b->output - 1);
-            if (b->home != HOME_ARENA)
-                f->wanted[k] |= b->home == HOME_OUTPUT && b->decl < 63 ? (uint64_t)1 << b->decl : ~(uint64_t)0;
+            const int output = plan_output(b);
+            if (output >= 0 || b->home != HOME_ARENA)
+                f->wanted[k] |= output >= 0 && output < 63 ? (uint64_t)1 << output : ~(uint64_t)0;
         }
         const PlanNeeds needs = plan_needs(f->arena, p, pk);
         for (int i = 0; i < needs.n; i++) node[needs.at[i]->id] |= f->wanted[k];
@@ -127,7 +127,7 @@ static bool can_be_member(const Families *f, const PlanKernel *k) {
     if (k->kind != KERNEL_CONTRACT || k->sample || k->workspace || !contract_is_product(k->nodes.at[0].node))
         return false;
     for (int i = 0; i < k->outputs.n; i++)
-        if (f->p->buffer[k->outputs.at[i]->id].home == HOME_OUTPUT || f->p->buffer[k->outputs.at[i]->id].output) return false;
+        if (plan_output(&f->p->buffer[k->outputs.at[i]->id]) >= 0) return false;
     return k->p->rank < GRID_AXES && k->outputs.n > 0;
 }
 

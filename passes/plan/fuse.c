@@ -245,9 +245,11 @@ static void choose_homes(Fuse *f) {
     for (int i = 0; i < p->kernels.n; i++)
         for (int j = 0; j < p->kernels.at[i].reads.n; j++) give_memory(f, p->kernels.at[i].reads.at[j]);
     for (int i = 0; i < f->graph->results.n; i++) {
+        const Result *r = &f->graph->results.at[i];
         if (!f->shared[i]) continue;
-        give_memory(f, f->landing[i]);
-        p->buffer[f->landing[i]->id].output = f->graph->results.at[i].decl + 1;
+        assert(f->landing[i] == r->value && !f->within[r->value->id]);
+        give_memory(f, r->value);
+        p->buffer[r->value->id].output = r->decl + 1;
         tally(f, FUSION_shared_output);
     }
     for (int i = 0; i < p->kernels.n; i++) {
@@ -268,7 +270,8 @@ static void choose_homes(Fuse *f) {
 static void fuse_init(Fuse *f, PassContext *c, Graph *g, const bool *shared) {
     const int n = g->nodes.n;
     Arena *a = c->arena;
-    *f = (Fuse){.arena = a, .graph = g, .merge = !c->disabled[PASS_fuse], .n = n, .fired = c->fired, .plan = ARENA_NEW(a, Plan), .shared = shared};
+    *f = (Fuse){.arena = a, .graph = g, .merge = !c->disabled[PASS_fuse], .n = n, .fired = c->fired, .shared = shared};
+    f->plan = ARENA_NEW(a, Plan);
     f->candidate = ARENA_ARRAY(a, bool, n);
     f->output = ARENA_ARRAY(a, bool, n);
     f->result = ARENA_ARRAY(a, bool, n);

@@ -110,8 +110,8 @@ static void check_target(Check *c, int kernel, const PlanBuffer *b, int id) {
     case HOME_PARAM: done = c->param_gone, n = m->params.n; break;
     case HOME_STATE: done = c->state_gone, n = m->states.n; break;
     case HOME_ARENA:
-        if (!b->output) return;
-        done = c->output_done, n = m->outputs.n, decl = b->output - 1;
+        if (plan_output(b) < 0) return;
+        done = c->output_done, n = m->outputs.n, decl = plan_output(b);
         break;
     case HOME_NONE:
     case HOME_SOURCE: FAIL(c, "kernel %d writes %%%d, which has no home of its own", kernel, id); return;
@@ -226,18 +226,16 @@ static void check_kernel(Check *c, int at) {
 }
 
 static void check_results(Check *c) {
-    static const Home home[] = {[RESULT_OUTPUT] = HOME_OUTPUT,
-                                [RESULT_GRAD] = HOME_GRAD,
-                                [RESULT_PARAM] = HOME_PARAM,
-                                [RESULT_STATE] = HOME_STATE};
+    static const Home home[] = {
+        [RESULT_GRAD] = HOME_GRAD, [RESULT_PARAM] = HOME_PARAM, [RESULT_STATE] = HOME_STATE};
     for (int i = 0; i < c->p->graph->results.n; i++) {
         const Result *r = &c->p->graph->results.at[i];
         const Node *v = r->value;
         while (c->p->buffer[v->id].home == HOME_NONE && v->op == OP_RESHAPE) v = v->in[0]; /* the same memory */
         const PlanBuffer *b = &c->p->buffer[v->id];
-        const bool shared = b->home == HOME_ARENA && r->kind == RESULT_OUTPUT && b->output == r->decl + 1;
-        const bool at_home = b->home == home[r->kind] && b->decl == r->decl;
-        if (!(at_home || shared) || !c->written[v->id])
+        const bool at_home = r->kind == RESULT_OUTPUT ? plan_output(b) == r->decl
+                                                      : b->home == home[r->kind] && b->decl == r->decl;
+        if (!at_home || !c->written[v->id])
             FAIL(c, "result %d is not written to its home", i);
     }
 }

@@ -87,8 +87,8 @@ static void passed(void *watcher, PassId id, const Graph *g) {
 static void note_stored(Blame *b, const Plan *p, const Bounds *bounds, int launch, const Node *n) {
     const PlanBuffer *x = &p->buffer[n->id];
     Stored s = {.launch = launch,
-                .home = x->output ? HOME_OUTPUT : x->home,
-                .decl = x->output ? x->output - 1 : x->decl,
+                .home = plan_output(x) >= 0 ? HOME_OUTPUT : x->home,
+                .decl = plan_output(x) >= 0 ? plan_output(x) : x->decl,
                 .id = n->id,
                 .offset = x->offset,
                 .dtype = n->dtype,

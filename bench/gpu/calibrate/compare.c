@@ -65,7 +65,7 @@ static double scale_of(const Vector *v) {
 }
 
 static Distance distance(const Vector *have, const Vector *want) {
-    const bool sum = want->judgement == SUM;
+    const bool sum = want->judgement == SUM, any_bits = sum && strstr(want->name, "special");
     const double scale = sum ? scale_of(want) : 0;
     const double smallest = element_value(want->element, 1);
     Distance d = {.at = -1};
@@ -75,7 +75,7 @@ static Distance distance(const Vector *have, const Vector *want) {
         if (!isfinite(x) || !isfinite(y)) {
             if (x == y) continue;
             /* Partial sums in another order overflow elsewhere: infinities of either sign, or their difference. */
-            if (sum && !isfinite(x) && !isfinite(y)) continue;
+            if (any_bits && !isfinite(x) && !isfinite(y)) continue;
             d.kinds++;
             if (d.at < 0) d.at = k;
             continue;

@@ -31,8 +31,8 @@ static uint32_t row_bytes(const Tensor *t) { return (uint32_t)TYPE[t->type].byte
 /* Rows narrower than the span of a swizzle are a span apart in shared memory, with nothing defined between them. */
 static bool narrow(const Tensor *t) { return t->swizzle && row_bytes(t) < 16u << t->swizzle; }
 
-/* One thread.  text: NULL loads the box and copies it to out as it lies in shared memory, narrow rows without swizzle; "" stores it, ".add" reduces into the tensor, which
- * is `out`; the box comes from `in`. */
+/* One thread.  text: NULL loads the box and copies it to out as it lies in shared memory, narrow rows without swizzle;
+ * "" stores it, ".add" reduces into the tensor, which is `out`; the box comes from `in`. */
 static void tensor_body(const Job *j, Text *t, int label) {
     const Tensor *m = &j->tensor;
     const bool store = j->text;

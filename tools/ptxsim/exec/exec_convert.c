@@ -26,8 +26,7 @@ static uint64_t int_to_int(uint64_t v, const Inst *i, PtxType to, PtxType from) 
     return v;
 }
 
-/* What an H200 makes of a NaN: the highest bit alone where either type has 64 bits, else 0.  (The ISA asks for 0 where
- * the result has fewer than 64 and leaves the rest open.) */
+/* The highest bit alone where the source is f64 or the result has 64 bits, else 0 (an H200 does so). */
 static uint64_t int_of_nan(PtxType to, PtxType from) {
     return from == T_F64 || type_bytes(to) == 8 ? UINT64_C(1) << (8 * type_bytes(to) - 1) : 0;
 }
@@ -129,8 +128,8 @@ static inline int32_t clamp_s32(double r) {
 static inline uint32_t clamp_u32(double r) {
     return (uint32_t)bits64((r > 0 ? (r < 0x1p32 ? r : 0x1p32 - 1) : 0) + 0x1p52); /* the last place of 2^52 is 1 */
 }
-static inline int32_t clamp_s32_wide(double r) { return r == r ? clamp_s32(r) : INT32_MIN; }
-static inline uint32_t clamp_u32_wide(double r) { return r == r ? clamp_u32(r) : UINT32_C(1) << 31; }
+static inline int32_t clamp_f64_s32(double r) { return r == r ? clamp_s32(r) : INT32_MIN; }
+static inline uint32_t clamp_f64_u32(double r) { return r == r ? clamp_u32(r) : UINT32_C(1) << 31; }
 static inline int64_t clamp_s64(double r) {
     return r < 0x1p63 ? (r > -0x1p63 ? (int64_t)r : INT64_MIN) : r == r ? INT64_MAX : INT64_MIN;
 }
@@ -164,8 +163,8 @@ TO_INTEGRAL(f32_s32, int32_t, float, clamp_s32)
 TO_INTEGRAL(f32_u32, uint32_t, float, clamp_u32)
 TO_INTEGRAL(f32_s64, int64_t, float, clamp_s64)
 TO_INTEGRAL(f32_u64, uint64_t, float, clamp_u64)
-TO_INTEGRAL(f64_s32, int32_t, double, clamp_s32_wide)
-TO_INTEGRAL(f64_u32, uint32_t, double, clamp_u32_wide)
+TO_INTEGRAL(f64_s32, int32_t, double, clamp_f64_s32)
+TO_INTEGRAL(f64_u32, uint32_t, double, clamp_f64_u32)
 TO_INTEGRAL(f64_s64, int64_t, double, clamp_s64)
 TO_INTEGRAL(f64_u64, uint64_t, double, clamp_u64)
 TO_INTEGRAL(integral_f32, float, float, keep_f32)

@@ -119,7 +119,7 @@ ExecFn compare_handler(PtxType t) {
     static uint32_t testp##N(const U *a, int op) {                   \
         const U infinity = INFINITE, normal = NORMAL;                \
         const bool negate = op == TEST_NUMBER;                       \
-        const bool zero = op == TEST_NORMAL; /* as on an H200 */     \
+        const bool zero = op == TEST_NORMAL; /* zeros are normal */  \
         U low = 0, high = 0; /* a magnitude in [low, high] passes */ \
         switch (op) {                                                \
         case TEST_FINITE: high = infinity - 1; break;                \
