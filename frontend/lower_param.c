@@ -136,6 +136,21 @@ static bool init_args(Lower *L, const Expr *e, const struct InitKind *k, Init *i
     return true;
 }
 
+/* Of a distribution: the ends are in order, and the standard deviation is not negative. */
+static bool init_in_range(Lower *L, const Expr *e, const struct InitKind *k, const Init *init) {
+    if (k->make == init_range && !(init->arg[0] <= init->arg[1])) {
+        lower_fail(L, E0202, e->loc, "write the lower end first", "'uniform' from %g to %g has no values", init->arg[0],
+                   init->arg[1]);
+        return false;
+    }
+    if (k->make == init_normal && init->arg[0] < 0) {
+        lower_fail(L, E0202, e->loc, "'normal' takes a standard deviation; its mean is 0",
+                   "a standard deviation of %g is negative", init->arg[0]);
+        return false;
+    }
+    return true;
+}
+
 /* ---- parameters ------------------------------------------------------------------------------------ */
 
 static bool owns_paths(Lower *L, SrcLoc loc, const char *what) {
@@ -150,7 +165,7 @@ Value lower_param(Lower *L, const Expr *e, const char *name) {
     if (!name) return lower_fail(L, E0301, e->loc, "write (param [..] init .. as NAME)", "this parameter has no name");
     Init init = {0};
     const struct InitKind *kind = find_kind(L, e);
-    if (!kind || !init_args(L, e, kind, &init)) return val_poison();
+    if (!kind || !init_args(L, e, kind, &init) || !init_in_range(L, e, kind, &init)) return val_poison();
     if (!lower_shape_list(L, &e->list, &init.shape) || !check_shape(L, init.shape, e->loc)) return val_poison();
     if (!shape_is_fixed(init.shape))
         return lower_fail(L, E0205, e->loc, NULL, "a parameter cannot have a bounded dimension: %s",

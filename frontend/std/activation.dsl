@@ -27,8 +27,9 @@ fn log_softmax(x, axis = -1) {
     z = x - row_max(x, axis)
     return z - log(sum(exp(z), axis = axis, keep = true))
 }
+# A row with +inf has sum +inf: from 3e38 on, exponents are not cancelled whole.
 fn logsumexp(x, axis = -1, keep = false) {
-    m = row_max(x, axis)
+    m = min(row_max(x, axis), 3e38)
     s = m + log(sum(exp(x - m), axis = axis, keep = true))
     if keep { return s }
     return sum(s, axis = axis)

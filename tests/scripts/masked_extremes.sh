@@ -1,5 +1,6 @@
 #!/bin/sh
-# argmax under a mask chooses among what is kept, whatever its values; what is no number stays one in relu.
+# argmax under a mask chooses among what is kept, whatever its values; what is no number stays one in relu; the logsumexp of a
+# row with +inf is +inf.
 . "$SRC/tests/support/script.sh"
 
 model_of() { # LINE: the definition of best
@@ -39,6 +40,11 @@ END
 same nothing 0 --entry infer <<'END'
 best = argmax(x, axis = 1, where = never)
 best = argmax(x * 0, axis = 1)
+END
+
+same infinite 0 --entry infer <<'END'
+best = clamp(logsumexp(where(few, inf, where(keep, float(x), -inf)), axis = 0), -1e9, 1e9)
+best = where(max(int(few), axis = 0) > 0, 1e9, clamp(logsumexp(where(keep, float(x), -inf), axis = 0), -1e9, 1e9))
 END
 
 cat >nan.dsl <<'END'
