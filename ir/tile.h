@@ -54,7 +54,9 @@
  *   store %y[m, n], %x by threads 16 | by tma
  *                      of a staged value: from shared memory, in the memory's order
  *   dot %a, %b, %c over k by mma | by wgmma
- *                      by matrix instructions, from staged factors, into the accumulator's spread */
+ *                      by matrix instructions, from staged factors, into the accumulator's spread
+ *   dot %a, %b, %c over k by window | by channels | by inner | by blocks | by loops [rows 12 columns 32 sums 256 ..]
+ *                      by a form of processors' code (codegen/host/forms.def), in blocks of that size: HostSchedule */
 #ifndef FUSEC_IR_TILE_H
 #define FUSEC_IR_TILE_H
 #include "ir/arena.h"
@@ -165,6 +167,41 @@ typedef struct TileType {
     int8_t axis[MAX_TILE_AXES]; /* indices into Kernel.axes, increasing */
 } TileType;
 
+/* How a factor of a product comes to a processor's registers: X, of rows, and Y, of columns. */
+typedef enum {
+    WAY_NONE,       /* the back end decides */
+    WAY_IN_PLACE,   /* where the loads find it */
+    WAY_STREAMED,   /* Y: there too, some steps of the sum prefetched ahead */
+    WAY_SWEPT,      /* Y: there too, few sums at a time, the next of which are prefetched meanwhile */
+    WAY_COPIED,     /* Y: there too for the first rows, and packed meanwhile */
+    WAY_PACKED,     /* evaluated into an array, in the order in which it is multiplied */
+    WAY_TRANSPOSED, /* Y: packed by squares, its loads run along the sum */
+    WAY_BOX,        /* X: the elements under a tile's windows, once, in an array */
+    WAY_STRIPS,     /* X: the same, some channels at a time */
+    N_WAYS
+} FactorWay;
+
+/* What a dot's accumulator is. */
+typedef enum {
+    START_NONE,   /* the back end decides */
+    START_ADDS,   /* read, and added to */
+    START_FRESH,  /* zero in the first iteration of the loops over its sums, and not read there */
+    START_STORES, /* the same, and the result is written where the store after those loops would write it */
+    N_STARTS
+} DotStart;
+
+/* A dot by a form of processors: what is 0 or NONE the back end decides.  Text: the fields' names, in their order. */
+typedef struct HostSchedule {
+    int rows[2];  /* of a block of C in registers; by channels: along the outer and the inner side of the window */
+    int columns;  /* of it: lanes */
+    int taps[2];  /* by channels: of the window's sides, unrolled */
+    int axes;     /* by window: innermost axes of rows along which blocks run */
+    int sums;     /* by blocks: of the longest axis of the sum, at a time */
+    int strip;    /* of WAY_STRIPS: channels */
+    FactorWay x, y;
+    DotStart start;
+} HostSchedule;
+
 typedef struct Inst Inst;
 typedef VEC(Inst *) Block;
 
@@ -184,6 +221,7 @@ struct Inst {
     int8_t over[MAX_TILE_AXES]; /* REDUCE, DOT */
     Space space;           /* STAGE */
     By by;                 /* STAGE, STORE, DOT */
+    HostSchedule host;     /* DOT by a form of processors */
     int bytes;             /* STAGE, STORE by threads, STAGE by async: of one access */
     int minor;             /* STAGE: 1 + the axis that is contiguous in shared memory, or NO_AXIS: the back end's choice */
     int swizzle;           /* STAGE: 32, 64, 128 bytes; 0: rows are padded instead */
@@ -280,6 +318,10 @@ void index_axes(const Kernel *k, const Index *x, TileType *t); /* adds the axes 
 bool index_is_const(const Index *x, int64_t *c);
 bool index_gathers(const Index *x);    /* does a value from memory stand in it, inside quotients too? */
 bool subscripts_gather(const Inst *i); /* in any subscript of the load or store? */
+
+extern const char *const way_name[N_WAYS], *const start_name[N_STARTS]; /* in text */
+void host_schedule_print(FILE *f, const HostSchedule *s); /* " rows 12 columns 32", without what is not decided */
+bool host_schedule_is_of(By form, const HostSchedule *s); /* says nothing that the form does not have */
 
 /* ---- text, verification, interpretation, cost -------------------------------------------------------------------- */
 void kernel_print(FILE *f, const Kernel *k);

@@ -13,6 +13,13 @@ const char *const by_name[N_BY] = {
     [BY_MMA] = "mma",     [BY_WGMMA] = "wgmma",     [BY_WINDOW] = "window", [BY_CHANNELS] = "channels",
     [BY_INNER] = "inner", [BY_BLOCKS] = "blocks",   [BY_LOOPS] = "loops"};
 
+const char *const way_name[N_WAYS] = {
+    [WAY_NONE] = "",           [WAY_IN_PLACE] = "in_place", [WAY_STREAMED] = "streamed",
+    [WAY_SWEPT] = "swept",     [WAY_COPIED] = "copied",     [WAY_PACKED] = "packed",
+    [WAY_TRANSPOSED] = "transposed", [WAY_BOX] = "box",     [WAY_STRIPS] = "strips"};
+const char *const start_name[N_STARTS] = {
+    [START_NONE] = "", [START_ADDS] = "adds", [START_FRESH] = "fresh", [START_STORES] = "stores"};
+
 Kernel *kernel_new(Arena *a, const char *name) {
     Kernel *k = ARENA_NEW(a, Kernel);
     k->arena = a;

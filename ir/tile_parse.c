@@ -53,13 +53,42 @@ static bool load(Parser *p, Inst *i) {
     return true;
 }
 
-/* by threads 16, by tma multicast: one of the ways that `allowed` (bits) names. */
+enum { MOST_OF_BLOCK = 1 << 16 };
+
+static bool count(Parser *p, const char *name, int *out) {
+    return !text_accept(p, name) || text_small(p, 1, MOST_OF_BLOCK, out);
+}
+
+/* rows 2:7, rows 12 */
+static bool pair(Parser *p, const char *name, int out[2]) {
+    if (!text_accept(p, name)) return true;
+    return text_small(p, 1, MOST_OF_BLOCK, &out[0]) && (!text_accept(p, ":") || text_small(p, 1, MOST_OF_BLOCK, &out[1]));
+}
+
+static bool way(Parser *p, const char *factor, FactorWay *out) {
+    if (!text_accept(p, factor)) return true;
+    for (int w = WAY_NONE + 1; w < N_WAYS && *out == WAY_NONE; w++)
+        if (text_accept(p, way_name[w])) *out = (FactorWay)w;
+    return *out != WAY_NONE || text_fail(p, "no factor comes so");
+}
+
+static bool host_schedule(Parser *p, HostSchedule *s) {
+    if (!pair(p, "rows", s->rows) || !count(p, "columns", &s->columns) || !pair(p, "taps", s->taps)) return false;
+    if (!count(p, "axes", &s->axes) || !count(p, "sums", &s->sums) || !count(p, "strip", &s->strip)) return false;
+    if (!way(p, "x", &s->x) || !way(p, "y", &s->y)) return false;
+    for (int n = START_NONE + 1; n < N_STARTS && s->start == START_NONE; n++)
+        if (text_accept(p, start_name[n])) s->start = (DotStart)n;
+    return true;
+}
+
+/* by threads 16, by tma multicast, by blocks rows 12: one of the ways that `allowed` (bits) names. */
 static bool by(Parser *p, Inst *i, unsigned allowed) {
     if (!text_accept(p, "by")) return true;
     for (int b = BY_NONE + 1; b < N_BY && i->by == BY_NONE; b++)
         if (allowed >> b & 1 && text_accept(p, by_name[b])) i->by = (By)b;
     if (i->by == BY_NONE) return text_fail(p, "this instruction is not done by that");
     if (i->by == BY_TMA && i->kind == TI_STAGE) i->multicast = text_accept(p, "multicast");
+    if (by_is_host_form(i->by)) return host_schedule(p, &i->host);
     return (i->by != BY_THREADS && i->by != BY_ASYNC) || text_small(p, 1, 16, &i->bytes);
 }
 

@@ -208,11 +208,33 @@ static void print_load(Printer *p, const Inst *i) {
     print_number(p, i->value);
 }
 
+static void print_count(FILE *f, const char *name, int n) {
+    if (n) fprintf(f, " %s %d", name, n);
+}
+
+static void print_pair(FILE *f, const char *name, const int n[2]) {
+    print_count(f, name, n[0]);
+    if (n[0] && n[1]) fprintf(f, ":%d", n[1]);
+}
+
+void host_schedule_print(FILE *f, const HostSchedule *s) {
+    print_pair(f, "rows", s->rows);
+    print_count(f, "columns", s->columns);
+    print_pair(f, "taps", s->taps);
+    print_count(f, "axes", s->axes);
+    print_count(f, "sums", s->sums);
+    print_count(f, "strip", s->strip);
+    if (s->x) fprintf(f, " x %s", way_name[s->x]);
+    if (s->y) fprintf(f, " y %s", way_name[s->y]);
+    if (s->start) fprintf(f, " %s", start_name[s->start]);
+}
+
 static void print_by(Printer *p, const Inst *i) {
     if (i->by == BY_NONE) return;
     fprintf(p->f, " by %s", i->by > BY_NONE && i->by < N_BY ? by_name[i->by] : "?");
     if (i->by == BY_THREADS || i->by == BY_ASYNC) fprintf(p->f, " %d", i->bytes);
     if (i->multicast) fputs(" multicast", p->f);
+    host_schedule_print(p->f, &i->host);
 }
 
 static void print_store(Printer *p, const Inst *i) {

@@ -225,9 +225,17 @@ static bool check_factor(Check *c, int value, int other, int sum) {
     return !wide || s->swizzle || refuse(c, "%%%d is not swizzled", value);
 }
 
+bool host_schedule_is_of(By form, const HostSchedule *s) {
+    const bool block = s->rows[0] || s->columns || s->x || s->y, sides = s->rows[1] || s->taps[0] || s->taps[1] || s->strip;
+    if (!by_is_host_form(form)) return !block && !sides && !s->axes && !s->sums && !s->start;
+    return (form != BY_LOOPS || !block) && (form == BY_CHANNELS || !sides) && (form == BY_WINDOW || !s->axes) &&
+           (form == BY_BLOCKS || !s->sums);
+}
+
 static bool check_dot(Check *c, const Inst *i) {
     const MatrixForm *f = matrix_form(i->by);
     MatrixAxes x;
+    if (!host_schedule_is_of(i->by, &i->host)) return refuse(c, "%%%d says what its form does not have", i->result);
     if (i->by == BY_NONE) return true;
     if (by_is_host_form(i->by)) return !c->k->threads || refuse(c, "%%%d has a form of processors, and threads", i->result);
     if (!f) return refuse(c, "%%%d is summed by what does not sum", i->result);

@@ -115,12 +115,15 @@ static bool taps_fit(const Channelwise *d, int outer, int inner) {
     return (outer == 1 || outer == step_of(d, d->side[OUTER].tap)) && inner == step_of(d, d->side[INNER].tap);
 }
 
-static void try_rows(Channelwise *d, int outer_taps, int inner_taps, int wide, double *best) {
+static bool allowed(int given, int n) { return given == 0 || given == n; }
+
+static void try_rows(Channelwise *d, HostSchedule *of, int outer_taps, int inner_taps, int wide, double *best) {
     const int outer = at_most(step_of(d, d->side[OUTER].row), CHANNEL_MOST_ROWS),
               inner = at_most(step_of(d, d->side[INNER].row), CHANNEL_MOST_ROWS);
     for (int a = 1; a <= outer; a++)
         for (int b = 1; b <= inner; b++) {
             const bool least = a * b * outer_taps * inner_taps == 1 && *best == 0;
+            if (!allowed(of->rows[0], a) || !allowed(of->rows[1], b)) continue;
             if (!least && !block_fits(d, a * b, outer_taps * inner_taps, wide)) continue;
             const double cost = d->sets_conflict || d->streamed ? fetch_cost(d, a, b, outer_taps, inner_taps, wide)
                                                           : cost_of(d, a, b, outer_taps, inner_taps);
@@ -132,20 +135,25 @@ static void try_rows(Channelwise *d, int outer_taps, int inner_taps, int wide, d
         }
 }
 
-/* false: C cannot begin from zero. */
-bool channel_choose_block(Channelwise *d) {
+/* false: C cannot begin from zero, or blocks cannot be as `of` says. */
+bool channel_choose_block(Channelwise *d, HostSchedule *of) {
     const int outer = at_most(step_of(d, d->side[OUTER].tap), MOST_UNROLLED),
               inner = at_most(step_of(d, d->side[INNER].tap), MOST_UNROLLED);
     const int lanes = d->machine->vector, narrow = d->width > lanes ? d->width / lanes : 1;
     d->sets_conflict = !d->strip && channel_sets_conflict(d); /* a copy is not */
     d->streamed = !d->strip && streams(d);
-    const bool pairs =
-        (d->sets_conflict || d->streamed) && lanes >= CHANNEL_LINE && step_of(d, d->v) % (2 * (int64_t)lanes) == 0;
+    const bool wider = d->sets_conflict || d->streamed || of->columns, fits = 2 * lanes <= CHANNEL_MOST_LANES;
+    const bool pairs = wider && fits && !in_groups(d) && lanes >= CHANNEL_LINE && step_of(d, d->v) % (2 * (int64_t)lanes) == 0;
     double best = 0;
     for (int a = 1; a <= outer; a++)
         for (int b = 1; b <= inner; b++)
-            for (int wide = narrow; wide <= narrow + pairs && taps_fit(d, a, b); wide++) try_rows(d, a, b, wide, &best);
-    return best > 0;
+            for (int wide = narrow; wide <= narrow + pairs && taps_fit(d, a, b); wide++)
+                if (allowed(of->taps[0], a) && allowed(of->taps[1], b) && allowed(of->columns, wide * lanes))
+                    try_rows(d, of, a, b, wide, &best);
+    if (best == 0) return false;
+    for (int s = 0; s < SIDES; s++) of->rows[s] = d->side[s].rows, of->taps[s] = d->side[s].taps;
+    of->columns = d->wide * lanes;
+    return true;
 }
 
 /* ---- parts of an axis -------------------------------------------------------------------------------------------- */
@@ -177,32 +185,19 @@ static Interval subscript_interval(const Channelwise *d, int s, const Part *row,
     return in;
 }
 
-static bool constant(LLVMValueRef v, int64_t *out) {
-    if (!LLVMIsAConstantInt(v)) return false;
-    *out = LLVMConstIntGetSExtValue(v);
-    return true;
-}
-
 /* What is known of the places of a block: relative to its first row and tap. */
 void channel_know_places(const Channelwise *d, int s, const Part *row, const Part *tap, ChannelSide *c) {
     enum { FAR = 1 << 30 };
-    LLVMValueRef lo, end;
-    int64_t limit;
     c->sure = c->may = -FAR;
     c->sure_end = c->may_end = FAR;
     if (d->side[s].subscript < 0 || !d->x_stays) return;
     const Interval in = subscript_interval(d, s, row, tap);
-    window_limits(d->ke, &d->window, d->side[s].subscript, &lo, &end);
-    if (lo) {
-        const bool known = in.known && constant(lo, &limit);
-        c->sure = known ? limit - in.lo : FAR;
-        if (known) c->may = limit - in.hi;
-    }
-    if (end) {
-        const bool known = in.known && constant(end, &limit);
-        c->sure_end = known ? limit - in.hi : -FAR;
-        if (known) c->may_end = limit - in.lo;
-    }
+    const WindowLimits l = window_known_limits(&d->window, d->side[s].subscript);
+    const bool lo = in.known && l.known[0], end = in.known && l.known[1];
+    if (l.any[0]) c->sure = lo ? l.at[0] - in.lo : FAR;
+    if (l.any[0] && lo) c->may = l.at[0] - in.hi;
+    if (l.any[1]) c->sure_end = end ? l.at[1] - in.hi : -FAR;
+    if (l.any[1] && end) c->may_end = l.at[1] - in.lo;
 }
 
 static bool all_sure(const Channelwise *d, int s, const Part *row, const Part *tap) {
@@ -211,6 +206,12 @@ static bool all_sure(const Channelwise *d, int s, const Part *row, const Part *t
     channel_know_places(d, s, row, tap, &c);
     channel_places(&c, &first, &last);
     return c.sure <= first && last < c.sure_end;
+}
+
+static bool constant(LLVMValueRef v, int64_t *out) {
+    if (!LLVMIsAConstantInt(v)) return false;
+    *out = LLVMConstIntGetSExtValue(v);
+    return true;
 }
 
 /* Lanes at least 1: blocks of `size` and single lanes. */

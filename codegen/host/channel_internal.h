@@ -56,8 +56,9 @@ typedef struct Channelwise {
 /* ---- channel_block.c ---- */
 bool channel_sets_conflict(const Channelwise *d);
 bool channel_from_afar(const Channelwise *d, const Window *w); /* what the window reads comes from memory */
-/* Sets rows and taps of the sides, and wide; false: d->fresh, and C cannot begin from zero. */
-bool channel_choose_block(Channelwise *d);
+/* Sets rows and taps of the sides, and wide, and fills the schedule; false: there are none as it says, or d->fresh and C
+ * cannot begin from zero. */
+bool channel_choose_block(Channelwise *d, HostSchedule *s);
 /* `rows` by `taps` along side s: coefficients; no strides, no places. */
 ChannelSide channel_block_side(const Channelwise *d, int s, int rows, int taps);
 /* What is known of the places of a block: relative to its first row and tap. */
@@ -66,7 +67,9 @@ void channel_know_places(const Channelwise *d, int s, const Part *row, const Par
 int channel_parts(const Channelwise *d, int s, bool rows, Part *part);
 
 /* ---- channel_stage.c ---- */
-void channel_stage_begin(Channelwise *d); /* sets strip and makes room */
+int64_t channel_choose_strip(const Channelwise *d); /* 0: none is worth while */
+bool channel_strip_fits(const Channelwise *d, int64_t strip);
+void channel_stage_begin(Channelwise *d); /* makes room for a strip */
 /* Appends code that copies the strip at x, an element at the first rows and taps; where blocks find that element. */
 LLVMValueRef channel_stage(Channelwise *d, LLVMValueRef x);
 int64_t channel_x_stride(const Channelwise *d, int axis); /* of the factor that blocks read */

@@ -26,30 +26,42 @@ static Places places_of(const Channelwise *d, int s) {
     return p;
 }
 
-/* Places are read more than once, by this tile, which has whole sides. */
-static bool worth_it(const Channelwise *d) {
-    double reads = 1, places = 1;
+/* The tile has whole sides. */
+static bool has_sides(const Channelwise *d) {
     for (int s = 0; s < SIDES; s++) {
         const Side *side = &d->side[s];
         if (side->subscript < 0 || !single_tile(d, side->row) || !single_tile(d, side->tap)) return false;
         const Places p = places_of(d, s);
         if (p.last < p.first) return false;
-        reads *= (double)(step_of(d, side->row) * step_of(d, side->tap));
-        places *= (double)(p.last - p.first + 1);
     }
-    return reads >= 4 * places;
+    return d->x_stays && !in_groups(d);
 }
 
-/* Channels to be copied together; 0: nothing is gained by it, or they do not fit. */
-static int64_t choose_strip(const Channelwise *d) {
-    int64_t places = 1;
-    if (!channel_sets_conflict(d) || !worth_it(d)) return 0;
+static int64_t all_places(const Channelwise *d) {
+    int64_t n = 1;
     for (int s = 0; s < SIDES; s++) {
         const Places p = places_of(d, s);
-        places *= p.last - p.first + 1;
+        n *= p.last - p.first + 1;
     }
+    return n;
+}
+
+/* Places are read more than once. */
+static bool worth_it(const Channelwise *d) {
+    double reads = 1;
+    for (int s = 0; s < SIDES; s++) reads *= (double)(step_of(d, d->side[s].row) * step_of(d, d->side[s].tap));
+    return reads >= 4 * (double)all_places(d);
+}
+
+bool channel_strip_fits(const Channelwise *d, int64_t strip) {
+    const bool whole = strip > 0 && step_of(d, d->v) % strip == 0 && strip % CHANNEL_LINE == 0 && strip % d->machine->vector == 0;
+    return whole && has_sides(d) && 4 * all_places(d) * strip <= STAGE_BYTES;
+}
+
+int64_t channel_choose_strip(const Channelwise *d) {
+    if (!channel_sets_conflict(d) || !has_sides(d) || !worth_it(d)) return 0;
     for (int64_t strip = MOST_LINES * CHANNEL_LINE; strip >= LEAST_LINES * CHANNEL_LINE; strip -= CHANNEL_LINE)
-        if (step_of(d, d->v) % strip == 0 && 4 * places * strip <= STAGE_BYTES) return strip;
+        if (channel_strip_fits(d, strip)) return strip;
     return 0;
 }
 
@@ -97,8 +109,6 @@ static void copy_side(Channelwise *d, int s, LLVMValueRef to, LLVMValueRef from)
 }
 
 void channel_stage_begin(Channelwise *d) {
-    d->strip = choose_strip(d);
-    if (!d->strip) return;
     const Places p = places_of(d, OUTER);
     const int64_t elements = stage_pitch(d, OUTER) * (p.last - p.first + 1);
     d->stage = nest_alloca(d->ke, d->ke->e->f32, elements);

@@ -380,16 +380,23 @@ static WindowPlace pack_y(const Channelwise *d) {
 /* ---- the product ------------------------------------------------------------------------------------------------- */
 /* All its sums at once, in registers, of lanes that exist: then it can begin from zero. */
 static bool is_whole(Channelwise d) {
+    HostSchedule any = {.sums = 0};
     if (!whole_vectors(&d)) return false;
     find_loops(&d);
     for (int i = 0; i < d.over.n_axes; i++)
         if (!single_tile(&d, d.over.axis[i])) return false;
     d.fresh = true;
-    return d.n_sums == 0 && channel_choose_block(&d);
+    return d.n_sums == 0 && channel_choose_block(&d, &any);
+}
+
+/* What is packed of the factors. */
+static bool packs_fit(const Channelwise *d) {
+    enum { MOST_BYTES = 1 << 20 };
+    const int64_t x = d->x_stays ? 0 : window_elements(d->ke->k, &d->window, d->machine->vector);
+    return 4 * (x + (d->y_stays ? 0 : y_elements(d))) <= MOST_BYTES;
 }
 
 bool channelwise_plan(FormPlan *p) {
-    enum { MOST_BYTES = 1 << 20 };
     Channelwise *d = p->of_form = ARENA_NEW(p->ke->arena, Channelwise);
     *d = (Channelwise){.ke = p->ke, .dot = p->dot, .machine = p->machine, .c = form_storage(p)};
     if (!classify(d)) return false;
@@ -398,24 +405,43 @@ bool channelwise_plan(FormPlan *p) {
     d->y_stays = y_in_place(d);
     if (in_groups(d) && !(whole_vectors(d) && (d->x_stays || packs_closely(d))))
         return form_refuse(p, "its groups fill no vectors");
-    const int64_t x = d->x_stays ? 0 : window_elements(p->ke->k, &d->window, p->machine->vector);
-    if (4 * (x + (d->y_stays ? 0 : y_elements(d))) > MOST_BYTES)
-        return form_refuse(p, "its window and factor are too large");
+    if (!packs_fit(d)) return form_refuse(p, "its window and factor are too large");
     p->starts = p->whole = form_sums_at_once(p) && is_whole(*d);
     return true;
 }
 
-static Placed placed_c(const Channelwise *d, int storage, const DotResult *to, const Inst *store) {
-    KernelEmit *ke = d->ke;
-    Placed l = {.origin = ke->memory[storage]};
-    for (int i = 0; i < d->c->n; i++) l.stride[d->c->axis[i]] = d->c->stride[i];
-    if (!to || !store) return l;
-    l.origin = to->memory;
-    for (int i = 0; i < d->c->n; i++) access_affine(ke->k, store, d->c->axis[i], &l.stride[d->c->axis[i]]);
+/* In strips where the image conflicts in cache sets, in place where it can be, else as the box of its elements. */
+static bool choose_ways(Channelwise *d, HostSchedule *s) {
+    const unsigned box = !in_groups(d) || packs_closely(d) ? 1u << WAY_BOX : 0;
+    const unsigned stays = d->x_stays ? 1u << WAY_IN_PLACE | 1u << WAY_STRIPS : 0;
+    const int64_t strip = d->x_stays && s->x == WAY_NONE ? channel_choose_strip(d) : 0;
+    const bool x = form_way(&s->x, strip ? WAY_STRIPS : d->x_stays ? WAY_IN_PLACE : WAY_BOX, box | stays);
+    const bool y = form_way(&s->y, d->y_stays ? WAY_IN_PLACE : WAY_PACKED, 1u << WAY_PACKED | (unsigned)d->y_stays << WAY_IN_PLACE);
+    if (s->x == WAY_STRIPS && s->strip == 0) s->strip = (int)strip;
+    d->strip = s->strip;
+    d->x_stays = s->x != WAY_BOX;
+    d->y_stays = s->y == WAY_IN_PLACE;
+    return x && y && packs_fit(d) && (s->x == WAY_STRIPS ? channel_strip_fits(d, s->strip) : s->strip == 0);
+}
+
+bool channelwise_choose(FormPlan *p) {
+    Channelwise *d = p->of_form;
+    d->fresh = p->loop != NULL;
+    find_loops(d);
+    return choose_ways(d, &p->s) && channel_choose_block(d, &p->s) && d->strip % p->s.columns == 0;
+}
+
+static Placed placed_c(const Channelwise *d, const FormPlan *p, const DotResult *to) {
+    Placed l = {.origin = p->store ? to->memory : d->ke->memory[p->storage]};
+    for (int i = 0; i < d->c->n; i++) {
+        const int axis = d->c->axis[i];
+        l.stride[axis] = d->c->stride[i];
+        if (p->store) access_affine(d->ke->k, p->store, axis, &l.stride[axis]);
+    }
     return l;
 }
 
-void channelwise_emit(const FormPlan *p, const DotResult *to, const Inst *store) {
+void channelwise_emit(const FormPlan *p, const DotResult *to) {
     KernelEmit *ke = p->ke;
     Channelwise d = *(const Channelwise *)p->of_form;
     d.c = form_storage(p);
@@ -424,10 +450,7 @@ void channelwise_emit(const FormPlan *p, const DotResult *to, const Inst *store)
     d.x_place = d.x_stays ? window_in_place(ke, &d.window)
                           : window_pack(ke, &d.window, nest_alloca(ke, ke->e->f32, elements), p->machine);
     d.y_place = d.y_stays ? window_in_place(ke, &d.y_window) : pack_y(&d);
-    d.c_place = placed_c(&d, p->storage, to, store);
-    d.fresh = to != NULL;
-    find_loops(&d);
-    channel_stage_begin(&d);
-    channel_choose_block(&d);
+    d.c_place = placed_c(&d, p, to);
+    if (d.strip) channel_stage_begin(&d);
     multiply_strips(&d, (Cursor){d.x_place.origin, d.y_place.origin, d.c_place.origin});
 }

@@ -11,6 +11,7 @@
 #include "codegen/host/counter.h"
 #include "codegen/host/direct_internal.h"
 #include "codegen/host/micro.h"
+#include "codegen/host/micro_block.h"
 #include <string.h>
 
 enum { MOST_VECTORS = 4, MOST_ROWS = 28 };
@@ -74,26 +75,31 @@ static int64_t inner_vectors(const Direct *d) {
     return (d->ke->k->axes.at[d->inner_column].step + lanes - 1) / lanes;
 }
 
-/* The number of axes along which blocks run, and their size, that take least time. */
-static void choose_blocks(Direct *d) {
-    const int registers = d->machine->registers;
+/* The number of axes along which blocks run, and their size, that take least time; of those that the schedule allows. */
+static bool choose_blocks(Direct *d, HostSchedule *s) {
+    const int registers = d->machine->registers, lanes = d->machine->vector;
     const int64_t vectors = inner_vectors(d);
+    const bool given = s->rows[0] && s->columns;
+    HostSchedule of = *s;
     double best = 0;
-    int axes = 1;
     for (int n = 1; find_block(d, n); n++) {
         const double share = direct_walked(d) / (double)d->block_lanes;
         for (int v = 1; v <= MOST_VECTORS; v++)
-            for (int r = 1; r <= MOST_ROWS; r++) {
-                if (r * v + v + 1 > registers) continue;
+            for (int r = 1; r <= (given ? BLOCK_ROWS : MOST_ROWS); r++) {
+                const bool allowed = (!of.axes || of.axes == n) && (!of.rows[0] || of.rows[0] == r) &&
+                                     (!of.columns || of.columns == v * lanes);
+                if (!allowed || (!given && r * v + v + 1 > registers)) continue;
                 const double cost = share * cost_of(d->block_lanes, vectors, r, v);
                 if (best > 0 && cost >= best) continue;
                 best = cost;
-                axes = n;
-                d->row_split = split_evenly(d->block_lanes, r);
-                d->column_split = split_evenly(vectors, v);
+                s->axes = n, s->rows[0] = r, s->columns = v * lanes;
             }
     }
-    find_block(d, axes);
+    if (best == 0) return false;
+    find_block(d, s->axes);
+    d->row_split = split_evenly(d->block_lanes, s->rows[0]);
+    d->column_split = split_evenly(vectors, s->columns / lanes);
+    return true;
 }
 
 /* ---- packing Y --------------------------------------------------------------------------------------------------- */
@@ -280,11 +286,11 @@ static void multiply_columns(const Direct *d, int n, const PanelMemory *m, LLVMV
 /* ---- the product ------------------------------------------------------------------------------------------------- */
 enum { MOST_BYTES = 2 << 20 };
 
-static PanelMemory panel_memory(const Direct *d) {
+static PanelMemory panel_memory(const Direct *d, bool transposed) {
     const int lanes = d->machine->vector;
     const int64_t n = most_k(d) + lanes;
     PanelMemory m = {.panel = nest_alloca(d->ke, d->ke->e->f32, n * panel_columns(d)), .length = n};
-    if (runs_along_k(d)) m.transposed = nest_alloca(d->ke, d->ke->e->f32, n * (panel_columns(d) + lanes));
+    if (transposed) m.transposed = nest_alloca(d->ke, d->ke->e->f32, n * (panel_columns(d) + lanes));
     return m;
 }
 
@@ -294,16 +300,11 @@ static bool find_window(Direct *d) {
     return window_find_pairs(d->ke, d->x, &d->over, &d->window);
 }
 
-static bool whole_tiles(const Axis *a) {
-    return dim_is_fixed(a->extent) && a->extent.bound > 0 && a->extent.bound % a->step == 0;
-}
-
 /* Only lanes that exist are written. */
 static bool is_exact(const Direct *d) {
-    const Axis *axes = d->ke->k->axes.at;
     for (int i = 0; i < d->c->n; i++)
-        if (!whole_tiles(&axes[d->c->axis[i]])) return false;
-    return axes[d->inner_column].step % d->machine->vector == 0;
+        if (!axis_whole(d->ke->k, d->c->axis[i])) return false;
+    return d->ke->k->axes.at[d->inner_column].step % d->machine->vector == 0;
 }
 
 bool direct_plan(FormPlan *p) {
@@ -325,29 +326,32 @@ bool direct_plan(FormPlan *p) {
     return true;
 }
 
-static void find_c(Direct *d, int storage, const DotResult *to, const Inst *store) {
-    KernelEmit *ke = d->ke;
-    d->c_origin = to && store ? to->memory : ke->memory[storage];
-    d->fresh = to ? to->fresh : emit_i64(ke->e, 0);
+bool direct_choose(FormPlan *p) {
+    Direct *d = p->of_form;
+    window_find_ranges(d->ke, d->y, d->window.pairs, &d->y_window);
+    window_strides(d->ke->k, &d->window, d->place.stride);
     for (int i = 0; i < d->c->n; i++) {
         const int axis = d->c->axis[i];
         d->c_stride[axis] = d->c->stride[i];
-        if (to && store) access_affine(ke->k, store, axis, &d->c_stride[axis]);
+        if (p->store) access_affine(d->ke->k, p->store, axis, &d->c_stride[axis]);
     }
+    order_sums(d);
+    const FactorWay y = runs_along_k(d) ? WAY_TRANSPOSED : WAY_PACKED; /* pairs cannot be packed across the nest */
+    const unsigned ways = d->window.pairs ? 1u << y : 1u << WAY_PACKED | 1u << WAY_TRANSPOSED;
+    return choose_blocks(d, &p->s) && form_way(&p->s.x, WAY_BOX, 1u << WAY_BOX) && form_way(&p->s.y, y, ways) &&
+           p->s.columns <= MOST_VECTORS * p->machine->vector;
 }
 
-void direct_emit(const FormPlan *p, const DotResult *to, const Inst *store) {
+void direct_emit(const FormPlan *p, const DotResult *to) {
     KernelEmit *ke = p->ke;
     Direct d = *(const Direct *)p->of_form;
     d.c = form_storage(p);
     const int64_t elements = window_elements(ke->k, &d.window, p->machine->vector);
     LLVMPositionBuilderAtEnd(ke->e->b, ke->current);
-    window_find_ranges(ke, d.y, d.window.pairs, &d.y_window);
     d.place = window_pack(ke, &d.window, nest_alloca(ke, ke->e->f32, elements), p->machine);
-    find_c(&d, p->storage, to, store);
-    order_sums(&d);
-    choose_blocks(&d);
-    const PanelMemory m = panel_memory(&d);
+    d.c_origin = p->store ? to->memory : ke->memory[p->storage];
+    d.fresh = to ? to->fresh : emit_i64(ke->e, 0);
+    const PanelMemory m = panel_memory(&d, p->s.y == WAY_TRANSPOSED);
     LLVMValueRef lane[MAX_AXES] = {0};
     multiply_columns(&d, 0, &m, lane, d.c_origin);
 }

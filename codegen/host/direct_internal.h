@@ -29,7 +29,7 @@ typedef struct Direct {
     TileType rows, columns, over;
     Window window, y_window; /* y_window: ranges alone */
     int inner_column;        /* C's last axis */
-    WindowPlace place;
+    WindowPlace place; /* its origin: once there is code */
     LLVMValueRef c_origin, fresh; /* of C: where lanes lo lie; fresh: i64, not 0 where it counts as zero */
     int64_t c_stride[MAX_AXES];
     int n_row_axes, row_axis[MAX_TILE_AXES]; /* loops over rows, outermost first */
@@ -87,11 +87,7 @@ static inline int64_t magnitude(int64_t x) { return x < 0 ? -x : x; }
 
 /* The number of lanes if it is the axis' step, whatever the program; else 0. */
 static inline int64_t all_lanes(const Direct *d, int axis) {
-    const Axis *x = &d->ke->k->axes.at[axis];
-    const LLVMValueRef hi = d->ke->hi[axis], lo = d->ke->lo[axis];
-    if (!LLVMIsAConstantInt(hi) || !LLVMIsAConstantInt(lo)) return 0;
-    const int64_t n = LLVMConstIntGetSExtValue(hi) - LLVMConstIntGetSExtValue(lo);
-    return n == x->step ? n : 0;
+    return axis_whole(d->ke->k, axis) ? d->ke->k->axes.at[axis].step : 0;
 }
 
 /* The same in units. */

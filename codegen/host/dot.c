@@ -20,6 +20,7 @@
  * where its result is to be stored (DotResult): blocks that pass the edge of what exists are made aside. */
 #include "codegen/host/counter.h"
 #include "codegen/host/dot_internal.h"
+#include "codegen/host/micro_block.h"
 
 enum {
     PART = 256,               /* most k that is packed at a time: a panel of Y stays in the innermost cache */
@@ -29,6 +30,7 @@ enum {
     FEW_ROWS = 4,             /* of a block: they find room even in one set of the innermost cache */
     SWEPT = 16,               /* most k of a Y that is walked row by row */
     STREAM_BYTES = 128,       /* of a row of Y at a time: with less of each page, copying all of it first is faster */
+    LEAST_SUMS = 16, /* of a part */
     MIN_COLUMNS = 2,
     MIN_ROWS = 3
 };
@@ -70,38 +72,48 @@ static int64_t units(const Dot *d, int64_t k) {
 }
 
 /* C fills three quarters of the registers, the rest holds what streams past: two vectors of columns against many rows;
- * where there are few rows, as many vectors as there is room for. */
-static void choose_block(Dot *d) {
+ * where there are few rows, as many vectors as there is room for.  Blocks of fewer rows than such a one has are made of
+ * thirds of it. */
+static bool choose_block(Dot *d, HostSchedule *s) {
     const HostMachine *m = d->machine;
-    const int room = m->registers * 3 / 4, most = room / 2;
-    d->row_block = most;
-    d->row_unit = most / 3;
-    for (int height = 1; height < most; height = height < d->row_unit ? 2 * height : height + d->row_unit)
-        if (d->n_rows <= height && d->row_block == most) d->row_block = d->row_unit = height;
-    const int fit = d->row_block == most ? 2 : room / d->row_block;
-    d->vectors = 1;
+    const int room = m->registers * 3 / 4, most = room / 2, third = most / 3;
+    int rows = most, vectors = 1;
+    for (int height = 1; height < most; height = height < third ? 2 * height : height + third)
+        if (d->n_rows <= height && rows == most) rows = height;
+    if (s->rows[0] == 0) s->rows[0] = rows;
+    const int fit = s->rows[0] == most ? 2 : room / s->rows[0];
     for (int v = 2; v <= fit && v * m->vector <= 256; v++)
-        if (d->n_columns % (v * m->vector) == 0) d->vectors = v;
+        if (d->n_columns % (v * m->vector) == 0) vectors = v;
+    if (s->columns == 0) s->columns = vectors * m->vector;
+    d->row_block = s->rows[0];
+    d->row_unit = d->row_block == most ? third : d->row_block;
+    d->vectors = s->columns / m->vector;
     d->panel = d->vectors * m->vector;
+    const int64_t past = (d->n_rows + d->row_unit - 1) / d->row_unit * d->row_unit - d->n_rows;
+    return d->row_block <= BLOCK_ROWS && d->vectors <= BLOCK_VECTORS && d->panel == s->columns && d->panel &&
+           past <= (d->c->n > d->c->n_columns ? SPARE_ROWS : 0);
 }
 
 /* Packs fit the outer cache: the longest axis of k is cut where they would not.  One axis of rows is packed a few
  * blocks at a time. */
-static bool choose_part(Dot *d) {
+static bool choose_part(Dot *d, HostSchedule *s) {
     const Kernel *k = d->ke->k;
     const int64_t rows = d->rows.n_axes == 1 && d->n_rows > 4 * d->row_block ? 4 * d->row_block : d->n_rows;
+    const int64_t longest = d->parted < 0 ? 1 : k->axes.at[d->parted].step, others = d->n_over / longest;
     int64_t most = PACK_BYTES / (4 * (rows + d->n_columns));
     if (most > PART) most = PART;
     if (d->pair_axis >= 0) most *= 2;
-    if (d->n_over <= most) {
+    const int64_t part = most / others;
+    const bool given = s->sums > 0;
+    if (!given) /* of short axes few, with all of the others */
+        s->sums = (int)(d->n_over <= most ? longest : part >= 16 ? part / 16 * 16 : part / 2 * 2);
+    if (s->sums >= longest) {
         d->parted = -1;
         return true;
     }
-    const int64_t others = d->n_over / k->axes.at[d->parted].step;
-    const int64_t part = most / others;
-    d->part = (int)(part >= 16 ? part / 16 * 16 : part / 2 * 2); /* of short axes few, with all of the others */
+    d->part = s->sums;
     d->n_over = others * d->part;
-    return d->n_over >= 16;
+    return d->part > 0 && (given || d->n_over >= LEAST_SUMS) && (d->pair_axis < 0 || d->part % 2 == 0);
 }
 
 /* A power of two and one cache line: rows of X start in different sets, and few instances of a block are needed. */
@@ -153,30 +165,70 @@ bool dot_plain_load(const Dot *d, int value, const TileType *across, FactorInPla
     return access_affine(ke->k, load, d->over.axis[0], &direct->along);
 }
 
+/* As the nest runs that evaluates Y; pairs cannot be packed across it. */
+static FactorWay packed_way(const Dot *d) {
+    const TileType axes = tile_type_union(d->over, d->columns);
+    return dot_runs_along(d, d->y, &axes, &d->over) ? WAY_TRANSPOSED : WAY_PACKED;
+}
+
+/* What the loads of the factors allow. */
+static void find_loads(Dot *d, unsigned *x_ways, unsigned *y_ways) {
+    FactorInPlace *x = &d->x_direct, *y = &d->y_direct;
+    const int64_t bytes = dot_source_bytes(d);
+    *x_ways = 1u << WAY_PACKED;
+    *y_ways = d->pair_axis < 0 ? 1u << WAY_PACKED | 1u << WAY_TRANSPOSED : 1u << packed_way(d);
+    const bool plain = dot_plain_load(d, d->y, &d->columns, y);
+    y->transposed = plain && d->columns.n_axes && y->along == 1 && y->across * bytes % 4 == 0;
+    if (plain && y->across == 1 && y->along > 1)
+        *y_ways |= 1u << WAY_IN_PLACE | 1u << WAY_STREAMED | 1u << WAY_SWEPT | 1u << WAY_COPIED;
+    if (!dot_plain_load(d, d->x, &d->rows, x)) return;
+    const bool columns = x->across == 1 && d->rows.n_axes && d->pair_axis < 0; /* pairs are contiguous along k */
+    if ((x->along == 1 || columns) && x->along >= 0 && x->across >= 0) *x_ways |= 1u << WAY_IN_PLACE;
+}
+
+/* So small that it stays in the innermost caches. */
+static bool is_near(const Dot *d, int64_t pitch, int64_t n) { return dot_source_bytes(d) * pitch * n <= NEAR_BYTES; }
+
+static FactorWay way_of_y(const Dot *d, unsigned ways) {
+    const FactorInPlace *y = &d->y_direct;
+    const bool once = d->n_rows <= d->row_block;
+    const FactorWay packed = packed_way(d);
+    if (!(ways >> WAY_IN_PLACE & 1)) return packed;
+    if (is_near(d, y->along, d->n_over)) return WAY_IN_PLACE;
+    if (once && d->n_over <= SWEPT) return WAY_SWEPT;
+    if (once && d->panel * dot_source_bytes(d) >= STREAM_BYTES) return WAY_STREAMED;
+    return once ? packed : WAY_COPIED;
+}
+
 /* A copy is not worth while of what is read once, or stays in the innermost cache without one, as a block's rows of X
  * do from panel to panel unless they fall into the same sets of it: then they fill those at best, and what else is read
  * puts them out (on a busy machine a quarter of the speed was lost; a copy costs nothing that is seen). */
-static void choose_direct(Dot *d) {
-    FactorInPlace *x = &d->x_direct, *y = &d->y_direct;
+static FactorWay way_of_x(Dot *d, unsigned ways, FactorWay y) {
+    FactorInPlace *x = &d->x_direct;
     const int64_t bytes = dot_source_bytes(d);
-    const bool plain = dot_plain_load(d, d->y, &d->columns, y);
-    y->transposed = plain && d->columns.n_axes && y->along == 1 && y->across * bytes % 4 == 0;
-    if (plain && y->across == 1 && y->along > 1) {
-        y->near = bytes * y->along * d->n_over <= NEAR_BYTES;
-        const bool once = d->n_rows <= d->row_block;
-        y->swept = once && !y->near && d->n_over <= SWEPT;
-        y->use = y->near || y->swept || (once && d->panel * bytes >= STREAM_BYTES);
-        y->copied = !y->use && !once;
-    }
-    if (!dot_plain_load(d, d->x, &d->rows, x)) return;
     const bool apart = d->row_block <= FEW_ROWS || !in_few_sets(bytes * x->across), once = d->n_columns <= d->panel;
+    const bool columns = x->across == 1 && d->rows.n_axes && d->pair_axis < 0;
+    if (!(ways >> WAY_IN_PLACE & 1)) return WAY_PACKED;
+    x->near = columns ? is_near(d, x->along, d->n_over) : apart && is_near(d, x->across, d->n_rows);
     const bool long_rows = apart && bytes * d->n_over >= LONG_ROW_BYTES;
-    const bool columns = x->across == 1 && d->rows.n_axes && d->pair_axis < 0; /* pairs are contiguous along k */
-    if (x->along == 1)
-        x->near = apart && bytes * x->across * d->n_rows <= NEAR_BYTES,
-        x->use = once || long_rows || x->near || y->swept;
-    if (columns) x->near = bytes * x->along * d->n_over <= NEAR_BYTES, x->use = once || x->near;
-    x->use &= x->along >= 0 && x->across >= 0;
+    return once || x->near || (!columns && (long_rows || y == WAY_SWEPT)) ? WAY_IN_PLACE : WAY_PACKED;
+}
+
+static bool choose_ways(Dot *d, HostSchedule *s) {
+    FactorInPlace *x = &d->x_direct, *y = &d->y_direct;
+    unsigned x_ways, y_ways;
+    find_loads(d, &x_ways, &y_ways);
+    const FactorWay y_way = way_of_y(d, y_ways);
+    const bool y_can = form_way(&s->y, y_way, y_ways);
+    const FactorWay x_way = way_of_x(d, x_ways, s->y);
+    const bool x_can = form_way(&s->x, x_way, x_ways);
+    x->use = s->x == WAY_IN_PLACE;
+    y->near = s->y == WAY_IN_PLACE;
+    y->swept = s->y == WAY_SWEPT;
+    y->copied = s->y == WAY_COPIED;
+    y->along_k = s->y == WAY_TRANSPOSED;
+    y->use = y->near || y->swept || s->y == WAY_STREAMED;
+    return x_can && y_can;
 }
 
 static bool multiple(const Axis *a, int64_t of) {
@@ -204,8 +256,6 @@ static void measure(Dot *d) {
         if (d->parted < 0 || k->axes.at[d->over.axis[i]].step > k->axes.at[d->parted].step) d->parted = d->over.axis[i];
     }
     d->pair_axis = choose_pair_axis(d);
-    choose_block(d);
-    choose_direct(d);
 }
 
 static void measure_packs(Dot *d) {
@@ -249,36 +299,55 @@ static bool planned(FormPlan *p, Dot *d) {
     return true;
 }
 
+/* Columns at a time: as many streams of Y as the machine follows, of whose sums one vector is made. */
+static bool choose_inner(Dot *d, HostSchedule *s) {
+    enum { STREAMS = 8 };
+    const int room = d->machine->registers * 3 / 4 / (int)d->n_rows;
+    int wide = 1;
+    while (2 * wide <= room && 2 * wide <= STREAMS && 2 * wide <= d->machine->vector) wide *= 2;
+    if (s->columns == 0) s->columns = wide;
+    const FactorWay x = d->x_direct.along == 1 ? WAY_IN_PLACE : WAY_PACKED;
+    const bool ways = form_way(&s->x, x, 1u << x | 1u << WAY_PACKED) && form_way(&s->y, WAY_IN_PLACE, 1u << WAY_IN_PLACE);
+    d->inner = s->columns;
+    d->x_direct.use = s->x == WAY_IN_PLACE;
+    d->row_block = (int)d->n_rows;
+    d->parted = -1;
+    return form_count(&s->rows[0], (int)d->n_rows) && ways && (s->columns & (s->columns - 1)) == 0 &&
+           s->columns <= d->machine->vector && s->columns <= BLOCK_VECTORS;
+}
+
 bool dot_plan_inner(FormPlan *p) {
     Dot *d;
+    unsigned x_ways, y_ways;
     if (plan(p, &d)) return false;
-    if (!fits_inner(d)) return false;
-    d->inner = true;
-    d->x_direct.use = d->x_direct.along == 1;
-    d->parted = -1;
-    return planned(p, d);
+    find_loads(d, &x_ways, &y_ways);
+    return fits_inner(d) && choose_inner(d, &p->s) && planned(p, d);
 }
 
 bool dot_plan_blocks(FormPlan *p) {
     Dot *d;
     const char *why = plan(p, &d);
     if (why) return form_refuse(p, why);
+    if (!choose_block(d, &p->s) || !choose_ways(d, &p->s)) return form_refuse(p, "it cannot be in blocks as it says");
     if (d->n_rows < MIN_ROWS && !d->y_direct.use)
         return form_refuse(p, "it has few rows, and its columns would have to be packed");
     if (d->n_columns % d->panel) return form_refuse(p, "its columns fill no vectors");
-    if (!choose_part(d)) return form_refuse(p, "few of its sums fit the cache at a time");
+    if (!choose_part(d, &p->s)) return form_refuse(p, "few of its sums fit the cache at a time");
     return planned(p, d);
 }
 
-void dot_emit(const FormPlan *p, const DotResult *to, const Inst *store) {
+/* Nothing depends on how it starts. */
+bool dot_choose(FormPlan *p) { return p->of_form != NULL; }
+
+void dot_emit(const FormPlan *p, const DotResult *to) {
     KernelEmit *ke = p->ke;
     const Emit *e = ke->e;
     Dot d = *(const Dot *)p->of_form;
     d.c = form_storage(p);
     d.to = (BlockResult){ke->memory[p->storage], emit_i64(e, d.n_columns), to ? to->fresh : emit_i64(e, 0)};
-    if (store) {
+    if (p->store) {
         int64_t step = 0;
-        if (p->rows >= 0) access_affine(ke->k, store, p->rows, &step);
+        if (p->rows >= 0) access_affine(ke->k, p->store, p->rows, &step);
         d.to.memory = to->memory;
         d.to.step = emit_i64(e, step);
         d.edges = has_edges(&d);

@@ -114,11 +114,8 @@ static void against(const Dot *d, const Packed *p, LLVMValueRef first, LLVMValue
 }
 
 void dot_inner_products(const Dot *d, const Packed *p) {
-    enum { MOST = 8 }; /* columns at a time: as many streams */
     const Emit *e = d->ke->e;
-    const int room = d->machine->registers * 3 / 4 / (int)d->n_rows;
-    int wide = 1;
-    while (2 * wide <= room && 2 * wide <= MOST && 2 * wide <= d->machine->vector) wide *= 2;
+    const int wide = d->inner;
     LLVMValueRef all = dot_lanes(d, &d->columns, d->n_columns);
     LLVMValueRef whole = LLVMBuildSub(e->b, all, LLVMBuildURem(e->b, all, emit_i64(e, wide), ""), "");
     if (!d->x_direct.use) dot_pack_x(d, p);

@@ -10,7 +10,8 @@ typedef struct FactorInPlace {
     bool use, near; /* near: so small that it stays in the innermost caches */
     bool copied;    /* of Y: packed while it is read for the first rows */
     bool swept;     /* of Y: read once, in parts of few k, each prefetched row by row while the last one is multiplied */
-    bool transposed; /* of Y: it is contiguous along k, and is packed by squares */
+    bool transposed; /* of Y: contiguous along k, so that squares of it are packed in place */
+    bool along_k;    /* of Y: packed by squares, evaluated along k */
     int64_t across, along;
 } FactorInPlace;
 
@@ -36,7 +37,7 @@ typedef struct Dot {
     bool rows_fast;                    /* X is [k][rows], else [rows][k] */
     FactorInPlace x_direct, y_direct;
     BlockResult to;
-    bool inner; /* inner products (dot_inner.c) */
+    int inner;  /* columns at a time of inner products (dot_inner.c); 0: blocks */
     bool edges; /* `to` has only lanes that exist, and a block may pass them: that one goes aside first */
     int64_t group, x_step; /* rows of X packed at a time; elements from one k to the next */
     int parted, part;      /* the k axis that is packed in parts of `part` lanes; -1: none */
@@ -69,6 +70,8 @@ LLVMValueRef dot_pack_memory(KernelEmit *ke, int which, int64_t n);
 /* Strides of the axes of k laid out densely over existing lanes, the last of `order` fastest; the number of units. */
 LLVMValueRef dot_dense(const Dot *d, int n, const int8_t *order, LLVMValueRef *stride);
 void dot_pack_x(const Dot *d, const Packed *p); /* the rows between the limits of their axes */
+/* Does the nest that evaluates `value` run along an axis of `group` innermost? */
+bool dot_runs_along(const Dot *d, int value, const TileType *axes, const TileType *group);
 void dot_pack_y(const Dot *d, const Packed *p); /* all, or the columns that do not fill a panel */
 LLVMValueRef dot_panel_at(const Dot *d, const Packed *p, LLVMValueRef column); /* the packed panel that starts there */
 /* Lanes of a group that exist: exact for one axis, the padded number otherwise. */

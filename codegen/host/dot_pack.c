@@ -38,10 +38,10 @@ LLVMValueRef dot_pack_memory(KernelEmit *ke, int which, int64_t n) {
     return ke->pack[which];
 }
 
-/* Does the nest that evaluates `value` run along an axis of `group` innermost? */
-static bool runs_along(KernelEmit *ke, int value, const TileType *axes, const TileType *group, int8_t *order) {
+bool dot_runs_along(const Dot *d, int value, const TileType *axes, const TileType *group) {
     const Sink probe = {.kind = SINK_PACK, .value = value};
-    const int n = nest_order(ke, axes, 1, &probe, order);
+    int8_t order[MAX_TILE_AXES];
+    const int n = nest_order(d->ke, axes, 1, &probe, order);
     return n > 0 && tile_type_has(group, order[n - 1]);
 }
 
@@ -140,8 +140,7 @@ static void pack_y(const Dot *d, const Packed *p, LLVMValueRef memory) {
     const Emit *e = ke->e;
     const TileType axes = tile_type_union(d->over, d->columns);
     PackPlace place = {.memory = memory, .pairs = d->pair_axis + 1};
-    int8_t order[MAX_TILE_AXES];
-    const bool transposed = runs_along(ke, d->y, &axes, &d->over, order);
+    const bool transposed = d->y_direct.along_k;
     for (int i = 0; i < d->over.n_axes; i++) {
         const int axis = d->over.axis[i];
         place.stride[axis] = LLVMBuildMul(e->b, p->k_index[axis], emit_i64(e, transposed ? 1 : d->panel), "");
@@ -189,9 +188,8 @@ LLVMValueRef dot_panel_at(const Dot *d, const Packed *p, LLVMValueRef column) {
 /* Several axes of rows are packed at once; of one, as many rows as are multiplied next. */
 void dot_choose_group(Dot *d) {
     const bool many = d->rows.n_axes != 1 || d->inner;
-    int8_t order[MAX_TILE_AXES];
     const TileType axes = tile_type_union(d->rows, d->over);
-    d->rows_fast = !d->inner && runs_along(d->ke, d->x, &axes, &d->rows, order);
+    d->rows_fast = !d->inner && dot_runs_along(d, d->x, &axes, &d->rows);
     d->group = many ? d->n_rows + d->row_block : d->rows_fast && !d->x_direct.use ? 4 * d->row_block : d->row_block;
     d->x_step = d->rows_fast ? d->group + 16 : 1;
 }

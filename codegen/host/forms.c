@@ -3,15 +3,15 @@
 
 static const struct {
     const char *text;
-    bool (*plan)(FormPlan *p);
-    void (*emit)(const FormPlan *p, const DotResult *to, const Inst *store);
+    bool (*plan)(FormPlan *p), (*choose)(FormPlan *p);
+    void (*emit)(const FormPlan *p, const DotResult *to);
 } form[] = {
-#define FORM(e, text, plan, emit) {text, plan, emit},
+#define FORM(e, text, plan, choose, emit) {text, plan, choose, emit},
 #include "codegen/host/forms.def"
 #undef FORM
 };
 
-#define FORM(e, text, plan, emit) \
+#define FORM(e, text, plan, choose, emit) \
     _Static_assert((int)BY_##e == BY_WINDOW + FORM_##e, "By has the forms in their order");
 #include "codegen/host/forms.def"
 #undef FORM
@@ -33,25 +33,25 @@ bool form_sums_at_once(const FormPlan *p) {
 
 FormPlan *form_choose(KernelEmit *ke, const Inst *dot, int storage, const HostMachine *m) {
     FormPlan *p = arena_alloc(ke->arena, sizeof *p);
-    *p = (FormPlan){.ke = ke, .dot = dot, .storage = storage, .machine = m};
+    *p = (FormPlan){.ke = ke, .dot = dot, .storage = storage, .machine = m, .s = dot->host};
     if (by_is_host_form(dot->by)) {
         p->form = (HostForm)(dot->by - BY_WINDOW);
-        return form[p->form].plan(p) ? p : NULL;
+        return host_schedule_is_of(dot->by, &dot->host) && form[p->form].plan(p) ? p : NULL;
     }
-    while (!form[p->form].plan(p)) p->form++;
+    for (; !form[p->form].plan(p); p->form++) p->s = dot->host;
     return p;
 }
 
 unsigned form_fits(KernelEmit *ke, const Inst *dot, int storage, const HostMachine *m) {
     unsigned bits = 0;
     for (int f = 0; f < N_HOST_FORMS; f++) {
-        FormPlan p = {.ke = ke, .dot = dot, .storage = storage, .machine = m, .form = (HostForm)f};
+        FormPlan p = {.ke = ke, .dot = dot, .storage = storage, .machine = m, .form = (HostForm)f, .s = dot->host};
         if (form[f].plan(&p)) bits |= 1u << form_by(p.form);
     }
     return bits;
 }
 
-void form_emit(const FormPlan *p, const DotResult *to, const Inst *store) { form[p->form].emit(p, to, store); }
+void form_emit(const FormPlan *p, const DotResult *to) { form[p->form].emit(p, to); }
 
 /* ---- roles ------------------------------------------------------------------------------------------------------- */
 /* Keeps the axes increasing. */
@@ -91,25 +91,27 @@ bool loops_plan(FormPlan *p) {
     return true;
 }
 
-void loops_emit(const FormPlan *p, const DotResult *to, const Inst *store) {
+bool loops_choose(FormPlan *p) {
+    p->s = (HostSchedule){.start = p->s.start};
+    return true;
+}
+
+void loops_emit(const FormPlan *p, const DotResult *to) {
     const Kernel *k = p->ke->k;
     TileType axes = tile_type_union(k->types.at[p->dot->in[0]], k->types.at[p->dot->in[1]]);
     axes = tile_type_union(axes, k->types.at[p->dot->result]);
     Sink sink = {.kind = SINK_DOT, .inst = p->dot, .value = -1, .storage = p->storage};
-    (void)to, (void)store; /* it does not start */
+    (void)to; /* it does not start */
     nest_emit(p->ke, &axes, 1, &sink);
 }
 
 /* ---- all of a kernel --------------------------------------------------------------------------------------------- */
-/* writes: into each dot its form, whatever it said. */
-static void plan_block(KernelEmit *ke, const HostMachine *m, const Block *b, bool writes, FormPlans *plans) {
+static void plan_block(KernelEmit *ke, const HostMachine *m, const Block *b, FormPlans *plans) {
     for (int n = 0; n < b->n; n++) {
-        Inst *i = b->at[n];
-        plan_block(ke, m, &i->body, writes, plans);
+        const Inst *i = b->at[n];
+        plan_block(ke, m, &i->body, plans);
         if (i->kind != TI_DOT) continue;
-        if (writes) i->by = BY_NONE;
         FormPlan *p = form_choose(ke, i, ke->v->value[i->result].storage, m);
-        if (writes) i->by = form_by(p->form);
         if (!p) plans->no = i;
         if (p) vec_push(ke->arena, plans->of, p);
     }
@@ -117,7 +119,12 @@ static void plan_block(KernelEmit *ke, const HostMachine *m, const Block *b, boo
 
 FormPlans form_plan_all(KernelEmit *ke, const HostMachine *m) {
     FormPlans plans = {.no = NULL};
-    plan_block(ke, m, &ke->k->body, false, &plans);
+    plan_block(ke, m, &ke->k->body, &plans);
+    form_find_starts(&plans, ke);
+    for (int i = 0; i < plans.of.n; i++) {
+        FormPlan *p = plans.of.at[i];
+        if (!form[p->form].choose(p)) plans.no = p->dot;
+    }
     return plans;
 }
 
@@ -133,7 +140,26 @@ FormPlans form_products(Arena *a, const Kernel *k, const HostMachine *m) {
     return form_plan_all(without_code(a, k, m), m);
 }
 
+static void undecide(const Block *b) {
+    for (int n = 0; n < b->n; n++) {
+        undecide(&b->at[n]->body);
+        if (b->at[n]->kind == TI_DOT) b->at[n]->by = BY_NONE, b->at[n]->host = (HostSchedule){.sums = 0};
+    }
+}
+
+static void decide(const Block *b, FormPlan *const **next) {
+    for (int n = 0; n < b->n; n++) {
+        decide(&b->at[n]->body, next);
+        if (b->at[n]->kind != TI_DOT) continue;
+        const FormPlan *p = *(*next)++;
+        b->at[n]->by = form_by(p->form);
+        b->at[n]->host = p->s;
+    }
+}
+
 void form_schedule(Arena *a, Kernel *k, const HostMachine *m) {
-    FormPlans plans = {.no = NULL};
-    plan_block(without_code(a, k, m), m, &k->body, true, &plans);
+    undecide(&k->body);
+    const FormPlans plans = form_plan_all(without_code(a, k, m), m);
+    FormPlan *const *next = plans.of.at;
+    decide(&k->body, &next);
 }

@@ -4,7 +4,7 @@
 #include "codegen/host/kernel.h"
 
 typedef enum HostForm {
-#define FORM(e, text, plan, emit) FORM_##e,
+#define FORM(e, text, plan, choose, emit) FORM_##e,
 #include "codegen/host/forms.def"
 #undef FORM
     N_HOST_FORMS
@@ -16,12 +16,15 @@ typedef struct FormPlan {
     const Inst *dot;
     int storage; /* of C */
     HostForm form;
-    void *of_form; /* what the form has found out */
-    bool pairs;    /* multiplies pairs of bf16, unconverted */
-    bool starts;   /* its code can begin from zero */
-    bool whole;    /* all sums are made at once, and only lanes that exist are written */
+    HostSchedule s; /* what the dot says, and when all is chosen, all */
+    void *of_form;  /* what the form has found out */
+    bool pairs;     /* multiplies pairs of bf16, unconverted */
+    bool starts;    /* its code can begin from zero */
+    bool whole;     /* all sums are made at once, and only lanes that exist are written */
     bool exact; /* else: only lanes that exist can be written, if C has no axes but `rows` (-1: none) and `columns` */
     int rows, columns;
+    const Inst *loop, *store; /* of START_FRESH: whose zero carry is not written; of START_STORES: whose place it writes */
+    int carry;
     const char *why[N_HOST_FORMS]; /* why forms in front of `form` do not fit; NULL: the product is not of their kind */
 } FormPlan;
 
@@ -31,14 +34,17 @@ FormPlan *form_choose(KernelEmit *ke, const Inst *dot, int storage, const HostMa
 /* The plans of a kernel's dots, in the order of its text. */
 typedef struct FormPlans {
     VEC(FormPlan *) of;
-    const Inst *no; /* a dot that the form it is `by` does not fit: it has none; NULL: all have */
+    const Inst *no; /* a dot that cannot be made as it says; NULL: all can */
 } FormPlans;
+/* Whole plans: of which nothing is left to be decided. */
 FormPlans form_plan_all(KernelEmit *ke, const HostMachine *m);
-void form_emit(const FormPlan *p, const DotResult *to, const Inst *store);
+/* starts.c: which dots begin from zero, and where those write. */
+void form_find_starts(FormPlans *plans, const KernelEmit *ke);
+void form_emit(const FormPlan *p, const DotResult *to);
 
 /* The same where no code is made. */
 FormPlans form_products(Arena *a, const Kernel *k, const HostMachine *m);
-/* Writes into each dot by which form it is made. */
+/* Writes into each dot how it is made: form, blocks, ways of the factors, start. */
 void form_schedule(Arena *a, Kernel *k, const HostMachine *m);
 /* Bit By: the forms that fit, in whatever order they stand. */
 unsigned form_fits(KernelEmit *ke, const Inst *dot, int storage, const HostMachine *m);
@@ -51,6 +57,16 @@ bool form_refuse(FormPlan *p, const char *why);
 /* No loop of the kernel goes over an axis that it sums. */
 bool form_sums_at_once(const FormPlan *p);
 
+/* Sets a field that is not given; false: it is, and not one of `allowed`. */
+static inline bool form_count(int *field, int chosen) {
+    if (*field == 0) *field = chosen;
+    return *field == chosen;
+}
+static inline bool form_way(FactorWay *field, FactorWay chosen, unsigned allowed) {
+    if (*field == WAY_NONE) *field = chosen;
+    return allowed >> *field & 1;
+}
+
 static inline const Storage *form_storage(const FormPlan *p) { return &p->ke->v->storage.at[p->storage]; }
 
 /* The roles of the axes of a matrix product: rows are X's and C's, columns Y's and C's trailing ones, sums of both
@@ -61,9 +77,10 @@ typedef struct MatrixRoles {
 } MatrixRoles;
 const char *form_matrix_roles(const FormPlan *p, MatrixRoles *r); /* NULL, or why there are none */
 
-#define FORM(e, text, plan, emit) \
-    bool plan(FormPlan *p);       \
-    void emit(const FormPlan *p, const DotResult *to, const Inst *store);
+#define FORM(e, text, plan, choose, emit) \
+    bool plan(FormPlan *p);               \
+    bool choose(FormPlan *p);             \
+    void emit(const FormPlan *p, const DotResult *to);
 #include "codegen/host/forms.def"
 #undef FORM
 

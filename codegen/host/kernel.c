@@ -3,20 +3,13 @@
 #include "codegen/host/transpose.h"
 #include <string.h>
 
-/* A dot whose accumulator counts as zero in the first iteration of its loops, though nothing was written there; store:
- * it has no other iteration, and puts its result where this instruction would. */
-typedef struct FreshDot {
-    const Inst *dot, *store;
-} FreshDot;
-
 typedef struct KernelWalk {
     KernelEmit ke;
     int pos;   /* of the next instruction, as Values numbers them */
     int group; /* of the collected sinks */
     VEC(Sink) sinks;
     TileType axes;
-    VEC(FreshDot) fresh;
-    FormPlan **plan; /* by result */
+    FormPlans plans; /* of dots */
 } KernelWalk;
 
 /* ---- groups -------------------------------------------------------------------------------------------- */
@@ -116,8 +109,7 @@ static void enter_axis(KernelWalk *w, int axis, LLVMValueRef base) {
     const Axis *x = &w->ke.k->axes.at[axis];
     w->ke.base[axis] = base;
     w->ke.lo[axis] = emit_i64(e, 0);
-    const bool whole = dim_is_fixed(x->extent) && x->extent.bound % x->step == 0 && x->extent.bound > 0;
-    if (whole) {
+    if (axis_whole(w->ke.k, axis)) {
         w->ke.hi[axis] = emit_i64(e, x->step);
         return;
     }
@@ -134,73 +126,16 @@ static void walk_block(KernelWalk *w, const Block *b);
 
 static const Inst *yield_of(const Inst *i) { return i->body.at[i->body.n - 1]; }
 
-static bool used_once(const KernelWalk *w, int value) {
-    int n = 0;
-    for (int p = 0; p < w->ke.v->at.n; p++) n += bit_get(w->ke.v->value[value].uses, p);
-    return n == 1;
+static const FormPlan *plan_of(const KernelWalk *w, const Inst *dot) {
+    int i = 0;
+    while (w->plans.of.at[i]->dot != dot) i++;
+    return w->plans.of.at[i];
 }
 
-static const FormPlan *plan_of(const KernelWalk *w, const Inst *dot) { return w->plan[dot->result]; }
-
-static bool dot_sums(const Inst *dot, int axis) {
-    for (int o = 0; o < dot->n_over; o++)
-        if (dot->over[o] == axis) return true;
+static bool starts_fresh(const KernelWalk *w, const Inst *loop, int carry) {
+    for (int i = 0; i < w->plans.of.n; i++)
+        if (w->plans.of.at[i]->loop == loop && w->plans.of.at[i]->carry == carry) return true;
     return false;
-}
-
-/* The dot that alone reads carry c of the loop, and whose result the loop yields; through loops inside, too. */
-static const Inst *only_dot(KernelWalk *w, const Inst *loop, int c) {
-    const Dim extent = w->ke.k->axes.at[loop->axis].extent;
-    const int carry = loop->carry[c], result = yield_of(loop)->in[c];
-    const Inst *dot = NULL;
-    if (!dim_is_fixed(extent) || extent.bound < 1 || !used_once(w, carry) || !same_storage(w->ke.v, carry, result))
-        return NULL;
-    for (int n = 0; n < loop->body.n && !dot; n++) {
-        const Inst *i = loop->body.at[n];
-        const bool here = i->kind == TI_DOT && i->in[2] == carry && i->result == result;
-        if (here && plan_of(w, i)->starts) dot = i;
-        for (int k = 0; i->kind == TI_FOR && k < i->n_carry; k++)
-            if (i->init[k] == carry && i->results[k] == result) dot = only_dot(w, i, k);
-    }
-    return dot && dot_sums(dot, loop->axis) ? dot : NULL;
-}
-
-static bool is_zero(const KernelWalk *w, int value) {
-    const Inst *def = w->ke.v->value[value].def;
-    return !w->ke.v->value[value].kept && def->kind == TI_FULL && def->value == 0;
-}
-
-/* The dot's result lies in the store's buffer, contiguous along its columns, with no lane too many. */
-static bool fits_store(KernelWalk *w, const Inst *dot, const Inst *store) {
-    const FormPlan *p = plan_of(w, dot);
-    const Storage *s = form_storage(p);
-    const TileType axes = sink_axes(w->ke.k, store);
-    int64_t coef;
-    if (!p->whole && (!p->exact || axes.n_axes != 1 + (p->rows >= 0))) return false;
-    const int group = s->joint ? s->axis[s->n - 2] : -1, columns = p->whole ? s->axis[s->n - 1] : p->columns;
-    if (group >= 0 && !(access_affine(w->ke.k, store, group, &coef) && coef == s->stride[s->n - 2])) return false;
-    return axes.n_axes == s->n && access_affine(w->ke.k, store, columns, &coef) && coef == 1;
-}
-
-/* The store that alone reads result c of the loop, if the dot can write there instead: nothing else in its place. */
-static const Inst *store_of(KernelWalk *w, const Inst *loop, int c, const Inst *dot) {
-    const int result = loop->results[c];
-    int64_t step;
-    const Inst *store = NULL;
-    if (!used_once(w, result)) return NULL;
-    for (int p = 0; p < w->ke.v->at.n; p++)
-        if (bit_get(w->ke.v->value[result].uses, p)) store = w->ke.v->at.at[p].inst;
-    if (!store || store->kind != TI_STORE || store->n_in != 1 || store->in[0] != result) return NULL;
-    const Buffer *b = &w->ke.k->buffers.at[store->buffer];
-    if (b->in_place || b->dtype != DT_F32) return NULL;
-    for (int p = 0; p < w->ke.v->at.n; p++) {
-        const Inst *i = w->ke.v->at.at[p].inst;
-        if (i != store && (i->kind == TI_LOAD || i->kind == TI_STORE) && i->buffer == store->buffer) return NULL;
-    }
-    if (!fits_store(w, dot, store)) return NULL;
-    for (int i = 0; i < w->ke.k->axes.n; i++)
-        if (!access_affine(w->ke.k, store, i, &step)) return NULL;
-    return store;
 }
 
 /* Starts of the carries.  Zero that only a dot will read is not written: the dot's first iteration takes it for
@@ -209,12 +144,7 @@ static void start_carries(KernelWalk *w, const Inst *i) {
     int *init = ARENA_ARRAY(w->ke.arena, int, i->n_carry + 1), *carry = ARENA_ARRAY(w->ke.arena, int, i->n_carry + 1),
         n = 0;
     for (int c = 0; c < i->n_carry; c++) {
-        const Inst *dot = is_zero(w, i->init[c]) ? only_dot(w, i, c) : NULL;
-        if (dot) {
-            const FreshDot fresh = {dot, store_of(w, i, c, dot)};
-            vec_push(w->ke.arena, w->fresh, fresh);
-            continue;
-        }
+        if (starts_fresh(w, i, c)) continue;
         init[n] = i->init[c];
         carry[n++] = i->carry[c];
     }
@@ -276,29 +206,22 @@ static LLVMValueRef fresh_now(KernelWalk *w, const Inst *dot) {
     return first;
 }
 
-static const FreshDot *fresh_of(const KernelWalk *w, const Inst *dot) {
-    for (int i = 0; i < w->fresh.n; i++)
-        if (w->fresh.at[i].dot == dot) return &w->fresh.at[i];
-    return NULL;
-}
-
-static DotResult fresh_result(KernelWalk *w, const FreshDot *fresh) {
-    LLVMPositionBuilderAtEnd(w->ke.e->b, w->ke.current);
-    LLVMValueRef first = fresh_now(w, fresh->dot);
-    return (DotResult){fresh->store ? nest_origin(&w->ke, fresh->store) : NULL, first};
-}
-
 static bool done_by_dot(const KernelWalk *w, const Inst *store) {
-    for (int i = 0; i < w->fresh.n; i++)
-        if (w->fresh.at[i].store == store) return true;
+    for (int i = 0; i < w->plans.of.n; i++)
+        if (w->plans.of.at[i]->store == store) return true;
     return false;
 }
 
 static void walk_dot(KernelWalk *w, const Inst *i) {
+    const FormPlan *p = plan_of(w, i);
+    DotResult to;
     assign(w, 1, &i->in[2], &i->result);
-    const FreshDot *fresh = fresh_of(w, i);
-    const DotResult to = fresh ? fresh_result(w, fresh) : (DotResult){0};
-    form_emit(plan_of(w, i), fresh ? &to : NULL, fresh ? fresh->store : NULL);
+    if (p->loop) {
+        LLVMPositionBuilderAtEnd(w->ke.e->b, w->ke.current);
+        to.fresh = fresh_now(w, i);
+        to.memory = p->store ? nest_origin(&w->ke, p->store) : NULL;
+    }
+    form_emit(p, p->loop ? &to : NULL);
 }
 
 static void walk_block(KernelWalk *w, const Block *b) {
@@ -343,7 +266,7 @@ static void load_arguments(KernelWalk *w) {
         /* Slack: whole vectors and whole row blocks may be read past the end. */
         const int64_t slack = s->n ? 4 * ke->v->vector : 0;
         const int64_t row = s->n_columns && s->n > s->n_columns ? s->stride[s->n - s->n_columns - 1] : 0;
-        if (s->elements) ke->memory[i] = nest_alloca(ke, storage_type(e, s->dtype), s->elements + slack + 16 * row);
+        if (s->elements) ke->memory[i] = nest_alloca(ke, storage_type(e, s->dtype), s->elements + slack + SPARE_ROWS * row);
     }
 }
 
@@ -403,10 +326,8 @@ HostKernel host_emit_kernel(const Emit *e, Arena *a, const Kernel *k, const char
     Values v;
     values_plan(&v, a, k, m->vector);
     KernelWalk w = {.group = -1, .ke = {.e = e, .k = k, .v = &v, .arena = a, .masks = m->masks}};
-    w.plan = ARENA_ARRAY(a, FormPlan *, k->types.n + 1);
-    const FormPlans plans = form_plan_all(&w.ke, m);
-    if (plans.no) return (HostKernel){.no = plans.no};
-    for (int i = 0; i < plans.of.n; i++) w.plan[plans.of.at[i]->dot->result] = plans.of.at[i];
+    w.plans = form_plan_all(&w.ke, m);
+    if (w.plans.no) return (HostKernel){.no = w.plans.no};
     LLVMTypeRef params[4] = {e->ptr, e->ptr, e->i64, e->i64};
     w.ke.fn = LLVMAddFunction(e->module, name, LLVMFunctionType(e->none, params, 4, false));
     w.ke.entry = emit_block(e, w.ke.fn, "entry");

@@ -4,6 +4,8 @@
 #define FUSEC_CODEGEN_HOST_KERNEL_H
 #include "codegen/host/nest.h"
 
+enum { SPARE_ROWS = 16 }; /* behind a tile's last row, which a block of a product may write */
+
 typedef struct HostMachine {
     int vector;    /* f32 lanes of a vector register */
     int registers; /* vector registers */

@@ -62,6 +62,11 @@ typedef struct Values {
 void values_plan(Values *v, Arena *a, const Kernel *k, int vector);
 
 bool axis_trivial(const Kernel *k, int axis);
+/* Every tile has all lanes of its step. */
+static inline bool axis_whole(const Kernel *k, int axis) {
+    const Axis *x = &k->axes.at[axis];
+    return dim_is_fixed(x->extent) && x->extent.bound > 0 && x->extent.bound % x->step == 0;
+}
 /* Axes of the nest that evaluates sink `i` (STORE: those of value, mask and place; others: of the operand or result).
  */
 TileType sink_axes(const Kernel *k, const Inst *i);

@@ -58,6 +58,20 @@ void window_limits(KernelEmit *ke, const Window *w, int d, LLVMValueRef *lo, LLV
     }
 }
 
+WindowLimits window_known_limits(const Window *w, int d) {
+    WindowLimits l = {.known = {true, true}};
+    for (int i = 0; i < w->n_ranges; i++) {
+        const Range *r = &w->range[i];
+        const bool upper = is_upper(r);
+        if (!index_equal(w->subscript[d], r->x)) continue;
+        const int64_t at = r->bound->c + (r->op == OP_LE || r->op == OP_GT);
+        if (!l.any[upper] || (upper ? at < l.at[upper] : at > l.at[upper])) l.at[upper] = at;
+        l.any[upper] = true;
+        l.known[upper] &= r->bound->n == 0;
+    }
+    return l;
+}
+
 /* ---- in place ---------------------------------------------------------------------------------------------------- */
 static LLVMValueRef element_at(const Emit *e, LLVMValueRef p, LLVMValueRef offset) {
     return LLVMBuildGEP2(e->b, e->f32, p, &offset, 1, "");
@@ -113,6 +127,18 @@ static void box_shape(const Kernel *k, Box *b) {
     }
 }
 
+static void lane_strides(const Kernel *k, const Box *b, int64_t stride[MAX_AXES]) {
+    for (int a = 0; a < k->axes.n; a++) stride[a] = 0;
+    for (int d = 0; d < b->w->rank; d++)
+        for (int a = 0; a < k->axes.n; a++) stride[a] += b->w->coef[d][a] * b->stride[d];
+}
+
+void window_strides(const Kernel *k, const Window *w, int64_t stride[MAX_AXES]) {
+    Box b = {.w = w};
+    box_shape(k, &b);
+    lane_strides(k, &b, stride);
+}
+
 int64_t window_elements(const Kernel *k, const Window *w, int vector) {
     Box b = {.w = w};
     box_shape(k, &b);
@@ -123,9 +149,7 @@ static bool whole_axes(const Box *b, int d) {
     const Kernel *k = b->ke->k;
     for (int a = 0; a < k->axes.n; a++) {
         if (!b->w->coef[d][a] || k->axes.at[a].step == 1) continue;
-        const LLVMValueRef hi = b->ke->hi[a], lo = b->ke->lo[a];
-        if (!LLVMIsAConstantInt(hi) || !LLVMIsAConstantInt(lo)) return false;
-        if (LLVMConstIntGetSExtValue(hi) - LLVMConstIntGetSExtValue(lo) != k->axes.at[a].step) return false;
+        if (!axis_whole(k, a)) return false;
     }
     return true;
 }
@@ -338,8 +362,7 @@ WindowPlace window_pack(KernelEmit *ke, const Window *w, LLVMValueRef memory, co
     LLVMValueRef origin = find_box(&b);
     for (int d = 0; d < w->rank; d++) window_limits(ke, w, d, &b.lo[d], &b.hi[d]);
     find_run(&b);
-    for (int d = 0; d < w->rank; d++)
-        for (int a = 0; a < ke->k->axes.n; a++) p.stride[a] += w->coef[d][a] * b.stride[d];
+    lane_strides(ke->k, &b, p.stride);
     pack_dim(&b, 0, emit_i64(e, w->offset), emit_i64(e, 0), LLVMConstInt(e->i1, 1, false));
     p.origin = element_at(e, memory, origin);
     return p;

@@ -52,6 +52,8 @@ typedef struct WindowPlace {
 
 /* The buffer itself: ranges are the caller's. */
 WindowPlace window_in_place(KernelEmit *ke, const Window *w);
+/* Strides of its packed box. */
+void window_strides(const Kernel *k, const Window *w, int64_t stride[MAX_AXES]);
 /* Elements of memory that window_pack needs. */
 int64_t window_elements(const Kernel *k, const Window *w, int vector);
 /* Appends code that packs the box of existing lanes. */
@@ -60,6 +62,13 @@ WindowPlace window_pack(KernelEmit *ke, const Window *w, LLVMValueRef memory, co
 /* Subscript d at these lanes (NULL: lane lo), and the range that it must lie in, [*lo, *end); NULL: no limit. */
 LLVMValueRef window_subscript(KernelEmit *ke, const Window *w, int d, const LLVMValueRef *lane);
 void window_limits(KernelEmit *ke, const Window *w, int d, LLVMValueRef *lo, LLVMValueRef *end);
+
+/* The same, as far as it does not depend on run-time extents: at[0] is lo, at[1] end. */
+typedef struct WindowLimits {
+    bool any[2], known[2];
+    int64_t at[2];
+} WindowLimits;
+WindowLimits window_known_limits(const Window *w, int d);
 
 /* How far inside the range these lanes are (NULL: lane lo): it holds where this is not negative.  It changes by
  * range_slope from a lane of an axis to the next. */

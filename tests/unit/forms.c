@@ -3,7 +3,7 @@
  * between guard pages; and on NEON, run by an emulator.  Judged by the formula itself (tests/support/form.h).  Programs
  * run as checked code too (tests/support/checked.h), which must make the same numbers: every EVERY_CHECKED-th, or all if
  * a COUNT is given.  Of every EVERY_FORCED-th program each product is made by each form of codegen/host/forms.def that fits
- * it, not by the first alone.
+ * it, not by the first alone, and then with schedules (HostSchedule) that are drawn: other blocks, other ways of the factors.
  *
  *   test_forms [--stop] [COUNT [SEED [FAMILY]]]   at least so many results compared; forms of one family (form_draw.c);
  *                                                 --stop: until the first program that is wrong, not made small
@@ -65,6 +65,7 @@ static void find_machines(void) {
 /* Counted by children. */
 typedef struct Total {
     long cases, wrong;
+    long varied; /* products whose schedule is another than the back end's */
 } Total;
 static Total *total;
 
@@ -73,6 +74,7 @@ typedef struct Batch {
     int n;
     FormSetting setting;
     bool on_neon, is_checked, is_forced;
+    uint64_t number;
 } Batch;
 
 /* ---- memory ---------------------------------------------------------------------------------------------------- */
@@ -270,6 +272,68 @@ static int force(const Block *b, const HostProduct **product, By form) {
     return changed;
 }
 
+static int one_of(TestRandom *r, int n, const int *list) { return test_below(r, 3) ? 0 : list[test_below(r, n)]; }
+#define ONE_OF(r, ...) one_of(r, sizeof((int[]){__VA_ARGS__}) / sizeof(int), (int[]){__VA_ARGS__})
+
+/* Most of it is left open. */
+static HostSchedule draw_schedule(TestRandom *r, By form) {
+    HostSchedule s = {.columns = ONE_OF(r, 2, 4, 8, 16, 32, 48, 64)};
+    const bool by_channels = form == BY_CHANNELS;
+    s.rows[0] = ONE_OF(r, 1, 2, 3, 4, 5, 6, 7, 8, 11, 12, 16, 28);
+    s.rows[1] = by_channels ? ONE_OF(r, 1, 2, 3, 5, 7) : 0;
+    for (int i = 0; i < 2 && by_channels; i++) s.taps[i] = ONE_OF(r, 1, 2, 3, 5);
+    if (form == BY_WINDOW) s.axes = ONE_OF(r, 1, 2, 3);
+    if (form == BY_BLOCKS) s.sums = ONE_OF(r, 1, 2, 4, 7, 16, 17, 64);
+    s.x = (FactorWay)ONE_OF(r, WAY_IN_PLACE, WAY_PACKED, WAY_BOX, WAY_STRIPS);
+    s.y = (FactorWay)ONE_OF(r, WAY_IN_PLACE, WAY_STREAMED, WAY_SWEPT, WAY_COPIED, WAY_PACKED, WAY_TRANSPOSED);
+    if (s.x == WAY_STRIPS) s.strip = ONE_OF(r, 16, 32, 64);
+    s.start = (DotStart)ONE_OF(r, START_ADDS, START_FRESH, START_STORES);
+    return s;
+}
+
+/* The dots that are by the form, each with a schedule that it can have; their number. */
+static int vary(Arena *a, Module *m, const Block *b, By form, const HostOptions *o, TestRandom *r) {
+    enum { TRIES = 12 };
+    int n = 0;
+    for (int i = 0; i < b->n; i++) {
+        n += vary(a, m, &b->at[i]->body, form, o, r);
+        if (b->at[i]->kind != TI_DOT || b->at[i]->by != form) continue;
+        char *why = NULL;
+        for (int t = 0; t < TRIES; t++) {
+            free(why);
+            why = NULL;
+            b->at[i]->host = draw_schedule(r, form);
+            if (host_products(a, m, o, &why)) break;
+        }
+        if (why) b->at[i]->host = (HostSchedule){.sums = 0};
+        n += why == NULL;
+        free(why);
+    }
+    return n;
+}
+
+static void clear(const Block *b) {
+    for (int i = 0; i < b->n; i++) {
+        clear(&b->at[i]->body);
+        b->at[i]->host = (HostSchedule){.sums = 0};
+    }
+}
+
+/* What is wrong is printed with the kernels that made it. */
+static void run_varied(Arena *a, const Batch *b, Module *m, const Machine *machine, By form) {
+    enum { ROUNDS = 3 };
+    TestRandom r = {b->number * 0x9E3779B97F4A7C15u + form};
+    for (int round = 0; round < ROUNDS; round++) {
+        const long wrong = total->wrong;
+        int varied = 0;
+        for (int k = 0; k < m->kernels.n; k++) varied += vary(a, m, &m->kernels.at[k]->body, form, &machine->options, &r);
+        total->varied += varied;
+        if (varied) run_here(a, b, m, &(Machine){by_name[form], machine->options, true, false});
+        for (int k = 0; k < m->kernels.n && total->wrong > wrong; k++) kernel_print(stdout, m->kernels.at[k]);
+        for (int k = 0; k < m->kernels.n; k++) clear(&m->kernels.at[k]->body);
+    }
+}
+
 static void run_forced(Arena *a, const Batch *b, Module *m, const Machine *machine) {
     char *why = NULL;
     const HostProducts *of = host_products(a, m, &machine->options, &why);
@@ -280,7 +344,9 @@ static void run_forced(Arena *a, const Batch *b, Module *m, const Machine *machi
             const HostProduct *first = of[k].of;
             changed += force(&m->kernels.at[k]->body, &first, form);
         }
-        if (changed) run_here(a, b, m, &(Machine){by_name[form], machine->options, true, false});
+        if (!changed) continue;
+        run_here(a, b, m, &(Machine){by_name[form], machine->options, true, false});
+        if (form != BY_LOOPS) run_varied(a, b, m, machine, form);
     }
 }
 
@@ -364,6 +430,7 @@ static bool all_checked;
 static Batch draw(TestRandom *r, int number) {
     static const char *const precisions[] = {NULL, NULL, NULL, "bf16", "bf16", "f16", "tf32"};
     Batch b = {.n = BATCH,
+               .number = (uint64_t)number,
                .on_neon = have_neon && number % EVERY_NEON == 0,
                .is_forced = number % (all_checked ? 2 : EVERY_FORCED) == 1,
                .is_checked = all_checked || number % EVERY_CHECKED == 0};
@@ -397,6 +464,7 @@ static void forms_are_right(void **state) {
         report(&b);
     }
     printf("forms cases %ld wrong %ld\n", total->cases, total->wrong);
+    printf("forms varied %ld\n", total->varied);
     arena_free(a);
     assert_true(total->wrong == 0);
 }
