@@ -54,7 +54,7 @@ static char *read_stream(Arena *a, FILE *f, size_t *length, const char **why) {
     if (ferror(f))
         *why = strerror(errno);
     else if (n > MAX_READ_BYTES)
-        *why = "it is larger than 64 MiB";
+        *why = "it is larger than 16 MiB, the limit";
     else
         out = memcpy(arena_alloc(a, n + 1), text, n), *length = n;
     free(text);

@@ -201,6 +201,8 @@ Value lower_arg_value(Lower *L, const Expr *e) {
 
 static Value lower_list(Lower *L, const Expr *e) {
     Value *at = ARENA_ARRAY(L->arena, Value, e->list.n + 1);
+    if (e->list.n > MAX_LIST)
+        return lower_fail(L, E0216, e->loc, NULL, "a list of %d elements; %d are the most", e->list.n, MAX_LIST);
     int64_t depth = 1; /* a list shared at every level of a deep one would take ages to compare */
     for (int i = 0; i < e->list.n; i++) {
         at[i] = lower_expr(L, e->list.at[i]);

@@ -304,6 +304,8 @@ static Value split_sizes(Lower *L, const BuiltinCall *c, Node *x, int axis, int 
     Value *out = ARENA_ARRAY(L->arena, Value, n + 1), start = val_int(0);
     for (int i = 0; i < n; i++) {
         Dim lo, length;
+        if (size[i].kind == VAL_INT && size[i].i < 0)
+            return lower_fail(L, E0203, c->loc, NULL, "split: part %d has %lld elements", i + 1, (long long)size[i].i);
         const bool inside = part_inside(start, size[i], x->shape->dim[axis], 1);
         if (!inside && !dim_is_fixed(x->shape->dim[axis]))
             return lower_fail(L, E0218, c->loc, NULL,

@@ -3,7 +3,7 @@
 # prefetch, a cluster.  So the code of the examples, at their own sizes, and of layers of many shapes (tests/data/code) is held
 # to tests/golden/code: of the Tile IR of each target its kernels, instructions and the checksum of its text; of the host's LLVM
 # IR how many instructions there are of each kind, of each kernel of the layers too, and its checksum; of the report its
-# checksum.  So are programs of the second generator, whose extents are small and odd.  A change that is meant is taken over with UPDATE=1, and its diff is part
+# checksum, with recomputation too.  So are programs of the second generator, whose extents are small and odd.  A change that is meant is taken over with UPDATE=1, and its diff is part
 # of the commit; STOP=1 ends at the first that differs.
 . "$SRC/tests/support/script.sh"
 golden=$SRC/tests/golden/code
@@ -70,6 +70,7 @@ for program in tests/data/code/products tests/data/code/windows tests/data/code/
         for precision in bf16 tf32; do for target in sm_80 sm_90a; do tile "$program" $target $precision; done; done
         tile "$program" host bf16
         for target in c99 sm_90a; do report "$program" --target=$target; done
+        report "$program" --target=c99 --checkpoint=sqrt
     } >"$name.tiles"
     for arch in x86-64-v4 x86-64-v3 x86-64 cortex-a76; do
         code "$program" $arch x.ll

@@ -111,4 +111,16 @@ while [ $i -lt 64 ]; do cat row && i=$((i + 1)); done >x.csv
 ended "SIGINT before training" INT 130 "$FUSEC" run big.dsl --data x=x.csv --save s.safetensors
 [ -e s.safetensors ] && fail "interrupted before training, and something is saved"
 [ $bad -eq 0 ] && echo ok
+# a model may have the name of a C function, type or object, and its header stand behind any of the C library's
+for name in free printf FILE stderr dlopen exp y1; do
+    printf 'model %s {\n    input x : f32[2]\n    output y = x * 2\n}\n' $name >named.dsl
+    for kind in c o ptx; do
+        rm -f named.c named.h
+        "$FUSEC" named.dsl -o named.$kind || fail "a model $name as $kind"
+        printf '#include <dlfcn.h>\n#include <math.h>\n#include <stdio.h>\n#include <stdlib.h>\n#include "named.h"\nint main(void) { return 0; }\n' >main.c
+        for c in main.c named.c; do
+            [ ! -f $c ] || cc -std=c99 -c $c -o x.o 2>log || fail "a model $name as $kind: $c does not compile: $(cat log)"
+        done
+    done
+done
 exit $bad

@@ -65,7 +65,7 @@ st '{"label":{"dtype":"U8","shape":[2],"data_offsets":[0,2]}}' '\1\3' > range.sa
 error 'range.safetensors: label: element 1 is 3, outside its declared range 0..3' run d.dsl --inputs range.safetensors
 st '{"label":{"dtype":"F32","shape":[2],"data_offsets":[0,8]}}' '\0\0\0\0\0\0\0\77' > half.safetensors
 error 'half.safetensors: label: element 1, 0.5, is no i32' run d.dsl --inputs half.safetensors
-st '{"seq":{"dtype":"U8","shape":[2],"data_offsets":[0,2]},"seq2":{"dtype":"U8","shape":[3],"data_offsets":[0,3]}}' '\1\2\3' > seq.safetensors
+st '{"seq":{"dtype":"U8","shape":[2],"data_offsets":[0,2]},"seq2":{"dtype":"U8","shape":[3],"data_offsets":[2,5]}}' '\1\2\1\2\3' > seq.safetensors
 error 'S is 2 in seq [2] but 3 in seq2 [3]' run m.dsl --inputs seq.safetensors
 error 'S is 4 in --extent but 3 in seq2 [3]' run m.dsl --inputs seq.safetensors --extent S=4
 st '{"seq":{"dtype":"U8","shape":[0],"data_offsets":[0,0]}}' '' > none_seq.safetensors
@@ -76,6 +76,16 @@ error 'none.safetensors: No such file or directory' run d.dsl --inputs none.safe
 st '{"x":{"dtype":"F32","shape":[2,3],"data_offsets":[0,24]}}' '\1\2\3' > cut.safetensors
 error 'cut.safetensors: truncated: tensor x ends 21 bytes past the end of the file' run d.dsl --inputs cut.safetensors
 error 'm.dsl: not a safetensors file' run d.dsl --inputs m.dsl
+st '{"x":{"dtype":"F32","shape":[2,3],"data_offsets":[0,24]}}' '12345678901234567890123' > one.safetensors
+error 'one.safetensors: truncated: tensor x ends 1 byte past the end of the file' run d.dsl --inputs one.safetensors
+st '{"a":{"dtype":"U8","shape":[2],"data_offsets":[0,2]},"b":{"dtype":"U8","shape":[3],"data_offsets":[1,4]}}' '\1\2\3\4' > over.safetensors
+error 'over.safetensors: corrupt header: tensor b overlaps another' run d.dsl --inputs over.safetensors
+st '{"a":{"dtype":"U8","shape":[2],"data_offsets":[1,3]}}' '\1\2\3' > hole.safetensors
+error 'hole.safetensors: corrupt header: tensor a does not begin where the one before it ends' run d.dsl --inputs hole.safetensors
+st '{"a":{"dtype":"U8","shape":[2],"data_offsets":[0,2]}}' '\1\2\3' > more.safetensors
+error 'more.safetensors: corrupt: its tensors end 1 before the data do' run d.dsl --inputs more.safetensors
+error '/dev/zero: is a device, which may never end' run d.dsl --inputs /dev/zero
+error '/dev/zero: is a device, which may never end' run d.dsl --data x=/dev/zero
 
 # ---- weights ----
 st '{"f.v":{"dtype":"U8","shape":[3],"data_offsets":[0,3]}}' '\1\2\3' > unknown.safetensors
@@ -93,6 +103,9 @@ error 'bad.csv:2: column 3 is not a number' run d.dsl --data x=bad.csv:1-3 --dat
 error 'part.safetensors: missing: f.w' run d.dsl $data --load part.safetensors
 error 'part.safetensors: no step: not saved by `fusec run --save`; --load takes weights alone' run d.dsl $data --resume part.safetensors
 "$FUSEC" run d.dsl $data --save w.safetensors --quiet || bad=1
+error 'w.safetensors: it began with --seed 0, and goes on with that: leave out --seed' run d.dsl $data --resume w.safetensors --seed 5
+usage '--rows 1:1: no row lies between; it takes rows from A up to but without B' run d.dsl $data --rows 1:1
+usage '--rows 1:0: no row lies between; it takes rows from A up to but without B' run d.dsl $data --rows 1:0
 "$FUSEC" run d.dsl $data --resume w.safetensors --steps 1 >out || bad=1
 grep -q '^nothing to train: w.safetensors has done [1-9][0-9]* steps, of 1$' out || { echo "FAIL: resumed: $(cat out)"; bad=1; }
 error 'w.safetensors: cannot continue: its batch was 2, now it is 1' run d.dsl $data --resume w.safetensors -D B=1
@@ -102,7 +115,7 @@ n=$(wc -c < w.safetensors)
 { head -c $((n - 1)) w.safetensors; printf '\252'; } > corrupt.safetensors
 error 'corrupt.safetensors: corrupt: the data'"'"'s CRC-32 is not' run d.dsl $data --load corrupt.safetensors
 head -c $((n - 1)) w.safetensors > cut.safetensors
-error 'cut.safetensors: truncated: tensor f.b ends 1 bytes past the end of the file' run d.dsl $data --load cut.safetensors
+error 'cut.safetensors: truncated: tensor f.b ends 1 byte past the end of the file' run d.dsl $data --load cut.safetensors
 
 # ---- data ----
 error '--data: m has no input y; it has: x, label' run d.dsl --data y=d.csv

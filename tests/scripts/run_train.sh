@@ -56,6 +56,25 @@ for other in "bounded.dsl" "m.dsl -D B=1" "m.dsl -D B=5" "m.dsl -D B=7"; do
 done
 case $first in "infer: 10 rows  loss "*"  accuracy "*"% ("*" of 10)") ;; *) die "unexpected: $first" ;; esac
 
+# a scalar that is no mean over rows leaves out the rows that fill no batch, and says so
+cat >root.dsl <<'END'
+dim B = 4
+model m {
+    input x : f32[B, 1]
+    output root = sqrt(mean(x^2))
+    output low = min(x)
+    output mean = mean(x)
+}
+END
+printf '1\n1\n1\n1\n9\n1\n' >column.csv
+root() { "$FUSEC" run root.dsl --entry infer --data x=column.csv:1 "$@" 2>log; }
+[ "$(root)" = "infer: 6 rows  root 1  low 1  mean 2.33333" ] || die "a root of a mean: $(root) $(cat log)"
+[ "$(grep -c 'is no mean over rows: it leaves out the last 2, which fill no batch of 4' log)" = 2 ] || die "no warning: $(cat log)"
+[ "$(root --rows 3:6)" = "infer: 3 rows  mean 3.66667" ] || die "less than a batch: $(root --rows 3:6)"
+[ "$(root --rows 2:6)" = "infer: 4 rows  root 4.58258  low 1  mean 3" ] && [ ! -s log ] || die "a whole batch: $(root --rows 2:6)"
+sed 's/B = 4/B <= 4/' root.dsl >root2.dsl && mv root2.dsl root.dsl
+[ "$(root --rows 3:6)" = "infer: 3 rows  root 5.25991  low 1  mean 3.66667" ] || die "a bounded batch: $(root --rows 3:6)"
+
 # interrupted: saved, and continued to the same bits
 run m.dsl --epochs 20000 --save i.safetensors 2>log & pid=$!
 while [ ! -e i.safetensors ]; do sleep 0.05; done

@@ -251,6 +251,8 @@ bool data_range(const char *option, const char *text, int64_t rows, int64_t *fir
         *last = strtoll(colon + 1, &end, 10);
         if (*end) return run_error("%s takes A:B, not %s", option, text);
     }
-    return (*first >= 0 && *first < *last && *last <= rows) ||
+    if (*first >= *last && *last >= 0 && *first <= rows)
+        return run_error("%s %s: no row lies between; it takes rows from A up to but without B", option, text);
+    return (*first >= 0 && *last <= rows) ||
            run_error("%s %s: the data has rows 0:%lld", option, text, (long long)rows);
 }

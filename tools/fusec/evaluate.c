@@ -1,31 +1,36 @@
-/* Entry infer over rows.  Where a batch cannot be partial, the last one is filled up with its first row.  A scalar of
+/* Entry infer over rows.  Where a batch cannot be partial, the last one is filled up with one of its rows.  A scalar of
  * such a batch still holds the padding; if it is a mean or a sum over rows that are computed apart from each other,
- * as they are at inference, a batch of nothing but that row tells its share, which is then taken out. */
+ * as they are at inference, a batch of nothing but that row tells its share, which is then taken out.  Whether it is one
+ * is seen when another row fills the batch: what is left must be the same.  If not, as of a maximum or a root of a mean,
+ * the scalar is of the whole batches alone, and a warning says so. */
 #include "tools/fusec/train.h"
 #include "ir/memory.h"
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
 typedef struct Evaluate {
     Run *r;
     const Data *d;
-    double *sum;            /* per output, of scalars */
+    ScalarMean *mean;       /* per output */
     int accuracy_of, label; /* output, input; -1: none */
     int64_t hits, decisions;
     bool collect;
     uint8_t **rows;  /* per output: collected rows, or NULL */
-    int64_t n, done; /* rows in all, collected */
+    int64_t first, n, done; /* rows: the first, in all, collected */
 } Evaluate;
 
 bool is_scalar(const ModuleTensor *t) { return t->shape.rank == 0; }
 
 static double scalar(const Run *r, int o) { return element_get(element_of(r->m->outputs.at[o].dtype), r->outputs[o]); }
 
-char *scalars_text(Arena *a, const Run *r, const double *sum, double n) {
+static bool is_computed_scalar(const Run *r, int o) { return is_scalar(&r->m->outputs.at[o]) && r->outputs[o]; }
+
+char *scalars_text(Arena *a, const Run *r, const ScalarMean *mean) {
     char *s = arena_strdup(a, "");
     for (int o = 0; o < r->m->outputs.n; o++)
-        if (is_scalar(&r->m->outputs.at[o]) && r->outputs[o])
-            s = arena_printf(a, "%s%s%s %.6g", s, *s ? "  " : "", r->m->outputs.at[o].name, n > 0 ? sum[o] / n : 0.0);
+        if (is_computed_scalar(r, o) && mean[o].rows > 0)
+            s = arena_printf(a, "%s%s%s %.6g", s, *s ? "  " : "", r->m->outputs.at[o].name, mean[o].sum / (double)mean[o].rows);
     return s;
 }
 
@@ -97,29 +102,86 @@ static void collect(Evaluate *e, int64_t n) {
     e->done += n;
 }
 
-static void add_scalars(Evaluate *e, double *to, double weight) {
-    for (int o = 0; o < e->r->m->outputs.n; o++)
-        if (is_scalar(&e->r->m->outputs.at[o]) && e->r->outputs[o]) to[o] += weight * scalar(e->r, o);
+static void add_mean(Evaluate *e, int o, double sum, int64_t rows) {
+    e->mean[o].sum += sum;
+    e->mean[o].rows += rows;
 }
+
+/* Adds the scalars of a batch of rows [first, first + n) and row `fill` for the rest, with their weight. */
+static bool add_batch(Evaluate *e, int64_t *rows, int64_t first, int64_t n, int64_t fill, double weight, double *to,
+                      double *size) {
+    for (int64_t i = 0; i < e->d->capacity; i++) rows[i] = i < n ? first + i : fill;
+    if (!infer(e, rows, e->d->capacity)) return false;
+    for (int o = 0; o < e->r->m->outputs.n; o++) {
+        if (!is_computed_scalar(e->r, o)) continue;
+        to[o] += weight * scalar(e->r, o);
+        size[o] += fabs(weight * scalar(e->r, o));
+    }
+    return true;
+}
+
+static void take_rows(Evaluate *e, int64_t n) {
+    if (e->accuracy_of >= 0) count_hits(e, n);
+    collect(e, n);
+}
+
+static const double ROUNDING = 2e-6; /* of f32, relative to all that is added */
 
 static bool any_scalar(const Evaluate *e) {
     for (int o = 0; o < e->r->m->outputs.n; o++)
-        if (is_scalar(&e->r->m->outputs.at[o])) return true;
+        if (is_computed_scalar(e->r, o)) return true;
     return false;
 }
 
+/* Of the n rows of this batch one with other inputs than the first has; 0: there is none. */
+static int64_t other_row(const Evaluate *e, int64_t n) {
+    const Module *m = e->r->m;
+    for (int64_t row = 1; row < n; row++)
+        for (int i = 0; i < m->inputs.n; i++) {
+            const ModuleTensor *x = &m->inputs.at[i];
+            const int64_t bytes = has_batch(e, x) && data_has(e->d, i) ? elements_per_row(x) * dtype_bytes(x->dtype) : 0;
+            const uint8_t *at = e->r->inputs[i];
+            if (bytes && memcmp(at, at + row * bytes, (size_t)bytes)) return row;
+        }
+    return 0;
+}
+
+static bool evaluate_partial(Evaluate *e, int64_t first, int64_t n, int64_t *rows) {
+    enum { FILLS = 2 };
+    const int outputs = e->r->m->outputs.n;
+    const int64_t capacity = e->d->capacity;
+    int64_t fill = first;
+    double *value[FILLS], *size = ARENA_ARRAY(e->r->arena, double, outputs + 1); /* size: of all that is added */
+    for (int f = 0; f < FILLS; f++) {
+        value[f] = ARENA_ARRAY(e->r->arena, double, outputs + 1);
+        if (!add_batch(e, rows, first, n, fill, (double)capacity, value[f], size)) return false;
+        if (f == 0) take_rows(e, n);
+        const int64_t other = other_row(e, n);
+        if (!add_batch(e, rows, first, 0, fill, -(double)(capacity - n), value[f], size)) return false;
+        fill = other ? first + other : e->first;
+    }
+    for (int o = 0; o < outputs; o++) {
+        if (!is_computed_scalar(e->r, o)) continue;
+        if (!(fabs(value[1][o] - value[0][o]) > ROUNDING * size[o])) {
+            add_mean(e, o, value[0][o], n);
+            continue;
+        }
+        fprintf(stderr,
+                "fusec: warning: %s is no mean over rows: it leaves out the last %lld, which fill no batch of %lld; "
+                "with a bounded dimension (`dim B <= %lld`) they count\n",
+                e->r->m->outputs.at[o].name, (long long)n, (long long)e->d->capacity, (long long)e->d->capacity);
+    }
+    return true;
+}
+
 /* rows has room for a whole batch. */
-static bool evaluate_batch(Evaluate *e, int64_t *rows, int64_t n) {
-    const int64_t capacity = e->d->capacity, padding = e->d->partial ? 0 : capacity - n;
-    for (int64_t i = n; i < n + padding; i++) rows[i] = rows[0];
-    if (!infer(e, rows, n + padding)) return false;
-    add_scalars(e, e->sum, (double)(n + padding));
-    if (e->accuracy_of >= 0) count_hits(e, n);
-    collect(e, n);
-    if (!padding || !any_scalar(e)) return true;
-    for (int64_t i = 0; i < capacity; i++) rows[i] = rows[0];
-    if (!infer(e, rows, capacity)) return false;
-    add_scalars(e, e->sum, -(double)padding);
+static bool evaluate_batch(Evaluate *e, int64_t first, int64_t n, int64_t *rows) {
+    if (!e->d->partial && n < e->d->capacity && any_scalar(e)) return evaluate_partial(e, first, n, rows);
+    for (int64_t i = 0; i < e->d->capacity; i++) rows[i] = first + (i < n ? i : 0);
+    if (!infer(e, rows, e->d->partial ? n : e->d->capacity)) return false;
+    for (int o = 0; o < e->r->m->outputs.n; o++)
+        if (is_computed_scalar(e->r, o)) add_mean(e, o, (double)n * scalar(e->r, o), n);
+    take_rows(e, n);
     return true;
 }
 
@@ -128,8 +190,7 @@ static bool evaluate_rows(Evaluate *e, int64_t first, int64_t last) {
     bool ok = true;
     for (int64_t at = first; at < last && ok; at += e->d->capacity) {
         const int64_t n = last - at < e->d->capacity ? last - at : e->d->capacity;
-        for (int64_t i = 0; i < n; i++) rows[i] = at + i;
-        ok = evaluate_batch(e, rows, n);
+        ok = evaluate_batch(e, at, n, rows);
         if (ok && interrupt_pending()) ok = run_error("interrupted");
     }
     free(rows);
@@ -152,9 +213,9 @@ static bool write_collected(const Evaluate *e, const char *path) {
     for (int o = 0; o < r->m->outputs.n; o++) {
         const ModuleTensor *t = &r->m->outputs.at[o];
         Array x = {.name = t->name, .element = element_of(t->dtype), .rank = t->shape.rank, .data = e->rows[o]};
-        if (is_scalar(t) && r->outputs[o]) {
+        if (is_computed_scalar(r, o) && e->mean[o].rows > 0) {
             double *mean = ARENA_NEW(r->arena, double);
-            *mean = e->sum[o] / (double)e->n;
+            *mean = e->mean[o].sum / (double)e->mean[o].rows;
             x.element = ELEMENT_F64;
             x.data = (const uint8_t *)mean;
         }
@@ -189,7 +250,7 @@ static bool check_inputs(const Evaluate *e) {
 }
 
 static void print(const Evaluate *e, const char *title) {
-    char *text = scalars_text(e->r->arena, e->r, e->sum, (double)e->n);
+    char *text = scalars_text(e->r->arena, e->r, e->mean);
     printf("%s: %lld rows%s%s", title, (long long)e->n, *text ? "  " : "", text);
     if (e->accuracy_of >= 0)
         printf("  accuracy %.2f%% (%lld of %lld)", 100.0 * (double)e->hits / (double)(e->decisions ? e->decisions : 1),
@@ -202,9 +263,10 @@ bool evaluate(Run *r, const Data *d, int64_t first, int64_t last, const char *ti
     const int n = r->m->outputs.n;
     Evaluate e = {.r = r,
                   .d = d,
-                  .sum = ARENA_ARRAY(r->arena, double, n + 1),
+                  .mean = ARENA_ARRAY(r->arena, ScalarMean, n + 1),
                   .rows = ARENA_ARRAY(r->arena, uint8_t *, n + 1),
                   .collect = outputs != NULL,
+                  .first = first,
                   .n = last - first};
     void **all = ARENA_ARRAY(r->arena, void *, n + 1);
     if (!find_accuracy(&e)) return false;

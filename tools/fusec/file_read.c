@@ -11,11 +11,13 @@ static bool ends_with(const char *s, const char *suffix) {
 }
 
 /* What zlib or the system says about a failed read. */
-static const char *gz_why(gzFile f) {
+static const char *gz_why(gzFile f, const char *path) {
     int code;
     const char *text = gzerror(f, &code);
     if (code == Z_BUF_ERROR) return "truncated";
-    return code == Z_ERRNO ? strerror(errno) : text;
+    const size_t n = strlen(path); /* which zlib says, too */
+    if (code == Z_ERRNO) return strerror(errno);
+    return strncmp(text, path, n) == 0 && text[n] == ':' ? text + n + 2 : text;
 }
 
 static bool read_gz(Arena *a, const char *path, uint8_t **bytes, size_t *n, const char **error) {
@@ -29,7 +31,7 @@ static bool read_gz(Arena *a, const char *path, uint8_t **bytes, size_t *n, cons
     for (*n = 0;;) {
         const int got = gzread(f, buffer + *n, (unsigned)(cap - 1 - *n < (1u << 30) ? cap - 1 - *n : 1u << 30));
         if (got < 0 || (got == 0 && !gzeof(f))) {
-            *error = arena_printf(a, "%s: %s", path, gz_why(f));
+            *error = arena_printf(a, "%s: %s", path, gz_why(f, path));
             gzclose(f);
             return false;
         }
@@ -51,8 +53,10 @@ static bool read_gz(Arena *a, const char *path, uint8_t **bytes, size_t *n, cons
 static bool read_plain(Arena *a, const char *path, uint8_t **bytes, size_t *n, const char **error) {
     FILE *f = fopen(path, "rb");
     struct stat s = {0};
-    if (!f || fstat(fileno(f), &s) != 0 || S_ISDIR(s.st_mode)) {
-        *error = arena_printf(a, "%s: %s", path, f && S_ISDIR(s.st_mode) ? "is a directory" : strerror(errno));
+    const bool known = f && fstat(fileno(f), &s) == 0, device = known && (S_ISCHR(s.st_mode) || S_ISBLK(s.st_mode));
+    if (!known || S_ISDIR(s.st_mode) || device) {
+        *error = arena_printf(a, "%s: %s", path,
+                              !known ? strerror(errno) : device ? "is a device, which may never end" : "is a directory");
         if (f) fclose(f);
         return false;
     }

@@ -37,7 +37,7 @@ static bool start(Training *t, Entry entry, const bool entries[ENTRY_COUNT]) {
             return run_error("missing input: %s (--data %s=FILE)", r->m->inputs.at[i].name, r->m->inputs.at[i].name);
     if ((o->save && !write_file_possible(o->save)) || (o->outputs && !write_file_possible(o->outputs))) return false;
     t->order = ARENA_ARRAY(r->arena, int64_t, t->last - t->first);
-    t->sum = ARENA_ARRAY(r->arena, double, r->m->outputs.n + 1);
+    t->mean = ARENA_ARRAY(r->arena, ScalarMean, r->m->outputs.n + 1);
     return run_init(r) && load_weights(r) && (!o->resume || train_resume(t, o->resume)) && run_upload(r);
 }
 
@@ -70,9 +70,11 @@ static bool step(Training *t, int64_t n) {
     r->step++;
     t->at += n;
     t->rows_seen += n;
-    for (int o = 0; o < r->m->outputs.n; o++)
-        if (is_scalar(&r->m->outputs.at[o]))
-            t->sum[o] += (double)n * element_get(element_of(r->m->outputs.at[o].dtype), r->outputs[o]);
+    for (int o = 0; o < r->m->outputs.n; o++) {
+        if (!is_scalar(&r->m->outputs.at[o])) continue;
+        t->mean[o].sum += (double)n * element_get(element_of(r->m->outputs.at[o].dtype), r->outputs[o]);
+        t->mean[o].rows += n;
+    }
     return true;
 }
 
@@ -84,7 +86,7 @@ static void draw(Training *t) {
         snprintf(what, sizeof what, "step %" PRId64 "/%" PRId64, t->r->step, t->steps);
     else
         snprintf(what, sizeof what, "epoch %" PRId64 "/%" PRId64, t->epoch + 1, t->epochs);
-    snprintf(value, sizeof value, "%s", scalars_text(a, t->r, t->sum, (double)t->rows_seen));
+    snprintf(value, sizeof value, "%s", scalars_text(a, t->r, t->mean));
     progress_draw(&t->progress, t->r->step, what, value);
     arena_free(a);
 }
@@ -96,11 +98,11 @@ static void report(Training *t) {
     if (t->rows_seen && !r->o->quiet) {
         progress_clear(&t->progress);
         printf("step %" PRId64 "  epoch %" PRId64 "  %s  %.4g steps/s\n", r->step, t->epoch,
-               scalars_text(a, r, t->sum, (double)t->rows_seen), progress_speed(&t->progress, r->step));
+               scalars_text(a, r, t->mean), progress_speed(&t->progress, r->step));
         fflush(stdout);
     }
     t->rows_seen = 0;
-    memset(t->sum, 0, sizeof *t->sum * (size_t)r->m->outputs.n);
+    memset(t->mean, 0, sizeof *t->mean * (size_t)r->m->outputs.n);
     arena_free(a);
 }
 

@@ -61,8 +61,8 @@ static bool read_tensor(const Reader *r, const char *name, const json_t *entry, 
     if (first < 0 || last < first || last - first != bytes)
         return fail(r, "tensor %s: its data_offsets do not span its %lld bytes", name, (long long)bytes);
     if (last > r->bytes)
-        return fail(r, "truncated: tensor %s ends %lld bytes past the end of the file", name,
-                    (long long)(last - r->bytes));
+        return fail(r, "truncated: tensor %s ends %lld byte%s past the end of the file", name,
+                    (long long)(last - r->bytes), last - r->bytes == 1 ? "" : "s");
     x->data = r->data + first;
     return true;
 }
@@ -99,6 +99,28 @@ static json_t *read_header(const Reader *r, const uint8_t *bytes, size_t n, size
     return root;
 }
 
+static int by_data(const void *x, const void *y) {
+    const Array *a = x, *b = y; /* empty ones before what lies at their place */
+    const int64_t m = array_bytes(a), n = array_bytes(b);
+    return a->data != b->data ? (a->data > b->data) - (a->data < b->data) : (m > n) - (m < n);
+}
+
+/* As the format asks, each byte of the data belongs to one tensor. */
+static bool check_coverage(const Reader *r, const Arrays *list) {
+    Array *sorted = ARENA_ARRAY(r->a, Array, list->n + 1);
+    const uint8_t *end = r->data;
+    if (list->n) memcpy(sorted, list->at, sizeof *sorted * (size_t)list->n);
+    if (list->n) qsort(sorted, (size_t)list->n, sizeof *sorted, by_data);
+    for (int i = 0; i < list->n; i++) {
+        const uint8_t *at = sorted[i].data;
+        if (at != end)
+            return fail(r, "corrupt header: tensor %s %s", sorted[i].name,
+                        at < end ? "overlaps another" : "does not begin where the one before it ends");
+        end = at + array_bytes(&sorted[i]);
+    }
+    return end == r->data + r->bytes || fail(r, "corrupt: its tensors end %lld before the data do", (long long)(r->data + r->bytes - end));
+}
+
 bool safetensors_parse(Arena *a, const char *path, const uint8_t *bytes, size_t n, Arrays *out, const char **error) {
     Reader r = {.a = a, .path = path, .error = error};
     size_t start;
@@ -117,7 +139,7 @@ bool safetensors_parse(Arena *a, const char *path, const uint8_t *bytes, size_t 
         vec_push(a, *out, x);
     }
     json_decref(root);
-    return ok;
+    return ok && check_coverage(&r, out);
 }
 
 const char *safetensors_metadata(Arena *a, const uint8_t *bytes, size_t n, const char *key) {

@@ -5,6 +5,12 @@
 #include "tools/fusec/interrupt.h"
 #include "tools/fusec/progress.h"
 
+/* Of a scalar output over rows. */
+typedef struct ScalarMean {
+    double sum; /* times rows */
+    int64_t rows;
+} ScalarMean;
+
 typedef struct Training {
     Run *r;
     Data data;
@@ -14,7 +20,7 @@ typedef struct Training {
     int64_t epoch, at;     /* where the run is: rows of this epoch already seen */
     int64_t epochs, steps; /* where it ends: whichever comes first */
     int64_t *order;        /* of this epoch */
-    double *sum;           /* per output: scalars of this epoch, times rows */
+    ScalarMean *mean;      /* per output, since the last report */
     int64_t rows_seen;
     double saved; /* when, in seconds */
     Progress progress;
@@ -29,8 +35,8 @@ bool train_resume(Training *t, const char *path); /* after run_init */
  * writes them and every output that has the batch dimension, row by row. */
 bool evaluate(Run *r, const Data *d, int64_t first, int64_t last, const char *title, const char *outputs);
 
-/* "loss 0.1234  error 0.5" of the scalar outputs; sum[o] / n. */
-char *scalars_text(Arena *a, const Run *r, const double *sum, double n);
+/* "loss 0.1234  error 0.5" of the scalar outputs that have rows. */
+char *scalars_text(Arena *a, const Run *r, const ScalarMean *mean);
 bool is_scalar(const ModuleTensor *t);
 
 #endif

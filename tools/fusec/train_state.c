@@ -48,6 +48,8 @@ bool train_resume(Training *t, const char *path) {
         !get(&s, "seed", &seed) || !get(&s, "first_row", &first) || !get(&s, "last_row", &last) ||
         !get(&s, "batch", &batch))
         return false;
+    if (r->seed && r->seed != seed)
+        return run_error("%s: it began with --seed %lld, and goes on with that: leave out --seed", path, (long long)seed);
     if (!same(path, "first row", first, t->first) || !same(path, "last row", last, t->last) ||
         !same(path, "batch", batch, t->data.capacity))
         return false;

@@ -68,7 +68,7 @@ static void open_targets(Verify *v) {
     for (int i = 0; i < v->targets.n; i++) {
         VerifyTarget *t = &v->targets.at[i];
         t->open = run_open(&t->run, v->arena, &t->options, entries) && run_allocate(&t->run, entries);
-        if (!t->open) t->failed = "it does not compile";
+        if (!t->open) t->failed = "it does not compile, or cannot run here";
     }
 }
 
@@ -79,7 +79,8 @@ static void close_targets(Verify *v) {
 /* ---- rounds ------------------------------------------------------------------------------------------------------ */
 static void check_target(Verify *v, VerifyTarget *t, Entry e, const Bounds *b) {
     t->wrong = (Wrong){0};
-    if (!verify_entry(v, t, e, b)) t->failed = arena_printf(v->arena, "entry %s fails", entry_name[e]);
+    if (!verify_entry(v, t, e, b)) t->failed = arena_printf(v->arena, "entry %s fails%s", entry_name[e],
+                                 v->o->check_finite ? "; without --check-finite what is not finite is no error" : "");
     if (!t->wrong.found) return;
     v->bad = true;
     if (t->blamed) return;
