@@ -28,7 +28,8 @@
 
 enum {
     PROGRAMS = 1000,
-    EVERY = 2,   /* a back end that takes long runs every second; the others are compiled, for what they reach */
+    EVERY = 4,   /* a back end that takes long runs one in so many, ./dev fuzz all; the others are compiled, for what they reach */
+    EVERY_LOW = 2, /* the same of low precision, which matrix instructions multiply */
     SHRUNK = 3,  /* of many failures the first few are made small */
 };
 
@@ -84,9 +85,10 @@ static bool run(Arena *a, const Module *m, Entry e, const ModuleMemory *mem, con
     return ok;
 }
 
-static bool is_asked(int number) {
-    const bool runs = whole_set || kind == executor_find("interp") || number % EVERY == 0;
-    return only < 0 ? runs : only == number;
+static bool is_asked(const Trial *t) {
+    const int every = is_low_precision(t->graph) ? EVERY_LOW : EVERY;
+    const bool runs = whole_set || kind == executor_find("interp") || t->number % every == 0;
+    return only < 0 ? runs : only == t->number;
 }
 
 /* ---- C: all programs in one library, so that the compiler is started a few times only ---------------------------- */
@@ -109,7 +111,7 @@ static void build_library(void) {
         Arena *a = arena_new();
         const char *why;
         const Trial t = trial_next(set, a);
-        const Module *m = is_asked(i) ? trial_compile(a, &t, "c99", NULL, &why) : NULL;
+        const Module *m = is_asked(&t) ? trial_compile(a, &t, "c99", NULL, &why) : NULL;
         if (m) write_model(a, m);
         arena_free(a);
     }
@@ -258,7 +260,7 @@ static void check(Suite *s, TrialSet *set) {
     Arena *a = arena_new();
     const Trial t = trial_next(set, a);
     const char *ignored;
-    if (is_asked(t.number))
+    if (is_asked(&t))
         s->count[check_archs(s, a, &t, set->coverage->fired)]++;
     else
         trial_compile(a, &t, kind->target(s->archs[0]), set->coverage->fired, &ignored);

@@ -27,7 +27,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-enum { PROGRAMS = 24, SET = 1000, EVERY_C = 4, EVERY_CHECKED = 4, MOST_FLOPS = 20000000, PATIENCE = 60 };
+enum { PROGRAMS = 16, SET = 1000, EVERY_C = 4, EVERY_CHECKED = 4, MOST_FLOPS = 20000000, PATIENCE = 60 };
 
 /* What run_guarded runs; TestRun has no room for it. */
 static struct {
