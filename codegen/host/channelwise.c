@@ -396,6 +396,17 @@ static bool packs_fit(const Channelwise *d) {
     return 4 * (x + (d->y_stays ? 0 : y_elements(d))) <= MOST_BYTES;
 }
 
+/* A row's element is loaded once for the taps of a block, a factor once for its rows. */
+static HostWork channel_work(const Channelwise *d) {
+    const double lanes = d->machine->vector;
+    double rows = (double)channels_of(d) / lanes, taps = d->q >= 0 ? d->depth : 1;
+    for (int i = 0; i < d->rows.n_axes; i++) rows *= (double)step_of(d, d->rows.axis[i]);
+    for (int i = 0; i < d->over.n_axes; i++) taps *= (double)step_of(d, d->over.axis[i]);
+    const double x = d->x_stays ? 0 : (double)window_elements(d->ke->k, &d->window, d->machine->vector) / lanes;
+    const double y = d->y_stays ? 0 : (double)y_elements(d) / lanes;
+    return (HostWork){.products = rows * taps, .loads = rows * taps, .read = x + y, .packed = x, .evaluated = y, .results = 2 * rows};
+}
+
 bool channelwise_plan(FormPlan *p) {
     Channelwise *d = p->of_form = ARENA_NEW(p->ke->arena, Channelwise);
     *d = (Channelwise){.ke = p->ke, .dot = p->dot, .machine = p->machine, .c = form_storage(p)};
@@ -406,6 +417,7 @@ bool channelwise_plan(FormPlan *p) {
     if (in_groups(d) && !(whole_vectors(d) && (d->x_stays || packs_closely(d))))
         return form_refuse(p, "its groups fill no vectors");
     if (!packs_fit(d)) return form_refuse(p, "its window and factor are too large");
+    p->work = channel_work(d);
     p->starts = p->whole = form_sums_at_once(p) && is_whole(*d);
     return true;
 }

@@ -307,6 +307,25 @@ static bool is_exact(const Direct *d) {
     return d->ke->k->axes.at[d->inner_column].step % d->machine->vector == 0;
 }
 
+/* Blocks of two vectors, and about as many rows as there are registers for. */
+static HostWork window_work(const Direct *d, int64_t elements) {
+    const Kernel *k = d->ke->k;
+    const double lanes = d->machine->vector, sums = (double)most_k(d) * (d->window.pairs ? 0.5 : 1);
+    double rows = 1, wide = (double)inner_vectors(d);
+    for (int i = 0; i < d->rows.n_axes; i++) rows *= k->axes.at[d->rows.axis[i]].step;
+    for (int i = 0; i < d->columns.n_axes; i++)
+        if (d->columns.axis[i] != d->inner_column) wide *= k->axes.at[d->columns.axis[i]].step;
+    const double columns = wide * sums, box = (double)elements / lanes;
+    const double high = d->machine->registers / 3.0;
+    HostWork w = {.products = rows * columns, .loads = rows / high * columns + rows * wide / 2 * sums};
+    w.read = box + columns;
+    w.packed = box;
+    *(runs_along_k(d) ? &w.transposed : &w.evaluated) += columns;
+    w.results = 2 * rows * wide;
+    w.blocks = rows / high * wide / 2;
+    return w;
+}
+
 bool direct_plan(FormPlan *p) {
     const Kernel *k = p->ke->k;
     const Storage *c = form_storage(p);
@@ -320,6 +339,7 @@ bool direct_plan(FormPlan *p) {
     const int64_t vectors = inner_vectors(d) < MOST_VECTORS ? inner_vectors(d) : MOST_VECTORS;
     if (4 * (elements + most_k(d) * 2 * vectors * p->machine->vector) > MOST_BYTES) /* 2: perhaps transposed */
         return form_refuse(p, "its window and factor are too large");
+    p->work = window_work(d, elements);
     p->pairs = d->window.pairs > 0;
     p->starts = direct_sums_at_once(d);
     p->whole = p->starts && form_sums_at_once(p) && is_exact(d);

@@ -21,6 +21,7 @@
 #include "codegen/host/counter.h"
 #include "codegen/host/dot_internal.h"
 #include "codegen/host/micro_block.h"
+#include <math.h>
 
 enum {
     PART = 256,               /* most k that is packed at a time: a panel of Y stays in the innermost cache */
@@ -31,8 +32,7 @@ enum {
     SWEPT = 16,               /* most k of a Y that is walked row by row */
     STREAM_BYTES = 128,       /* of a row of Y at a time: with less of each page, copying all of it first is faster */
     LEAST_SUMS = 16, /* of a part */
-    MIN_COLUMNS = 2,
-    MIN_ROWS = 3
+    MIN_COLUMNS = 2
 };
 
 /* Is every element a number of bf16, held as f32? */
@@ -316,12 +316,41 @@ static bool choose_inner(Dot *d, HostSchedule *s) {
            s->columns <= d->machine->vector && s->columns <= BLOCK_VECTORS;
 }
 
+/* Both factors along the sum; the lanes of each sum are added in the end. */
+static HostWork inner_work(const Dot *d) {
+    const double lanes = d->machine->vector, rows = (double)d->n_rows, columns = (double)d->n_columns, sums = (double)d->n_over;
+    const double vectors = sums / lanes, streams = columns / d->inner;
+    return (HostWork){.products = rows * columns * vectors,
+                      .loads = (columns + rows * streams) * vectors,
+                      .read = (columns + rows) * vectors,
+                      .packed = d->x_direct.use ? 0 : rows * vectors,
+                      .results = rows * columns,
+                      .blocks = streams};
+}
+
+static HostWork block_work(const Dot *d, const HostSchedule *s) {
+    const double lanes = d->machine->vector, sums = (double)d->n_over * (d->pair_axis >= 0 ? 0.5 : 1);
+    const double high = (double)((d->n_rows + d->row_unit - 1) / d->row_unit * d->row_unit), wide = (double)d->n_columns / lanes;
+    const double rows = (double)d->n_rows / lanes * sums, columns = wide * sums;
+    const double down = ceil(high / d->row_block), across = wide / d->vectors;
+    HostWork w = {.products = high * columns, .loads = down * columns + high * across * sums};
+    w.read = rows + columns;
+    w.results = 2 * (double)d->n_rows * wide;
+    w.blocks = down * across;
+    if (s->x == WAY_PACKED) *(dot_load(d, d->x) ? &w.packed : &w.evaluated) += rows;
+    if (s->y == WAY_PACKED) w.evaluated += columns;
+    if (s->y == WAY_TRANSPOSED) w.transposed += columns;
+    return w;
+}
+
 bool dot_plan_inner(FormPlan *p) {
     Dot *d;
     unsigned x_ways, y_ways;
     if (plan(p, &d)) return false;
     find_loads(d, &x_ways, &y_ways);
-    return fits_inner(d) && choose_inner(d, &p->s) && planned(p, d);
+    if (!fits_inner(d) || !choose_inner(d, &p->s)) return false;
+    p->work = inner_work(d);
+    return planned(p, d);
 }
 
 bool dot_plan_blocks(FormPlan *p) {
@@ -329,8 +358,7 @@ bool dot_plan_blocks(FormPlan *p) {
     const char *why = plan(p, &d);
     if (why) return form_refuse(p, why);
     if (!choose_block(d, &p->s) || !choose_ways(d, &p->s)) return form_refuse(p, "it cannot be in blocks as it says");
-    if (d->n_rows < MIN_ROWS && !d->y_direct.use)
-        return form_refuse(p, "it has few rows, and its columns would have to be packed");
+    p->work = block_work(d, &p->s);
     if (d->n_columns % d->panel) return form_refuse(p, "its columns fill no vectors");
     if (!choose_part(d, &p->s)) return form_refuse(p, "few of its sums fit the cache at a time");
     return planned(p, d);

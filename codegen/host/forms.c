@@ -31,22 +31,38 @@ bool form_sums_at_once(const FormPlan *p) {
     return true;
 }
 
-FormPlan *form_choose(KernelEmit *ke, const Inst *dot, int storage, const HostMachine *m) {
-    FormPlan *p = arena_alloc(ke->arena, sizeof *p);
-    *p = (FormPlan){.ke = ke, .dot = dot, .storage = storage, .machine = m, .s = dot->host};
-    if (by_is_host_form(dot->by)) {
-        p->form = (HostForm)(dot->by - BY_WINDOW);
-        return host_schedule_is_of(dot->by, &dot->host) && form[p->form].plan(p) ? p : NULL;
-    }
-    for (; !form[p->form].plan(p); p->form++) p->s = dot->host;
+/* The form, if it fits. */
+static FormPlan *plan_by(KernelEmit *ke, const Inst *dot, int storage, const HostMachine *m, HostForm f) {
+    FormPlan *p = ARENA_NEW(ke->arena, FormPlan);
+    *p = (FormPlan){.ke = ke, .dot = dot, .storage = storage, .machine = m, .form = f, .s = dot->host};
+    p->fits = form[f].plan(p);
     return p;
+}
+
+FormPlan *form_choose(KernelEmit *ke, const Inst *dot, int storage, const HostMachine *m) {
+    const double MARGIN = 0.9; /* one that stands behind has to be faster by more than the model knows */
+    FormPlan *of[N_HOST_FORMS], *best = NULL;
+    if (by_is_host_form(dot->by)) {
+        best = plan_by(ke, dot, storage, m, (HostForm)(dot->by - BY_WINDOW));
+        return host_schedule_is_of(dot->by, &dot->host) && best->fits ? best : NULL;
+    }
+    for (int f = 0; f < N_HOST_FORMS; f++) {
+        of[f] = plan_by(ke, dot, storage, m, (HostForm)f);
+        const bool faster = !best || host_cycles(of[f]->work) < MARGIN * host_cycles(best->work);
+        if (of[f]->fits && faster) best = of[f];
+    }
+    for (int f = 0; f < (int)best->form; f++)
+        best->why[f] = !of[f]->fits ? of[f]->why[f]
+                                    : arena_printf(ke->arena, "it would take %.1f times as long",
+                                                   host_cycles(of[f]->work) / host_cycles(best->work));
+    return best;
 }
 
 unsigned form_fits(KernelEmit *ke, const Inst *dot, int storage, const HostMachine *m) {
     unsigned bits = 0;
     for (int f = 0; f < N_HOST_FORMS; f++) {
-        FormPlan p = {.ke = ke, .dot = dot, .storage = storage, .machine = m, .form = (HostForm)f, .s = dot->host};
-        if (form[f].plan(&p)) bits |= 1u << form_by(p.form);
+        const FormPlan *p = plan_by(ke, dot, storage, m, (HostForm)f);
+        if (p->fits) bits |= 1u << form_by(p->form);
     }
     return bits;
 }
@@ -86,8 +102,22 @@ const char *form_matrix_roles(const FormPlan *p, MatrixRoles *r) {
 }
 
 /* ---- plain loops ------------------------------------------------------------------------------------------------- */
+static double lanes_of(const Kernel *k, const TileType *t) {
+    double n = 1;
+    for (int i = 0; i < t->n_axes; i++) n *= k->axes.at[t->axis[i]].step;
+    return n;
+}
+
+/* Each step loads both factors and a result, and stores it. */
 bool loops_plan(FormPlan *p) {
-    (void)p;
+    const Kernel *k = p->ke->k;
+    const TileType *x = &k->types.at[p->dot->in[0]], *y = &k->types.at[p->dot->in[1]];
+    double sums = 1;
+    for (int i = 0; i < p->dot->n_over; i++) sums *= k->axes.at[p->dot->over[i]].step;
+    const double products = sums * (double)form_storage(p)->elements / p->machine->vector;
+    p->work = (HostWork){.products = products,
+                         .loads = 4 * products,
+                         .read = (lanes_of(k, x) + lanes_of(k, y)) / p->machine->vector};
     return true;
 }
 

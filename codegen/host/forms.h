@@ -2,6 +2,7 @@
 #ifndef FUSEC_CODEGEN_HOST_FORMS_H
 #define FUSEC_CODEGEN_HOST_FORMS_H
 #include "codegen/host/kernel.h"
+#include "ir/host_work.h"
 
 typedef enum HostForm {
 #define FORM(e, text, plan, choose, emit) FORM_##e,
@@ -16,7 +17,9 @@ typedef struct FormPlan {
     const Inst *dot;
     int storage; /* of C */
     HostForm form;
+    bool fits;
     HostSchedule s; /* what the dot says, and when all is chosen, all */
+    HostWork work;  /* of one tile */
     void *of_form;  /* what the form has found out */
     bool pairs;     /* multiplies pairs of bf16, unconverted */
     bool starts;    /* its code can begin from zero */
@@ -25,10 +28,10 @@ typedef struct FormPlan {
     int rows, columns;
     const Inst *loop, *store; /* of START_FRESH: whose zero carry is not written; of START_STORES: whose place it writes */
     int carry;
-    const char *why[N_HOST_FORMS]; /* why forms in front of `form` do not fit; NULL: the product is not of their kind */
+    const char *why[N_HOST_FORMS]; /* why not by a form in front of `form`; NULL: the product is not of its kind */
 } FormPlan;
 
-/* The form that the dot is `by`, or else the first that fits; NULL: that form does not fit. */
+/* The form that the dot is `by`, or else the cheapest; NULL: that form does not fit. */
 FormPlan *form_choose(KernelEmit *ke, const Inst *dot, int storage, const HostMachine *m);
 
 /* The plans of a kernel's dots, in the order of its text. */

@@ -3,6 +3,7 @@
 #include "passes/algebra/slice_sums.h"
 #include "passes/algebra/contract_class.h"
 #include "passes/kernel/emitter.h"
+#include "ir/host_work.h"
 #include <math.h>
 #include <string.h>
 
@@ -228,19 +229,20 @@ typedef struct FactorOrder {
     bool rows_along, columns_along, one_k;
 } FactorOrder;
 
-/* Cycles of a core of two multiply-adds of VECTOR lanes, for one k of a tile: the product, and what it costs to read
- * and pack its factors (`./dev bench gemm`, on Zen 5).  Rows along k stay in place if they are long, or for few
- * columns (the copy of those that share cache sets is not counted).  Columns are packed while the first rows are
- * multiplied with them, or transposed. */
+/* Cycles of a core with vectors of VECTOR lanes, for one k of a tile: the product, and what it costs to read and pack
+ * its factors.  Rows along k stay in place if they are long, or for few columns (the copy of those that share cache sets
+ * is not counted).  Columns are packed while the first rows are multiplied with them, or transposed. */
 static double tile_cycles(const ProductTile *t, FactorOrder order) {
-    enum { VECTOR = 16, HEIGHT = 4, READ = 1, PACK = 2, SWEEP = 7, TRANSPOSE = 5, LONG = 256, FEW = 64, ENTER = 2000 };
+    enum { VECTOR = 16, HEIGHT = 4, LONG = 256, FEW = 64 };
     const double rows = (double)((t->rows + HEIGHT - 1) / HEIGHT * HEIGHT);
     const double vectors = (double)((t->columns + VECTOR - 1) / VECTOR);
     const bool in_place = order.rows_along && order.one_k && (t->sums >= LONG || t->columns <= FEW);
-    const int first = in_place ? 0 : order.rows_along ? PACK : SWEEP;
-    const int second = order.columns_along ? TRANSPOSE : order.one_k ? 0 : SWEEP;
-    return rows * vectors / 2 + rows / VECTOR * (READ + first) + vectors * (READ + second) +
-           ENTER / (double)(t->sums ? t->sums : 1);
+    HostWork w = {.products = rows * vectors, .read = rows / VECTOR + vectors};
+    w.programs = 1 / (double)(t->sums ? t->sums : 1);
+    if (!in_place) *(order.rows_along ? &w.packed : &w.evaluated) += rows / VECTOR;
+    if (order.columns_along) w.transposed = vectors;
+    if (!order.columns_along && !order.one_k) w.evaluated += vectors;
+    return host_cycles(w);
 }
 
 /* How long the programs take on 2, 4 and 8 cores, in full programs of one core: between even work, since those at the
