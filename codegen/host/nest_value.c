@@ -149,7 +149,6 @@ Place nest_buffer_place(Nest *t, const Inst *i, int depth) {
     LLVMValueRef offset = sum_terms(t, emit_i64(t->e, constant), o.n, o.index, o.stride);
     nest_position(t, depth);
     if (t->gathers && !emit_width(offset)) offset = emit_splat(t->e, offset, t->width);
-    t->gathers = false;
     return at_offset(t, t->ke->buffer[i->buffer], emit_memory_type(t->e, b->dtype), offset, contiguous);
 }
 
@@ -335,7 +334,6 @@ static LLVMValueRef index_value32(Nest *t, const Inst *i, int depth) {
     t->gathers = varies(t, depth);
     t->bits = fits_32(t->k, i->index[0]) && index_fits_i32(t->k, i->index[0]) ? 32 : 64;
     LLVMValueRef v = sum_terms(t, emit_i64(t->e, i->index[0]->c), 1, i->index, (int64_t[]){1});
-    t->gathers = false;
     nest_position(t, depth);
     return emit_index_i32(t->e, t->k, i->index[0], v);
 }

@@ -388,12 +388,11 @@ static void fetch_apart(Kernel *k, const MatrixTiles *m) {
 }
 
 /* As many slots as there is room for beside what leaves, or meets, in shared memory; barriers take 16 bytes a slot. */
-static bool fit_ring(Schedule *s) {
+static void fit_ring(Schedule *s) {
     enum { BARRIERS = 1024 };
     while (s->loop->ahead > 1 && kernel_shared_bytes(s->k) + BARRIERS > s->m->room)
         for (int i = 0; i < s->m->n_terms; i++) s->loops[i]->ahead--;
-    return kernel_shared_bytes(s->k) + BARRIERS <= s->m->room ||
-           refuse(s, "its tiles take more shared memory than there is");
+    if (kernel_shared_bytes(s->k) + BARRIERS > s->m->room) refuse(s, "its tiles take more shared memory than there is");
 }
 
 const char *matrix_schedule(Kernel *k, const MatrixTiles *m) {
@@ -406,5 +405,6 @@ const char *matrix_schedule(Kernel *k, const MatrixTiles *m) {
     for (int i = 0; i < m->n_terms; i++)
         if (!schedule_term(&s, i)) return s.why;
     schedule_accesses(&s);
-    return (m->tile.by == BY_WGMMA || m->slice) && !fit_ring(&s) ? s.why : kernel_check_schedule(k->arena, k);
+    if (m->tile.by == BY_WGMMA || m->slice) fit_ring(&s);
+    return s.why ? s.why : kernel_check_schedule(k->arena, k);
 }

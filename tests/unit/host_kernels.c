@@ -525,6 +525,17 @@ static void accumulators_that_live_on(void **state) {
           "    yield %8, %6\n  }\n  store %y[m, n], %10\n  %12 = add %11, %3 : f32[m:8,n:8]\n  store %z[m, n], %12\n");
 }
 
+/* A loop that the product does not sum adds it up as often; its accumulator is zero before the first time only. */
+static void products_added_in_a_loop(void **state) {
+    (void)state;
+    check("kernel @thrice(%x: f32[16,24], %y: f32[24,32], %z: f32[16,32] out)\n"
+          "  grid m in 0..16 step 16\n  grid n in 0..32 step 32\n  loop t in 0..3 step 1\n  loop k in 0..24 step 24\n"
+          "  %0 = full 0 : f32[m:16,n:32]\n  %7 = for t carry %1 = %0 {\n    %6 = for k carry %2 = %1 {\n"
+          "      %3 = load %x[m, k] : f32[m:16,k:24]\n      %4 = load %y[k, n] : f32[n:32,k:24]\n"
+          "      %5 = dot %3, %4, %2 over k : f32[m:16,n:32]\n      yield %5\n    }\n    yield %6\n  }\n"
+          "  store %z[m, n], %7\n");
+}
+
 /* ---- control and memory order ------------------------------------------------------------------------------------ */
 /* A tile is skipped where its condition says so; the accumulator passes through. */
 static void conditional_products(void **state) {
@@ -548,6 +559,19 @@ static void loads_stay_before_stores(void **state) {
     check("kernel @reread(%x: f32[20] out, %y: f32[20] out)\n  grid i in 0..20 step 20\n"
           "  %0 = load %x[i] : f32[i:20]\n  %1 = add %0, %0 : f32[i:20]\n  store %x[i], %1\n"
           "  %2 = load %x[i] : f32[i:20]\n  %3 = mul %2, %0 : f32[i:20]\n  store %y[i], %3\n");
+    for (int factor = 0; factor < 2; factor++) { /* of a product, whichever would be read in place */
+        Arena *a = arena_new();
+        check(arena_printf(a,
+                           "kernel @factor(%%x: f32[16,24]%s, %%y: f32[24,32]%s, %%z: f32[16,32] out)\n"
+                           "  span m in 0..16 step 16\n  span n in 0..32 step 32\n  span k in 0..24 step 24\n"
+                           "  %%0 = load %%x[m, k] : f32[m:16,k:24]\n  %%1 = load %%y[k, n] : f32[n:32,k:24]\n"
+                           "  %%2 = add %%%d, %%%d : f32[%s:%d,k:24]\n  store %s, %%2\n"
+                           "  %%3 = full 0 : f32[m:16,n:32]\n  %%4 = dot %%0, %%1, %%3 over k : f32[m:16,n:32]\n"
+                           "  store %%z[m, n], %%4\n",
+                           factor ? "" : " out", factor ? " out" : "", factor, factor, factor ? "n" : "m",
+                           factor ? 32 : 16, factor ? "%y[k, n]" : "%x[m, k]"));
+        arena_free(a);
+    }
 }
 
 /* A small optimiser step, in place over three buffers. */
@@ -640,6 +664,7 @@ int main(void) {
         cmocka_unit_test(pairs_through_windows),
         cmocka_unit_test(taps_of_some_rows),
         cmocka_unit_test(accumulators_that_live_on),
+        cmocka_unit_test(products_added_in_a_loop),
         cmocka_unit_test(conditional_products),
         cmocka_unit_test(loads_stay_before_stores),
         cmocka_unit_test(adam_in_place),

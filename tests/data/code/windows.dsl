@@ -9,6 +9,7 @@ model windows {
     input heavy : f32[1, 7, 7, 1024]
     input broad : f32[4, 64, 300]
     input flat_planes : f32[2, 3, 32, 32]
+    input many : f32[8, 28, 28, 512]
     input signal : f32[8, 300, 12]
     k = param [7, 12, 20] init kaiming
     output stem = conv2d(image, 32, 7, stride = 2) as stem
@@ -40,10 +41,13 @@ model windows {
     output heavy_out = conv2d(heavy, 64, 3) as heavy_out
     planes[n, f, h in 0..30, v in 0..30] = sum[c, r, s] flat_planes[n, c, h + r, v + s] * (param [3, 48, 3, 3] init kaiming as planes_k)[c, f, r, s]
     output planes
+    halves[n, f, h in 0..15, v in 0..15] = sum[c, r, s] flat_planes[n, c, 2*h + r, 2*v + s] * (param [3, 48, 3, 3] init kaiming as halves_k)[c, f, r, s]
+    output halves
+    output many_out = conv2d(many, 512, 3, groups = 512, stride = 2) as many_out
     output blurred = conv2d((conv2d(middle, 16, 3) as blurred2), 8, 3) as blurred
     loss = mean(stem^2) + mean(five^2) + mean(three^2) + mean(strided^2) + mean(point^2) + mean(halved^2) +
            mean(wide^2) + mean(dilated^2) + mean(depth^2) + mean(depth5^2) + mean(doubled^2) + mean(grouped^2) +
            mean(up^2) + mean(depth_afar^2) + mean(depth_afar2^2) + mean(depth_sets^2) + mean(depth_sets2^2) +
-           mean(up4^2) + mean(pair^2) + mean(heavy_out^2) + mean(along^2) + mean(blurred^2) + mean(planes^2)
+           mean(up4^2) + mean(pair^2) + mean(heavy_out^2) + mean(along^2) + mean(blurred^2) + mean(planes^2) + mean(halves^2) + mean(many_out^2)
     train loss with sgd(lr = hyper 0.1)
 }
