@@ -13,6 +13,7 @@ struct embedded {
 extern const struct embedded std_library[];
 
 /* The parser has its own, lower limit on text; this one bounds what is read at all. */
+/* More than the 16 MiB that a program may have, so that E0107 says how long it is; the rest is not read. */
 enum { MAX_READ_BYTES = 64 << 20, MAX_USED_FILES = 256 };
 
 typedef struct Loader {

@@ -364,9 +364,6 @@ bool dot_plan_blocks(FormPlan *p) {
     return planned(p, d);
 }
 
-/* Nothing depends on how it starts. */
-bool dot_choose(FormPlan *p) { return p->of_form != NULL; }
-
 void dot_emit(const FormPlan *p, const DotResult *to) {
     KernelEmit *ke = p->ke;
     const Emit *e = ke->e;

@@ -4,8 +4,7 @@
 # call is made, and a step leaves NaN in the parameters, as docs/numerics.md says.
 . "$SRC/tests/support/script.sh"
 cc=${CC:-cc}
-flags='-std=c11 -Wall -Wextra -Werror -O1'
-case $(grep '^FUSEC_SANITIZE' "$BUILD/CMakeCache.txt") in *=ON) flags="$flags -fsanitize=address,undefined" ;; esac
+flags="-std=c11 -Wall -Wextra -Werror -O1 $sanitize"
 
 cat >m.dsl <<'END_DSL'
 dim B <= 6

@@ -87,10 +87,7 @@ flags='-std=c11 -Wall -Wextra -Werror -O1'
 "$FUSEC" m.dsl -o c99/m.c || exit 1
 "$FUSEC" m.dsl -o gpu/m.ptx --arch sm_80 || exit 1
 ${CC:-cc} $flags -Ic99 main.c c99/m.c -lm -o c99/run || exit 1
-# a sanitized software GPU loads only into a sanitized program
-san=
-case $(grep '^FUSEC_SANITIZE' "$BUILD/CMakeCache.txt") in *=ON) san='-fsanitize=address,undefined' ;; esac
-${CC:-cc} $flags $san -Igpu main.c gpu/m.c -ldl -o gpu/run || exit 1
+${CC:-cc} $flags $sanitize -Igpu main.c gpu/m.c -ldl -o gpu/run || exit 1
 ./c99/run >expected || exit 1
 (cd gpu && ./run) >got || exit 1
 # The kernels in other orders that the graph's edges allow: the same bits.

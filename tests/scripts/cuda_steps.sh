@@ -56,12 +56,9 @@ int main(void) {
 }
 END
 
-# a sanitized software GPU loads only into a sanitized program
-san=
-case $(grep '^FUSEC_SANITIZE' "$BUILD/CMakeCache.txt") in *=ON) san='-fsanitize=address,undefined' ;; esac
 for arch in sm_80 sm_90; do
     "$FUSEC" m.dsl -o m.ptx --arch $arch || exit 1
-    ${CC:-cc} -std=c11 -Wall -Wextra -Werror -O1 $san main.c m.c -ldl -o run || exit 1
+    ${CC:-cc} -std=c11 -Wall -Wextra -Werror -O1 $sanitize main.c m.c -ldl -o run || exit 1
     PTXSIM_STATS=1 ./run 2>err || { cat err; exit 1; }
     line=$(grep 'interval "profiler"' err)
     for want in synchronisations=0 allocations=0 frees=0 pageable_copies=0 \

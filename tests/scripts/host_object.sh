@@ -8,9 +8,8 @@ mkdir host c99 two
 
 library="$BUILD/runtime/libfusec_host.a"
 [ -e "$library" ] || die "there is no $library"
-flags='-Wall -Wextra -Werror -O1'
+flags="-Wall -Wextra -Werror -O1 $sanitize"
 cc=${CC:-cc}
-case $(grep '^FUSEC_SANITIZE' "$BUILD/CMakeCache.txt") in *=ON) flags="$flags -fsanitize=address,undefined" ;; esac
 
 cat >main.c <<'END_C'
 #include "m.h"

@@ -78,10 +78,7 @@ int main(int argc, char **argv) {
     return 7; /* so that the status is seen to be passed on */
 }
 END
-# a sanitized software GPU loads only into a sanitized program
-san=
-case $(grep '^FUSEC_SANITIZE' "$BUILD/CMakeCache.txt") in *=ON) san='-fsanitize=address,undefined' ;; esac
-${CC:-cc} -std=c11 $san main.c "$sim/libcuda.so.1" -o program || exit 1
+${CC:-cc} -std=c11 $sanitize main.c "$sim/libcuda.so.1" -o program || exit 1
 
 "$sim/ptxsim" stat --json -o figures.json -- ./program 3
 [ $? -eq 7 ] || die "the program's exit status is not passed on"

@@ -5,8 +5,7 @@
 # random) and f16 (the loss scale is a state; steps that it skips count), in every form of the artifact.
 . "$SRC/tests/support/script.sh"
 cc=${CC:-cc}
-flags='-std=c11 -Wall -Wextra -Werror -O1'
-case $(grep '^FUSEC_SANITIZE' "$BUILD/CMakeCache.txt") in *=ON) flags="$flags -fsanitize=address,undefined" ;; esac
+flags="-std=c11 -Wall -Wextra -Werror -O1 $sanitize"
 
 cat >main.c <<'END_C'
 #include "m.h"

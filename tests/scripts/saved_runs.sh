@@ -5,8 +5,7 @@
 . "$SRC/tests/support/script.sh"
 mkdir host c99 gpu plain || exit 1
 cc=${CC:-cc}
-flags='-std=c11 -Wall -Wextra -Werror -O1'
-case $(grep '^FUSEC_SANITIZE' "$BUILD/CMakeCache.txt") in *=ON) flags="$flags -fsanitize=address,undefined" ;; esac
+flags="-std=c11 -Wall -Wextra -Werror -O1 $sanitize"
 
 cat >m.dsl <<'END_DSL'
 dim B <= 12

@@ -85,15 +85,13 @@ done
 
 "$FUSEC" m.dsl -o host/m.o --selftest || exit 1
 if [ -e "$BUILD/runtime/libfusec_host.a" ]; then
-    san=
-    case $(grep '^FUSEC_SANITIZE' "$BUILD/CMakeCache.txt") in *=ON) san='-fsanitize=address,undefined' ;; esac
-    ${CC:-cc} $flags $san -Ihost main.c host/m.o "$BUILD/runtime/libfusec_host.a" -lm -lpthread -o host/run || exit 1
+    ${CC:-cc} $flags $sanitize -Ihost main.c host/m.o "$BUILD/runtime/libfusec_host.a" -lm -lpthread -o host/run || exit 1
     ASAN_OPTIONS=detect_leaks=0 expect host "$right" ./host/run
 fi
 
 if has_software_gpu; then
     "$FUSEC" m.dsl -o gpu/m.ptx --arch sm_80 --selftest || exit 1
-    ${CC:-cc} $flags $san -Igpu main.c gpu/m.c -ldl -o gpu/run || exit 1
+    ${CC:-cc} $flags $sanitize -Igpu main.c gpu/m.c -ldl -o gpu/run || exit 1
     cd gpu || exit 1
     expect cuda "$right" ./run
     awk '/entry grad_row/ { k = 1 } k && sub(/sub\.rn\.f32/, "add.rn.f32") { k = 0 } 1' m.ptx >changed

@@ -3,8 +3,7 @@
 # parameters.  One is read from an element past the first, one would be laid out wider in the arena.
 . "$SRC/tests/support/script.sh"
 cc=${CC:-cc}
-flags='-std=c11 -Wall -Wextra -Werror -O1'
-case $(grep '^FUSEC_SANITIZE' "$BUILD/CMakeCache.txt") in *=ON) flags="$flags -fsanitize=address,undefined" ;; esac
+flags="-std=c11 -Wall -Wextra -Werror -O1 $sanitize"
 
 cat >m.dsl <<'END_DSL'
 dim B <= 6

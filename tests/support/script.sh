@@ -7,6 +7,9 @@ work=$(mktemp -d) || exit 1
 trap 'rm -rf "$work"' EXIT
 cd "$work" || exit 1
 bad=0
+# A sanitized software GPU or runtime library links only into a sanitized program.
+sanitize=
+case $(grep '^FUSEC_SANITIZE' "$BUILD/CMakeCache.txt") in *=ON) sanitize='-fsanitize=address,undefined' ;; esac
 fail() { echo "FAIL: $*"; bad=1; }
 die() { echo "FAIL: $*"; exit 1; }
 

@@ -150,15 +150,17 @@ static bool evaluate_partial(Evaluate *e, int64_t first, int64_t n, int64_t *row
     enum { FILLS = 2 };
     const int outputs = e->r->m->outputs.n;
     const int64_t capacity = e->d->capacity;
-    int64_t fill = first;
+    int64_t fill[FILLS] = {first, e->first};
     double *value[FILLS], *size = ARENA_ARRAY(e->r->arena, double, outputs + 1); /* size: of all that is added */
     for (int f = 0; f < FILLS; f++) {
         value[f] = ARENA_ARRAY(e->r->arena, double, outputs + 1);
-        if (!add_batch(e, rows, first, n, fill, (double)capacity, value[f], size)) return false;
-        if (f == 0) take_rows(e, n);
-        const int64_t other = other_row(e, n);
-        if (!add_batch(e, rows, first, 0, fill, -(double)(capacity - n), value[f], size)) return false;
-        fill = other ? first + other : e->first;
+        if (!add_batch(e, rows, first, n, fill[f], (double)capacity, value[f], size)) return false;
+        if (f == 0) {
+            const int64_t other = other_row(e, n);
+            if (other) fill[1] = first + other;
+            take_rows(e, n);
+        }
+        if (!add_batch(e, rows, first, 0, fill[f], -(double)(capacity - n), value[f], size)) return false;
     }
     for (int o = 0; o < outputs; o++) {
         if (!is_computed_scalar(e->r, o)) continue;
