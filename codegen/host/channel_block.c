@@ -72,7 +72,7 @@ static double side_reads(const Channelwise *d, int s, int rows, int taps) {
 
 /* Cycles of all blocks where lines of the image are what takes time (`./dev bench conv`): in conflict, they come from the next cache,
  * two vectors' side by side from two banks; streamed, from memory, two side by side for one request and more for each
- * row of pixels that begins.  Beside them rows that are stored, or where rows stay near, the factors of all taps. */
+ * row of pixels that begins.  Beside them, where rows do not begin from zero, the factors of all taps and the rows. */
 static double fetch_cost(const Channelwise *d, int rows0, int rows1, int taps0, int taps1, int wide) {
     const Side *a = &d->side[OUTER], *b = &d->side[INNER];
     const int64_t across = blocks(step_of(d, b->row), rows1) * blocks(step_of(d, b->tap), taps1),
@@ -81,9 +81,9 @@ static double fetch_cost(const Channelwise *d, int rows0, int rows1, int taps0, 
     const double begun = side_reads(d, OUTER, rows0, taps0) * (double)across,
                  reads = side_reads(d, OUTER, rows0, taps0) * side_reads(d, INNER, rows1, taps1),
                  factors = (double)(step_of(d, a->tap) * step_of(d, b->tap) * by_rows),
-                 kept = (double)(step_of(d, a->row) * step_of(d, b->row) * (d->fresh ? 1 : by_taps));
+                 kept = (double)(step_of(d, a->row) * step_of(d, b->row) * by_taps);
     const double line = d->streamed ? (wide > 1 ? 4.3 : 9) : (wide > 1 ? 2.2 : 4);
-    return line * (reads + (d->fresh ? kept : factors)) + (d->streamed ? 12 * begun : 0) + (d->fresh ? 0 : kept / 2);
+    return line * reads + (d->streamed ? 12 * begun : 0) + (d->fresh ? 0 : line * factors + kept / 2);
 }
 
 /* Cycles of all blocks: multiply-adds or loads, two a cycle, each waiting for the one before it on its row; a part of

@@ -140,9 +140,7 @@ static bool reads_once(const Contract *c, Node *const *in) {
 
 /* A sum of a product of more than two tensors.  In f32: what is low is rounded as often as the program says. */
 static bool is_several(const Node *n) {
-    if (n->n_in < 3 || n->n_in > MOST_OPERANDS || n->dtype != DT_F32) return false;
-    for (int k = 0; k < n->n_in; k++)
-        if (n->in[k]->dtype != DT_F32) return false;
+    if (n->n_in < 3 || n->n_in > MOST_OPERANDS || n->dtype != DT_F32 || n->in[0]->dtype != DT_F32) return false;
     return reads_once(n->attr->contract, n->in) && reads_all_loops(n);
 }
 

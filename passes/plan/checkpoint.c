@@ -152,10 +152,8 @@ static Cuts choose_cuts(const Checkpoint *c) {
         n_saved += c->position[i] >= 0 && c->needed[i] && kept_bytes(c, c->g->nodes.at[i]);
     Cuts best = {0};
     int64_t least = c->saved[c->n_forward];
-    for (int step = -4, before = 1; step <= 4; step++) {
+    for (int step = -4; step <= 4; step++) {
         int segments = (int)(sqrt((double)n_saved) * pow(2, 0.5 * step) + 0.5);
-        if (segments <= before) continue;
-        before = segments;
         Cuts cuts = cut_evenly(c, segments);
         int64_t bytes = estimate(c, &cuts);
         if (bytes >= least) continue;

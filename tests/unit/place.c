@@ -120,6 +120,25 @@ static void random_problems(void **state) {
     }
 }
 
+/* What little work is shared out finds: so far are 200 problems from their bounds, together. */
+static void little_work_is_shared_well(void **state) {
+    (void)state;
+    uint32_t seed = 5;
+    int64_t total = 0;
+    for (int round = 0; round < 200; round++) {
+        int times = 2 + (int)(next_random(&seed) % 40), n = 1 + (int)(next_random(&seed) % 60);
+        problem.n = 0;
+        for (int i = 0; i < n; i++) {
+            int lower = (int)(next_random(&seed) % (uint32_t)times);
+            int upper = lower + 1 + (int)(next_random(&seed) % (uint32_t)(times - lower));
+            add(&problem, lower, upper, next_random(&seed) % 5000);
+        }
+        int64_t bound;
+        total += place(&problem, 256, 20000, &bound) - bound;
+    }
+    assert_true(total <= 90880);
+}
+
 /* What a backward pass needs: each layer's activation until its gradient, temporaries in between. */
 static void training_problem(Problem *q, int layers, uint32_t seed) {
     q->n = 0;
@@ -163,6 +182,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(minimalloc_problems),
         cmocka_unit_test(random_problems),
+        cmocka_unit_test(little_work_is_shared_well),
         cmocka_unit_test(large_problems_are_quick_and_tight),
         cmocka_unit_test(empty_problem),
     };

@@ -229,6 +229,46 @@ static void verifier_finds_violations(void **state) {
     arena_free(c.arena);
 }
 
+/* Parts of a concatenation that has no kernel: where one lies and how far its rows are apart. */
+static void spoil_parts(void *watcher, const Plan *p) {
+    const PassContext *c = watcher;
+    int n = 0;
+    for (int i = 0; i < p->graph->nodes.n; i++) {
+        PlanBuffer *b = &p->buffer[i], kept = *b;
+        if (!b->within) continue;
+        b->offset += 4;
+        expect(c, p, "not where");
+        *b = kept, b->stride[0] += 1;
+        expect(c, p, "has not the strides");
+        *b = kept;
+        n++;
+    }
+    assert_int_equal(n, 2);
+    assert_null(plan_verify(c->arena, p));
+}
+
+static void verifier_finds_parts_elsewhere(void **state) {
+    (void)state;
+    const char *error = NULL, *text = "graph @parts entry=infer {\n"
+                                      "  param \"x\" : f32[8,16]\n"
+                                      "  param \"w\" : f32[32,24]\n"
+                                      "  output \"y\" : f32[8,24]\n"
+                                      "  %0 = param \"x\" : f32[8,16]\n"
+                                      "  %1 = param \"w\" : f32[32,24]\n"
+                                      "  %2 = sin %0 : f32[8,16]\n"
+                                      "  %3 = tanh %0 : f32[8,16]\n"
+                                      "  %4 = concat %2, %3 axis 1 : f32[8,32]\n"
+                                      "  %5 = contract %4[i, k], %1[k, j] -> [i:8, j:24] sum [k:32] : f32[8,24]\n"
+                                      "  output \"y\" %5\n"
+                                      "}\n";
+    PassContext c = plan_context(arena_new(), "host");
+    Graph *graphs[ENTRY_COUNT] = {[ENTRY_INFER] = graph_parse(c.arena, text, &error)};
+    if (!graphs[ENTRY_INFER]) fail_msg("%s", error);
+    c.planned = spoil_parts, c.watcher = &c;
+    assert_non_null(compile_module(&c, graphs));
+    arena_free(c.arena);
+}
+
 /* ---- goldens: NAME.plan in, NAME.txt out; UPDATE=1 rewrites them ----------------------------------------- */
 static char *read_file(Arena *a, const char *path) {
     FILE *f = fopen(path, "r");
@@ -303,6 +343,7 @@ int main(void) {
         cmocka_unit_test(random_plans),
         cmocka_unit_test(thirty_thousand_kernels),
         cmocka_unit_test(verifier_finds_violations),
+        cmocka_unit_test(verifier_finds_parts_elsewhere),
         cmocka_unit_test(goldens),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

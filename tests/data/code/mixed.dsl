@@ -13,6 +13,12 @@ model mixed {
     input s2 : f32[S, S]
     input border : f32[1, 40, 40, 16]
     input line : f32[2, 500, 8]
+    input tall : f32[4098, 64]
+    input outer_t : f32[4096, 512]
+    input long : f32[64, 8192]
+    p4 = param [4, 6] init normal(1.0)
+    p5 = param [3, 6] init normal(1.0)
+    p12 = param [12, 5] init normal(1.0)
     w = param [64, 32] init kaiming
     # conditions
     hidden = x @ (param [64, 64] init kaiming as hidden_w)
@@ -58,6 +64,19 @@ model mixed {
     output through19 = jacobian((param [30, 19] init kaiming as wide19_w) @ middle19, p)
     q = tanh(x @ w)
     output samples = jacobian(q @ (param [32, 5] init kaiming as samples_w), q, batch = 0)
+    crossed[a, i, j] = sin(p4[i, j]) * p5[a, j]
+    tallest = max(crossed, axis = 0)
+    output tallest_rows = jacobian(concat(tallest, sin(tallest), tallest * tallest, exp(-tallest * tallest), axis = 1), p4, batch = 0)
+    # sums of as many dims as a tensor may have; of tiles of a window along outer rows; three products that are too small alone
+    p10 = param [2, 3, 2, 3, 2, 2, 2, 2, 2, 72] init normal(1.0)
+    flat10[j] = sum[a, b, c, d, e, g, h, i, n, k in 0..12, l in 0..2, m in 0..3] p10[a, b, c, d, e, g, h, i, n, 6*k + 3*l + m] * p12[k, j]
+    output flat10
+    outer[i in 0..4096, j] = sum[s, c] tall[i + s, c] * (param [3, 64, 512] init kaiming as outer_k)[s, c, j]
+    output outer_sum = sum(outer * outer_t, axis = 1)
+    output outer_rows = softmax(outer)
+    output outer_columns = sum(outer * outer_t, axis = 0)
+    output three = (long @ (param [8192, 256] init kaiming as three_a)) * (long @ (param [8192, 256] init kaiming as three_b)) +
+                   long @ (param [8192, 256] init kaiming as three_c)
     # bounded dims
     output most = max(some, axis = 0)
     output squares = sum(some * some, axis = 1)
