@@ -34,6 +34,7 @@ typedef struct PassContext {
     const Target *target;
     CheckpointMode checkpoint;
     Placing placing;
+    bool stream_all; /* tests: streams (plan/stream.h) wherever they are right, of whatever size */
     bool disabled[PASS_COUNT];
     bool print_after[PASS_COUNT];
     FILE *print_to;

@@ -8,7 +8,7 @@
 
 /* How a node stands in its kernel's index space: axes 0 .. p.rank-1 are parallel (the grid), the
  * next r.rank are the row that one program walks whole. */
-typedef enum { KERNEL_MAP, KERNEL_ROW, KERNEL_CONTRACT, KERNEL_SCAN, KERNEL_SCATTER } KernelKind;
+typedef enum { KERNEL_MAP, KERNEL_ROW, KERNEL_CONTRACT, KERNEL_SCAN, KERNEL_SCATTER, KERNEL_STREAM } KernelKind;
 
 /* What a node of a KERNEL_CONTRACT is beside the product that opened it and what is elementwise after that. */
 typedef enum {
@@ -16,8 +16,11 @@ typedef enum {
     PART_ONTO,     /* a product that is added up from another value of the kernel on, in loops of its own */
     PART_SUM,      /* a sum over an operand of the first product, in that one's loops, over some of its dims */
     PART_SLICES,   /* a sum over tiles, each by itself, of what is elementwise after the product */
-    PART_AFTER_SUM /* what is elementwise after such a sum */
+    PART_AFTER_SUM, /* what is elementwise after such a sum */
+    PART_STREAM    /* of a KERNEL_STREAM: what it reduces; all else is elementwise after that */
 } PlanPart;
+
+enum { MAX_STREAM = 8 }; /* reductions and products of one KERNEL_STREAM */
 
 typedef struct PlanNode {
     Node *node;
@@ -32,6 +35,7 @@ typedef struct PlanNode {
 typedef struct PlanKernel {
     KernelKind kind;
     const Shape *p, *r;  /* parallel dims; row dims, which only a KERNEL_ROW has; the graph's pool keeps them */
+    const Shape *values; /* KERNEL_STREAM (stream.h): what it makes tiles of; r: the dim that it walks, then columns of products */
     VEC(PlanNode) nodes; /* computed once per program, in graph order; the rest is inlined */
     VEC(Node *) outputs; /* nodes it writes to memory, all over one iteration space */
     VEC(Node *) reads;   /* materialised nodes (or sources with memory) it reads */

@@ -165,6 +165,7 @@ static int sums_of(Emitter *e, const Node *n, const Index *const *idx, int mask,
     int axes[MAX_LOOPS] = {0}, init[2 + MAX_RANK], carry[2 + MAX_RANK], next[2 + MAX_RANK], result[2 + MAX_RANK];
     memcpy(loop, idx, sizeof *loop * (size_t)c->n_out);
     MatrixTerm *term = matrix_term(e, n);
+    if (e->pk->kind == KERNEL_STREAM) tile_sums(e->context->target, n, e->size.k);
     const int n_axes = term ? matrix_sum_axes(e, term, loop, axes) : sum_axes(e, c, -1, loop, axes);
     const int n_fused = fused ? fused->n : 0, last = 1 + n_fused;
     const bool parts = adds_parts(e, n, term, n_axes, axes);
@@ -184,6 +185,10 @@ static int sums_of(Emitter *e, const Node *n, const Index *const *idx, int mask,
 
 int emit_product(Emitter *e, Node *n, const Index *const *idx, int start, LoopSums *fused) {
     return sums_of(e, n, idx, -1, start, fused);
+}
+
+int emit_product_step(Emitter *e, Node *n, const Index *const *loop, int n_axes, const int *axes, int start) {
+    return contract_body(e, n, loop, -1, n_axes, axes, start);
 }
 
 static int emit_contract(Emitter *e, Node *n, const Index *const *idx, int mask) {

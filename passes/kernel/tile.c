@@ -9,7 +9,7 @@
 #include <string.h>
 
 static Kernel *open_kernel(Emitter *e, int number) {
-    static const char *const kinds[] = {"map", "row", "contract", "scan", "scatter"};
+    static const char *const kinds[] = {"map", "row", "contract", "scan", "scatter", "stream"};
     const Model *m = e->plan->graph->model;
     Kernel *k = kernel_new(e->arena, arena_printf(e->arena, "%s_%s_%d", entry_name[e->plan->graph->entry],
                                                   kinds[e->pk->kind], number));
@@ -97,6 +97,13 @@ static void add_axes(Emitter *e) {
         e->p_axis[d] = single || d == scan ? -1 : kernel_axis(e->k, names[d], AXIS_GRID, extent, e->size.p[d]);
         e->p_index[d] = e->p_axis[d] < 0 ? index_const(e->arena, 0) : index_axis(e->k, e->p_axis[d]);
     }
+    if (pk->kind == KERNEL_STREAM) {
+        for (int d = 0; d < pk->r->rank; d++) {
+            e->r_axis[d] = kernel_axis(e->k, d ? "c" : "s", d ? AXIS_SPAN : AXIS_LOOP, pk->r->dim[d], e->size.r[d]);
+            e->r_index[d] = index_axis(e->k, e->r_axis[d]);
+        }
+        return;
+    }
     if (pk->kind != KERNEL_ROW || !e->size.row_span) return;
     for (int d = 0; d < pk->r->rank; d++) {
         e->r_axis[d] = kernel_axis(e->k, "r", AXIS_SPAN, pk->r->dim[d], e->size.r[d]);
@@ -156,22 +163,23 @@ static void emit_body(Emitter *e) {
         emit_scatter(e, pk->nodes.at[0].node);
         return;
     }
+    if (pk->kind == KERNEL_STREAM) emit_stream(e);
     bool together = false;
-    for (int i = 0; i < pk->nodes.n; i++)
+    for (int i = 0; i < pk->nodes.n && pk->kind != KERNEL_STREAM; i++)
         together |= pk->nodes.at[i].part != PART_VALUE && pk->nodes.at[i].part != PART_SLICES;
     if (together) emit_together(e);
     /* reductions and stored values once per program, before any row loop could repeat them */
     for (int i = 0; i < pk->nodes.n; i++) {
         const PlanNode *pn = &pk->nodes.at[i];
         const OpClass cls = op_info[pn->node->op].cls;
-        if (pn->part != PART_VALUE) continue;
+        if (pn->part != PART_VALUE && pn->part != PART_STREAM) continue;
         if (!pn->in_row && (pn->stored || cls == CLASS_REDUCE || cls == CLASS_CONTRACT)) value_at_home(e, pn, &value[i]);
     }
     emit_rows(e, value);
     for (int i = 0; i < pk->nodes.n; i++)
         if (pk->nodes.at[i].part == PART_SLICES) value[i] = emit_slices(e, pk->nodes.at[i].node);
     for (int i = 0; i < pk->nodes.n; i++)
-        if (pk->nodes.at[i].stored && !pk->nodes.at[i].in_row && pk->nodes.at[i].part == PART_VALUE)
+        if (pk->nodes.at[i].stored && !pk->nodes.at[i].in_row && (pk->nodes.at[i].part == PART_VALUE || pk->nodes.at[i].part == PART_STREAM))
             store_at_home(e, &pk->nodes.at[i], value[i]);
     for (int i = 0; i < pk->nodes.n; i++)
         if (pk->nodes.at[i].part == PART_SLICES) emit_store_slices(e, pk->nodes.at[i].node, value[i]);

@@ -10,6 +10,7 @@
  * partition has no cycles.  A candidate that only its own kernel reads never reaches memory.  A concatenation in memory
  * is in no kernel: those of its parts write it (fuse_parts.c). */
 #include "passes/plan/fuse.h"
+#include "passes/plan/stream.h"
 #include "ir/node_pool.h"
 #include "passes/plan/per_sample.h"
 #include <assert.h>
@@ -70,7 +71,7 @@ static void mark_wanted(Fuse *f, const Graph *g) {
 /* ---- kernels ------------------------------------------------------------------------------------------ */
 static const FusionId opens[] = {[KERNEL_MAP] = FUSION_new_map, [KERNEL_ROW] = FUSION_new_row,
                                  [KERNEL_CONTRACT] = FUSION_new_contract, [KERNEL_SCAN] = FUSION_new_scan,
-                                 [KERNEL_SCATTER] = FUSION_new_scatter};
+                                 [KERNEL_SCATTER] = FUSION_new_scatter, [KERNEL_STREAM] = FUSION_new_stream};
 
 /* What a heavy node reads through nodes without memory is computed as it is read. */
 static void count_prologue(const Fuse *f, const Node *n) {
@@ -151,6 +152,19 @@ static int kernel_to_add_to(const Fuse *f, const Node *n, int *kernels) {
     return kernels[0] >= 0;
 }
 
+/* Node and what it reads become kernel k's. */
+static void enter(Fuse *f, int k, PlanNode pn) {
+    PlanKernel *kernel = &f->plan->kernels.at[k];
+    const AccessList *reads = &f->access[pn.node->id];
+    vec_push(f->arena, kernel->nodes, pn);
+    f->plan->kernel_of[pn.node->id] = k;
+    for (int i = 0; i < reads->n; i++) {
+        Node *a = reads->at[i].node;
+        if (a->shape->rank > 0) f->last_reader[a->id] = k; /* a shared scalar is no reason to be computed together */
+        if (f->plan->kernel_of[a->id] != k) add_read(f->arena, kernel, a);
+    }
+}
+
 static void assign(Fuse *f, Node *n) {
     PlanNode pn;
     int tries[16], k = -1;
@@ -174,17 +188,46 @@ static void assign(Fuse *f, Node *n) {
     }
     PlanKernel *kernel = &f->plan->kernels.at[k];
     assert((pn.part == PART_VALUE || kernel->kind == KERNEL_CONTRACT) && (!pn.in_row || kernel->kind == KERNEL_ROW));
-    vec_push(f->arena, kernel->nodes, pn);
-    f->plan->kernel_of[n->id] = k;
+    enter(f, k, pn);
     if (pn.part == PART_ONTO) { /* their sum is the value that there is */
         vec_push(f->arena, kernel->nodes, fuse_plain(pn.into));
         f->plan->kernel_of[pn.into->id] = k;
     }
-    for (int i = 0; i < f->access[n->id].n; i++) {
-        Node *a = f->access[n->id].at[i].node;
-        if (a->shape->rank > 0) f->last_reader[a->id] = k; /* a shared scalar is no reason to be computed together */
-        if (f->plan->kernel_of[a->id] != k) add_read(f->arena, kernel, a);
+}
+
+/* ---- streams ----------------------------------------------------------------------------------------------------- */
+/* Where the member's dims lie: rows, and columns of its own, which go to `r`. */
+static PlanNode member_of(const Stream *s, Node *n, Shape *r) {
+    PlanNode pn = fuse_plain(n);
+    int dim;
+    const int k = stream_operand(n, s->shape, &dim), rows = s->shape->rank - 1;
+    pn.part = PART_STREAM;
+    if (n->op != OP_CONTRACT) return pn;
+    const Contract *c = n->attr->contract;
+    for (int l = 0; l < c->n_out; l++) {
+        int at = -1;
+        for (int d = 0; d < s->shape->rank; d++)
+            if (c->map[k][d].coef[l]) at = d < dim ? d : d - 1;
+        pn.axis[l] = (int8_t)(at >= 0 ? at : rows + r->rank);
+        if (at < 0) r->dim[r->rank++] = c->extent[l];
     }
+    return pn;
+}
+
+/* With the last of its members, all of them. */
+static void assign_stream(Fuse *f, const Stream *s) {
+    const int k = f->plan->kernels.n;
+    Shape p = {0}, r = {.rank = 1, .dim = {s->shape->dim[s->dim]}};
+    for (int d = 0; d < s->shape->rank; d++)
+        if (d != s->dim) p.dim[p.rank++] = s->shape->dim[d];
+    vec_push(f->arena, f->plan->kernels, ((PlanKernel){.kind = KERNEL_STREAM, .phase = s->members.at[0]->phase}));
+    for (int i = 0; i < s->members.n; i++) enter(f, k, member_of(s, s->members.at[i], &r));
+    PlanKernel *kernel = &f->plan->kernels.at[k];
+    kernel->p = node_pool_shape(f->graph->pool, &p);
+    kernel->r = node_pool_shape(f->graph->pool, &r);
+    kernel->values = s->shape;
+    tally(f, FUSION_new_stream);
+    for (int i = 1; i < s->members.n; i++) tally(f, FUSION_stream_member);
 }
 
 /* ---- homes ---------------------------------------------------------------------------------------------------- */
@@ -304,6 +347,7 @@ static void partition(Fuse *f, PassContext *c, Graph *g, Node *accumulate, const
     fuse_init(f, c, g, shared);
     f->plan->accumulate = accumulate;
     fuse_candidates(f, g);
+    const Streams streams = fuse_find_streams(c, f, g, false);
     for (int i = 0; i < f->n; i++) {
         if (!f->candidate[i]) continue;
         access_collect(f->arena, f->candidate, g->nodes.at[i], &f->access[i]);
@@ -315,9 +359,27 @@ static void partition(Fuse *f, PassContext *c, Graph *g, Node *accumulate, const
         }
     }
     for (int i = 0; i < f->n; i++) {
-        if (f->joined[i]) note_parts(f, g->nodes.at[i]);
+        const Stream *stream = streams.of[i] ? &streams.at.at[streams.of[i] - 1] : NULL;
+        if (stream && vec_last(stream->members)->id == i) assign_stream(f, stream);
+        else if (stream) continue;
+        else if (f->joined[i]) note_parts(f, g->nodes.at[i]);
         else if (f->candidate[i] && f->plan->kernel_of[i] < 0) assign(f, g->nodes.at[i]);
     }
+}
+
+bool *fuse_streamed(PassContext *c, Graph *g) {
+    Fuse f;
+    const Uses uses = graph_uses(c->arena, g);
+    bool *shared = ARENA_ARRAY(c->arena, bool, g->results.n + 1);
+    for (int i = 0; i < g->results.n; i++) shared[i] = fuse_users(&uses, g->results.at[i].value) > 0; /* as separate_results makes them */
+    bool *streamed = ARENA_ARRAY(c->arena, bool, g->nodes.n + 1), any = false;
+    for (int i = 0; i < g->nodes.n && !any; i++) any = stream_makes(c, g->nodes.at[i]);
+    if (!any) return streamed;
+    fuse_init(&f, c, g, shared);
+    fuse_candidates(&f, g);
+    const Streams streams = fuse_find_streams(c, &f, g, true);
+    for (int i = 0; i < g->nodes.n; i++) streamed[i] = streams.of[i] > 0;
+    return streamed;
 }
 
 Plan *pass_fuse(PassContext *c, Graph *g) {

@@ -140,6 +140,21 @@ static bool join_after_sum(const Fuse *f, const PlanKernel *k, PlanNode *pn) {
     return false;
 }
 
+/* What is elementwise after members of a stream. */
+static bool join_stream(const Fuse *f, const PlanKernel *k, PlanNode *pn) {
+    if (op_info[pn->node->op].cls == CLASS_REDUCE || !reads_any(f, k, pn->node)) return false;
+    for (int i = 0; i < k->nodes.n; i++) {
+        const PlanNode *a = &k->nodes.at[i];
+        PlanNode after = {.node = pn->node};
+        if (!shape_same(a->node->shape, pn->node->shape)) continue;
+        memcpy(after.axis, a->axis, sizeof after.axis);
+        if (!reads_agree(f, k, &after, after.axis)) continue;
+        *pn = after;
+        return true;
+    }
+    return false;
+}
+
 /* An elementwise root over parallel and row dims: its dims find their axes through what it reads. */
 static bool join_row(const Fuse *f, const PlanKernel *k, PlanNode *pn) {
     const Node *n = pn->node;
@@ -290,6 +305,7 @@ FusionId fuse_try_join(const Fuse *f, PlanKernel *k, Node *n, PlanNode *pn) {
     if (sums_samples(k)) return FUSION_COUNT;
     if (k->kind == KERNEL_SCAN || k->kind == KERNEL_SCATTER || !output_allows(f, k, n)) return FUSION_COUNT;
     if (!axes_allow(k, n)) return FUSION_COUNT;
+    if (k->kind == KERNEL_STREAM) return join_stream(f, k, pn) ? FUSION_stream_epilogue : FUSION_COUNT;
     if (n->op == OP_CONTRACT && fuse_is_heavy(n)) return join_onto(f, k, pn) ? FUSION_contract_onto : FUSION_COUNT;
     if (op_info[n->op].cls == CLASS_REDUCE) {
         if (join_sum(f, k, pn)) return FUSION_contract_sum;

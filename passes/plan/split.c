@@ -6,6 +6,7 @@
  * loop (split-K).  How many slices there are follows from the shapes and the target: every run gives the same bits.  On
  * a CPU a sum over outer dims and a short innermost one becomes two, so that memory is read in its order. */
 #include "passes/algebra/affine.h"
+#include "passes/plan/stream.h"
 #include "passes/algebra/contract_class.h"
 #include "passes/plan/family.h"
 #include "passes/rewrite/rewrite.h"
@@ -109,8 +110,18 @@ static Node *sum_outer_first(Rewriter *r, const Node *n) {
     return rewrite_reduce(r, OP_SUM, outer, inner, rest);
 }
 
+static bool is_streamed(const Rewriter *r) { return r->members && r->members[r->at->id] == 0; }
+
+/* A stream sums over one dim. */
+static Node *sum_last_first(Rewriter *r, const Node *n) {
+    const int before = n->attr->n_axes - 1;
+    if (before == 0 || n->in[0]->shape->rank < r->at->in[0]->shape->rank) return NULL;
+    return rewrite_reduce(r, OP_SUM, rewrite_reduce(r, OP_SUM, n->in[0], 1, &n->attr->axes[before]), before, n->attr->axes);
+}
+
 Node *rule_split_sum(Rewriter *r, const Node *n) {
     const Target *t = r->target;
+    if (is_streamed(r)) return sum_last_first(r, n);
     if (t && !t->device->is_gpu && n->dtype == DT_F32 && n->attr->n_axes > 1) {
         Node *parts = sum_outer_first(r, n);
         if (parts) return parts;
@@ -202,7 +213,7 @@ Node *rule_split_product(Rewriter *r, const Node *n) {
     const Target *t = r->target;
     const int64_t cores = cores_of(t);
     const Contract *c = n->attr->contract;
-    if (cores == 1 || n->n_in != 2 || n->dtype != DT_F32 || c->n_loops == c->n_out || c->n_loops == MAX_LOOPS)
+    if (is_streamed(r) || cores == 1 || n->n_in != 2 || n->dtype != DT_F32 || c->n_loops == c->n_out || c->n_loops == MAX_LOOPS)
         return NULL;
     if (n->shape->rank == MAX_RANK) return NULL;
     const int loop = sliced_loop(c, n->in);
@@ -233,6 +244,11 @@ static const RewriteId *split_rules(Op op) {
     return op == OP_SUM ? sum_rules : op == OP_CONTRACT ? contract_rules : none;
 }
 
+/* Sums of a stream stay whole: its kernel walks them. */
 Graph *pass_split(PassContext *c, Graph *g) {
-    return rewrite_graph_with(c, g, split_rules, family_sizes(c, g), slices_of_tiles(c, g));
+    int *members = family_sizes(c, g);
+    const bool *streamed = fuse_streamed(c, g);
+    for (int i = 0; i < g->nodes.n; i++)
+        if (streamed[i]) members[i] = 0;
+    return rewrite_graph_with(c, g, split_rules, members, slices_of_tiles(c, g));
 }

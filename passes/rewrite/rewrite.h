@@ -40,7 +40,7 @@ struct Rewriter {
     const struct PatternTable *patterns; /* rules.def as read (patterns.c); NULL before the first use */
     const Target *target;                /* NULL before one is chosen */
     const PassContext *context;
-    const int *members;          /* by old id, of pass_split: family_sizes */
+    const int *members;          /* by old id, of pass_split: family_sizes; 0: the sum is a stream's */
     const struct Slices *slices; /* by old id, of pass_split: slices_of_tiles */
     uint32_t *fired;             /* NULL, or a counter per rule */
     const char *violation;       /* NULL, or what a rule built that is illegal, in scratch: PassContext.violation */

@@ -91,6 +91,7 @@ Module *trial_compile(Arena *a, const Trial *t, const char *target, uint32_t *fi
     if (t->max_tile) tiny.max_tile = tiny.device->is_gpu ? 512 : t->max_tile;
     if (t->max_tile) c.target = &tiny;
     c.checkpoint = t->checkpoint;
+    c.stream_all = t->number % 8 > 0;
     c.placing = t->placing;
     memcpy(c.disabled, t->disabled, sizeof c.disabled);
     c.fired = fired;

@@ -142,6 +142,15 @@ static Node *attention(Directed *x) {
     return product(x, weights(x, scores), leaf(x, shape(2, 6, 2, 0)), NULL);
 }
 
+/* The same of scores less their maximum. */
+static Node *shifted(Directed *x) {
+    Node *scores = product(x, leaf(x, shape(2, 3, 4, 0)), leaf(x, shape(2, 4, 6, 0)), NULL);
+    if (!scores) return NULL;
+    Node *most = along(x, OP_RMAX, scores, 1), *e = one(x, OP_EXP, two(x, OP_SUB, scores, spread(x, most, *scores->shape, 0, 0)), NULL);
+    Node *w = two(x, OP_DIV, e, spread(x, along(x, OP_SUM, e, 1), *scores->shape, 0, 0));
+    return product(x, w, leaf(x, shape(2, 6, 2, 0)), NULL);
+}
+
 /* ---- what jacobian_gemm weighs ----------------------------------------------------------------------------------- */
 static Node *chained(Directed *x) {
     Node *wide = product(x, leaf(x, shape(2, 8, 2, 0)), leaf(x, shape(2, 2, 8, 0)), NULL);
@@ -320,12 +329,12 @@ Node *directed_idiom(Directed *x, int i) {
     static Node *(*const make[IDIOMS])(Directed *) = {
         split_element, split_reduce,    split_scan,     split_broadcast, split_slice,  split_pad,  merged_broadcast,
         merged_slice,  reshaped_random, reduced_twice,  sum_of_product,  empty_concat, idle_guard, strided,
-        rows,          attention,       constant_factor,
+        rows,          attention,       shifted,        constant_factor,
         chained,       low_rank_sum,    scaled_sum,     scaled_product,  known_sum,    gathered,   gathered,
         siblings,      part,           trace,          padded,          joined,   apart,
         long_sum,      long_product,   same_for_all,   product_summed,
         /* once more: their rules take a small tile, or a shape that others leave alone */
-        long_product,  merged_slice,   product_summed};
+        long_product,  merged_slice,   product_summed, shifted, shifted, attention, attention};
     const int before = x->pool.n;
     Node *n = make[i](x);
     if (!n) x->pool.n = before;

@@ -1,0 +1,351 @@
+/* fuse: which values are streamed.
+ *
+ * A product whose result is much larger than its factors (the scores of attention, [rows, columns] of [rows, k] times
+ * [k, columns]), with all that is elementwise after it, need not be in memory if nothing but reductions over one of its dims
+ * reads it: a kernel that walks that dim recomputes it, tile by tile, and adds to all of them.  Reductions that depend on one
+ * another over the same dim are of one kernel where the online rule holds (stream_term), so that a softmax and the product
+ * after it read the scores once; where it does not, or the dim is another, they are of several, and the scores are
+ * recomputed in each.  That takes arithmetic instead of memory: what it takes is weighed. */
+#include "passes/plan/stream.h"
+#include "passes/algebra/affine.h"
+#include "passes/algebra/contract_class.h"
+#include <math.h>
+
+enum {
+    LARGE_BYTES = 1 << 20, /* of the values: what is less stays in a cache until it is read */
+    MOST_SUMS = 256,       /* of the product that makes a value */
+    MOST_COLUMNS = 256,    /* of a product that sums over values: its rows stay where they are added up */
+    MOST_VALUES = 64       /* nodes of one region */
+};
+
+/* ---- terms ----------------------------------------------------------------------------------------------------- */
+static bool is_const(const Node *n, double *value) {
+    *value = n->attr->value;
+    return n->op == OP_CONST;
+}
+
+/* The same for all of the dim. */
+static bool is_constant_along(const Node *n, int dim) {
+    bool along = n->op != OP_BROADCAST;
+    for (int d = 0; d < n->attr->n_axes && !along; d++) along = n->attr->axes[d] == dim;
+    return !along;
+}
+
+static bool add_shift(StreamTerm *t, const Node *x, double coef) {
+    for (int i = 0; i < t->n_shifts; i++)
+        if (t->shift[i] == x) {
+            t->coef[i] += coef;
+            return true;
+        }
+    if (t->n_shifts == MOST_SHIFTS) return false;
+    t->shift[t->n_shifts] = x;
+    t->coef[t->n_shifts++] = coef;
+    return true;
+}
+
+/* coef * x in the exponent. */
+static bool exponent(const bool *depends, const Node *x, int dim, double coef, StreamTerm *t) {
+    double c;
+    if (!depends[x->id]) return true;
+    switch (x->op) {
+    case OP_BROADCAST: return is_constant_along(x, dim) && add_shift(t, x, coef);
+    case OP_ADD: return exponent(depends, x->in[0], dim, coef, t) && exponent(depends, x->in[1], dim, coef, t);
+    case OP_SUB: return exponent(depends, x->in[0], dim, coef, t) && exponent(depends, x->in[1], dim, -coef, t);
+    case OP_NEG: return exponent(depends, x->in[0], dim, -coef, t);
+    case OP_MUL:
+        if (is_const(x->in[1], &c)) return exponent(depends, x->in[0], dim, coef * c, t);
+        return is_const(x->in[0], &c) && exponent(depends, x->in[1], dim, coef * c, t);
+    case OP_DIV: return is_const(x->in[1], &c) && c != 0 && exponent(depends, x->in[0], dim, coef / c, t);
+    case OP_SELECT: /* elsewhere so little that its exponential is 0 */
+        return !depends[x->in[0]->id] && is_const(x->in[2], &c) && exp(coef * c) < 1e-46 &&
+               exponent(depends, x->in[1], dim, coef, t);
+    default: return false;
+    }
+}
+
+static bool add_factor(StreamTerm *t, const Node *x, bool divides) {
+    if (t->n_factors == MOST_FACTORS) return false;
+    t->factor[t->n_factors] = x;
+    t->divides[t->n_factors++] = divides;
+    return true;
+}
+
+static bool term(const bool *depends, const Node *x, int dim, StreamTerm *t) {
+    double c;
+    if (!depends[x->id]) return true;
+    switch (x->op) {
+    case OP_BROADCAST: return is_constant_along(x, dim) && add_factor(t, x, false);
+    case OP_MUL: return term(depends, x->in[0], dim, t) && term(depends, x->in[1], dim, t);
+    case OP_DIV:
+        if (!term(depends, x->in[0], dim, t)) return false;
+        return !depends[x->in[1]->id] || (is_constant_along(x->in[1], dim) && add_factor(t, x->in[1], true));
+    case OP_NEG: return term(depends, x->in[0], dim, t);
+    case OP_CAST: return dtype_is_float(x->in[0]->dtype) && term(depends, x->in[0], dim, t);
+    case OP_EXP: return exponent(depends, x->in[0], dim, 1, t);
+    case OP_SELECT:
+        if (depends[x->in[0]->id]) return false;
+        if (is_const(x->in[2], &c) && c == 0) return term(depends, x->in[1], dim, t);
+        return is_const(x->in[1], &c) && c == 0 && term(depends, x->in[2], dim, t);
+    default: return false;
+    }
+}
+
+bool stream_term(const bool *depends, const Node *x, int dim, StreamTerm *t) {
+    *t = (StreamTerm){0};
+    if (!term(depends, x, dim, t)) return false;
+    for (int i = 0; i < t->n_shifts; i++)
+        for (int k = 0; k < t->n_factors; k++)
+            if (t->shift[i] == t->factor[k]) return false;
+    for (int i = 0; i < t->n_factors; i++)
+        for (int k = 0; k < i; k++)
+            if (t->factor[i] == t->factor[k]) return false;
+    return true;
+}
+
+/* ---- members ---------------------------------------------------------------------------------------------------- */
+/* Operand k of the product, read by whole loops: one dim by the only loop that is summed. */
+static bool sums_over(const Node *n, int k, int *dim) {
+    const Contract *c = n->attr->contract;
+    unsigned seen = 0;
+    *dim = -1;
+    for (int d = 0; d < n->in[k]->shape->rank; d++) {
+        const int loop = affine_single_loop(c, &c->map[k][d]);
+        if (loop < 0 || seen >> loop & 1 || !dim_equal(c->extent[loop], n->in[k]->shape->dim[d])) return false;
+        seen |= 1u << loop;
+        if (loop >= c->n_out) *dim = d;
+    }
+    return *dim >= 0;
+}
+
+int stream_operand(const Node *member, const Shape *values, int *dim) {
+    *dim = member->attr->axes[member->attr->n_axes - 1];
+    if (member->op != OP_CONTRACT) return 0;
+    for (int k = 0; k < 2; k++)
+        if (shape_same(member->in[k]->shape, values) && sums_over(member, k, dim)) return k;
+    return -1;
+}
+
+/* A region: values of one shape that depend on each other. */
+typedef struct Finder {
+    const PassContext *context;
+    Fuse *f;
+    const Graph *g;
+    Streams found;
+    bool *value; /* by node id: a product that may be recomputed, or elementwise after one */
+    int *region; /* by node id, of values: the first of its region (union of them) */
+    bool *fails; /* by node id, of such first ones */
+    int *state;  /* by node id: see mark_dependent */
+    bool *depends; /* by node id: for stream_term */
+    bool before_split; /* which takes sums over several dims apart */
+} Finder;
+
+static int first_of(Finder *s, int id) {
+    while (s->region[id] != id) id = s->region[id] = s->region[s->region[id]];
+    return id;
+}
+
+static void join(Finder *s, int a, int b) {
+    a = first_of(s, a), b = first_of(s, b);
+    s->region[a > b ? a : b] = a < b ? a : b;
+    s->fails[a < b ? a : b] |= s->fails[a] | s->fails[b];
+}
+
+static double value_bytes(const Node *n) { return (double)shape_elements(*n->shape) * dtype_bytes(n->dtype); }
+
+static int64_t sums_of(const Node *n) {
+    const Contract *c = n->attr->contract;
+    int64_t sums = 1;
+    for (int l = c->n_out; l < c->n_loops; l++) sums *= c->extent[l].bound;
+    return sums;
+}
+
+/* Matrix instructions take tiles of kernels of their own. */
+static bool by_matrix(const Target *t, const Node *product) {
+    return t && t->device->is_gpu && t->gflops_matrix > 0 && product->in[0]->dtype != DT_F32;
+}
+
+bool stream_makes(const PassContext *c, const Node *n) {
+    if (n->op != OP_CONTRACT || n->n_in != 2 || !dtype_is_float(n->dtype) || !contract_is_product(n)) return false;
+    if (n->shape->rank < 2 || !shape_is_fixed(*n->shape) || by_matrix(c->target, n) || sums_of(n) > MOST_SUMS) return false;
+    if (c->stream_all) return shape_elements(*n->shape) > 0;
+    const int64_t factors = shape_elements(*n->in[0]->shape) + shape_elements(*n->in[1]->shape);
+    return value_bytes(n) >= LARGE_BYTES && shape_elements(*n->shape) >= 2 * factors;
+}
+
+/* The columns of a product that sums over the value, beyond its rows. */
+static int64_t columns_of(const Node *n, int k) {
+    const Contract *c = n->attr->contract;
+    int64_t columns = 1;
+    for (int l = 0; l < c->n_out; l++)
+        if (!contract_mentions(c, n->in, k, l)) columns *= c->extent[l].bound;
+    return columns;
+}
+
+/* Reads the value only to sum over one of its dims. */
+static bool may_be_member(const Finder *s, const Node *user, const Node *x) {
+    int dim;
+    const Op op = user->op;
+    if (!dtype_is_float(x->dtype) || s->f->output[user->id]) return false;
+    if (op == OP_SUM && s->before_split) return user->attr->n_axes >= 1;
+    if (op == OP_SUM || op == OP_RMAX || op == OP_RMIN || op == OP_ARGMAX) return user->attr->n_axes == 1;
+    if (op != OP_CONTRACT || user->n_in != 2 || user->in[0] == user->in[1]) return false;
+    const Contract *c = user->attr->contract;
+    if (c->n_loops != c->n_out + 1 || c->n_guards || !contract_is_product(user)) return false;
+    const int k = user->in[1] == x;
+    if (s->value[user->in[1 - k]->id] || !sums_over(user, k, &dim) || columns_of(user, k) > MOST_COLUMNS) return false;
+    for (int d = 0; d < user->in[1 - k]->shape->rank; d++)
+        if (affine_single_loop(c, &c->map[1 - k][d]) < 0) return false;
+    return true;
+}
+
+/* Values, regions of them, and which of these something else reads. */
+static void find_values(Finder *s) {
+    const Fuse *f = s->f;
+    for (int i = 0; i < f->n; i++) {
+        const Node *n = s->g->nodes.at[i];
+        s->region[i] = i;
+        bool of_value = false;
+        for (int k = 0; k < n->n_in && op_info[n->op].cls == CLASS_ELEMENT; k++) of_value |= s->value[n->in[k]->id];
+        s->value[i] = of_value || stream_makes(s->context, n);
+        s->fails[i] = s->value[i] && (f->result[i] || f->copied[i] || f->within[i] || f->adds[i]);
+        for (int k = 0; k < n->n_in && of_value; k++)
+            if (s->value[n->in[k]->id]) join(s, i, n->in[k]->id);
+    }
+    for (int i = 0; i < f->n; i++) {
+        const Node *n = s->g->nodes.at[i];
+        for (int k = 0; k < n->n_in; k++)
+            if (s->value[n->in[k]->id] && !s->value[i] && !may_be_member(s, n, n->in[k])) s->fails[first_of(s, n->in[k]->id)] = true;
+    }
+}
+
+/* ---- streams ---------------------------------------------------------------------------------------------------- */
+enum { APART, INSIDE, OUTSIDE };
+
+static bool is_in(const Stream *of, const Node *n) {
+    for (int i = 0; i < of->members.n; i++)
+        if (of->members.at[i] == n) return true;
+    return false;
+}
+
+/* By node id, up to `last`: INSIDE depends on members of the stream alone by what is computed where it is read, OUTSIDE by
+ * what other kernels compute from them. */
+static void mark_dependent(Finder *s, const Stream *of, int last) {
+    const int first = of->members.at[0]->id;
+    for (int i = first; i <= last; i++) {
+        const Node *n = s->g->nodes.at[i];
+        int state = is_in(of, n) ? INSIDE : APART;
+        for (int k = 0; k < n->n_in; k++) {
+            const int in = n->in[k]->id < first ? APART : s->state[n->in[k]->id];
+            if (in > state) state = in;
+        }
+        const bool elsewhere = s->f->candidate[i] && !s->value[i] && !is_in(of, n) && i != last;
+        s->state[i] = state && elsewhere ? OUTSIDE : state;
+    }
+}
+
+/* What is not in the stream reads a member before `last`: the stream's kernel has to come before. */
+static bool read_before(const Finder *s, const Stream *of, int last) {
+    for (int i = of->members.at[0]->id; i < last; i++)
+        if (s->state[i] == OUTSIDE) return true;
+    return false;
+}
+
+static bool may_join(Finder *s, const Stream *of, const Node *n, const Node *x, int dim) {
+    const Node *first = of->members.at[0];
+    StreamTerm t;
+    if (of->members.n == MAX_STREAM) return false;
+    if (!shape_same(of->shape, x->shape) || of->dim != dim || first->remat != n->remat || first->phase != n->phase) return false;
+    if (s->g->entry == ENTRY_INFER && s->f->wanted[first->id] != s->f->wanted[n->id]) return false;
+    mark_dependent(s, of, n->id);
+    if (s->state[n->id] == OUTSIDE || read_before(s, of, n->id)) return false;
+    if (s->state[n->id] == APART) return true;
+    for (int i = 0; i < n->id; i++) s->depends[i] = i >= first->id && s->state[i] != APART;
+    if (n->op == OP_CONTRACT && s->depends[n->in[n->in[0] == x]->id]) return false;
+    return (n->op == OP_SUM || n->op == OP_CONTRACT) && stream_term(s->depends, x, dim, &t);
+}
+
+typedef VEC(Stream) StreamList;
+
+static void add_member(Finder *s, StreamList *list, Node *n) {
+    int dim, k = 0;
+    while (!s->value[n->in[k]->id]) k++;
+    const Node *x = n->in[k];
+    stream_operand(n, x->shape, &dim);
+    Stream *to = NULL;
+    for (int i = 0; i < list->n && !to; i++)
+        if (may_join(s, &list->at[i], n, x, dim)) to = &list->at[i];
+    if (!to) {
+        vec_push(s->f->arena, *list, ((Stream){.shape = x->shape, .dim = dim}));
+        to = &list->at[list->n - 1];
+    }
+    vec_push(s->f->arena, to->members, n);
+}
+
+/* Do the members read the value? */
+static bool reads_value(Finder *s, const Stream *of, const Node *value) {
+    for (int i = value->id; i <= vec_last(of->members)->id; i++) {
+        const Node *n = s->g->nodes.at[i];
+        const bool member = is_in(of, n);
+        s->depends[i] = i == value->id;
+        for (int k = 0; k < n->n_in && (s->value[i] || member); k++)
+            s->depends[i] |= n->in[k]->id >= value->id && s->value[n->in[k]->id] && s->depends[n->in[k]->id];
+        if (s->depends[i] && member) return true;
+    }
+    return false;
+}
+
+/* Seconds for the products that are made more than once, against those for writing and reading what would be in memory, which
+ * also has to be there. */
+static bool pays(Finder *s, int region, const StreamList *list) {
+    enum { WEIGHT = 3 };
+    const Target *t = s->f->target;
+    double flops = 0, bytes = 0;
+    if (!t || s->context->stream_all) return t != NULL;
+    for (int i = region; i < s->f->n; i++) {
+        const Node *n = s->g->nodes.at[i];
+        if (!s->value[i] || first_of(s, i) != region) continue;
+        if (s->f->candidate[i]) bytes += 2 * value_bytes(n);
+        if (n->op != OP_CONTRACT) continue;
+        int kernels = 0;
+        for (int k = 0; k < list->n; k++) kernels += reads_value(s, &list->at[k], n);
+        flops += 2.0 * (double)(kernels - 1) * (double)shape_elements(*n->shape) * (double)sums_of(n);
+    }
+    return flops / t->gflops_f32 < WEIGHT * bytes / t->gbytes_per_s;
+}
+
+static void take(Finder *s, int region, const StreamList *list) {
+    for (int i = region; i < s->f->n; i++)
+        if (s->value[i] && first_of(s, i) == region) s->f->candidate[i] = false;
+    for (int i = 0; i < list->n; i++) {
+        vec_push(s->f->arena, s->found.at, list->at[i]);
+        for (int k = 0; k < list->at[i].members.n; k++) s->found.of[list->at[i].members.at[k]->id] = s->found.at.n;
+    }
+}
+
+static void try_region(Finder *s, int region) {
+    StreamList list = {0};
+    int values = 0;
+    for (int i = region; i < s->f->n; i++) {
+        Node *n = s->g->nodes.at[i];
+        bool reads = false;
+        values += s->value[i] && first_of(s, i) == region;
+        for (int k = 0; k < n->n_in && !s->value[i]; k++)
+            reads |= s->value[n->in[k]->id] && first_of(s, n->in[k]->id) == region;
+        if (reads) add_member(s, &list, n);
+    }
+    if (list.n && values <= MOST_VALUES && pays(s, region, &list)) take(s, region, &list);
+}
+
+Streams fuse_find_streams(const PassContext *c, Fuse *f, const Graph *g, bool before_split) {
+    Finder s = {.context = c, .f = f, .g = g, .before_split = before_split, .found = {.of = ARENA_ARRAY(f->arena, int, f->n + 1)}};
+    s.value = ARENA_ARRAY(f->arena, bool, f->n + 1);
+    s.fails = ARENA_ARRAY(f->arena, bool, f->n + 1);
+    s.region = ARENA_ARRAY(f->arena, int, f->n + 1);
+    s.state = ARENA_ARRAY(f->arena, int, f->n + 1);
+    s.depends = ARENA_ARRAY(f->arena, bool, f->n + 1);
+    if (!f->merge || f->data) return s.found;
+    find_values(&s);
+    for (int i = 0; i < f->n; i++)
+        if (s.value[i] && s.region[i] == i && !s.fails[i]) try_region(&s, i);
+    return s.found;
+}

@@ -1,0 +1,121 @@
+# Scores that are only reduced over one of their dims are never in memory, forward or backward, however attention is written:
+# masked, shifted, in base 2, without a maximum, normalized by the user, the other way round, by indices, with grouped heads.  There
+# is one kernel forward and no product apart.  Numbers are those of float64, on every executor; odd extents fill no tile.
+. "$SRC/tests/support/script.sh"
+
+# model NAME: on stdin what leads from q, k and v to o
+model() {
+    {
+        printf 'let T = 131\nlet H = 16\nmodel m {\n'
+        for x in q k v; do printf '    %s = param [H, T, 8] init normal(1.0)\n' $x; done
+        cat
+        printf '    output o\n    loss = mean(o^2)\n    output loss\n    train loss with sgd(lr = 0.1)\n}\n'
+        cat <<'LIB'
+fn scores(q, k) {
+    return 0.35 * (q @ transpose(k))
+}
+fn behind() {
+    return iota(T, axis = 1, rank = 3) - iota(T, axis = 2, rank = 3)
+}
+LIB
+    } >"$1.dsl"
+    names="$names $1"
+}
+
+names=
+echo '    o = softmax(scores(q, k)) @ v' | model plain
+echo '    o = softmax(where(behind() >= 0, scores(q, k), -inf)) @ v' | model causal
+echo '    o = softmax(where(behind() >= 1, scores(q, k), -inf)) @ v' | model nothing_seen # by row 0
+echo '    o = softmax(where(behind() >= 0, scores(q, k), -1e9)) @ v' | model filled
+echo '    o = softmax(where(behind() >= 0 and behind() < 40, scores(q, k), -inf)) @ v' | model sliding
+echo '    o = softmax(30.0 * tanh(scores(q, k) / 30.0)) @ v' | model soft_cap
+echo '    o = softmax(scores(q, k) - 0.1 * float(behind())) @ v' | model alibi
+echo '    o = dropout(softmax(scores(q, k)), 0.1) @ v' | model dropped
+model base2 <<'END2'
+    t = scores(q, k) * 1.44269504
+    p = exp((t - max(t, axis = -1, keep = true)) * 0.69314718)
+    o = (p @ v) / sum(p, axis = -1, keep = true)
+END2
+model unshifted <<'END2'
+    p = exp(scores(q, k))
+    o = (p @ v) / sum(p, axis = -1, keep = true)
+END2
+model normalized <<'END2'
+    s = scores(q, k)
+    p = exp(s - max(s, axis = -1, keep = true))
+    w = p / sum(p, axis = -1, keep = true)
+    o = w @ v
+END2
+model reordered <<'END2'
+    s = k @ transpose(q) * 0.35
+    p = exp(s - max(s, axis = 1, keep = true))
+    o = transpose(p / sum(p, axis = 1, keep = true)) @ v
+END2
+model indexed <<'END2'
+    s[h, i, j] = sum[d] q[h, i, d] * k[h, j, d] * 0.35
+    m[h, i] = max[j] s[h, i, j]
+    e[h, i, j] = exp(s[h, i, j] - m[h, i])
+    z[h, i] = sum[j] e[h, i, j]
+    o[h, i, d] = (sum[j] e[h, i, j] * v[h, j, d]) / z[h, i]
+END2
+model padded <<'END2'
+    input here : f32[H, T]
+    o = softmax(where(reshape(here, [H, 1, T]) > 0.0, scores(q, k), -inf)) @ v
+END2
+model grouped <<'END2'
+    kk = param [4, T, 8] init normal(1.0)
+    s = 0.35 * (reshape(q, [4, 4, T, 8]) @ transpose(reshape(kk, [4, 1, T, 8])))
+    o = reshape(softmax(s) @ reshape(kk, [4, 1, T, 8]), [H, T, 8]) + k + v
+END2
+model biased <<'END2'
+    b = param [T, T] init normal(1.0)
+    o = softmax(scores(q, k) + b) @ v
+END2
+model tempered <<'END2'
+    t = param [1] init ones
+    o = softmax(scores(q, k) * t[0]) @ v
+END2
+model logs <<'END2'
+    o = logsumexp(scores(q, k), axis = -1) + v[:, :, 0]
+END2
+model least <<'END2'
+    s = scores(q, k)
+    p = exp(min(s, axis = -1, keep = true) - s)
+    o = (p @ v) / sum(p, axis = -1, keep = true)
+END2
+
+# kernels TARGET ENTRY: their names, without the number
+kernels() {
+    "$FUSEC" report $name.dsl --target="$1" >out 2>&1 || die "$name on $1: $(cat out)"
+    sed -n "/^entry $2/,/total/p" out | sed -nE 's/^  [a-z]+_([a-z]+)_[0-9]+ .*/\1/p'
+}
+
+turn=0
+for name in $names; do
+    for target in host c99 sm_80; do
+        [ "$(kernels $target infer | grep -c stream)" = 1 ] || fail "$name on $target: not one stream, $(kernels $target infer | tr '\n' ' ')"
+        [ $target = c99 ] || ! kernels $target grad | grep -q contract || fail "$name on $target: a product apart, $(kernels $target grad | tr '\n' ' ')"
+    done
+    turn=$((turn + 1))
+    targets=host,$(echo c99 interp | cut -d' ' -f$((turn % 2 + 1)))
+    ! has_software_gpu || targets=$targets,cuda
+    for entry in infer grad; do
+        "$FUSEC" verify $name.dsl --target $targets --entry $entry --rounds 1 --quiet >log 2>&1 || fail "$name, $entry: $(cat log)"
+        ! grep -q ' 0 elements' log || fail "$name, $entry: nothing compared"
+    done
+done
+
+# with nothing to gain, as without streams: little values, columns that do not stay in registers, values that something else reads
+name=apart
+while read -r output; do
+    {
+        printf 'model m {\n    q = param [4, 131, 8] init normal(1.0)\n    v = param [4, 131, 300] init normal(1.0)\n'
+        printf '    p = softmax(q @ transpose(q))\n%s\n}\n' "$output"
+    } >apart.dsl
+    [ "$(kernels host infer | grep -c stream)" = 0 ] || fail "streamed: $output"
+done <<'END2'
+    output o = p @ q
+    output o = p @ v
+    output p = p
+END2
+exit $bad
