@@ -26,7 +26,7 @@ typedef struct PlanNode {
     Node *node;
     PlanPart part;
     Node *into;            /* PART_ONTO: the sum of both */
-    int8_t operand;        /* PART_SUM: which of the product's: both may be one tensor */
+    int8_t operand;        /* PART_SUM: which of the product's: both may be one tensor; PART_STREAM: which has the values */
     int8_t axis[MAX_RANK]; /* dim of the node -> axis of the kernel */
     bool in_row;           /* some dim stands on a row axis */
     bool stored;           /* written to memory: a result, or read by another kernel */

@@ -4,8 +4,8 @@
  * they are taken in turn, with the values that they have by then, and what depends on those that came before is corrected
  * (stream_term): where a shift, the maximum of a row, went from a to b, what was added up is multiplied with exp(a - b).
  * Factors of all terms of a sum are left to the end. */
+#include "passes/algebra/stream_term.h"
 #include "passes/kernel/emitter.h"
-#include "passes/plan/stream.h"
 #include <math.h>
 
 typedef struct StreamMember {
@@ -67,7 +67,8 @@ static void find_members(StreamNest *s) {
         StreamMember *m = &s->member[s->n++];
         *m = (StreamMember){.node = pk->nodes.at[i].node, .at = &pk->nodes.at[i], .carry = carries++, .beside = -1};
         const bool product = m->node->op == OP_CONTRACT, sums = product || m->node->op == OP_SUM;
-        m->operand = stream_operand(m->node, pk->values, &m->dim);
+        m->operand = m->at->operand;
+        stream_sums_over(m->node, m->operand, &m->dim);
         const bool compensated = sums && carried_in(m->node) == DT_F32 && emit_sum_is_long(s->e, 1, &axis, product);
         if (compensated || m->node->op == OP_ARGMAX) m->beside = carries++;
     }

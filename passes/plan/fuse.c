@@ -10,6 +10,7 @@
  * partition has no cycles.  A candidate that only its own kernel reads never reaches memory.  A concatenation in memory
  * is in no kernel: those of its parts write it (fuse_parts.c). */
 #include "passes/plan/fuse.h"
+#include "passes/algebra/stream_term.h"
 #include "passes/plan/stream.h"
 #include "ir/node_pool.h"
 #include "passes/plan/per_sample.h"
@@ -197,11 +198,14 @@ static void assign(Fuse *f, Node *n) {
 
 /* ---- streams ----------------------------------------------------------------------------------------------------- */
 /* Where the member's dims lie: rows, and columns of its own, which go to `r`. */
-static PlanNode member_of(const Stream *s, Node *n, Shape *r) {
+static PlanNode member_of(const Stream *s, int i, Shape *r) {
+    Node *n = s->members.at[i];
     PlanNode pn = fuse_plain(n);
     int dim;
-    const int k = stream_operand(n, s->shape, &dim), rows = s->shape->rank - 1;
+    const int k = s->operand.at[i], rows = s->shape->rank - 1;
+    stream_sums_over(n, k, &dim);
     pn.part = PART_STREAM;
+    pn.operand = (int8_t)k;
     if (n->op != OP_CONTRACT) return pn;
     const Contract *c = n->attr->contract;
     for (int l = 0; l < c->n_out; l++) {
@@ -221,7 +225,7 @@ static void assign_stream(Fuse *f, const Stream *s) {
     for (int d = 0; d < s->shape->rank; d++)
         if (d != s->dim) p.dim[p.rank++] = s->shape->dim[d];
     vec_push(f->arena, f->plan->kernels, ((PlanKernel){.kind = KERNEL_STREAM, .phase = s->members.at[0]->phase}));
-    for (int i = 0; i < s->members.n; i++) enter(f, k, member_of(s, s->members.at[i], &r));
+    for (int i = 0; i < s->members.n; i++) enter(f, k, member_of(s, i, &r));
     PlanKernel *kernel = &f->plan->kernels.at[k];
     kernel->p = node_pool_shape(f->graph->pool, &p);
     kernel->r = node_pool_shape(f->graph->pool, &r);

@@ -9,6 +9,7 @@ typedef struct Stream {
     const Shape *shape; /* of the values */
     int dim;
     VEC(Node *) members; /* in the order of the graph */
+    VEC(int) operand;    /* of each that is a product, the one that has the values; else 0 */
 } Stream;
 
 typedef struct Streams {
@@ -25,23 +26,5 @@ bool stream_makes(const PassContext *c, const Node *n);
 
 /* By node id: members of the streams that fuse will make of the graph, for passes before it. */
 bool *fuse_streamed(PassContext *c, Graph *g);
-
-/* How a term of a sum depends on reductions over the same dim (the online rule: Milakov and Gimelshein, "Online normalizer
- * calculation for softmax", arXiv:1805.02867): it is a product of what does not, of factors that are the same for all terms,
- * and of exp(x + sum of coef * shift), where shifts are too.  When a shift goes from a to b, the sum of terms so far is
- * multiplied with exp(coef * (b - a)).  Factors multiply, or divide, the sum in the end. */
-enum { MOST_SHIFTS = 4, MOST_FACTORS = 4 };
-typedef struct StreamTerm {
-    int n_shifts, n_factors;
-    const Node *shift[MOST_SHIFTS], *factor[MOST_FACTORS]; /* broadcasts */
-    double coef[MOST_SHIFTS];
-    bool divides[MOST_FACTORS];
-} StreamTerm;
-
-/* depends, by node id: on members of the stream; false: the term does so in another way. */
-bool stream_term(const bool *depends, const Node *x, int dim, StreamTerm *t);
-
-/* The member's operand that has the streamed values: 0, or of a product which; and the dim of it that is streamed. */
-int stream_operand(const Node *member, const Shape *values, int *dim);
 
 #endif

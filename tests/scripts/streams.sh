@@ -75,6 +75,11 @@ model tempered <<'END2'
     t = param [1] init ones
     o = softmax(scores(q, k) * t[0]) @ v
 END2
+model square <<'END2' # both factors of products are as large as the scores
+    w = param [H, T, T] init normal(1.0)
+    p = softmax(scores(q, k))
+    o = (p @ w)[:, :, 0:8] + (w @ p)[:, :, 0:8] + v
+END2
 model logs <<'END2'
     o = logsumexp(scores(q, k), axis = -1) + v[:, :, 0]
 END2
@@ -94,15 +99,14 @@ turn=0
 for name in $names; do
     for target in host c99 sm_80; do
         [ "$(kernels $target infer | grep -c stream)" = 1 ] || fail "$name on $target: not one stream, $(kernels $target infer | tr '\n' ' ')"
-        [ $target = c99 ] || ! kernels $target grad | grep -q contract || fail "$name on $target: a product apart, $(kernels $target grad | tr '\n' ' ')"
+        [ $target = c99 ] || [ $name = square ] || ! kernels $target grad | grep -q contract || fail "$name on $target: a product apart, $(kernels $target grad | tr '\n' ' ')"
     done
     turn=$((turn + 1))
     targets=host,$(echo c99 interp | cut -d' ' -f$((turn % 2 + 1)))
     ! has_software_gpu || targets=$targets,cuda
-    for entry in infer grad; do
-        "$FUSEC" verify $name.dsl --target $targets --entry $entry --rounds 1 --quiet >log 2>&1 || fail "$name, $entry: $(cat log)"
-        ! grep -q ' 0 elements' log || fail "$name, $entry: nothing compared"
-    done
+    "$FUSEC" verify $name.dsl --target host --entry infer --rounds 1 --quiet >log 2>&1 || fail "$name: $(cat log)"
+    "$FUSEC" verify $name.dsl --target $targets --entry grad --rounds 1 --quiet >>log 2>&1 || fail "$name, gradients: $(cat log)"
+    ! grep -q ' 0 elements' log || fail "$name: nothing compared"
 done
 
 # with nothing to gain, as without streams: little values, columns that do not stay in registers, values that something else reads
