@@ -6,6 +6,7 @@
  * Factors of all terms of a sum are left to the end. */
 #include "passes/algebra/stream_term.h"
 #include "passes/kernel/emitter.h"
+#include <assert.h>
 #include <math.h>
 
 typedef struct StreamMember {
@@ -77,7 +78,9 @@ static void find_members(StreamNest *s) {
         StreamMember *m = &s->member[i];
         const Node *x = m->node->in[m->operand];
         m->term = (StreamTerm){0};
-        if (x->id >= s->member[0].node->id) stream_term(s->depends, x, m->dim, &m->term);
+        const bool known = x->id < s->member[0].node->id || stream_term(s->depends, x, m->dim, &m->term);
+        assert(known);
+        (void)known;
     }
 }
 

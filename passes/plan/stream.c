@@ -207,6 +207,22 @@ static bool pays(Finder *s, int region, const StreamList *list) {
     return flops / t->gflops_f32 < WEIGHT * bytes / t->gbytes_per_s;
 }
 
+/* A kernel's axes: rows, the streamed dim, columns, and for each member that makes the values the sums of their products. */
+static bool axes_fit(Finder *s, int region, const StreamList *list) {
+    int sums = 0;
+    for (int i = region; i < s->f->n; i++) {
+        const Node *n = s->g->nodes.at[i];
+        if (s->value[i] && first_of(s, i) == region && n->op == OP_CONTRACT) sums += n->attr->contract->n_loops - n->attr->contract->n_out;
+    }
+    for (int i = 0; i < list->n; i++) {
+        const Stream *of = &list->at[i];
+        int axes = of->shape->rank + sums * of->members.n;
+        for (int k = 0; k < of->members.n; k++) axes += of->members.at[k]->shape->rank - (of->shape->rank - 1);
+        if (axes > MAX_AXES) return false;
+    }
+    return true;
+}
+
 static void take(Finder *s, int region, const StreamList *list) {
     for (int i = region; i < s->f->n; i++)
         if (s->value[i] && first_of(s, i) == region) s->f->candidate[i] = false;
@@ -227,7 +243,7 @@ static void try_region(Finder *s, int region) {
             reads |= s->value[n->in[k]->id] && first_of(s, n->in[k]->id) == region;
         if (reads) add_member(s, &list, n);
     }
-    if (list.n && values <= MOST_VALUES && pays(s, region, &list)) take(s, region, &list);
+    if (list.n && values <= MOST_VALUES && axes_fit(s, region, &list) && pays(s, region, &list)) take(s, region, &list);
 }
 
 Streams fuse_find_streams(const PassContext *c, Fuse *f, const Graph *g, bool before_split) {
