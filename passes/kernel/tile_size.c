@@ -519,14 +519,20 @@ static int doublings_of(const Plan *p, const PlanKernel *k) {
     return k->nodes.n == 1 && !inlined ? 2 : 1;
 }
 
+/* Sums of several products stand in registers at once: of half the rows there is room for what else a thread needs (ptxas.sh). */
+static int products_of(const PlanKernel *k) {
+    int n = 0;
+    for (int i = 0; i < k->nodes.n; i++) n += k->nodes.at[i].part == PART_STREAM && k->nodes.at[i].node->op == OP_CONTRACT;
+    return n;
+}
+
 /* What is staged of products in an iteration: of each the tile of values, and of its other factor the columns, the rows of
  * which are kept apart by up to their length. */
 static int64_t stream_bytes(const PlanKernel *k, const TileSizes *s, int rows) {
     enum { SUMS = 16, MAKES = 2, WIDTH = 4 }; /* two products that make values, some sums at a time */
     int64_t elements = MAKES * SUMS * (rows + s->r[0]), columns = 1;
     for (int d = 1; d < k->r->rank; d++) columns += s->r[d];
-    for (int i = 0; i < k->nodes.n; i++)
-        if (k->nodes.at[i].part == PART_STREAM && k->nodes.at[i].node->op == OP_CONTRACT) elements += rows * s->r[0];
+    elements += products_of(k) * rows * s->r[0];
     return WIDTH * (elements + 2 * columns * s->r[0]);
 }
 
@@ -536,7 +542,7 @@ static void stream_sizes(const Limits *l, const PlanKernel *k, TileSizes *s) {
     enum { ROWS = 96, STEPS = 128, SIDE = 32, STAGED = 40 << 10 };
     const int last = k->p->rank - 1;
     for (int d = 0; d <= last; d++) s->p[d] = 1;
-    s->p[last] = l->m == 1 ? 1 : lanes(l, k->p->dim[last], l->pow2 ? SIDE : ROWS);
+    s->p[last] = l->m == 1 ? 1 : lanes(l, k->p->dim[last], l->pow2 ? SIDE >> (products_of(k) > 1) : ROWS);
     s->r[0] = lanes(l, k->r->dim[0], l->pow2 ? SIDE : l->m == 1 ? l->n : STEPS);
     for (int d = 1; d < k->r->rank; d++) {
         s->r[d] = lanes(l, k->r->dim[d], MOST_LANES);
