@@ -17,7 +17,7 @@ typedef enum {
     PART_SUM,      /* a sum over an operand of the first product, in that one's loops, over some of its dims */
     PART_SLICES,   /* a sum over tiles, each by itself, of what is elementwise after the product */
     PART_AFTER_SUM, /* what is elementwise after such a sum */
-    PART_STREAM    /* of a KERNEL_STREAM: what it reduces; all else is elementwise after that */
+    PART_STREAM     /* of a KERNEL_STREAM (stream.h): what it reduces; all else is elementwise after that */
 } PlanPart;
 
 enum { MAX_STREAM = 8 }; /* reductions and products of one KERNEL_STREAM */
@@ -27,6 +27,7 @@ typedef struct PlanNode {
     PlanPart part;
     Node *into;            /* PART_ONTO: the sum of both */
     int8_t operand;        /* PART_SUM: which of the product's: both may be one tensor; PART_STREAM: which has the values */
+    const struct StreamTerm *term; /* PART_STREAM: how what is summed depends on the kernel's nodes before it */
     int8_t axis[MAX_RANK]; /* dim of the node -> axis of the kernel */
     bool in_row;           /* some dim stands on a row axis */
     bool stored;           /* written to memory: a result, or read by another kernel */
@@ -34,8 +35,9 @@ typedef struct PlanNode {
 
 typedef struct PlanKernel {
     KernelKind kind;
-    const Shape *p, *r;  /* parallel dims; row dims, which only a KERNEL_ROW has; the graph's pool keeps them */
-    const Shape *values; /* KERNEL_STREAM (stream.h): what it makes tiles of; r: the dim that it walks, then columns of products */
+    const Shape *p, *r;  /* parallel dims; row dims, which only a KERNEL_ROW has, or of a KERNEL_STREAM the dim that it walks,
+                            then columns of its products; the graph's pool keeps them */
+    int makes;           /* KERNEL_STREAM: products that make its values */
     VEC(PlanNode) nodes; /* computed once per program, in graph order; the rest is inlined */
     VEC(Node *) outputs; /* nodes it writes to memory, all over one iteration space */
     VEC(Node *) reads;   /* materialised nodes (or sources with memory) it reads */

@@ -5,17 +5,21 @@
 
 /* How a term of a sum depends on reductions over the same dim (the online rule: Milakov and Gimelshein, "Online normalizer
  * calculation for softmax", arXiv:1805.02867): it is a product of what does not, of factors that are the same for all terms,
- * and of exp(x + sum of coef * shift), where shifts are too.  When a shift goes from a to b, the sum of terms so far is
- * multiplied with exp(coef * (b - a)).  Factors multiply, or divide, the sum in the end. */
-enum { MOST_SHIFTS = 4, MOST_FACTORS = 4 };
+ * and of exp(coef * (shift - x)), where the shift is too.  When that goes from a to b, the sum of terms so far is multiplied
+ * with exp(coef * (b - a)).  It is the maximum of x, or what is no less, and coef negative, or the minimum and coef positive:
+ * of any part of the terms no exponent is above 0, so that no sum overflows on the way that does not in the end.  Factors
+ * multiply, or divide, the sum in the end. */
+enum { MOST_FACTORS = 4 };
 typedef struct StreamTerm {
-    int n_shifts, n_factors;
-    const Node *shift[MOST_SHIFTS], *factor[MOST_FACTORS]; /* broadcasts */
-    double coef[MOST_SHIFTS];
+    const Node *shift; /* a broadcast, or NULL */
+    double coef;
+    bool finite; /* the shift is, before there is any x, too */
+    int n_factors;
+    const Node *factor[MOST_FACTORS]; /* broadcasts */
     bool divides[MOST_FACTORS];
 } StreamTerm;
 
-/* depends, by node id: on members of the stream; false: the term does so in another way. */
+/* depends, by node id: on members of the stream, which reduce dim `dim` of values; false: the term does so in another way. */
 bool stream_term(const bool *depends, const Node *x, int dim, StreamTerm *t);
 
 /* Over which dim of operand k, of a reduction the last of several; false: a product that does not read the operand by whole

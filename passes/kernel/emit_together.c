@@ -4,10 +4,6 @@
 #include "passes/algebra/slice_sums.h"
 #include <string.h>
 
-static void place_of(const Emitter *e, const PlanNode *pn, const Index **idx) {
-    for (int d = 0; d < pn->node->shape->rank; d++) idx[d] = e->p_index[pn->axis[d]];
-}
-
 /* Programs that differ only along axes that the sum has not would all take the same one: is this the first of them? */
 static int is_first(Emitter *e, const PlanNode *pn) {
     int first = -1;
@@ -30,7 +26,7 @@ static int emit_main(Emitter *e) {
     for (int i = 0; i < pk->nodes.n; i++) {
         const PlanNode *pn = &pk->nodes.at[i];
         if (pn->part != PART_SUM) continue;
-        place_of(e, pn, idx);
+        emit_place_of(e, pn, idx);
         fused.node[fused.n] = pn;
         fused.here[fused.n] = is_first(e, pn);
         fused.value[fused.n++] = emit_full_over(e, pn->node, idx, -1, 0);
@@ -40,7 +36,7 @@ static int emit_main(Emitter *e) {
     const int start = emit_full_over(e, &sums, e->p_index, -1, 0), product = emit_product(e, n, e->p_index, start, &fused);
     emit_remember(e, n, e->p_index, -1, emit_converted(e, product, n->dtype));
     for (int i = 0; i < fused.n; i++) {
-        place_of(e, fused.node[i], idx);
+        emit_place_of(e, fused.node[i], idx);
         emit_remember(e, fused.node[i]->node, idx, -1, fused.value[i]);
     }
     return product;
@@ -73,7 +69,7 @@ static void emit_side(Emitter *e, const PlanNode *side) {
     const PlanKernel *pk = e->pk;
     const Index *idx[MAX_RANK];
     int *value = ARENA_ARRAY(e->arena, int, pk->nodes.n);
-    place_of(e, side, idx);
+    emit_place_of(e, side, idx);
     for (int i = 0; i < pk->nodes.n; i++) {
         const PlanNode *pn = &pk->nodes.at[i];
         if (is_side(pn) && pn->stored && same_side(pn, side)) value[i] = emit_value(e, pn->node, idx, -1);

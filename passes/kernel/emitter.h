@@ -68,6 +68,7 @@ int matrix_sum_axes(Emitter *e, MatrixTerm *term, const Index **loop, int *axes)
 /* The value of node n at idx (one expression per dim) where mask holds (-1: everywhere). Lanes where
  * the mask fails hold some value, never a fault. */
 int emit_value(Emitter *e, Node *n, const Index *const *idx, int mask);
+void emit_place_of(const Emitter *e, const PlanNode *pn, const Index **idx); /* tile.c: of the element that the program is at */
 int emit_heavy(Emitter *e, Node *n, const Index *const *idx, int mask); /* reductions and contractions */
 int emit_reduction(Emitter *e, Node *n, const Index *const *idx, int mask);
 void emit_scan(Emitter *e, Node *n);

@@ -111,20 +111,20 @@ static void add_axes(Emitter *e) {
     }
 }
 
-static void place_of(const Emitter *e, const PlanNode *pn, const Index **idx) {
+void emit_place_of(const Emitter *e, const PlanNode *pn, const Index **idx) {
     for (int d = 0; d < pn->node->shape->rank; d++)
         idx[d] = pn->axis[d] < e->pk->p->rank ? e->p_index[pn->axis[d]] : e->r_index[pn->axis[d] - e->pk->p->rank];
 }
 
 static void value_at_home(Emitter *e, const PlanNode *pn, int *value) {
     const Index *idx[MAX_RANK];
-    place_of(e, pn, idx);
+    emit_place_of(e, pn, idx);
     *value = emit_value(e, pn->node, idx, -1);
 }
 
 static void store_at_home(Emitter *e, const PlanNode *pn, int value) {
     const Index *idx[MAX_RANK];
-    place_of(e, pn, idx);
+    emit_place_of(e, pn, idx);
     emit_store(e, pn->node, idx, value);
 }
 
@@ -148,6 +148,9 @@ static void emit_rows(Emitter *e, int *value) {
     nest_end(e, &nest, NULL, NULL);
 }
 
+/* All programs have it, at the element that they are at. */
+static bool is_at_home(const PlanNode *pn) { return pn->part == PART_VALUE || pn->part == PART_STREAM; }
+
 static void emit_body(Emitter *e) {
     const PlanKernel *pk = e->pk;
     int *value = ARENA_ARRAY(e->arena, int, pk->nodes.n);
@@ -165,21 +168,20 @@ static void emit_body(Emitter *e) {
     }
     if (pk->kind == KERNEL_STREAM) emit_stream(e);
     bool together = false;
-    for (int i = 0; i < pk->nodes.n && pk->kind != KERNEL_STREAM; i++)
-        together |= pk->nodes.at[i].part != PART_VALUE && pk->nodes.at[i].part != PART_SLICES;
+    for (int i = 0; i < pk->nodes.n; i++) together |= !is_at_home(&pk->nodes.at[i]) && pk->nodes.at[i].part != PART_SLICES;
     if (together) emit_together(e);
     /* reductions and stored values once per program, before any row loop could repeat them */
     for (int i = 0; i < pk->nodes.n; i++) {
         const PlanNode *pn = &pk->nodes.at[i];
         const OpClass cls = op_info[pn->node->op].cls;
-        if (pn->part != PART_VALUE && pn->part != PART_STREAM) continue;
+        if (!is_at_home(pn)) continue;
         if (!pn->in_row && (pn->stored || cls == CLASS_REDUCE || cls == CLASS_CONTRACT)) value_at_home(e, pn, &value[i]);
     }
     emit_rows(e, value);
     for (int i = 0; i < pk->nodes.n; i++)
         if (pk->nodes.at[i].part == PART_SLICES) value[i] = emit_slices(e, pk->nodes.at[i].node);
     for (int i = 0; i < pk->nodes.n; i++)
-        if (pk->nodes.at[i].stored && !pk->nodes.at[i].in_row && (pk->nodes.at[i].part == PART_VALUE || pk->nodes.at[i].part == PART_STREAM))
+        if (pk->nodes.at[i].stored && !pk->nodes.at[i].in_row && is_at_home(&pk->nodes.at[i]))
             store_at_home(e, &pk->nodes.at[i], value[i]);
     for (int i = 0; i < pk->nodes.n; i++)
         if (pk->nodes.at[i].part == PART_SLICES) emit_store_slices(e, pk->nodes.at[i].node, value[i]);

@@ -519,36 +519,47 @@ static int doublings_of(const Plan *p, const PlanKernel *k) {
     return k->nodes.n == 1 && !inlined ? 2 : 1;
 }
 
-/* Sums of several products stand in registers at once: of half the rows there is room for what else a thread needs (ptxas.sh). */
-static int products_of(const PlanKernel *k) {
+/* Products that a stream sums; *lanes: their columns. */
+static int summed_products(const PlanKernel *k, const TileSizes *s, int64_t *lanes) {
     int n = 0;
-    for (int i = 0; i < k->nodes.n; i++) n += k->nodes.at[i].part == PART_STREAM && k->nodes.at[i].node->op == OP_CONTRACT;
+    *lanes = 0;
+    for (int i = 0; i < k->nodes.n; i++) {
+        const PlanNode *pn = &k->nodes.at[i];
+        int64_t columns = 1;
+        if (pn->part != PART_STREAM || pn->node->op != OP_CONTRACT) continue;
+        for (int d = 0; d < pn->node->shape->rank; d++)
+            if (pn->axis[d] > k->p->rank) columns *= s->r[pn->axis[d] - k->p->rank];
+        *lanes += columns;
+        n++;
+    }
     return n;
 }
 
-/* What is staged of products in an iteration: of each the tile of values, and of its other factor the columns, the rows of
- * which are kept apart by up to their length. */
-static int64_t stream_bytes(const PlanKernel *k, const TileSizes *s, int rows) {
-    enum { SUMS = 16, MAKES = 2, WIDTH = 4 }; /* two products that make values, some sums at a time */
-    int64_t elements = MAKES * SUMS * (rows + s->r[0]), columns = 1;
-    for (int d = 1; d < k->r->rank; d++) columns += s->r[d];
-    elements += products_of(k) * rows * s->r[0];
-    return WIDTH * (elements + 2 * columns * s->r[0]);
+/* What is staged of products in an iteration: of those that make values the factors, some sums at a time, of those that sum
+ * them a tile of the values, and the columns.  Rows of factors are kept apart by up to their length. */
+static int64_t stream_bytes(const PlanKernel *k, const TileSizes *s) {
+    enum { SUMS = 16, WIDTH = 4 };
+    int64_t columns;
+    const int64_t rows = s->p[k->p->rank - 1], steps = s->r[0], products = summed_products(k, s, &columns);
+    return WIDTH * (2 * k->makes * SUMS * (rows + steps) + products * rows * steps + 2 * columns * steps);
 }
 
 /* Rows and steps of a stream: what is made of values, and read for them, lies beside each other in the innermost caches or
- * in shared memory, where the factors of products come in tiles too. */
+ * in shared memory, where the factors of products come in tiles too.  On a GPU sums of several products stand in registers at
+ * once: of half the rows there is room for what else a thread needs (ptxas.sh). */
 static void stream_sizes(const Limits *l, const PlanKernel *k, TileSizes *s) {
     enum { ROWS = 96, STEPS = 128, SIDE = 32, STAGED = 40 << 10 };
-    const int last = k->p->rank - 1;
-    for (int d = 0; d <= last; d++) s->p[d] = 1;
-    s->p[last] = l->m == 1 ? 1 : lanes(l, k->p->dim[last], l->pow2 ? SIDE >> (products_of(k) > 1) : ROWS);
-    s->r[0] = lanes(l, k->r->dim[0], l->pow2 ? SIDE : l->m == 1 ? l->n : STEPS);
+    int *rows = &s->p[k->p->rank - 1], *steps = &s->r[0];
+    int64_t columns;
     for (int d = 1; d < k->r->rank; d++) {
         s->r[d] = lanes(l, k->r->dim[d], MOST_LANES);
         if (l->pow2 && s->r[d] < k->r->dim[d].bound) s->r[d] *= 2;
     }
-    while (l->pow2 && s->r[0] > 1 && stream_bytes(k, s, s->p[last]) > STAGED) s->r[0] /= 2;
+    const int side = SIDE >> (summed_products(k, s, &columns) > 1);
+    for (int d = 0; d < k->p->rank; d++) s->p[d] = 1;
+    *rows = l->m == 1 ? 1 : lanes(l, k->p->dim[k->p->rank - 1], l->pow2 ? side : ROWS);
+    *steps = lanes(l, k->r->dim[0], l->pow2 ? SIDE : l->m == 1 ? l->n : STEPS);
+    while (l->pow2 && stream_bytes(k, s) > STAGED && (*rows > 1 || *steps > 1)) *(*steps >= *rows ? steps : rows) /= 2;
 }
 
 void tile_sizes(const Target *t, const Plan *p, const PlanKernel *k, TileSizes *out) {

@@ -10,10 +10,9 @@
  * partition has no cycles.  A candidate that only its own kernel reads never reaches memory.  A concatenation in memory
  * is in no kernel: those of its parts write it (fuse_parts.c). */
 #include "passes/plan/fuse.h"
-#include "passes/algebra/stream_term.h"
-#include "passes/plan/stream.h"
 #include "ir/node_pool.h"
 #include "passes/plan/per_sample.h"
+#include "passes/plan/stream.h"
 #include <assert.h>
 #include <string.h>
 
@@ -198,20 +197,18 @@ static void assign(Fuse *f, Node *n) {
 
 /* ---- streams ----------------------------------------------------------------------------------------------------- */
 /* Where the member's dims lie: rows, and columns of its own, which go to `r`. */
-static PlanNode member_of(const Stream *s, int i, Shape *r) {
-    Node *n = s->members.at[i];
-    PlanNode pn = fuse_plain(n);
-    int dim;
-    const int k = s->operand.at[i], rows = s->shape->rank - 1;
-    stream_sums_over(n, k, &dim);
+static PlanNode member_of(const Fuse *f, const Stream *s, const StreamMember *m, Shape *r) {
+    PlanNode pn = fuse_plain(m->node);
+    const int k = m->operand, rows = s->shape->rank - 1;
     pn.part = PART_STREAM;
     pn.operand = (int8_t)k;
-    if (n->op != OP_CONTRACT) return pn;
-    const Contract *c = n->attr->contract;
+    pn.term = arena_dup(f->arena, &m->term, sizeof m->term);
+    if (m->node->op != OP_CONTRACT) return pn;
+    const Contract *c = m->node->attr->contract;
     for (int l = 0; l < c->n_out; l++) {
         int at = -1;
         for (int d = 0; d < s->shape->rank; d++)
-            if (c->map[k][d].coef[l]) at = d < dim ? d : d - 1;
+            if (c->map[k][d].coef[l]) at = d < s->dim ? d : d - 1;
         pn.axis[l] = (int8_t)(at >= 0 ? at : rows + r->rank);
         if (at < 0) r->dim[r->rank++] = c->extent[l];
     }
@@ -224,12 +221,12 @@ static void assign_stream(Fuse *f, const Stream *s) {
     Shape p = {0}, r = {.rank = 1, .dim = {s->shape->dim[s->dim]}};
     for (int d = 0; d < s->shape->rank; d++)
         if (d != s->dim) p.dim[p.rank++] = s->shape->dim[d];
-    vec_push(f->arena, f->plan->kernels, ((PlanKernel){.kind = KERNEL_STREAM, .phase = s->members.at[0]->phase}));
-    for (int i = 0; i < s->members.n; i++) enter(f, k, member_of(s, i, &r));
+    vec_push(f->arena, f->plan->kernels,
+             ((PlanKernel){.kind = KERNEL_STREAM, .phase = s->members.at[0].node->phase, .makes = s->makes}));
+    for (int i = 0; i < s->members.n; i++) enter(f, k, member_of(f, s, &s->members.at[i], &r));
     PlanKernel *kernel = &f->plan->kernels.at[k];
     kernel->p = node_pool_shape(f->graph->pool, &p);
     kernel->r = node_pool_shape(f->graph->pool, &r);
-    kernel->values = s->shape;
     tally(f, FUSION_new_stream);
     for (int i = 1; i < s->members.n; i++) tally(f, FUSION_stream_member);
 }
@@ -364,7 +361,7 @@ static void partition(Fuse *f, PassContext *c, Graph *g, Node *accumulate, const
     }
     for (int i = 0; i < f->n; i++) {
         const Stream *stream = streams.of[i] ? &streams.at.at[streams.of[i] - 1] : NULL;
-        if (stream && vec_last(stream->members)->id == i) assign_stream(f, stream);
+        if (stream && vec_last(stream->members).node->id == i) assign_stream(f, stream);
         else if (stream) continue;
         else if (f->joined[i]) note_parts(f, g->nodes.at[i]);
         else if (f->candidate[i] && f->plan->kernel_of[i] < 0) assign(f, g->nodes.at[i]);

@@ -6,9 +6,9 @@
  * loop (split-K).  How many slices there are follows from the shapes and the target: every run gives the same bits.  On
  * a CPU a sum over outer dims and a short innermost one becomes two, so that memory is read in its order. */
 #include "passes/algebra/affine.h"
-#include "passes/plan/stream.h"
 #include "passes/algebra/contract_class.h"
 #include "passes/plan/family.h"
+#include "passes/plan/stream.h"
 #include "passes/rewrite/rewrite.h"
 #include "passes/plan/slices.h"
 #include "passes/plan/together.h"

@@ -9,7 +9,6 @@
 #include "passes/plan/stream.h"
 #include "passes/algebra/affine.h"
 #include "passes/algebra/contract_class.h"
-#include "passes/algebra/stream_term.h"
 
 enum {
     LARGE_BYTES = 1 << 20, /* of the values: what is less stays in a cache until it is read */
@@ -28,8 +27,9 @@ typedef struct Finder {
     int *region; /* by node id, of values: the first of its region (union of them) */
     bool *fails; /* by node id, of such first ones */
     int *state;  /* by node id: see mark_dependent */
-    bool *depends; /* by node id: for stream_term */
+    bool *depends;     /* by node id: for stream_term */
     bool before_split; /* which takes sums over several dims apart */
+    int makes, sums;   /* of the region at hand: products that make its values; loops that these sum over */
 } Finder;
 
 static int first_of(Finder *s, int id) {
@@ -79,7 +79,7 @@ static bool may_be_member(const Finder *s, const Node *user, const Node *x) {
     int dim;
     const Op op = user->op;
     if (!dtype_is_float(x->dtype) || s->f->output[user->id]) return false;
-    if (op == OP_SUM && s->before_split) return user->attr->n_axes >= 1;
+    if (op == OP_SUM && s->before_split && x->dtype == DT_F32) return user->attr->n_axes >= 1;
     if (op == OP_SUM || op == OP_RMAX || op == OP_RMIN || op == OP_ARGMAX) return user->attr->n_axes == 1;
     if (op != OP_CONTRACT || user->n_in != 2 || user->in[0] == user->in[1]) return false;
     const Contract *c = user->attr->contract;
@@ -116,14 +116,14 @@ enum { APART, INSIDE, OUTSIDE };
 
 static bool is_in(const Stream *of, const Node *n) {
     for (int i = 0; i < of->members.n; i++)
-        if (of->members.at[i] == n) return true;
+        if (of->members.at[i].node == n) return true;
     return false;
 }
 
 /* By node id, up to `last`: INSIDE depends on members of the stream alone by what is computed where it is read, OUTSIDE by
  * what other kernels compute from them. */
 static void mark_dependent(Finder *s, const Stream *of, int last) {
-    const int first = of->members.at[0]->id;
+    const int first = of->members.at[0].node->id;
     for (int i = first; i <= last; i++) {
         const Node *n = s->g->nodes.at[i];
         int state = is_in(of, n) ? INSIDE : APART;
@@ -138,46 +138,58 @@ static void mark_dependent(Finder *s, const Stream *of, int last) {
 
 /* What is not in the stream reads a member before `last`: the stream's kernel has to come before. */
 static bool read_before(const Finder *s, const Stream *of, int last) {
-    for (int i = of->members.at[0]->id; i < last; i++)
+    for (int i = of->members.at[0].node->id; i < last; i++)
         if (s->state[i] == OUTSIDE) return true;
     return false;
 }
 
-static bool may_join(Finder *s, const Stream *of, const Node *n, const Node *x, int dim) {
-    const Node *first = of->members.at[0];
-    StreamTerm t;
-    if (of->members.n == MAX_STREAM) return false;
+/* Axes of a kernel: rows, the streamed dim, columns of products, and for each member that makes the values the sums of their
+ * products. */
+static bool has_room(const Finder *s, const Stream *of, const Node *n) {
+    const int rank = of->shape->rank, members = of->members.n + 1;
+    int columns = n->shape->rank - (rank - 1);
+    for (int i = 0; i < of->members.n; i++) columns += of->members.at[i].node->shape->rank - (rank - 1);
+    return members <= MAX_STREAM && 1 + columns <= MAX_RANK && rank + columns + s->sums * members <= MAX_AXES;
+}
+
+/* Sets m->term. */
+static bool may_join(Finder *s, const Stream *of, StreamMember *m, int dim) {
+    const Node *first = of->members.at[0].node, *n = m->node, *x = n->in[m->operand];
     if (!shape_same(of->shape, x->shape) || of->dim != dim || first->remat != n->remat || first->phase != n->phase) return false;
     if (s->g->entry == ENTRY_INFER && s->f->wanted[first->id] != s->f->wanted[n->id]) return false;
+    if (!has_room(s, of, n)) return false;
     mark_dependent(s, of, n->id);
     if (s->state[n->id] == OUTSIDE || read_before(s, of, n->id)) return false;
     if (s->state[n->id] == APART) return true;
     for (int i = 0; i < n->id; i++) s->depends[i] = i >= first->id && s->state[i] != APART;
-    if (n->op == OP_CONTRACT && s->depends[n->in[n->in[0] == x]->id]) return false;
-    return (n->op == OP_SUM || n->op == OP_CONTRACT) && stream_term(s->depends, x, dim, &t);
+    if (n->op == OP_CONTRACT && s->depends[n->in[1 - m->operand]->id]) return false;
+    return (n->op == OP_SUM || n->op == OP_CONTRACT) && stream_term(s->depends, x, dim, &m->term);
 }
 
 typedef VEC(Stream) StreamList;
 
-static void add_member(Finder *s, StreamList *list, Node *n) {
-    int dim, k = 0;
-    while (!s->value[n->in[k]->id]) k++;
-    const Node *x = n->in[k];
-    stream_sums_over(n, k, &dim);
+/* false: no kernel has axes for it. */
+static bool add_member(Finder *s, StreamList *list, Node *n) {
+    StreamMember m = {.node = n};
+    int dim;
+    while (!s->value[n->in[m.operand]->id]) m.operand++;
+    stream_sums_over(n, m.operand, &dim);
     Stream *to = NULL;
     for (int i = 0; i < list->n && !to; i++)
-        if (may_join(s, &list->at[i], n, x, dim)) to = &list->at[i];
+        if (may_join(s, &list->at[i], &m, dim)) to = &list->at[i];
     if (!to) {
-        vec_push(s->f->arena, *list, ((Stream){.shape = x->shape, .dim = dim}));
+        m.term = (StreamTerm){0};
+        vec_push(s->f->arena, *list, ((Stream){.shape = n->in[m.operand]->shape, .dim = dim, .makes = s->makes}));
         to = &list->at[list->n - 1];
+        if (!has_room(s, to, n)) return false;
     }
-    vec_push(s->f->arena, to->members, n);
-    vec_push(s->f->arena, to->operand, k);
+    vec_push(s->f->arena, to->members, m);
+    return true;
 }
 
 /* Do the members read the value? */
 static bool reads_value(Finder *s, const Stream *of, const Node *value) {
-    for (int i = value->id; i <= vec_last(of->members)->id; i++) {
+    for (int i = value->id; i <= vec_last(of->members).node->id; i++) {
         const Node *n = s->g->nodes.at[i];
         const bool member = is_in(of, n);
         s->depends[i] = i == value->id;
@@ -207,43 +219,34 @@ static bool pays(Finder *s, int region, const StreamList *list) {
     return flops / t->gflops_f32 < WEIGHT * bytes / t->gbytes_per_s;
 }
 
-/* A kernel's axes: rows, the streamed dim, columns, and for each member that makes the values the sums of their products. */
-static bool axes_fit(Finder *s, int region, const StreamList *list) {
-    int sums = 0;
-    for (int i = region; i < s->f->n; i++) {
-        const Node *n = s->g->nodes.at[i];
-        if (s->value[i] && first_of(s, i) == region && n->op == OP_CONTRACT) sums += n->attr->contract->n_loops - n->attr->contract->n_out;
-    }
-    for (int i = 0; i < list->n; i++) {
-        const Stream *of = &list->at[i];
-        int axes = of->shape->rank + sums * of->members.n;
-        for (int k = 0; k < of->members.n; k++) axes += of->members.at[k]->shape->rank - (of->shape->rank - 1);
-        if (axes > MAX_AXES) return false;
-    }
-    return true;
-}
-
 static void take(Finder *s, int region, const StreamList *list) {
     for (int i = region; i < s->f->n; i++)
         if (s->value[i] && first_of(s, i) == region) s->f->candidate[i] = false;
     for (int i = 0; i < list->n; i++) {
         vec_push(s->f->arena, s->found.at, list->at[i]);
-        for (int k = 0; k < list->at[i].members.n; k++) s->found.of[list->at[i].members.at[k]->id] = s->found.at.n;
+        for (int k = 0; k < list->at[i].members.n; k++) s->found.of[list->at[i].members.at[k].node->id] = s->found.at.n;
     }
 }
 
 static void try_region(Finder *s, int region) {
     StreamList list = {0};
     int values = 0;
+    bool fits = true;
+    s->makes = s->sums = 0;
     for (int i = region; i < s->f->n; i++) {
+        const Node *n = s->g->nodes.at[i];
+        if (!s->value[i] || first_of(s, i) != region) continue;
+        values++;
+        if (n->op == OP_CONTRACT) s->makes++, s->sums += n->attr->contract->n_loops - n->attr->contract->n_out;
+    }
+    for (int i = region; i < s->f->n && fits && values <= MOST_VALUES; i++) {
         Node *n = s->g->nodes.at[i];
         bool reads = false;
-        values += s->value[i] && first_of(s, i) == region;
         for (int k = 0; k < n->n_in && !s->value[i]; k++)
             reads |= s->value[n->in[k]->id] && first_of(s, n->in[k]->id) == region;
-        if (reads) add_member(s, &list, n);
+        fits = !reads || add_member(s, &list, n);
     }
-    if (list.n && values <= MOST_VALUES && axes_fit(s, region, &list) && pays(s, region, &list)) take(s, region, &list);
+    if (list.n && fits && pays(s, region, &list)) take(s, region, &list);
 }
 
 Streams fuse_find_streams(const PassContext *c, Fuse *f, const Graph *g, bool before_split) {

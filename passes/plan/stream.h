@@ -1,15 +1,21 @@
 /* Streams: reductions over one dim of values too large to keep, which are computed tile by tile where they are reduced. */
 #ifndef FUSEC_PASSES_STREAM_H
 #define FUSEC_PASSES_STREAM_H
+#include "passes/algebra/stream_term.h"
 #include "passes/plan/fuse.h"
 
-/* A kernel of its own: reductions and products that sum over dim `dim` of values of one shape, all else of which are rows.
- * The values, `tile`s of them, are recomputed from what products have for factors. */
+typedef struct StreamMember {
+    Node *node;
+    int operand;     /* of a product, the one that has the values; else 0 */
+    StreamTerm term; /* how what it sums depends on members before it */
+} StreamMember;
+
+/* A kernel of its own: reductions, and products that sum, over dim `dim` of values of one shape, whose other dims are rows.
+ * Tiles of the values are made again from the factors of products. */
 typedef struct Stream {
     const Shape *shape; /* of the values */
-    int dim;
-    VEC(Node *) members; /* in the order of the graph */
-    VEC(int) operand;    /* of each that is a product, the one that has the values; else 0 */
+    int dim, makes;     /* makes: products that make them */
+    VEC(StreamMember) members; /* in the order of the graph */
 } Stream;
 
 typedef struct Streams {
