@@ -169,8 +169,11 @@ Node *read_view(IndexContext *c, const IndexSpace *s, const Read *r) {
     IndexSpace part = used_part(s, used);
     Node *n = permuted(c, &part, r);
     if (!n) {
+        const bool truth = r->tensor->dtype == DT_BOOL; /* contractions are of numbers */
+        Node *x = truth ? t_cast(c->L, r->tensor, DT_I32) : r->tensor;
         Attr attr = {.contract = new_contract(c, &part, part.n, 1, r)};
-        n = t_node(c->L, OP_CONTRACT, 1, (Node *[]){r->tensor}, &attr, r->tensor->dtype, space_shape(c, &part));
+        n = t_node(c->L, OP_CONTRACT, 1, &x, &attr, x->dtype, space_shape(c, &part));
+        if (truth) n = t_binary(c->L, OP_NE, n, t_const(c->L, DT_I32, *n->shape, 0));
     }
     return space_lift(c, n, &part, s);
 }

@@ -148,9 +148,13 @@ static Node *simplified(Rewriter *r, const Node *candidate) {
     return n;
 }
 
+/* pass_precision rounds a value that a product reads, for all its readers: until then two equal ones may come to differ. */
+static bool may_differ(const Node *n) { return n->precision == PRECISION_BF16 || n->precision == PRECISION_F16; }
+
 static Node *make(Rewriter *r, const Node *candidate) {
     Node *simpler = simplified(r, candidate);
     if (simpler) return simpler;
+    if (may_differ(candidate)) return append(r, candidate, false);
     struct NodeSlot *slot = find_slot(r, &r->nodes, r->g->nodes.at, candidate);
     if (!slot->key) {
         slot->key = append(r, candidate, false)->id + 1;

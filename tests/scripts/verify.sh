@@ -101,6 +101,36 @@ END
 "$FUSEC" verify overflows.dsl --target host --seed 2 >out 2>&1 || fail "what overflows is called wrong: $(cat out)"
 grep -q ' [1-9][0-9]* undecided, 0 wrong' out || fail "nothing overflows: $(cat out)"
 
+# equal values, of which a product reads one: that one is rounded
+cat >equal.dsl <<'END'
+model equal {
+    precision bf16
+    input x : f32[3, 4]
+    a = softmax(x)
+    b = softmax(x)
+    output z = transpose(a) @ a
+    output o = b
+}
+END
+"$FUSEC" verify equal.dsl --target host,interp >out 2>&1 || fail "what a product rounds is another's: $(cat out)"
+
+# views of truth
+cat >truth.dsl <<'END'
+model truth {
+    input x : f32[5, 5]
+    b = x > 0.0
+    before[i in 0..5, j in 0..5] = b[i - 1, j]
+    halves[i in 0..5, j in 0..5] = b[i / 2, j]
+    diagonal[i in 0..5] = b[i, i]
+    outside[i in 0..9] = b[i, 2]
+    output before
+    output halves
+    output diagonal
+    output y = where(outside, 1.0, 2.0)
+}
+END
+"$FUSEC" verify truth.dsl --target host,interp >out 2>&1 || fail "a view of truth: $(cat out)"
+
 if command -v "${CC:-cc}" >/dev/null; then
     mutant codegen/c99/expr.c 's/"fusec_min", C99_MIN/"fusec_max", C99_MAX/' &&
         blamed host,c99 'the first wrong kernel: [a-z]*_contract_[0-9]* (launch [0-9]* of [0-9]*, m.dsl:8): '
