@@ -8,8 +8,9 @@
 #include "ir/tile_stage.h"
 #include "ir/tile_tensor_map.h"
 #include "passes/kernel/matrix.h"
+#include "passes/kernel/matrix_factor.h"
 
-enum { SECTOR = 32, WIDEST = 16 /* bytes of an access */, FRAGMENT_COLUMNS = 8 };
+enum { SECTOR = 32 /* bytes */, FRAGMENT_COLUMNS = 8 };
 
 typedef struct Schedule {
     Kernel *k;
@@ -64,62 +65,6 @@ static void find_dot(Schedule *s, const Block *b, Inst *loop) {
         if (i->kind == TI_DOT && loop && loop->axis == s->sum_axis && !s->dot) s->dot = i, s->loop = loop;
         find_dot(s, &i->body, i->kind == TI_FOR ? i : loop);
     }
-}
-
-/* Neighbours along the axis that all loads behind the value have together in memory; WIDEST: it loads nothing there. */
-static int run_elements(const Schedule *s, int value, int axis) {
-    const Inst *i = s->def[value];
-    int run = WIDEST;
-    if (!i || !tile_type_has(&i->type, axis)) return run;
-    if (i->kind == TI_LOAD) {
-        const int bytes = load_run_bytes(s->k, s->def, i, axis);
-        return bytes ? bytes / dtype_bytes(i->type.dtype) : 1;
-    }
-    for (int n = 0; n < i->n_in && i->kind == TI_ELEMENT; n++) {
-        const int in = run_elements(s, i->in[n], axis);
-        if (in < run) run = in;
-    }
-    return run;
-}
-
-/* Neighbours along the axis are neighbours in memory, aligned or not, in every load behind the value. */
-static bool contiguous_along(const Schedule *s, int value, int axis) {
-    const Inst *i = s->def[value];
-    if (!i || !tile_type_has(&i->type, axis)) return true;
-    if (i->kind == TI_LOAD) {
-        int64_t coef = 0;
-        for (int d = 0; d < i->n_index; d++)
-            if (!index_affine_in(s->k, i->index[d], axis, &coef) || coef != (d == i->n_index - 1)) return false;
-    }
-    for (int n = 0; n < i->n_in && i->kind == TI_ELEMENT; n++)
-        if (!contiguous_along(s, i->in[n], axis)) return false;
-    return true;
-}
-
-/* The tile is contiguous along the sum in shared memory: where memory has the longer runs along it, or, between equal
- * ones, neighbours that threads read together. */
-static bool contiguous_along_sum(const Schedule *s, int value, int across) {
-    const int sum = run_elements(s, value, s->sum_axis), other = run_elements(s, value, across);
-    return sum > other || (sum == other && (contiguous_along(s, value, s->sum_axis) || !contiguous_along(s, value, across)));
-}
-
-static int swizzle_of(const Kernel *k, int minor, int bytes) {
-    const int64_t row = (int64_t)k->axes.at[minor].step * bytes;
-    return row % 128 == 0 ? 128 : row % 64 == 0 ? 64 : row % 32 == 0 ? 32 : 0;
-}
-
-static bool is_copy(const Schedule *s, const Inst *stage) {
-    const Inst *load = copied_load(s->k, stage->in[0]);
-    return load && load->kind == TI_LOAD && (!load->n_in || load->value == 0);
-}
-
-/* Along `minor`, by accesses as wide as the memory that is read allows. */
-static void place(const Schedule *s, Inst *stage, int minor, int swizzle) {
-    const int bytes = dtype_bytes(stage->type.dtype), run = run_elements(s, stage->in[0], minor) * bytes;
-    stage->minor = minor + 1;
-    stage->swizzle = swizzle;
-    stage->bytes = run > WIDEST ? WIDEST : run < bytes ? bytes : run;
-    stage->by = stage->bytes >= 4 && is_copy(s, stage) ? BY_ASYNC : BY_THREADS;
 }
 
 /* There is room for the map among the kernel's parameters. */
@@ -182,10 +127,11 @@ static bool place_factor(Schedule *s, int value, int across) {
         if (s->loop->body.at[n]->result == value && s->loop->body.at[n]->kind == TI_STAGE) stage = s->loop->body.at[n];
     if (!stage || !tile_type_has(&stage->type, across) || !tile_type_has(&stage->type, s->sum_axis))
         return refuse(s, "a factor has not both a row and a sum");
-    const bool along = contiguous_along_sum(s, stage->in[0], across);
+    const Scheduled in = {s->k, s->def};
+    const bool along = factor_along_sum(&in, stage->in[0], across, s->sum_axis);
     const int minor = along ? s->sum_axis : across, bytes = dtype_bytes(stage->type.dtype);
     const bool by_registers = s->m->tile.by == BY_WGMMA && across == s->m->row_axis;
-    place(s, stage, minor, bytes == 4 && !along && !by_registers ? 0 : swizzle_of(s->k, minor, bytes));
+    factor_place(&in, stage, minor, bytes == 4 && !along && !by_registers ? 0 : factor_swizzle(s->k, minor, bytes));
     if (s->m->tile.by == BY_MMA && gathers_beside(s, stage, across))
         return refuse(s, "a factor is gathered element by element, which leaves no registers for so many sums");
     return s->m->tile.by != BY_WGMMA || place_fetched(s, stage);
@@ -252,7 +198,7 @@ static void schedule_store(Schedule *s, Block *b, int at) {
     s->staged += tile_bytes(s, store);
     Inst *stage = insert_stage(s, b, at, store->in[0]);
     stage->minor = minor + 1;
-    stage->swizzle = swizzle_of(s->k, minor, bytes);
+    stage->swizzle = factor_swizzle(s->k, minor, bytes);
     store->in[0] = stage->result;
     store->by = BY_TMA;
     TensorMap map;
@@ -286,7 +232,8 @@ static bool schedule_load(Schedule *s, Block *b, int at, int to) {
     b->at[to] = load;
     Inst *stage = insert_stage(s, b, to + 1, load->result);
     replace_uses(s->k, b, to + 2, load->result, stage->result);
-    place(s, stage, minor, swizzle_of(s->k, minor, dtype_bytes(stage->type.dtype)));
+    const Scheduled in = {s->k, s->def};
+    factor_place(&in, stage, minor, factor_swizzle(s->k, minor, dtype_bytes(stage->type.dtype)));
     s->staged += bytes;
     return true;
 }
