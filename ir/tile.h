@@ -54,7 +54,8 @@
  *   store %y[m, n], %x by threads 16 | by tma
  *                      of a staged value: from shared memory, in the memory's order
  *   dot %a, %b, %c over k by mma | by wgmma
- *                      by matrix instructions, from staged factors, into the accumulator's spread
+ *                      by matrix instructions, from staged factors, into the accumulator's spread; by mma the first
+ *                      factor may be in registers, spread along the sum as an accumulator's columns
  *   dot %a, %b, %c over k by window | by channels | by inner | by blocks | by loops [rows 12 columns 32 sums 256 ..]
  *                      by a form of processors' code (codegen/host/forms.def), in blocks of that size: HostSchedule */
 #ifndef FUSEC_IR_TILE_H

@@ -215,6 +215,17 @@ static bool fits_form(const Axis *x, int n, const int8_t *bit, int warp) {
     return true;
 }
 
+/* Values that stand in registers as an accumulator's columns do are the first factor's fragments. */
+static bool check_register_factor(Check *c, int value, int sum) {
+    const MatrixForm *f = matrix_form(BY_MMA);
+    const Axis *x = &c->k->axes.at[sum];
+    if (dtype_bytes(c->k->types.at[value].dtype) != 2 || !dtype_is_low(c->k->types.at[value].dtype))
+        return refuse(c, "%%%d is in registers but not of 16 bits", value);
+    return fits_form(x, f->n_col, f->col, MAX_SPREAD) || refuse(c, "axis %s is not spread as what %%%d sums", x->name, value);
+}
+
+static bool is_staged(const Check *c, int value) { return c->def[value] && c->def[value]->kind == TI_STAGE; }
+
 static bool check_factor(Check *c, int value, int other, int sum) {
     const Inst *s = c->def[value];
     if (!s || s->kind != TI_STAGE || s->space != SPACE_SHARED || s->minor == NO_AXIS)
@@ -250,7 +261,9 @@ static bool check_dot(Check *c, const Inst *i) {
         return refuse(c, "axis %s is not spread as rows of %%%d", axes[x.row].name, i->result);
     if (!fits_form(&axes[x.col], f->n_col, f->col, warp))
         return refuse(c, "axis %s is not spread as columns of %%%d", axes[x.col].name, i->result);
-    return check_factor(c, i->in[0], x.row, x.sum) && check_factor(c, i->in[1], x.col, x.sum);
+    const bool in_registers = i->by == BY_MMA && !is_staged(c, i->in[0]);
+    return (in_registers ? check_register_factor(c, i->in[0], x.sum) : check_factor(c, i->in[0], x.row, x.sum)) &&
+           check_factor(c, i->in[1], x.col, x.sum);
 }
 
 /* ---- all --------------------------------------------------------------------------------------------------------- */

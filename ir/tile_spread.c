@@ -73,6 +73,7 @@ static void mark_block(const Block *b, bool *only) {
         if (i->result >= 0 && floats && only[i->result]) continue;
         const int shared = i->kind == TI_DOT ? 2 : 0; /* a dot reads its factors where they are */
         for (int k = shared; k < i->n_in; k++) need(only, i->in[k]);
+        if (i->kind == TI_DOT && i->by == BY_MMA) need(only, i->in[0]); /* in registers, unless it is staged */
         for (int k = 0; k < i->n_index; k++) need_index(i->index[k], only);
     }
 }

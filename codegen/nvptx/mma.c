@@ -1,7 +1,7 @@
 /* DOT by mma: mma.sync.m16n8k16 on bf16 and f16, .m16n8k8 on tf32, f32 sums.
  *
  * The accumulator's registers are the instruction's: ir/tile_schedule.c's MatrixForm holds rows and columns to its
- * fragments.  Factors come from shared memory with ldmatrix, four 8x8 blocks at a time, transposed where the summed
+ * fragments.  The first factor may be in registers; else factors come from shared memory with ldmatrix, four 8x8 blocks at a time, transposed where the summed
  * axis is not the contiguous one.  A lane's address is that of its place in the first block, plus constants: a
  * swizzle exchanges bits, so that of a constant those under a kilobyte are XORed and the others added.
  * Source: PTX ISA, "Matrix Fragments for mma.m16n8k16 with floating point type", "ldmatrix". */
@@ -127,6 +127,26 @@ static void load_columns(const Factor *f, int block, int blocks, int along, LLVM
     round_all(f, 2 * blocks, out);
 }
 
+/* The same from registers: the sum is spread as an accumulator's columns, whose pairs of neighbours are the instruction's pairs
+ * of the sum. */
+static void pack_rows(Simt *s, const Inst *dot, const MatrixAxes *m, int block, int along, LLVMValueRef *out) {
+    const Emit *e = s->e;
+    const DType t = s->k->types.at[dot->in[0]].dtype;
+    const TileType over = {.n_axes = 1, .axis = {(int8_t)m->sum}};
+    for (int r = 0; r < 4; r++) {
+        LLVMValueRef pair[2];
+        for (int n = 0; n < 2; n++) {
+            Coords c = {0};
+            c.reg[m->row] = 2 * block + (r & 1);
+            c.reg[m->sum] = 2 * (along / COLUMN_BLOCK + (r >> 1)) + n;
+            pair[1 - n] = simt_value(s, dot->in[0], &c);
+            LLVMValueRef inside = simt_inside(s, &c, &over);
+            if (inside) pair[1 - n] = LLVMBuildSelect(e->b, inside, pair[1 - n], emit_const(e, DT_F32, 0), "");
+        }
+        out[r] = simt_asm(e, e->i32, t == DT_BF16 ? "cvt.rn.bf16x2.f32 $0, $1, $2;" : "cvt.rn.f16x2.f32 $0, $1, $2;", "=r,f,f", 2, pair);
+    }
+}
+
 static const char *operand_type(DType t) { return t == DT_BF16 ? "bf16" : t == DT_F16 ? "f16" : "tf32"; }
 
 static void multiply(const Simt *s, DType t, LLVMValueRef const *a, LLVMValueRef const *b, LLVMValueRef *c[4]) {
@@ -144,13 +164,13 @@ static void multiply(const Simt *s, DType t, LLVMValueRef const *a, LLVMValueRef
     for (int n = 0; n < 4; n++) *c[n] = LLVMBuildExtractValue(e->b, v, (unsigned)n, "");
 }
 
-/* One step: all fragments, then all products. */
+/* One step: all fragments, then all products.  x NULL: the rows are in registers. */
 static void step(const Factor *x, const Factor *y, const Inst *i, const MatrixAxes *m, int along, LLVMValueRef *acc) {
-    Simt *s = x->s;
+    Simt *s = y->s;
     const int rows = s->axis[m->row].regs / 2, columns = s->axis[m->col].regs / 2;
     LLVMValueRef *a = ARENA_ARRAY(s->arena, LLVMValueRef, 4 * rows),
                  *b = ARENA_ARRAY(s->arena, LLVMValueRef, 2 * columns);
-    for (int n = 0; n < rows; n++) load_rows(x, n, along, a + 4 * n);
+    for (int n = 0; n < rows; n++) x ? load_rows(x, n, along, a + 4 * n) : pack_rows(s, i, m, n, along, a + 4 * n);
     for (int n = 0; n < columns; n += 2) load_columns(y, n, n + 1 < columns ? 2 : 1, along, b + 2 * n);
     for (int r = 0; r < rows; r++)
         for (int c = 0; c < columns; c++) {
@@ -176,7 +196,9 @@ void mma_dot(Simt *s, const Inst *i) {
         acc[slot] = simt_value(s, i->in[2], &c);
     }
     simt_before_read(s);
-    const Factor x = factor_of(s, i->in[0], m.row, m.sum, true), y = factor_of(s, i->in[1], m.col, m.sum, false);
-    for (int along = 0; along < s->k->axes.at[m.sum].step; along += 32 / bytes) step(&x, &y, i, &m, along, acc);
+    const bool staged = s->shared[i->in[0]] != NULL;
+    const Factor x = staged ? factor_of(s, i->in[0], m.row, m.sum, true) : (Factor){0};
+    const Factor y = factor_of(s, i->in[1], m.col, m.sum, false);
+    for (int along = 0; along < s->k->axes.at[m.sum].step; along += 32 / bytes) step(staged ? &x : NULL, &y, i, &m, along, acc);
     s->reg[i->result] = acc;
 }

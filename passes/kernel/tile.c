@@ -202,12 +202,19 @@ static void add_members(Emitter *e, bool before_tiles) {
     e->k->axes.at[axis].family = true;
 }
 
+static void take_stream_tiles(Emitter *e) {
+    e->size.p[e->pk->p->rank - 1] = e->stream.rows;
+    e->size.r[0] = e->stream.steps;
+    for (int d = 1; d < e->pk->r->rank; d++) e->size.r[d] = stream_columns(e->pk->r->dim[d]);
+}
+
 static void write_kernel(Emitter *e, PlanKernel *pk, int number) {
     e->pk = pk;
     e->k = open_kernel(e, number);
     memset(e->constant, 0, sizeof e->constant);
     e->b = (Builder){.k = e->k, .block = &e->k->body};
     tile_sizes(e->context->target, e->plan, pk, &e->size);
+    if (e->stream.rows) take_stream_tiles(e);
     add_buffers(e);
     add_members(e, true);
     add_axes(e);
@@ -314,10 +321,23 @@ static Kernel *build_matrix(Emitter *e, PlanKernel *pk, int number, const char *
     return k;
 }
 
+/* A stream by matrix instructions; NULL: it is none, or *slow says why not. */
+static Kernel *build_stream(Emitter *e, PlanKernel *pk, int number, const char **slow) {
+    const Target *t = e->context->target;
+    e->stream = pk->kind == KERNEL_STREAM ? stream_tiles(t, pk) : (StreamTiles){0, 0};
+    if (!e->stream.rows) return NULL;
+    write_kernel(e, pk, number);
+    const char *why = stream_schedule(e->k, e->p_axis[pk->p->rank - 1], e->r_axis[0], t->fast_bytes);
+    e->stream.rows = 0;
+    if (why) *slow = why;
+    return why ? NULL : e->k;
+}
+
 static Kernel *build_kernel(Emitter *e, PlanKernel *pk, int number) {
     const Target *t = e->context->target;
     const char *slow;
     Kernel *k = build_matrix(e, pk, number, &slow);
+    if (!k) k = build_stream(e, pk, number, &slow);
     if (!k) {
         e->matrix.n_terms = 0;
         write_kernel(e, pk, number);

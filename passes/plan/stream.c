@@ -52,14 +52,18 @@ static int64_t sums_of(const Node *n) {
     return sums;
 }
 
-/* Matrix instructions take tiles of kernels of their own. */
 static bool by_matrix(const Target *t, const Node *product) {
-    return t && t->device->is_gpu && t->gflops_matrix > 0 && product->in[0]->dtype != DT_F32;
+    return t && t->device->is_gpu && t->gflops_matrix > 0 && dtype_is_low(product->in[0]->dtype);
+}
+
+/* A stream's registers are fragments of 16-bit factors (stream_schedule.c). */
+static bool is_in_kernel_of_its_own(const Target *t, const Node *product) {
+    return by_matrix(t, product) && dtype_bytes(product->in[0]->dtype) != 2;
 }
 
 bool stream_makes(const PassContext *c, const Node *n) {
     if (n->op != OP_CONTRACT || n->n_in != 2 || !dtype_is_float(n->dtype) || !contract_is_product(n)) return false;
-    if (n->shape->rank < 2 || !shape_is_fixed(*n->shape) || by_matrix(c->target, n) || sums_of(n) > MOST_SUMS) return false;
+    if (n->shape->rank < 2 || !shape_is_fixed(*n->shape) || is_in_kernel_of_its_own(c->target, n) || sums_of(n) > MOST_SUMS) return false;
     if (c->stream_all) return shape_elements(*n->shape) > 0;
     const int64_t factors = shape_elements(*n->in[0]->shape) + shape_elements(*n->in[1]->shape);
     return value_bytes(n) >= LARGE_BYTES && shape_elements(*n->shape) >= 2 * factors;
@@ -205,7 +209,7 @@ static bool reads_value(Finder *s, const Stream *of, const Node *value) {
 static bool pays(Finder *s, int region, const StreamList *list) {
     enum { WEIGHT = 3 };
     const Target *t = s->f->target;
-    double flops = 0, bytes = 0;
+    double seconds = 0, bytes = 0;
     if (!t || s->context->stream_all) return t != NULL;
     for (int i = region; i < s->f->n; i++) {
         const Node *n = s->g->nodes.at[i];
@@ -214,9 +218,10 @@ static bool pays(Finder *s, int region, const StreamList *list) {
         if (n->op != OP_CONTRACT) continue;
         int kernels = 0;
         for (int k = 0; k < list->n; k++) kernels += reads_value(s, &list->at[k], n);
-        flops += 2.0 * (double)(kernels - 1) * (double)shape_elements(*n->shape) * (double)sums_of(n);
+        const double flops = 2.0 * (double)(kernels - 1) * (double)shape_elements(*n->shape) * (double)sums_of(n);
+        seconds += flops / (by_matrix(t, n) ? t->gflops_matrix : t->gflops_f32);
     }
-    return flops / t->gflops_f32 < WEIGHT * bytes / t->gbytes_per_s;
+    return seconds < WEIGHT * bytes / t->gbytes_per_s;
 }
 
 static void take(Finder *s, int region, const StreamList *list) {

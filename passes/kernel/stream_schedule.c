@@ -1,0 +1,218 @@
+/* The schedule of a stream whose products are multiplied by matrix instructions.
+ *
+ * Warps have 16 rows each and all of the streamed dim's tile, which is to a product that makes values its columns, and to one that
+ * sums them its sum: an accumulator of mma holds pairs of columns where its first factor holds pairs of the sum (PTX ISA,
+ * "Matrix Fragments for mma.m16n8k16"), so values go from product to product in registers (Dao, "FlashAttention-2",
+ * arXiv:2307.08691, 3.3).  What products read along the streamed dim is fetched one iteration ahead; what they read along the rows
+ * is there before the loop.
+ *
+ * Needs: the kernel as emit_stream makes it with StreamTiles.  Keeps: the program.  Gives: what kernel_check_schedule wants, or
+ * says why not; then the kernel is emitted again, for products by threads. */
+#include "ir/tile_schedule.h"
+#include "ir/tile_spread.h"
+#include "ir/tile_stage.h"
+#include "passes/kernel/emitter.h"
+#include "passes/kernel/matrix_factor.h"
+
+enum { WARP_ROWS = 16, SUMMED = 16, COLUMNS = 16 /* of whole rows in shared memory */, AHEAD = 1 };
+
+/* ---- tiles --------------------------------------------------------------------------------------------------------- */
+static int rounded(int64_t n, int unit) { return (int)((n + unit - 1) / unit * unit); }
+
+static bool is_member_product(const PlanNode *pn) { return pn->part == PART_STREAM && pn->node->op == OP_CONTRACT; }
+
+/* Columns of all products that sum values; longest sum of those that make them. */
+static int columns_of(const PlanKernel *k) {
+    int columns = 0;
+    for (int i = 0; i < k->nodes.n; i++) {
+        int here = 1;
+        const PlanNode *pn = &k->nodes.at[i];
+        for (int d = 0; d < pn->node->shape->rank && is_member_product(pn); d++)
+            if (pn->axis[d] > k->p->rank) here *= stream_columns(k->r->dim[pn->axis[d] - k->p->rank]);
+        columns += is_member_product(pn) ? here : 0;
+    }
+    return columns;
+}
+
+int stream_columns(Dim d) { return rounded(d.bound, COLUMNS); }
+int stream_sums(Dim d) { return rounded(d.bound, SUMMED); }
+
+/* As many rows as there are programs for, and of the streamed dim what there are registers for: of 16 rows a thread has half of
+ * the columns that are summed, and of the values those that products make and one more. */
+StreamTiles stream_tiles(const Target *t, const PlanKernel *k) {
+    enum { MOST_ROWS = 128, MOST_STEPS = 64, LEAST_STEPS = 16, REGISTERS = 176 };
+    const int64_t rows = k->p->dim[k->p->rank - 1].bound;
+    int64_t others = 1;
+    StreamTiles s = {MOST_ROWS, MOST_STEPS};
+    if (!t->device->is_gpu || t->gflops_matrix <= 0) return (StreamTiles){0, 0};
+    for (int d = 0; d < k->p->rank - 1; d++) others *= k->p->dim[d].bound;
+    while (s.rows > WARP_ROWS && (s.rows >= 2 * rows || 2 * others * ((rows + s.rows - 1) / s.rows) <= t->cores)) s.rows /= 2;
+    while (s.steps > LEAST_STEPS && columns_of(k) / 2 + (k->makes + 1) * s.steps / 2 > REGISTERS) s.steps /= 2;
+    while (s.steps > LEAST_STEPS && s.steps >= 2 * k->r->dim[0].bound) s.steps /= 2;
+    return s;
+}
+
+/* ---- products ------------------------------------------------------------------------------------------------------ */
+typedef struct Schedule {
+    Scheduled in;
+    int row, along; /* axes: of rows, the streamed one */
+    Inst *loop;
+    const char *why;
+} Schedule;
+
+static bool refuse(Schedule *s, const char *why) {
+    if (!s->why) s->why = why;
+    return false;
+}
+
+static bool is_long(const Kernel *k, int axis) { return k->axes.at[axis].step > 1; }
+
+static void push(Spread *s, int bit) { s->bit[s->n++] = (int8_t)bit; }
+
+/* Rows over warps, of everything else columns. */
+static void spread_axes(Schedule *s) {
+    Kernel *k = s->in.k;
+    const MatrixForm *f = matrix_form(BY_MMA);
+    Spread rows = {0}, columns = {0};
+    int warp = 5;
+    for (int b = 0; b < f->n_row; b++) push(&rows, f->row[b]);
+    for (int at = 1 << f->n_row; at < k->axes.at[s->row].step; at *= 2) push(&rows, warp++);
+    for (int b = 0; b < f->n_col; b++) push(&columns, f->col[b]);
+    for (int x = 0; x < k->axes.n; x++)
+        if (is_long(k, x) && k->axes.at[x].step % (1 << f->n_col) == 0) k->axes.at[x].spread = x == s->row ? rows : columns;
+    k->threads = 1 << warp;
+}
+
+static Inst *stage_of(const Schedule *s, int value) {
+    for (int n = 0; n < s->loop->body.n; n++)
+        if (s->loop->body.at[n]->result == value && s->loop->body.at[n]->kind == TI_STAGE) return s->loop->body.at[n];
+    return NULL;
+}
+
+static void remove_inst(Block *b, const Inst *i) {
+    int n = 0;
+    for (int at = 0; at < b->n; at++)
+        if (b->at[at] != i) b->at[n++] = b->at[at];
+    b->n = n;
+}
+
+static bool place(Schedule *s, int value, int across, int sum) {
+    Inst *stage = stage_of(s, value);
+    if (!stage) return refuse(s, "a factor is not in shared memory");
+    if (dtype_bytes(stage->type.dtype) != 2) return refuse(s, "");
+    const int minor = factor_along_sum(&s->in, stage->in[0], across, sum) ? sum : across;
+    factor_place(&s->in, stage, minor, factor_swizzle(s->in.k, minor, 2));
+    return true;
+}
+
+static bool schedule_dot(Schedule *s, Inst *dot) {
+    MatrixAxes m;
+    if (!matrix_axes(s->in.k, dot, &m)) return refuse(s, "it is no product of two matrices");
+    if (m.row != s->row) {
+        const int first = dot->in[0];
+        dot->in[0] = dot->in[1];
+        dot->in[1] = first;
+        if (!matrix_axes(s->in.k, dot, &m) || m.row != s->row) return refuse(s, "neither factor has the rows");
+    }
+    if (m.col < 0 || (m.col != s->along && m.sum != s->along)) return refuse(s, "it has not two sides");
+    dot->by = BY_MMA;
+    if (m.sum != s->along && !place(s, dot->in[0], m.row, m.sum)) return false;
+    Inst *values = stage_of(s, dot->in[0]);
+    if (m.sum == s->along && values) {
+        dot->in[0] = values->in[0];
+        remove_inst(&s->loop->body, values);
+    }
+    return place(s, dot->in[1], m.col, m.sum);
+}
+
+/* ---- what is the same in all iterations ----------------------------------------------------------------------------- */
+typedef struct Hoist {
+    const Schedule *s;
+    bool *inside, *only; /* by value: made in the loop; only in shared memory */
+} Hoist;
+
+static void mark_inside(Hoist *h, const Inst *loop) {
+    for (int c = 0; c < loop->n_carry && loop->carry; c++) h->inside[loop->carry[c]] = true;
+    for (int n = 0; n < loop->body.n; n++) {
+        const Inst *i = loop->body.at[n];
+        if (i->result >= 0) h->inside[i->result] = true;
+        for (int c = 0; c < i->n_carry; c++) h->inside[i->results[c]] = true;
+        mark_inside(h, i);
+    }
+}
+
+static bool index_is_outside(const Hoist *h, const Index *x) {
+    for (int i = 0; i < x->n; i++) {
+        const Atom *a = &x->term[i].atom;
+        if (a->kind == ATOM_AXIS && a->id == h->s->along) return false;
+        if (a->kind == ATOM_VALUE && h->inside[a->id]) return false;
+        if ((a->kind == ATOM_DIV || a->kind == ATOM_MOD) && !(index_is_outside(h, a->num) && index_is_outside(h, a->den))) return false;
+    }
+    return true;
+}
+
+/* Computed from what is there before the loop; and a row's, a number, or in shared memory: registers for more there are not. */
+static bool is_invariant(const Hoist *h, const Inst *i) {
+    const Kernel *k = h->s->in.k;
+    bool small = true;
+    if (i->kind != TI_CONST && i->kind != TI_INDEX && i->kind != TI_LOAD && i->kind != TI_ELEMENT && i->kind != TI_STAGE) return false;
+    for (int d = 0; d < i->type.n_axes; d++) {
+        if (i->type.axis[d] == h->s->along) return false;
+        small &= i->type.axis[d] == h->s->row || !is_long(k, i->type.axis[d]);
+    }
+    for (int n = 0; n < i->n_in; n++)
+        if (h->inside[i->in[n]]) return false;
+    for (int n = 0; n < i->n_index; n++)
+        if (!index_is_outside(h, i->index[n])) return false;
+    return small || i->kind == TI_STAGE || h->only[i->result];
+}
+
+static void insert_inst(Arena *a, Block *b, int at, Inst *i) {
+    vec_push(a, *b, i);
+    for (int n = b->n - 1; n > at; n--) b->at[n] = b->at[n - 1];
+    b->at[at] = i;
+}
+
+static void hoist(const Schedule *s) {
+    Kernel *k = s->in.k;
+    Hoist h = {s, ARENA_ARRAY(k->arena, bool, k->types.n + 1), ARENA_ARRAY(k->arena, bool, k->types.n + 1)};
+    int to = 0, kept = 0;
+    kernel_staged_only(k, h.only);
+    mark_inside(&h, s->loop);
+    while (k->body.at[to] != s->loop) to++;
+    for (int n = 0; n < s->loop->body.n; n++) {
+        Inst *i = s->loop->body.at[n];
+        if (!is_invariant(&h, i)) {
+            s->loop->body.at[kept++] = i;
+            continue;
+        }
+        h.inside[i->result] = false;
+        insert_inst(k->arena, &k->body, to++, i);
+    }
+    s->loop->body.n = kept;
+}
+
+/* ---- all ------------------------------------------------------------------------------------------------------------- */
+static bool fetches(const Block *b) {
+    bool any = false;
+    for (int n = 0; n < b->n; n++) any |= b->at[n]->kind == TI_STAGE && b->at[n]->by != BY_NONE;
+    return any;
+}
+
+const char *stream_schedule(Kernel *k, int row, int along, int64_t room) {
+    Schedule s = {.in = {k, kernel_defs(k->arena, k)}, .row = row, .along = along};
+    for (int n = 0; n < k->body.n; n++)
+        if (k->body.at[n]->kind == TI_FOR && k->body.at[n]->axis == along) s.loop = k->body.at[n];
+    if (!s.loop || !is_long(k, row) || !is_long(k, along)) return "its rows or its streamed dim are one element";
+    spread_axes(&s);
+    Inst **dot = ARENA_ARRAY(k->arena, Inst *, s.loop->body.n);
+    int dots = 0;
+    for (int n = 0; n < s.loop->body.n; n++)
+        if (s.loop->body.at[n]->kind == TI_DOT) dot[dots++] = s.loop->body.at[n];
+    for (int n = 0; n < dots; n++)
+        if (!schedule_dot(&s, dot[n])) return s.why;
+    hoist(&s);
+    s.loop->ahead = fetches(&s.loop->body) ? AHEAD : 0;
+    if (kernel_shared_bytes(k) > room) return "its tiles take more shared memory than there is";
+    return kernel_check_schedule(k->arena, k);
+}
