@@ -214,11 +214,12 @@ static Value reduce_terms(IndexContext *c, const Expr *e, int n_out) {
 
 static Value index_reduce(IndexContext *c, const Expr *e) {
     IndexSpace outer = c->space;
-    bool in_term = c->in_term;
+    bool in_term = c->in_term, in_subscript = c->in_subscript;
     Node *mask = c->mask;
     int first = c->loops.n;
     Value v = val_poison();
     c->in_term = true;
+    c->in_subscript = false;
     c->mask = NULL;
     if (open_loops(c, &e->binders, e->a, false)) {
         bool product = strcmp(e->name.text, "sum") == 0 && product_contract(c, e->a, &outer, &v);
@@ -227,6 +228,7 @@ static Value index_reduce(IndexContext *c, const Expr *e) {
     close_loops(c, first);
     c->space = outer;
     c->in_term = in_term;
+    c->in_subscript = in_subscript;
     c->mask = mask;
     return v;
 }
@@ -271,10 +273,23 @@ static Value index_argument(Lower *L, void *context, const Expr *e, const char *
 }
 
 static Value index_call(IndexContext *c, const Expr *e) {
+    const bool in_subscript = c->in_subscript;
+    c->in_subscript = false;
     c->L->body->space = &c->space;
     Value v = lower_call(c->L, e, index_argument, c);
     c->L->body->space = NULL;
+    c->in_subscript = in_subscript;
     return v;
+}
+
+/* No subscript is rounded: where the division leaves a rest nothing is read. */
+static void leave_out_remainders(IndexContext *c, Value a, Value b, Value quotient, SrcLoc loc) {
+    Lower *L = c->L;
+    const Shape s = space_shape(c, &c->space);
+    if (quotient.kind != VAL_TENSOR || quotient.node->dtype != DT_I32) return;
+    Node *x = t_expand(L, value_node(L, a, DT_I32, loc), s), *y = t_expand(L, value_node(L, b, DT_I32, loc), s);
+    Node *whole = t_binary(L, OP_EQ, t_binary(L, OP_MOD, x, y), t_const(L, DT_I32, s, 0));
+    c->mask = c->mask ? t_binary(L, OP_AND, c->mask, whole) : whole;
 }
 
 static Value index_if(IndexContext *c, const Expr *e) {
@@ -297,9 +312,10 @@ Value index_eval(IndexContext *c, const Expr *e) {
     case EXPR_NAME: v = index_value(c, loop_named(c, e->name.text)); break;
     case EXPR_UNARY: v = v_unary(L, e->op, index_eval(c, e->a), e->loc); break;
     case EXPR_BINARY: {
-        Value a = index_eval(c, e->a);
+        const Value a = index_eval(c, e->a), b = e->op == AST_MATMUL ? val_poison() : index_eval(c, e->b);
         v = e->op == AST_MATMUL ? lower_fail(L, E0204, e->loc, "write * of elements", "@ of elements")
-                                : v_binary(L, e->op, a, index_eval(c, e->b), e->loc);
+                                : v_binary(L, e->op, a, b, e->loc);
+        if (e->op == AST_DIV && c->in_subscript) leave_out_remainders(c, a, b, v, e->loc);
         break;
     }
     case EXPR_IF: v = index_if(c, e); break;

@@ -31,6 +31,7 @@ typedef struct IndexContext {
     VEC(Loop) loops;
     IndexSpace space;
     bool in_term; /* inside a reduction: reads out of range leave the term out */
+    bool in_subscript; /* of a gathered one, in no call: so do quotients with a remainder */
     Node *mask;   /* over the space: which terms count; NULL: all */
     VEC(Base) bases;
 } IndexContext;

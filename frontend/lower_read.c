@@ -300,7 +300,9 @@ static bool eval_ids(IndexContext *c, const Expr *e, const Read *r, Gathered *g)
     Lower *L = c->L;
     IndexSpace outer = c->space;
     Node *mask = c->mask;
+    const bool in_subscript = c->in_subscript;
     c->space = g->space;
+    c->in_subscript = true;
     bool ok = true;
     for (int k = 0; k < g->n && ok; k++) {
         const Expr *sub = e->items.at[g->dim[k]].index;
@@ -321,6 +323,7 @@ static bool eval_ids(IndexContext *c, const Expr *e, const Read *r, Gathered *g)
     }
     c->space = outer;
     c->mask = mask;
+    c->in_subscript = in_subscript;
     return ok;
 }
 

@@ -36,6 +36,22 @@ same not_exact 1e-6 --entry grad <<'END'
 s = sum[r in 0..4] b[ids[r / 2]] * c[r]
 s = b[ids[0]] * c[0] + b[ids[1]] * c[2]
 END
+same not_exact_gathered 1e-6 --entry grad <<'END'
+s = sum[r in 0..2] b[(ids[r] + 1) / 2] * c[r]
+s = sum[r in 0..2] where(ids[r] == 1, b[1], 0.0) * c[r]
+END
+same not_exact_inside 1e-6 --entry grad <<'END'
+s = sum[r in 0..4] b[(ids[r / 2] + 1) / 2] * c[r]
+s = sum[r in 0..2] where(ids[r] == 1, b[1], 0.0) * c[2 * r]
+END
+same not_exact_alone 1e-6 --entry grad <<'END'
+s[r in 0..2] = b[ids[r] / 2] * c[r]
+s[r in 0..2] = where(ids[r] == 2, b[1], 0.0) * c[r]
+END
+same floored 1e-6 --entry grad <<'END'
+s = sum[r in 0..2] b[floor_div(ids[r], 2)] * c[r]
+s = sum[r in 0..2] where(ids[r] == 2, b[1], b[0]) * c[r]
+END
 same along_results 1e-6 --entry grad <<'END'
 s[i in 0..3] = sum[r in 0..2] b[ids[i - 1]] * c[r]
 s[i in 0..2] = sum[r in 0..2] b[ids[i]] * c[r]
