@@ -1,0 +1,117 @@
+#!/bin/sh
+# The online rule of streams and their limits: what may be summed with reductions of the same dim, and what may not.  Judged by
+# float64, and by the same program without fusion.
+. "$SRC/tests/support/script.sh"
+
+# kernels TARGET ENTRY: their names, without the number
+kernels() {
+    "$FUSEC" report $name.dsl --target="$1" >out 2>&1 || die "$name on $1: $(cat out)"
+    sed -n "/^entry $2/,/total/p" out | sed -nE 's/^  [a-z]+_([a-z]+)_[0-9]+ .*/\1/p'
+}
+
+# term NAME STREAMS TERM: tanh of the sum of TERM times v, made of p, what a softmax divides, and z, which it divides by
+term() {
+    name=$1
+    {
+        printf 'model m {\n    q = param [16, 131, 8] init normal(1.0)\n    v = param [16, 131, 8] init normal(1.0)\n'
+        printf '    s = q @ transpose(q)\n    near = abs(iota(131, axis = 1, rank = 3) - iota(131, axis = 2, rank = 3)) < 50\n'
+        printf '    p = exp(s - max(s, axis = -1, keep = true))\n    z = sum(p, axis = -1, keep = true)\n'
+        printf '    output o = tanh((%s) @ v)\n}\n' "$3"
+    } >$name.dsl
+    [ "$(kernels host infer | grep -c stream)" = "$2" ] || fail "$name: streams: $(kernels host infer | tr '\n' ' ')"
+    "$FUSEC" verify $name.dsl --target host,interp --entry infer --rounds 1 --quiet >log 2>&1 || fail "$name: $(cat log)"
+}
+term divided 1 'where(near, p / z, 0.0)'
+term multiplied 1 'where(near, p * sqrt(z), 0.0)'
+term twice_divided 1 'where(near, p / z / sqrt(z), 0.0)'
+term not_a_factor 2 'where(near, tanh(p - 0.01 * z) / z, 0.0)'
+term added 1 '(p + z) / z'
+
+# a sum over rows and columns
+name=sums
+cat >sums.dsl <<'END2'
+model m {
+    q = param [16, 131, 8] init normal(1.0)
+    v = param [16, 131, 8] init normal(1.0)
+    s = q @ transpose(q)
+    p = softmax(s)
+    output o = tanh(p @ v)
+    output total = tanh(sum(sum(s^2, axis = 2), axis = 1))
+}
+END2
+! kernels host infer | grep -q contract || fail "sums over two dims keep the scores in memory: $(kernels host infer | tr '\n' ' ')"
+"$FUSEC" verify sums.dsl --target host,interp --entry infer --rounds 1 --quiet >log 2>&1 || fail "sums: $(cat log)"
+
+# Shifts that are no maximum of what is shifted: in parts of a row the exponential is not what it is in the end, infinite here.
+shifted() { # NAME SHIFT
+    # c is about 200
+    name=$1
+    {
+        printf 'model m {\n    q = param [16, 131, 8] init normal(1.0)\n    v = param [16, 131, 8] init normal(1.0)\n'
+        printf '    c = 0.001 * tanh(q @ transpose(q)) + 200.0\n    last = iota(131, axis = 2, rank = 3) == 130\n'
+        printf '    output o = tanh(exp(c - (%s)) @ v)\n}\n' "$2"
+    } >$name.dsl
+    "$FUSEC" verify $name.dsl --target host,c99,interp --entry infer --rounds 1 --quiet >log 2>&1 || fail "$name: $(cat log)"
+}
+shifted mean 'mean(c, axis = -1, keep = true)'
+shifted other 'max(where(last, c, 0.0), axis = -1, keep = true)'
+shifted twice 'max(c, axis = -1, keep = true) + 0.5 * (max(where(last, c, 0.0), axis = -1, keep = true) - 200.0)'
+shifted masked 'where(last, 0.0, max(c, axis = -1, keep = true))'
+shifted half '0.5 * (max(c, axis = -1, keep = true) + 200.0)'
+
+# scores that are all -inf up to some place: what is no number before it does not count after it; where there is no such place, it is
+{
+    printf 'model m {\n    q = param [16, 131, 8] init normal(1.0)\n    v = param [16, 131, 8] init normal(1.0)\n'
+    printf '    at = iota(131, axis = 2, rank = 3)\n    row = iota(131, axis = 1, rank = 3)\n'
+    printf '    s = where(at >= row * 2, q @ transpose(q), -inf)\n    p = exp(s - max(s, axis = -1, keep = true))\n'
+    printf '    o = (p @ v) / sum(p, axis = -1, keep = true)\n    output n = where(o == o, tanh(o), 7.0)\n}\n'
+} >late.dsl
+name=late
+[ "$(kernels host infer | grep -c stream)" = 1 ] || fail "late: not one stream"
+for target in interp host c99; do
+    for way in '' -fno-fuse; do
+        "$FUSEC" run late.dsl --target $target $way --entry infer --seed 3 --outputs out$way.safetensors >log 2>&1 || fail "late, $target: $(cat log)"
+    done
+    "$BUILD/compare_safetensors" compare out.safetensors "" out-fno-fuse.safetensors 1e-5 >log 2>&1 || fail "late, $target: other numbers $(cat log)"
+done
+
+# columns of many dims
+{
+    printf 'model m {\n    q = param [16, 131, 8] init normal(1.0)\n    p = softmax(q @ transpose(q))\n'
+    for x in a b c d e; do printf '    %s[h, i, c, d] = sum[j] p[h, i, j] * (param [16, 4, 131, 4] init normal(1.0) as v%s)[h, c, j, d]\n' $x $x; done
+    printf '    output y = sum(a * b * c * d * e, axis = 0)\n}\n'
+} >columns.dsl
+name=columns
+[ "$(kernels host infer | grep -c stream)" -gt 1 ] || fail "columns of more dims than a tensor has are of one stream"
+"$FUSEC" verify columns.dsl --target host --entry infer --rounds 1 --quiet >log 2>&1 || fail "columns: $(cat log)"
+
+# with nothing to gain, as without streams: little values, columns that do not stay in registers, values that something else reads
+while read -r heads output; do
+    {
+        printf 'model m {\n    q = param [%s, 131, 8] init normal(1.0)\n    v = param [%s, 131, 300] init normal(1.0)\n' $heads $heads
+        printf '    p = softmax(q @ transpose(q))\n    output o = %s\n}\n' "$output"
+    } >apart.dsl
+    name=apart
+    [ "$(kernels host infer | grep -c stream)" = 0 ] || fail "streamed: $output of $heads heads"
+done <<'END2'
+4 tanh(p @ q)
+16 tanh(p @ v)
+16 p
+END2
+# more products than a kernel of all reductions has axes for, and than a kernel of one has
+many() { # PRODUCTS
+    name=many$1
+    awk -v n="$1" 'BEGIN {
+        print "model m {"
+        for (i = 0; i < n; i++) printf "    q%d = param [8, 256, 4] init normal(1.0)\n", i
+        print "    v = param [8, 256, 8] init normal(1.0)"
+        for (i = 0; i < n; i++) printf "%stanh(q%d @ transpose(q%d))", i ? " + " : "    s = ", i, (i + 1) % n
+        print "\n    output o = softmax(s) @ v\n}"
+    }' >$name.dsl
+    "$FUSEC" verify $name.dsl --target host --entry infer --rounds 1 --quiet >log 2>&1 || fail "$name: $(cat log)"
+}
+many 14
+[ "$(kernels host infer | grep -c stream)" -gt 1 ] || fail "sums of 14 products are of one stream"
+many 40
+[ "$(kernels host infer | grep -c contract)" -gt 1 ] || fail "40 products are of one kernel"
+exit $bad
