@@ -35,6 +35,7 @@ typedef struct PassContext {
     CheckpointMode checkpoint;
     Placing placing;
     bool stream_all; /* tests: streams (plan/stream.h) wherever they are right, of whatever size */
+    bool stream_low; /* the same of products by matrix instructions, which other fusion is about too */
     bool disabled[PASS_COUNT];
     bool print_after[PASS_COUNT];
     FILE *print_to;

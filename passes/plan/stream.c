@@ -64,7 +64,7 @@ static bool is_in_kernel_of_its_own(const Target *t, const Node *product) {
 bool stream_makes(const PassContext *c, const Node *n) {
     if (n->op != OP_CONTRACT || n->n_in != 2 || !dtype_is_float(n->dtype) || !contract_is_product(n)) return false;
     if (n->shape->rank < 2 || !shape_is_fixed(*n->shape) || is_in_kernel_of_its_own(c->target, n) || sums_of(n) > MOST_SUMS) return false;
-    if (c->stream_all) return shape_elements(*n->shape) > 0;
+    if (c->stream_all) return shape_elements(*n->shape) > 0 && (c->stream_low || !by_matrix(c->target, n));
     const int64_t factors = shape_elements(*n->in[0]->shape) + shape_elements(*n->in[1]->shape);
     return value_bytes(n) >= LARGE_BYTES && shape_elements(*n->shape) >= 2 * factors;
 }
