@@ -14,6 +14,7 @@ enum {
     LARGE_BYTES = 1 << 20, /* of the values: what is less stays in a cache until it is read */
     MOST_SUMS = 256,       /* of the product that makes a value */
     MOST_COLUMNS = 256,    /* of a product that sums over values: its rows stay where they are added up */
+    MOST_BY_MATRIX = 128,  /* sums, and columns, of 16-bit products on a GPU: whole rows of factors are in shared memory */
     MOST_VALUES = 64       /* nodes of one region */
 };
 
@@ -56,9 +57,11 @@ static bool by_matrix(const Target *t, const Node *product) {
     return t && t->device->is_gpu && t->gflops_matrix > 0 && dtype_is_low(product->in[0]->dtype);
 }
 
-/* A stream's registers are fragments of 16-bit factors (stream_schedule.c). */
+/* Matrix instructions of a stream take factors of 16 bits, and whole rows of them (stream_schedule.c). */
 static bool is_in_kernel_of_its_own(const Target *t, const Node *product) {
-    return by_matrix(t, product) && dtype_bytes(product->in[0]->dtype) != 2;
+    const Contract *c = product->attr->contract;
+    return by_matrix(t, product) &&
+           (dtype_bytes(product->in[0]->dtype) != 2 || c->n_loops != c->n_out + 1 || sums_of(product) > MOST_BY_MATRIX);
 }
 
 bool stream_makes(const PassContext *c, const Node *n) {
@@ -89,7 +92,8 @@ static bool may_be_member(const Finder *s, const Node *user, const Node *x) {
     const Contract *c = user->attr->contract;
     if (c->n_loops != c->n_out + 1 || c->n_guards || !contract_is_product(user)) return false;
     const int k = user->in[1] == x;
-    if (s->value[user->in[1 - k]->id] || !stream_sums_over(user, k, &dim) || columns_of(user, k) > MOST_COLUMNS) return false;
+    if (s->value[user->in[1 - k]->id] || !stream_sums_over(user, k, &dim)) return false;
+    if (columns_of(user, k) > (by_matrix(s->context->target, user) ? MOST_BY_MATRIX : MOST_COLUMNS)) return false;
     for (int d = 0; d < user->in[1 - k]->shape->rank; d++)
         if (affine_single_loop(c, &c->map[1 - k][d]) < 0) return false;
     return true;

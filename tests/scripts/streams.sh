@@ -127,4 +127,8 @@ low grouped f16 8 197 16
 low padded bf16 8 197 16
 low logs f16 8 197 16
 low base2 bf16 8 197 16
+# of factors whose rows shared memory has no room for there are kernels of their own
+sed "s/^let T = 131/let T = 1024/; s/T, 8\]/T, 160]/; s/^model m {/&\n    precision bf16/" plain.dsl >wide.dsl
+name=wide
+! kernels sm_80 grad | grep -q stream || fail "rows of 160 in a stream: $(kernels sm_80 grad | tr '\n' ' ')"
 exit $bad
