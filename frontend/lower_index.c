@@ -255,10 +255,7 @@ static Value index_value(IndexContext *c, int id) {
 static Value index_read(IndexContext *c, const Expr *e) {
     Read r = {0};
     if (!read_resolve(c, e, &r)) return val_poison();
-    if (c->in_term) {
-        Node *mask = read_mask(c, &c->space, &r);
-        if (mask) c->mask = c->mask ? t_binary(c->L, OP_AND, c->mask, mask) : mask;
-    }
+    if (c->in_term) c->mask = and_masks(c->L, c->mask, read_mask(c, &c->space, &r));
     return val_tensor(read_view(c, &c->space, &r));
 }
 
@@ -282,14 +279,20 @@ static Value index_call(IndexContext *c, const Expr *e) {
     return v;
 }
 
-/* No subscript is rounded: where the division leaves a rest nothing is read. */
+/* No subscript is rounded: where the division leaves a remainder nothing is read. */
 static void leave_out_remainders(IndexContext *c, Value a, Value b, Value quotient, SrcLoc loc) {
     Lower *L = c->L;
     const Shape s = space_shape(c, &c->space);
     if (quotient.kind != VAL_TENSOR || quotient.node->dtype != DT_I32) return;
     Node *x = t_expand(L, value_node(L, a, DT_I32, loc), s), *y = t_expand(L, value_node(L, b, DT_I32, loc), s);
-    Node *whole = t_binary(L, OP_EQ, t_binary(L, OP_MOD, x, y), t_const(L, DT_I32, s, 0));
-    c->mask = c->mask ? t_binary(L, OP_AND, c->mask, whole) : whole;
+    c->mask = and_masks(L, c->mask, t_binary(L, OP_EQ, t_binary(L, OP_MOD, x, y), t_const(L, DT_I32, s, 0)));
+}
+
+static Value index_binary(IndexContext *c, const Expr *e) {
+    if (e->op == AST_MATMUL) return lower_fail(c->L, E0204, e->loc, "write * of elements", "@ of elements");
+    const Value a = index_eval(c, e->a), b = index_eval(c, e->b), v = v_binary(c->L, e->op, a, b, e->loc);
+    if (e->op == AST_DIV && c->in_subscript) leave_out_remainders(c, a, b, v, e->loc);
+    return v;
 }
 
 static Value index_if(IndexContext *c, const Expr *e) {
@@ -311,13 +314,7 @@ Value index_eval(IndexContext *c, const Expr *e) {
     switch (e->kind) {
     case EXPR_NAME: v = index_value(c, loop_named(c, e->name.text)); break;
     case EXPR_UNARY: v = v_unary(L, e->op, index_eval(c, e->a), e->loc); break;
-    case EXPR_BINARY: {
-        const Value a = index_eval(c, e->a), b = e->op == AST_MATMUL ? val_poison() : index_eval(c, e->b);
-        v = e->op == AST_MATMUL ? lower_fail(L, E0204, e->loc, "write * of elements", "@ of elements")
-                                : v_binary(L, e->op, a, b, e->loc);
-        if (e->op == AST_DIV && c->in_subscript) leave_out_remainders(c, a, b, v, e->loc);
-        break;
-    }
+    case EXPR_BINARY: v = index_binary(c, e); break;
     case EXPR_IF: v = index_if(c, e); break;
     case EXPR_REDUCE: v = index_reduce(c, e); break;
     case EXPR_CALL: v = index_call(c, e); break;

@@ -69,6 +69,7 @@ int loop_named(const IndexContext *c, const char *name); /* a visible loop, or -
 bool read_resolve(IndexContext *c, const Expr *e, Read *r); /* false: reported */
 Node *read_view(IndexContext *c, const IndexSpace *s, const Read *r);
 /* What must hold for every subscript to be in range, over `s`; NULL: nothing. */
+Node *and_masks(Lower *L, Node *a, Node *b); /* NULL is true */
 Node *read_mask(IndexContext *c, const IndexSpace *s, const Read *r);
 Node *space_lift(IndexContext *c, Node *n, const IndexSpace *from, const IndexSpace *to);
 /* A sum of a product of reads as one contraction; false when the body is not one. */

@@ -169,11 +169,11 @@ Node *read_view(IndexContext *c, const IndexSpace *s, const Read *r) {
     IndexSpace part = used_part(s, used);
     Node *n = permuted(c, &part, r);
     if (!n) {
-        const bool truth = r->tensor->dtype == DT_BOOL; /* contractions are of numbers */
-        Node *x = truth ? t_cast(c->L, r->tensor, DT_I32) : r->tensor;
+        const bool logic = r->tensor->dtype == DT_BOOL; /* contractions are of numbers */
+        Node *x = logic ? t_cast(c->L, r->tensor, DT_I32) : r->tensor;
         Attr attr = {.contract = new_contract(c, &part, part.n, 1, r)};
         n = t_node(c->L, OP_CONTRACT, 1, &x, &attr, x->dtype, space_shape(c, &part));
-        if (truth) n = t_binary(c->L, OP_NE, n, t_const(c->L, DT_I32, *n->shape, 0));
+        if (logic) n = t_binary(c->L, OP_NE, n, t_const(c->L, DT_I32, *n->shape, 0));
     }
     return space_lift(c, n, &part, s);
 }
@@ -210,7 +210,7 @@ static bool always_inside(const IndexContext *c, const Linear *l, Dim d) {
     return least >= 0 && most < d.bound;
 }
 
-static Node *and_masks(Lower *L, Node *a, Node *b) { return !a ? b : !b ? a : t_binary(L, OP_AND, a, b); }
+Node *and_masks(Lower *L, Node *a, Node *b) { return !a ? b : !b ? a : t_binary(L, OP_AND, a, b); }
 
 static Node *linear_node(IndexContext *c, const IndexSpace *s, const Linear *l) {
     Lower *L = c->L;

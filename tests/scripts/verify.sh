@@ -114,9 +114,9 @@ model equal {
 END
 "$FUSEC" verify equal.dsl --target host,interp >out 2>&1 || fail "what a product rounds is another's: $(cat out)"
 
-# views of truth
-cat >truth.dsl <<'END'
-model truth {
+# boolean tensors at any subscript
+cat >booleans.dsl <<'END'
+model booleans {
     input x : f32[5, 5]
     b = x > 0.0
     before[i in 0..5, j in 0..5] = b[i - 1, j]
@@ -129,7 +129,7 @@ model truth {
     output y = where(outside, 1.0, 2.0)
 }
 END
-"$FUSEC" verify truth.dsl --target host,interp >out 2>&1 || fail "a view of truth: $(cat out)"
+"$FUSEC" verify booleans.dsl --target host,interp >out 2>&1 || fail "a boolean tensor, subscripted: $(cat out)"
 
 if command -v "${CC:-cc}" >/dev/null; then
     mutant codegen/c99/expr.c 's/"fusec_min", C99_MIN/"fusec_max", C99_MAX/' &&
