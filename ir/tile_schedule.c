@@ -221,7 +221,7 @@ static bool check_register_factor(Check *c, int value, int sum) {
     const Axis *x = &c->k->axes.at[sum];
     if (dtype_bytes(c->k->types.at[value].dtype) != 2 || !dtype_is_low(c->k->types.at[value].dtype))
         return refuse(c, "%%%d is in registers but not of 16 bits", value);
-    return fits_form(x, f->n_col, f->col, MAX_SPREAD) || refuse(c, "axis %s is not spread as what %%%d sums", x->name, value);
+    return fits_form(x, f->n_col, f->col, MAX_SPREAD) || refuse(c, "axis %s of %%%d is not spread as an accumulator's columns", x->name, value);
 }
 
 static bool is_staged(const Check *c, int value) { return c->def[value] && c->def[value]->kind == TI_STAGE; }

@@ -37,7 +37,7 @@ typedef struct PlanKernel {
     KernelKind kind;
     const Shape *p, *r;  /* parallel dims; row dims, which only a KERNEL_ROW has, or of a KERNEL_STREAM the dim that it walks,
                             then columns of its products; the graph's pool keeps them */
-    int makes;           /* KERNEL_STREAM: products that make its values */
+    int makes, rows;     /* KERNEL_STREAM (stream.h): products that make its values; the dim of p of which a tile has several */
     VEC(PlanNode) nodes; /* computed once per program, in graph order; the rest is inlined */
     VEC(Node *) outputs; /* nodes it writes to memory, all over one iteration space */
     VEC(Node *) reads;   /* materialised nodes (or sources with memory) it reads */

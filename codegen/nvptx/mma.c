@@ -1,9 +1,10 @@
 /* DOT by mma: mma.sync.m16n8k16 on bf16 and f16, .m16n8k8 on tf32, f32 sums.
  *
  * The accumulator's registers are the instruction's: ir/tile_schedule.c's MatrixForm holds rows and columns to its
- * fragments.  The first factor may be in registers; else factors come from shared memory with ldmatrix, four 8x8 blocks at a time, transposed where the summed
- * axis is not the contiguous one.  A lane's address is that of its place in the first block, plus constants: a
- * swizzle exchanges bits, so that of a constant those under a kilobyte are XORed and the others added.
+ * fragments.  The first factor may be in registers; else factors come from shared memory with ldmatrix, four 8x8 blocks
+ * at a time, transposed where the summed axis is not the contiguous one.  A lane's address is that of its place in the
+ * first block, plus constants: a swizzle exchanges bits, so that of a constant those under a kilobyte are XORed and the
+ * others added.
  * Source: PTX ISA, "Matrix Fragments for mma.m16n8k16 with floating point type", "ldmatrix". */
 #include "codegen/nvptx/simt.h"
 #include "ir/tile_schedule.h"

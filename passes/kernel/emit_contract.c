@@ -120,8 +120,8 @@ static int sum_axes(Emitter *e, const Contract *c, int except, const Index **loo
             loop[l] = index_const(e->arena, 0);
             continue;
         }
-        axes[n_axes] = e->stream.rows ? kernel_axis(e->k, "k", AXIS_SPAN, c->extent[l], stream_sums(c->extent[l]))
-                                      : kernel_axis(e->k, "k", AXIS_LOOP, c->extent[l], e->size.k[l] ? e->size.k[l] : 1);
+        axes[n_axes] = e->by_mma ? kernel_axis(e->k, "k", AXIS_SPAN, c->extent[l], stream_mma_sums(c->extent[l]))
+                                 : kernel_axis(e->k, "k", AXIS_LOOP, c->extent[l], e->size.k[l] ? e->size.k[l] : 1);
         loop[l] = index_axis(e->k, axes[n_axes++]);
     }
     return n_axes;

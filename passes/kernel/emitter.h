@@ -14,11 +14,6 @@ typedef struct TileSizes {
     int k[MAX_LOOPS]; /* along each summed loop of the contraction, by loop index */
 } TileSizes;
 
-/* Of a stream whose products go to matrix instructions; rows 0: they go to threads, and tile_size.c says. */
-typedef struct StreamTiles {
-    int rows, steps;
-} StreamTiles;
-
 /* A value already computed in an open scope. */
 typedef struct Memo {
     const Node *node;
@@ -35,7 +30,7 @@ typedef struct Emitter {
     Builder b;
     TileSizes size;
     MatrixTiles matrix; /* the kernel is a matrix product */
-    StreamTiles stream;
+    bool by_mma;        /* a stream's products go to matrix instructions: what those sum that make its values is one tile */
     int *buffer_of;     /* by node id: index into k->buffers or -1; shared by all kernels */
     int *memo_of;       /* by node id: newest memo entry or -1; shared likewise */
     VEC(Memo) memo;
@@ -47,17 +42,18 @@ typedef struct Emitter {
 } Emitter;
 
 void kernel_distribute(Kernel *k, const Target *t); /* distribute.c: GPU kernels over threads */
-/* stream_schedule.c: tiles of a stream by matrix instructions (rows 0: the target has none), with columns and sums of products
- * whole; the schedule of what is emitted so: NULL, or why it cannot be such a kernel after all. */
-StreamTiles stream_tiles(const Target *t, const PlanKernel *k);
-int stream_columns(Dim d);
-int stream_sums(Dim d);
+/* stream_schedule.c: tiles of a stream whose products go to matrix instructions, columns whole; lanes of the axis of a sum, whole;
+ * the schedule of what is emitted so: NULL, or why it cannot be such a kernel after all. */
+void stream_mma_sizes(const Target *t, const PlanKernel *k, TileSizes *out);
+int stream_mma_sums(Dim d);
 const char *stream_schedule(Kernel *k, int row, int along, int64_t room);
 /* origin.c: buffers begin where the kernel first reads them; by buffer, how many bytes later that is. */
 int64_t *kernel_origins(Arena *a, Kernel *k, const Target *t);
 /* Of a contraction through a sliding window, for the host; false: not one. */
 bool window_tile_sizes(const Target *t, const Plan *p, const Node *n, TileSizes *s);
 void tile_sizes(const Target *t, const Plan *p, const PlanKernel *k, TileSizes *out);
+/* Products that a stream sums; *lanes: their columns, as *s has them. */
+int stream_products(const PlanKernel *k, const TileSizes *s, int64_t *lanes);
 void tile_sums(const Target *t, const Node *n, int *k); /* along the summed loops of a product, as in TileSizes */
 
 /* emit_contract.c: a product's loops, from the value `start` on; fused: sums that are taken in them, or NULL. */

@@ -122,16 +122,13 @@ static bool gathers_beside(const Schedule *s, const Inst *stage, int across) {
 }
 
 static bool place_factor(Schedule *s, int value, int across) {
-    Inst *stage = NULL;
-    for (int n = 0; n < s->loop->body.n; n++)
-        if (s->loop->body.at[n]->result == value && s->loop->body.at[n]->kind == TI_STAGE) stage = s->loop->body.at[n];
+    Inst *stage = factor_stage(&s->loop->body, value);
     if (!stage || !tile_type_has(&stage->type, across) || !tile_type_has(&stage->type, s->sum_axis))
         return refuse(s, "a factor has not both a row and a sum");
-    const Scheduled in = {s->k, s->def};
-    const bool along = factor_along_sum(&in, stage->in[0], across, s->sum_axis);
+    const bool along = factor_along_sum(s->k, s->def, stage->in[0], across, s->sum_axis);
     const int minor = along ? s->sum_axis : across, bytes = dtype_bytes(stage->type.dtype);
     const bool by_registers = s->m->tile.by == BY_WGMMA && across == s->m->row_axis;
-    factor_place(&in, stage, minor, bytes == 4 && !along && !by_registers ? 0 : factor_swizzle(s->k, minor, bytes));
+    factor_place(s->k, s->def, stage, minor, bytes == 4 && !along && !by_registers ? 0 : factor_swizzle(s->k, minor, bytes));
     if (s->m->tile.by == BY_MMA && gathers_beside(s, stage, across))
         return refuse(s, "a factor is gathered element by element, which leaves no registers for so many sums");
     return s->m->tile.by != BY_WGMMA || place_fetched(s, stage);
@@ -232,8 +229,7 @@ static bool schedule_load(Schedule *s, Block *b, int at, int to) {
     b->at[to] = load;
     Inst *stage = insert_stage(s, b, to + 1, load->result);
     replace_uses(s->k, b, to + 2, load->result, stage->result);
-    const Scheduled in = {s->k, s->def};
-    factor_place(&in, stage, minor, factor_swizzle(s->k, minor, dtype_bytes(stage->type.dtype)));
+    factor_place(s->k, s->def, stage, minor, factor_swizzle(s->k, minor, dtype_bytes(stage->type.dtype)));
     s->staged += bytes;
     return true;
 }

@@ -6,7 +6,7 @@
  * arXiv:2307.08691, 3.3).  What products read along the streamed dim is fetched one iteration ahead; what they read along the rows
  * is there before the loop.
  *
- * Needs: the kernel as emit_stream makes it with StreamTiles.  Keeps: the program.  Gives: what kernel_check_schedule wants, or
+ * Needs: the kernel as emit_stream makes it with stream_mma_sizes.  Keeps: the program.  Gives: what kernel_check_schedule wants, or
  * says why not; then the kernel is emitted again, for products by threads. */
 #include "ir/tile_schedule.h"
 #include "ir/tile_spread.h"
@@ -19,42 +19,29 @@ enum { WARP_ROWS = 16, SUMMED = 16, COLUMNS = 16 /* of whole rows in shared memo
 /* ---- tiles --------------------------------------------------------------------------------------------------------- */
 static int rounded(int64_t n, int unit) { return (int)((n + unit - 1) / unit * unit); }
 
-static bool is_member_product(const PlanNode *pn) { return pn->part == PART_STREAM && pn->node->op == OP_CONTRACT; }
-
-/* Columns of all products that sum values; longest sum of those that make them. */
-static int columns_of(const PlanKernel *k) {
-    int columns = 0;
-    for (int i = 0; i < k->nodes.n; i++) {
-        int here = 1;
-        const PlanNode *pn = &k->nodes.at[i];
-        for (int d = 0; d < pn->node->shape->rank && is_member_product(pn); d++)
-            if (pn->axis[d] > k->p->rank) here *= stream_columns(k->r->dim[pn->axis[d] - k->p->rank]);
-        columns += is_member_product(pn) ? here : 0;
-    }
-    return columns;
-}
-
-int stream_columns(Dim d) { return rounded(d.bound, COLUMNS); }
-int stream_sums(Dim d) { return rounded(d.bound, SUMMED); }
+int stream_mma_sums(Dim d) { return rounded(d.bound, SUMMED); }
 
 /* As many rows as there are programs for, and of the streamed dim what there are registers for: of 16 rows a thread has half of
  * the columns that are summed, and of the values those that products make and one more. */
-StreamTiles stream_tiles(const Target *t, const PlanKernel *k) {
+void stream_mma_sizes(const Target *t, const PlanKernel *k, TileSizes *s) {
     enum { MOST_ROWS = 128, MOST_STEPS = 64, LEAST_STEPS = 16, REGISTERS = 176 };
-    const int64_t rows = k->p->dim[k->p->rank - 1].bound;
-    int64_t others = 1;
-    StreamTiles s = {MOST_ROWS, MOST_STEPS};
-    if (!t->device->is_gpu || t->gflops_matrix <= 0) return (StreamTiles){0, 0};
-    for (int d = 0; d < k->p->rank - 1; d++) others *= k->p->dim[d].bound;
-    while (s.rows > WARP_ROWS && (s.rows >= 2 * rows || 2 * others * ((rows + s.rows - 1) / s.rows) <= t->cores)) s.rows /= 2;
-    while (s.steps > LEAST_STEPS && columns_of(k) / 2 + (k->makes + 1) * s.steps / 2 > REGISTERS) s.steps /= 2;
-    while (s.steps > LEAST_STEPS && s.steps >= 2 * k->r->dim[0].bound) s.steps /= 2;
-    return s;
+    const int64_t length = k->p->dim[k->rows].bound;
+    int64_t others = 1, columns;
+    int rows = MOST_ROWS, steps = MOST_STEPS;
+    for (int d = 0; d < k->p->rank; d++) s->p[d] = 1, others *= d == k->rows ? 1 : k->p->dim[d].bound;
+    for (int d = 1; d < k->r->rank; d++) s->r[d] = rounded(k->r->dim[d].bound, COLUMNS);
+    stream_products(k, s, &columns);
+    while (rows > WARP_ROWS && (rows >= 2 * length || 2 * others * ((length + rows - 1) / rows) <= t->cores)) rows /= 2;
+    while (steps > LEAST_STEPS && columns / 2 + (k->makes + 1) * steps / 2 > REGISTERS) steps /= 2;
+    while (steps > LEAST_STEPS && steps >= 2 * k->r->dim[0].bound) steps /= 2;
+    s->p[k->rows] = rows;
+    s->r[0] = steps;
 }
 
 /* ---- products ------------------------------------------------------------------------------------------------------ */
 typedef struct Schedule {
-    Scheduled in;
+    Kernel *k;
+    const Inst **def;
     int row, along; /* axes: of rows, the streamed one */
     Inst *loop;
     const char *why;
@@ -71,7 +58,7 @@ static void push(Spread *s, int bit) { s->bit[s->n++] = (int8_t)bit; }
 
 /* Rows over warps, of everything else columns. */
 static void spread_axes(Schedule *s) {
-    Kernel *k = s->in.k;
+    Kernel *k = s->k;
     const MatrixForm *f = matrix_form(BY_MMA);
     Spread rows = {0}, columns = {0};
     int warp = 5;
@@ -83,12 +70,6 @@ static void spread_axes(Schedule *s) {
     k->threads = 1 << warp;
 }
 
-static Inst *stage_of(const Schedule *s, int value) {
-    for (int n = 0; n < s->loop->body.n; n++)
-        if (s->loop->body.at[n]->result == value && s->loop->body.at[n]->kind == TI_STAGE) return s->loop->body.at[n];
-    return NULL;
-}
-
 static void remove_inst(Block *b, const Inst *i) {
     int n = 0;
     for (int at = 0; at < b->n; at++)
@@ -97,27 +78,27 @@ static void remove_inst(Block *b, const Inst *i) {
 }
 
 static bool place(Schedule *s, int value, int across, int sum) {
-    Inst *stage = stage_of(s, value);
+    Inst *stage = factor_stage(&s->loop->body, value);
     if (!stage) return refuse(s, "a factor is not in shared memory");
     if (dtype_bytes(stage->type.dtype) != 2) return refuse(s, "");
-    const int minor = factor_along_sum(&s->in, stage->in[0], across, sum) ? sum : across;
-    factor_place(&s->in, stage, minor, factor_swizzle(s->in.k, minor, 2));
+    const int minor = factor_along_sum(s->k, s->def, stage->in[0], across, sum) ? sum : across;
+    factor_place(s->k, s->def, stage, minor, factor_swizzle(s->k, minor, 2));
     return true;
 }
 
 static bool schedule_dot(Schedule *s, Inst *dot) {
     MatrixAxes m;
-    if (!matrix_axes(s->in.k, dot, &m)) return refuse(s, "it is no product of two matrices");
+    if (!matrix_axes(s->k, dot, &m)) return refuse(s, "it is no product of two matrices");
     if (m.row != s->row) {
         const int first = dot->in[0];
         dot->in[0] = dot->in[1];
         dot->in[1] = first;
-        if (!matrix_axes(s->in.k, dot, &m) || m.row != s->row) return refuse(s, "neither factor has the rows");
+        if (!matrix_axes(s->k, dot, &m) || m.row != s->row) return refuse(s, "neither factor has the rows");
     }
     if (m.col < 0 || (m.col != s->along && m.sum != s->along)) return refuse(s, "it has not two sides");
     dot->by = BY_MMA;
     if (m.sum != s->along && !place(s, dot->in[0], m.row, m.sum)) return false;
-    Inst *values = stage_of(s, dot->in[0]);
+    Inst *values = factor_stage(&s->loop->body, dot->in[0]);
     if (m.sum == s->along && values) {
         dot->in[0] = values->in[0];
         remove_inst(&s->loop->body, values);
@@ -153,7 +134,7 @@ static bool index_is_outside(const Hoist *h, const Index *x) {
 
 /* Computed from what is there before the loop; and a row's, a number, or in shared memory: registers for more there are not. */
 static bool is_invariant(const Hoist *h, const Inst *i) {
-    const Kernel *k = h->s->in.k;
+    const Kernel *k = h->s->k;
     bool small = true;
     if (i->kind != TI_CONST && i->kind != TI_INDEX && i->kind != TI_LOAD && i->kind != TI_ELEMENT && i->kind != TI_STAGE) return false;
     for (int d = 0; d < i->type.n_axes; d++) {
@@ -174,7 +155,7 @@ static void insert_inst(Arena *a, Block *b, int at, Inst *i) {
 }
 
 static void hoist(const Schedule *s) {
-    Kernel *k = s->in.k;
+    Kernel *k = s->k;
     Hoist h = {s, ARENA_ARRAY(k->arena, bool, k->types.n + 1), ARENA_ARRAY(k->arena, bool, k->types.n + 1)};
     int to = 0, kept = 0;
     kernel_staged_only(k, h.only);
@@ -200,7 +181,7 @@ static bool fetches(const Block *b) {
 }
 
 const char *stream_schedule(Kernel *k, int row, int along, int64_t room) {
-    Schedule s = {.in = {k, kernel_defs(k->arena, k)}, .row = row, .along = along};
+    Schedule s = {.k = k, .def = kernel_defs(k->arena, k), .row = row, .along = along};
     for (int n = 0; n < k->body.n; n++)
         if (k->body.at[n]->kind == TI_FOR && k->body.at[n]->axis == along) s.loop = k->body.at[n];
     if (!s.loop || !is_long(k, row) || !is_long(k, along)) return "its rows or its streamed dim are one element";

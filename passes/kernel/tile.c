@@ -202,19 +202,13 @@ static void add_members(Emitter *e, bool before_tiles) {
     e->k->axes.at[axis].family = true;
 }
 
-static void take_stream_tiles(Emitter *e) {
-    e->size.p[e->pk->p->rank - 1] = e->stream.rows;
-    e->size.r[0] = e->stream.steps;
-    for (int d = 1; d < e->pk->r->rank; d++) e->size.r[d] = stream_columns(e->pk->r->dim[d]);
-}
-
 static void write_kernel(Emitter *e, PlanKernel *pk, int number) {
     e->pk = pk;
     e->k = open_kernel(e, number);
     memset(e->constant, 0, sizeof e->constant);
     e->b = (Builder){.k = e->k, .block = &e->k->body};
     tile_sizes(e->context->target, e->plan, pk, &e->size);
-    if (e->stream.rows) take_stream_tiles(e);
+    if (e->by_mma) stream_mma_sizes(e->context->target, pk, &e->size);
     add_buffers(e);
     add_members(e, true);
     add_axes(e);
@@ -324,11 +318,11 @@ static Kernel *build_matrix(Emitter *e, PlanKernel *pk, int number, const char *
 /* A stream by matrix instructions; NULL: it is none, or *slow says why not. */
 static Kernel *build_stream(Emitter *e, PlanKernel *pk, int number, const char **slow) {
     const Target *t = e->context->target;
-    e->stream = pk->kind == KERNEL_STREAM ? stream_tiles(t, pk) : (StreamTiles){0, 0};
-    if (!e->stream.rows) return NULL;
+    if (pk->kind != KERNEL_STREAM || !t->device->is_gpu || t->gflops_matrix <= 0) return NULL;
+    e->by_mma = true;
     write_kernel(e, pk, number);
-    const char *why = stream_schedule(e->k, e->p_axis[pk->p->rank - 1], e->r_axis[0], t->fast_bytes);
-    e->stream.rows = 0;
+    e->by_mma = false;
+    const char *why = stream_schedule(e->k, e->p_axis[pk->rows], e->r_axis[0], t->fast_bytes);
     if (why) *slow = why;
     return why ? NULL : e->k;
 }

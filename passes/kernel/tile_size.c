@@ -519,8 +519,7 @@ static int doublings_of(const Plan *p, const PlanKernel *k) {
     return k->nodes.n == 1 && !inlined ? 2 : 1;
 }
 
-/* Products that a stream sums; *lanes: their columns. */
-static int summed_products(const PlanKernel *k, const TileSizes *s, int64_t *lanes) {
+int stream_products(const PlanKernel *k, const TileSizes *s, int64_t *lanes) {
     int n = 0;
     *lanes = 0;
     for (int i = 0; i < k->nodes.n; i++) {
@@ -540,7 +539,7 @@ static int summed_products(const PlanKernel *k, const TileSizes *s, int64_t *lan
 static int64_t stream_bytes(const PlanKernel *k, const TileSizes *s) {
     enum { SUMS = 16, WIDTH = 4 };
     int64_t columns;
-    const int64_t rows = s->p[k->p->rank - 1], steps = s->r[0], products = summed_products(k, s, &columns);
+    const int64_t rows = s->p[k->rows], steps = s->r[0], products = stream_products(k, s, &columns);
     return WIDTH * (2 * k->makes * SUMS * (rows + steps) + products * rows * steps + 2 * columns * steps);
 }
 
@@ -549,15 +548,15 @@ static int64_t stream_bytes(const PlanKernel *k, const TileSizes *s) {
  * once: of half the rows there is room for what else a thread needs (ptxas.sh). */
 static void stream_sizes(const Limits *l, const PlanKernel *k, TileSizes *s) {
     enum { ROWS = 96, STEPS = 128, SIDE = 32, STAGED = 40 << 10 };
-    int *rows = &s->p[k->p->rank - 1], *steps = &s->r[0];
+    int *rows = &s->p[k->rows], *steps = &s->r[0];
     int64_t columns;
     for (int d = 1; d < k->r->rank; d++) {
         s->r[d] = lanes(l, k->r->dim[d], MOST_LANES);
         if (l->pow2 && s->r[d] < k->r->dim[d].bound) s->r[d] *= 2;
     }
-    const int side = SIDE >> (summed_products(k, s, &columns) > 1);
+    const int side = SIDE >> (stream_products(k, s, &columns) > 1);
     for (int d = 0; d < k->p->rank; d++) s->p[d] = 1;
-    *rows = l->m == 1 ? 1 : lanes(l, k->p->dim[k->p->rank - 1], l->pow2 ? side : ROWS);
+    *rows = l->m == 1 ? 1 : lanes(l, k->p->dim[k->rows], l->pow2 ? side : ROWS);
     *steps = lanes(l, k->r->dim[0], l->pow2 ? SIDE : l->m == 1 ? l->n : STEPS);
     while (l->pow2 && stream_bytes(k, s) > STAGED && (*rows > 1 || *steps > 1)) *(*steps >= *rows ? steps : rows) /= 2;
 }

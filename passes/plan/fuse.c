@@ -222,7 +222,7 @@ static void assign_stream(Fuse *f, const Stream *s) {
     for (int d = 0; d < s->shape->rank; d++)
         if (d != s->dim) p.dim[p.rank++] = s->shape->dim[d];
     vec_push(f->arena, f->plan->kernels,
-             ((PlanKernel){.kind = KERNEL_STREAM, .phase = s->members.at[0].node->phase, .makes = s->makes}));
+             ((PlanKernel){.kind = KERNEL_STREAM, .phase = s->members.at[0].node->phase, .makes = s->makes, .rows = s->rows}));
     for (int i = 0; i < s->members.n; i++) enter(f, k, member_of(f, s, &s->members.at[i], &r));
     PlanKernel *kernel = &f->plan->kernels.at[k];
     kernel->p = node_pool_shape(f->graph->pool, &p);

@@ -31,6 +31,7 @@ typedef struct Finder {
     bool *depends;     /* by node id: for stream_term */
     bool before_split; /* which takes sums over several dims apart */
     int makes, sums;   /* of the region at hand: products that make its values; loops that these sum over */
+    bool side[MAX_RANK], low; /* by dim of its values: one factor of each product has it, no batch; matrix instructions multiply */
 } Finder;
 
 static int first_of(Finder *s, int id) {
@@ -176,7 +177,19 @@ static bool may_join(Finder *s, const Stream *of, StreamMember *m, int dim) {
 
 typedef VEC(Stream) StreamList;
 
-/* false: no kernel has axes for it. */
+/* The last dim of the rows that is a row to all products; none: the last. */
+static int rows_of(const Finder *s, const Stream *of, bool *found) {
+    int rows = of->shape->rank - 2;
+    *found = false;
+    for (int d = of->shape->rank - 1; d >= 0 && !*found; d--) {
+        if (d == of->dim || !s->side[d]) continue;
+        rows = d < of->dim ? d : d - 1;
+        *found = true;
+    }
+    return rows;
+}
+
+/* false: no kernel has axes for it, or matrix instructions find no rows. */
 static bool add_member(Finder *s, StreamList *list, Node *n) {
     StreamMember m = {.node = n};
     int dim;
@@ -189,7 +202,9 @@ static bool add_member(Finder *s, StreamList *list, Node *n) {
         m.term = (StreamTerm){0};
         vec_push(s->f->arena, *list, ((Stream){.shape = n->in[m.operand]->shape, .dim = dim, .makes = s->makes}));
         to = &list->at[list->n - 1];
-        if (!has_room(s, to, n)) return false;
+        bool has_rows;
+        to->rows = rows_of(s, to, &has_rows);
+        if (!has_room(s, to, n) || (s->low && !has_rows)) return false;
     }
     vec_push(s->f->arena, to->members, m);
     return true;
@@ -237,16 +252,26 @@ static void take(Finder *s, int region, const StreamList *list) {
     }
 }
 
+static void note_product(Finder *s, const Node *n) {
+    const Contract *c = n->attr->contract;
+    s->makes++;
+    s->sums += c->n_loops - c->n_out;
+    s->low |= by_matrix(s->context->target, n);
+    for (int l = 0; l < c->n_out; l++) s->side[l] &= contract_mentions(c, n->in, 0, l) != contract_mentions(c, n->in, 1, l);
+}
+
 static void try_region(Finder *s, int region) {
     StreamList list = {0};
     int values = 0;
     bool fits = true;
     s->makes = s->sums = 0;
+    s->low = false;
+    for (int d = 0; d < MAX_RANK; d++) s->side[d] = true;
     for (int i = region; i < s->f->n; i++) {
         const Node *n = s->g->nodes.at[i];
         if (!s->value[i] || first_of(s, i) != region) continue;
         values++;
-        if (n->op == OP_CONTRACT) s->makes++, s->sums += n->attr->contract->n_loops - n->attr->contract->n_out;
+        if (n->op == OP_CONTRACT) note_product(s, n);
     }
     for (int i = region; i < s->f->n && fits && values <= MOST_VALUES; i++) {
         Node *n = s->g->nodes.at[i];

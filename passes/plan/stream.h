@@ -15,6 +15,7 @@ typedef struct StreamMember {
 typedef struct Stream {
     const Shape *shape; /* of the values */
     int dim, makes;     /* makes: products that make them */
+    int rows;           /* of the dims but `dim`: the one of which tiles have several, a row of each of these products */
     VEC(StreamMember) members; /* in the order of the graph */
 } Stream;
 

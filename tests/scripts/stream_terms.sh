@@ -3,12 +3,6 @@
 # float64, and by the same program without fusion.
 . "$SRC/tests/support/script.sh"
 
-# kernels TARGET ENTRY: their names, without the number
-kernels() {
-    "$FUSEC" report $name.dsl --target="$1" >out 2>&1 || die "$name on $1: $(cat out)"
-    sed -n "/^entry $2/,/total/p" out | sed -nE 's/^  [a-z]+_([a-z]+)_[0-9]+ .*/\1/p'
-}
-
 # term NAME STREAMS TERM: tanh of the sum of TERM times v, made of p, what a softmax divides, and z, which it divides by
 term() {
     name=$1

@@ -36,6 +36,12 @@ same() {
     same_results "$@"
 }
 
+# kernels TARGET ENTRY: of $name.dsl, a line each: map, row, contract, stream ..; `out` has the whole report.
+kernels() {
+    "$FUSEC" report "$name.dsl" --target="$1" >out 2>&1 || die "$name on $1: $(cat out)"
+    sed -n "/^entry $2/,/total/p" out | sed -nE 's/^  [a-z]+_([a-z]+)_[0-9]+ .*/\1/p'
+}
+
 # A test that needs the software GPU is skipped where that is not built; it is found before a real one.
 needs_software_gpu() { has_software_gpu || { echo "skipped: no software GPU"; exit 77; }; }
 has_software_gpu() {

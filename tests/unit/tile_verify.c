@@ -137,6 +137,7 @@ static void test_schedules(void **state) {
         {PRODUCT(ROWS, COLUMNS, "ahead 2 ", FIRST, "shared minor k swizzle 64 by mma", DOT), "not done by that"},
         {PRODUCT(ROWS, COLUMNS, "ahead 2 ", FIRST, SECOND, "%5, %3, %1 over k by mma"), "axis n is not spread as rows"},
         {PRODUCT(ROWS, COLUMNS, "ahead 2 ", FIRST, SECOND, "%3, %4, %1 over k by mma"), "%4 is no staged tile"},
+        {PRODUCT(ROWS, COLUMNS, "", "shared", "shared minor k swizzle 64", "%2, %5, %1 over k by mma"), "axis k of %2 is not spread as"},
         {PRODUCT(ROWS, COLUMNS, "ahead 2 ", FIRST, SECOND, DOT) "  store %y[m, n], %7 by threads 4\n", "of what is not there"},
         {PRODUCT(ROWS, COLUMNS, "ahead 2 ", FIRST, SECOND, DOT)
          "  %8 = stage %7 -> shared minor m swizzle 64\n  store %y[m, n], %8 by threads 16\n", "16 bytes, of which 4 lie together"},
