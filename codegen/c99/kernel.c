@@ -418,11 +418,11 @@ static void print_signature(Printer *p, FILE *f, const char *name) {
     fputs(indent == column && !*comma ? "void) {\n" : ") {\n", f);
 }
 
-/* Every scalar, array and argument, and three indices per axis. */
+/* Every scalar, array and argument, and three indices per axis; arguments are passed, and kept where nothing is optimised. */
 static void note_stack(const Printer *p) {
     const int64_t arguments = p->k->buffers.n + p->k->n_syms, values = p->n_values + arguments + 3 * p->k->axes.n;
     C99Stack *most = &p->unit->stack;
-    if (arguments > most->arguments) most->arguments = arguments;
+    if (2 * arguments > most->arguments) most->arguments = 2 * arguments;
     if (p->array_bytes > most->arrays) most->arrays = p->array_bytes;
     if (values > most->values) most->values = values;
 }

@@ -13,3 +13,12 @@ FUSEC_WEAK uint32_t fusec_crc32(uint32_t crc, const void *data, uint64_t n) {
     }
     return ~crc;
 }
+
+FUSEC_WEAK uint32_t fusec_crc32_position(uint32_t crc, const fusec_position *at) {
+    uint8_t bytes[8];
+    for (int i = 0; i < 4; i++) {
+        bytes[i] = (uint8_t)((uint32_t)at->step >> 8 * i);
+        bytes[4 + i] = (uint8_t)(at->seed >> 8 * i);
+    }
+    return fusec_crc32(crc, bytes, sizeof bytes);
+}

@@ -220,8 +220,9 @@ typedef struct fusec_position {
     int32_t step; /* steps taken */
     uint32_t seed;
 } fusec_position;
-/* Parameters under their paths, states as `state/PATH`; in the metadata a CRC-32 of the data and, unless `at` is NULL, its
- * step and seed in decimal, as `fusec run --save` has them.  The file's size depends on the manifest alone. */
+/* Parameters under their paths, states as `state/PATH`; in the metadata, unless `at` is NULL, its step and seed in
+ * decimal, as `fusec run --save` has them, and a CRC-32 of the data and the position.  The file's size depends on the
+ * manifest alone. */
 fusec_status fusec_save(const fusec_manifest *m, const fusec_memory *memory, const fusec_position *at, const fusec_io *io);
 /* The file has all parameters, and all states or none.  With the states (or where the model has none) training goes on:
  * *at becomes the file's step and seed; a file without them gives step 0 and leaves the seed.  Without the states it
@@ -239,6 +240,8 @@ fusec_status fusec_load(const fusec_manifest *m, const fusec_memory *memory, fus
                         const fusec_begin *begin);
 /* CRC-32 (IEEE 802.3) continued from `crc`, 0 at the start. */
 uint32_t fusec_crc32(uint32_t crc, const void *data, uint64_t n);
+/* Continued by step and seed, each as four bytes, the lowest first. */
+uint32_t fusec_crc32_position(uint32_t crc, const fusec_position *at);
 
 /* How the self-test runs a model: an entry at the extents' bounds, with hyperparameters at their defaults, and n bytes of
  * the gradients after it. */

@@ -1,5 +1,5 @@
 /* Reads a safetensors file, without allocation: the JSON header is scanned as it comes, by a small window.  A first
- * scan checks everything, CRC of the data included; a second one copies.  Robust against any bytes: every length is
+ * scan checks everything, CRC included; a second one copies.  Robust against any bytes: every length is
  * checked before it is used, and nothing recurses. */
 #include "runtime/common/fusec.h"
 
@@ -16,8 +16,8 @@ typedef struct fusec_loader {
     uint32_t window_n;
     fusec_status failed;
     uint32_t crc, stored_crc;
-    int has_crc, states;  /* whether there is a CRC; whether any tensor is a state */
-    fusec_position at;    /* of the file; the seed as it was where there is none */
+    int has_crc, has_at, states; /* whether there is a CRC; a step or a seed; whether any tensor is a state */
+    fusec_position at;           /* of the file; the seed as it was where there is none */
     uint64_t seen, mixed; /* tensors found; the sum of their numbers' hashes: tells duplicates from missing ones */
     char name[FUSEC_LOAD_NAME], word[FUSEC_LOAD_WORD]; /* of a tensor; a key, a dtype, a value */
 } fusec_loader;
@@ -142,6 +142,7 @@ static int fusec_load_value(fusec_loader *l, int crc, int step, int seed) {
     if (crc ? !fusec_load_hex(l->word, &x) : !fusec_load_decimal(l->word, step ? INT32_MAX : UINT32_MAX, &x))
         return fusec_load_fail(l, FUSEC_E_FORMAT);
     if (crc) l->stored_crc = x, l->has_crc = 1;
+    if (step || seed) l->has_at = 1;
     if (step) l->at.step = (int32_t)x;
     if (seed) l->at.seed = x;
     return 1;
@@ -288,6 +289,7 @@ static fusec_status fusec_load_scan(fusec_loader *l, int copy) {
     l->end = 8 + n;
     if (!fusec_load_header(l, copy)) return l->failed;
     if (!fusec_load_is_complete(l)) return FUSEC_E_FORMAT;
+    if (l->has_at) l->crc = fusec_crc32_position(l->crc, &l->at);
     return !copy && l->has_crc && l->crc != l->stored_crc ? FUSEC_E_FORMAT : FUSEC_OK;
 }
 

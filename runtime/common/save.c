@@ -100,6 +100,7 @@ FUSEC_WEAK fusec_status fusec_save(const fusec_manifest *m, const fusec_memory *
         crc = fusec_crc32(crc, (const char *)memory->params + m->params[i].offset, m->params[i].bytes);
     for (uint32_t i = 0; i < m->n_states; i++)
         crc = fusec_crc32(crc, (const char *)memory->states + m->states[i].offset, m->states[i].bytes);
+    if (at) crc = fusec_crc32_position(crc, at);
     fusec_put_header(&measure, m, at, crc);
     s.io = io;
     for (int i = 0; i < 8; i++) length[i] = (uint8_t)(measure.written >> 8 * i);

@@ -36,6 +36,21 @@ grep -q 'loop.c' err || fail "a link to itself: no message"
 # ---- modes ----
 (umask 027 && "$FUSEC" m.dsl -o mode.c) || fail "modes"
 [ "$(ls -l mode.c | cut -c1-10)" = -rw-r----- ] || fail "mode of a file under umask 027: $(ls -l mode.c)"
+chmod 600 mode.c
+"$FUSEC" m.dsl -o mode.c || fail "a file of mode 0600"
+[ "$(ls -l mode.c | cut -c1-10)" = -rw------- ] || fail "a replaced file's mode: $(ls -l mode.c)"
+
+# ---- two outputs, one file ----
+for there in no yes; do
+    rm -f far/one far/two
+    [ $there = no ] || echo old >far/one
+    ln -sf far/one two.c
+    ln -sf ../"${dir##*/}"/far/one two.h
+    [ $there = yes ] || ln -sf far/one two.h
+    "$FUSEC" m.dsl -o two.c 2>err && fail "two outputs in one file ($there)"
+    grep -q 'error: cannot write two.h: it is the same file as two.c' err || fail "two outputs in one file: $(cat err)"
+    [ $there = no ] || [ "$(cat far/one)" = old ] || fail "two outputs in one file: what was there is lost"
+done
 
 # ---- what is no file ----
 mkfifo pipe.c

@@ -109,11 +109,15 @@ usage '--rows 1:0: no row lies between; it takes rows from A up to but without B
 "$FUSEC" run d.dsl $data --resume w.safetensors --steps 1 >out || bad=1
 grep -q '^nothing to train: w.safetensors has done [1-9][0-9]* steps, of 1$' out || { echo "FAIL: resumed: $(cat out)"; bad=1; }
 error 'w.safetensors: cannot continue: its batch was 2, now it is 1' run d.dsl $data --resume w.safetensors -D B=1
+sed 's/"step":"[0-9]/"step":"7/' w.safetensors > step.safetensors
+error 'step.safetensors: corrupt: the CRC-32 of its data and position is not' run d.dsl $data --resume step.safetensors
+sed 's/"step"/"stdp"/' w.safetensors > step.safetensors
+error 'step.safetensors: corrupt: the CRC-32 of its data and position is not' run d.dsl $data --load step.safetensors
 sed 's/"row":"0"/"row":"2"/' w.safetensors > row.safetensors
 error 'row.safetensors: corrupt: its position is outside the data' run d.dsl $data --resume row.safetensors
 n=$(wc -c < w.safetensors)
 { head -c $((n - 1)) w.safetensors; printf '\252'; } > corrupt.safetensors
-error 'corrupt.safetensors: corrupt: the data'"'"'s CRC-32 is not' run d.dsl $data --load corrupt.safetensors
+error 'corrupt.safetensors: corrupt: the CRC-32 of its data and position is not' run d.dsl $data --load corrupt.safetensors
 head -c $((n - 1)) w.safetensors > cut.safetensors
 error 'cut.safetensors: truncated: tensor f.b ends 1 byte past the end of the file' run d.dsl $data --load cut.safetensors
 

@@ -23,10 +23,19 @@ void weights_list(Run *r, const char *param_prefix, Arrays *out) {
     for (int i = 0; i < r->m->states.n; i++) add(r, out, state_prefix, true, &r->m->states.at[i]);
 }
 
-static uint32_t checksum(const Arrays *list) {
+/* As fusec_save has it.  NULL: no such text. */
+static uint32_t checksum(const Arrays *list, const char *step, const char *seed) {
+    const fusec_position at = {.step = step ? (int32_t)strtol(step, NULL, 10) : 0,
+                               .seed = seed ? (uint32_t)strtoul(seed, NULL, 10) : 0};
     uint32_t crc = 0;
     for (int i = 0; i < list->n; i++) crc = fusec_crc32(crc, list->at[i].data, (uint64_t)array_bytes(&list->at[i]));
-    return crc;
+    return step || seed ? fusec_crc32_position(crc, &at) : crc;
+}
+
+static const char *value_of(const char *const *metadata, const char *key) {
+    for (; metadata && *metadata; metadata += 2)
+        if (!strcmp(*metadata, key)) return metadata[1];
+    return NULL;
 }
 
 typedef struct Save {
@@ -48,7 +57,7 @@ bool weights_save(Run *r, const char *path, const char *const *metadata) {
     while (metadata && metadata[n]) n++;
     const char **all = ARENA_ARRAY(a, const char *, n + 5);
     all[0] = "model", all[1] = r->m->name, all[2] = "crc32",
-    all[3] = arena_printf(a, "%08x", (unsigned)checksum(&list));
+    all[3] = arena_printf(a, "%08x", (unsigned)checksum(&list, value_of(metadata, "step"), value_of(metadata, "seed")));
     for (int i = 0; i < n; i++) all[4 + i] = metadata[i];
     Save s = {&list, all};
     const bool ok = write_file(path, write_weights, &s);
@@ -61,8 +70,9 @@ bool weights_read(Run *r, const char *path, Arrays *out, uint8_t **bytes, size_t
     if (!file_read(r->arena, path, bytes, n, &error) || !safetensors_parse(r->arena, path, *bytes, *n, out, &error))
         return run_error("%s", error);
     const char *stored = safetensors_metadata(r->arena, *bytes, *n, "crc32");
-    if (stored && strtoul(stored, NULL, 16) != checksum(out))
-        return run_error("%s: corrupt: the data's CRC-32 is not %s", path, stored);
+    if (stored && strtoul(stored, NULL, 16) != checksum(out, safetensors_metadata(r->arena, *bytes, *n, "step"),
+                                                        safetensors_metadata(r->arena, *bytes, *n, "seed")))
+        return run_error("%s: corrupt: the CRC-32 of its data and position is not %s", path, stored);
     return true;
 }
 

@@ -16,6 +16,7 @@
 typedef struct Output {
     const OutputFile *file;
     const char *target; /* where the links at file->path lead; NULL: what is there is written into, as a pipe is */
+    struct stat old;    /* of the file that is there; st_nlink 0: none */
     char *aside;        /* the new contents, beside it */
     const char *backup; /* the old contents, while others are renamed */
     bool kept, moved;   /* there is a backup; target was moved there, since there are no hard links */
@@ -63,9 +64,27 @@ static bool find_target(Arena *a, Output *o) {
     if (stat(path, &s) == 0) {
         if (S_ISDIR(s.st_mode)) return fail(o, strerror(EISDIR));
         if (!S_ISREG(s.st_mode) || own_stream(path) >= 0) return true; /* a pipe, a terminal: nothing to keep */
+        o->old = s;
     }
     o->target = follow(a, path);
     return o->target || fail_errno(o);
+}
+
+/* Links may lead two outputs to one file. */
+static bool same_target(const Output *a, const Output *b) {
+    if (!a->target || !b->target) return false;
+    return !strcmp(a->target, b->target) ||
+           (a->old.st_nlink == 1 && b->old.st_nlink && a->old.st_ino == b->old.st_ino && a->old.st_dev == b->old.st_dev);
+}
+
+static bool find_targets(Arena *a, Output *o, int n) {
+    for (int i = 0; i < n; i++) {
+        if (!find_target(a, &o[i])) return false;
+        for (int before = 0; before < i; before++)
+            if (same_target(&o[before], &o[i]))
+                return fail(&o[i], arena_printf(a, "it is the same file as %s", o[before].file->path));
+    }
+    return true;
 }
 
 /* ---- contents ---------------------------------------------------------------------------------------------------- */
@@ -95,11 +114,12 @@ static bool write_to(const Output *o, int fd, bool on_disk) {
     return ok || fail_errno(o);
 }
 
-/* As a new file has it that open() makes. */
-static bool give_mode(int fd) {
+/* That of the file which is replaced; of a new file, as open() gives it. */
+static bool give_mode(int fd, const struct stat *old) {
     const mode_t mask = umask(077);
     umask(mask);
-    return fchmod(fd, 0666 & ~mask) == 0 || errno == EPERM || errno == ENOTSUP; /* no modes there */
+    return fchmod(fd, old->st_nlink ? old->st_mode & 0777 : 0666 & ~mask) == 0 || errno == EPERM ||
+           errno == ENOTSUP; /* no modes there */
 }
 
 static bool write_aside(Arena *a, Output *o) {
@@ -108,7 +128,7 @@ static bool write_aside(Arena *a, Output *o) {
     if (fd < 0) return fail_errno(o);
     o->aside = aside;
     o->backup = arena_printf(a, "%s~", aside);
-    if (give_mode(fd)) return write_to(o, fd, true);
+    if (give_mode(fd, &o->old)) return write_to(o, fd, true);
     fail_errno(o);
     close(fd);
     return false;
@@ -122,8 +142,7 @@ static bool write_stream(const Output *o) {
 }
 
 static bool write_contents(Arena *a, Output *o, int n) {
-    for (int i = 0; i < n; i++)
-        if (!find_target(a, &o[i])) return false;
+    if (!find_targets(a, o, n)) return false;
     for (int i = 0; i < n; i++)
         if (o[i].target && !write_aside(a, &o[i])) return false;
     for (int i = 0; i < n; i++)
