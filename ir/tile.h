@@ -46,6 +46,8 @@
  *   grid m .. cluster 2
  *                      that many neighbouring programs along the axis share what is `multicast`
  *   grid m .. order 8  programs are numbered 8 tiles of the axis by 8, all of the axes inside it for each
+ *   for k from 64*@m to 64*@m + 64 ..
+ *                      iterations whose tile lies before or after are left out: a mask makes that they change nothing
  *   for k ahead 3 ..   the stages in this body that say `by` run 3 iterations ahead, in a ring of 4 slots
  *   stage %x -> shared [minor k] [swizzle 128] [by threads 16 | by async 16 | by tma [multicast]]
  *                      `minor`: the axis that is contiguous in memory; its rows, in panels of `swizzle` bytes, have
@@ -229,6 +231,8 @@ struct Inst {
     bool multicast;        /* STAGE by tma */
     int axis;              /* FOR */
     int ahead;             /* FOR: iterations by which its stages run ahead */
+    const Index *from, *to; /* FOR, the same for all of a program: tiles of the axis that lie before `from` or not before
+                              `to` whole are left out: they change nothing; NULL: none are */
     int n_carry;           /* FOR, IF: init[i] enters as carry[i] (FOR only), leaves as results[i] */
     int *init, *carry, *results;
     Block body;            /* FOR, IF: ends with YIELD whose in[] are n_carry values */
@@ -351,5 +355,7 @@ typedef struct KernelCost {
     double bytes_loaded;        /* by all programs, with repeats */
 } KernelCost;
 KernelCost kernel_cost(const Kernel *k);
+/* Of a loop's iterations, the share that runs, on average over the tiles that its bounds go by. */
+double kernel_loop_share(const Kernel *k, const Inst *loop);
 
 #endif

@@ -2,7 +2,8 @@
  *
  * An instruction runs once per program and per trip of the loops around it.  Over the whole kernel
  * it handles, along each axis: the whole extent if its tile has the axis, else as many times as the
- * axis has tiles (grid and enclosing loops).  That product is exact.  Bodies of IF count as taken.
+ * axis has tiles (grid and enclosing loops).  That product is exact.  Bodies of IF count as taken; those of loops with bounds
+ * as often as they are on average.
  *
  * bytes_read and bytes_written count distinct elements per access as the smaller of the number of
  * lanes and the box that the indices span, once for accesses that span the same box, and at most the
@@ -34,6 +35,7 @@ typedef struct Counter {
     const Kernel *k;
     KernelCost cost;
     bool repeated[MAX_AXES]; /* grid axes, and loops that enclose the instruction */
+    double share;            /* of those loops' iterations, that run */
     VEC(Box) boxes;
     Arena *scratch;
 } Counter;
@@ -42,7 +44,7 @@ static double extent_of(const Kernel *k, int axis) { return (double)k->axes.at[a
 
 /* Lanes handled over the whole kernel by an instruction with tiles over t's axes. */
 static double executions(const Counter *c, const TileType *t) {
-    double n = 1;
+    double n = c->share;
     for (int a = 0; a < c->k->axes.n; a++) {
         if (tile_type_has(t, a))
             n *= extent_of(c->k, a);
@@ -120,6 +122,57 @@ static void sum_boxes(Counter *c) {
     }
 }
 
+/* ---- bounds of loops ----------------------------------------------------------------------------------- */
+static int64_t tiles_along(const Kernel *k, int axis) { return ceil_div(k->axes.at[axis].extent.bound, k->axes.at[axis].step); }
+
+/* The most along any grid axis by whose tiles a bound goes. */
+static int64_t tiles_of(const Kernel *k, const Index *x) {
+    int64_t most = 1;
+    for (int i = 0; x && i < x->n; i++) {
+        const Atom *a = &x->term[i].atom;
+        const bool quotient = a->kind == ATOM_DIV || a->kind == ATOM_MOD;
+        const int64_t n = a->kind == ATOM_TILE ? tiles_along(k, a->id) : quotient ? tiles_of(k, a->num) : 1;
+        if (n > most) most = n;
+    }
+    return most;
+}
+
+/* A bound's value in the tile'th tile of every grid axis, or at the last of those that have fewer; extents at their bounds. */
+static int64_t bound_at(const Kernel *k, const Index *x, int64_t tile) {
+    int64_t sum = x->c;
+    for (int i = 0; i < x->n; i++) {
+        const Atom *a = &x->term[i].atom;
+        int64_t v = 0;
+        if (a->kind == ATOM_TILE) {
+            const int64_t tiles = tiles_along(k, a->id);
+            v = tile < tiles ? tile : tiles - 1;
+        } else if (a->kind == ATOM_EXTENT) {
+            v = k->sym_bounds ? k->sym_bounds[a->id] : 0;
+        } else {
+            const int64_t n = bound_at(k, a->num, tile), d = bound_at(k, a->den, tile), q = d > 0 ? n / d - (n % d < 0) : 0;
+            v = a->kind == ATOM_DIV ? q : n - q * d;
+        }
+        sum += x->term[i].coef * v;
+    }
+    return sum;
+}
+
+double kernel_loop_share(const Kernel *k, const Inst *loop) {
+    enum { MOST = 1024 };
+    const Axis *x = &k->axes.at[loop->axis];
+    const int64_t by_from = tiles_of(k, loop->from), by_to = tiles_of(k, loop->to), tiles = by_from > by_to ? by_from : by_to;
+    double run = 0;
+    if ((!loop->from && !loop->to) || x->extent.bound <= 0) return 1;
+    const int64_t every = ceil_div(tiles, MOST);
+    for (int64_t t = 0; t < tiles; t += every) {
+        int64_t from = loop->from ? bound_at(k, loop->from, t) : 0, to = loop->to ? bound_at(k, loop->to, t) : x->extent.bound;
+        from = from > 0 ? from - from % x->step : 0;
+        to = to < x->extent.bound ? to : x->extent.bound;
+        run += from < to ? (double)ceil_div(to - from, x->step) : 0;
+    }
+    return run / (double)ceil_div(tiles, every) / (double)ceil_div(x->extent.bound, x->step);
+}
+
 /* ---- instructions -------------------------------------------------------------------------------------- */
 static void count_block(Counter *c, const Block *b);
 
@@ -139,8 +192,11 @@ static void count_inst(Counter *c, const Inst *i) {
     }
     case TI_FOR: {
         const bool before = c->repeated[i->axis];
+        const double share = c->share;
         c->repeated[i->axis] = true;
+        c->share *= kernel_loop_share(c->k, i);
         count_block(c, &i->body);
+        c->share = share;
         c->repeated[i->axis] = before;
         break;
     }
@@ -158,7 +214,7 @@ static void count_block(Counter *c, const Block *b) {
 }
 
 KernelCost kernel_cost(const Kernel *k) {
-    Counter c = {.k = k, .scratch = arena_new()};
+    Counter c = {.k = k, .share = 1, .scratch = arena_new()};
     for (int a = 0; a < k->axes.n; a++) c.repeated[a] = k->axes.at[a].kind == AXIS_GRID;
     count_block(&c, &k->body);
     sum_boxes(&c);

@@ -251,6 +251,8 @@ static bool nested(Parser *p, Block *b, TileOp kind, const Ints *results) {
     int cond;
     if (kind == TI_FOR) {
         if (!text_axis_name(p, &i->axis)) return false;
+        if (text_accept(p, "from") && !text_bound(p, &i->from)) return false;
+        if (text_accept(p, "to") && !text_bound(p, &i->to)) return false;
         if (text_accept(p, "ahead") && !text_small(p, 1, MAX_AHEAD, &i->ahead)) return false;
         if (text_accept(p, "carry") && !carries(p, &carry, &init)) return false;
     } else {

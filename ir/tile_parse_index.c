@@ -139,8 +139,12 @@ static const Index *expression(Parser *p) {
     }
 }
 
-bool text_index(Parser *p, Inst *i) {
+bool text_bound(Parser *p, const Index **x) {
     p->divisions = 0;
+    return (*x = expression(p)) != NULL;
+}
+
+bool text_index(Parser *p, Inst *i) {
     if (i->n_index == MAX_RANK) return text_fail(p, "too many indices");
-    return (i->index[i->n_index++] = expression(p)) != NULL;
+    return text_bound(p, &i->index[i->n_index++]);
 }

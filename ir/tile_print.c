@@ -260,10 +260,18 @@ static void print_carries(Printer *p, const Inst *i) {
     }
 }
 
+static void print_bound(Printer *p, const char *word, const Index *x) {
+    if (!x) return;
+    fputs(word, p->f);
+    print_index(p, x);
+}
+
 static void print_nested(Printer *p, const Inst *i, int depth) {
     if (i->kind == TI_FOR) {
         fputs("for ", p->f);
         print_axis(p, i->axis);
+        print_bound(p, " from ", i->from);
+        print_bound(p, " to ", i->to);
         if (i->ahead) fprintf(p->f, " ahead %d", i->ahead);
     } else {
         fputs("if ", p->f);

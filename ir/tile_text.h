@@ -40,5 +40,6 @@ bool text_dim(Parser *p, Dim *out);     /* 64, or [scale*]S[+offset]<=bound */
 bool text_dtype(Parser *p, DType *out);
 bool text_type(Parser *p, TileType *t); /* f32[m:64,k:16] */
 bool text_index(Parser *p, Inst *i);    /* an expression, added to i->index */
+bool text_bound(Parser *p, const Index **x); /* one of a loop's bounds */
 
 #endif

@@ -213,6 +213,21 @@ static bool define(Verifier *v, int value, const TileType *t) {
 
 static bool check_block(Verifier *v, const Block *b, const Inst *owner);
 
+/* The same in all lanes, and in all iterations. */
+static bool is_uniform(const Index *x) {
+    for (int i = 0; i < x->n; i++) {
+        const Atom *a = &x->term[i].atom;
+        const bool quotient = a->kind == ATOM_DIV || a->kind == ATOM_MOD;
+        if (quotient ? !is_uniform(a->num) || !is_uniform(a->den) : a->kind != ATOM_TILE && a->kind != ATOM_EXTENT) return false;
+    }
+    return true;
+}
+
+static bool check_bound(Verifier *v, const Index *x) {
+    if (!x) return true;
+    return check_index(v, x, 0) && (is_uniform(x) || fail(v, "a loop's bound is not the same in all of the program"));
+}
+
 static bool check_yield(Verifier *v, const Inst *y, const Inst *owner) {
     if (y->n_in != owner->n_carry) return fail(v, "%d values are yielded for %d", y->n_in, owner->n_carry);
     for (int c = 0; c < owner->n_carry; c++)
@@ -230,6 +245,7 @@ static bool check_nested(Verifier *v, const Inst *i) {
         if (!check_use(v, i->init[c])) return false;
     if (loop && (i->axis < 0 || i->axis >= v->k->axes.n || v->k->axes.at[i->axis].kind != AXIS_LOOP))
         return fail(v, "a loop runs over what is no loop axis");
+    if (loop && (!check_bound(v, i->from) || !check_bound(v, i->to))) return false;
     if (loop && v->open[i->axis]) return fail(v, "a loop over %s stands inside another", v->k->axes.at[i->axis].name);
     if (!loop && (i->n_in != 1 || v->k->types.at[i->in[0]].dtype != DT_BOOL || v->k->types.at[i->in[0]].n_axes))
         return fail(v, "a condition is not a scalar bool");

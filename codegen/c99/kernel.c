@@ -21,18 +21,35 @@ static bool is_single(const Printer *p, int axis) {
     return dim_is_fixed(d) && d.bound == 1;
 }
 
-/* A grid or loop axis: one index at a time, or tile by tile when lanes remain.  False if it needs no loop. */
-static bool open_axis(Printer *p, int axis) {
+/* Where the loop begins and ends: its own bounds, within the axis. */
+static void print_bounds(Printer *p, const Inst *loop, const char **first, const char **end) {
+    const AxisName *a = &p->axis[loop->axis];
+    if (loop->from) {
+        *first = c99_unique(p->arena, &p->names, arena_printf(p->arena, "%s_from", a->index));
+        c99_line(p, "%s %s = (%s)(%s);", a->type, *first, a->type, c99_index(p, loop->from, false).s);
+        c99_line(p, "%s = %s < 0 ? 0 : %s%s;", *first, *first, *first,
+                 a->step == 1 ? "" : arena_printf(p->arena, " - %s %% %d", *first, a->step));
+    }
+    if (loop->to) {
+        const char *to = c99_unique(p->arena, &p->names, arena_printf(p->arena, "%s_to", a->index));
+        c99_line(p, "%s %s = (%s)(%s);", a->type, to, a->type, c99_index(p, loop->to, false).s);
+        c99_line(p, "%s = %s < %s ? %s : %s;", to, to, *end, to, *end);
+        *end = to;
+    }
+}
+
+/* A grid or loop axis: one index at a time, or tile by tile when lanes remain.  `loop`: the instruction, of a loop
+ * axis.  False if it needs no loop. */
+static bool open_axis(Printer *p, int axis, const Inst *loop) {
     AxisName *a = &p->axis[axis];
     const Dim d = p->k->axes.at[axis].extent;
     if (is_single(p, axis)) return false;
     const char *extent = c99_extent(p, d);
     const bool lanes = c99_has_lanes(p, axis);
-    const char *name = lanes ? a->base : a->index;
-    if (a->step == 1)
-        c99_line(p, "for (%s %s = 0; %s < %s; %s++) {", a->type, name, name, extent, name);
-    else
-        c99_line(p, "for (%s %s = 0; %s < %s; %s += %d) {", a->type, name, name, extent, name, a->step);
+    const char *name = lanes ? a->base : a->index, *first = "0", *end = extent;
+    if (loop) print_bounds(p, loop, &first, &end);
+    const char *next = a->step == 1 ? arena_printf(p->arena, "%s++", name) : arena_printf(p->arena, "%s += %d", name, a->step);
+    c99_line(p, "for (%s %s = %s; %s < %s; %s) {", a->type, name, first, name, end, next);
     p->depth++;
     if (!lanes)
         a->open = true;
@@ -245,7 +262,7 @@ static void start_slot(Printer *p, const Inst *i, int j) {
 
 static void print_for(Printer *p, const Inst *i) {
     for (int c = 0; c < i->n_carry; c++) start_slot(p, i, c);
-    const bool opened = open_axis(p, i->axis);
+    const bool opened = open_axis(p, i->axis, i);
     print_body(p, i);
     close_axis(p, i->axis, opened);
     for (int c = 0; c < i->n_carry; c++) share_storage(p, i->results[c], i->carry[c]);
@@ -383,7 +400,7 @@ static char *print_grid(Printer *p) {
     bool opened[MAX_AXES];
     p->f = text_open(&t);
     p->depth = 1;
-    for (int i = 0; i < p->k->axes.n; i++) opened[i] = p->k->axes.at[i].kind == AXIS_GRID && open_axis(p, i);
+    for (int i = 0; i < p->k->axes.n; i++) opened[i] = p->k->axes.at[i].kind == AXIS_GRID && open_axis(p, i, NULL);
     print_block(p, &p->k->body);
     for (int i = p->k->axes.n - 1; i >= 0; i--) close_axis(p, i, opened[i]);
     return text_close(&t);

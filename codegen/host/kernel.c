@@ -151,15 +151,20 @@ static void start_carries(KernelWalk *w, const Inst *i) {
     assign(w, n, init, carry);
 }
 
+static LLVMValueRef base_of(void *user, int axis) { return ((const KernelWalk *)user)->ke.base[axis]; }
+static LLVMValueRef symbol_of(void *user, int sym) { return ((const KernelWalk *)user)->ke.extent[sym]; }
+
 static void walk_for(KernelWalk *w, const Inst *i) {
     const Emit *e = w->ke.e;
     const Axis *x = &w->ke.k->axes.at[i->axis];
     start_carries(w, i);
     LLVMPositionBuilderAtEnd(e->b, w->ke.current);
-    LLVMValueRef extent = extent_of(w, x->extent);
+    const IndexSource bounds = {.user = w, .kernel = w->ke.k, .base = base_of, .extent = symbol_of};
+    LLVMValueRef first, end;
+    emit_loop_bounds(e, &bounds, i, extent_of(w, x->extent), &first, &end);
     LLVMBasicBlockRef pre = LLVMGetInsertBlock(e->b), header = emit_block(e, w->ke.fn, x->name),
                       exit = emit_block(e, w->ke.fn, "done");
-    LLVMBuildCondBr(e->b, LLVMBuildICmp(e->b, LLVMIntSGT, extent, emit_i64(e, 0), ""), header, exit);
+    LLVMBuildCondBr(e->b, LLVMBuildICmp(e->b, LLVMIntSGT, end, first, ""), header, exit);
     LLVMPositionBuilderAtEnd(e->b, header);
     LLVMValueRef base = LLVMBuildPhi(e->b, e->i64, x->name);
     enter_axis(w, i->axis, one_tile(x) ? emit_i64(e, 0) : base);
@@ -169,8 +174,8 @@ static void walk_for(KernelWalk *w, const Inst *i) {
     LLVMPositionBuilderAtEnd(e->b, w->ke.current);
     LLVMValueRef next = LLVMBuildNSWAdd(e->b, base, emit_i64(e, x->step), "");
     LLVMBasicBlockRef latch = LLVMGetInsertBlock(e->b);
-    LLVMBuildCondBr(e->b, LLVMBuildICmp(e->b, LLVMIntSLT, next, extent, ""), header, exit);
-    LLVMAddIncoming(base, (LLVMValueRef[]){emit_i64(e, 0), next}, (LLVMBasicBlockRef[]){pre, latch}, 2);
+    LLVMBuildCondBr(e->b, LLVMBuildICmp(e->b, LLVMIntSLT, next, end, ""), header, exit);
+    LLVMAddIncoming(base, (LLVMValueRef[]){first, next}, (LLVMBasicBlockRef[]){pre, latch}, 2);
     LLVMPositionBuilderAtEnd(e->b, exit);
     w->ke.current = exit;
 }

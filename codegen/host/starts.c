@@ -35,6 +35,7 @@ static FormPlan *only_dot(const Starts *s, const Inst *loop, int c) {
     const Dim extent = s->ke->k->axes.at[loop->axis].extent;
     const int carry = loop->carry[c], result = yield_of(loop)->in[c];
     FormPlan *plan = NULL;
+    if (loop->from || loop->to) return NULL; /* no iteration is the first one */
     if (!dim_is_fixed(extent) || extent.bound < 1 || !used_once(s, carry) || !same_storage(s->ke->v, carry, result))
         return NULL;
     for (int n = 0; n < loop->body.n && !plan; n++) {

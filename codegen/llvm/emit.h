@@ -75,6 +75,8 @@ typedef struct IndexSource {
 } IndexSource;
 LLVMValueRef emit_atom(const Emit *e, const IndexSource *s, const Atom *a);
 LLVMValueRef emit_index(const Emit *e, const IndexSource *s, const Index *x);
+/* Of a loop over an axis of that extent: where the first tile begins, and where no tile begins any more. */
+void emit_loop_bounds(const Emit *e, const IndexSource *s, const Inst *loop, LLVMValueRef extent, LLVMValueRef *first, LLVMValueRef *end);
 /* v, the value of x in 64 bits, or in 32 where it fits, as TI_INDEX gives it: in i32, saturated. */
 LLVMValueRef emit_index_i32(const Emit *e, const Kernel *k, const Index *x, LLVMValueRef v);
 /* Integer sum and product; a scalar i64 meets a vector by truncation and repetition. */

@@ -81,6 +81,19 @@ LLVMValueRef emit_index(const Emit *e, const IndexSource *s, const Index *x) {
     return sum;
 }
 
+void emit_loop_bounds(const Emit *e, const IndexSource *s, const Inst *loop, LLVMValueRef extent, LLVMValueRef *first, LLVMValueRef *end) {
+    LLVMValueRef zero = emit_i64(e, 0), step = emit_i64(e, s->kernel->axes.at[loop->axis].step);
+    *first = zero, *end = extent;
+    if (loop->from) {
+        LLVMValueRef from[2] = {emit_index(e, s, loop->from), zero}, at = emit_intrinsic(e, "llvm.smax", 2, from);
+        *first = LLVMBuildSub(e->b, at, LLVMBuildURem(e->b, at, step, ""), "");
+    }
+    if (loop->to) {
+        LLVMValueRef to[2] = {emit_index(e, s, loop->to), extent};
+        *end = emit_intrinsic(e, "llvm.smin", 2, to);
+    }
+}
+
 LLVMValueRef emit_index_i32(const Emit *e, const Kernel *k, const Index *x, LLVMValueRef v) {
     const LLVMTypeRef type = emit_vector_type(e->i32, emit_width(v));
     if (!index_fits_i32(k, x)) {

@@ -18,11 +18,13 @@ typedef struct Ring {
     const Inst **stage;   /* those that run ahead */
     LLVMValueRef **moved; /* BY_THREADS: registers between load and store */
     bool copies, moves;
+    LLVMValueRef from, end;  /* where the first tile begins, and none any more */
     LLVMValueRef thread_has; /* i1: there is an iteration `ahead` later */
 } Ring;
 
 static Ring ring_of(Simt *s, const Inst *loop) {
     Ring r = {.s = s, .loop = loop, .slots = loop->ahead + 1};
+    simt_loop_bounds(s, loop, &r.from, &r.end);
     r.stage = ARENA_ARRAY(s->arena, const Inst *, loop->body.n + 1);
     r.moved = ARENA_ARRAY(s->arena, LLVMValueRef *, loop->body.n + 1);
     for (int n = 0; n < loop->body.n; n++) {
@@ -54,7 +56,7 @@ static void copy_all(const Ring *r) {
 }
 
 static LLVMValueRef there_is(const Ring *r, LLVMValueRef base) {
-    return LLVMBuildICmp(r->s->e->b, LLVMIntSLT, base, r->s->extent[r->loop->axis], "");
+    return LLVMBuildICmp(r->s->e->b, LLVMIntSLT, base, r->end, "");
 }
 
 /* Iteration number `at`, before the loop. */
@@ -63,7 +65,7 @@ static void fetch_first(const Ring *r, int at) {
     const Emit *e = s->e;
     const int64_t base = (int64_t)at * s->k->axes.at[r->loop->axis].step;
     LLVMBasicBlockRef then = emit_block(e, s->fn, "fetch"), after = emit_block(e, s->fn, "fetched");
-    s->base[r->loop->axis] = emit_i64(e, base);
+    s->base[r->loop->axis] = LLVMBuildAdd(e->b, r->from, emit_i64(e, base), "");
     LLVMBuildCondBr(e->b, there_is(r, s->base[r->loop->axis]), then, after);
     LLVMPositionBuilderAtEnd(e->b, then);
     select_slot(r, number(r, at));
@@ -180,8 +182,7 @@ void pipeline_loop(Simt *s, const Inst *i) {
     Ring r = ring_of(s, i);
     LLVMBasicBlockRef head = emit_block(e, s->fn, "loop"), body = emit_block(e, s->fn, "body"),
                       done = emit_block(e, s->fn, "done");
-    LLVMValueRef **phi = ARENA_ARRAY(s->arena, LLVMValueRef *, i->n_carry + 1), zero = emit_i64(e, 0),
-                 first = number(&r, 0);
+    LLVMValueRef **phi = ARENA_ARRAY(s->arena, LLVMValueRef *, i->n_carry + 1), first = number(&r, 0);
     open_ring(&r);
     const bool around = s->around;
     LLVMBasicBlockRef from = LLVMGetInsertBlock(e->b), last;
@@ -191,7 +192,7 @@ void pipeline_loop(Simt *s, const Inst *i) {
     simt_phis(s, i, i->init, phi);
     LLVMPositionBuilderBefore(e->b, LLVMGetBasicBlockTerminator(from));
     simt_incoming(s, i, phi, i->init, &from);
-    LLVMAddIncoming(at, &zero, &from, 1);
+    LLVMAddIncoming(at, &r.from, &from, 1);
     LLVMAddIncoming(slot, &first, &from, 1);
     LLVMPositionBuilderAtEnd(e->b, head);
     LLVMBuildCondBr(e->b, there_is(&r, at), body, done);

@@ -21,10 +21,20 @@ static LLVMValueRef value_of(void *user, int value) {
     return simt_value(at->s, value, at->c);
 }
 
+static IndexSource index_source(At *at) {
+    return (IndexSource){.user = at, .kernel = at->s->k, .bits = 64, .axis = axis_of, .base = base_of, .extent = extent_of, .value = value_of};
+}
+
 LLVMValueRef simt_index(Simt *s, const Index *x, const Coords *c) {
     At at = {s, c};
-    const IndexSource source = {.user = &at, .kernel = s->k, .bits = 64, .axis = axis_of, .base = base_of, .extent = extent_of, .value = value_of};
+    const IndexSource source = index_source(&at);
     return emit_index(s->e, &source, x);
+}
+
+void simt_loop_bounds(Simt *s, const Inst *loop, LLVMValueRef *first, LLVMValueRef *end) {
+    At at = {s, NULL};
+    const IndexSource source = index_source(&at);
+    emit_loop_bounds(s->e, &source, loop, s->extent[loop->axis], first, end);
 }
 
 static LLVMValueRef element(Simt *s, const Inst *i, const Coords *c) {
@@ -100,16 +110,17 @@ static void loop(Simt *s, const Inst *i) {
     const Axis *axis = &s->k->axes.at[i->axis];
     LLVMBasicBlockRef head = emit_block(e, s->fn, "loop"), body = emit_block(e, s->fn, "body"), done = emit_block(e, s->fn, "done");
     LLVMBasicBlockRef from = LLVMGetInsertBlock(e->b);
-    LLVMValueRef **phi = ARENA_ARRAY(s->arena, LLVMValueRef *, i->n_carry + 1), zero = emit_i64(e, 0);
+    LLVMValueRef **phi = ARENA_ARRAY(s->arena, LLVMValueRef *, i->n_carry + 1), first, end;
+    simt_loop_bounds(s, i, &first, &end);
     LLVMBuildBr(e->b, head);
     LLVMPositionBuilderAtEnd(e->b, head);
     LLVMValueRef at = LLVMBuildPhi(e->b, e->i64, "");
     simt_phis(s, i, i->init, phi);
     LLVMPositionBuilderBefore(e->b, LLVMGetBasicBlockTerminator(from));
     simt_incoming(s, i, phi, i->init, &from);
-    LLVMAddIncoming(at, &zero, &from, 1);
+    LLVMAddIncoming(at, &first, &from, 1);
     LLVMPositionBuilderAtEnd(e->b, head);
-    LLVMBuildCondBr(e->b, LLVMBuildICmp(e->b, LLVMIntSLT, at, s->extent[i->axis], ""), body, done);
+    LLVMBuildCondBr(e->b, LLVMBuildICmp(e->b, LLVMIntSLT, at, end, ""), body, done);
     LLVMPositionBuilderAtEnd(e->b, body);
     s->base[i->axis] = at;
     for (int n = 0; n < i->n_carry; n++) s->reg[i->carry[n]] = phi[n];
@@ -278,11 +289,20 @@ static void annotate(const Emit *e, LLVMValueRef fn, const char *what, int value
     LLVMAddNamedMetadataOperand(e->module, "nvvm.annotations", LLVMMetadataAsValue(e->context, node));
 }
 
-static bool has_dot(const Block *b, By by) {
-    bool found = false;
-    for (int n = 0; n < b->n && !found; n++)
-        found = (b->at[n]->kind == TI_DOT && b->at[n]->by == by) || has_dot(&b->at[n]->body, by);
+static int count_dots(const Block *b, By by) {
+    int found = 0;
+    for (int n = 0; n < b->n; n++) found += (b->at[n]->kind == TI_DOT && b->at[n]->by == by) + count_dots(&b->at[n]->body, by);
     return found;
+}
+
+/* The most products of one loop: a chain of them. */
+static int most_chained(const Kernel *k) {
+    int most = 0;
+    for (int n = 0; n < k->body.n; n++) {
+        const int dots = count_dots(&k->body.at[n]->body, BY_NONE);
+        most = dots > most ? dots : most;
+    }
+    return most;
 }
 
 /* The most elements that a thread has of a product by threads; 0: there is none. */
@@ -302,9 +322,9 @@ static int most_sums(const Kernel *k, const Block *b) {
 /* Blocks that a multiprocessor is to hold.  Many sums want registers more than that; elsewhere 128 registers are enough.  Without
  * a number, or with one that leaves room to load everything at once, the assembler spills. */
 static int least_resident(const Kernel *k) {
-    enum { THREADS = 512, FEW_SUMS = 8 };
+    enum { THREADS = 512, FEW_SUMS = 8, LONG_CHAIN = 3 };
     const int sums = most_sums(k, &k->body);
-    if (has_dot(&k->body, BY_MMA)) return 1;
+    if (count_dots(&k->body, BY_MMA) || most_chained(k) >= LONG_CHAIN) return 1;
     if (sums) return sums > FEW_SUMS ? 2 : 3;
     return k->threads > THREADS ? 1 : THREADS / k->threads;
 }

@@ -142,6 +142,7 @@ LLVMValueRef stage_walk_at(const Simt *s, const StageWalk *w, int from, Coords *
 
 /* ---- pipeline.c ---------------------------------------------------------------------------------------------- */
 void pipeline_loop(Simt *s, const Inst *i); /* FOR with `ahead` */
+void simt_loop_bounds(Simt *s, const Inst *loop, LLVMValueRef *first, LLVMValueRef *end); /* emit_loop_bounds() */
 
 /* ---- mma.c ----------------------------------------------------------------------------------------------------- */
 void mma_dot(Simt *s, const Inst *i); /* DOT by mma */

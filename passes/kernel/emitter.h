@@ -41,6 +41,7 @@ typedef struct Emitter {
     int r_axis[MAX_RANK];
 } Emitter;
 
+void kernel_bound_loops(Kernel *k); /* loop_bounds.c: iterations that masks make empty are left out */
 void kernel_distribute(Kernel *k, const Target *t); /* distribute.c: GPU kernels over threads */
 /* stream_schedule.c: tiles of a stream whose products go to matrix instructions, columns whole; lanes of the axis of a sum, whole;
  * the schedule of what is emitted so: NULL, or why it cannot be such a kernel after all. */

@@ -338,6 +338,7 @@ static Kernel *build_kernel(Emitter *e, PlanKernel *pk, int number) {
         k = e->k;
         if (t->device->is_gpu) kernel_distribute(k, t);
     }
+    kernel_bound_loops(k);
     k->slow = slow && *slow ? arena_strdup(k->arena, slow) : NULL;
     return k;
 }

@@ -111,6 +111,25 @@ static void test_builder_round_trip(void **state) {
     arena_free(a);
 }
 
+static void test_bounds_of_loops(void **state) {
+    (void)state;
+    static const char *const bounds[] = {"from 4*@i - 3 to S + 1 ", "from (@i + 2) / 3 ", "to -@i + 5 ", ""};
+    for (size_t n = 0; n < sizeof bounds / sizeof *bounds; n++) {
+        Arena *a = arena_new();
+        const char *text = arena_printf(a,
+                                        "kernel @k<S<=9>(%%x: f32[8], %%y: f32[8] out)\n  grid i in 0..8 step 4\n  loop j in 0..8 step 2\n"
+                                        "  %%0 = full 0 : f32[i:4]\n  %%4 = for j %scarry %%1 = %%0 {\n    %%2 = load %%x[i]\n"
+                                        "    %%3 = add %%1, %%2\n    yield %%3\n  }\n  store %%y[i], %%4\n",
+                                        bounds[n]);
+        Kernel *k = parse(a, text);
+        assert_null(kernel_verify(a, k));
+        const char *printed = print(a, k);
+        assert_non_null(strstr(printed, arena_printf(a, "for j %scarry", bounds[n])));
+        assert_string_equal(print(a, parse(a, printed)), printed);
+        arena_free(a);
+    }
+}
+
 static void assert_error(const char *text, const char *want) {
     Arena *a = arena_new();
     const char *error = NULL;
@@ -248,7 +267,8 @@ static void test_mutations(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_goldens),      cmocka_unit_test(test_builder_round_trip), cmocka_unit_test(test_errors),
+        cmocka_unit_test(test_goldens),      cmocka_unit_test(test_builder_round_trip), cmocka_unit_test(test_bounds_of_loops),
+        cmocka_unit_test(test_errors),
         cmocka_unit_test(test_depth_limits), cmocka_unit_test(test_mutations),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

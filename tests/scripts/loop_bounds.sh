@@ -1,0 +1,70 @@
+#!/bin/sh
+# Loops leave out the iterations that a mask makes empty, and no others: on each side of a line, between two, with other slopes, in
+# rows that are masked everywhere; a masked value that counts (-1e9 in a maximum, 1 in a sum) keeps them.  C agrees with float64
+# (streams.sh runs streams on the others).
+. "$SRC/tests/support/script.sh"
+
+# row NAME BOUNDS EXPRESSION: BOUNDS of the loop over a row, in C: which of `from` and `to` it has
+outputs=
+row() {
+    cat >"$1.dsl" <<END
+dim R = 700, T = 700
+model m {
+    input x : f32[R, T]
+    i, j = iota(R, axis = 0, rank = 2), iota(T, axis = 1, rank = 2)
+    output $1 = $3
+}
+END
+    outputs="$outputs
+    output $1 = $3"
+    "$FUSEC" "$1.dsl" --target=c99 --entry=infer -o x.tile || fail "$1: not compiled"
+    has=$(grep -o 'for r.* carry' x.tile | grep -ow 'from\|to' | sort -u | tr '\n' ' ')
+    [ "$has" = "${2:+$2 }" ] || fail "$1: bounds '$has', '$2' expected"
+}
+row most from 'max(where(j > i + 3, x, -inf), axis = 1)'
+row least to 'min(where(j + 5 < i, x, inf), axis = 1)'
+row band 'from to' 'sum(where(j <= i and i - j < 50, x, 0), axis = 1)'
+row beside 'from' 'sum(where(not (j <= i), x, 0), axis = 1)'
+row steep to 'sum(float(2 * j <= i) * x, axis = 1)'
+row flat from 'max(where(i <= 3 * j - 1000, x, -inf), axis = 1)'
+row logs to 'logsumexp(where(j <= i, x, -inf), axis = 1)'
+row few to 'sum(where(j < i - 650, x, 0), axis = 1)'
+row nothing to 'max(where(j < i - 700, x, -inf), axis = 1)'
+row product to 'prod(where(j <= i, 1 + x * 0.01, 1), axis = 1)'
+row counts '' 'max(where(j <= i, x, -1e9), axis = 1)'
+row adds '' 'sum(where(j <= i, x, 1), axis = 1)'
+row either '' 'sum(where(j <= i or j > 600, x, 0), axis = 1)'
+row data '' 'sum(where(x > 0.5, x, 0), axis = 1)'
+cat >all.dsl <<END
+dim R = 700, T = 700
+model m {
+    input x : f32[R, T]
+    i, j = iota(R, axis = 0, rank = 2), iota(T, axis = 1, rank = 2)$outputs
+}
+END
+"$FUSEC" verify all.dsl --target=c99 --rounds=1 >log 2>&1 || fail "rows: $(grep -v ' ok$' log | tail -5)"
+
+# streams: their loops end with the program's rows, or begin there
+cat >heads.dsl <<'END'
+dim T = 600, W = 200
+model heads {
+    q = param [2, T, 32] init normal(1.0)
+    k = param [2, T, 32] init normal(1.0)
+    v = param [2, T, 32] init normal(1.0)
+    i, j = iota(T, axis = 0, rank = 2), iota(T, axis = 1, rank = 2)
+    o = softmax(where(j <= i and i - j < W, q @ transpose(k), -inf)) @ v
+    loss = mean(o^2)
+    output loss
+    train loss with sgd(lr = 0.1)
+}
+END
+awk '{ print } /^model/ { print "    precision bf16" }' heads.dsl >low.dsl
+for what in 'heads host' 'heads sm_80' 'low sm_80' 'low sm_90a'; do
+    set -- $what
+    "$FUSEC" "$1.dsl" --target=$2 --entry=grad -o x.tile || fail "$what: not compiled"
+    streams=$(grep -c '^kernel @grad_stream' x.tile) both=$(grep -c 'for s from .* to .* carry' x.tile)
+    [ "$streams" -ge 3 ] && [ "$both" = "$streams" ] || fail "$what: $streams streams, $both with both bounds"
+done
+"$FUSEC" verify heads.dsl --target=host --rounds=1 >log 2>&1 || fail "heads: $(tail -3 log)"
+[ $bad = 0 ] && echo ok
+exit $bad
