@@ -28,7 +28,8 @@ typedef struct PlanNode {
     Node *into;            /* PART_ONTO: the sum of both */
     int8_t operand;        /* PART_SUM: which of the product's: both may be one tensor; PART_STREAM: which has the values */
     const struct StreamTerm *term; /* PART_STREAM: how what is summed depends on the kernel's nodes before it */
-    int8_t axis[MAX_RANK]; /* dim of the node -> axis of the kernel */
+    int8_t axis[MAX_RANK]; /* dim of the node -> axis of the kernel; of a reduction in a KERNEL_STREAM the dims that it sums after
+                              them, columns of products */
     bool in_row;           /* some dim stands on a row axis */
     bool stored;           /* written to memory: a result, or read by another kernel */
 } PlanNode;

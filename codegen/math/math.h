@@ -4,7 +4,7 @@
  * small set of operations that the caller supplies: LLVM instructions for the host and for PTX, C text for
  * c99, or plain evaluation in the tests.  Special values follow C99 Annex F: NaN propagates (its sign and
  * payload are unspecified), exp(-inf) = 0, log(0) = -inf, log(x < 0) = NaN, sin(inf) = NaN, pow(x, 0) = 1,
- * pow(1, y) = 1, pow(x < 0, y) = NaN unless y is an integer.  Subnormal arguments and results are exact to
+ * pow(x, 1) = x, pow(1, y) = 1, pow(x < 0, y) = NaN unless y is an integer.  Subnormal arguments and results are exact to
  * the same bounds unless the caller's own operations flush them to zero.
  *
  * Error bounds in units in the last place are ULPS of ir/ops.def, over all finite arguments, with MATH_MAD fused or not

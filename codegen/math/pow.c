@@ -89,5 +89,6 @@ V math_pow(B b, V x, V y) {
     value = flip_sign(b, base, odd_sign);
     V sum = add(b, x, y); /* NaN if either is; inf - inf is handled above */
     value = choose(b, either(b, eq(b, sum, sum), both(b, eq(b, x, x), eq(b, y, y))), value, sum);
+    value = choose(b, eq(b, y, one), x, value);
     return choose(b, either(b, eq(b, y, zero), eq(b, x, one)), one, value);
 }

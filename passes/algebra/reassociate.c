@@ -3,7 +3,11 @@
  *     sum_j (sum_k a[i, k] b[j, k]) c[i, j] = sum_k a[i, k] y[i, k]        where y[i, k] = sum_j c[i, j] b[j, k] exists
  *
  * The left side reads the product [i, j] again, the right side two operands that are smaller.  In the gradient of a
- * softmax in front of a matrix product it is rowsum(dP * P) = rowsum(dO * O). */
+ * softmax in front of a matrix product it is rowsum(dP * P) = rowsum(dO * O) (Dao et al., "FlashAttention",
+ * arXiv:2205.14135, Appendix B.2).
+ *
+ * Where dP is rounded to 16 bits the right side is another number: what is subtracted from dP would not be the mean of it as it is
+ * rounded.  A stream does not round dP, so there, in pass_split, the sum may look through roundings. */
 #include "passes/algebra/affine.h"
 #include "passes/algebra/contract_class.h"
 #include "passes/rewrite/rewrite.h"
@@ -52,13 +56,17 @@ static bool match_operand(const Triple *t, const Contract *y, int place, const N
     return true;
 }
 
+static const Node *looked_through(const Rewriter *r, const Node *n) { return rewrite_in_stream(r) ? rewrite_unrounded(r, n) : n; }
+
+static bool is_same(const Rewriter *r, const Node *a, const Node *b) { return looked_through(r, a) == looked_through(r, b); }
+
 /* Is y the sum of other * operand k over exactly the loops that only they have?  at[]: y's loops as ours. */
-static bool is_partial(const Triple *t, int k, const Node *y, int *at) {
+static bool is_partial(const Rewriter *r, const Triple *t, int k, const Node *y, int *at) {
     const Contract *c = y->attr->contract;
     const uint32_t both = ((1u << t->product->shape->rank) - 1) | t->reads[k];
     const uint32_t inner = both & t->summed & ~t->reads[1 - k];
     for (int place = 0; place < 2; place++) {
-        if (y->in[place] != t->other || y->in[1 - place] != t->product->in[k]) continue;
+        if (!is_same(r, y->in[place], t->other) || !is_same(r, y->in[1 - place], t->product->in[k])) continue;
         for (int l = 0; l < c->n_loops; l++) at[l] = -1;
         if (!match_operand(t, c, place, t->other, -1, at)) continue;
         if (!match_operand(t, c, 1 - place, t->product->in[k], k, at)) continue;
@@ -86,6 +94,11 @@ static Node *in_order(Rewriter *r, Node *x, const int *loop, int n, const int *o
     return rewrite_transpose(r, x, perm);
 }
 
+static Node *as_sum(Rewriter *r, const Triple *t, Node *x) {
+    const Attr to = {.dtype = t->sum->dtype};
+    return x->dtype == to.dtype ? x : rewrite_node(r, OP_CAST, 1, &x, &to, to.dtype, *x->shape);
+}
+
 /* sum(a * y) over what is left, its dims last, in y's order. */
 static Node *emit(Rewriter *r, const Triple *t, int k, Node *y, const int *at) {
     Node *a = t->product->in[1 - k];
@@ -105,7 +118,7 @@ static Node *emit(Rewriter *r, const Triple *t, int k, Node *y, const int *at) {
         if (t->summed >> at[d] & 1) order[used++] = at[d];
     if (n_kept != t->sum->shape->rank || n_kept == n) return NULL;
     for (int d = 0; d < a->shape->rank; d++) loop[d] = t->loop[affine_single_loop(t->c, &t->c->map[1 - k][d])];
-    Node *x = in_order(r, a, loop, n, order), *z = in_order(r, y, at, n, order);
+    Node *x = in_order(r, as_sum(r, t, a), loop, n, order), *z = in_order(r, as_sum(r, t, y), at, n, order);
     int8_t axes[MAX_RANK];
     for (int i = n_kept; i < n; i++) axes[i - n_kept] = (int8_t)i;
     if (!x || !z) return NULL;
@@ -113,14 +126,14 @@ static Node *emit(Rewriter *r, const Triple *t, int k, Node *y, const int *at) {
 }
 
 static Node *with_partial(Rewriter *r, const Triple *t) {
-    for (int u = r->products.at[t->other->id]; u; u = r->uses.at[u - 1].next) {
+    for (int u = r->products.at[rewrite_unrounded(r, t->other)->id]; u; u = r->uses.at[u - 1].next) {
         Node *y = r->uses.at[u - 1].product;
         if (y->remat != r->at->remat || !is_plain_product(y)) continue;
         int at[MAX_LOOPS];
         for (int k = 0; k < 2; k++) {
             const int64_t read = shape_elements(*y->shape) + shape_elements(*t->product->in[1 - k]->shape);
             const bool pays = read < shape_elements(*t->product->shape);
-            Node *made = pays && is_partial(t, k, y, at) ? emit(r, t, k, y, at) : NULL;
+            Node *made = pays && is_partial(r, t, k, y, at) ? emit(r, t, k, y, at) : NULL;
             if (made) return made;
         }
     }
@@ -131,8 +144,9 @@ Node *rule_reassociate(Rewriter *r, const Node *n) {
     const Node *terms = rewrite_seen(r, n->in[0], OP_MUL);
     if (!terms || !dtype_is_float(n->dtype) || n->dtype == DT_F16) return NULL;
     for (int k = 0; k < 2; k++) {
-        const Node *product = rewrite_seen(r, terms->in[k], OP_CONTRACT), *other = terms->in[1 - k];
-        if (!product || product->in[0]->dtype != n->dtype || !is_plain_product(product)) continue;
+        const Node *product = rewrite_seen(r, looked_through(r, terms->in[k]), OP_CONTRACT), *other = terms->in[1 - k];
+        if (!product || !is_plain_product(product)) continue;
+        if (product->in[0]->dtype != n->dtype && !rewrite_in_stream(r)) continue;
         const Triple t = triple_of(n, product, other);
         Node *made = with_partial(r, &t);
         if (made) return made;

@@ -54,17 +54,11 @@ static int read_operand(Emitter *e, Node *n, int k, const Index *const *loop, in
     return emit_value(e, x, in, emit_and(e, mask, *own));
 }
 
-static const Inst *made_here(const Block *b, int v) {
-    for (int n = b->n - 1; n >= 0; n--)
-        if (b->at[n]->result == v) return b->at[n];
-    return NULL;
-}
-
 /* A masked load gives 0 by itself, converted too; any other value has to be cleared. */
 static int cleared(Emitter *e, int v, int own) {
     if (own < 0) return v;
-    const Inst *i = made_here(e->b.block, v);
-    while (i && i->kind == TI_ELEMENT && i->op == OP_CAST) i = made_here(e->b.block, i->in[0]);
+    const Inst *i = emit_made_here(e, v);
+    while (i && i->kind == TI_ELEMENT && i->op == OP_CAST) i = emit_made_here(e, i->in[0]);
     if (i && i->kind == TI_LOAD && i->n_in == 1 && i->in[0] == own && i->value == 0) return v;
     return emit_select(e, own, v, tile_const(&e->b, e->k->types.at[v].dtype, 0));
 }

@@ -114,6 +114,13 @@ int emit_add_compensated(Emitter *e, int carry, int x, int *lost) {
 /* ---- reductions ------------------------------------------------------------------------------------------- */
 static const Target *target_of(const Emitter *e) { return e->context->target; }
 
+/* The node in a stream's kernel, if it is a reduction over columns there. */
+static const PlanNode *columns_of(const Emitter *e, const Node *n) {
+    for (int i = 0; i < e->pk->nodes.n && e->pk->kind == KERNEL_STREAM; i++)
+        if (e->pk->nodes.at[i].node == n && e->pk->nodes.at[i].part == PART_VALUE) return &e->pk->nodes.at[i];
+    return NULL;
+}
+
 /* New axes for the dims a reduction removes: the row's own span, or loops in chunks. */
 static void reduce_axes(Emitter *e, const Node *n, const Index **in, int *axes) {
     const Shape *from = n->in[0]->shape;
@@ -125,8 +132,14 @@ static void reduce_axes(Emitter *e, const Node *n, const Index **in, int *axes) 
         while (step[i] * 2 <= budget && step[i] < from->dim[n->attr->axes[i]].bound) step[i] *= 2;
         budget /= step[i];
     }
+    const PlanNode *columns = columns_of(e, n);
     for (int i = 0; i < n->attr->n_axes; i++) {
         const int d = n->attr->axes[i];
+        if (columns) {
+            const int at = columns->axis[n->shape->rank + i] - e->pk->p->rank;
+            axes[i] = e->r_axis[at], in[d] = e->r_index[at];
+            continue;
+        }
         const bool single = from->dim[d].bound == 1 && dim_is_fixed(from->dim[d]);
         axes[i] = single ? -1
                   : row && e->size.row_span

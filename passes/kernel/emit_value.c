@@ -5,7 +5,21 @@
 
 int emit_op(Emitter *e, Op op, DType t, int a, int b) { return tile_element(&e->b, op, t, 2, (int[]){a, b}); }
 
+const Inst *emit_made_here(const Emitter *e, int v) {
+    const Block *b = e->b.block;
+    for (int n = b->n - 1; n >= 0; n--)
+        if (b->at[n]->result == v) return b->at[n];
+    return NULL;
+}
+
+static bool is_one_constant(const Emitter *e, int a, int b) {
+    const Inst *x = emit_made_here(e, a), *y = emit_made_here(e, b);
+    return x && y && x->kind == TI_CONST && y->kind == TI_CONST && x->type.dtype == y->type.dtype && !memcmp(&x->value, &y->value, sizeof x->value);
+}
+
+/* tcc 0.9.27 takes `(c ? 0 : 0) ? x : y` for something else, so one constant is not chosen between itself. */
 int emit_select(Emitter *e, int c, int a, int b) {
+    if (a != b && is_one_constant(e, a, b)) return a;
     return tile_element(&e->b, OP_SELECT, e->k->types.at[a].dtype, 3, (int[]){c, a, b});
 }
 
@@ -263,12 +277,21 @@ static int emit_source(Emitter *e, Node *n, const Index *const *idx, int mask) {
     }
 }
 
+/* A stream keeps none of its values, so a product that is widened again at once need not be rounded in between. */
+static int unrounded(const Emitter *e, const Node *n, int in) {
+    if (e->pk->kind != KERNEL_STREAM || n->op != OP_CAST || n->dtype != DT_F32 || n->in[0]->op != OP_CONTRACT) return -1;
+    const Inst *i = emit_made_here(e, in);
+    const bool rounds = i && i->kind == TI_ELEMENT && i->op == OP_CAST && e->k->types.at[i->in[0]].dtype == DT_F32;
+    return rounds ? i->in[0] : -1;
+}
+
 static int compute(Emitter *e, Node *n, const Index *const *idx, int mask) {
     int in[4];
     switch (op_info[n->op].cls) {
     case CLASS_SOURCE: return emit_source(e, n, idx, mask);
     case CLASS_ELEMENT:
         for (int k = 0; k < n->n_in; k++) in[k] = emit_value(e, n->in[k], idx, mask);
+        if (n->n_in == 1 && unrounded(e, n, in[0]) >= 0) return unrounded(e, n, in[0]);
         return tile_element(&e->b, n->op, n->dtype, n->n_in, in);
     case CLASS_MOVE: return emit_move(e, n, idx, mask);
     case CLASS_INDEXED: return emit_gather(e, n, idx, mask);

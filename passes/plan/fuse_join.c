@@ -140,9 +140,33 @@ static bool join_after_sum(const Fuse *f, const PlanKernel *k, PlanNode *pn) {
     return false;
 }
 
+/* A reduction over all columns of what is elementwise after a product: they are whole in each program. */
+static bool join_columns(const Fuse *f, const PlanKernel *k, PlanNode *pn) {
+    const Node *n = pn->node, *x = n->in[0];
+    if (n->op == OP_ARGMAX || n->op == OP_SCAN || !shape_same(n->shape, k->p)) return false;
+    for (int i = 0; i < k->nodes.n; i++) {
+        const PlanNode *a = &k->nodes.at[i];
+        int8_t local[2 * MAX_RANK], gone = (int8_t)n->shape->rank, kept = 0;
+        bool fits = shape_same(a->node->shape, x->shape);
+        PlanNode after = fuse_plain(pn->node);
+        for (int d = 0; d < x->shape->rank && fits; d++) {
+            const bool column = a->axis[d] >= k->p->rank;
+            const int sum = gone - n->shape->rank;
+            fits = column ? sum < n->attr->n_axes && n->attr->axes[sum] == d : a->axis[d] == kept;
+            local[column ? gone++ : kept++] = a->axis[d];
+        }
+        if (!fits || gone - n->shape->rank != n->attr->n_axes || !reads_agree(f, k, &after, local)) continue;
+        for (int d = n->shape->rank; d < x->shape->rank; d++) after.axis[d] = local[d];
+        *pn = after;
+        return true;
+    }
+    return false;
+}
+
 /* What is elementwise after members of a stream. */
 static bool join_stream(const Fuse *f, const PlanKernel *k, PlanNode *pn) {
-    if (op_info[pn->node->op].cls == CLASS_REDUCE || !reads_any(f, k, pn->node)) return false;
+    if (!reads_any(f, k, pn->node)) return false;
+    if (op_info[pn->node->op].cls == CLASS_REDUCE) return join_columns(f, k, pn);
     for (int i = 0; i < k->nodes.n; i++) {
         const PlanNode *a = &k->nodes.at[i];
         PlanNode after = {.node = pn->node};

@@ -110,7 +110,6 @@ static Node *sum_outer_first(Rewriter *r, const Node *n) {
     return rewrite_reduce(r, OP_SUM, outer, inner, rest);
 }
 
-static bool is_streamed(const Rewriter *r) { return r->members && r->members[r->at->id] == 0; }
 
 /* A stream sums over one dim. */
 static Node *sum_last_first(Rewriter *r, const Node *n) {
@@ -121,7 +120,7 @@ static Node *sum_last_first(Rewriter *r, const Node *n) {
 
 Node *rule_split_sum(Rewriter *r, const Node *n) {
     const Target *t = r->target;
-    if (is_streamed(r)) return sum_last_first(r, n);
+    if (rewrite_in_stream(r)) return sum_last_first(r, n);
     if (t && !t->device->is_gpu && n->dtype == DT_F32 && n->attr->n_axes > 1) {
         Node *parts = sum_outer_first(r, n);
         if (parts) return parts;
@@ -213,7 +212,7 @@ Node *rule_split_product(Rewriter *r, const Node *n) {
     const Target *t = r->target;
     const int64_t cores = cores_of(t);
     const Contract *c = n->attr->contract;
-    if (is_streamed(r) || cores == 1 || n->n_in != 2 || n->dtype != DT_F32 || c->n_loops == c->n_out || c->n_loops == MAX_LOOPS)
+    if (rewrite_in_stream(r) || cores == 1 || n->n_in != 2 || n->dtype != DT_F32 || c->n_loops == c->n_out || c->n_loops == MAX_LOOPS)
         return NULL;
     if (n->shape->rank == MAX_RANK) return NULL;
     const int loop = sliced_loop(c, n->in);
@@ -238,7 +237,7 @@ Node *rule_split_product(Rewriter *r, const Node *n) {
 }
 
 static const RewriteId *split_rules(Op op) {
-    static const RewriteId sum_rules[] = {REWRITE_split_sum, REWRITE_END};
+    static const RewriteId sum_rules[] = {REWRITE_reassociate, REWRITE_split_sum, REWRITE_END};
     static const RewriteId contract_rules[] = {REWRITE_split_product, REWRITE_END};
     static const RewriteId none[] = {REWRITE_END};
     return op == OP_SUM ? sum_rules : op == OP_CONTRACT ? contract_rules : none;

@@ -91,14 +91,23 @@ static Node *new_node(Rewriter *r, const Node *c) {
     return n;
 }
 
+static void list_reader(Rewriter *r, Node *product, const Node *in) {
+    int *newest = &r->products.at[in->id];
+    vec_push(r->scratch, r->uses, (struct ProductUse){product, *newest});
+    *newest = r->uses.n;
+}
+
+bool rewrite_in_stream(const Rewriter *r) { return r->members && r->members[r->at->id] == 0; }
+
+const Node *rewrite_unrounded(const Rewriter *r, const Node *n) {
+    while (rewrite_seen(r, n, OP_CAST) && dtype_is_float(n->dtype) && dtype_is_float(n->in[0]->dtype)) n = n->in[0];
+    return n;
+}
+
 static void list_product(Rewriter *r, Node *n) {
     vec_push(r->scratch, r->products, 0);
     if (n->op != OP_CONTRACT || n->n_in != 2 || r->opaque.at[n->id]) return;
-    for (int k = 0; k < (n->in[0] == n->in[1] ? 1 : 2); k++) {
-        int *newest = &r->products.at[n->in[k]->id];
-        vec_push(r->scratch, r->uses, (struct ProductUse){n, *newest});
-        *newest = r->uses.n;
-    }
+    for (int k = 0; k < (n->in[0] == n->in[1] ? 1 : 2); k++) list_reader(r, n, rewrite_unrounded(r, n->in[k]));
 }
 
 static Node *append(Rewriter *r, const Node *candidate, bool opaque) {

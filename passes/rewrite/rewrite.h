@@ -26,10 +26,10 @@ struct Rewriter {
     VEC(int) readers;  /* by new id: how many operands and results of the old graph it stands for */
     bool at_parted;    /* find_parted(), of the old node */
     VEC(bool) parted;  /* by new id: those all are which it stands for or was made for */
-    VEC(int) products; /* by new id: 1 + the newest in `uses`, 0: none */
+    VEC(int) products; /* by new id, of what is no rounding of another: 1 + the newest in `uses`, 0: none */
     VEC(struct ProductUse {
         Node *product; /* a contraction of two operands, not opaque */
-        int next;      /* the one before it that reads the same, as in `products` */
+        int next;      /* the one before it that reads the same, rounded or not, as in `products` */
     })
     uses;
     struct NodeTable { /* open addressing, by structure; size is a power of two */
@@ -67,6 +67,9 @@ Node *rewrite_reduce(Rewriter *r, Op op, Node *a, int n_axes, const int8_t *axes
 
 /* n if it was made by op and may be looked through, else NULL. */
 const Node *rewrite_seen(const Rewriter *r, const Node *n, Op op);
+bool rewrite_in_stream(const Rewriter *r); /* in pass_split: is the node at hand a sum of a stream? */
+/* What n is a rounding of, through casts between dtypes of floats; n: of nothing else. */
+const Node *rewrite_unrounded(const Rewriter *r, const Node *n);
 
 /* Whether nothing but the one who asks reads n, as far as the old graph tells: if not, more is computed than need be.
  */
