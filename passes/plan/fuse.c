@@ -34,6 +34,19 @@ static bool may_share(const PassContext *c, const Result *r) {
     return r->kind == RESULT_OUTPUT && r->decl < 64 && (!c->target || !layout_pads(c, r->value));
 }
 
+bool fuse_share(const PassContext *c, Fuse *f, const Node *n) {
+    const Graph *g = f->graph;
+    int at = -1, homes = 0;
+    for (int i = 0; i < g->results.n; i++) {
+        if (f->landing[i] != n && g->results.at[i].value != n) continue;
+        at = i, homes++;
+    }
+    if (homes != 1 || g->results.at[at].value != n || f->landing[at] != n || f->within[n->id] || !may_share(c, &g->results.at[at])) return false;
+    f->shared[at] = true;
+    f->output[n->id] = false;
+    return true;
+}
+
 /* A value that is a source, has another result, or is an output or a gradient that others read too (a gradient may be
  * added to what is there; an output that may be shared is the value itself) is copied into its further home.  Returns how
  * many copies. */
@@ -311,7 +324,7 @@ static void choose_homes(Fuse *f) {
     }
 }
 
-static void fuse_init(Fuse *f, PassContext *c, Graph *g, const bool *shared) {
+static void fuse_init(Fuse *f, PassContext *c, Graph *g, bool *shared) {
     const int n = g->nodes.n;
     Arena *a = c->arena;
     *f = (Fuse){.arena = a, .graph = g, .merge = !c->disabled[PASS_fuse], .n = n, .fired = c->fired, .shared = shared};
@@ -344,7 +357,7 @@ static void note_parts(Fuse *f, const Node *n) {
     }
 }
 
-static void partition(Fuse *f, PassContext *c, Graph *g, Node *accumulate, const bool *shared) {
+static void partition(Fuse *f, PassContext *c, Graph *g, Node *accumulate, bool *shared) {
     fuse_init(f, c, g, shared);
     f->plan->accumulate = accumulate;
     fuse_candidates(f, g);

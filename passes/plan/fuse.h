@@ -12,7 +12,7 @@ typedef struct Fuse {
     bool *candidate;     /* by node id */
     bool *output;        /* is an OUTPUT result */
     bool *result;
-    const bool *shared;  /* by result: an output that others read too */
+    bool *shared;        /* by result: an output that others read too */
     Node **landing;      /* by result: the node that is computed into its home */
     bool *copied;        /* has memory: a result is nothing but its copy, or it is an image that products read */
     AccessList *access;  /* by node id, of candidates */
@@ -43,6 +43,8 @@ bool *fuse_rereads(Arena *a, const Graph *g, const Uses *uses);
 /* ---- fuse_parts.c ------------------------------------------------------------------------------------------------- */
 /* Gives each part of a concatenation that will be joined a value that nothing else needs elsewhere: copies, where it must. */
 void fuse_separate_parts(PassContext *c, Graph *g);
+/* Room in the arena for an output that only the caller reads, so that a kernel may write more than it; false: there can be none. */
+bool fuse_share(const PassContext *c, Fuse *f, const Node *n);
 void fuse_join_parts(Fuse *f); /* fills f->joined and f->within */
 
 /* ---- fuse_join.c -------------------------------------------------------------------------------------------------- */

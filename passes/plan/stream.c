@@ -86,7 +86,7 @@ static int64_t columns_of(const Node *n, int k) {
 static bool may_be_member(const Finder *s, const Node *user, const Node *x) {
     int dim;
     const Op op = user->op;
-    if (!dtype_is_float(x->dtype) || s->f->output[user->id]) return false;
+    if (!dtype_is_float(x->dtype)) return false;
     if (op == OP_SUM && s->before_split && x->dtype == DT_F32) return user->attr->n_axes >= 1;
     if (op == OP_SUM || op == OP_RMAX || op == OP_RMIN || op == OP_ARGMAX) return user->attr->n_axes == 1;
     if (op != OP_CONTRACT || user->n_in != 2 || user->in[0] == user->in[1]) return false;
@@ -243,6 +243,33 @@ static bool pays(Finder *s, int region, const StreamList *list) {
     return seconds < WEIGHT * bytes / t->gbytes_per_s;
 }
 
+/* Of a stream that writes an output, does anything else need a member that is none? */
+static bool others_are_read(Finder *s, const Stream *of) {
+    const int first = of->members.at[0].node->id;
+    for (int i = first; i < s->f->n; i++) {
+        const Node *n = s->g->nodes.at[i];
+        const bool member = is_in(of, n), elsewhere = s->f->candidate[i] && !s->value[i];
+        bool reads = false;
+        for (int k = 0; k < n->n_in; k++) reads |= n->in[k]->id >= first && s->depends[n->in[k]->id];
+        if (!member && reads && (elsewhere || s->f->result[i])) return true;
+        s->depends[i] = member ? !s->f->output[i] : reads && !elsewhere;
+    }
+    return false;
+}
+
+/* The caller may leave an output out, so the kernel that writes it writes nothing else, or it has room in the arena too. */
+static bool may_write(Finder *s, const Stream *of) {
+    int outputs = 0, results = 0;
+    for (int i = 0; i < of->members.n; i++) {
+        outputs += s->f->output[of->members.at[i].node->id];
+        results += s->f->result[of->members.at[i].node->id];
+    }
+    if (outputs == 0 || (results == 1 && !others_are_read(s, of))) return true;
+    bool ok = true;
+    for (int i = 0; i < of->members.n && ok; i++) ok = !s->f->output[of->members.at[i].node->id] || fuse_share(s->context, s->f, of->members.at[i].node);
+    return ok;
+}
+
 static void take(Finder *s, int region, const StreamList *list) {
     for (int i = region; i < s->f->n; i++)
         if (s->value[i] && first_of(s, i) == region) s->f->candidate[i] = false;
@@ -280,7 +307,9 @@ static void try_region(Finder *s, int region) {
             reads |= s->value[n->in[k]->id] && first_of(s, n->in[k]->id) == region;
         fits = !reads || add_member(s, &list, n);
     }
-    if (list.n && fits && pays(s, region, &list)) take(s, region, &list);
+    fits = fits && list.n && pays(s, region, &list);
+    for (int i = 0; i < list.n && fits; i++) fits = may_write(s, &list.at[i]);
+    if (fits) take(s, region, &list);
 }
 
 Streams fuse_find_streams(const PassContext *c, Fuse *f, const Graph *g, bool before_split) {

@@ -136,6 +136,29 @@ cat >>between.dsl <<'END2'
 }
 END2
 low between bf16 8 197 16
+# Results that are outputs: alone, read by more, and gradients as outputs.
+for kind in param input; do
+    for name in q k v w; do
+        [ $kind = param ] && echo "    $name = param [8, 300, 16] init normal(1.0)" || echo "    input $name : f32[8, 300, 16]"
+    done >$kind.in
+done
+for kind in param input; do
+    { echo "model m {"; cat $kind.in; echo '    o = softmax(where(causal(300), q @ transpose(k) * 0.25, -inf)) @ v'; echo '    output o'; } >$kind.dsl
+done
+{ cat input.dsl; echo "}"; } >alone.dsl
+{ cat input.dsl; for x in q k v; do echo "    output d$x = vjp(o, $x, w)"; done; echo "}"; } >given.dsl
+{ cat param.dsl; echo '    loss = sum(o * w)'; echo '    output loss'; echo '    train loss with sgd(lr = 0.1)'; echo "}"; } >trained.dsl
+for case in 'alone infer' 'given infer' 'trained grad'; do
+    set -- $case
+    name=$1
+    for target in host sm_80; do
+        ! kernels $target $2 | grep -q contract || fail "outputs, $1 on $target: a product apart, $(kernels $target $2 | tr '\n' ' ')"
+        [ $1 != alone ] || [ "$(kernels $target infer | tr '\n' ' ')" = 'stream ' ] || fail "outputs, $1 on $target: not one kernel"
+    done
+    targets=host
+    ! has_software_gpu || targets=host,cuda
+    "$FUSEC" verify $1.dsl --target $targets --rounds 1 --quiet >log 2>&1 || fail "outputs, $1: $(cat log)"
+done
 # of factors whose rows shared memory has no room for there are kernels of their own
 sed "s/^let T = 131/let T = 1024/; s/T, 8\]/T, 160]/; s/^model m {/&\n    precision bf16/" plain.dsl >wide.dsl
 name=wide
