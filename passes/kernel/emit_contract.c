@@ -1,4 +1,5 @@
 /* Contractions: loops over what is summed, with a carried tile. */
+#include "passes/algebra/affine.h"
 #include "passes/kernel/emitter.h"
 #include <string.h>
 
@@ -105,8 +106,34 @@ static int contract_body(Emitter *e, Node *n, const Index *const *loop, int mask
     return emit_op(e, OP_ADD, as, carry, emit_reduce_over(e, OP_SUM, v, n_axes, axes));
 }
 
+/* Of a stream's product that makes values: the columns along which another product has the factor that this one sums along loop
+ * l, so that both read one tile of it; -1: there are none. */
+static int columns_for_sum(const Emitter *e, const Node *n, int l) {
+    const PlanKernel *pk = e->pk;
+    for (int i = 0; i < pk->nodes.n; i++) {
+        const PlanNode *m = &pk->nodes.at[i];
+        if (m->part != PART_STREAM || m->node->op != OP_CONTRACT) continue;
+        const Contract *c = n->attr->contract, *to = m->node->attr->contract;
+        const int other = 1 - m->operand;
+        for (int k = 0; k < n->n_in; k++)
+            for (int d = 0; d < n->in[k]->shape->rank && n->in[k] == m->node->in[other]; d++) {
+                const int column = affine_single_loop(to, &to->map[other][d]);
+                const bool same = affine_single_loop(c, &c->map[k][d]) == l && column >= 0 && column < to->n_out;
+                if (same && m->axis[column] > pk->p->rank) return e->r_axis[m->axis[column] - pk->p->rank];
+            }
+    }
+    return -1;
+}
+
+static int whole_sum_axis(Emitter *e, const Node *n, int l) {
+    const Dim extent = n->attr->contract->extent[l];
+    const int columns = columns_for_sum(e, n, l);
+    return columns >= 0 ? columns : kernel_axis(e->k, "k", AXIS_SPAN, extent, stream_mma_sums(extent));
+}
+
 /* One loop axis per summed loop but `except` (-1: none); how many. */
-static int sum_axes(Emitter *e, const Contract *c, int except, const Index **loop, int *axes) {
+static int sum_axes(Emitter *e, const Node *n, int except, const Index **loop, int *axes) {
+    const Contract *c = n->attr->contract;
     int n_axes = 0;
     for (int l = c->n_out; l < c->n_loops; l++) {
         if (l == except) continue;
@@ -114,7 +141,7 @@ static int sum_axes(Emitter *e, const Contract *c, int except, const Index **loo
             loop[l] = index_const(e->arena, 0);
             continue;
         }
-        axes[n_axes] = e->by_mma ? kernel_axis(e->k, "k", AXIS_SPAN, c->extent[l], stream_mma_sums(c->extent[l]))
+        axes[n_axes] = e->by_mma ? whole_sum_axis(e, n, l)
                                  : kernel_axis(e->k, "k", AXIS_LOOP, c->extent[l], e->size.k[l] ? e->size.k[l] : 1);
         loop[l] = index_axis(e->k, axes[n_axes++]);
     }
@@ -161,7 +188,7 @@ static int sums_of(Emitter *e, const Node *n, const Index *const *idx, int mask,
     memcpy(loop, idx, sizeof *loop * (size_t)c->n_out);
     MatrixTerm *term = matrix_term(e, n);
     if (e->pk->kind == KERNEL_STREAM) tile_sums(e->context->target, n, e->size.k);
-    const int n_axes = term ? matrix_sum_axes(e, term, loop, axes) : sum_axes(e, c, -1, loop, axes);
+    const int n_axes = term ? matrix_sum_axes(e, term, loop, axes) : sum_axes(e, n, -1, loop, axes);
     const int n_fused = fused ? fused->n : 0, last = 1 + n_fused;
     const bool parts = adds_parts(e, n, term, n_axes, axes);
     Nest nest;
@@ -203,7 +230,7 @@ void emit_samples(Emitter *e, Node *n) {
     memcpy(loop, e->p_index, sizeof *loop * (size_t)c->n_out);
     emit_store(e, n, e->p_index, tile_const(&e->b, n->dtype, 0));
     const int over = kernel_axis(e->k, "sample", AXIS_LOOP, c->extent[sample], 1);
-    const int n_others = sum_axes(e, c, sample, loop, others);
+    const int n_others = sum_axes(e, n, sample, loop, others);
     Nest samples, rest;
     loop[sample] = index_axis(e->k, over);
     nest_begin(e, &samples, 1, &over, 0, NULL, NULL);

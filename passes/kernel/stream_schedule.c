@@ -24,7 +24,7 @@ int stream_mma_sums(Dim d) { return rounded(d.bound, SUMMED); }
 /* As many rows as there are programs for, and of the streamed dim what there are registers for: of 16 rows a thread has half of
  * the columns that are summed, and of the values those that products make and one more. */
 void stream_mma_sizes(const Target *t, const PlanKernel *k, TileSizes *s) {
-    enum { MOST_ROWS = 128, MOST_STEPS = 64, LEAST_STEPS = 16, REGISTERS = 176 };
+    enum { MOST_ROWS = 128, MOST_STEPS = 64, LEAST_STEPS = 16, REGISTERS = 168 };
     const int64_t length = k->p->dim[k->rows].bound;
     int64_t others = 1, columns;
     int rows = MOST_ROWS, steps = MOST_STEPS;
@@ -77,6 +77,39 @@ static void remove_inst(Block *b, const Inst *i) {
     b->n = n;
 }
 
+/* ---- one tile of what several products read ------------------------------------------------------------------------- */
+static bool same_index(const Inst *a, const Inst *b) {
+    bool same = a->n_index == b->n_index;
+    for (int n = 0; n < a->n_index && same; n++) same = index_equal(a->index[n], b->index[n]);
+    return same;
+}
+
+/* Loads and tiles that are the same: with equal operands. */
+static bool is_same_tile(const Kernel *k, const Inst *a, const Inst *b) {
+    if (a->kind != b->kind || a->n_in != b->n_in || (a->n_in && a->in[0] != b->in[0])) return false;
+    if (a->kind == TI_STAGE) return a->space == b->space;
+    return a->kind == TI_LOAD && a->buffer == b->buffer && a->value == b->value && !k->buffers.at[a->buffer].written &&
+           same_index(a, b);
+}
+
+static void merge_tiles(Schedule *s) {
+    Block *b = &s->loop->body;
+    int *is = ARENA_ARRAY(s->k->arena, int, s->k->types.n + 1), kept = 0;
+    for (int v = 0; v < s->k->types.n; v++) is[v] = v;
+    for (int n = 0; n < b->n; n++) {
+        Inst *i = b->at[n];
+        const Inst *first = NULL;
+        for (int x = 0; x < i->n_in; x++) i->in[x] = is[i->in[x]];
+        for (int x = 0; x < i->n_carry; x++) i->init[x] = is[i->init[x]];
+        for (int m = 0; m < kept && !first; m++)
+            if (is_same_tile(s->k, b->at[m], i)) first = b->at[m];
+        if (first) is[i->result] = first->result;
+        else b->at[kept++] = i;
+    }
+    b->n = kept;
+}
+
+/* ---- products, each ------------------------------------------------------------------------------------------------- */
 static bool place(Schedule *s, int value, int across, int sum) {
     Inst *stage = factor_stage(&s->loop->body, value);
     if (!stage) return refuse(s, "a factor is not in shared memory");
@@ -186,6 +219,7 @@ const char *stream_schedule(Kernel *k, int row, int along, int64_t room) {
         if (k->body.at[n]->kind == TI_FOR && k->body.at[n]->axis == along) s.loop = k->body.at[n];
     if (!s.loop || !is_long(k, row) || !is_long(k, along)) return "its rows or its streamed dim are one element";
     spread_axes(&s);
+    merge_tiles(&s);
     Inst **dot = ARENA_ARRAY(k->arena, Inst *, s.loop->body.n);
     int dots = 0;
     for (int n = 0; n < s.loop->body.n; n++)
