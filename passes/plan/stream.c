@@ -226,7 +226,7 @@ static bool reads_value(Finder *s, const Stream *of, const Node *value) {
 /* Seconds for the products that are made more than once, against those for writing and reading what would be in memory, which
  * also has to be there. */
 static bool pays(Finder *s, int region, const StreamList *list) {
-    enum { WEIGHT = 3 };
+    enum { WEIGHT = 6 };
     const Target *t = s->f->target;
     double seconds = 0, bytes = 0;
     if (!t || s->context->stream_all) return t != NULL;
