@@ -66,6 +66,8 @@ agrees low.dsl --target host,interp --quiet
 grep -q 'smaller sizes (-D NAME=VALUE)' out || fail "too large: $(cat out)"
 "$FUSEC" verify m.dsl --target host,moon >out 2>&1
 [ $? = 2 ] || fail "a target that is none: $(cat out)"
+"$FUSEC" verify m.dsl --target host,c99,interp --hyper=moon=1 >out 2>&1
+[ $? = 2 ] && [ "$(wc -l <out)" = 1 ] || fail "a hyperparameter that is none is said once: $(cat out)"
 
 # mutant FILE SED [HEADER]: fusec with one line of FILE, or of the table that it includes, changed
 mutant() {

@@ -62,14 +62,17 @@ static bool find_targets(Verify *v) {
     return v->targets.n || run_error("verify --target: no target is named");
 }
 
-static void open_targets(Verify *v) {
+/* False: usage, which is the same for every target, and is said. */
+static bool open_targets(Verify *v) {
     bool entries[ENTRY_COUNT];
     for (int e = 0; e < ENTRY_COUNT; e++) entries[e] = v->graph[e] != NULL;
     for (int i = 0; i < v->targets.n; i++) {
         VerifyTarget *t = &v->targets.at[i];
         t->open = run_open(&t->run, v->arena, &t->options, entries) && run_allocate(&t->run, entries);
+        if (!t->open && t->run.status == EXIT_USAGE) return false;
         if (!t->open) t->failed = "it does not compile, or cannot run here";
     }
+    return true;
 }
 
 static void close_targets(Verify *v) {
@@ -158,15 +161,15 @@ static void print_verdicts(Verify *v) {
     }
 }
 
-static bool verify(Verify *v, int rounds) {
-    open_targets(v);
+static int verify(Verify *v, int rounds) {
+    if (!open_targets(v)) return EXIT_USAGE;
     printf("model %s, seed %u, %d rounds, against float64\n", v->model->name, v->o->seed, rounds);
     verify_start(v);
     bool ok = true;
     for (v->round = 0; v->round < rounds && ok; v->round++) ok = check_round(v);
     print_findings(v);
     print_verdicts(v);
-    return ok && !v->bad;
+    return ok && !v->bad ? EXIT_OK : EXIT_ERROR;
 }
 
 int command_verify(const Options *asked) {
@@ -179,7 +182,7 @@ int command_verify(const Options *asked) {
     if (find_targets(&v)) {
         const bool graphs = verify_graphs(&v);
         const bool sound = session_finish(&v.session) == EXIT_OK && graphs;
-        status = sound && verify_affordable(&v, rounds) && verify(&v, rounds) ? EXIT_OK : EXIT_ERROR;
+        status = sound && verify_affordable(&v, rounds) ? verify(&v, rounds) : EXIT_ERROR;
         close_targets(&v);
     }
     arena_free(a);

@@ -44,6 +44,7 @@ typedef struct Verify {
     const Model *model;
     Graph *lowered[ENTRY_COUNT]; /* NULL: there is no such entry, or it was not asked for */
     Graph *graph[ENTRY_COUNT];   /* the same, derivatives expanded and dtypes placed */
+    const char *error; /* of a pass that made the reference */
     uint64_t random;
     /* of the round */
     Arena *scratch;

@@ -20,8 +20,10 @@ bool *verify_results(Arena *a, const Graph *g) {
     return asked;
 }
 
-static void ignore(void *user, bool is_error, SrcLoc loc, const char *message, const char *help) {
-    (void)user, (void)is_error, (void)loc, (void)message, (void)help;
+static void keep_error(void *user, bool is_error, SrcLoc loc, const char *message, const char *help) {
+    Verify *const v = user;
+    (void)loc, (void)help;
+    if (is_error) v->error = arena_printf(v->arena, "%s", message);
 }
 
 /* Passes may edit what they are given: this one is read from its text. */
@@ -36,7 +38,7 @@ static Graph *copy(Arena *a, const Graph *g) {
 }
 
 Graph *verify_expand(Verify *v, Arena *a, const Graph *g) {
-    PassContext c = {.arena = a, .target = target_find("host"), .report = ignore, .user = v};
+    PassContext c = {.arena = a, .target = target_find("host"), .report = keep_error, .user = v};
     Graph *made = copy(a, g);
     if (!made) return NULL;
     const bool low = verify_has_low(made);
@@ -58,7 +60,9 @@ bool verify_graphs(Verify *v) {
         if (some && !v->o->entry[e] && e != ENTRY_INIT) continue;
         v->lowered[e] = g;
         v->graph[e] = verify_expand(v, v->arena, g);
-        if (!v->graph[e]) return run_error("entry %s cannot be evaluated before it is compiled", entry_name[e]);
+        if (!v->graph[e])
+            return run_error("the reference of entry %s cannot be made: %s", entry_name[e],
+                             v->error ? v->error : "its graph cannot be read back");
     }
     return true;
 }
