@@ -19,7 +19,7 @@ typedef struct Emit {
     LLVMModuleRef module;
     LLVMBuilderRef b;
     LLVMTypeRef i1, i8, i16, i32, i64, half, f32, f64, ptr, none;
-    bool rounds_bf16; /* the machine is a GPU that rounds pairs of f32 to bf16 */
+    bool is_gpu; /* of sm_80 or later: it rounds pairs of f32 to bf16, and has extremes that keep NaN and 2^x as instructions */
     bool calls[OP_COUNT]; /* functions that are called, not inlined (emit_choose_calls) */
     int part;             /* of several modules that become one text: in the names of what each has of its own */
 } Emit;

@@ -59,7 +59,7 @@ static LLVMValueRef bits_by_pairs(const Emit *e, LLVMValueRef v) {
 
 /* Round to nearest even in the upper 16 bits; NaN stays NaN. */
 static LLVMValueRef round_bf16(const Emit *e, LLVMValueRef v) {
-    if (e->rounds_bf16) return round_by_pairs(e, v);
+    if (e->is_gpu) return round_by_pairs(e, v);
     LLVMTypeRef ints = emit_vector_type(e->i32, emit_width(v));
     LLVMValueRef x = LLVMBuildBitCast(e->b, v, ints, "");
     LLVMValueRef odd = LLVMBuildAnd(e->b, LLVMBuildLShr(e->b, x, bits_like(e, 16, v), ""), bits_like(e, 1, v), "");
@@ -108,7 +108,7 @@ LLVMValueRef emit_to_memory(const Emit *e, DType t, LLVMValueRef v) {
     case DT_BOOL: return LLVMBuildZExt(e->b, v, emit_vector_type(e->i8, width), "");
     case DT_F16: return LLVMBuildFPTrunc(e->b, v, emit_vector_type(e->half, width), "");
     case DT_BF16: {
-        if (e->rounds_bf16) return bits_by_pairs(e, v);
+        if (e->is_gpu) return bits_by_pairs(e, v);
         LLVMValueRef bits = LLVMBuildBitCast(e->b, round_bf16(e, v), emit_vector_type(e->i32, width), "");
         bits = LLVMBuildLShr(e->b, bits, bits_like(e, 16, v), "");
         return LLVMBuildTrunc(e->b, bits, emit_vector_type(e->i16, width), "");
@@ -202,8 +202,10 @@ static LLVMValueRef bool_element(const Emit *e, Op op, LLVMValueRef *v) {
 }
 
 /* ---- floats ------------------------------------------------------------------------------------------------ */
-/* The first on ties, NaN if either is NaN. */
+/* The first on ties but for a zero's sign, NaN if either is NaN. */
 static LLVMValueRef float_extreme(const Emit *e, LLVMRealPredicate wins, LLVMValueRef a, LLVMValueRef b) {
+    LLVMValueRef both[] = {a, b};
+    if (e->is_gpu) return emit_intrinsic(e, wins == LLVMRealUGE ? "llvm.maximum" : "llvm.minimum", 2, both);
     LLVMValueRef first = LLVMBuildFCmp(e->b, wins, a, b, ""); /* b not NaN and a wins, or a is NaN (unordered) */
     LLVMValueRef b_nan = LLVMBuildFCmp(e->b, LLVMRealUNO, b, b, "");
     return LLVMBuildSelect(e->b, b_nan, b, LLVMBuildSelect(e->b, first, a, b, ""), "");

@@ -26,6 +26,20 @@ static LLVMValueRef as(const Emit *e, LLVMValueRef v, LLVMTypeRef element) {
     return LLVMBuildBitCast(e->b, v, emit_vector_type(element, emit_width(v)), "");
 }
 
+/* ex2.approx, of each lane. */
+static LLVMValueRef exp2_instruction(const Emit *e, LLVMValueRef v) {
+    static const char name[] = "llvm.nvvm.ex2.approx.f";
+    LLVMValueRef fn = LLVMGetIntrinsicDeclaration(e->module, LLVMLookupIntrinsicID(name, sizeof name - 1), NULL, 0);
+    const int width = emit_width(v);
+    LLVMValueRef result = width ? LLVMGetPoison(LLVMTypeOf(v)) : NULL;
+    if (!width) return emit_call(e, fn, 1, &v);
+    for (int l = 0; l < width; l++) {
+        LLVMValueRef at = LLVMConstInt(e->i32, (unsigned)l, false), x = LLVMBuildExtractElement(e->b, v, at, "");
+        result = LLVMBuildInsertElement(e->b, result, emit_call(e, fn, 1, &x), at, "");
+    }
+    return result;
+}
+
 static MathValue math_op(void *user, MathOp op, const MathValue *operands) {
     const Emit *e = user;
     LLVMBuilderRef b = e->b;
@@ -62,13 +76,16 @@ static MathValue math_op(void *user, MathOp op, const MathValue *operands) {
     case MATH_BITS: return as(e, v[0], e->i32);
     case MATH_FLOAT: return as(e, v[0], e->f32);
     case MATH_CONVERT: return LLVMBuildSIToFP(b, v[0], emit_vector_type(e->f32, emit_width(v[0])), "");
+    case MATH_MIN: return emit_intrinsic(e, "llvm.minnum", 2, v);
+    case MATH_MAX: return emit_intrinsic(e, "llvm.maxnum", 2, v);
+    case MATH_EXP2: return exp2_instruction(e, v[0]);
     case MATH_OP_COUNT: break;
     }
     return NULL;
 }
 
 static LLVMValueRef expand(const Emit *e, Op op, const LLVMValueRef *in) {
-    MathBuilder b = {.user = (void *)e, .f32 = math_f32, .i32 = math_i32, .op = math_op};
+    MathBuilder b = {.user = (void *)e, .f32 = math_f32, .i32 = math_i32, .op = math_op, .has_exp2 = e->is_gpu};
     MathValue operands[4] = {0};
     for (int i = 0; i < op_info[op].arity; i++) operands[i] = in[i];
     return math_expand(&b, op, operands);

@@ -53,8 +53,8 @@ static MathValue play(B b, Step *s) {
     return s->value;
 }
 
-static Step *recorded(Recorder *r, Op op, const MathValue *operands) {
-    const MathBuilder recorder = {.user = r, .f32 = record_f32, .i32 = record_i32, .op = record_op};
+static Step *recorded(Recorder *r, Op op, const MathValue *operands, bool has_exp2) {
+    const MathBuilder recorder = {.user = r, .f32 = record_f32, .i32 = record_i32, .op = record_op, .has_exp2 = has_exp2};
     MathValue in[4];
     r->n = 0;
     for (int k = 0; k < op_info[op].arity; k++)
@@ -64,13 +64,13 @@ static Step *recorded(Recorder *r, Op op, const MathValue *operands) {
 
 MathValue math_expand(const MathBuilder *b, Op op, const MathValue *operands) {
     Recorder r;
-    return math_expands(op) ? play(b, recorded(&r, op, operands)) : NULL;
+    return math_expands(op) ? play(b, recorded(&r, op, operands, b->has_exp2)) : NULL;
 }
 
 int math_steps(Op op) {
     Recorder r;
     if (!math_expands(op)) return 0;
-    recorded(&r, op, NULL);
+    recorded(&r, op, NULL, false);
     int n = 0;
     for (int i = 0; i < r.n; i++) n += r.step[i].kind == STEP_OP;
     return n;

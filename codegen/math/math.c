@@ -23,8 +23,18 @@ V math_exp_core(B b, V r) {
     return add(b, mad(b, p, mul(b, r, r), r), fc(b, 1.0f));
 }
 
+/* 2^n 2^f, n + f = x log2 e to twice the digits, with n in the exponent's reach: what is left of x beyond it is in f. */
+static V exp_by_exp2(B b, V x) {
+    static const float MAGIC = 12583039.0f, LEAST = 12582913.0f, MOST = 12583166.0f; /* 1.5 * 2^23 + 127, and n of -126 and 127 more */
+    V high = fc(b, 1.44269502f);
+    V t = op2(b, MATH_MAX, op2(b, MATH_MIN, mad(b, x, high, fc(b, MAGIC)), fc(b, MOST)), fc(b, LEAST));
+    V f = mad(b, x, fc(b, 1.92596303e-8f), mad(b, x, high, sub(b, fc(b, MAGIC), t)));
+    return mul(b, op1(b, MATH_EXP2, f), float_of(b, shl(b, bits(b, t), ic(b, 23))));
+}
+
 /* exp(x) = 2^n exp(r), r = x - n ln 2 with ln 2 in two parts, the first of 9 bits so that n * part is exact. */
 V math_exp(B b, V x) {
+    if (b->has_exp2) return exp_by_exp2(b, x);
     V low = fc(b, -104.0f), high = fc(b, 89.0f); /* exp is 0 below, inf above */
     V t = choose(b, lt(b, x, low), low, choose(b, lt(b, high, x), high, x));
     V n, f = round_to_integer(b, mul(b, t, fc(b, 1.44269504f)), &n);

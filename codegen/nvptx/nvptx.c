@@ -68,7 +68,7 @@ static bool part_new(Part *p, const NvptxOptions *o, char **error) {
     emit_init(&p->e, p->m->name);
     p->e.part = p->first;
     emit_choose_calls(&p->e, p->m);
-    p->e.rounds_bf16 = true; /* cvt.rn.bf16x2.f32, from sm_80 on */
+    p->e.is_gpu = true;
     machine_prepare(&p->e, p->machine);
     return true;
 }
