@@ -15,7 +15,8 @@ typedef enum {
     PART_VALUE,    /* none of the others */
     PART_ONTO,     /* a product that is added up from another value of the kernel on, in loops of its own */
     PART_SUM,      /* a sum over an operand of the first product, in that one's loops, over some of its dims */
-    PART_SLICES,   /* a sum over tiles, each by itself, of what is elementwise after the product */
+    PART_SLICES,   /* a sum over tiles, each by itself, of what is elementwise after the product; of a KERNEL_ROW a sum over
+                      rows, in the slices that its programs walk */
     PART_AFTER_SUM, /* what is elementwise after such a sum */
     PART_STREAM     /* of a KERNEL_STREAM (stream.h): what it reduces; all else is elementwise after that */
 } PlanPart;
@@ -39,6 +40,8 @@ typedef struct PlanKernel {
     const Shape *p, *r;  /* parallel dims; row dims, which only a KERNEL_ROW has, or of a KERNEL_STREAM the dim that it walks,
                             then columns of its products; the graph's pool keeps them */
     int makes, rows;     /* KERNEL_STREAM (stream.h): products that make its values; the dim of p of which a tile has several */
+    int sliced;          /* KERNEL_ROW: 1 + the dim of p of which a program walks `slice` elements, to sum over them; 0: none */
+    int64_t slice;
     VEC(PlanNode) nodes; /* computed once per program, in graph order; the rest is inlined */
     VEC(Node *) outputs; /* nodes it writes to memory, all over one iteration space */
     VEC(Node *) reads;   /* materialised nodes (or sources with memory) it reads */

@@ -6,6 +6,7 @@
  * elsewhere inner axes fill up first, so that neighbours in memory are neighbours in a warp. */
 #include "ir/tile_spread.h"
 #include "passes/kernel/emitter.h"
+#include "passes/kernel/tile_size.h"
 #include <string.h>
 
 static int64_t largest_tile(const Kernel *k, const Block *b, const bool *only) {
@@ -32,34 +33,71 @@ static void dot_axes(const Kernel *k, const Block *b, bool *side) {
     }
 }
 
-/* Is some load along the axis 16 bytes wide for four elements?  Loads alone decide: what else a kernel stores must
- * not change in which order it sums. */
-static bool wide_load(const Kernel *k, const Inst *i, int axis) {
+/* Bytes of an element that the access reads or writes contiguously along the axis; 0: it does not, or `vector` elements are not
+ * aligned to themselves. */
+static int contiguous_bytes(const Kernel *k, const Inst *i, int axis, int vector) {
     const Buffer *buf = &k->buffers.at[i->buffer];
-    bool wide = false;
+    bool contiguous = false;
     for (int d = 0; d < i->n_index; d++) {
         int64_t coef = 0;
-        if (!index_affine_in(k, i->index[d], axis, &coef)) return false;
-        if (coef == 1 && buf->stride[d] == 1 && dtype_bytes(buf->dtype) == 4) wide = true;
-        else if (coef || buf->stride[d] % 4) return false;
+        if (!index_affine_in(k, i->index[d], axis, &coef)) return 0;
+        if (coef == 1 && buf->stride[d] == 1) contiguous = true;
+        else if (coef || buf->stride[d] % vector) return 0;
     }
-    return wide;
+    return contiguous ? dtype_bytes(buf->dtype) : 0;
 }
 
-static bool any_wide_load(const Kernel *k, const Block *b, int axis) {
+/* Elements of a tile that is loaded or stored; 0: the instruction does neither, or has not the axis. */
+static int64_t accessed(const Kernel *k, const Inst *i, int axis) {
+    const TileType *t = i->kind == TI_STORE ? &k->types.at[i->in[0]] : &i->type;
+    int64_t size = 1;
+    if ((i->kind != TI_LOAD && i->kind != TI_STORE) || !tile_type_has(t, axis)) return 0;
+    for (int d = 0; d < t->n_axes; d++) size *= k->axes.at[t->axis[d]].step;
+    return size;
+}
+
+static int64_t most_accessed(const Kernel *k, const Block *b, int axis) {
+    int64_t most = 0;
+    for (int n = 0; n < b->n; n++) {
+        const int64_t own = accessed(k, b->at[n], axis), inside = most_accessed(k, &b->at[n]->body, axis);
+        if (own > most) most = own;
+        if (inside > most) most = inside;
+    }
+    return most;
+}
+
+/* Bytes of the widest element that accesses of the kind, of tiles of so many elements, read or write along the axis; 0: none does. */
+static int widest(const Kernel *k, const Block *b, TileOp kind, int64_t size, int axis, int vector) {
+    int most = 0;
     for (int n = 0; n < b->n; n++) {
         const Inst *i = b->at[n];
-        if (i->kind == TI_LOAD && wide_load(k, i, axis)) return true;
-        if (any_wide_load(k, &i->body, axis)) return true;
+        const int own = i->kind == kind && accessed(k, i, axis) == size ? contiguous_bytes(k, i, axis, vector) : 0;
+        const int inside = widest(k, &i->body, kind, size, axis, vector);
+        if (own > most) most = own;
+        if (inside > most) most = inside;
     }
+    return most;
+}
+
+static bool reduces(const Block *b) {
+    for (int n = 0; n < b->n; n++)
+        if (b->at[n]->kind == TI_REDUCE || reduces(&b->at[n]->body)) return true;
     return false;
 }
 
-/* Contiguous elements one thread takes along an axis: 16 bytes where that can be one access. */
+/* Contiguous elements one thread takes along an axis: 16 bytes of the widest elements, so that an access of a warp leaves out
+ * no part of a sector.  Where something is summed loads alone decide: what else a kernel stores must not change the order. */
 static int vector_of(const Kernel *k, int axis) {
     const Axis *a = &k->axes.at[axis];
-    if (a->step % 4 || !dim_is_fixed(a->extent) || a->extent.bound % 4) return 1;
-    return any_wide_load(k, &k->body, axis) ? 4 : 1;
+    const int64_t size = most_accessed(k, &k->body, axis); /* a value for each row has no say in how the rows are shared */
+    if (!dim_is_fixed(a->extent)) return 1;
+    for (int vector = 8; vector >= 4; vector /= 2) {
+        int bytes = widest(k, &k->body, TI_LOAD, size, axis, vector);
+        const int stored = bytes && !reduces(&k->body) ? widest(k, &k->body, TI_STORE, size, axis, vector) : 0;
+        if (stored > bytes) bytes = stored;
+        if (bytes && bytes * vector <= 16 && a->step % vector == 0 && a->extent.bound % vector == 0) return vector;
+    }
+    return 1;
 }
 
 /* The decisions per axis: threads that share it, a power of two; contiguous elements one thread takes at a time. */
@@ -92,6 +130,39 @@ static Spread spread_of(int vector, int lanes, int stride) {
     return s;
 }
 
+/* Most threads along each axis that is reduced: few enough for those beside it to have threads of their own.  A thread has more of
+ * a row then, in registers, and fewer rows. */
+static void reduced_lanes(const Kernel *k, const Block *b, int *most) {
+    enum { LEAST = 4 };
+    for (int n = 0; n < b->n; n++) {
+        const Inst *i = b->at[n];
+        reduced_lanes(k, &i->body, most);
+        if (i->kind != TI_REDUCE) continue;
+        int room = k->threads;
+        for (int d = 0; d < i->type.n_axes; d++) room /= k->axes.at[i->type.axis[d]].step;
+        if (room < LEAST) room = LEAST;
+        for (int d = 0; d < i->n_over; d++)
+            if (room < most[i->over[d]]) most[i->over[d]] = room;
+    }
+}
+
+/* Threads beyond those that share a tile would only do the same again. */
+static void leave_out_copies(Kernel *k, const Lanes *l) {
+    int used = 32;
+    for (int x = 0; x < k->axes.n; x++)
+        while (used < l->stride[x] * l->lanes[x]) used *= 2;
+    if (used < k->threads) k->threads = used;
+}
+
+/* A row that lies whole in one tile: more threads than usual, where each would have so many elements of each of its values that
+ * registers run out. */
+static int most_threads(const Kernel *k, const Target *t, int64_t tile) {
+    bool side[MAX_AXES] = {0}, product = false;
+    dot_axes(k, &k->body, side);
+    for (int x = 0; x < k->axes.n; x++) product |= side[x];
+    return !product && tile > (int64_t)ROW_ELEMENTS * t->threads ? 2 * t->threads : t->threads;
+}
+
 void kernel_distribute(Kernel *k, const Target *t) {
     bool *only = ARENA_ARRAY(k->arena, bool, k->types.n + 1), side[MAX_AXES] = {0};
     uint32_t with[MAX_AXES];
@@ -99,19 +170,23 @@ void kernel_distribute(Kernel *k, const Target *t) {
     kernel_staged_only(k, only);
     kernel_together(k->arena, k, with);
     const int64_t tile = largest_tile(k, &k->body, only);
+    const int threads = most_threads(k, t, tile);
     k->threads = 32;
-    while (k->threads < t->threads && k->threads < tile) k->threads *= 2;
+    while (k->threads < threads && k->threads < tile) k->threads *= 2;
     dot_axes(k, &k->body, side);
     int cap = 1;
     while (cap * cap * 2 <= k->threads) cap *= 2;
+    int reduced[MAX_AXES];
     for (int x = 0; x < k->axes.n; x++) {
         l.lanes[x] = 1;
         l.vector[x] = vector_of(k, x);
+        reduced[x] = k->threads;
     }
+    reduced_lanes(k, &k->body, reduced);
     for (int round = 0; round < 2; round++) /* a second round hands out what the caps left */
         for (int x = k->axes.n - 1; x >= 0; x--) {
             const int most = k->axes.at[x].step / l.vector[x];
-            while (l.lanes[x] * 2 <= most && (round || !side[x] || l.lanes[x] * 2 <= cap)) {
+            while (l.lanes[x] * 2 <= most && (round || ((!side[x] || l.lanes[x] * 2 <= cap) && l.lanes[x] * 2 <= reduced[x]))) {
                 l.lanes[x] *= 2;
                 if (lane_strides(k, with, &l)) continue;
                 l.lanes[x] /= 2;
@@ -119,5 +194,6 @@ void kernel_distribute(Kernel *k, const Target *t) {
             }
         }
     lane_strides(k, with, &l);
+    leave_out_copies(k, &l);
     for (int x = 0; x < k->axes.n; x++) k->axes.at[x].spread = spread_of(l.vector[x], l.lanes[x], l.stride[x]);
 }

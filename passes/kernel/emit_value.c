@@ -85,7 +85,7 @@ void emit_store(Emitter *e, const Node *n, const Index *const *idx, int value) {
     const Index *at[MAX_RANK];
     for (int d = 0; d < n->shape->rank; d++) at[d] = idx[d];
     if (e->plan->buffer[n->id].home == HOME_GRAD) {
-        const int flag = tile_load(&e->b, e->buffer_of[e->plan->accumulate->id], NULL, -1, 0);
+        const int flag = emit_value(e, e->plan->accumulate, NULL, -1);
         const int adds = emit_op(e, OP_NE, DT_BOOL, flag, emit_i32(e, 0));
         value = emit_op(e, OP_ADD, n->dtype, value, tile_load(&e->b, buffer, at, adds, 0));
     }

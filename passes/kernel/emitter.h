@@ -39,6 +39,7 @@ typedef struct Emitter {
     int p_axis[MAX_RANK];
     const Index *r_index[MAX_RANK]; /* inside the row: span axes, or the open loops */
     int r_axis[MAX_RANK];
+    int slices_axis, rows_axis; /* of a kernel that walks slices of rows: which slice; the rows of a tile, or -1 */
 } Emitter;
 
 void kernel_bound_loops(Kernel *k); /* loop_bounds.c: iterations that masks make empty are left out */
@@ -87,6 +88,31 @@ void emit_together(Emitter *e);
 void emit_sides(Emitter *e); /* stores what was summed in the loops, and what is elementwise after that */
 int emit_slices(Emitter *e, const Node *n); /* the program's part of a sum over tiles of what it computes */
 void emit_store_slices(Emitter *e, const Node *n, int value);
+/* ---- loops over several axes ------------------------------------------------------------------------- */
+/* Opens a loop per axis (spans need none); init[] enter, carry[] are the innermost values. */
+typedef struct Nest {
+    int n, n_carry, memo;
+    Inst *loop[MAX_LOOPS];
+    Builder outside[MAX_LOOPS];
+} Nest;
+void nest_begin(Emitter *e, Nest *nest, int n_axes, const int *axes, int n, const int *init, int *carry);
+void nest_end(Emitter *e, Nest *nest, const int *yield, int *results);
+
+/* ---- sums over rows --------------------------------------------------------------------------------- */
+/* emit_slices.c: sums over rows in the slices that the programs of a KERNEL_ROW walk (PlanKernel.sliced): the grid's
+ * axis of slices, the loop over a slice's rows, and what is summed of those that it is at. */
+typedef struct SliceSums {
+    Nest nest;
+    int n;
+    bool is_long;
+    const PlanNode **node;
+    int *carry, *next, *result; /* sums, and then what they have lost */
+} SliceSums;
+void emit_slices_axis(Emitter *e, const char *name);
+void emit_slice_axis(Emitter *e);
+void emit_slices_begin(Emitter *e, SliceSums *s);
+void emit_slices_add(Emitter *e, SliceSums *s);
+void emit_slices_end(Emitter *e, SliceSums *s);
 void emit_remember(Emitter *e, const Node *n, const Index *const *idx, int mask, int value);
 void emit_samples(Emitter *e, Node *n); /* a contraction that sums over samples, one after the other */
 void emit_store(Emitter *e, const Node *n, const Index *const *idx, int value);
@@ -132,15 +158,5 @@ typedef struct Branch {
 Branch emit_if(Emitter *e, int condition, int n, const int *carry);
 void emit_endif(Emitter *e, Branch *b, const int *next, int *results);
 int emit_scalar_of(Emitter *e, Op op, int v); /* v reduced over all its axes */
-
-/* ---- loops over several axes ------------------------------------------------------------------------- */
-/* Opens a loop per axis (spans need none); init[] enter, carry[] are the innermost values. */
-typedef struct Nest {
-    int n, n_carry, memo;
-    Inst *loop[MAX_LOOPS];
-    Builder outside[MAX_LOOPS];
-} Nest;
-void nest_begin(Emitter *e, Nest *nest, int n_axes, const int *axes, int n, const int *init, int *carry);
-void nest_end(Emitter *e, Nest *nest, const int *yield, int *results);
 
 #endif

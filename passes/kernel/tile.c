@@ -94,9 +94,14 @@ static void add_axes(Emitter *e) {
     for (int d = 0; d < pk->p->rank; d++) {
         const Dim extent = pk->p->dim[d];
         const bool single = dim_is_fixed(extent) && extent.bound == 1;
+        if (d == pk->sliced - 1) {
+            emit_slices_axis(e, names[d]);
+            continue;
+        }
         e->p_axis[d] = single || d == scan ? -1 : kernel_axis(e->k, names[d], AXIS_GRID, extent, e->size.p[d]);
         e->p_index[d] = e->p_axis[d] < 0 ? index_const(e->arena, 0) : index_axis(e->k, e->p_axis[d]);
     }
+    if (pk->sliced) emit_slice_axis(e);
     if (pk->kind == KERNEL_STREAM) {
         for (int d = 0; d < pk->r->rank; d++) {
             e->r_axis[d] = kernel_axis(e->k, d ? "c" : "s", d ? AXIS_SPAN : AXIS_LOOP, pk->r->dim[d], e->size.r[d]);
@@ -151,6 +156,35 @@ static void emit_rows(Emitter *e, int *value) {
 /* All programs have it, at the element that they are at. */
 static bool is_at_home(const PlanNode *pn) { return pn->part == PART_VALUE || pn->part == PART_STREAM; }
 
+/* Reductions and stored values once per program, before any row loop could repeat them. */
+static void emit_values(Emitter *e, int *value) {
+    for (int i = 0; i < e->pk->nodes.n; i++) {
+        const PlanNode *pn = &e->pk->nodes.at[i];
+        const OpClass cls = op_info[pn->node->op].cls;
+        if (!is_at_home(pn)) continue;
+        if (!pn->in_row && (pn->stored || cls == CLASS_REDUCE || cls == CLASS_CONTRACT)) value_at_home(e, pn, &value[i]);
+    }
+}
+
+static void emit_stores(Emitter *e, const int *value) {
+    for (int i = 0; i < e->pk->nodes.n; i++) {
+        const PlanNode *pn = &e->pk->nodes.at[i];
+        if (pn->stored && !pn->in_row && is_at_home(pn)) store_at_home(e, pn, value[i]);
+    }
+}
+
+/* Rows that are walked in slices: what is the same for all rows, then each row as in any other kernel, its part of the sums
+ * taken before it is stored, for a store may be in place. */
+static void emit_row_slices(Emitter *e, int *value) {
+    SliceSums s;
+    emit_slices_begin(e, &s);
+    emit_values(e, value);
+    emit_slices_add(e, &s);
+    emit_rows(e, value);
+    emit_stores(e, value);
+    emit_slices_end(e, &s);
+}
+
 static void emit_body(Emitter *e) {
     const PlanKernel *pk = e->pk;
     int *value = ARENA_ARRAY(e->arena, int, pk->nodes.n);
@@ -170,19 +204,15 @@ static void emit_body(Emitter *e) {
     bool together = false;
     for (int i = 0; i < pk->nodes.n; i++) together |= !is_at_home(&pk->nodes.at[i]) && pk->nodes.at[i].part != PART_SLICES;
     if (together) emit_together(e);
-    /* reductions and stored values once per program, before any row loop could repeat them */
-    for (int i = 0; i < pk->nodes.n; i++) {
-        const PlanNode *pn = &pk->nodes.at[i];
-        const OpClass cls = op_info[pn->node->op].cls;
-        if (!is_at_home(pn)) continue;
-        if (!pn->in_row && (pn->stored || cls == CLASS_REDUCE || cls == CLASS_CONTRACT)) value_at_home(e, pn, &value[i]);
+    if (pk->sliced) {
+        emit_row_slices(e, value);
+        return;
     }
+    emit_values(e, value);
     emit_rows(e, value);
     for (int i = 0; i < pk->nodes.n; i++)
         if (pk->nodes.at[i].part == PART_SLICES) value[i] = emit_slices(e, pk->nodes.at[i].node);
-    for (int i = 0; i < pk->nodes.n; i++)
-        if (pk->nodes.at[i].stored && !pk->nodes.at[i].in_row && is_at_home(&pk->nodes.at[i]))
-            store_at_home(e, &pk->nodes.at[i], value[i]);
+    emit_stores(e, value);
     for (int i = 0; i < pk->nodes.n; i++)
         if (pk->nodes.at[i].part == PART_SLICES) emit_store_slices(e, pk->nodes.at[i].node, value[i]);
     if (together) emit_sides(e);

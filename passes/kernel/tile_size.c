@@ -3,6 +3,7 @@
 #include "passes/algebra/slice_sums.h"
 #include "passes/algebra/contract_class.h"
 #include "passes/kernel/emitter.h"
+#include "passes/kernel/tile_size.h"
 #include "ir/host_work.h"
 #include <math.h>
 #include <string.h>
@@ -89,7 +90,7 @@ static bool rows_contiguous(const PlanKernel *k) {
     for (int i = 0; i < k->nodes.n; i++) {
         const PlanNode *pn = &k->nodes.at[i];
         const Node *n = pn->node;
-        if (op_info[n->op].cls == CLASS_REDUCE && n->attr->n_axes > 0)
+        if (op_info[n->op].cls == CLASS_REDUCE && n->attr->n_axes > 0 && pn->part != PART_SLICES)
             return n->attr->axes[n->attr->n_axes - 1] == n->in[0]->shape->rank - 1;
         if (pn->in_row) return pn->axis[n->shape->rank - 1] >= k->p->rank;
     }
@@ -98,23 +99,52 @@ static bool rows_contiguous(const PlanKernel *k) {
 
 /* Elements of a row that are added up step by step: few to a lane, which are the innermost dim's, so that a running sum
  * stays short (emit_sum_is_long, docs/numerics.md). */
-static int64_t row_chunk(const Limits *l, const PlanKernel *k) {
+static int64_t row_chunk(const Limits *l, const Shape *r) {
     enum { CHAIN = 512, VECTOR = 16 };
-    const bool vectors = l->row_lanes > 1 && k->r->rank > 0 && k->r->dim[k->r->rank - 1].bound >= VECTOR;
+    const bool vectors = l->row_lanes > 1 && r->rank > 0 && r->dim[r->rank - 1].bound >= VECTOR;
     const int64_t most = CHAIN * (vectors ? VECTOR : 1), tile = (int64_t)4 * l->span;
     return l->pow2 ? l->row_lanes : tile < most ? tile : most;
 }
 
+/* Lanes of a whole row. */
+static int64_t row_lanes(const Limits *l, const Shape *r) {
+    int64_t row = 1;
+    for (int d = 0; d < r->rank; d++) row *= lanes(l, r->dim[d], 1 << 30);
+    return row;
+}
+
+static bool holds_row(const Limits *l, const Shape *r) {
+    const int64_t row = row_lanes(l, r);
+    return row <= l->span && (l->pow2 || row <= row_chunk(l, r));
+}
+
+bool tile_holds_row(const Target *t, const Shape *r) {
+    const Limits l = limits_of(t);
+    return holds_row(&l, r);
+}
+
+int64_t tile_rows(const Target *t, int64_t row) {
+    const Limits l = limits_of(t);
+    return row > 0 && l.row_lanes > row ? l.row_lanes / row : 1;
+}
+
+int tile_row_registers(const Target *t, const Shape *r) {
+    const Limits l = limits_of(t);
+    const int64_t row = row_lanes(&l, r), lanes = row * (row && l.row_lanes > row ? l.row_lanes / row : 1);
+    const int64_t threads = lanes > (int64_t)ROW_ELEMENTS * t->threads ? 2 * t->threads : t->threads;
+    return t->device->is_gpu ? (int)((lanes + threads - 1) / threads) : 0;
+}
+
 static void row_sizes(const Limits *l, const PlanKernel *k, TileSizes *s) {
     const bool contiguous = rows_contiguous(k);
-    const int64_t chunk = row_chunk(l, k);
-    int64_t row = 1;
-    Shape whole = *k->r;
-    for (int d = 0; d < k->r->rank; d++) row *= lanes(l, k->r->dim[d], 1 << 30);
-    s->row_span = contiguous && row <= l->span && (l->pow2 || row <= chunk);
+    const int64_t chunk = row_chunk(l, k->r), row = row_lanes(l, k->r);
+    Shape whole = *k->r, rows = *k->p;
+    if (k->sliced) rows.dim[k->sliced - 1] = dim_fixed(k->slice);
+    s->row_span = contiguous && holds_row(l, k->r);
     if (s->row_span) {
         fill(l, &whole, s->r, (int64_t)1 << 30);
-        fill(l, k->p, s->p, row ? l->row_lanes / row : 1);
+        fill(l, &rows, s->p, row ? l->row_lanes / row : 1);
+        for (int *step = &s->p[k->sliced ? k->sliced - 1 : 0]; k->sliced && k->slice % *step;) *step = l->pow2 ? *step / 2 : *step - 1;
     } else if (contiguous) {
         fill(l, &whole, s->r, chunk);
         fill(l, k->p, s->p, 1);

@@ -12,6 +12,7 @@
 #include "passes/plan/fuse.h"
 #include "ir/node_pool.h"
 #include "passes/plan/per_sample.h"
+#include "passes/plan/slices.h"
 #include "passes/plan/stream.h"
 #include <assert.h>
 #include <string.h>
@@ -64,8 +65,10 @@ static int separate_results(PassContext *c, Graph *g, bool *share) {
         const bool read = uses.first[v->id + 1] > uses.first[v->id] || homes[v->id] > 1;
         const bool read_too = read && (r->kind == RESULT_OUTPUT || r->kind == RESULT_GRAD);
         share[i] = read_too && homes[v->id] == 1 && !op_is_memory(v->op) && may_share(c, r);
-        if (op_is_memory(v->op) || taken[v->id] || (read_too && !share[i])) r->value = append_copy(g, v), copies++;
+        const bool copied = op_is_memory(v->op) || taken[v->id] || (read_too && !share[i]);
+        if (copied) r->value = append_copy(g, v), copies++;
         else taken[v->id] = true;
+        if (copied && r->kind == RESULT_GRAD) r->value->phase = PHASE_BACKWARD; /* also of what is no gradient itself */
     }
     return copies;
 }
@@ -178,10 +181,35 @@ static void enter(Fuse *f, int k, PlanNode pn) {
     }
 }
 
-static void assign(Fuse *f, Node *n) {
+/* A sum in slices may have to wait for the kernel that walks them, a copy for all that read what it copies. */
+static bool may_wait(const Fuse *f, const Node *n) {
+    int dim;
+    int64_t length;
+    return f->merge && (fuse_is_copy(f, n) || slices_summed(n, &dim, &length));
+}
+
+/* A gradient that nothing reads outside of the kernel that computes it: that kernel writes it.  So does one that reads what is a
+ * gradient as it is. */
+static bool is_written_at_once(const Fuse *f, const Node *copy) {
+    const Node *x = copy->in[0];
+    const int k = f->plan->kernel_of[x->id];
+    int inside = 0;
+    if (!f->grad[copy->id]) return false;
+    if (op_is_memory(x->op)) return true;
+    if (k < 0 || f->result[x->id]) return false;
+    for (int i = 0; i < f->plan->kernels.at[k].nodes.n; i++) {
+        const AccessList *reads = &f->access[f->plan->kernels.at[k].nodes.at[i].node->id];
+        for (int j = 0, seen = 0; j < reads->n && !seen; j++) seen = reads->at[j].node == x, inside += seen;
+    }
+    return inside + 1 == f->readers[x->id];
+}
+
+/* Into the newest kernel that it fits, else one of its own; false: that has to `wait`. */
+static bool assign(Fuse *f, Node *n, bool wait) {
     PlanNode pn;
     int tries[16], k = -1;
-    const bool alone = !f->merge || fuse_is_copy(f, n) || n->op == OP_SCATTER_ADD || n->op == OP_SCAN;
+    if (wait && fuse_is_copy(f, n) && may_wait(f, n)) return false;
+    const bool alone = !f->merge || (fuse_is_copy(f, n) && !is_written_at_once(f, n)) || n->op == OP_SCATTER_ADD || n->op == OP_SCAN;
     const int count = alone ? 0 : n->op == OP_CONTRACT && fuse_is_heavy(n) ? kernel_to_add_to(f, n, tries) : kernels_to_try(f, n, tries, 16);
     for (int i = 0; i < count && k < 0; i++) {
         const PlanKernel *at = &f->plan->kernels.at[tries[i]];
@@ -191,6 +219,7 @@ static void assign(Fuse *f, Node *n) {
         tally(f, how);
         k = tries[i];
     }
+    if (k < 0 && wait && may_wait(f, n)) return false;
     count_prologue(f, n);
     if (k < 0) {
         k = f->plan->kernels.n;
@@ -200,12 +229,14 @@ static void assign(Fuse *f, Node *n) {
         tally(f, opens[f->plan->kernels.at[k].kind]);
     }
     PlanKernel *kernel = &f->plan->kernels.at[k];
-    assert((pn.part == PART_VALUE || kernel->kind == KERNEL_CONTRACT) && (!pn.in_row || kernel->kind == KERNEL_ROW));
+    assert(pn.part == PART_VALUE || kernel->kind == KERNEL_CONTRACT || (pn.part == PART_SLICES && kernel->sliced));
+    assert(!pn.in_row || kernel->kind == KERNEL_ROW);
     enter(f, k, pn);
     if (pn.part == PART_ONTO) { /* their sum is the value that there is */
         vec_push(f->arena, kernel->nodes, fuse_plain(pn.into));
         f->plan->kernel_of[pn.into->id] = k;
     }
+    return true;
 }
 
 /* ---- streams ----------------------------------------------------------------------------------------------------- */
@@ -245,17 +276,34 @@ static void assign_stream(Fuse *f, const Stream *s) {
 }
 
 /* ---- homes ---------------------------------------------------------------------------------------------------- */
+/* Where dim d of what the node's reads are seen from lies in the kernel: of a sum over the kernel's slices, of what it sums. */
+static int read_axis(const PlanKernel *k, const PlanNode *pn, int d) {
+    int dim;
+    int64_t length;
+    if (pn->part != PART_SLICES || !k->sliced) return op_info[pn->node->op].cls == CLASS_REDUCE ? d : pn->axis[d];
+    slices_summed(pn->node, &dim, &length);
+    return d == dim ? k->sliced - 1 : pn->axis[d < dim ? d + 1 : d];
+}
+
+/* What the node reads; of a sum over the kernel's slices, seen from what it sums. */
+static AccessList reads_of(const Fuse *f, const PlanKernel *k, const PlanNode *pn) {
+    AccessList l = f->access[pn->node->id];
+    if (pn->part != PART_SLICES || !k->sliced) return l;
+    l = (AccessList){0};
+    access_collect_value(f->arena, f->candidate, pn->node->in[0]->in[0], &l);
+    return l;
+}
+
 /* In place is sound if the kernel reads the old value only at the element it writes. */
 static bool in_place_allowed(const Fuse *f, const PlanKernel *k, const PlanNode *v, Op source, int decl) {
     for (int i = 0; i < k->nodes.n; i++) {
         const PlanNode *pn = &k->nodes.at[i];
-        const bool reduces = op_info[pn->node->op].cls == CLASS_REDUCE;
-        for (int j = 0; j < f->access[pn->node->id].n; j++) {
-            const Access *a = &f->access[pn->node->id].at[j];
+        const AccessList reads = reads_of(f, k, pn);
+        for (int j = 0; j < reads.n; j++) {
+            const Access *a = &reads.at[j];
             if (a->node->op != source || a->node->attr->decl != decl) continue;
             for (int d = 0; d < a->node->shape->rank; d++) {
-                int at = a->axis[d];
-                if (at >= 0 && !reduces) at = pn->axis[at];
+                const int at = a->axis[d] < 0 ? -1 : read_axis(k, pn, a->axis[d]);
                 if (at != v->axis[d]) return false;
             }
         }
@@ -320,6 +368,7 @@ static void choose_homes(Fuse *f) {
             else tally(f, FUSION_private_value);
         }
         if (k->outputs.n > 1) tally(f, FUSION_several_values);
+        if (f->merge) slices_of_reads(f->target, k);
         if (grad) add_read(f->arena, k, p->accumulate);
     }
 }
@@ -332,6 +381,8 @@ static void fuse_init(Fuse *f, PassContext *c, Graph *g, bool *shared) {
     f->candidate = ARENA_ARRAY(a, bool, n);
     f->output = ARENA_ARRAY(a, bool, n);
     f->result = ARENA_ARRAY(a, bool, n);
+    f->grad = ARENA_ARRAY(a, bool, n);
+    for (int i = 0; i < g->results.n; i++) f->grad[g->results.at[i].value->id] |= g->results.at[i].kind == RESULT_GRAD;
     f->copied = ARENA_ARRAY(a, bool, n);
     f->access = ARENA_ARRAY(a, AccessList, n);
     f->readers = ARENA_ARRAY(a, int, n);
@@ -357,6 +408,29 @@ static void note_parts(Fuse *f, const Node *n) {
     }
 }
 
+/* Does something wait that the node, or a member of its stream, is computed from? */
+static bool reads_waiting(const bool *waits, const Node *n, const Stream *s) {
+    bool some = false;
+    for (int k = 0; k < n->n_in; k++) some |= waits[n->in[k]->id];
+    for (int m = 0; s && m < s->members.n; m++) some |= waits[s->members.at[m].node->id];
+    return some;
+}
+
+/* In graph order; sums that wait, and what is computed from them, after all others. */
+static void assign_all(Fuse *f, const Streams *streams, const Graph *g) {
+    bool *waits = ARENA_ARRAY(f->arena, bool, f->n);
+    for (int last = 0; last < 2; last++)
+        for (int i = 0; i < f->n; i++) {
+            Node *n = g->nodes.at[i];
+            const Stream *stream = streams->of[i] ? &streams->at.at[streams->of[i] - 1] : NULL;
+            if (last ? !waits[i] : (waits[i] = reads_waiting(waits, n, stream))) continue;
+            if (stream && vec_last(stream->members).node->id == i) assign_stream(f, stream);
+            else if (stream) continue;
+            else if (f->joined[i]) note_parts(f, n);
+            else if (f->candidate[i] && f->plan->kernel_of[i] < 0) waits[i] = !assign(f, n, !last);
+        }
+}
+
 static void partition(Fuse *f, PassContext *c, Graph *g, Node *accumulate, bool *shared) {
     fuse_init(f, c, g, shared);
     f->plan->accumulate = accumulate;
@@ -372,13 +446,7 @@ static void partition(Fuse *f, PassContext *c, Graph *g, Node *accumulate, bool 
             f->readers[read->id] += !repeated;
         }
     }
-    for (int i = 0; i < f->n; i++) {
-        const Stream *stream = streams.of[i] ? &streams.at.at[streams.of[i] - 1] : NULL;
-        if (stream && vec_last(stream->members).node->id == i) assign_stream(f, stream);
-        else if (stream) continue;
-        else if (f->joined[i]) note_parts(f, g->nodes.at[i]);
-        else if (f->candidate[i] && f->plan->kernel_of[i] < 0) assign(f, g->nodes.at[i]);
-    }
+    assign_all(f, &streams, g);
 }
 
 bool *fuse_streamed(PassContext *c, Graph *g) {

@@ -4,6 +4,7 @@
 #include "passes/plan/slices.h"
 #include "passes/plan/together.h"
 #include "passes/kernel/matrix.h"
+#include "passes/kernel/tile_size.h"
 #include <string.h>
 
 enum {
@@ -27,8 +28,7 @@ PlanNode fuse_plain(Node *n) {
 static bool on_a_side(const PlanNode *pn) { return pn->part == PART_SUM || pn->part == PART_AFTER_SUM; }
 
 /* Every read of this kernel's own nodes must be at the element the program is at. */
-static bool reads_agree(const Fuse *f, const PlanKernel *k, const PlanNode *pn, const int8_t *axis) {
-    const AccessList *l = &f->access[pn->node->id];
+static bool list_agrees(const PlanKernel *k, const AccessList *l, const PlanNode *pn, const int8_t *axis) {
     for (int i = 0; i < l->n; i++) {
         const PlanNode *a = fuse_find_in(k, l->at[i].node);
         if (!a) continue;
@@ -39,6 +39,10 @@ static bool reads_agree(const Fuse *f, const PlanKernel *k, const PlanNode *pn, 
         }
     }
     return true;
+}
+
+static bool reads_agree(const Fuse *f, const PlanKernel *k, const PlanNode *pn, const int8_t *axis) {
+    return list_agrees(k, &f->access[pn->node->id], pn, axis);
 }
 
 static bool reads_any(const Fuse *f, const PlanKernel *k, const Node *n) {
@@ -179,16 +183,15 @@ static bool join_stream(const Fuse *f, const PlanKernel *k, PlanNode *pn) {
     return false;
 }
 
-/* An elementwise root over parallel and row dims: its dims find their axes through what it reads. */
-static bool join_row(const Fuse *f, const PlanKernel *k, PlanNode *pn) {
-    const Node *n = pn->node;
+/* A value over parallel and row dims: its dims find their axes through what it reads. */
+static bool place_in_row(const PlanKernel *k, Node *n, const AccessList *reads, PlanNode *pn) {
     const int rank = n->shape->rank, np = k->p->rank;
     int8_t axis[MAX_RANK];
     if (k->kind != KERNEL_ROW || rank != np + k->r->rank || rank == 0) return false;
     memset(axis, -1, sizeof axis);
     bool found = false, used[2 * MAX_RANK] = {0};
-    for (int i = 0; i < f->access[n->id].n; i++) {
-        const Access *l = &f->access[n->id].at[i];
+    for (int i = 0; i < reads->n; i++) {
+        const Access *l = &reads->at[i];
         const PlanNode *a = fuse_find_in(k, l->node);
         if (!a) continue;
         found = true;
@@ -215,10 +218,15 @@ static bool join_row(const Fuse *f, const PlanKernel *k, PlanNode *pn) {
         if (!used[d] || !dim_equal(e, n->shape->dim[d])) return false;
     }
     if (axis[rank - 1] < np) return false; /* the row must be contiguous */
-    *pn = fuse_plain(pn->node);
+    *pn = fuse_plain(n);
     memcpy(pn->axis, axis, sizeof axis);
     pn->in_row = true;
-    return reads_agree(f, k, pn, axis);
+    return list_agrees(k, reads, pn, axis);
+}
+
+/* An elementwise root along the row. */
+static bool join_row(const Fuse *f, const PlanKernel *k, PlanNode *pn) {
+    return place_in_row(k, pn->node, &f->access[pn->node->id], pn);
 }
 
 /* A reduction with the kernel's rows and row dims. */
@@ -260,6 +268,52 @@ static bool map_to_row(const Fuse *f, PlanKernel *k, PlanNode *pn) {
     k->p = n->shape;
     k->r = node_pool_shape(f->graph->pool, &r);
     *pn = fuse_plain(pn->node);
+    return true;
+}
+
+/* ---- sums over rows, in slices ------------------------------------------------------------------------------------ */
+/* Threads keep a sum of each of their elements of the row, for every such sum. */
+static bool has_room_for_sum(const Fuse *f, const PlanKernel *k) {
+    int sums = 1;
+    for (int i = 0; i < k->nodes.n; i++) sums += k->nodes.at[i].part == PART_SLICES;
+    return tile_holds_row(f->target, k->r) && sums * tile_row_registers(f->target, k->r) <= ROW_SLICE_REGISTERS;
+}
+
+/* The kernel's programs walk whole slices of rows. */
+static bool join_row_slices(const Fuse *f, PlanKernel *k, PlanNode *pn) {
+    int dim;
+    int64_t length;
+    AccessList reads = {0};
+    PlanNode at;
+    if (k->kind != KERNEL_ROW || !f->target || !slices_summed(pn->node, &dim, &length)) return false;
+    Node *x = pn->node->in[0]->in[0];
+    access_collect_value(f->arena, f->candidate, x, &reads);
+    if (!place_in_row(k, x, &reads, &at)) return false;
+    const int rows = at.axis[dim];
+    if (rows >= k->p->rank || k->p->dim[rows].bound % length || (k->sliced && (k->sliced - 1 != rows || k->slice != length))) return false;
+    if (!has_room_for_sum(f, k) || !reads_little(f, k, pn->node)) return false;
+    k->sliced = rows + 1;
+    k->slice = length;
+    pn->part = PART_SLICES;
+    pn->axis[0] = -1;
+    for (int d = 1; d < pn->node->shape->rank; d++) pn->axis[d] = at.axis[d <= dim ? d - 1 : d];
+    return true;
+}
+
+/* A map whose rows are summed becomes a row kernel that reduces no row. */
+static bool map_to_slices(const Fuse *f, PlanKernel *k, PlanNode *pn) {
+    const int rows = k->p->rank - 1;
+    PlanKernel row = *k;
+    Shape p = {.rank = rows}, r = {.rank = 1};
+    if (k->kind != KERNEL_MAP || rows < 1) return false;
+    for (int d = 0; d < rows; d++) p.dim[d] = k->p->dim[d];
+    r.dim[0] = k->p->dim[rows];
+    row.kind = KERNEL_ROW;
+    row.p = node_pool_shape(f->graph->pool, &p);
+    row.r = node_pool_shape(f->graph->pool, &r);
+    if (!join_row_slices(f, &row, pn)) return false;
+    *k = row;
+    for (int i = 0; i < k->nodes.n; i++) k->nodes.at[i].in_row = true;
     return true;
 }
 
@@ -334,6 +388,7 @@ FusionId fuse_try_join(const Fuse *f, PlanKernel *k, Node *n, PlanNode *pn) {
     if (op_info[n->op].cls == CLASS_REDUCE) {
         if (join_sum(f, k, pn)) return FUSION_contract_sum;
         if (join_slices(f, k, pn)) return FUSION_contract_slices;
+        if (join_row_slices(f, k, pn) || map_to_slices(f, k, pn)) return FUSION_row_slices;
         if (join_reduce(f, k, pn)) return FUSION_row_reduction;
         return map_to_row(f, k, pn) ? FUSION_map_to_row : FUSION_COUNT;
     }

@@ -2,6 +2,7 @@
 #include "passes/algebra/access.h"
 #include "passes/algebra/contract_class.h"
 #include "passes/kernel/matrix.h"
+#include "passes/kernel/tile_size.h"
 #include <string.h>
 
 /* ---- of which product --------------------------------------------------------------------------------------- */
@@ -116,6 +117,107 @@ static int64_t length_of(SumSource *w, const Target *t, const Node *sum) {
     return length && sum->in[0]->shape->dim[dim].bound >= LEAST_SLICES * length ? length : 0;
 }
 
+/* ---- of rows -------------------------------------------------------------------------------------------------------- */
+/* Which values, as large as what they reduce, kernels read that reduce rows. */
+typedef struct RowReads {
+    SumSource *walk;
+    bool *read; /* by node id: by a reduction of the innermost dim, or it is one */
+} RowReads;
+
+static bool is_leaf(const Node *n) {
+    const OpClass cls = op_info[n->op].cls;
+    return cls != CLASS_ELEMENT && cls != CLASS_MOVE && !node_is_view(n);
+}
+
+/* mark: sets `read` for what n is computed from; else: is any of it set? */
+static bool walk_leaves(RowReads *w, const Node *n, bool mark) {
+    enum { MOST_STEPS = 200 };
+    SumSource *s = w->walk;
+    bool found = false;
+    if (s->stamp[n->id] == s->now || ++s->steps > MOST_STEPS) return false;
+    s->stamp[n->id] = s->now;
+    if (is_leaf(n)) {
+        if (mark && shape_elements(*n->shape) >= s->elements) w->read[n->id] = true;
+        return w->read[n->id];
+    }
+    for (int i = 0; i < n->n_in; i++) found |= walk_leaves(w, n->in[i], mark);
+    return found;
+}
+
+static bool leaves_of(RowReads *w, const Node *x, bool mark) {
+    w->walk->now++;
+    w->walk->steps = 0;
+    w->walk->elements = shape_elements(*x->shape);
+    return walk_leaves(w, x, mark);
+}
+
+static bool reduces_row(const Node *n) {
+    return op_info[n->op].cls == CLASS_REDUCE && n->op != OP_SCAN && n->attr->n_axes == 1 &&
+           n->attr->axes[0] == n->in[0]->shape->rank - 1;
+}
+
+/* Programs of a processor: with sums, which each program writes, as few as keep it busy; without, as many as it takes at once, so
+ * that a slice costs no waiting for memory. */
+enum { SUMMING_PROGRAMS = 4, READING_PROGRAMS = 16 };
+
+/* How many of `rows` rows of `row` elements a program walks, of `others` such dims side by side, with that many programs a
+ * processor.  0: one tile of them. */
+static int64_t slice_of(const Target *t, Dim rows, Dim row, int64_t others, int resident) {
+    enum { LEAST = 16, TILE_SHARE = 512, TILES = 2 }; /* rows, and tiles of them, of a slice */
+    const Shape whole = {.rank = 1, .dim = {row}};
+    if (!t || t->cores < 2 || !dim_is_fixed(rows) || !dim_is_fixed(row) || !tile_holds_row(t, &whole)) return 0;
+    const int64_t programs = resident * t->cores / others, few = t->max_tile / TILE_SHARE; /* tests with small tiles have short slices */
+    int64_t least = TILES * tile_rows(t, row.bound);
+    if (least < (few < LEAST ? few : LEAST)) least = few < LEAST ? few : LEAST;
+    if (programs > 0 && least < rows.bound / programs) least = rows.bound / programs;
+    for (int64_t length = least; length < 2 * least && 2 * length <= rows.bound; length++)
+        if (rows.bound % length == 0) return length;
+    return 0;
+}
+
+static int64_t length_of_rows(const Target *t, const Node *sum) {
+    const Shape *s = sum->in[0]->shape;
+    const Dim row = s->dim[s->rank - 1];
+    return row.bound > 0 ? slice_of(t, s->dim[sum->attr->axes[0]], row, shape_elements(*sum->shape) / row.bound, SUMMING_PROGRAMS) : 0;
+}
+
+void slices_of_reads(const Target *t, PlanKernel *k) {
+    bool again = false;
+    const int rows = k->p->rank - 1;
+    if (k->kind != KERNEL_ROW || k->sliced || k->r->rank != 1 || rows < 0 || !shape_is_fixed(*k->p)) return;
+    for (int i = 0; i < k->nodes.n; i++) {
+        const Node *n = k->nodes.at[i].node;
+        if (op_info[n->op].cls == CLASS_REDUCE && n->attr->axes[n->attr->n_axes - 1] != n->in[0]->shape->rank - 1) return;
+    }
+    for (int i = 0; i < k->reads.n; i++) again |= shape_same(k->reads.at[i]->shape, k->r);
+    const int64_t others = shape_elements(*k->p) / (k->p->dim[rows].bound ? k->p->dim[rows].bound : 1);
+    const int64_t length = again && others ? slice_of(t, k->p->dim[rows], k->r->dim[0], others, READING_PROGRAMS) : 0;
+    if (length && others * k->p->dim[rows].bound / length >= READING_PROGRAMS * t->cores) k->sliced = rows + 1, k->slice = length;
+}
+
+/* Elementwise, and in memory besides: the kernel that writes it has all of the row. */
+static bool is_written(const SumSource *w, const bool *result, const Node *x) {
+    return op_info[x->op].cls == CLASS_ELEMENT && (result[x->id] || is_shared(w, x));
+}
+
+/* Sums of what row kernels read, and of what is written row by row. */
+static void slices_of_rows(const Target *t, const Graph *g, SumSource *walk, Slices *made) {
+    RowReads w = {walk, ARENA_ARRAY(walk->arena, bool, g->nodes.n + 1)};
+    bool *result = ARENA_ARRAY(walk->arena, bool, g->nodes.n + 1);
+    for (int i = 0; i < g->results.n; i++) result[g->results.at[i].value->id] = true;
+    for (int i = 0; i < g->nodes.n; i++) {
+        const Node *n = g->nodes.at[i];
+        if (!n->n_in || !reduces_row(n)) continue;
+        leaves_of(&w, n->in[0], true);
+        w.read[i] = true;
+    }
+    for (int i = 0; i < g->nodes.n; i++) {
+        const Node *sum = g->nodes.at[i];
+        if (made[i].length || !sums_down(sum)) continue;
+        if (leaves_of(&w, sum->in[0], false) || is_written(walk, result, sum->in[0])) made[i] = (Slices){NULL, length_of_rows(t, sum)};
+    }
+}
+
 const Slices *slices_of_tiles(PassContext *c, const Graph *g) {
     const int n = g->nodes.n;
     const Uses uses = graph_uses(c->arena, g);
@@ -131,6 +233,7 @@ const Slices *slices_of_tiles(PassContext *c, const Graph *g) {
     }
     for (int i = 0; i < n; i++)
         if (made[i].product && read[made[i].product->id]) made[i].length = 0;
+    slices_of_rows(c->target, g, &w, made);
     return made;
 }
 

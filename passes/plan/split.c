@@ -62,12 +62,13 @@ static Node *sum_in_slices(Rewriter *r, const Node *n, int dim, int64_t length) 
     return rewrite_reduce(r, OP_SUM, parts, 1, &first);
 }
 
-/* The kernel of a product computes what is summed: it sums its tiles too. */
+/* The kernel of a product, or of rows, computes what is summed: it sums its tiles too. */
 static int64_t tile_slices(const Rewriter *r, const Node *n) {
     const PassContext *c = r->context;
     if (c->disabled[PASS_fuse] || c->disabled[PASS_jacobian_gemm]) return 0;
     const Slices *s = &r->slices[r->at->id];
-    return s->length && n->op == r->at->op && slices_made_in(n->in[0], s->product, 0) ? s->length : 0;
+    const bool whole = n->op == r->at->op && shape_same(n->in[0]->shape, r->at->in[0]->shape);
+    return s->length && whole && (!s->product || slices_made_in(n->in[0], s->product, 0)) ? s->length : 0;
 }
 
 /* Programs that the sum would run as: about a vector of results each. */

@@ -314,6 +314,20 @@ static Node *long_product(Directed *x) {
     return product(x, a, b, NULL);
 }
 
+/* Columns' sums of what rows' means are taken of, as in the gradients of a norm. */
+static Node *normed(Directed *x) {
+    const Shape s = shape(2, 96, 6, 0);
+    const int before = x->pool.n;
+    const int64_t most = x->most;
+    x->most = shape_elements(s);
+    Node *small = directed_emit(x, OP_CONST, 0, NULL, &(Attr){.dtype = DT_F32, .value = 0x1p-7}, s);
+    Node *n = one(x, OP_TANH, leaf(x, s), NULL);
+    Node *mean = n ? along(x, OP_SUM, n, 1) : NULL;
+    if (mean) n = two(x, OP_MUL, two(x, OP_SUB, n, spread(x, mean, s, 0, 0)), small);
+    Node *sums = mean ? along(x, OP_SUM, pick_below(x, 2) ? two(x, OP_MUL, n, leaf(x, s)) : n, 0) : NULL;
+    return alone(x, sums, before, most);
+}
+
 /* Side by side along what a reshape merges, or along the dim of one element that it makes; gradients of parts, added up. */
 static Node *joined(Directed *x) {
     const bool merges = pick_below(x, 2);
@@ -332,9 +346,10 @@ Node *directed_idiom(Directed *x, int i) {
         rows,          attention,       shifted,        constant_factor,
         chained,       low_rank_sum,    scaled_sum,     scaled_product,  known_sum,    gathered,   gathered,
         siblings,      part,           trace,          padded,          joined,   apart,
-        long_sum,      long_product,   same_for_all,   product_summed,
+        long_sum,      long_product,   same_for_all,   product_summed,   normed,
         /* once more: their rules take a small tile, or a shape that others leave alone */
-        long_product,  merged_slice,   product_summed, shifted, shifted, attention, attention};
+        long_product,  merged_slice,   product_summed, shifted, shifted, attention, attention,
+        normed,        normed};
     const int before = x->pool.n;
     Node *n = make[i](x);
     if (!n) x->pool.n = before;

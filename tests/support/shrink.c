@@ -256,7 +256,7 @@ static bool shrink_extents(Shrink *s) {
     Change fixed = no_change;
     fixed.from = BOUNDED, fixed.to = 1;
     bool any = s->best.graph->model->syms.n > 0 && is_bounded(s->best.graph) && try_change(s, fixed);
-    for (int64_t from = 2; from <= 64; from++)
+    for (int64_t from = 2; from <= 96; from++) /* the longest rows that are drawn on purpose */
         for (int64_t to = 1; to < from; to = to * 2 < from ? to * 2 : to + 1 < from ? from - 1 : from) {
             Change c = no_change;
             c.from = from, c.to = to;

@@ -1,0 +1,74 @@
+#!/bin/sh
+# Gradients of what goes row by row: one kernel walks the rows, with all that is written of them and the sums over rows, slice by
+# slice, for the parameters; on every target with several cores.  Norms, dropout, a bias; written by the user as well as by the
+# library.  Numbers against float64.
+. "$SRC/tests/support/script.sh"
+has_software_gpu
+
+# passes NAME SUMS: of the kernels of grad, one reads or writes more than a tenth of x, and takes SUMS sums over its rows
+passes() {
+    for target in host sm_80 sm_90a; do
+        "$FUSEC" report $name.dsl --target=$target --entry=grad >out || fail "$name on $target: no report"
+        large=$(grep "^  grad_" out | awk -v least="$2" '$4 > least' | wc -l)
+        [ "$large" = 1 ] || fail "$name on $target: $large kernels walk the rows: $(grep '^  grad_' out)"
+        grep -q "with $1 sums\{0,1\} over its tiles" out || fail "$name on $target: not $1 sums over rows: $(grep '^  grad_' out)"
+    done
+}
+
+# rows NAME SUMS SHAPE: on stdin the model's lines up to y; x is [1024, 96], 0.4 MB
+rows() {
+    name=$1
+    { echo "dim R = 1024"; echo "model m {"; echo "    x = param [R, 96] init normal(1.0)"; cat
+      echo "    input u : f32[R, 96]"; echo "    loss = sum(y * u)"; echo "    train loss with sgd(lr = 0.1)"; echo "}"; } >$name.dsl
+    passes "$2" 0.2
+    "$FUSEC" verify $name.dsl --rounds 1 --quiet >log 2>&1 || fail "$name: $(cat log)"
+    sed '/^model/a\
+    precision bf16' $name.dsl >low.dsl
+    "$FUSEC" verify low.dsl --entry grad --rounds 1 --quiet >log 2>&1 || fail "$name in bf16: $(cat log)"
+}
+rows layernorm 2 <<'END'
+    y = layernorm(x) as n
+END
+rows rmsnorm 1 <<'END'
+    y = rmsnorm(x) as n
+END
+rows absolute 2 <<'END'
+    g = param [96] init ones
+    b = param [96] init zeros
+    y = x / (mean(abs(x), axis = -1, keep = true) + 0.1) * (1.5 + g) + b
+END
+rows dropped 1 <<'END'
+    b = param [96] init zeros
+    y = 0.5 * x + where(uniform([R, 96]) < 0.9, gelu(x + b) / 0.9, 0.0)
+END
+rows gated 2 <<'END'
+    g = param [96] init ones
+    t = param [96] init ones
+    y = softmax(x * t) * g
+END
+
+# rows that are a part of a dimension, and heads that are kept: a sum for each
+name=heads
+cat >heads.dsl <<'END'
+model m {
+    x = param [1024, 6, 64] init normal(1.0)
+    g = param [6, 64] init ones
+    input u : f32[1024, 6, 64]
+    y = x * rsqrt(mean(x^2, axis = -1, keep = true) + 1e-5) * g
+    loss = sum(y * u)
+    train loss with sgd(lr = 0.1)
+}
+END
+passes 1 0.9
+"$FUSEC" verify heads.dsl --rounds 1 --quiet >log 2>&1 || fail "heads: $(cat log)"
+
+# nothing to be gained, or no slices of one length: as many kernels as it takes, and the same numbers
+name=prime
+sed 's/1024/1021/' heads.dsl >prime.dsl
+"$FUSEC" verify prime.dsl --rounds 1 --quiet >log 2>&1 || fail "prime: $(cat log)"
+
+# an update in place: x is read for the sums before it is overwritten
+name=inplace
+sed 's/sgd/adam/' layernorm.dsl >inplace.dsl
+"$FUSEC" verify inplace.dsl --entry step --rounds 2 --quiet >log 2>&1 || fail "inplace: $(cat log)"
+exit $bad
