@@ -9,7 +9,7 @@ fusec=$build/fusec
 measure=$build/bench/measure
 blis_skx=0 # what BLIS calls its kernels for AVX-512
 CC=${CC:-cc}
-names="compile checkpoint ablation gemm conv gpt2-host resnet50-host ptxsim trust"
+names="compile checkpoint ablation gemm conv fusion gpt2-host resnet50-host ptxsim trust"
 
 ratio() { awk -v a="$1" -v b="$2" 'BEGIN { printf "%.3f", a / b }'; }
 
@@ -287,6 +287,7 @@ for each in $names; do
     ablation) bench_ablation ;;
     gemm) bench_gemm ;;
     conv) bench_conv ;;
+    fusion) sh "$src/bench/fusion.sh" "$build" ;;
     gpt2-host) bench_gpt2_host ;;
     resnet50-host) bench_resnet50_host ;;
     ptxsim) bench_ptxsim ;;

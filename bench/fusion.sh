@@ -1,0 +1,127 @@
+#!/bin/sh
+# fusion.sh BUILD: what fused kernels move and execute, counted on the software GPU: name<TAB>value<TAB>unit.
+#
+#   fusion.NAME.DIR.bytes_over_bound   distinct bytes of each launch, in sectors of 32, which memory has to move, over those of each
+#                                      input read once and each output written once; the worst of f32 and bf16, sm_80 and sm_90a
+#   fusion.NAME.DIR.moved_over_bound   the same of all that warps asked for: what caches serve besides (a scale that every row reads)
+#   fusion.NAME.DIR.instructions       warp instructions an element, times 32: f32, sm_80
+#   fusion.attention_1024.moved_mb, .launches    causal attention with its gradients, [12, 1024, 64], bf16, sm_80
+#
+# DIR is fwd (entry infer) or bwd (entry grad, all gradients).  Rows are 4096 of 1024 elements.
+set -eu
+build=$1
+fusec=$build/fusec
+rows=4096 columns=1024
+work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT
+cd "$work"
+export LD_LIBRARY_PATH="$build/ptxsim${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}"
+
+figure() { printf '%s\t%s\t%s\n' "$1" "$2" "$3"; }
+
+# Zeros under the name u: what is counted does not depend on them.  zeros DTYPE BYTES SHAPE
+zeros() {
+    header=$(printf '{"u":{"dtype":"%s","shape":[%s],"data_offsets":[0,%s]}}' "$1" "$3" "$2")
+    n=${#header}
+    { printf "\\$(printf %03o $((n % 256)))\\$(printf %03o $((n / 256)))\\0\\0\\0\\0\\0\\0"; printf %s "$header"; head -c "$2" /dev/zero; } >u.safetensors
+}
+
+none() { printf '\002\0\0\0\0\0\0\0{}' >u.safetensors; }
+
+# model NAME DIR DTYPE: y of x, or gradients for u; what y is made of is as large as x, but for parameters of a row
+model() {
+    echo "dim R = $rows, C = $columns"
+    echo "model m {"
+    [ "$3" = f32 ] || echo "    precision bf16 weights bf16"
+    echo "    x = param [R, C] init normal(1.0)"
+    given="[R, C]"
+    case $1 in
+    softmax) echo "    y = softmax(x)" ;;
+    layernorm) echo "    y = layernorm(x) as n" ;;
+    rmsnorm) echo "    y = rmsnorm(x) as n" ;;
+    cross_entropy)
+        echo "    y = cross_entropy(x, iota(R, axis = 0, rank = 1) / $((rows / columns))"")"
+        given="[R]" ;;
+    gelu_bias_dropout_residual)
+        echo "    r = param [R, C] init normal(1.0)"
+        echo "    b = param [C] init zeros"
+        echo "    y = r + where(uniform([R, C]) < 0.9, gelu(x + b) / 0.9, 0.0)" ;;
+    esac
+    if [ "$2" = fwd ]; then
+        echo "    output o : $([ "$1" = cross_entropy ] && echo f32 || echo "$3") = y"
+    else
+        echo "    input u : f32$given"
+        echo "    loss = sum(y * u)"
+        echo "    train loss with sgd(lr = 0.1)"
+    fi
+    echo "}"
+}
+
+# Bytes of x or y, of each: bound NAME DIR BYTES_OF_X.  u and gradients are f32.
+bound() {
+    large=$((rows * columns))
+    case $1.$2 in
+    cross_entropy.fwd) echo $((large * $3)) ;;
+    cross_entropy.bwd) echo $((large * ($3 + 4))) ;;
+    gelu*.fwd) echo $((large * 3 * $3)) ;;
+    gelu*.bwd) echo $((large * ($3 + 4 + 4 + 4))) ;; # x and u; of x and r
+    *.fwd) echo $((large * 2 * $3)) ;;
+    *.bwd) echo $((large * ($3 + 4 + 4))) ;;
+    esac
+}
+
+# counted ENTRY ARCH: runs m.dsl; sectors moved, distinct ones, warp instructions and launches of the entry's kernels
+counted() {
+    LC_ALL=C "$build/ptxsim/ptxsim" stat --json -o counts.json --gpu "${2%a}" -- "$fusec" run m.dsl --target=cuda --arch "$2" --entry "$1" \
+        --inputs u.safetensors --quiet >log 2>&1 || { cat log >&2; exit 1; }
+    awk -v entry="\"$1_" -F'[:,]' '
+        $1 ~ /"name"/ { ours = index($2, entry) }
+        ours && $1 ~ /^ *"(load|store)_sectors"/ { sectors += $2 }
+        ours && $1 ~ /^ *"unique_(load|store)_sectors"/ { distinct += $2 }
+        ours && $1 ~ /^ *"warp_instructions"/ { warps += $2 }
+        ours && $1 ~ /^ *"launches"/ { launches += $2 }
+        END { if (!launches) exit 1; print sectors, distinct, warps, launches }' counts.json
+}
+
+# greater RATIO SECTORS BOUND
+greater() { awk -v w="$1" -v s="$2" -v b="$3" 'BEGIN { x = 32 * s / b; printf "%.3f", (x > w ? x : w) }'; }
+
+for name in softmax layernorm rmsnorm cross_entropy gelu_bias_dropout_residual; do
+    for direction in fwd bwd; do
+        entry=infer
+        [ $direction = fwd ] || entry=grad
+        worst=0 moved=0
+        for dtype in f32 bf16; do
+            width=4
+            [ $dtype = f32 ] || width=2
+            model $name $direction $dtype >m.dsl
+            if [ $direction = fwd ]; then none
+            elif [ $name = cross_entropy ]; then zeros F32 $((rows * 4)) $rows; else zeros F32 $((rows * columns * 4)) $rows,$columns; fi
+            for arch in sm_80 sm_90a; do
+                set -- $(counted $entry $arch)
+                least=$(bound $name $direction $width)
+                worst=$(greater "$worst" "$2" "$least") moved=$(greater "$moved" "$1" "$least")
+                [ $dtype.$arch = f32.sm_80 ] && executed=$(awk -v w="$3" -v e=$((rows * columns)) 'BEGIN { printf "%.1f", 32 * w / e }')
+            done
+        done
+        figure "fusion.$name.$direction.bytes_over_bound" "$worst" ratio
+        figure "fusion.$name.$direction.moved_over_bound" "$moved" ratio
+        figure "fusion.$name.$direction.instructions" "$executed" instructions
+    done
+done
+
+cat >m.dsl <<'END'
+model m {
+    precision bf16 weights bf16
+    q = param [12, 1024, 64] init normal(1.0)
+    k = param [12, 1024, 64] init normal(1.0)
+    v = param [12, 1024, 64] init normal(1.0)
+    s = where(causal(1024), q @ transpose(k) * rsqrt(64.0), -inf)
+    loss = mean((softmax(s) @ v)^2)
+    train loss with sgd(lr = 0.1)
+}
+END
+none
+set -- $(counted grad sm_80)
+figure fusion.attention_1024.moved_mb "$(awk -v s="$1" 'BEGIN { printf "%.1f", 32e-6 * s }')" MB
+figure fusion.attention_1024.launches "$4" launches
