@@ -91,7 +91,7 @@ static int vector_of(const Kernel *k, int axis) {
     const Axis *a = &k->axes.at[axis];
     const int64_t size = most_accessed(k, &k->body, axis); /* a value for each row has no say in how the rows are shared */
     if (!dim_is_fixed(a->extent)) return 1;
-    for (int vector = 8; vector >= 4; vector /= 2) {
+    for (int vector = k->slices ? ROW_ELEMENTS / 2 : ROW_ELEMENTS; vector >= 4; vector /= 2) {
         int bytes = widest(k, &k->body, TI_LOAD, size, axis, vector);
         const int stored = bytes && !reduces(&k->body) ? widest(k, &k->body, TI_STORE, size, axis, vector) : 0;
         if (stored > bytes) bytes = stored;
@@ -154,13 +154,26 @@ static void leave_out_copies(Kernel *k, const Lanes *l) {
     if (used < k->threads) k->threads = used;
 }
 
+static int loads_of(const Kernel *k, const Block *b, int64_t size) {
+    int count = 0;
+    for (int n = 0; n < b->n; n++) {
+        const Inst *i = b->at[n];
+        int64_t own = 1;
+        for (int d = 0; d < i->type.n_axes; d++) own *= k->axes.at[i->type.axis[d]].step;
+        count += (i->kind == TI_LOAD && own == size) + loads_of(k, &i->body, size);
+    }
+    return count;
+}
+
 /* A row that lies whole in one tile: more threads than usual, where each would have so many elements of each of its values that
- * registers run out. */
+ * registers run out.  Sums over rows, and many values, take them sooner. */
 static int most_threads(const Kernel *k, const Target *t, int64_t tile) {
+    enum { MANY = 8 }; /* loads */
     bool side[MAX_AXES] = {0}, product = false;
     dot_axes(k, &k->body, side);
     for (int x = 0; x < k->axes.n; x++) product |= side[x];
-    return !product && tile > (int64_t)ROW_ELEMENTS * t->threads ? 2 * t->threads : t->threads;
+    const bool crowded = k->slices || (reduces(&k->body) && loads_of(k, &k->body, tile) > MANY);
+    return !product && tile > (int64_t)ROW_ELEMENTS / (crowded ? 2 : 1) * t->threads ? 2 * t->threads : t->threads;
 }
 
 void kernel_distribute(Kernel *k, const Target *t) {

@@ -2,6 +2,7 @@
 #include "passes/algebra/slice_sums.h"
 #include "passes/kernel/emitter.h"
 #include "passes/kernel/tile_size.h"
+#include <assert.h>
 #include <string.h>
 
 void emit_slices_axis(Emitter *e, const char *name) {
@@ -64,6 +65,7 @@ static int zero_over(Emitter *e, const Node *n, const Index *const *idx, int loo
 void emit_slices_begin(Emitter *e, SliceSums *s) {
     const PlanKernel *pk = e->pk;
     const int loop = e->p_axis[pk->sliced - 1], room = 2 * pk->nodes.n;
+    assert(e->size.row_span);
     *s = (SliceSums){.node = ARENA_ARRAY(e->arena, const PlanNode *, pk->nodes.n)};
     s->carry = ARENA_ARRAY(e->arena, int, room);
     s->next = ARENA_ARRAY(e->arena, int, room);

@@ -128,10 +128,13 @@ int64_t tile_rows(const Target *t, int64_t row) {
     return row > 0 && l.row_lanes > row ? l.row_lanes / row : 1;
 }
 
+/* A thread that sums rows has registers for half as many of a row's values. */
+static int sums_lanes(const Limits *l, const PlanKernel *k) { return k->sliced && l->pow2 ? l->row_lanes / 2 : l->row_lanes; }
+
 int tile_row_registers(const Target *t, const Shape *r) {
     const Limits l = limits_of(t);
-    const int64_t row = row_lanes(&l, r), lanes = row * (row && l.row_lanes > row ? l.row_lanes / row : 1);
-    const int64_t threads = lanes > (int64_t)ROW_ELEMENTS * t->threads ? 2 * t->threads : t->threads;
+    const int64_t row = row_lanes(&l, r), all = l.row_lanes / 2, lanes = row < all ? all : row;
+    const int64_t threads = lanes > (int64_t)ROW_ELEMENTS / 2 * t->threads ? 2 * t->threads : t->threads;
     return t->device->is_gpu ? (int)((lanes + threads - 1) / threads) : 0;
 }
 
@@ -143,7 +146,7 @@ static void row_sizes(const Limits *l, const PlanKernel *k, TileSizes *s) {
     s->row_span = contiguous && holds_row(l, k->r);
     if (s->row_span) {
         fill(l, &whole, s->r, (int64_t)1 << 30);
-        fill(l, &rows, s->p, row ? l->row_lanes / row : 1);
+        fill(l, &rows, s->p, row ? sums_lanes(l, k) / row : 1);
         for (int *step = &s->p[k->sliced ? k->sliced - 1 : 0]; k->sliced && k->slice % *step;) *step = l->pow2 ? *step / 2 : *step - 1;
     } else if (contiguous) {
         fill(l, &whole, s->r, chunk);

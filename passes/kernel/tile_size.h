@@ -4,10 +4,10 @@
 #include "ir/graph.h"
 #include "ir/target.h"
 
-/* Of a GPU's thread: elements of each value of a row kernel, beyond which a program has twice as many threads; registers for what
- * stays while the kernel walks a slice of rows (sums, and what is read once for all rows): the row's own values need the rest of
+/* Of a GPU's thread: elements of each value of a row kernel, beyond which a program has twice as many threads, and half as many of
+ * one that sums rows; registers for what stays while the kernel walks a slice of rows (sums, and what is read once for all rows): the row's own values need the rest of
  * 128 (ptxas.sh). */
-enum { ROW_ELEMENTS = 8, ROW_SLICE_REGISTERS = 32 };
+enum { ROW_ELEMENTS = 8, ROW_SLICE_REGISTERS = 24 };
 
 /* Does a tile hold a row of these dims whole, contiguous in memory? */
 bool tile_holds_row(const Target *t, const Shape *r);

@@ -291,7 +291,7 @@ static bool join_row_slices(const Fuse *f, PlanKernel *k, PlanNode *pn) {
     if (!place_in_row(k, x, &reads, &at)) return false;
     const int rows = at.axis[dim];
     if (rows >= k->p->rank || k->p->dim[rows].bound % length || (k->sliced && (k->sliced - 1 != rows || k->slice != length))) return false;
-    if (!has_room_for_sum(f, k) || !reads_little(f, k, pn->node)) return false;
+    if (!has_room_for_sum(f, k) || !reads_little(f, k, pn->node) || !slices_row_is_innermost(k)) return false;
     k->sliced = rows + 1;
     k->slice = length;
     pn->part = PART_SLICES;

@@ -181,14 +181,19 @@ static int64_t length_of_rows(const Target *t, const Node *sum) {
     return row.bound > 0 ? slice_of(t, s->dim[sum->attr->axes[0]], row, shape_elements(*sum->shape) / row.bound, SUMMING_PROGRAMS) : 0;
 }
 
+bool slices_row_is_innermost(const PlanKernel *k) {
+    for (int i = 0; i < k->nodes.n; i++) {
+        const Node *n = k->nodes.at[i].node;
+        if (op_info[n->op].cls != CLASS_REDUCE || k->nodes.at[i].part == PART_SLICES) continue;
+        if (n->attr->n_axes < 1 || n->attr->axes[n->attr->n_axes - 1] != n->in[0]->shape->rank - 1) return false;
+    }
+    return true;
+}
+
 void slices_of_reads(const Target *t, PlanKernel *k) {
     bool again = false;
     const int rows = k->p->rank - 1;
-    if (k->kind != KERNEL_ROW || k->sliced || k->r->rank != 1 || rows < 0 || !shape_is_fixed(*k->p)) return;
-    for (int i = 0; i < k->nodes.n; i++) {
-        const Node *n = k->nodes.at[i].node;
-        if (op_info[n->op].cls == CLASS_REDUCE && n->attr->axes[n->attr->n_axes - 1] != n->in[0]->shape->rank - 1) return;
-    }
+    if (k->kind != KERNEL_ROW || k->sliced || k->r->rank != 1 || rows < 0 || !shape_is_fixed(*k->p) || !slices_row_is_innermost(k)) return;
     for (int i = 0; i < k->reads.n; i++) again |= shape_same(k->reads.at[i]->shape, k->r);
     const int64_t others = shape_elements(*k->p) / (k->p->dim[rows].bound ? k->p->dim[rows].bound : 1);
     const int64_t length = again && others ? slice_of(t, k->p->dim[rows], k->r->dim[0], others, READING_PROGRAMS) : 0;
