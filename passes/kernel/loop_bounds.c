@@ -135,7 +135,7 @@ static bool stays_above_inf(const Bounds *b, const Expr *e) {
 static int element(Bounds *b, Op op, DType t, int n, const int *in) {
     int e = folded(b, op, t, n, in);
     if (e < 0) e = identity(b, op, t, (const int[]){in[0], n > 1 ? in[1] : in[0], n > 2 ? in[2] : in[0]});
-    if (e < 0 && t == DT_I32 && n <= 2) e = indexed(b, op, in);
+    if (e < 0 && t == DT_I32 && (n == 2 || op == OP_NEG)) e = indexed(b, op, in);
     if (e >= 0) return e;
     Expr x = {.what = WHAT_ELEMENT, .dtype = t, .op = op, .n = n};
     for (int i = 0; i < n; i++) x.in[i] = in[i];

@@ -35,6 +35,7 @@ row counts '' 'max(where(j <= i, x, -1e9), axis = 1)'
 row adds '' 'sum(where(j <= i, x, 1), axis = 1)'
 row either '' 'sum(where(j <= i or j > 600, x, 0), axis = 1)'
 row data '' 'sum(where(x > 0.5, x, 0), axis = 1)'
+row distance '' 'sum(where(abs(i - j) < 50, x, 0), axis = 1)'
 cat >all.dsl <<END
 dim R = 700, T = 700
 model m {
