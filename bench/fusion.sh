@@ -19,11 +19,11 @@ export LD_LIBRARY_PATH="$build/ptxsim${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}"
 
 figure() { printf '%s\t%s\t%s\n' "$1" "$2" "$3"; }
 
-# Zeros under the name u: what is counted does not depend on them.  zeros DTYPE BYTES SHAPE
+# Zeros of f32 under the name u: what is counted does not depend on them.  zeros ELEMENTS SHAPE
 zeros() {
-    header=$(printf '{"u":{"dtype":"%s","shape":[%s],"data_offsets":[0,%s]}}' "$1" "$3" "$2")
-    n=${#header}
-    { printf "\\$(printf %03o $((n % 256)))\\$(printf %03o $((n / 256)))\\0\\0\\0\\0\\0\\0"; printf %s "$header"; head -c "$2" /dev/zero; } >u.safetensors
+    bytes=$((4 * $1))
+    header=$(printf '{"u":{"dtype":"F32","shape":[%s],"data_offsets":[0,%s]}}' "$2" "$bytes")
+    { printf "\\$(printf %03o ${#header})\\0\\0\\0\\0\\0\\0\\0"; printf %s "$header"; head -c $bytes /dev/zero; } >u.safetensors
 }
 
 none() { printf '\002\0\0\0\0\0\0\0{}' >u.safetensors; }
@@ -57,7 +57,7 @@ model() {
     echo "}"
 }
 
-# Bytes of x or y, of each: bound NAME DIR BYTES_OF_X.  u and gradients are f32.
+# Bytes of what is as large as x, inputs and outputs: bound NAME DIR BYTES_OF_AN_ELEMENT.  u and gradients are f32.
 bound() {
     large=$((rows * columns))
     case $1.$2 in
@@ -95,8 +95,11 @@ for name in softmax layernorm rmsnorm cross_entropy gelu_bias_dropout_residual; 
             width=4
             [ $dtype = f32 ] || width=2
             model $name $direction $dtype >m.dsl
-            if [ $direction = fwd ]; then none
-            elif [ $name = cross_entropy ]; then zeros F32 $((rows * 4)) $rows; else zeros F32 $((rows * columns * 4)) $rows,$columns; fi
+            case $name.$direction in
+            *.fwd) none ;;
+            cross_entropy.*) zeros $rows $rows ;;
+            *) zeros $((rows * columns)) $rows,$columns ;;
+            esac
             for arch in sm_80 sm_90a; do
                 set -- $(counted $entry $arch)
                 least=$(bound $name $direction $width)

@@ -30,7 +30,7 @@ typedef struct PlanNode {
     int8_t operand;        /* PART_SUM: which of the product's: both may be one tensor; PART_STREAM: which has the values */
     const struct StreamTerm *term; /* PART_STREAM: how what is summed depends on the kernel's nodes before it */
     int8_t axis[MAX_RANK]; /* dim of the node -> axis of the kernel; of a reduction in a KERNEL_STREAM the dims that it sums after
-                              them, columns of products */
+                              them, columns of products; of PART_SLICES in a KERNEL_ROW: dim of what is summed */
     bool in_row;           /* some dim stands on a row axis */
     bool stored;           /* written to memory: a result, or read by another kernel */
 } PlanNode;

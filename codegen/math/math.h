@@ -54,9 +54,9 @@ typedef void *MathValue;
     MATH(BITS, "f", 'i', "the float's bits")                      \
     MATH(FLOAT, "i", 'f', "the float of these bits")              \
     MATH(CONVERT, "i", 'f', "the nearest float of a signed integer") \
-    MATH(MIN, "ff", 'f', "the lesser; of NaN and a number the number") \
-    MATH(MAX, "ff", 'f', "the greater; of NaN and a number the number") \
-    MATH(EXP2, "f", 'f', "2^a, off by less than one unit in the last place; where MathBuilder.has_exp2")
+    MATH(MIN, "ff", 'f', "the lesser; of NaN and a number the number; has_exp2") \
+    MATH(MAX, "ff", 'f', "the greater; likewise") \
+    MATH(EXP2, "f", 'f', "2^a, off by less than one unit in the last place; has_exp2")
 
 typedef enum {
 #define MATH(e, operands, result, what) MATH_##e,
@@ -77,7 +77,7 @@ typedef struct MathBuilder {
     MathValue (*f32)(void *user, float value);
     MathValue (*i32)(void *user, int32_t value);
     MathValue (*op)(void *user, MathOp op, const MathValue *operands);
-    bool has_exp2; /* MATH_EXP2 is an instruction, MATH_MAD rounds once: exp, and what is made of it, is shorter (ULPS + 1) */
+    bool has_exp2; /* op() takes MATH_MIN, MATH_MAX and MATH_EXP2 too, and MATH_MAD rounds once: exp, and what is made of it, is shorter (ULPS + 1) */
 } MathBuilder;
 
 /* True for the ops that math_expand() builds: EXP LOG LOG1P SQRT RSQRT SIN COS TANH SIGMOID ERF POW PHILOX. */

@@ -9,13 +9,17 @@
 #include "passes/kernel/tile_size.h"
 #include <string.h>
 
+static int64_t elements_of(const Kernel *k, const TileType *t) {
+    int64_t size = 1;
+    for (int d = 0; d < t->n_axes; d++) size *= k->axes.at[t->axis[d]].step;
+    return size;
+}
+
 static int64_t largest_tile(const Kernel *k, const Block *b, const bool *only) {
     int64_t most = 1;
     for (int n = 0; n < b->n; n++) {
         const Inst *i = b->at[n];
-        int64_t size = 1;
-        if (i->result >= 0 && !only[i->result] && i->kind != TI_STAGE)
-            for (int d = 0; d < i->type.n_axes; d++) size *= k->axes.at[i->type.axis[d]].step;
+        const int64_t size = i->result >= 0 && !only[i->result] && i->kind != TI_STAGE ? elements_of(k, &i->type) : 1;
         const int64_t inside = largest_tile(k, &i->body, only);
         if (size > most) most = size;
         if (inside > most) most = inside;
@@ -50,10 +54,7 @@ static int contiguous_bytes(const Kernel *k, const Inst *i, int axis, int vector
 /* Elements of a tile that is loaded or stored; 0: the instruction does neither, or has not the axis. */
 static int64_t accessed(const Kernel *k, const Inst *i, int axis) {
     const TileType *t = i->kind == TI_STORE ? &k->types.at[i->in[0]] : &i->type;
-    int64_t size = 1;
-    if ((i->kind != TI_LOAD && i->kind != TI_STORE) || !tile_type_has(t, axis)) return 0;
-    for (int d = 0; d < t->n_axes; d++) size *= k->axes.at[t->axis[d]].step;
-    return size;
+    return (i->kind == TI_LOAD || i->kind == TI_STORE) && tile_type_has(t, axis) ? elements_of(k, t) : 0;
 }
 
 static int64_t most_accessed(const Kernel *k, const Block *b, int axis) {
@@ -138,8 +139,7 @@ static void reduced_lanes(const Kernel *k, const Block *b, int *most) {
         const Inst *i = b->at[n];
         reduced_lanes(k, &i->body, most);
         if (i->kind != TI_REDUCE) continue;
-        int room = k->threads;
-        for (int d = 0; d < i->type.n_axes; d++) room /= k->axes.at[i->type.axis[d]].step;
+        int room = (int)(k->threads / elements_of(k, &i->type));
         if (room < LEAST) room = LEAST;
         for (int d = 0; d < i->n_over; d++)
             if (room < most[i->over[d]]) most[i->over[d]] = room;
@@ -158,19 +158,16 @@ static int loads_of(const Kernel *k, const Block *b, int64_t size) {
     int count = 0;
     for (int n = 0; n < b->n; n++) {
         const Inst *i = b->at[n];
-        int64_t own = 1;
-        for (int d = 0; d < i->type.n_axes; d++) own *= k->axes.at[i->type.axis[d]].step;
-        count += (i->kind == TI_LOAD && own == size) + loads_of(k, &i->body, size);
+        count += (i->kind == TI_LOAD && elements_of(k, &i->type) == size) + loads_of(k, &i->body, size);
     }
     return count;
 }
 
 /* A row that lies whole in one tile: more threads than usual, where each would have so many elements of each of its values that
  * registers run out.  Sums over rows, and many values, take them sooner. */
-static int most_threads(const Kernel *k, const Target *t, int64_t tile) {
+static int most_threads(const Kernel *k, const Target *t, int64_t tile, const bool *side) {
     enum { MANY = 8 }; /* loads */
-    bool side[MAX_AXES] = {0}, product = false;
-    dot_axes(k, &k->body, side);
+    bool product = false;
     for (int x = 0; x < k->axes.n; x++) product |= side[x];
     const bool crowded = k->slices || (reduces(&k->body) && loads_of(k, &k->body, tile) > MANY);
     return !product && tile > (int64_t)ROW_ELEMENTS / (crowded ? 2 : 1) * t->threads ? 2 * t->threads : t->threads;
@@ -183,10 +180,10 @@ void kernel_distribute(Kernel *k, const Target *t) {
     kernel_staged_only(k, only);
     kernel_together(k->arena, k, with);
     const int64_t tile = largest_tile(k, &k->body, only);
-    const int threads = most_threads(k, t, tile);
+    dot_axes(k, &k->body, side);
+    const int threads = most_threads(k, t, tile, side);
     k->threads = 32;
     while (k->threads < threads && k->threads < tile) k->threads *= 2;
-    dot_axes(k, &k->body, side);
     int cap = 1;
     while (cap * cap * 2 <= k->threads) cap *= 2;
     int reduced[MAX_AXES];

@@ -1,9 +1,7 @@
 /* Sums over rows, taken by the programs that walk them: a slice of rows a program, one tile after the other. */
-#include "passes/algebra/slice_sums.h"
 #include "passes/kernel/emitter.h"
 #include "passes/kernel/tile_size.h"
 #include <assert.h>
-#include <string.h>
 
 void emit_slices_axis(Emitter *e, const char *name) {
     const PlanKernel *pk = e->pk;
@@ -21,23 +19,14 @@ void emit_slice_axis(Emitter *e) {
     e->p_index[d] = rows > 1 ? index_add(e->k, tile, index_axis(e->k, e->rows_axis)) : tile;
 }
 
-/* Of the sums of the slice. */
+/* Of the slice's sums, whose dims are the slice and then those of what is summed but its rows. */
 static void sums_place(const Emitter *e, const PlanNode *pn, const Index **idx) {
-    PlanNode kept = *pn;
-    kept.axis[0] = kept.axis[pn->node->shape->rank - 1];
-    emit_place_of(e, &kept, idx);
-    idx[0] = index_axis(e->k, e->slices_axis);
-}
-
-/* Of what is summed, in the row that the program is at. */
-static void summed_place(const Emitter *e, const PlanNode *pn, const Index **idx) {
-    int dim;
-    int64_t length;
-    slices_summed(pn->node, &dim, &length);
-    for (int d = 0; d < pn->node->shape->rank; d++) {
-        const int at = pn->axis[d < dim ? d + 1 : d], rank = e->pk->p->rank;
-        idx[d] = d == dim ? e->p_index[e->pk->sliced - 1] : at < rank ? e->p_index[at] : e->r_index[at - rank];
-    }
+    const Index *summed[MAX_RANK];
+    int kept = 0;
+    emit_place_of(e, pn, summed);
+    idx[kept++] = index_axis(e->k, e->slices_axis);
+    for (int d = 0; d < pn->node->shape->rank; d++)
+        if (pn->axis[d] != e->pk->sliced - 1) idx[kept++] = summed[d];
 }
 
 /* What is read at the same place in all rows is read once: scalars, and what has the row's dims alone, as long as a thread has
@@ -76,7 +65,7 @@ void emit_slices_begin(Emitter *e, SliceSums *s) {
     read_before(e, s->n);
     for (int i = 0; i < s->n; i++) {
         const Index *idx[MAX_RANK];
-        summed_place(e, s->node[i], idx);
+        emit_place_of(e, s->node[i], idx);
         s->carry[i] = s->carry[s->n + i] = zero_over(e, s->node[i]->node->in[0]->in[0], idx, loop);
     }
     int *start = arena_dup(e->arena, s->carry, sizeof(int) * (size_t)room);
@@ -88,7 +77,7 @@ void emit_slices_add(Emitter *e, SliceSums *s) {
     for (int i = 0; i < s->n; i++) {
         const Index *idx[MAX_RANK];
         Node *x = s->node[i]->node->in[0]->in[0];
-        summed_place(e, s->node[i], idx);
+        emit_place_of(e, s->node[i], idx);
         const int v = emit_reduce_over(e, OP_SUM, emit_converted(e, emit_value(e, x, idx, -1), DT_F32), 1, &loop);
         s->next[s->n + i] = s->carry[s->n + i];
         s->next[i] = s->is_long ? emit_add_compensated(e, s->carry[i], v, &s->next[s->n + i])

@@ -88,6 +88,10 @@ void emit_together(Emitter *e);
 void emit_sides(Emitter *e); /* stores what was summed in the loops, and what is elementwise after that */
 int emit_slices(Emitter *e, const Node *n); /* the program's part of a sum over tiles of what it computes */
 void emit_store_slices(Emitter *e, const Node *n, int value);
+void emit_remember(Emitter *e, const Node *n, const Index *const *idx, int mask, int value);
+void emit_samples(Emitter *e, Node *n); /* a contraction that sums over samples, one after the other */
+void emit_store(Emitter *e, const Node *n, const Index *const *idx, int value);
+
 /* ---- loops over several axes ------------------------------------------------------------------------- */
 /* Opens a loop per axis (spans need none); init[] enter, carry[] are the innermost values. */
 typedef struct Nest {
@@ -113,9 +117,6 @@ void emit_slice_axis(Emitter *e);
 void emit_slices_begin(Emitter *e, SliceSums *s);
 void emit_slices_add(Emitter *e, SliceSums *s);
 void emit_slices_end(Emitter *e, SliceSums *s);
-void emit_remember(Emitter *e, const Node *n, const Index *const *idx, int mask, int value);
-void emit_samples(Emitter *e, Node *n); /* a contraction that sums over samples, one after the other */
-void emit_store(Emitter *e, const Node *n, const Index *const *idx, int value);
 
 /* ---- small instructions ---------------------------------------------------------------------------- */
 int emit_op(Emitter *e, Op op, DType t, int a, int b); /* binary */

@@ -123,33 +123,41 @@ bool tile_holds_row(const Target *t, const Shape *r) {
     return holds_row(&l, r);
 }
 
+bool tile_walks_whole_rows(const Target *t, const PlanKernel *k) { return rows_contiguous(k) && tile_holds_row(t, k->r); }
+
 int64_t tile_rows(const Target *t, int64_t row) {
     const Limits l = limits_of(t);
     return row > 0 && l.row_lanes > row ? l.row_lanes / row : 1;
 }
 
-/* A thread that sums rows has registers for half as many of a row's values. */
-static int sums_lanes(const Limits *l, const PlanKernel *k) { return k->sliced && l->pow2 ? l->row_lanes / 2 : l->row_lanes; }
+/* Lanes of a tile of whole rows: while slices of them are walked, a thread has registers for half as many. */
+static int rows_lanes(const Limits *l, bool sliced) { return sliced && l->pow2 ? l->row_lanes / 2 : l->row_lanes; }
+
+/* Rows of a tile of which a slice has a whole number. */
+static int tile_of_slice(const Limits *l, int64_t slice, int rows) {
+    while (slice % rows) rows = l->pow2 ? rows / 2 : rows - 1;
+    return rows;
+}
 
 int tile_row_registers(const Target *t, const Shape *r) {
     const Limits l = limits_of(t);
-    const int64_t row = row_lanes(&l, r), all = l.row_lanes / 2, lanes = row < all ? all : row;
+    const int64_t row = row_lanes(&l, r), all = rows_lanes(&l, true), lanes = row < all ? all : row;
     const int64_t threads = lanes > (int64_t)ROW_ELEMENTS / 2 * t->threads ? 2 * t->threads : t->threads;
     return t->device->is_gpu ? (int)((lanes + threads - 1) / threads) : 0;
 }
 
 static void row_sizes(const Limits *l, const PlanKernel *k, TileSizes *s) {
     const bool contiguous = rows_contiguous(k);
-    const int64_t chunk = row_chunk(l, k->r), row = row_lanes(l, k->r);
+    const int64_t row = row_lanes(l, k->r);
     Shape whole = *k->r, rows = *k->p;
     if (k->sliced) rows.dim[k->sliced - 1] = dim_fixed(k->slice);
     s->row_span = contiguous && holds_row(l, k->r);
     if (s->row_span) {
         fill(l, &whole, s->r, (int64_t)1 << 30);
-        fill(l, &rows, s->p, row ? sums_lanes(l, k) / row : 1);
-        for (int *step = &s->p[k->sliced ? k->sliced - 1 : 0]; k->sliced && k->slice % *step;) *step = l->pow2 ? *step / 2 : *step - 1;
+        fill(l, &rows, s->p, row ? rows_lanes(l, k->sliced) / row : 1);
+        if (k->sliced) s->p[k->sliced - 1] = tile_of_slice(l, k->slice, s->p[k->sliced - 1]);
     } else if (contiguous) {
-        fill(l, &whole, s->r, chunk);
+        fill(l, &whole, s->r, row_chunk(l, k->r));
         fill(l, k->p, s->p, 1);
     } else {
         fill(l, k->p, s->p, l->column);

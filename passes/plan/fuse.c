@@ -208,7 +208,8 @@ static bool is_written_at_once(const Fuse *f, const Node *copy) {
 static bool assign(Fuse *f, Node *n, bool wait) {
     PlanNode pn;
     int tries[16], k = -1;
-    if (wait && fuse_is_copy(f, n) && may_wait(f, n)) return false;
+    const bool waits = wait && may_wait(f, n);
+    if (waits && fuse_is_copy(f, n)) return false;
     const bool alone = !f->merge || (fuse_is_copy(f, n) && !is_written_at_once(f, n)) || n->op == OP_SCATTER_ADD || n->op == OP_SCAN;
     const int count = alone ? 0 : n->op == OP_CONTRACT && fuse_is_heavy(n) ? kernel_to_add_to(f, n, tries) : kernels_to_try(f, n, tries, 16);
     for (int i = 0; i < count && k < 0; i++) {
@@ -219,7 +220,7 @@ static bool assign(Fuse *f, Node *n, bool wait) {
         tally(f, how);
         k = tries[i];
     }
-    if (k < 0 && wait && may_wait(f, n)) return false;
+    if (k < 0 && waits) return false;
     count_prologue(f, n);
     if (k < 0) {
         k = f->plan->kernels.n;
@@ -276,20 +277,12 @@ static void assign_stream(Fuse *f, const Stream *s) {
 }
 
 /* ---- homes ---------------------------------------------------------------------------------------------------- */
-/* Where dim d of what the node's reads are seen from lies in the kernel: of a sum over the kernel's slices, of what it sums. */
-static int read_axis(const PlanKernel *k, const PlanNode *pn, int d) {
-    int dim;
-    int64_t length;
-    if (pn->part != PART_SLICES || !k->sliced) return op_info[pn->node->op].cls == CLASS_REDUCE ? d : pn->axis[d];
-    slices_summed(pn->node, &dim, &length);
-    return d == dim ? k->sliced - 1 : pn->axis[d < dim ? d + 1 : d];
-}
+/* A sum over the slices of rows that the kernel walks: it reads at the rows what it sums. */
+static bool sums_rows(const PlanKernel *k, const PlanNode *pn) { return pn->part == PART_SLICES && k->kind == KERNEL_ROW; }
 
-/* What the node reads; of a sum over the kernel's slices, seen from what it sums. */
 static AccessList reads_of(const Fuse *f, const PlanKernel *k, const PlanNode *pn) {
-    AccessList l = f->access[pn->node->id];
-    if (pn->part != PART_SLICES || !k->sliced) return l;
-    l = (AccessList){0};
+    AccessList l = {0};
+    if (!sums_rows(k, pn)) return f->access[pn->node->id];
     access_collect_value(f->arena, f->candidate, pn->node->in[0]->in[0], &l);
     return l;
 }
@@ -299,11 +292,13 @@ static bool in_place_allowed(const Fuse *f, const PlanKernel *k, const PlanNode 
     for (int i = 0; i < k->nodes.n; i++) {
         const PlanNode *pn = &k->nodes.at[i];
         const AccessList reads = reads_of(f, k, pn);
+        const bool reduces = op_info[pn->node->op].cls == CLASS_REDUCE && !sums_rows(k, pn);
         for (int j = 0; j < reads.n; j++) {
             const Access *a = &reads.at[j];
             if (a->node->op != source || a->node->attr->decl != decl) continue;
             for (int d = 0; d < a->node->shape->rank; d++) {
-                const int at = a->axis[d] < 0 ? -1 : read_axis(k, pn, a->axis[d]);
+                int at = a->axis[d];
+                if (at >= 0 && !reduces) at = pn->axis[at];
                 if (at != v->axis[d]) return false;
             }
         }
@@ -408,11 +403,17 @@ static void note_parts(Fuse *f, const Node *n) {
     }
 }
 
-/* Does something wait that the node, or a member of its stream, is computed from? */
-static bool reads_waiting(const bool *waits, const Node *n, const Stream *s) {
+/* Is the node computed from something that waits?  A stream waits whole: at its last member, for all of them. */
+static bool reads_waiting(const bool *waits, const Node *n) {
     bool some = false;
     for (int k = 0; k < n->n_in; k++) some |= waits[n->in[k]->id];
-    for (int m = 0; s && m < s->members.n; m++) some |= waits[s->members.at[m].node->id];
+    return some;
+}
+
+static bool stream_waits(bool *waits, const Stream *s) {
+    bool some = false;
+    for (int m = 0; m < s->members.n; m++) some |= reads_waiting(waits, s->members.at[m].node);
+    for (int m = 0; m < s->members.n; m++) waits[s->members.at[m].node->id] |= some;
     return some;
 }
 
@@ -423,8 +424,10 @@ static void assign_all(Fuse *f, const Streams *streams, const Graph *g) {
         for (int i = 0; i < f->n; i++) {
             Node *n = g->nodes.at[i];
             const Stream *stream = streams->of[i] ? &streams->at.at[streams->of[i] - 1] : NULL;
-            if (last ? !waits[i] : (waits[i] = reads_waiting(waits, n, stream))) continue;
-            if (stream && vec_last(stream->members).node->id == i) assign_stream(f, stream);
+            const bool whole = stream && vec_last(stream->members).node->id == i;
+            if (!last) waits[i] = whole ? stream_waits(waits, stream) : reads_waiting(waits, n);
+            if (waits[i] != last) continue;
+            if (whole) assign_stream(f, stream);
             else if (stream) continue;
             else if (f->joined[i]) note_parts(f, n);
             else if (f->candidate[i] && f->plan->kernel_of[i] < 0) waits[i] = !assign(f, n, !last);

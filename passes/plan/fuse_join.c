@@ -32,7 +32,7 @@ static bool list_agrees(const PlanKernel *k, const AccessList *l, const PlanNode
     for (int i = 0; i < l->n; i++) {
         const PlanNode *a = fuse_find_in(k, l->at[i].node);
         if (!a) continue;
-        if (on_a_side(a) != on_a_side(pn)) return false; /* not all programs have it */
+        if (on_a_side(a) != on_a_side(pn) || a->part == PART_SLICES) return false; /* no program has it, or not all */
         for (int d = 0; d < a->node->shape->rank; d++) {
             const int at = l->at[i].axis[d];
             if (at < 0 || axis[at] != a->axis[d]) return false;
@@ -276,7 +276,7 @@ static bool map_to_row(const Fuse *f, PlanKernel *k, PlanNode *pn) {
 static bool has_room_for_sum(const Fuse *f, const PlanKernel *k) {
     int sums = 1;
     for (int i = 0; i < k->nodes.n; i++) sums += k->nodes.at[i].part == PART_SLICES;
-    return tile_holds_row(f->target, k->r) && sums * tile_row_registers(f->target, k->r) <= ROW_SLICE_REGISTERS;
+    return tile_walks_whole_rows(f->target, k) && sums * tile_row_registers(f->target, k->r) <= ROW_SLICE_REGISTERS;
 }
 
 /* The kernel's programs walk whole slices of rows. */
@@ -291,12 +291,11 @@ static bool join_row_slices(const Fuse *f, PlanKernel *k, PlanNode *pn) {
     if (!place_in_row(k, x, &reads, &at)) return false;
     const int rows = at.axis[dim];
     if (rows >= k->p->rank || k->p->dim[rows].bound % length || (k->sliced && (k->sliced - 1 != rows || k->slice != length))) return false;
-    if (!has_room_for_sum(f, k) || !reads_little(f, k, pn->node) || !slices_row_is_innermost(k)) return false;
+    if (!has_room_for_sum(f, k) || !reads_little(f, k, pn->node)) return false;
     k->sliced = rows + 1;
     k->slice = length;
     pn->part = PART_SLICES;
-    pn->axis[0] = -1;
-    for (int d = 1; d < pn->node->shape->rank; d++) pn->axis[d] = at.axis[d <= dim ? d - 1 : d];
+    memcpy(pn->axis, at.axis, sizeof pn->axis);
     return true;
 }
 

@@ -160,15 +160,16 @@ static bool reduces_row(const Node *n) {
  * that a slice costs no waiting for memory. */
 enum { SUMMING_PROGRAMS = 4, READING_PROGRAMS = 16 };
 
-/* How many of `rows` rows of `row` elements a program walks, of `others` such dims side by side, with that many programs a
- * processor.  0: one tile of them. */
+/* How many of `rows` rows a program walks, of `others` such dims side by side, with that many programs a processor.  0: one tile of
+ * them, or the rows are none that a tile holds. */
 static int64_t slice_of(const Target *t, Dim rows, Dim row, int64_t others, int resident) {
     enum { LEAST = 16, TILE_SHARE = 512, TILES = 2 }; /* rows, and tiles of them, of a slice */
     const Shape whole = {.rank = 1, .dim = {row}};
-    if (!t || t->cores < 2 || !dim_is_fixed(rows) || !dim_is_fixed(row) || !tile_holds_row(t, &whole)) return 0;
-    const int64_t programs = resident * t->cores / others, few = t->max_tile / TILE_SHARE; /* tests with small tiles have short slices */
-    int64_t least = TILES * tile_rows(t, row.bound);
-    if (least < (few < LEAST ? few : LEAST)) least = few < LEAST ? few : LEAST;
+    if (!t || t->cores < 2 || !dim_is_fixed(rows) || !dim_is_fixed(row) || row.bound < 1 || others < 1) return 0;
+    if (!tile_holds_row(t, &whole)) return 0;
+    const int64_t programs = resident * t->cores / others, tiles = TILES * tile_rows(t, row.bound);
+    int64_t least = t->max_tile / TILE_SHARE < LEAST ? t->max_tile / TILE_SHARE : LEAST; /* tests with small tiles have short slices */
+    if (least < tiles) least = tiles;
     if (programs > 0 && least < rows.bound / programs) least = rows.bound / programs;
     for (int64_t length = least; length < 2 * least && 2 * length <= rows.bound; length++)
         if (rows.bound % length == 0) return length;
@@ -177,27 +178,19 @@ static int64_t slice_of(const Target *t, Dim rows, Dim row, int64_t others, int 
 
 static int64_t length_of_rows(const Target *t, const Node *sum) {
     const Shape *s = sum->in[0]->shape;
-    const Dim row = s->dim[s->rank - 1];
-    return row.bound > 0 ? slice_of(t, s->dim[sum->attr->axes[0]], row, shape_elements(*sum->shape) / row.bound, SUMMING_PROGRAMS) : 0;
-}
-
-bool slices_row_is_innermost(const PlanKernel *k) {
-    for (int i = 0; i < k->nodes.n; i++) {
-        const Node *n = k->nodes.at[i].node;
-        if (op_info[n->op].cls != CLASS_REDUCE || k->nodes.at[i].part == PART_SLICES) continue;
-        if (n->attr->n_axes < 1 || n->attr->axes[n->attr->n_axes - 1] != n->in[0]->shape->rank - 1) return false;
-    }
-    return true;
+    const Dim rows = s->dim[sum->attr->axes[0]], row = s->dim[s->rank - 1];
+    return slice_of(t, rows, row, row.bound ? shape_elements(*sum->shape) / row.bound : 0, SUMMING_PROGRAMS);
 }
 
 void slices_of_reads(const Target *t, PlanKernel *k) {
     bool again = false;
-    const int rows = k->p->rank - 1;
-    if (k->kind != KERNEL_ROW || k->sliced || k->r->rank != 1 || rows < 0 || !shape_is_fixed(*k->p) || !slices_row_is_innermost(k)) return;
+    const int last = k->p->rank - 1;
+    if (!t || k->kind != KERNEL_ROW || k->sliced || k->r->rank != 1 || last < 0 || !shape_is_fixed(*k->p) || !tile_walks_whole_rows(t, k)) return;
     for (int i = 0; i < k->reads.n; i++) again |= shape_same(k->reads.at[i]->shape, k->r);
-    const int64_t others = shape_elements(*k->p) / (k->p->dim[rows].bound ? k->p->dim[rows].bound : 1);
-    const int64_t length = again && others ? slice_of(t, k->p->dim[rows], k->r->dim[0], others, READING_PROGRAMS) : 0;
-    if (length && others * k->p->dim[rows].bound / length >= READING_PROGRAMS * t->cores) k->sliced = rows + 1, k->slice = length;
+    const Dim rows = k->p->dim[last];
+    const int64_t others = rows.bound ? shape_elements(*k->p) / rows.bound : 0;
+    const int64_t length = again ? slice_of(t, rows, k->r->dim[0], others, READING_PROGRAMS) : 0;
+    if (length && others * rows.bound / length >= READING_PROGRAMS * t->cores) k->sliced = last + 1, k->slice = length;
 }
 
 /* Elementwise, and in memory besides: the kernel that writes it has all of the row. */

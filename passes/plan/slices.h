@@ -15,8 +15,6 @@ typedef struct Slices {
     int64_t length;
 } Slices;
 const Slices *slices_of_tiles(PassContext *c, const Graph *g); /* by node id */
-/* Do all reductions of a row kernel walk memory in order? */
-bool slices_row_is_innermost(const PlanKernel *k);
 /* A kernel that reads the same row of something for all its rows walks slices of them, so that it reads that once for each. */
 void slices_of_reads(const Target *t, PlanKernel *k);
 /* Is x, in another graph, still made from the product whole? */

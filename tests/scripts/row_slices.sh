@@ -5,7 +5,7 @@
 . "$SRC/tests/support/script.sh"
 has_software_gpu
 
-# passes NAME SUMS: of the kernels of grad, one reads or writes more than a tenth of x, and takes SUMS sums over its rows
+# passes SUMS MB: of the kernels of grad, one moves more than so many MB, and takes SUMS sums over its rows
 passes() {
     for target in host sm_80 sm_90a; do
         "$FUSEC" report $name.dsl --target=$target --entry=grad >out || fail "$name on $target: no report"
@@ -15,15 +15,15 @@ passes() {
     done
 }
 
-# rows NAME SUMS SHAPE: on stdin the model's lines up to y; x is [1024, 96], 0.4 MB
+# rows NAME SUMS [ROWS COLUMNS]: on stdin the model's lines up to y, of x and u; without sizes x is [1024, 96], 0.4 MB
 rows() {
     name=$1
-    { echo "dim R = 1024"; echo "model m {"; echo "    x = param [R, 96] init normal(1.0)"; cat
-      echo "    input u : f32[R, 96]"; echo "    loss = sum(y * u)"; echo "    train loss with sgd(lr = 0.1)"; echo "}"; } >$name.dsl
+    { echo "dim R = ${3:-1024}, C = ${4:-96}"; echo "model m {"; echo "    x = param [R, C] init normal(1.0)"; cat
+      echo "    input u : f32[R, C]"; echo "    loss = sum(y * u)"; echo "    train loss with sgd(lr = 0.1)"; echo "}"; } >$name.dsl
     passes "$2" 0.2
     "$FUSEC" verify $name.dsl --rounds 1 --quiet >log 2>&1 || fail "$name: $(cat log)"
     sed '/^model/a\
-    precision bf16' $name.dsl >low.dsl
+    precision bf16 weights bf16' $name.dsl >low.dsl
     "$FUSEC" verify low.dsl --entry grad --rounds 1 --quiet >log 2>&1 || fail "$name in bf16: $(cat log)"
 }
 rows layernorm 2 <<'END'
@@ -33,21 +33,31 @@ rows rmsnorm 1 <<'END'
     y = rmsnorm(x) as n
 END
 rows absolute 2 <<'END'
-    g = param [96] init ones
-    b = param [96] init zeros
+    g = param [C] init ones
+    b = param [C] init zeros
     y = x / (mean(abs(x), axis = -1, keep = true) + 0.1) * (1.5 + g) + b
 END
 rows dropped 1 <<'END'
-    b = param [96] init zeros
-    y = 0.5 * x + where(uniform([R, 96]) < 0.9, gelu(x + b) / 0.9, 0.0)
+    b = param [C] init zeros
+    y = 0.5 * x + where(uniform([R, C]) < 0.9, gelu(x + b) / 0.9, 0.0)
 END
 rows gated 2 <<'END'
-    g = param [96] init ones
-    t = param [96] init ones
+    g = param [C] init ones
+    t = param [C] init ones
     y = softmax(x * t) * g
 END
+# more than 2048 elements: twice the threads, and the last of them have none; exactly a tile; of odd length
+rows long 2 64 2500 <<'END'
+    y = layernorm(x) as n
+END
+rows whole 2 64 1024 <<'END'
+    y = layernorm(x) as n
+END
+rows odd 1 512 127 <<'END'
+    y = rmsnorm(x) as n
+END
 
-# rows that are a part of a dimension, and heads that are kept: a sum for each
+# heads that are kept: a sum for each
 name=heads
 cat >heads.dsl <<'END'
 model m {
@@ -66,6 +76,10 @@ passes 1 0.9
 name=prime
 sed 's/1024/1021/' heads.dsl >prime.dsl
 "$FUSEC" verify prime.dsl --rounds 1 --quiet >log 2>&1 || fail "prime: $(cat log)"
+
+# nothing in a dimension
+sed 's/, 6, 64/, 0, 64/; s/\[6, 64/[0, 64/' heads.dsl >empty.dsl
+"$FUSEC" verify empty.dsl --rounds 1 --quiet >log 2>&1 || fail "empty: $(cat log)"
 
 # an update in place: x is read for the sums before it is overwritten
 name=inplace
