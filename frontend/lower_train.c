@@ -79,10 +79,18 @@ static Node *sum_of_squares(Lower *L, Node *g) {
     return t_reduce(L, OP_SUM, t_binary(L, OP_MUL, g, g), g->shape->rank, axes);
 }
 
+/* In pairs, and pairs of those: the terms are needed at once, and what is lost grows with the logarithm of their number. */
+static Node *sum_in_pairs(Lower *L, Node **term, int n) {
+    for (; n > 1; n = (n + 1) / 2)
+        for (int i = 0; i < n; i += 2) term[i / 2] = i + 1 < n ? t_binary(L, OP_ADD, term[i], term[i + 1]) : term[i];
+    return n ? term[0] : NULL;
+}
+
 /* Scales all gradients by min(1, c / norm), the norm over all that are selected (Pascanu et al., 2013). */
 static void clip_gradients(Lower *L, const Expr *e, Node **gradient) {
     const Value given = lower_named(L, e, "clip_norm");
-    Node *limit = value_node(L, given, DT_F32, e->loc), *total = NULL;
+    Node *limit = value_node(L, given, DT_F32, e->loc), **square = ARENA_ARRAY(L->scratch, Node *, L->params.n + 1);
+    int n = 0;
     if (!limit) return;
     if (val_is_number(given) && !(val_number(given) > 0)) {
         lower_fail(L, E0310, e->loc, "leave clip_norm out to train without a limit",
@@ -95,11 +103,9 @@ static void clip_gradients(Lower *L, const Expr *e, Node **gradient) {
         return;
     }
     L->loc = e->loc;
-    for (int i = 0; i < L->params.n; i++) {
-        if (!gradient[i]) continue;
-        Node *s = sum_of_squares(L, gradient[i]);
-        total = total ? t_binary(L, OP_ADD, total, s) : s;
-    }
+    for (int i = 0; i < L->params.n; i++)
+        if (gradient[i]) square[n++] = sum_of_squares(L, gradient[i]);
+    Node *total = sum_in_pairs(L, square, n);
     if (!total) return;
     Shape scalar = shape_scalar();
     Node *tiny = t_const(L, DT_F32, scalar, 1e-12), *norm = t_binary(L, OP_ADD, t_unary(L, OP_SQRT, total), tiny);

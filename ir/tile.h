@@ -68,7 +68,7 @@
 #include "ir/vec.h"
 #include <stdio.h>
 
-enum { MAX_AXES = 24, MAX_TILE_AXES = MAX_LOOPS, MAX_FAMILY = 8 };
+enum { MAX_AXES = 24, MAX_TILE_AXES = MAX_LOOPS, MAX_FAMILY = 64 };
 
 /* ---- index expressions -------------------------------------------------------------------------
  * value = c + sum coef_i * atom_i, kept sorted and merged; div and mod are floored (mod >= 0). */

@@ -282,6 +282,29 @@ static void place_program(Simt *s) {
     simt_program(s, program);
 }
 
+/* The buffers of the program's member, each once: to select them where they are used takes an instruction for each member and
+ * buffer, a branch as many as the member has buffers. */
+static void enter_member(Simt *s) {
+    const Emit *e = s->e;
+    const int axis = kernel_family_axis(s->k), n = axis < 0 ? 0 : (int)s->k->axes.at[axis].extent.bound;
+    if (n < 2) return;
+    LLVMBasicBlockRef member[MAX_FAMILY], after = emit_block(e, s->fn, "member");
+    for (int m = 0; m < n; m++) member[m] = emit_block(e, s->fn, "");
+    LLVMValueRef which = LLVMBuildSwitch(e->b, LLVMBuildTrunc(e->b, s->base[axis], e->i32, ""), member[0], (unsigned)n - 1);
+    for (int m = 0; m < n; m++) {
+        if (m) LLVMAddCase(which, LLVMConstInt(e->i32, (unsigned)m, false), member[m]);
+        LLVMPositionBuilderAtEnd(e->b, member[m]);
+        LLVMBuildBr(e->b, after);
+    }
+    LLVMPositionBuilderAtEnd(e->b, after);
+    for (int b = 0; b < s->k->buffers.n; b++) {
+        if (!s->k->buffers.at[b].family) continue;
+        LLVMValueRef here = LLVMBuildPhi(e->b, LLVMTypeOf(s->buffer[b]), "");
+        LLVMAddIncoming(here, &s->buffer[b], member, (unsigned)n);
+        s->buffer[b] = here;
+    }
+}
+
 static void annotate(const Emit *e, LLVMValueRef fn, const char *what, int value) {
     LLVMMetadataRef md[] = {LLVMValueAsMetadata(fn), LLVMMDStringInContext2(e->context, what, strlen(what)),
                             LLVMValueAsMetadata(LLVMConstInt(e->i32, (unsigned)value, false))};
@@ -343,6 +366,7 @@ static void open_function(Simt *s) {
     else if (s->k->registers[0]) annotate(e, s->fn, "maxnreg", s->k->registers[0]);
     else annotate(e, s->fn, "minctasm", least_resident(s->k));
     emit_fn_attribute(e, s->fn, "nounwind");
+    LLVMAddTargetDependentFunctionAttr(s->fn, "no-jump-tables", "true");
     LLVMPositionBuilderAtEnd(e->b, emit_block(e, s->fn, ""));
     for (int i = 0; i < nb; i++) {
         s->buffer[i] = LLVMGetParam(s->fn, (unsigned)i);
@@ -372,6 +396,7 @@ bool simt_kernel(const Emit *e, const Kernel *k, Arena *arena) {
     open_function(&s);
     stage_open(&s);
     place_program(&s);
+    if (!s.hopper) enter_member(&s);
     if (s.hopper) hopper_kernel(&s);
     else simt_block(&s, &k->body);
     LLVMBuildRetVoid(e->b);

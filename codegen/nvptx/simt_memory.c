@@ -5,7 +5,7 @@
 /* ---- addresses ------------------------------------------------------------------------------------------- */
 /* That of the program's member, where the buffer is one of a family. */
 static LLVMValueRef buffer_of(Simt *s, int buffer) {
-    return simt_of_member(s, s->k->buffers.at[buffer].family, &s->buffer[buffer]);
+    return s->hopper ? simt_of_member(s, s->k->buffers.at[buffer].family, &s->buffer[buffer]) : s->buffer[buffer];
 }
 
 /* Takes constants from the place, along the axes in which the index is affine; by how much that lowers the index. */

@@ -48,15 +48,18 @@ static int buffer_position(const Plan *p, const Buffers *b, const Node *n) {
 }
 
 /* ---- hash ---------------------------------------------------------------------------------------------- */
+static uint64_t hash_shape(uint64_t h, const Shape *s) {
+    for (int d = 0; d < s->rank; d++) h = hash_mix(h, (uint64_t)s->dim[d].bound);
+    return h;
+}
+
 static uint64_t hash_cone(KernelFinder *f, const Node *n, uint64_t h) {
     const int buffer = buffer_position(f->plan, &f->b, n);
-    if (buffer >= 0) return hash_mix(h, 1000 + (uint64_t)buffer);
+    if (buffer >= 0) return hash_shape(hash_mix(h, 1000 + (uint64_t)buffer), n->shape);
     if (f->stamp[n->id] == f->now) return hash_mix(h, (uint64_t)f->partner[n->id]);
     f->stamp[n->id] = f->now;
     f->partner[n->id] = (int)(h & 0xFFFF);
-    h = hash_mix(h, (uint64_t)n->op * 64 + (uint64_t)n->dtype);
-    for (int d = 0; d < n->shape->rank; d++) h = hash_mix(h, (uint64_t)n->shape->dim[d].bound);
-    h = hash_mix(h, attr_hash(n));
+    h = hash_mix(hash_shape(hash_mix(h, (uint64_t)n->op * 64 + (uint64_t)n->dtype), n->shape), attr_hash(n));
     for (int i = 0; i < n->n_in; i++) h = hash_cone(f, n->in[i], h);
     return h;
 }
@@ -69,6 +72,8 @@ static uint64_t hash_kernel(KernelFinder *f, const PlanKernel *k) {
         h = hash_cone(f, k->nodes.at[i].node, hash_mix(h, k->nodes.at[i].stored + 2 * (uint64_t)k->nodes.at[i].part));
     return h;
 }
+
+uint64_t kernel_hash(KernelFinder *f, int k) { return hash_kernel(f, &f->plan->kernels.at[k]); }
 
 /* ---- equality -------------------------------------------------------------------------------------------- */
 /* Two kernels side by side: a, whose Tile IR exists, and b. */

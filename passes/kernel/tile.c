@@ -225,9 +225,10 @@ static void close_kernel(Emitter *e) {
 }
 
 /* Programs that follow each other are tiles of one member on the host, where they find the other factor's part in the
- * core's cache; on a GPU, where they run at the same time, the same tile of each member, which read one operand. */
+ * core's cache; of products on a GPU, where they run at the same time, the same tile of each member, which read one operand. */
 static void add_members(Emitter *e, bool before_tiles) {
-    if (!e->pk->members || before_tiles == e->context->target->device->is_gpu) return;
+    const bool product_on_gpu = e->pk->kind == KERNEL_CONTRACT && e->context->target->device->is_gpu;
+    if (!e->pk->members || before_tiles == product_on_gpu) return;
     const int axis = kernel_axis(e->k, "member", AXIS_GRID, dim_fixed(e->pk->members), 1);
     e->k->axes.at[axis].family = true;
 }

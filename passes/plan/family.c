@@ -1,21 +1,28 @@
-/* family: equal products that share an operand become the members of one kernel.
+/* family: equal kernels become the members of one.
  *
  *     q = x Wq,  k = x Wk,  v = x Wv           dWq = x' dq,  dWk = x' dk,  dWv = x' dv
+ *     updates of all weights of one shape, sums of squares of their gradients, sums that finish slices
  *
  * Needs: kernels, homes and strides.  Keeps: what is computed, and every tensor where it is.  Gives: kernels with
  * `members`, whose nodes are the first's.  One grid has the tiles of all: fewer launches, and programs enough to leave
- * the sum whole where one product alone would be split (split.c asks family_sizes). */
+ * the sum whole where one product alone would be split (split.c asks family_sizes).
+ *
+ * Products share an operand and are near each other.  All others, maps and rows, may be any way apart: they run as late as
+ * the last of them, if that holds no more memory than the launches are worth. */
 #include "passes/plan/family.h"
 #include "ir/node_pool.h"
 #include "ir/integer.h"
 #include "passes/algebra/contract_class.h"
 #include "passes/plan/kernel_graph.h"
 #include "passes/kernel/same_kernel.h"
+#include <limits.h>
+#include <stdlib.h>
 #include <string.h>
 
 enum {
-    MOST_MEMBERS = 4,
-    NEAR = 48,    /* kernels between two members: what each reads and writes is alive until the last has run */
+    MOST_PRODUCTS = 4,
+    NEAR = 48,    /* kernels between two products: what each reads and writes is alive until the last has run */
+    HELD_SHARE = 64, /* of all buffers, bytes that families of maps and rows hold in all */
     GRID_AXES = 8 /* of fusec_kernel */
 };
 
@@ -65,7 +72,7 @@ static int relatives(const Uses *u, const Node *n, int operand) {
     const int at = place_among(u, n, x), end = u->first[x->id + 1];
     int count = 0;
     int i = at - NEAR > u->first[x->id] ? at - NEAR : u->first[x->id];
-    for (; i < end && i <= at + NEAR && count < MOST_MEMBERS; i++) {
+    for (; i < end && i <= at + NEAR && count < MOST_PRODUCTS; i++) {
         const Node *other = u->user[i];
         count += other == n || (other->n_in == 2 && other->in[operand] == x && alike(u, n, other));
     }
@@ -92,7 +99,9 @@ int *family_sizes(PassContext *c, const Graph *g) {
 }
 
 /* ---- which kernels ----------------------------------------------------------------------------------------------- */
+struct Readers;
 typedef struct Families {
+    PassContext *c;
     Arena *arena;
     Plan *p;
     KernelGraph graph;
@@ -103,6 +112,9 @@ typedef struct Families {
     int *back;       /* by kernel: how many families, and edges, go from it or above it to one below it */
     VEC(int) pending;
     uint64_t *wanted; /* by kernel, entry infer: the outputs that need it */
+    struct Readers *readers; /* by node id */
+    int *ready;              /* by kernel: the last one that it waits for */
+    int64_t *held, room;     /* by head: bytes held for its family; how many more may be */
 } Families;
 
 /* An output that is not asked for has no memory; all that a kernel computes is needed by the same ones. */
@@ -124,11 +136,14 @@ static void mark_wanted(Families *f) {
 }
 
 static bool can_be_member(const Families *f, const PlanKernel *k) {
-    if (k->kind != KERNEL_CONTRACT || k->sample || k->workspace || !contract_is_product(k->nodes.at[0].node))
-        return false;
+    if (k->sample || k->workspace) return false;
     for (int i = 0; i < k->outputs.n; i++)
         if (plan_output(&f->p->buffer[k->outputs.at[i]->id]) >= 0) return false;
     return k->p->rank < GRID_AXES && k->outputs.n > 0;
+}
+
+static bool is_product(const PlanKernel *k) {
+    return k->kind == KERNEL_CONTRACT && contract_is_product(k->nodes.at[0].node);
 }
 
 /* Whether the value is computed from the buffer, within the kernel. */
@@ -202,20 +217,203 @@ static bool leads_to(Families *f, int from, int to) {
 static bool maps_fit(const PlanKernel *k, int n) {
     int products = 1;
     for (int i = 0; i < k->nodes.n; i++) products += k->nodes.at[i].part == PART_ONTO;
-    return n <= MOST_MEMBERS && n * (2 * products + 1) <= FUSEC_MAX_MAPS;
+    return n <= MOST_PRODUCTS && n * (2 * products + 1) <= FUSEC_MAX_MAPS;
 }
 
-static bool joins(Families *f, int head, int k) {
+/* Alike, and needed at the same time by the same. */
+static bool equal(const Families *f, int head, int k) {
     const PlanKernel *a = &f->p->kernels.at[head], *b = &f->p->kernels.at[k];
+    return a->phase == b->phase && a->nodes.at[0].node->remat == b->nodes.at[0].node->remat && f->wanted[head] == f->wanted[k] &&
+           kernels_equal(f->finder, head, k);
+}
+
+static void join(Families *f, int head, int k) {
     int last;
-    if (a->phase != b->phase || a->nodes.at[0].node->remat != b->nodes.at[0].node->remat) return false;
-    if (f->wanted[head] != f->wanted[k] || !maps_fit(a, members(f, head, &last) + 1)) return false;
-    if (!kernels_equal(f->finder, head, k) || !share_operand(a, b)) return false;
-    if (leads_to(f, head, k) || leads_to(f, k, head)) return false;
+    members(f, head, &last);
     f->next[last] = k;
     f->head[k] = head;
+    if (f->c->fired) f->c->fired[RULE_FUSION + FUSION_family]++;
+}
+
+static bool joins_product(Families *f, int head, int k) {
+    const PlanKernel *a = &f->p->kernels.at[head], *b = &f->p->kernels.at[k];
+    int last;
+    if (!maps_fit(a, members(f, head, &last) + 1) || !equal(f, head, k) || !share_operand(a, b)) return false;
+    if (leads_to(f, head, k) || leads_to(f, k, head)) return false;
+    join(f, head, k);
     count_back(f, last, k);
     return true;
+}
+
+static void join_products(Families *f) {
+    const PlanKernel *kernel = f->p->kernels.at;
+    find_back(f, f->p->kernels.n);
+    for (int k = 0; k < f->p->kernels.n; k++) {
+        if (!is_product(&kernel[k]) || !can_be_member(f, &kernel[k])) continue;
+        for (int h = k - 1; h >= 0 && h >= k - NEAR && f->head[k] == k; h--)
+            if (f->head[h] == h && is_product(&kernel[h]) && can_be_member(f, &kernel[h])) joins_product(f, h, k);
+    }
+}
+
+/* ---- maps and rows ----------------------------------------------------------------------------------------------- */
+/* By kernel, of heads: how many steps from the end of the entry it can run at the latest.  Each step of what must run before
+ * what leads to a lower level, so that families of kernels of one level close no cycle, whatever else is joined.  -1: not
+ * known. */
+static int *levels(Families *f) {
+    const KernelGraph *g = &f->graph;
+    const int n = f->p->kernels.n;
+    int *level = ARENA_ARRAY(f->arena, int, n + 1), *left = ARENA_ARRAY(f->arena, int, n + 1);
+    int *first = ARENA_ARRAY(f->arena, int, n + 2), *before = ARENA_ARRAY(f->arena, int, g->first[n] + 1);
+    for (int k = 0; k < n; k++)
+        for (int i = g->first[k]; i < g->first[k + 1]; i++) {
+            first[f->head[g->succ[i] / 2] + 2]++;
+            left[f->head[k]]++;
+        }
+    for (int k = 0; k < n; k++) first[k + 2] += first[k + 1];
+    for (int k = 0; k < n; k++)
+        for (int i = g->first[k]; i < g->first[k + 1]; i++) before[first[f->head[g->succ[i] / 2] + 1]++] = f->head[k];
+    f->pending.n = 0;
+    for (int k = 0; k < n; k++) {
+        if (f->head[k] == k && !left[k]) vec_push(f->arena, f->pending, k);
+        if (left[k]) level[k] = -1;
+    }
+    while (f->pending.n) {
+        const int k = f->pending.at[--f->pending.n];
+        for (int i = first[k]; i < first[k + 1]; i++) {
+            const int b = before[i];
+            if (level[b] < level[k] + 1) level[b] = level[k] + 1;
+            if (--left[b] == 0) vec_push(f->arena, f->pending, b);
+        }
+    }
+    for (int k = 0; k < n; k++)
+        if (left[k]) level[k] = -1;
+    return level;
+}
+
+/* When a value is read last, by number of kernel: the order of the graph, which `schedule` does not change much. */
+typedef struct Readers {
+    int last, before; /* the last, and the last before that */
+} Readers;
+
+static Readers *find_readers(Families *f) {
+    Readers *r = ARENA_ARRAY(f->arena, Readers, f->p->graph->nodes.n + 1);
+    for (int i = 0; i < f->p->graph->nodes.n; i++) r[i] = (Readers){-1, -1};
+    for (int k = 0; k < f->p->kernels.n; k++) {
+        const PlanNeeds needs = plan_needs(f->arena, f->p, &f->p->kernels.at[k]);
+        for (int i = 0; i < needs.n; i++) {
+            Readers *x = &r[needs.at[i]->id];
+            if (x->last != k) *x = (Readers){k, x->last};
+        }
+    }
+    return r;
+}
+
+/* The last kernel that k waits for. */
+static int ready(const Families *f, int k) {
+    const PlanNeeds needs = plan_needs(f->arena, f->p, &f->p->kernels.at[k]);
+    int last = -1;
+    for (int i = 0; i < needs.n; i++) {
+        const int writer = f->p->buffer[needs.at[i]->id].writer;
+        if (writer > last) last = writer;
+    }
+    return last;
+}
+
+static int64_t bytes_of(const Families *f, const Node *n) {
+    const PlanBuffer *b = &f->p->buffer[n->id];
+    return b->home == HOME_ARENA ? b->bytes : 0;
+}
+
+/* Bytes more that are allocated at once because kernel k runs only with kernel `at`: what it writes, and what nobody else reads
+ * as late, unless both wait for one kernel, when all that they read is there. */
+static int64_t held_until(const Families *f, int k, int at) {
+    const PlanKernel *pk = &f->p->kernels.at[k];
+    const PlanNeeds needs = plan_needs(f->arena, f->p, pk);
+    int64_t bytes = 0;
+    for (int i = 0; i < pk->outputs.n; i++) bytes += bytes_of(f, pk->outputs.at[i]);
+    for (int i = 0; i < needs.n && f->ready[k] < f->ready[at]; i++) {
+        const Readers *r = &f->readers[needs.at[i]->id];
+        if ((r->last == k ? r->before : r->last) < at) bytes += bytes_of(f, needs.at[i]);
+    }
+    return bytes;
+}
+
+/* The first that needs what k writes; a family runs where its last member does. */
+static int first_reader(const Families *f, int k) {
+    int first = INT_MAX;
+    for (int i = f->graph.first[k]; i < f->graph.first[k + 1]; i++) {
+        int last = f->head[f->graph.succ[i] / 2];
+        while (f->next[last] >= 0) last = f->next[last];
+        if (last < first) first = last;
+    }
+    return first;
+}
+
+/* What the device could move while it starts a kernel. */
+static double launch_bytes(const Target *t) { return 2e-6 * t->gbytes_per_s * 1e9; }
+
+/* Buffers of the family with one more member: those that are the same in all stand once. */
+static bool buffers_fit(const Families *f, int head, int k, int n) {
+    const PlanKernel *a = &f->p->kernels.at[head];
+    int room = (a->outputs.n + 1) * n;
+    for (int i = 0; i < a->reads.n; i++) {
+        bool one = true;
+        for (int m = f->next[head]; m >= 0; m = f->next[m]) one &= f->p->kernels.at[m].reads.at[i] == a->reads.at[i];
+        room += one && f->p->kernels.at[k].reads.at[i] == a->reads.at[i] ? 1 : n;
+    }
+    return room <= UINT8_MAX;
+}
+
+/* With k the members run where k does; what they hold until then must be worth the launches, and little in all. */
+static bool joins_late(Families *f, int head, int k) {
+    int last;
+    int64_t held = 0;
+    const int n = members(f, head, &last) + 1;
+    if (n > MAX_FAMILY || !equal(f, head, k) || !buffers_fit(f, head, k, n)) return false;
+    for (int m = head; m >= 0; m = f->next[m]) {
+        const int64_t here = held_until(f, m, k);
+        held += here;
+        if (first_reader(f, m) <= k || (double)here > launch_bytes(f->c->target)) return false;
+    }
+    if (held - f->held[head] > f->room) return false;
+    f->room -= held - f->held[head];
+    f->held[head] = held;
+    join(f, head, k);
+    return true;
+}
+
+typedef struct Candidate {
+    int level, kernel;
+    uint64_t hash;
+} Candidate;
+
+/* Readers before what they read. */
+static int by_level(const void *x, const void *y) {
+    const Candidate *a = x, *b = y;
+    if (a->level != b->level) return a->level - b->level;
+    return a->hash != b->hash ? (a->hash < b->hash ? -1 : 1) : a->kernel - b->kernel;
+}
+
+static void join_late(Families *f) {
+    const Plan *p = f->p;
+    const int *level = levels(f);
+    Candidate *all = ARENA_ARRAY(f->arena, Candidate, p->kernels.n + 1);
+    int n = 0;
+    f->readers = find_readers(f);
+    f->ready = ARENA_ARRAY(f->arena, int, p->kernels.n + 1);
+    for (int k = 0; k < p->kernels.n; k++) f->ready[k] = ready(f, k);
+    f->held = ARENA_ARRAY(f->arena, int64_t, p->kernels.n + 1);
+    for (int i = 0; i < p->graph->nodes.n; i++) f->room += bytes_of(f, p->graph->nodes.at[i]) / HELD_SHARE;
+    for (int k = 0; k < p->kernels.n; k++) {
+        const PlanKernel *pk = &p->kernels.at[k];
+        if (level[k] < 0 || (pk->kind != KERNEL_MAP && pk->kind != KERNEL_ROW) || !can_be_member(f, pk)) continue;
+        all[n++] = (Candidate){level[k], k, kernel_hash(f->finder, k)};
+    }
+    qsort(all, (size_t)n, sizeof *all, by_level);
+    for (int i = 0, head = -1; i < n; i++) {
+        const bool same = i && all[i].hash == all[i - 1].hash && all[i].level == all[i - 1].level;
+        if (!same || !joins_late(f, head, all[i].kernel)) head = all[i].kernel;
+    }
 }
 
 /* ---- the new plan ------------------------------------------------------------------------------------------------ */
@@ -227,7 +425,7 @@ static void gather(Families *f, const int *member, int n, bool outputs, Nodes *n
     const PlanKernel *first = &f->p->kernels.at[member[0]];
     for (int i = 0; i < (outputs ? first->outputs.n : first->reads.n); i++) {
         bool one = true;
-        Node *x[MOST_MEMBERS];
+        Node *x[MAX_FAMILY];
         for (int m = 0; m < n; m++) {
             const PlanKernel *k = &f->p->kernels.at[member[m]];
             x[m] = outputs ? k->outputs.at[i] : k->reads.at[i];
@@ -244,7 +442,7 @@ static PlanKernel family_of(Families *f, int head) {
     PlanKernel k = f->p->kernels.at[head];
     Nodes reads = {0}, outputs = {0};
     Counts family = {0};
-    int member[MOST_MEMBERS], n = 0;
+    int member[MAX_FAMILY], n = 0;
     for (int m = head; m >= 0; m = f->next[m]) member[n++] = m;
     gather(f, member, n, false, &reads, &family);
     gather(f, member, n, true, &outputs, &family);
@@ -273,21 +471,15 @@ static void renumber(const Families *f) {
 
 void pass_family(PassContext *c, Plan *p) {
     const int n = p->kernels.n;
-    Families f = {.arena = c->arena, .p = p, .graph = kernel_graph(c->arena, p), .finder = kernel_finder(c->arena, p)};
     if (n < 2 || !target_has_families(c->target) || c->disabled[PASS_family] || c->disabled[PASS_fuse]) return;
+    Families f = {.c = c, .arena = c->arena, .p = p, .graph = kernel_graph(c->arena, p), .finder = kernel_finder(c->arena, p)};
     f.head = ARENA_ARRAY(c->arena, int, n + 1);
     f.next = ARENA_ARRAY(c->arena, int, n + 1);
     f.stamp = ARENA_ARRAY(c->arena, int, n + 1);
     f.wanted = ARENA_ARRAY(c->arena, uint64_t, n + 1);
     for (int k = 0; k < n; k++) f.head[k] = k, f.next[k] = -1;
-    find_back(&f, n);
     if (p->graph->entry == ENTRY_INFER) mark_wanted(&f);
-    for (int k = 0; k < n; k++) {
-        if (!can_be_member(&f, &p->kernels.at[k])) continue;
-        for (int h = k - 1; h >= 0 && h >= k - NEAR && f.head[k] == k; h--) {
-            if (f.head[h] != h || !can_be_member(&f, &p->kernels.at[h]) || !joins(&f, h, k)) continue;
-            if (c->fired) c->fired[RULE_FUSION + FUSION_family]++;
-        }
-    }
+    join_products(&f);
+    join_late(&f);
     renumber(&f);
 }

@@ -47,7 +47,7 @@ static void print_forms(const HostProducts *host) {
 
 /* What jacobian_gemm and fuse brought into a product's kernel. */
 static void print_merged(const Kernel *k) {
-    if (k->members) printf(", %d products side by side", k->members);
+    if (k->members) printf(", %d kernels in one launch", k->members);
     if (k->onto) printf(", %d products added up", 1 + k->onto);
     if (k->loop_sums) printf(", with %d sum%s over a factor", k->loop_sums, k->loop_sums > 1 ? "s" : "");
     if (k->slices) printf(", with %d sum%s over its tiles", k->slices, k->slices > 1 ? "s" : "");
