@@ -37,10 +37,60 @@ static bool find_split(const Rewriter *r, const Node *x, Split *s) {
 
 static bool is_single(const Split *s, int group) { return s->first[group + 1] - s->first[group] == 1; }
 
-/* b in the merged shape where that takes no reshape, else NULL. */
+/* Each dim of `to` is a run of dims of `from`: out dim o of dims [first[o], first[o + 1]). */
+static bool find_runs(const Shape *from, const Shape *to, int8_t first[MAX_RANK + 1]) {
+    int d = 0;
+    for (int o = 0; o < to->rank; o++) {
+        if (d == from->rank) return false;
+        first[o] = (int8_t)d;
+        Dim run = from->dim[d++];
+        while (!dim_equal(run, to->dim[o])) {
+            if (d == from->rank || !dim_is_fixed(from->dim[d]) || run.bound >= to->dim[o].bound) return false;
+            run = dim_mul_const(run, from->dim[d++].bound);
+        }
+    }
+    first[to->rank] = (int8_t)d;
+    return d == from->rank;
+}
+
+/* A broadcast in the merged shape: where a merged run is all new or all old, the merge goes in front. */
+static Node *merged_broadcast(Rewriter *r, const Node *x, const Shape *to) {
+    int8_t first[MAX_RANK + 1], axes[MAX_RANK];
+    bool is_new[MAX_RANK];
+    Shape inner = {0};
+    if (!find_runs(x->shape, to, first)) return NULL;
+    for (int d = 0; d < x->shape->rank; d++) is_new[d] = true;
+    for (int d = 0; d < x->attr->n_axes; d++) is_new[x->attr->axes[d]] = false;
+    for (int o = 0; o < to->rank; o++) {
+        const bool fresh = is_new[first[o]];
+        for (int d = first[o]; d < first[o + 1]; d++)
+            if (is_new[d] != fresh) return NULL;
+        if (fresh) continue;
+        axes[inner.rank] = (int8_t)o;
+        inner.dim[inner.rank++] = to->dim[o];
+    }
+    return rewrite_broadcast(r, rewrite_reshape(r, x->in[0], inner), *to, axes);
+}
+
+/* Numbers along a dim that is merged with no other. */
+static Node *merged_iota(Rewriter *r, const Node *x, const Shape *to) {
+    int8_t first[MAX_RANK + 1];
+    Attr attr = *x->attr;
+    if (!find_runs(x->shape, to, first)) return NULL;
+    for (int o = 0; o < to->rank; o++) {
+        if (first[o] != x->attr->axis || first[o + 1] != first[o] + 1) continue;
+        attr.axis = (int8_t)o;
+        return rewrite_node(r, OP_IOTA, 0, NULL, &attr, x->dtype, *to);
+    }
+    return NULL;
+}
+
+/* b in the merged shape where that takes no reshape but of what is broadcast, else NULL. */
 static Node *merged_freely(Rewriter *r, Node *b, Shape shape, int depth) {
     Node *in[4];
     bool element = op_info[b->op].cls == CLASS_ELEMENT && rewrite_seen(r, b, b->op) && b->n_in <= 4;
+    if (rewrite_seen(r, b, OP_BROADCAST) && b->in[0]->shape->rank) return merged_broadcast(r, b, &shape);
+    if (b->op == OP_IOTA) return merged_iota(r, b, &shape);
     if (!element || depth == 0) {
         Node *merged = rewrite_reshape(r, b, shape);
         return merged->op == OP_RESHAPE && merged->in[0] == b ? NULL : merged;
@@ -53,7 +103,7 @@ static Node *merged_freely(Rewriter *r, Node *b, Shape shape, int depth) {
 }
 
 /* f(split(a), b) = split(f(a, merge(b))).  A float b may cost a reshape, since it comes from where nothing is
- * merged yet; a mask computed in the split shape is left there. */
+ * merged yet; a mask that is not so free is left there. */
 Node *rule_below_element(Rewriter *r, const Node *n) {
     Split s;
     int split = 0;
@@ -133,33 +183,10 @@ Node *rule_below_window(Rewriter *r, const Node *n) {
     return rewrite_reshape(r, rewrite_op(r, n->op, 1, &s.whole, &attr), *n->shape);
 }
 
-/* merge(broadcast(a)): where a merged run is all new or all old, the merge goes in front. */
+/* merge(broadcast(a)). */
 Node *rule_merge_of_broadcast(Rewriter *r, const Node *n) {
     const Node *x = rewrite_seen(r, n->in[0], OP_BROADCAST);
-    if (!x) return NULL;
-    const Shape *from = x->shape, *to = n->shape;
-    bool is_new[MAX_RANK];
-    for (int d = 0; d < from->rank; d++) is_new[d] = true;
-    for (int d = 0; d < x->attr->n_axes; d++) is_new[x->attr->axes[d]] = false;
-    Shape inner = {0};
-    int8_t axes[MAX_RANK];
-    int d = 0;
-    for (int o = 0; o < to->rank; o++) {
-        if (d == from->rank) return NULL;
-        Dim run = from->dim[d];
-        bool fresh = is_new[d++];
-        while (!dim_equal(run, to->dim[o])) {
-            bool fits =
-                d < from->rank && dim_is_fixed(from->dim[d]) && is_new[d] == fresh && run.bound < to->dim[o].bound;
-            if (!fits) return NULL;
-            run = dim_mul_const(run, from->dim[d++].bound);
-        }
-        if (fresh) continue;
-        axes[inner.rank] = (int8_t)o;
-        inner.dim[inner.rank++] = to->dim[o];
-    }
-    if (d != from->rank) return NULL;
-    return rewrite_broadcast(r, rewrite_reshape(r, x->in[0], inner), *to, axes);
+    return x ? merged_broadcast(r, x, n->shape) : NULL;
 }
 
 static bool is_whole(const Node *slice, int d) {
