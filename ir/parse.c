@@ -287,6 +287,7 @@ static void parse_marks(Parse *p, Node *n) {
         }
         if (n->phase == PHASE_FORWARD) graph_lexer_fail(&p->lex, &where, "unknown phase '%s'", name);
     }
+    n->again = graph_lexer_word(&p->lex, "again");
     if (graph_lexer_word(&p->lex, "remat")) n->remat = (int)graph_parse_integer(p, 1, INT32_MAX);
 }
 

@@ -241,6 +241,7 @@ static void print_node(const Print *p, const Node *n) {
     print_type(p, n->dtype, *n->shape);
     if (n->precision != PRECISION_F32) fprintf(p->f, " in %s", precision_name[n->precision]);
     if (n->phase != PHASE_FORWARD) fprintf(p->f, " !%s", phase_text[n->phase]);
+    if (n->again) fputs(" again", p->f);
     if (n->remat) fprintf(p->f, " remat %d", n->remat);
     fputc('\n', p->f);
 }

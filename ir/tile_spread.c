@@ -96,13 +96,21 @@ static bool reads_registers(const Kernel *k, const Inst *i, const bool *only) {
     return false;
 }
 
+/* Nor is a tile in shared memory there any more when another is filled, which may lie in its place. */
+static bool reads_staged(const Block *b, int at) {
+    for (int n = 0; n < at; n++)
+        for (int k = 0; k < b->at[at]->n_in && b->at[n]->kind == TI_STAGE && b->at[at]->kind == TI_ELEMENT; k++)
+            if (b->at[at]->in[k] == b->at[n]->result) return true;
+    return false;
+}
+
 static bool spread_block(const Kernel *k, const Block *b, bool *only) {
     bool changed = false;
     for (int n = 0; n < b->n; n++) {
         const Inst *i = b->at[n];
         changed |= spread_block(k, &i->body, only);
         if (i->result < 0 || !only[i->result] || i->kind == TI_STAGE) continue;
-        if (reads_registers(k, i, only)) only[i->result] = false, changed = true;
+        if (reads_registers(k, i, only) || reads_staged(b, n)) only[i->result] = false, changed = true;
     }
     return changed;
 }

@@ -74,6 +74,7 @@ Plan *pass_fuse(PassContext *c, Graph *g); /* kernels and homes; offsets unset *
  * and moved home by appended copy kernels, so that an order exists. */
 void plan_settle(PassContext *c, Plan *p);
 /* The plan says which values are in memory; returns p->graph, or a new graph that recomputes and is to be fused. */
+Graph *pass_rematerialize(PassContext *c, Plan *p);
 Graph *pass_checkpoint(PassContext *c, Plan *p);
 void pass_layout(PassContext *c, Plan *p); /* strides and bytes of PlanBuffers */
 bool layout_pads(const PassContext *c, const Node *n); /* in the arena its innermost dimension gets wider than it is */

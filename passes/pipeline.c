@@ -25,7 +25,7 @@ static void heading(const PassContext *c, PassId id, Entry e) {
  * trust). */
 static bool verifies(const PassContext *c, PassId id, bool changed) {
     if (c->no_verify || c->failed) return false;
-    return c->verify ? changed : id == PASS_split || id == PASS_checkpoint;
+    return c->verify ? changed : id == PASS_split || id == PASS_rematerialize || id == PASS_checkpoint;
 }
 
 static Graph *after_graph(PassContext *c, PassId id, double start, Graph *g, bool changed) {
@@ -115,7 +115,7 @@ static int64_t kept_bytes(PassContext *c, const Plan *p) {
 /* Recomputes under the fused regions, and fuses again if that changed the graph; the first plan stays where the second
  * keeps no less. */
 static Plan *recompute(PassContext *c, PassId id, Graph *pass(PassContext *, Plan *), Plan *p) {
-    if (c->failed || c->checkpoint == CHECKPOINT_NONE || is_left_out(c, id)) return p;
+    if (c->failed || is_left_out(c, id)) return p;
     double start = now();
     Graph *g = pass(c, p);
     g = after_graph(c, id, start, g, g != p->graph);

@@ -182,6 +182,7 @@ static Node *add_node(Rebuild *r, const Node *n, Node *const *in, Phase phase, i
     Node *copy = graph_node(r->out, n->op, n->n_in, in, n->attr, n->dtype, *n->shape);
     copy->phase = phase;
     copy->remat = remat;
+    copy->again = n->again;
     copy->loc = n->loc;
     return copy;
 }

@@ -158,6 +158,16 @@ static int sample_of(const Fuse *f, const Node *n) {
     return dtype_is_low(n->dtype) ? 0 : 1 + loop;
 }
 
+/* A clone stands behind the node that opens its host (rematerialize.c). */
+static int kernels_of_clone(const Fuse *f, const Node *n, int *kernels, int most) {
+    const int host = f->in_front ? f->plan->kernel_of[f->in_front->id] : -1;
+    if (host < 0) return kernels_to_try(f, n, kernels, most);
+    for (int i = 0; i < f->access[n->id].n; i++)
+        if (readable_from(f, f->access[n->id].at[i].node) > host) return kernels_to_try(f, n, kernels, most);
+    kernels[0] = host;
+    return 1 + kernels_to_try(f, n, kernels + 1, most - 1);
+}
+
 /* That of the other term of a sum of products, if all that n reads is there before. */
 static int kernel_to_add_to(const Fuse *f, const Node *n, int *kernels) {
     const Node *add = fuse_sum_with(f, n);
@@ -211,10 +221,14 @@ static bool assign(Fuse *f, Node *n, bool wait) {
     const bool waits = wait && may_wait(f, n);
     if (waits && fuse_is_copy(f, n)) return false;
     const bool alone = !f->merge || (fuse_is_copy(f, n) && !is_written_at_once(f, n)) || n->op == OP_SCATTER_ADD || n->op == OP_SCAN;
-    const int count = alone ? 0 : n->op == OP_CONTRACT && fuse_is_heavy(n) ? kernel_to_add_to(f, n, tries) : kernels_to_try(f, n, tries, 16);
+    const int count = alone                                      ? 0
+                      : n->op == OP_CONTRACT && fuse_is_heavy(n) ? kernel_to_add_to(f, n, tries)
+                      : n->again                                 ? kernels_of_clone(f, n, tries, 16)
+                                                                 : kernels_to_try(f, n, tries, 16);
     for (int i = 0; i < count && k < 0; i++) {
         const PlanKernel *at = &f->plan->kernels.at[tries[i]];
         if (n->remat && at->nodes.at[0].node->remat != n->remat) continue; /* or it would be computed, and kept, too early */
+        if (n->again && at->phase == PHASE_FORWARD) continue;
         const FusionId how = at->phase <= n->phase ? fuse_try_join(f, &f->plan->kernels.at[tries[i]], n, &pn) : FUSION_COUNT;
         if (how == FUSION_COUNT) continue;
         tally(f, how);
@@ -417,21 +431,65 @@ static bool stream_waits(bool *waits, const Stream *s) {
     return some;
 }
 
+typedef VEC(int) Kernels;
+
+static void add_writers(const Fuse *f, const Node *n, Kernels *list) {
+    if (f->plan->kernel_of[n->id] >= 0) vec_push(f->arena, *list, f->plan->kernel_of[n->id]);
+    for (int k = 0; f->joined[n->id] && k < n->n_in; k++) add_writers(f, n->in[k], list);
+}
+
+/* In the order of the graph, but for what they read: kernels that waited go back to where they stand in the program, which passes
+ * after this take for the order in time. */
+static void renumber(Fuse *f) {
+    Plan *p = f->plan;
+    const int n = p->kernels.n;
+    Kernels *before = ARENA_ARRAY(f->arena, Kernels, n + 1);
+    int *number = ARENA_ARRAY(f->arena, int, n + 1), *stack = ARENA_ARRAY(f->arena, int, n + 1), placed = 0;
+    PlanKernel *kernels = ARENA_ARRAY(f->arena, PlanKernel, n + 1);
+    for (int k = 0; k < n; k++) {
+        number[k] = -1;
+        for (int i = 0; i < p->kernels.at[k].reads.n; i++) add_writers(f, p->kernels.at[k].reads.at[i], &before[k]);
+    }
+    for (int i = 0; i < f->n; i++) {
+        int depth = 0;
+        if (p->kernel_of[i] >= 0 && number[p->kernel_of[i]] < 0) stack[depth++] = p->kernel_of[i];
+        while (depth) {
+            const int k = stack[depth - 1];
+            while (before[k].n && number[vec_last(before[k])] >= 0) before[k].n--;
+            if (before[k].n) {
+                stack[depth++] = vec_last(before[k]);
+                continue;
+            }
+            kernels[placed] = p->kernels.at[k];
+            number[k] = placed++;
+            depth--;
+        }
+    }
+    assert(placed == n);
+    memcpy(p->kernels.at, kernels, sizeof *kernels * (size_t)n);
+    for (int i = 0; i < f->n; i++)
+        if (p->kernel_of[i] >= 0) p->kernel_of[i] = number[p->kernel_of[i]];
+}
+
 /* In graph order; sums that wait, and what is computed from them, after all others. */
 static void assign_all(Fuse *f, const Streams *streams, const Graph *g) {
-    bool *waits = ARENA_ARRAY(f->arena, bool, f->n);
+    bool *waits = ARENA_ARRAY(f->arena, bool, f->n), any = false;
     for (int last = 0; last < 2; last++)
         for (int i = 0; i < f->n; i++) {
             Node *n = g->nodes.at[i];
             const Stream *stream = streams->of[i] ? &streams->at.at[streams->of[i] - 1] : NULL;
             const bool whole = stream && vec_last(stream->members).node->id == i;
+            if (!n->again) f->in_front = n;
             if (!last) waits[i] = whole ? stream_waits(waits, stream) : reads_waiting(waits, n);
+            if (!last && n->again && f->in_front) waits[i] |= waits[f->in_front->id];
             if (waits[i] != last) continue;
             if (whole) assign_stream(f, stream);
             else if (stream) continue;
             else if (f->joined[i]) note_parts(f, n);
             else if (f->candidate[i] && f->plan->kernel_of[i] < 0) waits[i] = !assign(f, n, !last);
+            any |= waits[i];
         }
+    if (any) renumber(f);
 }
 
 static void partition(Fuse *f, PassContext *c, Graph *g, Node *accumulate, bool *shared) {

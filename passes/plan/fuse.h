@@ -30,6 +30,7 @@ typedef struct Fuse {
     int *after;          /* by node id, of joined ones: the newest kernel that writes a part */
     bool *adds;          /* by node id: the sum of products that fuse puts into one kernel */
     int n;               /* nodes */
+    const Node *in_front; /* while kernels are made: the last node that is no clone */
 } Fuse;
 
 /* ---- fuse_candidates.c -------------------------------------------------------------------------------------------- */

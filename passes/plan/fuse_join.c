@@ -51,10 +51,23 @@ static bool reads_any(const Fuse *f, const PlanKernel *k, const Node *n) {
     return false;
 }
 
+/* The kernel reads all that n does, but for what is much smaller: with n it writes more and reads no more. */
+static bool reads_known(const Fuse *f, const PlanKernel *k, const Node *n) {
+    bool large = false;
+    for (int i = 0; i < f->access[n->id].n; i++) {
+        const Node *x = f->access[n->id].at[i].node;
+        bool known = shape_elements(*x->shape) <= shape_elements(*n->shape) / SLICES_MUCH_SMALLER;
+        large |= !known;
+        for (int r = 0; r < k->reads.n && !known; r++) known = k->reads.at[r] == x;
+        if (!known && !fuse_find_in(k, x)) return false;
+    }
+    return large;
+}
+
 /* An elementwise root over exactly the parallel dims. */
 static bool join_parallel(const Fuse *f, const PlanKernel *k, PlanNode *pn) {
     if (!shape_same(pn->node->shape, k->p)) return false;
-    if (k->kind == KERNEL_CONTRACT && !reads_any(f, k, pn->node)) return false;
+    if (k->kind == KERNEL_CONTRACT && !reads_any(f, k, pn->node) && !pn->node->again && !reads_known(f, k, pn->node)) return false;
     *pn = fuse_plain(pn->node);
     return reads_agree(f, k, pn, pn->axis);
 }

@@ -61,7 +61,7 @@ model pair {
     precision bf16
     x = param [256, 64] init normal(1.0)
     h = ACTIVATION(linear(x, 256) as first)
-    loss = mean(linear(h, 64) as second)
+    loss = mean((linear(h, 64) as second)^2)
     train loss with sgd(lr = 0.1)
 }
 END
