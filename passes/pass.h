@@ -78,6 +78,7 @@ Graph *pass_rematerialize(PassContext *c, Plan *p);
 Graph *pass_checkpoint(PassContext *c, Plan *p);
 void pass_layout(PassContext *c, Plan *p); /* strides and bytes of PlanBuffers */
 bool layout_pads(const PassContext *c, const Node *n); /* in the arena its innermost dimension gets wider than it is */
+void pass_overwrite(PassContext *c, Plan *p); /* memory of what a kernel reads last for what it writes */
 void pass_family(PassContext *c, Plan *p); /* equal products that share an operand as one kernel */
 void pass_tile(PassContext *c, Plan *p);   /* abstract Tile IR with tile sizes, per kernel */
 void pass_schedule(PassContext *c, Plan *p);

@@ -74,7 +74,7 @@ typedef struct PlanBuffer {
     Home home;
     int decl;
     int writer;    /* kernel index; -1 for sources, and in the arena for what its parts' kernels write (plan_is_joined) */
-    Node *within;  /* the concatenation in whose memory the value lies, or NULL */
+    Node *within;  /* in whose memory the value lies, a concatenation's or that of what its kernel reads last, or NULL */
     int64_t start; /* within: elements from the outermost one's first, after layout */
     int64_t bytes; /* allocated, with leading-dimension padding */
     int64_t stride[MAX_RANK];
@@ -99,7 +99,12 @@ typedef struct Plan {
 static inline bool plan_is_joined(const Plan *p, const Node *n) {
     return p->buffer[n->id].home == HOME_ARENA && p->buffer[n->id].writer < 0;
 }
-/* Whose memory the value lies in: the outermost concatenation, or the value's own. */
+/* What is gone when the value is written, whose memory it takes (overwrite.c); NULL: nothing. */
+static inline Node *plan_overwritten(const Plan *p, const Node *n) {
+    Node *x = p->buffer[n->id].within;
+    return x && !plan_is_joined(p, x) ? x : NULL;
+}
+/* Whose memory the value lies in: the outermost one's, or the value's own. */
 static inline const Node *plan_block(const Plan *p, const Node *n) {
     while (p->buffer[n->id].within) n = p->buffer[n->id].within;
     return n;

@@ -91,6 +91,7 @@ static bool strides_equal(const Plan *p, const Node *a, const Node *b) {
 /* What is written in place over what is read changes how buffers may alias. */
 static bool overwrites(const Plan *p, const Node *out, const Node *read) {
     const PlanBuffer *b = &p->buffer[out->id];
+    if (plan_overwritten(p, out)) return plan_overwritten(p, out) == read;
     const Op source = b->home == HOME_PARAM ? OP_PARAM : b->home == HOME_STATE ? OP_STATE : OP_COUNT;
     return read->op == source && read->attr->decl == b->decl;
 }

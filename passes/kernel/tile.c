@@ -53,6 +53,7 @@ static const char *buffer_name(Emitter *e, const Node *n) {
 /* Is the result written over what the source has? */
 static bool updates(const Emitter *e, const Node *out, const Node *source) {
     const PlanBuffer *b = &e->plan->buffer[out->id];
+    if (plan_overwritten(e->plan, out)) return plan_overwritten(e->plan, out) == source;
     const Op op = b->home == HOME_PARAM ? OP_PARAM : OP_STATE;
     return (b->home == HOME_PARAM || b->home == HOME_STATE) && source->op == op && b->decl == source->attr->decl;
 }

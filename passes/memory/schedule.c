@@ -90,7 +90,7 @@ static void collect_reads(Problem *q, const Plan *p) {
     int *seen = ARENA_ARRAY(q->arena, int, n_nodes + 1), n = 0;
     for (int k = 0; k < q->n_kernels; k++) {
         for (int i = 0; i < needs[k].n; i++) {
-            int id = needs[k].at[i]->id;
+            const int id = needs[k].at[i]->id;
             if (p->buffer[id].home != HOME_ARENA || p->buffer[id].writer == k || seen[id] == k + 1) continue;
             seen[id] = k + 1;
             q->reads[n++] = id;
@@ -112,9 +112,13 @@ static void collect_bytes(Problem *q, const Plan *p, int64_t align) {
             int id = pk->outputs.at[i]->id;
             if (p->buffer[id].home != HOME_ARENA) continue;
             q->bytes[id] = align_up(p->buffer[id].bytes, align);
-            q->taken[k] += q->bytes[id];
+            if (!plan_overwritten(p, pk->outputs.at[i])) q->taken[k] += q->bytes[id];
             if (!q->n_readers[id]) q->freed[k] += q->bytes[id];
         }
+    }
+    for (int i = 0; i < p->graph->nodes.n; i++) { /* freed with what goes over it */
+        const Node *old = plan_overwritten(p, p->graph->nodes.at[i]);
+        if (old) q->bytes[old->id] = 0;
     }
 }
 

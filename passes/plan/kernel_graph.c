@@ -21,10 +21,10 @@ typedef struct Edge {
 } Edge;
 typedef VEC(Edge) EdgeList;
 
-/* Kernels that read the old value of each parameter and state, by decl. */
+/* Kernels that read the old value: of each parameter and state, by decl; of what is overwritten, by node. */
 typedef VEC(int) KernelList;
 
-static void collect_readers(Arena *a, const Plan *p, KernelList *params, KernelList *states) {
+static void collect_readers(Arena *a, const Plan *p, KernelList *params, KernelList *states, KernelList *values) {
     for (int k = 0; k < p->kernels.n; k++) {
         const PlanKernel *pk = &p->kernels.at[k];
         for (int i = 0; i < pk->reads.n; i++) {
@@ -32,6 +32,7 @@ static void collect_readers(Arena *a, const Plan *p, KernelList *params, KernelL
             KernelList *l = x->op == OP_PARAM   ? &params[x->attr->decl]
                             : x->op == OP_STATE ? &states[x->attr->decl]
                                                 : NULL;
+            if (p->buffer[x->id].home == HOME_ARENA) l = &values[x->id];
             if (l && (!l->n || vec_last(*l) != k)) vec_push(a, *l, k);
         }
     }
@@ -41,7 +42,8 @@ static EdgeList collect_edges(Arena *a, const Plan *p) {
     EdgeList edges = {0};
     KernelList *params = ARENA_ARRAY(a, KernelList, p->graph->model->params.n + 1);
     KernelList *states = ARENA_ARRAY(a, KernelList, p->graph->model->states.n + 1);
-    collect_readers(a, p, params, states);
+    KernelList *values = ARENA_ARRAY(a, KernelList, p->graph->nodes.n + 1);
+    collect_readers(a, p, params, states, values);
     for (int k = 0; k < p->kernels.n; k++) {
         const PlanKernel *pk = &p->kernels.at[k];
         const PlanNeeds needs = plan_needs(a, p, pk);
@@ -51,7 +53,9 @@ static EdgeList collect_edges(Arena *a, const Plan *p) {
         }
         for (int i = 0; i < pk->outputs.n; i++) {
             const PlanBuffer *b = &p->buffer[pk->outputs.at[i]->id];
-            const KernelList *l = b->home == HOME_PARAM   ? &params[b->decl]
+            const Node *old = plan_overwritten(p, pk->outputs.at[i]);
+            const KernelList *l = old                     ? &values[old->id]
+                                  : b->home == HOME_PARAM ? &params[b->decl]
                                   : b->home == HOME_STATE ? &states[b->decl]
                                                           : NULL;
             for (int j = 0; l && j < l->n; j++)

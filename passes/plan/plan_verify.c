@@ -21,6 +21,7 @@ typedef struct Check {
     bool *written;                 /* by node id */
     bool *begun;                   /* by node id: a concatenation of which some part is written */
     bool *param_gone, *state_gone; /* the old value is overwritten */
+    bool *gone;                    /* by node id: likewise */
     bool *output_done, *grad_done;
     int *last;       /* by node id: position of the last use */
     Extent *live;    /* the root */
@@ -92,6 +93,7 @@ static void check_read(Check *c, int kernel, const Node *x) {
     if (b->home == HOME_NONE) FAIL(c, "kernel %d reads %%%d, which has no memory", kernel, x->id);
     if (b->home != HOME_SOURCE) {
         if (!c->written[x->id]) FAIL(c, "kernel %d reads %%%d before it is written", kernel, x->id);
+        if (c->gone[x->id]) FAIL(c, "kernel %d reads %%%d after it was overwritten", kernel, x->id);
         return;
     }
     if (op_info[x->op].cls != CLASS_SOURCE) FAIL(c, "%%%d is no source but has a source's home", x->id);
@@ -132,6 +134,12 @@ static void check_write(Check *c, int kernel, const Node *x) {
         FAIL(c, "%%%d has %" PRId64 " bytes, too few for its shape", x->id, b->bytes);
     if (b->output && (b->within || b->bytes != shape_elements(*x->shape) * dtype_bytes(x->dtype)))
         FAIL(c, "%%%d is an output and not laid out as the caller sees it", x->id);
+    const Node *old = plan_overwritten(c->p, x);
+    if (old && (c->gone[old->id] || !shape_same(old->shape, x->shape) || old->dtype != x->dtype || b->offset != c->p->buffer[old->id].offset))
+        FAIL(c, "%%%d cannot lie where %%%d does", x->id, old->id);
+    for (int d = 0; old && d < x->shape->rank; d++)
+        if (b->stride[d] != c->p->buffer[old->id].stride[d]) FAIL(c, "%%%d has not the strides of %%%d", x->id, old->id);
+    if (old) c->gone[old->id] = true;
     c->written[x->id] = true;
     check_target(c, kernel, b, x->id);
 }
@@ -245,6 +253,7 @@ const char *plan_verify(Arena *a, const Plan *p) {
     const int n = p->graph->nodes.n;
     Check c = {.arena = a, .p = p};
     c.written = ARENA_ARRAY(a, bool, n + 1);
+    c.gone = ARENA_ARRAY(a, bool, n + 1);
     c.begun = ARENA_ARRAY(a, bool, n + 1);
     c.last = ARENA_ARRAY(a, int, n + 1);
     c.param_gone = ARENA_ARRAY(a, bool, m->params.n + 1);

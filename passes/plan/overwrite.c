@@ -1,0 +1,128 @@
+/* overwrite: a value goes over what its kernel reads last.
+ *
+ *     dlogits[i, j] = softmax(logits)[i, j] - hit[i, j]          over logits, once the loss has been taken
+ *
+ * Needs: homes and strides.  Keeps: what is computed.  Gives: PlanBuffer.within of a value that lies where another one was.  The
+ * kernel reads the old value only at the element that it writes, as for a parameter that is updated in place; both have one shape
+ * and layout; no kernel after it, in one order that all edges allow, reads the old value.  kernel_graph makes the others run before. */
+#include "passes/algebra/access.h"
+#include "passes/pass.h"
+#include "passes/plan/kernel_graph.h"
+#include <string.h>
+
+typedef struct Overwrite {
+    Arena *arena;
+    Plan *p;
+    bool *candidate;  /* by node: has memory, or a kernel computes it once */
+    int *last_reader; /* by node: the last kernel that reads it, or -1 */
+} Overwrite;
+
+/* ---- an order ---------------------------------------------------------------------------------------------------- */
+/* What must run before each kernel: of kernel k, before[first[k]] up to before[first[k + 1] - 1]. */
+static int *predecessors(const Overwrite *o, int *first) {
+    const KernelGraph g = kernel_graph(o->arena, o->p);
+    int *before = ARENA_ARRAY(o->arena, int, g.first[g.n] + 1), *at = ARENA_ARRAY(o->arena, int, g.n + 1);
+    for (int i = 0; i < g.first[g.n]; i++) first[g.succ[i] / 2 + 1]++;
+    for (int k = 0; k < g.n; k++) first[k + 1] += first[k];
+    for (int k = 0; k < g.n; k++) at[k] = first[k];
+    for (int k = 0; k < g.n; k++)
+        for (int i = g.first[k]; i < g.first[k + 1]; i++) before[at[g.succ[i] / 2]++] = k;
+    return before;
+}
+
+/* By kernel: its place in an order that honours all edges, and is that of the numbers but where an update in place has to wait for
+ * readers of the old value. */
+static int *places(const Overwrite *o) {
+    const int n = o->p->kernels.n;
+    int *first = ARENA_ARRAY(o->arena, int, n + 2), *before = predecessors(o, first), placed = 0;
+    int *place = ARENA_ARRAY(o->arena, int, n + 1), *stack = ARENA_ARRAY(o->arena, int, n + 1);
+    for (int k = 0; k < n; k++) place[k] = -1;
+    for (int k = 0; k < n; k++) {
+        int depth = 0;
+        if (place[k] < 0) stack[depth++] = k;
+        while (depth) {
+            const int top = stack[depth - 1];
+            while (first[top] < first[top + 1] && place[before[first[top]]] >= 0) first[top]++;
+            if (first[top] < first[top + 1]) stack[depth++] = before[first[top]++];
+            else if (place[stack[--depth]] < 0) place[top] = placed++;
+        }
+    }
+    return place;
+}
+
+/* ---- what goes over what --------------------------------------------------------------------------------------------- */
+static bool in_arena_alone(const Overwrite *o, const Node *n) {
+    const PlanBuffer *b = &o->p->buffer[n->id];
+    return b->home == HOME_ARENA && b->writer >= 0 && !b->within && plan_output(b) < 0;
+}
+
+static bool same_layout(const Overwrite *o, const Node *x, const Node *v) {
+    const PlanBuffer *a = &o->p->buffer[x->id], *b = &o->p->buffer[v->id];
+    return x->dtype == v->dtype && shape_same(x->shape, v->shape) && a->bytes == b->bytes &&
+           memcmp(a->stride, b->stride, sizeof *a->stride * (size_t)x->shape->rank) == 0;
+}
+
+static AccessList reads_of(const Overwrite *o, const PlanNode *pn) {
+    AccessList l = {0};
+    if (pn->part == PART_SLICES) access_collect_value(o->arena, o->candidate, pn->node->in[0]->in[0], &l);
+    else access_collect(o->arena, o->candidate, pn->node, &l);
+    return l;
+}
+
+/* Is x read at no other element than v is written? */
+static bool at_element(const Overwrite *o, const PlanKernel *k, const Node *x, const PlanNode *v) {
+    for (int i = 0; i < k->nodes.n; i++) {
+        const PlanNode *pn = &k->nodes.at[i];
+        const AccessList reads = reads_of(o, pn);
+        const bool reduces = op_info[pn->node->op].cls == CLASS_REDUCE && pn->part != PART_SLICES;
+        for (int j = 0; j < reads.n; j++) {
+            const Access *a = &reads.at[j];
+            for (int d = 0; a->node == x && d < x->shape->rank; d++) {
+                const int at = a->axis[d] >= 0 && !reduces ? pn->axis[a->axis[d]] : a->axis[d];
+                if (at != v->axis[d]) return false;
+            }
+        }
+    }
+    return true;
+}
+
+static const Node *to_overwrite(const Overwrite *o, const PlanKernel *k, int number, const PlanNode *v) {
+    for (int i = 0; i < k->reads.n; i++) {
+        const Node *x = k->reads.at[i];
+        if (!in_arena_alone(o, x) || o->last_reader[x->id] != number || !same_layout(o, x, v->node)) continue;
+        bool taken = false;
+        for (int j = 0; j < k->outputs.n; j++) taken |= o->p->buffer[k->outputs.at[j]->id].within == x;
+        if (!taken && at_element(o, k, x, v)) return x;
+    }
+    return NULL;
+}
+
+void pass_overwrite(PassContext *c, Plan *p) {
+    if (c->disabled[PASS_overwrite] || c->disabled[PASS_fuse]) return;
+    Overwrite o = {.arena = arena_new(), .p = p};
+    const int n = p->graph->nodes.n;
+    o.candidate = ARENA_ARRAY(o.arena, bool, n + 1);
+    o.last_reader = ARENA_ARRAY(o.arena, int, n + 1);
+    for (int i = 0; i < n; i++) {
+        o.candidate[i] = p->kernel_of[i] >= 0 || p->buffer[i].home != HOME_NONE;
+        o.last_reader[i] = -1;
+    }
+    const int *place = places(&o);
+    for (int k = 0; k < p->kernels.n; k++) {
+        const PlanNeeds needs = plan_needs(o.arena, p, &p->kernels.at[k]);
+        for (int i = 0; i < needs.n; i++) {
+            int *last = &o.last_reader[needs.at[i]->id];
+            if (*last < 0 || place[*last] < place[k]) *last = k;
+        }
+    }
+    for (int k = 0; k < p->kernels.n; k++) {
+        PlanKernel *pk = &p->kernels.at[k];
+        if ((pk->kind != KERNEL_MAP && pk->kind != KERNEL_ROW) || pk->workspace) continue;
+        for (int i = 0; i < pk->nodes.n; i++) {
+            const PlanNode *v = &pk->nodes.at[i];
+            if (!v->stored || v->part == PART_SLICES || !in_arena_alone(&o, v->node)) continue;
+            p->buffer[v->node->id].within = (Node *)to_overwrite(&o, pk, k, v);
+        }
+    }
+    arena_free(o.arena);
+}

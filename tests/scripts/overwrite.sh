@@ -1,0 +1,59 @@
+# A value goes over what its kernel reads last: less memory, the same bits, on every executor; not where another kernel reads the old
+# value later, where it is read at other elements, or where it is the caller's.
+. "$SRC/tests/support/script.sh"
+
+cat >vocabulary.dsl <<'END'
+dim B = 24, V = 1003
+model vocabulary {
+    x = param [B, 32] init normal(1.0)
+    w = param [V, 32] init normal(0.3)
+    labels = int(iota(B, axis = 0, rank = 1)) * 7
+    loss = mean(cross_entropy(x @ transpose(w), labels))
+    output loss
+    train loss with sgd(lr = 0.1)
+}
+END
+cat >chain.dsl <<'END'
+dim B = 40, C = 200
+model chain {
+    x = param [B, C] init normal(1.0)
+    a = linear(x, C) as first
+    b = softmax(a)
+    c = b * (b - row_max(b, -1)) + transpose(reshape(b, [C, B]))
+    d = linear(tanh(c) + c, C) as second
+    loss = mean(softmax(d) * d)
+    output loss
+    output again = d
+    train loss with sgd(lr = 0.1)
+}
+END
+
+# check MODEL EXECUTOR TARGET SHARE [OPTION]: the arena of grad is at most SHARE of that without; the bits are the same
+check() {
+    what="$1 on $2 $3"
+    for option in "" -fno-overwrite; do
+        "$FUSEC" report "$1.dsl" --target $3 --entry grad $option | sed -n 's/^  arena //p' >"arena$option"
+        PTXSIM_SEED=4 "$FUSEC" run "$1.dsl" --entry grad --seed 6 --outputs "g$option.safetensors" --target $2 ${5-} $option >log 2>&1 ||
+            { fail "$what $option: $(cat log)"; return; }
+        ! grep -q '^ptxsim' log || fail "$what $option: $(cat log)"
+    done
+    awk -v a="$(cat arena)" -v b="$(cat arena-fno-overwrite)" -v s=$4 'BEGIN { exit !(a <= s * b) }' ||
+        fail "$what: arena $(cat arena), $(cat arena-fno-overwrite) without"
+    cmp -s g.safetensors g-fno-overwrite.safetensors || fail "$what: other gradients"
+}
+
+for model in vocabulary chain; do
+    share=1
+    [ $model = chain ] || share=0.6
+    check $model host host $share
+    check $model interp host $share
+    check $model c99 c99 $share
+done
+has_software_gpu || exit $bad
+for model in vocabulary chain; do
+    share=1
+    [ $model = chain ] || share=0.6
+    check $model cuda sm_80 $share --arch=sm_80
+    check $model cuda sm_90a $share --arch=sm_90a
+done
+exit $bad
