@@ -228,13 +228,19 @@ static void micro_body(const Micro *m) {
     micro_put(m->block, param(m, ARG_FRESH), m->s.masked ? mask : NULL, c_vector, m);
 }
 
+/* Of all that the code depends on. */
+static void name_of(const MicroShape *s, char *name, size_t size) {
+    static const char *const x_names[] = {"rows", "columns", "away"}, *const y_names[] = {"", "_near", "_away", "_copied"};
+    const int columns = s->vectors * s->lanes;
+    int at = snprintf(name, size, "fusec.block_%dx%d_%s%d%s%s_ahead%d_%d", s->rows, columns, x_names[s->x], s->x == X_ROWS ? s->x_row : 0,
+                      y_names[s->y], s->pairs ? "_bf16" : "", s->lines[0], s->lines[1]);
+    if (s->y == Y_PACKED && s->y_row != columns) at += snprintf(name + at, size - (size_t)at, "_of%d", s->y_row);
+    snprintf(name + at, size - (size_t)at, "%s%s", s->brief ? "_brief" : "", s->masked ? "_masked" : "");
+}
+
 LLVMValueRef micro_product(const Emit *e, MicroShape s) {
     char name[128];
-    static const char *const x_names[] = {"rows", "columns", "away"}, *const y_names[] = {"", "_near", "_away",
-                                                                                          "_copied"};
-    snprintf(name, sizeof name, "fusec.block_%dx%d_%s%d%s%s_ahead%d_%d%s%s%s", s.rows, s.vectors * s.lanes,
-             x_names[s.x], s.x == X_ROWS ? s.x_row : 0, y_names[s.y], s.pairs ? "_bf16" : "", s.lines[0], s.lines[1],
-             s.y_row == s.vectors * s.lanes ? "" : "_narrow", s.brief ? "_brief" : "", s.masked ? "_masked" : "");
+    name_of(&s, name, sizeof name);
     LLVMTypeRef params[MOST_ARGS] = {e->ptr, e->i64, e->ptr, e->i64, e->ptr, e->i64, e->i64, e->i64};
     int n = (int)walk_arg(&s, MICRO_WALKS);
     for (int i = ARGS; i < n; i++) params[i] = (i - ARGS) % 3 ? e->i64 : e->ptr;
