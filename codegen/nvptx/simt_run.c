@@ -166,6 +166,18 @@ static int slots_of(int rows, int along, const Group *g, int from, int part, int
     return count;
 }
 
+static bool computes_functions(const Inst *const *member, int n) {
+    for (int m = 0; m < n; m++)
+        if (member[m]->kind == TI_ELEMENT && op_is_expensive(member[m]->op)) return true;
+    return false;
+}
+
+/* Where there is little room, and functions for loads to be moved in front of, ptxas runs out of registers: it moves nothing
+ * across a barrier. */
+static bool kept_apart(const Group *g, int rows, const Inst *const *member, int n) {
+    return g->width * rows / g->parts < GROUP && computes_functions(member, n);
+}
+
 static void in_groups(Simt *s, const TileType *t, const Inst *const *member, int n) {
     const int slots = simt_slots(s, t), along = s->axis[t->axis[t->n_axes - 1]].regs;
     int *slot = ARENA_ARRAY(s->arena, int, slots);
@@ -174,9 +186,12 @@ static void in_groups(Simt *s, const TileType *t, const Inst *const *member, int
     const Group g = group_of(s, t, member, n, stages && s->hopper);
     const SimtThread before = simt_thread_again(s);
     s->in_group = stages;
+    const bool apart = kept_apart(&g, slots / along, member, n);
     for (int from = 0; from < along; from += g.width)
-        for (int part = 0; part < g.parts; part++)
+        for (int part = 0; part < g.parts; part++) {
             one_group(s, t, member, n, slot, slots_of(slots / along, along, &g, from, part, slot));
+            if (apart) simt_asm(s->e, s->e->none, "bar.warp.sync -1;", "", 0, NULL);
+        }
     if (stages) s->shared_read = s->shared_written = true;
     s->in_group = false;
     simt_thread_back(s, &before);
