@@ -259,7 +259,12 @@ static void join_products(Families *f) {
 /* By kernel, of heads: how many steps from the end of the entry it can run at the latest.  Each step of what must run before
  * what leads to a lower level, so that families of kernels of one level close no cycle, whatever else is joined.  -1: not
  * known. */
-static int *levels(Families *f) {
+typedef struct Levels {
+    int *of;
+    int *first, *before; /* what must run before head k: before[first[k]] up to before[first[k + 1] - 1] */
+} Levels;
+
+static Levels levels(Families *f) {
     const KernelGraph *g = &f->graph;
     const int n = f->p->kernels.n;
     int *level = ARENA_ARRAY(f->arena, int, n + 1), *left = ARENA_ARRAY(f->arena, int, n + 1);
@@ -287,7 +292,7 @@ static int *levels(Families *f) {
     }
     for (int k = 0; k < n; k++)
         if (left[k]) level[k] = -1;
-    return level;
+    return (Levels){level, first, before};
 }
 
 /* When a value is read last, by number of kernel: the order of the graph, which `schedule` does not change much. */
@@ -349,9 +354,6 @@ static int first_reader(const Families *f, int k) {
     return first;
 }
 
-/* What the device could move while it starts a kernel. */
-static double launch_bytes(const Target *t) { return 2e-6 * t->gbytes_per_s * 1e9; }
-
 /* Buffers of the family with one more member: those that are the same in all stand once. */
 static bool buffers_fit(const Families *f, int head, int k, int n) {
     const PlanKernel *a = &f->p->kernels.at[head];
@@ -373,7 +375,7 @@ static bool joins_late(Families *f, int head, int k) {
     for (int m = head; m >= 0; m = f->next[m]) {
         const int64_t here = held_until(f, m, k);
         held += here;
-        if (first_reader(f, m) <= k || (double)here > launch_bytes(f->c->target)) return false;
+        if (first_reader(f, m) <= k || (double)here > target_launch_bytes(f->c->target)) return false;
     }
     if (held - f->held[head] > f->room) return false;
     f->room -= held - f->held[head];
@@ -394,9 +396,38 @@ static int by_level(const void *x, const void *y) {
     return a->hash != b->hash ? (a->hash < b->hash ? -1 : 1) : a->kernel - b->kernel;
 }
 
+static int by_hash(const void *x, const void *y) {
+    const Candidate *a = x, *b = y;
+    if (a->hash != b->hash) return a->hash < b->hash ? -1 : 1;
+    return a->level != b->level ? b->level - a->level : a->kernel - b->kernel;
+}
+
+/* Kernel k at that level, and what it waits for before it; false, or set: not without going far back. */
+static bool raise_to(const Levels *l, int k, int level, int depth, bool set) {
+    for (int i = l->first[k]; i < l->first[k + 1]; i++) {
+        const int b = l->before[i];
+        if (l->of[b] > level) continue;
+        if (depth == 0 || l->of[b] < 0 || !raise_to(l, b, level + 1, depth - 1, set)) return false;
+    }
+    if (set) l->of[k] = level;
+    return true;
+}
+
+/* Equal kernels that could run a little later than others run with those: the leaves of a sum are not all as far from its end. */
+static void align_levels(const Levels *l, Candidate *all, int n) {
+    enum { DEEPEST = 4 };
+    qsort(all, (size_t)n, sizeof *all, by_hash);
+    for (int i = 1; i < n; i++) {
+        const int k = all[i].kernel, level = l->of[all[i - 1].kernel];
+        if (all[i].hash == all[i - 1].hash && level > l->of[k] && raise_to(l, k, level, DEEPEST, false)) raise_to(l, k, level, DEEPEST, true);
+    }
+    for (int i = 0; i < n; i++) all[i].level = l->of[all[i].kernel];
+    qsort(all, (size_t)n, sizeof *all, by_level);
+}
+
 static void join_late(Families *f) {
     const Plan *p = f->p;
-    const int *level = levels(f);
+    const Levels l = levels(f);
     Candidate *all = ARENA_ARRAY(f->arena, Candidate, p->kernels.n + 1);
     int n = 0;
     f->readers = find_readers(f);
@@ -406,10 +437,10 @@ static void join_late(Families *f) {
     for (int i = 0; i < p->graph->nodes.n; i++) f->room += bytes_of(f, p->graph->nodes.at[i]) / HELD_SHARE;
     for (int k = 0; k < p->kernels.n; k++) {
         const PlanKernel *pk = &p->kernels.at[k];
-        if (level[k] < 0 || (pk->kind != KERNEL_MAP && pk->kind != KERNEL_ROW) || !can_be_member(f, pk)) continue;
-        all[n++] = (Candidate){level[k], k, kernel_hash(f->finder, k)};
+        if (l.of[k] < 0 || (pk->kind != KERNEL_MAP && pk->kind != KERNEL_ROW) || !can_be_member(f, pk)) continue;
+        all[n++] = (Candidate){l.of[k], k, kernel_hash(f->finder, k)};
     }
-    qsort(all, (size_t)n, sizeof *all, by_level);
+    align_levels(&l, all, n);
     for (int i = 0, head = -1; i < n; i++) {
         const bool same = i && all[i].hash == all[i - 1].hash && all[i].level == all[i - 1].level;
         if (!same || !joins_late(f, head, all[i].kernel)) head = all[i].kernel;

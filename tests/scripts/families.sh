@@ -52,8 +52,9 @@ for target in host interp; do
 done
 gpt2=$SRC/examples/gpt2/gpt2.dsl
 for target in host sm_80 sm_90a; do
-    n=$(launches "$gpt2" $target)
-    [ "$n" -le 330 ] || fail "gpt2 on $target: $n launches a step"
+    n=$(launches "$gpt2" $target) most=320
+    [ $target != sm_80 ] || most=332
+    [ "$n" -le $most ] || fail "gpt2 on $target: $n launches a step"
     awk -v a="$(arena "$gpt2" $target)" -v b="$(arena "$gpt2" $target -fno-family)" 'BEGIN { exit !(a <= 1.01 * b) }' ||
         fail "gpt2 on $target: families take memory"
 done
