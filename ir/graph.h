@@ -80,7 +80,7 @@ struct Node { /* one line of the cache: walks over the graphs of deep models wai
     Phase phase : 8;
     Precision precision : 7;
     bool again : 1; /* a clone for the backward pass (rematerialize.c): in no kernel of the forward one */
-    int remat; /* 0, or which recomputation this is: equal nodes with different numbers are never merged */
+    int remat; /* 0, or which recomputation, or chunk of rows, this is: equal nodes with different numbers are never merged */
     int n_in;
     Node **in;
     const Attr *attr; /* never NULL; of the graph's pool, so that nodes share it */

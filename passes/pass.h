@@ -36,6 +36,7 @@ typedef struct PassContext {
     Placing placing;
     bool stream_all; /* tests: streams (plan/stream.h) wherever they are right, of whatever size */
     bool stream_low; /* the same of products by matrix instructions, which other fusion is about too */
+    bool chunk_all;  /* tests: chunks of rows (plan/chunk.c) wherever they are right */
     bool disabled[PASS_COUNT];
     bool print_after[PASS_COUNT];
     FILE *print_to;
@@ -65,6 +66,7 @@ Graph *pass_precision(PassContext *c, Graph *g);
 Graph *pass_autodiff(PassContext *c, Graph *g);
 Graph *pass_jacobian_gemm(PassContext *c, Graph *g);
 Graph *pass_together(PassContext *c, Graph *g);
+Graph *pass_chunk(PassContext *c, Graph *g); /* of rows: what is large only in between */
 Graph *pass_physical_order(PassContext *c, Graph *g); /* of the dims of tensors inside */
 Graph *pass_split(PassContext *c, Graph *g);
 

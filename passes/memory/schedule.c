@@ -5,8 +5,8 @@
  * least peak is kept.  What a kernel frees changes as its co-readers run, so ranks are updated when one
  * reader of a buffer is left.  O((kernels + reads) log kernels).
  *
- * Recomputed segments must not be hoisted: kernels of one recomputation wait, behind a barrier, for all
- * backward kernels that the program has between the start of the recomputation before it and its own. */
+ * Recomputed segments must not be hoisted, nor chunks run side by side: kernels of one recomputation, or of one chunk, wait, behind a
+ * barrier, for all backward kernels, and those of chunks, that the program has between the start of the one before and its own. */
 #include "passes/memory/memory.h"
 #include "passes/plan/kernel_graph.h"
 #include <string.h>
@@ -237,16 +237,13 @@ static void add_barriers(Problem *q, const Plan *p, const int *program) {
     VEC(int) waiting = {0};                                  /* backward kernels since the last barrier */
     for (int at = 0; at < q->n_kernels; at++) {
         int k = program[at], remat = remat_of(&p->kernels.at[k]);
-        if (!remat) {
-            if (p->kernels.at[k].phase == PHASE_BACKWARD) vec_push(q->arena, waiting, k);
-            continue;
-        }
-        if (!barrier[remat]) {
+        if (remat && !barrier[remat]) {
             barrier[remat] = q->n_nodes++;
             for (int i = 0; i < waiting.n; i++) vec_push(q->arena, q->edges, ((Edge){waiting.at[i], barrier[remat]}));
             waiting.n = 0;
         }
-        vec_push(q->arena, q->edges, ((Edge){barrier[remat], k}));
+        if (remat) vec_push(q->arena, q->edges, ((Edge){barrier[remat], k}));
+        if (remat || p->kernels.at[k].phase == PHASE_BACKWARD) vec_push(q->arena, waiting, k);
     }
     if (q->n_nodes > q->n_kernels) build_successors(q);
 }

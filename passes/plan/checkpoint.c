@@ -7,7 +7,7 @@
  *
  * Needs: the plan of a first fuse (what is inlined costs nothing to recompute), entries grad and step.
  * Keeps: the operations, so that gradients are equal to the bit.  Gives: a graph to be fused again, in which
- * clones carry `remat` = segment + 1 and phase BACKWARD. */
+ * clones carry `remat`, numbers from those of chunks on, and phase BACKWARD. */
 #include "passes/pass.h"
 #include <math.h>
 #include <stdlib.h>
@@ -16,7 +16,7 @@ typedef struct Checkpoint {
     Arena *arena;
     const Plan *p;
     const Graph *g;
-    int n_forward;
+    int n_forward, chunks; /* chunks: the largest `remat` */
     int *position;     /* by node: place among forward nodes that are not sources, or -1 */
     int *last_use;     /* by node: position of the last forward kernel that reads it, or -1 */
     bool *needed;      /* by node: a forward value that backward nodes read, inlined ones followed up */
@@ -40,11 +40,15 @@ static int64_t kept_bytes(const Checkpoint *c, const Node *n) {
     return !is_value(c, n) || is_free(c, n) ? 0 : bytes_of(n);
 }
 
+/* Of chunks (chunk.c), whose backward nodes stand between them: used where they are made, and never recomputed. */
+static bool is_chunked(const Node *n) { return n->phase == PHASE_FORWARD && n->remat; }
+
 static void number_forward(Checkpoint *c) {
     for (int i = 0; i < c->g->nodes.n; i++) {
         const Node *n = c->g->nodes.at[i];
-        bool forward = n->phase == PHASE_FORWARD && op_info[n->op].cls != CLASS_SOURCE;
+        bool forward = n->phase == PHASE_FORWARD && op_info[n->op].cls != CLASS_SOURCE && !is_chunked(n);
         c->position[i] = forward ? c->n_forward++ : -1;
+        if (n->remat > c->chunks) c->chunks = n->remat;
         c->last_use[i] = -1;
     }
 }
@@ -55,10 +59,11 @@ static void find_uses(Checkpoint *c) {
         bool forward = c->position[i] >= 0, value = is_value(c, n);
         int at = value || c->needed[i] ? c->position[i] : -1;
         if (!value && c->last_use[i] > at) at = c->last_use[i];
+        if (is_chunked(n)) at = c->n_forward - 1;
         for (int k = 0; k < n->n_in; k++) {
             int in = n->in[k]->id;
             if (n->phase != PHASE_FORWARD || (forward && !value && c->needed[i])) c->needed[in] = true;
-            if (forward && at > c->last_use[in]) c->last_use[in] = at;
+            if ((forward || is_chunked(n)) && at > c->last_use[in]) c->last_use[in] = at;
         }
     }
 }
@@ -194,7 +199,7 @@ static Node *copy_node(Rebuild *r, const Node *n, int segment) {
         int id = n->in[k]->id;
         in[k] = segment >= 0 && r->clone_segment[id] == segment ? r->clone[id] : r->map[id];
     }
-    return segment >= 0 ? add_node(r, n, in, PHASE_BACKWARD, segment + 1) : add_node(r, n, in, n->phase, n->remat);
+    return segment >= 0 ? add_node(r, n, in, PHASE_BACKWARD, r->c->chunks + segment + 1) : add_node(r, n, in, n->phase, n->remat);
 }
 
 /* Segment in whose recomputation a backward node finds this value; -1: it is there. */

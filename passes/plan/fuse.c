@@ -510,19 +510,23 @@ static void partition(Fuse *f, PassContext *c, Graph *g, Node *accumulate, bool 
     assign_all(f, &streams, g);
 }
 
-bool *fuse_streamed(PassContext *c, Graph *g) {
+Foreseen fuse_foresee(PassContext *c, Graph *g) {
     Fuse f;
     const Uses uses = graph_uses(c->arena, g);
     bool *shared = ARENA_ARRAY(c->arena, bool, g->results.n + 1);
     for (int i = 0; i < g->results.n; i++) shared[i] = fuse_users(&uses, g->results.at[i].value) > 0; /* as separate_results makes them */
-    bool *streamed = ARENA_ARRAY(c->arena, bool, g->nodes.n + 1), any = false;
-    for (int i = 0; i < g->nodes.n && !any; i++) any = stream_makes(c, g->nodes.at[i]);
-    if (!any) return streamed;
     fuse_init(&f, c, g, shared);
     fuse_candidates(&f, g);
     const Streams streams = fuse_find_streams(c, &f, g, true);
+    bool *streamed = ARENA_ARRAY(c->arena, bool, g->nodes.n + 1);
     for (int i = 0; i < g->nodes.n; i++) streamed[i] = streams.of[i] > 0;
-    return streamed;
+    return (Foreseen){f.candidate, streamed};
+}
+
+bool *fuse_streamed(PassContext *c, Graph *g) {
+    for (int i = 0; i < g->nodes.n; i++)
+        if (stream_makes(c, g->nodes.at[i])) return fuse_foresee(c, g).streamed;
+    return ARENA_ARRAY(c->arena, bool, g->nodes.n + 1);
 }
 
 Plan *pass_fuse(PassContext *c, Graph *g) {

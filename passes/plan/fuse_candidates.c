@@ -147,7 +147,7 @@ static void find_sums_of_products(Fuse *f, const Graph *g) {
         bool adds = f->merge && !f->data && n->op == OP_ADD && n->in[0] != n->in[1];
         for (int k = 0; k < 2 && adds; k++) {
             const Node *x = n->in[k];
-            adds = x->dtype == n->dtype && fuse_users(&f->uses, x) == 1 && !f->result[x->id] &&
+            adds = x->dtype == n->dtype && x->remat == n->remat && fuse_users(&f->uses, x) == 1 && !f->result[x->id] &&
                    (f->adds[x->id] || product_shares(x));
         }
         f->adds[i] = adds;
@@ -293,6 +293,13 @@ static void find_transposed(Fuse *f, const Graph *g, bool *reread, Repeats *repe
     }
 }
 
+/* It goes on from what another chunk has put together, and is written before the next one runs (chunk.c). */
+static bool is_handed_on(const Node *n) {
+    for (int k = 0; k < n->n_in && n->remat; k++)
+        if (n->in[k]->remat && n->in[k]->remat != n->remat) return op_info[n->op].cls == CLASS_ELEMENT;
+    return false;
+}
+
 void fuse_candidates(Fuse *f, const Graph *g) {
     const Uses uses = f->uses = graph_uses(f->arena, g);
     find_landings(f, g, &uses);
@@ -315,7 +322,7 @@ void fuse_candidates(Fuse *f, const Graph *g) {
         if (op_is_memory(n->op)) continue;
         cone[i] = cone_of(n, cone, f->candidate);
         f->candidate[i] =
-            f->result[i] || f->copied[i] || f->joined[i] || f->within[i] || fuse_is_heavy(n) || f->adds[i] ||
+            f->result[i] || f->copied[i] || f->joined[i] || f->within[i] || fuse_is_heavy(n) || f->adds[i] || is_handed_on(n) ||
             is_copied(n, &uses) || wants_memory(n, &cone[i], readers[i], reread[i]) ||
             pays_before(n, &cone[i], readers, repeats[i]) ||
             (op_info[n->op].cls == CLASS_ELEMENT && readers[i] > 1 && !widens(n) && takes_place(n, &uses));

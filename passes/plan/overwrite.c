@@ -2,6 +2,8 @@
  *
  *     dlogits[i, j] = softmax(logits)[i, j] - hit[i, j]          over logits, once the loss has been taken
  *
+ * A chain of sums goes over its first term.
+ *
  * Needs: homes and strides.  Keeps: what is computed.  Gives: PlanBuffer.within of a value that lies where another one was.  The
  * kernel reads the old value only at the element that it writes, as for a parameter that is updated in place; both have one shape
  * and layout; no kernel after it, in one order that all edges allow, reads the old value.  kernel_graph makes the others run before. */
@@ -53,7 +55,7 @@ static int *places(const Overwrite *o) {
 /* ---- what goes over what --------------------------------------------------------------------------------------------- */
 static bool in_arena_alone(const Overwrite *o, const Node *n) {
     const PlanBuffer *b = &o->p->buffer[n->id];
-    return b->home == HOME_ARENA && b->writer >= 0 && !b->within && plan_output(b) < 0;
+    return b->home == HOME_ARENA && b->writer >= 0 && (!b->within || plan_overwritten(o->p, n)) && plan_output(b) < 0;
 }
 
 static bool same_layout(const Overwrite *o, const Node *x, const Node *v) {
@@ -77,6 +79,7 @@ static bool at_element(const Overwrite *o, const PlanKernel *k, const Node *x, c
         const bool reduces = op_info[pn->node->op].cls == CLASS_REDUCE && pn->part != PART_SLICES;
         for (int j = 0; j < reads.n; j++) {
             const Access *a = &reads.at[j];
+            if (a->node == x && pn->node->op == OP_CONTRACT && !node_is_view(pn->node)) return false;
             for (int d = 0; a->node == x && d < x->shape->rank; d++) {
                 const int at = a->axis[d] >= 0 && !reduces ? pn->axis[a->axis[d]] : a->axis[d];
                 if (at != v->axis[d]) return false;
@@ -117,10 +120,10 @@ void pass_overwrite(PassContext *c, Plan *p) {
     }
     for (int k = 0; k < p->kernels.n; k++) {
         PlanKernel *pk = &p->kernels.at[k];
-        if ((pk->kind != KERNEL_MAP && pk->kind != KERNEL_ROW) || pk->workspace) continue;
+        if ((pk->kind != KERNEL_MAP && pk->kind != KERNEL_ROW && pk->kind != KERNEL_CONTRACT) || pk->workspace) continue;
         for (int i = 0; i < pk->nodes.n; i++) {
             const PlanNode *v = &pk->nodes.at[i];
-            if (!v->stored || v->part == PART_SLICES || !in_arena_alone(&o, v->node)) continue;
+            if (!v->stored || v->part == PART_SLICES || !in_arena_alone(&o, v->node) || p->buffer[v->node->id].within) continue;
             p->buffer[v->node->id].within = (Node *)to_overwrite(&o, pk, k, v);
         }
     }

@@ -34,4 +34,10 @@ bool stream_makes(const PassContext *c, const Node *n);
 /* By node id: members of the streams that fuse will make of the graph, for passes before it. */
 bool *fuse_streamed(PassContext *c, Graph *g);
 
+/* By node id: what will have memory, and what streams are made of.  For passes before fuse. */
+typedef struct Foreseen {
+    bool *memory, *streamed;
+} Foreseen;
+Foreseen fuse_foresee(PassContext *c, Graph *g);
+
 #endif

@@ -47,6 +47,7 @@ static void any_subset_of_passes(void **state) {
         for (int p = 0; p < PASS_COUNT; p++) c.disabled[p] = pass_info[p].can_disable && test_below(&r, 3) == 0;
         c.checkpoint = test_below(&r, 2) ? CHECKPOINT_SQRT : CHECKPOINT_NONE;
         c.stream_all = c.stream_low = test_below(&r, 2);
+        c.chunk_all = test_below(&r, 2);
         Module *m = compile(&c, entries[seed % 3], seed);
         if (m)
             agrees(a, entries[seed % 3], seed, m);
