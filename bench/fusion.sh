@@ -6,6 +6,9 @@
 #   fusion.NAME.DIR.moved_over_bound   the same of all that warps asked for: what caches serve besides (a scale that every row reads)
 #   fusion.NAME.DIR.instructions       warp instructions an element, times 32: f32, sm_80
 #   fusion.attention_1024.moved_mb, .launches    causal attention with its gradients, [12, 1024, 64], bf16, sm_80
+#   fusion.gpt2_block.DIR.kernels      of one block of examples/gpt2 (B = 8, T = 1024), sm_80: launches of infer, and how many more a
+#                                      step with its gradients, for a given gradient of the result, and AdamW has; also in bf16
+#   fusion.gpt2.step.launches, .arena_gb   of the whole example, as `fusec report` has them; also in bf16
 #
 # DIR is fwd (entry infer) or bwd (entry grad, all gradients).  Rows are 4096 of 1024 elements.
 set -eu
@@ -128,3 +131,37 @@ none
 set -- $(counted grad sm_80)
 figure fusion.attention_1024.moved_mb "$(awk -v s="$1" 'BEGIN { printf "%.1f", 32e-6 * s }')" MB
 figure fusion.attention_1024.launches "$4" launches
+
+# ---- examples/gpt2, from reports -----------------------------------------------------------------------------------------
+src=$(cd "$(dirname "$0")/.." && pwd)
+gpt2=$src/examples/gpt2/gpt2.dsl
+sed '/^model gpt2/,$d' "$gpt2" >block.dsl
+cat >>block.dsl <<'END'
+model block {
+    input u : f32[B, T, C]
+    x = param [B, T, C] init normal(1.0)
+    y = block(x) as h
+    output y
+    loss = sum(y * u)
+    train loss with adamw(lr = 6e-4, decay = 0.1)
+}
+END
+# low PROGRAM: the same in bf16
+low() { awk '{ print } /^model .*{/ { print "    precision bf16" }' "$1"; }
+launches() { "$fusec" report "$1" --target sm_80 | sed -n "s/^entry $2: \([0-9]*\) launches/\1/p"; }
+for dtype in f32 bf16; do
+    name=gpt2
+    if [ $dtype = f32 ]; then
+        cp "$gpt2" whole.dsl
+        cp block.dsl one.dsl
+    else
+        name=gpt2_bf16
+        low "$gpt2" >whole.dsl
+        low block.dsl >one.dsl
+    fi
+    forward=$(launches one.dsl infer) all=$(launches one.dsl step)
+    figure "fusion.${name}_block.fwd.kernels" "$forward" kernels
+    figure "fusion.${name}_block.bwd.kernels" $((all - forward)) kernels
+    figure "fusion.$name.step.launches" "$(launches whole.dsl step)" launches
+    figure "fusion.$name.step.arena_gb" "$("$fusec" report whole.dsl --target sm_80 --entry step | awk '/^  arena / { printf "%.3f", $2 / 1e9 }')" GB
+done

@@ -4,7 +4,7 @@
  *     rows   = logsumexp(logits) - logits[target]             logits, rows, d, dh of these rows; dW += d' h
  *     d      = softmax(logits) - hit;  dh = d W;  dW = d' h
  *
- * A product larger than its factors, all that reads it, and all that is in between, up to results that are small again: of each
+ * A product much larger than its factors, all that reads it, and all that is in between, up to results that are small again: of each
  * a slice of rows, which concatenations put together, or a term of a sum over the rows.  Nothing is computed twice.  (Hsu et al.,
  * "Liger Kernel", arXiv:2410.10989, section 3.2, has it for cross-entropy; here no operator is named.)
  *
@@ -26,7 +26,7 @@ enum {
     MOST_MEMBERS = 64,  /* nodes of a region */
     MOST_TRIED = 16,    /* products, the largest first */
     MOST_CHUNKS = 64,
-    MUCH_SMALLER = 4,   /* a result that ends a region, than the product that opens it */
+    MUCH_SMALLER = 4,   /* factors, and results that end a region, than the product that opens it */
     ROW_MULTIPLE = 16,  /* of chunks that do not divide the rows */
     WEIGHT = 8          /* a byte of memory costs as much as to move so many */
 };
@@ -43,6 +43,7 @@ typedef struct Chunker {
     bool *result;          /* by node id: of the graph */
     int *last;             /* by node id: of what has memory, the id of its last reader; of others, until when it is computed */
     int *as_large;         /* by node id: the same of it and of what is elementwise after it */
+    double *change;        /* scratch of peak() */
     /* the region at hand */
     const Node *opens;
     int64_t extent;  /* of the rows */
@@ -51,6 +52,7 @@ typedef struct Chunker {
     int *rows;       /* by node id: of members, the dim */
     int *until;      /* by node id: of members, what `last` is, now that what is elementwise in between is in their kernels */
     NodeList members; /* those that end it too */
+    int *known, now; /* by node id: 2 * the region that asked whether it is at hand, and 1 if it is */
     bool fits;
 } Chunker;
 
@@ -112,7 +114,8 @@ static bool goes_over(const Node *n, const Node *x) {
 /* The most bytes that are live at once, of members 1 / chunks, with what the chunks have put together so far.  at: NULL, or where that is. */
 static double peak(const Chunker *c, int chunks, int *at) {
     const int n = c->g->nodes.n;
-    double *change = ARENA_ARRAY(c->arena, double, n + 2), live = 0, most = 0;
+    double *change = c->change, live = 0, most = 0;
+    memset(change, 0, sizeof *change * (size_t)(n + 2));
     for (int i = 0; i < n; i++) {
         const Node *x = c->g->nodes.at[i];
         if (!is_in_memory(c, x)) continue;
@@ -261,7 +264,7 @@ static void take(Chunker *c, Node *n, int depth) {
     if (!c->fits) return;
     const Role role = role_of(c, n, &rows);
     const bool ends = role == END;
-    c->fits = role != APART && c->members.n < MOST_MEMBERS && !n->remat && !c->will.streamed[n->id] && !(ends && depth);
+    c->fits = role != APART && c->members.n < MOST_MEMBERS && !n->remat && !c->will.streamed[n->id] && !(ends && depth) && shape_is_fixed(*n->shape);
     c->fits &= !(role == MEMBER && is_large(c, n) && c->result[n->id]);
     if (c->fits) add_member(c, n, role, rows);
 }
@@ -297,6 +300,31 @@ static void absorb(Chunker *c, const Node *n) {
     if (there && c->members.n < MOST_MEMBERS) add_member(c, user, MEMBER, c->rows[n->id]);
 }
 
+/* Of what is no member: is it small, the caller's, or computed from that where it is read?  What else is large would be in memory all
+ * the same. */
+static bool is_at_hand(Chunker *c, const Node *x, int depth) {
+    enum { DEEPEST = 64 };
+    const OpClass cls = op_info[x->op].cls;
+    if (!is_large(c, x) || cls == CLASS_SOURCE) return true;
+    if (c->known[x->id] / 2 == c->now) return c->known[x->id] % 2;
+    const bool kept = c->will.memory[x->id] && is_read_outside(c, x);
+    bool ok = (cls == CLASS_ELEMENT || cls == CLASS_MOVE) && !kept && depth < DEEPEST;
+    for (int k = 0; k < x->n_in && ok; k++) ok = is_at_hand(c, x->in[k], depth + 1);
+    c->known[x->id] = 2 * c->now + ok;
+    return ok;
+}
+
+static bool reads_at_hand(Chunker *c) {
+    bool ok = true;
+    c->now++;
+    for (int i = 0; i < c->members.n; i++)
+        for (int k = 0; k < c->members.at[i]->n_in && ok; k++) {
+            const Node *x = c->members.at[i]->in[k];
+            ok = c->role[x->id] == MEMBER || is_at_hand(c, x, 0);
+        }
+    return ok;
+}
+
 /* All readers of what is large are in it. */
 static bool find_region(Chunker *c, Node *opens, int rows) {
     forget(c);
@@ -313,7 +341,7 @@ static bool find_region(Chunker *c, Node *opens, int rows) {
         if (c->role[c->members.at[i]->id] == MEMBER && !is_large(c, c->members.at[i])) absorb(c, c->members.at[i]);
     if (c->fits) qsort(c->members.at, (size_t)c->members.n, sizeof *c->members.at, by_id);
     find_until(c);
-    return c->fits;
+    return c->fits && (c->context->chunk_all || reads_at_hand(c));
 }
 
 /* ---- cost ------------------------------------------------------------------------------------------------------------------ */
@@ -387,31 +415,33 @@ static Node *add_node(Rebuild *r, const Node *like, Op op, int n_in, Node *const
     return n;
 }
 
-static Node *rows_of(Rebuild *r, const Node *x, int dim);
+static Node *rows_of(Rebuild *r, const Node *x, int dim, int depth);
 
 /* The rows of the chunk of what is elementwise, or a broadcast, and in no memory but for the region: computed from rows. */
-static Node *computed_rows(Rebuild *r, const Node *x, int dim, Shape s) {
-    Node *in[MAX_RANK];
-    if (x->n_in > MAX_RANK) return NULL;
+static Node *computed_rows(Rebuild *r, const Node *x, int dim, Shape s, int depth) {
+    Node *in[4];
+    assert(x->n_in <= 4);
     for (int k = 0; k < x->n_in; k++) {
         int of = op_info[x->op].cls == CLASS_ELEMENT ? dim : -1;
         for (int d = 0; d < x->in[k]->shape->rank && x->op == OP_BROADCAST; d++)
             if (x->attr->axes[d] == dim) of = d;
-        in[k] = of < 0 ? r->map[x->in[k]->id] : rows_of(r, x->in[k], of);
+        in[k] = of < 0 ? r->map[x->in[k]->id] : rows_of(r, x->in[k], of, depth + 1);
     }
     return add_node(r, x, x->op, x->n_in, in, x->attr, s);
 }
 
 /* Rows of what is no member. */
-static Node *rows_of(Rebuild *r, const Node *x, int dim) {
-    const bool computed = op_info[x->op].cls == CLASS_ELEMENT || x->op == OP_BROADCAST || x->op == OP_CONST || (x->op == OP_IOTA && x->attr->axis != dim);
+static Node *rows_of(Rebuild *r, const Node *x, int dim, int depth) {
+    enum { DEEPEST = 64 };
+    const bool by_element = op_info[x->op].cls == CLASS_ELEMENT || x->op == OP_BROADCAST || x->op == OP_CONST || (x->op == OP_IOTA && x->attr->axis != dim);
+    const bool in_memory = r->c->will.memory[x->id] && is_read_outside(r->c, x);
     Sliced *have = &r->sliced[x->id];
     if (have->remat == r->remat && have->dim == dim) return have->rows;
     Attr a = {0};
     Shape s = *x->shape;
     s.dim[dim] = dim_fixed(r->length);
     have->remat = r->remat, have->dim = dim;
-    if (computed && is_large(r->c, x) && !(r->c->will.memory[x->id] && is_read_outside(r->c, x))) return have->rows = computed_rows(r, x, dim, s);
+    if (by_element && is_large(r->c, x) && !in_memory && depth < DEEPEST) return have->rows = computed_rows(r, x, dim, s, depth);
     for (int d = 0; d < s.rank; d++) a.lo[d] = dim_fixed(d == dim ? r->begin : 0), a.hi[d] = s.dim[d], a.step[d] = 1;
     return have->rows = add_node(r, x, OP_SLICE, 1, &r->map[x->id], &a, s);
 }
@@ -433,7 +463,7 @@ static Node *clone(Rebuild *r, const Node *n) {
     for (int k = 0; k < n->n_in; k++) {
         const Node *x = n->in[k];
         const int dim = c->role[x->id] == MEMBER ? -1 : dim_read(r, n, k);
-        in[k] = c->role[x->id] == MEMBER ? r->now[x->id] : dim < 0 ? r->map[x->id] : rows_of(r, x, dim);
+        in[k] = c->role[x->id] == MEMBER ? r->now[x->id] : dim < 0 ? r->map[x->id] : rows_of(r, x, dim, 0);
     }
     if (c->role[n->id] == MEMBER) s.dim[c->rows[n->id]] = dim_fixed(r->length);
     if (n->op == OP_CONTRACT) {
@@ -507,7 +537,8 @@ static Graph *rebuild(Chunker *c, int chunks) {
 static bool may_open(const PassContext *context, const Node *n) {
     if (n->op != OP_CONTRACT || n->n_in != 2 || n->remat || !dtype_is_float(n->dtype) || !contract_is_product(n)) return false;
     if (context->chunk_all && shape_is_fixed(*n->shape)) return shape_elements(*n->shape) > 0;
-    return shape_is_fixed(*n->shape) && shape_elements(*n->shape) > shape_elements(*n->in[0]->shape) + shape_elements(*n->in[1]->shape);
+    const int64_t factors = shape_elements(*n->in[0]->shape) + shape_elements(*n->in[1]->shape);
+    return shape_is_fixed(*n->shape) && shape_elements(*n->shape) > MUCH_SMALLER * factors;
 }
 
 /* Of products that are live at the peak the largest, first ones first. */
@@ -563,10 +594,12 @@ static Chunker chunker_new(PassContext *context, Graph *g, Arena *a) {
     c.result = ARENA_ARRAY(a, bool, n + 1);
     c.last = ARENA_ARRAY(a, int, n + 1);
     c.as_large = ARENA_ARRAY(a, int, n + 1);
+    c.change = ARENA_ARRAY(a, double, n + 2);
     c.depends = ARENA_ARRAY(a, bool, n + 1);
     c.role = ARENA_ARRAY(a, Role, n + 1);
     c.rows = ARENA_ARRAY(a, int, n + 1);
     c.until = ARENA_ARRAY(a, int, n + 1);
+    c.known = ARENA_ARRAY(a, int, n + 1);
     for (int i = 0; i < g->results.n; i++) c.result[g->results.at[i].value->id] = true;
     c.will = fuse_foresee(context, g);
     find_live_ranges(&c);

@@ -251,10 +251,18 @@ static int only_reader(const Remat *r, const Node *v, const Cone *c) {
     return walks && reads_no_more(r, kernels->at[0], v, c) && !is_reread(r, v, DEPTH) ? 1 + kernels->at[0] : 0;
 }
 
+/* A chunk (chunk.c) would wait for a host that comes after all of them, with what it holds. */
+static bool is_read_by_chunk(const Remat *r, const Node *v) {
+    for (int i = 0; i < r->readers[v->id].n; i++)
+        if (r->p->kernels.at[r->readers[v->id].at[i]].nodes.at[0].node->remat) return true;
+    return false;
+}
+
 static void drop(Remat *r) {
     for (int i = 0; i < r->g->nodes.n; i++) {
         Node *v = r->g->nodes.at[i];
         if (!r->saved[i] || op_info[v->op].cls != CLASS_ELEMENT || r->p->kernel_of[i] < 0 || r->p->buffer[i].within) continue;
+        if (is_read_by_chunk(r, v)) continue;
         const Cone c = cone_of(r, v);
         const int only = c.fits ? only_reader(r, v, &c) : 0, host = only || !c.fits ? only : find_host(r, v, &c);
         if (!host) continue;

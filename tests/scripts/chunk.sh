@@ -2,11 +2,11 @@
 # rows; not where something else needs all of it, nor where rows are not independent.
 . "$SRC/tests/support/script.sh"
 
-# program LOSS: on stdin more definitions
+# program LOSS: on stdin more definitions.  Code for C makes chunks of few elements, code for this machine of a million.
+small='R = 405, V = 151, C = 12' large='R = 2560, V = 2003, C = 257' sizes=$small
 program() {
     cat >m.dsl <<END
-dim R = 1280
-let V = 2003, C = 260
+dim $sizes
 model m {
     x = param [R, C] init normal(1.0)
     w = param [V, C] init normal(0.05)
@@ -39,33 +39,48 @@ check() {
 }
 
 echo 'h = tanh(x)' | program 'mean(cross_entropy(h @ transpose(w), labels))'
-check "cross-entropy" 0.85 host c99
+check "cross-entropy" 0.5 c99
 program 'mean(cross_entropy(x @ transpose(w) + b, labels))' </dev/null
-check "with a bias" 0.85 host
+check "with a bias" 0.5 c99
 program 'sum(where(mod(labels, 3) == 0, 0.0, cross_entropy(x @ transpose(w), labels))) / sum(where(mod(labels, 3) == 0, 0.0, 1.0))' </dev/null
-check "rows left out" 0.85 host
+check "rows left out" 0.5 c99
 echo 'z = 20 * tanh((x @ transpose(w)) / 20)' | program 'mean(cross_entropy(z, labels)) + 0.001 * mean(logsumexp(z) ^ 2) - 0.1 * mean(log_softmax(z))'
-check "capped, smoothed, with a z-loss" 0.85 host
+check "capped, smoothed, with a z-loss" 0.5 c99
 printf 'e = w[labels]\nz = (x + e) @ transpose(w)\n' | program 'mean(cross_entropy(z, labels))'
-check "tied weights" 0.9 host
+check "tied weights" 0.5 c99
 echo 'z = dropout(x @ transpose(w), 0.2)' | program 'sum(sigmoid(z) * 0.01) + mean(z * z)'
-check "dropout" 0.85 host
-echo 'z = reshape(x, [8, R / 8, C]) @ transpose(w)' | program 'mean(cross_entropy(reshape(z, [R, V]), labels))'
-check "a batch of rows" 0.85 host
+check "dropout" 0.5 c99
+echo 'z = reshape(x, [5, 81, C]) @ transpose(w)' | program 'mean(cross_entropy(reshape(z, [R, V]), labels))'
+check "a batch of rows" 0.5 c99
+printf 'h = layernorm(x) as n\nz = h @ transpose(w)\n' | program 'mean(cross_entropy(z, labels)) + mean(z * z)'
+check "after a norm" 0.6 c99
 # both dims are normalized: no rows are independent
 echo 'z = x @ transpose(w)' | program 'mean(cross_entropy(z, labels)) + mean(logsumexp(transpose(z)))'
-check "both ways" 1 host
+check "both ways" 1 c99
 # the caller wants all of it
 printf 'z = x @ transpose(w)\noutput z\n' | program 'mean(cross_entropy(z, labels))'
-check "an output" 1 host
-
-# In bf16, and for the second derivative.
+check "an output" 1 c99
+# what else the region reads is as large, and in memory all the same
+printf 'z = (layernorm(x) as n) @ transpose(w)\ny = param [R, V] init normal(1.0)\nm0 = param [V, 5] init normal(0.3)\noutput red = mean(z, axis = 1)\n' |
+    program 'mean((softmax(z) @ m0)^2) + mean(variance(z, axis = 1)) - mean(y * logsigmoid(z) + (1 - y) * logsigmoid(-z))'
+check "beside something as large" 1 c99
+sizes=$large
+program 'mean(cross_entropy(x @ transpose(w) + b, labels))' </dev/null
+check "on this machine" 0.5 host
 printf 'precision bf16\n' | program 'mean(cross_entropy(x @ transpose(w), labels))'
 for option in "" -fno-chunk; do
-    "$FUSEC" report m.dsl --target host --entry grad $option | sed -n 's/^  arena //p' >arena$option
+    "$FUSEC" report m.dsl --target host --entry grad $option 2>/dev/null | sed -n 's/^  arena //p' >arena$option
 done
-[ "$(cat arena)" -lt "$(cat arena-fno-chunk)" ] || fail "bf16: arena $(cat arena), $(cat arena-fno-chunk) without chunks"
-"$FUSEC" verify m.dsl --target host --rounds 1 -D R=1080 >log 2>&1 || fail "bf16: $(cat log)"
+awk -v a="$(cat arena)" -v b="$(cat arena-fno-chunk)" 'BEGIN { exit !(a < 0.6 * b) }' || fail "bf16: arena $(cat arena), $(cat arena-fno-chunk) without chunks"
+
+# Against float64, in bf16 too, and with recomputation.
+sizes=$small
+for low in "" "precision bf16"; do
+    printf 'h = layernorm(x) as n\nh = h + linear(gelu(linear(h, C) as up), C) as down\n%s\n' "$low" | program 'mean(cross_entropy(h @ transpose(w), labels))'
+    for option in "" --checkpoint=sqrt; do
+        "$FUSEC" verify m.dsl --target c99,interp --rounds 1 $option >log 2>&1 || fail "$low $option: $(cat log)"
+    done
+done
 
 # Sizes of the gpt2 example, which no machine here could run: no value has as many elements as its logits.
 arena() { "$FUSEC" report "$1" --target $2 --entry step | sed -n 's/^  arena //p'; }
