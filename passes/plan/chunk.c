@@ -308,7 +308,8 @@ static bool is_at_hand(Chunker *c, const Node *x, int depth) {
     if (!is_large(c, x) || cls == CLASS_SOURCE) return true;
     if (c->known[x->id] / 2 == c->now) return c->known[x->id] % 2;
     const bool kept = c->will.memory[x->id] && is_read_outside(c, x);
-    bool ok = (cls == CLASS_ELEMENT || cls == CLASS_MOVE) && !kept && depth < DEEPEST;
+    const bool put_together = x->op == OP_CONCAT || x->op == OP_PAD || x->op == OP_SLICE_AT || x->op == OP_UPDATE_AT; /* it may get memory */
+    bool ok = (cls == CLASS_ELEMENT || (cls == CLASS_MOVE && !put_together)) && !kept && depth < DEEPEST;
     for (int k = 0; k < x->n_in && ok; k++) ok = is_at_hand(c, x->in[k], depth + 1);
     c->known[x->id] = 2 * c->now + ok;
     return ok;

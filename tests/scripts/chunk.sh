@@ -64,6 +64,9 @@ check "an output" 1 c99
 printf 'z = (layernorm(x) as n) @ transpose(w)\ny = param [R, V] init normal(1.0)\nm0 = param [V, 5] init normal(0.3)\noutput red = mean(z, axis = 1)\n' |
     program 'mean((softmax(z) @ m0)^2) + mean(variance(z, axis = 1)) - mean(y * logsigmoid(z) + (1 - y) * logsigmoid(-z))'
 check "beside something as large" 1 c99
+printf 'z = x @ transpose(w)\nc = concat(broadcast(b, [R, V]), broadcast(b, [R, V]), axis = 1)\n' |
+    program 'mean(sigmoid(concat(z, z, axis = 1)) * c)'
+check "beside a concatenation of what is given" 1 c99
 sizes=$large
 program 'mean(cross_entropy(x @ transpose(w) + b, labels))' </dev/null
 check "on this machine" 0.5 host
