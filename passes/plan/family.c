@@ -261,22 +261,15 @@ static void join_products(Families *f) {
  * known. */
 typedef struct Levels {
     int *of;
-    int *first, *before; /* what must run before head k: before[first[k]] up to before[first[k + 1] - 1] */
+    Predecessors before; /* of heads */
 } Levels;
 
 static Levels levels(Families *f) {
     const KernelGraph *g = &f->graph;
     const int n = f->p->kernels.n;
+    const Predecessors before = kernel_predecessors(f->arena, g, f->head);
     int *level = ARENA_ARRAY(f->arena, int, n + 1), *left = ARENA_ARRAY(f->arena, int, n + 1);
-    int *first = ARENA_ARRAY(f->arena, int, n + 2), *before = ARENA_ARRAY(f->arena, int, g->first[n] + 1);
-    for (int k = 0; k < n; k++)
-        for (int i = g->first[k]; i < g->first[k + 1]; i++) {
-            first[f->head[g->succ[i] / 2] + 2]++;
-            left[f->head[k]]++;
-        }
-    for (int k = 0; k < n; k++) first[k + 2] += first[k + 1];
-    for (int k = 0; k < n; k++)
-        for (int i = g->first[k]; i < g->first[k + 1]; i++) before[first[f->head[g->succ[i] / 2] + 1]++] = f->head[k];
+    for (int k = 0; k < n; k++) left[f->head[k]] += g->first[k + 1] - g->first[k];
     f->pending.n = 0;
     for (int k = 0; k < n; k++) {
         if (f->head[k] == k && !left[k]) vec_push(f->arena, f->pending, k);
@@ -284,15 +277,15 @@ static Levels levels(Families *f) {
     }
     while (f->pending.n) {
         const int k = f->pending.at[--f->pending.n];
-        for (int i = first[k]; i < first[k + 1]; i++) {
-            const int b = before[i];
+        for (int i = before.first[k]; i < before.first[k + 1]; i++) {
+            const int b = before.at[i];
             if (level[b] < level[k] + 1) level[b] = level[k] + 1;
             if (--left[b] == 0) vec_push(f->arena, f->pending, b);
         }
     }
     for (int k = 0; k < n; k++)
         if (left[k]) level[k] = -1;
-    return (Levels){level, first, before};
+    return (Levels){level, before};
 }
 
 /* When a value is read last, by number of kernel: the order of the graph, which `schedule` does not change much. */
@@ -404,8 +397,8 @@ static int by_hash(const void *x, const void *y) {
 
 /* Kernel k at that level, and what it waits for before it; false, or set: not without going far back. */
 static bool raise_to(const Levels *l, int k, int level, int depth, bool set) {
-    for (int i = l->first[k]; i < l->first[k + 1]; i++) {
-        const int b = l->before[i];
+    for (int i = l->before.first[k]; i < l->before.first[k + 1]; i++) {
+        const int b = l->before.at[i];
         if (l->of[b] > level) continue;
         if (depth == 0 || l->of[b] < 0 || !raise_to(l, b, level + 1, depth - 1, set)) return false;
     }

@@ -13,6 +13,7 @@
 #include "ir/node_pool.h"
 #include "passes/plan/per_sample.h"
 #include "passes/plan/slices.h"
+#include "passes/plan/kernel_graph.h"
 #include "passes/plan/stream.h"
 #include <assert.h>
 #include <string.h>
@@ -443,30 +444,17 @@ static void add_writers(const Fuse *f, const Node *n, Kernels *list) {
 static void renumber(Fuse *f) {
     Plan *p = f->plan;
     const int n = p->kernels.n;
-    Kernels *before = ARENA_ARRAY(f->arena, Kernels, n + 1);
-    int *number = ARENA_ARRAY(f->arena, int, n + 1), *stack = ARENA_ARRAY(f->arena, int, n + 1), placed = 0;
-    PlanKernel *kernels = ARENA_ARRAY(f->arena, PlanKernel, n + 1);
+    Kernels before = {0}, wish = {0};
+    int *first = ARENA_ARRAY(f->arena, int, n + 1);
+    PlanKernel *old = arena_dup(f->arena, p->kernels.at, sizeof *old * (size_t)n);
     for (int k = 0; k < n; k++) {
-        number[k] = -1;
-        for (int i = 0; i < p->kernels.at[k].reads.n; i++) add_writers(f, p->kernels.at[k].reads.at[i], &before[k]);
+        for (int i = 0; i < old[k].reads.n; i++) add_writers(f, old[k].reads.at[i], &before);
+        first[k + 1] = before.n;
     }
-    for (int i = 0; i < f->n; i++) {
-        int depth = 0;
-        if (p->kernel_of[i] >= 0 && number[p->kernel_of[i]] < 0) stack[depth++] = p->kernel_of[i];
-        while (depth) {
-            const int k = stack[depth - 1];
-            while (before[k].n && number[vec_last(before[k])] >= 0) before[k].n--;
-            if (before[k].n) {
-                stack[depth++] = vec_last(before[k]);
-                continue;
-            }
-            kernels[placed] = p->kernels.at[k];
-            number[k] = placed++;
-            depth--;
-        }
-    }
-    assert(placed == n);
-    memcpy(p->kernels.at, kernels, sizeof *kernels * (size_t)n);
+    for (int i = 0; i < f->n; i++)
+        if (p->kernel_of[i] >= 0) vec_push(f->arena, wish, p->kernel_of[i]);
+    const int *number = kernels_in_order(f->arena, n, &(Predecessors){first, before.at}, wish.at, wish.n);
+    for (int k = 0; k < n; k++) p->kernels.at[number[k]] = old[k];
     for (int i = 0; i < f->n; i++)
         if (p->kernel_of[i] >= 0) p->kernel_of[i] = number[p->kernel_of[i]];
 }

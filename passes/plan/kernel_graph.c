@@ -1,5 +1,7 @@
 /* The DAG of kernels: data edges, and anti-dependencies of in-place updates. */
 #include "passes/plan/kernel_graph.h"
+#include <assert.h>
+#include <string.h>
 
 static void add_needs(Arena *a, const Plan *p, Node *x, PlanNeeds *list) {
     if (!plan_is_joined(p, x)) {
@@ -77,4 +79,36 @@ KernelGraph kernel_graph(Arena *a, const Plan *p) {
         (e.at[i].soft ? g.soft : g.hard)[e.at[i].to]++;
     }
     return g;
+}
+
+Predecessors kernel_predecessors(Arena *a, const KernelGraph *g, const int *head) {
+    const int n = g->n, edges = g->first[n];
+    Predecessors p = {ARENA_ARRAY(a, int, n + 2), ARENA_ARRAY(a, int, edges + 1)};
+    for (int i = 0; i < edges; i++) p.first[(head ? head[g->succ[i] / 2] : g->succ[i] / 2) + 2]++;
+    for (int k = 0; k < n; k++) p.first[k + 2] += p.first[k + 1];
+    for (int k = 0; k < n; k++)
+        for (int i = g->first[k]; i < g->first[k + 1]; i++) {
+            const int to = g->succ[i] / 2;
+            p.at[p.first[(head ? head[to] : to) + 1]++] = head ? head[k] : k;
+        }
+    return p;
+}
+
+int *kernels_in_order(Arena *a, int n, const Predecessors *before, const int *wish, int n_wish) {
+    int *place = ARENA_ARRAY(a, int, n + 1), *next = arena_dup(a, before->first, sizeof(int) * (size_t)(n + 1));
+    int *stack = ARENA_ARRAY(a, int, n + 1), placed = 0;
+    for (int k = 0; k < n; k++) place[k] = -1;
+    for (int i = 0; i < n_wish; i++) {
+        int depth = 0;
+        if (place[wish[i]] < 0) stack[depth++] = wish[i];
+        while (depth) {
+            const int k = stack[depth - 1], end = before->first[k + 1];
+            while (next[k] < end && place[before->at[next[k]]] >= 0) next[k]++;
+            assert(depth <= n);
+            if (next[k] < end) stack[depth++] = before->at[next[k]];
+            else place[k] = placed++, depth--;
+        }
+    }
+    assert(placed == n);
+    return place;
 }

@@ -13,4 +13,15 @@ typedef struct KernelGraph {
 } KernelGraph;
 KernelGraph kernel_graph(Arena *a, const Plan *p);
 
+/* What must run before kernel k: at[first[k]] .. at[first[k + 1] - 1]. */
+typedef struct Predecessors {
+    int *first, *at;
+} Predecessors;
+/* head: NULL, or by kernel the one that stands for it. */
+Predecessors kernel_predecessors(Arena *a, const KernelGraph *g, const int *head);
+
+/* By kernel: its place in an order that has each of n kernels behind its predecessors, and else is that of `wish`, in which each
+ * stands at least once.  Without cycles. */
+int *kernels_in_order(Arena *a, int n, const Predecessors *before, const int *wish, int n_wish);
+
 #endif

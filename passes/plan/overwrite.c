@@ -20,36 +20,14 @@ typedef struct Overwrite {
 } Overwrite;
 
 /* ---- an order ---------------------------------------------------------------------------------------------------- */
-/* What must run before each kernel: of kernel k, before[first[k]] up to before[first[k + 1] - 1]. */
-static int *predecessors(const Overwrite *o, int *first) {
-    const KernelGraph g = kernel_graph(o->arena, o->p);
-    int *before = ARENA_ARRAY(o->arena, int, g.first[g.n] + 1), *at = ARENA_ARRAY(o->arena, int, g.n + 1);
-    for (int i = 0; i < g.first[g.n]; i++) first[g.succ[i] / 2 + 1]++;
-    for (int k = 0; k < g.n; k++) first[k + 1] += first[k];
-    for (int k = 0; k < g.n; k++) at[k] = first[k];
-    for (int k = 0; k < g.n; k++)
-        for (int i = g.first[k]; i < g.first[k + 1]; i++) before[at[g.succ[i] / 2]++] = k;
-    return before;
-}
-
 /* By kernel: its place in an order that honours all edges, and is that of the numbers but where an update in place has to wait for
  * readers of the old value. */
 static int *places(const Overwrite *o) {
-    const int n = o->p->kernels.n;
-    int *first = ARENA_ARRAY(o->arena, int, n + 2), *before = predecessors(o, first), placed = 0;
-    int *place = ARENA_ARRAY(o->arena, int, n + 1), *stack = ARENA_ARRAY(o->arena, int, n + 1);
-    for (int k = 0; k < n; k++) place[k] = -1;
-    for (int k = 0; k < n; k++) {
-        int depth = 0;
-        if (place[k] < 0) stack[depth++] = k;
-        while (depth) {
-            const int top = stack[depth - 1];
-            while (first[top] < first[top + 1] && place[before[first[top]]] >= 0) first[top]++;
-            if (first[top] < first[top + 1]) stack[depth++] = before[first[top]++];
-            else if (place[stack[--depth]] < 0) place[top] = placed++;
-        }
-    }
-    return place;
+    const KernelGraph g = kernel_graph(o->arena, o->p);
+    const Predecessors before = kernel_predecessors(o->arena, &g, NULL);
+    int *number = ARENA_ARRAY(o->arena, int, g.n + 1);
+    for (int k = 0; k < g.n; k++) number[k] = k;
+    return kernels_in_order(o->arena, g.n, &before, number, g.n);
 }
 
 /* ---- what goes over what --------------------------------------------------------------------------------------------- */
