@@ -13,7 +13,7 @@ Graph *graph_new(Arena *a, Model *m, Entry e) {
 
 Graph *graph_new_from(Arena *a, const Graph *g) {
     Graph *made = ARENA_NEW(a, Graph);
-    *made = (Graph){.arena = a, .pool = g->pool, .model = g->model, .entry = g->entry};
+    *made = (Graph){.arena = a, .pool = g->pool, .model = g->model, .entry = g->entry, .chunks = g->chunks};
     return made;
 }
 

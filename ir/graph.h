@@ -130,6 +130,7 @@ typedef struct Graph {
     Model *model;
     Entry entry;
     bool canonical;  /* pass_canonicalize made it, and nothing was added since: there is nothing left for it to do */
+    int chunks;      /* pass_chunk: Node.remat up to this are chunks of rows, greater ones recomputations */
     bool edited;     /* nodes or results were added or moved since this was last set to false */
     VEC(Node *) nodes;
     VEC(Result) results;
@@ -166,6 +167,8 @@ void graph_result(Graph *g, ResultKind k, int decl, Node *value);
  * BOUND, so that an element does not depend on the run-time extents of the others.
  * ARGMAX is 0 where any value is NaN.  SLICE must lie inside for every S in [1, bound]. */
 bool graph_infer(Arena *a, Op op, int n_in, Node *const *in, const Attr *attr, DType *dtype, Shape *shape, const char **why);
+
+static inline int64_t node_bytes(const Node *n) { return shape_elements(*n->shape) * dtype_bytes(n->dtype); } /* at the bound */
 
 /* users[first[n->id] .. first[n->id + 1]) are the nodes that read n, in order, once per operand. */
 typedef struct Uses {

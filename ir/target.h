@@ -29,8 +29,9 @@ extern const Target targets[];
 extern const int n_targets;
 const Target *target_find(const char *name); /* NULL if unknown */
 static inline double target_ridge(const Target *t) { return t->gflops_f32 / t->gbytes_per_s; } /* FLOP per byte */
-/* Bytes that it could move while it starts a kernel. */
-static inline double target_launch_bytes(const Target *t) { return t->device->has_grid ? 2e-6 * t->gbytes_per_s * 1e9 : 0; }
+/* To start a kernel; bytes that it could move in that time. */
+static inline double target_launch_seconds(const Target *t) { return t->device->has_grid ? 2e-6 : 0; }
+static inline double target_launch_bytes(const Target *t) { return target_launch_seconds(t) * t->gbytes_per_s * 1e9; }
 static inline bool target_has_lanes(const Target *t) { return t->vector_bytes > 4; } /* of f32 */
 /* NULL, no target yet: anywhere. */
 static inline int target_part_align(const Target *t) { return t ? t->part_align : 1; }

@@ -106,7 +106,7 @@ static int64_t kept_bytes(PassContext *c, const Plan *p) {
             const Node *x = k->reads.at[r];
             if (counted[x->id] || p->buffer[x->id].home != HOME_ARENA || x->phase != PHASE_FORWARD) continue;
             counted[x->id] = true;
-            bytes += shape_elements(*x->shape) * dtype_bytes(x->dtype);
+            bytes += node_bytes(x);
         }
     }
     return bytes;

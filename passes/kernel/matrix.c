@@ -137,7 +137,7 @@ bool matrix_adds_up_pays(const Target *t, const Node *product, int terms) {
     all = one;
     all.product.k *= terms;
     one.product.batch *= terms;
-    const double launch = 2e-6, results = one.product.batch * one.product.m * one.product.n;
+    const double launch = target_launch_seconds(t), results = one.product.batch * one.product.m * one.product.n;
     const double moved = 2 * results * (terms - 1) / terms * dtype_bytes(product->dtype) / (t->gbytes_per_s * 1e9);
     return matrix_seconds(t, &all) <= matrix_seconds(t, &one) + moved + launch;
 }

@@ -10,7 +10,7 @@ KernelFinder *kernel_finder(Arena *a, const Plan *p);
  * k's launch constants are set.  -1: none; k is remembered. */
 int kernel_find_same(KernelFinder *f, int k);
 /* Two kernels, before they have Tile IR: equal up to tensors, streams as well. */
-uint64_t kernel_hash(KernelFinder *f, int k); /* the same for equal ones */
 bool kernels_equal(KernelFinder *f, int a, int b);
+uint64_t kernel_hash(KernelFinder *f, int k); /* the same for equal ones */
 
 #endif

@@ -90,7 +90,7 @@ static void collect_reads(Problem *q, const Plan *p) {
     int *seen = ARENA_ARRAY(q->arena, int, n_nodes + 1), n = 0;
     for (int k = 0; k < q->n_kernels; k++) {
         for (int i = 0; i < needs[k].n; i++) {
-            const int id = needs[k].at[i]->id;
+            int id = needs[k].at[i]->id;
             if (p->buffer[id].home != HOME_ARENA || p->buffer[id].writer == k || seen[id] == k + 1) continue;
             seen[id] = k + 1;
             q->reads[n++] = id;

@@ -208,7 +208,7 @@ static void explain_peak(Arena *a, const Plan *p, ModuleEntry *e) {
     for (int i = 0; i < l.n; i++) {
         const LiveBlock *b = &l.block[i];
         if (b->lower > peak || b->upper <= peak || !b->node) continue;
-        bool forward = b->node->remat || b->node->phase == PHASE_FORWARD;
+        bool forward = b->node->remat > p->graph->chunks || b->node->phase == PHASE_FORWARD;
         *(forward ? &e->peak_saved : &e->peak_gradients) += b->bytes;
         live[n++] = b;
     }

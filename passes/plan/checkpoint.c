@@ -16,7 +16,7 @@ typedef struct Checkpoint {
     Arena *arena;
     const Plan *p;
     const Graph *g;
-    int n_forward, chunks; /* chunks: the largest `remat` */
+    int n_forward;
     int *position;     /* by node: place among forward nodes that are not sources, or -1 */
     int *last_use;     /* by node: position of the last forward kernel that reads it, or -1 */
     bool *needed;      /* by node: a forward value that backward nodes read, inlined ones followed up */
@@ -34,10 +34,8 @@ static bool is_free(const Checkpoint *c, const Node *n) {
            (is_value(c, n) && c->p->buffer[n->id].home != HOME_ARENA && c->p->buffer[n->id].home != HOME_NONE);
 }
 
-static int64_t bytes_of(const Node *n) { return shape_elements(*n->shape) * dtype_bytes(n->dtype); }
-
 static int64_t kept_bytes(const Checkpoint *c, const Node *n) {
-    return !is_value(c, n) || is_free(c, n) ? 0 : bytes_of(n);
+    return !is_value(c, n) || is_free(c, n) ? 0 : node_bytes(n);
 }
 
 /* Of chunks (chunk.c), whose backward nodes stand between them: used where they are made, and never recomputed. */
@@ -48,7 +46,6 @@ static void number_forward(Checkpoint *c) {
         const Node *n = c->g->nodes.at[i];
         bool forward = n->phase == PHASE_FORWARD && op_info[n->op].cls != CLASS_SOURCE && !is_chunked(n);
         c->position[i] = forward ? c->n_forward++ : -1;
-        if (n->remat > c->chunks) c->chunks = n->remat;
         c->last_use[i] = -1;
     }
 }
@@ -199,7 +196,7 @@ static Node *copy_node(Rebuild *r, const Node *n, int segment) {
         int id = n->in[k]->id;
         in[k] = segment >= 0 && r->clone_segment[id] == segment ? r->clone[id] : r->map[id];
     }
-    return segment >= 0 ? add_node(r, n, in, PHASE_BACKWARD, r->c->chunks + segment + 1) : add_node(r, n, in, n->phase, n->remat);
+    return segment >= 0 ? add_node(r, n, in, PHASE_BACKWARD, r->c->g->chunks + segment + 1) : add_node(r, n, in, n->phase, n->remat);
 }
 
 /* Segment in whose recomputation a backward node finds this value; -1: it is there. */

@@ -28,7 +28,7 @@ enum {
     MOST_CHUNKS = 64,
     MUCH_SMALLER = 4,   /* factors, and results that end a region, than the product that opens it */
     ROW_MULTIPLE = 16,  /* of chunks that do not divide the rows */
-    WEIGHT = 8          /* a byte of memory costs as much as to move so many */
+    WEIGHT = 8          /* a byte of memory costs as much as to move so many; in stream.c, where it is written and read besides, 12 */
 };
 
 typedef VEC(Node *) NodeList;
@@ -49,14 +49,12 @@ typedef struct Chunker {
     int64_t extent;  /* of the rows */
     bool *depends;   /* by node id: on `opens` */
     Role *role;      /* by node id */
-    int *rows;       /* by node id: of members, the dim */
+    int *rows;       /* by node id: of members, the dim; of a contraction, the loop, which is that dim where it is not summed */
     int *until;      /* by node id: of members, what `last` is, now that what is elementwise in between is in their kernels */
     NodeList members; /* those that end it too */
     int *known, now; /* by node id: 2 * the region that asked whether it is at hand, and 1 if it is */
     bool fits;
 } Chunker;
-
-static int64_t bytes_of(const Node *n) { return shape_elements(*n->shape) * dtype_bytes(n->dtype); }
 
 /* ---- live ranges, in the order of the graph --------------------------------------------------------------------------- */
 static void find_live_ranges(Chunker *c) {
@@ -119,7 +117,7 @@ static double peak(const Chunker *c, int chunks, int *at) {
     for (int i = 0; i < n; i++) {
         const Node *x = c->g->nodes.at[i];
         if (!is_in_memory(c, x)) continue;
-        const double bytes = (double)bytes_of(x) / (c->role[i] == MEMBER && !is_read_outside(c, x) ? chunks : 1);
+        const double bytes = (double)node_bytes(x) / (c->role[i] == MEMBER && !is_read_outside(c, x) ? chunks : 1);
         change[i] += bytes;
         change[last_of(c, x) + !goes_over(c->g->nodes.at[last_of(c, x)], x)] -= bytes;
     }
@@ -127,8 +125,8 @@ static double peak(const Chunker *c, int chunks, int *at) {
         const Node *m = c->members.at[i];
         const bool ends = c->role[m->id] == END;
         if (!ends && (is_in_memory(c, m) || !is_read_outside(c, m))) continue;
-        change[c->opens->id] += (double)bytes_of(m);
-        change[ends ? m->id : last_of(c, m)] -= (double)bytes_of(m);
+        change[c->opens->id] += (double)node_bytes(m);
+        change[ends ? m->id : last_of(c, m)] -= (double)node_bytes(m);
     }
     for (int i = 0; i < n; i++) {
         live += change[i];
@@ -269,7 +267,8 @@ static void take(Chunker *c, Node *n, int depth) {
     if (c->fits) add_member(c, n, role, rows);
 }
 
-static void mark_dependent(Chunker *c) {
+static void open_at(Chunker *c, const Node *opens) {
+    c->opens = opens;
     memset(c->depends, 0, sizeof *c->depends * (size_t)c->opens->id);
     for (int i = c->opens->id; i < c->g->nodes.n; i++) {
         const Node *n = c->g->nodes.at[i];
@@ -326,12 +325,11 @@ static bool reads_at_hand(Chunker *c) {
     return ok;
 }
 
-/* All readers of what is large are in it. */
+/* Of `opens`, where open_at was last.  All readers of what is large are in it. */
 static bool find_region(Chunker *c, Node *opens, int rows) {
     forget(c);
-    c->opens = opens;
     c->extent = opens->shape->dim[rows].bound;
-    c->fits = true;
+    c->fits = c->extent > 1 && loop_is_free(c, opens, rows);
     add_member(c, opens, MEMBER, rows);
     for (int i = 0; i < c->members.n && c->fits; i++) {
         const Node *n = c->members.at[i];
@@ -341,7 +339,7 @@ static bool find_region(Chunker *c, Node *opens, int rows) {
     for (int i = 0; i < c->members.n && c->fits; i++)
         if (c->role[c->members.at[i]->id] == MEMBER && !is_large(c, c->members.at[i])) absorb(c, c->members.at[i]);
     if (c->fits) qsort(c->members.at, (size_t)c->members.n, sizeof *c->members.at, by_id);
-    find_until(c);
+    if (c->fits) find_until(c);
     return c->fits && (c->context->chunk_all || reads_at_hand(c));
 }
 
@@ -354,11 +352,10 @@ static double chunk_bytes(const Chunker *c) {
         const Node *n = c->members.at[i];
         const bool product = n->op == OP_CONTRACT && !node_is_view(n);
         if (c->will.memory[n->id]) bytes += target_launch_bytes(t);
-        if (c->role[n->id] == END) bytes += 2 * (double)bytes_of(n);
+        if (c->role[n->id] == END) bytes += 2 * (double)node_bytes(n);
         for (int k = 0; k < n->n_in && product; k++) {
             bool ok = true;
-            const int loop = n == c->opens ? c->rows[n->id] : loop_of_rows(c, n);
-            if (c->role[n->in[k]->id] == APART && dim_of_loop(n, k, loop, c->extent, &ok) < 0) bytes += (double)bytes_of(n->in[k]);
+            if (c->role[n->in[k]->id] == APART && dim_of_loop(n, k, c->rows[n->id], c->extent, &ok) < 0) bytes += (double)node_bytes(n->in[k]);
         }
     }
     return bytes;
@@ -451,7 +448,7 @@ static Node *rows_of(Rebuild *r, const Node *x, int dim, int depth) {
 static int dim_read(const Rebuild *r, const Node *n, int k) {
     const Chunker *c = r->c;
     bool ok = true;
-    if (n->op == OP_CONTRACT) return dim_of_loop(n, k, n == c->opens ? c->rows[n->id] : loop_of_rows(c, n), c->extent, &ok);
+    if (n->op == OP_CONTRACT) return dim_of_loop(n, k, c->rows[n->id], c->extent, &ok);
     return op_info[n->op].cls == CLASS_ELEMENT || n->op == OP_CONCAT ? c->rows[n->id] : -1;
 }
 
@@ -469,7 +466,7 @@ static Node *clone(Rebuild *r, const Node *n) {
     if (c->role[n->id] == MEMBER) s.dim[c->rows[n->id]] = dim_fixed(r->length);
     if (n->op == OP_CONTRACT) {
         contract = *n->attr->contract;
-        contract.extent[n == c->opens ? c->rows[n->id] : loop_of_rows(c, n)] = dim_fixed(r->length);
+        contract.extent[c->rows[n->id]] = dim_fixed(r->length);
         a.contract = &contract;
     }
     if (n->op == OP_SLICE) a.hi[c->rows[n->id]] = dim_fixed(r->length);
@@ -497,6 +494,7 @@ static void add_chunks(Rebuild *r, int chunks) {
         r->remat++;
         add_chunk(r);
     }
+    r->out->chunks = r->remat;
     r->remat = 0;
     for (int i = 0; i < c->members.n; i++) {
         const Node *n = c->members.at[i];
@@ -524,8 +522,7 @@ static Graph *rebuild(Chunker *c, int chunks) {
     const int end = vec_last(c->members)->id;
     for (int i = 0; i <= end; i++)
         if (i < c->opens->id || !c->depends[i]) copy_node(&r, g->nodes.at[i]);
-    for (int i = 0; i < n; i++)
-        if (g->nodes.at[i]->remat > r.remat) r.remat = g->nodes.at[i]->remat;
+    r.remat = g->chunks;
     add_chunks(&r, chunks);
     for (int i = c->opens->id; i < n; i++)
         if (c->role[i] == APART && (i > end || c->depends[i])) copy_node(&r, g->nodes.at[i]);
@@ -551,17 +548,11 @@ static int find_candidates(const Chunker *c, Node **found) {
         Node *x = c->g->nodes.at[i];
         if (!c->will.memory[i] || c->as_large[i] < at || c->result[i] || !may_open(c->context, x)) continue;
         int place = n < MOST_TRIED ? n++ : MOST_TRIED;
-        for (; place > 0 && bytes_of(found[place - 1]) < bytes_of(x); place--)
+        for (; place > 0 && node_bytes(found[place - 1]) < node_bytes(x); place--)
             if (place < MOST_TRIED) found[place] = found[place - 1];
         if (place < MOST_TRIED) found[place] = x;
     }
     return n;
-}
-
-static bool rows_are_free(Chunker *c, Node *opens, int dim) {
-    c->opens = opens;
-    c->extent = opens->shape->dim[dim].bound;
-    return c->extent > 1 && loop_is_free(c, opens, dim);
 }
 
 /* The best of all: its members are those at hand then.  1: none. */
@@ -571,20 +562,16 @@ static int choose(Chunker *c) {
     double most = 0;
     int chunks = 1, rows = 0;
     for (int i = 0; i < n; i++) {
-        c->opens = found[i];
-        forget(c);
-        mark_dependent(c);
+        open_at(c, found[i]);
         for (int d = 0; d < found[i]->shape->rank; d++) {
             double gain;
-            forget(c);
-            if (!rows_are_free(c, found[i], d) || !find_region(c, found[i], d)) continue;
+            if (!find_region(c, found[i], d)) continue;
             const int wanted = best_chunks(c, &gain);
             if (gain > most) most = gain, chunks = wanted, best = found[i], rows = d;
         }
     }
     if (!best) return 1;
-    c->opens = best;
-    mark_dependent(c);
+    open_at(c, best);
     find_region(c, best, rows);
     return chunks;
 }

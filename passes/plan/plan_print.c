@@ -33,7 +33,7 @@ static void print_buffer(FILE *f, const Plan *p, const Node *n) {
     if (b->output) fprintf(f, " or output %d", b->output - 1);
     if (b->within) fprintf(f, " in %%%d", b->within->id);
     if (b->home == HOME_ARENA && p->arena_bytes) fprintf(f, " at %" PRId64, b->offset);
-    if (n->remat) fprintf(f, " recomputation %d", n->remat);
+    if (n->remat) fprintf(f, " remat %d", n->remat);
     fprintf(f, "\n");
 }
 

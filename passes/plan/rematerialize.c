@@ -44,7 +44,7 @@ typedef struct Remat {
     int *stamp, now;   /* by node: 2 * the walk that came there last, and 1 if by way of another kernel */
     int *expensive;    /* by kernel: of what it computes again */
     int *on_way;       /* by kernel: the last such walk that came through it */
-    NodeList todo;
+    NodeList pending;
     int n_dropped;
     /* rebuilding */
     Graph *out;
@@ -147,7 +147,7 @@ static void look_at(Remat *r, Node *n, bool beyond) {
     const int stamp = 2 * r->now + beyond;
     if (r->stamp[n->id] == stamp || r->stamp[n->id] == 2 * r->now + 1) return;
     r->stamp[n->id] = stamp;
-    vec_push(r->arena, r->todo, n);
+    vec_push(r->arena, r->pending, n);
 }
 
 static int first_node(const Remat *r, const IntList *kernels) {
@@ -166,10 +166,10 @@ static bool waits_for_readers(Remat *r, Node *opens, const Node *v, int host) {
     const int first = first_node(r, &r->readers[v->id]);
     int steps = 0;
     r->now++;
-    r->todo.n = 0;
+    r->pending.n = 0;
     look_at(r, opens, false);
-    while (r->todo.n) {
-        const Node *n = r->todo.at[--r->todo.n];
+    while (r->pending.n) {
+        const Node *n = r->pending.at[--r->pending.n];
         const int kernel = r->p->kernel_of[n->id];
         const bool beyond = r->stamp[n->id] % 2 || (kernel >= 0 && kernel != host);
         if (kernel >= 0) r->on_way[kernel] = r->now;

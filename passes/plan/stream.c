@@ -45,8 +45,6 @@ static void join(Finder *s, int a, int b) {
     s->fails[a < b ? a : b] |= s->fails[a] | s->fails[b];
 }
 
-static double value_bytes(const Node *n) { return (double)shape_elements(*n->shape) * dtype_bytes(n->dtype); }
-
 static int64_t sums_of(const Node *n) {
     const Contract *c = n->attr->contract;
     int64_t sums = 1;
@@ -70,7 +68,7 @@ bool stream_makes(const PassContext *c, const Node *n) {
     if (n->shape->rank < 2 || !shape_is_fixed(*n->shape) || is_in_kernel_of_its_own(c->target, n) || sums_of(n) > MOST_SUMS) return false;
     if (c->stream_all) return shape_elements(*n->shape) > 0 && (c->stream_low || !by_matrix(c->target, n));
     const int64_t factors = shape_elements(*n->in[0]->shape) + shape_elements(*n->in[1]->shape);
-    return value_bytes(n) >= LARGE_BYTES && shape_elements(*n->shape) >= 2 * factors;
+    return (double)node_bytes(n) >= LARGE_BYTES && shape_elements(*n->shape) >= 2 * factors;
 }
 
 /* The columns of a product that sums over the value, beyond its rows. */
@@ -233,7 +231,7 @@ static bool pays(Finder *s, int region, const StreamList *list) {
     for (int i = region; i < s->f->n; i++) {
         const Node *n = s->g->nodes.at[i];
         if (!s->value[i] || first_of(s, i) != region) continue;
-        if (s->f->candidate[i]) bytes += 2 * value_bytes(n);
+        if (s->f->candidate[i]) bytes += 2 * (double)node_bytes(n);
         if (n->op != OP_CONTRACT) continue;
         int kernels = 0;
         for (int k = 0; k < list->n; k++) kernels += reads_value(s, &list->at[k], n);

@@ -38,12 +38,8 @@ check() {
     together=$(launches m.dsl "$4") alone=$(launches m.dsl "$4" -fno-family)
     [ "$together" -le "$5" ] || fail "$what: $together launches, not $5"
     [ "$together" -lt "$alone" ] || fail "$what: $together launches, $alone without families"
-    for option in "" -fno-family; do
-        PTXSIM_SEED=3 "$FUSEC" run m.dsl --entry step --seed 5 --outputs "s$option.safetensors" --target $3 ${6-} $option >log 2>&1 ||
-            { fail "$what $option: $(cat log)"; return; }
-        ! grep -q '^ptxsim' log || fail "$what $option: $(cat log)"
-    done
-    cmp -s s.safetensors s-fno-family.safetensors || fail "$what: other numbers"
+    both_ways family m.dsl step $3 ${6-} || return
+    cmp -s with.safetensors without.safetensors || fail "$what: other numbers"
 }
 
 for target in host interp; do

@@ -35,12 +35,8 @@ check() {
     awk -v a="$(of '  arena' <report)" -v b="$(of '  arena' <report-fno-rematerialize)" -v s=$1 'BEGIN { exit !(a <= s * b) }' ||
         fail "$what on $3: arena $(of '  arena' <report), $(of '  arena' <report-fno-rematerialize) with all kept"
     [ "$(of 'entry grad:' <report)" -le "$(of 'entry grad:' <report-fno-rematerialize)" ] || fail "$what on $3: more launches"
-    for option in "" -fno-rematerialize; do
-        PTXSIM_SEED=7 "$FUSEC" run m.dsl --entry grad --seed 2 --outputs "g$option.safetensors" --target $2 ${4-} $option >log 2>&1 ||
-            { fail "$what on $2 $option: $(cat log)"; return; }
-        ! grep -q '^ptxsim' log || fail "$what on $2 $option: $(cat log)"
-    done
-    "$BUILD/compare_safetensors" compare g.safetensors "" g-fno-rematerialize.safetensors 1e-5 || fail "$what on $2: other gradients"
+    both_ways rematerialize m.dsl grad $2 ${4-} || return
+    "$BUILD/compare_safetensors" compare with.safetensors "" without.safetensors 1e-5 || fail "$what on $2: other gradients"
 }
 
 # everywhere SHARE

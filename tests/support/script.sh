@@ -36,6 +36,18 @@ same() {
     same_results "$@"
 }
 
+# both_ways PASS PROGRAM ENTRY EXECUTOR [OPTION..]: runs it with the pass and without, into with.safetensors and without.safetensors.
+# Not 0 where a run fails, or the software GPU finds something; $what says of what.
+both_ways() {
+    pass=$1 program=$2 entry=$3 executor=$4
+    shift 4
+    for way in with without; do
+        [ $way = with ] || set -- "$@" -fno-$pass
+        PTXSIM_SEED=7 "$FUSEC" run "$program" --entry $entry --seed 6 --outputs $way.safetensors --target $executor "$@" >log 2>&1 &&
+            ! grep -q '^ptxsim' log || { fail "$what on $executor, $way $pass: $(cat log)"; return 1; }
+    done
+}
+
 # kernels TARGET ENTRY: of $name.dsl, a line each: map, row, contract, stream ..; `out` has the whole report.
 kernels() {
     "$FUSEC" report "$name.dsl" --target="$1" >out 2>&1 || die "$name on $1: $(cat out)"
