@@ -80,11 +80,12 @@ cp runtime/cuda/*.[ch] "$pack/src/runtime/cuda/"
 cp bench/gpu/calibrate/*.[ch] bench/gpu/calibrate/*.def "$pack/src/bench/gpu/calibrate/"
 cp "$build/gpu/fusec_gpu_run" "$build/gpu/fusec_gpu_calibrate" "$pack/bin/"
 { git rev-parse HEAD 2>/dev/null || echo unknown; } >"$pack/commit"
-# the compiler, which measures tiles there
+# the compiler, which measures tiles there, and what draws programs for it
 if cmake --build "$build" --target fusec_alone -- --no-print-directory -s >"$work/log" 2>&1; then
     gzip -c "$build/gpu/fusec_alone" >"$pack/bin/fusec.gz"
+    [ ! -x "$build/tests/net" ] || gzip -c "$build/tests/net" >"$pack/bin/net.gz"
 else
-    say "the pack has no compiler, and can measure no tiles: LLVM's archives and libzstd.a (Debian: libzstd-dev) are needed"
+    say "the pack has no compiler, and can measure no tiles nor draw programs: LLVM's archives and libzstd.a (Debian: libzstd-dev) are needed"
 fi
 
 # What the software GPU makes of every instruction, for each device that it has.
@@ -105,8 +106,9 @@ grep -v '^#' bench/gpu/cases.txt | while read -r name oracle entries use model o
     case $options in
     precision=*)
         precision=${options%% *}
-        in_precision "${precision#*=}" "$model" >"$pack/models/$name.dsl"
-        model=models/$name.dsl options=${options#"$precision"}
+        mkdir -p "$pack/models/$name"
+        in_precision "${precision#*=}" "$model" >"$pack/models/$name/${model##*/}"
+        model=models/$name/${model##*/} options=${options#"$precision"}
         ;;
     esac
     echo "$name $oracle $entries $use $model $options"

@@ -4,7 +4,8 @@
 
 Prints NAME<TAB>VALUE<TAB>UNIT:  peer.CASE.WHAT.HOW in ms,  ratio.CASE.WHAT.HOW our time over the peer's,
 check.CASE.torch the largest relative error; lines that begin with FAIL name tensors that differ.
-WHAT is fwd, fwd_bwd or step.  HOW is f32 (TF32 off), tf32, bf16 or compile (torch.compile, f32).  bf16 is one product of operands
+WHAT is fwd, fwd_bwd or step.  HOW is f32 (TF32 off), tf32, bf16, amp (products in bf16 of parameters in f32, by autocast, where our
+model says precision bf16), compile (torch.compile, f32) or compile_amp.  bf16 is one product of operands
 that lie in memory as bf16, and both its gradients, with results in bf16; bf16_f32 the same with results in f32 (gemm_bf16), or that
 of the weights (linear_bf16), as ours are.  There ours is the time of these products' kernels alone, taken right before and right
 after the peer's.
@@ -83,6 +84,15 @@ def milliseconds(calls, seconds=0.6):
     return statistics.median(a.elapsed_time(b) for a, b in times)
 
 
+def autocast(how):
+    return torch.autocast("cuda", torch.bfloat16, enabled=how.endswith("amp"))
+
+
+def under(context, call, *of):
+    with context:
+        return call(*of)
+
+
 def report(case, what, how, ms, ours):
     emit(f"peer.{case}.{what}.{how}", ms, "ms")
     mine = ours.get((case, {"fwd": "infer", "fwd_bwd": "grad", "step": "step"}[what]))
@@ -114,13 +124,20 @@ def attention_float64(p, i):
 
 
 def attention(p, i):
-    if p["q"].dtype == torch.float64:
+    q, k, v = p["q"], p["k"], p["v"]
+    if q.dtype == torch.float64:
         return attention_float64(p, i)
-    return F.scaled_dot_product_attention(p["q"], p["k"], p["v"], is_causal=True)
+    if torch.is_autocast_enabled("cuda"):  # else the parameters' own type would stay
+        q, k, v = (x.bfloat16() for x in (q, k, v))
+    return F.scaled_dot_product_attention(q, k, v, is_causal=True).to(p["q"].dtype)
 
 
 def rows(d):
     return (d["R"], d["C"])
+
+
+def linear_loss(p, i):
+    return F.cross_entropy(p["x"] @ p["w"].t(), i["label"].long())
 
 
 def norm(x, p, n):
@@ -147,10 +164,12 @@ SMALL = {
                       ("f32", "compile")),
     "cross_entropy": Case(dict(R=16384, C=4096), dict(x=rows), dict(label=lambda d: (d["R"],)),
                           lambda p, i: F.cross_entropy(p["x"], i["label"].long()), ("f32", "compile"), scalar=True),
+    "linear_loss": Case(dict(R=4096, C=768, V=50257), dict(x=rows, w=lambda d: (d["V"], d["C"])), dict(label=lambda d: (d["R"],)),
+                        linear_loss, ("f32", "tf32", "amp", "compile", "compile_amp"), scalar=True),
     "embedding": Case(dict(R=16384, C=768, V=50257), dict(table=lambda d: (d["V"], d["C"])),
                       dict(token=lambda d: (d["R"],), g=rows), lambda p, i: F.embedding(i["token"].long(), p["table"]), eager=True),
     "attention": Case(dict(B=4, H=16, T=1024, D=64), {n: lambda d: (d["B"], d["H"], d["T"], d["D"]) for n in "qkv"},
-                      dict(g=lambda d: (d["B"], d["H"], d["T"], d["D"])), attention, ("f32", "tf32")),
+                      dict(g=lambda d: (d["B"], d["H"], d["T"], d["D"])), attention, ("f32", "tf32", "amp")),
 }
 
 
@@ -191,7 +210,7 @@ def gradients(case, p, i):
     return y, torch.autograd.grad(y, list(p.values()), None if case.scalar else i["g"])
 
 
-def check_small(args, name, case, dims):
+def check_small(args, name, case, dims, tolerance):
     dump(args, name)
     p = {n: load(args, f"param.{n}", s(dims)).requires_grad_() for n, s in case.params.items()}
     i = {n: load(args, f"input.{n}", s(dims)) for n, s in case.inputs.items()}
@@ -202,7 +221,7 @@ def check_small(args, name, case, dims):
     if not case.scalar:
         terms = (y.detach() * i["g"]).flatten()
         pairs.append(("loss", abs(float(load(args, "grad_output.loss", ()) - terms.sum())) / float(terms.norm())))
-    compare(name, pairs, case.tolerance)
+    compare(name, pairs, tolerance)
 
 
 def time_small(args, name, case, dims, ours, hows):
@@ -217,7 +236,8 @@ def time_small(args, name, case, dims, ours, hows):
     sets = [operands(s) for s in range(min(COPIES, max(1, -(-BEYOND_CACHE // (2 * size)))))]
     for how in hows:
         precision(how)
-        forward = torch.compile(case.forward, dynamic=False) if how == "compile" else case.forward
+        mixed = lambda p, i, how=how: under(autocast(how), case.forward, p, i)
+        forward = torch.compile(mixed, dynamic=False) if how.startswith("compile") else mixed
         timed = Case(case.dims, case.params, case.inputs, forward, scalar=case.scalar)
 
         def run_forward(p, i):
@@ -330,7 +350,8 @@ def time_gpt2(args, name, dims, ours, hows):
         p = {n: torch.nn.Parameter(torch.randn(s, device="cuda") * 0.02) for n, s in gpt2_shapes(t).items()}
         optimizer = torch.optim.AdamW(list(p.values()), lr=6e-4, weight_decay=0.1, fused=True)
         tokens, targets = (torch.randint(0, V, (b, t), device="cuda") for _ in range(2))
-        loss_of = torch.compile(gpt2_loss, dynamic=False) if how == "compile" else gpt2_loss
+        mixed = lambda p, a, b, how=how: under(autocast(how), gpt2_loss, p, a, b)
+        loss_of = torch.compile(mixed, dynamic=False) if how.startswith("compile") else mixed
 
         def forward():
             with torch.no_grad():
@@ -347,7 +368,7 @@ def time_gpt2(args, name, dims, ours, hows):
 
         for what, call in (("fwd", forward), ("fwd_bwd", backward), ("step", step)):
             report(name, what, how, milliseconds([call], 1.5), ours)
-        if what == "step" and how == "f32":
+        if what == "step" and how in ("f32", "amp"):
             emit(f"peer.{name}.step.peak_memory", torch.cuda.max_memory_allocated() / 2**20, "MiB")
     precision("f32")
 
@@ -421,14 +442,23 @@ def our_times(path):
     return ours | {"lines": lines}
 
 
-def one_case(args, name, kind, oracle, use, dims, ours, compiled):
-    """compiled: only what torch.compile makes, which takes long and comes last."""
-    hows = ("compile",) if compiled else ("f32", "tf32", "bf16")
+def is_low(args, model):
+    path = os.path.join(args.pack, model)
+    if not os.path.exists(path):
+        return False
+    with open(path) as f:
+        return "precision bf16" in (line.strip() for line in f)
+
+
+def one_case(args, name, kind, oracle, use, dims, ours, compiled, low):
+    """compiled: only what torch.compile makes, which takes long and comes last.  low: our model says precision bf16."""
+    hows = ["f32", "tf32", "bf16"] if not low else ["amp"]
+    hows = hows if not compiled else ["compile_amp" if low else "compile"]
     if kind in SMALL:
         case = SMALL[kind]
         dims = {**case.dims, **dims}
         if oracle == "torch" and not compiled:
-            check_small(args, name, case, dims)
+            check_small(args, name, case, dims, LOW_TOLERANCE if low else case.tolerance)
         hows = [h for h in hows if h in case.hows]
         if hows and "t" in use:
             if hows == ["bf16"]:
@@ -465,7 +495,8 @@ def main():
         if "s" in use or left(args) < (30 if compiled else 8):
             continue
         try:
-            one_case(args, name, kind, oracle, use, {k: int(v) for k, v in (o.split("=") for o in options)}, ours, compiled)
+            dims = {k: int(v) for k, v in (o.split("=") for o in options)}
+            one_case(args, name, kind, oracle, use, dims, ours, compiled, is_low(args, model))
         except Exception as e:  # one peer that fails must not cost the others
             note(f"{name}: {type(e).__name__}: {str(e)[:500]}")
             status = 3

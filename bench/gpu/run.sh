@@ -2,7 +2,7 @@
 # sh run.sh RESULTS [--part check|speed|tune] [--save FILE.tar.gz] [--tune] [--profile FILE] [--software] [--seconds N]
 # Runs the pack this file lies in on the GPU of this machine, in two parts of at most N (540) seconds each, three with --tune:
 #   tune   tiles of matrix products, into profile.txt; what follows is of kernels with the fastest
-#   check  the device; every case's numbers; memory, races and barriers of small cases; every instruction beside the software GPU
+#   check  the device; every case's numbers; drawn programs; memory, races and barriers of small cases; every instruction beside the software GPU
 #   speed  times; times of a peer framework in the same run, and its float64 as the judge of large cases; counters of the
 #          slowest kernels
 # Every case is a process of its own with a time limit, and what it found is written before the next.  Into RESULTS go
@@ -126,7 +126,7 @@ TILES=4 # of each instruction and schedule: the driver takes up to a second to c
 unpack_compiler() {
     fusec=$work/fusec
     [ -x "$fusec" ] || { [ -e bin/fusec.gz ] && gunzip -c bin/fusec.gz >"$fusec" && chmod +x "$fusec" && "$fusec" --version >/dev/null 2>&1; } ||
-        { fail "the pack has no compiler that runs here: no tiles are $1"; return 1; }
+        { fail "the pack has no compiler that runs here: $1"; return 1; }
 }
 # flags CASE NAME=VALUE...: those of the compiler
 flags() {
@@ -135,7 +135,7 @@ flags() {
     for o in "$@"; do printf ' -D %s' "$o"; done
 }
 measure_tiles() {
-    unpack_compiler measured || return
+    unpack_compiler "no tiles are measured" || return
     rm -f "$out/profile.txt" "$out/tune.txt"
     while read -r name oracle used use source options; do
         case $use in *m*) ;; *) continue ;; esac
@@ -161,7 +161,7 @@ rm -rf "$to.new"
 echo "$to" >>"$WORK/not_again"
 END_AGAIN
 take_profile() {
-    unpack_compiler 'taken from the profile' || return
+    unpack_compiler "no tiles are taken from the profile" || return
     awk -v pack="$pack/$best" '$4 ~ /m/ { flags = ""; n = split($3, e, ","); for (i = 1; i <= n; i++) flags = flags " --entry " e[i]
         for (i = 6; i <= NF; i++) flags = flags " -D " $i; print pack "/" $1, $5 flags }' cases.txt >"$work/list"
     FUSEC=$fusec xargs -P "$jobs" -L 1 sh "$work/again" <"$work/list" >>"$out/tune.txt" 2>&1
@@ -203,6 +203,34 @@ correct() {
     done <"$work/list"
     say "correct: $good of $(wc -l <"$work/list")"
     printf 'check.passed\t%d\tcases\ncheck.failed\t%d\tcases\n' "$good" $((failures - bad)) >>"$figures"
+    step
+}
+
+# ---- drawn programs, by the compiler in the pack, beside a float64 evaluation that shares nothing with it ----------------
+DRAWN=20 # by a process
+cat >"$work/draw" <<'END_DRAW'
+at=$WORK/drawn.$1
+timeout -k 5 120 "$WORK/net" --fusec "$WORK/fusec" --target cuda --seed "$1" --count "$2" >"$at" 2>&1
+echo "status $?" >>"$at"
+END_DRAW
+draw() {
+    [ -e bin/fusec.gz ] && [ -e bin/net.gz ] || { say "the pack has no compiler: no programs are drawn"; return; }
+    gunzip -c bin/net.gz >"$work/net" && chmod +x "$work/net"
+    unpack_compiler "no programs are drawn" || return
+    n=$(limit 100) || { say "no time left to draw programs"; return; }
+    first=$(date +%s) rounds=60
+    [ -z "$software" ] || { first=1 rounds=1 jobs=1; }
+    i=0
+    while [ $i -lt $((rounds * jobs)) ]; do echo "$((first + i * DRAWN)) $DRAWN"; i=$((i + 1)); done >"$work/list"
+    within "$n" xargs -P "$jobs" -L 1 sh "$work/draw" <"$work/list"
+    cat "$work"/drawn.* >"$out/drawn.txt" 2>/dev/null
+    awk -F '\t' '$1 == "trust.random.programs" { made += $2 } $1 == "trust.random.disagreements" { wrong += $2 }
+        $0 ~ /^status/ && $0 !~ /^status (0|1|124|137)$/ { wrong++ }
+        END { printf "drawn.programs\t%d\tprograms\ndrawn.wrong\t%d\tprograms\n", made, wrong }' "$out/drawn.txt" >"$work/drawn"
+    cat "$work/drawn" >>"$figures"
+    wrong=$(sed -n 's/^drawn.wrong\t\([0-9]*\).*/\1/p' "$work/drawn") made=$(sed -n 's/^drawn.programs\t\([0-9]*\).*/\1/p' "$work/drawn")
+    [ "$made" -gt 0 ] && [ "$wrong" = 0 ] || fail "$wrong of $made drawn programs (drawn.txt)"
+    say "drawn programs: $made, $wrong wrong"
     step
 }
 
@@ -309,6 +337,7 @@ for part in $parts; do
     tune) measure_tiles ;;
     check)
         correct
+        draw
         calibration
         [ -n "$software" ] || sanitize
         [ -n "$software" ] || nvidia-smi >>"$out/device.txt" 2>&1

@@ -10,6 +10,7 @@ fail() { echo "$*"; cat "$work"/out/summary.txt 2>/dev/null; exit 1; }
 sh "$work/pack/run.sh" "$work/out" --software --save "$work/out.tar.gz" >"$work/log" 2>&1 || { cat "$work/log" "$work/out/check.txt"; exit 1; }
 grep -q '^correct: 31 of 31$' "$work/out/summary.txt" || fail "not every case ran"
 [ "$(grep -c '"unit": "relative_error"' "$work/out/software.json")" -ge 30 ] || fail "figures are missing"
+[ ! -e "$work/pack/bin/net.gz" ] || grep -q '^drawn programs: [1-9][0-9]*, 0 wrong$' "$work/out/summary.txt" || fail "no programs were drawn"
 
 # the part of low precision, and the case of one tile that is not the cost model's
 for name in product_f16 image_bf16 gemm_bf16_tiles-; do
