@@ -53,7 +53,8 @@ static bool find_runs(const Shape *from, const Shape *to, int8_t first[MAX_RANK 
     return d == from->rank;
 }
 
-/* A broadcast in the merged shape: where a merged run is all new or all old, the merge goes in front. */
+/* A broadcast in the merged shape: where a merged run is all new or all old, the merge goes in front.  Dims of one element are
+ * either. */
 static Node *merged_broadcast(Rewriter *r, const Node *x, const Shape *to) {
     int8_t first[MAX_RANK + 1], axes[MAX_RANK];
     bool is_new[MAX_RANK];
@@ -62,9 +63,12 @@ static Node *merged_broadcast(Rewriter *r, const Node *x, const Shape *to) {
     for (int d = 0; d < x->shape->rank; d++) is_new[d] = true;
     for (int d = 0; d < x->attr->n_axes; d++) is_new[x->attr->axes[d]] = false;
     for (int o = 0; o < to->rank; o++) {
-        const bool fresh = is_new[first[o]];
-        for (int d = first[o]; d < first[o + 1]; d++)
-            if (is_new[d] != fresh) return NULL;
+        bool fresh = is_new[first[o]], found = false;
+        for (int d = first[o]; d < first[o + 1]; d++) {
+            if (dim_is_unit(x->shape->dim[d])) continue;
+            if (found && is_new[d] != fresh) return NULL;
+            fresh = is_new[d], found = true;
+        }
         if (fresh) continue;
         axes[inner.rank] = (int8_t)o;
         inner.dim[inner.rank++] = to->dim[o];
@@ -72,13 +76,15 @@ static Node *merged_broadcast(Rewriter *r, const Node *x, const Shape *to) {
     return rewrite_broadcast(r, rewrite_reshape(r, x->in[0], inner), *to, axes);
 }
 
-/* Numbers along a dim that is merged with no other. */
+/* Numbers along a dim that is merged with none of several elements. */
 static Node *merged_iota(Rewriter *r, const Node *x, const Shape *to) {
     int8_t first[MAX_RANK + 1];
     Attr attr = *x->attr;
     if (!find_runs(x->shape, to, first)) return NULL;
     for (int o = 0; o < to->rank; o++) {
-        if (first[o] != x->attr->axis || first[o + 1] != first[o] + 1) continue;
+        if (x->attr->axis < first[o] || x->attr->axis >= first[o + 1]) continue;
+        for (int d = first[o]; d < first[o + 1]; d++)
+            if (d != x->attr->axis && !dim_is_unit(x->shape->dim[d])) return NULL;
         attr.axis = (int8_t)o;
         return rewrite_node(r, OP_IOTA, 0, NULL, &attr, x->dtype, *to);
     }

@@ -80,6 +80,12 @@ static int64_t columns_of(const Node *n, int k) {
     return columns;
 }
 
+/* Reads a dim along one loop, or at one place: a batch of one has no loop. */
+static bool is_loop_or_place(const Contract *c, const Affine *e, Dim dim) {
+    int64_t least, most;
+    return affine_single_loop(c, e) >= 0 || (affine_interval(c, e, &least, &most) && least == most && affine_always_in(c, e, 0, dim));
+}
+
 /* Reads the value only to sum over one of its dims. */
 static bool may_be_member(const Finder *s, const Node *user, const Node *x) {
     int dim;
@@ -94,7 +100,7 @@ static bool may_be_member(const Finder *s, const Node *user, const Node *x) {
     if (s->value[user->in[1 - k]->id] || !stream_sums_over(user, k, &dim)) return false;
     if (columns_of(user, k) > (by_matrix(s->context->target, user) ? MOST_BY_MATRIX : MOST_COLUMNS)) return false;
     for (int d = 0; d < user->in[1 - k]->shape->rank; d++)
-        if (affine_single_loop(c, &c->map[1 - k][d]) < 0) return false;
+        if (!is_loop_or_place(c, &c->map[1 - k][d], user->in[1 - k]->shape->dim[d])) return false;
     return true;
 }
 

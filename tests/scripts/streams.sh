@@ -89,7 +89,7 @@ model least <<'END2'
 END2
 
 turn=0
-for name in $(cat names); do
+checked() { # of $name: its kernels, and its numbers on some executors
     for target in host c99 sm_80; do
         [ $name = square ] || [ "$(kernels $target infer | grep -c stream)" = 1 ] || fail "$name on $target: not one stream, $(kernels $target infer | tr '\n' ' ')"
         [ $target = c99 ] || [ $name = square ] || ! kernels $target grad | grep -q contract || fail "$name on $target: a product apart, $(kernels $target grad | tr '\n' ' ')"
@@ -100,8 +100,18 @@ for name in $(cat names); do
     "$FUSEC" verify $name.dsl --target host --entry infer --rounds 1 --quiet >log 2>&1 || fail "$name: $(cat log)"
     "$FUSEC" verify $name.dsl --target $targets --entry grad --rounds 1 --quiet >>log 2>&1 || fail "$name, gradients: $(cat log)"
     ! grep -q ' 0 elements' log || fail "$name: nothing compared"
-done
+}
+for name in $(cat names); do checked; done
 [ $turn = 20 ] || fail "$turn models of 20"
+
+# A batch of one, one head: products read it at one place, along no loop.
+for of in plain causal alibi base2; do
+    for shape in '1, H' 'H, 1'; do
+        name=${of}_$(echo "$shape" | tr -d ', ')
+        sed "s/\[H, T, 8\]/[$shape, T, 8]/; s/axis = 2, rank = 3/axis = 3, rank = 4/; s/axis = 1, rank = 3/axis = 2, rank = 4/" $of.dsl >$name.dsl
+        checked
+    done
+done
 
 # Products of 16 bits are multiplied by matrix instructions.  Columns of 5, 8 and 80 fill no tile of theirs, rows of 5 no word.
 low() { # NAME PRECISION DEPTH T H
@@ -121,6 +131,8 @@ low grouped f16 8 197 16
 low padded bf16 8 197 16
 low logs f16 8 197 16
 low base2 bf16 8 197 16
+low causal_1H bf16 8 197 16
+low causal_H1 f16 8 197 16
 # heads between rows and columns, as tensors of [batch, time, head, depth] have them
 sed -n '1,3p' plain.dsl >between.dsl
 cat >>between.dsl <<'END2'
