@@ -84,13 +84,13 @@ def milliseconds(calls, seconds=0.6):
     return statistics.median(a.elapsed_time(b) for a, b in times)
 
 
-def autocast(how):
-    return torch.autocast("cuda", torch.bfloat16, enabled=how.endswith("amp"))
+def made(call, how):
+    """The call under autocast, compiled, or as it is."""
+    def mixed(*of):
+        with torch.autocast("cuda", torch.bfloat16, enabled=how.endswith("amp")):
+            return call(*of)
 
-
-def under(context, call, *of):
-    with context:
-        return call(*of)
+    return torch.compile(mixed, dynamic=False) if how.startswith("compile") else mixed
 
 
 def report(case, what, how, ms, ours):
@@ -236,8 +236,7 @@ def time_small(args, name, case, dims, ours, hows):
     sets = [operands(s) for s in range(min(COPIES, max(1, -(-BEYOND_CACHE // (2 * size)))))]
     for how in hows:
         precision(how)
-        mixed = lambda p, i, how=how: under(autocast(how), case.forward, p, i)
-        forward = torch.compile(mixed, dynamic=False) if how.startswith("compile") else mixed
+        forward = made(case.forward, how)
         timed = Case(case.dims, case.params, case.inputs, forward, scalar=case.scalar)
 
         def run_forward(p, i):
@@ -350,8 +349,7 @@ def time_gpt2(args, name, dims, ours, hows):
         p = {n: torch.nn.Parameter(torch.randn(s, device="cuda") * 0.02) for n, s in gpt2_shapes(t).items()}
         optimizer = torch.optim.AdamW(list(p.values()), lr=6e-4, weight_decay=0.1, fused=True)
         tokens, targets = (torch.randint(0, V, (b, t), device="cuda") for _ in range(2))
-        mixed = lambda p, a, b, how=how: under(autocast(how), gpt2_loss, p, a, b)
-        loss_of = torch.compile(mixed, dynamic=False) if how.startswith("compile") else mixed
+        loss_of = made(gpt2_loss, how)
 
         def forward():
             with torch.no_grad():
@@ -380,13 +378,14 @@ def time_resnet50(args, name, dims, ours, hows):
     for how in hows:
         precision(how)
         model = resnet50().cuda().to(memory_format=torch.channels_last).train()
+        loss_of = made(lambda x, label, model=model: F.cross_entropy(model(x), label), how)
         optimizer = torch.optim.SGD(model.parameters(), lr=0.1, momentum=0.9)
         x = torch.randn(dims["B"], 3, dims["S"], dims["S"], device="cuda").to(memory_format=torch.channels_last)
         label = torch.randint(0, 1000, (dims["B"],), device="cuda")
 
         def backward():
             optimizer.zero_grad(set_to_none=True)
-            F.cross_entropy(model(x), label).backward()
+            loss_of(x, label).backward()
 
         def step():
             backward()
@@ -453,8 +452,7 @@ def is_low(model):
 
 def one_case(args, name, kind, oracle, use, dims, ours, compiled, low):
     """compiled: only what torch.compile makes, which takes long and comes last.  low: our model says precision bf16."""
-    hows = ["f32", "tf32", "bf16"] if not low else ["amp"]
-    hows = hows if not compiled else ["compile_amp" if low else "compile"]
+    hows = ["compile_amp" if low else "compile"] if compiled else ["bf16", "amp"] if low else ["f32", "tf32", "bf16"]
     if kind in SMALL:
         case = SMALL[kind]
         dims = {**case.dims, **dims}

@@ -2,7 +2,8 @@
 # sh run.sh RESULTS [--part check|speed|tune] [--save FILE.tar.gz] [--tune] [--profile FILE] [--software] [--seconds N]
 # Runs the pack this file lies in on the GPU of this machine, in two parts of at most N (540) seconds each, three with --tune:
 #   tune   tiles of matrix products, into profile.txt; what follows is of kernels with the fastest
-#   check  the device; every case's numbers; drawn programs; memory, races and barriers of small cases; every instruction beside the software GPU
+#   check  the device; every case's numbers; drawn programs; memory, races and barriers of small cases; every instruction
+#          beside the software GPU
 #   speed  times; times of a peer framework in the same run, and its float64 as the judge of large cases; counters of the
 #          slowest kernels
 # Every case is a process of its own with a time limit, and what it found is written before the next.  Into RESULTS go
@@ -53,6 +54,9 @@ limit() {
     [ "$n" -lt "$1" ] || n=$1
     echo "$n"
 }
+# COMMAND... of several at once: sh "$work/until" N COMMAND... takes N seconds, and none goes on past END, which at_once SECONDS SCRIPT sets.
+# (timeout around xargs would leave them running: each timeout is a process group of its own.)
+at_once() { END=$(($(date +%s) + $1)) xargs -P "$jobs" -L 1 sh "$2" <"$work/list"; }
 # within N COMMAND...: a process that takes no notice of the end of its time is killed
 within() { timeout -k 5 "$@"; }
 say() { printf '%s\n' "$*" | tee -a "$out/summary.txt"; }
@@ -62,6 +66,14 @@ cases() {
     awk -v use="$1" -v first="${2:-}" '$4 ~ use { if (first != "" && $4 !~ first) rest = rest $1 "\n"; else print $1 } END { printf "%s", rest }' cases.txt
 }
 entries() { awk -v name="$1" '$1 == name { gsub(",", " ", $3); print $3 }' cases.txt; }
+
+cat >"$work/until" <<'END_UNTIL'
+n=$((END - $(date +%s)))
+[ $n -gt 0 ] || exit 125
+[ $n -lt "$1" ] || n=$1
+shift
+exec timeout -k 5 "$n" "$@"
+END_UNTIL
 
 : >"$out/summary.txt"
 figures=$out/figures.txt # name<TAB>value<TAB>unit...
@@ -173,11 +185,11 @@ take_profile() {
 cat >"$work/check" <<'END_CHECK'
 arch=$1 name=$2 seconds=30 at=$WORK/check.$1.$2
 case $3 in *t*) seconds=90 ;; esac
-timeout -k 5 $seconds "$RUN" check "$PACK" "$arch" "$name" >"$at.out" 2>"$at.err"
+sh "$WORK/until" $seconds "$RUN" check "$PACK" "$arch" "$name" >"$at.out" 2>"$at.err"
 status=$?
 for e in $(awk -v name="$name" '$1 == name { gsub(",", " ", $3); print "init " $3 }' "$PACK/cases.txt"); do
     [ $status = 3 ] || break
-    timeout -k 5 20 "$RUN" locate "$PACK" "$arch" "$name" "$e" 2>>"$at.err" || break
+    sh "$WORK/until" 20 "$RUN" locate "$PACK" "$arch" "$name" "$e" 2>>"$at.err" || break
 done
 cat "$at.out" >>"$FIGURES"
 cat "$at.out" "$at.err" >>"$OUT/check.txt"
@@ -189,7 +201,7 @@ correct() {
         END { k = split(archs, a, " "); for (j = 1; j <= k; j++) for (i = 1; i <= n; i++) if (!index(use[i], "a")) print a[j], name[i], use[i]
               for (i = 1; i <= n; i++) if (index(use[i], "a") && a[1] == "sm_90a") print a[1], name[i], use[i] }' cases.txt >"$work/list"
     : >"$out/check.txt"
-    n=$(limit 260) && within "$n" xargs -P "$jobs" -L 1 sh "$work/check" <"$work/list"
+    n=$(limit 260) && at_once "$n" "$work/check"
     good=0 bad=$failures
     while read -r arch name use; do
         at=$work/check.$arch.$name
@@ -197,7 +209,7 @@ correct() {
         0) good=$((good + 1)) ;;
         1) fail "$name on $arch: numbers differ (check.txt)" ;;
         124 | 137) fail "$name on $arch: out of time" ;;
-        '') fail "$name on $arch: no time left to run it" ;;
+        '' | 125) fail "$name on $arch: no time left to run it" ;;
         *) fail "$name on $arch: it does not run (check.txt): $(head -n 1 "$at.err")" ;;
         esac
     done <"$work/list"
@@ -207,10 +219,10 @@ correct() {
 }
 
 # ---- drawn programs, by the compiler in the pack, beside a float64 evaluation that shares nothing with it ----------------
-DRAWN=20 # by a process
+DRAWN=5 # by a process
 cat >"$work/draw" <<'END_DRAW'
 at=$WORK/drawn.$1
-timeout -k 5 120 "$WORK/net" --fusec "$WORK/fusec" --target cuda --seed "$1" --count "$2" >"$at" 2>&1
+sh "$WORK/until" 90 "$WORK/net" --fusec "$WORK/fusec" --target cuda --seed "$1" --count "$2" >"$at" 2>&1
 echo "status $?" >>"$at"
 END_DRAW
 draw() {
@@ -218,26 +230,26 @@ draw() {
     gunzip -c bin/net.gz >"$work/net" && chmod +x "$work/net"
     unpack_compiler "no programs are drawn" || return
     n=$(limit 100) || { say "no time left to draw programs"; return; }
-    first=$(date +%s) rounds=60
-    [ -z "$software" ] || { first=1 rounds=1 jobs=1; }
-    i=0
-    while [ $i -lt $((rounds * jobs)) ]; do echo "$((first + i * DRAWN)) $DRAWN"; i=$((i + 1)); done >"$work/list"
-    within "$n" xargs -P "$jobs" -L 1 sh "$work/draw" <"$work/list"
-    cat "$work"/drawn.* >"$out/drawn.txt" 2>/dev/null
+    first=$(date +%s) processes=$((200 * jobs))
+    [ -z "$software" ] || first=1 processes=4
+    awk -v first="$first" -v n="$processes" -v drawn=$DRAWN 'BEGIN { for (i = 0; i < n; i++) print first + i * drawn, drawn }' >"$work/list"
+    at_once "$n" "$work/draw"
+    cat "$work"/drawn.* >"$out/drawn.txt"
+    # a process that ended neither by itself nor with its time is a failure, whatever it counted
     awk -F '\t' '$1 == "trust.random.programs" { made += $2 } $1 == "trust.random.disagreements" { wrong += $2 }
-        $0 ~ /^status/ && $0 !~ /^status (0|1|124|137)$/ { wrong++ }
-        END { printf "drawn.programs\t%d\tprograms\ndrawn.wrong\t%d\tprograms\n", made, wrong }' "$out/drawn.txt" >"$work/drawn"
-    cat "$work/drawn" >>"$figures"
-    wrong=$(sed -n 's/^drawn.wrong\t\([0-9]*\).*/\1/p' "$work/drawn") made=$(sed -n 's/^drawn.programs\t\([0-9]*\).*/\1/p' "$work/drawn")
-    [ "$made" -gt 0 ] && [ "$wrong" = 0 ] || fail "$wrong of $made drawn programs (drawn.txt)"
-    say "drawn programs: $made, $wrong wrong"
+        /^status/ && !/^status (0|1|124|125|137)$/ { wrong++ } /^status (124|125|137)$/ { cut++ }
+        END { print made + 0, wrong + 0, cut + 0 }' "$out/drawn.txt" >"$work/drawn"
+    read -r made wrong cut <"$work/drawn"
+    printf 'drawn.programs\t%d\tprograms\ndrawn.wrong\t%d\tprograms\n' "$made" "$wrong" >>"$figures"
+    say "drawn programs: $made from seed $first on, $wrong wrong"
+    [ "$wrong" = 0 ] && [ $((made + cut)) -gt 0 ] || fail "drawn programs (drawn.txt)"
     step
 }
 
 # ---- memory, races, barriers, uninitialised reads ------------------------------------------------------------------------
 cat >"$work/sanitize" <<'END_SANITIZE'
 tool=$1 name=$2 at=$WORK/sanitizer.$1.$2
-sanitized() { timeout -k 5 60 compute-sanitizer --tool "$tool" --error-exitcode 9 --print-limit 20 "$RUN" check "$PACK" $BEST "$name" >"$at" 2>&1; }
+sanitized() { sh "$WORK/until" 60 compute-sanitizer --tool "$tool" --error-exitcode 9 --print-limit 20 "$RUN" check "$PACK" $BEST "$name" >"$at" 2>&1; }
 sanitized
 status=$?
 # initcheck misses writes now and then: of tensors whose every number is right it has said that nobody wrote them
@@ -251,14 +263,14 @@ sanitize() {
     n=$(limit 160) || { say "no time left for the sanitizer"; return; }
     for tool in memcheck racecheck synccheck initcheck; do cases '[sz]' | sed "s/^/$tool /"; done >"$work/list"
     : >"$out/sanitizer.txt"
-    (unset FUSEC_CUBIN; within "$n" xargs -P "$jobs" -L 1 sh "$work/sanitize" <"$work/list")
+    (unset FUSEC_CUBIN; at_once "$n" "$work/sanitize")
     good=0
     while read -r tool name; do
         status=$(cat "$work/sanitizer.$tool.$name.status" 2>/dev/null)
         case $status in
         0) good=$((good + 1)) ;;
         9) fail "$tool finds faults in $name (sanitizer.txt)" ;;
-        124 | 137 | '') say "$tool of $name: out of time" ;;
+        124 | 125 | 137 | '') say "$tool of $name: out of time" ;;
         *) fail "$tool of $name: status $status (sanitizer.txt)" ;;
         esac
     done <"$work/list"

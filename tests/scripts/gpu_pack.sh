@@ -10,7 +10,7 @@ fail() { echo "$*"; cat "$work"/out/summary.txt 2>/dev/null; exit 1; }
 sh "$work/pack/run.sh" "$work/out" --software --save "$work/out.tar.gz" >"$work/log" 2>&1 || { cat "$work/log" "$work/out/check.txt"; exit 1; }
 grep -q '^correct: 31 of 31$' "$work/out/summary.txt" || fail "not every case ran"
 [ "$(grep -c '"unit": "relative_error"' "$work/out/software.json")" -ge 30 ] || fail "figures are missing"
-[ ! -e "$work/pack/bin/net.gz" ] || grep -q '^drawn programs: [1-9][0-9]*, 0 wrong$' "$work/out/summary.txt" || fail "no programs were drawn"
+[ ! -e "$work/pack/bin/net.gz" ] || grep -q '^drawn programs: [1-9][0-9]* from seed 1 on, 0 wrong$' "$work/out/summary.txt" || fail "no programs were drawn"
 
 # the part of low precision, and the case of one tile that is not the cost model's
 for name in product_f16 image_bf16 gemm_bf16_tiles-; do
@@ -91,7 +91,10 @@ if [ -e "$work/pack/bin/fusec.gz" ]; then
     sh "$work/pack/run.sh" "$work/again" --software --profile "$work/tuned/profile.txt" >"$work/log" 2>&1 || { cat "$work/log" "$work/again/tune.txt"; exit 1; }
     grep -q '^correct: 2 of 2$' "$work/again/summary.txt" && grep -q 'the profile has no times' "$work/again/tune.txt" || fail "the profile is not taken"
     echo damaged >"$work/profile"
+    printf '#!/bin/sh\nprintf "trust.random.programs\\t3\\ntrust.random.disagreements\\t1\\n"\nexit 1\n' | gzip >"$work/pack/bin/net.gz"
     sh "$work/pack/run.sh" "$work/again" --software --profile "$work/profile" >"$work/log" 2>&1 && fail "a damaged profile was taken"
+    grep -q '^drawn programs: 12 from seed 1 on, 4 wrong$' "$work/again/summary.txt" && grep -q '^FAIL drawn programs' "$work/again/summary.txt" ||
+        fail "drawn programs that differ are not named"
     grep -q '^FAIL not compiled by the profile (tune.txt): gemm_bf16_tiles' "$work/again/summary.txt" && grep -q '^correct: 2 of 2$' "$work/again/summary.txt" ||
         fail "a damaged profile is not named, or the kernels in the pack are gone"
     rm "$work/pack/bin/fusec.gz"
