@@ -2,7 +2,7 @@
  *
  * The error of a tensor is |got - want| / |want| in 2-norms over the stored elements, 0 where the difference
  * is below FLOOR * sqrt(n), for tensors of zeros; the 2-norm of the whole tensor must agree as
- * well, and no element may be NaN.  Allowed is the entry's tolerance, or NOISE times what rounding was seen to do. */
+ * well, and no element may be NaN.  Allowed is the entry's tolerance, or NUMBERS_NOISE times what rounding was seen to do. */
 #include "bench/gpu/runner.h"
 #include <math.h>
 #include <stdlib.h>
@@ -11,7 +11,7 @@
 /* Relative.  step: an optimizer may divide by the size of a gradient, which magnifies the error of small ones. */
 static const double tolerance[FUSEC_ENTRIES] = {
     [FUSEC_INIT] = 1e-5, [FUSEC_INFER] = 1e-4, [FUSEC_GRAD] = 5e-4, [FUSEC_STEP] = 2e-3};
-static const double FLOOR = 1e-12, NOISE = 16;
+static const double FLOOR = 1e-12;
 
 typedef struct Place {
     const fusec_tensor *t;
@@ -94,7 +94,7 @@ static int check_one(GpuModel *m, int entry, const Numbers *want, double *worst)
     const double e = error_of(want, p.t, data);
     const bool written = entry != FUSEC_INIT || adopt(m, &p, want, data);
     free(data);
-    const double allowed = fmax(tolerance[entry], NOISE * want->noise);
+    const double allowed = fmax(tolerance[entry], NUMBERS_NOISE * want->noise);
     *worst = fmax(*worst, e * tolerance[entry] / allowed);
     if (e <= allowed) return written ? 0 : -1;
     model_kernels(m, entry, p.region, p.t->offset, p.t->bytes, p.index, kernels, sizeof kernels);

@@ -12,7 +12,8 @@
 #include <stdbool.h>
 #include <stdio.h>
 
-enum { NUMBERS_NAME = 200, NUMBERS_SAMPLES = 512, NUMBERS_WHOLE = 4096 };
+/* NOISE: how often the error that rounding was seen to cause is allowed. */
+enum { NUMBERS_NAME = 200, NUMBERS_SAMPLES = 512, NUMBERS_WHOLE = 4096, NUMBERS_NOISE = 16 };
 
 typedef struct Numbers {
     char name[NUMBERS_NAME];
