@@ -7,27 +7,36 @@
 /* ---- layout ------------------------------------------------------------------------------------------------ */
 static int round_up(int64_t n, int unit) { return (int)((n + unit - 1) / unit * unit); }
 
-/* The axes, slowest first: grid axes inside loop axes, unless one is stated to be innermost. */
-static int stage_order(const Kernel *k, const Inst *i, int8_t *order) {
+/* The first product that reads the value; NULL: none. */
+static const Inst *product_of(const Block *b, int value) {
+    const Inst *found = NULL;
+    for (int n = 0; n < b->n && !found; n++) {
+        const Inst *i = b->at[n];
+        const bool reads = i->kind == TI_DOT && (i->in[0] == value || i->in[1] == value);
+        found = reads ? i : product_of(&i->body, value);
+    }
+    return found;
+}
+
+/* Summed by the product that reads the tile; where none does, an axis of a loop. */
+static bool is_slow(const Kernel *k, const Inst *product, int axis) {
+    bool over = !product && k->axes.at[axis].kind != AXIS_GRID;
+    for (int d = 0; product && d < product->n_over; d++) over |= product->over[d] == axis;
+    return over;
+}
+
+/* The axes, slowest first: those that are summed outside those of a product's side, unless one is stated to be innermost. */
+static int stage_order(const Kernel *k, const Inst *i, const Inst *product, int8_t *order) {
     const int minor = i->minor - 1;
     int n = 0;
     for (int pass = 0; pass < 2; pass++)
         for (int d = 0; d < i->type.n_axes; d++) {
             const int axis = i->type.axis[d];
-            if (axis == minor || (k->axes.at[axis].kind == AXIS_GRID) != (pass == 1)) continue;
+            if (axis == minor || is_slow(k, product, axis) != (pass == 0)) continue;
             order[n++] = (int8_t)axis;
         }
     if (i->minor != NO_AXIS) order[n++] = (int8_t)minor;
     return n;
-}
-
-static bool is_factor(const Block *b, int value) {
-    for (int n = 0; n < b->n; n++) {
-        const Inst *i = b->at[n];
-        if (i->kind == TI_DOT && (i->in[0] == value || i->in[1] == value)) return true;
-        if (is_factor(&i->body, value)) return true;
-    }
-    return false;
 }
 
 /* Bytes from one row to the next without a swizzle: by default an element more than the row has, so that neither
@@ -40,21 +49,20 @@ static int padded_row(const Inst *i, int n_axes, int elements, int bytes) {
     return (row / 32 % 2 ? row : row + 32) / bytes;
 }
 
-static bool is_loop(const Kernel *k, int axis) { return k->axes.at[axis].kind != AXIS_GRID; }
-
 /* A factor without a stated layout is read along its side, four neighbours at once, and where it is transposed it is filled by
  * sums a sector long: what lies at one sum begins four elements further than it need to. */
 void stage_layout(const Kernel *k, const Inst *i, StageLayout *out) {
     int8_t order[MAX_TILE_AXES];
-    const int n = stage_order(k, i, order), bytes = dtype_bytes(i->type.dtype);
+    const Inst *product = i->minor == NO_AXIS ? product_of(&k->body, i->result) : NULL;
+    const int n = stage_order(k, i, product, order), bytes = dtype_bytes(i->type.dtype);
     *out = (StageLayout){.n = n ? n - 1 : 0, .minor = n ? order[n - 1] : -1, .swizzle = i->swizzle, .bytes = bytes};
     const int length = n ? k->axes.at[out->minor].step : 1;
     out->panel = i->swizzle ? i->swizzle / bytes : length;
-    const bool factor = i->minor == NO_AXIS && length % STAGE_RUN == 0 && is_factor(&k->body, i->result);
+    const bool factor = product && length % STAGE_RUN == 0;
     int64_t size = i->swizzle ? out->panel : factor ? length : padded_row(i, n, length, bytes);
     for (int d = out->n - 1; d >= 0; d--) {
         out->axis[d] = order[d];
-        if (factor && is_loop(k, order[d]) && !is_loop(k, order[d + 1])) size += STAGE_RUN;
+        if (factor && is_slow(k, product, order[d]) && !is_slow(k, product, order[d + 1])) size += STAGE_RUN;
         out->stride[d] = (int)size;
         size *= k->axes.at[order[d]].step;
     }
