@@ -465,3 +465,26 @@ int64_t kernel_shared_bytes(const Kernel *k) {
     arena_free(a);
     return p.bytes;
 }
+
+/* A number of each thread's registers, where threads of several warps have parts of a sum. */
+static int64_t reduce_bytes(const Kernel *k, const Inst *i) {
+    enum { WARP = 32 };
+    int64_t bytes = (int64_t)k->threads * dtype_bytes(i->type.dtype);
+    unsigned over = 0;
+    for (int d = 0; d < i->n_over; d++) over |= spread_threads(&k->axes.at[i->over[d]]);
+    for (int d = 0; d < i->type.n_axes; d++) bytes *= spread_registers(&k->axes.at[i->type.axis[d]]);
+    return over >= WARP ? bytes : 0;
+}
+
+static int64_t array_bytes(const Kernel *k, const Block *b) {
+    int64_t bytes = 0;
+    for (int n = 0; n < b->n; n++) {
+        const Inst *i = b->at[n];
+        StageLayout l = {0};
+        if (i->kind == TI_STAGE) stage_layout(k, i, &l);
+        bytes += l.slot + (i->kind == TI_REDUCE ? reduce_bytes(k, i) : 0) + array_bytes(k, &i->body);
+    }
+    return bytes;
+}
+
+int64_t kernel_array_bytes(const Kernel *k) { return array_bytes(k, &k->body); }

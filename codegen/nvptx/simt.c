@@ -318,36 +318,24 @@ static int count_dots(const Block *b, By by) {
     return found;
 }
 
-/* The most products of one loop: a chain of them. */
-static int most_chained(const Kernel *k) {
-    int most = 0;
-    for (int n = 0; n < k->body.n; n++) {
-        const int dots = count_dots(&k->body.at[n]->body, BY_NONE);
-        most = dots > most ? dots : most;
-    }
-    return most;
-}
-
-/* The most elements that a thread has of a product by threads; 0: there is none. */
-static int most_sums(const Kernel *k, const Block *b) {
-    int most = 0;
+/* The elements that a thread has of all products by threads. */
+static int all_sums(const Kernel *k, const Block *b) {
+    int all = 0;
     for (int n = 0; n < b->n; n++) {
         const Inst *i = b->at[n];
-        int sums = i->kind == TI_DOT && i->by == BY_NONE ? 1 : 0;
+        int sums = i->kind == TI_DOT && i->by == BY_NONE;
         for (int d = 0; d < i->type.n_axes && sums; d++) sums *= spread_registers(&k->axes.at[i->type.axis[d]]);
-        const int inside = most_sums(k, &i->body);
-        most = sums > most ? sums : most;
-        most = inside > most ? inside : most;
+        all += sums + all_sums(k, &i->body);
     }
-    return most;
+    return all;
 }
 
 /* Blocks that a multiprocessor is to hold.  Many sums want registers more than that; elsewhere 128 registers are enough.  Without
  * a number, or with one that leaves room to load everything at once, the assembler spills. */
 static int least_resident(const Kernel *k) {
-    enum { THREADS = 512, FEW_SUMS = 8, LONG_CHAIN = 3 };
-    const int sums = most_sums(k, &k->body);
-    if (count_dots(&k->body, BY_MMA) || most_chained(k) >= LONG_CHAIN) return 1;
+    enum { THREADS = 512, FEW_SUMS = 8 };
+    const int sums = all_sums(k, &k->body);
+    if (count_dots(&k->body, BY_MMA)) return 1;
     if (sums) return sums > FEW_SUMS ? 2 : 3;
     return k->threads > THREADS ? 1 : THREADS / k->threads;
 }

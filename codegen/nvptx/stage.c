@@ -173,7 +173,7 @@ static LLVMValueRef element_value(Simt *s, const Inst *i, const Coords *c) {
 
 /* Neighbours along the innermost axis in one store where registers hold them so. */
 static int run_of_registers(const Simt *s, const Inst *i) {
-    if (i->minor == NO_AXIS) return 1;
+    if (i->minor == NO_AXIS) return simt_staged_width(s, i->result);
     const int most = 16 / dtype_bytes(i->type.dtype);
     int run = 1;
     while (run * 2 <= most && s->axis[i->minor - 1].vector % (run * 2) == 0) run *= 2;
@@ -184,17 +184,19 @@ void stage_registers(Simt *s, const Inst *i, const int *slot, int n) {
     const Emit *e = s->e;
     if (s->hopper && hopper_stage_registers(s, i, slot, n)) return;
     LLVMValueRef mine = simt_first_copy(s, &i->type);
+    StageLayout l;
+    stage_layout(s->k, i, &l);
     const int run = run_of_registers(s, i);
     LLVMTypeRef type = emit_vector_type(emit_memory_type(e, i->type.dtype), run > 1 ? run : 0);
     for (int at = 0; at < n; at++) {
         Coords c = {0};
         simt_coords(s, &i->type, slot[at], &c);
-        if (run > 1 && c.reg[i->minor - 1] % run) continue;
+        if (run > 1 && c.reg[l.minor] % run) continue;
         LLVMValueRef v = run > 1 ? LLVMGetUndef(type) : element_value(s, i, &c),
                      first = element_pointer(s, i->result, &c);
         for (int r = 0; r < run && run > 1; r++) {
             v = LLVMBuildInsertElement(e->b, v, element_value(s, i, &c), i32(s, r), "");
-            c.reg[i->minor - 1]++;
+            c.reg[l.minor]++;
         }
         LLVMBasicBlockRef after = stage_if(s, mine);
         LLVMValueRef st = LLVMBuildStore(e->b, v, first);

@@ -5,6 +5,7 @@
  * product get about the square root of the threads each, so that every value read from shared memory is used often;
  * elsewhere inner axes fill up first, so that neighbours in memory are neighbours in a warp. */
 #include "ir/tile_spread.h"
+#include "ir/tile_stage.h"
 #include "passes/kernel/emitter.h"
 #include "passes/kernel/tile_size.h"
 #include <string.h>
@@ -27,13 +28,13 @@ static int64_t largest_tile(const Kernel *k, const Block *b, const bool *only) {
     return most;
 }
 
-/* The axes of a product's sides. */
-static void dot_axes(const Kernel *k, const Block *b, bool *side) {
+/* The axes of products' sides, and those that products sum. */
+static void dot_axes(const Kernel *k, const Block *b, bool *side, bool *summed) {
     for (int n = 0; n < b->n; n++) {
         const Inst *i = b->at[n];
-        if (i->kind == TI_DOT)
-            for (int d = 0; d < i->type.n_axes; d++) side[i->type.axis[d]] = true;
-        dot_axes(k, &i->body, side);
+        for (int d = 0; d < i->type.n_axes && i->kind == TI_DOT; d++) side[i->type.axis[d]] = true;
+        for (int d = 0; d < i->n_over && i->kind == TI_DOT; d++) summed[i->over[d]] = true;
+        dot_axes(k, &i->body, side, summed);
     }
 }
 
@@ -174,13 +175,13 @@ static int most_threads(const Kernel *k, const Target *t, int64_t tile, const bo
 }
 
 void kernel_distribute(Kernel *k, const Target *t) {
-    bool *only = ARENA_ARRAY(k->arena, bool, k->types.n + 1), side[MAX_AXES] = {0};
+    bool *only = ARENA_ARRAY(k->arena, bool, k->types.n + 1), side[MAX_AXES] = {0}, summed[MAX_AXES] = {0};
     uint32_t with[MAX_AXES];
     Lanes l = {0};
     kernel_staged_only(k, only);
     kernel_together(k->arena, k, with);
     const int64_t tile = largest_tile(k, &k->body, only);
-    dot_axes(k, &k->body, side);
+    dot_axes(k, &k->body, side, summed);
     const int threads = most_threads(k, t, tile, side);
     k->threads = 32;
     while (k->threads < threads && k->threads < tile) k->threads *= 2;
@@ -190,6 +191,8 @@ void kernel_distribute(Kernel *k, const Target *t) {
     for (int x = 0; x < k->axes.n; x++) {
         l.lanes[x] = 1;
         l.vector[x] = vector_of(k, x);
+        /* a factor is read along its side in runs; values that are summed later are written across their runs */
+        if (l.vector[x] == 1 && side[x] && !summed[x] && k->axes.at[x].step >= STAGE_RUN * cap) l.vector[x] = STAGE_RUN;
         reduced[x] = k->threads;
     }
     reduced_lanes(k, &k->body, reduced);

@@ -54,6 +54,10 @@ int64_t *kernel_origins(Arena *a, Kernel *k, const Target *t);
 /* Of a contraction through a sliding window, for the host; false: not one. */
 bool window_tile_sizes(const Target *t, const Plan *p, const Node *n, TileSizes *s);
 void tile_sizes(const Target *t, const Plan *p, const PlanKernel *k, TileSizes *out);
+/* Rows of a stream's tile: `most`, halved down to `least` where rows are few, or cores would have no program. */
+int stream_rows(const PlanKernel *k, int most, int least, int cores);
+/* The longer side of a stream's tile; false: both are one element. */
+bool stream_halve(const PlanKernel *k, TileSizes *s);
 /* Products that a stream sums; *lanes: their columns, as *s has them. */
 int stream_products(const PlanKernel *k, const TileSizes *s, int64_t *lanes);
 void tile_sums(const Target *t, const Node *n, int *k); /* along the summed loops of a product, as in TileSizes */

@@ -25,16 +25,14 @@ int stream_mma_sums(Dim d) { return rounded(d.bound, SUMMED); }
  * the columns that are summed, and of the values those that products make and one more. */
 void stream_mma_sizes(const Target *t, const PlanKernel *k, TileSizes *s) {
     enum { MOST_ROWS = 128, MOST_STEPS = 64, LEAST_STEPS = 16, REGISTERS = 168 };
-    const int64_t length = k->p->dim[k->rows].bound;
-    int64_t others = 1, columns;
-    int rows = MOST_ROWS, steps = MOST_STEPS;
-    for (int d = 0; d < k->p->rank; d++) s->p[d] = 1, others *= d == k->rows ? 1 : k->p->dim[d].bound;
+    int64_t columns;
+    int steps = MOST_STEPS;
+    for (int d = 0; d < k->p->rank; d++) s->p[d] = 1;
     for (int d = 1; d < k->r->rank; d++) s->r[d] = rounded(k->r->dim[d].bound, COLUMNS);
     stream_products(k, s, &columns);
-    while (rows > WARP_ROWS && (rows >= 2 * length || 2 * others * ((length + rows - 1) / rows) <= t->cores)) rows /= 2;
     while (steps > LEAST_STEPS && columns / 2 + (k->makes + 1) * steps / 2 > REGISTERS) steps /= 2;
     while (steps > LEAST_STEPS && steps >= 2 * k->r->dim[0].bound) steps /= 2;
-    s->p[k->rows] = rows;
+    s->p[k->rows] = stream_rows(k, MOST_ROWS, WARP_ROWS, t->cores);
     s->r[0] = steps;
 }
 

@@ -2,6 +2,7 @@
  *
  * Needs: kernels, homes and strides (fuse, layout).  Keeps: the plan.  Gives: PlanKernel.tile, its buffers
  * in the order of reads, then outputs.  All of a program's loads of an element come before its stores. */
+#include "ir/tile_stage.h"
 #include "passes/kernel/emitter.h"
 #include "passes/kernel/profile.h"
 #include "passes/kernel/same_kernel.h"
@@ -234,13 +235,12 @@ static void add_members(Emitter *e, bool before_tiles) {
     e->k->axes.at[axis].family = true;
 }
 
+/* With e->size. */
 static void write_kernel(Emitter *e, PlanKernel *pk, int number) {
     e->pk = pk;
     e->k = open_kernel(e, number);
     memset(e->constant, 0, sizeof e->constant);
     e->b = (Builder){.k = e->k, .block = &e->k->body};
-    tile_sizes(e->context->target, e->plan, pk, &e->size);
-    if (e->by_mma) stream_mma_sizes(e->context->target, pk, &e->size);
     add_buffers(e);
     add_members(e, true);
     add_axes(e);
@@ -264,6 +264,7 @@ static Kernel *build_with(Emitter *e, PlanKernel *pk, int number, const MatrixTi
         return NULL;
     }
     matrix_take(e->context->target, &e->matrix, tile);
+    tile_sizes(e->context->target, e->plan, pk, &e->size);
     write_kernel(e, pk, number);
     *why = matrix_schedule(e->k, &e->matrix);
     return *why ? NULL : e->k;
@@ -352,6 +353,8 @@ static Kernel *build_stream(Emitter *e, PlanKernel *pk, int number, const char *
     const Target *t = e->context->target;
     if (pk->kind != KERNEL_STREAM || !t->device->is_gpu || t->gflops_matrix <= 0) return NULL;
     e->by_mma = true;
+    tile_sizes(t, e->plan, pk, &e->size);
+    stream_mma_sizes(t, pk, &e->size);
     write_kernel(e, pk, number);
     e->by_mma = false;
     const char *why = stream_schedule(e->k, e->p_axis[pk->rows], e->r_axis[0], t->fast_bytes);
@@ -359,17 +362,24 @@ static Kernel *build_stream(Emitter *e, PlanKernel *pk, int number, const char *
     return why ? NULL : e->k;
 }
 
-static Kernel *build_kernel(Emitter *e, PlanKernel *pk, int number) {
+/* By threads; of a stream as large a tile as the arrays of a kernel have room for. */
+static Kernel *build_plain(Emitter *e, PlanKernel *pk, int number) {
+    enum { ARRAYS = 48 << 10 }; /* more has to be asked for at the launch */
     const Target *t = e->context->target;
+    e->matrix.n_terms = 0;
+    tile_sizes(t, e->plan, pk, &e->size);
+    do {
+        write_kernel(e, pk, number);
+        if (t->device->is_gpu) kernel_distribute(e->k, t);
+    } while (t->device->is_gpu && pk->kind == KERNEL_STREAM && kernel_array_bytes(e->k) > ARRAYS && stream_halve(pk, &e->size));
+    return e->k;
+}
+
+static Kernel *build_kernel(Emitter *e, PlanKernel *pk, int number) {
     const char *slow;
     Kernel *k = build_matrix(e, pk, number, &slow);
     if (!k) k = build_stream(e, pk, number, &slow);
-    if (!k) {
-        e->matrix.n_terms = 0;
-        write_kernel(e, pk, number);
-        k = e->k;
-        if (t->device->is_gpu) kernel_distribute(k, t);
-    }
+    if (!k) k = build_plain(e, pk, number);
     kernel_bound_loops(k);
     k->slow = slow && *slow ? arena_strdup(k->arena, slow) : NULL;
     return k;

@@ -575,31 +575,33 @@ int stream_products(const PlanKernel *k, const TileSizes *s, int64_t *lanes) {
     return n;
 }
 
-/* What is staged of products in an iteration: of those that make values the factors, some sums at a time, of those that sum
- * them a tile of the values, and the columns.  Rows of factors are kept apart by up to their length. */
-static int64_t stream_bytes(const PlanKernel *k, const TileSizes *s) {
-    enum { SUMS = 16, WIDTH = 4 };
-    int64_t columns;
-    const int64_t rows = s->p[k->rows], steps = s->r[0], products = stream_products(k, s, &columns);
-    return WIDTH * (2 * k->makes * SUMS * (rows + steps) + products * rows * steps + 2 * columns * steps);
+int stream_rows(const PlanKernel *k, int most, int least, int cores) {
+    const int64_t length = k->p->dim[k->rows].bound;
+    int64_t others = 1;
+    for (int d = 0; d < k->p->rank; d++) others *= d == k->rows ? 1 : k->p->dim[d].bound;
+    while (most > least && (most >= 2 * length || 2 * others * ((length + most - 1) / most) <= cores)) most /= 2;
+    return most;
 }
 
 /* Rows and steps of a stream: what is made of values, and read for them, lies beside each other in the innermost caches or
- * in shared memory, where the factors of products come in tiles too.  On a GPU sums of several products stand in registers at
- * once: of half the rows there is room for what else a thread needs (ptxas.sh). */
+ * in shared memory, where the factors of products come in tiles too; a GPU's threads have 4 x 4 of each product then. */
 static void stream_sizes(const Limits *l, const PlanKernel *k, TileSizes *s) {
-    enum { ROWS = 96, STEPS = 128, SIDE = 32, STAGED = 40 << 10 };
+    enum { ROWS = 96, STEPS = 128, SIDE = 64, LEAST_SIDE = 32 };
     int *rows = &s->p[k->rows], *steps = &s->r[0];
-    int64_t columns;
     for (int d = 1; d < k->r->rank; d++) {
         s->r[d] = lanes(l, k->r->dim[d], MOST_LANES);
         if (l->pow2 && s->r[d] < k->r->dim[d].bound) s->r[d] *= 2;
     }
-    const int side = SIDE >> (stream_products(k, s, &columns) > 1);
     for (int d = 0; d < k->p->rank; d++) s->p[d] = 1;
-    *rows = l->m == 1 ? 1 : lanes(l, k->p->dim[k->rows], l->pow2 ? side : ROWS);
+    *rows = l->m == 1 ? 1 : lanes(l, k->p->dim[k->rows], l->pow2 ? stream_rows(k, SIDE, LEAST_SIDE, l->cores) : ROWS);
     *steps = lanes(l, k->r->dim[0], l->pow2 ? SIDE : l->m == 1 ? l->n : STEPS);
-    while (l->pow2 && stream_bytes(k, s) > STAGED && (*rows > 1 || *steps > 1)) *(*steps >= *rows ? steps : rows) /= 2;
+}
+
+bool stream_halve(const PlanKernel *k, TileSizes *s) {
+    int *rows = &s->p[k->rows], *steps = &s->r[0], *longer = *steps >= *rows ? steps : rows;
+    if (*longer == 1) return false;
+    *longer /= 2;
+    return true;
 }
 
 void tile_sizes(const Target *t, const Plan *p, const PlanKernel *k, TileSizes *out) {

@@ -30,7 +30,7 @@ typedef struct Finder {
     int *state;  /* by node id: see mark_dependent */
     bool *depends;     /* by node id: for stream_term */
     bool before_split; /* which takes sums over several dims apart */
-    int makes, sums;   /* of the region at hand: products that make its values; loops that these sum over */
+    int sums;          /* of the region at hand: loops that the products that make its values sum over */
     bool side[MAX_RANK], low; /* by dim of its values: one factor of each product has it, no batch; matrix instructions multiply */
 } Finder;
 
@@ -204,7 +204,7 @@ static bool add_member(Finder *s, StreamList *list, Node *n) {
         if (may_join(s, &list->at[i], &m, dim)) to = &list->at[i];
     if (!to) {
         m.term = (StreamTerm){0};
-        vec_push(s->f->arena, *list, ((Stream){.shape = n->in[m.operand]->shape, .dim = dim, .makes = s->makes}));
+        vec_push(s->f->arena, *list, ((Stream){.shape = n->in[m.operand]->shape, .dim = dim}));
         to = &list->at[list->n - 1];
         bool has_rows;
         to->rows = rows_of(s, to, &has_rows);
@@ -228,23 +228,26 @@ static bool reads_value(Finder *s, const Stream *of, const Node *value) {
 }
 
 /* Seconds for the products that are made more than once, against those for writing and reading what would be in memory, which
- * also has to be there. */
-static bool pays(Finder *s, int region, const StreamList *list) {
+ * also has to be there.  Counts the products of each stream. */
+static bool pays(Finder *s, int region, StreamList *list) {
     enum { WEIGHT = 6 };
     const Target *t = s->f->target;
     double seconds = 0, bytes = 0;
-    if (!t || s->context->stream_all) return t != NULL;
+    if (!t) return false;
     for (int i = region; i < s->f->n; i++) {
         const Node *n = s->g->nodes.at[i];
         if (!s->value[i] || first_of(s, i) != region) continue;
         if (s->f->candidate[i]) bytes += 2 * (double)node_bytes(n);
         if (n->op != OP_CONTRACT) continue;
         int kernels = 0;
-        for (int k = 0; k < list->n; k++) kernels += reads_value(s, &list->at[k], n);
+        for (int k = 0; k < list->n; k++) {
+            const bool reads = reads_value(s, &list->at[k], n);
+            kernels += reads, list->at[k].makes += reads;
+        }
         const double flops = 2.0 * (double)(kernels - 1) * (double)shape_elements(*n->shape) * (double)sums_of(n);
         seconds += flops / (by_matrix(t, n) ? t->gflops_matrix : t->gflops_f32);
     }
-    return seconds < WEIGHT * bytes / t->gbytes_per_s;
+    return s->context->stream_all || seconds < WEIGHT * bytes / t->gbytes_per_s;
 }
 
 /* Of a stream that writes an output, does anything else need a member that is none? */
@@ -285,7 +288,6 @@ static void take(Finder *s, int region, const StreamList *list) {
 
 static void note_product(Finder *s, const Node *n) {
     const Contract *c = n->attr->contract;
-    s->makes++;
     s->sums += c->n_loops - c->n_out;
     s->low |= by_matrix(s->context->target, n);
     for (int l = 0; l < c->n_out; l++) s->side[l] &= contract_mentions(c, n->in, 0, l) != contract_mentions(c, n->in, 1, l);
@@ -295,7 +297,7 @@ static void try_region(Finder *s, int region) {
     StreamList list = {0};
     int values = 0;
     bool fits = true;
-    s->makes = s->sums = 0;
+    s->sums = 0;
     s->low = false;
     for (int d = 0; d < MAX_RANK; d++) s->side[d] = true;
     for (int i = region; i < s->f->n; i++) {

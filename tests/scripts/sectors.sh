@@ -1,4 +1,4 @@
-# Products, convolutions with their gradients, and sums in f32, without tensor cores: what threads of a warp ask for together
+# Products, convolutions with their gradients, attention, and sums in f32, without tensor cores: what threads of a warp ask for together
 # lies in whole sectors, and no two of them meet in a bank of shared memory.
 . "$SRC/tests/support/script.sh"
 needs_software_gpu
@@ -23,6 +23,19 @@ model rows {
     y = x @ transpose(w) + linear(layernorm(h) as norm, N) as second
     z = transpose(y) @ h
     loss = mean(z * z) + mean(softmax(y) * h)
+    output loss
+    train loss with sgd(lr = 0.1)
+}
+END
+# streams: products that make values and products that sum them, forward and backward
+cat >"$work/attention.dsl" <<'END'
+dim H = 30, T = 256, D = 64
+model attention {
+    q = param [H, T, D] init normal(1.0)
+    k = param [H, T, D] init normal(1.0)
+    v = param [H, T, D] init normal(1.0)
+    y = softmax(where(causal(T), q @ transpose(k) * rsqrt(float(D)), -inf)) @ v
+    loss = mean(y * y)
     output loss
     train loss with sgd(lr = 0.1)
 }
@@ -57,6 +70,8 @@ look_at() {
 }
 look_at images grad 10
 look_at rows grad 10
+look_at attention grad 4
+[ "$(sed '/^thread instructions/q' "$work/table" | grep -c '^grad_stream')" = 3 ] || { echo "attention: no streams"; bad=1; }
 for entry in grad infer; do
     look_at large $entry 2
     "$FUSEC" run "$work/large.dsl" --entry $entry --outputs "$work/host.safetensors" >/dev/null &&
