@@ -213,8 +213,23 @@ void eval_reduce(EvalNode *e) {
 
 /* ---- indexed --------------------------------------------------------------------------------------------- */
 
-/* Both walk ids and move rows of `row` elements: out of the table, or onto the result. */
+/* A counting sort: of the ids that are rows. */
+static void eval_bucket(EvalNode *e) {
+    const int64_t rows = e->node->attr->extent.bound, n = tensor_elements(e->in[0]);
+    double *first = e->out->data, *places = first + rows + 1;
+    for (int64_t r = 0, at = 0; r <= rows; r++) {
+        first[r] = (double)at;
+        for (int64_t i = 0; i < n && r < rows; i++)
+            if ((int64_t)e->in[0]->data[i] == r) places[at++] = (double)i;
+    }
+}
+
+/* The others walk ids and move rows of `row` elements: out of the table, or onto the result. */
 void eval_indexed(EvalNode *e) {
+    if (e->node->op == OP_BUCKET) {
+        eval_bucket(e);
+        return;
+    }
     bool gather = e->node->op == OP_GATHER;
     const Tensor *ids = e->in[1], *table = gather ? e->in[0] : e->out;
     int64_t n = tensor_elements(ids), rows = table->dim[0], row = 1;

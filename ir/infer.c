@@ -367,10 +367,31 @@ static bool infer_scatter_add(Infer *f) {
     }
     f->shape = (Shape){.rank = 1, .dim = {f->attr->extent}};
     for (int d = ids->rank; d < updates->rank; d++) f->shape.dim[f->shape.rank++] = updates->dim[d];
+    if (f->n < 3) return true;
+    const int64_t places = f->attr->extent.bound + 1 + shape_elements(*ids);
+    const bool fits = f->in[2]->dtype == DT_I32 && shape_of(f, 2)->rank == 1 && dim_equal(shape_of(f, 2)->dim[0], dim_fixed(places));
+    return fits || fail(f, "the third operand is not %lld buckets", (long long)places);
+}
+
+/* Rows and one more, then a place for each id. */
+static bool infer_bucket(Infer *f) {
+    const Shape *ids = shape_of(f, 0);
+    int64_t n = 1;
+    f->dtype = DT_I32;
+    if (f->in[0]->dtype != DT_I32) return fail(f, "ids must be i32, not %s", dtype_name(f->in[0]->dtype));
+    if (!shape_is_fixed(*ids) || !dim_is_fixed(f->attr->extent)) return fail(f, "ids and rows need fixed extents");
+    for (int d = 0; d < ids->rank; d++) n *= ids->dim[d].bound;
+    f->shape = (Shape){.rank = 1, .dim = {dim_fixed(f->attr->extent.bound + 1 + n)}};
     return true;
 }
 
-static bool infer_indexed(Infer *f) { return f->op == OP_GATHER ? infer_gather(f) : infer_scatter_add(f); }
+static bool infer_indexed(Infer *f) {
+    switch (f->op) {
+    case OP_GATHER: return infer_gather(f);
+    case OP_BUCKET: return infer_bucket(f);
+    default: return (f->n == 2 || f->n == 3 ? infer_scatter_add(f) : fail(f, "takes updates, ids and perhaps their buckets"));
+    }
+}
 
 /* All axes but the batch. */
 static void append_axes(Shape *to, const Shape *from, int batch) {

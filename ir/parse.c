@@ -237,6 +237,7 @@ static void parse_attributes(Parse *p, Op op, const NodeList *in, Attr *a) {
     case OP_HYPER: a->decl = parse_decl_name(p, op); break;
     case OP_EXTENT: a->extent = graph_parse_dim(p); break;
     case OP_SLICE_AT:
+    case OP_BUCKET:
     case OP_SCATTER_ADD:
         parse_word(p, "rows");
         a->extent = graph_parse_dim(p);

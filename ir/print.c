@@ -196,6 +196,7 @@ static void print_attributes(const Print *p, const Node *n) {
         break;
     case OP_EXTENT: print_word_dim(p, " ", a->extent); break;
     case OP_SLICE_AT:
+    case OP_BUCKET:
     case OP_SCATTER_ADD: print_word_dim(p, " rows ", a->extent); break;
     case OP_CONST:
         fputc(' ', p->f);

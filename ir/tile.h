@@ -27,7 +27,7 @@
  * Accesses may be masked (`load %x[m] where %3 else 0`, `store %y[m], %4 where %3`), subscripts are
  * index expressions (`2*m + r - 1`, `(i + 3) / 4`, `i mod 8`, `%7{0..50}` for the element of an i32
  * value known to lie in 0..50, `@m` for the number of the program's tile along grid axis m, `S` or, where an axis has
- * the name, `$S` for a run-time extent); `%5 = if %4 init %0 { ... yield %3 }`.  Run-time extents stand after the
+ * the name, `$S` for a run-time extent); `%5 = if %4 init %0 { ... yield %3 }`; `bucket %t5, %ids over r`.  Run-time extents stand after the
  * name: `kernel @f<S<=64>(..)`, dimensions that follow them with their bound: `f32[2*S+1<=129,8]`; other strides than
  * dense ones as `strides [96,1]`.  A `#` line above is the comment.
  *
@@ -47,7 +47,8 @@
  *                      that many neighbouring programs along the axis share what is `multicast`
  *   grid m .. order 8  programs are numbered 8 tiles of the axis by 8, all of the axes inside it for each
  *   for k from 64*@m to 64*@m + 64 ..
- *                      iterations whose tile lies before or after are left out: a mask makes that they change nothing
+ *                      iterations whose tile lies before or after are left out: a mask makes that they change nothing; `%5` for
+ *                      a scalar of the program
  *   for k ahead 3 ..   the stages in this body that say `by` run 3 iterations ahead, in a ring of 4 slots
  *   stage %x -> shared [minor k] [swizzle 128] [by threads 16 | by async 16 | by tma [multicast]]
  *                      `minor`: the axis that is contiguous in memory; its rows, in panels of `swizzle` bytes, have
@@ -141,6 +142,8 @@ typedef enum {
     TI_DOT,     /* in[2] + sum over `over` of in[0] * in[1] */
     TI_STAGE,   /* in[0], kept in `space` to be reused */
     TI_FOR,     /* over loop axis `axis`: results = last yields; `body` */
+    TI_BUCKET,  /* buffer <- the buckets of the ids that `source` has, of the rows that the program's tile of grid axis `axis` has
+                   (OP_BUCKET): where each begins, behind the last of all where they end, and the positions */
     TI_IF,      /* scalar bool in[0]; results = yields of `body`, or the inits when false */
     TI_YIELD    /* ends a body */
 } TileOp;
@@ -217,7 +220,7 @@ struct Inst {
     int n_in;
     int *in;               /* values */
     double value;          /* CONST, FULL, LOAD's other */
-    int buffer;            /* LOAD, STORE: index into Kernel.buffers */
+    int buffer, source;    /* LOAD, STORE, BUCKET: index into Kernel.buffers; BUCKET: another */
     int n_index;
     const Index **index;   /* LOAD, STORE: one per buffer dim; INDEX: one */
     int n_over;
@@ -229,7 +232,7 @@ struct Inst {
     int minor;             /* STAGE: 1 + the axis that is contiguous in shared memory, or NO_AXIS: the back end's choice */
     int swizzle;           /* STAGE: 32, 64, 128 bytes; 0: rows are padded instead */
     bool multicast;        /* STAGE by tma */
-    int axis;              /* FOR */
+    int axis;              /* FOR, BUCKET */
     int ahead;             /* FOR: iterations by which its stages run ahead */
     const Index *from, *to; /* FOR, the same for all of a program: tiles of the axis that lie before `from` or not before
                               `to` whole are left out: they change nothing; NULL: none are */
@@ -287,6 +290,7 @@ int tile_element(Builder *b, Op op, DType t, int n, const int *in);
 int tile_reduce(Builder *b, Op op, int v, int n_over, const int8_t *over);
 int tile_dot(Builder *b, int x, int y, int acc, int n_over, const int8_t *over);
 int tile_stage(Builder *b, int v, Space space);
+void tile_bucket(Builder *b, int buffer, int source, int axis);
 /* Opens a body: *b then appends inside.  init[] enter; carry[] are the values inside the body. */
 Inst *tile_for_begin(Builder *b, int axis, int n, const int *init, int *carry, Builder *inside);
 void tile_for_end(Builder *inside, Inst *loop, const int *yield, int *results);

@@ -221,6 +221,7 @@ bool tile_infer(const Kernel *k, const Inst *i, TileType *out, const char **why)
         if (i->n_in != 1) return fail(why, "wrong number of operands");
         *out = *type_of(k, i, 0);
         return true;
+    case TI_BUCKET:
     case TI_FOR:
     case TI_IF:
     case TI_YIELD: return true;
@@ -289,6 +290,10 @@ void tile_store(Builder *b, int buffer, const Index **index, int value, int mask
     Inst *i = append(b, p, mask >= 0 ? 2 : 1, (int[]){value, mask});
     infer_or_die(b, i);
     i->type = (TileType){0};
+}
+
+void tile_bucket(Builder *b, int buffer, int source, int axis) {
+    append(b, (Inst){.kind = TI_BUCKET, .buffer = buffer, .source = source, .axis = axis}, 0, NULL);
 }
 
 int tile_element(Builder *b, Op op, DType t, int n, const int *in) {

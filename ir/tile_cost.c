@@ -157,12 +157,25 @@ static int64_t bound_at(const Kernel *k, const Index *x, int64_t tile) {
     return sum;
 }
 
+static bool is_of_value(const Index *x) {
+    bool found = false;
+    for (int i = 0; x && i < x->n; i++) found |= x->term[i].atom.kind == ATOM_VALUE;
+    return found;
+}
+
+/* Of bounds from memory it is taken that the tiles of the longest grid axis share the iterations. */
 double kernel_loop_share(const Kernel *k, const Inst *loop) {
     enum { MOST = 1024 };
     const Axis *x = &k->axes.at[loop->axis];
     const int64_t by_from = tiles_of(k, loop->from), by_to = tiles_of(k, loop->to), tiles = by_from > by_to ? by_from : by_to;
     double run = 0;
     if ((!loop->from && !loop->to) || x->extent.bound <= 0) return 1;
+    if (is_of_value(loop->from) || is_of_value(loop->to)) {
+        int64_t most = 1;
+        for (int a = 0; a < k->axes.n; a++)
+            if (k->axes.at[a].kind == AXIS_GRID && tiles_along(k, a) > most) most = tiles_along(k, a);
+        return 1 / (double)most;
+    }
     const int64_t every = ceil_div(tiles, MOST);
     for (int64_t t = 0; t < tiles; t += every) {
         int64_t from = loop->from ? bound_at(k, loop->from, t) : 0, to = loop->to ? bound_at(k, loop->to, t) : x->extent.bound;
@@ -176,6 +189,16 @@ double kernel_loop_share(const Kernel *k, const Inst *loop) {
 /* ---- instructions -------------------------------------------------------------------------------------- */
 static void count_block(Counter *c, const Block *b);
 
+/* Every program walks all ids twice. */
+static void count_bucket(Counter *c, const Inst *i) {
+    const Buffer *ids = &c->k->buffers.at[i->source];
+    double n = 1;
+    for (int d = 0; d < ids->rank; d++) n *= (double)ids->dim[d].bound;
+    c->cost.bytes_loaded += 2 * n * (double)kernel_programs(c->k, NULL) * dtype_bytes(ids->dtype);
+    c->cost.bytes_read += n * dtype_bytes(ids->dtype);
+    c->cost.bytes_written += (double)c->k->buffers.at[i->buffer].dim[0].bound * dtype_bytes(DT_I32);
+}
+
 static void count_inst(Counter *c, const Inst *i) {
     switch (i->kind) {
     case TI_LOAD:
@@ -183,6 +206,7 @@ static void count_inst(Counter *c, const Inst *i) {
         count_access(c, i);
         break;
     case TI_STORE: count_access(c, i); break;
+    case TI_BUCKET: count_bucket(c, i); break;
     case TI_ELEMENT: c->cost.flops += executions(c, &i->type); break;
     case TI_REDUCE: c->cost.flops += executions(c, &c->k->types.at[i->in[0]]); break;
     case TI_DOT: {

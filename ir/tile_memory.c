@@ -278,3 +278,36 @@ bool memory_store(Machine *m, const Inst *i) {
     }
     return true;
 }
+
+/* ---- buckets ----------------------------------------------------------------------------------------------------- */
+/* Id number i, in row-major order. */
+static bool id_at(Machine *m, int buffer, int64_t i, double *id) {
+    const Buffer *b = &m->k->buffers.at[buffer];
+    int64_t offset = 0;
+    for (int d = b->rank - 1; d >= 0; d--) {
+        offset += i % b->dim[d].bound * b->stride[d];
+        i /= b->dim[d].bound;
+    }
+    return read_element(m, buffer, offset, id);
+}
+
+bool memory_bucket(Machine *m, const Inst *i) {
+    const Buffer *ids = &m->k->buffers.at[i->source];
+    const int64_t rows = m->extent[i->axis], first = m->base[i->axis], end = first + m->active[i->axis];
+    int64_t n = 1, at = 0;
+    double id;
+    for (int d = 0; d < ids->rank; d++) n *= ids->dim[d].bound;
+    for (int64_t k = 0; k < n; k++) {
+        if (!id_at(m, i->source, k, &id)) return false;
+        at += id >= 0 && id < (double)first;
+    }
+    m->stamp++;
+    for (int64_t r = first; r < end; r++) {
+        if (!write_element(m, i->buffer, r, (double)at)) return false;
+        for (int64_t k = 0; k < n; k++) {
+            if (!id_at(m, i->source, k, &id)) return false;
+            if (id == (double)r && !write_element(m, i->buffer, rows + 1 + at++, (double)k)) return false;
+        }
+    }
+    return end < rows || write_element(m, i->buffer, rows, (double)at);
+}

@@ -215,6 +215,13 @@ static bool store_inst(Parser *p, Block *b) {
     return true;
 }
 
+static bool bucket_inst(Parser *p, Block *b) {
+    Inst *i = new_inst(p, TI_BUCKET);
+    vec_push(p->a, *b, i);
+    return text_buffer_name(p, &i->buffer) && text_expect(p, ",") && text_buffer_name(p, &i->source) && text_expect(p, "over") &&
+           text_axis_name(p, &i->axis);
+}
+
 static bool yield_inst(Parser *p, Block *b) {
     Inst *i = new_inst(p, TI_YIELD);
     Ints in = {0};
@@ -276,6 +283,7 @@ static bool statement(Parser *p, Block *b) {
     Ints results = {0};
     int v;
     if (text_accept(p, "store")) return store_inst(p, b);
+    if (text_accept(p, "bucket")) return bucket_inst(p, b);
     if (text_accept(p, "yield")) return yield_inst(p, b);
     if (text_accept(p, "for")) return nested(p, b, TI_FOR, &results);
     if (text_accept(p, "if")) return nested(p, b, TI_IF, &results);

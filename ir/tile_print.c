@@ -249,6 +249,11 @@ static void print_store(Printer *p, const Inst *i) {
     print_by(p, i);
 }
 
+static void print_bucket(Printer *p, const Inst *i) {
+    fprintf(p->f, "bucket %%%s, %%%s over ", p->k->buffers.at[i->buffer].name, p->k->buffers.at[i->source].name);
+    print_axis(p, i->axis);
+}
+
 static void print_carries(Printer *p, const Inst *i) {
     for (int c = 0; c < i->n_carry; c++) {
         fputs(c ? ", " : i->kind == TI_FOR ? " carry " : " init ", p->f);
@@ -310,6 +315,7 @@ static void print_operation(Printer *p, const Inst *i, int depth) {
         break;
     case TI_LOAD: print_load(p, i); break;
     case TI_STORE: print_store(p, i); break;
+    case TI_BUCKET: print_bucket(p, i); break;
     case TI_ELEMENT:
     case TI_REDUCE:
     case TI_DOT:
@@ -328,6 +334,10 @@ static void print_operation(Printer *p, const Inst *i, int depth) {
     }
 }
 
+static bool has_result(const Inst *i) {
+    return i->kind != TI_FOR && i->kind != TI_IF && i->kind != TI_STORE && i->kind != TI_BUCKET && i->kind != TI_YIELD;
+}
+
 static void print_block(Printer *p, const Block *b, int depth) {
     for (int n = 0; n < b->n; n++) {
         const Inst *i = b->at[n];
@@ -336,12 +346,12 @@ static void print_block(Printer *p, const Block *b, int depth) {
         if (nested && i->n_carry) {
             print_values(p, i->n_carry, i->results);
             fputs(" = ", p->f);
-        } else if (!nested && i->kind != TI_STORE && i->kind != TI_YIELD) {
+        } else if (has_result(i)) {
             print_value(p, i->result);
             fputs(" = ", p->f);
         }
         print_operation(p, i, depth);
-        if (!nested && i->kind != TI_STORE && i->kind != TI_YIELD) print_type(p, &i->type);
+        if (has_result(i)) print_type(p, &i->type);
         fputc('\n', p->f);
     }
 }

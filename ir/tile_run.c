@@ -212,6 +212,7 @@ static bool run_inst(Machine *m, const Inst *i) {
     case TI_INDEX: run_index(m, i); break;
     case TI_LOAD: return memory_load(m, i);
     case TI_STORE: return memory_store(m, i);
+    case TI_BUCKET: return memory_bucket(m, i);
     case TI_ELEMENT: run_element(m, i); break;
     case TI_REDUCE: run_reduce(m, i); break;
     case TI_DOT: run_dot(m, i); break;

@@ -50,5 +50,6 @@ bool memory_prepare(Machine *m);                  /* checks the buffers, allocat
 int64_t memory_index(Machine *m, const Index *x); /* at m->lane */
 bool memory_load(Machine *m, const Inst *i);
 bool memory_store(Machine *m, const Inst *i);
+bool memory_bucket(Machine *m, const Inst *i);
 
 #endif

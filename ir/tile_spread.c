@@ -67,6 +67,8 @@ static void mark_block(const Block *b, bool *only) {
             need(only, i->results[c]);
             if (i->carry) need(only, i->carry[c]);
         }
+        if (i->from) need_index(i->from, only);
+        if (i->to) need_index(i->to, only);
         mark_block(&i->body, only);
         if (i->result >= 0 && !floats && i->kind != TI_STAGE) need(only, i->result);
         if (i->kind == TI_STAGE || (i->kind == TI_STORE && i->by != BY_NONE)) continue;

@@ -214,18 +214,18 @@ static bool define(Verifier *v, int value, const TileType *t) {
 static bool check_block(Verifier *v, const Block *b, const Inst *owner);
 
 /* The same in all lanes, and in all iterations. */
-static bool is_uniform(const Index *x) {
+static bool is_uniform(const Kernel *k, const Index *x) {
     for (int i = 0; i < x->n; i++) {
         const Atom *a = &x->term[i].atom;
-        const bool quotient = a->kind == ATOM_DIV || a->kind == ATOM_MOD;
-        if (quotient ? !is_uniform(a->num) || !is_uniform(a->den) : a->kind != ATOM_TILE && a->kind != ATOM_EXTENT) return false;
+        const bool quotient = a->kind == ATOM_DIV || a->kind == ATOM_MOD, scalar = a->kind == ATOM_VALUE && k->types.at[a->id].n_axes == 0;
+        if (quotient ? !is_uniform(k, a->num) || !is_uniform(k, a->den) : a->kind != ATOM_TILE && a->kind != ATOM_EXTENT && !scalar) return false;
     }
     return true;
 }
 
 static bool check_bound(Verifier *v, const Index *x) {
     if (!x) return true;
-    return check_index(v, x, 0) && (is_uniform(x) || fail(v, "a loop's bound is not the same in all of the program"));
+    return check_index(v, x, 0) && (is_uniform(v->k, x) || fail(v, "a loop's bound is not the same in all of the program"));
 }
 
 static bool check_yield(Verifier *v, const Inst *y, const Inst *owner) {
@@ -298,6 +298,20 @@ static bool check_access(Verifier *v, const Inst *i, const TileType *t) {
     return true;
 }
 
+/* A vector of i32: the rows', one more, and the ids'. */
+static bool check_bucket(Verifier *v, const Inst *i) {
+    if (!check_named(v, i->buffer) || !check_named(v, i->source)) return false;
+    const Buffer *to = &v->k->buffers.at[i->buffer], *from = &v->k->buffers.at[i->source];
+    if (i->axis < 0 || i->axis >= v->k->axes.n || v->k->axes.at[i->axis].kind != AXIS_GRID)
+        return fail(v, "rows of buckets are no grid axis");
+    int64_t places = v->k->axes.at[i->axis].extent.bound + 1, ids = 1;
+    bool fixed = dim_is_fixed(v->k->axes.at[i->axis].extent) && to->rank == 1 && dim_is_fixed(to->dim[0]);
+    for (int d = 0; d < from->rank; d++) fixed &= dim_is_fixed(from->dim[d]), ids *= from->dim[d].bound;
+    if (!to->written || from->written || to->family || from->family || to->dtype != DT_I32 || from->dtype != DT_I32 || v->depth > 1)
+        return fail(v, "buckets are not made of what is read, in what is written, once");
+    return (fixed && to->stride[0] == 1 && to->dim[0].bound == places + ids) || fail(v, "%%%s is not %lld buckets", to->name, (long long)(places + ids));
+}
+
 static bool check_operands(Verifier *v, const Inst *i) {
     if (i->n_in < 0 || (i->n_in && !i->in)) return fail(v, "an instruction's operands are missing");
     for (int n = 0; n < i->n_in; n++)
@@ -318,6 +332,7 @@ static bool check_inst(Verifier *v, const Inst *i) {
     const char *why = "";
     if (!check_operands(v, i)) return false;
     if (i->kind == TI_FOR || i->kind == TI_IF) return check_nested(v, i);
+    if (i->kind == TI_BUCKET) return check_bucket(v, i);
     if (!tile_infer(v->k, i, &t, &why))
         return i->result >= 0 ? fail(v, "%%%d: %s", i->result, why) : fail(v, "%s", why);
     if ((i->kind == TI_LOAD || i->kind == TI_STORE) && !check_access(v, i, &t)) return false;

@@ -139,6 +139,7 @@ static bool check_attribute(Verify *v, const Node *n) {
     case OP_HYPER: return (a->decl >= 0 && a->decl < m->hypers.n) || fail(v, "hyper %d does not exist", a->decl);
     case OP_EXTENT:
     case OP_SLICE_AT:
+    case OP_BUCKET:
     case OP_SCATTER_ADD: return check_dim(v, a->extent);
     case OP_CONST:
         return dtype_is_float(n->dtype) || scalar_round(n->dtype, a->value) == a->value ||

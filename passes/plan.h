@@ -8,7 +8,7 @@
 
 /* How a node stands in its kernel's index space: axes 0 .. p.rank-1 are parallel (the grid), the
  * next r.rank are the row that one program walks whole. */
-typedef enum { KERNEL_MAP, KERNEL_ROW, KERNEL_CONTRACT, KERNEL_SCAN, KERNEL_SCATTER, KERNEL_STREAM } KernelKind;
+typedef enum { KERNEL_MAP, KERNEL_ROW, KERNEL_CONTRACT, KERNEL_SCAN, KERNEL_SCATTER, KERNEL_BUCKET, KERNEL_STREAM } KernelKind;
 
 /* What a node of a KERNEL_CONTRACT is beside the product that opened it and what is elementwise after that. */
 typedef enum {

@@ -100,6 +100,8 @@ static void collect(Analysis *a, const Block *b) {
         vec_push(p->arena, a->order, ((Place){i, b}));
         for (int o = 0; o < i->n_in; o++) p->val[i->in[o]].uses++;
         for (int d = 0; d < i->n_index; d++) count_index(p, i->index[d]);
+        if (i->from) count_index(p, i->from);
+        if (i->to) count_index(p, i->to);
         for (int c = 0; c < i->n_carry; c++) {
             p->val[i->init[c]].uses++;
             if (i->kind == TI_FOR) define(a, i->carry[c], NULL, &i->body);
@@ -338,6 +340,8 @@ static void note_index(Analysis *a, const Index *x, Use u, const Block *block) {
 static void note_operands(Analysis *a, const Inst *i, Use u, const Block *block) {
     for (int o = 0; o < i->n_in; o++) note(a, i->in[o], u, block);
     for (int d = 0; d < i->n_index; d++) note_index(a, i->index[d], u, block);
+    if (i->from) note_index(a, i->from, u, block);
+    if (i->to) note_index(a, i->to, u, block);
 }
 
 /* Would the load, evaluated where it is used, see a later store? */

@@ -343,6 +343,51 @@ static void print_yield(Printer *p, const Inst *yield) {
                 print_yield_nest(p, yield, c, done);
 }
 
+/* Id number n, in row-major order. */
+static const char *id_at(Printer *p, const Inst *i, const char *n) {
+    const Buffer *ids = &p->k->buffers.at[i->source];
+    const char *sum = NULL;
+    int64_t dense = 1;
+    bool is_dense = true;
+    for (int d = ids->rank - 1; d >= 0; dense *= ids->dim[d--].bound) {
+        is_dense &= ids->stride[d] == dense || ids->dim[d].bound == 1;
+        const char *digit = dense > 1 ? arena_printf(p->arena, "%s / %" PRId64, n, dense) : n;
+        if (d) digit = arena_printf(p->arena, "%s %% %" PRId64, digit, ids->dim[d].bound);
+        if (ids->stride[d] != 1) digit = arena_printf(p->arena, "%s * %" PRId64, digit, ids->stride[d]);
+        sum = sum ? arena_printf(p->arena, "%s + %s", digit, sum) : digit;
+    }
+    return arena_printf(p->arena, "%s[%s]", p->buffer[i->source], is_dense || !sum ? n : sum);
+}
+
+/* A counting sort, of all rows at once: counts, where each row ends, and, once its positions are written from the last to the
+ * first, where it begins. */
+static void print_bucket(Printer *p, const Inst *i) {
+    const char *out = p->buffer[i->buffer], *r = c99_unique(p->arena, &p->names, "row"), *n = c99_unique(p->arena, &p->names, "n"),
+               *id = c99_unique(p->arena, &p->names, "id"), *here = id_at(p, i, n);
+    const long long rows = p->k->axes.at[i->axis].extent.bound;
+    long long ids = 1;
+    for (int d = 0; d < p->k->buffers.at[i->source].rank; d++) ids *= p->k->buffers.at[i->source].dim[d].bound;
+    c99_line(p, "for (int32_t %s = 0; %s <= %lld; %s++) {", r, r, rows, r);
+    c99_line(p, "    %s[%s] = 0;", out, r);
+    c99_line(p, "}");
+    c99_line(p, "for (int32_t %s = 0; %s < %lld; %s++) {", n, n, ids, n);
+    c99_line(p, "    const int32_t %s = %s;", id, here);
+    c99_line(p, "    if (%s >= 0 && %s < %lld) {", id, id, rows);
+    c99_line(p, "        %s[%s]++;", out, id);
+    c99_line(p, "    }");
+    c99_line(p, "}");
+    c99_line(p, "for (int32_t %s = 1; %s <= %lld; %s++) {", r, r, rows, r);
+    c99_line(p, "    %s[%s] += %s[%s - 1];", out, r, out, r);
+    c99_line(p, "}");
+    c99_line(p, "for (int32_t %s = %lld; %s >= 0; %s--) {", n, ids - 1, n, n);
+    c99_line(p, "    const int32_t %s = %s;", id, here);
+    c99_line(p, "    if (%s >= 0 && %s < %lld) {", id, id, rows);
+    c99_line(p, "        %s[%lld + --%s[%s]] = %s;", out, rows + 1, out, id, n);
+    c99_line(p, "    }");
+    c99_line(p, "}");
+    p->n_values += 4;
+}
+
 static void print_inst(Printer *p, const Inst *i) {
     if (i->result >= 0 && p->val[i->result].uses == 0) return; /* nothing reads it */
     if (c99_is_inline(p, i)) {
@@ -351,6 +396,7 @@ static void print_inst(Printer *p, const Inst *i) {
     }
     switch (i->kind) {
     case TI_STORE: print_store(p, i); break;
+    case TI_BUCKET: print_bucket(p, i); break;
     case TI_REDUCE: print_reduce(p, i); break;
     case TI_DOT: print_dot(p, i); break;
     case TI_FOR: print_for(p, i); break;
@@ -394,13 +440,21 @@ static bool mentions(const char *text, const char *name) {
     return false;
 }
 
+/* All rows are walked where they are put into buckets. */
+static bool is_bucketed(const Kernel *k, int axis) {
+    bool found = false;
+    for (int n = 0; n < k->body.n; n++) found |= k->body.at[n]->kind == TI_BUCKET && k->body.at[n]->axis == axis;
+    return found;
+}
+
 /* The body as text, from the grid loops inwards. */
 static char *print_grid(Printer *p) {
     TextStream t;
     bool opened[MAX_AXES];
     p->f = text_open(&t);
     p->depth = 1;
-    for (int i = 0; i < p->k->axes.n; i++) opened[i] = p->k->axes.at[i].kind == AXIS_GRID && open_axis(p, i, NULL);
+    for (int i = 0; i < p->k->axes.n; i++)
+        opened[i] = p->k->axes.at[i].kind == AXIS_GRID && !is_bucketed(p->k, i) && open_axis(p, i, NULL);
     print_block(p, &p->k->body);
     for (int i = p->k->axes.n - 1; i >= 0; i--) close_axis(p, i, opened[i]);
     return text_close(&t);

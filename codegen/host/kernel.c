@@ -154,12 +154,21 @@ static void start_carries(KernelWalk *w, const Inst *i) {
 static LLVMValueRef base_of(void *user, int axis) { return ((const KernelWalk *)user)->ke.base[axis]; }
 static LLVMValueRef symbol_of(void *user, int sym) { return ((const KernelWalk *)user)->ke.extent[sym]; }
 
+/* A scalar of the program, which a bound names. */
+static LLVMValueRef value_of(void *user, int value) {
+    KernelWalk *w = user;
+    Sink read = {.kind = SINK_READ, .value = value, .storage = -1};
+    const TileType none = {.n_axes = 0};
+    nest_emit(&w->ke, &none, 1, &read);
+    return read.read;
+}
+
 static void walk_for(KernelWalk *w, const Inst *i) {
     const Emit *e = w->ke.e;
     const Axis *x = &w->ke.k->axes.at[i->axis];
     start_carries(w, i);
     LLVMPositionBuilderAtEnd(e->b, w->ke.current);
-    const IndexSource bounds = {.user = w, .kernel = w->ke.k, .base = base_of, .extent = symbol_of};
+    const IndexSource bounds = {.user = w, .kernel = w->ke.k, .base = base_of, .extent = symbol_of, .value = value_of};
     LLVMValueRef first, end;
     emit_loop_bounds(e, &bounds, i, extent_of(w, x->extent), &first, &end);
     LLVMBasicBlockRef pre = LLVMGetInsertBlock(e->b), header = emit_block(e, w->ke.fn, x->name),
@@ -241,6 +250,7 @@ static void walk_block(KernelWalk *w, const Block *b) {
         flush(w);
         if (i->kind == TI_FOR) walk_for(w, i);
         if (i->kind == TI_IF) walk_if(w, i);
+        if (i->kind == TI_BUCKET) bucket_emit(&w->ke, i);
         if (i->kind == TI_DOT) walk_dot(w, i);
     }
     flush(w);

@@ -72,6 +72,7 @@ void nest_emit(KernelEmit *ke, const TileType *axes, int n, Sink *sinks);
 /* Where lane 0 of every axis is read or written; its subscripts mention no values. */
 LLVMValueRef nest_origin(KernelEmit *ke, const Inst *access);
 
+void bucket_emit(KernelEmit *ke, const Inst *i); /* bucket.c */
 LLVMValueRef nest_alloca(KernelEmit *ke, LLVMTypeRef type, int64_t n); /* n elements, 64-byte aligned, uninitialised */
 LLVMTypeRef storage_type(const Emit *e, DType t);
 

@@ -84,6 +84,8 @@ static void visit_operands(const Inst *i, Visit *f, void *user) {
     for (int n = 0; n < i->n_in; n++) f(user, i->in[n]);
     for (int n = 0; n < i->n_index; n++) visit_index(i->index[n], f, user);
     for (int n = 0; (i->kind == TI_FOR || i->kind == TI_IF) && n < i->n_carry; n++) f(user, i->init[n]);
+    if (i->from) visit_index(i->from, f, user);
+    if (i->to) visit_index(i->to, f, user);
 }
 
 /* ---- positions --------------------------------------------------------------------------------------------- */

@@ -32,7 +32,8 @@ LLVMValueRef simt_index(Simt *s, const Index *x, const Coords *c) {
 }
 
 void simt_loop_bounds(Simt *s, const Inst *loop, LLVMValueRef *first, LLVMValueRef *end) {
-    At at = {s, NULL};
+    const Coords none = {0};
+    At at = {s, &none};
     const IndexSource source = index_source(&at);
     emit_loop_bounds(s->e, &source, loop, s->extent[loop->axis], first, end);
 }
@@ -166,6 +167,7 @@ static void condition(Simt *s, const Inst *i) {
 void simt_instruction(Simt *s, const Inst *i) {
     switch (i->kind) {
     case TI_STORE: i->by == BY_TMA ? hopper_store(s, i) : simt_store(s, i); break;
+    case TI_BUCKET: simt_bucket(s, i); break;
     case TI_REDUCE: simt_reduce(s, i); break;
     case TI_DOT: i->by == BY_WGMMA ? hopper_dot(s, i) : simt_dot(s, i); break;
     case TI_STAGE: i->by == BY_TMA ? hopper_stage(s, i) : simt_stage(s, i); break;

@@ -87,6 +87,7 @@ LLVMValueRef simt_and(const Simt *s, LLVMValueRef a, LLVMValueRef b); /* NULL is
 LLVMValueRef simt_load(Simt *s, const Inst *i, const Coords *c);
 LLVMValueRef simt_load_run(Simt *s, const Inst *i, const Coords *c, int width); /* a vector, in memory form */
 bool simt_load_registers(Simt *s, const Inst *i, int slot); /* all of the run that has the register; false: there is none */
+void simt_bucket(Simt *s, const Inst *i); /* bucket.c; by 32 threads */
 void simt_store(Simt *s, const Inst *i);
 void simt_store_slots(Simt *s, const Inst *i, const int *slot, int n); /* of the registers over simt_store_axes */
 TileType simt_store_axes(const Simt *s, const Inst *i);

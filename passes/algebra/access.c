@@ -137,7 +137,8 @@ static void operands(AccessWalk *w, Node *n, const int8_t *axis) {
     case CLASS_INDEXED:
         if (n->op == OP_GATHER) visit_gather(w, n, axis);
         else
-            for (int k = 0; k < n->n_in; k++) visit(w, n->in[k], none);
+            for (int k = 0; k < n->n_in; k++)
+                if (k != 1 || n->n_in == 2) visit(w, n->in[k], none); /* buckets say all of the ids */
         break;
     case CLASS_REDUCE: {
         int8_t in[MAX_RANK];

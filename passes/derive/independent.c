@@ -54,7 +54,7 @@ static int dim_of_contract(const Node *n, int k, int d) {
 
 /* Where dim d of operand k is in the result. */
 static int dim_after(const Node *n, int k, int d) {
-    const int ids = op_info[n->op].cls == CLASS_INDEXED ? n->in[1]->shape->rank : 0;
+    const int ids = op_info[n->op].cls == CLASS_INDEXED && n->n_in > 1 ? n->in[1]->shape->rank : 0;
     switch (op_info[n->op].cls) {
     case CLASS_ELEMENT:
     case CLASS_SPECIAL: return d;

@@ -84,6 +84,38 @@ static void add_block(Scatter *s, const Index *start, const int *carry, int *res
     emit_endif(e, &sent, result, result);
 }
 
+/* result: carry + what the positions in the row's bucket send: from `first` to `end` in the loop over all places. */
+static void add_bucket(Scatter *s, const int *carry, int *result) {
+    Emitter *e = s->e;
+    const Node *buckets = s->n->in[2];
+    const int64_t rows = s->n->attr->extent.bound, places = shape_elements(*s->ids->shape);
+    const int axis = kernel_axis(e->k, "b", AXIS_LOOP, dim_fixed(places), 1), buffer = e->buffer_of[buckets->id];
+    const Index *from = e->p_index[0], *to = index_add(e->k, from, index_const(e->arena, 1)), *b = index_axis(e->k, axis);
+    const int first = emit_scalar_of(e, OP_SUM, tile_load(&e->b, buffer, &from, -1, 0));
+    const int end = emit_scalar_of(e, OP_SUM, tile_load(&e->b, buffer, &to, -1, 0));
+    Nest nest;
+    int inner[2] = {0}, next[2] = {0}, sums[2] = {0};
+    nest_begin(e, &nest, 1, &axis, s->carries, carry, inner);
+    nest.loop[0]->from = index_value(e->k, first, 0, places + 1);
+    nest.loop[0]->to = index_value(e->k, end, 0, places + 1);
+    const int place = emit_scalar_of(e, OP_SUM, tile_index(&e->b, b));
+    const int inside = emit_and(e, emit_op(e, OP_GE, DT_BOOL, place, first), emit_op(e, OP_LT, DT_BOOL, place, end));
+    Branch sent = emit_if(e, inside, s->carries, inner);
+    const Index *at = index_add(e->k, b, index_const(e->arena, rows + 1));
+    const int position = emit_scalar_of(e, OP_SUM, tile_load(&e->b, buffer, &at, -1, 0));
+    const Index *rest = index_value(e->k, position, 0, places);
+    for (int d = s->r - 1; d >= 0; d--) {
+        const Index *extent = index_const(e->arena, s->ids->shape->dim[d].bound);
+        s->at[d] = d ? index_mod(e->k, rest, extent) : rest;
+        if (d) rest = index_div(e->k, rest, extent);
+    }
+    const int x = of_result(s, emit_converted(e, emit_value(e, s->updates, s->at, -1), s->as), carry[0]);
+    next[1] = inner[1];
+    next[0] = s->carries > 1 ? emit_add_compensated(e, inner[0], x, &next[1]) : emit_op(e, OP_ADD, s->as, inner[0], x);
+    emit_endif(e, &sent, next, sums);
+    nest_end(e, &nest, sums, result);
+}
+
 enum { MOST_BY_ONE_LANE = 512 }; /* as Device.most_added where there is one lane: one adds all that is sent to an element */
 
 static int carries_of(const Scatter *s) {
@@ -95,6 +127,16 @@ static int carries_of(const Scatter *s) {
 void emit_scatter(Emitter *e, Node *n) {
     Scatter s = {.e = e, .n = n, .updates = n->in[0], .ids = n->in[1], .r = n->in[1]->shape->rank};
     int axes[MAX_RANK], carry[2] = {0}, next[2], result[2];
+    Node like = *n;
+    like.dtype = s.as = emit_carried_in(OP_SUM, n->dtype);
+    s.carries = carries_of(&s);
+    for (int d = s.r; d < s.updates->shape->rank; d++) s.at[d] = e->p_index[d - s.r + 1];
+    const int start = emit_full_over(e, &like, e->p_index, -1, 0);
+    if (n->n_in == 3) {
+        add_bucket(&s, (int[]){start, start}, result);
+        emit_store(e, n, e->p_index, emit_converted(e, result[0], n->dtype));
+        return;
+    }
     s.block = block_of(&s);
     for (int d = 0; d < s.r; d++) {
         Dim extent = s.ids->shape->dim[d];
@@ -102,11 +144,6 @@ void emit_scatter(Emitter *e, Node *n) {
         axes[d] = kernel_axis(e->k, d == s.r - 1 && s.block > 1 ? "b" : "n", AXIS_LOOP, extent, 1);
         s.at[d] = index_axis(e->k, axes[d]);
     }
-    for (int d = s.r; d < s.updates->shape->rank; d++) s.at[d] = e->p_index[d - s.r + 1];
-    Node like = *n;
-    like.dtype = s.as = emit_carried_in(OP_SUM, n->dtype);
-    s.carries = carries_of(&s);
-    const int start = emit_full_over(e, &like, e->p_index, -1, 0);
     s.row = tile_index(&e->b, e->p_index[0]);
     s.first = emit_scalar_of(e, OP_RMIN, s.row);
     s.last = emit_scalar_of(e, OP_RMAX, s.row);

@@ -356,7 +356,7 @@ static void keep_what_pays(const Kernel *k, Inst *loop) {
 }
 
 static void bound_loop(Bounds *b, const Block *outside, Inst *loop) {
-    if (loop->body.n > MOST_INSTS || fetches_by_tma(&loop->body)) return;
+    if (loop->from || loop->to || loop->body.n > MOST_INSTS || fetches_by_tma(&loop->body)) return; /* those of values in memory stand */
     for (int n = 0; n < loop->body.n; n++)
         if (is_comparison(loop->body.at[n])) try_comparison(b, outside, loop, loop->body.at[n]);
     keep_what_pays(b->k, loop);

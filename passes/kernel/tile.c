@@ -10,7 +10,7 @@
 #include <string.h>
 
 static Kernel *open_kernel(Emitter *e, int number) {
-    static const char *const kinds[] = {"map", "row", "contract", "scan", "scatter", "stream"};
+    static const char *const kinds[] = {"map", "row", "contract", "scan", "scatter", "bucket", "stream"};
     const Model *m = e->plan->graph->model;
     Kernel *k = kernel_new(e->arena, arena_printf(e->arena, "%s_%s_%d", entry_name[e->plan->graph->entry],
                                                   kinds[e->pk->kind], number));
@@ -95,7 +95,7 @@ static void add_axes(Emitter *e) {
     const int scan = pk->kind == KERNEL_SCAN ? pk->nodes.at[0].node->attr->axis : -1;
     for (int d = 0; d < pk->p->rank; d++) {
         const Dim extent = pk->p->dim[d];
-        const bool single = dim_is_fixed(extent) && extent.bound == 1;
+        const bool single = dim_is_fixed(extent) && extent.bound == 1 && pk->kind != KERNEL_BUCKET;
         if (d == pk->sliced - 1) {
             emit_slices_axis(e, names[d]);
             continue;
@@ -200,6 +200,11 @@ static void emit_body(Emitter *e) {
     }
     if (pk->kind == KERNEL_SCATTER) {
         emit_scatter(e, pk->nodes.at[0].node);
+        return;
+    }
+    if (pk->kind == KERNEL_BUCKET) {
+        const Node *n = pk->nodes.at[0].node;
+        tile_bucket(&e->b, e->buffer_of[n->id], e->buffer_of[n->in[0]->id], e->p_axis[0]);
         return;
     }
     if (pk->kind == KERNEL_STREAM) emit_stream(e);

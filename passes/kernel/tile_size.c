@@ -604,6 +604,18 @@ bool stream_halve(const PlanKernel *k, TileSizes *s) {
     return true;
 }
 
+/* Each program walks all ids, so there are no more than have some to put away; a core walks eight while it puts one away. */
+static int bucket_rows(const Limits *l, const PlanKernel *k) {
+    enum { IDS = 256, IDS_OF_CORE = 1 << 15, CORES = 4 };
+    const int64_t rows = k->p->dim[0].bound, ids = shape_elements(*k->nodes.at[0].node->in[0]->shape);
+    int64_t programs = l->m == 1 ? 1 : ids / (l->pow2 ? IDS : IDS_OF_CORE), tile = 1;
+    if (programs > l->cores) programs = l->cores;
+    if (!l->pow2 && programs > CORES) programs = CORES;
+    const int64_t each = programs > 1 ? (rows + programs - 1) / programs : rows;
+    while (l->pow2 && tile < each) tile *= 2;
+    return (int)(l->pow2 ? tile : each > 0 ? each : 1);
+}
+
 void tile_sizes(const Target *t, const Plan *p, const PlanKernel *k, TileSizes *out) {
     Limits l = limits_of(t);
     l.members = k->members;
@@ -620,9 +632,13 @@ void tile_sizes(const Target *t, const Plan *p, const PlanKernel *k, TileSizes *
         break;
     case KERNEL_STREAM: stream_sizes(&l, k, out); break;
     case KERNEL_SCAN: fill(&l, k->p, out->p, l.map < 256 ? l.map : 256); break;
+    case KERNEL_BUCKET: out->p[0] = bucket_rows(&l, k); break;
     case KERNEL_SCATTER: {
+        enum { COLUMNS = 512 };
         Shape cols = *k->p;
-        fill(&l, &cols, out->p, l.map < 4096 ? l.map : 4096);
+        const bool by_buckets = k->nodes.at[0].node->n_in == 3; /* a row at a time */
+        if (by_buckets) cols.dim[0] = dim_fixed(1);
+        fill(&l, &cols, out->p, by_buckets && l.map > COLUMNS ? COLUMNS : l.map < 4096 ? l.map : 4096);
         if (out->p[0] > 64) out->p[0] = 64;
         break;
     }

@@ -88,7 +88,7 @@ static void mark_wanted(Fuse *f, const Graph *g) {
 /* ---- kernels ------------------------------------------------------------------------------------------ */
 static const FusionId opens[] = {[KERNEL_MAP] = FUSION_new_map, [KERNEL_ROW] = FUSION_new_row,
                                  [KERNEL_CONTRACT] = FUSION_new_contract, [KERNEL_SCAN] = FUSION_new_scan,
-                                 [KERNEL_SCATTER] = FUSION_new_scatter, [KERNEL_STREAM] = FUSION_new_stream};
+                                 [KERNEL_SCATTER] = FUSION_new_scatter, [KERNEL_BUCKET] = FUSION_new_bucket, [KERNEL_STREAM] = FUSION_new_stream};
 
 /* What a heavy node reads through nodes without memory is computed as it is read. */
 static void count_prologue(const Fuse *f, const Node *n) {
@@ -105,6 +105,10 @@ static PlanKernel new_kernel(const Fuse *f, const Node *n) {
     PlanKernel k = {.kind = KERNEL_MAP, .p = n->shape, .r = &scalar_shape, .phase = n->phase};
     if (n->op == OP_SCAN) k.kind = KERNEL_SCAN;
     else if (n->op == OP_SCATTER_ADD) k.kind = KERNEL_SCATTER;
+    else if (n->op == OP_BUCKET) {
+        k.kind = KERNEL_BUCKET;
+        k.p = node_pool_shape(f->graph->pool, &(Shape){.rank = 1, .dim = {n->attr->extent}}); /* its rows */
+    }
     else if (fuse_is_heavy(n) && n->op == OP_CONTRACT) k.kind = KERNEL_CONTRACT;
     else if (op_info[n->op].cls == CLASS_REDUCE) {
         const Shape rows = access_reduced(n);
@@ -221,7 +225,7 @@ static bool assign(Fuse *f, Node *n, bool wait) {
     int tries[16], k = -1;
     const bool waits = wait && may_wait(f, n);
     if (waits && fuse_is_copy(f, n)) return false;
-    const bool alone = !f->merge || (fuse_is_copy(f, n) && !is_written_at_once(f, n)) || n->op == OP_SCATTER_ADD || n->op == OP_SCAN;
+    const bool alone = !f->merge || (fuse_is_copy(f, n) && !is_written_at_once(f, n)) || n->op == OP_SCATTER_ADD || n->op == OP_BUCKET || n->op == OP_SCAN;
     const int count = alone                                      ? 0
                       : n->op == OP_CONTRACT && fuse_is_heavy(n) ? kernel_to_add_to(f, n, tries)
                       : n->again                                 ? kernels_of_clone(f, n, tries, 16)

@@ -8,12 +8,21 @@ enum {
 };
 
 bool fuse_is_heavy(const Node *n) {
-    return op_info[n->op].cls == CLASS_REDUCE || n->op == OP_SCATTER_ADD ||
+    return op_info[n->op].cls == CLASS_REDUCE || n->op == OP_SCATTER_ADD || n->op == OP_BUCKET ||
            (n->op == OP_CONTRACT && n->attr->contract->n_loops > n->attr->contract->n_out);
 }
 
-/* Contractions and scatters read an operand element many times: it should be in memory. */
-static bool rereads(const Node *n) { return (n->op == OP_CONTRACT && fuse_is_heavy(n)) || n->op == OP_SCATTER_ADD; }
+/* Contractions and scatters read an operand element many times: it should be in memory.  From buckets, once. */
+static bool rereads(const Node *n) {
+    return (n->op == OP_CONTRACT && fuse_is_heavy(n)) || (n->op == OP_SCATTER_ADD && n->n_in == 2);
+}
+
+/* Buckets are made of what lies in memory. */
+static bool is_bucketed(const Node *n, const Uses *uses) {
+    bool found = false;
+    for (int u = uses->first[n->id]; u < uses->first[n->id + 1]; u++) found |= uses->user[u]->op == OP_BUCKET;
+    return found;
+}
 
 /* Recomputing costs about as much as reading: small and from at most one tensor in memory. */
 enum { CONE_READS = 4, MUCH_SMALLER = 8 };
@@ -323,7 +332,7 @@ void fuse_candidates(Fuse *f, const Graph *g) {
         cone[i] = cone_of(n, cone, f->candidate);
         f->candidate[i] =
             f->result[i] || f->copied[i] || f->joined[i] || f->within[i] || fuse_is_heavy(n) || f->adds[i] || is_handed_on(n) ||
-            is_copied(n, &uses) || wants_memory(n, &cone[i], readers[i], reread[i]) ||
+            is_copied(n, &uses) || is_bucketed(n, &uses) || wants_memory(n, &cone[i], readers[i], reread[i]) ||
             pays_before(n, &cone[i], readers, repeats[i]) ||
             (op_info[n->op].cls == CLASS_ELEMENT && readers[i] > 1 && !widens(n) && takes_place(n, &uses));
     }

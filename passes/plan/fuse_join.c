@@ -393,7 +393,7 @@ FusionId fuse_try_join(const Fuse *f, PlanKernel *k, Node *n, PlanNode *pn) {
     if (!same_outputs(f, k, n)) return FUSION_COUNT;
     if (k->nodes.n >= KERNEL_NODES || k->reads.n + f->access[n->id].n > KERNEL_READS) return FUSION_COUNT;
     if (sums_samples(k)) return FUSION_COUNT;
-    if (k->kind == KERNEL_SCAN || k->kind == KERNEL_SCATTER || !output_allows(f, k, n)) return FUSION_COUNT;
+    if (k->kind == KERNEL_SCAN || k->kind == KERNEL_SCATTER || k->kind == KERNEL_BUCKET || !output_allows(f, k, n)) return FUSION_COUNT;
     if (!axes_allow(k, n)) return FUSION_COUNT;
     if (k->kind == KERNEL_STREAM) return join_stream(f, k, pn) ? FUSION_stream_epilogue : FUSION_COUNT;
     if (n->op == OP_CONTRACT && fuse_is_heavy(n)) return join_onto(f, k, pn) ? FUSION_contract_onto : FUSION_COUNT;

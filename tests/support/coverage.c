@@ -137,6 +137,8 @@ static const struct {
     const char *why;
 } excluded[] = {
     {OP_ACCUMULATE, OP_COUNT, "made by fuse, after the last rewrite: no program contains it"},
+    {OP_COUNT, OP_BUCKET, "made by split: no program contains it"},
+    {OP_BUCKET, OP_COUNT, "as above"},
     {OP_RANDOM, OP_LOG, "uniform in [0, 1): a value may be 0, whose logarithm or root's reciprocal is infinite"},
     {OP_RANDOM, OP_RSQRT, "as above"},
     {OP_RANDOM, OP_SQRT, "as above, of the derivative"},

@@ -67,8 +67,8 @@ char *kernel_attention(Arena *a, int keys, int dims, int tile_rows, int tile_key
     return s;
 }
 
-const char *const tile_goldens[TILE_GOLDENS] = {"conv",    "gather",       "gemm",        "scan",
-                                                "scatter", "softmax_loop", "softmax_span"};
+const char *const tile_goldens[TILE_GOLDENS] = {"buckets", "conv",    "gather",       "gemm",        "ragged",
+                                                "scan",    "scatter", "softmax_loop", "softmax_span"};
 
 char *tile_golden(Arena *a, int which) {
     char *text = read_text(a, arena_printf(a, "%s/tests/golden/tile/%s.tile", SOURCE_DIR, tile_goldens[which]));
@@ -96,8 +96,11 @@ int64_t buffer_bytes(const Buffer *b) {
     return (last + 1) * dtype_bytes(b->dtype);
 }
 
+static uint32_t state;
+
+void kernel_seed(uint32_t seed) { state = seed; }
+
 uint32_t kernel_random(void) {
-    static uint32_t state;
     state = state * 1664525u + 1013904223u;
     return state >> 8;
 }

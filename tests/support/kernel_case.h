@@ -15,7 +15,7 @@ extern const char kernel_swap[];      /* the load comes before the store to the 
 char *kernel_attention(Arena *a, int keys, int dims, int tile_rows, int tile_keys);
 
 /* The kernels of tests/golden/tile that run by themselves. */
-enum { TILE_GOLDENS = 7 };
+enum { TILE_GOLDENS = 9 };
 extern const char *const tile_goldens[TILE_GOLDENS];
 char *tile_golden(Arena *a, int which); /* the text */
 
@@ -25,6 +25,7 @@ Kernel *parse_kernel(Arena *a, const char *text);
 /* Bytes from the buffer's first element to the end of its last, at the bounds; 0 for one without elements. */
 int64_t buffer_bytes(const Buffer *b);
 /* Numbers for tests of kernels, always the same ones: 24 bits each. */
+void kernel_seed(uint32_t seed); /* 0 at first */
 uint32_t kernel_random(void);
 /* Element i of `data`: floats in [-2, 2), some of them whole (f16 and bf16: positive), integers in 0..3. */
 void random_element(DType t, void *data, int64_t i);
