@@ -3,7 +3,7 @@
  * Needs: a legal graph, best canonical.  Keeps: the results' values, up to the rounding of sums in another order.  Per
  * contraction: loops of extent 1 and guards that always hold go; strided gradients are split by residue class; loops
  * that run side by side through all operands and the result become one (batch and time fold into M, or into K of a
- * weight gradient); the sum of a product of two broadcast operands, or with an outer product, becomes a contraction.
+ * weight gradient); products with an indicator of ids are sums by ids and lookups (indicator.c); the sum of a product of two broadcast operands, or with an outer product, becomes a contraction.
  * contract_class.h then names each loop's role.  Among contractions: diagonal factors move behind sums (factor_out.c),
  * chains are bracketed (contract_chain.c), sums use products that exist (reassociate.c).  */
 #include "passes/algebra/affine.h"
@@ -257,7 +257,21 @@ static const RewriteId *cost_rules(Op op) {
     return op == OP_CONTRACT ? contract_rules : op == OP_SUM ? sum_rules : form_rules(op);
 }
 
+/* Before anything moves between a sum and the indicator in it. */
+static const RewriteId *indicator_rules(Op op) {
+    static const RewriteId sum_rules[] = {REWRITE_canonical, REWRITE_indicator, REWRITE_END};
+    static const RewriteId other_rules[] = {REWRITE_canonical, REWRITE_END};
+    return op == OP_SUM || op == OP_CONTRACT ? sum_rules : other_rules;
+}
+
+static bool compares_ids(const Graph *g) {
+    bool found = false;
+    for (int i = 0; i < g->nodes.n && !found; i++) found = g->nodes.at[i]->op == OP_EQ && g->nodes.at[i]->in[0]->dtype == DT_I32;
+    return found;
+}
+
 Graph *pass_jacobian_gemm(PassContext *c, Graph *g) {
+    if (compares_ids(g)) g = rewrite_graph(c, g, indicator_rules);
     Graph *formed = sums_of_parts(rewrite_graph(c, g, form_rules));
     return rewrite_graph(c, formed, cost_rules);
 }
