@@ -1,0 +1,150 @@
+# What multiplies with float(ids[e] == v), or is chosen by it, is a sum by ids or a lookup, however it is written: no product with
+# an indicator is left, forward or backward.  Numbers are those of float64 on every executor, ids outside included.
+. "$SRC/tests/support/script.sh"
+targets=host,c99,interp
+! has_software_gpu || targets=$targets,cuda
+
+# model NAME SCATTERS GATHERS: on stdin what gives y; how many of each the grad entry has
+model() {
+    { printf 'dim E = 350, V = 200, C = 3, B = 2\nmodel m {\n'
+      cat
+      printf '    loss = sum(y * y)\n    output y\n    output loss\n    train loss with sgd(lr = 0.1)\n}\n'; } >"$1.dsl"
+    "$FUSEC" verify "$1.dsl" --target $targets --rounds 1 --quiet >log 2>&1 || fail "$1: $(cat log)"
+    "$FUSEC" "$1.dsl" -o "$1.o" --entry grad --print-after=split 2>&1 | sed -n '/after split, entry grad/,/^}/p' >"$1.graph"
+    [ "$(grep -c ' = scatter_add ' "$1.graph")" = "$2" ] && [ "$(grep -c ' = gather ' "$1.graph")" = "$3" ] ||
+        fail "$1 has not $2 sums by ids and $3 lookups: $(grep -E ' = (scatter_add|gather|contract|sum) ' "$1.graph")"
+    ! grep -E ' = (cast|mul|select) .*\[[0-9,]*(350,[0-9,]*200|200,[0-9,]*350)' "$1.graph" || fail "$1 has something for every row and id"
+    echo "$1" >>names
+}
+ids='    input ids : i32[E] in -3..210'
+model sums 1 1 <<END
+$ids
+    x = param [E, C] init normal(1.0)
+    y[i in 0..V, c] = sum[e] float(ids[e] == i) * x[e, c]
+END
+model chosen 1 1 <<END
+$ids
+    x = param [E, C] init normal(1.0)
+    y[i in 0..V, c] = sum[e] where(i == ids[e], x[e, c], 0.0)
+END
+model weighted 2 2 <<END # two ids: of an edge's ends
+$ids
+    input from : i32[E] in 0..V
+    w = param [E] init normal(1.0)
+    x = param [V, C] init normal(1.0)
+    m = x[from]
+    y[i in 0..V, c] = sum[e] float(ids[e] == i) * w[e] * m[e, c]
+END
+model counts 1 0 <<END
+$ids
+    x = param [V] init normal(1.0)
+    n[i in 0..V] = sum[e] float(ids[e] == i)
+    y = n * x
+END
+model hot 1 1 <<END
+$ids
+    t = param [V, C] init normal(1.0)
+    y = one_hot(ids, V) @ t
+END
+model turned 1 1 <<END
+$ids
+    x = param [E, C] init normal(1.0)
+    y = transpose(one_hot(ids, V)) @ x
+END
+model lookup 1 1 <<END # rows are not the table's first axis
+$ids
+    t = param [C, V] init normal(1.0)
+    y[e, c] = sum[v] float(ids[e] == v) * t[c, v]
+END
+model chain 1 1 <<END # three factors
+$ids
+    t = param [V, C] init normal(1.0)
+    u = param [C, 5] init normal(1.0)
+    y[e, k] = sum[v, c] float(ids[e] == v) * t[v, c] * u[c, k]
+END
+many='    input ids : i32[B, E] in -3..210'
+model batched 1 1 <<END # what a read of several axes becomes
+$many
+    x = param [B, V, C] init normal(1.0)
+    y[b, t, c] = x[b, ids[b, t], c]
+END
+model batched_sums 1 1 <<END
+$many
+    x = param [B, E, C] init normal(1.0)
+    y[b, i in 0..V, c] = sum[e] float(ids[b, e] == i) * x[b, e, c]
+END
+model batched_apart 1 1 <<END # the sample's axis elsewhere
+$many
+    t = param [V, B, C] init normal(1.0)
+    y[c, e, b] = sum[v] float(v == ids[b, e]) * t[v, b, c]
+END
+model library 1 1 <<END
+$many
+    x = param [B, E, C] init normal(1.0)
+    y = scatter_add(x, ids, V)
+END
+[ "$(wc -l <names)" = 12 ] || fail "not all models are there"
+
+# a loss picks one element of each row, of logits that need not be in memory; few rows are a product
+cat >loss.dsl <<'END'
+model m {
+    input label : i32[300] in 0..400
+    x = param [300, 8] init normal(1.0)
+    w = param [8, 400] init normal(1.0)
+    loss = mean(cross_entropy(x @ w, label))
+    output loss
+    train loss with sgd(lr = 0.1)
+}
+END
+"$FUSEC" loss.dsl -o loss.o --entry grad --print-after=split 2>&1 | sed -n '/after split, entry grad/,/^}/p' | grep ' = gather ' && fail "a loss looks up its logits"
+sed -e 's/V = 200/V = 20/' sums.dsl >few.dsl
+"$FUSEC" few.dsl -o few.o --entry grad --print-after=split 2>&1 | grep ' = scatter_add ' && fail "20 rows are summed by ids"
+
+# the library's order, of 0 1 4 4 1 0, by hand
+tensor() { # FILE NAME TYPE: its values
+    n=$(od -An -t u8 -N 8 "$1" | tr -d ' ')
+    span=$(dd if="$1" bs=1 skip=8 count="$n" 2>/dev/null | sed -n 's|.*"'"$2"'":{[^}]*"data_offsets":\[\([0-9]*\),\([0-9]*\)\].*|\1 \2|p')
+    set -- "$1" "$3" $span
+    od -An -v -t "$2" -j $((8 + n + $3)) -N $(($4 - $3)) "$1" | tr -s ' \n' ' ' | sed 's/^ //; s/ $//'
+}
+cat >order.dsl <<'END'
+model m {
+    input i : i32[6]
+    p = param [6] init zeros
+    x = float(mod(i * i, 5)) + p
+    y = sort(x)
+    z = sort(x, descending = true)
+    t, at = top_k(x, 2)
+    r = ranks(x)
+    g = segment_max(x, i - i / 3 * 3, 4)
+    s = scatter_add(x, i - i / 3 * 3, 4)
+    loss = sum(y * float(iota(6)))
+    output y
+    output z
+    output t
+    output at
+    output r
+    output g
+    output s
+    output loss
+    train loss with sgd(lr = 0.1)
+}
+END
+head='{"i":{"dtype":"I32","shape":[6],"data_offsets":[0,24]}}'
+{ printf "\\$(printf %o ${#head})\\0\\0\\0\\0\\0\\0\\0%s" "$head"; printf '\0\0\0\0\1\0\0\0\2\0\0\0\3\0\0\0\4\0\0\0\5\0\0\0'; } >i.safetensors
+for target in host c99 interp; do
+    "$FUSEC" run order.dsl --target $target --entry grad --inputs i.safetensors --quiet --outputs o.safetensors >log 2>&1 || fail "order: $(cat log)"
+    while read -r name type want; do
+        [ "$(tensor o.safetensors "$name" "$type")" = "$want" ] || fail "$target, $name: $(tensor o.safetensors "$name" "$type"), not $want"
+    done <<'END'
+y f4 0 0 1 1 4 4
+z f4 4 4 1 1 0 0
+t f4 4 4
+at d4 2 3
+r d4 0 2 4 5 3 1
+g f4 4 1 4 -inf
+s f4 4 2 4 0
+grad/p f4 0 2 4 5 3 1
+END
+done
+exit $bad
