@@ -1,7 +1,7 @@
 /* Scatter: rows of the result gather what is sent to them, in order, so that no two programs write one element and the sum
  * has one order.  It is a contraction with an indicator operand, of which almost all tiles are empty: a program skips the
  * blocks of positions, and in a block the positions, that send nothing to its rows.  The ids of a block are compared at
- * once, as lanes of a tile. */
+ * once, as lanes of a tile.  With buckets of the ids (plan/bucket.c) a program has one row, and walks what lies in its bucket. */
 #include "passes/kernel/emitter.h"
 #include <string.h>
 
@@ -124,7 +124,7 @@ static int carries_of(const Scatter *s) {
     return 1 + (s->as == DT_F32 && positions > MOST_BY_ONE_LANE);
 }
 
-void emit_scatter(Emitter *e, Node *n) {
+int emit_scatter(Emitter *e, Node *n) {
     Scatter s = {.e = e, .n = n, .updates = n->in[0], .ids = n->in[1], .r = n->in[1]->shape->rank};
     int axes[MAX_RANK], carry[2] = {0}, next[2], result[2];
     Node like = *n;
@@ -134,8 +134,7 @@ void emit_scatter(Emitter *e, Node *n) {
     const int start = emit_full_over(e, &like, e->p_index, -1, 0);
     if (n->n_in == 3) {
         add_bucket(&s, (int[]){start, start}, result);
-        emit_store(e, n, e->p_index, emit_converted(e, result[0], n->dtype));
-        return;
+        return emit_converted(e, result[0], n->dtype);
     }
     s.block = block_of(&s);
     for (int d = 0; d < s.r; d++) {
@@ -152,5 +151,5 @@ void emit_scatter(Emitter *e, Node *n) {
     if (s.block > 1) add_block(&s, index_scale(e->k, s.at[s.r - 1], s.block), carry, next);
     else add_position(&s, carry, next);
     nest_end(e, &nest, next, result);
-    emit_store(e, n, e->p_index, emit_converted(e, result[0], n->dtype));
+    return emit_converted(e, result[0], n->dtype);
 }

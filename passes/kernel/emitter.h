@@ -86,7 +86,7 @@ void emit_place_of(const Emitter *e, const PlanNode *pn, const Index **idx); /* 
 int emit_heavy(Emitter *e, Node *n, const Index *const *idx, int mask); /* reductions and contractions */
 int emit_reduction(Emitter *e, Node *n, const Index *const *idx, int mask);
 void emit_scan(Emitter *e, Node *n);
-void emit_scatter(Emitter *e, Node *n);
+int emit_scatter(Emitter *e, Node *n); /* the sums, where the program is */
 /* a product, what is summed in its loops, and products onto it: values to be recalled */
 void emit_together(Emitter *e);
 void emit_sides(Emitter *e); /* stores what was summed in the loops, and what is elementwise after that */

@@ -199,8 +199,8 @@ static void emit_body(Emitter *e) {
         return;
     }
     if (pk->kind == KERNEL_SCATTER) {
-        emit_scatter(e, pk->nodes.at[0].node);
-        return;
+        Node *n = pk->nodes.at[0].node;
+        emit_remember(e, n, e->p_index, -1, emit_scatter(e, n));
     }
     if (pk->kind == KERNEL_BUCKET) {
         const Node *n = pk->nodes.at[0].node;

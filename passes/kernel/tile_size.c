@@ -604,11 +604,13 @@ bool stream_halve(const PlanKernel *k, TileSizes *s) {
     return true;
 }
 
-/* Each program walks all ids, so there are no more than have some to put away; a core walks eight while it puts one away. */
+/* Each program walks all ids, so there are no more than have some to put away, or many rows; a core walks eight while it puts one
+ * away. */
 static int bucket_rows(const Limits *l, const PlanKernel *k) {
-    enum { IDS = 256, IDS_OF_CORE = 1 << 15, CORES = 4 };
+    enum { IDS = 256, ROWS = 1 << 12, IDS_OF_CORE = 1 << 15, ROWS_OF_CORE = 1 << 18, CORES = 4 };
     const int64_t rows = k->p->dim[0].bound, ids = shape_elements(*k->nodes.at[0].node->in[0]->shape);
-    int64_t programs = l->m == 1 ? 1 : ids / (l->pow2 ? IDS : IDS_OF_CORE), tile = 1;
+    const int64_t by_ids = ids / (l->pow2 ? IDS : IDS_OF_CORE), by_rows = rows / (l->pow2 ? ROWS : ROWS_OF_CORE);
+    int64_t programs = l->m == 1 ? 1 : by_ids > by_rows ? by_ids : by_rows, tile = 1;
     if (programs > l->cores) programs = l->cores;
     if (!l->pow2 && programs > CORES) programs = CORES;
     const int64_t each = programs > 1 ? (rows + programs - 1) / programs : rows;

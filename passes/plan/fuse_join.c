@@ -67,9 +67,19 @@ static bool reads_known(const Fuse *f, const PlanKernel *k, const Node *n) {
 /* An elementwise root over exactly the parallel dims. */
 static bool join_parallel(const Fuse *f, const PlanKernel *k, PlanNode *pn) {
     if (!shape_same(pn->node->shape, k->p)) return false;
-    if (k->kind == KERNEL_CONTRACT && !reads_any(f, k, pn->node) && !pn->node->again && !reads_known(f, k, pn->node)) return false;
+    if ((k->kind == KERNEL_CONTRACT || k->kind == KERNEL_SCATTER) && !reads_any(f, k, pn->node) && !pn->node->again && !reads_known(f, k, pn->node)) return false;
     *pn = fuse_plain(pn->node);
     return reads_agree(f, k, pn, pn->axis);
+}
+
+/* What is computed of the sums, element by element.  Where parameters are written their old values are read in other rows too, if
+ * what is scattered is made of them. */
+static bool join_scatter(const Fuse *f, const PlanKernel *k, PlanNode *pn) {
+    const AccessList *l = &f->access[k->nodes.at[0].node->id];
+    bool own = op_info[pn->node->op].cls == CLASS_ELEMENT;
+    for (int i = 0; i < l->n && f->graph->entry == ENTRY_STEP; i++)
+        own &= l->at[i].node->op != OP_PARAM && l->at[i].node->op != OP_STATE;
+    return own && reads_any(f, k, pn->node) && join_parallel(f, k, pn);
 }
 
 /* ---- beside and after a product ---------------------------------------------------------------------------------- */
@@ -393,8 +403,9 @@ FusionId fuse_try_join(const Fuse *f, PlanKernel *k, Node *n, PlanNode *pn) {
     if (!same_outputs(f, k, n)) return FUSION_COUNT;
     if (k->nodes.n >= KERNEL_NODES || k->reads.n + f->access[n->id].n > KERNEL_READS) return FUSION_COUNT;
     if (sums_samples(k)) return FUSION_COUNT;
-    if (k->kind == KERNEL_SCAN || k->kind == KERNEL_SCATTER || k->kind == KERNEL_BUCKET || !output_allows(f, k, n)) return FUSION_COUNT;
+    if (k->kind == KERNEL_SCAN || k->kind == KERNEL_BUCKET || !output_allows(f, k, n)) return FUSION_COUNT;
     if (!axes_allow(k, n)) return FUSION_COUNT;
+    if (k->kind == KERNEL_SCATTER) return join_scatter(f, k, pn) ? FUSION_scatter_epilogue : FUSION_COUNT;
     if (k->kind == KERNEL_STREAM) return join_stream(f, k, pn) ? FUSION_stream_epilogue : FUSION_COUNT;
     if (n->op == OP_CONTRACT && fuse_is_heavy(n)) return join_onto(f, k, pn) ? FUSION_contract_onto : FUSION_COUNT;
     if (op_info[n->op].cls == CLASS_REDUCE) {

@@ -56,6 +56,15 @@ while read -r name; do
 done <"$work/names"
 [ "$(wc -l <"$work/names")" = 6 ] || fail "not all models are there"
 
+# the update is in the kernel that has the gradient, unless the old table is read for it in other rows
+sed 's/sgd(lr = 0.1)/sgd(lr = hyper 0.1)/' "$work/plain.dsl" >"$work/update.dsl"
+sed 's/y = tanh(t\[ids\])/y = t[ids] * t[ids]/' "$work/update.dsl" >"$work/again.dsl"
+for name in update again; do
+    "$FUSEC" verify "$work/$name.dsl" --target $targets --entry step --rounds 1 --quiet >"$work/log" 2>&1 || fail "$name: $(cat "$work/log")"
+    "$FUSEC" "$work/$name.dsl" -o "$work/$name.tile" --target host --entry step
+done
+[ "$(grep -c '^kernel @step_scatter.*%lr: ' "$work/update.tile")" = 1 ] || fail "the update of a table has a kernel of its own"
+
 # few ids and rows are compared: a kernel more would cost more
 "$FUSEC" "$work/plain.dsl" -o "$work/few.tile" --target host --entry grad -D N=20 -D V=30 && ! grep -q '^  bucket ' "$work/few.tile" ||
     fail "20 ids of 30 rows are put into buckets"
