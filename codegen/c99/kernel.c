@@ -3,6 +3,7 @@
 #include "ir/memory.h"
 #include <ctype.h>
 #include <inttypes.h>
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -469,9 +470,36 @@ static void print_comment(FILE *f, const Kernel *k) {
     fputs(" */\n", f);
 }
 
+/* 0 or 1, as a truth is. */
+static bool is_truth(const Printer *p, int value) {
+    const Inst *i = p->val[value].def;
+    while (i && i->kind == TI_REDUCE) i = p->val[i->in[0]].def;
+    if (!i || i->kind != TI_ELEMENT) return false;
+    if (i->op == OP_CAST) return p->k->types.at[i->in[0]].dtype == DT_BOOL;
+    const Inst *a = i->op == OP_SELECT ? p->val[i->in[1]].def : NULL, *b = a ? p->val[i->in[2]].def : NULL;
+    return a && b && a->kind == TI_CONST && b->kind == TI_CONST && fabs(a->value) <= 1 && fabs(b->value) <= 1;
+}
+
+/* Does the block read at a place that is a truth? */
+static bool reads_by_truth(const Printer *p, const Block *block) {
+    bool found = false;
+    for (int n = 0; n < block->n && !found; n++) {
+        const Inst *i = block->at[n];
+        for (int d = 0; d < i->n_index && i->kind == TI_LOAD; d++)
+            for (int t = 0; t < i->index[d]->n; t++)
+                found |= i->index[d]->term[t].atom.kind == ATOM_VALUE && is_truth(p, i->index[d]->term[t].atom.id);
+        found |= reads_by_truth(p, &i->body);
+    }
+    return found;
+}
+
 static void print_signature(Printer *p, FILE *f, const char *name) {
-    const char *comma = "";
-    int column = fprintf(f, "FUSEC_KERNEL %s(", name);
+    const char *comma = "", *scalar = "";
+    if (reads_by_truth(p, &p->k->body)) {
+        c99_use(p->unit, C99_SCALAR);
+        scalar = "FUSEC_SCALAR ";
+    }
+    int column = fprintf(f, "%sFUSEC_KERNEL %s(", scalar, name);
     const int indent = column;
     for (int i = 0; i < p->k->buffers.n + p->k->n_syms; i++) {
         const Buffer *b = i < p->k->buffers.n ? &p->k->buffers.at[i] : NULL;
