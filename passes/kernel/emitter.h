@@ -42,6 +42,7 @@ typedef struct Emitter {
     int slices_axis, rows_axis; /* of a kernel that walks slices of rows: which slice; the rows of a tile, or -1 */
 } Emitter;
 
+void kernel_drop_unused(Kernel *k); /* unused.c */
 void kernel_bound_loops(Kernel *k); /* loop_bounds.c: iterations that masks make empty are left out */
 void kernel_distribute(Kernel *k, const Target *t); /* distribute.c: GPU kernels over threads */
 /* stream_schedule.c: tiles of a stream whose products go to matrix instructions, columns whole; lanes of the axis of a sum, whole;

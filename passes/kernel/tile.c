@@ -258,6 +258,7 @@ static void write_kernel(Emitter *e, PlanKernel *pk, int number) {
         e->k->loop_sums += pk->nodes.at[i].part == PART_SUM;
         e->k->slices += pk->nodes.at[i].part == PART_SLICES;
     }
+    kernel_drop_unused(e->k);
     close_kernel(e);
 }
 

@@ -81,6 +81,21 @@ sed 's/1024/1021/' heads.dsl >prime.dsl
 sed 's/, 6, 64/, 0, 64/; s/\[6, 64/[0, 64/' heads.dsl >empty.dsl
 "$FUSEC" verify empty.dsl --rounds 1 --quiet >log 2>&1 || fail "empty: $(cat log)"
 
+# a square: what is read at the row is no read at the columns, over which something else may be written
+cat >square.dsl <<'END'
+model m {
+    input x : f32[129, 6]
+    c = param [129] init zeros
+    d = param [129, 1] init zeros
+    b = param [129, 129] init normal(1.0)
+    a = exp(log_softmax(b + c + d))
+    loss = mean(sin(a @ x))
+    output loss
+    train loss with sgd(lr = 0.1)
+}
+END
+"$FUSEC" verify square.dsl --target interp --arch sm_80 --rounds 1 --quiet >log 2>&1 || fail "square: $(cat log)"
+
 # an update in place: x is read for the sums before it is overwritten
 name=inplace
 sed 's/sgd/adam/' layernorm.dsl >inplace.dsl

@@ -37,7 +37,6 @@ model m {
     a = roll(x)
     a = round(x)
     a = scatter(x)
-    a = sort(x)
     a = squeeze(x)
     a = stack(x)
     a = std(x)
