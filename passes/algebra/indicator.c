@@ -1,6 +1,6 @@
 /* jacobian_gemm: a contraction with an indicator operand does what the indicator says, instead of multiplying with it.
  *
- *     sum_e float(ids[e] == v) * x[e, c]      =  scatter_add(x, ids)[v, c]
+ *     sum_e float(ids[e] == v) * x[e, c]      =  scatter(x, ids)[v, c]
  *     sum_v float(ids[e] == v) * t[v, c]      =  t[ids[e], c], 0 where no v is ids[e]
  *
  * Along dims that ids and the other operand share, as samples of a batch, row v of sample b is row b * V + v of all.  A term

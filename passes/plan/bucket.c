@@ -1,8 +1,8 @@
 /* split: ids of a scatter put into buckets, one for each row, before rows add up what is sent to them: rows and ids are walked
  * once, where every tile of rows would compare every id.
  *
- *     scatter_add %u, %ids rows 50257     becomes     %b = bucket %ids rows 50257
- *                                                     scatter_add %u, %ids, %b rows 50257
+ *     scatter %u, %ids rows 50257     becomes     %b = bucket %ids rows 50257
+ *                                                     scatter %u, %ids, %b rows 50257
  *
  * Scatters by the same ids share their buckets.  Positions stay in order within a row, so that sums keep theirs. */
 #include "passes/rewrite/rewrite.h"

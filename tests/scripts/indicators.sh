@@ -11,8 +11,8 @@ model() {
       printf '    loss = sum(y * y)\n    output y\n    output loss\n    train loss with sgd(lr = 0.1)\n}\n'; } >"$1.dsl"
     "$FUSEC" verify "$1.dsl" --target $targets --rounds 1 --quiet >log 2>&1 || fail "$1: $(cat log)"
     "$FUSEC" "$1.dsl" -o "$1.o" --entry grad --print-after=split 2>&1 | sed -n '/after split, entry grad/,/^}/p' >"$1.graph"
-    [ "$(grep -c ' = scatter_add ' "$1.graph")" = "$2" ] && [ "$(grep -c ' = gather ' "$1.graph")" = "$3" ] ||
-        fail "$1 has not $2 sums by ids and $3 lookups: $(grep -E ' = (scatter_add|gather|contract|sum) ' "$1.graph")"
+    [ "$(grep -c ' = scatter ' "$1.graph")" = "$2" ] && [ "$(grep -c ' = gather ' "$1.graph")" = "$3" ] ||
+        fail "$1 has not $2 sums by ids and $3 lookups: $(grep -E ' = (scatter|gather|contract|sum) ' "$1.graph")"
     ! grep -E ' = (cast|mul|select) .*\[[0-9,]*(350,[0-9,]*200|200,[0-9,]*350)' "$1.graph" || fail "$1 has something for every row and id"
     echo "$1" >>names
 }
@@ -98,7 +98,7 @@ model m {
 END
 "$FUSEC" loss.dsl -o loss.o --entry grad --print-after=split 2>&1 | sed -n '/after split, entry grad/,/^}/p' | grep ' = gather ' && fail "a loss looks up its logits"
 sed -e 's/V = 200/V = 20/' sums.dsl >few.dsl
-"$FUSEC" few.dsl -o few.o --entry grad --print-after=split 2>&1 | grep ' = scatter_add ' && fail "20 rows are summed by ids"
+"$FUSEC" few.dsl -o few.o --entry grad --print-after=split 2>&1 | grep ' = scatter ' && fail "20 rows are summed by ids"
 
 # the library's order, of 0 1 4 4 1 0, by hand
 tensor() { # FILE NAME TYPE: its values

@@ -153,11 +153,11 @@ static const Case cases[] = {
     /* indexed */
     {"%7 = gather %1, %2 : f32[3]", 3, {2.5, 0, 0}},
     {"%7 = iota axis 0 : i32[2]\n%8 = gather %0, %7 : f32[2,3]", 6, {1, -2, 3, 0.5, 5, -6}},
-    {"%7 = const 1 : i32[2]\n%8 = scatter_add %0, %7 rows 3 : f32[3,3]", 9, {0, 0, 0, 1.5, 3, -3, 0, 0, 0}},
-    {"%7 = const 1 : i32[2]\n%8 = bucket %7 rows 3 : i32[6]\n%9 = scatter_add %0, %7, %8 rows 3 : f32[3,3]", 9, {0, 0, 0, 1.5, 3, -3}},
+    {"%7 = const 1 : i32[2]\n%8 = scatter %0, %7 rows 3 : f32[3,3]", 9, {0, 0, 0, 1.5, 3, -3, 0, 0, 0}},
+    {"%7 = const 1 : i32[2]\n%8 = bucket %7 rows 3 : i32[6]\n%9 = scatter %0, %7, %8 rows 3 : f32[3,3]", 9, {0, 0, 0, 1.5, 3, -3}},
     {"%7 = const 1 : i32[2]\n%8 = bucket %7 rows 3 : i32[6]", 6, {0, 0, 2, 2, 0, 1}},
     {"%7 = bucket %2 rows 3 : i32[7]", 7, {0, 1, 1, 2, 1, 0, 0}},
-    {"%7 = cast %2 : f32[3]\n%8 = scatter_add %7, %2 rows S : f32[S]", 3, {0, 0, 2}},
+    {"%7 = cast %2 : f32[3]\n%8 = scatter %7, %2 rows S : f32[S]", 3, {0, 0, 2}},
     /* special */
     {"%7 = stop_gradient %1 : f32[4]", 4, {0, -1.5, 2.5, 4}},
 };
