@@ -240,11 +240,13 @@ static void freeze(Study *s, const Node *n, const Tensor *values, const Tensor *
 }
 
 /* ---- draws ------------------------------------------------------------------------------------------------------- */
-/* In half a unit to one of either sign; equal values are off by the same, and so are their negatives. */
-static double noise_of(const Study *s, double exact) {
+/* In half a unit to one of either sign.  A function of equal values is off by the same, and of their negatives by the negative.
+ * Each sum is off by its own: equal ones add their terms in other orders, and do not cancel to the bit. */
+static double noise_of(const Study *s, const Node *n, int64_t e, double exact) {
     const double size = fabs(exact);
     uint64_t h;
     memcpy(&h, &size, sizeof h);
+    if (op_info[n->op].cls != CLASS_ELEMENT) h = hash_mix(hash_mix(h, (uint64_t)n->id), (uint64_t)e);
     h = (h ^ (uint64_t)(s->draw / 2 + 1) * 0x9E3779B97F4A7C15u) * 0xBF58476D1CE4E5B9u;
     h = (h ^ h >> 29) * 0x94D049BB133111EBu;
     h ^= h >> 32;
@@ -258,7 +260,7 @@ static void disturb(void *user, const Node *n, const Tensor *values, const Tenso
     const double *scale = s->scale[n->id], *exact = s->value[n->id].data;
     const int64_t count = scale ? tensor_elements(out) : 0;
     for (int64_t e = 0; e < count; e++)
-        if (scale[e] > 0) out->data[e] += scale[e] * noise_of(s, exact[e]);
+        if (scale[e] > 0) out->data[e] += scale[e] * noise_of(s, n, e, exact[e]);
 }
 
 static double distance(double x, double y) {

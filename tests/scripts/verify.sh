@@ -88,6 +88,17 @@ blamed() {
     [ $status = 1 ] || fail "exit status $status for $2"
     grep -q "$2" out || fail "not blamed, $2: $(cat out)"
 }
+# equal sums, each rounded by itself, cancel but for that
+cat >cancels.dsl <<'END'
+model cancels {
+    x = param [1000] init normal(1.0)
+    w = param [300, 8] init normal(1.0)
+    output a = sum(x) - sum(x[::-1])
+    output b = sum(w, axis = 0) - sum(w[::-1], axis = 0)
+}
+END
+agrees cancels.dsl --target host,interp
+
 # what overflows f16 makes 0 times infinity of other parts of the sum: not decided, and no fault
 cat >overflows.dsl <<'END'
 model overflows {
