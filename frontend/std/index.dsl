@@ -3,6 +3,7 @@
 # x: [.., C..] of whose leading axes ids: i32[..] has one id for each element -> [n, C..]: row i is the sum, or the greatest, of
 # those whose id is i; ids outside 0..n count nowhere.  A row that no id names is 0, or -inf.
 fn scatter_add(x, ids, n) { return by_row(x, ids, n, rows_summed(rows_of(x, ids), reshape(ids, [-1]), n)) }
+fn segment_sum(x, ids, n) { return scatter_add(x, ids, n) }
 fn segment_max(x, ids, n) { return by_row(x, ids, n, rows_greatest(rows_of(x, ids), reshape(ids, [-1]), n)) }
 
 fn rows_of(x, ids) {

@@ -117,7 +117,7 @@ model m {
     t, at = top_k(x, 2)
     r = ranks(x)
     g = segment_max(x, i - i / 3 * 3, 4)
-    s = scatter_add(x, i - i / 3 * 3, 4)
+    s = segment_sum(x, i - i / 3 * 3, 4)
     loss = sum(y * float(iota(6)))
     output y
     output z
