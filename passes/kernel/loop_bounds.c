@@ -343,22 +343,42 @@ static bool fetches_by_tma(const Block *block) {
     return false;
 }
 
+static bool is_known_when_run(const Index *x) {
+    for (int i = 0; x && i < x->n; i++)
+        if (x->term[i].atom.kind == ATOM_EXTENT) return true;
+    return false;
+}
+
 /* A loop without a first iteration is no place where a product starts from zero, so bounds that leave out little are not worth
- * having; nor is one that adds nothing to the other. */
+ * having; nor is one that adds nothing to the other.  What an extent leaves out is little only where it is as large as it may be. */
 static void keep_what_pays(const Kernel *k, Inst *loop) {
     const double least = 0.1, share = kernel_loop_share(k, loop);
     const Index *from = loop->from, *to = loop->to;
+    const bool by_extent = is_known_when_run(from) || is_known_when_run(to);
     loop->from = NULL;
-    if (kernel_loop_share(k, loop) > share) loop->from = from;
+    if (is_known_when_run(from) || kernel_loop_share(k, loop) > share) loop->from = from;
     loop->to = NULL;
-    if (kernel_loop_share(k, loop) > share) loop->to = to;
-    if (share > 1 - least) loop->from = loop->to = NULL;
+    if (is_known_when_run(to) || kernel_loop_share(k, loop) > share) loop->to = to;
+    if (share > 1 - least && !by_extent) loop->from = loop->to = NULL;
+}
+
+static int count_insts(const Block *block) {
+    int n = block->n;
+    for (int i = 0; i < block->n; i++) n += count_insts(&block->at[i]->body);
+    return n;
+}
+
+/* Those of loops within too. */
+static void try_comparisons(Bounds *b, const Block *outside, Inst *loop, const Block *body) {
+    for (int n = 0; n < body->n; n++) {
+        if (is_comparison(body->at[n])) try_comparison(b, outside, loop, body->at[n]);
+        try_comparisons(b, outside, loop, &body->at[n]->body);
+    }
 }
 
 static void bound_loop(Bounds *b, const Block *outside, Inst *loop) {
-    if (loop->from || loop->to || loop->body.n > MOST_INSTS || fetches_by_tma(&loop->body)) return; /* those of values in memory stand */
-    for (int n = 0; n < loop->body.n; n++)
-        if (is_comparison(loop->body.at[n])) try_comparison(b, outside, loop, loop->body.at[n]);
+    if (loop->from || loop->to || count_insts(&loop->body) > MOST_INSTS || fetches_by_tma(&loop->body)) return; /* those of values in memory stand */
+    try_comparisons(b, outside, loop, &loop->body);
     keep_what_pays(b->k, loop);
 }
 

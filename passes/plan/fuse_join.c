@@ -313,7 +313,8 @@ static bool join_row_slices(const Fuse *f, PlanKernel *k, PlanNode *pn) {
     access_collect_value(f->arena, f->candidate, x, &reads);
     if (!place_in_row(k, x, &reads, &at)) return false;
     const int rows = at.axis[dim];
-    if (rows >= k->p->rank || k->p->dim[rows].bound % length || (k->sliced && (k->sliced - 1 != rows || k->slice != length))) return false;
+    if (rows >= k->p->rank || !dim_is_fixed(k->p->dim[rows]) || k->p->dim[rows].bound % length) return false; /* all rows are there */
+    if (k->sliced && (k->sliced - 1 != rows || k->slice != length)) return false;
     if (!has_room_for_sum(f, k) || !reads_little(f, k, pn->node)) return false;
     k->sliced = rows + 1;
     k->slice = length;

@@ -139,7 +139,6 @@ Node *rule_split_sum(Rewriter *r, const Node *n) {
     int dim = n->attr->axes[0];
     for (int i = 0; i < n_axes; i++) /* the longest, the outermost of equals */
         if (x->shape->dim[n->attr->axes[i]].bound > x->shape->dim[dim].bound) dim = n->attr->axes[i];
-    if (!dim_is_fixed(x->shape->dim[dim])) return NULL;
     int64_t wanted = cores / programs;
     if (wanted > elements / t->max_tile) wanted = elements / t->max_tile;
     const int64_t length = slice_length(x->shape->dim[dim].bound, wanted, 1);
@@ -172,8 +171,8 @@ static Node *contract_slices(Rewriter *r, const Node *n, int loop, int64_t lengt
         c.guard[c.n_guards] = old->guard[i];
         c.guard[c.n_guards++].e = sliced(&old->guard[i].e, loop, old->n_loops, length);
     }
-    if (extent % length) {
-        Guard inside = {.kind = GUARD_RANGE, .e = {.divisor = 1}, .hi = dim_fixed(extent)};
+    if (extent % length || !dim_is_fixed(old->extent[loop])) {
+        Guard inside = {.kind = GUARD_RANGE, .e = {.divisor = 1}, .hi = old->extent[loop]};
         inside.e.coef[0] = length;
         inside.e.coef[loop + 1] = 1;
         c.guard[c.n_guards++] = inside;
@@ -186,11 +185,11 @@ static double product_seconds(const Target *t, double flops, double share, doubl
     return flops / (t->gflops_f32 * 1e9 * share) + bytes / (t->gbytes_per_s * 1e9);
 }
 
-/* The longest summed loop of those that slide in no window, whose slices would overlap; -1: none of fixed extent. */
+/* The longest summed loop of those that slide in no window, whose slices would overlap; -1: none. */
 static int sliced_loop(const Contract *c, Node *const *in) {
     int longest = -1;
     for (int l = c->n_out; l < c->n_loops; l++) {
-        bool alone = dim_is_fixed(c->extent[l]);
+        bool alone = true;
         for (int o = 0; o < c->n_operands; o++)
             for (int d = 0; d < in[o]->shape->rank; d++)
                 for (int other = 0; other < c->n_out; other++)

@@ -51,6 +51,30 @@ done
 for n in 65 8193 20011; do accurate interp $n; done
 [ -e "$BUILD/ptxsim/libcuda.so.1" ] && for n in 65 8193; do accurate cuda $n; done
 
+# of as many as an extent says when the model is called: in slices, as if that were fixed
+cat >bounded.dsl <<'END'
+dim S <= 100000
+model bounded {
+    a = param [100000, 4] init constant(0.1)
+    b = param [100000, 5] init constant(0.1)
+    x[i in 0..S, c] = a[i, c]
+    y[i in 0..S, c] = b[i, c]
+    z = transpose(x) @ y / float(S) * 10.0
+    output first = z[0, 0]
+    output last = z[3, 4]
+    output mean_of_it = mean(x)
+    output column = mean(y, axis = 0)[2]
+}
+END
+[ -e "$BUILD/ptxsim/libcuda.so.1" ] && targets="$targets cuda"
+for t in $targets; do
+    for s in 1 799 800 801 50001 100000; do
+        LD_LIBRARY_PATH=$BUILD/ptxsim "$FUSEC" run bounded.dsl --entry infer --quiet --extent S=$s --target "$t" >out 2>log || fail "S=$s on $t: $(cat log)"
+        awk '{ n++; off = $2 / 0.1 - 1; if (!(off < 2e-5 && off > -2e-5)) bad = 1 } END { exit bad || n != 4 }' out || fail "S=$s on $t: $(cat out)"
+    done
+done
+"$FUSEC" bounded.dsl --target sm_80 --entry infer -o b.tile && grep -q 'for k to S - ' b.tile || fail "a product by S goes on past it: $(cat b.tile)"
+
 # what a compensated product is added with finds room on the stack, however many rows and columns it has
 for rows in 700 4096 50000; do
     printf 'model wide {\n    input a : f32[%s, 200000]\n    input b : f32[200000, 3000]\n    output c = a @ b\n}\n' $rows >wide.dsl
