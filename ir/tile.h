@@ -46,6 +46,9 @@
  *   grid m .. cluster 2
  *                      that many neighbouring programs along the axis share what is `multicast`
  *   grid m .. order 8  programs are numbered 8 tiles of the axis by 8, all of the axes inside it for each
+ *   grid m .. slowest 64 [down]
+ *                      of 64 places along the other axes at a time programs are numbered by this axis first, from its last
+ *                      tile down: those whose loops are longest begin first
  *   for k from 64*@m to 64*@m + 64 ..
  *                      iterations whose tile lies before or after are left out: a mask makes that they change nothing; `%5` for
  *                      a scalar of the program
@@ -114,6 +117,8 @@ typedef struct Axis {
     Spread spread; /* scheduled, GPU */
     int cluster;   /* scheduled, grid: programs along the axis that form a cluster; 0, 1: none */
     int order;     /* scheduled, grid: tiles of the axis in one group of programs; 0: programs in row-major order */
+    int slowest;   /* scheduled, grid: of so many places along the other axes, programs are numbered by this one first; 0: not */
+    bool down;     /* from its last tile on */
     bool family;   /* grid, step 1: its index is the member's number */
 } Axis;
 

@@ -385,6 +385,10 @@ static bool axis(Parser *p, AxisKind kind) {
     if (text_accept(p, "spread") && !spread(p, &x.spread)) return false;
     if (text_accept(p, "cluster") && !text_small(p, 1, INT32_MAX / 2, &x.cluster)) return false;
     if (text_accept(p, "order") && !text_small(p, 1, INT32_MAX / 2, &x.order)) return false;
+    if (text_accept(p, "slowest")) {
+        if (!text_small(p, 1, INT32_MAX / 2, &x.slowest)) return false;
+        x.down = text_accept(p, "down");
+    }
     x.family = text_accept(p, "family");
     vec_push(p->a, p->k->axes, x);
     return true;

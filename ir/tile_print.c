@@ -411,6 +411,7 @@ static void print_axis_line(Printer *p, int n) {
     }
     if (a->cluster) fprintf(p->f, " cluster %d", a->cluster);
     if (a->order) fprintf(p->f, " order %d", a->order);
+    if (a->slowest) fprintf(p->f, " slowest %d%s", a->slowest, a->down ? " down" : "");
     if (a->family) fputs(" family", p->f);
     fputc('\n', p->f);
 }

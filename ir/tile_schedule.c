@@ -25,9 +25,9 @@ static bool is_power_of_two(int n) { return n > 0 && (n & (n - 1)) == 0; }
 /* ---- the head ------------------------------------------------------------------------------------------------- */
 static bool check_axis(Check *c, const Axis *x) {
     enum { MAX_CLUSTER = 8 }; /* that every GPU with clusters can hold */
-    if ((x->cluster || x->order) && x->kind != AXIS_GRID)
+    if ((x->cluster || x->order || x->slowest) && x->kind != AXIS_GRID)
         return refuse(c, "axis %s is divided but not among programs", x->name);
-    if (x->order < 0 || x->cluster < 0) return refuse(c, "axis %s has a negative cluster or order", x->name);
+    if (x->order < 0 || x->cluster < 0 || x->slowest < 0) return refuse(c, "axis %s has a negative cluster or order", x->name);
     if (x->cluster > MAX_CLUSTER)
         return refuse(c, "axis %s has clusters of more than %d programs", x->name, MAX_CLUSTER);
     const int64_t tiles = (x->extent.bound + x->step - 1) / x->step;
@@ -53,12 +53,15 @@ static bool check_groups(Check *c) {
 
 static bool check_head(Check *c) {
     const Kernel *k = c->k;
-    int clusters = 0, orders = 0;
+    int clusters = 0, orders = 0, slowest = 0;
     for (int x = 0; x < k->axes.n; x++) {
         if (!check_axis(c, &k->axes.at[x])) return false;
         clusters += k->axes.at[x].cluster > 1;
         orders += k->axes.at[x].order > 0;
+        slowest += k->axes.at[x].slowest > 0;
     }
+    if (slowest > 1 || (slowest && (clusters || orders || k->producer || k->persistent)))
+        return refuse(c, "programs are numbered by one axis first, where nothing else orders them");
     if (clusters > 1 || orders > 1) return refuse(c, "clusters and order go along one axis each");
     if (!k->threads && (k->producer || k->persistent || clusters)) return refuse(c, "it has no threads that compute");
     if (k->producer < 0 || k->producer % 32) return refuse(c, "its fetching threads are not whole warps");

@@ -251,17 +251,42 @@ static LLVMValueRef ordered(const Emit *e, LLVMValueRef *program, LLVMValueRef t
     return LLVMBuildAdd(e->b, first, place[1], "");
 }
 
-void simt_program(Simt *s, LLVMValueRef program) {
+/* The programs of `group` places along the other axes (fewer in the last group) are numbered by this axis first.  Returns its
+ * tile; *program becomes the place. */
+static LLVMValueRef slowest(const Emit *e, const Axis *a, LLVMValueRef *program, LLVMValueRef tiles, LLVMValueRef places) {
+    LLVMValueRef g = LLVMConstInt(e->i32, (unsigned)a->slowest, false), group = *program;
+    LLVMValueRef within = divide(e, &group, LLVMBuildMul(e->b, g, tiles, "")), first = LLVMBuildMul(e->b, group, g, "");
+    LLVMValueRef left = LLVMBuildSub(e->b, places, first, ""), fewer = LLVMBuildICmp(e->b, LLVMIntULT, left, g, "");
+    LLVMValueRef tile = within, place = divide(e, &tile, LLVMBuildSelect(e->b, fewer, left, g, ""));
+    *program = LLVMBuildAdd(e->b, first, place, "");
+    if (!a->down) return tile;
+    return LLVMBuildSub(e->b, LLVMBuildSub(e->b, tiles, LLVMConstInt(e->i32, 1, false), ""), tile, "");
+}
+
+static void count_tiles(const Simt *s, LLVMValueRef tiles[]) {
     const Emit *e = s->e;
-    LLVMValueRef tiles[MAX_AXES], tile[MAX_AXES] = {0}, inside = LLVMConstInt(e->i32, 1, false);
     for (int x = s->k->axes.n - 1; x >= 0; x--) {
         const Axis *a = &s->k->axes.at[x];
         if (a->kind != AXIS_GRID) continue;
         LLVMValueRef up = LLVMBuildAdd(e->b, s->extent[x], emit_i64(e, a->step - 1), "");
         tiles[x] = LLVMBuildTrunc(e->b, LLVMBuildUDiv(e->b, up, emit_i64(e, a->step), ""), e->i32, "");
+    }
+}
+
+void simt_program(Simt *s, LLVMValueRef program) {
+    const Emit *e = s->e;
+    LLVMValueRef tiles[MAX_AXES], tile[MAX_AXES] = {0}, inside = LLVMConstInt(e->i32, 1, false), places = inside;
+    int first = -1;
+    count_tiles(s, tiles);
+    for (int x = s->k->axes.n - 1; x >= 0; x--) {
+        const Axis *a = &s->k->axes.at[x];
+        if (a->kind != AXIS_GRID) continue;
         if (a->order) tile[x] = ordered(e, &program, tiles[x], inside, a->order);
         inside = LLVMBuildMul(e->b, inside, tiles[x], "");
+        if (a->slowest) first = x;
+        else places = LLVMBuildMul(e->b, places, tiles[x], "");
     }
+    if (first >= 0) tile[first] = slowest(e, &s->k->axes.at[first], &program, tiles[first], places);
     for (int x = s->k->axes.n - 1; x >= 0; x--) {
         if (s->k->axes.at[x].kind != AXIS_GRID) continue;
         if (!tile[x]) tile[x] = divide(e, &program, tiles[x]);

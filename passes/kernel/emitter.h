@@ -44,6 +44,7 @@ typedef struct Emitter {
 
 void kernel_drop_unused(Kernel *k); /* unused.c */
 void kernel_bound_loops(Kernel *k); /* loop_bounds.c: iterations that masks make empty are left out */
+void kernel_longest_first(Kernel *k); /* longest_first.c: the order of a GPU's programs */
 void kernel_distribute(Kernel *k, const Target *t); /* distribute.c: GPU kernels over threads */
 /* stream_schedule.c: tiles of a stream whose products go to matrix instructions, columns whole; lanes of the axis of a sum, whole;
  * the schedule of what is emitted so: NULL, or why it cannot be such a kernel after all. */

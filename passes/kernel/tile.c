@@ -387,6 +387,7 @@ static Kernel *build_kernel(Emitter *e, PlanKernel *pk, int number) {
     if (!k) k = build_stream(e, pk, number, &slow);
     if (!k) k = build_plain(e, pk, number);
     kernel_bound_loops(k);
+    if (e->context->target->device->is_gpu) kernel_longest_first(k);
     k->slow = slow && *slow ? arena_strdup(k->arena, slow) : NULL;
     return k;
 }

@@ -59,6 +59,13 @@ model heads {
     train loss with sgd(lr = 0.1)
 }
 END
+# on a GPU the programs with the longest loops begin first, where they differ
+sed 's/ and i - j < W//' heads.dsl >causal.dsl
+"$FUSEC" causal.dsl --target=sm_80 --entry=grad -o x.tile || fail "causal: not compiled"
+grep -q "grid .* slowest [1-9][0-9]* down$" x.tile && grep -q "grid .* slowest [1-9][0-9]*$" x.tile ||
+    fail "programs are not numbered by length: $(grep grid x.tile)"
+"$FUSEC" heads.dsl --target=sm_80 --entry=infer -o x.tile && grep slowest x.tile && fail "bands are as long as each other"
+
 awk '{ print } /^model/ { print "    precision bf16" }' heads.dsl >low.dsl
 for what in 'heads host' 'heads sm_80' 'low sm_80' 'low sm_90a'; do
     set -- $what

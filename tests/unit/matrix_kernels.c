@@ -222,11 +222,30 @@ static void test_programs(void **state) {
     assert_true(parts >= 3); /* infer's product, grad's and step's */
 }
 
+/* ---- the order of programs ------------------------------------------------------------------------------------------- */
+/* Every program runs once, however many places are left for the last group, whichever axis comes first. */
+static void test_program_order(void **state) {
+    (void)state;
+    static const char *const orders[][3] = {{"", "", ""},           {" slowest 4 down", "", ""}, {" slowest 5", "", ""},
+                                            {"", " slowest 7 down", ""}, {"", "", " slowest 1 down"}, {"", "", " slowest 6"},
+                                            {"", " slowest 100", ""}};
+    for (size_t i = 0; i < sizeof orders / sizeof *orders; i++) {
+        char text[2000];
+        snprintf(text, sizeof text,
+                 "kernel @order(%%x: f32[5,21,30], %%y: f32[5,21,30] out)\n  threads 32\n  grid a in 0..5 step 1%s\n"
+                 "  grid b in 0..21 step 4 spread t3 t4%s\n  grid c in 0..30 step 8 spread t0 t1 t2%s\n"
+                 "  %%0 = load %%x[a, b, c] : f32[a:1,b:4,c:8]\n  %%1 = add %%0, %%0 : f32[a:1,b:4,c:8]\n  store %%y[a, b, c], %%1\n",
+                 orders[i][0], orders[i][1], orders[i][2]);
+        check(text, 2);
+    }
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(test_golden, context_setup, context_teardown),
         cmocka_unit_test_setup_teardown(test_orientations, context_setup, context_teardown),
         cmocka_unit_test_setup_teardown(test_programs, context_setup, context_teardown),
+        cmocka_unit_test_setup_teardown(test_program_order, context_setup, context_teardown),
     };
     return cmocka_run_group_tests(tests, scratch_make, scratch_remove);
 }

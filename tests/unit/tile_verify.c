@@ -122,6 +122,8 @@ static void test_schedules(void **state) {
         {PRODUCT(ROWS, "spread t0 t1 r", "ahead 2 ", FIRST, SECOND, DOT), "axis n is not spread as columns of %6"},
         {PRODUCT(ROWS " order -1", COLUMNS, "", FIRST, SECOND, DOT), "out of range"},
         {PRODUCT(ROWS " order 2", COLUMNS " order 2", "", FIRST, SECOND, DOT), "one axis each"},
+        {PRODUCT(ROWS " slowest 2", COLUMNS " order 2", "", FIRST, SECOND, DOT), "by one axis first"},
+        {PRODUCT(ROWS " slowest 2", COLUMNS " slowest 2 down", "", FIRST, SECOND, DOT), "by one axis first"},
         {PRODUCT(ROWS " cluster 3", COLUMNS, "", FIRST, SECOND, DOT), "do not divide into clusters of 3"},
         {PRODUCT(ROWS " cluster 9", COLUMNS, "", FIRST, SECOND, DOT), "clusters of more than 8"},
         {PRODUCT(ROWS, COLUMNS, "ahead 99 ", FIRST, SECOND, DOT), "out of range"},
