@@ -90,7 +90,11 @@ def made(call, how):
         with torch.autocast("cuda", torch.bfloat16, enabled=how.endswith("amp")):
             return call(*of)
 
-    return torch.compile(mixed, dynamic=False) if how.startswith("compile") else mixed
+    if not how.startswith("compile"):
+        return mixed
+    torch._dynamo.reset()  # `mixed` is one code object: from the ninth shape on it would run uncompiled
+    torch._dynamo.config.fail_on_recompile_limit_hit = True
+    return torch.compile(mixed, dynamic=False)
 
 
 def report(case, what, how, ms, ours):
