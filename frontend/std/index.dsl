@@ -8,7 +8,8 @@ fn segment_max(x, ids, n) { return by_row(x, ids, n, rows_greatest(rows_of(x, id
 
 fn rows_of(x, ids) {
     if x.rank < ids.rank or x.rank > ids.rank + 2 { return fail("x has the axes of ids, then none, one or two", x.rank) }
-    return reshape(x, [size(ids), -1])
+    each = if x.rank == ids.rank then 1 else if x.rank == ids.rank + 1 then x.dim(-1) else x.dim(-2) * x.dim(-1)
+    return if each == 0 then reshape(x, [size(ids), 0]) else reshape(x, [-1, each])
 }
 fn rows_summed(x, ids, n) {
     y[i in 0..n, c] = sum[e] where(ids[e] == i, x[e, c], 0)

@@ -24,6 +24,7 @@ typedef struct Indicator {
     int loop[MAX_RANK];  /* by dim of ids */
     bool batch[MAX_RANK];/* by dim of ids: the rows have it too */
     int64_t samples;     /* of those dims */
+    bool chosen;         /* it comes of where(ids == v, x, 0): no factor of x counts where ids is none of the rows, be it infinite */
 } Indicator;
 
 static bool is_loop_of(const Indicator *x, int loop) {
@@ -140,6 +141,12 @@ static Node *finish_rest(Rest *s, const Indicator *x) {
 /* ---- ids of all samples ---------------------------------------------------------------------------------------------- */
 static Node *element(Rewriter *r, Op op, Node *a, Node *b) { return rewrite_op(r, op, 2, (Node *[]){a, b}, NULL); }
 
+static Node *is_row(const Indicator *x) {
+    const Shape *s = x->ids->shape;
+    Node *zero = rewrite_const(x->r, DT_I32, *s, 0), *rows = rewrite_const(x->r, DT_I32, *s, (double)x->rows);
+    return element(x->r, OP_AND, element(x->r, OP_GE, x->ids, zero), element(x->r, OP_LT, x->ids, rows));
+}
+
 /* ids + (number of the sample) * rows, -1 where they are none of the rows. */
 static Node *ids_of_all(const Indicator *x) {
     const Shape *s = x->ids->shape;
@@ -153,9 +160,7 @@ static Node *ids_of_all(const Indicator *x) {
         first = first ? element(x->r, OP_ADD, first, begins) : begins;
         stride *= s->dim[d].bound;
     }
-    Node *zero = rewrite_const(x->r, DT_I32, *s, 0), *rows = rewrite_const(x->r, DT_I32, *s, (double)x->rows);
-    Node *is_row = element(x->r, OP_AND, element(x->r, OP_GE, x->ids, zero), element(x->r, OP_LT, x->ids, rows));
-    Node *in[] = {is_row, element(x->r, OP_ADD, x->ids, first), rewrite_const(x->r, DT_I32, *s, -1)};
+    Node *in[] = {is_row(x), element(x->r, OP_ADD, x->ids, first), rewrite_const(x->r, DT_I32, *s, -1)};
     return rewrite_op(x->r, OP_SELECT, 3, in, NULL);
 }
 
@@ -229,6 +234,18 @@ static bool pays_to_look_up(const Indicator *x, const Node *table) {
     return walked || table->op == OP_PARAM || table->op == OP_STATE || table->op == OP_INPUT;
 }
 
+/* found, whose dim place[d] is dim d of ids, where ids are rows, and 0 elsewhere. */
+static Node *where_row(const Indicator *x, Node *found, const int *place) {
+    const int rank = x->ids->shape->rank;
+    int8_t perm[MAX_RANK], axes[MAX_RANK];
+    int n = 0;
+    for (int d = 0; d < found->shape->rank; d++)
+        for (int id = 0; id < rank; id++)
+            if (place[id] == d) perm[n] = (int8_t)id, axes[n++] = (int8_t)d;
+    Node *mask = rewrite_broadcast(x->r, rewrite_transpose(x->r, is_row(x), perm), *found->shape, axes);
+    return rewrite_op(x->r, OP_SELECT, 3, (Node *[]){mask, found, rewrite_const(x->r, DT_F32, *found->shape, 0)}, NULL);
+}
+
 static Node *as_gather(Indicator *x) {
     const Contract *c = x->c;
     const int rank = x->ids->shape->rank;
@@ -270,11 +287,16 @@ static Node *as_gather(Indicator *x) {
     }
     for (int k = 0, d = rank; k < t->shape->rank; k++)
         if (!taken[k]) s.map[at][d++] = renumbered(&s, &c->map[table][k], c->n_loops);
-    return finish_rest(&s, x);
+    const bool guarded = x->chosen && s.c.n_operands > 1;
+    if (guarded && s.c.n_loops > s.c.n_out) return NULL; /* what is summed after cannot be left out */
+    int place[MAX_RANK];
+    for (int d = 0; d < rank; d++) place[d] = s.to[x->loop[d]];
+    Node *rest = finish_rest(&s, x);
+    return guarded ? where_row(x, rest, place) : rest;
 }
 
-static Node *by_indicator(Rewriter *r, const Contract *c, Node *const *in) {
-    Indicator x = {.r = r, .c = c, .in = in};
+static Node *by_indicator(Rewriter *r, const Contract *c, Node *const *in, bool chosen) {
+    Indicator x = {.r = r, .c = c, .in = in, .chosen = chosen};
     if (c->to_f32 || !find_indicator(&x)) return NULL;
     for (int k = 0; k < c->n_operands; k++)
         if (k != x.at && in[k]->dtype != DT_F32) return NULL;
@@ -284,12 +306,14 @@ static Node *by_indicator(Rewriter *r, const Contract *c, Node *const *in) {
 /* ---- sums ------------------------------------------------------------------------------------------------------------------ */
 enum { FACTORS = 6 };
 
-/* The factors of a sum's terms: of products, and of where(a == b, x, 0), which is x times an indicator.  false: too many. */
-static bool factors_of(Rewriter *r, Node *terms, Node **factor, int *n) {
+/* The factors of a sum's terms: of products, and of where(a == b, x, 0), which is x times an indicator, but for what is infinite
+ * (*chosen).  false: too many. */
+static bool factors_of(Rewriter *r, Node *terms, Node **factor, int *n, bool *is_chosen) {
     const Node *product = rewrite_seen(r, terms, OP_MUL), *chosen = rewrite_seen(r, terms, OP_SELECT);
     const Node *other = chosen ? rewrite_seen(r, chosen->in[2], OP_CONST) : NULL;
     if (other && other->attr->value == 0 && rewrite_seen(r, chosen->in[0], OP_EQ)) product = chosen;
-    if (product) return factors_of(r, product->in[0], factor, n) && factors_of(r, product->in[1], factor, n);
+    *is_chosen |= product && product == chosen;
+    if (product) return factors_of(r, product->in[0], factor, n, is_chosen) && factors_of(r, product->in[1], factor, n, is_chosen);
     if (*n == FACTORS) return false;
     factor[(*n)++] = terms;
     return true;
@@ -301,10 +325,10 @@ static Node *sum_by_indicator(Rewriter *r, const Node *n) {
     Node *factor[FACTORS];
     Contract c = {.map = map};
     int loop_of[MAX_RANK];
-    bool summed[MAX_RANK] = {0};
+    bool summed[MAX_RANK] = {0}, chosen = false;
     const Shape *s = n->in[0]->shape;
     memset(map, 0, sizeof map);
-    if (n->dtype != DT_F32 || s->rank > MAX_LOOPS || !factors_of(r, n->in[0], factor, &c.n_operands)) return NULL;
+    if (n->dtype != DT_F32 || s->rank > MAX_LOOPS || !factors_of(r, n->in[0], factor, &c.n_operands, &chosen)) return NULL;
     for (int i = 0; i < n->attr->n_axes; i++) summed[n->attr->axes[i]] = true;
     for (int pass = 0; pass < 2; pass++)
         for (int d = 0; d < s->rank; d++) {
@@ -321,9 +345,9 @@ static Node *sum_by_indicator(Rewriter *r, const Node *n) {
             map[k][d].coef[loop_of[b ? b->attr->axes[d] : d]] = 1;
         }
     }
-    return by_indicator(r, &c, factor);
+    return by_indicator(r, &c, factor, chosen);
 }
 
 Node *rule_indicator(Rewriter *r, const Node *n) {
-    return n->op == OP_SUM ? sum_by_indicator(r, n) : by_indicator(r, n->attr->contract, n->in);
+    return n->op == OP_SUM ? sum_by_indicator(r, n) : by_indicator(r, n->attr->contract, n->in, false);
 }

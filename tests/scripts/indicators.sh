@@ -147,4 +147,61 @@ s f4 4 2 4 0
 grad/p f4 0 2 4 5 3 1
 END
 done
+
+# a factor that is infinite where no row has the id is left out by where(), looked up or not
+cat >padding.dsl <<'END'
+model m {
+  x = float(mod(iota(1024), 5)) - 1.5
+  ids = mod(iota(1024) * 7, 64)
+  t = param [64] init ones
+  u = param [64, 3] init ones
+  g = param [3] init ones
+  xx = x / float(iota(1024) != 1)
+  idd = where(iota(1024) == 1, -1, ids)
+  s[e] = sum[i] where(idd[e] == i, xx[e] * t[i], 0)
+  q[e, c] = sum[i] where(idd[e] == i, xx[e] * u[i, c] * g[c], 0)
+  r[c, e] = sum[i] where(idd[e] == i, xx[e] * u[i, c], 0)
+  output s1 = s[1]
+  output q1 = q[1, 2]
+  output r1 = r[2, 1]
+  output fin = sum(where(s == s, 0.0, 1.0)) + sum(where(q == q, 0.0, 1.0)) + sum(where(r == r, 0.0, 1.0))
+  loss = sum(q) + sum(s)
+  train loss with sgd(lr = 0.1)
+}
+END
+for target in host c99 interp; do
+    "$FUSEC" run padding.dsl --target $target --entry infer --quiet >log 2>&1 || fail "padding on $target: $(cat log)"
+    [ "$(tr '\n' ' ' <log)" = "s1 0 q1 0 r1 0 fin 0 " ] || fail "padding on $target: $(cat log)"
+done
+"$FUSEC" padding.dsl --target host --entry infer --print-after=jacobian_gemm -o x.ll 2>&1 | grep -q gather || fail "padding: nothing is looked up"
+
+# bounded and empty axes, several ids an element
+cat >shapes.dsl <<'END'
+dim S <= 600
+dim Z = 0
+model m {
+  input x : f32[S, 3]
+  input v : f32[S]
+  input ids : i32[S] in 0..300
+  input e : f32[Z, 3]
+  input eids : i32[Z]
+  input f : f32[5, 0]
+  input fids : i32[5] in 0..4
+  input x4 : f32[S, 2, 5]
+  input ids2 : i32[S, 4] in 0..70
+  wp = param [600, 4, 2] init normal(1.0)
+  w[i in 0..S, j, k] = wp[i, j, k]
+  output y = scatter_add(x, ids, 300)
+  output z = segment_max(v, ids, 300)
+  output a = scatter_add(e, eids, 64)
+  output b = segment_max(e, eids, 5)
+  output c = scatter_add(f, fids, 4)
+  output d = segment_sum(x4, ids, 300)
+  g = segment_sum(w, ids2, 70)
+  output g
+  loss = sum(g * g)
+  train loss with sgd(lr = 0.1)
+}
+END
+"$FUSEC" verify shapes.dsl -D S=70 --target host,interp --quiet >log 2>&1 || fail "shapes: $(cat log)"
 exit $bad
