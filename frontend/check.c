@@ -248,7 +248,7 @@ static void check_place(Checker *c, const Stmt *s) {
             misplaced(c, s, "`precision`", "in a model, a layer or a fn: optimizers compute in f32");
         break;
     case STMT_OUTPUT:
-        if (!model) misplaced(c, s, "`output`", "in a model");
+        if (!model || c->scans) misplaced(c, s, "`output`", "in a model, outside `scan`");
         break;
     case STMT_STATE:
         if (k == TOP_FN || c->scans) misplaced(c, s, "`state`", "in a model, a layer or an optimizer, outside `scan`");
@@ -276,8 +276,14 @@ static void check_scan(Checker *c, const Scan *scan) {
         check_expr(c, scan->seqs.at[i].axis);
         check_expr(c, scan->seqs.at[i].init);
     }
+    const NameMap outside = c->bound;
+    c->bound.slot = arena_dup(c->arena, outside.slot, sizeof *outside.slot * (size_t)outside.cap);
     for (int i = 0; i < scan->seqs.n; i++) bind(c, &scan->seqs.at[i].name);
+    c->nested++;
     check_nested(c, &scan->body, &c->scans);
+    c->nested--;
+    c->bound = outside;
+    for (int i = 0; i < scan->seqs.n; i++) names_set(c->arena, &c->bound, scan->seqs.at[i].name.text, c);
 }
 
 static void check_train(Checker *c, const Train *t) {

@@ -80,6 +80,14 @@ typedef struct SharedNode {
     Node *node;   /* NULL: an empty slot */
 } SharedNode;
 
+/* What a round of a scan but the first has in place of parameters of its own: those of drawn[next] to drawn[end]. */
+typedef struct Reuse {
+    bool on;
+    int next, end;
+} Reuse;
+
+typedef struct ScanRun ScanRun; /* lower_scan.c */
+
 typedef struct Lower {
     Arena *arena;   /* what a value or the model refers to */
     Arena *scratch; /* gone after the run */
@@ -101,6 +109,9 @@ typedef struct Lower {
     int64_t statements;
     bool stopped; /* a limit was hit: unwind quietly */
     VEC(ParamRef) params;
+    VEC(int) drawn; /* parameters, in the order in which the program had them */
+    Reuse reuse;
+    ScanRun *scan; /* the innermost one */
     VEC(StateRef) states;
     VEC(OutputRef) outputs;
     VEC(Node *) inputs; /* by declaration */
@@ -129,6 +140,8 @@ Value lower_named(Lower *L, const Expr *e, const char *name);                  /
 bool lower_const_int(Lower *L, const Expr *e, const char *what, int64_t *out); /* false: reported */
 Value lower_arg_value(Lower *L, const Expr *e);                                /* also ranges */
 Value lower_global(Lower *L, Global *g);
+void lower_scan(Lower *L, const Stmt *s); /* lower_scan.c */
+void lower_emit(Lower *L, const Stmt *s);
 void lower_block(Lower *L, const StmtList *body);
 Binding *body_find(Body *b, const char *name);
 void body_bind(Lower *L, const char *name, Value v);

@@ -159,6 +159,18 @@ static bool owns_paths(Lower *L, SrcLoc loc, const char *what) {
     return false;
 }
 
+/* The parameter that the first round of the scan has here. */
+static Value reused(Lower *L, const Expr *e, Shape s) {
+    if (L->reuse.next >= L->reuse.end) return val_poison(); /* the first round failed */
+    const int index = L->drawn.at[L->reuse.next++];
+    const ParamRef *p = &L->params.at[index];
+    if (!shape_equal(p->shape, s))
+        return lower_fail(L, E0203, e->loc, NULL, "a parameter of a scan is %s in one round and %s in another",
+                          shape_text(L->arena, p->shape), shape_text(L->arena, s));
+    vec_push(L->scratch, L->drawn, index);
+    return val_tensor(p->node);
+}
+
 Value lower_param(Lower *L, const Expr *e, const char *name) {
     if (!owns_paths(L, e->loc, "a parameter")) return val_poison();
     if (e->as.text) name = e->as.text;
@@ -170,6 +182,7 @@ Value lower_param(Lower *L, const Expr *e, const char *name) {
     if (!shape_is_fixed(init.shape))
         return lower_fail(L, E0205, e->loc, NULL, "a parameter cannot have a bounded dimension: %s",
                           shape_text(L->arena, init.shape));
+    if (L->reuse.on) return reused(L, e, init.shape);
     int index = L->params.n;
     ParamRef ref = {.shape = init.shape, .dtype = L->weights, .loc = L->loc};
     init.param = &ref;
@@ -180,6 +193,7 @@ Value lower_param(Lower *L, const Expr *e, const char *name) {
         ref.node = t_cast(L, ref.source, DT_F32);
     }
     vec_push(L->scratch, L->params, ref);
+    vec_push(L->scratch, L->drawn, index);
     paths_add(L, L->body->paths, name, false, index, e->loc);
     return val_tensor(ref.node);
 }
@@ -191,6 +205,10 @@ void lower_state(Lower *L, const Stmt *s) {
     const char *name = s->names.at[0].text;
     body_bind(L, name, val_poison());
     if (v.kind == VAL_POISON) return;
+    if (L->scan) {
+        lower_fail(L, E0215, s->loc, "carry it: `scan x over xs, h = ..`", "a state is declared in a scan");
+        return;
+    }
     if (!L->body->paths) {
         lower_fail(L, E0215, s->loc, "make it a `layer`", "a state outside a model, layer or optimizer");
         return;

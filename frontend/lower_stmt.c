@@ -23,8 +23,7 @@ static void assign_results(Lower *L, const Stmt *s) {
 
 static void lower_assign(Lower *L, const Stmt *s) {
     if (s->scan) {
-        not_built(L, s->loc, "`scan`");
-        bind_all(L, &s->names, NULL);
+        lower_scan(L, s);
         return;
     }
     if (s->values.n == 1 && s->names.n == 1) {
@@ -77,6 +76,10 @@ static void lower_update(Lower *L, const Stmt *s) {
     bool target = body->target >= 0 && strcmp(name, body->top->formals.at[0].name.text) == 0;
     Value v = lower_expr(L, s->values.at[0]);
     if (v.kind == VAL_POISON) return;
+    if (L->scan) {
+        lower_fail(L, E0215, s->loc, "carry it: `scan x over xs, h = ..`", "a state is updated in a scan");
+        return;
+    }
     b = body_find(L->body, name);
     if (!target && (!b || b->state < 0)) {
         if (!b || b->value.kind != VAL_POISON)
@@ -275,10 +278,10 @@ static void lower_statement(Lower *L, const Stmt *s) {
     case STMT_INDEXED: body_bind(L, s->names.at[0].text, lower_indexed(L, &s->binders, s->values.at[0], s->loc)); break;
     case STMT_UPDATE: lower_update(L, s); break;
     case STMT_RETURN: lower_return(L, s); break;
-    case STMT_EMIT: not_built(L, s->loc, "`emit`"); break;
+    case STMT_EMIT: lower_emit(L, s); break;
     case STMT_IF: lower_if(L, s); break;
     case STMT_REPEAT: lower_repeat(L, s); break;
-    case STMT_SCAN: not_built(L, s->loc, "`scan`"); break;
+    case STMT_SCAN: lower_scan(L, s); break;
     case STMT_CHECKPOINT:
         not_built(L, s->loc, "`checkpoint`");
         lower_block(L, &s->body); /* for its own errors, and the names that it binds */

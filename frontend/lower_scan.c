@@ -1,0 +1,192 @@
+/* `scan`: its body once for each place along an axis, with carries.
+ *
+ * It is unrolled, like `repeat`: what the body declares is declared by the first round, and the others use the same
+ * parameters.  Each round's emitted values stand side by side along the axis. */
+#include "frontend/lower.h"
+#include <string.h>
+
+typedef VEC(Node *) Emitted; /* by round */
+
+/* One that runs. */
+struct ScanRun {
+    const Stmt *s;
+    int64_t n;      /* places along the axis */
+    int axis;       /* of the first sequence */
+    Emitted *out;   /* by value */
+    bool emitted;   /* in this round */
+    bool failed;    /* something was reported */
+    ScanRun *outer;
+};
+
+/* ---- the header --------------------------------------------------------------------------------------------------- */
+/* The sequence and its axis; false: reported. */
+static bool sequence(Lower *L, const ScanSeq *q, Node **x, int *axis) {
+    int64_t a = 0;
+    Value v = lower_expr(L, q->over);
+    if (v.kind == VAL_POISON || (q->axis && !lower_const_int(L, q->axis, "the axis of `scan`", &a))) return false;
+    *x = value_node(L, v, DT_COUNT, q->over->loc);
+    if (!*x) return false;
+    const int rank = (*x)->shape->rank;
+    if (a < -rank || a >= rank) {
+        lower_fail(L, E0208, q->over->loc, NULL, "'%s' is scanned along axis %lld of a tensor of rank %d", q->name.text, (long long)a, rank);
+        return false;
+    }
+    *axis = (int)(a < 0 ? a + rank : a);
+    if (dim_is_fixed((*x)->shape->dim[*axis])) return true;
+    lower_fail(L, E0218, q->over->loc, "scan an axis of fixed extent, with a mask where fewer places count",
+               "the extent of a scanned axis is not known when the program is compiled");
+    return false;
+}
+
+/* What begins a carry: a tensor, so that each round has one of the same type. */
+static Node *carry_of(Lower *L, const ScanSeq *q) {
+    Value v = lower_expr(L, q->init);
+    return v.kind == VAL_POISON ? NULL : value_node(L, v, DT_COUNT, q->init->loc);
+}
+
+static bool header(Lower *L, const Scan *scan, ScanRun *run, Node **first, int *axis) {
+    const ScanSeq *leader = NULL;
+    for (int i = 0; i < scan->seqs.n; i++) {
+        const ScanSeq *q = &scan->seqs.at[i];
+        if (!(q->over ? sequence(L, q, &first[i], &axis[i]) : (first[i] = carry_of(L, q)) != NULL)) return false;
+        if (!q->over) continue;
+        const int64_t n = first[i]->shape->dim[axis[i]].bound;
+        if (!leader) leader = q, run->n = n, run->axis = axis[i];
+        if (n == run->n) continue;
+        lower_fail(L, E0203, q->over->loc, NULL, "'%s' has %lld places along the scanned axis, '%s' has %lld", q->name.text, (long long)n,
+                   leader->name.text, (long long)run->n);
+        return false;
+    }
+    if (leader) return true;
+    lower_fail(L, E0202, run->s->loc, "write `scan x over xs axis 1, h = ..`, or `repeat n` without one", "a scan has something that it goes over");
+    return false;
+}
+
+/* x at a place along the axis, without it; of an empty axis zeros, for the types of what the body computes. */
+static Node *place(Lower *L, Node *x, int axis, int64_t i) {
+    const int64_t step[MAX_RANK] = {1, 1, 1, 1, 1, 1, 1, 1, 1, 1};
+    Dim lo[MAX_RANK];
+    Shape one = *x->shape, rest = {.rank = x->shape->rank - 1};
+    for (int d = 0; d < one.rank; d++) lo[d] = dim_fixed(d == axis ? i : 0);
+    for (int d = 0; d < rest.rank; d++) rest.dim[d] = one.dim[d + (d >= axis)];
+    if (one.dim[axis].bound == 0) return t_const(L, x->dtype, rest, 0);
+    one.dim[axis] = dim_fixed(1);
+    return t_reshape(L, t_slice(L, x, lo, step, one), rest);
+}
+
+/* ---- rounds -------------------------------------------------------------------------------------------------------- */
+/* The carry's value after a round, as the next one takes it. */
+static Node *carried(Lower *L, const ScanSeq *q, const Node *before) {
+    const Binding *b = body_find(L->body, q->name.text);
+    Shape joined;
+    if (!b || b->value.kind == VAL_POISON) return NULL;
+    Node *x = value_node(L, b->value, before->dtype, q->name.loc);
+    if (!x) return NULL;
+    if (t_join_shapes(L, *x->shape, *before->shape, &joined) && shape_equal(joined, *before->shape)) return t_expand(L, x, joined);
+    lower_fail(L, E0203, q->name.loc, "begin with a tensor of the shape that the body gives it",
+               "'%s' begins as %s and is %s after the body", q->name.text, shape_text(L->arena, *before->shape),
+               shape_text(L->arena, *x->shape));
+    return NULL;
+}
+
+static bool round_of(Lower *L, ScanRun *run, Node *const *first, const int *axis, int64_t i, Node **carry) {
+    const Scan *scan = run->s->scan;
+    for (int k = 0; k < scan->seqs.n; k++) {
+        const ScanSeq *q = &scan->seqs.at[k];
+        body_bind(L, q->name.text, val_tensor(q->over ? place(L, first[k], axis[k], i) : carry[k]));
+    }
+    run->emitted = false;
+    lower_block(L, &scan->body);
+    if (L->stopped) return false;
+    for (int k = 0; k < scan->seqs.n; k++)
+        if (!scan->seqs.at[k].over && !(carry[k] = carried(L, &scan->seqs.at[k], carry[k]))) return false;
+    if (run->emitted || run->s->names.n == 0) return true;
+    lower_fail(L, E0211, run->s->loc, "write `emit VALUE` in the body", "%d name%s bound to a scan that emits nothing", run->s->names.n,
+               run->s->names.n == 1 ? " is" : "s are");
+    return false;
+}
+
+/* The first round declares parameters, the others take the same ones, in the same order. */
+static bool rounds(Lower *L, ScanRun *run, Node *const *first, const int *axis, Node **carry) {
+    const int begin = L->drawn.n;
+    bool ok = round_of(L, run, first, axis, 0, carry);
+    const int end = L->drawn.n;
+    const Reuse around = L->reuse;
+    for (int64_t i = 1; i < run->n && ok; i++) {
+        L->reuse = (Reuse){.on = true, .next = begin, .end = end};
+        ok = round_of(L, run, first, axis, i, carry);
+        L->drawn.n = end;
+    }
+    L->reuse = around;
+    return ok;
+}
+
+/* ---- what is emitted --------------------------------------------------------------------------------------------------- */
+void lower_emit(Lower *L, const Stmt *s) {
+    ScanRun *run = L->scan;
+    if (run->emitted) {
+        lower_fail(L, E0215, s->loc, NULL, "a scan emits once in a round");
+        return;
+    }
+    run->emitted = true;
+    if (run->s->names.n != s->values.n) {
+        lower_fail(L, E0211, s->loc, NULL, "%d value%s emitted, and the scan is bound to %d name%s", s->values.n,
+                   s->values.n == 1 ? " is" : "s are", run->s->names.n, run->s->names.n == 1 ? "" : "s");
+        run->failed = true;
+        return;
+    }
+    for (int v = 0; v < s->values.n; v++) {
+        Value x = lower_expr(L, s->values.at[v]);
+        Node *node = x.kind == VAL_POISON ? NULL : value_node(L, x, DT_COUNT, s->values.at[v]->loc);
+        run->failed |= !node;
+        if (node && node->shape->rank < run->axis) {
+            lower_fail(L, E0203, s->values.at[v]->loc, NULL, "what is emitted, %s, has no axis %d to stand along", shape_text(L->arena, *node->shape),
+                       run->axis);
+            run->failed = true;
+        }
+        vec_push(L->scratch, run->out[v], node);
+    }
+}
+
+/* One value of each round, side by side along a new axis. */
+static Value stacked(Lower *L, const ScanRun *run, int v) {
+    const int n = run->out[v].n;
+    Node *const *at = run->out[v].at;
+    const Shape *each = at[0]->shape;
+    Shape one = {.rank = each->rank + 1}, all;
+    for (int d = 0; d < one.rank; d++) one.dim[d] = d == run->axis ? dim_fixed(1) : each->dim[d - (d > run->axis)];
+    all = one;
+    all.dim[run->axis] = dim_fixed(run->n);
+    if (each->rank == MAX_RANK)
+        return lower_fail(L, E0216, run->s->loc, NULL, "what is emitted has %d axes already", MAX_RANK);
+    if (!check_shape(L, all, run->s->loc)) return val_poison();
+    if (run->n == 0) return val_tensor(t_const(L, at[0]->dtype, all, 0));
+    Node **parts = ARENA_ARRAY(L->scratch, Node *, n);
+    for (int i = 0; i < n; i++) parts[i] = t_reshape(L, at[i], one);
+    if (n == 1) return val_tensor(parts[0]);
+    return val_tensor(t_node(L, OP_CONCAT, n, parts, &(Attr){.axis = run->axis}, at[0]->dtype, all));
+}
+
+/* The body's names are gone after it; those of the header keep their last values, of carries as they began if there was no round. */
+void lower_scan(Lower *L, const Stmt *s) {
+    const Scan *scan = s->scan;
+    Node **first = ARENA_ARRAY(L->scratch, Node *, scan->seqs.n), **carry = ARENA_ARRAY(L->scratch, Node *, scan->seqs.n);
+    int *axis = ARENA_ARRAY(L->scratch, int, scan->seqs.n);
+    ScanRun run = {.s = s, .outer = L->scan};
+    bool ok = header(L, scan, &run, first, axis);
+    memcpy(carry, first, sizeof *carry * (size_t)scan->seqs.n);
+    run.out = ARENA_ARRAY(L->scratch, Emitted, s->names.n + 1);
+    const int outside = L->body->bindings.n;
+    Binding *kept = arena_dup(L->scratch, L->body->bindings.at, sizeof *kept * (size_t)outside);
+    L->scan = &run;
+    ok = ok && rounds(L, &run, first, axis, carry) && !run.failed;
+    L->scan = run.outer;
+    memcpy(L->body->bindings.at, kept, sizeof *kept * (size_t)outside);
+    L->body->bindings.n = outside;
+    for (int k = 0; k < scan->seqs.n; k++) {
+        const bool over = scan->seqs.at[k].over != NULL;
+        Node *last = !ok ? NULL : over ? place(L, first[k], axis[k], run.n - 1) : run.n ? carry[k] : first[k];
+        body_bind(L, scan->seqs.at[k].name.text, last ? val_tensor(last) : val_poison());
+    }
+    for (int v = 0; v < s->names.n; v++) body_bind(L, s->names.at[v].text, ok ? stacked(L, &run, v) : val_poison());
+}
