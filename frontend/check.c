@@ -278,7 +278,13 @@ static void check_scan(Checker *c, const Scan *scan) {
     }
     const NameMap outside = c->bound;
     c->bound.slot = arena_dup(c->arena, outside.slot, sizeof *outside.slot * (size_t)outside.cap);
-    for (int i = 0; i < scan->seqs.n; i++) bind(c, &scan->seqs.at[i].name);
+    for (int i = 0; i < scan->seqs.n; i++) {
+        const Name *name = &scan->seqs.at[i].name;
+        for (int k = 0; k < i; k++)
+            if (strcmp(scan->seqs.at[k].name.text, name->text) == 0)
+                diag_report(c->diag, E0207, name->loc, "the header of the scan has '%s' twice", name->text);
+        bind(c, name);
+    }
     c->nested++;
     check_nested(c, &scan->body, &c->scans);
     c->nested--;

@@ -161,7 +161,8 @@ static bool owns_paths(Lower *L, SrcLoc loc, const char *what) {
 
 /* The parameter that the first round of the scan has here. */
 static Value reused(Lower *L, const Expr *e, Shape s) {
-    if (L->reuse.next >= L->reuse.end) return val_poison(); /* the first round failed */
+    if (L->reuse.next >= L->reuse.end)
+        return lower_fail(L, E0302, e->loc, NULL, "a round of a scan declares a parameter that the first does not");
     const int index = L->drawn.at[L->reuse.next++];
     const ParamRef *p = &L->params.at[index];
     if (!shape_equal(p->shape, s))

@@ -16,7 +16,14 @@ struct ScanRun {
     bool emitted;   /* in this round */
     bool failed;    /* something was reported */
     ScanRun *outer;
+    const Binding *around; /* what the names outside are: each round begins with them */
+    int n_around;
 };
+
+static void leave_scope(Lower *L, const ScanRun *run) {
+    memcpy(L->body->bindings.at, run->around, sizeof *run->around * (size_t)run->n_around);
+    L->body->bindings.n = run->n_around;
+}
 
 /* ---- the header --------------------------------------------------------------------------------------------------- */
 /* The sequence and its axis; false: reported. */
@@ -91,6 +98,7 @@ static Node *carried(Lower *L, const ScanSeq *q, const Node *before) {
 
 static bool round_of(Lower *L, ScanRun *run, Node *const *first, const int *axis, int64_t i, Node **carry) {
     const Scan *scan = run->s->scan;
+    leave_scope(L, run);
     for (int k = 0; k < scan->seqs.n; k++) {
         const ScanSeq *q = &scan->seqs.at[k];
         body_bind(L, q->name.text, val_tensor(q->over ? place(L, first[k], axis[k], i) : carry[k]));
@@ -112,7 +120,7 @@ static bool rounds(Lower *L, ScanRun *run, Node *const *first, const int *axis, 
     bool ok = round_of(L, run, first, axis, 0, carry);
     const int end = L->drawn.n;
     const Reuse around = L->reuse;
-    for (int64_t i = 1; i < run->n && ok; i++) {
+    for (int64_t i = 1; i < run->n && ok && !run->failed; i++) {
         L->reuse = (Reuse){.on = true, .next = begin, .end = end};
         ok = round_of(L, run, first, axis, i, carry);
         L->drawn.n = end;
@@ -142,6 +150,12 @@ void lower_emit(Lower *L, const Stmt *s) {
         if (node && node->shape->rank < run->axis) {
             lower_fail(L, E0203, s->values.at[v]->loc, NULL, "what is emitted, %s, has no axis %d to stand along", shape_text(L->arena, *node->shape),
                        run->axis);
+            run->failed = true;
+        }
+        const Node *first = run->out[v].n ? run->out[v].at[0] : node;
+        if (node && first && (first->dtype != node->dtype || !shape_equal(*first->shape, *node->shape))) {
+            lower_fail(L, E0203, s->values.at[v]->loc, NULL, "what is emitted is %s in one round and %s in another",
+                       shape_text(L->arena, *first->shape), shape_text(L->arena, *node->shape));
             run->failed = true;
         }
         vec_push(L->scratch, run->out[v], node);
@@ -176,13 +190,12 @@ void lower_scan(Lower *L, const Stmt *s) {
     bool ok = header(L, scan, &run, first, axis);
     memcpy(carry, first, sizeof *carry * (size_t)scan->seqs.n);
     run.out = ARENA_ARRAY(L->scratch, Emitted, s->names.n + 1);
-    const int outside = L->body->bindings.n;
-    Binding *kept = arena_dup(L->scratch, L->body->bindings.at, sizeof *kept * (size_t)outside);
+    run.n_around = L->body->bindings.n;
+    run.around = arena_dup(L->scratch, L->body->bindings.at, sizeof *run.around * (size_t)run.n_around);
     L->scan = &run;
     ok = ok && rounds(L, &run, first, axis, carry) && !run.failed;
     L->scan = run.outer;
-    memcpy(L->body->bindings.at, kept, sizeof *kept * (size_t)outside);
-    L->body->bindings.n = outside;
+    leave_scope(L, &run);
     for (int k = 0; k < scan->seqs.n; k++) {
         const bool over = scan->seqs.at[k].over != NULL;
         Node *last = !ok ? NULL : over ? place(L, first[k], axis[k], run.n - 1) : run.n ? carry[k] : first[k];

@@ -106,6 +106,45 @@ same_results "gradients" 2e-4 --entry grad
 same_results "recomputed" 2e-4 --entry grad --checkpoint=sqrt
 "$FUSEC" verify got.dsl --quiet --rounds=1 >log 2>&1 || fail "against float64: $(cat log)"
 
+# names of the body that are no carries begin each round as they are outside
+cat >got.dsl <<'END'
+model scope {
+    x = param [4] init normal(1.0)
+    n = 1
+    q = 5.0
+    k = zeros [3]
+    a, b, c, d = scan v over x, h = 0.0 {
+        n = n + 1
+        r = q * v
+        q = v
+        emit v * 0 + n, r, k, h
+        k = v * ones [2]
+        if n == 2 { h = h + (param [4] init ones as w)[n] }
+    }
+    output a
+    output b
+    output c
+    output d
+    output e = n + q
+    loss = sum(a) + sum(b) + sum(d)
+    train loss with sgd(lr = 0.1)
+}
+END
+cat >want.dsl <<'END'
+model scope {
+    x = param [4] init normal(1.0)
+    w = param [4] init ones
+    output a = x * 0 + 2
+    output b = 5 * x
+    output c = zeros [4, 3]
+    output d = w[2] * float(iota(4))
+    output e = 6.0
+    loss = sum(a) + sum(b) + sum(d)
+    train loss with sgd(lr = 0.1)
+}
+END
+same_results "scope" 1e-6 --entry grad
+
 # one round and none
 for n in 0 1; do
     cat >few.dsl <<END
