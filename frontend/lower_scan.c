@@ -21,7 +21,7 @@ struct ScanRun {
 };
 
 static void leave_scope(Lower *L, const ScanRun *run) {
-    memcpy(L->body->bindings.at, run->around, sizeof *run->around * (size_t)run->n_around);
+    if (run->n_around) memcpy(L->body->bindings.at, run->around, sizeof *run->around * (size_t)run->n_around);
     L->body->bindings.n = run->n_around;
 }
 
@@ -71,10 +71,10 @@ static bool header(Lower *L, const Scan *scan, ScanRun *run, Node **first, int *
 
 /* x at a place along the axis, without it; of an empty axis zeros, for the types of what the body computes. */
 static Node *place(Lower *L, Node *x, int axis, int64_t i) {
-    const int64_t step[MAX_RANK] = {1, 1, 1, 1, 1, 1, 1, 1, 1, 1};
+    int64_t step[MAX_RANK];
     Dim lo[MAX_RANK];
     Shape one = *x->shape, rest = {.rank = x->shape->rank - 1};
-    for (int d = 0; d < one.rank; d++) lo[d] = dim_fixed(d == axis ? i : 0);
+    for (int d = 0; d < one.rank; d++) lo[d] = dim_fixed(d == axis ? i : 0), step[d] = 1;
     for (int d = 0; d < rest.rank; d++) rest.dim[d] = one.dim[d + (d >= axis)];
     if (one.dim[axis].bound == 0) return t_const(L, x->dtype, rest, 0);
     one.dim[axis] = dim_fixed(1);

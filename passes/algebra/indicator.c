@@ -234,16 +234,22 @@ static bool pays_to_look_up(const Indicator *x, const Node *table) {
     return walked || table->op == OP_PARAM || table->op == OP_STATE || table->op == OP_INPUT;
 }
 
-/* found, whose dim place[d] is dim d of ids, where ids are rows, and 0 elsewhere. */
-static Node *where_row(const Indicator *x, Node *found, const int *place) {
-    const int rank = x->ids->shape->rank;
-    int8_t perm[MAX_RANK], axes[MAX_RANK];
+/* The terms where ids are rows, and 0 elsewhere, then what is summed of them; NULL: they have too many dims. */
+static Node *where_row(const Indicator *x, Rest *s) {
+    const int first = s->c.n_out, rank = s->c.n_loops;
+    int8_t perm[MAX_RANK], axes[MAX_RANK], summed[MAX_RANK];
     int n = 0;
-    for (int d = 0; d < found->shape->rank; d++)
-        for (int id = 0; id < rank; id++)
-            if (place[id] == d) perm[n] = (int8_t)id, axes[n++] = (int8_t)d;
-    Node *mask = rewrite_broadcast(x->r, rewrite_transpose(x->r, is_row(x), perm), *found->shape, axes);
-    return rewrite_op(x->r, OP_SELECT, 3, (Node *[]){mask, found, rewrite_const(x->r, DT_F32, *found->shape, 0)}, NULL);
+    if (rank > MAX_RANK) return NULL;
+    s->c.n_out = rank;
+    for (int l = 0; l < rank; l++)
+        for (int id = 0; id < x->ids->shape->rank; id++)
+            if (s->to[x->loop[id]] == l) perm[n] = (int8_t)id, axes[n++] = (int8_t)l;
+    for (int l = first; l < rank; l++) summed[l - first] = (int8_t)l;
+    Node *terms = finish_rest(s, x);
+    Node *mask = rewrite_broadcast(x->r, rewrite_transpose(x->r, is_row(x), perm), *terms->shape, axes);
+    Node *in[] = {mask, terms, rewrite_const(x->r, DT_F32, *terms->shape, 0)};
+    Node *kept = rewrite_op(x->r, OP_SELECT, 3, in, NULL);
+    return rank > first ? rewrite_reduce(x->r, OP_SUM, kept, rank - first, summed) : kept;
 }
 
 static Node *as_gather(Indicator *x) {
@@ -287,12 +293,7 @@ static Node *as_gather(Indicator *x) {
     }
     for (int k = 0, d = rank; k < t->shape->rank; k++)
         if (!taken[k]) s.map[at][d++] = renumbered(&s, &c->map[table][k], c->n_loops);
-    const bool guarded = x->chosen && s.c.n_operands > 1;
-    if (guarded && s.c.n_loops > s.c.n_out) return NULL; /* what is summed after cannot be left out */
-    int place[MAX_RANK];
-    for (int d = 0; d < rank; d++) place[d] = s.to[x->loop[d]];
-    Node *rest = finish_rest(&s, x);
-    return guarded ? where_row(x, rest, place) : rest;
+    return x->chosen && s.c.n_operands > 1 ? where_row(x, &s) : finish_rest(&s, x);
 }
 
 static Node *by_indicator(Rewriter *r, const Contract *c, Node *const *in, bool chosen) {

@@ -1,9 +1,8 @@
 /* Programs whose loops are longest begin first.
  *
  * Where a loop ends with the program's rows (a causal mask) programs take from one step to all of them, and a multiprocessor
- * that gets one of the longest when the others have none left goes on alone: of 16 heads of 64 tiles, in row-major order, that
- * is half of the time.  In order of decreasing length (LPT list scheduling: Graham, SIAM J. Appl. Math. 17(2), 1969) little is
- * left at the end.  So programs are numbered by the axis along which the loops grow before all others, of as many places along
+ * that gets one of the longest when the others have none left goes on alone.  In order of decreasing length (LPT list scheduling:
+ * Graham, SIAM J. Appl. Math. 17(2), 1969) little is left at the end: docs/gpu.md says what an H200 gained.  So programs are numbered by the axis along which the loops grow before all others, of as many places along
  * those at a time as have what they read in the L2 cache.
  *
  * Needs: the loops' bounds.  Keeps: every program; they write no element in common. */
@@ -12,9 +11,10 @@
 /* Half of the smallest L2 cache of a datacenter GPU since the A100, which has 40 MB. */
 static const double CACHE_BYTES = 20e6;
 
-/* How the loop grows with the tile of a grid axis: 0: not. */
-static int64_t growth(const Inst *loop, int axis) {
+/* How the loop grows with the tile of a grid axis: 0: not, as where its bounds leave out nothing unless an extent is small. */
+static int64_t growth(const Kernel *k, const Inst *loop, int axis) {
     int64_t by = 0;
+    if (kernel_loop_share(k, loop) >= 1) return 0;
     for (int end = 0; end < 2; end++) {
         const Index *x = end ? loop->to : loop->from;
         for (int t = 0; x && t < x->n; t++)
@@ -28,7 +28,7 @@ static int growing_axis(const Kernel *k, bool *down) {
     int found = -1;
     for (int n = 0; n < k->body.n; n++)
         for (int x = 0; x < k->axes.n && k->body.at[n]->kind == TI_FOR; x++) {
-            const int64_t by = k->axes.at[x].kind == AXIS_GRID ? growth(k->body.at[n], x) : 0;
+            const int64_t by = k->axes.at[x].kind == AXIS_GRID ? growth(k, k->body.at[n], x) : 0;
             if (!by) continue;
             if (found >= 0 && (found != x || *down != (by > 0))) return -1;
             found = x, *down = by > 0;
@@ -47,7 +47,7 @@ static double read_bytes(const Kernel *k) {
 }
 
 void kernel_longest_first(Kernel *k) {
-    bool down;
+    bool down = false;
     double places = 1;
     const int axis = growing_axis(k, &down);
     if (axis < 0 || k->persistent || k->producer) return;

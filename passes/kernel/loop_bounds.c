@@ -354,12 +354,12 @@ static bool is_known_when_run(const Index *x) {
 static void keep_what_pays(const Kernel *k, Inst *loop) {
     const double least = 0.1, share = kernel_loop_share(k, loop);
     const Index *from = loop->from, *to = loop->to;
-    const bool by_extent = is_known_when_run(from) || is_known_when_run(to);
+    const bool from_extent = is_known_when_run(from), to_extent = is_known_when_run(to);
     loop->from = NULL;
-    if (is_known_when_run(from) || kernel_loop_share(k, loop) > share) loop->from = from;
+    if (from_extent || kernel_loop_share(k, loop) > share) loop->from = from;
     loop->to = NULL;
-    if (is_known_when_run(to) || kernel_loop_share(k, loop) > share) loop->to = to;
-    if (share > 1 - least && !by_extent) loop->from = loop->to = NULL;
+    if (to_extent || kernel_loop_share(k, loop) > share) loop->to = to;
+    if (share > 1 - least && !from_extent && !to_extent) loop->from = loop->to = NULL;
 }
 
 static int count_insts(const Block *block) {

@@ -74,6 +74,22 @@ for t in $with_gpu; do
         awk '{ n++; off = $2 / 0.1 - 1; if (!(off < 2e-5 && off > -2e-5)) bad = 1 } END { exit bad || n != 4 }' out || fail "S=$s on $t: $(cat out)"
     done
 done
+# and by matrix instructions, whose rings of copies find nothing to fetch in most slices
+cat >low.dsl <<'END'
+dim S <= 20000
+model low {
+    precision bf16
+    a = param [20000, 40] init normal(1.0)
+    b = param [20000, 56] init normal(1.0)
+    x[i in 0..S, c] = a[i, c] * 1.5
+    y[i in 0..S, c] = b[i, c] * 0.5
+    output c = transpose(x) @ y
+}
+END
+"$FUSEC" low.dsl --target sm_90 --entry infer -o b.tile && grep -q 'for k to S - .* ahead' b.tile || fail "no ring by S: $(cat b.tile)"
+for s in 1 130 9999; do
+    [ "$with_gpu" = "$targets" ] || LD_LIBRARY_PATH=$BUILD/ptxsim "$FUSEC" verify low.dsl --extent S=$s --target cuda,host --rounds=1 --quiet >log 2>&1 || fail "bf16, S=$s: $(cat log)"
+done
 "$FUSEC" bounded.dsl --target sm_80 --entry infer -o b.tile && grep -q 'for k to S - ' b.tile || fail "a product by S goes on past it: $(cat b.tile)"
 
 # what a compensated product is added with finds room on the stack, however many rows and columns it has
