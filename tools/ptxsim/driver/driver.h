@@ -115,7 +115,7 @@ void report_leak(const char *what, uint64_t address, uint64_t bytes);
 /* ---- figures of kernels: stats.c ---------------------------------------------------------------------- */
 /* Somebody asked for them: PTXSIM_STATS, PTXSIM_STATS_FILE, ptxsimCount. */
 bool stats_wanted(void);
-void stats_add(const char *kernel, const Figures *); /* one launch */
+bool stats_add(const char *kernel, const Figures *); /* one launch; false: no memory */
 void stats_at_exit(void);                            /* prints and forgets them */
 
 /* ---- contexts: context.c ------------------------------------------------------------------------------ */

@@ -141,8 +141,7 @@ CUresult launch_check(const SimFunction *f, const KernelWork *w) {
 /* ---- the run ------------------------------------------------------------------------------------------ */
 static bool count_launch(const char *kernel, Launch *k) {
     Figures figures;
-    const bool ok = profile_figures(k->profile, &k->count, &figures);
-    if (ok) stats_add(kernel, &figures);
+    const bool ok = profile_figures(k->profile, &k->count, &figures) && stats_add(kernel, &figures);
     profile_end(k->profile);
     return ok;
 }

@@ -28,7 +28,7 @@ static const char *stats_file(void) {
 
 bool stats_wanted(void) { return counting || printed() || stats_file(); }
 
-void stats_add(const char *kernel, const Figures *f) {
+bool stats_add(const char *kernel, const Figures *f) {
     KernelStats **link = &all_stats;
     while (*link && strcmp((*link)->name, kernel) != 0) link = &(*link)->next;
     if (!*link) {
@@ -36,13 +36,14 @@ void stats_add(const char *kernel, const Figures *f) {
         if (s) s->name = malloc(strlen(kernel) + 1);
         if (!s || !s->name) {
             free(s);
-            return;
+            return false;
         }
         memcpy(s->name, kernel, strlen(kernel) + 1);
         *link = s;
     }
     (*link)->launches++;
     figures_add(&(*link)->figures, f);
+    return true;
 }
 
 static void print_kernel(FILE *f, const KernelStats *s) {
