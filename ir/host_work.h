@@ -14,7 +14,7 @@ typedef struct HostWork {
     double evaluated;         /* packed through a loop nest: computed, or gathered from several axes */
     double transposed;        /* packed across the order of memory */
     double results;           /* of C, loaded and stored */
-    double blocks, programs;  /* calls of an inner function; programs that begin */
+    double blocks, programs;  /* calls of a micro-kernel; programs that begin */
 } HostWork;
 
 static inline double host_cycles(HostWork w) {

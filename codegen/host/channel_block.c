@@ -4,12 +4,12 @@
 enum { MOST_UNROLLED = 8 }; /* taps along one side */
 
 /* ---- blocks ------------------------------------------------------------------------------------------------------ */
-ChannelSide channel_block_side(const Channelwise *d, int s, int rows, int taps) {
+MicroSide channel_block_side(const Channelwise *d, int s, int rows, int taps) {
     const Side *side = &d->side[s];
     if (side->subscript < 0)
-        return (ChannelSide){.rows = 1, .taps = 1, .row = 1, .tap = 1, .sure_end = 1, .may_end = 1};
+        return (MicroSide){.rows = 1, .taps = 1, .row = 1, .tap = 1, .sure_end = 1, .may_end = 1};
     const int64_t *coef = d->window.coef[side->subscript];
-    return (ChannelSide){.rows = rows, .taps = taps, .row = coef[side->row], .tap = coef[side->tap]};
+    return (MicroSide){.rows = rows, .taps = taps, .row = coef[side->row], .tap = coef[side->tap]};
 }
 
 static int64_t blocks(int64_t n, int64_t size) { return (n + size - 1) / size; }
@@ -50,7 +50,7 @@ bool channel_from_afar(const Channelwise *d, const Window *w) {
 
 /* The sums of a kernel's gradient walk an image in memory whose pixels are several lines, a line of each. */
 static bool streams(const Channelwise *d) {
-    return !in_groups(d) && !d->fresh && inner_pitch(d) >= 2 * CHANNEL_LINE && channel_from_afar(d, &d->window);
+    return !in_groups(d) && !d->fresh && inner_pitch(d) >= 2 * MICRO_LINE && channel_from_afar(d, &d->window);
 }
 
 /* Places that all blocks along a side read, in parts of nearly one size. */
@@ -63,9 +63,9 @@ static double side_reads(const Channelwise *d, int s, int rows, int taps) {
         const int64_t of_rows = i & 1 ? greater[0] : parts[0] - greater[0];
         const int64_t of_taps = i & 2 ? greater[1] : parts[1] - greater[1];
         if (of_rows * of_taps == 0) continue;
-        const ChannelSide c =
+        const MicroSide c =
             channel_block_side(d, s, (int)(n[0] / parts[0]) + (i & 1), (int)(n[1] / parts[1]) + (i >> 1));
-        sum += (double)(of_rows * of_taps) * (double)channel_reads(&c);
+        sum += (double)(of_rows * of_taps) * (double)micro_reads(&c);
     }
     return sum;
 }
@@ -89,9 +89,9 @@ static double fetch_cost(const Channelwise *d, int rows0, int rows1, int taps0, 
 /* Cycles of all blocks: multiply-adds or loads, two a cycle, each waiting for the one before it on its row; a part of
  * the loads misses the innermost cache; C is loaded and stored; and a little for each block. */
 static double cost_of(const Channelwise *d, int rows0, int rows1, int taps0, int taps1) {
-    const ChannelSide a = channel_block_side(d, OUTER, rows0, taps0), b = channel_block_side(d, INNER, rows1, taps1);
+    const MicroSide a = channel_block_side(d, OUTER, rows0, taps0), b = channel_block_side(d, INNER, rows1, taps1);
     const double products = (double)rows0 * rows1 * taps0 * taps1, chain = 4.0 * taps0 * taps1;
-    const double reads = (double)channel_reads(&a) * (double)channel_reads(&b) * (in_groups(d) ? 2 : 1); /* and moves */
+    const double reads = (double)micro_reads(&a) * (double)micro_reads(&b) * (in_groups(d) ? 2 : 1); /* and moves */
     const double loads = reads + (double)taps0 * taps1;
     double most = products > loads ? products / 2 : loads / 2;
     if (chain > most) most = chain;
@@ -104,9 +104,9 @@ static int at_most(int64_t n, int most) { return n < most ? (int)n : most; }
 
 /* Of two vectors, two factors may lie in memory. */
 static bool block_fits(const Channelwise *d, int rows, int taps, int wide) {
-    return wide * (rows + taps) + 2 <= d->machine->registers + (wide > 1 ? 2 : 0) && rows <= CHANNEL_MOST_ROWS &&
-           taps <= CHANNEL_MOST_TAPS && rows * taps <= CHANNEL_MOST_TERMS &&
-           (!d->q_summed || rows * taps * d->depth <= 2 * CHANNEL_MOST_TERMS);
+    return wide * (rows + taps) + 2 <= d->machine->registers + (wide > 1 ? 2 : 0) && rows <= MICRO_ROWS &&
+           taps <= MICRO_TAPS && rows * taps <= MICRO_TERMS &&
+           (!d->q_summed || rows * taps * d->depth <= 2 * MICRO_TERMS);
 }
 
 /* To begin from zero, a block makes all its sums: inner taps are unrolled, outer ones too or a loop. */
@@ -118,8 +118,8 @@ static bool taps_fit(const Channelwise *d, int outer, int inner) {
 static bool allowed(int given, int n) { return given == 0 || given == n; }
 
 static void try_rows(Channelwise *d, HostSchedule *of, int outer_taps, int inner_taps, int wide, double *best) {
-    const int outer = at_most(step_of(d, d->side[OUTER].row), CHANNEL_MOST_ROWS),
-              inner = at_most(step_of(d, d->side[INNER].row), CHANNEL_MOST_ROWS);
+    const int outer = at_most(step_of(d, d->side[OUTER].row), MICRO_ROWS),
+              inner = at_most(step_of(d, d->side[INNER].row), MICRO_ROWS);
     for (int a = 1; a <= outer; a++)
         for (int b = 1; b <= inner; b++) {
             const bool least = a * b * outer_taps * inner_taps == 1 && *best == 0;
@@ -142,8 +142,8 @@ bool channel_choose_block(Channelwise *d, HostSchedule *of) {
     const int lanes = d->machine->vector, narrow = d->width > lanes ? d->width / lanes : 1;
     d->sets_conflict = !d->strip && channel_sets_conflict(d); /* a copy is not */
     d->streamed = !d->strip && streams(d);
-    const bool wider = d->sets_conflict || d->streamed || of->columns, fits = 2 * lanes <= CHANNEL_MOST_LANES;
-    const bool pairs = wider && fits && !in_groups(d) && lanes >= CHANNEL_LINE && step_of(d, d->v) % (2 * (int64_t)lanes) == 0;
+    const bool wider = d->sets_conflict || d->streamed || of->columns, fits = 2 * lanes <= MICRO_LANES;
+    const bool pairs = wider && fits && !in_groups(d) && lanes >= MICRO_LINE && step_of(d, d->v) % (2 * (int64_t)lanes) == 0;
     double best = 0;
     for (int a = 1; a <= outer; a++)
         for (int b = 1; b <= inner; b++)
@@ -186,7 +186,7 @@ static Interval subscript_interval(const Channelwise *d, int s, const Part *row,
 }
 
 /* What is known of the places of a block: relative to its first row and tap. */
-void channel_know_places(const Channelwise *d, int s, const Part *row, const Part *tap, ChannelSide *c) {
+void channel_know_places(const Channelwise *d, int s, const Part *row, const Part *tap, MicroSide *c) {
     enum { FAR = 1 << 30 };
     c->sure = c->may = -FAR;
     c->sure_end = c->may_end = FAR;
@@ -202,9 +202,9 @@ void channel_know_places(const Channelwise *d, int s, const Part *row, const Par
 
 static bool all_sure(const Channelwise *d, int s, const Part *row, const Part *tap) {
     int64_t first, last;
-    ChannelSide c = channel_block_side(d, s, row->size, tap->size);
+    MicroSide c = channel_block_side(d, s, row->size, tap->size);
     channel_know_places(d, s, row, tap, &c);
-    channel_places(&c, &first, &last);
+    micro_places(&c, &first, &last);
     return c.sure <= first && last < c.sure_end;
 }
 

@@ -2,7 +2,7 @@
  * the parts of an axis that they make up) and channel_stage.c (the copy of an image with cache-set conflicts). */
 #ifndef FUSEC_CODEGEN_HOST_CHANNEL_INTERNAL_H
 #define FUSEC_CODEGEN_HOST_CHANNEL_INTERNAL_H
-#include "codegen/host/channel_micro.h"
+#include "codegen/host/micro.h"
 #include "codegen/host/forms.h"
 #include "codegen/host/window.h"
 
@@ -60,9 +60,9 @@ bool channel_from_afar(const Channelwise *d, const Window *w); /* what the windo
  * cannot begin from zero. */
 bool channel_choose_block(Channelwise *d, HostSchedule *s);
 /* `rows` by `taps` along side s: coefficients; no strides, no places. */
-ChannelSide channel_block_side(const Channelwise *d, int s, int rows, int taps);
+MicroSide channel_block_side(const Channelwise *d, int s, int rows, int taps);
 /* What is known of the places of a block: relative to its first row and tap. */
-void channel_know_places(const Channelwise *d, int s, const Part *row, const Part *tap, ChannelSide *c);
+void channel_know_places(const Channelwise *d, int s, const Part *row, const Part *tap, MicroSide *c);
 /* The rows, or the taps, of a side in at most MOST_PARTS parts; their number. */
 int channel_parts(const Channelwise *d, int s, bool rows, Part *part);
 

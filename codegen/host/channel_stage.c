@@ -18,8 +18,8 @@ typedef struct Places {
 static Places places_of(const Channelwise *d, int s) {
     Places p;
     const Part row = {.size = (int)step_of(d, d->side[s].row)}, tap = {.size = (int)step_of(d, d->side[s].tap)};
-    ChannelSide all = channel_block_side(d, s, row.size, tap.size);
-    channel_places(&all, &p.first, &p.last);
+    MicroSide all = channel_block_side(d, s, row.size, tap.size);
+    micro_places(&all, &p.first, &p.last);
     channel_know_places(d, s, &row, &tap, &all);
     if (p.first < all.may) p.first = all.may;
     if (p.last >= all.may_end) p.last = all.may_end - 1;
@@ -54,13 +54,13 @@ static bool worth_it(const Channelwise *d) {
 }
 
 bool channel_strip_fits(const Channelwise *d, int64_t strip) {
-    const bool whole = strip > 0 && step_of(d, d->v) % strip == 0 && strip % CHANNEL_LINE == 0 && strip % d->machine->vector == 0;
+    const bool whole = strip > 0 && step_of(d, d->v) % strip == 0 && strip % MICRO_LINE == 0 && strip % d->machine->vector == 0;
     return whole && has_sides(d) && 4 * all_places(d) * strip <= STAGE_BYTES;
 }
 
 int64_t channel_choose_strip(const Channelwise *d) {
     if (!channel_sets_conflict(d) || !has_sides(d) || !worth_it(d)) return 0;
-    for (int64_t strip = MOST_LINES * CHANNEL_LINE; strip >= LEAST_LINES * CHANNEL_LINE; strip -= CHANNEL_LINE)
+    for (int64_t strip = MOST_LINES * MICRO_LINE; strip >= LEAST_LINES * MICRO_LINE; strip -= MICRO_LINE)
         if (channel_strip_fits(d, strip)) return strip;
     return 0;
 }

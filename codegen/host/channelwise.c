@@ -5,7 +5,7 @@
  *
  * The innermost axis, v, stands in both factors: there is no matrix product to be had, but every load is a vector of v.
  * Rows and taps along the window's two innermost subscripts make a block: rows stay in registers, and what several of
- * them read at different taps is loaded once (channel_micro.h).  X is read in place; elements that its conditions
+ * them read at different taps is loaded once (micro.h).  X is read in place; elements that its conditions
  * exclude are never touched: places known to lie inside or outside cost nothing, the others a branch per line.  Where
  * conditions are of anything else, or lanes of v do not fill vectors, X is packed as the box of its elements first
  * (window.h).
@@ -201,60 +201,67 @@ void channel_set_places(Channelwise *d, int s, LLVMValueRef *args) {
 }
 
 /* Where images come from memory and all channels of a place are walked in turn. */
-static void find_runs(const Channelwise *d, ChannelShape *shape) {
+static void find_runs(const Channelwise *d, MicroShape *shape) {
     const int64_t channels = step_of(d, d->v);
-    const ChannelSide *inner = &shape->side[INNER];
+    const MicroSide *inner = &shape->side[INNER];
     if (!d->streamed || !single_tile(d, d->v) || channels % shape->lanes || d->side[INNER].subscript < 0) return;
-    if (inner->x_row == inner->row * channels && inner->x_tap == inner->tap * channels) shape->x_run = channels;
-    if (inner->y_tap == channels) shape->y_run = channels;
+    if (inner->x_row == inner->row * channels && inner->x_tap == inner->tap * channels) shape->x.run = channels;
+    if (inner->y_tap == channels) shape->y.run = channels;
     for (int s = 0; s < SIDES; s++) {
-        const ChannelSide *c = &shape->side[s];
+        const MicroSide *c = &shape->side[s];
         shape->shift[s] = c->taps < step_of(d, d->side[s].tap) ? c->taps * c->tap : c->rows * c->row;
     }
 }
 
 /* Blocks walk several streams of lines, which no machine sees by itself: what the next block along the outer side
  * reads, or the one after this image's rows. */
-static void look_ahead(const Channelwise *d, ChannelShape *shape) {
+static void look_ahead(const Channelwise *d, MicroShape *shape) {
     const Side *o = &d->side[OUTER];
     if (o->subscript < 0) return;
     const bool taps = o->taps < step_of(d, o->tap);
     const int axis = taps ? o->tap : o->row, lanes = taps ? o->taps : o->rows;
-    if (d->x_stays && !d->strip && channel_from_afar(d, &d->window)) shape->x_ahead = d->x_place.stride[axis] * lanes;
-    if (d->y_stays && channel_from_afar(d, &d->y_window)) shape->y_ahead = d->y_place.stride[axis] * lanes;
+    if (d->x_stays && !d->strip && channel_from_afar(d, &d->window)) shape->x.ahead = d->x_place.stride[axis] * lanes;
+    if (d->y_stays && channel_from_afar(d, &d->y_window)) shape->y.ahead = d->y_place.stride[axis] * lanes;
     find_runs(d, shape);
 }
 
 /* The sums of `groups` for the block at the cursor, `count` times along `axis`; -1: once. */
 static void multiply_groups(Channelwise *d, const BlockParts *p, Cursor at, int axis, LLVMValueRef count,
-                            ChannelGroups groups) {
+                            MicroGroups groups) {
     const Emit *e = d->ke->e;
-    ChannelShape shape = {
-        .groups = groups, .lanes = d->wide * d->machine->vector, .fresh = d->fresh, .loops = axis >= 0};
-    LLVMValueRef args[CHANNEL_ARGS] = {at.x, at.y, at.c, count};
+    MicroShape shape = {.vectors = 1,
+                        .lanes = (int64_t)d->wide * d->machine->vector,
+                        .x = {.vector = 1},
+                        .groups = groups,
+                        .levels = axis >= 0,
+                        .unroll = 1,
+                        .fresh = d->fresh};
+    LLVMValueRef args[MICRO_ARGS] = {[MICRO_X] = at.x, [MICRO_Y] = at.y, [MICRO_C] = at.c, [MICRO_COUNT] = axis >= 0 ? count : NULL};
     for (int s = 0; s < SIDES; s++) {
         const Side *side = &d->side[s];
-        ChannelSide *c = &shape.side[s];
+        MicroSide *c = &shape.side[s];
         *c = channel_block_side(d, s, p->row[s]->size, p->tap[s]->size);
         channel_know_places(d, s, p->row[s], p->tap[s], c);
-        channel_set_places(d, s, args + CHANNEL_PLACES + (ptrdiff_t)2 * s);
+        channel_set_places(d, s, args + MICRO_PLACES + (ptrdiff_t)2 * s);
         if (side->subscript < 0) continue;
         c->x_row = channel_x_stride(d, side->row), c->x_tap = channel_x_stride(d, side->tap);
         c->c_row = d->c_place.stride[side->row], c->y_tap = d->y_place.stride[side->tap];
     }
     look_ahead(d, &shape);
     if (axis >= 0) {
-        shape.x_step = channel_x_stride(d, axis);
-        shape.y_step = d->y_place.stride[axis];
+        shape.x.step[0] = channel_x_stride(d, axis);
+        shape.y.step[0] = d->y_place.stride[axis];
         shape.place_step = shape.side[OUTER].tap;
     }
-    args[CHANNEL_FIRST] = LLVMBuildSub(e->b, d->lane[d->v], d->ke->lo[d->v], "");
-    emit_call(e, channel_product(e, shape), channel_args(&shape), args);
+    if (shape.x.run || shape.y.run) args[MICRO_CHANNEL] = LLVMBuildSub(e->b, d->lane[d->v], d->ke->lo[d->v], "");
+    const char *name = arena_printf(d->ke->arena, "%s%s_%lld", in_groups(d) ? "groups" : "channels", d->fresh ? "_fresh" : "",
+                                    (long long)shape.side[OUTER].x_row);
+    micro_product(e, name, shape, args);
 }
 
 /* Rows within the groups are a call each. */
 static void multiply(Channelwise *d, const BlockParts *p, Cursor at, int axis, LLVMValueRef count) {
-    ChannelGroups g = {.width = d->width, .depth = d->depth, .count = d->q_summed ? d->depth : 1};
+    MicroGroups g = {.width = d->width, .depth = d->depth, .count = d->q_summed ? d->depth : 1};
     if (d->q_summed) g.y_step = d->y_place.stride[d->q];
     for (; g.first < d->depth; g.first += g.count) {
         Cursor here = at;

@@ -10,7 +10,6 @@
  * left out as far as whole lanes of a summed axis, or rows of a block at them, are concerned (direct_clip.c). */
 #include "codegen/host/counter.h"
 #include "codegen/host/direct_internal.h"
-#include "codegen/host/micro.h"
 #include "codegen/host/micro_block.h"
 #include <string.h>
 
@@ -180,10 +179,10 @@ static void pack_panel(const Direct *d, const PanelMemory *m, int64_t width) {
 
 /* ---- multiplying ------------------------------------------------------------------------------------------------- */
 /* Blocks [from, end) of equal size, alike. */
-static void multiply_run(const Direct *d, LLVMValueRef *lane, Cursor at, DirectShape shape, int64_t from, int64_t end) {
+static void multiply_run(const Direct *d, LLVMValueRef *lane, Cursor at, MicroShape shape, int64_t from, int64_t end) {
     KernelEmit *ke = d->ke;
     const Emit *e = ke->e;
-    HostCounter c = counter_open(ke, emit_i64(e, from), emit_i64(e, end), shape.rows);
+    HostCounter c = counter_open(ke, emit_i64(e, from), emit_i64(e, end), shape.side[1].rows);
     Level level[MAX_TILE_AXES];
     at.x = element_at(e, at.x, plus(d, emit_i64(e, 0), c.i, d->block_x));
     at.c = element_at(e, at.c, plus(d, emit_i64(e, 0), c.i, d->block_c));
@@ -191,24 +190,26 @@ static void multiply_run(const Direct *d, LLVMValueRef *lane, Cursor at, DirectS
     counter_close(ke, &c);
 }
 
-static TapRows taps_at(const Direct *d, LLVMValueRef *lane, int64_t at, int rows) {
-    TapRows t;
-    return direct_tap_rows(d, lane, at, rows, &t) ? t : (TapRows){.n = 0};
+static MicroTapRows taps_at(const Direct *d, LLVMValueRef *lane, int64_t at, int rows) {
+    MicroTapRows t;
+    return direct_tap_rows(d, lane, at, rows, &t) ? t : (MicroTapRows){.n = 0};
 }
 
 static void multiply_blocks(const Direct *d, LLVMValueRef *lane, Cursor at, int vectors) {
     for (int i = 0; i < 2; i++) {
         const Split *s = &d->row_split;
-        DirectShape shape = {.rows = s->size[i],
-                             .vectors = vectors,
-                             .lanes = d->machine->vector,
-                             .x_row = d->block_x,
-                             .c_row = d->block_c,
-                             .pairs = d->window.pairs > 0};
+        const int rows = s->size[i], lanes = d->machine->vector;
+        MicroShape shape = {.side = {micro_rows(1, 0, 0), micro_rows(rows, d->block_x, d->block_c)},
+                            .vectors = vectors,
+                            .lanes = lanes,
+                            .y = {.step = {(int64_t)vectors * lanes}},
+                            .groups = MICRO_NO_GROUPS,
+                            .pairs = d->window.pairs > 0,
+                            .unroll = 1};
         for (int64_t from = s->at[i], end; from < s->at[i + 1]; from = end) {
-            shape.taps = taps_at(d, lane, from, shape.rows);
-            for (end = from + shape.rows; end < s->at[i + 1]; end += shape.rows) {
-                const TapRows next = taps_at(d, lane, end, shape.rows);
+            shape.taps = taps_at(d, lane, from, rows);
+            for (end = from + rows; end < s->at[i + 1]; end += rows) {
+                const MicroTapRows next = taps_at(d, lane, end, rows);
                 if (memcmp(&next, &shape.taps, sizeof next)) break;
             }
             multiply_run(d, lane, at, shape, from, end);

@@ -80,18 +80,18 @@ void direct_clip(const Direct *d, int axis, LLVMValueRef *lane, Level *l) {
 
 /* ---- rows of taps ------------------------------------------------------------------------------------------------ */
 /* Takes out rows whose slack is negative at a tap: it is slack + along * (at + row). */
-static void cut_rows(int64_t slack, int64_t along, int64_t at, int *first, int *end) {
+static void cut_rows(int64_t slack, int64_t along, int64_t at, int64_t *first, int64_t *end) {
     while (*first < *end && slack + along * (at + *first) < 0) ++*first;
     while (*first < *end && slack + along * (at + *end - 1) < 0) --*end;
 }
 
-bool direct_tap_rows(const Direct *d, LLVMValueRef *lane, int64_t at, int rows, TapRows *taps) {
+bool direct_tap_rows(const Direct *d, LLVMValueRef *lane, int64_t at, int rows, MicroTapRows *taps) {
     enum { ENTER = 20 }; /* rows of a step that a loop of its own costs each tap */
     const int run = d->c->axis[d->c->n - d->c->n_columns - 1], axis = direct_tap_axis(d);
     const int64_t n = axis < 0 ? 0 : all_lanes(d, axis);
     int64_t saved = 0;
-    if (n == 0 || n > MOST_TAPS || d->window.pairs == axis + 1 || d->block_axes != 1) return false;
-    *taps = (TapRows){.n = (int)n};
+    if (n == 0 || n > MICRO_TAP_ROWS || d->window.pairs == axis + 1 || d->block_axes != 1) return false;
+    *taps = (MicroTapRows){.n = n};
     for (int t = 0; t < n; t++) taps->end[t] = rows;
     const Range *r;
     for (int i = 0; (r = range_of(d, i)); i++) {

@@ -2,8 +2,8 @@
  * beyond the border) and direct_levels.c (sums). */
 #ifndef FUSEC_CODEGEN_HOST_DIRECT_INTERNAL_H
 #define FUSEC_CODEGEN_HOST_DIRECT_INTERNAL_H
-#include "codegen/host/direct_micro.h"
 #include "codegen/host/forms.h"
+#include "codegen/host/micro.h"
 #include "codegen/host/window.h"
 
 /* Axes merged into one: lanes `stride` of X apart.  Of a clipped one only lanes [first, first + count) are walked. */
@@ -11,7 +11,7 @@ typedef struct Level {
     int64_t stride;
     LLVMValueRef count, first, lanes; /* lanes that exist; first: NULL: all are walked */
     int64_t whole;                    /* lanes if constant, else 0 */
-    bool taps;                        /* each for the rows that the block's TapRows say */
+    bool taps;                        /* each for the rows that the block's taps say */
 } Level;
 
 /* n lanes in blocks of two sizes, the greater ones first. */
@@ -49,7 +49,7 @@ typedef struct Cursor {
 void direct_clip(const Direct *d, int axis, LLVMValueRef *lane, Level *l);
 /* Which lanes of the tap axis have a term for which of the `rows` rows from lane `at` of the block on; false: all for
  * all, or it is not known, or not worth while.  lane: of the open loops. */
-bool direct_tap_rows(const Direct *d, LLVMValueRef *lane, int64_t at, int rows, TapRows *taps);
+bool direct_tap_rows(const Direct *d, LLVMValueRef *lane, int64_t at, int rows, MicroTapRows *taps);
 /* The share of all terms that is left, about, were the block to run along its axes. */
 double direct_walked(const Direct *d);
 
@@ -59,8 +59,8 @@ int direct_tap_axis(const Direct *d);
 /* Levels of the summed axes from the innermost, axes that continue one another merged.  lane: of the open loops. */
 int direct_levels(const Direct *d, bool taps, LLVMValueRef *lane, Level *level);
 /* The block at the cursor, summed over the n innermost levels. */
-void direct_multiply(const Direct *d, const Level *level, int n, Cursor at, DirectShape shape);
-/* Not more than one call of the inner function makes a block, so that it can begin from zero. */
+void direct_multiply(const Direct *d, const Level *level, int n, Cursor at, MicroShape shape);
+/* Not more than one call of the micro-kernel makes a block, so that it can begin from zero. */
 static inline bool direct_sums_at_once(const Direct *d) { return d->over.n_axes <= 3; }
 
 static inline LLVMValueRef lanes_of(const Direct *d, int axis) {

@@ -25,14 +25,14 @@ int direct_levels(const Direct *d, bool taps, LLVMValueRef *lane, Level *level) 
 }
 
 /* Elements of the panel from one lane of level n to the next. */
-static LLVMValueRef level_pitch(const Direct *d, const Level *level, int n, const DirectShape *shape) {
+static LLVMValueRef level_pitch(const Direct *d, const Level *level, int n, const MicroShape *shape) {
     LLVMValueRef pitch = emit_i64(d->ke->e, shape->vectors * shape->lanes);
     for (int i = 0; i < n; i++) pitch = LLVMBuildMul(d->ke->e->b, pitch, level[i].lanes, "");
     return pitch;
 }
 
 /* To the first lane that is walked. */
-static Cursor enter_level(const Direct *d, const Level *level, int n, Cursor at, const DirectShape *shape) {
+static Cursor enter_level(const Direct *d, const Level *level, int n, Cursor at, const MicroShape *shape) {
     const Emit *e = d->ke->e;
     if (!level[n].first) return at;
     at.x = element_at(e, at.x, plus(d, emit_i64(e, 0), level[n].first, level[n].stride));
@@ -40,42 +40,39 @@ static Cursor enter_level(const Direct *d, const Level *level, int n, Cursor at,
     return at;
 }
 
-/* The inner function walks three levels. */
-enum { MICRO_LEVELS = 3 };
-
 /* How often the outermost of n levels is walked: not at all if a clipped one has no lanes. */
 static LLVMValueRef outer_count(const Direct *d, const Level *level, int n) {
     const Emit *e = d->ke->e;
-    LLVMValueRef outer = n == MICRO_LEVELS ? level[n - 1].count : emit_i64(e, 1);
-    for (int i = 0; i < n && i < MICRO_LEVELS - 1; i++) {
+    LLVMValueRef outer = level[n - 1].count;
+    for (int i = 0; i < n - 1; i++) {
         LLVMValueRef none = LLVMBuildICmp(e->b, LLVMIntSLE, level[i].count, emit_i64(e, 0), "");
         if (level[i].first) outer = LLVMBuildSelect(e->b, none, emit_i64(e, 0), outer, "");
     }
     return outer;
 }
 
-static void call(const Direct *d, const Level *level, int n, Cursor at, DirectShape shape) {
-    const Emit *e = d->ke->e;
-    LLVMValueRef one = emit_i64(e, 1), zero = emit_i64(e, 0);
-    LLVMValueRef fresh = direct_sums_at_once(d) ? d->fresh : zero;
-    for (int i = 0; i < n; i++) at = enter_level(d, level, i, at, &shape);
-    shape.x_step = n > 0 ? level[0].stride : 1;
-    if (n < 2 || !level[1].taps) shape.taps.n = 0;
-    LLVMValueRef args[] = {at.x,
-                           at.y,
-                           at.c,
-                           fresh,
-                           n > 0 ? level[0].count : one,
-                           n > 1 ? level[1].count : one,
-                           emit_i64(e, n > 1 ? level[1].stride : 0),
-                           n > 1 ? level_pitch(d, level, 1, &shape) : zero,
-                           outer_count(d, level, n),
-                           emit_i64(e, n > 2 ? level[2].stride : 0),
-                           n > 2 ? level_pitch(d, level, 2, &shape) : zero};
-    emit_call(e, direct_product(e, shape), sizeof args / sizeof *args, args);
+static const char *name_of(const Direct *d, const MicroTapRows *taps) {
+    const char *name = "window";
+    for (int64_t t = 0; t < taps->n; t++)
+        name = arena_printf(d->ke->arena, "%s_%lld.%lld", name, (long long)taps->first[t], (long long)taps->end[t]);
+    return name;
 }
 
-void direct_multiply(const Direct *d, const Level *level, int n, Cursor at, DirectShape shape) {
+static void call(const Direct *d, const Level *level, int n, Cursor at, MicroShape shape) {
+    for (int i = 0; i < n; i++) at = enter_level(d, level, i, at, &shape);
+    LLVMValueRef args[MICRO_ARGS] = {[MICRO_X] = at.x, [MICRO_Y] = at.y, [MICRO_C] = at.c};
+    if (direct_sums_at_once(d)) args[MICRO_FRESH] = d->fresh;
+    if (n < 2 || !level[1].taps) shape.taps.n = 0;
+    shape.levels = n;
+    for (int i = 0; i < n; i++) {
+        args[MICRO_COUNT + i] = i < n - 1 ? level[i].count : outer_count(d, level, n);
+        shape.x.step[i] = level[i].stride;
+        if (i > 0) args[MICRO_Y_STEP + i] = level_pitch(d, level, i, &shape);
+    }
+    micro_product(d->ke->e, name_of(d, &shape.taps), shape, args);
+}
+
+void direct_multiply(const Direct *d, const Level *level, int n, Cursor at, MicroShape shape) {
     KernelEmit *ke = d->ke;
     const Emit *e = ke->e;
     if (n <= MICRO_LEVELS) {

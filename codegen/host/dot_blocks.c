@@ -115,12 +115,24 @@ static Prefetch prefetch_y(const Dot *d, const Packed *p, LLVMValueRef row, int 
 }
 
 /* ---- blocks ------------------------------------------------------------------------------------------------------ */
+typedef enum {
+    X_ROWS,    /* packed, [rows][k] */
+    X_COLUMNS, /* [k][rows] */
+    X_AWAY     /* [rows][k], where the loads find it */
+} XLayout;
+typedef enum {
+    Y_PACKED, /* rows of a panel, one after another */
+    Y_NEAR,   /* where the loads find them */
+    Y_AWAY,   /* the same, prefetched */
+    Y_COPIED  /* the same, and packed as they are read */
+} YLayout;
+
 /* Rows of X to be multiplied: packed, or where the loads find them. */
 typedef struct Rows {
     LLVMValueRef x, first; /* row `first` lies at x */
     LLVMValueRef start;    /* of the first block */
     XLayout layout;
-    int64_t step; /* the micro-kernel's x_step */
+    int64_t step; /* elements from one column of X_COLUMNS, or row of X_AWAY, to the next */
 } Rows;
 
 static LLVMValueRef row_at(const Dot *d, const Rows *rows, LLVMValueRef row) {
@@ -155,26 +167,48 @@ static BlockPlace place_of(const Dot *d, LLVMValueRef row, int height, LLVMValue
 }
 
 /* The micro-kernel, and what follows it at an edge. */
-static void call_block(const Dot *d, const MicroShape *s, const BlockPlace *to, int n, LLVMValueRef *args) {
-    enum { C = 4, C_STEP = 5, FRESH = 7 };
+static void call_block(const Dot *d, const char *name, MicroShape s, const BlockPlace *to, LLVMValueRef *args) {
     KernelEmit *ke = d->ke;
     const Emit *e = ke->e;
     LLVMValueRef aside = NULL;
-    args[C] = to->at;
-    args[C_STEP] = to->step;
-    args[FRESH] = to->fresh;
+    args[MICRO_C] = to->at;
+    args[MICRO_C_ROW] = to->step;
+    args[MICRO_FRESH] = to->fresh;
     if (to->aside) {
         aside = dot_pack_memory(ke, 3, (int64_t)d->row_block * d->panel);
-        args[C] = LLVMBuildSelect(e->b, to->aside, aside, to->at, "");
-        args[C_STEP] = LLVMBuildSelect(e->b, to->aside, emit_i64(e, s->vectors * s->lanes), to->step, "");
-        args[FRESH] = LLVMBuildSelect(e->b, to->aside, emit_i64(e, 1), to->fresh, "");
+        args[MICRO_C] = LLVMBuildSelect(e->b, to->aside, aside, to->at, "");
+        args[MICRO_C_ROW] = LLVMBuildSelect(e->b, to->aside, emit_i64(e, s.vectors * s.lanes), to->step, "");
+        args[MICRO_FRESH] = LLVMBuildSelect(e->b, to->aside, emit_i64(e, 1), to->fresh, "");
     }
-    emit_call(e, micro_product(e, *s), n, args);
+    micro_product(e, name, s, args);
     if (!to->aside || dot_never(to->aside)) return;
     HostBranch edge = branch_open(ke, to->aside);
     LLVMValueRef put[] = {aside, to->at, to->step, to->rows, to->columns, to->fresh};
-    emit_call(e, micro_put_edge(e, s->vectors, s->lanes), sizeof put / sizeof *put, put);
+    emit_call(e, micro_put_edge(e, (int)s.vectors, (int)s.lanes), sizeof put / sizeof *put, put);
     branch_close(ke, &edge);
+}
+
+static const char *name_of(const Dot *d, XLayout x, YLayout y, bool masked) {
+    static const char *const of_x[] = {"", "_columns", "_away"}, *const of_y[] = {"", "_near", "_streamed", "_copied"};
+    return arena_printf(d->ke->arena, "block%s%s%s", of_x[x], of_y[y], masked ? "_masked" : "");
+}
+
+static MicroShape shape_of(const Dot *d, XLayout x, int height, YLayout y, int vectors) {
+    enum { UNROLL = 4, AHEAD = 20 };
+    const bool pairs = d->pair_axis >= 0;
+    return (MicroShape){.side = {micro_rows(1, 0, 0), micro_rows(height, x == X_ROWS ? d->x_pitch : 1, 0)},
+                        .vectors = vectors,
+                        .lanes = d->machine->vector,
+                        .x = {.raw = pairs && x == X_AWAY, .step = {1}},
+                        .y = {.raw = pairs && y != Y_PACKED,
+                              .step = {d->panel},
+                              .steps_ahead = y == Y_AWAY || y == Y_COPIED ? AHEAD : 0},
+                        .groups = MICRO_NO_GROUPS,
+                        .pairs = pairs,
+                        .odd = pairs,
+                        .levels = 1,
+                        .unroll = x == X_AWAY ? 1 : UNROLL, /* strides of many rows need the registers */
+                        .c_prefetched = 1};
 }
 
 /* `height` rows from `row` on against panels [first, end) of Y, laid out as `y` says; the first `vectors` of each;
@@ -186,34 +220,24 @@ static void against(const Dot *d, const Packed *p, const Rows *rows, LLVMValueRe
     if (dot_never(LLVMBuildICmp(e->b, LLVMIntSLT, first, end, ""))) return;
     HostCounter q = counter_open(ke, first, end, d->panel);
     const Prefetch ahead[MICRO_WALKS] = {prefetch_y(d, p, row, height, q.i), prefetch_x(d, p, row, height, q.i)};
-    const MicroShape shape = {.rows = height,
-                              .vectors = vectors,
-                              .lanes = d->machine->vector,
-                              .x = rows->layout,
-                              .x_row = (int)d->x_pitch,
-                              .y = y,
-                              .y_row = d->panel,
-                              .pairs = d->pair_axis >= 0,
-                              .brief = d->n_units < BRIEF || (!ahead[0].lines && !ahead[1].lines),
-                              .masked = masked,
-                              .lines = {ahead[0].lines, ahead[1].lines}};
-    const BlockPlace c = place_of(d, row, height, q.i, vectors * shape.lanes, masked);
+    MicroShape shape = shape_of(d, rows->layout, height, y, vectors);
+    const BlockPlace c = place_of(d, row, height, q.i, vectors * d->machine->vector, masked);
     LLVMValueRef packed = y == Y_PACKED || y == Y_COPIED ? dot_panel_at(d, p, q.i) : NULL;
-    LLVMValueRef args[10 + 3 * MICRO_WALKS] = {[0] = row_at(d, rows, row),
-                                               [1] = emit_i64(e, rows->step),
-                                               [2] = y == Y_PACKED ? packed : source_at(d, p->y_here, q.i),
-                                               [3] = emit_i64(e, d->y_direct.along),
-                                               [6] = p->lanes};
-    int n = 8;
+    LLVMValueRef args[MICRO_ARGS] = {[MICRO_X] = row_at(d, rows, row),
+                                     [MICRO_Y] = y == Y_PACKED ? packed : source_at(d, p->y_here, q.i),
+                                     [MICRO_COUNT] = p->lanes};
+    if (rows->layout != X_ROWS) args[rows->layout == X_AWAY ? MICRO_X_ROW : MICRO_X_STEP] = emit_i64(e, rows->step);
+    if (y != Y_PACKED) args[MICRO_Y_STEP] = emit_i64(e, d->y_direct.along);
+    if (y == Y_COPIED) args[MICRO_PACKED] = packed;
+    if (masked) args[MICRO_COLUMNS] = c.columns;
+    shape.brief = d->n_units < BRIEF || (!ahead[0].lines && !ahead[1].lines);
     for (int i = 0; i < MICRO_WALKS; i++) {
+        shape.lines[i] = ahead[i].lines;
         if (!ahead[i].lines) continue;
-        args[n++] = ahead[i].at;
-        args[n++] = ahead[i].stride;
-        args[n++] = ahead[i].n;
+        LLVMValueRef *walk = args + MICRO_WALK + (ptrdiff_t)3 * i;
+        walk[0] = ahead[i].at, walk[1] = ahead[i].stride, walk[2] = ahead[i].n;
     }
-    if (y == Y_COPIED) args[n++] = packed;
-    if (masked) args[n++] = c.columns;
-    call_block(d, &shape, &c, n, args);
+    call_block(d, name_of(d, rows->layout, y, masked), shape, &c, args);
     counter_close(ke, &q);
 }
 

@@ -1,39 +1,113 @@
-/* Inner functions of matrix products on packed tiles of f32, or of pairs of bf16, one per module and shape. */
+/* The micro-kernels of products: a block of C in registers, to which terms are added; one function per module and
+ * shape.
+ *
+ *     C[row, column] (+)= sum over levels and taps of X[place of row and tap, step] * Y[tap, step, column]
+ *
+ * Rows and taps are those of two sides, all unrolled, what several of them read of X being loaded once; around them, up
+ * to three levels of loops over steps.  A matrix product has its rows along one side and no taps, a window its taps as
+ * a level, a product channel by channel a vector of channels for each element of X.  Instances differ in the shape;
+ * everything else is an argument.  Edges are made here alone: lanes of C that are not there, places of X that do not
+ * exist, steps that fill no vector or pair. */
 #ifndef FUSEC_CODEGEN_HOST_MICRO_H
 #define FUSEC_CODEGEN_HOST_MICRO_H
 #include "codegen/llvm/emit.h"
 
-/* Instances differ in what follows; everything else is an argument. */
-typedef enum {
-    X_ROWS,    /* [rows][k], rows x_row apart */
-    X_COLUMNS, /* [k][rows], columns x_step apart */
-    X_AWAY     /* [rows][k], rows x_step apart: where the caller's loads find it */
-} XLayout;
-typedef enum {
-    Y_PACKED, /* rows of vectors * lanes, one after another */
-    Y_NEAR,   /* rows y_step apart */
-    Y_AWAY,   /* the same, prefetched */
-    Y_COPIED  /* the same, and packed as they are read */
-} YLayout;
-enum { MICRO_WALKS = 2 };
+enum { MICRO_LINE = 16 }; /* floats of a cache line */
+enum { MICRO_SIDES = 2, MICRO_LEVELS = 3, MICRO_WALKS = 2, MICRO_TAP_ROWS = 8 };
+enum { MICRO_ROWS = 32, MICRO_TAPS = 24, MICRO_TERMS = 256, MICRO_LANES = 32 }; /* most of a block */
+
+/* Row i at tap j reads place i * row + j * tap.  Places in [sure, sure_end) exist, those outside [may, may_end) do not;
+ * the others are looked at when it runs. */
+typedef struct MicroSide {
+    int64_t rows, taps;
+    int64_t row, tap;
+    int64_t x_row, x_tap, c_row, y_tap; /* elements */
+    int64_t sure, sure_end, may, may_end;
+} MicroSide;
+
+/* A factor: X is an element for all lanes, or a vector for them lane by lane; Y a vector for each vector of C. */
+typedef struct MicroFactor {
+    int64_t vector;
+    int64_t raw;                /* of pairs: two bf16 as memory has them, rows of Y one below the other; else packed */
+    int64_t step[MICRO_LEVELS]; /* elements from one step of a level to the next; of raw Y: from one bf16 to the next */
+    int64_t steps_ahead;        /* prefetch distance into the innermost cache: steps of the innermost level; 0: none */
+    int64_t ahead;              /* and into the second: elements; 0: none */
+    int64_t run; /* with `ahead`: elements from one place of the inner side to the next, where those are all the
+                    channels that are walked in turn, and come from memory; 0: not so */
+} MicroFactor;
+
+/* Lanes are the `width` results of groups one after another, whose elements of X are `depth` neighbours: lane i is
+ * multiplied with element i / width * depth + n, for n from first to first + count - 1, summed; Y lies y_step further
+ * for each n. */
+typedef struct MicroGroups {
+    int64_t width, depth, first, count; /* all 1, first 0: no groups */
+    int64_t y_step;
+} MicroGroups;
+
+static const MicroGroups MICRO_NO_GROUPS = {1, 1, 0, 1, 0};
+
+/* Steps of level 1, unrolled, each for the inner rows from first to end - 1: the others' elements are zeros beyond a
+ * border. */
+typedef struct MicroTapRows {
+    int64_t n; /* 0: a loop, each for all rows */
+    int64_t first[MICRO_TAP_ROWS], end[MICRO_TAP_ROWS];
+} MicroTapRows;
+
+/* Of numbers alone: all of them are in what a function is found by. */
 typedef struct MicroShape {
-    int rows, vectors, lanes; /* of the block of C */
-    XLayout x;
-    int x_row; /* of X_ROWS */
-    YLayout y;
-    int y_row;  /* of Y_PACKED: floats from one row to the next */
-    bool pairs; /* of bf16; packed, two neighbours along k in the place of a float, zero beside an odd last one */
-    bool brief; /* prefetches come before the sums: they are few, or nothing but C is */
-    bool masked; /* only the first `columns` of C are there */
-    int lines[MICRO_WALKS]; /* cache lines that each walk prefetches at a place */
+    MicroSide side[MICRO_SIDES]; /* outer, inner */
+    int64_t vectors, lanes;      /* of a row of C */
+    MicroFactor x, y;
+    MicroGroups groups;
+    int64_t pairs;      /* of bf16 in the place of floats, both products of which are added */
+    int64_t odd;        /* the count is of single lanes of pairs, the last of which may have no neighbour */
+    int64_t along;      /* vectors run along the sums, in both factors; `vectors` are columns, contiguous in C */
+    int64_t levels;     /* only the outermost may have no steps */
+    int64_t unroll;     /* steps of the innermost level at a time */
+    int64_t place_step; /* places of the outer side from one step of the innermost level to the next */
+    int64_t fresh;      /* where it is no argument: C counts as zero, whatever it holds */
+    MicroTapRows taps;
+    int64_t brief; /* prefetches come before the sums: they are few, or nothing but C is */
+    int64_t c_prefetched;
+    int64_t lines[MICRO_WALKS]; /* cache lines that each walk prefetches at a place */
+    int64_t shift[MICRO_SIDES]; /* with a run of X, places from a block to the next along each side, which reads the
+                                   others again */
 } MicroShape;
 
-/* void (x, x_step, y, y_step, c, c_stride, k, fresh, {at, stride, n} of each walk that has lines, packed, columns):
- * packed, where Y_COPIED leaves what it read, and columns, of what is masked, are its alone.
- *     c[r, n] = (fresh ? 0 : c[r, n]) + sum over i < k of x[r, i] * y[i, n]
- * for r < rows, n < vectors * lanes; k >= 0; strides in elements.  c stays in registers.  A walk prefetches lines at n
- * places, stride bytes apart, from `at` on: one place with each k, or where the sums are brief all before them. */
-LLVMValueRef micro_product(const Emit *e, MicroShape s);
+/* What is passed; a stride that is no argument is the shape's. */
+typedef enum MicroArg {
+    MICRO_X, /* of the first row, tap and step; of Y and C too, and the first column */
+    MICRO_Y,
+    MICRO_C,
+    MICRO_COUNT,                               /* steps of each level */
+    MICRO_X_STEP = MICRO_COUNT + MICRO_LEVELS, /* MicroFactor.step of each level */
+    MICRO_Y_STEP = MICRO_X_STEP + MICRO_LEVELS,
+    MICRO_X_ROW = MICRO_Y_STEP + MICRO_LEVELS, /* from one inner row to the next */
+    MICRO_Y_COLUMN,                            /* of sums along both factors: from one column to the next */
+    MICRO_C_ROW,                               /* from one inner row to the next */
+    MICRO_FRESH,                               /* not 0 where C counts as zero, whatever it holds */
+    MICRO_PLACES,                              /* of each side: the places that exist, [lo, hi), in the first step */
+    MICRO_CHANNEL = MICRO_PLACES + 2 * MICRO_SIDES, /* with a run: the number of the channel that X, Y and C are of */
+    MICRO_PACKED,  /* the vectors of Y that are read are left there too, rows step[0] apart */
+    MICRO_COLUMNS, /* only the first `columns` of C are there */
+    MICRO_WALK,    /* of each that has lines: they are prefetched at n places, stride bytes apart, from `at` on: at,
+                      stride, n */
+    MICRO_ARGS = MICRO_WALK + 3 * MICRO_WALKS
+} MicroArg;
+
+/* Appends a call of the function of that shape with those of the arguments that are there; the function.  A new one is
+ * called fusec.NAME_ROWSxCOLUMNS, with a number behind it where that is another one's name. */
+LLVMValueRef micro_product(const Emit *e, const char *name, MicroShape s, LLVMValueRef *arg);
+
+/* One row and no taps; rows one after another, each of which exists. */
+static inline MicroSide micro_rows(int64_t rows, int64_t x_row, int64_t c_row) {
+    return (MicroSide){
+        .rows = rows, .taps = 1, .row = 1, .tap = 1, .x_row = x_row, .c_row = c_row, .sure_end = rows, .may_end = rows};
+}
+
+/* Places that a block reads lie from *first to *last. */
+void micro_places(const MicroSide *s, int64_t *first, int64_t *last);
+int64_t micro_reads(const MicroSide *s); /* their number */
 
 /* void (from, c, c_stride, rows, columns, fresh): what stands in rows of vectors * lanes is written to C, or added
  * where it is not fresh; only what exists, the first `columns` of each row. */

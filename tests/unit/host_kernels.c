@@ -473,7 +473,7 @@ static void pairs_through_windows(void **state) {
             "  %%17 = dot %%14, %%16, %%0 over r, s, c : f32[n:1,h:4,v:5,f:40]\n  store %%y[n, h, v, f], %%17\n",
             c, c, c, c, c, c, c, c);
         check_pairs(text);
-        assert_int_equal(strstr(ir_for(a, text, "znver4"), "@fusec.direct_") != NULL, c % 2 == 0);
+        assert_int_equal(strstr(ir_for(a, text, "znver4"), "@fusec.window_") != NULL, c % 2 == 0);
         arena_free(a);
     }
 }
@@ -484,7 +484,7 @@ static void taps_of_some_rows(void **state) {
     static const struct {
         int width;
         const char *block;
-    } of[] = {{7, "_1.7_0.7_0.6("}, {20, "_1.10_0.10_0.10("}, {20, "_0.10_0.10_0.9("}};
+    } of[] = {{7, "window_1.7_0.7_0.6_"}, {20, "window_1.10_0.10_0.10_"}, {20, "window_0.10_0.10_0.9_"}};
     for (size_t i = 0; i < sizeof of / sizeof *of; i++) {
         Arena *a = arena_new();
         const int w = of[i].width;
