@@ -50,7 +50,7 @@ typedef enum {
     EXPR_BINARY,   /* + - * / @ ^ == != < > <= >= and or */
     EXPR_IF,       /* if c then a else b */
     EXPR_REDUCE,   /* sum[binders] body; also max min prod */
-    EXPR_CALL,     /* name(args) as instance */
+    EXPR_CALL,     /* name(args) as instance, or sharing instance */
     EXPR_METHOD,   /* a.name or a.name(args): x.dim(0), x.rank */
     EXPR_SUBSCRIPT,/* a[items] */
     EXPR_FILL,     /* zeros [..] / ones [..] */
@@ -73,6 +73,7 @@ struct Expr {
     double number;     /* FLOAT; HYPER */
     Name name;         /* NAME CALL METHOD; STRING: text; REDUCE: "sum"..; PARAM: init kind */
     Name as;           /* CALL PARAM HYPER; text NULL when absent */
+    Name sharing;      /* CALL; likewise */
     Expr *a, *b, *c;   /* operands; RANGE a..b; IF a then b else c; REDUCE body a; SUBSCRIPT METHOD LIKE a */
     ExprList list;     /* LIST; FILL and PARAM shape */
     ArgList args;      /* CALL METHOD; PARAM: arguments of init */
@@ -110,7 +111,7 @@ typedef enum {
     STMT_UPDATE,     /* name <- value */
     STMT_RETURN, STMT_EMIT, /* values */
     STMT_IF,         /* value, body, orelse */
-    STMT_REPEAT,     /* value times, as name, body */
+    STMT_REPEAT,     /* value times, or index in range value, as name, body; names = what it emits */
     STMT_SCAN,       /* scan without names */
     STMT_CHECKPOINT, /* body */
     STMT_SAVE, STMT_RECOMPUTE, /* names */
@@ -124,13 +125,13 @@ typedef enum {
 struct Stmt {
     StmtKind kind;
     SrcLoc loc;
-    NameList names;      /* ASSIGN SAVE RECOMPUTE; others use names.at[0] */
+    NameList names;      /* ASSIGN SAVE RECOMPUTE REPEAT; others use names.at[0] */
     ExprList values;     /* ASSIGN RETURN EMIT; others use values.at[0] */
     BinderList binders;  /* INDEXED */
     Scan *scan;          /* SCAN, ASSIGN from scan */
     StmtList body, orelse;
     bool has_else;
-    Name as;             /* REPEAT */
+    Name as, index;      /* REPEAT; text NULL when absent */
     Name dtype;          /* INPUT */
     ExprList shape;      /* INPUT */
     Expr *range;         /* INPUT, or NULL */

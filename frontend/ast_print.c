@@ -142,6 +142,7 @@ static void print_expr(FILE *f, const Expr *e) {
     print_args(f, &e->args);
     print_items(f, &e->items);
     print_as(f, &e->as);
+    if (e->sharing.text) fprintf(f, " sharing %s", e->sharing.text);
     fputc(')', f);
 }
 

@@ -22,7 +22,7 @@ typedef struct Checker {
     VEC(const char *) indices; /* of the indexed definitions and reductions around */
     VEC(const char *) closed;  /* of reductions earlier in the statement */
     VEC(const char *) labels;  /* of the `repeat .. as label` of the body */
-    int loops, scans, nested;  /* repeat or checkpoint; scan; any block inside the body */
+    int loops, scans, emits, nested; /* repeat or checkpoint; scan; a repeat that emits; any block inside the body */
 } Checker;
 
 static void check_expr(Checker *c, const Expr *e);
@@ -68,8 +68,7 @@ static void unknown_name(Checker *c, const char *name, SrcLoc loc) {
         }
     for (int i = 0; i < c->labels.n; i++)
         if (strcmp(c->labels.at[i], name) == 0) {
-            diag_help(c->diag, "`repeat n as %s` names parameters; count with `%s = 0` before and `%s = %s + 1` inside",
-                      name, name, name, name);
+            diag_help(c->diag, "`repeat n as %s` names parameters; `repeat %s in 0..n as %s` counts too", name, name, name);
             return;
         }
     suggest(c, name, &w);
@@ -254,7 +253,7 @@ static void check_place(Checker *c, const Stmt *s) {
         if (k == TOP_FN || c->scans) misplaced(c, s, "`state`", "in a model, a layer or an optimizer, outside `scan`");
         break;
     case STMT_EMIT:
-        if (!c->scans) misplaced(c, s, "`emit`", "in a `scan`");
+        if (!c->scans && !c->emits) misplaced(c, s, "`emit`", "in a `scan`, or a `repeat` that is bound to names");
         break;
     case STMT_RETURN:
         if ((k != TOP_FN && k != TOP_LAYER) || c->loops || c->scans)
@@ -306,6 +305,15 @@ static void check_train(Checker *c, const Train *t) {
         diag_report(c->diag, E0204, t->optimizer.loc, "'%s' is not an optimizer", t->optimizer.text);
 }
 
+static void check_names(Checker *c, const Stmt *s, bool reads) {
+    for (int i = 0; i < s->names.n && s->kind != STMT_PRECISION && s->kind != STMT_TRAIN; i++) {
+        if (reads)
+            check_name(c, s->names.at[i].text, s->names.at[i].loc);
+        else
+            bind(c, &s->names.at[i]);
+    }
+}
+
 static void check_statement(Checker *c, const Stmt *s) {
     check_place(c, s);
     c->closed.n = 0;
@@ -320,19 +328,19 @@ static void check_statement(Checker *c, const Stmt *s) {
     if (s->train) check_train(c, s->train);
     bool reads = s->kind == STMT_UPDATE || s->kind == STMT_SAVE || s->kind == STMT_RECOMPUTE ||
                  (s->kind == STMT_OUTPUT && s->values.n == 0);
-    for (int i = 0; i < s->names.n && s->kind != STMT_PRECISION && s->kind != STMT_TRAIN; i++) {
-        if (reads)
-            check_name(c, s->names.at[i].text, s->names.at[i].loc);
-        else
-            bind(c, &s->names.at[i]);
-    }
+    const bool emits = s->kind == STMT_REPEAT && s->names.n;
+    if (!emits) check_names(c, s, reads);
     c->nested++;
+    c->emits += emits;
+    if (s->index.text) bind(c, &s->index);
     if (s->as.text) vec_push(c->arena, c->labels, s->as.text);
     bool loop = s->kind == STMT_REPEAT || s->kind == STMT_CHECKPOINT;
     check_nested(c, &s->body, loop ? &c->loops : &(int){0});
     check_block(c, &s->orelse);
     if (s->as.text) c->labels.n--;
+    c->emits -= emits;
     c->nested--;
+    if (emits) check_names(c, s, false);
 }
 
 static void check_block(Checker *c, const StmtList *body) {

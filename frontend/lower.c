@@ -150,7 +150,8 @@ static void warn_unused(Lower *L) {
     char *seen = ARENA_ARRAY(L->scratch, char, L->g->nodes.n + 1);
     for (int i = 0; i < L->outputs.n; i++) mark(L->outputs.at[i].node, seen);
     for (int i = 0; i < L->states.n; i++) mark(L->states.at[i].next, seen), mark(L->states.at[i].init, seen);
-    if (L->loss.kind == VAL_TENSOR) mark(L->loss.node, seen);
+    for (int i = 0; i < L->trains.n; i++)
+        if (L->trains.at[i].loss.kind == VAL_TENSOR) mark(L->trains.at[i].loss.node, seen);
     for (int i = L->g->nodes.n - 1; i >= 0; i--) {
         const Node *n = L->g->nodes.at[i];
         for (int k = 0; k < n->n_in && seen[i]; k++) seen[n->in[k]->id] = 1;
@@ -209,7 +210,7 @@ static void run_model(Lower *L, const Top *top) {
     if (L->declaring) warn_unused(L);
     int layer_entries = paths.entries.n;
     Node **gradient = ARENA_ARRAY(L->scratch, Node *, L->params.n + 1);
-    if (L->train && L->entry != ENTRY_INFER) lower_train(L, &paths, gradient);
+    if (L->trains.n && L->entry != ENTRY_INFER) lower_train(L, &paths, gradient);
     if (b.poisoned || L->stopped) return;
     settle_paths(L, &paths, layer_entries);
     for (int i = 0; i < L->dropouts.n; i++) set_stream(L, L->dropouts.at[i], L->params.n + i);

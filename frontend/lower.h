@@ -26,6 +26,14 @@ typedef struct PathScope {
     NameMap taken;
 } PathScope;
 
+/* A call `as NAME`: what it declared, in order, for those that share it. */
+typedef struct Instance {
+    const char *name;
+    const Top *top;
+    int n_params, n_states;
+    const int *param, *state; /* indices into Lower.params, Lower.states */
+} Instance;
+
 typedef struct Binding {
     const char *name;
     Value value;
@@ -40,6 +48,7 @@ struct Body {
     bool library;
     Body *up;
     VEC(Binding) bindings;
+    VEC(Instance) instances;
     PathScope *paths;
     bool returned, poisoned;
     Value result;
@@ -80,13 +89,22 @@ typedef struct SharedNode {
     Node *node;   /* NULL: an empty slot */
 } SharedNode;
 
-/* What a round of a scan but the first has in place of parameters of its own: those of drawn[next] to drawn[end]. */
+/* What a round of a scan but the first, or a call that shares an instance, has in place of parameters and states of its
+ * own: those of that round or instance, in order. */
 typedef struct Reuse {
     bool on;
-    int next, end;
+    Instance of; /* of a scan without name and top */
+    int next_param, next_state;
 } Reuse;
 
-typedef struct ScanRun ScanRun; /* lower_scan.c */
+/* One of a model's `train` lines, and the value of its loss. */
+typedef struct TrainLine {
+    const Stmt *s;
+    Value loss;
+} TrainLine;
+
+typedef struct ScanRun ScanRun;   /* lower_scan.c */
+typedef struct Emission Emission; /* lower_emit.c */
 
 typedef struct Lower {
     Arena *arena;   /* what a value or the model refers to */
@@ -109,17 +127,17 @@ typedef struct Lower {
     int64_t statements;
     bool stopped; /* a limit was hit: unwind quietly */
     VEC(ParamRef) params;
-    VEC(int) drawn; /* parameters, in the order in which the program had them */
+    VEC(int) drawn, kept; /* parameters, states, in the order in which the program had them */
     Reuse reuse;
-    ScanRun *scan; /* the innermost one */
+    ScanRun *scan;        /* the innermost one */
+    Emission *emission;   /* of the innermost scan, or repeat that is bound to names */
     VEC(StateRef) states;
     VEC(OutputRef) outputs;
     VEC(Node *) inputs; /* by declaration */
     VEC(Node *) hypers;
     VEC(Node *) dropouts; /* RANDOM nodes of the program, in order; streams follow the parameters' */
     VEC(SrcLoc) reported; /* line and column of what was said, so that unrolling says it once */
-    const Stmt *train;
-    Value loss;
+    VEC(TrainLine) trains;
     Node *step, *seed;
     SharedNode *shared; /* by hash of what they compute (lower_share.c) */
     int shared_n, shared_cap;
@@ -141,13 +159,29 @@ bool lower_const_int(Lower *L, const Expr *e, const char *what, int64_t *out); /
 Value lower_arg_value(Lower *L, const Expr *e);                                /* also ranges */
 Value lower_global(Lower *L, Global *g);
 void lower_scan(Lower *L, const Stmt *s); /* lower_scan.c */
-void lower_emit(Lower *L, const Stmt *s);
 void lower_block(Lower *L, const StmtList *body);
 Binding *body_find(Body *b, const char *name);
 void body_bind(Lower *L, const char *name, Value v);
 Value lower_tuple(Lower *L, int n, const Value *at, ValueKind kind);
 Value lower_results(Lower *L, const Expr *e);             /* may be a TUPLE, which lower_expr refuses */
 bool lower_condition(Lower *L, const Expr *e, bool *out); /* a constant boolean; false: reported */
+
+/* ---- what scans and repeats emit (lower_emit.c): values of each round, side by side along a new axis ---------- */
+typedef VEC(Node *) NodeList;
+struct Emission {
+    const Stmt *s; /* bound to as many names as there are values */
+    const char *what;
+    int axis;      /* of the result */
+    NodeList *out; /* by value, by round */
+    bool empty;    /* the rounds are none, and that one is for the types */
+    bool emitted;  /* in this round */
+    bool failed;   /* something was reported */
+    Emission *outer;
+};
+void emission_open(Lower *L, Emission *e, const Stmt *s, const char *what, int axis);
+bool emission_round_ended(Lower *L, Emission *e); /* false, reported: nothing was emitted, or what was is wrong */
+void emission_close(Lower *L, Emission *e, bool ok); /* binds the names; ok: all went well */
+void lower_emit(Lower *L, const Stmt *s);
 
 /* ---- calls (lower_call.c) ------------------------------------------------------------------------ */
 typedef struct ArgValue {
@@ -249,6 +283,8 @@ extern const Builtin builtins_math[], builtins_move[], builtins_derivative[]; /*
 Value lower_indexed(Lower *L, const BinderList *left, const Expr *body, SrcLoc loc);
 Value lower_reduction(Lower *L, const Expr *e); /* sum[..] outside a definition: no left indices */
 
+/* What the program has declared, or taken again, since so many parameters and states. */
+Instance lower_declared(Lower *L, int drawn, int kept);
 /* ---- parameters, states, hypers (lower_param.c), paths (paths.c) ------------------------------------------- */
 Value lower_param(Lower *L, const Expr *e, const char *name);
 Value lower_hyper(Lower *L, const Expr *e, const char *name);
@@ -267,7 +303,8 @@ void lower_train(Lower *L, PathScope *paths, Node **gradient);
 void round_weights(Lower *L);
 
 /* ---- loss scaling (lower_scale.c): where the program has f16, or must check for what is not finite ------------------------------ */
-Node *scale_loss(Lower *L, PathScope *paths, Node *loss); /* declares the scale's states */
+void declare_loss_scale(Lower *L, PathScope *paths); /* the scale's states */
+Node *scale_loss(Lower *L, Node *loss);
 Node *unscale_gradient(Lower *L, Node *g);
 /* Makes all updates depend on whether the gradients, still scaled, are finite. */
 void skip_on_overflow(Lower *L, Node *const *scaled);

@@ -111,6 +111,59 @@ static Value run_body(Lower *L, Body *b, const Expr *e) {
     return lower_fail(L, E0219, e->loc, NULL, "'%s' returned no value", b->top->name.text);
 }
 
+/* Of what is no layer; false, reported: the call names or shares an instance. */
+static bool owns_nothing(Lower *L, const Expr *e) {
+    if (e->as.text)
+        lower_fail(L, E0215, e->as.loc, NULL, "'%s' is not a layer: it owns nothing that `as` could name", e->name.text);
+    else if (e->sharing.text)
+        lower_fail(L, E0215, e->sharing.loc, NULL, "'%s' is not a layer: it owns nothing that could be shared", e->name.text);
+    else
+        return true;
+    return false;
+}
+
+/* ---- instances ---------------------------------------------------------------------------------- */
+static const Instance *instance_of(Lower *L, const Name *name) {
+    for (int i = L->body->instances.n - 1; i >= 0; i--)
+        if (strcmp(L->body->instances.at[i].name, name->text) == 0) return &L->body->instances.at[i];
+    const char **names = ARENA_ARRAY(L->scratch, const char *, L->body->instances.n + 1);
+    for (int i = 0; i < L->body->instances.n; i++) names[i] = L->body->instances.at[i].name;
+    const char *near = diag_nearest(name->text, names, L->body->instances.n);
+    lower_fail(L, E0201, name->loc, near ? arena_printf(L->arena, "did you mean '%s'?", near) : "name it where it is called first: f(x) as NAME",
+               "there is no instance '%s' in this body so far", name->text);
+    return NULL;
+}
+
+/* Runs the body with the parameters and states of the instance in the place of its own.  It declares nothing. */
+static Value run_shared(Lower *L, Body *b, const Expr *e) {
+    const Instance *of = instance_of(L, &e->sharing);
+    if (!of) return val_poison();
+    if (of->top != b->top)
+        return lower_fail(L, E0204, e->sharing.loc, NULL, "'%s' is an instance of '%s', not of '%s'", of->name, of->top->name.text,
+                          b->top->name.text);
+    const Reuse around = L->reuse;
+    const int drawn = L->drawn.n, kept = L->kept.n;
+    L->reuse = (Reuse){.on = true, .of = *of};
+    Value v = run_body(L, b, e);
+    const bool all = L->reuse.next_param == of->n_params && L->reuse.next_state == of->n_states;
+    L->reuse = around;
+    L->drawn.n = drawn;
+    L->kept.n = kept;
+    if (v.kind == VAL_POISON || all) return v;
+    return lower_fail(L, E0302, e->loc, "share an instance that was called in the same way", "'%s' has parameters or states that this call has not",
+                      of->name);
+}
+
+static Value run_layer(Lower *L, Body *b, const Expr *e) {
+    const int drawn = L->drawn.n, kept = L->kept.n;
+    Value v = run_body(L, b, e);
+    Instance i = lower_declared(L, drawn, kept);
+    i.name = e->as.text;
+    i.top = b->top;
+    if (i.name) vec_push(L->scratch, L->body->instances, i);
+    return v;
+}
+
 static Value call_top(Lower *L, const Expr *e, const Top *top, ArgEval eval, void *context) {
     if (top->kind == TOP_OPTIMIZER)
         return lower_fail(L, E0215, e->loc, "use it in `train LOSS with ...`", "'%s' is an optimizer", top->name.text);
@@ -120,9 +173,7 @@ static Value call_top(Lower *L, const Expr *e, const Top *top, ArgEval eval, voi
                           "the layer '%s' is called where no parameters may be owned", top->name.text);
     if (layer && L->body->space)
         return lower_fail(L, E0215, e->loc, "call it before the definition", "a layer inside an indexed definition");
-    if (e->as.text && !layer)
-        return lower_fail(L, E0215, e->as.loc, NULL, "'%s' is not a layer: it owns nothing that `as` could name",
-                          top->name.text);
+    if (!layer && !owns_nothing(L, e)) return val_poison();
     ArgValue *args = lower_args(L, top, 0, &e->args, eval, context);
     PathScope inner = {0};
     Body b = {.top = top, .library = loc_in_library(L->diag, top->loc), .up = L->body, .target = -1};
@@ -131,7 +182,7 @@ static Value call_top(Lower *L, const Expr *e, const Top *top, ArgEval eval, voi
     b.space = L->body ? L->body->space : NULL;
     if (any_poison(e->args.n, args) || !enter(L, e->loc)) return val_poison();
     if (!lower_bind_formals(L, &b, top, 0, NULL, e->args.n, args, e->loc)) return val_poison();
-    Value v = run_body(L, &b, e);
+    Value v = !layer ? run_body(L, &b, e) : e->sharing.text ? run_shared(L, &b, e) : run_layer(L, &b, e);
     if (layer) paths_merge(L, L->body->paths, &inner, e->as.text, top->name.text, e->loc);
     return v;
 }
@@ -218,9 +269,7 @@ static bool per_element(const Builtin *b, int n, const ArgValue *args) {
 }
 
 static Value call_builtin(Lower *L, const Expr *e, const Builtin *b, ArgEval eval, void *context) {
-    if (e->as.text)
-        return lower_fail(L, E0215, e->as.loc, NULL, "'%s' is not a layer: it owns nothing that `as` could name",
-                          b->name);
+    if (!owns_nothing(L, e)) return val_poison();
     ArgValue *args = lower_args(L, NULL, 0, &e->args, eval, context);
     if (any_poison(e->args.n, args)) return val_poison();
     if (L->body && L->body->space && !per_element(b, e->args.n, args))

@@ -159,15 +159,29 @@ static bool owns_paths(Lower *L, SrcLoc loc, const char *what) {
     return false;
 }
 
-/* The parameter that the first round of the scan has here. */
+static const int *copy_from(Lower *L, const int *at, int n) {
+    return n ? arena_dup(L->scratch, at, sizeof *at * (size_t)n) : NULL;
+}
+
+Instance lower_declared(Lower *L, int drawn, int kept) {
+    Instance i = {.n_params = L->drawn.n - drawn, .n_states = L->kept.n - kept};
+    if (i.n_params) i.param = copy_from(L, L->drawn.at + drawn, i.n_params);
+    if (i.n_states) i.state = copy_from(L, L->kept.at + kept, i.n_states);
+    return i;
+}
+
+/* The parameter that the first round of the scan, or the instance that is shared, has here. */
 static Value reused(Lower *L, const Expr *e, Shape s) {
-    if (L->reuse.next >= L->reuse.end)
-        return lower_fail(L, E0302, e->loc, NULL, "a round of a scan declares a parameter that the first does not");
-    const int index = L->drawn.at[L->reuse.next++];
+    const Instance *of = &L->reuse.of;
+    if (L->reuse.next_param >= of->n_params)
+        return of->name ? lower_fail(L, E0302, e->loc, NULL, "'%s' has no such parameter that could be shared", of->name)
+                        : lower_fail(L, E0302, e->loc, NULL, "a round of a scan declares a parameter that the first does not");
+    const int index = of->param[L->reuse.next_param++];
     const ParamRef *p = &L->params.at[index];
+    const char *is = shape_text(L->arena, p->shape), *here = shape_text(L->arena, s);
     if (!shape_equal(p->shape, s))
-        return lower_fail(L, E0203, e->loc, NULL, "a parameter of a scan is %s in one round and %s in another",
-                          shape_text(L->arena, p->shape), shape_text(L->arena, s));
+        return of->name ? lower_fail(L, E0203, e->loc, NULL, "a parameter of '%s' is %s and cannot be shared as %s", of->name, is, here)
+                        : lower_fail(L, E0203, e->loc, NULL, "a parameter of a scan is %s in one round and %s in another", is, here);
     vec_push(L->scratch, L->drawn, index);
     return val_tensor(p->node);
 }
@@ -201,6 +215,30 @@ Value lower_param(Lower *L, const Expr *e, const char *name) {
 
 /* ---- states -------------------------------------------------------------------------------------------- */
 
+static void bind_state(Lower *L, const char *name, int index) {
+    const StateRef *s = &L->states.at[index];
+    vec_push(L->scratch, L->kept, index);
+    body_bind(L, name, val_tensor(s->next ? s->next : s->node));
+    body_find(L->body, name)->state = index;
+}
+
+/* The state that the instance has here, as it is by now. */
+static void share_state(Lower *L, const Stmt *s, const Node *init) {
+    const char *name = s->names.at[0].text;
+    const Instance *of = &L->reuse.of;
+    if (L->reuse.next_state >= of->n_states) {
+        lower_fail(L, E0302, s->loc, NULL, "'%s' has no state that '%s' could share", of->name, name);
+        return;
+    }
+    const int index = of->state[L->reuse.next_state++];
+    const Node *is = L->states.at[index].init;
+    if (is->dtype == init->dtype && shape_equal(*is->shape, *init->shape))
+        bind_state(L, name, index);
+    else
+        lower_fail(L, E0203, s->loc, NULL, "a state of '%s' is %s and cannot be shared as %s", of->name, shape_text(L->arena, *is->shape),
+                   shape_text(L->arena, *init->shape));
+}
+
 void lower_state(Lower *L, const Stmt *s) {
     Value v = lower_expr(L, s->values.at[0]);
     const char *name = s->names.at[0].text;
@@ -221,14 +259,17 @@ void lower_state(Lower *L, const Stmt *s) {
                    shape_text(L->arena, *init->shape));
         return;
     }
+    if (L->reuse.on) {
+        share_state(L, s, init);
+        return;
+    }
     int index = L->states.n;
     Attr attr = {.decl = index, .dtype = init->dtype};
     StateRef ref = {.init = init, .loc = L->loc, .optimizer = L->body->target >= 0};
     ref.node = lower_starts(L) ? init : t_node(L, OP_STATE, 0, NULL, &attr, init->dtype, *init->shape);
     vec_push(L->scratch, L->states, ref);
     paths_add(L, L->body->paths, name, true, index, s->loc);
-    body_bind(L, name, val_tensor(ref.node));
-    body_find(L->body, name)->state = index;
+    bind_state(L, name, index);
 }
 
 /* ---- hyperparameters ------------------------------------------------------------------------------------ */

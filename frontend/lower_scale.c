@@ -14,7 +14,7 @@ static const double first_scale = 65536, least_scale = 1.0 / 16384, greatest_sca
 
 enum { SCALE, GOOD_STEPS, OUTCOME, SCALE_STATES }; /* Lower.states from Lower.loss_scale on */
 
-static Node *make_state(Lower *L, PathScope *paths, const char *path, DType t, double value, bool outcome) {
+static void make_state(Lower *L, PathScope *paths, const char *path, DType t, double value, bool outcome) {
     const int index = L->states.n;
     Node *init = t_const(L, t, shape_scalar(), value);
     StateRef ref = {.init = init, .loc = L->loc, .outcome = outcome};
@@ -23,19 +23,21 @@ static Node *make_state(Lower *L, PathScope *paths, const char *path, DType t, d
                    : t_new_node(L, OP_STATE, 0, NULL, &(Attr){.decl = index, .dtype = t}, t, shape_scalar());
     vec_push(L->scratch, L->states, ref);
     paths_add(L, paths, path, true, index, L->loc);
-    return ref.node;
 }
 
 static bool skips(const Lower *L) { return L->f16 || L->program->check_finite; }
 
-Node *scale_loss(Lower *L, PathScope *paths, Node *loss) {
+void declare_loss_scale(Lower *L, PathScope *paths) {
     L->loss_scale = L->states.n;
     if (!L->f16 && skips(L)) make_state(L, paths, "check_finite.outcome", DT_I32, 0, true);
-    if (!L->f16) return loss;
-    Node *scale = make_state(L, paths, "loss_scale.scale", DT_F32, first_scale, false);
+    if (!L->f16) return;
+    make_state(L, paths, "loss_scale.scale", DT_F32, first_scale, false);
     make_state(L, paths, "loss_scale.good_steps", DT_I32, 0, false);
     make_state(L, paths, "loss_scale.outcome", DT_I32, 0, true);
-    return t_binary(L, OP_MUL, loss, scale);
+}
+
+Node *scale_loss(Lower *L, Node *loss) {
+    return L->f16 ? t_binary(L, OP_MUL, loss, L->states.at[L->loss_scale + SCALE].node) : loss;
 }
 
 Node *unscale_gradient(Lower *L, Node *g) {
@@ -45,15 +47,18 @@ Node *unscale_gradient(Lower *L, Node *g) {
     return t_binary(L, OP_MUL, g, t_expand(L, inverse, *g->shape));
 }
 
-/* bool scalar: no gradient is infinite or NaN, nor is `also` (may be NULL). */
-static Node *all_finite(Lower *L, Node *const *gradient, Node *also) {
+static Node *greater(Lower *L, Node *a, Node *b) { return a ? t_binary(L, OP_MAX, a, b) : b; }
+
+/* bool scalar: no gradient is infinite or NaN, nor, where there is no scale, a loss. */
+static Node *all_finite(Lower *L, Node *const *gradient) {
     int8_t axes[MAX_RANK];
-    Node *greatest = also ? t_unary(L, OP_ABS, also) : NULL;
+    Node *greatest = NULL;
+    for (int i = 0; i < L->trains.n && !L->f16; i++) greatest = greater(L, greatest, t_unary(L, OP_ABS, L->trains.at[i].loss.node));
     for (int d = 0; d < MAX_RANK; d++) axes[d] = (int8_t)d;
     for (int i = 0; i < L->params.n; i++) {
         if (!gradient[i]) continue;
         Node *most = t_reduce(L, OP_RMAX, t_unary(L, OP_ABS, gradient[i]), gradient[i]->shape->rank, axes);
-        greatest = greatest ? t_binary(L, OP_MAX, greatest, most) : most;
+        greatest = greater(L, greatest, most);
     }
     if (!greatest) return NULL;
     return t_binary(L, OP_LT, greatest, t_const(L, DT_F32, shape_scalar(), INFINITY));
@@ -108,7 +113,7 @@ void skip_on_overflow(Lower *L, Node *const *gradient) {
     if (!skips(L) || lower_starts(L) || L->stopped) return;
     const Phase outer = L->phase;
     L->phase = PHASE_UPDATE;
-    Node *finite = all_finite(L, gradient, L->f16 ? NULL : L->loss.node);
+    Node *finite = all_finite(L, gradient);
     if (finite) {
         hold_updates(L, finite);
         (L->f16 ? update_scale : count_down)(L, finite);

@@ -5,16 +5,12 @@
 #include "frontend/lower.h"
 #include <string.h>
 
-typedef VEC(Node *) Emitted; /* by round */
-
 /* One that runs. */
 struct ScanRun {
     const Stmt *s;
     int64_t n;      /* places along the axis */
     int axis;       /* of the first sequence */
-    Emitted *out;   /* by value */
-    bool emitted;   /* in this round */
-    bool failed;    /* something was reported */
+    Emission emission;
     ScanRun *outer;
     const Binding *around; /* what the names outside are: each round begins with them */
     int n_around;
@@ -103,82 +99,27 @@ static bool round_of(Lower *L, ScanRun *run, Node *const *first, const int *axis
         const ScanSeq *q = &scan->seqs.at[k];
         body_bind(L, q->name.text, val_tensor(q->over ? place(L, first[k], axis[k], i) : carry[k]));
     }
-    run->emitted = false;
     lower_block(L, &scan->body);
     if (L->stopped) return false;
     for (int k = 0; k < scan->seqs.n; k++)
         if (!scan->seqs.at[k].over && !(carry[k] = carried(L, &scan->seqs.at[k], carry[k]))) return false;
-    if (run->emitted || run->s->names.n == 0) return true;
-    lower_fail(L, E0211, run->s->loc, "write `emit VALUE` in the body", "%d name%s bound to a scan that emits nothing", run->s->names.n,
-               run->s->names.n == 1 ? " is" : "s are");
-    return false;
+    return emission_round_ended(L, &run->emission);
 }
 
 /* The first round declares parameters, the others take the same ones, in the same order. */
 static bool rounds(Lower *L, ScanRun *run, Node *const *first, const int *axis, Node **carry) {
-    const int begin = L->drawn.n;
+    const int begin = L->drawn.n, kept = L->kept.n;
     bool ok = round_of(L, run, first, axis, 0, carry);
     const int end = L->drawn.n;
     const Reuse around = L->reuse;
-    for (int64_t i = 1; i < run->n && ok && !run->failed; i++) {
-        L->reuse = (Reuse){.on = true, .next = begin, .end = end};
+    const Instance once = lower_declared(L, begin, kept);
+    for (int64_t i = 1; i < run->n && ok; i++) {
+        L->reuse = (Reuse){.on = true, .of = once};
         ok = round_of(L, run, first, axis, i, carry);
         L->drawn.n = end;
     }
     L->reuse = around;
     return ok;
-}
-
-/* ---- what is emitted --------------------------------------------------------------------------------------------------- */
-void lower_emit(Lower *L, const Stmt *s) {
-    ScanRun *run = L->scan;
-    if (run->emitted) {
-        lower_fail(L, E0215, s->loc, NULL, "a scan emits once in a round");
-        return;
-    }
-    run->emitted = true;
-    if (run->s->names.n != s->values.n) {
-        lower_fail(L, E0211, s->loc, NULL, "%d value%s emitted, and the scan is bound to %d name%s", s->values.n,
-                   s->values.n == 1 ? " is" : "s are", run->s->names.n, run->s->names.n == 1 ? "" : "s");
-        run->failed = true;
-        return;
-    }
-    for (int v = 0; v < s->values.n; v++) {
-        Value x = lower_expr(L, s->values.at[v]);
-        Node *node = x.kind == VAL_POISON ? NULL : value_node(L, x, DT_COUNT, s->values.at[v]->loc);
-        run->failed |= !node;
-        if (node && node->shape->rank < run->axis) {
-            lower_fail(L, E0203, s->values.at[v]->loc, NULL, "what is emitted, %s, has no axis %d to stand along", shape_text(L->arena, *node->shape),
-                       run->axis);
-            run->failed = true;
-        }
-        const Node *first = run->out[v].n ? run->out[v].at[0] : node;
-        if (node && first && (first->dtype != node->dtype || !shape_equal(*first->shape, *node->shape))) {
-            lower_fail(L, E0203, s->values.at[v]->loc, NULL, "what is emitted is %s in one round and %s in another",
-                       shape_text(L->arena, *first->shape), shape_text(L->arena, *node->shape));
-            run->failed = true;
-        }
-        vec_push(L->scratch, run->out[v], node);
-    }
-}
-
-/* One value of each round, side by side along a new axis. */
-static Value stacked(Lower *L, const ScanRun *run, int v) {
-    const int n = run->out[v].n;
-    Node *const *at = run->out[v].at;
-    const Shape *each = at[0]->shape;
-    Shape one = {.rank = each->rank + 1}, all;
-    for (int d = 0; d < one.rank; d++) one.dim[d] = d == run->axis ? dim_fixed(1) : each->dim[d - (d > run->axis)];
-    all = one;
-    all.dim[run->axis] = dim_fixed(run->n);
-    if (each->rank == MAX_RANK)
-        return lower_fail(L, E0216, run->s->loc, NULL, "what is emitted has %d axes already", MAX_RANK);
-    if (!check_shape(L, all, run->s->loc)) return val_poison();
-    if (run->n == 0) return val_tensor(t_const(L, at[0]->dtype, all, 0));
-    Node **parts = ARENA_ARRAY(L->scratch, Node *, n);
-    for (int i = 0; i < n; i++) parts[i] = t_reshape(L, at[i], one);
-    if (n == 1) return val_tensor(parts[0]);
-    return val_tensor(t_node(L, OP_CONCAT, n, parts, &(Attr){.axis = run->axis}, at[0]->dtype, all));
 }
 
 /* The body's names are gone after it; those of the header keep their last values, of carries as they began if there was no round. */
@@ -189,11 +130,11 @@ void lower_scan(Lower *L, const Stmt *s) {
     ScanRun run = {.s = s, .outer = L->scan};
     bool ok = header(L, scan, &run, first, axis);
     memcpy(carry, first, sizeof *carry * (size_t)scan->seqs.n);
-    run.out = ARENA_ARRAY(L->scratch, Emitted, s->names.n + 1);
+    emission_open(L, &run.emission, s, "scan", run.axis);
     run.n_around = L->body->bindings.n;
     run.around = arena_dup(L->scratch, L->body->bindings.at, sizeof *run.around * (size_t)run.n_around);
     L->scan = &run;
-    ok = ok && rounds(L, &run, first, axis, carry) && !run.failed;
+    ok = ok && rounds(L, &run, first, axis, carry);
     L->scan = run.outer;
     leave_scope(L, &run);
     for (int k = 0; k < scan->seqs.n; k++) {
@@ -201,5 +142,6 @@ void lower_scan(Lower *L, const Stmt *s) {
         Node *last = !ok ? NULL : over ? place(L, first[k], axis[k], run.n - 1) : run.n ? carry[k] : first[k];
         body_bind(L, scan->seqs.at[k].name.text, last ? val_tensor(last) : val_poison());
     }
-    for (int v = 0; v < s->names.n; v++) body_bind(L, s->names.at[v].text, ok ? stacked(L, &run, v) : val_poison());
+    run.emission.empty = run.n == 0;
+    emission_close(L, &run.emission, ok);
 }

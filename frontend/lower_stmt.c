@@ -102,23 +102,55 @@ static void lower_update(Lower *L, const Stmt *s) {
 
 /* ---- control -------------------------------------------------------------------------------------- */
 
+/* `n`, or `i in lo..hi`; false: reported. */
+static bool repeat_range(Lower *L, const Stmt *s, int64_t *lo, int64_t *hi) {
+    const Expr *e = s->values.at[0];
+    *lo = 0;
+    if (s->index.text) {
+        if (!lower_const_int(L, e->a, "the first index of `repeat`", lo) || !lower_const_int(L, e->b, "the end of `repeat`", hi)) return false;
+        if (*lo < 0 || *hi < *lo) {
+            lower_fail(L, E0208, e->loc, NULL, "the range %lld..%lld of `repeat` must begin at 0 or later and not end before", (long long)*lo,
+                       (long long)*hi);
+            return false;
+        }
+    } else if (!lower_const_int(L, e, "the count of `repeat`", hi)) {
+        return false;
+    }
+    const int64_t n = *hi < 0 ? *hi : *hi - *lo;
+    if (n >= 0 && n <= MAX_REPEAT) return true;
+    lower_fail(L, E0216, e->loc, NULL, "`repeat` %lld times: the count must be in 0 .. %d", (long long)n, MAX_REPEAT);
+    return false;
+}
+
+static bool one_round(Lower *L, const Stmt *s, int64_t i, Emission *e) {
+    PathScope *outer = L->body->paths, inner = {0};
+    const char *as = s->as.text ? s->as.text : "repeat";
+    if (s->index.text) body_bind(L, s->index.text, val_int(i));
+    if (outer) L->body->paths = &inner;
+    lower_block(L, &s->body);
+    L->body->paths = outer;
+    if (outer) paths_merge(L, outer, &inner, arena_printf(L->scratch, "%s.%lld", as, (long long)i), NULL, s->loc);
+    return s->names.n == 0 || L->stopped || emission_round_ended(L, e);
+}
+
+static bool all_rounds(Lower *L, const Stmt *s, Emission *e) {
+    int64_t lo, hi;
+    bool ok = repeat_range(L, s, &lo, &hi);
+    for (int64_t i = lo; ok && i < hi && !L->stopped && !L->body->returned; i++) ok = one_round(L, s, i, e);
+    if (!ok || hi > lo || s->names.n == 0) return ok;
+    lower_fail(L, E0211, s->loc, NULL, "a repeat of no rounds emits nothing, whose shape is not known");
+    return false;
+}
+
 static void lower_repeat(Lower *L, const Stmt *s) {
-    int64_t n;
-    if (!lower_const_int(L, s->values.at[0], "the count of `repeat`", &n)) return;
-    if (n < 0 || n > MAX_REPEAT) {
-        lower_fail(L, E0216, s->values.at[0]->loc, NULL, "`repeat` %lld times: the count must be in 0 .. %d",
-                   (long long)n, MAX_REPEAT);
+    Emission e;
+    if (s->names.n == 0) {
+        all_rounds(L, s, NULL);
         return;
     }
-    PathScope *outer = L->body->paths;
-    const char *as = s->as.text ? s->as.text : "repeat";
-    for (int64_t i = 0; i < n && !L->stopped && !L->body->returned; i++) {
-        PathScope inner = {0};
-        if (outer) L->body->paths = &inner;
-        lower_block(L, &s->body);
-        L->body->paths = outer;
-        if (outer) paths_merge(L, outer, &inner, arena_printf(L->scratch, "%s.%lld", as, (long long)i), NULL, s->loc);
-    }
+    emission_open(L, &e, s, "repeat", 0);
+    const bool ok = all_rounds(L, s, &e);
+    emission_close(L, &e, ok && !L->stopped);
 }
 
 static void lower_if(Lower *L, const Stmt *s) {
@@ -258,18 +290,14 @@ static void lower_precision(Lower *L, const Stmt *s) {
 }
 
 static void lower_train_statement(Lower *L, const Stmt *s) {
-    if (L->train) {
-        lower_fail(L, E0207, s->loc, NULL, "a model has one `train`");
-        return;
-    }
-    L->train = s;
-    Binding *b = body_find(L->body, s->train->loss.text);
-    L->loss = b ? b->value : lower_fail(L, E0201, s->train->loss.loc, NULL, "unknown name '%s'", s->train->loss.text);
-    if (L->loss.kind == VAL_POISON) return;
-    bool scalar = L->loss.kind == VAL_TENSOR && L->loss.node->shape->rank == 0 && dtype_is_float(L->loss.node->dtype);
-    if (!scalar)
-        L->loss = lower_fail(L, E0303, s->train->loss.loc, "reduce it, for instance with mean(..)",
-                             "the loss must be a float scalar, not %s", val_describe(L->arena, L->loss));
+    const Name *name = &s->train->loss;
+    Binding *b = body_find(L->body, name->text);
+    Value loss = b ? b->value : lower_fail(L, E0201, name->loc, NULL, "unknown name '%s'", name->text);
+    bool scalar = loss.kind == VAL_TENSOR && loss.node->shape->rank == 0 && dtype_is_float(loss.node->dtype);
+    if (!scalar && loss.kind != VAL_POISON)
+        loss = lower_fail(L, E0303, name->loc, "reduce it, for instance with mean(..)", "the loss must be a float scalar, not %s",
+                          val_describe(L->arena, loss));
+    vec_push(L->scratch, L->trains, (TrainLine){s, loss});
 }
 
 static void lower_statement(Lower *L, const Stmt *s) {

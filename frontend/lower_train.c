@@ -43,12 +43,49 @@ static bool select_by(Lower *L, const Pick *pick, bool *selected) {
     return false;
 }
 
-static bool select_parameters(Lower *L, const Train *t, bool *selected) {
-    bool ok = true;
-    for (int i = 0; i < L->params.n; i++) selected[i] = t->only.n == 0;
+enum { NO_LINE = -1 };
+
+static bool claim(Lower *L, int line, const bool *selected, int *line_of) {
+    const SrcLoc loc = L->trains.at[line].s->loc;
+    for (int i = 0; i < L->params.n; i++) {
+        if (!selected[i]) continue;
+        if (line_of[i] != NO_LINE) {
+            lower_fail(L, E0311, loc, "select with `only` what each `train` is for", "the parameter '%s' is trained by two `train` lines",
+                       L->params.at[i].path);
+            return false;
+        }
+        line_of[i] = line;
+    }
+    return true;
+}
+
+static bool select_only(Lower *L, int line, int *line_of) {
+    const Train *t = L->trains.at[line].s->train;
+    bool *selected = ARENA_ARRAY(L->scratch, bool, L->params.n + 1), ok = true;
     for (int i = 0; i < t->only.n; i++) ok &= select_by(L, &t->only.at[i], selected);
+    return ok && claim(L, line, selected, line_of);
+}
+
+/* Which line trains each parameter: that of the `only` that selects it, else the line without one. */
+static bool select_parameters(Lower *L, int *line_of) {
+    int rest = NO_LINE;
+    bool ok = true;
+    for (int i = 0; i < L->params.n; i++) line_of[i] = NO_LINE;
+    for (int line = 0; line < L->trains.n; line++) {
+        const Stmt *s = L->trains.at[line].s;
+        if (s->train->only.n) {
+            ok &= select_only(L, line, line_of);
+        } else if (rest == NO_LINE) {
+            rest = line;
+        } else {
+            lower_fail(L, E0311, s->loc, "select with `only` what each `train` is for", "two `train` lines without `only` train the same");
+            ok = false;
+        }
+    }
+    for (int i = 0; i < L->params.n; i++)
+        if (line_of[i] == NO_LINE) line_of[i] = rest;
     for (int i = 0; ok && L->declaring && i < L->params.n; i++)
-        L->model->params.at[L->params.at[i].decl].trainable = selected[i];
+        L->model->params.at[L->params.at[i].decl].trainable = line_of[i] != NO_LINE;
     return ok;
 }
 
@@ -58,17 +95,19 @@ static Node *gradient_at_start(Lower *L, const Node *p) {
     return t_expand(L, t_cast(L, step, p->dtype), *p->shape);
 }
 
-/* With respect to what is selected; `scaled`: of the loss times its scale. */
-static void make_gradients(Lower *L, PathScope *paths, const bool *selected, Node **scaled, Node **gradient) {
+/* Of what each line trains, by its loss; `scaled`: of the loss times its scale. */
+static void make_gradients(Lower *L, const int *line_of, Node **scaled, Node **gradient) {
     L->phase = PHASE_BACKWARD;
-    Node *loss = scale_loss(L, paths, L->loss.node);
-    for (int i = 0; i < L->params.n; i++) {
-        Node *p = L->params.at[i].node;
-        if (!selected[i]) continue;
-        L->loc = L->params.at[i].loc;
-        scaled[i] = lower_starts(L) ? gradient_at_start(L, p)
-                                    : t_node(L, OP_GRADIENT, 2, (Node *[]){loss, p}, NULL, p->dtype, *p->shape);
-        gradient[i] = unscale_gradient(L, scaled[i]);
+    for (int line = 0; line < L->trains.n; line++) {
+        Node *loss = scale_loss(L, L->trains.at[line].loss.node);
+        for (int i = 0; i < L->params.n; i++) {
+            Node *p = L->params.at[i].node;
+            if (line_of[i] != line) continue;
+            L->loc = L->params.at[i].loc;
+            scaled[i] = lower_starts(L) ? gradient_at_start(L, p)
+                                        : t_node(L, OP_GRADIENT, 2, (Node *[]){loss, p}, NULL, p->dtype, *p->shape);
+            gradient[i] = unscale_gradient(L, scaled[i]);
+        }
     }
     L->phase = PHASE_FORWARD;
 }
@@ -86,8 +125,8 @@ static Node *sum_in_pairs(Lower *L, Node **term, int n) {
     return n ? term[0] : NULL;
 }
 
-/* Scales all gradients by min(1, c / norm), the norm over all that are selected (Pascanu et al., 2013). */
-static void clip_gradients(Lower *L, const Expr *e, Node **gradient) {
+/* Scales all gradients of a line by min(1, c / norm), the norm over all of them (Pascanu et al., 2013). */
+static void clip_gradients(Lower *L, const Expr *e, int line, const int *line_of, Node **gradient) {
     const Value given = lower_named(L, e, "clip_norm");
     Node *limit = value_node(L, given, DT_F32, e->loc), **square = ARENA_ARRAY(L->scratch, Node *, L->params.n + 1);
     int n = 0;
@@ -104,23 +143,23 @@ static void clip_gradients(Lower *L, const Expr *e, Node **gradient) {
     }
     L->loc = e->loc;
     for (int i = 0; i < L->params.n; i++)
-        if (gradient[i]) square[n++] = sum_of_squares(L, gradient[i]);
+        if (line_of[i] == line) square[n++] = sum_of_squares(L, gradient[i]);
     Node *total = sum_in_pairs(L, square, n);
     if (!total) return;
     Shape scalar = shape_scalar();
     Node *tiny = t_const(L, DT_F32, scalar, 1e-12), *norm = t_binary(L, OP_ADD, t_unary(L, OP_SQRT, total), tiny);
     Node *ratio = t_binary(L, OP_DIV, limit, norm), *scale = t_binary(L, OP_MIN, t_const(L, DT_F32, scalar, 1), ratio);
     for (int i = 0; i < L->params.n; i++)
-        if (gradient[i]) gradient[i] = t_binary(L, OP_MUL, gradient[i], t_expand(L, scale, *gradient[i]->shape));
+        if (line_of[i] == line) gradient[i] = t_binary(L, OP_MUL, gradient[i], t_expand(L, scale, *gradient[i]->shape));
 }
 
 /* The optimizer's body on parameter i; its states are named PATH.NAME. */
-static bool update_parameter(Lower *L, const Top *top, int i, Node *g, int n, const ArgValue *args, PathScope *paths) {
+static bool update_parameter(Lower *L, const Top *top, int i, Node *g, const Stmt *train, const ArgValue *args, PathScope *paths) {
     PathScope inner = {0};
     Body b = {.top = top, .library = loc_in_library(L->diag, top->loc), .up = L->body, .paths = &inner, .target = i};
     const Value first[2] = {val_tensor(L->params.at[i].node), val_tensor(g)};
-    SrcLoc loc = L->train->loc;
-    if (!lower_bind_formals(L, &b, top, 2, first, n, args, loc)) return false;
+    SrcLoc loc = train->loc;
+    if (!lower_bind_formals(L, &b, top, 2, first, train->train->args.n, args, loc)) return false;
     L->body = &b;
     L->loc = loc;
     lower_block(L, &top->body);
@@ -141,26 +180,40 @@ static const Top *find_optimizer(Lower *L, const Train *t) {
     return NULL;
 }
 
-static void lower_step(Lower *L, const Train *t, const Top *top, PathScope *paths, Node **gradient) {
-    L->phase = PHASE_UPDATE;
+/* The parameters of one line; false: reported. */
+static bool update_line(Lower *L, int line, const int *line_of, PathScope *paths, Node **gradient) {
+    const Stmt *s = L->trains.at[line].s;
+    const Train *t = s->train;
+    const Top *top = find_optimizer(L, t);
+    if (!top) return false;
+    L->loc = s->loc;
     ArgValue *args = lower_args(L, top, 2, &t->args, lower_plain_arg, NULL);
     for (int i = 0; i < t->args.n; i++)
-        if (args[i].value.kind == VAL_POISON) return;
-    if (t->clip_norm) clip_gradients(L, t->clip_norm, gradient);
+        if (args[i].value.kind == VAL_POISON) return false;
+    if (t->clip_norm) clip_gradients(L, t->clip_norm, line, line_of, gradient);
     for (int i = 0; i < L->params.n && !L->stopped; i++)
-        if (gradient[i] && !update_parameter(L, top, i, gradient[i], t->args.n, args, paths)) return;
+        if (line_of[i] == line && !update_parameter(L, top, i, gradient[i], s, args, paths)) return false;
+    return true;
+}
+
+static bool has_losses(const Lower *L) {
+    for (int i = 0; i < L->trains.n; i++)
+        if (L->trains.at[i].loss.kind != VAL_TENSOR) return false;
+    return true;
 }
 
 void lower_train(Lower *L, PathScope *paths, Node **gradient) {
-    const Train *t = L->train->train;
-    bool *selected = ARENA_ARRAY(L->scratch, bool, L->params.n + 1);
-    const Top *top = find_optimizer(L, t);
-    if (!select_parameters(L, t, selected) || !top || L->loss.kind != VAL_TENSOR) return;
-    SrcLoc outer = L->loc;
+    int *line_of = ARENA_ARRAY(L->scratch, int, L->params.n + 1);
+    if (!select_parameters(L, line_of) || !has_losses(L)) return;
+    const SrcLoc outer = L->loc;
     Node **scaled = ARENA_ARRAY(L->scratch, Node *, L->params.n + 1);
-    make_gradients(L, paths, selected, scaled, gradient);
-    L->loc = L->train->loc;
-    if (L->entry != ENTRY_GRAD) lower_step(L, t, top, paths, gradient);
+    L->phase = PHASE_BACKWARD;
+    declare_loss_scale(L, paths);
+    make_gradients(L, line_of, scaled, gradient);
+    L->phase = PHASE_UPDATE;
+    for (int line = 0; line < L->trains.n && L->entry != ENTRY_GRAD; line++)
+        if (!update_line(L, line, line_of, paths, gradient)) break;
+    L->loc = L->trains.at[0].s->loc;
     skip_on_overflow(L, scaled);
     if (L->entry == ENTRY_STEP) round_weights(L);
     L->phase = PHASE_FORWARD;

@@ -71,7 +71,7 @@ static Stmt *with_value(Stmt *s, Parser *p, Expr *value);
 %token FN PARAM AS AS_LOOP REPEAT EMIT RETURN IF IF_STMT THEN ELSE AND OR NOT
 %token DIM LET LAYER OPTIMIZER MODEL USE
 %token SCAN CHECKPOINT SAVE RECOMPUTE STATE INPUT OUTPUT PRECISION TRAIN
-%token IN OVER AXIS WITH ONLY CLIP_NORM INIT LIKE HYPER
+%token IN OVER AXIS WITH ONLY CLIP_NORM INIT LIKE SHARING HYPER
 
 %precedence IF_EXPR
 %left OR
@@ -94,10 +94,10 @@ static Stmt *with_value(Stmt *s, Parser *p, Expr *value);
 %type <items> items items1
 %type <binder> binder
 %type <binders> binders binders1
-%type <stmt> stmt ifstmt broken
+%type <stmt> stmt ifstmt broken repeat times
 %type <init> init
 %type <stmts> block stmts stmts1
-%type <name> as
+%type <name> as loop_as
 %type <scan> scan seqs
 %type <seq> seq
 %type <train> clauses picks
@@ -162,12 +162,8 @@ stmt:
   | RETURN exprs1                   { $$ = stmt_new(p, STMT_RETURN, @$); $$->values = $2; }
   | EMIT exprs1                     { $$ = stmt_new(p, STMT_EMIT, @$); $$->values = $2; }
   | ifstmt
-  | REPEAT expr block               { $$ = with_value(stmt_new(p, STMT_REPEAT, @$), p, $2); $$->body = $3; }
-  | REPEAT expr AS_LOOP name block  {
-        $$ = with_value(stmt_new(p, STMT_REPEAT, @$), p, $2);
-        $$->as = $4;
-        $$->body = $5;
-    }
+  | repeat
+  | names ASSIGN repeat             { $$ = $3; $$->names = $1; $$->loc = @$; }
   | scan                            { $$ = stmt_new(p, STMT_SCAN, @$); $$->scan = $1; }
   | CHECKPOINT block                { $$ = stmt_new(p, STMT_CHECKPOINT, @$); $$->body = $2; }
   | SAVE names                      { $$ = stmt_new(p, STMT_SAVE, @$); $$->names = $2; }
@@ -223,6 +219,13 @@ output_type:
 
 input_shape: %empty { $$ = (ExprList){0}; } | shape ;
 in_range: %empty { $$ = NULL; } | IN range { $$ = $2; } ;
+
+repeat: REPEAT times loop_as block  { $$ = $2; $$->loc = @$; $$->as = $3; $$->body = $4; } ;
+times:
+    expr           { $$ = with_value(stmt_new(p, STMT_REPEAT, @$), p, $1); }
+  | name IN range  { $$ = with_value(stmt_new(p, STMT_REPEAT, @$), p, $3); $$->index = $1; }
+  ;
+loop_as: %empty { $$ = (Name){0}; } | AS_LOOP name { $$ = $2; } ;
 
 scan: SCAN seqs block { $$ = $2; $$->body = $3; } ;
 seqs:
@@ -381,6 +384,13 @@ primary:
         $$->name = $1;
         $$->args = $3;
         $$->as = $5;
+        expr_done(p, $$);
+    }
+  | name LPAREN args RPAREN SHARING name {
+        $$ = expr_new(p, EXPR_CALL, @$);
+        $$->name = $1;
+        $$->args = $3;
+        $$->sharing = $6;
         expr_done(p, $$);
     }
   | ZEROS shape { $$ = expr_new(p, EXPR_FILL, @$); $$->list = $2; expr_done(p, $$); }

@@ -42,6 +42,7 @@ static const struct Contextual {
     {"only", TOK_ONLY, INFIX},
     {"clip_norm", TOK_CLIP_NORM, INFIX},
     {"init", TOK_INIT, INFIX},
+    {"sharing", TOK_SHARING, INFIX},
 };
 
 static const char *const reductions[] = {"sum", "max", "min", "prod"};

@@ -5,5 +5,4 @@ model m {
     output loss
     output loss
     train loss with sgd(lr = 0.1)
-    train loss with sgd(lr = 0.1)
 }
