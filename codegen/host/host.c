@@ -8,6 +8,7 @@
 #include "codegen/llvm/machine.h"
 #include "ir/memory.h"
 #include <llvm-c/LLJIT.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -211,10 +212,24 @@ static bool link_process(LLVMOrcLLJITRef jit, char **error) {
     return true;
 }
 
+/* Code for a named processor may be none of this one's. */
+static bool runs_here(const HostOptions *o, char **error) {
+    if (!o || !o->cpu) return true;
+    LLVMTargetMachineRef t = machine_new(o->triple, o->cpu, o->features, error);
+    if (!t) return false;
+    const char *lacks = machine_lacks(t);
+    LLVMDisposeTargetMachine(t);
+    if (!lacks) return true;
+    char text[256];
+    snprintf(text, sizeof text, "this machine has no %s, which code for %.100s uses", lacks, o->cpu);
+    *error = memory_strdup(text);
+    return false;
+}
+
 HostJit *host_jit(const Module *m, const HostOptions *o, char **error) {
     void *bytes = NULL;
     size_t n = 0;
-    if (!host_emit_object(m, o, &bytes, &n, error)) return NULL;
+    if (!runs_here(o, error) || !host_emit_object(m, o, &bytes, &n, error)) return NULL;
     Arena *a = arena_new();
     const char *name = artifact_prefix(a, m);
     HostJit *j = memory_zeroed(1, sizeof *j);

@@ -58,7 +58,7 @@ bool host_schedule(Module *m, const HostOptions *o, char **error);
 /* "19.1.7": the LLVM that makes the code; its version decides the exact text of PTX and objects. */
 void host_llvm_version(char *text, size_t n);
 
-/* Code in this process; valid until host_jit_free. */
+/* Code in this process; valid until host_jit_free.  NULL too where this machine lacks what the named processor has. */
 typedef struct HostJit HostJit;
 HostJit *host_jit(const Module *m, const HostOptions *o, char **error);
 const fusec_manifest *host_jit_manifest(const HostJit *j);

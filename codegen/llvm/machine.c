@@ -153,6 +153,8 @@ static const struct {
     const char *feature, *from, *to, *operation, *instruction, *reg;
 } features[] = {
     {"avx", "<8 x float>", "<8 x float>", "fadd <8 x float> %v, %v", "vaddps", "ymm"},
+    {"avx2", "<8 x i32>", "<8 x i32>", "add <8 x i32> %v, %v", "vpaddd", "ymm"},
+    {"fma", "<4 x float>", "<4 x float>", "call <4 x float> @llvm.fma.v4f32(<4 x float> %v, <4 x float> %v, <4 x float> %v)", "vfmadd", "xmm"},
     {"avx512f", "<16 x float>", "<16 x float>", "fadd <16 x float> %v, %v", "vaddps", "zmm"},
     {"avx512bw", "<64 x i8>", "<64 x i8>", "add <64 x i8> %v, %v", "vpaddb", "zmm"},
     {"avx512vl", "<4 x i64>", "<4 x i64>", "call <4 x i64> @llvm.abs.v4i64(<4 x i64> %v, i1 false)", "vpabsq", "ymm"},
@@ -162,6 +164,7 @@ static const struct {
 /* A function that does it from memory to memory. */
 static char *feature_text(size_t i) {
     static const char text[] = "declare <4 x i64> @llvm.abs.v4i64(<4 x i64>, i1)\n"
+                               "declare <4 x float> @llvm.fma.v4f32(<4 x float>, <4 x float>, <4 x float>)\n"
                                "define void @f(ptr %%p) #0 {\n  %%v = load %s, ptr %%p\n  %%r = %s\n"
                                "  store %s %%r, ptr %%p\n  ret void\n}\nattributes #0 = { "
                                "\"prefer-vector-width\"=\"512\" \"min-legal-vector-width\"=\"512\" }\n";
@@ -220,6 +223,17 @@ bool machine_has(LLVMTargetMachineRef m, const char *feature) {
     for (size_t i = 0; i < sizeof features / sizeof *features; i++)
         if (!strcmp(feature, features[i].feature)) return code_has(m, i);
     return false;
+}
+
+const char *machine_lacks(LLVMTargetMachineRef m) {
+    char *why = NULL;
+    LLVMTargetMachineRef here = machine_new(NULL, NULL, NULL, &why);
+    const char *lacks = NULL;
+    for (size_t i = 0; here && i < sizeof features / sizeof *features && !lacks; i++)
+        if (machine_has(m, features[i].feature) && !machine_has(here, features[i].feature)) lacks = features[i].feature;
+    if (here) LLVMDisposeTargetMachine(here);
+    free(why);
+    return lacks;
 }
 
 char *machine_ir_text(const Emit *e) {

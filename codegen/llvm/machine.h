@@ -9,6 +9,8 @@ LLVMTargetMachineRef machine_new(const char *triple, const char *cpu, const char
 /* "avx512f": in its list of features, or, of a processor given by name alone, as its code
  * shows. */
 bool machine_has(LLVMTargetMachineRef m, const char *feature);
+/* A feature that its code may use and this machine has not; NULL: none that is known. */
+const char *machine_lacks(LLVMTargetMachineRef m);
 void machine_prepare(const Emit *e, LLVMTargetMachineRef m); /* triple and data layout of the module */
 
 /* Verifies and optimises; false with *error (malloc'd).  `passes` in the syntax of LLVM's opt. */

@@ -66,10 +66,14 @@ program_of() { printf '%s' "$1" | sed -n 's/^{BUILD}\/tests\/\(test_[a-z0-9_]*\)
 # The object file of a source, as CMake names it.
 object_of() { find "$build/${1%%/*}" -path "*/$(echo "$1" | cut -d/ -f2-).o" | head -1; }
 
-# check LINE of the selection: 0 passes
-check() { (cd "$tree/tests/scripts" && timeout 300 sh -c "$1") >"$at/check.log" 2>&1 </dev/null; }
+# check COMMAND NAME, a line of the selection: 0 passes.  A mutant that does not end is stopped after ten times what the tree as it is takes.
+check() {
+    limit=$(grep -F "$tab$2$tab" "$work/limits" 2>/dev/null | cut -f1)
+    (cd "$tree/tests/scripts" && timeout "${limit:-300}" sh -c "$1") >"$at/check.log" 2>&1 </dev/null
+}
 
-# Runs the selection; sets $noticed to the word in front of the check that fails.
+# Runs the selection; sets $noticed to the word in front of the check that fails.  With a FILE, how long each check may take is
+# written there.
 run_selection() {
     noticed=
     while read -r way command; do
@@ -79,8 +83,10 @@ run_selection() {
         case $command in
         *{SANITIZED}*) make_sanitized || { noticed=$way by="build with sanitizers"; return; } ;;
         esac
+        name=$command begin=$(date +%s)
         command=$(printf '%s' "$command" | sed "s#{BUILD}#$build#g; s#{SRC}#$tree#g; s#{SANITIZED}#$at/sanitized#g")
-        check "$command" || { noticed=$way by=$command; return; }
+        check "$command" "$name" || { noticed=$way by=$command; return; }
+        [ -z "${1:-}" ] || printf '%s\t%s\t\n' $((20 + 10 * ($(date +%s) - begin))) "$name" >>"$1"
     done <"$here/selection"
 }
 
@@ -116,7 +122,9 @@ worker() {
     enter "$1"
     prepare || { say "mutants: the tree as it is does not build:"; tail -20 "$at/make.log"; return 2; }
     if [ "$1" = 1 ]; then
-        run_selection
+        rm -f "$work/limits" "$work/measured"
+        run_selection "$work/measured"
+        mv "$work/measured" "$work/limits"
         [ -z "$noticed" ] || { say "mutants: the tree as it is fails: $by"; tail -20 "$at/check.log"; return 2; }
     fi
     share=$(((count + jobs - $1) / jobs)) made=0
@@ -145,7 +153,7 @@ while [ $n -le "$jobs" ]; do
     n=$((n + 1))
 done
 trap 'kill $workers 2>/dev/null; exit 2' INT TERM
-for process in $workers; do wait "$process" || exit 2; done
+for process in $workers; do wait "$process" || { kill $workers 2>/dev/null; exit 2; }; done
 [ -s "$work/results" ] || { say "mutants: none could be made"; exit 2; }
 awk '{ n[$1]++ } END {
     real = NR - n["equivalent"]

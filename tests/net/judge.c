@@ -52,6 +52,19 @@ static bool write_program(const Prog *p, const Command *c) {
     return fclose(f) == 0;
 }
 
+// Of the processors that are drawn the greatest up to `most` whose code runs here; -1: none of them.
+static int arch_here(int most) {
+#if defined __x86_64__
+    bool wide = __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") && __builtin_cpu_supports("avx512vl");
+    bool has[3] = {true, __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma"), wide && __builtin_cpu_supports("avx512dq")};
+    while (most > 0 && !has[most]) most--;
+    return most;
+#else
+    (void)most;
+    return -1;
+#endif
+}
+
 // Options of the run that a program asks for, as text; of archs, those of the target.
 static void print_options(FILE *f, const Prog *p, const Command *c) {
     static const char *const arch[2][3] = {{"sm_80", "sm_90", "sm_90a"}, {"x86-64", "haswell", "skylake-avx512"}};
@@ -63,7 +76,9 @@ static void print_options(FILE *f, const Prog *p, const Command *c) {
     if (uses_bound(p)) fprintf(f, " --extent=S=%d", p->extent);
     if (p->sqrt_checkpoint) fprintf(f, " --checkpoint=sqrt");
     if (p->without) fprintf(f, " %s", p->without);
-    if (p->arch && (on_host || !strcmp(c->target, "cuda"))) fprintf(f, " --arch=%s", arch[on_host][p->arch - 1]);
+    int level = p->arch - 1;
+    if (on_host && p->arch) level = arch_here(level);
+    if (level >= 0 && (on_host || !strcmp(c->target, "cuda"))) fprintf(f, " --arch=%s", arch[on_host][level]);
     if (p->threads && on_host) fprintf(f, " --threads=%d", p->threads);
 }
 void run_options(const Prog *p, const Command *c, char *text, size_t size) {

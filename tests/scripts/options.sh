@@ -108,6 +108,13 @@ says 2 'no processor `fast` is known for' report m.dsl --arch fast
 says 1 'no processor `fast` is known for' m.dsl -o n.o --arch fast
 says 2 '--triple aarch64-linux-gnu: code for sm_90 is not for a processor' m.dsl -o n.ll --target sm_90 --triple aarch64-linux-gnu
 says 2 '--arch says nothing about c99' run m.dsl --target c99 --arch native
+# code for a processor that has more than this one is made, and not run
+for arch in haswell skylake-avx512; do
+    case $(uname -m):$arch in
+    x86_64:haswell) grep -qw avx2 /proc/cpuinfo || says 1 'this machine has no avx' run m.dsl --entry infer --target host --arch $arch ;;
+    x86_64:*) grep -qw avx512vl /proc/cpuinfo || says 1 "this machine has no avx512f, which code for $arch uses" run m.dsl --entry infer --target host --arch $arch ;;
+    esac
+done
 for name in n.*; do
     [ "$name" = n.tile ] || fail "refused, and written: $name"
 done
