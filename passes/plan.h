@@ -46,6 +46,7 @@ typedef struct PlanKernel {
     VEC(Node *) outputs; /* nodes it writes to memory, all over one iteration space */
     VEC(Node *) reads;   /* materialised nodes (or sources with memory) it reads */
     Kernel *tile;        /* after `tile`/`emit`; buffers in the order: reads, then outputs */
+    bool updates;        /* KERNEL_MAP: of a tensor that is updated in place (OP_UPDATE_AT) only the part that changes is written; p is its shape */
     int members;         /* of a family: equal kernels in one grid, whose nodes are the first's; 0: it is none */
     const int *family;   /* by buffer: that many from here on are one buffer of the members; 0: all read this one */
     int sample;          /* KERNEL_CONTRACT: 1 + the loop that goes sample by sample (per_sample.h), or 0 */
@@ -103,6 +104,13 @@ static inline bool plan_is_joined(const Plan *p, const Node *n) {
 static inline Node *plan_overwritten(const Plan *p, const Node *n) {
     Node *x = p->buffer[n->id].within;
     return x && !plan_is_joined(p, x) ? x : NULL;
+}
+/* Is x gone when the value is written, which takes its memory: of a parameter, a state, or a value of the arena? */
+static inline bool plan_goes_over(const Plan *p, const Node *n, const Node *x) {
+    const PlanBuffer *b = &p->buffer[n->id];
+    const Op source = b->home == HOME_PARAM ? OP_PARAM : b->home == HOME_STATE ? OP_STATE : OP_COUNT;
+    if (plan_overwritten(p, n)) return plan_overwritten(p, n) == x;
+    return x->op == source && x->attr->decl == b->decl;
 }
 /* Whose memory the value lies in: the outermost one's, or the value's own. */
 static inline const Node *plan_block(const Plan *p, const Node *n) {

@@ -209,6 +209,16 @@ static int emit_update_at(Emitter *e, Node *n, const Index *const *idx, int mask
     return inside < 0 ? part : emit_select(e, inside, part, old);
 }
 
+/* The part that changes, where the program is. */
+void emit_update(Emitter *e, Node *n) {
+    const Index *at[MAX_RANK];
+    memcpy(at, e->p_index, sizeof *at * (size_t)n->shape->rank);
+    const int part = emit_value(e, n->in[1], at, -1);
+    at[0] = index_add(e->k, at[0], index_value(e->k, emit_value(e, n->in[2], NULL, -1), 0, 0));
+    const int inside = emit_in_range(e, at[0], n->shape->dim[0]);
+    tile_store(&e->b, e->buffer_of[n->id], at, part, inside);
+}
+
 static int emit_gather(Emitter *e, Node *n, const Index *const *idx, int mask) {
     const Node *table = n->in[0], *ids = n->in[1];
     const int r = ids->shape->rank;

@@ -97,6 +97,7 @@ void emit_store_slices(Emitter *e, const Node *n, int value);
 void emit_remember(Emitter *e, const Node *n, const Index *const *idx, int mask, int value);
 void emit_samples(Emitter *e, Node *n); /* a contraction that sums over samples, one after the other */
 void emit_store(Emitter *e, const Node *n, const Index *const *idx, int value);
+void emit_update(Emitter *e, Node *n); /* of a kernel that `updates` */
 
 /* ---- loops over several axes ------------------------------------------------------------------------- */
 /* Opens a loop per axis (spans need none); init[] enter, carry[] are the innermost values. */

@@ -88,14 +88,6 @@ static bool strides_equal(const Plan *p, const Node *a, const Node *b) {
     return memcmp(p->buffer[a->id].stride, p->buffer[b->id].stride, sizeof(int64_t) * (size_t)a->shape->rank) == 0;
 }
 
-/* What is written in place over what is read changes how buffers may alias. */
-static bool overwrites(const Plan *p, const Node *out, const Node *read) {
-    const PlanBuffer *b = &p->buffer[out->id];
-    if (plan_overwritten(p, out)) return plan_overwritten(p, out) == read;
-    const Op source = b->home == HOME_PARAM ? OP_PARAM : b->home == HOME_STATE ? OP_STATE : OP_COUNT;
-    return read->op == source && read->attr->decl == b->decl;
-}
-
 static bool same_memory(const Pair *x, const Node *a, const Node *b) {
     const Model *m = x->f->plan->graph->model;
     if (a->dtype != b->dtype || !shape_same(a->shape, b->shape) || !strides_equal(x->f->plan, a, b)) return false;
@@ -146,7 +138,7 @@ static bool same_buffers(const Pair *x) {
         if (!same_memory(x, oa, ob)) return false;
         if ((p->buffer[oa->id].home == HOME_GRAD) != (p->buffer[ob->id].home == HOME_GRAD)) return false;
         for (int r = 0; r < a->reads.n; r++)
-            if (overwrites(p, oa, a->reads.at[r]) != overwrites(p, ob, b->reads.at[r])) return false;
+            if (plan_goes_over(p, oa, a->reads.at[r]) != plan_goes_over(p, ob, b->reads.at[r])) return false;
     }
     return true;
 }

@@ -51,21 +51,13 @@ static const char *buffer_name(Emitter *e, const Node *n) {
     return clean;
 }
 
-/* Is the result written over what the source has? */
-static bool updates(const Emitter *e, const Node *out, const Node *source) {
-    const PlanBuffer *b = &e->plan->buffer[out->id];
-    if (plan_overwritten(e->plan, out)) return plan_overwritten(e->plan, out) == source;
-    const Op op = b->home == HOME_PARAM ? OP_PARAM : OP_STATE;
-    return (b->home == HOME_PARAM || b->home == HOME_STATE) && source->op == op && b->decl == source->attr->decl;
-}
-
 /* Counts from 1 the results that are written over something that the kernel reads: the number of that which n is, or has. */
 static int in_place(const Emitter *e, const Node *n, bool is_out) {
     for (int o = 0; o < e->pk->outputs.n; o++) {
         const Node *out = e->pk->outputs.at[o];
         for (int i = 0; i < e->pk->reads.n; i++) {
             const Node *r = e->pk->reads.at[i];
-            if (n == (is_out ? out : r) && updates(e, out, r)) return o + 1;
+            if (n == (is_out ? out : r) && plan_goes_over(e->plan, out, r)) return o + 1;
         }
     }
     return 0;
@@ -190,6 +182,10 @@ static void emit_row_slices(Emitter *e, int *value) {
 static void emit_body(Emitter *e) {
     const PlanKernel *pk = e->pk;
     int *value = ARENA_ARRAY(e->arena, int, pk->nodes.n);
+    if (pk->updates) {
+        emit_update(e, pk->nodes.at[0].node);
+        return;
+    }
     if (pk->kind == KERNEL_SCAN) {
         emit_scan(e, pk->nodes.at[0].node);
         return;

@@ -2,7 +2,7 @@
  *
  *     dlogits[i, j] = softmax(logits)[i, j] - hit[i, j]          over logits, once the loss has been taken
  *
- * A chain of sums goes over its first term.
+ * A chain of sums goes over its first term.  Of an update of some rows (a cache, while decoding) only those are written.
  *
  * Needs: homes and strides.  Keeps: what is computed.  Gives: PlanBuffer.within of a value that lies where another one was.  The
  * kernel reads the old value only at the element that it writes, as for a parameter that is updated in place; both have one shape
@@ -78,6 +78,24 @@ static const Node *to_overwrite(const Overwrite *o, const PlanKernel *k, int num
     return NULL;
 }
 
+/* Alone in its kernel, and where the old value was: nothing but the part has to be written. */
+static bool updates_part(const Plan *p, const PlanKernel *k) {
+    const Node *n = k->nodes.at[0].node;
+    if (k->kind != KERNEL_MAP || k->nodes.n != 1 || n->op != OP_UPDATE_AT || !plan_goes_over(p, n, n->in[0])) return false;
+    for (int d = 0; d < n->shape->rank; d++)
+        if (k->nodes.at[0].axis[d] != d) return false;
+    return true;
+}
+
+static void find_updates(Plan *p) {
+    for (int k = 0; k < p->kernels.n; k++) {
+        PlanKernel *pk = &p->kernels.at[k];
+        if (!updates_part(p, pk)) continue;
+        pk->updates = true;
+        pk->p = pk->nodes.at[0].node->in[1]->shape;
+    }
+}
+
 void pass_overwrite(PassContext *c, Plan *p) {
     if (c->disabled[PASS_overwrite] || c->disabled[PASS_fuse]) return;
     Overwrite o = {.arena = arena_new(), .p = p};
@@ -105,5 +123,6 @@ void pass_overwrite(PassContext *c, Plan *p) {
             p->buffer[v->node->id].within = (Node *)to_overwrite(&o, pk, k, v);
         }
     }
+    find_updates(p);
     arena_free(o.arena);
 }
