@@ -4,12 +4,13 @@
 #include <string.h>
 
 static const Device devices[] = {
-#define DEVICE(b, file, gpu, cpu, grid, written, copies, sums, added, products) \
+#define DEVICE(b, file, gpu, cpu, grid, written, fast, copies, sums, added, products) \
     [BACKEND_##b] = {.suffix = file, \
                      .is_gpu = gpu, \
                      .is_cpu = cpu, \
                      .has_grid = grid, \
                      .as_written = written, \
+                     .all_fast = fast, \
                      .copies_inputs = copies, \
                      .takes_sums = sums, \
                      .most_added = added, \

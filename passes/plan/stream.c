@@ -5,7 +5,7 @@
  * reads it: a kernel that walks that dim recomputes it, tile by tile, and adds to all of them.  Reductions that depend on one
  * another over the same dim are of one kernel where the online rule holds (stream_term), so that a softmax and the product
  * after it read the scores once; where it does not, or the dim is another, they are of several, and the scores are
- * recomputed in each.  That takes arithmetic instead of memory: what it takes is weighed. */
+ * recomputed in each.  That takes arithmetic instead of memory: what it takes is weighed, but where there is no memory for it. */
 #include "passes/plan/stream.h"
 #include "passes/algebra/affine.h"
 #include "passes/algebra/contract_class.h"
@@ -68,7 +68,9 @@ bool stream_makes(const PassContext *c, const Node *n) {
     if (n->shape->rank < 2 || !shape_is_fixed(*n->shape) || is_in_kernel_of_its_own(c->target, n) || sums_of(n) > MOST_SUMS) return false;
     if (c->stream_all) return shape_elements(*n->shape) > 0 && (c->stream_low || !by_matrix(c->target, n));
     const int64_t factors = shape_elements(*n->in[0]->shape) + shape_elements(*n->in[1]->shape);
-    return (double)node_bytes(n) >= LARGE_BYTES && shape_elements(*n->shape) >= 2 * factors;
+    const Target *t = c->target;
+    const int64_t large = t && t->device->all_fast ? t->fast_bytes : LARGE_BYTES;
+    return (double)node_bytes(n) >= (double)large && shape_elements(*n->shape) >= 2 * factors;
 }
 
 /* The columns of a product that sums over the value, beyond its rows. */
@@ -247,7 +249,8 @@ static bool pays(Finder *s, int region, StreamList *list) {
         const double flops = 2.0 * (double)(kernels - 1) * (double)shape_elements(*n->shape) * (double)sums_of(n);
         seconds += flops / (by_matrix(t, n) ? t->gflops_matrix : t->gflops_f32);
     }
-    return s->context->stream_all || seconds < WEIGHT * bytes / t->gbytes_per_s;
+    if (s->context->stream_all || (t->device->all_fast && bytes > 2 * (double)t->fast_bytes)) return true;
+    return seconds < WEIGHT * bytes / t->gbytes_per_s;
 }
 
 /* Of a stream that writes an output, does anything else need a member that is none? */
