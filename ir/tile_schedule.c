@@ -246,11 +246,22 @@ bool host_schedule_is_of(By form, const HostSchedule *s) {
            (form == BY_BLOCKS || !s->sums);
 }
 
+/* Each thread reads a factor at all that is summed: from shared memory, or it computes it there; not from registers of others. */
+static bool check_read_whole(Check *c, const Inst *dot, int value) {
+    if (is_staged(c, value) || c->only[value]) return true;
+    for (int n = 0; n < dot->n_over; n++) {
+        const Axis *x = &c->k->axes.at[dot->over[n]];
+        if (tile_type_has(&c->k->types.at[value], dot->over[n]) && spread_threads(x))
+            return refuse(c, "%%%d is in the registers of several threads along %s, which %%%d sums", value, x->name, dot->result);
+    }
+    return true;
+}
+
 static bool check_dot(Check *c, const Inst *i) {
     const MatrixForm *f = matrix_form(i->by);
     MatrixAxes x;
     if (!host_schedule_is_of(i->by, &i->host)) return refuse(c, "%%%d says what its form does not have", i->result);
-    if (i->by == BY_NONE) return true;
+    if (i->by == BY_NONE) return check_read_whole(c, i, i->in[0]) && check_read_whole(c, i, i->in[1]);
     if (by_is_host_form(i->by)) return !c->k->threads || refuse(c, "%%%d has a form of processors, and threads", i->result);
     if (!f) return refuse(c, "%%%d is summed by what does not sum", i->result);
     if (!matrix_axes(c->k, i, &x) || x.row < 0 || x.col < 0)

@@ -80,26 +80,34 @@ static int emit_view(Emitter *e, Node *n, const Index *const *idx, int mask) {
 
 static bool stages(const Emitter *e) { return e->context->target->device->is_gpu; }
 
+/* As a dot has its factors: matrix units take low ones. */
+static int as_factor(Emitter *e, int v, DType as) { return stages(e) ? tile_stage(&e->b, v, SPACE_SHARED) : emit_converted(e, v, as); }
+
 static int contract_body(Emitter *e, Node *n, const Index *const *loop, int mask, int n_axes, const int *axes,
                          int carry) {
     int8_t over[MAX_LOOPS];
     const DType as = emit_carried_in(OP_SUM, n->dtype);
-    int n_over = 0, v = -1, x[2] = {-1, -1};
+    int n_over = 0, v = -1, x[2] = {-1, -1}, first = -1;
+    bool repeated = false; /* along what is summed and neither factor has */
     for (int i = 0; i < n_axes; i++) over[n_over++] = (int8_t)axes[i];
     for (int k = 0; k < n->n_in; k++) {
         int own = guards(e, n, loop, k);
         int y = read_operand(e, n, k, loop, mask, &own); /* sets own */
         y = cleared(e, y, own);
         if (n->n_in == 2 && as == DT_F32 && n_over) {
-            x[k] = stages(e) ? tile_stage(&e->b, y, SPACE_SHARED)
-                             : emit_converted(e, y, as); /* matrix units take low factors */
+            if (k == 0) first = y;
+            x[k] = as_factor(e, y, as);
             continue;
         }
         y = emit_converted(e, y, as);
         v = v < 0 ? y : emit_op(e, OP_MUL, as, v, y);
     }
-    for (int i = 0; i < n_axes && v < 0; i++)
-        if (!emit_has_axis(e, x[0], axes[i]) && !emit_has_axis(e, x[1], axes[i])) x[0] = emit_along(e, x[0], axes[i]);
+    for (int i = 0; i < n_axes && v < 0; i++) {
+        if (emit_has_axis(e, first, axes[i]) || emit_has_axis(e, x[1], axes[i])) continue;
+        first = emit_along(e, first, axes[i]);
+        repeated = true;
+    }
+    if (repeated) x[0] = as_factor(e, first, as);
     const MatrixTerm *term = matrix_term(e, n);
     const bool swapped = term && term->swapped;
     if (v < 0) return tile_dot(&e->b, x[swapped], x[!swapped], carry, n_over, over);
@@ -229,6 +237,7 @@ void emit_samples(Emitter *e, Node *n) {
     int others[MAX_LOOPS + 1], grown;
     memcpy(loop, e->p_index, sizeof *loop * (size_t)c->n_out);
     emit_store(e, n, e->p_index, tile_const(&e->b, n->dtype, 0));
+    if (dim_is_fixed(c->extent[sample]) && c->extent[sample].bound == 0) return;
     const int over = kernel_axis(e->k, "sample", AXIS_LOOP, c->extent[sample], 1);
     const int n_others = sum_axes(e, n, sample, loop, others);
     Nest samples, rest;

@@ -384,10 +384,13 @@ static bool same_outputs(const Fuse *f, const PlanKernel *k, const Node *n) {
     return f->graph->entry != ENTRY_INFER || f->wanted[k->nodes.at[0].node->id] == f->wanted[n->id];
 }
 
+/* Of a row: where the greatest is takes one more than which it is. */
+static int sweeps_of(const Node *n) { return op_info[n->op].cls != CLASS_REDUCE ? 0 : n->op == OP_ARGMAX ? 2 : 1; }
+
 /* A reduction that walks the row in chunks has loops of its own; so has what is stored along the row. */
 static bool axes_allow(const PlanKernel *k, const Node *n) {
-    int sweeps = 1 + (op_info[n->op].cls == CLASS_REDUCE);
-    for (int i = 0; i < k->nodes.n; i++) sweeps += op_info[k->nodes.at[i].node->op].cls == CLASS_REDUCE;
+    int sweeps = 1 + sweeps_of(n);
+    for (int i = 0; i < k->nodes.n; i++) sweeps += sweeps_of(k->nodes.at[i].node);
     return k->p->rank + sweeps * k->r->rank <= MAX_AXES;
 }
 

@@ -204,4 +204,50 @@ $(awk 'BEGIN { for (i = 0; i < 300; i++) printf "    q%d = exp(p[%d:%d] * 0.1)\n
 END
 agree many_parts 1e-5
 
+# sums over indices that no factor has, in every precision; more greatest values of one tensor than a kernel has axes for; an empty
+# product of constants, sample by sample
+for precision in f32 bf16 f16 tf32; do
+    cat >free.dsl <<END
+model free {
+    precision $precision
+    a = param [33, 20] init normal(1.0)
+    b = param [20, 40] init normal(1.0)
+    c = param [7] init normal(1.0)
+    d[i, j] = sum[l in 0..5, m] a[i, m] * b[m, j]
+    e = sum[l in 0..5, m] c[m] * c[m]
+    f[v in 0..9] = sum[l in 0..64, m] c[m] * c[m]
+    g[i] = sum[l in 0..5, k in 0..3, m] a[i, m] * a[i, m]
+    h[i] = sum[m, l in 0..5] a[i, m] * b[m, l / 2]
+    output d
+    output e
+    output f
+    output g
+    output h
+}
+END
+    "$FUSEC" verify free.dsl --rounds=1 --quiet >log 2>&1 || fail "free sums in $precision: $(cat log)"
+done
+cat >greatest.dsl <<'END'
+dim N = 9
+model greatest {
+    p = param [2, N, 3] init normal(1.0)
+    ys = scan v over p axis 1, h = 0.0 {
+        h = h + sum(max(v, axis = 0))
+        emit min(v, axis = 0)
+    }
+    loss = h + sum(sin(ys))
+    output loss
+    train loss with sgd(lr = 0.1)
+}
+END
+for n in 8 9 30; do
+    "$FUSEC" verify greatest.dsl -D N=$n --rounds=1 --quiet >log 2>&1 || fail "$n greatest values: $(cat log)"
+done
+cat >none.dsl <<'END'
+model none {
+    input b : f32[0, 1]
+    output y = (zeros [1, 0]) @ b
+}
+END
+"$FUSEC" verify none.dsl -fno-jacobian_gemm --rounds=1 --quiet >log 2>&1 || fail "an empty product: $(cat log)"
 exit $bad

@@ -78,6 +78,10 @@ static void test_texts(void **state) {
         {"kernel @k()\n  threads 32\n  grid i in 0..8 step 4 spread t0 t0\n", "axis i is spread over one thread bit twice"},
         {"kernel @k()\n  threads 32\n  grid i in 0..8 step 4 spread t0 t5\n", "more threads than there are"},
         {"kernel @k()\n  grid i in 0..8 step 4 spread t0\n", "more threads than there are"},
+        {"kernel @k(%a: f32[2], %x: f32[] out)\n  threads 32\n  span k in 0..2 step 2 spread t0\n  %0 = full 0 : f32\n"
+         "  %1 = load %a[k] : f32[k:2]\n  %2 = stage %1 -> shared : f32[k:2]\n  %3 = neg %2 : f32[k:2]\n"
+         "  %4 = dot %3, %2, %0 over k : f32\n  store %x[], %4\n",
+         "%3 is in the registers of several threads along k, which %4 sums"},
         {"kernel @k(%x: f32[8,4] out)\n  threads 32\n  grid i in 0..8 step 4 spread t0 t1\n"
          "  span c in 0..4 step 4 spread t2 t1\n  %0 = full 0 : f32[i:4,c:4]\n  store %x[i, c], %0\n",
          "axes i and c of one tile share thread bits"},
