@@ -71,7 +71,7 @@ void export_torch(const Prog *program, const char *folder, uint64_t seed) {
 
 // ---- goldens: lines of seed, hash, tensor, two sums ------------------------------------------------------------------------
 typedef struct { unsigned long long seed; unsigned long text; char tensor[112]; double waves, sizes; } Golden;
-typedef struct { Prog *p; Expected x; unsigned long long seed; unsigned long text; bool open; long same, differ, skipped, programs; } Check;
+typedef struct { Prog *p; Kind what; Expected x; unsigned long long seed; unsigned long text; bool open; long same, differ, skipped, programs; } Check;
 
 static void close_program(Check *c) {
     if (c->open) expected_free(&c->x), prog_free(c->p);
@@ -79,7 +79,7 @@ static void close_program(Check *c) {
 }
 static void open_program(Check *c, unsigned long long seed) {
     close_program(c);
-    generate(c->p, seed, false);
+    generate(c->p, seed, c->what);
     one_call(c->p);
     expect(c->p, value_entry(c->p), &c->x);
     c->seed = seed, c->text = text_hash(c->p), c->open = true, c->programs++;
@@ -115,10 +115,10 @@ static bool check_line(Check *c, const char *line) {
     else c->differ++, printf("seed %llu gives another program: the goldens are of an earlier generator (goldens.py)\n", g.seed);
     return true;
 }
-int check_goldens(const char *path) {
+int check_goldens(const char *path, Kind what) {
     char line[300];
     FILE *f = fopen(path, "r");
-    Check c = {.p = calloc(1, sizeof *c.p)};
+    Check c = {.p = calloc(1, sizeof *c.p), .what = what};
     if (!f || !c.p) return fprintf(stderr, "net: cannot read %s\n", path), -1;
     while (fgets(line, sizeof line, f) && check_line(&c, line)) {}
     close_program(&c);

@@ -1,5 +1,5 @@
 // Draws programs: operands among what there is, each new value evaluated at once and kept only if its numbers can be compared.
-#include "tests/net/prog.h"
+#include "tests/net/scan.h"
 #include "tests/net/tensor.h"
 #include <math.h>
 #include <stdlib.h>
@@ -20,8 +20,9 @@ double some_number(Gen *g) {
     return list[random_below(&g->random, 10)];
 }
 
-static bool fits(const Value *v, Type type, int low, int high) {
-    return !v->inlined && v->type == type && v->shape.rank >= low && v->shape.rank <= high && ops[v->op].eval;
+static bool fits(const Gen *g, int i, Type type, int low, int high) {
+    const Value *v = &g->prog->at[i];
+    return !v->inlined && v->type == type && v->shape.rank >= low && v->shape.rank <= high && visible(g->prog, g->scope, i);
 }
 static Shape some_shape(Gen *g, int low, int high) {
     Shape s = {.rank = low + random_below(&g->random, (high > 3 ? 3 : high) - low + 1)};
@@ -45,15 +46,19 @@ static int constant_bool(Gen *g, Shape s) { // a comparison of something new
     return push_value(g, (Value){.op = op_named("gt"), .nargs = 2, .arg = {a, zero}, .inlined = true});
 }
 
+static int worth(const Gen *g, int i, bool local, bool computed) {
+    const Value *v = &g->prog->at[i];
+    return 2 * (local && v->scope == g->scope) + (computed && v->nargs);
+}
 int pick(Gen *g, Type type, int low, int high) {
     int found = -1, seen = 0;
     bool latest = random_chance(&g->random, 40), computed = random_chance(&g->random, 60); // long chains are wanted too
+    bool local = g->scope && random_chance(&g->random, 70); // what a body computes is made from what is in it
     for (int i = 0; i < g->prog->count; i++) {
-        if (!fits(&g->prog->at[i], type, low, high)) continue;
-        bool better = computed && found >= 0 && !g->prog->at[found].nargs && g->prog->at[i].nargs;
-        bool worse = computed && found >= 0 && g->prog->at[found].nargs && !g->prog->at[i].nargs;
-        seen = better ? 1 : seen + !worse;
-        if (better || (!worse && (latest || random_below(&g->random, seen) == 0))) found = i;
+        if (!fits(g, i, type, low, high)) continue;
+        int gain = found < 0 ? 1 : worth(g, i, local, computed) - worth(g, found, local, computed);
+        seen = gain > 0 ? 1 : seen + (gain == 0);
+        if (gain > 0 || (gain == 0 && (latest || random_below(&g->random, seen) == 0))) found = i;
     }
     if (found >= 0 && !random_chance(&g->random, 8)) return found;
     return fresh(g, type, maybe_bounded(g, some_shape(g, low, high)));
@@ -62,10 +67,12 @@ int pick(Gen *g, Type type, int low, int high) {
 // Something that broadcasts to the shape: what there is, or new with some extents of 1 or fewer axes.
 int pick_broadcast(Gen *g, const Shape *to, Type type) {
     int found = -1, seen = 0;
+    bool local = g->scope && random_chance(&g->random, 50);
     for (int i = 0; i < g->prog->count; i++) {
         Shape s;
         const Value *v = &g->prog->at[i];
-        if (fits(v, type, 0, MAX_RANK) && broadcast_shapes(&v->shape, to, &s) && shape_size(&s) <= 2048 && random_below(&g->random, ++seen) == 0) found = i;
+        if (local && v->scope != g->scope) continue;
+        if (fits(g, i, type, 0, MAX_RANK) && broadcast_shapes(&v->shape, to, &s) && shape_size(&s) <= 2048 && random_below(&g->random, ++seen) == 0) found = i;
     }
     if (found >= 0 && !random_chance(&g->random, 18)) return found;
     Shape s = *to;
@@ -84,7 +91,7 @@ int fresh(Gen *g, Type type, Shape s) {
     Value v = {.op = op_named("input"), .type = type, .shape = s};
     bool fixed = s.bounded == 0;
     int draw = random_below(&g->random, 10);
-    if (type == D_F && fixed && draw < 6) v.op = op_named("param");
+    if (type == D_F && fixed && draw < 6) v.op = op_named("param"), v.scope = random_chance(&g->random, 50) ? g->scope : 0;
     else if (type == D_F && fixed && draw == 9) v.op = op_named(random_chance(&g->random, 50) ? "ones" : "zeros");
     if (v.op == op_named("input") && type == D_F) v.nattrs = 1, v.attr[0] = random_chance(&g->random, 12) ? 1 + random_below(&g->random, 2) : 0;
     v.low = random_chance(&g->random, 70) ? 0 : -2;
@@ -114,6 +121,8 @@ int push_value(Gen *g, Value v) {
     int id = p->count;
     p->at[id] = v;
     Value *w = &p->at[id];
+    if (!is_leaf(w)) w->scope = g->scope;
+    w->name = id;
     if (!ops[v.op].infer(p, w) || shape_size(&w->shape) > (g->large ? 20000 : 2048) || w->shape.rank > MAX_RANK) return -1;
     p->count++;
     if (ops[v.op].eval == ops[op_named("input")].eval) g->eval.inputs[id] = input_data(p, id);
@@ -141,14 +150,15 @@ static void roll_back(Gen *g, int values, int params, int states) {
         free(g->eval.inputs[i]);
         g->eval.inputs[i] = NULL;
         g->eval.value[i] = (Tensor){0};
+        free(g->prog->at[i].body);
     }
     g->prog->count = values;
     eval_forget(&g->eval, params, states);
 }
-static void statement(Gen *g) {
+void draw_statement(Gen *g, int op) {
     static const char *const products[] = {"matmul", "matmul", "linear", "self product", "conv2d", "self_attention"};
-    Value v = {.op = draw_op(&g->random), .number = 1};
-    if (g->large && random_chance(&g->random, 60)) v.op = op_named(products[random_below(&g->random, 6)]);
+    Value v = {.op = op < 0 ? draw_op(&g->random) : op, .number = 1};
+    if (op < 0 && g->large && random_chance(&g->random, 60)) v.op = op_named(products[random_below(&g->random, 6)]);
     int values = g->prog->count, params = g->eval.nparams, states = g->eval.nstates;
     if (ops[v.op].propose(g, &v) && push_value(g, v) >= 0) return;
     free(v.body);
@@ -167,7 +177,7 @@ static int loss_of(Gen *g, const bool *used) {
     int total = -1;
     for (int i = 0, n = g->prog->count; i < n; i++) {
         const Value *v = &g->prog->at[i];
-        if (used[i] || v->type != D_F || leaf(v) || v->inlined || shape_size(&v->shape) == 0) continue;
+        if (used[i] || v->type != D_F || leaf(v) || v->inlined || v->scope || shape_size(&v->shape) == 0) continue;
         int x = i;
         if (random_chance(&g->random, 50)) x = push_value(g, (Value){.op = op_named("mul"), .nargs = 2, .arg = {i, i}, .inlined = true});
         if (x >= 0 && v->shape.rank) x = push_value(g, (Value){.op = op_named(random_chance(&g->random, 50) ? "mean" : "sum"), .nargs = 1, .arg = {x}, .nattrs = 2,
@@ -182,7 +192,7 @@ static int loss_of(Gen *g, const bool *used) {
 
 static bool may_be_output(Gen *g, int i, const bool *used) {
     const Value *v = &g->prog->at[i];
-    if (v->inlined || i == g->prog->loss) return false;
+    if (v->inlined || v->scope || v->type == D_NONE || i == g->prog->loss) return false;
     if (leaf(v)) return is_input(v) && random_chance(&g->random, 3);
     return !used[i] || random_chance(&g->random, 15);
 }
@@ -212,7 +222,7 @@ static void choose_training(Gen *g) {
     p->rate = 0.125;
     p->hyper = random_chance(&g->random, 25);
     p->schedule = random_chance(&g->random, 15);
-    p->sqrt_checkpoint = p->loss >= 0 && random_chance(&g->random, 15);
+    p->sqrt_checkpoint = p->loss >= 0 && random_chance(&g->random, has_scan(p) ? 40 : 15);
     choose_run(g);
     p->clip = random_chance(&g->random, 25) ? 0.5 : 0;
 }
@@ -234,8 +244,25 @@ static void choose_only(Gen *g) {
     if (dot && random_chance(&g->random, 50)) dot[1] = '*', dot[2] = 0;
 }
 
-void generate(Prog *p, uint64_t seed, bool far) {
-    Gen g = {.prog = p, .random = {seed}, .far = far};
+// Programs of scans have one, and then more often than others a derivative.
+static int some_op(Gen *g, bool scans) {
+    static const char *const derivatives[] = {"vjp", "jvp", "jacobian", "jacobian batch"};
+    if (!scans || random_chance(&g->random, 50)) return -1;
+    if (!has_scan(g->prog)) return op_named("scan");
+    return random_chance(&g->random, 30) ? op_named(derivatives[random_below(&g->random, 4)]) : -1;
+}
+static void draw_statements(Gen *g, int n, bool scans) {
+    Prog *p = g->prog;
+    for (int i = 0, tries = 0; i < n && tries < 4 * n && g->budget; tries++) {
+        int before = p->count;
+        draw_statement(g, some_op(g, scans));
+        i += p->count > before && !leaf(&p->at[p->count - 1]);
+    }
+    for (int tries = 0; scans && tries < 12 && g->budget && !has_scan(p); tries++) draw_statement(g, op_named("scan"));
+}
+
+void generate(Prog *p, uint64_t seed, Kind what) {
+    Gen g = {.prog = p, .random = {seed}, .far = what == DRAW_FAR};
     *p = (Prog){.loss = -1, .seed = seed};
     random_bits(&g.random);
     g.large = random_chance(&g.random, 7);
@@ -249,11 +276,7 @@ void generate(Prog *p, uint64_t seed, bool far) {
     if (random_chance(&g.random, 25)) p->bound = 1 + random_below(&g.random, 17), p->extent = 1 + random_below(&g.random, p->bound);
     int n = g.large ? 2 : 1 + random_below(&g.random, random_chance(&g.random, 60) ? 6 : random_chance(&g.random, 70) ? 20 : 45);
     g.budget = 1;
-    for (int i = 0, tries = 0; i < n && tries < 4 * n && g.budget; tries++) {
-        int before = p->count;
-        statement(&g);
-        i += p->count > before && !leaf(&p->at[p->count - 1]);
-    }
+    draw_statements(&g, n, what == DRAW_SCANS);
     bool used[MAX_VALUES] = {false};
     mark_used(p, used);
     if (g.budget && random_chance(&g.random, 75)) p->loss = loss_of(&g, used);
@@ -263,6 +286,7 @@ void generate(Prog *p, uint64_t seed, bool far) {
     eval_reset(&g.eval);
     fresh_paths(&g);
     choose_only(&g);
+    name_values(p);
     for (int i = 0; i < MAX_VALUES; i++) free(g.eval.inputs[i]);
     free(g.eval.inputs);
     eval_free(&g.eval);

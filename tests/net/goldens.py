@@ -3,7 +3,9 @@
 # tests/net/goldens.txt (seed, hash of the text, tensor, sum of x[k] cos(k), sum of |x[k]|).  Needed only to make them again:
 #
 #   mkdir /tmp/programs && build/release/tests/net --torch /tmp/programs --seed 1 --count 620
-#   python3 tests/net/goldens.py /tmp/programs > tests/net/goldens.txt        (PyTorch 2.x on the CPU)
+#   python3 tests/net/goldens.py /tmp/programs > tests/net/goldens.txt        (PyTorch 1.13 or later on the CPU)
+#
+# With --scans, and --count 150, these are the lines of goldens_scans.txt.
 #
 # The functions below carry the names of the language and are written from docs/language.md.
 import builtins, glob, math, os, sys
@@ -87,7 +89,9 @@ def imod(a, b):
     return torch.where(b == 0, torch.zeros_like(a), torch.remainder(a, torch.where(b == 0, torch.ones_like(b), b)))
 
 
-def mm(a, b): return torch.matmul(a, b)
+def mm(a, b):
+    y = torch.matmul(a, b)
+    return y if y.requires_grad else y.requires_grad_()
 
 
 # ---- reductions: the first extremum has the gradient
@@ -344,6 +348,17 @@ def loop(x, y, count, form, path):
         else:
             x = tanh(linear(x, x.shape[-1], True, f"{path}.{k}.up")) + y
     return x
+
+
+# ---- scans
+def tensor(x): return torch.tensor(x) if isinstance(x, (bool, float)) else torch.tensor(x, dtype=torch.int32)
+def becomes(x, first): return torch.broadcast_to(T(x), first.shape)
+def last(x, axis): return x.select(axis, -1) if x.shape[axis] else torch.zeros_like(x.sum(axis)).to(x.dtype)
+
+
+def stacked(rounds, k, axis, kind, shape):
+    dtype = {"f": torch.float64, "i": torch.int32, "b": torch.bool}[kind]
+    return torch.stack([T(r[k]) for r in rounds], axis) if rounds else torch.zeros(shape, dtype=dtype)
 
 
 # ---- derivatives

@@ -1,13 +1,9 @@
 // Functions and layers of a program: neighbouring values, printed as a definition of their own and a call.
-#include "tests/net/prog.h"
+#include "tests/net/scan.h"
 #include <string.h>
 
-static bool leaf(const Prog *p, int id) {
-    const char *name = ops[p->at[id].op].name;
-    return !strcmp(name, "input") || !strcmp(name, "param");
-}
 static bool member(const Prog *p, const Group *g, int id) {
-    return id >= g->low && id <= g->high && !p->at[id].dead && !p->at[id].inlined && !leaf(p, id);
+    return id >= g->low && id <= g->high && !p->at[id].dead && !p->at[id].inlined && !is_leaf(&p->at[id]);
 }
 int group_of(const Prog *p, int id) {
     for (int g = 0; g < p->ngroups; g++)
@@ -15,14 +11,6 @@ int group_of(const Prog *p, int id) {
     return -1;
 }
 
-// What the text of a value names, through what is written in place.
-static void names_in(const Prog *p, int id, bool *named) {
-    for (int k = 0; k < p->at[id].nargs; k++) {
-        int a = p->at[id].arg[k];
-        if (p->at[a].inlined) names_in(p, a, named);
-        else named[a] = true;
-    }
-}
 static void formals(const Prog *p, const Group *g, bool *formal) {
     for (int i = g->low; i <= g->high; i++)
         if (member(p, g, i)) names_in(p, i, formal);
@@ -45,8 +33,8 @@ static void print_names(FILE *f, const Prog *p, const bool *list, bool last_by_n
     for (int i = 0; i < p->count; i++) {
         if (!list[i]) continue;
         fprintf(f, "%s", first ? "" : ", ");
-        if (last_by_name && i == last) fprintf(f, "v%d = ", i);
-        fprintf(f, "v%d", i);
+        if (last_by_name && i == last) fprintf(f, "v%d = ", p->at[i].name);
+        fprintf(f, "v%d", p->at[i].name);
         first = 0;
     }
 }
@@ -83,8 +71,30 @@ void print_group_call(FILE *f, const Prog *p, int group) {
 
 static bool group_owns(const Prog *p, const Group *g) {
     for (int i = g->low; i <= g->high; i++)
-        if (member(p, g, i) && (strstr(ops[p->at[i].op].dsl, "%L") || owns(p, i))) return true;
+        if (member(p, g, i) && owns(p, i)) return true;
     return false;
+}
+// A scan is in a group as a whole, or the group in its body: what is neither is made one of them.  False: it is no group then.
+static bool fit_scan(const Prog *p, Group *g, int h, int at, bool whole) {
+    int end = end_of(p, h), first = h + 1, last = end;
+    while (is_scan_name(&p->at[first]) && p->at[first].arg[0] == h) first++;
+    while (last + 1 < p->count && is_scan_result(&p->at[last + 1]) && p->at[last + 1].arg[0] == end) last++;
+    bool fits = (g->low <= h && last <= g->high) || (first <= g->low && g->high < end) || g->high < h || last < g->low;
+    if (fits) return true;
+    if (whole) g->low = h < g->low ? h : g->low, g->high = last > g->high ? last : g->high;
+    else g->low = first > g->low ? first : g->low, g->high = end - 1 < g->high ? end - 1 : g->high;
+    return at <= g->low && g->low <= g->high;
+}
+static bool fit_scans(Gen *g, Group *q, int at) {
+    const Prog *p = g->prog;
+    bool whole = random_chance(&g->random, 50);
+    for (int h = 0; h < p->count; h++)
+        if (is_header(&p->at[h]) && !fit_scan(p, q, h, at, whole)) return false;
+    for (int h = 0; h < p->count; h++) { // one may have been made to cut another
+        Group same = *q;
+        if (is_header(&p->at[h]) && (!fit_scan(p, &same, h, at, whole) || same.low != q->low || same.high != q->high)) return false;
+    }
+    return true;
 }
 void draw_groups(Gen *g) {
     Prog *p = g->prog;
@@ -95,8 +105,10 @@ void draw_groups(Gen *g) {
         *q = (Group){.low = at + random_below(&g->random, 6)};
         q->high = q->low + random_below(&g->random, 10);
         if (q->high >= p->count) return;
-        at = q->high + 1;
-        if (!results(p, q, result)) continue;
+        int next = q->high + 1;
+        bool fits = !has_scan(p) || fit_scans(g, q, at);
+        at = fits ? q->high + 1 : next;
+        if (!fits || !results(p, q, result)) continue;
         q->layer = group_owns(p, q) || random_chance(&g->random, 30);
         q->named = q->layer && random_chance(&g->random, 60);
         if (p->precision && random_chance(&g->random, 50)) q->precision = p->precision;

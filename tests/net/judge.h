@@ -30,7 +30,7 @@ void run_options(const Prog *p, const Command *c, char *text, size_t size); // o
 
 // Programs for PyTorch, and what it gave for them.
 void export_torch(const Prog *p, const char *folder, uint64_t seed);
-int check_goldens(const char *path); // how many tensors differ; -1: no such file
+int check_goldens(const char *path, Kind what); // how many tensors differ; -1: no such file
 
 // safetensors
 typedef struct { char name[112]; char dtype[8]; int rank, n[8]; double *data; int size; } Stored;

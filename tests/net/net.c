@@ -1,6 +1,6 @@
 // net --seed S --count N --target T [--fusec PATH] [--finds FOLDER] [--show FOLDER]: random programs, judged; with
 // --show none is run, and FOLDER gets their text; --stop ends at the first that is wrong, as it was drawn;
-// --far draws subscripts that go beyond 32 bits, which read 0.
+// --far draws subscripts that go beyond 32 bits, which read 0; --scans draws a scan in every program.
 #include "tests/net/judge.h"
 #include "tests/net/shrink.h"
 #include <stdlib.h>
@@ -12,7 +12,8 @@ typedef struct {
     uint64_t seed;
     int count;
     const char *finds, *torch, *goldens, *show;
-    bool cover, stop, far;
+    bool cover, stop;
+    Kind what;
     Command command;
 } Options;
 typedef struct {
@@ -45,10 +46,12 @@ static Options parse(int argc, char **argv) {
         else if (!strcmp(a, "--stop"))
             o.stop = true;
         else if (!strcmp(a, "--far"))
-            o.far = true;
+            o.what = DRAW_FAR;
+        else if (!strcmp(a, "--scans"))
+            o.what = DRAW_SCANS;
         else {
             fprintf(stderr, "usage: net [--seed S] [--count N] [--target host|c99|interp|cuda] [--fusec PATH] [--finds "
-                            "FOLDER] [--show FOLDER] [--stop] [--far] [--cover] [--torch FOLDER] [--goldens FILE]\n");
+                            "FOLDER] [--show FOLDER] [--stop] [--far|--scans] [--cover] [--torch FOLDER] [--goldens FILE]\n");
             exit(2);
         }
     }
@@ -143,7 +146,7 @@ static void one(const Options *o, uint64_t seed, Totals *t) {
     Prog *p = malloc(sizeof *p);
     Expected x;
     if (!p) abort();
-    generate(p, seed, o->far);
+    generate(p, seed, o->what);
     count_drawn(p, t);
     if (o->torch) export_torch(p, o->torch, seed);
     if (o->cover || o->torch || (p->loss < 0 && p->nresults == 0)) {
@@ -176,7 +179,7 @@ int main(int argc, char **argv) {
     char folder[] = "/tmp/net.XXXXXX", command[100];
     Totals t = {.drawn = calloc((size_t)op_count, sizeof(long)),
                 .after = calloc((size_t)op_count * (size_t)op_count, sizeof(long))};
-    if (o.goldens) return check_goldens(o.goldens) != 0;
+    if (o.goldens) return check_goldens(o.goldens, o.what) != 0;
     o.command.folder = mkdtemp(folder);
     if (!o.command.folder || !t.drawn || !t.after) return 3;
     for (int i = 0; i < o.count && !(o.stop && t.disagreements); i++) one(&o, o.seed + (uint64_t)i, &t);

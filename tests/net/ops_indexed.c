@@ -249,7 +249,7 @@ void eval_indexed(Eval *e, const Value *v, Tensor *out) {
 // ---- text ----------------------------------------------------------------------------------------------------------------
 static void print_subscript(FILE *f, const Prog *p, const Value *v, const Subscript *s, bool torch) {
     bool first = true;
-    if (s->ids >= 0) fprintf(f, torch ? "ids(v%d, " : "v%d[", v->arg[s->ids]);
+    if (s->ids >= 0) fprintf(f, torch ? "ids(v%d, " : "v%d[", name_of(p, v->arg[s->ids], torch));
     if (s->over != 1) fprintf(f, torch ? "quotient(" : "(");
     for (int i = 0; i < MAX_INDICES; i++) {
         int c = s->coefficient[i];
@@ -263,11 +263,10 @@ static void print_subscript(FILE *f, const Prog *p, const Value *v, const Subscr
     else if (s->add) fprintf(f, s->add < 0 ? " - %d" : " + %d", abs(s->add));
     if (s->over != 1) fprintf(f, torch ? ", %d)" : ") / %d", s->over);
     if (s->ids >= 0) fprintf(f, torch ? ")" : "]");
-    (void)p;
 }
 void print_read(FILE *f, const Prog *p, const Value *v, const Factor *x, bool torch) {
     bool scalar = p->at[v->arg[x->arg]].shape.rank == 0;
-    fprintf(f, torch ? "rd(v%d" : scalar ? "v%d" : "v%d[", v->arg[x->arg]);
+    fprintf(f, torch ? "rd(v%d" : scalar ? "v%d" : "v%d[", name_of(p, v->arg[x->arg], torch));
     for (int d = 0; d < p->at[v->arg[x->arg]].shape.rank; d++) {
         fprintf(f, "%s", d || torch ? ", " : "");
         print_subscript(f, p, v, &x->at[d], torch);
@@ -311,7 +310,7 @@ static void print_product(FILE *f, const Prog *p, const Value *v, bool torch) {
 void print_indexed(FILE *f, const Prog *p, int id, bool torch) {
     const Value *v = &p->at[id];
     const Body *b = v->body;
-    fprintf(f, torch ? "v%d = indexed([" : "v%d[", id);
+    fprintf(f, torch ? "v%d = indexed([" : "v%d[", name_of(p, id, torch));
     print_binders(f, b, 0, b->left, torch);
     if (torch) print_lambda(f, 0, b->left);
     else fprintf(f, "] = ");

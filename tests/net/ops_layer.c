@@ -37,7 +37,7 @@ static Tensor linear(Eval *e, const Value *v, const char *w, const char *b, Tens
 void eval_linear(Eval *e, const Value *v, Tensor *out) { *out = linear(e, v, "w", "b", arg(e, v, 0), v->attr[0], v->attr[1]); }
 
 // code 0: layernorm, 1: rmsnorm, 2: batchnorm (trains), 3: groupnorm with attr 0 groups
-bool propose_norm(Gen *g, Value *v) { return take(v, pick(g, D_F, 2, 4)); }
+bool propose_norm(Gen *g, Value *v) { return !(ops[v->op].code == 2 && g->scope) && take(v, pick(g, D_F, 2, 4)); }
 bool propose_groupnorm(Gen *g, Value *v) {
     v->nattrs = 1, v->attr[0] = 1 + below(g, 3);
     return take(v, pick(g, D_F, 2, 4));
@@ -366,9 +366,9 @@ static bool depends(const Prog *p, int y, int x) {
         if (depends(p, p->at[y].arg[k], x)) return true;
     return false;
 }
-static bool may_vary(const Prog *p, int x) { // an input or a parameter: never the same value as another expression
+static bool may_vary(const Prog *p, int x) { // an input or a parameter: never the same value as another expression, or as itself in another round
     int op = p->at[x].op;
-    return p->at[x].type == D_F && (ops[op].eval == eval_input || ops[op].eval == eval_parameter || ops[op].eval == eval_matmul);
+    return p->at[x].type == D_F && (ops[op].eval == eval_input || ops[op].eval == eval_parameter || (ops[op].eval == eval_matmul && !p->at[x].scope));
 }
 static bool draw_pair(Gen *g, int *y, int *x) {
     for (int tries = 0; tries < 12; tries++) {

@@ -8,8 +8,11 @@ static const Shape *shape_of(const Prog *p, const Value *v, int k) { return &p->
 enum { L_PLAIN, L_SWAP, L_SCALE, L_LINEAR };
 
 bool owns(const Prog *p, int id) {
-    const char *name = ops[p->at[id].op].name;
-    return !strcmp(name, "state") || (!strcmp(name, "repeat") && p->at[id].attr[1] >= L_SCALE);
+    const Value *v = &p->at[id];
+    const char *name = ops[v->op].name;
+    bool own = strstr(ops[v->op].dsl, "%L") || !strcmp(name, "state") || (!strcmp(name, "repeat") && v->attr[1] >= L_SCALE);
+    for (int k = 0; k < v->nargs; k++) own |= p->at[v->arg[k]].inlined && owns(p, v->arg[k]);
+    return own;
 }
 
 // attrs: how often, form
@@ -105,7 +108,7 @@ void print_loop(FILE *f, const Prog *p, int id, bool torch) {
 bool propose_state(Gen *g, Value *v) {
     v->nattrs = 2, v->attr[0] = random_below(&g->random, 2), v->attr[1] = random_below(&g->random, 2);
     int a = pick(g, D_F, 0, 3);
-    return a >= 0 && !g->prog->at[a].shape.bounded && take(v, a);
+    return a >= 0 && !g->scope && !g->prog->at[a].shape.bounded && take(v, a);
 }
 void eval_state_op(Eval *e, const Value *v, Tensor *out) {
     int id = (int)(v - e->prog->at);

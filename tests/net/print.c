@@ -1,11 +1,11 @@
-#include "tests/net/prog.h"
+#include "tests/net/scan.h"
 #include "tests/net/tensor.h"
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
 // A constant in one of the forms that the language has for it; every tenth program has them.
-static void print_spelled(FILE *f, const Prog *p, int n) {
+void print_constant(FILE *f, const Prog *p, int n) {
     static const struct { const char *before, *after; int scale, shift; } forms[] = {
         {"ceil_div(", ", 2)", 2, -1}, {"floor_div(", ", 2)", 2, 1}, {"mod(", ", 1000)", 1, 3000}, {"[0, ", "][1]", 1, 0}, {"same(", ")", 1, 0},
         {"max(", ", 0)", 1, 0}, {"(if 2 > 1 then ", " else 0)", 1, 0}, {"size(zeros [", "])", 1, 0}, {"(zeros [", "]).dim(-1)", 1, 0},
@@ -20,7 +20,7 @@ static void print_list(FILE *f, const Prog *p, const int *n, int count, unsigned
     for (int i = 0; i < count; i++) {
         fprintf(f, "%s", i ? ", " : "");
         if (bounded >> i & 1) print_bounded(f, p, n[i]);
-        else if (spelled) print_spelled(f, p, n[i]);
+        else if (spelled) print_constant(f, p, n[i]);
         else fprintf(f, "%d", n[i]);
     }
     fputc(']', f);
@@ -124,6 +124,7 @@ static void print_template(FILE *f, const Prog *p, int id, const char *t, bool t
         case 'e': print_extents(f, p, id, torch); break;
         case 'l': print_list(f, p, v->attr, v->nattrs, 0, false); break;
         case 'n': torch ? (void)fprintf(f, "%.17g", v->number) : print_number(f, v->number, spelling(p, id, 3) == 0); break;
+        case 'r': print_number(f, v->number, false); break;
         case 'L': print_instance(f, p, id, torch); break;
         case 'x': print_subscripts(f, p, id, torch); break;
         case 'E': print_bounded(f, p, v->shape.n[0]); break;
@@ -139,10 +140,10 @@ void print_arg(FILE *f, const Prog *p, int id, bool torch) {
     const Op *op = &ops[p->at[id].op];
     const char *t = torch && op->torch ? op->torch : op->dsl;
     if (!p->at[id].inlined) {
-        fprintf(f, "v%d", id);
+        fprintf(f, "v%d", name_of(p, id, torch));
         return;
     }
-    bool bracket = !(p->at[id].op == op_named("number") && p->at[id].number >= 0) && t[0] == '%';
+    bool bracket = t[0] == '%' && (p->at[id].nargs || p->at[id].attr[0] < 0);
     if (bracket || p->at[id].number < 0) fputc('(', f);
     print_template(f, p, id, t, torch);
     if (bracket || p->at[id].number < 0) fputc(')', f);
@@ -150,7 +151,7 @@ void print_arg(FILE *f, const Prog *p, int id, bool torch) {
 
 static void print_split(FILE *f, const Prog *p, int id, bool torch) {
     const Value *v = &p->at[id];
-    fprintf(f, "u%d, v%d, w%d = split(", id, id, id);
+    fprintf(f, "u%d, v%d, w%d = split(", id, name_of(p, id, torch), id);
     print_arg(f, p, v->arg[0], torch);
     fprintf(f, ", ");
     print_list(f, p, v->attr + 1, 3, 0, false);
@@ -170,12 +171,10 @@ static void print_plain(FILE *f, const Prog *p, int id, bool torch) {
         special(f, p, id, torch);
         return;
     }
-    fprintf(f, "v%d = ", id);
+    fprintf(f, "v%d = ", name_of(p, id, torch));
     print_template(f, p, id, torch && op->torch ? op->torch : op->dsl, torch);
     fputc('\n', f);
 }
-
-static bool has_instance(const Prog *p, int id) { return strstr(ops[p->at[id].op].dsl, "%L") || owns(p, id); }
 
 // A condition that holds, or does not.
 static void print_condition(FILE *f, const Prog *p, int id, bool holds, bool both) {
@@ -183,12 +182,21 @@ static void print_condition(FILE *f, const Prog *p, int id, bool holds, bool bot
     const Value *a = v->nargs ? &p->at[v->arg[0]] : NULL;
     int form = spelling(p, id + 1000, 3);
     bool training = p->loss >= 0;
-    if (form == 0 && a && !a->inlined) fprintf(f, "v%d.rank %s %d", v->arg[0], holds ? "==" : "!=", a->shape.rank);
+    if (form == 0 && a && !a->inlined) fprintf(f, "v%d.rank %s %d", p->at[v->arg[0]].name, holds ? "==" : "!=", a->shape.rank);
     else if (form == 1 && both && v->type == D_F) fprintf(f, "%straining", training == holds ? "" : "not ");
     else fprintf(f, "%d > 2 or %s", holds ? 3 : 1, "false");
 }
+// A statement in the body of a scan stands further in.
+void print_indent(FILE *f, const Prog *p, int id) {
+    for (int s = p->at[id].scope; s; s = p->at[s - 1].scope) fputs("    ", f);
+}
 void print_statement(FILE *f, const Prog *p, int id, bool torch) {
-    int form = torch || has_instance(p, id) || p->at[id].body ? 99 : spelling(p, id + 2000, 24);
+    if (is_scan_part(&p->at[id])) {
+        print_scan(f, p, id, torch);
+        return;
+    }
+    print_indent(f, p, id);
+    int form = torch || owns(p, id) || p->at[id].body ? 99 : spelling(p, id + 2000, 24);
     if (form > 1) {
         print_plain(f, p, id, torch);
         return;
@@ -197,17 +205,22 @@ void print_statement(FILE *f, const Prog *p, int id, bool torch) {
     print_condition(f, p, id, form == 0, form == 1);
     fprintf(f, " {\n");
     if (form == 0) print_plain(f, p, id, torch);
-    else fprintf(f, "    v%d = zeros ", id), print_list(f, p, p->at[id].shape.n, p->at[id].shape.rank, p->at[id].shape.bounded, false), fputc('\n', f);
+    else fprintf(f, "    v%d = zeros ", p->at[id].name), print_list(f, p, p->at[id].shape.n, p->at[id].shape.rank, p->at[id].shape.bounded, false), fputc('\n', f);
     fprintf(f, "    }");
     if (form == 1) fprintf(f, " else {\n"), print_plain(f, p, id, torch), fprintf(f, "    }");
     fputc('\n', f);
 }
 
 static const char *const storages[] = {"f32", "bf16", "f16"};
-static void print_leaf(FILE *f, const Prog *p, int id) {
+void print_leaf(FILE *f, const Prog *p, int id, bool torch) {
     const Value *v = &p->at[id];
     static const char *types[] = {"f32", "i32", "bool"};
-    if (!strcmp(ops[v->op].name, "param")) {
+    if (torch) {
+        fprintf(f, is_input(v) ? "    v%d = env.input(%d)\n" : "    v%d = env.param('v%d')\n", id, id);
+        return;
+    }
+    print_indent(f, p, id);
+    if (!is_input(v)) {
         fprintf(f, "    v%d = param ", id);
         print_list(f, p, v->shape.n, v->shape.rank, 0, true);
         fprintf(f, " init normal(0.5)\n");
@@ -236,11 +249,11 @@ static bool group_precision(const Prog *p) {
         if (p->group[g].precision) return true;
     return false;
 }
-static void print_value(FILE *f, const Prog *p, int i) {
+static void print_value(FILE *f, const Prog *p, int i, bool torch) {
     const Value *v = &p->at[i];
-    if (v->dead || v->inlined || group_of(p, i) >= 0) return;
-    if (!strcmp(ops[v->op].name, "input") || !strcmp(ops[v->op].name, "param")) print_leaf(f, p, i);
-    else print_statement(f, p, i, false);
+    if (v->dead || v->inlined || (!torch && group_of(p, i) >= 0)) return;
+    if (!is_leaf(v)) print_statement(f, p, i, torch);
+    else if (!before_scan(p, i, torch)) print_leaf(f, p, i, torch);
 }
 void print_dsl(FILE *f, const Prog *p) {
     static const char *precisions[] = {"f32", "bf16", "f16", "tf32"};
@@ -251,7 +264,7 @@ void print_dsl(FILE *f, const Prog *p) {
     fprintf(f, "model m {\n");
     if (p->precision && !group_precision(p)) fprintf(f, "    precision %s\n", precisions[p->precision]);
     for (int i = 0; i < p->count; i++) {
-        print_value(f, p, i);
+        print_value(f, p, i, false);
         for (int g = 0; g < p->ngroups; g++)
             if (p->group[g].high == i) print_group_call(f, p, g);
     }
@@ -262,13 +275,7 @@ void print_dsl(FILE *f, const Prog *p) {
 
 void print_torch(FILE *f, const Prog *p) {
     fprintf(f, "def program(env):\n    global S\n    S = %d\n", p->extent);
-    for (int i = 0; i < p->count; i++) {
-        const Value *v = &p->at[i];
-        if (v->dead || v->inlined) continue;
-        if (!strcmp(ops[v->op].name, "input")) fprintf(f, "    v%d = env.input(%d)\n", i, i);
-        else if (!strcmp(ops[v->op].name, "param")) fprintf(f, "    v%d = env.param('v%d')\n", i, i);
-        else print_statement(f, p, i, true);
-    }
+    for (int i = 0; i < p->count; i++) print_value(f, p, i, true);
     fprintf(f, "    return {");
     for (int i = 0; i < p->nresults; i++) fprintf(f, "'v%d': v%d, ", p->results[i], p->results[i]);
     if (p->loss >= 0) fprintf(f, "'v%d': v%d", p->loss, p->loss);

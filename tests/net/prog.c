@@ -1,4 +1,4 @@
-#include "tests/net/prog.h"
+#include "tests/net/scan.h"
 #include "tests/net/tensor.h"
 #include <math.h>
 #include <stdlib.h>
@@ -17,7 +17,7 @@ static double normal(Random *r) {
     return sqrt(-2 * log(u)) * cos(6.283185307179586 * v);
 }
 
-static void *block(Eval *e, size_t bytes) {
+void *eval_block(Eval *e, size_t bytes) {
     void *p = calloc(1, bytes + 8);
     if (!p) abort();
     if ((e->nblocks & (e->nblocks - 1)) == 0) e->blocks = realloc(e->blocks, (size_t)(e->nblocks ? 2 * e->nblocks : 1) * sizeof *e->blocks);
@@ -29,7 +29,7 @@ Tensor tensor_make(Eval *e, Shape s, Type t) {
     int n = shape_size(&s);
     Tensor r = {s, t, NULL};
     if (n > MAX_SCALARS) e->tape.full = true;
-    r.id = block(e, (size_t)n * sizeof *r.id);
+    r.id = eval_block(e, (size_t)n * sizeof *r.id);
     return r;
 }
 
@@ -105,8 +105,15 @@ void commit_states(Eval *e) {
         }
     }
 }
+// The statement that a value is written in.
+static int statement_of(const Prog *p, int id) {
+    for (int i = id + 1; i < p->count && p->at[id].inlined; i++)
+        for (int k = 0; k < p->at[i].nargs; k++)
+            if (!p->at[i].dead && p->at[i].arg[k] == id) return statement_of(p, i);
+    return id;
+}
 void path_of_value(const Prog *p, int id, const char *name, char *path) {
-    int g = group_of(p, id);
+    int g = group_of(p, statement_of(p, id));
     char prefix[16] = "";
     if (g >= 0 && p->group[g].named) snprintf(prefix, sizeof prefix, "g%d.", g);
     snprintf(path, 96, "%s%s", prefix, name);
@@ -155,27 +162,34 @@ void eval_free(Eval *e) {
     tape_free(&e->tape);
 }
 
+void eval_range(Eval *e, int from, int to) {
+    const Prog *p = e->prog;
+    for (int i = from; i < to && !e->tape.full; i++) {
+        if (p->at[i].dead || e->value[i].id) continue;
+        ops[p->at[i].op].eval(e, &p->at[i], &e->value[i]);
+    }
+}
 void eval_values(Eval *e, const Prog *p) {
     const Prog *outer = e->prog;
     Precision precision = e->tape.precision;
     e->prog = p;
     if (p->precision != P_F32) e->tape.precision = p->precision;
-    for (int i = 0; i < p->count && !e->tape.full; i++) {
-        if (p->at[i].dead || e->value[i].id) continue;
-        ops[p->at[i].op].eval(e, &p->at[i], &e->value[i]);
-    }
+    eval_range(e, 0, p->count);
     e->tape.precision = precision;
     e->prog = outer;
 }
 
+// Whether a value may read another: what stands in the body of a scan is seen there only.
+static bool sees(const Prog *p, const Value *v, int arg) { return p->at[arg].type == D_NONE ? is_scan_part(v) : visible(p, v->scope, arg); }
 bool infer_all(Prog *p) {
     for (int i = 0; i < p->count; i++) {
         Value *v = &p->at[i];
         if (v->dead) continue;
         for (int k = 0; k < v->nargs; k++)
-            if (v->arg[k] >= i || p->at[v->arg[k]].dead) return false;
+            if (v->arg[k] >= i || p->at[v->arg[k]].dead || !sees(p, v, v->arg[k])) return false;
         if (!ops[v->op].infer(p, v) || shape_size(&v->shape) > 20000) return false;
     }
+    name_values(p);
     return true;
 }
 

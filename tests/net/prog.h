@@ -5,9 +5,9 @@
 #include <stdint.h>
 #include <stdio.h>
 
-enum { MAX_RANK = 6, MAX_ARGS = 6, MAX_ATTRS = 16, MAX_VALUES = 128, MAX_GROUPS = 3, MAX_SCALARS = 1 << 18, MAX_INDICES = 8 };
+enum { MAX_RANK = 6, MAX_ARGS = 8, MAX_ATTRS = 16, MAX_VALUES = 160, MAX_GROUPS = 3, MAX_SCALARS = 1 << 18, MAX_INDICES = 8 };
 
-typedef enum { D_F, D_I, D_B } Type;
+typedef enum { D_F, D_I, D_B, D_NONE } Type;      // D_NONE: the header and the end of a scan, which are no values
 typedef enum { AS_F32, AS_BF16, AS_F16 } Storage; // of inputs and outputs
 
 typedef struct {
@@ -29,6 +29,8 @@ typedef struct {
     Body *body;
     int low, high; // of an integer input
     bool inlined, dead;
+    int scope; // 1 + the header of the scan in whose body it stands; 0: in none
+    int name;  // the value whose name it has in the text, itself or one that is read no more
 } Value;
 
 // Values low .. high that are printed as a function or a layer of their own, called where the last of them stands.
@@ -53,6 +55,7 @@ struct Prog {
     const char *without; // a pass that is left out, or NULL
     int ngroups;
     Group group[MAX_GROUPS];
+    bool plain;          // no value has another's name
     int bound, extent; // dim S <= bound, and what this run says; 0: no such dimension
     uint64_t seed;
 };
@@ -76,6 +79,8 @@ typedef struct {
     Param *states;
     int nstates;
     double **inputs; // of the model's values
+    int round[MAX_VALUES];    // of the header of a scan
+    Tensor *kept[MAX_VALUES]; // of the end of a scan: what was emitted, then the last values of the header's names
     uint64_t seed;
     int step;
     bool training;
@@ -93,6 +98,8 @@ void state_set(Eval *e, const char *path, Tensor next); // what it is from now o
 void commit_states(Eval *e);
 void path_of_value(const Prog *p, int id, const char *name, char *path); // of what the value owns: 96 bytes
 void eval_values(Eval *e, const Prog *p);
+void eval_range(Eval *e, int from, int to); // of e->prog
+void *eval_block(Eval *e, size_t bytes);    // zeros, until the next reset
 void eval_reset(Eval *e); // forgets values, keeps parameters
 void eval_forget(Eval *e, int params, int states); // all but the first so many
 void eval_free(Eval *e);
@@ -112,6 +119,7 @@ typedef struct Gen {
     int budget; // of indexed terms
     bool large; // few statements on tensors of many tiles
     bool far;   // some subscripts go beyond 32 bits
+    int scope;  // of what is drawn
 } Gen;
 
 typedef struct {
@@ -131,6 +139,7 @@ int op_named(const char *name);
 int pick(Gen *g, Type type, int min_rank, int max_rank); // a value, or -1
 int pick_broadcast(Gen *g, const Shape *to, Type type);
 int fresh(Gen *g, Type type, Shape s);                   // a new parameter or input
+void draw_statement(Gen *g, int op);                     // -1: any operation
 int push_value(Gen *g, Value v);                         // infers and evaluates; -1: not kept
 int number(Gen *g, double x);
 double some_number(Gen *g);
@@ -143,13 +152,21 @@ void print_indexed(FILE *f, const Prog *p, int id, bool torch);
 void print_loop(FILE *f, const Prog *p, int id, bool torch);
 void print_state(FILE *f, const Prog *p, int id, bool torch);
 void print_statement(FILE *f, const Prog *p, int id, bool torch);
+void print_constant(FILE *f, const Prog *p, int n); // in one of its forms
+void print_indent(FILE *f, const Prog *p, int id);
+void print_scan(FILE *f, const Prog *p, int id, bool torch);
+void print_leaf(FILE *f, const Prog *p, int id, bool torch);
 void print_group(FILE *f, const Prog *p, int group);
 void print_group_call(FILE *f, const Prog *p, int group);
 int group_of(const Prog *p, int id); // -1: none
-bool owns(const Prog *p, int id);    // parameters or states
+bool owns(const Prog *p, int id);    // parameters or states, itself or in what is written in place
 void draw_groups(Gen *g);
+void names_in(const Prog *p, int id, bool *named); // what the text of a value names, through what is written in place
+void name_values(Prog *p);
+int name_of(const Prog *p, int id, bool torch);
 
-void generate(Prog *p, uint64_t seed, bool far);
+typedef enum { DRAW_ANY, DRAW_FAR, DRAW_SCANS } Kind; // DRAW_SCANS: a scan in every program
+void generate(Prog *p, uint64_t seed, Kind what);
 bool infer_all(Prog *p);
 bool uses_bound(const Prog *p); // some live value has an extent S
 void print_dsl(FILE *f, const Prog *p);

@@ -29,4 +29,5 @@ PROPOSE(causal); INFER(causal); EVAL(causal); PROPOSE(broadcast_like); INFER(bro
 PROPOSE(masked_softmax); INFER(masked_softmax); EVAL(masked_softmax); PROPOSE(convolve); INFER(convolve); EVAL(convolve); EVAL(nothing); EVAL(flatten);
 PROPOSE(bounded_slice); INFER(bounded_slice); EVAL(bounded_slice); PROPOSE(bounded_reshape); INFER(bounded_reshape);
 PROPOSE(extent_value); INFER(extent_value); EVAL(extent_value);
+PROPOSE(scanned); INFER(scanned); EVAL(scanned); INFER(header); EVAL(header); INFER(scan_name); EVAL(scan_name); INFER(end); EVAL(end); EVAL(integer);
 PROPOSE(mixed); INFER(mixed); EVAL(mixed); PROPOSE(masked_attention); INFER(masked_attention);

@@ -1,3 +1,4 @@
+#include "tests/net/scan.h"
 #include "tests/net/shrink.h"
 #include <stdlib.h>
 #include <string.h>
@@ -63,8 +64,10 @@ static bool without_results(Shrink *s) {
     return done;
 }
 
-static Value leaf_like(const Value *v, const char *op) {
-    return (Value){.op = op_named(op), .type = v->type, .shape = v->shape, .low = 0, .high = 3};
+static void make_leaf(Prog *q, int i) {
+    const Value v = q->at[i];
+    const char *op = v.type == D_F && !v.shape.bounded ? "param" : "input";
+    q->at[i] = (Value){.op = op_named(op), .type = v.type, .shape = v.shape, .low = 0, .high = 3};
 }
 // A value becomes a parameter or an input.
 static bool leaves(Shrink *s) {
@@ -72,9 +75,9 @@ static bool leaves(Shrink *s) {
     bool done = false;
     for (int i = s->p->count - 1; q && i >= 0; i--) {
         const Value *v = &s->p->at[i];
-        if (v->dead || v->nargs == 0 || i == s->p->loss) continue;
+        if (v->dead || v->nargs == 0 || i == s->p->loss || (is_scan_part(v) && !is_scan_result(v))) continue;
         *q = *s->p;
-        q->at[i] = leaf_like(v, v->type == D_F && !v->shape.bounded ? "param" : "input");
+        make_leaf(q, i);
         done |= try(s, q);
     }
     free(q);
@@ -113,7 +116,7 @@ static bool plainer(Shrink *s) {
     Prog *q = malloc(sizeof *q);
     bool done = false;
     if (!q) abort();
-    for (int form = 0; form < 13; form++) {
+    for (int form = 0; form < 15; form++) {
         *q = *s->p;
         if (form == 0) q->optimizer = O_NONE;
         if (form == 1) q->precision = P_F32;
@@ -124,12 +127,63 @@ static bool plainer(Shrink *s) {
         if (form == 6) q->hyper = q->schedule = false;
         if (form == 11) q->accumulate = false;
         if (form == 12) q->want = false;
+        if (form == 13) q->plain = true;
+        for (int i = 0; form == 14 && i < q->count; i++)
+            if (is_header(&q->at[i])) q->at[i].attr[q->at[i].nargs] = 1;
         if (form == 8) q->threads = 0;
         if (form == 9) q->arch = 0;
         if (form == 10) q->without = NULL;
         if (form == 7) q->sqrt_checkpoint = false;
         if (memcmp(q, s->p, sizeof *q)) done |= try(s, q);
     }
+    free(q);
+    return done;
+}
+static void remove_at(int *list, int *count, int k) {
+    memmove(list + k, list + k + 1, sizeof *list * (size_t)(--*count - k));
+}
+// Result k of a scan becomes a leaf, and those after it move up.
+static void drop_result(Prog *q, int end, int k) {
+    int r = result_name(q, end, k);
+    if (r >= 0) make_leaf(q, r);
+    for (int i = end + 1; i < q->count; i++)
+        if (is_scan_result(&q->at[i]) && q->at[i].arg[0] == end) q->at[i].attr[0] -= q->at[i].attr[0] > k;
+}
+static void drop_emission(Prog *q, int end, int k) {
+    Value *v = &q->at[end];
+    int first = v->nargs - emissions(q, end);
+    drop_result(q, end, k);
+    remove_at(v->arg, &v->nargs, first + k);
+}
+// What reads operand k of a header in the body reads a leaf instead.
+static void drop_operand(Prog *q, int header, int k) {
+    Value *h = &q->at[header];
+    int end = end_of(q, header), count = emissions(q, end), name = header_name(q, header, k), before = 1;
+    for (int i = 0; i < k; i++) before += is_carry(h, i);
+    drop_result(q, end, count + k);
+    if (is_carry(h, k)) remove_at(q->at[end].arg, &q->at[end].nargs, before);
+    if (name >= 0) make_leaf(q, name);
+    for (int i = header + 1; i < end; i++)
+        if (is_scan_name(&q->at[i]) && q->at[i].arg[0] == header) q->at[i].attr[0] -= q->at[i].attr[0] > k;
+    remove_at(h->arg, &h->nargs, k);
+    remove_at(h->attr, &h->nattrs, k);
+}
+// How many things the text of a scan lists that it may do without.
+static int listed(const Prog *p, int i) {
+    bool live = is_header(&p->at[i]) && !p->at[i].dead && end_of(p, i) >= 0;
+    return live ? p->at[i].nargs + emissions(p, end_of(p, i)) : 0;
+}
+static bool narrower(Shrink *s) {
+    Prog *q = malloc(sizeof *q);
+    bool done = false;
+    if (!q) abort();
+    for (int i = 0; i < s->p->count; i++)
+        for (int k = listed(s->p, i) - 1; k >= 0 && k < listed(s->p, i); k--) {
+            *q = *s->p;
+            if (k < q->at[i].nargs) drop_operand(q, i, k);
+            else drop_emission(q, end_of(q, i), k - q->at[i].nargs);
+            done |= q->at[i].nargs && try(s, q);
+        }
     free(q);
     return done;
 }
@@ -154,7 +208,7 @@ static bool extents(Shrink *s) {
 
 void shrink(Prog *p, const Command *c, Judgement *j) {
     Shrink s = {p, c, j, 0};
-    static bool (*const ways[])(Shrink *) = {without_results, loss_smaller, leaves, bypass, plainer, extents};
+    static bool (*const ways[])(Shrink *) = {without_results, loss_smaller, leaves, narrower, bypass, plainer, extents};
     bool smaller = true;
     while (smaller && s.trials < 250) {
         smaller = false;

@@ -13,10 +13,13 @@ sample() { # target count [option]
 }
 
 "$net" --goldens "$SRC/tests/net/goldens.txt" >"$work/log" || { fail goldens; cat "$work/log"; }
+"$net" --scans --goldens "$SRC/tests/net/goldens_scans.txt" >"$work/log" || { fail "goldens of scans"; cat "$work/log"; }
 sample host 60
 sample host 30 --far
+sample host 20 --scans
 sample interp 30 --far
 sample interp 120
-command -v "${CC:-cc}" >/dev/null && { sample c99 20; sample c99 10 --far; }
-has_software_gpu && { sample cuda 80; sample cuda 20 --far; }
+sample interp 60 --scans
+command -v "${CC:-cc}" >/dev/null && { sample c99 20; sample c99 10 --far; sample c99 10 --scans; }
+has_software_gpu && { sample cuda 80; sample cuda 20 --far; sample cuda 30 --scans; }
 exit $bad
