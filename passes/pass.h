@@ -37,6 +37,7 @@ typedef struct PassContext {
     bool stream_all; /* tests: streams (plan/stream.h) wherever they are right, of whatever size */
     bool stream_low; /* the same of products by matrix instructions, which other fusion is about too */
     bool bucket_all; /* tests: buckets of ids (plan/bucket.c) for every scatter that can have them */
+    bool stream_weighed; /* streams that pay alone, on targets too whose memory is small (Device.all_fast) */
     bool chunk_all;  /* tests: chunks of rows (plan/chunk.c) wherever they are right */
     bool disabled[PASS_COUNT];
     bool print_after[PASS_COUNT];

@@ -589,7 +589,9 @@ static Chunker chunker_new(PassContext *context, Graph *g, Arena *a) {
     c.until = ARENA_ARRAY(a, int, n + 1);
     c.known = ARENA_ARRAY(a, int, n + 1);
     for (int i = 0; i < g->results.n; i++) c.result[g->results.at[i].value->id] = true;
-    c.will = fuse_foresee(context, g);
+    PassContext weighed = *context; /* where there is no memory for a value, chunks, which compute nothing twice, come before streams */
+    weighed.stream_weighed = true;
+    c.will = fuse_foresee(&weighed, g);
     find_live_ranges(&c);
     return c;
 }

@@ -63,13 +63,15 @@ static bool is_in_kernel_of_its_own(const Target *t, const Node *product) {
            (dtype_bytes(product->in[0]->dtype) != 2 || c->n_loops != c->n_out + 1 || sums_of(product) > MOST_BY_MATRIX);
 }
 
+/* What is larger than the fast memory cannot be anywhere. */
+static bool has_no_room(const PassContext *c) { return c->target && c->target->device->all_fast && !c->stream_weighed; }
+
 bool stream_makes(const PassContext *c, const Node *n) {
     if (n->op != OP_CONTRACT || n->n_in != 2 || !dtype_is_float(n->dtype) || !contract_is_product(n)) return false;
     if (n->shape->rank < 2 || !shape_is_fixed(*n->shape) || is_in_kernel_of_its_own(c->target, n) || sums_of(n) > MOST_SUMS) return false;
     if (c->stream_all) return shape_elements(*n->shape) > 0 && (c->stream_low || !by_matrix(c->target, n));
     const int64_t factors = shape_elements(*n->in[0]->shape) + shape_elements(*n->in[1]->shape);
-    const Target *t = c->target;
-    const int64_t large = t && t->device->all_fast ? t->fast_bytes : LARGE_BYTES;
+    const int64_t large = has_no_room(c) ? c->target->fast_bytes : LARGE_BYTES;
     return (double)node_bytes(n) >= (double)large && shape_elements(*n->shape) >= 2 * factors;
 }
 
@@ -235,11 +237,13 @@ static bool pays(Finder *s, int region, StreamList *list) {
     enum { WEIGHT = 6 };
     const Target *t = s->f->target;
     double seconds = 0, bytes = 0;
+    bool in_chunk = false;
     if (!t) return false;
     for (int i = region; i < s->f->n; i++) {
         const Node *n = s->g->nodes.at[i];
         if (!s->value[i] || first_of(s, i) != region) continue;
         if (s->f->candidate[i]) bytes += 2 * (double)node_bytes(n);
+        in_chunk |= n->remat > 0 && n->remat <= s->g->chunks;
         if (n->op != OP_CONTRACT) continue;
         int kernels = 0;
         for (int k = 0; k < list->n; k++) {
@@ -249,7 +253,7 @@ static bool pays(Finder *s, int region, StreamList *list) {
         const double flops = 2.0 * (double)(kernels - 1) * (double)shape_elements(*n->shape) * (double)sums_of(n);
         seconds += flops / (by_matrix(t, n) ? t->gflops_matrix : t->gflops_f32);
     }
-    if (s->context->stream_all || (t->device->all_fast && bytes > 2 * (double)t->fast_bytes)) return true;
+    if (s->context->stream_all || (has_no_room(s->context) && !in_chunk && bytes > 2 * (double)t->fast_bytes)) return true;
     return seconds < WEIGHT * bytes / t->gbytes_per_s;
 }
 
