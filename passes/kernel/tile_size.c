@@ -98,11 +98,11 @@ static bool rows_contiguous(const PlanKernel *k) {
 }
 
 /* Elements of a row that are added up step by step: few to a lane, which are the innermost dim's, so that a running sum
- * stays short (emit_sum_is_long, docs/numerics.md). */
+ * stays short (emit_sum_is_long, docs/numerics.md), with the fewest lanes that a processor has. */
 static int64_t row_chunk(const Limits *l, const Shape *r) {
-    enum { CHAIN = 512, VECTOR = 16 };
+    enum { CHAIN = 512, VECTOR = 16, LEAST_VECTOR = 4 };
     const bool vectors = l->row_lanes > 1 && r->rank > 0 && r->dim[r->rank - 1].bound >= VECTOR;
-    const int64_t most = CHAIN * (vectors ? VECTOR : 1), tile = (int64_t)4 * l->span;
+    const int64_t most = CHAIN * (vectors ? LEAST_VECTOR : 1), tile = (int64_t)4 * l->span;
     return l->pow2 ? l->row_lanes : tile < most ? tile : most;
 }
 
