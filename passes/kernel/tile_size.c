@@ -97,14 +97,15 @@ static bool rows_contiguous(const PlanKernel *k) {
     return true;
 }
 
-/* Elements of a row that are added up step by step: few to a lane, which are the innermost dim's, so that a running sum
- * stays short (emit_sum_is_long, docs/numerics.md), with the fewest lanes that a processor has. */
-static int64_t row_chunk(const Limits *l, const Shape *r) {
-    enum { CHAIN = 512, VECTOR = 16, LEAST_VECTOR = 4 };
+/* Elements of a row that are added up in a tile: few to a lane, which are the innermost dim's, so that a running sum
+ * stays short (emit_sum_is_long, docs/numerics.md): with so many lanes as a processor has. */
+static int64_t row_chunk(const Limits *l, const Shape *r, int lanes) {
+    enum { CHAIN = 512, VECTOR = 16 };
     const bool vectors = l->row_lanes > 1 && r->rank > 0 && r->dim[r->rank - 1].bound >= VECTOR;
-    const int64_t most = CHAIN * (vectors ? LEAST_VECTOR : 1), tile = (int64_t)4 * l->span;
+    const int64_t most = (int64_t)CHAIN * (vectors ? lanes : 1), tile = (int64_t)4 * l->span;
     return l->pow2 ? l->row_lanes : tile < most ? tile : most;
 }
+enum { WIDEST_VECTOR = 16, NARROWEST_VECTOR = 4 }; /* a row that is held whole is read once; steps are short on any processor */
 
 /* Lanes of a whole row. */
 static int64_t row_lanes(const Limits *l, const Shape *r) {
@@ -115,7 +116,7 @@ static int64_t row_lanes(const Limits *l, const Shape *r) {
 
 static bool holds_row(const Limits *l, const Shape *r) {
     const int64_t row = row_lanes(l, r);
-    return row <= l->span && (l->pow2 || row <= row_chunk(l, r));
+    return row <= l->span && (l->pow2 || row <= row_chunk(l, r, WIDEST_VECTOR));
 }
 
 bool tile_holds_row(const Target *t, const Shape *r) {
@@ -157,7 +158,7 @@ static void row_sizes(const Limits *l, const PlanKernel *k, TileSizes *s) {
         fill(l, &rows, s->p, row ? rows_lanes(l, k->sliced) / row : 1);
         if (k->sliced) s->p[k->sliced - 1] = tile_of_slice(l, k->slice, s->p[k->sliced - 1]);
     } else if (contiguous) {
-        fill(l, &whole, s->r, row_chunk(l, k->r));
+        fill(l, &whole, s->r, row_chunk(l, k->r, NARROWEST_VECTOR));
         fill(l, k->p, s->p, 1);
     } else {
         fill(l, k->p, s->p, l->column);
