@@ -66,6 +66,19 @@ static bool select_only(Lower *L, int line, int *line_of) {
     return ok && claim(L, line, selected, line_of);
 }
 
+/* What no other line selects; false, reported: others select all there is. */
+static bool claim_rest(Lower *L, int line, int *line_of) {
+    int n = 0;
+    for (int i = 0; i < L->params.n; i++) {
+        if (line_of[i] != NO_LINE) continue;
+        line_of[i] = line;
+        n++;
+    }
+    if (n || L->params.n == 0) return true;
+    lower_fail(L, E0304, L->trains.at[line].s->loc, "leave it out", "the other `train` lines select every parameter");
+    return false;
+}
+
 /* Which line trains each parameter: that of the `only` that selects it, else the line without one. */
 static bool select_parameters(Lower *L, int *line_of) {
     int rest = NO_LINE;
@@ -82,8 +95,7 @@ static bool select_parameters(Lower *L, int *line_of) {
             ok = false;
         }
     }
-    for (int i = 0; i < L->params.n; i++)
-        if (line_of[i] == NO_LINE) line_of[i] = rest;
+    if (ok && rest != NO_LINE) ok = claim_rest(L, rest, line_of);
     for (int i = 0; ok && L->declaring && i < L->params.n; i++)
         L->model->params.at[L->params.at[i].decl].trainable = line_of[i] != NO_LINE;
     return ok;

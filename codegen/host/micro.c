@@ -1,4 +1,4 @@
-/* Inner functions of products, one per module and shape; see micro.h. */
+/* The micro-kernels of products, one per module and shape; see micro.h. */
 #include "codegen/host/micro.h"
 #include "codegen/host/micro_block.h"
 #include <assert.h>
@@ -184,6 +184,7 @@ static void prefetch_image(const Micro *m, LLVMValueRef p, const int64_t *place)
 static void load_factors(const Micro *m, int64_t n, LLVMValueRef *factor) {
     const Emit *e = emit_of(m);
     const MicroSide *a = &m->s->side[0], *b = &m->s->side[1];
+    assert(a->taps * b->taps * m->s->vectors <= BLOCK_VECTORS);
     if (m->s->y.steps_ahead) prefetch_steps(m);
     for (int64_t j = 0; j < a->taps; j++)
         for (int64_t l = 0; l < b->taps; l++)
@@ -516,7 +517,9 @@ static LLVMValueRef function(const Emit *e, const char *name, const MicroShape *
     int n = 0;
     for (int i = 0; i < MICRO_ARGS; i++)
         if (arg[i]) params[n++] = LLVMTypeOf(arg[i]);
-    micro_begin(&block, e, name, n, params, (int)(s->side[0].rows * s->side[1].rows), (int)s->vectors, (int)s->lanes);
+    const bool is_new = micro_begin(&block, e, name, n, params, (int)(s->side[0].rows * s->side[1].rows), (int)s->vectors, (int)s->lanes);
+    assert(is_new);
+    (void)is_new;
     n = 0;
     for (int i = 0; i < MICRO_ARGS; i++) m.arg[i] = arg[i] ? LLVMGetParam(block.fn, (unsigned)n++) : NULL;
     body(&m);

@@ -98,14 +98,14 @@ static bool rows_contiguous(const PlanKernel *k) {
 }
 
 /* Elements of a row that are added up in a tile: few to a lane, which are the innermost dim's, so that a running sum
- * stays short (emit_sum_is_long, docs/numerics.md): with so many lanes as a processor has. */
+ * stays short (emit_sum_is_long, docs/numerics.md) with so many lanes. */
+enum { WIDEST_VECTOR = 16, NARROWEST_VECTOR = 4 }; /* of processors: a row that is held whole is read once; steps are short on all */
 static int64_t row_chunk(const Limits *l, const Shape *r, int lanes) {
-    enum { CHAIN = 512, VECTOR = 16 };
-    const bool vectors = l->row_lanes > 1 && r->rank > 0 && r->dim[r->rank - 1].bound >= VECTOR;
+    enum { CHAIN = 512 };
+    const bool vectors = l->row_lanes > 1 && r->rank > 0 && r->dim[r->rank - 1].bound >= WIDEST_VECTOR;
     const int64_t most = (int64_t)CHAIN * (vectors ? lanes : 1), tile = (int64_t)4 * l->span;
     return l->pow2 ? l->row_lanes : tile < most ? tile : most;
 }
-enum { WIDEST_VECTOR = 16, NARROWEST_VECTOR = 4 }; /* a row that is held whole is read once; steps are short on any processor */
 
 /* Lanes of a whole row. */
 static int64_t row_lanes(const Limits *l, const Shape *r) {

@@ -219,8 +219,8 @@ static bool is_written_at_once(const Fuse *f, const Node *copy) {
     return inside + 1 == f->readers[x->id];
 }
 
-/* A cache, some rows of which change: a kernel of its own writes no others (overwrite.c). */
-static bool updates_part(const Fuse *f, const Node *n) {
+/* A cache, some rows of which change: a kernel of its own will write no others (overwrite.c). */
+static bool will_update_part(const Fuse *f, const Node *n) {
     if (n->op != OP_UPDATE_AT || n->in[0]->op != OP_STATE) return false;
     for (int i = 0; i < f->graph->results.n; i++) {
         const Result *r = &f->graph->results.at[i];
@@ -236,7 +236,7 @@ static bool assign(Fuse *f, Node *n, bool wait) {
     const bool waits = wait && may_wait(f, n);
     if (waits && fuse_is_copy(f, n)) return false;
     const bool alone = !f->merge || (fuse_is_copy(f, n) && !is_written_at_once(f, n)) || n->op == OP_SCATTER_ADD || n->op == OP_BUCKET || n->op == OP_SCAN ||
-                       updates_part(f, n);
+                       will_update_part(f, n);
     const int count = alone                                      ? 0
                       : n->op == OP_CONTRACT && fuse_is_heavy(n) ? kernel_to_add_to(f, n, tries)
                       : n->again                                 ? kernels_of_clone(f, n, tries, 16)
@@ -245,7 +245,7 @@ static bool assign(Fuse *f, Node *n, bool wait) {
         const PlanKernel *at = &f->plan->kernels.at[tries[i]];
         if (n->remat && at->nodes.at[0].node->remat != n->remat) continue; /* or it would be computed, and kept, too early */
         if (n->again && at->phase == PHASE_FORWARD) continue;
-        if (updates_part(f, at->nodes.at[0].node)) continue;
+        if (will_update_part(f, at->nodes.at[0].node)) continue;
         const FusionId how = at->phase <= n->phase ? fuse_try_join(f, &f->plan->kernels.at[tries[i]], n, &pn) : FUSION_COUNT;
         if (how == FUSION_COUNT) continue;
         tally(f, how);
