@@ -24,7 +24,8 @@ typedef struct Finder {
     Fuse *f;
     const Graph *g;
     Streams found;
-    bool *value; /* by node id: a product that may be recomputed, or elementwise after one */
+    bool *value; /* by node id: a product that may be recomputed, or elementwise after one; no product of such */
+    bool *kept;  /* by node id: of a region that failed */
     int *region; /* by node id, of values: the first of its region (union of them) */
     bool *fails; /* by node id, of such first ones */
     int *state;  /* by node id: see mark_dependent */
@@ -108,23 +109,39 @@ static bool may_be_member(const Finder *s, const Node *user, const Node *x) {
     return true;
 }
 
-/* Values, regions of them, and which of these something else reads. */
-static void find_values(Finder *s) {
+/* Values, regions of them, and which of these something else reads.  What is multiplied again for each element of another product
+ * would take many times its arithmetic: a product of a value is a member of its stream or the value is kept. */
+static void find_regions(Finder *s) {
     const Fuse *f = s->f;
     for (int i = 0; i < f->n; i++) {
         const Node *n = s->g->nodes.at[i];
         s->region[i] = i;
         bool of_value = false;
-        for (int k = 0; k < n->n_in && op_info[n->op].cls == CLASS_ELEMENT; k++) of_value |= s->value[n->in[k]->id];
-        s->value[i] = of_value || stream_makes(s->context, n);
+        for (int k = 0; k < n->n_in; k++) of_value |= s->value[n->in[k]->id];
+        s->value[i] = of_value ? op_info[n->op].cls == CLASS_ELEMENT : !s->kept[i] && stream_makes(s->context, n);
         s->fails[i] = s->value[i] && (f->result[i] || f->copied[i] || f->within[i] || f->adds[i]);
-        for (int k = 0; k < n->n_in && of_value; k++)
+        for (int k = 0; k < n->n_in && s->value[i]; k++)
             if (s->value[n->in[k]->id]) join(s, i, n->in[k]->id);
     }
     for (int i = 0; i < f->n; i++) {
         const Node *n = s->g->nodes.at[i];
         for (int k = 0; k < n->n_in; k++)
             if (s->value[n->in[k]->id] && !s->value[i] && !may_be_member(s, n, n->in[k])) s->fails[first_of(s, n->in[k]->id)] = true;
+    }
+}
+
+/* Products of what is kept may be values themselves. */
+static void find_values(Finder *s) {
+    enum { MOST_ROUNDS = 8 };
+    bool more = true;
+    for (int round = 0; round < MOST_ROUNDS && more; round++) {
+        more = false;
+        find_regions(s);
+        for (int i = 0; i < s->f->n; i++) {
+            if (!s->value[i] || !s->fails[first_of(s, i)]) continue;
+            more |= !s->kept[i];
+            s->kept[i] = true;
+        }
     }
 }
 
@@ -329,6 +346,7 @@ Streams fuse_find_streams(const PassContext *c, Fuse *f, const Graph *g, bool be
     Finder s = {.context = c, .f = f, .g = g, .before_split = before_split, .found = {.of = ARENA_ARRAY(f->arena, int, f->n + 1)}};
     s.value = ARENA_ARRAY(f->arena, bool, f->n + 1);
     s.fails = ARENA_ARRAY(f->arena, bool, f->n + 1);
+    s.kept = ARENA_ARRAY(f->arena, bool, f->n + 1);
     s.region = ARENA_ARRAY(f->arena, int, f->n + 1);
     s.state = ARENA_ARRAY(f->arena, int, f->n + 1);
     s.depends = ARENA_ARRAY(f->arena, bool, f->n + 1);
