@@ -42,6 +42,8 @@ int fuse_users(const Uses *u, const Node *n);
 /* What products and scatters read again and again, themselves or through movement, by node id. */
 bool *fuse_rereads(Arena *a, const Graph *g, const Uses *uses);
 
+enum { FUSE_MANY_PARTS = 24 }; /* of a concatenation: each is computed before, and all in a kernel that does nothing else */
+
 /* ---- fuse_parts.c ------------------------------------------------------------------------------------------------- */
 /* Gives each part of a concatenation that will be joined a value that nothing else needs elsewhere: copies, where it must. */
 void fuse_separate_parts(PassContext *c, Graph *g);

@@ -309,6 +309,14 @@ static bool is_handed_on(const Node *n) {
     return false;
 }
 
+/* A concatenation of many parts, which its kernel has room to read, or one of them that is computed. */
+static bool is_one_of_many(const Node *n, const Cone *c, const Uses *uses) {
+    if (n->op == OP_CONCAT && n->n_in >= FUSE_MANY_PARTS) return true;
+    for (int u = uses->first[n->id]; u < uses->first[n->id + 1] && c->cost > 0; u++)
+        if (uses->user[u]->op == OP_CONCAT && uses->user[u]->n_in >= FUSE_MANY_PARTS) return true;
+    return false;
+}
+
 void fuse_candidates(Fuse *f, const Graph *g) {
     const Uses uses = f->uses = graph_uses(f->arena, g);
     find_landings(f, g, &uses);
@@ -332,7 +340,7 @@ void fuse_candidates(Fuse *f, const Graph *g) {
         cone[i] = cone_of(n, cone, f->candidate);
         f->candidate[i] =
             f->result[i] || f->copied[i] || f->joined[i] || f->within[i] || fuse_is_heavy(n) || f->adds[i] || is_handed_on(n) ||
-            is_copied(n, &uses) || is_bucketed(n, &uses) || wants_memory(n, &cone[i], readers[i], reread[i]) ||
+            is_copied(n, &uses) || is_bucketed(n, &uses) || is_one_of_many(n, &cone[i], &uses) || wants_memory(n, &cone[i], readers[i], reread[i]) ||
             pays_before(n, &cone[i], readers, repeats[i]) ||
             (op_info[n->op].cls == CLASS_ELEMENT && readers[i] > 1 && !widens(n) && takes_place(n, &uses));
     }

@@ -2,7 +2,7 @@
  *
  * A concatenation that a product reads, or of which its readers ask for many parts, is not inlined as a choice among its
  * parts, and has no kernel either: the kernels of its parts write it, each into its slice.  A part that is a concatenation
- * itself lies there with all its parts. */
+ * itself lies there with all its parts.  So does one of many parts: its kernel would read what each of them is made of. */
 #include "passes/plan/fuse.h"
 #include "passes/rewrite/insert.h"
 #include "passes/pass.h"
@@ -41,7 +41,7 @@ static bool *find_joined(Arena *a, const Graph *g, const Uses *uses, const Targe
         const Node *n = g->nodes.at[i];
         const int readers = fuse_users(uses, n);
         if (n->op != OP_CONCAT) continue;
-        joined[i] |= reread[i] || (readers > 1 && readers * n->n_in > MOST_CHOICES);
+        joined[i] |= reread[i] || (readers > 1 && readers * n->n_in > MOST_CHOICES) || n->n_in >= FUSE_MANY_PARTS;
         joined[i] &= may_join(n, t) && !result[i];
         for (int k = 0; joined[i] && k < n->n_in; k++) joined[n->in[k]->id] |= n->in[k]->op == OP_CONCAT;
     }
