@@ -101,7 +101,7 @@ static bool rounds_element(const Study *s, const Node *n, int64_t e) {
 static double terms_of(const Study *s, const Node *n) {
     const Tensor *out = &s->value[n->id];
     double terms = 1;
-    if (n->op == OP_SCAN) return (double)out->dim[n->attr->axis];
+    if (n->op == OP_SCAN) return (double)out->dim[n->attr->axis] * n->n_in; /* a rounding of each product */
     if (n->op == OP_SCATTER_ADD) return (double)tensor_elements(&s->value[n->in[1]->id]);
     if (n->op != OP_CONTRACT)
         return (double)tensor_elements(&s->value[n->in[0]->id]) /

@@ -180,7 +180,8 @@ static void eval_fold(EvalNode *e, const int64_t *kept) {
 static void eval_scan(EvalNode *e) {
     const Attr *attr = e->node->attr;
     const Tensor *in = e->in[0];
-    Op step = attr->scan == SCAN_PROD ? OP_MUL : OP_ADD;
+    const Op step = attr->scan == SCAN_PROD ? OP_MUL : OP_ADD;
+    const Tensor *factor = attr->scan == SCAN_LINEAR ? e->in[1] : NULL;
     int64_t stride[MAX_RANK], n = tensor_elements(in), length = in->dim[attr->axis];
     if (n == 0) return;
     tensor_strides(in, stride);
@@ -190,6 +191,7 @@ static void eval_scan(EvalNode *e) {
         double sum = attr->scan == SCAN_PROD ? 1 : 0;
         for (int64_t k = 0; k < length; k++) {
             int64_t at = base + (attr->reverse ? length - 1 - k : k) * inner;
+            if (factor) sum = scalar_op(OP_MUL, e->node->dtype, (double[]){factor->data[at], sum});
             double with = scalar_op(step, e->node->dtype, (double[]){sum, in->data[at]});
             e->out->data[at] = attr->exclusive ? sum : with;
             sum = with;

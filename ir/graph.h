@@ -51,7 +51,8 @@ typedef enum { PRECISION_F32, PRECISION_TF32, PRECISION_BF16, PRECISION_F16, PRE
 extern const char *const precision_name[PRECISION_COUNT];
 bool op_has_precision(Op op);
 
-typedef enum { SCAN_SUM, SCAN_PROD } ScanKind;
+/* The prefix y along an axis of x: y[i] = y[i-1] + x[i], from 0; y[i-1] * x[i], from 1; a second operand's a[i] * y[i-1] + x[i], from 0. */
+typedef enum { SCAN_SUM, SCAN_PROD, SCAN_LINEAR } ScanKind;
 
 /* Attributes; which are meaningful follows from the op (ops.def). */
 typedef struct Attr {
@@ -67,7 +68,7 @@ typedef struct Attr {
     Dim hi[MAX_RANK];         /* PAD; SLICE: number of elements, the result's extents */
     int64_t step[MAX_RANK];   /* SLICE */
     ScanKind scan;
-    bool reverse, exclusive;  /* SCAN */
+    bool reverse, exclusive;  /* SCAN; exclusive: y[i-1] in place of y[i], not of SCAN_LINEAR */
     const Contract *contract;
 } Attr;
 

@@ -252,14 +252,20 @@ static bool infer_move(Infer *f) {
 
 /* ---- reductions ------------------------------------------------------------------------------------ */
 
+static bool infer_scan(Infer *f, Shape x) {
+    const bool linear = f->attr->scan == SCAN_LINEAR;
+    f->shape = x;
+    if (f->n != 1 + linear) return fail(f, "takes %d operands, not %d", 1 + linear, f->n);
+    if (linear && (f->in[1]->dtype != f->dtype || !shape_equal(*shape_of(f, 1), x))) return fail(f, "has operands of different types");
+    if (linear && (f->attr->exclusive || !dtype_is_float(f->dtype))) return fail(f, "is of floats and not exclusive, where it is linear");
+    return (f->attr->axis >= 0 && f->attr->axis < x.rank) || fail(f, "no axis %d", f->attr->axis);
+}
+
 static bool infer_reduce(Infer *f) {
     Shape x = *shape_of(f, 0);
     f->dtype = f->op == OP_ARGMAX ? DT_I32 : f->in[0]->dtype;
     if (!check_dtype(f, f->in[0]->dtype, OPERANDS_NUMBER)) return false;
-    if (f->op == OP_SCAN) {
-        f->shape = x;
-        return (f->attr->axis >= 0 && f->attr->axis < x.rank) || fail(f, "no axis %d", f->attr->axis);
-    }
+    if (f->op == OP_SCAN) return infer_scan(f, x);
     if (f->attr->n_axes < 0 || f->attr->n_axes > x.rank) return fail(f, "too many axes");
     f->shape = shape_scalar();
     int next = 0;

@@ -153,7 +153,7 @@ static void operands(AccessWalk *w, Node *n, const int8_t *axis) {
                 if (!gone[d]) in[d] = axis[next++];
             for (int i = 0; i < n->attr->n_axes; i++) in[n->attr->axes[i]] = (int8_t)extra++;
         }
-        visit(w, n->in[0], in);
+        for (int k = 0; k < n->n_in; k++) visit(w, n->in[k], in);
         break;
     }
     case CLASS_SOURCE: /* random reads its two scalars */

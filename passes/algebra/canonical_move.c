@@ -242,6 +242,9 @@ Node *rule_product(Rewriter *r, const Node *n) {
 }
 
 Node *rule_scan(Rewriter *r, const Node *n) {
-    if (!dim_is_unit(n->shape->dim[n->attr->axis])) return NULL;
-    return n->attr->exclusive ? splat(r, n, n->attr->scan == SCAN_SUM ? 0 : 1) : n->in[0];
+    if (dim_is_unit(n->shape->dim[n->attr->axis]))
+        return n->attr->exclusive ? splat(r, n, n->attr->scan == SCAN_SUM ? 0 : 1) : n->in[0];
+    const Node *factor = n->n_in > 1 ? rewrite_seen(r, n->in[1], OP_CONST) : NULL;
+    if (!factor || factor->attr->value != 1) return NULL;
+    return rewrite_op(r, OP_SCAN, 1, n->in, &(Attr){.axis = n->attr->axis, .reverse = n->attr->reverse});
 }

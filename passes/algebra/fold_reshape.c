@@ -144,7 +144,8 @@ Node *rule_below_scan(Rewriter *r, const Node *n) {
     if (!find_split(r, n->in[0], &s) || !is_single(&s, s.group[n->attr->axis])) return NULL;
     Attr attr = *n->attr;
     attr.axis = s.group[n->attr->axis];
-    return rewrite_reshape(r, rewrite_op(r, OP_SCAN, 1, &s.whole, &attr), *n->shape);
+    Node *const in[2] = {s.whole, n->n_in > 1 ? rewrite_reshape(r, n->in[1], *s.whole->shape) : NULL};
+    return rewrite_reshape(r, rewrite_op(r, OP_SCAN, n->n_in, in, &attr), *n->shape);
 }
 
 /* No new axis comes between the dims of one run. */

@@ -341,12 +341,16 @@ static Carried batch_sum(Batch *b, const Node *n) {
     return r;
 }
 
+/* Linear in what is added; the factors depend on no seed. */
 static Carried batch_scan(Batch *b, const Node *n) {
     Carried r = *carried(b, n->in[0]);
+    b->failed |= n->n_in > 1 && carried(b, n->in[1])->core;
     untie_dim(b, &r, n->attr->axis);
+    if (b->failed) return r;
     Attr attr = *n->attr;
     attr.axis += count_free(b, &r);
-    r.core = emit(b, OP_SCAN, 1, &r.core, &attr, shape_scalar());
+    Node *const in[2] = {r.core, n->n_in > 1 ? broadcast_batch(b, n->in[1], &r) : NULL};
+    r.core = emit(b, OP_SCAN, n->n_in, in, &attr, shape_scalar());
     return r;
 }
 

@@ -310,16 +310,9 @@ static Node *shift(Graph *g, Node *x, int axis, int64_t by) {
     return dilate(g, x, lo, step, *x->shape);
 }
 
-/* r_j = d_j + a_j r_{j+1} along an axis (r_{j-1} with a negative direction), 0 beyond its end: the affine
- * maps of neighbours are composed pairwise, twice as many at each of the log2(extent) steps (Kogge and
- * Stone, IEEE Trans. Comput. C-22, 1973). */
-static Node *linear_recurrence(Graph *g, Node *a, Node *d, int axis, int direction) {
-    for (int64_t by = 1; by < d->shape->dim[axis].bound; by *= 2) {
-        Node *next = graph_binary(g, OP_MUL, a, shift(g, d, axis, by * direction));
-        d = graph_binary(g, OP_ADD, d, next);
-        if (by * 2 < d->shape->dim[axis].bound) a = graph_binary(g, OP_MUL, a, shift(g, a, axis, by * direction));
-    }
-    return d;
+/* r_j = d_j + a_j r_{j+1} along an axis, r_{j-1} in reverse. */
+static Node *linear_recurrence(Graph *g, Node *a, Node *d, int axis, bool reverse) {
+    return graph_op(g, OP_SCAN, 2, (Node *[]){d, a}, &(Attr){.axis = axis, .scan = SCAN_LINEAR, .reverse = reverse});
 }
 
 /* y_i is the product of x_k over k <= i (k < i when exclusive): dx_j = E_j r_j, with E the exclusive product
@@ -331,12 +324,22 @@ static Node *jac_scan_prod(Graph *g, Node *x, const Attr *attr, Node *dy) {
     int direction = attr->reverse ? -1 : 1;
     Node *after = shift(g, x, attr->axis, direction);
     Node *sum = attr->exclusive ? shift(g, dy, attr->axis, direction) : dy;
-    sum = linear_recurrence(g, after, sum, attr->axis, direction);
+    sum = linear_recurrence(g, after, sum, attr->axis, !attr->reverse);
     return graph_binary(g, OP_MUL, scan(g, x, &exclusive), sum);
+}
+
+/* y_i = a_i y_{i-1} + x_i: dx_j = r_j = dy_j + a_{j+1} r_{j+1}, and da_j = y_{j-1} r_j. */
+static Node *jac_scan_linear(Graph *g, Node *n, int k, Node *dy) {
+    const Attr *attr = n->attr;
+    const int direction = attr->reverse ? -1 : 1;
+    Node *after = shift(g, n->in[1], attr->axis, direction);
+    Node *sum = linear_recurrence(g, after, dy, attr->axis, !attr->reverse);
+    return k == 0 ? sum : graph_binary(g, OP_MUL, shift(g, n, attr->axis, -direction), sum);
 }
 
 static Node *jac_scan(Graph *g, Node *n, int k, Node *dy) {
     if (n->attr->scan == SCAN_PROD) return jac_scan_prod(g, n->in[k], n->attr, dy);
+    if (n->attr->scan == SCAN_LINEAR) return jac_scan_linear(g, n, k, dy);
     Attr attr = *n->attr;
     attr.reverse = !attr.reverse;
     return scan(g, dy, &attr);

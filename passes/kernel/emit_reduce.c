@@ -242,7 +242,7 @@ int emit_reduction(Emitter *e, Node *n, const Index *const *idx, int mask) {
 void emit_scan(Emitter *e, Node *n) {
     const Attr *at = n->attr;
     const Dim extent = n->shape->dim[at->axis];
-    const bool sum = at->scan == SCAN_SUM;
+    const bool product = at->scan == SCAN_PROD;
     const int axis = kernel_axis(e->k, "t", AXIS_LOOP, extent, 1);
     const Index *idx[MAX_RANK];
     memcpy(idx, e->p_index, sizeof idx);
@@ -255,15 +255,19 @@ void emit_scan(Emitter *e, Node *n) {
     for (int d = 0; d < n->shape->rank; d++)
         if (d != at->axis) index_axes(e->k, idx[d], &t);
     Nest nest;
-    const bool is_long = sum && t.dtype == DT_F32 && emit_sum_is_long(e, 1, &axis, false);
-    const int start = tile_full(&e->b, t, sum ? 0 : 1);
+    const bool is_long = at->scan == SCAN_SUM && t.dtype == DT_F32 && emit_sum_is_long(e, 1, &axis, false);
+    const int start = tile_full(&e->b, t, product ? 1 : 0);
     int carry[2], next[2], result[2];
     nest_begin(e, &nest, 1, &axis, 1 + is_long, (int[]){start, start}, carry);
     const int in = emit_converted(e, emit_value(e, n->in[0], idx, -1), t.dtype);
-    const int x = emit_reduce_over(e, sum ? OP_SUM : OP_PROD, in, 1, &axis);
+    const int x = emit_reduce_over(e, product ? OP_PROD : OP_SUM, in, 1, &axis);
+    int before = carry[0];
+    if (at->scan == SCAN_LINEAR) {
+        const int factor = emit_converted(e, emit_value(e, n->in[1], idx, -1), t.dtype);
+        before = emit_op(e, OP_MUL, t.dtype, emit_reduce_over(e, OP_SUM, factor, 1, &axis), before);
+    }
     next[1] = carry[1];
-    next[0] = is_long ? emit_add_compensated(e, carry[0], x, &next[1])
-                      : emit_op(e, sum ? OP_ADD : OP_MUL, t.dtype, carry[0], x);
+    next[0] = is_long ? emit_add_compensated(e, before, x, &next[1]) : emit_op(e, product ? OP_MUL : OP_ADD, t.dtype, before, x);
     emit_store(e, n, idx, emit_converted(e, at->exclusive ? carry[0] : next[0], n->dtype));
     nest_end(e, &nest, next, result);
 }

@@ -204,6 +204,15 @@ static Node *reduce(Directed *x, Op op, Node *v) {
     return directed_emit(x, op, 1, &v, &at, *v->shape);
 }
 
+/* v is what is added or multiplied by, or both. */
+static Node *recurrence(Directed *x, Node *v) {
+    const Attr at = {.axis = pick_below(x, v->shape->rank), .scan = SCAN_LINEAR, .reverse = pick_below(x, 2)};
+    Node *in[2] = {v, v};
+    const int other = pick_below(x, 3);
+    if (other < 2) in[other] = directed_operand(x, v->dtype, *v->shape, NEED_ANY);
+    return directed_emit(x, OP_SCAN, 2, in, &at, *v->shape);
+}
+
 static void read_loop(Affine *e, int loop) {
     *e = (Affine){.divisor = 1};
     e->coef[loop] = 1;
@@ -349,6 +358,7 @@ Node *directed_op(Directed *x, Op op, Node *v, int k) {
         k = op == OP_GRADIENT;
     }
     if (cls == CLASS_MOVE) return moved(x, op, v, k);
+    if (op == OP_SCAN && dtype_is_float(v->dtype) && pick_below(x, 3) == 0) return v->shape->rank ? recurrence(x, v) : NULL;
     if (cls == CLASS_REDUCE) return reduce(x, op, v);
     switch (op) {
     case OP_CONTRACT: return contract(x, v, k);

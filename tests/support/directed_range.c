@@ -87,13 +87,25 @@ static double terms_of(const Node *in, Shape out) {
     return elements(out) > 0 ? elements(*in->shape) / elements(out) : 0;
 }
 
-static bool reduction(Op op, const Node *in, const Attr *attr, Shape shape, Range a, Range *out) {
+/* n times x + f y, from 0. */
+static Range recurrence(Range x, Range f, double n) {
+    Range all = {0, 0}, y = {0, 0};
+    for (int i = 0; i < n && magnitude(y) < 1e30; i++) {
+        const Range before = product(f, y);
+        y = (Range){x.lo + before.lo, x.hi + before.hi};
+        all = hull(all, y);
+    }
+    return all;
+}
+
+static bool reduction(Op op, const Node *in, const Attr *attr, Shape shape, const Range *operand, Range *out) {
+    const Range a = operand[0];
     const double most = op == OP_SCAN ? (double)in->shape->dim[attr->axis].bound : terms_of(in, shape);
     const double least = shape_is_fixed(*in->shape) && op != OP_SCAN ? most : op == OP_SCAN && attr->exclusive ? 0 : 1;
     switch (op) {
     case OP_SUM: *out = sum_of(a, fmin(least, most), most); return true;
     case OP_SCAN:
-        *out = attr->scan == SCAN_SUM ? sum_of(a, fmin(least, most), most) : power_up_to(a, most);
+        *out = attr->scan == SCAN_LINEAR ? recurrence(a, operand[1], most) : attr->scan == SCAN_SUM ? sum_of(a, fmin(least, most), most) : power_up_to(a, most);
         return true;
     case OP_PROD: *out = power_up_to(a, most); return true;
     case OP_ARGMAX: *out = (Range){0, fmax(most - 1, 0)}; return true;
@@ -172,7 +184,7 @@ bool directed_range(const Directed *x, Op op, int n, Node *const *in, const Attr
     else if (op_info[op].cls == CLASS_ELEMENT)
         legal = element(op, t, a, out);
     else if (op_info[op].cls == CLASS_REDUCE)
-        legal = reduction(op, in[0], attr, shape, a[0], out);
+        legal = reduction(op, in[0], attr, shape, a, out);
     else
         legal = other(x, op, in, n, attr, shape, a, out);
     if (t == DT_BOOL) *out = (Range){0, 1};

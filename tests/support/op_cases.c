@@ -136,10 +136,12 @@ static Node *build_extremum(Trial *t, Op op) {
 
 static Node *build_scan(Trial *t, Op op) {
     Node *x = trial_operand(t, shape_of_rank(t->rng, (int)rng_int(t->rng, 1, 3), 0), -1, 1);
-    const Attr attr = {.axis = (int)rng_int(t->rng, 0, x->shape->rank - 1),
-                       .scan = rng_chance(t->rng, 0.5) ? SCAN_PROD : SCAN_SUM,
-                       .reverse = rng_chance(t->rng, 0.5),
-                       .exclusive = rng_chance(t->rng, 0.5)};
+    Attr attr = {.axis = (int)rng_int(t->rng, 0, x->shape->rank - 1),
+                 .scan = (ScanKind)rng_int(t->rng, SCAN_SUM, SCAN_LINEAR),
+                 .reverse = rng_chance(t->rng, 0.5)};
+    if (attr.scan == SCAN_LINEAR)
+        return graph_op(t->graph, op, 2, (Node *[]){x, trial_operand(t, *x->shape, -1, 1)}, &attr);
+    attr.exclusive = rng_chance(t->rng, 0.5);
     return graph_op(t->graph, op, 1, &x, &attr);
 }
 

@@ -257,6 +257,10 @@ static Node *random_reduce(Gen *x) {
 static Node *random_scan(Gen *x) {
     Node *n = pick_rank(x, 1);
     Attr at = {.axis = below(x, n->shape->rank), .reverse = below(x, 2), .exclusive = below(x, 2)};
+    if (below(x, 3) == 0) {
+        at.scan = SCAN_LINEAR, at.exclusive = false;
+        return keep(x, graph_op(x->g, OP_SCAN, 2, (Node *[]){n, tamed(x, n)}, &at), false);
+    }
     return keep(x, graph_op(x->g, OP_SCAN, 1, &n, &at), false);
 }
 

@@ -69,7 +69,7 @@ static double terms_of(const Node *n, const Tensor *values, int64_t e) {
 
 /* Of a sum or product of terms: one rounding shows in the result; of several, few bits alone say there are none. */
 static bool rounds_terms(const Node *n, const Tensor *values, int64_t e, bool coarse) {
-    const double terms = terms_of(n, values, e), factors = n->op == OP_CONTRACT ? n->n_in : 1;
+    const double terms = terms_of(n, values, e), factors = n->op == OP_CONTRACT || n->op == OP_SCAN ? n->n_in : 1;
     const double roundings = terms * factors - 1;
     return roundings > 1 ? !coarse : roundings == 1 && !in_f32(values[n->id].data[e]);
 }
