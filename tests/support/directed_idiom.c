@@ -339,6 +339,24 @@ static Node *joined(Directed *x) {
     return directed_emit(x, OP_CONCAT, 2, in, &(Attr){.axis = 1}, shape_scalar());
 }
 
+/* What an unrolled loop computes of successive rows, and a scan that needs none: of one element, or with factors of 1. */
+static Node *rounds(Directed *x) {
+    Node *a = leaf(x, shape(2, 5, 4, 0)), *b = leaf(x, shape(1, 4, 0, 0)), *in[5];
+    for (int i = 0; i < 5; i++) {
+        const Attr cut = {.lo = {dim_fixed(i), dim_fixed(0)}, .hi = {dim_fixed(1), dim_fixed(4)}, .step = {1, 1}};
+        Node *row = shaped(x, one(x, OP_SLICE, a, &cut), shape(1, 4, 0, 0));
+        in[i] = shaped(x, two(x, OP_MUL, one(x, OP_TANH, row, NULL), b), shape(2, 1, 4, 0));
+    }
+    return directed_emit(x, OP_CONCAT, 5, in, &(Attr){.axis = 0}, shape_scalar());
+}
+static Node *idle_scan(Directed *x) {
+    const bool single = pick_below(x, 2);
+    Node *n = leaf(x, shape(2, 3, single ? 1 : 4, 0));
+    if (single) return one(x, OP_SCAN, n, &(Attr){.axis = 1, .exclusive = pick_below(x, 2)});
+    Node *ones = directed_emit(x, OP_CONST, 0, NULL, &(Attr){.dtype = DT_F32, .value = 1}, shape(2, 3, 4, 0));
+    return directed_emit(x, OP_SCAN, 2, (Node *[]){n, ones}, &(Attr){.axis = 1, .scan = SCAN_LINEAR, .reverse = pick_below(x, 2)}, shape_scalar());
+}
+
 Node *directed_idiom(Directed *x, int i) {
     static Node *(*const make[IDIOMS])(Directed *) = {
         split_element, split_reduce,    split_scan,     split_broadcast, split_slice,  split_pad,  merged_broadcast,
@@ -346,7 +364,7 @@ Node *directed_idiom(Directed *x, int i) {
         rows,          attention,       shifted,        constant_factor,
         chained,       low_rank_sum,    scaled_sum,     scaled_product,  known_sum,    gathered,   gathered,
         siblings,      part,           trace,          padded,          joined,   apart,
-        long_sum,      long_product,   same_for_all,   product_summed,   normed,
+        long_sum,      long_product,   same_for_all,   product_summed,   normed, rounds, idle_scan,
         /* once more: their rules take a small tile, or a shape that others leave alone */
         long_product,  merged_slice,   product_summed, shifted, shifted, attention, attention,
         normed,        normed};
