@@ -183,6 +183,17 @@ bool emission_round_ended(Lower *L, Emission *e); /* false, reported: nothing wa
 void emission_close(Lower *L, Emission *e, bool ok); /* binds the names; ok: all went well */
 void lower_emit(Lower *L, const Stmt *s);
 
+/* A tensor at a place along an axis, without it; of an empty axis zeros (lower_scan.c). */
+Node *place_along(Lower *L, Node *x, int axis, int64_t i);
+
+/* ---- carries that are linear in themselves (lower_recurrence.c) ------------------------------------------------- */
+typedef struct Recurrence Recurrence;
+Recurrence *recurrence_new(Lower *L, int carries, Node *const *first, int64_t rounds); /* NULL: they are not looked at */
+Node *recurrence_mark(Recurrence *r, int round, int carry, Node *value); /* what the round has in its place */
+void recurrence_next(Recurrence *r, int round, int carry, Node *value);  /* what the round made of it */
+/* After the rounds; true: what is emitted, and the carries' last values, are made from prefixes along the axis now. */
+bool recurrence_solve(Recurrence *r, int axis, Emission *e, Node **carry);
+
 /* ---- calls (lower_call.c) ------------------------------------------------------------------------ */
 typedef struct ArgValue {
     Name name; /* text NULL when positional */

@@ -1,7 +1,8 @@
 /* `scan`: its body once for each place along an axis, with carries.
  *
  * It is unrolled, like `repeat`: what the body declares is declared by the first round, and the others use the same
- * parameters.  Each round's emitted values stand side by side along the axis. */
+ * parameters.  Each round's emitted values stand side by side along the axis.  Where all carries are linear in themselves,
+ * one prefix has their values (lower_recurrence.c). */
 #include "frontend/lower.h"
 #include <string.h>
 
@@ -11,6 +12,7 @@ struct ScanRun {
     int64_t n;      /* places along the axis */
     int axis;       /* of the first sequence */
     Emission emission;
+    Recurrence *recurrence; /* NULL: the carries go from round to round */
     ScanRun *outer;
     const Binding *around; /* what the names outside are: each round begins with them */
     int n_around;
@@ -65,8 +67,8 @@ static bool header(Lower *L, const Scan *scan, ScanRun *run, Node **first, int *
     return false;
 }
 
-/* x at a place along the axis, without it; of an empty axis zeros, for the types of what the body computes. */
-static Node *place(Lower *L, Node *x, int axis, int64_t i) {
+/* Zeros are for the types of what the body computes. */
+Node *place_along(Lower *L, Node *x, int axis, int64_t i) {
     int64_t step[MAX_RANK];
     Dim lo[MAX_RANK];
     Shape one = *x->shape, rest = {.rank = x->shape->rank - 1};
@@ -94,15 +96,21 @@ static Node *carried(Lower *L, const ScanSeq *q, const Node *before) {
 
 static bool round_of(Lower *L, ScanRun *run, Node *const *first, const int *axis, int64_t i, Node **carry) {
     const Scan *scan = run->s->scan;
+    int nth = 0;
     leave_scope(L, run);
     for (int k = 0; k < scan->seqs.n; k++) {
         const ScanSeq *q = &scan->seqs.at[k];
-        body_bind(L, q->name.text, val_tensor(q->over ? place(L, first[k], axis[k], i) : carry[k]));
+        if (!q->over && run->recurrence) carry[k] = recurrence_mark(run->recurrence, (int)i, nth++, carry[k]);
+        body_bind(L, q->name.text, val_tensor(q->over ? place_along(L, first[k], axis[k], i) : carry[k]));
     }
     lower_block(L, &scan->body);
     if (L->stopped) return false;
-    for (int k = 0; k < scan->seqs.n; k++)
-        if (!scan->seqs.at[k].over && !(carry[k] = carried(L, &scan->seqs.at[k], carry[k]))) return false;
+    nth = 0;
+    for (int k = 0; k < scan->seqs.n; k++) {
+        if (scan->seqs.at[k].over) continue;
+        if (!(carry[k] = carried(L, &scan->seqs.at[k], carry[k]))) return false;
+        if (run->recurrence) recurrence_next(run->recurrence, (int)i, nth++, carry[k]);
+    }
     return emission_round_ended(L, &run->emission);
 }
 
@@ -122,6 +130,22 @@ static bool rounds(Lower *L, ScanRun *run, Node *const *first, const int *axis, 
     return ok;
 }
 
+/* The carries alone, in the header's order; how many. */
+static int pick_carries(const Scan *scan, Node *const *all, Node **carry) {
+    int n = 0;
+    for (int k = 0; k < scan->seqs.n; k++)
+        if (!scan->seqs.at[k].over) carry[n++] = all[k];
+    return n;
+}
+
+static void use_prefixes(Lower *L, ScanRun *run, Node **carry) {
+    const Scan *scan = run->s->scan;
+    Node **last = ARENA_ARRAY(L->scratch, Node *, scan->seqs.n);
+    if (!run->recurrence || !recurrence_solve(run->recurrence, run->axis, &run->emission, last)) return;
+    for (int k = 0, nth = 0; k < scan->seqs.n; k++)
+        if (!scan->seqs.at[k].over) carry[k] = last[nth++];
+}
+
 /* The body's names are gone after it; those of the header keep their last values, of carries as they began if there was no round. */
 void lower_scan(Lower *L, const Stmt *s) {
     const Scan *scan = s->scan;
@@ -134,12 +158,18 @@ void lower_scan(Lower *L, const Stmt *s) {
     run.n_around = L->body->bindings.n;
     run.around = arena_dup(L->scratch, L->body->bindings.at, sizeof *run.around * (size_t)run.n_around);
     L->scan = &run;
+    if (ok) {
+        Node **begin = ARENA_ARRAY(L->scratch, Node *, scan->seqs.n);
+        const int n = pick_carries(scan, first, begin);
+        run.recurrence = recurrence_new(L, n, begin, run.n);
+    }
     ok = ok && rounds(L, &run, first, axis, carry);
+    if (ok) use_prefixes(L, &run, carry);
     L->scan = run.outer;
     leave_scope(L, &run);
     for (int k = 0; k < scan->seqs.n; k++) {
         const bool over = scan->seqs.at[k].over != NULL;
-        Node *last = !ok ? NULL : over ? place(L, first[k], axis[k], run.n - 1) : run.n ? carry[k] : first[k];
+        Node *last = !ok ? NULL : over ? place_along(L, first[k], axis[k], run.n - 1) : run.n ? carry[k] : first[k];
         body_bind(L, scan->seqs.at[k].name.text, last ? val_tensor(last) : val_poison());
     }
     run.emission.empty = run.n == 0;

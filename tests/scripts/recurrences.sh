@@ -1,0 +1,230 @@
+# Scans whose carries are linear in themselves are one prefix each, with as many launches for any number of rounds: against the same
+# rounds by `repeat`, which is unrolled, in values and gradients, and against float64.  What is not linear, or rounded at each step,
+# stays as it is.
+. "$SRC/tests/support/script.sh"
+
+T=23
+cat >inputs <<END
+dim T = $T
+model m {
+    x = param [3, T, 4] init normal(1.0)
+    f = sigmoid(param [3, T, 4] init normal(1.0) as gate)
+    w = param [4] init normal(0.5)
+    h0 = param [3, 4] init normal(1.0)
+    k = param [T, 5] init normal(1.0)
+    u = param [3, T, 4, 2] init normal(0.5)
+    v = param [3, T, 2] init normal(0.5)
+END
+cat >ends <<'END'
+    output a
+    output b
+    output c
+    output d
+    output e
+    output g
+    output p
+    output q
+    output r
+    output last = bl + dl
+    loss = sum(sin(a)) + mean(b * b) + sum(cos(c) * a) + sum(d) + sum(e * e) + sum(sin(g)) + sum(p * b) + sum(q * q) + sum(r * x) + sum(bl * dl)
+    output loss
+    train loss with sgd(lr = 0.1)
+}
+END
+{
+    cat inputs
+    cat <<'END'
+    a = scan fi over f axis 1, xi over x axis 1, h = zeros [3, 4] {
+        h = fi * h + xi
+        emit h
+    }
+    b = scan fi over f axis 1, xi over x axis 1, h = h0 {
+        h = (1 - fi) * h + fi * xi
+        emit h
+    }
+    bl = h
+    c, before = scan xi over x axis -2, h = h0 {
+        emit xi * h, h
+        h = where(xi > 0, h, 0.5 * h) - xi / 2
+    }
+    d = scan xi over x axis 1, s = zeros [3, 4], h = ones [3, 4] {
+        s = s + xi
+        h = h / (1 + w * w) - s / 3
+        emit h * s
+    }
+    dl = h - s
+    e = scan ki over k[::-1], h = ones [5] {
+        h = ki - h * 0.5
+        h = -(h - 0.25 * (ki - h))
+        emit h
+    }
+    g = scan ki over k[:, 0], h = 0.5 {
+        h = h * sin(ki) - (ki - h * 0.25)
+        emit h
+    }
+    p = scan xi over x axis 1, h = h0 {
+        emit h
+        h = xi
+    }
+    q = scan xi over x axis 1, ui over u axis 1, vi over v axis 1, s = zeros [3, 4, 2] {
+        s = exp(-ui * ui) * s + expand_dims(xi, -1) * expand_dims(vi, 1)
+        emit sum(s * expand_dims(vi, 1), axis = -1) + w * xi
+    }
+    r = scan xi over x axis 1, s = zeros [3, 4], h = h0 {
+        s = 0.5 * s + xi
+        h = h * h * 0.1 + s
+        emit h
+    }
+    c = c + before
+END
+    cat ends
+} >got.dsl
+{
+    cat inputs
+    cat <<'END'
+    h = zeros [3, 4]
+    a = repeat i in 0..T {
+        h = f[:, i] * h + x[:, i]
+        emit h
+    }
+    h = h0
+    b = repeat i in 0..T {
+        h = (1 - f[:, i]) * h + f[:, i] * x[:, i]
+        emit h
+    }
+    bl = h
+    h = h0
+    c = repeat i in 0..T {
+        now = h
+        h = where(x[:, i] > 0, h, 0.5 * h) - x[:, i] / 2
+        emit (x[:, i] * now) + now
+    }
+    s = zeros [3, 4]
+    h = ones [3, 4]
+    d = repeat i in 0..T {
+        s = s + x[:, i]
+        h = h / (1 + w * w) - s / 3
+        emit h * s
+    }
+    dl = h - s
+    h = ones [5]
+    e = repeat i in 0..T {
+        h = k[T - 1 - i] - h * 0.5
+        h = -(h - 0.25 * (k[T - 1 - i] - h))
+        emit h
+    }
+    h = 0.5
+    g = repeat i in 0..T {
+        h = h * sin(k[i, 0]) - (k[i, 0] - h * 0.25)
+        emit h
+    }
+    h = h0
+    p = repeat i in 0..T {
+        now = h
+        h = x[:, i]
+        emit now
+    }
+    s = zeros [3, 4, 2]
+    q = repeat i in 0..T {
+        s = exp(-u[:, i] * u[:, i]) * s + expand_dims(x[:, i], -1) * expand_dims(v[:, i], 1)
+        emit sum(s * expand_dims(v[:, i], 1), axis = -1) + w * x[:, i]
+    }
+    s = zeros [3, 4]
+    h = h0
+    r = repeat i in 0..T {
+        s = 0.5 * s + x[:, i]
+        h = h * h * 0.1 + s
+        emit h
+    }
+    a = transpose(a, [1, 0, 2])
+    b = transpose(b, [1, 0, 2])
+    c = transpose(c, [1, 0, 2])
+    d = transpose(d, [1, 0, 2])
+    p = transpose(p, [1, 0, 2])
+    q = transpose(q, [1, 0, 2])
+    r = transpose(r, [1, 0, 2])
+END
+    cat ends
+} >want.dsl
+same_results "values" 1e-5 --entry infer
+same_results "gradients" 2e-4 --entry grad
+same_results "recomputed" 2e-4 --entry grad --checkpoint=sqrt
+"$FUSEC" verify got.dsl --quiet --rounds=1 --target=host,c99,cuda >log 2>&1 || fail "against float64: $(cat log)"
+"$FUSEC" verify got.dsl --quiet --rounds=1 --target=host -D T=8 >log 2>&1 || fail "against float64, T = 8: $(cat log)"
+
+# A state-space layer as a body that says all of it: no launch more with more rounds, but for sums that need slices.
+cat >ssm.dsl <<'END'
+dim T = 64
+model ssm {
+    input x : f32[2, T, 8]
+    a = param [8, 4] init normal(0.5)
+    dt = softplus(linear(x, 8) as dt)
+    y = scan xi over x axis 1, di over dt axis 1, bi over (linear(x, 4) as b) axis 1, ci over (linear(x, 4) as c) axis 1, h = zeros [2, 8, 4] {
+        h = exp(-expand_dims(di, -1) * exp(a)) * h + expand_dims(di * xi, -1) * expand_dims(bi, 1)
+        emit sum(h * expand_dims(ci, 1), axis = -1)
+    }
+    loss = mean(y^2)
+    output loss
+    train loss with sgd(lr = 0.1)
+}
+END
+launches() { "$FUSEC" report ssm.dsl -D T="$1" --target=sm_80 | sed -n 's/^entry grad: \([0-9]*\) launches/\1/p'; }
+few=$(launches 64) many=$(launches 512)
+[ "$few" -le 28 ] && [ "$many" -le $((few + 12)) ] || fail "a state-space layer takes $few launches for 64 rounds, $many for 512"
+"$FUSEC" verify ssm.dsl --quiet --rounds=1 --target=host,c99,cuda -D T=19 >log 2>&1 || fail "state space: $(cat log)"
+
+# What is rounded to bf16 at each step is no prefix in f32; carries that need each other are none either, and have more
+# parts than one kernel has tensors.
+cat >rounded.dsl <<'END'
+model m {
+    precision bf16
+    x = param [16, 4] init normal(1.0)
+    y = scan xi over (x @ (param [4, 4] init normal(1.0) as w)), h = zeros [4] {
+        h = 0.5 * h + xi
+        emit h
+    }
+    output y
+    loss = sum(y * y)
+    train loss with sgd(lr = 0.1)
+}
+END
+"$FUSEC" verify rounded.dsl --quiet --rounds=1 --target=host,c99,cuda >log 2>&1 || fail "rounded: $(cat log)"
+"$FUSEC" rounded.dsl -o rounded.graph --entry=infer && ! grep -q ' scan ' rounded.graph || fail "a prefix of what is rounded at each step"
+cat >coupled.dsl <<'END'
+dim T = 90
+dim N = 3
+model m {
+    input x : f32[2, T, N]
+    a = sigmoid(x * (param [N] init normal(1.0) as w))
+    ids, ys = scan ai over a axis 1, xi over x axis 1, h = zeros [2, N], g = zeros [2, N] {
+        next = ai * h - g * 0.5 + xi
+        g = ai * g * 0.5 + h * 0.25
+        h = next
+        emit int(h * 4), h
+    }
+    output ids
+    loss = mean(ys^2)
+    output loss
+    train loss with sgd(lr = 0.1)
+}
+END
+"$FUSEC" verify coupled.dsl --quiet --rounds=1 --target=host,c99,cuda >log 2>&1 || fail "coupled: $(cat log)"
+for kind in o c ptx; do "$FUSEC" coupled.dsl -D T=300 -o coupled.$kind || fail "300 rounds of coupled carries, .$kind"; done
+
+# The rounds of a backward have one kernel for all, whatever of them is emitted.
+cat >rnn.dsl <<'END'
+dim T = 24
+model rnn {
+    input x : f32[4, T, 8]
+    y = scan xi over x axis 1, h = zeros [4, 16] {
+        h = tanh((linear(xi, 16) as in) + h @ (param [16, 16] init normal(0.2) as w))
+        emit h
+    }
+    loss = mean(y[:, -1]^2)
+    output loss
+    train loss with sgd(lr = 0.1)
+}
+END
+kernels() { "$FUSEC" rnn.dsl -D T="$1" -o rnn.ptx --entry=grad && grep -c '\.entry' rnn.ptx; }
+few=$(kernels 24) many=$(kernels 96)
+[ "$many" -le $((few + 4)) ] || fail "the backward of 24 rounds has $few kernels, of 96 $many"
