@@ -148,6 +148,13 @@ static const struct {
     {OP_JACOBIAN, OP_COUNT, "as above"},
 };
 
+unsigned coverage_least(void) {
+    static unsigned least;
+    const char *given = getenv("FUSEC_COVERAGE_LEAST");
+    if (!least) least = given && atoi(given) > 0 ? (unsigned)atoi(given) : 20;
+    return least;
+}
+
 const char *pair_excluded(Op from, Op to) {
     for (size_t i = 0; i < sizeof excluded / sizeof *excluded; i++)
         if ((excluded[i].from == OP_COUNT || excluded[i].from == from) && (excluded[i].to == OP_COUNT || excluded[i].to == to))
@@ -196,11 +203,11 @@ static int report_pairs(FILE *f, const Coverage *c) {
                 continue;
             }
             legal++;
-            if (c->pair[from][to] >= COVERAGE_LEAST) continue;
+            if (c->pair[from][to] >= coverage_least()) continue;
             short_of++;
             fprintf(f, "  %s -> %s only %u times\n", op_info[from].text, op_info[to].text, c->pair[from][to]);
         }
-    fprintf(f, "op pairs: %d of %d legal ones at least %d times (%d excluded)\n", legal - short_of, legal, COVERAGE_LEAST,
+    fprintf(f, "op pairs: %d of %d legal ones at least %u times (%d excluded)\n", legal - short_of, legal, coverage_least(),
             left_out);
     return short_of;
 }
@@ -218,11 +225,11 @@ static int report_rules(FILE *f, const Coverage *c, const char *what, int first,
     for (int i = first; i < last; i++) {
         if (rule_excluded(i) || is_for_others(c, i)) continue;
         asked++;
-        if (c->fired[i] >= COVERAGE_LEAST) continue;
+        if (c->fired[i] >= coverage_least()) continue;
         short_of++;
         fprintf(f, "  %s: only %u times\n", rule_text[i], c->fired[i]);
     }
-    fprintf(f, "%s: %d of %d at least %d times (%d excluded)\n", what, asked - short_of, asked, COVERAGE_LEAST,
+    fprintf(f, "%s: %d of %d at least %u times (%d excluded)\n", what, asked - short_of, asked, coverage_least(),
             last - first - asked);
     return short_of;
 }
@@ -236,17 +243,17 @@ static int report_operands(FILE *f, const Coverage *c) {
         const DType t = (DType)(i % DT_COUNT);
         if (!legality()->operand[op][k][t] || pair_excluded(OP_COUNT, op)) continue;
         legal++;
-        if (c->operand[op][k][t] >= COVERAGE_LEAST) continue;
+        if (c->operand[op][k][t] >= coverage_least()) continue;
         short_of++;
         fprintf(f, "  %s as operand %d of %s only %u times\n", dtype_name(t), k, op_info[op].text, c->operand[op][k][t]);
     }
-    fprintf(f, "dtypes of operands: %d of %d legal ones at least %d times\n", legal - short_of, legal, COVERAGE_LEAST);
+    fprintf(f, "dtypes of operands: %d of %d legal ones at least %u times\n", legal - short_of, legal, coverage_least());
     return short_of;
 }
 
 static int report_one(FILE *f, const char *what, uint32_t n) {
     fprintf(f, "%s: %u\n", what, n);
-    return n < COVERAGE_LEAST;
+    return n < coverage_least();
 }
 
 int coverage_report(FILE *f, const Coverage *c) {

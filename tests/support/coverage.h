@@ -4,7 +4,10 @@
 #include "ir/graph.h"
 #include "passes/pass.h"
 
-enum { COVERAGE_LEAST = 20, COVERAGE_OPERANDS = 3 }; /* how often each must have been reached; operands looked at */
+enum { COVERAGE_OPERANDS = 3 }; /* operands looked at */
+
+/* How often each must have been reached: 20, or FUSEC_COVERAGE_LEAST. */
+unsigned coverage_least(void);
 
 typedef struct Coverage {
     uint32_t pair[OP_COUNT][OP_COUNT]; /* [producer][consumer]: edges of forward graphs, as generated */

@@ -176,7 +176,7 @@ static const Pairs *legal_pairs(void) {
 static int missing(const DirectedSet *set, const Op *pair) {
     enum { PATIENCE = 60 };
     if (set->failed[pair[0]][pair[1]] >= PATIENCE) return 0;
-    const int n = COVERAGE_LEAST + 5 - (int)set->so_far->pair[pair[0]][pair[1]];
+    const int n = (int)coverage_least() + 5 - (int)set->so_far->pair[pair[0]][pair[1]];
     return n > 0 ? n : 0;
 }
 
@@ -202,10 +202,10 @@ static void make_edges(Directed *x, DirectedSet *set, Entry e) {
     }
 }
 
-/* Three times as often as asked: an earlier rule may take one, or a pass be left out. */
+/* Four times as often as asked: an earlier rule may take one, or a pass be left out. */
 static void make_rules(Directed *x, DirectedSet *set) {
     enum { ALL = PATTERN_COUNT + IDIOMS };
-    const int n = (ALL * COVERAGE_LEAST * 3 + set->programs - 1) / set->programs;
+    const int n = (ALL * (int)coverage_least() * 4 + set->programs - 1) / set->programs;
     for (int i = 0; i < n; i++, set->rule = (set->rule + 1) % ALL) {
         if (set->rule < PATTERN_COUNT)
             directed_pattern(x, set->rule);
