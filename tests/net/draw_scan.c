@@ -29,7 +29,7 @@ static int pick_within(Gen *g, const Shape *to, Type type) {
     }
     return fresh(g, type, *to);
 }
-static int depth_of(const Gen *g) {
+int depth_of(const Gen *g) {
     int n = 0;
     for (int s = g->scope; s; s = g->prog->at[s - 1].scope) n++;
     return n;
@@ -132,7 +132,7 @@ static int draw_header(Gen *g) {
     h.attr[h.nattrs++] = below(g, 8) ? 1 : 2 + below(g, 2);
     return push_value(g, h);
 }
-static bool draw_names(Gen *g, int header) {
+bool draw_names(Gen *g, int header) {
     for (int k = 0; k < g->prog->at[header].nargs; k++)
         if (push_value(g, (Value){.op = op_named("scan name"), .nargs = 1, .arg = {header}, .nattrs = 1, .attr = {k}}) < 0) return false;
     return true;
@@ -197,7 +197,7 @@ static void draw_cells(Gen *g, int header) {
         named(g, type == D_F ? float_cell(g, h) : type == D_I ? integer_cell(g, h) : truth_cell(g, h));
     }
 }
-static void draw_body(Gen *g, int header) {
+void draw_body(Gen *g, int header) {
     bool early = below(g, 2);
     if (early) draw_cells(g, header);
     for (int n = below(g, depth_of(g) > 1 ? 3 : 6); n > 0 && g->budget; n--) draw_statement(g, -1);
@@ -226,9 +226,8 @@ static int found_next(Gen *g, int header, int carry) {
     const Prog *p = g->prog;
     int found = -1, seen = 0, best = -1;
     for (int i = header + 1; i < p->count; i++) {
-        Shape s;
         const Value *v = &p->at[i], *c = &p->at[carry];
-        if (!of_body(g, i) || v->inlined || i == carry || v->type != c->type || !broadcast_shapes(&v->shape, &c->shape, &s) || !shape_equal(&s, &c->shape)) continue;
+        if (!of_body(g, i) || v->inlined || i == carry || !becomes(&p->at[header], v, c)) continue;
         int worth = 2 * reads(p, i, carry) + !(is_scan_part(v) && v->arg[0] == header);
         if (worth < best) continue;
         seen = worth > best ? 1 : seen + 1, best = worth;
@@ -240,6 +239,7 @@ static int next_value(Gen *g, int header, int carry) {
     const Value *c = &g->prog->at[carry];
     int k = below(g, 100), found = found_next(g, header, carry);
     if (found >= 0 && k < 90) return found;
+    if (is_repeat(&g->prog->at[header])) return c->type == D_F ? binary(g, "mul", carry, number(g, -0.75)) : carry;
     if (k < 93) return carry;
     if (k < 95) return c->type == D_F ? number(g, some_number(g)) : constant(g, c->type);
     if (k < 97 || c->type == D_B) return pick_within(g, &c->shape, c->type);
@@ -249,20 +249,22 @@ static int some_emission(Gen *g, int header) {
     const Prog *p = g->prog;
     const Value *h = &p->at[header];
     int found = -1, seen = 0, axis = emission_axis(h), most = (g->large ? 20000 : 1024) / (rounds_of(p, h) + 1);
-    bool outer = below(g, 20) == 0;
-    if (axis == 0 && below(g, 40) == 0) return constant(g, (Type)below(g, 3));
+    bool outer = below(g, 20) == 0, layer = is_layer(h);
+    if (axis == 0 && !layer && below(g, 40) == 0) return constant(g, (Type)below(g, 3));
     for (int i = 0; i < p->count; i++) {
         const Value *v = &p->at[i];
-        bool here = outer ? v->scope == 0 && v->nargs : of_body(g, i);
+        bool here = outer && !layer ? v->scope == 0 && v->nargs && visible(p, g->scope, i) : of_body(g, i);
+        if (layer && (is_scan_name(v) || !v->nargs) && below(g, 8)) continue;
         if (!here || v->inlined || v->type == D_NONE || v->shape.rank < axis || v->shape.rank >= MAX_RANK || shape_size(&v->shape) > most) continue;
-        if (below(g, ++seen) == 0 || below(g, 4) == 0) found = i;
+        if (below(g, ++seen) == 0 || below(g, layer ? 2 : 4) == 0) found = i;
     }
     if (found < 0 || p->at[found].type != D_F || below(g, 8)) return found;
     return push_value(g, (Value){.op = op_named("tanh"), .nargs = 1, .arg = {found}, .inlined = true});
 }
-static int draw_end(Gen *g, int header) {
+int draw_end(Gen *g, int header, int count) {
     Value end = {.op = op_named("scan end")};
-    int k = below(g, 100), count = k < 14 ? 0 : k < 72 ? 1 : k < 93 ? 2 : 3;
+    int k = count < 0 ? below(g, 100) : 0;
+    if (count < 0) count = k < 14 ? 0 : k < 72 ? 1 : k < 93 ? 2 : 3;
     if (!carries_of(&g->prog->at[header]) && count == 0) count = 1;
     take(&end, header);
     for (k = 0; k < g->prog->at[header].nargs; k++)
@@ -273,17 +275,17 @@ static int draw_end(Gen *g, int header) {
     return g->budget ? push_value(g, end) : -1;
 }
 // The names that are left behind; v becomes the last.
-static bool draw_results(Gen *g, int end, Value *v) {
+bool draw_results(Gen *g, int end, Value *v) {
     const Prog *p = g->prog;
-    const Value *header = &p->at[p->at[end].arg[0]];
-    int count = emissions(p, end), list[16], n = 0;
-    for (int k = 0; k < count + header->nargs; k++) {
+    const Value *header = &p->at[p->at[is_sharing(&p->at[end]) ? p->at[end].arg[0] : end].arg[0]];
+    int count = emissions(p, end), operands = is_layer(header) ? 0 : header->nargs, list[16], n = 0;
+    for (int k = 0; k < count + operands; k++) {
         bool carry = k >= count && is_carry(header, k - count);
-        if (k < count || below(g, 10) < (carry ? 6 : 2) || (n == 0 && carry && k == count + header->nargs - 1)) list[n++] = k;
+        if (k < count || below(g, 10) < (carry ? 6 : 2) || (n == 0 && carry && k == count + operands - 1)) list[n++] = k;
     }
-    if (n == 0) list[n++] = below(g, header->nargs);
+    if (n == 0) list[n++] = below(g, operands);
     for (int k = 0; k < n; k++) {
-        *v = (Value){.op = op_named("scan"), .nargs = 1, .arg = {end}, .nattrs = 1, .attr = {list[k]}};
+        *v = (Value){.op = v->op, .nargs = 1, .arg = {end}, .nattrs = 1, .attr = {list[k]}};
         if (k < n - 1 && push_value(g, *v) < 0) return false;
     }
     return true;
@@ -296,7 +298,7 @@ bool propose_scanned(Gen *g, Value *v) {
     g->scope = header + 1;
     if (draw_names(g, header)) {
         draw_body(g, header);
-        end = draw_end(g, header);
+        end = draw_end(g, header, -1);
     }
     g->scope = outer;
     return end >= 0 && draw_results(g, end, v);

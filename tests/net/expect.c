@@ -209,7 +209,7 @@ void expect(const Prog *p, Entry entry, Expected *x) {
     bool some = !p->only[0];
     for (int k = 0; k < e->nparams; k++) some |= trains(p, &e->params[k]);
     for (int i = 0; i < e->tape.count; i++) x->infinite |= !isfinite(e->tape.at[i].value);
-    x->usable = some && !e->unsure && !e->tape.full && finite_loss;
+    x->usable = some && e->nparams + e->nstates < MAX_RESULTS - 8 && !e->unsure && !e->tape.full && finite_loss;
 }
 
 void expected_free(Expected *x) {

@@ -91,7 +91,7 @@ int fresh(Gen *g, Type type, Shape s) {
     Value v = {.op = op_named("input"), .type = type, .shape = s};
     bool fixed = s.bounded == 0;
     int draw = random_below(&g->random, 10);
-    if (type == D_F && fixed && draw < 6) v.op = op_named("param"), v.scope = random_chance(&g->random, 50) ? g->scope : 0;
+    if (type == D_F && fixed && draw < 6) v.op = op_named("param"), v.scope = random_chance(&g->random, 50) ? g->scope : layer_of(g->prog, g->scope) + 1;
     else if (type == D_F && fixed && draw == 9) v.op = op_named(random_chance(&g->random, 50) ? "ones" : "zeros");
     if (v.op == op_named("input") && type == D_F) v.nattrs = 1, v.attr[0] = random_chance(&g->random, 12) ? 1 + random_below(&g->random, 2) : 0;
     v.low = random_chance(&g->random, 70) ? 0 : -2;
@@ -115,7 +115,7 @@ static bool comparable(Gen *g, int id) {
 
 int push_value(Gen *g, Value v) {
     Prog *p = g->prog;
-    if (p->count == MAX_VALUES - 1) return -1;
+    if (p->count == MAX_VALUES - 1 || (is_input(&v) && layer_of(p, g->scope) >= 0)) return -1;
     for (int k = 0; k < v.nargs; k++)
         if (v.arg[k] < 0) return -1;
     int id = p->count;
@@ -137,9 +137,9 @@ int push_value(Gen *g, Value v) {
     return -1;
 }
 
-static int draw_op(Random *r) {
+static int draw_op(Random *r, int count) {
     int total = 0;
-    for (int i = 0; i < op_count; i++) total += ops[i].weight;
+    for (int i = 0; i < count; i++) total += ops[i].weight;
     int k = random_below(r, total), i = 0;
     while (k >= ops[i].weight) k -= ops[i++].weight;
     return i;
@@ -157,7 +157,7 @@ static void roll_back(Gen *g, int values, int params, int states) {
 }
 void draw_statement(Gen *g, int op) {
     static const char *const products[] = {"matmul", "matmul", "linear", "self product", "conv2d", "self_attention"};
-    Value v = {.op = op < 0 ? draw_op(&g->random) : op, .number = 1};
+    Value v = {.op = op < 0 ? draw_op(&g->random, g->ops) : op, .number = 1};
     if (op < 0 && g->large && random_chance(&g->random, 60)) v.op = op_named(products[random_below(&g->random, 6)]);
     int values = g->prog->count, params = g->eval.nparams, states = g->eval.nstates;
     if (ops[v.op].propose(g, &v) && push_value(g, v) >= 0) return;
@@ -244,25 +244,36 @@ static void choose_only(Gen *g) {
     if (dot && random_chance(&g->random, 50)) dot[1] = '*', dot[2] = 0;
 }
 
-// Programs of scans have one, and then more often than others a derivative.
-static int some_op(Gen *g, bool scans) {
-    static const char *const derivatives[] = {"vjp", "jvp", "jacobian", "jacobian batch"};
+static int derivative(Gen *g) {
+    static const char *const names[] = {"vjp", "jvp", "jacobian", "jacobian batch"};
+    return op_named(names[random_below(&g->random, 4)]);
+}
+static int scan_op(Gen *g, bool scans) {
     if (!scans || random_chance(&g->random, 50)) return -1;
     if (!has_scan(g->prog)) return op_named("scan");
-    return random_chance(&g->random, 30) ? op_named(derivatives[random_below(&g->random, 4)]) : -1;
+    return random_chance(&g->random, 30) ? derivative(g) : -1;
 }
-static void draw_statements(Gen *g, int n, bool scans) {
+// Programs of scans have one, and then more often than others a derivative; those of layers have several blocks.
+static int some_op(Gen *g, Kind what) {
+    static const char *const blocks[] = {"repeat in", "layer", "sharing", "sharing"};
+    if (what != DRAW_LAYERS) return scan_op(g, what == DRAW_SCANS);
+    int k = random_below(&g->random, 100);
+    return k < 50 ? -1 : k < 58 ? derivative(g) : op_named(blocks[random_below(&g->random, 4)]);
+}
+static void draw_statements(Gen *g, int n, Kind what) {
     Prog *p = g->prog;
+    bool scans = what == DRAW_SCANS, layers = what == DRAW_LAYERS;
     for (int i = 0, tries = 0; i < n && tries < 4 * n && g->budget; tries++) {
         int before = p->count;
-        draw_statement(g, some_op(g, scans));
+        draw_statement(g, some_op(g, what));
         i += p->count > before && !leaf(&p->at[p->count - 1]);
     }
     for (int tries = 0; scans && tries < 12 && g->budget && !has_scan(p); tries++) draw_statement(g, op_named("scan"));
+    for (int tries = 0; layers && tries < 12 && g->budget && !has_scan(p); tries++) draw_statement(g, op_named(tries % 2 ? "layer" : "repeat in"));
 }
 
 void generate(Prog *p, uint64_t seed, Kind what) {
-    Gen g = {.prog = p, .random = {seed}, .far = what == DRAW_FAR};
+    Gen g = {.prog = p, .random = {seed}, .far = what == DRAW_FAR, .ops = what == DRAW_LAYERS ? op_count : common_ops()};
     *p = (Prog){.loss = -1, .seed = seed};
     random_bits(&g.random);
     g.large = random_chance(&g.random, 7);
@@ -276,13 +287,14 @@ void generate(Prog *p, uint64_t seed, Kind what) {
     if (random_chance(&g.random, 25)) p->bound = 1 + random_below(&g.random, 17), p->extent = 1 + random_below(&g.random, p->bound);
     int n = g.large ? 2 : 1 + random_below(&g.random, random_chance(&g.random, 60) ? 6 : random_chance(&g.random, 70) ? 20 : 45);
     g.budget = 1;
-    draw_statements(&g, n, what == DRAW_SCANS);
+    draw_statements(&g, n, what);
     bool used[MAX_VALUES] = {false};
     mark_used(p, used);
     if (g.budget && random_chance(&g.random, 75)) p->loss = loss_of(&g, used);
     choose_outputs(&g, used);
     choose_training(&g);
-    draw_groups(&g);
+    if (what == DRAW_LAYERS) p->plain = true;
+    else draw_groups(&g);
     eval_reset(&g.eval);
     fresh_paths(&g);
     choose_only(&g);

@@ -1,6 +1,7 @@
 // net --seed S --count N --target T [--fusec PATH] [--finds FOLDER] [--show FOLDER]: random programs, judged; with
 // --show none is run, and FOLDER gets their text; --stop ends at the first that is wrong, as it was drawn;
-// --far draws subscripts that go beyond 32 bits, which read 0; --scans draws a scan in every program.
+// --far draws subscripts that go beyond 32 bits, which read 0; --scans draws a scan in every program; --layers draws layers,
+// calls that share their parameters, and `repeat`.
 #include "tests/net/judge.h"
 #include "tests/net/shrink.h"
 #include <stdlib.h>
@@ -49,9 +50,11 @@ static Options parse(int argc, char **argv) {
             o.what = DRAW_FAR;
         else if (!strcmp(a, "--scans"))
             o.what = DRAW_SCANS;
+        else if (!strcmp(a, "--layers"))
+            o.what = DRAW_LAYERS;
         else {
             fprintf(stderr, "usage: net [--seed S] [--count N] [--target host|c99|interp|cuda] [--fusec PATH] [--finds "
-                            "FOLDER] [--show FOLDER] [--stop] [--far|--scans] [--cover] [--torch FOLDER] [--goldens FILE]\n");
+                            "FOLDER] [--show FOLDER] [--stop] [--far|--scans|--layers] [--cover] [--torch FOLDER] [--goldens FILE]\n");
             exit(2);
         }
     }
@@ -67,14 +70,14 @@ static void count_drawn(const Prog *p, Totals *t) {
         if (ops[op].weight) last = op;
     }
 }
-static int print_cover(const Totals *t) {
+static int print_cover(const Totals *t, int count) {
     int rare = 0, pairs = 0, possible = 0;
-    for (int i = 0; i < op_count; i++) {
+    for (int i = 0; i < count; i++) {
         if (t->drawn[i] < 20) printf("drawn only %ld times: %s\n", t->drawn[i], ops[i].name), rare++;
-        for (int k = 0; k < op_count; k++)
+        for (int k = 0; k < count; k++)
             if (ops[i].weight && ops[k].weight) possible++, pairs += t->after[i * op_count + k] > 0;
     }
-    printf("constructs: %d, of %d adjacent pairs %d were drawn\n", op_count, possible, pairs);
+    printf("constructs: %d, of %d adjacent pairs %d were drawn\n", count, possible, pairs);
     return rare;
 }
 
@@ -183,7 +186,7 @@ int main(int argc, char **argv) {
     o.command.folder = mkdtemp(folder);
     if (!o.command.folder || !t.drawn || !t.after) return 3;
     for (int i = 0; i < o.count && !(o.stop && t.disagreements); i++) one(&o, o.seed + (uint64_t)i, &t);
-    int rare = o.count >= 20000 || o.cover ? print_cover(&t) : 0;
+    int rare = o.count >= 20000 || o.cover ? print_cover(&t, o.what == DRAW_LAYERS ? op_count : common_ops()) : 0;
     printf("%ld programs, %ld without anything to compare, %ld elements compared, %ld skipped\n", t.programs,
            t.unusable, t.compared, t.skipped);
     printf("trust.random.programs\t%ld\tprograms\ntrust.random.disagreements\t%ld\tprograms\n", t.programs,

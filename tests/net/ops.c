@@ -1,7 +1,8 @@
 // The table of operations: one row a construct, with its weight, how it is drawn, checked, evaluated and written.
 // Templates: %0 %1 .. operands, %a0 an attribute, %m0 axes of a mask, %b0 a boolean, %s the shape, %n the number, %L the instance,
-// %x subscripts, %p pads, %l the list of attributes.
+// %x subscripts, %p pads, %l the list of attributes, %I what is made from the index of a `repeat`.
 #include "tests/net/rows.h"
+#include "tests/net/scan.h"
 #include "tests/net/tensor.h"
 
 #define UNARY(name, weight, how, form) {#name, weight, propose_##how, infer_same, eval_1, #name "(%0)", NULL, form}
@@ -123,7 +124,7 @@ const Op ops[] = {
     {"bounded reshape", 1, propose_bounded_reshape, infer_bounded_reshape, eval_flatten, "reshape(%0, %s)", NULL, 0},
     {"extent", 1, propose_extent_value, infer_extent_value, eval_extent_value, "%0 * float(S)", "%0 * S", 0},
     {"repeat", 4, propose_repeat, infer_repeat, eval_repeat, "", "", 0},
-    {"scan header", 0, NULL, infer_header, eval_header, "", "", 0},
+    {"scan header", 0, NULL, infer_header, eval_header, "", "", B_SCAN},
     {"scan name", 0, NULL, infer_scan_name, eval_scan_name, "", "", 0},
     {"scan end", 0, NULL, infer_end, eval_end, "", "", 0},
     {"scan", 6, propose_scanned, infer_scanned, eval_scanned, "", "", 0},
@@ -131,5 +132,18 @@ const Op ops[] = {
     {"step", 1, propose_f, infer_same, eval_step, "%0 * step", NULL, 0},
     {"indexed", 16, propose_indexed, infer_indexed, eval_indexed, "", "", 0},
     {"indexed tree", 12, propose_tree, infer_indexed, eval_tree, "", "", 0},
+    // From here on: drawn with --layers only.
+    {"repeat header", 0, NULL, infer_header, eval_header, "", "", B_REPEAT},
+    {"layer header", 0, NULL, infer_header, eval_header, "", "", B_LAYER},
+    {"sharing call", 0, NULL, infer_call, eval_call, "", "", 0},
+    {"repeat in", 22, propose_repeated, infer_scanned, eval_scanned, "", "", 0},
+    {"layer", 20, propose_layered, infer_scanned, eval_scanned, "", "", 0},
+    {"sharing", 40, propose_sharing, infer_scanned, eval_scanned, "", "", 0},
+    {"by index", 14, propose_by_index, infer_by_index, eval_by_index, "%I", "", 0},
+    {"int by index", 6, propose_int_by_index, infer_by_index, eval_by_index, "%I", "", 0},
+    {"index at", 12, propose_index_at, infer_index_at, eval_index_at, "%I", "", 0},
+    {"slice at", 8, propose_index_at, infer_index_at, eval_index_at, "%I", "", 1},
+    {"if index", 6, propose_if_index, infer_if_index, eval_if_index, "%I", "", 0},
 };
 const int op_count = sizeof ops / sizeof *ops;
+int common_ops(void) { return op_named("repeat header"); }

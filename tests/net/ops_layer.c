@@ -1,5 +1,6 @@
 #include "tests/net/ops_point.h"
 #include "tests/net/rows.h"
+#include "tests/net/scan.h"
 #include <math.h>
 #include <stdlib.h>
 
@@ -11,7 +12,7 @@ static Tensor owned(Eval *e, const Value *v, const char *name, Shape s, double s
     int id = (int)(v - e->prog->at);
     char own[64], path[96];
     snprintf(own, sizeof own, "c%d.%s", id, name);
-    path_of_value(e->prog, id, own, path);
+    path_now(e, id, own, path);
     return eval_param(e, path, s, scale, offset);
 }
 static Tensor add(Eval *e, Tensor a, Tensor b) { return t_point2(e, T_ADD, a, b); }
@@ -37,7 +38,7 @@ static Tensor linear(Eval *e, const Value *v, const char *w, const char *b, Tens
 void eval_linear(Eval *e, const Value *v, Tensor *out) { *out = linear(e, v, "w", "b", arg(e, v, 0), v->attr[0], v->attr[1]); }
 
 // code 0: layernorm, 1: rmsnorm, 2: batchnorm (trains), 3: groupnorm with attr 0 groups
-bool propose_norm(Gen *g, Value *v) { return !(ops[v->op].code == 2 && g->scope) && take(v, pick(g, D_F, 2, 4)); }
+bool propose_norm(Gen *g, Value *v) { return !(ops[v->op].code == 2 && in_rounds(g->prog, g->scope)) && take(v, pick(g, D_F, 2, 4)); }
 bool propose_groupnorm(Gen *g, Value *v) {
     v->nattrs = 1, v->attr[0] = 1 + below(g, 3);
     return take(v, pick(g, D_F, 2, 4));
@@ -59,7 +60,7 @@ static void running(Eval *e, const Value *v, const char *name, double initial, T
     int id = (int)(v - e->prog->at);
     char own[64], path[96];
     snprintf(own, sizeof own, "c%d.%s", id, name);
-    path_of_value(e->prog, id, own, path);
+    path_now(e, id, own, path);
     Tensor s = eval_state(e, path, flat_shape(1, now.shape.n[now.shape.rank - 1]), initial);
     if (e->training) state_set(e, path, add(e, mul(e, s, t_number(e, 0.9)), mul(e, t_reshape(now, s.shape), t_number(e, 0.1))));
 }

@@ -1,6 +1,7 @@
 // Loops that are unrolled, states, and the number of the step.
 #include "tests/net/ops_point.h"
 #include "tests/net/rows.h"
+#include "tests/net/scan.h"
 #include <string.h>
 
 static Tensor arg(Eval *e, const Value *v, int k) { return e->value[v->arg[k]]; }
@@ -38,7 +39,7 @@ static Tensor owned(Eval *e, const Value *v, int turn, const char *name, Shape s
     int id = (int)(v - e->prog->at);
     char own[64], path[96];
     snprintf(own, sizeof own, "h%d.%d.%s", id, turn, name);
-    path_of_value(e->prog, id, own, path);
+    path_now(e, id, own, path);
     return eval_param(e, path, s, 0.5, 0);
 }
 static Tensor add(Eval *e, Tensor a, Tensor b) { return t_point2(e, T_ADD, a, b); }
@@ -108,13 +109,13 @@ void print_loop(FILE *f, const Prog *p, int id, bool torch) {
 bool propose_state(Gen *g, Value *v) {
     v->nattrs = 2, v->attr[0] = random_below(&g->random, 2), v->attr[1] = random_below(&g->random, 2);
     int a = pick(g, D_F, 0, 3);
-    return a >= 0 && !g->scope && !g->prog->at[a].shape.bounded && take(v, a);
+    return a >= 0 && !in_rounds(g->prog, g->scope) && !g->prog->at[a].shape.bounded && take(v, a);
 }
 void eval_state_op(Eval *e, const Value *v, Tensor *out) {
     int id = (int)(v - e->prog->at);
     char own[64], path[96];
     snprintf(own, sizeof own, "s%d", id);
-    path_of_value(e->prog, id, own, path);
+    path_now(e, id, own, path);
     Tensor s = eval_state(e, path, v->shape, v->attr[0]), a = arg(e, v, 0);
     Tensor next = add(e, t_point2(e, T_MUL, t_number(e, 0.5), s), a);
     state_set(e, path, next);

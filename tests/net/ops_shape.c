@@ -22,9 +22,11 @@ void eval_input(Eval *e, const Value *v, Tensor *out) {
     for (int i = 0; i < n; i++) out->id[i] = v->type == D_F ? tape_var(&e->tape, e->inputs[id][i], 0) : tape_const(&e->tape, e->inputs[id][i]);
 }
 void eval_parameter(Eval *e, const Value *v, Tensor *out) {
-    char name[32];
-    snprintf(name, sizeof name, "v%d", (int)(v - e->prog->at));
-    *out = eval_param(e, name, v->shape, 0.6, 0);
+    int id = (int)(v - e->prog->at);
+    char own[32], path[MAX_PATH];
+    snprintf(own, sizeof own, "v%d", id);
+    path_now(e, id, own, path);
+    *out = eval_param(e, path, v->shape, 0.6, 0);
 }
 void eval_number(Eval *e, const Value *v, Tensor *out) { *out = t_number(e, v->number); }
 void eval_filled(Eval *e, const Value *v, Tensor *out) { *out = t_broadcast(e, t_number(e, ops[v->op].code), v->shape); }

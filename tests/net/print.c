@@ -126,6 +126,7 @@ static void print_template(FILE *f, const Prog *p, int id, const char *t, bool t
         case 'n': torch ? (void)fprintf(f, "%.17g", v->number) : print_number(f, v->number, spelling(p, id, 3) == 0); break;
         case 'r': print_number(f, v->number, false); break;
         case 'L': print_instance(f, p, id, torch); break;
+        case 'I': print_by_index(f, p, id); break;
         case 'x': print_subscripts(f, p, id, torch); break;
         case 'E': print_bounded(f, p, v->shape.n[0]); break;
         case 'p': print_pads(f, v); break;
@@ -186,9 +187,9 @@ static void print_condition(FILE *f, const Prog *p, int id, bool holds, bool bot
     else if (form == 1 && both && v->type == D_F) fprintf(f, "%straining", training == holds ? "" : "not ");
     else fprintf(f, "%d > 2 or %s", holds ? 3 : 1, "false");
 }
-// A statement in the body of a scan stands further in.
+// A statement in the body of a block stands further in.
 void print_indent(FILE *f, const Prog *p, int id) {
-    for (int s = p->at[id].scope; s; s = p->at[s - 1].scope) fputs("    ", f);
+    for (int s = p->at[id].scope; s && !is_layer(&p->at[s - 1]); s = p->at[s - 1].scope) fputs("    ", f);
 }
 void print_statement(FILE *f, const Prog *p, int id, bool torch) {
     if (is_scan_part(&p->at[id])) {
@@ -249,7 +250,7 @@ static bool group_precision(const Prog *p) {
         if (p->group[g].precision) return true;
     return false;
 }
-static void print_value(FILE *f, const Prog *p, int i, bool torch) {
+void print_value(FILE *f, const Prog *p, int i, bool torch) {
     const Value *v = &p->at[i];
     if (v->dead || v->inlined || (!torch && group_of(p, i) >= 0)) return;
     if (!is_leaf(v)) print_statement(f, p, i, torch);
@@ -261,10 +262,11 @@ void print_dsl(FILE *f, const Prog *p) {
     if (p->seed % 10 == 0) fputs("fn same(n, k = 1) {\n    if not is_integer(n) { return fail(\"no integer\", n) }\n    return n * k\n}\n", f);
     if (p->optimizer == O_OWN && p->loss >= 0) fputs(own_optimizer, f);
     for (int g = 0; g < p->ngroups; g++) print_group(f, p, g);
+    print_layers(f, p);
     fprintf(f, "model m {\n");
     if (p->precision && !group_precision(p)) fprintf(f, "    precision %s\n", precisions[p->precision]);
     for (int i = 0; i < p->count; i++) {
-        print_value(f, p, i, false);
+        if (text_of(p, i) < 0) print_value(f, p, i, false);
         for (int g = 0; g < p->ngroups; g++)
             if (p->group[g].high == i) print_group_call(f, p, g);
     }

@@ -1,5 +1,5 @@
 // The text of scans, for the compiler and for PyTorch.
-#include "tests/net/scan.h"
+#include "tests/net/print_block.h"
 
 static int spelling(const Prog *p, int id, int n) {
     Random r = {p->seed * 173 + (uint64_t)id};
@@ -7,26 +7,27 @@ static int spelling(const Prog *p, int id, int n) {
 }
 
 static bool in_branch(const Prog *p, int header) { return spelling(p, header + 700, 12) == 0; }
-static void begin(FILE *f, const Prog *p, int id) {
+void begin(FILE *f, const Prog *p, int id) {
     print_indent(f, p, id);
     fputs("    ", f);
 }
 
-// The scan outside of all others, and of all functions, in whose body a value stands; -1: none.
+// The block outside of all others, and of all functions, among whose values a leaf stands but not in its body; -1: none.
 static int outermost(const Prog *p, int id, bool torch) {
-    for (int h = 0; h < id; h++)
-        if (!p->at[h].dead && is_header(&p->at[h]) && end_of(p, h) > id && (torch || group_of(p, h) < 0)) return h;
+    for (int h = 0; h < id; h++) {
+        bool around = !p->at[h].dead && is_header(&p->at[h]) && end_of(p, h) > id;
+        if (around && (torch || (group_of(p, h) < 0 && !in_scope(p, id, h + 1)))) return h;
+    }
     return -1;
 }
-bool before_scan(const Prog *p, int leaf, bool torch) { return (torch || !p->at[leaf].scope) && outermost(p, leaf, torch) >= 0; }
+bool before_scan(const Prog *p, int leaf, bool torch) { return outermost(p, leaf, torch) >= 0; }
 static void print_leaves(FILE *f, const Prog *p, int header, bool torch) {
-    if (p->at[header].scope || (!torch && group_of(p, header) >= 0)) return;
     for (int i = header + 1, end = end_of(p, header); i < end; i++)
-        if (is_leaf(&p->at[i]) && !p->at[i].dead && before_scan(p, i, torch)) print_leaf(f, p, i, torch);
+        if (is_leaf(&p->at[i]) && !p->at[i].dead && outermost(p, i, torch) == header) print_leaf(f, p, i, torch);
 }
 
 // What is emitted has a name even where nothing reads it.
-static void print_emitted_names(FILE *f, const Prog *p, int end) {
+void print_emitted_names(FILE *f, const Prog *p, int end) {
     for (int k = 0; k < emissions(p, end); k++) {
         int name = result_name(p, end, k);
         if (name >= 0) fprintf(f, "%sv%d", k ? ", " : "", p->at[name].name);
@@ -34,15 +35,16 @@ static void print_emitted_names(FILE *f, const Prog *p, int end) {
     }
     if (emissions(p, end)) fprintf(f, " = ");
 }
-static void print_header_name(FILE *f, const Prog *p, int header, int k, bool torch) {
+void print_header_name(FILE *f, const Prog *p, int header, int k, bool torch) {
     int name = header_name(p, header, k);
     if (name >= 0) fprintf(f, "v%d", name_of(p, name, torch));
     else fprintf(f, "x%d_%d", header, k);
 }
-// Where a scan is done again, its carries are bound before; now and then it stands in a branch.
+// Where a scan is done again, and of a `repeat`, carries are bound before; now and then it stands in a branch.
+static bool bound_before(const Value *h) { return times_of(h) > 1 || is_repeat(h); }
 static void print_around(FILE *f, const Prog *p, int id) {
     const Value *h = &p->at[id];
-    for (int k = 0; k < h->nargs && times_of(h) > 1; k++) {
+    for (int k = 0; k < h->nargs && bound_before(h); k++) {
         if (!is_carry(h, k)) continue;
         begin(f, p, id);
         print_header_name(f, p, id, k, false);
@@ -58,6 +60,10 @@ static void print_header(FILE *f, const Prog *p, int id) {
     const Value *h = &p->at[id];
     print_around(f, p, id);
     print_emitted_names(f, p, end_of(p, id));
+    if (is_repeat(h)) {
+        print_repeat(f, p, id);
+        return;
+    }
     fprintf(f, "scan ");
     for (int k = 0; k < h->nargs; k++) {
         int axis = h->attr[k], form = spelling(p, id + k, 4), rank = p->at[h->arg[k]].shape.rank;
@@ -93,7 +99,7 @@ static void print_assignment(FILE *f, const Prog *p, int end) {
         if (is_assigned(p, end, k)) fprintf(f, n++ ? ", " : " = "), print_arg(f, p, next_of(p, end, k), false);
     if (count) fputc('\n', f);
 }
-static int emitted(const Prog *p, int end, int k) { return p->at[end].arg[p->at[end].nargs - emissions(p, end) + k]; }
+int emitted(const Prog *p, int end, int k) { return p->at[end].arg[p->at[end].nargs - emissions(p, end) + k]; }
 static void print_emission(FILE *f, const Prog *p, int end) {
     for (int k = 0; k < emissions(p, end); k++) {
         if (k) fprintf(f, ", ");
@@ -197,7 +203,8 @@ static void torch_result(FILE *f, const Prog *p, int id) {
 
 void print_scan(FILE *f, const Prog *p, int id, bool torch) {
     const Value *v = &p->at[id];
-    if (is_header(v)) {
+    if (is_layer(v) || is_sharing(v) || (is_end(v) && is_layer(&p->at[v->arg[0]]))) print_call(f, p, id);
+    else if (is_header(v)) {
         print_leaves(f, p, id, torch);
         torch ? torch_header(f, p, id) : print_header(f, p, id);
     } else if (v->type == D_NONE) torch ? torch_end(f, p, id) : print_end(f, p, id);

@@ -93,7 +93,7 @@ Tensor eval_state(Eval *e, const char *path, Shape s, double initial) {
         for (int i = 0; i < shape_size(&s); i++) p->data[i] = initial;
     }
     if (!p->now.id) p->now = var_tensor(e, p);
-    return p->now;
+    return p->next.id ? p->next : p->now; // what the calls before have made of it
 }
 void state_set(Eval *e, const char *path, Tensor next) { find(e->states, e->nstates, path)->next = next; }
 void commit_states(Eval *e) {
@@ -117,6 +117,25 @@ void path_of_value(const Prog *p, int id, const char *name, char *path) {
     char prefix[16] = "";
     if (g >= 0 && p->group[g].named) snprintf(prefix, sizeof prefix, "g%d.", g);
     snprintf(path, 96, "%s%s", prefix, name);
+}
+static void prefix_now(const Eval *e, int scope, char *prefix) {
+    int h = scope - 1;
+    char outer[MAX_PATH] = "";
+    prefix[0] = 0;
+    if (!scope) return;
+    if (is_layer(&e->prog->at[h])) {
+        snprintf(prefix, MAX_PATH, "%s", e->owner[h]);
+        return;
+    }
+    prefix_now(e, e->prog->at[h].scope, outer);
+    if (is_repeat(&e->prog->at[h])) snprintf(prefix, MAX_PATH, "%.60sh%d.%d.", outer, h, index_now(e, h));
+    else snprintf(prefix, MAX_PATH, "%s", outer);
+}
+void path_now(const Eval *e, int id, const char *name, char *path) {
+    char prefix[MAX_PATH], own[MAX_PATH];
+    path_of_value(e->prog, id, name, own);
+    prefix_now(e, e->prog->at[id].scope, prefix);
+    snprintf(path, MAX_PATH, "%.60s%.35s", prefix, own);
 }
 
 bool is_input(const Value *v) { return !strcmp(ops[v->op].name, "input"); }
@@ -179,7 +198,7 @@ void eval_values(Eval *e, const Prog *p) {
     e->prog = outer;
 }
 
-// Whether a value may read another: what stands in the body of a scan is seen there only.
+// Whether a value may read another: what stands in the body of a block is seen there only.
 static bool sees(const Prog *p, const Value *v, int arg) { return p->at[arg].type == D_NONE ? is_scan_part(v) : visible(p, v->scope, arg); }
 bool infer_all(Prog *p) {
     for (int i = 0; i < p->count; i++) {

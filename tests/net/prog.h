@@ -5,9 +5,9 @@
 #include <stdint.h>
 #include <stdio.h>
 
-enum { MAX_RANK = 6, MAX_ARGS = 8, MAX_ATTRS = 16, MAX_VALUES = 160, MAX_GROUPS = 3, MAX_SCALARS = 1 << 18, MAX_INDICES = 8 };
+enum { MAX_PATH = 96, MAX_RANK = 6, MAX_ARGS = 8, MAX_ATTRS = 16, MAX_VALUES = 160, MAX_GROUPS = 3, MAX_SCALARS = 1 << 18, MAX_INDICES = 8 };
 
-typedef enum { D_F, D_I, D_B, D_NONE } Type;      // D_NONE: the header and the end of a scan, which are no values
+typedef enum { D_F, D_I, D_B, D_NONE } Type;      // D_NONE: the header and the end of a block, which are no values
 typedef enum { AS_F32, AS_BF16, AS_F16 } Storage; // of inputs and outputs
 
 typedef struct {
@@ -29,7 +29,7 @@ typedef struct {
     Body *body;
     int low, high; // of an integer input
     bool inlined, dead;
-    int scope; // 1 + the header of the scan in whose body it stands; 0: in none
+    int scope; // 1 + the header of the block in whose body it stands; 0: in none
     int name;  // the value whose name it has in the text, itself or one that is read no more
 } Value;
 
@@ -79,7 +79,9 @@ typedef struct {
     Param *states;
     int nstates;
     double **inputs; // of the model's values
-    int round[MAX_VALUES];    // of the header of a scan
+    int round[MAX_VALUES];    // of the header of a block
+    char owner[MAX_VALUES][MAX_PATH]; // of the header of a layer: what the paths in its body begin with, in this call
+    char instance[MAX_VALUES][MAX_PATH]; // and in the last call that shares nothing
     Tensor *kept[MAX_VALUES]; // of the end of a scan: what was emitted, then the last values of the header's names
     uint64_t seed;
     int step;
@@ -97,6 +99,7 @@ Tensor eval_state(Eval *e, const char *path, Shape s, double initial);
 void state_set(Eval *e, const char *path, Tensor next); // what it is from now on, and in the next step
 void commit_states(Eval *e);
 void path_of_value(const Prog *p, int id, const char *name, char *path); // of what the value owns: 96 bytes
+void path_now(const Eval *e, int id, const char *name, char *path);      // in the rounds and calls that it stands in
 void eval_values(Eval *e, const Prog *p);
 void eval_range(Eval *e, int from, int to); // of e->prog
 void *eval_block(Eval *e, size_t bytes);    // zeros, until the next reset
@@ -119,6 +122,7 @@ typedef struct Gen {
     int budget; // of indexed terms
     bool large; // few statements on tensors of many tiles
     bool far;   // some subscripts go beyond 32 bits
+    int ops;    // so many of the table are drawn
     int scope;  // of what is drawn
 } Gen;
 
@@ -133,6 +137,7 @@ typedef struct {
 } Op;
 extern const Op ops[];
 extern const int op_count;
+int common_ops(void); // those of all programs; the others are drawn with --layers only
 int op_named(const char *name);
 
 // What proposals are made of.
@@ -155,6 +160,9 @@ void print_statement(FILE *f, const Prog *p, int id, bool torch);
 void print_constant(FILE *f, const Prog *p, int n); // in one of its forms
 void print_indent(FILE *f, const Prog *p, int id);
 void print_scan(FILE *f, const Prog *p, int id, bool torch);
+void print_layers(FILE *f, const Prog *p);
+void print_by_index(FILE *f, const Prog *p, int id);
+void print_value(FILE *f, const Prog *p, int i, bool torch);
 void print_leaf(FILE *f, const Prog *p, int id, bool torch);
 void print_group(FILE *f, const Prog *p, int group);
 void print_group_call(FILE *f, const Prog *p, int group);
@@ -165,7 +173,7 @@ void names_in(const Prog *p, int id, bool *named); // what the text of a value n
 void name_values(Prog *p);
 int name_of(const Prog *p, int id, bool torch);
 
-typedef enum { DRAW_ANY, DRAW_FAR, DRAW_SCANS } Kind; // DRAW_SCANS: a scan in every program
+typedef enum { DRAW_ANY, DRAW_FAR, DRAW_SCANS, DRAW_LAYERS } Kind; // DRAW_SCANS: a scan in every program
 void generate(Prog *p, uint64_t seed, Kind what);
 bool infer_all(Prog *p);
 bool uses_bound(const Prog *p); // some live value has an extent S

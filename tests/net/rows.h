@@ -31,3 +31,6 @@ PROPOSE(bounded_slice); INFER(bounded_slice); EVAL(bounded_slice); PROPOSE(bound
 PROPOSE(extent_value); INFER(extent_value); EVAL(extent_value);
 PROPOSE(scanned); INFER(scanned); EVAL(scanned); INFER(header); EVAL(header); INFER(scan_name); EVAL(scan_name); INFER(end); EVAL(end); EVAL(integer);
 PROPOSE(mixed); INFER(mixed); EVAL(mixed); PROPOSE(masked_attention); INFER(masked_attention);
+PROPOSE(repeated); PROPOSE(layered); PROPOSE(sharing); INFER(call); EVAL(call);
+PROPOSE(by_index); INFER(by_index); EVAL(by_index); PROPOSE(int_by_index); PROPOSE(index_at); INFER(index_at); EVAL(index_at);
+PROPOSE(if_index); INFER(if_index); EVAL(if_index);

@@ -66,8 +66,9 @@ static bool without_results(Shrink *s) {
 
 static void make_leaf(Prog *q, int i) {
     const Value v = q->at[i];
+    int scope = layer_of(q, v.scope) + 1; // a layer sees nothing outside of it
     const char *op = v.type == D_F && !v.shape.bounded ? "param" : "input";
-    q->at[i] = (Value){.op = op_named(op), .type = v.type, .shape = v.shape, .low = 0, .high = 3};
+    q->at[i] = (Value){.op = op_named(op), .type = v.type, .shape = v.shape, .low = 0, .high = 3, .scope = scope};
 }
 // A value becomes a parameter or an input.
 static bool leaves(Shrink *s) {
@@ -112,11 +113,18 @@ static bool loss_smaller(Shrink *s) {
     free(q);
     return done;
 }
+// Of a `repeat`: two rounds, one, or as many in each round of the loop around it.
+static void fewer_rounds(Value *v, int form) {
+    if (!is_repeat(v)) return;
+    int *rounds = &v->attr[v->nargs + A_ROUNDS];
+    if (form == 15) v->attr[v->nargs + A_FOLLOWS] = 0;
+    else if (*rounds > form - 15) *rounds = form - 15;
+}
 static bool plainer(Shrink *s) {
     Prog *q = malloc(sizeof *q);
     bool done = false;
     if (!q) abort();
-    for (int form = 0; form < 15; form++) {
+    for (int form = 0; form < 18; form++) {
         *q = *s->p;
         if (form == 0) q->optimizer = O_NONE;
         if (form == 1) q->precision = P_F32;
@@ -130,6 +138,7 @@ static bool plainer(Shrink *s) {
         if (form == 13) q->plain = true;
         for (int i = 0; form == 14 && i < q->count; i++)
             if (is_header(&q->at[i])) q->at[i].attr[q->at[i].nargs] = 1;
+        for (int i = 0; form > 14 && i < q->count; i++) fewer_rounds(&q->at[i], form);
         if (form == 8) q->threads = 0;
         if (form == 9) q->arch = 0;
         if (form == 10) q->without = NULL;
@@ -153,6 +162,8 @@ static void drop_emission(Prog *q, int end, int k) {
     Value *v = &q->at[end];
     int first = v->nargs - emissions(q, end);
     drop_result(q, end, k);
+    for (int i = end + 1; i < q->count; i++)
+        if (is_sharing(&q->at[i]) && q->at[i].arg[0] == end) drop_result(q, i, k);
     remove_at(v->arg, &v->nargs, first + k);
 }
 // What reads operand k of a header in the body reads a leaf instead.
@@ -160,13 +171,15 @@ static void drop_operand(Prog *q, int header, int k) {
     Value *h = &q->at[header];
     int end = end_of(q, header), count = emissions(q, end), name = header_name(q, header, k), before = 1;
     for (int i = 0; i < k; i++) before += is_carry(h, i);
-    drop_result(q, end, count + k);
+    if (!is_layer(h)) drop_result(q, end, count + k);
     if (is_carry(h, k)) remove_at(q->at[end].arg, &q->at[end].nargs, before);
     if (name >= 0) make_leaf(q, name);
     for (int i = header + 1; i < end; i++)
         if (is_scan_name(&q->at[i]) && q->at[i].arg[0] == header) q->at[i].attr[0] -= q->at[i].attr[0] > k;
     remove_at(h->arg, &h->nargs, k);
     remove_at(h->attr, &h->nattrs, k);
+    for (int i = end + 1; i < q->count; i++)
+        if (is_sharing(&q->at[i]) && q->at[i].arg[0] == end) remove_at(q->at[i].arg, &q->at[i].nargs, k + 1);
 }
 // How many things the text of a scan lists that it may do without.
 static int listed(const Prog *p, int i) {
@@ -182,7 +195,7 @@ static bool narrower(Shrink *s) {
             *q = *s->p;
             if (k < q->at[i].nargs) drop_operand(q, i, k);
             else drop_emission(q, end_of(q, i), k - q->at[i].nargs);
-            done |= q->at[i].nargs && try(s, q);
+            done |= (q->at[i].nargs || is_repeat(&q->at[i])) && try(s, q);
         }
     free(q);
     return done;

@@ -17,9 +17,11 @@ sample() { # target count [option]
 sample host 60
 sample host 30 --far
 sample host 20 --scans
+sample host 15 --layers
 sample interp 30 --far
 sample interp 120
 sample interp 60 --scans
-command -v "${CC:-cc}" >/dev/null && { sample c99 20; sample c99 10 --far; sample c99 10 --scans; }
-has_software_gpu && { sample cuda 80; sample cuda 20 --far; sample cuda 30 --scans; }
+sample interp 30 --layers
+command -v "${CC:-cc}" >/dev/null && { sample c99 20; sample c99 10 --far; sample c99 10 --scans; sample c99 10 --layers; }
+has_software_gpu && { sample cuda 80; sample cuda 20 --far; sample cuda 30 --scans; sample cuda 20 --layers; }
 exit $bad
