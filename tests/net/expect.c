@@ -4,7 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-Entry entry_of(const Prog *p) { return p->loss < 0 ? E_INFER : p->optimizer == O_NONE ? E_GRAD : E_STEP; }
+Entry entry_of(const Prog *p) { return p->loss < 0 ? E_INFER : p->line[0].optimizer == O_NONE ? E_GRAD : E_STEP; }
 const char *entry_name(Entry e) {
     static const char *names[] = {"infer", "grad", "step"};
     return names[e];
@@ -48,27 +48,27 @@ static void round_output(Result *r, int storage) {
         r->error[i] += storage == AS_BF16 ? 0x1p-8 * fabs(r->value[i]) : fabs(r->value[i]) > 65000 ? INFINITY : 0x1p-11 * fabs(r->value[i]) + 0x1p-25;
 }
 
-// A pattern of `only`: * matches any characters.
-static bool matches(const char *pattern, const char *path) {
-    if (*pattern == '*') return matches(pattern + 1, path) || (*path && matches(pattern, path + 1));
-    return *pattern == *path && (!*path || matches(pattern + 1, path + 1));
+// Of those that the line trains; what does not train has none.
+static void take_gradients(const Prog *p, const Eval *e, int line, const int *all, int **g) {
+    for (int k = 0, n = 0; k < e->nparams; k++) {
+        int size = shape_size(&e->params[k].shape);
+        if (line_of(p, e->params[k].path) == line) {
+            g[k] = calloc((size_t)size + 1, sizeof **g);
+            memcpy(g[k], all + n, (size_t)size * sizeof **g);
+        }
+        n += size;
+    }
 }
-static bool trains(const Prog *p, const Param *q) { return !p->only[0] || matches(p->only, q->path); }
-
-// The gradient of each parameter, as scalars on the tape.
+// The gradient of each parameter by the loss of its line, as scalars on the tape.
 static int **gradients(const Prog *p, Eval *e) {
-    int **g = calloc((size_t)e->nparams + 1, sizeof *g), one = tape_const(&e->tape, 1), total = 0;
+    int **g = calloc((size_t)e->nparams + 1, sizeof *g), one = tape_const(&e->tape, 1), total = 0, n = 0;
     for (int k = 0; k < e->nparams; k++) total += e->params[k].now.id ? shape_size(&e->params[k].shape) : 0;
-    int *all = calloc((size_t)total + 1, sizeof *all), *out = calloc((size_t)total + 1, sizeof *out), n = 0;
+    int *all = calloc((size_t)total + 1, sizeof *all), *out = calloc((size_t)total + 1, sizeof *out);
     for (int k = 0; k < e->nparams; k++)
         for (int i = 0; i < shape_size(&e->params[k].shape); i++) all[n++] = e->params[k].now.id[i];
-    tape_reverse(&e->tape, e->value[p->loss].id, &one, 1, all, total, out);
-    n = 0;
-    for (int k = 0; k < e->nparams; k++) {
-        int size = shape_size(&e->params[k].shape);
-        g[k] = calloc((size_t)size + 1, sizeof **g);
-        memcpy(g[k], out + n, (size_t)size * sizeof **g);
-        n += size;
+    for (int line = 0; line < lines_of(p); line++) {
+        tape_reverse(&e->tape, e->value[loss_of_line(p, line)].id, &one, 1, all, total, out);
+        take_gradients(p, e, line, out, g);
     }
     free(all);
     free(out);
@@ -92,8 +92,8 @@ static int adam(Update *u, int *m, int *v, int g) {
     int mh = op(u, T_DIV, *m, tape_var(u->t, c1, 4e-7)), vh = op(u, T_DIV, *v, tape_var(u->t, c2, 4e-7));
     return op(u, T_DIV, mh, op(u, T_ADD, tape_1(u->t, T_SQRT, vh), num(u, 0.01)));
 }
-static int direction(Update *u, const Prog *p, const Param *q, int *m, int *v, int g, int now) {
-    switch (p->optimizer) {
+static int direction(Update *u, const Line *l, const Param *q, int *m, int *v, int g, int now) {
+    switch (l->optimizer) {
     case O_MOMENTUM: return *m = op(u, T_ADD, op(u, T_MUL, num(u, 0.9), *m), g);
     case O_ADAM: return adam(u, m, v, g);
     case O_ADAMW: return op(u, T_ADD, adam(u, m, v, g), op(u, T_MUL, num(u, 0.01), now));
@@ -108,20 +108,20 @@ static void keep(Tape *t, int id, double *value, double *error) {
     *error = t->at[id].error;
 }
 // warmup_cosine(rate, 2, 8)
-static double rate_of(const Prog *p, int step) {
-    if (!p->schedule) return p->rate;
-    return step <= 2 ? p->rate * step / 2 : p->rate * 0.5 * (1 + cos(3.141592653589793 * (step - 2) / 6));
+static double rate_of(const Line *l, int step) {
+    if (!l->schedule) return l->rate;
+    return step <= 2 ? l->rate * step / 2 : l->rate * 0.5 * (1 + cos(3.141592653589793 * (step - 2) / 6));
 }
-static void update(const Prog *p, Eval *e, Param *q, const int *g, int scale) {
+static void update(const Line *l, Eval *e, Param *q, const int *g, int scale) {
     Update u = {&e->tape, e->step};
     Precision precision = e->tape.precision;
     e->tape.precision = P_F32; // optimizers compute in f32, from master weights
     for (int i = 0; i < shape_size(&q->shape); i++) {
-        double first = e->step == 1 && p->optimizer == O_OWN ? 1 : q->m[i];
+        double first = e->step == 1 && l->optimizer == O_OWN ? 1 : q->m[i];
         int now = tape_var(u.t, q->data[i], q->error[i]), m = tape_var(u.t, first, q->m_error[i]), v = tape_var(u.t, q->v[i], q->v_error[i]);
         int clipped = scale < 0 ? g[i] : op(&u, T_MUL, g[i], scale);
-        int d = direction(&u, p, q, &m, &v, clipped, now);
-        int next = op(&u, T_SUB, now, op(&u, T_MUL, tape_var(u.t, rate_of(p, e->step), p->schedule ? 1e-6 : 0), d));
+        int d = direction(&u, l, q, &m, &v, clipped, now);
+        int next = op(&u, T_SUB, now, op(&u, T_MUL, tape_var(u.t, rate_of(l, e->step), l->schedule ? 1e-6 : 0), d));
         if (u.t->full) return;
         keep(u.t, next, &q->data[i], &q->error[i]);
         keep(u.t, m, &q->m[i], &q->m_error[i]);
@@ -129,14 +129,14 @@ static void update(const Prog *p, Eval *e, Param *q, const int *g, int scale) {
     }
     e->tape.precision = precision;
 }
-static int clip_scale(const Prog *p, Eval *e, int **g) {
-    if (p->clip <= 0) return -1;
+static int clip_scale(const Prog *p, int line, Eval *e, int **g) {
+    if (p->line[line].clip <= 0) return -1;
     Tape *t = &e->tape;
     int sum = tape_const(t, 0);
     for (int k = 0; k < e->nparams; k++)
-        for (int i = 0; trains(p, &e->params[k]) && i < shape_size(&e->params[k].shape); i++) sum = tape_2(t, T_ADD, sum, tape_2(t, T_MUL, g[k][i], g[k][i]));
+        for (int i = 0; line_of(p, e->params[k].path) == line && i < shape_size(&e->params[k].shape); i++) sum = tape_2(t, T_ADD, sum, tape_2(t, T_MUL, g[k][i], g[k][i]));
     if (t->at[sum].value == 0 && t->at[sum].error == 0) return -1;
-    return tape_2(t, T_MIN, tape_const(t, 1), tape_2(t, T_DIV, tape_const(t, (float)p->clip), tape_1(t, T_SQRT, sum)));
+    return tape_2(t, T_MIN, tape_const(t, 1), tape_2(t, T_DIV, tape_const(t, (float)p->line[line].clip), tape_1(t, T_SQRT, sum)));
 }
 
 static void steps(const Prog *p, Expected *x) {
@@ -146,9 +146,12 @@ static void steps(const Prog *p, Expected *x) {
             eval_reset(e);
             eval_values(e, p);
         }
-        int **g = gradients(p, e), scale = clip_scale(p, e, g);
-        for (int k = 0; k < e->nparams && !e->tape.full; k++)
-            if (trains(p, &e->params[k])) update(p, e, &e->params[k], g[k], scale);
+        int **g = gradients(p, e), scale[MAX_LINES];
+        for (int l = 0; l < lines_of(p); l++) scale[l] = clip_scale(p, l, e, g);
+        for (int k = 0; k < e->nparams && !e->tape.full; k++) {
+            int l = line_of(p, e->params[k].path);
+            if (l >= 0) update(&p->line[l], e, &e->params[k], g[k], scale[l]);
+        }
         commit_states(e);
         gradients_free(g, e->nparams);
     }
@@ -161,12 +164,28 @@ static void add_param(Expected *x, const char *kind, int k, const int *ids, bool
     Result *r = &x->at[x->count - 1];
     for (int i = 0; twice && i < r->size; i++) r->value[i] *= 2, r->error[i] = 2 * r->error[i];
 }
+static void add_numbers(Expected *x, const char *name, const Shape *s, const double *value, const double *error) {
+    Result *r = add(x, name, D_F, s);
+    memcpy(r->value, value, (size_t)r->size * sizeof *r->value);
+    memcpy(r->error, error, (size_t)r->size * sizeof *r->error);
+}
 static void add_stored(Expected *x, const char *kind, const Param *q) {
     char name[112];
     snprintf(name, sizeof name, "%s/%s", kind, q->path);
-    Result *r = add(x, name, D_F, &q->shape);
-    memcpy(r->value, q->data, (size_t)r->size * sizeof *r->value);
-    memcpy(r->error, q->error, (size_t)r->size * sizeof *r->error);
+    add_numbers(x, name, &q->shape, q->data, q->error);
+}
+// Parameters, the states of the program, and those of its own optimizer, after the steps.
+static void add_all_stored(const Prog *p, Expected *x) {
+    const Eval *e = &x->eval;
+    for (int k = 0; k < e->nparams; k++) add_stored(x, "param", &e->params[k]);
+    for (int k = 0; k < e->nstates && p->precision != P_F16; k++) add_stored(x, "state", &e->states[k]);
+    for (int k = 0; k < e->nparams && p->precision != P_F16 && x->count < MAX_RESULTS; k++) {
+        const Param *q = &e->params[k];
+        int line = line_of(p, q->path);
+        char name[112];
+        snprintf(name, sizeof name, "state/%s.m", q->path);
+        if (line >= 0 && p->line[line].optimizer == O_OWN) add_numbers(x, name, &q->shape, q->m, q->m_error);
+    }
 }
 
 // All calls but the last change states only; the last leaves its values.
@@ -189,7 +208,8 @@ void expect(const Prog *p, Entry entry, Expected *x) {
         if (!p->at[i].dead && !strcmp(ops[p->at[i].op].name, "input")) e->inputs[i] = input_data(p, i);
     calls(p, e, entry);
     if (e->tape.full) return;
-    bool finite_loss = p->loss < 0 || isfinite(e->tape.at[e->value[p->loss].id[0]].value); // 0 times infinity is in its gradients
+    bool finite_loss = true; // 0 times infinity is in its gradients
+    for (int k = 0; k < lines_of(p); k++) finite_loss &= isfinite(e->tape.at[e->value[loss_of_line(p, k)].id[0]].value) != 0;
     for (int i = 0; i < (one_wanted(p) ? 1 : p->nresults) && entry != E_STEP; i++) {
         add_output(x, p->results[i]);
         round_output(&x->at[x->count - 1], p->stored_as[i]);
@@ -198,16 +218,15 @@ void expect(const Prog *p, Entry entry, Expected *x) {
     if (entry == E_GRAD) {
         int **g = gradients(p, e);
         for (int k = 0; k < e->nparams && !e->tape.full && x->count < MAX_RESULTS; k++)
-            if (trains(p, &e->params[k])) add_param(x, "grad", k, g[k], adds_up(p));
+            if (g[k]) add_param(x, "grad", k, g[k], adds_up(p));
         gradients_free(g, e->nparams);
     }
     if (entry == E_STEP) {
         steps(p, x);
-        for (int k = 0; k < e->nparams && !e->tape.full; k++) add_stored(x, "param", &e->params[k]);
-        for (int k = 0; k < e->nstates && p->precision != P_F16; k++) add_stored(x, "state", &e->states[k]);
+        if (!e->tape.full) add_all_stored(p, x);
     }
-    bool some = !p->only[0];
-    for (int k = 0; k < e->nparams; k++) some |= trains(p, &e->params[k]);
+    bool some = !lines_of(p) || !p->line[0].npatterns;
+    for (int k = 0; k < e->nparams; k++) some |= line_of(p, e->params[k].path) >= 0;
     for (int i = 0; i < e->tape.count; i++) x->infinite |= !isfinite(e->tape.at[i].value);
     x->usable = some && e->nparams + e->nstates < MAX_RESULTS - 8 && !e->unsure && !e->tape.full && finite_loss;
 }

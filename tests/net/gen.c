@@ -192,7 +192,7 @@ static int loss_of(Gen *g, const bool *used) {
 
 static bool may_be_output(Gen *g, int i, const bool *used) {
     const Value *v = &g->prog->at[i];
-    if (v->inlined || v->scope || v->type == D_NONE || i == g->prog->loss) return false;
+    if (v->inlined || v->scope || v->type == D_NONE || is_loss(g->prog, i)) return false;
     if (leaf(v)) return is_input(v) && random_chance(&g->random, 3);
     return !used[i] || random_chance(&g->random, 15);
 }
@@ -217,33 +217,23 @@ static void choose_run(Gen *g) {
 static void choose_training(Gen *g) {
     Prog *p = g->prog;
     p->steps = 1 + random_below(&g->random, 3);
-    p->optimizer = random_chance(&g->random, 65) ? O_NONE : (Optimizer)(1 + random_below(&g->random, 5));
+    Line *l = &p->line[0];
+    l->optimizer = random_chance(&g->random, 65) ? O_NONE : (Optimizer)(1 + random_below(&g->random, 5));
     if (p->precision == P_F16) p->steps = 1; // the first of two may be left out (loss scaling)
-    p->rate = 0.125;
-    p->hyper = random_chance(&g->random, 25);
-    p->schedule = random_chance(&g->random, 15);
+    l->rate = 0.125;
+    l->hyper = random_chance(&g->random, 25);
+    l->schedule = random_chance(&g->random, 15);
     p->sqrt_checkpoint = p->loss >= 0 && random_chance(&g->random, has_scan(p) ? 40 : 15);
     choose_run(g);
-    p->clip = random_chance(&g->random, 25) ? 0.5 : 0;
+    l->clip = random_chance(&g->random, 25) ? 0.5 : 0;
 }
 
-// Groups have changed the names of what they own.
+// Groups have changed the names of what they own, and what was tried in blocks and not kept has left some.
 static void fresh_paths(Gen *g) {
-    if (!g->prog->ngroups) return;
+    if (!g->prog->ngroups && g->ops == common_ops()) return;
     eval_forget(&g->eval, 0, 0);
     eval_values(&g->eval, g->prog);
 }
-// `only` with one parameter, or with all that begins as it does.  Of those that the loss reaches none need be left.
-static void choose_only(Gen *g) {
-    const Eval *e = &g->eval;
-    if (g->prog->loss < 0 || !e->nparams || !random_chance(&g->random, 15)) return;
-    char *only = g->prog->only, path[96];
-    snprintf(path, sizeof path, "%s", e->params[random_below(&g->random, e->nparams)].path);
-    snprintf(only, sizeof g->prog->only, "%s", path);
-    char *dot = strchr(only, '.');
-    if (dot && random_chance(&g->random, 50)) dot[1] = '*', dot[2] = 0;
-}
-
 static int derivative(Gen *g) {
     static const char *const names[] = {"vjp", "jvp", "jacobian", "jacobian batch"};
     return op_named(names[random_below(&g->random, 4)]);
@@ -297,7 +287,8 @@ void generate(Prog *p, uint64_t seed, Kind what) {
     else draw_groups(&g);
     eval_reset(&g.eval);
     fresh_paths(&g);
-    choose_only(&g);
+    if (what == DRAW_LAYERS) choose_lines(&g);
+    else choose_only(&g);
     name_values(p);
     for (int i = 0; i < MAX_VALUES; i++) free(g.eval.inputs[i]);
     free(g.eval.inputs);

@@ -22,7 +22,7 @@ static int results(const Prog *p, const Group *g, bool *result) {
     for (int i = 0; i < p->count; i++)
         if (!p->at[i].dead && !p->at[i].inlined && !member(p, g, i)) names_in(p, i, used);
     for (int k = 0; k < p->nresults; k++) used[p->results[k]] = true;
-    if (p->loss >= 0) used[p->loss] = true;
+    for (int k = 0; k < lines_of(p); k++) used[loss_of_line(p, k)] = true;
     for (int i = 0; i < p->count; i++) n += result[i] = used[i] && member(p, g, i);
     return n;
 }

@@ -23,7 +23,7 @@ static bool named_between(const Prog *p, int id, int from, int to) {
     return false;
 }
 static bool given(const Prog *p, int id) {
-    bool result = p->loss == id;
+    bool result = is_loss(p, id);
     for (int k = 0; k < p->nresults; k++) result |= p->results[k] == id;
     return result;
 }

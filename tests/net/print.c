@@ -233,18 +233,6 @@ void print_leaf(FILE *f, const Prog *p, int id, bool torch) {
     fputc('\n', f);
 }
 
-static const char own_optimizer[] = "optimizer own(p, g, lr, mu = 0.5) {\n    state m = ones like p\n    m <- mu * m + tanh(g)\n"
-                                    "    d = if p.rank >= 2 then 0.25 else 0.0\n    p <- p - lr * (m + d * p)\n}\n";
-
-static void print_training(FILE *f, const Prog *p) {
-    static const char *forms[] = {"sgd(lr = ", "sgd(lr = ", "momentum(lr = ", "adam(eps = 0.01, lr = ", "adamw(eps = 0.01, lr = ", "own(lr = "};
-    static const char *rates[] = {"0.125)", "hyper 0.125)", "warmup_cosine(0.125, 2, 8))", "warmup_cosine(hyper 0.125 as peak, 2, 8))"};
-    fprintf(f, "    output v%d\n    train v%d with %s%s", p->loss, p->loss, forms[p->optimizer], rates[p->hyper + 2 * p->schedule]);
-    if (p->only[0]) fprintf(f, " only \"%s\"", p->only);
-    if (p->clip > 0) fprintf(f, " clip_norm %g", p->clip);
-    fputc('\n', f);
-}
-
 static bool group_precision(const Prog *p) {
     for (int g = 0; g < p->ngroups; g++)
         if (p->group[g].precision) return true;
@@ -260,7 +248,7 @@ void print_dsl(FILE *f, const Prog *p) {
     static const char *precisions[] = {"f32", "bf16", "f16", "tf32"};
     if (uses_bound(p)) fprintf(f, "dim S <= %d\n", p->bound);
     if (p->seed % 10 == 0) fputs("fn same(n, k = 1) {\n    if not is_integer(n) { return fail(\"no integer\", n) }\n    return n * k\n}\n", f);
-    if (p->optimizer == O_OWN && p->loss >= 0) fputs(own_optimizer, f);
+    print_optimizer(f, p);
     for (int g = 0; g < p->ngroups; g++) print_group(f, p, g);
     print_layers(f, p);
     fprintf(f, "model m {\n");

@@ -5,7 +5,8 @@
 #include <stdint.h>
 #include <stdio.h>
 
-enum { MAX_PATH = 96, MAX_RANK = 6, MAX_ARGS = 8, MAX_ATTRS = 16, MAX_VALUES = 160, MAX_GROUPS = 3, MAX_SCALARS = 1 << 18, MAX_INDICES = 8 };
+enum { MAX_PATH = 96, MAX_RANK = 6 };
+enum { MAX_ARGS = 8, MAX_ATTRS = 16, MAX_VALUES = 160, MAX_GROUPS = 3, MAX_SCALARS = 1 << 18, MAX_INDICES = 8 };
 
 typedef enum { D_F, D_I, D_B, D_NONE } Type;      // D_NONE: the header and the end of a block, which are no values
 typedef enum { AS_F32, AS_BF16, AS_F16 } Storage; // of inputs and outputs
@@ -38,18 +39,28 @@ typedef struct { int low, high; bool layer, named; Precision precision; } Group;
 
 typedef enum { O_NONE, O_SGD, O_MOMENTUM, O_ADAM, O_ADAMW, O_OWN } Optimizer;
 
+enum { MAX_LINES = 3, MAX_PATTERNS = 4 };
+// A `train` line.  What trains is selected by patterns of paths; without any it is all that no other line selects.
+typedef struct {
+    int loss;
+    Optimizer optimizer;
+    double rate, clip;
+    bool hyper, schedule;
+    int npatterns;
+    char only[MAX_PATTERNS][MAX_PATH];
+} Line;
+
 struct Prog {
     int count;
     Value at[MAX_VALUES];
     int results[4], nresults, stored_as[4]; // Storage
     // of a function; outputs of a model
-    int loss;                 // value, or -1
+    int loss;                 // value, or -1; of the first line
+    Line line[MAX_LINES];
+    int nlines; // 0 as well where there is one
     Precision precision;
-    Optimizer optimizer;
-    double rate, clip, momentum;
     int steps;
-    char only[96];    // what trains: a path, or a pattern; empty: all
-    bool hyper, schedule, sqrt_checkpoint;
+    bool sqrt_checkpoint;
     bool accumulate, want; // grad: called twice, the gradients added; infer: the first output only
     int threads, arch; // how it is run; 0: the default
     const char *without; // a pass that is left out, or NULL
@@ -181,3 +192,14 @@ void print_dsl(FILE *f, const Prog *p);
 void print_torch(FILE *f, const Prog *p);
 void print_arg(FILE *f, const Prog *p, int id, bool torch);
 void prog_free(Prog *p);
+
+// ---- training ------------------------------------------------------------------------------------------------------------
+int lines_of(const Prog *p);
+int loss_of_line(const Prog *p, int k);
+bool is_loss(const Prog *p, int id);
+int line_of(const Prog *p, const char *path); // of a parameter; -1: it does not train
+void choose_lines(Gen *g);
+void choose_only(Gen *g);
+void drop_line(Prog *p, int k); // but for the first
+void print_optimizer(FILE *f, const Prog *p); // one of its own
+void print_training(FILE *f, const Prog *p);

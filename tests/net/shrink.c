@@ -7,7 +7,7 @@ typedef struct { Prog *p; const Command *c; Judgement *j; int trials; } Shrink;
 
 static void drop_dead(Prog *p) {
     for (int i = p->count - 1; i >= 0; i--) {
-        bool used = i == p->loss;
+        bool used = is_loss(p, i);
         for (int k = 0; k < p->nresults; k++) used |= p->results[k] == i;
         for (int k = i + 1; k < p->count; k++)
             for (int a = 0; a < p->at[k].nargs; a++) used |= !p->at[k].dead && p->at[k].arg[a] == i;
@@ -57,7 +57,7 @@ static bool without_results(Shrink *s) {
     }
     if (q && s->p->loss >= 0 && s->p->nresults) {
         *q = *s->p;
-        q->loss = -1;
+        q->loss = -1, q->nlines = 0;
         done |= try(s, q);
     }
     free(q);
@@ -76,7 +76,7 @@ static bool leaves(Shrink *s) {
     bool done = false;
     for (int i = s->p->count - 1; q && i >= 0; i--) {
         const Value *v = &s->p->at[i];
-        if (v->dead || v->nargs == 0 || i == s->p->loss || (is_scan_part(v) && !is_scan_result(v))) continue;
+        if (v->dead || v->nargs == 0 || is_loss(s->p, i) || (is_scan_part(v) && !is_scan_result(v))) continue;
         *q = *s->p;
         make_leaf(q, i);
         done |= try(s, q);
@@ -120,19 +120,34 @@ static void fewer_rounds(Value *v, int form) {
     if (form == 15) v->attr[v->nargs + A_FOLLOWS] = 0;
     else if (*rounds > form - 15) *rounds = form - 15;
 }
+static bool fewer_lines(Shrink *s) {
+    Prog *q = malloc(sizeof *q);
+    bool done = false;
+    for (int k = 1; q && k < lines_of(s->p); k++) {
+        *q = *s->p;
+        drop_line(q, k);
+        done |= try(s, q);
+        *q = *s->p;
+        q->line[k] = (Line){.loss = q->line[k].loss, .rate = 0.125, .optimizer = O_SGD, .npatterns = q->line[k].npatterns};
+        memcpy(q->line[k].only, s->p->line[k].only, sizeof q->line[k].only);
+        if (k < lines_of(s->p) && memcmp(q, s->p, sizeof *q)) done |= try(s, q);
+    }
+    free(q);
+    return done;
+}
 static bool plainer(Shrink *s) {
     Prog *q = malloc(sizeof *q);
     bool done = false;
     if (!q) abort();
     for (int form = 0; form < 18; form++) {
         *q = *s->p;
-        if (form == 0) q->optimizer = O_NONE;
+        if (form == 0) q->line[0].optimizer = O_NONE;
         if (form == 1) q->precision = P_F32;
-        if (form == 2) q->clip = 0;
+        if (form == 2) q->line[0].clip = 0;
         if (form == 3) q->steps = 1;
         if (form == 4) q->ngroups = 0;
-        if (form == 5) q->only[0] = 0;
-        if (form == 6) q->hyper = q->schedule = false;
+        if (form == 5) q->line[0].npatterns = 0;
+        if (form == 6) q->line[0].hyper = q->line[0].schedule = false;
         if (form == 11) q->accumulate = false;
         if (form == 12) q->want = false;
         if (form == 13) q->plain = true;
@@ -221,7 +236,7 @@ static bool extents(Shrink *s) {
 
 void shrink(Prog *p, const Command *c, Judgement *j) {
     Shrink s = {p, c, j, 0};
-    static bool (*const ways[])(Shrink *) = {without_results, loss_smaller, leaves, narrower, bypass, plainer, extents};
+    static bool (*const ways[])(Shrink *) = {without_results, fewer_lines, loss_smaller, leaves, narrower, bypass, plainer, extents};
     bool smaller = true;
     while (smaller && s.trials < 250) {
         smaller = false;
