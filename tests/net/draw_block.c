@@ -10,7 +10,7 @@ enum { MOST_CARRIED = 100 };
 // One of these, drawn as a statement.
 static void draw_one_of(Gen *g, const char *const *names, int count) { draw_statement(g, op_named(names[below(g, count)])); }
 static void draw_linear(Gen *g) {
-    static const char *const layers[] = {"linear", "linear", "linear", "state", "batchnorm", "rmsnorm"};
+    static const char *const layers[] = {"linear", "linear", "cache", "state", "batchnorm", "rmsnorm"};
     draw_one_of(g, layers, 6);
 }
 

@@ -15,7 +15,7 @@ bool adds_up(const Prog *p) {
     bool constant = p->precision != P_F16;
     for (int i = 0; i < p->count; i++) {
         const char *name = ops[p->at[i].op].name;
-        constant &= p->at[i].dead || (strcmp(name, "state") && strcmp(name, "step"));
+        constant &= p->at[i].dead || (strcmp(name, "state") && strcmp(name, "cache") && strcmp(name, "step"));
     }
     return p->accumulate && constant && entry_of(p) == E_GRAD;
 }

@@ -139,6 +139,7 @@ const Op ops[] = {
     {"repeat in", 22, propose_repeated, infer_scanned, eval_scanned, "", "", 0},
     {"layer", 20, propose_layered, infer_scanned, eval_scanned, "", "", 0},
     {"sharing", 40, propose_sharing, infer_scanned, eval_scanned, "", "", 0},
+    {"cache", 14, propose_cache, infer_cache, eval_cache, "", "", 0},
     {"by index", 14, propose_by_index, infer_by_index, eval_by_index, "%I", "", 0},
     {"int by index", 6, propose_int_by_index, infer_by_index, eval_by_index, "%I", "", 0},
     {"index at", 12, propose_index_at, infer_index_at, eval_index_at, "%I", "", 0},

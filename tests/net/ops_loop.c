@@ -11,7 +11,7 @@ enum { L_PLAIN, L_SWAP, L_SCALE, L_LINEAR };
 bool owns(const Prog *p, int id) {
     const Value *v = &p->at[id];
     const char *name = ops[v->op].name;
-    bool own = strstr(ops[v->op].dsl, "%L") || !strcmp(name, "state") || (!strcmp(name, "repeat") && v->attr[1] >= L_SCALE);
+    bool own = strstr(ops[v->op].dsl, "%L") || !strcmp(name, "state") || !strcmp(name, "cache") || (!strcmp(name, "repeat") && v->attr[1] >= L_SCALE);
     for (int k = 0; k < v->nargs; k++) own |= p->at[v->arg[k]].inlined && owns(p, v->arg[k]);
     return own;
 }
@@ -121,8 +121,10 @@ void eval_state_op(Eval *e, const Value *v, Tensor *out) {
     state_set(e, path, next);
     *out = v->attr[1] ? t_point2(e, T_MUL, a, s) : next;
 }
-static void print_shape(FILE *f, const Shape *s) {
+void print_shape(FILE *f, const Shape *s) {
+    fputc('[', f);
     for (int d = 0; d < s->rank; d++) fprintf(f, "%s%d", d ? ", " : "", s->n[d]);
+    fputc(']', f);
 }
 void print_state(FILE *f, const Prog *p, int id, bool torch) {
     const Value *v = &p->at[id];
@@ -132,9 +134,9 @@ void print_state(FILE *f, const Prog *p, int id, bool torch) {
         fputc('\n', f);
         return;
     }
-    fprintf(f, "state s%d = %s [", id, v->attr[0] ? "ones" : "zeros");
+    fprintf(f, "state s%d = %s ", id, v->attr[0] ? "ones" : "zeros");
     print_shape(f, &v->shape);
-    fprintf(f, "]\n");
+    fputc('\n', f);
     if (v->attr[1]) fprintf(f, "    v%d = s%d * ", id, id), print_arg(f, p, v->arg[0], false), fputc('\n', f);
     fprintf(f, "    s%d <- 0.5 * s%d + ", id, id);
     print_arg(f, p, v->arg[0], false);

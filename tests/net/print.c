@@ -167,7 +167,8 @@ static void print_plain(FILE *f, const Prog *p, int id, bool torch) {
         return;
     }
     void (*special)(FILE *, const Prog *, int, bool) = !strcmp(op->name, "split") ? print_split : !strcmp(op->name, "repeat") ? print_loop
-                                                       : !strcmp(op->name, "state") ? print_state : NULL;
+                                                       : !strcmp(op->name, "state") ? print_state
+                                                       : !strcmp(op->name, "cache") ? print_cache : NULL;
     if (special) {
         special(f, p, id, torch);
         return;

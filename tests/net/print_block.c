@@ -11,7 +11,7 @@ static int spelling(const Prog *p, int id, int n) {
 static bool uses_index(const Prog *p, int header) {
     for (int i = header + 1, end = end_of(p, header); i < end; i++) {
         const Value *v = &p->at[i];
-        bool by_index = strstr(ops[v->op].dsl, "%I") && (v->attr[0] == header || v->attr[3] == header);
+        bool by_index = (strstr(ops[v->op].dsl, "%I") || !strcmp(ops[v->op].name, "cache")) && (v->attr[0] == header || v->attr[3] == header);
         if (by_index || (is_repeat(v) && block_attr(v, A_FOLLOWS) == header + 1)) return true;
     }
     return false;

@@ -87,10 +87,16 @@ Tensor eval_param(Eval *e, const char *path, Shape s, double scale, double offse
     return p->now;
 }
 Tensor eval_state(Eval *e, const char *path, Shape s, double initial) {
+    return eval_state_from(e, path, t_broadcast(e, t_number(e, initial), s));
+}
+Tensor eval_state_from(Eval *e, const char *path, Tensor first) {
     Param *p = find(e->states, e->nstates, path);
     if (!p) {
-        p = append(&e->states, &e->nstates, path, s);
-        for (int i = 0; i < shape_size(&s); i++) p->data[i] = initial;
+        p = append(&e->states, &e->nstates, path, first.shape);
+        for (int i = 0; i < shape_size(&first.shape); i++) {
+            p->data[i] = e->tape.at[first.id[i]].value;
+            p->error[i] = e->tape.at[first.id[i]].error;
+        }
     }
     if (!p->now.id) p->now = var_tensor(e, p);
     return p->next.id ? p->next : p->now; // what the calls before have made of it

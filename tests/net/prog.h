@@ -107,6 +107,7 @@ bool shape_equal(const Shape *a, const Shape *b);
 Tensor tensor_make(Eval *e, Shape s, Type t);
 Tensor eval_param(Eval *e, const char *path, Shape s, double scale, double offset);
 Tensor eval_state(Eval *e, const char *path, Shape s, double initial);
+Tensor eval_state_from(Eval *e, const char *path, Tensor first);
 void state_set(Eval *e, const char *path, Tensor next); // what it is from now on, and in the next step
 void commit_states(Eval *e);
 void path_of_value(const Prog *p, int id, const char *name, char *path); // of what the value owns: 96 bytes
@@ -166,6 +167,8 @@ bool propose_indexed(Gen *g, Value *v);
 void eval_indexed(Eval *e, const Value *v, Tensor *out);
 void print_indexed(FILE *f, const Prog *p, int id, bool torch);
 void print_loop(FILE *f, const Prog *p, int id, bool torch);
+void print_cache(FILE *f, const Prog *p, int id, bool torch);
+void print_shape(FILE *f, const Shape *s);
 void print_state(FILE *f, const Prog *p, int id, bool torch);
 void print_statement(FILE *f, const Prog *p, int id, bool torch);
 void print_constant(FILE *f, const Prog *p, int n); // in one of its forms

@@ -34,3 +34,4 @@ PROPOSE(mixed); INFER(mixed); EVAL(mixed); PROPOSE(masked_attention); INFER(mask
 PROPOSE(repeated); PROPOSE(layered); PROPOSE(sharing); INFER(call); EVAL(call);
 PROPOSE(by_index); INFER(by_index); EVAL(by_index); PROPOSE(int_by_index); PROPOSE(index_at); INFER(index_at); EVAL(index_at);
 PROPOSE(if_index); INFER(if_index); EVAL(if_index);
+PROPOSE(cache); INFER(cache); EVAL(cache);
