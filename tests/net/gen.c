@@ -262,6 +262,12 @@ static void draw_statements(Gen *g, int n, Kind what) {
     for (int tries = 0; layers && tries < 12 && g->budget && !has_scan(p); tries++) draw_statement(g, op_named(tries % 2 ? "layer" : "repeat in"));
 }
 
+// More programs have a precision where it may be stated in blocks.
+static void choose_stated(Gen *g) {
+    Prog *p = g->prog;
+    if (!p->precision && random_chance(&g->random, 12)) p->precision = (Precision)(1 + random_below(&g->random, 3));
+    p->stated = random_below(&g->random, 3);
+}
 void generate(Prog *p, uint64_t seed, Kind what) {
     Gen g = {.prog = p, .random = {seed}, .far = what == DRAW_FAR, .ops = what == DRAW_LAYERS ? op_count : common_ops()};
     *p = (Prog){.loss = -1, .seed = seed};
@@ -275,6 +281,7 @@ void generate(Prog *p, uint64_t seed, Kind what) {
     if (!g.eval.inputs) abort();
     if (random_chance(&g.random, 12)) p->precision = (Precision)(1 + random_below(&g.random, 3));
     if (random_chance(&g.random, 25)) p->bound = 1 + random_below(&g.random, 17), p->extent = 1 + random_below(&g.random, p->bound);
+    if (what == DRAW_LAYERS) choose_stated(&g);
     int n = g.large ? 2 : 1 + random_below(&g.random, random_chance(&g.random, 60) ? 6 : random_chance(&g.random, 70) ? 20 : 45);
     g.budget = 1;
     draw_statements(&g, n, what);

@@ -253,7 +253,7 @@ void print_dsl(FILE *f, const Prog *p) {
     for (int g = 0; g < p->ngroups; g++) print_group(f, p, g);
     print_layers(f, p);
     fprintf(f, "model m {\n");
-    if (p->precision && !group_precision(p)) fprintf(f, "    precision %s\n", precisions[p->precision]);
+    if (p->precision && !group_precision(p) && p->stated != IN_BLOCKS) fprintf(f, "    precision %s\n", precisions[p->precision]);
     for (int i = 0; i < p->count; i++) {
         if (text_of(p, i) < 0) print_value(f, p, i, false);
         for (int g = 0; g < p->ngroups; g++)

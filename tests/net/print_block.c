@@ -28,6 +28,17 @@ void print_repeat(FILE *f, const Prog *p, int header) {
         print_constant(f, p, low + rounds);
     }
     fprintf(f, " as h%d {\n", header);
+    print_block_precision(f, p, header);
+}
+
+// In some bodies the precision of the program, or, where the model states that, another: the bounds are those of the program's everywhere.
+void print_block_precision(FILE *f, const Prog *p, int header) {
+    static const char *const names[] = {"f32", "bf16", "f16", "tf32"};
+    if (!p->precision || p->stated == IN_MODEL || spelling(p, header + 300, 2)) return;
+    const char *other = p->precision != P_TF32 && spelling(p, header + 301, 2) ? "tf32" : "f32";
+    fprintf(f, "    ");
+    if (!is_layer(&p->at[header])) begin(f, p, header);
+    fprintf(f, "precision %s\n", p->stated == IN_BLOCKS ? names[p->precision] : other);
 }
 
 // ---- layers ----------------------------------------------------------------------------------------------------------------
@@ -52,6 +63,7 @@ static void print_layer(FILE *f, const Prog *p, int header) {
     fprintf(f, "%s f%d(", is_function(p, header) ? "fn" : "layer", header);
     for (int k = 0; k < p->at[header].nargs; k++) fputs(k ? ", " : "", f), print_header_name(f, p, header, k, false);
     fprintf(f, ") {\n");
+    print_block_precision(f, p, header);
     for (int i = header + 1; i < end; i++)
         if (text_of(p, i) == header) print_value(f, p, i, false);
     fprintf(f, "    return ");

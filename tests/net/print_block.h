@@ -6,4 +6,5 @@ void print_emitted_names(FILE *f, const Prog *p, int end);
 void print_header_name(FILE *f, const Prog *p, int header, int k, bool torch);
 int emitted(const Prog *p, int end, int k);
 void print_repeat(FILE *f, const Prog *p, int header);
+void print_block_precision(FILE *f, const Prog *p, int header);
 void print_call(FILE *f, const Prog *p, int id); // of a layer's header, its end, or a call that shares; the first has no text

@@ -77,6 +77,7 @@ static void print_header(FILE *f, const Prog *p, int id) {
         print_constant(f, p, form == 1 ? axis - rank : axis);
     }
     fprintf(f, " {\n");
+    print_block_precision(f, p, id);
 }
 
 // Whether what a carry becomes does not have its name already.

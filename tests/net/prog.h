@@ -59,6 +59,7 @@ struct Prog {
     Line line[MAX_LINES];
     int nlines; // 0 as well where there is one
     Precision precision;
+    enum { IN_MODEL, IN_BLOCKS, IN_BOTH } stated; // where the text states the precision
     int steps;
     bool sqrt_checkpoint;
     bool accumulate, want; // grad: called twice, the gradients added; infer: the first output only

@@ -139,10 +139,11 @@ static bool plainer(Shrink *s) {
     Prog *q = malloc(sizeof *q);
     bool done = false;
     if (!q) abort();
-    for (int form = 0; form < 18; form++) {
+    for (int form = 0; form < 19; form++) {
         *q = *s->p;
         if (form == 0) q->line[0].optimizer = O_NONE;
         if (form == 1) q->precision = P_F32;
+        if (form == 18) q->stated = IN_MODEL;
         if (form == 2) q->line[0].clip = 0;
         if (form == 3) q->steps = 1;
         if (form == 4) q->ngroups = 0;
@@ -153,7 +154,7 @@ static bool plainer(Shrink *s) {
         if (form == 13) q->plain = true;
         for (int i = 0; form == 14 && i < q->count; i++)
             if (is_header(&q->at[i])) q->at[i].attr[q->at[i].nargs] = 1;
-        for (int i = 0; form > 14 && i < q->count; i++) fewer_rounds(&q->at[i], form);
+        for (int i = 0; form > 14 && form < 18 && i < q->count; i++) fewer_rounds(&q->at[i], form);
         if (form == 8) q->threads = 0;
         if (form == 9) q->arch = 0;
         if (form == 10) q->without = NULL;
