@@ -52,6 +52,30 @@ static void settle_rounds(Gen *g, int header, bool emits) {
     for (int i = header + 1; i < p->count; i++) may &= !owns(p, i) && !(is_leaf(&p->at[i]) && p->at[i].scope) && !is_header(&p->at[i]);
     if (may && !block_attr(h, A_FOLLOWS)) h->attr[h->nargs + A_ROUNDS] = 0;
 }
+// What is made from a sequence; -1: nothing.
+static int read_sequence(Gen *g, int id) {
+    const Shape s = g->prog->at[id].shape;
+    Value v = {.nargs = 1, .arg = {id}, .nattrs = 1};
+    int form = below(g, 7);
+    static const char *const names[] = {"reverse", "index", "sum", "cumsum", "transpose", "matmul", "softmax"};
+    v.op = op_named(names[form]);
+    if (form == 1)
+        for (int d = 0; d < s.rank; d++) v.attr[3 * d + 1] = s.n[d], v.attr[3 * d + 2] = 1;
+    if (form == 1) v.nattrs = 3 * s.rank, v.attr[0] = s.n[0] - 1, v.attr[2] = -1;
+    if (form == 2) v.nattrs = 2, v.attr[0] = 1;
+    if (form == 3) v.nattrs = 3, v.attr[1] = below(g, 2);
+    if (form == 6) v.attr[0] = 1;
+    if (form == 5 && !take(&v, fresh(g, D_F, flat_shape(2, s.n[s.rank - 1], 1 + below(g, 3))))) return -1;
+    return push_value(g, v);
+}
+// Sequences are read, most of them.
+void read_results(Gen *g, int from) {
+    for (int i = from, n = g->prog->count; i < n; i++) {
+        const Value *v = &g->prog->at[i];
+        bool emitted = is_scan_result(v) && v->attr[0] < emissions(g->prog, v->arg[0]) && v->type == D_F && v->scope == g->scope;
+        if (emitted && is_repeat(&g->prog->at[g->prog->at[v->arg[0]].arg[0]]) && !(v->shape.bounded) && below(g, 3)) read_sequence(g, i);
+    }
+}
 bool propose_repeated(Gen *g, Value *v) {
     if (!room_for_block(g)) return false;
     int outer = g->scope, header = draw_loop_header(g), end = -1;

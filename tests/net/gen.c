@@ -118,7 +118,7 @@ int push_value(Gen *g, Value v) {
     if (p->count == MAX_VALUES - 1 || (is_input(&v) && layer_of(p, g->scope) >= 0)) return -1;
     for (int k = 0; k < v.nargs; k++)
         if (v.arg[k] < 0) return -1;
-    int id = p->count;
+    int id = p->count, params = g->eval.nparams, states = g->eval.nstates;
     p->at[id] = v;
     Value *w = &p->at[id];
     if (!is_leaf(w)) w->scope = g->scope;
@@ -134,6 +134,7 @@ int push_value(Gen *g, Value v) {
     if (g->eval.tape.full) g->eval.tape.count = 0, g->budget = 0;
     free(g->eval.inputs[id]);
     g->eval.inputs[id] = NULL;
+    eval_forget(&g->eval, params, states);
     return -1;
 }
 
@@ -160,7 +161,10 @@ void draw_statement(Gen *g, int op) {
     Value v = {.op = op < 0 ? draw_op(&g->random, g->ops) : op, .number = 1};
     if (op < 0 && g->large && random_chance(&g->random, 60)) v.op = op_named(products[random_below(&g->random, 6)]);
     int values = g->prog->count, params = g->eval.nparams, states = g->eval.nstates;
-    if (ops[v.op].propose(g, &v) && push_value(g, v) >= 0) return;
+    if (ops[v.op].propose(g, &v) && push_value(g, v) >= 0) {
+        if (v.op == op_named("repeat in")) read_results(g, values);
+        return;
+    }
     free(v.body);
     roll_back(g, values, params, states);
 }

@@ -3,6 +3,7 @@
 #include "tests/net/rows.h"
 #include "tests/net/scan.h"
 #include <math.h>
+#include <stdlib.h>
 #include <string.h>
 
 static Tensor arg(Eval *e, const Value *v, int k) { return e->value[v->arg[k]]; }
@@ -17,14 +18,50 @@ int most_index(const Prog *p, const Value *header) {
 }
 
 // ---- calls that share ------------------------------------------------------------------------------------------------------
-// The body whose text a value stands in: `repeat` opens none.
-static int body_of(const Prog *p, int scope) {
-    while (scope && is_repeat(&p->at[scope - 1])) scope = p->at[scope - 1].scope;
-    return scope;
+static bool body_has_state(const Prog *p, int header) {
+    static const char *const names[] = {"state", "cache", "batchnorm"};
+    bool has = false;
+    for (int i = header + 1, end = end_of(p, header); i < end; i++)
+        for (int k = 0; k < 3; k++) has |= !strcmp(ops[p->at[i].op].name, names[k]);
+    return has;
 }
 static bool may_share(const Prog *p, int end, int scope) {
-    const Value *header = &p->at[p->at[end].arg[0]];
-    return is_layer(header) && block_attr(header, A_NAMED) && body_of(p, header->scope) == body_of(p, scope);
+    int h = p->at[end].arg[0];
+    const Value *header = &p->at[h];
+    bool named = is_layer(header) && block_attr(header, A_NAMED);
+    return named && layer_of(p, header->scope) == layer_of(p, scope) && !(in_rounds(p, scope) && body_has_state(p, h));
+}
+// What computes the same, in the same text, from operands of other extents.
+static bool any_extents(const Value *v) {
+    static const char *const names[] = {"linear", "layernorm", "rmsnorm", "matmul", "transpose", "softmax", "conv2d", "self_attention", "sum", "mean", "max", "param",
+                                        "number", "zeros", "ones", "float b", "float i", "not", "index at", "slice at", "by index", "if index", "scan"};
+    bool any = is_scan_part(v) || ops[v->op].infer == infer_same || ops[v->op].infer == infer_broadcast || ops[v->op].infer == infer_compare;
+    for (size_t k = 0; k < sizeof names / sizeof *names; k++) any |= !strcmp(ops[v->op].name, names[k]);
+    return any && strcmp(ops[v->op].name, "state"); // whose extents stand in the text
+}
+// The program with the body of the layer as it is in a call; NULL: not for these arguments.
+static Prog *as_called(const Prog *p, const Value *call) {
+    int end = call->arg[0], h = p->at[end].arg[0];
+    Prog *q = malloc(sizeof *q);
+    if (!q) abort();
+    *q = *p;
+    for (int k = 0; k < p->at[h].nargs; k++) q->at[h].arg[k] = call->arg[k + 1];
+    for (int i = h + 1; i <= end; i++) {
+        Value *v = &q->at[i];
+        bool part = i == end || in_scope(p, i, h + 1), same = true;
+        for (int k = 0; part && k < v->nargs; k++) same &= shape_equal(&q->at[v->arg[k]].shape, &p->at[p->at[i].arg[k]].shape);
+        if (!part || v->dead || (same && !is_scan_part(v))) continue;
+        if (any_extents(v) && ops[v->op].infer(q, v) && shape_size(&v->shape) < 2048) continue;
+        free(q);
+        return NULL;
+    }
+    return q;
+}
+Shape shape_in_call(const Prog *p, const Value *call, int id) {
+    Prog *q = as_called(p, call);
+    Shape s = q ? q->at[id].shape : (Shape){0};
+    free(q);
+    return s;
 }
 // operands: the end of the first call, the arguments
 bool infer_call(const Prog *p, Value *v) {
@@ -32,15 +69,18 @@ bool infer_call(const Prog *p, Value *v) {
     if (!is_end(&p->at[v->arg[0]]) || !may_share(p, v->arg[0], v->scope)) return false;
     const Value *header = &p->at[p->at[v->arg[0]].arg[0]];
     if (v->nargs != header->nargs + 1) return false;
-    for (int k = 0; k < header->nargs; k++) {
-        const Value *formal = &p->at[header->arg[k]], *given = &p->at[v->arg[k + 1]];
-        if (given->type != formal->type || !shape_equal(&given->shape, &formal->shape)) return false;
-    }
-    return true;
+    for (int k = 0; k < header->nargs; k++)
+        if (p->at[v->arg[k + 1]].type != p->at[header->arg[k]].type) return false;
+    Prog *q = as_called(p, v);
+    bool possible = q != NULL;
+    free(q);
+    return possible;
 }
 // The body is evaluated again, and then its values are what they were.
 void eval_call(Eval *e, const Value *v, Tensor *out) {
     const Prog *p = e->prog;
+    Prog *q = as_called(p, v);
+    if (!q) abort(); // it was inferred
     int id = (int)(v - p->at), end = v->arg[0], h = p->at[end].arg[0], count = emissions(p, end);
     size_t bytes = (size_t)(end - h) * sizeof(Tensor);
     Tensor *body = eval_block(e, bytes), *kept = e->kept[id] = eval_block(e, (size_t)count * sizeof *kept);
@@ -51,10 +91,19 @@ void eval_call(Eval *e, const Value *v, Tensor *out) {
         int formal = header_name(p, h, k);
         if (formal >= 0) e->value[formal] = arg(e, v, k + 1);
     }
+    e->prog = q;
     eval_range(e, h + 1, end);
+    e->prog = p;
+    free(q);
     for (int k = 0; k < count; k++) kept[k] = e->value[p->at[end].arg[1 + k]];
     memcpy(e->value + h, body, bytes);
     *out = t_number(e, 0);
+}
+// Now and then all arguments are longer or shorter, along their first axis.
+static Value resized(const Value *formal, int from, int to) {
+    Value v = *formal;
+    if (to && v.shape.rank && v.shape.n[0] == from && !(v.shape.bounded & 1)) v.shape.n[0] = to;
+    return v;
 }
 // Something of that type and shape: what there is, the latest more often, or new.
 static int pick_like(Gen *g, const Value *like) {
@@ -74,8 +123,12 @@ bool propose_sharing(Gen *g, Value *v) {
     if (end < 0) return false;
     Value call = {.op = op_named("sharing call"), .nargs = 1, .arg = {end}};
     const Value *header = &p->at[p->at[end].arg[0]];
-    for (int k = 0; k < header->nargs; k++)
-        if (!take(&call, pick_like(g, &p->at[header->arg[k]]))) return false;
+    const Shape *first = &p->at[header->arg[0]].shape;
+    int from = first->rank > 1 && !(first->bounded & 1) ? first->n[0] : 0, to = from && below(g, 3) == 0 ? 1 + below(g, 5) : 0;
+    for (int k = 0; k < header->nargs; k++) {
+        Value like = resized(&p->at[header->arg[k]], from, to);
+        if (!take(&call, pick_like(g, &like))) return false;
+    }
     int made = push_value(g, call);
     return made >= 0 && draw_results(g, made, v);
 }

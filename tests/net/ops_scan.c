@@ -159,7 +159,8 @@ bool infer_scanned(const Prog *p, Value *v) {
     if (k >= (is_layer(header) ? 0 : header->nargs)) return false;
     const Value *y = &p->at[k < 0 ? end->arg[end->nargs + k] : header->arg[k]];
     v->type = y->type;
-    if (is_layer(header)) v->shape = y->shape;
+    if (is_sharing(&p->at[v->arg[0]])) v->shape = shape_in_call(p, &p->at[v->arg[0]], (int)(y - p->at));
+    else if (is_layer(header)) v->shape = y->shape;
     else if (k < 0) v->shape = with_axis(&y->shape, emission_axis(header), rounds_of(p, header));
     else v->shape = is_carry(header, k) ? y->shape : without_axis(&y->shape, header->attr[k]);
     return true;

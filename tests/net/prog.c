@@ -76,6 +76,12 @@ static Param *append(Param **list, int *count, const char *path, Shape s) {
     return p;
 }
 
+// Whether a call shares what has another shape there: no program to keep.
+static bool differs(Eval *e, const Shape *a, const Shape *b) {
+    bool differ = !shape_equal(a, b);
+    e->unsure |= differ;
+    return differ;
+}
 Tensor eval_param(Eval *e, const char *path, Shape s, double scale, double offset) {
     Param *p = find(e->params, e->nparams, path);
     if (!p) {
@@ -83,6 +89,7 @@ Tensor eval_param(Eval *e, const char *path, Shape s, double scale, double offse
         fill(p->data, shape_size(&s), hash(path, e->seed), scale, offset);
         memcpy(p->first, p->data, (size_t)shape_size(&s) * sizeof *p->first);
     }
+    if (differs(e, &p->shape, &s)) return t_broadcast(e, t_number(e, 0), s);
     if (!p->now.id) p->now = var_tensor(e, p);
     return p->now;
 }
@@ -98,10 +105,14 @@ Tensor eval_state_from(Eval *e, const char *path, Tensor first) {
             p->error[i] = e->tape.at[first.id[i]].error;
         }
     }
+    if (differs(e, &p->shape, &first.shape)) return first;
     if (!p->now.id) p->now = var_tensor(e, p);
     return p->next.id ? p->next : p->now; // what the calls before have made of it
 }
-void state_set(Eval *e, const char *path, Tensor next) { find(e->states, e->nstates, path)->next = next; }
+void state_set(Eval *e, const char *path, Tensor next) {
+    Param *p = find(e->states, e->nstates, path);
+    if (!differs(e, &p->shape, &next.shape)) p->next = next;
+}
 void commit_states(Eval *e) {
     for (int k = 0; k < e->nstates; k++) {
         Param *p = &e->states[k];

@@ -18,6 +18,7 @@ bool is_layer(const Value *v);
 bool is_sharing(const Value *v);   // the call
 bool in_rounds(const Prog *p, int scope); // of a scan, through layers as well
 int layer_of(const Prog *p, int scope);   // the header of the layer whose text it is; -1: the model
+Shape shape_in_call(const Prog *p, const Value *call, int id); // of a value in the body of a layer
 int text_of(const Prog *p, int id);       // the layer in whose text a value stands: the end of one is a call in another
 int index_now(const Eval *e, int header); // of a `repeat`
 int least_index(const Value *header);
@@ -53,3 +54,4 @@ void draw_body(Gen *g, int header);
 int draw_end(Gen *g, int header, int count); // count: of what is emitted; -1: none of the program
 bool draw_results(Gen *g, int end, Value *v);
 int depth_of(const Gen *g);
+void read_results(Gen *g, int from); // what sequences of loops are read for
