@@ -232,9 +232,19 @@ static void choose_training(Gen *g) {
     l->clip = random_chance(&g->random, 25) ? 0.5 : 0;
 }
 
+// What was to be written in place and is read by nothing has no text.
+static void drop_unread(Prog *p) {
+    for (int i = p->count - 1; i >= 0; i--) {
+        bool read = false;
+        for (int y = i + 1; y < p->count; y++)
+            for (int k = 0; k < p->at[y].nargs; k++) read |= p->at[y].arg[k] == i && !p->at[y].dead;
+        p->at[i].dead |= p->at[i].inlined && !read;
+    }
+}
 // Groups have changed the names of what they own, and what was tried in blocks and not kept has left some.
 static void fresh_paths(Gen *g) {
     if (!g->prog->ngroups && g->ops == common_ops()) return;
+    if (!g->prog->ngroups) drop_unread(g->prog);
     eval_forget(&g->eval, 0, 0);
     eval_values(&g->eval, g->prog);
 }
