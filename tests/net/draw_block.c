@@ -36,7 +36,8 @@ static int draw_loop_header(Gen *g) {
     return push_value(g, h);
 }
 static void draw_loop_body(Gen *g, int header) {
-    static const char *const with_index[] = {"by index", "index at", "slice at", "by index", "index at", "if index", "int by index"};
+    static const char *const with_index[] = {"by index", "index at", "slice at", "by index", "index at", "if index",
+                                             "int by index"};
     static const char *const calls[] = {"sharing", "layer", "sharing", "repeat in", "vjp"};
     for (int n = below(g, 3); n > 0 && g->budget; n--) draw_one_of(g, with_index, 7);
     if (below(g, 3) == 0) draw_linear(g);
@@ -49,7 +50,8 @@ static void settle_rounds(Gen *g, int header, bool emits) {
     Prog *p = g->prog;
     Value *h = &p->at[header];
     bool may = !emits && below(g, 8) == 0;
-    for (int i = header + 1; i < p->count; i++) may &= !owns(p, i) && !(is_leaf(&p->at[i]) && p->at[i].scope) && !is_header(&p->at[i]);
+    for (int i = header + 1; i < p->count; i++)
+        may &= !owns(p, i) && !(is_leaf(&p->at[i]) && p->at[i].scope) && !is_header(&p->at[i]);
     if (may && !block_attr(h, A_FOLLOWS)) h->attr[h->nargs + A_ROUNDS] = 0;
 }
 // What is made from a sequence; -1: nothing.
@@ -72,8 +74,9 @@ static int read_sequence(Gen *g, int id) {
 void read_results(Gen *g, int from) {
     for (int i = from, n = g->prog->count; i < n; i++) {
         const Value *v = &g->prog->at[i];
-        bool emitted = is_scan_result(v) && v->attr[0] < emissions(g->prog, v->arg[0]) && v->type == D_F && v->scope == g->scope;
-        if (emitted && is_repeat(&g->prog->at[g->prog->at[v->arg[0]].arg[0]]) && !(v->shape.bounded) && below(g, 3)) read_sequence(g, i);
+        if (!is_scan_result(v) || v->type != D_F || v->scope != g->scope || v->shape.bounded) continue;
+        bool emitted = v->attr[0] < emissions(g->prog, v->arg[0]) && is_repeat(&g->prog->at[g->prog->at[v->arg[0]].arg[0]]);
+        if (emitted && below(g, 3)) read_sequence(g, i);
     }
 }
 bool propose_repeated(Gen *g, Value *v) {

@@ -90,8 +90,8 @@ int fresh(Gen *g, Type type, Shape s) {
     if (type == D_B && random_chance(&g->random, 60)) return constant_bool(g, s);
     Value v = {.op = op_named("input"), .type = type, .shape = s};
     bool fixed = s.bounded == 0;
-    int draw = random_below(&g->random, 10);
-    if (type == D_F && fixed && draw < 6) v.op = op_named("param"), v.scope = random_chance(&g->random, 50) ? g->scope : layer_of(g->prog, g->scope) + 1;
+    int draw = random_below(&g->random, 10), outside = layer_of(g->prog, g->scope) + 1; // but in the same text
+    if (type == D_F && fixed && draw < 6) v.op = op_named("param"), v.scope = random_chance(&g->random, 50) ? g->scope : outside;
     else if (type == D_F && fixed && draw == 9) v.op = op_named(random_chance(&g->random, 50) ? "ones" : "zeros");
     if (v.op == op_named("input") && type == D_F) v.nattrs = 1, v.attr[0] = random_chance(&g->random, 12) ? 1 + random_below(&g->random, 2) : 0;
     v.low = random_chance(&g->random, 70) ? 0 : -2;
@@ -273,7 +273,8 @@ static void draw_statements(Gen *g, int n, Kind what) {
         i += p->count > before && !leaf(&p->at[p->count - 1]);
     }
     for (int tries = 0; scans && tries < 12 && g->budget && !has_scan(p); tries++) draw_statement(g, op_named("scan"));
-    for (int tries = 0; layers && tries < 12 && g->budget && !has_scan(p); tries++) draw_statement(g, op_named(tries % 2 ? "layer" : "repeat in"));
+    for (int tries = 0; layers && tries < 12 && g->budget && !has_scan(p); tries++)
+        draw_statement(g, op_named(tries % 2 ? "layer" : "repeat in"));
 }
 
 // More programs have a precision where it may be stated in blocks.

@@ -1,7 +1,7 @@
 // net --seed S --count N --target T [--fusec PATH] [--finds FOLDER] [--show FOLDER]: random programs, judged; with
 // --show none is run, and FOLDER gets their text; --stop ends at the first that is wrong, as it was drawn;
 // --far draws subscripts that go beyond 32 bits, which read 0; --scans draws a scan in every program; --layers draws layers,
-// calls that share their parameters, and `repeat`.
+// calls that share their parameters, `repeat`, states written in part and several `train` lines.
 #include "tests/net/judge.h"
 #include "tests/net/shrink.h"
 #include <stdlib.h>

@@ -33,11 +33,13 @@ static bool may_share(const Prog *p, int end, int scope) {
 }
 // What computes the same, in the same text, from operands of other extents.
 static bool any_extents(const Value *v) {
-    static const char *const names[] = {"linear", "layernorm", "rmsnorm", "matmul", "transpose", "softmax", "conv2d", "self_attention", "sum", "mean", "max", "param",
-                                        "number", "zeros", "ones", "float b", "float i", "not", "index at", "slice at", "by index", "if index", "scan"};
-    bool any = is_scan_part(v) || ops[v->op].infer == infer_same || ops[v->op].infer == infer_broadcast || ops[v->op].infer == infer_compare;
-    for (size_t k = 0; k < sizeof names / sizeof *names; k++) any |= !strcmp(ops[v->op].name, names[k]);
-    return any && strcmp(ops[v->op].name, "state"); // whose extents stand in the text
+    static const char *const names[] = {
+        "linear", "layernorm", "rmsnorm", "matmul", "transpose", "softmax", "conv2d", "self_attention", "sum", "mean", "max",
+        "param", "number", "zeros", "ones", "float b", "float i", "not", "index at", "slice at", "by index", "if index", "scan"};
+    const Op *op = &ops[v->op];
+    bool any = is_scan_part(v) || op->infer == infer_same || op->infer == infer_broadcast || op->infer == infer_compare;
+    for (size_t k = 0; k < sizeof names / sizeof *names; k++) any |= !strcmp(op->name, names[k]);
+    return any && strcmp(op->name, "state"); // whose extents stand in the text
 }
 // The program with the body of the layer as it is in a call; NULL: not for these arguments.
 static Prog *as_called(const Prog *p, const Value *call) {
@@ -142,13 +144,16 @@ static int some_loop(Gen *g) {
         if (is_repeat(&g->prog->at[s - 1]) && below(g, ++seen) == 0) found = s - 1;
     return found;
 }
-static bool loop_there(const Prog *p, const Value *v, int loop) { return is_repeat(&p->at[loop]) && visible(p, v->scope, loop + 1); }
+static bool loop_there(const Prog *p, const Value *v, int loop) {
+    return is_repeat(&p->at[loop]) && visible(p, v->scope, loop + 1);
+}
 
 // attrs: the loop, form, a number, another loop
 bool propose_by_index(Gen *g, Value *v) {
     int loop = some_loop(g);
     if (loop < 0) return false;
-    v->nattrs = 4, v->attr[0] = loop, v->attr[1] = below(g, I_FORMS), v->attr[2] = 1 + below(g, 3) - least_index(&g->prog->at[loop]);
+    v->nattrs = 4, v->attr[0] = loop, v->attr[1] = below(g, I_FORMS);
+    v->attr[2] = 1 + below(g, 3) - least_index(&g->prog->at[loop]);
     v->attr[3] = some_loop(g);
     return take(v, pick(g, D_F, 0, 3));
 }
@@ -164,8 +169,8 @@ bool infer_by_index(const Prog *p, Value *v) {
     infer_same(p, v);
     v->type = p->at[v->arg[0]].type;
     bool of_floats = v->attr[1] == I_POWER || v->attr[1] == I_OVER || v->attr[1] == I_EIGHTHS;
-    bool well = v->attr[2] + least_index(&p->at[v->attr[0]]) > 0;
-    return well && (v->type == D_F || (v->type == D_I && !of_floats)) && loop_there(p, v, v->attr[0]) && loop_there(p, v, v->attr[3]);
+    bool well = v->attr[2] + least_index(&p->at[v->attr[0]]) > 0 && (v->type == D_F || (v->type == D_I && !of_floats));
+    return well && loop_there(p, v, v->attr[0]) && loop_there(p, v, v->attr[3]);
 }
 static Tensor constant(Eval *e, Type type, double x) {
     Tensor t = t_number(e, x);
@@ -203,8 +208,8 @@ static void print_number_by_index(FILE *f, const Prog *p, const Value *v) {
     }
 }
 
-// x[.., i + 1, ..] or x[.., i + 1:i + 3, ..].  attrs: the loop, the axis, what is added to the index, whether it counts from the end,
-// how many, their step
+// x[.., i + 1, ..] or x[.., i + 1:i + 3, ..].  attrs: the loop, the axis, what is added to the index, whether it counts from the
+// end, how many, their step
 enum { X_LOOP, X_AXIS, X_ADD, X_FROM_END, X_COUNT, X_STEP };
 static int place_at(const Value *v, const Shape *s, int index) {
     return v->attr[X_FROM_END] ? s->n[v->attr[X_AXIS]] - 1 - index + v->attr[X_ADD] : index + v->attr[X_ADD];
@@ -244,7 +249,8 @@ bool infer_index_at(const Prog *p, Value *v) {
 }
 void eval_index_at(Eval *e, const Value *v, Tensor *out) {
     Tensor a = arg(e, v, 0);
-    int axis = v->attr[X_AXIS], slice = ops[v->op].code, at[MAX_RANK], from[MAX_RANK], place = place_at(v, &a.shape, index_now(e, v->attr[X_LOOP]));
+    int axis = v->attr[X_AXIS], slice = ops[v->op].code, at[MAX_RANK], from[MAX_RANK];
+    int place = place_at(v, &a.shape, index_now(e, v->attr[X_LOOP]));
     *out = tensor_make(e, v->shape, v->type);
     for (int i = 0; i < shape_size(&v->shape); i++) {
         unravel(&v->shape, i, at);

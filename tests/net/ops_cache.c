@@ -17,8 +17,8 @@ static int pick_leaf(Gen *g, Type type, const Shape *s) {
     int found = -1, seen = 0;
     for (int i = 0; i < g->prog->count; i++) {
         const Value *v = &g->prog->at[i];
-        bool fits = is_leaf(v) && v->type == type && is_input(v) == (type == D_I) && shape_equal(&v->shape, s) && visible(g->prog, g->scope, i);
-        if (fits && below(g, ++seen) == 0) found = i;
+        bool fits = is_leaf(v) && v->type == type && is_input(v) == (type == D_I) && shape_equal(&v->shape, s);
+        if (fits && visible(g->prog, g->scope, i) && below(g, ++seen) == 0) found = i;
     }
     return found >= 0 || type == D_F ? found : fresh(g, type, *s);
 }
@@ -62,7 +62,8 @@ bool infer_cache(const Prog *p, Value *v) {
     if (part.rank < 1 || part.bounded || part.n[0] < 1 || p->at[v->arg[0]].type != D_F || v->attr[C_PLACE] > room) return false;
     v->shape.n[0] = v->attr[C_ROWS];
     if (has_action(v, S_AT_VALUE) && (!by_value(p, v) || p->at[v->arg[1]].shape.rank)) return false;
-    if (has_action(v, S_AT_INDEX) && (!is_repeat(&p->at[loop]) || !visible(p, v->scope, loop + 1) || most_index(p, &p->at[loop]) > room)) return false;
+    bool inside = loop >= 0 && is_repeat(&p->at[loop]) && visible(p, v->scope, loop + 1) && most_index(p, &p->at[loop]) <= room;
+    if (has_action(v, S_AT_INDEX) && !inside) return false;
     if (v->attr[C_FIRST] != F_PARAM) return true;
     const Value *first = &p->at[first_of(v)];
     return is_leaf(first) && !is_input(first) && shape_equal(&first->shape, &v->shape);
@@ -106,7 +107,8 @@ void eval_cache(Eval *e, const Value *v, Tensor *out) {
     char own[32], path[MAX_PATH];
     snprintf(own, sizeof own, "s%d", id);
     path_now(e, id, own, path);
-    Tensor begin = first == F_PARAM ? t_point2(e, T_MUL, t_number(e, 0.5), e->value[first_of(v)]) : t_broadcast(e, t_number(e, first), v->shape);
+    Tensor begin = first == F_PARAM ? t_point2(e, T_MUL, t_number(e, 0.5), e->value[first_of(v)])
+                                    : t_broadcast(e, t_number(e, first), v->shape);
     Tensor s = eval_state_from(e, path, begin);
     *out = (Tensor){0};
     for (int k = C_ACTIONS; k < v->nattrs && !e->tape.full; k++) {
@@ -117,9 +119,7 @@ void eval_cache(Eval *e, const Value *v, Tensor *out) {
 }
 
 // ---- text ------------------------------------------------------------------------------------------------------------------
-static void print_part(FILE *f, const Prog *p, int id) {
-    print_arg(f, p, p->at[id].arg[0], false);
-}
+static void print_part(FILE *f, const Prog *p, int id) { print_arg(f, p, p->at[id].arg[0], false); }
 static void print_written(FILE *f, const Prog *p, int id, Action a) {
     const Value *v = &p->at[id];
     fprintf(f, "update(s%d, ", id);

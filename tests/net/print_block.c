@@ -11,8 +11,9 @@ static int spelling(const Prog *p, int id, int n) {
 static bool uses_index(const Prog *p, int header) {
     for (int i = header + 1, end = end_of(p, header); i < end; i++) {
         const Value *v = &p->at[i];
-        bool by_index = (strstr(ops[v->op].dsl, "%I") || !strcmp(ops[v->op].name, "cache")) && (v->attr[0] == header || v->attr[3] == header);
-        if (by_index || (is_repeat(v) && block_attr(v, A_FOLLOWS) == header + 1)) return true;
+        bool by_index = strstr(ops[v->op].dsl, "%I") || !strcmp(ops[v->op].name, "cache");
+        if (by_index && (v->attr[0] == header || v->attr[3] == header)) return true;
+        if (is_repeat(v) && block_attr(v, A_FOLLOWS) == header + 1) return true;
     }
     return false;
 }
@@ -31,7 +32,8 @@ void print_repeat(FILE *f, const Prog *p, int header) {
     print_block_precision(f, p, header);
 }
 
-// In some bodies the precision of the program, or, where the model states that, another: the bounds are those of the program's everywhere.
+// In some bodies the precision of the program, or, where the model states that, another: the bounds are those of the program's
+// everywhere.
 void print_block_precision(FILE *f, const Prog *p, int header) {
     static const char *const names[] = {"f32", "bf16", "f16", "tf32"};
     if (!p->precision || p->stated == IN_MODEL || spelling(p, header + 300, 2)) return;
@@ -82,7 +84,10 @@ void print_call(FILE *f, const Prog *p, int id) {
     begin(f, p, sharing ? id : header);
     print_emitted_names(f, p, id);
     fprintf(f, "f%d(", header);
-    for (int k = 0; k < count; k++) fputs(k ? ", " : "", f), print_arg(f, p, sharing ? v->arg[k + 1] : p->at[header].arg[k], false);
+    for (int k = 0; k < count; k++) {
+        fputs(k ? ", " : "", f);
+        print_arg(f, p, sharing ? v->arg[k + 1] : p->at[header].arg[k], false);
+    }
     fputc(')', f);
     if (sharing) fprintf(f, " sharing g%d", header);
     else if (block_attr(&p->at[header], A_NAMED) && !is_function(p, header)) fprintf(f, " as g%d", header);

@@ -1,9 +1,9 @@
 // A scan among the values of a program.  Its header reads sequences and what carries begin with; each `scan name` is one of them as its
 // body sees it; its end reads what the carries become and what is emitted; each `scan` is a name that it leaves behind.  The values
 // between, but for inputs and parameters, are its body.
-// A `repeat` and a layer of the program's own are such blocks too: all operands of the header of a `repeat` are carries, and those of a
-// layer's are its arguments, whose names are the formals; what a layer emits it returns.  A call that shares the parameters of a layer
-// is one value more, with the end of the first call and the arguments as operands, and results of its own.
+// A `repeat` and a layer of the program's own are such blocks too: all operands of the header of a `repeat` are carries, and those
+// of a layer's are its arguments, whose names are the formals; what a layer emits it returns.  A call that shares the parameters
+// of a layer is one value more, with the end of the first call and the arguments as operands, and results of its own.
 #pragma once
 #include "tests/net/prog.h"
 

@@ -72,9 +72,11 @@ static void some_pattern(Gen *g, const char *path, char *pattern) {
     if (form == 2 && last) snprintf(pattern, MAX_PATH, "*%s", last);
 }
 static bool taken(const Gen *g, int line, const char *pattern) {
-    for (int k = 0; k < g->eval.nparams; k++)
-        for (int i = 0; i < g->prog->nlines; i++)
-            if (i != line && matches(pattern, g->eval.params[k].path) && selects(&g->prog->line[i], g->eval.params[k].path)) return true;
+    for (int k = 0; k < g->eval.nparams; k++) {
+        const char *path = g->eval.params[k].path;
+        for (int i = 0; i < g->prog->nlines && matches(pattern, path); i++)
+            if (i != line && selects(&g->prog->line[i], path)) return true;
+    }
     return false;
 }
 static void add_pattern(Gen *g, int line) {
@@ -95,8 +97,10 @@ static bool all_train(const Gen *g) {
 static void draw_selections(Gen *g) {
     Prog *p = g->prog;
     int without = random_chance(&g->random, 60) ? random_below(&g->random, p->nlines) : -1;
-    for (int k = 0; k < p->nlines; k++)
-        for (int n = 1 + random_below(&g->random, MAX_PATTERNS), tries = 0; k != without && p->line[k].npatterns < n && tries < 12; tries++) add_pattern(g, k);
+    for (int k = 0; k < p->nlines; k++) {
+        int n = k == without ? 0 : 1 + random_below(&g->random, MAX_PATTERNS);
+        for (int tries = 0; p->line[k].npatterns < n && tries < 12; tries++) add_pattern(g, k);
+    }
     while (p->nlines && !all_train(g)) p->nlines--; // the last may be one that nothing was left for
     if (p->nlines < 2) p->nlines = 0, p->line[0].npatterns = 0;
 }
@@ -139,7 +143,8 @@ static void print_rate(FILE *f, const Line *l, int k) {
     fprintf(f, l->schedule ? ", 2, 8))" : ")");
 }
 static void print_line(FILE *f, const Prog *p, int k) {
-    static const char *forms[] = {"sgd(lr = ", "sgd(lr = ", "momentum(lr = ", "adam(eps = 0.01, lr = ", "adamw(eps = 0.01, lr = ", "own(lr = "};
+    static const char *forms[] = {"sgd(lr = ", "sgd(lr = ", "momentum(lr = ", "adam(eps = 0.01, lr = ", "adamw(eps = 0.01, lr = ",
+                                  "own(lr = "};
     const Line *l = &p->line[k];
     fprintf(f, "    train v%d with %s", loss_of_line(p, k), forms[l->optimizer]);
     print_rate(f, l, k);
