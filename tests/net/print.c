@@ -183,7 +183,8 @@ static void print_condition(FILE *f, const Prog *p, int id, bool holds, bool bot
     const Value *v = &p->at[id];
     const Value *a = v->nargs ? &p->at[v->arg[0]] : NULL;
     int form = spelling(p, id + 1000, 3);
-    bool training = p->loss >= 0 && layer_of(p, v->scope) < 0; // elsewhere calls differ in extents
+    bool training = p->loss >= 0;
+    both &= layer_of(p, v->scope) < 0; // elsewhere calls may differ in extents
     if (form == 0 && a && !a->inlined) fprintf(f, "v%d.rank %s %d", p->at[v->arg[0]].name, holds ? "==" : "!=", a->shape.rank);
     else if (form == 1 && both && v->type == D_F) fprintf(f, "%straining", training == holds ? "" : "not ");
     else fprintf(f, "%d > 2 or %s", holds ? 3 : 1, "false");
