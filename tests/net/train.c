@@ -107,7 +107,7 @@ static void draw_selections(Gen *g) {
 void choose_lines(Gen *g) {
     static const double rates[] = {0.125, 0.25, 0.0625};
     Prog *p = g->prog;
-    int n = random_chance(&g->random, 50) ? 1 : 2 + random_below(&g->random, 2);
+    int n = random_chance(&g->random, 40) ? 1 : 2 + random_below(&g->random, 2);
     if (p->loss < 0 || g->eval.nparams < 2 || n == 1) {
         choose_only(g);
         return;
@@ -123,7 +123,8 @@ void choose_lines(Gen *g) {
         p->nlines++;
     }
     draw_selections(g);
-    if (lines_of(p) > 1 && p->line[0].optimizer == O_NONE && random_chance(&g->random, 50)) p->line[0].optimizer = O_SGD;
+    bool step = lines_of(p) > 1 && p->line[0].optimizer == O_NONE && random_chance(&g->random, 65); // else the gradients are compared
+    if (step) p->line[0].optimizer = (Optimizer)(1 + random_below(&g->random, 5));
 }
 
 // ---- text ------------------------------------------------------------------------------------------------------------------
