@@ -45,13 +45,13 @@ static void draw_loop_body(Gen *g, int header) {
     if (g->budget) draw_body(g, header);
     if (below(g, 3) == 0 && g->budget) draw_one_of(g, with_index, 7);
 }
-// Where nothing is owned there may be no round at all.
+// Where nothing is owned, nor called that may own, there may be no round at all.
 static void settle_rounds(Gen *g, int header, bool emits) {
     Prog *p = g->prog;
     Value *h = &p->at[header];
     bool may = !emits && below(g, 8) == 0;
     for (int i = header + 1; i < p->count; i++)
-        may &= !owns(p, i) && !(is_leaf(&p->at[i]) && p->at[i].scope) && !is_header(&p->at[i]);
+        may &= !owns(p, i) && !(is_leaf(&p->at[i]) && p->at[i].scope) && !is_header(&p->at[i]) && !is_sharing(&p->at[i]);
     if (may && !block_attr(h, A_FOLLOWS)) h->attr[h->nargs + A_ROUNDS] = 0;
 }
 // What is made from a sequence; -1: nothing.
