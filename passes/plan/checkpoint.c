@@ -9,6 +9,7 @@
  * Keeps: the operations, so that gradients are equal to the bit.  Gives: a graph to be fused again, in which
  * clones carry `remat`, numbers from those of chunks on, and phase BACKWARD. */
 #include "passes/pass.h"
+#include <assert.h>
 #include <math.h>
 #include <stdlib.h>
 
@@ -195,6 +196,7 @@ static Node *copy_node(Rebuild *r, const Node *n, int segment) {
     for (int k = 0; k < n->n_in; k++) {
         int id = n->in[k]->id;
         in[k] = segment >= 0 && r->clone_segment[id] == segment ? r->clone[id] : r->map[id];
+        assert(in[k]);
     }
     return segment >= 0 ? add_node(r, n, in, PHASE_BACKWARD, r->c->g->chunks + segment + 1) : add_node(r, n, in, n->phase, n->remat);
 }
@@ -283,11 +285,13 @@ static Graph *rebuild(const Checkpoint *c, int n_cuts) {
     r.wanted = ARENA_ARRAY(c->arena, NodeList, n_cuts + 1);
     for (int i = 0; i < n; i++) r.clone_segment[i] = -1;
     collect_wanted(&r, n_cuts);
-    for (int i = 0; i < n; i++) {
-        const Node *x = g->nodes.at[i];
-        if (x->op == OP_ACCUMULATE) continue; /* fuse adds its own */
-        r.map[i] = x->phase == PHASE_FORWARD ? copy_node(&r, x, -1) : rebuild_reader(&r, x, n_cuts);
-    }
+    /* forward nodes first: one may stand behind a backward node, whose reader clones all of a segment */
+    for (int back = 0; back < 2; back++)
+        for (int i = 0; i < n; i++) {
+            const Node *x = g->nodes.at[i];
+            if (x->op == OP_ACCUMULATE || (x->phase != PHASE_FORWARD) != back) continue; /* fuse adds its own flag */
+            r.map[i] = back ? rebuild_reader(&r, x, n_cuts) : copy_node(&r, x, -1);
+        }
     for (int i = 0; i < g->results.n; i++)
         graph_result(r.out, g->results.at[i].kind, g->results.at[i].decl, r.map[g->results.at[i].value->id]);
     graph_prune(r.out); /* a value that only readers of the backward sweep had, now has none */

@@ -250,4 +250,18 @@ model none {
 }
 END
 "$FUSEC" verify none.dsl -fno-jacobian_gemm --rounds=1 --quiet >log 2>&1 || fail "an empty product: $(cat log)"
+
+# forward nodes behind the first backward one, which reads what is recomputed with them
+cat >lines.dsl <<'END'
+model lines {
+    input x : f32[17, 1]
+    n = batchnorm(x * (param [1] init ones as w)) as c
+    d = jvp(n, x, 1.0)
+    loss = mean(concat(d, d, axis = 0) @ (param [1, 1] init ones as p))
+    other = mean(n * n)
+    train loss with sgd(lr = 0.1) only "p", "w"
+    train other with sgd(lr = 0.1) only "c.gamma"
+}
+END
+"$FUSEC" verify lines.dsl --checkpoint=sqrt --rounds=1 --quiet >log 2>&1 || fail "two lines, recomputed: $(cat log)"
 exit $bad
