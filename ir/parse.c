@@ -220,7 +220,7 @@ static int parse_decl_name(Parse *p, Op op) {
 static void parse_scan(Parse *p, Attr *a) {
     if (graph_lexer_word(&p->lex, "prod")) {
         a->scan = SCAN_PROD;
-    } else if (graph_lexer_word(&p->lex, "linear")) {
+    } else if (graph_lexer_word(&p->lex, "recurrence")) {
         a->scan = SCAN_LINEAR;
     } else {
         parse_word(p, "sum");

@@ -209,7 +209,7 @@ static void print_attributes(const Print *p, const Node *n) {
         break;
     case OP_RANDOM: fprintf(p->f, " stream %d", a->stream); break;
     case OP_SCAN:
-        fprintf(p->f, " %s axis %d%s%s", (const char *const[]){"sum", "prod", "linear"}[a->scan], a->axis, a->reverse ? " reverse" : "",
+        fprintf(p->f, " %s axis %d%s%s", (const char *const[]){"sum", "prod", "recurrence"}[a->scan], a->axis, a->reverse ? " reverse" : "",
                 a->exclusive ? " exclusive" : "");
         break;
     case OP_TRANSPOSE:

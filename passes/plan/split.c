@@ -239,8 +239,10 @@ Node *rule_split_product(Rewriter *r, const Node *n) {
 static const RewriteId *split_rules(Op op) {
     static const RewriteId sum_rules[] = {REWRITE_reassociate, REWRITE_split_sum, REWRITE_END};
     static const RewriteId contract_rules[] = {REWRITE_split_product, REWRITE_END};
+    static const RewriteId scan_rules[] = {REWRITE_split_scan, REWRITE_END};
     static const RewriteId scatter_rules[] = {REWRITE_buckets, REWRITE_END};
     static const RewriteId none[] = {REWRITE_END};
+    if (op == OP_SCAN) return scan_rules;
     if (op == OP_SCATTER_ADD) return scatter_rules;
     return op == OP_SUM ? sum_rules : op == OP_CONTRACT ? contract_rules : none;
 }

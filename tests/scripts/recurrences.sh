@@ -173,6 +173,46 @@ few=$(launches 64) many=$(launches 512)
 [ "$few" -le 28 ] && [ "$many" -le $((few + 12)) ] || fail "a state-space layer takes $few launches for 64 rounds, $many for 512"
 "$FUSEC" verify ssm.dsl --quiet --rounds=1 --target=host,c99,cuda -D T=19 >log 2>&1 || fail "state space: $(cat log)"
 
+# On a GPU long scans of few rows go in chunks.
+cat >long.dsl <<'END'
+dim T = 300
+model long {
+    input x : f32[T, 3]
+    p = param [T, 3] init normal(0.5)
+    f = sigmoid(p)
+    y = scan fi over f, xi over x * p, h = ones [3] {
+        h = fi * h + xi
+        emit h
+    }
+    z = scan fi over f[::-1], xi over p[::-1], h = 0.5 * ones [3] {
+        h = fi * h + xi
+        emit h
+    }
+    a = cumsum(p, axis = 0)
+    b = cumsum(p * x, axis = 0, reverse = true, exclusive = true)
+    c = cumsum(p, axis = 0, exclusive = true)
+    d = cumsum(sin(p), axis = 0, reverse = true)
+    e = cumprod(1 + 0.01 * p, axis = 0)
+    i = cumsum(int(x * 3), axis = 0)
+    output y
+    output z
+    output a
+    output b
+    output c
+    output d
+    output e
+    output i
+    loss = mean(y * y) + mean(sin(z)) + mean(a * b) + mean(c * d) + mean(e)
+    output loss
+    train loss with sgd(lr = 0.1)
+}
+END
+for t in 127 129 300; do
+    "$FUSEC" verify long.dsl -D T=$t --rounds=1 --quiet --target=cuda >log 2>&1 || fail "$t elements one after the other: $(cat log)"
+done
+"$FUSEC" ssm.dsl -D T=2048 --entry=infer -o long.tile --target=sm_80 || fail "no Tile IR"
+! grep -q 'loop t in 0\.\.2048' long.tile || fail "2048 rounds one after the other"
+
 # What is rounded to bf16 at each step is no prefix in f32; carries that need each other are none either, and have more
 # parts than one kernel has tensors.
 cat >rounded.dsl <<'END'

@@ -133,7 +133,7 @@ static const Case cases[] = {
     {"%7 = scan %0 sum axis 0 exclusive : f32[2,3]", 6, {0, 0, 0, 1, -2, 3}},
     {"%7 = scan %0 prod axis 1 reverse : f32[2,3]", 6, {-6, -6, 3, -15, -30, -6}},
     {"%7 = scan %3 sum axis 0 reverse exclusive : f32[S]", 3, {3, 2, 0}},
-    {"%7 = scan %0, %0 linear axis 1 : f32[2,3]", 6, {1, -4, -9, 0.5, 7.5, -51}},
+    {"%7 = scan %0, %0 recurrence axis 1 : f32[2,3]", 6, {1, -4, -9, 0.5, 7.5, -51}},
     /* contraction: product, transposed reads, convolution with padding, divisor, diagonal, guards */
     {"%7 = contract %0[i, k], %0[j, k] -> [i:2, j:2] sum [k:3] : f32[2,2]", 4, {14, -27.5, -27.5, 61.25}},
     {"%7 = contract %1[i + k - 1], %0[0, k] -> [i:4] sum [k:3] : f32[4]", 4, {-4.5, 10.5, 5.5, -5.5}},
