@@ -266,9 +266,11 @@ static Node *along_axis(Recurrence *r, Node **at, const Node *like, double v) {
     return t_node(r->L, OP_CONCAT, r->rounds, at, &(Attr){.axis = r->axis}, like->dtype, all);
 }
 
+/* The first round's d with c times what the carry begins as; 0 forgets that, as in the prefix. */
 static Node *begun_with(Recurrence *r, Node *first, Node *factor, Node *rest) {
     if (is_number(r->L, first) && first->attr->value == 0) return rest;
-    Node *x = factor ? t_binary(r->L, OP_MUL, factor, first) : first;
+    Node *x = first, *zero = one_of(r, first, 0);
+    if (factor) x = t_select(r->L, t_binary(r->L, OP_EQ, factor, zero), zero, t_binary(r->L, OP_MUL, factor, first));
     return rest ? t_binary(r->L, OP_ADD, x, rest) : x;
 }
 

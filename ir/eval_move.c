@@ -191,7 +191,7 @@ static void eval_scan(EvalNode *e) {
         double sum = attr->scan == SCAN_PROD ? 1 : 0;
         for (int64_t k = 0; k < length; k++) {
             int64_t at = base + (attr->reverse ? length - 1 - k : k) * inner;
-            if (factor) sum = scalar_op(OP_MUL, e->node->dtype, (double[]){factor->data[at], sum});
+            if (factor) sum = factor->data[at] == 0 ? 0 : scalar_op(OP_MUL, e->node->dtype, (double[]){factor->data[at], sum});
             double with = scalar_op(step, e->node->dtype, (double[]){sum, in->data[at]});
             e->out->data[at] = attr->exclusive ? sum : with;
             sum = with;

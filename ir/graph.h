@@ -51,7 +51,8 @@ typedef enum { PRECISION_F32, PRECISION_TF32, PRECISION_BF16, PRECISION_F16, PRE
 extern const char *const precision_name[PRECISION_COUNT];
 bool op_has_precision(Op op);
 
-/* The prefix y along an axis of x: y[i] = y[i-1] + x[i], from 0; y[i-1] * x[i], from 1; a second operand's a[i] * y[i-1] + x[i], from 0. */
+/* The prefix y along an axis of x: y[i] = y[i-1] + x[i], from 0; y[i-1] * x[i], from 1; a second operand's a[i] * y[i-1] + x[i], from 0,
+ * and x[i] where a[i] is 0: an infinity or NaN before it is forgotten. */
 typedef enum { SCAN_SUM, SCAN_PROD, SCAN_LINEAR } ScanKind;
 
 /* Attributes; which are meaningful follows from the op (ops.def). */

@@ -239,6 +239,13 @@ int emit_reduction(Emitter *e, Node *n, const Index *const *idx, int mask) {
 }
 
 /* ---- scan: one element after the other along its axis ------------------------------------------------------------ */
+/* 0 forgets. */
+static int times_factor(Emitter *e, Node *n, const Index *const *idx, int axis, DType t, int carry) {
+    const int factor = emit_reduce_over(e, OP_SUM, emit_converted(e, emit_value(e, n->in[1], idx, -1), t), 1, &axis);
+    const int zero = tile_const(&e->b, t, 0);
+    return emit_select(e, emit_op(e, OP_EQ, DT_BOOL, factor, zero), zero, emit_op(e, OP_MUL, t, factor, carry));
+}
+
 void emit_scan(Emitter *e, Node *n) {
     const Attr *at = n->attr;
     const Dim extent = n->shape->dim[at->axis];
@@ -261,11 +268,7 @@ void emit_scan(Emitter *e, Node *n) {
     nest_begin(e, &nest, 1, &axis, 1 + is_long, (int[]){start, start}, carry);
     const int in = emit_converted(e, emit_value(e, n->in[0], idx, -1), t.dtype);
     const int x = emit_reduce_over(e, product ? OP_PROD : OP_SUM, in, 1, &axis);
-    int before = carry[0];
-    if (at->scan == SCAN_LINEAR) {
-        const int factor = emit_converted(e, emit_value(e, n->in[1], idx, -1), t.dtype);
-        before = emit_op(e, OP_MUL, t.dtype, emit_reduce_over(e, OP_SUM, factor, 1, &axis), before);
-    }
+    const int before = at->scan == SCAN_LINEAR ? times_factor(e, n, idx, axis, t.dtype, carry[0]) : carry[0];
     next[1] = carry[1];
     next[0] = is_long ? emit_add_compensated(e, before, x, &next[1]) : emit_op(e, product ? OP_MUL : OP_ADD, t.dtype, before, x);
     emit_store(e, n, idx, emit_converted(e, at->exclusive ? carry[0] : next[0], n->dtype));

@@ -85,14 +85,25 @@ static Node *sum_in_chunks(const Chunks *c, Node *x) {
     return binary(c, OP_ADD, local, before(c, scanned(c, end, NULL, c->axis, SCAN_SUM, false), local->shape));
 }
 
-/* 0 before a chunk stays 0 in it, however large the product of its factors is. */
+/* Of each chunk the running product: linear as well, from its first factor on, so that a 0 forgets what has overflowed. */
+static Node *running_product(const Chunks *c, Node *factor) {
+    const int dim = c->axis + 1, first = c->attr->reverse ? (int)c->length - 1 : 0;
+    Node *x = range(c, factor, dim, first, first + 1);
+    Attr pad = {0};
+    for (int d = 0; d < x->shape->rank; d++) pad.lo[d] = pad.hi[d] = dim_fixed(0);
+    *(first ? &pad.lo[dim] : &pad.hi[dim]) = dim_fixed(c->length - 1);
+    return scanned(c, rewrite_op(c->r, OP_PAD, 1, &x, &pad), factor, dim, SCAN_LINEAR, false);
+}
+
+/* 0 before a chunk stays 0 in it, however large the product of its factors is, and a factor of 0 forgets what was before. */
 static Node *linear_in_chunks(const Chunks *c, Node *x, Node *factor) {
     x = in_chunks(c, x, 0), factor = in_chunks(c, factor, 1);
     Node *local = scanned(c, x, factor, c->axis + 1, SCAN_LINEAR, false);
-    Node *product = scanned(c, factor, NULL, c->axis + 1, SCAN_PROD, false);
+    Node *product = running_product(c, factor);
     Node *h = before(c, scanned(c, ends(c, local), ends(c, product), c->axis, SCAN_LINEAR, false), local->shape);
     Node *zero = rewrite_const(c->r, h->dtype, *h->shape, 0), *whole = binary(c, OP_ADD, local, binary(c, OP_MUL, product, h));
-    return rewrite_op(c->r, OP_SELECT, 3, (Node *[]){binary(c, OP_EQ, h, zero), local, whole}, NULL);
+    Node *apart = binary(c, OP_OR, binary(c, OP_EQ, h, zero), binary(c, OP_EQ, product, zero));
+    return rewrite_op(c->r, OP_SELECT, 3, (Node *[]){apart, local, whole}, NULL);
 }
 
 Node *rule_split_scan(Rewriter *r, const Node *n) {

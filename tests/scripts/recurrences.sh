@@ -152,6 +152,41 @@ same_results "recomputed" 2e-4 --entry grad --checkpoint=sqrt
 "$FUSEC" verify got.dsl --quiet --rounds=1 --target=host,c99,cuda >log 2>&1 || fail "against float64: $(cat log)"
 "$FUSEC" verify got.dsl --quiet --rounds=1 --target=host -D T=8 >log 2>&1 || fail "against float64, T = 8: $(cat log)"
 
+# What is replaced is forgotten, if it is infinite or no number too.
+cat >body <<'END'
+dim T = 150
+model m {
+    x = param [T, 3] init normal(1.0)
+END
+{
+    cat body
+    echo '    f = scan xi over x, h = -inf * ones [3] { h = where(xi > 0.8, xi, h)
+        emit max(h, -5) }
+    g = scan xi over x, h = zeros [3] { h = where(xi > 0.3, xi, h * 1e30)
+        emit where(abs(h) < 1e3, h, 7) }'
+    cat >ends <<'END'
+    output f
+    output g
+    loss = sum(f) + sum(sin(x) * g)
+    output loss
+    train loss with sgd(lr = 0.1)
+}
+END
+    cat ends
+} >got.dsl
+{
+    cat body
+    echo '    h = -inf * ones [3]
+    f = repeat i in 0..T { h = where(x[i] > 0.8, x[i], h)
+        emit max(h, -5) }
+    h = zeros [3]
+    g = repeat i in 0..T { h = where(x[i] > 0.3, x[i], h * 1e30)
+        emit where(abs(h) < 1e3, h, 7) }'
+    cat ends
+} >want.dsl
+same_results "forgotten" 1e-6 --entry infer
+"$FUSEC" verify got.dsl --quiet --rounds=1 --target=c99,cuda >log 2>&1 || fail "forgotten: $(cat log)"
+
 # A state-space layer as a body that says all of it: no launch more with more rounds, but for sums that need slices.
 cat >ssm.dsl <<'END'
 dim T = 64
