@@ -1,36 +1,41 @@
-/* Carries of a scan that are linear in themselves, h[t] = c[t] h[t-1] + d[t], element by element: their values of all rounds are
- * one prefix (SCAN_LINEAR) of c and d, which depend on no carry, or on those that are known already.
+/* Carries of a scan that are linear in themselves, h[t] = c[t] h[t-1] + d[t], element by element: their values of all
+ * rounds are one prefix (SCAN_LINEAR) of c and d, which depend on no carry, or on those that are known already.
  *
- * The rounds have been lowered, each with a mark in place of every carry.  What a round makes of it is split into the factor
- * of its mark and the rest; sum, difference, product with and quotient by what does not depend on it, and a choice, keep it
- * linear.  Where all carries of a scan are such, what is emitted is made again from the prefixes, and nothing reads the
- * rounds' own chain any more.  What is computed in 16 bits is rounded at every step, which a prefix is not: it stays. */
+ * The rounds have been lowered, each with a mark in place of every carry.  What a round makes of it is split into the
+ * factor of its mark and the rest; sum, difference, product with and quotient by what does not depend on it, and a
+ * choice, keep it linear.  Where all carries of a scan are such, what is emitted is made again from the prefixes, and
+ * nothing reads the rounds' own chain any more.  What is computed in 16 bits is rounded at every step, which a prefix
+ * is not: it stays. */
 #include "frontend/lower.h"
 #include <string.h>
 
 enum { LEAST_ROUNDS = 8 }; /* fewer are a few operations, which one kernel computes */
 
-typedef enum { APART, LINEAR, OTHER } Dependence; /* on the mark of the carry at hand; OTHER: in another way, or on one that is not known */
+typedef enum {
+    APART,
+    LINEAR,
+    OTHER
+} Dependence; /* on the mark of the carry at hand; OTHER: in another way, or on one that is not known */
 
 /* What a node is of the carry at hand. */
 typedef struct Split {
     Dependence is;
-    int round;            /* LINEAR: of whose mark */
-    Node *factor, *rest;  /* NULL: 1, 0 */
+    int round;           /* LINEAR: of whose mark */
+    Node *factor, *rest; /* NULL: 1, 0 */
 } Split;
 
 struct Recurrence {
     Lower *L;
     int n, rounds, axis;
-    Node **first;         /* by carry: what it begins as */
-    Node **mark, **next;  /* by round * n + carry */
-    Node **prefix;        /* by carry: its values of all rounds, along the axis; NULL: not known */
-    int begin, end;       /* ids of the rounds' nodes */
-    int *marks;           /* by id - begin: 1 + round * n + carry of a mark, 0 */
-    int *values;          /* of what a round makes of a carry; the same */
-    bool *depends;        /* by id - begin: on some mark */
-    Node **made;          /* by id - begin: it in terms of the prefixes */
-    Split *split;         /* by id - begin, of the carry at hand */
+    Node **first;        /* by carry: what it begins as */
+    Node **mark, **next; /* by round * n + carry */
+    Node **prefix;       /* by carry: its values of all rounds, along the axis; NULL: not known */
+    int begin, end;      /* ids of the rounds' nodes */
+    int *marks;          /* by id - begin: 1 + round * n + carry of a mark, 0 */
+    int *values;         /* of what a round makes of a carry; the same */
+    bool *depends;       /* by id - begin: on some mark */
+    Node **made;         /* by id - begin: it in terms of the prefixes */
+    Split *split;        /* by id - begin, of the carry at hand */
 };
 
 Recurrence *recurrence_new(Lower *L, int carries, Node *const *first, int64_t rounds) {
@@ -50,12 +55,14 @@ Recurrence *recurrence_new(Lower *L, int carries, Node *const *first, int64_t ro
 Node *recurrence_mark(Recurrence *r, int round, int carry, Node *value) {
     Attr attr = {.n_axes = value->shape->rank};
     for (int d = 0; d < attr.n_axes; d++) attr.axes[d] = (int8_t)d;
-    return r->mark[round * r->n + carry] = t_new_node(r->L, OP_TRANSPOSE, 1, &value, &attr, value->dtype, *value->shape);
+    return r->mark[round * r->n + carry] =
+               t_new_node(r->L, OP_TRANSPOSE, 1, &value, &attr, value->dtype, *value->shape);
 }
 
 void recurrence_next(Recurrence *r, int round, int carry, Node *value) { r->next[round * r->n + carry] = value; }
 
-/* ---- the rounds' nodes ------------------------------------------------------------------------------------------------- */
+/* ---- the rounds' nodes
+ * ------------------------------------------------------------------------------------------------- */
 static bool is_inside(const Recurrence *r, const Node *n) { return n->id >= r->begin && n->id < r->end; }
 
 static void look_through(Recurrence *r) {
@@ -79,9 +86,16 @@ static void look_through(Recurrence *r) {
     }
 }
 
-/* ---- in terms of prefixes ---------------------------------------------------------------------------------------------- */
+/* ---- in terms of prefixes
+ * ---------------------------------------------------------------------------------------------- */
+/* The axis of the rounds: that of the first sequence, or behind all that the carry has. */
+static int axis_of(const Recurrence *r, const Node *first) {
+    return first->shape->rank < r->axis ? first->shape->rank : r->axis;
+}
+
 static Node *value_after(Recurrence *r, int carry, int round) {
-    return round < 0 ? r->first[carry] : place_along(r->L, r->prefix[carry], r->axis, round);
+    Node *const first = r->first[carry];
+    return round < 0 ? first : place_along(r->L, r->prefix[carry], axis_of(r, first), round);
 }
 
 /* The value of node i where it is a carry's that is known, else NULL. */
@@ -122,7 +136,8 @@ static void make_wanted(Recurrence *r, bool *wanted) {
     }
 }
 
-/* ---- c and d --------------------------------------------------------------------------------------------------------- */
+/* ---- c and d
+ * --------------------------------------------------------------------------------------------------------- */
 static Node *times(Recurrence *r, Node *a, Node *b) { return !a ? b : !b ? a : t_binary(r->L, OP_MUL, a, b); }
 
 static Node *one_of(Recurrence *r, Node *like, double v) { return t_const(r->L, like->dtype, *like->shape, v); }
@@ -142,7 +157,9 @@ static void split_sum(Recurrence *r, const Node *n, Split *s) {
         if (k == 1 && n->op == OP_SUB && factor[k]) factor[k] = t_unary(r->L, OP_NEG, factor[k]);
         if (k == 1 && n->op == OP_SUB && rest[k] && !rest[0]) rest[k] = t_unary(r->L, OP_NEG, rest[k]);
     }
-    s->factor = factor[0] && factor[1] ? t_binary(r->L, OP_ADD, factor[0], factor[1]) : factor[0] ? factor[0] : factor[1];
+    s->factor = factor[0] && factor[1] ? t_binary(r->L, OP_ADD, factor[0], factor[1])
+                : factor[0]            ? factor[0]
+                                       : factor[1];
     s->rest = rest[0] && rest[1] ? t_binary(r->L, n->op, rest[0], rest[1]) : rest[0] ? rest[0] : rest[1];
 }
 
@@ -251,19 +268,22 @@ static void split_carry(Recurrence *r, int carry) {
     }
     make_wanted(r, wanted);
     for (int i = 0; i < n; i++)
-        if (path[i] && r->split[i].is == LINEAR && !r->marks[i]) split_linear(r, r->L->g->nodes.at[r->begin + i], &r->split[i]);
+        if (path[i] && r->split[i].is == LINEAR && !r->marks[i])
+            split_linear(r, r->L->g->nodes.at[r->begin + i], &r->split[i]);
 }
 
-/* ---- the prefix ------------------------------------------------------------------------------------------------------ */
+/* ---- the prefix
+ * ------------------------------------------------------------------------------------------------------ */
 /* A value of each round, along the axis; NULL: the number v. */
 static Node *along_axis(Recurrence *r, Node **at, const Node *like, double v) {
     Shape one = {.rank = like->shape->rank + 1}, all;
-    for (int d = 0; d < one.rank; d++) one.dim[d] = d == r->axis ? dim_fixed(1) : like->shape->dim[d - (d > r->axis)];
+    const int axis = axis_of(r, like);
+    for (int d = 0; d < one.rank; d++) one.dim[d] = d == axis ? dim_fixed(1) : like->shape->dim[d - (d > axis)];
     all = one;
-    all.dim[r->axis] = dim_fixed(r->rounds);
+    all.dim[axis] = dim_fixed(r->rounds);
     for (int t = 0; t < r->rounds; t++)
         at[t] = at[t] ? t_reshape(r->L, at[t], one) : t_const(r->L, like->dtype, one, v);
-    return t_node(r->L, OP_CONCAT, r->rounds, at, &(Attr){.axis = r->axis}, like->dtype, all);
+    return t_node(r->L, OP_CONCAT, r->rounds, at, &(Attr){.axis = axis}, like->dtype, all);
 }
 
 /* The first round's d with c times what the carry begins as; 0 forgets that, as in the prefix. */
@@ -288,7 +308,7 @@ static void find_prefix(Recurrence *r, int carry) {
         if (t == 0 && linear) d[t] = begun_with(r, first, c[t], d[t]);
     }
     Node *rest = along_axis(r, d, first, 0);
-    const Attr attr = {.axis = r->axis, .scan = ones ? SCAN_SUM : SCAN_LINEAR};
+    const Attr attr = {.axis = axis_of(r, first), .scan = ones ? SCAN_SUM : SCAN_LINEAR};
     Node *const in[2] = {rest, ones || zeros ? NULL : along_axis(r, c, first, 1)};
     r->prefix[carry] = zeros ? rest : t_node(r->L, OP_SCAN, 1 + !ones, in, &attr, rest->dtype, *rest->shape);
 }
@@ -313,8 +333,6 @@ bool recurrence_solve(Recurrence *r, int axis, Emission *e, Node **carry) {
     Lower *L = r->L;
     const Precision around = L->precision;
     r->axis = axis;
-    for (int k = 0; k < r->n; k++)
-        if (r->first[k]->shape->rank < axis) r->axis = r->first[k]->shape->rank;
     look_through(r);
     L->precision = PRECISION_F32;
     const bool solved = solve(r);

@@ -38,7 +38,8 @@ static Shape with_dim(const Roll *x, const Shape *s, int dim) {
     return wide;
 }
 
-/* ---- leaves ---------------------------------------------------------------------------------------------------------- */
+/* ---- leaves
+ * ---------------------------------------------------------------------------------------------------------- */
 /* One value in all parts. */
 static Node *repeated(Roll *x, Node *part, int dim) {
     int8_t axes[MAX_RANK + 1];
@@ -59,14 +60,15 @@ static int axis_of_slices(const Roll *x, Node *const *part) {
     const int rank = a->shape->rank;
     int axis = -1;
     for (int d = 0; d < rank; d++) {
-        if (!dim_is_fixed(a->attr->lo[d]) || !dim_is_fixed(b->attr->lo[d]) || !dim_is_fixed(a->shape->dim[d])) return -1;
+        if (!dim_is_fixed(a->attr->lo[d]) || !dim_is_fixed(b->attr->lo[d]) || !dim_is_fixed(a->shape->dim[d]))
+            return -1;
         if (a->attr->lo[d].bound == b->attr->lo[d].bound) continue;
         if (axis >= 0) return -1;
         axis = d;
     }
     for (int i = 1; i < x->n && axis >= 0; i++)
-        if (part[i]->in[0] != a->in[0] || !shape_equal(*part[i]->shape, *a->shape) || !same_but(part[i]->attr, a->attr, rank, axis) ||
-            !dim_is_fixed(part[i]->attr->lo[axis]))
+        if (part[i]->in[0] != a->in[0] || !shape_equal(*part[i]->shape, *a->shape) ||
+            !same_but(part[i]->attr, a->attr, rank, axis) || !dim_is_fixed(part[i]->attr->lo[axis]))
             return -1;
     return axis;
 }
@@ -76,7 +78,8 @@ static Node *rolled_slices(Roll *x, Node *const *part, int dim) {
     const int axis = axis_of_slices(x, part);
     if (axis < 0) return NULL;
     const Node *first = part[0];
-    const int64_t length = first->shape->dim[axis].bound, from = first->attr->lo[axis].bound, by = part[1]->attr->lo[axis].bound - from;
+    const int64_t length = first->shape->dim[axis].bound, from = first->attr->lo[axis].bound,
+                  by = part[1]->attr->lo[axis].bound - from;
     for (int i = 2; i < x->n; i++)
         if (part[i]->attr->lo[axis].bound != from + i * by) return NULL;
     const bool single = length == 1, behind = single && dim == axis + 1;
@@ -89,14 +92,16 @@ static Node *rolled_slices(Roll *x, Node *const *part, int dim) {
     return rewrite_reshape(x->r, rewrite_op(x->r, OP_SLICE, 1, first->in, &cut), with_dim(x, first->shape, dim));
 }
 
-/* ---- what is computed of them -------------------------------------------------------------------------------------- */
+/* ---- what is computed of them --------------------------------------------------------------------------------------
+ */
 static Node *rolled_operand(Roll *x, Node *const *part, int k, int dim, int depth) {
     Node **in = ARENA_ARRAY(x->r->scratch, Node *, x->n);
     for (int i = 0; i < x->n; i++) in[i] = part[i]->in[k];
     return roll(x, in, dim, depth + 1);
 }
 
-/* The dim of the operand in front of which as many elements stand as in front of dim `dim` of the reshape; -1: inside of one. */
+/* The dim of the operand in front of which as many elements stand as in front of dim `dim` of the reshape; -1: inside
+ * of one. */
 static int before_reshape(const Node *n, int dim) {
     const Shape *from = n->in[0]->shape;
     int64_t outer = 1, at = 1;
@@ -142,7 +147,8 @@ static Node *rolled_reduce(Roll *x, Node *const *part, int dim, int depth) {
         next += reduced, kept += !reduced;
     }
     Node *in = rolled_operand(x, part, 0, at, depth);
-    for (int i = 0; i < n->attr->n_axes && i < MAX_RANK; i++) axes[i] = (int8_t)(n->attr->axes[i] + (n->attr->axes[i] >= at));
+    for (int i = 0; i < n->attr->n_axes && i < MAX_RANK; i++)
+        axes[i] = (int8_t)(n->attr->axes[i] + (n->attr->axes[i] >= at));
     return in ? rewrite_reduce(x->r, n->op, in, n->attr->n_axes, axes) : NULL;
 }
 
@@ -158,8 +164,8 @@ static bool computed_alike(const Roll *x, Node *const *part) {
     const Node *n = part[0];
     for (int i = 0; i < x->n; i++) {
         const Node *m = part[i];
-        if (!rewrite_seen(x->r, m, n->op) || m->n_in != n->n_in || m->dtype != n->dtype || m->phase != n->phase || m->remat != n->remat ||
-            m->precision != n->precision || !shape_equal(*m->shape, *n->shape))
+        if (!rewrite_seen(x->r, m, n->op) || m->n_in != n->n_in || m->dtype != n->dtype || m->phase != n->phase ||
+            m->remat != n->remat || m->precision != n->precision || !shape_equal(*m->shape, *n->shape))
             return false;
         if (n->op != OP_SLICE && m->attr != n->attr) return false; /* attributes are kept once */
         for (int k = 0; k < n->n_in; k++)
@@ -175,7 +181,8 @@ static Node *rolled(Roll *x, Node *const *part, int dim, int depth) {
     if (one) return repeated(x, part[0], dim);
     if (n->shape->rank == MAX_RANK || !computed_alike(x, part)) return NULL;
     if (op_info[n->op].cls == CLASS_ELEMENT) return rolled_element(x, part, dim, depth);
-    if (op_info[n->op].cls == CLASS_REDUCE && n->op != OP_SCAN && n->op != OP_ARGMAX) return rolled_reduce(x, part, dim, depth);
+    if (op_info[n->op].cls == CLASS_REDUCE && n->op != OP_SCAN && n->op != OP_ARGMAX)
+        return rolled_reduce(x, part, dim, depth);
     switch (n->op) {
     case OP_SLICE: return rolled_slices(x, part, dim);
     case OP_RESHAPE: return rolled_reshape(x, part, dim, depth);
@@ -187,7 +194,8 @@ static Node *rolled(Roll *x, Node *const *part, int dim, int depth) {
 /* The parts' whole, with a dim of them in front of dim `dim`; NULL: they are not computed alike. */
 static Node *roll(Roll *x, Node *const *part, int dim, int depth) {
     for (int i = 0; i < x->done.n; i++)
-        if (x->done.at[i].dim == dim && memcmp(x->done.at[i].part, part, sizeof *part * (size_t)x->n) == 0) return x->done.at[i].whole;
+        if (x->done.at[i].dim == dim && memcmp(x->done.at[i].part, part, sizeof *part * (size_t)x->n) == 0)
+            return x->done.at[i].whole;
     if (depth > MOST_DEPTH || x->done.n >= MOST_NODES) return NULL;
     Node *whole = rolled(x, part, dim, depth);
     vec_push(x->r->scratch, x->done, ((Lane){part, dim, whole}));
@@ -220,14 +228,16 @@ Node *rule_concat_rolled(Rewriter *r, const Node *n) {
     return NULL;
 }
 
-/* ---- slices of concatenations and of padded values ---------------------------------------------------------------------- */
+/* ---- slices of concatenations and of padded values
+ * ---------------------------------------------------------------------- */
 /* Elements lo .. lo + length of each dim. */
 typedef struct Box {
     int64_t lo[MAX_RANK], length[MAX_RANK];
 } Box;
 
 static bool box_of(const Node *slice, Box *b) {
-    if (!shape_is_fixed(*slice->shape) || !shape_is_fixed(*slice->in[0]->shape) || shape_elements(*slice->shape) == 0) return false;
+    if (!shape_is_fixed(*slice->shape) || !shape_is_fixed(*slice->in[0]->shape) || shape_elements(*slice->shape) == 0)
+        return false;
     for (int d = 0; d < slice->shape->rank; d++) {
         b->lo[d] = slice->attr->lo[d].bound, b->length[d] = slice->shape->dim[d].bound;
         if (!dim_is_fixed(slice->attr->lo[d]) || (slice->attr->step[d] != 1 && b->length[d] > 1)) return false;

@@ -340,7 +340,8 @@ void fuse_candidates(Fuse *f, const Graph *g) {
         cone[i] = cone_of(n, cone, f->candidate);
         f->candidate[i] =
             f->result[i] || f->copied[i] || f->joined[i] || f->within[i] || fuse_is_heavy(n) || f->adds[i] || is_handed_on(n) ||
-            is_copied(n, &uses) || is_bucketed(n, &uses) || is_one_of_many(n, &cone[i], &uses) || wants_memory(n, &cone[i], readers[i], reread[i]) ||
+            is_copied(n, &uses) || is_bucketed(n, &uses) || is_one_of_many(n, &cone[i], &uses) ||
+            wants_memory(n, &cone[i], readers[i], reread[i]) ||
             pays_before(n, &cone[i], readers, repeats[i]) ||
             (op_info[n->op].cls == CLASS_ELEMENT && readers[i] > 1 && !widens(n) && takes_place(n, &uses));
     }

@@ -1,11 +1,12 @@
 /* split: long scans of few rows go in chunks.
  *
- *     y[c, l] = local[c, l] + A[c, l] H[c - 1]       local: the scan of chunk c alone, from 0;  A: the product of its factors
- *     H[c] = local[c, last] + A[c, last] H[c - 1]    a scan over the chunks
+ *     y[c, l] = local[c, l] + A[c, l] H[c - 1]       local: the scan of chunk c alone, from 0;  A: the product of its
+ * factors H[c] = local[c, last] + A[c, last] H[c - 1]    a scan over the chunks
  *
- * A scan's kernel takes one element after the other and has its rows side by side.  Where those are less than the machine has room
- * for, chunks are rows too: about sqrt(n) elements one after the other, twice, instead of n (Blelloch, "Prefix sums and their
- * applications", 1990).  Sums, and linear scans; a running product may overflow in a chunk where the whole stays 0. */
+ * A scan's kernel takes one element after the other and has its rows side by side.  Where those are less than the
+ * machine has room for, chunks are rows too: about sqrt(n) elements one after the other, twice, instead of n (Blelloch,
+ * "Prefix sums and their applications", 1990).  Sums, and linear scans; a running product may overflow in a chunk where
+ * the whole stays 0. */
 #include "passes/rewrite/rewrite.h"
 
 enum {
@@ -15,9 +16,9 @@ enum {
 
 typedef struct Chunks {
     Rewriter *r;
-    const Attr *attr;    /* of the scan */
-    int64_t length, n;   /* of a chunk; how many */
-    int axis;            /* of the chunks; behind it that of their elements */
+    const Attr *attr;  /* of the scan */
+    int64_t length, n; /* of a chunk; how many */
+    int axis;          /* of the chunks; behind it that of their elements */
 } Chunks;
 
 /* A power of two near the root. */
@@ -64,7 +65,8 @@ static Node *before(const Chunks *c, Node *x, const Shape *wide) {
     Attr pad = {0};
     int8_t axes[MAX_RANK];
     for (int d = 0; d < x->shape->rank; d++) {
-        pad.lo[d] = dim_fixed(d == c->axis && !c->attr->reverse), pad.hi[d] = dim_fixed(d == c->axis && c->attr->reverse);
+        pad.lo[d] = dim_fixed(d == c->axis && !c->attr->reverse),
+        pad.hi[d] = dim_fixed(d == c->axis && c->attr->reverse);
         axes[d] = (int8_t)(d + (d > c->axis));
     }
     Node *inner = range(c, x, c->axis, c->attr->reverse, c->n - !c->attr->reverse);
@@ -76,7 +78,9 @@ static Node *scanned(const Chunks *c, Node *x, Node *factor, int axis, ScanKind 
     return rewrite_op(c->r, OP_SCAN, 1 + (factor != NULL), (Node *const[]){x, factor}, &attr);
 }
 
-static Node *binary(const Chunks *c, Op op, Node *a, Node *b) { return rewrite_op(c->r, op, 2, (Node *[]){a, b}, NULL); }
+static Node *binary(const Chunks *c, Op op, Node *a, Node *b) {
+    return rewrite_op(c->r, op, 2, (Node *[]){a, b}, NULL);
+}
 
 static Node *sum_in_chunks(const Chunks *c, Node *x) {
     x = in_chunks(c, x, 0);
@@ -85,7 +89,8 @@ static Node *sum_in_chunks(const Chunks *c, Node *x) {
     return binary(c, OP_ADD, local, before(c, scanned(c, end, NULL, c->axis, SCAN_SUM, false), local->shape));
 }
 
-/* Of each chunk the running product: linear as well, from its first factor on, so that a 0 forgets what has overflowed. */
+/* Of each chunk the running product: linear as well, from its first factor on, so that a 0 forgets what has overflowed.
+ */
 static Node *running_product(const Chunks *c, Node *factor) {
     const int dim = c->axis + 1, first = c->attr->reverse ? (int)c->length - 1 : 0;
     Node *x = range(c, factor, dim, first, first + 1);
@@ -95,13 +100,15 @@ static Node *running_product(const Chunks *c, Node *factor) {
     return scanned(c, rewrite_op(c->r, OP_PAD, 1, &x, &pad), factor, dim, SCAN_LINEAR, false);
 }
 
-/* 0 before a chunk stays 0 in it, however large the product of its factors is, and a factor of 0 forgets what was before. */
+/* 0 before a chunk stays 0 in it, however large the product of its factors is, and a factor of 0 forgets what was
+ * before. */
 static Node *linear_in_chunks(const Chunks *c, Node *x, Node *factor) {
     x = in_chunks(c, x, 0), factor = in_chunks(c, factor, 1);
     Node *local = scanned(c, x, factor, c->axis + 1, SCAN_LINEAR, false);
     Node *product = running_product(c, factor);
     Node *h = before(c, scanned(c, ends(c, local), ends(c, product), c->axis, SCAN_LINEAR, false), local->shape);
-    Node *zero = rewrite_const(c->r, h->dtype, *h->shape, 0), *whole = binary(c, OP_ADD, local, binary(c, OP_MUL, product, h));
+    Node *zero = rewrite_const(c->r, h->dtype, *h->shape, 0),
+         *whole = binary(c, OP_ADD, local, binary(c, OP_MUL, product, h));
     Node *apart = binary(c, OP_OR, binary(c, OP_EQ, h, zero), binary(c, OP_EQ, product, zero));
     return rewrite_op(c->r, OP_SELECT, 3, (Node *[]){apart, local, whole}, NULL);
 }
@@ -110,7 +117,8 @@ Node *rule_split_scan(Rewriter *r, const Node *n) {
     const Target *t = r->target;
     const Attr *attr = n->attr;
     Node *x = n->in[0];
-    if (!t || !t->device->is_gpu || attr->scan == SCAN_PROD || x->shape->rank == MAX_RANK || !shape_is_fixed(*x->shape)) return NULL;
+    if (!t || !t->device->is_gpu || attr->scan == SCAN_PROD || x->shape->rank == MAX_RANK || !shape_is_fixed(*x->shape))
+        return NULL;
     const int64_t extent = x->shape->dim[attr->axis].bound, elements = shape_elements(*x->shape);
     if (extent < SHORTEST_SCAN || elements == 0 || 2 * (elements / extent) > t->cores * ROWS_OF_CORE) return NULL;
     Chunks c = {.r = r, .attr = attr, .length = chunk_length(extent), .axis = attr->axis};

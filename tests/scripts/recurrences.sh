@@ -152,6 +152,56 @@ same_results "recomputed" 2e-4 --entry grad --checkpoint=sqrt
 "$FUSEC" verify got.dsl --quiet --rounds=1 --target=host,c99,cuda >log 2>&1 || fail "against float64: $(cat log)"
 "$FUSEC" verify got.dsl --quiet --rounds=1 --target=host -D T=8 >log 2>&1 || fail "against float64, T = 8: $(cat log)"
 
+# Carries of every rank, along an axis that some of them do not have.
+cat >got.dsl <<'END'
+dim T = 11
+model m {
+    x = param [3, 4, T] init normal(1.0)
+    y, z, w = scan xi over x axis -1, a = 0.0, b = zeros [3], c = zeros [3, 4], d = ones [1, 4] {
+        a = 0.5 * a + sum(xi)
+        b = 0.3 * b + sum(xi, axis = 1) * a
+        c = c * sigmoid(xi) + a - expand_dims(b, 1)
+        d = d * 0.9 + sum(c, axis = 0, keep = true)
+        emit c * d, xi * a, c + expand_dims(b, 1)
+    }
+    output y
+    output z
+    output w
+    loss = mean(y * y) + mean(sin(z)) + mean(w * y) + a + sum(d * d)
+    output loss
+    train loss with sgd(lr = 0.1)
+}
+END
+cat >want.dsl <<'END'
+dim T = 11
+model m {
+    x = param [3, 4, T] init normal(1.0)
+    a = 0.0
+    b = zeros [3]
+    c = zeros [3, 4]
+    d = ones [1, 4]
+    y, z, w = repeat i in 0..T {
+        xi = x[:, :, i]
+        a = 0.5 * a + sum(xi)
+        b = 0.3 * b + sum(xi, axis = 1) * a
+        c = c * sigmoid(xi) + a - expand_dims(b, 1)
+        d = d * 0.9 + sum(c, axis = 0, keep = true)
+        emit c * d, xi * a, c + expand_dims(b, 1)
+    }
+    y = transpose(y, [1, 2, 0])
+    z = transpose(z, [1, 2, 0])
+    w = transpose(w, [1, 2, 0])
+    output y
+    output z
+    output w
+    loss = mean(y * y) + mean(sin(z)) + mean(w * y) + a + sum(d * d)
+    output loss
+    train loss with sgd(lr = 0.1)
+}
+END
+same_results "ranks" 1e-5 --entry infer
+same_results "ranks, gradients" 2e-4 --entry grad
+
 # What is replaced is forgotten, if it is infinite or no number too.
 cat >body <<'END'
 dim T = 150

@@ -1,5 +1,5 @@
-/* Concatenations of what is computed alike from successive slices, and slices of concatenations and padded values: values stay, in
- * random programs that fit the rules and in programs that just do not. */
+/* Concatenations of what is computed alike from successive slices, and slices of concatenations and padded values:
+ * values stay, in random programs that fit the rules and in programs that just do not. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -25,7 +25,8 @@ static Shape without(const Shape *s, int axis) {
     return rest;
 }
 
-/* What the parts are made of: slices of two tensors with the places along an axis, the same or not, and what all share. */
+/* What the parts are made of: slices of two tensors with the places along an axis, the same or not, and what all share.
+ */
 typedef struct Source {
     Node *of[2], *shared;
     int axis[2];
@@ -61,8 +62,7 @@ typedef struct Recipe {
 static Node *computed(Trial *t, const Source *s, const Recipe *recipe, int part, bool last) {
     Graph *g = t->graph;
     Node *x = place(t, s, 0, part, last);
-    for (int i = 0; i < 4; i++)
-        switch (recipe->steps[i]) {
+    for (int i = 0; i < 4; i++) switch (recipe->steps[i]) {
         case 0: x = graph_unary(g, OP_TANH, x); break;
         case 1: x = graph_binary(g, OP_MUL, x, place(t, s, 1, part, last)); break;
         case 2: x = graph_binary(g, OP_SUB, s->shared, x); break;
@@ -130,8 +130,10 @@ static Node *random_slice(Trial *t) {
                 to.dim[to.rank - 1].bound *= extent, to.dim[to.rank - 1] = dim_fixed(to.dim[to.rank - 1].bound);
                 continue;
             }
-            if (!merge && extent && extent % factor == 0) to.dim[to.rank++] = dim_fixed(factor), to.dim[to.rank++] = dim_fixed(extent / factor);
-            else to.dim[to.rank++] = dim_fixed(extent);
+            if (!merge && extent && extent % factor == 0)
+                to.dim[to.rank++] = dim_fixed(factor), to.dim[to.rank++] = dim_fixed(extent / factor);
+            else
+                to.dim[to.rank++] = dim_fixed(extent);
         }
         x = graph_reshape(t->graph, x, to);
     }
@@ -140,7 +142,8 @@ static Node *random_slice(Trial *t) {
         const int64_t extent = x->shape->dim[d].bound, step = rng_chance(r, 0.1) ? 2 : 1;
         const int64_t from = extent && rng_chance(r, 0.6) ? rng_int(r, 0, extent - 1) : 0;
         cut.lo[d] = dim_fixed(from);
-        cut.hi[d] = dim_fixed(from || step > 1 ? (extent - from > step ? rng_int(r, 1, (extent - from) / step) : extent > from) : extent);
+        cut.hi[d] = dim_fixed(
+            from || step > 1 ? (extent - from > step ? rng_int(r, 1, (extent - from) / step) : extent > from) : extent);
         cut.step[d] = step;
     }
     return graph_op(t->graph, OP_SLICE, 1, &x, &cut);
