@@ -329,13 +329,22 @@ static bool solve(Recurrence *r) {
     return true;
 }
 
+/* Is a derivative taken of what depends on a carry?  What it is taken by would be gone from a prefix. */
+static bool has_derivative(const Recurrence *r) {
+    for (int i = r->begin; i < r->end; i++) {
+        const Op op = r->L->g->nodes.at[i]->op;
+        if (r->depends[i - r->begin] && (op == OP_GRADIENT || op == OP_VJP || op == OP_JACOBIAN)) return true;
+    }
+    return false;
+}
+
 bool recurrence_solve(Recurrence *r, int axis, Emission *e, Node **carry) {
     Lower *L = r->L;
     const Precision around = L->precision;
     r->axis = axis;
     look_through(r);
     L->precision = PRECISION_F32;
-    const bool solved = solve(r);
+    const bool solved = !has_derivative(r) && solve(r);
     bool *wanted = ARENA_ARRAY(L->scratch, bool, r->end - r->begin + 1);
     for (int v = 0; v < e->s->names.n && solved; v++)
         for (int t = 0; t < e->out[v].n; t++)

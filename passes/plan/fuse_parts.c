@@ -33,16 +33,25 @@ static bool *results_of(Arena *a, const Graph *g) {
     return result;
 }
 
+/* By node id: results, and what is reshaped only to be one, which is computed where that leaves. */
+static bool *leaving_of(Arena *a, const Graph *g, const Uses *uses) {
+    bool *leaves = results_of(a, g);
+    for (int i = 0; i < g->results.n; i++)
+        for (const Node *v = g->results.at[i].value; v->op == OP_RESHAPE && fuse_users(uses, v->in[0]) == 1; v = v->in[0])
+            leaves[v->in[0]->id] = true;
+    return leaves;
+}
+
 /* By node id, outer ones before what they consist of. */
 static bool *find_joined(Arena *a, const Graph *g, const Uses *uses, const Target *t) {
     bool *joined = ARENA_ARRAY(a, bool, g->nodes.n + 1);
-    const bool *reread = fuse_rereads(a, g, uses), *result = results_of(a, g);
+    const bool *reread = fuse_rereads(a, g, uses), *leaves = leaving_of(a, g, uses);
     for (int i = g->nodes.n - 1; i >= 0; i--) {
         const Node *n = g->nodes.at[i];
         const int readers = fuse_users(uses, n);
         if (n->op != OP_CONCAT) continue;
         joined[i] |= reread[i] || (readers > 1 && readers * n->n_in > MOST_CHOICES) || n->n_in >= FUSE_MANY_PARTS;
-        joined[i] &= may_join(n, t) && !result[i];
+        joined[i] &= may_join(n, t) && !leaves[i];
         for (int k = 0; joined[i] && k < n->n_in; k++) joined[n->in[k]->id] |= n->in[k]->op == OP_CONCAT;
     }
     return joined;

@@ -27,8 +27,8 @@ model dear {
 }
 END
 cat >scan.dsl <<'END'
-model scan {
-    x = param [64, 256] init normal(1.0)
+model scan {                                 # not so long that it goes in chunks
+    x = param [64, 100] init normal(1.0)
     output y = cumsum(where(x > 0, x, 0), axis = 1)
     output z = cumsum(exp(x), axis = 1)
 }

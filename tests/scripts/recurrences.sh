@@ -202,6 +202,66 @@ END
 same_results "ranks" 1e-5 --entry infer
 same_results "ranks, gradients" 2e-4 --entry grad
 
+# Derivatives in the body, by a carry, or by what feeds one.
+cat >got.dsl <<'END'
+model m {
+    x = param [9, 2] init normal(1.0)
+    h0 = param [2] init normal(1.0)
+    y, z = scan c over x, h = h0 {
+        next = 0.5 * c * h + c
+        emit vjp(next, h, 1.0), vjp(next^2, c, 1.0)
+        h = next
+    }
+    w = scan c over x, h = h0 {
+        h = c * h
+        emit h
+    }
+    output y
+    output z
+    output d = jacobian(w[-1], h0)
+    loss = sum(y * z) + sum(w[3:]^2)
+    train loss with sgd(lr = 0.1)
+}
+END
+cat >want.dsl <<'END'
+model m {
+    x = param [9, 2] init normal(1.0)
+    h0 = param [2] init normal(1.0)
+    h = h0
+    y, z = repeat i in 0..9 {
+        c = x[i]
+        next = 0.5 * c * h + c
+        emit 0.5 * c, 2 * next * (0.5 * h + 1)
+        h = next
+    }
+    h = h0
+    w = repeat i in 0..9 {
+        h = x[i] * h
+        emit h
+    }
+    output y
+    output z
+    output d = where(iota(2, axis = 0, rank = 2) == iota(2, axis = 1, rank = 2), prod(x, axis = 0), 0)
+    loss = sum(y * z) + sum(w[3:]^2)
+    train loss with sgd(lr = 0.1)
+}
+END
+same_results "derivatives" 1e-5 --entry infer
+same_results "derivatives, gradients" 2e-4 --entry grad
+
+# Many rounds that are nothing but an output.
+cat >left.dsl <<'END'
+model m {
+    input x : f32[2, 30, 3]
+    y = scan xi over x axis 1, h = zeros [2, 3] {
+        h = tanh(h + xi)
+        emit h
+    }
+    output y
+}
+END
+"$FUSEC" verify left.dsl --quiet --rounds=1 --target=host,c99,cuda >log 2>&1 || fail "an output of 30 rounds: $(cat log)"
+
 # What is replaced is forgotten, if it is infinite or no number too.
 cat >body <<'END'
 dim T = 150
