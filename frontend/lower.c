@@ -236,7 +236,8 @@ typedef struct Lowering {
 /* The graph has an arena of its own, a child of a: it is large, and goes when it is compiled. */
 static Graph *run_entry(Arena *a, const Lowering *x, Entry entry) {
     Diag *d = x->diag;
-    Lower L = {.arena = a,
+    Lower L = {.most_nodes = MAX_NODES,
+               .arena = a,
                .scratch = arena_new(),
                .diag = d,
                .program = x->program,

@@ -124,6 +124,7 @@ typedef struct Lower {
     SrcLoc loc;          /* innermost user expression */
     Body *body;
     int depth, call_depth, index_depth;
+    int most_nodes; /* MAX_NODES of the program, and what lowering makes beside */
     int64_t statements;
     bool stopped; /* a limit was hit: unwind quietly */
     VEC(ParamRef) params;
@@ -188,11 +189,12 @@ Node *place_along(Lower *L, Node *x, int axis, int64_t i);
 
 /* ---- carries that are linear in themselves (lower_recurrence.c) ------------------------------------------------- */
 typedef struct Recurrence Recurrence;
-Recurrence *recurrence_new(Lower *L, int carries, Node *const *first, int64_t rounds); /* NULL: they are not looked at */
+/* first: by place in the header; NULL: the carries are not looked at. */
+Recurrence *recurrence_new(Lower *L, const Scan *scan, Node *const *first, int64_t rounds);
 Node *recurrence_mark(Recurrence *r, int round, int carry, Node *value); /* what the round has in its place */
 void recurrence_next(Recurrence *r, int round, int carry, Node *value);  /* what the round made of it */
-/* After the rounds; true: what is emitted, and the carries' last values, are made from prefixes along the axis now. */
-bool recurrence_solve(Recurrence *r, int axis, Emission *e, Node **carry);
+/* After the rounds: where all carries are so, what is emitted and their last values are made from prefixes. */
+void recurrence_solve(Recurrence *r, int axis, Emission *e, Node **carry);
 
 /* ---- calls (lower_call.c) ------------------------------------------------------------------------ */
 typedef struct ArgValue {
@@ -240,6 +242,7 @@ Node *t_reduce(Lower *L, Op op, Node *a, int n, const int8_t *axes);
 Node *t_iota(Lower *L, Shape s, int axis);
 Node *t_extent(Lower *L, Dim d); /* i32 scalar */
 Node *t_slice(Lower *L, Node *a, const Dim *lo, const int64_t *step, Shape s);
+Node *t_stack(Lower *L, int n, Node *const *at, int axis); /* tensors of one type side by side along a new axis */
 bool check_shape(Lower *L, Shape s, SrcLoc loc); /* rank and size limits; false: reported */
 bool check_contract(Lower *L, int n, Node *const *in, const Attr *attr,
                     SrcLoc loc);                            /* likewise, of a sum of products */

@@ -56,18 +56,11 @@ bool emission_round_ended(Lower *L, Emission *e) {
 
 static Value stacked(Lower *L, const Emission *e, int v) {
     const int n = e->out[v].n;
-    Node *const *at = e->out[v].at;
-    const Shape *each = at[0]->shape;
-    Shape one = {.rank = each->rank + 1}, all;
-    for (int d = 0; d < one.rank; d++) one.dim[d] = d == e->axis ? dim_fixed(1) : each->dim[d - (d > e->axis)];
-    all = one;
-    all.dim[e->axis] = dim_fixed(e->empty ? 0 : n);
+    const Node *each = e->out[v].at[0];
+    Shape all = {.rank = each->shape->rank + 1};
+    for (int d = 0; d < all.rank; d++) all.dim[d] = d == e->axis ? dim_fixed(e->empty ? 0 : n) : each->shape->dim[d - (d > e->axis)];
     if (!check_shape(L, all, e->s->loc)) return val_poison();
-    if (e->empty) return val_tensor(t_const(L, at[0]->dtype, all, 0));
-    Node **parts = ARENA_ARRAY(L->scratch, Node *, n);
-    for (int i = 0; i < n; i++) parts[i] = t_reshape(L, at[i], one);
-    if (n == 1) return val_tensor(parts[0]);
-    return val_tensor(t_node(L, OP_CONCAT, n, parts, &(Attr){.axis = e->axis}, at[0]->dtype, all));
+    return val_tensor(e->empty ? t_const(L, each->dtype, all, 0) : t_stack(L, n, e->out[v].at, e->axis));
 }
 
 void emission_close(Lower *L, Emission *e, bool ok) {

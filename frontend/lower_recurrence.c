@@ -7,15 +7,12 @@
  * nothing reads the rounds' own chain any more.  What is computed in 16 bits is rounded at every step, which a prefix
  * is not: it stays. */
 #include "frontend/lower.h"
-#include <string.h>
+#include <limits.h>
 
 enum { LEAST_ROUNDS = 8 }; /* fewer are a few operations, which one kernel computes */
 
-typedef enum {
-    APART,
-    LINEAR,
-    OTHER
-} Dependence; /* on the mark of the carry at hand; OTHER: in another way, or on one that is not known */
+/* On the mark of the carry at hand; OTHER: in another way, or on one that is not known. */
+typedef enum { APART, LINEAR, OTHER } Dependence;
 
 /* What a node is of the carry at hand. */
 typedef struct Split {
@@ -26,8 +23,9 @@ typedef struct Split {
 
 struct Recurrence {
     Lower *L;
-    int n, rounds, axis;
-    Node **first;        /* by carry: what it begins as */
+    const Scan *scan;
+    int n, rounds, axis; /* n: of the header, where a carry is by its place */
+    Node *const *first;  /* by place in the header: what it begins as, or the sequence */
     Node **mark, **next; /* by round * n + carry */
     Node **prefix;       /* by carry: its values of all rounds, along the axis; NULL: not known */
     int begin, end;      /* ids of the rounds' nodes */
@@ -38,16 +36,23 @@ struct Recurrence {
     Split *split;        /* by id - begin, of the carry at hand */
 };
 
-Recurrence *recurrence_new(Lower *L, int carries, Node *const *first, int64_t rounds) {
-    if (rounds < LEAST_ROUNDS || carries == 0) return NULL;
-    for (int k = 0; k < carries; k++)
+static bool is_carry(const Recurrence *r, int k) { return !r->scan->seqs.at[k].over; }
+
+Recurrence *recurrence_new(Lower *L, const Scan *scan, Node *const *first, int64_t rounds) {
+    const int n = scan->seqs.n;
+    bool any = false;
+    if (rounds < LEAST_ROUNDS) return NULL;
+    for (int k = 0; k < n; k++) {
+        if (scan->seqs.at[k].over) continue;
         if (!dtype_is_float(first[k]->dtype) || first[k]->shape->rank == MAX_RANK) return NULL;
+        any = true;
+    }
+    if (!any) return NULL;
     Recurrence *r = arena_alloc(L->scratch, sizeof *r);
-    *r = (Recurrence){.L = L, .n = carries, .rounds = (int)rounds, .begin = L->g->nodes.n};
-    r->first = arena_dup(L->scratch, first, sizeof(Node *) * (size_t)carries);
-    r->mark = ARENA_ARRAY(L->scratch, Node *, carries * rounds);
-    r->next = ARENA_ARRAY(L->scratch, Node *, carries * rounds);
-    r->prefix = ARENA_ARRAY(L->scratch, Node *, carries);
+    *r = (Recurrence){.L = L, .scan = scan, .n = n, .rounds = (int)rounds, .first = first, .begin = L->g->nodes.n};
+    r->mark = ARENA_ARRAY(L->scratch, Node *, n * rounds);
+    r->next = ARENA_ARRAY(L->scratch, Node *, n * rounds);
+    r->prefix = ARENA_ARRAY(L->scratch, Node *, n);
     return r;
 }
 
@@ -55,14 +60,13 @@ Recurrence *recurrence_new(Lower *L, int carries, Node *const *first, int64_t ro
 Node *recurrence_mark(Recurrence *r, int round, int carry, Node *value) {
     Attr attr = {.n_axes = value->shape->rank};
     for (int d = 0; d < attr.n_axes; d++) attr.axes[d] = (int8_t)d;
-    return r->mark[round * r->n + carry] =
-               t_new_node(r->L, OP_TRANSPOSE, 1, &value, &attr, value->dtype, *value->shape);
+    Node *mark = t_new_node(r->L, OP_TRANSPOSE, 1, &value, &attr, value->dtype, *value->shape);
+    return r->mark[round * r->n + carry] = mark;
 }
 
 void recurrence_next(Recurrence *r, int round, int carry, Node *value) { r->next[round * r->n + carry] = value; }
 
-/* ---- the rounds' nodes
- * ------------------------------------------------------------------------------------------------- */
+/* ---- the rounds' nodes ------------------------------------------------------------------------------------------- */
 static bool is_inside(const Recurrence *r, const Node *n) { return n->id >= r->begin && n->id < r->end; }
 
 static void look_through(Recurrence *r) {
@@ -75,6 +79,7 @@ static void look_through(Recurrence *r) {
     r->made = ARENA_ARRAY(r->L->scratch, Node *, n);
     r->split = ARENA_ARRAY(r->L->scratch, Split, n);
     for (int i = r->rounds * r->n - 1; i >= 0; i--) {
+        if (!is_carry(r, i % r->n)) continue;
         r->marks[r->mark[i]->id - r->begin] = 1 + i;
         if (is_inside(r, r->next[i])) r->values[r->next[i]->id - r->begin] = 1 + i;
     }
@@ -86,8 +91,7 @@ static void look_through(Recurrence *r) {
     }
 }
 
-/* ---- in terms of prefixes
- * ---------------------------------------------------------------------------------------------- */
+/* ---- in terms of prefixes ---------------------------------------------------------------------------------------- */
 /* The axis of the rounds: that of the first sequence, or behind all that the carry has. */
 static int axis_of(const Recurrence *r, const Node *first) {
     return first->shape->rank < r->axis ? first->shape->rank : r->axis;
@@ -136,10 +140,7 @@ static void make_wanted(Recurrence *r, bool *wanted) {
     }
 }
 
-/* ---- c and d
- * --------------------------------------------------------------------------------------------------------- */
-static Node *times(Recurrence *r, Node *a, Node *b) { return !a ? b : !b ? a : t_binary(r->L, OP_MUL, a, b); }
-
+/* ---- c and d ----------------------------------------------------------------------------------------------------- */
 static Node *one_of(Recurrence *r, Node *like, double v) { return t_const(r->L, like->dtype, *like->shape, v); }
 
 static const Split *split_of(const Recurrence *r, const Node *n) {
@@ -187,8 +188,8 @@ static void split_linear(Recurrence *r, const Node *n, Split *s) {
     case OP_MUL: {
         const Split *x = a->is == LINEAR ? a : b;
         Node *by = remade(r, n->in[a->is == LINEAR]);
-        s->factor = times(r, x->factor, by);
-        s->rest = x->rest ? times(r, x->rest, by) : NULL;
+        s->factor = x->factor ? t_binary(r->L, OP_MUL, x->factor, by) : by;
+        s->rest = x->rest ? t_binary(r->L, OP_MUL, x->rest, by) : NULL;
         break;
     }
     case OP_DIV: {
@@ -272,18 +273,12 @@ static void split_carry(Recurrence *r, int carry) {
             split_linear(r, r->L->g->nodes.at[r->begin + i], &r->split[i]);
 }
 
-/* ---- the prefix
- * ------------------------------------------------------------------------------------------------------ */
+/* ---- the prefix -------------------------------------------------------------------------------------------------- */
 /* A value of each round, along the axis; NULL: the number v. */
 static Node *along_axis(Recurrence *r, Node **at, const Node *like, double v) {
-    Shape one = {.rank = like->shape->rank + 1}, all;
-    const int axis = axis_of(r, like);
-    for (int d = 0; d < one.rank; d++) one.dim[d] = d == axis ? dim_fixed(1) : like->shape->dim[d - (d > axis)];
-    all = one;
-    all.dim[axis] = dim_fixed(r->rounds);
     for (int t = 0; t < r->rounds; t++)
-        at[t] = at[t] ? t_reshape(r->L, at[t], one) : t_const(r->L, like->dtype, one, v);
-    return t_node(r->L, OP_CONCAT, r->rounds, at, &(Attr){.axis = axis}, like->dtype, all);
+        if (!at[t]) at[t] = t_const(r->L, like->dtype, *like->shape, v);
+    return t_stack(r->L, r->rounds, at, axis_of(r, like));
 }
 
 /* The first round's d with c times what the carry begins as; 0 forgets that, as in the prefix. */
@@ -314,19 +309,22 @@ static void find_prefix(Recurrence *r, int carry) {
 }
 
 static bool solve(Recurrence *r) {
-    for (int known = 0, before = -1; known < r->n;) {
-        if (known == before) return false;
-        before = known;
+    for (bool all = false, more = true; more && !all;) {
+        all = true, more = false;
         for (int k = 0; k < r->n; k++) {
-            if (r->prefix[k]) continue;
+            if (!is_carry(r, k) || r->prefix[k]) continue;
             classify(r, k);
-            if (!is_linear(r, k)) continue;
-            split_carry(r, k);
-            find_prefix(r, k);
-            known++;
+            if (is_linear(r, k)) {
+                split_carry(r, k);
+                find_prefix(r, k);
+                more = true;
+            } else {
+                all = false;
+            }
         }
+        if (all) return true;
     }
-    return true;
+    return false;
 }
 
 /* Is a derivative taken of what depends on a carry?  What it is taken by would be gone from a prefix. */
@@ -338,21 +336,50 @@ static bool has_derivative(const Recurrence *r) {
     return false;
 }
 
-bool recurrence_solve(Recurrence *r, int axis, Emission *e, Node **carry) {
+/* The values of all rounds are in memory: not where the rounds go over little and leave little, of a large carry. */
+static bool fits(const Recurrence *r, const Emission *e) {
+    enum { SMALL = 1 << 20, MOST_TIMES = 64 }; /* elements; how many for each that is gone over or emitted: a state of a channel */
+    double prefixes = 0, others = 0;
+    for (int k = 0; k < r->n; k++) {
+        const double elements = (double)shape_elements(*r->first[k]->shape);
+        if (is_carry(r, k)) prefixes += r->rounds * elements;
+        else others += elements;
+    }
+    for (int v = 0; v < e->s->names.n; v++) others += (double)e->out[v].n * (double)shape_elements(*e->out[v].at[0]->shape);
+    return prefixes <= (double)MAX_ELEMENTS && (prefixes <= SMALL || prefixes <= MOST_TIMES * others);
+}
+
+static void want(const Recurrence *r, bool *wanted, const Node *n) {
+    if (is_inside(r, n)) wanted[n->id - r->begin] = true;
+}
+
+/* Makes what is emitted, and the last values, from the prefixes: a last value is the node that what is emitted reads, since
+ * a derivative may be taken by it. */
+static void use_prefixes(Recurrence *r, Emission *e, Node **carry) {
+    bool *wanted = ARENA_ARRAY(r->L->scratch, bool, r->end - r->begin + 1);
+    Node **last = r->next + (r->rounds - 1) * r->n;
+    for (int v = 0; v < e->s->names.n; v++)
+        for (int t = 0; t < e->out[v].n; t++) want(r, wanted, e->out[v].at[t]);
+    for (int k = 0; k < r->n; k++)
+        if (is_carry(r, k)) want(r, wanted, last[k]);
+    make_wanted(r, wanted);
+    for (int v = 0; v < e->s->names.n; v++)
+        for (int t = 0; t < e->out[v].n; t++) e->out[v].at[t] = remade(r, e->out[v].at[t]);
+    for (int k = 0; k < r->n; k++)
+        if (is_carry(r, k)) carry[k] = remade(r, last[k]);
+}
+
+/* The nodes that this makes are none of the program's, which are limited. */
+void recurrence_solve(Recurrence *r, int axis, Emission *e, Node **carry) {
     Lower *L = r->L;
     const Precision around = L->precision;
+    const int limit = L->most_nodes;
     r->axis = axis;
     look_through(r);
+    if (!fits(r, e) || has_derivative(r)) return;
     L->precision = PRECISION_F32;
-    const bool solved = !has_derivative(r) && solve(r);
-    bool *wanted = ARENA_ARRAY(L->scratch, bool, r->end - r->begin + 1);
-    for (int v = 0; v < e->s->names.n && solved; v++)
-        for (int t = 0; t < e->out[v].n; t++)
-            if (is_inside(r, e->out[v].at[t])) wanted[e->out[v].at[t]->id - r->begin] = true;
-    if (solved) make_wanted(r, wanted);
-    for (int v = 0; v < e->s->names.n && solved; v++)
-        for (int t = 0; t < e->out[v].n; t++) e->out[v].at[t] = remade(r, e->out[v].at[t]);
-    for (int k = 0; k < r->n && solved; k++) carry[k] = value_after(r, k, r->rounds - 1);
+    L->most_nodes = INT_MAX;
+    if (solve(r)) use_prefixes(r, e, carry);
+    L->most_nodes = limit + L->g->nodes.n - r->end;
     L->precision = around;
-    return solved;
 }

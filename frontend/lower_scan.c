@@ -96,20 +96,18 @@ static Node *carried(Lower *L, const ScanSeq *q, const Node *before) {
 
 static bool round_of(Lower *L, ScanRun *run, Node *const *first, const int *axis, int64_t i, Node **carry) {
     const Scan *scan = run->s->scan;
-    int nth = 0;
     leave_scope(L, run);
     for (int k = 0; k < scan->seqs.n; k++) {
         const ScanSeq *q = &scan->seqs.at[k];
-        if (!q->over && run->recurrence) carry[k] = recurrence_mark(run->recurrence, (int)i, nth++, carry[k]);
+        if (!q->over && run->recurrence) carry[k] = recurrence_mark(run->recurrence, (int)i, k, carry[k]);
         body_bind(L, q->name.text, val_tensor(q->over ? place_along(L, first[k], axis[k], i) : carry[k]));
     }
     lower_block(L, &scan->body);
     if (L->stopped) return false;
-    nth = 0;
     for (int k = 0; k < scan->seqs.n; k++) {
         if (scan->seqs.at[k].over) continue;
         if (!(carry[k] = carried(L, &scan->seqs.at[k], carry[k]))) return false;
-        if (run->recurrence) recurrence_next(run->recurrence, (int)i, nth++, carry[k]);
+        if (run->recurrence) recurrence_next(run->recurrence, (int)i, k, carry[k]);
     }
     return emission_round_ended(L, &run->emission);
 }
@@ -130,22 +128,6 @@ static bool rounds(Lower *L, ScanRun *run, Node *const *first, const int *axis, 
     return ok;
 }
 
-/* The carries alone, in the header's order; how many. */
-static int pick_carries(const Scan *scan, Node *const *all, Node **carry) {
-    int n = 0;
-    for (int k = 0; k < scan->seqs.n; k++)
-        if (!scan->seqs.at[k].over) carry[n++] = all[k];
-    return n;
-}
-
-static void use_prefixes(Lower *L, ScanRun *run, Node **carry) {
-    const Scan *scan = run->s->scan;
-    Node **last = ARENA_ARRAY(L->scratch, Node *, scan->seqs.n);
-    if (!run->recurrence || !recurrence_solve(run->recurrence, run->axis, &run->emission, last)) return;
-    for (int k = 0, nth = 0; k < scan->seqs.n; k++)
-        if (!scan->seqs.at[k].over) carry[k] = last[nth++];
-}
-
 /* The body's names are gone after it; those of the header keep their last values, of carries as they began if there was no round. */
 void lower_scan(Lower *L, const Stmt *s) {
     const Scan *scan = s->scan;
@@ -158,13 +140,9 @@ void lower_scan(Lower *L, const Stmt *s) {
     run.n_around = L->body->bindings.n;
     run.around = arena_dup(L->scratch, L->body->bindings.at, sizeof *run.around * (size_t)run.n_around);
     L->scan = &run;
-    if (ok) {
-        Node **begin = ARENA_ARRAY(L->scratch, Node *, scan->seqs.n);
-        const int n = pick_carries(scan, first, begin);
-        run.recurrence = recurrence_new(L, n, begin, run.n);
-    }
+    if (ok) run.recurrence = recurrence_new(L, scan, first, run.n);
     ok = ok && rounds(L, &run, first, axis, carry);
-    if (ok) use_prefixes(L, &run, carry);
+    if (ok && run.recurrence) recurrence_solve(run.recurrence, run.axis, &run.emission, carry);
     L->scan = run.outer;
     leave_scope(L, &run);
     for (int k = 0; k < scan->seqs.n; k++) {

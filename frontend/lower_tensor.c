@@ -4,7 +4,7 @@
 #include <string.h>
 
 Node *t_new_node(Lower *L, Op op, int n, Node *const *in, const Attr *attr, DType t, Shape s) {
-    if (L->g->nodes.n >= MAX_NODES && !L->stopped) {
+    if (L->g->nodes.n >= L->most_nodes && !L->stopped) {
         lower_fail(L, E0216, L->loc, "smaller repeat counts keep the graph in bounds",
                    "the program needs more than %d operations", MAX_NODES);
         L->stopped = true;
@@ -55,7 +55,6 @@ Node *t_cast(Lower *L, Node *a, DType t) {
 Node *t_reshape(Lower *L, Node *a, Shape s) {
     if (shape_equal(*a->shape, s)) return a;
     if (is_number(L, a)) return t_const(L, a->dtype, s, a->attr->value);
-    if (a->op == OP_RESHAPE) return t_reshape(L, a->in[0], s);
     return t_node(L, OP_RESHAPE, 1, &a, NULL, a->dtype, s);
 }
 
@@ -130,6 +129,17 @@ Node *t_slice(Lower *L, Node *a, const Dim *lo, const int64_t *step, Shape s) {
         whole &= step[d] == 1 && dim_is_fixed(lo[d]) && lo[d].bound == 0;
     }
     return whole ? a : t_node(L, OP_SLICE, 1, &a, &attr, a->dtype, s);
+}
+
+Node *t_stack(Lower *L, int n, Node *const *at, int axis) {
+    Node **part = ARENA_ARRAY(L->scratch, Node *, n);
+    const Shape *each = at[0]->shape;
+    Shape one = {.rank = each->rank + 1}, all;
+    for (int d = 0; d < one.rank; d++) one.dim[d] = d == axis ? dim_fixed(1) : each->dim[d - (d > axis)];
+    all = one;
+    all.dim[axis] = dim_fixed(n);
+    for (int i = 0; i < n; i++) part[i] = t_reshape(L, at[i], one);
+    return n == 1 ? part[0] : t_node(L, OP_CONCAT, n, part, &(Attr){.axis = axis}, at[0]->dtype, all);
 }
 
 bool check_shape(Lower *L, Shape s, SrcLoc loc) {

@@ -219,6 +219,13 @@ model m {
     output y
     output z
     output d = jacobian(w[-1], h0)
+    v = scan c over x, h = h0, g = zeros [2] {
+        h = 0.5 * c * h + c
+        g = g * 0.9 + h
+        emit sin(h) + g
+    }
+    output e = vjp(v, h, 1.0)
+    output f = vjp(g * h, h, 1.0)
     loss = sum(y * z) + sum(w[3:]^2)
     train loss with sgd(lr = 0.1)
 }
@@ -242,12 +249,46 @@ model m {
     output y
     output z
     output d = where(iota(2, axis = 0, rank = 2) == iota(2, axis = 1, rank = 2), prod(x, axis = 0), 0)
+    h = h0
+    g = zeros [2]
+    repeat i in 0..9 {
+        h = 0.5 * x[i] * h + x[i]
+        g = g * 0.9 + h
+    }
+    output e = cos(h) + 1
+    output f = h + g
     loss = sum(y * z) + sum(w[3:]^2)
     train loss with sgd(lr = 0.1)
 }
 END
 same_results "derivatives" 1e-5 --entry infer
 same_results "derivatives, gradients" 2e-4 --entry grad
+
+# By what is reshaped again, as a last value is where it is emitted.
+reshaped() {
+    cat <<END
+model reshaped {
+    x = param [2, 3] init normal(1.0)
+    b = reshape(x, [6])
+    output d = $1
+}
+END
+}
+reshaped 'vjp(sum(reshape(b, [3, 2])^2), b, 1.0)' >got.dsl
+reshaped '2 * b' >want.dsl
+same_results "a derivative by what is reshaped again" 1e-6
+
+# A large carry of which the rounds leave one value is not in memory for all of them.
+cat >large.dsl <<'END'
+model large {
+    input x : f32[64, 4]
+    input k : f32[2048, 2048]
+    scan xi over x, h = zeros [2048, 2048] { h = 0.9 * h + sum(xi) * k }
+    output y = sum(h)
+}
+END
+arena=$("$FUSEC" report large.dsl --target=host | sed -n 's/^  arena //p')
+[ "$arena" -le 67108864 ] || fail "a carry of 16 MiB: arena $arena"
 
 # Many rounds that are nothing but an output.
 cat >left.dsl <<'END'
