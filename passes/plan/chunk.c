@@ -449,7 +449,7 @@ static int dim_read(const Rebuild *r, const Node *n, int k) {
     const Chunker *c = r->c;
     bool ok = true;
     if (n->op == OP_CONTRACT) return dim_of_loop(n, k, c->rows[n->id], c->extent, &ok);
-    return op_info[n->op].cls == CLASS_ELEMENT || n->op == OP_CONCAT ? c->rows[n->id] : -1;
+    return op_info[n->op].cls == CLASS_ELEMENT || n->op == OP_CONCAT || n->op == OP_SCAN ? c->rows[n->id] : -1;
 }
 
 static Node *clone(Rebuild *r, const Node *n) {

@@ -55,6 +55,22 @@ echo 'z = reshape(x, [5, 81, C]) @ transpose(w)' | program 'mean(cross_entropy(r
 check "a batch of rows" 0.5 c99
 printf 'h = layernorm(x) as n\nz = h @ transpose(w)\n' | program 'mean(cross_entropy(z, labels)) + mean(z * z)'
 check "after a norm" 0.6 c99
+# along each row one element after the other, with factors or terms that are no rows of the region's
+cat <<'END' | program 'mean(s * s) + mean(sin(t))'
+z = x @ transpose(w)
+g = broadcast(sigmoid(b), [R, V])
+s = scan zi over z axis 1, gi over g axis 1, h = zeros [R] {
+    h = gi * h + zi
+    emit h
+}
+t = scan zi over z axis 1, gi over g axis 1, h = zeros [R] {
+    h = sigmoid(zi) * h + gi
+    emit h
+}
+END
+infer_arena() { "$FUSEC" report m.dsl --target c99 --entry infer "$@" 2>&1 | sed -n 's/^  arena //p'; }
+[ "$(infer_arena)" -le $(($(infer_arena -fno-chunk) / 4)) ] || fail "linear scans: arena $(infer_arena), $(infer_arena -fno-chunk) without chunks"
+"$FUSEC" verify m.dsl --target c99,interp --rounds 1 --quiet >log 2>&1 || fail "linear scans: $(cat log)"
 # both dims are normalized: no rows are independent
 echo 'z = x @ transpose(w)' | program 'mean(cross_entropy(z, labels)) + mean(logsumexp(transpose(z)))'
 check "both ways" 1 c99
