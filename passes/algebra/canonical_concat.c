@@ -1,4 +1,4 @@
-/* Concatenations of what an unrolled loop computes, and slices of concatenations.
+/* Rules on concatenations: of nothing, of reshapes, of very many, of what an unrolled loop computes; slices of them.
  *
  *     concat(f(a[0]), f(a[1]), ..)  =  f(a)
  *
@@ -6,10 +6,63 @@
  * parallelism: Larsen and Amarasinghe, PLDI 2000; here the vector is a dim of its own).  The computation is compared
  * part by part down to its leaves: slices at equal distances, or one value in all parts.  Where a leaf is neither,
  * nothing is done, since the parts would have to be put together in memory. */
-#include "passes/algebra/affine.h"
 #include "passes/rewrite/rewrite.h"
 #include <string.h>
 
+/* Has x the dims of n apart from the axis, in whose place it has `more` + 1 others? */
+static bool differs_at_axis(const Node *n, const Node *x, int axis, int more) {
+    if (!shape_is_fixed(*x->shape) || x->shape->rank != n->shape->rank + more) return false;
+    for (int d = 0; d < n->shape->rank; d++)
+        if (d != axis && !dim_equal(n->shape->dim[d], x->shape->dim[d < axis ? d : d + more])) return false;
+    return true;
+}
+
+static bool same_dims(const Node *a, const Node *b, int from, int to) {
+    for (int d = from; d < to; d++)
+        if (!dim_equal(a->shape->dim[d], b->shape->dim[d])) return false;
+    return true;
+}
+
+/* concat(reshape(a), reshape(b)) = reshape(concat(a, b)), of reshapes that merge several dims into the axis, or make it, of
+ * one element, in front of a dim: that grows instead. */
+Node *rule_concat_before_reshape(Rewriter *r, const Node *n) {
+    Node **in = ARENA_ARRAY(r->scratch, Node *, n->n_in);
+    const int axis = n->attr->axis, more = rewrite_seen(r, n->in[0], OP_RESHAPE) ? n->in[0]->in[0]->shape->rank - n->shape->rank : 0;
+    if (more < -1 || more == 0) return NULL;
+    for (int k = 0; k < n->n_in; k++) {
+        const Node *reshape = rewrite_seen(r, n->in[k], OP_RESHAPE);
+        if (!reshape) return NULL;
+        in[k] = reshape->in[0];
+        if (!differs_at_axis(reshape, in[k], axis, more)) return NULL;
+        if (more < 0 && (axis == n->shape->rank - 1 || !dim_is_unit(reshape->shape->dim[axis]))) return NULL;
+        if (!same_dims(in[k], in[0], axis + 1, axis + 1 + more)) return NULL;
+    }
+    return rewrite_reshape(r, rewrite_op(r, OP_CONCAT, n->n_in, in, n->attr), *n->shape);
+}
+
+Node *rule_concat(Rewriter *r, const Node *n) {
+    VEC(Node *) kept = {0};
+    for (int k = 0; k < n->n_in; k++)
+        if (n->in[k]->shape->dim[n->attr->axis].bound > 0) vec_push(r->scratch, kept, n->in[k]);
+    if (kept.n == 0 || n->n_in == 1) return n->in[0];
+    if (kept.n == 1) return kept.at[0];
+    return kept.n < n->n_in ? rewrite_op(r, OP_CONCAT, kept.n, kept.at, n->attr) : NULL;
+}
+
+/* A kernel has UINT8_MAX tensors at most, what its concat is computed with among them. */
+Node *rule_concat_of_many(Rewriter *r, const Node *n) {
+    enum { MOST = 128 };
+    if (n->n_in <= MOST) return NULL;
+    const int groups = (n->n_in + MOST - 1) / MOST;
+    Node **joined = ARENA_ARRAY(r->scratch, Node *, groups);
+    for (int k = 0; k < groups; k++) {
+        const int first = k * MOST, count = n->n_in - first < MOST ? n->n_in - first : MOST;
+        joined[k] = count == 1 ? n->in[first] : rewrite_op(r, OP_CONCAT, count, n->in + first, n->attr);
+    }
+    return rewrite_op(r, OP_CONCAT, groups, joined, n->attr);
+}
+
+/* ---- what is computed alike ---------------------------------------------------------------------------------- */
 enum {
     LEAST_PARTS = 3,
     MOST_DEPTH = 24, /* of a part's computation */
@@ -38,8 +91,7 @@ static Shape with_dim(const Roll *x, const Shape *s, int dim) {
     return wide;
 }
 
-/* ---- leaves
- * ---------------------------------------------------------------------------------------------------------- */
+/* ---- leaves ------------------------------------------------------------------------------------------------------ */
 /* One value in all parts. */
 static Node *repeated(Roll *x, Node *part, int dim) {
     int8_t axes[MAX_RANK + 1];
@@ -215,21 +267,22 @@ static Node *rolled_run(Rewriter *r, const Node *n, int first, int end) {
     return whole && x.sliced ? rewrite_reshape(r, whole, shape) : NULL;
 }
 
-/* All parts, or all but the first or the last: where a recurrence begins. */
+/* All parts, or all but the first, the last or both: where a recurrence begins and ends. */
 Node *rule_concat_rolled(Rewriter *r, const Node *n) {
-    Node *whole = rolled_run(r, n, 0, n->n_in);
-    if (whole || n->n_in <= LEAST_PARTS) return whole;
-    for (int last = 0; last < 2; last++) {
-        Node *run = rolled_run(r, n, !last, n->n_in - last);
+    for (int apart = 0; apart < 4; apart++) {
+        const int first = apart & 1, last = apart >> 1;
+        Node *run = rolled_run(r, n, first, n->n_in - last), *in[3];
+        int n_in = 0;
         if (!run) continue;
-        Node *const in[2] = {last ? run : n->in[0], last ? n->in[n->n_in - 1] : run};
-        return rewrite_op(r, OP_CONCAT, 2, in, n->attr);
+        if (first) in[n_in++] = n->in[0];
+        in[n_in++] = run;
+        if (last) in[n_in++] = n->in[n->n_in - 1];
+        return n_in == 1 ? run : rewrite_op(r, OP_CONCAT, n_in, in, n->attr);
     }
     return NULL;
 }
 
-/* ---- slices of concatenations and of padded values
- * ---------------------------------------------------------------------- */
+/* ---- slices of concatenations and of padded values --------------------------------------------------------------- */
 /* Elements lo .. lo + length of each dim. */
 typedef struct Box {
     int64_t lo[MAX_RANK], length[MAX_RANK];

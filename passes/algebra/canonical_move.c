@@ -1,6 +1,5 @@
 /* Rules on movement and reductions: identities, chains of one op, and constants. */
 #include "passes/rewrite/rewrite.h"
-#include <math.h>
 #include <string.h>
 
 static Node *splat(Rewriter *r, const Node *n, double value) { return rewrite_const(r, n->dtype, *n->shape, value); }
@@ -76,59 +75,6 @@ Node *rule_pad(Rewriter *r, const Node *n) {
         sum.hi[d] = dim_fixed(attr->hi[d].bound + x->attr->hi[d].bound);
     }
     return rewrite_op(r, OP_PAD, 1, x->in, &sum);
-}
-
-/* Has x the dims of n apart from the axis, in whose place it has `more` + 1 others? */
-static bool differs_at_axis(const Node *n, const Node *x, int axis, int more) {
-    if (!shape_is_fixed(*x->shape) || x->shape->rank != n->shape->rank + more) return false;
-    for (int d = 0; d < n->shape->rank; d++)
-        if (d != axis && !dim_equal(n->shape->dim[d], x->shape->dim[d < axis ? d : d + more])) return false;
-    return true;
-}
-
-static bool same_dims(const Node *a, const Node *b, int from, int to) {
-    for (int d = from; d < to; d++)
-        if (!dim_equal(a->shape->dim[d], b->shape->dim[d])) return false;
-    return true;
-}
-
-/* concat(reshape(a), reshape(b)) = reshape(concat(a, b)), of reshapes that merge several dims into the axis, or make it, of
- * one element, in front of a dim: that grows instead. */
-Node *rule_concat_before_reshape(Rewriter *r, const Node *n) {
-    Node **in = ARENA_ARRAY(r->scratch, Node *, n->n_in);
-    const int axis = n->attr->axis, more = rewrite_seen(r, n->in[0], OP_RESHAPE) ? n->in[0]->in[0]->shape->rank - n->shape->rank : 0;
-    if (more < -1 || more == 0) return NULL;
-    for (int k = 0; k < n->n_in; k++) {
-        const Node *reshape = rewrite_seen(r, n->in[k], OP_RESHAPE);
-        if (!reshape) return NULL;
-        in[k] = reshape->in[0];
-        if (!differs_at_axis(reshape, in[k], axis, more)) return NULL;
-        if (more < 0 && (axis == n->shape->rank - 1 || !dim_is_unit(reshape->shape->dim[axis]))) return NULL;
-        if (!same_dims(in[k], in[0], axis + 1, axis + 1 + more)) return NULL;
-    }
-    return rewrite_reshape(r, rewrite_op(r, OP_CONCAT, n->n_in, in, n->attr), *n->shape);
-}
-
-Node *rule_concat(Rewriter *r, const Node *n) {
-    VEC(Node *) kept = {0};
-    for (int k = 0; k < n->n_in; k++)
-        if (n->in[k]->shape->dim[n->attr->axis].bound > 0) vec_push(r->scratch, kept, n->in[k]);
-    if (kept.n == 0 || n->n_in == 1) return n->in[0];
-    if (kept.n == 1) return kept.at[0];
-    return kept.n < n->n_in ? rewrite_op(r, OP_CONCAT, kept.n, kept.at, n->attr) : NULL;
-}
-
-/* A kernel has UINT8_MAX tensors at most, what its concat is computed with among them. */
-Node *rule_concat_of_many(Rewriter *r, const Node *n) {
-    enum { MOST = 128 };
-    if (n->n_in <= MOST) return NULL;
-    const int groups = (n->n_in + MOST - 1) / MOST;
-    Node **joined = ARENA_ARRAY(r->scratch, Node *, groups);
-    for (int k = 0; k < groups; k++) {
-        const int first = k * MOST, count = n->n_in - first < MOST ? n->n_in - first : MOST;
-        joined[k] = count == 1 ? n->in[first] : rewrite_op(r, OP_CONCAT, count, n->in + first, n->attr);
-    }
-    return rewrite_op(r, OP_CONCAT, groups, joined, n->attr);
 }
 
 /* ---- reductions ------------------------------------------------------------------------------------ */

@@ -1,5 +1,5 @@
-/* Concatenations of what is computed alike from successive slices, and slices of concatenations and padded values:
- * values stay, in random programs that fit the rules and in programs that just do not. */
+/* Rules on concatenations, of reshapes, of very many, of what is computed alike from successive slices, and on slices of
+ * concatenations and padded values: values stay, in random programs that fit the rules and in programs that just do not. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -149,6 +149,35 @@ static Node *random_slice(Trial *t) {
     return graph_op(t->graph, OP_SLICE, 1, &x, &cut);
 }
 
+/* What reshapes to s: some of its dims are two there, of one element each way now and then; `how` says which. */
+static Shape unmerged(Shape s, uint64_t how) {
+    Shape x = {0};
+    for (int d = 0; d < s.rank; d++, how /= 8) {
+        const int64_t factor = how % 8 < 3 ? 0 : how % 8 == 3 ? 1 : how % 8 < 6 ? 2 : 3;
+        if (factor && s.dim[d].bound % factor == 0) x.dim[x.rank++] = dim_fixed(factor);
+        x.dim[x.rank++] = dim_fixed(s.dim[d].bound / (factor && s.dim[d].bound % factor == 0 ? factor : 1));
+    }
+    return x;
+}
+
+/* A concat of reshapes, most often of like ones: along the axis, beside it, across it. */
+static Node *joined_reshapes(Trial *t) {
+    static const int64_t extents[] = {1, 2, 6, 12};
+    Rng *r = t->rng;
+    Shape s = {.rank = (int)rng_int(r, 1, 3)};
+    Node *in[3];
+    const int n = (int)rng_int(r, 2, 3), axis = (int)rng_int(r, 0, s.rank - 1);
+    const uint64_t how = (uint64_t)rng_int(r, 0, 511);
+    for (int d = 0; d < s.rank; d++) s.dim[d] = dim_fixed(extents[rng_int(r, 0, 3)]);
+    for (int k = 0; k < n; k++) {
+        Shape to = s;
+        to.dim[axis] = dim_fixed(extents[rng_int(r, 0, 3)]);
+        const Shape from = unmerged(to, rng_chance(r, 0.8) ? how : (uint64_t)rng_int(r, 0, 511));
+        in[k] = graph_reshape(t->graph, trial_param(t, from, -1, 1), to);
+    }
+    return graph_op(t->graph, OP_CONCAT, n, in, &(Attr){.axis = axis});
+}
+
 static void check(Node *draw(Trial *), uint64_t from, int trials, RewriteId rule, uint32_t least) {
     uint32_t fired[RULE_COUNT] = {0};
     for (int i = 0; i < trials; i++) {
@@ -171,6 +200,36 @@ static void check(Node *draw(Trial *), uint64_t from, int trials, RewriteId rule
     if (fired[rule] < least) fail_msg("the rule applied %u times", fired[rule]);
 }
 
+static void concats_of_reshapes(void **state) {
+    (void)state;
+    check(joined_reshapes, 15000, 4000, REWRITE_concat_before_reshape, 150);
+}
+
+/* At the boundaries of what one concat joins, and of two levels of them. */
+static void concats_of_many(void **state) {
+    (void)state;
+    enum { MOST = 128 };
+    static const int counts[] = {MOST - 1, MOST, MOST + 1, 2 * MOST, 2 * MOST + 1, MOST * MOST + 1};
+    for (size_t i = 0; i < sizeof counts / sizeof *counts; i++) {
+        Rng rng = {.state = 21 + i};
+        Arena *a = arena_new();
+        PassContext c = {.arena = a};
+        Trial t;
+        trial_init(&t, a, &rng);
+        Node **in = ARENA_ARRAY(a, Node *, counts[i]);
+        for (int k = 0; k < counts[i]; k++) in[k] = trial_param(&t, shape_fixed(1, (int64_t[]){1 + k % 2}), -1, 1);
+        Node *y = graph_op(t.graph, OP_CONCAT, counts[i], in, &(Attr){.axis = 0});
+        vec_push(a, t.model->outputs, (TensorDecl){.name = "y", .dtype = DT_F32, .shape = *y->shape});
+        graph_result(t.graph, RESULT_OUTPUT, 0, y);
+        const EvalEnv env = random_env(a, t.model, &rng);
+        Graph *after = pass_canonicalize(&c, t.graph);
+        const char *why = results_agree(a, &env, t.graph, after, 0);
+        if (why) fail_msg("%d operands: %s", counts[i], why);
+        for (int k = 0; k < after->nodes.n; k++) assert_true(after->nodes.at[k]->n_in <= MOST);
+        arena_free(a);
+    }
+}
+
 static void computed_alike(void **state) {
     (void)state;
     check(random_concat, 31000, 4000, REWRITE_concat_rolled, 800);
@@ -182,6 +241,7 @@ static void slices_of_parts(void **state) {
 }
 
 int main(void) {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(computed_alike), cmocka_unit_test(slices_of_parts)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(concats_of_reshapes), cmocka_unit_test(concats_of_many),
+                                       cmocka_unit_test(computed_alike), cmocka_unit_test(slices_of_parts)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
