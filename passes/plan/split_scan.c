@@ -1,17 +1,17 @@
 /* split: long scans of few rows go in chunks.
  *
- *     y[c, l] = local[c, l] + A[c, l] H[c - 1]       local: the scan of chunk c alone, from 0;  A: the product of its
- * factors H[c] = local[c, last] + A[c, last] H[c - 1]    a scan over the chunks
+ *     y[c, l] = local[c, l] + A[c, l] H[c - 1]
+ *     H[c] = local[c, last] + A[c, last] H[c - 1]
  *
- * A scan's kernel takes one element after the other and has its rows side by side.  Where those are less than the
- * machine has room for, chunks are rows too: about sqrt(n) elements one after the other, twice, instead of n (Blelloch,
- * "Prefix sums and their applications", 1990).  Sums, and linear scans; a running product may overflow in a chunk where
- * the whole stays 0. */
+ * local is the scan of each chunk c alone, from 0, and A the running product of its factors.  A scan's kernel takes one
+ * element after the other and has its rows side by side.  Where those are less than the machine has room for, chunks are
+ * rows too: about sqrt(n) elements one after the other, twice, instead of n (Blelloch, "Prefix sums and their
+ * applications", 1990).  Sums and linear scans; a running product may overflow in a chunk where the whole stays 0. */
 #include "passes/rewrite/rewrite.h"
 
 enum {
     SHORTEST_SCAN = 128, /* elements along the axis */
-    ROWS_OF_CORE = 256,  /* rows that keep a multiprocessor busy */
+    ROWS_OF_CORE = 256,  /* rows that keep a multiprocessor busy: 8 warps, not measured */
 };
 
 typedef struct Chunks {
@@ -65,7 +65,7 @@ static Node *before(const Chunks *c, Node *x, const Shape *wide) {
     Attr pad = {0};
     int8_t axes[MAX_RANK];
     for (int d = 0; d < x->shape->rank; d++) {
-        pad.lo[d] = dim_fixed(d == c->axis && !c->attr->reverse),
+        pad.lo[d] = dim_fixed(d == c->axis && !c->attr->reverse);
         pad.hi[d] = dim_fixed(d == c->axis && c->attr->reverse);
         axes[d] = (int8_t)(d + (d > c->axis));
     }
@@ -73,8 +73,10 @@ static Node *before(const Chunks *c, Node *x, const Shape *wide) {
     return rewrite_broadcast(c->r, rewrite_op(c->r, OP_PAD, 1, &inner, &pad), *wide, axes);
 }
 
-static Node *scanned(const Chunks *c, Node *x, Node *factor, int axis, ScanKind kind, bool exclusive) {
-    const Attr attr = {.axis = axis, .scan = kind, .reverse = c->attr->reverse, .exclusive = exclusive};
+/* factor NULL: a sum. */
+static Node *scanned(const Chunks *c, Node *x, Node *factor, int axis, bool exclusive) {
+    const Attr attr = {
+        .axis = axis, .scan = factor ? SCAN_LINEAR : SCAN_SUM, .reverse = c->attr->reverse, .exclusive = exclusive};
     return rewrite_op(c->r, OP_SCAN, 1 + (factor != NULL), (Node *const[]){x, factor}, &attr);
 }
 
@@ -84,9 +86,9 @@ static Node *binary(const Chunks *c, Op op, Node *a, Node *b) {
 
 static Node *sum_in_chunks(const Chunks *c, Node *x) {
     x = in_chunks(c, x, 0);
-    Node *local = scanned(c, x, NULL, c->axis + 1, SCAN_SUM, c->attr->exclusive), *end = ends(c, local);
+    Node *local = scanned(c, x, NULL, c->axis + 1, c->attr->exclusive), *end = ends(c, local);
     if (c->attr->exclusive) end = binary(c, OP_ADD, end, ends(c, x));
-    return binary(c, OP_ADD, local, before(c, scanned(c, end, NULL, c->axis, SCAN_SUM, false), local->shape));
+    return binary(c, OP_ADD, local, before(c, scanned(c, end, NULL, c->axis, false), local->shape));
 }
 
 /* Of each chunk the running product: linear as well, from its first factor on, so that a 0 forgets what has overflowed.
@@ -97,16 +99,16 @@ static Node *running_product(const Chunks *c, Node *factor) {
     Attr pad = {0};
     for (int d = 0; d < x->shape->rank; d++) pad.lo[d] = pad.hi[d] = dim_fixed(0);
     *(first ? &pad.lo[dim] : &pad.hi[dim]) = dim_fixed(c->length - 1);
-    return scanned(c, rewrite_op(c->r, OP_PAD, 1, &x, &pad), factor, dim, SCAN_LINEAR, false);
+    return scanned(c, rewrite_op(c->r, OP_PAD, 1, &x, &pad), factor, dim, false);
 }
 
 /* 0 before a chunk stays 0 in it, however large the product of its factors is, and a factor of 0 forgets what was
  * before. */
 static Node *linear_in_chunks(const Chunks *c, Node *x, Node *factor) {
     x = in_chunks(c, x, 0), factor = in_chunks(c, factor, 1);
-    Node *local = scanned(c, x, factor, c->axis + 1, SCAN_LINEAR, false);
+    Node *local = scanned(c, x, factor, c->axis + 1, false);
     Node *product = running_product(c, factor);
-    Node *h = before(c, scanned(c, ends(c, local), ends(c, product), c->axis, SCAN_LINEAR, false), local->shape);
+    Node *h = before(c, scanned(c, ends(c, local), ends(c, product), c->axis, false), local->shape);
     Node *zero = rewrite_const(c->r, h->dtype, *h->shape, 0),
          *whole = binary(c, OP_ADD, local, binary(c, OP_MUL, product, h));
     Node *apart = binary(c, OP_OR, binary(c, OP_EQ, h, zero), binary(c, OP_EQ, product, zero));

@@ -199,4 +199,20 @@ for target in host c99 sm_80 sm_90a; do
         done
     done
 done
+# Values that a product reads which is one itself, and a sum as well, are not multiplied again for each of that one's elements.
+cat >nested.dsl <<'END'
+model nested {
+    input x : f32[8192, 8]
+    a = tanh(x @ (param [8, 256] init normal(0.3) as wa))
+    s = a @ (param [256, 1024] init normal(0.1) as wb)
+    loss = mean(logsumexp(s)) + mean(logsumexp(a))
+    output loss
+    train loss with sgd(lr = 0.1)
+}
+END
+for target in host c99 sm_80; do
+    "$FUSEC" nested.dsl --target=$target --entry=infer -o nested.tile || fail "nested on $target"
+    awk '/ = for / { if (++depth > most) most = depth } /^ *}/ { depth-- } END { exit !(most > 0 && most <= 2) }' nested.tile ||
+        fail "nested on $target: a product in the loops of another, in those of a third"
+done
 exit $bad
