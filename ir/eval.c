@@ -101,11 +101,9 @@ static DType computes_in(const Node *n) {
 static void eval_element(EvalNode *e) {
     DType t = computes_in(e->node);
     int64_t n = tensor_elements(e->out);
-    for (int64_t i = 0; i < n; i++) {
-        double x[4] = {0};
-        for (int k = 0; k < e->node->n_in; k++) x[k] = e->in[k]->data[i];
-        e->out->data[i] = scalar_op(e->node->op, t, x);
-    }
+    const double *x[4] = {0};
+    for (int k = 0; k < e->node->n_in; k++) x[k] = e->in[k]->data;
+    scalar_op_all(e->node->op, t, n, x, e->out->data);
 }
 
 static void eval_special(EvalNode *e) {
@@ -123,8 +121,53 @@ static void (*const eval_class[])(EvalNode *) = {
     [CLASS_SPECIAL] = eval_special,
 };
 
+/* ---- memory: of what is not kept it goes to nodes of the same size -------------------------------------------- */
+typedef struct Block {
+    double *data;
+    int64_t elements;
+} Block;
+
+typedef struct Memory {
+    Arena *arena;
+    int *last; /* by id: the last node that reads it, or itself; NULL: all are kept */
+    VEC(Block) free;
+} Memory;
+
+static void find_last(Memory *m, const Graph *g) {
+    m->last = ARENA_ARRAY(m->arena, int, g->nodes.n + 1);
+    for (int i = 0; i < g->nodes.n; i++) {
+        const Node *n = g->nodes.at[i];
+        m->last[i] = i;
+        for (int k = 0; k < n->n_in; k++) m->last[n->in[k]->id] = i;
+    }
+}
+
+static double *take_zeros(Memory *m, int64_t elements) {
+    for (int i = m->free.n - 1; i >= 0; i--) {
+        double *data = m->free.at[i].data;
+        if (m->free.at[i].elements != elements) continue;
+        m->free.at[i] = m->free.at[--m->free.n];
+        return memset(data, 0, sizeof *data * (size_t)elements);
+    }
+    return ARENA_ARRAY(m->arena, double, elements);
+}
+
+static void release(Memory *m, const EvalEnv *env, int id, Tensor *t) {
+    if (env->keep[id] || !t->data) return;
+    const int64_t elements = tensor_elements(t);
+    vec_push(m->arena, m->free, ((Block){t->data, elements + !elements}));
+    t->data = NULL;
+}
+
+/* After node n. */
+static void release_used(Memory *m, const EvalEnv *env, const Node *n, Tensor *value) {
+    for (int k = 0; m->last && k < n->n_in; k++)
+        if (m->last[n->in[k]->id] == n->id) release(m, env, n->in[k]->id, &value[n->in[k]->id]);
+    if (m->last && m->last[n->id] == n->id) release(m, env, n->id, &value[n->id]);
+}
+
 /* Zeros of the run-time shape; false when too large.  A negative run-time extent counts as none. */
-static bool make_tensor(Arena *a, const Shape *s, const int64_t *syms, Tensor *t) {
+static bool make_tensor(Memory *m, const Shape *s, const int64_t *syms, Tensor *t) {
     int64_t n = 1;
     bool empty = false;
     t->rank = s->rank;
@@ -136,7 +179,7 @@ static bool make_tensor(Arena *a, const Shape *s, const int64_t *syms, Tensor *t
     for (int d = 0; d < s->rank && !empty; d++) {
         if (__builtin_mul_overflow(n, t->dim[d], &n) || n > MAX_EVAL_ELEMENTS) return false;
     }
-    t->data = ARENA_ARRAY(a, double, empty ? 1 : n);
+    t->data = take_zeros(m, empty ? 1 : n);
     return true;
 }
 
@@ -149,14 +192,17 @@ static void round_low(const Node *n, const Tensor *t) {
 Tensor *graph_eval(Arena *a, const Graph *g, const EvalEnv *env, const char **error) {
     *error = NULL;
     Tensor *value = ARENA_ARRAY(a, Tensor, g->nodes.n);
+    Memory m = {.arena = a};
+    if (env->keep) find_last(&m, g);
     for (int i = 0; i < g->nodes.n && !*error; i++) {
         const Node *n = g->nodes.at[i];
         EvalNode e = {.arena = a, .node = n, .env = env, .values = value, .out = &value[i]};
         for (int k = 0; k < n->n_in && k < 4; k++) e.in[k] = &value[n->in[k]->id];
-        if (make_tensor(a, n->shape, env->syms, e.out)) {
+        if (make_tensor(&m, n->shape, env->syms, e.out)) {
             eval_class[op_info[n->op].cls](&e);
             round_low(n, e.out);
             if (env->watch && !e.error) env->watch(env->user, n, value, e.out);
+            release_used(&m, env, n, value);
         } else {
             e.error = arena_printf(a, "%%%d: too many elements to evaluate", i);
         }

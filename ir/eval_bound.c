@@ -42,6 +42,7 @@ typedef struct Study {
     double **spread;     /* by id, of those asked about */
     double **moved;      /* likewise: by the first draw of a pair, with its sign */
     double **bend;       /* likewise: by both of a pair together, the most */
+    const bool *asked;   /* by id */
     bool any_flip;
     int draw;
 } Study;
@@ -286,6 +287,7 @@ static bool draw_all(Study *s, const char **error) {
         EvalEnv env = *s->env;
         env.watch = disturb;
         env.user = s;
+        env.keep = s->asked;
         const Tensor *drawn = graph_eval(a, s->g, &env, error);
         for (int i = 0; drawn && i < s->g->nodes.n; i++) widen(s, i, &drawn[i]);
         arena_free(a);
@@ -353,6 +355,7 @@ static bool compare_flipped(Study *s, Bounds *b, const char **error) {
     EvalEnv env = *s->env;
     env.watch = flip;
     env.user = s;
+    env.keep = s->asked;
     const Tensor *flipped = graph_eval(a, s->g, &env, error);
     for (int i = 0; flipped && i < s->g->nodes.n; i++) {
         Bound *x = &b->bound[i];
@@ -390,7 +393,7 @@ static bool find_overflows(Study *s, const Node *n) {
 Bounds *graph_eval_bounds(Arena *a, const Graph *g, const EvalEnv *env, const bool *asked, const char **error) {
     const int n = g->nodes.n;
     Bounds *b = ARENA_NEW(a, Bounds);
-    Study s = {.scratch = arena_new(), .g = g, .env = env};
+    Study s = {.scratch = arena_new(), .g = g, .env = env, .asked = asked};
     s.value = b->value = graph_eval(a, g, env, error);
     b->bound = ARENA_ARRAY(a, Bound, n + 1);
     s.magnitude = ARENA_ARRAY(s.scratch, Tensor, n + 1);

@@ -136,6 +136,28 @@ static void clip(const Condition *k, int64_t value, int64_t coef, int64_t *from,
     if (last + 1 < *to) *to = last + 1;
 }
 
+/* out[x] += a[x] * b[x].  The usual steps are loops of their own, for the compiler to vectorize; a sum into one place is
+ * kept in four registers, whose latencies overlap. */
+static void add_products(double *restrict out, int64_t so, const double *a, int64_t sa, const double *b, int64_t sb,
+                         int64_t n) {
+    if (so == 0) {
+        double part[4] = {0};
+        int64_t x = 0;
+        for (; x + 4 <= n; x += 4)
+            for (int k = 0; k < 4; k++) part[k] += a[(x + k) * sa] * b[(x + k) * sb];
+        for (; x < n; x++) part[0] += a[x * sa] * b[x * sb];
+        *out += part[0] + part[1] + (part[2] + part[3]);
+    } else if (so == 1 && sa == 0 && sb == 1) {
+        const double factor = *a;
+        for (int64_t x = 0; x < n; x++) out[x] += factor * b[x];
+    } else if (so == 1 && sa == 1 && sb == 0) {
+        const double factor = *b;
+        for (int64_t x = 0; x < n; x++) out[x] += a[x] * factor;
+    } else {
+        for (int64_t x = 0; x < n; x++) out[x * so] += a[x * sa] * b[x * sb];
+    }
+}
+
 static void inner_strided(Walk *w, int loop, double *out) {
     int64_t from = 0, to = w->extent[loop];
     memset(w->step, 0, sizeof *w->step * (size_t)w->n_operands);
@@ -152,8 +174,7 @@ static void inner_strided(Walk *w, int loop, double *out) {
     int64_t so = w->out_stride[loop];
     out += from * so;
     if (w->n_operands == 2 && w->e->node->dtype != DT_I32) {
-        const double *a = w->data[0] + w->base[0], *b = w->data[1] + w->base[1];
-        for (int64_t x = 0; x < to - from; x++) out[x * so] += a[x * w->step[0]] * b[x * w->step[1]];
+        add_products(out, so, w->data[0] + w->base[0], w->step[0], w->data[1] + w->base[1], w->step[1], to - from);
         return;
     }
     for (int64_t x = from; x < to; x++, out += so) {

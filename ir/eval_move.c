@@ -11,22 +11,33 @@ typedef struct View {
     int64_t start[MAX_RANK], step[MAX_RANK];
 } View;
 
-/* Reads outside the input give `outside`. */
+/* Where the reads of output dim d, index i, stand in the input; false: outside. */
+static bool read_at(const EvalNode *e, const View *v, const int64_t *stride, int d, int64_t i, int64_t *at) {
+    if (v->dim[d] < 0) return true;
+    const int64_t x = v->start[d] + v->step[d] * i;
+    *at += x * stride[v->dim[d]];
+    return x >= 0 && x < e->in[0]->dim[v->dim[d]];
+}
+
+/* Reads outside the input give `outside`.  Row by row: the dims but the last are looked at once for each row. */
 static void read_view(EvalNode *e, const View *v, double outside) {
-    const Tensor *in = e->in[0];
-    int64_t stride[MAX_RANK], index[MAX_RANK] = {0}, n = tensor_elements(e->out);
-    tensor_strides(in, stride);
-    for (int64_t i = 0; i < n; i++) {
+    const double *in = e->in[0]->data;
+    const int last = e->out->rank - 1;
+    const int64_t n = tensor_elements(e->out), width = last < 0 ? 1 : e->out->dim[last];
+    int64_t stride[MAX_RANK], index[MAX_RANK] = {0};
+    Tensor rows = *e->out;
+    if (last >= 0) rows.dim[last] = 1;
+    tensor_strides(e->in[0], stride);
+    for (int64_t row = 0; row < n; row += width) {
         int64_t at = 0;
         bool inside = true;
-        for (int d = 0; d < e->out->rank; d++) {
-            if (v->dim[d] < 0) continue;
-            int64_t x = v->start[d] + v->step[d] * index[d];
-            inside &= x >= 0 && x < in->dim[v->dim[d]];
-            at += x * stride[v->dim[d]];
+        for (int d = 0; d < last; d++) inside &= read_at(e, v, stride, d, index[d], &at);
+        for (int64_t i = 0; i < width; i++) {
+            int64_t place = at;
+            const bool there = inside && (last < 0 || read_at(e, v, stride, last, i, &place));
+            e->out->data[row + i] = there ? in[place] : outside;
         }
-        e->out->data[i] = inside ? in->data[at] : outside;
-        tensor_next(e->out, index);
+        tensor_next(&rows, index);
     }
 }
 

@@ -206,6 +206,7 @@ typedef struct EvalEnv {
     /* NULL, or called when a node has its value, which it may change: `values` are those before it, by id */
     void (*watch)(void *user, const Node *n, const Tensor *values, const Tensor *out);
     void *user;
+    const bool *keep; /* by id: whose values are asked for; that of others is NULL once it is used.  NULL: of all */
 } EvalEnv;
 int64_t tensor_elements(const Tensor *t);
 /* Values of all nodes (by id) or of the results only; NULL with *error on unsupported (GRADIENT). */

@@ -60,6 +60,7 @@ typedef struct SymDecl {
 /* scalar.c: one elementwise op on doubles; the reference semantics of graph and Tile IR.
  * `t` is the dtype computed in; integer ops wrap as two's complement 32 bit. */
 double scalar_op(Op op, DType t, const double *x);
+void scalar_op_all(Op op, DType t, int64_t n, const double *const *x, double *restrict out); /* of n elements: x[operand][i] */
 double scalar_round(DType t, double x); /* nearest value of dtype t */
 /* Of OP_SUM, OP_PROD, OP_RMAX, OP_RMIN: the binary op that is repeated, and its identity, which is the result of no elements. */
 Op scalar_step(Op reduce);

@@ -61,7 +61,8 @@ static double sigmoid(double x) {
     return (x < 0 ? e : 1) / (1 + e);
 }
 
-double scalar_op(Op op, DType t, const double *x) {
+/* Inlined where op is a constant, the switch is gone. */
+static inline __attribute__((always_inline)) double one(Op op, DType t, const double *x) {
     if (t == DT_I32 && is_int_arithmetic(op)) return int_op(op, to_int(x[0]), op >= OP_ADD ? to_int(x[1]) : 0);
     switch (op) {
     case OP_NEG: return -x[0];
@@ -105,13 +106,41 @@ double scalar_op(Op op, DType t, const double *x) {
     }
 }
 
+double scalar_op(Op op, DType t, const double *x) { return one(op, t, x); }
+
+void scalar_op_all(Op op, DType t, int64_t n, const double *const *x, double *restrict out) {
+    switch (op) {
+#define OP(...)
+#define ELEMENT(e, text, arity, ...)                                                                                   \
+    case OP_##e:                                                                                                       \
+        for (int64_t i = 0; i < n; i++) {                                                                              \
+            double at[4];                                                                                              \
+            for (int k = 0; k < (arity); k++) at[k] = x[k][i];                                                         \
+            out[i] = one(OP_##e, t, at);                                                                               \
+        }                                                                                                              \
+        break;
+#include "ir/ops.def"
+#undef OP
+    default: break;
+    }
+}
+
 /* Nearest value with `bits` fraction bits and least normal exponent `emin`; past `largest` infinite. */
 static double round_binary(double x, int bits, int emin, double largest) {
+    union {
+        double f;
+        uint64_t u;
+    } v = {x};
+    const int e = (int)(v.u >> 52 & 0x7FF) - 1023, dropped = 52 - bits;
     if (x == 0 || !isfinite(x)) return x;
-    int e = ilogb(x);
-    double quantum = ldexp(1, (e < emin ? emin : e) - bits);
-    double r = rint(x / quantum) * quantum;
-    return fabs(r) > largest ? copysign(INFINITY, x) : copysign(r, x);
+    if (e >= emin) {
+        v.u += (v.u >> dropped & 1) + ((uint64_t)1 << (dropped - 1)) - 1;
+        v.u &= ~(uint64_t)0 << dropped;
+    } else {
+        const double quantum = ldexp(1, emin - bits);
+        v.f = copysign(rint(x / quantum) * quantum, x);
+    }
+    return fabs(v.f) > largest ? copysign(INFINITY, x) : v.f;
 }
 
 /* Nearest of 10 fraction bits, ties away from zero, as cvt.rna.tf32 rounds; exponents are those of f32. */
