@@ -8,6 +8,7 @@
 #include "passes/rewrite/rewrite.h"
 #include "passes/algebra/affine.h"
 #include "passes/algebra/contract_class.h"
+#include <math.h>
 #include <string.h>
 
 /* Rows from which on it pays: of fewer a product takes no longer, and programs of their own are too few. */
@@ -307,29 +308,41 @@ static Node *by_indicator(Rewriter *r, const Contract *c, Node *const *in, bool 
 /* ---- sums ------------------------------------------------------------------------------------------------------------------ */
 enum { FACTORS = 6 };
 
+typedef struct Factors {
+    Node *at[FACTORS];
+    int n;
+    double scale; /* the product of constants */
+    bool chosen;  /* of Indicator */
+} Factors;
+
 /* The factors of a sum's terms: of products, and of where(a == b, x, 0), which is x times an indicator, but for what is infinite
- * (*chosen).  false: too many. */
-static bool factors_of(Rewriter *r, Node *terms, Node **factor, int *n, bool *is_chosen) {
+ * (chosen).  false: too many. */
+static bool factors_of(Rewriter *r, Node *terms, Factors *f) {
     const Node *product = rewrite_seen(r, terms, OP_MUL), *chosen = rewrite_seen(r, terms, OP_SELECT);
     const Node *other = chosen ? rewrite_seen(r, chosen->in[2], OP_CONST) : NULL;
     if (other && other->attr->value == 0 && rewrite_seen(r, chosen->in[0], OP_EQ)) product = chosen;
-    *is_chosen |= product && product == chosen;
-    if (product) return factors_of(r, product->in[0], factor, n, is_chosen) && factors_of(r, product->in[1], factor, n, is_chosen);
-    if (*n == FACTORS) return false;
-    factor[(*n)++] = terms;
+    f->chosen |= product && product == chosen;
+    if (product) return factors_of(r, product->in[0], f) && factors_of(r, product->in[1], f);
+    if (terms->op == OP_CONST && isfinite(terms->attr->value)) {
+        f->scale *= terms->attr->value;
+        return true;
+    }
+    if (f->n == FACTORS) return false;
+    f->at[f->n++] = terms;
     return true;
 }
 
 /* Dims that the sum leaves, then those that it sums; factors are read there, through broadcasts. */
 static Node *sum_by_indicator(Rewriter *r, const Node *n) {
     Affine map[FACTORS][MAX_RANK];
-    Node *factor[FACTORS];
+    Factors f = {.scale = 1};
     Contract c = {.map = map};
     int loop_of[MAX_RANK];
-    bool summed[MAX_RANK] = {0}, chosen = false;
+    bool summed[MAX_RANK] = {0};
     const Shape *s = n->in[0]->shape;
     memset(map, 0, sizeof map);
-    if (n->dtype != DT_F32 || s->rank > MAX_LOOPS || !factors_of(r, n->in[0], factor, &c.n_operands, &chosen)) return NULL;
+    if (n->dtype != DT_F32 || s->rank > MAX_LOOPS || !factors_of(r, n->in[0], &f)) return NULL;
+    c.n_operands = f.n;
     for (int i = 0; i < n->attr->n_axes; i++) summed[n->attr->axes[i]] = true;
     for (int pass = 0; pass < 2; pass++)
         for (int d = 0; d < s->rank; d++) {
@@ -339,14 +352,15 @@ static Node *sum_by_indicator(Rewriter *r, const Node *n) {
             c.n_out += pass == 0;
         }
     for (int k = 0; k < c.n_operands; k++) {
-        const Node *b = rewrite_seen(r, factor[k], OP_BROADCAST);
-        if (b) factor[k] = b->in[0];
-        for (int d = 0; d < factor[k]->shape->rank; d++) {
+        const Node *b = rewrite_seen(r, f.at[k], OP_BROADCAST);
+        if (b) f.at[k] = b->in[0];
+        for (int d = 0; d < f.at[k]->shape->rank; d++) {
             map[k][d] = (Affine){.divisor = 1};
             map[k][d].coef[loop_of[b ? b->attr->axes[d] : d]] = 1;
         }
     }
-    return by_indicator(r, &c, factor, chosen);
+    Node *sum = by_indicator(r, &c, f.at, f.chosen);
+    return !sum || f.scale == 1 ? sum : element(r, OP_MUL, sum, rewrite_const(r, DT_F32, *sum->shape, f.scale));
 }
 
 Node *rule_indicator(Rewriter *r, const Node *n) {

@@ -1,6 +1,7 @@
 # What multiplies with float(ids[e] == v), or is chosen by it, is a sum by ids or a lookup, however it is written: no product with
 # an indicator is left, forward or backward.  Numbers are those of float64 on every executor, ids outside included.
 . "$SRC/tests/support/script.sh"
+quick_c
 targets=host,c99,interp
 ! has_software_gpu || targets=$targets,cuda
 
@@ -39,6 +40,17 @@ model counts 1 0 <<END
 $ids
     x = param [V] init normal(1.0)
     n[i in 0..V] = sum[e] float(ids[e] == i)
+    y = n * x
+END
+model histogram 1 0 <<END # terms that are constants
+$ids
+    x = param [V] init normal(1.0)
+    y = x / max(segment_sum(ones [E], ids, V), 1.0)
+END
+model constants 1 0 <<END
+$ids
+    x = param [V] init normal(1.0)
+    n[i in 0..V] = sum[e] where(ids[e] == i, 0.25, 0.0) * 3.0
     y = n * x
 END
 model hot 1 1 <<END
@@ -83,7 +95,7 @@ $many
     x = param [B, E, C] init normal(1.0)
     y = scatter_add(x, ids, V)
 END
-[ "$(wc -l <names)" = 12 ] || fail "not all models are there"
+[ "$(wc -l <names)" = 14 ] || fail "not all models are there"
 
 # a loss picks one element of each row, of logits that need not be in memory; few rows are a product
 cat >loss.dsl <<'END'
