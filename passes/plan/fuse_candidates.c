@@ -32,6 +32,7 @@ typedef struct Cone {
     int tensors;                  /* distinct reads of memory that is not much smaller than the value; saturates */
     const Node *read[CONE_READS]; /* them */
     bool expensive;               /* contains an expensive op */
+    bool expensive_each;          /* one that is computed for each element, not once for many */
 } Cone;
 
 static bool is_half(DType t) { return t == DT_F16 || t == DT_BF16; }
@@ -67,6 +68,7 @@ static int work(const Node *n, const Cone *c) {
 
 static Cone cone_of(const Node *n, const Cone *cone, const bool *candidate) {
     Cone c = {.cost = op_info[n->op].cls == CLASS_ELEMENT || n->op == OP_CONTRACT ? 1 : 0, .expensive = op_is_expensive(n->op)};
+    c.expensive_each = c.expensive;
     c.rounded = n->op == OP_CAST && dtype_is_float(n->dtype) && dtype_is_float(n->in[0]->dtype);
     if (n->op == OP_RANDOM) c.cost = 8;
     if (n->op == OP_CONCAT) c.cost = n->n_in;
@@ -79,6 +81,7 @@ static Cone cone_of(const Node *n, const Cone *cone, const bool *candidate) {
             c.rounded += cone[x->id].rounded;
             for (int i = 0; i < cone[x->id].tensors && !much_smaller(x, n); i++) cone_reads(&c, cone[x->id].read[i]);
             if (x->shape->rank > 0) c.expensive |= cone[x->id].expensive;
+            if (!much_smaller(x, n)) c.expensive_each |= cone[x->id].expensive_each;
         }
     }
     if (c.cost > INLINE_COST) c.cost = INLINE_COST + 1, c.rounded = 0;
@@ -103,11 +106,11 @@ static bool is_copied(const Node *n, const Uses *uses) {
     return false;
 }
 
-/* The windows of a pooling: more to read than what they are made from, which they read again and again. */
+/* More to read than what it is made from, which it reads again and again: windows of a pooling, differences of all pairs. */
 static bool expands(const Node *n, const Cone *c) {
     enum { TIMES = 2 };
     int64_t read = 0;
-    if (c->expensive || c->tensors == CONE_READS) return false;
+    if (c->expensive_each || c->tensors == CONE_READS) return false;
     for (int i = 0; i < c->tensors; i++) read += shape_elements(*c->read[i]->shape);
     return TIMES * read <= shape_elements(*n->shape);
 }
