@@ -29,7 +29,7 @@ summary() { # LOG made|wrong
     awk -v what="$2" '
         $1 == "trust.random.programs" { made = $2 } $1 == "trust.random.disagreements" { wrong = $2 }
         $1 == "graphs" && $2 == "programs" { made = $3; wrong = $5 }
-        $1 == "ptxas" && $2 == "programs" { made = $3; wrong = $5 }
+        ($1 == "ptxas" || $1 == "streams") && $2 == "programs" { made = $3; wrong = $5 }
         $1 == "schedules" && $2 == "runs" { made = $3; wrong = $5 }
         $1 == "forms" && $2 == "cases" { made = $3; wrong = $5 }
         $1 == "guard" && $2 == "programs" { made = $3; wrong = $5 + $7 }

@@ -108,8 +108,16 @@ static Node *merged_freely(Rewriter *r, Node *b, Shape shape, int depth) {
     return rewrite_op(r, b->op, b->n_in, in, b->attr);
 }
 
-/* f(split(a), b) = split(f(a, merge(b))).  A float b may cost a reshape, since it comes from where nothing is
- * merged yet; a mask that is not so free is left there. */
+/* Of indices, constants and what is given: it is computed where it is read, and a reshape of it is arithmetic of subscripts. */
+static bool is_of_indices(const Node *x, int depth) {
+    const bool element = op_info[x->op].cls == CLASS_ELEMENT || x->op == OP_BROADCAST;
+    for (int k = 0; element && k < x->n_in; k++)
+        if (depth == 0 || !is_of_indices(x->in[k], depth - 1)) return false;
+    return element || op_info[x->op].cls == CLASS_SOURCE;
+}
+
+/* f(split(a), b) = split(f(a, merge(b))).  A b that does not merge by itself may cost a reshape: a float, since it comes from where
+ * nothing is merged yet, and a mask of indices.  Another mask is left there. */
 Node *rule_below_element(Rewriter *r, const Node *n) {
     Split s;
     int split = 0;
@@ -118,7 +126,7 @@ Node *rule_below_element(Rewriter *r, const Node *n) {
     Node *in[4];
     for (int k = 0; k < n->n_in; k++) {
         in[k] = merged_freely(r, n->in[k], *s.whole->shape, 3);
-        if (!in[k] && !dtype_is_float(n->in[k]->dtype)) return NULL;
+        if (!in[k] && !dtype_is_float(n->in[k]->dtype) && !is_of_indices(n->in[k], 8)) return NULL;
         if (!in[k]) in[k] = rewrite_reshape(r, n->in[k], *s.whole->shape);
     }
     return rewrite_reshape(r, rewrite_op(r, n->op, n->n_in, in, n->attr), *n->shape);

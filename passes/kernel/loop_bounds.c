@@ -249,7 +249,27 @@ static bool keeps(Bounds *b, const Inst *loop) {
 }
 
 /* ---- lines through the index space -------------------------------------------------------------------------------------- */
-/* Of `x`, which is affine in axes, the least value in the program's tile, but for the loop's axis, whose coefficient is *coef. */
+/* Of coef times num mod den or num / den, num a grid axis, the least value in the program's tile, or less where the tile goes past a
+ * multiple of den: from num's first value b to its last, e, num mod den is at least b - den * (e / den) and at most
+ * e - den * (b / den).  NULL: something else. */
+static const Index *least_of_part(const Bounds *b, const Term *t) {
+    Kernel *k = b->k;
+    const Atom *atom = &t->atom;
+    int64_t den;
+    if (atom->num->n != 1 || atom->num->c || !index_is_const(atom->den, &den)) return NULL;
+    const Term *axis = &atom->num->term[0];
+    if (axis->atom.kind != ATOM_AXIS || axis->coef != 1 || k->axes.at[axis->atom.id].kind != AXIS_GRID) return NULL;
+    const int step = k->axes.at[axis->atom.id].step;
+    const Index *by = index_const(b->k->arena, den), *first = index_scale(k, index_tile(k, axis->atom.id), step);
+    const Index *last = index_add(k, first, index_const(b->k->arena, step - 1));
+    if (den % step == 0) last = first; /* no tile goes past one */
+    const Index *whole = index_div(k, (t->coef > 0) == (atom->kind == ATOM_DIV) ? first : last, by);
+    if (atom->kind == ATOM_DIV) return index_scale(k, whole, t->coef);
+    const Index *most = index_add(k, first, index_const(b->k->arena, step - 1));
+    return index_scale(k, index_add(k, t->coef > 0 ? first : most, index_scale(k, whole, -den)), t->coef);
+}
+
+/* Of `x`, which is affine in axes and parts of them, the least value in the program's tile, but for the loop's axis, whose coefficient is *coef. */
 static const Index *least_without(const Bounds *b, const Index *x, int axis, int64_t *coef) {
     Kernel *k = b->k;
     const Index *sum = index_const(b->k->arena, x->c);
@@ -270,9 +290,12 @@ static const Index *least_without(const Bounds *b, const Index *x, int axis, int
             const int64_t last = grid ? a->step - 1 : a->extent.bound - 1;
             least = index_const(b->k->arena, t->coef < 0 ? t->coef * last : 0);
             if (grid) least = index_add(k, least, index_scale(k, index_tile(k, t->atom.id), t->coef * a->step));
+        } else if (t->atom.kind == ATOM_DIV || t->atom.kind == ATOM_MOD) {
+            least = least_of_part(b, t);
         } else {
             return NULL;
         }
+        if (!least) return NULL;
         sum = index_add(k, sum, least);
     }
     return sum;

@@ -3,6 +3,7 @@
 # rows that are masked everywhere; a masked value that counts (-1e9 in a maximum, 1 in a sum) keeps them.  C agrees with float64
 # (streams.sh runs streams on the others).
 . "$SRC/tests/support/script.sh"
+quick_c
 
 # row NAME BOUNDS EXPRESSION: BOUNDS of the loop over a row, in C: which of `from` and `to` it has
 outputs=
@@ -73,6 +74,28 @@ for what in 'heads host' 'heads sm_80' 'low sm_80' 'low sm_90a'; do
     streams=$(grep -c '^kernel @grad_stream' x.tile) both=$(grep -c 'for s from .* to .* carry' x.tile)
     [ "$streams" = 3 ] && [ "$both" = "$streams" ] || fail "$what: $streams streams, $both with both bounds"
 done
+
+# heads in groups that share keys: their rows are one dim, and the mask goes by what is left of it; the loop over all of them, of
+# the gradients of keys and values, meets each group's band
+cat >groups.dsl <<'END'
+let T = 512
+model groups {
+    q = param [2, 4, T, 16] init normal(1.0)
+    k = param [2, 1, T, 16] init normal(1.0)
+    v = param [2, 1, T, 16] init normal(1.0)
+    i, j = iota(T, axis = 0, rank = 2), iota(T, axis = 1, rank = 2)
+    o = softmax(where(j <= i and i - j < 100, q @ transpose(k), -inf)) @ v
+    loss = mean(o^2)
+    output loss
+    train loss with sgd(lr = 0.1)
+}
+END
+for target in host sm_80; do
+    "$FUSEC" groups.dsl --target=$target --entry=grad -o x.tile || fail "groups: not compiled"
+    [ "$(grep -c '^kernel @grad_stream' x.tile)" = 4 ] && [ "$(grep -c 'for s from .* to .* carry' x.tile)" = 3 ] ||
+        fail "groups on $target: $(grep -c '^kernel @grad_stream' x.tile) streams, $(grep -c 'for s from .* to .* carry' x.tile) with both bounds"
+done
+"$FUSEC" verify groups.dsl --target=host --rounds=1 >log 2>&1 || fail "groups: $(tail -3 log)"
 "$FUSEC" verify heads.dsl --target=host --rounds=1 >log 2>&1 || fail "heads: $(tail -3 log)"
 [ $bad = 0 ] && echo ok
 exit $bad

@@ -1,7 +1,10 @@
 # Scores that are only reduced over one of their dims are never in memory, forward or backward, however attention is written:
 # masked, shifted, in base 2, without a maximum, normalized by the user, the other way round, by indices, with grouped heads.  There
 # is one kernel forward and no product apart.  Numbers are those of float64, on every executor; odd extents fill no tile.
+#
+# Each model's gradients are checked on this machine and on one executor more, by turns; STREAMS_ALL=1, as in ./dev fuzz: on all.
 . "$SRC/tests/support/script.sh"
+quick_c
 
 # model NAME: on stdin what leads from q, k and v to o
 model() {
@@ -66,6 +69,20 @@ model grouped <<'END2'
     s = 0.35 * (reshape(q, [4, 4, T, 8]) @ transpose(reshape(kk, [4, 1, T, 8])))
     o = reshape(softmax(s) @ reshape(kk, [4, 1, T, 8]), [H, T, 8]) + k + v
 END2
+# with masks of indices, which are the same for all heads of a group
+while read -r name masked; do
+    model grouped_$name <<END2
+    kk = param [4, T, 8] init normal(1.0)
+    i = iota(T, axis = 0, rank = 2)
+    j = iota(T, axis = 1, rank = 2)
+    s = 0.35 * (reshape(q, [4, 4, T, 8]) @ transpose(reshape(kk, [4, 1, T, 8])))
+    o = reshape(softmax($masked) @ reshape(kk, [4, 1, T, 8]), [H, T, 8]) + k + v
+END2
+done <<'END2'
+causal where(causal(T), s, -1e9)
+sliding where(j <= i and i - j < 40, s, -inf)
+alibi where(causal(T), 30.0 * tanh(s / 30.0) - 0.1 * float(i - j), -inf)
+END2
 model biased <<'END2'
     b = param [T, T] init normal(1.0)
     o = softmax(scores(q, k) + b) @ v
@@ -95,14 +112,15 @@ checked() { # of $name: its kernels, and its numbers on some executors
         [ $name = square ] || ! kernels $target grad | grep -q contract || fail "$name on $target: a product apart, $(kernels $target grad | tr '\n' ' ')"
     done
     turn=$((turn + 1))
-    targets=host,$(echo c99 interp | cut -d' ' -f$((turn % 2 + 1)))
-    ! has_software_gpu || targets=$targets,cuda
+    case ${STREAMS_ALL:+3}$((turn % 3)) in 0) more=c99 ;; 1) more=interp ;; 2) more=cuda ;; *) more=c99,interp,cuda ;; esac
+    has_software_gpu || more=c99,interp
+    targets=host,$more
     "$FUSEC" verify $name.dsl --target host --entry infer --rounds 1 --quiet >log 2>&1 || fail "$name: $(cat log)"
     "$FUSEC" verify $name.dsl --target $targets --entry grad --rounds 1 --quiet >>log 2>&1 || fail "$name, gradients: $(cat log)"
     ! grep -q ' 0 elements' log || fail "$name: nothing compared"
 }
 for name in $(cat names); do checked; done
-[ $turn = 20 ] || fail "$turn models of 20"
+[ $turn = 23 ] || fail "$turn models of 23"
 
 # A batch of one, one head: products read it at one place, along no loop.
 for of in plain causal alibi base2; do
@@ -215,4 +233,5 @@ for target in host c99 sm_80; do
     awk '/ = for / { if (++depth > most) most = depth } /^ *}/ { depth-- } END { exit !(most > 0 && most <= 2) }' nested.tile ||
         fail "nested on $target: a product in the loops of another, in those of a third"
 done
+echo "streams programs $turn wrong $bad"
 exit $bad
