@@ -22,6 +22,7 @@ sample interp 30 --far
 sample interp 120
 sample interp 60 --scans
 sample interp 30 --layers
+quick_c
 command -v "${CC:-cc}" >/dev/null && { sample c99 20; sample c99 10 --far; sample c99 10 --scans; sample c99 10 --layers; }
 has_software_gpu && { sample cuda 80; sample cuda 20 --far; sample cuda 30 --scans; sample cuda 20 --layers; }
 exit $bad
