@@ -6,7 +6,7 @@ static const PathEntry *taken(const PathScope *scope, const char *path) { return
 /* `loc`: what names it here, a call or the declaration itself. */
 static void add_entry(Lower *L, PathScope *scope, PathEntry e, SrcLoc loc) {
     if (taken(scope, e.path)) {
-        lower_fail(L, E0302, loc, "give it another name with `as`; to share a value, bind it to a name and use that",
+        lower_fail(L, E0302, loc, "give it another name with `as`; to share, bind a value to a name and use that, or call the layer again `sharing` this one",
                    "the %s path '%s' is used twice", e.state ? "state" : "parameter", e.path);
         return;
     }

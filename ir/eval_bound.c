@@ -335,10 +335,17 @@ static void set_bound(Arena *a, const Study *s, int id, Bound *b) {
     for (int64_t e = 0; e < count; e++) b->n_undecided += b->undecided[e] = !isfinite(b->within[e]);
 }
 
+/* Comparisons of the same two values come out together: of the one that is greater, and of the one that is not. */
+static uint64_t decision_of(const Node *n) {
+    if (n->op < OP_EQ || n->op > OP_GE) return hash_mix(0, (uint64_t)n->id);
+    const uint64_t x = (uint64_t)n->in[0]->id, y = (uint64_t)n->in[1]->id;
+    return hash_mix(hash_mix(1, x < y ? x : y), x < y ? y : x);
+}
+
 /* All of them, and then any half: the effects of two on one element may be opposite. */
-static bool is_flipped(const Study *s, int id, int64_t e) {
-    const uint64_t place = hash_mix(hash_mix((uint64_t)s->draw, (uint64_t)id), (uint64_t)e), h = hash_mix(place, 0);
-    return s->flips[id][e] && (s->draw == 0 || h >> 63);
+static bool is_flipped(const Study *s, const Node *n, int64_t e) {
+    const uint64_t place = hash_mix(hash_mix((uint64_t)s->draw, decision_of(n)), (uint64_t)e), h = hash_mix(place, 0);
+    return s->flips[n->id][e] && (s->draw == 0 || h >> 63);
 }
 
 static void flip(void *user, const Node *n, const Tensor *values, const Tensor *out) {
@@ -347,7 +354,7 @@ static void flip(void *user, const Node *n, const Tensor *values, const Tensor *
     const int64_t count = flips ? tensor_elements(out) : 0;
     (void)values;
     for (int64_t e = 0; e < count; e++)
-        if (is_flipped(s, n->id, e)) out->data[e] = s->other[n->id][e];
+        if (is_flipped(s, n, e)) out->data[e] = s->other[n->id][e];
 }
 
 static bool compare_flipped(Study *s, Bounds *b, const char **error) {

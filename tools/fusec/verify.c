@@ -117,11 +117,13 @@ static bool check_round(Verify *v) {
 static void print_finding(const Verify *v, Entry e, const VerifyTarget *t, int result) {
     const Finding *f = &t->finding[e][result];
     const Result *r = &v->graph[e]->results.at[result];
-    if (v->o->quiet && !f->wrong) return;
+    const bool none = f->elements > 0 && f->undecided == f->elements; /* was compared */
+    if (v->o->quiet && !f->wrong && !none) return;
     printf("  %-6s %-7s %-32s error %-10.3g bound %-10.3g", entry_name[e], t->name, verify_name(v, r), f->error,
            f->within);
     if (f->undecided) printf(" %lld of %lld undecided", (long long)f->undecided, (long long)f->elements);
     if (f->wrong) printf(" WRONG: %lld of %lld", (long long)f->wrong, (long long)f->elements);
+    if (none) printf(": not compared");
     putchar('\n');
 }
 

@@ -10,7 +10,8 @@ static const double STEP = 1e-4, TOLERANCE = 1e-6;
 typedef struct Differences {
     Verify *v;
     Graph *loss; /* the forward of one loss */
-    const Tensor *exact;
+    const Tensor *exact; /* its values at the point */
+    bool *keep;          /* of its nodes: the loss */
 } Differences;
 
 static bool stays(const Node *n) {
@@ -53,6 +54,7 @@ static double loss_at(Differences *d, int p, const double *direction, double h) 
     env.params = params;
     env.watch = hold;
     env.user = d;
+    env.keep = d->keep;
     const Tensor *value = graph_eval(a, d->loss, &env, &error);
     const double loss = value ? value[d->loss->results.at[0].value->id].data[0] : NAN;
     arena_free(a);
@@ -65,7 +67,7 @@ static double difference(Differences *d, int p, const double *direction, double 
 
 typedef struct Worst {
     double off;
-    int checked, wrong, infinite;
+    int checked, wrong, infinite, without; /* parameters; without: their loss has no value to compare */
 } Worst;
 
 /* Richardson: two steps give a better value, and how good it is. */
@@ -94,7 +96,7 @@ static void check(Differences *d, int p, const Tensor *gradient, Worst *w) {
               v->model->params.at[p].name, along, right);
 }
 
-/* dloss/dparam nodes of the lowered graph whose loss is the same node: all of them, by parameter. */
+/* dloss/dparam of the lowered graph. */
 static const Node *gradient_node(const Result *r) {
     const Node *n = r->kind == RESULT_GRAD ? r->value : NULL;
     return n && n->op == OP_GRADIENT && n->in[1]->op == OP_PARAM && n->in[0]->shape->rank == 0 ? n : NULL;
@@ -105,29 +107,48 @@ static bool not_compared(const char *why) {
     return true;
 }
 
+/* Those of the loss that result `first` is a derivative of; the graph that computes them has the values `all`. */
+static void check_loss(Verify *v, int first, const Tensor *all, Worst *w) {
+    const Graph *g = v->lowered[ENTRY_GRAD], *derived = v->graph[ENTRY_GRAD];
+    const Node *loss = gradient_node(&g->results.at[first])->in[0];
+    EvalEnv env = v->env;
+    const char *error;
+    Differences d = {.v = v, .loss = loss_graph(v, loss)};
+    d.exact = graph_eval(v->scratch, d.loss, &env, &error);
+    d.keep = ARENA_ARRAY(v->scratch, bool, d.loss->nodes.n + 1);
+    d.keep[d.loss->results.at[0].value->id] = true;
+    for (int i = first; i < g->results.n; i++) {
+        const Node *n = gradient_node(&g->results.at[i]);
+        if (!n || n->in[0] != loss) continue;
+        if (d.exact)
+            check(&d, n->in[1]->attr->decl, &all[derived->results.at[i].value->id], w);
+        else
+            w->without++;
+    }
+}
+
+static bool is_first_of_loss(const Graph *g, int result) {
+    const Node *n = gradient_node(&g->results.at[result]);
+    bool first = n != NULL;
+    for (int i = 0; i < result && first; i++) {
+        const Node *before = gradient_node(&g->results.at[i]);
+        first = !before || before->in[0] != n->in[0];
+    }
+    return first;
+}
+
 bool verify_gradients(Verify *v) {
     const Graph *g = v->lowered[ENTRY_GRAD];
-    const Node *loss = NULL;
     const char *error;
     Worst w = {0};
     if (verify_has_low(g)) return not_compared("values of low precision have none");
     const Tensor *all = graph_eval(v->scratch, v->graph[ENTRY_GRAD], &v->env, &error);
-    Differences d = {.v = v};
-    for (int i = 0; all && i < g->results.n; i++) {
-        const Node *n = gradient_node(&g->results.at[i]);
-        if (!n || (loss && n->in[0] != loss)) continue;
-        if (!loss) {
-            EvalEnv env = v->env;
-            loss = n->in[0];
-            d.loss = loss_graph(v, loss);
-            d.exact = graph_eval(v->scratch, d.loss, &env, &error);
-            if (!d.exact) return not_compared("the loss holds a derivative");
-        }
-        const Node *value = v->graph[ENTRY_GRAD]->results.at[i].value;
-        check(&d, n->in[1]->attr->decl, &all[value->id], &w);
-    }
+    for (int i = 0; all && i < g->results.n; i++)
+        if (is_first_of_loss(g, i)) check_loss(v, i, all, &w);
     if (w.checked && !w.wrong)
         printf("  gradients of %d parameters are those of finite differences, to %.1g\n", w.checked, w.off);
+    if (w.without) not_compared(w.checked ? arena_printf(v->scratch, "of %d parameters: their loss holds a derivative", w.without)
+                                          : "the loss holds a derivative");
     if (w.infinite) not_compared(arena_printf(v->scratch, "%d are not finite here", w.infinite));
     v->bad |= w.wrong > 0;
     return true;
