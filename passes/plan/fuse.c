@@ -32,8 +32,41 @@ static Node *append_copy(Graph *g, Node *v) {
 
 /* The caller may leave an output out: what others read too has room in the arena besides.  It is laid out as the caller
  * sees it: where a scratch tensor would be padded there is a copy instead.  Bits of `wanted` tell which are given. */
-static bool may_share(const PassContext *c, const Result *r) {
-    return r->kind == RESULT_OUTPUT && r->decl < 64 && (!c->target || !layout_pads(c, r->value));
+static bool may_share(const PassContext *c, const Result *r, const Node *v) {
+    return r->kind == RESULT_OUTPUT && r->decl < 64 && (!c->target || !layout_pads(c, v));
+}
+
+/* Others than results may lie in a concatenation, or be one, that is joined in memory (fuse_parts.c). */
+static bool may_be_joined(const Uses *uses, const Node *v) {
+    bool joined = v->op == OP_CONCAT;
+    for (int u = uses->first[v->id]; u < uses->first[v->id + 1]; u++) joined |= uses->user[u]->op == OP_CONCAT;
+    return joined;
+}
+
+/* The value that others read too and that the output is, or is a reshape of, in the same memory; NULL: it has to be a copy, or
+ * nobody else reads it. */
+static Node *shared_value(const PassContext *c, const Result *r, const Uses *uses, const int *homes) {
+    Node *v = r->value;
+    bool read = fuse_users(uses, v) > 0, alone = homes[v->id] == 1;
+    while (v->op == OP_RESHAPE && shape_is_fixed(*v->shape) && !shape_same(v->shape, v->in[0]->shape)) { /* which is a copy */
+        v = v->in[0];
+        read |= fuse_users(uses, v) > 1;
+        alone &= homes[v->id] == 0;
+    }
+    if (v != r->value && may_be_joined(uses, v)) return NULL;
+    return read && alone && !op_is_memory(v->op) && may_share(c, r, r->value) && may_share(c, r, v) ? v : NULL;
+}
+
+/* By result: the value that is shared, or NULL. */
+static Node **shared_values(const PassContext *c, const Graph *g, const Uses *uses) {
+    int *homes = ARENA_ARRAY(c->arena, int, g->nodes.n + 1);
+    Node **shared = ARENA_ARRAY(c->arena, Node *, g->results.n + 1);
+    for (int i = 0; i < g->results.n; i++) homes[g->results.at[i].value->id]++;
+    for (int i = 0; i < g->results.n; i++) shared[i] = shared_value(c, &g->results.at[i], uses, homes);
+    for (int i = 0; i < g->results.n; i++)
+        for (int before = 0; before < i; before++)
+            if (shared[i] && shared[i] == shared[before]) shared[i] = NULL;
+    return shared;
 }
 
 bool fuse_share(const PassContext *c, Fuse *f, const Node *n) {
@@ -43,8 +76,8 @@ bool fuse_share(const PassContext *c, Fuse *f, const Node *n) {
         if (f->landing[i] != n && g->results.at[i].value != n) continue;
         at = i, homes++;
     }
-    if (homes != 1 || g->results.at[at].value != n || f->landing[at] != n || f->within[n->id] || !may_share(c, &g->results.at[at])) return false;
-    f->shared[at] = true;
+    if (homes != 1 || g->results.at[at].value != n || f->landing[at] != n || f->within[n->id] || !may_share(c, &g->results.at[at], n)) return false;
+    f->shared[at] = g->results.at[at].value;
     f->output[n->id] = false;
     return true;
 }
@@ -52,9 +85,10 @@ bool fuse_share(const PassContext *c, Fuse *f, const Node *n) {
 /* A value that is a source, has another result, or is an output or a gradient that others read too (a gradient may be
  * added to what is there; an output that may be shared is the value itself) is copied into its further home.  Returns how
  * many copies. */
-static int separate_results(PassContext *c, Graph *g, bool *share) {
+static int separate_results(PassContext *c, Graph *g) {
     Arena *a = c->arena;
     const Uses uses = graph_uses(a, g);
+    Node *const *shared = shared_values(c, g, &uses);
     const int before = g->nodes.n;
     int copies = 0;
     bool *taken = ARENA_ARRAY(a, bool, before);
@@ -65,8 +99,7 @@ static int separate_results(PassContext *c, Graph *g, bool *share) {
         Node *v = r->value;
         const bool read = uses.first[v->id + 1] > uses.first[v->id] || homes[v->id] > 1;
         const bool read_too = read && (r->kind == RESULT_OUTPUT || r->kind == RESULT_GRAD);
-        share[i] = read_too && homes[v->id] == 1 && !op_is_memory(v->op) && may_share(c, r);
-        const bool copied = op_is_memory(v->op) || taken[v->id] || (read_too && !share[i]);
+        const bool copied = op_is_memory(v->op) || taken[v->id] || (read_too && !shared[i]);
         if (copied) r->value = append_copy(g, v), copies++;
         else taken[v->id] = true;
         if (copied && r->kind == RESULT_GRAD) r->value->phase = PHASE_BACKWARD; /* also of what is no gradient itself */
@@ -377,10 +410,11 @@ static void choose_homes(Fuse *f) {
         for (int j = 0; j < p->kernels.at[i].reads.n; j++) give_memory(f, p->kernels.at[i].reads.at[j]);
     for (int i = 0; i < f->graph->results.n; i++) {
         const Result *r = &f->graph->results.at[i];
-        if (!f->shared[i]) continue;
-        assert(f->landing[i] == r->value && !f->within[r->value->id]);
-        give_memory(f, r->value);
-        p->buffer[r->value->id].output = r->decl + 1;
+        Node *v = f->shared[i];
+        if (!v) continue;
+        assert(f->landing[i] == v && !f->within[v->id]);
+        give_memory(f, v);
+        p->buffer[v->id].output = r->decl + 1;
         tally(f, FUSION_shared_output);
     }
     for (int i = 0; i < p->kernels.n; i++) {
@@ -399,7 +433,7 @@ static void choose_homes(Fuse *f) {
     }
 }
 
-static void fuse_init(Fuse *f, PassContext *c, Graph *g, bool *shared) {
+static void fuse_init(Fuse *f, PassContext *c, Graph *g, Node **shared) {
     const int n = g->nodes.n;
     Arena *a = c->arena;
     *f = (Fuse){.arena = a, .graph = g, .merge = !c->disabled[PASS_fuse], .n = n, .fired = c->fired, .shared = shared};
@@ -496,7 +530,7 @@ static void assign_all(Fuse *f, const Streams *streams, const Graph *g) {
     if (any) renumber(f);
 }
 
-static void partition(Fuse *f, PassContext *c, Graph *g, Node *accumulate, bool *shared) {
+static void partition(Fuse *f, PassContext *c, Graph *g, Node *accumulate, Node **shared) {
     fuse_init(f, c, g, shared);
     f->plan->accumulate = accumulate;
     fuse_candidates(f, g);
@@ -517,8 +551,9 @@ static void partition(Fuse *f, PassContext *c, Graph *g, Node *accumulate, bool 
 Foreseen fuse_foresee(PassContext *c, Graph *g) {
     Fuse f;
     const Uses uses = graph_uses(c->arena, g);
-    bool *shared = ARENA_ARRAY(c->arena, bool, g->results.n + 1);
-    for (int i = 0; i < g->results.n; i++) shared[i] = fuse_users(&uses, g->results.at[i].value) > 0; /* as separate_results makes them */
+    Node **shared = shared_values(c, g, &uses);
+    for (int i = 0; i < g->results.n; i++) /* what separate_results copies is no result itself */
+        if (!shared[i] && fuse_users(&uses, g->results.at[i].value) > 0) shared[i] = g->results.at[i].value;
     fuse_init(&f, c, g, shared);
     fuse_candidates(&f, g);
     const Streams streams = fuse_find_streams(c, &f, g, true);
@@ -536,13 +571,14 @@ bool *fuse_streamed(PassContext *c, Graph *g) {
 Plan *pass_fuse(PassContext *c, Graph *g) {
     Fuse f;
     Node *accumulate = NULL;
-    bool *shared = ARENA_ARRAY(c->arena, bool, g->results.n + 1);
-    const int copies = separate_results(c, g, shared);
+    const int copies = separate_results(c, g);
     for (int i = 0; i < g->nodes.n; i++)
         if (g->nodes.at[i]->op == OP_ACCUMULATE) accumulate = g->nodes.at[i];
     if (g->entry == ENTRY_GRAD && !accumulate)
         accumulate = graph_node(g, OP_ACCUMULATE, 0, NULL, NULL, DT_I32, shape_scalar());
     fuse_separate_parts(c, g);
+    const Uses uses = graph_uses(c->arena, g);
+    Node **shared = shared_values(c, g, &uses);
     partition(&f, c, g, accumulate, shared);
     /* Updates that cannot go in place are computed aside and copied over; then all can. */
     bool again = false;

@@ -13,7 +13,7 @@ typedef struct Fuse {
     bool *output;        /* is an OUTPUT result */
     bool *result;
     bool *grad;          /* is a gradient */
-    bool *shared;        /* by result: an output that others read too */
+    Node **shared;       /* by result: the value, of an output that others read too; else NULL */
     Node **landing;      /* by result: the node that is computed into its home */
     bool *copied;        /* has memory: a result is nothing but its copy, or it is an image that products read */
     AccessList *access;  /* by node id, of candidates */

@@ -148,7 +148,7 @@ static void find_landings(Fuse *f, const Graph *g, const Uses *uses) {
     int *homes = ARENA_ARRAY(f->arena, int, f->n);
     f->landing = ARENA_ARRAY(f->arena, Node *, g->results.n + 1);
     for (int i = 0; i < g->results.n; i++) homes[g->results.at[i].value->id]++;
-    for (int i = 0; i < g->results.n; i++) f->landing[i] = before_reshape(&g->results.at[i], uses, homes);
+    for (int i = 0; i < g->results.n; i++) f->landing[i] = f->shared[i] ? f->shared[i] : before_reshape(&g->results.at[i], uses, homes);
 }
 
 /* Where products that nothing else reads are added: the sum is one value of their kernel. */
