@@ -14,7 +14,7 @@ fn logsigmoid(x) { return -softplus(-x) }
 fn leaky_relu(x, slope = 0.01) { return where(x > 0, x, slope * x) }
 fn elu(x, alpha = 1) { return where(x > 0, x, alpha * (exp(min(x, 0)) - 1)) }
 # Box and Muller: of two uniform numbers; 1 - u is never 0.
-fn normal(x) { return sqrt(-2 * log(1 - uniform(x))) * cos(6.283185307179586 * uniform(x)) }
+fn gaussian(x) { return sqrt(-2 * log(1 - uniform(x))) * cos(6.283185307179586 * uniform(x)) }
 fn clamp(x, lo, hi) { return min(max(x, lo), hi) }
 
 # The maximum cancels, so that no exponent overflows; a row that is -inf everywhere has maximum -inf,

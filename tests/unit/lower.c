@@ -153,7 +153,7 @@ static const Case cases[] = {
     {"log sigmoid", "", "y = logsigmoid(100 * (float(iota(3)) - 1))", 3, {-100, -0.6931471805599453, 0}},
     {"normal numbers",
      "",
-     "z = normal([5000])\n y = ones [1] * float(abs(mean(z)) < 0.06 and abs(mean(z^2) - 1) < 0.08 and abs(mean(z^4) - 3) < 0.6)",
+     "z = gaussian([5000])\n y = ones [1] * float(abs(mean(z)) < 0.06 and abs(mean(z^2) - 1) < 0.08 and abs(mean(z^4) - 3) < 0.6)",
      1,
      {1}},
     {"group norm",
