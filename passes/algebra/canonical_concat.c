@@ -189,16 +189,20 @@ static Node *rolled_broadcast(Roll *x, Node *const *part, int dim, int depth) {
     return rewrite_broadcast(x->r, in, with_dim(x, n->shape, dim), axes);
 }
 
+/* Before the axis that is dim `dim` of the result, or before those in front of it that are reduced: either makes the same of them,
+ * but slices go on along one alone. */
 static Node *rolled_reduce(Roll *x, Node *const *part, int dim, int depth) {
     const Node *n = part[0];
     int8_t axes[MAX_RANK];
-    int at = 0, kept = 0, next = 0;
+    int at = 0, least = 0, kept = 0, next = 0;
     for (; at < n->in[0]->shape->rank; at++) {
         const bool reduced = next < n->attr->n_axes && n->attr->axes[next] == at;
         if (!reduced && kept == dim) break;
         next += reduced, kept += !reduced;
+        if (!reduced) least = at + 1;
     }
     Node *in = rolled_operand(x, part, 0, at, depth);
+    while (!in && at > least) in = rolled_operand(x, part, 0, --at, depth);
     for (int i = 0; i < n->attr->n_axes && i < MAX_RANK; i++)
         axes[i] = (int8_t)(n->attr->axes[i] + (n->attr->axes[i] >= at));
     return in ? rewrite_reduce(x->r, n->op, in, n->attr->n_axes, axes) : NULL;
@@ -212,6 +216,84 @@ static Node *rolled_element(Roll *x, Node *const *part, int dim, int depth) {
     return rewrite_op(x->r, part[0]->op, part[0]->n_in, in, part[0]->attr);
 }
 
+/* Room for a loop in front of loop `at`. */
+static void insert_loop(Affine *e, int at) {
+    memmove(&e->coef[at + 1], &e->coef[at], sizeof *e->coef * (size_t)(MAX_LOOPS - 1 - at));
+    e->coef[at] = 0;
+}
+
+/* The same but for its constant? */
+static bool same_steps(const Affine *a, const Affine *b) {
+    return a->divisor == b->divisor && memcmp(a->coef, b->coef, sizeof a->coef) == 0;
+}
+
+/* But for constants of subscripts, where slices of an operand went (rule_absorb). */
+static bool same_contract(const Node *a, const Node *b) {
+    const Contract *c = a->attr->contract, *d = b->attr->contract;
+    bool same = c->n_loops == d->n_loops && c->n_out == d->n_out && c->n_operands == d->n_operands && c->n_guards == d->n_guards &&
+                c->to_f32 == d->to_f32;
+    for (int l = 0; l < c->n_loops && same; l++) same = dim_equal(c->extent[l], d->extent[l]);
+    for (int i = 0; i < c->n_guards && same; i++) {
+        const Guard *g = &c->guard[i], *h = &d->guard[i];
+        same = g->kind == h->kind && g->lo == h->lo && dim_equal(g->hi, h->hi) && g->e.c == h->e.c && same_steps(&g->e, &h->e);
+    }
+    for (int k = 0; k < c->n_operands && same; k++)
+        for (int e = 0; e < a->in[k]->shape->rank && same; e++) same = same_steps(&c->map[k][e], &d->map[k][e]);
+    return same;
+}
+
+/* How far the subscript moves from part to part; false: not by the same. */
+static bool moves_by(const Roll *x, Node *const *part, int k, int d, int64_t *by) {
+    const Affine *first = &part[0]->attr->contract->map[k][d];
+    *by = part[1]->attr->contract->map[k][d].c - first->c;
+    for (int i = 2; i < x->n; i++)
+        if (part[i]->attr->contract->map[k][d].c != first->c + i * *by) return false;
+    return *by == 0 || first->divisor == 1;
+}
+
+static bool is_one(const Roll *x, Node *const *part, int k) {
+    bool one = true;
+    for (int i = 1; i < x->n; i++) one &= part[i]->in[k] == part[0]->in[k];
+    return one;
+}
+
+/* With a loop over the parts, at which operands that differ are read along a dim more, wherever their slices go on. */
+static Node *rolled_contract(Roll *x, Node *const *part, int dim, int depth) {
+    const Node *n = part[0];
+    const Contract *old = n->attr->contract;
+    Contract c = *old;
+    if (old->n_loops == MAX_LOOPS) return NULL;
+    Node **in = arena_dup(x->r->scratch, n->in, sizeof *in * (size_t)n->n_in);
+    c.map = arena_dup(x->r->scratch, old->map, sizeof *old->map * (size_t)old->n_operands);
+    c.guard = ARENA_ARRAY(x->r->scratch, Guard, old->n_guards + 1);
+    for (int i = 0; i < old->n_guards; i++) {
+        c.guard[i] = old->guard[i];
+        insert_loop(&c.guard[i].e, dim);
+    }
+    memmove(&c.extent[dim + 1], &c.extent[dim], sizeof *c.extent * (size_t)(old->n_loops - dim));
+    c.extent[dim] = dim_fixed(x->n);
+    c.n_loops++, c.n_out++;
+    for (int k = 0; k < n->n_in; k++) {
+        const int rank = n->in[k]->shape->rank;
+        const bool one = is_one(x, part, k);
+        for (int d = 0; d < rank; d++) {
+            int64_t by;
+            insert_loop(&c.map[k][d], dim);
+            if (!moves_by(x, part, k, d, &by) || (by && !one)) return NULL;
+            c.map[k][d].coef[dim] = by;
+            x->sliced |= by != 0;
+        }
+        if (one) continue;
+        int at = 0;
+        while (!(in[k] = rolled_operand(x, part, k, at, depth)))
+            if (rank == MAX_RANK || at++ == rank) return NULL;
+        memmove(&c.map[k][at + 1], &c.map[k][at], sizeof **c.map * (size_t)(rank - at));
+        c.map[k][at] = (Affine){.divisor = 1};
+        c.map[k][at].coef[dim] = 1;
+    }
+    return rewrite_contract(x->r, &c, in);
+}
+
 static bool computed_alike(const Roll *x, Node *const *part) {
     const Node *n = part[0];
     for (int i = 0; i < x->n; i++) {
@@ -219,7 +301,7 @@ static bool computed_alike(const Roll *x, Node *const *part) {
         if (!rewrite_seen(x->r, m, n->op) || m->n_in != n->n_in || m->dtype != n->dtype || m->phase != n->phase ||
             m->remat != n->remat || m->precision != n->precision || !shape_equal(*m->shape, *n->shape))
             return false;
-        if (n->op != OP_SLICE && m->attr != n->attr) return false; /* attributes are kept once */
+        if (n->op == OP_CONTRACT ? !same_contract(m, n) : n->op != OP_SLICE && m->attr != n->attr) return false; /* kept once */
         for (int k = 0; k < n->n_in; k++)
             if (!shape_equal(*m->in[k]->shape, *n->in[k]->shape)) return false;
     }
@@ -239,6 +321,7 @@ static Node *rolled(Roll *x, Node *const *part, int dim, int depth) {
     case OP_SLICE: return rolled_slices(x, part, dim);
     case OP_RESHAPE: return rolled_reshape(x, part, dim, depth);
     case OP_BROADCAST: return rolled_broadcast(x, part, dim, depth);
+    case OP_CONTRACT: return rolled_contract(x, part, dim, depth);
     default: return NULL;
     }
 }

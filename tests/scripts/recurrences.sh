@@ -279,6 +279,35 @@ reshaped 'vjp(sum(reshape(b, [3, 2])^2), b, 1.0)' >got.dsl
 reshaped '2 * b' >want.dsl
 same_results "a derivative by what is reshaped again" 1e-6
 
+# What is emitted of a carry that is a matrix, before its update and after, is computed for all rounds at once, along whatever axis
+# the sequences go: as many launches for 64 rounds as for 24.
+while read -r axis dims emitted; do
+    cat >state.dsl <<END
+dim T = 24
+model state {
+    r = param [$dims, 6] init normal(1.0)
+    k = param [$dims, 6] init normal(1.0)
+    w = param [$dims, 6] init uniform(0.2, 0.9)
+    y = scan rt over r axis $axis, kt over k axis $axis, wt over w axis $axis, s = zeros [2, 3, 6, 6] {
+        old = s
+        s = expand_dims(wt, -1) * s + expand_dims(kt, -1) * expand_dims(rt, -2)
+        emit $emitted
+    }
+    loss = mean(y^2)
+    output loss
+    train loss with sgd(lr = 0.1)
+}
+END
+    "$FUSEC" verify state.dsl -D T=9 --target host,c99 --quiet --rounds=1 >log 2>&1 || fail "$emitted: $(cat log)"
+    launches=$("$FUSEC" report state.dsl --target=host | grep launches$)
+    [ "$launches" = "$("$FUSEC" report state.dsl -D T=64 --target=host | grep launches$)" ] || fail "$emitted: more launches for more rounds"
+done <<'END'
+2 2,3,T sum(expand_dims(rt, -1) * old, axis = -2)
+2 2,3,T sum(expand_dims(rt, -1) * s, axis = -1)
+2 2,3,T reshape(expand_dims(rt, -2) @ old, [2, 3, 6])
+0 T,2,3 reshape(s @ expand_dims(rt, -1), [2, 3, 6])
+END
+
 # A large carry of which the rounds leave one value is not in memory for all of them.
 cat >large.dsl <<'END'
 model large {

@@ -57,7 +57,19 @@ static Node *new_source(Trial *t, Source *s, int k, Shape each, int parts) {
 typedef struct Recipe {
     int steps[4];
     int8_t reduced;
+    Node *factor; /* of products along the last dim */
 } Recipe;
+
+/* x[.., k] * w[k, l] */
+static Node *product(Graph *g, Node *x, Node *w) {
+    const int rank = x->shape->rank;
+    Affine map[2][MAX_RANK] = {0};
+    Contract c = {.n_loops = rank + 1, .n_out = rank, .n_operands = 2, .map = map};
+    for (int d = 0; d <= rank; d++) c.extent[d] = d < rank ? x->shape->dim[d] : w->shape->dim[0];
+    for (int d = 0; d < rank; d++) map[0][d].divisor = 1, map[0][d].coef[d < rank - 1 ? d : rank] = 1;
+    for (int d = 0; d < 2; d++) map[1][d].divisor = 1, map[1][d].coef[d ? rank - 1 : rank] = 1;
+    return graph_op(g, OP_CONTRACT, 2, (Node *[]){x, w}, &(Attr){.contract = &c});
+}
 
 static Node *computed(Trial *t, const Source *s, const Recipe *recipe, int part, bool last) {
     Graph *g = t->graph;
@@ -67,6 +79,7 @@ static Node *computed(Trial *t, const Source *s, const Recipe *recipe, int part,
         case 1: x = graph_binary(g, OP_MUL, x, place(t, s, 1, part, last)); break;
         case 2: x = graph_binary(g, OP_SUB, s->shared, x); break;
         case 3: x = graph_binary(g, OP_ADD, x, x); break;
+        case 4: x = product(g, x, recipe->factor); break;
         default: break;
         }
     if (recipe->reduced >= 0) {
@@ -90,6 +103,7 @@ static Node *random_concat(Trial *t) {
     for (int d = 0; d < each.rank; d++) each.dim[d] = dim_fixed(extents[rng_int(r, 0, 4)]);
     for (int k = 0; k < 2; k++) new_source(t, &s, k, each, parts);
     s.shared = trial_param(t, each, -1, 1);
+    recipe.factor = trial_param(t, (Shape){.rank = 2, .dim = {each.dim[each.rank - 1], each.dim[each.rank - 1]}}, -1, 1);
     for (int i = 0; i < 4; i++) recipe.steps[i] = (int)rng_int(r, 0, 6);
     if (rng_chance(r, 0.3)) recipe.reduced = (int8_t)rng_int(r, 0, each.rank - 1);
     for (int k = 0; k < parts; k++) in[k] = computed(t, &s, &recipe, k, k == parts - 1);
