@@ -122,18 +122,18 @@ static void (*const eval_class[])(EvalNode *) = {
 };
 
 /* ---- memory: of what is not kept it goes to nodes of the same size -------------------------------------------- */
-typedef struct Block {
+typedef struct Spare {
     double *data;
     int64_t elements;
-} Block;
+} Spare;
 
-typedef struct Memory {
+typedef struct Spares {
     Arena *arena;
     int *last; /* by id: the last node that reads it, or itself; NULL: all are kept */
-    VEC(Block) free;
-} Memory;
+    VEC(Spare) free;
+} Spares;
 
-static void find_last(Memory *m, const Graph *g) {
+static void find_last(Spares *m, const Graph *g) {
     m->last = ARENA_ARRAY(m->arena, int, g->nodes.n + 1);
     for (int i = 0; i < g->nodes.n; i++) {
         const Node *n = g->nodes.at[i];
@@ -142,7 +142,7 @@ static void find_last(Memory *m, const Graph *g) {
     }
 }
 
-static double *take_zeros(Memory *m, int64_t elements) {
+static double *take_zeros(Spares *m, int64_t elements) {
     for (int i = m->free.n - 1; i >= 0; i--) {
         double *data = m->free.at[i].data;
         if (m->free.at[i].elements != elements) continue;
@@ -152,22 +152,22 @@ static double *take_zeros(Memory *m, int64_t elements) {
     return ARENA_ARRAY(m->arena, double, elements);
 }
 
-static void release(Memory *m, const EvalEnv *env, int id, Tensor *t) {
+static void release(Spares *m, const EvalEnv *env, int id, Tensor *t) {
     if (env->keep[id] || !t->data) return;
     const int64_t elements = tensor_elements(t);
-    vec_push(m->arena, m->free, ((Block){t->data, elements + !elements}));
+    vec_push(m->arena, m->free, ((Spare){t->data, elements + !elements}));
     t->data = NULL;
 }
 
 /* After node n. */
-static void release_used(Memory *m, const EvalEnv *env, const Node *n, Tensor *value) {
+static void release_used(Spares *m, const EvalEnv *env, const Node *n, Tensor *value) {
     for (int k = 0; m->last && k < n->n_in; k++)
         if (m->last[n->in[k]->id] == n->id) release(m, env, n->in[k]->id, &value[n->in[k]->id]);
     if (m->last && m->last[n->id] == n->id) release(m, env, n->id, &value[n->id]);
 }
 
 /* Zeros of the run-time shape; false when too large.  A negative run-time extent counts as none. */
-static bool make_tensor(Memory *m, const Shape *s, const int64_t *syms, Tensor *t) {
+static bool make_tensor(Spares *m, const Shape *s, const int64_t *syms, Tensor *t) {
     int64_t n = 1;
     bool empty = false;
     t->rank = s->rank;
@@ -192,7 +192,7 @@ static void round_low(const Node *n, const Tensor *t) {
 Tensor *graph_eval(Arena *a, const Graph *g, const EvalEnv *env, const char **error) {
     *error = NULL;
     Tensor *value = ARENA_ARRAY(a, Tensor, g->nodes.n);
-    Memory m = {.arena = a};
+    Spares m = {.arena = a};
     if (env->keep) find_last(&m, g);
     for (int i = 0; i < g->nodes.n && !*error; i++) {
         const Node *n = g->nodes.at[i];

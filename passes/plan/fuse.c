@@ -61,11 +61,14 @@ static Node *shared_value(const PassContext *c, const Result *r, const Uses *use
 static Node **shared_values(const PassContext *c, const Graph *g, const Uses *uses) {
     int *homes = ARENA_ARRAY(c->arena, int, g->nodes.n + 1);
     Node **shared = ARENA_ARRAY(c->arena, Node *, g->results.n + 1);
+    bool *taken = ARENA_ARRAY(c->arena, bool, g->nodes.n + 1);
     for (int i = 0; i < g->results.n; i++) homes[g->results.at[i].value->id]++;
-    for (int i = 0; i < g->results.n; i++) shared[i] = shared_value(c, &g->results.at[i], uses, homes);
-    for (int i = 0; i < g->results.n; i++)
-        for (int before = 0; before < i; before++)
-            if (shared[i] && shared[i] == shared[before]) shared[i] = NULL;
+    for (int i = 0; i < g->results.n; i++) {
+        Node *v = shared_value(c, &g->results.at[i], uses, homes);
+        if (!v || taken[v->id]) continue;
+        shared[i] = v;
+        taken[v->id] = true;
+    }
     return shared;
 }
 

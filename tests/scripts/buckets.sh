@@ -45,8 +45,7 @@ model scalars <<'END' # a row is one number
     input ids : i32[N] in 0..V
     y = s[ids] * sum(u[ids], axis = -1)
 END
-targets=host,c99,interp
-! has_software_gpu || targets=$targets,cuda
+all_targets
 while read -r name; do
     "$FUSEC" verify "$work/$name.dsl" --target $targets --rounds 1 --quiet >"$work/log" 2>&1 || fail "$name: $(cat "$work/log")"
     for target in host c99 sm_80; do

@@ -1,9 +1,7 @@
 # What multiplies with float(ids[e] == v), or is chosen by it, is a sum by ids or a lookup, however it is written: no product with
 # an indicator is left, forward or backward.  Numbers are those of float64 on every executor, ids outside included.
 . "$SRC/tests/support/script.sh"
-quick_c
-targets=host,c99,interp
-! has_software_gpu || targets=$targets,cuda
+all_targets
 
 # model NAME SCATTERS GATHERS: on stdin what gives y; how many of each the grad entry has
 model() {

@@ -1,9 +1,7 @@
 # What is computed of all pairs of rows (distances, here) and summed is never in memory, forward or backward: it is larger than what
 # it is made from, and made again for each of its sums, whatever is computed once for many of its elements on the way.
 . "$SRC/tests/support/script.sh"
-quick_c
-targets=host,c99,interp
-! has_software_gpu || targets=$targets,cuda
+all_targets
 
 # model NAME: on stdin what makes c [N, M] of u [N, E] and v [M, E]
 model() {
@@ -16,7 +14,7 @@ model() {
         # c, exp of c, and slices of sums; all pairs of all elements are 100 MB
         [ "$bytes" -le 25000000 ] || fail "$1 on $target: $bytes bytes of arena"
     done
-    "$FUSEC" verify "$1.dsl" -D N=33 -D M=17 -D E=5 --target $targets --rounds 1 --quiet >log 2>&1 || fail "$1: $(cat log)"
+    "$FUSEC" verify "$1.dsl" -D N=301 -D M=203 -D E=17 --target $targets --rounds 1 --quiet >log 2>&1 || fail "$1: $(cat log)"
 }
 echo '    c[i, j] = sum[k] (u[i, k] - v[j, k])^2' | model squares
 echo '    c[i, j] = sum[k] abs(u[i, k] - v[j, k])' | model absolutes

@@ -2,7 +2,6 @@
 # The online rule of streams and their limits: what may be summed with reductions of the same dim, and what may not.  Judged by
 # float64, and by the same program without fusion.
 . "$SRC/tests/support/script.sh"
-quick_c
 
 # term NAME STREAMS TERM: tanh of the sum of TERM times v, made of p, what a softmax divides, and z, which it divides by
 term() {

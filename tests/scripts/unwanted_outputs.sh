@@ -118,4 +118,23 @@ if has_software_gpu && case $flags in *sanitize*) false ;; esac then
         # shellcheck disable=SC2086
         "$cc" $flags -I cuda cuda/main.c cuda/m.c -ldl -o in_ptx && tried in_ptx || fail "PTX"
 fi
+# Several outputs of one value, each in a shape of its own.
+cat >shapes.dsl <<'END_DSL'
+model shapes {
+    input x : f32[4, 6]
+    v = x @ (param [6, 8] init normal(1.0) as w)
+    a = reshape(v, [2, 2, 8])
+    output a
+    output b = reshape(v, [32])
+    output c = reshape(a, [8, 4])
+    loss = mean(tanh(v)^2) + mean(a[0]^2)
+    output loss
+    train loss with sgd(lr = 0.1)
+}
+END_DSL
+all_targets
+for more in '' '    output v'; do
+    sed "s/^    output loss/&\n$more/" shapes.dsl >several.dsl
+    "$FUSEC" verify several.dsl --target $targets --rounds 1 --quiet >log 2>&1 || fail "several shapes: $(cat log)"
+done
 exit $bad

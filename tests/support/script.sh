@@ -8,7 +8,7 @@ trap 'rm -rf "$work"' EXIT
 cd "$work" || exit 1
 bad=0
 # quick_c: `--target c99` goes through tcc where that is installed, in a sixteenth of the time of cc -O2, unless CC says otherwise.
-# For scripts that ask for numbers, and build nothing with $CC; by cc -O2 are run_targets.sh and a hunt (random.cc).
+# For scripts whose programs a hunt (random.cc, streams) compiles by cc -O2, whose optimizer is looked at too there.
 quick_c() {
     [ -n "${CC:-}" ] || CC=$(command -v tcc || echo cc)
     export CC
@@ -66,6 +66,12 @@ has_software_gpu() {
     [ -e "$BUILD/ptxsim/libcuda.so.1" ] || return
     LD_LIBRARY_PATH=$BUILD/ptxsim${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}
     export LD_LIBRARY_PATH
+}
+
+# Every executor that runs on this machine, into $targets.
+all_targets() {
+    targets=host,c99,interp
+    ! has_software_gpu || targets=$targets,cuda
 }
 
 # assembled FILE ARCH WHAT: ptxas takes the PTX, and says nothing of it that tests/support/ptxas.awk holds against a kernel.

@@ -151,7 +151,7 @@ static const Case cases[] = {
     {"leaky relu", "", "y = leaky_relu(float(iota(3)) - 1, 0.25)", 3, {-0.25, 0, 1}},
     {"elu", "", "y = elu(1000 * (float(iota(3)) - 1), alpha = 2)", 3, {-2, 0, 1000}},
     {"log sigmoid", "", "y = logsigmoid(100 * (float(iota(3)) - 1))", 3, {-100, -0.6931471805599453, 0}},
-    {"normal numbers",
+    {"gaussian",
      "",
      "z = gaussian([5000])\n y = ones [1] * float(abs(mean(z)) < 0.06 and abs(mean(z^2) - 1) < 0.08 and abs(mean(z^4) - 3) < 0.6)",
      1,
