@@ -58,6 +58,7 @@ static bool takes_operand(Op op) {
     case OP_RMAX:
     case OP_RMIN:
     case OP_GATHER:
+    case OP_SCATTER_MAX:
     case OP_FLOOR:
     case OP_CEIL:
     case OP_SIGN:

@@ -237,6 +237,11 @@ static void eval_bucket(EvalNode *e) {
     }
 }
 
+static void fill(const Tensor *t, double x) {
+    const int64_t n = tensor_elements(t);
+    for (int64_t i = 0; i < n; i++) t->data[i] = x;
+}
+
 /* The others walk ids and move rows of `row` elements: out of the table, or onto the result. */
 void eval_indexed(EvalNode *e) {
     if (e->node->op == OP_BUCKET) {
@@ -244,9 +249,11 @@ void eval_indexed(EvalNode *e) {
         return;
     }
     bool gather = e->node->op == OP_GATHER;
+    const Op reduce = op_scattered(e->node->op), step = scalar_step(reduce);
     const Tensor *ids = e->in[1], *table = gather ? e->in[0] : e->out;
     int64_t n = tensor_elements(ids), rows = table->dim[0], row = 1;
     for (int d = 1; d < table->rank; d++) row *= table->dim[d];
+    if (!gather) fill(e->out, scalar_identity(reduce, e->node->dtype));
     for (int64_t i = 0; i < n; i++) {
         int64_t r = (int64_t)ids->data[i];
         if (r < 0 || r >= rows) continue;
@@ -255,7 +262,7 @@ void eval_indexed(EvalNode *e) {
             if (gather) {
                 flat[c] = at[c];
             } else {
-                at[c] = scalar_op(OP_ADD, e->node->dtype, (double[]){at[c], flat[c]});
+                at[c] = scalar_op(step, e->node->dtype, (double[]){at[c], flat[c]});
             }
         }
     }

@@ -62,7 +62,7 @@ typedef struct Attr {
     int axis;                 /* IOTA, SCAN, CONCAT */
     int stream;               /* RANDOM */
     DType dtype;              /* TYPE_ATTR ops: equals Node.dtype */
-    Dim extent;               /* EXTENT; rows of SCATTER_ADD and of SLICE_AT's result */
+    Dim extent;               /* EXTENT; rows of scatters and of SLICE_AT's result */
     int n_axes;               /* TRANSPOSE BROADCAST; reductions (axes strictly increasing, may be none) */
     int8_t axes[MAX_RANK];
     Dim lo[MAX_RANK];         /* SLICE start (at run time lo = scale*S+offset, may be a bounded Dim), PAD */

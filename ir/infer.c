@@ -359,7 +359,7 @@ static bool infer_gather(Infer *f) {
     return true;
 }
 
-static bool infer_scatter_add(Infer *f) {
+static bool infer_scatter(Infer *f) {
     const Shape *updates = shape_of(f, 0), *ids = shape_of(f, 1);
     f->dtype = f->in[0]->dtype;
     if (!check_dtype(f, f->dtype, OPERANDS_NUMBER)) return false;
@@ -395,7 +395,7 @@ static bool infer_indexed(Infer *f) {
     switch (f->op) {
     case OP_GATHER: return infer_gather(f);
     case OP_BUCKET: return infer_bucket(f);
-    default: return (f->n == 2 || f->n == 3 ? infer_scatter_add(f) : fail(f, "takes updates, ids and perhaps their buckets"));
+    default: return (f->n == 2 || f->n == 3 ? infer_scatter(f) : fail(f, "takes updates, ids and perhaps their buckets"));
     }
 }
 

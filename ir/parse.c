@@ -241,6 +241,7 @@ static void parse_attributes(Parse *p, Op op, const NodeList *in, Attr *a) {
     case OP_SLICE_AT:
     case OP_BUCKET:
     case OP_SCATTER_ADD:
+    case OP_SCATTER_MAX:
         parse_word(p, "rows");
         a->extent = graph_parse_dim(p);
         break;

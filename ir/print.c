@@ -197,7 +197,8 @@ static void print_attributes(const Print *p, const Node *n) {
     case OP_EXTENT: print_word_dim(p, " ", a->extent); break;
     case OP_SLICE_AT:
     case OP_BUCKET:
-    case OP_SCATTER_ADD: print_word_dim(p, " rows ", a->extent); break;
+    case OP_SCATTER_ADD:
+    case OP_SCATTER_MAX: print_word_dim(p, " rows ", a->extent); break;
     case OP_CONST:
         fputc(' ', p->f);
         print_number(p, a->value);

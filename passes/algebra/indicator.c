@@ -2,6 +2,8 @@
  *
  *     sum_e float(ids[e] == v) * x[e, c]      =  scatter(x, ids)[v, c]
  *     sum_v float(ids[e] == v) * t[v, c]      =  t[ids[e], c], 0 where no v is ids[e]
+ *     max_e where(ids[e] == v, x[e, c], -inf) =  scatter_max(x, ids)[v, c]; min likewise.  By canonicalize, before autodiff: the
+ *                                                derivative of the left side looks for the first of all ids, row by row
  *
  * Along dims that ids and the other operand share, as samples of a batch, row v of sample b is row b * V + v of all.  A term
  * whose indicator is 0 is left out, be its other factor infinite or NaN (docs/numerics.md). */
@@ -26,6 +28,7 @@ typedef struct Indicator {
     bool batch[MAX_RANK];/* by dim of ids: the rows have it too */
     int64_t samples;     /* of those dims */
     bool chosen;         /* it comes of where(ids == v, x, 0): no factor of x counts where ids is none of the rows, be it infinite */
+    Op reduce;           /* OP_SUM, or OP_RMAX, OP_RMIN of one operand */
 } Indicator;
 
 static bool is_loop_of(const Indicator *x, int loop) {
@@ -172,7 +175,14 @@ static bool count_samples(Indicator *x) {
     return x->samples * x->rows < INT32_MAX / 2;
 }
 
-/* ---- sums by ids --------------------------------------------------------------------------------------------------------- */
+/* ---- sums and extremes by ids -------------------------------------------------------------------------------------------- */
+static Node *scattered(const Indicator *x, Node *terms) {
+    const bool least = x->reduce == OP_RMIN;
+    Node *in[] = {least ? rewrite_op(x->r, OP_NEG, 1, &terms, NULL) : terms, ids_of_all(x)};
+    Node *rows = rewrite_op(x->r, x->reduce == OP_SUM ? OP_SCATTER_ADD : OP_SCATTER_MAX, 2, in, &(Attr){.extent = dim_fixed(x->samples * x->rows)});
+    return least ? rewrite_op(x->r, OP_NEG, 1, &rows, NULL) : rows;
+}
+
 static Node *as_scatter(Indicator *x) {
     const Contract *c = x->c;
     const int rank = x->ids->shape->rank;
@@ -187,13 +197,14 @@ static Node *as_scatter(Indicator *x) {
     s.c.n_out = s.c.n_loops;
     if (s.c.n_out > MAX_RANK || c->n_out > MAX_RANK) return NULL;
     for (int l = c->n_out; l < c->n_loops; l++) add_loop(&s, c, l);
+    if (x->reduce != OP_SUM && s.c.n_loops > s.c.n_out) return NULL;
     Shape shape = {.rank = s.c.n_out};
     for (int l = 0; l < s.c.n_out; l++) shape.dim[l] = s.c.extent[l];
     for (int k = 0; k < c->n_operands; k++)
         if (k != x->at) add_operand(&s, x, k);
     if (!s.c.n_operands && (c->n_guards || s.c.n_loops > s.c.n_out)) return NULL;
     Node *terms = s.c.n_operands ? finish_rest(&s, x) : rewrite_const(x->r, DT_F32, shape, 1);
-    Node *sums = rewrite_op(x->r, OP_SCATTER_ADD, 2, (Node *[]){terms, ids_of_all(x)}, &(Attr){.extent = dim_fixed(x->samples * x->rows)});
+    Node *rows = scattered(x, terms);
     /* [samples * rows, others] to [samples.., rows, others], then as the loops are */
     Shape apart = {0};
     int8_t perm[MAX_RANK];
@@ -204,7 +215,7 @@ static Node *as_scatter(Indicator *x) {
     for (int l = 0; l < c->n_out; l++)
         if (l != x->row && !is_loop_of(x, l)) place[l] = apart.rank, apart.dim[apart.rank++] = c->extent[l];
     for (int l = 0; l < c->n_out; l++) perm[l] = (int8_t)place[l];
-    return rewrite_transpose(x->r, rewrite_reshape(x->r, sums, apart), perm);
+    return rewrite_transpose(x->r, rewrite_reshape(x->r, rows, apart), perm);
 }
 
 /* ---- lookups ------------------------------------------------------------------------------------------------------------- */
@@ -298,7 +309,7 @@ static Node *as_gather(Indicator *x) {
 }
 
 static Node *by_indicator(Rewriter *r, const Contract *c, Node *const *in, bool chosen) {
-    Indicator x = {.r = r, .c = c, .in = in, .chosen = chosen};
+    Indicator x = {.r = r, .c = c, .in = in, .chosen = chosen, .reduce = OP_SUM};
     if (c->to_f32 || !find_indicator(&x)) return NULL;
     for (int k = 0; k < c->n_operands; k++)
         if (k != x.at && in[k]->dtype != DT_F32) return NULL;
@@ -332,35 +343,54 @@ static bool factors_of(Rewriter *r, Node *terms, Factors *f) {
     return true;
 }
 
-/* Dims that the sum leaves, then those that it sums; factors are read there, through broadcasts. */
-static Node *sum_by_indicator(Rewriter *r, const Node *n) {
+/* Dims that the reduction leaves, then those over which it goes; factors are read there, through broadcasts. */
+typedef struct Reduction {
+    Factors f;
     Affine map[FACTORS][MAX_RANK];
-    Factors f = {.scale = 1};
-    Contract c = {.map = map};
+    Contract c;
+} Reduction;
+
+static void read_factors(Rewriter *r, const Node *n, Reduction *x) {
     int loop_of[MAX_RANK];
     bool summed[MAX_RANK] = {0};
     const Shape *s = n->in[0]->shape;
-    memset(map, 0, sizeof map);
-    if (n->dtype != DT_F32 || s->rank > MAX_LOOPS || !factors_of(r, n->in[0], &f)) return NULL;
-    c.n_operands = f.n;
+    memset(x->map, 0, sizeof x->map);
+    x->c = (Contract){.map = x->map, .n_operands = x->f.n};
     for (int i = 0; i < n->attr->n_axes; i++) summed[n->attr->axes[i]] = true;
     for (int pass = 0; pass < 2; pass++)
         for (int d = 0; d < s->rank; d++) {
             if (summed[d] != (pass == 1)) continue;
-            loop_of[d] = c.n_loops;
-            c.extent[c.n_loops++] = s->dim[d];
-            c.n_out += pass == 0;
+            loop_of[d] = x->c.n_loops;
+            x->c.extent[x->c.n_loops++] = s->dim[d];
+            x->c.n_out += pass == 0;
         }
-    for (int k = 0; k < c.n_operands; k++) {
-        const Node *b = rewrite_seen(r, f.at[k], OP_BROADCAST);
-        if (b) f.at[k] = b->in[0];
-        for (int d = 0; d < f.at[k]->shape->rank; d++) {
-            map[k][d] = (Affine){.divisor = 1};
-            map[k][d].coef[loop_of[b ? b->attr->axes[d] : d]] = 1;
+    for (int k = 0; k < x->f.n; k++) {
+        Node **at = &x->f.at[k];
+        const Node *b = rewrite_seen(r, *at, OP_BROADCAST);
+        if (b) *at = b->in[0];
+        for (int d = 0; d < (*at)->shape->rank; d++) {
+            x->map[k][d] = (Affine){.divisor = 1};
+            x->map[k][d].coef[loop_of[b ? b->attr->axes[d] : d]] = 1;
         }
     }
-    Node *sum = by_indicator(r, &c, f.at, f.chosen);
-    return !sum || f.scale == 1 ? sum : element(r, OP_MUL, sum, rewrite_const(r, DT_F32, *sum->shape, f.scale));
+}
+
+static Node *sum_by_indicator(Rewriter *r, const Node *n) {
+    Reduction x = {.f.scale = 1};
+    if (n->dtype != DT_F32 || n->in[0]->shape->rank > MAX_LOOPS || !factors_of(r, n->in[0], &x.f)) return NULL;
+    read_factors(r, n, &x);
+    Node *sum = by_indicator(r, &x.c, x.f.at, x.f.chosen);
+    return !sum || x.f.scale == 1 ? sum : element(r, OP_MUL, sum, rewrite_const(r, DT_F32, *sum->shape, x.f.scale));
+}
+
+Node *rule_extremum_by_ids(Rewriter *r, const Node *n) {
+    const Node *chosen = rewrite_seen(r, n->in[0], OP_SELECT);
+    const Node *other = chosen ? rewrite_seen(r, chosen->in[2], OP_CONST) : NULL;
+    if (!other || other->attr->value != scalar_identity(n->op, n->dtype) || n->dtype != DT_F32 || chosen->shape->rank > MAX_LOOPS) return NULL;
+    Reduction x = {.f = {.at = {chosen->in[0], chosen->in[1]}, .n = 2}};
+    read_factors(r, n, &x);
+    Indicator by = {.r = r, .c = &x.c, .in = x.f.at, .reduce = n->op};
+    return find_indicator(&by) && by.at == 0 && by.row < x.c.n_out ? as_scatter(&by) : NULL;
 }
 
 Node *rule_indicator(Rewriter *r, const Node *n) {

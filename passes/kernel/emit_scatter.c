@@ -1,5 +1,5 @@
 /* Scatter: rows of the result gather what is sent to them, in order, so that no two programs write one element and the sum
- * has one order.  It is a contraction with an indicator operand, of which almost all tiles are empty: a program skips the
+ * (or the maximum) has one order.  It is a contraction with an indicator operand, of which almost all tiles are empty: a program skips the
  * blocks of positions, and in a block the positions, that send nothing to its rows.  The ids of a block are compared at
  * once, as lanes of a tile.  With buckets of the ids (plan/bucket.c) a program has one row, and walks what lies in its bucket. */
 #include "passes/kernel/emitter.h"
@@ -11,6 +11,7 @@ typedef struct Scatter {
     int r;                     /* dims of ids */
     const Index *at[MAX_RANK]; /* the element of updates: dims of ids, then those of a row */
     int row, first, last;      /* rows of the program's tile; the least and the greatest of them */
+    Op reduce;                 /* OP_SUM, OP_RMAX */
     DType as;                  /* of the sum while it grows */
     int block;                 /* positions of the innermost dim of ids that are compared at once; 1: no blocks */
     int carries;               /* 1: the sum; 2: and what is lost in it, since one element may be sent many terms */
@@ -50,7 +51,13 @@ static int of_result(const Scatter *s, int v, int carry) {
         for (int j = 0; j < kept->n_axes; j++) stays |= kept->axis[j] == t->axis[i];
         if (!stays) axes[n++] = t->axis[i];
     }
-    return emit_reduce_over(s->e, OP_SUM, v, n, axes);
+    return emit_reduce_over(s->e, s->reduce, v, n, axes);
+}
+
+/* next: carry and one term more. */
+static void take_term(const Scatter *s, const int *carry, int x, int *next) {
+    next[1] = carry[1];
+    next[0] = s->carries > 1 ? emit_add_compensated(s->e, carry[0], x, &next[1]) : emit_op(s->e, scalar_step(s->reduce), s->as, carry[0], x);
 }
 
 /* result: carry + what the position s->at sends. */
@@ -59,10 +66,9 @@ static void add_position(const Scatter *s, const int *carry, int *result) {
     const int id = emit_scalar_of(e, OP_SUM, id_at(s));
     Branch sent = emit_if(e, is_here(s, id), s->carries, carry);
     const int u = of_result(s, emit_converted(e, emit_value(e, s->updates, s->at, -1), s->as), carry[0]);
-    const int here = emit_op(e, OP_EQ, DT_BOOL, s->row, id), zero = tile_const(&e->b, s->as, 0);
-    const int x = emit_select(e, here, u, zero);
-    int next[2] = {0, carry[1]};
-    next[0] = s->carries > 1 ? emit_add_compensated(e, carry[0], x, &next[1]) : emit_op(e, OP_ADD, s->as, carry[0], x);
+    const int here = emit_op(e, OP_EQ, DT_BOOL, s->row, id), none = tile_const(&e->b, s->as, scalar_identity(s->reduce, s->as));
+    int next[2];
+    take_term(s, carry, emit_select(e, here, u, none), next);
     emit_endif(e, &sent, next, result);
 }
 
@@ -110,8 +116,7 @@ static void add_bucket(Scatter *s, const int *carry, int *result) {
         if (d) rest = index_div(e->k, rest, extent);
     }
     const int x = of_result(s, emit_converted(e, emit_value(e, s->updates, s->at, -1), s->as), carry[0]);
-    next[1] = inner[1];
-    next[0] = s->carries > 1 ? emit_add_compensated(e, inner[0], x, &next[1]) : emit_op(e, OP_ADD, s->as, inner[0], x);
+    take_term(s, inner, x, next);
     emit_endif(e, &sent, next, sums);
     nest_end(e, &nest, sums, result);
 }
@@ -121,17 +126,17 @@ enum { MOST_BY_ONE_LANE = 512 }; /* as Device.most_added where there is one lane
 static int carries_of(const Scatter *s) {
     double positions = 1;
     for (int d = 0; d < s->r; d++) positions *= (double)s->ids->shape->dim[d].bound;
-    return 1 + (s->as == DT_F32 && positions > MOST_BY_ONE_LANE);
+    return 1 + (s->reduce == OP_SUM && s->as == DT_F32 && positions > MOST_BY_ONE_LANE);
 }
 
 int emit_scatter(Emitter *e, Node *n) {
-    Scatter s = {.e = e, .n = n, .updates = n->in[0], .ids = n->in[1], .r = n->in[1]->shape->rank};
+    Scatter s = {.e = e, .n = n, .updates = n->in[0], .ids = n->in[1], .r = n->in[1]->shape->rank, .reduce = op_scattered(n->op)};
     int axes[MAX_RANK], carry[2] = {0}, next[2], result[2];
     Node like = *n;
-    like.dtype = s.as = emit_carried_in(OP_SUM, n->dtype);
+    like.dtype = s.as = emit_carried_in(s.reduce, n->dtype);
     s.carries = carries_of(&s);
     for (int d = s.r; d < s.updates->shape->rank; d++) s.at[d] = e->p_index[d - s.r + 1];
-    const int start = emit_full_over(e, &like, e->p_index, -1, 0);
+    const int start = emit_full_over(e, &like, e->p_index, -1, scalar_identity(s.reduce, s.as));
     if (n->n_in == 3) {
         add_bucket(&s, (int[]){start, start}, result);
         return emit_converted(e, result[0], n->dtype);

@@ -1,4 +1,4 @@
-/* split: ids of a scatter put into buckets, one for each row, before rows add up what is sent to them: rows and ids are walked
+/* split: ids of a scatter put into buckets, one for each row, before rows reduce what is sent to them: rows and ids are walked
  * once, where every tile of rows would compare every id.
  *
  *     scatter %u, %ids rows 50257     becomes     %b = bucket %ids rows 50257
@@ -16,5 +16,5 @@ Node *rule_buckets(Rewriter *r, const Node *n) {
     if (n->n_in > 2 || !shape_is_fixed(*n->in[1]->shape) || !dim_is_fixed(n->attr->extent)) return NULL;
     if (ids > most || rows > most || (rows * ids <= FEW_COMPARISONS && !r->context->bucket_all)) return NULL;
     Node *in[] = {n->in[0], n->in[1], rewrite_op(r, OP_BUCKET, 1, (Node *[]){n->in[1]}, &(Attr){.extent = n->attr->extent})};
-    return rewrite_op(r, OP_SCATTER_ADD, 3, in, n->attr);
+    return rewrite_op(r, n->op, 3, in, n->attr);
 }

@@ -133,14 +133,14 @@ static void count_prologue(const Fuse *f, const Node *n) {
     if (!any || !fuse_is_heavy(n)) return;
     tally(f, n->op == OP_CONTRACT      ? FUSION_contract_prologue
              : n->op == OP_SCAN        ? FUSION_scan_prologue
-             : n->op == OP_SCATTER_ADD ? FUSION_scatter_prologue
+             : op_is_scatter(n->op)   ? FUSION_scatter_prologue
                                        : FUSION_row_prologue);
 }
 
 static PlanKernel new_kernel(const Fuse *f, const Node *n) {
     PlanKernel k = {.kind = KERNEL_MAP, .p = n->shape, .r = &scalar_shape, .phase = n->phase};
     if (n->op == OP_SCAN) k.kind = KERNEL_SCAN;
-    else if (n->op == OP_SCATTER_ADD) k.kind = KERNEL_SCATTER;
+    else if (op_is_scatter(n->op)) k.kind = KERNEL_SCATTER;
     else if (n->op == OP_BUCKET) {
         k.kind = KERNEL_BUCKET;
         k.p = node_pool_shape(f->graph->pool, &(Shape){.rank = 1, .dim = {n->attr->extent}}); /* its rows */
@@ -271,7 +271,7 @@ static bool assign(Fuse *f, Node *n, bool wait) {
     int tries[16], k = -1;
     const bool waits = wait && may_wait(f, n);
     if (waits && fuse_is_copy(f, n)) return false;
-    const bool alone = !f->merge || (fuse_is_copy(f, n) && !is_written_at_once(f, n)) || n->op == OP_SCATTER_ADD || n->op == OP_BUCKET || n->op == OP_SCAN ||
+    const bool alone = !f->merge || (fuse_is_copy(f, n) && !is_written_at_once(f, n)) || op_is_scatter(n->op) || n->op == OP_BUCKET || n->op == OP_SCAN ||
                        will_update_part(f, n);
     const int count = alone                                      ? 0
                       : n->op == OP_CONTRACT && fuse_is_heavy(n) ? kernel_to_add_to(f, n, tries)

@@ -8,13 +8,13 @@ enum {
 };
 
 bool fuse_is_heavy(const Node *n) {
-    return op_info[n->op].cls == CLASS_REDUCE || n->op == OP_SCATTER_ADD || n->op == OP_BUCKET ||
+    return op_info[n->op].cls == CLASS_REDUCE || op_is_scatter(n->op) || n->op == OP_BUCKET ||
            (n->op == OP_CONTRACT && n->attr->contract->n_loops > n->attr->contract->n_out);
 }
 
 /* Contractions and scatters read an operand element many times: it should be in memory.  From buckets, once. */
 static bool rereads(const Node *n) {
-    return (n->op == OP_CONTRACT && fuse_is_heavy(n)) || (n->op == OP_SCATTER_ADD && n->n_in == 2);
+    return (n->op == OP_CONTRACT && fuse_is_heavy(n)) || (op_is_scatter(n->op) && n->n_in == 2);
 }
 
 /* Buckets are made of what lies in memory. */

@@ -234,7 +234,7 @@ static bool is_reread(const Remat *r, const Node *n, int depth) {
         const Node *user = r->uses.user[u];
         if (user->phase == PHASE_FORWARD) continue;
         const bool moves = op_info[user->op].cls == CLASS_MOVE || node_is_view(user) || user->op == OP_CAST;
-        if (user->op == OP_SCATTER_ADD || user->op == OP_BUCKET || (user->op == OP_CONTRACT && !node_is_view(user))) return true;
+        if (op_is_scatter(user->op) || user->op == OP_BUCKET || (user->op == OP_CONTRACT && !node_is_view(user))) return true;
         if (moves && (depth == 0 || is_reread(r, user, depth - 1))) return true;
     }
     return false;

@@ -243,7 +243,7 @@ static const RewriteId *split_rules(Op op) {
     static const RewriteId scatter_rules[] = {REWRITE_buckets, REWRITE_END};
     static const RewriteId none[] = {REWRITE_END};
     if (op == OP_SCAN) return scan_rules;
-    if (op == OP_SCATTER_ADD) return scatter_rules;
+    if (op_is_scatter(op)) return scatter_rules;
     return op == OP_SUM ? sum_rules : op == OP_CONTRACT ? contract_rules : none;
 }
 

@@ -185,9 +185,10 @@ static void place_indexed(Place *p, const Node *n) {
     const DType low = low_dtype(n->precision);
     const Kind kind = p->kind[n->in[0]->id];
     Node **in = operands(p, n);
-    if (n->op == OP_SCATTER_ADD) in[0] = in_dtype(p, n->in[0], DT_F32);
+    if (op_is_scatter(n->op) && adds_up(op_scattered(n->op))) in[0] = in_dtype(p, n->in[0], DT_F32);
     Node *made = precision_remake(p->g, n, in);
     if (n->op == OP_GATHER && kind == NEUTRAL && low != DT_COUNT) made = precision_cast(p->g, made, low, n);
+    if (op_is_scatter(n->op)) made = precision_cast(p->g, made, DT_F32, n);
     set(p, n, made, n->op == OP_GATHER ? kind : HIGH);
 }
 

@@ -163,7 +163,7 @@ const char *pair_excluded(Op from, Op to) {
 }
 
 const char *rule_excluded(int rule) {
-    if (rule == REWRITE_indicator) return "ids that are compared with 64 rows or more: indicators.sh has them";
+    if (rule == REWRITE_indicator || rule == REWRITE_extremum_by_ids) return "ids that are compared with 64 rows or more: indicators.sh has them";
     if (rule == REWRITE_split_scan) return "scans of 128 elements and more on a GPU: recurrences.sh has them";
     return rule == REWRITE_concat_of_many ? "a concat of more than 128 tensors: corners.sh has one" : NULL;
 }

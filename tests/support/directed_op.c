@@ -279,7 +279,7 @@ static Node *gather(Directed *x, Node *v, int k) {
                          NULL, shape_scalar());
 }
 
-static Node *scatter(Directed *x, Node *v, int k) {
+static Node *scatter(Directed *x, Op op, Node *v, int k) {
     const DType t = pick_below(x, 3) ? DT_F32 : DT_I32;
     const Attr at = {.extent = dim_fixed(pick_below(x, 2) ? 1 : 1 + pick_below(x, 4))};
     Node *updates = k == 0 ? v : NULL, *ids = k == 1 ? v : NULL;
@@ -290,7 +290,7 @@ static Node *scatter(Directed *x, Node *v, int k) {
         s.rank = pick_below(x, s.rank + 1);
         ids = indices(x, s, at.extent.bound);
     }
-    return directed_emit(x, OP_SCATTER_ADD, 2, (Node *[]){updates, ids}, &at, shape_scalar());
+    return directed_emit(x, op, 2, (Node *[]){updates, ids}, &at, shape_scalar());
 }
 
 /* ---- gradients: d sum(v * b) / dv = b, so that the result's range is b's ----------------------------------------- */
@@ -363,7 +363,8 @@ Node *directed_op(Directed *x, Op op, Node *v, int k) {
     switch (op) {
     case OP_CONTRACT: return contract(x, v, k);
     case OP_GATHER: return gather(x, v, k);
-    case OP_SCATTER_ADD: return scatter(x, v, k);
+    case OP_SCATTER_ADD:
+    case OP_SCATTER_MAX: return scatter(x, op, v, k);
     case OP_GRADIENT: return gradient(x, v, k);
     default: return directed_emit(x, op, 1, &v, NULL, *v->shape);
     }

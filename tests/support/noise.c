@@ -20,6 +20,7 @@ bool takes_operand(Op op) {
     case OP_RMAX:
     case OP_RMIN:
     case OP_GATHER:
+    case OP_SCATTER_MAX:
     case OP_STOP_GRADIENT: return true;
     default: return op_info[op].cls == CLASS_SOURCE || op_info[op].cls == CLASS_MOVE;
     }

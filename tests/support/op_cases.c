@@ -186,13 +186,15 @@ static Node *build_gather(Trial *t, Op op) {
     return graph_op(t->graph, op, 2, (Node *[]){table, ids}, NULL);
 }
 
-static Node *build_scatter_add(Trial *t, Op op) {
+static Node *build_scatter(Trial *t, Op op) {
     Shape s = rng_shape(t->rng, 2, 4), updates = s;
     Node *ids = trial_input(t, DT_I32, s, -2, 5);
     for (int64_t more = rng_int(t->rng, 0, 2); more > 0; more--)
         updates.dim[updates.rank++] = dim_fixed(rng_int(t->rng, 1, 3));
     Node *x = trial_operand(t, updates, -1, 1);
-    return graph_op(t->graph, op, 2, (Node *[]){x, ids}, &(Attr){.extent = dim_fixed(rng_int(t->rng, 0, 5))});
+    Node *rows = graph_op(t->graph, op, 2, (Node *[]){x, ids}, &(Attr){.extent = dim_fixed(rng_int(t->rng, 0, 5))});
+    if (op == OP_SCATTER_ADD) return rows;
+    return graph_binary(t->graph, OP_MAX, rows, graph_const(t->graph, DT_F32, *rows->shape, -10)); /* where nothing is sent: -inf */
 }
 
 static Node *build_stop_gradient(Trial *t, Op op) {
@@ -217,7 +219,8 @@ static Build *const build[OP_COUNT] = {
     [OP_SCAN] = build_scan,
     [OP_CONTRACT] = build_contract,
     [OP_GATHER] = build_gather,
-    [OP_SCATTER_ADD] = build_scatter_add,
+    [OP_SCATTER_ADD] = build_scatter,
+    [OP_SCATTER_MAX] = build_scatter,
     [OP_STOP_GRADIENT] = build_stop_gradient,
 };
 

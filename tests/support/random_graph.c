@@ -168,7 +168,7 @@ static Node *random_reshape(Gen *x) {
             continue;
         }
         run *= e.bound;
-        if (d + 1 < n->shape->rank && below(x, 2)) continue;
+        if (d + 1 < n->shape->rank && below(x, 2) && dim_is_fixed(n->shape->dim[d + 1])) continue;
         if (run % 2 == 0 && run > 2 && s.rank < 5 && below(x, 2)) s.dim[s.rank++] = dim_fixed(2), run /= 2;
         s.dim[s.rank++] = dim_fixed(run);
         run = 1;
@@ -280,7 +280,10 @@ static Node *random_scatter(Gen *x) {
     if (u->shape->rank - s.rank > 3) return NULL;
     Attr at = {.extent = dim_fixed(1 + below(x, 9))};
     Node *ids = source(x, s, DT_I32, at.extent.bound + (below(x, 4) == 0));
-    return keep(x, graph_op(x->g, OP_SCATTER_ADD, 2, (Node *[]){u, ids}, &at), false);
+    if (at.extent.bound % 2) return keep(x, graph_op(x->g, OP_SCATTER_ADD, 2, (Node *[]){u, ids}, &at), false);
+    Node *rows = graph_op(x->g, OP_SCATTER_MAX, 2, (Node *[]){u, ids}, &at); /* where nothing is sent, infinite */
+    Node *least = graph_const(x->g, rows->dtype, *rows->shape, -8);
+    return keep(x, graph_binary(x->g, OP_MAX, rows, least), is_exact(x, u));
 }
 
 /* A matmul, a convolution-like, or any affine contraction. */

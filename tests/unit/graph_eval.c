@@ -159,6 +159,10 @@ static const Case cases[] = {
     {"%7 = const 1 : i32[2]\n%8 = bucket %7 rows 3 : i32[6]", 6, {0, 0, 2, 2, 0, 1}},
     {"%7 = bucket %2 rows 3 : i32[7]", 7, {0, 1, 1, 2, 1, 0, 0}},
     {"%7 = cast %2 : f32[3]\n%8 = scatter %7, %2 rows S : f32[S]", 3, {0, 0, 2}},
+    {"%7 = const 1 : i32[2]\n%8 = scatter_max %0, %7 rows 2 : f32[2,3]", 6, {-INFINITY, -INFINITY, -INFINITY, 1, 5, 3}},
+    {"%7 = const 1 : i32[2]\n%8 = bucket %7 rows 2 : i32[5]\n%9 = scatter_max %0, %7, %8 rows 2 : f32[2,3]", 6,
+     {-INFINITY, -INFINITY, -INFINITY, 1, 5, 3}},
+    {"%7 = scatter_max %2, %2 rows 3 : i32[3]", 3, {0, INT32_MIN, 2}},
     /* special */
     {"%7 = stop_gradient %1 : f32[4]", 4, {0, -1.5, 2.5, 4}},
 };
