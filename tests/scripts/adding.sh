@@ -49,7 +49,7 @@ for edit in *.edit; do
     esac
     changes=$((changes + 1))
 done
-cmake -S tree -B tree/made -DCMAKE_BUILD_TYPE=Debug >log 2>&1 || die "$(tail -20 log)"
+cmake -S tree -B tree/made -DCMAKE_BUILD_TYPE=None -DCMAKE_C_FLAGS=-O0 >log 2>&1 || die "$(tail -20 log)"
 programs=$(grep -o '^test_[a-z0-9_]*' seen | sort -u)
 # shellcheck disable=SC2086
 make -s -j2 -C tree/made fusec $programs >log 2>&1 || die "the changed tree does not build: $(grep -m5 -A3 'error' log || tail -20 log)"

@@ -5,6 +5,7 @@
 # Tolerances are shares of a tensor's largest magnitude.  infer: a few roundings of f32.  grad: sums in another order.
 # step: what Adam makes of them, m / sqrt(v) of small gradients.
 . "$SRC/tests/support/script.sh"
+quick_c
 [ -x "$BUILD/compare_safetensors" ] || exit 77
 tensors=$BUILD/compare_safetensors
 targets="host interp"

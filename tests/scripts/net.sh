@@ -14,15 +14,15 @@ sample() { # target count [option]
 
 "$net" --goldens "$SRC/tests/net/goldens.txt" >"$work/log" || { fail goldens; cat "$work/log"; }
 "$net" --scans --goldens "$SRC/tests/net/goldens_scans.txt" >"$work/log" || { fail "goldens of scans"; cat "$work/log"; }
-sample host 60
-sample host 30 --far
+sample host 40
+sample host 20 --far
 sample host 20 --scans
 sample host 15 --layers
 sample interp 30 --far
-sample interp 120
-sample interp 60 --scans
+sample interp 80
+sample interp 40 --scans
 sample interp 30 --layers
 quick_c
 command -v "${CC:-cc}" >/dev/null && { sample c99 20; sample c99 10 --far; sample c99 10 --scans; sample c99 10 --layers; }
-has_software_gpu && { sample cuda 80; sample cuda 20 --far; sample cuda 30 --scans; sample cuda 20 --layers; }
+has_software_gpu && { sample cuda 40; sample cuda 20 --far; sample cuda 20 --scans; sample cuda 15 --layers; }
 exit $bad

@@ -1,5 +1,5 @@
-# Every example's PTX assembles, in f32 and in a low precision: for one of two architectures and in one of three precisions, by
-# turns.  With PTXAS_TURN, which shifts the precisions, as in ./dev fuzz: for both architectures.  No kernel spills registers or has a stack, and no
+# Every example's PTX assembles: in f32 or in one of three low precisions, for one of two architectures, by turns.  With PTXAS_TURN,
+# which shifts the precisions, as in ./dev fuzz: in both, for both architectures.  No kernel spills registers or has a stack, and no
 # warpgroup's product is serialised.  So do an attention whose heads fit no tile, a layer with much to compute after its sum, and
 # small convolutions: the kernels that fill their registers most.  Skips without ptxas.
 command -v ptxas >/dev/null || { echo "skipped: no ptxas here"; exit 77; }
@@ -17,9 +17,11 @@ cp "$SRC/bench/gpu/conv.dsl" "$work/conv.dsl"
 for model in digits/mlp digits/cnn ecg/ecg chargpt/chargpt gpt2/gpt2 unet/unet resnet50/resnet50 attention layer conv; do
     program=$SRC/examples/$model.dsl
     [ -e "$program" ] || program=$work/$model.dsl
-    case ${PTXAS_TURN:+2}$((turn % 2)) in
-    0) plain=sm_80 matrix=sm_90a ;;
-    1) plain=sm_90 matrix=sm_80 ;;
+    case ${PTXAS_TURN:+4}$((turn % 4)) in
+    0) plain=sm_80 matrix= ;;
+    1) plain= matrix=sm_80 ;;
+    2) plain=sm_90 matrix= ;;
+    3) plain= matrix=sm_90a ;;
     *) plain="sm_80 sm_90" matrix="sm_80 sm_90a" ;;
     esac
     for arch in $plain; do check "$program" $arch $model; done

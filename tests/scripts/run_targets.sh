@@ -32,7 +32,7 @@ agree_low() { # NAME OPTIONS
     for precision in bf16 f16; do
         sed "s/^model [a-z0-9_]* {/&\n    precision $precision/" "$x/$example.dsl" > low.dsl
         grep -q "^    precision $precision" low.dsl
-        agree_in low.dsl "$example in $precision" 2e-3 "$@"
+        (quick_c; agree_in low.dsl "$example in $precision" 2e-3 "$@")
         paste f32.loss host.loss | awk '{ d = $1 - $2; if (d < 0) d = -d; if (!(d <= 0.02 * $1)) bad = 1; if (d) differs = 1 }
             END { exit bad || !differs || NR != 3 }' || { echo "$example: f32 and $precision:"; paste f32.loss host.loss; exit 1; }
     done

@@ -17,7 +17,7 @@
 #include <string.h>
 
 enum { MOST_PROGRAMS = 500, SANITIZED = 2, OPTIMISED_EVERY = 5 };
-static int programs = 100;
+static int programs = 60;
 static uint64_t first_seed = 1000;
 
 static const char *const sanitizers[] = {"-O0 -g1 -fsanitize=address,undefined -fno-sanitize-recover=all",

@@ -28,8 +28,8 @@
 
 enum {
     PROGRAMS = 1000,
-    EVERY = 4,   /* a back end that takes long runs one in so many, ./dev fuzz all; the others are compiled, for what they reach */
-    EVERY_LOW = 2, /* the same of low precision, which matrix instructions multiply */
+    EVERY = 6,   /* a back end that takes long runs one in so many, ./dev fuzz all; the others are compiled, for what they reach */
+    EVERY_LOW = 3, /* the same of low precision, which matrix instructions multiply */
     SHRUNK = 3,  /* of many failures the first few are made small */
 };
 
@@ -72,8 +72,14 @@ static ExecutorCall call_of(Arena *a, const Module *m, Entry e, const ModuleMemo
                           .seed = (uint32_t)mem->scalars[SCALAR_SEED]};
 }
 
+/* The code of a module that was looked at before it runs. */
+static struct {
+    const Module *of;
+    const char *text;
+} ready;
+
 static bool run(Arena *a, const Module *m, Entry e, const ModuleMemory *mem, const int64_t *syms, const char **error) {
-    const ExecutorOptions options = {.arch = arch, .threads = 2};
+    const ExecutorOptions options = {.arch = arch, .ptx = ready.of == m ? ready.text : NULL, .threads = 2};
     void *self = kind->open(a, m, &options, error);
     if (!self) return false;
     const fusec_memory memory = memory_of(m, e, mem);
@@ -115,8 +121,8 @@ static void build_library(void) {
         if (m) write_model(a, m);
         arena_free(a);
     }
-    scratch_shell(set->arena, "ls p*.c | xargs -P \"$(nproc)\" -n 25 cc -std=c99 -O0 -ffp-contract=off -fPIC -c && "
-                              "ls p*.o | xargs cc -shared -o all.so");
+    scratch_shell(set->arena, "cc=$(command -v tcc || echo cc -O0) && ls p*.c | xargs -P \"$(nproc)\" -n 25 $cc -std=c99 -ffp-contract=off -fPIC -c && "
+                              "ls p*.o | xargs $cc -shared -o all.so");
     library = dlopen(arena_printf(set->arena, "%s/all.so", scratch_folder()), RTLD_NOW | RTLD_LOCAL);
     if (!library) fail_msg("%s", dlerror());
     trial_set_free(set);
@@ -199,12 +205,12 @@ static int kernels_with(const char *ptx, const char *instruction) {
 /* What follows .version and .target; NULL: no such text, as running it will say. */
 static const char *body_of(Arena *a, const Module *m) {
     const NvptxOptions o = {.arch = arch};
-    char *ptx = NULL, *why = NULL;
-    const char *body = NULL;
-    if (nvptx_emit_ptx(m, &o, &ptx, &why)) body = arena_strdup(a, strstr(ptx, ".address_size"));
-    free(ptx);
+    char *text = NULL, *why = NULL;
+    const bool made = nvptx_emit_ptx(m, &o, &text, &why);
+    if (made) ready.of = m, ready.text = arena_strdup(a, text);
+    free(text);
     free(why);
-    return body;
+    return made ? strstr(ready.text, ".address_size") : NULL;
 }
 
 static bool ran_already(void *user, Arena *a, const Module *m) {
@@ -249,7 +255,7 @@ static TrialResult check_archs(Suite *s, Arena *a, const Trial *t, uint32_t *fir
         if (arch && has_arch(t, 1)) target.stands = ran_already, target.user = &texts;
         if (kind == &executor_host && is_low_precision(t->graph)) target.stands = counts_pairs, target.user = s;
         const TrialResult result = trial_run(a, t, &target, i == 0 ? fired : NULL, &why);
-        target.stands = NULL;
+        target.stands = NULL, ready.of = NULL;
         if (result == TRIAL_DIFFERS) report_failure(a, t, &target, why, s->count[result] < SHRUNK);
         if (result > worst) worst = result;
     }

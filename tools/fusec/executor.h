@@ -16,6 +16,7 @@ typedef struct ExecutorCall {
 
 typedef struct ExecutorOptions {
     const char *arch; /* cuda: "sm_80"; host: the CPU; NULL: what this machine has */
+    const char *ptx;  /* cuda: the module's code for `arch`, where it is made already; else NULL */
     int threads;      /* 0: all cores */
     bool check_finite;
 } ExecutorOptions;

@@ -29,18 +29,18 @@ static void *open_cuda(Arena *a, const Module *m, const ExecutorOptions *o, cons
     CudaExecutor *x = ARENA_NEW(a, CudaExecutor);
     const fusec_manifest *manifest = manifest_of(a, m);
     const NvptxOptions no = {.arch = target(o->arch)};
-    char *ptx, *why;
+    char *ptx = NULL, *why;
     x->arena = a;
     if (!manifest) {
         *error = "a kernel's grid has too many axes";
         return NULL;
     }
-    if (!nvptx_emit_ptx(m, &no, &ptx, &why)) {
+    if (!o->ptx && !nvptx_emit_ptx(m, &no, &ptx, &why)) {
         *error = arena_strdup(a, why);
         free(why);
         return NULL;
     }
-    const fusec_cuda_image image = {.data = ptx};
+    const fusec_cuda_image image = {.data = o->ptx ? o->ptx : ptx};
     const fusec_cuda_options options = {.log = x->log, .log_bytes = sizeof x->log,
                                         .check_finite = o->check_finite};
     const fusec_status s = fusec_cuda_init(&x->cuda, manifest, &image, &options);
