@@ -2,6 +2,7 @@
 # --accumulate: after three calls every gradient is three times what one call gives, also where one gradient is another one, is
 # computed from another one, or is an output.
 . "$SRC/tests/support/script.sh"
+quick_c
 cd "$work" || exit 1
 
 # numbers FILE: those of a safetensors file of f32

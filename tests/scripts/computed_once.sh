@@ -2,6 +2,7 @@
 # not written out and their gradient is an image, what is dear is not computed at every window; sums go along memory.  The
 # numbers are those of the interpreter.
 . "$SRC/tests/support/script.sh"
+quick_c
 
 cat >loss.dsl <<'END'
 model loss {                                 # the difference is read twice, by one sum

@@ -1,6 +1,7 @@
 # Caches that are written in place: an update writes the rows that change and no others, at whatever place, on every target; what else
 # reads the old rows does so before.
 . "$SRC/tests/support/script.sh"
+quick_c
 
 against() { # WHAT [OPTION..]
     what=$1

@@ -2,6 +2,7 @@
 # Axes without elements, in every place that an op has: what does not depend on them is computed all the same, a bias's gradient
 # beside a product over no features above all.  Against the float64 evaluation, with an extent of 0, and with S - 1 at S = 1.
 . "$SRC/tests/support/script.sh"
+quick_c
 targets=host,interp,c99
 has_software_gpu && targets=$targets,cuda
 

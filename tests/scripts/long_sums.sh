@@ -2,6 +2,7 @@
 # 4e-4 at 1e6 terms of 0.1, and ends at 2^24 where all are 1.  Lengths lie on both sides of where sums begin to be
 # compensated, and of the blocks that they are added in.
 . "$SRC/tests/support/script.sh"
+quick_c
 cd "$work" || exit 1
 cat >m.dsl <<'END'
 dim N = 8192

@@ -3,6 +3,7 @@
 # and sums are long enough to pay for their padding, whatever their remainders, and scratch rows are laid out so that they
 # are fetched 16 bytes at a time.
 . "$SRC/tests/support/script.sh"
+quick_c
 needs_software_gpu
 
 # check NAME TARGET: results and gradients of NAME.dsl on the host and on the software GPU

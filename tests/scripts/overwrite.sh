@@ -1,6 +1,7 @@
 # A value goes over what its kernel reads last: less memory, the same bits, on every executor; not where another kernel reads the old
 # value later, where it is read at other elements, or where it is the caller's.
 . "$SRC/tests/support/script.sh"
+quick_c
 
 cat >vocabulary.dsl <<'END'
 dim B = 24, V = 1003

@@ -1,6 +1,7 @@
 # What is put together for products to read is written by the kernels of its parts, in place: no copy, no choice among parts, and
 # of a chain of concatenations one buffer.  The numbers are those of other executors.
 . "$SRC/tests/support/script.sh"
+quick_c
 
 cat >dense.dsl <<'END'
 model dense {

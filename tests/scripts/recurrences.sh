@@ -2,6 +2,7 @@
 # rounds by `repeat`, which is unrolled, in values and gradients, and against float64.  What is not linear, or rounded at each step,
 # stays as it is.
 . "$SRC/tests/support/script.sh"
+quick_c
 
 T=23
 cat >inputs <<END

@@ -1,6 +1,7 @@
 # Activations that a backward kernel computes again from what it reads anyway are not kept: the arena is smaller, no kernel is added,
 # and the gradients are those with all of them kept, on every executor.
 . "$SRC/tests/support/script.sh"
+quick_c
 
 cat >mlp.dsl <<'END'
 dim B = 48, C = 64

@@ -1,6 +1,7 @@
 # scan: the sums, products and recurrences that can be written without it, in values and gradients, along every axis; several sequences
 # and values, scans in scans, one round and none; parameters are those of one body.
 . "$SRC/tests/support/script.sh"
+quick_c
 
 cat >ends <<'END'
     output y

@@ -1,6 +1,7 @@
 # A sum of a product is a product with a sum: what is multiplied, by the report, and the values and gradients, which are
 # those of the program as written.
 . "$SRC/tests/support/script.sh"
+quick_c
 
 cat >rows.dsl <<'END'
 model rows {

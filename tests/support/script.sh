@@ -8,7 +8,7 @@ trap 'rm -rf "$work"' EXIT
 cd "$work" || exit 1
 bad=0
 # quick_c: `--target c99` goes through tcc where that is installed, in a sixteenth of the time of cc -O2, unless CC says otherwise.
-# For scripts whose programs a hunt (random.cc, streams) compiles by cc -O2, whose optimizer is looked at too there.
+# For scripts that ask for numbers; what cc -O2 makes of emitted C is looked at by c99_random, run_targets.sh and the hunt random.cc.
 quick_c() {
     [ -n "${CC:-}" ] || CC=$(command -v tcc || echo cc)
     export CC
@@ -74,6 +74,7 @@ has_software_gpu() {
 
 # Every executor that runs on this machine, into $targets.
 all_targets() {
+    quick_c
     targets=host,c99,interp
     ! has_software_gpu || targets=$targets,cuda
 }
