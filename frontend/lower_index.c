@@ -173,7 +173,7 @@ static bool open_loops(IndexContext *c, const BinderList *b, const Expr *body, b
     if (!ok || !infer_ranges(c, body, first, open)) return false;
     for (int i = first; i < first + b->n && ok; i++) {
         if (c->loops.at[i].ranged) continue;
-        lower_fail(L, E0212, c->loops.at[i].loc, arena_printf(L->arena, "write `%s in 0..EXTENT`", c->loops.at[i].name),
+        lower_fail(L, E0212, c->loops.at[i].loc, arena_printf(L->arena, "write how far it goes, as in `%s in 0..8`", c->loops.at[i].name),
                    "the index '%s' is never a whole subscript, so its range is not known", c->loops.at[i].name);
         ok = false;
     }

@@ -255,7 +255,7 @@ Node *value_node(Lower *L, Value v, DType t, SrcLoc loc) {
     const char *help = t == DT_BOOL        ? "compare it, for instance x != 0"
                        : dtype_is_float(t) ? "write float(x)"
                                            : "write int(x)";
-    if (own == DT_COUNT) help = NULL;
+    if (own == DT_COUNT) help = v.kind == VAL_LIST ? "`repeat i in 0..n { emit list[i] }` makes a tensor of its n elements" : NULL;
     lower_fail(L, E0204, loc, help, "expected %s, not %s", t == DT_COUNT ? "a tensor or a number" : dtype_name(t),
                val_describe(L->arena, v));
     return NULL;
