@@ -272,7 +272,7 @@ static Node *seeds_first(Batch *b, Node *x, int n_free) {
     return emit_transpose(b, x, perm);
 }
 
-/* gather and slice_at of a table, scatter of updates; `lead` dims of operand 0 become `made` dims. */
+/* gather and slice_at of a table, scatter_add of updates; `lead` dims of operand 0 become `made` dims. */
 static Carried batch_indexed(Batch *b, const Node *n, int lead, int made) {
     Carried r = *carried(b, n->in[0]);
     for (int d = 0; d < lead; d++) untie_dim(b, &r, d);
@@ -285,7 +285,7 @@ static Carried batch_indexed(Batch *b, const Node *n, int lead, int made) {
 }
 
 static Carried batch_gather(Batch *b, const Node *n) { return batch_indexed(b, n, 1, n->in[1]->shape->rank); }
-static Carried batch_scatter(Batch *b, const Node *n) { return batch_indexed(b, n, n->in[1]->shape->rank, 1); }
+static Carried batch_scatter_add(Batch *b, const Node *n) { return batch_indexed(b, n, n->in[1]->shape->rank, 1); }
 static Carried batch_slice_at(Batch *b, const Node *n) { return batch_indexed(b, n, 1, 1); }
 
 static Carried batch_update_at(Batch *b, const Node *n) {
@@ -435,8 +435,7 @@ static BatchRule *const rule[OP_COUNT] = {
     [OP_PAD] = batch_window,          [OP_SLICE_AT] = batch_slice_at,
     [OP_UPDATE_AT] = batch_update_at, [OP_SUM] = batch_sum,
     [OP_SCAN] = batch_scan,           [OP_CONTRACT] = batch_contract,
-    [OP_GATHER] = batch_gather,       [OP_SCATTER_ADD] = batch_scatter,
-    [OP_SCATTER_MAX] = batch_scatter,
+    [OP_GATHER] = batch_gather,       [OP_SCATTER_ADD] = batch_scatter_add,
 };
 
 static void batch_node(Batch *b, const Node *n) {
