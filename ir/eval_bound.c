@@ -204,7 +204,7 @@ static void find_scale(Study *s, const Node *n) {
 static bool is_jump(const Node *n) {
     if (n->n_in == 0 || !dtype_is_float(n->in[0]->dtype)) return false;
     if (n->op == OP_CAST) return !dtype_is_float(n->dtype);
-    return n->op == OP_FLOOR || n->op == OP_CEIL || n->op == OP_SIGN || n->op == OP_MOD || n->op == OP_ARGMAX ||
+    return n->op == OP_FLOOR || n->op == OP_CEIL || n->op == OP_SIGN || n->op == OP_MOD || n->op == OP_ARGMAX || n->op == OP_SCATTER_ARGMAX ||
            (n->op >= OP_EQ && n->op <= OP_GE);
 }
 

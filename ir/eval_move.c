@@ -242,10 +242,31 @@ static void fill(const Tensor *t, double x) {
     for (int64_t i = 0; i < n; i++) t->data[i] = x;
 }
 
+/* Of each element of the result the position whose element is the first of the greatest, NaN among them. */
+static void eval_scatter_argmax(EvalNode *e) {
+    const Tensor *ids = e->in[1], *out = e->out;
+    const int64_t n = tensor_elements(ids);
+    int64_t row = 1;
+    for (int d = 1; d < out->rank; d++) row *= out->dim[d];
+    fill(out, -1);
+    for (int64_t i = 0; i < n; i++) {
+        const int64_t r = (int64_t)ids->data[i];
+        for (int64_t c = 0; c < row && r >= 0 && r < out->dim[0]; c++) {
+            double *first = &out->data[r * row + c];
+            const double x = e->in[0]->data[i * row + c], most = *first < 0 ? 0 : e->in[0]->data[(int64_t)*first * row + c];
+            if (*first < 0 || x > most || (isnan(x) && !isnan(most))) *first = (double)i;
+        }
+    }
+}
+
 /* The others walk ids and move rows of `row` elements: out of the table, or onto the result. */
 void eval_indexed(EvalNode *e) {
     if (e->node->op == OP_BUCKET) {
         eval_bucket(e);
+        return;
+    }
+    if (e->node->op == OP_SCATTER_ARGMAX) {
+        eval_scatter_argmax(e);
         return;
     }
     bool gather = e->node->op == OP_GATHER;

@@ -361,8 +361,8 @@ static bool infer_gather(Infer *f) {
 
 static bool infer_scatter(Infer *f) {
     const Shape *updates = shape_of(f, 0), *ids = shape_of(f, 1);
-    f->dtype = f->in[0]->dtype;
-    if (!check_dtype(f, f->dtype, OPERANDS_NUMBER)) return false;
+    f->dtype = f->op == OP_SCATTER_ARGMAX ? DT_I32 : f->in[0]->dtype;
+    if (!check_dtype(f, f->in[0]->dtype, OPERANDS_NUMBER)) return false;
     if (f->in[1]->dtype != DT_I32) return fail(f, "ids must be i32, not %s", dtype_name(f->in[1]->dtype));
     if (updates->rank < ids->rank) return fail(f, "ids have more axes than updates");
     if (1 + updates->rank - ids->rank > MAX_RANK) return fail(f, "more than %d axes", MAX_RANK);

@@ -242,6 +242,7 @@ static void parse_attributes(Parse *p, Op op, const NodeList *in, Attr *a) {
     case OP_BUCKET:
     case OP_SCATTER_ADD:
     case OP_SCATTER_MAX:
+    case OP_SCATTER_ARGMAX:
         parse_word(p, "rows");
         a->extent = graph_parse_dim(p);
         break;

@@ -198,7 +198,8 @@ static void print_attributes(const Print *p, const Node *n) {
     case OP_SLICE_AT:
     case OP_BUCKET:
     case OP_SCATTER_ADD:
-    case OP_SCATTER_MAX: print_word_dim(p, " rows ", a->extent); break;
+    case OP_SCATTER_MAX:
+    case OP_SCATTER_ARGMAX: print_word_dim(p, " rows ", a->extent); break;
     case OP_CONST:
         fputc(' ', p->f);
         print_number(p, a->value);

@@ -141,7 +141,8 @@ static bool check_attribute(Verify *v, const Node *n) {
     case OP_SLICE_AT:
     case OP_BUCKET:
     case OP_SCATTER_ADD:
-    case OP_SCATTER_MAX: return check_dim(v, a->extent);
+    case OP_SCATTER_MAX:
+    case OP_SCATTER_ARGMAX: return check_dim(v, a->extent);
     case OP_CONST:
         return dtype_is_float(n->dtype) || scalar_round(n->dtype, a->value) == a->value ||
                fail(v, "%g is no %s", a->value, dtype_name(n->dtype));

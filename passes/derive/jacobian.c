@@ -355,19 +355,16 @@ static Node *jac_scatter_add(Graph *g, Node *n, int k, Node *dy) {
     return graph_op(g, OP_GATHER, 2, (Node *[]){dy, n->in[1]}, NULL);
 }
 
-/* Of those that are as great as the greatest sent there, NaN among them, the first: positions are told apart by their negatives. */
+/* To the first of the greatest.  Positions, not values, are compared: a value that is computed again may differ in its last bits. */
 static Node *jac_scatter_max(Graph *g, Node *n, int k, Node *dy) {
-    Node *x = n->in[k], *ids = n->in[1];
+    Node *x = n->in[k], *ids = n->in[1], *passed = graph_op(g, OP_GATHER, 2, (Node *[]){dy, ids}, NULL);
     int8_t axes[MAX_RANK];
     for (int d = 0; d < ids->shape->rank; d++) axes[d] = (int8_t)d;
-    if (ids->shape->rank == 0) return graph_op(g, OP_GATHER, 2, (Node *[]){dy, ids}, NULL);
-    Node *position = graph_unary(g, OP_NEG, linear_index(g, *x->shape, ids->shape->rank, axes));
-    Node *greatest = graph_binary(g, OP_EQ, x, graph_op(g, OP_GATHER, 2, (Node *[]){n, ids}, NULL));
-    Node *candidate = graph_binary(g, OP_OR, greatest, graph_binary(g, OP_NE, x, x));
-    Node *none = graph_const(g, DT_I32, *x->shape, INT32_MIN);
-    Node *first = graph_op(g, OP_SCATTER_MAX, 2, (Node *[]){graph_select(g, candidate, position, none), ids}, n->attr);
-    Node *chosen = graph_binary(g, OP_EQ, graph_op(g, OP_GATHER, 2, (Node *[]){first, ids}, NULL), position);
-    return graph_select(g, chosen, graph_op(g, OP_GATHER, 2, (Node *[]){dy, ids}, NULL), zeros_like(g, x));
+    if (ids->shape->rank == 0) return passed;
+    Node *first = graph_op(g, OP_SCATTER_ARGMAX, 2, (Node *[]){x, ids}, n->attr);
+    Node *here = graph_binary(g, OP_EQ, graph_op(g, OP_GATHER, 2, (Node *[]){first, ids}, NULL),
+                              linear_index(g, *x->shape, ids->shape->rank, axes));
+    return graph_select(g, here, passed, zeros_like(g, x));
 }
 
 static JacobianRule *const rule[OP_COUNT] = {

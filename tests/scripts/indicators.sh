@@ -2,6 +2,7 @@
 # an indicator is left, forward or backward.  Numbers are those of float64 on every executor, ids outside included.
 . "$SRC/tests/support/script.sh"
 all_targets
+quick_c
 
 # model NAME SCATTERS GATHERS: on stdin what gives y; how many of each the grad entry has
 model() {
@@ -10,8 +11,8 @@ model() {
       printf '    loss = sum(y * y)\n    output y\n    output loss\n    train loss with sgd(lr = 0.1)\n}\n'; } >"$1.dsl"
     "$FUSEC" verify "$1.dsl" --target $targets --rounds 1 --quiet >log 2>&1 || fail "$1: $(cat log)"
     "$FUSEC" "$1.dsl" -o "$1.o" --entry grad --print-after=split 2>&1 | sed -n '/after split, entry grad/,/^}/p' >"$1.graph"
-    [ "$(grep -cE ' = scatter(_max)? ' "$1.graph")" = "$2" ] && [ "$(grep -c ' = gather ' "$1.graph")" = "$3" ] ||
-        fail "$1 has not $2 sums by ids and $3 lookups: $(grep -E ' = (scatter|scatter_max|gather|contract|sum) ' "$1.graph")"
+    [ "$(grep -cE ' = scatter(_(arg)?max)? ' "$1.graph")" = "$2" ] && [ "$(grep -c ' = gather ' "$1.graph")" = "$3" ] ||
+        fail "$1 has not $2 sums by ids and $3 lookups: $(grep -E ' = (scatter|scatter_max|scatter_argmax|gather|contract|sum) ' "$1.graph")"
     ! grep -E ' = (cast|mul|select) .*\[[0-9,]*(350,[0-9,]*200|200,[0-9,]*350)' "$1.graph" || fail "$1 has something for every row and id"
     echo "$1" >>names
 }
@@ -93,24 +94,35 @@ $many
     x = param [B, E, C] init normal(1.0)
     y = scatter_add(x, ids, V)
 END
-model greatest 2 3 <<END # its gradient: the first of the greatest, found by the ids too
+model greatest 2 2 <<END # its gradient: the first of the greatest, found by the ids too
 $ids
     x = param [E, C] init normal(1.0)
     y = max(segment_max(x, ids, V), -4.0)
 END
-model least 2 3 <<END
+model least 2 2 <<END
 $many
     x = param [B, E] init normal(1.0)
     y[b, i in 0..V] = min(min[e] where(i == ids[b, e], x[b, e], inf), 4.0)
 END
-model softmax_by_ids 5 6 <<END # of those with an id, as of a graph's edges
+model softmax_by_ids 5 5 <<END # of those with an id, as of a graph's edges
 $ids
     x = param [E] init normal(1.0)
     m = segment_max(x, ids, V)
     e = exp(x - m[ids])
     y = e / segment_sum(e, ids, V)[ids]
 END
-[ "$(wc -l <names)" = 17 ] || fail "not all models are there"
+model ties 2 2 <<END # to the first of equal ones
+$ids
+    x = param [E, C] init ones
+    w = param [V, C] init normal(1.0)
+    y = w * max(segment_max(x, ids, V), -4.0)
+END
+[ "$(wc -l <names)" = 18 ] || fail "not all models are there"
+
+# what is compared again is computed again: the same gradient, and in low precision
+"$FUSEC" verify softmax_by_ids.dsl --target $targets --checkpoint=sqrt --rounds 1 --quiet >log 2>&1 || fail "recomputed: $(cat log)"
+sed 's/^model m {/&\n    precision bf16/' softmax_by_ids.dsl >low.dsl
+"$FUSEC" verify low.dsl --target $targets --rounds 1 --quiet >log 2>&1 || fail "bf16: $(cat log)"
 
 # a loss picks one element of each row, of logits that need not be in memory; few rows are a product
 cat >loss.dsl <<'END'

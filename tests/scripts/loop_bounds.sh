@@ -94,7 +94,10 @@ for target in host sm_80; do
     [ "$(grep -c '^kernel @grad_stream' x.tile)" = 4 ] && [ "$(grep -c 'for s from .* to .* carry' x.tile)" = 3 ] ||
         fail "groups on $target: $(grep -c '^kernel @grad_stream' x.tile) streams, $(grep -c 'for s from .* to .* carry' x.tile) with both bounds"
 done
-"$FUSEC" verify groups.dsl --target=host --entry=grad --rounds=1 >log 2>&1 || fail "groups: $(tail -3 log)"
-"$FUSEC" verify heads.dsl --target=host --entry=grad --rounds=1 >log 2>&1 || fail "heads: $(tail -3 log)"
+for entry in infer grad; do
+    for name in groups heads; do
+        "$FUSEC" verify $name.dsl --target=host --entry=$entry --rounds=1 >log 2>&1 || fail "$name, $entry: $(tail -3 log)"
+    done
+done
 [ $bad = 0 ] && echo ok
 exit $bad

@@ -2,6 +2,7 @@
 # it is made from, and made again for each of its sums, whatever is computed once for many of its elements on the way.
 . "$SRC/tests/support/script.sh"
 all_targets
+quick_c
 
 # model NAME: on stdin what makes c [N, M] of u [N, E] and v [M, E]
 model() {

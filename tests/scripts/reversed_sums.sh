@@ -1,7 +1,6 @@
 #!/bin/sh
 # Sums over reversed rows, short and long, beside rows that are not, at the levels that the C compiler is used at.
 . "$SRC/tests/support/script.sh"
-quick_c
 cd "$work" || exit 1
 cat >m.dsl <<'END'
 dim R = 4

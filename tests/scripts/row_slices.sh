@@ -75,7 +75,7 @@ passes 1 0.9
 # nothing to be gained, or no slices of one length: as many kernels as it takes, and the same numbers
 name=prime
 sed 's/1024/1021/' heads.dsl >prime.dsl
-"$FUSEC" verify prime.dsl --entry grad --rounds 1 --quiet >log 2>&1 || fail "prime: $(cat log)"
+"$FUSEC" verify prime.dsl --rounds 1 --quiet >log 2>&1 || fail "prime: $(cat log)"
 
 # nothing in a dimension
 sed 's/, 6, 64/, 0, 64/; s/\[6, 64/[0, 64/' heads.dsl >empty.dsl

@@ -116,9 +116,10 @@ checked() { # of $name: its kernels, and its numbers on some executors
     case ${STREAMS_ALL:+3}$((turn % 3)) in 0) more=c99 ;; 1) more=interp ;; 2) more=cuda ;; *) more=c99,interp,cuda ;; esac
     has_software_gpu || more=c99,interp
     targets=host,$more
+    : >log
     [ -z "${STREAMS_ALL:-}" ] && [ $((turn % 3)) != 0 ] ||
         "$FUSEC" verify $name.dsl --target host --entry infer --rounds 1 --quiet >log 2>&1 || fail "$name: $(cat log)"
-    "$FUSEC" verify $name.dsl --target $targets --entry grad --rounds 1 --quiet >log 2>&1 || fail "$name, gradients: $(cat log)"
+    "$FUSEC" verify $name.dsl --target $targets --entry grad --rounds 1 --quiet >>log 2>&1 || fail "$name, gradients: $(cat log)"
     ! grep -q ' 0 elements' log || fail "$name: nothing compared"
 }
 for name in $(cat names); do checked; done
@@ -140,8 +141,8 @@ low() { # NAME PRECISION DEPTH T H
     [ "$(kernels sm_80 infer | grep -c stream)" = 1 ] || fail "$1 in $2: not one stream"
     ! kernels sm_80 grad | grep -q contract || fail "$1 in $2: a product apart"
     ! grep -q 'stream.*by threads' out || fail "$1 in $2, by threads: $(grep 'by threads' out)"
-    turn=$((turn + 1))
-    [ -z "${STREAMS_ALL:-}" ] && [ $((turn % 2)) = 0 ] && return
+    low_turn=$((${low_turn:-0} + 1))
+    [ -z "${STREAMS_ALL:-}" ] && [ $((low_turn % 2)) = 0 ] && return
     ! has_software_gpu || "$FUSEC" verify low.dsl --target cuda --entry grad --rounds 1 --quiet >log 2>&1 || fail "$1 in $2: $(cat log)"
 }
 low plain f16 8 197 16

@@ -185,7 +185,6 @@ TrialResult trial_run(Arena *a, const Trial *t, const TrialTarget *b, uint32_t *
     find_tolerances(a, t, g, &d.env, values, tolerance);
     t->tally->results += g->results.n;
     t->tally->skipped += fewest;
-    if (t->tally->most_skipped < fewest) t->tally->most_skipped = fewest;
     *why = oracle_compare_values(a, g, values, m, &d, b->run, tolerance);
     return *why ? TRIAL_DIFFERS : TRIAL_AGREES;
 }

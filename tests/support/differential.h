@@ -7,7 +7,6 @@
 typedef struct TrialTally {
     int results; /* compared, or skipped */
     int skipped; /* trial_run says why */
-    int most_skipped; /* of one program */
 } TrialTally;
 
 /* A program and how it is compiled. */

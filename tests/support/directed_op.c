@@ -364,7 +364,8 @@ Node *directed_op(Directed *x, Op op, Node *v, int k) {
     case OP_CONTRACT: return contract(x, v, k);
     case OP_GATHER: return gather(x, v, k);
     case OP_SCATTER_ADD:
-    case OP_SCATTER_MAX: return scatter(x, op, v, k);
+    case OP_SCATTER_MAX:
+    case OP_SCATTER_ARGMAX: return scatter(x, op, v, k);
     case OP_GRADIENT: return gradient(x, v, k);
     default: return directed_emit(x, op, 1, &v, NULL, *v->shape);
     }

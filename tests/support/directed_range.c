@@ -165,9 +165,11 @@ static bool other(const Directed *x, Op op, Node *const *in, int n, const Attr *
             *out = with(*out, 0);
         return true;
     case OP_SCATTER_ADD:
-    case OP_SCATTER_MAX: {
+    case OP_SCATTER_MAX:
+    case OP_SCATTER_ARGMAX: {
         const double most = elements(*in[1]->shape);
         const bool one_row = shape_is_fixed(*in[1]->shape) && attr->extent.bound == 1 && inside(a[1], 0, 0);
+        if (op == OP_SCATTER_ARGMAX) return *out = (Range){-1, fmax(most - 1, 0)}, true;
         if (op == OP_SCATTER_MAX) return one_row && most >= 1; /* where nothing is sent, it is infinite */
         *out = sum_of(a[0], one_row ? most : 0, most);
         return true;

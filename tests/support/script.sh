@@ -7,10 +7,10 @@ work=$(mktemp -d) || exit 1
 trap 'rm -rf "$work"' EXIT
 cd "$work" || exit 1
 bad=0
-# quick_c: `--target c99` goes through tcc where that is installed, in a sixteenth of the time of cc -O2, unless CC says otherwise.
+# quick_c: `--target c99` goes through tcc where that is installed, in a sixteenth of the time of cc -O2, unless HUNT_CC says otherwise.
 # For scripts that ask for numbers; what cc -O2 makes of emitted C is looked at by c99_random, run_targets.sh and the hunt random.cc.
 quick_c() {
-    [ -n "${CC:-}" ] || CC=$(command -v tcc || echo cc)
+    CC=${HUNT_CC:-$(command -v tcc || echo "${CC:-cc}")}
     export CC
 }
 # A sanitized software GPU or runtime library links only into a sanitized program.
@@ -74,7 +74,6 @@ has_software_gpu() {
 
 # Every executor that runs on this machine, into $targets.
 all_targets() {
-    quick_c
     targets=host,c99,interp
     ! has_software_gpu || targets=$targets,cuda
 }

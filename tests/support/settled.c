@@ -201,7 +201,7 @@ static bool is_unsettled_order(const Tensor *t, const Tensor *off) {
 
 static bool is_unsettled(const Node *n, const Tensor *values, const Tensor *off) {
     const int first = n->in[0]->id, last = n->in[n->n_in - 1]->id;
-    if (n->op == OP_ARGMAX && dtype_is_float(n->in[0]->dtype)) return is_unsettled_order(&values[first], &off[first]);
+    if ((n->op == OP_ARGMAX || n->op == OP_SCATTER_ARGMAX) && dtype_is_float(n->in[0]->dtype)) return is_unsettled_order(&values[first], &off[first]);
     if (!is_jump(n)) return false;
     for (int64_t e = 0; e < tensor_elements(&values[first]); e++) {
         const double x[] = {values[first].data[e], values[last].data[e]}, y[] = {off[first].data[e], off[last].data[e]};

@@ -162,6 +162,8 @@ static const Case cases[] = {
     {"%7 = const 1 : i32[2]\n%8 = scatter_max %0, %7 rows 2 : f32[2,3]", 6, {-INFINITY, -INFINITY, -INFINITY, 1, 5, 3}},
     {"%7 = const 1 : i32[2]\n%8 = bucket %7 rows 2 : i32[5]\n%9 = scatter_max %0, %7, %8 rows 2 : f32[2,3]", 6,
      {-INFINITY, -INFINITY, -INFINITY, 1, 5, 3}},
+    {"%7 = const 1 : i32[2]\n%8 = scatter_argmax %0, %7 rows 2 : i32[2,3]", 6, {-1, -1, -1, 0, 1, 0}},
+    {"%7 = const 1 : i32[2]\n%8 = bucket %7 rows 2 : i32[5]\n%9 = scatter_argmax %0, %7, %8 rows 2 : i32[2,3]", 6, {-1, -1, -1, 0, 1, 0}},
     {"%7 = scatter_max %2, %2 rows 3 : i32[3]", 3, {0, INT32_MIN, 2}},
     /* special */
     {"%7 = stop_gradient %1 : f32[4]", 4, {0, -1.5, 2.5, 4}},

@@ -97,6 +97,7 @@ static const struct {
     {"scatter %0 rows 2 : f32[2]", "scatter: takes updates, ids and perhaps their buckets"},
     {"scatter %0, %1, %1 rows 2 : f32[2]", "scatter: the third operand is not 9 buckets"},
     {"scatter_max %0, %6 rows 2 : f32[2]", "scatter_max: ids must be i32, not f32"},
+    {"scatter_argmax %2, %4 rows 2 : i32[2,2,3]", "scatter_argmax: operand must be a number, not bool"},
     {"bucket %0 rows 2 : i32[9]", "bucket: ids must be i32, not f32"},
     {"bucket %1 rows S : i32[9]", "bucket: ids and rows need fixed extents"},
     {"gradient %0, %0 : f32[2,3]", "gradient: of a floating scalar only"},

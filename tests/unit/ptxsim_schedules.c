@@ -386,7 +386,7 @@ static pid_t start(int job, bool broken, bool talk, Outcome *out) {
 static bool selected(int job, const char *only) {
     const char *name = CASES[job / N_ARCHS].name, *arch = only ? strchr(only, ',') : NULL;
     const size_t n = arch ? (size_t)(arch - only) : only ? strlen(only) : 0;
-    if (!only && !every() && (job / N_ARCHS + job) % N_ARCHS) return false;
+    if (!only && !every() && (job / N_ARCHS + job + CASES[job / N_ARCHS].crop) % N_ARCHS) return false;
     return !only || (!strncmp(name, only, n) && !name[n] && (!arch || !strcmp(arch + 1, ARCHS[job % N_ARCHS])));
 }
 
