@@ -153,6 +153,9 @@ static void reduction_strides(const EvalNode *e, int64_t *kept, int64_t *reduced
     }
 }
 
+/* NaN is greater than all numbers. */
+static bool exceeds(double x, double most) { return x > most || (isnan(x) && !isnan(most)); }
+
 static void eval_argmax(EvalNode *e, const int64_t *kept, const int64_t *reduced) {
     const Tensor *in = e->in[0];
     int64_t index[MAX_RANK] = {0}, n = tensor_elements(in);
@@ -165,10 +168,10 @@ static void eval_argmax(EvalNode *e, const int64_t *kept, const int64_t *reduced
             place += index[d] * reduced[d];
         }
         double x = in->data[i];
-        if (!seen[to] || x > best[to] || isnan(x)) {
+        if (!seen[to] || exceeds(x, best[to])) {
             seen[to] = true;
             best[to] = x;
-            e->out->data[to] = isnan(x) ? 0 : (double)place; /* nothing equals a NaN maximum, nothing exceeds it */
+            e->out->data[to] = (double)place;
         }
         tensor_next(in, index);
     }
@@ -254,7 +257,7 @@ static void eval_scatter_argmax(EvalNode *e) {
         for (int64_t c = 0; c < row && r >= 0 && r < out->dim[0]; c++) {
             double *first = &out->data[r * row + c];
             const double x = e->in[0]->data[i * row + c], most = *first < 0 ? 0 : e->in[0]->data[(int64_t)*first * row + c];
-            if (*first < 0 || x > most || (isnan(x) && !isnan(most))) *first = (double)i;
+            if (*first < 0 || exceeds(x, most)) *first = (double)i;
         }
     }
 }

@@ -167,7 +167,7 @@ void graph_result(Graph *g, ResultKind k, int decl, Node *value);
  *
  * RANDOM draws scalar_philox(seed, step, attr.stream, i), i the row-major index in the layout at the
  * BOUND, so that an element does not depend on the run-time extents of the others.
- * ARGMAX is 0 where any value is NaN.  SLICE must lie inside for every S in [1, bound]. */
+ * ARGMAX is the first of the greatest, NaN the greatest of all.  SLICE must lie inside for every S in [1, bound]. */
 bool graph_infer(Arena *a, Op op, int n_in, Node *const *in, const Attr *attr, DType *dtype, Shape *shape, const char **why);
 
 static inline int64_t node_bytes(const Node *n) { return shape_elements(*n->shape) * dtype_bytes(n->dtype); } /* at the bound */

@@ -128,7 +128,8 @@ static const Case cases[] = {
     {"%7 = argmax %0 [1] : i32[2]", 2, {2, 1}},
     {"%7 = argmax %0 [0, 1] : i32[]", 1, {4}},
     {"%7 = argmax %4 [0] : i32[]", 1, {0}},
-    {"%7 = log %1 : f32[4]\n%8 = argmax %7 [0] : i32[]", 1, {0}},
+    {"%7 = log %1 : f32[4]\n%8 = argmax %7 [0] : i32[]", 1, {1}}, /* -inf, NaN, numbers */
+    {"%7 = log %1 : f32[4]\n%8 = slice %7 [0:1] : f32[1]\n%9 = argmax %8 [0] : i32[]", 1, {0}},
     {"%7 = scan %0 sum axis 1 : f32[2,3]", 6, {1, -1, 2, 0.5, 5.5, -0.5}},
     {"%7 = scan %0 sum axis 0 exclusive : f32[2,3]", 6, {0, 0, 0, 1, -2, 3}},
     {"%7 = scan %0 prod axis 1 reverse : f32[2,3]", 6, {-6, -6, 3, -15, -30, -6}},
@@ -164,6 +165,7 @@ static const Case cases[] = {
      {-INFINITY, -INFINITY, -INFINITY, 1, 5, 3}},
     {"%7 = const 1 : i32[2]\n%8 = scatter_argmax %0, %7 rows 2 : i32[2,3]", 6, {-1, -1, -1, 0, 1, 0}},
     {"%7 = const 1 : i32[2]\n%8 = bucket %7 rows 2 : i32[5]\n%9 = scatter_argmax %0, %7, %8 rows 2 : i32[2,3]", 6, {-1, -1, -1, 0, 1, 0}},
+    {"%7 = const 0 : i32[4]\n%8 = log %1 : f32[4]\n%9 = scatter_argmax %8, %7 rows 2 : i32[2]", 2, {1, -1}}, /* the first NaN */
     {"%7 = scatter_max %2, %2 rows 3 : i32[3]", 3, {0, INT32_MIN, 2}},
     /* special */
     {"%7 = stop_gradient %1 : f32[4]", 4, {0, -1.5, 2.5, 4}},
