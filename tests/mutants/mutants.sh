@@ -1,5 +1,5 @@
 #!/bin/sh
-# mutants.sh [--seed S] [--count N] [--work DIR [--resume]] [--jobs J]: does the test suite notice one wrong line?
+# mutants.sh [--seed S] [--count N] [--work DIR [--resume]] [--jobs J] [--all]: does the test suite notice one wrong line?
 #
 # Makes N one-line mutants of passes/ and codegen/host (mutate.c), builds each in a copy of the tree, and runs the checks of
 # `selection` on it until one fails; J at a time, each with a tree of its own.  What does not compile, or compiles to the same
@@ -8,7 +8,8 @@
 # gives it away, or by text, where a golden differs: the selection has what is soon done first, so many of those would be noticed
 # by numbers too.  Survivors have to stand in survivors.txt: a mutant's line, as printed after the `|`, another `|`, and the
 # reason, which begins with `equivalent:` where no program can tell the mutant from the original.  Those are no faults to be
-# noticed and count nowhere (Offutt and Untch, "Mutation 2000"); all others do.
+# noticed and count nowhere (Offutt and Untch, "Mutation 2000"); all others do.  What stands there is not run again, as it would
+# pass through every check: with --all it is.
 #
 # --resume goes on where a run in DIR, with the same seed, count and jobs, was cut short.
 #
@@ -21,7 +22,7 @@
 set -u
 here=$(cd "$(dirname "$0")" && pwd)
 src=$(cd "$here/../.." && pwd)
-seed=1 count=200 work= jobs=2 resume=
+seed=1 count=200 work= jobs=2 resume= all=
 while [ $# -gt 0 ]; do
     case $1 in
     --seed) seed=$2; shift 2 ;;
@@ -29,7 +30,8 @@ while [ $# -gt 0 ]; do
     --work) work=$2; shift 2 ;;
     --jobs) jobs=$2; shift 2 ;;
     --resume) resume=1; shift ;;
-    *) sed -n '2,25s/^# \{0,1\}//p' "$0"; exit 2 ;;
+    --all) all=1; shift ;;
+    *) sed -n '2,26s/^# \{0,1\}//p' "$0"; exit 2 ;;
     esac
 done
 if [ -z "$work" ]; then
@@ -101,12 +103,13 @@ try() {
     cp "$object" "$at/kept.o"
     "$work/mutate" apply "$at/kept.c" "$line" "$column" "$3" "$4" >"$tree/$file" || exit 2
     if make_targets && ! cmp -s "$object" "$at/kept.o"; then
-        run_selection
         key="$file: $(sed -n "${line}p" "$tree/$file" | sed 's/^ *//')"
+        reason=$(reason_of "$key") noticed= by=
+        [ -n "$reason" ] && [ -z "$all" ] || run_selection
         word=$noticed
         if [ -z "$noticed" ]; then
             by=
-            case $(reason_of "$key") in
+            case $reason in
             *"| equivalent:"*) word=equivalent ;;
             ?*) word=known ;;
             *) word=survives ;;
