@@ -34,4 +34,4 @@ bool op_is_expensive(Op op) { return op_info[op].cost >= op_info[OP_DIV].cost; }
 
 bool op_is_scatter(Op op) { return op == OP_SCATTER_ADD || op == OP_SCATTER_MAX || op == OP_SCATTER_ARGMAX; }
 
-Op op_scattered(Op scatter) { return scatter == OP_SCATTER_MAX ? OP_RMAX : scatter == OP_SCATTER_ARGMAX ? OP_ARGMAX : OP_SUM; }
+Op op_scattered(Op scatter) { return scatter == OP_SCATTER_MAX || scatter == OP_SCATTER_ARGMAX ? OP_RMAX : OP_SUM; }

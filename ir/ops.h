@@ -37,7 +37,7 @@ bool op_parse(const char *text, Op *out);
 bool op_is_transcendental(Op op); /* a formula of floats, roots and powers too: worth f32 */
 bool op_is_expensive(Op op);      /* as a division of f32 is, or more: not computed again lightly */
 bool op_is_scatter(Op op);        /* an element is what is sent to it, reduced: */
-Op op_scattered(Op scatter);      /* by OP_SUM, OP_RMAX, OP_ARGMAX */
+Op op_scattered(Op scatter);      /* by OP_SUM or OP_RMAX */
 
 /* A place in a source text; line and col count from 1, 0 means none. `file` indexes Model.files. */
 typedef struct SrcLoc {

@@ -11,7 +11,8 @@ typedef struct Scatter {
     int r;                     /* dims of ids */
     const Index *at[MAX_RANK]; /* the element of updates: dims of ids, then those of a row */
     int row, first, last;      /* rows of the program's tile; the least and the greatest of them */
-    Op reduce;                 /* OP_SUM, OP_RMAX, OP_ARGMAX */
+    Op reduce;                 /* OP_SUM, OP_RMAX */
+    bool at_greatest;          /* the result is the position of the greatest */
     DType as;                  /* of the sum while it grows */
     int block;                 /* positions of the innermost dim of ids that are compared at once; 1: no blocks */
     int carries;               /* 1: the sum; 2: and what is lost in it, since one element may be sent many terms, or where the greatest is */
@@ -51,21 +52,7 @@ static int of_result(const Scatter *s, int v, int carry) {
         for (int j = 0; j < kept->n_axes; j++) stays |= kept->axis[j] == t->axis[i];
         if (!stays) axes[n++] = t->axis[i];
     }
-    return emit_reduce_over(s->e, s->reduce == OP_SUM ? OP_SUM : OP_RMAX, v, n, axes);
-}
-
-/* The greatest so far and where it is, -1 before the first.  NaN is greater than all. */
-static void take_greater(const Scatter *s, const int *carry, int here, int x, int position, int *next) {
-    Emitter *e = s->e;
-    int more = emit_op(e, OP_GT, DT_BOOL, x, carry[0]);
-    if (dtype_is_float(s->as)) {
-        const int nan = emit_op(e, OP_NE, DT_BOOL, x, x), number = emit_op(e, OP_EQ, DT_BOOL, carry[0], carry[0]);
-        more = emit_op(e, OP_OR, DT_BOOL, more, emit_and(e, nan, number));
-    }
-    more = emit_op(e, OP_OR, DT_BOOL, more, emit_op(e, OP_LT, DT_BOOL, carry[1], emit_i32(e, 0)));
-    more = emit_and(e, more, here);
-    next[0] = emit_select(e, more, x, carry[0]);
-    next[1] = emit_select(e, more, position, carry[1]);
+    return emit_reduce_over(s->e, s->reduce, v, n, axes);
 }
 
 /* Of s->at among ids, row-major. */
@@ -80,10 +67,19 @@ static int position_at(const Scatter *s) {
     return linear;
 }
 
-/* next: carry and one term more, where it is sent `here` (-1: it is). */
-static void take_term(const Scatter *s, const int *carry, int here, int x, int *next) {
-    if (s->reduce == OP_ARGMAX) {
-        take_greater(s, carry, here, x, position_at(s), next);
+/* carry[1]: where the greatest so far is, -1 before the first. */
+static void take_greater(const Scatter *s, const int *carry, int here, int x, int position, int *next) {
+    Emitter *e = s->e;
+    const int none = emit_op(e, OP_LT, DT_BOOL, carry[1], emit_i32(e, 0));
+    const int more = emit_and(e, here, emit_op(e, OP_OR, DT_BOOL, emit_exceeds(e, x, carry[0]), none));
+    next[0] = emit_select(e, more, x, carry[0]);
+    next[1] = emit_select(e, more, position, carry[1]);
+}
+
+/* next: carry and one term more, where it is sent `here` (-1: it is).  position: of the term, -1 is that of s->at. */
+static void take_term(const Scatter *s, const int *carry, int here, int x, int position, int *next) {
+    if (s->at_greatest) {
+        take_greater(s, carry, here, x, position < 0 ? position_at(s) : position, next);
         return;
     }
     if (here >= 0) x = emit_select(s->e, here, x, tile_const(&s->e->b, s->as, scalar_identity(s->reduce, s->as)));
@@ -98,7 +94,7 @@ static void add_position(const Scatter *s, const int *carry, int *result) {
     Branch sent = emit_if(e, is_here(s, id), s->carries, carry);
     const int u = of_result(s, emit_converted(e, emit_value(e, s->updates, s->at, -1), s->as), carry[0]);
     int next[2];
-    take_term(s, carry, emit_op(e, OP_EQ, DT_BOOL, s->row, id), u, next);
+    take_term(s, carry, emit_op(e, OP_EQ, DT_BOOL, s->row, id), u, -1, next);
     emit_endif(e, &sent, next, result);
 }
 
@@ -146,7 +142,7 @@ static void add_bucket(Scatter *s, const int *carry, int *result) {
         if (d) rest = index_div(e->k, rest, extent);
     }
     const int x = of_result(s, emit_converted(e, emit_value(e, s->updates, s->at, -1), s->as), carry[0]);
-    take_term(s, inner, -1, x, next);
+    take_term(s, inner, -1, x, position, next);
     emit_endif(e, &sent, next, sums);
     nest_end(e, &nest, sums, result);
 }
@@ -155,20 +151,21 @@ enum { MOST_BY_ONE_LANE = 512 }; /* as Device.most_added where there is one lane
 
 static int carries_of(const Scatter *s) {
     double positions = 1;
-    if (s->reduce == OP_ARGMAX) return 2;
+    if (s->at_greatest) return 2;
     for (int d = 0; d < s->r; d++) positions *= (double)s->ids->shape->dim[d].bound;
     return 1 + (s->reduce == OP_SUM && s->as == DT_F32 && positions > MOST_BY_ONE_LANE);
 }
 
 int emit_scatter(Emitter *e, Node *n) {
-    Scatter s = {.e = e, .n = n, .updates = n->in[0], .ids = n->in[1], .r = n->in[1]->shape->rank, .reduce = op_scattered(n->op)};
+    Scatter s = {.e = e, .n = n, .updates = n->in[0], .ids = n->in[1], .r = n->in[1]->shape->rank, .reduce = op_scattered(n->op),
+                 .at_greatest = n->op == OP_SCATTER_ARGMAX};
     int axes[MAX_RANK], start[2], carry[2] = {0}, next[2], result[2];
     Node like = *n;
-    like.dtype = s.as = emit_carried_in(s.reduce == OP_SUM ? OP_SUM : OP_RMAX, s.updates->dtype);
+    like.dtype = s.as = emit_carried_in(s.reduce, s.updates->dtype);
     s.carries = carries_of(&s);
     for (int d = s.r; d < s.updates->shape->rank; d++) s.at[d] = e->p_index[d - s.r + 1];
-    const int at = s.reduce == OP_ARGMAX; /* of the result among the carries */
-    start[0] = start[1] = emit_full_over(e, &like, e->p_index, -1, scalar_identity(at ? OP_RMAX : s.reduce, s.as));
+    const int at = s.at_greatest; /* of the result among the carries */
+    start[0] = start[1] = emit_full_over(e, &like, e->p_index, -1, scalar_identity(s.reduce, s.as));
     if (at) start[1] = emit_full_over(e, n, e->p_index, -1, -1);
     if (n->n_in == 3) {
         add_bucket(&s, start, result);

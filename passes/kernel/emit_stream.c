@@ -148,9 +148,7 @@ static void add_argmax(StreamNest *s, const Carried *m, const int *carry, int *n
     const int odd = emit_op(e, OP_NE, DT_BOOL, x, x), hit = emit_op(e, OP_OR, DT_BOOL, emit_op(e, OP_EQ, DT_BOOL, x, greatest), odd);
     const int none = emit_i32(e, INT32_MAX), at = emit_select(e, hit, tile_index(&e->b, e->r_index[0]), none);
     const int first = emit_reduce_over(e, OP_RMIN, at, 1, &axis);
-    const int greater = emit_op(e, OP_GT, DT_BOOL, greatest, before), was = emit_op(e, OP_EQ, DT_BOOL, before, before);
-    const int becomes = emit_op(e, OP_AND, DT_BOOL, emit_op(e, OP_NE, DT_BOOL, greatest, greatest), was);
-    next[m->carry] = emit_select(e, emit_op(e, OP_OR, DT_BOOL, greater, becomes), first, carry[m->carry]);
+    next[m->carry] = emit_select(e, emit_exceeds(e, greatest, before), first, carry[m->carry]);
     next[m->beside] = emit_op(e, OP_MAX, m->node->in[0]->dtype, before, greatest);
 }
 

@@ -48,6 +48,13 @@ int emit_launch_constant(Emitter *e, int32_t v) {
     return tile_index(&e->b, index_extent(k, (Dim){.bound = INT32_MAX, .sym = sym, .scale = 1}));
 }
 
+int emit_exceeds(Emitter *e, int x, int most) {
+    int more = emit_op(e, OP_GT, DT_BOOL, x, most);
+    if (!dtype_is_float(e->k->types.at[x].dtype)) return more;
+    const int nan = emit_op(e, OP_NE, DT_BOOL, x, x), number = emit_op(e, OP_EQ, DT_BOOL, most, most);
+    return emit_op(e, OP_OR, DT_BOOL, more, emit_op(e, OP_AND, DT_BOOL, nan, number));
+}
+
 int emit_at_least(Emitter *e, const Index *x, int64_t lo) {
     int64_t least, most;
     if (index_range(e->k, x, &least, &most) && least >= lo) return -1;

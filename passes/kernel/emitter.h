@@ -130,6 +130,7 @@ int emit_op(Emitter *e, Op op, DType t, int a, int b); /* binary */
 int emit_select(Emitter *e, int c, int a, int b);
 const Inst *emit_made_here(const Emitter *e, int v); /* the instruction that makes v, in the block that is open; NULL: it is elsewhere */
 int emit_and(Emitter *e, int a, int b); /* -1 stands for true */
+int emit_exceeds(Emitter *e, int x, int most); /* greater, where NaN is greater than all numbers */
 int emit_i32(Emitter *e, int64_t v);
 /* one that the launch gives, so that kernels that differ in it are one */
 int emit_launch_constant(Emitter *e, int32_t v);

@@ -117,7 +117,13 @@ $ids
     w = param [V, C] init normal(1.0)
     y = w * max(segment_max(x, ids, V), -4.0)
 END
-[ "$(wc -l <names)" = 18 ] || fail "not all models are there"
+model infinite 2 2 <<END # -inf among the rows, and rows of nothing else
+$ids
+    x = param [E] init normal(1.0)
+    s = where(mod(iota(E), 3) == 0, -inf, x)
+    y = max(segment_max(s, ids, V), -4.0)
+END
+[ "$(wc -l <names)" = 19 ] || fail "not all models are there"
 
 # what is compared again is computed again: the same gradient, and in low precision
 "$FUSEC" verify softmax_by_ids.dsl --target $targets --checkpoint=sqrt --rounds 1 --quiet >log 2>&1 || fail "recomputed: $(cat log)"

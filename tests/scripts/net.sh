@@ -20,7 +20,7 @@ sample host 20 --scans
 sample host 15 --layers
 sample interp 30 --far
 sample interp 80
-sample interp 40 --scans
+sample interp 60 --scans
 sample interp 30 --layers
 quick_c
 command -v "${CC:-cc}" >/dev/null && { sample c99 20; sample c99 10 --far; sample c99 10 --scans; sample c99 10 --layers; }

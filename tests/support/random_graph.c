@@ -280,7 +280,7 @@ static Node *random_scatter(Gen *x) {
     if (u->shape->rank - s.rank > 3) return NULL;
     Attr at = {.extent = dim_fixed(1 + below(x, 9))};
     Node *ids = source(x, s, DT_I32, at.extent.bound + (below(x, 4) == 0));
-    if (at.extent.bound % 2) return keep(x, graph_op(x->g, OP_SCATTER_ADD, 2, (Node *[]){u, ids}, &at), false);
+    if (below(x, 2)) return keep(x, graph_op(x->g, OP_SCATTER_ADD, 2, (Node *[]){u, ids}, &at), false);
     Node *rows = graph_op(x->g, OP_SCATTER_MAX, 2, (Node *[]){u, ids}, &at); /* where nothing is sent, infinite */
     Node *least = graph_const(x->g, rows->dtype, *rows->shape, -8);
     return keep(x, graph_binary(x->g, OP_MAX, rows, least), is_exact(x, u));
