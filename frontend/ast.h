@@ -131,7 +131,7 @@ struct Stmt {
     Scan *scan;          /* SCAN, ASSIGN from scan */
     StmtList body, orelse;
     bool has_else;
-    Name as, index;      /* REPEAT; text NULL when absent */
+    Name as, index;      /* REPEAT, TRAIN as; text NULL when absent */
     Name dtype;          /* INPUT */
     ExprList shape;      /* INPUT */
     Expr *range;         /* INPUT, or NULL */

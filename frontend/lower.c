@@ -64,7 +64,7 @@ static void settle_state(Lower *L, const PathEntry *e) {
     StateRef *s = &L->states.at[e->index];
     Model *m = L->model;
     TensorDecl t = {
-        .name = e->path, .dtype = s->node->dtype, .shape = *s->node->shape, .loc = s->loc, .outcome = s->outcome};
+        .name = e->path, .dtype = s->node->dtype, .shape = *s->node->shape, .loc = s->loc, .outcome = s->outcome, .line = s->line};
     s->path = e->path;
     s->decl = settle(L, &m->states.at, &m->states.n, &m->states.cap, e->index, t, "state");
     if (s->decl >= 0 && !lower_starts(L)) set_decl(L, s->node, s->decl);

@@ -78,6 +78,7 @@ typedef struct StateRef {
     int decl;
     bool optimizer;
     bool outcome; /* TensorDecl.outcome */
+    int line;     /* TensorDecl.line */
 } StateRef;
 typedef struct OutputRef {
     const char *name;
@@ -317,7 +318,8 @@ void lower_train(Lower *L, PathScope *paths, Node **gradient);
 void round_weights(Lower *L);
 
 /* ---- loss scaling (lower_scale.c): where the program has f16, or must check for what is not finite ------------------------------ */
-void declare_loss_scale(Lower *L, PathScope *paths); /* the scale's states */
+Node *state_of_step(Lower *L, PathScope *paths, const char *path, DType t, double value); /* a scalar; the last of L->states */
+void declare_loss_scale(Lower *L, PathScope *paths);                                      /* the scale's states */
 Node *scale_loss(Lower *L, Node *loss);
 Node *unscale_gradient(Lower *L, Node *g);
 /* Makes all updates depend on whether the gradients, still scaled, are finite. */

@@ -14,26 +14,32 @@ static const double first_scale = 65536, least_scale = 1.0 / 16384, greatest_sca
 
 enum { SCALE, GOOD_STEPS, OUTCOME, SCALE_STATES }; /* Lower.states from Lower.loss_scale on */
 
-static void make_state(Lower *L, PathScope *paths, const char *path, DType t, double value, bool outcome) {
+Node *state_of_step(Lower *L, PathScope *paths, const char *path, DType t, double value) {
     const int index = L->states.n;
     Node *init = t_const(L, t, shape_scalar(), value);
-    StateRef ref = {.init = init, .loc = L->loc, .outcome = outcome};
+    StateRef ref = {.init = init, .loc = L->loc};
     ref.node = lower_starts(L)
                    ? init
                    : t_new_node(L, OP_STATE, 0, NULL, &(Attr){.decl = index, .dtype = t}, t, shape_scalar());
     vec_push(L->scratch, L->states, ref);
     paths_add(L, paths, path, true, index, L->loc);
+    return ref.node;
+}
+
+static void make_outcome(Lower *L, PathScope *paths, const char *path) {
+    state_of_step(L, paths, path, DT_I32, 0);
+    L->states.at[L->states.n - 1].outcome = true;
 }
 
 static bool skips(const Lower *L) { return L->f16 || L->program->check_finite; }
 
 void declare_loss_scale(Lower *L, PathScope *paths) {
     L->loss_scale = L->states.n;
-    if (!L->f16 && skips(L)) make_state(L, paths, "check_finite.outcome", DT_I32, 0, true);
+    if (!L->f16 && skips(L)) make_outcome(L, paths, "check_finite.outcome");
     if (!L->f16) return;
-    make_state(L, paths, "loss_scale.scale", DT_F32, first_scale, false);
-    make_state(L, paths, "loss_scale.good_steps", DT_I32, 0, false);
-    make_state(L, paths, "loss_scale.outcome", DT_I32, 0, true);
+    state_of_step(L, paths, "loss_scale.scale", DT_F32, first_scale);
+    state_of_step(L, paths, "loss_scale.good_steps", DT_I32, 0);
+    make_outcome(L, paths, "loss_scale.outcome");
 }
 
 Node *scale_loss(Lower *L, Node *loss) {

@@ -289,6 +289,16 @@ static void lower_precision(Lower *L, const Stmt *s) {
     lower_fail(L, E0201, s->names.at[0].loc, "f32, tf32, bf16 or f16", "unknown precision '%s'", name);
 }
 
+static bool is_new_step(Lower *L, const Name *name) {
+    for (int i = 0; i < L->trains.n && name->text; i++) {
+        const Name *other = &L->trains.at[i].s->as;
+        if (!other->text || strcmp(other->text, name->text) != 0) continue;
+        lower_fail(L, E0207, name->loc, NULL, "two `train` lines are named '%s'", name->text);
+        return false;
+    }
+    return true;
+}
+
 static void lower_train_statement(Lower *L, const Stmt *s) {
     const Name *name = &s->train->loss;
     Binding *b = body_find(L->body, name->text);
@@ -297,7 +307,7 @@ static void lower_train_statement(Lower *L, const Stmt *s) {
     if (!scalar && loss.kind != VAL_POISON)
         loss = lower_fail(L, E0303, name->loc, "reduce it, for instance with mean(..)", "the loss must be a float scalar, not %s",
                           val_describe(L->arena, loss));
-    vec_push(L->scratch, L->trains, (TrainLine){s, loss});
+    if (is_new_step(L, &s->as)) vec_push(L->scratch, L->trains, (TrainLine){s, loss});
 }
 
 static void lower_statement(Lower *L, const Stmt *s) {

@@ -96,9 +96,29 @@ static bool select_parameters(Lower *L, int *line_of) {
         }
     }
     if (ok && rest != NO_LINE) ok = claim_rest(L, rest, line_of);
-    for (int i = 0; ok && L->declaring && i < L->params.n; i++)
-        L->model->params.at[L->params.at[i].decl].trainable = line_of[i] != NO_LINE;
+    for (int i = 0; ok && L->declaring && i < L->params.n; i++) {
+        TensorDecl *d = &L->model->params.at[L->params.at[i].decl];
+        d->trainable = line_of[i] != NO_LINE;
+        if (L->model->lines.n) d->line = line_of[i] + 1;
+    }
     return ok;
+}
+
+/* Lines that have a name are steps of their own.  False, reported: more than a call can choose from. */
+static bool declare_lines(Lower *L) {
+    bool named = false;
+    for (int i = 0; i < L->trains.n; i++) named |= L->trains.at[i].s->as.text != NULL;
+    if (!named || !L->declaring) return true;
+    if (L->trains.n > MAX_LINES) {
+        lower_fail(L, E0311, L->trains.at[MAX_LINES].s->loc, NULL, "a model with named `train` lines has at most %d",
+                   MAX_LINES);
+        return false;
+    }
+    for (int i = 0; i < L->trains.n; i++) {
+        const char *name = L->trains.at[i].s->as.text;
+        vec_push(L->arena, L->model->lines, name ? name : "");
+    }
+    return true;
 }
 
 /* Stands for a gradient where values at the start are computed: no initial value can be made of it (check_init). */
@@ -192,6 +212,15 @@ static const Top *find_optimizer(Lower *L, const Train *t) {
     return NULL;
 }
 
+/* A line that may be a step by itself counts those that it had; that is what `step` is in the call of its optimizer. */
+static void count_steps(Lower *L, const char *name, PathScope *paths) {
+    Node *n = state_of_step(L, paths, arena_printf(L->arena, "step_%s", name), DT_I32, 0);
+    if (lower_starts(L)) return;
+    StateRef *s = &L->states.at[L->states.n - 1];
+    s->next = t_binary(L, OP_ADD, n, t_const(L, DT_I32, shape_scalar(), 1));
+    L->step = t_cast(L, s->next, DT_F32);
+}
+
 /* The parameters of one line; false: reported. */
 static bool update_line(Lower *L, int line, const int *line_of, PathScope *paths, Node **gradient) {
     const Stmt *s = L->trains.at[line].s;
@@ -199,6 +228,7 @@ static bool update_line(Lower *L, int line, const int *line_of, PathScope *paths
     const Top *top = find_optimizer(L, t);
     if (!top) return false;
     L->loc = s->loc;
+    if (s->as.text) count_steps(L, s->as.text, paths);
     ArgValue *args = lower_args(L, top, 2, &t->args, lower_plain_arg, NULL);
     for (int i = 0; i < t->args.n; i++)
         if (args[i].value.kind == VAL_POISON) return false;
@@ -214,8 +244,19 @@ static bool has_losses(const Lower *L) {
     return true;
 }
 
+/* With what the optimizer has of its own. */
+static bool step_of_line(Lower *L, int line, const int *line_of, PathScope *paths, Node **gradient) {
+    const int first = L->states.n;
+    Node *step = L->step;
+    const bool ok = update_line(L, line, line_of, paths, gradient);
+    L->step = step;
+    for (int i = first; i < L->states.n && L->model->lines.n; i++) L->states.at[i].line = line + 1;
+    return ok;
+}
+
 void lower_train(Lower *L, PathScope *paths, Node **gradient) {
     int *line_of = ARENA_ARRAY(L->scratch, int, L->params.n + 1);
+    if (!declare_lines(L)) return;
     if (!select_parameters(L, line_of) || !has_losses(L)) return;
     const SrcLoc outer = L->loc;
     Node **scaled = ARENA_ARRAY(L->scratch, Node *, L->params.n + 1);
@@ -224,7 +265,7 @@ void lower_train(Lower *L, PathScope *paths, Node **gradient) {
     make_gradients(L, line_of, scaled, gradient);
     L->phase = PHASE_UPDATE;
     for (int line = 0; line < L->trains.n && L->entry != ENTRY_GRAD; line++)
-        if (!update_line(L, line, line_of, paths, gradient)) break;
+        if (!step_of_line(L, line, line_of, paths, gradient)) break;
     L->loc = L->trains.at[0].s->loc;
     skip_on_overflow(L, scaled);
     if (L->entry == ENTRY_STEP) round_weights(L);

@@ -186,12 +186,13 @@ stmt:
         with_name($$, p, $3);
         with_name($$, p, $4);
     }
-  | TRAIN name WITH name LPAREN args RPAREN clauses {
+  | TRAIN name as WITH name LPAREN args RPAREN clauses {
         $$ = with_name(stmt_new(p, STMT_TRAIN, @$), p, $2);
-        $$->train = $8;
+        $$->as = $3;
+        $$->train = $9;
         $$->train->loss = $2;
-        $$->train->optimizer = $4;
-        $$->train->args = $6;
+        $$->train->optimizer = $5;
+        $$->train->args = $7;
     }
   | broken
   ;

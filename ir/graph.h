@@ -101,8 +101,10 @@ typedef struct TensorDecl {
     bool outcome;     /* states: an i32 scalar, twice the number of steps that were skipped because a gradient was not
                          finite, plus 1 if the last of them was so at the least loss scale */
     bool derived;     /* states: the initial value is computed from parameters; entry derive computes it again */
+    int line;         /* params, states: 1 + the only of the model's `lines` that changes it; 0: every step may */
     SrcLoc loc;
 } TensorDecl;
+enum { MAX_LINES = 15 };
 typedef struct Model {
     const char *name;
     VEC(TensorDecl) params;
@@ -111,6 +113,7 @@ typedef struct Model {
     VEC(TensorDecl) outputs;
     VEC(HyperDecl) hypers;
     VEC(SymDecl) syms;
+    VEC(const char *) lines; /* `train` lines by name, each of which may be a step by itself; "" has no name.  Empty if none has */
     VEC(const char *) files; /* source files by SrcLoc.file */
 } Model;
 

@@ -27,7 +27,7 @@ typedef struct Launch {
     int kernel;            /* index into Module.kernels */
     int n_args;
     LaunchArg *args;       /* one per kernel buffer */
-    uint64_t outputs;      /* infer: bit o set if output o needs it; run if any wanted output does; ~0: always */
+    uint64_t wanted_by;    /* fusec_launch.wanted_by */
     Phase phase;
     int32_t constant[FUSEC_MAX_CONSTANTS]; /* values of the kernel's last n_constants symbols */
     int n_after;           /* DAG: launches that must have finished */
@@ -73,6 +73,7 @@ typedef struct Module {
     int align;                /* of regions and tensors, bytes */
     VEC(SymDecl) syms;
     VEC(HyperDecl) hypers;
+    VEC(const char *) lines; /* Model.lines */
     VEC(ModuleTensor) params, states, grads, inputs, outputs;
     int64_t param_bytes, state_bytes, grad_bytes;
     VEC(Kernel *) kernels;

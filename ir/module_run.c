@@ -38,10 +38,13 @@ static TileMemory locate(const Runner *r, const LaunchArg *arg, const Buffer *b)
     return (TileMemory){base ? base + arg->offset : NULL, buffer_bytes(b), defined};
 }
 
-static bool wanted(const Runner *r, Entry e, const Launch *l) {
-    if (e != ENTRY_INFER || l->outputs == ~(uint64_t)0) return true;
-    for (int o = 0; o < r->m->outputs.n && o < 64; o++)
-        if ((l->outputs >> o & 1) && r->mem->outputs[o]) return true;
+bool module_wants(const Module *m, Entry e, void *const *outputs, uint32_t lines, const Launch *l) {
+    if (l->wanted_by == FUSEC_ALWAYS) return true;
+    const int bits = e == ENTRY_STEP && m->lines.n ? FUSEC_FIRST_LINE : 64;
+    for (int o = 0; o < m->outputs.n && o < bits; o++)
+        if ((l->wanted_by >> o & 1) && outputs[o]) return true;
+    for (int i = 0; i < m->lines.n && e == ENTRY_STEP; i++)
+        if ((l->wanted_by & FUSEC_WANTED_LINE(i)) && (!lines || (lines >> i & 1))) return true;
     return false;
 }
 
@@ -67,7 +70,7 @@ bool module_run(Arena *a, const Module *m, Entry e, const ModuleMemory *mem, con
     bool ok = true;
     for (int i = 0; i < entry->launches.n && ok; i++) {
         const Launch *l = &entry->launches.at[i];
-        if (!wanted(&r, e, l)) continue;
+        if (!module_wants(m, e, mem->outputs, mem->lines, l)) continue;
         Arena *one = arena_new();
         ok = run_launch(one, &r, l, syms, error);
         if (!ok) *error = arena_printf(a, "launch %d, kernel %s: %s", i, m->kernels.at[l->kernel]->name, *error);

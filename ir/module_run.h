@@ -9,7 +9,11 @@ typedef struct ModuleMemory {
     void *params, *states, *grads, *arena;
     int32_t *scalars; /* SCALAR_HYPER0 + hypers, 4 bytes each */
     void **inputs, **outputs;
+    uint32_t lines; /* entry step: bit l for each of Module.lines whose step it is; 0: all */
 } ModuleMemory;
+
+/* Does a call with these outputs (entry infer: those that are not NULL) and lines need the launch? */
+bool module_wants(const Module *m, Entry e, void *const *outputs, uint32_t lines, const Launch *l);
 
 /* The arena starts poisoned: reading a byte no kernel has written is an error, as is every fault
  * kernel_run finds.  False with *error (in a) naming launch and kernel. */

@@ -28,6 +28,7 @@ static TensorDecl parse_decl(Parse *p, const char *name) {
     }
     d.trainable = graph_lexer_word(&p->lex, "trainable");
     d.outcome = graph_lexer_word(&p->lex, "outcome");
+    if (graph_lexer_word(&p->lex, "step")) d.line = (int)graph_parse_integer(p, 1, p->model->lines.n);
     return d;
 }
 
@@ -365,6 +366,9 @@ static void parse_statement(Parse *p) {
     bool declares = graph_lexer_is(&p->lex, ':');
     if (token_is(&word, "hyper")) {
         parse_hyper(p, name);
+    } else if (token_is(&word, "line")) {
+        if (p->model->lines.n == MAX_LINES) graph_lexer_fail(&p->lex, &word, "more than %d lines", MAX_LINES);
+        else vec_push(p->arena, p->model->lines, name);
     } else if (token_is(&word, "input")) {
         vec_push(p->arena, p->model->inputs, parse_decl(p, name));
     } else if (token_is(&word, "output")) {

@@ -2,7 +2,8 @@
  *
  *   graph @digits entry=step {
  *     dim S <= 4096
- *     param "c1.w" : f32[3,3,1,16] trainable
+ *     line "judge"
+ *     param "c1.w" : f32[3,3,1,16] trainable step 1
  *     input "label" : i32[S] in 0..10
  *     output "loss" : f32[]
  *     hyper "lr" = 0.001
@@ -256,6 +257,7 @@ static void print_decl(const Print *p, const char *word, const TensorDecl *d) {
     if (d->has_range) fprintf(p->f, " in %" PRId64 "..%" PRId64, d->lo, d->hi);
     if (d->trainable) fputs(" trainable", p->f);
     if (d->outcome) fputs(" outcome", p->f);
+    if (d->line) fprintf(p->f, " step %d", d->line);
     fputc('\n', p->f);
 }
 
@@ -263,6 +265,11 @@ static void print_model(const Print *p) {
     const Model *m = p->m;
     for (int i = 0; i < m->syms.n; i++) {
         fprintf(p->f, "  dim %s <= %" PRId64 "\n", m->syms.at[i].name, m->syms.at[i].bound);
+    }
+    for (int i = 0; i < m->lines.n; i++) {
+        fputs("  line ", p->f);
+        print_string(p, m->lines.at[i]);
+        fputc('\n', p->f);
     }
     for (int i = 0; i < m->params.n; i++) print_decl(p, "param", &m->params.at[i]);
     for (int i = 0; i < m->states.n; i++) print_decl(p, "state", &m->states.at[i]);

@@ -6,7 +6,7 @@
  *     fusec_status MODEL_run(const fusec_memory *memory, int entry, const void *const *inputs, void *const *outputs,
  *                            const float *hyper, int32_t step, uint32_t seed, const int32_t *syms);
  *
- * MODEL_run(): `entry` FUSEC_INIT .. FUSEC_STEP, FUSEC_GRAD may carry FUSEC_ACCUMULATE; inputs and outputs by manifest
+ * MODEL_run(): `entry` FUSEC_INIT .. FUSEC_STEP, FUSEC_GRAD may carry FUSEC_ACCUMULATE, FUSEC_STEP FUSEC_LINE; inputs and outputs by manifest
  * index (NULL where not used; entry infer computes the outputs given); hyper NULL for the defaults; step counts from 1;
  * syms one per symbol.  Drivers that know a model by its manifest alone (dlopen) call it directly.
  *
@@ -65,9 +65,9 @@ void artifact_host_functions(FILE *f, const Module *m, const char *prefix);
 /* ---- for other emitters of the same data -------------------------------------------------------------- */
 /* Kernel k's grid as the manifest has it; false if it does not fit (more than 8 grid axes, or one past int32). */
 bool artifact_grid(const Kernel *k, struct fusec_grid grid[FUSEC_MAX_GRID], int *n);
-/* fusec_launch.outputs: bit o set if output o needs the launch, ~0 if it must always run.  Beyond what the planner says, a
+/* fusec_launch.wanted_by.  Beyond what the planner says, a
  * launch that writes to outputs alone is skipped, in every entry, when none of them is given. */
-uint64_t artifact_outputs(const Module *m, const Launch *l);
+uint64_t artifact_wanted_by(const Module *m, const Launch *l);
 /* A runtime source file by base name ("check.c") with its quoted #includes removed; NULL if there is none. */
 char *artifact_runtime(Arena *a, const char *file);
 /* Text as a C string literal, quotes included. */

@@ -52,12 +52,12 @@ static char *integer(const Model *x, const Launch *l, const Kernel *k, int i) {
 }
 
 static void launch(const Model *x, const Launch *l) {
-    const uint64_t needed = artifact_outputs(x->m, l);
+    const uint64_t needed = artifact_wanted_by(x->m, l);
     const Kernel *k = x->m->kernels.at[l->kernel];
     const char *comma = "";
     int column = 4;
     fputs("    ", x->f);
-    if (needed != ~(uint64_t)0) column += fprintf(x->f, "if (wanted & UINT64_C(0x%" PRIx64 ")) ", needed);
+    if (needed != FUSEC_ALWAYS) column += fprintf(x->f, "if (wanted & UINT64_C(0x%" PRIx64 ")) ", needed);
     column += fprintf(x->f, "%s(", x->kernel[l->kernel]);
     for (int i = 0; i < l->n_args + k->n_syms; i++) {
         const char *arg = i < l->n_args ? argument(x, &l->args[i], &k->buffers.at[i]) : integer(x, l, k, i - l->n_args);
@@ -77,10 +77,10 @@ static bool always_touched(const Model *x, Entry e, Region region, int index, ui
     *mask = 0;
     for (int l = 0; l < x->m->entry[e].launches.n; l++) {
         const Launch *at = &x->m->entry[e].launches.at[l];
-        const uint64_t needed = artifact_outputs(x->m, at);
+        const uint64_t needed = artifact_wanted_by(x->m, at);
         for (int i = 0; i < at->n_args; i++) {
             if (at->args[i].region != region || at->args[i].index != index || at->args[i].scratch) continue;
-            if (needed == ~(uint64_t)0) return true;
+            if (needed == FUSEC_ALWAYS) return true;
             *mask |= needed;
         }
     }
@@ -200,7 +200,7 @@ static void run_function(const Model *x) {
                 m->hypers.n, SCALAR_HYPER0, x->p);
     else
         fputs("    (void)hyper;\n", x->f);
-    fputs("    switch (entry & ~FUSEC_ACCUMULATE) {\n", x->f);
+    fputs("    switch (FUSEC_ENTRY(entry)) {\n", x->f);
     static const char *const code[ENTRY_COUNT] = {"FUSEC_INIT", "FUSEC_INFER", "FUSEC_GRAD", "FUSEC_STEP",
                                                   "FUSEC_DERIVE"};
     for (int e = 0; e < ENTRY_COUNT; e++)
@@ -209,7 +209,7 @@ static void run_function(const Model *x) {
                     code[e], x->p, entry_name[e]);
     fprintf(x->f,
             "    default: return FUSEC_E_UNSUPPORTED;\n    }\n#if %s_CHECK_FINITE\n"
-            "    if (status == FUSEC_OK)\n        status = fusec_check_results(&%s_manifest, entry & ~FUSEC_ACCUMULATE, "
+            "    if (status == FUSEC_OK)\n        status = fusec_check_results(&%s_manifest, FUSEC_ENTRY(entry), "
             "memory->grads, outputs, syms);\n#endif\n    return status;\n}\n",
             x->macro, x->p);
 }
@@ -251,6 +251,7 @@ static const char *kernels(Model *x) {
         c99_unique(x->a, &names, arena_printf(x->a, "%s_%s", x->p, used[i]));
     for (size_t i = 0; i < sizeof tables / sizeof *tables; i++)
         c99_unique(x->a, &names, arena_printf(x->a, "%s_table_%s", x->p, tables[i]));
+    for (int l = 0; l < m->lines.n; l++) c99_unique(x->a, &names, arena_printf(x->a, "%s_step_%s", x->p, m->lines.at[l]));
     c99_unique(x->a, &names, x->p);
     x->kernel = ARENA_ARRAY(x->a, const char *, m->kernels.n + 1);
     for (int i = 0; i < m->kernels.n; i++) {

@@ -198,7 +198,8 @@ static void init_function(Header *h) {
     fprintf(h->f, "    return %s_run(&model->memory, FUSEC_INIT, 0, 0, 0, 0, model->seed, syms);\n}\n\n", h->p);
 }
 
-static void entry_function(Header *h, Entry e, const char **in, const char **out, const char **syms,
+/* line: of a step of one `train` line alone; -1: of all. */
+static void entry_function(Header *h, Entry e, int line, const char **in, const char **out, const char **syms,
                            const char **hypers) {
     static const char *const comment[ENTRY_COUNT] = {
         [ENTRY_INFER] = "Forward; parameters and states do not change unless the model says so.",
@@ -209,12 +210,14 @@ static void entry_function(Header *h, Entry e, const char **in, const char **out
     const char *extra = e == ENTRY_GRAD   ? ", bool accumulate"
                         : e == ENTRY_STEP ? arena_printf(h->a, ", const %s_hyper *hyper", h->p)
                                           : "";
-    fprintf(h->f, "/* %s", comment[e]);
+    const char *name = line < 0 ? entry_name[e] : arena_printf(h->a, "step_%s", h->m->lines.at[line]);
+    if (line < 0) fprintf(h->f, "/* %s", comment[e]);
+    else fprintf(h->f, "/* A step of the `train` line %s alone: other parameters stay as they are", h->m->lines.at[line]);
     if (e == ENTRY_GRAD && h->parts->grad_comment) h->parts->grad_comment(h);
     fprintf(h->f,
             " */\nstatic inline fusec_status %s_%s(%s *model, const %s_inputs *inputs, const %s_outputs "
             "*outputs%s) {\n",
-            h->p, entry_name[e], h->p, h->p, h->p, extra);
+            h->p, name, h->p, h->p, h->p, extra);
     gather(h, in, out, syms);
     const char *values = "0";
     if (e == ENTRY_STEP && h->m->hypers.n) {
@@ -225,7 +228,9 @@ static void entry_function(Header *h, Entry e, const char **in, const char **out
         values = "values";
     } else if (e == ENTRY_STEP)
         fputs("    (void)hyper;\n", h->f);
-    const char *which = e == ENTRY_GRAD ? "accumulate ? FUSEC_GRAD | FUSEC_ACCUMULATE : FUSEC_GRAD" : code[e];
+    const char *which = e == ENTRY_GRAD ? "accumulate ? FUSEC_GRAD | FUSEC_ACCUMULATE : FUSEC_GRAD"
+                        : line >= 0     ? arena_printf(h->a, "FUSEC_STEP | FUSEC_LINE(%d)", line)
+                                        : code[e];
     const char *call = arena_printf(h->a, "%s_run(%s, %s, in, out, %s, model->step + 1, model->seed, syms)", h->p,
                                     h->parts->form.runs_on, which, values);
     if (e == ENTRY_STEP)
@@ -356,7 +361,9 @@ void artifact_header(FILE *f, const Module *m, Backend backend) {
     macros(&h);
     structs(&h, in, out, syms, hypers);
     h.parts->functions(&h, out);
-    for (int e = ENTRY_INFER; e <= ENTRY_STEP; e++) entry_function(&h, (Entry)e, in, out, syms, hypers);
+    for (int e = ENTRY_INFER; e <= ENTRY_STEP; e++) entry_function(&h, (Entry)e, -1, in, out, syms, hypers);
+    for (int l = 0; l < m->lines.n; l++)
+        if (*m->lines.at[l]) entry_function(&h, ENTRY_STEP, l, in, out, syms, hypers);
     derive_function(&h);
     if (h.parts->form.memory) save_and_load(&h);
     if (m->selftest) artifact_selftest(f, m, &h.parts->form, h.p, h.macro);

@@ -68,16 +68,17 @@ bool artifact_grid(const Kernel *k, struct fusec_grid grid[FUSEC_MAX_GRID], int 
     return true;
 }
 
-uint64_t artifact_outputs(const Module *m, const Launch *l) {
+uint64_t artifact_wanted_by(const Module *m, const Launch *l) {
     const Kernel *k = m->kernels.at[l->kernel];
     uint64_t mask = 0;
-    if (l->outputs != ~(uint64_t)0) return l->outputs;
+    const int last = m->lines.n ? FUSEC_FIRST_LINE : 64;
+    if (l->wanted_by != FUSEC_ALWAYS) return l->wanted_by;
     for (int i = 0; i < l->n_args; i++) {
         if (!k->buffers.at[i].written) continue;
-        if (l->args[i].region != REGION_OUTPUT || l->args[i].index >= 64 || l->args[i].scratch) return ~(uint64_t)0;
+        if (l->args[i].region != REGION_OUTPUT || l->args[i].index >= last || l->args[i].scratch) return FUSEC_ALWAYS;
         mask |= (uint64_t)1 << l->args[i].index;
     }
-    return mask ? mask : ~(uint64_t)0;
+    return mask ? mask : FUSEC_ALWAYS;
 }
 
 static void map(FILE *f, const fusec_tensor_map *x) {
@@ -194,7 +195,7 @@ static void launches(FILE *f, const char *prefix, const Module *m) {
     for (int e = 0; e < ENTRY_COUNT; e++)
         for (int l = 0; m->entry[e].present && l < m->entry[e].launches.n; l++) {
             const Launch *x = &m->entry[e].launches.at[l];
-            fprintf(f, "    {%d, %d, 0x%" PRIx64 "u, {", x->kernel, first, artifact_outputs(m, x));
+            fprintf(f, "    {%d, %d, 0x%" PRIx64 "u, {", x->kernel, first, artifact_wanted_by(m, x));
             for (int c = 0; c < FUSEC_MAX_CONSTANTS; c++) fprintf(f, "%s%" PRId32, c ? ", " : "", x->constant[c]);
             fprintf(f, "}, %d, %d}, /* %s */\n", first_after, x->n_after, entry_name[e]);
             first += x->n_args;
@@ -283,6 +284,7 @@ void artifact_manifest(FILE *f, const Module *m, bool with_launches) {
     table(f, p, "syms", m->syms.n);
     table(f, p, "hypers", m->hypers.n);
     table(f, p, "kernels", with_launches ? m->kernels.n : 0);
+    if (m->lines.n) fprintf(f, "    .n_lines = %d,\n", m->lines.n);
     if (with_launches && count_launches(m)) fprintf(f, "    .launches = %s_table_launches,\n", p);
     if (with_launches && count_args(m)) fprintf(f, "    .args = %s_table_args,\n", p);
     if (with_launches && any_maps(a, m)) fprintf(f, "    .maps = %s_table_maps,\n", p);

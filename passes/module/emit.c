@@ -120,7 +120,7 @@ static LaunchArg buffer_arg(const Module *m, const Plan *p, const int64_t *grad,
 }
 
 static Launch make_launch(const Module *m, const Plan *p, const int64_t *grad, const PlanKernel *k) {
-    Launch l = {.kernel = k->stored_kernel, .outputs = ~(uint64_t)0, .phase = k->phase};
+    Launch l = {.kernel = k->stored_kernel, .phase = k->phase};
     memcpy(l.constant, k->constant, sizeof l.constant);
     l.args = ARENA_ARRAY(m->arena, LaunchArg, k->reads.n + k->outputs.n + 1);
     for (int i = 0; i < k->reads.n; i++) l.args[l.n_args++] = buffer_arg(m, p, grad, k->reads.at[i]);
@@ -130,42 +130,22 @@ static Launch make_launch(const Module *m, const Plan *p, const int64_t *grad, c
     return l;
 }
 
-/* From the last launch to the first: who needs it.  State updates are always wanted. */
-static void mark_outputs(Arena *a, const Plan *p, Launch *launch) {
-    uint64_t *wanted = ARENA_ARRAY(a, uint64_t, p->graph->nodes.n + 1); /* by node id */
-    for (int at = p->kernels.n - 1; at >= 0; at--) {
-        const PlanKernel *k = &p->kernels.at[p->order[at]];
-        uint64_t mask = 0;
-        for (int i = 0; i < k->outputs.n; i++) {
-            const PlanBuffer *b = &p->buffer[k->outputs.at[i]->id];
-            mask |= wanted[k->outputs.at[i]->id];
-            const int output = plan_output(b);
-            if (output >= 0 && output < 64)
-                mask |= (uint64_t)1 << output;
-            else if (b->home != HOME_ARENA)
-                mask = ~(uint64_t)0;
-        }
-        const PlanNeeds needs = plan_needs(a, p, k);
-        for (int i = 0; i < needs.n; i++) wanted[needs.at[i]->id] |= mask;
-        launch[at].outputs = mask;
-    }
-}
-
 static void add_launches(Arena *scratch, const Plan *p, Module *m, Placing placing, ModuleEntry *e) {
     const int64_t *grad = p->graph->entry == ENTRY_GRAD ? lay_out_grads(scratch, p, m, placing) : NULL;
     KernelTable table = table_new(scratch, m, p->kernels.n);
     PlanDeps deps = plan_deps(m->arena, p);
+    const uint64_t *wanted = plan_leaves_out(p->graph) ? plan_wanted_by_kernel(scratch, p, p->order) : NULL;
     for (int at = 0; at < p->kernels.n; at++) {
         PlanKernel *k = &p->kernels.at[p->order[at]];
         PlanKernel *first = k->same_as ? &p->kernels.at[k->same_as - 1] : k;
         if (!first->stored) first->stored_kernel = store_kernel(&table, first->tile), first->stored = true;
         k->stored_kernel = first->stored_kernel;
         Launch l = make_launch(m, p, grad, k);
+        l.wanted_by = wanted ? wanted[p->order[at]] : FUSEC_ALWAYS;
         l.n_after = deps.first[at + 1] - deps.first[at];
         l.after = &deps.after[deps.first[at]];
         vec_push(m->arena, e->launches, l);
     }
-    if (p->graph->entry == ENTRY_INFER) mark_outputs(scratch, p, e->launches.at);
 }
 
 /* ---- what the peak consists of ------------------------------------------------------------------------------ */

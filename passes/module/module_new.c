@@ -54,6 +54,8 @@ Module *module_new(PassContext *c, const Model *model) {
     *m = (Module){.arena = c->arena, .name = model->name, .align = c->target->align};
     m->source = model->files.n ? base_name(model->files.at[0]) : "";
     for (int i = 0; i < model->syms.n; i++) vec_push(m->arena, m->syms, model->syms.at[i]);
+    _Static_assert(MAX_LINES <= (int)FUSEC_MAX_LINES, "a call has a bit for each line");
+    for (int i = 0; i < model->lines.n; i++) vec_push(m->arena, m->lines, model->lines.at[i]);
     for (int i = 0; i < model->hypers.n; i++) vec_push(m->arena, m->hypers, model->hypers.at[i]);
     for (int i = 0; i < model->params.n; i++) vec_push(m->arena, m->params, tensor_of(&model->params.at[i]));
     for (int i = 0; i < model->states.n; i++) vec_push(m->arena, m->states, tensor_of(&model->states.at[i]));

@@ -111,29 +111,11 @@ typedef struct Families {
     int *stamp, now; /* by head: the search that came there last */
     int *back;       /* by kernel: how many families, and edges, go from it or above it to one below it */
     VEC(int) pending;
-    uint64_t *wanted; /* by kernel, entry infer: the outputs that need it */
+    uint64_t *wanted; /* by kernel: the calls that need it */
     struct Readers *readers; /* by node id */
     int *ready;              /* by kernel: the last one that it waits for */
     int64_t *held, room;     /* by head: bytes held for its family; how many more may be */
 } Families;
-
-/* An output that is not asked for has no memory; all that a kernel computes is needed by the same ones. */
-static void mark_wanted(Families *f) {
-    const Plan *p = f->p;
-    uint64_t *node = ARENA_ARRAY(f->arena, uint64_t, p->graph->nodes.n + 1);
-    for (int k = p->kernels.n - 1; k >= 0; k--) {
-        const PlanKernel *pk = &p->kernels.at[k];
-        for (int i = 0; i < pk->outputs.n; i++) {
-            const PlanBuffer *b = &p->buffer[pk->outputs.at[i]->id];
-            f->wanted[k] |= node[pk->outputs.at[i]->id];
-            const int output = plan_output(b);
-            if (output >= 0 || b->home != HOME_ARENA)
-                f->wanted[k] |= output >= 0 && output < 63 ? (uint64_t)1 << output : ~(uint64_t)0;
-        }
-        const PlanNeeds needs = plan_needs(f->arena, p, pk);
-        for (int i = 0; i < needs.n; i++) node[needs.at[i]->id] |= f->wanted[k];
-    }
-}
 
 static bool can_be_member(const Families *f, const PlanKernel *k) {
     if (k->sample || k->workspace) return false;
@@ -500,9 +482,8 @@ void pass_family(PassContext *c, Plan *p) {
     f.head = ARENA_ARRAY(c->arena, int, n + 1);
     f.next = ARENA_ARRAY(c->arena, int, n + 1);
     f.stamp = ARENA_ARRAY(c->arena, int, n + 1);
-    f.wanted = ARENA_ARRAY(c->arena, uint64_t, n + 1);
+    f.wanted = plan_leaves_out(p->graph) ? plan_wanted_by_kernel(c->arena, p, NULL) : ARENA_ARRAY(c->arena, uint64_t, n + 1);
     for (int k = 0; k < n; k++) f.head[k] = k, f.next[k] = -1;
-    if (p->graph->entry == ENTRY_INFER) mark_wanted(&f);
     join_products(&f);
     join_late(&f);
     renumber(&f);

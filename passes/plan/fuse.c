@@ -32,8 +32,8 @@ static Node *append_copy(Graph *g, Node *v) {
 
 /* The caller may leave an output out: what others read too has room in the arena besides.  It is laid out as the caller
  * sees it: where a scratch tensor would be padded there is a copy instead.  Bits of `wanted` tell which are given. */
-static bool may_share(const PassContext *c, const Result *r, const Node *v) {
-    return r->kind == RESULT_OUTPUT && r->decl < 64 && (!c->target || !layout_pads(c, v));
+static bool may_share(const PassContext *c, const Graph *g, const Result *r, const Node *v) {
+    return r->kind == RESULT_OUTPUT && r->decl < plan_output_bits(g) && (!c->target || !layout_pads(c, v));
 }
 
 /* Others than results may lie in a concatenation, or be one, that is joined in memory (fuse_parts.c). */
@@ -45,7 +45,7 @@ static bool may_be_joined(const Uses *uses, const Node *v) {
 
 /* The value that others read too and that the output is, or is a reshape of, in the same memory; NULL: it has to be a copy, or
  * nobody else reads it. */
-static Node *shared_value(const PassContext *c, const Result *r, const Uses *uses, const int *homes) {
+static Node *shared_value(const PassContext *c, const Graph *g, const Result *r, const Uses *uses, const int *homes) {
     Node *v = r->value;
     bool read = fuse_users(uses, v) > 0, alone = homes[v->id] == 1;
     while (v->op == OP_RESHAPE && shape_is_fixed(*v->shape) && !shape_same(v->shape, v->in[0]->shape)) { /* which is a copy */
@@ -54,7 +54,7 @@ static Node *shared_value(const PassContext *c, const Result *r, const Uses *use
         alone &= homes[v->id] == 0;
     }
     if (v != r->value && may_be_joined(uses, v)) return NULL;
-    return read && alone && !op_is_memory(v->op) && may_share(c, r, r->value) && may_share(c, r, v) ? v : NULL;
+    return read && alone && !op_is_memory(v->op) && may_share(c, g, r, r->value) && may_share(c, g, r, v) ? v : NULL;
 }
 
 /* By result: the value that is shared, or NULL. */
@@ -64,7 +64,7 @@ static Node **shared_values(const PassContext *c, const Graph *g, const Uses *us
     bool *taken = ARENA_ARRAY(c->arena, bool, g->nodes.n + 1);
     for (int i = 0; i < g->results.n; i++) homes[g->results.at[i].value->id]++;
     for (int i = 0; i < g->results.n; i++) {
-        Node *v = shared_value(c, &g->results.at[i], uses, homes);
+        Node *v = shared_value(c, g, &g->results.at[i], uses, homes);
         if (!v || taken[v->id]) continue;
         shared[i] = v;
         taken[v->id] = true;
@@ -79,15 +79,15 @@ bool fuse_share(const PassContext *c, Fuse *f, const Node *n) {
         if (f->landing[i] != n && g->results.at[i].value != n) continue;
         at = i, homes++;
     }
-    if (homes != 1 || g->results.at[at].value != n || f->landing[at] != n || f->within[n->id] || !may_share(c, &g->results.at[at], n)) return false;
+    if (homes != 1 || g->results.at[at].value != n || f->landing[at] != n || f->within[n->id] || !may_share(c, g, &g->results.at[at], n)) return false;
     f->shared[at] = g->results.at[at].value;
     f->output[n->id] = false;
     return true;
 }
 
-/* A value that is a source, has another result, or is an output or a gradient that others read too (a gradient may be
- * added to what is there; an output that may be shared is the value itself) is copied into its further home.  Returns how
- * many copies. */
+/* A value that is a source, has another result, is an output or a gradient that others read too (a gradient may be
+ * added to what is there; an output that may be shared is the value itself), or is wanted by more calls than its result, is
+ * copied into its further home.  Returns how many copies. */
 static int separate_results(PassContext *c, Graph *g) {
     Arena *a = c->arena;
     const Uses uses = graph_uses(a, g);
@@ -96,29 +96,20 @@ static int separate_results(PassContext *c, Graph *g) {
     int copies = 0;
     bool *taken = ARENA_ARRAY(a, bool, before);
     int *homes = ARENA_ARRAY(a, int, before);
+    const uint64_t *of = plan_wanted_by_result(a, g), *wanted = plan_wanted_by_node(a, g);
     for (int i = 0; i < g->results.n; i++) homes[g->results.at[i].value->id]++;
     for (int i = 0; i < g->results.n; i++) {
         Result *r = &g->results.at[i];
         Node *v = r->value;
+        const bool stays = (r->kind == RESULT_PARAM || r->kind == RESULT_STATE) && wanted[v->id] != of[i];
         const bool read = uses.first[v->id + 1] > uses.first[v->id] || homes[v->id] > 1;
         const bool read_too = read && (r->kind == RESULT_OUTPUT || r->kind == RESULT_GRAD);
-        const bool copied = op_is_memory(v->op) || taken[v->id] || (read_too && !shared[i]);
+        const bool copied = op_is_memory(v->op) || taken[v->id] || stays || (read_too && !shared[i]);
         if (copied) r->value = append_copy(g, v), copies++;
         else taken[v->id] = true;
         if (copied && r->kind == RESULT_GRAD) r->value->phase = PHASE_BACKWARD; /* also of what is no gradient itself */
     }
     return copies;
-}
-
-/* Entry infer leaves out what only unwanted outputs need, and the inputs only that reads: what is computed together
- * must be needed by the same outputs. */
-static void mark_wanted(Fuse *f, const Graph *g) {
-    for (int i = 0; i < g->results.n; i++) {
-        const Result *r = &g->results.at[i];
-        f->wanted[r->value->id] |= r->kind != RESULT_OUTPUT ? ~(uint64_t)0 : (uint64_t)1 << (r->decl < 63 ? r->decl : 63);
-    }
-    for (int i = f->n - 1; i >= 0; i--)
-        for (int k = 0; k < g->nodes.at[i]->n_in; k++) f->wanted[g->nodes.at[i]->in[k]->id] |= f->wanted[i];
 }
 
 /* ---- kernels ------------------------------------------------------------------------------------------ */
@@ -450,8 +441,7 @@ static void fuse_init(Fuse *f, PassContext *c, Graph *g, Node **shared) {
     f->access = ARENA_ARRAY(a, AccessList, n);
     f->readers = ARENA_ARRAY(a, int, n);
     f->last_reader = ARENA_ARRAY(a, int, n);
-    f->wanted = ARENA_ARRAY(a, uint64_t, n);
-    mark_wanted(f, g);
+    f->wanted = plan_leaves_out(g) ? plan_wanted_by_node(a, g) : NULL;
     f->threads = c->target ? c->target->threads : 1;
     f->target = c->target;
     if (c->disabled[PASS_jacobian_gemm]) f->data = per_sample_data(a, g);

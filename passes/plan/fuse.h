@@ -20,7 +20,7 @@ typedef struct Fuse {
     int *readers;        /* how many candidates read it */
     int *last_reader;    /* newest kernel that reads it, or -1 */
     uint32_t *fired;     /* NULL, or a counter per rule */
-    uint64_t *wanted;    /* by node id, entry infer: the outputs that need it (64 and later share a bit) */
+    uint64_t *wanted;    /* plan_wanted_by_node, or NULL: every call needs all */
     const bool *data;    /* -fno-jacobian-gemm, by node id: it depends on an input; else NULL */
     int threads;         /* of a program */
     const Target *target;

@@ -381,7 +381,7 @@ static bool join_onto(const Fuse *f, const PlanKernel *k, PlanNode *pn) {
 }
 
 static bool same_outputs(const Fuse *f, const PlanKernel *k, const Node *n) {
-    return f->graph->entry != ENTRY_INFER || f->wanted[k->nodes.at[0].node->id] == f->wanted[n->id];
+    return !f->wanted || f->wanted[k->nodes.at[0].node->id] == f->wanted[n->id];
 }
 
 /* Of a row: where the greatest is takes one more than which it is. */

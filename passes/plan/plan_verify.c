@@ -248,6 +248,20 @@ static void check_results(Check *c) {
     }
 }
 
+/* A call that leaves a result out must not write it: its kernel is one that no other call needs. */
+static void check_wanted(Check *c) {
+    const Plan *p = c->p;
+    const Graph *g = p->graph;
+    if (!plan_leaves_out(g)) return;
+    const uint64_t *of = plan_wanted_by_result(c->arena, g), *kernel = plan_wanted_by_kernel(c->arena, p, p->order);
+    for (int i = 0; i < g->results.n; i++) {
+        const Result *r = &g->results.at[i];
+        const int writer = p->buffer[r->value->id].writer;
+        if (r->kind != RESULT_PARAM && r->kind != RESULT_STATE) continue;
+        if (writer < 0 || kernel[writer] != of[i]) FAIL(c, "result %d is written by calls that do not want it", i);
+    }
+}
+
 const char *plan_verify(Arena *a, const Plan *p) {
     const Model *m = p->graph->model;
     const int n = p->graph->nodes.n;
@@ -266,5 +280,6 @@ const char *plan_verify(Arena *a, const Plan *p) {
     find_last_uses(&c);
     for (int at = 0; at < p->kernels.n && !c.why; at++) check_kernel(&c, at);
     if (!c.why) check_results(&c);
+    if (!c.why) check_wanted(&c);
     return c.why;
 }

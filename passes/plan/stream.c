@@ -190,7 +190,7 @@ static bool has_room(const Finder *s, const Stream *of, const Node *n) {
 static bool may_join(Finder *s, const Stream *of, StreamMember *m, int dim) {
     const Node *first = of->members.at[0].node, *n = m->node, *x = n->in[m->operand];
     if (!shape_same(of->shape, x->shape) || of->dim != dim || first->remat != n->remat || first->phase != n->phase) return false;
-    if (s->g->entry == ENTRY_INFER && s->f->wanted[first->id] != s->f->wanted[n->id]) return false;
+    if (s->f->wanted && s->f->wanted[first->id] != s->f->wanted[n->id]) return false;
     if (!has_room(s, of, n)) return false;
     mark_dependent(s, of, n->id);
     if (s->state[n->id] == OUTSIDE || read_before(s, of, n->id)) return false;

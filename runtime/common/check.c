@@ -72,11 +72,25 @@ static fusec_status fusec_check_launch(const fusec_manifest *m, const fusec_laun
     return FUSEC_OK;
 }
 
+/* A step without lines is of all of them. */
+static uint64_t fusec_wanted(const fusec_manifest *m, int entry, int lines, void *const *outputs) {
+    const uint32_t last = entry == FUSEC_STEP && m->n_lines ? FUSEC_FIRST_LINE : 64;
+    uint64_t wanted = 0;
+    for (uint32_t i = 0; outputs && i < m->n_outputs && i < last; i++)
+        if (outputs[i]) wanted |= (uint64_t)1 << i;
+    for (uint32_t l = 0; entry == FUSEC_STEP && l < m->n_lines; l++)
+        if (lines == 0 || (lines >> l & 1)) wanted |= FUSEC_WANTED_LINE(l);
+    return wanted;
+}
+
 FUSEC_WEAK fusec_status fusec_check(const fusec_manifest *m, int entry, const fusec_memory *memory,
                                     const void *const *inputs, void *const *outputs, const int32_t *syms,
                                     uint64_t *wanted) {
+    const int lines = entry < 0 ? 0 : entry >> 16;
     fusec_status s;
     *wanted = 0;
+    if (lines && (FUSEC_ENTRY(entry) != FUSEC_STEP || lines >> m->n_lines)) return FUSEC_E_ARGUMENT;
+    entry -= lines << 16;
     if (!memory || entry < 0 || entry >= FUSEC_ENTRIES || (m->n_syms && !syms)) return FUSEC_E_ARGUMENT;
     if (!m->entry[entry].present) return FUSEC_E_UNSUPPORTED;
     s = fusec_check_memory(m, entry, memory);
@@ -86,11 +100,10 @@ FUSEC_WEAK fusec_status fusec_check(const fusec_manifest *m, int entry, const fu
     if (!fusec_aligned(m->inputs, m->n_inputs, inputs) ||
         !fusec_aligned(m->outputs, m->n_outputs, (const void *const *)outputs))
         return FUSEC_E_ARGUMENT;
-    for (uint32_t i = 0; outputs && i < m->n_outputs && i < 64; i++)
-        if (outputs[i]) *wanted |= (uint64_t)1 << i;
+    *wanted = fusec_wanted(m, entry, lines, outputs);
     for (uint32_t i = 0; i < m->entry[entry].n_launches; i++) {
         const fusec_launch *l = &m->launches[m->entry[entry].first_launch + i];
-        if (l->outputs != ~(uint64_t)0 && !(l->outputs & *wanted)) continue;
+        if (l->wanted_by != FUSEC_ALWAYS && !(l->wanted_by & *wanted)) continue;
         s = fusec_check_launch(m, l, inputs, outputs);
         if (s != FUSEC_OK) return s;
     }

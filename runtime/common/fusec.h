@@ -6,7 +6,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#define FUSEC_ABI_VERSION 5
+#define FUSEC_ABI_VERSION 6
 #define FUSEC_MAX_RANK 10
 
 /* What MODEL_STACK_BYTES of the C form is made of, in bytes: a pointer; a spilled variable, for which two of the widest
@@ -71,6 +71,16 @@ typedef struct fusec_tensor {
  * there are such states. */
 enum { FUSEC_INIT, FUSEC_INFER, FUSEC_GRAD, FUSEC_STEP, FUSEC_DERIVE, FUSEC_ENTRIES };
 #define FUSEC_ACCUMULATE 0x100 /* MODEL_run: FUSEC_GRAD | FUSEC_ACCUMULATE adds to the gradients already there */
+/* MODEL_run: FUSEC_STEP | FUSEC_LINE(0) is a step of the first `train` line alone, of a model whose lines are named; of several,
+ * where they are or'ed.  Without: of all. */
+#define FUSEC_LINE(l) (0x10000 << (l))
+#define FUSEC_ENTRY(e) ((e) & 0xff) /* without these */
+
+/* Which calls need a launch: bit o those that output o is given to, in entry step bit FUSEC_FIRST_LINE + l those that are
+ * of line l. */
+enum { FUSEC_MAX_LINES = 15, FUSEC_FIRST_LINE = 48 };
+#define FUSEC_WANTED_LINE(l) ((uint64_t)1 << (FUSEC_FIRST_LINE + (l)))
+#define FUSEC_ALWAYS (~(uint64_t)0)
 
 /* One argument of a launch; regions as in the planner. */
 typedef enum { FUSEC_R_PARAM, FUSEC_R_STATE, FUSEC_R_GRAD, FUSEC_R_ARENA, FUSEC_R_SCALAR, FUSEC_R_INPUT, FUSEC_R_OUTPUT } fusec_region;
@@ -118,7 +128,7 @@ enum { FUSEC_MAX_CONSTANTS = 4 };
 typedef struct fusec_launch {
     uint32_t kernel;         /* into manifest.kernels */
     uint32_t first_arg;      /* into manifest.args; fusec_kernel.n_args of them */
-    uint64_t outputs;        /* run if any of these outputs is wanted; ~0: always */
+    uint64_t wanted_by;      /* the calls that need it; FUSEC_ALWAYS: all */
     int32_t constant[FUSEC_MAX_CONSTANTS]; /* fusec_kernel.n_constants of them */
     uint32_t first_after, n_after; /* into manifest.after: launches that must have finished */
 } fusec_launch;
@@ -144,6 +154,7 @@ typedef struct fusec_manifest {
     const char *name;
     uint64_t param_bytes, state_bytes, grad_bytes;
     uint32_t n_params, n_states, n_grads, n_inputs, n_outputs, n_syms, n_hypers, n_kernels;
+    uint32_t n_lines; /* `train` lines that may be steps by themselves */
     const fusec_tensor *params, *states, *grads, *inputs, *outputs;
     const fusec_symbol *syms;
     const fusec_hyper *hypers;
@@ -186,7 +197,8 @@ typedef struct fusec_options {
 /* Outputs given may not overlap each other, inputs or memory: kernels read them again where others need them.
  *
  * A call is sound: memory large and aligned enough, symbols within their bounds, every input and output that a
- * launch touches given, integer inputs in their declared ranges.  `wanted`: bit o set when outputs[o] is given. */
+ * launch touches given, integer inputs in their declared ranges.  `wanted`: the call's own bits of fusec_launch.wanted_by.  `entry` may carry
+ * FUSEC_LINE. */
 fusec_status fusec_check(const fusec_manifest *m, int entry, const fusec_memory *memory, const void *const *inputs,
                          void *const *outputs, const int32_t *syms, uint64_t *wanted);
 

@@ -83,7 +83,7 @@ FUSEC_WEAK fusec_status fusec_cuda_launch(fusec_cuda *c, const fusec_cuda_args *
 }
 
 FUSEC_WEAK int fusec_cuda_needed(const fusec_launch *l, uint64_t wanted) {
-    return l->outputs == ~(uint64_t)0 || (l->outputs & wanted) != 0;
+    return l->wanted_by == FUSEC_ALWAYS || (l->wanted_by & wanted) != 0;
 }
 
 FUSEC_WEAK void fusec_cuda_graph_free(fusec_cuda *c, fusec_cuda_graph *g) {

@@ -58,8 +58,9 @@ static fusec_status cuda_check_call(fusec_cuda *c, int entry, const fusec_cuda_c
     for (uint32_t i = 0; i < m->n_inputs; i++)
         c->inputs[i] = call->inputs && call->inputs[i] ? call->inputs[i] : c->staged[i];
     for (uint32_t i = 0; i < m->n_outputs; i++)
-        c->outputs[i] = w->entry != FUSEC_INFER || cuda_asked(call, i) ? (void *)c->fetched : NULL;
+        c->outputs[i] = (w->entry != FUSEC_INFER && !(w->entry >> 16)) || cuda_asked(call, i) ? (void *)c->fetched : NULL;
     s = fusec_check(m, w->entry, &regions, c->inputs, c->outputs, w->syms, &w->wanted);
+    w->entry = FUSEC_ENTRY(w->entry);
     if (s == FUSEC_OK && c->check_finite) s = fusec_check_inputs(m, call->inputs, call->hypers, w->syms);
     if (s == FUSEC_OK) w->written = cuda_written(m, w->entry, w->wanted);
     return s;

@@ -98,8 +98,8 @@ typedef struct fusec_cuda {
 } fusec_cuda;
 
 /* What one call works on, as fusec_host_call.  inputs[i] NULL: what an earlier call gave.  outputs (may be NULL) [o]
- * NULL: not copied back.  Entry infer computes the outputs that have a pointer and those with their bit in `wanted`, to
- * be fetched later; the other entries compute all. */
+ * NULL: not copied back.  Entry infer and steps with FUSEC_LINE compute the outputs that have a pointer and those with their
+ * bit in `wanted`, to be fetched later; the other entries compute all. */
 typedef struct fusec_cuda_call {
     const void *const *inputs;
     void *const *outputs;

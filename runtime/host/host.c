@@ -153,7 +153,7 @@ static void host_launches(const fusec_host *h, int entry, const fusec_host_call 
     host_ready ready = {0, reports && h->manifest->n_grads ? host_last_use(h->manifest, 0) : -1};
     for (uint32_t i = 0; i < h->manifest->entry[entry].n_launches; i++) {
         const fusec_launch *l = &h->manifest->launches[h->manifest->entry[entry].first_launch + i];
-        if (l->outputs == ~(uint64_t)0 || (l->outputs & wanted)) host_launch(h, call, l, syms, &work);
+        if (l->wanted_by == FUSEC_ALWAYS || (l->wanted_by & wanted)) host_launch(h, call, l, syms, &work);
         if (reports) host_report(h, &ready, i);
     }
     if (reports) host_report(h, &ready, h->manifest->entry[entry].n_launches);
@@ -175,6 +175,7 @@ FUSEC_WEAK fusec_status fusec_host_run(fusec_host *h, int entry, const fusec_hos
     s = fusec_check(h->manifest, entry, &h->memory, call->inputs, call->outputs, extents, &wanted);
     if (s == FUSEC_OK && h->options.check_finite) s = fusec_check_inputs(h->manifest, call->inputs, call->hypers, extents);
     if (s != FUSEC_OK) return s;
+    entry = FUSEC_ENTRY(entry);
     host_scalars(h, call, accumulate);
     const int32_t skips = host_skips(h, entry);
     host_launches(h, entry, call, syms, wanted);

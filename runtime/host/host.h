@@ -41,7 +41,7 @@ typedef struct fusec_host_call {
  * Memory is checked by fusec_host_run, against the entry that runs. */
 fusec_status fusec_host_init(fusec_host *h, const fusec_manifest *m, const fusec_host_kernel *kernels,
                              const fusec_memory *memory, const fusec_options *options);
-/* entry: FUSEC_INIT .. FUSEC_STEP, FUSEC_GRAD | FUSEC_ACCUMULATE.  Errors as fusec_check() gives them; nothing has run
+/* entry: FUSEC_INIT .. FUSEC_STEP, FUSEC_GRAD | FUSEC_ACCUMULATE, FUSEC_STEP | FUSEC_LINE(l) | ...  Errors as fusec_check() gives them; nothing has run
  * then. */
 fusec_status fusec_host_run(fusec_host *h, int entry, const fusec_host_call *call);
 void fusec_host_free(fusec_host *h); /* h may be all zero */

@@ -39,7 +39,7 @@ static ModuleTensor tensor_of(const Buffer *b) {
 Module *gpu_module(Arena *a, Kernel *k) {
     Module *m = ARENA_NEW(a, Module);
     *m = (Module){.arena = a, .name = "m", .source = "test", .align = 64};
-    Launch l = {.n_args = k->buffers.n, .args = ARENA_ARRAY(a, LaunchArg, k->buffers.n), .outputs = ~UINT64_C(0)};
+    Launch l = {.n_args = k->buffers.n, .args = ARENA_ARRAY(a, LaunchArg, k->buffers.n), .wanted_by = FUSEC_ALWAYS};
     vec_push(a, m->kernels, k);
     for (int i = 0; i < k->buffers.n; i++) {
         const Buffer *b = &k->buffers.at[i];

@@ -46,7 +46,7 @@ static void launch(Module *m, Entry e, int kernel, uint64_t outputs, Phase phase
     Launch l = {.kernel = kernel,
                 .n_args = n,
                 .args = arena_dup(m->arena, args, sizeof *args * (size_t)n),
-                .outputs = outputs,
+                .wanted_by = outputs,
                 .phase = phase};
     vec_push(m->arena, m->entry[e].launches, l);
     m->entry[e].present = true;

@@ -37,7 +37,7 @@ static const fusec_tensor_map windows[] = {{.stride = {16, 256},
                                             .windows = 1,
                                             .window = {{-1, -2, 2}}}};
 static const fusec_arg args[] = {{0, 0, FUSEC_R_INPUT, 0}, {0, 0, FUSEC_R_OUTPUT, 0}};
-static const fusec_launch launches[] = {{.outputs = ~UINT64_C(0)}};
+static const fusec_launch launches[] = {{.wanted_by = FUSEC_ALWAYS}};
 
 static fusec_manifest manifest(const fusec_kernel *k) {
     return (fusec_manifest){.abi_version = FUSEC_ABI_VERSION,

@@ -58,6 +58,7 @@ static void reading_resolves_names(void **state) {
     assert_int_equal(g->entry, ENTRY_STEP);
     assert_string_equal(g->model->params.at[1].name, "b \"q\" \x01");
     assert_true(g->model->params.at[0].trainable && !g->model->params.at[1].trainable);
+    assert_true(g->model->lines.n == 2 && g->model->params.at[0].line == 1 && g->model->params.at[1].line == 0);
     assert_true(g->model->inputs.at[1].has_range && g->model->inputs.at[1].hi == 10);
     assert_true(g->model->hypers.at[1].value == 1e300);
     Dim d = g->nodes.at[53]->shape->dim[0]; /* 3*S + 3, S <= 16 */

@@ -42,7 +42,7 @@ static ModuleTensor tensor(Arena *a, const char *name, DType t, Shape s) {
 
 static void add_launch(Module *m, int entry, int kernel, uint64_t outputs, int n, const LaunchArg *args) {
     const Launch l = {
-        .kernel = kernel, .n_args = n, .args = arena_dup(m->arena, args, sizeof *args * (size_t)n), .outputs = outputs};
+        .kernel = kernel, .n_args = n, .args = arena_dup(m->arena, args, sizeof *args * (size_t)n), .wanted_by = outputs};
     m->entry[entry].present = true;
     vec_push(m->arena, m->entry[entry].launches, l);
 }

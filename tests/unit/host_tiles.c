@@ -88,7 +88,7 @@ static void add_tensor(Module *m, bool output, const Buffer *b) {
 
 /* The kernel with a launch of its own tensors. */
 static void add_kernel(Module *m, Kernel *k) {
-    Launch l = {.kernel = m->kernels.n, .n_args = k->buffers.n, .outputs = ~(uint64_t)0};
+    Launch l = {.kernel = m->kernels.n, .n_args = k->buffers.n, .wanted_by = FUSEC_ALWAYS};
     l.args = ARENA_ARRAY(m->arena, LaunchArg, l.n_args + 1);
     for (int i = 0; i < l.n_args; i++) {
         const bool output = i == l.n_args - 1;

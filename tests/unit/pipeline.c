@@ -113,7 +113,7 @@ static void check_module(const Module *m, Entry entry) {
     for (int i = 0; i < e->launches.n; i++) {
         const Launch *l = &e->launches.at[i];
         assert_int_equal(l->n_args, m->kernels.at[l->kernel]->buffers.n);
-        assert_true(l->outputs != 0);
+        assert_true(l->wanted_by != 0);
         for (int k = 0; k < l->n_args; k++)
             assert_int_equal(l->args[k].offset % dtype_bytes(m->kernels.at[l->kernel]->buffers.at[k].dtype), 0);
     }

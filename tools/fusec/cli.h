@@ -56,6 +56,7 @@ typedef struct Options {
     Overrides data;       /* input name, file */
     Overrides extents;    /* dimension, run-time extent */
     Texts wants;          /* outputs to compute; none: all */
+    Texts lines;          /* `train` lines, by turns; none: all in every step */
     const char *accuracy; /* OUTPUT=INPUT */
     const char *params, *inputs, *outputs, *load, *save, *resume;
     Overrides hypers;

@@ -7,6 +7,7 @@
 typedef struct ExecutorCall {
     Entry entry;
     bool accumulate; /* grad: add to the gradients that are there */
+    uint32_t lines;  /* step: bit l for each of Module.lines whose step it is; 0: all */
     void **inputs, **outputs;
     const float *hypers; /* one each */
     int32_t step;        /* from 1 */

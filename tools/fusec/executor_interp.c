@@ -50,7 +50,8 @@ static bool run(void *self, const fusec_memory *memory, const ExecutorCall *c, c
                               .arena = memory->arena,
                               .scalars = x->scalars,
                               .inputs = c->inputs,
-                              .outputs = c->outputs};
+                              .outputs = c->outputs,
+                              .lines = c->lines};
     fusec_status s = FUSEC_OK;
     if (x->manifest) s = fusec_check_inputs(x->manifest, (const void *const *)c->inputs, c->hypers, c->syms);
     if (s != FUSEC_OK) {

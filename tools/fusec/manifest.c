@@ -69,7 +69,7 @@ static void launches(Arena *a, const Module *m, fusec_manifest *out) {
             const Launch *l = &x->launches.at[i];
             fusec_launch row = {.kernel = (uint32_t)l->kernel,
                                 .first_arg = (uint32_t)args.n,
-                                .outputs = l->outputs,
+                                .wanted_by = l->wanted_by,
                                 .first_after = (uint32_t)after.n,
                                 .n_after = (uint32_t)l->n_after};
             memcpy(row.constant, l->constant, sizeof row.constant);
@@ -106,6 +106,7 @@ const fusec_manifest *manifest_of(Arena *a, const Module *m) {
                           .n_syms = (uint32_t)m->syms.n,
                           .n_hypers = (uint32_t)m->hypers.n,
                           .n_kernels = (uint32_t)m->kernels.n,
+                          .n_lines = (uint32_t)m->lines.n,
                           .syms = syms,
                           .selftest = m->selftest,
                           .hypers = hypers,

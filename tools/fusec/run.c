@@ -52,6 +52,24 @@ static bool set_extents(Run *r) {
     return true;
 }
 
+static bool set_turns(Run *r) {
+    const Module *m = r->m;
+    r->turn = ARENA_ARRAY(r->arena, uint32_t, r->o->lines.n + 1);
+    for (int i = 0; i < r->o->lines.n; i++) {
+        const char *name = r->o->lines.at[i];
+        int l = 0;
+        while (l < m->lines.n && strcmp(m->lines.at[l], name)) l++;
+        if (!*name || m->lines.n == 0)
+            return run_usage(r, run_error("--line: %s has no `train` line with a name; write `train LOSS as NAME with ..`", m->name));
+        if (l == m->lines.n)
+            return run_usage(r, run_error("--line: no `train` line of %s is named %s%s; there are: %s", m->name, name,
+                                          names_hint(r->arena, name, m->lines.at, m->lines.n),
+                                          names_text(r->arena, m->lines.at, m->lines.n)));
+        r->turn[r->n_turns++] = (uint32_t)1 << l;
+    }
+    return true;
+}
+
 bool run_extent_given(const Run *r, int sym) {
     for (int i = 0; i < r->o->extents.n; i++)
         if (!strcmp(r->o->extents.at[i].name, r->m->syms.at[sym].name)) return true;
@@ -104,7 +122,7 @@ bool run_open(Run *r, Arena *a, const Options *o, const bool entries[ENTRY_COUNT
     }
     if (session_finish(&r->session) != EXIT_OK || !r->m) return false;
     check_profile(r);
-    return set_hypers(r) && set_extents(r) && open_executor(r);
+    return set_hypers(r) && set_extents(r) && set_turns(r) && open_executor(r);
 }
 
 void run_close(Run *r) {
@@ -119,6 +137,7 @@ static const char *useless_option(const Options *o) {
     const Entry entry = asked ? o->run_entry : data ? ENTRY_STEP : ENTRY_INFER;
     const bool infers = entry == ENTRY_INFER, tests = data && o->test_rows;
     if (o->accumulate && entry != ENTRY_GRAD) return "--accumulate adds up gradients: --entry grad";
+    if (o->lines.n && entry != ENTRY_STEP) return "--line chooses among the `train` lines: --entry step";
     if (o->wants.n && !infers && !tests)
         return "--want chooses among the outputs of --entry infer, or with --test-rows";
     if (!data) return NULL;

@@ -25,6 +25,8 @@ typedef struct Run {
     uint32_t seed;
     int64_t step; /* steps done */
     int status;   /* of the command, if it fails */
+    uint32_t *turn; /* lines of the steps, by turns; n_turns of them, 0: all lines in every step */
+    int n_turns;
     bool *wanted; /* entry infer, by output */
     bool *reads;  /* entry infer: output o depends on input i at [o * inputs + i] */
 } Run;

@@ -1,4 +1,5 @@
 /* The regions a module works in, and calls on them. */
+#include "ir/module_run.h"
 #include "tools/fusec/run.h"
 #include <inttypes.h>
 #include <stdlib.h>
@@ -53,6 +54,7 @@ void run_free(Run *r) {
 bool run_call(Run *r, Entry e, int64_t step, bool accumulate) {
     const ExecutorCall c = {.entry = e,
                             .accumulate = accumulate,
+                            .lines = e == ENTRY_STEP && r->n_turns ? r->turn[(step - 1) % r->n_turns] : 0,
                             .inputs = e == ENTRY_INIT || e == ENTRY_DERIVE ? NULL : r->inputs,
                             .outputs = r->outputs,
                             .hypers = r->hypers,
@@ -116,12 +118,11 @@ static bool reads(const Launch *l, int input) {
 
 bool run_needs_input(const Run *r, Entry e, int input) {
     const ModuleEntry *x = &r->m->entry[e];
-    uint64_t wanted = 0;
-    for (int o = 0; o < r->m->outputs.n && o < 64; o++)
-        if (r->outputs[o]) wanted |= (uint64_t)1 << o;
+    uint32_t lines = 0;
+    for (int i = 0; i < r->n_turns; i++) lines |= r->turn[i];
     for (int i = 0; i < x->launches.n; i++) {
         const Launch *l = &x->launches.at[i];
-        if (e == ENTRY_INFER && l->outputs != ~(uint64_t)0 && !(l->outputs & wanted)) continue;
+        if (!module_wants(r->m, e, r->outputs, lines, l)) continue;
         if (reads(l, input)) return true;
     }
     return false;

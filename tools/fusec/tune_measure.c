@@ -112,7 +112,7 @@ static bool check(TuneCase *c, const Kernel *k, const uint8_t *got) {
 
 /* ---- the module -------------------------------------------------------------------------------------------------- */
 static void add_launch(Arena *a, Module *m, const TuneCase *c, const Kernel *k, int64_t at) {
-    Launch l = {.outputs = ~(uint64_t)0};
+    Launch l = {.wanted_by = FUSEC_ALWAYS};
     memcpy(l.constant, c->product->constant, sizeof l.constant);
     l.args = ARENA_ARRAY(a, LaunchArg, k->buffers.n);
     for (int b = 0; b < k->buffers.n; at += bytes_of(&k->buffers.at[b++]))

@@ -80,13 +80,14 @@ static void close_targets(Verify *v) {
 }
 
 /* ---- rounds ------------------------------------------------------------------------------------------------------ */
-static void check_target(Verify *v, VerifyTarget *t, Entry e, const Bounds *b) {
+static void check_target(Verify *v, VerifyTarget *t, Entry e, int line, const Bounds *b) {
     t->wrong = (Wrong){0};
-    if (!verify_entry(v, t, e, b)) t->failed = arena_printf(v->arena, "entry %s fails%s", entry_name[e],
+    if (!verify_entry(v, t, e, line, b)) t->failed = arena_printf(v->arena, "entry %s fails%s", entry_name[e],
                                  v->o->check_finite ? "; without --check-finite what is not finite is no error" : "");
     if (!t->wrong.found) return;
     v->bad = true;
-    if (t->blamed) return;
+    if (line >= 0) printf("%s: a step of --line %s alone is wrong\n", t->name, v->model->lines.at[line]);
+    if (t->blamed || line >= 0) return;
     t->blamed = true;
     verify_blame(v, t, b);
 }
@@ -96,8 +97,9 @@ static bool check_entry(Verify *v, Entry e) {
     Arena *const a = v->scratch;
     const Bounds *b = graph_eval_bounds(a, v->graph[e], &v->env, verify_results(a, v->graph[e]), &error);
     if (!b) return run_error("entry %s in float64: %s", entry_name[e], error);
-    for (int i = 0; i < v->targets.n; i++)
-        if (!v->targets.at[i].failed) check_target(v, &v->targets.at[i], e, b);
+    for (int line = -1; line < (e == ENTRY_STEP ? v->model->lines.n : 0); line++)
+        for (int i = 0; i < v->targets.n; i++)
+            if (!v->targets.at[i].failed) check_target(v, &v->targets.at[i], e, line, b);
     if (e == ENTRY_STEP) verify_advance(v, e, b->value);
     return true;
 }

@@ -82,7 +82,7 @@ Tensor verify_tensor(Arena *a, const Shape *s, const int64_t *syms); /* of zeros
 
 /* ---- verify_compare.c */
 /* Runs the entry and adds to the target's findings. False: it does not run; said. */
-bool verify_entry(Verify *v, VerifyTarget *t, Entry e, const Bounds *b);
+bool verify_entry(Verify *v, VerifyTarget *t, Entry e, int line, const Bounds *b);
 const char *verify_name(const Verify *v, const Result *r);        /* "gradient h.w" */
 char *verify_element(Arena *a, const Tensor *t, int64_t element); /* "[3, 4]" */
 
