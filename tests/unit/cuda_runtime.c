@@ -68,10 +68,10 @@ static const fusec_arg args[] = {
     W,
     {0, 0, FUSEC_R_STATE, 0} /* 18: update */
 };
-#define LAUNCH(k, first, mask, constant_, first_after_, n_after_)                                               \
-    {                                                                                                           \
-        .kernel = k, .first_arg = first, .outputs = mask, .constant = {constant_}, .first_after = first_after_, \
-        .n_after = n_after_                                                                                     \
+#define LAUNCH(k, first, mask, constant_, first_after_, n_after_)                                                 \
+    {                                                                                                             \
+        .kernel = k, .first_arg = first, .wanted_by = mask, .constant = {constant_}, .first_after = first_after_, \
+        .n_after = n_after_                                                                                       \
     }
 /* The loss of entry infer follows `copy`, which follows `mul`: without `copy`, the loss follows `mul`. */
 static const uint32_t after[] = {1, 2, 1, 1, 2};
