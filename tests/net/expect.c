@@ -79,7 +79,7 @@ static void gradients_free(int **g, int n) {
     free(g);
 }
 
-typedef struct { Tape *t; int step; } Update;
+typedef struct { Tape *t; int step; } Update; // the step that the optimizer sees
 static int num(Update *u, double x) { return tape_const(u->t, (double)(float)x); }
 static int op(Update *u, TapeOp o, int a, int b) { return tape_2(u->t, o, a, b); }
 static int mix(Update *u, double beta, int a, int b) { return op(u, T_ADD, op(u, T_MUL, num(u, beta), a), op(u, T_MUL, num(u, 1 - beta), b)); }
@@ -112,16 +112,15 @@ static double rate_of(const Line *l, int step) {
     if (!l->schedule) return l->rate;
     return step <= 2 ? l->rate * step / 2 : l->rate * 0.5 * (1 + cos(3.141592653589793 * (step - 2) / 6));
 }
-static void update(const Line *l, Eval *e, Param *q, const int *g, int scale) {
-    Update u = {&e->tape, e->step};
+static void update(const Line *l, Eval *e, Param *q, const int *g, int scale, int step) {
+    Update u = {&e->tape, step};
     Precision precision = e->tape.precision;
     e->tape.precision = P_F32; // optimizers compute in f32, from master weights
     for (int i = 0; i < shape_size(&q->shape); i++) {
-        double first = e->step == 1 && l->optimizer == O_OWN ? 1 : q->m[i];
-        int now = tape_var(u.t, q->data[i], q->error[i]), m = tape_var(u.t, first, q->m_error[i]), v = tape_var(u.t, q->v[i], q->v_error[i]);
+        int now = tape_var(u.t, q->data[i], q->error[i]), m = tape_var(u.t, q->m[i], q->m_error[i]), v = tape_var(u.t, q->v[i], q->v_error[i]);
         int clipped = scale < 0 ? g[i] : op(&u, T_MUL, g[i], scale);
         int d = direction(&u, l, q, &m, &v, clipped, now);
-        int next = op(&u, T_SUB, now, op(&u, T_MUL, tape_var(u.t, rate_of(l, e->step), l->schedule ? 1e-6 : 0), d));
+        int next = op(&u, T_SUB, now, op(&u, T_MUL, tape_var(u.t, rate_of(l, step), l->schedule ? 1e-6 : 0), d));
         if (u.t->full) return;
         keep(u.t, next, &q->data[i], &q->error[i]);
         keep(u.t, m, &q->m[i], &q->m_error[i]);
@@ -141,16 +140,24 @@ static int clip_scale(const Prog *p, int line, Eval *e, int **g) {
 
 static void steps(const Prog *p, Expected *x) {
     Eval *e = &x->eval;
+    int done[MAX_LINES] = {0};
+    for (int k = 0; k < e->nparams; k++) {
+        int l = line_of(p, e->params[k].path);
+        for (int i = 0; l >= 0 && p->line[l].optimizer == O_OWN && i < shape_size(&e->params[k].shape); i++) e->params[k].m[i] = 1;
+    }
     for (e->step = 1; e->step <= p->steps && !e->tape.full; e->step++) {
         if (e->step > 1) {
             eval_reset(e);
             eval_values(e, p);
         }
         int **g = gradients(p, e), scale[MAX_LINES];
-        for (int l = 0; l < lines_of(p); l++) scale[l] = clip_scale(p, l, e, g);
+        for (int l = 0; l < lines_of(p); l++) {
+            scale[l] = clip_scale(p, l, e, g);
+            done[l] += trains_in(p, l, e->step);
+        }
         for (int k = 0; k < e->nparams && !e->tape.full; k++) {
             int l = line_of(p, e->params[k].path);
-            if (l >= 0) update(&p->line[l], e, &e->params[k], g[k], scale[l]);
+            if (l >= 0 && trains_in(p, l, e->step)) update(&p->line[l], e, &e->params[k], g[k], scale[l], p->line[l].named ? done[l] : e->step);
         }
         commit_states(e);
         gradients_free(g, e->nparams);

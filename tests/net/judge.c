@@ -72,6 +72,7 @@ static void print_options(FILE *f, const Prog *p, const Command *c) {
     fprintf(f, "--entry=%s --target=%s --quiet", entry_name(entry_of(p)), c->target);
     if (adds_up(p)) fprintf(f, " --steps=2 --accumulate");
     else if (p->steps > 1) fprintf(f, " --steps=%d", p->steps);
+    for (int i = 0; i < p->nturns && entry_of(p) == E_STEP; i++) fprintf(f, " --line=line%d", p->turn[i]);
     if (one_wanted(p)) fprintf(f, " --want=v%d", p->results[0]);
     if (uses_bound(p)) fprintf(f, " --extent=S=%d", p->extent);
     if (p->sqrt_checkpoint) fprintf(f, " --checkpoint=sqrt");
@@ -90,7 +91,7 @@ void run_options(const Prog *p, const Command *c, char *text, size_t size) {
 }
 
 static int run(const Prog *p, const Command *c) {
-    char dsl[400], in[400], params[400], out[400], log[400], options[300];
+    char dsl[400], in[400], params[400], out[400], log[400], options[400];
     path_of(dsl, c, "m.dsl"), path_of(in, c, "inputs.safetensors"), path_of(params, c, "params.safetensors"), path_of(out, c, "out.safetensors"), path_of(log, c, "log");
     unlink(out);
     run_options(p, c, options, sizeof options);

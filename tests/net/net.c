@@ -83,7 +83,7 @@ static int print_cover(const Totals *t, int count) {
 
 static void report(const Prog *p, const Options *o, const Judgement *j, uint64_t seed) {
     static const char *verdicts[] = {"agrees", "WRONG", "REFUSED", "DIED", "unusable"};
-    char options[300];
+    char options[400];
     run_options(p, &o->command, options, sizeof options);
     printf("---- seed %llu, %s: %s\n", (unsigned long long)seed, options, verdicts[j->verdict]);
     if (j->verdict == V_DIFFERS)
@@ -123,7 +123,7 @@ static void keep_find(const Prog *p, const Options *o, const Judgement *j, uint6
     snprintf(path, sizeof path, "%s/README", folder);
     FILE *f = fopen(path, "w");
     if (!f) return;
-    char options[300];
+    char options[400];
     run_options(p, &c, options, sizeof options);
     fprintf(f,
             "net --seed %llu --count 1 --target %s, shrunk: fusec run m.dsl --inputs inputs.safetensors --params "

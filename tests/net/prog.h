@@ -46,6 +46,7 @@ typedef struct {
     Optimizer optimizer;
     double rate, clip;
     bool hyper, schedule;
+    bool named; // line0, line1 ..: its steps are counted
     int npatterns;
     char only[MAX_PATTERNS][MAX_PATH];
 } Line;
@@ -58,6 +59,7 @@ struct Prog {
     int loss;                 // value, or -1; of the first line
     Line line[MAX_LINES];
     int nlines; // 0 as well where there is one
+    int nturns, turn[3]; // steps of these lines alone, by turns; 0: all in every step
     Precision precision;
     enum { IN_MODEL, IN_BLOCKS, IN_BOTH } stated; // where the text states the precision
     int steps;
@@ -200,6 +202,7 @@ void prog_free(Prog *p);
 // ---- training ------------------------------------------------------------------------------------------------------------
 int lines_of(const Prog *p);
 int loss_of_line(const Prog *p, int k);
+bool trains_in(const Prog *p, int line, int step); // step from 1
 bool is_loss(const Prog *p, int id);
 int line_of(const Prog *p, const char *path); // of a parameter; -1: it does not train
 void choose_lines(Gen *g);

@@ -128,7 +128,7 @@ static bool fewer_lines(Shrink *s) {
         drop_line(q, k);
         done |= try(s, q);
         *q = *s->p;
-        q->line[k] = (Line){.loss = q->line[k].loss, .rate = 0.125, .optimizer = O_SGD, .npatterns = q->line[k].npatterns};
+        q->line[k] = (Line){.loss = q->line[k].loss, .rate = 0.125, .optimizer = O_SGD, .named = q->line[k].named, .npatterns = q->line[k].npatterns};
         memcpy(q->line[k].only, s->p->line[k].only, sizeof q->line[k].only);
         if (k < lines_of(s->p) && memcmp(q, s->p, sizeof *q)) done |= try(s, q);
     }
@@ -139,13 +139,15 @@ static bool plainer(Shrink *s) {
     Prog *q = malloc(sizeof *q);
     bool done = false;
     if (!q) abort();
-    for (int form = 0; form < 19; form++) {
+    for (int form = 0; form < 21; form++) {
         *q = *s->p;
         if (form == 0) q->line[0].optimizer = O_NONE;
         if (form == 1) q->precision = P_F32;
         if (form == 18) q->stated = IN_MODEL;
         if (form == 2) q->line[0].clip = 0;
         if (form == 3) q->steps = 1;
+        if (form == 19) q->nturns = 0;
+        for (int k = 0; form == 20 && !q->nturns && k < MAX_LINES; k++) q->line[k].named = false;
         if (form == 4) q->ngroups = 0;
         if (form == 5) q->line[0].npatterns = 0;
         if (form == 6) q->line[0].hyper = q->line[0].schedule = false;

@@ -32,7 +32,12 @@ int line_of(const Prog *p, const char *path) {
 void drop_line(Prog *p, int k) {
     memmove(p->line + k, p->line + k + 1, sizeof *p->line * (size_t)(p->nlines - k - 1));
     p->nlines--;
+    int n = 0;
+    for (int i = 0; i < p->nturns; i++)
+        if (p->turn[i] != k) p->turn[n++] = p->turn[i] - (p->turn[i] > k);
+    p->nturns = n;
 }
+bool trains_in(const Prog *p, int line, int step) { return !p->nturns || p->turn[(step - 1) % p->nturns] == line; }
 
 // ---- drawing ---------------------------------------------------------------------------------------------------------------
 // `only` with one parameter, or with all that begins as it does.  Of those that the loss reaches none need be left.
@@ -104,6 +109,15 @@ static void draw_selections(Gen *g) {
     while (p->nlines && !all_train(g)) p->nlines--; // the last may be one that nothing was left for
     if (p->nlines < 2) p->nlines = 0, p->line[0].npatterns = 0;
 }
+static void choose_turns(Gen *g) {
+    Prog *p = g->prog;
+    int n = random_chance(&g->random, 70) && p->precision != P_F16 ? 1 + random_below(&g->random, 3) : 0;
+    for (int k = 0; k < lines_of(p); k++) p->line[k].named = random_chance(&g->random, 80);
+    for (int i = 0; i < n; i++) {
+        int k = random_below(&g->random, lines_of(p));
+        if (p->line[k].named) p->turn[p->nturns++] = k;
+    }
+}
 void choose_lines(Gen *g) {
     static const double rates[] = {0.125, 0.25, 0.0625};
     Prog *p = g->prog;
@@ -125,6 +139,7 @@ void choose_lines(Gen *g) {
     draw_selections(g);
     bool step = lines_of(p) > 1 && p->line[0].optimizer == O_NONE && random_chance(&g->random, 65); // else the gradients are compared
     if (step) p->line[0].optimizer = (Optimizer)(1 + random_below(&g->random, 5));
+    if (lines_of(p) > 1 && p->line[0].optimizer != O_NONE && random_chance(&g->random, 80)) choose_turns(g);
 }
 
 // ---- text ------------------------------------------------------------------------------------------------------------------
@@ -147,7 +162,9 @@ static void print_line(FILE *f, const Prog *p, int k) {
     static const char *forms[] = {"sgd(lr = ", "sgd(lr = ", "momentum(lr = ", "adam(eps = 0.01, lr = ", "adamw(eps = 0.01, lr = ",
                                   "own(lr = "};
     const Line *l = &p->line[k];
-    fprintf(f, "    train v%d with %s", loss_of_line(p, k), forms[l->optimizer]);
+    fprintf(f, "    train v%d", loss_of_line(p, k));
+    if (l->named) fprintf(f, " as line%d", k);
+    fprintf(f, " with %s", forms[l->optimizer]);
     print_rate(f, l, k);
     for (int i = 0; i < l->npatterns; i++) fprintf(f, "%s\"%s\"", i ? ", " : " only ", l->only[i]);
     if (l->clip > 0) fprintf(f, " clip_norm %g", l->clip);
