@@ -1,5 +1,6 @@
 /* Built-in functions that move elements: reshape, transpose, slice, update, pad, concat, split, iota. */
 #include "frontend/lower.h"
+#include <inttypes.h>
 #include <string.h>
 
 static bool tensor_arg(Lower *L, const BuiltinCall *c, Value v, Node **out) {
@@ -99,7 +100,11 @@ static Value run_reshape(Lower *L, const BuiltinCall *c) {
                           shape_text(L->arena, *x->shape), shape_text(L->arena, s));
     }
     if (same_count(*x->shape, s)) return val_tensor(t_reshape(L, x, s));
-    return lower_fail(L, E0203, c->loc, NULL, "reshape: %s does not have the elements of %s",
+    const bool fixed = shape_is_fixed(*x->shape) && shape_is_fixed(s);
+    const char *help = fixed ? arena_printf(L->arena, "%" PRId64 " elements are not %" PRId64 "; an extent of -1 stands for what is left",
+                                            shape_elements(*x->shape), shape_elements(s))
+                             : "a bounded dimension stays one: write it in the list, or -1, which stands for what is left";
+    return lower_fail(L, E0203, c->loc, help, "reshape: %s does not have the elements of %s",
                       shape_text(L->arena, *x->shape), shape_text(L->arena, s));
 }
 

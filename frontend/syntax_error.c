@@ -260,6 +260,11 @@ static bool element_assigned(const Situation *s) {
 static bool second_statement(const Situation *s) {
     if (!expects(s, TOK_NEWLINE) || s->found->first || ends_line(s->found->kind)) return false;
     const int k = s->found->kind;
+    if (k == TOK_AS && after_operand(s)) {
+        diag_report(s->diag, E0125, s->at, "`as` names a call, a `param` or a `hyper`, and stands right after it");
+        diag_help(s->diag, "with more to follow, in parentheses: `(linear(x, 8) as head)[0:2]`");
+        return true;
+    }
     if (!is_word(s->found) && (k < TOK_DIM || k > TOK_TRAIN)) return false;
     if (s->previous->kind != TOK_RBRACE && !after_operand(s) && !is_body_statement(s->found)) return false;
     diag_report(s->diag, E0125, s->at, "`%s` starts something new on the same line", s->found->text);

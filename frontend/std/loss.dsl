@@ -2,6 +2,7 @@
 
 # logits: [.., V], labels: i32[..] -> one value per label, 0 where the label is `ignore`
 fn cross_entropy(logits, labels, ignore = none) {
+    if labels.rank + 1 != logits.rank { return fail("cross_entropy takes class numbers, of all axes of logits but the last (of shares p: -sum(p * log_softmax(logits), axis = -1))", labels) }
     z = logits - row_max(logits, -1)
     hit = expand_dims(labels, -1) == iota(logits.dim(-1), axis = -1, rank = logits.rank)
     loss = log(sum(exp(z), axis = -1)) - sum(where(hit, z, 0), axis = -1)

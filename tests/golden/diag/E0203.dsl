@@ -12,6 +12,7 @@ model m {
     output f = cross_entropy(x, argmax(y, axis = 0))
     output g = linear(x, 4) as l @ y
     output h = split(x, 3, axis = 1)
+    output i = reshape(z, [T * 2, 3])
     state s = zeros [4]
     s <- x
 }

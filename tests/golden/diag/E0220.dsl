@@ -21,6 +21,7 @@ model m {
     output q = self_attention(x, 2) as q
     output r = self_attention(x[0], 2) as r
     output s = groupnorm(x, 2) as s
+    output t = cross_entropy(x[0, 0], one_hot(iota(8, axis = 0, rank = 1), 3))
     output i = zeros [half(4), half(5)]
     output j = fail("never")
     output k = fail(3)
