@@ -46,19 +46,11 @@ static KernelTable table_new(Arena *a, Module *m, int n_new) {
     return t;
 }
 
-static bool name_taken(const Module *m, const char *name) {
-    for (int i = 0; i < m->kernels.n; i++)
-        if (!strcmp(m->kernels.at[i]->name, name)) return true;
-    return false;
-}
-
 static int store_kernel(KernelTable *t, Kernel *k) {
     const char *text = kernel_canonical(t->arena, k);
     uint64_t hash = hash_text(text);
     Stored *s = find_slot(t, hash, text);
     if (!s->kernel) {
-        const char *name = k->name;
-        for (int i = 2; name_taken(t->m, k->name); i++) k->name = arena_printf(t->m->arena, "%s_%d", name, i);
         vec_push(t->m->arena, t->m->kernels, k);
         *s = (Stored){hash, text, t->m->kernels.n};
     }
