@@ -144,6 +144,48 @@ model booleans {
 END
 "$FUSEC" verify booleans.dsl --target host,interp >out 2>&1 || fail "a boolean tensor, subscripted: $(cat out)"
 
+# data of one's own: shapes give the extents, and what the files have is what is computed with
+cat >own.dsl <<'END'
+dim S <= 16
+model m {
+    input x : f32[S]
+    input i : i32[2] in 0..3
+    p = param [3] init ones
+    state n = zeros []
+    n <- n + sum(p[i])
+    y = x * sum(p) + n
+    output y
+}
+END
+tensor() { # NAME TYPE COUNT OCTAL: a safetensors file of one vector of 4-byte elements, all alike
+    head=$(printf '{"%s":{"dtype":"%s","shape":[%s],"data_offsets":[0,%d]}}' "$1" "$2" "$3" $((4 * $3)))
+    printf "\\$(printf %o ${#head})\\0\\0\\0\\0\\0\\0\\0%s" "$head"
+    k=0
+    while [ $k -lt "$3" ]; do printf "$4"; k=$((k + 1)); done
+}
+nan='\0\0\300\177' one='\0\0\200\77'
+tensor x F32 5 "$one" >x.safetensors
+tensor x F32 5 "$nan" >nan.safetensors
+tensor i I32 2 '\3\0\0\0' >i.safetensors
+tensor p F32 3 "$nan" >p.safetensors
+tensor p F32 4 "$one" >four.safetensors
+own() { "$FUSEC" verify own.dsl --target host,interp --entry infer --rounds 1 "$@" >out 2>&1; }
+own --inputs x.safetensors && grep -q '^host: agrees, 10 elements' out || fail "an input of one's own, of 5 elements: $(cat out)"
+own --check-finite || fail "random numbers: $(cat out)"
+own --check-finite --inputs nan.safetensors && fail "an input that is no number is not looked at: $(cat out)"
+own --check-finite --params p.safetensors && fail "a parameter that is no number is not looked at: $(cat out)"
+refused() { # MESSAGE OPTION..
+    message=$1
+    shift
+    own "$@" && fail "taken: $*"
+    grep -q "$message" out || fail "not '$message': $(cat out)"
+}
+refused 'element 0 is 3, outside its declared range 0..3' --inputs i.safetensors
+refused 'p has shape \[4\], the model declares \[3\]' --params four.safetensors
+refused 'm has no parameter x' --params x.safetensors
+refused 'm has no input p' --inputs p.safetensors
+refused 'S is 4 in --extent but 5' --inputs x.safetensors --extent S=4
+
 if command -v "${CC:-cc}" >/dev/null; then
     mutant codegen/c99/expr.c 's/"fusec_min", C99_MIN/"fusec_max", C99_MAX/' &&
         blamed host,c99 'the first wrong kernel: [a-z]*_contract_[0-9]* (launch [0-9]* of [0-9]*, m.dsl:8): '

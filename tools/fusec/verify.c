@@ -167,6 +167,7 @@ static void print_verdicts(Verify *v) {
 
 static int verify(Verify *v, int rounds) {
     if (!open_targets(v)) return EXIT_USAGE;
+    if (!verify_given(v)) return EXIT_ERROR;
     printf("model %s, seed %u, %d rounds, against float64\n", v->model->name, v->o->seed, rounds);
     verify_start(v);
     bool ok = true;

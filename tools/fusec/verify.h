@@ -49,6 +49,10 @@ typedef struct Verify {
     /* of the round */
     Arena *scratch;
     EvalEnv env;
+    struct {
+        Tensor *params, *states, *inputs; /* by declaration; data NULL: random */
+        const char **extents;             /* by dimension: what gives it; NULL: nothing does */
+    } given;
     Tensor *params, *states, *inputs; /* those of env */
     double *hypers;                   /* likewise */
     int64_t *syms;
@@ -67,6 +71,10 @@ bool *verify_results(Arena *a, const Graph *g);
 /* A copy of g as the reference has it: derivatives expanded. */
 Graph *verify_expand(Verify *v, Arena *a, const Graph *g);
 bool verify_has_low(const Graph *g);
+
+/* ---- verify_given.c */
+/* Reads --params and --inputs; the extents go to the first target's run.  False after a message. */
+bool verify_given(Verify *v);
 
 /* ---- verify_data.c */
 void verify_start(Verify *v); /* parameters and states */

@@ -74,6 +74,11 @@ static void shift(Verify *v) {
     }
 }
 
+static void take_given(Tensor *to, const Tensor *given, int n) {
+    for (int i = 0; i < n; i++)
+        if (given[i].data) memcpy(to[i].data, given[i].data, sizeof *to[i].data * (size_t)tensor_elements(&to[i]));
+}
+
 void verify_start(Verify *v) {
     const Model *m = v->model;
     const char *error;
@@ -89,27 +94,24 @@ void verify_start(Verify *v) {
                        .hypers = v->hypers,
                        .step = 1,
                        .seed = (int32_t)v->o->seed};
-    if (!v->graph[ENTRY_INIT]) return;
-    Arena *a = arena_new();
-    const Tensor *value = graph_eval(a, v->graph[ENTRY_INIT], &v->env, &error);
-    if (value) verify_advance(v, ENTRY_INIT, value);
-    arena_free(a);
-    shift(v);
+    if (v->graph[ENTRY_INIT]) {
+        Arena *a = arena_new();
+        const Tensor *value = graph_eval(a, v->graph[ENTRY_INIT], &v->env, &error);
+        if (value) verify_advance(v, ENTRY_INIT, value);
+        arena_free(a);
+        shift(v);
+    }
+    take_given(v->params, v->given.params, m->params.n);
+    take_given(v->states, v->given.states, m->states.n);
 }
 
-static bool is_given(const Verify *v, const char *name) {
-    for (int i = 0; i < v->o->extents.n; i++)
-        if (!strcmp(v->o->extents.at[i].name, name)) return true;
-    return false;
-}
-
-/* As --extent has them; others at the bound first, then anywhere below. */
+/* As --extent or the inputs' shapes have them; others at the bound first, then anywhere below. */
 static void draw_extents(Verify *v) {
     const Model *m = v->model;
     const int32_t *given = v->targets.n ? v->targets.at[0].run.syms : NULL;
     for (int s = 0; s < m->syms.n; s++) {
         const int64_t bound = m->syms.at[s].bound;
-        if (given && is_given(v, m->syms.at[s].name))
+        if (given && v->given.extents[s])
             v->syms[s] = given[s];
         else
             v->syms[s] = v->round == 0 ? bound : 1 + (int64_t)(verify_uniform(&v->random) * (double)bound);
@@ -121,6 +123,7 @@ void verify_round(Verify *v) {
     for (int h = 0; hypers && h < v->model->hypers.n; h++) v->hypers[h] = (double)hypers[h];
     draw_extents(v);
     v->inputs = draw_list(v->scratch, v->model->inputs.at, v->model->inputs.n, v->syms, &v->random);
+    take_given(v->inputs, v->given.inputs, v->model->inputs.n);
     v->env.inputs = v->inputs;
     v->env.step = v->round + 1;
 }
