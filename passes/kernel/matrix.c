@@ -8,6 +8,7 @@
 #include "passes/algebra/access.h"
 #include "passes/algebra/affine.h"
 #include "passes/algebra/slice_sums.h"
+#include "passes/kernel/tile_size.h"
 #include <string.h>
 
 enum { LEAST_SIDE = 8 /* rows, columns */, LEAST_SUM = 16 };
@@ -176,11 +177,22 @@ static bool sums_tiles(const Target *t, const Node *product, int dim, MatrixTile
     return true;
 }
 
+/* Of products in f32, whose tiles a GPU's threads share: a side of those tiles. */
+static int64_t slice_by_threads(const Target *t, const Node *product, int dim) {
+    const ContractClass cls = contract_classify(product->attr->contract, product->in);
+    const int side = tile_side(t);
+    MatrixTerm term = {.contract = product};
+    if (!t->device->is_gpu || product->n_in != 2 || takes(product->in[0]->dtype) || takes(product->in[1]->dtype)) return 0;
+    if (cls.other != 1 || cls.m < side || cls.n < side || cls.k < LEAST_SUM) return 0;
+    memcpy(term.loop, cls.loop, sizeof term.loop);
+    return is_alone(&term, dim) ? side : 0;
+}
+
 int64_t matrix_slice(const Target *t, const Node *product, int dim, const PlanKernel *like) {
     enum { SHORTEST = 64 };
     MatrixTiles m;
     By by;
-    if (!sums_tiles(t, product, dim, &m, &by)) return 0;
+    if (!sums_tiles(t, product, dim, &m, &by)) return slice_by_threads(t, product, dim);
     matrix_epilogue(like, &m.product);
     matrix_orient(&m, by);
     for (const MatrixTile *x = matrix_cheapest(t, &m, by, NULL); x; x = matrix_cheapest(t, &m, by, x)) {
@@ -193,7 +205,7 @@ int64_t matrix_slice(const Target *t, const Node *product, int dim, const PlanKe
 bool matrix_has_slice(const Target *t, const Node *product, int dim, int64_t length) {
     MatrixTiles m;
     By by;
-    if (!sums_tiles(t, product, dim, &m, &by)) return false;
+    if (!sums_tiles(t, product, dim, &m, &by)) return length == slice_by_threads(t, product, dim);
     m.slice = length;
     matrix_orient(&m, by);
     return matrix_cheapest(t, &m, by, NULL) != NULL;

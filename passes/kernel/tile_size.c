@@ -520,14 +520,18 @@ static void sample_sizes(const Limits *l, const PlanKernel *k, TileSizes *s) {
     }
 }
 
-/* A slice is one tile; the other sides make room for it. */
+int tile_side(const Target *t) { return limits_of(t).m; }
+
+/* A slice is one tile: the other sides make room for it, or take what is too much. */
 static void slice_sizes(const PlanKernel *k, TileSizes *s) {
     for (int i = 0; i < k->nodes.n; i++) {
         int dim;
         int64_t length;
         if (k->nodes.at[i].part != PART_SLICES || !slices_summed(k->nodes.at[i].node, &dim, &length)) continue;
-        for (int d = k->p->rank - 1; d >= 0; d--)
+        for (int d = k->p->rank - 1; d >= 0; d--) {
             for (; d != dim && s->p[d] > 1 && s->p[dim] < length; s->p[d] /= 2) s->p[dim] *= 2;
+            for (; d != dim && s->p[d] > 1 && s->p[dim] > length && 2 * s->p[d] <= k->p->dim[d].bound; s->p[d] *= 2) s->p[dim] /= 2;
+        }
         s->p[dim] = (int)length;
     }
 }

@@ -17,5 +17,7 @@ bool tile_walks_whole_rows(const Target *t, const PlanKernel *k);
 int tile_row_registers(const Target *t, const Shape *r);
 /* How many rows of so many elements a tile has. */
 int64_t tile_rows(const Target *t, int64_t row);
+/* Rows, and columns, of a tile of a product that threads share, before it is doubled. */
+int tile_side(const Target *t);
 
 #endif
