@@ -502,9 +502,19 @@ static void renumber(Fuse *f) {
         if (p->kernel_of[i] >= 0) p->kernel_of[i] = number[p->kernel_of[i]];
 }
 
+/* By node id, of clones: what they are computed again for is computed from sums in slices, so that its kernel may wait. */
+static bool *clones_of_late(const Fuse *f, const Graph *g) {
+    bool *late = ARENA_ARRAY(f->arena, bool, f->n), *from = ARENA_ARRAY(f->arena, bool, f->n);
+    for (int i = 0; i < f->n; i++) from[i] = (f->candidate[i] && may_wait(f, g->nodes.at[i])) || reads_waiting(from, g->nodes.at[i]);
+    for (int i = f->n - 1; i >= 0; i--)
+        for (int k = 0; k < g->nodes.at[i]->n_in; k++) late[g->nodes.at[i]->in[k]->id] |= g->nodes.at[i]->again ? late[i] : from[i];
+    return late;
+}
+
 /* In graph order; sums that wait, and what is computed from them, after all others. */
 static void assign_all(Fuse *f, const Streams *streams, const Graph *g) {
     bool *waits = ARENA_ARRAY(f->arena, bool, f->n), any = false;
+    const bool *late = clones_of_late(f, g);
     for (int last = 0; last < 2; last++)
         for (int i = 0; i < f->n; i++) {
             Node *n = g->nodes.at[i];
@@ -512,7 +522,7 @@ static void assign_all(Fuse *f, const Streams *streams, const Graph *g) {
             const bool whole = stream && vec_last(stream->members).node->id == i;
             if (!n->again) f->in_front = n;
             if (!last) waits[i] = whole ? stream_waits(waits, stream) : reads_waiting(waits, n);
-            if (!last && n->again && f->in_front) waits[i] |= waits[f->in_front->id];
+            if (!last && n->again && f->in_front) waits[i] |= late[i] && waits[f->in_front->id];
             if (waits[i] != last) continue;
             if (whole) assign_stream(f, stream);
             else if (stream) continue;

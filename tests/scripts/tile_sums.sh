@@ -63,6 +63,18 @@ done
 [ "$(sums m.tile 'by mma')" = 1 ] || fail "norms: the bias alone is summed in a product's kernel"
 launches=$("$FUSEC" report "$SRC/examples/gpt2/gpt2.dsl" --target sm_80 --entry step | sed -n 's/^entry step: \([0-9]*\) launches/\1/p')
 [ "${launches:-999}" -le 320 ] || fail "GPT-2's step takes $launches launches"
+# one block of it, whose last sum over rows waits for no kernel: what is computed again behind it does not wait for that
+sed '/^model gpt2/,$d' "$SRC/examples/gpt2/gpt2.dsl" >block.dsl
+cat >>block.dsl <<'END'
+model block {
+    input u : f32[B, T, C]
+    x = param [B, T, C] init normal(1.0)
+    loss = sum((block(x) as h) * u)
+    train loss with sgd(lr = 0.1)
+}
+END
+"$FUSEC" report block.dsl --target sm_80 --entry grad >log || die "no report of a block"
+[ "$(grep -c ', with 3 sums over its tiles' log)" = 1 ] || fail "a norm's gradients are not in one kernel: $(grep row log)"
 has_software_gpu || exit $bad
 check f32 "over k : f32" sm_80
 check f32 "over k : f32" sm_90 -D M=500 -D W=200
