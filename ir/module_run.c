@@ -40,8 +40,7 @@ static TileMemory locate(const Runner *r, const LaunchArg *arg, const Buffer *b)
 
 bool module_wants(const Module *m, Entry e, void *const *outputs, uint32_t lines, const Launch *l) {
     if (l->wanted_by == FUSEC_ALWAYS) return true;
-    const int bits = e == ENTRY_STEP && m->lines.n ? FUSEC_FIRST_LINE : 64;
-    for (int o = 0; o < m->outputs.n && o < bits; o++)
+    for (int o = 0; o < m->outputs.n && o < FUSEC_OUTPUT_BITS(e, m->lines.n); o++)
         if ((l->wanted_by >> o & 1) && outputs[o]) return true;
     for (int i = 0; i < m->lines.n && e == ENTRY_STEP; i++)
         if ((l->wanted_by & FUSEC_WANTED_LINE(i)) && (!lines || (lines >> i & 1))) return true;

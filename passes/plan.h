@@ -122,9 +122,8 @@ static inline int plan_output(const PlanBuffer *b) { return b->home == HOME_OUTP
 /* What must be there before the kernel runs: its reads, of a joined one the parts. */
 typedef VEC(Node *) PlanNeeds;
 PlanNeeds plan_needs(Arena *a, const Plan *p, const PlanKernel *k);
-/* wanted.c: which calls need what, as fusec_launch.wanted has it.  by_kernel: `order` NULL: the kernels stand in one. */
-bool plan_leaves_out(const Graph *g);   /* some calls do not need all */
-int plan_output_bits(const Graph *g);   /* outputs from there on are in every call */
+/* wanted.c: which calls need what, as fusec_launch.wanted_by has it.  by_kernel: `order` NULL: the kernels stand in one. */
+bool plan_leaves_out(const Graph *g); /* some calls do not need all */
 uint64_t *plan_wanted_by_result(Arena *a, const Graph *g);
 uint64_t *plan_wanted_by_node(Arena *a, const Graph *g);
 uint64_t *plan_wanted_by_kernel(Arena *a, const Plan *p, const int *order);

@@ -65,9 +65,9 @@ void artifact_host_functions(FILE *f, const Module *m, const char *prefix);
 /* ---- for other emitters of the same data -------------------------------------------------------------- */
 /* Kernel k's grid as the manifest has it; false if it does not fit (more than 8 grid axes, or one past int32). */
 bool artifact_grid(const Kernel *k, struct fusec_grid grid[FUSEC_MAX_GRID], int *n);
-/* fusec_launch.wanted_by.  Beyond what the planner says, a
- * launch that writes to outputs alone is skipped, in every entry, when none of them is given. */
-uint64_t artifact_wanted_by(const Module *m, const Launch *l);
+/* fusec_launch.wanted_by of a launch of entry e.  Beyond what the planner says, a launch that writes to outputs alone is skipped,
+ * in every entry, when none of them is given. */
+uint64_t artifact_wanted_by(const Module *m, Entry e, const Launch *l);
 /* A runtime source file by base name ("check.c") with its quoted #includes removed; NULL if there is none. */
 char *artifact_runtime(Arena *a, const char *file);
 /* Text as a C string literal, quotes included. */

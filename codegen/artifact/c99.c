@@ -51,8 +51,8 @@ static char *integer(const Model *x, const Launch *l, const Kernel *k, int i) {
     return arena_printf(x->a, "%" PRId32, l->constant[i - extents]);
 }
 
-static void launch(const Model *x, const Launch *l) {
-    const uint64_t needed = artifact_wanted_by(x->m, l);
+static void launch(const Model *x, Entry e, const Launch *l) {
+    const uint64_t needed = artifact_wanted_by(x->m, e, l);
     const Kernel *k = x->m->kernels.at[l->kernel];
     const char *comma = "";
     int column = 4;
@@ -77,7 +77,7 @@ static bool always_touched(const Model *x, Entry e, Region region, int index, ui
     *mask = 0;
     for (int l = 0; l < x->m->entry[e].launches.n; l++) {
         const Launch *at = &x->m->entry[e].launches.at[l];
-        const uint64_t needed = artifact_wanted_by(x->m, at);
+        const uint64_t needed = artifact_wanted_by(x->m, e, at);
         for (int i = 0; i < at->n_args; i++) {
             if (at->args[i].region != region || at->args[i].index != index || at->args[i].scratch) continue;
             if (needed == FUSEC_ALWAYS) return true;
@@ -167,7 +167,7 @@ static void entry(const Model *x, Entry e) {
         if ((e == ENTRY_GRAD || e == ENTRY_STEP) && (int)at->phase != last)
             fprintf(x->f, "    /* %s */\n", phase[at->phase]);
         last = (int)at->phase;
-        launch(x, at);
+        launch(x, e, at);
         if (e == ENTRY_GRAD) ready = gradients_ready(x, final, ready, l);
     }
     if (e == ENTRY_GRAD) gradients_ready(x, final, ready, n->launches.n);

@@ -68,15 +68,15 @@ bool artifact_grid(const Kernel *k, struct fusec_grid grid[FUSEC_MAX_GRID], int 
     return true;
 }
 
-uint64_t artifact_wanted_by(const Module *m, const Launch *l) {
+uint64_t artifact_wanted_by(const Module *m, Entry e, const Launch *l) {
     const Kernel *k = m->kernels.at[l->kernel];
     uint64_t mask = 0;
-    const int last = m->lines.n ? FUSEC_FIRST_LINE : 64;
     if (l->wanted_by != FUSEC_ALWAYS) return l->wanted_by;
     for (int i = 0; i < l->n_args; i++) {
         if (!k->buffers.at[i].written) continue;
-        if (l->args[i].region != REGION_OUTPUT || l->args[i].index >= last || l->args[i].scratch) return FUSEC_ALWAYS;
-        mask |= (uint64_t)1 << l->args[i].index;
+        const LaunchArg *to = &l->args[i];
+        if (to->region != REGION_OUTPUT || to->index >= FUSEC_OUTPUT_BITS(e, m->lines.n) || to->scratch) return FUSEC_ALWAYS;
+        mask |= (uint64_t)1 << to->index;
     }
     return mask ? mask : FUSEC_ALWAYS;
 }
@@ -195,7 +195,7 @@ static void launches(FILE *f, const char *prefix, const Module *m) {
     for (int e = 0; e < ENTRY_COUNT; e++)
         for (int l = 0; m->entry[e].present && l < m->entry[e].launches.n; l++) {
             const Launch *x = &m->entry[e].launches.at[l];
-            fprintf(f, "    {%d, %d, 0x%" PRIx64 "u, {", x->kernel, first, artifact_wanted_by(m, x));
+            fprintf(f, "    {%d, %d, 0x%" PRIx64 "u, {", x->kernel, first, artifact_wanted_by(m, (Entry)e, x));
             for (int c = 0; c < FUSEC_MAX_CONSTANTS; c++) fprintf(f, "%s%" PRId32, c ? ", " : "", x->constant[c]);
             fprintf(f, "}, %d, %d}, /* %s */\n", first_after, x->n_after, entry_name[e]);
             first += x->n_args;

@@ -145,7 +145,7 @@ static void launches(const Data *d, Fields *rows, Fields *args, Fields *after, L
             for (int c = 0; c < FUSEC_MAX_CONSTANTS; c++) constant[c] = l->constant[c];
             LLVMValueRef row[6] = {
                 integer(e->i32, (uint64_t)l->kernel),       integer(e->i32, (uint64_t)args->n),
-                integer(e->i64, artifact_wanted_by(d->m, l)), int_array(e->i32, constant, FUSEC_MAX_CONSTANTS),
+                integer(e->i64, artifact_wanted_by(d->m, (Entry)n, l)), int_array(e->i32, constant, FUSEC_MAX_CONSTANTS),
                 integer(e->i32, (uint64_t)after->n),        integer(e->i32, (uint64_t)l->n_after)};
             vec_push(d->a, *rows, sized(d, LLVMConstStructInContext(e->context, row, 6, false), sizeof(fusec_launch)));
             for (int x = 0; x < l->n_after; x++) vec_push(d->a, *after, integer(e->i32, (uint64_t)(i - l->after[x])));

@@ -33,7 +33,7 @@ static Node *append_copy(Graph *g, Node *v) {
 /* The caller may leave an output out: what others read too has room in the arena besides.  It is laid out as the caller
  * sees it: where a scratch tensor would be padded there is a copy instead.  Bits of `wanted` tell which are given. */
 static bool may_share(const PassContext *c, const Graph *g, const Result *r, const Node *v) {
-    return r->kind == RESULT_OUTPUT && r->decl < plan_output_bits(g) && (!c->target || !layout_pads(c, v));
+    return r->kind == RESULT_OUTPUT && r->decl < FUSEC_OUTPUT_BITS(g->entry, g->model->lines.n) && (!c->target || !layout_pads(c, v));
 }
 
 /* Others than results may lie in a concatenation, or be one, that is joined in memory (fuse_parts.c). */

@@ -6,10 +6,8 @@ bool plan_leaves_out(const Graph *g) {
     return g->entry == ENTRY_INFER || (g->entry == ENTRY_STEP && g->model->lines.n > 0);
 }
 
-int plan_output_bits(const Graph *g) { return g->entry == ENTRY_STEP && plan_leaves_out(g) ? FUSEC_FIRST_LINE : 64; }
-
 static uint64_t of_output(const Graph *g, int decl) {
-    return plan_leaves_out(g) && decl < plan_output_bits(g) ? (uint64_t)1 << decl : FUSEC_ALWAYS;
+    return plan_leaves_out(g) && decl < FUSEC_OUTPUT_BITS(g->entry, g->model->lines.n) ? (uint64_t)1 << decl : FUSEC_ALWAYS;
 }
 
 static uint64_t of_tensor(const Graph *g, const TensorDecl *d) {

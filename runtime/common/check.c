@@ -74,9 +74,8 @@ static fusec_status fusec_check_launch(const fusec_manifest *m, const fusec_laun
 
 /* A step without lines is of all of them. */
 static uint64_t fusec_wanted(const fusec_manifest *m, int entry, int lines, void *const *outputs) {
-    const uint32_t last = entry == FUSEC_STEP && m->n_lines ? FUSEC_FIRST_LINE : 64;
     uint64_t wanted = 0;
-    for (uint32_t i = 0; outputs && i < m->n_outputs && i < last; i++)
+    for (uint32_t i = 0; outputs && i < m->n_outputs && i < FUSEC_OUTPUT_BITS(entry, m->n_lines); i++)
         if (outputs[i]) wanted |= (uint64_t)1 << i;
     for (uint32_t l = 0; entry == FUSEC_STEP && l < m->n_lines; l++)
         if (lines == 0 || (lines >> l & 1)) wanted |= FUSEC_WANTED_LINE(l);

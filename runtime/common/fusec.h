@@ -80,6 +80,8 @@ enum { FUSEC_INIT, FUSEC_INFER, FUSEC_GRAD, FUSEC_STEP, FUSEC_DERIVE, FUSEC_ENTR
  * of line l. */
 enum { FUSEC_MAX_LINES = 15, FUSEC_FIRST_LINE = 48 };
 #define FUSEC_WANTED_LINE(l) ((uint64_t)1 << (FUSEC_FIRST_LINE + (l)))
+/* Outputs that have a bit in calls of `entry` of a model of that many lines; what others need, every call needs. */
+#define FUSEC_OUTPUT_BITS(entry, n_lines) ((int)(entry) == (int)FUSEC_STEP && (n_lines) ? FUSEC_FIRST_LINE : 64)
 #define FUSEC_ALWAYS (~(uint64_t)0)
 
 /* One argument of a launch; regions as in the planner. */
