@@ -15,6 +15,11 @@ typedef struct ExecutorCall {
     const int32_t *syms; /* run-time extents, one each */
 } ExecutorCall;
 
+/* Entry, lines and accumulation as MODEL_run takes them. */
+static inline int executor_entry(const ExecutorCall *c) {
+    return (int)c->entry | (c->accumulate ? FUSEC_ACCUMULATE : 0) | (int)(c->lines << 16);
+}
+
 typedef struct ExecutorOptions {
     const char *arch; /* cuda: "sm_80"; host: the CPU; NULL: what this machine has */
     const char *ptx;  /* cuda: the module's code for `arch`, where it is made already; else NULL */

@@ -88,7 +88,7 @@ static void *open_c99(Arena *a, const Module *m, const ExecutorOptions *o, const
 
 static bool run(void *self, const fusec_memory *memory, const ExecutorCall *c, const char **error) {
     C99Executor *x = self;
-    const fusec_status s = x->run(memory, (int)c->entry | (c->accumulate ? FUSEC_ACCUMULATE : 0) | (int)(c->lines << 16),
+    const fusec_status s = x->run(memory, executor_entry(c),
                                   (const void *const *)c->inputs, c->outputs, c->hypers, c->step, c->seed, c->syms);
     const bool ok = s == FUSEC_OK || s == FUSEC_SKIPPED; /* the states tell of skipped steps */
     if (!ok) *error = fusec_status_text(s);

@@ -59,7 +59,7 @@ static bool run(void *self, const fusec_memory *memory, const ExecutorCall *c, c
                                   .hypers = c->hypers,
                                   .step = c->step};
     x->cuda.seed = c->seed;
-    const fusec_status s = fusec_cuda_run(&x->cuda, (int)c->entry | (c->accumulate ? FUSEC_ACCUMULATE : 0) | (int)(c->lines << 16), &call);
+    const fusec_status s = fusec_cuda_run(&x->cuda, executor_entry(c), &call);
     const bool ok = s == FUSEC_OK || s == FUSEC_SKIPPED; /* the states tell of skipped steps */
     if (!ok) *error = explain(x, s);
     return ok;

@@ -44,7 +44,7 @@ static bool run(void *self, const fusec_memory *memory, const ExecutorCall *c, c
                                   .step = c->step};
     x->host.memory = *memory;
     x->host.options.seed = c->seed;
-    const fusec_status s = fusec_host_run(&x->host, (int)c->entry | (c->accumulate ? FUSEC_ACCUMULATE : 0) | (int)(c->lines << 16), &call);
+    const fusec_status s = fusec_host_run(&x->host, executor_entry(c), &call);
     const bool ok = s == FUSEC_OK || s == FUSEC_SKIPPED; /* the states tell of skipped steps */
     if (!ok) *error = fusec_status_text(s);
     return ok;
