@@ -181,8 +181,8 @@ refused() { # MESSAGE OPTION..
     grep -q "$message" out || fail "not '$message': $(cat out)"
 }
 refused 'element 0 is 3, outside its declared range 0..3' --inputs i.safetensors
-refused 'p has shape \[4\], the model declares \[3\]' --params four.safetensors
-refused 'm has no parameter x' --params x.safetensors
+refused 'p has shape \[4\], the model has \[3\]' --params four.safetensors
+refused 'the model has no parameter x' --params x.safetensors
 refused 'm has no input p' --inputs p.safetensors
 refused 'S is 4 in --extent but 5' --inputs x.safetensors --extent S=4
 

@@ -3,6 +3,7 @@
  * run.c        opens all of it          run_once.c   one call on given numbers
  * run_memory.c regions, calls           run_train.c  steps over data, evaluation
  * run_weights.c parameters and states from and to files
+ * run_inputs.c the inputs of a call from a file
  * run_extents.c run-time extents, tensors at their bounds
  * run_wants.c  outputs that are computed */
 #ifndef FUSEC_TOOLS_RUN_H
@@ -80,6 +81,11 @@ void weights_list(Run *r, const char *param_prefix, Arrays *out); /* prefix "" o
 /* Safetensors with a CRC-32 of the data, `metadata` as for safetensors_write. */
 bool weights_save(Run *r, const char *path, const char *const *metadata);
 bool weights_read(Run *r, const char *path, Arrays *out, uint8_t **bytes, size_t *n); /* checks the CRC */
+
+/* ---- run_inputs.c ------------------------------------------------------------------------------------------- */
+/* --inputs FILE into r->inputs; given[i]: it has input i.  Extents as its shapes or --extent have them: seen[s] says which, as for
+ * extents_match. */
+bool run_inputs(Run *r, bool *given, const char **seen);
 
 /* ---- run_extents.c ------------------------------------------------------------------------------------------ */
 /* Works the symbols out of shapes: `shape` belongs to a tensor of run-time shape `rank`, `dim`.  seen[s] names what

@@ -1,6 +1,5 @@
 /* One call, or N with the same inputs: everything from and to safetensors. */
 #include "tools/fusec/run.h"
-#include "ir/memory.h"
 #include <stdlib.h>
 #include <string.h>
 
@@ -9,68 +8,6 @@ typedef struct Once {
     Entry entry;
     bool *given; /* by input */
 } Once;
-
-static const char *const *input_names(Run *r) {
-    const char **names = ARENA_ARRAY(r->arena, const char *, r->m->inputs.n + 1);
-    for (int i = 0; i < r->m->inputs.n; i++) names[i] = r->m->inputs.at[i].name;
-    return names;
-}
-
-static int find_input(Run *r, const char *name) {
-    for (int i = 0; i < r->m->inputs.n; i++)
-        if (!strcmp(r->m->inputs.at[i].name, name)) return i;
-    return -1;
-}
-
-static bool in_range(const Once *x, const ModuleTensor *t, const Array *from, const int32_t *values, int64_t n) {
-    if (!t->has_range || t->dtype != DT_I32) return true;
-    for (int64_t i = 0; i < n; i++)
-        if (values[i] < t->lo || values[i] >= t->hi)
-            return run_error("%s: %s: element %lld is %d, outside its declared range %lld..%lld", x->r->o->inputs,
-                             from->name, (long long)i, values[i], (long long)t->lo, (long long)t->hi);
-    return true;
-}
-
-/* The shape has been matched. */
-static bool take_input(Once *x, const Array *from, int input) {
-    Run *r = x->r;
-    const ModuleTensor *t = &r->m->inputs.at[input];
-    const int64_t n = array_elements(from);
-    void *dense = memory_alloc((size_t)(n * dtype_bytes(t->dtype) + 1));
-    int64_t bad = 0;
-    bool ok = element_convert(from->element, from->data, n, t->dtype, dense, &bad);
-    if (!ok)
-        run_error("%s: %s: element %lld, %g, is no %s", r->o->inputs, from->name, (long long)bad,
-                  element_get(from->element, from->data + bad * element_info[from->element].bytes),
-                  dtype_name(t->dtype));
-    ok = ok && in_range(x, t, from, dense, n);
-    if (ok) extents_expand(r, t, dense, r->inputs[input]);
-    free(dense);
-    x->given[input] = true;
-    return ok;
-}
-
-static bool take_inputs(Once *x) {
-    Run *r = x->r;
-    Arrays file = {0};
-    uint8_t *bytes;
-    size_t n;
-    bool ok = true;
-    const char **seen = ARENA_ARRAY(r->arena, const char *, r->m->syms.n + 1);
-    for (int s = 0; s < r->m->syms.n; s++)
-        if (run_extent_given(r, s)) seen[s] = "--extent";
-    if (r->o->inputs && !weights_read(r, r->o->inputs, &file, &bytes, &n)) return false;
-    for (int i = 0; i < file.n; i++) {
-        const int input = find_input(r, file.at[i].name);
-        if (input < 0)
-            ok = run_error("%s: %s has no input %s%s", r->o->inputs, r->m->name, file.at[i].name,
-                           names_hint(r->arena, file.at[i].name, input_names(r), r->m->inputs.n));
-        else
-            ok = extents_match(r, &r->m->inputs.at[input], file.at[i].rank, file.at[i].dim, seen) && ok;
-    }
-    for (int i = 0; i < file.n && ok; i++) ok = take_input(x, &file.at[i], find_input(r, file.at[i].name));
-    return ok;
-}
 
 /* The other entries compute all outputs. */
 static void drop_unwanted(Once *x) {
@@ -156,7 +93,7 @@ static bool run_all(Once *x) {
                                        [ENTRY_STEP] = x->entry == ENTRY_STEP};
     if (!run_open(r, r->arena, r->o, entries) || !run_allocate(r, entries)) return false;
     x->given = ARENA_ARRAY(r->arena, bool, r->m->inputs.n + 1);
-    if (!take_inputs(x)) return false;
+    if (!run_inputs(r, x->given, ARENA_ARRAY(r->arena, const char *, r->m->syms.n + 1))) return false;
     drop_unwanted(x);
     if (!check_inputs(x) || !run_init(r) || !take_params(r) || !call(x)) return false;
     if (!r->o->outputs) {

@@ -86,7 +86,7 @@ static void check_target(Verify *v, VerifyTarget *t, Entry e, int line, const Bo
                                  v->o->check_finite ? "; without --check-finite what is not finite is no error" : "");
     if (!t->wrong.found) return;
     v->bad = true;
-    if (line >= 0) printf("%s: a step of --line %s alone is wrong\n", t->name, v->model->lines.at[line]);
+    if (line >= 0) printf("%s: a step of `train` line %s alone is wrong\n", t->name, v->model->lines.at[line]);
     if (t->blamed || line >= 0) return;
     t->blamed = true;
     verify_blame(v, t, b);

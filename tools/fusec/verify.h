@@ -3,6 +3,7 @@
  * verify.c          the command: targets, rounds, what is printed
  * verify_graph.c    the reference: graphs, and what their evaluation costs
  * verify_data.c     random inputs, parameters and states
+ * verify_given.c    those that files have
  * verify_compare.c  one entry on one target
  * verify_gradient.c gradients against finite differences
  * verify_blame.c    the kernel or pass to which the first wrong number goes back */
@@ -50,8 +51,8 @@ typedef struct Verify {
     Arena *scratch;
     EvalEnv env;
     struct {
-        Tensor *params, *states, *inputs; /* by declaration; data NULL: random */
-        const char **extents;             /* by dimension: what gives it; NULL: nothing does */
+        const double **params, **states, **inputs; /* elements by declaration, at the run-time extents; NULL: random */
+        const char **extents;                      /* by dimension: what gives it; NULL: nothing does */
     } given;
     Tensor *params, *states, *inputs; /* those of env */
     double *hypers;                   /* likewise */
@@ -73,8 +74,10 @@ Graph *verify_expand(Verify *v, Arena *a, const Graph *g);
 bool verify_has_low(const Graph *g);
 
 /* ---- verify_given.c */
-/* Reads --params and --inputs; the extents go to the first target's run.  False after a message. */
+/* Reads --params and --inputs; the extents go to verify_open_run().  False after a message. */
 bool verify_given(Verify *v);
+/* Of the first target that is open: its options are those of all.  NULL: none is. */
+Run *verify_open_run(Verify *v);
 
 /* ---- verify_data.c */
 void verify_start(Verify *v); /* parameters and states */

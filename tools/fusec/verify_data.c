@@ -74,9 +74,9 @@ static void shift(Verify *v) {
     }
 }
 
-static void take_given(Tensor *to, const Tensor *given, int n) {
+static void take_given(Tensor *to, const double *const *given, int n) {
     for (int i = 0; i < n; i++)
-        if (given[i].data) memcpy(to[i].data, given[i].data, sizeof *to[i].data * (size_t)tensor_elements(&to[i]));
+        if (given[i]) memcpy(to[i].data, given[i], sizeof *to[i].data * (size_t)tensor_elements(&to[i]));
 }
 
 void verify_start(Verify *v) {
@@ -108,19 +108,19 @@ void verify_start(Verify *v) {
 /* As --extent or the inputs' shapes have them; others at the bound first, then anywhere below. */
 static void draw_extents(Verify *v) {
     const Model *m = v->model;
-    const int32_t *given = v->targets.n ? v->targets.at[0].run.syms : NULL;
+    const Run *r = verify_open_run(v);
     for (int s = 0; s < m->syms.n; s++) {
         const int64_t bound = m->syms.at[s].bound;
-        if (given && v->given.extents[s])
-            v->syms[s] = given[s];
+        if (r && v->given.extents[s])
+            v->syms[s] = r->syms[s];
         else
             v->syms[s] = v->round == 0 ? bound : 1 + (int64_t)(verify_uniform(&v->random) * (double)bound);
     }
 }
 
 void verify_round(Verify *v) {
-    const float *hypers = v->targets.n ? v->targets.at[0].run.hypers : NULL;
-    for (int h = 0; hypers && h < v->model->hypers.n; h++) v->hypers[h] = (double)hypers[h];
+    const Run *r = verify_open_run(v);
+    for (int h = 0; r && h < v->model->hypers.n; h++) v->hypers[h] = (double)r->hypers[h];
     draw_extents(v);
     v->inputs = draw_list(v->scratch, v->model->inputs.at, v->model->inputs.n, v->syms, &v->random);
     take_given(v->inputs, v->given.inputs, v->model->inputs.n);
