@@ -218,6 +218,14 @@ static bool missing_value(const Situation *s) {
     return true;
 }
 
+/* `train loss as with sgd(..)`: `with` was taken for the name. */
+static bool missing_line_name(const Situation *s) {
+    if (!says(s->previous, "with") || !expects(s, TOK_WITH)) return false;
+    diag_report(s->diag, E0112, s->previous->loc, "expected the name of the `train` line after `as`, found `with`");
+    diag_help(s->diag, "`train loss as g with sgd(lr = 0.1)` is a step by itself; without `as` all such lines are one step");
+    return true;
+}
+
 /* Statements that other languages have and this one writes differently. */
 static bool foreign_statement(const Situation *s) {
     static const char *const known[][2] = {
@@ -277,6 +285,7 @@ static bool (*const explanations[])(const Situation *) = {
     condition_last,     element_assigned,    expression_statement, update_in_expression, assign_in_expression,
     chained_comparison, stray_range,         stray_else,           braces_in_expression, missing_else,
     scan_in_expression, hyper_of_expression, missing_value,        second_statement,
+    missing_line_name,
 };
 
 /* ---- what could have followed -------------------------------------------------------------------- */

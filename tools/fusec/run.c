@@ -52,6 +52,16 @@ static bool set_extents(Run *r) {
     return true;
 }
 
+static bool unknown_line(Run *r, const char *name) {
+    const Module *m = r->m;
+    const char **named = ARENA_ARRAY(r->arena, const char *, m->lines.n + 1);
+    int n = 0;
+    for (int l = 0; l < m->lines.n; l++)
+        if (*m->lines.at[l]) named[n++] = m->lines.at[l];
+    return run_error("--line: no `train` line of %s is named %s%s; there are: %s", m->name, name, names_hint(r->arena, name, named, n),
+                     names_text(r->arena, named, n));
+}
+
 static bool set_turns(Run *r) {
     const Module *m = r->m;
     r->turn = ARENA_ARRAY(r->arena, uint32_t, r->o->lines.n + 1);
@@ -61,10 +71,7 @@ static bool set_turns(Run *r) {
         while (l < m->lines.n && strcmp(m->lines.at[l], name)) l++;
         if (!*name || m->lines.n == 0)
             return run_usage(r, run_error("--line: %s has no `train` line with a name; write `train LOSS as NAME with ..`", m->name));
-        if (l == m->lines.n)
-            return run_usage(r, run_error("--line: no `train` line of %s is named %s%s; there are: %s", m->name, name,
-                                          names_hint(r->arena, name, m->lines.at, m->lines.n),
-                                          names_text(r->arena, m->lines.at, m->lines.n)));
+        if (l == m->lines.n) return run_usage(r, unknown_line(r, name));
         r->turn[r->n_turns++] = (uint32_t)1 << l;
     }
     return true;

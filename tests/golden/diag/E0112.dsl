@@ -16,6 +16,7 @@ model m {
     repeat 3 x = y
     train loss by sgd(lr = 1)
     train loss with sgd
+    train loss as with sgd(lr = 1)
     w = param [3]
     y = zeros like
     y[i in 3] = x[i]
